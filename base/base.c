@@ -1,0 +1,248 @@
+/* Arenas, text, checked arithmetic and the nearest-name search. See base.h. */
+#include "base/base.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Noreturn void zb_bug(const char *file, int line, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  fprintf(stderr, "bug in zug: %s:%d: ", file, line);
+  vfprintf(stderr, fmt, ap);
+  fprintf(stderr, " (please report)\n");
+  va_end(ap);
+  abort();
+}
+
+bool zb_fail(ZbErr *err, const char *help, const char *fmt, ...) {
+  if (!err) return false;
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(err->text, sizeof err->text, fmt, ap);
+  va_end(ap);
+  snprintf(err->help, sizeof err->help, "%s", help ? help : "");
+  return false;
+}
+
+/* ---- arenas ---- */
+typedef struct Block {
+  struct Block *next;
+  size_t used, size;
+  _Alignas(64) char data[];
+} Block;
+struct ZbArena {
+  Block *head;
+};
+
+ZbArena *zb_arena_new(void) {
+  ZbArena *a = calloc(1, sizeof *a);
+  if (!a) ZB_BUG("out of host memory");
+  return a;
+}
+
+void zb_arena_free(ZbArena *a) {
+  if (!a) return;
+  for (Block *b = a->head, *next; b; b = next) {
+    next = b->next;
+    free(b);
+  }
+  free(a);
+}
+
+static Block *block_new(size_t bytes) {
+  size_t size = bytes > (64u << 10) ? bytes : (64u << 10);
+  Block *b = NULL;
+  if (size <= SIZE_MAX - sizeof *b - 64)
+    b = aligned_alloc(64, (sizeof *b + size + 63) & ~(size_t)63);
+  if (!b) ZB_BUG("out of host memory for %zu bytes", bytes);
+  memset(b, 0, sizeof *b + size);
+  b->size = size;
+  return b;
+}
+
+void *zb_alloc(ZbArena *a, size_t bytes) {
+  bytes = (bytes + 15) & ~(size_t)15;
+  Block *b = a->head;
+  if (!b || b->size - b->used < bytes) {
+    b = block_new(bytes);
+    /* A large request gets a block of its own behind the head, which stays open for small ones. */
+    if (a->head && bytes > (32u << 10)) {
+      b->next = a->head->next;
+      a->head->next = b;
+    } else {
+      b->next = a->head;
+      a->head = b;
+    }
+  }
+  void *p = b->data + b->used;
+  b->used += bytes;
+  return p;
+}
+
+size_t zb_array_bytes(size_t n, size_t size) {
+  if (size && n > SIZE_MAX / 2 / size) ZB_BUG("array of %zu x %zu bytes", n, size);
+  return n * size;
+}
+
+void *zb_grow(ZbArena *a, void *p, size_t n, size_t size) {
+  if (n & (n - 1)) return p; /* between powers of two there is room */
+  void *q = zb_alloc(a, zb_array_bytes(n ? 2 * n : 1, size));
+  if (n) memcpy(q, p, n * size);
+  return q;
+}
+
+char *zb_strndup(ZbArena *a, const char *s, size_t n) {
+  char *p = zb_alloc(a, n + 1);
+  memcpy(p, s, n);
+  return p;
+}
+
+char *zb_strdup(ZbArena *a, const char *s) { return zb_strndup(a, s, strlen(s)); }
+
+char *zb_printf(ZbArena *a, const char *fmt, ...) {
+  va_list ap, again;
+  va_start(ap, fmt);
+  va_copy(again, ap);
+  int n = vsnprintf(NULL, 0, fmt, ap);
+  va_end(ap);
+  if (n < 0) ZB_BUG("format '%s'", fmt);
+  char *p = zb_alloc(a, (size_t)n + 1);
+  vsnprintf(p, (size_t)n + 1, fmt, again);
+  va_end(again);
+  return p;
+}
+
+/* ---- checked arithmetic ---- */
+bool zb_mul_u64(uint64_t a, uint64_t b, uint64_t *out) {
+  uint64_t r;
+  if (__builtin_mul_overflow(a, b, &r)) return false;
+  *out = r;
+  return true;
+}
+
+bool zb_add_u64(uint64_t a, uint64_t b, uint64_t *out) {
+  uint64_t r;
+  if (__builtin_add_overflow(a, b, &r)) return false;
+  *out = r;
+  return true;
+}
+
+/* ---- text ---- */
+static void text_room(ZbText *t, size_t more) {
+  if (t->cap - t->len > more) return;
+  size_t cap = 2 * (t->cap + more) + 64;
+  char *s = realloc(t->s, cap);
+  if (!s) ZB_BUG("out of host memory");
+  t->s = s;
+  t->cap = cap;
+}
+
+void zb_text_put(ZbText *t, const char *s, size_t n) {
+  text_room(t, n + 1);
+  memcpy(t->s + t->len, s, n);
+  t->len += n;
+  t->s[t->len] = 0;
+}
+
+void zb_text_add(ZbText *t, const char *fmt, ...) {
+  va_list ap, again;
+  va_start(ap, fmt);
+  va_copy(again, ap);
+  int n = vsnprintf(NULL, 0, fmt, ap);
+  va_end(ap);
+  if (n < 0) ZB_BUG("format '%s'", fmt);
+  text_room(t, (size_t)n + 1);
+  vsnprintf(t->s + t->len, (size_t)n + 1, fmt, again);
+  va_end(again);
+  t->len += (size_t)n;
+}
+
+void zb_text_free(ZbText *t) {
+  free(t->s);
+  *t = (ZbText){0};
+}
+
+const char *zb_bytes(char buf[24], uint64_t bytes) {
+  static const char *const unit[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+  double v = (double)bytes;
+  size_t u = 0;
+  while (v >= 999.95 && u + 1 < sizeof unit / sizeof *unit) {
+    v /= 1000;
+    u++;
+  }
+  snprintf(buf, 24, u ? "%.1f %s" : "%.0f %s", v, unit[u]);
+  return buf;
+}
+
+char *zb_read_file(ZbArena *a, const char *path, uint64_t limit, size_t *n, ZbErr *err) {
+  FILE *f = fopen(path, "rb");
+  if (!f) {
+    zb_fail(err, "check the path and its permissions", "cannot open %s: %s", path, strerror(errno));
+    return NULL;
+  }
+  char *text = NULL;
+  if (fseek(f, 0, SEEK_END) != 0) {
+    zb_fail(err, "give a regular file", "cannot read %s: it cannot be sought", path);
+    goto done;
+  }
+  long size = ftell(f);
+  if (size < 0 || (uint64_t)size > limit) {
+    zb_fail(err, NULL, "%s has %ld bytes; at most %llu are read", path, size, (unsigned long long)limit);
+    goto done;
+  }
+  rewind(f);
+  text = zb_alloc(a, (size_t)size + 1);
+  *n = (size_t)size;
+  if (fread(text, 1, *n, f) != *n) {
+    zb_fail(err, NULL, "cannot read %s: %s", path, ferror(f) ? strerror(errno) : "it shrank while read");
+    text = NULL;
+  }
+done:
+  fclose(f);
+  return text;
+}
+
+/* Levenshtein distance with two rows; names are short. */
+static size_t distance(const char *a, const char *b, size_t best) {
+  size_t n = strlen(a), m = strlen(b), row[65], prev;
+  if (n > 64 || m > 64) return best;
+  for (size_t j = 0; j <= m; j++) row[j] = j;
+  for (size_t i = 1; i <= n; i++) {
+    prev = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= m; j++) {
+      size_t sub = prev + (a[i - 1] != b[j - 1]), del = row[j] + 1, ins = row[j - 1] + 1;
+      prev = row[j];
+      row[j] = sub < del ? sub : del;
+      if (ins < row[j]) row[j] = ins;
+    }
+  }
+  return row[m];
+}
+
+const char *zb_nearest(const char *name, const char *const *names, size_t n) {
+  size_t best = strlen(name) / 3 + 2;
+  const char *found = NULL;
+  for (size_t i = 0; i < n; i++) {
+    size_t d = distance(name, names[i], best);
+    if (d < best) {
+      best = d;
+      found = names[i];
+    }
+  }
+  return found;
+}
+
+/* ---- randomness ---- */
+double zb_random_normal(uint64_t seed, uint64_t stream, uint64_t index) {
+  double u = zb_random_unit(seed, stream, 2 * index), v = zb_random_unit(seed, stream, 2 * index + 1);
+  return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
+}
+
+uint64_t zb_stream(const char *name) {
+  uint64_t h = 0xcbf29ce484222325ull;
+  for (; *name; name++) h = (h ^ (unsigned char)*name) * 0x100000001b3ull;
+  return h;
+}

@@ -1,0 +1,99 @@
+/* base: what every room may use: memory by lifetime, growable arrays, checked arithmetic, text
+ * buffers, counter-based randomness, and the one way to stop on a mistake of ours.
+ * Knows nothing of Zug. */
+#ifndef ZUG_BASE_H
+#define ZUG_BASE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* ---- our mistakes ---------------------------------------------------------------------------
+ * A user's mistake is a message (lang.h's diagnostics, or a ZbErr); ours says "bug in zug" and aborts. */
+#define ZB_BUG(...) zb_bug(__FILE__, __LINE__, __VA_ARGS__)
+#define ZB_ASSERT(cond)                                                                            \
+  do {                                                                                             \
+    if (!(cond)) zb_bug(__FILE__, __LINE__, "%s does not hold", #cond);                            \
+  } while (0)
+_Noreturn void zb_bug(const char *file, int line, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* One user-facing error where there is no source text to point at (files, run time).
+ * Set by whoever knows the cause; callers pass it up untouched. */
+typedef struct {
+  char text[1024]; /* what, where, found, expected; no newline at the end */
+  char help[256];  /* one remedy, or "" */
+} ZbErr;
+/* Writes a message to `err` (may be NULL) and returns false, so that `return zb_fail(...)` reads well. */
+bool zb_fail(ZbErr *err, const char *help, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ---- memory by lifetime ----------------------------------------------------------------------
+ * Memory of an arena is zeroed and lives until zb_arena_free. Running out of host memory while
+ * compiling or planning is not survivable: zb_alloc never returns NULL. */
+typedef struct ZbArena ZbArena;
+ZbArena *zb_arena_new(void);
+void zb_arena_free(ZbArena *a); /* NULL is allowed */
+void *zb_alloc(ZbArena *a, size_t bytes);
+char *zb_strdup(ZbArena *a, const char *s);
+char *zb_strndup(ZbArena *a, const char *s, size_t n);
+char *zb_printf(ZbArena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+#define ZB_NEW(arena, T) ((T *)zb_alloc((arena), sizeof(T)))
+#define ZB_NEWN(arena, T, n) ((T *)zb_alloc((arena), zb_array_bytes((size_t)(n), sizeof(T))))
+size_t zb_array_bytes(size_t n, size_t size); /* n * size, aborts on overflow */
+
+/* Appends `value` to the array `p` of `n` elements, which lives in an arena and doubles as it
+ * grows (capacity is the next power of two of n, so it needs no field of its own). */
+#define ZB_PUSH(arena, p, n, value)                                                                \
+  do {                                                                                             \
+    (p) = zb_grow((arena), (p), (size_t)(n), sizeof *(p));                                         \
+    (p)[(n)++] = (value);                                                                          \
+  } while (0)
+void *zb_grow(ZbArena *a, void *p, size_t n, size_t size);
+
+/* ---- checked arithmetic: false on overflow, *out is untouched then ---------------------------- */
+bool zb_mul_u64(uint64_t a, uint64_t b, uint64_t *out);
+bool zb_add_u64(uint64_t a, uint64_t b, uint64_t *out);
+static inline uint64_t zb_round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
+
+/* ---- growable text ------------------------------------------------------------------------------ */
+typedef struct {
+  char *s; /* always NUL-terminated after the first zb_text_add; NULL while empty */
+  size_t len, cap;
+} ZbText;
+void zb_text_add(ZbText *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void zb_text_put(ZbText *t, const char *s, size_t n);
+void zb_text_free(ZbText *t);
+/* Formats bytes as a person reads them, "12.3 MB" (powers of 1000), into buf; returns buf. */
+const char *zb_bytes(char buf[24], uint64_t bytes);
+
+/* Reads a whole file of at most `limit` bytes into `arena`, with a NUL after it that *n does not count. */
+char *zb_read_file(ZbArena *a, const char *path, uint64_t limit, size_t *n, ZbErr *err);
+/* Nearest of `n` names to `name` by edit distance (at most a third of its length + 1), or NULL. */
+const char *zb_nearest(const char *name, const char *const *names, size_t n);
+
+/* ---- randomness -----------------------------------------------------------------------------------
+ * Counter-based: every number is a pure function of (seed, stream, index), so any sharding draws
+ * the same values. The mixing function is SplitMix64's finaliser (Steele, Lea, Flood 2014), applied
+ * twice over the three words. */
+static inline uint64_t zb_mix64(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+static inline uint64_t zb_random_u64(uint64_t seed, uint64_t stream, uint64_t index) {
+  uint64_t h = zb_mix64(seed + 0x9e3779b97f4a7c15ull * (stream | 1)) ^ stream;
+  return zb_mix64(zb_mix64(h + 0x9e3779b97f4a7c15ull * (index + 1)) + index);
+}
+/* Uniform in (0, 1), with 53 bits. */
+static inline double zb_random_unit(uint64_t seed, uint64_t stream, uint64_t index) {
+  return ((double)(zb_random_u64(seed, stream, index) >> 11) + 0.5) * 0x1p-53;
+}
+/* Standard normal by Box-Muller from the counters 2*index and 2*index+1. */
+double zb_random_normal(uint64_t seed, uint64_t stream, uint64_t index);
+/* A stream number from a name (FNV-1a, 64 bit): a parameter's path, a dropout's region path. */
+uint64_t zb_stream(const char *name);
+
+#endif

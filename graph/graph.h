@@ -1,0 +1,185 @@
+/* graph: the stage graph, the one thing that compiler and runtime both know. A model is a chain of
+ * *segments*; a segment is a straight list of operations on whole tensors with named axes, forward
+ * then backward, and runs `trip` times (a `repeat` of the model) or once. Everything between two
+ * segments, or two iterations of one, is an explicit list of carried values, so that a pipeline cut
+ * is legal exactly there. Nothing here knows of recipes, ranks or devices.
+ *
+ * build.c  make graphs          infer.c  result types and axis classes of every op
+ * verify.c what must hold       print.c  the text form
+ * write.c, read.c               the .zsg file; read.c trusts nothing
+ */
+#ifndef ZUG_GRAPH_H
+#define ZUG_GRAPH_H
+
+#include "base/base.h"
+
+#define ZG_MAX_AXES 8      /* axes of one tensor */
+#define ZG_MAX_IN 8        /* operands of one node */
+#define ZG_MAX_OUT 4       /* results of one node */
+#define ZG_MAX_AXARG 9     /* axis arguments of one node */
+#define ZG_NONE UINT32_MAX /* no value, no region, ... */
+
+typedef enum {
+#define OP(NAME, text, class, lo, hi, outs) ZG_OP_##NAME,
+#include "graph/ops.def"
+  ZG_OP_COUNT
+} ZgOp;
+
+typedef enum { ZG_SOURCE, ZG_SINK, ZG_EW, ZG_MOVE, ZG_COMPUTE, ZG_PLANNED } ZgOpClass;
+
+typedef struct {
+  const char *text;
+  ZgOpClass class;
+  uint8_t min_in, max_in, nout;
+} ZgOpInfo;
+extern const ZgOpInfo zg_op_info[ZG_OP_COUNT];
+
+/* Element types. REAL is "the recipe's compute type". INDEX(axis) is an i32 that selects along an axis;
+ * BOOL is stored as f32 0 or 1. */
+typedef enum { ZG_REAL, ZG_F32, ZG_BF16, ZG_F16, ZG_I32, ZG_BOOL, ZG_INDEX, ZG_ELEMS } ZgElem;
+extern const char *const zg_elem_name[ZG_ELEMS];
+
+typedef struct {
+  uint8_t elem;                 /* ZgElem */
+  uint8_t naxes;
+  uint16_t of;                  /* the axis an INDEX selects along; else 0 */
+  uint16_t axis[ZG_MAX_AXES];   /* ascending axis numbers: a set */
+} ZgType;
+
+/* An axis. size 0: a data axis, bound by the recipe. Numbered in order of declaration, which is also
+ * the memory order of activations (parameters lie in their declared order). */
+typedef struct {
+  const char *name;
+  int64_t size;
+} ZgAxis;
+
+typedef enum { ZG_INIT_CONST, ZG_INIT_NORMAL, ZG_INIT_UNIFORM, ZG_INIT_TRUNC_NORMAL } ZgInit;
+/* ZG_INIT_CONST: num[0]; NORMAL, TRUNC_NORMAL (cut at two sigma): num[0] = sigma; UNIFORM: num[0..1] */
+
+typedef struct {
+  const char *path;           /* "layer.*.attn.wq": `*` is the iteration of its segment's repeat */
+  ZgType type;                /* elem ZG_REAL */
+  uint8_t order[ZG_MAX_AXES]; /* order[i] = position in type.axis of the i-th declared axis */
+  uint8_t init;               /* ZgInit */
+  double num[2];
+  uint32_t tags;              /* bit i: carries tag i of the graph */
+  uint32_t segment;           /* per-iteration parameters: the repeat they belong to; others: ZG_NONE */
+  uint32_t loc;               /* where it was declared */
+} ZgParam;
+
+/* A labelled part of the model: the model itself, a block call, a repeat. What `recompute Layer.attn` and
+ * `unit layer` name. Region 0 is the model; parents come before children. */
+typedef enum { ZG_REGION_MODEL, ZG_REGION_BLOCK, ZG_REGION_REPEAT } ZgRegionKind;
+typedef struct {
+  uint8_t kind;
+  uint32_t parent;   /* ZG_NONE for region 0 */
+  const char *label; /* "attn", "layer"; "" if unlabelled */
+  const char *block; /* "Attention", "Layer"; "" for model and repeat */
+} ZgRegion;
+
+typedef struct { /* a place in the source, for messages at plan time and run time */
+  const char *file;
+  uint32_t line, col;
+} ZgLoc;
+
+typedef struct {
+  uint16_t op; /* ZgOp */
+  uint8_t nin, nout, nax;
+  uint16_t ax[ZG_MAX_AXARG];
+  uint32_t in[ZG_MAX_IN]; /* values of the same segment, defined earlier */
+  uint32_t out;           /* first result; the others follow */
+  uint32_t region, loc;
+  double num[2];
+  int64_t opt[2];
+} ZgNode;
+
+typedef struct {
+  ZgType type;
+  uint32_t node; /* which node makes it */
+} ZgValue;
+
+typedef struct {
+  const char *label; /* the repeat's label, or "" for straight parts */
+  uint32_t region;   /* the repeat's region, or 0 */
+  uint32_t trip;     /* iterations; 1 for straight parts */
+  bool repeat;
+  uint32_t ncarry_in, ncarry_out;  /* a repeat carries out what it carries in, type by type */
+  ZgType *carry_in, *carry_out;
+  ZgNode *nodes;     /* forward [0, nforward), then backward */
+  uint32_t nnodes, nforward;
+  ZgValue *values;
+  uint32_t nvalues;
+} ZgSegment;
+
+typedef struct {
+  const char *name;
+  ZgType type;
+  uint32_t loc;
+} ZgIo;
+
+typedef struct ZgGraph {
+  ZbArena *arena; /* everything below lives here */
+  const char *model;
+  ZgAxis *axes;        uint32_t naxes;
+  ZgParam *params;     uint32_t nparams;
+  ZgRegion *regions;   uint32_t nregions;
+  ZgSegment *segments; uint32_t nsegments;
+  ZgIo *inputs;        uint32_t ninputs;
+  ZgIo *outputs;       uint32_t noutputs;
+  const char **tags;   uint32_t ntags; /* at most 32 */
+  ZgLoc *locs;         uint32_t nlocs; /* loc 0 is "nowhere" */
+  uint64_t hash[2];    /* of the file's contents: the same graph on all ranks */
+} ZgGraph;
+
+/* ---- build.c: all of it lives in g->arena ---------------------------------------------------------- */
+ZgGraph *zg_graph_new(ZbArena *arena, const char *model);
+uint32_t zg_axis_add(ZgGraph *g, const char *name, int64_t size);
+uint32_t zg_axis_find(const ZgGraph *g, const char *name); /* ZG_NONE if there is none */
+uint32_t zg_param_add(ZgGraph *g, ZgParam p);
+uint32_t zg_region_add(ZgGraph *g, ZgRegionKind kind, uint32_t parent, const char *label, const char *block);
+uint32_t zg_tag_add(ZgGraph *g, const char *tag); /* finds or adds; ZG_NONE when there would be 33 */
+uint32_t zg_loc_add(ZgGraph *g, const char *file, uint32_t line, uint32_t col); /* finds or adds */
+ZgSegment *zg_segment_add(ZgGraph *g, const char *label, uint32_t region, bool repeat, uint32_t trip);
+/* Appends a node whose op, operands, axis arguments and attributes are set in `n`; infers the result types,
+ * makes the result values and returns the first one. Types that cannot be inferred (sources, cast,
+ * broadcast, random, slice to a fresh axis, lookup_grad: see zg_infer) are given by `hint`, else NULL.
+ * A type error here is a bug of the caller, who checks with zg_infer first. */
+uint32_t zg_node_add(ZgGraph *g, ZgSegment *s, ZgNode n, const ZgType *hint);
+
+/* ---- types: sets of axes ------------------------------------------------------------------------------ */
+ZgType zg_type(ZgElem elem, const uint16_t *axes, int n); /* sorts */
+bool zg_type_has(const ZgType *t, uint16_t axis);
+bool zg_type_eq(const ZgType *a, const ZgType *b);
+bool zg_type_contains(const ZgType *a, const ZgType *b);  /* axes(b) is a subset of axes(a) */
+ZgType zg_type_union(const ZgType *a, const ZgType *b);   /* elem of a; naxes > ZG_MAX_AXES marks overflow */
+ZgType zg_type_minus(const ZgType *a, const uint16_t *axes, int n);
+/* "real[batch, seq, embed]" into arena memory. */
+const char *zg_type_text(const ZgGraph *g, ZbArena *a, const ZgType *t);
+
+/* ---- infer.c ------------------------------------------------------------------------------------------------ */
+/* Result types of node `n` whose operands have types in[0..n->nin); `hint` as for zg_node_add. False with a
+ * reason in *err (in axis names) when they do not fit. The one type rule of compiler and loader. */
+bool zg_infer(const ZgGraph *g, const ZgNode *n, const ZgType *in, const ZgType *hint, ZgType *out, ZbErr *err);
+/* How an op treats an axis of its iteration space. */
+typedef enum { ZG_AXIS_ABSENT, ZG_AXIS_PAR, ZG_AXIS_SUM, ZG_AXIS_MAX, ZG_AXIS_PIN } ZgAxisClass;
+ZgAxisClass zg_axis_class(const ZgNode *n, const ZgType *in, const ZgType *out, uint16_t axis);
+
+/* ---- verify.c, print.c --------------------------------------------------------------------------------------- */
+/* Everything a graph must satisfy: indices in range, operands defined before use, types as inferred, carried
+ * types matching along the chain, one loss numerator and denominator in the last segment, backward sinks that
+ * match forward sources. False with the first violation. */
+bool zg_verify(const ZgGraph *g, ZbErr *err);
+/* The canonical text form, stable numbering, no addresses; segment ZG_NONE prints all of the graph. */
+void zg_print(const ZgGraph *g, uint32_t segment, ZbText *out);
+/* Parameters, over all iterations and without padding. */
+uint64_t zg_param_count(const ZgGraph *g);
+
+/* ---- write.c, read.c: the .zsg file (GRAPH-FORMAT in graph/FORMAT.md) -------------------------------------- */
+/* The bytes of a .zsg file into *out; deterministic. Sets g->hash. */
+void zg_write(ZgGraph *g, ZbText *out);
+/* Reads and validates untrusted bytes; NULL with a reason on any doubt. Allocates nothing from sizes in the
+ * file before they are checked against the file's own size. */
+ZgGraph *zg_read(ZbArena *a, const void *bytes, size_t n, ZbErr *err);
+ZgGraph *zg_read_file(ZbArena *a, const char *path, ZbErr *err);
+
+#endif

@@ -1,0 +1,132 @@
+/* lang: from text to a syntax tree with names resolved, recipes and clusters to plain records, and every
+ * message about a source text. Knows nothing of graphs, plans or ranks.
+ *
+ * scan.l parse.y   tokens and grammar, no meaning      ast.h ast.c  the syntax tree
+ * name.c           imports, search path, scopes        recipe.c     recipes: inheritance, checked records
+ * diag.c           collecting and printing messages    errors.def   the one list of codes
+ */
+#ifndef ZUG_LANG_H
+#define ZUG_LANG_H
+
+#include "base/base.h"
+
+/* ---- sources and places -------------------------------------------------------------------------------- */
+/* A range of bytes of one source file; file < 0: nowhere (the command line, say). */
+typedef struct {
+  int32_t file;
+  uint32_t start, end;
+} ZlSpan;
+#define ZL_NOWHERE ((ZlSpan){-1, 0, 0})
+
+typedef struct ZlSources ZlSources; /* the files read so far, by number; keeps their text */
+ZlSources *zl_sources_new(ZbArena *a);
+const char *zl_source_name(const ZlSources *s, int32_t file);
+/* 1-based line and column (in bytes) of a span's start. */
+void zl_source_place(const ZlSources *s, ZlSpan span, uint32_t *line, uint32_t *col);
+
+/* ---- diagnostics -------------------------------------------------------------------------------------------- */
+typedef enum {
+#define E(code, severity, title) ZL_##code,
+#include "lang/errors.def"
+  ZL_CODE_COUNT
+} ZlCode; /* ZL_Z0201 ... */
+
+typedef struct ZlDiag ZlDiag;
+typedef struct ZlDiags ZlDiags;
+ZlDiags *zl_diags_new(ZbArena *a, ZlSources *s);
+/* Reports one mistake. Severity is the code's. Returns the report, to which more can be added. The same code
+ * at the same span with the same text is reported once. */
+ZlDiag *zl_report(ZlDiags *d, ZlCode code, ZlSpan span, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+void zl_label(ZlDiag *d, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* under the primary caret */
+void zl_also(ZlDiag *d, ZlSpan span, const char *fmt, ...) __attribute__((format(printf, 3, 4))); /* second place */
+void zl_note(ZlDiag *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void zl_help(ZlDiag *d, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* one concrete edit */
+size_t zl_errors(const ZlDiags *d);   /* reported so far, warnings not counted */
+size_t zl_warnings(const ZlDiags *d);
+void zl_print_text(const ZlDiags *d, ZbText *out); /* with source lines and carets; no colour codes */
+void zl_print_json(const ZlDiags *d, ZbText *out); /* one JSON object a line */
+/* The explanation of "Z0301" (from ERRORS.md, embedded), or NULL. */
+const char *zl_explain(const char *code);
+const char *zl_code_name(ZlCode code);
+
+/* ---- recipes -------------------------------------------------------------------------------------------------- */
+typedef struct {
+  const char *s;
+  ZlSpan span;
+} ZlName;
+typedef struct {
+  ZlName *at;
+  uint32_t n;
+} ZlNames;
+typedef struct { /* lr = 3e-4, decay = cosine */
+  ZlName key;    /* key.s NULL for a bare value */
+  const char *word; /* a value that is a name, else NULL */
+  double num;
+  ZlSpan span;
+} ZlKw;
+
+typedef struct { ZlName name; int64_t size; } ZlMeshDim;
+typedef struct { ZlName axis; int64_t size; ZlSpan span; } ZlBind;     /* also: pad AXIS to SIZE */
+typedef struct { ZlName *axis; uint32_t n; } ZlProd;                    /* kv*grp */
+typedef struct { ZlProd *prods; uint32_t nprods; ZlName dim; ZlNames otherwise; ZlSpan span; } ZlSplit;
+enum { ZL_SHARD_STATES = 1, ZL_SHARD_GRADS = 2, ZL_SHARD_PARAMS = 4 };
+typedef struct {
+  unsigned what;  /* ZL_SHARD_* */
+  ZlName dim;
+  ZlName *unit; uint32_t nunit; /* path components; none: a repeat iteration */
+  bool keep;      /* `keep`: gathered once a step, not again for backward */
+  ZlSpan span;
+} ZlShard;
+typedef struct { ZlName *part; uint32_t n; ZlSpan span; } ZlPath;
+
+/* A recipe with everything it inherits, its words checked, its numbers positive where they must be. What needs
+ * the model (axis names, divisibility) is the planner's to check. A directive that is absent has n = 0, size 0
+ * or span.file < 0. */
+typedef struct {
+  const char *name, *model; /* model NULL: for any */
+  ZlSpan span;
+  ZlMeshDim *mesh; uint32_t nmesh;      /* slowest-varying first */
+  ZlBind *binds;   uint32_t nbinds;
+  int64_t micro;   ZlSpan micro_span;   /* samples per rank and micro-batch */
+  ZlSplit *splits; uint32_t nsplits;
+  ZlShard *shards; uint32_t nshards;
+  struct { ZlName dim; bool by_cost; int64_t *counts; uint32_t n; ZlSpan span; } stages;
+  struct { ZlName name; ZlKw *kws; uint32_t n; } schedule;
+  ZlPath *recompute; uint32_t nrecompute;
+  struct { const char *compute, *params, *reduce, *states; ZlSpan span; } precision; /* "f32", "bf16"; NULL: default f32 */
+  struct { ZlName name; ZlKw *kws; uint32_t n; double decay; ZlNames except; ZlSpan span; } optimizer;
+  double clip;     ZlSpan clip_span;    /* 0: none */
+  ZlBind *pads;    uint32_t npads;
+  struct { uint64_t memory, host; ZlSpan memory_span, host_span; } limit; /* bytes; 0: none */
+} ZlRecipe;
+
+typedef struct { ZlName name; int64_t size; double bandwidth, latency; } ZlLevel; /* bytes/s, seconds */
+typedef struct {
+  const char *name;
+  ZlSpan span;
+  uint64_t device_memory, host_memory;        /* bytes; 0: not said */
+  double flops_bf16, flops_f32, hbm, host_link; /* 1/s, bytes/s; 0: not said */
+  ZlLevel *levels; uint32_t nlevels;          /* innermost first */
+} ZlCluster;
+
+/* ---- entry points ------------------------------------------------------------------------------------------------ */
+typedef struct ZlProgram ZlProgram; /* ast.h */
+typedef struct {
+  const char *const *include; /* -I folders, searched after the file's own and before the embedded library */
+  uint32_t ninclude;
+} ZlOptions;
+/* Reads, parses and resolves `path` and all it uses. NULL if it could not be read at all; otherwise the tree,
+ * with mistakes in `d` (look at zl_errors before using it). */
+ZlProgram *zl_load(ZbArena *a, ZlSources *s, ZlDiags *d, const char *path, const ZlOptions *opt);
+/* As zl_load, from memory; for tests, fuzzing and tools. */
+ZlProgram *zl_load_text(ZbArena *a, ZlSources *s, ZlDiags *d, const char *name, const char *text, size_t n,
+                        const ZlOptions *opt);
+/* The recipe or cluster `name` with everything it inherits; NULL and a report (with the nearest name) if
+ * there is none or it is wrong. `name` NULL: the file's only one, or an error that lists them. */
+const ZlRecipe *zl_recipe(ZlProgram *p, ZlDiags *d, const char *name);
+const ZlCluster *zl_cluster(ZlProgram *p, ZlDiags *d, const char *name);
+/* All recipe names of the file, in order. */
+ZlNames zl_recipe_names(const ZlProgram *p);
+
+#endif
