@@ -1,0 +1,127 @@
+/* runtime/exec: plays a checked plan on ranks. The rooms' seams to the outside world are tables of
+ * functions, so that a device or a communicator more is a file more.
+ *
+ * comm_self.c comm_mpi.c  communicators       data.c     token and record files
+ * engine.c                the queues          weights.c  safetensors, read and written by owners
+ * optim.c                 rates and steps     log.c      lines for people, metrics.jsonl
+ */
+#ifndef ZUG_EXEC_H
+#define ZUG_EXEC_H
+
+#include "base/base.h"
+
+/* ---- communicators -------------------------------------------------------------------------------------- */
+/* One world of ranks and its subgroups. All operations are non-blocking: `start` functions return a request,
+ * `test` says whether it is complete and makes progress on all. Buffers must stay untouched until then.
+ * Collectives of one group must be started in the same order by all its members; the plan guarantees it. */
+typedef enum { ZX_F32, ZX_F64, ZX_BYTES } ZxCommElem;
+typedef enum { ZX_SUM, ZX_MAX } ZxReduce;
+typedef struct ZxComm ZxComm;
+typedef int32_t ZxRequest; /* index into the communicator's table of requests; -1: complete */
+typedef int32_t ZxGroup;   /* 0: the world */
+
+typedef struct {
+  const char *name; /* "self", "mpi" */
+  int (*rank)(ZxComm *);
+  int (*size)(ZxComm *);
+  /* Collective over the world: ranks with the same color form a group, ordered by world rank; color < 0: this
+   * rank is in none and gets -1. Groups are made at start-up, in the same order on all ranks. */
+  ZxGroup (*split)(ZxComm *, int color);
+  int (*group_rank)(ZxComm *, ZxGroup);
+  int (*group_size)(ZxComm *, ZxGroup);
+  ZxRequest (*send)(ZxComm *, const void *p, size_t bytes, int world_peer, int tag);
+  ZxRequest (*recv)(ZxComm *, void *p, size_t bytes, int world_peer, int tag);
+  ZxRequest (*all_reduce)(ZxComm *, ZxGroup, void *p, size_t n, ZxCommElem, ZxReduce); /* in place */
+  /* Member i contributes `bytes` bytes, found at `part` (which may be out + i*bytes: in place). */
+  ZxRequest (*all_gather)(ZxComm *, ZxGroup, const void *part, size_t bytes, void *out);
+  /* `in` holds group_size blocks of n elements; block i summed over members arrives at member i. `in` is
+   * scratch afterwards; `out` may be the own block of `in`. */
+  ZxRequest (*reduce_scatter)(ZxComm *, ZxGroup, void *in, size_t n, ZxCommElem, ZxReduce, void *out);
+  ZxRequest (*all_to_all)(ZxComm *, ZxGroup, const void *in, size_t bytes, void *out); /* bytes per pair */
+  ZxRequest (*broadcast)(ZxComm *, ZxGroup, void *p, size_t bytes, int root);
+  bool (*test)(ZxComm *, ZxRequest);  /* true: complete, and the request is given back */
+  void (*wait)(ZxComm *, ZxRequest);  /* tests, yields and then sleeps: never spins a core dry */
+  void (*barrier)(ZxComm *);
+  /* Ends the whole job with `code`; the one place that does. Flushes nothing but stderr. */
+  void (*abort)(ZxComm *, int code) __attribute__((noreturn));
+  void (*free)(ZxComm *);
+} ZxCommTable;
+struct ZxComm {
+  const ZxCommTable *t;
+};
+ZxComm *zx_comm_self(void);
+/* Initialises MPI (funneled). With one rank this is still MPI. `argc`, `argv` as main's. */
+ZxComm *zx_comm_mpi(int *argc, char ***argv, ZbErr *err);
+
+/* ---- data ------------------------------------------------------------------------------------------------------ */
+/* A token file: a header and either one stream of tokens or fixed-size records with named fields (for models
+ * that are not language models). Mapped, never read whole; sizes are checked against the file's own. */
+typedef struct ZxData ZxData;
+typedef enum { ZX_ORDER_SHUFFLED, ZX_ORDER_SEQUENTIAL } ZxOrder;
+ZxData *zx_data_open(const char *path, ZbErr *err);
+void zx_data_close(ZxData *d);
+uint64_t zx_data_tokens(const ZxData *d);       /* 0 for records */
+uint64_t zx_data_samples(const ZxData *d, int64_t seq); /* windows of seq tokens (stream), or records */
+/* One field of samples. For a stream: field "tokens" is window[s0 .. s0+ns), "targets" the same shifted by
+ * one; ids as i32. For records: field by name, floats for real fields, i32 for index fields. Sample g, a global
+ * position 0, 1, 2, ..., is the g-th window in order, or the g-th of a permutation that is a pure function of
+ * (seed, epoch): the same in every layout. Fills out[ns values] for the part s0..s0+ns of the sample's `seq`
+ * values. A value outside [-1, limit) is an error that names file, position and value. limit < 0: real field. */
+typedef struct {
+  const ZxData *data;
+  ZxOrder order;
+  uint64_t seed;
+  int64_t seq; /* values per sample: the product of the field's axes without batch */
+} ZxSampler;
+/* Whether `field` exists and holds `seq` values per sample (records) or can (stream), with a helpful message. */
+bool zx_data_check_field(const ZxData *d, const char *field, bool index, int64_t seq, ZbErr *err);
+bool zx_data_read(const ZxSampler *s, const char *field, uint64_t g, int64_t s0, int64_t ns, int64_t limit,
+                  void *out, ZbErr *err);
+
+/* ---- weights ---------------------------------------------------------------------------------------------------- */
+/* safetensors files of f32 tensors by parameter path. Writing: one rank makes the file with its header
+ * (zx_weights_create), then every owner writes its runs of elements at their place; nothing is gathered. */
+typedef struct ZxWeights ZxWeights;
+typedef struct {
+  const char *path;      /* "layer.3.attn.wq" */
+  int nshape;
+  int64_t shape[8];      /* declared order */
+} ZxTensorInfo;
+/* `tensors` sorted by the caller in any order; atomically replaced on zx_weights_commit. */
+bool zx_weights_create(const char *path, const ZxTensorInfo *tensors, size_t n, ZbErr *err); /* one rank: writes PATH.tmp */
+ZxWeights *zx_weights_open(const char *path, bool write, ZbErr *err); /* write: opens PATH.tmp */
+/* Index of a tensor; checks its shape; -1 with a message (nearest name, or found and expected shape). */
+int64_t zx_weights_find(const ZxWeights *w, const ZxTensorInfo *want, ZbErr *err);
+uint64_t zx_weights_count(const ZxWeights *w);
+/* n elements from flat element `at` of tensor i. Reading converts F32, BF16, F16 files to f32. */
+bool zx_weights_read(const ZxWeights *w, int64_t i, uint64_t at, uint64_t n, float *out, ZbErr *err);
+bool zx_weights_write(ZxWeights *w, int64_t i, uint64_t at, uint64_t n, const float *in, ZbErr *err);
+bool zx_weights_close(ZxWeights *w, ZbErr *err); /* fsyncs when written */
+bool zx_weights_commit(const char *path, ZbErr *err); /* one rank, after all closed: rename PATH.tmp to PATH */
+
+/* ---- logs --------------------------------------------------------------------------------------------------------- */
+/* One line of metrics; what is NaN or negative is left out of metrics.jsonl. */
+typedef struct {
+  int64_t step, steps;
+  double loss, grad_norm, lr, tokens, step_ms, tokens_per_s, flops, peak_share; /* share of measured peak, 0..1 */
+  double bubble, wait_ms;                 /* share of the step spent waiting; -1: not measured */
+  uint64_t planned_bytes, used_bytes;
+} ZxMetrics;
+/* Per rank class (pipeline stage): what differs. */
+typedef struct { int stage; uint64_t planned_bytes, used_bytes; double compute_ms, wait_ms; } ZxClassMetrics;
+typedef struct ZxLog ZxLog;
+/* dir NULL: no files. Fails with a message for an unwritable folder. tty: a live line is rewritten in place? No:
+ * one line a step, flushed. Only rank 0 opens a log. */
+ZxLog *zx_log_open(const char *dir, ZbErr *err);
+bool zx_log_step(ZxLog *l, const ZxMetrics *m, const ZxClassMetrics *c, int nclass, ZbErr *err);
+void zx_log_close(ZxLog *l);
+/* "[rank 3] text" on stderr, one write call. */
+void zx_say(int rank, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- learning rates ------------------------------------------------------------------------------------------------ */
+typedef enum { ZX_CONSTANT, ZX_LINEAR, ZX_COSINE } ZxAnneal;
+typedef struct { double lr; int64_t warmup, until; ZxAnneal anneal; double final; } ZxRate;
+/* Rate of step 1, 2, ...: linear from lr/warmup, then annealed to final*lr at step `until`, constant after. */
+double zx_rate(const ZxRate *r, int64_t step);
+
+#endif
