@@ -1,0 +1,55 @@
+/* compiler: from a syntax tree to a stage graph. One file per pass, in the order they run:
+ *
+ * static.c   sizes and other statics: exact arithmetic, -D overrides
+ * elab.c     instantiates a model with its statics and checks every type on the way:
+ *            statements, blocks, repeats, labels, the loss (call.c: calls of blocks, builtin.c: operations)
+ * sep.c      is the loss separable over `batch`? (what makes micro-batches safe)
+ * simpl.c    folds constants, shares equal values, drops what nothing uses
+ * grad.c     reverse mode: appends each segment's backward nodes, one rule per operation
+ * compile.c  the list of passes; main.c  the program zc
+ *
+ * Knows nothing of recipes, meshes or ranks. */
+#ifndef ZUG_COMPILER_H
+#define ZUG_COMPILER_H
+
+#include "graph/graph.h"
+#include "lang/lang.h"
+
+typedef struct {
+  const char *name, *value; /* -D name=value */
+} ZcDefine;
+
+typedef struct {
+  const char *model; /* which model of the file; NULL: its only one */
+  const ZcDefine *defines;
+  uint32_t ndefines;
+  /* Called after each pass with its name and the graph, if not NULL (zc -d). */
+  void (*after)(void *arg, const char *pass, const ZgGraph *g);
+  void *arg;
+} ZcOptions;
+
+/* All passes: elaborate, simplify, differentiate, simplify again, with zg_verify after each. NULL when `d`
+ * has errors. The graph lives in `a`. */
+ZgGraph *zc_compile(ZbArena *a, ZlSources *s, ZlDiags *d, ZlProgram *p, const ZcOptions *opt);
+/* The names of the passes in order, NULL at the end. */
+extern const char *const zc_pass_names[];
+
+/* Checks every model (or the one `opt` names) and every block of the file, called or not, without making a
+ * graph. A block that no model calls is instantiated with axes of its own. */
+void zc_check(ZbArena *a, ZlSources *s, ZlDiags *d, ZlProgram *p, const ZcOptions *opt);
+
+/* ---- the passes ---------------------------------------------------------------------------------------- */
+/* Instantiates the model: a verified forward graph, or NULL with reports in `d`.
+ * Provides: segments alternate straight and repeat; every segment's carry nodes come first, its carry_out
+ * nodes last; loss_num and loss_den are in the last segment, the latter a function of inputs alone. */
+ZgGraph *zc_elaborate(ZbArena *a, ZlSources *s, ZlDiags *d, ZlProgram *p, const ZcOptions *opt);
+
+/* Folds constants, shares equal nodes, drops nodes and carried values that reach no sink.
+ * Needs and keeps: a graph that verifies, with or without its backward part. */
+void zc_simplify(ZgGraph *g);
+
+/* Appends the backward nodes of every segment. Needs: forward nodes only (nnodes == nforward) in every segment.
+ * Fails (with what is missing in *err) only for an operation without a gradient on the way to a parameter. */
+bool zc_differentiate(ZgGraph *g, ZbErr *err);
+
+#endif
