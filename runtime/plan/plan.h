@@ -1,0 +1,305 @@
+/* runtime/plan: stage graph + recipe -> checked programs. Pure: no MPI, no devices, no files; the same call
+ * gives the same plan on a laptop and on every rank of a cluster.
+ *
+ * mesh.c    dims, ranks, coordinates          bind.c    recipe against graph: sizes, layouts, directives
+ * remat.c   which forward values are saved    shard.c   the one sharding rule, collectives
+ * fuse.c    elementwise chains                place.c   lifetimes to offsets within a segment
+ * bucket.c  parameters to flat buffers        stage.c   segment instances to pipeline stages
+ * order.c   gpipe, 1f1b                       program.c one instruction list per stage, its buffers
+ * ledger.c  the arena, byte by byte           check.c   the proofs
+ * show.c    tables for people                 plan.c    the ordered list of all that
+ */
+#ifndef ZUG_PLAN_H
+#define ZUG_PLAN_H
+
+#include "base/base.h"
+#include "graph/graph.h"
+#include "kernels/kernels.h" /* types only: a plan speaks in kernel calls; nothing of kernels/ is linked */
+#include "lang/lang.h"
+
+#define ZP_MAX_DIMS 8
+#define ZP_NONE UINT32_MAX
+typedef uint32_t ZpDims; /* set of mesh dims, bit d */
+
+/* ---- mesh -------------------------------------------------------------------------------------------------- */
+/* Dims slowest-varying first. A dim split by a product (`split kv*grp over tensor`) is two dims here,
+ * "tensor.kv" and "tensor.grp". pipe: the dim of `stages over`, or -1. */
+typedef struct {
+  const char *name;
+  int64_t size;
+  uint32_t directive; /* dim of the recipe it comes from */
+  uint16_t *axes;     /* ordered list of the axes it splits; `else` axes last */
+  uint32_t naxes;
+} ZpDim;
+typedef struct {
+  ZpDim dim[ZP_MAX_DIMS];
+  int ndims, pipe;
+  int64_t nranks;
+} ZpMesh;
+int64_t zp_coord(const ZpMesh *m, int64_t rank, int dim);
+/* Rank's index within, and size of, its group along `dims`; row-major in mesh order. */
+int64_t zp_group_index(const ZpMesh *m, int64_t rank, ZpDims dims);
+int64_t zp_group_size(const ZpMesh *m, ZpDims dims);
+/* A number that is equal for two ranks exactly if they are in the same group along `dims`. */
+int64_t zp_group_color(const ZpMesh *m, int64_t rank, ZpDims dims);
+int64_t zp_rank_of_stage(const ZpMesh *m, int64_t rank, int64_t stage); /* same coordinates, other stage */
+/* "data x tensor" */
+const char *zp_dims_text(const ZpMesh *m, ZbArena *a, ZpDims dims);
+
+/* ---- local values and nodes --------------------------------------------------------------------------------- */
+typedef struct { /* state of a value along one mesh dim */
+  uint8_t kind;  /* 'R' replicated, 'S' split along axis, 'P' partial */
+  uint8_t max;   /* P: maximum instead of sum */
+  uint16_t axis; /* S */
+} ZpState;
+
+/* Where a value lies. offset is within that thing. */
+typedef enum {
+  ZP_AT_NOWHERE,    /* not materialised (inside a chain, or unused) */
+  ZP_AT_TEMP,       /* the stage's scratch, valid within one FWD, BWD or COUNT */
+  ZP_AT_SAVED,      /* saved block of (instance, activation slot) */
+  ZP_AT_INPUT,      /* input block of the activation slot */
+  ZP_AT_PARAM,      /* bucket `index` of the instance: offset in its full buffer */
+  ZP_AT_GRAD,       /* the same of its gradient buffer (staged or accumulated) */
+  ZP_AT_CARRY_IN,   /* the tuple carried in; offset within it */
+  ZP_AT_CARRY_OUT,
+  ZP_AT_DCARRY_OUT, /* cotangents arriving from the next instance */
+  ZP_AT_DCARRY_IN,  /* cotangents leaving to the instance before */
+  ZP_AT_SEED        /* index 0: 1/denominator, 1: 1/micro-batches */
+} ZpPlace;
+typedef struct {
+  uint8_t place;
+  uint32_t index;
+  uint64_t offset; /* bytes */
+} ZpLoc;
+
+typedef struct {
+  ZgType type;
+  ZpState state[ZP_MAX_DIMS];
+  uint8_t elem;                /* ZkElem */
+  uint16_t axis[ZG_MAX_AXES];  /* memory order, slowest first */
+  int64_t size[ZG_MAX_AXES];   /* local, in that order */
+  uint64_t bytes;
+  ZpLoc at;
+  uint32_t param;              /* made by PARAM: which; else ZP_NONE */
+} ZpValue;
+
+typedef struct {
+  ZkCall call;                 /* shapes and attributes; pointers are filled by the engine */
+  uint32_t in[ZK_MAX_IN], out[ZK_MAX_OUT]; /* values */
+  ZpDims dims;                 /* collectives: over which */
+  ZpDims split;                /* compute: dims along which each rank has its own part of the iteration space */
+  uint16_t axis, axis2;        /* collectives: gathered/scattered along; all_to_all: from, to */
+  uint64_t scratch_bytes;
+  uint64_t scratch_at;         /* in the stage's scratch */
+  uint32_t sink;               /* SINK nodes: attribute opt[0] of the graph node */
+  uint32_t loc, region;        /* of the graph node it comes from or that consumes it */
+  const char *cause;           /* collectives: the rule, in words; else NULL */
+  double flops;                /* of this rank */
+  bool again;                  /* recomputed in backward: its FLOPs are not the model's */
+} ZpNode;
+
+/* The local program of one segment, the same for all its instances and all ranks of a stage. Views' `start` of
+ * split axes differ from rank to rank: view.start holds only the part that does not (0), see zp_view_start. */
+typedef struct {
+  ZpValue *values; uint32_t nvalues;
+  ZpNode *fwd;     uint32_t nfwd;
+  ZpNode *bwd;     uint32_t nbwd;
+  ZpNode *count;   uint32_t ncount; /* the loss denominator alone; its values are in `values` too */
+  uint64_t saved_bytes;             /* of one instance and micro-batch */
+  uint64_t fwd_temp, bwd_temp, count_temp;
+  bool saves_carry;                 /* backward reads what is carried in */
+  uint64_t carry_bytes, dcarry_bytes;          /* tuple carried in; its cotangents */
+  uint64_t carry_out_bytes, dcarry_out_bytes;
+  uint32_t *buckets; uint32_t nbuckets;        /* templates that its instances use, ascending */
+  bool has_loss;                    /* loss_num is here */
+  double model_flops;               /* forward + backward of one instance, all ranks of a stage, no recompute */
+  double cost;                      /* same per rank, with recompute: what `by cost` balances */
+} ZpSegment;
+/* Global start of local axis `axis` of a value on `rank` (batch: within the micro-batch's samples). */
+int64_t zp_view_start(const ZpMesh *m, const ZpValue *v, int64_t rank, uint16_t axis, int64_t local_size);
+
+/* ---- parameters ------------------------------------------------------------------------------------------------ */
+typedef struct { /* one parameter inside a bucket */
+  uint32_t param;
+  uint64_t at, n;            /* elements: offset in the full buffer, local (tensor-parallel) elements */
+  int naxes;
+  uint16_t axis[ZG_MAX_AXES]; /* declared order */
+  int64_t size[ZG_MAX_AXES], whole[ZG_MAX_AXES]; /* local; global with padding */
+  int64_t valid[ZG_MAX_AXES]; /* global without padding: what a checkpoint holds */
+  ZpState state[ZP_MAX_DIMS];
+  bool decay;
+} ZpSlice;
+
+/* Parameters of one unit that are stored and reduced alike: one flat buffer. A template stands for all iterations
+ * of its repeat. */
+typedef struct {
+  const char *name;          /* "layer.*", "wte", ... */
+  uint32_t segment;          /* the repeat whose iterations each have one, or ZP_NONE: one in all */
+  uint32_t *users; uint32_t nusers; /* segments that use it, ascending */
+  ZpSlice *slices; uint32_t nslices;
+  uint64_t elems;            /* full, padded to a multiple of 16 x shards */
+  ZpDims shard;              /* dims over which its storage is cut */
+  ZpDims partial;            /* dims along which gradients arrive partial */
+  ZpDims replicas;           /* all (non-pipe) dims along which the parameters are replicated */
+  int level;                 /* 0..3: ZeRO stage */
+  bool keep;                 /* gathered once a step */
+} ZpBucket;
+
+/* ---- stages, programs --------------------------------------------------------------------------------------------- */
+typedef struct {             /* a bucket on a stage */
+  uint32_t bucket, iter;     /* template; iteration (0 for single ones) */
+  uint32_t tied;             /* index into plan->tied, or ZP_NONE: copies on other stages */
+  bool counted;              /* its squared norm counts on this stage (the first that holds it) */
+  uint64_t param_at, master_at, grad_at, state_at; /* arena offsets; UINT64_MAX: has none */
+} ZpHeld;
+typedef struct {
+  uint32_t segment, iter;
+  uint32_t *held; uint32_t nheld; /* indices into the stage's `held`, in the order of the segment's `buckets` */
+} ZpInst;
+
+typedef enum { ZP_Q_COMPUTE, ZP_Q_P2P, ZP_Q_COLL, ZP_QUEUES } ZpQueue;
+typedef enum {
+#define I(NAME, text, queue) ZP_I_##NAME,
+#include "runtime/plan/instr.def"
+  ZP_I_COUNT_
+} ZpInstrOp;
+typedef struct { const char *text; ZpQueue queue; } ZpInstrInfo;
+extern const ZpInstrInfo zp_instr_info[ZP_I_COUNT_];
+
+/* Memory of a rank that instructions share. Rings and pools hold several of a kind, `index` tells them apart. */
+typedef enum {
+  ZP_B_SLOT,       /* activation slot: inputs, then saved blocks of all instances */
+  ZP_B_RECV_ACT, ZP_B_SEND_ACT, ZP_B_RECV_GRAD, ZP_B_SEND_GRAD,
+  ZP_B_GATHER,     /* full parameters of one bucket, compute precision */
+  ZP_B_STAGING,    /* full gradients of one bucket, f32, before they are scattered */
+  ZP_B_PARAM,      /* what a rank stores of a held bucket: parameters and master */
+  ZP_B_GRAD,       /* gradient accumulator of a held bucket */
+  ZP_B_STATE,      /* optimizer state of a held bucket */
+  ZP_B_BOUNDARY,   /* ping-pong of carried values and cotangents between instances: index 0, 1 */
+  ZP_B_SCRATCH,    /* temporaries of the running instruction */
+  ZP_B_SCALARS,    /* loss sums, denominator, norm */
+  ZP_B_KINDS
+} ZpBufKind;
+typedef struct {
+  uint8_t kind;
+  uint32_t index;  /* within its kind; GATHER, STAGING: within its pool */
+  uint32_t pool;   /* GATHER, STAGING: bucket template; PARAM, GRAD, STATE: held bucket */
+  uint64_t bytes, offset; /* in the arena; offset is the ledger's to fill */
+} ZpBuf;
+enum { ZP_READ = 1, ZP_WRITE = 2 }; /* both: accumulates */
+typedef struct { uint32_t buf; uint32_t mode; uint64_t tag; } ZpAccess;
+/* tag: what the buffer must hold when read and holds after being written: a number that names contents
+ * (activation of micro-batch m, bucket b, ...). A read whose tag is not the last written is a broken plan. */
+
+#define ZP_MAX_WAIT 8
+typedef struct {
+  uint8_t op, queue;
+  bool in_place;       /* SCATTER_GRADS on the accumulator itself (ZeRO-1) */
+  uint32_t mb;         /* micro-batch */
+  uint32_t inst;       /* FWD, BWD: instance of the stage */
+  uint32_t held;       /* bucket instructions: index into the stage's held */
+  uint32_t peer;       /* P2P: stage */
+  uint32_t pair;       /* P2P: equal on both sides, unique otherwise; cross-stage collectives: equal on all */
+  ZpDims dims;         /* COLL: over which mesh dims (REDUCE_STEP: all) */
+  uint32_t tied;       /* REDUCE_TIED: which */
+  uint64_t bytes;
+  uint32_t nwait, wait[ZP_MAX_WAIT]; /* instructions of this stage that must be complete before it starts */
+  uint32_t naccess;
+  ZpAccess *access;    /* operands: FWD carries in/out by the accesses' buffer kinds */
+} ZpInstr;
+
+/* One rank's step. Instructions of a queue start in list order: compute runs to completion, P2P and COLL only
+ * start in order and may be in flight together. A step ends when all are complete. */
+typedef struct {
+  ZpInstr *instrs; uint32_t ninstrs;
+  uint32_t *queue[ZP_QUEUES]; uint32_t nqueue[ZP_QUEUES]; /* instruction indices in order */
+  ZpBuf *bufs; uint32_t nbufs;
+  uint32_t nslots, nrecv_act, nsend_act, nrecv_grad, nsend_grad;
+  uint32_t live; /* most micro-batches whose activations are held at once */
+} ZpProgram;
+
+typedef enum {
+#define L(NAME, text) ZP_L_##NAME,
+#include "runtime/plan/ledger.def"
+  ZP_L_COUNT_
+} ZpLedgerLine;
+typedef struct {
+  uint64_t bytes[ZP_L_COUNT_];
+  uint64_t total; /* = arena bytes */
+} ZpLedger;
+
+typedef struct {
+  ZpInst *insts; uint32_t ninsts;
+  ZpHeld *held;  uint32_t nheld;
+  uint64_t input_bytes;             /* per slot */
+  uint64_t *saved_at;               /* per instance: offset of its saved block in a slot */
+  uint64_t slot_bytes, scratch_bytes, boundary_bytes;
+  uint64_t recv_bytes, send_bytes;             /* activations carried in and out */
+  uint64_t recv_grad_bytes, send_grad_bytes;   /* cotangents arriving and leaving */
+  ZpProgram prog;
+  ZpLedger ledger;
+  double cost;
+} ZpStage;
+
+typedef struct { uint32_t bucket; uint32_t *stages; uint32_t nstages; } ZpTied;
+typedef struct { uint32_t input; uint32_t value_segment, value; uint64_t at; } ZpInputUse; /* at: in the input block */
+
+typedef enum { ZP_ADAMW, ZP_SGD } ZpOptimizer;
+typedef struct ZpPlan {
+  ZbArena *arena;
+  const ZgGraph *graph;
+  const ZlRecipe *recipe;
+  ZpMesh mesh;
+  int64_t *axis_size;        /* per axis: global; batch: samples of one micro-batch over all ranks; with padding */
+  int64_t *axis_valid;       /* the same without padding */
+  uint32_t batch;            /* the sample axis, or ZP_NONE */
+  int64_t global_batch, nmicro; /* samples a step; micro-batches a step (M) */
+  uint8_t compute;           /* ZK_F32, ZK_BF16 */
+  ZpOptimizer optimizer;
+  int states;                /* f32 state values per parameter element: 2, 1 or 0 */
+  ZpSegment *segments;       /* one per graph segment */
+  ZpBucket *buckets; uint32_t nbuckets;
+  ZpInputUse *inputs; uint32_t ninputs; /* data inputs in every state they are used in */
+  ZpTied *tied; uint32_t ntied;
+  ZpStage *stages; uint32_t nstages;
+  ZpDims loss_partial[3];    /* dims along which loss numerator, denominator, aux sums are partial */
+  double model_flops;        /* of one step, whole mesh; forward + backward, no recompute */
+  double params;             /* trained elements */
+} ZpPlan;
+
+typedef struct {
+  /* Bytes of scratch a kernel call needs; zk_cpu_scratch with the run's threads, or that of another device. */
+  size_t (*scratch)(const ZkCall *call, int threads);
+  int threads;
+  const ZlCluster *cluster;  /* or NULL */
+} ZpOptions;
+
+/* Makes and proves a plan. NULL with reports in `d` if the recipe does not fit the graph or a limit; a plan that
+ * fails a proof is a bug of ours and says so (Z0999) with the counter-example. */
+ZpPlan *zp_plan(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o);
+
+/* ---- order.c ------------------------------------------------------------------------------------------------------- */
+typedef struct { bool backward; uint32_t mb; } ZpWork;
+/* Compute order of `stage` of P stages and M micro-batches: 2M items. */
+ZpWork *zp_order(ZbArena *a, const char *schedule, uint32_t stages, uint32_t nmicro, uint32_t stage);
+bool zp_schedule_known(const char *name);
+/* Most micro-batches between their forward and the end of their backward. */
+uint32_t zp_order_live(const ZpWork *w, uint32_t n);
+
+/* ---- program.c, check.c --------------------------------------------------------------------------------------------- */
+/* Fills prog of every stage from segments, instances, held buckets and the schedule. */
+void zp_program(ZpPlan *p);
+/* The proofs of a plan; false with the first counter-example in *err. Works on programs alone, so tests can
+ * break one and see it caught. */
+bool zp_check(const ZpPlan *p, ZbErr *err);
+/* Share of idle time by the schedule alone, forward = 1, backward = 2 time units, no communication. */
+double zp_bubble(ZbArena *a, const char *schedule, uint32_t stages, uint32_t nmicro);
+
+/* ---- show.c ----------------------------------------------------------------------------------------------------------- */
+void zp_show(const ZpPlan *p, ZbText *out);          /* mesh, stages, ledger */
+void zp_show_schedule(const ZpPlan *p, ZbText *out); /* the timeline of micro-batches */
+void zp_show_programs(const ZpPlan *p, ZbText *out); /* every instruction */
+void zp_explain(const ZpPlan *p, ZbText *out);       /* every collective: op, dims, type, bytes, count, cause */
+
+#endif
