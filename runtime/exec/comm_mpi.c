@@ -1,0 +1,498 @@
+/* The communicator over MPI, and the only file that knows MPI.
+ *
+ * Everything is non-blocking, and nothing progresses but inside `test` and `wait`. A wait tests some dozens
+ * of times, giving the core away in between, and then sleeps: MPI's own blocking calls spin.
+ *
+ * Transfers, gathers, broadcasts and all-to-alls are MPI's. Reductions are ours, since MPI's non-blocking
+ * ones go through a root or many dependent hops and promise no order of additions. They exchange directly,
+ * in rounds over a staging buffer. For 3 ranks and one round of 6 elements, rank 1's view:
+ *
+ *                 rank 0      rank 1      rank 2
+ *     exchange    a0..a5      b0..b5      c0..c5      rank i receives everybody's block i
+ *                             [b2 b3] <- a2 a3, c2 c3
+ *     combine                 s2 = a2 + b2 + c2, ...  always in rank order: the same bits on any layout
+ *     spread      s0 s1  ->   s0..s5   <- s4 s5       everybody sends its block to all (all-reduce only)
+ *
+ * So every element is summed by one rank, and all members get the same bits. A vector that fits is simply
+ * sent whole to everybody, which is one hop instead of two.
+ *
+ * Rounds of a group are started in the order in which its reductions were, and every group has its own
+ * staging, so groups never wait for each other. */
+#include "runtime/exec/comm.h"
+
+#include <limits.h>
+#include <mpi.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+enum {
+  SLOTS = 2,               /* rounds of a group in flight: one travels while another is combined */
+  STAGE_BYTES = 512 << 10, /* staging of a round */
+  WHOLE_BYTES = 4 << 10,   /* vectors up to this size are sent whole, where the staging holds them */
+  SPINS = 40,              /* tests with a yield between before a wait sleeps */
+  NAP_NS = 50000
+};
+
+typedef enum { FREE, PLAIN, REDUCE_SCATTER, ALL_REDUCE } Kind;
+
+typedef struct {
+  Kind kind;
+  int32_t next;     /* in the list of free operations, or in a group's queue; -1: the last */
+  MPI_Request req;  /* PLAIN */
+  const char *what; /* for messages: */
+  size_t bytes;
+  int peer; /* -1: a collective */
+  /* reductions */
+  char *in, *out;
+  size_t n, started, finished; /* elements of a block (REDUCE_SCATTER) or of the vector (ALL_REDUCE) */
+  ZxCommElem elem;
+  ZxReduce reduce;
+} Op;
+
+typedef enum { IDLE, EXCHANGE, EXCHANGE_WHOLE, SPREAD } Phase;
+
+typedef struct {
+  Phase phase;
+  int32_t op;
+  size_t at, n; /* the round's elements of the operation's n */
+  int tag, nreq;
+  MPI_Request *req; /* 2 * (size - 1) */
+  char *stage;      /* the others' parts, in rank order */
+} Slot;
+
+typedef struct {
+  MPI_Comm comm;
+  int rank, size;
+  int32_t head, tail; /* queue of reductions that have rounds to start; -1: empty */
+  int busy;           /* slots in flight */
+  uint32_t rounds;    /* started so far: gives tags */
+  Slot slot[SLOTS];
+  const void **part; /* one pointer a member, for combining */
+} Group;
+
+typedef struct {
+  ZxComm base;
+  int rank, size, ngroup, busy; /* busy: groups with reductions in flight */
+  Group *group;
+  Op *op;
+  int32_t nop, free_op;
+  size_t limit; /* counts larger than this go by a derived type */
+} Mpi;
+
+static Mpi *mpi(ZxComm *c) { return (Mpi *)c; }
+
+/* ---- errors ---- */
+static _Noreturn void mpi_abort(ZxComm *c, int code) {
+  (void)c;
+  fflush(stderr);
+  MPI_Abort(MPI_COMM_WORLD, code);
+  abort(); /* MPI_Abort has no _Noreturn */
+}
+
+/* A failed call ends the job here, where operation, peer and size are known. */
+static void check(Mpi *m, int rc, const char *what, size_t bytes, int peer) {
+  if (rc == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int n = 0;
+  MPI_Error_string(rc, text, &n);
+  if (peer >= 0)
+    zx_say(m->rank, "error: MPI %s of %zu bytes with rank %d failed: %s", what, bytes, peer, text);
+  else zx_say(m->rank, "error: MPI %s of %zu bytes failed: %s", what, bytes, text);
+  mpi_abort(&m->base, 1);
+}
+
+static void *need(void *p) {
+  if (!p) ZB_BUG("out of host memory for the communicator's tables");
+  return p;
+}
+
+/* ---- operations ---- */
+static int32_t op_new(Mpi *m, Kind kind, const char *what, size_t bytes, int peer) {
+  if (m->free_op < 0) { /* happens while the first steps find out how many are ever open */
+    int32_t more = m->nop ? m->nop : 256;
+    m->op = need(realloc(m->op, zb_array_bytes((size_t)m->nop + (size_t)more, sizeof *m->op)));
+    for (int32_t i = m->nop + more - 1; i >= m->nop; i--) {
+      m->op[i] = (Op){.kind = FREE, .next = m->free_op};
+      m->free_op = i;
+    }
+    m->nop += more;
+  }
+  int32_t r = m->free_op;
+  m->free_op = m->op[r].next;
+  m->op[r] =
+      (Op){.kind = kind, .next = -1, .req = MPI_REQUEST_NULL, .what = what, .bytes = bytes, .peer = peer};
+  return r;
+}
+
+static void op_free(Mpi *m, int32_t r) {
+  m->op[r].kind = FREE;
+  m->op[r].next = m->free_op;
+  m->free_op = r;
+}
+
+/* `bytes` bytes as a type and a count; counts are ints in MPI 3. `parts` of them must be countable, because
+ * Open MPI multiplies counts by ranks in int. The type is freed by `drop` once the call that uses it is made. */
+static MPI_Datatype type_of(Mpi *m, size_t bytes, int parts, int *count) {
+  size_t limit = m->limit / (size_t)parts;
+  if (bytes <= limit) {
+    *count = (int)bytes;
+    return MPI_BYTE;
+  }
+  MPI_Datatype block, type;
+  int length[2] = {(int)(bytes / limit), (int)(bytes % limit)};
+  MPI_Aint place[2] = {0, (MPI_Aint)(bytes - bytes % limit)};
+  ZB_ASSERT(bytes / limit <= INT_MAX);
+  check(m, MPI_Type_contiguous((int)limit, MPI_BYTE, &block), "type", bytes, -1);
+  MPI_Datatype types[2] = {block, MPI_BYTE};
+  check(m, MPI_Type_create_struct(2, length, place, types, &type), "type", bytes, -1);
+  check(m, MPI_Type_commit(&type), "type", bytes, -1);
+  check(m, MPI_Type_free(&block), "type", bytes, -1);
+  *count = 1;
+  return type;
+}
+
+static void drop(Mpi *m, MPI_Datatype type) {
+  if (type != MPI_BYTE) check(m, MPI_Type_free(&type), "type", 0, -1);
+}
+
+/* ---- reductions ---- */
+/* Element offsets of member i's block of an all-reduce's round of n elements; i = size gives the end. */
+static size_t block_at(const Group *g, size_t n, int i) {
+  size_t each = zb_round_up((n + (size_t)g->size - 1) / (size_t)g->size, 16);
+  size_t at = each * (size_t)i;
+  return at < n ? at : n;
+}
+
+static void post(Mpi *m, Group *g, Slot *s, bool send, void *p, size_t bytes, int peer) {
+  if (!bytes) return;
+  MPI_Request *req = &s->req[s->nreq++];
+  int rc = send ? MPI_Isend(p, (int)bytes, MPI_BYTE, peer, s->tag, g->comm, req)
+                : MPI_Irecv(p, (int)bytes, MPI_BYTE, peer, s->tag, g->comm, req);
+  check(m, rc, m->op[s->op].what, bytes, peer);
+}
+
+/* Where member i's part of the round begins before the exchange, at this rank, and its elements. */
+static char *part_of(const Group *g, const Op *o, const Slot *s, int i, size_t *n) {
+  size_t size = zx_elem_bytes(o->elem), at = s->at;
+  *n = s->n;
+  if (o->kind == REDUCE_SCATTER) {
+    at += (size_t)i * o->n;
+  } else if (s->phase != EXCHANGE_WHOLE) {
+    size_t from = block_at(g, s->n, i);
+    *n = block_at(g, s->n, i + 1) - from;
+    at += from;
+  }
+  return o->in + at * size;
+}
+
+/* The place in the staging for member i's contribution to my part of n elements. */
+static char *stage_of(const Group *g, const Op *o, const Slot *s, int i, size_t n) {
+  return s->stage + (size_t)(i - (i > g->rank)) * n * zx_elem_bytes(o->elem);
+}
+
+/* Starts the next round of the operation at the head of the queue. */
+static void round_start(Mpi *m, Group *g, Slot *s) {
+  Op *o = &m->op[g->head];
+  size_t size = zx_elem_bytes(o->elem), others = (size_t)g->size - 1;
+  size_t most = STAGE_BYTES / others / size & ~(size_t)15; /* elements of a part */
+  if (!most) most = 16;
+  size_t left = o->n - o->started;
+  *s = (Slot){.phase = EXCHANGE, .op = g->head, .at = o->started, .req = s->req, .stage = s->stage};
+  if (o->kind == ALL_REDUCE && o->n * size <= WHOLE_BYTES && o->n <= most) s->phase = EXCHANGE_WHOLE;
+  else if (o->kind == ALL_REDUCE) most *= (size_t)g->size;
+  s->n = left < most ? left : most;
+  s->tag = (int)(g->rounds++ % 16384); /* far below MPI_TAG_UB; few are ever in flight */
+  if (!g->busy++) m->busy++;
+  o->started += s->n;
+  if (o->started == o->n) g->head = o->next;
+
+  size_t n;
+  part_of(g, o, s, g->rank, &n);
+  for (int k = 1; k < g->size; k++) {
+    int peer = (g->rank + g->size - k) % g->size;
+    post(m, g, s, false, stage_of(g, o, s, peer, n), n * size, peer);
+  }
+  for (int k = 1; k < g->size; k++) {
+    int peer = (g->rank + k) % g->size;
+    char *p = part_of(g, o, s, peer, &n);
+    post(m, g, s, true, p, n * size, peer);
+  }
+}
+
+static void combine(Mpi *m, Group *g, Slot *s) {
+  Op *o = &m->op[s->op];
+  size_t n;
+  char *mine = part_of(g, o, s, g->rank, &n);
+  for (int i = 0; i < g->size; i++) g->part[i] = i == g->rank ? mine : stage_of(g, o, s, i, n);
+  char *out = o->kind == REDUCE_SCATTER ? o->out + s->at * zx_elem_bytes(o->elem) : mine;
+  zx_combine(out, g->part, g->size, n, o->elem, o->reduce);
+}
+
+static void spread(Mpi *m, Group *g, Slot *s) {
+  Op *o = &m->op[s->op];
+  size_t size = zx_elem_bytes(o->elem), n;
+  s->phase = SPREAD;
+  s->nreq = 0;
+  for (int k = 1; k < g->size; k++) {
+    int peer = (g->rank + g->size - k) % g->size;
+    char *p = part_of(g, o, s, peer, &n);
+    post(m, g, s, false, p, n * size, peer);
+  }
+  char *mine = part_of(g, o, s, g->rank, &n);
+  for (int k = 1; k < g->size; k++) post(m, g, s, true, mine, n * size, (g->rank + k) % g->size);
+}
+
+static void round_progress(Mpi *m, Group *g, Slot *s) {
+  int done = 0;
+  Op *o = &m->op[s->op];
+  check(m, MPI_Testall(s->nreq, s->req, &done, MPI_STATUSES_IGNORE), o->what, o->bytes, -1);
+  if (!done) return;
+  if (s->phase != SPREAD) combine(m, g, s);
+  if (s->phase == EXCHANGE && o->kind == ALL_REDUCE) {
+    spread(m, g, s);
+    return;
+  }
+  o->finished += s->n;
+  s->phase = IDLE;
+  if (!--g->busy) m->busy--;
+}
+
+/* Rounds are started after all slots were looked at, in queue order: the same order on all members. */
+static void group_progress(Mpi *m, Group *g) {
+  for (int i = 0; i < SLOTS; i++)
+    if (g->slot[i].phase != IDLE) round_progress(m, g, &g->slot[i]);
+  for (int i = 0; i < SLOTS && g->head >= 0; i++)
+    if (g->slot[i].phase == IDLE) round_start(m, g, &g->slot[i]);
+}
+
+static void progress(Mpi *m) {
+  if (!m->busy) return;
+  for (int i = 0; i < m->ngroup; i++)
+    if (m->group[i].busy) group_progress(m, &m->group[i]);
+}
+
+static ZxRequest reduce_start(Mpi *m, Group *g, Kind kind, void *in, size_t n, ZxCommElem elem,
+                              ZxReduce reduce, void *out) {
+  ZB_ASSERT(elem == ZX_F32 || elem == ZX_F64);
+  size_t size = zx_elem_bytes(elem);
+  if (!n) return -1;
+  if (g->size == 1) {
+    if (out != in) memcpy(out, in, n * size);
+    return -1;
+  }
+  int32_t r = op_new(m, kind, kind == ALL_REDUCE ? "all-reduce" : "reduce-scatter", n * size, -1);
+  Op *o = &m->op[r];
+  o->in = in;
+  o->out = out;
+  o->n = n;
+  o->elem = elem;
+  o->reduce = reduce;
+  if (g->head < 0) g->head = r;
+  else m->op[g->tail].next = r;
+  g->tail = r;
+  for (int i = 0; i < SLOTS && g->head >= 0; i++)
+    if (g->slot[i].phase == IDLE) round_start(m, g, &g->slot[i]);
+  return r;
+}
+
+static ZxRequest mpi_all_reduce(ZxComm *c, ZxGroup gi, void *p, size_t n, ZxCommElem e, ZxReduce op) {
+  return reduce_start(mpi(c), &mpi(c)->group[gi], ALL_REDUCE, p, n, e, op, p);
+}
+
+static ZxRequest mpi_reduce_scatter(ZxComm *c, ZxGroup gi, void *in, size_t n, ZxCommElem e, ZxReduce op,
+                                    void *out) {
+  return reduce_start(mpi(c), &mpi(c)->group[gi], REDUCE_SCATTER, in, n, e, op, out);
+}
+
+/* ---- MPI's own ---- */
+static ZxRequest mpi_send(ZxComm *c, const void *p, size_t bytes, int peer, int tag) {
+  Mpi *m = mpi(c);
+  int count, r = op_new(m, PLAIN, "send", bytes, peer);
+  MPI_Datatype type = type_of(m, bytes, 1, &count);
+  check(m, MPI_Isend(p, count, type, peer, tag, MPI_COMM_WORLD, &m->op[r].req), "send", bytes, peer);
+  drop(m, type);
+  return r;
+}
+
+static ZxRequest mpi_recv(ZxComm *c, void *p, size_t bytes, int peer, int tag) {
+  Mpi *m = mpi(c);
+  int count, r = op_new(m, PLAIN, "receive", bytes, peer);
+  MPI_Datatype type = type_of(m, bytes, 1, &count);
+  check(m, MPI_Irecv(p, count, type, peer, tag, MPI_COMM_WORLD, &m->op[r].req), "receive", bytes, peer);
+  drop(m, type);
+  return r;
+}
+
+static ZxRequest mpi_all_gather(ZxComm *c, ZxGroup gi, const void *part, size_t bytes, void *out) {
+  Mpi *m = mpi(c);
+  Group *g = &m->group[gi];
+  bool in_place = part == (char *)out + bytes * (size_t)g->rank;
+  if (!bytes) return -1;
+  if (g->size == 1) {
+    if (!in_place) memcpy(out, part, bytes);
+    return -1;
+  }
+  int count, r = op_new(m, PLAIN, "all-gather", bytes, -1);
+  MPI_Datatype type = type_of(m, bytes, g->size, &count);
+  int rc =
+      MPI_Iallgather(in_place ? MPI_IN_PLACE : part, count, type, out, count, type, g->comm, &m->op[r].req);
+  check(m, rc, "all-gather", bytes, -1);
+  drop(m, type);
+  return r;
+}
+
+static ZxRequest mpi_all_to_all(ZxComm *c, ZxGroup gi, const void *in, size_t bytes, void *out) {
+  Mpi *m = mpi(c);
+  Group *g = &m->group[gi];
+  ZB_ASSERT(in != out);
+  if (!bytes) return -1;
+  if (g->size == 1) {
+    memcpy(out, in, bytes);
+    return -1;
+  }
+  int count, r = op_new(m, PLAIN, "all-to-all", bytes, -1);
+  MPI_Datatype type = type_of(m, bytes, g->size, &count);
+  int rc = MPI_Ialltoall(in, count, type, out, count, type, g->comm, &m->op[r].req);
+  check(m, rc, "all-to-all", bytes, -1);
+  drop(m, type);
+  return r;
+}
+
+static ZxRequest mpi_broadcast(ZxComm *c, ZxGroup gi, void *p, size_t bytes, int root) {
+  Mpi *m = mpi(c);
+  Group *g = &m->group[gi];
+  if (!bytes || g->size == 1) return -1;
+  int count, r = op_new(m, PLAIN, "broadcast", bytes, -1);
+  MPI_Datatype type = type_of(m, bytes, g->size, &count);
+  check(m, MPI_Ibcast(p, count, type, root, g->comm, &m->op[r].req), "broadcast", bytes, -1);
+  drop(m, type);
+  return r;
+}
+
+/* ---- completion ---- */
+static bool mpi_test(ZxComm *c, ZxRequest r) {
+  Mpi *m = mpi(c);
+  if (r < 0) return true;
+  ZB_ASSERT(r < m->nop && m->op[r].kind != FREE);
+  progress(m);
+  Op *o = &m->op[r];
+  int done = o->kind != PLAIN && o->finished == o->n;
+  if (o->kind == PLAIN) check(m, MPI_Test(&o->req, &done, MPI_STATUS_IGNORE), o->what, o->bytes, o->peer);
+  if (done) op_free(m, r);
+  return done;
+}
+
+static void mpi_wait(ZxComm *c, ZxRequest r) {
+  for (int i = 0; !mpi_test(c, r); i++)
+    if (i < SPINS) sched_yield();
+    else nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+}
+
+static void mpi_barrier(ZxComm *c) {
+  Mpi *m = mpi(c);
+  int r = op_new(m, PLAIN, "barrier", 0, -1);
+  check(m, MPI_Ibarrier(m->group[0].comm, &m->op[r].req), "barrier", 0, -1);
+  mpi_wait(c, r);
+}
+
+/* ---- groups ---- */
+/* Takes over `comm`. The staging's pages cost nothing until a reduction touches them. */
+static ZxGroup group_add(Mpi *m, MPI_Comm comm) {
+  m->group = need(realloc(m->group, zb_array_bytes((size_t)m->ngroup + 1, sizeof *m->group)));
+  Group *g = &m->group[m->ngroup];
+  *g = (Group){.comm = comm, .head = -1, .tail = -1};
+  check(m, MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "error handler", 0, -1);
+  MPI_Comm_rank(comm, &g->rank);
+  MPI_Comm_size(comm, &g->size);
+  g->part = need(calloc((size_t)g->size, sizeof *g->part));
+  for (int i = 0; i < SLOTS && g->size > 1; i++) {
+    size_t others = (size_t)g->size - 1, least = others * 16 * sizeof(double);
+    g->slot[i].req = need(calloc(2 * others, sizeof(MPI_Request)));
+    g->slot[i].stage = need(malloc(least > STAGE_BYTES ? least : STAGE_BYTES));
+  }
+  return m->ngroup++;
+}
+
+static ZxGroup mpi_split(ZxComm *c, int color) {
+  Mpi *m = mpi(c);
+  MPI_Comm comm;
+  int rc = MPI_Comm_split(MPI_COMM_WORLD, color < 0 ? MPI_UNDEFINED : color, m->rank, &comm);
+  check(m, rc, "split", 0, -1);
+  return comm == MPI_COMM_NULL ? -1 : group_add(m, comm);
+}
+
+static int mpi_rank(ZxComm *c) { return mpi(c)->rank; }
+static int mpi_size(ZxComm *c) { return mpi(c)->size; }
+static int mpi_group_rank(ZxComm *c, ZxGroup g) { return mpi(c)->group[g].rank; }
+static int mpi_group_size(ZxComm *c, ZxGroup g) { return mpi(c)->group[g].size; }
+
+static void mpi_free(ZxComm *c) {
+  Mpi *m = mpi(c);
+  for (int32_t i = 0; i < m->nop; i++)
+    if (m->op[i].kind != FREE) ZB_BUG("rank %d ends while its %s is open", m->rank, m->op[i].what);
+  for (int i = m->ngroup - 1; i >= 0; i--) {
+    Group *g = &m->group[i];
+    for (int k = 0; k < SLOTS; k++) {
+      free(g->slot[k].req);
+      free(g->slot[k].stage);
+    }
+    free(g->part);
+    MPI_Comm_free(&g->comm);
+  }
+  MPI_Finalize();
+  free(m->group);
+  free(m->op);
+  free(m);
+}
+
+static const ZxCommTable table = {
+    .name = "mpi",
+    .rank = mpi_rank,
+    .size = mpi_size,
+    .split = mpi_split,
+    .group_rank = mpi_group_rank,
+    .group_size = mpi_group_size,
+    .send = mpi_send,
+    .recv = mpi_recv,
+    .all_reduce = mpi_all_reduce,
+    .all_gather = mpi_all_gather,
+    .reduce_scatter = mpi_reduce_scatter,
+    .all_to_all = mpi_all_to_all,
+    .broadcast = mpi_broadcast,
+    .test = mpi_test,
+    .wait = mpi_wait,
+    .barrier = mpi_barrier,
+    .abort = mpi_abort,
+    .free = mpi_free,
+};
+
+void zx_comm_mpi_limit(ZxComm *c, size_t bytes) {
+  ZB_ASSERT(c->t == &table && bytes > 0);
+  mpi(c)->limit = bytes;
+}
+
+ZxComm *zx_comm_mpi(int *argc, char ***argv, ZbErr *err) {
+  /* Ranks may outnumber cores, and a host file turns off Open MPI's own detection of that. */
+  setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+  int got, rc = MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &got);
+  if (rc != MPI_SUCCESS || got < MPI_THREAD_FUNNELED) {
+    zb_fail(err, "is this program started by the mpirun of the MPI it was built with?",
+            "MPI cannot be initialised (code %d, thread level %d)", rc, got);
+    return NULL;
+  }
+  prctl(PR_SET_TIMERSLACK, 1ul); /* else the kernel rounds naps up by another 50 us */
+  Mpi *m = need(calloc(1, sizeof *m));
+  m->base.t = &table;
+  m->free_op = -1;
+  m->limit = INT_MAX;
+  MPI_Comm_rank(MPI_COMM_WORLD, &m->rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &m->size);
+  check(m, MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "error handler", 0, -1);
+  MPI_Comm world; /* a copy: reductions' tags must not meet those of send and recv */
+  check(m, MPI_Comm_dup(MPI_COMM_WORLD, &world), "duplicate", 0, -1);
+  group_add(m, world);
+  return &m->base;
+}

@@ -1,0 +1,11 @@
+# runtime/exec: see the conventions at the top of Makefile.am.
+noinst_LIBRARIES += libexec.a
+libexec_a_SOURCES = \
+  runtime/exec/comm.h \
+  runtime/exec/comm_self.c \
+  runtime/exec/exec.h \
+  runtime/exec/log.c
+if HAVE_MPI
+libexec_a_SOURCES += runtime/exec/comm_mpi.c
+endif
+libexec_a_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS) $(CJSON_CFLAGS) $(XXHASH_CFLAGS)

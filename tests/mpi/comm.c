@@ -1,0 +1,326 @@
+/* The communicator's contract, on however many ranks this is started with: every operation against what it
+ * must give, on the world and on two kinds of subgroups, for sizes from nothing to several rounds; many
+ * operations open at once; the same bits on all members; and a wait that leaves the core alone.
+ *
+ *     mpirun -np 4 tests/mpi/comm
+ */
+#include "runtime/exec/comm.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+static ZxComm *c;
+static const ZxCommTable *t;
+static int rank, size, failures;
+
+#define EXPECT(cond, ...)                                                                                    \
+  do {                                                                                                       \
+    if (!(cond) && failures++ < 10) zx_say(rank, "line " STR(__LINE__) ": " __VA_ARGS__);                    \
+  } while (0)
+#define STR(x) STR2(x)
+#define STR2(x) #x
+
+typedef struct {
+  const char *name;
+  ZxGroup g;
+  int rank, size;
+  int *member; /* world ranks */
+} Team;
+
+/* A value of element i of the vector of world rank r: small integers, so that sums are exact. */
+static double value(int r, size_t i) { return (double)((i * 7 + (size_t)r * 13) % 101) - 50; }
+static unsigned char byte(int r, size_t i) { return (unsigned char)(i * 31 + (size_t)r * 17 + 3); }
+
+static void *fresh(size_t bytes) {
+  void *p = malloc(bytes + 1);
+  if (!p) ZB_BUG("out of memory");
+  return p;
+}
+
+static double want(const Team *m, size_t i, ZxReduce op) {
+  double s = value(m->member[0], i);
+  for (int k = 1; k < m->size; k++)
+    s = op == ZX_SUM ? s + value(m->member[k], i) : fmax(s, value(m->member[k], i));
+  return s;
+}
+
+static void put(void *p, ZxCommElem e, size_t i, double x) {
+  if (e == ZX_F32) ((float *)p)[i] = (float)x;
+  else ((double *)p)[i] = x;
+}
+static double get(const void *p, ZxCommElem e, size_t i) {
+  return e == ZX_F32 ? (double)((const float *)p)[i] : ((const double *)p)[i];
+}
+
+static void all_reduce(const Team *m, size_t n, ZxCommElem e, ZxReduce op) {
+  void *p = fresh(n * 8);
+  for (size_t i = 0; i < n; i++) put(p, e, i, value(rank, i));
+  t->wait(c, t->all_reduce(c, m->g, p, n, e, op));
+  for (size_t i = 0; i < n; i++)
+    if (get(p, e, i) != want(m, i, op)) {
+      EXPECT(false, "%s: all-reduce of %zu: element %zu is %g, not %g", m->name, n, i, get(p, e, i),
+             want(m, i, op));
+      break;
+    }
+  free(p);
+}
+
+static void reduce_scatter(const Team *m, size_t n, ZxCommElem e, ZxReduce op, bool in_place) {
+  size_t bytes = n * zx_elem_bytes(e);
+  char *in = fresh(bytes * (size_t)m->size), *own = fresh(bytes);
+  char *out = in_place ? in + bytes * (size_t)m->rank : own;
+  for (size_t i = 0; i < n * (size_t)m->size; i++) put(in, e, i, value(rank, i));
+  t->wait(c, t->reduce_scatter(c, m->g, in, n, e, op, out));
+  for (size_t i = 0; i < n; i++)
+    if (get(out, e, i) != want(m, (size_t)m->rank * n + i, op)) {
+      EXPECT(false, "%s: reduce-scatter of %zu: element %zu is %g, not %g", m->name, n, i, get(out, e, i),
+             want(m, (size_t)m->rank * n + i, op));
+      break;
+    }
+  free(in);
+  free(own);
+}
+
+static void all_gather(const Team *m, size_t n, bool in_place) {
+  unsigned char *own = fresh(n), *out = fresh(n * (size_t)m->size);
+  unsigned char *part = in_place ? out + n * (size_t)m->rank : own;
+  for (size_t i = 0; i < n; i++) part[i] = byte(rank, i);
+  t->wait(c, t->all_gather(c, m->g, part, n, out));
+  for (size_t i = 0; i < n * (size_t)m->size; i++)
+    if (out[i] != byte(m->member[i / n], i % n)) {
+      EXPECT(false, "%s: all-gather of %zu: byte %zu", m->name, n, i);
+      break;
+    }
+  free(own);
+  free(out);
+}
+
+static void all_to_all(const Team *m, size_t n) {
+  unsigned char *in = fresh(n * (size_t)m->size), *out = fresh(n * (size_t)m->size);
+  for (size_t i = 0; i < n * (size_t)m->size; i++) in[i] = byte(rank, i);
+  t->wait(c, t->all_to_all(c, m->g, in, n, out));
+  for (size_t i = 0; i < n * (size_t)m->size; i++)
+    if (out[i] != byte(m->member[i / n], (size_t)m->rank * n + i % n)) {
+      EXPECT(false, "%s: all-to-all of %zu: byte %zu", m->name, n, i);
+      break;
+    }
+  free(in);
+  free(out);
+}
+
+static void broadcast(const Team *m, size_t n) {
+  unsigned char *p = fresh(n);
+  for (int root = 0; root < m->size; root++) {
+    for (size_t i = 0; i < n; i++) p[i] = m->rank == root ? byte(root, i) : 0;
+    t->wait(c, t->broadcast(c, m->g, p, n, root));
+    for (size_t i = 0; i < n; i++)
+      if (p[i] != byte(root, i)) {
+        EXPECT(false, "%s: broadcast of %zu from %d: byte %zu", m->name, n, root, i);
+        break;
+      }
+  }
+  free(p);
+}
+
+/* Everybody sends to everybody, itself included, two messages under different tags, received in the other order. */
+static void transfers(size_t n) {
+  int k = 2 * size;
+  unsigned char *in = fresh(n * (size_t)k), *out = fresh(n * (size_t)k);
+  ZxRequest *r = fresh(sizeof *r * 2 * (size_t)k);
+  int nr = 0;
+  for (size_t i = 0; i < n * (size_t)k; i++) out[i] = byte(rank, i);
+  for (int tag = 1; tag >= 0; tag--)
+    for (int peer = 0; peer < size; peer++) {
+      size_t at = (size_t)(peer * 2 + tag) * n;
+      r[nr++] = t->recv(c, in + at, n, peer, tag);
+    }
+  for (int tag = 0; tag < 2; tag++)
+    for (int peer = 0; peer < size; peer++)
+      r[nr++] = t->send(c, out + (size_t)(peer * 2 + tag) * n, n, peer, tag);
+  while (nr) t->wait(c, r[--nr]);
+  for (size_t i = 0; i < n * (size_t)k; i++) {
+    size_t peer = i / (2 * n), tag = i / n % 2;
+    if (in[i] != byte((int)peer, ((size_t)rank * 2 + tag) * n + i % n)) {
+      EXPECT(false, "transfer of %zu from %zu: byte %zu", n, peer, i);
+      break;
+    }
+  }
+  free(in);
+  free(out);
+  free(r);
+}
+
+/* The order of additions shows in the last bits: all members must have got the same, and the reduce-scatter the
+ * same as the all-reduce. */
+static void same_bits(const Team *m, size_t n) {
+  size_t all = n * (size_t)m->size;
+  float *a = fresh(all * 4), *b = fresh(all * 4), *other = fresh(all * 4);
+  for (size_t i = 0; i < all; i++)
+    a[i] = b[i] =
+        (float)(zb_random_normal(1, (uint64_t)rank, i) * exp(3 * zb_random_normal(2, (uint64_t)rank, i)));
+  float *mine = b + n * (size_t)m->rank;
+  ZxRequest r1 = t->all_reduce(c, m->g, a, all, ZX_F32, ZX_SUM);
+  ZxRequest r2 = t->reduce_scatter(c, m->g, b, n, ZX_F32, ZX_SUM, mine);
+  t->wait(c, r2);
+  t->wait(c, r1);
+  EXPECT(!memcmp(mine, a + n * (size_t)m->rank, n * 4), "%s: reduce-scatter of %zu has other bits", m->name,
+         n);
+  memcpy(other, a, all * 4);
+  t->wait(c, t->broadcast(c, m->g, other, all * 4, 0));
+  EXPECT(!memcmp(other, a, all * 4), "%s: all-reduce of %zu has other bits than on its rank 0", m->name, all);
+  free(a);
+  free(b);
+  free(other);
+}
+
+/* A NaN or an infinity of one rank is everybody's. */
+static void not_finite(const Team *m) {
+  for (int e = ZX_F32; e <= ZX_F64; e++) {
+    double buf[4];
+    for (int op = ZX_SUM; op <= ZX_MAX; op++)
+      for (int who = 0; who < m->size; who++) {
+        put(buf, (ZxCommElem)e, 0, m->rank == who ? NAN : 1);
+        put(buf, (ZxCommElem)e, 1, m->rank == who ? INFINITY : -1);
+        t->wait(c, t->all_reduce(c, m->g, buf, 2, (ZxCommElem)e, (ZxReduce)op));
+        EXPECT(isnan(get(buf, (ZxCommElem)e, 0)), "%s: a NaN of rank %d is lost", m->name, who);
+        EXPECT(isinf(get(buf, (ZxCommElem)e, 1)), "%s: an infinity of rank %d is lost", m->name, who);
+      }
+  }
+}
+
+/* More operations open at once than the table first holds, on several groups, completed in another order than
+ * started, with groups started in different orders on different ranks. */
+static void many(const Team *team, int nteam) {
+  enum { N = 150, LEN = 300 };
+  int per = nteam * N;
+  double *p = fresh(sizeof *p * LEN * (size_t)per);
+  ZxRequest *r = fresh(sizeof *r * (size_t)per);
+  for (int k = 0; k < nteam; k++) {
+    const Team *m = &team[rank % 2 ? nteam - 1 - k : k];
+    int which = (int)(m - team);
+    for (int j = 0; j < N; j++) {
+      double *q = p + (size_t)(which * N + j) * LEN;
+      for (size_t i = 0; i < LEN; i++) q[i] = value(rank, i + (size_t)j);
+      r[which * N + j] = t->all_reduce(c, m->g, q, LEN, ZX_F64, ZX_SUM);
+    }
+  }
+  for (int j = per - 1; j >= 0; j--) {
+    int i = (j * 7) % per; /* per is not a multiple of 7 */
+    t->wait(c, r[i]);
+    double *q = p + (size_t)i * LEN;
+    bool right = true;
+    for (size_t x = 0; x < LEN; x++) right &= q[x] == want(&team[i / N], x + (size_t)(i % N), ZX_SUM);
+    EXPECT(right, "operation %d of %d open ones is wrong", i, per);
+  }
+  free(p);
+  free(r);
+}
+
+static double seconds(clockid_t clock) {
+  struct timespec ts;
+  clock_gettime(clock, &ts);
+  return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+/* Everybody waits for rank 0, which sleeps. */
+static void quiet_wait(void) {
+  char x = 1;
+  t->barrier(c);
+  double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
+  if (rank == 0) nanosleep(&(struct timespec){.tv_nsec = 400000000}, NULL);
+  t->wait(c, t->broadcast(c, 0, &x, 1, 0));
+  float y = 1;
+  t->wait(c, t->all_reduce(c, 0, &y, 1, ZX_F32, ZX_SUM));
+  t->barrier(c);
+  wall = seconds(CLOCK_MONOTONIC) - wall;
+  cpu = seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+  EXPECT(cpu < 0.35 * wall, "a wait of %.0f ms took %.0f ms of the core", wall * 1e3, cpu * 1e3);
+}
+
+static Team team_of(const char *name, int color, int (*color_of)(int)) {
+  Team m = {.name = name, .g = color_of ? t->split(c, color) : 0};
+  m.member = fresh(sizeof(int) * (size_t)size);
+  for (int i = 0; i < size; i++)
+    if (!color_of || color_of(i) == color) m.member[m.size++] = i;
+  for (int i = 0; i < m.size; i++)
+    if (m.member[i] == rank) m.rank = i;
+  if (m.g >= 0) {
+    EXPECT(t->group_size(c, m.g) == m.size, "%s: %d members, not %d", name, t->group_size(c, m.g), m.size);
+    EXPECT(t->group_rank(c, m.g) == m.rank, "%s: member %d, not %d", name, t->group_rank(c, m.g), m.rank);
+  }
+  return m;
+}
+static int by_two(int r) { return r / 2; }
+static int by_parity(int r) { return r % 2; }
+static int but_first(int r) { return r ? 0 : -1; }
+
+int main(int argc, char **argv) {
+  ZbErr err;
+  c = argc > 1 && !strcmp(argv[1], "self") ? zx_comm_self() : zx_comm_mpi(&argc, &argv, &err);
+  if (!c) {
+    fprintf(stderr, "%s\n", err.text);
+    return 1;
+  }
+  t = c->t;
+  rank = t->rank(c);
+  size = t->size(c);
+  if (argc > 2 && !strcmp(argv[1], "abort")) { /* one rank ends the job; the others wait for it forever */
+    if (rank == size - 1) t->abort(c, atoi(argv[2]));
+    t->barrier(c);
+  }
+  if (argc > 1 && !strcmp(argv[1], "hang")) { /* until it is killed */
+    char x;
+    t->wait(c, t->recv(c, &x, 1, rank, 9));
+  }
+
+  Team team[4];
+  team[0] = team_of("world", 0, NULL);
+  team[1] = team_of("pairs", by_two(rank), by_two);
+  team[2] = team_of("parity", by_parity(rank), by_parity);
+  team[3] = team_of("all but the first", but_first(rank), but_first);
+  EXPECT(team[3].g == -1 || rank || size == 1, "rank 0 is in a group it has no color for");
+  int nteam = team[3].g >= 0 && rank ? 4 : 3;
+
+  /* 70001 elements on 8 ranks are one round, 1000003 several */
+  static const size_t sizes[] = {0, 1, 2, 7, 33, 1000, 4097, 70001, 1000003};
+  for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+    for (int i = 0; i < nteam; i++) {
+      size_t n = sizes[k];
+      Team *m = &team[i];
+      for (int e = ZX_F32; e <= ZX_F64; e++)
+        for (int op = ZX_SUM; op <= ZX_MAX; op++) {
+          if (n > 100000 && e == ZX_F64 && op == ZX_MAX) continue; /* brevity */
+          all_reduce(m, n, (ZxCommElem)e, (ZxReduce)op);
+          if (n > 100000) continue;
+          reduce_scatter(m, n, (ZxCommElem)e, (ZxReduce)op, false);
+          reduce_scatter(m, n, (ZxCommElem)e, (ZxReduce)op, true);
+        }
+      all_gather(m, n, false);
+      all_gather(m, n, true);
+      all_to_all(m, n);
+      broadcast(m, n);
+      if (n) same_bits(m, n > 100000 ? 30011 : n);
+    }
+  for (int i = 0; i < nteam; i++) not_finite(&team[i]);
+  many(team, nteam);
+  if (!strcmp(t->name, "mpi")) {
+    for (size_t n = 0; n < 200000; n = n * 13 + 1) transfers(n);
+    zx_comm_mpi_limit(c, 1000); /* as if everything below were larger than an int can count */
+    transfers(12345);
+    for (int i = 0; i < nteam; i++) {
+      all_gather(&team[i], 12345, false);
+      all_gather(&team[i], 12345, true);
+      all_to_all(&team[i], 12000);
+      broadcast(&team[i], 12345);
+    }
+    quiet_wait();
+  }
+  double total = failures;
+  t->wait(c, t->all_reduce(c, 0, &total, 1, ZX_F64, ZX_SUM));
+  for (int i = 0; i < 4; i++) free(team[i].member);
+  t->free(c);
+  return total != 0;
+}
