@@ -17,6 +17,8 @@
 #define ZG_MAX_IN 8        /* operands of one node */
 #define ZG_MAX_OUT 4       /* results of one node */
 #define ZG_MAX_AXARG 9     /* axis arguments of one node */
+#define ZG_MAX_GRAPH_AXES 1024 /* axes of one graph */
+#define ZG_MAX_TRIP 4096   /* iterations of a repeat */
 #define ZG_NONE UINT32_MAX /* no value, no region, ... */
 
 typedef enum {
@@ -107,6 +109,7 @@ typedef struct {
   ZgType *carry_in, *carry_out;
   ZgNode *nodes;     /* forward [0, nforward), then backward */
   uint32_t nnodes, nforward;
+  bool backward;     /* zg_node_add appends backward nodes (set by zc_differentiate) */
   ZgValue *values;
   uint32_t nvalues;
 } ZgSegment;
@@ -139,8 +142,9 @@ uint32_t zg_param_add(ZgGraph *g, ZgParam p);
 uint32_t zg_region_add(ZgGraph *g, ZgRegionKind kind, uint32_t parent, const char *label, const char *block);
 uint32_t zg_tag_add(ZgGraph *g, const char *tag); /* finds or adds; ZG_NONE when there would be 33 */
 uint32_t zg_loc_add(ZgGraph *g, const char *file, uint32_t line, uint32_t col); /* finds or adds */
+/* The pointer holds until the next segment is added. */
 ZgSegment *zg_segment_add(ZgGraph *g, const char *label, uint32_t region, bool repeat, uint32_t trip);
-/* Appends a node whose op, operands, axis arguments and attributes are set in `n`; infers the result types,
+/* Appends a node (forward, while s->backward is not set) whose op, operands, axis arguments and attributes are set in `n`; infers the result types,
  * makes the result values and returns the first one. Types that cannot be inferred (sources, cast,
  * broadcast, random, slice to a fresh axis, lookup_grad: see zg_infer) are given by `hint`, else NULL.
  * A type error here is a bug of the caller, who checks with zg_infer first. */
@@ -155,12 +159,18 @@ ZgType zg_type_union(const ZgType *a, const ZgType *b);   /* elem of a; naxes > 
 ZgType zg_type_minus(const ZgType *a, const uint16_t *axes, int n);
 /* "real[batch, seq, embed]" into arena memory. */
 const char *zg_type_text(const ZgGraph *g, ZbArena *a, const ZgType *t);
+void zg_type_put(const ZgGraph *g, ZbText *out, const ZgType *t); /* the same, appended to `out` */
 
 /* ---- infer.c ------------------------------------------------------------------------------------------------ */
 /* Result types of node `n` whose operands have types in[0..n->nin); `hint` as for zg_node_add. False with a
  * reason in *err (in axis names) when they do not fit. The one type rule of compiler and loader. */
 bool zg_infer(const ZgGraph *g, const ZgNode *n, const ZgType *in, const ZgType *hint, ZgType *out, ZbErr *err);
-/* How an op treats an axis of its iteration space. */
+/* How an op treats an axis of its iteration space (the axes of its operands and results):
+ *   ABSENT  not in it      PIN  must be whole on each rank
+ *   PAR     some result has it. Results that have it are split with it; results that lack it (dk, dv of
+ *           attend_grad over a group axis) are partial sums
+ *   SUM     no result has it: a split leaves every result a partial sum;  MAX  the same, a partial maximum
+ * Sinks have no results: all axes of their operand are PAR. */
 typedef enum { ZG_AXIS_ABSENT, ZG_AXIS_PAR, ZG_AXIS_SUM, ZG_AXIS_MAX, ZG_AXIS_PIN } ZgAxisClass;
 ZgAxisClass zg_axis_class(const ZgNode *n, const ZgType *in, const ZgType *out, uint16_t axis);
 

@@ -1,0 +1,551 @@
+/* The one type rule: result types of every op from its operands' types, with reasons a user can read, and
+ * the class of every axis of an op's iteration space. Used by the compiler while it builds and by the loader
+ * on what it reads, so nothing here may trust its node. Semantics: OPS.md. */
+#include "graph/graph.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct {
+  const ZgGraph *g;
+  const ZgNode *n;
+  const ZgType *in, *hint;
+  ZgType *out;
+  ZbErr *err;
+} Ctx;
+
+#define OPNAME(c) zg_op_info[(c)->n->op].text
+#define FAIL(c, ...) zb_fail((c)->err, NULL, __VA_ARGS__)
+
+/* Short-lived text of a type for messages. */
+typedef struct {
+  char s[320];
+} Text;
+static Text text_of(const Ctx *c, const ZgType *t) {
+  Text r;
+  ZbText b = {0};
+  zg_type_put(c->g, &b, t);
+  snprintf(r.s, sizeof r.s, "%s", b.s);
+  zb_text_free(&b);
+  return r;
+}
+#define TYPE(c, t) text_of((c), (t)).s
+
+static const char *axis_name(const Ctx *c, uint16_t a) { return c->g->axes[a].name; }
+static int64_t axis_size(const Ctx *c, uint16_t a) { return c->g->axes[a].size; }
+static bool is_float(ZgElem e) { return e == ZG_REAL || e == ZG_F32 || e == ZG_BF16 || e == ZG_F16; }
+static bool is_number(ZgElem e) { return is_float(e) || e == ZG_I32; }
+
+static const char *const ordinal[] = {"first",  "second",  "third",   "fourth", "fifth",
+                                      "sixth", "seventh", "eighth", "ninth"};
+
+/* ---- small checks ---- */
+static bool want_float(Ctx *c, int i) {
+  if (is_float(c->in[i].elem)) return true;
+  return FAIL(c, "%s takes a real tensor, but its %s operand is %s", OPNAME(c), ordinal[i], TYPE(c, &c->in[i]));
+}
+
+static bool want_floats(Ctx *c) {
+  for (int i = 0; i < c->n->nin; i++)
+    if (!want_float(c, i)) return false;
+  return true;
+}
+
+static bool want_index(Ctx *c, int i, uint16_t of) {
+  const ZgType *t = &c->in[i];
+  if (t->elem == ZG_INDEX && t->of == of) return true;
+  return FAIL(c, "%s[%s] needs index(%s) as its %s operand, found %s", OPNAME(c), axis_name(c, of),
+              axis_name(c, of), ordinal[i], TYPE(c, t));
+}
+
+static bool want_axis(Ctx *c, int i, uint16_t a) {
+  if (zg_type_has(&c->in[i], a)) return true;
+  return FAIL(c, "%s[%s]: the %s operand has no axis %s, it is %s", OPNAME(c), axis_name(c, a), ordinal[i],
+              axis_name(c, a), TYPE(c, &c->in[i]));
+}
+
+static bool want_no_axis(Ctx *c, int i, uint16_t a) {
+  if (!zg_type_has(&c->in[i], a)) return true;
+  return FAIL(c, "%s: the %s operand has the axis %s already, it is %s", OPNAME(c), ordinal[i],
+              axis_name(c, a), TYPE(c, &c->in[i]));
+}
+
+static bool want_same(Ctx *c, int i, const ZgType *t) {
+  if (zg_type_eq(&c->in[i], t)) return true;
+  Text found = text_of(c, &c->in[i]), want = text_of(c, t);
+  return FAIL(c, "%s: the %s operand must be %s, found %s", OPNAME(c), ordinal[i], want.s, found.s);
+}
+
+/* Same axes, any floating element type. */
+static bool want_axes(Ctx *c, int i, const ZgType *t) {
+  if (!want_float(c, i)) return false;
+  if (c->in[i].naxes == t->naxes && zg_type_contains(t, &c->in[i])) return true;
+  Text found = text_of(c, &c->in[i]), want = text_of(c, t);
+  return FAIL(c, "%s: the %s operand must have the axes of %s, found %s", OPNAME(c), ordinal[i], want.s, found.s);
+}
+
+static bool want_nax(Ctx *c, int lo, int hi) {
+  if (c->n->nax >= lo && c->n->nax <= hi) return true;
+  if (lo == hi) return FAIL(c, "%s takes %d axis name%s, found %d", OPNAME(c), lo, lo == 1 ? "" : "s", c->n->nax);
+  return FAIL(c, "%s takes %d to %d axis names, found %d", OPNAME(c), lo, hi, c->n->nax);
+}
+
+static bool want_opt(Ctx *c, int i, int64_t lo, int64_t hi, const char *what) {
+  if (c->n->opt[i] >= lo && c->n->opt[i] <= hi) return true;
+  return FAIL(c, "%s: %s is %lld, must be %lld to %lld", OPNAME(c), what, (long long)c->n->opt[i], (long long)lo,
+              (long long)hi);
+}
+
+static bool want_hint(Ctx *c) {
+  if (c->hint) return true;
+  return FAIL(c, "%s needs a result type", OPNAME(c));
+}
+
+static ZgType scalar(ZgElem e) { return zg_type(e, NULL, 0); }
+
+/* Element type of arithmetic on a and b: equal ones stay; anything with f32 is f32; real with a smaller float
+ * is real; bf16 with f16 is f32, which holds both. */
+static bool join_elem(Ctx *c, const ZgType *a, const ZgType *b, ZgElem *out) {
+  ZgElem x = a->elem, y = b->elem;
+  if (x == y && is_number(x)) *out = x;
+  else if (is_float(x) && is_float(y))
+    *out = x == ZG_F32 || y == ZG_F32 ? ZG_F32 : x == ZG_REAL || y == ZG_REAL ? ZG_REAL : ZG_F32;
+  else {
+    Text ta = text_of(c, a), tb = text_of(c, b);
+    return FAIL(c, "%s does not combine %s with %s", OPNAME(c), ta.s, tb.s);
+  }
+  return true;
+}
+
+/* The wider of two operands of an elementwise op, whose axes must contain the other's. */
+static bool wider(Ctx *c, const ZgType *a, const ZgType *b, ZgType *out) {
+  if (zg_type_contains(a, b)) *out = *a;
+  else if (zg_type_contains(b, a)) *out = *b;
+  else {
+    Text ta = text_of(c, a), tb = text_of(c, b);
+    uint16_t x = 0, y = 0;
+    for (int i = 0; i < a->naxes; i++)
+      if (!zg_type_has(b, a->axis[i])) x = a->axis[i];
+    for (int i = 0; i < b->naxes; i++)
+      if (!zg_type_has(a, b->axis[i])) y = b->axis[i];
+    return FAIL(c, "%s: neither operand contains the axes of the other: %s lacks %s, and %s lacks %s", OPNAME(c),
+                ta.s, axis_name(c, y), tb.s, axis_name(c, x));
+  }
+  out->of = 0;
+  return true;
+}
+
+/* ---- sources and sinks ---- */
+static bool infer_source(Ctx *c) {
+  const ZgGraph *g = c->g;
+  int64_t k = c->n->opt[0];
+  ZgType t;
+  switch (c->n->op) {
+  case ZG_OP_PARAM:
+    if (!want_opt(c, 0, 0, (int64_t)g->nparams - 1, "the parameter number")) return false;
+    t = g->params[k].type;
+    break;
+  case ZG_OP_INPUT:
+    if (!want_opt(c, 0, 0, (int64_t)g->ninputs - 1, "the input number")) return false;
+    t = g->inputs[k].type;
+    break;
+  case ZG_OP_SEED:
+    if (!want_opt(c, 0, 0, 1, "the kind of seed")) return false;
+    t = scalar(ZG_F32);
+    break;
+  default: /* CARRY, DCARRY: the segment says; zg_verify compares */
+    if (!want_hint(c) || !want_opt(c, 0, 0, UINT32_MAX - 1, "the position")) return false;
+    if (c->n->op == ZG_OP_DCARRY && !is_float(c->hint->elem))
+      return FAIL(c, "only real values have cotangents, not %s", TYPE(c, c->hint));
+    t = *c->hint;
+  }
+  c->out[0] = t;
+  return true;
+}
+
+static bool infer_sink(Ctx *c) {
+  const ZgGraph *g = c->g;
+  int64_t k = c->n->opt[0];
+  switch (c->n->op) {
+  case ZG_OP_CARRY_OUT: return want_opt(c, 0, 0, UINT32_MAX - 1, "the position");
+  case ZG_OP_DCARRY_IN: return want_opt(c, 0, 0, UINT32_MAX - 1, "the position") && want_float(c, 0);
+  case ZG_OP_PARAM_GRAD:
+    return want_opt(c, 0, 0, (int64_t)g->nparams - 1, "the parameter number") &&
+           want_axes(c, 0, &g->params[k].type);
+  case ZG_OP_OUTPUT:
+    return want_opt(c, 0, 0, (int64_t)g->noutputs - 1, "the output number") && want_same(c, 0, &g->outputs[k].type);
+  default: /* LOSS_NUM, LOSS_DEN, AUX */
+    if (!want_float(c, 0)) return false;
+    if (c->in[0].naxes == 0) return true;
+    return FAIL(c, "%s takes a scalar, found %s", OPNAME(c), TYPE(c, &c->in[0]));
+  }
+}
+
+/* ---- elementwise ---- */
+static bool infer_constant(Ctx *c) { /* FILL, AXSIZE: scalars, of the floating type hinted at */
+  bool fill = c->n->op == ZG_OP_FILL;
+  if (!want_nax(c, !fill, !fill)) return false;
+  ZgElem e = c->hint ? (ZgElem)c->hint->elem : fill ? ZG_REAL : ZG_F32;
+  if (!is_number(e) || (!fill && !is_float(e))) return FAIL(c, "%s cannot make %s", OPNAME(c), zg_elem_name[e]);
+  if (c->hint && c->hint->naxes) return FAIL(c, "%s makes a scalar, not %s", OPNAME(c), TYPE(c, c->hint));
+  c->out[0] = scalar(e);
+  return true;
+}
+
+static bool infer_select(Ctx *c) {
+  ZgType ab, all;
+  ZgElem e;
+  if (c->in[0].elem != ZG_BOOL)
+    return FAIL(c, "select takes a bool as its first operand, found %s", TYPE(c, &c->in[0]));
+  if (!join_elem(c, &c->in[1], &c->in[2], &e) || !wider(c, &c->in[1], &c->in[2], &ab) ||
+      !wider(c, &c->in[0], &ab, &all))
+    return false;
+  all.elem = (uint8_t)e;
+  c->out[0] = all;
+  return true;
+}
+
+static bool infer_cast(Ctx *c) {
+  if (!want_hint(c)) return false;
+  ZgElem from = c->in[0].elem, to = c->hint->elem;
+  if (from == ZG_INDEX || to == ZG_INDEX || to == ZG_BOOL) {
+    Text t = text_of(c, &c->in[0]);
+    return FAIL(c, "cast: %s cannot become %s", t.s, zg_elem_name[to]);
+  }
+  c->out[0] = c->in[0];
+  c->out[0].elem = to;
+  return zg_type_eq(&c->out[0], c->hint) ||
+         FAIL(c, "cast keeps the axes of %s", TYPE(c, &c->in[0]));
+}
+
+static bool infer_broadcast(Ctx *c) {
+  if (!want_hint(c) || !want_float(c, 0)) return false;
+  if (!zg_type_contains(c->hint, &c->in[0]) || c->hint->elem != c->in[0].elem) {
+    Text from = text_of(c, &c->in[0]), to = text_of(c, c->hint);
+    return FAIL(c, "broadcast adds axes and nothing else: %s cannot become %s", from.s, to.s);
+  }
+  c->out[0] = *c->hint;
+  return true;
+}
+
+static bool infer_elementwise(Ctx *c) {
+  const ZgNode *n = c->n;
+  ZgElem e;
+  if (n->op == ZG_OP_FILL || n->op == ZG_OP_AXSIZE) return infer_constant(c);
+  if (!want_nax(c, 0, 0)) return false;
+  switch (n->op) {
+  case ZG_OP_NEG:
+    if (c->in[0].elem == ZG_I32) break;
+    /* fall through */
+  case ZG_OP_EXP: case ZG_OP_LOG: case ZG_OP_SQRT: case ZG_OP_RSQRT: case ZG_OP_TANH:
+  case ZG_OP_ERF: case ZG_OP_SIN: case ZG_OP_COS: case ZG_OP_STOP:
+    if (!want_float(c, 0)) return false;
+    break;
+  case ZG_OP_KNOWN:
+    if (c->in[0].elem != ZG_INDEX) return FAIL(c, "known takes an index, found %s", TYPE(c, &c->in[0]));
+    c->out[0] = zg_type(ZG_REAL, c->in[0].axis, c->in[0].naxes);
+    return true;
+  case ZG_OP_SELECT: return infer_select(c);
+  case ZG_OP_CAST: return infer_cast(c);
+  case ZG_OP_BROADCAST: return infer_broadcast(c);
+  default: /* two operands */
+    if (!join_elem(c, &c->in[0], &c->in[1], &e) || !wider(c, &c->in[0], &c->in[1], &c->out[0])) return false;
+    if (n->op == ZG_OP_DIV && e == ZG_I32) return FAIL(c, "div takes real tensors; cast the i32 operands");
+    c->out[0].elem = (uint8_t)(n->op == ZG_OP_LESS || n->op == ZG_OP_EQUAL ? ZG_BOOL : e);
+    return true;
+  }
+  c->out[0] = c->in[0];
+  return true;
+}
+
+/* ---- moving ---- */
+static bool infer_move(Ctx *c) {
+  const ZgNode *n = c->n;
+  if (!want_nax(c, 2, 2) || !want_axis(c, 0, n->ax[0])) return false;
+  uint16_t from = n->ax[0], to = n->ax[1];
+  int64_t have = axis_size(c, from), get = axis_size(c, to), start = n->opt[0], count = n->opt[1];
+  const ZgType *t = &c->in[0];
+  if (from == to) return FAIL(c, "%s: the axis %s must get another name", OPNAME(c), axis_name(c, from));
+  if (!want_no_axis(c, 0, to)) return false;
+  if (n->op == ZG_OP_RENAME && have != get)
+    return FAIL(c, "rename: %s has %lld elements and %s has %lld", axis_name(c, from), (long long)have,
+                axis_name(c, to), (long long)get);
+  if (n->op != ZG_OP_RENAME && (have == 0 || get == 0))
+    return FAIL(c, "%s: the size of %s must be a number in the model, not bound by the recipe", OPNAME(c),
+                axis_name(c, have ? to : from));
+  if (n->op == ZG_OP_SLICE && (count != get || start < 0 || start > have - count))
+    return FAIL(c, "slice: %lld elements from %lld of %s (%lld) do not give %s (%lld)", (long long)count,
+                (long long)start, axis_name(c, from), (long long)have, axis_name(c, to), (long long)get);
+  if (n->op == ZG_OP_PAD && !want_float(c, 0)) return false;
+  if (n->op == ZG_OP_PAD && (start < 0 || start > get - have))
+    return FAIL(c, "pad: %s (%lld) at %lld does not fit into %s (%lld)", axis_name(c, from), (long long)have,
+                (long long)start, axis_name(c, to), (long long)get);
+  ZgType rest = zg_type_minus(t, &from, 1), add = zg_type(t->elem, &to, 1);
+  c->out[0] = zg_type_union(&rest, &add);
+  return true;
+}
+
+static bool infer_concat(Ctx *c) {
+  const ZgNode *n = c->n;
+  if (!want_nax(c, n->nin + 1, n->nin + 1)) return false;
+  uint16_t to = n->ax[0];
+  ZgType rest = {0};
+  int64_t total = 0;
+  for (int i = 0; i < n->nin; i++) {
+    uint16_t a = n->ax[i + 1];
+    if (!want_axis(c, i, a)) return false;
+    if (axis_size(c, a) == 0 || axis_size(c, to) == 0)
+      return FAIL(c, "concat: the size of %s must be a number in the model, not bound by the recipe",
+                  axis_name(c, axis_size(c, to) ? a : to));
+    ZgType r = zg_type_minus(&c->in[i], &a, 1);
+    if (i == 0) rest = r;
+    if (!zg_type_eq(&r, &rest)) {
+      Text x = text_of(c, &r), y = text_of(c, &rest);
+      return FAIL(c, "concat: besides the joined axis the operands differ: %s and %s", y.s, x.s);
+    }
+    if (zg_type_has(&r, to)) return want_no_axis(c, i, to);
+    if (axis_size(c, a) > axis_size(c, to)) total = INT64_MAX / 2 / ZG_MAX_IN;
+    else total += axis_size(c, a);
+  }
+  if (total != axis_size(c, to))
+    return FAIL(c, "concat: the joined axes have not the %lld elements of %s", (long long)axis_size(c, to),
+                axis_name(c, to));
+  ZgType add = zg_type(rest.elem, &to, 1);
+  c->out[0] = zg_type_union(&rest, &add);
+  return true;
+}
+
+/* ---- reductions and products ---- */
+static bool infer_reduce(Ctx *c) {
+  const ZgNode *n = c->n;
+  if (!want_float(c, 0) || !want_nax(c, 1, ZG_MAX_AXES)) return false;
+  for (int i = 0; i < n->nax; i++)
+    if (!want_axis(c, 0, n->ax[i])) return false;
+  if (n->op == ZG_OP_PEAK && n->opt[1] != 0 && !want_opt(c, 1, 1, axis_size(c, n->ax[0]), "valid")) return false;
+  c->out[0] = zg_type_minus(&c->in[0], n->ax, n->nax);
+  return true;
+}
+
+static bool infer_dot(Ctx *c) {
+  const ZgNode *n = c->n;
+  ZgElem e;
+  if (!want_floats(c) || !want_nax(c, 0, ZG_MAX_AXES) || !join_elem(c, &c->in[0], &c->in[1], &e)) return false;
+  for (int i = 0; i < n->nax; i++)
+    if (!want_axis(c, 0, n->ax[i]) || !want_axis(c, 1, n->ax[i])) return false;
+  ZgType a = zg_type_minus(&c->in[0], n->ax, n->nax), b = zg_type_minus(&c->in[1], n->ax, n->nax);
+  c->out[0] = zg_type_union(&a, &b);
+  c->out[0].elem = (uint8_t)e;
+  return true;
+}
+
+static bool infer_softmax(Ctx *c) {
+  const ZgNode *n = c->n;
+  if (!want_floats(c) || !want_nax(c, 1, 1) || !want_axis(c, 0, n->ax[0])) return false;
+  if (n->op == ZG_OP_SOFTMAX_GRAD && !want_same(c, 1, &c->in[0])) return false;
+  c->out[0] = c->in[0];
+  return true;
+}
+
+static bool infer_normalize(Ctx *c) {
+  const ZgNode *n = c->n;
+  if (!want_floats(c) || !want_nax(c, 1, 1) || !want_axis(c, 0, n->ax[0])) return false;
+  if (!want_opt(c, 0, 0, 1, "the kind")) return false;
+  if (!(n->num[0] >= 0)) return FAIL(c, "%s: eps is %g, must not be negative", OPNAME(c), n->num[0]);
+  ZgType r = zg_type_minus(&c->in[0], n->ax, 1);
+  r.elem = ZG_F32;
+  if (n->op == ZG_OP_NORMALIZE_GRAD && (!want_same(c, 1, &c->in[0]) || !want_same(c, 2, &r))) return false;
+  c->out[0] = c->in[0];
+  if (n->op == ZG_OP_NORMALIZE) c->out[1] = r;
+  return true;
+}
+
+static bool infer_rope(Ctx *c) {
+  const ZgNode *n = c->n;
+  if (!want_float(c, 0) || !want_nax(c, 2, 2) || !want_axis(c, 0, n->ax[0]) || !want_axis(c, 0, n->ax[1]))
+    return false;
+  if (n->ax[0] == n->ax[1]) return FAIL(c, "rope takes a position axis and a feature axis, found %s twice", axis_name(c, n->ax[0]));
+  int64_t h = axis_size(c, n->ax[1]);
+  if (h == 0 || h % 2)
+    return FAIL(c, "rope rotates pairs: the size of %s must be an even number in the model, found %lld",
+                axis_name(c, n->ax[1]), (long long)h);
+  if (!(n->num[0] > 0)) return FAIL(c, "rope: base is %g, must be positive", n->num[0]);
+  c->out[0] = c->in[0];
+  return want_opt(c, 0, 0, 1, "inverse");
+}
+
+/* ---- attention ---- */
+static bool infer_attend(Ctx *c) {
+  const ZgNode *n = c->n;
+  bool grad = n->op == ZG_OP_ATTEND_GRAD;
+  int iq = grad ? 3 : 0;
+  const ZgType *q = &c->in[iq], *k = &c->in[iq + 1];
+  if (!want_floats(c) || !want_nax(c, 2, 2) || !want_opt(c, 0, 0, 1, "the mask")) return false;
+  if (n->ax[0] == n->ax[1]) return FAIL(c, "attend takes a position axis and a feature axis, found %s twice", axis_name(c, n->ax[0]));
+  for (int a = 0; a < 2; a++)
+    if (!want_axis(c, iq, n->ax[a]) || !want_axis(c, iq + 1, n->ax[a])) return false;
+  if (q->elem != k->elem || !zg_type_contains(q, k)) {
+    Text tq = text_of(c, q), tk = text_of(c, k);
+    return FAIL(c, "%s: the axes of the keys, %s, must be among those of the queries, %s", OPNAME(c), tk.s, tq.s);
+  }
+  if (!want_same(c, iq + 2, k)) return false;
+  ZgType l = zg_type_minus(q, &n->ax[1], 1);
+  l.elem = ZG_F32;
+  if (!grad) {
+    c->out[0] = *q;
+    c->out[1] = l;
+    return true;
+  }
+  c->out[0] = *q;
+  c->out[1] = c->out[2] = *k;
+  return want_same(c, 0, q) && want_same(c, 1, q) && want_same(c, 2, &l);
+}
+
+/* ---- tables and cross-entropy ---- */
+static bool infer_lookup(Ctx *c) {
+  const ZgNode *n = c->n;
+  if (!want_float(c, 0) || !want_nax(c, 1, 1)) return false;
+  uint16_t v = n->ax[0];
+  const ZgType *t = &c->in[0], *ids = &c->in[1];
+  if (!want_axis(c, 0, v) || !want_index(c, 1, v)) return false;
+  for (int i = 0; i < ids->naxes; i++)
+    if (zg_type_has(t, ids->axis[i]))
+      return FAIL(c, "lookup: the table and the ids share the axis %s", axis_name(c, ids->axis[i]));
+  ZgType rest = zg_type_minus(t, &v, 1);
+  c->out[0] = zg_type_union(&rest, ids);
+  return true;
+}
+
+static bool infer_lookup_grad(Ctx *c) {
+  const ZgNode *n = c->n;
+  if (!want_float(c, 0) || !want_nax(c, 1, 1) || !want_index(c, 1, n->ax[0])) return false;
+  uint16_t v = n->ax[0];
+  const ZgType *dy = &c->in[0], *ids = &c->in[1];
+  if (!zg_type_contains(dy, ids) || zg_type_has(dy, v)) {
+    Text a = text_of(c, dy), b = text_of(c, ids);
+    return FAIL(c, "lookup_grad[%s]: %s is not a cotangent of rows chosen by %s", axis_name(c, v), a.s, b.s);
+  }
+  ZgType rest = zg_type_minus(dy, ids->axis, ids->naxes), add = zg_type(dy->elem, &v, 1);
+  c->out[0] = zg_type_union(&rest, &add);
+  if (c->hint && (c->hint->elem == ZG_F32 || c->hint->elem == dy->elem)) c->out[0].elem = c->hint->elem;
+  return true;
+}
+
+static bool infer_xent(Ctx *c) {
+  const ZgNode *n = c->n;
+  if (!want_float(c, 0) || !want_nax(c, 1, 1)) return false;
+  uint16_t v = n->ax[0];
+  if (!want_axis(c, 0, v) || !want_index(c, 2, v)) return false;
+  if (n->opt[1] != 0 && !want_opt(c, 1, 1, axis_size(c, v), "valid")) return false;
+  ZgType rest = zg_type_minus(&c->in[0], &v, 1), ids = rest;
+  ids.elem = ZG_INDEX;
+  ids.of = v;
+  if (!want_axes(c, 1, &rest) || !want_same(c, 2, &ids)) return false;
+  if (n->op == ZG_OP_XENT_GRAD) {
+    c->out[0] = c->in[0];
+    return want_axes(c, 3, &rest) && want_axes(c, 4, &rest);
+  }
+  rest.elem = ZG_F32;
+  c->out[0] = c->out[1] = rest;
+  return true;
+}
+
+static bool infer_created(Ctx *c) { /* POSITION, RANDOM */
+  const ZgNode *n = c->n;
+  if (n->op == ZG_OP_RANDOM) {
+    if (!want_hint(c) || !want_nax(c, 0, 0)) return false;
+    if (c->hint->elem != ZG_REAL) return FAIL(c, "random makes real tensors, not %s", TYPE(c, c->hint));
+    if (!(n->num[0] >= 0 && n->num[0] <= 1)) return FAIL(c, "random: the probability is %g, must be 0 to 1", n->num[0]);
+    c->out[0] = *c->hint;
+    return true;
+  }
+  if (!want_nax(c, 2, 2)) return false;
+  int64_t s = axis_size(c, n->ax[0]), p = axis_size(c, n->ax[1]);
+  if (p && s > p)
+    return FAIL(c, "position: %s has %lld elements, more than the %lld of %s", axis_name(c, n->ax[0]), (long long)s,
+                (long long)p, axis_name(c, n->ax[1]));
+  c->out[0] = zg_type(ZG_INDEX, n->ax, 1);
+  c->out[0].of = n->ax[1];
+  return true;
+}
+
+/* ---- the node ---- */
+/* What is said of a node apart from its operands' types: nothing below reads outside of the tables. */
+static bool well_formed(Ctx *c) {
+  const ZgNode *n = c->n;
+  if (n->op >= ZG_OP_COUNT) return FAIL(c, "there is no op number %u", n->op);
+  const ZgOpInfo *o = &zg_op_info[n->op];
+  if (o->class == ZG_PLANNED) return FAIL(c, "%s is made by the planner, a model has none", o->text);
+  if (n->nin < o->min_in || n->nin > o->max_in || n->nin > ZG_MAX_IN)
+    return FAIL(c, "%s takes %d to %d operands, found %d", o->text, o->min_in, o->max_in, n->nin);
+  if (n->nax > ZG_MAX_AXARG) return FAIL(c, "%s has %d axis arguments", o->text, n->nax);
+  if ((o->class == ZG_SOURCE || o->class == ZG_SINK) && !want_nax(c, 0, 0)) return false;
+  bool joined = n->op == ZG_OP_CONCAT; /* where operands may give the same axis */
+  for (int i = 0; i < n->nax; i++) {
+    if (n->ax[i] >= c->g->naxes) return FAIL(c, "%s: there is no axis number %u", o->text, n->ax[i]);
+    for (int j = 0; j < i && !joined; j++)
+      if (n->ax[i] == n->ax[j])
+        return FAIL(c, "%s: the axis %s is named twice", o->text, axis_name(c, n->ax[i]));
+  }
+  for (int i = 0; i < 2; i++)
+    if (!isfinite(n->num[i])) return FAIL(c, "%s: a number is not finite", o->text);
+  return true;
+}
+
+static bool infer_results(Ctx *c) {
+  switch (zg_op_info[c->n->op].class) {
+  case ZG_SOURCE: return infer_source(c);
+  case ZG_SINK: return infer_sink(c);
+  case ZG_EW: return infer_elementwise(c);
+  case ZG_MOVE: return c->n->op == ZG_OP_CONCAT ? infer_concat(c) : infer_move(c);
+  default: break;
+  }
+  switch (c->n->op) {
+  case ZG_OP_SUM: case ZG_OP_PEAK: return infer_reduce(c);
+  case ZG_OP_DOT: return infer_dot(c);
+  case ZG_OP_SOFTMAX: case ZG_OP_SOFTMAX_GRAD: return infer_softmax(c);
+  case ZG_OP_NORMALIZE: case ZG_OP_NORMALIZE_GRAD: return infer_normalize(c);
+  case ZG_OP_ROPE: return infer_rope(c);
+  case ZG_OP_ATTEND: case ZG_OP_ATTEND_GRAD: return infer_attend(c);
+  case ZG_OP_LOOKUP: return infer_lookup(c);
+  case ZG_OP_LOOKUP_GRAD: return infer_lookup_grad(c);
+  case ZG_OP_XENT_SUMS: case ZG_OP_XENT_GRAD: return infer_xent(c);
+  case ZG_OP_POSITION: case ZG_OP_RANDOM: return infer_created(c);
+  }
+  ZB_BUG("op %s has no type rule", OPNAME(c));
+}
+
+bool zg_infer(const ZgGraph *g, const ZgNode *n, const ZgType *in, const ZgType *hint, ZgType *out, ZbErr *err) {
+  Ctx c = {g, n, in, hint, out, err};
+  if (!well_formed(&c) || !infer_results(&c)) return false;
+  for (int i = 0; i < zg_op_info[n->op].nout; i++) {
+    if (out[i].naxes > ZG_MAX_AXES) return FAIL(&c, "%s: the result would have more than %d axes", OPNAME(&c), ZG_MAX_AXES);
+    ZB_ASSERT((out[i].elem == ZG_INDEX) || out[i].of == 0);
+  }
+  return true;
+}
+
+/* ---- axis classes ---- */
+/* Axes that a kernel needs whole: the first `*n` axis arguments from ax[*first]. */
+static void pinned(const ZgNode *n, int *first, int *count) {
+  *first = 0;
+  switch (n->op) {
+  case ZG_OP_RENAME: case ZG_OP_SLICE: case ZG_OP_PAD: case ZG_OP_CONCAT:
+  case ZG_OP_SOFTMAX: case ZG_OP_SOFTMAX_GRAD: case ZG_OP_NORMALIZE: case ZG_OP_NORMALIZE_GRAD:
+  case ZG_OP_ATTEND: case ZG_OP_ATTEND_GRAD: *count = n->nax; break;
+  case ZG_OP_ROPE: *first = 1; *count = 1; break;
+  default: *count = 0;
+  }
+}
+
+ZgAxisClass zg_axis_class(const ZgNode *n, const ZgType *in, const ZgType *out, uint16_t axis) {
+  int nout = zg_op_info[n->op].nout, first, count;
+  bool operand = false, result = false;
+  for (int i = 0; i < n->nin; i++) operand |= zg_type_has(&in[i], axis);
+  for (int i = 0; i < nout; i++) result |= zg_type_has(&out[i], axis);
+  if (!operand && !result) return ZG_AXIS_ABSENT;
+  pinned(n, &first, &count);
+  for (int i = first; i < first + count; i++)
+    if (n->ax[i] == axis) return ZG_AXIS_PIN;
+  if (result || nout == 0) return ZG_AXIS_PAR;
+  return n->op == ZG_OP_PEAK ? ZG_AXIS_MAX : ZG_AXIS_SUM;
+}
