@@ -1,0 +1,105 @@
+/* Elementwise operations, alone and in chains, and the two that make values from positions. */
+#include <math.h>
+
+#include "base/base.h"
+#include "kernels/ref/ref.h"
+
+static double apply(int op, double a, double b, double c, double num, ZkElem elem) {
+  switch (op) {
+    case ZG_OP_FILL:
+    case ZG_OP_AXSIZE: return num; /* the caller puts the axis' size there: no view has the axis */
+    case ZG_OP_NEG: return -a;
+    case ZG_OP_EXP: return exp(a);
+    case ZG_OP_LOG: return log(a);
+    case ZG_OP_SQRT: return sqrt(a);
+    case ZG_OP_RSQRT: return 1 / sqrt(a);
+    case ZG_OP_TANH: return tanh(a);
+    case ZG_OP_ERF: return erf(a);
+    case ZG_OP_SIN: return sin(a);
+    case ZG_OP_COS: return cos(a);
+    case ZG_OP_ADD: return a + b;
+    case ZG_OP_SUB: return a - b;
+    case ZG_OP_MUL: return a * b;
+    case ZG_OP_DIV: return a / b;
+    case ZG_OP_MAX: return a > b ? a : b;
+    case ZG_OP_MIN: return a < b ? a : b;
+    case ZG_OP_LESS: return a < b;
+    case ZG_OP_EQUAL: return a == b;
+    case ZG_OP_SELECT: return a != 0 ? b : c;
+    case ZG_OP_CAST: return ref_round(a, elem);
+    case ZG_OP_STOP:
+    case ZG_OP_BROADCAST: return a;
+    case ZG_OP_KNOWN: return a >= 0;
+  }
+  ZB_BUG("operation %d is not elementwise", op);
+}
+
+/* One operation: operands are repeated along the axes they lack. */
+void zk_ref_ew(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  const ZkView *y = &c->out[0];
+  RefIndex i = {0};
+  RefAxes all = ref_axes(&i, y, NULL, 0);
+  REF_EACH(&i, all) {
+    double x[3] = {0, 0, 0};
+    for (int k = 0; k < c->nin; k++) x[k] = ref_get(&c->in[k], &i);
+    ref_put(y, &i, apply(c->op, x[0], x[1], x[2], c->num[0], y->elem));
+  }
+}
+
+/* A register for each input, then one for each instruction. */
+void zk_ref_chain(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  const ZkChain *chain = c->chain;
+  ZB_ASSERT(chain->nops <= ZK_CHAIN_MAX_OPS && chain->nout == c->nout);
+  RefIndex i = {0};
+  for (int k = 0; k < c->nout; k++) ref_axes(&i, &c->out[k], NULL, 0);
+  RefAxes all = {0, i.n};
+  REF_EACH(&i, all) {
+    double reg[ZK_MAX_IN + ZK_CHAIN_MAX_OPS] = {0};
+    int n = 0;
+    for (int k = 0; k < c->nin; k++) reg[n++] = ref_get(&c->in[k], &i);
+    for (int k = 0; k < chain->nops; k++) {
+      const ZkChainOp *o = &chain->ops[k];
+      double x[3] = {0, 0, 0};
+      const uint16_t from[3] = {o->a, o->b, o->c};
+      for (int j = 0; j < ref_operands[o->op]; j++) {
+        ZB_ASSERT(from[j] < n);
+        x[j] = reg[from[j]];
+      }
+      reg[n++] = apply(o->op, x[0], x[1], x[2], (double)o->num, o->elem);
+    }
+    for (int k = 0; k < c->nout; k++) ref_put(&c->out[k], &i, reg[chain->out[k]]);
+  }
+}
+
+/* y[s] = s */
+void zk_ref_position(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  const ZkView *y = &c->out[0];
+  uint16_t s = c->ax[0];
+  RefIndex i = {0};
+  RefAxes all = ref_axes(&i, y, NULL, 0);
+  REF_EACH(&i, all) ref_put(y, &i, (double)(ref_start(y, s) + ref_at(&i, s)));
+}
+
+/* 1 with probability p. The counter is the position in the whole tensor with its axes in ascending number, so
+ * that neither the memory order nor a split changes what is drawn. */
+void zk_ref_random(const ZkEnv *env, const ZkCall *c) {
+  const ZkView *y = &c->out[0];
+  int64_t weight[ZK_MAX_AXES]; /* of each axis in the counter: the product of the sizes of later ones */
+  for (int k = 0; k < y->rank; k++) {
+    weight[k] = 1;
+    for (int j = 0; j < y->rank; j++)
+      if (y->axis[j] > y->axis[k]) weight[k] *= y->whole[j];
+  }
+  uint64_t stream = zb_random_u64(env->step, (uint64_t)c->opt[0], 0);
+  RefIndex i = {0};
+  RefAxes all = ref_axes(&i, y, NULL, 0);
+  REF_EACH(&i, all) {
+    uint64_t at = 0;
+    for (int k = 0; k < y->rank; k++)
+      at += (uint64_t)(weight[k] * (y->start[k] + ref_at(&i, y->axis[k])));
+    ref_put(y, &i, zb_random_unit(env->seed, stream, at) < c->num[0]);
+  }
+}

@@ -1,0 +1,72 @@
+/* Operations that move elements and compute nothing. */
+#include "base/base.h"
+#include "kernels/ref/ref.h"
+
+/* Same axes, perhaps another memory order or element type. */
+void zk_ref_copy(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  const ZkView *x = &c->in[0], *y = &c->out[0];
+  RefIndex i = {0};
+  RefAxes all = ref_axes(&i, y, NULL, 0);
+  REF_EACH(&i, all) ref_put(y, &i, ref_get(x, &i));
+}
+
+/* Axis from is called to. */
+void zk_ref_rename(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  const ZkView *x = &c->in[0], *y = &c->out[0];
+  uint16_t from = c->ax[0], to = c->ax[1];
+  RefIndex i = {0};
+  RefAxes all = ref_axes(&i, y, NULL, 0);
+  REF_EACH(&i, all) {
+    RefIndex j = ref_with(&i, from, ref_at(&i, to));
+    ref_put(y, &i, ref_get(x, &j));
+  }
+}
+
+/* y[to = p] = x[a = start + p] */
+void zk_ref_slice(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  const ZkView *x = &c->in[0], *y = &c->out[0];
+  uint16_t a = c->ax[0], to = c->ax[1];
+  ZB_ASSERT(ref_size(y, to) == c->opt[1]);
+  RefIndex i = {0};
+  RefAxes all = ref_axes(&i, y, NULL, 0);
+  REF_EACH(&i, all) {
+    RefIndex j = ref_with(&i, a, c->opt[0] + ref_at(&i, to));
+    ref_put(y, &i, ref_get(x, &j));
+  }
+}
+
+/* y[to = start + p] = x[a = p], zero elsewhere */
+void zk_ref_pad(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  const ZkView *x = &c->in[0], *y = &c->out[0];
+  uint16_t a = c->ax[0], to = c->ax[1];
+  RefIndex i = {0};
+  RefAxes all = ref_axes(&i, y, NULL, 0);
+  REF_EACH(&i, all) {
+    int64_t p = ref_at(&i, to) - c->opt[0];
+    RefIndex j = ref_with(&i, a, p);
+    ref_put(y, &i, p >= 0 && p < ref_size(x, a) ? ref_get(x, &j) : 0);
+  }
+}
+
+/* The operands one after the other along `to`; ax[1 + k] is what operand k calls that axis. */
+void zk_ref_concat(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  const ZkView *y = &c->out[0];
+  uint16_t to = c->ax[0];
+  RefIndex i = {0};
+  RefAxes all = ref_axes(&i, y, NULL, 0);
+  REF_EACH(&i, all) {
+    int64_t p = ref_at(&i, to);
+    int k = 0;
+    while (p >= ref_size(&c->in[k], c->ax[1 + k])) {
+      p -= ref_size(&c->in[k], c->ax[1 + k]);
+      ZB_ASSERT(++k < c->nin);
+    }
+    RefIndex j = ref_with(&i, c->ax[1 + k], p);
+    ref_put(y, &i, ref_get(&c->in[k], &j));
+  }
+}

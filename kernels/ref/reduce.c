@@ -1,0 +1,51 @@
+/* Reductions: sum, maximum, and the product of two tensors. */
+#include <math.h>
+
+#include "kernels/ref/ref.h"
+
+static void store(const ZkCall *c, const RefIndex *i, double x) {
+  if (c->accumulate)
+    ref_add(&c->out[0], i, x);
+  else
+    ref_put(&c->out[0], i, x);
+}
+
+void zk_ref_sum(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  const ZkView *x = &c->in[0];
+  RefIndex i = {0};
+  RefAxes rest = ref_axes(&i, x, c->ax, c->nax), reduced = ref_only(&i, x, c->ax, c->nax);
+  REF_EACH(&i, rest) {
+    double sum = 0;
+    REF_EACH(&i, reduced) sum += ref_get(x, &i);
+    store(c, &i, sum);
+  }
+}
+
+/* opt[1] > 0: what lies at or after position opt[1] of the whole first reduced axis is padding. */
+void zk_ref_peak(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  const ZkView *x = &c->in[0], *y = &c->out[0];
+  RefIndex i = {0};
+  RefAxes rest = ref_axes(&i, x, c->ax, c->nax), reduced = ref_only(&i, x, c->ax, c->nax);
+  REF_EACH(&i, rest) {
+    double peak = -INFINITY;
+    REF_EACH(&i, reduced) {
+      if (c->opt[1] > 0 && ref_start(x, c->ax[0]) + ref_at(&i, c->ax[0]) >= c->opt[1]) continue;
+      peak = fmax(peak, ref_get(x, &i));
+    }
+    ref_put(y, &i, peak);
+  }
+}
+
+void zk_ref_dot(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  const ZkView *a = &c->in[0], *b = &c->in[1], *y = &c->out[0];
+  RefIndex i = {0};
+  RefAxes all = ref_axes(&i, y, NULL, 0), contracted = ref_only(&i, a, c->ax, c->nax);
+  REF_EACH(&i, all) {
+    double sum = 0;
+    REF_EACH(&i, contracted) sum += ref_get(a, &i) * ref_get(b, &i);
+    store(c, &i, sum);
+  }
+}

@@ -1,0 +1,185 @@
+/* Index tuples, element access, and the table of reference kernels. See ref.h. */
+#include "kernels/ref/ref.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/base.h"
+
+static int find(const uint16_t *axes, int n, uint16_t axis) {
+  for (int k = 0; k < n; k++)
+    if (axes[k] == axis) return k;
+  return -1;
+}
+
+static void append(RefIndex *i, uint16_t axis, int64_t size) {
+  ZB_ASSERT(i->n < REF_MAX_AXES);
+  i->axis[i->n] = axis;
+  i->size[i->n] = size;
+  i->at[i->n++] = 0;
+}
+
+RefAxes ref_axes(RefIndex *i, const ZkView *v, const uint16_t *but, int n) {
+  RefAxes r = {i->n, i->n};
+  for (int k = 0; k < v->rank; k++) {
+    int have = find(i->axis, i->n, v->axis[k]);
+    if (have >= 0) ZB_ASSERT(i->size[have] == v->size[k]);
+    if (have < 0 && find(but, n, v->axis[k]) < 0) append(i, v->axis[k], v->size[k]);
+  }
+  r.hi = i->n;
+  return r;
+}
+
+RefAxes ref_only(RefIndex *i, const ZkView *v, const uint16_t *which, int n) {
+  RefAxes r = {i->n, i->n + n};
+  for (int k = 0; k < n; k++) append(i, which[k], ref_size(v, which[k]));
+  return r;
+}
+
+bool ref_first(RefIndex *i, RefAxes axes) {
+  bool any = true;
+  for (int k = axes.lo; k < axes.hi; k++) {
+    i->at[k] = 0;
+    any = any && i->size[k] > 0;
+  }
+  return any;
+}
+
+bool ref_next(RefIndex *i, RefAxes axes) {
+  for (int k = axes.hi - 1; k >= axes.lo; k--) {
+    if (++i->at[k] < i->size[k]) return true;
+    i->at[k] = 0;
+  }
+  return false;
+}
+
+int64_t ref_at(const RefIndex *i, uint16_t axis) {
+  int k = find(i->axis, i->n, axis);
+  ZB_ASSERT(k >= 0);
+  return i->at[k];
+}
+
+RefIndex ref_with(const RefIndex *i, uint16_t axis, int64_t at) {
+  RefIndex j = *i;
+  int k = find(j.axis, j.n, axis);
+  if (k < 0) append(&j, axis, 0), k = j.n - 1;
+  j.at[k] = at;
+  return j;
+}
+
+/* ---- elements ---- */
+static int64_t offset(const ZkView *v, const RefIndex *i) {
+  int64_t at = 0;
+  for (int k = 0; k < v->rank; k++) {
+    int64_t x = ref_at(i, v->axis[k]);
+    ZB_ASSERT(x >= 0 && x < v->size[k]);
+    at += x * v->stride[k];
+  }
+  return at;
+}
+
+double ref_get(const ZkView *v, const RefIndex *i) {
+  int64_t at = offset(v, i);
+  switch (v->elem) {
+    case ZK_F64: return ((const double *)v->data)[at];
+    case ZK_F32: return ((const float *)v->data)[at];
+    case ZK_I32: return ((const int32_t *)v->data)[at];
+    case ZK_BF16: {
+      uint32_t bits = (uint32_t)((const uint16_t *)v->data)[at] << 16;
+      float x;
+      memcpy(&x, &bits, sizeof x);
+      return x;
+    }
+  }
+  ZB_BUG("element type %d", v->elem);
+}
+
+double ref_round(double x, ZkElem e) {
+  switch (e) {
+    case ZK_F64: return x;
+    case ZK_F32: return (float)x;
+    case ZK_I32: return trunc(x);
+    case ZK_BF16: { /* 8 bits of significand, ties to even; the exponent range is f32's */
+      if (!isfinite(x) || x == 0) return x;
+      int e2;
+      frexp(x, &e2);
+      if (e2 < -125) e2 = -125; /* subnormal: a fixed grid */
+      return (float)ldexp(nearbyint(ldexp(x, 8 - e2)), e2 - 8);
+    }
+  }
+  ZB_BUG("element type %d", e);
+}
+
+void ref_put(const ZkView *v, const RefIndex *i, double x) {
+  int64_t at = offset(v, i);
+  switch (v->elem) {
+    case ZK_F64: ((double *)v->data)[at] = x; return;
+    case ZK_F32: ((float *)v->data)[at] = (float)x; return;
+    case ZK_I32: ((int32_t *)v->data)[at] = (int32_t)x; return;
+    case ZK_BF16: {
+      float r = (float)ref_round(x, ZK_BF16);
+      uint32_t bits;
+      memcpy(&bits, &r, sizeof bits);
+      ((uint16_t *)v->data)[at] = (uint16_t)(bits >> 16);
+      return;
+    }
+  }
+  ZB_BUG("element type %d", v->elem);
+}
+
+void ref_add(const ZkView *v, const RefIndex *i, double x) {
+  ref_put(v, i, ref_get(v, i) + x);
+}
+
+void ref_zero(const ZkView *v) {
+  RefIndex i = {0};
+  RefAxes all = ref_axes(&i, v, NULL, 0);
+  REF_EACH(&i, all) ref_put(v, &i, 0);
+}
+
+int64_t ref_size(const ZkView *v, uint16_t axis) {
+  int k = find(v->axis, v->rank, axis);
+  ZB_ASSERT(k >= 0);
+  return v->size[k];
+}
+
+int64_t ref_start(const ZkView *v, uint16_t axis) {
+  int k = find(v->axis, v->rank, axis);
+  ZB_ASSERT(k >= 0);
+  return v->start[k];
+}
+
+/* ---- the table ---- */
+enum { SOURCE, SINK, EW, MOVE, COMPUTE, PLANNED };
+const int8_t ref_operands[ZG_OP_COUNT] = {
+#define OP(NAME, text, class, lo, hi, outs) [ZG_OP_##NAME] = class == EW ? hi : -1,
+#include "graph/ops.def"
+};
+
+ZkKernel *zk_ref_kernel(int op) {
+  switch (op) {
+    case ZG_OP_POSITION: return zk_ref_position;
+    case ZG_OP_RANDOM: return zk_ref_random;
+    case ZG_OP_RENAME: return zk_ref_rename;
+    case ZG_OP_SLICE: return zk_ref_slice;
+    case ZG_OP_PAD: return zk_ref_pad;
+    case ZG_OP_CONCAT: return zk_ref_concat;
+    case ZG_OP_SUM: return zk_ref_sum;
+    case ZG_OP_PEAK: return zk_ref_peak;
+    case ZG_OP_DOT: return zk_ref_dot;
+    case ZG_OP_SOFTMAX: return zk_ref_softmax;
+    case ZG_OP_SOFTMAX_GRAD: return zk_ref_softmax_grad;
+    case ZG_OP_NORMALIZE: return zk_ref_normalize;
+    case ZG_OP_NORMALIZE_GRAD: return zk_ref_normalize_grad;
+    case ZG_OP_ROPE: return zk_ref_rope;
+    case ZG_OP_ATTEND: return zk_ref_attend;
+    case ZG_OP_ATTEND_GRAD: return zk_ref_attend_grad;
+    case ZG_OP_LOOKUP: return zk_ref_lookup;
+    case ZG_OP_LOOKUP_GRAD: return zk_ref_lookup_grad;
+    case ZG_OP_XENT_SUMS: return zk_ref_xent_sums;
+    case ZG_OP_XENT_GRAD: return zk_ref_xent_grad;
+    case ZG_OP_CHAIN: return zk_ref_chain;
+    case ZG_OP_COPY: return zk_ref_copy;
+  }
+  return op >= 0 && op < ZG_OP_COUNT && ref_operands[op] >= 0 ? zk_ref_ew : NULL;
+}
