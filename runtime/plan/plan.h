@@ -178,9 +178,10 @@ typedef enum {
   ZP_B_STATE,      /* optimizer state of a held bucket */
   ZP_B_BOUNDARY,   /* ping-pong of carried values and cotangents between instances: index 0, 1 */
   ZP_B_SCRATCH,    /* temporaries of the running instruction */
-  ZP_B_SCALARS,    /* loss sums, denominator, norm */
+  ZP_B_SCALARS,    /* index: ZP_SCALARS_* */
   ZP_B_KINDS
 } ZpBufKind;
+enum { ZP_SCALARS_COUNT, ZP_SCALARS_SUMS }; /* loss denominator; loss numerator, aux sums and squared norm */
 typedef struct {
   uint8_t kind;
   uint32_t index;  /* within its kind; GATHER, STAGING: within its pool */
@@ -190,9 +191,27 @@ typedef struct {
 enum { ZP_READ = 1, ZP_WRITE = 2 }; /* both: accumulates */
 typedef struct { uint32_t buf; uint32_t mode; uint64_t tag; } ZpAccess;
 /* tag: what the buffer must hold when read and holds after being written: a number that names contents
- * (activation of micro-batch m, bucket b, ...). A read whose tag is not the last written is a broken plan. */
+ * (activation of micro-batch m, bucket b, ...). A read whose tag is not the last written is a broken plan.
+ * An instruction that turns one contents into another has two accesses of the buffer, the read first. */
+typedef enum {
+  ZP_TAG_NOTHING, /* left over, not to be read */
+  ZP_TAG_SLOT,    /* inputs and saved values of micro-batch mb */
+  ZP_TAG_CARRY,   /* a = segment, b = iteration: the tuple that it takes in, micro-batch mb */
+  ZP_TAG_DCARRY,  /* its cotangents */
+  ZP_TAG_PARAM,   /* a = bucket, b = iteration: parameters. mb: 0 before OPT_STEP, 1 after (with states sharded only
+                   * the own shard), 2 published */
+  ZP_TAG_STAGED,  /* a, b as before: gradient of one micro-batch mb */
+  ZP_TAG_GRAD,    /* a, b as before: accumulated gradient after mb of its reductions (SCATTER in place, REDUCE_GRADS,
+                   * REDUCE_TIED) */
+  ZP_TAG_STATE,   /* a, b as before: optimizer state */
+  ZP_TAG_TEMP,    /* temporaries: nobody reads them later */
+  ZP_TAG_COUNT,   /* mb: 0 this rank's loss denominator, 1 the global one */
+  ZP_TAG_SUMS     /* mb: 0 this rank's loss sums, 1 with its norm, 2 those of the world */
+} ZpTag;
+static inline uint64_t zp_tag(ZpTag kind, uint32_t a, uint32_t b, uint32_t mb) {
+  return (uint64_t)kind << 56 | (uint64_t)(a & 0xffff) << 40 | (uint64_t)(b & 0xffff) << 24 | (mb & 0xffffff);
+}
 
-#define ZP_MAX_WAIT 8
 typedef struct {
   uint8_t op, queue;
   bool in_place;       /* SCATTER_GRADS on the accumulator itself (ZeRO-1) */
@@ -204,13 +223,14 @@ typedef struct {
   ZpDims dims;         /* COLL: over which mesh dims (REDUCE_STEP: all) */
   uint32_t tied;       /* REDUCE_TIED: which */
   uint64_t bytes;
-  uint32_t nwait, wait[ZP_MAX_WAIT]; /* instructions of this stage that must be complete before it starts */
+  uint32_t nwait, *wait; /* instructions of this stage that must be complete before it starts */
   uint32_t naccess;
   ZpAccess *access;    /* operands: FWD carries in/out by the accesses' buffer kinds */
 } ZpInstr;
 
 /* One rank's step. Instructions of a queue start in list order: compute runs to completion, P2P and COLL only
- * start in order and may be in flight together. A step ends when all are complete. */
+ * start in order and may be in flight together. A step ends when all are complete. Instructions are listed such
+ * that waits and queues only ever point backward. */
 typedef struct {
   ZpInstr *instrs; uint32_t ninstrs;
   uint32_t *queue[ZP_QUEUES]; uint32_t nqueue[ZP_QUEUES]; /* instruction indices in order */
@@ -288,8 +308,19 @@ bool zp_schedule_known(const char *name);
 uint32_t zp_order_live(const ZpWork *w, uint32_t n);
 
 /* ---- program.c, check.c --------------------------------------------------------------------------------------------- */
-/* Fills prog of every stage from segments, instances, held buckets and the schedule. */
+/* Fills prog and the transfer sizes (recv_bytes, ...) of every stage from segments, instances, held buckets and the
+ * schedule. */
 void zp_program(ZpPlan *p);
+/* Bytes that a rank stores for one held bucket of a template, each a multiple of 64. The PARAM buffer holds
+ * parameters, then master (if there is one). */
+uint64_t zp_param_bytes(const ZpPlan *p, uint32_t bucket);
+uint64_t zp_master_bytes(const ZpPlan *p, uint32_t bucket);
+uint64_t zp_grad_bytes(const ZpPlan *p, uint32_t bucket);
+uint64_t zp_state_bytes(const ZpPlan *p, uint32_t bucket);
+/* "layer.3": a held bucket, an instance; "FWD(layer.3, mb 1)", "SEND_ACT(mb 1)", "REDUCE_GRADS(wte)": an instruction. */
+void zp_held_text(const ZpPlan *p, uint32_t bucket, uint32_t iter, ZbText *out);
+void zp_inst_text(const ZpPlan *p, uint32_t segment, uint32_t iter, ZbText *out);
+void zp_instr_text(const ZpPlan *p, uint32_t stage, const ZpInstr *in, ZbText *out);
 /* The proofs of a plan; false with the first counter-example in *err. Works on programs alone, so tests can
  * break one and see it caught. */
 bool zp_check(const ZpPlan *p, ZbErr *err);
