@@ -1,0 +1,4 @@
+# compiler: see the conventions at the top of Makefile.am.
+noinst_LIBRARIES += libcompiler.a
+libcompiler_a_SOURCES = \
+  compiler/compiler.h

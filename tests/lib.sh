@@ -1,0 +1,41 @@
+# Helpers for scenario tests; see tests/run-mpi. Read with: . "$ZUG_SRC/tests/lib.sh"
+
+fail() {
+  echo "FAILED: $*"
+  exit 1
+}
+
+# Skips the test where there is no MPI.
+need_mpi() {
+  [ -n "$MPIRUN" ] && [ -x "$ZUG_BUILD/zrun" ] && return
+  echo "no MPI here"
+  exit 77
+}
+
+# ok COMMAND...: the command must succeed; its output is shown if it does not.
+ok() {
+  "$@" >out.txt 2>&1 && return
+  code=$?
+  cat out.txt
+  fail "exit code $code from: $*"
+}
+
+# refuses PATTERN COMMAND...: the command must fail by itself (not by a signal, a sanitizer or a time limit)
+# within a minute, and say something that matches PATTERN (grep -E).
+refuses() {
+  pattern=$1
+  shift
+  timeout -k 5 60 "$@" >out.txt 2>&1
+  code=$?
+  [ $code -ne 0 ] && [ $code -lt 124 ] || { cat out.txt; fail "exit code $code, wanted a refusal: $*"; }
+  grep -Eq -- "$pattern" out.txt || { cat out.txt; fail "no message like '$pattern' from: $*"; }
+  grep -q "bug in zug\|ERROR: AddressSanitizer\|runtime error:" out.txt && { cat out.txt; fail "$*"; }
+  return 0
+}
+
+# says PATTERN: the last `ok` or `refuses` printed a line that matches.
+says() {
+  grep -Eq -- "$1" out.txt && return
+  cat out.txt
+  fail "no line like '$1'"
+}

@@ -1,0 +1,143 @@
+/* Unit tests of base: arenas, arrays, checked arithmetic, text, names, randomness, files. */
+#include "base/base.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+Test(arena, memory_is_zeroed_aligned_and_apart) {
+  ZbArena *a = zb_arena_new();
+  char *last = NULL;
+  for (size_t n = 1; n < 200000; n = n * 3 + 1) {
+    char *p = zb_alloc(a, n);
+    cr_assert_eq((uintptr_t)p % 16, 0);
+    for (size_t i = 0; i < n; i++) cr_assert_eq(p[i], 0);
+    memset(p, 0xa5, n);
+    if (last) cr_assert_eq((unsigned char)*last, 0xa5);
+    last = p;
+  }
+  zb_arena_free(a);
+  zb_arena_free(NULL);
+}
+
+Test(arena, strings) {
+  ZbArena *a = zb_arena_new();
+  cr_assert_str_eq(zb_strdup(a, "axis"), "axis");
+  cr_assert_str_eq(zb_strndup(a, "axis", 2), "ax");
+  cr_assert_str_eq(zb_printf(a, "%s.%d", "layer", 3), "layer.3");
+  zb_arena_free(a);
+}
+
+Test(arena, push_keeps_what_was_there) {
+  ZbArena *a = zb_arena_new();
+  int *p = NULL, n = 0;
+  for (int i = 0; i < 1000; i++) ZB_PUSH(a, p, n, i * 7);
+  cr_assert_eq(n, 1000);
+  for (int i = 0; i < 1000; i++) cr_assert_eq(p[i], i * 7);
+  zb_arena_free(a);
+}
+
+Test(arithmetic, overflow_is_seen_and_leaves_the_result_alone) {
+  uint64_t r = 42;
+  cr_assert_not(zb_mul_u64(1ull << 33, 1ull << 31, &r));
+  cr_assert_not(zb_add_u64(UINT64_MAX, 1, &r));
+  cr_assert_eq(r, 42);
+  cr_assert(zb_mul_u64(1ull << 32, 1ull << 31, &r));
+  cr_assert_eq(r, 1ull << 63);
+  cr_assert(zb_add_u64(UINT64_MAX - 1, 1, &r));
+  cr_assert_eq(r, UINT64_MAX);
+  cr_assert_eq(zb_round_up(0, 64), 0);
+  cr_assert_eq(zb_round_up(65, 64), 128);
+}
+
+Test(text, grows) {
+  ZbText t = {0};
+  for (int i = 0; i < 5000; i++) zb_text_add(&t, "%d,", i % 10);
+  cr_assert_eq(t.len, 10000);
+  cr_assert_eq(strlen(t.s), t.len);
+  zb_text_put(&t, "end", 3);
+  cr_assert_str_eq(t.s + 10000, "end");
+  zb_text_free(&t);
+  cr_assert_null(t.s);
+}
+
+Test(text, bytes_as_a_person_reads_them) {
+  char b[24];
+  cr_assert_str_eq(zb_bytes(b, 0), "0 B");
+  cr_assert_str_eq(zb_bytes(b, 999), "999 B");
+  cr_assert_str_eq(zb_bytes(b, 12345678), "12.3 MB");
+  cr_assert_str_eq(zb_bytes(b, 999999), "1.0 MB");
+  cr_assert_str_eq(zb_bytes(b, UINT64_MAX), "18446.7 PB");
+}
+
+Test(names, nearest) {
+  const char *const axes[] = {"batch", "seq", "embed", "vocab"};
+  cr_assert_str_eq(zb_nearest("vocb", axes, 4), "vocab");
+  cr_assert_str_eq(zb_nearest("sek", axes, 4), "seq");
+  cr_assert_null(zb_nearest("kv_heads", axes, 4));
+  cr_assert_null(zb_nearest("x", axes, 0));
+}
+
+Test(errors, fail_writes_the_message_and_the_help) {
+  ZbErr e = {0};
+  cr_assert_not(zb_fail(&e, "do this", "%d is not %d", 3, 4));
+  cr_assert_str_eq(e.text, "3 is not 4");
+  cr_assert_str_eq(e.help, "do this");
+  cr_assert_not(zb_fail(&e, NULL, "again"));
+  cr_assert_str_eq(e.help, "");
+  cr_assert_not(zb_fail(NULL, NULL, "nobody listens"));
+}
+
+Test(files, read) {
+  char path[] = "/tmp/zug-base-XXXXXX";
+  int fd = mkstemp(path);
+  cr_assert_geq(fd, 0);
+  cr_assert_eq(write(fd, "abc\0d", 5), 5);
+  close(fd);
+  ZbArena *a = zb_arena_new();
+  ZbErr e = {0};
+  size_t n = 0;
+  char *s = zb_read_file(a, path, 5, &n, &e);
+  cr_assert_not_null(s);
+  cr_assert_eq(n, 5);
+  cr_assert_arr_eq(s, "abc\0d", 6);
+  cr_assert_null(zb_read_file(a, path, 4, &n, &e), "larger than the limit");
+  unlink(path);
+  cr_assert_null(zb_read_file(a, path, 5, &n, &e));
+  cr_assert_not_null(strstr(e.text, path));
+  cr_assert_null(zb_read_file(a, "/tmp", 1 << 20, &n, &e), "a folder is not a file");
+  zb_arena_free(a);
+}
+
+Test(random, is_a_pure_function_with_the_right_moments) {
+  cr_assert_eq(zb_random_u64(1, 2, 3), zb_random_u64(1, 2, 3));
+  cr_assert_neq(zb_random_u64(1, 2, 3), zb_random_u64(1, 2, 4));
+  cr_assert_neq(zb_random_u64(1, 2, 3), zb_random_u64(1, 3, 3));
+  cr_assert_neq(zb_random_u64(1, 2, 3), zb_random_u64(2, 2, 3));
+  enum { N = 20000 };
+  double sum = 0, sq = 0, usum = 0;
+  uint64_t stream = zb_stream("layer.3.attn.wq");
+  for (int i = 0; i < N; i++) {
+    double z = zb_random_normal(7, stream, (uint64_t)i), u = zb_random_unit(7, stream, (uint64_t)i);
+    cr_assert(u > 0 && u < 1);
+    sum += z;
+    sq += z * z;
+    usum += u;
+  }
+  /* four standard deviations of each mean */
+  cr_assert_lt(fabs(sum / N), 4 / sqrt(N));
+  cr_assert_lt(fabs(sq / N - 1), 4 * sqrt(2.0 / N));
+  cr_assert_lt(fabs(usum / N - 0.5), 4 * sqrt(1.0 / 12 / N));
+}
+
+Test(random, streams_of_different_names_differ) {
+  cr_assert_neq(zb_stream("wq"), zb_stream("wk"));
+  cr_assert_neq(zb_stream(""), zb_stream("a"));
+}
+
+Test(bugs, assertion_aborts, .signal = SIGABRT) { ZB_ASSERT(1 + 1 == 3); }
+
+Test(bugs, impossible_arrays_abort, .signal = SIGABRT) { zb_array_bytes(SIZE_MAX / 2, 3); }

@@ -1,0 +1,1 @@
+# Unit tests of kernels: see the conventions at the top of Makefile.am.

@@ -1,0 +1,1 @@
+# Unit tests of lang: see the conventions at the top of Makefile.am.
