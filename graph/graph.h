@@ -35,6 +35,11 @@ typedef struct {
   uint8_t min_in, max_in, nout;
 } ZgOpInfo;
 extern const ZgOpInfo zg_op_info[ZG_OP_COUNT];
+/* What an op's num[0], opt[0] and opt[1] are called; NULL: it has none, and the field is 0. */
+typedef struct {
+  const char *num, *opt[2];
+} ZgOpAttrs;
+extern const ZgOpAttrs zg_op_attrs[ZG_OP_COUNT];
 
 /* Element types. REAL is "the recipe's compute type". INDEX(axis) is an i32 that selects along an axis;
  * BOOL is stored as f32 0 or 1. */
@@ -175,9 +180,16 @@ typedef enum { ZG_AXIS_ABSENT, ZG_AXIS_PAR, ZG_AXIS_SUM, ZG_AXIS_MAX, ZG_AXIS_PI
 ZgAxisClass zg_axis_class(const ZgNode *n, const ZgType *in, const ZgType *out, uint16_t axis);
 
 /* ---- verify.c, print.c --------------------------------------------------------------------------------------- */
-/* Everything a graph must satisfy: indices in range, operands defined before use, types as inferred, carried
- * types matching along the chain, one loss numerator and denominator in the last segment, backward sinks that
- * match forward sources. False with the first violation. */
+/* Everything a graph must satisfy; false with the first violation. Indices in range, names well-formed and
+ * unique, operands defined before use, types as inferred. Then, of the chain:
+ *   - the first segment carries nothing in, the last one carries nothing out and is no repeat; between two
+ *     neighbours, and around a repeat, the carried types are the same, position by position;
+ *   - every carried position has one carry_out and at most one carry;
+ *   - one loss numerator and one denominator, in the last segment; the denominator depends on inputs only;
+ *   - every output once, and not in a repeat; parameters of a repeat are used in it only;
+ *   - backward nodes (all segments have them or none has a cotangent): at most one param_grad a parameter,
+ *     and for every boundary one set of positions with cotangents: dcarry k of a segment <=> dcarry_in k of
+ *     the next one; in a repeat also dcarry k <=> dcarry_in k. */
 bool zg_verify(const ZgGraph *g, ZbErr *err);
 /* The canonical text form, stable numbering, no addresses; segment ZG_NONE prints all of the graph. */
 void zg_print(const ZgGraph *g, uint32_t segment, ZbText *out);

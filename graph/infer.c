@@ -36,13 +36,14 @@ static int64_t axis_size(const Ctx *c, uint16_t a) { return c->g->axes[a].size; 
 static bool is_float(ZgElem e) { return e == ZG_REAL || e == ZG_F32 || e == ZG_BF16 || e == ZG_F16; }
 static bool is_number(ZgElem e) { return is_float(e) || e == ZG_I32; }
 
-static const char *const ordinal[] = {"first",  "second",  "third",   "fourth", "fifth",
+static const char *const ordinal[] = {"first", "second",  "third",  "fourth", "fifth",
                                       "sixth", "seventh", "eighth", "ninth"};
 
 /* ---- small checks ---- */
 static bool want_float(Ctx *c, int i) {
   if (is_float(c->in[i].elem)) return true;
-  return FAIL(c, "%s takes a real tensor, but its %s operand is %s", OPNAME(c), ordinal[i], TYPE(c, &c->in[i]));
+  return FAIL(c, "%s takes a real tensor, but its %s operand is %s", OPNAME(c), ordinal[i],
+              TYPE(c, &c->in[i]));
 }
 
 static bool want_floats(Ctx *c) {
@@ -81,19 +82,21 @@ static bool want_axes(Ctx *c, int i, const ZgType *t) {
   if (!want_float(c, i)) return false;
   if (c->in[i].naxes == t->naxes && zg_type_contains(t, &c->in[i])) return true;
   Text found = text_of(c, &c->in[i]), want = text_of(c, t);
-  return FAIL(c, "%s: the %s operand must have the axes of %s, found %s", OPNAME(c), ordinal[i], want.s, found.s);
+  return FAIL(c, "%s: the %s operand must have the axes of %s, found %s", OPNAME(c), ordinal[i], want.s,
+              found.s);
 }
 
 static bool want_nax(Ctx *c, int lo, int hi) {
   if (c->n->nax >= lo && c->n->nax <= hi) return true;
-  if (lo == hi) return FAIL(c, "%s takes %d axis name%s, found %d", OPNAME(c), lo, lo == 1 ? "" : "s", c->n->nax);
+  if (lo == hi)
+    return FAIL(c, "%s takes %d axis name%s, found %d", OPNAME(c), lo, lo == 1 ? "" : "s", c->n->nax);
   return FAIL(c, "%s takes %d to %d axis names, found %d", OPNAME(c), lo, hi, c->n->nax);
 }
 
 static bool want_opt(Ctx *c, int i, int64_t lo, int64_t hi, const char *what) {
   if (c->n->opt[i] >= lo && c->n->opt[i] <= hi) return true;
-  return FAIL(c, "%s: %s is %lld, must be %lld to %lld", OPNAME(c), what, (long long)c->n->opt[i], (long long)lo,
-              (long long)hi);
+  return FAIL(c, "%s: %s is %lld, must be %lld to %lld", OPNAME(c), what, (long long)c->n->opt[i],
+              (long long)lo, (long long)hi);
 }
 
 static bool want_hint(Ctx *c) {
@@ -128,8 +131,8 @@ static bool wider(Ctx *c, const ZgType *a, const ZgType *b, ZgType *out) {
       if (!zg_type_has(b, a->axis[i])) x = a->axis[i];
     for (int i = 0; i < b->naxes; i++)
       if (!zg_type_has(a, b->axis[i])) y = b->axis[i];
-    return FAIL(c, "%s: neither operand contains the axes of the other: %s lacks %s, and %s lacks %s", OPNAME(c),
-                ta.s, axis_name(c, y), tb.s, axis_name(c, x));
+    return FAIL(c, "%s: neither operand contains the axes of the other: %s lacks %s, and %s lacks %s",
+                OPNAME(c), ta.s, axis_name(c, y), tb.s, axis_name(c, x));
   }
   out->of = 0;
   return true;
@@ -173,7 +176,8 @@ static bool infer_sink(Ctx *c) {
     return want_opt(c, 0, 0, (int64_t)g->nparams - 1, "the parameter number") &&
            want_axes(c, 0, &g->params[k].type);
   case ZG_OP_OUTPUT:
-    return want_opt(c, 0, 0, (int64_t)g->noutputs - 1, "the output number") && want_same(c, 0, &g->outputs[k].type);
+    return want_opt(c, 0, 0, (int64_t)g->noutputs - 1, "the output number") &&
+           want_same(c, 0, &g->outputs[k].type);
   default: /* LOSS_NUM, LOSS_DEN, AUX */
     if (!want_float(c, 0)) return false;
     if (c->in[0].naxes == 0) return true;
@@ -186,7 +190,8 @@ static bool infer_constant(Ctx *c) { /* FILL, AXSIZE: scalars, of the floating t
   bool fill = c->n->op == ZG_OP_FILL;
   if (!want_nax(c, !fill, !fill)) return false;
   ZgElem e = c->hint ? (ZgElem)c->hint->elem : fill ? ZG_REAL : ZG_F32;
-  if (!is_number(e) || (!fill && !is_float(e))) return FAIL(c, "%s cannot make %s", OPNAME(c), zg_elem_name[e]);
+  if (!is_number(e) || (!fill && !is_float(e)))
+    return FAIL(c, "%s cannot make %s", OPNAME(c), zg_elem_name[e]);
   if (c->hint && c->hint->naxes) return FAIL(c, "%s makes a scalar, not %s", OPNAME(c), TYPE(c, c->hint));
   c->out[0] = scalar(e);
   return true;
@@ -214,8 +219,7 @@ static bool infer_cast(Ctx *c) {
   }
   c->out[0] = c->in[0];
   c->out[0].elem = to;
-  return zg_type_eq(&c->out[0], c->hint) ||
-         FAIL(c, "cast keeps the axes of %s", TYPE(c, &c->in[0]));
+  return zg_type_eq(&c->out[0], c->hint) || FAIL(c, "cast keeps the axes of %s", TYPE(c, &c->in[0]));
 }
 
 static bool infer_broadcast(Ctx *c) {
@@ -237,8 +241,15 @@ static bool infer_elementwise(Ctx *c) {
   case ZG_OP_NEG:
     if (c->in[0].elem == ZG_I32) break;
     /* fall through */
-  case ZG_OP_EXP: case ZG_OP_LOG: case ZG_OP_SQRT: case ZG_OP_RSQRT: case ZG_OP_TANH:
-  case ZG_OP_ERF: case ZG_OP_SIN: case ZG_OP_COS: case ZG_OP_STOP:
+  case ZG_OP_EXP:
+  case ZG_OP_LOG:
+  case ZG_OP_SQRT:
+  case ZG_OP_RSQRT:
+  case ZG_OP_TANH:
+  case ZG_OP_ERF:
+  case ZG_OP_SIN:
+  case ZG_OP_COS:
+  case ZG_OP_STOP:
     if (!want_float(c, 0)) return false;
     break;
   case ZG_OP_KNOWN:
@@ -321,7 +332,8 @@ static bool infer_reduce(Ctx *c) {
   if (!want_float(c, 0) || !want_nax(c, 1, ZG_MAX_AXES)) return false;
   for (int i = 0; i < n->nax; i++)
     if (!want_axis(c, 0, n->ax[i])) return false;
-  if (n->op == ZG_OP_PEAK && n->opt[1] != 0 && !want_opt(c, 1, 1, axis_size(c, n->ax[0]), "valid")) return false;
+  if (n->op == ZG_OP_PEAK && n->opt[1] != 0 && !want_opt(c, 1, 1, axis_size(c, n->ax[0]), "valid"))
+    return false;
   c->out[0] = zg_type_minus(&c->in[0], n->ax, n->nax);
   return true;
 }
@@ -329,7 +341,8 @@ static bool infer_reduce(Ctx *c) {
 static bool infer_dot(Ctx *c) {
   const ZgNode *n = c->n;
   ZgElem e;
-  if (!want_floats(c) || !want_nax(c, 0, ZG_MAX_AXES) || !join_elem(c, &c->in[0], &c->in[1], &e)) return false;
+  if (!want_floats(c) || !want_nax(c, 0, ZG_MAX_AXES) || !join_elem(c, &c->in[0], &c->in[1], &e))
+    return false;
   for (int i = 0; i < n->nax; i++)
     if (!want_axis(c, 0, n->ax[i]) || !want_axis(c, 1, n->ax[i])) return false;
   ZgType a = zg_type_minus(&c->in[0], n->ax, n->nax), b = zg_type_minus(&c->in[1], n->ax, n->nax);
@@ -363,7 +376,8 @@ static bool infer_rope(Ctx *c) {
   const ZgNode *n = c->n;
   if (!want_float(c, 0) || !want_nax(c, 2, 2) || !want_axis(c, 0, n->ax[0]) || !want_axis(c, 0, n->ax[1]))
     return false;
-  if (n->ax[0] == n->ax[1]) return FAIL(c, "rope takes a position axis and a feature axis, found %s twice", axis_name(c, n->ax[0]));
+  if (n->ax[0] == n->ax[1])
+    return FAIL(c, "rope takes a position axis and a feature axis, found %s twice", axis_name(c, n->ax[0]));
   int64_t h = axis_size(c, n->ax[1]);
   if (h == 0 || h % 2)
     return FAIL(c, "rope rotates pairs: the size of %s must be an even number in the model, found %lld",
@@ -380,12 +394,14 @@ static bool infer_attend(Ctx *c) {
   int iq = grad ? 3 : 0;
   const ZgType *q = &c->in[iq], *k = &c->in[iq + 1];
   if (!want_floats(c) || !want_nax(c, 2, 2) || !want_opt(c, 0, 0, 1, "the mask")) return false;
-  if (n->ax[0] == n->ax[1]) return FAIL(c, "attend takes a position axis and a feature axis, found %s twice", axis_name(c, n->ax[0]));
+  if (n->ax[0] == n->ax[1])
+    return FAIL(c, "attend takes a position axis and a feature axis, found %s twice", axis_name(c, n->ax[0]));
   for (int a = 0; a < 2; a++)
     if (!want_axis(c, iq, n->ax[a]) || !want_axis(c, iq + 1, n->ax[a])) return false;
   if (q->elem != k->elem || !zg_type_contains(q, k)) {
     Text tq = text_of(c, q), tk = text_of(c, k);
-    return FAIL(c, "%s: the axes of the keys, %s, must be among those of the queries, %s", OPNAME(c), tk.s, tq.s);
+    return FAIL(c, "%s: the axes of the keys, %s, must be among those of the queries, %s", OPNAME(c), tk.s,
+                tq.s);
   }
   if (!want_same(c, iq + 2, k)) return false;
   ZgType l = zg_type_minus(q, &n->ax[1], 1);
@@ -454,15 +470,16 @@ static bool infer_created(Ctx *c) { /* POSITION, RANDOM */
   if (n->op == ZG_OP_RANDOM) {
     if (!want_hint(c) || !want_nax(c, 0, 0)) return false;
     if (c->hint->elem != ZG_REAL) return FAIL(c, "random makes real tensors, not %s", TYPE(c, c->hint));
-    if (!(n->num[0] >= 0 && n->num[0] <= 1)) return FAIL(c, "random: the probability is %g, must be 0 to 1", n->num[0]);
+    if (!(n->num[0] >= 0 && n->num[0] <= 1))
+      return FAIL(c, "random: the probability is %g, must be 0 to 1", n->num[0]);
     c->out[0] = *c->hint;
     return true;
   }
   if (!want_nax(c, 2, 2)) return false;
   int64_t s = axis_size(c, n->ax[0]), p = axis_size(c, n->ax[1]);
   if (p && s > p)
-    return FAIL(c, "position: %s has %lld elements, more than the %lld of %s", axis_name(c, n->ax[0]), (long long)s,
-                (long long)p, axis_name(c, n->ax[1]));
+    return FAIL(c, "position: %s has %lld elements, more than the %lld of %s", axis_name(c, n->ax[0]),
+                (long long)s, (long long)p, axis_name(c, n->ax[1]));
   c->out[0] = zg_type(ZG_INDEX, n->ax, 1);
   c->out[0].of = n->ax[1];
   return true;
@@ -500,25 +517,33 @@ static bool infer_results(Ctx *c) {
   default: break;
   }
   switch (c->n->op) {
-  case ZG_OP_SUM: case ZG_OP_PEAK: return infer_reduce(c);
+  case ZG_OP_SUM:
+  case ZG_OP_PEAK: return infer_reduce(c);
   case ZG_OP_DOT: return infer_dot(c);
-  case ZG_OP_SOFTMAX: case ZG_OP_SOFTMAX_GRAD: return infer_softmax(c);
-  case ZG_OP_NORMALIZE: case ZG_OP_NORMALIZE_GRAD: return infer_normalize(c);
+  case ZG_OP_SOFTMAX:
+  case ZG_OP_SOFTMAX_GRAD: return infer_softmax(c);
+  case ZG_OP_NORMALIZE:
+  case ZG_OP_NORMALIZE_GRAD: return infer_normalize(c);
   case ZG_OP_ROPE: return infer_rope(c);
-  case ZG_OP_ATTEND: case ZG_OP_ATTEND_GRAD: return infer_attend(c);
+  case ZG_OP_ATTEND:
+  case ZG_OP_ATTEND_GRAD: return infer_attend(c);
   case ZG_OP_LOOKUP: return infer_lookup(c);
   case ZG_OP_LOOKUP_GRAD: return infer_lookup_grad(c);
-  case ZG_OP_XENT_SUMS: case ZG_OP_XENT_GRAD: return infer_xent(c);
-  case ZG_OP_POSITION: case ZG_OP_RANDOM: return infer_created(c);
+  case ZG_OP_XENT_SUMS:
+  case ZG_OP_XENT_GRAD: return infer_xent(c);
+  case ZG_OP_POSITION:
+  case ZG_OP_RANDOM: return infer_created(c);
   }
   ZB_BUG("op %s has no type rule", OPNAME(c));
 }
 
-bool zg_infer(const ZgGraph *g, const ZgNode *n, const ZgType *in, const ZgType *hint, ZgType *out, ZbErr *err) {
+bool zg_infer(const ZgGraph *g, const ZgNode *n, const ZgType *in, const ZgType *hint, ZgType *out,
+              ZbErr *err) {
   Ctx c = {g, n, in, hint, out, err};
   if (!well_formed(&c) || !infer_results(&c)) return false;
   for (int i = 0; i < zg_op_info[n->op].nout; i++) {
-    if (out[i].naxes > ZG_MAX_AXES) return FAIL(&c, "%s: the result would have more than %d axes", OPNAME(&c), ZG_MAX_AXES);
+    if (out[i].naxes > ZG_MAX_AXES)
+      return FAIL(&c, "%s: the result would have more than %d axes", OPNAME(&c), ZG_MAX_AXES);
     ZB_ASSERT((out[i].elem == ZG_INDEX) || out[i].of == 0);
   }
   return true;
@@ -529,10 +554,20 @@ bool zg_infer(const ZgGraph *g, const ZgNode *n, const ZgType *in, const ZgType 
 static void pinned(const ZgNode *n, int *first, int *count) {
   *first = 0;
   switch (n->op) {
-  case ZG_OP_RENAME: case ZG_OP_SLICE: case ZG_OP_PAD: case ZG_OP_CONCAT:
-  case ZG_OP_SOFTMAX: case ZG_OP_SOFTMAX_GRAD: case ZG_OP_NORMALIZE: case ZG_OP_NORMALIZE_GRAD:
-  case ZG_OP_ATTEND: case ZG_OP_ATTEND_GRAD: *count = n->nax; break;
-  case ZG_OP_ROPE: *first = 1; *count = 1; break;
+  case ZG_OP_RENAME:
+  case ZG_OP_SLICE:
+  case ZG_OP_PAD:
+  case ZG_OP_CONCAT:
+  case ZG_OP_SOFTMAX:
+  case ZG_OP_SOFTMAX_GRAD:
+  case ZG_OP_NORMALIZE:
+  case ZG_OP_NORMALIZE_GRAD:
+  case ZG_OP_ATTEND:
+  case ZG_OP_ATTEND_GRAD: *count = n->nax; break;
+  case ZG_OP_ROPE:
+    *first = 1;
+    *count = 1;
+    break;
   default: *count = 0;
   }
 }

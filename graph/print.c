@@ -1,0 +1,136 @@
+/* The text form of a graph, for people, for `zc -d` and `zc dump`, and for golden tests: stable numbering, no
+ * addresses, numbers in the shortest form that reads back the same. */
+#include "graph/graph.h"
+
+#include <stdlib.h>
+
+static void put_number(ZbText *b, double x) {
+  char s[40];
+  for (int digits = 6; digits <= 17; digits++) {
+    snprintf(s, sizeof s, "%.*g", digits, x);
+    if (strtod(s, NULL) == x) break;
+  }
+  zb_text_add(b, "%s", s);
+}
+
+static void put_loc(const ZgGraph *g, ZbText *b, uint32_t loc) {
+  const ZgLoc *l = &g->locs[loc];
+  if (l->file[0]) zb_text_add(b, "  # %s:%u:%u", l->file, l->line, l->col);
+}
+
+static void put_param(const ZgGraph *g, ZbText *b, const ZgParam *p) {
+  zb_text_add(b, "param %s[", p->path);
+  for (int i = 0; i < p->type.naxes; i++)
+    zb_text_add(b, "%s%s", i ? ", " : "", g->axes[p->type.axis[p->order[i]]].name);
+  static const char *const init[] = {"", "normal", "uniform", "trunc_normal"};
+  zb_text_add(b, p->init == ZG_INIT_CONST ? "] = " : "] ~ %s(", init[p->init]);
+  put_number(b, p->num[0]);
+  if (p->init == ZG_INIT_UNIFORM) {
+    zb_text_add(b, ", ");
+    put_number(b, p->num[1]);
+  }
+  if (p->init != ZG_INIT_CONST) zb_text_add(b, ")");
+  for (uint32_t i = 0, n = 0; i < g->ntags; i++)
+    if (p->tags >> i & 1) zb_text_add(b, "%s%s", n++ ? ", " : " tag ", g->tags[i]);
+  if (p->segment != ZG_NONE) zb_text_add(b, " in segment %u", p->segment);
+  put_loc(g, b, p->loc);
+  zb_text_add(b, "\n");
+}
+
+static void put_tables(const ZgGraph *g, ZbText *b) {
+  static const char *const kind[] = {"model", "block", "repeat"};
+  zb_text_add(b, "graph %s\n", g->model);
+  for (uint32_t i = 0; i < g->naxes; i++) {
+    zb_text_add(b, "axis %s", g->axes[i].name);
+    if (g->axes[i].size) zb_text_add(b, " = %lld", (long long)g->axes[i].size);
+    zb_text_add(b, "\n");
+  }
+  for (uint32_t i = 0; i < g->ninputs + g->noutputs; i++) {
+    const ZgIo *io = i < g->ninputs ? &g->inputs[i] : &g->outputs[i - g->ninputs];
+    zb_text_add(b, "%s %s: ", i < g->ninputs ? "input" : "output", io->name);
+    zg_type_put(g, b, &io->type);
+    put_loc(g, b, io->loc);
+    zb_text_add(b, "\n");
+  }
+  for (uint32_t i = 0; i < g->nparams; i++) put_param(g, b, &g->params[i]);
+  for (uint32_t i = 0; i < g->nregions; i++) {
+    const ZgRegion *r = &g->regions[i];
+    zb_text_add(b, "region %u %s", i, kind[r->kind]);
+    if (r->label[0]) zb_text_add(b, " %s", r->label);
+    if (r->block[0]) zb_text_add(b, ": %s", r->block);
+    if (r->parent != ZG_NONE) zb_text_add(b, " in %u", r->parent);
+    zb_text_add(b, "\n");
+  }
+}
+
+/* The attributes of a node, parameters and the like by name. */
+static void put_attrs(const ZgGraph *g, ZbText *b, const ZgNode *n) {
+  const ZgOpAttrs *a = &zg_op_attrs[n->op];
+  int64_t k = n->opt[0];
+  switch (n->op) {
+  case ZG_OP_PARAM:
+  case ZG_OP_PARAM_GRAD: zb_text_add(b, " %s", g->params[k].path); return;
+  case ZG_OP_INPUT: zb_text_add(b, " %s", g->inputs[k].name); return;
+  case ZG_OP_OUTPUT: zb_text_add(b, " %s", g->outputs[k].name); return;
+  case ZG_OP_SEED: zb_text_add(b, k ? " aux" : " loss"); return;
+  case ZG_OP_FILL:
+    zb_text_add(b, " ");
+    put_number(b, n->num[0]);
+    return;
+  }
+  if (a->num) {
+    zb_text_add(b, " %s=", a->num);
+    put_number(b, n->num[0]);
+  }
+  for (int i = 0; i < 2; i++)
+    if (a->opt[i]) zb_text_add(b, " %s=%lld", a->opt[i], (long long)n->opt[i]);
+}
+
+static void put_node(const ZgGraph *g, const ZgSegment *s, const ZgNode *n, ZbText *b) {
+  zb_text_add(b, "    ");
+  for (int i = 0; i < n->nout; i++) zb_text_add(b, "%s%%%u", i ? ", " : "", n->out + (uint32_t)i);
+  zb_text_add(b, "%s%s", n->nout ? " = " : "", zg_op_info[n->op].text);
+  for (int i = 0; i < n->nax; i++) zb_text_add(b, "%s%s", i ? ", " : "[", g->axes[n->ax[i]].name);
+  if (n->nax) zb_text_add(b, "]");
+  for (int i = 0; i < n->nin; i++) zb_text_add(b, "%s%%%u", i ? ", " : " ", n->in[i]);
+  put_attrs(g, b, n);
+  for (int i = 0; i < n->nout; i++) {
+    zb_text_add(b, i ? ", " : " : ");
+    zg_type_put(g, b, &s->values[n->out + (uint32_t)i].type);
+  }
+  put_loc(g, b, n->loc);
+  if (n->region) zb_text_add(b, "%s region %u", g->locs[n->loc].file[0] ? "" : "  #", n->region);
+  zb_text_add(b, "\n");
+}
+
+static void put_carried(const ZgGraph *g, ZbText *b, const char *what, const ZgType *t, uint32_t n) {
+  if (n == 0) return;
+  zb_text_add(b, "  %s", what);
+  for (uint32_t k = 0; k < n; k++) {
+    zb_text_add(b, "%s", k ? "; " : " ");
+    zg_type_put(g, b, &t[k]);
+  }
+  zb_text_add(b, "\n");
+}
+
+static void put_segment(const ZgGraph *g, uint32_t i, ZbText *b) {
+  const ZgSegment *s = &g->segments[i];
+  zb_text_add(b, "segment %u", i);
+  if (s->repeat) zb_text_add(b, " repeat %u", s->trip);
+  if (s->label[0]) zb_text_add(b, " as %s", s->label);
+  if (s->region) zb_text_add(b, " region %u", s->region);
+  zb_text_add(b, "\n");
+  put_carried(g, b, "carries in", s->carry_in, s->ncarry_in);
+  put_carried(g, b, "carries out", s->carry_out, s->ncarry_out);
+  zb_text_add(b, "  forward\n");
+  for (uint32_t k = 0; k < s->nnodes; k++) {
+    if (k == s->nforward) zb_text_add(b, "  backward\n");
+    put_node(g, s, &s->nodes[k], b);
+  }
+}
+
+void zg_print(const ZgGraph *g, uint32_t segment, ZbText *out) {
+  if (segment == ZG_NONE) put_tables(g, out);
+  for (uint32_t i = 0; i < g->nsegments; i++)
+    if (segment == ZG_NONE || segment == i) put_segment(g, i, out);
+}
