@@ -29,10 +29,11 @@
 #include <time.h>
 
 enum {
-  SLOTS = 2,               /* rounds of a group in flight: one travels while another is combined */
-  STAGE_BYTES = 512 << 10, /* staging of a round */
-  WHOLE_BYTES = 4 << 10,   /* vectors up to this size are sent whole, where the staging holds them */
-  SPINS = 40,              /* tests with a yield between before a wait sleeps */
+  SLOTS = 3,                /* rounds of a group in flight: some travel while one is combined */
+  STAGE_BYTES = 512 << 10,  /* staging of a round */
+  WHOLE_BYTES = 4 << 10,    /* vectors up to this size are sent whole, ... */
+  WHOLE_TRAFFIC = 16 << 10, /* ... unless all copies together are more than this */
+  SPINS = 40,               /* tests with a yield between before a wait sleeps */
   NAP_NS = 50000
 };
 
@@ -201,7 +202,8 @@ static void round_start(Mpi *m, Group *g, Slot *s) {
   if (!most) most = 16;
   size_t left = o->n - o->started;
   *s = (Slot){.phase = EXCHANGE, .op = g->head, .at = o->started, .req = s->req, .stage = s->stage};
-  if (o->kind == ALL_REDUCE && o->n * size <= WHOLE_BYTES && o->n <= most) s->phase = EXCHANGE_WHOLE;
+  bool whole = o->n * size <= WHOLE_BYTES && o->n * size * others <= WHOLE_TRAFFIC;
+  if (o->kind == ALL_REDUCE && whole) s->phase = EXCHANGE_WHOLE;
   else if (o->kind == ALL_REDUCE) most *= (size_t)g->size;
   s->n = left < most ? left : most;
   s->tag = (int)(g->rounds++ % 16384); /* far below MPI_TAG_UB; few are ever in flight */

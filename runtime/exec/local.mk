@@ -9,3 +9,4 @@ if HAVE_MPI
 libexec_a_SOURCES += runtime/exec/comm_mpi.c
 endif
 libexec_a_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS) $(CJSON_CFLAGS) $(XXHASH_CFLAGS)
+libexec_a_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS) # sums and updates of whole tensors are here too
