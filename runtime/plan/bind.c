@@ -1,0 +1,360 @@
+/* A recipe against a graph: names are looked up, sizes bound, dims factored, directives checked. After this
+ * pass nothing of the recipe's text is consulted but its places, for messages. */
+#include "runtime/plan/impl.h"
+
+#include <string.h>
+
+static uint32_t find_axis(ZpBuild *b, ZlName name) {
+  const ZgGraph *g = b->p->graph;
+  uint32_t a = zg_axis_find(g, name.s);
+  if (a != ZG_NONE) return a;
+  const char **names = ZB_NEWN(b->p->arena, const char *, g->naxes);
+  for (uint32_t i = 0; i < g->naxes; i++) names[i] = g->axes[i].name;
+  const char *near = zb_nearest(name.s, names, g->naxes);
+  ZlDiag *e = zl_report(b->d, ZL_Z0304, name.span, "no axis `%s` in model %s", name.s, g->model);
+  if (near) zl_help(e, "did you mean `%s`?", near);
+  return ZG_NONE;
+}
+
+static const ZlMeshDim *find_mesh(ZpBuild *b, ZlName name, uint32_t *index) {
+  const ZlRecipe *r = b->p->recipe;
+  for (uint32_t i = 0; i < r->nmesh; i++)
+    if (!strcmp(r->mesh[i].name.s, name.s)) return *index = i, &r->mesh[i];
+  const char **names = ZB_NEWN(b->p->arena, const char *, r->nmesh);
+  for (uint32_t i = 0; i < r->nmesh; i++) names[i] = r->mesh[i].name.s;
+  const char *near = zb_nearest(name.s, names, r->nmesh);
+  ZlDiag *e = zl_report(b->d, ZL_Z0807, name.span, "recipe %s has no mesh dimension `%s`", r->name, name.s);
+  if (near) zl_help(e, "did you mean `%s`?", near);
+  else if (!r->nmesh) zl_help(e, "add `mesh %s = N`", name.s);
+  return NULL;
+}
+
+/* ---- sizes ---- */
+static void bind_sizes(ZpBuild *b) {
+  ZpPlan *p = b->p;
+  const ZgGraph *g = p->graph;
+  const ZlRecipe *r = p->recipe;
+  p->axis_size = ZB_NEWN(p->arena, int64_t, g->naxes);
+  p->axis_valid = ZB_NEWN(p->arena, int64_t, g->naxes);
+  for (uint32_t i = 0; i < g->naxes; i++) p->axis_size[i] = g->axes[i].size;
+  for (uint32_t i = 0; i < r->nbinds; i++) {
+    uint32_t a = find_axis(b, r->binds[i].axis);
+    if (a == ZG_NONE) continue;
+    if (g->axes[a].size)
+      zl_help(zl_report(b->d, ZL_Z0805, r->binds[i].span, "`%s` is %lld by the model and cannot be bound to %lld",
+                        g->axes[a].name, (long long)g->axes[a].size, (long long)r->binds[i].size),
+              "compile the model with another size, or leave the axis out of `bind`");
+    p->axis_size[a] = r->binds[i].size;
+  }
+  p->batch = zg_axis_find(g, "batch");
+  if (p->batch != ZG_NONE && g->axes[p->batch].size) p->batch = ZG_NONE;
+  for (uint32_t i = 0; i < g->naxes; i++)
+    if (!p->axis_size[i] && !zl_errors(b->d))
+      zl_help(zl_report(b->d, ZL_Z0307, r->span, "recipe %s does not give the size of the data axis `%s`", r->name,
+                        g->axes[i].name),
+              "add `bind %s = N`", g->axes[i].name);
+  memcpy(p->axis_valid, p->axis_size, g->naxes * sizeof *p->axis_size);
+  for (uint32_t i = 0; i < r->npads; i++) {
+    uint32_t a = find_axis(b, r->pads[i].axis);
+    if (a == ZG_NONE) continue;
+    if (!g->axes[a].size)
+      zl_report(b->d, ZL_Z0308, r->pads[i].span, "`%s` is a data axis; only axes of the model can be padded",
+                g->axes[a].name);
+    p->axis_size[a] = (int64_t)zb_round_up((uint64_t)p->axis_size[a], (uint64_t)r->pads[i].size);
+  }
+}
+
+/* Padded entries hold zeros. That is harmless where they are looked up, multiplied away or masked in the loss;
+ * elsewhere they would change the numbers. */
+static void check_pads(ZpBuild *b) {
+  ZpPlan *p = b->p;
+  const ZgGraph *g = p->graph;
+  for (uint32_t i = 0; i < p->recipe->npads; i++) {
+    const ZlBind *pad = &p->recipe->pads[i];
+    uint32_t a = zg_axis_find(g, pad->axis.s);
+    if (a == ZG_NONE || p->axis_size[a] == p->axis_valid[a]) continue;
+    for (uint32_t s = 0; s < g->nsegments; s++)
+      for (uint32_t k = 0; k < g->segments[s].nnodes; k++) {
+        const ZgNode *n = &g->segments[s].nodes[k];
+        bool safe = true;
+        for (int x = 0; x < n->nax; x++) {
+          if (n->ax[x] != a) continue;
+          safe = n->op == ZG_OP_DOT || n->op == ZG_OP_PEAK || n->op == ZG_OP_XENT_SUMS || n->op == ZG_OP_XENT_GRAD ||
+                 n->op == ZG_OP_LOOKUP || n->op == ZG_OP_LOOKUP_GRAD;
+        }
+        if (safe) continue;
+        const ZgLoc *l = &g->locs[n->loc];
+        zl_note(zl_report(b->d, ZL_Z0308, pad->span, "`%s` cannot be padded: `%s` at %s needs its true size",
+                          pad->axis.s, zg_op_info[n->op].text, zp_loc_text(p, n->loc)),
+                "only lookups, products and the cross-entropy (line %u) ignore padding", l->line);
+        return;
+      }
+  }
+}
+
+/* ---- mesh ---- */
+/* Dims of one recipe dim: one, or for `split kv*grp` one per factor that is larger than 1. */
+static void add_dims(ZpBuild *b, uint32_t index) {
+  ZpPlan *p = b->p;
+  const ZlMeshDim *md = &p->recipe->mesh[index];
+  const ZlSplit *split = NULL;
+  for (uint32_t i = 0; i < p->recipe->nsplits; i++)
+    if (!strcmp(p->recipe->splits[i].dim.s, md->name.s)) split = &p->recipe->splits[i];
+  const ZlProd *prod = NULL;
+  for (uint32_t i = 0; split && i < split->nprods; i++)
+    if (split->prods[i].n > 1) {
+      if (prod)
+        zl_report(b->d, ZL_Z0302, split->prods[i].axis[0].span, "only one product of axes can be split over `%s`",
+                  md->name.s);
+      prod = &split->prods[i];
+    }
+  int64_t left = md->size;
+  uint32_t factors = prod ? prod->n : 1;
+  int first = p->mesh.ndims;
+  for (uint32_t f = 0; f < factors; f++) {
+    int64_t size = left;
+    uint32_t a = prod ? find_axis(b, prod->axis[f]) : ZG_NONE;
+    if (prod && a == ZG_NONE) return;
+    if (prod && f + 1 < factors) {
+      int64_t x = p->axis_size[a], y = left;
+      while (y) { int64_t t = x % y; x = y; y = t; }
+      size = x;
+    }
+    left /= size;
+    bool last = f + 1 == factors;
+    if (size == 1 && prod && !(last && p->mesh.ndims == first)) continue;
+    if (p->mesh.ndims == ZP_MAX_DIMS) {
+      zl_report(b->d, ZL_Z0808, md->name.span, "a mesh has at most %d dimensions in this version", ZP_MAX_DIMS);
+      return;
+    }
+    ZpDim *d = &p->mesh.dim[p->mesh.ndims++];
+    *d = (ZpDim){.size = size, .directive = index, .name = md->name.s};
+    if (prod && size != md->size) d->name = zb_printf(p->arena, "%s.%s", md->name.s, prod->axis[f].s);
+    for (uint32_t i = 0; split && i < split->nprods; i++) {
+      const ZlProd *q = &split->prods[i];
+      uint32_t ax = find_axis(b, q->axis[q->n > 1 ? f : 0]);
+      if (ax != ZG_NONE) ZB_PUSH(p->arena, d->axes, d->naxes, (uint16_t)ax);
+    }
+    for (uint32_t i = 0; split && i < split->otherwise.n; i++) {
+      uint32_t ax = find_axis(b, split->otherwise.at[i]);
+      if (ax != ZG_NONE) ZB_PUSH(p->arena, d->axes, d->naxes, (uint16_t)ax);
+    }
+  }
+}
+
+static bool bind_mesh(ZpBuild *b) {
+  ZpPlan *p = b->p;
+  const ZlRecipe *r = p->recipe;
+  p->mesh.pipe = -1;
+  p->mesh.nranks = 1;
+  for (uint32_t i = 0; i < r->nmesh; i++) {
+    add_dims(b, i);
+    if (__builtin_mul_overflow(p->mesh.nranks, r->mesh[i].size, &p->mesh.nranks) || p->mesh.nranks > 1 << 24) {
+      zl_report(b->d, ZL_Z0805, r->mesh[i].name.span, "the mesh has more than %d ranks", 1 << 24);
+      return false;
+    }
+  }
+  uint32_t index;
+  if (r->stages.span.file >= 0 && find_mesh(b, r->stages.dim, &index))
+    for (int d = 0; d < p->mesh.ndims; d++)
+      if (p->mesh.dim[d].directive == index) p->mesh.pipe = d;
+  for (uint32_t i = 0; i < r->nsplits; i++) {
+    if (!find_mesh(b, r->splits[i].dim, &index)) continue;
+    if (p->mesh.pipe >= 0 && p->mesh.dim[p->mesh.pipe].directive == index)
+      zl_report(b->d, ZL_Z0302, r->splits[i].dim.span, "`%s` holds pipeline stages; nothing can be split over it",
+                r->splits[i].dim.s);
+  }
+  return !zl_errors(b->d);
+}
+
+/* Every axis must divide by all dims that may split it. */
+static void check_divides(ZpBuild *b) {
+  ZpPlan *p = b->p;
+  const ZgGraph *g = p->graph;
+  for (uint32_t a = 0; a < g->naxes; a++) {
+    int64_t by = 1;
+    if (a == p->batch) continue;
+    for (int d = 0; d < p->mesh.ndims; d++) {
+      const ZpDim *dim = &p->mesh.dim[d];
+      for (uint32_t i = 0; i < dim->naxes; i++) {
+        if (dim->axes[i] != a) continue;
+        by *= dim->size;
+        if (p->axis_size[a] % by == 0) continue;
+        const ZlSplit *sp = NULL;
+        for (uint32_t k = 0; k < p->recipe->nsplits; k++)
+          if (!strcmp(p->recipe->splits[k].dim.s, p->recipe->mesh[dim->directive].name.s)) sp = &p->recipe->splits[k];
+        long long size = p->axis_size[a];
+        if (size < by && g->axes[a].size) {
+          ZlDiag *e = zl_report(b->d, ZL_Z0303, sp->span, "`%s` (%lld) does not divide over `%s` (%lld)",
+                                g->axes[a].name, size, sp->dim.s, (long long)by);
+          zl_help(e, "use a smaller `%s`, or for query groups `split %s*GROUPS`", sp->dim.s, g->axes[a].name);
+        } else {
+          ZlDiag *e = zl_report(b->d, ZL_Z0301, sp->span, "axis `%s` (%lld) does not divide over `%s` (%lld)",
+                                g->axes[a].name, size, sp->dim.s, (long long)by);
+          long long to = (long long)zb_round_up((uint64_t)size, (uint64_t)by);
+          if (g->axes[a].size && !strcmp(g->axes[a].name, "vocab"))
+            zl_help(e, "`pad %s to %lld` makes it %lld", g->axes[a].name, (long long)by, to);
+          else
+            zl_help(e, "choose sizes that divide");
+        }
+        return;
+      }
+    }
+  }
+}
+
+static bool dim_splits(const ZpDim *d, uint32_t axis) {
+  for (uint32_t i = 0; i < d->naxes; i++)
+    if (d->axes[i] == axis) return true;
+  return false;
+}
+
+/* global batch = micro x dims that split it x micro-batches */
+static void bind_batch(ZpBuild *b) {
+  ZpPlan *p = b->p;
+  const ZlRecipe *r = p->recipe;
+  p->global_batch = p->nmicro = 1;
+  if (p->batch == ZP_NONE) {
+    if (r->micro_span.file >= 0)
+      zl_report(b->d, ZL_Z0304, r->micro_span, "`micro` counts samples, but model %s has no data axis `batch`",
+                p->graph->model);
+    return;
+  }
+  int64_t split = 1, n = p->axis_size[p->batch];
+  for (int d = 0; d < p->mesh.ndims; d++)
+    if (dim_splits(&p->mesh.dim[d], p->batch)) split *= p->mesh.dim[d].size;
+  int64_t micro = r->micro ? r->micro : n / split ? n / split : 1;
+  if (n % (micro * split)) {
+    ZlSpan at = r->micro_span.file >= 0 ? r->micro_span : r->span;
+    for (uint32_t i = 0; i < r->nbinds; i++)
+      if (!strcmp(r->binds[i].axis.s, "batch")) at = r->binds[i].span;
+    ZlDiag *e = zl_report(b->d, ZL_Z0403, at, "global batch %lld is not a multiple of micro %lld x ranks that split it %lld",
+                          (long long)n, (long long)micro, (long long)split);
+    zl_help(e, "bind batch = %lld", (long long)zb_round_up((uint64_t)n, (uint64_t)(micro * split)));
+    return;
+  }
+  p->global_batch = n;
+  p->nmicro = n / (micro * split);
+  if (p->nmicro > 65535) zl_report(b->d, ZL_Z0403, r->span, "a step has at most 65535 micro-batches, here %lld", (long long)p->nmicro);
+  p->axis_size[p->batch] = p->axis_valid[p->batch] = micro * split;
+}
+
+/* ---- shard, recompute, precision, optimizer ---- */
+static void bind_shards(ZpBuild *b) {
+  ZpPlan *p = b->p;
+  for (uint32_t i = 0; i < p->recipe->nshards; i++) {
+    const ZlShard *s = &p->recipe->shards[i];
+    uint32_t index;
+    if (!find_mesh(b, s->dim, &index)) continue;
+    int level = s->what & ZL_SHARD_PARAMS ? 3 : s->what & ZL_SHARD_GRADS ? 2 : 1;
+    if (b->level && (b->level != level || b->keep != s->keep))
+      zl_report(b->d, ZL_Z0806, s->span, "all `shard` directives of a recipe must name the same parts");
+    b->level = level;
+    b->keep = s->keep;
+    for (int d = 0; d < p->mesh.ndims; d++) {
+      if (p->mesh.dim[d].directive != index) continue;
+      if (d == p->mesh.pipe)
+        zl_report(b->d, ZL_Z0806, s->dim.span, "`%s` holds pipeline stages; nothing can be sharded over it", s->dim.s);
+      b->shard |= 1u << d;
+    }
+    bool found = !s->nunit;
+    for (uint32_t k = 0; s->nunit == 1 && k < p->graph->nsegments; k++)
+      found |= p->graph->segments[k].repeat && !strcmp(p->graph->segments[k].label, s->unit[0].s);
+    if (!found)
+      zl_help(zl_report(b->d, ZL_Z0405, s->unit[0].span, "`unit` names no repeat of model %s", p->graph->model),
+              "a unit is one iteration of a repeat in this version; name the repeat's label");
+  }
+}
+
+/* A selector matches a region when its last part is the region's label or block name and each part before it that
+ * of the parent, of its parent, ... */
+static bool matches(const ZgGraph *g, uint32_t region, const ZlPath *path) {
+  for (uint32_t i = path->n; i-- > 0;) {
+    if (region == ZG_NONE) return false;
+    const ZgRegion *r = &g->regions[region];
+    if (strcmp(r->label, path->part[i].s) && strcmp(r->block, path->part[i].s)) return false;
+    region = r->parent;
+  }
+  return true;
+}
+
+static void bind_recompute(ZpBuild *b) {
+  ZpPlan *p = b->p;
+  const ZgGraph *g = p->graph;
+  b->recompute = ZB_NEWN(p->arena, bool, g->nregions);
+  for (uint32_t i = 0; i < p->recipe->nrecompute; i++) {
+    bool found = false;
+    for (uint32_t r = 1; r < g->nregions; r++)
+      if (matches(g, r, &p->recipe->recompute[i])) found = b->recompute[r] = true;
+    if (found) continue;
+    const char **names = ZB_NEWN(p->arena, const char *, 2 * g->nregions);
+    for (uint32_t r = 0; r < g->nregions; r++) {
+      names[2 * r] = g->regions[r].label;
+      names[2 * r + 1] = g->regions[r].block;
+    }
+    const ZlName *last = &p->recipe->recompute[i].part[p->recipe->recompute[i].n - 1];
+    const char *near = zb_nearest(last->s, names, 2 * g->nregions);
+    ZlDiag *e = zl_report(b->d, ZL_Z0405, p->recipe->recompute[i].span,
+                          "`recompute` names no block or label of model %s", g->model);
+    if (near && *near) zl_help(e, "did you mean `%s`?", near);
+  }
+  for (uint32_t r = 1; r < g->nregions; r++) /* parents come first */
+    if (g->regions[r].parent != ZG_NONE) b->recompute[r] |= b->recompute[g->regions[r].parent];
+}
+
+static void bind_precision(ZpBuild *b) {
+  ZpPlan *p = b->p;
+  const char *c = p->recipe->precision.compute;
+  p->compute = c && !strcmp(c, "bf16") ? ZK_BF16 : ZK_F32;
+  if (c && strcmp(c, "bf16") && strcmp(c, "f32"))
+    zl_report(b->d, ZL_Z0808, p->recipe->precision.span, "compute in %s is not in this version; there are f32 and bf16", c);
+  const char *o = p->recipe->optimizer.name.s;
+  p->optimizer = o && !strcmp(o, "sgd") ? ZP_SGD : ZP_ADAMW;
+  p->states = 2;
+  if (p->optimizer == ZP_SGD) {
+    p->states = 0;
+    for (uint32_t i = 0; i < p->recipe->optimizer.n; i++)
+      if (p->recipe->optimizer.kws[i].key.s && !strcmp(p->recipe->optimizer.kws[i].key.s, "momentum") &&
+          p->recipe->optimizer.kws[i].num != 0)
+        p->states = 1;
+  }
+}
+
+/* A dim that nothing uses would make ranks do the same work twice. */
+static void check_used(ZpBuild *b) {
+  ZpPlan *p = b->p;
+  for (int d = 0; d < p->mesh.ndims; d++) {
+    const ZpDim *dim = &p->mesh.dim[d];
+    if (dim->size == 1 || dim->naxes || d == p->mesh.pipe) continue;
+    const ZlName *n = &p->recipe->mesh[dim->directive].name;
+    zl_help(zl_report(b->d, ZL_Z0306, n->span, "mesh dimension `%s` (%lld) splits nothing: its ranks would all do the same work",
+                      n->s, (long long)dim->size),
+            "add `split batch over %s`", n->s);
+  }
+}
+
+bool zp_bind(ZpBuild *b) {
+  ZpPlan *p = b->p;
+  const ZlRecipe *r = p->recipe;
+  if (r->model && strcmp(r->model, p->graph->model)) {
+    zl_help(zl_report(b->d, ZL_Z0810, r->span, "recipe %s is for model %s; this stage graph is model %s", r->name, r->model,
+                      p->graph->model),
+            "choose a recipe for %s", p->graph->model);
+    return false;
+  }
+  bind_sizes(b);
+  if (zl_errors(b->d) || !bind_mesh(b)) return false;
+  check_divides(b);
+  bind_batch(b);
+  check_pads(b);
+  check_used(b);
+  bind_shards(b);
+  bind_recompute(b);
+  bind_precision(b);
+  if (r->schedule.name.s && !zp_schedule_known(r->schedule.name.s))
+    zl_report(b->d, ZL_Z0808, r->schedule.name.span, "schedule `%s` is not in this version; there are gpipe and 1f1b",
+              r->schedule.name.s);
+  b->grad_partial = ZB_NEWN(p->arena, ZpDims, p->graph->nparams);
+  for (uint32_t i = 0; i < p->graph->nparams; i++) b->grad_partial[i] = zp_all_dims(&p->mesh);
+  return !zl_errors(b->d);
+}

@@ -1,0 +1,100 @@
+/* Parameters into flat buffers. Parameters of one unit that live and are reduced alike (same users, same storage cut,
+ * same dims to reduce over) are one bucket: gathered by one all-gather, reduced by one reduce-scatter, updated by one
+ * pass. The parameters of an iteration of a repeat form units of their own; a parameter used by several segments (a
+ * tied table) has users of its own and so a bucket of its own. */
+#include "runtime/plan/impl.h"
+
+#include <string.h>
+
+#define ALIGN_ELEMS 16 /* slices and shards start at 64 bytes in f32 */
+
+/* Segments that use parameter `param`, as a list. */
+static uint32_t users_of(const ZpPlan *p, uint32_t param, uint32_t *users) {
+  const ZgGraph *g = p->graph;
+  uint32_t n = 0;
+  for (uint32_t s = 0; s < g->nsegments; s++) {
+    bool used = false;
+    for (uint32_t i = 0; i < g->segments[s].nnodes && !used; i++) {
+      const ZgNode *k = &g->segments[s].nodes[i];
+      used = (k->op == ZG_OP_PARAM || k->op == ZG_OP_PARAM_GRAD) && k->opt[0] == param;
+    }
+    if (used) users[n++] = s;
+  }
+  if (!n) users[n++] = g->params[param].segment == ZG_NONE ? 0 : g->params[param].segment; /* unused, yet stored */
+  return n;
+}
+
+static bool decays(const ZpPlan *p, const ZgParam *q) {
+  const ZlRecipe *r = p->recipe;
+  for (uint32_t i = 0; i < r->optimizer.except.n; i++)
+    for (uint32_t t = 0; t < p->graph->ntags; t++)
+      if (q->tags >> t & 1 && !strcmp(p->graph->tags[t], r->optimizer.except.at[i].s)) return false;
+  return true;
+}
+
+static ZpSlice slice_of(const ZpPlan *p, uint32_t param, uint64_t at) {
+  const ZgParam *q = &p->graph->params[param];
+  ZpSlice s = {.param = param, .at = at, .n = 1, .naxes = q->type.naxes, .decay = decays(p, q)};
+  zp_layout(p, &q->type, s.state);
+  for (int i = 0; i < s.naxes; i++) {
+    s.axis[i] = q->type.axis[q->order[i]];
+    s.size[i] = zp_local_size(p, s.axis[i], s.state);
+    s.whole[i] = p->axis_size[s.axis[i]];
+    s.valid[i] = p->axis_valid[s.axis[i]];
+    s.n *= (uint64_t)s.size[i];
+  }
+  return s;
+}
+
+static ZpBucket *find_bucket(ZpPlan *p, const ZpBucket *like) {
+  for (uint32_t i = 0; i < p->nbuckets; i++) {
+    ZpBucket *k = &p->buckets[i];
+    if (k->segment == like->segment && k->nusers == like->nusers && k->shard == like->shard && k->partial == like->partial &&
+        k->replicas == like->replicas && !memcmp(k->users, like->users, k->nusers * sizeof *k->users))
+      return k;
+  }
+  return NULL;
+}
+
+static const char *bucket_name(const ZpPlan *p, const ZpBucket *k) {
+  if (k->nslices == 1) return p->graph->params[k->slices[0].param].path;
+  if (k->segment != ZP_NONE) return zb_printf(p->arena, "%s.*", p->graph->segments[k->segment].label);
+  return zb_printf(p->arena, "%s, ... (%u)", p->graph->params[k->slices[0].param].path, k->nslices);
+}
+
+void zp_buckets(ZpBuild *b) {
+  ZpPlan *p = b->p;
+  const ZgGraph *g = p->graph;
+  uint32_t *users = ZB_NEWN(p->arena, uint32_t, g->nsegments + 1);
+  for (uint32_t i = 0; i < g->nparams; i++) {
+    ZpSlice s = slice_of(p, i, 0);
+    ZpBucket like = {.segment = g->params[i].segment};
+    like.nusers = users_of(p, i, users);
+    like.users = users;
+    for (int d = 0; d < p->mesh.ndims; d++)
+      if (d != p->mesh.pipe && s.state[d].kind == 'R') like.replicas |= 1u << d;
+    like.shard = b->shard & like.replicas;
+    like.partial = b->grad_partial[i] & like.replicas;
+    like.level = like.shard ? b->level : 0;
+    like.keep = b->keep;
+    ZpBucket *k = find_bucket(p, &like);
+    if (!k) {
+      like.users = ZB_NEWN(p->arena, uint32_t, like.nusers);
+      memcpy(like.users, users, like.nusers * sizeof *users);
+      ZB_PUSH(p->arena, p->buckets, p->nbuckets, like);
+      k = &p->buckets[p->nbuckets - 1];
+    }
+    s.at = k->elems;
+    ZB_PUSH(p->arena, k->slices, k->nslices, s);
+    k->elems = zb_round_up(k->elems + s.n, ALIGN_ELEMS);
+  }
+  for (uint32_t i = 0; i < p->nbuckets; i++) {
+    ZpBucket *k = &p->buckets[i];
+    k->elems = zb_round_up(k->elems, ALIGN_ELEMS * (uint64_t)zp_group_size(&p->mesh, k->shard));
+    k->name = bucket_name(p, k);
+    for (uint32_t u = 0; u < k->nusers; u++) {
+      ZpSegment *s = &p->segments[k->users[u]];
+      ZB_PUSH(p->arena, s->buckets, s->nbuckets, i);
+    }
+  }
+}

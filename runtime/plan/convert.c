@@ -1,0 +1,197 @@
+/* Layouts, and bringing a value from one state to another: the five instructions of the sharding rule.
+ *
+ *   P -> R     all_reduce           S(a) -> R     all_gather along a      R -> S(a)   local slice, no traffic
+ *   P -> S(a)  reduce_scatter       S(a) -> S(b)  all_to_all
+ *
+ * An axis split by two dims is cut by the first (slower) one into blocks and each block by the second. A change of the
+ * slower cut therefore needs the faster one undone first. */
+#include "runtime/plan/impl_shard.h"
+
+#include <string.h>
+
+static bool dim_lists(const ZpDim *d, const ZgType *t, uint16_t *axis) {
+  for (uint32_t i = 0; i < d->naxes; i++)
+    if (zg_type_has(t, d->axes[i])) return *axis = d->axes[i], true;
+  return false;
+}
+
+void zp_layout(const ZpPlan *p, const ZgType *t, ZpState *state) {
+  for (int d = 0; d < ZP_MAX_DIMS; d++) {
+    state[d] = (ZpState){.kind = 'R'};
+    uint16_t a;
+    if (d < p->mesh.ndims && d != p->mesh.pipe && dim_lists(&p->mesh.dim[d], t, &a))
+      state[d] = (ZpState){.kind = 'S', .axis = a};
+  }
+}
+
+int64_t zp_local_size(const ZpPlan *p, uint16_t axis, const ZpState *state) {
+  int64_t n = p->axis_size[axis];
+  for (int d = 0; d < p->mesh.ndims; d++)
+    if (state[d].kind == 'S' && state[d].axis == axis) n /= p->mesh.dim[d].size;
+  return n;
+}
+
+ZkElem zp_store_elem(const ZpPlan *p, const ZgType *t) {
+  switch (t->elem) {
+  case ZG_REAL: return p->compute;
+  case ZG_BF16: return ZK_BF16;
+  case ZG_I32:
+  case ZG_INDEX: return ZK_I32;
+  default: return ZK_F32;
+  }
+}
+
+bool zp_state_eq(const ZpShard *h, const ZpState *a, const ZpState *b) {
+  for (int d = 0; d < h->p->mesh.ndims; d++)
+    if (a[d].kind != b[d].kind || (a[d].kind == 'S' && a[d].axis != b[d].axis)) return false;
+  return true;
+}
+
+uint32_t zp_new_value(ZpShard *h, const ZgType *t, const ZpState *state) {
+  ZpValue v = {.type = *t, .elem = zp_store_elem(h->p, t), .param = ZP_NONE};
+  memcpy(v.state, state, sizeof v.state);
+  v.bytes = zk_elem_bytes(v.elem);
+  for (int i = 0; i < t->naxes; i++) { /* activations lie in axis order */
+    v.axis[i] = t->axis[i];
+    v.size[i] = zp_local_size(h->p, t->axis[i], state);
+    v.bytes *= (uint64_t)v.size[i];
+  }
+  ZB_PUSH(h->p->arena, h->out->values, h->out->nvalues, v);
+  return h->out->nvalues - 1;
+}
+
+ZpNode *zp_emit(ZpShard *h, uint16_t op) {
+  ZpSegment *o = h->out;
+  ZpNode n = {.call.op = op, .loc = h->node->loc, .region = h->node->region};
+  switch (h->phase) {
+  case ZP_COUNT: ZB_PUSH(h->p->arena, o->count, o->ncount, n); return &o->count[o->ncount - 1];
+  case ZP_FWD: ZB_PUSH(h->p->arena, o->fwd, o->nfwd, n); return &o->fwd[o->nfwd - 1];
+  default: ZB_PUSH(h->p->arena, o->bwd, o->nbwd, n); return &o->bwd[o->nbwd - 1];
+  }
+}
+
+void zp_version_add(ZpShard *h, uint32_t v, uint32_t value) {
+  ZpVersion **at = &h->versions[v];
+  while (*at) at = &(*at)->next;
+  *at = ZB_NEW(h->p->arena, ZpVersion);
+  **at = (ZpVersion){value, h->phase, NULL};
+}
+
+static bool is_partial(const ZpShard *h, uint32_t value) {
+  for (int d = 0; d < h->p->mesh.ndims; d++)
+    if (h->out->values[value].state[d].kind == 'P') return true;
+  return false;
+}
+
+uint32_t zp_base(const ZpShard *h, uint32_t v) {
+  const ZpVersion *first = h->versions[v];
+  ZB_ASSERT(first);
+  if (first->phase == h->phase || !is_partial(h, first->value)) return first->value;
+  for (const ZpVersion *k = first->next; k && k->phase == first->phase; k = k->next)
+    if (!is_partial(h, k->value)) return k->value;
+  return first->value;
+}
+
+/* ---- one step ---- */
+typedef struct {
+  ZpShard *h;
+  const ZgNode *maker; /* of the graph value, for the cause */
+  uint32_t at;         /* the value so far */
+} Step;
+
+static const char *op_text(const ZpShard *h, const ZgNode *n) {
+  ZbArena *a = h->p->arena;
+  const char *s = zg_op_info[n->op].text;
+  for (int i = 0; i < n->nax; i++) s = zb_printf(a, "%s%s%s", s, i ? ", " : "[", h->p->graph->axes[n->ax[i]].name);
+  return n->nax ? zb_printf(a, "%s]", s) : s;
+}
+
+static void step(Step *t, uint16_t op, ZpDims dims, uint16_t axis, uint16_t axis2, ZpState to) {
+  ZpShard *h = t->h;
+  const ZpPlan *p = h->p;
+  ZpState state[ZP_MAX_DIMS];
+  memcpy(state, h->out->values[t->at].state, sizeof state);
+  bool max = false;
+  for (int d = 0; d < p->mesh.ndims; d++)
+    if (dims >> d & 1) max |= state[d].max, state[d] = to;
+  ZgType type = h->out->values[t->at].type;
+  uint32_t v = zp_new_value(h, &type, state);
+  ZpNode *n = zp_emit(h, op);
+  n->call.nin = n->call.nout = 1;
+  n->call.opt[0] = max;
+  n->in[0] = t->at;
+  n->out[0] = v;
+  n->dims = dims;
+  n->axis = axis;
+  n->axis2 = axis2;
+  if (op != ZG_OP_LOCAL_SLICE) {
+    const char *over = zp_dims_text(&p->mesh, p->arena, dims);
+    const char *from = op_text(h, t->maker), *by = op_text(h, h->node);
+    if (op == ZG_OP_ALL_REDUCE || op == ZG_OP_REDUCE_SCATTER)
+      n->cause = zb_printf(p->arena, "%s leaves partial %s over %s; %s needs them complete", from, max ? "maxima" : "sums", over, by);
+    else if (op == ZG_OP_ALL_GATHER)
+      n->cause = zb_printf(p->arena, "%s (of %s) is split over %s; %s needs it whole", p->graph->axes[axis].name, from, over, by);
+    else
+      n->cause = zb_printf(p->arena, "%s is split over %s; %s needs %s split instead", p->graph->axes[axis].name, over, by,
+                           p->graph->axes[axis2].name);
+  }
+  t->at = v;
+}
+
+/* Dims of `pool` whose current and wanted states are alike in kind and axis to those of d. */
+static ZpDims alike(const Step *t, const ZpState *want, int d) {
+  const ZpState *cur = t->h->out->values[t->at].state;
+  ZpDims m = 0;
+  for (int e = 0; e < t->h->p->mesh.ndims; e++)
+    if (cur[e].kind == cur[d].kind && want[e].kind == want[d].kind && cur[e].axis == cur[d].axis &&
+        want[e].axis == want[d].axis && cur[e].max == cur[d].max)
+      m |= 1u << e;
+  return m;
+}
+
+/* Undoes faster cuts of an axis whose slower cut is about to change. */
+static void undo_faster(Step *t, const ZpState *want) {
+  for (int d = 0; d < t->h->p->mesh.ndims; d++) {
+    const ZpState *cur = t->h->out->values[t->at].state;
+    bool change = cur[d].kind != want[d].kind || (cur[d].kind == 'S' && cur[d].axis != want[d].axis);
+    for (int e = d + 1; change && e < t->h->p->mesh.ndims; e++) {
+      cur = t->h->out->values[t->at].state;
+      bool same = cur[e].kind == 'S' && want[e].kind == 'S' && cur[e].axis == want[e].axis &&
+                  ((cur[d].kind == 'S' && cur[d].axis == cur[e].axis) || (want[d].kind == 'S' && want[d].axis == cur[e].axis));
+      if (same) step(t, ZG_OP_ALL_GATHER, 1u << e, cur[e].axis, 0, (ZpState){.kind = 'R'});
+    }
+  }
+}
+
+uint32_t zp_convert(ZpShard *h, uint32_t v, const ZpState *want) {
+  for (const ZpVersion *k = h->versions[v]; k; k = k->next)
+    if (k->phase == h->phase && zp_state_eq(h, h->out->values[k->value].state, want)) return k->value;
+  uint32_t base = zp_base(h, v);
+  if (zp_state_eq(h, h->out->values[base].state, want)) return base;
+  const ZgNode *maker = &h->s->nodes[h->s->values[v].node];
+  if (maker->op == ZG_OP_INPUT) { /* data can be read in any state: no traffic */
+    ZgType type = h->out->values[base].type;
+    uint32_t value = zp_new_value(h, &type, want);
+    ZpNode *n = zp_emit(h, ZG_OP_INPUT);
+    n->call.nout = 1;
+    n->call.opt[0] = maker->opt[0];
+    n->out[0] = value;
+    zp_version_add(h, v, value);
+    return value;
+  }
+  Step t = {h, maker, base};
+  undo_faster(&t, want);
+  static const struct { uint8_t from, to; uint16_t op; } order[] = {
+      {'P', 'R', ZG_OP_ALL_REDUCE}, {'P', 'S', ZG_OP_REDUCE_SCATTER}, {'S', 'R', ZG_OP_ALL_GATHER},
+      {'S', 'S', ZG_OP_ALL_TO_ALL}, {'R', 'S', ZG_OP_LOCAL_SLICE}};
+  for (size_t k = 0; k < sizeof order / sizeof *order; k++)
+    for (int d = 0; d < h->p->mesh.ndims; d++) {
+      ZpState cur = h->out->values[t.at].state[d];
+      if (cur.kind != order[k].from || want[d].kind != order[k].to) continue;
+      if (cur.kind == 'S' && want[d].kind == 'S' && cur.axis == want[d].axis) continue;
+      ZpDims dims = order[k].op == ZG_OP_ALL_TO_ALL ? 1u << d : alike(&t, want, d);
+      step(&t, order[k].op, dims, cur.kind == 'S' ? cur.axis : want[d].axis, want[d].axis, want[d]);
+    }
+  zp_version_add(h, v, t.at);
+  return t.at;
+}

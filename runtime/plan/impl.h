@@ -1,0 +1,47 @@
+/* What the passes of runtime/plan pass to each other; nobody outside this room reads it. */
+#ifndef ZUG_PLAN_IMPL_H
+#define ZUG_PLAN_IMPL_H
+
+#include "runtime/plan/plan.h"
+
+/* What binding a recipe to a graph decides, beside what a ZpPlan holds. */
+typedef struct {
+  ZpPlan *p;
+  ZlDiags *d;
+  const ZpOptions *o;
+  bool *recompute;      /* per region: its forward runs again in backward */
+  ZpDims *grad_partial; /* per parameter: dims along which its gradient may stay partial within a step */
+  ZpDims shard;         /* dims of `shard .. over` */
+  int level;            /* ZeRO stage of those */
+  bool keep;
+} ZpBuild;
+
+/* bind.c: false with reports if the recipe does not fit. */
+bool zp_bind(ZpBuild *b);
+/* remat.c: the segment with every forward value that backward can make again made again there. again[i]: node i
+ * of the result is such a copy. Dead nodes are gone. */
+ZgSegment *zp_remat(const ZpBuild *b, const ZgSegment *s, bool **again);
+/* The sub-list that computes the loss denominator, as a segment of its own; nnodes 0 if it has none. */
+ZgSegment *zp_count_segment(const ZpBuild *b, const ZgSegment *s);
+/* shard.c: local program of graph segment `index` into p->segments[index] (values, nodes; nothing placed).
+ * partial[param] is narrowed to the dims along which every contribution so far is partial. False with reports. */
+bool zp_shard(ZpBuild *b, uint32_t index, const ZgSegment *s, const bool *again, const ZgSegment *count, ZpDims *partial);
+/* The layout of a set of axes: a pure function of (axis set, recipe). */
+void zp_layout(const ZpPlan *p, const ZgType *t, ZpState *state); /* state[ZP_MAX_DIMS] */
+/* Local size of an axis in the given states. */
+int64_t zp_local_size(const ZpPlan *p, uint16_t axis, const ZpState *state);
+ZkElem zp_store_elem(const ZpPlan *p, const ZgType *t);
+/* fuse.c: elementwise nodes of one phase into chains. needed_later[v]: another phase reads value v. */
+void zp_fuse(ZpPlan *p, ZpSegment *s, ZpNode **nodes, uint32_t *n, const bool *needed_later);
+/* bucket.c: templates; every slice gets its place. */
+void zp_buckets(ZpBuild *b);
+/* place.c: offsets of all values, kernel calls, temp sizes. */
+void zp_place(ZpBuild *b, uint32_t index);
+/* stage.c: instances to stages. False with reports. */
+bool zp_stages(ZpBuild *b);
+/* ledger.c: arena offsets of everything; checks `limit memory`. False with reports. */
+bool zp_ledger(ZpBuild *b);
+ZpDims zp_all_dims(const ZpMesh *m); /* without pipe */
+const char *zp_loc_text(const ZpPlan *p, uint32_t loc);
+
+#endif

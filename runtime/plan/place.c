@@ -1,0 +1,372 @@
+/* Where every local value lies, and the kernel call of every node.
+ *
+ * Needs sharded segments and buckets. Forward values that backward reads are saved; what is carried leaves straight into
+ * its boundary; gradients accumulate where they are stored; the rest are temporaries, packed by lifetime into the
+ * scratch of the running instruction (first fit over the intervals of one node list). */
+#include "runtime/plan/impl.h"
+
+#include <string.h>
+
+#define ALIGN 64
+
+typedef struct {
+  ZpBuild *b;
+  ZpPlan *p;
+  const ZgSegment *gs;
+  ZpSegment *s;
+  uint32_t index;
+} Place;
+
+static uint64_t aligned(uint64_t n) { return zb_round_up(n, ALIGN); }
+
+/* ---- tuples carried between instances ---- */
+static uint64_t value_bytes(const ZpPlan *p, const ZgType *t) {
+  ZpState state[ZP_MAX_DIMS];
+  zp_layout(p, t, state);
+  uint64_t n = zk_elem_bytes(zp_store_elem(p, t));
+  for (int i = 0; i < t->naxes; i++) n *= (uint64_t)zp_local_size(p, t->axis[i], state);
+  return n;
+}
+
+static bool differentiable(const ZgType *t) { return t->elem == ZG_REAL || t->elem == ZG_F32 || t->elem == ZG_BF16; }
+
+/* Offset of position k in a carried tuple; of position n: its size. Cotangents: only of differentiable ones. */
+static uint64_t tuple_at(const ZpPlan *p, const ZgType *types, uint32_t k, bool cotangents) {
+  uint64_t at = 0;
+  for (uint32_t i = 0; i < k; i++)
+    if (!cotangents || differentiable(&types[i])) at += aligned(value_bytes(p, &types[i]));
+  return at;
+}
+
+/* ---- gradients: where they accumulate ---- */
+static ZpLoc bucket_loc(const Place *c, uint32_t param, ZpPlace place, uint64_t elem_bytes) {
+  for (uint32_t i = 0; i < c->s->nbuckets; i++) {
+    const ZpBucket *k = &c->p->buckets[c->s->buckets[i]];
+    for (uint32_t j = 0; j < k->nslices; j++)
+      if (k->slices[j].param == param) return (ZpLoc){(uint8_t)place, i, k->slices[j].at * elem_bytes};
+  }
+  ZB_BUG("parameter %s is in no bucket of segment %u", c->p->graph->params[param].path, c->index);
+}
+
+static void declared_order(const ZpPlan *p, ZpValue *v, uint32_t param) {
+  const ZgParam *q = &p->graph->params[param];
+  for (int i = 0; i < q->type.naxes; i++) {
+    v->axis[i] = q->type.axis[q->order[i]];
+    v->size[i] = zp_local_size(p, v->axis[i], v->state);
+  }
+}
+
+static uint32_t count_uses(const ZpSegment *s, uint32_t value) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < s->nbwd; i++)
+    for (int k = 0; k < s->bwd[i].call.nin; k++) n += s->bwd[i].in[k] == value;
+  return n;
+}
+
+/* param_grad sinks: the op that makes the gradient adds it in place where it can (products, sums, scattered rows);
+ * otherwise the sum becomes an elementwise node, to be fused with what makes the gradient. */
+static void lower_param_grads(Place *c) {
+  ZpSegment *s = c->s;
+  uint32_t *maker = ZB_NEWN(c->p->arena, uint32_t, s->nvalues + 1);
+  uint32_t *sum = ZB_NEWN(c->p->arena, uint32_t, c->p->graph->nparams + 1); /* 1 + the latest sum's value */
+  memset(maker, 0xff, (s->nvalues + 1) * sizeof *maker);
+  for (uint32_t i = 0; i < s->nbwd; i++)
+    for (int k = 0; k < s->bwd[i].call.nout; k++) maker[s->bwd[i].out[k]] = i;
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < s->nbwd; i++) {
+    ZpNode node = s->bwd[i];
+    if (node.call.op != ZG_OP_PARAM_GRAD) {
+      s->bwd[n++] = node;
+      continue;
+    }
+    uint32_t v = node.in[0], m = maker[v];
+    ZpLoc at = bucket_loc(c, node.sink, ZP_AT_GRAD, 4);
+    uint16_t op = m == ZP_NONE ? 0 : s->bwd[m].call.op;
+    if ((op == ZG_OP_DOT || op == ZG_OP_SUM || op == ZG_OP_LOOKUP_GRAD) && count_uses(s, v) == 1) {
+      for (uint32_t j = 0; j < n; j++) /* nodes before i may have moved */
+        if (s->bwd[j].out[0] == v && s->bwd[j].call.nout) s->bwd[j].call.accumulate = true;
+      s->values[v].at = at;
+      s->values[v].elem = ZK_F32;
+      s->values[v].bytes = s->values[v].bytes / zk_elem_bytes(zp_store_elem(c->p, &s->values[v].type)) * 4;
+      declared_order(c->p, &s->values[v], node.sink);
+      continue;
+    }
+    ZpValue old = s->values[v];
+    old.at = at;
+    old.elem = ZK_F32;
+    old.type.elem = ZG_F32;
+    declared_order(c->p, &old, node.sink);
+    ZpNode add = {.call.op = ZG_OP_ADD, .call.nin = 2, .call.nout = 1, .loc = node.loc, .region = node.region};
+    add.in[1] = v;
+    if (!sum[node.sink]) { /* a second gradient of the same parameter adds to the first sum */
+      ZB_PUSH(c->p->arena, s->values, s->nvalues, old);
+      sum[node.sink] = s->nvalues;
+    }
+    add.in[0] = sum[node.sink] - 1;
+    ZB_PUSH(c->p->arena, s->values, s->nvalues, old);
+    sum[node.sink] = s->nvalues;
+    add.out[0] = s->nvalues - 1;
+    s->bwd[n++] = add;
+  }
+  s->nbwd = n;
+}
+
+/* ---- sources and sinks ---- */
+static uint64_t input_at(Place *c, uint32_t input, uint32_t value) {
+  ZpPlan *p = c->p;
+  const ZpValue *v = &c->s->values[value];
+  uint64_t end = 0;
+  for (uint32_t i = 0; i < p->ninputs; i++) {
+    const ZpInputUse *u = &p->inputs[i];
+    const ZpValue *w = &p->segments[u->value_segment].values[u->value];
+    bool same = u->input == input;
+    for (int d = 0; d < p->mesh.ndims; d++) same &= v->state[d].kind == w->state[d].kind && v->state[d].axis == w->state[d].axis;
+    if (same) return u->at;
+    end = u->at + aligned(w->bytes);
+  }
+  ZpInputUse u = {input, c->index, value, end};
+  ZB_PUSH(p->arena, p->inputs, p->ninputs, u);
+  return end;
+}
+
+static void place_source(Place *c, const ZpNode *n) {
+  ZpValue *v = &c->s->values[n->out[0]];
+  switch (n->call.op) {
+  case ZG_OP_PARAM: v->at = bucket_loc(c, n->sink, ZP_AT_PARAM, zk_elem_bytes(c->p->compute)); break;
+  case ZG_OP_INPUT: v->at = (ZpLoc){ZP_AT_INPUT, 0, input_at(c, (uint32_t)n->call.opt[0], n->out[0])}; break;
+  case ZG_OP_CARRY: v->at = (ZpLoc){ZP_AT_CARRY_IN, n->sink, tuple_at(c->p, c->gs->carry_in, n->sink, false)}; break;
+  case ZG_OP_DCARRY: v->at = (ZpLoc){ZP_AT_DCARRY_OUT, n->sink, tuple_at(c->p, c->gs->carry_out, n->sink, true)}; break;
+  case ZG_OP_SEED: v->at = (ZpLoc){ZP_AT_SEED, n->sink, 0}; break;
+  default: ZB_BUG("source `%s`", zg_op_info[n->call.op].text);
+  }
+}
+
+static bool is_class(const ZpNode *n, ZgOpClass k) { return zg_op_info[n->call.op].class == k; }
+
+/* Drops sources that nothing reads and places the others. */
+static void place_sources(Place *c, ZpNode *nodes, uint32_t *n, const bool *read) {
+  uint32_t m = 0;
+  for (uint32_t i = 0; i < *n; i++) {
+    if (!is_class(&nodes[i], ZG_SOURCE)) {
+      nodes[m++] = nodes[i];
+      continue;
+    }
+    if (read[nodes[i].out[0]]) place_source(c, &nodes[i]);
+  }
+  *n = m;
+}
+
+/* carry_out and dcarry_in: the value is made where it must end up, or copied there. */
+static void place_carried(Place *c, ZpNode *nodes, uint32_t n, const bool *saved, const uint32_t *maker) {
+  for (uint32_t i = 0; i < n; i++) {
+    ZpNode *k = &nodes[i];
+    if (k->call.op != ZG_OP_CARRY_OUT && k->call.op != ZG_OP_DCARRY_IN) continue;
+    bool out = k->call.op == ZG_OP_CARRY_OUT;
+    ZpLoc at = {out ? ZP_AT_CARRY_OUT : ZP_AT_DCARRY_IN, k->sink,
+                tuple_at(c->p, out ? c->gs->carry_out : c->gs->carry_in, k->sink, !out)};
+    ZpValue *v = &c->s->values[k->in[0]];
+    if (v->at.place == ZP_AT_NOWHERE && !saved[k->in[0]] && maker[k->in[0]] != ZP_NONE) {
+      v->at = at;
+      k->call.nin = 0; /* done by the maker; the node goes below */
+      continue;
+    }
+    ZpValue copy = *v;
+    for (int a = 0; a < copy.type.naxes; a++) { /* boundaries are in axis order whatever the source */
+      copy.axis[a] = copy.type.axis[a];
+      copy.size[a] = zp_local_size(c->p, copy.axis[a], copy.state);
+    }
+    copy.elem = zp_store_elem(c->p, &copy.type);
+    copy.at = at;
+    k->call.op = ZG_OP_COPY;
+    k->call.nin = k->call.nout = 1;
+    k->out[0] = c->s->nvalues;
+    ZB_PUSH(c->p->arena, c->s->values, c->s->nvalues, copy);
+  }
+}
+
+static uint32_t drop_done(ZpNode *nodes, uint32_t n) {
+  uint32_t m = 0;
+  for (uint32_t i = 0; i < n; i++)
+    if ((nodes[i].call.op != ZG_OP_CARRY_OUT && nodes[i].call.op != ZG_OP_DCARRY_IN) || nodes[i].call.nin)
+      nodes[m++] = nodes[i];
+  return m;
+}
+
+/* ---- kernel calls ---- */
+static ZkView view_of(const ZpPlan *p, const ZpValue *v) {
+  ZkView w = {.elem = v->elem, .rank = v->type.naxes};
+  int64_t stride = 1;
+  for (int i = v->type.naxes; i-- > 0;) {
+    w.axis[i] = v->axis[i];
+    w.size[i] = v->size[i];
+    w.whole[i] = p->axis_size[v->axis[i]];
+    w.stride[i] = stride;
+    stride *= v->size[i];
+  }
+  return w;
+}
+
+/* Room to pack and unpack: collectives move contiguous blocks, and sums travel in f32. */
+static uint64_t collective_scratch(const ZpNode *n) {
+  uint64_t in = 1, out = 1;
+  const ZkView *a = &n->call.in[0], *b = &n->call.out[0];
+  for (int i = 0; i < a->rank; i++) in *= (uint64_t)a->size[i], out *= (uint64_t)b->size[i];
+  uint64_t e = zk_elem_bytes(a->elem);
+  switch (n->call.op) {
+  case ZG_OP_ALL_REDUCE: return a->elem == ZK_F32 ? 0 : aligned(in * 4);
+  case ZG_OP_REDUCE_SCATTER: return aligned(in * 4);
+  case ZG_OP_ALL_GATHER: return aligned(out * e);
+  case ZG_OP_ALL_TO_ALL: return aligned(in * e) + aligned(out * e);
+  default: return 0;
+  }
+}
+
+static void make_calls(Place *c, ZpNode *nodes, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    ZpNode *k = &nodes[i];
+    for (int j = 0; j < k->call.nin; j++) k->call.in[j] = view_of(c->p, &c->s->values[k->in[j]]);
+    for (int j = 0; j < k->call.nout; j++) k->call.out[j] = view_of(c->p, &c->s->values[k->out[j]]);
+    bool collective = k->dims != 0;
+    k->scratch_bytes = collective ? collective_scratch(k)
+                       : is_class(k, ZG_SINK) || !c->b->o->scratch
+                           ? 0
+                           : aligned(c->b->o->scratch(&k->call, c->b->o->threads));
+  }
+}
+
+/* ---- temporaries ---- */
+typedef struct { uint64_t from, to; uint32_t value; } Block; /* value ZP_NONE: a node's scratch */
+
+static uint64_t first_fit(Block *live, uint32_t *nlive, uint64_t bytes, uint32_t value) {
+  uint64_t at = 0;
+  uint32_t i = 0;
+  for (; i < *nlive && live[i].from < at + bytes; i++) /* live is sorted by place */
+    if (live[i].to > at) at = live[i].to;
+  for (i = 0; i < *nlive && live[i].from < at; i++) {}
+  memmove(&live[i + 1], &live[i], (*nlive - i) * sizeof *live);
+  live[i] = (Block){at, at + bytes, value};
+  ++*nlive;
+  return at;
+}
+
+static void release(Block *live, uint32_t *nlive, uint32_t value) {
+  for (uint32_t i = 0; i < *nlive; i++)
+    if (live[i].value == value) {
+      memmove(&live[i], &live[i + 1], (*nlive - i - 1) * sizeof *live);
+      --*nlive;
+      return;
+    }
+}
+
+static uint64_t pack(Place *c, ZpNode *nodes, uint32_t n) {
+  ZpSegment *s = c->s;
+  ZbArena *tmp = zb_arena_new();
+  uint32_t *last = ZB_NEWN(tmp, uint32_t, s->nvalues + 1);
+  Block *live = ZB_NEWN(tmp, Block, s->nvalues + 2);
+  uint32_t nlive = 0;
+  uint64_t peak = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    for (int k = 0; k < nodes[i].call.nin; k++) last[nodes[i].in[k]] = i;
+    for (int k = 0; k < nodes[i].call.nout; k++) last[nodes[i].out[k]] = i;
+  }
+  for (uint32_t i = 0; i < n; i++) {
+    ZpNode *k = &nodes[i];
+    for (int j = 0; j < k->call.nout; j++) {
+      ZpValue *v = &s->values[k->out[j]];
+      if (v->at.place != ZP_AT_NOWHERE) continue;
+      const ZpValue *in = k->call.nin ? &s->values[k->in[0]] : NULL;
+      if (k->call.op == ZG_OP_ALL_REDUCE && in->at.place == ZP_AT_TEMP && last[k->in[0]] == i) {
+        v->at = in->at; /* in place */
+        for (uint32_t q = 0; q < nlive; q++)
+          if (live[q].value == k->in[0]) live[q].value = k->out[0];
+        continue;
+      }
+      v->at = (ZpLoc){ZP_AT_TEMP, 0, first_fit(live, &nlive, aligned(v->bytes), k->out[j])};
+    }
+    if (k->scratch_bytes) k->scratch_at = first_fit(live, &nlive, k->scratch_bytes, ZP_NONE);
+    for (uint32_t q = 0; q < nlive; q++)
+      if (live[q].to > peak) peak = live[q].to;
+    if (k->scratch_bytes) release(live, &nlive, ZP_NONE);
+    for (int j = 0; j < k->call.nin; j++)
+      if (last[k->in[j]] == i) release(live, &nlive, k->in[j]);
+    for (int j = 0; j < k->call.nout; j++)
+      if (last[k->out[j]] == i) release(live, &nlive, k->out[j]);
+  }
+  zb_arena_free(tmp);
+  return peak;
+}
+
+/* ---- all of it ---- */
+static void count_work(Place *c, const ZpNode *nodes, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    const ZpNode *k = &nodes[i];
+    c->s->cost += k->flops;
+    if (!k->again) c->s->model_flops += k->flops * (double)zp_group_size(&c->p->mesh, k->split);
+    for (int j = 0; j < k->call.nout && k->flops == 0; j++) /* memory-bound work: about 20 FLOPs an element */
+      c->s->cost += 20.0 * (double)c->s->values[k->out[j]].bytes / (double)zk_elem_bytes(c->s->values[k->out[j]].elem);
+  }
+}
+
+static void mark_read(const ZpNode *nodes, uint32_t n, bool *read) {
+  for (uint32_t i = 0; i < n; i++)
+    for (int k = 0; k < nodes[i].call.nin; k++) read[nodes[i].in[k]] = true;
+}
+
+static void find_makers(const ZpNode *nodes, uint32_t n, uint32_t *maker) {
+  for (uint32_t i = 0; i < n; i++)
+    for (int k = 0; k < nodes[i].call.nout; k++)
+      if (!is_class(&nodes[i], ZG_SOURCE)) maker[nodes[i].out[k]] = i;
+}
+
+void zp_place(ZpBuild *b, uint32_t index) {
+  ZpPlan *p = b->p;
+  ZpSegment *s = &p->segments[index];
+  Place c = {b, p, &p->graph->segments[index], s, index};
+  lower_param_grads(&c);
+  uint32_t cap = s->nvalues + 1;
+  bool *none = ZB_NEWN(p->arena, bool, cap), *saved = ZB_NEWN(p->arena, bool, cap);
+  mark_read(s->bwd, s->nbwd, saved);
+  zp_fuse(p, s, &s->count, &s->ncount, none);
+  zp_fuse(p, s, &s->fwd, &s->nfwd, saved);
+  zp_fuse(p, s, &s->bwd, &s->nbwd, none);
+
+  memset(saved, 0, cap * sizeof *saved);
+  mark_read(s->bwd, s->nbwd, saved); /* what backward still reads after fusing */
+  bool *read = ZB_NEWN(p->arena, bool, cap);
+  mark_read(s->count, s->ncount, read);
+  mark_read(s->fwd, s->nfwd, read);
+  mark_read(s->bwd, s->nbwd, read);
+  for (uint32_t i = 0; i < s->nfwd; i++)
+    s->saves_carry |= s->fwd[i].call.op == ZG_OP_CARRY && saved[s->fwd[i].out[0]];
+  place_sources(&c, s->count, &s->ncount, read);
+  place_sources(&c, s->fwd, &s->nfwd, read);
+  place_sources(&c, s->bwd, &s->nbwd, read);
+  for (uint32_t i = 0; i < s->nfwd; i++) /* saved, in order of making */
+    for (int k = 0; k < s->fwd[i].call.nout; k++) {
+      ZpValue *v = &s->values[s->fwd[i].out[k]];
+      if (!saved[s->fwd[i].out[k]] || v->at.place != ZP_AT_NOWHERE) continue;
+      v->at = (ZpLoc){ZP_AT_SAVED, 0, s->saved_bytes};
+      s->saved_bytes += aligned(v->bytes);
+    }
+  uint32_t *maker = ZB_NEWN(p->arena, uint32_t, cap);
+  memset(maker, 0xff, cap * sizeof *maker);
+  find_makers(s->fwd, s->nfwd, maker);
+  find_makers(s->bwd, s->nbwd, maker);
+  place_carried(&c, s->fwd, s->nfwd, saved, maker);
+  place_carried(&c, s->bwd, s->nbwd, none, maker);
+  s->nfwd = drop_done(s->fwd, s->nfwd);
+  s->nbwd = drop_done(s->bwd, s->nbwd);
+  make_calls(&c, s->count, s->ncount);
+  make_calls(&c, s->fwd, s->nfwd);
+  make_calls(&c, s->bwd, s->nbwd);
+  s->count_temp = pack(&c, s->count, s->ncount);
+  s->fwd_temp = pack(&c, s->fwd, s->nfwd);
+  s->bwd_temp = pack(&c, s->bwd, s->nbwd);
+  count_work(&c, s->fwd, s->nfwd);
+  count_work(&c, s->bwd, s->nbwd);
+  const ZgSegment *g = c.gs;
+  s->carry_bytes = tuple_at(p, g->carry_in, g->ncarry_in, false);
+  s->dcarry_bytes = tuple_at(p, g->carry_in, g->ncarry_in, true);
+  s->carry_out_bytes = tuple_at(p, g->carry_out, g->ncarry_out, false);
+  s->dcarry_out_bytes = tuple_at(p, g->carry_out, g->ncarry_out, true);
+}

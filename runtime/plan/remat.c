@@ -1,0 +1,182 @@
+/* Which forward values are kept for backward, and which are made again there.
+ *
+ * Needs a differentiated segment. Provides one in which a backward node refers to a forward value only if that value
+ * is worth keeping: an elementwise value is made again when that costs no more memory than keeping it (its inputs are
+ * kept anyway, or one input stands in for it), so that a GELU written as ten small ops keeps one tensor; everything in a
+ * region named by `recompute` is made again from what enters that region (Chen et al. 2016, "Training deep nets with
+ * sublinear memory cost"). Copies stand just before their first use. Dead nodes go.
+ *
+ * Example: h = dot(x, w); y = gelu(h). Backward needs h, tanh(..h..), h*h, ...: only h is kept. */
+#include "runtime/plan/impl.h"
+
+#include <string.h>
+
+enum { UNKNOWN, KEEP, AGAIN };
+
+typedef struct {
+  const ZpBuild *b;
+  ZbArena *arena;
+  const ZgSegment *s;
+  ZgSegment *t;
+  uint8_t *decided;   /* per old forward value */
+  uint32_t *kept;     /* old value -> new value of the forward pass, or of the backward nodes */
+  uint32_t *copied;   /* old forward value -> its copy in backward, or ZG_NONE */
+  uint32_t *stamp, now;
+  bool *again;
+  uint32_t nagain;
+} Remat;
+
+static const ZgNode *maker(const ZgSegment *s, uint32_t v) { return &s->nodes[s->values[v].node]; }
+static bool is_forward(const ZgSegment *s, uint32_t v) { return s->values[v].node < s->nforward; }
+
+/* Values that exist in backward without being kept: sources, and what needs no operand. */
+static bool is_source(const ZgNode *n) { return zg_op_info[n->op].class == ZG_SOURCE; }
+static bool is_free(const Remat *r, const ZgNode *n) {
+  return zg_op_info[n->op].class == ZG_EW || n->op == ZG_OP_POSITION || n->op == ZG_OP_RANDOM ||
+         r->b->recompute[n->region];
+}
+
+/* Counts the values that would have to be kept anew if v were made again; marks them with `mark`. */
+static uint32_t new_leaves(Remat *r, uint32_t v, bool mark) {
+  const ZgNode *n = maker(r->s, v);
+  if (is_source(n) || r->stamp[v] == r->now) return 0;
+  r->stamp[v] = r->now;
+  if (r->decided[v] == KEEP) return 0;
+  if (!is_free(r, n)) {
+    if (mark) r->decided[v] = KEEP;
+    return 1;
+  }
+  uint32_t leaves = 0;
+  for (int i = 0; i < n->nin; i++) leaves += new_leaves(r, n->in[i], mark);
+  return leaves;
+}
+
+static void decide(Remat *r, uint32_t v) {
+  const ZgNode *n = maker(r->s, v);
+  if (r->decided[v] != UNKNOWN || is_source(n)) return;
+  if (!is_free(r, n)) {
+    r->decided[v] = KEEP;
+    return;
+  }
+  r->now++;
+  bool again = r->b->recompute[n->region] || new_leaves(r, v, false) <= 1;
+  r->decided[v] = again ? AGAIN : KEEP;
+  if (!again) return;
+  r->decided[v] = UNKNOWN; /* so that the walk goes through it */
+  r->now++;
+  new_leaves(r, v, true);
+  r->decided[v] = AGAIN;
+}
+
+static uint32_t append(Remat *r, const ZgNode *n, const uint32_t *in, bool again) {
+  ZgNode m = *n;
+  memcpy(m.in, in, sizeof m.in);
+  m.out = r->t->nvalues;
+  for (int i = 0; i < n->nout; i++) {
+    ZgValue v = {r->s->values[n->out + (uint32_t)i].type, r->t->nnodes};
+    ZB_PUSH(r->arena, r->t->values, r->t->nvalues, v);
+  }
+  ZB_PUSH(r->arena, r->again, r->nagain, again);
+  ZB_PUSH(r->arena, r->t->nodes, r->t->nnodes, m);
+  return m.out;
+}
+
+/* The backward pass's version of forward value v. */
+static uint32_t resolve(Remat *r, uint32_t v) {
+  const ZgNode *n = maker(r->s, v);
+  if (is_source(n) || r->decided[v] == KEEP) return r->kept[v];
+  if (r->copied[v] != ZG_NONE) return r->copied[v];
+  if (!is_free(r, n)) return r->kept[v];
+  uint32_t in[ZG_MAX_IN] = {0};
+  for (int i = 0; i < n->nin; i++) in[i] = resolve(r, n->in[i]);
+  uint32_t out = append(r, n, in, r->b->recompute[n->region] && zg_op_info[n->op].class != ZG_EW);
+  for (int i = 0; i < n->nout; i++) r->copied[n->out + (uint32_t)i] = out + (uint32_t)i;
+  return r->copied[v];
+}
+
+/* Removes nodes whose results nothing needs. `again` is compacted along. */
+static void sweep(ZbArena *a, ZgSegment *t, bool *again, bool (*root)(const ZgNode *)) {
+  bool *live = ZB_NEWN(a, bool, t->nvalues + 1);
+  bool *stay = ZB_NEWN(a, bool, t->nnodes);
+  for (uint32_t i = t->nnodes; i-- > 0;) {
+    const ZgNode *n = &t->nodes[i];
+    bool need = zg_op_info[n->op].class == ZG_SINK && root(n);
+    for (int k = 0; k < n->nout; k++) need |= live[n->out + (uint32_t)k];
+    stay[i] = need;
+    for (int k = 0; need && k < n->nin; k++) live[n->in[k]] = true;
+  }
+  uint32_t *map = ZB_NEWN(a, uint32_t, t->nvalues + 1), nn = 0, nv = 0, nf = 0;
+  for (uint32_t i = 0; i < t->nnodes; i++) {
+    ZgNode n = t->nodes[i];
+    if (i == t->nforward) nf = nn;
+    if (!stay[i]) continue;
+    for (int k = 0; k < n.nin; k++) n.in[k] = map[n.in[k]];
+    for (int k = 0; k < n.nout; k++) {
+      ZgValue v = t->values[n.out + (uint32_t)k];
+      map[n.out + (uint32_t)k] = nv;
+      v.node = nn;
+      t->values[nv++] = v;
+    }
+    n.out = nv - n.nout;
+    if (again) again[nn] = again[i];
+    t->nodes[nn++] = n;
+  }
+  if (t->nforward == t->nnodes) nf = nn;
+  t->nnodes = nn;
+  t->nforward = nf;
+  t->nvalues = nv;
+}
+
+static bool trained(const ZgNode *n) { return n->op != ZG_OP_OUTPUT && n->op != ZG_OP_LOSS_DEN; }
+static bool counted(const ZgNode *n) { return n->op == ZG_OP_LOSS_DEN; }
+
+ZgSegment *zp_remat(const ZpBuild *b, const ZgSegment *s, bool **again) {
+  ZbArena *a = b->p->arena;
+  ZgSegment *t = ZB_NEW(a, ZgSegment);
+  *t = *s;
+  t->nodes = NULL;
+  t->values = NULL;
+  t->nnodes = t->nvalues = t->nforward = 0;
+  Remat r = {.b = b, .arena = a, .s = s, .t = t};
+  r.decided = ZB_NEWN(a, uint8_t, s->nvalues + 1);
+  r.kept = ZB_NEWN(a, uint32_t, s->nvalues + 1);
+  r.copied = ZB_NEWN(a, uint32_t, s->nvalues + 1);
+  r.stamp = ZB_NEWN(a, uint32_t, s->nvalues + 1);
+  memset(r.copied, 0xff, s->nvalues * sizeof *r.copied);
+
+  for (uint32_t i = 0; i < s->nnodes; i++) { /* what cannot be made again is kept wherever it is used */
+    const ZgNode *n = &s->nodes[i];
+    for (int k = 0; i >= s->nforward && k < n->nin; k++)
+      if (is_forward(s, n->in[k]) && !is_free(&r, maker(s, n->in[k]))) decide(&r, n->in[k]);
+  }
+  for (uint32_t i = s->nforward; i < s->nnodes; i++)
+    for (int k = 0; k < s->nodes[i].nin; k++)
+      if (is_forward(s, s->nodes[i].in[k])) decide(&r, s->nodes[i].in[k]);
+
+  for (uint32_t i = 0; i < s->nnodes; i++) {
+    const ZgNode *n = &s->nodes[i];
+    uint32_t in[ZG_MAX_IN] = {0};
+    if (i == s->nforward) t->nforward = t->nnodes;
+    for (int k = 0; k < n->nin; k++)
+      in[k] = i >= s->nforward && is_forward(s, n->in[k]) ? resolve(&r, n->in[k]) : r.kept[n->in[k]];
+    uint32_t out = append(&r, n, in, false);
+    for (int k = 0; k < n->nout; k++) r.kept[n->out + (uint32_t)k] = out + (uint32_t)k;
+  }
+  if (s->nforward == s->nnodes) t->nforward = t->nnodes;
+  sweep(a, t, r.again, trained);
+  *again = r.again;
+  return t;
+}
+
+ZgSegment *zp_count_segment(const ZpBuild *b, const ZgSegment *s) {
+  ZbArena *a = b->p->arena;
+  ZgSegment *t = ZB_NEW(a, ZgSegment);
+  *t = *s;
+  t->nnodes = t->nforward;
+  t->nodes = ZB_NEWN(a, ZgNode, t->nnodes);
+  t->values = ZB_NEWN(a, ZgValue, t->nvalues + 1);
+  if (t->nnodes) memcpy(t->nodes, s->nodes, t->nnodes * sizeof *t->nodes);
+  if (t->nvalues) memcpy(t->values, s->values, t->nvalues * sizeof *t->values);
+  sweep(a, t, NULL, counted);
+  return t;
+}

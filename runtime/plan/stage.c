@@ -1,0 +1,211 @@
+/* Segment instances to pipeline stages. A cut is legal only between two iterations of a repeat: straight parts before
+ * the first iteration go with it, those after an iteration go with that one. Every instance lands on exactly one stage. */
+#include "runtime/plan/impl.h"
+
+#include <float.h>
+#include <string.h>
+
+typedef struct { /* what must stay together: an iteration and the straight parts that go with it */
+  uint32_t first, n; /* instances */
+  double cost;
+} Item;
+
+static uint32_t all_instances(ZpPlan *p, ZpInst **out) {
+  ZpInst *list = NULL;
+  uint32_t n = 0;
+  for (uint32_t s = 0; s < p->graph->nsegments; s++)
+    for (uint32_t i = 0; i < p->graph->segments[s].trip; i++) {
+      ZpInst x = {.segment = s, .iter = i};
+      ZB_PUSH(p->arena, list, n, x);
+    }
+  *out = list;
+  return n;
+}
+
+static uint32_t make_items(ZpPlan *p, const ZpInst *inst, uint32_t ninst, Item **out) {
+  Item *items = NULL;
+  uint32_t n = 0;
+  bool open = false; /* the last item has its iteration */
+  for (uint32_t i = 0; i < ninst; i++) {
+    bool repeat = p->graph->segments[inst[i].segment].repeat;
+    if (!n || (repeat && open)) {
+      Item it = {.first = i};
+      ZB_PUSH(p->arena, items, n, it);
+      open = false;
+    }
+    items[n - 1].n++;
+    items[n - 1].cost += p->segments[inst[i].segment].cost;
+    open |= repeat;
+  }
+  *out = items;
+  return n;
+}
+
+/* Least maximum over contiguous groups, by dynamic programming over (items, stages); ties take the earlier cut later,
+ * so that later stages, which hold fewer activations, are not starved. counts[k]: items of stage k. */
+static double by_cost(ZbArena *a, const Item *items, uint32_t n, uint32_t stages, int64_t *counts) {
+  double *best = ZB_NEWN(a, double, (n + 1) * (stages + 1)), *sum = ZB_NEWN(a, double, n + 1);
+  uint32_t *cut = ZB_NEWN(a, uint32_t, (n + 1) * (stages + 1));
+  for (uint32_t i = 0; i < n; i++) sum[i + 1] = sum[i] + items[i].cost;
+#define AT(k, i) ((k) * (n + 1) + (i))
+  for (uint32_t i = 0; i <= n; i++) best[AT(0, i)] = i ? DBL_MAX : 0;
+  for (uint32_t k = 1; k <= stages; k++)
+    for (uint32_t i = 0; i <= n; i++) {
+      best[AT(k, i)] = DBL_MAX;
+      for (uint32_t j = k - 1; j < i; j++) {
+        double c = sum[i] - sum[j], m = best[AT(k - 1, j)] > c ? best[AT(k - 1, j)] : c;
+        if (m <= best[AT(k, i)]) best[AT(k, i)] = m, cut[AT(k, i)] = j;
+      }
+    }
+  uint32_t end = n;
+  for (uint32_t k = stages; k > 0; k--) {
+    uint32_t j = cut[AT(k, end)];
+    counts[k - 1] = end - j;
+    end = j;
+  }
+  double max = best[AT(stages, n)];
+#undef AT
+  return max;
+}
+
+static bool explicit_counts(ZpBuild *b, const Item *items, uint32_t n, uint32_t stages, int64_t *counts) {
+  const ZlRecipe *r = b->p->recipe;
+  int64_t total = 0;
+  for (uint32_t i = 0; i < r->stages.n; i++) total += r->stages.counts[i];
+  if (r->stages.n != stages || total != n) {
+    ZlDiag *e = r->stages.n != stages
+                    ? zl_report(b->d, ZL_Z0402, r->stages.span, "stages over %s lists %u stages; the mesh has %u",
+                                r->stages.dim.s, r->stages.n, stages)
+                    : zl_report(b->d, ZL_Z0402, r->stages.span, "stages over %s places %lld layers; model %s repeats %u",
+                                r->stages.dim.s, (long long)total, b->p->graph->model, n);
+    zl_help(e, "`stages over %s by cost` chooses them", r->stages.dim.s);
+    return false;
+  }
+  memcpy(counts, r->stages.counts, stages * sizeof *counts);
+  double sum = 0, max = 0;
+  uint32_t at = 0;
+  for (uint32_t s = 0; s < stages; s++) {
+    double c = 0;
+    for (int64_t i = 0; i < counts[s]; i++) c += items[at++].cost;
+    sum += c;
+    if (c > max) max = c;
+  }
+  int64_t *better = ZB_NEWN(b->p->arena, int64_t, stages);
+  double least = by_cost(b->p->arena, items, n, stages, better);
+  if (max > 1.1 * least) {
+    const char *list = "";
+    for (uint32_t s = 0; s < stages; s++) list = zb_printf(b->p->arena, "%s%s%lld", list, s ? ", " : "", (long long)better[s]);
+    ZlDiag *e = zl_report(b->d, ZL_Z0401, r->stages.span, "pipeline stages are unbalanced: the slowest is %.0f %% above the mean",
+                          100 * (max * stages / sum - 1));
+    zl_help(e, "stages over %s = [%s] would be %.0f %% faster", r->stages.dim.s, list, 100 * (1 - least / max));
+  }
+  return true;
+}
+
+static void hold_buckets(ZpPlan *p, ZpStage *st) {
+  for (uint32_t i = 0; i < st->ninsts; i++) {
+    ZpInst *x = &st->insts[i];
+    const ZpSegment *s = &p->segments[x->segment];
+    x->held = ZB_NEWN(p->arena, uint32_t, s->nbuckets + 1);
+    for (uint32_t k = 0; k < s->nbuckets; k++) {
+      const ZpBucket *bk = &p->buckets[s->buckets[k]];
+      ZpHeld h = {.bucket = s->buckets[k], .iter = bk->segment == ZP_NONE ? 0 : x->iter, .tied = ZP_NONE, .counted = true};
+      uint32_t at = st->nheld;
+      /* per-iteration buckets are new with every instance; single ones may be held already */
+      for (uint32_t q = 0; bk->segment == ZP_NONE && q < st->nheld; q++)
+        if (st->held[q].bucket == h.bucket) at = q;
+      if (at == st->nheld) ZB_PUSH(p->arena, st->held, st->nheld, h);
+      x->held[x->nheld++] = at;
+    }
+  }
+}
+
+/* Single buckets held by more than one stage: copies whose gradients are summed; the first stage's counts. */
+static void tie(ZpPlan *p) {
+  for (uint32_t k = 0; k < p->nbuckets; k++) {
+    if (p->buckets[k].segment != ZP_NONE) continue;
+    ZpTied t = {.bucket = k};
+    for (uint32_t s = 0; s < p->nstages; s++)
+      for (uint32_t h = 0; h < p->stages[s].nheld; h++)
+        if (p->stages[s].held[h].bucket == k) ZB_PUSH(p->arena, t.stages, t.nstages, s);
+    if (t.nstages < 2) continue;
+    for (uint32_t i = 0; i < t.nstages; i++)
+      for (uint32_t h = 0; h < p->stages[t.stages[i]].nheld; h++) {
+        ZpHeld *held = &p->stages[t.stages[i]].held[h];
+        if (held->bucket != k) continue;
+        held->tied = p->ntied;
+        held->counted = i == 0;
+      }
+    ZB_PUSH(p->arena, p->tied, p->ntied, t);
+  }
+}
+
+static void measure(ZpPlan *p, ZpStage *st, bool first, bool last) {
+  uint64_t at = 0;
+  bool inputs = false;
+  for (uint32_t i = 0; i < st->ninsts; i++)
+    for (uint32_t k = 0; k < p->ninputs; k++) {
+      const ZpSegment *s = &p->segments[st->insts[i].segment];
+      for (uint32_t v = 0; v < s->nvalues; v++) inputs |= s->values[v].at.place == ZP_AT_INPUT;
+    }
+  if (inputs && p->ninputs) {
+    const ZpInputUse *u = &p->inputs[p->ninputs - 1];
+    st->input_bytes = u->at + zb_round_up(p->segments[u->value_segment].values[u->value].bytes, 64);
+  }
+  at = st->input_bytes;
+  st->saved_at = ZB_NEWN(p->arena, uint64_t, st->ninsts);
+  for (uint32_t i = 0; i < st->ninsts; i++) {
+    const ZpSegment *s = &p->segments[st->insts[i].segment];
+    st->saved_at[i] = at;
+    at += s->saved_bytes + (i > 0 && s->saves_carry ? s->carry_bytes : 0); /* its own carry after its saved values */
+    uint64_t temp = s->fwd_temp > s->bwd_temp ? s->fwd_temp : s->bwd_temp;
+    if (s->count_temp > temp) temp = s->count_temp;
+    if (temp > st->scratch_bytes) st->scratch_bytes = temp;
+    if (i > 0 && s->carry_bytes > st->boundary_bytes) st->boundary_bytes = s->carry_bytes;
+    if (i > 0 && s->dcarry_bytes > st->boundary_bytes) st->boundary_bytes = s->dcarry_bytes;
+    st->cost += s->cost;
+  }
+  st->slot_bytes = at;
+  const ZpSegment *a = &p->segments[st->insts[0].segment], *z = &p->segments[st->insts[st->ninsts - 1].segment];
+  st->recv_bytes = first ? 0 : a->carry_bytes;
+  st->send_grad_bytes = first ? 0 : a->dcarry_bytes;
+  st->send_bytes = last ? 0 : z->carry_out_bytes;
+  st->recv_grad_bytes = last ? 0 : z->dcarry_out_bytes;
+}
+
+bool zp_stages(ZpBuild *b) {
+  ZpPlan *p = b->p;
+  ZpInst *inst;
+  Item *items;
+  uint32_t ninst = all_instances(p, &inst), nitems = make_items(p, inst, ninst, &items);
+  p->nstages = p->mesh.pipe < 0 ? 1 : (uint32_t)p->mesh.dim[p->mesh.pipe].size;
+  if (p->nstages > nitems) {
+    ZlDiag *e = zl_report(b->d, ZL_Z0404, p->recipe->stages.span, "%u pipeline stages, but model %s has %u iterations to cut between",
+                          p->nstages, p->graph->model, nitems);
+    zl_help(e, "use at most %s = %u", p->recipe->stages.dim.s, nitems);
+    return false;
+  }
+  int64_t *counts = ZB_NEWN(p->arena, int64_t, p->nstages);
+  if (p->nstages > 1 && !p->recipe->stages.by_cost) {
+    if (!explicit_counts(b, items, nitems, p->nstages, counts)) return false;
+  } else {
+    by_cost(p->arena, items, nitems, p->nstages, counts);
+  }
+  p->stages = ZB_NEWN(p->arena, ZpStage, p->nstages);
+  uint32_t item = 0;
+  for (uint32_t s = 0; s < p->nstages; s++) {
+    ZpStage *st = &p->stages[s];
+    uint32_t first = items[item].first;
+    item += (uint32_t)counts[s];
+    uint32_t end = item < nitems ? items[item].first : ninst;
+    st->insts = inst + first;
+    st->ninsts = end - first;
+    hold_buckets(p, st);
+    measure(p, st, s == 0, s + 1 == p->nstages);
+  }
+  tie(p);
+  for (uint32_t s = 0; s < p->nstages; s++)
+    for (uint32_t i = 0; i < p->stages[s].ninsts; i++)
+      p->model_flops += p->segments[p->stages[s].insts[i].segment].model_flops * (double)p->nmicro;
+  return true;
+}
