@@ -1,0 +1,256 @@
+/* The derivative of each operation, as nodes. A rule sees the forward node and the cotangents of its results and
+ * gives each float operand its share; zc_grad_give drops shares that nobody wants and fits the rest to the
+ * operand's type, so that rules need not think about broadcasting.
+ *
+ * Where a derivative is not unique: `max` and `min` give ties to the second operand (so max(x, 0) has slope 0 at
+ * 0, as relu has everywhere else); `peak` shares a tie equally. */
+#include "compiler/grad.h"
+
+#include <math.h>
+
+typedef struct {
+  ZcGrad *b;
+  const ZgNode *n;
+  uint32_t y, g; /* first result and its cotangent */
+} Rule;
+
+static uint32_t node1(Rule *r, ZgOp op, uint32_t x) {
+  return zc_grad_node(r->b, (ZgNode){.op = op}, 1, &x, NULL);
+}
+static uint32_t node2(Rule *r, ZgOp op, uint32_t x, uint32_t y) {
+  return zc_grad_node(r->b, (ZgNode){.op = op}, 2, (uint32_t[]){x, y}, NULL);
+}
+static uint32_t node3(Rule *r, ZgOp op, uint32_t x, uint32_t y, uint32_t z) {
+  return zc_grad_node(r->b, (ZgNode){.op = op}, 3, (uint32_t[]){x, y, z}, NULL);
+}
+static const ZgType *type_of(const Rule *r, uint32_t v) { return &r->b->s->values[v].type; }
+
+/* A scalar in the element type of `like`. */
+static uint32_t number(Rule *r, double x, uint32_t like) {
+  ZgType t = zg_type(type_of(r, like)->elem, NULL, 0);
+  return zc_grad_fill(r->b, x, &t);
+}
+static uint32_t scaled(Rule *r, uint32_t v, double by) { return node2(r, ZG_OP_MUL, v, number(r, by, v)); }
+
+static bool wanted(const Rule *r, int i) { return r->b->varied[r->n->in[i]]; }
+static void give(Rule *r, int i, uint32_t v) { zc_grad_give(r->b, r->n->in[i], v); }
+
+static bool no_derivative(Rule *r, const char *why) {
+  const ZgLoc *l = &r->b->g->locs[r->n->loc];
+  return zb_fail(r->b->err, NULL, "%s:%u:%u: %s has no derivative%s", l->file, l->line, l->col,
+                 zg_op_info[r->n->op].text, why);
+}
+
+/* ---- elementwise ---- */
+static void unary(Rule *r) {
+  uint32_t x = r->n->in[0], y = r->y, g = r->g;
+  switch (r->n->op) {
+  case ZG_OP_NEG: give(r, 0, node1(r, ZG_OP_NEG, g)); break;
+  case ZG_OP_EXP: give(r, 0, node2(r, ZG_OP_MUL, g, y)); break;
+  case ZG_OP_LOG: give(r, 0, node2(r, ZG_OP_DIV, g, x)); break;
+  case ZG_OP_SQRT: give(r, 0, node2(r, ZG_OP_DIV, scaled(r, g, 0.5), y)); break;
+  case ZG_OP_RSQRT: { /* d x^-1/2 = -1/2 x^-3/2 */
+    uint32_t cube = node2(r, ZG_OP_MUL, node2(r, ZG_OP_MUL, y, y), y);
+    give(r, 0, node2(r, ZG_OP_MUL, scaled(r, g, -0.5), cube));
+    break;
+  }
+  case ZG_OP_TANH: { /* g (1 - y y) */
+    uint32_t slope = node2(r, ZG_OP_SUB, number(r, 1, y), node2(r, ZG_OP_MUL, y, y));
+    give(r, 0, node2(r, ZG_OP_MUL, g, slope));
+    break;
+  }
+  case ZG_OP_ERF: { /* 2/sqrt(pi) exp(-x x) */
+    uint32_t bell = node1(r, ZG_OP_EXP, node1(r, ZG_OP_NEG, node2(r, ZG_OP_MUL, x, x)));
+    give(r, 0, node2(r, ZG_OP_MUL, scaled(r, g, M_2_SQRTPI), bell));
+    break;
+  }
+  case ZG_OP_SIN: give(r, 0, node2(r, ZG_OP_MUL, g, node1(r, ZG_OP_COS, x))); break;
+  case ZG_OP_COS: give(r, 0, node1(r, ZG_OP_NEG, node2(r, ZG_OP_MUL, g, node1(r, ZG_OP_SIN, x)))); break;
+  default: give(r, 0, g); /* CAST, BROADCAST */
+  }
+}
+
+/* The cotangent where `c` is `keep`, else 0. */
+static uint32_t where(Rule *r, uint32_t c, bool keep) {
+  uint32_t zero = number(r, 0, r->g);
+  return node3(r, ZG_OP_SELECT, c, keep ? r->g : zero, keep ? zero : r->g);
+}
+
+static void binary(Rule *r) {
+  uint32_t a = r->n->in[0], b = r->n->in[1], g = r->g;
+  switch (r->n->op) {
+  case ZG_OP_ADD:
+    give(r, 0, g);
+    give(r, 1, g);
+    break;
+  case ZG_OP_SUB:
+    give(r, 0, g);
+    if (wanted(r, 1)) give(r, 1, node1(r, ZG_OP_NEG, g));
+    break;
+  case ZG_OP_MUL:
+    if (wanted(r, 0)) give(r, 0, node2(r, ZG_OP_MUL, g, b));
+    if (wanted(r, 1)) give(r, 1, node2(r, ZG_OP_MUL, g, a));
+    break;
+  case ZG_OP_DIV: { /* da = g/b, db = -(g/b) y */
+    uint32_t da = node2(r, ZG_OP_DIV, g, b);
+    give(r, 0, da);
+    if (wanted(r, 1)) give(r, 1, node1(r, ZG_OP_NEG, node2(r, ZG_OP_MUL, da, r->y)));
+    break;
+  }
+  default: { /* MAX, MIN: the first operand only if it wins outright */
+    bool max = r->n->op == ZG_OP_MAX;
+    uint32_t first = max ? node2(r, ZG_OP_LESS, b, a) : node2(r, ZG_OP_LESS, a, b);
+    if (wanted(r, 0)) give(r, 0, where(r, first, true));
+    if (wanted(r, 1)) give(r, 1, where(r, first, false));
+  }
+  }
+}
+
+static void select_rule(Rule *r) {
+  if (wanted(r, 1)) give(r, 1, where(r, r->n->in[0], true));
+  if (wanted(r, 2)) give(r, 2, where(r, r->n->in[0], false));
+}
+
+/* ---- moving ---- */
+static void move(Rule *r) {
+  const ZgNode *n = r->n;
+  ZgNode back = {.op = n->op, .nax = 2, .ax = {n->ax[1], n->ax[0]}};
+  if (n->op == ZG_OP_SLICE) {
+    back.op = ZG_OP_PAD;
+    back.opt[0] = n->opt[0];
+  } else if (n->op == ZG_OP_PAD) {
+    back.op = ZG_OP_SLICE;
+    back.opt[0] = n->opt[0];
+    back.opt[1] = r->b->g->axes[n->ax[0]].size;
+  }
+  give(r, 0, zc_grad_node(r->b, back, 1, &r->g, NULL));
+}
+
+static void concat(Rule *r) {
+  int64_t start = 0;
+  for (int i = 0; i < r->n->nin; i++) {
+    int64_t count = r->b->g->axes[r->n->ax[i + 1]].size;
+    ZgNode part = {.op = ZG_OP_SLICE, .nax = 2, .ax = {r->n->ax[0], r->n->ax[i + 1]}, .opt = {start, count}};
+    if (wanted(r, i)) give(r, i, zc_grad_node(r->b, part, 1, &r->g, NULL));
+    start += count;
+  }
+}
+
+/* ---- reductions and products ---- */
+static bool peak(Rule *r) {
+  const ZgNode *n = r->n;
+  if (n->opt[1]) return no_derivative(r, " over a padded axis");
+  uint32_t is = node2(r, ZG_OP_EQUAL, n->in[0], r->y), one = number(r, 1, r->g), zero = number(r, 0, r->g);
+  ZgNode count = {.op = ZG_OP_SUM, .nax = n->nax};
+  for (int i = 0; i < n->nax; i++) count.ax[i] = n->ax[i];
+  uint32_t ties = node3(r, ZG_OP_SELECT, is, one, zero);
+  uint32_t share = node2(r, ZG_OP_DIV, r->g, zc_grad_node(r->b, count, 1, &ties, NULL));
+  give(r, 0, node3(r, ZG_OP_SELECT, is, share, zero));
+  return true;
+}
+
+/* y = dot[C](a, b): the cotangent of a contracts what only b has; that of b what only a has. Batched axes stay
+ * batched. With nothing to contract it is a product of elements. */
+static uint32_t dot_side(Rule *r, int want) {
+  const ZgType *mine = type_of(r, r->n->in[want]), *other = type_of(r, r->n->in[!want]);
+  ZgNode n = {.op = ZG_OP_DOT};
+  for (int i = 0; i < other->naxes; i++)
+    if (zg_type_has(type_of(r, r->g), other->axis[i]) && !zg_type_has(mine, other->axis[i]))
+      n.ax[n.nax++] = other->axis[i];
+  uint32_t x = r->n->in[!want];
+  if (n.nax) return zc_grad_node(r->b, n, 2, want ? (uint32_t[]){x, r->g} : (uint32_t[]){r->g, x}, NULL);
+  ZgType full = zg_type_union(type_of(r, r->g), other);
+  return node2(r, ZG_OP_MUL, zc_grad_fit(r->b, r->g, &full), x);
+}
+
+static void dot(Rule *r) {
+  for (int i = 0; i < 2; i++)
+    if (wanted(r, i)) give(r, i, dot_side(r, i));
+}
+
+/* ---- the ops with a kernel for their derivative ---- */
+static bool with_kernel(Rule *r) {
+  const ZgNode *n = r->n;
+  ZgNode d = *n; /* same axis arguments and attributes */
+  uint32_t y1 = n->out + 1;
+  switch (n->op) {
+  case ZG_OP_SOFTMAX:
+    d.op = ZG_OP_SOFTMAX_GRAD;
+    give(r, 0, zc_grad_node(r->b, d, 2, (uint32_t[]){r->g, r->y}, NULL));
+    return true;
+  case ZG_OP_ROPE: /* a rotation: its transpose is its inverse */
+    d.opt[0] = !n->opt[0];
+    give(r, 0, zc_grad_node(r->b, d, 1, &r->g, NULL));
+    return true;
+  case ZG_OP_NORMALIZE:
+    if (r->b->cot[y1] != ZG_NONE) return no_derivative(r, " of its scale");
+    d.op = ZG_OP_NORMALIZE_GRAD;
+    give(r, 0, zc_grad_node(r->b, d, 3, (uint32_t[]){r->g, r->y, y1}, NULL));
+    return true;
+  case ZG_OP_ATTEND: {
+    if (r->b->cot[y1] != ZG_NONE) return no_derivative(r, " of its log sum exp");
+    d.op = ZG_OP_ATTEND_GRAD;
+    uint32_t in[] = {r->g, r->y, y1, n->in[0], n->in[1], n->in[2]};
+    uint32_t dq = zc_grad_node(r->b, d, 6, in, NULL);
+    for (int i = 0; i < 3; i++) give(r, i, dq + (uint32_t)i);
+    return true;
+  }
+  case ZG_OP_LOOKUP:
+    d.op = ZG_OP_LOOKUP_GRAD;
+    give(r, 0, zc_grad_node(r->b, d, 2, (uint32_t[]){r->g, n->in[1]}, type_of(r, n->in[0])));
+    return true;
+  default: return no_derivative(r, "");
+  }
+}
+
+/* s = sum exp(z - m), p = z[t]: dz by a kernel, dm = -gs s. */
+static void xent_sums(Rule *r) {
+  const ZgNode *n = r->n;
+  uint32_t g[2];
+  for (int i = 0; i < 2; i++) {
+    uint32_t y = n->out + (uint32_t)i;
+    g[i] = r->b->cot[y] != ZG_NONE ? r->b->cot[y] : zc_grad_fill(r->b, 0, type_of(r, y));
+  }
+  ZgNode d = *n;
+  d.op = ZG_OP_XENT_GRAD;
+  uint32_t in[] = {n->in[0], n->in[1], n->in[2], g[0], g[1]};
+  if (wanted(r, 0)) give(r, 0, zc_grad_node(r->b, d, 5, in, NULL));
+  if (wanted(r, 1)) give(r, 1, node1(r, ZG_OP_NEG, node2(r, ZG_OP_MUL, g[0], n->out)));
+}
+
+bool zc_grad_rule(ZcGrad *b, const ZgNode *n) {
+  Rule r = {b, n, n->out, b->cot[n->out]};
+  if (n->op == ZG_OP_XENT_SUMS) {
+    xent_sums(&r);
+    return true;
+  }
+  if (r.g == ZG_NONE) r.g = zc_grad_fill(b, 0, type_of(&r, n->out)); /* only the second result has one */
+  switch (n->op) {
+  case ZG_OP_NEG:
+  case ZG_OP_EXP:
+  case ZG_OP_LOG:
+  case ZG_OP_SQRT:
+  case ZG_OP_RSQRT:
+  case ZG_OP_TANH:
+  case ZG_OP_ERF:
+  case ZG_OP_SIN:
+  case ZG_OP_COS:
+  case ZG_OP_CAST:
+  case ZG_OP_BROADCAST: unary(&r); return true;
+  case ZG_OP_ADD:
+  case ZG_OP_SUB:
+  case ZG_OP_MUL:
+  case ZG_OP_DIV:
+  case ZG_OP_MAX:
+  case ZG_OP_MIN: binary(&r); return true;
+  case ZG_OP_SELECT: select_rule(&r); return true;
+  case ZG_OP_RENAME:
+  case ZG_OP_SLICE:
+  case ZG_OP_PAD: move(&r); return true;
+  case ZG_OP_CONCAT: concat(&r); return true;
+  case ZG_OP_SUM: give(&r, 0, r.g); return true; /* repeated along the summed axes */
+  case ZG_OP_PEAK: return peak(&r);
+  case ZG_OP_DOT: dot(&r); return true;
+  default: return with_kernel(&r);
+  }
+}
