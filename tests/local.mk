@@ -29,3 +29,31 @@ AM_TESTS_ENVIRONMENT = \
   ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' MPIRUN='$(MPIRUN)'; \
   ASAN_OPTIONS=abort_on_error=1:detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1:abort_on_error=1; \
   export ZUG_SRC ZUG_BUILD MPIRUN ASAN_OPTIONS UBSAN_OPTIONS;
+
+# ---- scenarios ----
+scenario_tests =
+dist_check_SCRIPTS += $(scenario_tests)
+TESTS += $(scenario_tests)
+
+# ---- fuzzing: built and run where the sanitizers watch ----
+fuzz_programs = tests/fuzz/fuzz-lang tests/fuzz/fuzz-zsg tests/fuzz/fuzz-data
+EXTRA_PROGRAMS = $(fuzz_programs)
+dist_check_SCRIPTS += tests/fuzz.sh
+tests_fuzz_fuzz_lang_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_lang.c
+tests_fuzz_fuzz_lang_LDADD = $(libs_compiler)
+tests_fuzz_fuzz_zsg_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_zsg.c
+tests_fuzz_fuzz_zsg_LDADD = $(libs_graph)
+tests_fuzz_fuzz_data_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_data.c
+tests_fuzz_fuzz_data_LDADD = $(libs_exec)
+CLEANFILES += $(fuzz_programs)
+
+.PHONY: fuzz check-unit
+fuzz: all $(fuzz_programs)
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS=tests/fuzz.sh
+
+# The unit tests alone: quick, and all that the sanitizer build needs to run.
+check-unit: all $(check_PROGRAMS)
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(filter-out %.sh,$(TESTS))'
+
+clean-local:
+	rm -rf tests/scratch

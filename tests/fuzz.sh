@@ -1,0 +1,20 @@
+# Runs each fuzz target for FUZZ_SECONDS (default 3) on mutations of what the tools themselves make.
+# For more: make fuzz FUZZ_SECONDS=600 FUZZ_SEED=2, in a build configured with --enable-sanitize.
+. "$ZUG_SRC/tests/lib.sh"
+seconds=${FUZZ_SECONDS:-3}
+seed=${FUZZ_SEED:-1}
+
+mkdir lang zsg data
+cp "$ZUG_SRC"/examples/*.zug "$ZUG_SRC"/stdlib/std/*.zug lang/
+small="-D layers=2 -D heads=2 -D width=8 -D words=16"
+ok zc "$ZUG_SRC/examples/gpt2.zug" -o zsg/gpt2.zsg $small -D context=8
+ok zc "$ZUG_SRC/examples/llama3.zug" -o zsg/llama3.zsg $small -D kv_heads=1 -D inner=16
+ok zc "$ZUG_SRC/examples/mlp.zug" -o zsg/mlp.zsg
+ok zdata pack "$ZUG_SRC/examples/mlp.zug" -o data/corpus.bin
+printf 'short' >short.txt
+ok zdata pack short.txt -o data/short.bin
+
+for target in lang zsg data; do
+  "$ZUG_BUILD/tests/fuzz/fuzz-$target" $target --seconds "$seconds" --seed "$seed" ||
+    fail "fuzz-$target; the input that did it is in $(pwd)"
+done
