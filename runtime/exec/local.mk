@@ -3,8 +3,13 @@ noinst_LIBRARIES += libexec.a
 libexec_a_SOURCES = \
   runtime/exec/comm.h \
   runtime/exec/comm_self.c \
+  runtime/exec/data.c \
+  runtime/exec/data.h \
+  runtime/exec/data_write.c \
   runtime/exec/exec.h \
-  runtime/exec/log.c
+  runtime/exec/log.c \
+  runtime/exec/rate.c \
+  runtime/exec/weights.c
 if HAVE_MPI
 libexec_a_SOURCES += runtime/exec/comm_mpi.c
 endif

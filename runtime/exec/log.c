@@ -1,9 +1,131 @@
 /* What a run says: a line a step for people, metrics.jsonl for programs, and messages of single ranks. */
 #include "runtime/exec/exec.h"
 
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+struct ZxLog {
+  char *path; /* of metrics.jsonl; NULL: no files */
+  FILE *f;
+  ZbText line;
+};
+
+/* ---- opening ---- */
+/* Makes `dir` and what is missing above it. */
+static bool make_folder(const char *dir, ZbErr *err) {
+  char *path = strdup(dir);
+  if (!path) ZB_BUG("out of host memory");
+  bool ok = true;
+  for (char *p = path + 1; ok; p++) {
+    if (*p != '/' && *p) continue;
+    char c = *p;
+    *p = 0;
+    if (mkdir(path, 0777) < 0 && errno != EEXIST)
+      ok = zb_fail(err, "give another folder with --log, or make it writable",
+                   "cannot make the log folder %s: %s", path, strerror(errno));
+    *p = c;
+    if (!c) break;
+  }
+  free(path);
+  return ok;
+}
+
+ZxLog *zx_log_open(const char *dir, ZbErr *err) {
+  ZxLog *l = calloc(1, sizeof *l);
+  if (!l) ZB_BUG("out of host memory");
+  if (!dir) return l;
+  if (!*dir) zb_fail(err, NULL, "the log folder has no name");
+  else if (make_folder(dir, err)) {
+    ZbText path = {0};
+    zb_text_add(&path, "%s/metrics.jsonl", dir);
+    l->path = path.s;
+    l->f = fopen(l->path, "we");
+    if (l->f) return l;
+    zb_fail(err, "give another folder with --log, or make it writable", "cannot write %s: %s", l->path,
+            strerror(errno));
+  }
+  zx_log_close(l);
+  return NULL;
+}
+
+void zx_log_close(ZxLog *l) {
+  if (!l) return;
+  if (l->f) fclose(l->f); /* every line was flushed, and its failure told */
+  zb_text_free(&l->line);
+  free(l->path);
+  free(l);
+}
+
+/* ---- lines ---- */
+/* JSON has no NaN or infinity: a loss that went that way is null. */
+static void put_always(ZbText *t, const char *key, double x) {
+  if (isfinite(x)) zb_text_add(t, ",\"%s\":%.9g", key, x);
+  else zb_text_add(t, ",\"%s\":null", key);
+}
+
+static void put_known(ZbText *t, const char *key, double x) {
+  if (!(x < 0)) put_always(t, key, x);
+}
+
+static bool put_json(ZxLog *l, const ZxMetrics *m, const ZxClassMetrics *c, int nclass, ZbErr *err) {
+  ZbText *t = &l->line;
+  t->len = 0;
+  zb_text_add(t, "{\"step\":%" PRId64 ",\"steps\":%" PRId64, m->step, m->steps);
+  put_always(t, "loss", m->loss);
+  put_known(t, "grad_norm", m->grad_norm);
+  put_known(t, "lr", m->lr);
+  put_known(t, "tokens", m->tokens);
+  put_known(t, "step_ms", m->step_ms);
+  put_known(t, "tokens_per_s", m->tokens_per_s);
+  put_known(t, "flops", m->flops);
+  put_known(t, "peak_share", m->peak_share);
+  put_known(t, "bubble", m->bubble);
+  put_known(t, "wait_ms", m->wait_ms);
+  zb_text_add(t, ",\"planned_bytes\":%" PRIu64 ",\"used_bytes\":%" PRIu64, m->planned_bytes, m->used_bytes);
+  for (int i = 0; i < nclass; i++) {
+    zb_text_add(t, "%s{\"stage\":%d,\"planned_bytes\":%" PRIu64 ",\"used_bytes\":%" PRIu64,
+                i ? "," : ",\"classes\":[", c[i].stage, c[i].planned_bytes, c[i].used_bytes);
+    put_known(t, "compute_ms", c[i].compute_ms);
+    put_known(t, "wait_ms", c[i].wait_ms);
+    zb_text_add(t, "}");
+  }
+  zb_text_add(t, "%s}\n", nclass ? "]" : "");
+  if (fwrite(t->s, 1, t->len, l->f) == t->len && fflush(l->f) == 0) return true;
+  return zb_fail(err, "check the free space (df) and the limits (ulimit -f)", "cannot write %s: %s", l->path,
+                 strerror(errno));
+}
+
+/* "step  12/100  loss 3.1416  grad 0.52  lr 3.0e-04  41.2k tok/s  83 ms  41% peak  12.3 of 12.3 MB" */
+static bool put_line(ZxLog *l, const ZxMetrics *m, ZbErr *err) {
+  ZbText *t = &l->line;
+  int width = snprintf(NULL, 0, "%" PRId64, m->steps);
+  char used[24], planned[24];
+  t->len = 0;
+  zb_text_add(t, "step %*" PRId64 "/%" PRId64 "  loss %.4f", width, m->step, m->steps, m->loss);
+  if (!(m->grad_norm < 0)) zb_text_add(t, "  grad %.3g", m->grad_norm);
+  if (!(m->lr < 0)) zb_text_add(t, "  lr %.2e", m->lr);
+  if (m->tokens_per_s >= 0) zb_text_add(t, "  %.0f tok/s", m->tokens_per_s);
+  if (m->step_ms >= 0)
+    zb_text_add(t, "  %.*f ms", m->step_ms < 10 ? 2 : m->step_ms < 100 ? 1 : 0, m->step_ms);
+  if (m->peak_share >= 0) zb_text_add(t, "  %.0f%% of peak", 100 * m->peak_share);
+  if (m->bubble >= 0) zb_text_add(t, "  %.0f%% idle", 100 * m->bubble);
+  if (m->planned_bytes)
+    zb_text_add(t, "  %s of %s", zb_bytes(used, m->used_bytes), zb_bytes(planned, m->planned_bytes));
+  zb_text_add(t, "\n");
+  if (fwrite(t->s, 1, t->len, stdout) == t->len && fflush(stdout) == 0) return true;
+  return zb_fail(err, NULL, "cannot write to the standard output: %s", strerror(errno));
+}
+
+bool zx_log_step(ZxLog *l, const ZxMetrics *m, const ZxClassMetrics *c, int nclass, ZbErr *err) {
+  return put_line(l, m, err) && (!l->f || put_json(l, m, c, nclass, err));
+}
+
+/* ---- single ranks ---- */
 void zx_say(int rank, const char *fmt, ...) {
   char text[2048];
   int n = snprintf(text, sizeof text, "[rank %d] ", rank);

@@ -1,0 +1,66 @@
+/* Token and record files as bytes: what the reader (data.c), the writer (data_write.c), the `zdata` program and
+ * tests share. The format is described in DATA.md. */
+#ifndef ZUG_DATA_H
+#define ZUG_DATA_H
+
+#include "runtime/exec/exec.h"
+
+enum {
+  ZX_DATA_HEAD = 64, /* bytes of the header, and of an entry of the field table after it */
+  ZX_DATA_NAME = 40, /* bytes of a field's name, the NUL included */
+  ZX_DATA_MAX_FIELDS = 1024,
+  ZX_DATA_VERSION = 1
+};
+typedef enum { ZX_DATA_U8, ZX_DATA_U16, ZX_DATA_U32, ZX_DATA_I32, ZX_DATA_F32, ZX_DATA_ELEMS } ZxDataElem;
+size_t zx_data_elem_bytes(ZxDataElem e);
+const char *zx_data_elem_name(ZxDataElem e); /* "u16" */
+/* ZX_DATA_ELEMS if there is none of this name. */
+ZxDataElem zx_data_elem_of(const char *name);
+
+typedef struct {
+  char name[ZX_DATA_NAME];
+  ZxDataElem elem;
+  uint64_t values; /* per record; 1 in a stream */
+  uint64_t limit;  /* ids are below this; 0: not ids, or not known */
+  uint64_t at;     /* byte offset within the record; derived */
+} ZxDataField;
+
+typedef struct {
+  bool stream;           /* one field "tokens" with one value per record, nothing padded */
+  uint64_t count;        /* tokens, or records */
+  uint64_t record_bytes; /* derived from the fields */
+  uint64_t data_at;      /* derived */
+  uint64_t data_sum;     /* XXH3 of all records */
+  uint32_t nfield;
+  ZxDataField *field;
+} ZxDataInfo;
+
+/* Fills in what is derived (`at`, record_bytes, data_at); false with a message when names or sizes are
+ * impossible. */
+bool zx_data_layout(ZxDataInfo *info, ZbErr *err);
+
+const ZxDataInfo *zx_data_info(const ZxData *d);
+/* A file's bytes that are in memory already, and stay there until the data is closed. */
+ZxData *zx_data_of_bytes(const void *bytes, uint64_t n, const char *name, ZbErr *err);
+const uint8_t *zx_data_bytes(const ZxData *d); /* the first record */
+/* Reads all records once and compares their checksum with the header's. */
+bool zx_data_verify(const ZxData *d, ZbErr *err);
+
+/* The i-th of a permutation of 0..n-1, chosen by seed and epoch. */
+uint64_t zx_data_permute(uint64_t seed, uint64_t epoch, uint64_t n, uint64_t i);
+
+/* ---- writing ---- */
+/* Writes PATH.tmp, which becomes PATH when finished; abandoned or failed, nothing is left. An existing PATH
+ * that is no token file is not replaced. */
+typedef struct ZxDataWriter ZxDataWriter;
+ZxDataWriter *zx_data_create(const char *path, const ZxDataInfo *info,
+                             ZbErr *err); /* info->count is not read */
+bool zx_data_put(ZxDataWriter *w, const void *bytes, size_t n, ZbErr *err);
+/* The writer is gone afterwards, whatever the result. `limit`: one a field. */
+bool zx_data_finish(ZxDataWriter *w, const uint64_t *limit, ZbErr *err);
+void zx_data_abandon(ZxDataWriter *w); /* NULL is allowed */
+
+/* The header and field table of `info`, data_at bytes. */
+void zx_data_encode(const ZxDataInfo *info, uint8_t *out);
+
+#endif

@@ -1,0 +1,370 @@
+/* safetensors files: parameters by path, read and written piecewise by their owners. Nothing here knows which
+ * rank owns what. The format: 8 bytes header length, a JSON object {path: {dtype, shape, data_offsets}}, data. */
+#include "runtime/exec/exec.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are little-endian and read as they are");
+
+enum { HEAD_LIMIT = 100 << 20, MAX_AXES = 8, PIECE = 16 << 10 /* elements converted at a time */ };
+
+typedef enum { F32, BF16, F16, OTHER } Type;
+
+typedef struct {
+  char *path;
+  Type type;
+  char dtype[12];
+  int nshape;
+  int64_t shape[MAX_AXES];
+  uint64_t n, begin, end; /* elements; bytes of the file */
+} Tensor;
+
+struct ZxWeights {
+  char *name; /* of the file, for messages */
+  int fd;
+  bool write;
+  uint64_t count;
+  Tensor *tensor; /* by path */
+};
+
+/* ---- numbers ---- */
+static float of_bf16(uint16_t h) {
+  uint32_t w = (uint32_t)h << 16;
+  float f;
+  memcpy(&f, &w, 4);
+  return f;
+}
+
+static float of_f16(uint16_t h) {
+  int exponent = h >> 10 & 31, fraction = h & 1023;
+  float f;
+  if (exponent == 31) f = fraction ? NAN : INFINITY;
+  else if (exponent) f = ldexpf((float)(1024 + fraction), exponent - 25);
+  else f = ldexpf((float)fraction, -24);
+  return h & 0x8000 ? -f : f;
+}
+
+static bool type_of(const char *dtype, Type *type, uint64_t *bytes) {
+  static const struct {
+    const char *name;
+    Type type;
+    uint64_t bytes;
+  } types[] = {{"F32", F32, 4},    {"BF16", BF16, 2},     {"F16", F16, 2},      {"F64", OTHER, 8},
+               {"I64", OTHER, 8},  {"I32", OTHER, 4},     {"I16", OTHER, 2},    {"I8", OTHER, 1},
+               {"U64", OTHER, 8},  {"U32", OTHER, 4},     {"U16", OTHER, 2},    {"U8", OTHER, 1},
+               {"BOOL", OTHER, 1}, {"F8_E4M3", OTHER, 1}, {"F8_E5M2", OTHER, 1}};
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+    if (!strcmp(types[i].name, dtype)) {
+      *type = types[i].type;
+      *bytes = types[i].bytes;
+      return true;
+    }
+  return false;
+}
+
+/* "[3, 4]" */
+static const char *shape_text(char buf[192], const int64_t *shape, int n) {
+  int at = snprintf(buf, 192, "[");
+  for (int i = 0; i < n; i++)
+    at += snprintf(buf + at, 192 - (size_t)at, "%s%" PRId64, i ? ", " : "", shape[i]);
+  snprintf(buf + at, 192 - (size_t)at, "]");
+  return buf;
+}
+
+/* ---- reading and writing runs of bytes ---- */
+static bool read_at(int fd, const char *name, void *p, uint64_t n, uint64_t at, ZbErr *err) {
+  for (char *q = p; n;) {
+    ssize_t got = pread(fd, q, n < (1u << 30) ? n : (1u << 30), (off_t)at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return zb_fail(err, NULL, "cannot read %s: %s", name, strerror(errno));
+    if (!got) return zb_fail(err, NULL, "cannot read %s: it shrank while it was read", name);
+    q += got;
+    at += (uint64_t)got;
+    n -= (uint64_t)got;
+  }
+  return true;
+}
+
+static bool write_failed(const char *name, int code, ZbErr *err) {
+  return zb_fail(err, "check the free space (df) and the limits (ulimit -f)", "cannot write %s: %s", name,
+                 strerror(code));
+}
+
+static bool write_at(int fd, const char *name, const void *p, uint64_t n, uint64_t at, ZbErr *err) {
+  for (const char *q = p; n;) {
+    ssize_t put = pwrite(fd, q, n < (1u << 30) ? n : (1u << 30), (off_t)at);
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return write_failed(name, put < 0 ? errno : ENOSPC, err);
+    q += put;
+    at += (uint64_t)put;
+    n -= (uint64_t)put;
+  }
+  return true;
+}
+
+static char *tmp_name(const char *path) {
+  ZbText t = {0};
+  zb_text_add(&t, "%s.tmp", path);
+  return t.s;
+}
+
+/* ---- making a file ---- */
+/* The whole header, padded with spaces so that data begins at a multiple of 64; *total: the file's bytes. */
+static bool make_head(ZbText *t, const ZxTensorInfo *tensors, size_t n, uint64_t *total, ZbErr *err) {
+  uint64_t at = 0;
+  zb_text_add(t, "{\"__metadata__\":{\"format\":\"pt\"}");
+  for (size_t i = 0; i < n; i++) {
+    const ZxTensorInfo *x = &tensors[i];
+    uint64_t bytes = 4;
+    ZB_ASSERT(x->nshape <= MAX_AXES);
+    for (const char *s = x->path; *s; s++) ZB_ASSERT(*s > 31 && *s < 127 && *s != '"' && *s != '\\');
+    zb_text_add(t, ",\"%s\":{\"dtype\":\"F32\",\"shape\":[", x->path);
+    for (int k = 0; k < x->nshape; k++) {
+      zb_text_add(t, "%s%" PRId64, k ? "," : "", x->shape[k]);
+      if (x->shape[k] < 0 || !zb_mul_u64(bytes, (uint64_t)x->shape[k], &bytes))
+        return zb_fail(err, NULL, "tensor '%s' is too large to be written", x->path);
+    }
+    zb_text_add(t, "],\"data_offsets\":[%" PRIu64, at);
+    if (!zb_add_u64(at, bytes, &at) || at > INT64_MAX / 2)
+      return zb_fail(err, NULL, "tensor '%s' is too large to be written", x->path);
+    zb_text_add(t, ",%" PRIu64 "]}", at);
+  }
+  zb_text_add(t, "}");
+  while ((t->len + 8) % 64) zb_text_put(t, " ", 1);
+  if (t->len > HEAD_LIMIT)
+    return zb_fail(err, NULL, "the header of %zu tensors is too large for safetensors", n);
+  *total = 8 + t->len + at;
+  return true;
+}
+
+/* Room is taken now, so that a full disk is known before a long run's results are to be saved in it. */
+static bool take_room(int fd, const char *name, uint64_t total, ZbErr *err) {
+  int code = posix_fallocate(fd, 0, (off_t)total);
+  if (code == EOPNOTSUPP || code == EINVAL) code = ftruncate(fd, (off_t)total) < 0 ? errno : 0;
+  return code ? write_failed(name, code, err) : true;
+}
+
+bool zx_weights_create(const char *path, const ZxTensorInfo *tensors, size_t n, ZbErr *err) {
+  ZbText head = {0};
+  char *tmp = tmp_name(path);
+  uint64_t total = 0;
+  int fd = -1;
+  bool ok = make_head(&head, tensors, n, &total, err);
+  if (ok && (fd = open(tmp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
+    ok = zb_fail(err, "check the folder and its permissions", "cannot create %s: %s", tmp, strerror(errno));
+  if (fd >= 0) {
+    uint64_t len = head.len;
+    ok = take_room(fd, tmp, total, err) && write_at(fd, tmp, &len, 8, 0, err) &&
+         write_at(fd, tmp, head.s, head.len, 8, err);
+    if (close(fd) < 0 && ok) ok = write_failed(tmp, errno, err);
+    if (!ok) unlink(tmp);
+  }
+  zb_text_free(&head);
+  free(tmp);
+  return ok;
+}
+
+/* ---- reading a header ---- */
+static const char bad[] = "is it a safetensors file? copy or make it again";
+
+/* A JSON number that is an integer from 0 to 2^53. */
+static bool whole(const cJSON *x, uint64_t *out) {
+  if (!cJSON_IsNumber(x) || !(x->valuedouble >= 0 && x->valuedouble <= 0x1p53)) return false;
+  *out = (uint64_t)x->valuedouble;
+  return (double)*out == x->valuedouble;
+}
+
+/* One entry; `from` is where data begin and `size` where the file ends. */
+static bool read_tensor(Tensor *t, const cJSON *x, uint64_t from, uint64_t size, const char *name,
+                        ZbErr *err) {
+  const cJSON *dtype = NULL, *shape = NULL, *place = NULL;
+  t->path = strdup(x->string);
+  if (!t->path) ZB_BUG("out of host memory");
+  for (const cJSON *k = x->child; k; k = k->next) {
+    if (!strcmp(k->string ? k->string : "", "dtype")) dtype = k;
+    else if (!strcmp(k->string ? k->string : "", "shape")) shape = k;
+    else if (!strcmp(k->string ? k->string : "", "data_offsets")) place = k;
+  }
+  uint64_t bytes, part;
+  if (!cJSON_IsString(dtype) || !type_of(dtype->valuestring, &t->type, &bytes))
+    return zb_fail(err, bad, "%s: tensor '%.200s' has no known dtype", name, t->path);
+  snprintf(t->dtype, sizeof t->dtype, "%s", dtype->valuestring);
+  t->n = 1;
+  if (!cJSON_IsArray(shape)) return zb_fail(err, bad, "%s: tensor '%.200s' has no shape", name, t->path);
+  for (const cJSON *k = shape->child; k; k = k->next) {
+    if (t->nshape == MAX_AXES)
+      return zb_fail(err, NULL, "%s: tensor '%.200s' has more than %d axes", name, t->path, MAX_AXES);
+    if (!whole(k, &part) || !zb_mul_u64(t->n, part, &t->n))
+      return zb_fail(err, bad, "%s: tensor '%.200s' has an impossible shape", name, t->path);
+    t->shape[t->nshape++] = (int64_t)part;
+  }
+  if (!zb_mul_u64(t->n, bytes, &bytes))
+    return zb_fail(err, bad, "%s: tensor '%.200s' has an impossible shape", name, t->path);
+  const cJSON *first = cJSON_IsArray(place) ? place->child : NULL;
+  if (!first || !first->next || first->next->next || !whole(first, &t->begin) || !whole(first->next, &t->end))
+    return zb_fail(err, bad, "%s: tensor '%.200s' has no data_offsets", name, t->path);
+  if (t->begin > t->end || t->end > size - from)
+    return zb_fail(err, "the file is truncated or altered",
+                   "%s: tensor '%.200s' lies outside of the file: bytes %" PRIu64 " to %" PRIu64
+                   " of %" PRIu64,
+                   name, t->path, t->begin, t->end, size - from);
+  if (t->end - t->begin != bytes)
+    return zb_fail(err, bad, "%s: tensor '%.200s' has %" PRIu64 " bytes, its shape takes %" PRIu64, name,
+                   t->path, t->end - t->begin, bytes);
+  t->begin += from;
+  t->end += from;
+  return true;
+}
+
+static int by_path(const void *a, const void *b) {
+  return strcmp(((const Tensor *)a)->path, ((const Tensor *)b)->path);
+}
+static int by_place(const void *a, const void *b) {
+  const Tensor *x = a, *y = b;
+  if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+  return x->end < y->end ? -1 : x->end > y->end;
+}
+
+static bool read_tensors(ZxWeights *w, const cJSON *root, uint64_t from, uint64_t size, ZbErr *err) {
+  uint64_t n = 0;
+  for (const cJSON *x = root->child; x; x = x->next) n++;
+  w->tensor = calloc(n ? n : 1, sizeof *w->tensor);
+  if (!w->tensor) ZB_BUG("out of host memory for %" PRIu64 " tensors", n);
+  for (const cJSON *x = root->child; x; x = x->next) {
+    if (x->string && !strcmp(x->string, "__metadata__")) continue;
+    if (!cJSON_IsObject(x) || !x->string)
+      return zb_fail(err, bad, "%s: an entry of its header is no tensor", w->name);
+    if (!read_tensor(&w->tensor[w->count++], x, from, size, w->name, err)) return false;
+  }
+  qsort(w->tensor, w->count, sizeof *w->tensor, by_place);
+  for (uint64_t i = 1; i < w->count; i++)
+    if (w->tensor[i].begin < w->tensor[i - 1].end)
+      return zb_fail(err, bad, "%s: tensors '%.200s' and '%.200s' overlap", w->name, w->tensor[i - 1].path,
+                     w->tensor[i].path);
+  qsort(w->tensor, w->count, sizeof *w->tensor, by_path);
+  for (uint64_t i = 1; i < w->count; i++)
+    if (!strcmp(w->tensor[i].path, w->tensor[i - 1].path))
+      return zb_fail(err, bad, "%s: tensor '%.200s' appears twice", w->name, w->tensor[i].path);
+  return true;
+}
+
+static bool read_head(ZxWeights *w, ZbErr *err) {
+  struct stat st;
+  if (fstat(w->fd, &st) < 0 || !S_ISREG(st.st_mode))
+    return zb_fail(err, bad, "%s is not a regular file", w->name);
+  uint64_t size = (uint64_t)st.st_size, len;
+  if (size < 8)
+    return zb_fail(err, bad, "%s is not a safetensors file: it has %" PRIu64 " bytes", w->name, size);
+  if (!read_at(w->fd, w->name, &len, 8, 0, err)) return false;
+  if (len > HEAD_LIMIT || len > size - 8)
+    return zb_fail(err, bad,
+                   "%s is not a safetensors file, or truncated: a header of %" PRIu64 " bytes in %" PRIu64,
+                   w->name, len, size);
+  char *text = malloc(len + 1);
+  if (!text) ZB_BUG("out of host memory for a header of %" PRIu64 " bytes", len);
+  text[len] = 0; /* a NUL inside ends the text early, which the parser takes for its end and refuses */
+  bool ok = read_at(w->fd, w->name, text, len, 8, err);
+  cJSON *root = ok ? cJSON_ParseWithOpts(text, NULL, 1) : NULL;
+  if (ok && !cJSON_IsObject(root)) ok = zb_fail(err, bad, "%s: its header is no JSON object", w->name);
+  ok = ok && read_tensors(w, root, 8 + len, size, err);
+  cJSON_Delete(root);
+  free(text);
+  return ok;
+}
+
+ZxWeights *zx_weights_open(const char *path, bool write, ZbErr *err) {
+  ZxWeights *w = calloc(1, sizeof *w);
+  if (!w || !(w->name = write ? tmp_name(path) : strdup(path))) ZB_BUG("out of host memory");
+  w->write = write;
+  w->fd = open(w->name, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+  if (w->fd < 0)
+    zb_fail(err, "check the path and its permissions", "cannot open %s: %s", w->name, strerror(errno));
+  else if (read_head(w, err)) return w;
+  w->write = false;
+  zx_weights_close(w, NULL);
+  return NULL;
+}
+
+uint64_t zx_weights_count(const ZxWeights *w) { return w->count; }
+
+/* ---- tensors ---- */
+static int64_t not_found(const ZxWeights *w, const char *path, ZbErr *err) {
+  const char **names = calloc(w->count ? w->count : 1, sizeof *names);
+  if (!names) ZB_BUG("out of host memory");
+  for (uint64_t i = 0; i < w->count; i++) names[i] = w->tensor[i].path;
+  const char *near = zb_nearest(path, names, w->count);
+  char help[200] = "is it the file of another model?";
+  if (near) snprintf(help, sizeof help, "the nearest name in it is '%.150s'", near);
+  zb_fail(err, help, "%s has no tensor '%s'; it has %" PRIu64, w->name, path, w->count);
+  free(names);
+  return -1;
+}
+
+int64_t zx_weights_find(const ZxWeights *w, const ZxTensorInfo *want, ZbErr *err) {
+  Tensor key = {.path = (char *)want->path};
+  const Tensor *t = bsearch(&key, w->tensor, w->count, sizeof *w->tensor, by_path);
+  if (!t) return not_found(w, want->path, err);
+  char found[192], expected[192];
+  if (t->type == OTHER) {
+    zb_fail(err, "convert it to F32", "%s: tensor '%s' has dtype %s; F32, BF16 and F16 can be read", w->name,
+            t->path, t->dtype);
+    return -1;
+  }
+  if (t->nshape != want->nshape || memcmp(t->shape, want->shape, sizeof *t->shape * (size_t)t->nshape)) {
+    zb_fail(err, "was it saved with other sizes (-D)?", "%s: tensor '%s' has shape %s; the model wants %s",
+            w->name, t->path, shape_text(found, t->shape, t->nshape),
+            shape_text(expected, want->shape, want->nshape));
+    return -1;
+  }
+  return t - w->tensor;
+}
+
+bool zx_weights_read(const ZxWeights *w, int64_t i, uint64_t at, uint64_t n, float *out, ZbErr *err) {
+  ZB_ASSERT(i >= 0 && (uint64_t)i < w->count);
+  const Tensor *t = &w->tensor[i];
+  ZB_ASSERT(t->type != OTHER && at <= t->n && n <= t->n - at);
+  if (t->type == F32) return read_at(w->fd, w->name, out, 4 * n, t->begin + 4 * at, err);
+  uint16_t piece[PIECE];
+  for (uint64_t done = 0; done < n;) {
+    uint64_t m = n - done < PIECE ? n - done : PIECE;
+    if (!read_at(w->fd, w->name, piece, 2 * m, t->begin + 2 * (at + done), err)) return false;
+    for (uint64_t k = 0; k < m; k++) out[done + k] = t->type == BF16 ? of_bf16(piece[k]) : of_f16(piece[k]);
+    done += m;
+  }
+  return true;
+}
+
+bool zx_weights_write(ZxWeights *w, int64_t i, uint64_t at, uint64_t n, const float *in, ZbErr *err) {
+  ZB_ASSERT(w->write && i >= 0 && (uint64_t)i < w->count);
+  const Tensor *t = &w->tensor[i];
+  ZB_ASSERT(t->type == F32 && at <= t->n && n <= t->n - at);
+  return write_at(w->fd, w->name, in, 4 * n, t->begin + 4 * at, err);
+}
+
+bool zx_weights_close(ZxWeights *w, ZbErr *err) {
+  if (!w) return true;
+  bool ok = true;
+  if (w->write && fsync(w->fd) < 0) ok = write_failed(w->name, errno, err);
+  if (w->fd >= 0 && close(w->fd) < 0 && ok && w->write) ok = write_failed(w->name, errno, err);
+  for (uint64_t i = 0; i < w->count; i++) free(w->tensor[i].path);
+  free(w->tensor);
+  free(w->name);
+  free(w);
+  return ok;
+}
+
+bool zx_weights_commit(const char *path, ZbErr *err) {
+  char *tmp = tmp_name(path);
+  bool ok = rename(tmp, path) == 0;
+  if (!ok) zb_fail(err, NULL, "cannot rename %s to %s: %s", tmp, path, strerror(errno));
+  free(tmp);
+  return ok;
+}
