@@ -31,7 +31,8 @@ AM_TESTS_ENVIRONMENT = \
   export ZUG_SRC ZUG_BUILD MPIRUN ASAN_OPTIONS UBSAN_OPTIONS;
 
 # ---- scenarios ----
-scenario_tests =
+scenario_tests = \
+  tests/readme.sh
 dist_check_SCRIPTS += $(scenario_tests)
 TESTS += $(scenario_tests)
 
