@@ -58,3 +58,6 @@ check-unit: all $(check_PROGRAMS)
 
 clean-local:
 	rm -rf tests/scratch
+
+include tests/tools/local.mk
+include tests/reference/local.mk

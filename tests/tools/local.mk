@@ -1,0 +1,5 @@
+# Tools that scenario tests call; built by `make check`.
+check_PROGRAMS += tests/tools/compare_runs
+tests_tools_compare_runs_SOURCES = tests/tools/compare_runs.c
+tests_tools_compare_runs_CFLAGS = $(AM_CFLAGS) $(CJSON_CFLAGS)
+tests_tools_compare_runs_LDADD = $(CJSON_LIBS) $(libs_base)
