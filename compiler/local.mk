@@ -1,8 +1,22 @@
 # compiler: see the conventions at the top of Makefile.am.
 noinst_LIBRARIES += libcompiler.a
 libcompiler_a_SOURCES = \
+  compiler/builtin.c \
+  compiler/call.c \
+  compiler/compile.c \
   compiler/compiler.h \
+  compiler/elab.c \
+  compiler/elab.h \
+  compiler/expr.c \
   compiler/grad.c \
   compiler/grad.h \
   compiler/grad_rules.c \
-  compiler/simpl.c
+  compiler/num.c \
+  compiler/place.c \
+  compiler/sep.c \
+  compiler/simpl.c \
+  compiler/static.c
+
+bin_PROGRAMS += zc
+zc_SOURCES = compiler/main.c
+zc_LDADD = $(libs_compiler)

@@ -1,0 +1,580 @@
+/* The operations of the language: arity, axis names and keywords of each, and how it is lowered to nodes.
+ * A mistake that has a name of its own (an axis that is missing, an index of the wrong axis) is reported here;
+ * for the rest zg_infer says why the node does not type. */
+#include "compiler/elab.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct {
+  Elab *e;
+  const ZlExpr *x;
+  const struct Builtin *op;
+  uint16_t ax[ZG_MAX_AXARG];
+  int nax;
+  Val arg[ZG_MAX_IN];
+  ZlSpan span[ZG_MAX_IN]; /* of the arguments */
+  int nargs;
+} Call;
+
+typedef struct Builtin {
+  const char *name;
+  uint8_t min_ax, max_ax; /* axis names */
+  bool rows;              /* takes [..] */
+  uint8_t min_in, max_in;
+  const char *keywords;   /* ",mask,scale," */
+  Val (*make)(Call *c);
+  uint16_t op;
+} Builtin;
+
+static Val poison(void) { return (Val){.kind = VAL_POISON}; }
+static const char *axis_name(const Call *c, uint16_t a) { return c->e->g->axes[a].name; }
+static int64_t axis_size(const Call *c, uint16_t a) { return c->e->g->axes[a].size; }
+
+/* ---- pieces of messages ---- */
+/* "dot[embed]" */
+static const char *head(const Call *c) {
+  const char *s = c->op->name;
+  for (int i = 0; i < c->nax; i++) s = zb_printf(c->e->arena, "%s%s%s", s, i ? ", " : "[", axis_name(c, c->ax[i]));
+  return c->nax ? zb_printf(c->e->arena, "%s]", s) : s;
+}
+
+static const char *operand(const Call *c, int i) {
+  static const char *const ordinal[] = {"first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"};
+  if (c->nargs == 1) return "the operand";
+  if (c->nargs == 2) return i ? "the right operand" : "the left operand";
+  return zb_printf(c->e->arena, "the %s operand", ordinal[i]);
+}
+
+/* Where operand i got its name, if it is just a name. */
+static void also_declared(const Call *c, ZlDiag *d, int i) {
+  int k = 0;
+  for (uint32_t j = 0; j < c->x->call.nargs; j++) {
+    const ZlArg *a = &c->x->call.args[j];
+    if (a->name.s || k++ != i || a->value->kind != ZL_E_NAME) continue;
+    Bind *b = name_find(c->e, a->value->name.s);
+    if (b) zl_also(d, b->name.span, "`%s` is made here", b->name.s);
+  }
+}
+
+/* ---- checks ---- */
+static bool want_axis(Call *c, int i, uint16_t axis) {
+  if (zg_type_has(&c->arg[i].type, axis)) return true;
+  ZlDiag *d = complain(c->e, ZL_Z0203, c->span[i], "`%s`: %s has no axis `%s`", head(c), operand(c, i), axis_name(c, axis));
+  zl_label(d, "%s", type_text(c->e, &c->arg[i].type));
+  also_declared(c, d, i);
+  return false;
+}
+
+static bool want_axes(Call *c, int i) {
+  for (int k = 0; k < c->nax; k++)
+    if (!want_axis(c, i, c->ax[k])) return false;
+  return true;
+}
+
+static bool want_float(Call *c, int i) {
+  c->arg[i] = val_tensor(c->e, c->span[i], c->arg[i], ZG_REAL);
+  if (c->arg[i].kind == VAL_POISON) return false;
+  if (is_float(&c->arg[i].type)) return true;
+  ZlDiag *d = complain(c->e, ZL_Z0202, c->span[i], "`%s`: %s must be real", head(c), operand(c, i));
+  zl_label(d, "%s", type_text(c->e, &c->arg[i].type));
+  also_declared(c, d, i);
+  return false;
+}
+
+static bool want_index(Call *c, int i) {
+  if (c->arg[i].kind == VAL_TENSOR && c->arg[i].type.elem == ZG_INDEX) return true;
+  ZlDiag *d = complain(c->e, ZL_Z0202, c->span[i], "`%s`: %s must be an index", head(c), operand(c, i));
+  if (c->arg[i].kind == VAL_TENSOR) zl_label(d, "%s", type_text(c->e, &c->arg[i].type));
+  also_declared(c, d, i);
+  return false;
+}
+
+/* ---- keywords ---- */
+static const ZlExpr *keyword(const Call *c, const char *name) {
+  for (uint32_t i = 0; i < c->x->call.nargs; i++)
+    if (c->x->call.args[i].name.s && !strcmp(c->x->call.args[i].name.s, name)) return c->x->call.args[i].value;
+  return NULL;
+}
+
+static bool number_keyword(Call *c, const char *name, double otherwise, double *out) {
+  const ZlExpr *x = keyword(c, name);
+  Num v;
+  *out = otherwise;
+  if (!x) return true;
+  if (!static_eval(c->e, x, &v)) return false;
+  *out = v.v;
+  return true;
+}
+
+/* One of two words; there is no default, since the wrong one would be silent. */
+static bool word_keyword(Call *c, const char *name, const char *zero, const char *one, int64_t *out) {
+  const ZlExpr *x = keyword(c, name);
+  if (!x) {
+    ZlDiag *d = complain(c->e, ZL_Z0205, c->x->call.path.span, "`%s` needs `%s = %s` or `%s = %s`", c->op->name, name,
+                         one, name, zero);
+    zl_help(d, "add `%s = %s`", name, one);
+    return false;
+  }
+  if (x->kind == ZL_E_NAME && (!strcmp(x->name.s, zero) || !strcmp(x->name.s, one))) {
+    *out = !strcmp(x->name.s, one);
+    return true;
+  }
+  const char *words[] = {zero, one};
+  const char *near = x->kind == ZL_E_NAME ? zb_nearest(x->name.s, words, 2) : NULL;
+  ZlDiag *d = complain(c->e, ZL_Z0205, x->span, "`%s` of `%s` is `%s` or `%s`", name, c->op->name, one, zero);
+  if (near) zl_help(d, "did you mean `%s`?", near);
+  return false;
+}
+
+static bool known_keywords(Call *c) {
+  const char *names[8];
+  size_t n = 0;
+  for (const char *p = c->op->keywords; p && *p; ) {
+    const char *comma = strchr(p, ',');
+    size_t len = comma ? (size_t)(comma - p) : strlen(p);
+    names[n++] = zb_strndup(c->e->arena, p, len);
+    p += len + (comma != NULL);
+  }
+  bool ok = true;
+  for (uint32_t i = 0; i < c->x->call.nargs; i++) {
+    ZlName k = c->x->call.args[i].name;
+    bool known = !k.s;
+    for (size_t j = 0; j < n && k.s; j++) known |= !strcmp(names[j], k.s);
+    if (known) continue;
+    ZlDiag *d = complain(c->e, ZL_Z0205, k.span, "`%s` has no keyword `%s`", c->op->name, k.s);
+    const char *near = zb_nearest(k.s, names, n);
+    if (near) zl_help(d, "did you mean `%s`?", near);
+    else if (n == 1) zl_help(d, "its keyword is `%s`", names[0]);
+    ok = false;
+  }
+  return ok;
+}
+
+/* ---- elementwise ---- */
+static Val unary(Call *c) {
+  if (!want_float(c, 0)) return poison();
+  return place_node(c->e, c->x->span, (ZgNode){.op = c->op->op, .nin = 1}, c->arg, NULL);
+}
+
+/* A name like the wrong operand's whose axes would fit: the usual slip is bo for bq. */
+static const char *fitting_name(Elab *e, const ZlExpr *x, const ZgType *other) {
+  if (x->kind != ZL_E_NAME) return NULL;
+  const char **names = NULL;
+  size_t n = 0;
+  for (uint32_t i = 0; i < e->frame->nbinds; i++) {
+    const Bind *b = &e->frame->binds[i];
+    if (b->val.kind != VAL_TENSOR || !is_float(&b->val.type) || !b->val.type.naxes) continue;
+    if (zg_type_contains(other, &b->val.type) || zg_type_contains(&b->val.type, other))
+      ZB_PUSH(e->arena, names, n, b->name.s);
+  }
+  return zb_nearest(x->name.s, names, n);
+}
+
+static bool related(Elab *e, const char *op, const Val *a, const Val *b, ZlSpan sa, ZlSpan sb, const ZlExpr *xa,
+                    const ZlExpr *xb) {
+  if (zg_type_contains(&a->type, &b->type) || zg_type_contains(&b->type, &a->type)) return true;
+  ZgType all = zg_type_union(&a->type, &b->type);
+  ZlDiag *d = complain(e, ZL_Z0201, sa, "operands of `%s` have unrelated axes", op);
+  zl_label(d, "%s", axes_text(e, &a->type));
+  zl_also(d, sb, "%s", axes_text(e, &b->type));
+  if (all.naxes <= ZG_MAX_AXES)
+    zl_note(d, "one operand's axes must contain the other's; otherwise the result would grow to %d axes", all.naxes);
+  else zl_note(d, "one operand's axes must contain the other's");
+  const char *near = xb ? fitting_name(e, xb, &a->type) : NULL;
+  if (!near && xa) near = fitting_name(e, xa, &b->type);
+  if (near) zl_help(d, "did you mean `%s` %s?", near, axes_text(e, &name_find(e, near)->val.type));
+  return false;
+}
+
+/* A number takes the element type of the tensor it meets. */
+static bool adapt(Elab *e, const char *op, Val *a, Val *b, ZlSpan sa, ZlSpan sb) {
+  for (int swap = 0; swap < 2; swap++) {
+    Val *n = swap ? b : a, *t = swap ? a : b;
+    ZlSpan sn = swap ? sb : sa, st = swap ? sa : sb;
+    if (n->kind == VAL_TENSOR || n->kind == VAL_POISON) continue;
+    ZgElem elem = t->kind == VAL_TENSOR ? (ZgElem)t->type.elem : ZG_REAL;
+    if (elem == ZG_INDEX || elem == ZG_BOOL) {
+      ZlDiag *d = complain(e, ZL_Z0202, st, "`%s` does not take %s", op, type_text(e, &t->type));
+      if (elem == ZG_INDEX) zl_note(d, "an index selects along its axis; there is no arithmetic on it");
+      return false;
+    }
+    *n = val_tensor(e, sn, *n, elem);
+  }
+  return a->kind == VAL_TENSOR && b->kind == VAL_TENSOR;
+}
+
+Val builtin_binary(Elab *e, const ZlExpr *x, ZgOp op, Val a, Val b, ZlSpan sa, ZlSpan sb) {
+  bool sign = x->kind == ZL_E_BIN;
+  char text[2] = {sign ? x->bin.op : 0, 0};
+  const char *name = sign ? text : zg_op_info[op].text;
+  const ZlExpr *xa = sign ? x->bin.a : x->call.args[0].value, *xb = sign ? x->bin.b : x->call.args[1].value;
+  if (!adapt(e, name, &a, &b, sa, sb)) return poison();
+  for (int i = 0; i < 2; i++) {
+    const ZgType *t = i ? &b.type : &a.type;
+    if (t->elem != ZG_INDEX && t->elem != ZG_BOOL) continue;
+    ZlDiag *d = complain(e, ZL_Z0202, i ? sb : sa, "`%s` does not take %s", name, type_text(e, t));
+    if (t->elem == ZG_INDEX) zl_note(d, "an index selects along its axis; there is no arithmetic on it");
+    return poison();
+  }
+  if (!related(e, name, &a, &b, sa, sb, xa, xb)) return poison();
+  Val in[2] = {a, b};
+  return place_node(e, x->span, (ZgNode){.op = (uint16_t)op, .nin = 2}, in, NULL);
+}
+
+static Val binary(Call *c) {
+  return builtin_binary(c->e, c->x, (ZgOp)c->op->op, c->arg[0], c->arg[1], c->span[0], c->span[1]);
+}
+
+static Val select_op(Call *c) {
+  Val *a = c->arg;
+  if (a[0].kind != VAL_TENSOR || a[0].type.elem != ZG_BOOL) {
+    ZlDiag *d = complain(c->e, ZL_Z0202, c->span[0], "`select`: the first operand must be bool");
+    if (a[0].kind == VAL_TENSOR) zl_label(d, "%s", type_text(c->e, &a[0].type));
+    zl_help(d, "`less(a, b)` and `equal(a, b)` are bool");
+    return poison();
+  }
+  if (!adapt(c->e, "select", &a[1], &a[2], c->span[1], c->span[2])) return poison();
+  if (!related(c->e, "select", &a[1], &a[2], c->span[1], c->span[2], NULL, NULL)) return poison();
+  return place_node(c->e, c->x->span, (ZgNode){.op = ZG_OP_SELECT, .nin = 3}, a, NULL);
+}
+
+static Val known_op(Call *c) {
+  if (!want_index(c, 0)) return poison();
+  return place_node(c->e, c->x->span, (ZgNode){.op = ZG_OP_KNOWN, .nin = 1}, c->arg, NULL);
+}
+
+static Val static_only(Call *c) {
+  complain(c->e, ZL_Z0202, c->span[0], "`%s` works on static numbers only", c->op->name);
+  return poison();
+}
+
+/* ---- sources ---- */
+static ZgNode with_axes(const Call *c, ZgOp op, int nin) {
+  ZgNode n = {.op = (uint16_t)op, .nin = (uint8_t)nin, .nax = (uint8_t)c->nax};
+  memcpy(n.ax, c->ax, sizeof n.ax);
+  return n;
+}
+
+static Val position_op(Call *c) {
+  if (!axis_size(c, c->ax[1])) {
+    complain(c->e, ZL_Z0209, c->x->call.axes.at[1].span, "positions along the data axis `%s` have no table to select from",
+             axis_name(c, c->ax[1]));
+    return poison();
+  }
+  return place_node(c->e, c->x->span, with_axes(c, ZG_OP_POSITION, 0), NULL, NULL);
+}
+
+static Val random_op(Call *c) {
+  if (c->arg[0].kind != VAL_NUM || !(c->arg[0].num.v >= 0 && c->arg[0].num.v <= 1)) {
+    complain(c->e, ZL_Z0107, c->span[0], "the probability of `random` is a static number from 0 to 1");
+    return poison();
+  }
+  ZgType t = zg_type(ZG_REAL, c->ax, c->nax);
+  const char *stream = zb_printf(c->e->arena, "%srandom.%u", c->e->frame->path, c->e->nrandom++);
+  ZgNode n = {.op = ZG_OP_RANDOM, .num = {c->arg[0].num.v}, .opt = {(int64_t)(zb_stream(stream) >> 1)}};
+  return place_node(c->e, c->x->span, n, NULL, &t);
+}
+
+static Val size_op(Call *c) {
+  int64_t size = axis_size(c, c->ax[0]);
+  if (size) return (Val){.kind = VAL_NUM, .num = num_int(size)};
+  return (Val){.kind = VAL_SIZE, .axis = c->ax[0]};
+}
+
+/* ---- moving ---- */
+static Val rename_op(Call *c) {
+  if (!want_axis(c, 0, c->ax[0])) return poison();
+  return place_node(c->e, c->x->span, with_axes(c, ZG_OP_RENAME, 1), c->arg, NULL);
+}
+
+static Val slice_op(Call *c) {
+  const ZlExpr *x = keyword(c, "start");
+  ZgNode n = with_axes(c, ZG_OP_SLICE, 1);
+  if (!want_axis(c, 0, c->ax[0])) return poison();
+  if (x && !static_int(c->e, x, 0, "start", &n.opt[0])) return poison();
+  n.opt[1] = axis_size(c, c->ax[1]);
+  return place_node(c->e, c->x->span, n, c->arg, NULL);
+}
+
+static Val concat_op(Call *c) {
+  if (c->nax != c->nargs + 1) {
+    ZlDiag *d = complain(c->e, ZL_Z0205, c->x->call.ax_span,
+                         "`concat` takes the joined axis and one axis for each operand: %d, found %d", c->nargs + 1, c->nax);
+    zl_help(d, "`concat[ab, a, b](x, y)`");
+    return poison();
+  }
+  for (int i = 0; i < c->nargs; i++)
+    if (!want_float(c, i) || !want_axis(c, i, c->ax[i + 1])) return poison();
+  return place_node(c->e, c->x->span, with_axes(c, ZG_OP_CONCAT, c->nargs), c->arg, NULL);
+}
+
+/* ---- reductions and products ---- */
+Val builtin_sum(Elab *e, ZlSpan span, Val v, const uint16_t *ax, int nax) {
+  ZgNode n = {.op = ZG_OP_SUM, .nin = 1, .nax = (uint8_t)nax};
+  memcpy(n.ax, ax, (size_t)nax * sizeof *ax);
+  return place_node(e, span, n, &v, NULL);
+}
+
+static Val reduce(Call *c) {
+  if (!want_float(c, 0) || !want_axes(c, 0)) return poison();
+  if (!c->nax) return c->arg[0]; /* `..` of a block that was given no further axes */
+  return place_node(c->e, c->x->span, with_axes(c, (ZgOp)c->op->op, 1), c->arg, NULL);
+}
+
+/* The sum divided by the sizes; those of data axes in f32, since a smaller type would round them. */
+static Val mean_op(Call *c) {
+  Elab *e = c->e;
+  ZlSpan span = c->x->span;
+  Num known = num_int(1);
+  Val sum = reduce(c), size = {0};
+  if (sum.kind == VAL_POISON) return sum;
+  ZgElem elem = (ZgElem)sum.type.elem;
+  for (int i = 0; i < c->nax; i++) {
+    if (axis_size(c, c->ax[i])) {
+      known = num_mul(known, num_int(axis_size(c, c->ax[i])));
+      continue;
+    }
+    Val one = val_tensor(e, span, (Val){.kind = VAL_SIZE, .axis = c->ax[i]}, ZG_F32), in[2] = {size, one};
+    size = size.kind == VAL_TENSOR ? place_node(e, span, (ZgNode){.op = ZG_OP_MUL, .nin = 2}, in, NULL) : one;
+  }
+  if (known.v != 1) {
+    Val in[2] = {sum, val_tensor(e, span, (Val){.kind = VAL_NUM, .num = num_double(1 / known.v)}, elem)};
+    sum = place_node(e, span, (ZgNode){.op = ZG_OP_MUL, .nin = 2}, in, NULL);
+  }
+  if (size.kind != VAL_TENSOR) return sum;
+  Val in[2] = {val_cast(e, span, sum, ZG_F32), size};
+  return val_cast(e, span, place_node(e, span, (ZgNode){.op = ZG_OP_DIV, .nin = 2}, in, NULL), elem);
+}
+
+static Val dot_op(Call *c) {
+  bool ok = want_float(c, 0) & want_float(c, 1);
+  if (!ok) return poison();
+  ok = want_axes(c, 0) & want_axes(c, 1);
+  return ok ? place_node(c->e, c->x->span, with_axes(c, ZG_OP_DOT, 2), c->arg, NULL) : poison();
+}
+
+static Val softmax_op(Call *c) {
+  if (!want_float(c, 0) || !want_axes(c, 0)) return poison();
+  return place_node(c->e, c->x->span, with_axes(c, ZG_OP_SOFTMAX, 1), c->arg, NULL);
+}
+
+static Val normalize_op(Call *c) {
+  ZgNode n = with_axes(c, ZG_OP_NORMALIZE, 1);
+  bool ok = word_keyword(c, "mode", "rms", "std", &n.opt[0]);
+  if (!want_float(c, 0) || !want_axes(c, 0) || !number_keyword(c, "eps", 1e-5, &n.num[0]) || !ok) return poison();
+  return place_node(c->e, c->x->span, n, c->arg, NULL);
+}
+
+/* ---- attention ---- */
+static Val rope_op(Call *c) {
+  ZgNode n = with_axes(c, ZG_OP_ROPE, 1);
+  if (!want_float(c, 0) || !want_axes(c, 0) || !number_keyword(c, "base", 10000, &n.num[0])) return poison();
+  return place_node(c->e, c->x->span, n, c->arg, NULL);
+}
+
+static Val attend_op(Call *c) {
+  ZgNode n = with_axes(c, ZG_OP_ATTEND, 3);
+  bool ok = word_keyword(c, "mask", "none", "causal", &n.opt[0]);
+  for (int i = 0; i < 3; i++) ok = want_float(c, i) && want_axes(c, i) && ok;
+  if (!ok) return poison();
+  int64_t h = axis_size(c, c->ax[1]);
+  if (!h) {
+    complain(c->e, ZL_Z0209, c->x->call.axes.at[1].span, "`attend` needs the size of `%s`, which is the recipe's",
+             axis_name(c, c->ax[1]));
+    return poison();
+  }
+  if (!number_keyword(c, "scale", 1 / sqrt((double)h), &n.num[0])) return poison();
+  return place_node(c->e, c->x->span, n, c->arg, NULL);
+}
+
+/* ---- tables and cross-entropy ---- */
+static Val lookup_op(Call *c) {
+  if (!want_float(c, 0) || !want_index(c, 1)) return poison();
+  const ZgType *t = &c->arg[0].type;
+  uint16_t v = c->arg[1].type.of;
+  if (!zg_type_has(t, v)) {
+    ZlDiag *d = complain(c->e, ZL_Z0204, c->span[1], "index(%s) cannot select from a table without axis `%s`",
+                         axis_name(c, v), axis_name(c, v));
+    zl_also(d, c->span[0], "%s", axes_text(c->e, t));
+    also_declared(c, d, 0);
+    uint16_t first = t->naxes ? t->axis[0] : v;
+    if (c->e->g->axes[first].size && t->naxes)
+      zl_help(d, "rows of this table are selected by index(%s)", axis_name(c, first));
+    return poison();
+  }
+  return place_node(c->e, c->x->span, (ZgNode){.op = ZG_OP_LOOKUP, .nin = 2, .nax = 1, .ax = {v}}, c->arg, NULL);
+}
+
+/* m = stop(peak(z)); s, p = xent_sums(z, m, t); (log(s) + m - p) known(t), all in f32 but z and m. */
+static Val xent_op(Call *c) {
+  Elab *e = c->e;
+  ZlSpan at = c->x->span;
+  if (!want_float(c, 0) || !want_index(c, 1) || !want_axes(c, 0)) return poison();
+  Val z = c->arg[0], t = c->arg[1];
+  if (t.type.of != c->ax[0]) {
+    ZlDiag *d = complain(e, ZL_Z0204, c->span[1], "`%s`: the targets are index(%s), not index(%s)", head(c),
+                         axis_name(c, t.type.of), axis_name(c, c->ax[0]));
+    also_declared(c, d, 1);
+    return poison();
+  }
+  ZgType rest = zg_type_minus(&z.type, c->ax, 1);
+  if (rest.naxes != t.type.naxes || !zg_type_contains(&rest, &t.type)) {
+    ZlDiag *d = complain(e, ZL_Z0201, c->span[1], "`%s`: targets and scores have different axes", head(c));
+    zl_label(d, "%s", axes_text(e, &t.type));
+    zl_also(d, c->span[0], "%s without `%s`", axes_text(e, &z.type), axis_name(c, c->ax[0]));
+    return poison();
+  }
+  Val m = place_node(e, at, with_axes(c, ZG_OP_PEAK, 1), &z, NULL);
+  m = place_node(e, at, (ZgNode){.op = ZG_OP_STOP, .nin = 1}, &m, NULL);
+  Val in[3] = {z, m, t};
+  Val s = place_node(e, at, with_axes(c, ZG_OP_XENT_SUMS, 3), in, NULL), p = val_result(e, s, 1);
+  Val log_s = place_node(e, at, (ZgNode){.op = ZG_OP_LOG, .nin = 1}, &s, NULL);
+  Val sum[2] = {log_s, val_cast(e, at, m, ZG_F32)};
+  Val lse = place_node(e, at, (ZgNode){.op = ZG_OP_ADD, .nin = 2}, sum, NULL), diff[2] = {lse, p};
+  Val loss = place_node(e, at, (ZgNode){.op = ZG_OP_SUB, .nin = 2}, diff, NULL);
+  Val known = place_node(e, at, (ZgNode){.op = ZG_OP_KNOWN, .nin = 1}, &t, NULL);
+  Val masked[2] = {loss, val_cast(e, at, known, ZG_F32)};
+  return place_node(e, at, (ZgNode){.op = ZG_OP_MUL, .nin = 2}, masked, NULL);
+}
+
+/* ---- the list ---- */
+static Val later(Call *c) {
+  complain(c->e, ZL_Z0113, c->x->call.path.span, "`%s` is not in this version: mixtures of experts come later", c->op->name);
+  return poison();
+}
+
+#define ANY 8
+/* name, axis names from..to, takes [..], operands from..to, keywords, lowering, op */
+static const Builtin builtins[] = {
+    {"exp", 0, 0, false, 1, 1, NULL, unary, ZG_OP_EXP},
+    {"log", 0, 0, false, 1, 1, NULL, unary, ZG_OP_LOG},
+    {"sqrt", 0, 0, false, 1, 1, NULL, unary, ZG_OP_SQRT},
+    {"rsqrt", 0, 0, false, 1, 1, NULL, unary, ZG_OP_RSQRT},
+    {"tanh", 0, 0, false, 1, 1, NULL, unary, ZG_OP_TANH},
+    {"erf", 0, 0, false, 1, 1, NULL, unary, ZG_OP_ERF},
+    {"sin", 0, 0, false, 1, 1, NULL, unary, ZG_OP_SIN},
+    {"cos", 0, 0, false, 1, 1, NULL, unary, ZG_OP_COS},
+    {"stop", 0, 0, false, 1, 1, NULL, unary, ZG_OP_STOP},
+    {"floor", 0, 0, false, 1, 1, NULL, static_only, 0},
+    {"ceil", 0, 0, false, 1, 1, NULL, static_only, 0},
+    {"max", 0, 0, false, 2, 2, NULL, binary, ZG_OP_MAX},
+    {"min", 0, 0, false, 2, 2, NULL, binary, ZG_OP_MIN},
+    {"less", 0, 0, false, 2, 2, NULL, binary, ZG_OP_LESS},
+    {"equal", 0, 0, false, 2, 2, NULL, binary, ZG_OP_EQUAL},
+    {"select", 0, 0, false, 3, 3, NULL, select_op, 0},
+    {"known", 0, 0, false, 1, 1, NULL, known_op, 0},
+    {"position", 2, 2, false, 0, 0, NULL, position_op, 0},
+    {"random", 1, ANY, true, 1, 1, NULL, random_op, 0},
+    {"size", 1, 1, false, 0, 0, NULL, size_op, 0},
+    {"rename", 2, 2, false, 1, 1, NULL, rename_op, 0},
+    {"slice", 2, 2, false, 1, 1, "start", slice_op, 0},
+    {"concat", 3, ZG_MAX_AXARG, false, 2, ANY, NULL, concat_op, 0},
+    {"sum", 1, ANY, true, 1, 1, NULL, reduce, ZG_OP_SUM},
+    {"mean", 1, ANY, true, 1, 1, NULL, mean_op, ZG_OP_SUM},
+    {"peak", 1, ANY, true, 1, 1, NULL, reduce, ZG_OP_PEAK},
+    {"dot", 1, ANY, false, 2, 2, NULL, dot_op, 0},
+    {"softmax", 1, 1, false, 1, 1, NULL, softmax_op, 0},
+    {"normalize", 1, 1, false, 1, 1, "mode,eps", normalize_op, 0},
+    {"rope", 2, 2, false, 1, 1, "base", rope_op, 0},
+    {"attend", 2, 2, false, 3, 3, "mask,scale", attend_op, 0},
+    {"lookup", 0, 0, false, 2, 2, NULL, lookup_op, 0},
+    {"xent", 1, 1, false, 2, 2, NULL, xent_op, 0},
+    {"onehot", 1, 1, false, 1, 1, NULL, later, 0},
+    {"topk", 2, 2, false, 1, 1, NULL, later, 0},
+    {"dispatch", 2, 2, false, 2, 2, "capacity", later, 0},
+    {"combine", 3, 3, false, 3, 3, NULL, later, 0},
+};
+enum { NBUILTINS = sizeof builtins / sizeof *builtins };
+
+static const Builtin *find(const char *name) {
+  for (int i = 0; i < NBUILTINS; i++)
+    if (!strcmp(builtins[i].name, name)) return &builtins[i];
+  return NULL;
+}
+
+bool is_builtin(const char *name) { return find(name) != NULL; }
+
+uint32_t builtin_names(const char **out, uint32_t max) {
+  uint32_t n = 0;
+  for (; n < NBUILTINS && n < max; n++) out[n] = builtins[n].name;
+  return n;
+}
+
+/* ---- the call ---- */
+static const char *range_text(ZbArena *a, int lo, int hi, const char *what) {
+  if (lo == hi) return zb_printf(a, "%d %s%s", lo, what, lo == 1 ? "" : "s");
+  return zb_printf(a, "%d to %d %ss", lo, hi, what);
+}
+
+static bool resolve_axes(Call *c) {
+  Elab *e = c->e;
+  const Builtin *o = c->op;
+  const ZlNames *names = &c->x->call.axes;
+  if (c->x->call.all_axes && o->rows) {
+    if (!e->frame->has_row) {
+      ZlDiag *d = complain(e, ZL_Z0205, c->x->call.ax_span, "`..` stands for nothing here");
+      zl_note(d, "it is the axes that the block's signature writes as `..`");
+      return false;
+    }
+    c->nax = e->frame->nrow;
+    memcpy(c->ax, e->frame->row, sizeof e->frame->row);
+    return true;
+  }
+  if (c->x->call.all_axes || names->n < o->min_ax || names->n > o->max_ax) {
+    ZlSpan at = c->x->call.ax_span.file >= 0 ? c->x->call.ax_span : c->x->call.path.span;
+    const char *found = c->x->call.all_axes ? "`..`" : zb_printf(e->arena, "%u", names->n);
+    complain(e, ZL_Z0205, at, "`%s` takes %s, found %s", o->name, range_text(e->arena, o->min_ax, o->max_ax, "axis name"),
+             found);
+    return false;
+  }
+  bool ok = true;
+  for (uint32_t i = 0; i < names->n; i++) ok = axis_resolve(e, names->at[i], &c->ax[c->nax++]) && ok;
+  return ok;
+}
+
+static bool eval_args(Call *c) {
+  bool ok = true;
+  int found = 0;
+  for (uint32_t i = 0; i < c->x->call.nargs; i++) {
+    const ZlArg *a = &c->x->call.args[i];
+    if (a->name.s) continue;
+    Val v = expr_eval(c->e, a->value);
+    if (found++ >= ZG_MAX_IN) continue;
+    c->span[c->nargs] = a->value->span;
+    c->arg[c->nargs++] = v;
+    ok = ok && v.kind != VAL_POISON;
+  }
+  if (found >= c->op->min_in && found <= c->op->max_in) return ok;
+  complain(c->e, ZL_Z0205, c->x->call.path.span, "`%s` takes %s, found %d", c->op->name,
+           range_text(c->e->arena, c->op->min_in, c->op->max_in, "operand"), found);
+  return false;
+}
+
+/* sqrt(2 * layers): numbers in, number out. */
+static bool fold(Call *c, Val *out) {
+  if (num_function_args(c->op->name) != c->nargs) return false;
+  Num in[2];
+  for (int i = 0; i < c->nargs; i++) {
+    if (c->arg[i].kind != VAL_NUM) return false;
+    in[i] = c->arg[i].num;
+  }
+  *out = (Val){.kind = VAL_NUM};
+  if (num_call(c->op->name, in, &out->num)) return true;
+  complain(c->e, ZL_Z0107, c->x->span, "%s of %s has no value", c->op->name, num_text(c->e->arena, in[0]));
+  *out = poison();
+  return true;
+}
+
+Val builtin_call(Elab *e, const ZlExpr *x) {
+  Call c = {.e = e, .x = x, .op = find(x->call.path.part[0].s)};
+  if (c.op->make == later) return later(&c);
+  if (x->call.label.s)
+    complain(e, ZL_Z0205, x->call.label.span, "`%s` takes no label: labels name calls of blocks", c.op->name);
+  bool ok = resolve_axes(&c);
+  ok = known_keywords(&c) && ok;
+  ok = eval_args(&c) && ok;
+  Val v;
+  if (!ok) return poison();
+  return fold(&c, &v) ? v : c.op->make(&c);
+}

@@ -1,0 +1,74 @@
+/* The list of passes, in order, each followed by a check of the graph; and zc_check, which stops at types. */
+#include "compiler/elab.h"
+
+#include <string.h>
+
+/* A pass changes the graph in place; what it cannot do it says in err. */
+static bool simplify(ZgGraph *g, ZbErr *err) {
+  (void)err;
+  zc_simplify(g);
+  return true;
+}
+
+static const struct {
+  const char *name;
+  bool (*run)(ZgGraph *g, ZbErr *err);
+} passes[] = {{"simpl", simplify}, {"grad", zc_differentiate}, {"final", simplify}};
+enum { NPASSES = sizeof passes / sizeof *passes };
+
+const char *const zc_pass_names[] = {"parse", "elab", "simpl", "grad", "final", NULL};
+
+static void after(const ZcOptions *opt, const char *pass, const ZgGraph *g) {
+  ZbErr err;
+  if (!zg_verify(g, &err)) ZB_BUG("the graph is broken after %s: %s", pass, err.text);
+  if (opt->after) opt->after(opt->arg, pass, g);
+}
+
+ZgGraph *zc_compile(ZbArena *a, ZlSources *s, ZlDiags *d, ZlProgram *p, const ZcOptions *opt) {
+  ZgGraph *g = zc_elaborate(a, s, d, p, opt);
+  if (!g) return NULL;
+  after(opt, "elab", g);
+  for (int i = 0; i < NPASSES; i++) {
+    ZbErr err = {{0}, {0}};
+    if (!passes[i].run(g, &err)) {
+      ZlDiag *why = zl_report(d, ZL_Z0202, ZL_NOWHERE, "%s", err.text);
+      if (err.help[0]) zl_help(why, "%s", err.help);
+      return NULL;
+    }
+    after(opt, passes[i].name, g);
+  }
+  return g;
+}
+
+/* ---- zc --check ---- */
+static bool seen(const Elab *e, const ZlBlock *b) {
+  for (uint32_t i = 0; i < e->nseen; i++)
+    if (e->seen[i] == b) return true;
+  return false;
+}
+
+static void check_alone(Elab *e, ZlBlock *const *blocks, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++)
+    if (!seen(e, blocks[i])) call_block_alone(e, blocks[i]);
+}
+
+void zc_check(ZbArena *a, ZlSources *s, ZlDiags *d, ZlProgram *p, const ZcOptions *opt) {
+  const ZlFile *f = p->files[0];
+  Elab e;
+  if (opt->model && !zl_model(p, d, opt->model)) return;
+  const ZlBlock **called = NULL;
+  uint32_t ncalled = 0;
+  for (uint32_t i = 0; i < f->nmodels; i++) {
+    const ZlModel *m = f->models[i];
+    if (opt->model && strcmp(opt->model, m->name.s)) continue;
+    elab_init(&e, a, s, d, p, opt, m->name.s);
+    elab_model(&e, m);
+    check_alone(&e, m->blocks, m->nblocks);
+    for (uint32_t k = 0; k < e.nseen; k++) ZB_PUSH(a, called, ncalled, e.seen[k]);
+    zb_arena_free(e.arena);
+  }
+  elab_init(&e, a, s, d, p, opt, f->name);
+  for (uint32_t k = 0; k < ncalled; k++) ZB_PUSH(e.arena, e.seen, e.nseen, called[k]);
+  check_alone(&e, f->blocks, f->nblocks);
+  zb_arena_free(e.arena);
+}

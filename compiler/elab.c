@@ -1,0 +1,419 @@
+/* Statements: instantiates a model from top to bottom. Every size but those of data axes is a number by then, so
+ * there is nothing to infer but the types of results. Mistakes are reported and poison what depends on them. */
+#include "compiler/elab.h"
+
+#include <string.h>
+
+/* ---- messages ---- */
+static bool main_file(const Elab *e, ZlSpan s) { return s.file < 0 || s.file == e->prog->files[0]->id; }
+
+ZlDiag *complain(Elab *e, ZlCode code, ZlSpan span, const char *fmt, ...) {
+  char text[1024];
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  ZlDiag *d = zl_report(e->diags, code, span, "%s", text);
+  if (main_file(e, span)) return d;
+  for (const Frame *f = e->frame; f && f->block; f = f->caller) {
+    if (f->call.file < 0 || !main_file(e, f->call)) continue;
+    zl_also(d, f->call, "in this call of `%s`", f->block->name.s);
+    break;
+  }
+  return d;
+}
+
+/* ---- parameters ---- */
+/* A wrong initialiser or tag still leaves a well-typed parameter, so both only report. */
+static void init_of(Elab *e, const ZlStmt *s, ZgParam *p) {
+  static const struct {
+    const char *name;
+    ZgInit init;
+    uint32_t args;
+  } inits[] = {{"normal", ZG_INIT_NORMAL, 1}, {"uniform", ZG_INIT_UNIFORM, 2}, {"trunc_normal", ZG_INIT_TRUNC_NORMAL, 1}};
+  const char *names[] = {"normal", "uniform", "trunc_normal"};
+  Num v;
+  if (s->param.value) {
+    p->init = ZG_INIT_CONST;
+    if (static_eval(e, s->param.value, &v)) p->num[0] = v.v;
+    return;
+  }
+  ZlName name = s->param.init;
+  for (int i = 0; i < 3; i++) {
+    if (strcmp(inits[i].name, name.s)) continue;
+    if (s->param.nargs != inits[i].args) {
+      complain(e, ZL_Z0205, name.span, "`%s` takes %u number%s, found %u", name.s, inits[i].args,
+               inits[i].args == 1 ? "" : "s", s->param.nargs);
+      return;
+    }
+    p->init = (uint8_t)inits[i].init;
+    for (uint32_t k = 0; k < s->param.nargs; k++) {
+      if (!static_eval(e, s->param.args[k], &v)) return;
+      p->num[k] = v.v;
+    }
+    if (p->init != ZG_INIT_UNIFORM && p->num[0] < 0)
+      complain(e, ZL_Z0107, s->param.args[0]->span, "a standard deviation cannot be negative: %g", p->num[0]);
+    return;
+  }
+  const char *near = zb_nearest(name.s, names, 3);
+  ZlDiag *d = complain(e, ZL_Z0102, name.span, "no initialiser `%s`", name.s);
+  zl_help(d, "did you mean `%s`?", near ? near : "normal");
+  return;
+}
+
+static void tags_of(Elab *e, const ZlStmt *s, ZgParam *p) {
+  for (uint32_t i = 0; i < s->param.tags.n; i++) {
+    uint32_t tag = zg_tag_add(e->g, s->param.tags.at[i].s);
+    if (tag == ZG_NONE) {
+      complain(e, ZL_Z0111, s->param.tags.at[i].span, "a model has at most 32 tags");
+      return;
+    }
+    p->tags |= 1u << tag;
+  }
+}
+
+/* Type and memory order; the size must be known and fit. */
+static bool param_type(Elab *e, const ZlParamDef *def, ZgParam *p) {
+  ZlTypeExpr x = {.elem = ZL_REAL, .axes = def->axes, .span = def->span};
+  if (!type_resolve(e, &x, &p->type)) return false;
+  uint64_t elements = 1;
+  for (uint32_t i = 0; i < def->axes.n; i++) {
+    uint16_t axis = 0;
+    axis_find(e, def->axes.at[i].s, &axis);
+    int64_t size = e->g->axes[axis].size;
+    if (!size) {
+      complain(e, ZL_Z0209, def->axes.at[i].span, "parameter `%s` cannot have the data axis `%s`: its size is not the model's",
+               def->name.s, def->axes.at[i].s);
+      return false;
+    }
+    if (!zb_mul_u64(elements, (uint64_t)size, &elements) || elements > 1ull << 48) {
+      complain(e, ZL_Z0111, def->span, "parameter `%s` has more than 2^48 elements", def->name.s);
+      return false;
+    }
+    for (int k = 0; k < p->type.naxes; k++)
+      if (p->type.axis[k] == axis) p->order[i] = (uint8_t)k;
+  }
+  return true;
+}
+
+static bool unique_path(Elab *e, const ZlParamDef *def, const char *path) {
+  for (uint32_t i = 0; i < e->g->nparams; i++) {
+    if (strcmp(e->g->params[i].path, path)) continue;
+    ZlSpan other = e->param_span[i];
+    ZlDiag *d = complain(e, ZL_Z0109, def->span, "there is a parameter `%s` already", path);
+    if (other.file != def->span.file || other.start != def->span.start) zl_also(d, other, "declared here");
+    zl_note(d, "a call without label adds nothing to the paths of the parameters in it");
+    zl_help(d, "label the calls: `%s(...) as first`", e->frame->block ? e->frame->block->name.s : "Block");
+    return false;
+  }
+  return true;
+}
+
+static Val declare_param(Elab *e, const ZlParamDef *def, ZgParam p) {
+  Val poison = {.kind = VAL_POISON};
+  if (!param_type(e, def, &p)) return poison;
+  p.path = zb_printf(e->arena, "%s%s", e->frame->path, def->name.s);
+  if (strlen(p.path) > 255) {
+    complain(e, ZL_Z0111, def->span, "the path of parameter `%s` is longer than 255 bytes", def->name.s);
+    return poison;
+  }
+  if (!unique_path(e, def, p.path)) return val_stand_in(e, p.type);
+  p.segment = e->in_repeat ? e->seg : ZG_NONE;
+  ZgNode n = {.op = ZG_OP_PARAM, .opt = {e->g->nparams}};
+  uint32_t k = zg_param_add(e->g, p), nused = k, nspan = k;
+  ZB_PUSH(e->arena, e->param_span, nspan, def->name.span);
+  ZB_PUSH(e->arena, e->param_used, nused, false);
+  Val v = place_node(e, def->span, n, NULL, NULL);
+  const ZgSegment *seg = &e->g->segments[e->seg];
+  if (v.kind == VAL_TENSOR) e->g->params[k].loc = seg->nodes[seg->values[v.id].node].loc;
+  return v;
+}
+
+static void do_param(Elab *e, const ZlStmt *s) {
+  ZgParam p = {0};
+  init_of(e, s, &p);
+  tags_of(e, s, &p);
+  for (uint32_t i = 0; i < s->param.ndefs; i++) {
+    const ZlParamDef *def = &s->param.defs[i];
+    uint32_t before = e->g->nparams;
+    Val v = declare_param(e, def, p);
+    name_bind(e, def->name, v);
+    Bind *b = name_find(e, def->name.s);
+    b->shared = !e->frame->block && !e->in_repeat;
+    if (e->g->nparams > before) b->param = before;
+  }
+}
+
+static void warn_unused(Elab *e) {
+  for (uint32_t i = 0; i < e->g->nparams; i++)
+    if (!e->param_used[i])
+      zl_report(e->diags, ZL_Z0112, e->param_span[i], "parameter `%s` is never used, so it gets no gradient",
+                e->g->params[i].path);
+}
+
+/* ---- names on the left ---- */
+static void do_let(Elab *e, const ZlStmt *s) {
+  uint32_t n = s->let.names.n;
+  Val *v = ZB_NEWN(e->arena, Val, n);
+  bool ok = expr_eval_many(e, s->let.value, v, n);
+  for (uint32_t i = 0; i < n; i++) name_bind(e, s->let.names.at[i], ok ? v[i] : (Val){.kind = VAL_POISON});
+}
+
+/* ---- repeat ---- */
+/* Does the body bind `name`? */
+static bool binds_name(ZlStmt *const *body, uint32_t n, const char *name) {
+  for (uint32_t i = 0; i < n; i++) {
+    const ZlStmt *s = body[i];
+    if (s->kind == ZL_S_REPEAT && binds_name(s->repeat.body, s->repeat.nbody, name)) return true;
+    if (s->kind != ZL_S_LET) continue;
+    for (uint32_t k = 0; k < s->let.names.n; k++)
+      if (!strcmp(s->let.names.at[k].s, name)) return true;
+  }
+  return false;
+}
+
+/* A name that the body rebinds and that exists outside: carried from one iteration to the next. */
+typedef struct {
+  uint32_t bind; /* in the frame */
+  uint32_t slot;
+  Val before;
+} Carried;
+
+static Carried *carried_names(Elab *e, const ZlStmt *s, uint32_t *n) {
+  Carried *c = NULL;
+  *n = 0;
+  for (uint32_t i = 0; i < e->frame->nbinds; i++) {
+    Bind *b = &e->frame->binds[i];
+    if (!binds_name(s->repeat.body, s->repeat.nbody, b->name.s)) continue;
+    if (b->param != ZG_NONE) e->param_used[b->param] = true;
+    Carried one = {i, 0, val_tensor(e, s->span, b->val, ZG_REAL)};
+    ZB_PUSH(e->arena, c, *n, one);
+  }
+  return c;
+}
+
+/* What a carried name is at the end of an iteration; it must be what it was at the start. */
+static Val checked_carry(Elab *e, const ZlStmt *s, const Carried *c) {
+  Bind *b = &e->frame->binds[c->bind];
+  Val v = val_tensor(e, b->name.span, b->val, c->before.kind == VAL_TENSOR ? (ZgElem)c->before.type.elem : ZG_REAL);
+  if (c->before.kind == VAL_POISON || v.kind == VAL_POISON) return (Val){.kind = VAL_POISON};
+  if (zg_type_eq(&v.type, &c->before.type)) return v;
+  ZlDiag *d = complain(e, ZL_Z0206, b->name.span, "`%s` is %s at the start of an iteration, but %s at its end",
+                       b->name.s, type_text(e, &c->before.type), type_text(e, &v.type));
+  ZlSpan head = s->span;
+  if (head.end > head.start + 6) head.end = head.start + 6; /* the word `repeat` */
+  zl_also(d, head, "carried from one iteration to the next");
+  if (is_float(&v.type) && is_float(&c->before.type) && v.type.elem != c->before.type.elem)
+    zl_help(d, "write `%s(...)` around the new value", zg_elem_name[c->before.type.elem]);
+  return (Val){.kind = VAL_POISON};
+}
+
+static void enter_repeat(Elab *e, const ZlStmt *s, const char *iteration, const char **path, uint32_t *region) {
+  Frame *f = e->frame;
+  const char *label = s->repeat.label.s ? s->repeat.label.s : "";
+  *path = f->path;
+  *region = f->region;
+  f->path = zb_printf(e->arena, "%s%s.%s.", f->path, *label ? label : "repeat", iteration);
+  f->region = zg_region_add(e->g, ZG_REGION_REPEAT, f->region, label, "");
+}
+
+static void leave_repeat(Elab *e, uint32_t nbinds, const char *path, uint32_t region) {
+  e->frame->nbinds = nbinds; /* names made inside stay inside */
+  e->frame->path = path;
+  e->frame->region = region;
+}
+
+/* Inside another repeat: as often as it says, one iteration after the other. */
+static void unroll(Elab *e, const ZlStmt *s, int64_t count) {
+  uint32_t n, nbinds = e->frame->nbinds, region;
+  Carried *c = carried_names(e, s, &n);
+  for (uint32_t k = 0; k < n; k++) e->frame->binds[c[k].bind].val = c[k].before;
+  size_t errors = zl_errors(e->diags);
+  for (int64_t i = 0; i < count && zl_errors(e->diags) == errors; i++) {
+    const char *path;
+    enter_repeat(e, s, zb_printf(e->arena, "%lld", (long long)i), &path, &region);
+    elab_body(e, s->repeat.body, s->repeat.nbody, NULL);
+    for (uint32_t k = 0; k < n; k++) e->frame->binds[c[k].bind].val = checked_carry(e, s, &c[k]);
+    leave_repeat(e, nbinds, path, region);
+  }
+}
+
+static void repeat_segment(Elab *e, const ZlStmt *s, int64_t count) {
+  uint32_t n, nbinds = e->frame->nbinds, region;
+  const char *path;
+  Carried *c = carried_names(e, s, &n); /* numbers become tensors in the segment before */
+  enter_repeat(e, s, "*", &path, &region);
+  place_begin_repeat(e, s->repeat.label.s ? s->repeat.label.s : "", e->frame->region, (uint32_t)count);
+  for (uint32_t k = 0; k < n; k++) {
+    Bind *b = &e->frame->binds[c[k].bind];
+    if (c[k].before.kind == VAL_TENSOR) b->val = place_carry_in(e, b->name.span, c[k].before, &c[k].slot);
+    b->shared = false;
+    b->param = ZG_NONE;
+  }
+  elab_body(e, s->repeat.body, s->repeat.nbody, NULL);
+  for (uint32_t k = 0; k < n; k++) {
+    Val v = checked_carry(e, s, &c[k]);
+    if (v.kind == VAL_TENSOR) place_carry_back(e, v, c[k].slot);
+    e->frame->binds[c[k].bind].val.kind = v.kind;
+  }
+  leave_repeat(e, nbinds, path, region);
+  place_end_repeat(e);
+  for (uint32_t k = 0; k < n; k++) {
+    Bind *b = &e->frame->binds[c[k].bind];
+    if (b->val.kind == VAL_TENSOR) b->val = place_carried(e, b->name.span, c[k].slot);
+    else if (c[k].before.kind == VAL_TENSOR) b->val = val_stand_in(e, c[k].before.type);
+  }
+}
+
+static void do_repeat(Elab *e, const ZlStmt *s) {
+  int64_t count;
+  if (!static_int(e, s->repeat.count, 1, "repeat count", &count)) count = 1; /* still look at the body */
+  if (e->in_repeat) unroll(e, s, count);
+  else repeat_segment(e, s, count);
+}
+
+/* ---- the model's own statements ---- */
+static void do_input(Elab *e, const ZlStmt *s) {
+  ZgIo io = {.name = zb_strdup(e->g->arena, s->input.name.s)};
+  Val v = {.kind = VAL_POISON};
+  if (type_resolve(e, &s->input.type, &io.type)) {
+    ZgNode n = {.op = ZG_OP_INPUT, .opt = {e->g->ninputs}};
+    ZB_PUSH(e->g->arena, e->g->inputs, e->g->ninputs, io);
+    v = place_node(e, s->input.name.span, n, NULL, NULL);
+    const ZgSegment *seg = &e->g->segments[e->seg];
+    e->g->inputs[e->g->ninputs - 1].loc = seg->nodes[seg->values[v.id].node].loc;
+    uint16_t batch;
+    if (axis_find(e, "batch", &batch) && !zg_type_has(&io.type, batch)) {
+      ZlDiag *d = complain(e, ZL_Z0704, s->input.type.span, "input `%s` has no axis `batch`", io.name);
+      zl_note(d, "data arrives in samples, which `batch` counts");
+    }
+  }
+  name_bind(e, s->input.name, v);
+  name_find(e, s->input.name.s)->shared = true;
+}
+
+static void do_output(Elab *e, const ZlStmt *s) {
+  Val v = expr_eval(e, s->output.value);
+  v = val_tensor(e, s->output.value->span, v, ZG_REAL);
+  name_bind(e, s->output.name, v);
+  if (v.kind == VAL_POISON) return;
+  ZgIo io = {.name = zb_strdup(e->g->arena, s->output.name.s), .type = v.type};
+  ZgNode n = {.op = ZG_OP_OUTPUT, .nin = 1, .opt = {e->g->noutputs}};
+  ZB_PUSH(e->g->arena, e->g->outputs, e->g->noutputs, io);
+  place_node(e, s->output.name.span, n, &v, NULL);
+  const ZgSegment *seg = &e->g->segments[e->seg];
+  e->g->outputs[e->g->noutputs - 1].loc = seg->nodes[seg->nnodes - 1].loc;
+}
+
+static Val wanted_real(Elab *e, const ZlExpr *x, const char *what) {
+  Val v = expr_eval(e, x);
+  v = val_tensor(e, x->span, v, ZG_F32);
+  if (v.kind == VAL_POISON || is_float(&v.type)) return v;
+  complain(e, ZL_Z0202, x->span, "%s must be real, found %s", what, type_text(e, &v.type));
+  return (Val){.kind = VAL_POISON};
+}
+
+static void do_aux(Elab *e, const ZlStmt *s) {
+  Val v = wanted_real(e, s->aux, "an aux term");
+  if (v.kind == VAL_POISON) return;
+  if (v.type.naxes) {
+    ZlDiag *d = complain(e, ZL_Z0202, s->aux->span, "an aux term is a scalar, found %s", type_text(e, &v.type));
+    zl_help(d, "reduce it with `mean%s(...)`", axes_text(e, &v.type));
+    return;
+  }
+  v = val_cast(e, s->aux->span, v, ZG_F32);
+  place_node(e, s->aux->span, (ZgNode){.op = ZG_OP_AUX, .nin = 1}, &v, NULL);
+}
+
+static void do_loss(Elab *e, const ZlStmt *s) {
+  e->num_span = s->loss.num->span;
+  e->den_span = s->loss.den->span;
+  e->num = wanted_real(e, s->loss.num, "the loss");
+  e->den = wanted_real(e, s->loss.den, "what the loss is per");
+}
+
+/* The sum of v over all its axes in f32, into a sink. */
+static void sum_into(Elab *e, ZlSpan span, Val v, ZgOp sink) {
+  v = val_cast(e, span, v, ZG_F32);
+  if (v.kind == VAL_TENSOR && v.type.naxes) v = builtin_sum(e, span, v, v.type.axis, v.type.naxes);
+  place_node(e, span, (ZgNode){.op = (uint16_t)sink, .nin = 1}, &v, NULL);
+}
+
+static void finish_loss(Elab *e) {
+  if (e->num.kind == VAL_POISON || e->den.kind == VAL_POISON) return;
+  sum_into(e, e->num_span, e->num, ZG_OP_LOSS_NUM);
+  ZlSpan culprit;
+  Val den;
+  if (place_remake(e, e->den, &den, &culprit)) {
+    sum_into(e, e->den_span, den, ZG_OP_LOSS_DEN);
+    return;
+  }
+  ZlDiag *d = complain(e, ZL_Z0703, e->den_span, "what the loss is `per` may depend on inputs only");
+  zl_also(d, culprit, "it depends on this");
+  zl_note(d, "it is counted before the step begins, so that every micro-batch is weighted alike");
+  zl_help(d, "`per known(targets)`, for example");
+}
+
+/* ---- all of it ---- */
+void elab_body(Elab *e, ZlStmt *const *body, uint32_t n, Val *out) {
+  for (uint32_t i = 0; i < n; i++) {
+    const ZlStmt *s = body[i];
+    switch (s->kind) {
+    case ZL_S_PARAM: do_param(e, s); break;
+    case ZL_S_LET: do_let(e, s); break;
+    case ZL_S_REPEAT: do_repeat(e, s); break;
+    case ZL_S_AUX: do_aux(e, s); break;
+    case ZL_S_RETURN:
+      for (uint32_t k = 0; k < s->ret.n; k++) out[k] = expr_eval(e, s->ret.values[k]);
+      break;
+    case ZL_S_AXIS: break; /* static_bind_model made them */
+    case ZL_S_INPUT: do_input(e, s); break;
+    case ZL_S_OUTPUT: do_output(e, s); break;
+    case ZL_S_LOSS: do_loss(e, s); break;
+    }
+  }
+}
+
+void elab_init(Elab *e, ZbArena *a, ZlSources *s, ZlDiags *d, const ZlProgram *p, const ZcOptions *opt,
+               const char *name) {
+  *e = (Elab){.arena = zb_arena_new(), .src = s, .diags = d, .prog = p, .opt = opt, .errors = zl_errors(d)};
+  e->g = zg_graph_new(a, name);
+  e->frame = ZB_NEW(e->arena, Frame);
+  e->frame->call = ZL_NOWHERE;
+  e->frame->path = "";
+  zg_segment_add(e->g, "", 0, false, 1);
+}
+
+void elab_model(Elab *e, const ZlModel *m) {
+  e->model = m;
+  e->frame->scope = zl_model_scope(m);
+  static_bind_model(e, m);
+  uint16_t batch;
+  bool has_batch = axis_find(e, "batch", &batch);
+  if (!has_batch || e->g->axes[batch].size) {
+    ZlDiag *d = complain(e, ZL_Z0704, m->span, "model %s has no data axis `batch`", m->name.s);
+    zl_note(d, "`batch` counts the samples: micro-batches and data parallelism cut along it");
+    zl_help(d, "add `axis batch`%s", has_batch ? ", without a size" : "");
+    has_batch = false;
+  }
+  elab_body(e, m->body, m->nbody, NULL);
+  if (zl_errors(e->diags) == e->errors) finish_loss(e);
+  if (zl_errors(e->diags) != e->errors) return;
+  warn_unused(e);
+  sep_check(e, batch);
+}
+
+ZgGraph *zc_elaborate(ZbArena *a, ZlSources *s, ZlDiags *d, ZlProgram *p, const ZcOptions *opt) {
+  const ZlModel *m = zl_model(p, d, opt->model);
+  if (!m) return NULL;
+  Elab e;
+  elab_init(&e, a, s, d, p, opt, m->name.s);
+  elab_model(&e, m);
+  ZgGraph *g = NULL;
+  if (!zl_errors(d)) {
+    place_settle(&e);
+    g = e.g;
+  }
+  zb_arena_free(e.arena);
+  return g;
+}

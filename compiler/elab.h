@@ -1,0 +1,187 @@
+/* Private to elaboration (num.c static.c place.c expr.c call.c builtin.c elab.c sep.c check.c): what is known while a
+ * model is instantiated. Elaboration walks the tree once per instance, in the order of the text, and appends
+ * nodes to the segment it is in; so a value is a place (segment, number) and a type. */
+#ifndef ZUG_COMPILER_ELAB_H
+#define ZUG_COMPILER_ELAB_H
+
+#include "compiler/compiler.h"
+#include "lang/ast.h"
+
+/* ---- num.c: static numbers -------------------------------------------------------------------------- */
+typedef struct {
+  bool exact;   /* n/d in lowest terms, d > 0; else only v */
+  int64_t n, d;
+  double v;
+} Num;
+#define NUM_MAX_FUNCTIONS 16
+Num num_int(int64_t n);
+Num num_double(double v);
+Num num_neg(Num a);
+Num num_add(Num a, Num b);
+Num num_sub(Num a, Num b);
+Num num_mul(Num a, Num b);
+bool num_div(Num a, Num b, Num *out); /* false: b is 0 */
+bool num_less(Num a, Num b);
+bool num_equal(Num a, Num b);
+bool num_is_int(Num a, int64_t *out);
+int num_function_args(const char *name); /* -1: there is no such function of statics */
+uint32_t num_function_names(const char *out[NUM_MAX_FUNCTIONS]);
+bool num_call(const char *name, const Num *arg, Num *out); /* false: no value there */
+const char *num_text(ZbArena *a, Num v);
+
+/* ---- values and names --------------------------------------------------------------------------------- */
+typedef enum {
+  VAL_POISON, /* reported already: whatever uses it says nothing */
+  VAL_NUM,    /* a static number: takes the element type of what it meets */
+  VAL_SIZE,   /* the size of a data axis: likewise, but known only when the recipe is */
+  VAL_TENSOR
+} ValKind;
+typedef struct {
+  ValKind kind;
+  Num num;
+  uint16_t axis;
+  ZgType type;
+  uint32_t seg, id;
+} Val;
+
+typedef struct {
+  ZlName name;    /* with the place that bound it last */
+  Val val;
+  bool shared;    /* a static, parameter or input of the model: the blocks inside it see it too */
+  uint32_t param; /* which parameter it is, or ZG_NONE */
+} Bind;
+
+typedef struct {
+  const char *name; /* as the text calls it here */
+  uint16_t axis;
+} AxisBind;
+
+/* One instance of a block, or of the model. */
+typedef struct Frame Frame;
+struct Frame {
+  Frame *caller;
+  Frame *model;         /* of a block inside a model: that model's frame */
+  const ZlBlock *block; /* NULL: the model itself */
+  ZlScope scope;
+  ZlSpan call;          /* who called */
+  uint32_t region;
+  const char *path;     /* prefix of parameter paths: "", "layer.*.attn." */
+  Bind *binds;
+  uint32_t nbinds;
+  AxisBind *axes;
+  uint32_t naxes;
+  bool has_row;         /* what `..` stands for is known */
+  uint16_t row[ZG_MAX_AXES];
+  int nrow;
+  struct Label {
+    uint32_t region;    /* the scope: a repeat's iterations are scopes of their own */
+    ZlName name;
+  } *labels;
+  uint32_t nlabels;
+};
+
+/* A value of one segment made available in a later one. */
+typedef struct {
+  uint32_t seg, id, to, local;
+} Import;
+
+typedef struct {
+  ZbArena *arena;
+  ZlSources *src;
+  ZlDiags *diags;
+  const ZlProgram *prog;
+  const ZcOptions *opt;
+  const ZlModel *model; /* NULL: a block by itself (zc --check) */
+  ZgGraph *g;
+  Frame *frame;
+  uint32_t seg;         /* where nodes go */
+  bool in_repeat;       /* the current segment is a repeat: deeper repeats are unrolled */
+  Import *imports;
+  uint32_t nimports;
+  ZlSpan *loc_span;     /* the spans behind g->locs */
+  uint32_t nloc_span;
+  ZlSpan *param_span;   /* by parameter number */
+  bool *param_used;
+  uint32_t nparam;
+  uint32_t nrandom;
+  const ZlBlock **seen; /* blocks instantiated so far */
+  uint32_t nseen;
+  uint32_t depth;       /* of block calls */
+  size_t errors;        /* reported before this began */
+  Val num, den;         /* of the loss */
+  ZlSpan num_span, den_span;
+} Elab;
+
+#define ELAB_MAX_NODES 200000 /* per graph; unrolled repeats are what can reach it */
+
+/* ---- elab.c ----------------------------------------------------------------------------------------------- */
+/* Reports a mistake; inside a library block also says who called it. */
+ZlDiag *complain(Elab *e, ZlCode code, ZlSpan span, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+void elab_init(Elab *e, ZbArena *a, ZlSources *s, ZlDiags *d, const ZlProgram *p, const ZcOptions *opt,
+               const char *name);
+/* Runs all of a model: statics, axes, statements, loss. What it found wrong is in e->diags. */
+void elab_model(Elab *e, const ZlModel *m);
+/* The statements of a body in the current frame; a return's values go to out[0..nout). */
+void elab_body(Elab *e, ZlStmt *const *body, uint32_t n, Val *out);
+
+/* ---- static.c ------------------------------------------------------------------------------------------------- */
+bool static_eval(Elab *e, const ZlExpr *x, Num *out);
+/* a op b, both static; false and a report when there is no value. */
+bool static_binary(Elab *e, const ZlExpr *x, Num a, Num b, Num *out);
+/* A static that must be a whole number of at least `least`: what it is for goes into the message. */
+bool static_int(Elab *e, const ZlExpr *x, int64_t least, const char *what, int64_t *out);
+void static_bind_model(Elab *e, const ZlModel *m); /* statics with overrides, then axes */
+
+/* ---- place.c ------------------------------------------------------------------------------------------------------ */
+/* Appends a node to the current segment, operands brought there first. What does not type is reported and gives
+ * poison, as does a poisoned operand. Result i > 0: val_result. */
+Val place_node(Elab *e, ZlSpan span, ZgNode n, const Val *in, const ZgType *hint);
+Val val_result(Elab *e, Val first, int i);
+/* The value as a tensor: numbers become fills of element type `elem`. */
+Val val_tensor(Elab *e, ZlSpan span, Val v, ZgElem elem);
+Val val_cast(Elab *e, ZlSpan span, Val v, ZgElem elem);
+/* A stand-in of a type for a value whose making failed, so that checking can go on. */
+Val val_stand_in(Elab *e, ZgType t);
+void place_begin_repeat(Elab *e, const char *label, uint32_t region, uint32_t trip);
+void place_end_repeat(Elab *e); /* begins the straight segment after it */
+/* Carries `v` into the current repeat: what it is in there. Then back out: what it is after. */
+Val place_carry_in(Elab *e, ZlSpan span, Val v, uint32_t *slot);
+void place_carry_back(Elab *e, Val v, uint32_t slot);
+Val place_carried(Elab *e, ZlSpan span, uint32_t slot);
+/* The same value made again in the current segment out of inputs and constants; false if it depends on
+ * anything else, which *culprit says. */
+bool place_remake(Elab *e, Val v, Val *out, ZlSpan *culprit);
+/* Carries first, carry_outs last, in order of position. */
+void place_settle(Elab *e);
+ZlSpan place_span(const Elab *e, uint32_t loc);
+
+/* ---- expr.c --------------------------------------------------------------------------------------------------------- */
+Val expr_eval(Elab *e, const ZlExpr *x);
+/* As expr_eval for an expression that must give `want` values (a block call for more than one). */
+bool expr_eval_many(Elab *e, const ZlExpr *x, Val *out, uint32_t want);
+Bind *name_find(Elab *e, const char *name);
+void name_bind(Elab *e, ZlName name, Val v);
+bool axis_find(Elab *e, const char *name, uint16_t *out);
+bool axis_resolve(Elab *e, ZlName name, uint16_t *out); /* reports an unknown one */
+bool type_resolve(Elab *e, const ZlTypeExpr *t, ZgType *out); /* `..` is the frame's row */
+/* "[batch, seq]", "a scalar" */
+const char *axes_text(Elab *e, const ZgType *t);
+const char *type_text(Elab *e, const ZgType *t);
+bool is_float(const ZgType *t);
+
+/* ---- call.c, builtin.c ------------------------------------------------------------------------------------------------ */
+void call_block(Elab *e, const ZlExpr *x, const ZlBlock *b, Val *out);
+/* Instantiates a block that nobody calls, with axes of its own. */
+void call_block_alone(Elab *e, const ZlBlock *b);
+bool is_builtin(const char *name);
+uint32_t builtin_names(const char **out, uint32_t max);
+Val builtin_call(Elab *e, const ZlExpr *x);
+Val builtin_binary(Elab *e, const ZlExpr *x, ZgOp op, Val a, Val b, ZlSpan sa, ZlSpan sb);
+Val builtin_sum(Elab *e, ZlSpan span, Val v, const uint16_t *ax, int nax);
+
+/* ---- sep.c --------------------------------------------------------------------------------------------------------------- */
+/* Reports what makes the loss inseparable over `batch`. */
+void sep_check(Elab *e, uint16_t batch);
+
+#endif

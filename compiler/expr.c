@@ -1,0 +1,210 @@
+/* Expressions and names: what a name, a number, a sum or a call stands for in the frame at hand. */
+#include "compiler/elab.h"
+
+#include <string.h>
+
+bool is_float(const ZgType *t) {
+  return t->elem == ZG_REAL || t->elem == ZG_F32 || t->elem == ZG_BF16 || t->elem == ZG_F16;
+}
+
+const char *type_text(Elab *e, const ZgType *t) { return zg_type_text(e->g, e->arena, t); }
+
+const char *axes_text(Elab *e, const ZgType *t) {
+  if (!t->naxes) return "a scalar";
+  const char *s = zb_printf(e->arena, "[%s", e->g->axes[t->axis[0]].name);
+  for (int i = 1; i < t->naxes; i++) s = zb_printf(e->arena, "%s, %s", s, e->g->axes[t->axis[i]].name);
+  return zb_printf(e->arena, "%s]", s);
+}
+
+/* ---- names ---- */
+static Bind *find_in(Frame *f, const char *name, bool shared_only) {
+  for (uint32_t i = f->nbinds; i-- > 0;)
+    if (!strcmp(f->binds[i].name.s, name) && (f->binds[i].shared || !shared_only)) return &f->binds[i];
+  return NULL;
+}
+
+Bind *name_find(Elab *e, const char *name) {
+  Bind *b = find_in(e->frame, name, false);
+  if (!b && e->frame->model) b = find_in(e->frame->model, name, true);
+  return b;
+}
+
+void name_bind(Elab *e, ZlName name, Val v) {
+  Bind *b = find_in(e->frame, name.s, false), fresh = {name, v, false, ZG_NONE};
+  if (b) *b = fresh;
+  else ZB_PUSH(e->arena, e->frame->binds, e->frame->nbinds, fresh);
+}
+
+/* All names one could write here, for "did you mean". */
+static const char *nearest_name(Elab *e, const char *name) {
+  const char **names = NULL;
+  size_t n = 0;
+  for (Frame *f = e->frame; f; f = f->model)
+    for (uint32_t i = 0; i < f->nbinds; i++)
+      if (f == e->frame || f->binds[i].shared) ZB_PUSH(e->arena, names, n, f->binds[i].name.s);
+  return zb_nearest(name, names, n);
+}
+
+/* ---- axes and types ---- */
+bool axis_find(Elab *e, const char *name, uint16_t *out) {
+  for (Frame *f = e->frame; f; f = f->model)
+    for (uint32_t i = 0; i < f->naxes; i++)
+      if (!strcmp(f->axes[i].name, name)) {
+        *out = f->axes[i].axis;
+        return true;
+      }
+  return false;
+}
+
+/* The axis whose size is said to be just this static: `axis embed = width`. */
+static const char *axis_sized_by(const Elab *e, const char *name) {
+  for (uint32_t i = 0; e->model && i < e->model->naxes; i++) {
+    const ZlExpr *x = e->model->axes[i].size;
+    if (x && x->kind == ZL_E_NAME && !strcmp(x->name.s, name)) return e->model->axes[i].name.s;
+  }
+  return NULL;
+}
+
+bool axis_resolve(Elab *e, ZlName name, uint16_t *out) {
+  if (axis_find(e, name.s, out)) return true;
+  ZlDiag *d = complain(e, ZL_Z0102, name.span, "no axis `%s` here", name.s);
+  Bind *b = name_find(e, name.s);
+  const char *sized = axis_sized_by(e, name.s);
+  if (b && b->val.kind == VAL_NUM && sized) {
+    zl_help(d, "`%s` is a size parameter; the axis is named `%s`", name.s, sized);
+    return false;
+  }
+  const char **names = NULL;
+  size_t n = 0;
+  for (Frame *f = e->frame; f; f = f->model)
+    for (uint32_t i = 0; i < f->naxes; i++) ZB_PUSH(e->arena, names, n, f->axes[i].name);
+  const char *near = zb_nearest(name.s, names, n);
+  if (near) zl_help(d, "did you mean `%s`?", near);
+  return false;
+}
+
+static bool add_axis(Elab *e, ZgType *t, uint16_t axis, ZlSpan span) {
+  if (zg_type_has(t, axis)) {
+    ZlDiag *d = complain(e, ZL_Z0208, span, "axis `%s` occurs twice in one tensor", e->g->axes[axis].name);
+    zl_help(d, "give the second role an axis of its own, of the same size");
+    return false;
+  }
+  if (t->naxes == ZG_MAX_AXES) {
+    complain(e, ZL_Z0208, span, "a tensor has at most %d axes", ZG_MAX_AXES);
+    return false;
+  }
+  ZgType one = zg_type(ZG_REAL, &axis, 1);
+  *t = zg_type_union(t, &one);
+  return true;
+}
+
+bool type_resolve(Elab *e, const ZlTypeExpr *x, ZgType *out) {
+  static const uint8_t elem[] = {[ZL_REAL] = ZG_REAL, [ZL_F32] = ZG_F32, [ZL_BF16] = ZG_BF16, [ZL_F16] = ZG_F16,
+                                 [ZL_I32] = ZG_I32,   [ZL_BOOL] = ZG_BOOL, [ZL_INDEX] = ZG_INDEX};
+  ZgType t = {.elem = elem[x->elem]};
+  bool ok = x->elem != ZL_INDEX || axis_resolve(e, x->of, &t.of);
+  for (uint32_t i = 0; i < x->axes.n; i++) {
+    uint16_t axis;
+    ok = axis_resolve(e, x->axes.at[i], &axis) && add_axis(e, &t, axis, x->axes.at[i].span) && ok;
+  }
+  for (int i = 0; x->rest && ok && i < e->frame->nrow; i++) ok = add_axis(e, &t, e->frame->row[i], x->span);
+  if (ok) *out = t;
+  return ok;
+}
+
+/* ---- expressions ---- */
+static Val poison(void) { return (Val){.kind = VAL_POISON}; }
+
+static Val eval_name(Elab *e, const ZlExpr *x) {
+  Bind *b = name_find(e, x->name.s);
+  uint16_t axis;
+  if (b) {
+    if (b->param != ZG_NONE) e->param_used[b->param] = true;
+    return b->val;
+  }
+  if (axis_find(e, x->name.s, &axis)) {
+    ZlDiag *d = complain(e, ZL_Z0102, x->span, "`%s` is an axis, not a value", x->name.s);
+    zl_help(d, "its size is `size[%s]()`", x->name.s);
+    return poison();
+  }
+  ZlDiag *d = complain(e, ZL_Z0102, x->span, "unknown name `%s`", x->name.s);
+  Bind *hidden = e->frame->model ? find_in(e->frame->model, x->name.s, false) : NULL;
+  const char *near = nearest_name(e, x->name.s);
+  if (hidden)
+    zl_note(d, "`%s` is a value of the model; a block sees the model's statics, parameters and inputs only",
+            x->name.s);
+  if (hidden) zl_help(d, "pass it to the block as an argument");
+  else if (near) zl_help(d, "did you mean `%s`?", near);
+  return poison();
+}
+
+static Val eval_binary(Elab *e, const ZlExpr *x) {
+  Val a = expr_eval(e, x->bin.a), b = expr_eval(e, x->bin.b);
+  if (a.kind == VAL_POISON || b.kind == VAL_POISON) return poison();
+  if (a.kind == VAL_NUM && b.kind == VAL_NUM) {
+    Val v = {.kind = VAL_NUM};
+    return static_binary(e, x, a.num, b.num, &v.num) ? v : poison();
+  }
+  ZgOp op = x->bin.op == '+' ? ZG_OP_ADD : x->bin.op == '-' ? ZG_OP_SUB : x->bin.op == '*' ? ZG_OP_MUL : ZG_OP_DIV;
+  return builtin_binary(e, x, op, a, b, x->bin.a->span, x->bin.b->span);
+}
+
+static Val eval_negative(Elab *e, const ZlExpr *x) {
+  Val v = expr_eval(e, x->bin.a);
+  if (v.kind == VAL_NUM) {
+    v.num = num_neg(v.num);
+    return v;
+  }
+  v = val_tensor(e, x->span, v, ZG_REAL);
+  return place_node(e, x->span, (ZgNode){.op = ZG_OP_NEG, .nin = 1}, &v, NULL);
+}
+
+static Val eval_cast(Elab *e, const ZlExpr *x) {
+  static const uint8_t elem[] = {[ZL_REAL] = ZG_REAL, [ZL_F32] = ZG_F32, [ZL_BF16] = ZG_BF16,
+                                 [ZL_F16] = ZG_F16,   [ZL_I32] = ZG_I32, [ZL_BOOL] = ZG_BOOL};
+  Val v = expr_eval(e, x->cast.a);
+  return v.kind == VAL_POISON ? v : val_cast(e, x->span, v, elem[x->cast.elem]);
+}
+
+static void no_such_call(Elab *e, const ZlExpr *x) {
+  const char *names[80];
+  uint32_t n = builtin_names(names, 80);
+  zl_report_no_block(e->prog, e->diags, e->frame->scope, &x->call.path, names, n);
+}
+
+Val expr_eval(Elab *e, const ZlExpr *x) {
+  Val v;
+  return expr_eval_many(e, x, &v, 1) ? v : poison();
+}
+
+bool expr_eval_many(Elab *e, const ZlExpr *x, Val *out, uint32_t want) {
+  uint32_t have = 1;
+  const ZlBlock *b = NULL;
+  if (x->kind == ZL_E_CALL) {
+    b = zl_find_block(e->prog, e->frame->scope, &x->call.path);
+    if (b) have = b->nresults;
+  }
+  if (have != want) {
+    complain(e, ZL_Z0205, x->span, "%u value%s wanted here, found %u", want, want == 1 ? " is" : "s are", have);
+    return false;
+  }
+  switch (x->kind) {
+  case ZL_E_NUM:
+    *out = (Val){.kind = VAL_NUM, .num = x->num.integer ? num_int(x->num.i) : num_double(x->num.value)};
+    return true;
+  case ZL_E_NAME: *out = eval_name(e, x); return true;
+  case ZL_E_NEG: *out = eval_negative(e, x); return true;
+  case ZL_E_BIN: *out = eval_binary(e, x); return true;
+  case ZL_E_CAST: *out = eval_cast(e, x); return true;
+  case ZL_E_CALL: break;
+  }
+  if (b) {
+    call_block(e, x, b, out);
+  } else if (x->call.path.n == 1 && is_builtin(x->call.path.part[0].s)) {
+    *out = builtin_call(e, x);
+  } else {
+    no_such_call(e, x);
+    return false;
+  }
+  return true;
+}

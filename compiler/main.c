@@ -1,0 +1,243 @@
+/* zc: the compiler's command line. Reads options, loads, compiles, prints, writes; decides nothing else. */
+#include "compiler/compiler.h"
+#include "lang/ast.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { OK = 0, FAILED = 1, USAGE = 2 };
+
+static const char help[] =
+    "usage: zc MODEL.zug -o OUT.zsg [options]   compile a model to a stage graph\n"
+    "       zc MODEL.zug --check [options]      check all models and blocks of the file\n"
+    "       zc dump GRAPH.zsg                   print a stage graph as text\n"
+    "       zc --explain CODE                   what a message means and how to repair its cause\n"
+    "\n"
+    "  -o FILE           write the stage graph here, all of it or nothing\n"
+    "  -m MODEL          which model of the file (default: its only one)\n"
+    "  -D NAME=VALUE     override a static of the model; may be repeated\n"
+    "  -I DIR            search `use` here after the file's own folder; may be repeated\n"
+    "  -d PASS           print the program after a pass: parse, elab, simpl, grad, final; may be repeated\n"
+    "  -q                no line about success\n"
+    "  --check           only check; no output\n"
+    "  --diag FORM       messages as `text` or `json` (one object a line)\n"
+    "  --warn-as-error   fail on warnings too\n"
+    "  --explain CODE    explain a message by its code, such as Z0201\n"
+    "  --version, --help\n"
+    "\n"
+    "Exit code: 0 done, 1 errors in the program or the files, 2 wrong usage.\n";
+
+typedef struct {
+  const char *input, *output;
+  ZcOptions compile;
+  ZcDefine *defines;
+  const char **include;
+  uint32_t ninclude;
+  uint32_t dump; /* bit i: print after zc_pass_names[i] */
+  bool check, quiet, json, strict;
+} Options;
+
+static int usage(const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  fprintf(stderr, "zc: ");
+  vfprintf(stderr, fmt, ap);
+  fprintf(stderr, "\nTry `zc --help`.\n");
+  va_end(ap);
+  return USAGE;
+}
+
+static void put(FILE *f, ZbText *t) {
+  if (t->len) fwrite(t->s, 1, t->len, f);
+  zb_text_free(t);
+}
+
+/* ---- options ---- */
+static int add_define(ZbArena *a, Options *o, const char *text) {
+  const char *eq = strchr(text, '=');
+  if (!eq || eq == text || !eq[1]) return usage("-D %s: write -D name=value", text);
+  ZcDefine d = {zb_strndup(a, text, (size_t)(eq - text)), eq + 1};
+  ZB_PUSH(a, o->defines, o->compile.ndefines, d);
+  return OK;
+}
+
+static int add_dump(Options *o, const char *pass) {
+  size_t n = 0;
+  for (; zc_pass_names[n]; n++) {
+    if (strcmp(zc_pass_names[n], pass)) continue;
+    o->dump |= 1u << n;
+    return OK;
+  }
+  const char *near = zb_nearest(pass, zc_pass_names, n);
+  return usage("-d %s: no such pass%s%s%s", pass, near ? "; did you mean `" : "", near ? near : "", near ? "`?" : "");
+}
+
+static int explain(const char *code) {
+  const char *text = zl_explain(code);
+  if (!text) return usage("--explain %s: no such code; codes look like Z0201", code);
+  printf("%s%s", text, text[0] && text[strlen(text) - 1] == '\n' ? "" : "\n");
+  return OK;
+}
+
+/* Sets *done when all has been said already (--help and the like), whatever the result. */
+static int read_options(ZbArena *a, int argc, char **argv, Options *o, bool *done) {
+  enum { CHECK = 256, DIAG, WARN, EXPLAIN, VERSION, HELP };
+  static const struct option names[] = {
+      {"check", no_argument, NULL, CHECK},           {"diag", required_argument, NULL, DIAG},
+      {"warn-as-error", no_argument, NULL, WARN},    {"explain", required_argument, NULL, EXPLAIN},
+      {"version", no_argument, NULL, VERSION},       {"help", no_argument, NULL, HELP},
+      {NULL, 0, NULL, 0}};
+  int c, rc = OK;
+  *done = true;
+  while (rc == OK && (c = getopt_long(argc, argv, "o:m:D:I:d:qh", names, NULL)) != -1) {
+    switch (c) {
+    case 'o': o->output = optarg; break;
+    case 'm': o->compile.model = optarg; break;
+    case 'D': rc = add_define(a, o, optarg); break;
+    case 'I': ZB_PUSH(a, o->include, o->ninclude, optarg); break;
+    case 'd': rc = add_dump(o, optarg); break;
+    case 'q': o->quiet = true; break;
+    case CHECK: o->check = true; break;
+    case WARN: o->strict = true; break;
+    case DIAG:
+      o->json = !strcmp(optarg, "json");
+      if (!o->json && strcmp(optarg, "text")) return usage("--diag %s: write `text` or `json`", optarg);
+      break;
+    case EXPLAIN: return explain(optarg);
+    case VERSION: printf("zc (zug) %s\n", PACKAGE_VERSION); return OK;
+    case 'h': case HELP: fputs(help, stdout); return OK;
+    default: fprintf(stderr, "Try `zc --help`.\n"); return USAGE;
+    }
+  }
+  o->compile.defines = o->defines;
+  if (rc != OK) return rc;
+  *done = false;
+  return OK;
+}
+
+static int check_options(int argc, char **argv, Options *o) {
+  if (optind >= argc) return usage("no input file");
+  if (optind + 1 < argc) return usage("one input file at a time: `%s` and `%s`", argv[optind], argv[optind + 1]);
+  o->input = argv[optind];
+  if (o->check && o->output) return usage("--check writes nothing, so -o has no meaning");
+  if (!o->check && !o->output && !o->dump) return usage("nothing to do: give -o OUT.zsg, --check or -d PASS");
+  if (o->output && !strcmp(o->output, o->input)) return usage("-o %s would overwrite the input", o->output);
+  return OK;
+}
+
+/* ---- output ---- */
+static bool fail_file(const char *path, const char *what) {
+  fprintf(stderr, "zc: %s: cannot %s: %s\n", path, what, strerror(errno));
+  return false;
+}
+
+/* Into a file beside `path`, then renamed: a reader sees the old file or the new one. */
+static bool write_file(ZbArena *a, const char *path, const ZbText *bytes) {
+  char *tmp = zb_printf(a, "%s.%ld.tmp", path, (long)getpid());
+  FILE *f = fopen(tmp, "wb");
+  if (!f) return fail_file(tmp, "write");
+  bool ok = fwrite(bytes->s, 1, bytes->len, f) == bytes->len && fflush(f) == 0 && fsync(fileno(f)) == 0;
+  ok = fclose(f) == 0 && ok;
+  if (!ok) fail_file(tmp, "write");
+  else if (rename(tmp, path)) ok = fail_file(path, "replace");
+  if (!ok) unlink(tmp);
+  return ok;
+}
+
+/* "124,439,808" */
+static const char *grouped(ZbArena *a, uint64_t n) {
+  char *s = zb_printf(a, "%llu", (unsigned long long)n);
+  size_t len = strlen(s);
+  char *out = zb_alloc(a, len + len / 3 + 1), *p = out;
+  for (size_t i = 0; i < len; i++) {
+    if (i && (len - i) % 3 == 0) *p++ = ',';
+    *p++ = s[i];
+  }
+  return out;
+}
+
+static void say_done(ZbArena *a, const Options *o, const ZgGraph *g) {
+  printf("%s: %s, %s parameters;", o->output, g->model, grouped(a, zg_param_count(g)));
+  for (uint32_t i = 0; i < g->naxes; i++) {
+    printf("%s %s", i ? "," : "", g->axes[i].name);
+    if (g->axes[i].size) printf(" %lld", (long long)g->axes[i].size);
+  }
+  printf("; hash %016llx%016llx\n", (unsigned long long)g->hash[0], (unsigned long long)g->hash[1]);
+}
+
+static void print_after(void *arg, const char *pass, const ZgGraph *g) {
+  const Options *o = arg;
+  for (size_t i = 0; zc_pass_names[i]; i++) {
+    if (strcmp(zc_pass_names[i], pass) || !(o->dump >> i & 1)) continue;
+    ZbText t = {0};
+    printf("# after %s\n", pass);
+    zg_print(g, ZG_NONE, &t);
+    put(stdout, &t);
+  }
+}
+
+/* ---- the three things it does ---- */
+static int dump_graph(ZbArena *a, const char *path) {
+  ZbErr err;
+  ZgGraph *g = zg_read_file(a, path, &err);
+  if (!g) {
+    fprintf(stderr, "zc: %s%s%s\n", err.text, err.help[0] ? "\n  = help: " : "", err.help);
+    return FAILED;
+  }
+  ZbText t = {0};
+  zg_print(g, ZG_NONE, &t);
+  put(stdout, &t);
+  return OK;
+}
+
+static ZgGraph *run(ZbArena *a, ZlSources *s, ZlDiags *d, Options *o) {
+  ZlOptions load = {o->include, o->ninclude};
+  ZlProgram *p = zl_load(a, s, d, o->input, &load);
+  if (p && (o->dump & 1)) { /* zc_pass_names[0]: parse */
+    ZbText t = {0};
+    zl_dump(p, &t);
+    put(stdout, &t);
+  }
+  if (!p || zl_errors(d)) return NULL;
+  if (o->check) zc_check(a, s, d, p, &o->compile);
+  else if (o->output || o->dump != 1) return zc_compile(a, s, d, p, &o->compile);
+  return NULL;
+}
+
+static int compile(ZbArena *a, Options *o) {
+  ZlSources *s = zl_sources_new(a);
+  ZlDiags *d = zl_diags_new(a, s);
+  o->compile.after = print_after;
+  o->compile.arg = o;
+  ZgGraph *g = run(a, s, d, o);
+  ZbText t = {0};
+  (o->json ? zl_print_json : zl_print_text)(d, &t);
+  put(stderr, &t);
+  if (zl_errors(d) || (o->strict && zl_warnings(d))) return FAILED;
+  if (!o->output) return OK;
+  zg_write(g, &t);
+  bool ok = write_file(a, o->output, &t);
+  zb_text_free(&t);
+  if (ok && !o->quiet) say_done(a, o, g);
+  return ok ? OK : FAILED;
+}
+
+int main(int argc, char **argv) {
+  ZbArena *a = zb_arena_new();
+  Options o = {0};
+  bool done;
+  int rc;
+  if (argc > 1 && !strcmp(argv[1], "dump")) {
+    rc = argc == 3 ? dump_graph(a, argv[2]) : usage("write `zc dump GRAPH.zsg`");
+  } else {
+    rc = read_options(a, argc, argv, &o, &done);
+    if (!done) rc = check_options(argc, argv, &o);
+    if (!done && rc == OK) rc = compile(a, &o);
+  }
+  zb_arena_free(a);
+  if (fflush(stdout) || ferror(stdout)) rc = fail_file("standard output", "write") ? rc : FAILED;
+  return rc;
+}

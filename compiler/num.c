@@ -1,0 +1,160 @@
+/* Static numbers: exact fractions as long as they fit in 64 bits, doubles beyond that. So `width / heads`
+ * divides or is known not to, and 0.1 * 30 is three. Knows nothing of the tree. */
+#include "compiler/elab.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int64_t gcd(int64_t a, int64_t b) {
+  while (b) {
+    int64_t r = a % b;
+    a = b;
+    b = r;
+  }
+  return a < 0 ? -a : a;
+}
+
+static Num inexact(double v) { return (Num){.exact = false, .v = v}; }
+
+/* n/d in lowest terms with d > 0; falls back to a double where the fraction does not fit. */
+static Num fraction(__int128 n, __int128 d) {
+  double v = (double)n / (double)d;
+  if (d < 0) n = -n, d = -d;
+  __int128 a = n < 0 ? -n : n, b = d;
+  while (b) {
+    __int128 r = a % b;
+    a = b;
+    b = r;
+  }
+  if (a > 1) n /= a, d /= a;
+  if (n > INT64_MAX || n < -INT64_MAX || d > INT64_MAX) return inexact(v);
+  return (Num){.exact = true, .n = (int64_t)n, .d = (int64_t)d, .v = v};
+}
+
+Num num_int(int64_t n) { return fraction(n, 1); }
+
+/* The shortest decimal with at most 15 digits that reads back as v, as a fraction; so a literal means what is
+ * written: 0.1 is 1/10. */
+Num num_double(double v) {
+  if (!isfinite(v)) return inexact(v);
+  if (v == floor(v) && fabs(v) < 0x1p62) return fraction((__int128)v, 1);
+  char buf[40];
+  int digits = 1;
+  for (; digits <= 15; digits++) {
+    snprintf(buf, sizeof buf, "%.*e", digits - 1, v);
+    if (strtod(buf, NULL) == v) break;
+  }
+  if (digits > 15) return inexact(v);
+  char *e = strchr(buf, 'e');
+  int exp10 = atoi(e + 1) - (digits - 1);
+  __int128 n = 0, d = 1;
+  for (char *p = buf; p < e; p++)
+    if (*p >= '0' && *p <= '9') n = n * 10 + (*p - '0');
+  if (buf[0] == '-') n = -n;
+  if (exp10 < -18 || exp10 > 3) return inexact(v);
+  for (; exp10 < 0; exp10++) d *= 10;
+  for (; exp10 > 0; exp10--) n *= 10;
+  Num r = fraction(n, d);
+  r.v = v;
+  return r;
+}
+
+Num num_neg(Num a) {
+  if (a.exact) return fraction(-(__int128)a.n, a.d);
+  return inexact(-a.v);
+}
+
+Num num_add(Num a, Num b) {
+  if (!a.exact || !b.exact) return inexact(a.v + b.v);
+  int64_t g = gcd(a.d, b.d); /* keeps the intermediate below 2^127 */
+  __int128 d = (__int128)a.d * (b.d / g);
+  return fraction((__int128)a.n * (b.d / g) + (__int128)b.n * (a.d / g), d);
+}
+
+Num num_sub(Num a, Num b) { return num_add(a, num_neg(b)); }
+
+Num num_mul(Num a, Num b) {
+  if (!a.exact || !b.exact) return inexact(a.v * b.v);
+  return fraction((__int128)a.n * b.n, (__int128)a.d * b.d);
+}
+
+bool num_div(Num a, Num b, Num *out) {
+  if (b.v == 0) return false;
+  if (!a.exact || !b.exact)
+    *out = inexact(a.v / b.v);
+  else
+    *out = fraction((__int128)a.n * b.d, (__int128)a.d * b.n);
+  return true;
+}
+
+static Num num_sqrt(Num a) {
+  if (a.exact && a.n >= 0) { /* sqrt(16) is 4, and sqrt(0.25) is 0.5 */
+    int64_t n = llround(sqrt((double)a.n)), d = llround(sqrt((double)a.d));
+    if ((__int128)n * n == a.n && (__int128)d * d == a.d) return fraction(n, d);
+  }
+  return inexact(sqrt(a.v));
+}
+
+bool num_less(Num a, Num b) {
+  if (a.exact && b.exact) return (__int128)a.n * b.d < (__int128)b.n * a.d;
+  return a.v < b.v;
+}
+
+bool num_equal(Num a, Num b) { return !num_less(a, b) && !num_less(b, a); }
+
+bool num_is_int(Num a, int64_t *out) {
+  if (!a.exact || a.d != 1) return false;
+  *out = a.n;
+  return true;
+}
+
+static int64_t floor_div(int64_t n, int64_t d) { return n / d - (n % d < 0); }
+
+/* The functions of statics. */
+static const struct {
+  const char *name;
+  int args;
+} functions[] = {{"sqrt", 1}, {"exp", 1},  {"log", 1}, {"sin", 1}, {"cos", 1}, {"tanh", 1},
+                 {"erf", 1},  {"rsqrt", 1}, {"floor", 1}, {"ceil", 1}, {"max", 2}, {"min", 2}};
+enum { NFUNCTIONS = sizeof functions / sizeof *functions };
+
+int num_function_args(const char *name) {
+  for (int i = 0; i < NFUNCTIONS; i++)
+    if (!strcmp(functions[i].name, name)) return functions[i].args;
+  return -1;
+}
+
+uint32_t num_function_names(const char *out[NUM_MAX_FUNCTIONS]) {
+  for (int i = 0; i < NFUNCTIONS; i++) out[i] = functions[i].name;
+  return NFUNCTIONS;
+}
+
+bool num_call(const char *name, const Num *arg, Num *out) {
+  Num a = arg[0];
+  if (!strcmp(name, "max"))
+    *out = num_less(a, arg[1]) ? arg[1] : a;
+  else if (!strcmp(name, "min"))
+    *out = num_less(arg[1], a) ? arg[1] : a;
+  else if (!strcmp(name, "floor"))
+    *out = a.exact ? fraction(floor_div(a.n, a.d), 1) : num_double(floor(a.v));
+  else if (!strcmp(name, "ceil"))
+    *out = a.exact ? fraction(-floor_div(-a.n, a.d), 1) : num_double(ceil(a.v));
+  else if (!strcmp(name, "sqrt"))
+    *out = num_sqrt(a);
+  else if (!strcmp(name, "rsqrt"))
+    return a.v > 0 && num_div(num_int(1), num_sqrt(a), out);
+  else
+    *out = inexact(!strcmp(name, "exp")    ? exp(a.v)
+                   : !strcmp(name, "log")  ? log(a.v)
+                   : !strcmp(name, "sin")  ? sin(a.v)
+                   : !strcmp(name, "cos")  ? cos(a.v)
+                   : !strcmp(name, "tanh") ? tanh(a.v)
+                                           : erf(a.v));
+  return isfinite(out->v);
+}
+
+const char *num_text(ZbArena *a, Num v) {
+  if (v.exact && v.d == 1) return zb_printf(a, "%lld", (long long)v.n);
+  return zb_printf(a, "%.6g", v.v);
+}

@@ -1,0 +1,135 @@
+/* Is the loss separable over `batch`? Then, and only then, a step may cut its samples into micro-batches of any
+ * size and onto any ranks. Along `batch` every value on the way to the loss is
+ *
+ *   constant    the same for all samples
+ *   per sample  has the axis, and sample i of it depends on sample i of the inputs alone
+ *   summed      a sum over samples, used linearly from there on
+ *
+ * or it mixes samples in another way, which is the mistake reported here: at the first operation that mixes.
+ * What does not reach the loss (aux terms, outputs) is free. */
+#include "compiler/elab.h"
+
+#include <string.h>
+
+typedef enum { CONST, SAMPLE, SUMMED, MIXED } Kind;
+typedef struct {
+  Kind kind;
+  uint32_t loc; /* MIXED: of the operation that mixed */
+} State;
+
+typedef struct {
+  const ZgGraph *g;
+  uint16_t batch;
+  State **value;  /* by segment, value */
+  State **inflow; /* by segment, carried position: what arrives at its start */
+  bool changed;
+} Sep;
+
+static State max_state(State a, State b) { return b.kind > a.kind ? b : a; }
+
+/* An elementwise op that is linear in its summed operands: a sum of samples stays one. */
+static bool linear(const ZgNode *n, const State *in) {
+  bool s0 = in[0].kind == SUMMED, s1 = n->nin > 1 && in[1].kind == SUMMED;
+  switch (n->op) {
+  case ZG_OP_NEG: case ZG_OP_CAST: case ZG_OP_STOP: case ZG_OP_BROADCAST:
+  case ZG_OP_RENAME: case ZG_OP_SLICE: case ZG_OP_PAD: case ZG_OP_SUM: return true;
+  case ZG_OP_ADD: case ZG_OP_SUB: return s0 && s1;
+  case ZG_OP_MUL: case ZG_OP_DOT: return s0 != s1;
+  case ZG_OP_DIV: return s0 && !s1;
+  case ZG_OP_SELECT: return in[0].kind == CONST && s1 && in[2].kind == SUMMED;
+  case ZG_OP_CONCAT:
+    for (int i = 0; i < n->nin; i++)
+      if (in[i].kind != SUMMED) return false;
+    return true;
+  default: return false;
+  }
+}
+
+/* What the results of a node are, given its operands. */
+static State step(const Sep *s, const ZgSegment *seg, const ZgNode *n, const State *in) {
+  ZgType tin[ZG_MAX_IN], tout[ZG_MAX_OUT];
+  State mixed = {MIXED, n->loc};
+  bool sample = false, summed = false;
+  for (int i = 0; i < n->nin; i++) {
+    if (in[i].kind == MIXED) return in[i];
+    sample |= in[i].kind == SAMPLE;
+    summed |= in[i].kind == SUMMED;
+    tin[i] = seg->values[n->in[i]].type;
+  }
+  for (int i = 0; i < n->nout; i++) tout[i] = seg->values[n->out + (uint32_t)i].type;
+  if (n->op == ZG_OP_AXSIZE && n->ax[0] == s->batch) return mixed; /* depends on the micro-batch */
+  if (summed) return !sample && linear(n, in) ? (State){SUMMED, 0} : mixed;
+  switch (zg_axis_class(n, tin, tout, s->batch)) {
+  case ZG_AXIS_ABSENT: return (State){CONST, 0};
+  case ZG_AXIS_PAR: return (State){SAMPLE, 0};
+  case ZG_AXIS_SUM: return (State){SUMMED, 0};
+  default: return mixed;
+  }
+}
+
+static State source(const Sep *s, uint32_t segment, const ZgNode *n) {
+  const ZgSegment *seg = &s->g->segments[segment];
+  if (n->op == ZG_OP_CARRY) return s->inflow[segment][n->opt[0]];
+  if (n->nout == 0) return (State){CONST, 0};
+  return (State){zg_type_has(&seg->values[n->out].type, s->batch) ? SAMPLE : CONST, 0};
+}
+
+static void flow_into(Sep *s, uint32_t segment, int64_t slot, State v) {
+  State *at = &s->inflow[segment][slot], now = max_state(*at, v);
+  if (now.kind == at->kind) return;
+  *at = now;
+  s->changed = true;
+}
+
+static void walk_segment(Sep *s, uint32_t k) {
+  const ZgSegment *seg = &s->g->segments[k];
+  for (uint32_t i = 0; i < seg->nnodes; i++) {
+    const ZgNode *n = &seg->nodes[i];
+    State in[ZG_MAX_IN], out;
+    for (int j = 0; j < n->nin; j++) in[j] = s->value[k][n->in[j]];
+    if (n->op == ZG_OP_CARRY_OUT) {
+      if (k + 1 < s->g->nsegments) flow_into(s, k + 1, n->opt[0], in[0]);
+      if (seg->repeat) flow_into(s, k, n->opt[0], in[0]);
+      continue;
+    }
+    out = n->nin || n->op == ZG_OP_AXSIZE ? step(s, seg, n, in) : source(s, k, n);
+    for (int j = 0; j < n->nout; j++) s->value[k][n->out + (uint32_t)j] = out;
+  }
+}
+
+static void report(Elab *e, const ZgNode *sink, State st) {
+  bool num = sink->op == ZG_OP_LOSS_NUM;
+  ZlSpan at = num ? e->num_span : e->den_span;
+  if (st.kind == SUMMED) return;
+  if (st.kind == CONST) {
+    ZlDiag *d = complain(e, ZL_Z0701, at, "%s is not a sum over the samples of `batch`", num ? "the loss" : "what the loss is per");
+    zl_note(d, "it would be counted once for every micro-batch");
+    zl_help(d, num ? "put a term that is not per sample under `aux`" : "`per known(targets)`, for example");
+    return;
+  }
+  ZlSpan mix = place_span(e, st.loc);
+  ZlDiag *d = complain(e, ZL_Z0701, mix.file < 0 ? at : mix, "loss is not separable over `batch`: this mixes samples");
+  zl_also(d, at, "on the way to this");
+  zl_note(d, "the result would depend on how many samples a micro-batch has");
+  zl_help(d, "put the term under `aux`");
+}
+
+void sep_check(Elab *e, uint16_t batch) {
+  Sep s = {.g = e->g, .batch = batch};
+  uint32_t n = e->g->nsegments;
+  s.value = ZB_NEWN(e->arena, State *, n);
+  s.inflow = ZB_NEWN(e->arena, State *, n);
+  for (uint32_t k = 0; k < n; k++) {
+    s.value[k] = ZB_NEWN(e->arena, State, e->g->segments[k].nvalues + 1);
+    s.inflow[k] = ZB_NEWN(e->arena, State, e->g->segments[k].ncarry_in + 1);
+  }
+  do { /* until a repeat's carried values settle: each can only rise, so soon */
+    s.changed = false;
+    for (uint32_t k = 0; k < n; k++) walk_segment(&s, k);
+  } while (s.changed);
+  const ZgSegment *last = &e->g->segments[n - 1];
+  for (uint32_t i = 0; i < last->nnodes; i++) {
+    const ZgNode *m = &last->nodes[i];
+    if (m->op == ZG_OP_LOSS_NUM || m->op == ZG_OP_LOSS_DEN) report(e, m, s.value[n - 1][m->in[0]]);
+  }
+}

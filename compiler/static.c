@@ -1,0 +1,259 @@
+/* Static expressions, the model's statics with their overrides, and the sizes of its axes. A static may name
+ * statics before it and, as its size, any axis that has one. */
+#include "compiler/elab.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- showing where a number comes from ---- */
+static void put_expr(Elab *e, const ZlExpr *x, bool values, ZbText *out) {
+  Num v;
+  switch (x->kind) {
+  case ZL_E_NUM:
+    if (x->num.integer) zb_text_add(out, "%lld", (long long)x->num.i);
+    else zb_text_add(out, "%g", x->num.value);
+    break;
+  case ZL_E_NAME:
+    if (values && static_eval(e, x, &v)) zb_text_add(out, "%s", num_text(e->arena, v));
+    else zb_text_add(out, "%s", x->name.s);
+    break;
+  case ZL_E_NEG:
+    zb_text_add(out, "-");
+    put_expr(e, x->bin.a, values, out);
+    break;
+  case ZL_E_BIN:
+    for (int side = 0; side < 2; side++) {
+      const ZlExpr *o = side ? x->bin.b : x->bin.a;
+      bool paren = o->kind == ZL_E_BIN && (side || strchr("*/", x->bin.op)) && o->bin.op != x->bin.op;
+      if (side) zb_text_add(out, " %c ", x->bin.op);
+      if (paren) zb_text_add(out, "(");
+      put_expr(e, o, values, out);
+      if (paren) zb_text_add(out, ")");
+    }
+    break;
+  default:
+    zb_text_add(out, "%s(", x->call.path.part[0].s);
+    for (uint32_t i = 0; i < x->call.nargs; i++) {
+      if (i) zb_text_add(out, ", ");
+      put_expr(e, x->call.args[i].value, values, out);
+    }
+    zb_text_add(out, ")");
+  }
+}
+
+static const char *expr_text(Elab *e, const ZlExpr *x, bool values) {
+  ZbText t = {0};
+  put_expr(e, x, values, &t);
+  const char *s = zb_strndup(e->arena, t.s, t.len);
+  zb_text_free(&t);
+  return s;
+}
+
+static const ZcDefine *override_of(const Elab *e, const char *name) {
+  const ZcDefine *found = NULL; /* the last -D of a name wins */
+  for (uint32_t i = 0; i < e->opt->ndefines; i++)
+    if (!strcmp(e->opt->defines[i].name, name)) found = &e->opt->defines[i];
+  return found;
+}
+
+/* "width = 768 (gpt2.zug:2)", "heads = 10 (-D heads=10)" for each name in x, as notes. */
+static void note_values(Elab *e, ZlDiag *d, const ZlExpr *x) {
+  switch (x->kind) {
+  case ZL_E_NAME: {
+    Bind *b = name_find(e, x->name.s);
+    if (!b || b->val.kind != VAL_NUM) return;
+    const char *v = num_text(e->arena, b->val.num);
+    bool of_model = e->model && b->shared;
+    if (of_model && override_of(e, x->name.s)) {
+      zl_note(d, "%s = %s, from the command line", x->name.s, v);
+    } else if (b->name.span.file >= 0) {
+      uint32_t line, col;
+      zl_source_place(e->src, b->name.span, &line, &col);
+      zl_note(d, "%s = %s, from %s:%u", x->name.s, v, zl_source_name(e->src, b->name.span.file), line);
+    }
+    return;
+  }
+  case ZL_E_NEG: note_values(e, d, x->bin.a); return;
+  case ZL_E_BIN:
+    note_values(e, d, x->bin.a);
+    note_values(e, d, x->bin.b);
+    return;
+  case ZL_E_CALL:
+    for (uint32_t i = 0; i < x->call.nargs; i++) note_values(e, d, x->call.args[i].value);
+    return;
+  default: return;
+  }
+}
+
+/* ---- evaluation ---- */
+static const char *nearest_static(Elab *e, const char *name) {
+  const char **names = NULL;
+  size_t n = 0;
+  for (Frame *f = e->frame; f; f = f->model)
+    for (uint32_t i = 0; i < f->nbinds; i++)
+      if (f->binds[i].val.kind == VAL_NUM) ZB_PUSH(e->arena, names, n, f->binds[i].name.s);
+  return zb_nearest(name, names, n);
+}
+
+static bool eval_name(Elab *e, const ZlExpr *x, Num *out) {
+  Bind *b = name_find(e, x->name.s);
+  uint16_t axis;
+  if (b && b->val.kind == VAL_NUM) {
+    *out = b->val.num;
+    return true;
+  }
+  if (b && b->val.kind == VAL_POISON) return false;
+  if (b) {
+    complain(e, ZL_Z0107, x->span, "`%s` is a tensor; a number known at compile time is needed here", x->name.s);
+    return false;
+  }
+  if (axis_find(e, x->name.s, &axis)) {
+    int64_t size = e->g->axes[axis].size;
+    if (size) *out = num_int(size);
+    else complain(e, ZL_Z0209, x->span, "axis `%s` gets its size from the recipe, so it is not known here", x->name.s);
+    return size != 0;
+  }
+  ZlDiag *d = complain(e, ZL_Z0102, x->span, "no static `%s`", x->name.s);
+  const char *near = nearest_static(e, x->name.s);
+  if (near) zl_help(d, "did you mean `%s`?", near);
+  return false;
+}
+
+static bool eval_call(Elab *e, const ZlExpr *x, Num *out) {
+  const char *f = x->call.path.part[0].s;
+  int want = x->call.path.n == 1 ? num_function_args(f) : -1;
+  if (want < 0 || x->call.axes.n || x->call.all_axes || x->call.label.s) {
+    ZlDiag *d = complain(e, ZL_Z0107, x->span, "`%s` is not a function of statics", zl_path_text(e->arena, &x->call.path));
+    const char *names[NUM_MAX_FUNCTIONS];
+    const char *near = zb_nearest(f, names, num_function_names(names));
+    if (near && want < 0) zl_help(d, "did you mean `%s`?", near);
+    return false;
+  }
+  if ((int)x->call.nargs != want) {
+    complain(e, ZL_Z0205, x->span, "`%s` takes %d argument%s, found %u", f, want, want == 1 ? "" : "s", x->call.nargs);
+    return false;
+  }
+  Num arg[2];
+  for (int i = 0; i < want; i++)
+    if (!static_eval(e, x->call.args[i].value, &arg[i])) return false;
+  if (num_call(f, arg, out)) return true;
+  note_values(e, complain(e, ZL_Z0107, x->span, "%s has no value", expr_text(e, x, true)), x);
+  return false;
+}
+
+bool static_binary(Elab *e, const ZlExpr *x, Num a, Num b, Num *out) {
+  bool ok = true;
+  switch (x->bin.op) {
+  case '+': *out = num_add(a, b); break;
+  case '-': *out = num_sub(a, b); break;
+  case '*': *out = num_mul(a, b); break;
+  default: ok = num_div(a, b, out);
+  }
+  if (ok && out->v - out->v == 0) return true;
+  note_values(e, complain(e, ZL_Z0107, x->span, "%s", ok ? "the number is too large" : "division by zero"), x);
+  return false;
+}
+
+bool static_eval(Elab *e, const ZlExpr *x, Num *out) {
+  Num a, b;
+  switch (x->kind) {
+  case ZL_E_NUM:
+    *out = x->num.integer ? num_int(x->num.i) : num_double(x->num.value);
+    return true;
+  case ZL_E_NAME: return eval_name(e, x, out);
+  case ZL_E_NEG:
+    if (!static_eval(e, x->bin.a, &a)) return false;
+    *out = num_neg(a);
+    return true;
+  case ZL_E_BIN: {
+    bool left = static_eval(e, x->bin.a, &a); /* both sides: two mistakes are two messages */
+    return static_eval(e, x->bin.b, &b) && left && static_binary(e, x, a, b, out);
+  }
+  case ZL_E_CALL: return eval_call(e, x, out);
+  default:
+    complain(e, ZL_Z0107, x->span, "a number known at compile time is needed here");
+    return false;
+  }
+}
+
+bool static_int(Elab *e, const ZlExpr *x, int64_t least, const char *what, int64_t *out) {
+  Num v;
+  if (!static_eval(e, x, &v)) return false;
+  if (num_is_int(v, out) && *out >= least && *out <= INT32_MAX) return true;
+  ZlDiag *d;
+  bool leaf = x->kind == ZL_E_NUM;
+  const char *text = expr_text(e, x, false), *values = expr_text(e, x, true);
+  if (num_is_int(v, out))
+    d = complain(e, ZL_Z0105, x->span, "%s%s%s is %lld, must be %lld to %d", what, leaf ? "" : " = ", leaf ? "" : text,
+                 (long long)*out, (long long)least, INT32_MAX);
+  else
+    d = complain(e, ZL_Z0105, x->span, "%s = %s is not an integer: %s", what, text,
+                 x->kind == ZL_E_BIN ? values : num_text(e->arena, v));
+  note_values(e, d, x);
+  return false;
+}
+
+/* ---- the model's statics and axes ---- */
+static bool parse_number(const char *s, Num *out) {
+  char *end;
+  if (!isdigit((unsigned char)*s) && *s != '-' && *s != '.') return false;
+  long long i = strtoll(s, &end, 10);
+  if (!*end) {
+    *out = num_int(i);
+    return true;
+  }
+  double v = strtod(s, &end);
+  *out = num_double(v);
+  return !*end && v - v == 0;
+}
+
+static void check_overrides(Elab *e, const ZlModel *m) {
+  const char **names = ZB_NEWN(e->arena, const char *, m->nstatics + 1);
+  for (uint32_t i = 0; i < m->nstatics; i++) names[i] = m->statics[i].name.s;
+  for (uint32_t i = 0; i < e->opt->ndefines; i++) {
+    const char *name = e->opt->defines[i].name;
+    bool known = false;
+    for (uint32_t k = 0; k < m->nstatics; k++) known |= !strcmp(names[k], name);
+    if (known) continue;
+    ZlDiag *d = zl_report(e->diags, ZL_Z0108, ZL_NOWHERE, "-D %s=%s: model %s has no static `%s`", name,
+                          e->opt->defines[i].value, m->name.s, name);
+    const char *near = zb_nearest(name, names, m->nstatics);
+    if (near) zl_help(d, "did you mean `%s`?", near);
+  }
+}
+
+static void bind_statics(Elab *e, const ZlModel *m) {
+  for (uint32_t i = 0; i < m->nstatics; i++) {
+    const ZlStatic *s = &m->statics[i];
+    const ZcDefine *o = override_of(e, s->name.s);
+    Val v = {.kind = VAL_NUM};
+    bool ok;
+    if (o) {
+      ok = parse_number(o->value, &v.num);
+      if (!ok) zl_report(e->diags, ZL_Z0107, ZL_NOWHERE, "-D %s=%s: `%s` is not a number", o->name, o->value, o->value);
+    } else {
+      ok = static_eval(e, s->value, &v.num);
+    }
+    if (!ok) v = (Val){.kind = VAL_POISON};
+    Bind b = {s->name, v, true, ZG_NONE};
+    ZB_PUSH(e->arena, e->frame->binds, e->frame->nbinds, b);
+  }
+}
+
+void static_bind_model(Elab *e, const ZlModel *m) {
+  check_overrides(e, m);
+  bind_statics(e, m);
+  for (uint32_t i = 0; i < m->naxes; i++) {
+    const ZlAxisDef *a = &m->axes[i];
+    int64_t size = 0;
+    if (e->g->naxes == ZG_MAX_GRAPH_AXES) {
+      complain(e, ZL_Z0111, a->name.span, "a model has at most %d axes", ZG_MAX_GRAPH_AXES);
+      return;
+    }
+    /* An axis without a usable size still exists, so that its uses are not reported as well. */
+    if (a->size && !static_int(e, a->size, 1, zb_printf(e->arena, "axis %s", a->name.s), &size)) size = 1;
+    AxisBind b = {a->name.s, (uint16_t)zg_axis_add(e->g, a->name.s, size)};
+    ZB_PUSH(e->arena, e->frame->axes, e->frame->naxes, b);
+  }
+}
