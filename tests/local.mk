@@ -32,7 +32,8 @@ AM_TESTS_ENVIRONMENT = \
 
 # ---- scenarios ----
 scenario_tests = \
-  tests/readme.sh
+  tests/readme.sh \
+  tests/rooms.sh
 dist_check_SCRIPTS += $(scenario_tests)
 TESTS += $(scenario_tests)
 
