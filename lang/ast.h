@@ -135,6 +135,7 @@ struct ZlStmt {
       ZlName label;  /* s NULL without `as` */
       ZlStmt **body;
       uint32_t nbody;
+      uint32_t depth; /* 1 + that of the repeats inside; at most ZL_MAX_NESTING */
     } repeat;
     ZlExpr *aux;
     struct {

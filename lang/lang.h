@@ -1,9 +1,10 @@
 /* lang: from text to a syntax tree with names resolved, recipes and clusters to plain records, and every
  * message about a source text. Knows nothing of graphs, plans or ranks.
  *
- * scan.l parse.y   tokens and grammar, no meaning      ast.h ast.c  the syntax tree
- * name.c           imports, search path, scopes        recipe.c     recipes: inheritance, checked records
- * diag.c           collecting and printing messages    errors.def   the one list of codes
+ * scan.l parse.y recover.c  tokens, grammar, going on after a mistake    ast.h ast.c  the syntax tree
+ * form.c                    what the grammar does not say of a file      name.c       files, imports, scopes
+ * recipe.c words.c          recipes: inheritance, checked records        cluster.c unit.c  clusters, quantities
+ * span.c diag.c             sources, collecting and printing messages    errors.def ERRORS.md  all codes
  */
 #ifndef ZUG_LANG_H
 #define ZUG_LANG_H
@@ -59,7 +60,7 @@ typedef struct {
   ZlName *at;
   uint32_t n;
 } ZlNames;
-typedef struct { /* lr = 3e-4, decay = cosine */
+typedef struct { /* lr = 3e-4, anneal = cosine */
   ZlName key;    /* key.s NULL for a bare value */
   const char *word; /* a value that is a name, else NULL */
   double num;
@@ -126,6 +127,9 @@ ZlProgram *zl_load_text(ZbArena *a, ZlSources *s, ZlDiags *d, const char *name, 
  * there is none or it is wrong. `name` NULL: the file's only one, or an error that lists them. */
 const ZlRecipe *zl_recipe(ZlProgram *p, ZlDiags *d, const char *name);
 const ZlCluster *zl_cluster(ZlProgram *p, ZlDiags *d, const char *name);
+/* The setting `key` of an optimizer or schedule, or NULL. A checked recipe's optimizer has all of its settings,
+ * those not given with their defaults, so that its user has none of its own. */
+const ZlKw *zl_kw(const ZlKw *kws, uint32_t n, const char *key);
 /* All recipe names of the file, in order. */
 ZlNames zl_recipe_names(const ZlProgram *p);
 

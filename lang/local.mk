@@ -1,7 +1,19 @@
 # lang: see the conventions at the top of Makefile.am.
 noinst_LIBRARIES += liblang.a
 liblang_a_SOURCES = \
-  lang/ast.h \
-  lang/errors.def \
-  lang/lang.h
-liblang_a_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS)
+  lang/lang.h lang/ast.h lang/errors.def lang/internal.h lang/scan.h lang/words.h \
+  lang/ast.c lang/cluster.c lang/diag.c lang/form.c lang/name.c lang/recipe.c lang/recover.c \
+  lang/span.c lang/unit.c lang/words.c
+nodist_liblang_a_SOURCES = \
+  lang/parse.tab.c lang/parse.tab.h lang/scan.yy.c lang/stdlib.embed.c lang/errors.embed.c
+EXTRA_DIST += lang/parse.y lang/scan.l lang/errors.awk lang/ERRORS.md lang/REFERENCE.md
+BUILT_SOURCES += lang/parse.tab.h
+CLEANFILES += $(nodist_liblang_a_SOURCES)
+
+# The library of the language and the explanations of all codes travel inside the tools.
+lang/stdlib.embed.c: $(stdlib_files) base/embed.awk
+	@$(MKDIR_P) $(@D)
+	$(V_EMBED)$(EMBED) -v name=zl_stdlib -v root=$(srcdir)/stdlib/ $(filter %.zug,$^) > $@
+lang/errors.embed.c: lang/ERRORS.md lang/errors.awk
+	@$(MKDIR_P) $(@D)
+	$(V_EMBED)$(AWK) -f $(srcdir)/lang/errors.awk $(filter %.md,$^) > $@

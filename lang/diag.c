@@ -1,0 +1,338 @@
+/* Collecting messages about a source text and printing them, for people and for programs. */
+#include "lang/internal.h"
+
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_KEPT 100 /* further reports are counted, not kept: nobody reads them */
+
+typedef enum { ERROR, WARNING } Severity;
+static const struct {
+  const char *name;
+  Severity severity;
+} codes[ZL_CODE_COUNT] = {
+#define E(code, severity, title) {#code, severity},
+#include "lang/errors.def"
+};
+
+typedef struct {
+  ZlSpan span;
+  const char *text; /* "" for none */
+} Label;
+
+struct ZlDiag {
+  ZlDiags *all;
+  ZlCode code;
+  const char *text;
+  Label *labels; /* the first is the primary one */
+  uint32_t nlabels;
+  const char **notes, **helps;
+  uint32_t nnotes, nhelps;
+};
+
+struct ZlDiags {
+  ZbArena *arena;
+  ZlSources *sources;
+  ZlDiag **at;
+  uint32_t n;
+  size_t errors, warnings, dropped;
+};
+
+ZlDiags *zl_diags_new(ZbArena *a, ZlSources *s) {
+  ZlDiags *d = ZB_NEW(a, ZlDiags);
+  d->arena = a;
+  d->sources = s;
+  return d;
+}
+
+size_t zl_errors(const ZlDiags *d) { return d->errors; }
+size_t zl_warnings(const ZlDiags *d) { return d->warnings; }
+const char *zl_code_name(ZlCode code) { return codes[code].name; }
+
+const char *zl_explain(const char *code) {
+  for (const char *const *e = zl_errors_md; *e; e += 2)
+    if (strcmp(e[0], code) == 0) return e[1];
+  return NULL;
+}
+
+/* ---- collecting ---- */
+static const char *formatted(ZbArena *a, const char *fmt, va_list ap) {
+  va_list again;
+  va_copy(again, ap);
+  int n = vsnprintf(NULL, 0, fmt, ap);
+  if (n < 0) ZB_BUG("format '%s'", fmt);
+  char *s = zb_alloc(a, (size_t)n + 1);
+  vsnprintf(s, (size_t)n + 1, fmt, again);
+  va_end(again);
+  return s;
+}
+#define FORMATTED(var, arena, fmt)                                                                 \
+  va_list ap;                                                                                      \
+  va_start(ap, fmt);                                                                               \
+  const char *var = formatted(arena, fmt, ap);                                                     \
+  va_end(ap)
+
+static bool same_span(ZlSpan a, ZlSpan b) {
+  return a.file == b.file && (a.file < 0 || (a.start == b.start && a.end == b.end));
+}
+
+ZlDiag *zl_report(ZlDiags *d, ZlCode code, ZlSpan span, const char *fmt, ...) {
+  FORMATTED(text, d->arena, fmt);
+  ZlDiag *g = ZB_NEW(d->arena, ZlDiag);
+  g->all = d;
+  g->code = code;
+  g->text = text;
+  ZB_PUSH(d->arena, g->labels, g->nlabels, ((Label){span, ""}));
+  for (uint32_t i = 0; i < d->n; i++) {
+    ZlDiag *o = d->at[i];
+    if (o->code == code && same_span(o->labels[0].span, span) && strcmp(o->text, text) == 0)
+      return g; /* said already: the caller's additions go nowhere */
+  }
+  if (codes[code].severity == ERROR) d->errors++;
+  else d->warnings++;
+  if (d->n == MAX_KEPT) d->dropped++;
+  else ZB_PUSH(d->arena, d->at, d->n, g);
+  return g;
+}
+
+void zl_label(ZlDiag *d, const char *fmt, ...) {
+  FORMATTED(text, d->all->arena, fmt);
+  d->labels[0].text = text;
+}
+
+void zl_also(ZlDiag *d, ZlSpan span, const char *fmt, ...) {
+  FORMATTED(text, d->all->arena, fmt);
+  if (span.file < 0) return;
+  ZB_PUSH(d->all->arena, d->labels, d->nlabels, ((Label){span, text}));
+}
+
+void zl_note(ZlDiag *d, const char *fmt, ...) {
+  FORMATTED(text, d->all->arena, fmt);
+  ZB_PUSH(d->all->arena, d->notes, d->nnotes, text);
+}
+
+void zl_help(ZlDiag *d, const char *fmt, ...) {
+  FORMATTED(text, d->all->arena, fmt);
+  ZB_PUSH(d->all->arena, d->helps, d->nhelps, text);
+}
+
+void zl_help_nearest(ZlDiag *d, const char *name, const char *const *names, size_t n) {
+  const char *near = zb_nearest(name, names, n);
+  if (near) zl_help(d, "did you mean `%s`?", near);
+}
+
+/* ---- text: one source line with its marks ----
+ * Labels of one line: all marks in one row, the text of the rightmost beside its mark, the texts of the
+ * others below theirs, from right to left:
+ *
+ *    17 |     q = dot[embed](x, wq) + bo
+ *       |         ^^^^^^^^^^^^^^^^^   -- [embed]
+ *       |         [batch, seq, head, hd]
+ */
+#define SHOWN 160 /* columns of a source line that are shown at most */
+
+typedef struct {
+  uint32_t line, from, to; /* columns in characters, from 0; to > from */
+  const char *text;
+  char mark;
+} Mark;
+
+/* Characters, not bytes, before byte `at` of a line: what a caret must skip. */
+static uint32_t columns(const char *line, uint32_t at) {
+  uint32_t c = 0;
+  for (uint32_t i = 0; i < at; i++) c += ((unsigned char)line[i] & 0xc0) != 0x80;
+  return c;
+}
+
+static Mark mark_of(const ZlSources *s, const Label *l, bool primary) {
+  Mark m = {.text = l->text, .mark = primary ? '^' : '-'};
+  uint32_t col, len, end_line, end_col;
+  zl_source_place(s, l->span, &m.line, &col);
+  zl_source_at(s, l->span.file, l->span.end, &end_line, &end_col);
+  const char *text = zl_source_line(s, l->span.file, m.line, &len);
+  uint32_t from = col - 1 < len ? col - 1 : len;
+  uint32_t to = end_line > m.line ? len : end_col - 1;
+  if (to > len) to = len;
+  m.from = columns(text, from);
+  m.to = columns(text, to < from ? from : to);
+  if (m.to == m.from) m.to++;
+  return m;
+}
+
+static void spaces(ZbText *out, uint32_t n) {
+  while (n--) zb_text_put(out, " ", 1);
+}
+
+static void gutter(ZbText *out, uint32_t width, const char *what) {
+  spaces(out, width);
+  zb_text_add(out, " %s", what);
+}
+
+/* Part of a source line, safe for a terminal: tabs become one space, control characters `?`. */
+static void put_line(ZbText *out, const char *text, uint32_t len, uint32_t skip, uint32_t *room) {
+  uint32_t c = 0;
+  for (uint32_t i = 0; i < len; i++) {
+    bool starts = ((unsigned char)text[i] & 0xc0) != 0x80;
+    c += starts;
+    if (c <= skip) continue;
+    if (c - skip > *room) break;
+    char ch = text[i] == '\t' ? ' ' : (unsigned char)text[i] < 0x20 || text[i] == 0x7f ? '?' : text[i];
+    zb_text_put(out, &ch, 1);
+  }
+}
+
+static int by_column(const void *a, const void *b) {
+  const Mark *x = a, *y = b;
+  if (x->from != y->from) return x->from < y->from ? -1 : 1;
+  return (x->to > y->to) - (x->to < y->to);
+}
+
+/* The texts of marks at[0..n) other than those already said (text ""), from right to left. */
+static void put_texts(ZbText *out, const Mark *at, uint32_t n, uint32_t skip, uint32_t width) {
+  for (uint32_t i = n; i-- > 0;) {
+    if (!*at[i].text) continue;
+    gutter(out, width, "| ");
+    uint32_t col = 0;
+    for (uint32_t j = 0; j < i; j++)
+      if (*at[j].text && at[j].from - skip >= col && at[j].from < at[i].from) {
+        spaces(out, at[j].from - skip - col);
+        zb_text_put(out, "|", 1);
+        col = at[j].from - skip + 1;
+      }
+    if (at[i].from - skip > col) spaces(out, at[i].from - skip - col);
+    zb_text_add(out, "%s\n", at[i].text);
+  }
+}
+
+static void put_marked(ZbText *out, const ZlSources *s, int32_t file, Mark *at, uint32_t n, uint32_t width) {
+  uint32_t len, room = SHOWN;
+  const char *text = zl_source_line(s, file, at[0].line, &len);
+  qsort(at, n, sizeof *at, by_column);
+  uint32_t skip = at[0].from > SHOWN / 2 && columns(text, len) > SHOWN ? at[0].from - SHOWN / 2 : 0;
+  zb_text_add(out, "%*u | ", (int)width, at[0].line);
+  put_line(out, text, len, skip, &room);
+  zb_text_add(out, "\n");
+
+  char row[SHOWN + 2];
+  uint32_t end = 0;
+  memset(row, ' ', sizeof row);
+  for (uint32_t i = 0; i < n; i++) { /* marks that start later lie on top of those around them */
+    for (uint32_t c = at[i].from - skip; c < at[i].to - skip && c <= SHOWN; c++) {
+      row[c] = at[i].mark;
+      if (c + 1 > end) end = c + 1;
+    }
+  }
+  gutter(out, width, "| ");
+  zb_text_put(out, row, end);
+  if (*at[n - 1].text && at[n - 1].to - skip >= end) {
+    zb_text_add(out, " %s", at[n - 1].text);
+    at[n - 1].text = "";
+  }
+  zb_text_add(out, "\n");
+  put_texts(out, at, n, skip, width);
+}
+
+/* ---- text: one report ---- */
+static void put_file(ZbText *out, const ZlDiag *g, int32_t file, uint32_t width) {
+  const ZlSources *s = g->all->sources;
+  Mark *marks = NULL, *row = NULL;
+  uint32_t n = 0, last = 0;
+  for (uint32_t i = 0; i < g->nlabels; i++)
+    if (g->labels[i].span.file == file)
+      ZB_PUSH(g->all->arena, marks, n, mark_of(s, &g->labels[i], i == 0));
+  row = ZB_NEWN(g->all->arena, Mark, n);
+  gutter(out, width, "|\n");
+  for (;;) { /* lines in ascending order */
+    uint32_t line = UINT32_MAX, k = 0;
+    for (uint32_t i = 0; i < n; i++)
+      if (marks[i].line > last && marks[i].line < line) line = marks[i].line;
+    if (line == UINT32_MAX) break;
+    if (last && line > last + 1) zb_text_add(out, "...\n");
+    for (uint32_t i = 0; i < n; i++)
+      if (marks[i].line == line) row[k++] = marks[i];
+    put_marked(out, s, file, row, k, width);
+    last = line;
+  }
+}
+
+static void print_one(const ZlDiag *g, ZbText *out) {
+  const ZlSources *s = g->all->sources;
+  uint32_t width = 1, line, col;
+  for (uint32_t i = 0; i < g->nlabels; i++) {
+    if (g->labels[i].span.file < 0) continue;
+    zl_source_place(s, g->labels[i].span, &line, &col);
+    uint32_t digits = (uint32_t)snprintf(NULL, 0, "%u", line);
+    if (digits > width) width = digits;
+  }
+  zb_text_add(out, "%s[%s]: %s\n", codes[g->code].severity == ERROR ? "error" : "warning",
+              codes[g->code].name, g->text);
+  for (uint32_t i = 0; i < g->nlabels; i++) {
+    int32_t file = g->labels[i].span.file;
+    bool seen = file < 0;
+    for (uint32_t j = 0; j < i; j++) seen |= g->labels[j].span.file == file;
+    if (seen) continue;
+    zl_source_place(s, g->labels[i].span, &line, &col);
+    spaces(out, width);
+    zb_text_add(out, "%s %s:%u:%u\n", i == 0 ? "-->" : ":::", zl_source_name(s, file), line, col);
+    put_file(out, g, file, width);
+  }
+  for (uint32_t i = 0; i < g->nnotes; i++) {
+    gutter(out, width, "= note: ");
+    zb_text_add(out, "%s\n", g->notes[i]);
+  }
+  for (uint32_t i = 0; i < g->nhelps; i++) {
+    gutter(out, width, "= help: ");
+    zb_text_add(out, "%s\n", g->helps[i]);
+  }
+  zb_text_add(out, "\n");
+}
+
+void zl_print_text(const ZlDiags *d, ZbText *out) {
+  for (uint32_t i = 0; i < d->n; i++) print_one(d->at[i], out);
+  if (d->dropped) zb_text_add(out, "... and %zu more\n\n", d->dropped);
+}
+
+/* ---- JSON: one object a line ---- */
+static void add_place(cJSON *o, const ZlSources *s, ZlSpan span) {
+  if (span.file < 0) return;
+  uint32_t line, col;
+  cJSON_AddStringToObject(o, "file", zl_source_name(s, span.file));
+  zl_source_place(s, span, &line, &col);
+  cJSON_AddNumberToObject(o, "line", line);
+  cJSON_AddNumberToObject(o, "column", col);
+  zl_source_at(s, span.file, span.end, &line, &col);
+  cJSON_AddNumberToObject(o, "end_line", line);
+  cJSON_AddNumberToObject(o, "end_column", col);
+}
+
+static void add_strings(cJSON *o, const char *key, const char **at, uint32_t n) {
+  cJSON *list = cJSON_AddArrayToObject(o, key);
+  for (uint32_t i = 0; i < n; i++) cJSON_AddItemToArray(list, cJSON_CreateString(at[i]));
+}
+
+void zl_print_json(const ZlDiags *d, ZbText *out) {
+  for (uint32_t i = 0; i < d->n; i++) {
+    const ZlDiag *g = d->at[i];
+    cJSON *o = cJSON_CreateObject();
+    cJSON_AddStringToObject(o, "severity", codes[g->code].severity == ERROR ? "error" : "warning");
+    cJSON_AddStringToObject(o, "code", codes[g->code].name);
+    cJSON_AddStringToObject(o, "message", g->text);
+    add_place(o, d->sources, g->labels[0].span);
+    if (*g->labels[0].text) cJSON_AddStringToObject(o, "label", g->labels[0].text);
+    cJSON *also = cJSON_AddArrayToObject(o, "also");
+    for (uint32_t k = 1; k < g->nlabels; k++) {
+      cJSON *place = cJSON_CreateObject();
+      add_place(place, d->sources, g->labels[k].span);
+      cJSON_AddStringToObject(place, "label", g->labels[k].text);
+      cJSON_AddItemToArray(also, place);
+    }
+    add_strings(o, "notes", g->notes, g->nnotes);
+    add_strings(o, "help", g->helps, g->nhelps);
+    char *line = cJSON_PrintUnformatted(o);
+    if (!line) ZB_BUG("out of host memory");
+    zb_text_add(out, "%s\n", line);
+    cJSON_free(line);
+    cJSON_Delete(o);
+  }
+}

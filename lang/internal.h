@@ -1,0 +1,109 @@
+/* What lang's own files share and nobody else may include (tests may): sources, the embedded library, recipes
+ * as written, and the parser's state. */
+#ifndef ZUG_LANG_INTERNAL_H
+#define ZUG_LANG_INTERNAL_H
+
+#include "lang/ast.h"
+
+#define ZL_MAX_FILE (16u << 20) /* bytes of one source file */
+#define ZL_MAX_FILES 256        /* files of one program */
+
+/* ---- span.c ---- */
+/* Adds a file; the text (NUL after n bytes) is kept, not copied. Returns its number. */
+int32_t zl_source_add(ZlSources *s, const char *name, const char *text, size_t n);
+const char *zl_source_text(const ZlSources *s, int32_t file, size_t *n);
+/* The line (1-based) of a file without its newline; NULL past the end. */
+const char *zl_source_line(const ZlSources *s, int32_t file, uint32_t line, uint32_t *len);
+/* Line and column of byte `at` of a file. */
+void zl_source_at(const ZlSources *s, int32_t file, uint32_t at, uint32_t *line, uint32_t *col);
+
+/* ---- embedded text, generated at build time: name and text in turn, then NULL ---- */
+extern const char *const zl_stdlib[]; /* "std/nn.zug", ... */
+extern const char *const zl_errors_md[]; /* "Z0001", its section of ERRORS.md, ... */
+
+/* ---- recipes and clusters as written ---- */
+typedef struct {
+  double value;
+  bool integer;
+  int64_t i;
+  ZlSpan span;
+} ZlNumber;
+
+/* What a quantity measures. */
+typedef enum { ZL_U_BYTES, ZL_U_BYTES_S, ZL_U_FLOPS, ZL_U_SECONDS, ZL_U_NONE } ZlUnit;
+typedef struct {
+  ZlName name;
+  double value; /* in bytes, bytes/s, 1/s or s; of a mesh or bind: the number */
+  ZlUnit unit;
+  bool integer;
+  int64_t i;
+  ZlSpan span; /* of the value */
+} ZlQuantity;
+
+typedef enum {
+  ZL_D_MESH, ZL_D_BIND, ZL_D_MICRO, ZL_D_SPLIT, ZL_D_SHARD, ZL_D_STAGES, ZL_D_SCHEDULE, ZL_D_RECOMPUTE,
+  ZL_D_OFFLOAD, ZL_D_PRECISION, ZL_D_OPTIMIZER, ZL_D_CLIP, ZL_D_PAD, ZL_D_LIMIT
+} ZlDirectiveKind;
+
+/* One directive; which fields are used depends on the kind. */
+typedef struct {
+  ZlDirectiveKind kind;
+  ZlSpan span;
+  ZlQuantity *q; uint32_t nq;         /* mesh, bind, pad, limit; stages: the counts, unnamed */
+  ZlNumber num; bool has_num;         /* micro, clip; optimizer: decay */
+  ZlProd *prods; uint32_t nprods;     /* split */
+  ZlNames names;                      /* split: dims; shard: levels; precision: keys; optimizer: except */
+  ZlNames others;                     /* split: else; precision: element types */
+  ZlName word;                        /* schedule, optimizer: name; shard, stages: dim; stages: see by */
+  ZlName by;                          /* stages over DIM by WORD */
+  ZlPath *paths; uint32_t npaths;     /* recompute; shard: unit */
+  ZlKw *kws; uint32_t nkws;           /* schedule, optimizer */
+  bool keep;                          /* shard */
+} ZlDirective;
+
+struct ZlRecipeAst {
+  ZlName name, model; /* model.s NULL without `for` */
+  ZlPath from;        /* n = 0 without */
+  const ZlFile *file;
+  ZlSpan span;        /* the head */
+  ZlDirective **at;
+  uint32_t n;
+};
+
+typedef enum { ZL_C_DEVICE, ZL_C_HOST, ZL_C_LEVEL } ZlClusterKind;
+typedef struct {
+  ZlClusterKind kind;
+  ZlSpan span;
+  ZlName name; /* level */
+  ZlNumber size;
+  ZlQuantity *q; uint32_t nq;
+} ZlClusterLine;
+
+struct ZlClusterAst {
+  ZlName name;
+  ZlSpan span;
+  ZlClusterLine *at;
+  uint32_t n;
+};
+
+/* ---- unit.c: quantities ---- */
+bool zl_unit_parse(const char *text, size_t n, double *scale, ZlUnit *unit);
+const char *zl_unit_text(ZlUnit u); /* "bytes per second, such as 450 GB/s" */
+
+/* ---- scan.l, parse.y ---- */
+typedef struct ZlParser ZlParser;
+/* Parses a source into f, whose id is set; mistakes go to d. */
+void zl_parse(ZbArena *a, ZlSources *s, ZlDiags *d, ZlFile *f);
+
+/* ---- form.c: the promises of ast.h that need no other file ---- */
+void zl_check_form(ZlDiags *d, ZbArena *a, const ZlFile *f);
+
+/* ---- name.c ---- */
+/* `use` of a file by its alias; NULL if there is none. */
+const ZlUse *zl_find_use(const ZlFile *f, const char *alias);
+/* Adds "did you mean `x`?" when some of the names is near. */
+void zl_help_nearest(ZlDiag *d, const char *name, const char *const *names, size_t n); /* diag.c */
+void zl_help_nearest_of(ZlDiag *d, ZbArena *a, const char *name, ZlNames names);
+const char *zl_names_text(ZbArena *a, ZlNames names); /* "`a`, `b`" */
+
+#endif

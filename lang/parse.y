@@ -1,0 +1,510 @@
+%{
+/* The grammar: tokens to tree, no meaning. Newlines are blanks; a statement ends where the next cannot go on.
+ *
+ * Error recovery: the report of a syntax error switches the token source to skipping (see `resync` below); it
+ * then delivers the made-up token RESYNC just before the next statement, directive or item, which is what
+ * the rules `error RESYNC` wait for. So each mistake is reported once and the rest is still checked. */
+#include "lang/scan.h"
+
+#include <string.h>
+
+#define YYMAXDEPTH 4000
+#define YYLLOC_DEFAULT(cur, rhs, n)                                                                 \
+  do {                                                                                              \
+    if (n) (cur) = (ZlSpan){YYRHSLOC(rhs, 1).file, YYRHSLOC(rhs, 1).start, YYRHSLOC(rhs, n).end};   \
+    else (cur) = (ZlSpan){YYRHSLOC(rhs, 0).file, YYRHSLOC(rhs, 0).end, YYRHSLOC(rhs, 0).end};       \
+  } while (0)
+#define PUSH(list, value) ZB_PUSH(ps->arena, (list).at, (list).n, value)
+#define ADD(p, n, value) ZB_PUSH(ps->arena, p, n, value)
+%}
+%code requires {
+#include "lang/scan.h"
+}
+%define api.prefix {zl_bison_}
+%define api.pure full
+%define api.location.type {ZlSpan}
+%define parse.error custom
+%define parse.lac full
+%expect 0
+%param {ZlParser *ps}
+%initial-action { @$ = (ZlSpan){ps->file->id, 0, 0}; }
+
+%union {
+  ZlName name; ZlNames names; ZlNumber number; ZlQuantity quantity; ZlElem elem; ZlPath path; ZlSpan span;
+  ZlTypeExpr type; ZlTypeList types; ZlExpr *expr; ZlExprList exprs; ZlArg arg; ZlArgList args;
+  ZlStmt *stmt; ZlStmtList stmts; ZlParamDef pdef; ZlParamList pdefs; ZlAxisDef axdef; ZlAxisList axdefs;
+  ZlStaticList statics; ZlFormal formal; ZlFormalList formals; ZlBlock *block;
+  struct { bool all; ZlNames names; ZlSpan span; } axpar;
+  struct { ZlExpr *value; ZlName name; ZlExprList args; } init;
+  ZlQuantityList quantities; ZlProd prod; ZlProdList prods; ZlPathList paths; ZlKw kw; ZlKwList kws;
+  ZlPairs pairs; ZlDirective *directive; ZlRecipeAst *recipe; ZlClusterAst *cluster; ZlClusterLine line;
+  bool flag;
+}
+%token END 0 "end of file"
+%token USE "use" AS "as" BLOCK "block" MODEL "model" RECIPE "recipe" CLUSTER "cluster" FOR "for" FROM "from"
+%token AXIS "axis" PARAM "param" TAG "tag" INPUT "input" OUTPUT "output" LOSS "loss" PER "per" AUX "aux"
+%token REPEAT "repeat" RETURN "return" INDEX "index" ARROW "->" DOTDOT ".."
+%token MESH "mesh" BIND "bind" MICRO "micro" SPLIT "split" OVER "over" ELSE "else" SHARD "shard" UNIT "unit"
+%token KEEP "keep" STAGES "stages" BY "by" SCHEDULE "schedule" RECOMPUTE "recompute" OFFLOAD "offload" TO "to"
+%token PRECISION "precision" OPTIMIZER "optimizer" DECAY "decay" EXCEPT "except" CLIP "clip" PAD "pad"
+%token LIMIT "limit" DEVICE "device" HOST "host" LEVEL "level"
+%token RESYNC
+%token <name> IDENT "a name"
+%token <number> NUMBER "a number"
+%token <quantity> QUANTITY "a quantity such as 80 GB"
+%token <elem> ELEM "an element type"
+
+%type <name> as for
+%type <names> names name1 tag else except
+%type <path> path from
+%type <span> head
+%type <block> block
+%type <axpar> axpar axes0
+%type <names> blockaxes
+%type <formal> formal
+%type <formals> formals formals0
+%type <type> type
+%type <types> types
+%type <statics> statics statics0
+%type <axdef> axdef
+%type <axdefs> axdefs
+%type <stmt> stmt
+%type <stmts> stmts
+%type <pdef> pdef
+%type <pdefs> pdefs
+%type <init> init
+%type <expr> expr sexpr call
+%type <exprs> exprs sexprs sexprs0
+%type <arg> arg
+%type <args> args args0
+%type <quantities> nums numlist quants
+%type <prod> prod
+%type <prods> prods
+%type <path> unit
+%type <paths> paths
+%type <kw> kw
+%type <kws> kws kws0
+%type <pairs> precs
+%type <directive> directive decay
+%type <recipe> rhead
+%type <cluster> chead
+%type <line> cline
+%type <flag> keep
+
+%left '+' '-'
+%left '*' '/'
+%precedence UMINUS
+
+%code {
+static int zl_bison_lex(ZL_BISON_STYPE *v, ZlSpan *span, ZlParser *ps);
+static void zl_bison_error(const ZlSpan *span, ZlParser *ps, const char *msg);
+static ZlSpan between(ZlSpan a, ZlSpan b) { return (ZlSpan){a.file, a.start, b.end}; }
+}
+%%
+file    : %empty
+        | file item
+        ;
+item    : use
+        | block          { ADD(ps->file->blocks, ps->file->nblocks, $1); }
+        | model
+        | recipe
+        | cluster
+        | error RESYNC   { yyerrok; }
+        ;
+use     : USE path as    {
+            ZlUse u = {.path = $2, .alias = $3.s ? $3 : $2.part[$2.n - 1], .span = @$};
+            ADD(ps->file->uses, ps->file->nuses, u);
+          }
+        ;
+as      : %empty         { $$ = (ZlName){NULL, ZL_NOWHERE}; }
+        | AS IDENT       { $$ = $2; }
+        ;
+path    : IDENT          { $$ = (ZlPath){.span = @1}; ADD($$.part, $$.n, $1); }
+        | path '.' IDENT { $$ = $1; $$.span = @$; ADD($$.part, $$.n, $3); }
+        ;
+names   : name1
+        | names ',' IDENT { $$ = $1; PUSH($$, $3); }
+        ;
+name1   : IDENT          { $$ = (ZlNames){0}; PUSH($$, $1); }
+        ;
+
+/* ---- blocks and models ---- */
+block   : BLOCK IDENT blockaxes '(' formals0 ')' ARROW types '{' stmts '}' {
+            $$ = ZB_NEW(ps->arena, ZlBlock);
+            *$$ = (ZlBlock){.name = $2, .span = between(@1, @8), .file = ps->file, .model = ps->model, .axes = $3,
+                            .formals = $5.at, .nformals = $5.n, .results = $8.at, .nresults = $8.n,
+                            .body = $10.at, .nbody = $10.n};
+          }
+        ;
+blockaxes : %empty       { $$ = (ZlNames){0}; }
+        | '[' names ']'  { $$ = $2; }
+        ;
+formals0 : %empty        { $$ = (ZlFormalList){0}; }
+        | formals
+        ;
+formals : formal         { $$ = (ZlFormalList){0}; PUSH($$, $1); }
+        | formals ',' formal { $$ = $1; PUSH($$, $3); }
+        ;
+formal  : IDENT ':' type { $$ = (ZlFormal){.name = $1, .type = $3, .span = @$}; }
+        | IDENT '=' sexpr { $$ = (ZlFormal){.name = $1, .is_static = true, .value = $3, .span = @$}; }
+        ;
+types   : type           { $$ = (ZlTypeList){0}; PUSH($$, $1); }
+        | types ',' type { $$ = $1; PUSH($$, $3); }
+        ;
+type    : ELEM axes0     { $$ = (ZlTypeExpr){.elem = $1, .rest = $2.all, .axes = $2.names, .span = @$}; }
+        | INDEX '(' IDENT ')' axes0 {
+            $$ = (ZlTypeExpr){.elem = ZL_INDEX, .of = $3, .rest = $5.all, .axes = $5.names, .span = @$};
+          }
+        ;
+axes0   : %empty         { memset(&$$, 0, sizeof $$); }
+        | '[' ']'        { memset(&$$, 0, sizeof $$); }
+        | '[' names ']'  { $$.all = false; $$.names = $2; $$.span = @$; }
+        | '[' DOTDOT ']' { memset(&$$, 0, sizeof $$); $$.all = true; $$.span = @$; }
+        | '[' DOTDOT ',' names ']' { $$.all = true; $$.names = $4; $$.span = @$; }
+        ;
+model   : MODEL IDENT statics0 head {
+            ZlModel *m = ZB_NEW(ps->arena, ZlModel);
+            *m = (ZlModel){.name = $2, .span = between(@1, @3), .file = ps->file, .statics = $3.at, .nstatics = $3.n};
+            ADD(ps->file->models, ps->file->nmodels, m);
+            ps->model = m;
+          } mstmts '}'   { ps->model = NULL; }
+        ;
+head    : '{'            { $$ = @1; }
+        ;
+statics0 : %empty        { $$ = (ZlStaticList){0}; }
+        | '(' ')'        { $$ = (ZlStaticList){0}; }
+        | '(' statics ')' { $$ = $2; }
+        ;
+statics : IDENT '=' sexpr { $$ = (ZlStaticList){0}; PUSH($$, ((ZlStatic){$1, $3})); }
+        | statics ',' IDENT '=' sexpr { $$ = $1; PUSH($$, ((ZlStatic){$3, $5})); }
+        ;
+mstmts  : %empty
+        | mstmts block   { ADD(ps->model->blocks, ps->model->nblocks, $2); }
+        | mstmts stmt    {
+            ADD(ps->model->body, ps->model->nbody, $2);
+            for (uint32_t i = 0; $2->kind == ZL_S_AXIS && i < $2->axis.ndefs; i++)
+              ADD(ps->model->axes, ps->model->naxes, $2->axis.defs[i]);
+          }
+        | mstmts error RESYNC { yyerrok; }
+        ;
+
+/* ---- statements ---- */
+stmts   : %empty         { $$ = (ZlStmtList){0}; }
+        | stmts stmt     { $$ = $1; zl_add_statement(ps->arena, &$$, $2); }
+        | stmts error RESYNC { $$ = $1; yyerrok; }
+        ;
+stmt    : PARAM pdefs init tag {
+            $$ = zl_statement(ps->arena, ZL_S_PARAM, @$);
+            $$->param.defs = $2.at;
+            $$->param.ndefs = $2.n;
+            $$->param.value = $3.value;
+            $$->param.init = $3.name;
+            $$->param.args = $3.args.at;
+            $$->param.nargs = $3.args.n;
+            $$->param.tags = $4;
+          }
+        | names '=' expr {
+            $$ = zl_statement(ps->arena, ZL_S_LET, @$);
+            $$->let.names = $1;
+            $$->let.value = $3;
+          }
+        | REPEAT sexpr as '{' stmts '}' {
+            $$ = zl_statement(ps->arena, ZL_S_REPEAT, between(@1, $3.s ? @3 : @2));
+            $$->repeat.count = $2;
+            $$->repeat.label = $3;
+            $$->repeat.body = $5.at;
+            $$->repeat.nbody = $5.n;
+            $$->repeat.depth = $5.depth + 1;
+          }
+        | AUX expr       { $$ = zl_statement(ps->arena, ZL_S_AUX, @$); $$->aux = $2; }
+        | RETURN exprs   {
+            $$ = zl_statement(ps->arena, ZL_S_RETURN, @$);
+            $$->ret.values = $2.at;
+            $$->ret.n = $2.n;
+          }
+        | AXIS axdefs    {
+            $$ = zl_statement(ps->arena, ZL_S_AXIS, @$);
+            $$->axis.defs = $2.at;
+            $$->axis.ndefs = $2.n;
+          }
+        | INPUT IDENT ':' type {
+            $$ = zl_statement(ps->arena, ZL_S_INPUT, @$);
+            $$->input.name = $2;
+            $$->input.type = $4;
+          }
+        | OUTPUT IDENT '=' expr {
+            $$ = zl_statement(ps->arena, ZL_S_OUTPUT, @$);
+            $$->output.name = $2;
+            $$->output.value = $4;
+          }
+        | LOSS expr PER expr {
+            $$ = zl_statement(ps->arena, ZL_S_LOSS, @$);
+            $$->loss.num = $2;
+            $$->loss.den = $4;
+          }
+        ;
+axdefs  : axdef          { $$ = (ZlAxisList){0}; PUSH($$, $1); }
+        | axdefs ',' axdef { $$ = $1; PUSH($$, $3); }
+        ;
+axdef   : IDENT          { $$ = (ZlAxisDef){$1, NULL}; }
+        | IDENT '=' sexpr { $$ = (ZlAxisDef){$1, $3}; }
+        ;
+pdefs   : pdef           { $$ = (ZlParamList){0}; PUSH($$, $1); }
+        | pdefs ',' pdef { $$ = $1; PUSH($$, $3); }
+        ;
+pdef    : IDENT '[' names ']' { $$ = (ZlParamDef){$1, $3, @$}; }
+        ;
+init    : '=' sexpr      { memset(&$$, 0, sizeof $$); $$.value = $2; }
+        | '~' IDENT '(' sexprs0 ')' { $$.value = NULL; $$.name = $2; $$.args = $4; }
+        ;
+tag     : %empty         { $$ = (ZlNames){0}; }
+        | TAG names      { $$ = $2; }
+        ;
+
+/* ---- expressions ---- */
+exprs   : expr           { $$ = (ZlExprList){0}; PUSH($$, $1); }
+        | exprs ',' expr { $$ = $1; PUSH($$, $3); }
+        ;
+expr    : expr '+' expr  { $$ = zl_binary(ps->arena, @$, @2, '+', $1, $3); }
+        | expr '-' expr  { $$ = zl_binary(ps->arena, @$, @2, '-', $1, $3); }
+        | expr '*' expr  { $$ = zl_binary(ps->arena, @$, @2, '*', $1, $3); }
+        | expr '/' expr  { $$ = zl_binary(ps->arena, @$, @2, '/', $1, $3); }
+        | '-' expr %prec UMINUS { $$ = zl_binary(ps->arena, @$, @1, 0, $2, NULL); }
+        | '(' expr ')'   { $$ = $2; }
+        | NUMBER         { $$ = zl_number(ps->arena, $1); }
+        | IDENT          { $$ = zl_named(ps->arena, $1); }
+        | call
+        ;
+call    : path axpar '(' args0 ')' as {
+            $$ = zl_call(ps->arena, @$, $1, $4);
+            $$->call.all_axes = $2.all;
+            $$->call.axes = $2.names;
+            $$->call.ax_span = $2.span;
+            $$->call.label = $6;
+          }
+        | ELEM '(' expr ')' {
+            $$ = zl_cast(ps->arena, @$, $1, $3);
+          }
+        ;
+axpar   : %empty         { memset(&$$, 0, sizeof $$); $$.span = ZL_NOWHERE; }
+        | '[' names ']'  { $$.all = false; $$.names = $2; $$.span = @$; }
+        | '[' DOTDOT ']' { memset(&$$, 0, sizeof $$); $$.all = true; $$.span = @$; }
+        ;
+args0   : %empty         { $$ = (ZlArgList){0}; }
+        | args
+        ;
+args    : arg            { $$ = (ZlArgList){0}; PUSH($$, $1); }
+        | args ',' arg   { $$ = $1; PUSH($$, $3); }
+        ;
+arg     : expr           { $$ = (ZlArg){.value = $1}; }
+        | IDENT '=' expr { $$ = (ZlArg){$1, $3}; }
+        ;
+sexpr   : sexpr '+' sexpr { $$ = zl_binary(ps->arena, @$, @2, '+', $1, $3); }
+        | sexpr '-' sexpr { $$ = zl_binary(ps->arena, @$, @2, '-', $1, $3); }
+        | sexpr '*' sexpr { $$ = zl_binary(ps->arena, @$, @2, '*', $1, $3); }
+        | sexpr '/' sexpr { $$ = zl_binary(ps->arena, @$, @2, '/', $1, $3); }
+        | '-' sexpr %prec UMINUS { $$ = zl_binary(ps->arena, @$, @1, 0, $2, NULL); }
+        | '(' sexpr ')'  { $$ = $2; }
+        | NUMBER         { $$ = zl_number(ps->arena, $1); }
+        | IDENT          { $$ = zl_named(ps->arena, $1); }
+        | IDENT '(' sexprs0 ')' {
+            ZlPath path = {.span = @1};
+            ADD(path.part, path.n, $1);
+            ZlArgList args = {0};
+            for (uint32_t i = 0; i < $3.n; i++) PUSH(args, ((ZlArg){.value = $3.at[i]}));
+            $$ = zl_call(ps->arena, @$, path, args);
+          }
+        ;
+sexprs0 : %empty         { $$ = (ZlExprList){0}; }
+        | sexprs
+        ;
+sexprs  : sexpr          { $$ = (ZlExprList){0}; PUSH($$, $1); }
+        | sexprs ',' sexpr { $$ = $1; PUSH($$, $3); }
+        ;
+
+/* ---- recipes ---- */
+recipe  : rhead head directives '}'
+        ;
+rhead   : RECIPE IDENT for from {
+            $$ = ZB_NEW(ps->arena, ZlRecipeAst);
+            *$$ = (ZlRecipeAst){.name = $2, .model = $3, .from = $4, .file = ps->file, .span = @$};
+            ADD(ps->file->recipes, ps->file->nrecipes, $$);
+          }
+        ;
+for     : %empty         { $$ = (ZlName){NULL, ZL_NOWHERE}; }
+        | FOR IDENT      { $$ = $2; }
+        ;
+from    : %empty         { $$ = (ZlPath){.span = ZL_NOWHERE}; }
+        | FROM path      { $$ = $2; }
+        ;
+directives : %empty
+        | directives directive {
+            ZlRecipeAst *r = ps->file->recipes[ps->file->nrecipes - 1];
+            ADD(r->at, r->n, $2);
+          }
+        | directives error RESYNC { yyerrok; }
+        ;
+directive : MESH nums    { $$ = zl_directive(ps->arena, ZL_D_MESH, @$); $$->q = $2.at; $$->nq = $2.n; }
+        | BIND nums      { $$ = zl_directive(ps->arena, ZL_D_BIND, @$); $$->q = $2.at; $$->nq = $2.n; }
+        | MICRO NUMBER   { $$ = zl_directive(ps->arena, ZL_D_MICRO, @$); $$->num = $2; $$->has_num = true; }
+        | SPLIT prods OVER names else {
+            $$ = zl_directive(ps->arena, ZL_D_SPLIT, @$);
+            $$->prods = $2.at;
+            $$->nprods = $2.n;
+            $$->names = $4;
+            $$->others = $5;
+          }
+        | SHARD names OVER IDENT unit keep {
+            $$ = zl_directive(ps->arena, ZL_D_SHARD, @$);
+            $$->names = $2;
+            $$->word = $4;
+            if ($5.n) ADD($$->paths, $$->npaths, $5);
+            $$->keep = $6;
+          }
+        | STAGES OVER IDENT BY IDENT { $$ = zl_directive(ps->arena, ZL_D_STAGES, @$); $$->word = $3; $$->by = $5; }
+        | STAGES OVER IDENT '=' '[' numlist ']' {
+            $$ = zl_directive(ps->arena, ZL_D_STAGES, @$);
+            $$->word = $3;
+            $$->q = $6.at;
+            $$->nq = $6.n;
+          }
+        | SCHEDULE IDENT kws0 {
+            $$ = zl_directive(ps->arena, ZL_D_SCHEDULE, @$);
+            $$->word = $2;
+            $$->kws = $3.at;
+            $$->nkws = $3.n;
+          }
+        | RECOMPUTE paths { $$ = zl_directive(ps->arena, ZL_D_RECOMPUTE, @$); $$->paths = $2.at; $$->npaths = $2.n; }
+        | OFFLOAD names TO IDENT { $$ = zl_directive(ps->arena, ZL_D_OFFLOAD, @$); $$->names = $2; $$->word = $4; }
+        | PRECISION precs {
+            $$ = zl_directive(ps->arena, ZL_D_PRECISION, @$);
+            $$->names = $2.keys;
+            $$->others = $2.values;
+          }
+        | OPTIMIZER IDENT kws0 decay {
+            $$ = $4;
+            $$->span = @$;
+            $$->word = $2;
+            $$->kws = $3.at;
+            $$->nkws = $3.n;
+          }
+        | CLIP NUMBER    { $$ = zl_directive(ps->arena, ZL_D_CLIP, @$); $$->num = $2; $$->has_num = true; }
+        | PAD IDENT TO NUMBER {
+            $$ = zl_directive(ps->arena, ZL_D_PAD, @$);
+            ADD($$->q, $$->nq, zl_number_quantity($2, $4));
+          }
+        | LIMIT quants   { $$ = zl_directive(ps->arena, ZL_D_LIMIT, @$); $$->q = $2.at; $$->nq = $2.n; }
+        ;
+nums    : IDENT '=' NUMBER { $$ = (ZlQuantityList){0}; PUSH($$, zl_number_quantity($1, $3)); }
+        | nums ',' IDENT '=' NUMBER { $$ = $1; PUSH($$, zl_number_quantity($3, $5)); }
+        ;
+numlist : NUMBER         { $$ = (ZlQuantityList){0}; PUSH($$, zl_number_quantity((ZlName){NULL, @1}, $1)); }
+        | numlist ',' NUMBER { $$ = $1; PUSH($$, zl_number_quantity((ZlName){NULL, @3}, $3)); }
+        ;
+prods   : prod           { $$ = (ZlProdList){0}; PUSH($$, $1); }
+        | prods ',' prod { $$ = $1; PUSH($$, $3); }
+        ;
+prod    : IDENT          { $$ = (ZlProd){0}; ADD($$.axis, $$.n, $1); }
+        | prod '*' IDENT { $$ = $1; ADD($$.axis, $$.n, $3); }
+        ;
+else    : %empty         { $$ = (ZlNames){0}; }
+        | ELSE names     { $$ = $2; }
+        ;
+unit    : %empty         { $$ = (ZlPath){.span = ZL_NOWHERE}; }
+        | UNIT path      { $$ = $2; }
+        ;
+keep    : %empty         { $$ = false; }
+        | KEEP           { $$ = true; }
+        ;
+kws0    : %empty         { $$ = (ZlKwList){0}; }
+        | '(' ')'        { $$ = (ZlKwList){0}; }
+        | '(' kws ')'    { $$ = $2; }
+        ;
+kws     : kw             { $$ = (ZlKwList){0}; PUSH($$, $1); }
+        | kws ',' kw     { $$ = $1; PUSH($$, $3); }
+        ;
+kw      : IDENT '=' NUMBER { $$ = (ZlKw){.key = $1, .num = $3.value, .span = @$}; }
+        | IDENT '=' '-' NUMBER { $$ = (ZlKw){.key = $1, .num = -$4.value, .span = @$}; }
+        | IDENT '=' IDENT { $$ = (ZlKw){.key = $1, .word = $3.s, .span = @$}; }
+        | NUMBER         { $$ = (ZlKw){.num = $1.value, .span = @$}; }
+        | IDENT          { $$ = (ZlKw){.word = $1.s, .span = @$}; }
+        ;
+paths   : path           { $$ = (ZlPathList){0}; PUSH($$, $1); }
+        | paths ',' path { $$ = $1; PUSH($$, $3); }
+        ;
+precs   : IDENT IDENT    { $$ = (ZlPairs){{0}, {0}}; PUSH($$.keys, $1); PUSH($$.values, $2); }
+        | precs ',' IDENT IDENT { $$ = $1; PUSH($$.keys, $3); PUSH($$.values, $4); }
+        ;
+decay   : %empty         { $$ = zl_directive(ps->arena, ZL_D_OPTIMIZER, @$); }
+        | DECAY NUMBER except {
+            $$ = zl_directive(ps->arena, ZL_D_OPTIMIZER, @$);
+            $$->num = $2;
+            $$->has_num = true;
+            $$->names = $3;
+          }
+        ;
+except  : %empty         { $$ = (ZlNames){0}; }
+        | EXCEPT names   { $$ = $2; }
+        ;
+
+/* ---- clusters ---- */
+cluster : chead head clines '}'
+        ;
+chead   : CLUSTER IDENT  {
+            $$ = ZB_NEW(ps->arena, ZlClusterAst);
+            *$$ = (ZlClusterAst){.name = $2, .span = @$};
+            ADD(ps->file->clusters, ps->file->nclusters, $$);
+          }
+        ;
+clines  : %empty
+        | clines cline   {
+            ZlClusterAst *c = ps->file->clusters[ps->file->nclusters - 1];
+            ADD(c->at, c->n, $2);
+          }
+        | clines error RESYNC { yyerrok; }
+        ;
+cline   : DEVICE quants  { $$ = (ZlClusterLine){.kind = ZL_C_DEVICE, .span = @$, .q = $2.at, .nq = $2.n}; }
+        | HOST quants    { $$ = (ZlClusterLine){.kind = ZL_C_HOST, .span = @$, .q = $2.at, .nq = $2.n}; }
+        | LEVEL IDENT NUMBER ',' quants {
+            $$ = (ZlClusterLine){.kind = ZL_C_LEVEL, .span = @$, .name = $2, .size = $3, .q = $5.at, .nq = $5.n};
+          }
+        ;
+quants  : IDENT QUANTITY { $$ = (ZlQuantityList){0}; $2.name = $1; PUSH($$, $2); }
+        | quants ',' IDENT QUANTITY { $$ = $1; $4.name = $3; PUSH($$, $4); }
+        ;
+%%
+
+/* The scanner's token, or in recovery what resync made of it. */
+static int zl_bison_lex(ZL_BISON_STYPE *v, ZlSpan *span, ZlParser *ps) {
+  ZlToken t = zl_next_token(ps);
+  *span = t.span;
+  if (t.kind == IDENT) v->name = t.name;
+  else if (t.kind == NUMBER) v->number = t.number;
+  else if (t.kind == QUANTITY) v->quantity = t.quantity;
+  else if (t.kind == ELEM) v->elem = t.elem;
+  return t.kind;
+}
+
+static int yyreport_syntax_error(const yypcontext_t *ctx, ZlParser *ps) {
+  yysymbol_kind_t kinds[YYNTOKENS];
+  int n = yypcontext_expected_tokens(ctx, kinds, YYNTOKENS);
+  ZlExpected e = {0};
+  for (int i = 0; i < n; i++) e.at[e.n++] = yysymbol_name(kinds[i]);
+  zl_syntax_error(ps, &e);
+  return 0;
+}
+
+/* Only the parser's own stack overflow comes here. */
+static void zl_bison_error(const ZlSpan *span, ZlParser *ps, const char *msg) {
+  (void)msg;
+  zl_report(ps->diags, ZL_Z0003, *span, "nested too deeply");
+}
+
+void zl_parse(ZbArena *a, ZlSources *s, ZlDiags *d, ZlFile *f) {
+  ZlParser ps = {.arena = a, .diags = d, .file = f, .line_start = true};
+  size_t n;
+  const char *text = zl_source_text(s, f->id, &n);
+  zl_scan_open(&ps, text, n);
+  zl_bison_parse(&ps);
+  zl_scan_close(&ps);
+}

@@ -1,0 +1,445 @@
+/* Recipes: from directives as written to one checked record with everything it inherits.
+ *
+ * A recipe is its ancestors applied from the root down, then itself. A directive replaces the inherited one of
+ * the same key: mesh, micro, stages, schedule, recompute, optimizer and clip have one; split and shard have one
+ * for each mesh dimension; bind and pad for each axis; precision and limit for each of their words. Within one
+ * body the same key twice is a mistake. Nothing is accepted that has no meaning. */
+#include "lang/words.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct {
+  ZlDirectiveKind kind;
+  const char *key; /* "" if the directive has but one */
+  ZlSpan span;
+} Seen;
+
+typedef struct {
+  ZlDiags *d;
+  ZbArena *arena;
+  ZlRecipe *r;
+  bool bad;
+  Seen *seen; /* of the body being applied */
+  uint32_t nseen;
+} Build;
+
+#define BAD(b, ...) ((b)->bad = true, zl_report((b)->d, __VA_ARGS__))
+
+static const char *directive_word(ZlDirectiveKind k) {
+  static const char *const word[] = {"mesh",      "bind",    "micro",     "split",     "shard", "stages", "schedule",
+                                     "recompute", "offload", "precision", "optimizer", "clip",  "pad",    "limit"};
+  return word[k];
+}
+
+/* Notes that this body sets `key` of a directive; false and a report if it did before. */
+static bool once(Build *b, ZlDirectiveKind kind, const char *key, ZlSpan span) {
+  for (uint32_t i = 0; i < b->nseen; i++)
+    if (b->seen[i].kind == kind && strcmp(b->seen[i].key, key) == 0) {
+      ZlDiag *g = BAD(b, ZL_Z0803, span, "`%s%s%s` is given twice in one recipe", directive_word(kind),
+                      *key ? " " : "", key);
+      zl_also(g, b->seen[i].span, "first here");
+      return false;
+    }
+  ZB_PUSH(b->arena, b->seen, b->nseen, ((Seen){kind, key, span}));
+  return true;
+}
+
+/* A whole number of at least 1, small enough to multiply a few of. */
+static bool positive(Build *b, const char *what, const ZlQuantity *q) {
+  if (q->integer && q->i >= 1 && q->i <= INT32_MAX) return true;
+  BAD(b, ZL_Z0805, q->span, "%s must be a whole number from 1 to %d", what, INT32_MAX);
+  return false;
+}
+
+/* ---- directives that name sizes ---- */
+static void apply_mesh(Build *b, const ZlDirective *d) {
+  ZlRecipe *r = b->r;
+  if (!once(b, ZL_D_MESH, "", d->span)) return;
+  r->mesh = NULL;
+  r->nmesh = 0;
+  uint64_t ranks = 1;
+  for (uint32_t i = 0; i < d->nq; i++) {
+    const ZlQuantity *q = &d->q[i];
+    if (!once(b, ZL_D_MESH, q->name.s, q->name.span) || !positive(b, "a mesh dimension", q)) continue;
+    if (!zb_mul_u64(ranks, (uint64_t)q->i, &ranks) || ranks > INT32_MAX) {
+      BAD(b, ZL_Z0805, d->span, "the mesh has more than %d ranks", INT32_MAX);
+      return;
+    }
+    ZB_PUSH(b->arena, r->mesh, r->nmesh, ((ZlMeshDim){q->name, q->i}));
+  }
+}
+
+/* bind and pad: one entry for each axis. */
+static void apply_sizes(Build *b, const ZlDirective *d, ZlBind **at, uint32_t *n) {
+  for (uint32_t i = 0; i < d->nq; i++) {
+    const ZlQuantity *q = &d->q[i];
+    if (!once(b, d->kind, q->name.s, q->name.span) || !positive(b, "the size of an axis", q)) continue;
+    ZlBind v = {q->name, q->i, q->span};
+    uint32_t k = 0;
+    while (k < *n && strcmp((*at)[k].axis.s, q->name.s) != 0) k++;
+    if (k < *n) (*at)[k] = v;
+    else ZB_PUSH(b->arena, *at, *n, v);
+  }
+}
+
+static void apply_micro(Build *b, const ZlDirective *d) {
+  ZlQuantity q = {.integer = d->num.integer, .i = d->num.i, .span = d->num.span};
+  if (!once(b, ZL_D_MICRO, "", d->span) || !positive(b, "`micro`", &q)) return;
+  b->r->micro = q.i;
+  b->r->micro_span = d->span;
+}
+
+static void apply_limit(Build *b, const ZlDirective *d) {
+  static const char *const words[] = {"memory", "host"};
+  for (uint32_t i = 0; i < d->nq; i++) {
+    const ZlQuantity *q = &d->q[i];
+    bool host = strcmp(q->name.s, "host") == 0;
+    if (!host && strcmp(q->name.s, "memory") != 0) {
+      ZlDiag *g = BAD(b, ZL_Z0804, q->name.span, "no limit is called `%s`", q->name.s);
+      zl_note(g, "there are `memory` and `host`");
+      zl_help_nearest(g, q->name.s, words, 2);
+    } else if (once(b, ZL_D_LIMIT, q->name.s, q->name.span)) {
+      if (q->unit != ZL_U_BYTES || !(q->value >= 1 && q->value < 0x1p62)) {
+        BAD(b, ZL_Z0805, q->span, "`limit %s` is given in %s", q->name.s, zl_unit_text(ZL_U_BYTES));
+        continue;
+      }
+      *(host ? &b->r->limit.host : &b->r->limit.memory) = (uint64_t)q->value;
+      *(host ? &b->r->limit.host_span : &b->r->limit.memory_span) = q->span;
+    }
+  }
+}
+
+/* ---- directives over a mesh dimension ---- */
+static void axis_once(Build *b, ZlName axis, ZlNames *seen) {
+  for (uint32_t i = 0; i < seen->n; i++)
+    if (strcmp(seen->at[i].s, axis.s) == 0) {
+      ZlDiag *g = BAD(b, ZL_Z0803, axis.span, "axis `%s` is listed twice", axis.s);
+      zl_also(g, seen->at[i].span, "first here");
+      return;
+    }
+  ZB_PUSH(b->arena, seen->at, seen->n, axis);
+}
+
+static void apply_split(Build *b, const ZlDirective *d) {
+  ZlRecipe *r = b->r;
+  ZlNames axes = {0};
+  for (uint32_t i = 0; i < d->nprods; i++)
+    for (uint32_t k = 0; k < d->prods[i].n; k++) axis_once(b, d->prods[i].axis[k], &axes);
+  for (uint32_t i = 0; i < d->others.n; i++) axis_once(b, d->others.at[i], &axes);
+  for (uint32_t i = 0; i < d->names.n; i++) {
+    ZlName dim = d->names.at[i];
+    if (!once(b, ZL_D_SPLIT, zb_printf(b->arena, "over %s", dim.s), dim.span)) continue;
+    ZlSplit s = {.prods = d->prods, .nprods = d->nprods, .dim = dim, .otherwise = d->others, .span = d->span};
+    uint32_t k = 0;
+    while (k < r->nsplits && strcmp(r->splits[k].dim.s, dim.s) != 0) k++;
+    if (k < r->nsplits) r->splits[k] = s;
+    else ZB_PUSH(b->arena, r->splits, r->nsplits, s);
+  }
+}
+
+static unsigned shard_levels(Build *b, const ZlDirective *d) {
+  static const char *const words[] = {"states", "grads", "params", "none"};
+  unsigned what = 0;
+  for (uint32_t i = 0; i < d->names.n; i++) {
+    ZlName n = d->names.at[i];
+    uint32_t k = 0;
+    while (k < 3 && strcmp(words[k], n.s) != 0) k++;
+    if (k == 3) {
+      ZlDiag *g = BAD(b, ZL_Z0804, n.span, "`%s` cannot be sharded", n.s);
+      zl_note(g, "there are `params`, `grads` and `states`, or `none` alone");
+      zl_help_nearest(g, n.s, words, 4);
+      return 0;
+    }
+    if (what & 1u << k) {
+      BAD(b, ZL_Z0803, n.span, "`%s` is listed twice", n.s);
+      return 0;
+    }
+    what |= 1u << k;
+  }
+  if (what == ZL_SHARD_STATES || what == (ZL_SHARD_STATES | ZL_SHARD_GRADS) || what == 7) return what;
+  ZlSpan span = {d->span.file, d->names.at[0].span.start, d->names.at[d->names.n - 1].span.end};
+  ZlDiag *g = BAD(b, ZL_Z0806, span, "these cannot be sharded without the others");
+  zl_note(g, "the levels are `states`, `grads, states` and `params, grads, states`");
+  zl_help(g, "write `shard %s over %s`", what & ZL_SHARD_PARAMS ? "params, grads, states" : "grads, states", d->word.s);
+  return 0;
+}
+
+static void apply_shard(Build *b, const ZlDirective *d) {
+  ZlRecipe *r = b->r;
+  if (!once(b, ZL_D_SHARD, zb_printf(b->arena, "over %s", d->word.s), d->word.span)) return;
+  uint32_t k = 0;
+  while (k < r->nshards && strcmp(r->shards[k].dim.s, d->word.s) != 0) k++;
+  if (d->names.n == 1 && strcmp(d->names.at[0].s, "none") == 0) {
+    if (d->npaths || d->keep) BAD(b, ZL_Z0805, d->span, "`shard none` takes neither `unit` nor `keep`");
+    if (k < r->nshards) r->shards[k] = r->shards[--r->nshards];
+    return;
+  }
+  ZlShard s = {.what = shard_levels(b, d), .dim = d->word, .keep = d->keep, .span = d->span};
+  if (!s.what) return;
+  if (d->npaths) {
+    s.unit = d->paths[0].part;
+    s.nunit = d->paths[0].n;
+  }
+  if (s.keep && !(s.what & ZL_SHARD_PARAMS)) {
+    ZlDiag *g = BAD(b, ZL_Z0806, d->span, "`keep` needs `params` among what is sharded");
+    zl_help(g, "it says that gathered params stay for the whole step; leave it out");
+  }
+  if (k < r->nshards) r->shards[k] = s;
+  else ZB_PUSH(b->arena, r->shards, r->nshards, s);
+}
+
+static void apply_stages(Build *b, const ZlDirective *d) {
+  ZlRecipe *r = b->r;
+  if (!once(b, ZL_D_STAGES, "", d->span)) return;
+  r->stages.dim = d->word;
+  r->stages.span = d->span;
+  r->stages.by_cost = d->by.s != NULL;
+  r->stages.counts = NULL;
+  r->stages.n = 0;
+  if (d->by.s && strcmp(d->by.s, "cost") != 0)
+    zl_help(BAD(b, ZL_Z0804, d->by.span, "stages are not cut by `%s`", d->by.s),
+            "write `by cost`, or give the layers of each stage: `= [2, 4, 4, 2]`");
+  for (uint32_t i = 0; i < d->nq; i++) {
+    const ZlQuantity *q = &d->q[i];
+    if (!q->integer || q->i > INT32_MAX) {
+      BAD(b, ZL_Z0805, q->span, "the layers of a stage must be a whole number");
+      continue;
+    }
+    ZB_PUSH(b->arena, r->stages.counts, r->stages.n, q->i);
+  }
+}
+
+/* ---- directives of words ---- */
+static void apply_schedule(Build *b, const ZlDirective *d) {
+  if (!once(b, ZL_D_SCHEDULE, "", d->span)) return;
+  const char *const *known = zl_schedules;
+  for (; *known && strcmp(*known, d->word.s) != 0; known++) {}
+  if (!*known) {
+    const char *const *later = zl_schedules_later;
+    for (; *later && strcmp(*later, d->word.s) != 0; later++) {}
+    ZlDiag *g = *later ? BAD(b, ZL_Z0808, d->word.span, "schedule `%s` is not in this version", d->word.s)
+                       : BAD(b, ZL_Z0804, d->word.span, "no schedule is called `%s`", d->word.s);
+    zl_note(g, "there are `gpipe` and `1f1b`");
+    if (!*later) zl_help_nearest(g, d->word.s, zl_schedules, 2);
+    return;
+  }
+  if (d->nkws)
+    zl_help(BAD(b, ZL_Z0804, d->kws[0].span, "schedule `%s` takes no settings", d->word.s), "write `schedule %s`",
+            d->word.s);
+  b->r->schedule.name = d->word;
+  b->r->schedule.kws = NULL;
+  b->r->schedule.n = 0;
+}
+
+static void apply_recompute(Build *b, const ZlDirective *d) {
+  if (!once(b, ZL_D_RECOMPUTE, "", d->span)) return;
+  b->r->recompute = NULL;
+  b->r->nrecompute = 0;
+  if (d->npaths == 1 && d->paths[0].n == 1 && strcmp(d->paths[0].part[0].s, "none") == 0) return;
+  for (uint32_t i = 0; i < d->npaths; i++)
+    ZB_PUSH(b->arena, b->r->recompute, b->r->nrecompute, ((ZlPath){d->paths[i].part, d->paths[i].n, d->paths[i].span}));
+}
+
+static void apply_precision(Build *b, const ZlDirective *d) {
+  static const char *const keys[] = {"compute", "params", "reduce", "states"};
+  static const char *const types[] = {"f32", "bf16", "f16", "f8e4m3", "f8e5m2"};
+  const char **slot[] = {&b->r->precision.compute, &b->r->precision.params, &b->r->precision.reduce,
+                         &b->r->precision.states};
+  for (uint32_t i = 0; i < d->names.n; i++) {
+    ZlName key = d->names.at[i], type = d->others.at[i];
+    int k = zl_word_index(key.s, keys, 4), t = zl_word_index(type.s, types, 5);
+    if (k < 0) {
+      ZlDiag *g = BAD(b, ZL_Z0804, key.span, "no precision is called `%s`", key.s);
+      zl_note(g, "there are `compute`, `params`, `reduce` and `states`");
+      zl_help_nearest(g, key.s, keys, 4);
+    } else if (t < 0) {
+      ZlDiag *g = BAD(b, ZL_Z0804, type.span, "`%s` is not a precision", type.s);
+      zl_note(g, "there are `f32` and, for `compute`, `bf16`");
+      zl_help_nearest(g, type.s, types, 2);
+    } else if (t > 1 || (t == 1 && k != 0)) {
+      ZlDiag *g = BAD(b, ZL_Z0808, type.span, "%s in %s is not in this version", key.s, type.s);
+      zl_note(g, "there are `f32` and, for `compute`, `bf16`");
+      zl_help(g, "write `%s %s`", key.s, k == 0 ? "bf16" : "f32");
+    } else if (once(b, ZL_D_PRECISION, key.s, key.span)) {
+      *slot[k] = types[t];
+      b->r->precision.span = d->span;
+    }
+  }
+}
+
+static void apply_optimizer(Build *b, const ZlDirective *d) {
+  if (!once(b, ZL_D_OPTIMIZER, "", d->span)) return;
+  ZlKw *kws;
+  uint32_t n;
+  if (!zl_optimizer_words(b->d, b->arena, d, &kws, &n)) b->bad = true;
+  if (d->has_num && !(d->num.value >= 0 && d->num.value < 1))
+    BAD(b, ZL_Z0805, d->num.span, "`decay` must be at least 0 and less than 1");
+  b->r->optimizer.name = d->word;
+  b->r->optimizer.kws = kws;
+  b->r->optimizer.n = n;
+  b->r->optimizer.decay = d->num.value;
+  b->r->optimizer.except = d->names;
+  b->r->optimizer.span = d->span;
+}
+
+static void apply_clip(Build *b, const ZlDirective *d) {
+  if (!once(b, ZL_D_CLIP, "", d->span)) return;
+  b->r->clip = d->num.value;
+  b->r->clip_span = d->num.value > 0 ? d->span : ZL_NOWHERE;
+}
+
+static void apply(Build *b, const ZlDirective *d) {
+  switch (d->kind) {
+  case ZL_D_MESH: apply_mesh(b, d); break;
+  case ZL_D_BIND: apply_sizes(b, d, &b->r->binds, &b->r->nbinds); break;
+  case ZL_D_MICRO: apply_micro(b, d); break;
+  case ZL_D_SPLIT: apply_split(b, d); break;
+  case ZL_D_SHARD: apply_shard(b, d); break;
+  case ZL_D_STAGES: apply_stages(b, d); break;
+  case ZL_D_SCHEDULE: apply_schedule(b, d); break;
+  case ZL_D_RECOMPUTE: apply_recompute(b, d); break;
+  case ZL_D_OFFLOAD:
+    zl_help(BAD(b, ZL_Z0808, d->span, "`offload` is not in this version"),
+            "`recompute` and `shard` save device memory too");
+    break;
+  case ZL_D_PRECISION: apply_precision(b, d); break;
+  case ZL_D_OPTIMIZER: apply_optimizer(b, d); break;
+  case ZL_D_CLIP: apply_clip(b, d); break;
+  case ZL_D_PAD: apply_sizes(b, d, &b->r->pads, &b->r->npads); break;
+  case ZL_D_LIMIT: apply_limit(b, d); break;
+  }
+}
+
+/* ---- the whole: mesh dimensions exist, and are used for one thing ---- */
+static const ZlMeshDim *dim_named(const ZlRecipe *r, const char *name) {
+  for (uint32_t i = 0; i < r->nmesh; i++)
+    if (strcmp(r->mesh[i].name.s, name) == 0) return &r->mesh[i];
+  return NULL;
+}
+
+static void check_dim(Build *b, ZlName dim) {
+  if (dim_named(b->r, dim.s)) return;
+  const char **names = NULL;
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < b->r->nmesh; i++) ZB_PUSH(b->arena, names, n, b->r->mesh[i].name.s);
+  ZlDiag *g = BAD(b, ZL_Z0807, dim.span, "the mesh of recipe `%s` has no dimension `%s`", b->r->name, dim.s);
+  if (n) zl_also(g, b->r->mesh[0].name.span, "the mesh");
+  if (zb_nearest(dim.s, names, n)) zl_help_nearest(g, dim.s, names, n);
+  else zl_help(g, "add `%s = 1` to the mesh to keep the directive without effect", dim.s);
+}
+
+static void check_stages(Build *b) {
+  const ZlRecipe *r = b->r;
+  if (r->stages.span.file < 0) {
+    if (r->schedule.name.s)
+      zl_help(zl_report(b->d, ZL_Z0809, r->schedule.name.span, "schedule `%s` has no effect without `stages`",
+                        r->schedule.name.s),
+              "add `stages over DIM by cost`");
+    return;
+  }
+  check_dim(b, r->stages.dim);
+  const ZlMeshDim *m = dim_named(r, r->stages.dim.s);
+  if (m && !r->stages.by_cost && r->stages.n != (uint64_t)m->size) {
+    ZlDiag *g = BAD(b, ZL_Z0805, r->stages.span, "%u stages are listed, but mesh dimension `%s` has %lld", r->stages.n,
+                    m->name.s, (long long)m->size);
+    zl_also(g, m->name.span, "here");
+  }
+  for (uint32_t i = 0; i < r->nsplits + r->nshards; i++) {
+    bool split = i < r->nsplits;
+    ZlName dim = split ? r->splits[i].dim : r->shards[i - r->nsplits].dim;
+    if (strcmp(dim.s, r->stages.dim.s) != 0) continue;
+    ZlDiag *g = BAD(b, ZL_Z0805, dim.span, "mesh dimension `%s` holds the pipeline stages: nothing can be %s over it",
+                    dim.s, split ? "split" : "sharded");
+    zl_also(g, r->stages.dim.span, "stages");
+  }
+}
+
+static void check_whole(Build *b) {
+  for (uint32_t i = 0; i < b->r->nsplits; i++) check_dim(b, b->r->splits[i].dim);
+  for (uint32_t i = 0; i < b->r->nshards; i++) check_dim(b, b->r->shards[i].dim);
+  check_stages(b);
+}
+
+/* ---- finding and inheriting ---- */
+ZlNames zl_recipe_names(const ZlProgram *p) {
+  ZlNames names = {0};
+  const ZlFile *f = p->files[0];
+  for (uint32_t i = 0; i < f->nrecipes; i++) ZB_PUSH(p->arena, names.at, names.n, f->recipes[i]->name);
+  return names;
+}
+
+static const ZlRecipeAst *recipe_named(const ZlFile *f, const char *name) {
+  for (uint32_t i = 0; f && i < f->nrecipes; i++)
+    if (strcmp(f->recipes[i]->name.s, name) == 0) return f->recipes[i];
+  return NULL;
+}
+
+/* The recipe after `from`: of the same file, or `namespace.name`. */
+static const ZlRecipeAst *parent_of(Build *b, const ZlRecipeAst *r) {
+  const ZlPath *from = &r->from;
+  const ZlFile *f = r->file;
+  ZlName name = from->part[from->n - 1];
+  if (from->n > 1) {
+    const ZlUse *u = from->n == 2 ? zl_find_use(f, from->part[0].s) : NULL;
+    if (!u) {
+      ZlDiag *g = BAD(b, ZL_Z0104, from->span, "no namespace `%s`", from->part[0].s);
+      zl_help(g, "add `use ... as %s` at the top of %s and write `from %s.%s`", from->part[0].s, f->name,
+              from->part[0].s, name.s);
+      return NULL;
+    }
+    f = u->file;
+  }
+  const ZlRecipeAst *parent = recipe_named(f, name.s);
+  if (parent) return parent;
+  ZlNames all = {0};
+  for (uint32_t i = 0; f && i < f->nrecipes; i++) ZB_PUSH(b->arena, all.at, all.n, f->recipes[i]->name);
+  zl_help_nearest_of(BAD(b, ZL_Z0801, from->span, "no recipe `%s`", zl_path_text(b->arena, from)), b->arena, name.s,
+                     all);
+  return NULL;
+}
+
+static void circle(Build *b, const ZlRecipeAst *const *chain, uint32_t n, const ZlRecipeAst *again) {
+  ZlDiag *g = BAD(b, ZL_Z0802, chain[n - 1]->from.span, "recipe `%s` inherits from itself", again->name.s);
+  for (uint32_t i = 0; i + 1 < n; i++)
+    if (chain[i]->from.span.start != chain[n - 1]->from.span.start) zl_also(g, chain[i]->from.span, "by way of this");
+  zl_help(g, "put what they share into a recipe of its own");
+}
+
+static void build(Build *b, const ZlRecipeAst *ast) {
+  const ZlRecipeAst **chain = NULL;
+  uint32_t n = 0;
+  for (const ZlRecipeAst *r = ast; r; r = r->from.n ? parent_of(b, r) : NULL) {
+    for (uint32_t i = 0; i < n; i++)
+      if (chain[i] == r) {
+        circle(b, chain + i, n - i, r);
+        return;
+      }
+    ZB_PUSH(b->arena, chain, n, r);
+  }
+  for (uint32_t i = n; i-- > 0;) {
+    if (chain[i]->model.s) b->r->model = chain[i]->model.s;
+    b->nseen = 0;
+    b->seen = NULL;
+    for (uint32_t k = 0; k < chain[i]->n; k++) apply(b, chain[i]->at[k]);
+  }
+  if (!b->bad) check_whole(b);
+}
+
+const ZlRecipe *zl_recipe(ZlProgram *p, ZlDiags *d, const char *name) {
+  const ZlFile *f = p->files[0];
+  ZlNames all = zl_recipe_names(p);
+  const ZlRecipeAst *ast = name ? recipe_named(f, name) : f->nrecipes == 1 ? f->recipes[0] : NULL;
+  if (!ast) {
+    zl_report_no_such(d, p->arena, "recipe", f->name, name, all);
+    return NULL;
+  }
+  ZlRecipe *r = ZB_NEW(p->arena, ZlRecipe);
+  *r = (ZlRecipe){.name = ast->name.s, .span = ast->span, .micro_span = ZL_NOWHERE, .clip_span = ZL_NOWHERE};
+  r->stages.span = r->precision.span = r->optimizer.span = ZL_NOWHERE;
+  r->stages.dim.span = r->schedule.name.span = r->optimizer.name.span = ZL_NOWHERE;
+  r->limit.memory_span = r->limit.host_span = ZL_NOWHERE;
+  Build b = {.d = d, .arena = p->arena, .r = r};
+  build(&b, ast);
+  return b.bad ? NULL : r;
+}

@@ -1,0 +1,167 @@
+/* Syntax errors: one report for each mistake, and where to go on after it.
+ *
+ * After a report the parser waits for the made-up token RESYNC (see parse.y). It gets it before the next token, at
+ * the same depth of braces as the mistake, at which a statement, directive or item can start:
+ *   - a keyword that begins one (in a model only at the start of a line: there, mistakes in the middle of
+ *     a line are more likely a misused keyword than the next statement)
+ *   - a name at the start of a line outside parentheses, or the mistake itself if it is such a name
+ *   - the closing brace of the body, or what follows a whole {...} that was skipped */
+#include "lang/scan.h"
+#include "lang/parse.tab.h"
+
+#include <string.h>
+
+static bool starts_item(int kind) {
+  return kind == USE || kind == BLOCK || kind == MODEL || kind == RECIPE || kind == CLUSTER;
+}
+static bool starts_statement(int kind) {
+  return kind == AXIS || kind == PARAM || kind == INPUT || kind == OUTPUT || kind == LOSS || kind == AUX ||
+         kind == REPEAT || kind == RETURN || kind == BLOCK;
+}
+static bool starts_directive(int kind) {
+  switch (kind) {
+  case MESH: case BIND: case MICRO: case SPLIT: case SHARD: case STAGES: case SCHEDULE: case RECOMPUTE:
+  case OFFLOAD: case PRECISION: case OPTIMIZER: case CLIP: case PAD: case LIMIT: case DEVICE: case HOST: case LEVEL:
+    return true;
+  default: return false;
+  }
+}
+static bool is_word(int kind) { return kind >= USE && kind <= LEVEL && kind != ARROW && kind != DOTDOT; }
+
+/* Whether parsing can go on with `t` after a mistake under `depth` braces. */
+static bool restarts(const ZlParser *ps, const ZlToken *t, uint32_t depth) {
+  if (t->depth != depth) return false;
+  if (depth == 0) return starts_item(t->kind) && (t->first || t->kind != BLOCK);
+  if (t->kind == '}' || starts_directive(t->kind)) return true;
+  return t->first && (starts_statement(t->kind) || (t->kind == IDENT && ps->parens == 0));
+}
+
+/* Skips from the mistake, ps->last, to where parsing goes on; that token is kept for the next call. */
+static ZlToken resync(ZlParser *ps) {
+  ZlToken t = ps->last;
+  uint32_t depth = t.depth;
+  bool stuck = ps->reported && t.span.start == ps->last_error; /* it was tried before */
+  bool go_on = !stuck && (restarts(ps, &t, depth) || (depth && t.first && t.kind == IDENT));
+  ps->reported = true;
+  ps->last_error = t.span.start;
+  while (!go_on && t.kind != 0 && t.depth >= depth) {
+    bool closes = t.kind == '}' && t.depth == depth + 1;
+    t = zl_scan_token(ps);
+    go_on = restarts(ps, &t, depth) || (closes && depth && t.depth == depth);
+  }
+  ps->skipping = false;
+  ps->parens = 0;
+  if (t.kind == 0) return t;
+  ps->again = t;
+  ps->replay = true;
+  return (ZlToken){.kind = RESYNC, .span = {t.span.file, t.span.start, t.span.start}};
+}
+
+ZlToken zl_next_token(ZlParser *ps) {
+  if (ps->skipping) return resync(ps);
+  ZlToken t = ps->replay ? ps->again : zl_scan_token(ps);
+  ps->replay = false;
+  ps->last = t;
+  if (is_word(t.kind) && t.kind != AS) ps->statement = t.kind;
+  return t;
+}
+
+/* ---- the report ---- */
+static bool take(ZlExpected *e, const char *name) {
+  for (int i = 0; i < e->n; i++)
+    if (strcmp(e->at[i], name) == 0) {
+      e->at[i] = e->at[--e->n];
+      return true;
+    }
+  return false;
+}
+static bool has(const ZlExpected *e, const char *name) {
+  for (int i = 0; i < e->n; i++)
+    if (strcmp(e->at[i], name) == 0) return true;
+  return false;
+}
+
+/* Puts one word for many: tokens that only ever stand together. */
+static void summarise(ZlExpected *e) {
+  static const struct {
+    const char *as, *sign, *members[20];
+  } groups[] = {
+      {"`use`, `block`, `model`, `recipe` or `cluster`", "cluster", {"use", "block", "model", "recipe", "cluster"}},
+      {"a directive", "mesh", {"mesh", "bind", "micro", "split", "shard", "stages", "schedule", "recompute", "offload",
+                               "precision", "optimizer", "clip", "pad", "limit"}},
+      {"`device`, `host` or `level`", "device", {"device", "host", "level"}},
+      {"a statement", "param", {"param", "repeat", "aux", "return", "axis", "input", "output", "loss", "block",
+                                "a name"}},
+      {"an expression", "'-'", {"'-'", "'('", "a number", "a name", "an element type"}},
+      {"an operator", "'+'", {"'+'", "'-'", "'*'", "'/'"}},
+      {"a type", "index", {"index", "an element type"}},
+  };
+  bool operators = has(e, "'+'"); /* then '-' is no sign of an expression */
+  for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+    if (!has(e, groups[g].sign) || (operators && groups[g].sign[1] == '-')) continue;
+    for (int i = 0; i < 20 && groups[g].members[i]; i++) take(e, groups[g].members[i]);
+    e->at[e->n++] = groups[g].as;
+  }
+}
+
+static void put_name(ZbText *out, const char *name) {
+  if (name[0] == '\'') zb_text_add(out, "`%c`", name[1]);
+  else if (name[0] == '`' || strncmp(name, "a ", 2) == 0 || strncmp(name, "an ", 3) == 0 ||
+           strncmp(name, "end ", 4) == 0)
+    zb_text_add(out, "%s", name);
+  else zb_text_add(out, "`%s`", name);
+}
+
+/* "a name or `]`"; "" when there are too many to be of help. */
+static const char *expected_text(ZlParser *ps, ZlExpected *e) {
+  ZbText out = {0};
+  if (e->n > 0 && e->n <= 6)
+    for (int i = 0; i < e->n; i++) {
+      zb_text_add(&out, "%s", i == 0 ? "expected " : i == e->n - 1 ? " or " : ", ");
+      put_name(&out, e->at[i]);
+    }
+  const char *s = zb_strdup(ps->arena, out.s ? out.s : "");
+  zb_text_free(&out);
+  return s;
+}
+
+/* The mistake as the user wrote it. */
+static const char *found_text(ZlParser *ps) {
+  ZlSpan s = ps->last.span;
+  if (ps->last.kind == 0) return "end of file";
+  return zb_printf(ps->arena, "`%.*s`", (int)(s.end - s.start), ps->text + s.start);
+}
+
+static void missing_brace(ZlParser *ps) {
+  ZlSpan open = ps->open[ps->nopen - 1];
+  ZlDiag *g = zl_report(ps->diags, ZL_Z0001, ps->last.span, "unexpected %s: a `}` is missing before it",
+                        found_text(ps));
+  zl_also(g, open, "this `{` is not closed");
+  ps->brace_missing = true;
+}
+
+void zl_syntax_error(ZlParser *ps, ZlExpected *e) {
+  const ZlToken *t = &ps->last;
+  bool again = ps->reported && t->span.start == ps->last_error;
+  ps->skipping = true;
+  if (again || (t->kind == 0 && ps->brace_missing)) return;
+  if (ps->nopen && (t->kind == 0 || (t->first && starts_item(t->kind) && t->kind != BLOCK))) {
+    missing_brace(ps);
+    return;
+  }
+  bool slash = t->kind == '/' || t->kind == DOTDOT || t->kind == '.';
+  if (ps->statement == USE && slash) {
+    ZlDiag *g = zl_report(ps->diags, ZL_Z0007, t->span, "`use` takes names joined by single dots");
+    zl_help(g, "write `use std.nn` for std/nn.zug; other folders are given with -I");
+    return;
+  }
+  bool name = has(e, "a name");
+  bool equals = e->n == 1 && has(e, "'='");
+  summarise(e);
+  ZlDiag *g = zl_report(ps->diags, ZL_Z0001, t->span, "unexpected %s", found_text(ps));
+  zl_label(g, "%s", expected_text(ps, e));
+  if (is_word(t->kind) && name)
+    zl_help(g, "%s is a word of the language and cannot be a name", found_text(ps));
+  else if (t->kind == IDENT && equals)
+    zl_help(g, "an assignment is written `name = value`");
+}

@@ -1,0 +1,87 @@
+/* The parser's state, shared by scan.l and parse.y only. */
+#ifndef ZUG_LANG_SCAN_H
+#define ZUG_LANG_SCAN_H
+
+#include "lang/internal.h"
+
+/* Lists under construction in the arena. */
+typedef struct { ZlExpr **at; uint32_t n; } ZlExprList;
+typedef struct { ZlArg *at; uint32_t n; } ZlArgList;
+typedef struct { ZlStmt **at; uint32_t n, depth; } ZlStmtList; /* depth: repeats within */
+typedef struct { ZlParamDef *at; uint32_t n; } ZlParamList;
+typedef struct { ZlAxisDef *at; uint32_t n; } ZlAxisList;
+typedef struct { ZlStatic *at; uint32_t n; } ZlStaticList;
+typedef struct { ZlFormal *at; uint32_t n; } ZlFormalList;
+typedef struct { ZlTypeExpr *at; uint32_t n; } ZlTypeList;
+typedef struct { ZlQuantity *at; uint32_t n; } ZlQuantityList;
+typedef struct { ZlProd *at; uint32_t n; } ZlProdList;
+typedef struct { ZlPath *at; uint32_t n; } ZlPathList;
+typedef struct { ZlKw *at; uint32_t n; } ZlKwList;
+typedef struct { ZlName key, value; } ZlPair;
+typedef struct { ZlNames keys, values; } ZlPairs;
+
+/* One token as the scanner gives it. */
+typedef struct {
+  int kind;
+  ZlSpan span;
+  uint32_t depth;      /* open braces before it */
+  bool first;          /* first of its line */
+  union {
+    ZlName name;       /* IDENT */
+    ZlNumber number;   /* NUMBER */
+    ZlQuantity quantity;
+    ZlElem elem;
+  };
+} ZlToken;
+
+struct ZlParser {
+  ZbArena *arena;
+  ZlDiags *diags;
+  ZlFile *file;
+  const char *text;
+  void *scanner; /* flex's */
+
+  /* Of the scanner: where it is, and which words are keywords there. */
+  uint32_t pos;      /* byte after the last token */
+  bool line_start;   /* nothing but blanks since the last newline */
+  int body;          /* RECIPE or CLUSTER: the next brace opens such a body; else 0 */
+  uint32_t body_depth;
+  ZlSpan *open;      /* open braces */
+  uint32_t nopen, parens;
+
+  /* Of error recovery (recover.c). */
+  ZlToken last, again;
+  bool skipping, replay;
+  bool brace_missing;  /* said so: the end of the file is no news */
+  bool reported;       /* a syntax error at byte last_error */
+  uint32_t last_error;
+  int statement;       /* kind of the keyword that began the current statement; USE matters */
+
+  ZlModel *model; /* being parsed */
+};
+
+/* ---- scan.l: the next token (kind 0 at the end), with braces counted ---- */
+ZlToken zl_scan_token(ZlParser *ps);
+void zl_scan_open(ZlParser *ps, const char *text, size_t n);
+void zl_scan_close(ZlParser *ps);
+
+/* ---- recover.c: what the parser sees of the scanner, and the report of a syntax error ---- */
+ZlToken zl_next_token(ZlParser *ps);
+typedef struct {
+  const char *at[128]; /* names of the tokens that could stand here */
+  int n;
+} ZlExpected;
+void zl_syntax_error(ZlParser *ps, ZlExpected *e);
+
+/* ---- ast.c: nodes ---- */
+ZlExpr *zl_binary(ZbArena *a, ZlSpan span, ZlSpan op_span, char op, ZlExpr *x, ZlExpr *y); /* op 0: -x */
+ZlExpr *zl_number(ZbArena *a, ZlNumber n);
+ZlExpr *zl_named(ZbArena *a, ZlName n);
+ZlExpr *zl_call(ZbArena *a, ZlSpan span, ZlPath path, ZlArgList args);
+ZlExpr *zl_cast(ZbArena *a, ZlSpan span, ZlElem elem, ZlExpr *x);
+ZlStmt *zl_statement(ZbArena *a, ZlStmtKind kind, ZlSpan span);
+void zl_add_statement(ZbArena *a, ZlStmtList *list, ZlStmt *s);
+ZlDirective *zl_directive(ZbArena *a, ZlDirectiveKind kind, ZlSpan span);
+ZlQuantity zl_number_quantity(ZlName name, ZlNumber n);
+
+#endif
