@@ -1,0 +1,141 @@
+/* attend: softmax(scale q k') v in tiles of queries by keys, keeping for each query the peak and the sum of
+ * exponentials so far and rescaling what was accumulated when the peak rises (Dao et al. 2022, FlashAttention,
+ * section 3). A task is one tile of queries of one head and group; nothing of size seq x seq exists. */
+#include "kernels/cpu/attend.h"
+
+#include <cblas.h>
+#include <math.h>
+
+ZkAttend zk_attend_new(const ZkCall *c, const ZkView *const *views, int nviews) {
+  ZkAttend a = {.nviews = nviews, .scale = (float)c->num[0], .causal = c->opt[0] == 1, .scratch = c->scratch};
+  uint16_t s = c->ax[0], h = c->ax[1];
+  const ZkView *q = views[ZK_AQ], *k = views[ZK_AK];
+  a.heads.nviews = a.groups.nviews = nviews;
+  for (int i = 0; i < nviews; i++) {
+    a.v[i] = *views[i];
+    a.ss[i] = zk_axis_stride(views[i], s);
+    a.hs[i] = zk_axis_stride(views[i], h);
+  }
+  for (int i = 0; i < q->rank; i++) {
+    uint16_t axis = q->axis[i];
+    if (axis == s || axis == h) continue;
+    zk_nest_add(zk_axis_find(k, axis) >= 0 ? &a.heads : &a.groups, views, nviews, axis, q->size[i]);
+  }
+  zk_nest_merge(&a.heads);
+  zk_nest_merge(&a.groups);
+  a.nheads = zk_nest_count(&a.heads);
+  a.ngroups = zk_nest_count(&a.groups);
+  a.S = zk_axis_size(q, s);
+  a.H = zk_axis_size(q, h);
+  ZB_ASSERT(zk_axis_size(k, s) == a.S && zk_axis_size(k, h) == a.H);
+  a.qtiles = zk_ceil_div(a.S, ZK_TILE_Q);
+  a.ktiles = zk_ceil_div(a.S, ZK_TILE_K);
+  return a;
+}
+
+void zk_attend_at(const ZkAttend *a, int64_t head, int64_t group, int64_t off[ZK_ATTEND_VIEWS]) {
+  ZkWalk h, g;
+  zk_walk_seek(&a->heads, &h, head);
+  zk_walk_seek(&a->groups, &g, group);
+  for (int i = 0; i < a->nviews; i++) off[i] = h.off[i] + g.off[i];
+}
+
+const float *zk_attend_rows(const ZkAttend *a, int k, int64_t off, int64_t from, int64_t n, float *buf, int *ld) {
+  const ZkView *v = &a->v[k];
+  int64_t at = off + from * a->ss[k];
+  if (v->elem == ZK_F32 && (a->hs[k] == 1 || a->H == 1) && a->ss[k] >= a->H) {
+    *ld = (int)a->ss[k];
+    return (const float *)v->data + at;
+  }
+  for (int64_t i = 0; i < n; i++) zk_load(buf + i * a->H, v, at + i * a->ss[k], a->hs[k], a->H);
+  *ld = (int)a->H;
+  return buf;
+}
+
+void zk_attend_store(const ZkAttend *a, int k, int64_t off, int64_t from, int64_t n, const float *rows) {
+  for (int64_t i = 0; i < n; i++)
+    zk_store(&a->v[k], off + (from + i) * a->ss[k], a->hs[k], a->H, rows + i * a->H, false);
+}
+
+void zk_attend_gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int lda,
+                    const float *b, int ldb, float beta, float *c, int64_t ldc) {
+  cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k,
+              alpha, a, lda, b, ldb, beta, c, (int)ldc);
+}
+
+/* ---- forward ------------------------------------------------------------------------------------------------------- */
+
+typedef struct { /* of one thread */
+  float *score, *q, *k, *v, *o;
+  float peak[ZK_TILE_Q], sum[ZK_TILE_Q];
+} Tiles;
+
+static size_t tile_floats(int64_t H) { return (size_t)(ZK_TILE_Q * ZK_TILE_K + 2 * (ZK_TILE_Q + ZK_TILE_K) * H); }
+
+static void tiles_in(Tiles *t, float *mem, int64_t H) {
+  t->score = mem;
+  t->q = t->score + ZK_TILE_Q * ZK_TILE_K;
+  t->o = t->q + ZK_TILE_Q * H;
+  t->k = t->o + ZK_TILE_Q * H;
+  t->v = t->k + ZK_TILE_K * H;
+}
+
+/* Scores of a tile to exponentials; rescales sum and output of each query to its new peak. */
+static void soften(const ZkAttend *a, Tiles *t, int64_t q0, int64_t nq, int64_t k0, int64_t nk) {
+  for (int64_t i = 0; i < nq; i++) {
+    float *row = t->score + i * nk;
+    int64_t n = zk_attend_sees(a, q0 + i, k0, nk);
+    zk_run_fill(row + n, 0, nk - n);
+    if (n == 0) continue;
+    float top = zk_run_max(row, n), peak = k0 == 0 || top > t->peak[i] ? top : t->peak[i];
+    float shrink = k0 == 0 ? 0 : expf(t->peak[i] - peak);
+    t->sum[i] = (k0 == 0 ? 0 : t->sum[i] * shrink) + zk_run_exp_sum(row, row, 1, peak, n);
+    if (k0 > 0 && shrink != 1) zk_run_scale(t->o + i * a->H, t->o + i * a->H, shrink, a->H);
+    t->peak[i] = peak;
+  }
+}
+
+static void query_tile(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t q0, int64_t nq) {
+  int ldq, ldk, ldv;
+  int64_t keys = zk_attend_keys(a, q0 + nq), H = a->H;
+  const float *q = zk_attend_rows(a, ZK_AQ, off[ZK_AQ], q0, nq, t->q, &ldq);
+  for (int64_t k0 = 0; k0 < keys; k0 += ZK_TILE_K) {
+    int64_t nk = zk_min(ZK_TILE_K, keys - k0);
+    const float *k = zk_attend_rows(a, ZK_AK, off[ZK_AK], k0, nk, t->k, &ldk);
+    const float *v = zk_attend_rows(a, ZK_AV, off[ZK_AV], k0, nk, t->v, &ldv);
+    zk_attend_gemm(false, true, nq, nk, H, a->scale, q, ldq, k, ldk, 0, t->score, nk);
+    soften(a, t, q0, nq, k0, nk);
+    zk_attend_gemm(false, false, nq, H, nk, 1, t->score, (int)nk, v, ldv, k0 > 0, t->o, H);
+  }
+  for (int64_t i = 0; i < nq; i++) {
+    zk_run_scale(t->o + i * H, t->o + i * H, 1 / t->sum[i], H);
+    zk_set(&a->v[ZK_AL], off[ZK_AL] + (q0 + i) * a->ss[ZK_AL], t->peak[i] + logf(t->sum[i]));
+  }
+  zk_attend_store(a, ZK_AO, off[ZK_AO], q0, nq, t->o);
+}
+
+static void run_tiles(void *arg, int64_t from, int64_t to, int part) {
+  const ZkAttend *a = arg;
+  Tiles t;
+  tiles_in(&t, (float *)(a->scratch + a->per_thread * (size_t)part), a->H);
+  int64_t per = a->nheads * a->ngroups;
+  for (int64_t i = from; i < to; i++) {
+    int64_t off[ZK_ATTEND_VIEWS];
+    int64_t tile = a->qtiles - 1 - i / per, which = i % per; /* long ones first */
+    zk_attend_at(a, which / a->ngroups, which % a->ngroups, off);
+    query_tile(a, &t, off, tile * ZK_TILE_Q, zk_min(ZK_TILE_Q, a->S - tile * ZK_TILE_Q));
+  }
+}
+
+static size_t per_thread(int64_t H) { return zb_round_up(tile_floats(H) * sizeof(float), 64); }
+
+void zk_cpu_attend(const ZkEnv *env, const ZkCall *c) {
+  const ZkView *views[] = {&c->in[0], &c->in[1], &c->in[2], &c->out[0], &c->out[1]};
+  ZkAttend a = zk_attend_new(c, views, 5);
+  a.per_thread = per_thread(a.H);
+  zk_for(env, a.nheads * a.ngroups * a.qtiles, 1, run_tiles, &a);
+}
+
+size_t zk_scratch_attend(const ZkCall *c, int threads) {
+  return (size_t)threads * per_thread(zk_axis_size(&c->in[0], c->ax[1]));
+}

@@ -1,0 +1,43 @@
+/* What attend and its gradient share: how heads, groups and tiles of them lie. */
+#ifndef ZUG_KERNELS_ATTEND_H
+#define ZUG_KERNELS_ATTEND_H
+
+#include "kernels/cpu/cpu.h"
+
+#define ZK_TILE_Q 64  /* queries of a tile */
+#define ZK_TILE_K 128 /* keys of a tile */
+#define ZK_ATTEND_VIEWS 9
+
+enum { ZK_AQ, ZK_AK, ZK_AV, ZK_AO, ZK_AL, ZK_AG, ZK_ADQ, ZK_ADK, ZK_ADV };
+
+typedef struct {
+  int nviews;
+  ZkView v[ZK_ATTEND_VIEWS];
+  ZkNest heads, groups; /* axes of q (not s, h) that k has; that k lacks */
+  int64_t nheads, ngroups, S, H;
+  int64_t ss[ZK_ATTEND_VIEWS], hs[ZK_ATTEND_VIEWS]; /* strides of s and h */
+  float scale;
+  bool causal;
+  int64_t qtiles, ktiles;
+  char *scratch;
+  size_t per_thread;
+} ZkAttend;
+
+ZkAttend zk_attend_new(const ZkCall *c, const ZkView *const *views, int nviews);
+/* Offsets of a head and group in every view. */
+void zk_attend_at(const ZkAttend *a, int64_t head, int64_t group, int64_t off[ZK_ATTEND_VIEWS]);
+/* Rows [from, from + n) of a head in view k: in place if they lie along h in f32, else gathered into buf. */
+const float *zk_attend_rows(const ZkAttend *a, int k, int64_t off, int64_t from, int64_t n, float *buf, int *ld);
+/* Stores rows of H contiguous floats. */
+void zk_attend_store(const ZkAttend *a, int k, int64_t off, int64_t from, int64_t n, const float *rows);
+/* How many of keys [k0, k0 + n) query `row` sees. */
+static inline int64_t zk_attend_sees(const ZkAttend *a, int64_t row, int64_t k0, int64_t n) {
+  return a->causal ? zk_max(0, zk_min(n, row + 1 - k0)) : n;
+}
+/* Keys that any of the queries before `to` sees. */
+static inline int64_t zk_attend_keys(const ZkAttend *a, int64_t to) { return a->causal ? zk_min(to, a->S) : a->S; }
+/* c[m, n] = beta c + alpha op(a) op(b), all row-major. */
+void zk_attend_gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int lda,
+                    const float *b, int ldb, float beta, float *c, int64_t ldc);
+
+#endif

@@ -1,0 +1,161 @@
+/* attend_grad: recomputes the probabilities of a tile from q, k and the saved log sums, p = exp(scale q k' - l), and
+ * with dp = g v', D = sum_h g o, ds = scale p (dp - D):  dv += p' g,  dk += ds' q,  dq += ds k.
+ *
+ * With enough heads a task is a head: all of its tiles once, dk and dv of the whole head in scratch. With fewer heads
+ * than threads want, tasks are tiles of queries (for dq) and tiles of keys (for dk, dv), which computes p and dp twice.
+ * Both orders add the same tiles in the same order, so that the result is the same. */
+#include "kernels/cpu/attend.h"
+
+typedef struct {
+  float *p, *dp;              /* tiles [queries, keys] */
+  float *q, *g, *o, *dq;      /* tiles [queries, H] */
+  float *k, *v;               /* tiles [keys, H] */
+  float *dk, *dv;             /* [S, H]: of a head */
+  float l[ZK_TILE_Q], d[ZK_TILE_Q];
+} Tiles;
+
+static size_t tile_floats(int64_t S, int64_t H) {
+  return (size_t)(2 * ZK_TILE_Q * ZK_TILE_K + 4 * ZK_TILE_Q * H + 2 * ZK_TILE_K * H + 2 * S * H);
+}
+
+static Tiles tiles_in(float *mem, int64_t S, int64_t H) {
+  Tiles t = {.p = mem};
+  t.dp = t.p + ZK_TILE_Q * ZK_TILE_K;
+  t.q = t.dp + ZK_TILE_Q * ZK_TILE_K;
+  t.g = t.q + ZK_TILE_Q * H;
+  t.o = t.g + ZK_TILE_Q * H;
+  t.dq = t.o + ZK_TILE_Q * H;
+  t.k = t.dq + ZK_TILE_Q * H;
+  t.v = t.k + ZK_TILE_K * H;
+  t.dk = t.v + ZK_TILE_K * H;
+  t.dv = t.dk + S * H;
+  return t;
+}
+
+/* The rows of a tile of queries, where they lie or gathered. */
+typedef struct {
+  const float *q, *g;
+  int ldq, ldg;
+  int64_t q0, n;
+} Queries;
+
+static Queries load_queries(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t q0) {
+  Queries r = {.q0 = q0, .n = zk_min(ZK_TILE_Q, a->S - q0)};
+  int ldo;
+  r.q = zk_attend_rows(a, ZK_AQ, off[ZK_AQ], q0, r.n, t->q, &r.ldq);
+  r.g = zk_attend_rows(a, ZK_AG, off[ZK_AG], q0, r.n, t->g, &r.ldg);
+  const float *o = zk_attend_rows(a, ZK_AO, off[ZK_AO], q0, r.n, t->o, &ldo);
+  for (int64_t i = 0; i < r.n; i++) {
+    t->d[i] = zk_run_dot(r.g + i * r.ldg, o + i * ldo, a->H);
+    t->l[i] = zk_get(&a->v[ZK_AL], off[ZK_AL] + (q0 + i) * a->ss[ZK_AL]);
+  }
+  return r;
+}
+
+ZK_SIMD static void score_grad(float *dp, const float *p, float d, float scale, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) dp[i] = scale * p[i] * (dp[i] - d);
+}
+
+/* p and ds (in t->dp) of queries r and keys [k0, k0 + nk), and what they add: dq into t->dq if `want_q`, dk and dv into
+ * rows k0.. of t->dk, t->dv if `want_k`. */
+static void tile(const ZkAttend *a, Tiles *t, const int64_t *off, const Queries *r, int64_t k0, int64_t nk, bool want_q,
+                 bool want_k) {
+  int ldk, ldv;
+  int64_t H = a->H;
+  const float *k = zk_attend_rows(a, ZK_AK, off[ZK_AK], k0, nk, t->k, &ldk);
+  const float *v = zk_attend_rows(a, ZK_AV, off[ZK_AV], k0, nk, t->v, &ldv);
+  zk_attend_gemm(false, true, r->n, nk, H, a->scale, r->q, r->ldq, k, ldk, 0, t->p, nk);
+  zk_attend_gemm(false, true, r->n, nk, H, 1, r->g, r->ldg, v, ldv, 0, t->dp, nk);
+  for (int64_t i = 0; i < r->n; i++) {
+    float *p = t->p + i * nk, *dp = t->dp + i * nk;
+    int64_t n = zk_attend_sees(a, r->q0 + i, k0, nk);
+    zk_run_exp_scale(p, p, t->l[i], 1, n);
+    score_grad(dp, p, t->d[i], a->scale, n);
+    zk_run_fill(p + n, 0, nk - n);
+    zk_run_fill(dp + n, 0, nk - n);
+  }
+  if (want_k) {
+    zk_attend_gemm(true, false, nk, H, r->n, 1, t->p, (int)nk, r->g, r->ldg, 1, t->dv + k0 * H, H);
+    zk_attend_gemm(true, false, nk, H, r->n, 1, t->dp, (int)nk, r->q, r->ldq, 1, t->dk + k0 * H, H);
+  }
+  if (want_q) zk_attend_gemm(false, false, r->n, H, nk, 1, t->dp, (int)nk, k, ldk, k0 > 0, t->dq, H);
+}
+
+/* All keys for a tile of queries; stores dq. */
+static void query_tile(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t q0, bool want_k) {
+  Queries r = load_queries(a, t, off, q0);
+  int64_t keys = zk_attend_keys(a, q0 + r.n);
+  for (int64_t k0 = 0; k0 < keys; k0 += ZK_TILE_K)
+    tile(a, t, off, &r, k0, zk_min(ZK_TILE_K, keys - k0), true, want_k);
+  zk_attend_store(a, ZK_ADQ, off[ZK_ADQ], q0, r.n, t->dq);
+}
+
+static void run_heads(void *arg, int64_t from, int64_t to, int part) {
+  const ZkAttend *a = arg;
+  Tiles t = tiles_in((float *)(a->scratch + a->per_thread * (size_t)part), a->S, a->H);
+  for (int64_t head = from; head < to; head++) {
+    int64_t off[ZK_ATTEND_VIEWS];
+    zk_run_fill(t.dk, 0, 2 * a->S * a->H);
+    for (int64_t group = 0; group < a->ngroups; group++) {
+      zk_attend_at(a, head, group, off);
+      for (int64_t q = 0; q < a->qtiles; q++) query_tile(a, &t, off, q * ZK_TILE_Q, true);
+    }
+    zk_attend_store(a, ZK_ADK, off[ZK_ADK], 0, a->S, t.dk);
+    zk_attend_store(a, ZK_ADV, off[ZK_ADV], 0, a->S, t.dv);
+  }
+}
+
+static void run_queries(void *arg, int64_t from, int64_t to, int part) {
+  const ZkAttend *a = arg;
+  Tiles t = tiles_in((float *)(a->scratch + a->per_thread * (size_t)part), a->S, a->H);
+  int64_t per = a->nheads * a->ngroups;
+  for (int64_t i = from; i < to; i++) {
+    int64_t off[ZK_ATTEND_VIEWS], which = i % per;
+    zk_attend_at(a, which / a->ngroups, which % a->ngroups, off);
+    query_tile(a, &t, off, (a->qtiles - 1 - i / per) * ZK_TILE_Q, false);
+  }
+}
+
+/* All groups and queries for a tile of keys; the same products as by heads, so the tile's width follows the queries'
+ * reach here too. */
+static void run_keys(void *arg, int64_t from, int64_t to, int part) {
+  const ZkAttend *a = arg;
+  Tiles t = tiles_in((float *)(a->scratch + a->per_thread * (size_t)part), a->S, a->H);
+  for (int64_t i = from; i < to; i++) {
+    int64_t off[ZK_ATTEND_VIEWS], head = i % a->nheads;
+    int64_t k0 = i / a->nheads * ZK_TILE_K, n = zk_min(ZK_TILE_K, a->S - k0);
+    zk_run_fill(t.dk + k0 * a->H, 0, n * a->H);
+    zk_run_fill(t.dv + k0 * a->H, 0, n * a->H);
+    for (int64_t group = 0; group < a->ngroups; group++) {
+      zk_attend_at(a, head, group, off);
+      for (int64_t q0 = a->causal ? k0 / ZK_TILE_Q * ZK_TILE_Q : 0; q0 < a->S; q0 += ZK_TILE_Q) {
+        Queries r = load_queries(a, &t, off, q0);
+        int64_t keys = zk_attend_keys(a, q0 + r.n);
+        if (keys > k0) tile(a, &t, off, &r, k0, zk_min(n, keys - k0), false, true);
+      }
+    }
+    zk_attend_store(a, ZK_ADK, off[ZK_ADK], k0, n, t.dk + k0 * a->H);
+    zk_attend_store(a, ZK_ADV, off[ZK_ADV], k0, n, t.dv + k0 * a->H);
+  }
+}
+
+static size_t per_thread(int64_t S, int64_t H) { return zb_round_up(tile_floats(S, H) * sizeof(float), 64); }
+
+void zk_cpu_attend_grad(const ZkEnv *env, const ZkCall *c) {
+  const ZkView *views[] = {&c->in[3], &c->in[4],  &c->in[5],  &c->in[1],  &c->in[2],
+                           &c->in[0], &c->out[0], &c->out[1], &c->out[2]};
+  ZkAttend a = zk_attend_new(c, views, 9);
+  a.per_thread = per_thread(a.S, a.H);
+  int threads = zk_threads(env);
+  if (threads == 1 || a.nheads >= 4 * threads || a.nheads % threads == 0) {
+    zk_for(env, a.nheads, 1, run_heads, &a);
+  } else {
+    zk_for(env, a.nheads * a.ngroups * a.qtiles, 1, run_queries, &a);
+    zk_for(env, a.nheads * a.ktiles, 1, run_keys, &a);
+  }
+}
+
+size_t zk_scratch_attend_grad(const ZkCall *c, int threads) {
+  return (size_t)threads * per_thread(zk_axis_size(&c->in[3], c->ax[0]), zk_axis_size(&c->in[3], c->ax[1]));
+}

@@ -1,0 +1,146 @@
+/* Kernels on flat buffers: optimisers, sums of squares, conversions. One pass each, at the speed of memory. */
+#include <math.h>
+
+#include "kernels/cpu/math.h"
+
+#define GRAIN 32768
+
+ZK_SIMD static void adamw(int64_t n, const float *g, float *w, float *m, float *v, float scale, float b1, float b2,
+                          float keep, float rate, float vscale, float eps) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    float gi = g[i] * scale;
+    float mi = b1 * m[i] + (1 - b1) * gi;
+    float vi = b2 * v[i] + (1 - b2) * gi * gi;
+    m[i] = mi;
+    v[i] = vi;
+    w[i] = keep * w[i] - rate * mi / (__builtin_sqrtf(vi) * vscale + eps);
+  }
+}
+
+ZK_SIMD static void sgd(int64_t n, const float *g, float *w, float *m, float scale, float momentum, float decay,
+                        float lr) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    float mi = momentum * m[i] + g[i] * scale + decay * w[i];
+    m[i] = mi;
+    w[i] -= lr * mi;
+  }
+}
+
+ZK_SIMD static void sgd_plain(int64_t n, const float *g, float *w, float scale, float decay, float lr) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) w[i] -= lr * (g[i] * scale + decay * w[i]);
+}
+
+ZK_SIMD static double sumsq(int64_t n, const float *x) {
+  double s = 0;
+#pragma omp simd reduction(+ : s)
+  for (int64_t i = 0; i < n; i++) s += (double)x[i] * (double)x[i];
+  return s;
+}
+
+typedef struct {
+  const ZkAdamW *adamw;
+  const ZkSgd *sgd;
+  const float *g, *x;
+  float *w, *m, *v, *y;
+  uint16_t *w16;
+  const uint16_t *x16;
+  float a;
+} Flat;
+
+static void run_adamw(void *arg, int64_t from, int64_t to, int part) {
+  (void)part;
+  const Flat *f = arg;
+  const ZkAdamW *p = f->adamw;
+  double bias1 = 1 - pow(p->b1, (double)p->step), bias2 = 1 - pow(p->b2, (double)p->step);
+  for (int64_t i = from, n; i < to; i += n) { /* short pieces: w is still in cache when it is rounded */
+    n = zk_min(4096, to - i);
+    adamw(n, f->g + i, f->w + i, f->m + i, f->v + i, p->scale, p->b1, p->b2, 1 - p->lr * p->decay,
+          (float)(p->lr / bias1), (float)(1 / sqrt(bias2)), p->eps);
+    if (f->w16) zk_run_to_bf16(f->w16 + i, f->w + i, n);
+  }
+}
+
+void zk_cpu_adamw(const ZkEnv *env, const ZkAdamW *p, int64_t n, const float *g, float *w, float *m, float *v,
+                  uint16_t *w16) {
+  Flat f = {.adamw = p, .g = g, .w = w, .m = m, .v = v, .w16 = w16};
+  zk_for(env, n, GRAIN, run_adamw, &f);
+}
+
+static void run_sgd(void *arg, int64_t from, int64_t to, int part) {
+  (void)part;
+  const Flat *f = arg;
+  const ZkSgd *p = f->sgd;
+  for (int64_t i = from, n; i < to; i += n) {
+    n = zk_min(4096, to - i);
+    if (f->m) sgd(n, f->g + i, f->w + i, f->m + i, p->scale, p->momentum, p->decay, p->lr);
+    else sgd_plain(n, f->g + i, f->w + i, p->scale, p->decay, p->lr);
+    if (f->w16) zk_run_to_bf16(f->w16 + i, f->w + i, n);
+  }
+}
+
+void zk_cpu_sgd(const ZkEnv *env, const ZkSgd *p, int64_t n, const float *g, float *w, float *m, uint16_t *w16) {
+  ZB_ASSERT(m != NULL || p->momentum == 0);
+  Flat f = {.sgd = p, .g = g, .w = w, .m = m, .w16 = w16};
+  zk_for(env, n, GRAIN, run_sgd, &f);
+}
+
+#define SUMSQ_PARTS 256
+
+typedef struct {
+  const float *x;
+  int64_t n, chunk;
+  double part[SUMSQ_PARTS];
+} SumSq;
+
+static void run_sumsq(void *arg, int64_t from, int64_t to, int part) {
+  (void)part;
+  SumSq *s = arg;
+  for (int64_t i = from; i < to; i++)
+    s->part[i] = sumsq(zk_min(s->chunk, s->n - i * s->chunk), s->x + i * s->chunk);
+}
+
+double zk_cpu_sumsq(const ZkEnv *env, int64_t n, const float *x) {
+  /* The pieces depend on n only: the sum does not depend on the threads. */
+  SumSq s = {.x = x, .n = n, .chunk = zk_max(16384, zk_ceil_div(n, SUMSQ_PARTS))};
+  int64_t parts = zk_ceil_div(n, s.chunk);
+  zk_for(env, parts, 2, run_sumsq, &s);
+  double sum = 0;
+  for (int64_t i = 0; i < parts; i++) sum += s.part[i];
+  return sum;
+}
+
+static void run_axpy(void *arg, int64_t from, int64_t to, int part) {
+  (void)part;
+  const Flat *f = arg;
+  zk_run_axpy(f->y + from, f->a, f->x + from, to - from);
+}
+
+void zk_cpu_axpy(const ZkEnv *env, int64_t n, float a, const float *x, float *y) {
+  Flat f = {.a = a, .x = x, .y = y};
+  zk_for(env, n, GRAIN, run_axpy, &f);
+}
+
+static void run_to_bf16(void *arg, int64_t from, int64_t to, int part) {
+  (void)part;
+  const Flat *f = arg;
+  zk_run_to_bf16(f->w16 + from, f->x + from, to - from);
+}
+
+void zk_cpu_to_bf16(const ZkEnv *env, int64_t n, const float *x, uint16_t *y) {
+  Flat f = {.x = x, .w16 = y};
+  zk_for(env, n, GRAIN, run_to_bf16, &f);
+}
+
+static void run_from_bf16(void *arg, int64_t from, int64_t to, int part) {
+  (void)part;
+  const Flat *f = arg;
+  zk_run_from_bf16(f->y + from, f->x16 + from, to - from);
+}
+
+void zk_cpu_from_bf16(const ZkEnv *env, int64_t n, const uint16_t *x, float *y) {
+  Flat f = {.x16 = x, .y = y};
+  zk_for(env, n, GRAIN, run_from_bf16, &f);
+}

@@ -1,0 +1,163 @@
+/* The threads of one rank. A worker waits for the next job by looking at a counter for a moment and then sleeps
+ * on a condition, so that an idle pool costs nothing; with more threads than cores it sleeps at once. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include <cblas.h>
+
+#include "kernels/cpu/cpu.h"
+
+#define SPINS 2000 /* a few tens of microseconds */
+
+struct ZkPool {
+  int threads, spins;
+  void (*fn)(void *arg, int part, int parts);
+  void *arg;
+  atomic_uint job;  /* counts jobs; workers start when it changes */
+  atomic_int left;  /* workers still busy with the current job */
+  bool quit;
+  pthread_mutex_t lock;
+  pthread_cond_t start, done;
+  struct Worker {
+    ZkPool *pool;
+    int part;
+    pthread_t thread;
+  } *worker;
+};
+
+static inline void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+static unsigned wait_job(ZkPool *p, unsigned seen) {
+  for (int i = 0; i < p->spins; i++) {
+    unsigned now = atomic_load_explicit(&p->job, memory_order_acquire);
+    if (now != seen) return now;
+    relax();
+  }
+  pthread_mutex_lock(&p->lock);
+  while (atomic_load(&p->job) == seen) pthread_cond_wait(&p->start, &p->lock);
+  pthread_mutex_unlock(&p->lock);
+  return atomic_load(&p->job);
+}
+
+static void *work(void *arg) {
+  struct Worker *w = arg;
+  ZkPool *p = w->pool;
+  for (unsigned seen = 0;;) {
+    seen = wait_job(p, seen);
+    if (p->quit) return NULL;
+    p->fn(p->arg, w->part, p->threads);
+    if (atomic_fetch_sub(&p->left, 1) == 1) {
+      pthread_mutex_lock(&p->lock);
+      pthread_cond_signal(&p->done);
+      pthread_mutex_unlock(&p->lock);
+    }
+  }
+}
+
+static int cores(void) {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+ZkPool *zk_pool_new(int threads) {
+  ZB_ASSERT(threads >= 1);
+  openblas_set_num_threads(1); /* products are split here: two pools would fight over the cores */
+  ZkPool *p = calloc(1, sizeof *p);
+  ZB_ASSERT(p != NULL);
+  p->threads = threads;
+  p->spins = threads <= cores() ? SPINS : 0;
+  pthread_mutex_init(&p->lock, NULL);
+  pthread_cond_init(&p->start, NULL);
+  pthread_cond_init(&p->done, NULL);
+  p->worker = calloc((size_t)threads, sizeof *p->worker);
+  ZB_ASSERT(p->worker != NULL);
+  sigset_t all, old; /* signals are the main thread's business */
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  for (int i = 1; i < threads; i++) {
+    p->worker[i] = (struct Worker){.pool = p, .part = i};
+    int rc = pthread_create(&p->worker[i].thread, NULL, work, &p->worker[i]);
+    ZB_ASSERT(rc == 0);
+  }
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  return p;
+}
+
+static void post(ZkPool *p) {
+  pthread_mutex_lock(&p->lock);
+  atomic_fetch_add(&p->job, 1);
+  pthread_cond_broadcast(&p->start);
+  pthread_mutex_unlock(&p->lock);
+}
+
+void zk_pool_free(ZkPool *p) {
+  if (p == NULL) return;
+  p->quit = true;
+  post(p);
+  for (int i = 1; i < p->threads; i++) pthread_join(p->worker[i].thread, NULL);
+  pthread_mutex_destroy(&p->lock);
+  pthread_cond_destroy(&p->start);
+  pthread_cond_destroy(&p->done);
+  free(p->worker);
+  free(p);
+}
+
+int zk_pool_threads(const ZkPool *p) { return p->threads; }
+
+void zk_pool_run(ZkPool *p, void (*fn)(void *arg, int part, int parts), void *arg) {
+  if (p->threads == 1) {
+    fn(arg, 0, 1);
+    return;
+  }
+  p->fn = fn;
+  p->arg = arg;
+  atomic_store(&p->left, p->threads - 1);
+  post(p);
+  fn(arg, 0, p->threads);
+  for (int i = 0; i < p->spins; i++) {
+    if (atomic_load_explicit(&p->left, memory_order_acquire) == 0) return;
+    relax();
+  }
+  pthread_mutex_lock(&p->lock);
+  while (atomic_load(&p->left) > 0) pthread_cond_wait(&p->done, &p->lock);
+  pthread_mutex_unlock(&p->lock);
+}
+
+/* ---- parallel for ---------------------------------------------------------------------------------------------- */
+
+typedef struct {
+  int64_t n, piece;
+  ZkForFn *fn;
+  void *arg;
+  _Atomic int64_t next;
+} For;
+
+static void for_part(void *arg, int part, int parts) {
+  (void)parts;
+  For *f = arg;
+  for (;;) {
+    int64_t from = atomic_fetch_add(&f->next, f->piece);
+    if (from >= f->n) return;
+    f->fn(f->arg, from, zk_min(from + f->piece, f->n), part);
+  }
+}
+
+void zk_for(const ZkEnv *env, int64_t n, int64_t grain, ZkForFn *fn, void *arg) {
+  int threads = zk_threads(env);
+  if (n <= 0) return;
+  if (threads == 1 || n <= grain) {
+    fn(arg, 0, n, 0);
+    return;
+  }
+  /* About eight pieces a thread even out threads that the machine slows down. */
+  For f = {.n = n, .piece = zk_max(grain, zk_ceil_div(n, 8 * (int64_t)threads)), .fn = fn, .arg = arg};
+  zk_pool_run(env->pool, for_part, &f);
+}
