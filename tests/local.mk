@@ -32,6 +32,7 @@ AM_TESTS_ENVIRONMENT = \
 
 # ---- scenarios ----
 scenario_tests = \
+  tests/bootstrap.sh \
   tests/readme.sh \
   tests/rooms.sh
 dist_check_SCRIPTS += $(scenario_tests)
