@@ -1,0 +1,30 @@
+/* Plays a whole graph, forward and backward, on one rank in f64 with the reference kernels: what the derivative
+ * tests differentiate numerically. Micro-batches = 1. */
+#ifndef ZUG_TESTS_INTERP_H
+#define ZUG_TESTS_INTERP_H
+
+#include "graph/graph.h"
+
+typedef struct {
+  const ZgGraph *g;
+  ZbArena *a;
+  int64_t *size;   /* by axis: data axes bound */
+  double **param;  /* by parameter: iterations one after another, axes ascending */
+  double **grad;   /* the same shape */
+  double **input;  /* by input: numbers or ids */
+  double **output; /* by output, after a run */
+  int64_t *nparam; /* elements over all iterations */
+  double loss, num, den, aux;
+} Interp;
+
+/* `data` is the size of every data axis. Parameters and inputs are random and away from special points; ids are
+ * valid, some -1 where the axis is not the table of a position. */
+Interp *interp_new(const ZgGraph *g, ZbArena *a, int64_t data, uint64_t seed);
+int64_t interp_elements(const Interp *m, const ZgType *t);
+/* Computes loss, and grad where `backward`. */
+void interp_run(Interp *m, bool backward);
+/* Compares all gradients with central differences; the largest |difference| / max(1, |gradient|), of at most
+ * `per_param` elements of each parameter (spread evenly). */
+double interp_check(Interp *m, int per_param);
+
+#endif
