@@ -15,3 +15,8 @@ libexec_a_SOURCES += runtime/exec/comm_mpi.c
 endif
 libexec_a_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS) $(CJSON_CFLAGS) $(XXHASH_CFLAGS)
 libexec_a_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS) # sums and updates of whole tensors are here too
+EXTRA_DIST += runtime/exec/DATA.md
+
+bin_PROGRAMS += zdata
+zdata_SOURCES = runtime/exec/zdata.c runtime/exec/zdata.h runtime/exec/zdata_pack.c runtime/exec/zdata_table.c
+zdata_LDADD = libexec.a $(XXHASH_LIBS) $(libs_base)
