@@ -54,6 +54,9 @@ static void check_alone(Elab *e, ZlBlock *const *blocks, uint32_t n) {
 
 void zc_check(ZbArena *a, ZlSources *s, ZlDiags *d, ZlProgram *p, const ZcOptions *opt) {
   const ZlFile *f = p->files[0];
+  ZlNames recipes = zl_recipe_names(p), clusters = zl_cluster_names(p);
+  for (uint32_t i = 0; i < recipes.n; i++) zl_recipe(p, d, recipes.at[i].s);
+  for (uint32_t i = 0; i < clusters.n; i++) zl_cluster(p, d, clusters.at[i].s);
   Elab e;
   if (opt->model && !zl_model(p, d, opt->model)) return;
   const ZlBlock **called = NULL;

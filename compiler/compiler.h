@@ -34,8 +34,8 @@ ZgGraph *zc_compile(ZbArena *a, ZlSources *s, ZlDiags *d, ZlProgram *p, const Zc
 /* The names of the passes in order, NULL at the end. */
 extern const char *const zc_pass_names[];
 
-/* Checks every model (or the one `opt` names) and every block of the file, called or not, without making a
- * graph. A block that no model calls is instantiated with axes of its own. */
+/* Checks every model (or the one `opt` names), every block of the file, called or not, and every recipe and cluster, without
+ * making a graph. A block that no model calls is instantiated with axes of its own. */
 void zc_check(ZbArena *a, ZlSources *s, ZlDiags *d, ZlProgram *p, const ZcOptions *opt);
 
 /* ---- the passes ---------------------------------------------------------------------------------------- */

@@ -27,7 +27,11 @@ static const char *file_name(Elab *e, int32_t file) {
   return name;
 }
 
+static bool in_library(const Elab *e, ZlSpan s) { return s.file >= 0 && zl_source_name(e->src, s.file)[0] == '<'; }
+
+/* What a library block does is said of the place that calls it. */
 static uint32_t loc_of(Elab *e, ZlSpan span) {
+  for (const Frame *f = e->frame; f && f->block && in_library(e, span); f = f->caller) span = f->call;
   if (span.file < 0) return 0;
   uint32_t line, col;
   zl_source_place(e->src, span, &line, &col);

@@ -86,15 +86,19 @@ static const ZlCluster *build(ZlDiags *d, ZbArena *a, const ZlClusterAst *ast) {
   return ok ? c : NULL;
 }
 
+ZlNames zl_cluster_names(const ZlProgram *p) {
+  ZlNames names = {0};
+  const ZlFile *f = p->files[0];
+  for (uint32_t i = 0; i < f->nclusters; i++) ZB_PUSH(p->arena, names.at, names.n, f->clusters[i]->name);
+  return names;
+}
+
 const ZlCluster *zl_cluster(ZlProgram *p, ZlDiags *d, const char *name) {
   const ZlFile *f = p->files[0];
-  ZlNames all = {0};
   const ZlClusterAst *ast = !name && f->nclusters == 1 ? f->clusters[0] : NULL;
-  for (uint32_t i = 0; i < f->nclusters; i++) {
-    ZB_PUSH(p->arena, all.at, all.n, f->clusters[i]->name);
+  for (uint32_t i = 0; i < f->nclusters; i++)
     if (name && !ast && strcmp(f->clusters[i]->name.s, name) == 0) ast = f->clusters[i];
-  }
   if (ast) return build(d, p->arena, ast);
-  zl_report_no_such(d, p->arena, "cluster", f->name, name, all);
+  zl_report_no_such(d, p->arena, "cluster", f->name, name, zl_cluster_names(p));
   return NULL;
 }

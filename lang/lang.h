@@ -130,7 +130,8 @@ const ZlCluster *zl_cluster(ZlProgram *p, ZlDiags *d, const char *name);
 /* The setting `key` of an optimizer or schedule, or NULL. A checked recipe's optimizer has all of its settings,
  * those not given with their defaults, so that its user has none of its own. */
 const ZlKw *zl_kw(const ZlKw *kws, uint32_t n, const char *key);
-/* All recipe names of the file, in order. */
+/* All recipe names of the file, in order; all cluster names. */
 ZlNames zl_recipe_names(const ZlProgram *p);
+ZlNames zl_cluster_names(const ZlProgram *p);
 
 #endif
