@@ -116,13 +116,12 @@ typedef enum { SCALAR, DIRECT, GATHER } Class;
 typedef struct {
   BlockFn *fn; /* NULL: fill with num */
   float num;
-  bool scalar;
   uint8_t arg[3], reg;
   uint8_t slot, out; /* where the result goes: a slot, or in place into an output */
 } Step;
 
 typedef struct {
-  int nin, nout, nsteps, nslots;
+  int nin, nout, nscalar, nsteps, nslots; /* steps [0, nscalar) work on scalars */
   ZkView in[ZK_MAX_IN], out[ZK_MAX_OUT];
   Class class[ZK_MAX_IN];
   uint8_t in_slot[ZK_MAX_IN];
@@ -199,8 +198,8 @@ static Lives lives(const ZkChain *chain, int nin) {
   return l;
 }
 
-/* Slots are blocks of local memory. Scalars and gathered inputs keep theirs throughout, other registers until their
- * last use. */
+/* Slots are blocks of local memory. Scalars and gathered inputs take theirs first and keep them throughout, other
+ * registers until their last use. */
 typedef struct {
   bool busy[MAX_REGS], scalar[MAX_REGS];
   uint8_t slot[MAX_REGS];
@@ -226,14 +225,9 @@ static void add_step(Chain *c, Slots *t, const Lives *l, const ZkChainOp *op, in
   int r = c->nin + i, nop = operands(op->op);
   const uint16_t arg[3] = {op->a, op->b, op->c};
   Step *s = &c->step[c->nsteps++];
-  *s = (Step){.fn = block_fn(op), .reg = (uint8_t)r, .scalar = true, .num = op->num};
-  for (int k = 0; k < nop; k++) {
-    s->arg[k] = (uint8_t)arg[k];
-    s->scalar &= t->scalar[arg[k]];
-  }
-  t->scalar[r] = s->scalar;
-  s->slot = NO_SLOT;
-  s->out = s->scalar ? NO_SLOT : output_in_place(c, l, r, i);
+  *s = (Step){.fn = block_fn(op), .reg = (uint8_t)r, .num = op->num, .slot = NO_SLOT};
+  for (int k = 0; k < nop; k++) s->arg[k] = (uint8_t)arg[k];
+  s->out = t->scalar[r] ? NO_SLOT : output_in_place(c, l, r, i);
   for (int k = 0; k < nop; k++) /* what dies here gives its slot: results may be written over operands */
     if (arg[k] >= c->nin && l->last[arg[k]] == i && !t->scalar[arg[k]] && t->slot[arg[k]] != NO_SLOT)
       t->busy[t->slot[arg[k]]] = false;
@@ -249,8 +243,16 @@ static void plan(Chain *c, const ZkChain *chain) {
     t.scalar[i] = c->class[i] == SCALAR;
     c->in_slot[i] = c->class[i] == DIRECT || l.last[i] < 0 ? NO_SLOT : take_slot(c, &t);
   }
+  for (int i = 0; i < chain->nops; i++) {
+    const ZkChainOp *op = &chain->ops[i];
+    const uint16_t arg[3] = {op->a, op->b, op->c};
+    t.scalar[c->nin + i] = true;
+    for (int k = 0; k < operands(op->op); k++) t.scalar[c->nin + i] &= t.scalar[arg[k]];
+    if (l.last[c->nin + i] >= 0 && t.scalar[c->nin + i]) add_step(c, &t, &l, op, i);
+  }
+  c->nscalar = c->nsteps;
   for (int i = 0; i < chain->nops; i++)
-    if (l.last[c->nin + i] >= 0) add_step(c, &t, &l, &chain->ops[i], i);
+    if (l.last[c->nin + i] >= 0 && !t.scalar[c->nin + i]) add_step(c, &t, &l, &chain->ops[i], i);
 }
 
 /* ---- doing it -------------------------------------------------------------------------------------------------------------- */
@@ -260,10 +262,9 @@ typedef struct {
   float slot[MAX_REGS][BLOCK] __attribute__((aligned(64)));
 } Block;
 
-static void do_steps(const Chain *c, Block *b, bool scalar, const int64_t *off, int64_t n) {
-  for (int i = 0; i < c->nsteps; i++) {
+static void do_steps(const Chain *c, Block *b, int from, int to, const int64_t *off, int64_t n) {
+  for (int i = from; i < to; i++) {
     const Step *s = &c->step[i];
-    if (s->scalar != scalar) continue;
     float *y = s->slot != NO_SLOT ? b->slot[s->slot] : (float *)c->out[s->out].data + off[s->out];
     if (s->fn) s->fn(y, b->reg[s->arg[0]], b->reg[s->arg[1]], b->reg[s->arg[2]], n);
     else zk_run_fill(y, s->num, n);
@@ -289,7 +290,7 @@ static void do_block(const Chain *c, Block *b, const ZkWalk *w, int64_t at, int6
         gather_row(b->slot[c->in_slot[i]] + r * n, &c->in[i], each.off[k] + at * c->run.s[k], c->run.s[k], n);
     if (r + 1 < rows) zk_walk_next(&c->outer, &each);
   }
-  do_steps(c, b, false, off, rows * n);
+  do_steps(c, b, c->nscalar, c->nsteps, off, rows * n);
   each = *w;
   for (int64_t r = 0; r < rows; r++) {
     for (int o = 0; o < c->nout; o++)
@@ -310,7 +311,7 @@ static void run_blocks(void *arg, int64_t from, int64_t to, int part) {
     b.reg[i] = b.slot[c->in_slot[i]];
     if (c->class[i] == SCALAR) zk_run_fill(b.slot[c->in_slot[i]], zk_get(&c->in[i], 0), width);
   }
-  do_steps(c, &b, true, NULL, width);
+  do_steps(c, &b, 0, c->nscalar, NULL, width);
   ZkWalk w;
   zk_walk_seek(&c->outer, &w, c->rows > 1 ? from * c->rows : from / c->pieces);
   for (int64_t t = from; t < to; t++) {

@@ -6,7 +6,7 @@
  * not depend on the number of threads. */
 #include "kernels/cpu/cpu.h"
 
-#define SEGMENT 4096 /* longest run summed at once in f32 */
+#define SEGMENT 1024 /* longest run summed at once in f32 */
 #define COLUMNS 1024
 #define TASKS 64 /* enough for the threads of a machine */
 
@@ -41,13 +41,13 @@ static Reduce analyse(const ZkCall *c, Kind kind) {
   zk_nest_order(&r.kept, 0);
   zk_nest_order(&r.red, 0);
   r.npoints = zk_nest_count(&r.kept);
-  const ZkLoop *k = &r.kept.loop[r.kept.nloops - 1], *d = &r.red.loop[r.red.nloops - 1];
-  r.rows = r.kept.nloops == 0 || (r.red.nloops > 0 && d->s[0] < k->s[0]);
+  int64_t kept_step = r.kept.nloops ? r.kept.loop[r.kept.nloops - 1].s[0] : INT64_MAX;
+  r.rows = r.kept.nloops == 0 || (r.red.nloops > 0 && r.red.loop[r.red.nloops - 1].s[0] < kept_step);
   if (r.rows) {
     r.inner = zk_nest_pop(&r.red);
     r.cols = (ZkLoop){.n = 1};
     r.units = r.npoints;
-    r.pieces = zk_ceil_div(r.inner.n, SEGMENT);
+    r.pieces = zk_max(1, zk_ceil_div(r.inner.n, SEGMENT));
     r.npiece = SEGMENT;
     r.range = zk_nest_count(&r.red) * r.pieces;
     r.chunks = zk_min(zk_ceil_div(TASKS, zk_max(r.units, 1)), zk_max(r.range / 4, 1));

@@ -109,6 +109,8 @@ void zk_walk_seek(const ZkNest *n, ZkWalk *w, int64_t index) {
   memset(w->off, 0, sizeof w->off);
   for (int l = n->nloops - 1; l >= 0; l--) {
     const ZkLoop *p = &n->loop[l];
+    w->i[l] = 0;
+    if (index == 0) continue; /* an empty loop too */
     w->i[l] = index % p->n;
     index /= p->n;
     for (int v = 0; v < n->nviews; v++) w->off[v] += w->i[l] * p->s[v];
