@@ -62,8 +62,8 @@ static void apply_mesh(Build *b, const ZlDirective *d) {
   for (uint32_t i = 0; i < d->nq; i++) {
     const ZlQuantity *q = &d->q[i];
     if (!once(b, ZL_D_MESH, q->name.s, q->name.span) || !positive(b, "a mesh dimension", q)) continue;
-    if (!zb_mul_u64(ranks, (uint64_t)q->i, &ranks) || ranks > INT32_MAX) {
-      BAD(b, ZL_Z0805, d->span, "the mesh has more than %d ranks", INT32_MAX);
+    if (!zb_mul_u64(ranks, (uint64_t)q->i, &ranks) || ranks > 1 << 24) {
+      BAD(b, ZL_Z0805, d->span, "the mesh has more than %d ranks", 1 << 24);
       return;
     }
     ZB_PUSH(b->arena, r->mesh, r->nmesh, ((ZlMeshDim){q->name, q->i}));
@@ -148,7 +148,7 @@ static unsigned shard_levels(Build *b, const ZlDirective *d) {
     if (k == 3) {
       ZlDiag *g = BAD(b, ZL_Z0804, n.span, "`%s` cannot be sharded", n.s);
       zl_note(g, "there are `params`, `grads` and `states`, or `none` alone");
-      zl_help_nearest(g, n.s, words, 4);
+      zl_help_nearest(g, n.s, words, 3);
       return 0;
     }
     if (what & 1u << k) {

@@ -61,6 +61,7 @@ ZlToken zl_next_token(ZlParser *ps) {
   if (ps->skipping) return resync(ps);
   ZlToken t = ps->replay ? ps->again : zl_scan_token(ps);
   ps->replay = false;
+  ps->before = ps->last;
   ps->last = t;
   if (is_word(t.kind) && t.kind != AS) ps->statement = t.kind;
   return t;
@@ -86,10 +87,10 @@ static void summarise(ZlExpected *e) {
   static const struct {
     const char *as, *sign, *members[20];
   } groups[] = {
-      {"`use`, `block`, `model`, `recipe` or `cluster`", "cluster", {"use", "block", "model", "recipe", "cluster"}},
+      {"one of `use`, `block`, `model`, `recipe`, `cluster`", "cluster", {"use", "block", "model", "recipe", "cluster"}},
       {"a directive", "mesh", {"mesh", "bind", "micro", "split", "shard", "stages", "schedule", "recompute", "offload",
                                "precision", "optimizer", "clip", "pad", "limit"}},
-      {"`device`, `host` or `level`", "device", {"device", "host", "level"}},
+      {"one of `device`, `host`, `level`", "device", {"device", "host", "level"}},
       {"a statement", "param", {"param", "repeat", "aux", "return", "axis", "input", "output", "loss", "block",
                                 "a name"}},
       {"an expression", "'-'", {"'-'", "'('", "a number", "a name", "an element type"}},
@@ -97,6 +98,8 @@ static void summarise(ZlExpected *e) {
       {"a type", "index", {"index", "an element type"}},
   };
   bool operators = has(e, "'+'"); /* then '-' is no sign of an expression */
+  static const char *const after_name[] = {"'('", "'['", "'.'", "'='", "as"};
+  for (size_t i = 0; operators && i < sizeof after_name / sizeof *after_name; i++) take(e, after_name[i]);
   for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
     if (!has(e, groups[g].sign) || (operators && groups[g].sign[1] == '-')) continue;
     for (int i = 0; i < 20 && groups[g].members[i]; i++) take(e, groups[g].members[i]);
@@ -106,7 +109,7 @@ static void summarise(ZlExpected *e) {
 
 static void put_name(ZbText *out, const char *name) {
   if (name[0] == '\'') zb_text_add(out, "`%c`", name[1]);
-  else if (name[0] == '`' || strncmp(name, "a ", 2) == 0 || strncmp(name, "an ", 3) == 0 ||
+  else if (strncmp(name, "one ", 4) == 0 || strncmp(name, "a ", 2) == 0 || strncmp(name, "an ", 3) == 0 ||
            strncmp(name, "end ", 4) == 0)
     zb_text_add(out, "%s", name);
   else zb_text_add(out, "`%s`", name);
@@ -140,11 +143,21 @@ static void missing_brace(ZlParser *ps) {
   ps->brace_missing = true;
 }
 
+/* `y = 2 x` reads as `y = 2` and a statement that begins with x: the mistake is before what was found. */
+static bool missing_operator(ZlParser *ps, const ZlExpected *e) {
+  const ZlToken *x = &ps->before;
+  if (x->kind != IDENT || x->first || ps->last.kind == IDENT || e->n != 2 || !has(e, "'='") || !has(e, "','"))
+    return false;
+  ZlDiag *g = zl_report(ps->diags, ZL_Z0001, x->span, "unexpected `%s`", x->name.s);
+  zl_label(g, "expected an operator, or a statement such as `%s = ...`", x->name.s);
+  return true;
+}
+
 void zl_syntax_error(ZlParser *ps, ZlExpected *e) {
   const ZlToken *t = &ps->last;
   bool again = ps->reported && t->span.start == ps->last_error;
   ps->skipping = true;
-  if (again || (t->kind == 0 && ps->brace_missing)) return;
+  if (again || (t->kind == 0 && ps->brace_missing) || (ps->bad_line && !t->first)) return;
   if (ps->nopen && (t->kind == 0 || (t->first && starts_item(t->kind) && t->kind != BLOCK))) {
     missing_brace(ps);
     return;
@@ -155,12 +168,14 @@ void zl_syntax_error(ZlParser *ps, ZlExpected *e) {
     zl_help(g, "write `use std.nn` for std/nn.zug; other folders are given with -I");
     return;
   }
+  if (missing_operator(ps, e)) return;
   bool name = has(e, "a name");
   bool equals = e->n == 1 && has(e, "'='");
   summarise(e);
   ZlDiag *g = zl_report(ps->diags, ZL_Z0001, t->span, "unexpected %s", found_text(ps));
   zl_label(g, "%s", expected_text(ps, e));
-  if (is_word(t->kind) && name)
+  bool next = t->first && (starts_statement(t->kind) || starts_directive(t->kind)); /* the line before is unfinished */
+  if (is_word(t->kind) && name && !next)
     zl_help(g, "%s is a word of the language and cannot be a name", found_text(ps));
   else if (t->kind == IDENT && equals)
     zl_help(g, "an assignment is written `name = value`");

@@ -44,13 +44,14 @@ struct ZlParser {
   /* Of the scanner: where it is, and which words are keywords there. */
   uint32_t pos;      /* byte after the last token */
   bool line_start;   /* nothing but blanks since the last newline */
+  bool bad_line;     /* a character of this line was reported and skipped */
   int body;          /* RECIPE or CLUSTER: the next brace opens such a body; else 0 */
   uint32_t body_depth;
   ZlSpan *open;      /* open braces */
   uint32_t nopen, parens;
 
   /* Of error recovery (recover.c). */
-  ZlToken last, again;
+  ZlToken before, last, again;
   bool skipping, replay;
   bool brace_missing;  /* said so: the end of the file is no news */
   bool reported;       /* a syntax error at byte last_error */

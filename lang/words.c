@@ -80,7 +80,7 @@ const ZlKw *zl_kw(const ZlKw *kws, uint32_t n, const char *key) {
 }
 
 /* Every setting given is one of the optimizer's, once, and in range. */
-static bool check_given(ZlDiags *d, const ZlDirective *o, const Setting *table, const char *const *names, uint32_t n) {
+static bool check_given(ZlDiags *d, ZbArena *a, const ZlDirective *o, const Setting *table, const char *const *names, uint32_t n) {
   bool ok = true;
   for (uint32_t i = 0; i < o->nkws; i++) {
     const ZlKw *kw = &o->kws[i];
@@ -91,8 +91,11 @@ static bool check_given(ZlDiags *d, const ZlDirective *o, const Setting *table, 
     }
     int k = zl_word_index(kw->key.s, names, (int)n);
     if (k < 0) {
-      zl_help_nearest(zl_report(d, ZL_Z0804, kw->key.span, "`%s` has no setting `%s`", o->word.s, kw->key.s),
-                      kw->key.s, names, n);
+      ZlDiag *g = zl_report(d, ZL_Z0804, kw->key.span, "`%s` has no setting `%s`", o->word.s, kw->key.s);
+      ZlNames all = {0};
+      for (uint32_t j = 0; j < n; j++) ZB_PUSH(a, all.at, all.n, ((ZlName){names[j], ZL_NOWHERE}));
+      zl_note(g, "it has %s", zl_names_text(a, all));
+      zl_help_nearest(g, kw->key.s, names, n);
       ok = false;
     } else if (given(o, kw->key.s) != kw) {
       zl_also(zl_report(d, ZL_Z0803, kw->key.span, "`%s` is given twice", kw->key.s), given(o, kw->key.s)->span,
@@ -140,7 +143,7 @@ bool zl_optimizer_words(ZlDiags *d, ZbArena *a, const ZlDirective *o, ZlKw **kws
   const char *names[10];
   uint32_t count = 0;
   for (; table[count].name; count++) names[count] = table[count].name;
-  if (!check_given(d, o, table, names, count)) return false;
+  if (!check_given(d, a, o, table, names, count)) return false;
   for (uint32_t i = 0; i < count; i++) {
     const ZlKw *kw = given(o, names[i]);
     if (!kw && table[i].range == REQUIRED) {

@@ -1,0 +1,14 @@
+/* Prints what lang says of a file; `make regenerate-lang` makes the goldens of tests/lang with it. */
+#include "tests/unit/lang/render.h"
+
+int main(int argc, char **argv) {
+  if (argc != 2) {
+    fprintf(stderr, "usage: lang-print FILE.zug\n");
+    return 2;
+  }
+  ZbText out = {0};
+  render_file(argv[1], &out);
+  fputs(out.s, stdout);
+  zb_text_free(&out);
+  return 0;
+}

@@ -1,0 +1,183 @@
+/* Recipes and clusters as records: inheritance, defaults, units. */
+#include "lang/internal.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+typedef struct {
+  ZbArena *a;
+  ZlDiags *d;
+  ZlProgram *p;
+  ZbText out;
+} Case;
+
+static Case load(const char *text) {
+  Case c = {.a = zb_arena_new()};
+  ZlSources *s = zl_sources_new(c.a);
+  c.d = zl_diags_new(c.a, s);
+  c.p = zl_load_text(c.a, s, c.d, "test.zug", text, strlen(text), NULL);
+  return c;
+}
+static const char *messages(Case *c) {
+  zb_text_free(&c->out);
+  zl_print_text(c->d, &c->out);
+  return c->out.s ? c->out.s : "";
+}
+static void done(Case *c) {
+  zb_text_free(&c->out);
+  zb_arena_free(c->a);
+}
+static const ZlRecipe *recipe(Case *c, const char *name) {
+  const ZlRecipe *r = zl_recipe(c->p, c->d, name);
+  cr_assert(r, "%s: %s", name, messages(c));
+  return r;
+}
+
+static const char text[] =
+    "recipe base {\n"
+    "  optimizer adamw(lr = 3e-4, b2 = 0.95, warmup = 10, anneal = cosine, until = 100) decay 0.1 except norm, bias\n"
+    "  precision compute bf16, params f32\n"
+    "  clip 1.0\n"
+    "}\n"
+    "recipe train for Llama3 from base {\n"
+    "  mesh pipe = 4, data = 8, tensor = 2\n"
+    "  bind batch = 1024, seq = 8192\n"
+    "  micro 1\n"
+    "  split batch over data\n"
+    "  split kv*grp, ffn over tensor else seq\n"
+    "  stages over pipe by cost\n"
+    "  schedule 1f1b\n"
+    "  shard states over data\n"
+    "  recompute Layer.attn, Mlp\n"
+    "  limit memory 76 GB\n"
+    "  pad vocab to 128\n"
+    "}\n"
+    "recipe child from train {\n"
+    "  mesh pipe = 2, replica = 2, data = 2, tensor = 2\n"
+    "  bind seq = 4096, other = 3\n"
+    "  split batch over replica, data\n"
+    "  split seq over tensor\n"
+    "  stages over pipe = [3, 5]\n"
+    "  schedule gpipe\n"
+    "  shard params, grads, states over data unit layer keep\n"
+    "  recompute none\n"
+    "  precision compute f32\n"
+    "  clip 0\n"
+    "  limit host 1.5 TiB\n"
+    "  optimizer sgd(lr = 0.1, momentum = 0.9)\n"
+    "}\n"
+    "recipe plain from child { shard none over data }\n";
+
+Test(recipe, own_directives) {
+  Case c = load(text);
+  const ZlRecipe *r = recipe(&c, "train");
+  cr_expect_str_eq(r->model, "Llama3");
+  cr_expect(r->nmesh == 3 && r->mesh[0].size == 4 && strcmp(r->mesh[2].name.s, "tensor") == 0);
+  cr_expect(r->nbinds == 2 && r->binds[1].size == 8192 && r->micro == 1);
+  cr_expect(r->nsplits == 2 && strcmp(r->splits[0].dim.s, "data") == 0);
+  cr_expect(r->splits[1].nprods == 2 && r->splits[1].prods[0].n == 2 && r->splits[1].otherwise.n == 1);
+  cr_expect_str_eq(r->splits[1].prods[0].axis[1].s, "grp");
+  cr_expect(r->stages.by_cost && r->stages.n == 0);
+  cr_expect_str_eq(r->schedule.name.s, "1f1b");
+  cr_expect(r->nshards == 1 && r->shards[0].what == ZL_SHARD_STATES && r->shards[0].nunit == 0 && !r->shards[0].keep);
+  cr_expect(r->nrecompute == 2 && r->recompute[0].n == 2);
+  cr_expect(r->limit.memory == 76000000000u && r->limit.host == 0 && r->limit.host_span.file < 0);
+  cr_expect(r->npads == 1 && r->pads[0].size == 128);
+  done(&c);
+}
+
+Test(recipe, inherited_and_overridden) {
+  Case c = load(text);
+  const ZlRecipe *r = recipe(&c, "train");
+  cr_expect_str_eq(r->optimizer.name.s, "adamw");
+  cr_expect(r->optimizer.decay == 0.1 && r->optimizer.except.n == 2 && r->clip == 1.0);
+  cr_expect_str_eq(r->precision.compute, "bf16");
+  cr_expect_null(r->precision.reduce);
+
+  r = recipe(&c, "child");
+  cr_expect_str_eq(r->model, "Llama3");
+  cr_expect_str_eq(r->name, "child");
+  cr_expect(r->nmesh == 4 && r->micro == 1);
+  cr_expect(r->nbinds == 3 && r->binds[0].size == 1024 && r->binds[1].size == 4096 && r->binds[2].size == 3);
+  cr_expect(r->nsplits == 3); /* data, tensor (both replaced), replica */
+  cr_expect(strcmp(r->splits[1].dim.s, "tensor") == 0 && r->splits[1].nprods == 1 && r->splits[1].otherwise.n == 0);
+  cr_expect_str_eq(r->splits[2].dim.s, "replica");
+  cr_expect(!r->stages.by_cost && r->stages.n == 2 && r->stages.counts[1] == 5);
+  cr_expect(r->nshards == 1 && r->shards[0].what == 7 && r->shards[0].nunit == 1 && r->shards[0].keep);
+  cr_expect(r->nrecompute == 0 && r->clip == 0 && r->clip_span.file < 0);
+  cr_expect_str_eq(r->precision.compute, "f32");
+  cr_expect_str_eq(r->precision.params, "f32");
+  cr_expect(r->limit.memory == 76000000000u && r->limit.host == 1649267441664u);
+  cr_expect(r->optimizer.decay == 0 && r->optimizer.except.n == 0);
+
+  cr_expect(recipe(&c, "plain")->nshards == 0);
+  done(&c);
+}
+
+Test(recipe, settings_have_defaults) {
+  Case c = load(text);
+  const ZlRecipe *r = recipe(&c, "train");
+  struct {
+    const char *key;
+    double num;
+  } want[] = {{"lr", 3e-4}, {"b1", 0.9}, {"b2", 0.95}, {"eps", 1e-8}, {"warmup", 10}, {"until", 100}, {"final", 0}};
+  for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+    const ZlKw *kw = zl_kw(r->optimizer.kws, r->optimizer.n, want[i].key);
+    cr_assert(kw, "%s", want[i].key);
+    cr_expect(kw->num == want[i].num && !kw->word, "%s", want[i].key);
+  }
+  cr_expect_str_eq(zl_kw(r->optimizer.kws, r->optimizer.n, "anneal")->word, "cosine");
+  r = recipe(&c, "child");
+  cr_expect(zl_kw(r->optimizer.kws, r->optimizer.n, "momentum")->num == 0.9);
+  cr_expect_str_eq(zl_kw(r->optimizer.kws, r->optimizer.n, "anneal")->word, "constant");
+  cr_expect_null(zl_kw(r->optimizer.kws, r->optimizer.n, "b1"));
+  done(&c);
+}
+
+Test(recipe, absent_directives) {
+  Case c = load("recipe empty { }");
+  const ZlRecipe *r = recipe(&c, NULL);
+  cr_expect_null(r->model);
+  cr_expect(r->nmesh == 0 && r->micro == 0 && r->micro_span.file < 0 && r->stages.span.file < 0);
+  cr_expect(r->optimizer.span.file < 0 && r->optimizer.n == 0 && r->precision.span.file < 0);
+  cr_expect_null(r->schedule.name.s);
+  done(&c);
+}
+
+Test(recipe, which_one) {
+  Case c = load(text);
+  cr_expect(zl_recipe_names(c.p).n == 4);
+  cr_expect_null(zl_recipe(c.p, c.d, NULL));
+  cr_expect(strstr(messages(&c), "[Z0801]: test.zug has 4 recipes: say which"));
+  cr_expect_null(zl_recipe(c.p, c.d, "trian"));
+  cr_expect(strstr(messages(&c), "did you mean `train`?"));
+  cr_expect_null(zl_cluster(c.p, c.d, "pod"));
+  cr_expect(strstr(messages(&c), "test.zug has no cluster"));
+  done(&c);
+}
+
+/* A wrong recipe stays wrong, though its messages are given once. */
+Test(recipe, wrong_twice) {
+  Case c = load("recipe a { micro 0 } recipe b from a { clip 1 }");
+  cr_expect_null(zl_recipe(c.p, c.d, "a"));
+  cr_expect_null(zl_recipe(c.p, c.d, "a"));
+  cr_expect_null(zl_recipe(c.p, c.d, "b"));
+  cr_expect(zl_errors(c.d) == 1);
+  done(&c);
+}
+
+Test(cluster, units) {
+  Case c = load("cluster pod { device memory 80 GB, bf16 989 TFLOPS, f32 67 TFLOPS, hbm 3350 GB/s\n"
+                "  host memory 2 TiB, link 55 GB/s\n"
+                "  level node 8, link 450 GB/s, latency 3 us\n"
+                "  level pod 32, link 50 GB/s, latency 8us }");
+  const ZlCluster *k = zl_cluster(c.p, c.d, NULL);
+  cr_assert(k, "%s", messages(&c));
+  cr_expect(k->device_memory == 80000000000u && k->host_memory == 2199023255552u);
+  cr_expect(k->flops_bf16 == 989e12 && k->flops_f32 == 67e12 && k->hbm == 3350e9 && k->host_link == 55e9);
+  cr_expect(k->nlevels == 2 && k->levels[0].size == 8 && k->levels[1].bandwidth == 50e9);
+  cr_expect(fabs(k->levels[1].latency - 8e-6) < 1e-15);
+  cr_expect_str_eq(k->levels[0].name.s, "node");
+  done(&c);
+}

@@ -1,0 +1,10 @@
+/* What lang says of a file: shared by the golden test and the program that makes the goldens. */
+#ifndef ZUG_TESTS_LANG_RENDER_H
+#define ZUG_TESTS_LANG_RENDER_H
+
+#include "lang/ast.h"
+
+/* Loads `path` and, if that went well, resolves each of its recipes and clusters; appends all messages to *out. */
+void render_file(const char *path, ZbText *out);
+
+#endif
