@@ -2,10 +2,13 @@
 noinst_LIBRARIES += libgraph.a
 libgraph_a_SOURCES = \
   graph/build.c \
+  graph/file.h \
   graph/graph.h \
   graph/infer.c \
   graph/ops.def \
   graph/print.c \
-  graph/verify.c
+  graph/read.c \
+  graph/verify.c \
+  graph/write.c
 libgraph_a_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
-EXTRA_DIST += graph/OPS.md
+EXTRA_DIST += graph/OPS.md graph/FORMAT.md

@@ -8,7 +8,9 @@
 typedef struct {
   const ZgGraph *g;
   ZbErr *err;
-  ZbArena *tmp; /* tables for the names and flags of one call */
+  ZbArena *tmp;            /* tables for the names and flags of one call */
+  uint32_t *used, *graded; /* by parameter: 1 + the last segment that used it, that has its gradient */
+  uint8_t *outputs;        /* by output: how often it is made */
 } Ctx;
 
 #define FAIL(c, ...) zb_fail((c)->err, NULL, __VA_ARGS__)
@@ -96,13 +98,17 @@ static bool check_io(Ctx *c, const char *what, const ZgIo *io, uint32_t n) {
   return true;
 }
 
+#define MAX_DEPTH 64
 static bool check_regions(Ctx *c) {
   const ZgGraph *g = c->g;
+  uint8_t *depth = ZB_NEWN(c->tmp, uint8_t, g->nregions + 1);
   for (uint32_t i = 0; i < g->nregions; i++) {
     const ZgRegion *r = &g->regions[i];
     bool model = r->kind == ZG_REGION_MODEL;
     if (r->kind > ZG_REGION_REPEAT || model != (i == 0) || (model ? r->parent != ZG_NONE : r->parent >= i))
       return FAIL(c, "region %u has the wrong kind or parent", i);
+    depth[i] = model ? 0 : depth[r->parent] + 1;
+    if (depth[i] > MAX_DEPTH) return FAIL(c, "region %u is more than %d deep", i, MAX_DEPTH);
     if (!name_ok(r->label, true, ".") || !name_ok(r->block, true, "."))
       return FAIL(c, "region %u has a name that is not well-formed", i);
   }
@@ -118,6 +124,16 @@ static bool check_locs(Ctx *c) {
 
 #define MAX_ELEMENTS (1ull << 48)
 
+/* Elements of a tensor along the axes whose size the model gives; false beyond MAX_ELEMENTS. */
+static bool elements_ok(const ZgGraph *g, const ZgType *t) {
+  uint64_t n = 1;
+  for (int i = 0; i < t->naxes; i++) {
+    uint64_t size = (uint64_t)g->axes[t->axis[i]].size;
+    if (size && (!zb_mul_u64(n, size, &n) || n > MAX_ELEMENTS)) return false;
+  }
+  return true;
+}
+
 static bool check_param(Ctx *c, uint32_t i) {
   const ZgGraph *g = c->g;
   const ZgParam *p = &g->params[i];
@@ -125,14 +141,12 @@ static bool check_param(Ctx *c, uint32_t i) {
   if (!type_ok(g, &p->type) || p->type.elem != ZG_REAL)
     return FAIL(c, "parameter %s has no valid type", p->path);
   unsigned seen = 0;
-  uint64_t elements = 1;
   for (int a = 0; a < p->type.naxes; a++) {
     if (p->order[a] < p->type.naxes) seen |= 1u << p->order[a];
     if (g->axes[p->type.axis[a]].size == 0)
       return FAIL(c, "parameter %s has the data axis %s", p->path, g->axes[p->type.axis[a]].name);
-    if (!zb_mul_u64(elements, (uint64_t)g->axes[p->type.axis[a]].size, &elements) || elements > MAX_ELEMENTS)
-      return FAIL(c, "parameter %s has more than 2^48 elements", p->path);
   }
+  if (!elements_ok(g, &p->type)) return FAIL(c, "parameter %s has more than 2^48 elements", p->path);
   if (seen != (1u << p->type.naxes) - 1)
     return FAIL(c, "parameter %s: the order of its axes is no order", p->path);
   if (p->init > ZG_INIT_TRUNC_NORMAL || !isfinite(p->num[0]) || !isfinite(p->num[1]))
@@ -152,6 +166,7 @@ static bool check_params(Ctx *c) {
   const ZgGraph *g = c->g;
   for (uint32_t i = 0; i < g->nparams; i++)
     if (!check_param(c, i)) return false;
+  if (zg_param_count(g) > MAX_ELEMENTS) return FAIL(c, "the parameters have more than 2^48 elements");
   CHECK_UNIQUE(c, "parameter", g->params, g->nparams, path, names);
   return true;
 }
@@ -159,7 +174,7 @@ static bool check_params(Ctx *c) {
 /* ---- segments ---- */
 /* What the nodes of one segment said, by position or number: how often. */
 typedef struct {
-  uint8_t *carry, *carry_out, *dcarry, *dcarry_in, *grad, *uses;
+  uint8_t *carry, *carry_out, *dcarry, *dcarry_in;
   uint32_t num, den, aux, seeds[2];
 } Seen;
 
@@ -238,6 +253,9 @@ static bool check_node(Ctx *c, uint32_t si, uint32_t i, uint32_t values) {
   for (int k = 0; k < n->nout; k++)
     if (!type_ok(g, &s->values[n->out + k].type) || s->values[n->out + k].node != i)
       return NODE_FAIL(c, si, i, "result %d has no valid type", k);
+  for (int k = 0; k < n->nout; k++)
+    if (!elements_ok(g, &s->values[n->out + k].type))
+      return NODE_FAIL(c, si, i, "result %d has more than 2^48 elements", k);
   ZbErr why;
   if (!zg_infer(g, n, in, n->nout ? &s->values[n->out].type : NULL, out, &why))
     return NODE_FAIL(c, si, i, "%s", why.text);
@@ -262,7 +280,7 @@ static bool at_position(Ctx *c, uint32_t si, uint32_t i, uint8_t *seen, uint32_t
 }
 
 /* The node's part in what leaves and enters the segment. */
-static bool check_role(Ctx *c, uint32_t si, uint32_t i, Seen *seen, uint8_t *outputs) {
+static bool check_role(Ctx *c, uint32_t si, uint32_t i, Seen *seen) {
   const ZgGraph *g = c->g;
   const ZgSegment *s = &g->segments[si];
   const ZgNode *n = &s->nodes[i];
@@ -277,15 +295,16 @@ static bool check_role(Ctx *c, uint32_t si, uint32_t i, Seen *seen, uint8_t *out
   case ZG_OP_PARAM:
     if (g->params[k].segment != ZG_NONE && g->params[k].segment != si)
       return NODE_FAIL(c, si, i, "parameter %s belongs to another segment", g->params[k].path);
-    seen->uses[k] = 1;
+    c->used[k] = si + 1;
     return true;
   case ZG_OP_PARAM_GRAD:
-    if (!seen->uses[k]) return NODE_FAIL(c, si, i, "parameter %s is not used here", g->params[k].path);
-    if (seen->grad[k]++) return NODE_FAIL(c, si, i, "a second one of %s", g->params[k].path);
+    if (c->used[k] != si + 1) return NODE_FAIL(c, si, i, "parameter %s is not used here", g->params[k].path);
+    if (c->graded[k] == si + 1) return NODE_FAIL(c, si, i, "a second one of %s", g->params[k].path);
+    c->graded[k] = si + 1;
     return true;
   case ZG_OP_OUTPUT:
     if (s->repeat) return NODE_FAIL(c, si, i, "an output inside of a repeat");
-    if (outputs[k]++) return NODE_FAIL(c, si, i, "a second one of %s", g->outputs[k].name);
+    if (c->outputs[k]++) return NODE_FAIL(c, si, i, "a second one of %s", g->outputs[k].name);
     return true;
   case ZG_OP_LOSS_NUM:
   case ZG_OP_LOSS_DEN:
@@ -317,15 +336,13 @@ static bool check_denominator(Ctx *c, uint32_t si) {
   return true;
 }
 
-static bool check_segment(Ctx *c, uint32_t si, Seen *seen, uint8_t *outputs) {
+static bool check_segment(Ctx *c, uint32_t si, Seen *seen) {
   const ZgGraph *g = c->g;
   const ZgSegment *s = &g->segments[si];
   *seen = (Seen){.carry = ZB_NEWN(c->tmp, uint8_t, s->ncarry_in + 1),
                  .carry_out = ZB_NEWN(c->tmp, uint8_t, s->ncarry_out + 1),
                  .dcarry = ZB_NEWN(c->tmp, uint8_t, s->ncarry_out + 1),
-                 .dcarry_in = ZB_NEWN(c->tmp, uint8_t, s->ncarry_in + 1),
-                 .grad = ZB_NEWN(c->tmp, uint8_t, g->nparams + 1),
-                 .uses = ZB_NEWN(c->tmp, uint8_t, g->nparams + 1)};
+                 .dcarry_in = ZB_NEWN(c->tmp, uint8_t, s->ncarry_in + 1)};
   if (!name_ok(s->label, true, ".")) return FAIL(c, "segment %u has a label that is not well-formed", si);
   if (s->region >= g->nregions || s->repeat != (g->regions[s->region].kind == ZG_REGION_REPEAT) ||
       (!s->repeat && s->region != 0))
@@ -339,7 +356,7 @@ static bool check_segment(Ctx *c, uint32_t si, Seen *seen, uint8_t *outputs) {
       return FAIL(c, "segment %u carries something without a valid type", si);
   uint32_t values = 0;
   for (uint32_t i = 0; i < s->nnodes; i++) {
-    if (!check_node(c, si, i, values) || !check_role(c, si, i, seen, outputs)) return false;
+    if (!check_node(c, si, i, values) || !check_role(c, si, i, seen)) return false;
     values += s->nodes[i].nout;
   }
   if (values != s->nvalues)
@@ -395,16 +412,18 @@ static bool check_all(Ctx *c) {
     return false;
   if (g->nsegments == 0) return FAIL(c, "no segments");
   Seen *seen = ZB_NEWN(c->tmp, Seen, g->nsegments);
-  uint8_t *outputs = ZB_NEWN(c->tmp, uint8_t, g->noutputs + 1);
+  c->used = ZB_NEWN(c->tmp, uint32_t, g->nparams + 1);
+  c->graded = ZB_NEWN(c->tmp, uint32_t, g->nparams + 1);
+  c->outputs = ZB_NEWN(c->tmp, uint8_t, g->noutputs + 1);
   for (uint32_t i = 0; i < g->nsegments; i++)
-    if (!check_segment(c, i, &seen[i], outputs)) return false;
+    if (!check_segment(c, i, &seen[i])) return false;
   for (uint32_t i = 0; i < g->noutputs; i++)
-    if (!outputs[i]) return FAIL(c, "output %s is not made", g->outputs[i].name);
+    if (!c->outputs[i]) return FAIL(c, "output %s is not made", g->outputs[i].name);
   return check_chain(c, seen) && check_denominator(c, g->nsegments - 1);
 }
 
 bool zg_verify(const ZgGraph *g, ZbErr *err) {
-  Ctx c = {g, err, zb_arena_new()};
+  Ctx c = {.g = g, .err = err, .tmp = zb_arena_new()};
   bool ok = check_all(&c);
   zb_arena_free(c.tmp);
   return ok;

@@ -1,0 +1,214 @@
+/* A graph as the bytes of a .zsg file (FORMAT.md). Deterministic: strings, types and records are numbered in the
+ * order in which the graph has them. */
+#include "graph/graph.h"
+#include "graph/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+/* Byte strings that are stored once and known by number: the names and the types. */
+typedef struct {
+  uint32_t *table; /* number + 1, by hash; 0 is empty */
+  uint32_t size, n;
+  uint32_t *end; /* by number, in `bytes` */
+  ZbText bytes;
+} Pool;
+
+typedef struct {
+  const ZgGraph *g;
+  ZbArena *tmp;
+  Pool strings, types;
+  ZbText section[ZSG_KINDS + 1];
+} Writer;
+
+static uint32_t pool_start(const Pool *p, uint32_t i) { return i ? p->end[i - 1] : 0; }
+
+static uint32_t *pool_place(const Pool *p, const void *bytes, size_t n) {
+  for (uint64_t h = XXH3_64bits(bytes, n);; h++) {
+    uint32_t *at = &p->table[h & (p->size - 1)];
+    if (!*at) return at;
+    uint32_t i = *at - 1, start = pool_start(p, i);
+    if (p->end[i] - start == n && !memcmp(p->bytes.s + start, bytes, n)) return at;
+  }
+}
+
+static void pool_grow(ZbArena *a, Pool *p) {
+  uint32_t *old = p->table, size = p->size;
+  p->size = size ? 2 * size : 64;
+  p->table = ZB_NEWN(a, uint32_t, p->size);
+  for (uint32_t k = 0; k < size; k++) {
+    if (!old[k]) continue;
+    uint32_t start = pool_start(p, old[k] - 1);
+    *pool_place(p, p->bytes.s + start, p->end[old[k] - 1] - start) = old[k];
+  }
+}
+
+static uint32_t pool_number(ZbArena *a, Pool *p, const void *bytes, size_t n) {
+  if (2 * p->n >= p->size) pool_grow(a, p);
+  uint32_t *at = pool_place(p, bytes, n);
+  if (!*at) {
+    zb_text_put(&p->bytes, bytes, n);
+    ZB_PUSH(a, p->end, p->n, (uint32_t)p->bytes.len);
+    *at = p->n;
+  }
+  return *at - 1;
+}
+
+static uint32_t string(Writer *w, const char *s) { return pool_number(w->tmp, &w->strings, s, strlen(s)); }
+
+static uint32_t type(Writer *w, const ZgType *t) {
+  uint8_t r[20] = {t->elem, t->naxes};
+  zsg_set(r + 2, 2, t->of);
+  for (int i = 0; i < t->naxes; i++) zsg_set(r + 4 + 2 * i, 2, t->axis[i]);
+  return pool_number(w->tmp, &w->types, r, sizeof r);
+}
+
+static void put(Writer *w, int kind, int bytes, uint64_t v) {
+  uint8_t b[8];
+  zsg_set(b, bytes, v);
+  zb_text_put(&w->section[kind], (const char *)b, (size_t)bytes);
+}
+static void put32(Writer *w, int kind, uint64_t v) { put(w, kind, 4, v); }
+static void put_f64(Writer *w, int kind, double x) {
+  uint64_t v;
+  memcpy(&v, &x, sizeof v);
+  put(w, kind, 8, v);
+}
+
+/* ---- tables ---- */
+static void put_params(Writer *w) {
+  const ZgGraph *g = w->g;
+  for (uint32_t i = 0; i < g->nparams; i++) {
+    const ZgParam *p = &g->params[i];
+    const uint32_t words[] = {string(w, p->path), type(w, &p->type), p->tags, p->segment, p->loc, p->init};
+    for (int k = 0; k < 6; k++) put32(w, SEC_PARM, words[k]);
+    for (int k = 0; k < ZG_MAX_AXES; k++) put(w, SEC_PARM, 1, k < p->type.naxes ? p->order[k] : 0);
+    for (int k = 0; k < 2; k++) put_f64(w, SEC_PARM, p->num[k]);
+  }
+}
+
+static void put_io(Writer *w, uint32_t kind, const ZgIo *io, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    const uint32_t words[] = {kind, string(w, io[i].name), type(w, &io[i].type), io[i].loc};
+    for (int k = 0; k < 4; k++) put32(w, SEC_INOU, words[k]);
+  }
+}
+
+static void put_tables(Writer *w) {
+  const ZgGraph *g = w->g;
+  put32(w, SEC_META, string(w, g->model));
+  put32(w, SEC_META, 0);
+  for (uint32_t i = 0; i < g->nlocs; i++) {
+    put32(w, SEC_LOCS, string(w, g->locs[i].file));
+    put32(w, SEC_LOCS, g->locs[i].line);
+    put32(w, SEC_LOCS, g->locs[i].col);
+  }
+  for (uint32_t i = 0; i < g->naxes; i++) {
+    put32(w, SEC_AXIS, string(w, g->axes[i].name));
+    put32(w, SEC_AXIS, 0);
+    put(w, SEC_AXIS, 8, (uint64_t)g->axes[i].size);
+  }
+  for (uint32_t i = 0; i < g->ntags; i++) put32(w, SEC_TAGS, string(w, g->tags[i]));
+  put_params(w);
+  for (uint32_t i = 0; i < g->nregions; i++) {
+    const ZgRegion *r = &g->regions[i];
+    const uint32_t words[] = {r->kind, r->parent, string(w, r->label), string(w, r->block)};
+    for (int k = 0; k < 4; k++) put32(w, SEC_REGN, words[k]);
+  }
+  put_io(w, 0, g->inputs, g->ninputs);
+  put_io(w, 1, g->outputs, g->noutputs);
+}
+
+/* ---- segments ---- */
+static void put_node(Writer *w, const ZgSegment *s, const ZgNode *n) {
+  const ZgOpAttrs *a = &zg_op_attrs[n->op];
+  unsigned mask =
+      (a->num ? ZSG_HAS_NUM : 0) | (a->opt[0] ? ZSG_HAS_OPT0 : 0) | (a->opt[1] ? ZSG_HAS_OPT1 : 0);
+  put(w, SEC_NODE, 2, n->op);
+  put(w, SEC_NODE, 2, ZSG_OP_VERSION);
+  const unsigned bytes[] = {n->nin, n->nout, n->nax, mask};
+  for (int k = 0; k < 4; k++) put(w, SEC_NODE, 1, bytes[k]);
+  put32(w, SEC_NODE, n->region);
+  put32(w, SEC_NODE, n->loc);
+  for (int k = 0; k < n->nin; k++) put32(w, SEC_OPND, n->in[k]);
+  for (int k = 0; k < n->nax; k++) put(w, SEC_AXAR, 2, n->ax[k]);
+  if (a->num) put_f64(w, SEC_ATTR, n->num[0]);
+  for (int k = 0; k < 2; k++)
+    if (a->opt[k]) put(w, SEC_ATTR, 8, (uint64_t)n->opt[k]);
+  for (int k = 0; k < n->nout; k++) put32(w, SEC_RSLT, type(w, &s->values[n->out + (uint32_t)k].type));
+}
+
+static void put_segment(Writer *w, const ZgSegment *s) {
+  uint32_t flags = (s->repeat ? ZSG_REPEAT : 0) | (s->backward ? ZSG_BACKWARD : 0);
+  const uint32_t words[] = {string(w, s->label), s->region,     s->trip,   flags,
+                            s->ncarry_in,        s->ncarry_out, s->nnodes, s->nforward};
+  for (int k = 0; k < 8; k++) put32(w, SEC_SEGM, words[k]);
+  for (uint32_t k = 0; k < s->ncarry_in; k++) put32(w, SEC_CARR, type(w, &s->carry_in[k]));
+  for (uint32_t k = 0; k < s->ncarry_out; k++) put32(w, SEC_CARR, type(w, &s->carry_out[k]));
+  for (uint32_t k = 0; k < s->nnodes; k++) put_node(w, s, &s->nodes[k]);
+}
+
+/* ---- the file ---- */
+static void put_pools(Writer *w) {
+  for (uint32_t i = 0; i < w->strings.n; i++) put32(w, SEC_STRE, w->strings.end[i]);
+  if (w->strings.bytes.len) zb_text_put(&w->section[SEC_STRB], w->strings.bytes.s, w->strings.bytes.len);
+  if (w->types.bytes.len) zb_text_put(&w->section[SEC_TYPE], w->types.bytes.s, w->types.bytes.len);
+}
+
+static void align(ZbText *out, size_t start) {
+  while ((out->len - start) % 8) zb_text_put(out, "", 1);
+}
+
+static void assemble(Writer *w, ZbText *out) {
+  static const uint32_t record[] = {0,
+#define X(kind, name, bytes, most) bytes,
+                                    ZG_SECTIONS(X)
+#undef X
+  };
+  size_t start = out->len, offset = ZSG_HEADER + ZSG_KINDS * ZSG_ENTRY;
+  uint8_t header[ZSG_HEADER + ZSG_KINDS * ZSG_ENTRY] = ZSG_MAGIC;
+  zsg_set(header + 4, 2, ZSG_MAJOR);
+  zsg_set(header + 6, 2, ZSG_MINOR);
+  zsg_set(header + 12, 4, ZSG_KINDS);
+  for (int k = 1; k <= ZSG_KINDS; k++) {
+    uint8_t *e = header + ZSG_HEADER + (k - 1) * ZSG_ENTRY;
+    size_t bytes = w->section[k].len;
+    zsg_set(e, 4, (uint64_t)k);
+    zsg_set(e + 4, 4, ZSG_REQUIRED);
+    zsg_set(e + 8, 8, offset);
+    zsg_set(e + 16, 8, bytes);
+    zsg_set(e + 24, 8, bytes / record[k]);
+    offset = zb_round_up(offset + bytes, 8);
+  }
+  zsg_set(header + 16, 8, offset);
+  zb_text_put(out, (const char *)header, sizeof header);
+  for (int k = 1; k <= ZSG_KINDS; k++) {
+    if (w->section[k].len) zb_text_put(out, w->section[k].s, w->section[k].len);
+    align(out, start);
+  }
+  zg_seal(out->s + start, out->len - start);
+}
+
+void zg_seal(void *bytes, size_t n) {
+  uint8_t *p = bytes;
+  if (n < ZSG_HEADER) return;
+  XXH128_hash_t h = XXH3_128bits(p + ZSG_HEADER, n - ZSG_HEADER);
+  zsg_set(p + 24, 8, h.low64);
+  zsg_set(p + 32, 8, h.high64);
+  zsg_set(p + 56, 8, XXH3_64bits(p, 56));
+}
+
+void zg_write(ZgGraph *g, ZbText *out) {
+  Writer w = {.g = g, .tmp = zb_arena_new()};
+  size_t start = out->len;
+  put_tables(&w);
+  for (uint32_t i = 0; i < g->nsegments; i++) put_segment(&w, &g->segments[i]);
+  put_pools(&w);
+  assemble(&w, out);
+  for (int k = 0; k < 2; k++) g->hash[k] = zsg_get((uint8_t *)out->s + start + 24 + 8 * k, 8);
+  for (int k = 0; k <= ZSG_KINDS; k++) zb_text_free(&w.section[k]);
+  zb_text_free(&w.strings.bytes);
+  zb_text_free(&w.types.bytes);
+  zb_arena_free(w.tmp);
+}
