@@ -41,7 +41,7 @@ TESTS += $(scenario_tests)
 
 # ---- fuzzing: built and run where the sanitizers watch ----
 fuzz_programs = tests/fuzz/fuzz-lang tests/fuzz/fuzz-zsg tests/fuzz/fuzz-data
-EXTRA_PROGRAMS = $(fuzz_programs)
+EXTRA_PROGRAMS += $(fuzz_programs)
 dist_check_SCRIPTS += tests/fuzz.sh
 tests_fuzz_fuzz_lang_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_lang.c
 tests_fuzz_fuzz_lang_LDADD = $(libs_compiler)
