@@ -97,7 +97,7 @@ enum { KIND_STREAM = 1, KIND_RECORDS = 2 };
 enum { FIELD_ELEM = 40, FIELD_VALUES = 48, FIELD_LIMIT = 56 }; /* the name is at 0 */
 
 /* Of the header's bytes before the sum, and of the field table. */
-static uint64_t head_sum(const uint8_t *p, uint32_t nfield) {
+uint64_t zx_data_head_sum(const uint8_t *p, uint32_t nfield) {
   uint64_t seed = XXH3_64bits(p, AT_HEAD_SUM);
   return XXH3_64bits_withSeed(p + ZX_DATA_HEAD, (size_t)nfield * ZX_DATA_HEAD, seed);
 }
@@ -121,7 +121,7 @@ void zx_data_encode(const ZxDataInfo *info, uint8_t *out) {
     memcpy(p + FIELD_VALUES, &info->field[i].values, 8);
     memcpy(p + FIELD_LIMIT, &info->field[i].limit, 8);
   }
-  uint64_t sum = head_sum(out, info->nfield);
+  uint64_t sum = zx_data_head_sum(out, info->nfield);
   memcpy(out + AT_HEAD_SUM, &sum, 8);
 }
 
@@ -168,7 +168,7 @@ static bool read_head(ZxData *d, ZbErr *err) {
   if (d->n < ZX_DATA_HEAD * (1 + (uint64_t)info->nfield))
     return zb_fail(err, altered, "%s is truncated: it ends within its list of fields, at %" PRIu64 " bytes",
                    d->name, d->n);
-  if (get64(p + AT_HEAD_SUM) != head_sum(p, info->nfield))
+  if (get64(p + AT_HEAD_SUM) != zx_data_head_sum(p, info->nfield))
     return zb_fail(err, altered, "%s: its header is damaged: the checksum differs", d->name);
   uint32_t kind = get32(p + AT_KIND);
   if ((kind != KIND_STREAM && kind != KIND_RECORDS) || get64(p + AT_ZERO))

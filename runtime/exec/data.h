@@ -62,5 +62,7 @@ void zx_data_abandon(ZxDataWriter *w); /* NULL is allowed */
 
 /* The header and field table of `info`, data_at bytes. */
 void zx_data_encode(const ZxDataInfo *info, uint8_t *out);
+/* The checksum that belongs at the end of the header `p`, which a field table of nfield entries follows. */
+uint64_t zx_data_head_sum(const uint8_t *p, uint32_t nfield);
 
 #endif

@@ -9,6 +9,29 @@
 #define ZUG_EXEC_H
 
 #include "base/base.h"
+#include "kernels/kernels.h"
+#include "runtime/plan/plan.h"
+
+/* ---- devices ----------------------------------------------------------------------------------------------- */
+/* Where a rank's arena lives and who computes on it. */
+typedef struct {
+  const char *name; /* "cpu" */
+  void *(*alloc)(size_t bytes, ZbErr *err); /* 64-byte aligned, zeroed; the one allocation of a run */
+  void (*free)(void *p, size_t bytes);
+  ZkKernel *(*kernel)(int op);
+  size_t (*scratch)(const ZkCall *call, int threads);
+  void (*adamw)(const ZkEnv *, const ZkAdamW *, int64_t n, const float *g, float *w, float *m, float *v, uint16_t *w16);
+  void (*sgd)(const ZkEnv *, const ZkSgd *, int64_t n, const float *g, float *w, float *m, uint16_t *w16);
+  double (*sumsq)(const ZkEnv *, int64_t n, const float *x);
+  void (*axpy)(const ZkEnv *, int64_t n, float a, const float *x, float *y);
+  void (*to_bf16)(const ZkEnv *, int64_t n, const float *x, uint16_t *y);
+  void (*from_bf16)(const ZkEnv *, int64_t n, const uint16_t *x, float *y);
+  void (*zero)(void *p, size_t bytes);
+  void (*copy)(void *to, const void *from, size_t bytes);
+  double (*peak)(const ZkEnv *, int ms); /* FLOP/s of f32 products, measured */
+  const char *(*describe)(void);
+} ZxDeviceTable;
+extern const ZxDeviceTable zx_device_cpu;
 
 /* ---- communicators -------------------------------------------------------------------------------------- */
 /* One world of ranks and its subgroups. All operations are non-blocking: `start` functions return a request,
@@ -52,6 +75,9 @@ struct ZxComm {
 ZxComm *zx_comm_self(void);
 /* Initialises MPI (funneled). With one rank this is still MPI. `argc`, `argv` as main's. */
 ZxComm *zx_comm_mpi(int *argc, char ***argv, ZbErr *err);
+
+/* Collective: true on all ranks if `ok` on all of them. */
+bool zx_agree(ZxComm *c, bool ok);
 
 /* ---- data ------------------------------------------------------------------------------------------------------ */
 /* A token file: a header and either one stream of tokens or fixed-size records with named fields (for models
@@ -100,7 +126,8 @@ bool zx_weights_close(ZxWeights *w, ZbErr *err); /* fsyncs when written */
 bool zx_weights_commit(const char *path, ZbErr *err); /* one rank, after all closed: rename PATH.tmp to PATH */
 
 /* ---- logs --------------------------------------------------------------------------------------------------------- */
-/* One line of metrics; what is NaN or negative is left out of metrics.jsonl. */
+/* One line of metrics. What is negative (but the loss) was not measured and is left out; what is not finite is
+ * null in metrics.jsonl. */
 typedef struct {
   int64_t step, steps;
   double loss, grad_norm, lr, tokens, step_ms, tokens_per_s, flops, peak_share; /* share of measured peak, 0..1 */
@@ -117,6 +144,37 @@ bool zx_log_step(ZxLog *l, const ZxMetrics *m, const ZxClassMetrics *c, int ncla
 void zx_log_close(ZxLog *l);
 /* "[rank 3] text" on stderr, one write call. */
 void zx_say(int rank, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- the engine ----------------------------------------------------------------------------------------------------- */
+typedef struct ZxEngine ZxEngine;
+typedef struct {
+  const ZxDeviceTable *device;
+  int threads;
+  uint64_t seed;
+  ZxData *data;
+  ZxOrder order;
+} ZxEngineOptions;
+/* Makes this rank's groups, allocates its arena (exactly the planned bytes) and fills the calls. The plan's calls are
+ * the engine's from now on. Collective. NULL with a message. */
+ZxEngine *zx_engine_new(ZbArena *a, ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err);
+void zx_engine_free(ZxEngine *e);
+/* Parameters from the seed, or from a weights file. */
+void zx_engine_init(ZxEngine *e);
+bool zx_engine_load(ZxEngine *e, const char *path, ZbErr *err);
+/* All parameters to a file, by their owners. Collective; false on ranks that failed. */
+bool zx_engine_save(ZxEngine *e, const char *path, ZbErr *err);
+typedef struct {
+  double loss, aux, grad_norm, tokens; /* tokens: the loss denominator */
+  double wait_ms, compute_ms;          /* of this rank */
+  uint64_t used_bytes;                 /* highest byte of the arena that was touched, so far */
+} ZxStep;
+/* One training step at learning rate lr; step counts from 1. False with a message when the data are at fault. */
+bool zx_engine_step(ZxEngine *e, int64_t step, double lr, ZxStep *out, ZbErr *err);
+uint64_t zx_engine_bytes(const ZxEngine *e); /* planned = allocated */
+/* Seconds by op so far on this rank, indexed by ZgOp; [ZG_OP_COUNT]: optimizer, [+1]: waiting. */
+const double *zx_engine_times(const ZxEngine *e);
+/* Stops timing or starts it anew. */
+void zx_engine_reset_times(ZxEngine *e);
 
 /* ---- learning rates ------------------------------------------------------------------------------------------------ */
 typedef enum { ZX_CONSTANT, ZX_LINEAR, ZX_COSINE } ZxAnneal;

@@ -1,14 +1,21 @@
 # runtime/exec: see the conventions at the top of Makefile.am.
 noinst_LIBRARIES += libexec.a
 libexec_a_SOURCES = \
+  runtime/exec/call.c \
   runtime/exec/comm.h \
   runtime/exec/comm_self.c \
   runtime/exec/data.c \
   runtime/exec/data.h \
   runtime/exec/data_write.c \
+  runtime/exec/device_cpu.c \
+  runtime/exec/engine.c \
+  runtime/exec/engine.h \
   runtime/exec/exec.h \
+  runtime/exec/feed.c \
   runtime/exec/log.c \
+  runtime/exec/params.c \
   runtime/exec/rate.c \
+  runtime/exec/update.c \
   runtime/exec/weights.c
 if HAVE_MPI
 libexec_a_SOURCES += runtime/exec/comm_mpi.c
@@ -20,3 +27,9 @@ EXTRA_DIST += runtime/exec/DATA.md
 bin_PROGRAMS += zdata
 zdata_SOURCES = runtime/exec/zdata.c runtime/exec/zdata.h runtime/exec/zdata_pack.c runtime/exec/zdata_table.c
 zdata_LDADD = libexec.a $(XXHASH_LIBS) $(libs_base)
+
+if HAVE_MPI
+bin_PROGRAMS += zrun
+zrun_SOURCES = runtime/exec/zrun.c
+zrun_LDADD = $(libs_exec)
+endif

@@ -16,14 +16,12 @@ static uint64_t take(Arena *a, ZpLedgerLine line, uint64_t bytes) {
   return at;
 }
 
-static void take_held(ZpPlan *p, ZpHeld *h, Arena *a) {
-  const ZpBucket *k = &p->buckets[h->bucket];
-  uint64_t shard = k->elems / (uint64_t)zp_group_size(&p->mesh, k->shard), full = k->elems;
-  uint64_t e = zk_elem_bytes(p->compute);
-  h->param_at = take(a, ZP_L_PARAMS, (k->level >= 3 ? shard : full) * e);
-  h->master_at = p->compute == ZK_F32 ? UINT64_MAX : take(a, ZP_L_MASTER, (k->level >= 1 ? shard : full) * 4);
-  h->grad_at = take(a, ZP_L_GRADS, (k->level >= 2 ? shard : full) * 4);
-  h->state_at = p->states ? take(a, ZP_L_STATES, (k->level >= 1 ? shard : full) * 4 * (uint64_t)p->states) : UINT64_MAX;
+static void take_held(ZpPlan *p, ZpHeld *h, Arena *a) { /* the master lies right behind the parameters */
+  uint64_t master = zp_master_bytes(p, h->bucket), state = zp_state_bytes(p, h->bucket);
+  h->param_at = take(a, ZP_L_PARAMS, zp_param_bytes(p, h->bucket));
+  h->master_at = master ? take(a, ZP_L_MASTER, master) : UINT64_MAX;
+  h->grad_at = take(a, ZP_L_GRADS, zp_grad_bytes(p, h->bucket));
+  h->state_at = state ? take(a, ZP_L_STATES, state) : UINT64_MAX;
 }
 
 static const ZpLedgerLine line_of[ZP_B_KINDS] = {

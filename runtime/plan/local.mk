@@ -1,6 +1,34 @@
 # runtime/plan: see the conventions at the top of Makefile.am.
 noinst_LIBRARIES += libplan.a
 libplan_a_SOURCES = \
+  runtime/plan/bind.c \
+  runtime/plan/bucket.c \
+  runtime/plan/check.c \
+  runtime/plan/check.h \
+  runtime/plan/check_memory.c \
+  runtime/plan/check_queues.c \
+  runtime/plan/convert.c \
+  runtime/plan/fuse.c \
+  runtime/plan/impl.h \
+  runtime/plan/impl_shard.h \
+  runtime/plan/instr.c \
   runtime/plan/instr.def \
+  runtime/plan/ledger.c \
   runtime/plan/ledger.def \
-  runtime/plan/plan.h
+  runtime/plan/mesh.c \
+  runtime/plan/order.c \
+  runtime/plan/place.c \
+  runtime/plan/plan.c \
+  runtime/plan/plan.h \
+  runtime/plan/program.c \
+  runtime/plan/program.h \
+  runtime/plan/program_params.c \
+  runtime/plan/program_time.c \
+  runtime/plan/remat.c \
+  runtime/plan/shard.c \
+  runtime/plan/show.c \
+  runtime/plan/stage.c
+
+bin_PROGRAMS += zplan
+zplan_SOURCES = runtime/plan/zplan.c
+zplan_LDADD = $(libs_plan) $(libs_kernels)

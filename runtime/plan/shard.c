@@ -30,14 +30,17 @@ static void choose(const ZpShard *h, const ZgNode *n, uint32_t *x) {
   }
 }
 
-/* A sum of two partial values is partial: one reduction later instead of two now. */
-static void keep_partial_sums(const ZpShard *h, const ZgNode *n, bool *partial) {
+/* Where reducing can wait: a sum of two partial values, and the ends of gradients (sums, scattered rows), which are
+ * linear in what they get. One reduction later instead of one or two now. */
+static void keep_partial_sums(const ZpShard *h, const ZgNode *n, const uint32_t *x, bool *partial) {
   memset(partial, 0, ZP_MAX_DIMS * sizeof *partial);
-  if (n->op != ZG_OP_ADD) return;
-  const ZpValue *a = &h->out->values[zp_base(h, n->in[0])], *b = &h->out->values[zp_base(h, n->in[1])];
+  bool tail = n->op == ZG_OP_SUM || n->op == ZG_OP_LOOKUP_GRAD;
+  if (n->op != ZG_OP_ADD && !tail) return;
+  const ZpValue *a = &h->out->values[zp_base(h, n->in[0])], *b = tail ? a : &h->out->values[zp_base(h, n->in[1])];
   if (a->type.naxes != b->type.naxes) return;
   for (int d = 0; d < h->p->mesh.ndims; d++)
-    partial[d] = a->state[d].kind == 'P' && b->state[d].kind == 'P' && !a->state[d].max && !b->state[d].max;
+    partial[d] = a->state[d].kind == 'P' && b->state[d].kind == 'P' && !a->state[d].max && !b->state[d].max &&
+                 (!tail || x[d] == ZG_NONE);
 }
 
 static ZpState wanted(const ZgType *t, uint32_t x) {
@@ -168,11 +171,12 @@ static void shard_node(ZpShard *h, const ZgNode *n) {
   uint32_t x[ZP_MAX_DIMS], in[ZG_MAX_IN];
   bool partial[ZP_MAX_DIMS];
   choose(h, n, x);
-  keep_partial_sums(h, n, partial);
+  keep_partial_sums(h, n, x, partial);
   for (int i = 0; i < n->nin; i++) {
     ZpState want[ZP_MAX_DIMS] = {0};
     for (int d = 0; d < p->mesh.ndims; d++)
-      want[d] = partial[d] ? (ZpState){.kind = 'P'} : wanted(&h->s->values[n->in[i]].type, x[d]);
+      want[d] = partial[d] && (i == 0 || n->op == ZG_OP_ADD) ? (ZpState){.kind = 'P'}
+                                                             : wanted(&h->s->values[n->in[i]].type, x[d]);
     in[i] = zp_convert(h, n->in[i], want);
   }
   uint32_t first = h->out->nvalues;

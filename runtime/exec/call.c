@@ -1,0 +1,233 @@
+/* One node of a local program: pointers into the call, then a kernel, a collective, or a scalar taken out.
+ *
+ * A collective along an axis moves contiguous blocks, one per member. Where the axis is the slowest of the tensor the
+ * blocks are the tensor; elsewhere they are packed and unpacked in the node's scratch. Sums travel in f32.
+ *
+ * Example: all_gather of x[batch, seq] along seq over 2 ranks, batch = 2, seq = 4: rank 0 has b0 s01, b1 s01. The blocks arrive
+ * as (b0 s01, b1 s01)(b0 s23, b1 s23); unpacking block i writes columns 2i..2i+1 of every row. */
+#include "runtime/exec/engine.h"
+
+#include <string.h>
+
+/* ---- pointers ---- */
+static char *place(ZxEngine *e, const ZxFrame *f, const ZpValue *v) {
+  char *p = NULL;
+  switch (v->at.place) {
+  case ZP_AT_TEMP: p = f->scratch; break;
+  case ZP_AT_SAVED: p = f->saved; break;
+  case ZP_AT_INPUT: p = f->inputs; break;
+  case ZP_AT_PARAM: p = f->param[v->at.index]; break;
+  case ZP_AT_GRAD: p = f->grad[v->at.index]; break;
+  case ZP_AT_CARRY_IN: p = f->carry_in; break;
+  case ZP_AT_CARRY_OUT: p = f->carry_out; break;
+  case ZP_AT_DCARRY_OUT: p = f->dcarry_out; break;
+  case ZP_AT_DCARRY_IN: p = f->dcarry_in; break;
+  case ZP_AT_SEED: return (char *)&e->seed[v->at.index];
+  default: break;
+  }
+  if (!p) ZB_BUG("a value at place %d has no memory", v->at.place);
+  p += v->at.offset;
+  uint64_t end = (uint64_t)(p - e->arena) + v->bytes;
+  if (end > e->high) e->high = end;
+  return p;
+}
+
+/* ---- views ---- */
+static int axis_of(const ZkView *v, uint16_t axis) {
+  for (int i = 0; i < v->rank; i++)
+    if (v->axis[i] == axis) return i;
+  ZB_BUG("a collective along an axis that its tensor lacks");
+}
+
+/* Elements from..from+n of an axis. */
+static ZkView part_of(const ZkView *v, uint16_t axis, int64_t from, int64_t n) {
+  ZkView w = *v;
+  int i = axis_of(v, axis);
+  w.data = (char *)v->data + (size_t)(from * v->stride[i]) * zk_elem_bytes((ZkElem)v->elem);
+  w.size[i] = n;
+  return w;
+}
+
+/* The same tensor, dense at p. */
+static ZkView dense_at(const ZkView *v, void *p, ZkElem elem) {
+  ZkView w = *v;
+  int64_t stride = 1;
+  w.data = p;
+  w.elem = (uint8_t)elem;
+  for (int i = w.rank; i-- > 0;) {
+    w.stride[i] = stride;
+    stride *= w.size[i];
+  }
+  return w;
+}
+
+static uint64_t count_of(const ZkView *v) {
+  uint64_t n = 1;
+  for (int i = 0; i < v->rank; i++) n *= (uint64_t)v->size[i];
+  return n;
+}
+
+static bool slowest(const ZkView *v, uint16_t axis) {
+  for (int i = axis_of(v, axis); i-- > 0;)
+    if (v->size[i] != 1) return false;
+  return true;
+}
+
+static void copy_view(ZxEngine *e, ZkView from, ZkView to) {
+  ZkCall c = {.op = ZG_OP_COPY, .nin = 1, .nout = 1};
+  memset(from.start, 0, sizeof from.start);
+  memset(to.start, 0, sizeof to.start);
+  c.in[0] = from;
+  c.out[0] = to;
+  e->o.device->kernel(ZG_OP_COPY)(&e->env, &c);
+}
+
+/* ---- collectives ---- */
+typedef struct {
+  ZxEngine *e;
+  const ZpNode *n;
+  const ZkView *in, *out;
+  char *scratch;
+  ZxGroup g;
+  int64_t members, mine;
+} Coll;
+
+static void all_reduce(Coll *c) {
+  ZxReduce how = c->n->call.opt[0] ? ZX_MAX : ZX_SUM;
+  uint64_t n = count_of(c->in);
+  if (c->in->elem == ZK_F32) {
+    if (c->in->data != c->out->data) c->e->o.device->copy(c->out->data, c->in->data, n * 4);
+    zx_await(c->e, c->e->c->t->all_reduce(c->e->c, c->g, c->out->data, n, ZX_F32, how));
+    return;
+  }
+  ZkView wide = dense_at(c->in, c->scratch, ZK_F32);
+  copy_view(c->e, *c->in, wide);
+  zx_await(c->e, c->e->c->t->all_reduce(c->e->c, c->g, c->scratch, n, ZX_F32, how));
+  copy_view(c->e, wide, *c->out);
+}
+
+static void all_gather(Coll *c) {
+  uint16_t axis = c->n->axis;
+  uint64_t bytes = count_of(c->in) * zk_elem_bytes((ZkElem)c->in->elem);
+  if (slowest(c->out, axis)) {
+    zx_await(c->e, c->e->c->t->all_gather(c->e->c, c->g, c->in->data, bytes, c->out->data));
+    return;
+  }
+  zx_await(c->e, c->e->c->t->all_gather(c->e->c, c->g, c->in->data, bytes, c->scratch));
+  int64_t n = c->in->size[axis_of(c->in, axis)];
+  for (int64_t i = 0; i < c->members; i++)
+    copy_view(c->e, dense_at(c->in, c->scratch + (uint64_t)i * bytes, (ZkElem)c->in->elem), part_of(c->out, axis, i * n, n));
+}
+
+static void reduce_scatter(Coll *c) {
+  uint16_t axis = c->n->axis;
+  uint64_t n = count_of(c->out);
+  int64_t len = c->out->size[axis_of(c->out, axis)];
+  for (int64_t i = 0; i < c->members; i++)
+    copy_view(c->e, part_of(c->in, axis, i * len, len), dense_at(c->out, c->scratch + (uint64_t)i * n * 4, ZK_F32));
+  char *mine = c->scratch + (uint64_t)c->mine * n * 4;
+  zx_await(c->e, c->e->c->t->reduce_scatter(c->e->c, c->g, c->scratch, n, ZX_F32, c->n->call.opt[0] ? ZX_MAX : ZX_SUM, mine));
+  copy_view(c->e, dense_at(c->out, mine, ZK_F32), *c->out);
+}
+
+/* From split along `axis` to split along `axis2`: block j is what member j will own. */
+static void all_to_all(Coll *c) {
+  uint16_t from = c->n->axis, to = c->n->axis2;
+  ZkElem elem = (ZkElem)c->in->elem;
+  uint64_t bytes = count_of(c->in) * zk_elem_bytes(elem), block = bytes / (uint64_t)c->members;
+  char *sent = c->scratch, *got = c->scratch + zb_round_up(bytes, 64);
+  int64_t nto = c->out->size[axis_of(c->out, to)], nfrom = c->in->size[axis_of(c->in, from)];
+  for (int64_t i = 0; i < c->members; i++) {
+    ZkView p = part_of(c->in, to, i * nto, nto);
+    copy_view(c->e, p, dense_at(&p, sent + (uint64_t)i * block, elem));
+  }
+  zx_await(c->e, c->e->c->t->all_to_all(c->e->c, c->g, sent, block, got));
+  for (int64_t i = 0; i < c->members; i++) {
+    ZkView p = part_of(c->out, from, i * nfrom, nfrom);
+    copy_view(c->e, dense_at(&p, got + (uint64_t)i * block, elem), p);
+  }
+}
+
+static void collective(ZxEngine *e, const ZpNode *n, char *scratch) {
+  Coll c = {e, n, &n->call.in[0], &n->call.out[0], scratch, e->group[n->dims], 0, 0};
+  c.members = zp_group_size(&e->p->mesh, n->dims);
+  c.mine = zp_group_index(&e->p->mesh, e->rank, n->dims);
+  switch (n->call.op) {
+  case ZG_OP_ALL_REDUCE: all_reduce(&c); break;
+  case ZG_OP_ALL_GATHER: all_gather(&c); break;
+  case ZG_OP_REDUCE_SCATTER: reduce_scatter(&c); break;
+  case ZG_OP_ALL_TO_ALL: all_to_all(&c); break;
+  case ZG_OP_LOCAL_SLICE: {
+    int64_t len = c.out->size[axis_of(c.out, n->axis)];
+    copy_view(e, part_of(c.in, n->axis, c.mine * len, len), *c.out);
+    break;
+  }
+  default: ZB_BUG("`%s` over mesh dims", zg_op_info[n->call.op].text);
+  }
+}
+
+/* ---- nodes ---- */
+static void take_scalar(ZxEngine *e, const ZpNode *n) {
+  double x = *(const float *)n->call.in[0].data;
+  switch (n->call.op) {
+  case ZG_OP_LOSS_NUM: e->sums[0] += x; break;
+  case ZG_OP_AUX: e->sums[1] += x; break;
+  case ZG_OP_LOSS_DEN: *e->count += x; break;
+  default: ZB_BUG("sink `%s`", zg_op_info[n->call.op].text);
+  }
+}
+
+/* Global starts of split axes, once: they depend on the rank only. Samples of `random` count through the whole step. */
+static void bind_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    ZkCall *c = &nodes[i].call;
+    for (int k = 0; k < c->nin + c->nout; k++) {
+      bool in = k < c->nin;
+      ZkView *w = in ? &c->in[k] : &c->out[k - c->nin];
+      const ZpValue *v = &s->values[in ? nodes[i].in[k] : nodes[i].out[k - c->nin]];
+      for (int a = 0; a < w->rank; a++) {
+        w->start[a] = zp_view_start(&e->p->mesh, v, e->rank, w->axis[a], w->size[a]);
+        if (c->op == ZG_OP_RANDOM && w->axis[a] == e->p->batch) w->whole[a] = e->p->global_batch;
+      }
+    }
+  }
+}
+
+void zx_bind_calls(ZxEngine *e) {
+  for (uint32_t i = 0; i < e->p->graph->nsegments; i++) {
+    ZpSegment *s = &e->p->segments[i];
+    bind_nodes(e, s, s->fwd, s->nfwd);
+    bind_nodes(e, s, s->bwd, s->nbwd);
+    bind_nodes(e, s, s->count, s->ncount);
+  }
+}
+
+static void run_random(ZxEngine *e, ZpNode *n, uint32_t mb) {
+  ZkCall c = n->call;
+  for (int a = 0; a < c.out[0].rank; a++)
+    if (c.out[0].axis[a] == e->p->batch) c.out[0].start[a] += (int64_t)mb * e->p->axis_size[e->p->batch];
+  e->o.device->kernel(c.op)(&e->env, &c);
+}
+
+void zx_run_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, ZxFrame *f, uint32_t mb) {
+  double t = zx_now();
+  for (uint32_t i = 0; i < n; i++) {
+    ZpNode *k = &nodes[i];
+    for (int j = 0; j < k->call.nin; j++) k->call.in[j].data = place(e, f, &s->values[k->in[j]]);
+    for (int j = 0; j < k->call.nout; j++) k->call.out[j].data = place(e, f, &s->values[k->out[j]]);
+    char *scratch = f->scratch + k->scratch_at;
+    if (k->scratch_bytes) {
+      uint64_t end = (uint64_t)(scratch - e->arena) + k->scratch_bytes;
+      if (end > e->high) e->high = end;
+      k->call.scratch = scratch;
+    }
+    if (k->dims) collective(e, k, scratch);
+    else if (zg_op_info[k->call.op].class == ZG_SINK) take_scalar(e, k);
+    else if (k->call.op == ZG_OP_RANDOM) run_random(e, k, mb);
+    else e->o.device->kernel(k->call.op)(&e->env, &k->call);
+    zx_poll(e);
+    double now = zx_now();
+    e->times[k->call.op] += now - t;
+    t = now;
+  }
+}

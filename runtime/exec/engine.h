@@ -1,0 +1,75 @@
+/* What the engine's files share; nobody else reads it.
+ *
+ * engine.c   set-up and the queues        call.c    one node: kernel or collective
+ * params.c   initial values, files        update.c  norms and optimizer steps
+ * feed.c     data into input blocks                                                                     */
+#ifndef ZUG_EXEC_ENGINE_H
+#define ZUG_EXEC_ENGINE_H
+
+#include "runtime/exec/exec.h"
+#include "runtime/plan/plan.h"
+
+/* Where the parts of a running instruction lie. */
+typedef struct {
+  char *scratch, *saved, *inputs, *carry_in, *carry_out, *dcarry_in, *dcarry_out;
+  char *param[64], *grad[64]; /* per bucket of the segment */
+} ZxFrame;
+#define ZX_MAX_BUCKETS 64
+
+typedef struct { uint64_t from, to; bool decay; } ZxRange; /* elements of a bucket */
+
+struct ZxEngine {
+  ZbArena *a;
+  ZpPlan *p;
+  ZxComm *c;
+  ZxEngineOptions o;
+  ZkEnv env;
+  int64_t rank;
+  uint32_t stage;
+  ZpStage *st;
+  char *arena;
+  uint64_t high;         /* highest byte handed out */
+  ZxGroup group[1 << ZP_MAX_DIMS]; /* by set of dims; -1: not made */
+  ZxGroup *tied;         /* per p->tied */
+  bool *done;
+  ZxRequest *request;
+  uint32_t head[ZP_QUEUES];
+  uint32_t *flight, nflight;
+  float seed[2];         /* 1/denominator, 1/micro-batches */
+  double *sums;          /* in the arena: numerator, aux, squared norm, denominator */
+  double *count;         /* in the arena: denominator */
+  float *row;            /* one row of real inputs, before rounding */
+  ZxRange **ranges; uint32_t *nranges; /* per bucket template: runs of equal decay */
+  int64_t step;
+  double lr, clip;
+  ZxStep out;
+  ZbErr *err;
+  bool failed, polling, has_loss;
+  double times[ZG_OP_COUNT + 2];
+};
+
+double zx_now(void); /* seconds, monotonic */
+/* Advances the transfer and collective queues without waiting. True if anything moved. */
+bool zx_poll(ZxEngine *e);
+/* Waits for a request while the queues go on; yields, then sleeps. */
+void zx_await(ZxEngine *e, ZxRequest r);
+void zx_relax(int *tries);
+
+/* call.c */
+void zx_bind_calls(ZxEngine *e);
+void zx_run_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, ZxFrame *f, uint32_t mb);
+
+/* update.c: own range of a held bucket: what this rank updates and saves. */
+void zx_own_range(const ZxEngine *e, const ZpHeld *h, uint64_t *from, uint64_t *to);
+bool zx_counts(const ZxEngine *e, const ZpHeld *h); /* whether this rank speaks for the own range */
+float *zx_master(const ZxEngine *e, const ZpHeld *h);  /* f32 values of the own range */
+float *zx_grads(const ZxEngine *e, const ZpHeld *h);   /* gradients of the own range */
+void zx_make_ranges(ZxEngine *e);
+double zx_norm_local(ZxEngine *e);
+void zx_optimize(ZxEngine *e, const ZpHeld *h, double norm);
+
+/* feed.c */
+bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb);
+bool zx_check_inputs(ZxEngine *e, ZbErr *err);
+
+#endif

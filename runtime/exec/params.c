@@ -1,0 +1,218 @@
+/* Parameter values: drawn from the seed, read from a file, written to one. All three walk the same *runs*: stretches of a
+ * rank's part of a bucket that are also contiguous in the whole parameter, in declared order and without padding. A value
+ * is a pure function of (seed, parameter path, index in the whole parameter), so any sharding draws the same. */
+#include "runtime/exec/engine.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct {
+  ZxEngine *e;
+  const ZpSlice *s;
+  const char *path;
+  uint64_t stream;
+  ZxWeights *file; /* load, save */
+  int64_t tensor;
+  bool (*run)(void *ctx, uint64_t global, uint64_t n, float *at);
+  float *base;     /* f32 values; element `first` of the slice is base[0] */
+  uint64_t first;
+  ZbErr *err;
+} Walk;
+
+/* Path of iteration `iter`: the `*` becomes its number. */
+static const char *path_of(ZxEngine *e, uint32_t param, uint32_t iter) {
+  const char *t = e->p->graph->params[param].path, *star = strchr(t, '*');
+  return star ? zb_printf(e->a, "%.*s%u%s", (int)(star - t), t, iter, star + 1) : t;
+}
+
+/* Calls w->run for every run within local elements from..to of the slice. Padding is skipped (it holds zeros). */
+static bool walk_runs(Walk *w, uint64_t from, uint64_t to) {
+  const ZpSlice *s = w->s;
+  ZpValue v = {.type.naxes = (uint8_t)s->naxes};
+  memcpy(v.state, s->state, sizeof v.state);
+  int last = s->naxes - 1;
+  uint64_t row = s->naxes ? (uint64_t)s->size[last] : 1;
+  int64_t start[ZG_MAX_AXES];
+  for (int a = 0; a <= last; a++) start[a] = zp_view_start(&w->e->p->mesh, &v, w->e->rank, s->axis[a], s->size[a]);
+  for (uint64_t at = from; at < to;) {
+    uint64_t n = row - at % row, left = at / row;
+    if (n > to - at) n = to - at;
+    uint64_t global = 0, scale = 1;
+    bool padding = false;
+    for (int a = last; a >= 0; a--) {
+      uint64_t i = a == last ? at % row : left % (uint64_t)s->size[a];
+      if (a != last) left /= (uint64_t)s->size[a];
+      uint64_t whole = (uint64_t)start[a] + i;
+      padding |= whole >= (uint64_t)s->valid[a];
+      global += whole * scale;
+      scale *= (uint64_t)s->valid[a];
+    }
+    uint64_t keep = n;
+    if (last >= 0 && !padding) { /* a row may run into padding */
+      uint64_t column = (uint64_t)start[last] + at % row, room = (uint64_t)s->valid[last] - column;
+      if (keep > room) keep = room;
+    }
+    if (!padding && !w->run(w, global, keep, w->base + (at - w->first))) return false;
+    at += n;
+  }
+  return true;
+}
+
+/* Runs of the part [from, to) of held bucket h, whose f32 values start at `values`. */
+static bool walk_held(ZxEngine *e, const ZpHeld *h, uint64_t from, uint64_t to, float *values, Walk *w,
+                      bool (*open)(Walk *)) {
+  const ZpBucket *k = &e->p->buckets[h->bucket];
+  for (uint32_t i = 0; i < k->nslices; i++) {
+    const ZpSlice *s = &k->slices[i];
+    uint64_t lo = from > s->at ? from : s->at, hi = to < s->at + s->n ? to : s->at + s->n;
+    if (lo >= hi) continue;
+    w->e = e;
+    w->s = s;
+    w->path = path_of(e, s->param, h->iter);
+    w->stream = zb_stream(w->path);
+    w->base = values + (lo - from);
+    w->first = lo - s->at;
+    if (!open(w) || !walk_runs(w, lo - s->at, hi - s->at)) return false;
+  }
+  return true;
+}
+
+/* ---- initial values ---- */
+static double truncated(uint64_t seed, uint64_t stream, uint64_t i) {
+  for (uint64_t salt = 0;; salt++) { /* drawn again until within two sigma; 4.6 % need more than one draw */
+    double x = zb_random_normal(seed, stream + zb_mix64(salt) * (salt != 0), i);
+    if (fabs(x) <= 2) return x;
+  }
+}
+
+static bool draw_run(void *ctx, uint64_t global, uint64_t n, float *at) {
+  const Walk *w = ctx;
+  const ZgParam *q = &w->e->p->graph->params[w->s->param];
+  uint64_t seed = w->e->o.seed;
+  for (uint64_t i = 0; i < n; i++) {
+    uint64_t g = global + i;
+    switch (q->init) {
+    case ZG_INIT_NORMAL: at[i] = (float)(q->num[0] * zb_random_normal(seed, w->stream, g)); break;
+    case ZG_INIT_UNIFORM: at[i] = (float)(q->num[0] + (q->num[1] - q->num[0]) * zb_random_unit(seed, w->stream, g)); break;
+    case ZG_INIT_TRUNC_NORMAL: at[i] = (float)(q->num[0] * truncated(seed, w->stream, g)); break;
+    default: at[i] = (float)q->num[0]; break;
+    }
+  }
+  return true;
+}
+
+static bool open_nothing(Walk *w) {
+  (void)w;
+  return true;
+}
+
+/* Compute-precision parameters from the f32 values of the own range, and to the other owners of a full copy. */
+static void spread(ZxEngine *e, const ZpHeld *h) {
+  const ZpBucket *k = &e->p->buckets[h->bucket];
+  uint64_t from, to;
+  zx_own_range(e, h, &from, &to);
+  size_t w = zk_elem_bytes(e->p->compute);
+  char *all = e->arena + h->param_at, *own = k->level >= 3 ? all : all + from * w;
+  if (h->master_at != UINT64_MAX) e->o.device->to_bf16(&e->env, (int64_t)(to - from), zx_master(e, h), (uint16_t *)(void *)own);
+  if (k->level == 1 || k->level == 2) zx_await(e, e->c->t->all_gather(e->c, e->group[k->shard], own, (to - from) * w, all));
+}
+
+void zx_engine_init(ZxEngine *e) {
+  for (uint32_t i = 0; i < e->st->nheld; i++) {
+    const ZpHeld *h = &e->st->held[i];
+    uint64_t from, to;
+    Walk w = {.run = draw_run};
+    zx_own_range(e, h, &from, &to);
+    walk_held(e, h, from, to, zx_master(e, h), &w, open_nothing);
+    spread(e, h);
+  }
+}
+
+/* ---- files ---- */
+static ZxTensorInfo info_of(ZxEngine *e, uint32_t param, uint32_t iter) {
+  const ZgParam *q = &e->p->graph->params[param];
+  ZxTensorInfo t = {.path = path_of(e, param, iter), .nshape = q->type.naxes};
+  for (int i = 0; i < q->type.naxes; i++) t.shape[i] = e->p->axis_valid[q->type.axis[q->order[i]]];
+  return t;
+}
+
+static bool open_tensor(Walk *w) {
+  ZxTensorInfo t = {.path = w->path, .nshape = w->s->naxes};
+  memcpy(t.shape, w->s->valid, sizeof t.shape);
+  w->tensor = zx_weights_find(w->file, &t, w->err);
+  return w->tensor >= 0;
+}
+
+static bool read_run(void *ctx, uint64_t global, uint64_t n, float *at) {
+  Walk *w = ctx;
+  return zx_weights_read(w->file, w->tensor, global, n, at, w->err);
+}
+
+static bool write_run(void *ctx, uint64_t global, uint64_t n, float *at) {
+  Walk *w = ctx;
+  return zx_weights_write(w->file, w->tensor, global, n, at, w->err);
+}
+
+static uint32_t iterations(const ZxEngine *e, uint32_t param) {
+  uint32_t s = e->p->graph->params[param].segment;
+  return s == ZG_NONE ? 1 : e->p->graph->segments[s].trip;
+}
+
+bool zx_engine_load(ZxEngine *e, const char *path, ZbErr *err) {
+  ZxWeights *file = zx_weights_open(path, false, err);
+  if (!file) return false;
+  uint64_t want = 0;
+  for (uint32_t i = 0; i < e->p->graph->nparams; i++) want += iterations(e, i);
+  bool ok = zx_weights_count(file) == want ||
+            zb_fail(err, "a weights file must hold exactly the model's parameters", "%s holds %llu tensors; model %s has %llu",
+                    path, (unsigned long long)zx_weights_count(file), e->p->graph->model, (unsigned long long)want);
+  for (uint32_t i = 0; ok && i < e->st->nheld; i++) {
+    const ZpHeld *h = &e->st->held[i];
+    uint64_t from, to;
+    Walk w = {.run = read_run, .file = file, .err = err};
+    zx_own_range(e, h, &from, &to);
+    ok = walk_held(e, h, from, to, zx_master(e, h), &w, open_tensor);
+  }
+  zx_weights_close(file, NULL);
+  if (!zx_agree(e->c, ok)) return ok ? zb_fail(err, NULL, "another rank could not read %s", path) : false;
+  for (uint32_t i = 0; i < e->st->nheld; i++) spread(e, &e->st->held[i]);
+  return true;
+}
+
+static bool create_file(ZxEngine *e, const char *path, ZbErr *err) {
+  ZxTensorInfo *t = NULL;
+  size_t n = 0;
+  for (uint32_t i = 0; i < e->p->graph->nparams; i++)
+    for (uint32_t k = 0; k < iterations(e, i); k++) {
+      ZxTensorInfo x = info_of(e, i, k);
+      ZB_PUSH(e->a, t, n, x);
+    }
+  return zx_weights_create(path, t, n, err);
+}
+
+static bool write_own(ZxEngine *e, const char *path, ZbErr *err) {
+  ZxWeights *file = zx_weights_open(path, true, err);
+  bool ok = file != NULL;
+  for (uint32_t i = 0; ok && i < e->st->nheld; i++) {
+    const ZpHeld *h = &e->st->held[i];
+    uint64_t from, to;
+    if (!zx_counts(e, h)) continue;
+    Walk w = {.run = write_run, .file = file, .err = err};
+    zx_own_range(e, h, &from, &to);
+    ok = walk_held(e, h, from, to, zx_master(e, h), &w, open_tensor);
+  }
+  if (file) ok = zx_weights_close(file, ok ? err : NULL) && ok;
+  return ok;
+}
+
+bool zx_engine_save(ZxEngine *e, const char *path, ZbErr *err) {
+  bool ok = e->rank != 0 || create_file(e, path, err);
+  if (zx_agree(e->c, ok)) {
+    ok = write_own(e, path, err);
+    bool all = zx_agree(e->c, ok);
+    if (all && e->rank == 0) ok = zx_weights_commit(path, err);
+    if (!zx_agree(e->c, ok)) return ok ? zb_fail(err, NULL, "another rank could not write %s", path) : false;
+    return true;
+  }
+  return ok ? zb_fail(err, NULL, "rank 0 could not make %s", path) : false;
+}

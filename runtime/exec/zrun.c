@@ -1,0 +1,355 @@
+/* zrun: trains a stage graph on the ranks that mpirun started. Every rank reads the same files and makes the same plan;
+ * what is wrong with them is wrong everywhere, so rank 0 says it and all leave in order. What goes wrong on one rank
+ * alone is said there, and the job is aborted. */
+#include "runtime/exec/exec.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct {
+  const char *graph, *recipe, *cluster, *data, *init, *save, *log;
+  const char *include[16];
+  uint32_t ninclude;
+  int64_t steps;
+  uint64_t seed;
+  int threads;
+  ZxOrder order;
+  bool dry_run, times;
+} Options;
+
+static const char usage[] =
+    "usage: mpirun -np N zrun train GRAPH.zsg --recipe FILE:NAME --data FILE.bin --steps K [options]\n"
+    "  --recipe FILE:NAME   how to spread the model over the ranks, and how to train it\n"
+    "  --data FILE          a token or record file made by zdata\n"
+    "  --steps K            optimizer steps to make\n"
+    "  --seed S             of initial values, dropout and the order of samples (default 1)\n"
+    "  --order WORD         shuffled (default) or sequential\n"
+    "  --init FILE          start from the weights of a safetensors file\n"
+    "  --save FILE          write the weights to a safetensors file at the end\n"
+    "  --log DIR            write metrics.jsonl there\n"
+    "  --threads T          threads of each rank (default 1)\n"
+    "  --device WORD        cpu (the only one in this version)\n"
+    "  --cluster FILE:NAME  check the plan against a cluster's memory\n"
+    "  -I DIR               where imported recipe files are searched too\n"
+    "  --times              print the time by operation at the end\n"
+    "  --dry-run            make and show the plan, allocate, and stop\n";
+
+static bool number(const char *text, int64_t least, int64_t *out) {
+  char *end;
+  long long n = strtoll(text, &end, 10);
+  if (end == text || *end || n < least) return false;
+  *out = n;
+  return true;
+}
+
+/* 0: go on; 1: help was asked for; 2: wrong. Only `speak` prints. */
+static int parse(int argc, char **argv, Options *o, bool speak) {
+  enum { RECIPE = 256, DATA, STEPS, SEED, ORDER, INIT, SAVE, LOG, THREADS, DEVICE, CLUSTER, TIMES, DRY, HELP };
+  static const struct option list[] = {
+      {"recipe", 1, NULL, RECIPE}, {"data", 1, NULL, DATA},       {"steps", 1, NULL, STEPS},     {"seed", 1, NULL, SEED},
+      {"order", 1, NULL, ORDER},   {"init", 1, NULL, INIT},       {"save", 1, NULL, SAVE},       {"log", 1, NULL, LOG},
+      {"threads", 1, NULL, THREADS}, {"device", 1, NULL, DEVICE}, {"cluster", 1, NULL, CLUSTER}, {"times", 0, NULL, TIMES},
+      {"dry-run", 0, NULL, DRY},   {"help", 0, NULL, HELP},       {NULL, 0, NULL, 0}};
+  *o = (Options){.seed = 1, .threads = 1};
+  opterr = speak;
+  for (int k; (k = getopt_long(argc, argv, "I:h", list, NULL)) != -1;) {
+    int64_t n = 0;
+    bool good = true;
+    switch (k) {
+    case RECIPE: o->recipe = optarg; break;
+    case DATA: o->data = optarg; break;
+    case STEPS: good = number(optarg, 1, &o->steps); break;
+    case SEED: good = number(optarg, 0, &n), o->seed = (uint64_t)n; break;
+    case ORDER:
+      good = !strcmp(optarg, "shuffled") || !strcmp(optarg, "sequential");
+      o->order = !strcmp(optarg, "sequential") ? ZX_ORDER_SEQUENTIAL : ZX_ORDER_SHUFFLED;
+      break;
+    case INIT: o->init = optarg; break;
+    case SAVE: o->save = optarg; break;
+    case LOG: o->log = optarg; break;
+    case THREADS: good = number(optarg, 1, &n) && n <= 1024, o->threads = (int)n; break;
+    case DEVICE: good = !strcmp(optarg, "cpu"); break;
+    case CLUSTER: o->cluster = optarg; break;
+    case TIMES: o->times = true; break;
+    case DRY: o->dry_run = true; break;
+    case 'I':
+      good = o->ninclude < 16;
+      if (good) o->include[o->ninclude++] = optarg;
+      break;
+    case 'h':
+    case HELP: return 1;
+    default: return 2;
+    }
+    if (!good) {
+      if (speak) fprintf(stderr, "zrun: wrong value `%s`; zrun --help lists what is meant\n", optarg);
+      return 2;
+    }
+  }
+  const char *missing = NULL;
+  if (optind + 2 != argc || strcmp(argv[optind], "train")) missing = "train GRAPH.zsg";
+  else if (!o->recipe) missing = "--recipe FILE:NAME";
+  else if (!o->data && !o->dry_run) missing = "--data FILE";
+  else if (!o->steps && !o->dry_run) missing = "--steps K";
+  if (missing && speak) fprintf(stderr, "zrun: give %s; zrun --help lists all options\n", missing);
+  if (missing) return 2;
+  o->graph = argv[optind + 1];
+  return 0;
+}
+
+typedef struct {
+  ZbArena *a;
+  Options o;
+  ZxComm *c;
+  int rank;
+  ZlSources *sources;
+  ZlDiags *diags;
+  ZgGraph *graph;
+  const ZlRecipe *recipe;
+  const ZlCluster *cluster;
+  ZpPlan *plan;
+  ZxData *data;
+  ZxEngine *engine;
+  ZxLog *log;
+  double began, peak;
+} Run;
+
+/* A mistake that every rank sees alike. */
+static bool same_everywhere(Run *r, const ZbErr *err) {
+  if (r->rank == 0) fprintf(stderr, "zrun: error: %s\n%s%s%s", err->text, *err->help ? "  help: " : "", err->help, *err->help ? "\n" : "");
+  return false;
+}
+
+/* One that some ranks may have and others not: whoever has it says it; nobody goes on. */
+static bool agree(Run *r, bool ok, const ZbErr *err) {
+  if (!ok) zx_say(r->rank, "error: %s%s%s", err->text, *err->help ? "; " : "", err->help);
+  return zx_agree(r->c, ok);
+}
+
+static void print_diags(Run *r) {
+  ZbText t = {0};
+  zl_print_text(r->diags, &t);
+  if (r->rank == 0 && t.s) fputs(t.s, stderr);
+  zb_text_free(&t);
+}
+
+/* "FILE:NAME" or "FILE" */
+static ZlProgram *load_named(Run *r, const char *spec, const char **name) {
+  const char *colon = strrchr(spec, ':');
+  const char *file = colon ? zb_strndup(r->a, spec, (size_t)(colon - spec)) : spec;
+  *name = colon ? colon + 1 : NULL;
+  ZlOptions lo = {r->o.include, r->o.ninclude};
+  ZlProgram *p = zl_load(r->a, r->sources, r->diags, file, &lo);
+  return zl_errors(r->diags) ? NULL : p;
+}
+
+static bool make_plan(Run *r) {
+  ZbErr err = {0};
+  const char *name;
+  r->graph = zg_read_file(r->a, r->o.graph, &err);
+  if (!agree(r, r->graph, &err)) return false;
+  r->sources = zl_sources_new(r->a);
+  r->diags = zl_diags_new(r->a, r->sources);
+  ZlProgram *p = load_named(r, r->o.recipe, &name);
+  if (p) r->recipe = zl_recipe(p, r->diags, name);
+  if (r->recipe && r->o.cluster && (p = load_named(r, r->o.cluster, &name))) r->cluster = zl_cluster(p, r->diags, name);
+  ZpOptions po = {zx_device_cpu.scratch, r->o.threads, r->cluster};
+  if (r->recipe && !zl_errors(r->diags)) r->plan = zp_plan(r->a, r->graph, r->recipe, r->diags, &po);
+  print_diags(r);
+  return zx_agree(r->c, r->plan != NULL);
+}
+
+/* All ranks must have read the same: compares words that digest what they read. */
+static bool same_inputs(Run *r) {
+  double x[12];
+  uint64_t words[] = {r->graph->hash[0], r->plan->stages[r->plan->nstages - 1].ledger.total ^ (uint64_t)r->plan->nmicro << 32,
+                      r->o.seed ^ (uint64_t)r->o.steps << 20 ^ (r->data ? zx_data_tokens(r->data) : 0)};
+  for (int i = 0; i < 3; i++) { /* 32 bits each, exact in a double; the negative gives the minimum */
+    x[4 * i] = (double)(words[i] >> 32), x[4 * i + 1] = -x[4 * i];
+    x[4 * i + 2] = (double)(words[i] & 0xffffffff), x[4 * i + 3] = -x[4 * i + 2];
+  }
+  r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, x, 12, ZX_F64, ZX_MAX));
+  for (int i = 0; i < 12; i += 2)
+    if (x[i] != -x[i + 1])
+      return same_everywhere(r, &(ZbErr){.text = "the ranks were given different stage graphs, recipes, data or options",
+                                         .help = "start all of them with the same files"});
+  return true;
+}
+
+static bool check_size(Run *r) {
+  int n = r->c->t->size(r->c);
+  if (n == r->plan->mesh.nranks) return true;
+  ZbErr err = {0};
+  const char *dims = "";
+  for (uint32_t i = 0; i < r->recipe->nmesh; i++)
+    dims = zb_printf(r->a, "%s%s%s = %" PRId64, dims, i ? ", " : "", r->recipe->mesh[i].name.s, r->recipe->mesh[i].size);
+  zb_fail(&err, "", "recipe %s is for %" PRId64 " rank%s (%s); mpirun started %d [Z0310]", r->recipe->name, r->plan->mesh.nranks,
+          r->plan->mesh.nranks == 1 ? "" : "s", *dims ? dims : "no mesh", n);
+  snprintf(err.help, sizeof err.help, "mpirun -np %" PRId64 " zrun ...", r->plan->mesh.nranks);
+  return same_everywhere(r, &err);
+}
+
+static void introduce(Run *r) {
+  if (r->rank) return;
+  const ZpPlan *p = r->plan;
+  char text[24];
+  printf("model %s, %.4g M parameters; recipe %s: %" PRId64 " ranks, %u stage%s, %" PRId64 " micro-batches; %s\n", r->graph->model,
+         p->params / 1e6, r->recipe->name, p->mesh.nranks, p->nstages, p->nstages > 1 ? "s" : "", p->nmicro,
+         zx_device_cpu.describe());
+  for (uint32_t s = 0; s < p->nstages; s++)
+    printf("stage %u: arena %s a rank, %u part%s\n", s, zb_bytes(text, p->stages[s].ledger.total), p->stages[s].ninsts,
+           p->stages[s].ninsts > 1 ? "s" : "");
+  fflush(stdout);
+}
+
+static ZxRate rate_of(const ZlRecipe *r) {
+  ZxRate x = {.lr = r->optimizer.name.s && !strcmp(r->optimizer.name.s, "sgd") ? 0.1 : 1e-3};
+  for (uint32_t i = 0; i < r->optimizer.n; i++) {
+    const ZlKw *k = &r->optimizer.kws[i];
+    if (!k->key.s) continue;
+    if (!strcmp(k->key.s, "lr")) x.lr = k->num;
+    if (!strcmp(k->key.s, "warmup")) x.warmup = (int64_t)k->num;
+    if (!strcmp(k->key.s, "until")) x.until = (int64_t)k->num;
+    if (!strcmp(k->key.s, "final")) x.final = k->num;
+    if (!strcmp(k->key.s, "anneal") && k->word)
+      x.anneal = !strcmp(k->word, "cosine") ? ZX_COSINE : !strcmp(k->word, "linear") ? ZX_LINEAR : ZX_CONSTANT;
+  }
+  return x;
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* FLOP/s of all ranks' products, measured at once: ranks that share cores share their peak. */
+static double measure_peak(Run *r) {
+  ZkEnv env = {.pool = zk_pool_new(r->o.threads)};
+  double peak = zx_device_cpu.peak(&env, 40);
+  zk_pool_free(env.pool);
+  r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, &peak, 1, ZX_F64, ZX_SUM));
+  return peak;
+}
+
+static double tokens_per_sample(const Run *r) {
+  uint32_t seq = zg_axis_find(r->graph, "seq");
+  return seq == ZG_NONE || r->graph->axes[seq].size ? 1 : (double)r->plan->axis_size[seq];
+}
+
+/* What differs between stages, gathered to all ranks by maxima. */
+static void gather_classes(Run *r, const ZxStep *s, ZxClassMetrics *c) {
+  const ZpPlan *p = r->plan;
+  double x[64 * 3] = {0};
+  uint32_t n = p->nstages < 64 ? p->nstages : 64;
+  uint32_t mine = p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->mesh, r->rank, p->mesh.pipe);
+  if (mine < n) x[3 * mine] = s->compute_ms, x[3 * mine + 1] = s->wait_ms, x[3 * mine + 2] = (double)s->used_bytes;
+  r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, x, 3 * n, ZX_F64, ZX_MAX));
+  for (uint32_t i = 0; i < n; i++)
+    c[i] = (ZxClassMetrics){(int)i, p->stages[i].ledger.total, (uint64_t)x[3 * i + 2], x[3 * i], x[3 * i + 1]};
+}
+
+static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
+  ZbErr err = {0};
+  ZxStep s;
+  double from = now(), lr = zx_rate(rate, step);
+  if (!zx_engine_step(r->engine, step, lr, &s, &err)) {
+    zx_say(r->rank, "error: step %" PRId64 ": %s", step, err.text);
+    r->c->t->abort(r->c, 1);
+  }
+  double ms = 1e3 * (now() - from);
+  if (s.used_bytes != zx_engine_bytes(r->engine))
+    ZB_BUG("rank %d planned %" PRIu64 " bytes and used %" PRIu64, r->rank, zx_engine_bytes(r->engine), s.used_bytes);
+  ZxClassMetrics classes[64];
+  gather_classes(r, &s, classes);
+  if (r->rank) return true;
+  if (step == 1) printf("first step %.0f ms after the start\n", 1e3 * (now() - r->began));
+  double tokens = (double)r->plan->global_batch * tokens_per_sample(r), flops = r->plan->model_flops;
+  ZxMetrics m = {.step = step, .steps = r->o.steps, .loss = s.loss, .grad_norm = s.grad_norm, .lr = lr, .tokens = tokens,
+                 .step_ms = ms, .tokens_per_s = tokens / ms * 1e3, .flops = flops,
+                 .peak_share = r->peak > 0 ? flops / ms * 1e3 / r->peak : -1, .bubble = ms > 0 ? s.wait_ms / ms : -1,
+                 .wait_ms = s.wait_ms, .planned_bytes = zx_engine_bytes(r->engine), .used_bytes = s.used_bytes};
+  int n = r->plan->nstages < 64 ? (int)r->plan->nstages : 64;
+  if (zx_log_step(r->log, &m, classes, n, &err)) return true;
+  zx_say(r->rank, "error: %s%s%s", err.text, *err.help ? "; " : "", err.help);
+  r->c->t->abort(r->c, 1);
+}
+
+static void print_times(Run *r) {
+  const double *t = zx_engine_times(r->engine);
+  double sum = 0;
+  for (int i = 0; i < ZG_OP_COUNT + 2; i++) sum += t[i];
+  if (r->rank || sum <= 0) return;
+  printf("time by operation on rank 0 (waiting inside collectives is theirs):\n");
+  for (int i = 0; i < ZG_OP_COUNT + 2; i++)
+    if (t[i] > 0.001 * sum)
+      printf("  %-16s %8.3f s  %5.1f %%\n", i < ZG_OP_COUNT ? zg_op_info[i].text : i == ZG_OP_COUNT ? "optimizer" : "waiting", t[i],
+             100 * t[i] / sum);
+}
+
+static bool open_files(Run *r) {
+  ZbErr err = {0};
+  r->data = zx_data_open(r->o.data, &err);
+  if (!agree(r, r->data, &err)) return false;
+  if (!same_inputs(r)) return false;
+  bool ok = true;
+  if (r->rank == 0) ok = (r->log = zx_log_open(r->o.log, &err)) != NULL;
+  return agree(r, ok, &err);
+}
+
+static bool train(Run *r) {
+  ZbErr err = {0};
+  if (!open_files(r)) return false;
+  ZxEngineOptions eo = {&zx_device_cpu, r->o.threads, r->o.seed, r->data, r->o.order};
+  r->engine = zx_engine_new(r->a, r->plan, r->c, &eo, &err);
+  if (!agree(r, r->engine, &err)) return false;
+  if (!r->o.init) zx_engine_init(r->engine);
+  else if (!agree(r, zx_engine_load(r->engine, r->o.init, &err), &err)) return false;
+  r->peak = measure_peak(r);
+  introduce(r);
+  ZxRate rate = rate_of(r->recipe);
+  for (int64_t step = 1; step <= r->o.steps; step++)
+    if (!one_step(r, step, &rate)) return false;
+  if (r->rank == 0) {
+    char text[24];
+    printf("planned == used: %s on rank 0, and equal on every rank\n", zb_bytes(text, zx_engine_bytes(r->engine)));
+  }
+  if (r->o.times) print_times(r);
+  if (!r->o.save) return true;
+  return agree(r, zx_engine_save(r->engine, r->o.save, &err), &err);
+}
+
+static bool dry_run(Run *r) {
+  ZbText t = {0};
+  zp_show(r->plan, &t);
+  if (r->rank == 0 && t.s) fputs(t.s, stdout);
+  zb_text_free(&t);
+  return true;
+}
+
+int main(int argc, char **argv) {
+  ZbErr err = {0};
+  Run r = {.began = now(), .a = zb_arena_new()};
+  for (int i = 1; i < argc; i++) /* help needs no MPI */
+    if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return fputs(usage, stdout), 0;
+  r.c = zx_comm_mpi(&argc, &argv, &err);
+  if (!r.c) {
+    fprintf(stderr, "zrun: error: %s\n", err.text);
+    return 1;
+  }
+  r.rank = r.c->t->rank(r.c);
+  int code = parse(argc, argv, &r.o, r.rank == 0);
+  bool ok = code == 0 && make_plan(&r) && check_size(&r);
+  if (ok) ok = r.o.dry_run ? dry_run(&r) : train(&r);
+  if (code == 0 && !ok) code = 1;
+  zx_log_close(r.log);
+  zx_engine_free(r.engine);
+  if (r.data) zx_data_close(r.data);
+  fflush(stdout);
+  r.c->t->free(r.c);
+  zb_arena_free(r.a);
+  return code;
+}

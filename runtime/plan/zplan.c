@@ -1,0 +1,101 @@
+/* zplan: what zrun would do, without MPI and without devices: for any number of ranks, on any machine. */
+#include "kernels/kernels.h"
+#include "runtime/plan/plan.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char usage[] =
+    "usage: zplan COMMAND GRAPH.zsg --recipe FILE:NAME [options]\n"
+    "  show       mesh, stages, memory ledger, schedule\n"
+    "  explain    every collective: op, mesh dims, tensor, bytes, count, cause\n"
+    "  programs   every instruction of every stage\n"
+    "  check      only make the plan and its proofs\n"
+    "  --cluster FILE:NAME  check against a cluster's memory\n"
+    "  --threads T          threads of a rank, as zrun will be given (default 1): some scratch depends on it\n"
+    "  -I DIR               where imported recipe files are searched too\n"
+    "  --diag json          messages as JSON lines\n";
+
+typedef struct {
+  const char *command, *graph, *recipe, *cluster, *include[16];
+  uint32_t ninclude;
+  int threads;
+  bool json;
+} Options;
+
+static int parse(int argc, char **argv, Options *o) {
+  enum { RECIPE = 256, CLUSTER, THREADS, DIAG };
+  static const struct option list[] = {{"recipe", 1, NULL, RECIPE}, {"cluster", 1, NULL, CLUSTER}, {"threads", 1, NULL, THREADS},
+                                       {"diag", 1, NULL, DIAG},     {"help", 0, NULL, 'h'},       {NULL, 0, NULL, 0}};
+  *o = (Options){.threads = 1};
+  for (int k; (k = getopt_long(argc, argv, "I:h", list, NULL)) != -1;) {
+    switch (k) {
+    case RECIPE: o->recipe = optarg; break;
+    case CLUSTER: o->cluster = optarg; break;
+    case THREADS:
+      o->threads = atoi(optarg);
+      if (o->threads < 1 || o->threads > 1024) return fprintf(stderr, "zplan: --threads takes 1 to 1024\n"), 2;
+      break;
+    case DIAG:
+      if (strcmp(optarg, "json")) return fprintf(stderr, "zplan: --diag takes `json`\n"), 2;
+      o->json = true;
+      break;
+    case 'I':
+      if (o->ninclude == 16) return fprintf(stderr, "zplan: at most 16 folders with -I\n"), 2;
+      o->include[o->ninclude++] = optarg;
+      break;
+    case 'h': return fputs(usage, stdout), 1;
+    default: return 2;
+    }
+  }
+  if (optind + 2 != argc || !o->recipe) return fputs(usage, stderr), 2;
+  o->command = argv[optind];
+  o->graph = argv[optind + 1];
+  return 0;
+}
+
+static ZlProgram *load_named(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, const char *spec, const char **name) {
+  const char *colon = strrchr(spec, ':');
+  ZlOptions lo = {o->include, o->ninclude};
+  *name = colon ? colon + 1 : NULL;
+  return zl_load(a, s, d, colon ? zb_strndup(a, spec, (size_t)(colon - spec)) : spec, &lo);
+}
+
+static ZpPlan *plan(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, const ZgGraph *g) {
+  const char *name;
+  const ZlRecipe *r = NULL;
+  ZpOptions po = {zk_cpu_scratch, o->threads, NULL};
+  ZlProgram *p = load_named(a, s, d, o, o->recipe, &name);
+  if (p && !zl_errors(d)) r = zl_recipe(p, d, name);
+  if (o->cluster && r && (p = load_named(a, s, d, o, o->cluster, &name)) && !zl_errors(d)) po.cluster = zl_cluster(p, d, name);
+  return r && !zl_errors(d) ? zp_plan(a, g, r, d, &po) : NULL;
+}
+
+int main(int argc, char **argv) {
+  Options o;
+  int code = parse(argc, argv, &o);
+  if (code) return code == 1 ? 0 : code;
+  static const struct { const char *name; void (*show)(const ZpPlan *, ZbText *); } commands[] = {
+      {"show", zp_show}, {"explain", zp_explain}, {"programs", zp_show_programs}, {"check", NULL}};
+  size_t c = 0;
+  while (c < 4 && strcmp(o.command, commands[c].name)) c++;
+  if (c == 4) return fprintf(stderr, "zplan: no command `%s`; there are show, explain, programs, check\n", o.command), 2;
+  ZbArena *a = zb_arena_new();
+  ZbErr err = {0};
+  ZbText out = {0}, messages = {0};
+  ZgGraph *g = zg_read_file(a, o.graph, &err);
+  ZlSources *s = zl_sources_new(a);
+  ZlDiags *d = zl_diags_new(a, s);
+  ZpPlan *p = g ? plan(a, s, d, &o, g) : NULL;
+  if (!g) fprintf(stderr, "zplan: error: %s%s%s\n", err.text, *err.help ? "; " : "", err.help);
+  (o.json ? zl_print_json : zl_print_text)(d, &messages);
+  if (messages.s) fputs(messages.s, stderr);
+  if (p && commands[c].show) commands[c].show(p, &out);
+  if (p && c == 0) zp_show_schedule(p, &out);
+  if (out.s) fputs(out.s, stdout);
+  zb_text_free(&out);
+  zb_text_free(&messages);
+  zb_arena_free(a);
+  return p ? fflush(stdout) != 0 : 1;
+}
