@@ -7,6 +7,7 @@ tests_unit_test_grad_SOURCES = \
   tests/unit/grad/interp.h \
   tests/unit/grad/make.c \
   tests/unit/grad/make.h \
+  tests/unit/grad/models.c \
   tests/unit/grad/ops.c
 tests_unit_test_grad_CFLAGS = $(unit_cflags)
 tests_unit_test_grad_LDADD = $(libs_compiler) libkernels.a $(OPENBLAS_LIBS) -lpthread $(libs_base) $(unit_libs)

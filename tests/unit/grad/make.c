@@ -42,14 +42,14 @@ uint32_t make_param(Make *m, const char *path, const char *axes) {
     for (int k = 0; k < n; k++)
       if (p.type.axis[k] == ax[i]) p.order[i] = (uint8_t)k;
   if (strchr(path, '*')) p.segment = (uint32_t)(m->s - m->g->segments);
-  ZgNode node = {.op = ZG_OP_PARAM, .opt = {zg_param_add(m->g, p)}};
+  ZgNode node = {.op = ZG_OP_PARAM, .region = m->s->region, .opt = {zg_param_add(m->g, p)}};
   return zg_node_add(m->g, m->s, node, NULL);
 }
 
 uint32_t make_input(Make *m, const char *name, ZgType t) {
   ZgIo io = {zb_strdup(m->a, name), t, 0};
   ZB_PUSH(m->a, m->g->inputs, m->g->ninputs, io);
-  return zg_node_add(m->g, m->s, (ZgNode){.op = ZG_OP_INPUT, .opt = {m->g->ninputs - 1}}, NULL);
+  return make_with(m, (ZgNode){.op = ZG_OP_INPUT, .opt = {m->g->ninputs - 1}}, "", 0, NULL);
 }
 
 uint32_t make_ids(Make *m, const char *name, const char *of, const char *axes) {
