@@ -17,3 +17,6 @@ lang/stdlib.embed.c: $(stdlib_files) base/embed.awk
 lang/errors.embed.c: lang/ERRORS.md lang/errors.awk
 	@$(MKDIR_P) $(@D)
 	$(V_EMBED)$(AWK) -f $(srcdir)/lang/errors.awk $(filter %.md,$^) > $@
+
+# Also when one target is made alone, which BUILT_SOURCES do not cover:
+lang/recover.$(OBJEXT) lang/scan.yy.$(OBJEXT) lang/parse.tab.$(OBJEXT): lang/parse.tab.h

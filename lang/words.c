@@ -47,7 +47,7 @@ static const struct {
   const char *name;
   Setting settings[10];
 } optimizers[] = {
-    {"adamw", {{"lr", REQUIRED, 0}, {"b1", SHARE, 0.9}, {"b2", SHARE, 0.999}, {"eps", POSITIVE, 1e-8}, RATE_SETTINGS}},
+    {"adamw", {{"lr", REQUIRED, 0}, {"b1", SHARE, 0.9}, {"b2", SHARE, 0.95}, {"eps", POSITIVE, 1e-8}, RATE_SETTINGS}},
     {"sgd", {{"lr", REQUIRED, 0}, {"momentum", SHARE, 0}, RATE_SETTINGS}},
 };
 static const char *const optimizer_names[] = {"adamw", "sgd"};
