@@ -13,36 +13,10 @@
  *  9 arena         buffers lie inside it, overlap only when one is dead, the ledger adds up */
 #include "runtime/plan/check.h"
 
-#include <string.h>
-
-const char *zp_say(const Check *c, uint32_t stage, uint32_t instr) {
-  ZbText t = {0};
-  zp_instr_text(c->p, stage, &c->p->stages[stage].prog.instrs[instr], &t);
-  const char *s = zb_printf(c->a, "stage %u %s", stage, t.s);
-  zb_text_free(&t);
-  return s;
-}
-
-const char *zp_say_held(const Check *c, uint32_t bucket, uint32_t iter) {
-  ZbText t = {0};
-  zp_held_text(c->p, bucket, iter, &t);
-  const char *s = zb_strdup(c->a, t.s ? t.s : "");
-  zb_text_free(&t);
-  return s;
-}
-
-const char *zp_say_inst(const Check *c, uint32_t segment, uint32_t iter) {
-  ZbText t = {0};
-  zp_inst_text(c->p, segment, iter, &t);
-  const char *s = zb_strdup(c->a, t.s);
-  zb_text_free(&t);
-  return s;
-}
-
 /* ---- 1 form ---- */
 static bool of_bucket(int op) {
-  return op == ZP_I_OPT_STEP || op == ZP_I_GATHER_PARAMS || op == ZP_I_SCATTER_GRADS || op == ZP_I_REDUCE_GRADS ||
-         op == ZP_I_REDUCE_TIED || op == ZP_I_PUBLISH_PARAMS;
+  return op == ZP_I_OPT_STEP || op == ZP_I_GATHER_PARAMS || op == ZP_I_SCATTER_GRADS ||
+         op == ZP_I_REDUCE_GRADS || op == ZP_I_REDUCE_TIED || op == ZP_I_PUBLISH_PARAMS;
 }
 
 static bool instr_form(const Check *c, uint32_t s, uint32_t i) {
@@ -51,12 +25,14 @@ static bool instr_form(const Check *c, uint32_t s, uint32_t i) {
   if (in->op >= ZP_I_COUNT_ || in->queue != zp_instr_info[in->op].queue)
     return zb_fail(c->err, NULL, "stage %u: instruction %u is of no known kind or in another's queue", s, i);
   bool inst = in->op == ZP_I_FWD || in->op == ZP_I_BWD, p2p = in->queue == ZP_Q_P2P;
-  if (in->mb >= c->p->nmicro || (inst && in->inst >= st->ninsts) || (of_bucket(in->op) && in->held >= st->nheld) ||
-      (p2p && in->peer >= c->p->nstages) || (in->op == ZP_I_REDUCE_TIED && in->tied >= c->p->ntied))
+  if (in->mb >= c->p->nmicro || (inst && in->inst >= st->ninsts) ||
+      (of_bucket(in->op) && in->held >= st->nheld) || (p2p && in->peer >= c->p->nstages) ||
+      (in->op == ZP_I_REDUCE_TIED && in->tied >= c->p->ntied))
     return zb_fail(c->err, NULL, "stage %u: instruction %u (%s) names something that does not exist", s, i,
                    zp_instr_info[in->op].text);
   for (uint32_t k = 0; k < in->naccess; k++)
-    if (in->access[k].buf >= st->prog.nbufs || !in->access[k].mode || in->access[k].mode > (ZP_READ | ZP_WRITE))
+    if (in->access[k].buf >= st->prog.nbufs || !in->access[k].mode ||
+        in->access[k].mode > (ZP_READ | ZP_WRITE))
       return zb_fail(c->err, NULL, "%s: operand %u is no buffer of this stage", zp_say(c, s, i), k);
   for (uint32_t k = 0; k < in->nwait; k++) {
     if (in->wait[k] >= st->prog.ninstrs)
@@ -86,7 +62,8 @@ static bool form(const Check *c, uint32_t s) {
     for (uint32_t k = 0; k < g->nqueue[q]; k++) {
       uint32_t i = g->queue[q][k];
       if (i >= g->ninstrs || g->instrs[i].queue != q || (k && i <= g->queue[q][k - 1]))
-        return zb_fail(c->err, NULL, "stage %u: queue %d does not list its instructions in order, entry %u", s, q, k);
+        return zb_fail(c->err, NULL, "stage %u: queue %d does not list its instructions in order, entry %u",
+                       s, q, k);
       c->pos[c->base[s] + i] = k;
     }
   }
@@ -110,7 +87,9 @@ static bool parts_owned(const Check *c) {
       if (x->segment >= p->graph->nsegments || x->iter >= p->graph->segments[x->segment].trip)
         return zb_fail(c->err, NULL, "stage %u: instance %u is no part of the model", s, i);
       uint32_t *o = &owner[at[x->segment] + x->iter];
-      if (*o) return zb_fail(c->err, NULL, "%s is on stage %u and again on stage %u", zp_say_inst(c, x->segment, x->iter), *o - 1, s);
+      if (*o)
+        return zb_fail(c->err, NULL, "%s is on stage %u and again on stage %u",
+                       zp_say_inst(c, x->segment, x->iter), *o - 1, s);
       *o = s + 1;
       order &= at[x->segment] + x->iter == next++;
     }
@@ -130,7 +109,8 @@ static bool tuples_fit(const Check *c) {
       const ZpInst *x = &p->stages[s].insts[i];
       const ZpSegment *g = &p->segments[x->segment], *b = before ? &p->segments[before->segment] : NULL;
       if (b && (b->carry_out_bytes != g->carry_bytes || b->dcarry_out_bytes != g->dcarry_bytes))
-        return zb_fail(c->err, NULL, "%s carries out %llu bytes and takes back %llu, but %s takes in %llu and returns %llu",
+        return zb_fail(c->err, NULL,
+                       "%s carries out %llu bytes and takes back %llu, but %s takes in %llu and returns %llu",
                        zp_say_inst(c, before->segment, before->iter), (unsigned long long)b->carry_out_bytes,
                        (unsigned long long)b->dcarry_out_bytes, zp_say_inst(c, x->segment, x->iter),
                        (unsigned long long)g->carry_bytes, (unsigned long long)g->dcarry_bytes);
@@ -147,10 +127,13 @@ static bool inst_buckets(const Check *c, uint32_t s, const ZpInst *x, bool *used
   bool fit = x->nheld == g->nbuckets;
   for (uint32_t k = 0; fit && k < x->nheld; k++) {
     const ZpHeld *h = x->held[k] < st->nheld ? &st->held[x->held[k]] : NULL;
-    fit = h && h->bucket == g->buckets[k] && h->iter == (p->buckets[h->bucket].segment == ZP_NONE ? 0 : x->iter);
+    fit = h && h->bucket == g->buckets[k] &&
+          h->iter == (p->buckets[h->bucket].segment == ZP_NONE ? 0 : x->iter);
     if (fit) used[x->held[k]] = true;
   }
-  if (!fit) return zb_fail(c->err, NULL, "stage %u does not hold the parameters of %s", s, zp_say_inst(c, x->segment, x->iter));
+  if (!fit)
+    return zb_fail(c->err, NULL, "stage %u does not hold the parameters of %s", s,
+                   zp_say_inst(c, x->segment, x->iter));
   return true;
 }
 
@@ -166,14 +149,16 @@ static bool buckets_owned(const Check *c) {
     bool *used = ZB_NEWN(c->a, bool, st->nheld);
     for (uint32_t h = 0; h < st->nheld; h++) {
       const ZpHeld *x = &st->held[h];
-      if (x->bucket >= p->nbuckets || x->iter >= at[x->bucket + 1] - at[x->bucket] || (x->tied != ZP_NONE && x->tied >= p->ntied))
+      if (x->bucket >= p->nbuckets || x->iter >= at[x->bucket + 1] - at[x->bucket] ||
+          (x->tied != ZP_NONE && x->tied >= p->ntied))
         return zb_fail(c->err, NULL, "stage %u: held bucket %u does not exist", s, h);
     }
     for (uint32_t i = 0; i < st->ninsts; i++)
       if (!inst_buckets(c, s, &st->insts[i], used)) return false;
     for (uint32_t h = 0; h < st->nheld; h++)
       if (!used[h])
-        return zb_fail(c->err, NULL, "stage %u holds %s but does not use it", s, zp_say_held(c, st->held[h].bucket, st->held[h].iter));
+        return zb_fail(c->err, NULL, "stage %u holds %s but does not use it", s,
+                       zp_say_held(c, st->held[h].bucket, st->held[h].iter));
   }
   return bucket_copies(c, at);
 }
@@ -202,10 +187,12 @@ static bool bucket_copies(const Check *c, uint32_t *at) {
       bool listed = false;
       for (uint32_t i = 0; t && i < t->nstages; i++) listed |= t->stages[i] == s;
       if (t ? !listed || t->bucket != x->bucket || t->nstages != holders[k] : holders[k] != 1)
-        return zb_fail(c->err, NULL, "%s is on %u stages, but stage %u does not know that it is tied to the others",
+        return zb_fail(c->err, NULL,
+                       "%s is on %u stages, but stage %u does not know that it is tied to the others",
                        zp_say_held(c, x->bucket, x->iter), holders[k], s);
       if (counted[k] != 1)
-        return zb_fail(c->err, NULL, "the norm of %s counts on %u stages", zp_say_held(c, x->bucket, x->iter), counted[k]);
+        return zb_fail(c->err, NULL, "the norm of %s counts on %u stages", zp_say_held(c, x->bucket, x->iter),
+                       counted[k]);
     }
   }
   return true;
@@ -227,7 +214,8 @@ static bool one_fwd_bwd(const Check *c, uint32_t s, uint32_t i, Progress *m) {
     uint32_t missing = turn == *done ? m->fwd : back ? st->ninsts - 1 - *done : *done;
     const char *what = turn == *done || !back ? "forward" : "backward";
     const ZpInst *x = &st->insts[missing];
-    return zb_fail(c->err, NULL, "%s runs before the %s of %s", zp_say(c, s, i), what, zp_say_inst(c, x->segment, x->iter));
+    return zb_fail(c->err, NULL, "%s runs before the %s of %s", zp_say(c, s, i), what,
+                   zp_say_inst(c, x->segment, x->iter));
   }
   ++*done;
   return true;
@@ -238,14 +226,16 @@ static bool all_done(const Check *c, uint32_t s, const Progress *m, uint32_t mb,
   if (m->fwd < st->ninsts || m->bwd < st->ninsts) {
     bool back = m->fwd == st->ninsts;
     const ZpInst *x = &st->insts[back ? st->ninsts - 1 - m->bwd : m->fwd];
-    return zb_fail(c->err, NULL, "stage %u never runs the %s of %s for micro-batch %u", s, back ? "backward" : "forward",
-                   zp_say_inst(c, x->segment, x->iter), mb);
+    return zb_fail(c->err, NULL, "stage %u never runs the %s of %s for micro-batch %u", s,
+                   back ? "backward" : "forward", zp_say_inst(c, x->segment, x->iter), mb);
   }
   if (m->counts != counts)
-    return zb_fail(c->err, NULL, "stage %u counts the loss denominator of micro-batch %u %u times", s, mb, m->counts);
+    return zb_fail(c->err, NULL, "stage %u counts the loss denominator of micro-batch %u %u times", s, mb,
+                   m->counts);
   uint32_t loads = st->input_bytes ? 1 + counts : 0;
   if (m->loads != loads)
-    return zb_fail(c->err, NULL, "stage %u loads micro-batch %u %u times instead of %u", s, mb, m->loads, loads);
+    return zb_fail(c->err, NULL, "stage %u loads micro-batch %u %u times instead of %u", s, mb, m->loads,
+                   loads);
   return true;
 }
 
@@ -273,10 +263,11 @@ static bool completeness(const Check *c, uint32_t s) {
   for (uint32_t mb = 0; mb < M; mb++)
     if (!all_done(c, s, &m[mb], mb, counts)) return false;
   if (zeros != 1 || norms != 1)
-    return zb_fail(c->err, NULL, "stage %u has %u ZERO_GRADS and %u NORM_LOCAL instead of one each", s, zeros, norms);
+    return zb_fail(c->err, NULL, "stage %u has %u ZERO_GRADS and %u NORM_LOCAL instead of one each", s, zeros,
+                   norms);
   if (g->live != most || g->nslots < most)
-    return zb_fail(c->err, NULL, "stage %u holds %u micro-batches at once; its plan says %u, in %u slots", s, most, g->live,
-                   g->nslots);
+    return zb_fail(c->err, NULL, "stage %u holds %u micro-batches at once; its plan says %u, in %u slots", s,
+                   most, g->live, g->nslots);
   return true;
 }
 
@@ -311,7 +302,8 @@ static bool tally_instr(const Check *c, uint32_t s, uint32_t i, Tally *all) {
   }
 }
 
-static bool times(const Check *c, uint32_t s, uint32_t held, const char *what, uint32_t found, uint64_t want) {
+static bool times(const Check *c, uint32_t s, uint32_t held, const char *what, uint32_t found,
+                  uint64_t want) {
   if (found == want) return true;
   const ZpHeld *h = &c->p->stages[s].held[held];
   return zb_fail(c->err, NULL, "stage %u: %s of %s happens %u times in a step instead of %llu", s, what,
@@ -344,8 +336,8 @@ static bool reductions(const Check *c, uint32_t s) {
       return false;
   }
   if (steps != 1 || counts != counted)
-    return zb_fail(c->err, NULL, "stage %u has %u REDUCE_STEP instead of 1 and %u REDUCE_COUNT instead of %u", s, steps, counts,
-                   counted);
+    return zb_fail(c->err, NULL, "stage %u has %u REDUCE_STEP instead of 1 and %u REDUCE_COUNT instead of %u",
+                   s, steps, counts, counted);
   return true;
 }
 

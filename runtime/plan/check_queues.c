@@ -9,8 +9,6 @@
  *   SEND_ACT(mb 1) needs its partner, which waits for SEND_GRAD(mb 0), which needs its partner, behind SEND_ACT(mb 1) */
 #include "runtime/plan/check.h"
 
-#include <string.h>
-
 typedef struct {
   uint32_t first, n; /* members: global numbers, chained by `next` */
 } Pair;
@@ -67,19 +65,23 @@ static bool transfer_fits(const Check *c, const Pair *pair, const uint32_t *next
   const ZpInstr *a = instr_of(c, x, &sa);
   const char *want = zp_instr_info[partner_op(a->op)].text;
   if (pair->n == 1)
-    return zb_fail(c->err, NULL, "%s has no partner: stage %u has no %s(mb %u) of pair %u", say(c, x), a->peer, want, a->mb, a->pair);
+    return zb_fail(c->err, NULL, "%s has no partner: stage %u has no %s(mb %u) of pair %u", say(c, x),
+                   a->peer, want, a->mb, a->pair);
   const ZpInstr *b = instr_of(c, next[x], &sb);
   if (pair->n > 2)
-    return zb_fail(c->err, NULL, "%u transfers have the same pair number, among them %s and %s", pair->n, say(c, x), say(c, next[x]));
+    return zb_fail(c->err, NULL, "%u transfers have the same pair number, among them %s and %s", pair->n,
+                   say(c, x), say(c, next[x]));
   if (b->op != partner_op(a->op) || a->peer != sb || b->peer != sa || a->mb != b->mb)
-    return zb_fail(c->err, NULL, "%s (with stage %u) and %s (with stage %u) are a pair, but do not mirror each other", say(c, x),
-                   a->peer, say(c, next[x]), b->peer);
-  bool act = a->op == ZP_I_SEND_ACT || a->op == ZP_I_RECV_ACT, a_sends = a->op == ZP_I_SEND_ACT || a->op == ZP_I_SEND_GRAD;
+    return zb_fail(c->err, NULL,
+                   "%s (with stage %u) and %s (with stage %u) are a pair, but do not mirror each other",
+                   say(c, x), a->peer, say(c, next[x]), b->peer);
+  bool act = a->op == ZP_I_SEND_ACT || a->op == ZP_I_RECV_ACT,
+       a_sends = a->op == ZP_I_SEND_ACT || a->op == ZP_I_SEND_GRAD;
   if (act == a_sends ? sb != sa + 1 : sa != sb + 1)
     return zb_fail(c->err, NULL, "%s goes to stage %u, which is not the next", say(c, x), sb);
   if (a->bytes != b->bytes)
-    return zb_fail(c->err, NULL, "%s has %llu bytes, but %s has %llu", say(c, x), (unsigned long long)a->bytes,
-                   say(c, next[x]), (unsigned long long)b->bytes);
+    return zb_fail(c->err, NULL, "%s has %llu bytes, but %s has %llu", say(c, x),
+                   (unsigned long long)a->bytes, say(c, next[x]), (unsigned long long)b->bytes);
   return true;
 }
 
@@ -92,15 +94,18 @@ static bool members_fit(const Check *c, const Pair *pair, const uint32_t *next) 
   for (uint32_t x = pair->first; x != ZP_NONE; x = next[x]) {
     const ZpInstr *b = instr_of(c, x, &s);
     if (b->op != a->op || b->tied != a->tied || b->bytes != a->bytes || b->dims != a->dims || s == before)
-      return zb_fail(c->err, NULL, "%s and %s are parts of one collective (pair %u), but differ", say(c, pair->first), say(c, x), a->pair);
+      return zb_fail(c->err, NULL, "%s and %s are parts of one collective (pair %u), but differ",
+                     say(c, pair->first), say(c, x), a->pair);
     before = s;
     bool listed = step;
     for (uint32_t i = 0; !listed && i < tied->nstages; i++) listed = tied->stages[i] == s;
     if (!listed || (!step && c->p->stages[s].held[b->held].tied != a->tied))
-      return zb_fail(c->err, NULL, "%s is none of the stages with a copy of %s", say(c, x), c->p->buckets[tied->bucket].name);
+      return zb_fail(c->err, NULL, "%s is none of the stages with a copy of %s", say(c, x),
+                     c->p->buckets[tied->bucket].name);
   }
   if (pair->n != want)
-    return zb_fail(c->err, NULL, "%s meets %u stages instead of %u", say(c, pair->first), pair->n - 1, want - 1);
+    return zb_fail(c->err, NULL, "%s meets %u stages instead of %u", say(c, pair->first), pair->n - 1,
+                   want - 1);
   return true;
 }
 
@@ -185,7 +190,12 @@ static bool report_cycle(const Net *t, uint32_t node) {
 
 bool zp_check_deadlock(const Check *c) {
   uint32_t n = c->base[c->p->nstages], s, nready = 0, done = 0;
-  Net t = {c, n, ZB_NEWN(c->a, uint32_t, n), ZB_NEWN(c->a, uint32_t, n), ZB_NEWN(c->a, uint32_t, n), ZB_NEWN(c->a, uint32_t, n)};
+  Net t = {c,
+           n,
+           ZB_NEWN(c->a, uint32_t, n),
+           ZB_NEWN(c->a, uint32_t, n),
+           ZB_NEWN(c->a, uint32_t, n),
+           ZB_NEWN(c->a, uint32_t, n)};
   Pair *pairs = ZB_NEWN(c->a, Pair, n);
   for (uint32_t id = 0; id < n; id++) t.node[id] = id, t.next[id] = ZP_NONE;
   if (!collect(c, pairs, t.next)) return false;

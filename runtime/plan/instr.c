@@ -36,9 +36,7 @@ void zp_instr_text(const ZpPlan *p, uint32_t stage, const ZpInstr *in, ZbText *o
   case ZP_I_SEND_ACT:
   case ZP_I_RECV_ACT:
   case ZP_I_SEND_GRAD:
-  case ZP_I_RECV_GRAD:
-    zb_text_add(out, "(mb %u)", in->mb);
-    break;
+  case ZP_I_RECV_GRAD: zb_text_add(out, "(mb %u)", in->mb); break;
   case ZP_I_OPT_STEP:
   case ZP_I_GATHER_PARAMS:
   case ZP_I_SCATTER_GRADS:

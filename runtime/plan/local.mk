@@ -6,7 +6,9 @@ libplan_a_SOURCES = \
   runtime/plan/check.c \
   runtime/plan/check.h \
   runtime/plan/check_memory.c \
+  runtime/plan/check_operands.c \
   runtime/plan/check_queues.c \
+  runtime/plan/check_words.c \
   runtime/plan/convert.c \
   runtime/plan/fuse.c \
   runtime/plan/impl.h \

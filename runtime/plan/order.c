@@ -85,7 +85,8 @@ double zp_bubble(ZbArena *a, const char *schedule, uint32_t stages, uint32_t nmi
   }
   uint64_t span = 0;
   for (size_t s = 0; s < P; s++) {
-    if (next[s] != 2 * M) ZB_BUG("schedule '%s' cannot run: %u stages, %u micro-batches", schedule, stages, nmicro);
+    if (next[s] != 2 * M)
+      ZB_BUG("schedule '%s' cannot run: %u stages, %u micro-batches", schedule, stages, nmicro);
     if (now[s] > span) span = now[s];
   }
   return span ? 1 - 3.0 * (double)M / (double)span : 0;

@@ -25,7 +25,8 @@ uint32_t zp_gen_bufs(Gen *g, ZpBufKind kind, uint32_t pool, uint32_t n, uint64_t
 }
 
 uint32_t zp_gen_draft(Gen *g, ZpInstrOp op, uint64_t time, uint32_t rank, uint32_t need) {
-  Draft d = {.when = 2 * time, .rank = rank, .need = need, .pos = ZP_NONE, .after_pos = ZP_NONE, .after = ZP_NONE};
+  Draft d = {
+      .when = 2 * time, .rank = rank, .need = need, .pos = ZP_NONE, .after_pos = ZP_NONE, .after = ZP_NONE};
   d.in.op = (uint8_t)op;
   d.in.queue = (uint8_t)zp_instr_info[op].queue;
   d.in.pair = d.in.tied = d.in.inst = d.in.held = d.in.peer = ZP_NONE;
@@ -66,9 +67,11 @@ static void add_buffers(Gen *g) {
     g->grad_buf[h] = zp_gen_bufs(g, ZP_B_GRAD, h, 1, zp_grad_bytes(p, b));
     g->state_buf[h] = p->states ? zp_gen_bufs(g, ZP_B_STATE, h, 1, zp_state_bytes(p, b)) : ZP_NONE;
   }
-  g->boundary_buf = zp_gen_bufs(g, ZP_B_BOUNDARY, 0, st->boundary_bytes ? 2 : 0, zb_round_up(st->boundary_bytes, 64));
+  g->boundary_buf =
+      zp_gen_bufs(g, ZP_B_BOUNDARY, 0, st->boundary_bytes ? 2 : 0, zb_round_up(st->boundary_bytes, 64));
   g->scratch_buf = ZP_NONE;
-  if (st->scratch_bytes) g->scratch_buf = zp_gen_bufs(g, ZP_B_SCRATCH, 0, 1, zb_round_up(st->scratch_bytes, 64));
+  if (st->scratch_bytes)
+    g->scratch_buf = zp_gen_bufs(g, ZP_B_SCRATCH, 0, 1, zb_round_up(st->scratch_bytes, 64));
   g->scalars_buf = zp_gen_bufs(g, ZP_B_SCALARS, 0, 2, 64);
 }
 
@@ -155,7 +158,8 @@ static void add_count(Gen *g) {
   d->in.naccess = 2;
   d->in.access = ZB_NEWN(g->p->arena, ZpAccess, 2);
   for (uint32_t k = 0; k < 2; k++)
-    d->in.access[k] = (ZpAccess){g->scalars_buf + ZP_SCALARS_COUNT, k ? ZP_WRITE : ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, k)};
+    d->in.access[k] =
+        (ZpAccess){g->scalars_buf + ZP_SCALARS_COUNT, k ? ZP_WRITE : ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, k)};
 }
 
 /* ---- the end of the step ---- */
@@ -171,9 +175,11 @@ static void add_step(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
   d->in.naccess = 3;
   d->in.access = ZB_NEWN(g->p->arena, ZpAccess, 3);
   uint32_t counted = g->count != ZP_NONE;
-  d->in.access[0] = (ZpAccess){g->scalars_buf + ZP_SCALARS_COUNT, ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, counted)};
+  d->in.access[0] =
+      (ZpAccess){g->scalars_buf + ZP_SCALARS_COUNT, ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, counted)};
   for (uint32_t k = 1; k < 3; k++)
-    d->in.access[k] = (ZpAccess){g->scalars_buf + ZP_SCALARS_SUMS, k == 1 ? ZP_READ : ZP_WRITE, zp_tag(ZP_TAG_SUMS, 0, 0, k)};
+    d->in.access[k] = (ZpAccess){g->scalars_buf + ZP_SCALARS_SUMS, k == 1 ? ZP_READ : ZP_WRITE,
+                                 zp_tag(ZP_TAG_SUMS, 0, 0, k)};
   for (uint32_t h = 0; h < g->st->nheld; h++) {
     compute(g, ZP_I_OPT_STEP, step + h, 1)->held = h;
     const ZpBucket *b = &g->p->buckets[g->st->held[h].bucket];
@@ -187,7 +193,8 @@ static void add_step(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
     pub->in.naccess = 2;
     pub->in.access = ZB_NEWN(g->p->arena, ZpAccess, 2);
     for (uint32_t k = 0; k < 2; k++)
-      pub->in.access[k] = (ZpAccess){g->param_buf[h], k ? ZP_WRITE : ZP_READ, zp_tag_held(g, ZP_TAG_PARAM, h, 1 + k)};
+      pub->in.access[k] =
+          (ZpAccess){g->param_buf[h], k ? ZP_WRITE : ZP_READ, zp_tag_held(g, ZP_TAG_PARAM, h, 1 + k)};
   }
 }
 
@@ -210,7 +217,8 @@ static void touch_params(Gen *g, uint32_t pos, const ZpInstr *in) {
   for (uint32_t k = 0; k < inst->nheld; k++) {
     const Use *u = &g->uses[g->use_at[pos] + k];
     uint32_t h = inst->held[k];
-    touch(g, u->gather_buf == ZP_NONE ? g->param_buf[h] : u->gather_buf, ZP_READ, zp_tag_held(g, ZP_TAG_PARAM, h, 0));
+    touch(g, u->gather_buf == ZP_NONE ? g->param_buf[h] : u->gather_buf, ZP_READ,
+          zp_tag_held(g, ZP_TAG_PARAM, h, 0));
     await(g, pos, u->gather);
     if (in->op != ZP_I_BWD) continue;
     if (u->staging_buf == ZP_NONE) {
@@ -236,13 +244,15 @@ static void touch_boundary(Gen *g, int kind, uint32_t i, uint32_t mode, uint32_t
   const ZpInst *inst = &g->st->insts[i];
   const ZpSegment *seg = &g->p->segments[inst->segment];
   if (kind == ACT ? !seg->carry_bytes || seg->saves_carry : !seg->dcarry_bytes) return;
-  touch(g, g->boundary_buf + i % 2, mode, zp_tag(kind == ACT ? ZP_TAG_CARRY : ZP_TAG_DCARRY, inst->segment, inst->iter, mb));
+  touch(g, g->boundary_buf + i % 2, mode,
+        zp_tag(kind == ACT ? ZP_TAG_CARRY : ZP_TAG_DCARRY, inst->segment, inst->iter, mb));
 }
 
 static void touch_fwd(Gen *g, uint32_t pos, const ZpInstr *in) {
   uint32_t i = in->inst, mb = in->mb;
   uint32_t fresh = i == 0 && !g->st->input_bytes; /* nothing in the slot yet */
-  touch(g, g->t->slot.buf + g->t->slot.index[mb], fresh ? ZP_WRITE : ZP_READ | ZP_WRITE, zp_tag(ZP_TAG_SLOT, 0, 0, mb));
+  touch(g, g->t->slot.buf + g->t->slot.index[mb], fresh ? ZP_WRITE : ZP_READ | ZP_WRITE,
+        zp_tag(ZP_TAG_SLOT, 0, 0, mb));
   if (i) touch_boundary(g, ACT, i, ZP_READ, mb);
   else touch_ring(g, pos, ACT, false, mb, tag_between(g, ACT, g->s, mb));
   if (i + 1 < g->st->ninsts) touch_boundary(g, ACT, i + 1, ZP_WRITE, mb);
@@ -268,7 +278,8 @@ static void touch_bwd(Gen *g, uint32_t pos, const ZpInstr *in) {
 
 static void touch_compute(Gen *g, uint32_t pos, const ZpInstr *in) {
   uint32_t sums = g->scalars_buf + ZP_SCALARS_SUMS, count = g->scalars_buf + ZP_SCALARS_COUNT;
-  uint32_t slot = g->t->slot.buf + (pos > g->count_pos || g->count_pos == ZP_NONE ? g->t->slot.index[in->mb] : 0);
+  uint32_t slot =
+      g->t->slot.buf + (pos > g->count_pos || g->count_pos == ZP_NONE ? g->t->slot.index[in->mb] : 0);
   switch ((ZpInstrOp)in->op) {
   case ZP_I_FWD: touch_fwd(g, pos, in); break;
   case ZP_I_BWD: touch_bwd(g, pos, in); break;
@@ -278,7 +289,8 @@ static void touch_compute(Gen *g, uint32_t pos, const ZpInstr *in) {
     touch(g, count, ZP_READ | ZP_WRITE, zp_tag(ZP_TAG_COUNT, 0, 0, 0));
     break;
   case ZP_I_ZERO_GRADS:
-    for (uint32_t h = 0; h < g->st->nheld; h++) touch(g, g->grad_buf[h], ZP_WRITE, zp_tag_held(g, ZP_TAG_GRAD, h, 0));
+    for (uint32_t h = 0; h < g->st->nheld; h++)
+      touch(g, g->grad_buf[h], ZP_WRITE, zp_tag_held(g, ZP_TAG_GRAD, h, 0));
     touch(g, count, ZP_WRITE, zp_tag(ZP_TAG_COUNT, 0, 0, 0));
     touch(g, sums, ZP_WRITE, zp_tag(ZP_TAG_SUMS, 0, 0, 0));
     return;
@@ -301,7 +313,8 @@ static void touch_compute(Gen *g, uint32_t pos, const ZpInstr *in) {
     return;
   default: ZB_BUG("%s is not a compute instruction", zp_instr_info[in->op].text);
   }
-  if (g->scratch_buf != ZP_NONE && in->op != ZP_I_LOAD) touch(g, g->scratch_buf, ZP_WRITE, zp_tag(ZP_TAG_TEMP, 0, 0, 0));
+  if (g->scratch_buf != ZP_NONE && in->op != ZP_I_LOAD)
+    touch(g, g->scratch_buf, ZP_WRITE, zp_tag(ZP_TAG_TEMP, 0, 0, 0));
 }
 
 static void set_waits(Gen *g, ZpInstr *in, const uint32_t *wait, uint32_t n) {

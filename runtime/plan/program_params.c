@@ -21,7 +21,9 @@ uint64_t zp_param_bytes(const ZpPlan *p, uint32_t b) {
 uint64_t zp_master_bytes(const ZpPlan *p, uint32_t b) {
   return p->compute == ZK_F32 ? 0 : bucket_bytes(p, b, p->buckets[b].level >= 1, 4);
 }
-uint64_t zp_grad_bytes(const ZpPlan *p, uint32_t b) { return bucket_bytes(p, b, p->buckets[b].level >= 2, 4); }
+uint64_t zp_grad_bytes(const ZpPlan *p, uint32_t b) {
+  return bucket_bytes(p, b, p->buckets[b].level >= 2, 4);
+}
 uint64_t zp_state_bytes(const ZpPlan *p, uint32_t b) {
   return p->states ? bucket_bytes(p, b, p->buckets[b].level >= 1, 4 * (uint64_t)p->states) : 0;
 }
@@ -89,7 +91,8 @@ static uint32_t victim(const Resident *r, uint32_t n, const Entry *list, uint32_
 
 static uint32_t gather(Gen *g, uint32_t held, uint32_t after_pos, uint32_t need, uint32_t buf) {
   uint32_t t = g->st->held[held].bucket;
-  uint32_t id = zp_gen_draft(g, ZP_I_GATHER_PARAMS, after_pos == ZP_NONE ? 0 : g->end[after_pos], BY_GATHER, need);
+  uint32_t id =
+      zp_gen_draft(g, ZP_I_GATHER_PARAMS, after_pos == ZP_NONE ? 0 : g->end[after_pos], BY_GATHER, need);
   Draft *d = &g->d[id];
   d->in.held = held;
   d->in.dims = g->p->buckets[t].shard;
@@ -177,7 +180,8 @@ static void reduces(Gen *g, uint32_t id, uint32_t held, ZpDims dims) {
   d->in.access = ZB_NEWN(g->p->arena, ZpAccess, 2);
   d->in.access[0] = (ZpAccess){g->grad_buf[held], ZP_READ, zp_tag_held(g, ZP_TAG_GRAD, held, g->phase[held])};
   g->phase[held]++;
-  d->in.access[1] = (ZpAccess){g->grad_buf[held], ZP_WRITE, zp_tag_held(g, ZP_TAG_GRAD, held, g->phase[held])};
+  d->in.access[1] =
+      (ZpAccess){g->grad_buf[held], ZP_WRITE, zp_tag_held(g, ZP_TAG_GRAD, held, g->phase[held])};
 }
 
 /* After the last backward that touches it: what is partial beyond the shards, or all of it. A reduction that follows a

@@ -8,7 +8,8 @@ uint64_t *zp_durations(const ZpPlan *p, ZbArena *a) {
   double most = 0;
   for (uint32_t s = 0; s < p->nstages; s++) {
     double cost = 0;
-    for (uint32_t i = 0; i < p->stages[s].ninsts; i++) cost += p->segments[p->stages[s].insts[i].segment].cost;
+    for (uint32_t i = 0; i < p->stages[s].ninsts; i++)
+      cost += p->segments[p->stages[s].insts[i].segment].cost;
     if (cost > most) most = cost;
   }
   uint64_t *d = ZB_NEWN(a, uint64_t, p->graph->nsegments);
@@ -28,7 +29,8 @@ const ZpInst *zp_count_inst(const ZpPlan *p, const ZpStage *st) {
 /* Rings whose buffers are held from forward to backward. `n` must cover all that are held at once. */
 static Ring ring_held(ZbArena *a, const Timeline *t, uint32_t nmicro, uint32_t n, uint64_t bytes) {
   Ring r = {bytes, n, 0, ZB_NEWN(a, uint32_t, nmicro), ZB_NEWN(a, uint32_t, nmicro)};
-  uint32_t *idle = ZB_NEWN(a, uint32_t, n), *had = ZB_NEWN(a, uint32_t, n); /* a queue of buffers; who had them */
+  uint32_t *idle = ZB_NEWN(a, uint32_t, n),
+           *had = ZB_NEWN(a, uint32_t, n); /* a queue of buffers; who had them */
   uint32_t head = 0, nidle = n;
   for (uint32_t i = 0; i < n; i++) idle[i] = i, had[i] = ZP_NONE;
   for (uint32_t i = 0; i < 2 * nmicro; i++) {
