@@ -17,7 +17,8 @@ static ZlExpr *expr(ZbArena *a, ZlExprKind kind, ZlSpan span) {
 
 /* One past the limit is enough to know: form.c reports it. */
 static void deepen(ZlExpr *e, const ZlExpr *child) {
-  if (child->depth >= e->depth) e->depth = child->depth < ZL_MAX_NESTING ? child->depth + 1 : ZL_MAX_NESTING + 1;
+  if (child->depth >= e->depth)
+    e->depth = child->depth < ZL_MAX_NESTING ? child->depth + 1 : ZL_MAX_NESTING + 1;
 }
 
 ZlExpr *zl_binary(ZbArena *a, ZlSpan span, ZlSpan op_span, char op, ZlExpr *x, ZlExpr *y) {
@@ -84,8 +85,8 @@ ZlDirective *zl_directive(ZbArena *a, ZlDirectiveKind kind, ZlSpan span) {
 }
 
 ZlQuantity zl_number_quantity(ZlName name, ZlNumber n) {
-  return (ZlQuantity){.name = name, .value = n.value, .unit = ZL_U_NONE, .integer = n.integer, .i = n.i,
-                      .span = n.span};
+  return (ZlQuantity){
+      .name = name, .value = n.value, .unit = ZL_U_NONE, .integer = n.integer, .i = n.i, .span = n.span};
 }
 
 /* ---- printing ---- */

@@ -8,7 +8,7 @@
  *     a model (and no axis is named like a static), inputs and outputs of a model, axis parameters and
  *     formals of a block, named arguments of a call, names on the left of one `=`
  *   - a block's body ends in its one `return`, with as many expressions as the block has result types;
- *     `return` stands nowhere else; `index(a)` and axis lists name no axis twice
+ *     `return` stands nowhere else; the axis lists of types and parameters name no axis twice
  *   - a model has exactly one `loss`, not inside `repeat`; axis, input, output, loss stand only in models
  *   - positional arguments come before named ones; expressions nest at most ZL_MAX_NESTING deep
  */

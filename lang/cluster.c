@@ -27,7 +27,8 @@ static bool set(ZlDiags *d, ZbArena *a, const char *line, const ZlQuantity *q, F
     return false;
   }
   if (f->seen.file >= 0) {
-    zl_also(zl_report(d, ZL_Z0803, q->name.span, "`%s %s` is given twice", line, q->name.s), f->seen, "first here");
+    zl_also(zl_report(d, ZL_Z0803, q->name.span, "`%s %s` is given twice", line, q->name.s), f->seen,
+            "first here");
     return false;
   }
   f->seen = q->name.span;
@@ -43,7 +44,8 @@ static bool level(ZlDiags *d, ZbArena *a, const ZlClusterLine *l, ZlCluster *c) 
   ZlLevel v = {.name = l->name, .size = l->size.i};
   bool ok = true;
   if (!l->size.integer || l->size.i < 1 || l->size.i > INT32_MAX) {
-    zl_report(d, ZL_Z0805, l->size.span, "a level must have a whole number of members, from 1 to %d", INT32_MAX);
+    zl_report(d, ZL_Z0805, l->size.span, "a level must have a whole number of members, from 1 to %d",
+              INT32_MAX);
     return false;
   }
   for (uint32_t i = 0; i < c->nlevels; i++)
@@ -52,10 +54,12 @@ static bool level(ZlDiags *d, ZbArena *a, const ZlClusterLine *l, ZlCluster *c) 
       zl_also(g, c->levels[i].name.span, "first here");
       ok = false;
     }
-  Field fields[] = {{"link", ZL_U_BYTES_S, &v.bandwidth, ZL_NOWHERE}, {"latency", ZL_U_SECONDS, &v.latency, ZL_NOWHERE}};
+  Field fields[] = {{"link", ZL_U_BYTES_S, &v.bandwidth, ZL_NOWHERE},
+                    {"latency", ZL_U_SECONDS, &v.latency, ZL_NOWHERE}};
   for (uint32_t i = 0; i < l->nq; i++) ok &= set(d, a, "level", &l->q[i], fields, 2);
   if (ok && v.bandwidth == 0) {
-    zl_help(zl_report(d, ZL_Z0805, l->span, "level `%s` needs its `link`", l->name.s), "add, say, `link 50 GB/s`");
+    zl_help(zl_report(d, ZL_Z0805, l->span, "level `%s` needs its `link`", l->name.s),
+            "add, say, `link 50 GB/s`");
     ok = false;
   }
   ZB_PUSH(a, c->levels, c->nlevels, v);
@@ -70,7 +74,8 @@ static const ZlCluster *build(ZlDiags *d, ZbArena *a, const ZlClusterAst *ast) {
                     {"bf16", ZL_U_FLOPS, &c->flops_bf16, ZL_NOWHERE},
                     {"f32", ZL_U_FLOPS, &c->flops_f32, ZL_NOWHERE},
                     {"hbm", ZL_U_BYTES_S, &c->hbm, ZL_NOWHERE}};
-  Field host[] = {{"memory", ZL_U_BYTES, &host_memory, ZL_NOWHERE}, {"link", ZL_U_BYTES_S, &c->host_link, ZL_NOWHERE}};
+  Field host[] = {{"memory", ZL_U_BYTES, &host_memory, ZL_NOWHERE},
+                  {"link", ZL_U_BYTES_S, &c->host_link, ZL_NOWHERE}};
   bool ok = true;
   for (uint32_t i = 0; i < ast->n; i++) {
     const ZlClusterLine *l = &ast->at[i];
@@ -79,7 +84,8 @@ static const ZlCluster *build(ZlDiags *d, ZbArena *a, const ZlClusterAst *ast) {
       continue;
     }
     for (uint32_t k = 0; k < l->nq; k++)
-      ok &= l->kind == ZL_C_DEVICE ? set(d, a, "device", &l->q[k], device, 4) : set(d, a, "host", &l->q[k], host, 2);
+      ok &= l->kind == ZL_C_DEVICE ? set(d, a, "device", &l->q[k], device, 4)
+                                   : set(d, a, "host", &l->q[k], host, 2);
   }
   c->device_memory = (uint64_t)memory;
   c->host_memory = (uint64_t)host_memory;

@@ -67,10 +67,10 @@ static const char *formatted(ZbArena *a, const char *fmt, va_list ap) {
   va_end(again);
   return s;
 }
-#define FORMATTED(var, arena, fmt)                                                                 \
-  va_list ap;                                                                                      \
-  va_start(ap, fmt);                                                                               \
-  const char *var = formatted(arena, fmt, ap);                                                     \
+#define FORMATTED(var, arena, fmt)                                                                           \
+  va_list ap;                                                                                                \
+  va_start(ap, fmt);                                                                                         \
+  const char *var = formatted(arena, fmt, ap);                                                               \
   va_end(ap)
 
 static bool same_span(ZlSpan a, ZlSpan b) {
@@ -239,8 +239,7 @@ static void put_file(ZbText *out, const ZlDiag *g, int32_t file, uint32_t width)
   Mark *marks = NULL, *row = NULL;
   uint32_t n = 0, last = 0;
   for (uint32_t i = 0; i < g->nlabels; i++)
-    if (g->labels[i].span.file == file)
-      ZB_PUSH(g->all->arena, marks, n, mark_of(s, &g->labels[i], i == 0));
+    if (g->labels[i].span.file == file) ZB_PUSH(g->all->arena, marks, n, mark_of(s, &g->labels[i], i == 0));
   row = ZB_NEWN(g->all->arena, Mark, n);
   gutter(out, width, "|\n");
   for (;;) { /* lines in ascending order */

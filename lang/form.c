@@ -64,11 +64,12 @@ static void check_expr(Form *f, const ZlExpr *e) {
   switch (e->kind) {
   case ZL_E_NUM:
   case ZL_E_NAME: break;
-  case ZL_E_BIN: check_expr(f, e->bin.b); /* and then as NEG */ __attribute__((fallthrough));
+  case ZL_E_BIN:
+    check_expr(f, e->bin.b); /* and then as NEG */
+    __attribute__((fallthrough));
   case ZL_E_NEG: check_expr(f, e->bin.a); break;
   case ZL_E_CAST: check_expr(f, e->cast.a); break;
   case ZL_E_CALL:
-    unique(f, "axis", e->call.axes);
     check_args(f, e);
     for (uint32_t i = 0; i < e->call.nargs; i++) check_expr(f, e->call.args[i].value);
     break;
@@ -81,7 +82,8 @@ static void check_top(Form *f, const ZlExpr *e) {
 
 /* ---- statements ---- */
 static const char *statement_word(ZlStmtKind k) {
-  static const char *const word[] = {"param", "", "repeat", "aux", "return", "axis", "input", "output", "loss"};
+  static const char *const word[] = {"param", "",      "repeat", "aux", "return",
+                                     "axis",  "input", "output", "loss"};
   return word[k];
 }
 
@@ -176,8 +178,8 @@ static void check_block(ZlDiags *d, ZbArena *a, const ZlBlock *b) {
     ZlDiag *g = zl_report(d, ZL_Z0008, b->name.span, "block `%s` does not end in `return`", b->name.s);
     zl_help(g, "end its body with `return` and %u value%s", b->nresults, b->nresults == 1 ? "" : "s");
   } else if (last->ret.n != b->nresults) {
-    ZlDiag *g = zl_report(d, ZL_Z0008, last->span, "`return` gives %u value%s, block `%s` declares %u", last->ret.n,
-                          last->ret.n == 1 ? "" : "s", b->name.s, b->nresults);
+    ZlDiag *g = zl_report(d, ZL_Z0008, last->span, "`return` gives %u value%s, block `%s` declares %u",
+                          last->ret.n, last->ret.n == 1 ? "" : "s", b->name.s, b->nresults);
     zl_also(g, b->span, "declared here");
   }
 }

@@ -95,7 +95,8 @@ static void not_found(Loader *l, const Entry *from, const ZlUse *u, const char *
 static void circle(Loader *l, const Entry *again, const ZlUse *u) {
   ZbText chain = {0};
   bool in = false;
-  for (uint32_t i = 0; i < l->n; i++) { /* files are added as they are entered, so those loading are the way here */
+  for (uint32_t i = 0; i < l->n;
+       i++) { /* files are added as they are entered, so those loading are the way here */
     in |= l->at[i] == again;
     if (in && l->at[i]->loading) zb_text_add(&chain, "%s -> ", l->at[i]->file->name);
   }
@@ -140,8 +141,11 @@ static void resolve(Loader *l, const Entry *from, ZlUse *u) {
 
 static const ZlFile *load(Loader *l, const Candidate *c, const char *text, size_t n) {
   Entry *e = ZB_NEW(l->arena, Entry);
-  *e = (Entry){.file = ZB_NEW(l->arena, ZlFile), .key = c->key, .folder = folder_of(l->arena, c->name),
-               .library = c->library, .loading = true};
+  *e = (Entry){.file = ZB_NEW(l->arena, ZlFile),
+               .key = c->key,
+               .folder = folder_of(l->arena, c->name),
+               .library = c->library,
+               .loading = true};
   ZB_PUSH(l->arena, l->at, l->n, e);
   ZlFile *f = e->file;
   f->id = zl_source_add(l->sources, c->name, text, n);
@@ -273,7 +277,8 @@ const char **zl_visible_blocks(const ZlProgram *p, ZlScope scope, ZbArena *a, ui
 static const char *qualified(ZlScope scope, ZbArena *a, const char *name) {
   for (uint32_t i = 0; i < scope.file->nuses; i++) {
     const ZlUse *u = &scope.file->uses[i];
-    if (u->file && among(u->file->blocks, u->file->nblocks, name)) return zb_printf(a, "%s.%s", u->alias.s, name);
+    if (u->file && among(u->file->blocks, u->file->nblocks, name))
+      return zb_printf(a, "%s.%s", u->alias.s, name);
   }
   return NULL;
 }

@@ -27,8 +27,9 @@ typedef struct {
 #define BAD(b, ...) ((b)->bad = true, zl_report((b)->d, __VA_ARGS__))
 
 static const char *directive_word(ZlDirectiveKind k) {
-  static const char *const word[] = {"mesh",      "bind",    "micro",     "split",     "shard", "stages", "schedule",
-                                     "recompute", "offload", "precision", "optimizer", "clip",  "pad",    "limit"};
+  static const char *const word[] = {"mesh",      "bind",     "micro",     "split",   "shard",
+                                     "stages",    "schedule", "recompute", "offload", "precision",
+                                     "optimizer", "clip",     "pad",       "limit"};
   return word[k];
 }
 
@@ -161,7 +162,8 @@ static unsigned shard_levels(Build *b, const ZlDirective *d) {
   ZlSpan span = {d->span.file, d->names.at[0].span.start, d->names.at[d->names.n - 1].span.end};
   ZlDiag *g = BAD(b, ZL_Z0806, span, "these cannot be sharded without the others");
   zl_note(g, "the levels are `states`, `grads, states` and `params, grads, states`");
-  zl_help(g, "write `shard %s over %s`", what & ZL_SHARD_PARAMS ? "params, grads, states" : "grads, states", d->word.s);
+  zl_help(g, "write `shard %s over %s`", what & ZL_SHARD_PARAMS ? "params, grads, states" : "grads, states",
+          d->word.s);
   return 0;
 }
 
@@ -225,8 +227,8 @@ static void apply_schedule(Build *b, const ZlDirective *d) {
     return;
   }
   if (d->nkws)
-    zl_help(BAD(b, ZL_Z0804, d->kws[0].span, "schedule `%s` takes no settings", d->word.s), "write `schedule %s`",
-            d->word.s);
+    zl_help(BAD(b, ZL_Z0804, d->kws[0].span, "schedule `%s` takes no settings", d->word.s),
+            "write `schedule %s`", d->word.s);
   b->r->schedule.name = d->word;
   b->r->schedule.kws = NULL;
   b->r->schedule.n = 0;
@@ -238,7 +240,8 @@ static void apply_recompute(Build *b, const ZlDirective *d) {
   b->r->nrecompute = 0;
   if (d->npaths == 1 && d->paths[0].n == 1 && strcmp(d->paths[0].part[0].s, "none") == 0) return;
   for (uint32_t i = 0; i < d->npaths; i++)
-    ZB_PUSH(b->arena, b->r->recompute, b->r->nrecompute, ((ZlPath){d->paths[i].part, d->paths[i].n, d->paths[i].span}));
+    ZB_PUSH(b->arena, b->r->recompute, b->r->nrecompute,
+            ((ZlPath){d->paths[i].part, d->paths[i].n, d->paths[i].span}));
 }
 
 static void apply_precision(Build *b, const ZlDirective *d) {
@@ -341,16 +344,17 @@ static void check_stages(Build *b) {
   check_dim(b, r->stages.dim);
   const ZlMeshDim *m = dim_named(r, r->stages.dim.s);
   if (m && !r->stages.by_cost && r->stages.n != (uint64_t)m->size) {
-    ZlDiag *g = BAD(b, ZL_Z0805, r->stages.span, "%u stages are listed, but mesh dimension `%s` has %lld", r->stages.n,
-                    m->name.s, (long long)m->size);
+    ZlDiag *g = BAD(b, ZL_Z0805, r->stages.span, "%u stages are listed, but mesh dimension `%s` has %lld",
+                    r->stages.n, m->name.s, (long long)m->size);
     zl_also(g, m->name.span, "here");
   }
   for (uint32_t i = 0; i < r->nsplits + r->nshards; i++) {
     bool split = i < r->nsplits;
     ZlName dim = split ? r->splits[i].dim : r->shards[i - r->nsplits].dim;
     if (strcmp(dim.s, r->stages.dim.s) != 0) continue;
-    ZlDiag *g = BAD(b, ZL_Z0805, dim.span, "mesh dimension `%s` holds the pipeline stages: nothing can be %s over it",
-                    dim.s, split ? "split" : "sharded");
+    ZlDiag *g =
+        BAD(b, ZL_Z0805, dim.span, "mesh dimension `%s` holds the pipeline stages: nothing can be %s over it",
+            dim.s, split ? "split" : "sharded");
     zl_also(g, r->stages.dim.span, "stages");
   }
 }
@@ -394,15 +398,16 @@ static const ZlRecipeAst *parent_of(Build *b, const ZlRecipeAst *r) {
   if (parent) return parent;
   ZlNames all = {0};
   for (uint32_t i = 0; f && i < f->nrecipes; i++) ZB_PUSH(b->arena, all.at, all.n, f->recipes[i]->name);
-  zl_help_nearest_of(BAD(b, ZL_Z0801, from->span, "no recipe `%s`", zl_path_text(b->arena, from)), b->arena, name.s,
-                     all);
+  zl_help_nearest_of(BAD(b, ZL_Z0801, from->span, "no recipe `%s`", zl_path_text(b->arena, from)), b->arena,
+                     name.s, all);
   return NULL;
 }
 
 static void circle(Build *b, const ZlRecipeAst *const *chain, uint32_t n, const ZlRecipeAst *again) {
   ZlDiag *g = BAD(b, ZL_Z0802, chain[n - 1]->from.span, "recipe `%s` inherits from itself", again->name.s);
   for (uint32_t i = 0; i + 1 < n; i++)
-    if (chain[i]->from.span.start != chain[n - 1]->from.span.start) zl_also(g, chain[i]->from.span, "by way of this");
+    if (chain[i]->from.span.start != chain[n - 1]->from.span.start)
+      zl_also(g, chain[i]->from.span, "by way of this");
   zl_help(g, "put what they share into a recipe of its own");
 }
 

@@ -20,9 +20,23 @@ static bool starts_statement(int kind) {
 }
 static bool starts_directive(int kind) {
   switch (kind) {
-  case MESH: case BIND: case MICRO: case SPLIT: case SHARD: case STAGES: case SCHEDULE: case RECOMPUTE:
-  case OFFLOAD: case PRECISION: case OPTIMIZER: case CLIP: case PAD: case LIMIT: case DEVICE: case HOST: case LEVEL:
-    return true;
+  case MESH:
+  case BIND:
+  case MICRO:
+  case SPLIT:
+  case SHARD:
+  case STAGES:
+  case SCHEDULE:
+  case RECOMPUTE:
+  case OFFLOAD:
+  case PRECISION:
+  case OPTIMIZER:
+  case CLIP:
+  case PAD:
+  case LIMIT:
+  case DEVICE:
+  case HOST:
+  case LEVEL: return true;
   default: return false;
   }
 }
@@ -87,12 +101,17 @@ static void summarise(ZlExpected *e) {
   static const struct {
     const char *as, *sign, *members[20];
   } groups[] = {
-      {"one of `use`, `block`, `model`, `recipe`, `cluster`", "cluster", {"use", "block", "model", "recipe", "cluster"}},
-      {"a directive", "mesh", {"mesh", "bind", "micro", "split", "shard", "stages", "schedule", "recompute", "offload",
-                               "precision", "optimizer", "clip", "pad", "limit"}},
+      {"one of `use`, `block`, `model`, `recipe`, `cluster`",
+       "cluster",
+       {"use", "block", "model", "recipe", "cluster"}},
+      {"a directive",
+       "mesh",
+       {"mesh", "bind", "micro", "split", "shard", "stages", "schedule", "recompute", "offload", "precision",
+        "optimizer", "clip", "pad", "limit"}},
       {"one of `device`, `host`, `level`", "device", {"device", "host", "level"}},
-      {"a statement", "param", {"param", "repeat", "aux", "return", "axis", "input", "output", "loss", "block",
-                                "a name"}},
+      {"a statement",
+       "param",
+       {"param", "repeat", "aux", "return", "axis", "input", "output", "loss", "block", "a name"}},
       {"an expression", "'-'", {"'-'", "'('", "a number", "a name", "an element type"}},
       {"an operator", "'+'", {"'+'", "'-'", "'*'", "'/'"}},
       {"a type", "index", {"index", "an element type"}},
@@ -174,9 +193,9 @@ void zl_syntax_error(ZlParser *ps, ZlExpected *e) {
   summarise(e);
   ZlDiag *g = zl_report(ps->diags, ZL_Z0001, t->span, "unexpected %s", found_text(ps));
   zl_label(g, "%s", expected_text(ps, e));
-  bool next = t->first && (starts_statement(t->kind) || starts_directive(t->kind)); /* the line before is unfinished */
+  bool next = t->first &&
+              (starts_statement(t->kind) || starts_directive(t->kind)); /* the line before is unfinished */
   if (is_word(t->kind) && name && !next)
     zl_help(g, "%s is a word of the language and cannot be a name", found_text(ps));
-  else if (t->kind == IDENT && equals)
-    zl_help(g, "an assignment is written `name = value`");
+  else if (t->kind == IDENT && equals) zl_help(g, "an assignment is written `name = value`");
 }

@@ -12,8 +12,8 @@ bool zl_unit_parse(const char *text, size_t n, double *scale, ZlUnit *unit) {
     const char *text;
     double scale;
     ZlUnit unit;
-  } plain[] = {{"s", 1, ZL_U_SECONDS},       {"ms", 1e-3, ZL_U_SECONDS},   {"us", 1e-6, ZL_U_SECONDS},
-               {"ns", 1e-9, ZL_U_SECONDS},   {"B", 1, ZL_U_BYTES},         {"B/s", 1, ZL_U_BYTES_S},
+  } plain[] = {{"s", 1, ZL_U_SECONDS},     {"ms", 1e-3, ZL_U_SECONDS}, {"us", 1e-6, ZL_U_SECONDS},
+               {"ns", 1e-9, ZL_U_SECONDS}, {"B", 1, ZL_U_BYTES},       {"B/s", 1, ZL_U_BYTES_S},
                {"FLOPS", 1, ZL_U_FLOPS}};
   for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
     if (strlen(plain[i].text) == n && memcmp(plain[i].text, text, n) == 0) {
@@ -25,7 +25,8 @@ bool zl_unit_parse(const char *text, size_t n, double *scale, ZlUnit *unit) {
   if (!at) return false;
   double power;
   bool two = text[1] == 'i';
-  if (!zl_unit_parse(text + 1 + two, n - 1 - two, &power, unit) || power != 1 || *unit == ZL_U_SECONDS) return false;
+  if (!zl_unit_parse(text + 1 + two, n - 1 - two, &power, unit) || power != 1 || *unit == ZL_U_SECONDS)
+    return false;
   *scale = two ? binary[at - letters] : thousands[at - letters];
   return true;
 }

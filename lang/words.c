@@ -13,7 +13,8 @@ int zl_word_index(const char *word, const char *const *words, int n) {
   return -1;
 }
 
-void zl_report_no_such(ZlDiags *d, ZbArena *a, const char *what, const char *file, const char *name, ZlNames all) {
+void zl_report_no_such(ZlDiags *d, ZbArena *a, const char *what, const char *file, const char *name,
+                       ZlNames all) {
   if (all.n == 0) {
     zl_report(d, ZL_Z0801, ZL_NOWHERE, "%s has no %s", file, what);
     return;
@@ -41,20 +42,22 @@ typedef struct {
 } Setting;
 
 static const char *const anneals[] = {"constant", "linear", "cosine"};
-#define RATE_SETTINGS                                                                               \
-  {"warmup", STEPS, 0}, {"anneal", ANNEAL, 0}, {"until", STEPS, 0}, {"final", RATIO, 0}
+#define RATE_SETTINGS                                                                                        \
+  {"warmup", STEPS, 0}, {"anneal", ANNEAL, 0}, {"until", STEPS, 0}, { "final", RATIO, 0 }
 static const struct {
   const char *name;
   Setting settings[10];
 } optimizers[] = {
-    {"adamw", {{"lr", REQUIRED, 0}, {"b1", SHARE, 0.9}, {"b2", SHARE, 0.95}, {"eps", POSITIVE, 1e-8}, RATE_SETTINGS}},
+    {"adamw",
+     {{"lr", REQUIRED, 0}, {"b1", SHARE, 0.9}, {"b2", SHARE, 0.95}, {"eps", POSITIVE, 1e-8}, RATE_SETTINGS}},
     {"sgd", {{"lr", REQUIRED, 0}, {"momentum", SHARE, 0}, RATE_SETTINGS}},
 };
 static const char *const optimizer_names[] = {"adamw", "sgd"};
 
 static const char *range_text(Range r) {
-  static const char *const text[] = {"a number of at least 0", "at least 0 and less than 1", "between 0 and 1",
-                                     "greater than 0", "a whole number of steps", "`constant`, `linear` or `cosine`"};
+  static const char *const text[] = {"a number of at least 0",  "at least 0 and less than 1",
+                                     "between 0 and 1",         "greater than 0",
+                                     "a whole number of steps", "`constant`, `linear` or `cosine`"};
   return text[r];
 }
 
@@ -80,12 +83,14 @@ const ZlKw *zl_kw(const ZlKw *kws, uint32_t n, const char *key) {
 }
 
 /* Every setting given is one of the optimizer's, once, and in range. */
-static bool check_given(ZlDiags *d, ZbArena *a, const ZlDirective *o, const Setting *table, const char *const *names, uint32_t n) {
+static bool check_given(ZlDiags *d, ZbArena *a, const ZlDirective *o, const Setting *table,
+                        const char *const *names, uint32_t n) {
   bool ok = true;
   for (uint32_t i = 0; i < o->nkws; i++) {
     const ZlKw *kw = &o->kws[i];
     if (!kw->key.s) {
-      zl_help(zl_report(d, ZL_Z0804, kw->span, "settings of an optimizer have names"), "write, say, `lr = 3e-4`");
+      zl_help(zl_report(d, ZL_Z0804, kw->span, "settings of an optimizer have names"),
+              "write, say, `lr = 3e-4`");
       ok = false;
       continue;
     }
@@ -98,8 +103,8 @@ static bool check_given(ZlDiags *d, ZbArena *a, const ZlDirective *o, const Sett
       zl_help_nearest(g, kw->key.s, names, n);
       ok = false;
     } else if (given(o, kw->key.s) != kw) {
-      zl_also(zl_report(d, ZL_Z0803, kw->key.span, "`%s` is given twice", kw->key.s), given(o, kw->key.s)->span,
-              "first here");
+      zl_also(zl_report(d, ZL_Z0803, kw->key.span, "`%s` is given twice", kw->key.s),
+              given(o, kw->key.s)->span, "first here");
       ok = false;
     } else if (!fits(kw, table[k].range)) {
       ZlDiag *g = zl_report(d, ZL_Z0805, kw->span, "`%s` must be %s", kw->key.s, range_text(table[k].range));
@@ -118,12 +123,16 @@ static bool check_rate(ZlDiags *d, const ZlDirective *o) {
   const ZlKw *idle = until ? until : final;
   if (!falls && idle) {
     zl_help(zl_report(d, ZL_Z0805, idle->span, "`%s` means nothing while the learning rate stays constant",
-                      idle->key.s), "add `anneal = cosine`, or leave it out");
+                      idle->key.s),
+            "add `anneal = cosine`, or leave it out");
     return false;
   }
   if (falls && (!until || until->num <= (warmup ? warmup->num : 0))) {
-    zl_help(zl_report(d, ZL_Z0805, until ? until->span : anneal->span, "`until` must be the step at which `%s` ends, "
-                      "after the warm-up", anneal->word), "add, say, `until = 1000`");
+    zl_help(zl_report(d, ZL_Z0805, until ? until->span : anneal->span,
+                      "`until` must be the step at which `%s` ends, "
+                      "after the warm-up",
+                      anneal->word),
+            "add, say, `until = 1000`");
     return false;
   }
   return true;

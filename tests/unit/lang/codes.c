@@ -20,7 +20,8 @@ Test(codes, every_code_is_explained) {
     if (!text) continue;
     char head[200];
     int n = snprintf(head, sizeof head, "## %s: %s\n", codes[i].code, codes[i].title);
-    cr_expect(strncmp(text, head, (size_t)n) == 0, "the section of %s should begin with: %s", codes[i].code, head);
+    cr_expect(strncmp(text, head, (size_t)n) == 0, "the section of %s should begin with: %s", codes[i].code,
+              head);
     cr_expect(strlen(text) > (size_t)n + 40, "the section of %s says nothing", codes[i].code);
     cr_expect(strstr(text, "\nRepair: "), "the section of %s names no repair", codes[i].code);
   }

@@ -34,7 +34,8 @@ Test(golden, messages) {
     ZbErr err;
     size_t bytes;
     char line[300];
-    const char *want = zb_read_file(a, zb_printf(a, "%.*s.expect", (int)n - 4, e->d_name), 1 << 20, &bytes, &err);
+    const char *want =
+        zb_read_file(a, zb_printf(a, "%.*s.expect", (int)n - 4, e->d_name), 1 << 20, &bytes, &err);
     ZbText got = {0};
     render_file(e->d_name, &got);
     if (!want) cr_expect(false, "%s", err.text);

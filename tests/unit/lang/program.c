@@ -33,17 +33,19 @@ static void done(Case *c) {
 }
 static void expect_code(Case *c, ZlCode code, const char *words) {
   const char *text = messages(c);
-  cr_expect(strstr(text, zb_printf(c->a, "[%s]", zl_code_name(code))), "no %s in: %s", zl_code_name(code), text);
+  cr_expect(strstr(text, zb_printf(c->a, "[%s]", zl_code_name(code))), "no %s in: %s", zl_code_name(code),
+            text);
   cr_expect(strstr(text, words), "no '%s' in: %s", words, text);
 }
 
-static const char two_models[] = "use std.nn\n"
-                                 "block twice(x: real[..]) -> real[..] { return x + x }\n"
-                                 "model Small(width = 8) { axis batch, embed = width\n"
-                                 "  block Layer(x: real[.., embed]) -> real[.., embed] { return nn.relu(x) }\n"
-                                 "  input x: real[batch, embed] repeat 2 as layer { x = Layer(x) }\n"
-                                 "  loss sum[..](twice(x)) per sum[..](x) }\n"
-                                 "model Large { axis batch input x: real[batch] loss sum[..](x) per sum[..](x) }\n";
+static const char two_models[] =
+    "use std.nn\n"
+    "block twice(x: real[..]) -> real[..] { return x + x }\n"
+    "model Small(width = 8) { axis batch, embed = width\n"
+    "  block Layer(x: real[.., embed]) -> real[.., embed] { return nn.relu(x) }\n"
+    "  input x: real[batch, embed] repeat 2 as layer { x = Layer(x) }\n"
+    "  loss sum[..](twice(x)) per sum[..](x) }\n"
+    "model Large { axis batch input x: real[batch] loss sum[..](x) per sum[..](x) }\n";
 
 Test(program, model_by_name) {
   Case c = load(two_models);
@@ -77,8 +79,10 @@ static ZlPath path_of(ZbArena *a, const char *first, const char *second) {
 
 Test(program, blocks_by_scope) {
   Case c = load(two_models);
-  ZlScope inside = zl_model_scope(zl_model(c.p, c.d, "Small")), outside = zl_model_scope(zl_model(c.p, c.d, "Large"));
-  ZlPath layer = path_of(c.a, "Layer", NULL), twice = path_of(c.a, "twice", NULL), relu = path_of(c.a, "nn", "relu");
+  ZlScope inside = zl_model_scope(zl_model(c.p, c.d, "Small")),
+          outside = zl_model_scope(zl_model(c.p, c.d, "Large"));
+  ZlPath layer = path_of(c.a, "Layer", NULL), twice = path_of(c.a, "twice", NULL),
+         relu = path_of(c.a, "nn", "relu");
   const ZlBlock *b = zl_find_block(c.p, inside, &layer);
   cr_assert(b);
   cr_expect(b->model == inside.model && b->nresults == 1);
@@ -150,6 +154,32 @@ Test(program, embedded_library_parses) {
   }
 }
 
+/* The fenced examples of the manual, except the grammar: they parse, and their recipes and clusters resolve. */
+Test(program, reference_examples) {
+  ZbArena *a = zb_arena_new();
+  size_t n;
+  int examples = 0;
+  char *text = zb_read_file(a, ZUG_SRC "/lang/REFERENCE.md", 1 << 20, &n, NULL);
+  cr_assert(text);
+  for (char *open = text; (open = strstr(open, "\n```\n"));) {
+    char *from = open + 5, *to = strstr(from, "\n```\n");
+    cr_assert(to, "a fence is not closed");
+    open = to + 4;
+    *to = 0;
+    if (strncmp(from, "file ", 5) == 0) continue;
+    Case c = load(from);
+    cr_expect(zl_errors(c.d) == 0, "%s", messages(&c));
+    ZlNames recipes = zl_recipe_names(c.p);
+    for (uint32_t i = 0; i < recipes.n; i++) zl_recipe(c.p, c.d, recipes.at[i].s);
+    if (c.p->files[0]->nclusters) zl_cluster(c.p, c.d, NULL);
+    cr_expect(zl_errors(c.d) == 0 && zl_warnings(c.d) == 0, "%s", messages(&c));
+    done(&c);
+    examples++;
+  }
+  cr_expect(examples >= 4);
+  zb_arena_free(a);
+}
+
 Test(program, unreadable_file) {
   Case c = load("");
   cr_expect_null(zl_load(c.a, c.s, c.d, "no/such/file.zug", NULL));
@@ -175,8 +205,8 @@ Test(program, include_folders) {
 static void repeat_text(ZbText *t, const char *s, int times) {
   while (times--) zb_text_put(t, s, strlen(s));
 }
-static void nested(const char *before, const char *open, const char *middle, const char *close, const char *after,
-                   int depth, bool ok) {
+static void nested(const char *before, const char *open, const char *middle, const char *close,
+                   const char *after, int depth, bool ok) {
   ZbText t = {0};
   zb_text_add(&t, "%s", before);
   repeat_text(&t, open, depth);
@@ -194,7 +224,8 @@ Test(limits, nesting) {
   const char *head = "block f(x: real[..]) -> real[..] { ", *tail = " }";
   for (int depth = 100; depth <= 100000; depth *= 10) {
     nested(head, "(", "return x", ")", tail, 0, true);
-    nested("block f(x: real[..]) -> real[..] { return ", "(", "x", ")", tail, depth, depth == 100 || depth == 1000);
+    nested("block f(x: real[..]) -> real[..] { return ", "(", "x", ")", tail, depth,
+           depth == 100 || depth == 1000);
     nested("block f(x: real[..]) -> real[..] { return ", "-", "x", "", tail, depth, depth == 100);
     nested("block f(x: real[..]) -> real[..] { return x", " + x", "", "", tail, depth, depth == 100);
     nested("block f(x: real[..]) -> real[..] { return ", "exp(", "x", ")", tail, depth, depth == 100);
@@ -251,7 +282,9 @@ Test(diag, same_report_once) {
   c.d = zl_diags_new(c.a, c.s);
   for (int i = 0; i < 3; i++) zl_note(zl_report(c.d, ZL_Z0112, ZL_NOWHERE, "unused %d", i / 2), "note %d", i);
   cr_expect(zl_warnings(c.d) == 2 && zl_errors(c.d) == 0);
-  cr_expect_str_eq(messages(&c), "warning[Z0112]: unused 0\n  = note: note 0\n\nwarning[Z0112]: unused 1\n  = note: note 2\n\n");
+  cr_expect_str_eq(
+      messages(&c),
+      "warning[Z0112]: unused 0\n  = note: note 0\n\nwarning[Z0112]: unused 1\n  = note: note 2\n\n");
   done(&c);
 }
 

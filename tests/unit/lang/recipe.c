@@ -34,40 +34,40 @@ static const ZlRecipe *recipe(Case *c, const char *name) {
   return r;
 }
 
-static const char text[] =
-    "recipe base {\n"
-    "  optimizer adamw(lr = 3e-4, b2 = 0.95, warmup = 10, anneal = cosine, until = 100) decay 0.1 except norm, bias\n"
-    "  precision compute bf16, params f32\n"
-    "  clip 1.0\n"
-    "}\n"
-    "recipe train for Llama3 from base {\n"
-    "  mesh pipe = 4, data = 8, tensor = 2\n"
-    "  bind batch = 1024, seq = 8192\n"
-    "  micro 1\n"
-    "  split batch over data\n"
-    "  split kv*grp, ffn over tensor else seq\n"
-    "  stages over pipe by cost\n"
-    "  schedule 1f1b\n"
-    "  shard states over data\n"
-    "  recompute Layer.attn, Mlp\n"
-    "  limit memory 76 GB\n"
-    "  pad vocab to 128\n"
-    "}\n"
-    "recipe child from train {\n"
-    "  mesh pipe = 2, replica = 2, data = 2, tensor = 2\n"
-    "  bind seq = 4096, other = 3\n"
-    "  split batch over replica, data\n"
-    "  split seq over tensor\n"
-    "  stages over pipe = [3, 5]\n"
-    "  schedule gpipe\n"
-    "  shard params, grads, states over data unit layer keep\n"
-    "  recompute none\n"
-    "  precision compute f32\n"
-    "  clip 0\n"
-    "  limit host 1.5 TiB\n"
-    "  optimizer sgd(lr = 0.1, momentum = 0.9)\n"
-    "}\n"
-    "recipe plain from child { shard none over data }\n";
+static const char text[] = "recipe base {\n"
+                           "  optimizer adamw(lr = 3e-4, b2 = 0.95, warmup = 10, anneal = cosine, until = "
+                           "100) decay 0.1 except norm, bias\n"
+                           "  precision compute bf16, params f32\n"
+                           "  clip 1.0\n"
+                           "}\n"
+                           "recipe train for Llama3 from base {\n"
+                           "  mesh pipe = 4, data = 8, tensor = 2\n"
+                           "  bind batch = 1024, seq = 8192\n"
+                           "  micro 1\n"
+                           "  split batch over data\n"
+                           "  split kv*grp, ffn over tensor else seq\n"
+                           "  stages over pipe by cost\n"
+                           "  schedule 1f1b\n"
+                           "  shard states over data\n"
+                           "  recompute Layer.attn, Mlp\n"
+                           "  limit memory 76 GB\n"
+                           "  pad vocab to 128\n"
+                           "}\n"
+                           "recipe child from train {\n"
+                           "  mesh pipe = 2, replica = 2, data = 2, tensor = 2\n"
+                           "  bind seq = 4096, other = 3\n"
+                           "  split batch over replica, data\n"
+                           "  split seq over tensor\n"
+                           "  stages over pipe = [3, 5]\n"
+                           "  schedule gpipe\n"
+                           "  shard params, grads, states over data unit layer keep\n"
+                           "  recompute none\n"
+                           "  precision compute f32\n"
+                           "  clip 0\n"
+                           "  limit host 1.5 TiB\n"
+                           "  optimizer sgd(lr = 0.1, momentum = 0.9)\n"
+                           "}\n"
+                           "recipe plain from child { shard none over data }\n";
 
 Test(recipe, own_directives) {
   Case c = load(text);
@@ -80,7 +80,8 @@ Test(recipe, own_directives) {
   cr_expect_str_eq(r->splits[1].prods[0].axis[1].s, "grp");
   cr_expect(r->stages.by_cost && r->stages.n == 0);
   cr_expect_str_eq(r->schedule.name.s, "1f1b");
-  cr_expect(r->nshards == 1 && r->shards[0].what == ZL_SHARD_STATES && r->shards[0].nunit == 0 && !r->shards[0].keep);
+  cr_expect(r->nshards == 1 && r->shards[0].what == ZL_SHARD_STATES && r->shards[0].nunit == 0 &&
+            !r->shards[0].keep);
   cr_expect(r->nrecompute == 2 && r->recompute[0].n == 2);
   cr_expect(r->limit.memory == 76000000000u && r->limit.host == 0 && r->limit.host_span.file < 0);
   cr_expect(r->npads == 1 && r->pads[0].size == 128);
@@ -101,7 +102,8 @@ Test(recipe, inherited_and_overridden) {
   cr_expect(r->nmesh == 4 && r->micro == 1);
   cr_expect(r->nbinds == 3 && r->binds[0].size == 1024 && r->binds[1].size == 4096 && r->binds[2].size == 3);
   cr_expect(r->nsplits == 3); /* data, tensor (both replaced), replica */
-  cr_expect(strcmp(r->splits[1].dim.s, "tensor") == 0 && r->splits[1].nprods == 1 && r->splits[1].otherwise.n == 0);
+  cr_expect(strcmp(r->splits[1].dim.s, "tensor") == 0 && r->splits[1].nprods == 1 &&
+            r->splits[1].otherwise.n == 0);
   cr_expect_str_eq(r->splits[2].dim.s, "replica");
   cr_expect(!r->stages.by_cost && r->stages.n == 2 && r->stages.counts[1] == 5);
   cr_expect(r->nshards == 1 && r->shards[0].what == 7 && r->shards[0].nunit == 1 && r->shards[0].keep);
@@ -121,7 +123,8 @@ Test(recipe, settings_have_defaults) {
   struct {
     const char *key;
     double num;
-  } want[] = {{"lr", 3e-4}, {"b1", 0.9}, {"b2", 0.95}, {"eps", 1e-8}, {"warmup", 10}, {"until", 100}, {"final", 0}};
+  } want[] = {{"lr", 3e-4},   {"b1", 0.9},    {"b2", 0.95}, {"eps", 1e-8},
+              {"warmup", 10}, {"until", 100}, {"final", 0}};
   for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
     const ZlKw *kw = zl_kw(r->optimizer.kws, r->optimizer.n, want[i].key);
     cr_assert(kw, "%s", want[i].key);
