@@ -4,7 +4,7 @@
 seconds=${FUZZ_SECONDS:-3}
 seed=${FUZZ_SEED:-1}
 
-mkdir lang zsg data
+mkdir lang zsg data weights
 cp "$ZUG_SRC"/examples/*.zug "$ZUG_SRC"/stdlib/std/*.zug lang/
 small="-D layers=2 -D heads=2 -D width=8 -D words=16"
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o zsg/gpt2.zsg $small -D context=8
@@ -13,8 +13,19 @@ ok zc "$ZUG_SRC/examples/mlp.zug" -o zsg/mlp.zsg
 ok zdata pack "$ZUG_SRC/examples/mlp.zug" -o data/corpus.bin
 printf 'short' >short.txt
 ok zdata pack short.txt -o data/short.bin
+printf '1,2,0\n3,4,1\n' >table.csv
+ok zdata table table.csv --label 3 -o data/table.bin
+printf '\0\001\377\377\002\0' >ids.u16
+ok zdata pack ids.u16 --tokens u16 -o data/ids.bin
+# safetensors HEADER DATA: eight bytes of length (here one that counts), then both.
+safetensors() {
+  printf "\\$(printf %03o ${#1})\0\0\0\0\0\0\0%s%s" "$1" "$2"
+}
+safetensors '{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]},"layer.0.w":{"dtype":"F16","shape":[1],'\
+'"data_offsets":[12,14]}}' 0123456789abcd >weights/two
+safetensors '{"__metadata__":{"format":"pt"},"c":{"dtype":"BF16","shape":[],"data_offsets":[0,2]}}' 01 >weights/meta
 
-for target in lang zsg data; do
+for target in lang zsg data weights; do
   "$ZUG_BUILD/tests/fuzz/fuzz-$target" $target --seconds "$seconds" --seed "$seed" ||
     fail "fuzz-$target; the input that did it is in $(pwd)"
 done

@@ -34,13 +34,21 @@ AM_TESTS_ENVIRONMENT = \
 # ---- scenarios ----
 scenario_tests = \
   tests/bootstrap.sh \
+  tests/mpi/comm.sh \
   tests/readme.sh \
-  tests/rooms.sh
+  tests/rooms.sh \
+  tests/zdata.sh
 dist_check_SCRIPTS += $(scenario_tests)
 TESTS += $(scenario_tests)
 
+if HAVE_MPI
+check_PROGRAMS += tests/mpi/comm
+tests_mpi_comm_SOURCES = tests/mpi/comm.c
+tests_mpi_comm_LDADD = $(libs_exec)
+endif
+
 # ---- fuzzing: built and run where the sanitizers watch ----
-fuzz_programs = tests/fuzz/fuzz-lang tests/fuzz/fuzz-zsg tests/fuzz/fuzz-data
+fuzz_programs = tests/fuzz/fuzz-lang tests/fuzz/fuzz-zsg tests/fuzz/fuzz-data tests/fuzz/fuzz-weights
 EXTRA_PROGRAMS += $(fuzz_programs)
 dist_check_SCRIPTS += tests/fuzz.sh
 tests_fuzz_fuzz_lang_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_lang.c
@@ -49,6 +57,8 @@ tests_fuzz_fuzz_zsg_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_zsg.c
 tests_fuzz_fuzz_zsg_LDADD = $(libs_graph)
 tests_fuzz_fuzz_data_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_data.c
 tests_fuzz_fuzz_data_LDADD = $(libs_exec)
+tests_fuzz_fuzz_weights_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_weights.c
+tests_fuzz_fuzz_weights_LDADD = $(libs_exec)
 CLEANFILES += $(fuzz_programs)
 
 .PHONY: fuzz check-unit

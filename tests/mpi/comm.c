@@ -9,8 +9,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 static ZxComm *c;
 static const ZxCommTable *t;
@@ -257,6 +257,19 @@ static int by_two(int r) { return r / 2; }
 static int by_parity(int r) { return r % 2; }
 static int but_first(int r) { return r ? 0 : -1; }
 
+/* Until it is killed; pid-RANK says what to kill. */
+static _Noreturn void hang(void) {
+  char name[32], x;
+  snprintf(name, sizeof name, "pid-%d", rank);
+  FILE *f = fopen(name, "w");
+  if (f) {
+    fprintf(f, "%d\n", (int)getpid());
+    fclose(f);
+  }
+  t->wait(c, t->recv(c, &x, 1, rank, 9)); /* which nobody sends */
+  t->abort(c, 1);
+}
+
 int main(int argc, char **argv) {
   ZbErr err;
   c = argc > 1 && !strcmp(argv[1], "self") ? zx_comm_self() : zx_comm_mpi(&argc, &argv, &err);
@@ -271,10 +284,7 @@ int main(int argc, char **argv) {
     if (rank == size - 1) t->abort(c, atoi(argv[2]));
     t->barrier(c);
   }
-  if (argc > 1 && !strcmp(argv[1], "hang")) { /* until it is killed */
-    char x;
-    t->wait(c, t->recv(c, &x, 1, rank, 9));
-  }
+  if (argc > 1 && !strcmp(argv[1], "hang")) hang();
 
   Team team[4];
   team[0] = team_of("world", 0, NULL);

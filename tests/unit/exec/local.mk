@@ -1,1 +1,15 @@
 # Unit tests of exec: see the conventions at the top of Makefile.am.
+if HAVE_CRITERION
+check_PROGRAMS += tests/unit/test-exec
+TESTS += tests/unit/test-exec
+tests_unit_test_exec_SOURCES = \
+  tests/unit/exec/data.c \
+  tests/unit/exec/log.c \
+  tests/unit/exec/scratch.c \
+  tests/unit/exec/scratch.h \
+  tests/unit/exec/self.c \
+  tests/unit/exec/weights.c
+tests_unit_test_exec_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS) $(XXHASH_CFLAGS)
+tests_unit_test_exec_CFLAGS = $(unit_cflags)
+tests_unit_test_exec_LDADD = $(libs_exec) $(unit_libs)
+endif

@@ -1,0 +1,28 @@
+# The communicator on several ranks: its contract, a rank that ends the job, and a rank that is killed.
+. "$ZUG_SRC/tests/lib.sh"
+[ -n "$MPIRUN" ] && [ -x "$ZUG_BUILD/tests/mpi/comm" ] || {
+  echo "no MPI here"
+  exit 77
+}
+export ASAN_OPTIONS="$ASAN_OPTIONS:detect_leaks=0" # MPI's own are many
+comm=$ZUG_BUILD/tests/mpi/comm
+
+ok "$comm" self
+for np in 1 2 3 4 8; do ok $MPIRUN -np $np "$comm"; done
+
+$MPIRUN -np 3 "$comm" abort 7 >out.txt 2>&1
+[ $? -eq 7 ] || fail "the code of the rank that ends the job is lost"
+
+$MPIRUN -np 3 "$comm" hang >out.txt 2>&1 &
+job=$!
+tries=0
+until [ -e pid-1 ] && [ -s pid-1 ]; do
+  sleep 0.1
+  tries=$((tries + 1))
+  [ $tries -lt 300 ] || fail "the ranks do not start"
+done
+kill -KILL "$(cat pid-1)"
+start=$(date +%s)
+wait $job && fail "a killed rank is no success"
+[ $(($(date +%s) - start)) -le 5 ] || fail "the job outlives its rank"
+says 'process rank 1 .*exited on signal 9'

@@ -1,0 +1,351 @@
+/* Token and record files: what is read is what was written, every refusal, and the order of samples. */
+#include "runtime/exec/data.h"
+#include "tests/unit/exec/scratch.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+TestSuite(data, .init = scratch_make, .fini = scratch_remove);
+
+static ZbErr err;
+
+static void write_stream(const char *name, ZxDataElem elem, const void *ids, size_t n, uint64_t limit) {
+  ZxDataField f = {.name = "tokens", .elem = elem, .values = 1};
+  ZxDataInfo info = {.stream = true, .nfield = 1, .field = &f};
+  ZxDataWriter *w = zx_data_create(scratch(name), &info, &err);
+  cr_assert(w, "%s", err.text);
+  cr_assert(zx_data_put(w, ids, n * zx_data_elem_bytes(elem), &err));
+  cr_assert(zx_data_finish(w, &limit, &err), "%s", err.text);
+}
+
+static ZxData *stream(const char *name, ZxDataElem elem, const void *ids, size_t n) {
+  write_stream(name, elem, ids, n, 0);
+  ZxData *d = zx_data_open(scratch(name), &err);
+  cr_assert(d, "%s", err.text);
+  return d;
+}
+
+Test(data, windows_of_a_stream) {
+  uint8_t ids[23];
+  for (int i = 0; i < 23; i++) ids[i] = (uint8_t)(100 + i);
+  ZxData *d = stream("s", ZX_DATA_U8, ids, 23);
+  cr_expect_eq(zx_data_tokens(d), 23);
+  cr_expect_eq(zx_data_samples(d, 4), 5);
+  cr_expect_eq(zx_data_samples(d, 11), 2);
+  cr_expect_eq(zx_data_samples(d, 22), 1, "22 tokens and one more for the last target");
+  cr_expect_eq(zx_data_samples(d, 23), 0);
+  cr_expect(zx_data_check_field(d, "tokens", true, 4, &err));
+  ZxSampler s = {d, ZX_ORDER_SEQUENTIAL, 0, 4};
+  int32_t out[4];
+  for (uint64_t g = 0; g < 12; g++) { /* more than two epochs */
+    cr_assert(zx_data_read(&s, "tokens", g, 0, 4, 256, out, &err));
+    for (int i = 0; i < 4; i++) cr_expect_eq(out[i], (int)(100 + g % 5 * 4) + i);
+    cr_assert(
+        zx_data_read(&s, "targets", g, 1, 3, 256, out, &err)); /* a part, as a rank of several takes it */
+    for (int i = 0; i < 3; i++) cr_expect_eq(out[i], (int)(100 + g % 5 * 4) + 2 + i);
+  }
+  cr_expect(zx_data_verify(d, &err));
+  zx_data_close(d);
+}
+
+Test(data, wide_ids_and_unknown) {
+  uint16_t h[] = {0, 65534, 65535, 7, 1};
+  uint32_t w[] = {0, 2000000000, UINT32_MAX, 7, 1};
+  int32_t out[4];
+  ZxData *d = stream("h", ZX_DATA_U16, h, 5);
+  ZxSampler s = {d, ZX_ORDER_SEQUENTIAL, 0, 4};
+  cr_assert(zx_data_read(&s, "targets", 0, 0, 4, 65536, out, &err));
+  cr_expect(out[0] == 65534 && out[1] == -1 && out[2] == 7 && out[3] == 1);
+  cr_expect(!zx_data_read(&s, "targets", 0, 0, 4, 65534, out, &err));
+  says(err, "token 1 has the id 65534; the model knows 0 to 65533");
+  zx_data_close(d);
+  d = stream("w", ZX_DATA_U32, w, 5);
+  s.data = d;
+  cr_assert(zx_data_read(&s, "tokens", 0, 0, 4, INT32_MAX, out, &err));
+  cr_expect(out[1] == 2000000000 && out[2] == -1);
+  cr_expect(!zx_data_read(&s, "tokens", 0, 0, 4, 5, out, &err));
+  zx_data_close(d);
+}
+
+typedef struct {
+  float x[3];
+  uint8_t small[2], padding[2];
+  int32_t y;
+} Record;
+
+static ZxData *records(const char *name, const Record *r, size_t n) {
+  ZxDataField f[3] = {{.name = "x", .elem = ZX_DATA_F32, .values = 3},
+                      {.name = "small", .elem = ZX_DATA_U8, .values = 2},
+                      {.name = "label", .elem = ZX_DATA_I32, .values = 1}};
+  ZxDataInfo info = {.nfield = 3, .field = f};
+  ZxDataWriter *w = zx_data_create(scratch(name), &info, &err);
+  cr_assert(w, "%s", err.text);
+  cr_assert(zx_data_put(w, r, n * sizeof *r, &err));
+  cr_assert(zx_data_finish(w, (uint64_t[]){0, 256, 10}, &err), "%s", err.text);
+  ZxData *d = zx_data_open(scratch(name), &err);
+  cr_assert(d, "%s", err.text);
+  return d;
+}
+
+Test(data, fields_of_records) {
+  Record r[] = {{{1, 2, 3}, {4, 5}, {0}, -1}, {{1.5f, NAN, -3}, {6, 255}, {0}, 9}};
+  ZxData *d = records("r", r, 2);
+  cr_expect_eq(zx_data_tokens(d), 0);
+  cr_expect_eq(zx_data_samples(d, 3), 2);
+  cr_expect(zx_data_check_field(d, "x", false, 3, &err));
+  cr_expect(zx_data_check_field(d, "small", false, 2, &err));
+  cr_expect(zx_data_check_field(d, "label", true, 1, &err));
+  ZxSampler s = {d, ZX_ORDER_SEQUENTIAL, 0, 3};
+  float x[3];
+  int32_t id[2];
+  cr_assert(zx_data_read(&s, "x", 1, 0, 3, -1, x, &err));
+  cr_expect(x[0] == 1.5f && isnan(x[1]) && x[2] == -3);
+  s.seq = 2;
+  cr_assert(zx_data_read(&s, "small", 1, 1, 1, -1, x, &err));
+  cr_expect_eq(x[0], 255);
+  cr_assert(zx_data_read(&s, "small", 1, 0, 2, 256, id, &err));
+  cr_expect(id[0] == 6 && id[1] == 255);
+  s.seq = 1;
+  cr_assert(zx_data_read(&s, "label", 0, 0, 1, 10, id, &err));
+  cr_expect_eq(id[0], -1);
+  cr_expect(!zx_data_read(&s, "label", 1, 0, 1, 9, id, &err));
+  says(err, "record 1, 'label', value 0 is 9; the model knows 0 to 8, and -1 for unknown");
+  zx_data_close(d);
+  r[1].y = -2;
+  s.data = d = records("r", r, 2);
+  cr_expect(!zx_data_read(&s, "label", 1, 0, 1, 9, id, &err), "-2 is no id");
+  zx_data_close(d);
+}
+
+Test(data, fields_that_do_not_fit) {
+  Record r = {0};
+  ZxData *d = records("r", &r, 1);
+  cr_expect(!zx_data_check_field(d, "lable", true, 1, &err));
+  says(err, "no field 'lable'; it has: x, small, label");
+  cr_expect_str_eq(err.help, "did you mean 'label'?");
+  cr_expect(!zx_data_check_field(d, "x", true, 3, &err));
+  says(err, "wants indices in 'x', the file has real numbers");
+  cr_expect(!zx_data_check_field(d, "x", false, 4, &err));
+  says(err, "wants 4 values of 'x' per sample, the file has 3");
+  zx_data_close(d);
+  d = records("none", &r, 0);
+  cr_expect(!zx_data_check_field(d, "x", false, 3, &err));
+  says(err, "has no records");
+  zx_data_close(d);
+  d = stream("s", ZX_DATA_U8, "abcd", 4);
+  cr_expect(!zx_data_check_field(d, "image", true, 2, &err));
+  says(err, "no field 'image': it is a stream");
+  cr_expect(!zx_data_check_field(d, "tokens", false, 2, &err));
+  says(err, "wants real numbers in 'tokens', the file has tokens (u8)");
+  cr_expect(zx_data_check_field(d, "targets", true, 3, &err));
+  cr_expect(!zx_data_check_field(d, "targets", true, 4, &err));
+  says(err, "has 4 tokens; one sample takes 4 and one more");
+  zx_data_close(d);
+}
+
+/* ---- damaged files ---- */
+static void refused(const char *words, void *bytes, size_t n) {
+  ZbErr e = {0};
+  ZxData *d = zx_data_of_bytes(bytes, n, "F", &e);
+  cr_expect(!d, "accepted, wanted: %s", words);
+  zx_data_close(d);
+  cr_expect(strstr(e.text, words), "no '%s' in '%s'", words, e.text);
+}
+
+static void put64(uint8_t *p, size_t at, uint64_t v) {
+  memcpy(p + at, &v, 8);
+  if (at >= 64 || at < 56) {
+    uint64_t sum = zx_data_head_sum(p, p[12]);
+    memcpy(p + 56, &sum, 8);
+  }
+}
+
+Test(data, damaged_files) {
+  write_stream("s", ZX_DATA_U16, "abcdefgh", 4, 0);
+  size_t n;
+  uint8_t *good = (uint8_t *)scratch_read("s", &n), *p = malloc(n + 1);
+  cr_assert_eq(n, 64 + 64 + 8);
+#define AGAIN memcpy(p, good, n)
+  AGAIN;
+  refused("is not a token file", p, 0);
+  refused("is not a token file", p, 3);
+  refused("ends within its header", p, 63);
+  refused("ends within its list of fields", p, 127);
+  refused("is truncated: its header promises 4 tokens in 136 bytes, it has 135", p, n - 1);
+  p[n] = 0;
+  refused("is too long", p, n + 1);
+  p[0] = 'z';
+  refused("is not a token file", p, n);
+  AGAIN, p[4] = 2;
+  refused("format version 2", p, n);
+  AGAIN, p[20] ^= 1;
+  refused("the checksum differs", p, n);
+  AGAIN, p[70] ^= 1; /* the field table is under the sum, too */
+  refused("the checksum differs", p, n);
+  AGAIN, p[12] = 0;
+  refused("it counts 0 fields", p, n);
+  AGAIN, p[14] = 1;
+  refused("it counts 65537 fields", p, n);
+  AGAIN, put64(p, 48, 1);
+  refused("unknown kind 1", p, n);
+  AGAIN, p[8] = 3, put64(p, 48, 0);
+  refused("unknown kind 3", p, n);
+  AGAIN, put64(p, 16, UINT64_MAX);
+  refused("is damaged: 18446744073709551615 tokens of 2 bytes", p, n);
+  AGAIN, put64(p, 16, 3);
+  refused("too long", p, n);
+  AGAIN, put64(p, 24, 4);
+  refused("the sizes contradict its fields", p, n);
+  AGAIN, put64(p, 32, 64);
+  refused("the sizes contradict its fields", p, n);
+  AGAIN, put64(p, 64 + 40, 9);
+  refused("unknown element type 9", p, n);
+  AGAIN, put64(p, 64 + 40, ZX_DATA_F32);
+  refused("a stream must have one field", p, n);
+  AGAIN, put64(p, 64 + 48, 2);
+  refused("a stream must have one field", p, n);
+  AGAIN, put64(p, 64 + 48, 0);
+  refused("cannot have 0 values", p, n);
+  AGAIN, put64(p, 64 + 48, UINT64_MAX / 2);
+  refused("cannot have 9223372036854775807 values", p, n);
+  AGAIN, put64(p, 64, 0);
+  refused("field 0 has no proper name", p, n);
+  AGAIN, memset(p + 64, 'a', 40), put64(p, 48, 0);
+  refused("field 0 has no proper name", p, n);
+  AGAIN, p[n - 1] ^= 1;
+  ZxData *d = zx_data_of_bytes(p, n, "F", &err);
+  cr_assert(d);
+  cr_expect(!zx_data_verify(d, &err));
+  says(err, "the checksum of its tokens differs");
+  zx_data_close(d);
+  free(good);
+  free(p);
+}
+
+Test(data, files_that_do_not_open) {
+  cr_expect(!zx_data_open(scratch("none"), &err));
+  says(err, "No such file");
+  cr_expect(!zx_data_open(scratch("."), &err));
+  says(err, "is not a regular file");
+  scratch_write("empty", "", 0);
+  cr_expect(!zx_data_open(scratch("empty"), &err));
+  says(err, "is empty");
+  scratch_write("text", "hello", 5);
+  cr_expect(!zx_data_open(scratch("text"), &err));
+  says(err, "is not a token file");
+}
+
+Test(data, names_and_layouts) {
+  ZxDataField f[2] = {{.name = "a", .elem = ZX_DATA_U8, .values = 3},
+                      {.name = "a", .elem = ZX_DATA_F32, .values = 1}};
+  ZxDataInfo info = {.nfield = 2, .field = f};
+  cr_expect(!zx_data_layout(&info, &err));
+  says(err, "two fields are named 'a'");
+  strcpy(f[1].name, "2b");
+  cr_expect(!zx_data_layout(&info, &err));
+  says(err, "field 1 has no proper name");
+  strcpy(f[1].name, "b2_");
+  cr_expect(zx_data_layout(&info, &err));
+  cr_expect(f[1].at == 4 && info.record_bytes == 8 && info.data_at == 192);
+  info.nfield = 0;
+  cr_expect(!zx_data_layout(&info, &err));
+  says(err, "0 fields");
+}
+
+/* ---- writing ---- */
+Test(data, what_is_not_replaced) {
+  ZxDataField f = {.name = "tokens", .values = 1};
+  ZxDataInfo info = {.stream = true, .nfield = 1, .field = &f};
+  scratch_write("text", "hello", 5);
+  cr_expect(!zx_data_create(scratch("text"), &info, &err));
+  says(err, "is not a token file: it is not replaced");
+  cr_expect(!zx_data_create(scratch("."), &info, &err));
+  says(err, "is not a file");
+  cr_expect(!zx_data_create(scratch("none/x"), &info, &err));
+  says(err, "cannot create");
+  write_stream("s", ZX_DATA_U8, "abc", 3, 0);
+  write_stream("s", ZX_DATA_U8, "abcd", 4, 0);
+  ZxDataWriter *w = zx_data_create(scratch("s"), &info, &err); /* given up: the old one stays, nothing else */
+  cr_assert(w);
+  zx_data_abandon(w);
+  ZxData *d = zx_data_open(scratch("s"), &err);
+  cr_expect_eq(zx_data_tokens(d), 4);
+  zx_data_close(d);
+  cr_expect(access(scratch("s.tmp"), F_OK) < 0);
+}
+
+Test(data, a_full_disk) {
+  ZxDataField f = {.name = "tokens", .values = 1};
+  ZxDataInfo info = {.stream = true, .nfield = 1, .field = &f};
+  char bytes[100] = "";
+  scratch_full_at(100000);
+  ZxDataWriter *w = zx_data_create(scratch("s"), &info, &err);
+  cr_assert(w);
+  bool ok = true;
+  for (int i = 0; ok && i < 2000; i++) ok = zx_data_put(w, bytes, sizeof bytes, &err);
+  cr_expect(!ok);
+  says(err, "cannot write");
+  zx_data_abandon(w);
+  w = zx_data_create(scratch("s"), &info, &err); /* within buffers until the end */
+  for (int i = 0; i < 999; i++) cr_assert(zx_data_put(w, bytes, sizeof bytes, &err));
+  cr_expect(!zx_data_finish(w, (uint64_t[]){0}, &err));
+  says(err, "cannot write");
+  cr_expect(access(scratch("s.tmp"), F_OK) < 0 && access(scratch("s"), F_OK) < 0, "nothing is left");
+}
+
+/* ---- order ---- */
+Test(data, permutations) {
+  for (uint64_t n = 1; n < 700; n = n * 3 / 2 + 1) {
+    uint8_t *seen = calloc(n, 1);
+    uint64_t fixed = 0;
+    for (uint64_t i = 0; i < n; i++) {
+      uint64_t j = zx_data_permute(5, 1, n, i);
+      cr_assert(j < n && !seen[j]);
+      seen[j] = 1;
+      fixed += i == j;
+    }
+    cr_expect(n < 20 || fixed < 12, "%llu of %llu stay in place", (unsigned long long)fixed,
+              (unsigned long long)n);
+    free(seen);
+  }
+  uint64_t same = 0;
+  for (uint64_t i = 0; i < 1000; i++) {
+    same += zx_data_permute(5, 1, 1000, i) == zx_data_permute(5, 2, 1000, i);
+    same += zx_data_permute(5, 1, 1000, i) == zx_data_permute(6, 1, 1000, i);
+    cr_expect(zx_data_permute(5, 1, (1ull << 60) + 7, i) < (1ull << 60) + 7);
+  }
+  cr_expect(same < 20, "epochs and seeds give other orders");
+}
+
+/* Where the first of 8 goes over many seeds: each place about as often. */
+Test(data, permutations_are_even) {
+  int count[8] = {0};
+  for (uint64_t seed = 0; seed < 8000; seed++) count[zx_data_permute(seed, 0, 8, 0)]++;
+  for (int i = 0; i < 8; i++) cr_expect(count[i] > 850 && count[i] < 1150, "place %d: %d", i, count[i]);
+}
+
+Test(data, shuffled_epochs_hold_every_window_once) {
+  uint16_t ids[101];
+  for (int i = 0; i < 101; i++) ids[i] = (uint16_t)i;
+  ZxData *d = stream("s", ZX_DATA_U16, ids, 101);
+  ZxSampler s = {d, ZX_ORDER_SHUFFLED, 11, 5};
+  int32_t first[2][20], out[5];
+  int moved = 0;
+  for (int epoch = 0; epoch < 2; epoch++) {
+    int seen[20] = {0};
+    for (uint64_t i = 0; i < 20; i++) {
+      cr_assert(zx_data_read(&s, "tokens", (uint64_t)epoch * 20 + i, 0, 5, 101, out, &err));
+      cr_assert(out[0] % 5 == 0 && out[4] == out[0] + 4);
+      seen[out[0] / 5]++;
+      first[epoch][i] = out[0];
+    }
+    for (int i = 0; i < 20; i++) cr_expect_eq(seen[i], 1);
+  }
+  for (int i = 0; i < 20; i++) moved += first[0][i] != first[1][i];
+  cr_expect(moved > 10);
+  zx_data_close(d);
+}

@@ -1,0 +1,175 @@
+/* metrics.jsonl is JSON whatever the numbers are; the line for people; learning rates. */
+#include "runtime/exec/exec.h"
+#include "tests/unit/exec/scratch.h"
+
+#include <cjson/cJSON.h>
+#include <criterion/criterion.h>
+#include <criterion/redirect.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+TestSuite(log, .init = scratch_make, .fini = scratch_remove);
+
+static ZbErr err;
+static const ZxMetrics step = {.step = 7,
+                               .steps = 100,
+                               .loss = 3.25,
+                               .grad_norm = 0.5,
+                               .lr = 3e-4,
+                               .tokens = 4096,
+                               .step_ms = 12.5,
+                               .tokens_per_s = 327680,
+                               .flops = 1e12,
+                               .peak_share = 0.41,
+                               .bubble = 0.1,
+                               .wait_ms = 1,
+                               .planned_bytes = 12300000,
+                               .used_bytes = 12300000};
+
+static double field(const cJSON *o, const char *key) {
+  const cJSON *x = cJSON_GetObjectItemCaseSensitive(o, key);
+  return cJSON_IsNumber(x) ? x->valuedouble : cJSON_IsNull(x) ? NAN : -77;
+}
+
+Test(log, lines_of_json) {
+  cr_redirect_stdout();
+  ZxLog *l = zx_log_open(scratch("deep/er/log"), &err);
+  cr_assert(l, "%s", err.text);
+  ZxMetrics m = step;
+  ZxClassMetrics c[2] = {{0, 10, 10, 5, 1}, {1, 20, 19, -1, NAN}};
+  cr_assert(zx_log_step(l, &m, c, 2, &err));
+  m.loss = NAN;
+  m.grad_norm = INFINITY;
+  m.peak_share = m.bubble = m.wait_ms = m.lr = -1;
+  cr_assert(zx_log_step(l, &m, NULL, 0, &err));
+  size_t n;
+  char *text = scratch_read("deep/er/log/metrics.jsonl", &n), *second = strchr(text, '\n') + 1;
+  cr_assert(text[n - 1] == '\n' && strchr(second, '\n') == text + n - 1,
+            "two lines, there before the log closes");
+  second[-1] = 0;
+  cJSON *a = cJSON_Parse(text), *b = cJSON_Parse(second);
+  cr_assert(a && b, "%s %s", text, second);
+  cr_expect(field(a, "step") == 7 && field(a, "steps") == 100 && field(a, "loss") == 3.25);
+  cr_expect(field(a, "grad_norm") == 0.5 && field(a, "lr") == 3e-4 && field(a, "tokens") == 4096);
+  cr_expect(field(a, "step_ms") == 12.5 && field(a, "tokens_per_s") == 327680 && field(a, "flops") == 1e12);
+  cr_expect(field(a, "peak_share") == 0.41 && field(a, "bubble") == 0.1 && field(a, "wait_ms") == 1);
+  cr_expect(field(a, "planned_bytes") == 12300000 && field(a, "used_bytes") == 12300000);
+  const cJSON *classes = cJSON_GetObjectItem(a, "classes"), *one = cJSON_GetArrayItem(classes, 1);
+  cr_expect_eq(cJSON_GetArraySize(classes), 2);
+  cr_expect(field(one, "stage") == 1 && field(one, "planned_bytes") == 20 && field(one, "used_bytes") == 19);
+  cr_expect(field(one, "compute_ms") == -77 && isnan(field(one, "wait_ms")));
+  cr_expect(isnan(field(b, "loss")) && isnan(field(b, "grad_norm")) && field(b, "lr") == -77);
+  cr_expect(!cJSON_GetObjectItem(b, "classes") && field(b, "bubble") == -77);
+  cJSON_Delete(a);
+  cJSON_Delete(b);
+  free(text);
+  zx_log_close(l);
+}
+
+Test(log, the_line_for_people) {
+  cr_redirect_stdout();
+  ZxLog *l = zx_log_open(NULL, &err);
+  cr_assert(zx_log_step(l, &step, NULL, 0, &err));
+  zx_log_close(l);
+  cr_expect_stdout_eq_str(
+      "step   7/100  loss 3.2500  grad 0.5  lr 3.00e-04  327680 tok/s  12.5 ms  41% of peak  "
+      "10% idle  12.3 MB of 12.3 MB\n");
+}
+
+Test(log, what_is_not_known_is_left_out) {
+  cr_redirect_stdout();
+  ZxLog *l = zx_log_open(NULL, &err);
+  ZxMetrics m = {.step = 1,
+                 .steps = 1,
+                 .loss = NAN,
+                 .grad_norm = -1,
+                 .lr = -1,
+                 .step_ms = -1,
+                 .tokens_per_s = -1,
+                 .peak_share = -1,
+                 .bubble = -1};
+  cr_assert(zx_log_step(l, &m, NULL, 0, &err));
+  zx_log_close(l);
+  cr_expect_stdout_eq_str("step 1/1  loss nan\n");
+}
+
+Test(log, folders_that_do_not_work) {
+  scratch_write("file", "", 0);
+  cr_expect(!zx_log_open(scratch("file/log"), &err));
+  says(err, "cannot make the log folder");
+  cr_expect(!zx_log_open(scratch("file"), &err));
+  says(err, "cannot write");
+  cr_expect(!zx_log_open("", &err));
+  says(err, "has no name");
+  cr_expect(!zx_log_open("/proc/zug", &err));
+  says(err, "cannot make the log folder /proc/zug");
+}
+
+Test(log, a_full_disk) {
+  cr_redirect_stdout();
+  ZxLog *l = zx_log_open(scratch("log"), &err);
+  cr_assert(l);
+  scratch_full_at(2000);
+  bool ok = true;
+  for (int i = 0; ok && i < 100; i++) ok = zx_log_step(l, &step, NULL, 0, &err);
+  cr_expect(!ok);
+  says(err, "metrics.jsonl: File too large");
+  zx_log_close(l);
+}
+
+Test(log, nobody_reads_the_lines) {
+  ZxLog *l = zx_log_open(NULL, &err);
+  int full = open("/dev/full", O_WRONLY);
+  cr_assert(full >= 0 && dup2(full, STDOUT_FILENO) >= 0);
+  cr_expect(!zx_log_step(l, &step, NULL, 0, &err));
+  says(err, "cannot write to the standard output: No space left");
+  zx_log_close(l);
+  close(full);
+}
+
+Test(log, messages_of_ranks) {
+  cr_redirect_stderr();
+  zx_say(3, "loss is %g", 1.5);
+  cr_expect_stderr_eq_str("[rank 3] loss is 1.5\n");
+}
+
+Test(log, a_long_message_is_one_line) {
+  char *long_text = calloc(1, 10000);
+  memset(long_text, 'x', 9999);
+  int p[2];
+  cr_assert(pipe(p) == 0 && dup2(p[1], STDERR_FILENO) >= 0);
+  zx_say(0, "%s", long_text);
+  char got[4096];
+  ssize_t n = read(p[0], got, sizeof got);
+  cr_expect(n == 2048 && got[2047] == '\n' && got[2046] == 'x');
+  free(long_text);
+}
+
+/* ---- learning rates ---- */
+Test(rate, warm_up_then_anneal) {
+  ZxRate r = {.lr = 2, .warmup = 4, .until = 14, .anneal = ZX_LINEAR, .final = 0.1};
+  cr_expect_float_eq(zx_rate(&r, 1), 0.5, 1e-12);
+  cr_expect_float_eq(zx_rate(&r, 4), 2, 1e-12);
+  cr_expect_float_eq(zx_rate(&r, 9), 1.1, 1e-12);
+  cr_expect_float_eq(zx_rate(&r, 14), 0.2, 1e-12);
+  cr_expect_float_eq(zx_rate(&r, 1000), 0.2, 1e-12);
+  r.anneal = ZX_COSINE;
+  cr_expect_float_eq(zx_rate(&r, 4), 2, 1e-12);
+  cr_expect_float_eq(zx_rate(&r, 9), 1.1, 1e-12, "half way");
+  cr_expect_float_eq(zx_rate(&r, 5), 0.2 + 1.8 * 0.5 * (1 + cos(M_PI / 10)), 1e-12);
+  cr_expect_float_eq(zx_rate(&r, 14), 0.2, 1e-12);
+  r.anneal = ZX_CONSTANT;
+  cr_expect_float_eq(zx_rate(&r, 2), 1, 1e-12);
+  cr_expect_float_eq(zx_rate(&r, 99), 2, 1e-12);
+}
+
+Test(rate, without_warm_up_or_time) {
+  ZxRate r = {.lr = 2, .warmup = 0, .until = 0, .anneal = ZX_COSINE, .final = 0.5};
+  cr_expect_float_eq(zx_rate(&r, 1), 1, 1e-12);
+  r.until = 1;
+  cr_expect_float_eq(zx_rate(&r, 1), 1, 1e-12);
+}

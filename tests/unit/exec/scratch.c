@@ -1,0 +1,55 @@
+/* See scratch.h. */
+#define _GNU_SOURCE /* nftw */
+#include "tests/unit/exec/scratch.h"
+
+#include <criterion/criterion.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder[64];
+
+void scratch_make(void) {
+  strcpy(folder, "/tmp/zug-exec-XXXXXX");
+  cr_assert(mkdtemp(folder));
+}
+
+static int drop(const char *path, const struct stat *st, int type, struct FTW *ftw) {
+  (void)st, (void)type, (void)ftw;
+  return remove(path);
+}
+
+void scratch_remove(void) { nftw(folder, drop, 8, FTW_DEPTH | FTW_PHYS); }
+
+const char *scratch(const char *name) {
+  static char path[8][512];
+  static int k;
+  k = (k + 1) % 8;
+  snprintf(path[k], sizeof *path, "%s/%s", folder, name);
+  return path[k];
+}
+
+void scratch_write(const char *name, const void *bytes, size_t n) {
+  FILE *f = fopen(scratch(name), "wb");
+  cr_assert(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0);
+}
+
+char *scratch_read(const char *name, size_t *n) {
+  FILE *f = fopen(scratch(name), "rb");
+  cr_assert(f);
+  struct stat st;
+  cr_assert(fstat(fileno(f), &st) == 0);
+  char *p = calloc(1, (size_t)st.st_size + 1);
+  *n = fread(p, 1, (size_t)st.st_size, f);
+  fclose(f);
+  return p;
+}
+
+void scratch_full_at(uint64_t bytes) {
+  signal(SIGXFSZ, SIG_IGN);
+  cr_assert(setrlimit(RLIMIT_FSIZE, &(struct rlimit){bytes, bytes}) == 0);
+}

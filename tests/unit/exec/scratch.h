@@ -1,0 +1,20 @@
+/* A folder of its own for each test, and words in messages. */
+#ifndef ZUG_TEST_SCRATCH_H
+#define ZUG_TEST_SCRATCH_H
+
+#include "base/base.h"
+
+void scratch_make(void);
+void scratch_remove(void);
+/* The path of `name` in the folder; a few of the last ones stay valid. */
+const char *scratch(const char *name);
+void scratch_write(const char *name, const void *bytes, size_t n);
+char *scratch_read(const char *name, size_t *n); /* to be freed; NUL-terminated */
+/* Files may not grow beyond `bytes` from now on: a full disk. */
+void scratch_full_at(uint64_t bytes);
+
+/* The message has these words in it. */
+#define says(err, words)                                                                                     \
+  cr_expect(strstr((err).text, words), "line %d: no '%s' in '%s'", __LINE__, words, (err).text)
+
+#endif

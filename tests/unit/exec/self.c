@@ -1,0 +1,67 @@
+/* The communicator of one rank, and the arithmetic of reductions. What several ranks do: tests/mpi/comm.c. */
+#include "runtime/exec/comm.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <signal.h>
+
+Test(self, everything_is_complete_at_once) {
+  ZxComm *c = zx_comm_self();
+  const ZxCommTable *t = c->t;
+  cr_expect(t->rank(c) == 0 && t->size(c) == 1);
+  ZxGroup g = t->split(c, 3);
+  cr_expect(t->group_rank(c, g) == 0 && t->group_size(c, g) == 1);
+  cr_expect_eq(t->split(c, -1), -1);
+  float a[3] = {1, 2, 3}, b[3] = {0};
+  cr_expect(t->test(c, t->all_reduce(c, g, a, 3, ZX_F32, ZX_SUM)) && a[2] == 3);
+  cr_expect(t->test(c, t->reduce_scatter(c, g, a, 2, ZX_F32, ZX_SUM, b)) && b[0] == 1 && b[1] == 2 &&
+            b[2] == 0);
+  t->wait(c, t->all_gather(c, g, a, sizeof a, b));
+  cr_expect_eq(b[2], 3);
+  t->wait(c, t->all_gather(c, g, b, sizeof b, b));
+  t->wait(c, t->all_to_all(c, g, b, 4, a + 2));
+  cr_expect_eq(a[2], 1);
+  t->wait(c, t->broadcast(c, g, a, 4, 0));
+  t->barrier(c);
+  t->free(c);
+}
+
+Test(self, has_no_peers_to_send_to, .signal = SIGABRT) {
+  ZxComm *c = zx_comm_self();
+  c->t->send(c, "x", 1, 1, 0);
+}
+
+Test(self, has_no_peers_to_receive_from, .signal = SIGABRT) {
+  ZxComm *c = zx_comm_self();
+  char x;
+  c->t->recv(c, &x, 1, 1, 0);
+}
+
+Test(self, ends_with_its_code, .exit_code = 5) {
+  ZxComm *c = zx_comm_self();
+  c->t->abort(c, 5);
+}
+
+Test(combine, in_rank_order_and_in_place) {
+  enum { N = 1300 }; /* several tiles and a rest */
+  static float x[3][N], sum[N];
+  static double y[2][N];
+  for (int i = 0; i < N; i++) {
+    x[0][i] = 1e8f;
+    x[1][i] = (float)i;
+    x[2][i] = -1e8f;
+    sum[i] = (1e8f + (float)i) - 1e8f; /* another order gives i */
+    y[0][i] = i;
+    y[1][i] = N / 2 - i;
+  }
+  zx_combine(x[1], (const void *[]){x[0], x[1], x[2]}, 3, N, ZX_F32, ZX_SUM);
+  for (int i = 0; i < N; i++) cr_assert_eq(x[1][i], sum[i]);
+  zx_combine(y[0], (const void *[]){y[0], y[1]}, 2, N, ZX_F64, ZX_MAX);
+  for (int i = 0; i < N; i++) cr_assert_eq(y[0][i], i > N / 2 - i ? i : N / 2 - i);
+}
+
+Test(combine, a_nan_stays) {
+  float a[3] = {NAN, 1, -INFINITY}, b[3] = {1, NAN, 3};
+  zx_combine(a, (const void *[]){a, b}, 2, 3, ZX_F32, ZX_MAX);
+  cr_expect(isnan(a[0]) && isnan(a[1]) && a[2] == 3);
+}
