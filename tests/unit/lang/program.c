@@ -193,10 +193,10 @@ Test(program, include_folders) {
   Case c = load("");
   const char *const folders[] = {"/nowhere", ZUG_SRC "/tests/lang"};
   static const char text[] = "use lib.good\n";
-  c.p = zl_load_text(c.a, c.s, c.d, "x.zug", text, strlen(text), &(ZlOptions){folders, 2});
+  c.p = zl_load_text(c.a, c.s, c.d, "no-such-folder/x.zug", text, strlen(text), &(ZlOptions){folders, 2});
   cr_expect(zl_errors(c.d) == 0, "%s", messages(&c));
   cr_expect(c.p->nfiles == 3); /* with std.nn, which lib/good.zug uses */
-  c.p = zl_load_text(c.a, c.s, c.d, "x.zug", text, strlen(text), &(ZlOptions){folders, 1});
+  c.p = zl_load_text(c.a, c.s, c.d, "no-such-folder/x.zug", text, strlen(text), &(ZlOptions){folders, 1});
   expect_code(&c, ZL_Z0005, "looked in /nowhere");
   done(&c);
 }
