@@ -38,6 +38,7 @@ scenario_tests = \
   tests/readme.sh \
   tests/rooms.sh \
   tests/zdata.sh
+include tests/mpi/local.mk
 dist_check_SCRIPTS += $(scenario_tests)
 TESTS += $(scenario_tests)
 

@@ -241,7 +241,7 @@ static bool ready(const ZxEngine *e, uint32_t i) {
 bool zx_poll(ZxEngine *e) {
   const ZpProgram *g = &e->st->prog;
   bool moved = false;
-  if (e->polling) return false; /* finishing one instruction must not start on another's */
+  if (!e->playing || e->polling) return false; /* finishing one instruction must not start on another's */
   e->polling = true;
   for (int q = ZP_Q_P2P; q < ZP_QUEUES; q++)
     while (e->head[q] < g->nqueue[q] && ready(e, g->queue[q][e->head[q]])) {
@@ -271,6 +271,7 @@ static void play(ZxEngine *e) {
   memset(e->done, 0, g->ninstrs * sizeof *e->done);
   memset(e->head, 0, sizeof e->head);
   e->nflight = 0;
+  e->playing = true;
   for (uint32_t k = 0; k < g->nqueue[ZP_Q_COMPUTE] && !e->failed; k++) {
     uint32_t i = g->queue[ZP_Q_COMPUTE][k];
     double from = zx_now();
@@ -285,6 +286,7 @@ static void play(ZxEngine *e) {
   for (int tries = 0; !e->failed && (e->nflight || e->head[ZP_Q_P2P] < g->nqueue[ZP_Q_P2P] || e->head[ZP_Q_COLL] < g->nqueue[ZP_Q_COLL]);)
     if (!zx_poll(e)) zx_relax(&tries);
   e->times[ZG_OP_COUNT + 1] += zx_now() - from;
+  e->playing = false;
 }
 
 bool zx_engine_step(ZxEngine *e, int64_t step, double lr, ZxStep *out, ZbErr *err) {

@@ -45,6 +45,7 @@ struct ZxEngine {
   ZxStep out;
   ZbErr *err;
   bool failed, polling, has_loss;
+  bool playing;          /* within a step: only then do the queues move */
   double times[ZG_OP_COUNT + 2];
 };
 
