@@ -5,8 +5,7 @@
 #include "kernels/ref/ref.h"
 
 /* Row (a at i) times row (b at j) along h. */
-static double row_dot(const ZkView *a, const RefIndex *i, const ZkView *b, const RefIndex *j,
-                      uint16_t h) {
+static double row_dot(const ZkView *a, const RefIndex *i, const ZkView *b, const RefIndex *j, uint16_t h) {
   double sum = 0;
   for (int64_t e = 0; e < ref_size(a, h); e++) {
     RefIndex ie = ref_with(i, h, e), je = ref_with(j, h, e);
@@ -16,8 +15,7 @@ static double row_dot(const ZkView *a, const RefIndex *i, const ZkView *b, const
 }
 
 /* Does the query at `i` see key number `at`? */
-static bool visible(const ZkCall *c, const ZkView *q, const ZkView *k, const RefIndex *i,
-                    int64_t at) {
+static bool visible(const ZkCall *c, const ZkView *q, const ZkView *k, const RefIndex *i, int64_t at) {
   uint16_t s = c->ax[0];
   return c->opt[0] == 0 || ref_start(k, s) + at <= ref_start(q, s) + ref_at(i, s);
 }

@@ -4,10 +4,8 @@
 #include "kernels/ref/ref.h"
 
 static void store(const ZkCall *c, const RefIndex *i, double x) {
-  if (c->accumulate)
-    ref_add(&c->out[0], i, x);
-  else
-    ref_put(&c->out[0], i, x);
+  if (c->accumulate) ref_add(&c->out[0], i, x);
+  else ref_put(&c->out[0], i, x);
 }
 
 void zk_ref_sum(const ZkEnv *env, const ZkCall *c) {

@@ -81,31 +81,31 @@ static int64_t offset(const ZkView *v, const RefIndex *i) {
 double ref_get(const ZkView *v, const RefIndex *i) {
   int64_t at = offset(v, i);
   switch (v->elem) {
-    case ZK_F64: return ((const double *)v->data)[at];
-    case ZK_F32: return ((const float *)v->data)[at];
-    case ZK_I32: return ((const int32_t *)v->data)[at];
-    case ZK_BF16: {
-      uint32_t bits = (uint32_t)((const uint16_t *)v->data)[at] << 16;
-      float x;
-      memcpy(&x, &bits, sizeof x);
-      return x;
-    }
+  case ZK_F64: return ((const double *)v->data)[at];
+  case ZK_F32: return ((const float *)v->data)[at];
+  case ZK_I32: return ((const int32_t *)v->data)[at];
+  case ZK_BF16: {
+    uint32_t bits = (uint32_t)((const uint16_t *)v->data)[at] << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+  }
   }
   ZB_BUG("element type %d", v->elem);
 }
 
 double ref_round(double x, ZkElem e) {
   switch (e) {
-    case ZK_F64: return x;
-    case ZK_F32: return (float)x;
-    case ZK_I32: return trunc(x);
-    case ZK_BF16: { /* 8 bits of significand, ties to even; the exponent range is f32's */
-      if (!isfinite(x) || x == 0) return x;
-      int e2;
-      frexp(x, &e2);
-      if (e2 < -125) e2 = -125; /* subnormal: a fixed grid */
-      return (float)ldexp(nearbyint(ldexp(x, 8 - e2)), e2 - 8);
-    }
+  case ZK_F64: return x;
+  case ZK_F32: return (float)x;
+  case ZK_I32: return trunc(x);
+  case ZK_BF16: { /* 8 bits of significand, ties to even; the exponent range is f32's */
+    if (!isfinite(x) || x == 0) return x;
+    int e2;
+    frexp(x, &e2);
+    if (e2 < -125) e2 = -125; /* subnormal: a fixed grid */
+    return (float)ldexp(nearbyint(ldexp(x, 8 - e2)), e2 - 8);
+  }
   }
   ZB_BUG("element type %d", e);
 }
@@ -113,23 +113,21 @@ double ref_round(double x, ZkElem e) {
 void ref_put(const ZkView *v, const RefIndex *i, double x) {
   int64_t at = offset(v, i);
   switch (v->elem) {
-    case ZK_F64: ((double *)v->data)[at] = x; return;
-    case ZK_F32: ((float *)v->data)[at] = (float)x; return;
-    case ZK_I32: ((int32_t *)v->data)[at] = (int32_t)x; return;
-    case ZK_BF16: {
-      float r = (float)ref_round(x, ZK_BF16);
-      uint32_t bits;
-      memcpy(&bits, &r, sizeof bits);
-      ((uint16_t *)v->data)[at] = (uint16_t)(bits >> 16);
-      return;
-    }
+  case ZK_F64: ((double *)v->data)[at] = x; return;
+  case ZK_F32: ((float *)v->data)[at] = (float)x; return;
+  case ZK_I32: ((int32_t *)v->data)[at] = (int32_t)x; return;
+  case ZK_BF16: {
+    float r = (float)ref_round(x, ZK_BF16);
+    uint32_t bits;
+    memcpy(&bits, &r, sizeof bits);
+    ((uint16_t *)v->data)[at] = (uint16_t)(bits >> 16);
+    return;
+  }
   }
   ZB_BUG("element type %d", v->elem);
 }
 
-void ref_add(const ZkView *v, const RefIndex *i, double x) {
-  ref_put(v, i, ref_get(v, i) + x);
-}
+void ref_add(const ZkView *v, const RefIndex *i, double x) { ref_put(v, i, ref_get(v, i) + x); }
 
 void ref_zero(const ZkView *v) {
   RefIndex i = {0};
@@ -158,28 +156,28 @@ const int8_t ref_operands[ZG_OP_COUNT] = {
 
 ZkKernel *zk_ref_kernel(int op) {
   switch (op) {
-    case ZG_OP_POSITION: return zk_ref_position;
-    case ZG_OP_RANDOM: return zk_ref_random;
-    case ZG_OP_RENAME: return zk_ref_rename;
-    case ZG_OP_SLICE: return zk_ref_slice;
-    case ZG_OP_PAD: return zk_ref_pad;
-    case ZG_OP_CONCAT: return zk_ref_concat;
-    case ZG_OP_SUM: return zk_ref_sum;
-    case ZG_OP_PEAK: return zk_ref_peak;
-    case ZG_OP_DOT: return zk_ref_dot;
-    case ZG_OP_SOFTMAX: return zk_ref_softmax;
-    case ZG_OP_SOFTMAX_GRAD: return zk_ref_softmax_grad;
-    case ZG_OP_NORMALIZE: return zk_ref_normalize;
-    case ZG_OP_NORMALIZE_GRAD: return zk_ref_normalize_grad;
-    case ZG_OP_ROPE: return zk_ref_rope;
-    case ZG_OP_ATTEND: return zk_ref_attend;
-    case ZG_OP_ATTEND_GRAD: return zk_ref_attend_grad;
-    case ZG_OP_LOOKUP: return zk_ref_lookup;
-    case ZG_OP_LOOKUP_GRAD: return zk_ref_lookup_grad;
-    case ZG_OP_XENT_SUMS: return zk_ref_xent_sums;
-    case ZG_OP_XENT_GRAD: return zk_ref_xent_grad;
-    case ZG_OP_CHAIN: return zk_ref_chain;
-    case ZG_OP_COPY: return zk_ref_copy;
+  case ZG_OP_POSITION: return zk_ref_position;
+  case ZG_OP_RANDOM: return zk_ref_random;
+  case ZG_OP_RENAME: return zk_ref_rename;
+  case ZG_OP_SLICE: return zk_ref_slice;
+  case ZG_OP_PAD: return zk_ref_pad;
+  case ZG_OP_CONCAT: return zk_ref_concat;
+  case ZG_OP_SUM: return zk_ref_sum;
+  case ZG_OP_PEAK: return zk_ref_peak;
+  case ZG_OP_DOT: return zk_ref_dot;
+  case ZG_OP_SOFTMAX: return zk_ref_softmax;
+  case ZG_OP_SOFTMAX_GRAD: return zk_ref_softmax_grad;
+  case ZG_OP_NORMALIZE: return zk_ref_normalize;
+  case ZG_OP_NORMALIZE_GRAD: return zk_ref_normalize_grad;
+  case ZG_OP_ROPE: return zk_ref_rope;
+  case ZG_OP_ATTEND: return zk_ref_attend;
+  case ZG_OP_ATTEND_GRAD: return zk_ref_attend_grad;
+  case ZG_OP_LOOKUP: return zk_ref_lookup;
+  case ZG_OP_LOOKUP_GRAD: return zk_ref_lookup_grad;
+  case ZG_OP_XENT_SUMS: return zk_ref_xent_sums;
+  case ZG_OP_XENT_GRAD: return zk_ref_xent_grad;
+  case ZG_OP_CHAIN: return zk_ref_chain;
+  case ZG_OP_COPY: return zk_ref_copy;
   }
   return op >= 0 && op < ZG_OP_COUNT && ref_operands[op] >= 0 ? zk_ref_ew : NULL;
 }

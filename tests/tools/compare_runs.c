@@ -84,8 +84,7 @@ static double relative(double x, double y) {
   return x == y ? 0 : fabs(x - y) / top;
 }
 
-static bool compare_metrics(ZbArena *a, const char *pa, const char *pb, double tol_loss,
-                            double tol_norm) {
+static bool compare_metrics(ZbArena *a, const char *pa, const char *pb, double tol_loss, double tol_norm) {
   Run ra = read_run(a, pa), rb = read_run(a, pb);
   if (ra.n != rb.n) {
     printf("%s has %zu steps, %s has %zu\n", pa, ra.n, pb, rb.n);
@@ -98,14 +97,14 @@ static bool compare_metrics(ZbArena *a, const char *pa, const char *pb, double t
     double dl = relative(x.loss, y.loss);
     double dn = isnan(x.norm) && isnan(y.norm) ? 0 : relative(x.norm, y.norm);
     same_steps = same_steps && x.step == y.step;
-    printf("step %3.0f  loss %.7f %.7f (%.1e)  grad norm %.7f %.7f (%.1e)\n", x.step, x.loss,
-           y.loss, dl, x.norm, y.norm, dn);
+    printf("step %3.0f  loss %.7f %.7f (%.1e)  grad norm %.7f %.7f (%.1e)\n", x.step, x.loss, y.loss, dl,
+           x.norm, y.norm, dn);
     worst_loss = fmax(worst_loss, dl);
     worst_norm = fmax(worst_norm, dn);
   }
   if (!same_steps) printf("the step numbers differ\n");
-  printf("largest relative difference: loss %.1e (allowed %.1e), grad norm %.1e (allowed %.1e)\n",
-         worst_loss, tol_loss, worst_norm, tol_norm);
+  printf("largest relative difference: loss %.1e (allowed %.1e), grad norm %.1e (allowed %.1e)\n", worst_loss,
+         tol_loss, worst_norm, tol_norm);
   return same_steps && worst_loss <= tol_loss && worst_norm <= tol_norm;
 }
 
@@ -134,12 +133,10 @@ static Weights read_weights(ZbArena *a, const char *path) {
 static const char *tensor_data(const Weights *w, const cJSON *t, uint64_t *n) {
   const cJSON *at = cJSON_GetObjectItemCaseSensitive(t, "data_offsets");
   const cJSON *type = cJSON_GetObjectItemCaseSensitive(t, "dtype");
-  if (!cJSON_IsString(type) || strcmp(type->valuestring, "F32") != 0)
-    cannot(w->path, "a tensor is not F32");
+  if (!cJSON_IsString(type) || strcmp(type->valuestring, "F32") != 0) cannot(w->path, "a tensor is not F32");
   if (cJSON_GetArraySize(at) != 2) cannot(w->path, "a tensor has no data_offsets");
   double lo = cJSON_GetArrayItem(at, 0)->valuedouble, hi = cJSON_GetArrayItem(at, 1)->valuedouble;
-  if (!(lo >= 0 && lo <= hi && hi <= (double)w->bytes))
-    cannot(w->path, "a tensor lies outside the file");
+  if (!(lo >= 0 && lo <= hi && hi <= (double)w->bytes)) cannot(w->path, "a tensor lies outside the file");
   *n = (uint64_t)(hi - lo) / sizeof(float);
   return w->data + (uint64_t)lo;
 }
@@ -176,13 +173,12 @@ static bool compare_tensor(const Weights *wa, const Weights *wb, const cJSON *ta
     if (share > 1) bad++;
     if (share > worst->allowed) *worst = (Worst){share, diff, x, y, ta->string, i};
   }
-  if (bad) printf("%s: %llu of %llu elements differ\n", ta->string, (unsigned long long)bad,
-                  (unsigned long long)na);
+  if (bad)
+    printf("%s: %llu of %llu elements differ\n", ta->string, (unsigned long long)bad, (unsigned long long)na);
   return bad == 0;
 }
 
-static bool compare_weights(ZbArena *a, const char *pa, const char *pb, double tol_abs,
-                            double tol_rel) {
+static bool compare_weights(ZbArena *a, const char *pa, const char *pb, double tol_abs, double tol_rel) {
   Weights wa = read_weights(a, pa), wb = read_weights(a, pb);
   bool same = true;
   Worst worst = {0};
@@ -204,10 +200,9 @@ static bool compare_weights(ZbArena *a, const char *pa, const char *pb, double t
   if (tensors == 0) cannot(pa, "no tensors in it");
   printf("%d tensors, allowed %.1e + %.1e relative; ", tensors, tol_abs, tol_rel);
   if (worst.name)
-    printf("worst %s[%llu]: %.9g and %.9g, %.1e apart\n", worst.name,
-           (unsigned long long)worst.at, worst.x, worst.y, worst.diff);
-  else
-    printf("all equal\n");
+    printf("worst %s[%llu]: %.9g and %.9g, %.1e apart\n", worst.name, (unsigned long long)worst.at, worst.x,
+           worst.y, worst.diff);
+  else printf("all equal\n");
   cJSON_Delete(wa.header);
   cJSON_Delete(wb.header);
   return same;
@@ -240,9 +235,8 @@ int main(int argc, char **argv) {
   }
   if (npath != 2) usage();
   ZbArena *a = zb_arena_new();
-  bool same = ends_with(path[0], ".safetensors")
-                  ? compare_weights(a, path[0], path[1], tol[2], tol[3])
-                  : compare_metrics(a, path[0], path[1], tol[0], tol[1]);
+  bool same = ends_with(path[0], ".safetensors") ? compare_weights(a, path[0], path[1], tol[2], tol[3])
+                                                 : compare_metrics(a, path[0], path[1], tol[0], tol[1]);
   zb_arena_free(a);
   return same ? 0 : 1;
 }

@@ -1,1 +1,11 @@
 # Unit tests of kernels: see the conventions at the top of Makefile.am.
+if HAVE_CRITERION
+check_PROGRAMS += tests/unit/test-kernels
+TESTS += tests/unit/test-kernels
+tests_unit_test_kernels_SOURCES = tests/unit/kernels/conform.h tests/unit/kernels/conform.c \
+  tests/unit/kernels/attend.c tests/unit/kernels/ew.c tests/unit/kernels/flat.c \
+  tests/unit/kernels/move.c tests/unit/kernels/norm.c tests/unit/kernels/reduce.c \
+  tests/unit/kernels/select.c
+tests_unit_test_kernels_CFLAGS = $(unit_cflags)
+tests_unit_test_kernels_LDADD = $(libs_kernels) $(libs_graph) $(unit_libs)
+endif

@@ -1,0 +1,107 @@
+/* Attention and its gradient, with and without groups of query heads. */
+#include <stdlib.h>
+
+#include "tests/unit/kernels/conform.h"
+
+/* Scores are sums of up to 64 products, then an exponential and a mean over the keys. In bf16 operands are exact, so
+ * the same holds before the result is rounded. */
+#define TOL 5e-6
+/* Gradients subtract nearly equal numbers, dp - g.o of size 1 (with one key the difference is 0), and sum over
+ * queries. */
+#define GRAD_TOL 1e-5
+#define GRAD_FLOOR 1e-6
+
+static const struct {
+  const char *dims, *q, *k;
+} shape[] = {
+    {"b=2 s=17 h=3 d=8", "bshd", "bshd"},       {"b=1 s=1 h=1 d=2", "bshd", "bshd"},
+    {"b=3 s=5 k=2 g=3 d=6", "bskgd", "bskd"},   {"b=1 s=65 k=1 g=2 d=4", "bskgd", "bskd"},
+    {"b=1 s=200 k=1 g=2 d=3", "bskgd", "bskd"}, {"s=33 d=64", "sd", "sd"},
+    {"g=5 s=3 b=2 d=17", "bsgd", "bsd"},        {"b=1 s=64 h=2 d=5", "bhsd", "bhsd"},
+};
+#define SHAPES (sizeof shape / sizeof *shape)
+
+static const char *without(char *buf, const char *axes, char axis) {
+  char *to = buf;
+  for (; *axes; axes++)
+    if (*axes != axis) *to++ = *axes;
+  *to = 0;
+  return buf;
+}
+
+static Case forward(size_t i, int mask, char *row) {
+  return (Case){.op = ZG_OP_ATTEND,
+                .dims = shape[i].dims,
+                .ax = "sd",
+                .num = {0.4},
+                .opt = {mask},
+                .in = {{shape[i].q}, {shape[i].k}, {shape[i].k}},
+                .out = {{shape[i].q}, {without(row, shape[i].q, 'd'), EXACT}},
+                .tol = TOL};
+}
+
+Test(attend, forward) {
+  char row[16];
+  for (size_t i = 0; i < SHAPES; i++)
+    for (int mask = 0; mask < 2; mask++) {
+      Case c = forward(i, mask, row);
+      conform(__FILE__, __LINE__, &c);
+    }
+}
+
+/* Scores far apart and far from zero: the running maximum must do its work. */
+Test(attend, large_scores) {
+  char row[16];
+  for (int mask = 0; mask < 2; mask++) {
+    Case c = forward(3, mask, row);
+    c.num[0] = 20;
+    c.tol =
+        3e-5; /* a score of 200 has an absolute error of 1e-5, and so has the logarithm of its exponential */
+    conform(__FILE__, __LINE__, &c);
+  }
+}
+
+/* Later keys score higher, over more keys than any tile holds: sums made so far must shrink. */
+Test(attend, rising_scores) {
+  double k[200 * 4];
+  for (int i = 0; i < 200 * 4; i++) k[i] = (double)(i / 4) / 50 + (double)(i % 7) / 4;
+  for (int mask = 0; mask < 2; mask++)
+    CONFORM(.op = ZG_OP_ATTEND, .dims = "s=200 d=4", .ax = "sd", .num = {0.5}, .opt = {mask},
+            .in = {{"sd", REAL, 0.5, 1, NULL}, {"sd", .value = k}, {"sd"}}, .out = {{"sd"}, {"s", EXACT}},
+            .tol = TOL);
+}
+
+/* Output, logarithm, q, k and v of a forward pass, and the gradient of all. */
+Test(attend, gradient) {
+  char row[16];
+  for (size_t i = 0; i < SHAPES; i++)
+    for (int mask = 0; mask < 2; mask++) {
+      Case f = forward(i, mask, row);
+      double *o[ZK_MAX_OUT] = {0};
+      int64_t nq = count_of(&f, f.in[0].axes), nk = count_of(&f, f.in[1].axes);
+      double *q = malloc((size_t)(nq + 2 * nk) * sizeof *q), *k = q + nq, *v = k + nk;
+      for (int64_t e = 0; e < nq + 2 * nk; e++) q[e] = (float)((double)((e * 7919 + 13) % 1009) / 504 - 1);
+      f.in[0].value = q;
+      f.in[1].value = k;
+      f.in[2].value = v;
+      reference(&f, o);
+      Case g = {.op = ZG_OP_ATTEND_GRAD,
+                .dims = f.dims,
+                .ax = f.ax,
+                .num = {f.num[0]},
+                .opt = {mask},
+                .in = {{f.in[0].axes},
+                       {f.in[0].axes, .value = o[0]},
+                       {f.out[1].axes, EXACT, .value = o[1]},
+                       f.in[0],
+                       f.in[1],
+                       f.in[2]},
+                .out = {{f.in[0].axes}, {f.in[1].axes}, {f.in[1].axes}},
+                .tol = GRAD_TOL,
+                .floor = GRAD_FLOOR};
+      conform(__FILE__, __LINE__, &g);
+      free(q);
+      free(o[0]);
+      free(o[1]);
+    }
+}

@@ -1,0 +1,272 @@
+/* The harness of the conformance tests. See conform.h. */
+#include "tests/unit/kernels/conform.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+#define GUARD 64
+#define GUARD_BYTE 0xA5
+#define SHUFFLES 3
+
+/* ---- buffers between guards ------------------ */
+typedef struct {
+  char *block;
+  size_t bytes, size; /* size: of the block, with guards */
+} Buffer;
+
+static void *buffer_data(const Buffer *b) { return b->block + GUARD; }
+
+static Buffer buffer_new(size_t bytes) {
+  Buffer b = {.bytes = bytes, .size = (GUARD + bytes + GUARD + 63) / 64 * 64};
+  b.block = aligned_alloc(64, b.size);
+  cr_assert(b.block != NULL);
+  memset(b.block, GUARD_BYTE, b.size);
+  return b;
+}
+
+static bool buffer_intact(const Buffer *b) {
+  for (size_t i = 0; i < b->size; i++) {
+    if (i == GUARD) i += b->bytes;
+    if (i < b->size && (unsigned char)b->block[i] != GUARD_BYTE) return false;
+  }
+  return true;
+}
+
+/* ---- dims and views ------------------ */
+static void dims_find(const Case *c, char axis, int64_t *size, int64_t *start, int64_t *whole) {
+  for (const char *p = c->dims; p && *p; p += strcspn(p, " "), p += strspn(p, " ")) {
+    if (*p != axis) continue;
+    long long n, at = 0, all = -1;
+    int got = sscanf(p + 1, "=%lld@%lld/%lld", &n, &at, &all);
+    cr_assert(got == 1 || got == 3, "bad dims %s", c->dims);
+    *size = n;
+    *start = at;
+    *whole = got == 3 ? all : n;
+    return;
+  }
+  cr_assert_fail("axis %c is not in dims %s", axis, c->dims);
+}
+
+int64_t count_of(const Case *c, const char *axes) {
+  int64_t n = 1, size, start, whole;
+  for (; *axes; axes++) {
+    dims_find(c, *axes, &size, &start, &whole);
+    n *= size;
+  }
+  return n;
+}
+
+/* A dense view whose axes lie in declared order (shuffle 0) or another one. */
+static ZkView make_view(const Case *c, const Tensor *t, ZkElem elem, int shuffle, uint64_t salt) {
+  ZkView v = {.elem = elem, .rank = (uint8_t)strlen(t->axes)};
+  char axes[ZK_MAX_AXES + 1];
+  strcpy(axes, t->axes);
+  for (int i = v.rank - 1; shuffle > 0 && i > 0; i--) {
+    int j = (int)(zb_random_u64((uint64_t)shuffle, salt, (uint64_t)i) % (uint64_t)(i + 1));
+    char swap = axes[i];
+    axes[i] = axes[j];
+    axes[j] = swap;
+  }
+  int64_t stride = 1;
+  for (int i = v.rank - 1; i >= 0; i--) {
+    v.axis[i] = (uint16_t)axes[i];
+    dims_find(c, axes[i], &v.size[i], &v.start[i], &v.whole[i]);
+    v.stride[i] = stride;
+    stride *= v.size[i];
+  }
+  return v;
+}
+
+/* Offset in view `v` of element k of the tensor in declared order. */
+static int64_t offset_of(const Tensor *t, const ZkView *v, int64_t k) {
+  int64_t at = 0;
+  for (int i = v->rank - 1; i >= 0; i--) {
+    int j = 0;
+    while (v->axis[j] != (uint16_t)t->axes[i]) j++;
+    at += k % v->size[j] * v->stride[j];
+    k /= v->size[j];
+  }
+  return at;
+}
+
+/* ---- elements ------------------ */
+static uint16_t bf16_bits(float x) {
+  uint32_t u;
+  memcpy(&u, &x, sizeof u);
+  if (isnan(x)) return 0x7fc0;
+  return (uint16_t)((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+}
+
+static double load(const ZkView *v, int64_t at) {
+  if (v->elem == ZK_F64) return ((double *)v->data)[at];
+  if (v->elem == ZK_F32) return ((float *)v->data)[at];
+  if (v->elem == ZK_I32) return ((int32_t *)v->data)[at];
+  uint32_t u = (uint32_t)((uint16_t *)v->data)[at] << 16;
+  float x;
+  memcpy(&x, &u, sizeof x);
+  return x;
+}
+
+static void store(const ZkView *v, int64_t at, double x) {
+  if (v->elem == ZK_F64) ((double *)v->data)[at] = x;
+  else if (v->elem == ZK_F32) ((float *)v->data)[at] = (float)x;
+  else if (v->elem == ZK_I32) ((int32_t *)v->data)[at] = isnan(x) ? INT32_MIN : (int32_t)x;
+  else ((uint16_t *)v->data)[at] = bf16_bits((float)x);
+}
+
+static double round_to(ZkElem e, double x) {
+  union {
+    double d;
+    float f;
+    int32_t i;
+    uint16_t h;
+  } space;
+  ZkView v = {.data = &space, .elem = e};
+  store(&v, 0, x);
+  return load(&v, 0);
+}
+
+static double draw(const Tensor *t, uint64_t salt, int64_t k) {
+  double u = zb_random_unit(7, salt, (uint64_t)k);
+  if (t->value) return t->value[k];
+  if (t->kind == ID) return floor(t->lo + u * (t->hi - t->lo + 1));
+  if (t->lo < t->hi) return t->lo + u * (t->hi - t->lo);
+  return zb_random_normal(7, salt, (uint64_t)k);
+}
+
+/* ---- one way to run a case ------------------ */
+typedef enum { ALL_F32, ALL_BF16, BF16_IN, MODES } Mode;
+static const char *const mode_name[MODES] = {"f32", "bf16", "bf16 to f32"};
+
+static ZkElem elem_of(const Tensor *t, Mode mode, bool result) {
+  if (t->kind == ID) return ZK_I32;
+  if (t->kind == EXACT || mode == ALL_F32 || (mode == BF16_IN && result)) return ZK_F32;
+  return ZK_BF16;
+}
+
+static ZkCall make_call(const Case *c) {
+  ZkCall call = {.op = (uint16_t)c->op, .chain = c->chain, .accumulate = c->accumulate};
+  while (c->in[call.nin].axes) call.nin++;
+  while (c->out[call.nout].axes) call.nout++;
+  for (const char *a = c->ax; a && *a; a++) call.ax[call.nax++] = (uint16_t)*a;
+  memcpy(call.num, c->num, sizeof call.num);
+  memcpy(call.opt, c->opt, sizeof call.opt);
+  return call;
+}
+
+/* Views and their buffers: operands filled, results prefilled. */
+static void set_up(const Case *c, ZkCall *call, Mode mode, bool f64, int shuffle, Buffer *buf) {
+  for (int k = 0; k < call->nin + call->nout; k++) {
+    bool result = k >= call->nin;
+    const Tensor *t = result ? &c->out[k - call->nin] : &c->in[k];
+    ZkView *v = result ? &call->out[k - call->nin] : &call->in[k];
+    ZkElem elem = elem_of(t, mode, result);
+    *v = make_view(c, t, f64 && elem != ZK_I32 ? ZK_F64 : elem, shuffle, (uint64_t)k);
+    int64_t n = count_of(c, t->axes);
+    buf[k] = buffer_new((size_t)n * zk_elem_bytes((ZkElem)v->elem));
+    v->data = buffer_data(&buf[k]);
+    for (int64_t i = 0; i < n; i++) {
+      double x = result && !c->accumulate ? NAN : round_to(elem, draw(t, (uint64_t)k + 100, i));
+      store(v, offset_of(t, v, i), x);
+    }
+  }
+}
+
+static void tear_down(const ZkCall *call, Buffer *buf) {
+  for (int k = 0; k < call->nin + call->nout; k++) free(buf[k].block);
+}
+
+static void run_reference(const Case *c, Mode mode, double *result[ZK_MAX_OUT]) {
+  ZkCall call = make_call(c);
+  Buffer buf[ZK_MAX_IN + ZK_MAX_OUT];
+  ZkEnv env = {.seed = 11, .step = 3};
+  set_up(c, &call, mode, true, 0, buf);
+  ZkKernel *kernel = zk_ref_kernel(c->op);
+  cr_assert(kernel != NULL, "no reference kernel of %s", zg_op_info[c->op].text);
+  kernel(&env, &call);
+  for (int k = 0; k < call.nout; k++) {
+    int64_t n = count_of(c, c->out[k].axes);
+    result[k] = malloc((size_t)(n + 1) * sizeof(double));
+    for (int64_t i = 0; i < n; i++) result[k][i] = load(&call.out[k], i);
+  }
+  tear_down(&call, buf);
+}
+
+void reference(const Case *c, double *result[ZK_MAX_OUT]) { run_reference(c, ALL_F32, result); }
+
+/* Compares one result; returns an index that is off, or -1. */
+static int64_t wrong_at(const Tensor *t, const ZkView *v, const double *want, int64_t n, double tol,
+                        double floor) {
+  double largest = 0;
+  for (int64_t i = 0; i < n; i++)
+    if (isfinite(want[i])) largest = fmax(largest, fabs(want[i]));
+  for (int64_t i = 0; i < n; i++) {
+    double got = load(v, offset_of(t, v, i)), w = want[i];
+    double limit = tol * largest + floor + (v->elem == ZK_BF16 ? ldexp(fabs(w), -8) : 0);
+    if (!(got == w || fabs(got - w) <= limit)) return i;
+  }
+  return -1;
+}
+
+static void check_operands(const Case *c, const ZkCall *call, Mode mode, const char *where) {
+  for (int k = 0; k < call->nin; k++) {
+    const Tensor *t = &c->in[k];
+    for (int64_t i = 0; i < count_of(c, t->axes); i++) {
+      double x = round_to(elem_of(t, mode, false), draw(t, (uint64_t)k + 100, i));
+      cr_assert(load(&call->in[k], offset_of(t, &call->in[k], i)) == x, "%s: operand %d changed", where, k);
+    }
+  }
+}
+
+static void run_one(const Case *c, Mode mode, int shuffle, ZkPool *pool, double *const *want,
+                    const char *place) {
+  char where[256];
+  snprintf(where, sizeof where, "%s: %s(%s) [%s], %s, order %d, %d threads", place, zg_op_info[c->op].text,
+           c->ax ? c->ax : "", c->dims, mode_name[mode], shuffle, zk_pool_threads(pool));
+  ZkCall call = make_call(c);
+  Buffer buf[ZK_MAX_IN + ZK_MAX_OUT];
+  set_up(c, &call, mode, false, shuffle, buf);
+  ZkKernel *kernel = zk_cpu_kernel(c->op);
+  cr_assert(kernel != NULL, "%s: no CPU kernel", where);
+  ZkCall shapes = call; /* pointers are not looked at: there are none */
+  for (int k = 0; k < call.nin; k++) shapes.in[k].data = NULL;
+  for (int k = 0; k < call.nout; k++) shapes.out[k].data = NULL;
+  Buffer scratch = buffer_new(zk_cpu_scratch(&shapes, zk_pool_threads(pool)));
+  memset(buffer_data(&scratch), 0xff, scratch.bytes); /* NaN */
+  call.scratch = buffer_data(&scratch);
+  ZkEnv env = {.pool = pool, .seed = 11, .step = 3};
+  kernel(&env, &call);
+  for (int k = 0; k < call.nout; k++) {
+    const Tensor *t = &c->out[k];
+    int64_t n = count_of(c, t->axes), i = wrong_at(t, &call.out[k], want[k], n, c->tol, c->floor);
+    cr_assert(i < 0, "%s: result %d, element %lld is %.9g, not %.9g", where, k, (long long)i,
+              load(&call.out[k], offset_of(t, &call.out[k], i < 0 ? 0 : i)), want[k][i < 0 ? 0 : i]);
+  }
+  for (int k = 0; k < call.nin + call.nout; k++)
+    cr_assert(buffer_intact(&buf[k]), "%s: wrote outside of view %d", where, k);
+  cr_assert(buffer_intact(&scratch), "%s: wrote outside of its %zu bytes of scratch", where, scratch.bytes);
+  check_operands(c, &call, mode, where);
+  free(scratch.block);
+  tear_down(&call, buf);
+}
+
+void conform(const char *file, int line, const Case *c) {
+  char place[128];
+  const char *base = strrchr(file, '/');
+  snprintf(place, sizeof place, "%s:%d", base ? base + 1 : file, line);
+  ZkPool *one = zk_pool_new(1), *three = zk_pool_new(3);
+  for (int mode = 0; mode < (c->f32_only ? 1 : MODES); mode++) {
+    double *want[ZK_MAX_OUT] = {0};
+    run_reference(c, (Mode)mode, want);
+    for (int shuffle = 0; shuffle < SHUFFLES; shuffle++) {
+      run_one(c, (Mode)mode, shuffle, one, want, place);
+      run_one(c, (Mode)mode, shuffle, three, want, place);
+    }
+    for (int k = 0; k < ZK_MAX_OUT; k++) free(want[k]);
+  }
+  zk_pool_free(one);
+  zk_pool_free(three);
+}

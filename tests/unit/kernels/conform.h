@@ -1,0 +1,53 @@
+/* Conformance: runs the CPU kernel of an op on one case in many ways, each against the reference in f64.
+ *
+ *   CONFORM(.op = ZG_OP_SOFTMAX, .dims = "b=3 s=17 e=33", .ax = "e", .in = {{"bse"}}, .out = {{"bse"}}, .tol = 1e-6);
+ *
+ * A case runs with real tensors in f32, in bf16, and with bf16 operands and f32 results; with the axes of every
+ * view lying in the order written and in shuffled orders; with 1 and 3 threads. Results start as NaN (or as
+ * something to add to, if the case accumulates), everything written lies between guard bytes, scratch has exactly
+ * the size that zk_cpu_scratch says, and operands must come back unchanged. */
+#ifndef ZUG_TESTS_CONFORM_H
+#define ZUG_TESTS_CONFORM_H
+
+#include <criterion/criterion.h>
+
+#include "graph/graph.h"
+#include "kernels/kernels.h"
+
+typedef enum {
+  REAL,  /* f32 or bf16 */
+  EXACT, /* f32 always */
+  ID     /* i32 */
+} Kind;
+
+typedef struct {
+  const char *axes; /* a letter each, in declared order; "" is a scalar, NULL ends the list */
+  Kind kind;
+  double lo, hi; /* uniform there, ids both included; lo = hi = 0: standard normal */
+  double *value; /* instead: the elements, in declared order */
+} Tensor;
+
+typedef struct {
+  int op;
+  const char *dims; /* "b=3 v=32@64/100": v is elements 64..96 of an axis of 100 */
+  const char *ax;
+  Tensor in[ZK_MAX_IN + 1], out[ZK_MAX_OUT + 1];
+  double num[2];
+  int64_t opt[2];
+  const ZkChain *chain;
+  bool accumulate;
+  bool f32_only; /* not in bf16 */
+  double floor;  /* absolute error allowed besides: rounding of what cancels */
+  double tol; /* of f32 results, relative to the largest |result|; bf16 results may be off by 2^-8 besides */
+} Case;
+
+#define CONFORM(...) conform(__FILE__, __LINE__, &(Case){__VA_ARGS__})
+void conform(const char *file, int line, const Case *c);
+
+/* Results of the reference kernel in f64, in declared order, from malloc. Operands as conform has them in f32. */
+void reference(const Case *c, double *result[ZK_MAX_OUT]);
+
+/* Number of elements of a tensor of the case. */
+int64_t count_of(const Case *c, const char *axes);
+
+#endif

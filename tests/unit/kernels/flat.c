@@ -1,0 +1,217 @@
+/* Kernels on flat buffers against naive loops, with 1 and 3 threads and lengths around those of vectors and blocks. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "tests/unit/kernels/conform.h"
+
+#define MOST 70001
+static const int64_t length[] = {0, 1, 3, 15, 16, 17, 33, 1023, 4097, MOST};
+#define EACH_LENGTH(n)                                                                                       \
+  for (size_t l_ = 0; l_ < sizeof length / sizeof *length; l_++)                                             \
+    for (int64_t n = length[l_], once_ = 1; once_; once_ = 0)
+
+static ZkPool *pool[2];
+static void start(void) {
+  pool[0] = zk_pool_new(1);
+  pool[1] = zk_pool_new(3);
+}
+static void stop(void) {
+  zk_pool_free(pool[0]);
+  zk_pool_free(pool[1]);
+}
+TestSuite(flat, .init = start, .fini = stop);
+
+/* n normal numbers and one more element that nobody may touch. */
+#define MARK 12345.0f
+static float *normals(int64_t n, uint64_t stream, double scale) {
+  float *x = malloc((size_t)(n + 1) * sizeof *x);
+  for (int64_t i = 0; i < n; i++) x[i] = (float)(scale * zb_random_normal(3, stream, (uint64_t)i));
+  x[n] = MARK;
+  return x;
+}
+
+static float from_bits(uint32_t u) {
+  float x;
+  memcpy(&x, &u, sizeof x);
+  return x;
+}
+static uint32_t to_bits(float x) {
+  uint32_t u;
+  memcpy(&u, &x, sizeof u);
+  return u;
+}
+
+/* The definition: of the two neighbours the nearer one, of equally near ones the even one. */
+static uint16_t naive_bf16(float x) {
+  uint32_t u = to_bits(x), low = u & 0xffff, high = u >> 16;
+  if (low > 0x8000 || (low == 0x8000 && (high & 1))) high++;
+  return (uint16_t)high;
+}
+
+Test(flat, bf16) {
+  for (int p = 0; p < 2; p++) EACH_LENGTH(n) {
+      ZkEnv env = {.pool = pool[p]};
+      float *x = normals(n, 1, 1), *back = normals(n, 2, 1);
+      uint16_t *y = malloc((size_t)(n + 1) * sizeof *y);
+      y[n] = 77;
+      zk_cpu_to_bf16(&env, n, x, y);
+      zk_cpu_from_bf16(&env, n, y, back);
+      for (int64_t i = 0; i < n; i++) {
+        cr_assert(y[i] == naive_bf16(x[i]));
+        cr_assert(to_bits(back[i]) == (uint32_t)y[i] << 16);
+      }
+      cr_assert(y[n] == 77 && back[n] == MARK);
+      free(x), free(y), free(back);
+    }
+}
+
+Test(flat, bf16_edges) {
+  static const uint32_t bits[] = {0x00000000, 0x80000000, 0x3f808000, 0x3f818000, 0x3f808001, 0x3f807fff,
+                                  0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, 0x00000001, 0x00008000,
+                                  0x00018000, 0x007fffff, 0x7f7f7fff, 0x4b7fffff};
+  enum { N = sizeof bits / sizeof *bits };
+  float x[N + 2];
+  uint16_t y[N + 2];
+  for (int i = 0; i < N; i++) x[i] = from_bits(bits[i]);
+  x[N] = from_bits(0x7fffffff); /* NaNs whose rounding up would make a zero or an infinity */
+  x[N + 1] = from_bits(0x7f800001);
+  ZkEnv env = {.pool = pool[0]};
+  zk_cpu_to_bf16(&env, N + 2, x, y);
+  for (int i = 0; i < N; i++) cr_assert(y[i] == naive_bf16(x[i]), "%08x: %04x", bits[i], y[i]);
+  for (int i = N; i < N + 2; i++)
+    cr_assert((y[i] & 0x7f80) == 0x7f80 && (y[i] & 0x7f), "NaN became %04x", y[i]);
+}
+
+/* f64 sums, so only the last digits may differ; and the same bits for any number of threads. */
+Test(flat, sumsq) {
+  EACH_LENGTH(n) {
+    float *x = normals(n, 3, 2);
+    double want = 0, got[2];
+    for (int64_t i = 0; i < n; i++) want += (double)x[i] * (double)x[i];
+    for (int p = 0; p < 2; p++) got[p] = zk_cpu_sumsq(&(ZkEnv){.pool = pool[p]}, n, x);
+    cr_assert(fabs(got[0] - want) <= 1e-12 * want, "%.17g, not %.17g", got[0], want);
+    cr_assert(got[0] == got[1], "1 thread %.17g, 3 threads %.17g", got[0], got[1]);
+    free(x);
+  }
+}
+
+/* Squares beyond f32's range: gradients that blew up must give a finite norm. */
+Test(flat, sumsq_range) {
+  float x[] = {1e30f, 1e30f, 1e-30f};
+  double got = zk_cpu_sumsq(&(ZkEnv){.pool = pool[0]}, 3, x), want = 2 * (double)x[0] * (double)x[0];
+  cr_assert(fabs(got - want) <= 1e-12 * want);
+}
+
+Test(flat, axpy) {
+  for (int p = 0; p < 2; p++) EACH_LENGTH(n) {
+      float *x = normals(n, 4, 1), *y = normals(n, 5, 1), *old = normals(n, 5, 1);
+      zk_cpu_axpy(&(ZkEnv){.pool = pool[p]}, n, 0.3f, x, y);
+      for (int64_t i = 0; i < n; i++) {
+        double want = (double)old[i] + (double)0.3f * (double)x[i];
+        cr_assert(fabs((double)y[i] - want) <= 1.2e-7 * (fabs((double)old[i]) + fabs((double)x[i])));
+      }
+      cr_assert(y[n] == MARK);
+      free(x), free(y), free(old);
+    }
+}
+
+/* w moves by about lr a step, from some ten operations: 1e-6 of that, and the rounding of w itself. */
+static bool close_to(float got, double want, double step) {
+  return fabs((double)got - want) <= 1.2e-7 * fabs(want) + 2e-6 * step;
+}
+
+static void check_adamw(ZkEnv *env, int64_t n, bool half) {
+  float *g = normals(n, 6, 0.5), *w = normals(n, 7, 1), *m = normals(n, 8, 0.1), *v = normals(n, 9, 0.1);
+  double *dw = malloc((size_t)(3 * n + 1) * sizeof *dw), *dm = dw + n, *dv = dm + n;
+  uint16_t *w16 = malloc((size_t)(n + 1) * sizeof *w16);
+  w16[n] = 77;
+  for (int64_t i = 0; i < n; i++) {
+    v[i] = v[i] * v[i];
+    dw[i] = (double)w[i], dm[i] = (double)m[i], dv[i] = (double)v[i];
+  }
+  ZkAdamW p = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .decay = 0.1f, .scale = 0.7f, .step = 3};
+  for (int step = 0; step < 3; step++, p.step++) {
+    zk_cpu_adamw(env, &p, n, g, w, m, v, half ? w16 : NULL);
+    double c1 = 1 - pow((double)p.b1, (double)p.step), c2 = 1 - pow((double)p.b2, (double)p.step);
+    for (int64_t i = 0; i < n; i++) {
+      double gi = (double)p.scale * (double)g[i];
+      dm[i] = (double)p.b1 * dm[i] + (1 - (double)p.b1) * gi;
+      dv[i] = (double)p.b2 * dv[i] + (1 - (double)p.b2) * gi * gi;
+      dw[i] -= (double)p.lr * (dm[i] / c1 / (sqrt(dv[i] / c2) + (double)p.eps) + (double)p.decay * dw[i]);
+    }
+  }
+  for (int64_t i = 0; i < n; i++) {
+    cr_assert(close_to(w[i], dw[i], 0.3), "w[%lld] = %.9g, not %.9g", (long long)i, (double)w[i], dw[i]);
+    cr_assert(close_to(m[i], dm[i], 0.5) && close_to(v[i], dv[i], 0.5), "moments at %lld", (long long)i);
+    if (half) cr_assert(w16[i] == naive_bf16(w[i]));
+  }
+  cr_assert(w[n] == MARK && m[n] == MARK && v[n] == MARK && w16[n] == 77);
+  free(g), free(w), free(m), free(v), free(dw), free(w16);
+}
+
+Test(flat, adamw) {
+  for (int p = 0; p < 2; p++) EACH_LENGTH(n) {
+      check_adamw(&(ZkEnv){.pool = pool[p]}, n, false);
+      check_adamw(&(ZkEnv){.pool = pool[p]}, n, true);
+    }
+}
+
+/* The first step of a fresh state moves every element by lr, whatever the size of its gradient. */
+Test(flat, adamw_first_step) {
+  float g[] = {1e-12f, 3, -50, 0}, w[] = {1, 1, 1, 1}, m[4] = {0}, v[4] = {0};
+  ZkAdamW p = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 0, .decay = 0, .scale = 1, .step = 1};
+  zk_cpu_adamw(&(ZkEnv){.pool = pool[0]}, &p, 3, g, w, m, v, NULL);
+  cr_assert(fabsf(w[0] - 0.99f) < 1e-6f && fabsf(w[1] - 0.99f) < 1e-6f && fabsf(w[2] - 1.01f) < 1e-6f &&
+            w[3] == 1);
+}
+
+Test(flat, sgd) {
+  for (int p = 0; p < 2; p++) EACH_LENGTH(n) {
+      for (int momentum = 0; momentum < 2; momentum++) {
+        float *g = normals(n, 10, 1), *w = normals(n, 11, 1), *old = normals(n, 11, 1),
+              *m = normals(n, 12, 1), *was = normals(n, 12, 1);
+        uint16_t *w16 = malloc((size_t)(n + 1) * sizeof *w16);
+        ZkSgd s = {.lr = 0.1f, .momentum = momentum ? 0.9f : 0, .decay = 0.01f, .scale = 0.5f};
+        zk_cpu_sgd(&(ZkEnv){.pool = pool[p]}, &s, n, g, w, momentum ? m : NULL, w16);
+        for (int64_t i = 0; i < n; i++) {
+          double d = (double)s.scale * (double)g[i] + (double)s.decay * (double)old[i];
+          if (momentum) d += (double)s.momentum * (double)was[i];
+          cr_assert(close_to(w[i], (double)old[i] - (double)s.lr * d, 0.3));
+          if (momentum) cr_assert(close_to(m[i], d, 1));
+          cr_assert(w16[i] == naive_bf16(w[i]));
+        }
+        cr_assert(w[n] == MARK && m[n] == MARK);
+        free(g), free(w), free(old), free(m), free(was), free(w16);
+      }
+    }
+}
+
+/* ---- the pool ------------------ */
+static void count_part(void *arg, int part, int parts) {
+  int *seen = arg;
+  seen[part]++;
+  seen[7] = parts;
+}
+
+Test(pool, every_part_once) {
+  for (int threads = 1; threads <= 5; threads++) {
+    ZkPool *p = zk_pool_new(threads);
+    cr_assert(zk_pool_threads(p) == threads);
+    for (int round = 0; round < 200; round++) {
+      int seen[8] = {0};
+      zk_pool_run(p, count_part, seen);
+      for (int i = 0; i < 5; i++) cr_assert(seen[i] == (i < threads));
+    }
+    zk_pool_free(p);
+  }
+}
+
+Test(flat, machine) {
+  ZkEnv env = {.pool = pool[0]};
+  double peak = zk_cpu_peak(&env, 20);
+  cr_assert(peak > 1e8 && peak < 1e14, "%g", peak);
+  cr_assert(strlen(zk_cpu_describe()) > 0);
+}

@@ -1,0 +1,45 @@
+/* Ops that move elements: exact. */
+#include "tests/unit/kernels/conform.h"
+
+Test(move, copy) {
+  CONFORM(.op = ZG_OP_COPY, .dims = "", .in = {{""}}, .out = {{""}});
+  CONFORM(.op = ZG_OP_COPY, .dims = "a=1 b=1", .in = {{"ab"}}, .out = {{"ba"}});
+  CONFORM(.op = ZG_OP_COPY, .dims = "a=3 b=17 c=5", .in = {{"abc"}}, .out = {{"cab"}});
+  CONFORM(.op = ZG_OP_COPY, .dims = "a=33 b=65", .in = {{"ab"}}, .out = {{"ba"}});
+  CONFORM(.op = ZG_OP_COPY, .dims = "a=3 b=4 c=5 d=2 e=3 f=2 g=1 h=3", .in = {{"abcdefgh"}},
+          .out = {{"hbgdcfae"}});
+  CONFORM(.op = ZG_OP_COPY, .dims = "a=3 b=2049", .in = {{"ab"}}, .out = {{"ab"}});
+  CONFORM(.op = ZG_OP_COPY, .dims = "a=5 b=33", .in = {{"ab", ID, -1, 1000000}}, .out = {{"ba", ID}});
+}
+
+Test(move, rename) {
+  CONFORM(.op = ZG_OP_RENAME, .dims = "a=17 b=3 c=5 t=3", .ax = "bt", .in = {{"abc"}}, .out = {{"atc"}});
+  CONFORM(.op = ZG_OP_RENAME, .dims = "a=1 t=1", .ax = "at", .in = {{"a"}}, .out = {{"t"}});
+  CONFORM(.op = ZG_OP_RENAME, .dims = "a=5 b=3 t=5", .ax = "at", .in = {{"ab", ID, -1, 9}},
+          .out = {{"tb", ID}});
+}
+
+Test(move, slice) {
+  CONFORM(.op = ZG_OP_SLICE, .dims = "a=3 b=17 t=5", .ax = "bt", .opt = {0, 5}, .in = {{"ab"}},
+          .out = {{"at"}});
+  CONFORM(.op = ZG_OP_SLICE, .dims = "a=3 b=17 c=9 t=1", .ax = "bt", .opt = {16, 1}, .in = {{"abc"}},
+          .out = {{"atc"}});
+  CONFORM(.op = ZG_OP_SLICE, .dims = "a=33 b=64 t=63", .ax = "bt", .opt = {1, 63}, .in = {{"ab"}},
+          .out = {{"at"}});
+}
+
+Test(move, pad) {
+  CONFORM(.op = ZG_OP_PAD, .dims = "a=3 b=5 t=17", .ax = "bt", .opt = {0}, .in = {{"ab"}}, .out = {{"at"}});
+  CONFORM(.op = ZG_OP_PAD, .dims = "a=3 b=5 c=7 t=17", .ax = "bt", .opt = {12}, .in = {{"abc"}},
+          .out = {{"atc"}});
+  CONFORM(.op = ZG_OP_PAD, .dims = "a=33 b=1 t=64", .ax = "bt", .opt = {30}, .in = {{"ba"}}, .out = {{"ta"}});
+}
+
+Test(move, concat) {
+  CONFORM(.op = ZG_OP_CONCAT, .dims = "a=3 b=5 c=7 t=12", .ax = "tbc", .in = {{"ab"}, {"ac"}},
+          .out = {{"at"}});
+  CONFORM(.op = ZG_OP_CONCAT, .dims = "a=3 b=1 c=64 d=33 e=5 t=98", .ax = "tbcd",
+          .in = {{"abe"}, {"ace"}, {"ade"}}, .out = {{"ate"}});
+  CONFORM(.op = ZG_OP_CONCAT, .dims = "a=2 b=3 t=24", .ax = "tbbbbbbbb",
+          .in = {{"ab"}, {"ab"}, {"ab"}, {"ab"}, {"ab"}, {"ab"}, {"ab"}, {"ab"}}, .out = {{"at"}});
+}

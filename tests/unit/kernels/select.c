@@ -1,0 +1,69 @@
+/* Ops that select by id: lookup, cross-entropy. */
+#include "tests/unit/kernels/conform.h"
+
+Test(lookup, forward) { /* exact; ids from -1 on, tables whole and in parts */
+  CONFORM(.op = ZG_OP_LOOKUP, .dims = "v=33 e=17 b=3 s=5", .ax = "v",
+          .in = {{"ve"}, {"bs", ID, -1, 32, NULL}}, .out = {{"bse"}});
+  CONFORM(.op = ZG_OP_LOOKUP, .dims = "v=16@16/64 e=17 b=3 s=33", .ax = "v",
+          .in = {{"ve"}, {"bs", ID, -1, 63, NULL}}, .out = {{"bse"}});
+  CONFORM(.op = ZG_OP_LOOKUP, .dims = "v=1 e=1 s=1", .ax = "v", .in = {{"ve"}, {"s", ID, 0, 0, NULL}},
+          .out = {{"se"}});
+  CONFORM(.op = ZG_OP_LOOKUP, .dims = "v=5 s=65", .ax = "v", .in = {{"v"}, {"s", ID, -1, 4, NULL}},
+          .out = {{"s"}});
+  CONFORM(.op = ZG_OP_LOOKUP, .dims = "v=9 h=3 d=5 s=17", .ax = "v", .in = {{"vhd"}, {"s", ID, 0, 8, NULL}},
+          .out = {{"shd"}});
+  CONFORM(.op = ZG_OP_LOOKUP, .dims = "v=9 e=33", .ax = "v", .in = {{"ve"}, {"", ID, 4, 4, NULL}},
+          .out = {{"e"}});
+  CONFORM(.op = ZG_OP_LOOKUP, .dims = "v=4@4/8 e=2100 s=3", .ax = "v", .in = {{"ve"}, {"s", ID, 3, 5, NULL}},
+          .out = {{"se"}});
+}
+
+/* Sums of as many terms as an id occurs. */
+#define SUM_TOL 2e-6
+
+Test(lookup, gradient) {
+  for (int add = 0; add < 2; add++) {
+    CONFORM(.op = ZG_OP_LOOKUP_GRAD, .dims = "v=33 e=17 b=3 s=5", .ax = "v",
+            .in = {{"bse"}, {"bs", ID, -1, 32, NULL}}, .out = {{"ve"}}, .accumulate = add, .tol = SUM_TOL);
+    CONFORM(.op = ZG_OP_LOOKUP_GRAD, .dims = "v=16@16/64 e=65 b=3 s=33", .ax = "v",
+            .in = {{"bse"}, {"bs", ID, -1, 63, NULL}}, .out = {{"ve", EXACT}}, .accumulate = add,
+            .tol = SUM_TOL);
+    CONFORM(.op = ZG_OP_LOOKUP_GRAD, .dims = "v=5 h=3 d=5 s=130", .ax = "v",
+            .in = {{"shd"}, {"s", ID, -1, 4, NULL}}, .out = {{"vhd"}}, .accumulate = add, .tol = SUM_TOL);
+    CONFORM(.op = ZG_OP_LOOKUP_GRAD, .dims = "v=3 s=65", .ax = "v", .in = {{"s"}, {"s", ID, -1, 2, NULL}},
+            .out = {{"v"}}, .accumulate = add, .tol = SUM_TOL);
+    CONFORM(.op = ZG_OP_LOOKUP_GRAD, .dims = "v=3 e=1030 s=9", .ax = "v",
+            .in = {{"se"}, {"s", ID, 0, 2, NULL}}, .out = {{"ve"}}, .accumulate = add, .tol = SUM_TOL);
+  }
+}
+
+/* Sums of up to 2100 exponentials, all positive. */
+#define XENT_TOL 2e-6
+
+static const struct {
+  const char *dims;
+  int64_t valid;
+  double ids;
+} vocab[] = {{"b=3 s=17 v=33", 0, 33},          {"b=3 s=5 v=64", 61, 61},
+             {"b=3 s=5 v=32@96/128", 97, 97},   {"b=1 s=1 v=1", 0, 1},
+             {"b=3 s=5 v=32@32/128", 97, 97},   {"b=5 s=3 v=32@96/128", 80, 80},
+             {"b=5 s=3 v=32@96/128", 110, 128}, {"b=1 s=3 v=2100", 2099, 2099}};
+#define VOCABS (sizeof vocab / sizeof *vocab)
+
+Test(xent, sums) {
+  for (size_t i = 0; i < VOCABS; i++)
+    CONFORM(.op = ZG_OP_XENT_SUMS, .dims = vocab[i].dims, .ax = "v", .opt = {0, vocab[i].valid},
+            .in = {{"bsv"}, {"bs", REAL, 1, 4, NULL}, {"bs", ID, -1, vocab[i].ids - 1, NULL}},
+            .out = {{"bs", EXACT}, {"bs", EXACT}}, .tol = XENT_TOL);
+}
+
+Test(xent, gradient) {
+  for (size_t i = 0; i < VOCABS; i++)
+    CONFORM(.op = ZG_OP_XENT_GRAD, .dims = vocab[i].dims, .ax = "v", .opt = {0, vocab[i].valid},
+            .in = {{"bsv"},
+                   {"bs", REAL, 1, 4, NULL},
+                   {"bs", ID, -1, vocab[i].ids - 1, NULL},
+                   {"bs", EXACT},
+                   {"bs", EXACT}},
+            .out = {{"bsv"}}, .tol = XENT_TOL);
+}
