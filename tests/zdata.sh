@@ -137,5 +137,7 @@ refuses 'nul.csv:2: a NUL byte' zdata table nul.csv --label a -o x.bin
 refuses 'nothing.csv is empty' zdata table nothing.csv --label a -o x.bin
 printf 'a b,c\n1,2\n' >space.csv
 refuses 'field 1 has no proper name' zdata table space.csv --label 'a b' -o x.bin
+seq 70000 | sed 's/^/1,/' >labels.csv
+refuses 'labels.csv:65537: more than 65536 different labels' zdata table labels.csv --label 2 -o x.bin
 ls x.bin *.tmp 2>/dev/null && fail "a refusal left something"
 exit 0

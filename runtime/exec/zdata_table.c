@@ -38,12 +38,12 @@ static bool row(Csv *c, ZbErr *err) {
   c->text.len = c->ncell = 0;
   c->line = c->next;
   begin_cell(c);
-  for (int x; (x = getc(c->f)) != EOF;) {
+  for (int x; (x = getc_unlocked(c->f)) != EOF;) {
     char b = (char)x;
     if (x == '\n') c->next++;
     if (!x) return zb_fail(err, NULL, "%s:%" PRIu64 ": a NUL byte: this is no text", c->path, c->line);
     if (quoted && x == '"') {
-      int y = getc(c->f);
+      int y = getc_unlocked(c->f);
       if (y == '"') zb_text_put(&c->text, "\"", 1);
       else {
         quoted = false;
@@ -133,16 +133,25 @@ static bool same_width(const Table *t, ZbErr *err) {
                  c->ncell, t->ncell);
 }
 
-static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+/* Where `s` is among the classes, or would be. */
+static size_t class_at(const Table *t, const char *s) {
+  size_t lo = 0, hi = t->nclass;
+  while (lo < hi) {
+    size_t mid = lo + (hi - lo) / 2;
+    if (strcmp(t->class[mid], s) < 0) lo = mid + 1;
+    else hi = mid;
+  }
+  return lo;
+}
 
 static bool add_class(Table *t, const char *s, ZbErr *err) {
-  if (t->nclass && bsearch(&s, t->class, t->nclass, sizeof *t->class, by_text)) return true;
+  size_t at = class_at(t, s);
+  if (at < t->nclass && !strcmp(t->class[at], s)) return true;
   if (t->nclass == MAX_CLASSES)
     return zb_fail(err, "is it the right column?", "%s:%" PRIu64 ": more than %d different labels in '%s'",
                    t->csv.path, t->csv.line, MAX_CLASSES, column(t, t->label));
-  size_t at = t->nclass;
   ZB_PUSH(t->a, t->class, t->nclass, NULL);
-  for (; at && strcmp(t->class[at - 1], s) > 0; at--) t->class[at] = t->class[at - 1];
+  memmove(t->class + at + 1, t->class + at, (t->nclass - 1 - at) * sizeof *t->class);
   t->class[at] = zb_strdup(t->a, s);
   return true;
 }
@@ -184,9 +193,10 @@ static bool put_row(const Table *t, ZxDataWriter *w, float *value, ZbErr *err) {
   int32_t id;
   if (t->numbers) id = (int32_t)strtod(s, NULL);
   else {
-    char **p = bsearch(&s, t->class, t->nclass, sizeof *t->class, by_text);
-    if (!p) return zb_fail(err, NULL, "%s changed while it was read", c->path);
-    id = (int32_t)(p - t->class);
+    size_t at = class_at(t, s);
+    if (at == t->nclass || strcmp(t->class[at], s))
+      return zb_fail(err, NULL, "%s changed while it was read", c->path);
+    id = (int32_t)at;
   }
   return zx_data_put(w, value, n * sizeof *value, err) && zx_data_put(w, &id, sizeof id, err);
 }
