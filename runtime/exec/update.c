@@ -72,10 +72,8 @@ double zx_norm_local(ZxEngine *e) {
   return sum;
 }
 
-static double keyword(const ZlRecipe *r, const char *key, double otherwise) {
-  for (uint32_t i = 0; i < r->optimizer.n; i++)
-    if (r->optimizer.kws[i].key.s && !strcmp(r->optimizer.kws[i].key.s, key)) return r->optimizer.kws[i].num;
-  return otherwise;
+static float setting(const ZlRecipe *r, const char *key) {
+  return (float)zl_kw(r->optimizer.kws, r->optimizer.n, key)->num;
 }
 
 void zx_optimize(ZxEngine *e, const ZpHeld *h, double norm) {
@@ -97,11 +95,11 @@ void zx_optimize(ZxEngine *e, const ZpHeld *h, double norm) {
     int64_t n = (int64_t)(to - from);
     float decay = x->decay ? (float)r->optimizer.decay : 0;
     if (e->p->optimizer == ZP_ADAMW) {
-      ZkAdamW a = {.lr = (float)e->lr, .b1 = (float)keyword(r, "b1", 0.9), .b2 = (float)keyword(r, "b2", 0.95),
-                   .eps = (float)keyword(r, "eps", 1e-8), .decay = decay, .scale = (float)scale, .step = e->step};
+      ZkAdamW a = {.lr = (float)e->lr, .b1 = setting(r, "b1"), .b2 = setting(r, "b2"), .eps = setting(r, "eps"),
+                   .decay = decay, .scale = (float)scale, .step = e->step};
       e->o.device->adamw(&e->env, &a, n, g + at, w + at, state + at, state + nstate + at, w16 ? w16 + at : NULL);
     } else {
-      ZkSgd s = {.lr = (float)e->lr, .momentum = (float)keyword(r, "momentum", 0), .decay = decay, .scale = (float)scale};
+      ZkSgd s = {.lr = (float)e->lr, .momentum = setting(r, "momentum"), .decay = decay, .scale = (float)scale};
       e->o.device->sgd(&e->env, &s, n, g + at, w + at, state ? state + at : NULL, w16 ? w16 + at : NULL);
     }
   }

@@ -123,10 +123,12 @@ static bool same_everywhere(Run *r, const ZbErr *err) {
   return false;
 }
 
-/* One that some ranks may have and others not: whoever has it says it; nobody goes on. */
+/* One that some ranks may have and others not: the lowest rank that has it says it; nobody goes on. */
 static bool agree(Run *r, bool ok, const ZbErr *err) {
-  if (!ok) zx_say(r->rank, "error: %s%s%s", err->text, *err->help ? "; " : "", err->help);
-  return zx_agree(r->c, ok);
+  double first = ok ? -1e9 : -r->rank; /* the maximum of the negatives is the lowest */
+  r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, &first, 1, ZX_F64, ZX_MAX));
+  if (first == -r->rank) zx_say(r->rank, "error: %s%s%s", err->text, *err->help ? "; " : "", err->help);
+  return first < -1e8;
 }
 
 static void print_diags(Run *r) {
@@ -206,18 +208,14 @@ static void introduce(Run *r) {
 }
 
 static ZxRate rate_of(const ZlRecipe *r) {
-  ZxRate x = {.lr = r->optimizer.name.s && !strcmp(r->optimizer.name.s, "sgd") ? 0.1 : 1e-3};
-  for (uint32_t i = 0; i < r->optimizer.n; i++) {
-    const ZlKw *k = &r->optimizer.kws[i];
-    if (!k->key.s) continue;
-    if (!strcmp(k->key.s, "lr")) x.lr = k->num;
-    if (!strcmp(k->key.s, "warmup")) x.warmup = (int64_t)k->num;
-    if (!strcmp(k->key.s, "until")) x.until = (int64_t)k->num;
-    if (!strcmp(k->key.s, "final")) x.final = k->num;
-    if (!strcmp(k->key.s, "anneal") && k->word)
-      x.anneal = !strcmp(k->word, "cosine") ? ZX_COSINE : !strcmp(k->word, "linear") ? ZX_LINEAR : ZX_CONSTANT;
-  }
-  return x;
+  const ZlKw *k = r->optimizer.kws;
+  uint32_t n = r->optimizer.n;
+  const char *anneal = zl_kw(k, n, "anneal")->word;
+  return (ZxRate){.lr = zl_kw(k, n, "lr")->num,
+                  .warmup = (int64_t)zl_kw(k, n, "warmup")->num,
+                  .until = (int64_t)zl_kw(k, n, "until")->num,
+                  .final = zl_kw(k, n, "final")->num,
+                  .anneal = !strcmp(anneal, "cosine") ? ZX_COSINE : !strcmp(anneal, "linear") ? ZX_LINEAR : ZX_CONSTANT};
 }
 
 static double now(void) {

@@ -308,16 +308,19 @@ static void bind_precision(ZpBuild *b) {
   p->compute = c && !strcmp(c, "bf16") ? ZK_BF16 : ZK_F32;
   if (c && strcmp(c, "bf16") && strcmp(c, "f32"))
     zl_report(b->d, ZL_Z0808, p->recipe->precision.span, "compute in %s is not in this version; there are f32 and bf16", c);
-  const char *o = p->recipe->optimizer.name.s;
-  p->optimizer = o && !strcmp(o, "sgd") ? ZP_SGD : ZP_ADAMW;
-  p->states = 2;
-  if (p->optimizer == ZP_SGD) {
-    p->states = 0;
-    for (uint32_t i = 0; i < p->recipe->optimizer.n; i++)
-      if (p->recipe->optimizer.kws[i].key.s && !strcmp(p->recipe->optimizer.kws[i].key.s, "momentum") &&
-          p->recipe->optimizer.kws[i].num != 0)
-        p->states = 1;
+}
+
+static void bind_optimizer(ZpBuild *b) {
+  ZpPlan *p = b->p;
+  const ZlRecipe *r = p->recipe;
+  if (!r->optimizer.name.s) {
+    zl_help(zl_report(b->d, ZL_Z0811, r->span, "recipe %s has no optimizer", r->name),
+            "add `optimizer adamw(lr = 1e-3)`, or inherit from a recipe that has one");
+    return;
   }
+  p->optimizer = strcmp(r->optimizer.name.s, "sgd") ? ZP_ADAMW : ZP_SGD;
+  p->states = 2;
+  if (p->optimizer == ZP_SGD) p->states = zl_kw(r->optimizer.kws, r->optimizer.n, "momentum")->num != 0;
 }
 
 /* A dim that nothing uses would make ranks do the same work twice. */
@@ -351,6 +354,7 @@ bool zp_bind(ZpBuild *b) {
   bind_shards(b);
   bind_recompute(b);
   bind_precision(b);
+  bind_optimizer(b);
   if (r->schedule.name.s && !zp_schedule_known(r->schedule.name.s))
     zl_report(b->d, ZL_Z0808, r->schedule.name.span, "schedule `%s` is not in this version; there are gpipe and 1f1b",
               r->schedule.name.s);
