@@ -5,8 +5,8 @@ TESTS += tests/unit/test-grad
 tests_unit_test_grad_SOURCES = \
   tests/unit/grad/interp.c \
   tests/unit/grad/interp.h \
-  tests/unit/grad/make.c \
-  tests/unit/grad/make.h \
+  tests/unit/graph/make.c \
+  tests/unit/graph/make.h \
   tests/unit/grad/models.c \
   tests/unit/grad/ops.c
 tests_unit_test_grad_CFLAGS = $(unit_cflags)

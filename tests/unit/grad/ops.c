@@ -5,7 +5,7 @@
 
 #include "compiler/compiler.h"
 #include "tests/unit/grad/interp.h"
-#include "tests/unit/grad/make.h"
+#include "tests/unit/graph/make.h"
 
 #define TOLERANCE 1e-7
 

@@ -31,4 +31,8 @@ uint32_t make_next(Make *m, uint32_t x, const char *label, uint32_t trip);
 void make_loss(Make *m, uint32_t y);
 void make_sink(Make *m, ZgOp op, uint32_t x);
 
+/* A complete small graph with a backward part: a lookup; a repeat of x = x + dot(x, w); cross-entropy with the
+ * table as head. */
+Make make_sample(void);
+
 #endif

@@ -1,5 +1,5 @@
 /* See make.h. */
-#include "tests/unit/grad/make.h"
+#include "tests/unit/graph/make.h"
 
 #include <string.h>
 
@@ -110,4 +110,66 @@ void make_loss(Make *m, uint32_t y) {
   }
   make_sink(m, ZG_OP_LOSS_NUM, y);
   make_sink(m, ZG_OP_LOSS_DEN, make_fill(m, 2));
+}
+
+static uint32_t source(Make *m, ZgOp op, int64_t k) {
+  return make_with(m, (ZgNode){.op = op, .opt = {k}}, "", 0, NULL);
+}
+static void to(Make *m, ZgOp op, int64_t k, uint32_t x) {
+  make_with(m, (ZgNode){.op = op, .opt = {k}}, "", 1, &x);
+}
+static uint32_t dot(Make *m, const char *axes, uint32_t x, uint32_t y) {
+  return make_with(m, (ZgNode){.op = ZG_OP_DOT}, axes, 2, (uint32_t[]){x, y});
+}
+static uint32_t renamed(Make *m, const char *axes, uint32_t x) {
+  return make_with(m, (ZgNode){.op = ZG_OP_RENAME}, axes, 1, &x);
+}
+
+/* The table has number 0, the repeat's matrix number 1. */
+static void sample_backward(Make *m) {
+  ZgSegment *s = m->s = &m->g->segments[2];
+  s->backward = true; /* forward: 0 carry, 1 table, 2 logits, 3 peak, 4 targets, 5 s, 6 p, 7 log, ... */
+  uint32_t g = make2(m, ZG_OP_DIV, source(m, ZG_OP_SEED, 0), 5),
+           minus = make_typed(m, ZG_OP_BROADCAST, make_fill(m, -1), make_type(m, ZG_REAL, "batch seq"));
+  uint32_t dz = make_with(m, (ZgNode){.op = ZG_OP_XENT_GRAD}, "vocab", 5, (uint32_t[]){2, 3, 4, g, minus});
+  to(m, ZG_OP_PARAM_GRAD, 0, dot(m, "batch seq", 0, dz));
+  to(m, ZG_OP_DCARRY_IN, 0, dot(m, "vocab", dz, 1));
+  s = m->s = &m->g->segments[1];
+  s->backward = true; /* forward: 0 carry, 1 w, 2 dot, 3 renamed, 4 sum */
+  uint32_t d = source(m, ZG_OP_DCARRY, 0), back = renamed(m, "embed wide", d);
+  to(m, ZG_OP_PARAM_GRAD, 1, dot(m, "batch seq", 0, back));
+  to(m, ZG_OP_DCARRY_IN, 0, make2(m, ZG_OP_ADD, d, dot(m, "wide", back, 1)));
+  s = m->s = &m->g->segments[0];
+  s->backward = true; /* forward: 0 tokens, 1 table, 2 rows */
+  d = source(m, ZG_OP_DCARRY, 0);
+  to(m, ZG_OP_PARAM_GRAD, 0, make_with(m, (ZgNode){.op = ZG_OP_LOOKUP_GRAD}, "vocab", 2, (uint32_t[]){d, 0}));
+}
+
+Make make_sample(void) {
+  Make made = make_graph(), *m = &made;
+  make_axis(m, "batch", 0);
+  make_axis(m, "seq", 0);
+  make_axis(m, "embed", 4);
+  make_axis(m, "wide", 4);
+  make_axis(m, "vocab", 9);
+  uint32_t ids = make_ids(m, "tokens", "vocab", "batch seq"), table = make_param(m, "table", "vocab embed");
+  uint32_t x = make_with(m, (ZgNode){.op = ZG_OP_LOOKUP}, "vocab", 2, (uint32_t[]){table, ids});
+  x = make_next(m, x, "layer", 3);
+  uint32_t y = dot(m, "embed", x, make_param(m, "layer.*.w", "embed wide"));
+  x = make_next(m, make2(m, ZG_OP_ADD, x, renamed(m, "wide embed", y)), "", 0);
+  table = source(m, ZG_OP_PARAM, 0);
+  uint32_t z = dot(m, "embed", x, table), top = make_with(m, (ZgNode){.op = ZG_OP_PEAK}, "vocab", 1, &z);
+  uint32_t targets = make_ids(m, "targets", "vocab", "batch seq");
+  uint32_t s = make_with(m, (ZgNode){.op = ZG_OP_XENT_SUMS}, "vocab", 3, (uint32_t[]){z, top, targets});
+  uint32_t nll = make2(m, ZG_OP_SUB, make1(m, ZG_OP_LOG, s), s + 1);
+  make_sink(m, ZG_OP_LOSS_NUM, make_sum(m, nll, "batch seq"));
+  make_sink(m, ZG_OP_LOSS_DEN, make_sum(m, make1(m, ZG_OP_KNOWN, targets), "batch seq"));
+  ZgIo logits = {"logits", m->s->values[z].type, 0};
+  ZB_PUSH(m->a, m->g->outputs, m->g->noutputs, logits);
+  to(m, ZG_OP_OUTPUT, 0, z);
+  uint32_t tag = zg_tag_add(m->g, "bias");
+  m->g->params[1].tags = 1u << tag;
+  m->s->nodes[2].loc = zg_loc_add(m->g, "sample.zug", 12, 3);
+  sample_backward(m);
+  return made;
 }
