@@ -100,11 +100,13 @@ static bool passing(const Mem *m,
   }
 }
 
-static bool unread(const Mem *m, uint32_t buf) {
+/* What a buffer holds has been read; `by` is about to overwrite it, or ZP_NONE: the step ends. */
+static bool used_up(const Mem *m, uint32_t buf, uint32_t by) {
   const Cell *x = &m->cells[buf];
   if (x->writer == ZP_NONE || x->read || x->tag >> 56 == ZP_TAG_NOTHING || !passing(m, buf)) return true;
-  return zp_fail_at(m->c, m->s, x->writer, "writes %s into %s, but nobody reads it", zp_say_tag(m->c, x->tag),
-                    zp_say_buf(m->c, m->s, buf));
+  return zp_fail_at(m->c, m->s, x->writer, "writes %s into %s, but nobody reads it%s%s%s",
+                    zp_say_tag(m->c, x->tag), zp_say_buf(m->c, m->s, buf), by == ZP_NONE ? "" : " before ",
+                    by == ZP_NONE ? "" : zp_say(m->c, m->s, by), by == ZP_NONE ? "" : " overwrites it");
 }
 
 static bool reads(Mem *m, uint32_t i, const ZpAccess *a) {
@@ -133,9 +135,9 @@ static bool writes(Mem *m, uint32_t i, uint32_t buf, uint64_t tag) {
       return zp_fail_at(m->c, m->s, i, "may overwrite %s before %s has read %s", zp_say_buf(m->c, m->s, buf),
                         zp_say(m->c, m->s, m->reads[r].instr), zp_say_tag(m->c, x->tag));
   if (x->writer != ZP_NONE && x->writer != i && !before(m, x->writer, i))
-    return zp_fail_at(m->c, m->s, i, "may write %s while %s still does", zp_say_buf(m->c, m->s, buf),
+    return zp_fail_at(m->c, m->s, i, "may write %s while %s still uses it", zp_say_buf(m->c, m->s, buf),
                       zp_say(m->c, m->s, x->writer));
-  if (!unread(m, buf)) return false;
+  if (!used_up(m, buf, i)) return false;
   x->writer = i;
   x->tag = tag;
   x->read = false;
@@ -143,12 +145,23 @@ static bool writes(Mem *m, uint32_t i, uint32_t buf, uint64_t tag) {
   return true;
 }
 
+/* Writing into one buffer destroys what others hold in the same bytes; not even the writer may be using them. */
+static bool destroys(Mem *m, uint32_t i, uint32_t buf, uint32_t by) {
+  const Cell *x = &m->cells[buf];
+  bool uses = x->writer == i;
+  for (uint32_t r = x->readers; r != ZP_NONE; r = m->reads[r].next) uses |= m->reads[r].instr == i;
+  if (uses)
+    return zp_fail_at(m->c, m->s, i, "uses %s and %s, which overlap in the arena",
+                      zp_say_buf(m->c, m->s, buf), zp_say_buf(m->c, m->s, by));
+  return writes(m, i, buf, zp_tag(ZP_TAG_NOTHING, 0, 0, 0));
+}
+
 static bool access_one(Mem *m, uint32_t i, const ZpAccess *a) {
   if (a->mode & ZP_READ && !reads(m, i, a)) return false;
   if (!(a->mode & ZP_WRITE)) return true;
   const Cell *x = &m->cells[a->buf];
   for (uint32_t k = 0; k < x->noverlap; k++)
-    if (!writes(m, i, x->overlap[k], zp_tag(ZP_TAG_NOTHING, 0, 0, 0))) return false;
+    if (!destroys(m, i, x->overlap[k], a->buf)) return false;
   return writes(m, i, a->buf, a->tag);
 }
 
@@ -156,7 +169,7 @@ static bool access_one(Mem *m, uint32_t i, const ZpAccess *a) {
 static bool contents_at_end(const Mem *m) {
   for (uint32_t b = 0; b < m->st->prog.nbufs; b++) {
     const ZpBuf *buf = &m->st->prog.bufs[b];
-    if (!unread(m, b)) return false;
+    if (!used_up(m, b, ZP_NONE)) return false;
     if (buf->kind != ZP_B_PARAM) continue;
     int level = m->p->buckets[m->st->held[buf->pool].bucket].level;
     uint64_t tag = held_tag(m, ZP_TAG_PARAM, buf->pool, level == 1 || level == 2 ? 2 : 1);

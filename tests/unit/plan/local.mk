@@ -1,1 +1,13 @@
 # Unit tests of plan: see the conventions at the top of Makefile.am.
+if HAVE_CRITERION
+check_PROGRAMS += tests/unit/test-plan
+TESTS += tests/unit/test-plan
+tests_unit_test_plan_SOURCES = \
+  tests/unit/plan/check.c \
+  tests/unit/plan/fake.c \
+  tests/unit/plan/fake.h \
+  tests/unit/plan/order.c \
+  tests/unit/plan/program.c
+tests_unit_test_plan_CFLAGS = $(unit_cflags)
+tests_unit_test_plan_LDADD = $(libs_plan) $(unit_libs)
+endif

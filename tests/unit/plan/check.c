@@ -1,0 +1,488 @@
+/* Every proof is provoked by breaking a good plan, and says what is wrong in words. */
+#include "tests/unit/plan/fake.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+#define ANY UINT32_MAX
+
+/* Three stages, ZeRO-3, tied ends, denominator from inputs: has every instruction but PUBLISH_PARAMS. */
+static const Fake rich = {
+    .stages = 3, .nmicro = 4, .layers = 7, .level = 3, .tied = true, .saves_carry = true, .counts = true};
+
+static ZbArena *arena;
+static void setup(void) { arena = zb_arena_new(); }
+static void teardown(void) { zb_arena_free(arena); }
+TestSuite(check, .init = setup, .fini = teardown);
+
+static ZpPlan *good(Fake f) {
+  ZbErr err = {0};
+  ZpPlan *p = fake_programs(arena, f);
+  cr_assert(zp_check(p, &err), "%s", err.text);
+  return p;
+}
+
+static void rejects(const ZpPlan *p, const char *text) {
+  ZbErr err = {0};
+  cr_assert(!zp_check(p, &err), "accepted, but: %s", text);
+  cr_assert(strstr(err.text, text), "says: %s\nnot: %s", err.text, text);
+}
+
+static ZpInstr *find(const ZpPlan *p, uint32_t s, ZpInstrOp op, uint32_t mb, uint32_t what) {
+  return &p->stages[s].prog.instrs[fake_find(p, s, op, mb, what)];
+}
+
+static ZpBuf *buffer(const ZpPlan *p, uint32_t s, ZpBufKind kind, uint32_t pool, uint32_t index) {
+  const ZpProgram *g = &p->stages[s].prog;
+  for (uint32_t b = 0; b < g->nbufs; b++)
+    if (g->bufs[b].kind == kind && g->bufs[b].index == index && g->bufs[b].pool == pool) return &g->bufs[b];
+  cr_assert_fail("no such buffer");
+  return NULL;
+}
+
+/* `in` no longer waits for anything of kind `op`. */
+static void forget(const ZpPlan *p, uint32_t s, ZpInstr *in, ZpInstrOp op) {
+  uint32_t n = 0, before = in->nwait;
+  for (uint32_t k = 0; k < in->nwait; k++)
+    if (p->stages[s].prog.instrs[in->wait[k]].op != op) in->wait[n++] = in->wait[k];
+  in->nwait = n;
+  cr_assert_lt(n, before, "did not wait for it");
+}
+
+/* Instruction `from` moves to place `to`. */
+static void move(ZpPlan *p, uint32_t s, uint32_t from, uint32_t to) {
+  uint32_t n = p->stages[s].prog.ninstrs, *now = ZB_NEWN(arena, uint32_t, n), k = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    if (k == to) now[k++] = from;
+    if (i != from) now[k++] = i;
+  }
+  if (k == to) now[k++] = from;
+  fake_reorder(p, s, now);
+}
+
+/* ---- 1 form ---- */
+Test(check, waits_point_backward) {
+  ZpPlan *p = good(rich);
+  ZpInstr *in = find(p, 0, ZP_I_SEND_ACT, 0, ANY);
+  in->wait[0] = fake_find(p, 0, ZP_I_OPT_STEP, ANY, 0);
+  rejects(p, "stage 0 SEND_ACT(mb 0) waits for stage 0 OPT_STEP(wte), which is listed after it");
+}
+
+Test(check, queues_list_all) {
+  ZpPlan *p = good(rich);
+  p->stages[1].prog.nqueue[ZP_Q_COLL]--;
+  rejects(p, "stage 1: an instruction is in no queue");
+  p = good(rich);
+  uint32_t *q = p->stages[1].prog.queue[ZP_Q_P2P], first = q[0];
+  q[0] = q[1], q[1] = first;
+  rejects(p, "stage 1: queue 1 does not list its instructions in order");
+  p = good(rich);
+  find(p, 1, ZP_I_SEND_ACT, 0, ANY)->queue = ZP_Q_COLL;
+  rejects(p, "of no known kind or in another's queue");
+}
+
+Test(check, indices_in_range) {
+  ZpPlan *p = good(rich);
+  find(p, 1, ZP_I_FWD, 1, 0)->inst = 77;
+  rejects(p, "names something that does not exist");
+  p = good(rich);
+  find(p, 1, ZP_I_FWD, 1, 0)->access[0].buf = 9999;
+  rejects(p, "is no buffer of this stage");
+}
+
+/* ---- 2 ownership ---- */
+Test(check, every_layer_once) {
+  ZpPlan *p = good(rich);
+  p->stages[1].insts[0].iter = 1;
+  rejects(p, "layer.1 is on stage 0 and again on stage 1");
+  p = good(rich);
+  p->stages[2].ninsts--;
+  rejects(p, "part 2 is on no stage");
+  p = good(rich);
+  ZpInst x = p->stages[1].insts[0];
+  p->stages[1].insts[0] = p->stages[1].insts[1], p->stages[1].insts[1] = x;
+  rejects(p, "not on the stages in their order");
+}
+
+Test(check, buckets_where_used) {
+  ZpPlan *p = good(rich);
+  p->stages[1].held[0].iter = 6;
+  rejects(p, "stage 1 does not hold the parameters of layer.2");
+  p = good(rich);
+  p->stages[2].held[p->stages[2].nheld - 1].tied = ZP_NONE;
+  rejects(p, "wte is on 2 stages, but stage 2 does not know that it is tied");
+  p = good(rich);
+  p->stages[2].held[p->stages[2].nheld - 1].counted = true;
+  rejects(p, "the norm of wte counts on 2 stages");
+}
+
+Test(check, tuples_fit) {
+  ZpPlan *p = good(rich);
+  p->segments[2].carry_bytes = 1024;
+  rejects(p, "layer.6 carries out 512 bytes and takes back 512, but part 2 takes in 1024");
+}
+
+/* ---- 3 completeness ---- */
+Test(check, forward_twice) {
+  ZpPlan *p = good(rich);
+  find(p, 0, ZP_I_FWD, 1, 1)->mb = 0;
+  rejects(p, "stage 0 FWD(layer.0, mb 0) runs twice");
+}
+
+Test(check, forward_missing) {
+  ZpPlan *p = good(rich);
+  fake_remove(p, 1, fake_find(p, 1, ZP_I_FWD, 2, 2));
+  rejects(p, "stage 1 BWD(layer.4, mb 2) runs before the forward of layer.4");
+}
+
+Test(check, backward_missing) {
+  ZpPlan *p = good(rich);
+  fake_remove(p, 1, fake_find(p, 1, ZP_I_BWD, 3, 0));
+  rejects(p, "stage 1 never runs the backward of layer.2 for micro-batch 3");
+}
+
+Test(check, counted_and_loaded_once) {
+  ZpPlan *p = good(rich);
+  fake_remove(p, 2, fake_find(p, 2, ZP_I_COUNT, 1, ANY));
+  rejects(p, "stage 2 counts the loss denominator of micro-batch 1 0 times");
+  p = good(rich);
+  fake_remove(p, 0, fake_find(p, 0, ZP_I_LOAD, 1, ANY));
+  rejects(p, "stage 0 loads micro-batch 1 0 times instead of 1");
+  p = good(rich);
+  fake_remove(p, 0, fake_find(p, 0, ZP_I_ZERO_GRADS, ANY, ANY));
+  rejects(p, "stage 0 has 0 ZERO_GRADS");
+}
+
+Test(check, live_micro_batches) {
+  ZpPlan *p = good(rich);
+  p->stages[0].prog.live = 2;
+  rejects(p, "stage 0 holds 3 micro-batches at once; its plan says 2, in 3 slots");
+}
+
+/* ---- 4 reductions ---- */
+Test(check, gradient_never_scattered) {
+  ZpPlan *p = good(rich);
+  fake_remove(p, 1, fake_find(p, 1, ZP_I_SCATTER_GRADS, 2, 0));
+  rejects(p, "stage 1: scattering a gradient of layer.2 happens 3 times in a step instead of 4");
+}
+
+Test(check, gradient_never_reduced) {
+  ZpPlan *p = good(rich);
+  fake_remove(p, 1, fake_find(p, 1, ZP_I_REDUCE_GRADS, ANY, 1));
+  rejects(p, "stage 1: reducing the gradient of layer.3 happens 0 times in a step instead of 1");
+  p = good(rich);
+  fake_remove(p, 2, fake_find(p, 2, ZP_I_REDUCE_TIED, ANY, ANY));
+  rejects(p, "stage 2: reducing the gradient with tied copies of wte happens 0 times");
+}
+
+Test(check, gradient_reduced_twice) {
+  ZpPlan *p = good(rich);
+  ZpInstr *in = find(p, 1, ZP_I_REDUCE_GRADS, ANY, 1);
+  in->held = 0;
+  rejects(p, "stage 1: reducing the gradient of layer.2 happens 2 times in a step instead of 1");
+}
+
+Test(check, gradient_over_wrong_dims) {
+  ZpPlan *p = good(rich);
+  find(p, 1, ZP_I_REDUCE_GRADS, ANY, 1)->dims = 1u << 2;
+  rejects(p, "stage 1 REDUCE_GRADS(layer.3) goes over data, but has to go over replica");
+  p = good(rich);
+  find(p, 1, ZP_I_GATHER_PARAMS, ANY, 1)->dims = 1u << 3;
+  rejects(p, "GATHER_PARAMS(layer.3) goes over tensor, but has to go over data");
+}
+
+Test(check, optimizer_once) {
+  ZpPlan *p = good(rich);
+  fake_remove(p, 1, fake_find(p, 1, ZP_I_OPT_STEP, ANY, 2));
+  rejects(p, "stage 1: the optimizer step of layer.4 happens 0 times");
+  p = good((Fake){.stages = 2, .nmicro = 2, .layers = 2, .level = 1});
+  fake_remove(p, 0, fake_find(p, 0, ZP_I_PUBLISH_PARAMS, ANY, 1));
+  rejects(p, "stage 0: publishing the parameters of layer.0 happens 0 times");
+  p = good(rich);
+  fake_remove(p, 1, fake_find(p, 1, ZP_I_REDUCE_STEP, ANY, ANY));
+  rejects(p, "stage 1 has 0 REDUCE_STEP instead of 1");
+}
+
+/* ---- 5 pairs ---- */
+Test(check, receive_dropped) {
+  ZpPlan *p = good(rich);
+  fake_remove(p, 1, fake_find(p, 1, ZP_I_RECV_ACT, 1, ANY));
+  rejects(p, "stage 0 SEND_ACT(mb 1) has no partner: stage 1 has no RECV_ACT(mb 1)");
+}
+
+Test(check, bytes_differ) {
+  ZpPlan *p = good(rich);
+  find(p, 1, ZP_I_RECV_GRAD, 1, ANY)->bytes = 516;
+  rejects(p, "stage 1 RECV_GRAD(mb 1) has 516 bytes, but stage 2 SEND_GRAD(mb 1) has 512");
+  find(p, 2, ZP_I_SEND_GRAD, 1, ANY)->bytes = 516;
+  rejects(p, "moves 516 bytes, but its cotangent has 512");
+}
+
+Test(check, partners_mirror) {
+  ZpPlan *p = good(rich);
+  find(p, 0, ZP_I_SEND_ACT, 1, ANY)->peer = 2;
+  rejects(p, "are a pair, but do not mirror each other");
+  p = good(rich);
+  find(p, 0, ZP_I_SEND_ACT, 1, ANY)->mb = 2;
+  rejects(p, "are a pair, but do not mirror each other");
+  p = good(rich);
+  find(p, 0, ZP_I_SEND_ACT, 1, ANY)->pair = find(p, 0, ZP_I_SEND_ACT, 0, ANY)->pair;
+  rejects(p, "3 transfers have the same pair number");
+}
+
+Test(check, collective_of_stages_incomplete) {
+  ZpPlan *p = good(rich);
+  ZpInstr *in = find(p, 2, ZP_I_REDUCE_TIED, ANY, ANY);
+  in->pair = 5000;
+  rejects(p, "stage 2 REDUCE_TIED(wte) has no pair number");
+  in->pair = find(p, 2, ZP_I_REDUCE_STEP, ANY, ANY)->pair + 1;
+  rejects(p, "stage 0 REDUCE_TIED(wte) meets 0 stages instead of 1");
+}
+
+/* ---- 6 deadlock ---- */
+Test(check, sends_swapped) {
+  ZpPlan *p = good((Fake){.schedule = "gpipe", .stages = 2, .nmicro = 3, .layers = 2});
+  move(p, 0, fake_find(p, 0, ZP_I_SEND_ACT, 0, ANY), fake_find(p, 0, ZP_I_SEND_ACT, 1, ANY));
+  rejects(p, "deadlock: stage 1 RECV_ACT(mb 1) waits for stage 1 RECV_ACT(mb 0), whose partner stage 0 "
+             "SEND_ACT(mb 0) waits "
+             "for stage 0 SEND_ACT(mb 1), the partner of stage 1 RECV_ACT(mb 1)");
+}
+
+Test(check, both_send_first) {
+  ZpPlan *p = good((Fake){.stages = 2, .nmicro = 3, .layers = 2});
+  move(p, 1, fake_find(p, 1, ZP_I_RECV_ACT, 1, ANY), fake_find(p, 1, ZP_I_SEND_GRAD, 0, ANY));
+  rejects(p, "deadlock: stage 1 RECV_ACT(mb 1) waits for stage 1 SEND_GRAD(mb 0), whose partner stage 0 "
+             "RECV_GRAD(mb 0) waits "
+             "for stage 0 SEND_ACT(mb 1), the partner of stage 1 RECV_ACT(mb 1)");
+}
+
+Test(check, tied_in_different_order) {
+  ZpPlan *p = good((Fake){.stages = 2, .nmicro = 2, .layers = 4, .tied = true, .shared = true});
+  const ZpProgram *g = &p->stages[1].prog;
+  uint32_t first = fake_find(p, 1, ZP_I_REDUCE_TIED, ANY, ANY), second = first + 1;
+  cr_assert_eq(g->instrs[second].op, ZP_I_REDUCE_TIED);
+  move(p, 1, first, second);
+  rejects(p, "deadlock: stage 1 REDUCE_TIED(scale) waits for stage 1 REDUCE_TIED(wte), whose partner stage 0 "
+             "REDUCE_TIED(wte) waits for ");
+}
+
+/* ---- 7 operands ---- */
+Test(check, operands) {
+  ZpPlan *p = good(rich);
+  find(p, 1, ZP_I_FWD, 1, 1)->naccess--;
+  rejects(p, "but does not");
+  p = good(rich);
+  ZpInstr *in = find(p, 1, ZP_I_BWD, 1, 1);
+  ZpAccess *more = ZB_NEWN(arena, ZpAccess, in->naccess + 1);
+  memcpy(more, in->access, in->naccess * sizeof *more);
+  more[in->naccess++] = (ZpAccess){0, ZP_READ, 0};
+  in->access = more;
+  rejects(p, "stage 1 BWD(layer.3, mb 1) has ");
+  p = good(rich);
+  in = find(p, 1, ZP_I_FWD, 2, 0);
+  for (uint32_t k = 0; k < in->naccess; k++)
+    if (p->stages[1].prog.bufs[in->access[k].buf].kind == ZP_B_RECV_ACT)
+      in->access[k].tag = zp_tag(ZP_TAG_CARRY, 1, 2, 1);
+  rejects(p, "stage 1 FWD(layer.2, mb 2) should read the tuple into layer.2, micro-batch 2 (activation "
+             "receive buffer)");
+}
+
+/* ---- 8 contents ---- */
+Test(check, wait_for_receive) {
+  ZpPlan *p = good(rich);
+  forget(p, 1, find(p, 1, ZP_I_FWD, 1, 0), ZP_I_RECV_ACT);
+  rejects(p, "stage 1 FWD(layer.2, mb 1) may read activation receive buffer 1 before stage 1 RECV_ACT(mb 1) "
+             "has written it");
+}
+
+Test(check, receive_waits_for_reader) {
+  ZpPlan *p = good(rich);
+  forget(p, 0, find(p, 0, ZP_I_RECV_GRAD, 3, ANY), ZP_I_BWD);
+  rejects(p, "stage 0 RECV_GRAD(mb 3) may overwrite gradient receive buffer 1 before stage 0 BWD(layer.1, mb "
+             "1) has read");
+}
+
+Test(check, send_buffer_reused) {
+  ZpPlan *p = good(rich);
+  forget(p, 0, find(p, 0, ZP_I_FWD, 2, 2), ZP_I_SEND_ACT);
+  rejects(p, "stage 0 FWD(layer.1, mb 2) may overwrite activation send buffer 0 before stage 0 SEND_ACT(mb "
+             "0) has read");
+}
+
+Test(check, send_waits_for_data) {
+  ZpPlan *p = good(rich);
+  forget(p, 1, find(p, 1, ZP_I_SEND_GRAD, 1, ANY), ZP_I_BWD);
+  rejects(p, "stage 1 SEND_GRAD(mb 1) may read gradient send buffer 1 before stage 1 BWD(layer.2, mb 1) has "
+             "written it");
+}
+
+Test(check, staging_reused) {
+  ZpPlan *p = good(rich);
+  forget(p, 1, find(p, 1, ZP_I_BWD, 0, 0), ZP_I_SCATTER_GRADS);
+  rejects(p,
+          "may write staging buffer 0 of layer.* while stage 1 SCATTER_GRADS(layer.4, mb 0) still uses it");
+}
+
+Test(check, gather_waits_for_reader) {
+  ZpPlan *p = good(rich);
+  forget(p, 1, find(p, 1, ZP_I_GATHER_PARAMS, ANY, 2), ZP_I_FWD);
+  rejects(p, "stage 1 GATHER_PARAMS(layer.4) may overwrite gather buffer 0 of layer.* before stage 1 "
+             "FWD(layer.2, mb 0) has read");
+}
+
+Test(check, forward_waits_for_gather) {
+  ZpPlan *p = good(rich);
+  forget(p, 1, find(p, 1, ZP_I_FWD, 0, 2), ZP_I_GATHER_PARAMS);
+  rejects(p, "stage 1 FWD(layer.4, mb 0) may read gather buffer 0 of layer.* before stage 1 "
+             "GATHER_PARAMS(layer.4) has written it");
+}
+
+Test(check, gather_removed) {
+  ZpPlan *p = good(rich);
+  fake_remove(p, 1, fake_find(p, 1, ZP_I_GATHER_PARAMS, ANY, 2));
+  rejects(
+      p,
+      "stage 1 FWD(layer.4, mb 0) reads parameters of layer.4 from gather buffer 0 of layer.*, but stage 1 "
+      "GATHER_PARAMS(layer.2) has put parameters of layer.2 there");
+  p = good(rich);
+  fake_remove(p, 1, fake_find(p, 1, ZP_I_GATHER_PARAMS, ANY, 0));
+  rejects(p, "stage 1 FWD(layer.2, mb 0) reads parameters of layer.2 from gather buffer 0 of layer.*, where "
+             "nobody has put it");
+}
+
+Test(check, denominator) {
+  ZpPlan *p = good(rich);
+  forget(p, 2, find(p, 2, ZP_I_BWD, 0, p->stages[2].ninsts - 1), ZP_I_REDUCE_COUNT);
+  rejects(p, "BWD(part 2, mb 0) may read scalars 0 before stage 2 REDUCE_COUNT has written it");
+}
+
+Test(check, end_of_step_in_order) {
+  ZpPlan *p = good(rich);
+  forget(p, 0, find(p, 0, ZP_I_OPT_STEP, ANY, 0), ZP_I_REDUCE_STEP);
+  rejects(p, "stage 0 OPT_STEP(wte) may run before REDUCE_STEP is complete");
+  p = good(rich);
+  forget(p, 1, find(p, 1, ZP_I_REDUCE_STEP, ANY, ANY), ZP_I_NORM_LOCAL);
+  rejects(p, "stage 1 REDUCE_STEP may run before NORM_LOCAL is complete");
+  p = good(rich);
+  forget(p, 1, find(p, 1, ZP_I_NORM_LOCAL, ANY, ANY), ZP_I_REDUCE_GRADS);
+  rejects(p, "stage 1 NORM_LOCAL may read gradient accumulator of");
+  p = good((Fake){.stages = 1, .nmicro = 2, .layers = 2, .level = 2});
+  forget(p, 0, find(p, 0, ZP_I_PUBLISH_PARAMS, ANY, 1), ZP_I_OPT_STEP);
+  rejects(
+      p,
+      "stage 0 PUBLISH_PARAMS(layer.0) may read parameter store of layer.0 before stage 0 OPT_STEP(layer.0)");
+  p = good((Fake){.stages = 1, .nmicro = 2, .layers = 2});
+  move(p, 0, fake_find(p, 0, ZP_I_NORM_LOCAL, ANY, ANY), fake_find(p, 0, ZP_I_BWD, 1, 0));
+  rejects(p, ""); /* whichever proof comes first */
+}
+
+Test(check, reduced_before_the_last_backward) {
+  ZpPlan *p = good((Fake){.stages = 1, .nmicro = 2, .layers = 2, .level = 0});
+  uint32_t at = fake_find(p, 0, ZP_I_BWD, 1, 3);
+  ZpInstr *in = find(p, 0, ZP_I_REDUCE_GRADS, ANY, 0);
+  uint32_t from = (uint32_t)(in - p->stages[0].prog.instrs);
+  in->wait[0] = at - 1;
+  move(p, 0, from, at);
+  rejects(p, "accumulated gradient of wte after 0 reductions");
+}
+
+/* No wait is there for nothing: whichever one is dropped, a proof fails, unless an earlier entry of the same queue waits
+ * for it too. */
+static void drop_each_wait(Fake f) {
+  ZpPlan *p = good(f);
+  uint32_t dropped = 0;
+  for (uint32_t s = 0; s < p->nstages; s++) {
+    const ZpProgram *g = &p->stages[s].prog;
+    uint32_t latest[ZP_QUEUES] = {0}; /* last computation that an entry of the queue waited for, + 1 */
+    for (uint32_t i = 0; i < g->ninstrs; i++) {
+      ZpInstr *in = &g->instrs[i];
+      for (uint32_t k = 0; k < in->nwait; k++) {
+        ZpInstr was = *in;
+        uint32_t wait = in->wait[k];
+        bool implied = g->instrs[wait].queue == ZP_Q_COMPUTE && wait < latest[in->queue];
+        in->wait = ZB_NEWN(arena, uint32_t, in->nwait);
+        in->nwait = 0;
+        for (uint32_t j = 0; j < was.nwait; j++)
+          if (j != k) in->wait[in->nwait++] = was.wait[j];
+        ZbErr err = {0};
+        ZbText t = {0};
+        zp_instr_text(p, s, in, &t);
+        if (!implied) cr_assert(!zp_check(p, &err), "stage %u %s need not wait for %u", s, t.s, wait);
+        zb_text_free(&t);
+        *in = was;
+        dropped += !implied;
+      }
+      for (uint32_t k = 0; k < in->nwait; k++)
+        if (g->instrs[in->wait[k]].queue == ZP_Q_COMPUTE && in->wait[k] >= latest[in->queue])
+          latest[in->queue] = in->wait[k] + 1;
+    }
+  }
+  cr_assert_gt(dropped, 10);
+}
+
+Test(check, no_wait_is_idle) {
+  for (int level = 0; level < 4; level++)
+    for (int k = 0; k < 2; k++) {
+      drop_each_wait((Fake){.stages = 3,
+                            .nmicro = 4,
+                            .layers = 7,
+                            .level = level,
+                            .tied = k,
+                            .saves_carry = true,
+                            .counts = true});
+      drop_each_wait(
+          (Fake){.schedule = "gpipe", .stages = 2, .nmicro = 3, .layers = 4, .level = level, .shared = k});
+    }
+}
+
+/* ---- 9 arena ---- */
+Test(check, slots_overlap) {
+  ZpPlan *p = good(rich);
+  buffer(p, 0, ZP_B_SLOT, 0, 1)->offset = buffer(p, 0, ZP_B_SLOT, 0, 0)->offset;
+  rejects(p, "stage 0 FWD(layer.1, mb 0) writes values of micro-batch 0 into slot 0, but nobody reads it "
+             "before stage 0 "
+             "LOAD(mb 1) overwrites it");
+}
+
+Test(check, stored_things_overlap) {
+  ZpPlan *p = good(rich);
+  ZpBuf *b = buffer(p, 0, ZP_B_GRAD, 1, 0);
+  p->stages[0].held[1].grad_at = b->offset = buffer(p, 0, ZP_B_STATE, 1, 0)->offset;
+  rejects(p, "stage 0: gradient accumulator of layer.0 and optimizer state of layer.0 overlap in the arena");
+}
+
+/* With one micro-batch the boundary is dead once embed's gradient is staged; with two it is alive again. */
+Test(check, overlap_in_turn) {
+  for (uint32_t M = 1; M <= 2; M++) {
+    ZpPlan *p = good((Fake){.stages = 1, .nmicro = M, .layers = 2, .level = 2, .alone = true});
+    buffer(p, 0, ZP_B_BOUNDARY, 0, 0)->offset = buffer(p, 0, ZP_B_STAGING, 0, 0)->offset;
+    ZbErr err = {0};
+    if (M == 1) cr_assert(zp_check(p, &err), "%s", err.text);
+    else rejects(p, "stage 0 FWD(layer.0, mb 1) may ");
+  }
+}
+
+Test(check, overlap_within_one_instruction) {
+  ZpPlan *p = good((Fake){.stages = 1, .nmicro = 1, .layers = 2, .level = 2, .alone = true});
+  buffer(p, 0, ZP_B_BOUNDARY, 0, 1)->offset = buffer(p, 0, ZP_B_STAGING, 0, 0)->offset;
+  rejects(p, "stage 0 BWD(part 0, mb 0) uses boundary buffer 1 and staging buffer 0 of wte, which overlap in "
+             "the arena");
+}
+
+Test(check, arena_bounds) {
+  ZpPlan *p = good(rich);
+  p->stages[2].prog.bufs[p->stages[2].prog.nbufs - 1].offset += 64;
+  rejects(p, "stage 2: staging buffer 1 of layer.* ends at byte ");
+  p = good(rich);
+  p->stages[1].ledger.total += 64;
+  rejects(p, "stage 1: the lines of the ledger add up to ");
+  p = good(rich);
+  buffer(p, 1, ZP_B_GATHER, 1, 0)->bytes = 64;
+  rejects(p, "stage 1: gather buffer 0 of layer.* has 64 bytes, but needs 4096");
+  p = good(rich);
+  p->stages[1].held[0].param_at += 64;
+  rejects(p, "stage 1: parameter store of layer.2 is not where its bucket says");
+  p = good(rich);
+  p->stages[1].saved_at[1] -= 64;
+  rejects(p, "stage 1: the values of layer.3 do not fit into slot, scratch or boundary");
+}

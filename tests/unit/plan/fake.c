@@ -1,0 +1,225 @@
+/* See fake.h. */
+#include "tests/unit/plan/fake.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+enum { EMBED, LAYERS, HEAD, NSEGMENTS };
+enum { PIPE, REPLICA, DATA, TENSOR, NDIMS };
+enum { WTE, LAYER, OUT, SHARED }; /* buckets; OUT is wte again if tied, SHARED may be missing */
+
+static void fill_mesh(ZpPlan *p, const Fake *f) {
+  static const char *const name[NDIMS] = {"pipe", "replica", "data", "tensor"};
+  p->mesh.ndims = NDIMS;
+  p->mesh.pipe = PIPE;
+  p->mesh.nranks = 1;
+  for (int d = 0; d < NDIMS; d++) {
+    p->mesh.dim[d] = (ZpDim){.name = name[d],
+                             .size = d == PIPE                  ? f->stages
+                                     : d == REPLICA && f->alone ? 1
+                                                                : 2};
+    p->mesh.nranks *= p->mesh.dim[d].size;
+  }
+}
+
+static void fill_graph(ZpPlan *p, const Fake *f) {
+  ZgGraph *g = ZB_NEW(p->arena, ZgGraph);
+  g->model = "fake";
+  g->nsegments = NSEGMENTS;
+  g->segments = ZB_NEWN(p->arena, ZgSegment, NSEGMENTS);
+  for (uint32_t i = 0; i < NSEGMENTS; i++)
+    g->segments[i] = (ZgSegment){.label = i == LAYERS ? "layer" : "", .trip = 1};
+  g->segments[LAYERS].trip = f->layers;
+  g->segments[LAYERS].repeat = true;
+  p->graph = g;
+}
+
+static void add_bucket(ZpPlan *p, const Fake *f, const char *name, uint32_t segment) {
+  ZpDims partial = (f->alone ? 0 : 1u << REPLICA) | 1u << DATA;
+  ZpBucket b = {.name = name, .segment = segment, .elems = 1024, .partial = partial, .replicas = partial};
+  b.level = f->level;
+  b.shard = f->level ? 1u << DATA : 0;
+  b.keep = f->keep && f->level == 3;
+  ZB_PUSH(p->arena, p->buckets, p->nbuckets, b);
+}
+
+static void fill_segments(ZpPlan *p, const Fake *f) {
+  p->segments = ZB_NEWN(p->arena, ZpSegment, NSEGMENTS);
+  for (uint32_t i = 0; i < NSEGMENTS; i++) {
+    ZpSegment *s = &p->segments[i];
+    s->saved_bytes = 256;
+    s->fwd_temp = s->bwd_temp = 128;
+    s->saves_carry = i == LAYERS && f->saves_carry;
+    s->carry_bytes = s->dcarry_bytes = i == EMBED ? 0 : 512;
+    s->carry_out_bytes = s->dcarry_out_bytes = i == HEAD ? 0 : 512;
+    s->has_loss = i == HEAD;
+    s->ncount = i == HEAD && f->counts;
+    s->cost = f->costs ? (i == LAYERS ? 7 : 1) : 0;
+    uint32_t own = i == EMBED ? WTE : i == LAYERS ? LAYER : f->tied ? WTE : OUT;
+    ZB_PUSH(p->arena, s->buckets, s->nbuckets, own);
+    uint32_t shared = p->nbuckets - 1;
+    if (i == LAYERS && f->shared) ZB_PUSH(p->arena, s->buckets, s->nbuckets, shared);
+  }
+}
+
+static uint32_t hold(ZpPlan *p, ZpStage *st, uint32_t bucket, uint32_t iter) {
+  for (uint32_t h = 0; h < st->nheld; h++)
+    if (st->held[h].bucket == bucket && st->held[h].iter == iter) return h;
+  ZpHeld h = {.bucket = bucket, .iter = iter, .tied = ZP_NONE, .counted = true};
+  ZB_PUSH(p->arena, st->held, st->nheld, h);
+  return st->nheld - 1;
+}
+
+static void add_inst(ZpPlan *p, ZpStage *st, uint32_t segment, uint32_t iter) {
+  const ZpSegment *g = &p->segments[segment];
+  ZpInst x = {.segment = segment, .iter = iter};
+  for (uint32_t k = 0; k < g->nbuckets; k++) {
+    uint32_t single = p->buckets[g->buckets[k]].segment == ZP_NONE,
+             h = hold(p, st, g->buckets[k], single ? 0 : iter);
+    ZB_PUSH(p->arena, x.held, x.nheld, h);
+  }
+  uint64_t end = st->ninsts ? st->slot_bytes : st->input_bytes, n = st->ninsts;
+  ZB_PUSH(p->arena, st->saved_at, n, end);
+  st->slot_bytes = end + g->saved_bytes + (st->ninsts && g->saves_carry ? g->carry_bytes : 0);
+  ZB_PUSH(p->arena, st->insts, st->ninsts, x);
+}
+
+static void tie(ZpPlan *p, uint32_t bucket) {
+  ZpTied t = {.bucket = bucket};
+  for (uint32_t s = 0; s < p->nstages; s++)
+    for (uint32_t h = 0; h < p->stages[s].nheld; h++)
+      if (p->stages[s].held[h].bucket == bucket) ZB_PUSH(p->arena, t.stages, t.nstages, s);
+  for (uint32_t k = 0; k < t.nstages && t.nstages > 1; k++) {
+    ZpStage *st = &p->stages[t.stages[k]];
+    for (uint32_t h = 0; h < st->nheld; h++) {
+      if (st->held[h].bucket != bucket) continue;
+      st->held[h].tied = p->ntied;
+      st->held[h].counted = k == 0;
+    }
+  }
+  if (t.nstages > 1) ZB_PUSH(p->arena, p->tied, p->ntied, t);
+}
+
+ZpPlan *fake_plan(ZbArena *a, Fake f) {
+  ZpPlan *p = ZB_NEW(a, ZpPlan);
+  ZlRecipe *r = ZB_NEW(a, ZlRecipe);
+  r->schedule.name.s = f.schedule ? f.schedule : "1f1b";
+  p->arena = a;
+  p->recipe = r;
+  p->nmicro = f.nmicro;
+  p->compute = f.bf16 ? ZK_BF16 : ZK_F32;
+  p->states = 2;
+  p->loss_partial[1] = 1u << DATA;
+  fill_mesh(p, &f);
+  fill_graph(p, &f);
+  add_bucket(p, &f, "wte", ZP_NONE);
+  add_bucket(p, &f, "layer.*", LAYERS);
+  if (!f.tied) add_bucket(p, &f, "out", ZP_NONE);
+  if (f.shared) add_bucket(p, &f, "scale", ZP_NONE);
+  fill_segments(p, &f);
+  p->nstages = f.stages;
+  p->stages = ZB_NEWN(a, ZpStage, f.stages);
+  uint32_t n = f.layers + 2;
+  cr_assert_geq(n, f.stages);
+  for (uint32_t s = 0; s < f.stages; s++) {
+    ZpStage *st = &p->stages[s];
+    st->input_bytes = s == 0 || s + 1 == f.stages ? 64 : 0;
+    for (uint32_t i = n * s / f.stages; i < n * (s + 1) / f.stages; i++)
+      add_inst(p, st, i == 0 ? EMBED : i + 1 == n ? HEAD : LAYERS, i == 0 || i + 1 == n ? 0 : i - 1);
+    st->scratch_bytes = 128;
+    st->boundary_bytes = st->ninsts > 1 ? 512 : 0;
+  }
+  for (uint32_t b = 0; b < p->nbuckets; b++)
+    if (p->buckets[b].segment == ZP_NONE) tie(p, b);
+  return p;
+}
+
+void fake_arena(ZpPlan *p) {
+  for (uint32_t s = 0; s < p->nstages; s++) {
+    ZpStage *st = &p->stages[s];
+    uint64_t at = 0;
+    for (uint32_t b = 0; b < st->prog.nbufs; b++) {
+      ZpBuf *x = &st->prog.bufs[b];
+      x->offset = at;
+      at += x->bytes;
+      if (x->kind == ZP_B_PARAM) st->held[x->pool].param_at = x->offset;
+      if (x->kind == ZP_B_GRAD) st->held[x->pool].grad_at = x->offset;
+      if (x->kind == ZP_B_STATE) st->held[x->pool].state_at = x->offset;
+    }
+    st->ledger.bytes[ZP_L_OTHER] = st->ledger.total = at;
+  }
+}
+
+ZpPlan *fake_programs(ZbArena *a, Fake f) {
+  ZpPlan *p = fake_plan(a, f);
+  zp_program(p);
+  fake_arena(p);
+  return p;
+}
+
+uint32_t fake_find(const ZpPlan *p, uint32_t stage, ZpInstrOp op, uint32_t mb, uint32_t what) {
+  const ZpProgram *g = &p->stages[stage].prog;
+  for (uint32_t i = 0; i < g->ninstrs; i++) {
+    const ZpInstr *in = &g->instrs[i];
+    bool inst = op == ZP_I_FWD || op == ZP_I_BWD;
+    if (in->op != op || (mb != UINT32_MAX && in->mb != mb)) continue;
+    if (what == UINT32_MAX || (inst ? in->inst : in->held) == what) return i;
+  }
+  cr_assert_fail("stage %u has no %s", stage, zp_instr_info[op].text);
+  return 0;
+}
+
+static void requeue(ZpProgram *g) {
+  memset(g->nqueue, 0, sizeof g->nqueue);
+  for (uint32_t i = 0; i < g->ninstrs; i++) g->queue[g->instrs[i].queue][g->nqueue[g->instrs[i].queue]++] = i;
+}
+
+void fake_remove(ZpPlan *p, uint32_t stage, uint32_t instr) {
+  ZpProgram *g = &p->stages[stage].prog;
+  ZpInstr gone = g->instrs[instr];
+  for (uint32_t i = 0; i < g->ninstrs; i++) {
+    ZpInstr *in = &g->instrs[i];
+    uint32_t *wait = NULL, n = 0;
+    for (uint32_t k = 0; k < in->nwait; k++) {
+      if (in->wait[k] != instr) {
+        uint32_t w = in->wait[k] - (in->wait[k] > instr);
+        ZB_PUSH(p->arena, wait, n, w);
+        continue;
+      }
+      for (uint32_t j = 0; j < gone.nwait; j++) ZB_PUSH(p->arena, wait, n, gone.wait[j]);
+    }
+    in->wait = wait;
+    in->nwait = n;
+  }
+  memmove(g->instrs + instr, g->instrs + instr + 1, (g->ninstrs - instr - 1) * sizeof *g->instrs);
+  g->ninstrs--;
+  requeue(g);
+}
+
+void fake_reorder(ZpPlan *p, uint32_t stage, const uint32_t *now) {
+  ZpProgram *g = &p->stages[stage].prog;
+  ZpInstr *old = ZB_NEWN(p->arena, ZpInstr, g->ninstrs);
+  uint32_t *place = ZB_NEWN(p->arena, uint32_t, g->ninstrs);
+  memcpy(old, g->instrs, g->ninstrs * sizeof *old);
+  for (uint32_t i = 0; i < g->ninstrs; i++) place[now[i]] = i;
+  for (uint32_t i = 0; i < g->ninstrs; i++) {
+    g->instrs[i] = old[now[i]];
+    for (uint32_t k = 0; k < g->instrs[i].nwait; k++) g->instrs[i].wait[k] = place[g->instrs[i].wait[k]];
+  }
+  requeue(g);
+}
+
+void fake_print(const ZpPlan *p, ZbText *out) {
+  static const char *const queue[ZP_QUEUES] = {"", "  p2p  ", "  coll "};
+  for (uint32_t s = 0; s < p->nstages; s++) {
+    const ZpProgram *g = &p->stages[s].prog;
+    zb_text_add(out, "stage %u\n", s);
+    for (uint32_t i = 0; i < g->ninstrs; i++) {
+      zb_text_add(out, "%3u %s", i, queue[g->instrs[i].queue]);
+      zp_instr_text(p, s, &g->instrs[i], out);
+      for (uint32_t k = 0; k < g->instrs[i].nwait; k++)
+        zb_text_add(out, "%s%u", k ? "," : " < ", g->instrs[i].wait[k]);
+      zb_text_add(out, "\n");
+    }
+  }
+}

@@ -1,0 +1,77 @@
+/* Compute orders for all numbers of stages and micro-batches up to eight. */
+#include "runtime/plan/plan.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+/* Every micro-batch forward, then backward, once each. */
+static void complete(const ZpWork *w, uint32_t M) {
+  uint8_t seen[64] = {0};
+  for (uint32_t i = 0; i < 2 * M; i++) {
+    cr_assert_lt(w[i].mb, M);
+    cr_assert_eq(seen[w[i].mb], w[i].backward ? 1 : 0);
+    seen[w[i].mb]++;
+  }
+}
+
+Test(order, complete_and_live) {
+  ZbArena *a = zb_arena_new();
+  for (uint32_t P = 1; P <= 8; P++) {
+    for (uint32_t M = 1; M <= 8; M++) {
+      for (uint32_t s = 0; s < P; s++) {
+        const ZpWork *f = zp_order(a, "1f1b", P, M, s), *g = zp_order(a, "gpipe", P, M, s);
+        complete(f, M);
+        complete(g, M);
+        cr_assert_eq(zp_order_live(f, 2 * M), min_u32(P - s, M), "1f1b P=%u M=%u stage %u", P, M, s);
+        cr_assert_eq(zp_order_live(g, 2 * M), M);
+      }
+    }
+  }
+  zb_arena_free(a);
+}
+
+static const char *text(ZbText *t, const char *schedule, uint32_t P, uint32_t M, uint32_t s) {
+  ZbArena *a = zb_arena_new();
+  const ZpWork *w = zp_order(a, schedule, P, M, s);
+  for (uint32_t i = 0; i < 2 * M; i++)
+    zb_text_add(t, "%s%c%u", i ? " " : "", w[i].backward ? 'B' : 'F', w[i].mb);
+  zb_arena_free(a);
+  return t->s;
+}
+
+static void golden(const char *schedule, uint32_t P, uint32_t M, uint32_t s, const char *want) {
+  ZbText t = {0};
+  cr_assert_str_eq(text(&t, schedule, P, M, s), want);
+  zb_text_free(&t);
+}
+
+Test(order, golden) {
+  golden("1f1b", 3, 4, 0, "F0 F1 F2 B0 F3 B1 B2 B3");
+  golden("1f1b", 3, 4, 1, "F0 F1 B0 F2 B1 F3 B2 B3");
+  golden("1f1b", 3, 4, 2, "F0 B0 F1 B1 F2 B2 F3 B3");
+  golden("1f1b", 4, 2, 0, "F0 F1 B0 B1");
+  golden("gpipe", 3, 3, 1, "F0 F1 F2 B0 B1 B2");
+}
+
+Test(order, known_schedules) {
+  cr_assert(zp_schedule_known("1f1b"));
+  cr_assert(zp_schedule_known("gpipe"));
+  cr_assert(!zp_schedule_known("2f2b"));
+  cr_assert(!zp_schedule_known(""));
+}
+
+/* Both leave P - 1 gaps of one forward and one backward: (P - 1) / (M + P - 1). */
+Test(order, bubble) {
+  ZbArena *a = zb_arena_new();
+  for (uint32_t P = 1; P <= 8; P++) {
+    for (uint32_t M = 1; M <= 8; M++) {
+      double want = (double)(P - 1) / (M + P - 1);
+      cr_assert_float_eq(zp_bubble(a, "1f1b", P, M), want, 1e-12, "P=%u M=%u", P, M);
+      cr_assert_float_eq(zp_bubble(a, "gpipe", P, M), want, 1e-12, "P=%u M=%u", P, M);
+    }
+  }
+  cr_assert_float_eq(zp_bubble(a, "1f1b", 16, 128), 15.0 / 143, 1e-12);
+  zb_arena_free(a);
+}
