@@ -33,6 +33,7 @@ AM_TESTS_ENVIRONMENT = \
 
 # ---- scenarios ----
 scenario_tests = \
+  tests/cli/zc.sh \
   tests/bootstrap.sh \
   tests/mpi/comm.sh \
   tests/readme.sh \
@@ -75,3 +76,4 @@ clean-local:
 
 include tests/tools/local.mk
 include tests/reference/local.mk
+include tests/bench/local.mk

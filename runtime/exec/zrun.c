@@ -115,6 +115,7 @@ typedef struct {
   ZxEngine *engine;
   ZxLog *log;
   double began, peak;
+  double *ms; /* per step, on rank 0 */
 } Run;
 
 /* A mistake that every rank sees alike. */
@@ -264,6 +265,7 @@ static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
   ZxClassMetrics classes[64];
   gather_classes(r, &s, classes);
   if (r->rank) return true;
+  r->ms[step - 1] = ms;
   if (step == 1) printf("first step %.0f ms after the start\n", 1e3 * (now() - r->began));
   double tokens = (double)r->plan->global_batch * tokens_per_sample(r), flops = r->plan->model_flops;
   ZxMetrics m = {.step = step, .steps = r->o.steps, .loss = s.loss, .grad_norm = s.grad_norm, .lr = lr, .tokens = tokens,
@@ -274,6 +276,23 @@ static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
   if (zx_log_step(r->log, &m, classes, n, &err)) return true;
   zx_say(r->rank, "error: %s%s%s", err.text, *err.help ? "; " : "", err.help);
   r->c->t->abort(r->c, 1);
+}
+
+static int by_size(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* Medians, without the first step, which touches all memory for the first time. */
+static void summarize(Run *r) {
+  if (r->rank) return;
+  char text[24];
+  printf("planned == used: %s on rank 0, and equal on every rank\n", zb_bytes(text, zx_engine_bytes(r->engine)));
+  if (r->o.steps < 3) return;
+  qsort(r->ms + 1, (size_t)r->o.steps - 1, sizeof *r->ms, by_size);
+  double ms = r->ms[1 + (r->o.steps - 1) / 2], flops = r->plan->model_flops / ms * 1e3;
+  printf("median step %.1f ms: %.0f tokens/s, %.1f GFLOP/s, %.1f %% of the %.1f GFLOP/s that products reach here\n", ms,
+         (double)r->plan->global_batch * tokens_per_sample(r) / ms * 1e3, flops / 1e9, 100 * flops / r->peak, r->peak / 1e9);
 }
 
 static void print_times(Run *r) {
@@ -309,12 +328,10 @@ static bool train(Run *r) {
   r->peak = measure_peak(r);
   introduce(r);
   ZxRate rate = rate_of(r->recipe);
+  if (r->rank == 0) r->ms = ZB_NEWN(r->a, double, r->o.steps);
   for (int64_t step = 1; step <= r->o.steps; step++)
     if (!one_step(r, step, &rate)) return false;
-  if (r->rank == 0) {
-    char text[24];
-    printf("planned == used: %s on rank 0, and equal on every rank\n", zb_bytes(text, zx_engine_bytes(r->engine)));
-  }
+  summarize(r);
   if (r->o.times) print_times(r);
   if (!r->o.save) return true;
   return agree(r, zx_engine_save(r->engine, r->o.save, &err), &err);
