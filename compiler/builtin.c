@@ -146,6 +146,7 @@ static bool known_keywords(Call *c) {
     const char *near = zb_nearest(k.s, names, n);
     if (near) zl_help(d, "did you mean `%s`?", near);
     else if (n == 1) zl_help(d, "its keyword is `%s`", names[0]);
+    else if (n) zl_help(d, "its keywords are `%s` and `%s`", names[0], names[1]);
     ok = false;
   }
   return ok;
@@ -292,7 +293,7 @@ static Val slice_op(Call *c) {
   const ZlExpr *x = keyword(c, "start");
   ZgNode n = with_axes(c, ZG_OP_SLICE, 1);
   if (!want_axis(c, 0, c->ax[0])) return poison();
-  if (x && !static_int(c->e, x, 0, "start", &n.opt[0])) return poison();
+  if (x && !static_int(c->e, x, 0, INT32_MAX, "start", &n.opt[0])) return poison();
   n.opt[1] = axis_size(c, c->ax[1]);
   return place_node(c->e, c->x->span, n, c->arg, NULL);
 }
@@ -398,9 +399,10 @@ static Val lookup_op(Call *c) {
                          axis_name(c, v), axis_name(c, v));
     zl_also(d, c->span[0], "%s", axes_text(c->e, t));
     also_declared(c, d, 0);
-    uint16_t first = t->naxes ? t->axis[0] : v;
-    if (c->e->g->axes[first].size && t->naxes)
-      zl_help(d, "rows of this table are selected by index(%s)", axis_name(c, first));
+    const char *by = NULL; /* what would */
+    for (int i = 0; i < t->naxes; i++)
+      by = zb_printf(c->e->arena, "%s%sindex(%s)", by ? by : "", by ? " or " : "", axis_name(c, t->axis[i]));
+    if (by) zl_note(d, "this table takes %s", by);
     return poison();
   }
   return place_node(c->e, c->x->span, (ZgNode){.op = ZG_OP_LOOKUP, .nin = 2, .nax = 1, .ax = {v}}, c->arg, NULL);
@@ -494,6 +496,7 @@ static const Builtin *find(const char *name) {
 }
 
 bool is_builtin(const char *name) { return find(name) != NULL; }
+bool is_later(const char *name) { return find(name) && find(name)->make == later; }
 
 uint32_t builtin_names(const char **out, uint32_t max) {
   uint32_t n = 0;
@@ -530,6 +533,12 @@ static bool resolve_axes(Call *c) {
   }
   bool ok = true;
   for (uint32_t i = 0; i < names->n; i++) ok = axis_resolve(e, names->at[i], &c->ax[c->nax++]) && ok;
+  for (int i = 1; ok && i < c->nax && o->make != concat_op; i++) /* operands of concat may have the same */
+    for (int k = 0; k < i; k++) {
+      if (c->ax[k] != c->ax[i]) continue;
+      complain(e, ZL_Z0208, names->at[i].span, "`%s` names the axis `%s` twice", o->name, names->at[i].s);
+      return false;
+    }
   return ok;
 }
 

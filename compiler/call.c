@@ -27,6 +27,13 @@ static bool bind_axes(Elab *e, const ZlExpr *x, const ZlBlock *b, Frame *f) {
   for (uint32_t i = 0; i < b->axes.n; i++) {
     AxisBind a = {b->axes.at[i].s, 0};
     if (!axis_resolve(e, x->call.axes.at[i], &a.axis)) return false;
+    for (uint32_t k = 0; k < f->naxes; k++) {
+      if (f->axes[k].axis != a.axis) continue;
+      ZlName again = x->call.axes.at[i];
+      ZlDiag *d = complain(e, ZL_Z0208, again.span, "`%s` is two axes of `%s` at once", again.s, b->name.s);
+      zl_help(d, "declare a second axis of the same size for one of them");
+      return false;
+    }
     ZB_PUSH(e->arena, f->axes, f->naxes, a);
   }
   return true;
@@ -46,6 +53,7 @@ static void unknown_keyword(Elab *e, const ZlBlock *b, ZlName name) {
   const char *near = zb_nearest(name.s, names, n);
   ZlDiag *d = wrong_args(e, name.span, b, zb_printf(e->arena, "has no static `%s`", name.s));
   if (near) zl_help(d, "did you mean `%s`?", near);
+  else if (n == 1) zl_help(d, "its static is `%s`", names[0]);
 }
 
 /* Tensors by position, statics by name. Evaluated in the caller's frame; bound in the new one by bind_formals. */
@@ -141,8 +149,8 @@ static bool bind_tensor(Elab *e, const ZlFormal *f, Val v, ZlSpan span) {
   if (f->type.rest) {
     if (!bind_row(e, f, &want, &v.type, span)) return false;
   } else if (v.type.naxes != want.naxes) {
-    ZlDiag *d = complain(e, ZL_Z0202, span, "`%s` must be %s, found %s", f->name.s, type_text(e, &want),
-                         type_text(e, &v.type));
+    ZlDiag *d = complain(e, ZL_Z0202, span, "`%s` must be %s%s, found %s", f->name.s, want.naxes ? "" : "a scalar, ",
+                         type_text(e, &want), type_text(e, &v.type));
     zl_help(d, "`..` in the block's signature lets it take more axes");
     return false;
   }
@@ -220,14 +228,17 @@ static bool too_deep(Elab *e, const ZlExpr *x, const ZlBlock *b) {
 static void enter_region(Elab *e, Frame *f, ZlName label, const char *block) {
   if (label.s) {
     Frame *c = e->frame;
+    const char *path = c->path;
     for (uint32_t i = 0; i < c->nlabels; i++) {
       if (c->labels[i].region != c->region || strcmp(c->labels[i].name.s, label.s)) continue;
       ZlDiag *d = complain(e, ZL_Z0101, label.span, "label `%s` is used twice", label.s);
       zl_also(d, c->labels[i].name.span, "first used here");
+      path = zb_printf(e->arena, "%s'", path); /* so that its parameters are not reported too */
     }
     struct Label l = {c->region, label};
     ZB_PUSH(e->arena, c->labels, c->nlabels, l);
-    f->path = zb_printf(e->arena, "%s%s.", c->path, label.s);
+    f->path = zb_printf(e->arena, "%s%s.", path, label.s);
+    f->labelled = true;
   }
   f->region = zg_region_add(e->g, ZG_REGION_BLOCK, f->region, label.s ? label.s : "", block);
 }
@@ -265,6 +276,8 @@ void call_block(Elab *e, const ZlExpr *x, const ZlBlock *b, Val *out) {
 /* ---- a block that nobody calls ---- */
 static uint16_t own_axis(Elab *e, const char *name, int64_t size) {
   const char *unique = name;
+  uint32_t known = zg_axis_find(e->g, name);
+  if (known != ZG_NONE && (!e->model || !size)) return (uint16_t)known; /* of another such block */
   for (int i = 2; zg_axis_find(e->g, unique) != ZG_NONE; i++) unique = zb_printf(e->arena, "%s%d", name, i);
   return (uint16_t)zg_axis_add(e->g, unique, size);
 }
@@ -280,9 +293,8 @@ void call_block_alone(Elab *e, const ZlBlock *b) {
   }
   e->frame = f;
   ZB_PUSH(e->arena, e->seen, e->nseen, b);
-  f->has_row = true;
-  f->nrow = 1;
-  f->row[0] = own_axis(e, "rest", 0);
+  for (uint32_t i = 0; i < b->nformals; i++) f->has_row |= !b->formals[i].is_static && b->formals[i].type.rest;
+  if (f->has_row) f->row[f->nrow++] = own_axis(e, "..", 0);
   bool ok = true;
   for (uint32_t i = 0; i < b->nformals; i++) {
     const ZlFormal *p = &b->formals[i];

@@ -96,14 +96,32 @@ static bool param_type(Elab *e, const ZlParamDef *def, ZgParam *p) {
   return true;
 }
 
+/* The call that would need a label for the paths in the current frame to differ: the innermost one without. */
+static ZlSpan unlabelled_call(const Elab *e, const char **block) {
+  const Frame *f = e->frame;
+  while (f->labelled) f = f->caller;
+  *block = f->block ? f->block->name.s : NULL;
+  return f->block ? f->call : ZL_NOWHERE;
+}
+
+static bool same_place(ZlSpan a, ZlSpan b) { return a.file == b.file && a.start == b.start && a.end == b.end; }
+
 static bool unique_path(Elab *e, const ZlParamDef *def, const char *path) {
   for (uint32_t i = 0; i < e->g->nparams; i++) {
     if (strcmp(e->g->params[i].path, path)) continue;
-    ZlSpan other = e->param_span[i];
-    ZlDiag *d = complain(e, ZL_Z0109, def->span, "there is a parameter `%s` already", path);
-    if (other.file != def->span.file || other.start != def->span.start) zl_also(d, other, "declared here");
-    zl_note(d, "a call without label adds nothing to the paths of the parameters in it");
-    zl_help(d, "label the calls: `%s(...) as first`", e->frame->block ? e->frame->block->name.s : "Block");
+    const char *block;
+    ZlSpan call = unlabelled_call(e, &block), other = e->param_call[i];
+    if (same_place(call, other)) {
+      ZlDiag *d = complain(e, ZL_Z0109, def->name.span, "parameter `%s` is declared twice", def->name.s);
+      zl_also(d, e->param_span[i], "first here");
+      return false;
+    }
+    if (call.file < 0) call = def->name.span;
+    ZlDiag *d = complain(e, ZL_Z0109, call, "parameters of this %s have the paths of others",
+                         block ? zb_printf(e->arena, "call of `%s`", block) : "model");
+    zl_also(d, other.file < 0 ? e->param_span[i] : other, "of this one");
+    zl_note(d, "`%s`: a call without a label adds nothing to the paths of the parameters in it", path);
+    zl_help(d, "label the calls: `as first`, `as second`");
     return false;
   }
   return true;
@@ -120,8 +138,10 @@ static Val declare_param(Elab *e, const ZlParamDef *def, ZgParam p) {
   if (!unique_path(e, def, p.path)) return val_stand_in(e, p.type);
   p.segment = e->in_repeat ? e->seg : ZG_NONE;
   ZgNode n = {.op = ZG_OP_PARAM, .opt = {e->g->nparams}};
-  uint32_t k = zg_param_add(e->g, p), nused = k, nspan = k;
+  const char *block;
+  uint32_t k = zg_param_add(e->g, p), nused = k, nspan = k, ncall = k;
   ZB_PUSH(e->arena, e->param_span, nspan, def->name.span);
+  ZB_PUSH(e->arena, e->param_call, ncall, unlabelled_call(e, &block));
   ZB_PUSH(e->arena, e->param_used, nused, false);
   Val v = place_node(e, def->span, n, NULL, NULL);
   const ZgSegment *seg = &e->g->segments[e->seg];
@@ -267,7 +287,7 @@ static void repeat_segment(Elab *e, const ZlStmt *s, int64_t count) {
 
 static void do_repeat(Elab *e, const ZlStmt *s) {
   int64_t count;
-  if (!static_int(e, s->repeat.count, 1, "repeat count", &count)) count = 1; /* still look at the body */
+  if (!static_int(e, s->repeat.count, 1, ZG_MAX_TRIP, "repeat count", &count)) count = 1; /* still look at the body */
   if (e->in_repeat) unroll(e, s, count);
   else repeat_segment(e, s, count);
 }
@@ -329,7 +349,7 @@ static void do_loss(Elab *e, const ZlStmt *s) {
   e->num_span = s->loss.num->span;
   e->den_span = s->loss.den->span;
   e->num = wanted_real(e, s->loss.num, "the loss");
-  e->den = wanted_real(e, s->loss.den, "what the loss is per");
+  e->den = wanted_real(e, s->loss.den, "the term after `per`");
 }
 
 /* The sum of v over all its axes in f32, into a sink. */
@@ -348,7 +368,7 @@ static void finish_loss(Elab *e) {
     sum_into(e, e->den_span, den, ZG_OP_LOSS_DEN);
     return;
   }
-  ZlDiag *d = complain(e, ZL_Z0703, e->den_span, "what the loss is `per` may depend on inputs only");
+  ZlDiag *d = complain(e, ZL_Z0703, e->den_span, "the term after `per` may depend on inputs only");
   zl_also(d, culprit, "it depends on this");
   zl_note(d, "it is counted before the step begins, so that every micro-batch is weighted alike");
   zl_help(d, "`per known(targets)`, for example");

@@ -64,6 +64,7 @@ struct Frame {
   const ZlBlock *block; /* NULL: the model itself */
   ZlScope scope;
   ZlSpan call;          /* who called */
+  bool labelled;        /* with `as` */
   uint32_t region;
   const char *path;     /* prefix of parameter paths: "", "layer.*.attn." */
   Bind *binds;
@@ -100,7 +101,8 @@ typedef struct {
   uint32_t nimports;
   ZlSpan *loc_span;     /* the spans behind g->locs */
   uint32_t nloc_span;
-  ZlSpan *param_span;   /* by parameter number */
+  ZlSpan *param_span;   /* by parameter number: its name where it is declared, */
+  ZlSpan *param_call;   /* and the call that would need a label to make its path another */
   bool *param_used;
   uint32_t nparam;
   uint32_t nrandom;
@@ -129,8 +131,8 @@ void elab_body(Elab *e, ZlStmt *const *body, uint32_t n, Val *out);
 bool static_eval(Elab *e, const ZlExpr *x, Num *out);
 /* a op b, both static; false and a report when there is no value. */
 bool static_binary(Elab *e, const ZlExpr *x, Num a, Num b, Num *out);
-/* A static that must be a whole number of at least `least`: what it is for goes into the message. */
-bool static_int(Elab *e, const ZlExpr *x, int64_t least, const char *what, int64_t *out);
+/* A static that must be a whole number in a range: what it is for goes into the message. */
+bool static_int(Elab *e, const ZlExpr *x, int64_t least, int64_t most, const char *what, int64_t *out);
 void static_bind_model(Elab *e, const ZlModel *m); /* statics with overrides, then axes */
 
 /* ---- place.c ------------------------------------------------------------------------------------------------------ */
@@ -175,6 +177,7 @@ void call_block(Elab *e, const ZlExpr *x, const ZlBlock *b, Val *out);
 /* Instantiates a block that nobody calls, with axes of its own. */
 void call_block_alone(Elab *e, const ZlBlock *b);
 bool is_builtin(const char *name);
+bool is_later(const char *name); /* reserved for an operation that this version lacks */
 uint32_t builtin_names(const char **out, uint32_t max);
 Val builtin_call(Elab *e, const ZlExpr *x);
 Val builtin_binary(Elab *e, const ZlExpr *x, ZgOp op, Val a, Val b, ZlSpan sa, ZlSpan sb);

@@ -79,7 +79,10 @@ bool axis_resolve(Elab *e, ZlName name, uint16_t *out) {
   for (Frame *f = e->frame; f; f = f->model)
     for (uint32_t i = 0; i < f->naxes; i++) ZB_PUSH(e->arena, names, n, f->axes[i].name);
   const char *near = zb_nearest(name.s, names, n);
+  const char *size = near ? NULL : nearest_name(e, name.s);
   if (near) zl_help(d, "did you mean `%s`?", near);
+  else if (size && axis_sized_by(e, size))
+    zl_help(d, "`%s` is a size parameter; the axis is named `%s`", size, axis_sized_by(e, size));
   return false;
 }
 
@@ -145,6 +148,10 @@ static Val eval_binary(Elab *e, const ZlExpr *x) {
     Val v = {.kind = VAL_NUM};
     return static_binary(e, x, a.num, b.num, &v.num) ? v : poison();
   }
+  if (x->bin.op == '/' && b.kind == VAL_NUM && b.num.v == 0) {
+    complain(e, ZL_Z0107, x->bin.b->span, "division by zero");
+    return poison();
+  }
   ZgOp op = x->bin.op == '+' ? ZG_OP_ADD : x->bin.op == '-' ? ZG_OP_SUB : x->bin.op == '*' ? ZG_OP_MUL : ZG_OP_DIV;
   return builtin_binary(e, x, op, a, b, x->bin.a->span, x->bin.b->span);
 }
@@ -179,10 +186,15 @@ Val expr_eval(Elab *e, const ZlExpr *x) {
 
 bool expr_eval_many(Elab *e, const ZlExpr *x, Val *out, uint32_t want) {
   uint32_t have = 1;
+  bool one = x->kind == ZL_E_CALL && x->call.path.n == 1;
   const ZlBlock *b = NULL;
   if (x->kind == ZL_E_CALL) {
     b = zl_find_block(e->prog, e->frame->scope, &x->call.path);
     if (b) have = b->nresults;
+  }
+  if (!b && one && is_later(x->call.path.part[0].s)) {
+    builtin_call(e, x);
+    return false;
   }
   if (have != want) {
     complain(e, ZL_Z0205, x->span, "%u value%s wanted here, found %u", want, want == 1 ? " is" : "s are", have);
@@ -200,7 +212,7 @@ bool expr_eval_many(Elab *e, const ZlExpr *x, Val *out, uint32_t want) {
   }
   if (b) {
     call_block(e, x, b, out);
-  } else if (x->call.path.n == 1 && is_builtin(x->call.path.part[0].s)) {
+  } else if (one && is_builtin(x->call.path.part[0].s)) {
     *out = builtin_call(e, x);
   } else {
     no_such_call(e, x);

@@ -102,7 +102,7 @@ static void report(Elab *e, const ZgNode *sink, State st) {
   ZlSpan at = num ? e->num_span : e->den_span;
   if (st.kind == SUMMED) return;
   if (st.kind == CONST) {
-    ZlDiag *d = complain(e, ZL_Z0701, at, "%s is not a sum over the samples of `batch`", num ? "the loss" : "what the loss is per");
+    ZlDiag *d = complain(e, ZL_Z0701, at, "%s is not a sum over the samples of `batch`", num ? "the loss" : "the term after `per`");
     zl_note(d, "it would be counted once for every micro-batch");
     zl_help(d, num ? "put a term that is not per sample under `aux`" : "`per known(targets)`, for example");
     return;

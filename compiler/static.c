@@ -33,7 +33,9 @@ static void put_expr(Elab *e, const ZlExpr *x, bool values, ZbText *out) {
     }
     break;
   default:
-    zb_text_add(out, "%s(", x->call.path.part[0].s);
+    zb_text_add(out, "%s", x->call.path.part[0].s);
+    for (uint32_t i = 0; i < x->call.axes.n; i++) zb_text_add(out, "%s%s", i ? ", " : "[", x->call.axes.at[i].s);
+    zb_text_add(out, x->call.axes.n ? "](" : "(");
     for (uint32_t i = 0; i < x->call.nargs; i++) {
       if (i) zb_text_add(out, ", ");
       put_expr(e, x->call.args[i].value, values, out);
@@ -96,6 +98,15 @@ static const char *nearest_static(Elab *e, const char *name) {
   return zb_nearest(name, names, n);
 }
 
+static bool eval_size(Elab *e, ZlName axis, Num *out) {
+  uint16_t a;
+  if (!axis_resolve(e, axis, &a)) return false;
+  *out = num_int(e->g->axes[a].size);
+  if (e->g->axes[a].size) return true;
+  complain(e, ZL_Z0209, axis.span, "axis `%s` gets its size from the recipe, so it is not known here", axis.s);
+  return false;
+}
+
 static bool eval_name(Elab *e, const ZlExpr *x, Num *out) {
   Bind *b = name_find(e, x->name.s);
   uint16_t axis;
@@ -108,12 +119,7 @@ static bool eval_name(Elab *e, const ZlExpr *x, Num *out) {
     complain(e, ZL_Z0107, x->span, "`%s` is a tensor; a number known at compile time is needed here", x->name.s);
     return false;
   }
-  if (axis_find(e, x->name.s, &axis)) {
-    int64_t size = e->g->axes[axis].size;
-    if (size) *out = num_int(size);
-    else complain(e, ZL_Z0209, x->span, "axis `%s` gets its size from the recipe, so it is not known here", x->name.s);
-    return size != 0;
-  }
+  if (axis_find(e, x->name.s, &axis)) return eval_size(e, x->name, out);
   ZlDiag *d = complain(e, ZL_Z0102, x->span, "no static `%s`", x->name.s);
   const char *near = nearest_static(e, x->name.s);
   if (near) zl_help(d, "did you mean `%s`?", near);
@@ -122,6 +128,8 @@ static bool eval_name(Elab *e, const ZlExpr *x, Num *out) {
 
 static bool eval_call(Elab *e, const ZlExpr *x, Num *out) {
   const char *f = x->call.path.part[0].s;
+  if (x->call.path.n == 1 && !strcmp(f, "size") && x->call.axes.n == 1 && !x->call.nargs)
+    return eval_size(e, x->call.axes.at[0], out);
   int want = x->call.path.n == 1 ? num_function_args(f) : -1;
   if (want < 0 || x->call.axes.n || x->call.all_axes || x->call.label.s) {
     ZlDiag *d = complain(e, ZL_Z0107, x->span, "`%s` is not a function of statics", zl_path_text(e->arena, &x->call.path));
@@ -177,19 +185,19 @@ bool static_eval(Elab *e, const ZlExpr *x, Num *out) {
   }
 }
 
-bool static_int(Elab *e, const ZlExpr *x, int64_t least, const char *what, int64_t *out) {
+bool static_int(Elab *e, const ZlExpr *x, int64_t least, int64_t most, const char *what, int64_t *out) {
   Num v;
   if (!static_eval(e, x, &v)) return false;
-  if (num_is_int(v, out) && *out >= least && *out <= INT32_MAX) return true;
+  if (num_is_int(v, out) && *out >= least && *out <= most) return true;
   ZlDiag *d;
-  bool leaf = x->kind == ZL_E_NUM;
   const char *text = expr_text(e, x, false), *values = expr_text(e, x, true);
+  bool leaf = x->kind == ZL_E_NUM || x->kind == ZL_E_NEG;
   if (num_is_int(v, out))
-    d = complain(e, ZL_Z0105, x->span, "%s%s%s is %lld, must be %lld to %d", what, leaf ? "" : " = ", leaf ? "" : text,
-                 (long long)*out, (long long)least, INT32_MAX);
+    d = complain(e, ZL_Z0105, x->span, "%s%s%s is %lld, must be %lld to %lld", what, leaf ? "" : " = ", leaf ? "" : text,
+                 (long long)*out, (long long)least, (long long)most);
   else
     d = complain(e, ZL_Z0105, x->span, "%s = %s is not an integer: %s", what, text,
-                 x->kind == ZL_E_BIN ? values : num_text(e->arena, v));
+                 strcmp(text, values) && x->kind == ZL_E_BIN ? values : num_text(e->arena, v));
   note_values(e, d, x);
   return false;
 }
@@ -252,7 +260,7 @@ void static_bind_model(Elab *e, const ZlModel *m) {
       return;
     }
     /* An axis without a usable size still exists, so that its uses are not reported as well. */
-    if (a->size && !static_int(e, a->size, 1, zb_printf(e->arena, "axis %s", a->name.s), &size)) size = 1;
+    if (a->size && !static_int(e, a->size, 1, INT32_MAX, zb_printf(e->arena, "axis %s", a->name.s), &size)) size = 1;
     AxisBind b = {a->name.s, (uint16_t)zg_axis_add(e->g, a->name.s, size)};
     ZB_PUSH(e->arena, e->frame->axes, e->frame->naxes, b);
   }

@@ -1,1 +1,18 @@
-# Unit tests of compiler: see the conventions at the top of Makefile.am.
+# Unit tests of compiler: see the conventions at the top of Makefile.am. (Derivatives: tests/unit/grad.)
+if HAVE_CRITERION
+check_PROGRAMS += tests/unit/test-compiler
+TESTS += tests/unit/test-compiler
+tests_unit_test_compiler_SOURCES = \
+  tests/unit/compiler/load.c tests/unit/compiler/load.h tests/unit/compiler/messages.c \
+  tests/unit/compiler/num.c tests/unit/compiler/structure.c
+tests_unit_test_compiler_CFLAGS = $(unit_cflags)
+tests_unit_test_compiler_LDADD = $(libs_compiler) $(unit_libs)
+endif
+
+# The expected messages of tests/lang/types, from what `zc --check` says now. A first line `# zc: -D n=3` gives
+# options. Read the difference before you commit it.
+regenerate-types: zc
+	cd $(srcdir)/tests/lang/types && for f in *.zug; do \
+	  $(abs_builddir)/zc --check `sed -n '1s/^# zc: //p' $$f` $$f > $${f%.zug}.expect 2>&1; \
+	done; true
+.PHONY: regenerate-types

@@ -1,0 +1,97 @@
+# zc's command line: what it prints, writes and returns.
+. "$ZUG_SRC/tests/lib.sh"
+zc=$ZUG_BUILD/zc
+small="-D layers=2 -D heads=2 -D width=8 -D words=16 -D context=8"
+
+# exits CODE COMMAND...: the exit code, exactly.
+exits() {
+  want=$1
+  shift
+  "$@" >out.txt 2>&1
+  code=$?
+  [ $code -eq "$want" ] || { cat out.txt; fail "exit code $code, wanted $want: $*"; }
+}
+
+# ---- compiling ----
+ok $zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg $small
+says '^gpt2\.zsg: GPT2, 1,952 parameters; batch, seq, embed 8, head 2, hd 4, ffn 32, vocab 16, pos 8; hash [0-9a-f]{32}$'
+cp gpt2.zsg first.zsg
+ok $zc "$ZUG_SRC/examples/gpt2.zug" -q -o gpt2.zsg $small
+[ -s out.txt ] && fail "-q is not quiet"
+cmp gpt2.zsg first.zsg || fail "not the same bytes twice"
+ls | grep -q '\.tmp$' && fail "a temporary file is left"
+ok $zc dump gpt2.zsg
+says '^graph GPT2$'
+says 'param layer\.\*\.attn\.wq\[embed, head, hd\] ~ normal\(0\.02\)'
+cp out.txt dumped.txt
+ok $zc "$ZUG_SRC/examples/gpt2.zug" -d final $small
+sed 1d out.txt | cmp - dumped.txt || fail "the file holds something else than the last pass made"
+
+for pass in parse elab simpl grad final; do
+  ok $zc "$ZUG_SRC/examples/llama3.zug" -d $pass
+  [ $pass = parse ] && says '^model Llama3' || says "^# after $pass$"
+done
+
+# ---- an output is whole or not touched ----
+echo 'model M { axis batch  input x: real[batch]  loss y per x }' >wrong.zug
+exits 1 $zc wrong.zug -o gpt2.zsg
+says 'error\[Z0102\]: unknown name `y`'
+cmp gpt2.zsg first.zsg || fail "a failed run touched its output"
+exits 1 $zc "$ZUG_SRC/examples/mlp.zug" -o no/such/folder/m.zsg
+says 'cannot write'
+exits 2 $zc wrong.zug -o wrong.zug
+mkdir folder.zsg
+exits 1 $zc "$ZUG_SRC/examples/mlp.zug" -o folder.zsg
+ls | grep -q '\.tmp$' && fail "a temporary file is left"
+
+# ---- models, overrides, search path ----
+cat >two.zug <<'END'
+use my.blocks as my
+model A { axis batch  input x: real[batch]  loss my.same(x) per x }
+model B(n = 2) { axis batch, a = n  input x: real[batch, a]  loss x per x }
+END
+mkdir -p path/my
+echo 'block same(x: real[..]) -> real[..] { return x }' >path/my/blocks.zug
+exits 1 $zc two.zug -o two.zsg
+says 'error\[Z0005\]'
+exits 1 $zc two.zug -I path -o two.zsg
+says 'error\[Z0106\]'
+ok $zc two.zug -I path -m B -D n=7 -o two.zsg
+says 'B, 0 parameters; batch, a 7;'
+exits 1 $zc two.zug -I path -m C -o two.zsg
+says 'error\[Z0106\]'
+exits 1 $zc two.zug -I path -m B -D m=7 -o two.zsg
+says '-D m=7: model B has no static `m`'
+
+# ---- checking, messages ----
+for f in "$ZUG_SRC"/examples/*.zug "$ZUG_SRC"/stdlib/std/*.zug; do
+  ok $zc --check "$f"
+  [ -s out.txt ] && { cat out.txt; fail "a message about $f"; }
+done
+echo 'model M { axis batch, a = 2  input x: real[batch]  param w[a] = 1  loss x per x }' >warn.zug
+ok $zc --check warn.zug
+says 'warning\[Z0112\]'
+exits 1 $zc --check --warn-as-error warn.zug
+exits 1 $zc --check --diag json wrong.zug
+[ "$(wc -l <out.txt)" -eq 1 ] || fail "not one line for one message"
+says '^\{.*"code":"Z0102".*\}$'
+ok $zc --explain Z0201
+says '^## Z0201'
+
+# ---- usage ----
+ok $zc --version
+says '^zc \(zug\) [0-9]'
+ok $zc --help
+says '^usage: zc'
+for wrong in "" "-o x.zsg" "warn.zug" "warn.zug two.zug -o x" "--check warn.zug -o x" "warn.zug -d graad" \
+  "warn.zug -D n -o x" "warn.zug --diag xml --check" "--explain Z9999" "--no-such" "dump" "dump a b"; do
+  exits 2 $zc $wrong
+done
+exits 2 $zc warn.zug -d graad
+says 'did you mean `grad`'
+exits 1 $zc --check no-such-file.zug
+exits 1 $zc dump no-such-file.zsg
+exits 1 $zc dump warn.zug
+head -c 300 first.zsg >short.zsg
+exits 1 $zc dump short.zsg
+exits 1 sh -c "$zc --help >/dev/full"

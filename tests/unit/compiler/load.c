@@ -1,0 +1,66 @@
+#include "tests/unit/compiler/load.h"
+
+#include "lang/ast.h"
+
+#include <string.h>
+
+static Case begin(void) {
+  Case c = {.a = zb_arena_new()};
+  c.s = zl_sources_new(c.a);
+  c.d = zl_diags_new(c.a, c.s);
+  return c;
+}
+
+Case load_text(const char *text) {
+  Case c = begin();
+  c.p = zl_load_text(c.a, c.s, c.d, "test.zug", text, strlen(text), NULL);
+  return c;
+}
+
+Case load_file(const char *path) {
+  Case c = begin();
+  c.p = zl_load(c.a, c.s, c.d, path, NULL);
+  return c;
+}
+
+void set_options(Case *c, const char *options) {
+  ZcDefine *defines = NULL;
+  char *text = zb_strdup(c->a, options), *save = NULL;
+  for (char *w = strtok_r(text, " \n", &save); w; w = strtok_r(NULL, " \n", &save)) {
+    char *value = strtok_r(NULL, " \n", &save), *eq = strchr(value, '=');
+    if (!strcmp(w, "-m")) {
+      c->opt.model = value;
+      continue;
+    }
+    *eq = 0;
+    ZcDefine d = {value, eq + 1};
+    ZB_PUSH(c->a, defines, c->opt.ndefines, d);
+  }
+  c->opt.defines = defines;
+}
+
+ZgGraph *compile(Case *c) { return zl_errors(c->d) ? NULL : zc_compile(c->a, c->s, c->d, c->p, &c->opt); }
+ZgGraph *elaborate(Case *c) { return zl_errors(c->d) ? NULL : zc_elaborate(c->a, c->s, c->d, c->p, &c->opt); }
+
+const char *messages(Case *c) {
+  zb_text_free(&c->text);
+  zl_print_text(c->d, &c->text);
+  return c->text.s ? c->text.s : "";
+}
+
+void done(Case *c) {
+  zb_text_free(&c->text);
+  zb_arena_free(c->a);
+}
+
+uint32_t count_op(const ZgSegment *s, ZgOp op) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < s->nnodes; i++) n += s->nodes[i].op == op;
+  return n;
+}
+
+const ZgParam *find_param(const ZgGraph *g, const char *path) {
+  for (uint32_t i = 0; i < g->nparams; i++)
+    if (!strcmp(g->params[i].path, path)) return &g->params[i];
+  return NULL;
+}

@@ -1,0 +1,100 @@
+/* Every tests/lang/types/NAME.zug gives exactly the messages in NAME.expect, and every message of the compiler is
+ * among them. A new case is two new files; `make regenerate-types` writes all .expect files anew. */
+#include "tests/unit/compiler/load.h"
+
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *difference(ZbArena *a, const char *want, const char *got) {
+  uint32_t number = 1;
+  while (*want && *got) {
+    size_t n = strcspn(want, "\n"), m = strcspn(got, "\n");
+    if (n != m || memcmp(want, got, n) != 0) break;
+    want += n + (want[n] == '\n');
+    got += m + (got[m] == '\n');
+    number++;
+  }
+  return zb_printf(a, "line %u: expected '%.*s', found '%.*s'", number, (int)strcspn(want, "\n"), want,
+                   (int)strcspn(got, "\n"), got);
+}
+
+static void check_case(const char *file) {
+  Case c = load_file(file);
+  size_t n, bytes;
+  const char *text = zb_read_file(c.a, file, 1 << 20, &n, NULL);
+  const char *expect = zb_printf(c.a, "%.*s.expect", (int)strlen(file) - 4, file);
+  const char *want = zb_read_file(c.a, expect, 1 << 20, &bytes, NULL);
+  cr_assert(text && want, "no %s", expect);
+  if (!strncmp(text, "# zc: ", 6)) set_options(&c, zb_strndup(c.a, text + 6, strcspn(text + 6, "\n")));
+  if (c.p && !zl_errors(c.d)) zc_check(c.a, c.s, c.d, c.p, &c.opt);
+  const char *got = messages(&c);
+  cr_expect(!strcmp(want, got), "%s: %s", file, difference(c.a, want, got));
+  done(&c);
+}
+
+Test(messages, golden) {
+  cr_assert(chdir(ZUG_SRC "/tests/lang/types") == 0);
+  DIR *dir = opendir(".");
+  int cases = 0;
+  for (struct dirent *f; (f = readdir(dir));) {
+    size_t n = strlen(f->d_name);
+    if (n < 5 || strcmp(f->d_name + n - 4, ".zug")) continue;
+    check_case(f->d_name);
+    cases++;
+  }
+  closedir(dir);
+  cr_expect(cases > 15);
+}
+
+static void read_all(ZbArena *a, const char *folder, const char *ending, ZbText *out) {
+  DIR *dir = opendir(folder);
+  cr_assert(dir, "%s", folder);
+  for (struct dirent *f; (f = readdir(dir));) {
+    size_t n = strlen(f->d_name), k = strlen(ending), bytes;
+    if (n <= k || strcmp(f->d_name + n - k, ending)) continue;
+    const char *text = zb_read_file(a, zb_printf(a, "%s/%s", folder, f->d_name), 1 << 24, &bytes, NULL);
+    zb_text_put(out, text, bytes);
+  }
+  closedir(dir);
+}
+
+Test(messages, every_code_is_provoked) {
+  ZbArena *a = zb_arena_new();
+  ZbText source = {0}, tests = {0};
+  read_all(a, ZUG_SRC "/compiler", ".c", &source);
+  read_all(a, ZUG_SRC "/tests/lang/types", ".expect", &tests);
+  int reported = 0;
+  for (int code = 0; code < ZL_CODE_COUNT; code++) {
+    const char *name = zl_code_name((ZlCode)code);
+    if (!strstr(source.s, zb_printf(a, "ZL_%s,", name))) continue;
+    reported++;
+    cr_expect(strstr(tests.s, zb_printf(a, "[%s]: ", name)), "no test provokes %s", name);
+  }
+  cr_expect(reported > 20);
+  zb_text_free(&source);
+  zb_text_free(&tests);
+  zb_arena_free(a);
+}
+
+/* One cause, one report: what depends on a mistake says nothing. */
+Test(messages, one_report_a_cause) {
+  Case c = load_text("model M { axis batch, a = 2  input x: real[batch, a]\n"
+                     "  y = x + nothing  z = exp(y) * y  repeat 3 as r { z = z * z }\n"
+                     "  output o = sum[a](z)  aux mean[batch](z)  loss o per z }");
+  cr_expect_null(compile(&c));
+  cr_expect(zl_errors(c.d) == 1, "%s", messages(&c));
+  done(&c);
+}
+
+/* A block whose body is wrong still has its declared type, so the next mistake is found in the same run. */
+Test(messages, checking_goes_on_behind_a_wrong_block) {
+  Case c = load_text("block bad[a](x: real[.., a]) -> real[..] { return nothing }\n"
+                     "model M { axis batch, a = 2, b = 2  input x: real[batch, a]\n"
+                     "  loss sum[b](bad[a](x)) per x }");
+  cr_expect_null(compile(&c));
+  const char *text = messages(&c);
+  cr_expect(zl_errors(c.d) == 2 && strstr(text, "nothing") && strstr(text, "no axis `b`"), "%s", text);
+  done(&c);
+}
