@@ -167,6 +167,30 @@ static bool bind_mesh(ZpBuild *b) {
   return !zl_errors(b->d);
 }
 
+/* The mesh on a cluster: as many ranks as devices, and the traffic of model splits inside the fastest level. The last
+ * dim varies fastest, so a dim's ranks lie within `stride * size` neighbours. */
+static void check_cluster(ZpBuild *b) {
+  const ZlCluster *c = b->o->cluster;
+  ZpPlan *p = b->p;
+  if (!c || !c->nlevels) return;
+  int64_t devices = 1, stride = 1;
+  for (uint32_t i = 0; i < c->nlevels; i++) devices *= c->levels[i].size;
+  if (p->mesh.nranks > devices)
+    zl_report(b->d, ZL_Z0310, p->recipe->nmesh ? p->recipe->mesh[0].name.span : p->recipe->span,
+              "the mesh has %lld ranks, cluster %s has %lld devices", (long long)p->mesh.nranks, c->name, (long long)devices);
+  for (int d = p->mesh.ndims; d-- > 0; stride *= p->mesh.dim[d].size) {
+    const ZpDim *dim = &p->mesh.dim[d];
+    bool model = false; /* splits more than samples: traffic in every layer */
+    for (uint32_t i = 0; i < dim->naxes; i++) model |= dim->axes[i] != p->batch;
+    if (!model || c->nlevels < 2 || stride * dim->size <= c->levels[0].size) continue;
+    const ZlMeshDim *md = &p->recipe->mesh[dim->directive];
+    ZlDiag *e = zl_report(b->d, ZL_Z0311, md->name.span, "mesh dimension `%s` (%lld) spans more than one %s of %lld", md->name.s,
+                          (long long)dim->size, c->levels[0].name.s, (long long)c->levels[0].size);
+    zl_note(e, "its collectives run at %.3g GB/s instead of %.3g GB/s", c->levels[1].bandwidth / 1e9, c->levels[0].bandwidth / 1e9);
+    zl_help(e, "make it at most %lld, and name it last in the mesh", (long long)c->levels[0].size);
+  }
+}
+
 /* Every axis must divide by all dims that may split it. */
 static void check_divides(ZpBuild *b) {
   ZpPlan *p = b->p;
@@ -347,6 +371,7 @@ bool zp_bind(ZpBuild *b) {
   }
   bind_sizes(b);
   if (zl_errors(b->d) || !bind_mesh(b)) return false;
+  check_cluster(b);
   check_divides(b);
   bind_batch(b);
   check_pads(b);

@@ -106,6 +106,20 @@ static const char *op_text(const ZpShard *h, const ZgNode *n) {
   return n->nax ? zb_printf(a, "%s]", s) : s;
 }
 
+/* Between two splits of one tensor all of it moves, in every micro-batch; usually a recipe that splits one axis too few. */
+static void warn_resplit(ZpShard *h, const ZpNode *n, ZpDims dims) {
+  const ZpPlan *p = h->p;
+  char bytes[24];
+  int d = __builtin_ctz(dims);
+  const char *dim = p->recipe->mesh[p->mesh.dim[d].directive].name.s;
+  ZlSpan span = p->recipe->span;
+  for (uint32_t i = 0; i < p->recipe->nsplits; i++)
+    if (!strcmp(p->recipe->splits[i].dim.s, dim)) span = p->recipe->splits[i].span;
+  ZlDiag *e = zl_report(h->b->d, ZL_Z0611, span, "%s of a rank are re-split here in every micro-batch (all_to_all over `%s`)",
+                        zb_bytes(bytes, h->out->values[n->in[0]].bytes), dim);
+  zl_note(e, "%s, at %s", n->cause, zp_loc_text(p, n->loc));
+}
+
 static void step(Step *t, uint16_t op, ZpDims dims, uint16_t axis, uint16_t axis2, ZpState to) {
   ZpShard *h = t->h;
   const ZpPlan *p = h->p;
@@ -135,10 +149,11 @@ static void step(Step *t, uint16_t op, ZpDims dims, uint16_t axis, uint16_t axis
       n->cause = zb_printf(p->arena, "%s is split over %s; %s needs %s split instead", p->graph->axes[axis].name, over, by,
                            p->graph->axes[axis2].name);
   }
+  if (op == ZG_OP_ALL_TO_ALL) warn_resplit(h, n, dims);
   t->at = v;
 }
 
-/* Dims of `pool` whose current and wanted states are alike in kind and axis to those of d. */
+/* Dims whose current and wanted states are alike in kind and axis to those of d. */
 static ZpDims alike(const Step *t, const ZpState *want, int d) {
   const ZpState *cur = t->h->out->values[t->at].state;
   ZpDims m = 0;
