@@ -84,12 +84,14 @@ static bool is_partial(const ZpShard *h, uint32_t value) {
 }
 
 uint32_t zp_base(const ZpShard *h, uint32_t v) {
-  const ZpVersion *first = h->versions[v];
+  const ZpVersion *first = h->versions[v], *here = NULL;
   ZB_ASSERT(first);
-  if (first->phase == h->phase || !is_partial(h, first->value)) return first->value;
-  for (const ZpVersion *k = first->next; k && k->phase == first->phase; k = k->next)
-    if (!is_partial(h, k->value)) return k->value;
-  return first->value;
+  for (const ZpVersion *k = first; k; k = k->next) {
+    if (k->phase != h->phase && k->phase != first->phase) continue;
+    if (!is_partial(h, k->value)) return k->value; /* completed once is enough */
+    if (!here) here = k;
+  }
+  return here->value;
 }
 
 /* ---- one step ---- */
