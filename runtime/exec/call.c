@@ -149,7 +149,7 @@ static void all_to_all(Coll *c) {
 }
 
 static void collective(ZxEngine *e, const ZpNode *n, char *scratch) {
-  Coll c = {e, n, &n->call.in[0], &n->call.out[0], scratch, e->group[n->dims], 0, 0};
+  Coll c = {e, n, &n->call.in[0], &n->call.out[0], scratch, e->node_group[n->dims], 0, 0};
   c.members = zp_group_size(&e->p->mesh, n->dims);
   c.mine = zp_group_index(&e->p->mesh, e->rank, n->dims);
   switch (n->call.op) {

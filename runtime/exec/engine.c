@@ -311,20 +311,20 @@ bool zx_agree(ZxComm *c, bool ok) {
 }
 
 /* ---- set-up ---- */
-static void make_group(ZxEngine *e, ZpDims dims) {
-  if (!dims || e->group[dims] >= 0) return;
-  e->group[dims] = e->c->t->split(e->c, (int)zp_group_color(&e->p->mesh, e->rank, dims));
+static void make_group(ZxEngine *e, ZxGroup *group, ZpDims dims) {
+  if (!dims || group[dims] >= 0) return;
+  group[dims] = e->c->t->split(e->c, (int)zp_group_color(&e->p->mesh, e->rank, dims));
 }
 
 static void groups_of(ZxEngine *e, const ZpNode *nodes, uint32_t n) {
   for (uint32_t i = 0; i < n; i++)
-    if (nodes[i].call.op != ZG_OP_LOCAL_SLICE) make_group(e, nodes[i].dims);
+    if (nodes[i].call.op != ZG_OP_LOCAL_SLICE) make_group(e, e->node_group, nodes[i].dims);
 }
 
 /* All groups that any rank's program uses, in one order on all ranks. */
 static void make_groups(ZxEngine *e) {
   ZpPlan *p = e->p;
-  for (int i = 0; i < 1 << ZP_MAX_DIMS; i++) e->group[i] = -1;
+  for (int i = 0; i < 1 << ZP_MAX_DIMS; i++) e->group[i] = e->node_group[i] = -1;
   for (uint32_t i = 0; i < p->graph->nsegments; i++) {
     groups_of(e, p->segments[i].fwd, p->segments[i].nfwd);
     groups_of(e, p->segments[i].bwd, p->segments[i].nbwd);
@@ -332,13 +332,13 @@ static void make_groups(ZxEngine *e) {
   }
   for (uint32_t i = 0; i < p->nbuckets; i++) {
     const ZpBucket *k = &p->buckets[i];
-    make_group(e, k->shard);
-    make_group(e, k->shard & k->partial);
+    make_group(e, e->group, k->shard);
+    make_group(e, e->group, k->shard & k->partial);
   }
   for (uint32_t s = 0; s < p->nstages; s++)
     for (uint32_t i = 0; i < p->stages[s].prog.ninstrs; i++) {
       const ZpInstr *in = &p->stages[s].prog.instrs[i];
-      if (in->op == ZP_I_REDUCE_GRADS || in->op == ZP_I_REDUCE_COUNT) make_group(e, in->dims);
+      if (in->op == ZP_I_REDUCE_GRADS || in->op == ZP_I_REDUCE_COUNT) make_group(e, e->group, in->dims);
     }
   e->tied = ZB_NEWN(e->a, ZxGroup, p->ntied + 1);
   for (uint32_t i = 0; i < p->ntied; i++) {

@@ -29,7 +29,9 @@ struct ZxEngine {
   ZpStage *st;
   char *arena;
   uint64_t high;         /* highest byte handed out */
-  ZxGroup group[1 << ZP_MAX_DIMS]; /* by set of dims; -1: not made */
+  /* Groups by set of dims; -1: not made. Nodes and the collective queue have groups of their own: each keeps its
+   * order on all ranks, but how the two interleave depends on timing and so differs from rank to rank. */
+  ZxGroup group[1 << ZP_MAX_DIMS], node_group[1 << ZP_MAX_DIMS];
   ZxGroup *tied;         /* per p->tied */
   bool *done;
   ZxRequest *request;
