@@ -41,6 +41,12 @@ typedef struct {
   double tol; /* of f32 results, relative to the largest |result|; bf16 results may be off by 2^-8 besides */
 } Case;
 
+/* cr_assert for loops over elements: Criterion sends a message for every assertion, passed ones too. */
+#define EACH_ASSERT(cond, ...)                                                                               \
+  do {                                                                                                       \
+    if (!(cond)) cr_assert_fail(__VA_ARGS__);                                                                \
+  } while (0)
+
 #define CONFORM(...) conform(__FILE__, __LINE__, &(Case){__VA_ARGS__})
 void conform(const char *file, int line, const Case *c);
 

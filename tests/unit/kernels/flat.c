@@ -60,8 +60,8 @@ Test(flat, bf16) {
       zk_cpu_to_bf16(&env, n, x, y);
       zk_cpu_from_bf16(&env, n, y, back);
       for (int64_t i = 0; i < n; i++) {
-        cr_assert(y[i] == naive_bf16(x[i]));
-        cr_assert(to_bits(back[i]) == (uint32_t)y[i] << 16);
+        EACH_ASSERT(y[i] == naive_bf16(x[i]), "%.9g became %04x", (double)x[i], y[i]);
+        EACH_ASSERT(to_bits(back[i]) == (uint32_t)y[i] << 16, "%04x became %.9g", y[i], (double)back[i]);
       }
       cr_assert(y[n] == 77 && back[n] == MARK);
       free(x), free(y), free(back);
@@ -111,7 +111,8 @@ Test(flat, axpy) {
       zk_cpu_axpy(&(ZkEnv){.pool = pool[p]}, n, 0.3f, x, y);
       for (int64_t i = 0; i < n; i++) {
         double want = (double)old[i] + (double)0.3f * (double)x[i];
-        cr_assert(fabs((double)y[i] - want) <= 1.2e-7 * (fabs((double)old[i]) + fabs((double)x[i])));
+        EACH_ASSERT(fabs((double)y[i] - want) <= 1.2e-7 * (fabs((double)old[i]) + fabs((double)x[i])),
+                    "%.9g, not %.9g", (double)y[i], want);
       }
       cr_assert(y[n] == MARK);
       free(x), free(y), free(old);
@@ -144,9 +145,9 @@ static void check_adamw(ZkEnv *env, int64_t n, bool half) {
     }
   }
   for (int64_t i = 0; i < n; i++) {
-    cr_assert(close_to(w[i], dw[i], 0.3), "w[%lld] = %.9g, not %.9g", (long long)i, (double)w[i], dw[i]);
-    cr_assert(close_to(m[i], dm[i], 0.5) && close_to(v[i], dv[i], 0.5), "moments at %lld", (long long)i);
-    if (half) cr_assert(w16[i] == naive_bf16(w[i]));
+    EACH_ASSERT(close_to(w[i], dw[i], 0.3), "w[%lld] = %.9g, not %.9g", (long long)i, (double)w[i], dw[i]);
+    EACH_ASSERT(close_to(m[i], dm[i], 0.5) && close_to(v[i], dv[i], 0.5), "moments at %lld", (long long)i);
+    EACH_ASSERT(!half || w16[i] == naive_bf16(w[i]), "bf16 copy at %lld", (long long)i);
   }
   cr_assert(w[n] == MARK && m[n] == MARK && v[n] == MARK && w16[n] == 77);
   free(g), free(w), free(m), free(v), free(dw), free(w16);
@@ -179,9 +180,9 @@ Test(flat, sgd) {
         for (int64_t i = 0; i < n; i++) {
           double d = (double)s.scale * (double)g[i] + (double)s.decay * (double)old[i];
           if (momentum) d += (double)s.momentum * (double)was[i];
-          cr_assert(close_to(w[i], (double)old[i] - (double)s.lr * d, 0.3));
-          if (momentum) cr_assert(close_to(m[i], d, 1));
-          cr_assert(w16[i] == naive_bf16(w[i]));
+          EACH_ASSERT(close_to(w[i], (double)old[i] - (double)s.lr * d, 0.3), "w[%lld]", (long long)i);
+          EACH_ASSERT(!momentum || close_to(m[i], d, 1), "m[%lld]", (long long)i);
+          EACH_ASSERT(w16[i] == naive_bf16(w[i]), "bf16 copy at %lld", (long long)i);
         }
         cr_assert(w[n] == MARK && m[n] == MARK);
         free(g), free(w), free(old), free(m), free(was), free(w16);
@@ -203,7 +204,8 @@ Test(pool, every_part_once) {
     for (int round = 0; round < 200; round++) {
       int seen[8] = {0};
       zk_pool_run(p, count_part, seen);
-      for (int i = 0; i < 5; i++) cr_assert(seen[i] == (i < threads));
+      for (int i = 0; i < 5; i++)
+        EACH_ASSERT(seen[i] == (i < threads), "part %d of %d ran %d times", i, threads, seen[i]);
     }
     zk_pool_free(p);
   }
