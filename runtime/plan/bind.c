@@ -64,6 +64,52 @@ static void bind_sizes(ZpBuild *b) {
   }
 }
 
+/* Where recipe `r` says how large an axis is. */
+static ZlSpan bind_span(const ZlRecipe *r, const char *axis) {
+  for (uint32_t i = 0; i < r->nbinds; i++)
+    if (!strcmp(r->binds[i].axis.s, axis)) return r->binds[i].span;
+  return r->span;
+}
+
+/* Operations that relate two axes, of which the compiler did not know all sizes. */
+static void check_bound_sizes(ZpBuild *b) {
+  ZpPlan *p = b->p;
+  const ZgGraph *g = p->graph;
+  for (uint32_t s = 0; s < g->nsegments; s++)
+    for (uint32_t k = 0; k < g->segments[s].nnodes; k++) {
+      const ZgNode *n = &g->segments[s].nodes[k];
+      if (n->op != ZG_OP_POSITION && n->op != ZG_OP_RENAME) continue;
+      const ZgAxis *x = &g->axes[n->ax[0]], *y = &g->axes[n->ax[1]];
+      int64_t have = p->axis_valid[n->ax[0]], room = p->axis_valid[n->ax[1]];
+      if (n->op == ZG_OP_POSITION ? have <= room : have == room) continue;
+      ZlDiag *e = zl_report(b->d, ZL_Z0805, bind_span(p->recipe, x->name), "`%s` has %lld elements, `%s` has %lld: %s at %s needs %s",
+                            x->name, (long long)have, y->name, (long long)room, zg_op_info[n->op].text, zp_loc_text(p, n->loc),
+                            n->op == ZG_OP_POSITION ? "at least as many there" : "as many there");
+      zl_help(e, "bind %s = %lld", x->name, (long long)room);
+      return;
+    }
+}
+
+/* What the type checker could not see while data axes had no size. */
+static void check_bound(ZpBuild *b) {
+  ZpPlan *p = b->p;
+  const ZgGraph *g = p->graph;
+  for (uint32_t s = 0; s < g->nsegments; s++)
+    for (uint32_t i = 0; i < g->segments[s].nforward; i++) {
+      const ZgNode *n = &g->segments[s].nodes[i];
+      if (n->op != ZG_OP_POSITION && n->op != ZG_OP_RENAME) continue;
+      long long from = p->axis_valid[n->ax[0]], to = p->axis_valid[n->ax[1]];
+      const char *a = g->axes[n->ax[0]].name, *z = g->axes[n->ax[1]].name;
+      if (n->op == ZG_OP_POSITION && from > to)
+        zl_help(zl_report(b->d, ZL_Z0309, p->recipe->span, "`%s` (%lld) has more positions than `%s` (%lld), which %s selects from", a,
+                          from, z, to, zp_loc_text(p, n->loc)),
+                "bind %s = %lld", a, to);
+      else if (n->op == ZG_OP_RENAME && from != to)
+        zl_report(b->d, ZL_Z0309, p->recipe->span, "`%s` (%lld) is renamed to `%s` (%lld) at %s: their sizes must be equal", a, from,
+                  z, to, zp_loc_text(p, n->loc));
+    }
+}
+
 /* Padded entries hold zeros. That is harmless where they are looked up, multiplied away or masked in the loss;
  * elsewhere they would change the numbers. */
 static void check_pads(ZpBuild *b) {
@@ -249,10 +295,7 @@ static void bind_batch(ZpBuild *b) {
     if (dim_splits(&p->mesh.dim[d], p->batch)) split *= p->mesh.dim[d].size;
   int64_t micro = r->micro ? r->micro : n / split ? n / split : 1;
   if (n % (micro * split)) {
-    ZlSpan at = r->micro_span.file >= 0 ? r->micro_span : r->span;
-    for (uint32_t i = 0; i < r->nbinds; i++)
-      if (!strcmp(r->binds[i].axis.s, "batch")) at = r->binds[i].span;
-    ZlDiag *e = zl_report(b->d, ZL_Z0403, at, "global batch %lld is not a multiple of micro %lld x ranks that split it %lld",
+    ZlDiag *e = zl_report(b->d, ZL_Z0403, bind_span(r, "batch"), "global batch %lld is not a multiple of micro %lld x ranks that split it %lld",
                           (long long)n, (long long)micro, (long long)split);
     zl_help(e, "bind batch = %lld", (long long)zb_round_up((uint64_t)n, (uint64_t)(micro * split)));
     return;
@@ -370,9 +413,11 @@ bool zp_bind(ZpBuild *b) {
     return false;
   }
   bind_sizes(b);
+  if (!zl_errors(b->d)) check_bound_sizes(b);
   if (zl_errors(b->d) || !bind_mesh(b)) return false;
   check_cluster(b);
   check_divides(b);
+  check_bound(b);
   bind_batch(b);
   check_pads(b);
   check_used(b);
