@@ -32,7 +32,9 @@ typedef struct {
 } ZkView;
 
 /* A fused run of elementwise ops: registers hold one f32 per element. Registers 0..nin-1 are the inputs, each
- * broadcast along the axes it lacks; instruction i writes register nin + i. */
+ * broadcast along the axes it lacks; instruction i writes register nin + i. All outputs have the same axes (in any
+ * order): that is the iteration space. An output may share memory with an input of the same layout and type. AXSIZE
+ * counts as FILL: whoever makes the chain puts the size into `num`. */
 typedef struct {
   uint16_t op;      /* ZG_OP_ADD, ...: the EW ops of graph/ops.def; CAST rounds to `elem` */
   uint16_t a, b, c; /* operand registers */

@@ -9,4 +9,9 @@ libkernels_a_SOURCES = kernels/kernels.h kernels/table.c kernels/cpu/cpu.h kerne
 libkernels_a_CPPFLAGS = $(AM_CPPFLAGS) $(OPENBLAS_CFLAGS)
 libkernels_a_CFLAGS = $(AM_CFLAGS) -fopenmp-simd -fno-math-errno -fno-trapping-math
 
+# Times of all kernels against the peaks of the machine: build/bench-kernels 1
+noinst_PROGRAMS += bench-kernels
+bench_kernels_SOURCES = kernels/bench/bench.c
+bench_kernels_LDADD = $(libs_kernels)
+
 include kernels/ref/local.mk

@@ -4,8 +4,8 @@
 
 #include "kernels/cpu/cpu.h"
 
-#define ZK_TILE_Q 64  /* queries of a tile */
-#define ZK_TILE_K 128 /* keys of a tile */
+#define ZK_TILE_Q 32  /* queries of a tile */
+#define ZK_TILE_K 256 /* keys of a tile */
 #define ZK_ATTEND_VIEWS 9
 
 enum { ZK_AQ, ZK_AK, ZK_AV, ZK_AO, ZK_AL, ZK_AG, ZK_ADQ, ZK_ADK, ZK_ADV };

@@ -15,8 +15,10 @@ enum {
   ZG_OP_COUNT
 };
 
-/* A function compiled for several instruction sets, the best one picked by cpuid at load time. */
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+/* A function compiled for several instruction sets, the best one picked by cpuid at load time. Not with sanitizers:
+ * they instrument the picking, which runs before they are ready. */
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define ZK_SIMD __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define ZK_SIMD

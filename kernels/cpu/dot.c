@@ -157,6 +157,11 @@ static int64_t run_length(const int64_t *off, int64_t n) {
 }
 
 static void gather_row(float *dst, const ZkView *v, int64_t base, const int64_t *off, int64_t n) {
+  if (v->elem == ZK_F32 && run_length(off, n) == 1) { /* single elements: the calls below would cost more */
+    const float *x = (const float *)v->data + base;
+    for (int64_t i = 0; i < n; i++) dst[i] = x[off[i]];
+    return;
+  }
   for (int64_t i = 0, len; i < n; i += len) {
     len = run_length(off + i, n - i);
     zk_load(dst + i, v, base + off[i], 1, len);

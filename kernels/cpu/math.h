@@ -1,5 +1,6 @@
-/* Branch-free f32 functions that a compiler turns into vector code when they stand in a loop. Errors, measured over
- * all floats (every 7th for two of them) against libm in f64, are beside each, in units in the last place. */
+/* Branch-free f32 functions that a compiler turns into vector code when they stand in a loop. The largest errors found
+ * against libm in f64 over every 31st float, in units in the last place, with FMA and without: exp 0.86, 1.16; log 0.85,
+ * 1.07; tanh 1.33, 1.33; erf 0.99, 1.18; sin and cos up to 2^20 1.48, 1.48. */
 #ifndef ZUG_KERNELS_MATH_H
 #define ZUG_KERNELS_MATH_H
 
@@ -20,13 +21,10 @@ ZK_INLINE float zk_with_sign(float x, float sign) {
   return zk_from_bits((zk_to_bits(x) & 0x7fffffff) | (zk_to_bits(sign) & 0x80000000));
 }
 
-/* 2^(x/ln 2): the integer part by adding 1.5 2^23, the rest by a polynomial on [-ln2/2, ln2/2]. The power of two is
- * applied in two halves, so that results overflow to infinity and underflow gradually by themselves. */
+/* 2^(x/ln 2): the integer part by adding 1.5 2^23, the rest by a polynomial on [-ln2/2, ln2/2]. The sum's low bits,
+ * shifted, are what the integer part adds to the exponent. Results below the smallest normal number are 0. */
 ZK_INLINE float zk_exp(float x) {
-  x = x > 89.0f ? 89.0f : x;
-  x = x < -104.0f ? -104.0f : x;
   float t = x * 1.44269504f + 12582912.0f;
-  int32_t i = (int32_t)(zk_to_bits(t) - 0x4b400000u);
   float n = t - 12582912.0f;
   float r = x - n * 0.693359375f; /* 9 bits: exact for every n */
   r = r + n * 2.12194440e-4f;
@@ -37,9 +35,9 @@ ZK_INLINE float zk_exp(float x) {
   p = p * r + 4.99999851e-1f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
-  int32_t half = i >> 1;
-  float s1 = zk_from_bits((uint32_t)(half + 127) << 23), s2 = zk_from_bits((uint32_t)(i - half + 127) << 23);
-  return p * s1 * s2;
+  float y = zk_from_bits(zk_to_bits(p) + (zk_to_bits(t) << 23));
+  y = x < -87.3365f ? 0.0f : y;
+  return x <= 88.7228394f ? y : x + __builtin_inff(); /* a NaN stays one */
 }
 
 /* The exponent by integer arithmetic such that the mantissa m is in [2/3, 4/3), log1p(m - 1) by a polynomial. */

@@ -8,6 +8,7 @@
 
 #define SEGMENT 1024 /* longest run summed at once in f32 */
 #define COLUMNS 1024
+#define ROWS 256 /* added in f32 before their sum is added to that of others */
 #define TASKS 64 /* enough for the threads of a machine */
 
 typedef enum { SUM, PEAK, DOT } Kind;
@@ -91,17 +92,23 @@ static float run_rows(const Reduce *r, const ZkWalk *kept, int64_t from, int64_t
 }
 
 static void run_columns(const Reduce *r, const ZkWalk *kept, int64_t at, int64_t n, int64_t from, int64_t to,
-                        float *acc) {
-  float buf[2][COLUMNS];
+                        float *total) {
+  float buf[2][COLUMNS], acc[COLUMNS];
+  float none = r->kind == PEAK ? -__builtin_inff() : 0;
   int64_t s = r->cols.s[0], s2 = r->cols.s[2];
   ZkWalk w;
   zk_walk_seek(&r->red, &w, from);
-  zk_run_fill(acc, r->kind == PEAK ? -__builtin_inff() : 0, n);
-  for (int64_t i = from; i < to; i++, zk_walk_next(&r->red, &w)) {
-    const float *x = zk_row_in(&r->in[0], kept->off[0] + w.off[0] + at * s, s, n, buf[0]);
-    if (r->kind == SUM) zk_run_add(acc, x, n);
-    else if (r->kind == PEAK) zk_run_max_into(acc, x, n);
-    else zk_run_fma(acc, x, zk_row_in(&r->in[1], kept->off[2] + w.off[2] + at * s2, s2, n, buf[1]), n);
+  zk_run_fill(total, none, n);
+  for (int64_t i = from; i < to; i += ROWS) {
+    zk_run_fill(acc, none, n);
+    for (int64_t row = i; row < zk_min(i + ROWS, to); row++, zk_walk_next(&r->red, &w)) {
+      const float *x = zk_row_in(&r->in[0], kept->off[0] + w.off[0] + at * s, s, n, buf[0]);
+      if (r->kind == SUM) zk_run_add(acc, x, n);
+      else if (r->kind == PEAK) zk_run_max_into(acc, x, n);
+      else zk_run_fma(acc, x, zk_row_in(&r->in[1], kept->off[2] + w.off[2] + at * s2, s2, n, buf[1]), n);
+    }
+    if (r->kind == PEAK) zk_run_max_into(total, acc, n);
+    else zk_run_add(total, acc, n);
   }
 }
 
