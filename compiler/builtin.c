@@ -22,7 +22,7 @@ typedef struct Builtin {
   uint8_t min_ax, max_ax; /* axis names */
   bool rows;              /* takes [..] */
   uint8_t min_in, max_in;
-  const char *keywords;   /* ",mask,scale," */
+  const char *keywords; /* ",mask,scale," */
   Val (*make)(Call *c);
   uint16_t op;
 } Builtin;
@@ -35,12 +35,14 @@ static int64_t axis_size(const Call *c, uint16_t a) { return c->e->g->axes[a].si
 /* "dot[embed]" */
 static const char *head(const Call *c) {
   const char *s = c->op->name;
-  for (int i = 0; i < c->nax; i++) s = zb_printf(c->e->arena, "%s%s%s", s, i ? ", " : "[", axis_name(c, c->ax[i]));
+  for (int i = 0; i < c->nax; i++)
+    s = zb_printf(c->e->arena, "%s%s%s", s, i ? ", " : "[", axis_name(c, c->ax[i]));
   return c->nax ? zb_printf(c->e->arena, "%s]", s) : s;
 }
 
 static const char *operand(const Call *c, int i) {
-  static const char *const ordinal[] = {"first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"};
+  static const char *const ordinal[] = {"first", "second", "third",   "fourth",
+                                        "fifth", "sixth",  "seventh", "eighth"};
   if (c->nargs == 1) return "the operand";
   if (c->nargs == 2) return i ? "the right operand" : "the left operand";
   return zb_printf(c->e->arena, "the %s operand", ordinal[i]);
@@ -60,7 +62,8 @@ static void also_declared(const Call *c, ZlDiag *d, int i) {
 /* ---- checks ---- */
 static bool want_axis(Call *c, int i, uint16_t axis) {
   if (zg_type_has(&c->arg[i].type, axis)) return true;
-  ZlDiag *d = complain(c->e, ZL_Z0203, c->span[i], "`%s`: %s has no axis `%s`", head(c), operand(c, i), axis_name(c, axis));
+  ZlDiag *d = complain(c->e, ZL_Z0203, c->span[i], "`%s`: %s has no axis `%s`", head(c), operand(c, i),
+                       axis_name(c, axis));
   zl_label(d, "%s", type_text(c->e, &c->arg[i].type));
   also_declared(c, d, i);
   return false;
@@ -93,7 +96,8 @@ static bool want_index(Call *c, int i) {
 /* ---- keywords ---- */
 static const ZlExpr *keyword(const Call *c, const char *name) {
   for (uint32_t i = 0; i < c->x->call.nargs; i++)
-    if (c->x->call.args[i].name.s && !strcmp(c->x->call.args[i].name.s, name)) return c->x->call.args[i].value;
+    if (c->x->call.args[i].name.s && !strcmp(c->x->call.args[i].name.s, name))
+      return c->x->call.args[i].value;
   return NULL;
 }
 
@@ -111,8 +115,8 @@ static bool number_keyword(Call *c, const char *name, double otherwise, double *
 static bool word_keyword(Call *c, const char *name, const char *zero, const char *one, int64_t *out) {
   const ZlExpr *x = keyword(c, name);
   if (!x) {
-    ZlDiag *d = complain(c->e, ZL_Z0205, c->x->call.path.span, "`%s` needs `%s = %s` or `%s = %s`", c->op->name, name,
-                         one, name, zero);
+    ZlDiag *d = complain(c->e, ZL_Z0205, c->x->call.path.span, "`%s` needs `%s = %s` or `%s = %s`",
+                         c->op->name, name, one, name, zero);
     zl_help(d, "add `%s = %s`", name, one);
     return false;
   }
@@ -130,7 +134,7 @@ static bool word_keyword(Call *c, const char *name, const char *zero, const char
 static bool known_keywords(Call *c) {
   const char *names[8];
   size_t n = 0;
-  for (const char *p = c->op->keywords; p && *p; ) {
+  for (const char *p = c->op->keywords; p && *p;) {
     const char *comma = strchr(p, ',');
     size_t len = comma ? (size_t)(comma - p) : strlen(p);
     names[n++] = zb_strndup(c->e->arena, p, len);
@@ -172,20 +176,26 @@ static const char *fitting_name(Elab *e, const ZlExpr *x, const ZgType *other) {
   return zb_nearest(x->name.s, names, n);
 }
 
-static bool related(Elab *e, const char *op, const Val *a, const Val *b, ZlSpan sa, ZlSpan sb, const ZlExpr *xa,
-                    const ZlExpr *xb) {
+static bool related(Elab *e, const char *op, const Val *a, const Val *b, ZlSpan sa, ZlSpan sb,
+                    const ZlExpr *xa, const ZlExpr *xb) {
   if (zg_type_contains(&a->type, &b->type) || zg_type_contains(&b->type, &a->type)) return true;
   ZgType all = zg_type_union(&a->type, &b->type);
   ZlDiag *d = complain(e, ZL_Z0201, sa, "operands of `%s` have unrelated axes", op);
   zl_label(d, "%s", axes_text(e, &a->type));
   zl_also(d, sb, "%s", axes_text(e, &b->type));
   if (all.naxes <= ZG_MAX_AXES)
-    zl_note(d, "one operand's axes must contain the other's; otherwise the result would grow to %d axes", all.naxes);
+    zl_note(d, "one operand's axes must contain the other's; otherwise the result would grow to %d axes",
+            all.naxes);
   else zl_note(d, "one operand's axes must contain the other's");
   const char *near = xb ? fitting_name(e, xb, &a->type) : NULL;
   if (!near && xa) near = fitting_name(e, xa, &b->type);
   if (near) zl_help(d, "did you mean `%s` %s?", near, axes_text(e, &name_find(e, near)->val.type));
   return false;
+}
+
+static void no_arithmetic(Elab *e, const char *op, ZlSpan span, const ZgType *t) {
+  ZlDiag *d = complain(e, ZL_Z0202, span, "`%s` does not take %s", op, type_text(e, t));
+  if (t->elem == ZG_INDEX) zl_note(d, "an index selects along its axis; there is no arithmetic on it");
 }
 
 /* A number takes the element type of the tensor it meets. */
@@ -196,8 +206,7 @@ static bool adapt(Elab *e, const char *op, Val *a, Val *b, ZlSpan sa, ZlSpan sb)
     if (n->kind == VAL_TENSOR || n->kind == VAL_POISON) continue;
     ZgElem elem = t->kind == VAL_TENSOR ? (ZgElem)t->type.elem : ZG_REAL;
     if (elem == ZG_INDEX || elem == ZG_BOOL) {
-      ZlDiag *d = complain(e, ZL_Z0202, st, "`%s` does not take %s", op, type_text(e, &t->type));
-      if (elem == ZG_INDEX) zl_note(d, "an index selects along its axis; there is no arithmetic on it");
+      no_arithmetic(e, op, st, &t->type);
       return false;
     }
     *n = val_tensor(e, sn, *n, elem);
@@ -214,8 +223,7 @@ Val builtin_binary(Elab *e, const ZlExpr *x, ZgOp op, Val a, Val b, ZlSpan sa, Z
   for (int i = 0; i < 2; i++) {
     const ZgType *t = i ? &b.type : &a.type;
     if (t->elem != ZG_INDEX && t->elem != ZG_BOOL) continue;
-    ZlDiag *d = complain(e, ZL_Z0202, i ? sb : sa, "`%s` does not take %s", name, type_text(e, t));
-    if (t->elem == ZG_INDEX) zl_note(d, "an index selects along its axis; there is no arithmetic on it");
+    no_arithmetic(e, name, i ? sb : sa, t);
     return poison();
   }
   if (!related(e, name, &a, &b, sa, sb, xa, xb)) return poison();
@@ -259,8 +267,8 @@ static ZgNode with_axes(const Call *c, ZgOp op, int nin) {
 
 static Val position_op(Call *c) {
   if (!axis_size(c, c->ax[1])) {
-    complain(c->e, ZL_Z0209, c->x->call.axes.at[1].span, "positions along the data axis `%s` have no table to select from",
-             axis_name(c, c->ax[1]));
+    complain(c->e, ZL_Z0209, c->x->call.axes.at[1].span,
+             "positions along the data axis `%s` have no table to select from", axis_name(c, c->ax[1]));
     return poison();
   }
   return place_node(c->e, c->x->span, with_axes(c, ZG_OP_POSITION, 0), NULL, NULL);
@@ -301,7 +309,8 @@ static Val slice_op(Call *c) {
 static Val concat_op(Call *c) {
   if (c->nax != c->nargs + 1) {
     ZlDiag *d = complain(c->e, ZL_Z0205, c->x->call.ax_span,
-                         "`concat` takes the joined axis and one axis for each operand: %d, found %d", c->nargs + 1, c->nax);
+                         "`concat` takes the joined axis and one axis for each operand: %d, found %d",
+                         c->nargs + 1, c->nax);
     zl_help(d, "`concat[ab, a, b](x, y)`");
     return poison();
   }
@@ -363,7 +372,8 @@ static Val softmax_op(Call *c) {
 static Val normalize_op(Call *c) {
   ZgNode n = with_axes(c, ZG_OP_NORMALIZE, 1);
   bool ok = word_keyword(c, "mode", "rms", "std", &n.opt[0]);
-  if (!want_float(c, 0) || !want_axes(c, 0) || !number_keyword(c, "eps", 1e-5, &n.num[0]) || !ok) return poison();
+  if (!want_float(c, 0) || !want_axes(c, 0) || !number_keyword(c, "eps", 1e-5, &n.num[0]) || !ok)
+    return poison();
   return place_node(c->e, c->x->span, n, c->arg, NULL);
 }
 
@@ -381,8 +391,8 @@ static Val attend_op(Call *c) {
   if (!ok) return poison();
   int64_t h = axis_size(c, c->ax[1]);
   if (!h) {
-    complain(c->e, ZL_Z0209, c->x->call.axes.at[1].span, "`attend` needs the size of `%s`, which is the recipe's",
-             axis_name(c, c->ax[1]));
+    complain(c->e, ZL_Z0209, c->x->call.axes.at[1].span,
+             "`attend` needs the size of `%s`, which is the recipe's", axis_name(c, c->ax[1]));
     return poison();
   }
   if (!number_keyword(c, "scale", 1 / sqrt((double)h), &n.num[0])) return poison();
@@ -405,7 +415,8 @@ static Val lookup_op(Call *c) {
     if (by) zl_note(d, "this table takes %s", by);
     return poison();
   }
-  return place_node(c->e, c->x->span, (ZgNode){.op = ZG_OP_LOOKUP, .nin = 2, .nax = 1, .ax = {v}}, c->arg, NULL);
+  return place_node(c->e, c->x->span, (ZgNode){.op = ZG_OP_LOOKUP, .nin = 2, .nax = 1, .ax = {v}}, c->arg,
+                    NULL);
 }
 
 /* m = stop(peak(z)); s, p = xent_sums(z, m, t); (log(s) + m - p) known(t), all in f32 but z and m. */
@@ -442,7 +453,8 @@ static Val xent_op(Call *c) {
 
 /* ---- the list ---- */
 static Val later(Call *c) {
-  complain(c->e, ZL_Z0113, c->x->call.path.span, "`%s` is not in this version: mixtures of experts come later", c->op->name);
+  complain(c->e, ZL_Z0113, c->x->call.path.span,
+           "`%s` is not in this version: mixtures of experts come later", c->op->name);
   return poison();
 }
 
@@ -527,8 +539,8 @@ static bool resolve_axes(Call *c) {
   if (c->x->call.all_axes || names->n < o->min_ax || names->n > o->max_ax) {
     ZlSpan at = c->x->call.ax_span.file >= 0 ? c->x->call.ax_span : c->x->call.path.span;
     const char *found = c->x->call.all_axes ? "`..`" : zb_printf(e->arena, "%u", names->n);
-    complain(e, ZL_Z0205, at, "`%s` takes %s, found %s", o->name, range_text(e->arena, o->min_ax, o->max_ax, "axis name"),
-             found);
+    complain(e, ZL_Z0205, at, "`%s` takes %s, found %s", o->name,
+             range_text(e->arena, o->min_ax, o->max_ax, "axis name"), found);
     return false;
   }
   bool ok = true;

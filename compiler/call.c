@@ -20,8 +20,9 @@ static bool bind_axes(Elab *e, const ZlExpr *x, const ZlBlock *b, Frame *f) {
   }
   if (x->call.axes.n != b->axes.n) {
     ZlSpan at = x->call.ax_span.file >= 0 ? x->call.ax_span : x->call.path.span;
-    wrong_args(e, at, b, zb_printf(e->arena, "takes %u axis name%s, found %u", b->axes.n, b->axes.n == 1 ? "" : "s",
-                                      x->call.axes.n));
+    wrong_args(e, at, b,
+               zb_printf(e->arena, "takes %u axis name%s, found %u", b->axes.n, b->axes.n == 1 ? "" : "s",
+                         x->call.axes.n));
     return false;
   }
   for (uint32_t i = 0; i < b->axes.n; i++) {
@@ -92,8 +93,8 @@ static Args eval_args(Elab *e, const ZlExpr *x, const ZlBlock *b) {
     a.tensor[at++] = v;
   }
   if (given != tensors) {
-    wrong_args(e, x->call.path.span, b, zb_printf(e->arena, "takes %u tensor%s, found %u", tensors,
-                                                     tensors == 1 ? "" : "s", given));
+    wrong_args(e, x->call.path.span, b,
+               zb_printf(e->arena, "takes %u tensor%s, found %u", tensors, tensors == 1 ? "" : "s", given));
     a.ok = false;
   }
   return a;
@@ -136,7 +137,8 @@ static bool bind_tensor(Elab *e, const ZlFormal *f, Val v, ZlSpan span) {
     ZgType elem = {.elem = want.elem, .of = want.of};
     ZlDiag *d = complain(e, ZL_Z0202, span, "`%s` must be %s, found %s", f->name.s, type_text(e, &elem),
                          type_text(e, &v.type));
-    if (is_float(&want) && is_float(&v.type)) zl_help(d, "write `%s(...)` around it", zg_elem_name[want.elem]);
+    if (is_float(&want) && is_float(&v.type))
+      zl_help(d, "write `%s(...)` around it", zg_elem_name[want.elem]);
     return false;
   }
   for (int i = 0; i < want.naxes; i++) {
@@ -149,8 +151,8 @@ static bool bind_tensor(Elab *e, const ZlFormal *f, Val v, ZlSpan span) {
   if (f->type.rest) {
     if (!bind_row(e, f, &want, &v.type, span)) return false;
   } else if (v.type.naxes != want.naxes) {
-    ZlDiag *d = complain(e, ZL_Z0202, span, "`%s` must be %s%s, found %s", f->name.s, want.naxes ? "" : "a scalar, ",
-                         type_text(e, &want), type_text(e, &v.type));
+    ZlDiag *d = complain(e, ZL_Z0202, span, "`%s` must be %s%s, found %s", f->name.s,
+                         want.naxes ? "" : "a scalar, ", type_text(e, &want), type_text(e, &v.type));
     zl_help(d, "`..` in the block's signature lets it take more axes");
     return false;
   }
@@ -182,7 +184,8 @@ static Val fit_result(Elab *e, const ZlBlock *b, uint32_t i, Val v) {
   ZlSpan span = ret->ret.values[i]->span;
   ZgType want;
   if (b->results[i].rest && !e->frame->has_row) {
-    complain(e, ZL_Z0207, b->results[i].span, "`..` is in the result of `%s`, but in none of its arguments", b->name.s);
+    complain(e, ZL_Z0207, b->results[i].span, "`..` is in the result of `%s`, but in none of its arguments",
+             b->name.s);
     return (Val){.kind = VAL_POISON};
   }
   if (!type_resolve(e, &b->results[i], &want)) return (Val){.kind = VAL_POISON};
@@ -293,7 +296,8 @@ void call_block_alone(Elab *e, const ZlBlock *b) {
   }
   e->frame = f;
   ZB_PUSH(e->arena, e->seen, e->nseen, b);
-  for (uint32_t i = 0; i < b->nformals; i++) f->has_row |= !b->formals[i].is_static && b->formals[i].type.rest;
+  for (uint32_t i = 0; i < b->nformals; i++)
+    f->has_row |= !b->formals[i].is_static && b->formals[i].type.rest;
   if (f->has_row) f->row[f->nrow++] = own_axis(e, "..", 0);
   bool ok = true;
   for (uint32_t i = 0; i < b->nformals; i++) {

@@ -30,7 +30,9 @@ static void init_of(Elab *e, const ZlStmt *s, ZgParam *p) {
     const char *name;
     ZgInit init;
     uint32_t args;
-  } inits[] = {{"normal", ZG_INIT_NORMAL, 1}, {"uniform", ZG_INIT_UNIFORM, 2}, {"trunc_normal", ZG_INIT_TRUNC_NORMAL, 1}};
+  } inits[] = {{"normal", ZG_INIT_NORMAL, 1},
+               {"uniform", ZG_INIT_UNIFORM, 2},
+               {"trunc_normal", ZG_INIT_TRUNC_NORMAL, 1}};
   const char *names[] = {"normal", "uniform", "trunc_normal"};
   Num v;
   if (s->param.value) {
@@ -82,8 +84,9 @@ static bool param_type(Elab *e, const ZlParamDef *def, ZgParam *p) {
     axis_find(e, def->axes.at[i].s, &axis);
     int64_t size = e->g->axes[axis].size;
     if (!size) {
-      complain(e, ZL_Z0209, def->axes.at[i].span, "parameter `%s` cannot have the data axis `%s`: its size is not the model's",
-               def->name.s, def->axes.at[i].s);
+      complain(e, ZL_Z0209, def->axes.at[i].span,
+               "parameter `%s` cannot have the data axis `%s`: its size is not the model's", def->name.s,
+               def->axes.at[i].s);
       return false;
     }
     if (!zb_mul_u64(elements, (uint64_t)size, &elements) || elements > 1ull << 48) {
@@ -104,7 +107,9 @@ static ZlSpan unlabelled_call(const Elab *e, const char **block) {
   return f->block ? f->call : ZL_NOWHERE;
 }
 
-static bool same_place(ZlSpan a, ZlSpan b) { return a.file == b.file && a.start == b.start && a.end == b.end; }
+static bool same_place(ZlSpan a, ZlSpan b) {
+  return a.file == b.file && a.start == b.start && a.end == b.end;
+}
 
 static bool unique_path(Elab *e, const ZlParamDef *def, const char *path) {
   for (uint32_t i = 0; i < e->g->nparams; i++) {
@@ -215,11 +220,13 @@ static Carried *carried_names(Elab *e, const ZlStmt *s, uint32_t *n) {
 /* What a carried name is at the end of an iteration; it must be what it was at the start. */
 static Val checked_carry(Elab *e, const ZlStmt *s, const Carried *c) {
   Bind *b = &e->frame->binds[c->bind];
-  Val v = val_tensor(e, b->name.span, b->val, c->before.kind == VAL_TENSOR ? (ZgElem)c->before.type.elem : ZG_REAL);
+  Val v = val_tensor(e, b->name.span, b->val,
+                     c->before.kind == VAL_TENSOR ? (ZgElem)c->before.type.elem : ZG_REAL);
   if (c->before.kind == VAL_POISON || v.kind == VAL_POISON) return (Val){.kind = VAL_POISON};
   if (zg_type_eq(&v.type, &c->before.type)) return v;
-  ZlDiag *d = complain(e, ZL_Z0206, b->name.span, "`%s` is %s at the start of an iteration, but %s at its end",
-                       b->name.s, type_text(e, &c->before.type), type_text(e, &v.type));
+  ZlDiag *d =
+      complain(e, ZL_Z0206, b->name.span, "`%s` is %s at the start of an iteration, but %s at its end",
+               b->name.s, type_text(e, &c->before.type), type_text(e, &v.type));
   ZlSpan head = s->span;
   if (head.end > head.start + 6) head.end = head.start + 6; /* the word `repeat` */
   zl_also(d, head, "carried from one iteration to the next");
@@ -228,7 +235,8 @@ static Val checked_carry(Elab *e, const ZlStmt *s, const Carried *c) {
   return (Val){.kind = VAL_POISON};
 }
 
-static void enter_repeat(Elab *e, const ZlStmt *s, const char *iteration, const char **path, uint32_t *region) {
+static void enter_repeat(Elab *e, const ZlStmt *s, const char *iteration, const char **path,
+                         uint32_t *region) {
   Frame *f = e->frame;
   const char *label = s->repeat.label.s ? s->repeat.label.s : "";
   *path = f->path;
@@ -287,7 +295,8 @@ static void repeat_segment(Elab *e, const ZlStmt *s, int64_t count) {
 
 static void do_repeat(Elab *e, const ZlStmt *s) {
   int64_t count;
-  if (!static_int(e, s->repeat.count, 1, ZG_MAX_TRIP, "repeat count", &count)) count = 1; /* still look at the body */
+  if (!static_int(e, s->repeat.count, 1, ZG_MAX_TRIP, "repeat count", &count))
+    count = 1; /* still look at the body */
   if (e->in_repeat) unroll(e, s, count);
   else repeat_segment(e, s, count);
 }
@@ -337,7 +346,8 @@ static void do_aux(Elab *e, const ZlStmt *s) {
   Val v = wanted_real(e, s->aux, "an aux term");
   if (v.kind == VAL_POISON) return;
   if (v.type.naxes) {
-    ZlDiag *d = complain(e, ZL_Z0202, s->aux->span, "an aux term is a scalar, found %s", type_text(e, &v.type));
+    ZlDiag *d =
+        complain(e, ZL_Z0202, s->aux->span, "an aux term is a scalar, found %s", type_text(e, &v.type));
     zl_help(d, "reduce it with `mean%s(...)`", axes_text(e, &v.type));
     return;
   }

@@ -9,7 +9,7 @@
 
 /* ---- num.c: static numbers -------------------------------------------------------------------------- */
 typedef struct {
-  bool exact;   /* n/d in lowest terms, d > 0; else only v */
+  bool exact; /* n/d in lowest terms, d > 0; else only v */
   int64_t n, d;
   double v;
 } Num;
@@ -45,7 +45,7 @@ typedef struct {
 } Val;
 
 typedef struct {
-  ZlName name;    /* with the place that bound it last */
+  ZlName name; /* with the place that bound it last */
   Val val;
   bool shared;    /* a static, parameter or input of the model: the blocks inside it see it too */
   uint32_t param; /* which parameter it is, or ZG_NONE */
@@ -63,21 +63,21 @@ struct Frame {
   Frame *model;         /* of a block inside a model: that model's frame */
   const ZlBlock *block; /* NULL: the model itself */
   ZlScope scope;
-  ZlSpan call;          /* who called */
-  bool labelled;        /* with `as` */
+  ZlSpan call;   /* who called */
+  bool labelled; /* with `as` */
   uint32_t region;
-  const char *path;     /* prefix of parameter paths: "", "layer.*.attn." */
+  const char *path; /* prefix of parameter paths: "", "layer.*.attn." */
   Bind *binds;
   uint32_t nbinds;
   AxisBind *axes;
   uint32_t naxes;
-  bool has_row;         /* what `..` stands for is known */
+  bool has_row; /* what `..` stands for is known */
   uint16_t row[ZG_MAX_AXES];
   int nrow;
   struct Label {
-    uint32_t region;    /* the scope: a repeat's iterations are scopes of their own */
+    uint32_t region; /* the scope: a repeat's iterations are scopes of their own */
     ZlName name;
-  } *labels;
+  } * labels;
   uint32_t nlabels;
 };
 
@@ -95,22 +95,22 @@ typedef struct {
   const ZlModel *model; /* NULL: a block by itself (zc --check) */
   ZgGraph *g;
   Frame *frame;
-  uint32_t seg;         /* where nodes go */
-  bool in_repeat;       /* the current segment is a repeat: deeper repeats are unrolled */
+  uint32_t seg;   /* where nodes go */
+  bool in_repeat; /* the current segment is a repeat: deeper repeats are unrolled */
   Import *imports;
   uint32_t nimports;
-  ZlSpan *loc_span;     /* the spans behind g->locs */
+  ZlSpan *loc_span; /* the spans behind g->locs */
   uint32_t nloc_span;
-  ZlSpan *param_span;   /* by parameter number: its name where it is declared, */
-  ZlSpan *param_call;   /* and the call that would need a label to make its path another */
+  ZlSpan *param_span; /* by parameter number: its name where it is declared, */
+  ZlSpan *param_call; /* and the call that would need a label to make its path another */
   bool *param_used;
   uint32_t nparam;
   uint32_t nrandom;
   const ZlBlock **seen; /* blocks instantiated so far */
   uint32_t nseen;
-  uint32_t depth;       /* of block calls */
-  size_t errors;        /* reported before this began */
-  Val num, den;         /* of the loss */
+  uint32_t depth; /* of block calls */
+  size_t errors;  /* reported before this began */
+  Val num, den;   /* of the loss */
   ZlSpan num_span, den_span;
 } Elab;
 
@@ -165,7 +165,7 @@ bool expr_eval_many(Elab *e, const ZlExpr *x, Val *out, uint32_t want);
 Bind *name_find(Elab *e, const char *name);
 void name_bind(Elab *e, ZlName name, Val v);
 bool axis_find(Elab *e, const char *name, uint16_t *out);
-bool axis_resolve(Elab *e, ZlName name, uint16_t *out); /* reports an unknown one */
+bool axis_resolve(Elab *e, ZlName name, uint16_t *out);       /* reports an unknown one */
 bool type_resolve(Elab *e, const ZlTypeExpr *t, ZgType *out); /* `..` is the frame's row */
 /* "[batch, seq]", "a scalar" */
 const char *axes_text(Elab *e, const ZgType *t);

@@ -101,11 +101,19 @@ static bool add_axis(Elab *e, ZgType *t, uint16_t axis, ZlSpan span) {
   return true;
 }
 
+static bool elem_exists(Elab *e, ZlElem elem, ZlSpan span) {
+  if (elem != ZL_F16) return true;
+  ZlDiag *d = complain(e, ZL_Z0113, span, "`f16` is not in this version");
+  zl_help(d, "`bf16` has half the bytes of `f32` too");
+  return false;
+}
+
 bool type_resolve(Elab *e, const ZlTypeExpr *x, ZgType *out) {
-  static const uint8_t elem[] = {[ZL_REAL] = ZG_REAL, [ZL_F32] = ZG_F32, [ZL_BF16] = ZG_BF16, [ZL_F16] = ZG_F16,
-                                 [ZL_I32] = ZG_I32,   [ZL_BOOL] = ZG_BOOL, [ZL_INDEX] = ZG_INDEX};
+  static const uint8_t elem[] = {
+      [ZL_REAL] = ZG_REAL, [ZL_F32] = ZG_F32,   [ZL_BF16] = ZG_BF16,  [ZL_F16] = ZG_F16,
+      [ZL_I32] = ZG_I32,   [ZL_BOOL] = ZG_BOOL, [ZL_INDEX] = ZG_INDEX};
   ZgType t = {.elem = elem[x->elem]};
-  bool ok = x->elem != ZL_INDEX || axis_resolve(e, x->of, &t.of);
+  bool ok = elem_exists(e, x->elem, x->span) && (x->elem != ZL_INDEX || axis_resolve(e, x->of, &t.of));
   for (uint32_t i = 0; i < x->axes.n; i++) {
     uint16_t axis;
     ok = axis_resolve(e, x->axes.at[i], &axis) && add_axis(e, &t, axis, x->axes.at[i].span) && ok;
@@ -152,7 +160,10 @@ static Val eval_binary(Elab *e, const ZlExpr *x) {
     complain(e, ZL_Z0107, x->bin.b->span, "division by zero");
     return poison();
   }
-  ZgOp op = x->bin.op == '+' ? ZG_OP_ADD : x->bin.op == '-' ? ZG_OP_SUB : x->bin.op == '*' ? ZG_OP_MUL : ZG_OP_DIV;
+  ZgOp op = x->bin.op == '+'   ? ZG_OP_ADD
+            : x->bin.op == '-' ? ZG_OP_SUB
+            : x->bin.op == '*' ? ZG_OP_MUL
+                               : ZG_OP_DIV;
   return builtin_binary(e, x, op, a, b, x->bin.a->span, x->bin.b->span);
 }
 
@@ -170,6 +181,7 @@ static Val eval_cast(Elab *e, const ZlExpr *x) {
   static const uint8_t elem[] = {[ZL_REAL] = ZG_REAL, [ZL_F32] = ZG_F32, [ZL_BF16] = ZG_BF16,
                                  [ZL_F16] = ZG_F16,   [ZL_I32] = ZG_I32, [ZL_BOOL] = ZG_BOOL};
   Val v = expr_eval(e, x->cast.a);
+  if (!elem_exists(e, x->cast.elem, x->span)) return poison();
   return v.kind == VAL_POISON ? v : val_cast(e, x->span, v, elem[x->cast.elem]);
 }
 
@@ -197,7 +209,8 @@ bool expr_eval_many(Elab *e, const ZlExpr *x, Val *out, uint32_t want) {
     return false;
   }
   if (have != want) {
-    complain(e, ZL_Z0205, x->span, "%u value%s wanted here, found %u", want, want == 1 ? " is" : "s are", have);
+    complain(e, ZL_Z0205, x->span, "%u value%s wanted here, found %u", want, want == 1 ? " is" : "s are",
+             have);
     return false;
   }
   switch (x->kind) {

@@ -72,7 +72,8 @@ static int add_dump(Options *o, const char *pass) {
     return OK;
   }
   const char *near = zb_nearest(pass, zc_pass_names, n);
-  return usage("-d %s: no such pass%s%s%s", pass, near ? "; did you mean `" : "", near ? near : "", near ? "`?" : "");
+  return usage("-d %s: no such pass%s%s%s", pass, near ? "; did you mean `" : "", near ? near : "",
+               near ? "`?" : "");
 }
 
 static int explain(const char *code) {
@@ -85,11 +86,13 @@ static int explain(const char *code) {
 /* Sets *done when all has been said already (--help and the like), whatever the result. */
 static int read_options(ZbArena *a, int argc, char **argv, Options *o, bool *done) {
   enum { CHECK = 256, DIAG, WARN, EXPLAIN, VERSION, HELP };
-  static const struct option names[] = {
-      {"check", no_argument, NULL, CHECK},           {"diag", required_argument, NULL, DIAG},
-      {"warn-as-error", no_argument, NULL, WARN},    {"explain", required_argument, NULL, EXPLAIN},
-      {"version", no_argument, NULL, VERSION},       {"help", no_argument, NULL, HELP},
-      {NULL, 0, NULL, 0}};
+  static const struct option names[] = {{"check", no_argument, NULL, CHECK},
+                                        {"diag", required_argument, NULL, DIAG},
+                                        {"warn-as-error", no_argument, NULL, WARN},
+                                        {"explain", required_argument, NULL, EXPLAIN},
+                                        {"version", no_argument, NULL, VERSION},
+                                        {"help", no_argument, NULL, HELP},
+                                        {NULL, 0, NULL, 0}};
   int c, rc = OK;
   *done = true;
   while (rc == OK && (c = getopt_long(argc, argv, "o:m:D:I:d:qh", names, NULL)) != -1) {
@@ -108,7 +111,8 @@ static int read_options(ZbArena *a, int argc, char **argv, Options *o, bool *don
       break;
     case EXPLAIN: return explain(optarg);
     case VERSION: printf("zc (zug) %s\n", PACKAGE_VERSION); return OK;
-    case 'h': case HELP: fputs(help, stdout); return OK;
+    case 'h':
+    case HELP: fputs(help, stdout); return OK;
     default: fprintf(stderr, "Try `zc --help`.\n"); return USAGE;
     }
   }
@@ -120,7 +124,8 @@ static int read_options(ZbArena *a, int argc, char **argv, Options *o, bool *don
 
 static int check_options(int argc, char **argv, Options *o) {
   if (optind >= argc) return usage("no input file");
-  if (optind + 1 < argc) return usage("one input file at a time: `%s` and `%s`", argv[optind], argv[optind + 1]);
+  if (optind + 1 < argc)
+    return usage("one input file at a time: `%s` and `%s`", argv[optind], argv[optind + 1]);
   o->input = argv[optind];
   if (o->check && o->output) return usage("--check writes nothing, so -o has no meaning");
   if (!o->check && !o->output && !o->dump) return usage("nothing to do: give -o OUT.zsg, --check or -d PASS");

@@ -81,10 +81,8 @@ Num num_mul(Num a, Num b) {
 
 bool num_div(Num a, Num b, Num *out) {
   if (b.v == 0) return false;
-  if (!a.exact || !b.exact)
-    *out = inexact(a.v / b.v);
-  else
-    *out = fraction((__int128)a.n * b.d, (__int128)a.d * b.n);
+  if (!a.exact || !b.exact) *out = inexact(a.v / b.v);
+  else *out = fraction((__int128)a.n * b.d, (__int128)a.d * b.n);
   return true;
 }
 
@@ -115,7 +113,7 @@ static int64_t floor_div(int64_t n, int64_t d) { return n / d - (n % d < 0); }
 static const struct {
   const char *name;
   int args;
-} functions[] = {{"sqrt", 1}, {"exp", 1},  {"log", 1}, {"sin", 1}, {"cos", 1}, {"tanh", 1},
+} functions[] = {{"sqrt", 1}, {"exp", 1},   {"log", 1},   {"sin", 1},  {"cos", 1}, {"tanh", 1},
                  {"erf", 1},  {"rsqrt", 1}, {"floor", 1}, {"ceil", 1}, {"max", 2}, {"min", 2}};
 enum { NFUNCTIONS = sizeof functions / sizeof *functions };
 
@@ -132,18 +130,12 @@ uint32_t num_function_names(const char *out[NUM_MAX_FUNCTIONS]) {
 
 bool num_call(const char *name, const Num *arg, Num *out) {
   Num a = arg[0];
-  if (!strcmp(name, "max"))
-    *out = num_less(a, arg[1]) ? arg[1] : a;
-  else if (!strcmp(name, "min"))
-    *out = num_less(arg[1], a) ? arg[1] : a;
-  else if (!strcmp(name, "floor"))
-    *out = a.exact ? fraction(floor_div(a.n, a.d), 1) : num_double(floor(a.v));
-  else if (!strcmp(name, "ceil"))
-    *out = a.exact ? fraction(-floor_div(-a.n, a.d), 1) : num_double(ceil(a.v));
-  else if (!strcmp(name, "sqrt"))
-    *out = num_sqrt(a);
-  else if (!strcmp(name, "rsqrt"))
-    return a.v > 0 && num_div(num_int(1), num_sqrt(a), out);
+  if (!strcmp(name, "max")) *out = num_less(a, arg[1]) ? arg[1] : a;
+  else if (!strcmp(name, "min")) *out = num_less(arg[1], a) ? arg[1] : a;
+  else if (!strcmp(name, "floor")) *out = a.exact ? fraction(floor_div(a.n, a.d), 1) : num_double(floor(a.v));
+  else if (!strcmp(name, "ceil")) *out = a.exact ? fraction(-floor_div(-a.n, a.d), 1) : num_double(ceil(a.v));
+  else if (!strcmp(name, "sqrt")) *out = num_sqrt(a);
+  else if (!strcmp(name, "rsqrt")) return a.v > 0 && num_div(num_int(1), num_sqrt(a), out);
   else
     *out = inexact(!strcmp(name, "exp")    ? exp(a.v)
                    : !strcmp(name, "log")  ? log(a.v)

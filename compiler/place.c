@@ -27,7 +27,9 @@ static const char *file_name(Elab *e, int32_t file) {
   return name;
 }
 
-static bool in_library(const Elab *e, ZlSpan s) { return s.file >= 0 && zl_source_name(e->src, s.file)[0] == '<'; }
+static bool in_library(const Elab *e, ZlSpan s) {
+  return s.file >= 0 && zl_source_name(e->src, s.file)[0] == '<';
+}
 
 /* What a library block does is said of the place that calls it. */
 static uint32_t loc_of(Elab *e, ZlSpan span) {
@@ -50,7 +52,11 @@ static uint32_t add(Elab *e, uint32_t seg, ZgNode n, const ZgType *hint) {
 
 static void add_carry_out(Elab *e, uint32_t seg, uint32_t slot, uint32_t id) {
   const ZgNode *from = maker(e, seg, id);
-  ZgNode n = {.op = ZG_OP_CARRY_OUT, .nin = 1, .in = {id}, .opt = {slot}, .region = segment(e, seg)->region,
+  ZgNode n = {.op = ZG_OP_CARRY_OUT,
+              .nin = 1,
+              .in = {id},
+              .opt = {slot},
+              .region = segment(e, seg)->region,
               .loc = from->loc};
   add(e, seg, n, NULL);
 }
@@ -98,7 +104,8 @@ static void remember(Elab *e, uint32_t seg, uint32_t id, uint32_t to, uint32_t l
 }
 
 static bool is_remade(ZgOp op) {
-  return op == ZG_OP_PARAM || op == ZG_OP_INPUT || op == ZG_OP_FILL || op == ZG_OP_AXSIZE || op == ZG_OP_POSITION;
+  return op == ZG_OP_PARAM || op == ZG_OP_INPUT || op == ZG_OP_FILL || op == ZG_OP_AXSIZE ||
+         op == ZG_OP_POSITION;
 }
 
 /* The number in segment `to` of value `id` of segment `seg`. */
@@ -217,7 +224,8 @@ void place_carry_back(Elab *e, Val v, uint32_t slot) {
 
 Val place_carried(Elab *e, ZlSpan span, uint32_t slot) {
   ZgType t = segment(e, e->seg)->carry_in[slot];
-  return (Val){.kind = VAL_TENSOR, .type = t, .seg = e->seg, .id = add_carry(e, e->seg, slot, loc_of(e, span))};
+  return (Val){
+      .kind = VAL_TENSOR, .type = t, .seg = e->seg, .id = add_carry(e, e->seg, slot, loc_of(e, span))};
 }
 
 /* ---- remaking: the loss denominator ---- */

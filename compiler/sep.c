@@ -31,10 +31,18 @@ static State max_state(State a, State b) { return b.kind > a.kind ? b : a; }
 static bool linear(const ZgNode *n, const State *in) {
   bool s0 = in[0].kind == SUMMED, s1 = n->nin > 1 && in[1].kind == SUMMED;
   switch (n->op) {
-  case ZG_OP_NEG: case ZG_OP_CAST: case ZG_OP_STOP: case ZG_OP_BROADCAST:
-  case ZG_OP_RENAME: case ZG_OP_SLICE: case ZG_OP_PAD: case ZG_OP_SUM: return true;
-  case ZG_OP_ADD: case ZG_OP_SUB: return s0 && s1;
-  case ZG_OP_MUL: case ZG_OP_DOT: return s0 != s1;
+  case ZG_OP_NEG:
+  case ZG_OP_CAST:
+  case ZG_OP_STOP:
+  case ZG_OP_BROADCAST:
+  case ZG_OP_RENAME:
+  case ZG_OP_SLICE:
+  case ZG_OP_PAD:
+  case ZG_OP_SUM: return true;
+  case ZG_OP_ADD:
+  case ZG_OP_SUB: return s0 && s1;
+  case ZG_OP_MUL:
+  case ZG_OP_DOT: return s0 != s1;
   case ZG_OP_DIV: return s0 && !s1;
   case ZG_OP_SELECT: return in[0].kind == CONST && s1 && in[2].kind == SUMMED;
   case ZG_OP_CONCAT:
@@ -102,13 +110,15 @@ static void report(Elab *e, const ZgNode *sink, State st) {
   ZlSpan at = num ? e->num_span : e->den_span;
   if (st.kind == SUMMED) return;
   if (st.kind == CONST) {
-    ZlDiag *d = complain(e, ZL_Z0701, at, "%s is not a sum over the samples of `batch`", num ? "the loss" : "the term after `per`");
+    ZlDiag *d = complain(e, ZL_Z0701, at, "%s is not a sum over the samples of `batch`",
+                         num ? "the loss" : "the term after `per`");
     zl_note(d, "it would be counted once for every micro-batch");
     zl_help(d, num ? "put a term that is not per sample under `aux`" : "`per known(targets)`, for example");
     return;
   }
   ZlSpan mix = place_span(e, st.loc);
-  ZlDiag *d = complain(e, ZL_Z0701, mix.file < 0 ? at : mix, "loss is not separable over `batch`: this mixes samples");
+  ZlDiag *d = complain(e, ZL_Z0701, mix.file < 0 ? at : mix,
+                       "loss is not separable over `batch`: this mixes samples");
   zl_also(d, at, "on the way to this");
   zl_note(d, "the result would depend on how many samples a micro-batch has");
   zl_help(d, "put the term under `aux`");

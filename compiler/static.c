@@ -34,7 +34,8 @@ static void put_expr(Elab *e, const ZlExpr *x, bool values, ZbText *out) {
     break;
   default:
     zb_text_add(out, "%s", x->call.path.part[0].s);
-    for (uint32_t i = 0; i < x->call.axes.n; i++) zb_text_add(out, "%s%s", i ? ", " : "[", x->call.axes.at[i].s);
+    for (uint32_t i = 0; i < x->call.axes.n; i++)
+      zb_text_add(out, "%s%s", i ? ", " : "[", x->call.axes.at[i].s);
     zb_text_add(out, x->call.axes.n ? "](" : "(");
     for (uint32_t i = 0; i < x->call.nargs; i++) {
       if (i) zb_text_add(out, ", ");
@@ -103,7 +104,8 @@ static bool eval_size(Elab *e, ZlName axis, Num *out) {
   if (!axis_resolve(e, axis, &a)) return false;
   *out = num_int(e->g->axes[a].size);
   if (e->g->axes[a].size) return true;
-  complain(e, ZL_Z0209, axis.span, "axis `%s` gets its size from the recipe, so it is not known here", axis.s);
+  complain(e, ZL_Z0209, axis.span, "axis `%s` gets its size from the recipe, so it is not known here",
+           axis.s);
   return false;
 }
 
@@ -116,7 +118,8 @@ static bool eval_name(Elab *e, const ZlExpr *x, Num *out) {
   }
   if (b && b->val.kind == VAL_POISON) return false;
   if (b) {
-    complain(e, ZL_Z0107, x->span, "`%s` is a tensor; a number known at compile time is needed here", x->name.s);
+    complain(e, ZL_Z0107, x->span, "`%s` is a tensor; a number known at compile time is needed here",
+             x->name.s);
     return false;
   }
   if (axis_find(e, x->name.s, &axis)) return eval_size(e, x->name, out);
@@ -132,14 +135,16 @@ static bool eval_call(Elab *e, const ZlExpr *x, Num *out) {
     return eval_size(e, x->call.axes.at[0], out);
   int want = x->call.path.n == 1 ? num_function_args(f) : -1;
   if (want < 0 || x->call.axes.n || x->call.all_axes || x->call.label.s) {
-    ZlDiag *d = complain(e, ZL_Z0107, x->span, "`%s` is not a function of statics", zl_path_text(e->arena, &x->call.path));
+    ZlDiag *d = complain(e, ZL_Z0107, x->span, "`%s` is not a function of statics",
+                         zl_path_text(e->arena, &x->call.path));
     const char *names[NUM_MAX_FUNCTIONS];
     const char *near = zb_nearest(f, names, num_function_names(names));
     if (near && want < 0) zl_help(d, "did you mean `%s`?", near);
     return false;
   }
   if ((int)x->call.nargs != want) {
-    complain(e, ZL_Z0205, x->span, "`%s` takes %d argument%s, found %u", f, want, want == 1 ? "" : "s", x->call.nargs);
+    complain(e, ZL_Z0205, x->span, "`%s` takes %d argument%s, found %u", f, want, want == 1 ? "" : "s",
+             x->call.nargs);
     return false;
   }
   Num arg[2];
@@ -159,16 +164,15 @@ bool static_binary(Elab *e, const ZlExpr *x, Num a, Num b, Num *out) {
   default: ok = num_div(a, b, out);
   }
   if (ok && out->v - out->v == 0) return true;
-  note_values(e, complain(e, ZL_Z0107, x->span, "%s", ok ? "the number is too large" : "division by zero"), x);
+  note_values(e, complain(e, ZL_Z0107, x->span, "%s", ok ? "the number is too large" : "division by zero"),
+              x);
   return false;
 }
 
 bool static_eval(Elab *e, const ZlExpr *x, Num *out) {
   Num a, b;
   switch (x->kind) {
-  case ZL_E_NUM:
-    *out = x->num.integer ? num_int(x->num.i) : num_double(x->num.value);
-    return true;
+  case ZL_E_NUM: *out = x->num.integer ? num_int(x->num.i) : num_double(x->num.value); return true;
   case ZL_E_NAME: return eval_name(e, x, out);
   case ZL_E_NEG:
     if (!static_eval(e, x->bin.a, &a)) return false;
@@ -179,9 +183,7 @@ bool static_eval(Elab *e, const ZlExpr *x, Num *out) {
     return static_eval(e, x->bin.b, &b) && left && static_binary(e, x, a, b, out);
   }
   case ZL_E_CALL: return eval_call(e, x, out);
-  default:
-    complain(e, ZL_Z0107, x->span, "a number known at compile time is needed here");
-    return false;
+  default: complain(e, ZL_Z0107, x->span, "a number known at compile time is needed here"); return false;
   }
 }
 
@@ -193,8 +195,8 @@ bool static_int(Elab *e, const ZlExpr *x, int64_t least, int64_t most, const cha
   const char *text = expr_text(e, x, false), *values = expr_text(e, x, true);
   bool leaf = x->kind == ZL_E_NUM || x->kind == ZL_E_NEG;
   if (num_is_int(v, out))
-    d = complain(e, ZL_Z0105, x->span, "%s%s%s is %lld, must be %lld to %lld", what, leaf ? "" : " = ", leaf ? "" : text,
-                 (long long)*out, (long long)least, (long long)most);
+    d = complain(e, ZL_Z0105, x->span, "%s%s%s is %lld, must be %lld to %lld", what, leaf ? "" : " = ",
+                 leaf ? "" : text, (long long)*out, (long long)least, (long long)most);
   else
     d = complain(e, ZL_Z0105, x->span, "%s = %s is not an integer: %s", what, text,
                  strcmp(text, values) && x->kind == ZL_E_BIN ? values : num_text(e->arena, v));
@@ -239,7 +241,9 @@ static void bind_statics(Elab *e, const ZlModel *m) {
     bool ok;
     if (o) {
       ok = parse_number(o->value, &v.num);
-      if (!ok) zl_report(e->diags, ZL_Z0107, ZL_NOWHERE, "-D %s=%s: `%s` is not a number", o->name, o->value, o->value);
+      if (!ok)
+        zl_report(e->diags, ZL_Z0107, ZL_NOWHERE, "-D %s=%s: `%s` is not a number", o->name, o->value,
+                  o->value);
     } else {
       ok = static_eval(e, s->value, &v.num);
     }
@@ -260,7 +264,8 @@ void static_bind_model(Elab *e, const ZlModel *m) {
       return;
     }
     /* An axis without a usable size still exists, so that its uses are not reported as well. */
-    if (a->size && !static_int(e, a->size, 1, INT32_MAX, zb_printf(e->arena, "axis %s", a->name.s), &size)) size = 1;
+    if (a->size && !static_int(e, a->size, 1, INT32_MAX, zb_printf(e->arena, "axis %s", a->name.s), &size))
+      size = 1;
     AxisBind b = {a->name.s, (uint16_t)zg_axis_add(e->g, a->name.s, size)};
     ZB_PUSH(e->arena, e->frame->axes, e->frame->naxes, b);
   }

@@ -1,5 +1,6 @@
-/* Any bytes as a source file: messages, never a crash. Imports are looked for only in the embedded library
+/* Any bytes as a source file: messages, or a graph that verifies; never a crash. Imports are looked for only in the embedded library
  * and in folders that do not exist. */
+#include "compiler/compiler.h"
 #include "lang/ast.h"
 
 #include <stddef.h>
@@ -17,6 +18,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     for (uint32_t i = 0; i < names.n; i++) zl_recipe(p, d, names.at[i].s);
     zl_cluster(p, d, NULL);
     zl_model(p, d, NULL);
+    ZlNames models = zl_model_names(p);
+    for (uint32_t i = 0; i < models.n && zl_errors(d) == 0; i++) {
+      ZcOptions opt = {.model = models.at[i].s};
+      zc_check(a, s, d, p, &opt);
+      if (zl_errors(d) == 0) zc_compile(a, s, d, p, &opt);
+    }
     ZbText out = {0};
     zl_print_text(d, &out);
     zl_print_json(d, &out);

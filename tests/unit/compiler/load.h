@@ -10,7 +10,7 @@ typedef struct {
   ZlDiags *d;
   ZlProgram *p; /* NULL if it could not be read */
   ZcOptions opt;
-  ZbText text;  /* of messages() */
+  ZbText text; /* of messages() */
 } Case;
 
 Case load_text(const char *text);

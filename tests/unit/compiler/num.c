@@ -13,10 +13,10 @@ static Num call(const char *f, Num a) {
   cr_assert(num_call(f, &a, &out), "%s(%g)", f, a.v);
   return out;
 }
-#define IS_INT(x, want)                                                                            \
-  do {                                                                                             \
-    int64_t i_ = -12345;                                                                           \
-    cr_expect(num_is_int((x), &i_) && i_ == (want), "%s: %lld", #x, (long long)i_);                \
+#define IS_INT(x, want)                                                                                      \
+  do {                                                                                                       \
+    int64_t i_ = -12345;                                                                                     \
+    cr_expect(num_is_int((x), &i_) && i_ == (want), "%s: %lld", #x, (long long)i_);                          \
   } while (0)
 
 Test(num, fractions_are_exact) {

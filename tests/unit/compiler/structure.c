@@ -21,12 +21,15 @@ static uint64_t parameters(const char *file, const char *options) {
 
 Test(structure, parameter_counts) {
   cr_expect_eq(parameters(ZUG_SRC "/examples/gpt2.zug", ""), 124439808u);
-  cr_expect_eq(parameters(ZUG_SRC "/examples/gpt2.zug", "-D layers=48 -D heads=25 -D width=1600"), 1557611200u);
+  cr_expect_eq(parameters(ZUG_SRC "/examples/gpt2.zug", "-D layers=48 -D heads=25 -D width=1600"),
+               1557611200u);
   cr_expect_eq(parameters(ZUG_SRC "/examples/llama3.zug", ""), 8030261248u);
-  cr_expect_eq(parameters(ZUG_SRC "/examples/llama3.zug", "-D layers=80 -D heads=64 -D width=8192 -D inner=28672"),
-               70553706496u);
-  cr_expect_eq(parameters(ZUG_SRC "/examples/llama3.zug", "-D layers=126 -D heads=128 -D width=16384 -D inner=53248"),
-               405853388800u);
+  cr_expect_eq(
+      parameters(ZUG_SRC "/examples/llama3.zug", "-D layers=80 -D heads=64 -D width=8192 -D inner=28672"),
+      70553706496u);
+  cr_expect_eq(
+      parameters(ZUG_SRC "/examples/llama3.zug", "-D layers=126 -D heads=128 -D width=16384 -D inner=53248"),
+      405853388800u);
   cr_expect_eq(parameters(ZUG_SRC "/examples/mlp.zug", ""), 269322u);
 }
 
@@ -50,7 +53,8 @@ Test(structure, gpt2) {
     bool uses = false, grads = false;
     for (uint32_t k = 0; k < g->segments[i].nnodes; k++) {
       const ZgNode *n = &g->segments[i].nodes[k];
-      bool wte = (n->op == ZG_OP_PARAM || n->op == ZG_OP_PARAM_GRAD) && &g->params[n->opt[0]] == find_param(g, "wte");
+      bool wte = (n->op == ZG_OP_PARAM || n->op == ZG_OP_PARAM_GRAD) &&
+                 &g->params[n->opt[0]] == find_param(g, "wte");
       uses |= wte && n->op == ZG_OP_PARAM;
       grads |= wte && n->op == ZG_OP_PARAM_GRAD;
     }
@@ -70,7 +74,8 @@ Test(structure, regions_name_blocks_and_labels) {
     cr_expect_str_eq(r->block, "Attention");
     cr_expect_str_eq(up->block, "Layer");
     cr_expect_str_eq(up->label, "");
-    cr_expect(g->regions[up->parent].kind == ZG_REGION_REPEAT && !strcmp(g->regions[up->parent].label, "layer"));
+    cr_expect(g->regions[up->parent].kind == ZG_REGION_REPEAT &&
+              !strcmp(g->regions[up->parent].label, "layer"));
   }
   cr_expect_eq(found, 1);
   done(&c);
@@ -139,8 +144,8 @@ Test(structure, repeats_in_a_row_and_nested) {
 /* A repeat in a block is a segment like any other, where it is called outside of repeats. */
 Test(structure, repeat_in_a_block) {
   Case c = load_text("block deep[a](x: real[.., a]) -> real[.., a] {\n"
-                     "  repeat 5 as layer { param w[a] = 1  x = x * w }  return x }\n"
-                     X_MODEL("  loss x * w + deep[a](deep[a](x) as one) as two per x"));
+                     "  repeat 5 as layer { param w[a] = 1  x = x * w }  return x }\n" X_MODEL(
+                         "  loss x * w + deep[a](deep[a](x) as one) as two per x"));
   const ZgGraph *g = must(&c, compile(&c));
   cr_expect_eq(g->nsegments, 5);
   cr_expect(find_param(g, "one.layer.*.w") && find_param(g, "two.layer.*.w"));
@@ -149,7 +154,8 @@ Test(structure, repeat_in_a_block) {
 
 /* A number that is rebound becomes a tensor; the name of a repeat that is not labelled is `repeat`. */
 Test(structure, number_carried) {
-  Case c = load_text(X_MODEL("  s = 1\n  repeat 3 { param v[a] = 1  s = s + 0.5 * sum[a](v) }\n  loss s * x * w per x"));
+  Case c = load_text(
+      X_MODEL("  s = 1\n  repeat 3 { param v[a] = 1  s = s + 0.5 * sum[a](v) }\n  loss s * x * w per x"));
   const ZgGraph *g = must(&c, compile(&c));
   cr_expect(find_param(g, "repeat.*.v"));
   cr_expect_eq(g->segments[1].ncarry_in, 1);
@@ -171,21 +177,20 @@ Test(structure, denominator_is_remade) {
 }
 
 Test(structure, precision) {
-  Case c = load_text("block twice(x: real[..]) -> real[..] { return x * 2 }\n"
-                     X_MODEL("  y = twice(f32(x)) + w  output z = y  output k = f32(3) + 0 * f32(w)\n"
-                             "  loss real(y) per less(x, 1 / 3) "));
+  Case c = load_text("block twice(x: real[..]) -> real[..] { return x * 2 }\n" X_MODEL(
+      "  y = twice(f32(x)) + w  output z = y  output k = f32(3) + 0 * f32(w)\n"
+      "  loss real(y) per less(x, 1 / 3) "));
   cr_expect_null(elaborate(&c)); /* per a bool */
   done(&c);
-  c = load_text("block twice(x: real[..]) -> real[..] { return x * 2 }\n"
-                X_MODEL("  y = twice(f32(x)) + w  output z = y\n  loss real(y) per x"));
+  c = load_text("block twice(x: real[..]) -> real[..] { return x * 2 }\n" X_MODEL(
+      "  y = twice(f32(x)) + w  output z = y\n  loss real(y) per x"));
   const ZgGraph *g = must(&c, elaborate(&c));
   cr_expect_eq(g->outputs[0].type.elem, ZG_F32);
   done(&c);
 }
 
 Test(structure, random_streams_differ) {
-  Case c = load_text("use std.nn as nn\n"
-                     X_MODEL("  y = nn.dropout(nn.dropout(x * w))\n  loss y per x"));
+  Case c = load_text("use std.nn as nn\n" X_MODEL("  y = nn.dropout(nn.dropout(x * w))\n  loss y per x"));
   const ZgGraph *g = must(&c, elaborate(&c));
   int64_t stream[2];
   int n = 0;
@@ -240,5 +245,6 @@ static double compile_ms(const char *options) {
 
 Test(structure, time_is_independent_of_depth) {
   double shallow = compile_ms("-D layers=1"), deep = compile_ms("-D layers=4000");
-  cr_expect(shallow < 500 && deep < 3 * shallow + 20, "%.1f and %.1f ms", shallow, deep); /* sanitizers included */
+  cr_expect(shallow < 500 && deep < 3 * shallow + 20, "%.1f and %.1f ms", shallow,
+            deep); /* sanitizers included */
 }
