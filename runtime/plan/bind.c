@@ -90,26 +90,6 @@ static void check_bound_sizes(ZpBuild *b) {
     }
 }
 
-/* What the type checker could not see while data axes had no size. */
-static void check_bound(ZpBuild *b) {
-  ZpPlan *p = b->p;
-  const ZgGraph *g = p->graph;
-  for (uint32_t s = 0; s < g->nsegments; s++)
-    for (uint32_t i = 0; i < g->segments[s].nforward; i++) {
-      const ZgNode *n = &g->segments[s].nodes[i];
-      if (n->op != ZG_OP_POSITION && n->op != ZG_OP_RENAME) continue;
-      long long from = p->axis_valid[n->ax[0]], to = p->axis_valid[n->ax[1]];
-      const char *a = g->axes[n->ax[0]].name, *z = g->axes[n->ax[1]].name;
-      if (n->op == ZG_OP_POSITION && from > to)
-        zl_help(zl_report(b->d, ZL_Z0309, p->recipe->span, "`%s` (%lld) has more positions than `%s` (%lld), which %s selects from", a,
-                          from, z, to, zp_loc_text(p, n->loc)),
-                "bind %s = %lld", a, to);
-      else if (n->op == ZG_OP_RENAME && from != to)
-        zl_report(b->d, ZL_Z0309, p->recipe->span, "`%s` (%lld) is renamed to `%s` (%lld) at %s: their sizes must be equal", a, from,
-                  z, to, zp_loc_text(p, n->loc));
-    }
-}
-
 /* Padded entries hold zeros. That is harmless where they are looked up, multiplied away or masked in the loss;
  * elsewhere they would change the numbers. */
 static void check_pads(ZpBuild *b) {
@@ -417,7 +397,6 @@ bool zp_bind(ZpBuild *b) {
   if (zl_errors(b->d) || !bind_mesh(b)) return false;
   check_cluster(b);
   check_divides(b);
-  check_bound(b);
   bind_batch(b);
   check_pads(b);
   check_used(b);
