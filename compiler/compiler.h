@@ -1,8 +1,9 @@
 /* compiler: from a syntax tree to a stage graph. One file per pass, in the order they run:
  *
- * static.c   sizes and other statics: exact arithmetic, -D overrides
- * elab.c     instantiates a model with its statics and checks every type on the way:
- *            statements, blocks, repeats, labels, the loss (call.c: calls of blocks, builtin.c: operations)
+ * num.c      static numbers, exact;  static.c  sizes and other statics, -D overrides
+ * elab.c     instantiates a model and checks every type on the way: statements, repeats, the loss
+ * expr.c     names and expressions;  call.c  calls of blocks;  builtin.c  the operations of the language
+ * place.c    which segment a value lives in, and how it reaches a later one
  * sep.c      is the loss separable over `batch`? (what makes micro-batches safe)
  * simpl.c    folds constants, shares equal values, drops what nothing uses
  * grad.c     reverse mode: appends each segment's backward nodes, one rule per operation
@@ -34,8 +35,8 @@ ZgGraph *zc_compile(ZbArena *a, ZlSources *s, ZlDiags *d, ZlProgram *p, const Zc
 /* The names of the passes in order, NULL at the end. */
 extern const char *const zc_pass_names[];
 
-/* Checks every model (or the one `opt` names), every block of the file, called or not, and every recipe and cluster, without
- * making a graph. A block that no model calls is instantiated with axes of its own. */
+/* Checks every model (or the one `opt` names), every block of the file, called or not, every recipe and every
+ * cluster, without making a graph. A block that no model calls is instantiated with axes of its own. */
 void zc_check(ZbArena *a, ZlSources *s, ZlDiags *d, ZlProgram *p, const ZcOptions *opt);
 
 /* ---- the passes ---------------------------------------------------------------------------------------- */

@@ -34,6 +34,7 @@ AM_TESTS_ENVIRONMENT = \
 # ---- scenarios ----
 scenario_tests = \
   tests/cli/zc.sh \
+  tests/examples.sh \
   tests/bootstrap.sh \
   tests/mpi/comm.sh \
   tests/readme.sh \
