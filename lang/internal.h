@@ -7,6 +7,7 @@
 
 #define ZL_MAX_FILE (16u << 20) /* bytes of one source file */
 #define ZL_MAX_FILES 256        /* files of one program */
+#define ZL_MAX_NAME 100         /* bytes of a name; stage graphs take 255 for a whole path */
 
 /* ---- span.c ---- */
 /* Adds a file; the text (NUL after n bytes) is kept, not copied. Returns its number. */
