@@ -17,33 +17,33 @@ static double now(void) {
 
 typedef struct {
   double seconds;
-  double *best; /* of each thread */
+  double *rate; /* of each thread */
 } Peak;
 
-/* The best of repeated products, each long enough to time: what the machine can do when nobody disturbs it. */
+/* Products of one size for a while: work over time, so that threads and ranks that share cores share the peak too. */
 static void run_peak(void *arg, int part, int parts) {
   (void)parts;
   const Peak *p = arg;
   float *x = calloc(2 * SIDE * SIDE, sizeof *x), *y = x + SIDE * SIDE; /* products are as fast on zeros */
   ZB_ASSERT(x != NULL);
-  double best = 0, start = now(), before = start;
-  while (before - start < p->seconds || best == 0) {
+  double start = 0, end = 0;
+  long done = -1; /* the first one is to warm up */
+  while (done < 1 || end - start < p->seconds) {
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, SIDE, SIDE, SIDE, 1, x, SIDE, x, SIDE, 0, y, SIDE);
-    double after = now(), rate = 2.0 * SIDE * SIDE * SIDE / (after - before);
-    if (rate > best) best = rate;
-    before = after;
+    end = now();
+    if (++done == 0) start = end;
   }
-  p->best[part] = best;
+  p->rate[part] = 2.0 * SIDE * SIDE * SIDE * (double)done / (end - start);
   free(x);
 }
 
 double zk_cpu_peak(const ZkEnv *env, int ms) {
   int threads = zk_threads(env);
-  double best[threads], sum = 0;
-  Peak p = {.seconds = ms * 1e-3, .best = best};
+  double rate[threads], sum = 0;
+  Peak p = {.seconds = ms * 1e-3, .rate = rate};
   if (env->pool) zk_pool_run(env->pool, run_peak, &p);
   else run_peak(&p, 0, 1);
-  for (int i = 0; i < threads; i++) sum += best[i];
+  for (int i = 0; i < threads; i++) sum += rate[i];
   return sum;
 }
 
