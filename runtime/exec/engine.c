@@ -361,10 +361,12 @@ ZxEngine *zx_engine_new(ZbArena *a, ZpPlan *p, ZxComm *c, const ZxEngineOptions 
   *e = (ZxEngine){.a = a, .p = p, .c = c, .o = *o, .rank = c->t->rank(c), .clip = p->recipe->clip};
   e->stage = p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->mesh, e->rank, p->mesh.pipe);
   e->st = &p->stages[e->stage];
-  if (!zx_check_inputs(e, err)) return NULL;
+  bool ok = zx_check_inputs(e, err) && (e->arena = o->device->alloc(e->st->ledger.total, err));
+  if (!zx_agree(c, ok)) {
+    if (e->arena) o->device->free(e->arena, e->st->ledger.total);
+    return NULL;
+  }
   e->env = (ZkEnv){.pool = zk_pool_new(o->threads), .seed = o->seed};
-  e->arena = o->device->alloc(e->st->ledger.total, err);
-  if (!e->arena) return NULL;
   const ZpProgram *g = &e->st->prog;
   e->done = ZB_NEWN(a, bool, g->ninstrs);
   e->request = ZB_NEWN(a, ZxRequest, g->ninstrs);

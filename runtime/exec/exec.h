@@ -124,6 +124,7 @@ bool zx_weights_read(const ZxWeights *w, int64_t i, uint64_t at, uint64_t n, flo
 bool zx_weights_write(ZxWeights *w, int64_t i, uint64_t at, uint64_t n, const float *in, ZbErr *err);
 bool zx_weights_close(ZxWeights *w, ZbErr *err); /* fsyncs when written */
 bool zx_weights_commit(const char *path, ZbErr *err); /* one rank, after all closed: rename PATH.tmp to PATH */
+void zx_weights_discard(const char *path);            /* one rank, instead: PATH.tmp goes, if there is one */
 
 /* ---- logs --------------------------------------------------------------------------------------------------------- */
 /* One line of metrics. What is negative (but the loss) was not measured and is left out; what is not finite is
@@ -155,13 +156,16 @@ typedef struct {
   ZxOrder order;
 } ZxEngineOptions;
 /* Makes this rank's groups, allocates its arena (exactly the planned bytes) and fills the calls. The plan's calls are
- * the engine's from now on. Collective. NULL with a message. */
+ * the engine's from now on. Collective: NULL on all ranks if one failed; those that know why say it in `err`. */
 ZxEngine *zx_engine_new(ZbArena *a, ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err);
 void zx_engine_free(ZxEngine *e);
 /* Parameters from the seed, or from a weights file. */
 void zx_engine_init(ZxEngine *e);
+/* This and the next two are collective: false on all ranks if one failed; those that know why say it in `err`. */
 bool zx_engine_load(ZxEngine *e, const char *path, ZbErr *err);
-/* All parameters to a file, by their owners. Collective; false on ranks that failed. */
+/* Makes PATH.tmp at its full size, so that a wrong path or a full disk is known before a long run ... */
+bool zx_engine_reserve(ZxEngine *e, const char *path, ZbErr *err);
+/* ... that ends with writing all parameters into it, by their owners, and renaming it. */
 bool zx_engine_save(ZxEngine *e, const char *path, ZbErr *err);
 typedef struct {
   double loss, aux, grad_norm, tokens; /* tokens: the loss denominator */

@@ -158,7 +158,7 @@ static uint32_t iterations(const ZxEngine *e, uint32_t param) {
   return s == ZG_NONE ? 1 : e->p->graph->segments[s].trip;
 }
 
-bool zx_engine_load(ZxEngine *e, const char *path, ZbErr *err) {
+static bool load_own(ZxEngine *e, const char *path, ZbErr *err) {
   ZxWeights *file = zx_weights_open(path, false, err);
   if (!file) return false;
   uint64_t want = 0;
@@ -174,7 +174,11 @@ bool zx_engine_load(ZxEngine *e, const char *path, ZbErr *err) {
     ok = walk_held(e, h, from, to, zx_master(e, h), &w, open_tensor);
   }
   zx_weights_close(file, NULL);
-  if (!zx_agree(e->c, ok)) return ok ? zb_fail(err, NULL, "another rank could not read %s", path) : false;
+  return ok;
+}
+
+bool zx_engine_load(ZxEngine *e, const char *path, ZbErr *err) {
+  if (!zx_agree(e->c, load_own(e, path, err))) return false;
   for (uint32_t i = 0; i < e->st->nheld; i++) spread(e, &e->st->held[i]);
   return true;
 }
@@ -205,14 +209,10 @@ static bool write_own(ZxEngine *e, const char *path, ZbErr *err) {
   return ok;
 }
 
+bool zx_engine_reserve(ZxEngine *e, const char *path, ZbErr *err) {
+  return zx_agree(e->c, e->rank != 0 || create_file(e, path, err));
+}
+
 bool zx_engine_save(ZxEngine *e, const char *path, ZbErr *err) {
-  bool ok = e->rank != 0 || create_file(e, path, err);
-  if (zx_agree(e->c, ok)) {
-    ok = write_own(e, path, err);
-    bool all = zx_agree(e->c, ok);
-    if (all && e->rank == 0) ok = zx_weights_commit(path, err);
-    if (!zx_agree(e->c, ok)) return ok ? zb_fail(err, NULL, "another rank could not write %s", path) : false;
-    return true;
-  }
-  return ok ? zb_fail(err, NULL, "rank 0 could not make %s", path) : false;
+  return zx_agree(e->c, write_own(e, path, err)) && zx_agree(e->c, e->rank != 0 || zx_weights_commit(path, err));
 }

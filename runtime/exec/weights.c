@@ -157,7 +157,10 @@ bool zx_weights_create(const char *path, const ZxTensorInfo *tensors, size_t n, 
   char *tmp = tmp_name(path);
   uint64_t total = 0;
   int fd = -1;
+  struct stat st;
   bool ok = make_head(&head, tensors, n, &total, err);
+  if (ok && stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+    ok = zb_fail(err, "give another path", "%s exists and is not a file", path);
   if (ok && (fd = open(tmp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
     ok = zb_fail(err, "check the folder and its permissions", "cannot create %s: %s", tmp, strerror(errno));
   if (fd >= 0) {
@@ -367,4 +370,10 @@ bool zx_weights_commit(const char *path, ZbErr *err) {
   if (!ok) zb_fail(err, NULL, "cannot rename %s to %s: %s", tmp, path, strerror(errno));
   free(tmp);
   return ok;
+}
+
+void zx_weights_discard(const char *path) {
+  char *tmp = tmp_name(path);
+  unlink(tmp);
+  free(tmp);
 }

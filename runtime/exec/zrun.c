@@ -3,9 +3,11 @@
  * alone is said there, and the job is aborted. */
 #include "runtime/exec/exec.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -40,8 +42,9 @@ static const char usage[] =
 
 static bool number(const char *text, int64_t least, int64_t *out) {
   char *end;
+  errno = 0;
   long long n = strtoll(text, &end, 10);
-  if (end == text || *end || n < least) return false;
+  if (end == text || *end || errno || n < least) return false;
   *out = n;
   return true;
 }
@@ -56,7 +59,8 @@ static int parse(int argc, char **argv, Options *o, bool speak) {
       {"dry-run", 0, NULL, DRY},   {"help", 0, NULL, HELP},       {NULL, 0, NULL, 0}};
   *o = (Options){.seed = 1, .threads = 1};
   opterr = speak;
-  for (int k; (k = getopt_long(argc, argv, "I:h", list, NULL)) != -1;) {
+  int long_one = -1;
+  for (int k; (k = getopt_long(argc, argv, "I:h", list, &long_one)) != -1;) {
     int64_t n = 0;
     bool good = true;
     switch (k) {
@@ -85,7 +89,9 @@ static int parse(int argc, char **argv, Options *o, bool speak) {
     default: return 2;
     }
     if (!good) {
-      if (speak) fprintf(stderr, "zrun: wrong value `%s`; zrun --help lists what is meant\n", optarg);
+      if (speak && k == 'I') fprintf(stderr, "zrun: at most 16 folders with -I\n");
+      else if (speak)
+        fprintf(stderr, "zrun: wrong value `%s` for --%s; zrun --help lists what is meant\n", optarg, list[long_one].name);
       return 2;
     }
   }
@@ -124,9 +130,9 @@ static bool same_everywhere(Run *r, const ZbErr *err) {
   return false;
 }
 
-/* One that some ranks may have and others not: the lowest rank that has it says it; nobody goes on. */
+/* One that some ranks may have and others not: the lowest rank that knows it says it; nobody goes on. */
 static bool agree(Run *r, bool ok, const ZbErr *err) {
-  double first = ok ? -1e9 : -r->rank; /* the maximum of the negatives is the lowest */
+  double first = ok || !*err->text ? -1e9 : -r->rank; /* the maximum of the negatives is the lowest */
   r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, &first, 1, ZX_F64, ZX_MAX));
   if (first == -r->rank) zx_say(r->rank, "error: %s%s%s", err->text, *err->help ? "; " : "", err->help);
   return first < -1e8;
@@ -228,6 +234,7 @@ static double now(void) {
 /* FLOP/s of all ranks' products, measured at once: ranks that share cores share their peak. */
 static double measure_peak(Run *r) {
   ZkEnv env = {.pool = zk_pool_new(r->o.threads)};
+  r->c->t->barrier(r->c);
   double peak = zx_device_cpu.peak(&env, 40);
   zk_pool_free(env.pool);
   r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, &peak, 1, ZX_F64, ZX_SUM));
@@ -251,20 +258,35 @@ static void gather_classes(Run *r, const ZxStep *s, ZxClassMetrics *c) {
     c[i] = (ZxClassMetrics){(int)i, p->stages[i].ledger.total, (uint64_t)x[3 * i + 2], x[3 * i], x[3 * i + 1]};
 }
 
+/* All ranks see the same sums, so all leave together. The weights are of no use any more and are not saved. */
+static bool finite_here(Run *r, int64_t step, const ZxStep *s) {
+  if (isfinite(s->loss) && isfinite(s->grad_norm)) return true;
+  ZbErr err = {0};
+  zb_fail(&err, "lower lr, raise warmup, or add `clip 1.0`; with bf16 try `precision compute f32`",
+          "step %" PRId64 ": the loss is %g and the gradient norm %g; the run cannot go on", step, s->loss, s->grad_norm);
+  return same_everywhere(r, &err);
+}
+
+/* The others wait for what this rank cannot do: it ends them all. */
+static _Noreturn void give_up(Run *r) {
+  if (r->o.save) zx_weights_discard(r->o.save);
+  r->c->t->abort(r->c, 1);
+}
+
 static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
   ZbErr err = {0};
   ZxStep s;
   double from = now(), lr = zx_rate(rate, step);
   if (!zx_engine_step(r->engine, step, lr, &s, &err)) {
     zx_say(r->rank, "error: step %" PRId64 ": %s", step, err.text);
-    r->c->t->abort(r->c, 1);
+    give_up(r);
   }
   double ms = 1e3 * (now() - from);
   if (s.used_bytes != zx_engine_bytes(r->engine))
     ZB_BUG("rank %d planned %" PRIu64 " bytes and used %" PRIu64, r->rank, zx_engine_bytes(r->engine), s.used_bytes);
   ZxClassMetrics classes[64];
   gather_classes(r, &s, classes);
-  if (r->rank) return true;
+  if (r->rank) return finite_here(r, step, &s);
   r->ms[step - 1] = ms;
   if (step == 1) printf("first step %.0f ms after the start\n", 1e3 * (now() - r->began));
   double tokens = (double)r->plan->global_batch * tokens_per_sample(r), flops = r->plan->model_flops;
@@ -273,9 +295,9 @@ static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
                  .peak_share = r->peak > 0 ? flops / ms * 1e3 / r->peak : -1, .bubble = ms > 0 ? s.wait_ms / ms : -1,
                  .wait_ms = s.wait_ms, .planned_bytes = zx_engine_bytes(r->engine), .used_bytes = s.used_bytes};
   int n = r->plan->nstages < 64 ? (int)r->plan->nstages : 64;
-  if (zx_log_step(r->log, &m, classes, n, &err)) return true;
+  if (zx_log_step(r->log, &m, classes, n, &err)) return finite_here(r, step, &s);
   zx_say(r->rank, "error: %s%s%s", err.text, *err.help ? "; " : "", err.help);
-  r->c->t->abort(r->c, 1);
+  give_up(r);
 }
 
 static int by_size(const void *a, const void *b) {
@@ -325,6 +347,7 @@ static bool train(Run *r) {
   if (!agree(r, r->engine, &err)) return false;
   if (!r->o.init) zx_engine_init(r->engine);
   else if (!agree(r, zx_engine_load(r->engine, r->o.init, &err), &err)) return false;
+  if (r->o.save && !agree(r, zx_engine_reserve(r->engine, r->o.save, &err), &err)) return false;
   r->peak = measure_peak(r);
   introduce(r);
   ZxRate rate = rate_of(r->recipe);
@@ -350,6 +373,7 @@ int main(int argc, char **argv) {
   Run r = {.began = now(), .a = zb_arena_new()};
   for (int i = 1; i < argc; i++) /* help needs no MPI */
     if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return fputs(usage, stdout), 0;
+  signal(SIGXFSZ, SIG_IGN); /* a file over the limit is then an error of its write, which has a message */
   r.c = zx_comm_mpi(&argc, &argv, &err);
   if (!r.c) {
     fprintf(stderr, "zrun: error: %s\n", err.text);
@@ -360,6 +384,7 @@ int main(int argc, char **argv) {
   bool ok = code == 0 && make_plan(&r) && check_size(&r);
   if (ok) ok = r.o.dry_run ? dry_run(&r) : train(&r);
   if (code == 0 && !ok) code = 1;
+  if (code && r.o.save && r.rank == 0) zx_weights_discard(r.o.save);
   zx_log_close(r.log);
   zx_engine_free(r.engine);
   if (r.data) zx_data_close(r.data);
