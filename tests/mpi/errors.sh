@@ -1,0 +1,163 @@
+# What goes wrong says so: one clear message, from one rank, and the job ends with an exit code that is not 0.
+. "$ZUG_SRC/tests/lib.sh"
+need_mpi
+MPIRUN="$MPIRUN --mca odls_base_sigkill_timeout 0" # or mpirun sleeps a second before it ends a failed job
+
+cat >recipes.zug <<'END'
+recipe one {
+  optimizer sgd(lr = 0.1)
+  bind batch = 4, seq = 16
+}
+recipe two      from one { mesh data = 2   split batch over data }
+recipe tensor   from one { mesh tensor = 2   split head, ffn, vocab over tensor }
+recipe other for Llama3 from two { }
+recipe unknown  from two { split batchs over data }
+recipe divide   from one { mesh tensor = 2   split hd, vocab over tensor }
+recipe batch    from two { micro 3 }
+recipe nothing  from one { mesh data = 2 }
+recipe narrow   from two { limit memory 10 kB }
+recipe long     from two { bind seq = 32 }
+END
+echo 'recipe alone { mesh data = 2   split batch over data   optimizer sgd(lr = 0.1)   bind batch = 4, seq = 16 }' >alone.zug
+echo 'recipe two {' >syntax.zug
+ok zdata pack "$ZUG_SRC/LICENSE" -o text.bin
+small='-D layers=2 -D heads=2 -D width=8 -D context=16'
+ok zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg $small -D words=128
+ok zc "$ZUG_SRC/examples/gpt2.zug" -o few.zsg $small -D words=105
+ok zc "$ZUG_SRC/examples/gpt2.zug" -o odd.zsg $small -D words=127
+mkdir folder
+
+# wrong NP PATTERN ARGUMENT...: zrun must refuse, and say what matches PATTERN once.
+wrong() {
+  np=$1 pattern=$2
+  shift 2
+  refuses "$pattern" timeout -k 5 30 $MPIRUN -np "$np" zrun "$@"
+  [ "$(grep -Ec -- "$pattern" out.txt)" -eq 1 ] || { cat out.txt; fail "said more than once: $*"; }
+}
+two="--recipe recipes.zug:two"
+run="$two --data text.bin --steps 2"
+
+# ---- the command line ----
+wrong 2 'give train GRAPH.zsg' gpt2.zsg $run
+wrong 2 'give --recipe FILE:NAME' train gpt2.zsg --data text.bin --steps 1
+wrong 2 'give --steps K' train gpt2.zsg $two --data text.bin
+wrong 2 'wrong value .0. for --steps' train gpt2.zsg $two --data text.bin --steps 0
+wrong 2 'wrong value .1x. for --seed' train gpt2.zsg $run --seed 1x
+wrong 2 'wrong value .gpu. for --device' train gpt2.zsg $run --device gpu
+wrong 2 "unrecognized option '--foo'" train gpt2.zsg $run --foo
+wrong 2 "option '--seed' requires an argument" train gpt2.zsg $run --seed
+
+# ---- the number of ranks, and what a recipe asks of a model ----
+wrong 3 'recipe two is for 2 ranks \(data = 2\); mpirun started 3' train gpt2.zsg $run
+says 'mpirun -np 2 zrun'
+wrong 2 'Z0310|recipe one is for 1 rank ' train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 1
+wrong 2 'error\[Z0810\]: recipe other is for model Llama3; this stage graph is model GPT2' \
+  train gpt2.zsg --recipe recipes.zug:other --data text.bin --steps 1
+wrong 2 'error\[Z0304\]: no axis `batchs`' train gpt2.zsg --recipe recipes.zug:unknown --data text.bin --steps 1
+says 'did you mean `batch`'
+wrong 2 'error\[Z0301\]: axis `vocab` \(127\) does not divide over `tensor` \(2\)' \
+  train odd.zsg --recipe recipes.zug:tensor --data text.bin --steps 1
+wrong 2 'error\[Z0403\]: global batch 4 is not a multiple' train gpt2.zsg --recipe recipes.zug:batch --data text.bin --steps 1
+wrong 2 'error\[Z0306\]: mesh dimension `data`' train gpt2.zsg --recipe recipes.zug:nothing --data text.bin --steps 1
+wrong 2 'error\[Z0501\]: .* limit is 10' train gpt2.zsg --recipe recipes.zug:narrow --data text.bin --steps 1
+wrong 2 'error\[Z0801\]' train gpt2.zsg --recipe recipes.zug --data text.bin --steps 1
+says 'it has `one`, `two`'
+wrong 2 'error\[Z0801\]: no recipe `tow`' train gpt2.zsg --recipe recipes.zug:tow --data text.bin --steps 1
+ok $MPIRUN -np 2 zrun train gpt2.zsg --recipe alone.zug --data text.bin --steps 1 # of a single one the name is not needed
+wrong 2 'error\[Z0001\]' train gpt2.zsg --recipe syntax.zug:two --data text.bin --steps 1
+
+# ---- files that are not there, or not what they should be ----
+for file in none.zsg folder text.bin; do
+  wrong 2 "error: .*$file" train $file $run
+done
+wrong 2 'error\[Z0004\]: .*none.zug' train gpt2.zsg --recipe none.zug:two --data text.bin --steps 1
+wrong 2 'error\[Z0004\]: .*folder' train gpt2.zsg --recipe folder:two --data text.bin --steps 1
+wrong 2 'cannot open none.bin: No such file' train gpt2.zsg $two --data none.bin --steps 1
+wrong 2 'folder is not a regular file' train gpt2.zsg $two --data folder --steps 1
+wrong 2 'gpt2.zsg is not a token file' train gpt2.zsg $two --data gpt2.zsg --steps 1
+wrong 2 'cannot open none.safetensors: No such file' train gpt2.zsg $run --init none.safetensors
+wrong 2 'folder is not a regular file' train gpt2.zsg $run --init folder
+wrong 2 'text.bin is not a safetensors file' train gpt2.zsg $run --init text.bin
+
+# ---- truncated and altered files ----
+altered() { # FILE BYTE OUT: one bit of one byte flipped
+  { head -c "$2" "$1"
+    byte=$(od -An -tu1 -j "$2" -N 1 "$1")
+    printf "\\$(printf %o $((byte ^ 4)))"
+    tail -c "+$(($2 + 2))" "$1"; } >"$3"
+  [ "$(wc -c <"$1")" -eq "$(wc -c <"$3")" ] || fail "this test's own tool is broken"
+  cmp -s "$1" "$3" && fail "this test's own tool is broken"
+}
+bytes=$(wc -c <gpt2.zsg)
+head -c $((bytes - 1)) gpt2.zsg >cut.zsg
+wrong 2 'error: .*cut.zsg' train cut.zsg $run
+head -c 10 gpt2.zsg >cut.zsg
+wrong 2 'error: .*cut.zsg' train cut.zsg $run
+for at in 0 4 8 16 24 40 $((bytes / 3)) $((bytes / 2)) $((bytes - 1)); do
+  altered gpt2.zsg $at bad.zsg
+  refuses 'error: .*bad.zsg' zplan check bad.zsg --recipe recipes.zug:two
+done
+wrong 2 'error: .*bad.zsg' train bad.zsg $run
+head -c 1000 text.bin >cut.bin
+wrong 2 'cut.bin is truncated' train gpt2.zsg $two --data cut.bin --steps 1
+altered text.bin 16 bad.bin
+wrong 2 'bad.bin: its header is damaged' train gpt2.zsg $two --data bad.bin --steps 1
+
+# ---- data that do not fit ----
+refuses 'step 1: .*text.bin.*1[0-9][0-9]' timeout 30 $MPIRUN -np 2 zrun train few.zsg $run
+says 'the model knows 0 to 104'
+printf 'too short' >short.txt
+ok zdata pack short.txt -o short.bin
+wrong 2 'error: .*short.bin' train gpt2.zsg $two --data short.bin --steps 1
+printf '1,2,a\n3,4,b\n' >table.csv
+ok zdata table table.csv --label 3 -o table.bin
+wrong 2 'error: .*table.bin' train gpt2.zsg $two --data table.bin --steps 1
+wrong 2 'error\[Z0805\]: `seq` has 32 elements, `pos` has 16' train gpt2.zsg --recipe recipes.zug:long --data text.bin --steps 1
+
+# ---- weights of another model, cut or altered weights ----
+ok $MPIRUN -np 2 zrun train gpt2.zsg $run --save w.safetensors
+ok $MPIRUN -np 2 zrun train gpt2.zsg $run --init w.safetensors
+ok zc "$ZUG_SRC/examples/llama3.zug" -o llama3.zsg -D layers=2 -D heads=2 -D kv_heads=2 -D width=8 -D inner=16 -D words=128
+wrong 2 'w.safetensors holds .* tensors; model Llama3 has' train llama3.zsg $run --init w.safetensors
+wrong 2 "w.safetensors: tensor 'wte' has shape \[128, 8\]; the model wants \[127, 8\]" train odd.zsg $run --init w.safetensors
+head -c 5000 w.safetensors >cut.safetensors
+wrong 2 'cut.safetensors.*(outside|truncated)' train gpt2.zsg $run --init cut.safetensors
+
+# ---- places that cannot be written ----
+wrong 2 'cannot make the log folder text.bin/log' train gpt2.zsg $run --log text.bin/log
+wrong 2 'text.bin.*(Not a directory|exists)' train gpt2.zsg $run --log text.bin
+wrong 2 'cannot create none/w.safetensors.tmp' train gpt2.zsg $run --save none/w.safetensors
+grep -q '^step 1' out.txt && fail "a run whose result cannot be saved should not start"
+wrong 2 'folder exists and is not a file' train gpt2.zsg $run --save folder
+grep -q '^step 1' out.txt && fail "a run whose result cannot be saved should not start"
+
+# ---- a full disk ----
+if [ -w /dev/full ]; then
+  mkdir full && ln -s /dev/full full/metrics.jsonl
+  wrong 2 'cannot write full/metrics.jsonl: No space left' train gpt2.zsg $run --log full
+fi
+cp w.safetensors old.safetensors
+refuses 'cannot write w.safetensors.tmp: File too large' \
+  $MPIRUN -np 1 sh -c "ulimit -f 8; exec zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 1 --save w.safetensors"
+cmp w.safetensors old.safetensors || fail "a failed save spoils the file before it"
+[ -e w.safetensors.tmp ] && fail "a failed save leaves something"
+
+# ---- a killed rank ----
+$MPIRUN -np 2 zrun train gpt2.zsg $two --data text.bin --steps 10000000 --log killed >out.txt 2>&1 &
+job=$!
+tries=0
+until [ -s killed/metrics.jsonl ]; do
+  sleep 0.1
+  tries=$((tries + 1))
+  [ $tries -lt 300 ] || { cat out.txt; fail "the ranks do not start"; }
+done
+for process in /proc/[0-9]*; do
+  [ "$(awk '{ print $4 }' "$process/stat" 2>/dev/null)" = "$job" ] || continue
+  tr '\0' '\n' <"$process/environ" | grep -qx 'OMPI_COMM_WORLD_RANK=1' && kill -KILL "${process#/proc/}" && killed=yes
+done
+[ "$killed" ] || { kill "$job"; fail "rank 1 is not found"; }
+start=$(date +%s)
+wait $job && fail "a killed rank is no success"
+[ $(($(date +%s) - start)) -le 10 ] || fail "the job outlives its rank"
+says 'process rank 1 .*exited on signal 9'
+exit 0
