@@ -1,9 +1,8 @@
-/* kernels: arithmetic on pointers. A kernel sees views (pointer, element type, axes with sizes and strides) and
- * attributes; it knows nothing of graphs, plans or ranks. Kernels do not fail: they assert.
+/* kernels: arithmetic on pointers. A kernel sees views (pointer, element type, axes with sizes and
+ * strides) and attributes; it knows nothing of graphs, plans or ranks. Kernels do not fail: they assert.
  *
- * cpu/NAME.c  the fast CPU version of op NAME      ref/NAME.c  the obvious version in f64 that defines it
- * cpu/pool.c  the threads of one rank               table.c     op and device to function, from ops.def
- */
+ * table.c     from op to function        cpu/NAME.c  the fast CPU version of op NAME
+ * cpu/pool.c  the threads of one rank    ref/NAME.c  the obvious version in f64 that defines it */
 #ifndef ZUG_KERNELS_H
 #define ZUG_KERNELS_H
 
@@ -18,8 +17,8 @@
 typedef enum { ZK_F32, ZK_BF16, ZK_I32, ZK_F64 } ZkElem; /* F64 only in reference kernels; BOOL is F32 */
 static inline size_t zk_elem_bytes(ZkElem e) { return e == ZK_BF16 ? 2 : e == ZK_F64 ? 8 : 4; }
 
-/* A (local) tensor in memory. axis[i] names dimension i, slowest first; the same name in two views is the same
- * axis. Views are dense in their own order unless a kernel says that it takes more. */
+/* A (local) tensor in memory. axis[i] names dimension i, slowest first; the same name in two views is
+ * the same axis. Views are dense in their own order unless a kernel says that it takes more. */
 typedef struct {
   void *data;
   uint8_t elem; /* ZkElem */
@@ -31,10 +30,10 @@ typedef struct {
   int64_t whole[ZK_MAX_AXES];  /* global size */
 } ZkView;
 
-/* A fused run of elementwise ops: registers hold one f32 per element. Registers 0..nin-1 are the inputs, each
- * broadcast along the axes it lacks; instruction i writes register nin + i. All outputs have the same axes (in any
- * order): that is the iteration space. An output may share memory with an input of the same layout and type. AXSIZE
- * counts as FILL: whoever makes the chain puts the size into `num`. */
+/* A fused run of elementwise ops: registers hold one f32 per element. Registers 0..nin-1 are the inputs,
+ * each broadcast along the axes it lacks; instruction i writes register nin + i. All outputs have the
+ * same axes (in any order): that is the iteration space. An output may share memory with an input of the
+ * same layout and type. AXSIZE counts as FILL: whoever makes the chain puts the size into `num`. */
 typedef struct {
   uint16_t op;      /* ZG_OP_ADD, ...: the EW ops of graph/ops.def; CAST rounds to `elem` */
   uint16_t a, b, c; /* operand registers */
@@ -52,7 +51,8 @@ typedef struct ZkPool ZkPool; /* a rank's threads; sleep while idle */
 ZkPool *zk_pool_new(int threads);
 void zk_pool_free(ZkPool *p);
 int zk_pool_threads(const ZkPool *p);
-/* Runs fn(arg, part, parts) for part = 0..parts-1, parts = the pool's threads, and returns when all are done. */
+/* Runs fn(arg, part, parts) for part = 0..parts-1, parts = the pool's threads, and returns when all are
+ * done. */
 void zk_pool_run(ZkPool *p, void (*fn)(void *arg, int part, int parts), void *arg);
 
 /* What does not change from call to call of one run. */
@@ -76,28 +76,32 @@ typedef struct {
 
 typedef void ZkKernel(const ZkEnv *env, const ZkCall *call);
 
-/* Kernel of an op of class COMPUTE, MOVE, or of CHAIN and COPY; NULL for others. All semantics: graph/OPS.md. */
+/* Kernel of an op of class COMPUTE, MOVE, or of CHAIN and COPY; NULL for others. All semantics:
+ * graph/OPS.md. */
 ZkKernel *zk_cpu_kernel(int op);
-/* Bytes of scratch that the kernel needs for this call's shapes (pointers are not looked at) with `threads`. */
+/* Bytes of scratch that the kernel needs for this call's shapes (pointers are not looked at) with
+ * `threads`. */
 size_t zk_cpu_scratch(const ZkCall *call, int threads);
 /* The reference in f64: every view of real type is ZK_F64. Also takes single EW ops (class EW). */
 ZkKernel *zk_ref_kernel(int op);
 
-/* ---- kernels on flat buffers, outside graphs ------------------------------------------------------------------------- */
-/* AdamW (Loshchilov, Hutter 2019) on n elements: g is scaled by `scale` (1/norm clipping) first; m, v, w f32;
- * also rounds the new w into `w16` (bf16) unless NULL. step counts from 1. */
+/* ---- kernels on flat buffers, outside graphs ------------------------------------------------- */
+/* AdamW (Loshchilov, Hutter 2019) on n elements: g is scaled by `scale` (1/norm clipping) first; m, v, w
+ * f32; also rounds the new w into `w16` (bf16) unless NULL. step counts from 1. */
 typedef struct { float lr, b1, b2, eps, decay, scale; int64_t step; } ZkAdamW;
 void zk_cpu_adamw(const ZkEnv *env, const ZkAdamW *p, int64_t n, const float *g, float *w, float *m, float *v,
                   uint16_t *w16);
 /* SGD with momentum: m = momentum*m + g + decay*w; w -= lr*m. m may be NULL when momentum is 0. */
 typedef struct { float lr, momentum, decay, scale; } ZkSgd;
-void zk_cpu_sgd(const ZkEnv *env, const ZkSgd *p, int64_t n, const float *g, float *w, float *m, uint16_t *w16);
+void zk_cpu_sgd(const ZkEnv *env, const ZkSgd *p, int64_t n, const float *g, float *w, float *m,
+                uint16_t *w16);
 /* Sum of squares in f64, in a fixed order that does not depend on the number of threads. */
 double zk_cpu_sumsq(const ZkEnv *env, int64_t n, const float *x);
 void zk_cpu_axpy(const ZkEnv *env, int64_t n, float a, const float *x, float *y); /* y += a x */
 void zk_cpu_to_bf16(const ZkEnv *env, int64_t n, const float *x, uint16_t *y);    /* round to nearest even */
 void zk_cpu_from_bf16(const ZkEnv *env, int64_t n, const uint16_t *x, float *y);
-/* Peak of f32 matrix products on this machine with the pool's threads, in FLOP/s, measured for about `ms`. */
+/* Peak of f32 matrix products on this machine with the pool's threads, in FLOP/s, measured for about
+ * `ms`. */
 double zk_cpu_peak(const ZkEnv *env, int ms);
 /* Which libraries and instruction sets are used, for logs: "OpenBLAS 0.3.21 SkylakeX, avx512f". */
 const char *zk_cpu_describe(void);

@@ -1,11 +1,12 @@
-# kernels: see the conventions at the top of Makefile.am. -fopenmp-simd: loops marked so are vectorised at every
-# optimisation level that vectorises; no OpenMP threads. The other two let comparisons and square roots be vectors.
+# kernels: see the conventions at the top of Makefile.am. -fopenmp-simd: loops marked so are vectorised at
+# every optimisation level that vectorises; no OpenMP threads. The other two let comparisons and square roots
+# be vectors.
 noinst_LIBRARIES += libkernels.a
-libkernels_a_SOURCES = kernels/kernels.h kernels/table.c kernels/cpu/cpu.h kernels/cpu/math.h kernels/cpu/attend.h \
-  kernels/cpu/view.c kernels/cpu/pool.c kernels/cpu/run.c kernels/cpu/machine.c kernels/cpu/attend.c \
-  kernels/cpu/attend_grad.c kernels/cpu/chain.c kernels/cpu/dot.c kernels/cpu/flat.c kernels/cpu/lookup.c \
-  kernels/cpu/move.c kernels/cpu/norm.c kernels/cpu/random.c kernels/cpu/reduce.c kernels/cpu/rope.c \
-  kernels/cpu/softmax.c kernels/cpu/xent.c
+libkernels_a_SOURCES = kernels/kernels.h kernels/table.c kernels/cpu/cpu.h kernels/cpu/math.h \
+  kernels/cpu/attend.h kernels/cpu/view.c kernels/cpu/pool.c kernels/cpu/run.c kernels/cpu/machine.c \
+  kernels/cpu/attend.c kernels/cpu/attend_grad.c kernels/cpu/chain.c kernels/cpu/dot.c kernels/cpu/flat.c \
+  kernels/cpu/lookup.c kernels/cpu/move.c kernels/cpu/norm.c kernels/cpu/random.c kernels/cpu/reduce.c \
+  kernels/cpu/rope.c kernels/cpu/softmax.c kernels/cpu/xent.c
 libkernels_a_CPPFLAGS = $(AM_CPPFLAGS) $(OPENBLAS_CFLAGS)
 libkernels_a_CFLAGS = $(AM_CFLAGS) -fopenmp-simd -fno-math-errno -fno-trapping-math
 

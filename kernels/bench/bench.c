@@ -1,5 +1,6 @@
-/* bench-kernels [THREADS [WORD]]: times every CPU kernel whose line contains WORD at shapes of GPT-2, small and 124M,
- * against the peaks that the same run measures: matrix products for what multiplies, a copy for what moves. */
+/* bench-kernels [THREADS [WORD]]: times every CPU kernel whose line contains WORD at shapes of GPT-2,
+ * small and 124M, against the peaks that the same run measures: matrix products for what multiplies, a
+ * copy for what moves. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,9 +28,36 @@ typedef struct {
 } Model;
 
 static const Model models[] = {
-    {"384", {['b'] = 8, ['s'] = 256, ['e'] = 384, ['f'] = 1536, ['h'] = 6, ['k'] = 6, ['g'] = 1, ['d'] = 64, ['v'] = 256}},
-    {"768", {['b'] = 8, ['s'] = 256, ['e'] = 768, ['f'] = 3072, ['h'] = 12, ['k'] = 4, ['g'] = 3, ['d'] = 64, ['v'] = 2048}},
-    {"large", {['b'] = 1, ['s'] = 1024, ['e'] = 768, ['f'] = 3072, ['h'] = 12, ['k'] = 3, ['g'] = 4, ['d'] = 64, ['v'] = 50257}},
+    {"384",
+     {['b'] = 8,
+      ['s'] = 256,
+      ['e'] = 384,
+      ['f'] = 1536,
+      ['h'] = 6,
+      ['k'] = 6,
+      ['g'] = 1,
+      ['d'] = 64,
+      ['v'] = 256}},
+    {"768",
+     {['b'] = 8,
+      ['s'] = 256,
+      ['e'] = 768,
+      ['f'] = 3072,
+      ['h'] = 12,
+      ['k'] = 4,
+      ['g'] = 3,
+      ['d'] = 64,
+      ['v'] = 2048}},
+    {"large",
+     {['b'] = 1,
+      ['s'] = 1024,
+      ['e'] = 768,
+      ['f'] = 3072,
+      ['h'] = 12,
+      ['k'] = 3,
+      ['g'] = 4,
+      ['d'] = 64,
+      ['v'] = 50257}},
 };
 
 /* Views are words of axes in memory order, operands, then "->", then results; a word ending in # is i32. */
@@ -90,7 +118,7 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- memory: one mapping that asks for huge pages, as in a run -------------------------------------------------- */
+/* ---- memory: one mapping that asks for huge pages, as in a run ------------------------------- */
 typedef struct {
   char *base;
   size_t used, size;
@@ -111,7 +139,7 @@ static void *take(Memory *m, size_t bytes) {
   return p;
 }
 
-/* ---- cases ----------------------------------------------------------------------------------------------------------- */
+/* ---- cases ----------------------------------------------------------------------------------- */
 static ZkView view(Memory *m, const Model *model, const char *word, size_t len) {
   ZkView v = {.elem = ZK_F32};
   if (len && word[len - 1] == '#') v.elem = ZK_I32, len--;
@@ -252,13 +280,16 @@ static void bench(Machine *m, Memory mem, const Model *model, const Case *c) {
   call.scratch = take(&mem, zk_cpu_scratch(&call, zk_pool_threads(m->env.pool)));
   double t = best_time(m, zk_cpu_kernel(c->op), &call), work = flops(&call);
   printf("%-6s %-15s %-9s %-46s %9.3f ms ", model->name, op_text[c->op],
-         c->chain ? c->chain : c->opt == 1 && work > 0 ? "causal" : "", c->views, t * 1e3);
+         c->chain                  ? c->chain
+         : c->opt == 1 && work > 0 ? "causal"
+                                   : "",
+         c->views, t * 1e3);
   if (work > 0) printf("%7.1f GF/s %4.0f%%\n", work / t * 1e-9, 100 * work / t / m->flops);
   else printf("%7.1f GB/s %4.0f%%\n", bytes(&call) / t * 1e-9, 100 * bytes(&call) / t / m->bandwidth);
   fflush(stdout);
 }
 
-/* ---- flat kernels -------------------------------------------------------------------------------------------------------- */
+/* ---- flat kernels ---------------------------------------------------------------------------- */
 enum { FLAT = 1 << 23 };
 typedef struct {
   float *x[4];

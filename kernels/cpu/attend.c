@@ -1,6 +1,7 @@
-/* attend: softmax(scale q k') v in tiles of queries by keys, keeping for each query the peak and the sum of
- * exponentials so far and rescaling what was accumulated when the peak rises (Dao et al. 2022, FlashAttention,
- * section 3). A task is one tile of queries of one head and group; nothing of size seq x seq exists. */
+/* attend: softmax(scale q k') v in tiles of queries by keys, keeping for each query the peak and the sum
+ * of exponentials so far and rescaling what was accumulated when the peak rises (Dao et al. 2022,
+ * FlashAttention, section 3). A task is one tile of queries of one head and group; nothing of size seq x
+ * seq exists. */
 #include "kernels/cpu/attend.h"
 
 #include <cblas.h>
@@ -40,7 +41,8 @@ void zk_attend_at(const ZkAttend *a, int64_t head, int64_t group, int64_t off[ZK
   for (int i = 0; i < a->nviews; i++) off[i] = h.off[i] + g.off[i];
 }
 
-const float *zk_attend_rows(const ZkAttend *a, int k, int64_t off, int64_t from, int64_t n, float *buf, int *ld) {
+const float *zk_attend_rows(const ZkAttend *a, int k, int64_t off, int64_t from, int64_t n, float *buf,
+                            int *ld) {
   const ZkView *v = &a->v[k];
   int64_t at = off + from * a->ss[k];
   if (v->elem == ZK_F32 && (a->hs[k] == 1 || a->H == 1) && a->ss[k] >= a->H) {
@@ -52,6 +54,15 @@ const float *zk_attend_rows(const ZkAttend *a, int k, int64_t off, int64_t from,
   return buf;
 }
 
+void zk_attend_transpose(const ZkAttend *a, int k, int64_t off, int64_t from, int64_t to, float *dst) {
+  const ZkView *v = &a->v[k];
+  for (int64_t j = from; j < to; j += 16) { /* 16 rows stay in the nearest cache meanwhile */
+    int64_t n = zk_min(16, to - j);
+    for (int64_t h = 0; h < a->H; h++)
+      zk_load(dst + h * a->S + j, v, off + j * a->ss[k] + h * a->hs[k], a->ss[k], n);
+  }
+}
+
 void zk_attend_store(const ZkAttend *a, int k, int64_t off, int64_t from, int64_t n, const float *rows) {
   for (int64_t i = 0; i < n; i++)
     zk_store(&a->v[k], off + (from + i) * a->ss[k], a->hs[k], a->H, rows + i * a->H, false);
@@ -59,25 +70,31 @@ void zk_attend_store(const ZkAttend *a, int k, int64_t off, int64_t from, int64_
 
 void zk_attend_gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int lda,
                     const float *b, int ldb, float beta, float *c, int64_t ldc) {
-  cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k,
-              alpha, a, lda, b, ldb, beta, c, (int)ldc);
+  cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (int)m, (int)n,
+              (int)k, alpha, a, lda, b, ldb, beta, c, (int)ldc);
 }
 
-/* ---- forward ------------------------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 typedef struct { /* of one thread */
-  float *score, *q, *k, *v, *o;
+  float *score, *q, *o, *v;
+  float *kt; /* keys [0, keys) of head `head`, transposed: its next tile of queries finds them there */
+  int64_t head, keys;
   float peak[ZK_TILE_Q], sum[ZK_TILE_Q];
 } Tiles;
 
-static size_t tile_floats(int64_t H) { return (size_t)(ZK_TILE_Q * ZK_TILE_K + 2 * (ZK_TILE_Q + ZK_TILE_K) * H); }
+static size_t tile_floats(int64_t S, int64_t H) {
+  return (size_t)(ZK_TILE_Q * ZK_TILE_K + (2 * ZK_TILE_Q + ZK_TILE_K + S) * H);
+}
 
 static void tiles_in(Tiles *t, float *mem, int64_t H) {
+  t->head = -1;
+  t->keys = 0;
   t->score = mem;
   t->q = t->score + ZK_TILE_Q * ZK_TILE_K;
   t->o = t->q + ZK_TILE_Q * H;
-  t->k = t->o + ZK_TILE_Q * H;
-  t->v = t->k + ZK_TILE_K * H;
+  t->v = t->o + ZK_TILE_Q * H;
+  t->kt = t->v + ZK_TILE_K * H;
 }
 
 /* Scores of a tile to exponentials; rescales sum and output of each query to its new peak. */
@@ -96,14 +113,17 @@ static void soften(const ZkAttend *a, Tiles *t, int64_t q0, int64_t nq, int64_t 
 }
 
 static void query_tile(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t q0, int64_t nq) {
-  int ldq, ldk, ldv;
+  int ldq, ldv;
   int64_t keys = zk_attend_keys(a, q0 + nq), H = a->H;
+  if (keys > t->keys) {
+    zk_attend_transpose(a, ZK_AK, off[ZK_AK], t->keys, keys, t->kt);
+    t->keys = keys;
+  }
   const float *q = zk_attend_rows(a, ZK_AQ, off[ZK_AQ], q0, nq, t->q, &ldq);
   for (int64_t k0 = 0; k0 < keys; k0 += ZK_TILE_K) {
     int64_t nk = zk_min(ZK_TILE_K, keys - k0);
-    const float *k = zk_attend_rows(a, ZK_AK, off[ZK_AK], k0, nk, t->k, &ldk);
     const float *v = zk_attend_rows(a, ZK_AV, off[ZK_AV], k0, nk, t->v, &ldv);
-    zk_attend_gemm(false, true, nq, nk, H, a->scale, q, ldq, k, ldk, 0, t->score, nk);
+    zk_attend_gemm(false, false, nq, nk, H, a->scale, q, ldq, t->kt + k0, (int)a->S, 0, t->score, nk);
     soften(a, t, q0, nq, k0, nk);
     zk_attend_gemm(false, false, nq, H, nk, 1, t->score, (int)nk, v, ldv, k0 > 0, t->o, H);
   }
@@ -118,24 +138,27 @@ static void run_tiles(void *arg, int64_t from, int64_t to, int part) {
   const ZkAttend *a = arg;
   Tiles t;
   tiles_in(&t, (float *)(a->scratch + a->per_thread * (size_t)part), a->H);
-  int64_t per = a->nheads * a->ngroups;
+  int64_t per = a->ngroups * a->qtiles;
   for (int64_t i = from; i < to; i++) {
-    int64_t off[ZK_ATTEND_VIEWS];
-    int64_t tile = a->qtiles - 1 - i / per, which = i % per; /* long ones first */
-    zk_attend_at(a, which / a->ngroups, which % a->ngroups, off);
-    query_tile(a, &t, off, tile * ZK_TILE_Q, zk_min(ZK_TILE_Q, a->S - tile * ZK_TILE_Q));
+    int64_t off[ZK_ATTEND_VIEWS], head = i / per, q0 = i % a->qtiles * ZK_TILE_Q;
+    if (head != t.head) {
+      t.head = head;
+      t.keys = 0;
+    }
+    zk_attend_at(a, head, i % per / a->qtiles, off);
+    query_tile(a, &t, off, q0, zk_min(ZK_TILE_Q, a->S - q0));
   }
 }
 
-static size_t per_thread(int64_t H) { return zb_round_up(tile_floats(H) * sizeof(float), 64); }
+static size_t per_thread(int64_t S, int64_t H) { return zb_round_up(tile_floats(S, H) * sizeof(float), 64); }
 
 void zk_cpu_attend(const ZkEnv *env, const ZkCall *c) {
   const ZkView *views[] = {&c->in[0], &c->in[1], &c->in[2], &c->out[0], &c->out[1]};
   ZkAttend a = zk_attend_new(c, views, 5);
-  a.per_thread = per_thread(a.H);
+  a.per_thread = per_thread(a.S, a.H);
   zk_for(env, a.nheads * a.ngroups * a.qtiles, 1, run_tiles, &a);
 }
 
 size_t zk_scratch_attend(const ZkCall *c, int threads) {
-  return (size_t)threads * per_thread(zk_axis_size(&c->in[0], c->ax[1]));
+  return (size_t)threads * per_thread(zk_axis_size(&c->in[0], c->ax[0]), zk_axis_size(&c->in[0], c->ax[1]));
 }

@@ -26,8 +26,13 @@ typedef struct {
 ZkAttend zk_attend_new(const ZkCall *c, const ZkView *const *views, int nviews);
 /* Offsets of a head and group in every view. */
 void zk_attend_at(const ZkAttend *a, int64_t head, int64_t group, int64_t off[ZK_ATTEND_VIEWS]);
-/* Rows [from, from + n) of a head in view k: in place if they lie along h in f32, else gathered into buf. */
-const float *zk_attend_rows(const ZkAttend *a, int k, int64_t off, int64_t from, int64_t n, float *buf, int *ld);
+/* Rows [from, from + n) of a head in view k: in place if they lie along h in f32, else gathered into
+ * buf. */
+const float *zk_attend_rows(const ZkAttend *a, int k, int64_t off, int64_t from, int64_t n, float *buf,
+                            int *ld);
+/* Columns [from, to) of the transpose [H, S] of a head in view k: products with it are a third faster
+ * than with rows. */
+void zk_attend_transpose(const ZkAttend *a, int k, int64_t off, int64_t from, int64_t to, float *dst);
 /* Stores rows of H contiguous floats. */
 void zk_attend_store(const ZkAttend *a, int k, int64_t off, int64_t from, int64_t n, const float *rows);
 /* How many of keys [k0, k0 + n) query `row` sees. */
@@ -35,7 +40,9 @@ static inline int64_t zk_attend_sees(const ZkAttend *a, int64_t row, int64_t k0,
   return a->causal ? zk_max(0, zk_min(n, row + 1 - k0)) : n;
 }
 /* Keys that any of the queries before `to` sees. */
-static inline int64_t zk_attend_keys(const ZkAttend *a, int64_t to) { return a->causal ? zk_min(to, a->S) : a->S; }
+static inline int64_t zk_attend_keys(const ZkAttend *a, int64_t to) {
+  return a->causal ? zk_min(to, a->S) : a->S;
+}
 /* c[m, n] = beta c + alpha op(a) op(b), all row-major. */
 void zk_attend_gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int lda,
                     const float *b, int ldb, float beta, float *c, int64_t ldc);

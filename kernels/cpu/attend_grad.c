@@ -1,35 +1,53 @@
-/* attend_grad: recomputes the probabilities of a tile from q, k and the saved log sums, p = exp(scale q k' - l), and
- * with dp = g v', D = sum_h g o, ds = scale p (dp - D):  dv += p' g,  dk += ds' q,  dq += ds k.
+/* attend_grad: recomputes the probabilities of a tile from q, k and the saved log sums, p = exp(scale q
+ * k' - l), and with dp = g v', D = sum_h g o, ds = scale p (dp - D):  dv += p' g,  dk += ds' q,  dq +=
+ * ds k.
  *
- * With enough heads a task is a head: all of its tiles once, dk and dv of the whole head in scratch. With fewer heads
- * than threads want, tasks are tiles of queries (for dq) and tiles of keys (for dk, dv), which computes p and dp twice.
- * Both orders add the same tiles in the same order, so that the result is the same. */
+ * With enough heads a task is a head: all of its tiles once, dk and dv of the whole head in scratch.
+ * With fewer heads than threads want, tasks are tiles of queries (for dq) and tiles of keys (for dk,
+ * dv), which computes p and dp twice. Both orders add the same tiles in the same order, so that the
+ * result is the same. */
 #include "kernels/cpu/attend.h"
 
 typedef struct {
-  float *p, *dp;              /* tiles [queries, keys] */
-  float *q, *g, *o, *dq;      /* tiles [queries, H] */
-  float *k, *v;               /* tiles [keys, H] */
-  float *dk, *dv;             /* [S, H]: of a head */
+  float *p, *dp;         /* tiles [queries, keys] */
+  float *q, *g, *o, *dq; /* tiles [queries, H] */
+  float *k;              /* tile [keys, H] */
+  float *dk, *dv;        /* [S, H]: of a head */
+  float *kt, *vt;        /* [H, S]: columns [from, to) of a head's keys and values, transposed */
+  int64_t head, from, to;
   float l[ZK_TILE_Q], d[ZK_TILE_Q];
 } Tiles;
 
 static size_t tile_floats(int64_t S, int64_t H) {
-  return (size_t)(2 * ZK_TILE_Q * ZK_TILE_K + 4 * ZK_TILE_Q * H + 2 * ZK_TILE_K * H + 2 * S * H);
+  return (size_t)(2 * ZK_TILE_Q * ZK_TILE_K + 4 * ZK_TILE_Q * H + ZK_TILE_K * H + 4 * S * H);
 }
 
 static Tiles tiles_in(float *mem, int64_t S, int64_t H) {
-  Tiles t = {.p = mem};
+  Tiles t = {.p = mem, .head = -1};
   t.dp = t.p + ZK_TILE_Q * ZK_TILE_K;
   t.q = t.dp + ZK_TILE_Q * ZK_TILE_K;
   t.g = t.q + ZK_TILE_Q * H;
   t.o = t.g + ZK_TILE_Q * H;
   t.dq = t.o + ZK_TILE_Q * H;
   t.k = t.dq + ZK_TILE_Q * H;
-  t.v = t.k + ZK_TILE_K * H;
-  t.dk = t.v + ZK_TILE_K * H;
+  t.dk = t.k + ZK_TILE_K * H;
   t.dv = t.dk + S * H;
+  t.kt = t.dv + S * H;
+  t.vt = t.kt + S * H;
   return t;
+}
+
+/* Has columns [from, to) of the head's transposes; what is there of the same head is kept. */
+static void need_keys(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t head, int64_t from,
+                      int64_t to) {
+  if (head != t->head || from < t->from || from > t->to) {
+    t->head = head;
+    t->from = t->to = from;
+  }
+  if (to <= t->to) return;
+  zk_attend_transpose(a, ZK_AK, off[ZK_AK], t->to, to, t->kt);
+  zk_attend_transpose(a, ZK_AV, off[ZK_AV], t->to, to, t->vt);
+  t->to = to;
 }
 
 /* The rows of a tile of queries, where they lie or gathered. */
@@ -57,16 +75,14 @@ ZK_SIMD static void score_grad(float *dp, const float *p, float d, float scale, 
   for (int64_t i = 0; i < n; i++) dp[i] = scale * p[i] * (dp[i] - d);
 }
 
-/* p and ds (in t->dp) of queries r and keys [k0, k0 + nk), and what they add: dq into t->dq if `want_q`, dk and dv into
- * rows k0.. of t->dk, t->dv if `want_k`. */
-static void tile(const ZkAttend *a, Tiles *t, const int64_t *off, const Queries *r, int64_t k0, int64_t nk, bool want_q,
-                 bool want_k) {
-  int ldk, ldv;
+/* p and ds (in t->dp) of queries r and keys [k0, k0 + nk), and what they add: dq into t->dq if `want_q`,
+ * dk and dv into rows k0.. of t->dk, t->dv if `want_k`. */
+static void tile(const ZkAttend *a, Tiles *t, const int64_t *off, const Queries *r, int64_t k0, int64_t nk,
+                 bool want_q, bool want_k) {
   int64_t H = a->H;
-  const float *k = zk_attend_rows(a, ZK_AK, off[ZK_AK], k0, nk, t->k, &ldk);
-  const float *v = zk_attend_rows(a, ZK_AV, off[ZK_AV], k0, nk, t->v, &ldv);
-  zk_attend_gemm(false, true, r->n, nk, H, a->scale, r->q, r->ldq, k, ldk, 0, t->p, nk);
-  zk_attend_gemm(false, true, r->n, nk, H, 1, r->g, r->ldg, v, ldv, 0, t->dp, nk);
+  int ldt = (int)a->S;
+  zk_attend_gemm(false, false, r->n, nk, H, a->scale, r->q, r->ldq, t->kt + k0, ldt, 0, t->p, nk);
+  zk_attend_gemm(false, false, r->n, nk, H, 1, r->g, r->ldg, t->vt + k0, ldt, 0, t->dp, nk);
   for (int64_t i = 0; i < r->n; i++) {
     float *p = t->p + i * nk, *dp = t->dp + i * nk;
     int64_t n = zk_attend_sees(a, r->q0 + i, k0, nk);
@@ -79,13 +95,19 @@ static void tile(const ZkAttend *a, Tiles *t, const int64_t *off, const Queries 
     zk_attend_gemm(true, false, nk, H, r->n, 1, t->p, (int)nk, r->g, r->ldg, 1, t->dv + k0 * H, H);
     zk_attend_gemm(true, false, nk, H, r->n, 1, t->dp, (int)nk, r->q, r->ldq, 1, t->dk + k0 * H, H);
   }
-  if (want_q) zk_attend_gemm(false, false, r->n, H, nk, 1, t->dp, (int)nk, k, ldk, k0 > 0, t->dq, H);
+  if (want_q) {
+    int ldk;
+    const float *k = zk_attend_rows(a, ZK_AK, off[ZK_AK], k0, nk, t->k, &ldk);
+    zk_attend_gemm(false, false, r->n, H, nk, 1, t->dp, (int)nk, k, ldk, k0 > 0, t->dq, H);
+  }
 }
 
 /* All keys for a tile of queries; stores dq. */
-static void query_tile(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t q0, bool want_k) {
+static void query_tile(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t head, int64_t q0,
+                       bool want_k) {
   Queries r = load_queries(a, t, off, q0);
   int64_t keys = zk_attend_keys(a, q0 + r.n);
+  need_keys(a, t, off, head, 0, keys);
   for (int64_t k0 = 0; k0 < keys; k0 += ZK_TILE_K)
     tile(a, t, off, &r, k0, zk_min(ZK_TILE_K, keys - k0), true, want_k);
   zk_attend_store(a, ZK_ADQ, off[ZK_ADQ], q0, r.n, t->dq);
@@ -99,7 +121,7 @@ static void run_heads(void *arg, int64_t from, int64_t to, int part) {
     zk_run_fill(t.dk, 0, 2 * a->S * a->H);
     for (int64_t group = 0; group < a->ngroups; group++) {
       zk_attend_at(a, head, group, off);
-      for (int64_t q = 0; q < a->qtiles; q++) query_tile(a, &t, off, q * ZK_TILE_Q, true);
+      for (int64_t q = 0; q < a->qtiles; q++) query_tile(a, &t, off, head, q * ZK_TILE_Q, true);
     }
     zk_attend_store(a, ZK_ADK, off[ZK_ADK], 0, a->S, t.dk);
     zk_attend_store(a, ZK_ADV, off[ZK_ADV], 0, a->S, t.dv);
@@ -109,16 +131,16 @@ static void run_heads(void *arg, int64_t from, int64_t to, int part) {
 static void run_queries(void *arg, int64_t from, int64_t to, int part) {
   const ZkAttend *a = arg;
   Tiles t = tiles_in((float *)(a->scratch + a->per_thread * (size_t)part), a->S, a->H);
-  int64_t per = a->nheads * a->ngroups;
+  int64_t per = a->ngroups * a->qtiles;
   for (int64_t i = from; i < to; i++) {
-    int64_t off[ZK_ATTEND_VIEWS], which = i % per;
-    zk_attend_at(a, which / a->ngroups, which % a->ngroups, off);
-    query_tile(a, &t, off, (a->qtiles - 1 - i / per) * ZK_TILE_Q, false);
+    int64_t off[ZK_ATTEND_VIEWS], head = i / per;
+    zk_attend_at(a, head, i % per / a->qtiles, off);
+    query_tile(a, &t, off, head, i % a->qtiles * ZK_TILE_Q, false);
   }
 }
 
-/* All groups and queries for a tile of keys; the same products as by heads, so the tile's width follows the queries'
- * reach here too. */
+/* All groups and queries for a tile of keys; the same products as by heads, so the tile's width follows
+ * the queries' reach here too. */
 static void run_keys(void *arg, int64_t from, int64_t to, int part) {
   const ZkAttend *a = arg;
   Tiles t = tiles_in((float *)(a->scratch + a->per_thread * (size_t)part), a->S, a->H);
@@ -129,6 +151,7 @@ static void run_keys(void *arg, int64_t from, int64_t to, int part) {
     zk_run_fill(t.dv + k0 * a->H, 0, n * a->H);
     for (int64_t group = 0; group < a->ngroups; group++) {
       zk_attend_at(a, head, group, off);
+      need_keys(a, &t, off, head, k0, k0 + n);
       for (int64_t q0 = a->causal ? k0 / ZK_TILE_Q * ZK_TILE_Q : 0; q0 < a->S; q0 += ZK_TILE_Q) {
         Queries r = load_queries(a, &t, off, q0);
         int64_t keys = zk_attend_keys(a, q0 + r.n);
@@ -143,7 +166,7 @@ static void run_keys(void *arg, int64_t from, int64_t to, int part) {
 static size_t per_thread(int64_t S, int64_t H) { return zb_round_up(tile_floats(S, H) * sizeof(float), 64); }
 
 void zk_cpu_attend_grad(const ZkEnv *env, const ZkCall *c) {
-  const ZkView *views[] = {&c->in[3], &c->in[4],  &c->in[5],  &c->in[1],  &c->in[2],
+  const ZkView *views[] = {&c->in[3], &c->in[4],  &c->in[5],  &c->in[1], &c->in[2],
                            &c->in[0], &c->out[0], &c->out[1], &c->out[2]};
   ZkAttend a = zk_attend_new(c, views, 9);
   a.per_thread = per_thread(a.S, a.H);

@@ -1,10 +1,12 @@
-/* chain: a fused run of elementwise ops, interpreted block by block. A block of each register is 512 floats, so that
- * all of them stay in the nearest cache and the interpreter's cost is spread over 512 elements.
+/* chain: a fused run of elementwise ops, interpreted block by block. A block of each register is 512
+ * floats, so that all of them stay in the nearest cache and the interpreter's cost is spread over 512
+ * elements.
  *
- * Operands are classed by their strides: `scalar` ones have the same value everywhere, and so have ops on them
- * alone: these are computed once. `direct` ones lie contiguous in f32 and are used in place; others are gathered
- * into a block first. An output is written in place by the op that makes it if it lies so and no input is read
- * later, which makes it legal for an output to share memory with an input of the same layout. */
+ * Operands are classed by their strides: `scalar` ones have the same value everywhere, and so have ops
+ * on them alone: these are computed once. `direct` ones lie contiguous in f32 and are used in place;
+ * others are gathered into a block first. An output is written in place by the op that makes it if it
+ * lies so and no input is read later, which makes it legal for an output to share memory with an input
+ * of the same layout. */
 #include <math.h>
 
 #include "kernels/cpu/math.h"
@@ -13,14 +15,14 @@
 #define MAX_REGS (ZK_MAX_IN + ZK_CHAIN_MAX_OPS)
 #define NO_SLOT UINT8_MAX
 
-/* ---- the ops on blocks --------------------------------------------------------------------------------------------- */
+/* ---- the ops on blocks ----------------------------------------------------------------------- */
 
 typedef void BlockFn(float *y, const float *a, const float *b, const float *c, int64_t n);
 
-#define BLOCK_FN(name, expr)                                                                                \
-  ZK_SIMD static void name(float *y, const float *a, const float *b, const float *c, int64_t n) {           \
-    (void)a, (void)b, (void)c;                                                                              \
-    _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = (expr);                                      \
+#define BLOCK_FN(name, expr)                                                                                 \
+  ZK_SIMD static void name(float *y, const float *a, const float *b, const float *c, int64_t n) {            \
+    (void)a, (void)b, (void)c;                                                                               \
+    _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = (expr);                                       \
   }
 
 BLOCK_FN(f_copy, a[i])
@@ -60,56 +62,55 @@ static void f_sin(float *y, const float *a, const float *b, const float *c, int6
   (void)b, (void)c;
   float other[BLOCK];
   if (moderate(a, n)) sincos_block(y, other, a, n);
-  else for (int64_t i = 0; i < n; i++) y[i] = sinf(a[i]);
+  else
+    for (int64_t i = 0; i < n; i++) y[i] = sinf(a[i]);
 }
 
 static void f_cos(float *y, const float *a, const float *b, const float *c, int64_t n) {
   (void)b, (void)c;
   float other[BLOCK];
   if (moderate(a, n)) sincos_block(other, y, a, n);
-  else for (int64_t i = 0; i < n; i++) y[i] = cosf(a[i]);
+  else
+    for (int64_t i = 0; i < n; i++) y[i] = cosf(a[i]);
 }
 
 static BlockFn *block_fn(const ZkChainOp *op) {
   switch (op->op) {
-    case ZG_OP_NEG: return f_neg;
-    case ZG_OP_EXP: return f_exp;
-    case ZG_OP_LOG: return f_log;
-    case ZG_OP_SQRT: return f_sqrt;
-    case ZG_OP_RSQRT: return f_rsqrt;
-    case ZG_OP_TANH: return f_tanh;
-    case ZG_OP_ERF: return f_erf;
-    case ZG_OP_SIN: return f_sin;
-    case ZG_OP_COS: return f_cos;
-    case ZG_OP_ADD: return f_add;
-    case ZG_OP_SUB: return f_sub;
-    case ZG_OP_MUL: return f_mul;
-    case ZG_OP_DIV: return f_div;
-    case ZG_OP_MAX: return f_max;
-    case ZG_OP_MIN: return f_min;
-    case ZG_OP_LESS: return f_less;
-    case ZG_OP_EQUAL: return f_equal;
-    case ZG_OP_SELECT: return f_select;
-    case ZG_OP_KNOWN: return f_known;
-    case ZG_OP_STOP:
-    case ZG_OP_BROADCAST: return f_copy;
-    case ZG_OP_CAST: return op->elem == ZK_BF16 ? f_bf16 : op->elem == ZK_I32 ? f_trunc : f_copy;
-    case ZG_OP_FILL:
-    case ZG_OP_AXSIZE: return NULL; /* constants */
+  case ZG_OP_NEG: return f_neg;
+  case ZG_OP_EXP: return f_exp;
+  case ZG_OP_LOG: return f_log;
+  case ZG_OP_SQRT: return f_sqrt;
+  case ZG_OP_RSQRT: return f_rsqrt;
+  case ZG_OP_TANH: return f_tanh;
+  case ZG_OP_ERF: return f_erf;
+  case ZG_OP_SIN: return f_sin;
+  case ZG_OP_COS: return f_cos;
+  case ZG_OP_ADD: return f_add;
+  case ZG_OP_SUB: return f_sub;
+  case ZG_OP_MUL: return f_mul;
+  case ZG_OP_DIV: return f_div;
+  case ZG_OP_MAX: return f_max;
+  case ZG_OP_MIN: return f_min;
+  case ZG_OP_LESS: return f_less;
+  case ZG_OP_EQUAL: return f_equal;
+  case ZG_OP_SELECT: return f_select;
+  case ZG_OP_KNOWN: return f_known;
+  case ZG_OP_STOP:
+  case ZG_OP_BROADCAST: return f_copy;
+  case ZG_OP_CAST: return op->elem == ZK_BF16 ? f_bf16 : op->elem == ZK_I32 ? f_trunc : f_copy;
+  case ZG_OP_FILL:
+  case ZG_OP_AXSIZE: return NULL; /* constants */
   }
   ZB_BUG("op %d cannot be in a chain", op->op);
 }
 
-static int operands(int op) {
-  switch (op) {
-#define OP(NAME, text, class, lo, hi, outs) \
-  case ZG_OP_##NAME: return lo;
+/* How many operands each op takes. */
+static const uint8_t operand_count[ZG_OP_COUNT] = {
+#define OP(NAME, text, class, lo, hi, outs) [ZG_OP_##NAME] = lo,
 #include "graph/ops.def"
-  }
-  ZB_BUG("op %d", op);
-}
+};
 
-/* ---- what to do, once per call ------------------------------------------------------------------------------------------ */
+/* ---- what to do, once per call --------------------------------------------------------------- */
 
 typedef enum { SCALAR, DIRECT, GATHER } Class;
 
@@ -128,10 +129,10 @@ typedef struct {
   uint8_t out_reg[ZK_MAX_OUT];
   bool out_done[ZK_MAX_OUT]; /* written in place */
   Step step[ZK_CHAIN_MAX_OPS];
-  ZkNest outer;              /* views: outputs, then inputs */
+  ZkNest outer; /* views: outputs, then inputs */
   ZkLoop run;
-  int64_t rows;              /* rows of `run` in a block; 1: a block is (part of) a row */
-  int64_t pieces;            /* blocks of a row when rows is 1 */
+  int64_t rows;   /* rows of `run` in a block; 1: a block is (part of) a row */
+  int64_t pieces; /* blocks of a row when rows is 1 */
   int64_t nouter, blocks;
 } Chain;
 
@@ -176,7 +177,8 @@ static void geometry(Chain *c) {
   }
 }
 
-/* Who reads a register last: an index of an op, MAX_REGS for outputs, -1 for nobody (then it is not computed). */
+/* Who reads a register last: an index of an op, MAX_REGS for outputs, -1 for nobody (then it is not
+ * computed). */
 typedef struct {
   int last[MAX_REGS], last_input;
 } Lives;
@@ -189,7 +191,7 @@ static Lives lives(const ZkChain *chain, int nin) {
     const ZkChainOp *op = &chain->ops[i];
     const uint16_t arg[3] = {op->a, op->b, op->c};
     if (l.last[nin + i] < 0) continue;
-    for (int k = 0; k < operands(op->op); k++) {
+    for (int k = 0; k < operand_count[op->op]; k++) {
       ZB_ASSERT(arg[k] < nin + i);
       if (l.last[arg[k]] < i) l.last[arg[k]] = i;
       if (arg[k] < nin && l.last_input < i) l.last_input = i;
@@ -198,8 +200,8 @@ static Lives lives(const ZkChain *chain, int nin) {
   return l;
 }
 
-/* Slots are blocks of local memory. Scalars and gathered inputs take theirs first and keep them throughout, other
- * registers until their last use. */
+/* Slots are blocks of local memory. Scalars and gathered inputs take theirs first and keep them
+ * throughout, other registers until their last use. */
 typedef struct {
   bool busy[MAX_REGS], scalar[MAX_REGS];
   uint8_t slot[MAX_REGS];
@@ -222,7 +224,7 @@ static uint8_t output_in_place(const Chain *c, const Lives *l, int r, int i) {
 }
 
 static void add_step(Chain *c, Slots *t, const Lives *l, const ZkChainOp *op, int i) {
-  int r = c->nin + i, nop = operands(op->op);
+  int r = c->nin + i, nop = operand_count[op->op];
   const uint16_t arg[3] = {op->a, op->b, op->c};
   Step *s = &c->step[c->nsteps++];
   *s = (Step){.fn = block_fn(op), .reg = (uint8_t)r, .num = op->num, .slot = NO_SLOT};
@@ -247,7 +249,7 @@ static void plan(Chain *c, const ZkChain *chain) {
     const ZkChainOp *op = &chain->ops[i];
     const uint16_t arg[3] = {op->a, op->b, op->c};
     t.scalar[c->nin + i] = true;
-    for (int k = 0; k < operands(op->op); k++) t.scalar[c->nin + i] &= t.scalar[arg[k]];
+    for (int k = 0; k < operand_count[op->op]; k++) t.scalar[c->nin + i] &= t.scalar[arg[k]];
     if (l.last[c->nin + i] >= 0 && t.scalar[c->nin + i]) add_step(c, &t, &l, op, i);
   }
   c->nscalar = c->nsteps;
@@ -255,7 +257,7 @@ static void plan(Chain *c, const ZkChain *chain) {
     if (l.last[c->nin + i] >= 0 && !t.scalar[c->nin + i]) add_step(c, &t, &l, &chain->ops[i], i);
 }
 
-/* ---- doing it -------------------------------------------------------------------------------------------------------------- */
+/* ---- doing it -------------------------------------------------------------------------------- */
 
 typedef struct {
   const float *reg[MAX_REGS];
@@ -295,7 +297,8 @@ static void do_block(const Chain *c, Block *b, const ZkWalk *w, int64_t at, int6
   for (int64_t r = 0; r < rows; r++) {
     for (int o = 0; o < c->nout; o++)
       if (!c->out_done[o])
-        zk_store(&c->out[o], each.off[o] + at * c->run.s[o], c->run.s[o], n, b->reg[c->out_reg[o]] + r * n, false);
+        zk_store(&c->out[o], each.off[o] + at * c->run.s[o], c->run.s[o], n, b->reg[c->out_reg[o]] + r * n,
+                 false);
     if (r + 1 < rows) zk_walk_next(&c->outer, &each);
   }
 }

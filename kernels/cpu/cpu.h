@@ -15,9 +15,9 @@ enum {
   ZG_OP_COUNT
 };
 
-/* A function compiled for several instruction sets, the best one picked by cpuid at load time. Not with sanitizers:
- * they instrument the picking, which runs before they are ready. */
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) && \
+/* A function compiled for several instruction sets, the best one picked by cpuid at load time. Not with
+ * sanitizers: they instrument the picking, which runs before they are ready. */
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) &&                 \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define ZK_SIMD __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
@@ -29,15 +29,15 @@ static inline int64_t zk_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t zk_max(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t zk_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* ---- views --------------------------------------------------------------------------------------------- */
-int zk_axis_find(const ZkView *v, uint16_t axis); /* position in v, -1 if v lacks the axis */
+/* ---- views ----------------------------------------------------------------------------------- */
+int zk_axis_find(const ZkView *v, uint16_t axis);       /* position in v, -1 if v lacks the axis */
 int64_t zk_axis_size(const ZkView *v, uint16_t axis);   /* asserts that v has it */
 int64_t zk_axis_stride(const ZkView *v, uint16_t axis); /* 0 if v lacks it: a broadcast */
 int64_t zk_axis_start(const ZkView *v, uint16_t axis);  /* 0 if v lacks it */
 int64_t zk_view_count(const ZkView *v);
 bool zk_has(const uint16_t *axes, int n, uint16_t axis);
 
-/* ---- loop nests: merged axes with a stride for each of several views --------------------------------------- */
+/* ---- loop nests: merged axes with a stride for each of several views ------------------------- */
 #define ZK_NEST_VIEWS (ZK_MAX_IN + ZK_MAX_OUT)
 #define ZK_NEST_LOOPS (2 * ZK_MAX_AXES)
 typedef struct {
@@ -76,7 +76,7 @@ static inline void zk_walk_next(const ZkNest *n, ZkWalk *w) {
   }
 }
 
-/* ---- elements ------------------------------------------------------------------------------------------ */
+/* ---- elements -------------------------------------------------------------------------------- */
 static inline float zk_bf16_to_f32(uint16_t h) {
   uint32_t u = (uint32_t)h << 16;
   float f;
@@ -93,7 +93,8 @@ static inline uint16_t zk_f32_to_bf16(float f) {
 static inline char *zk_at(const ZkView *v, int64_t off) {
   return (char *)v->data + off * (int64_t)zk_elem_bytes((ZkElem)v->elem);
 }
-/* n elements of v from offset `off` with stride `s` to and from contiguous f32. `add` adds to what is there. */
+/* n elements of v from offset `off` with stride `s` to and from contiguous f32. `add` adds to what is
+ * there. */
 void zk_load(float *dst, const ZkView *v, int64_t off, int64_t s, int64_t n);
 void zk_store(const ZkView *v, int64_t off, int64_t s, int64_t n, const float *src, bool add);
 /* The row itself when it lies contiguous in f32, else a copy of it in buf. */
@@ -104,36 +105,37 @@ void zk_row_done(const ZkView *v, int64_t off, int64_t s, int64_t n, const float
 float zk_get(const ZkView *v, int64_t off);
 void zk_set(const ZkView *v, int64_t off, float x);
 
-/* ---- pool.c ---------------------------------------------------------------------------------------------- */
+/* ---- pool.c ---------------------------------------------------------------------------------- */
 /* fn over [0, n) in pieces of at least `grain`, handed out dynamically; `part` numbers the thread. What is
  * computed for an index must not depend on the pieces. */
 typedef void ZkForFn(void *arg, int64_t from, int64_t to, int part);
 void zk_for(const ZkEnv *env, int64_t n, int64_t grain, ZkForFn *fn, void *arg);
 static inline int zk_threads(const ZkEnv *env) { return env->pool ? zk_pool_threads(env->pool) : 1; }
 
-/* ---- run.c: passes over contiguous f32 runs, vectorised ----------------------------------------------------- */
+/* ---- run.c: passes over contiguous f32 runs, vectorised -------------------------------------- */
 float zk_run_sum(const float *x, int64_t n);
 float zk_run_max(const float *x, int64_t n);
 float zk_run_dot(const float *x, const float *y, int64_t n);
-float zk_run_sumsq_about(const float *x, float mean, int64_t n); /* sum (x - mean)^2 */
-void zk_run_add(float *y, const float *x, int64_t n);            /* y += x */
-void zk_run_max_into(float *y, const float *x, int64_t n);       /* y = max(y, x) */
-void zk_run_fma(float *y, const float *a, const float *b, int64_t n); /* y += a b */
-void zk_run_axpy(float *y, float a, const float *x, int64_t n);  /* y += a x */
-void zk_run_scale(float *y, const float *x, float a, int64_t n); /* y = a x */
+float zk_run_sumsq_about(const float *x, float mean, int64_t n);              /* sum (x - mean)^2 */
+void zk_run_add(float *y, const float *x, int64_t n);                         /* y += x */
+void zk_run_max_into(float *y, const float *x, int64_t n);                    /* y = max(y, x) */
+void zk_run_fma(float *y, const float *a, const float *b, int64_t n);         /* y += a b */
+void zk_run_axpy(float *y, float a, const float *x, int64_t n);               /* y += a x */
+void zk_run_scale(float *y, const float *x, float a, int64_t n);              /* y = a x */
 void zk_run_affine(float *y, const float *x, float mean, float r, int64_t n); /* y = (x - mean) r */
-float zk_run_exp_sum(float *y, const float *x, float scale, float shift, int64_t n); /* y = exp(scale x - shift), sum y */
-float zk_run_sum_exp(const float *x, float shift, int64_t n);    /* sum exp(x - shift) */
+float zk_run_exp_sum(float *y, const float *x, float scale, float shift,
+                     int64_t n);                              /* y = exp(scale x - shift), sum y */
+float zk_run_sum_exp(const float *x, float shift, int64_t n); /* sum exp(x - shift) */
 void zk_run_exp_scale(float *y, const float *x, float shift, float a, int64_t n); /* y = a exp(x - shift) */
 void zk_run_fill(float *y, float a, int64_t n);
 void zk_run_from_bf16(float *y, const uint16_t *x, int64_t n);
 void zk_run_to_bf16(uint16_t *y, const float *x, int64_t n);
 
-/* ---- reduce.c: the dot whose axes are all batched or contracted ------------------------------------------------- */
+/* ---- reduce.c: the dot whose axes are all batched or contracted ------------------------------ */
 void zk_reduce_dot(const ZkEnv *env, const ZkCall *call);
 size_t zk_reduce_dot_scratch(const ZkCall *call);
 
-/* ---- scratch functions, beside their kernels ------------------------------------------------------------------ */
+/* ---- scratch functions, beside their kernels ------------------------------------------------- */
 typedef size_t ZkScratch(const ZkCall *call, int threads);
 ZkKernel zk_cpu_position, zk_cpu_random, zk_cpu_rename, zk_cpu_slice, zk_cpu_pad, zk_cpu_concat, zk_cpu_sum,
     zk_cpu_peak_op, zk_cpu_dot, zk_cpu_softmax, zk_cpu_softmax_grad, zk_cpu_normalize, zk_cpu_normalize_grad,

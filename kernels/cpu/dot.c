@@ -1,13 +1,14 @@
 /* dot: every product of two tensors, as matrix products C[m, n] (+)= A[m, k] B[k, n] by the BLAS.
  *
- * The axes fall into four classes: batch (both operands, result), M (a and c), N (b and c), K (contracted). Each
- * class is merged into as few loops as the strides allow. If each of M, N, K is one loop and the operands are f32
- * with unit stride somewhere, the BLAS reads and writes them in place. Otherwise panels of the operands are gathered
- * into scratch as f32 and tiles of the result are scattered from there: any layout, and bf16, in bounded memory.
+ * The axes fall into four classes: batch (both operands, result), M (a and c), N (b and c), K
+ * (contracted). Each class is merged into as few loops as the strides allow. If each of M, N, K is one
+ * loop and the operands are f32 with unit stride somewhere, the BLAS reads and writes them in place.
+ * Otherwise panels of the operands are gathered into scratch as f32 and tiles of the result are
+ * scattered from there: any layout, and bf16, in bounded memory.
  *
- * Example: x[batch, seq, embed] . wq[embed, head, hd]: M = batch*seq, K = embed, N = head*hd, all in place. A weight
- * gradient x[batch, seq, embed] . g[batch, seq, ffn] contracts batch*seq; if its result lies as [ffn, embed], the
- * fastest axis is M's, and the operands swap roles. */
+ * Example: x[batch, seq, embed] . wq[embed, head, hd]: M = batch*seq, K = embed, N = head*hd, all in
+ * place. A weight gradient x[batch, seq, embed] . g[batch, seq, ffn] contracts batch*seq; if its result
+ * lies as [ffn, embed], the fastest axis is M's, and the operands swap roles. */
 #include <cblas.h>
 #include <limits.h>
 
@@ -43,7 +44,8 @@ typedef struct {
 } Panels;
 
 /* Loops over the axes of views[from] that are (shared) or are not in the other operand. */
-static ZkNest class_nest(const ZkView *const views[3], int from, bool shared, const ZkCall *c, bool contracted) {
+static ZkNest class_nest(const ZkView *const views[3], int from, bool shared, const ZkCall *c,
+                         bool contracted) {
   ZkNest n = {.nviews = 3};
   const ZkView *v = views[from], *other = views[from == A ? B : A];
   for (int i = 0; i < v->rank; i++)
@@ -77,8 +79,8 @@ static bool fits_in_place(Dot *d) {
          see(d->M, d->N, stride_of(&d->m, C), stride_of(&d->n, C), &d->mat[C]) && !d->mat[C].trans;
 }
 
-/* Tiles: those of the panels, or enough for the threads; the larger side is split, so that the smaller operand is the
- * one that each thread packs again. */
+/* Tiles: those of the panels, or enough for the threads; the larger side is split, so that the smaller
+ * operand is the one that each thread packs again. */
 static void cut(Dot *d, int threads) {
   d->tm = d->direct ? zk_max(d->M, 1) : TILE_M;
   d->tn = d->direct ? zk_max(d->N, 1) : TILE_N;
@@ -121,7 +123,7 @@ static Dot analyse(const ZkCall *c, int threads) {
   return d;
 }
 
-/* ---- in place ------------------------------------------------------------------------------------------------------ */
+/* ---- in place -------------------------------------------------------------------------------- */
 
 static void run_direct(void *arg, int64_t from, int64_t to, int part) {
   (void)part;
@@ -140,7 +142,7 @@ static void run_direct(void *arg, int64_t from, int64_t to, int part) {
   }
 }
 
-/* ---- by panels ----------------------------------------------------------------------------------------------------- */
+/* ---- by panels ------------------------------------------------------------------------------- */
 
 /* Offsets in `view` of indices [from, from + n) of the nest. */
 static void offsets(int64_t *off, const ZkNest *nest, int view, int64_t from, int64_t n) {
@@ -169,8 +171,8 @@ static void gather_row(float *dst, const ZkView *v, int64_t base, const int64_t 
 }
 
 /* Gathers rows x cols into dst, or its transpose where the view runs along rows. True if transposed. */
-static bool gather(float *dst, const ZkView *v, int64_t base, const int64_t *row, int64_t rows, const int64_t *col,
-                   int64_t cols) {
+static bool gather(float *dst, const ZkView *v, int64_t base, const int64_t *row, int64_t rows,
+                   const int64_t *col, int64_t cols) {
   bool trans = rows > 1 && cols > 1 && row[1] - row[0] == 1;
   if (trans)
     for (int64_t j = 0; j < cols; j++) gather_row(dst + j * rows, v, base + col[j], row, rows);
@@ -207,14 +209,15 @@ static void run_panels(void *arg, int64_t from, int64_t to, int part) {
       bool ta = gather(p->a, &d->v[A], w.off[A], p->m, m, p->k, k);
       offsets(p->k, &d->k, B, k0, k);
       bool tb = gather(p->b, &d->v[B], w.off[B], p->k, k, p->n, n);
-      cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (int)m, (int)n,
-                  (int)k, 1, p->a, (int)(ta ? m : k), p->b, (int)(tb ? k : n), k0 > 0 ? 1 : 0, p->c, (int)n);
+      cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (int)m,
+                  (int)n, (int)k, 1, p->a, (int)(ta ? m : k), p->b, (int)(tb ? k : n), k0 > 0 ? 1 : 0, p->c,
+                  (int)n);
     }
     scatter(d, p, w.off[C], m, n);
   }
 }
 
-/* ---- the op ----------------------------------------------------------------------------------------------------------- */
+/* ---- the op ---------------------------------------------------------------------------------- */
 
 void zk_cpu_dot(const ZkEnv *env, const ZkCall *c) {
   Dot d = analyse(c, zk_threads(env));
@@ -224,7 +227,8 @@ void zk_cpu_dot(const ZkEnv *env, const ZkCall *c) {
     return;
   }
   int64_t work = zk_max(1, d.M * d.N * d.K / (d.mtiles * d.ntiles));
-  zk_for(env, d.nbatch * d.mtiles * d.ntiles, zk_max(1, (1 << 16) / work), d.direct ? run_direct : run_panels, &d);
+  zk_for(env, d.nbatch * d.mtiles * d.ntiles, zk_max(1, (1 << 16) / work), d.direct ? run_direct : run_panels,
+         &d);
 }
 
 size_t zk_scratch_dot(const ZkCall *c, int threads) {

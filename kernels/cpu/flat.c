@@ -1,12 +1,13 @@
-/* Kernels on flat buffers: optimisers, sums of squares, conversions. One pass each, at the speed of memory. */
+/* Kernels on flat buffers: optimisers, sums of squares, conversions. One pass each, at the speed of
+ * memory. */
 #include <math.h>
 
 #include "kernels/cpu/math.h"
 
 #define GRAIN 32768
 
-ZK_SIMD static void adamw(int64_t n, const float *g, float *w, float *m, float *v, float scale, float b1, float b2,
-                          float keep, float rate, float vscale, float eps) {
+ZK_SIMD static void adamw(int64_t n, const float *g, float *w, float *m, float *v, float scale, float b1,
+                          float b2, float keep, float rate, float vscale, float eps) {
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     float gi = g[i] * scale;
@@ -18,8 +19,8 @@ ZK_SIMD static void adamw(int64_t n, const float *g, float *w, float *m, float *
   }
 }
 
-ZK_SIMD static void sgd(int64_t n, const float *g, float *w, float *m, float scale, float momentum, float decay,
-                        float lr) {
+ZK_SIMD static void sgd(int64_t n, const float *g, float *w, float *m, float scale, float momentum,
+                        float decay, float lr) {
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     float mi = momentum * m[i] + g[i] * scale + decay * w[i];
@@ -81,7 +82,8 @@ static void run_sgd(void *arg, int64_t from, int64_t to, int part) {
   }
 }
 
-void zk_cpu_sgd(const ZkEnv *env, const ZkSgd *p, int64_t n, const float *g, float *w, float *m, uint16_t *w16) {
+void zk_cpu_sgd(const ZkEnv *env, const ZkSgd *p, int64_t n, const float *g, float *w, float *m,
+                uint16_t *w16) {
   ZB_ASSERT(m != NULL || p->momentum == 0);
   Flat f = {.sgd = p, .g = g, .w = w, .m = m, .w16 = w16};
   zk_for(env, n, GRAIN, run_sgd, &f);

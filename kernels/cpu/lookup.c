@@ -1,13 +1,14 @@
-/* lookup of rows by id, and its gradient, which adds rows into a table. Tables may be a part of the global one. */
+/* lookup of rows by id, and its gradient, which adds rows into a table. Tables may be a part of the
+ * global one. */
 #include "kernels/cpu/cpu.h"
 
 #define PIECE 1024 /* elements of a row at once */
 
 typedef struct {
-  ZkView ids, table, rows; /* rows: y of lookup, g of its gradient */
-  ZkNest outer;            /* the ids' axes; views: rows, ids, table */
-  ZkNest rest;             /* the rest; views: rows, table */
-  ZkLoop run;              /* fastest loop of the rest */
+  ZkView ids, table, rows;            /* rows: y of lookup, g of its gradient */
+  ZkNest outer;                       /* the ids' axes; views: rows, ids, table */
+  ZkNest rest;                        /* the rest; views: rows, table */
+  ZkLoop run;                         /* fastest loop of the rest */
   int64_t count, size, stride, start; /* ids; the table's indexed axis */
 } Lookup;
 
@@ -36,7 +37,8 @@ static void copy_run(const Lookup *p, int64_t to, int64_t from) {
   float buf[PIECE];
   bool same = p->rows.elem == p->table.elem && p->run.s[0] == 1 && p->run.s[1] == 1;
   if (same) {
-    memcpy(zk_at(&p->rows, to), zk_at(&p->table, from), (size_t)p->run.n * zk_elem_bytes((ZkElem)p->rows.elem));
+    memcpy(zk_at(&p->rows, to), zk_at(&p->table, from),
+           (size_t)p->run.n * zk_elem_bytes((ZkElem)p->rows.elem));
     return;
   }
   for (int64_t i = 0; i < p->run.n; i += PIECE) {
@@ -74,10 +76,10 @@ void zk_cpu_lookup(const ZkEnv *env, const ZkCall *c) {
   zk_for(env, p.count, zk_max(1, 16384 / row), run_lookup, &p);
 }
 
-/* ---- gradient -------------------------------------------------------------------------------------------------------- */
+/* ---- gradient -------------------------------------------------------------------------------- */
 
-/* A task owns some columns of the table (a piece of the run at one place of the rest) and goes through all ids in
- * order: no two tasks meet, and the order of additions is that of the ids. */
+/* A task owns some columns of the table (a piece of the run at one place of the rest) and goes through
+ * all ids in order: no two tasks meet, and the order of additions is that of the ids. */
 typedef struct {
   Lookup l;
   bool add;
@@ -102,8 +104,7 @@ static void add_rows(const Grad *g, const ZkWalk *r, int64_t at, int64_t n, floa
   for (int64_t t = 0; t < p->count; t++, zk_walk_next(&p->outer, &w)) {
     int64_t row = row_of(p, w.off[1]);
     if (row < 0) continue;
-    const float *x =
-        zk_row_in(&p->rows, w.off[0] + r->off[0] + at * p->run.s[0], p->run.s[0], n, buf);
+    const float *x = zk_row_in(&p->rows, w.off[0] + r->off[0] + at * p->run.s[0], p->run.s[0], n, buf);
     if (stage) zk_run_add(stage + row * n, x, n);
     else zk_store(&p->table, table_offset(g, r, at, row) + w.off[2], p->run.s[1], n, x, true);
   }
@@ -119,8 +120,9 @@ static void run_grad(void *arg, int64_t from, int64_t to, int part) {
     zk_walk_seek(&p->rest, &r, t / g->pieces);
     int64_t at = t % g->pieces * g->piece, n = zk_min(g->piece, p->run.n - at);
     if (stage) zk_run_fill(stage, 0, p->size * n);
-    else for (int64_t row = 0; row < p->size && !g->add; row++)
-      zk_store(&p->table, table_offset(g, &r, at, row), p->run.s[1], n, zeros, false);
+    else
+      for (int64_t row = 0; row < p->size && !g->add; row++)
+        zk_store(&p->table, table_offset(g, &r, at, row), p->run.s[1], n, zeros, false);
     add_rows(g, &r, at, n, stage);
     for (int64_t row = 0; row < p->size && stage; row++)
       zk_store(&p->table, table_offset(g, &r, at, row), p->run.s[1], n, stage + row * n, g->add);
@@ -131,7 +133,8 @@ void zk_cpu_lookup_grad(const ZkEnv *env, const ZkCall *c) {
   Grad g = {.l = analyse(c, &c->out[0], &c->in[0]), .add = c->accumulate, .scratch = c->scratch};
   for (int i = 0; i < c->in[1].rank; i++) ZB_ASSERT(zk_axis_find(&c->out[0], c->in[1].axis[i]) < 0);
   int64_t n = g.l.run.n, places = zk_nest_count(&g.l.rest), parts = 4 * (int64_t)zk_threads(env);
-  /* About four tasks a thread, of whole cache lines; the pieces do not change what is added in which order. */
+  /* About four tasks a thread, of whole cache lines; the pieces do not change what is added in which
+   * order. */
   g.piece = zk_ceil_div(zk_ceil_div(n, zk_ceil_div(parts, places)), 16) * 16;
   g.piece = staged(&c->out[0]) ? STAGED_COLUMNS : zk_min(g.piece, PIECE);
   if (zk_threads(env) == 1 && !staged(&c->out[0])) g.piece = PIECE;

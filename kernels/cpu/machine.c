@@ -1,4 +1,5 @@
-/* What this machine can do: the measured peak of matrix products, and which libraries and instructions do them. */
+/* What this machine can do: the measured peak of matrix products, and which libraries and instructions
+ * do them. */
 #include <cblas.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -20,7 +21,8 @@ typedef struct {
   double *rate; /* of each thread */
 } Peak;
 
-/* Products of one size for a while: work over time, so that threads and ranks that share cores share the peak too. */
+/* Products of one size for a while: work over time, so that threads and ranks that share cores share the
+ * peak too. */
 static void run_peak(void *arg, int part, int parts) {
   (void)parts;
   const Peak *p = arg;
@@ -50,8 +52,8 @@ double zk_cpu_peak(const ZkEnv *env, int ms) {
 static const char *instructions(void) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl"))
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
     return "avx512";
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return "avx2";
   return "sse2";
@@ -65,8 +67,8 @@ static char description[128]; /* made once, then constant */
 static void describe(void) {
   const char *config = openblas_get_config(); /* "OpenBLAS 0.3.21 DYNAMIC_ARCH ..." */
   size_t name = strcspn(config, " "), version = config[name] ? strcspn(config + name + 1, " ") + 1 : 0;
-  snprintf(description, sizeof description, "%.*s %s, %s", (int)(name + version), config, openblas_get_corename(),
-           instructions());
+  snprintf(description, sizeof description, "%.*s %s, %s", (int)(name + version), config,
+           openblas_get_corename(), instructions());
 }
 
 const char *zk_cpu_describe(void) {

@@ -1,6 +1,7 @@
-/* Branch-free f32 functions that a compiler turns into vector code when they stand in a loop. The largest errors found
- * against libm in f64 over every 31st float, in units in the last place, with FMA and without: exp 0.86, 1.16; log 0.85,
- * 1.07; tanh 1.33, 1.33; erf 0.99, 1.18; sin and cos up to 2^20 1.48, 1.48. */
+/* Branch-free f32 functions that a compiler turns into vector code when they stand in a loop. The
+ * largest errors found against libm in f64 over every 31st float, in units in the last place, with FMA
+ * and without: exp 0.86, 1.16; log 0.85, 1.07; tanh 1.33, 1.33; erf 0.99, 1.18; sin and cos up to 2^20
+ * 1.48, 1.48. */
 #ifndef ZUG_KERNELS_MATH_H
 #define ZUG_KERNELS_MATH_H
 
@@ -21,8 +22,9 @@ ZK_INLINE float zk_with_sign(float x, float sign) {
   return zk_from_bits((zk_to_bits(x) & 0x7fffffff) | (zk_to_bits(sign) & 0x80000000));
 }
 
-/* 2^(x/ln 2): the integer part by adding 1.5 2^23, the rest by a polynomial on [-ln2/2, ln2/2]. The sum's low bits,
- * shifted, are what the integer part adds to the exponent. Results below the smallest normal number are 0. */
+/* 2^(x/ln 2): the integer part by adding 1.5 2^23, the rest by a polynomial on [-ln2/2, ln2/2]. The
+ * sum's low bits, shifted, are what the integer part adds to the exponent. Results below the smallest
+ * normal number are 0. */
 ZK_INLINE float zk_exp(float x) {
   float t = x * 1.44269504f + 12582912.0f;
   float n = t - 12582912.0f;
@@ -40,7 +42,8 @@ ZK_INLINE float zk_exp(float x) {
   return x <= 88.7228394f ? y : x + __builtin_inff(); /* a NaN stays one */
 }
 
-/* The exponent by integer arithmetic such that the mantissa m is in [2/3, 4/3), log1p(m - 1) by a polynomial. */
+/* The exponent by integer arithmetic such that the mantissa m is in [2/3, 4/3), log1p(m - 1) by a
+ * polynomial. */
 ZK_INLINE float zk_log(float x) {
   bool tiny = x < 1.17549435e-38f;
   float a = tiny ? x * 8388608.0f : x;
@@ -98,7 +101,8 @@ ZK_INLINE float zk_erf(float x) {
   return t > 0.927734375f ? large : small;
 }
 
-/* Reduces by pi/2 in f64, in two steps (the product with the first is exact up to |x| = 2^20), then a polynomial on [-pi/4, pi/4]. */
+/* Reduces by pi/2 in f64, in two steps (the product with the first is exact up to |x| = 2^20), then a
+ * polynomial on [-pi/4, pi/4]. */
 ZK_INLINE void zk_sincos(double x, float *sine, float *cosine) {
   double n = x * 0.63661977236758134308 + 6755399441055744.0;
   n -= 6755399441055744.0;

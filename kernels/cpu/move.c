@@ -1,5 +1,5 @@
-/* Ops that move data without arithmetic: copy, rename, slice, pad, concat. All are one copy between two strided views,
- * which converts the element type where it differs. */
+/* Ops that move data without arithmetic: copy, rename, slice, pad, concat. All are one copy between two
+ * strided views, which converts the element type where it differs. */
 #include "kernels/cpu/cpu.h"
 
 #define PIECE 1024 /* elements of a run copied at once */
@@ -9,15 +9,16 @@ enum { DST, SRC };
 
 typedef struct {
   ZkView v[2];
-  ZkNest nest;            /* without `run` and `across` */
-  ZkLoop run;             /* fastest in the destination */
-  ZkLoop across;          /* fastest in the source, if that is another loop; else of size 1 */
-  int64_t tiles, atiles;  /* pieces of the two; tasks = outer * atiles * tiles */
+  ZkNest nest;           /* without `run` and `across` */
+  ZkLoop run;            /* fastest in the destination */
+  ZkLoop across;         /* fastest in the source, if that is another loop; else of size 1 */
+  int64_t tiles, atiles; /* pieces of the two; tasks = outer * atiles * tiles */
   int64_t piece, apiece;
 } Copy;
 
 /* d[i][j] = s[i][j], n by m elements of `size` bytes; strides in elements. */
-static void copy_bits(const ZkView *dv, int64_t d, int64_t ds, const ZkView *sv, int64_t s, int64_t ss, int64_t n) {
+static void copy_bits(const ZkView *dv, int64_t d, int64_t ds, const ZkView *sv, int64_t s, int64_t ss,
+                      int64_t n) {
   if (zk_elem_bytes((ZkElem)dv->elem) == 2) {
     uint16_t *y = (uint16_t *)dv->data + d;
     const uint16_t *x = (const uint16_t *)sv->data + s;

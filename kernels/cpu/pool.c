@@ -1,5 +1,6 @@
-/* The threads of one rank. A worker waits for the next job by looking at a counter for a moment and then sleeps
- * on a condition, so that an idle pool costs nothing; with more threads than cores it sleeps at once. */
+/* The threads of one rank. A worker waits for the next job by looking at a counter for a moment and then
+ * sleeps on a condition, so that an idle pool costs nothing; with more threads than cores it sleeps at
+ * once. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -17,8 +18,8 @@ struct ZkPool {
   int threads, spins;
   void (*fn)(void *arg, int part, int parts);
   void *arg;
-  atomic_uint job;  /* counts jobs; workers start when it changes */
-  atomic_int left;  /* workers still busy with the current job */
+  atomic_uint job; /* counts jobs; workers start when it changes */
+  atomic_int left; /* workers still busy with the current job */
   bool quit;
   pthread_mutex_t lock;
   pthread_cond_t start, done;
@@ -26,7 +27,7 @@ struct ZkPool {
     ZkPool *pool;
     int part;
     pthread_t thread;
-  } *worker;
+  } * worker;
 };
 
 static inline void relax(void) {
@@ -131,7 +132,7 @@ void zk_pool_run(ZkPool *p, void (*fn)(void *arg, int part, int parts), void *ar
   pthread_mutex_unlock(&p->lock);
 }
 
-/* ---- parallel for ---------------------------------------------------------------------------------------------- */
+/* ---- parallel for ---------------------------------------------------------------------------- */
 
 typedef struct {
   int64_t n, piece;

@@ -12,16 +12,16 @@ void zk_cpu_position(const ZkEnv *env, const ZkCall *c) {
 
 typedef struct {
   ZkView out;
-  ZkNest nest;      /* views: out, and the global index as a dense view */
+  ZkNest nest; /* views: out, and the global index as a dense view */
   ZkLoop run;
-  int64_t first;    /* global index of the view's first element */
+  int64_t first;                /* global index of the view's first element */
   uint64_t seed, stream, below; /* 1 where the number's upper 53 bits are less than `below` */
 } Random;
 
 #define PIECE 1024
 
-ZK_SIMD static void draw(float *y, uint64_t seed, uint64_t stream, uint64_t index, uint64_t step, uint64_t below,
-                         int64_t n) {
+ZK_SIMD static void draw(float *y, uint64_t seed, uint64_t stream, uint64_t index, uint64_t step,
+                         uint64_t below, int64_t n) {
 #pragma omp simd
   for (int64_t i = 0; i < n; i++)
     y[i] = (zb_random_u64(seed, stream, index + (uint64_t)i * step) >> 11) < below ? 1.0f : 0.0f;
@@ -45,7 +45,8 @@ static void run_random(void *arg, int64_t from, int64_t to, int part) {
 void zk_cpu_random(const ZkEnv *env, const ZkCall *c) {
   Random r = {.out = c->out[0], .seed = env->seed};
   r.stream = zb_random_u64(env->step, (uint64_t)c->opt[0], 0);
-  ZkView global = r.out; /* strides of the whole tensor, axes in ascending number, whatever the memory order */
+  ZkView global =
+      r.out; /* strides of the whole tensor, axes in ascending number, whatever the memory order */
   for (int i = 0; i < r.out.rank; i++) {
     global.stride[i] = 1;
     for (int j = 0; j < r.out.rank; j++)

@@ -1,9 +1,10 @@
-/* sum, peak, and the products whose every axis is batched or contracted: one reduction over a nest of axes.
+/* sum, peak, and the products whose every axis is batched or contracted: one reduction over a nest of
+ * axes.
  *
- * Two shapes. Rows: the fastest axis is reduced; a result is a sum over runs. Columns: the fastest axis is kept; a
- * block of columns is accumulated over rows. Where that gives too few tasks, the reduced range is cut into chunks
- * whose partial results lie in scratch and are added in order. All cuts depend on shapes only, so the result does
- * not depend on the number of threads. */
+ * Two shapes. Rows: the fastest axis is reduced; a result is a sum over runs. Columns: the fastest axis
+ * is kept; a block of columns is accumulated over rows. Where that gives too few tasks, the reduced
+ * range is cut into chunks whose partial results lie in scratch and are added in order. All cuts depend
+ * on shapes only, so the result does not depend on the number of threads. */
 #include "kernels/cpu/cpu.h"
 
 #define SEGMENT 1024 /* longest run summed at once in f32 */
@@ -72,7 +73,8 @@ static float run_rows(const Reduce *r, const ZkWalk *kept, int64_t from, int64_t
   zk_walk_seek(&r->red, &w, from / r->pieces);
   for (int64_t i = from, piece = from % r->pieces; i < to; i++) {
     int64_t at = piece * r->npiece, n = zk_min(r->npiece, r->inner.n - at);
-    const float *x = zk_row_in(&r->in[0], kept->off[0] + w.off[0] + at * r->inner.s[0], r->inner.s[0], n, buf[0]);
+    const float *x =
+        zk_row_in(&r->in[0], kept->off[0] + w.off[0] + at * r->inner.s[0], r->inner.s[0], n, buf[0]);
     if (r->kind == SUM) {
       sum += zk_run_sum(x, n);
     } else if (r->kind == PEAK) {

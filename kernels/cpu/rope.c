@@ -1,5 +1,5 @@
-/* rope: rotary position embedding. A task is a range of positions: the sines and cosines of one position serve all
- * its rows (batch, heads). */
+/* rope: rotary position embedding. A task is a range of positions: the sines and cosines of one position
+ * serve all its rows (batch, heads). */
 #include <math.h>
 
 #include "kernels/cpu/math.h"
@@ -35,7 +35,8 @@ ZK_SIMD static void angles(float *cosine, float *sine, const double *freq, doubl
   for (int64_t i = 0; i < half; i++) zk_sincos(position * freq[i], &sine[i], &cosine[i]);
 }
 
-ZK_SIMD static void rotate(float *y, const float *x, const float *c, const float *s, float sign, int64_t half) {
+ZK_SIMD static void rotate(float *y, const float *x, const float *c, const float *s, float sign,
+                           int64_t half) {
 #pragma omp simd
   for (int64_t i = 0; i < half; i++) {
     float a = x[i], b = x[half + i], si = sign * s[i];
@@ -64,7 +65,8 @@ static void run_positions(void *arg, int64_t from, int64_t to, int part) {
 }
 
 void zk_cpu_rope(const ZkEnv *env, const ZkCall *c) {
-  Rope p = {.x = c->in[0], .y = c->out[0], .base = c->num[0], .inverse = c->opt[0] == 1, .scratch = c->scratch};
+  Rope p = {
+      .x = c->in[0], .y = c->out[0], .base = c->num[0], .inverse = c->opt[0] == 1, .scratch = c->scratch};
   uint16_t s = c->ax[0], h = c->ax[1];
   int64_t n = zk_axis_size(&p.x, h);
   ZB_ASSERT(n % 2 == 0);

@@ -1,4 +1,5 @@
-/* Vectorised passes over contiguous runs of f32. The order of a reduction depends on the instruction set only. */
+/* Vectorised passes over contiguous runs of f32. The order of a reduction depends on the instruction set
+ * only. */
 #include "kernels/cpu/math.h"
 
 ZK_SIMD float zk_run_sum(const float *x, int64_t n) {

@@ -1,5 +1,5 @@
-/* softmax over one axis, and its gradient y (g - sum g y). A row is read where it lies if that is contiguous f32,
- * else gathered into scratch. */
+/* softmax over one axis, and its gradient y (g - sum g y). A row is read where it lies if that is
+ * contiguous f32, else gathered into scratch. */
 #include "kernels/cpu/cpu.h"
 
 typedef struct {
@@ -35,7 +35,8 @@ static void run_rows(void *arg, int64_t from, int64_t to, int part) {
 }
 
 static void softmax(const ZkEnv *env, const ZkCall *c, bool grad) {
-  Softmax p = {.a = c->in[0], .b = c->in[grad ? 1 : 0], .out = c->out[0], .grad = grad, .scratch = c->scratch};
+  Softmax p = {
+      .a = c->in[0], .b = c->in[grad ? 1 : 0], .out = c->out[0], .grad = grad, .scratch = c->scratch};
   const ZkView *views[] = {&p.a, &p.out, &p.b};
   p.rest = zk_nest(views, 3, c->ax, 1, false);
   p.n = zk_axis_size(&p.a, c->ax[0]);

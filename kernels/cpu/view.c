@@ -35,7 +35,7 @@ bool zk_has(const uint16_t *axes, int n, uint16_t axis) {
   return false;
 }
 
-/* ---- nests ---------------------------------------------------------------------------------------------- */
+/* ---- nests ----------------------------------------------------------------------------------- */
 
 void zk_nest_add(ZkNest *n, const ZkView *const *views, int nviews, uint16_t axis, int64_t size) {
   ZkLoop *l = &n->loop[n->nloops++];
@@ -117,17 +117,19 @@ void zk_walk_seek(const ZkNest *n, ZkWalk *w, int64_t index) {
   }
 }
 
-/* ---- elements ------------------------------------------------------------------------------------------------ */
+/* ---- elements -------------------------------------------------------------------------------- */
 
 void zk_load(float *dst, const ZkView *v, int64_t off, int64_t s, int64_t n) {
   if (v->elem == ZK_F32) {
     const float *x = (const float *)v->data + off;
     if (s == 1) memcpy(dst, x, (size_t)n * sizeof *dst);
-    else for (int64_t i = 0; i < n; i++) dst[i] = x[i * s];
+    else
+      for (int64_t i = 0; i < n; i++) dst[i] = x[i * s];
   } else if (v->elem == ZK_BF16) {
     const uint16_t *x = (const uint16_t *)v->data + off;
     if (s == 1) zk_run_from_bf16(dst, x, n);
-    else for (int64_t i = 0; i < n; i++) dst[i] = zk_bf16_to_f32(x[i * s]);
+    else
+      for (int64_t i = 0; i < n; i++) dst[i] = zk_bf16_to_f32(x[i * s]);
   } else {
     ZB_ASSERT(v->elem == ZK_I32);
     const int32_t *x = (const int32_t *)v->data + off;
@@ -140,13 +142,16 @@ void zk_store(const ZkView *v, int64_t off, int64_t s, int64_t n, const float *s
     float *y = (float *)v->data + off;
     if (s == 1 && add) zk_run_add(y, src, n);
     else if (s == 1) memcpy(y, src, (size_t)n * sizeof *y);
-    else if (add) for (int64_t i = 0; i < n; i++) y[i * s] += src[i];
-    else for (int64_t i = 0; i < n; i++) y[i * s] = src[i];
+    else if (add)
+      for (int64_t i = 0; i < n; i++) y[i * s] += src[i];
+    else
+      for (int64_t i = 0; i < n; i++) y[i * s] = src[i];
   } else if (v->elem == ZK_BF16) {
     uint16_t *y = (uint16_t *)v->data + off;
     if (s == 1 && !add) zk_run_to_bf16(y, src, n);
-    else for (int64_t i = 0; i < n; i++)
-      y[i * s] = zk_f32_to_bf16(add ? zk_bf16_to_f32(y[i * s]) + src[i] : src[i]);
+    else
+      for (int64_t i = 0; i < n; i++)
+        y[i * s] = zk_f32_to_bf16(add ? zk_bf16_to_f32(y[i * s]) + src[i] : src[i]);
   } else {
     ZB_ASSERT(v->elem == ZK_I32);
     int32_t *y = (int32_t *)v->data + off;

@@ -1,5 +1,5 @@
-/* The two passes over the logits that cross-entropy takes. Rows are read in segments, so that logits in another
- * layout or type need only a small buffer. */
+/* The two passes over the logits that cross-entropy takes. Rows are read in segments, so that logits in
+ * another layout or type need only a small buffer. */
 #include "kernels/cpu/math.h"
 
 #define SEGMENT 2048
