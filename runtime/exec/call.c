@@ -202,14 +202,16 @@ void zx_bind_calls(ZxEngine *e) {
   }
 }
 
-static void run_random(ZxEngine *e, ZpNode *n, uint32_t mb) {
+/* Every iteration of a repeat draws its own numbers; backward draws those of its forward again. */
+static void run_random(ZxEngine *e, const ZpNode *n, const ZxFrame *f) {
   ZkCall c = n->call;
+  c.opt[0] = (int64_t)zb_random_u64((uint64_t)c.opt[0], f->iter, 0);
   for (int a = 0; a < c.out[0].rank; a++)
-    if (c.out[0].axis[a] == e->p->batch) c.out[0].start[a] += (int64_t)mb * e->p->axis_size[e->p->batch];
+    if (c.out[0].axis[a] == e->p->batch) c.out[0].start[a] += (int64_t)f->mb * e->p->axis_size[e->p->batch];
   e->o.device->kernel(c.op)(&e->env, &c);
 }
 
-void zx_run_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, ZxFrame *f, uint32_t mb) {
+void zx_run_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, const ZxFrame *f) {
   double t = zx_now();
   for (uint32_t i = 0; i < n; i++) {
     ZpNode *k = &nodes[i];
@@ -223,7 +225,7 @@ void zx_run_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, Zx
     }
     if (k->dims) collective(e, k, scratch);
     else if (zg_op_info[k->call.op].class == ZG_SINK) take_scalar(e, k);
-    else if (k->call.op == ZG_OP_RANDOM) run_random(e, k, mb);
+    else if (k->call.op == ZG_OP_RANDOM) run_random(e, k, f);
     else e->o.device->kernel(k->call.op)(&e->env, &k->call);
     zx_poll(e);
     double now = zx_now();

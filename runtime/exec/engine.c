@@ -75,7 +75,7 @@ static char *carry_in(ZxEngine *e, const ZpInstr *in, uint32_t inst, char *slot)
 
 static ZxFrame frame(ZxEngine *e, const ZpInstr *in) {
   const ZpInst *x = &e->st->insts[in->inst];
-  ZxFrame f = {0};
+  ZxFrame f = {.mb = in->mb, .iter = x->iter};
   char *slot = find_buf(e, in, ZP_B_SLOT, ZP_NONE);
   bool last = in->inst + 1 == e->st->ninsts;
   f.scratch = find_buf(e, in, ZP_B_SCRATCH, ZP_NONE);
@@ -120,17 +120,17 @@ static void compute(ZxEngine *e, const ZpInstr *in) {
     break;
   case ZP_I_COUNT: {
     ZxFrame f = frame(e, in);
-    zx_run_nodes(e, s, s->count, s->ncount, &f, in->mb);
+    zx_run_nodes(e, s, s->count, s->ncount, &f);
     break;
   }
   case ZP_I_FWD: {
     ZxFrame f = frame(e, in);
-    zx_run_nodes(e, s, s->fwd, s->nfwd, &f, in->mb);
+    zx_run_nodes(e, s, s->fwd, s->nfwd, &f);
     break;
   }
   case ZP_I_BWD: {
     ZxFrame f = frame(e, in);
-    zx_run_nodes(e, s, s->bwd, s->nbwd, &f, in->mb);
+    zx_run_nodes(e, s, s->bwd, s->nbwd, &f);
     break;
   }
   case ZP_I_NORM_LOCAL: {

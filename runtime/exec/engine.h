@@ -9,12 +9,13 @@
 #include "runtime/exec/exec.h"
 #include "runtime/plan/plan.h"
 
+#define ZX_MAX_BUCKETS 64
 /* Where the parts of a running instruction lie. */
 typedef struct {
   char *scratch, *saved, *inputs, *carry_in, *carry_out, *dcarry_in, *dcarry_out;
-  char *param[64], *grad[64]; /* per bucket of the segment */
+  char *param[ZX_MAX_BUCKETS], *grad[ZX_MAX_BUCKETS]; /* per bucket of the segment */
+  uint32_t mb, iter; /* micro-batch; iteration of the repeat */
 } ZxFrame;
-#define ZX_MAX_BUCKETS 64
 
 typedef struct { uint64_t from, to; bool decay; } ZxRange; /* elements of a bucket */
 
@@ -60,7 +61,7 @@ void zx_relax(int *tries);
 
 /* call.c */
 void zx_bind_calls(ZxEngine *e);
-void zx_run_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, ZxFrame *f, uint32_t mb);
+void zx_run_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, const ZxFrame *f);
 
 /* update.c: own range of a held bucket: what this rank updates and saves. */
 void zx_own_range(const ZxEngine *e, const ZpHeld *h, uint64_t *from, uint64_t *to);
