@@ -1,8 +1,8 @@
 /* What the engine's files share; nobody else reads it.
  *
- * engine.c   set-up and the queues        call.c    one node: kernel or collective
- * params.c   initial values, files        update.c  norms and optimizer steps
- * feed.c     data into input blocks                                                                     */
+ * engine.c   set-up, a step               play.c    the queues and their instructions
+ * call.c     one node: kernel, collective  update.c  norms and optimizer steps
+ * params.c   initial values, files        feed.c    data into input blocks */
 #ifndef ZUG_EXEC_ENGINE_H
 #define ZUG_EXEC_ENGINE_H
 
@@ -52,12 +52,13 @@ struct ZxEngine {
   double times[ZG_OP_COUNT + 2];
 };
 
-double zx_now(void); /* seconds, monotonic */
+/* play.c */
+char *zx_buf_at(ZxEngine *e, const ZpBuf *b);
+void zx_play(ZxEngine *e); /* all instructions of one step */
 /* Advances the transfer and collective queues without waiting. True if anything moved. */
 bool zx_poll(ZxEngine *e);
 /* Waits for a request while the queues go on; yields, then sleeps. */
 void zx_await(ZxEngine *e, ZxRequest r);
-void zx_relax(int *tries);
 
 /* call.c */
 void zx_bind_calls(ZxEngine *e);

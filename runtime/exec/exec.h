@@ -1,9 +1,10 @@
 /* runtime/exec: plays a checked plan on ranks. The rooms' seams to the outside world are tables of
  * functions, so that a device or a communicator more is a file more.
  *
- * comm_self.c comm_mpi.c  communicators       data.c     token and record files
- * engine.c                the queues          weights.c  safetensors, read and written by owners
- * optim.c                 rates and steps     log.c      lines for people, metrics.jsonl
+ * comm_self.c comm_mpi.c   communicators      device_cpu.c  devices
+ * engine.c play.c call.c   steps of a plan    data.c        token and record files
+ * params.c update.c        parameters         weights.c     safetensors, read and written by owners
+ * rate.c                   learning rates     log.c         lines for people, metrics.jsonl
  */
 #ifndef ZUG_EXEC_H
 #define ZUG_EXEC_H
@@ -76,6 +77,7 @@ ZxComm *zx_comm_self(void);
 /* Initialises MPI (funneled). With one rank this is still MPI. `argc`, `argv` as main's. */
 ZxComm *zx_comm_mpi(int *argc, char ***argv, ZbErr *err);
 
+double zx_now(void); /* seconds, monotonic */
 /* Collective: true on all ranks if `ok` on all of them. */
 bool zx_agree(ZxComm *c, bool ok);
 

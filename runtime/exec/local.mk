@@ -14,6 +14,7 @@ libexec_a_SOURCES = \
   runtime/exec/feed.c \
   runtime/exec/log.c \
   runtime/exec/params.c \
+  runtime/exec/play.c \
   runtime/exec/rate.c \
   runtime/exec/update.c \
   runtime/exec/weights.c

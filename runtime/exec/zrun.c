@@ -10,7 +10,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 typedef struct {
   const char *graph, *recipe, *cluster, *data, *init, *save, *log;
@@ -225,12 +224,6 @@ static ZxRate rate_of(const ZlRecipe *r) {
                   .anneal = !strcmp(anneal, "cosine") ? ZX_COSINE : !strcmp(anneal, "linear") ? ZX_LINEAR : ZX_CONSTANT};
 }
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* FLOP/s of all ranks' products, measured at once: ranks that share cores share their peak. */
 static double measure_peak(Run *r) {
   ZkEnv env = {.pool = zk_pool_new(r->o.threads)};
@@ -276,19 +269,19 @@ static _Noreturn void give_up(Run *r) {
 static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
   ZbErr err = {0};
   ZxStep s;
-  double from = now(), lr = zx_rate(rate, step);
+  double from = zx_now(), lr = zx_rate(rate, step);
   if (!zx_engine_step(r->engine, step, lr, &s, &err)) {
     zx_say(r->rank, "error: step %" PRId64 ": %s", step, err.text);
     give_up(r);
   }
-  double ms = 1e3 * (now() - from);
+  double ms = 1e3 * (zx_now() - from);
   if (s.used_bytes != zx_engine_bytes(r->engine))
     ZB_BUG("rank %d planned %" PRIu64 " bytes and used %" PRIu64, r->rank, zx_engine_bytes(r->engine), s.used_bytes);
   ZxClassMetrics classes[64];
   gather_classes(r, &s, classes);
   if (r->rank) return finite_here(r, step, &s);
   r->ms[step - 1] = ms;
-  if (step == 1) printf("first step %.0f ms after the start\n", 1e3 * (now() - r->began));
+  if (step == 1) printf("first step %.0f ms after the start\n", 1e3 * (zx_now() - r->began));
   double tokens = (double)r->plan->global_batch * tokens_per_sample(r), flops = r->plan->model_flops;
   ZxMetrics m = {.step = step, .steps = r->o.steps, .loss = s.loss, .grad_norm = s.grad_norm, .lr = lr, .tokens = tokens,
                  .step_ms = ms, .tokens_per_s = tokens / ms * 1e3, .flops = flops,
@@ -370,7 +363,7 @@ static bool dry_run(Run *r) {
 
 int main(int argc, char **argv) {
   ZbErr err = {0};
-  Run r = {.began = now(), .a = zb_arena_new()};
+  Run r = {.began = zx_now(), .a = zb_arena_new()};
   for (int i = 1; i < argc; i++) /* help needs no MPI */
     if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return fputs(usage, stdout), 0;
   signal(SIGXFSZ, SIG_IGN); /* a file over the limit is then an error of its write, which has a message */

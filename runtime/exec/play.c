@@ -1,0 +1,290 @@
+/* Plays the program of one rank: three queues, one thread. Compute runs in order; transfers and collectives start in
+ * order as soon as what they wait for is complete, and go on while compute works. Nothing is allocated in a step. */
+#include "runtime/exec/engine.h"
+
+#include <math.h>
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+double zx_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void relax(int *tries) {
+  if (++*tries < 64) {
+    sched_yield();
+    return;
+  }
+  struct timespec t = {0, 50000};
+  nanosleep(&t, NULL);
+}
+
+void zx_await(ZxEngine *e, ZxRequest r) {
+  double from = zx_now();
+  for (int tries = 0; !e->c->t->test(e->c, r);)
+    if (!zx_poll(e)) relax(&tries);
+  e->times[ZG_OP_COUNT + 1] += zx_now() - from;
+}
+
+/* ---- buffers of an instruction ---- */
+char *zx_buf_at(ZxEngine *e, const ZpBuf *b) {
+  uint64_t end = b->offset + b->bytes;
+  if (b->kind != ZP_B_SCRATCH && end > e->high && b->offset != UINT64_MAX) e->high = end;
+  return e->arena + b->offset;
+}
+
+static char *find_buf(ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool) {
+  for (uint32_t i = 0; i < in->naccess; i++) {
+    const ZpBuf *b = &e->st->prog.bufs[in->access[i].buf];
+    if (b->kind == kind && (pool == ZP_NONE || b->pool == pool)) return zx_buf_at(e, b);
+  }
+  return NULL;
+}
+
+static char *need_buf(ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool) {
+  char *p = find_buf(e, in, kind, pool);
+  if (!p) ZB_BUG("%s has no buffer of kind %d", zp_instr_info[in->op].text, kind);
+  return p;
+}
+
+static char *boundary(ZxEngine *e, uint32_t index) {
+  for (uint32_t i = 0; i < e->st->prog.nbufs; i++) {
+    const ZpBuf *b = &e->st->prog.bufs[i];
+    if (b->kind == ZP_B_BOUNDARY && b->index == (index & 1)) return zx_buf_at(e, b);
+  }
+  return NULL;
+}
+
+static uint64_t shard_elems(const ZxEngine *e, const ZpBucket *k) {
+  return k->elems / (uint64_t)zp_group_size(&e->p->mesh, k->shard);
+}
+static uint64_t shard_index(const ZxEngine *e, const ZpBucket *k) {
+  return (uint64_t)zp_group_index(&e->p->mesh, e->rank, k->shard);
+}
+
+/* ---- compute ---- */
+static char *carry_in(ZxEngine *e, const ZpInstr *in, uint32_t inst, char *slot) {
+  const ZpSegment *s = &e->p->segments[e->st->insts[inst].segment];
+  if (inst == 0) return find_buf(e, in, ZP_B_RECV_ACT, ZP_NONE);
+  if (s->saves_carry) return slot + e->st->saved_at[inst] + s->saved_bytes;
+  return boundary(e, inst);
+}
+
+static ZxFrame frame(ZxEngine *e, const ZpInstr *in) {
+  const ZpInst *x = &e->st->insts[in->inst];
+  ZxFrame f = {.mb = in->mb, .iter = x->iter};
+  char *slot = find_buf(e, in, ZP_B_SLOT, ZP_NONE);
+  bool last = in->inst + 1 == e->st->ninsts;
+  f.scratch = find_buf(e, in, ZP_B_SCRATCH, ZP_NONE);
+  f.inputs = slot;
+  f.saved = slot ? slot + e->st->saved_at[in->inst] : NULL;
+  f.carry_in = carry_in(e, in, in->inst, slot);
+  if (in->op == ZP_I_FWD) {
+    f.carry_out = last ? find_buf(e, in, ZP_B_SEND_ACT, ZP_NONE) : carry_in(e, in, in->inst + 1, slot);
+  } else if (in->op == ZP_I_BWD) {
+    f.dcarry_out = last ? find_buf(e, in, ZP_B_RECV_GRAD, ZP_NONE) : boundary(e, in->inst + 1);
+    f.dcarry_in = in->inst == 0 ? find_buf(e, in, ZP_B_SEND_GRAD, ZP_NONE) : boundary(e, in->inst);
+  }
+  ZB_ASSERT(x->nheld <= ZX_MAX_BUCKETS);
+  for (uint32_t i = 0; i < x->nheld; i++) {
+    const ZpHeld *h = &e->st->held[x->held[i]];
+    const ZpBucket *k = &e->p->buckets[h->bucket];
+    f.param[i] = k->level >= 3 ? find_buf(e, in, ZP_B_GATHER, h->bucket) : e->arena + h->param_at;
+    if (in->op != ZP_I_BWD) continue;
+    f.grad[i] = k->level >= 2 ? find_buf(e, in, ZP_B_STAGING, h->bucket) : e->arena + h->grad_at;
+    if (k->level >= 2 && f.grad[i]) e->o.device->zero(f.grad[i], k->elems * 4);
+  }
+  return f;
+}
+
+static void zero_grads(ZxEngine *e) {
+  for (uint32_t i = 0; i < e->st->nheld; i++) {
+    const ZpHeld *h = &e->st->held[i];
+    const ZpBucket *k = &e->p->buckets[h->bucket];
+    e->o.device->zero(e->arena + h->grad_at, (k->level >= 2 ? shard_elems(e, k) : k->elems) * 4);
+  }
+  memset(e->sums, 0, 4 * sizeof *e->sums);
+  *e->count = 0;
+}
+
+static void compute(ZxEngine *e, const ZpInstr *in) {
+  const ZpSegment *s = NULL;
+  if (in->op == ZP_I_FWD || in->op == ZP_I_BWD || in->op == ZP_I_COUNT) s = &e->p->segments[e->st->insts[in->inst].segment];
+  switch (in->op) {
+  case ZP_I_ZERO_GRADS: zero_grads(e); break;
+  case ZP_I_LOAD:
+    if (!zx_feed(e, need_buf(e, in, ZP_B_SLOT, ZP_NONE), in->mb)) e->failed = true;
+    break;
+  case ZP_I_COUNT: {
+    ZxFrame f = frame(e, in);
+    zx_run_nodes(e, s, s->count, s->ncount, &f);
+    break;
+  }
+  case ZP_I_FWD: {
+    ZxFrame f = frame(e, in);
+    zx_run_nodes(e, s, s->fwd, s->nfwd, &f);
+    break;
+  }
+  case ZP_I_BWD: {
+    ZxFrame f = frame(e, in);
+    zx_run_nodes(e, s, s->bwd, s->nbwd, &f);
+    break;
+  }
+  case ZP_I_NORM_LOCAL: {
+    double t = zx_now();
+    e->sums[2] = zx_norm_local(e);
+    e->times[ZG_OP_COUNT] += zx_now() - t;
+    break;
+  }
+  case ZP_I_OPT_STEP: {
+    double t = zx_now();
+    zx_optimize(e, &e->st->held[in->held], e->out.grad_norm);
+    e->times[ZG_OP_COUNT] += zx_now() - t;
+    break;
+  }
+  default: ZB_BUG("%s in the compute queue", zp_instr_info[in->op].text);
+  }
+}
+
+/* ---- collectives ---- */
+static ZxRequest start_bucket(ZxEngine *e, const ZpInstr *in) {
+  const ZpHeld *h = &e->st->held[in->held];
+  const ZpBucket *k = &e->p->buckets[h->bucket];
+  const ZxCommTable *t = e->c->t;
+  uint64_t n = shard_elems(e, k), i = shard_index(e, k), w = zk_elem_bytes(e->p->compute);
+  uint64_t from, to;
+  switch (in->op) {
+  case ZP_I_GATHER_PARAMS:
+    return t->all_gather(e->c, e->group[k->shard], e->arena + h->param_at, n * w, need_buf(e, in, ZP_B_GATHER, h->bucket));
+  case ZP_I_PUBLISH_PARAMS: {
+    char *all = e->arena + h->param_at;
+    return t->all_gather(e->c, e->group[k->shard], all + i * n * w, n * w, all);
+  }
+  case ZP_I_SCATTER_GRADS: {
+    float *all = (float *)(void *)(in->in_place ? e->arena + h->grad_at : need_buf(e, in, ZP_B_STAGING, h->bucket));
+    if ((k->shard & k->partial) == k->shard)
+      return t->reduce_scatter(e->c, e->group[k->shard], all, n, ZX_F32, ZX_SUM, all + i * n);
+    if (k->shard & k->partial) return t->all_reduce(e->c, e->group[k->shard & k->partial], all, k->elems, ZX_F32, ZX_SUM);
+    return -1; /* complete on every rank already */
+  }
+  case ZP_I_REDUCE_GRADS:
+    zx_own_range(e, h, &from, &to);
+    return t->all_reduce(e->c, e->group[in->dims], zx_grads(e, h), to - from, ZX_F32, ZX_SUM);
+  case ZP_I_REDUCE_TIED:
+    zx_own_range(e, h, &from, &to);
+    return t->all_reduce(e->c, e->tied[in->tied], zx_grads(e, h), to - from, ZX_F32, ZX_SUM);
+  default: ZB_BUG("%s in the collective queue", zp_instr_info[in->op].text);
+  }
+}
+
+/* Loss sums and norm: each counted by exactly one rank of those that hold the same. */
+static ZxRequest start_step_sums(ZxEngine *e) {
+  const ZpMesh *m = &e->p->mesh;
+  ZpDims all = (ZpDims)((1u << m->ndims) - 1) & ~(m->pipe < 0 ? 0 : 1u << m->pipe);
+  if (zp_group_index(m, e->rank, all & ~e->p->loss_partial[0])) e->sums[0] = 0;
+  if (zp_group_index(m, e->rank, all)) e->sums[1] = 0;
+  e->sums[3] = e->has_loss && zp_group_index(m, e->rank, all) == 0 ? *e->count : 0;
+  return e->c->t->all_reduce(e->c, 0, e->sums, 4, ZX_F64, ZX_SUM);
+}
+
+static ZxRequest start(ZxEngine *e, const ZpInstr *in) {
+  const ZxCommTable *t = e->c->t;
+  int peer = (int)zp_rank_of_stage(&e->p->mesh, e->rank, in->peer);
+  switch (in->op) {
+  case ZP_I_SEND_ACT: return t->send(e->c, need_buf(e, in, ZP_B_SEND_ACT, ZP_NONE), in->bytes, peer, (int)in->pair);
+  case ZP_I_RECV_ACT: return t->recv(e->c, need_buf(e, in, ZP_B_RECV_ACT, ZP_NONE), in->bytes, peer, (int)in->pair);
+  case ZP_I_SEND_GRAD: return t->send(e->c, need_buf(e, in, ZP_B_SEND_GRAD, ZP_NONE), in->bytes, peer, (int)in->pair);
+  case ZP_I_RECV_GRAD: return t->recv(e->c, need_buf(e, in, ZP_B_RECV_GRAD, ZP_NONE), in->bytes, peer, (int)in->pair);
+  case ZP_I_REDUCE_COUNT:
+    if (!in->dims) return -1;
+    return t->all_reduce(e->c, e->group[in->dims], e->count, 1, ZX_F64, ZX_SUM);
+  case ZP_I_REDUCE_STEP: return start_step_sums(e);
+  default: return start_bucket(e, in);
+  }
+}
+
+static void finish(ZxEngine *e, const ZpInstr *in) {
+  switch (in->op) {
+  case ZP_I_REDUCE_COUNT: e->seed[0] = *e->count > 0 ? (float)(1 / *e->count) : 0; break;
+  case ZP_I_REDUCE_STEP: {
+    double den = e->sums[3];
+    e->out.tokens = den;
+    e->out.aux = e->sums[1] / (double)e->p->nmicro;
+    e->out.loss = (den > 0 ? e->sums[0] / den : 0) + e->out.aux;
+    e->out.grad_norm = sqrt(e->sums[2]);
+    break;
+  }
+  case ZP_I_SCATTER_GRADS: {
+    if (in->in_place) break;
+    const ZpHeld *h = &e->st->held[in->held];
+    const ZpBucket *k = &e->p->buckets[h->bucket];
+    uint64_t n = shard_elems(e, k);
+    const float *all = (const float *)(const void *)need_buf(e, in, ZP_B_STAGING, h->bucket);
+    e->o.device->axpy(&e->env, (int64_t)n, 1, all + shard_index(e, k) * n, (float *)(void *)(e->arena + h->grad_at));
+    break;
+  }
+  default: break;
+  }
+}
+
+/* ---- queues ---- */
+static bool ready(const ZxEngine *e, uint32_t i) {
+  const ZpInstr *in = &e->st->prog.instrs[i];
+  for (uint32_t k = 0; k < in->nwait; k++)
+    if (!e->done[in->wait[k]]) return false;
+  return true;
+}
+
+bool zx_poll(ZxEngine *e) {
+  const ZpProgram *g = &e->st->prog;
+  bool moved = false;
+  if (!e->playing || e->polling) return false; /* finishing one instruction must not start on another's */
+  e->polling = true;
+  for (int q = ZP_Q_P2P; q < ZP_QUEUES; q++)
+    while (e->head[q] < g->nqueue[q] && ready(e, g->queue[q][e->head[q]])) {
+      uint32_t i = g->queue[q][e->head[q]++];
+      e->request[i] = start(e, &g->instrs[i]);
+      e->flight[e->nflight++] = i;
+      moved = true;
+    }
+  uint32_t left = 0;
+  for (uint32_t k = 0; k < e->nflight; k++) {
+    uint32_t i = e->flight[k];
+    if (!e->c->t->test(e->c, e->request[i])) {
+      e->flight[left++] = i;
+      continue;
+    }
+    finish(e, &g->instrs[i]);
+    e->done[i] = true;
+    moved = true;
+  }
+  e->nflight = left;
+  e->polling = false;
+  return moved;
+}
+
+void zx_play(ZxEngine *e) {
+  const ZpProgram *g = &e->st->prog;
+  memset(e->done, 0, g->ninstrs * sizeof *e->done);
+  memset(e->head, 0, sizeof e->head);
+  e->nflight = 0;
+  e->playing = true;
+  for (uint32_t k = 0; k < g->nqueue[ZP_Q_COMPUTE] && !e->failed; k++) {
+    uint32_t i = g->queue[ZP_Q_COMPUTE][k];
+    double from = zx_now();
+    for (int tries = 0; !ready(e, i);)
+      if (!zx_poll(e)) relax(&tries);
+    e->times[ZG_OP_COUNT + 1] += zx_now() - from;
+    compute(e, &g->instrs[i]);
+    e->done[i] = true;
+    zx_poll(e);
+  }
+  double from = zx_now();
+  for (int tries = 0; !e->failed && (e->nflight || e->head[ZP_Q_P2P] < g->nqueue[ZP_Q_P2P] || e->head[ZP_Q_COLL] < g->nqueue[ZP_Q_COLL]);)
+    if (!zx_poll(e)) relax(&tries);
+  e->times[ZG_OP_COUNT + 1] += zx_now() - from;
+  e->playing = false;
+}
