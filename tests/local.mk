@@ -15,6 +15,7 @@ include tests/unit/compiler/local.mk
 include tests/unit/grad/local.mk
 include tests/unit/kernels/local.mk
 include tests/unit/plan/local.mk
+include tests/unit/layout/local.mk
 include tests/unit/exec/local.mk
 
 TEST_EXTENSIONS = .sh

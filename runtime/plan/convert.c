@@ -3,8 +3,9 @@
  *   P -> R     all_reduce           S(a) -> R     all_gather along a      R -> S(a)   local slice, no traffic
  *   P -> S(a)  reduce_scatter       S(a) -> S(b)  all_to_all
  *
- * An axis split by two dims is cut by the first (slower) one into blocks and each block by the second. A change of the
- * slower cut therefore needs the faster one undone first. */
+ * An axis split by several dims is cut by the first (slowest) one into blocks, each block by the next, and so on. A
+ * collective moves blocks as they lie, so a cut can only be made or undone while it is the fastest of its axis: slower
+ * cuts are made first and undone last, and one that changes under a faster one needs that undone. */
 #include "runtime/plan/impl_shard.h"
 
 #include <string.h>
@@ -166,24 +167,80 @@ static ZpDims alike(const Step *t, const ZpState *want, int d) {
   return m;
 }
 
-/* Undoes faster cuts of an axis whose slower cut is about to change. */
-static void undo_faster(Step *t, const ZpState *want) {
-  for (int d = 0; d < t->h->p->mesh.ndims; d++) {
-    const ZpState *cur = t->h->out->values[t->at].state;
-    bool change = cur[d].kind != want[d].kind || (cur[d].kind == 'S' && cur[d].axis != want[d].axis);
-    for (int e = d + 1; change && e < t->h->p->mesh.ndims; e++) {
-      cur = t->h->out->values[t->at].state;
-      bool same = cur[e].kind == 'S' && want[e].kind == 'S' && cur[e].axis == want[e].axis &&
-                  ((cur[d].kind == 'S' && cur[d].axis == cur[e].axis) || (want[d].kind == 'S' && want[d].axis == cur[e].axis));
-      if (same) step(t, ZG_OP_ALL_GATHER, 1u << e, cur[e].axis, 0, (ZpState){.kind = 'R'});
-    }
+static bool is_split(ZpState s, uint16_t axis) { return s.kind == 'S' && s.axis == axis; }
+static bool differs(ZpState a, ZpState b) { return a.kind != b.kind || (a.kind == 'S' && a.axis != b.axis); }
+
+/* Whether the cuts of `axis` by `dims` can go: no faster cut of it stands upon them. */
+static bool may_leave(const Step *t, ZpDims dims, uint16_t axis) {
+  const ZpState *cur = t->h->out->values[t->at].state;
+  for (int e = 0; e < t->h->p->mesh.ndims; e++)
+    if (is_split(cur[e], axis) && !(dims >> e & 1) && e > __builtin_ctz(dims)) return false;
+  return true;
+}
+
+/* Whether `dims` can cut `axis` now: every slower cut of it has been made and stays, no faster one has been made. */
+static bool may_enter(const Step *t, const ZpState *want, ZpDims dims, uint16_t axis) {
+  const ZpState *cur = t->h->out->values[t->at].state;
+  int slowest = __builtin_ctz(dims), fastest = 31 - __builtin_clz(dims);
+  for (int e = 0; e < t->h->p->mesh.ndims; e++) {
+    if (dims >> e & 1) continue;
+    if (is_split(cur[e], axis) ? e > slowest || differs(cur[e], want[e]) : is_split(want[e], axis) && e < fastest) return false;
   }
+  return true;
+}
+
+static const struct { uint8_t from, to; uint16_t op; } steps[] = {
+    {'P', 'R', ZG_OP_ALL_REDUCE}, {'P', 'S', ZG_OP_REDUCE_SCATTER}, {'S', 'R', ZG_OP_ALL_GATHER},
+    {'S', 'S', ZG_OP_ALL_TO_ALL}, {'R', 'S', ZG_OP_LOCAL_SLICE}};
+
+/* Takes the first step that can be taken now, over as many dims at once as it can. */
+static bool advance(Step *t, const ZpState *want) {
+  for (size_t k = 0; k < sizeof steps / sizeof *steps; k++)
+    for (int d = 0; d < t->h->p->mesh.ndims; d++) {
+      ZpState cur = t->h->out->values[t->at].state[d];
+      if (cur.kind != steps[k].from || want[d].kind != steps[k].to || !differs(cur, want[d])) continue;
+      ZpDims group[] = {alike(t, want, d), 1u << d};
+      for (int g = 0; g < 2; g++)
+        if ((cur.kind != 'S' || may_leave(t, group[g], cur.axis)) &&
+            (want[d].kind != 'S' || may_enter(t, want, group[g], want[d].axis))) {
+          step(t, steps[k].op, group[g], cur.kind == 'S' ? cur.axis : want[d].axis, want[d].axis, want[d]);
+          return true;
+        }
+    }
+  return false;
+}
+
+/* Undoes the fastest cut that stands in the way of a change of the same axis. */
+static void undo_fastest(Step *t, const ZpState *want) {
+  const ZpState *cur = t->h->out->values[t->at].state;
+  for (int e = t->h->p->mesh.ndims; e-- > 0;)
+    for (int d = 0; cur[e].kind == 'S' && d <= e; d++)
+      if (differs(cur[d], want[d]) && (is_split(cur[d], cur[e].axis) || is_split(want[d], cur[e].axis))) {
+        ZpDims all = alike(t, want, e);
+        step(t, ZG_OP_ALL_GATHER, may_leave(t, all, cur[e].axis) ? all : 1u << e, cur[e].axis, 0, (ZpState){.kind = 'R'});
+        return;
+      }
+  ZB_BUG("no way from one state to another");
+}
+
+/* A version of this phase of which `want` is only a part: no traffic. */
+static uint32_t whole_of(const ZpShard *h, uint32_t v, const ZpState *want) {
+  for (const ZpVersion *k = h->versions[v]; k; k = k->next) {
+    const ZpState *have = h->out->values[k->value].state;
+    bool part = k->phase == h->phase;
+    for (int d = 0; d < h->p->mesh.ndims; d++) {
+      part &= !differs(have[d], want[d]) || (have[d].kind == 'R' && want[d].kind == 'S');
+      for (int e = d + 1; e < h->p->mesh.ndims; e++) part &= !(differs(have[d], want[d]) && is_split(have[e], want[d].axis));
+    }
+    if (part) return k->value;
+  }
+  return ZP_NONE;
 }
 
 uint32_t zp_convert(ZpShard *h, uint32_t v, const ZpState *want) {
   for (const ZpVersion *k = h->versions[v]; k; k = k->next)
     if (k->phase == h->phase && zp_state_eq(h, h->out->values[k->value].state, want)) return k->value;
-  uint32_t base = zp_base(h, v);
+  uint32_t base = zp_base(h, v), whole = whole_of(h, v, want);
   if (zp_state_eq(h, h->out->values[base].state, want)) return base;
   const ZgNode *maker = &h->s->nodes[h->s->values[v].node];
   if (maker->op == ZG_OP_INPUT) { /* data can be read in any state: no traffic */
@@ -196,19 +253,9 @@ uint32_t zp_convert(ZpShard *h, uint32_t v, const ZpState *want) {
     zp_version_add(h, v, value);
     return value;
   }
-  Step t = {h, maker, base};
-  undo_faster(&t, want);
-  static const struct { uint8_t from, to; uint16_t op; } order[] = {
-      {'P', 'R', ZG_OP_ALL_REDUCE}, {'P', 'S', ZG_OP_REDUCE_SCATTER}, {'S', 'R', ZG_OP_ALL_GATHER},
-      {'S', 'S', ZG_OP_ALL_TO_ALL}, {'R', 'S', ZG_OP_LOCAL_SLICE}};
-  for (size_t k = 0; k < sizeof order / sizeof *order; k++)
-    for (int d = 0; d < h->p->mesh.ndims; d++) {
-      ZpState cur = h->out->values[t.at].state[d];
-      if (cur.kind != order[k].from || want[d].kind != order[k].to) continue;
-      if (cur.kind == 'S' && want[d].kind == 'S' && cur.axis == want[d].axis) continue;
-      ZpDims dims = order[k].op == ZG_OP_ALL_TO_ALL ? 1u << d : alike(&t, want, d);
-      step(&t, order[k].op, dims, cur.kind == 'S' ? cur.axis : want[d].axis, want[d].axis, want[d]);
-    }
+  Step t = {h, maker, whole == ZP_NONE ? base : whole};
+  while (!zp_state_eq(h, h->out->values[t.at].state, want))
+    if (!advance(&t, want)) undo_fastest(&t, want);
   zp_version_add(h, v, t.at);
   return t.at;
 }

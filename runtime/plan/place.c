@@ -93,6 +93,7 @@ static void lower_param_grads(Place *c) {
     }
     ZpValue old = s->values[v];
     old.at = at;
+    old.bytes = old.bytes / zk_elem_bytes(old.elem) * 4;
     old.elem = ZK_F32;
     old.type.elem = ZG_F32;
     declared_order(c->p, &old, node.sink);

@@ -1,0 +1,381 @@
+/* What must hold of any plan, derived again from its node lists and nothing else: shapes, states, places, the arena.
+ * Shares no code with the planner. */
+#include "tests/unit/layout/plan.h"
+
+#include <string.h>
+
+typedef struct { /* bytes of one place that hold a value */
+  uint8_t place;
+  uint32_t index;
+  uint64_t from, to;
+  uint32_t value;
+} Cell;
+
+typedef struct {
+  const ZpPlan *p;
+  ZbArena *a;
+  const ZpSegment *s;
+  uint32_t segment, node;
+  Phase phase;
+  Cell *cells;
+  uint32_t ncells;
+  const char *wrong;
+} Brute;
+
+#define FAIL(b, ...) ((b)->wrong = (b)->wrong ? (b)->wrong : where(b, zb_printf((b)->a, __VA_ARGS__)))
+#define NEED(b, cond, ...) ((cond) ? (void)0 : (void)FAIL(b, __VA_ARGS__))
+
+static const char *where(Brute *b, const char *text) {
+  uint32_t n = 0;
+  const ZpNode *k = b->s ? phase_nodes(b->s, b->phase, &n) : NULL;
+  if (b->node >= n) return text;
+  return zb_printf(b->a, "segment %u %s node %u (%s): %s", b->segment, phase_name[b->phase], b->node,
+                   zg_op_info[k[b->node].call.op].text, text);
+}
+
+static const ZpValue *value(const Brute *b, uint32_t v) { return &b->s->values[v]; }
+static bool meet(uint64_t a, uint64_t b, uint64_t c, uint64_t d) { return a < d && c < b; }
+
+/* ---- shapes ---- */
+static void check_value(Brute *b, uint32_t v) {
+  const ZpValue *x = value(b, v);
+  uint64_t bytes = zk_elem_bytes(x->elem);
+  for (int i = 0; i < x->type.naxes; i++) {
+    int64_t parts = 1;
+    for (int d = 0; d < b->p->mesh.ndims; d++)
+      if (x->state[d].kind == 'S' && x->state[d].axis == x->axis[i]) parts *= b->p->mesh.dim[d].size;
+    NEED(b, x->size[i] * parts == b->p->axis_size[x->axis[i]], "value %u: local size of %s", v,
+         b->p->graph->axes[x->axis[i]].name);
+    NEED(b, zg_type_has(&x->type, x->axis[i]), "value %u has an axis that its type lacks", v);
+    bytes *= (uint64_t)x->size[i];
+  }
+  NEED(b, bytes == x->bytes, "value %u has %llu bytes, not %llu", v, (unsigned long long)bytes, (unsigned long long)x->bytes);
+  for (int d = 0; d < b->p->mesh.ndims; d++) {
+    const ZpState *s = &x->state[d];
+    NEED(b, s->kind == 'R' || s->kind == 'P' || (s->kind == 'S' && zg_type_has(&x->type, s->axis)), "value %u: state", v);
+    NEED(b, d != b->p->mesh.pipe || s->kind == 'R', "value %u is split over stages", v);
+  }
+}
+
+static bool moves_axes(int op) {
+  return op == ZG_OP_RENAME || op == ZG_OP_SLICE || op == ZG_OP_PAD || op == ZG_OP_CONCAT;
+}
+
+/* Without data moving between axes, the same axis has the same local size in all operands and results. */
+static void check_shapes(Brute *b, const ZpNode *k) {
+  int64_t size[ZG_MAX_GRAPH_AXES];
+  memset(size, 0, sizeof size);
+  for (int i = 0; i < k->call.nin + k->call.nout; i++) {
+    const ZpValue *x = value(b, i < k->call.nin ? k->in[i] : k->out[i - k->call.nin]);
+    for (int j = 0; j < x->type.naxes; j++) {
+      uint16_t a = x->axis[j];
+      if (moves_axes(k->call.op)) {
+        for (int q = 0; q < k->call.nax; q++)
+          NEED(b, k->call.ax[q] != a || x->size[j] == b->p->axis_size[a], "%s is not whole", b->p->graph->axes[a].name);
+      }
+      NEED(b, !size[a] || size[a] == x->size[j], "%s has two local sizes", b->p->graph->axes[a].name);
+      size[a] = x->size[j];
+    }
+  }
+  static const struct { int op, ax; } pinned[] = {{ZG_OP_SOFTMAX, 0},        {ZG_OP_SOFTMAX_GRAD, 0}, {ZG_OP_NORMALIZE, 0},
+                                                  {ZG_OP_NORMALIZE_GRAD, 0}, {ZG_OP_ROPE, 1},         {ZG_OP_ATTEND, 0},
+                                                  {ZG_OP_ATTEND, 1},         {ZG_OP_ATTEND_GRAD, 0},  {ZG_OP_ATTEND_GRAD, 1}};
+  for (size_t i = 0; i < sizeof pinned / sizeof *pinned; i++) {
+    uint16_t a = k->call.ax[pinned[i].ax];
+    NEED(b, k->call.op != pinned[i].op || size[a] == b->p->axis_size[a], "%s is not whole", b->p->graph->axes[a].name);
+  }
+}
+
+/* ---- states ---- */
+static bool same_state(ZpState a, ZpState b) { return a.kind == b.kind && (a.kind != 'S' || a.axis == b.axis); }
+
+/* Blocks lie in mesh order, so only the fastest cuts of an axis can be made or undone. */
+static void check_fastest(Brute *b, const ZpNode *k, const ZpState *s, uint16_t axis) {
+  for (int d = 0; d < b->p->mesh.ndims; d++)
+    NEED(b, k->dims >> d & 1 || s[d].kind != 'S' || s[d].axis != axis || d < __builtin_ctz(k->dims),
+         "cuts %s over dim %d under a faster cut", b->p->graph->axes[axis].name, d);
+}
+
+static void check_collective(Brute *b, const ZpNode *k) {
+  static const struct { int op; char from, to; } kinds[] = {{ZG_OP_ALL_REDUCE, 'P', 'R'},
+                                                            {ZG_OP_REDUCE_SCATTER, 'P', 'S'},
+                                                            {ZG_OP_ALL_GATHER, 'S', 'R'},
+                                                            {ZG_OP_ALL_TO_ALL, 'S', 'S'},
+                                                            {ZG_OP_LOCAL_SLICE, 'R', 'S'}};
+  const ZpState *in = value(b, k->in[0])->state, *out = value(b, k->out[0])->state;
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    if (kinds[i].op != k->call.op) continue;
+    for (int d = 0; d < b->p->mesh.ndims; d++) {
+      if (!(k->dims >> d & 1)) {
+        NEED(b, same_state(in[d], out[d]), "changes the state over another dim");
+        continue;
+      }
+      NEED(b, in[d].kind == kinds[i].from && out[d].kind == kinds[i].to, "from %c to %c", in[d].kind, out[d].kind);
+      NEED(b, in[d].kind != 'S' || in[d].axis == k->axis, "from another axis");
+      NEED(b, out[d].kind != 'S' || out[d].axis == (in[d].kind == 'S' ? k->axis2 : k->axis), "to another axis");
+      NEED(b, in[d].kind != 'P' || (in[d].max != 0) == (k->call.opt[0] != 0), "maximum or sum");
+    }
+    if (kinds[i].from == 'S') check_fastest(b, k, in, k->axis);
+    if (kinds[i].to == 'S') check_fastest(b, k, out, kinds[i].from == 'S' ? k->axis2 : k->axis);
+    return;
+  }
+  FAIL(b, "no collective has dims");
+}
+
+/* Over one dim, all that is split is split along one axis; a result is partial exactly if that axis is summed, or if the
+ * op is linear and its operands are. */
+static void check_rule(Brute *b, const ZpNode *k) {
+  if (zg_op_info[k->call.op].class == ZG_SINK) {
+    ZpDims partial = b->p->loss_partial[k->call.op == ZG_OP_LOSS_NUM ? 0 : k->call.op == ZG_OP_LOSS_DEN ? 1 : 2];
+    for (int d = 0; d < b->p->mesh.ndims; d++)
+      NEED(b, value(b, k->in[0])->state[d].kind == (partial >> d & 1 ? 'P' : 'R'), "a scalar's state over dim %d", d);
+    return;
+  }
+  for (int d = 0; d < b->p->mesh.ndims; d++) {
+    uint32_t x = ZG_NONE;
+    bool partial = false;
+    for (int i = 0; i < k->call.nin + k->call.nout; i++) {
+      ZpState s = value(b, i < k->call.nin ? k->in[i] : k->out[i - k->call.nin])->state[d];
+      if (s.kind == 'S') NEED(b, x == ZG_NONE || x == s.axis, "two axes split over dim %d", d), x = s.axis;
+      partial |= i < k->call.nin && s.kind == 'P' && value(b, k->in[i])->at.place != ZP_AT_GRAD;
+    }
+    if (k->call.op == ZG_OP_CHAIN) continue; /* what lies inside is gone */
+    bool linear = k->call.op == ZG_OP_SUM || k->call.op == ZG_OP_LOOKUP_GRAD || k->call.op == ZG_OP_COPY;
+    NEED(b, !partial || linear, "reads a partial value");
+    for (int i = 0; i < k->call.nin; i++) {
+      const ZpValue *v = value(b, k->in[i]);
+      if (x != ZG_NONE && zg_type_has(&v->type, (uint16_t)x)) NEED(b, v->state[d].kind == 'S', "operand %d is whole", i);
+    }
+    for (int i = 0; i < k->call.nout; i++) {
+      const ZpValue *v = value(b, k->out[i]);
+      bool has = x != ZG_NONE && zg_type_has(&v->type, (uint16_t)x), lacks = x != ZG_NONE && !has;
+      char want = has ? 'S' : lacks || partial ? 'P' : 'R';
+      NEED(b, v->state[d].kind == want || zg_op_info[k->call.op].class == ZG_SOURCE, "result %d is %c over dim %d, not %c", i,
+           v->state[d].kind, d, want);
+    }
+  }
+}
+
+/* ---- places ---- */
+static uint64_t room(const Brute *b, uint8_t place) {
+  switch (place) {
+  case ZP_AT_TEMP: return b->phase == FWD ? b->s->fwd_temp : b->phase == BWD ? b->s->bwd_temp : b->s->count_temp;
+  case ZP_AT_SAVED: return b->s->saved_bytes;
+  case ZP_AT_CARRY_IN: return b->s->carry_bytes;
+  case ZP_AT_CARRY_OUT: return b->s->carry_out_bytes;
+  case ZP_AT_DCARRY_IN: return b->s->dcarry_bytes;
+  case ZP_AT_DCARRY_OUT: return b->s->dcarry_out_bytes;
+  default: return UINT64_MAX;
+  }
+}
+
+static void check_place(Brute *b, uint32_t v) {
+  const ZpValue *x = value(b, v);
+  NEED(b, x->at.place != ZP_AT_NOWHERE, "value %u is nowhere", v);
+  NEED(b, x->at.offset + x->bytes <= room(b, x->at.place), "value %u is outside its place", v);
+  if (x->at.place == ZP_AT_PARAM || x->at.place == ZP_AT_GRAD) {
+    const ZpBucket *k = &b->p->buckets[b->s->buckets[x->at.index]];
+    uint64_t e = x->at.place == ZP_AT_GRAD ? 4 : zk_elem_bytes(b->p->compute);
+    for (uint32_t i = 0; i < k->nslices; i++) {
+      const ZpSlice *q = &k->slices[i];
+      if (q->at * e != x->at.offset) continue;
+      NEED(b, q->n * e == x->bytes, "value %u is not the slice of %s", v, b->p->graph->params[q->param].path);
+      for (int d = 0; d < b->p->mesh.ndims; d++) {
+        char want = x->at.place == ZP_AT_GRAD && k->partial >> d & 1 ? 'P' : (char)q->state[d].kind;
+        NEED(b, x->state[d].kind == want, "value %u of %s is %c over dim %d, not %c", v, b->p->graph->params[q->param].path,
+             x->state[d].kind, d, want);
+      }
+      for (int j = 0; j < q->naxes; j++) NEED(b, q->axis[j] == x->axis[j], "value %u is not in declared order", v);
+      return;
+    }
+    FAIL(b, "value %u is no slice of its bucket", v);
+  } else if (x->at.place != ZP_AT_SEED) {
+    NEED(b, x->at.offset % 64 == 0, "value %u is not aligned", v);
+  }
+}
+
+static bool written(uint8_t place) {
+  return place == ZP_AT_TEMP || place == ZP_AT_SAVED || place == ZP_AT_CARRY_OUT || place == ZP_AT_DCARRY_IN;
+}
+
+static bool intact(const Brute *b, uint32_t v) {
+  const ZpValue *x = value(b, v);
+  for (uint32_t i = 0; i < b->ncells; i++)
+    if (b->cells[i].value == v)
+      return b->cells[i].place == x->at.place && b->cells[i].from == x->at.offset && b->cells[i].to == x->at.offset + x->bytes;
+  return false;
+}
+
+static void overwrite(Brute *b, uint8_t place, uint64_t from, uint64_t to) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < b->ncells; i++)
+    if (b->cells[i].place != place || !meet(b->cells[i].from, b->cells[i].to, from, to)) b->cells[n++] = b->cells[i];
+  b->ncells = n;
+}
+
+static void check_reads(Brute *b, const ZpNode *k) {
+  for (int i = 0; i < k->call.nin; i++) {
+    uint32_t v = k->in[i];
+    const ZpValue *x = value(b, v);
+    check_place(b, v);
+    NEED(b, !written(x->at.place) || intact(b, v), "operand %d (value %u) is not there any more", i, v);
+    NEED(b, b->phase == FWD || x->at.place != ZP_AT_CARRY_IN || b->s->saves_carry, "reads what was carried in");
+    NEED(b, b->phase != BWD || x->at.place != ZP_AT_CARRY_OUT, "reads what was carried out");
+    NEED(b, b->phase == BWD || (x->at.place != ZP_AT_DCARRY_OUT && x->at.place != ZP_AT_GRAD && x->at.place != ZP_AT_SEED),
+         "reads what only backward has");
+    if (x->at.place == ZP_AT_GRAD) {
+      bool adds = k->call.op == ZG_OP_CHAIN;
+      for (int j = 0, any = 0; adds && j <= k->call.nout; j++) {
+        if (j == k->call.nout) NEED(b, any, "reads a gradient");
+        else any |= value(b, k->out[j])->at.place == ZP_AT_GRAD && value(b, k->out[j])->at.index == x->at.index &&
+                    value(b, k->out[j])->at.offset == x->at.offset;
+      }
+      NEED(b, adds, "reads a gradient");
+    }
+  }
+}
+
+static void check_writes(Brute *b, const ZpNode *k) {
+  for (int i = 0; i < k->call.nout; i++) {
+    const ZpValue *x = value(b, k->out[i]);
+    check_place(b, k->out[i]);
+    uint64_t from = x->at.offset, to = from + x->bytes;
+    NEED(b, written(x->at.place) || x->at.place == ZP_AT_GRAD, "writes to place %u", x->at.place);
+    NEED(b, b->phase == BWD ? x->at.place != ZP_AT_SAVED && x->at.place != ZP_AT_CARRY_OUT
+                            : x->at.place != ZP_AT_GRAD && x->at.place != ZP_AT_DCARRY_IN,
+         "writes what belongs to another phase");
+    for (int j = 0; j < k->call.nin; j++) {
+      const ZpValue *y = value(b, k->in[j]);
+      if (y->at.place != x->at.place || y->at.index != x->at.index) continue;
+      bool in_place = (k->call.op == ZG_OP_ALL_REDUCE || x->at.place == ZP_AT_GRAD) && y->at.offset == from && y->bytes == x->bytes;
+      NEED(b, in_place || !meet(y->at.offset, y->at.offset + y->bytes, from, to), "overwrites operand %d", j);
+    }
+    for (int j = 0; j < i; j++) {
+      const ZpValue *y = value(b, k->out[j]);
+      NEED(b, y->at.place != x->at.place || y->at.index != x->at.index || !meet(y->at.offset, y->at.offset + y->bytes, from, to),
+           "two results in one place");
+    }
+    if (x->at.place == ZP_AT_GRAD) {
+      bool adds = k->call.accumulate && i == 0;
+      for (int j = 0; k->call.op == ZG_OP_CHAIN && j < k->call.nin; j++)
+        adds |= value(b, k->in[j])->at.place == ZP_AT_GRAD && value(b, k->in[j])->at.offset == from;
+      NEED(b, adds, "overwrites a gradient");
+    } else {
+      NEED(b, !k->call.accumulate, "adds to what is no gradient");
+    }
+    uint32_t index = x->at.index;
+    overwrite(b, x->at.place, from, to);
+    if (written(x->at.place)) ZB_PUSH(b->a, b->cells, b->ncells, ((Cell){x->at.place, index, from, to, k->out[i]}));
+  }
+}
+
+static void check_scratch(Brute *b, const ZpNode *k) {
+  if (!k->scratch_bytes) return;
+  uint64_t from = k->scratch_at, to = from + k->scratch_bytes;
+  NEED(b, to <= room(b, ZP_AT_TEMP) && from % 64 == 0, "scratch is outside");
+  for (int i = 0; i < k->call.nin + k->call.nout; i++) {
+    const ZpValue *x = value(b, i < k->call.nin ? k->in[i] : k->out[i - k->call.nin]);
+    NEED(b, x->at.place != ZP_AT_TEMP || !meet(x->at.offset, x->at.offset + x->bytes, from, to), "scratch over an operand");
+  }
+  overwrite(b, ZP_AT_TEMP, from, to);
+}
+
+static void check_phase(Brute *b, Phase phase) {
+  uint32_t n, kept = 0;
+  b->phase = phase;
+  const ZpNode *nodes = phase_nodes(b->s, phase, &n);
+  for (uint32_t i = 0; i < b->ncells; i++) /* temporaries and boundaries of another phase are gone */
+    if (b->cells[i].place == ZP_AT_SAVED) b->cells[kept++] = b->cells[i];
+  b->ncells = kept;
+  for (b->node = 0; b->node < n; b->node++) {
+    const ZpNode *k = &nodes[b->node];
+    ZgOpClass class = zg_op_info[k->call.op].class;
+    NEED(b, class != ZG_EW, "an elementwise node outside a chain");
+    if (class == ZG_SOURCE) {
+      check_place(b, k->out[0]);
+      continue;
+    }
+    for (int i = 0; i < k->call.nin; i++) check_value(b, k->in[i]);
+    for (int i = 0; i < k->call.nout; i++) check_value(b, k->out[i]);
+    check_reads(b, k);
+    if (k->dims) check_collective(b, k);
+    else check_shapes(b, k), check_rule(b, k);
+    check_scratch(b, k);
+    check_writes(b, k);
+  }
+}
+
+/* ---- stages and the arena ---- */
+static void check_stage(Brute *b, const ZpStage *st) {
+  uint64_t at = st->input_bytes;
+  NEED(b, st->ninsts > 0, "an empty stage");
+  for (uint32_t i = 0; i < st->ninsts; i++) {
+    const ZpSegment *s = &b->p->segments[st->insts[i].segment];
+    NEED(b, st->saved_at[i] >= at && st->saved_at[i] % 64 == 0, "saved blocks overlap");
+    at = st->saved_at[i] + s->saved_bytes + (i && s->saves_carry ? s->carry_bytes : 0);
+    NEED(b, st->scratch_bytes >= s->fwd_temp && st->scratch_bytes >= s->bwd_temp && st->scratch_bytes >= s->count_temp, "scratch");
+    NEED(b, i == 0 || st->boundary_bytes >= s->carry_bytes, "boundary");
+    NEED(b, i == 0 || st->boundary_bytes >= s->dcarry_bytes, "boundary of cotangents");
+    for (uint32_t v = 0; v < s->nvalues; v++)
+      NEED(b, s->values[v].at.place != ZP_AT_INPUT || s->values[v].at.offset + s->values[v].bytes <= st->input_bytes, "inputs");
+  }
+  NEED(b, at <= st->slot_bytes, "slot");
+  uint64_t sum = 0, stored = 0;
+  for (int i = 0; i < ZP_L_COUNT_; i++) sum += st->ledger.bytes[i];
+  NEED(b, sum == st->ledger.total, "the ledger does not add up");
+  for (uint32_t i = 0; i < st->prog.nbufs; i++) {
+    const ZpBuf *x = &st->prog.bufs[i];
+    stored += zb_round_up(x->bytes, 64);
+    NEED(b, x->offset % 64 == 0 && x->offset + x->bytes <= sum, "buffer %u is outside the arena", i);
+    for (uint32_t j = 0; j < i && st->prog.nbufs < 2000; j++) {
+      const ZpBuf *y = &st->prog.bufs[j];
+      NEED(b, !meet(x->offset, x->offset + x->bytes, y->offset, y->offset + y->bytes), "buffers %u and %u overlap", j, i);
+    }
+  }
+  NEED(b, stored == sum, "%llu bytes of buffers, %llu in the ledger", (unsigned long long)stored, (unsigned long long)sum);
+}
+
+static void check_inputs(Brute *b) {
+  for (uint32_t i = 0; i < b->p->ninputs; i++)
+    for (uint32_t j = 0; j < i; j++) {
+      const ZpInputUse *x = &b->p->inputs[i], *y = &b->p->inputs[j];
+      NEED(b, !meet(x->at, x->at + b->p->segments[x->value_segment].values[x->value].bytes, y->at,
+                    y->at + b->p->segments[y->value_segment].values[y->value].bytes),
+           "inputs overlap");
+    }
+}
+
+static void check_instances(Brute *b) {
+  uint32_t segment = 0, iter = 0;
+  for (uint32_t s = 0; s < b->p->nstages; s++)
+    for (uint32_t i = 0; i < b->p->stages[s].ninsts; i++) {
+      const ZpInst *x = &b->p->stages[s].insts[i];
+      NEED(b, x->segment == segment && x->iter == iter, "instance %u.%u where %u.%u should be", x->segment, x->iter, segment, iter);
+      const ZpSegment *g = &b->p->segments[x->segment];
+      NEED(b, x->nheld == g->nbuckets, "buckets of an instance");
+      for (uint32_t k = 0; k < x->nheld; k++) {
+        const ZpHeld *h = &b->p->stages[s].held[x->held[k]];
+        NEED(b, h->bucket == g->buckets[k], "another bucket");
+        NEED(b, h->iter == (b->p->buckets[h->bucket].segment == ZP_NONE ? 0 : iter), "another iteration's bucket");
+      }
+      if (++iter == b->p->graph->segments[segment].trip) segment++, iter = 0;
+    }
+  NEED(b, segment == b->p->graph->nsegments, "instances are missing");
+}
+
+const char *plan_wrong(const ZpPlan *p, ZbArena *a) {
+  Brute b = {.p = p, .a = a};
+  for (b.segment = 0; b.segment < p->graph->nsegments; b.segment++) {
+    b.s = &p->segments[b.segment];
+    b.ncells = 0;
+    check_phase(&b, COUNT);
+    check_phase(&b, FWD);
+    check_phase(&b, BWD);
+  }
+  b.s = NULL;
+  b.node = UINT32_MAX;
+  check_inputs(&b);
+  check_instances(&b);
+  for (uint32_t s = 0; s < p->nstages; s++) check_stage(&b, &p->stages[s]);
+  return b.wrong ? b.wrong : "";
+}

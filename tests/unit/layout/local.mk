@@ -1,0 +1,14 @@
+# Unit tests of plan with real models: see the conventions at the top of Makefile.am. (Orders, programs and their proofs
+# without a model: tests/unit/plan.)
+if HAVE_CRITERION
+check_PROGRAMS += tests/unit/test-layout
+TESTS += tests/unit/test-layout
+tests_unit_test_layout_SOURCES = \
+  tests/unit/compiler/load.c tests/unit/compiler/load.h \
+  tests/unit/layout/brute.c \
+  tests/unit/layout/plan.c \
+  tests/unit/layout/plan.h \
+  tests/unit/layout/random.c
+tests_unit_test_layout_CFLAGS = $(unit_cflags)
+tests_unit_test_layout_LDADD = libplan.a libcompiler.a libkernels.a $(libs_lang) $(libs_graph) $(OPENBLAS_LIBS) -lpthread $(unit_libs)
+endif

@@ -1,0 +1,55 @@
+/* Planning for a test: a model from the source folder or from text, a recipe from text, and the plan as short lines that
+ * an expectation can be written against. */
+#ifndef ZUG_TESTS_LAYOUT_PLAN_H
+#define ZUG_TESTS_LAYOUT_PLAN_H
+
+#include "runtime/plan/impl.h"
+#include "tests/unit/compiler/load.h"
+
+/* The graph of examples/NAME.zug (or of `text`, if that is not NULL) with options as on zc's command line; fails the test
+ * with the messages if it does not compile. */
+typedef struct {
+  Case c;
+  ZgGraph *g;
+} Model;
+Model model_open(const char *name, const char *text, const char *options);
+void model_close(Model *m);
+
+/* A recipe's body against a graph; `optimizer adamw(lr = 1e-3)` is added if it has none. */
+typedef struct {
+  ZbArena *a;
+  ZlDiags *d;
+  const ZlRecipe *r; /* NULL: the recipe itself is wrong */
+  ZpPlan *p;         /* NULL: with messages */
+  ZbText text;
+} Plan;
+Plan plan_try(const ZgGraph *g, const char *recipe);
+Plan plan_of(const ZgGraph *g, const char *recipe); /* fails the test if there is no plan */
+const char *plan_messages(Plan *q);
+void plan_close(Plan *q);
+
+typedef enum { FWD, BWD, COUNT } Phase;
+extern const char *const phase_name[];
+const ZpNode *phase_nodes(const ZpSegment *s, Phase phase, uint32_t *n);
+/* The segment with this label, or the `part`-th straight one if `label` is NULL. */
+uint32_t segment_of(const ZpPlan *p, const char *label, uint32_t part);
+
+/* One line a collective (local slices too), in order: "all_gather tensor: real[batch, seq, embed] seq". */
+void put_collectives(const ZpPlan *p, uint32_t segment, Phase phase, ZbText *out);
+/* One line a saved value, in order of making: "normalize: real[batch, seq, embed]"; chains are called by their
+ * last op, "chain/tanh". The carried value, if it is saved, comes first: "carry". */
+void put_saved(const ZpPlan *p, uint32_t segment, ZbText *out);
+/* One line a chain: its ops, then inputs and outputs: "mul add, 3 in, 1 out". */
+void put_chains(const ZpPlan *p, uint32_t segment, Phase phase, ZbText *out);
+/* Fails unless the text is `expect`; frees it. */
+void expect_text(ZbText *got, const char *expect, const char *what);
+void expect_collectives(const ZpPlan *p, const char *label, uint32_t part, Phase phase, const char *expect);
+void expect_saved(const ZpPlan *p, const char *label, uint32_t part, const char *expect);
+
+/* Number of collectives `op` in a phase, over dims named `dims` ("" for any). */
+uint32_t count_collectives(const ZpPlan *p, uint32_t segment, Phase phase, ZgOp op, const char *dims);
+const ZpBucket *bucket_with(const ZpPlan *p, const char *param); /* fails if there is none */
+/* brute.c: shapes, states, places and arena of a plan by brute force; "" or the first thing that is wrong. */
+const char *plan_wrong(const ZpPlan *p, ZbArena *a);
+
+#endif
