@@ -204,8 +204,8 @@ static void apply_stages(Build *b, const ZlDirective *d) {
             "write `by cost`, or give the layers of each stage: `= [2, 4, 4, 2]`");
   for (uint32_t i = 0; i < d->nq; i++) {
     const ZlQuantity *q = &d->q[i];
-    if (!q->integer || q->i > INT32_MAX) {
-      BAD(b, ZL_Z0805, q->span, "the layers of a stage must be a whole number");
+    if (!q->integer || q->i < 1 || q->i > INT32_MAX) {
+      BAD(b, ZL_Z0805, q->span, "the layers of a stage must be a whole number of at least 1");
       continue;
     }
     ZB_PUSH(b->arena, r->stages.counts, r->stages.n, q->i);
