@@ -73,6 +73,11 @@ static bool slowest(const ZkView *v, uint16_t axis) {
   return true;
 }
 
+/* A parameter lies in declared order, what is gathered of it in axis order. */
+static bool same_order(const ZkView *v, const ZkView *w) {
+  return v->rank == w->rank && !memcmp(v->axis, w->axis, (size_t)v->rank * sizeof *v->axis);
+}
+
 static void copy_view(ZxEngine *e, ZkView from, ZkView to) {
   ZkCall c = {.op = ZG_OP_COPY, .nin = 1, .nout = 1};
   memset(from.start, 0, sizeof from.start);
@@ -109,7 +114,7 @@ static void all_reduce(Coll *c) {
 static void all_gather(Coll *c) {
   uint16_t axis = c->n->axis;
   uint64_t bytes = count_of(c->in) * zk_elem_bytes((ZkElem)c->in->elem);
-  if (slowest(c->out, axis)) {
+  if (slowest(c->out, axis) && same_order(c->in, c->out)) {
     zx_await(c->e, c->e->c->t->all_gather(c->e->c, c->g, c->in->data, bytes, c->out->data));
     return;
   }

@@ -3,6 +3,7 @@ scenario_tests += \
   tests/mpi/errors.sh \
   tests/mpi/examples.sh \
   tests/mpi/layouts.sh \
+  tests/mpi/meaning.sh \
   tests/mpi/precision.sh \
   tests/mpi/reference.sh \
   tests/mpi/weights.sh

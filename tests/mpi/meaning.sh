@@ -1,0 +1,206 @@
+# What a model means does not depend on where it runs: dropout, statistics under aux, unevenly known targets, values that cross
+# repeats, shared and tied parameters, and operations along split axes give the same losses and norms in every layout.
+# Tolerance: f32 sums in another order, 1e-5 relative (seen: up to 1e-6).
+. "$ZUG_SRC/tests/lib.sh"
+need_mpi
+
+# ---- records: 40 samples of 8 tokens (below 32) and 8 targets, of which few are known, and in some samples none ----
+awk 'BEGIN {
+  for (s = 0; s < 40; s++) {
+    for (i = 0; i < 8; i++) printf "\\%03o\\000\\000\\000", (s * 7 + i * 5 + s * i) % 32
+    for (i = 0; i < 8; i++) {
+      known = s % 16 < 3 || (s % 16 > 10 && i == s % 8)
+      printf known ? sprintf("\\%03o\\000\\000\\000", (s * 3 + i * 11) % 32) : "\\377\\377\\377\\377"
+    }
+  }
+}' >escapes.txt
+printf "$(cat escapes.txt)" >records.raw
+ok zdata records records.raw --field tokens:i32:8 --field targets:i32:8 -o records.bin
+says '40 records'
+
+# ---- layouts: all take 8 samples a micro-batch, over all ranks, but the last two kinds ----
+cat >base.txt <<'END'
+recipe one { bind batch = 16, seq = 8   micro 8   optimizer sgd(lr = 0.1, momentum = 0.9) decay 0.01   clip 1.0 }
+recipe data_2 from one { mesh data = 2   split batch over data   micro 4 }
+recipe data_4 from one { mesh data = 4   split batch over data   micro 2   shard params, grads, states over data }
+recipe tensor_2 from one { mesh tensor = 2   split ffn, vocab over tensor }
+recipe seq_2 from one { mesh tensor = 2   split ffn, vocab over tensor else seq }
+recipe context_2 from one { mesh context = 2   split seq over context }
+recipe both_4 from one {
+  mesh data = 2, tensor = 2
+  split batch over data
+  split ffn, vocab over tensor else seq
+  micro 4
+  shard grads, states over data
+}
+END
+cat >again.txt <<'END'
+recipe again from one { recompute Half }
+recipe again_2 from tensor_2 { recompute Half }
+END
+cat >pipe.txt <<'END'
+recipe pipe_2 from one { mesh pipe = 2   stages over pipe by cost }
+recipe gpipe_4 from one { mesh pipe = 2, data = 2   split batch over data   stages over pipe by cost   schedule gpipe   micro 4 }
+recipe all_8 from one {
+  mesh pipe = 2, data = 2, tensor = 2
+  split batch over data
+  split ffn, vocab over tensor else seq
+  stages over pipe by cost
+  micro 4
+  shard params, grads, states over data
+}
+END
+cat >micro.txt <<'END'
+recipe whole from one { micro 16 }
+recipe single from one { micro 1 }
+recipe single_2 from data_2 { micro 1 }
+recipe wide_4 from data_4 { micro 4 }
+END
+
+# trained NAME TEXT...: compiles NAME.zug; it must train alike in the layouts of each TEXT.txt
+trained() {
+  model=$1
+  shift
+  ok zc "$model.zug" -o "$model.zsg"
+  for file; do cat "$file.txt"; done >"recipes-$model.zug"
+  for recipe in $(awk '$1 == "recipe" { print $2 }' "recipes-$model.zug"); do
+    ranks=$(echo "$recipe" | sed -n 's/.*_\([0-9]\)$/\1/p')
+    ok timeout -k 5 60 $MPIRUN -np "${ranks:-1}" zrun train "$model.zsg" --recipe "recipes-$model.zug:$recipe" --data records.bin \
+      --order sequential --steps 3 --log "$model-$recipe"
+    "$ZUG_BUILD/tests/tools/compare_runs" --loss 1e-5 --norm 1e-5 "$model-$recipe/metrics.jsonl" "$model-one/metrics.jsonl" \
+      >diff.txt || { cat diff.txt; fail "$model: $recipe trains differently"; }
+    printf '%-10s %-10s %s\n' "$model" "$recipe" "$(tail -n 1 diff.txt)"
+  done
+}
+
+# head NAME: what the models begin with
+head_of() {
+  cat <<END
+use std.nn as nn
+model $1(width = 16, words = 32) {
+  axis batch, seq
+  axis embed = width, ffn = 2 * width, vocab = words, pos = 8
+  input tokens: index(vocab)[batch, seq]
+  input targets: index(vocab)[batch, seq]
+  block Half(x: real[.., embed]) -> real[.., embed] {
+    param up[embed, ffn] ~ normal(0.3)
+    param down[ffn, embed] ~ normal(0.3)
+    return dot[ffn](nn.relu(dot[embed](nn.RMSNorm[embed](x) as norm, up)), down)
+  }
+  param wte[vocab, embed] ~ normal(0.5)
+  param wpe[pos, embed] ~ normal(0.5)
+  e = lookup(wte, tokens) + lookup(wpe, position[seq, pos]())
+END
+}
+
+# ---- few known targets: every one counts the same, wherever it falls ----
+{ head_of Known; cat <<'END'; } >known.zug
+  x = e
+  repeat 2 as layer { x = x + Half(x) }
+  loss xent[vocab](dot[embed](x, wte), targets) per known(targets)
+}
+END
+trained known base micro pipe
+
+# ---- dropout: the same elements are dropped, forward and in backward ----
+{ head_of Noise; cat <<'END'; } >noise.zug
+  block Layer(x: real[.., embed]) -> real[.., embed] {
+    param up[embed, ffn] ~ normal(0.3)
+    param down[ffn, embed] ~ normal(0.3)
+    h = nn.dropout(nn.relu(dot[embed](x, up)), p = 0.3)
+    return x + nn.dropout(dot[ffn](h, down) + Half(x) as half, p = 0.2)
+  }
+  x = nn.dropout(e, p = 0.1)
+  repeat 4 as layer { x = Layer(x) }
+  loss xent[vocab](dot[embed](x, wte), targets) per known(targets)
+}
+END
+sed 's/Half/Layer/' again.txt >noise_again.txt
+trained noise base micro noise_again pipe
+differ() { # A B: first losses
+  for run; do sed -n '1s/.*"loss":\([0-9.e+-]*\),.*/\1/p' "$run/metrics.jsonl"; done | uniq | wc -l | grep -q 2 || fail "$*: no difference"
+}
+ok $MPIRUN -np 1 zrun train noise.zsg --recipe recipes-noise.zug:one --data records.bin --order sequential --steps 1 --seed 2 \
+  --log noise-seed --save noise.safetensors
+ok $MPIRUN -np 1 zrun train noise.zsg --recipe recipes-noise.zug:one --data records.bin --order sequential --steps 1 --seed 3 \
+  --log noise-other --init noise.safetensors
+differ noise-seed noise-other
+
+# ---- aux: statistics of a micro-batch, from within a repeat, beside the loss ----
+{ head_of Aux; cat <<'END'; } >aux.zug
+  param route[embed, ffn] ~ normal(0.5)
+  x = e
+  repeat 3 as layer {
+    share = mean[batch, seq](softmax[ffn](dot[embed](x, route)))
+    aux 0.1 * sum[ffn](share * share)
+    x = x + Half(x)
+  }
+  aux 0.01 * peak[batch, seq, embed](x * x)
+  loss xent[vocab](dot[embed](x, wte), targets) per known(targets)
+}
+END
+trained aux base again pipe
+
+# ---- values that cross repeats ----
+{ head_of Across; cat <<'END'; } >across.zug
+  axis embed2 = width
+  param turn[embed, embed2] ~ normal(0.2)
+  x = e
+  h = 0.1 * e
+  repeat 3 as first {
+    h = 0.5 * h + rename[embed2, embed](dot[embed](x, turn))
+    repeat 2 as inner { x = x + 0.3 * Half(x) }
+    x = x + h + 0.1 * e
+  }
+  y = x
+  repeat 2 as second { x = 0.5 * y + Half(x) as half + 0.2 * h }
+  loss xent[vocab](dot[embed](x + e, wte), targets) per known(targets)
+}
+END
+cat >more.txt <<'END'
+recipe five_5 from one { mesh pipe = 5   stages over pipe = [1, 1, 1, 1, 1] }
+recipe uneven_3 from one { mesh pipe = 3   stages over pipe = [1, 3, 1]   recompute Half }
+END
+trained across base again pipe more
+
+# ---- no repeat; operations along split axes ----
+{ head_of Ops; cat <<'END'; } >ops.zug
+  axis left = 24, right = 8, ffn2 = 2 * width
+  param up[embed, ffn] ~ normal(0.3)
+  param down[ffn, embed] ~ normal(0.3)
+  param mix[ffn2, ffn] ~ uniform(-0.3, 0.3)
+  param bias[ffn] ~ trunc_normal(0.3) tag bias
+  a = dot[embed](e, up) + bias
+  a = select(less(a, 0), 0.1 * a, stop(a) * 0.2 + 0.8 * a)
+  b = concat[ffn, left, right](slice[ffn, left](a, start = 8), slice[ffn, right](a))
+  c = dot[ffn2](rename[ffn, ffn2](b), mix)
+  d = softmax[ffn](c) * peak[ffn](a) + min(max(c, -1), 1) - mean[ffn](b)
+  past = sum[seq](d) / 8 + erf(mean[seq](a))
+  x = nn.LayerNorm[embed](e + dot[ffn](d + past, down)) as norm
+  loss xent[vocab](dot[embed](x, wte), targets) per known(targets)
+}
+END
+cat >odd.txt <<'END'
+recipe parts_2 from one { mesh tensor = 2   split ffn2, left, right, embed over tensor }
+recipe twice_4 from one { mesh a = 2, b = 2   split ffn, vocab over a   split embed, ffn2, vocab, ffn over b }
+recipe mixed_8 from one {
+  mesh a = 2, data = 2, b = 2
+  split batch, ffn over a
+  split batch over data
+  split ffn, vocab over b else seq
+  micro 2
+  shard grads, states over data
+  shard grads, states over a
+}
+END
+trained ops base micro odd
+
+# ---- nothing known at all: no step, and no NaN ----
+printf "$(sed 's/\\[0-3][0-7][0-7]\\000\\000\\000/\\003\\000\\000\\000/g' escapes.txt | awk '{
+  n = length($0) / 16
+  for (i = 0; i < n; i++) printf "%s", int(i / 8) % 2 ? "\\377\\377\\377\\377" : substr($0, 16 * i + 1, 16)
+}')" >none.raw
+ok zdata records none.raw --field tokens:i32:8 --field targets:i32:8 -o none.bin
+ok $MPIRUN -np 2 zrun train known.zsg --recipe recipes-known.zug:data_2 --data none.bin --steps 2 --log none
+grep -q '"step":2,.*"loss":0,"grad_norm":0,' none/metrics.jsonl || { cat none/metrics.jsonl; fail "a step without known targets"; }
+exit 0
