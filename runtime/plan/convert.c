@@ -210,13 +210,14 @@ static bool advance(Step *t, const ZpState *want) {
   return false;
 }
 
-/* Undoes the fastest cut that stands in the way of a change of the same axis. */
+/* Undoes the fastest cut that stands in the way of a change of the same axis, with those that are to go anyway. */
 static void undo_fastest(Step *t, const ZpState *want) {
   const ZpState *cur = t->h->out->values[t->at].state;
   for (int e = t->h->p->mesh.ndims; e-- > 0;)
     for (int d = 0; cur[e].kind == 'S' && d <= e; d++)
       if (differs(cur[d], want[d]) && (is_split(cur[d], cur[e].axis) || is_split(want[d], cur[e].axis))) {
         ZpDims all = alike(t, want, e);
+        for (int f = 0; f < e; f++) all |= is_split(cur[f], cur[e].axis) && want[f].kind == 'R' ? 1u << f : 0;
         step(t, ZG_OP_ALL_GATHER, may_leave(t, all, cur[e].axis) ? all : 1u << e, cur[e].axis, 0, (ZpState){.kind = 'R'});
         return;
       }
@@ -254,8 +255,9 @@ uint32_t zp_convert(ZpShard *h, uint32_t v, const ZpState *want) {
     return value;
   }
   Step t = {h, maker, whole == ZP_NONE ? base : whole};
-  while (!zp_state_eq(h, h->out->values[t.at].state, want))
+  while (!zp_state_eq(h, h->out->values[t.at].state, want)) {
     if (!advance(&t, want)) undo_fastest(&t, want);
-  zp_version_add(h, v, t.at);
+    zp_version_add(h, v, t.at); /* what lies on the way may be wanted too */
+  }
   return t.at;
 }

@@ -6,6 +6,7 @@ TESTS += tests/unit/test-layout
 tests_unit_test_layout_SOURCES = \
   tests/unit/compiler/load.c tests/unit/compiler/load.h \
   tests/unit/layout/brute.c \
+  tests/unit/layout/convert.c \
   tests/unit/layout/plan.c \
   tests/unit/layout/plan.h \
   tests/unit/layout/random.c
