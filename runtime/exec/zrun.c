@@ -341,12 +341,13 @@ static bool train(Run *r) {
   if (!r->o.init) zx_engine_init(r->engine);
   else if (!agree(r, zx_engine_load(r->engine, r->o.init, &err), &err)) return false;
   if (r->o.save && !agree(r, zx_engine_reserve(r->engine, r->o.save, &err), &err)) return false;
-  r->peak = measure_peak(r);
   introduce(r);
   ZxRate rate = rate_of(r->recipe);
   if (r->rank == 0) r->ms = ZB_NEWN(r->a, double, r->o.steps);
-  for (int64_t step = 1; step <= r->o.steps; step++)
+  for (int64_t step = 1; step <= r->o.steps; step++) {
     if (!one_step(r, step, &rate)) return false;
+    if (step == 1) r->peak = measure_peak(r); /* not before: the first step should come soon */
+  }
   summarize(r);
   if (r->o.times) print_times(r);
   if (!r->o.save) return true;
