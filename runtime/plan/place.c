@@ -319,55 +319,56 @@ static void find_makers(const ZpNode *nodes, uint32_t n, uint32_t *maker) {
       if (!is_class(&nodes[i], ZG_SOURCE)) maker[nodes[i].out[k]] = i;
 }
 
-void zp_place(ZpBuild *b, uint32_t index) {
-  ZpPlan *p = b->p;
-  ZpSegment *s = &p->segments[index];
-  Place c = {b, p, &p->graph->segments[index], s, index};
-  lower_param_grads(&c);
-  uint32_t cap = s->nvalues + 1;
-  bool *none = ZB_NEWN(p->arena, bool, cap), *saved = ZB_NEWN(p->arena, bool, cap);
-  mark_read(s->bwd, s->nbwd, saved);
-  zp_fuse(p, s, &s->count, &s->ncount, none);
-  zp_fuse(p, s, &s->fwd, &s->nfwd, saved);
-  zp_fuse(p, s, &s->bwd, &s->nbwd, none);
-
-  memset(saved, 0, cap * sizeof *saved);
-  mark_read(s->bwd, s->nbwd, saved); /* what backward still reads after fusing */
-  bool *read = ZB_NEWN(p->arena, bool, cap);
-  mark_read(s->count, s->ncount, read);
-  mark_read(s->fwd, s->nfwd, read);
-  mark_read(s->bwd, s->nbwd, read);
-  for (uint32_t i = 0; i < s->nfwd; i++)
+/* What backward reads of the forward pass, in order of making. */
+static void place_saved(ZpSegment *s, const bool *saved) {
+  for (uint32_t i = 0; i < s->nfwd; i++) {
     s->saves_carry |= s->fwd[i].call.op == ZG_OP_CARRY && saved[s->fwd[i].out[0]];
-  place_sources(&c, s->count, &s->ncount, read);
-  place_sources(&c, s->fwd, &s->nfwd, read);
-  place_sources(&c, s->bwd, &s->nbwd, read);
-  for (uint32_t i = 0; i < s->nfwd; i++) /* saved, in order of making */
-    for (int k = 0; k < s->fwd[i].call.nout; k++) {
+    for (int k = 0; k < s->fwd[i].call.nout && !is_class(&s->fwd[i], ZG_SOURCE); k++) {
       ZpValue *v = &s->values[s->fwd[i].out[k]];
       if (!saved[s->fwd[i].out[k]] || v->at.place != ZP_AT_NOWHERE) continue;
       v->at = (ZpLoc){ZP_AT_SAVED, 0, s->saved_bytes};
       s->saved_bytes += aligned(v->bytes);
     }
-  uint32_t *maker = ZB_NEWN(p->arena, uint32_t, cap);
-  memset(maker, 0xff, cap * sizeof *maker);
+  }
+}
+
+static void place_all_carried(Place *c, const bool *saved, const bool *none) {
+  ZpSegment *s = c->s;
+  uint32_t *maker = ZB_NEWN(c->p->arena, uint32_t, s->nvalues);
+  memset(maker, 0xff, s->nvalues * sizeof *maker);
   find_makers(s->fwd, s->nfwd, maker);
   find_makers(s->bwd, s->nbwd, maker);
-  place_carried(&c, s->fwd, s->nfwd, saved, maker);
-  place_carried(&c, s->bwd, s->nbwd, none, maker);
+  place_carried(c, s->fwd, s->nfwd, saved, maker);
+  place_carried(c, s->bwd, s->nbwd, none, maker);
   s->nfwd = drop_done(s->fwd, s->nfwd);
   s->nbwd = drop_done(s->bwd, s->nbwd);
-  make_calls(&c, s->count, s->ncount);
-  make_calls(&c, s->fwd, s->nfwd);
-  make_calls(&c, s->bwd, s->nbwd);
-  s->count_temp = pack(&c, s->count, s->ncount);
-  s->fwd_temp = pack(&c, s->fwd, s->nfwd);
-  s->bwd_temp = pack(&c, s->bwd, s->nbwd);
-  count_work(&c, s->fwd, s->nfwd);
-  count_work(&c, s->bwd, s->nbwd);
-  const ZgSegment *g = c.gs;
-  s->carry_bytes = tuple_at(p, g->carry_in, g->ncarry_in, false);
-  s->dcarry_bytes = tuple_at(p, g->carry_in, g->ncarry_in, true);
-  s->carry_out_bytes = tuple_at(p, g->carry_out, g->ncarry_out, false);
-  s->dcarry_out_bytes = tuple_at(p, g->carry_out, g->ncarry_out, true);
+  const ZgSegment *g = c->gs;
+  s->carry_bytes = tuple_at(c->p, g->carry_in, g->ncarry_in, false);
+  s->dcarry_bytes = tuple_at(c->p, g->carry_in, g->ncarry_in, true);
+  s->carry_out_bytes = tuple_at(c->p, g->carry_out, g->ncarry_out, false);
+  s->dcarry_out_bytes = tuple_at(c->p, g->carry_out, g->ncarry_out, true);
+}
+
+void zp_place(ZpBuild *b, uint32_t index) {
+  ZpPlan *p = b->p;
+  ZpSegment *s = &p->segments[index];
+  Place c = {b, p, &p->graph->segments[index], s, index};
+  lower_param_grads(&c);
+  bool *none = ZB_NEWN(p->arena, bool, s->nvalues), *saved = ZB_NEWN(p->arena, bool, s->nvalues);
+  bool *read = ZB_NEWN(p->arena, bool, s->nvalues);
+  struct { ZpNode **nodes; uint32_t *n; uint64_t *temp; const bool *later; } lists[] = {
+      {&s->count, &s->ncount, &s->count_temp, none}, {&s->fwd, &s->nfwd, &s->fwd_temp, saved}, {&s->bwd, &s->nbwd, &s->bwd_temp, none}};
+  mark_read(s->bwd, s->nbwd, saved);
+  for (int i = 0; i < 3; i++) {
+    zp_fuse(p, s, lists[i].nodes, lists[i].n, lists[i].later);
+    mark_read(*lists[i].nodes, *lists[i].n, read);
+  }
+  place_saved(s, saved);
+  for (int i = 0; i < 3; i++) place_sources(&c, *lists[i].nodes, lists[i].n, read);
+  place_all_carried(&c, saved, none);
+  for (int i = 0; i < 3; i++) {
+    make_calls(&c, *lists[i].nodes, *lists[i].n);
+    *lists[i].temp = pack(&c, *lists[i].nodes, *lists[i].n);
+    if (i) count_work(&c, *lists[i].nodes, *lists[i].n); /* counting the denominator is nothing */
+  }
 }

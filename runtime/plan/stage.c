@@ -72,12 +72,10 @@ static bool explicit_counts(ZpBuild *b, const Item *items, uint32_t n, uint32_t 
   const ZlRecipe *r = b->p->recipe;
   int64_t total = 0;
   for (uint32_t i = 0; i < r->stages.n; i++) total += r->stages.counts[i];
-  if (r->stages.n != stages || total != n) {
-    ZlDiag *e = r->stages.n != stages
-                    ? zl_report(b->d, ZL_Z0402, r->stages.span, "stages over %s lists %u stages; the mesh has %u",
-                                r->stages.dim.s, r->stages.n, stages)
-                    : zl_report(b->d, ZL_Z0402, r->stages.span, "stages over %s places %lld layers; model %s repeats %u",
-                                r->stages.dim.s, (long long)total, b->p->graph->model, n);
+  ZB_ASSERT(r->stages.n == stages);
+  if (total != n) {
+    ZlDiag *e = zl_report(b->d, ZL_Z0402, r->stages.span, "stages over %s places %lld layers; model %s repeats %u",
+                          r->stages.dim.s, (long long)total, b->p->graph->model, n);
     zl_help(e, "`stages over %s by cost` chooses them", r->stages.dim.s);
     return false;
   }
@@ -140,37 +138,34 @@ static void tie(ZpPlan *p) {
   }
 }
 
-static void measure(ZpPlan *p, ZpStage *st, bool first, bool last) {
-  uint64_t at = 0;
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+static bool reads_inputs(const ZpSegment *s) {
+  for (uint32_t v = 0; v < s->nvalues; v++)
+    if (s->values[v].at.place == ZP_AT_INPUT) return true;
+  return false;
+}
+
+/* What a stage needs beside its buckets: its activation slot (inputs, then instance by instance the saved values and
+ * after them the carried tuple, if backward reads it), scratch, and boundaries between instances. */
+static void measure(const ZpPlan *p, ZpStage *st) {
   bool inputs = false;
-  for (uint32_t i = 0; i < st->ninsts; i++)
-    for (uint32_t k = 0; k < p->ninputs; k++) {
-      const ZpSegment *s = &p->segments[st->insts[i].segment];
-      for (uint32_t v = 0; v < s->nvalues; v++) inputs |= s->values[v].at.place == ZP_AT_INPUT;
-    }
-  if (inputs && p->ninputs) {
+  for (uint32_t i = 0; i < st->ninsts; i++) inputs |= reads_inputs(&p->segments[st->insts[i].segment]);
+  if (inputs) {
     const ZpInputUse *u = &p->inputs[p->ninputs - 1];
     st->input_bytes = u->at + zb_round_up(p->segments[u->value_segment].values[u->value].bytes, 64);
   }
-  at = st->input_bytes;
+  uint64_t at = st->input_bytes;
   st->saved_at = ZB_NEWN(p->arena, uint64_t, st->ninsts);
   for (uint32_t i = 0; i < st->ninsts; i++) {
     const ZpSegment *s = &p->segments[st->insts[i].segment];
     st->saved_at[i] = at;
-    at += s->saved_bytes + (i > 0 && s->saves_carry ? s->carry_bytes : 0); /* its own carry after its saved values */
-    uint64_t temp = s->fwd_temp > s->bwd_temp ? s->fwd_temp : s->bwd_temp;
-    if (s->count_temp > temp) temp = s->count_temp;
-    if (temp > st->scratch_bytes) st->scratch_bytes = temp;
-    if (i > 0 && s->carry_bytes > st->boundary_bytes) st->boundary_bytes = s->carry_bytes;
-    if (i > 0 && s->dcarry_bytes > st->boundary_bytes) st->boundary_bytes = s->dcarry_bytes;
+    at += s->saved_bytes + (i > 0 && s->saves_carry ? s->carry_bytes : 0);
+    st->scratch_bytes = larger(st->scratch_bytes, larger(s->count_temp, larger(s->fwd_temp, s->bwd_temp)));
+    if (i > 0) st->boundary_bytes = larger(st->boundary_bytes, larger(s->carry_bytes, s->dcarry_bytes));
     st->cost += s->cost;
   }
   st->slot_bytes = at;
-  const ZpSegment *a = &p->segments[st->insts[0].segment], *z = &p->segments[st->insts[st->ninsts - 1].segment];
-  st->recv_bytes = first ? 0 : a->carry_bytes;
-  st->send_grad_bytes = first ? 0 : a->dcarry_bytes;
-  st->send_bytes = last ? 0 : z->carry_out_bytes;
-  st->recv_grad_bytes = last ? 0 : z->dcarry_out_bytes;
 }
 
 bool zp_stages(ZpBuild *b) {
@@ -201,7 +196,7 @@ bool zp_stages(ZpBuild *b) {
     st->insts = inst + first;
     st->ninsts = end - first;
     hold_buckets(p, st);
-    measure(p, st, s == 0, s + 1 == p->nstages);
+    measure(p, st);
   }
   tie(p);
   for (uint32_t s = 0; s < p->nstages; s++)
