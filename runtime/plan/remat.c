@@ -2,7 +2,7 @@
  *
  * Needs a differentiated segment. Provides one in which a backward node refers to a forward value only if that value
  * is worth keeping: an elementwise value is made again when that costs no more memory than keeping it (its inputs are
- * kept anyway, or one input stands in for it), so that a GELU written as ten small ops keeps one tensor; everything in a
+ * kept anyway, or one value stands in for it), so that a GELU written as ten small ops keeps one tensor; everything in a
  * region named by `recompute` is made again from what enters that region (Chen et al. 2016, "Training deep nets with
  * sublinear memory cost"). Copies stand just before their first use. Dead nodes go.
  *
@@ -22,6 +22,7 @@ typedef struct {
   uint32_t *kept;     /* old value -> new value of the forward pass, or of the backward nodes */
   uint32_t *copied;   /* old forward value -> its copy in backward, or ZG_NONE */
   uint32_t *stamp, now;
+  bool *needs, *pending; /* of narrowest */
   bool *again;
   uint32_t nagain;
 } Remat;
@@ -51,6 +52,39 @@ static uint32_t new_leaves(Remat *r, uint32_t v, bool mark) {
   return leaves;
 }
 
+/* Whether v cannot be made again without keeping something anew; asked many times with one r->now. */
+static bool needs_leaf(Remat *r, uint32_t v) {
+  const ZgNode *n = maker(r->s, v);
+  if (is_source(n) || r->decided[v] == KEEP) return false;
+  if (r->stamp[v] == r->now) return r->needs[v];
+  r->stamp[v] = r->now;
+  r->needs[v] = !is_free(r, n);
+  for (int i = 0; i < n->nin && !r->needs[v]; i++) r->needs[v] = needs_leaf(r, n->in[i]);
+  return r->needs[v];
+}
+
+/* What to keep instead of v: the first elementwise value that all of v is made from. So a + b is kept of silu(a + b),
+ * not the steps on the way there. Goes back from v; where one value alone is pending, everything passes through it. */
+static uint32_t narrowest(Remat *r, uint32_t v) {
+  uint32_t best = v, npending = 1, u = v;
+  r->now++;
+  for (r->pending[v] = true; npending; u--) {
+    if (!r->pending[u]) continue;
+    const ZgNode *n = maker(r->s, u);
+    if (!is_free(r, n)) break;
+    if (npending == 1 && zg_op_info[n->op].class == ZG_EW && !r->b->recompute[n->region] &&
+        r->s->values[u].type.elem == r->s->values[v].type.elem)
+      best = u;
+    r->pending[u] = false;
+    npending--;
+    for (int i = 0; i < n->nin; i++)
+      if (!r->pending[n->in[i]] && needs_leaf(r, n->in[i])) r->pending[n->in[i]] = true, npending++;
+  }
+  for (; npending; u--)
+    if (r->pending[u]) r->pending[u] = false, npending--;
+  return best;
+}
+
 static void decide(Remat *r, uint32_t v) {
   const ZgNode *n = maker(r->s, v);
   if (r->decided[v] != UNKNOWN || is_source(n)) return;
@@ -60,8 +94,12 @@ static void decide(Remat *r, uint32_t v) {
   }
   r->now++;
   bool again = r->b->recompute[n->region] || new_leaves(r, v, false) <= 1;
-  r->decided[v] = again ? AGAIN : KEEP;
-  if (!again) return;
+  if (!again) {
+    uint32_t kept = narrowest(r, v);
+    r->decided[v] = AGAIN;
+    r->decided[kept] = KEEP;
+    return;
+  }
   r->decided[v] = UNKNOWN; /* so that the walk goes through it */
   r->now++;
   new_leaves(r, v, true);
@@ -142,6 +180,8 @@ ZgSegment *zp_remat(const ZpBuild *b, const ZgSegment *s, bool **again) {
   r.kept = ZB_NEWN(a, uint32_t, s->nvalues + 1);
   r.copied = ZB_NEWN(a, uint32_t, s->nvalues + 1);
   r.stamp = ZB_NEWN(a, uint32_t, s->nvalues + 1);
+  r.needs = ZB_NEWN(a, bool, s->nvalues + 1);
+  r.pending = ZB_NEWN(a, bool, s->nvalues + 1);
   memset(r.copied, 0xff, s->nvalues * sizeof *r.copied);
 
   for (uint32_t i = 0; i < s->nnodes; i++) { /* what cannot be made again is kept wherever it is used */

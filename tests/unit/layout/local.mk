@@ -7,9 +7,12 @@ tests_unit_test_layout_SOURCES = \
   tests/unit/compiler/load.c tests/unit/compiler/load.h \
   tests/unit/layout/brute.c \
   tests/unit/layout/convert.c \
+  tests/unit/layout/fuse.c \
   tests/unit/layout/plan.c \
   tests/unit/layout/plan.h \
-  tests/unit/layout/random.c
+  tests/unit/layout/random.c \
+  tests/unit/layout/remat.c \
+  tests/unit/layout/shard.c
 tests_unit_test_layout_CFLAGS = $(unit_cflags)
 tests_unit_test_layout_LDADD = libplan.a libcompiler.a libkernels.a $(libs_lang) $(libs_graph) $(OPENBLAS_LIBS) -lpthread $(unit_libs)
 endif

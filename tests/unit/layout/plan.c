@@ -98,7 +98,7 @@ void put_saved(const ZpPlan *p, uint32_t segment, ZbText *out) {
       if (v->at.place != ZP_AT_SAVED) continue;
       zb_text_add(out, "%s", zg_op_info[k->call.op].text);
       if (k->call.op == ZG_OP_CHAIN)
-        zb_text_add(out, "/%s", zg_op_info[k->call.chain->ops[k->call.chain->nops - 1].op].text);
+        zb_text_add(out, "/%s", zg_op_info[k->call.chain->ops[k->call.chain->out[j] - k->call.nin].op].text);
       zb_text_add(out, ": %s\n", zg_type_text(p->graph, a, &v->type));
     }
   }

@@ -36,8 +36,8 @@ uint32_t segment_of(const ZpPlan *p, const char *label, uint32_t part);
 
 /* One line a collective (local slices too), in order: "all_gather tensor: real[batch, seq, embed] seq". */
 void put_collectives(const ZpPlan *p, uint32_t segment, Phase phase, ZbText *out);
-/* One line a saved value, in order of making: "normalize: real[batch, seq, embed]"; chains are called by their
- * last op, "chain/tanh". The carried value, if it is saved, comes first: "carry". */
+/* One line a saved value, in order of making: "normalize: real[batch, seq, embed]"; of a chain
+ * the op that made it, "chain/tanh". The carried value, if it is saved, comes first: "carry". */
 void put_saved(const ZpPlan *p, uint32_t segment, ZbText *out);
 /* One line a chain: its ops, then inputs and outputs: "mul add, 3 in, 1 out". */
 void put_chains(const ZpPlan *p, uint32_t segment, Phase phase, ZbText *out);
