@@ -38,10 +38,12 @@ scenario_tests = \
   tests/examples.sh \
   tests/bootstrap.sh \
   tests/mpi/comm.sh \
+  tests/plan.sh \
   tests/readme.sh \
   tests/rooms.sh \
   tests/zdata.sh
 include tests/mpi/local.mk
+include tests/plan/local.mk
 dist_check_SCRIPTS += $(scenario_tests)
 TESTS += $(scenario_tests)
 

@@ -182,7 +182,8 @@ static void take_scalar(ZxEngine *e, const ZpNode *n) {
   }
 }
 
-/* Global starts of split axes, once: they depend on the rank only. Samples of `random` count through the whole step. */
+/* Global starts of split axes, once: they depend on the rank only. `random` counts samples through the whole
+ * step, and no padding. */
 static void bind_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     ZkCall *c = &nodes[i].call;
@@ -192,7 +193,7 @@ static void bind_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t 
       const ZpValue *v = &s->values[in ? nodes[i].in[k] : nodes[i].out[k - c->nin]];
       for (int a = 0; a < w->rank; a++) {
         w->start[a] = zp_view_start(&e->p->mesh, v, e->rank, w->axis[a], w->size[a]);
-        if (c->op == ZG_OP_RANDOM && w->axis[a] == e->p->batch) w->whole[a] = e->p->global_batch;
+        if (c->op == ZG_OP_RANDOM) w->whole[a] = w->axis[a] == e->p->batch ? e->p->global_batch : e->p->axis_valid[w->axis[a]];
       }
     }
   }

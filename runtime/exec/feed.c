@@ -26,10 +26,6 @@ bool zx_check_inputs(ZxEngine *e, ZbErr *err) {
     for (int a = 1; a < v->type.naxes; a++)
       if (v->axis[a] == e->p->batch)
         return zb_fail(err, "declare the axis `batch` first", "input `%s`: samples are not its slowest axis", io->name);
-    for (int a = 0; a < v->type.naxes; a++)
-      if (e->p->axis_size[v->axis[a]] != e->p->axis_valid[v->axis[a]] && v->axis[a] != e->p->batch)
-        return zb_fail(err, "pad axes of parameters only", "input `%s` has the padded axis `%s`", io->name,
-                       e->p->graph->axes[v->axis[a]].name);
     uint64_t row = v->type.naxes ? (uint64_t)v->size[v->type.naxes - 1] : 1;
     if (v->elem == ZK_BF16 && !e->row) e->row = ZB_NEWN(e->a, float, row);
   }

@@ -16,17 +16,12 @@ static uint32_t find_axis(ZpBuild *b, ZlName name) {
   return ZG_NONE;
 }
 
-static const ZlMeshDim *find_mesh(ZpBuild *b, ZlName name, uint32_t *index) {
+/* Which mesh dimension of the recipe that is; zl_recipe has seen to it that there is one. */
+static uint32_t find_mesh(ZpBuild *b, const char *name) {
   const ZlRecipe *r = b->p->recipe;
   for (uint32_t i = 0; i < r->nmesh; i++)
-    if (!strcmp(r->mesh[i].name.s, name.s)) return *index = i, &r->mesh[i];
-  const char **names = ZB_NEWN(b->p->arena, const char *, r->nmesh);
-  for (uint32_t i = 0; i < r->nmesh; i++) names[i] = r->mesh[i].name.s;
-  const char *near = zb_nearest(name.s, names, r->nmesh);
-  ZlDiag *e = zl_report(b->d, ZL_Z0807, name.span, "recipe %s has no mesh dimension `%s`", r->name, name.s);
-  if (near) zl_help(e, "did you mean `%s`?", near);
-  else if (!r->nmesh) zl_help(e, "add `mesh %s = N`", name.s);
-  return NULL;
+    if (!strcmp(r->mesh[i].name.s, name)) return i;
+  ZB_BUG("recipe %s has no mesh dimension %s", r->name, name);
 }
 
 /* ---- sizes ---- */
@@ -90,31 +85,11 @@ static void check_bound_sizes(ZpBuild *b) {
     }
 }
 
-/* Padded entries hold zeros. That is harmless where they are looked up, multiplied away or masked in the loss;
- * elsewhere they would change the numbers. */
 static void check_pads(ZpBuild *b) {
-  ZpPlan *p = b->p;
-  const ZgGraph *g = p->graph;
-  for (uint32_t i = 0; i < p->recipe->npads; i++) {
-    const ZlBind *pad = &p->recipe->pads[i];
-    uint32_t a = zg_axis_find(g, pad->axis.s);
-    if (a == ZG_NONE || p->axis_size[a] == p->axis_valid[a]) continue;
-    for (uint32_t s = 0; s < g->nsegments; s++)
-      for (uint32_t k = 0; k < g->segments[s].nnodes; k++) {
-        const ZgNode *n = &g->segments[s].nodes[k];
-        bool safe = true;
-        for (int x = 0; x < n->nax; x++) {
-          if (n->ax[x] != a) continue;
-          safe = n->op == ZG_OP_DOT || n->op == ZG_OP_PEAK || n->op == ZG_OP_XENT_SUMS || n->op == ZG_OP_XENT_GRAD ||
-                 n->op == ZG_OP_LOOKUP || n->op == ZG_OP_LOOKUP_GRAD;
-        }
-        if (safe) continue;
-        const ZgLoc *l = &g->locs[n->loc];
-        zl_note(zl_report(b->d, ZL_Z0308, pad->span, "`%s` cannot be padded: `%s` at %s needs its true size",
-                          pad->axis.s, zg_op_info[n->op].text, zp_loc_text(p, n->loc)),
-                "only lookups, products and the cross-entropy (line %u) ignore padding", l->line);
-        return;
-      }
+  const ZlRecipe *r = b->p->recipe;
+  for (uint32_t i = 0; i < r->npads; i++) {
+    uint32_t a = zg_axis_find(b->p->graph, r->pads[i].axis.s);
+    if (a != ZG_NONE && b->p->axis_size[a] != b->p->axis_valid[a] && !zp_check_pad(b, &r->pads[i], (uint16_t)a)) return;
   }
 }
 
@@ -180,15 +155,10 @@ static bool bind_mesh(ZpBuild *b) {
       return false;
     }
   }
-  uint32_t index;
-  if (r->stages.span.file >= 0 && find_mesh(b, r->stages.dim, &index))
+  if (r->stages.span.file >= 0) {
+    uint32_t index = find_mesh(b, r->stages.dim.s);
     for (int d = 0; d < p->mesh.ndims; d++)
       if (p->mesh.dim[d].directive == index) p->mesh.pipe = d;
-  for (uint32_t i = 0; i < r->nsplits; i++) {
-    if (!find_mesh(b, r->splits[i].dim, &index)) continue;
-    if (p->mesh.pipe >= 0 && p->mesh.dim[p->mesh.pipe].directive == index)
-      zl_report(b->d, ZL_Z0302, r->splits[i].dim.span, "`%s` holds pipeline stages; nothing can be split over it",
-                r->splits[i].dim.s);
   }
   return !zl_errors(b->d);
 }
@@ -217,46 +187,59 @@ static void check_cluster(ZpBuild *b) {
   }
 }
 
-/* Every axis must divide by all dims that may split it. */
-static void check_divides(ZpBuild *b) {
-  ZpPlan *p = b->p;
-  const ZgGraph *g = p->graph;
-  for (uint32_t a = 0; a < g->naxes; a++) {
-    int64_t by = 1;
-    if (a == p->batch) continue;
-    for (int d = 0; d < p->mesh.ndims; d++) {
-      const ZpDim *dim = &p->mesh.dim[d];
-      for (uint32_t i = 0; i < dim->naxes; i++) {
-        if (dim->axes[i] != a) continue;
-        by *= dim->size;
-        if (p->axis_size[a] % by == 0) continue;
-        const ZlSplit *sp = NULL;
-        for (uint32_t k = 0; k < p->recipe->nsplits; k++)
-          if (!strcmp(p->recipe->splits[k].dim.s, p->recipe->mesh[dim->directive].name.s)) sp = &p->recipe->splits[k];
-        long long size = p->axis_size[a];
-        if (size < by && g->axes[a].size) {
-          ZlDiag *e = zl_report(b->d, ZL_Z0303, sp->span, "`%s` (%lld) does not divide over `%s` (%lld)",
-                                g->axes[a].name, size, sp->dim.s, (long long)by);
-          zl_help(e, "use a smaller `%s`, or for query groups `split %s*GROUPS`", sp->dim.s, g->axes[a].name);
-        } else {
-          ZlDiag *e = zl_report(b->d, ZL_Z0301, sp->span, "axis `%s` (%lld) does not divide over `%s` (%lld)",
-                                g->axes[a].name, size, sp->dim.s, (long long)by);
-          long long to = (long long)zb_round_up((uint64_t)size, (uint64_t)by);
-          if (g->axes[a].size && !strcmp(g->axes[a].name, "vocab"))
-            zl_help(e, "`pad %s to %lld` makes it %lld", g->axes[a].name, (long long)by, to);
-          else
-            zl_help(e, "choose sizes that divide");
-        }
-        return;
-      }
-    }
-  }
-}
-
 static bool dim_splits(const ZpDim *d, uint32_t axis) {
   for (uint32_t i = 0; i < d->naxes; i++)
     if (d->axes[i] == axis) return true;
   return false;
+}
+
+/* A vocabulary, say: usually its size can be rounded up. */
+static bool is_looked_up(const ZgGraph *g, uint32_t axis) {
+  for (uint32_t s = 0; s < g->nsegments; s++)
+    for (uint32_t k = 0; k < g->segments[s].nnodes; k++) {
+      const ZgNode *n = &g->segments[s].nodes[k];
+      if ((n->op == ZG_OP_LOOKUP || n->op == ZG_OP_XENT_SUMS) && n->ax[0] == axis) return true;
+    }
+  return false;
+}
+
+/* Axis a does not divide by the dims up to `last` that split it, `by` ranks together. */
+static void report_indivisible(ZpBuild *b, uint32_t a, int last, int64_t by) {
+  ZpPlan *p = b->p;
+  const ZlRecipe *r = p->recipe;
+  const ZgAxis *axis = &p->graph->axes[a];
+  const ZpDim *dim = &p->mesh.dim[last];
+  const char *dims = "", *mesh = r->mesh[dim->directive].name.s;
+  ZlSpan span = r->span;
+  for (uint32_t k = 0; k < r->nsplits; k++)
+    if (!strcmp(r->splits[k].dim.s, mesh)) span = r->splits[k].span;
+  for (int d = 0; d <= last; d++)
+    if (dim_splits(&p->mesh.dim[d], a)) dims = zb_printf(p->arena, "%s%s`%s`", dims, *dims ? " x " : "", p->mesh.dim[d].name);
+  long long size = p->axis_size[a];
+  bool small = size < by && axis->size;
+  ZlDiag *e = zl_report(b->d, small ? ZL_Z0303 : ZL_Z0301, span, "axis `%s` (%lld) does not divide over %s (%lld)", axis->name, size,
+                        dims, (long long)by);
+  if (!small && axis->size && is_looked_up(p->graph, a))
+    zl_help(e, "`pad %s to %lld` makes it %lld", axis->name, (long long)by, (long long)zb_round_up((uint64_t)size, (uint64_t)by));
+  else if (small && dim->size == r->mesh[dim->directive].size)
+    zl_help(e, "use a smaller `%s`, or for query groups `split %s*GROUPS`", mesh, axis->name);
+  else
+    zl_help(e, "use a smaller `%s`, or sizes that divide", mesh);
+}
+
+/* Every axis must divide by all dims that may split it. */
+static void check_divides(ZpBuild *b) {
+  ZpPlan *p = b->p;
+  for (uint32_t a = 0; a < p->graph->naxes; a++) {
+    int64_t by = 1;
+    for (int d = 0; a != p->batch && d < p->mesh.ndims; d++) {
+      if (!dim_splits(&p->mesh.dim[d], a)) continue;
+      by *= p->mesh.dim[d].size;
+      if (p->axis_size[a] % by == 0) continue;
+      report_indivisible(b, a, d, by);
+      return;
+    }
+  }
 }
 
 /* global batch = micro x dims that split it x micro-batches */
@@ -291,8 +274,7 @@ static void bind_shards(ZpBuild *b) {
   ZpPlan *p = b->p;
   for (uint32_t i = 0; i < p->recipe->nshards; i++) {
     const ZlShard *s = &p->recipe->shards[i];
-    uint32_t index;
-    if (!find_mesh(b, s->dim, &index)) continue;
+    uint32_t index = find_mesh(b, s->dim.s);
     int level = s->what & ZL_SHARD_PARAMS ? 3 : s->what & ZL_SHARD_GRADS ? 2 : 1;
     if (b->level && (b->level != level || b->keep != s->keep))
       zl_report(b->d, ZL_Z0806, s->span, "all `shard` directives of a recipe must name the same parts");
@@ -300,8 +282,7 @@ static void bind_shards(ZpBuild *b) {
     b->keep = s->keep;
     for (int d = 0; d < p->mesh.ndims; d++) {
       if (p->mesh.dim[d].directive != index) continue;
-      if (d == p->mesh.pipe)
-        zl_report(b->d, ZL_Z0806, s->dim.span, "`%s` holds pipeline stages; nothing can be sharded over it", s->dim.s);
+      ZB_ASSERT(d != p->mesh.pipe);
       b->shard |= 1u << d;
     }
     bool found = !s->nunit;
@@ -349,14 +330,6 @@ static void bind_recompute(ZpBuild *b) {
     if (g->regions[r].parent != ZG_NONE) b->recompute[r] |= b->recompute[g->regions[r].parent];
 }
 
-static void bind_precision(ZpBuild *b) {
-  ZpPlan *p = b->p;
-  const char *c = p->recipe->precision.compute;
-  p->compute = c && !strcmp(c, "bf16") ? ZK_BF16 : ZK_F32;
-  if (c && strcmp(c, "bf16") && strcmp(c, "f32"))
-    zl_report(b->d, ZL_Z0808, p->recipe->precision.span, "compute in %s is not in this version; there are f32 and bf16", c);
-}
-
 static void bind_optimizer(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZlRecipe *r = p->recipe;
@@ -402,11 +375,11 @@ bool zp_bind(ZpBuild *b) {
   check_used(b);
   bind_shards(b);
   bind_recompute(b);
-  bind_precision(b);
+  p->compute = r->precision.compute && !strcmp(r->precision.compute, "bf16") ? ZK_BF16 : ZK_F32;
   bind_optimizer(b);
-  if (r->schedule.name.s && !zp_schedule_known(r->schedule.name.s))
-    zl_report(b->d, ZL_Z0808, r->schedule.name.span, "schedule `%s` is not in this version; there are gpipe and 1f1b",
-              r->schedule.name.s);
+  ZB_ASSERT(!r->schedule.name.s || zp_schedule_known(r->schedule.name.s));
+  if (r->limit.host)
+    zl_report(b->d, ZL_Z0809, r->limit.host_span, "`limit host` has no effect: nothing is offloaded in this version");
   b->grad_partial = ZB_NEWN(p->arena, ZpDims, p->graph->nparams);
   for (uint32_t i = 0; i < p->graph->nparams; i++) b->grad_partial[i] = zp_all_dims(&p->mesh);
   return !zl_errors(b->d);

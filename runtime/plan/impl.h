@@ -18,6 +18,8 @@ typedef struct {
 
 /* bind.c: false with reports if the recipe does not fit. */
 bool zp_bind(ZpBuild *b);
+/* pad.c: false with a report if the entries that `pad` adds to `axis` could change the result. */
+bool zp_check_pad(ZpBuild *b, const ZlBind *pad, uint16_t axis);
 /* remat.c: the segment with every forward value that backward can make again made again there. again[i]: node i
  * of the result is such a copy. Dead nodes are gone. */
 ZgSegment *zp_remat(const ZpBuild *b, const ZgSegment *s, bool **again);

@@ -59,7 +59,7 @@ static bool check_limit(ZpBuild *b) {
     };
     for (int i = 0; i < ZP_L_COUNT_; i++)
       if (l->bytes[i]) zb_text_add(&t, "%s%s %s", t.len ? ", " : "", name[i], zb_bytes(x, l->bytes[i]));
-    zl_note(e, "%s (%u live micro-batches)", t.s ? t.s : "", p->stages[s].prog.live);
+    zl_note(e, "%s (%u live micro-batch%s)", t.s ? t.s : "", p->stages[s].prog.live, p->stages[s].prog.live == 1 ? "" : "es");
     zb_text_free(&t);
     uint64_t acts = l->bytes[ZP_L_ACTIVATIONS], stored = l->total - acts;
     if (acts > stored) zl_help(e, "`recompute` a block of the layer, or a smaller `micro`");

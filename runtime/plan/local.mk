@@ -19,6 +19,7 @@ libplan_a_SOURCES = \
   runtime/plan/ledger.def \
   runtime/plan/mesh.c \
   runtime/plan/order.c \
+  runtime/plan/pad.c \
   runtime/plan/place.c \
   runtime/plan/plan.c \
   runtime/plan/plan.h \

@@ -35,6 +35,22 @@ static bool shard_all(ZpBuild *b) {
   ZB_BUG("gradient states do not settle");
 }
 
+/* Sizes have 31 bits, their products more than 64. What adds up bytes below must stay far from overflow. */
+static bool check_amount(ZpBuild *b) {
+  const ZpPlan *p = b->p;
+  double total = 0;
+  for (uint32_t i = 0; i < p->graph->nsegments; i++)
+    for (uint32_t v = 0; v < p->segments[i].nvalues; v++) {
+      const ZpValue *x = &p->segments[i].values[v];
+      double bytes = (double)zk_elem_bytes(x->elem) * p->graph->segments[i].trip * (double)p->nmicro;
+      for (int a = 0; a < x->type.naxes; a++) bytes *= (double)x->size[a];
+      total += bytes;
+    }
+  if (total < 0x1p60) return true;
+  zl_help(zl_report(b->d, ZL_Z0501, p->recipe->span, "a rank would need some %.3g PB", total / 1e15), "`bind` or `pad` smaller sizes");
+  return false;
+}
+
 static void count_params(ZpPlan *p) {
   for (uint32_t i = 0; i < p->nbuckets; i++)
     for (uint32_t k = 0; k < p->buckets[i].nslices; k++) {
@@ -51,7 +67,7 @@ ZpPlan *zp_plan(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, con
   p->graph = g;
   p->recipe = r;
   p->segments = ZB_NEWN(a, ZpSegment, g->nsegments);
-  if (!zp_bind(&b) || !shard_all(&b)) return NULL;
+  if (!zp_bind(&b) || !shard_all(&b) || !check_amount(&b)) return NULL;
   zp_buckets(&b);
   for (uint32_t i = 0; i < g->nsegments; i++) zp_place(&b, i);
   count_params(p);

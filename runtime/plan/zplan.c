@@ -2,6 +2,7 @@
 #include "kernels/kernels.h"
 #include "runtime/plan/plan.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,10 +34,13 @@ static int parse(int argc, char **argv, Options *o) {
     switch (k) {
     case RECIPE: o->recipe = optarg; break;
     case CLUSTER: o->cluster = optarg; break;
-    case THREADS:
-      o->threads = atoi(optarg);
-      if (o->threads < 1 || o->threads > 1024) return fprintf(stderr, "zplan: --threads takes 1 to 1024\n"), 2;
+    case THREADS: {
+      char *end;
+      long n = strtol(optarg, &end, 10);
+      if (*end || n < 1 || n > 1024) return fprintf(stderr, "zplan: --threads takes 1 to 1024\n"), 2;
+      o->threads = (int)n;
       break;
+    }
     case DIAG:
       if (strcmp(optarg, "json")) return fprintf(stderr, "zplan: --diag takes `json`\n"), 2;
       o->json = true;
@@ -93,9 +97,10 @@ int main(int argc, char **argv) {
   if (messages.s) fputs(messages.s, stderr);
   if (p && commands[c].show) commands[c].show(p, &out);
   if (p && c == 0) zp_show_schedule(p, &out);
-  if (out.s) fputs(out.s, stdout);
+  bool written = (!out.s || fputs(out.s, stdout) >= 0) && fflush(stdout) == 0;
+  if (!written) fprintf(stderr, "zplan: error: cannot write to the standard output: %s\n", strerror(errno));
   zb_text_free(&out);
   zb_text_free(&messages);
   zb_arena_free(a);
-  return p ? fflush(stdout) != 0 : 1;
+  return p && written ? 0 : 1;
 }

@@ -1,10 +1,10 @@
 # Scenarios on several ranks: scripts run by tests/run-mpi.
 scenario_tests += \
   tests/mpi/errors.sh \
-  tests/mpi/examples.sh \
   tests/mpi/layouts.sh \
   tests/mpi/meaning.sh \
   tests/mpi/precision.sh \
+  tests/mpi/recipes.sh \
   tests/mpi/reference.sh \
   tests/mpi/weights.sh
 EXTRA_DIST += tests/mpi/layouts.zug

@@ -38,6 +38,11 @@ cat >again.txt <<'END'
 recipe again from one { recompute Half }
 recipe again_2 from tensor_2 { recompute Half }
 END
+cat >pad.txt <<'END'
+recipe padded from one { pad ffn to 20   pad vocab to 24 }
+recipe padded_2 from tensor_2 { pad ffn to 20   pad vocab to 24 }
+recipe padded_4 from both_4 { pad ffn to 12   pad vocab to 24   shard params, grads, states over data }
+END
 cat >pipe.txt <<'END'
 recipe pipe_2 from one { mesh pipe = 2   stages over pipe by cost }
 recipe gpipe_4 from one { mesh pipe = 2, data = 2   split batch over data   stages over pipe by cost   schedule gpipe   micro 4 }
@@ -100,7 +105,7 @@ END
   loss xent[vocab](dot[embed](x, wte), targets) per known(targets)
 }
 END
-trained known base micro pipe
+trained known base micro pad pipe
 
 # ---- dropout: the same elements are dropped, forward and in backward ----
 { head_of Noise; cat <<'END'; } >noise.zug
@@ -116,7 +121,7 @@ trained known base micro pipe
 }
 END
 sed 's/Half/Layer/' again.txt >noise_again.txt
-trained noise base micro noise_again pipe
+trained noise base micro pad noise_again pipe
 differ() { # A B: first losses
   for run; do sed -n '1s/.*"loss":\([0-9.e+-]*\),.*/\1/p' "$run/metrics.jsonl"; done | uniq | wc -l | grep -q 2 || fail "$*: no difference"
 }

@@ -1,0 +1,186 @@
+/* Whether padding an axis can change the result.
+ *
+ * The entries that `pad` adds are zeros in parameters, and are never looked up or a target. What becomes of them is followed
+ * through forward and backward alike: what do all padded entries of a value hold? A sum over them is right if they are zeros,
+ * and so is a gradient of a parameter, whose added rows must stay zero for ever.
+ *
+ * Example, ffn padded: h = dot[embed](x, up) is 0 there, silu(h) = h / (1 + exp(-h)) is 0 / (1 + 1) = 0, so dot[ffn](silu(h), down)
+ * adds zeros. sigmoid(h) is 0.5: the sum would still be right since `down` has zeros there, but not the gradient of `down`. */
+#include "runtime/plan/impl.h"
+
+#include <math.h>
+
+/* KNOWN: all padded entries are x (all entries, of a value without the axis). ANY: finite numbers. BAD: perhaps not even that. */
+typedef enum { KNOWN, ANY, BAD } Kind;
+typedef struct { Kind kind; double x; } Held;
+
+typedef struct {
+  const ZpPlan *p;
+  const ZgSegment *s;
+  uint16_t axis;
+  Held *held; /* per value of the segment */
+  const ZgNode *n;
+  bool size, sum; /* this node needs the true size; or sums up padding that is not zero */
+} Pads;
+
+static Held known(double x) { return isfinite(x) ? (Held){KNOWN, x} : (Held){.kind = BAD}; }
+static bool is_zero(Held h) { return h.kind == KNOWN && h.x == 0; }
+static bool has(const Pads *c, uint32_t v) { return zg_type_has(&c->s->values[v].type, c->axis); }
+static Held in(const Pads *c, int i) { return c->held[c->n->in[i]]; }
+
+static double unary(uint16_t op, double x) {
+  switch (op) {
+  case ZG_OP_NEG: return -x;
+  case ZG_OP_EXP: return exp(x);
+  case ZG_OP_LOG: return log(x);
+  case ZG_OP_SQRT: return sqrt(x);
+  case ZG_OP_RSQRT: return 1 / sqrt(x);
+  case ZG_OP_TANH: return tanh(x);
+  case ZG_OP_ERF: return erf(x);
+  case ZG_OP_SIN: return sin(x);
+  case ZG_OP_COS: return cos(x);
+  default: return x; /* cast, stop, broadcast */
+  }
+}
+
+static double binary(uint16_t op, double x, double y) {
+  switch (op) {
+  case ZG_OP_ADD: return x + y;
+  case ZG_OP_SUB: return x - y;
+  case ZG_OP_MUL: return x * y;
+  case ZG_OP_DIV: return x / y;
+  case ZG_OP_MAX: return fmax(x, y);
+  case ZG_OP_MIN: return fmin(x, y);
+  case ZG_OP_LESS: return x < y;
+  default: return x == y;
+  }
+}
+
+static Held elementwise(const Pads *c) {
+  const ZgNode *n = c->n;
+  if (n->op == ZG_OP_FILL) return known(n->num[0]);
+  if (n->nin == 0 || n->op == ZG_OP_KNOWN) return (Held){.kind = ANY};
+  Held a = in(c, 0), b = n->nin > 1 ? in(c, 1) : a;
+  if (n->op == ZG_OP_SELECT) {
+    Held d = in(c, 2);
+    if (a.kind == KNOWN) return a.x != 0 ? b : d;
+    if (b.kind == KNOWN && d.kind == KNOWN && b.x == d.x) return b;
+    return (Held){.kind = b.kind == BAD || d.kind == BAD ? BAD : ANY};
+  }
+  if (a.kind == BAD || b.kind == BAD) return (Held){.kind = BAD};
+  bool one = n->nin == 1;
+  if (a.kind == KNOWN && b.kind == KNOWN) return known(one ? unary(n->op, a.x) : binary(n->op, a.x, b.x));
+  if (n->op == ZG_OP_MUL && (is_zero(a) || is_zero(b))) return known(0);
+  if (n->op == ZG_OP_DIV) { /* what the model divides by elsewhere is taken to be right; what padding holds is not */
+    if (b.kind == KNOWN ? b.x == 0 : has(c, n->in[1])) return (Held){.kind = BAD};
+    return is_zero(a) ? a : (Held){.kind = ANY};
+  }
+  bool picky = n->op == ZG_OP_LOG || n->op == ZG_OP_SQRT || n->op == ZG_OP_RSQRT;
+  return (Held){.kind = picky && has(c, n->in[0]) ? BAD : ANY};
+}
+
+/* Operations that are linear in operand i give zeros for zeros. */
+static Held linear(const Pads *c, int i) {
+  for (int k = 0; k < c->n->nin; k++)
+    if (in(c, k).kind == BAD) return (Held){.kind = BAD};
+  return is_zero(in(c, i)) ? known(0) : (Held){.kind = ANY};
+}
+
+static Held dot(Pads *c, bool named) {
+  bool zero = false;
+  for (int i = 0; i < 2; i++) zero |= has(c, c->n->in[i]) && is_zero(in(c, i));
+  if (in(c, 0).kind == BAD || in(c, 1).kind == BAD) zero = false;
+  if (named) c->sum |= !zero;
+  return zero && !named ? known(0) : linear(c, 0).kind == BAD ? (Held){.kind = BAD} : (Held){.kind = ANY};
+}
+
+/* All operands joined must hold the same. */
+static Held joined(const Pads *c) {
+  Held h = in(c, 0);
+  for (int i = 1; i < c->n->nin; i++) {
+    Held k = in(c, i);
+    if (k.kind == BAD || h.kind == BAD) h.kind = BAD;
+    else if (h.kind == ANY || k.kind == ANY || h.x != k.x) h.kind = ANY;
+  }
+  return h;
+}
+
+/* What the results of a node hold. `named`: the axis is one of the node's own. */
+static Held held_by(Pads *c, bool named) {
+  const ZgNode *n = c->n;
+  switch (n->op) {
+  case ZG_OP_PARAM:
+  case ZG_OP_CARRY:
+  case ZG_OP_DCARRY: return has(c, n->out) ? known(0) : (Held){.kind = ANY};
+  case ZG_OP_INPUT: c->size |= has(c, n->out); return (Held){.kind = ANY};
+  case ZG_OP_POSITION: c->size |= n->ax[0] == c->axis; return (Held){.kind = ANY}; /* ax[1] is only selected from */
+  case ZG_OP_SUM: c->sum |= named && !is_zero(in(c, 0)); return linear(c, 0);
+  case ZG_OP_PEAK: c->size |= named && n->ax[0] != c->axis; return named ? (Held){.kind = ANY} : in(c, 0);
+  case ZG_OP_DOT: return dot(c, named);
+  case ZG_OP_LOOKUP: return named ? (Held){.kind = ANY} : linear(c, 0);
+  case ZG_OP_LOOKUP_GRAD: return named ? known(0) : linear(c, 0);
+  case ZG_OP_XENT_SUMS: return (Held){.kind = ANY};
+  case ZG_OP_XENT_GRAD: return named ? known(0) : (Held){.kind = ANY};
+  case ZG_OP_NORMALIZE:
+  case ZG_OP_NORMALIZE_GRAD:
+  case ZG_OP_SOFTMAX_GRAD:
+  case ZG_OP_ROPE: c->size |= named; return linear(c, 0);
+  case ZG_OP_ATTEND: c->size |= named; return linear(c, 2);
+  case ZG_OP_ATTEND_GRAD: c->size |= named; return linear(c, 0);
+  case ZG_OP_RENAME:
+  case ZG_OP_SLICE:
+  case ZG_OP_CONCAT: c->size |= named; return joined(c);
+  case ZG_OP_PAD: c->size |= named; return linear(c, 0);
+  default: break;
+  }
+  bool ew = zg_op_info[n->op].class == ZG_EW;
+  c->size |= named;
+  return ew ? elementwise(c) : (Held){.kind = ANY};
+}
+
+/* What leaves a segment or becomes a gradient must hold zeros. */
+static void check_sink(Pads *c) {
+  uint16_t op = c->n->op;
+  if (op == ZG_OP_PARAM_GRAD || op == ZG_OP_CARRY_OUT || op == ZG_OP_DCARRY_IN) c->sum |= has(c, c->n->in[0]) && !is_zero(in(c, 0));
+}
+
+static void visit(Pads *c) {
+  const ZgNode *n = c->n;
+  if (zg_op_info[n->op].class == ZG_SINK) {
+    check_sink(c);
+    return;
+  }
+  bool named = false, operand = false;
+  for (int i = 0; i < n->nax; i++) named |= n->ax[i] == c->axis;
+  for (int i = 0; i < n->nin; i++) operand |= has(c, n->in[i]);
+  Held h = held_by(c, named);
+  for (int i = 0; i < zg_op_info[n->op].nout; i++) {
+    uint32_t v = n->out + (uint32_t)i;
+    bool second = i > 0 && n->op != ZG_OP_ATTEND_GRAD; /* statistics of rows, which nothing says more about */
+    c->held[v] = second ? (Held){.kind = h.kind == BAD ? BAD : ANY} : h;
+    if (operand && !named && !has(c, v)) c->sum |= !is_zero(h); /* summed without being named: grouped keys, rows of ids */
+  }
+}
+
+bool zp_check_pad(ZpBuild *b, const ZlBind *pad, uint16_t axis) {
+  Pads c = {.p = b->p, .axis = axis};
+  for (uint32_t s = 0; s < b->p->graph->nsegments; s++) {
+    c.s = &b->p->graph->segments[s];
+    c.held = ZB_NEWN(b->p->arena, Held, c.s->nvalues + 1);
+    for (uint32_t k = 0; k < c.s->nnodes; k++) {
+      c.n = &c.s->nodes[k];
+      visit(&c);
+      if (!c.size && !c.sum) continue;
+      bool gradient = c.n->op == ZG_OP_PARAM_GRAD;
+      const char *what = gradient ? b->p->graph->params[c.n->opt[0]].path : zg_op_info[c.n->op].text;
+      ZlDiag *e = zl_report(b->d, ZL_Z0308, pad->axis.span, "`%s` cannot be padded: %s`%s` at %s %s", pad->axis.s,
+                            gradient ? "the gradient of " : "", what, zp_loc_text(b->p, c.n->loc),
+                            c.size     ? "needs its true size"
+                            : gradient ? "is not zero for the added entries"
+                                       : "would count added entries that are not zero");
+      zl_note(e, "added entries must stay zeros until they are multiplied by zeros, looked up, or masked in the cross-entropy");
+      return false;
+    }
+  }
+  return true;
+}
