@@ -8,11 +8,14 @@ tests_unit_test_layout_SOURCES = \
   tests/unit/layout/brute.c \
   tests/unit/layout/convert.c \
   tests/unit/layout/fuse.c \
+  tests/unit/layout/ledger.c \
+  tests/unit/layout/place.c \
   tests/unit/layout/plan.c \
   tests/unit/layout/plan.h \
   tests/unit/layout/random.c \
   tests/unit/layout/remat.c \
-  tests/unit/layout/shard.c
+  tests/unit/layout/shard.c \
+  tests/unit/layout/stage.c
 tests_unit_test_layout_CFLAGS = $(unit_cflags)
 tests_unit_test_layout_LDADD = libplan.a libcompiler.a libkernels.a $(libs_lang) $(libs_graph) $(OPENBLAS_LIBS) -lpthread $(unit_libs)
 endif

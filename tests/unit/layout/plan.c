@@ -22,7 +22,7 @@ Model model_open(const char *name, const char *text, const char *options) {
 
 void model_close(Model *m) { done(&m->c); }
 
-Plan plan_try(const ZgGraph *g, const char *recipe) {
+static Plan make(const ZgGraph *g, const char *recipe, ZpOptions o) {
   Plan q = {.a = zb_arena_new()};
   ZlSources *s = zl_sources_new(q.a);
   q.d = zl_diags_new(q.a, s);
@@ -30,9 +30,12 @@ Plan plan_try(const ZgGraph *g, const char *recipe) {
   const char *text = zb_printf(q.a, "recipe r {\n%s\n%s\n}\n", recipe, optimizer);
   ZlProgram *program = zl_load_text(q.a, s, q.d, "test.zug", text, strlen(text), NULL);
   if (program && !zl_errors(q.d)) q.r = zl_recipe(program, q.d, "r");
-  ZpOptions o = {zk_cpu_scratch, 2, NULL};
   if (q.r && !zl_errors(q.d)) q.p = zp_plan(q.a, g, q.r, q.d, &o);
   return q;
+}
+
+Plan plan_try(const ZgGraph *g, const char *recipe) {
+  return make(g, recipe, (ZpOptions){zk_cpu_scratch, 2, NULL});
 }
 
 const char *plan_messages(Plan *q) {
@@ -42,11 +45,12 @@ const char *plan_messages(Plan *q) {
   return q->text.s ? q->text.s : "";
 }
 
-Plan plan_of(const ZgGraph *g, const char *recipe) {
-  Plan q = plan_try(g, recipe);
+static Plan made(Plan q, const char *recipe) {
   if (!q.p) cr_assert_fail("no plan for\n%s\n%s", recipe, plan_messages(&q));
   return q;
 }
+Plan plan_of(const ZgGraph *g, const char *recipe) { return made(plan_try(g, recipe), recipe); }
+Plan plan_bare(const ZgGraph *g, const char *recipe) { return made(make(g, recipe, (ZpOptions){NULL, 1, NULL}), recipe); }
 
 void plan_close(Plan *q) {
   zb_text_free(&q->text);

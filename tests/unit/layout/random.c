@@ -91,9 +91,10 @@ static void put_recipe(Dice *d, int m, ZbText *t) {
     size[i] = sane ? 1u << roll(d, 3) : 1 + roll(d, 4);
     zb_text_add(t, "%s%s = %u", i ? ", " : "", dims[i], size[i]);
   }
-  zb_text_add(t, "\nbind batch = %u", sane ? 16u << roll(d, 2) : 1 + roll(d, 40));
-  if (m) zb_text_add(t, ", seq = %u", sane ? 16 : 1 + roll(d, 40));
-  if (roll(d, 2)) zb_text_add(t, "\nmicro %u", 1 + roll(d, 3));
+  bool huge = roll(d, 50) == 0; /* more than any machine holds */
+  zb_text_add(t, "\nbind batch = %u", huge ? 1u << (4 + roll(d, 26)) : sane ? 16u << roll(d, 2) : 1 + roll(d, 40));
+  if (m) zb_text_add(t, ", seq = %u", huge ? 1u << (4 + roll(d, 26)) : sane ? 16 : 1 + roll(d, 40));
+  if (!huge && roll(d, 2)) zb_text_add(t, "\nmicro %u", 1 + roll(d, 3));
   for (uint32_t i = 0; i < n; i++) {
     if (i == pipe) continue;
     free_dims |= 1u << i;
