@@ -145,6 +145,7 @@ cmp w.safetensors old.safetensors || fail "a failed save spoils the file before 
 # ---- a killed rank ----
 $MPIRUN -np 2 zrun train gpt2.zsg $two --data text.bin --steps 10000000 --log killed >out.txt 2>&1 &
 job=$!
+trap 'kill $job 2>/dev/null' EXIT
 tries=0
 until [ -s killed/metrics.jsonl ]; do
   sleep 0.1

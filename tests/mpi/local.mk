@@ -1,6 +1,7 @@
 # Scenarios on several ranks: scripts run by tests/run-mpi.
 scenario_tests += \
   tests/mpi/errors.sh \
+  tests/mpi/idle.sh \
   tests/mpi/layouts.sh \
   tests/mpi/meaning.sh \
   tests/mpi/precision.sh \

@@ -85,6 +85,7 @@ awk -v a="$last" -v b="$next" 'BEGIN { exit !(b < a) }' || fail "continued at a 
 cp three.safetensors kept.safetensors
 $MPIRUN -np 2 zrun train gpt2.zsg --recipe recipes.zug:zero3_2 --data text.bin --steps 10000000 --save three.safetensors --log ended >out.txt 2>&1 &
 job=$!
+trap 'kill $job 2>/dev/null' EXIT
 tries=0
 until [ -s ended/metrics.jsonl ]; do
   sleep 0.1
