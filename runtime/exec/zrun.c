@@ -37,7 +37,7 @@ static const char usage[] =
     "  --cluster FILE:NAME  check the plan against a cluster's memory\n"
     "  -I DIR               where imported recipe files are searched too\n"
     "  --times              print the time by operation at the end\n"
-    "  --dry-run            make and show the plan, allocate, and stop\n";
+    "  --dry-run            make and show the plan, and stop\n";
 
 static bool number(const char *text, int64_t least, int64_t *out) {
   char *end;

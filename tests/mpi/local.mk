@@ -4,6 +4,7 @@ scenario_tests += \
   tests/mpi/idle.sh \
   tests/mpi/layouts.sh \
   tests/mpi/meaning.sh \
+  tests/mpi/options.sh \
   tests/mpi/precision.sh \
   tests/mpi/recipes.sh \
   tests/mpi/reference.sh \

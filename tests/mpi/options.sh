@@ -1,0 +1,88 @@
+# What the options of zrun do: the same run twice, threads, seeds, the order of samples, dry runs, clusters, imported recipes.
+. "$ZUG_SRC/tests/lib.sh"
+need_mpi
+
+mkdir shared
+cat >shared/common.zug <<'END'
+recipe base {
+  optimizer adamw(lr = 1e-2)
+  bind batch = 8, seq = 16
+  micro 2
+}
+END
+cat >recipes.zug <<'END'
+use common
+recipe one from common.base { }
+recipe all from common.base {
+  mesh pipe = 2, data = 2
+  split batch over data
+  stages over pipe by cost
+  shard params, grads, states over data
+}
+END
+cat >clusters.zug <<'END'
+cluster small { device memory 100 kB }
+cluster large { device memory 1 GB }
+END
+head -c 2000 "$ZUG_SRC/LICENSE" >text # 124 windows of 16: an epoch is 15 steps
+ok zdata pack text -o text.bin
+ok zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg -D layers=2 -D heads=4 -D width=32 -D context=16 -D words=128
+
+run() { # NAME RECIPE RANKS OPTION...
+  name=$1 recipe=$2 np=$3
+  shift 3
+  ok $MPIRUN -np "$np" zrun train gpt2.zsg --recipe recipes.zug:"$recipe" -I shared --data text.bin --log "$name" "$@"
+  sed -n 's/.*"loss":\([^,]*\),"grad_norm":\([^,]*\),.*/\1 \2/p' "$name/metrics.jsonl" >"$name.txt"
+}
+same() { cmp -s "$1.txt" "$2.txt" || { paste "$1.txt" "$2.txt"; fail "$1 and $2 differ"; }; }
+differ() { cmp -s "$1.txt" "$2.txt" && fail "$1 and $2 are the same"; }
+alike() { ok "$ZUG_BUILD/tests/tools/compare_runs" --loss 1e-5 --norm 1e-5 "$1/metrics.jsonl" "$2/metrics.jsonl"; }
+
+# ---- the same run twice gives the same bits, on four ranks as on one; no options are the defaults ----
+run first all 4 --steps 20
+run again all 4 --steps 20 --seed 1 --order shuffled --threads 1 --device cpu
+same first again
+run single one 1 --steps 20
+alike first single
+
+# ---- seeds and orders ----
+run seed all 4 --steps 20 --seed 2
+differ first seed
+run sequential one 1 --steps 20 --order sequential
+differ single sequential
+run other one 1 --steps 20 --order sequential --seed 2
+differ sequential other
+
+# ---- threads: the same sums, whoever makes them ----
+run threads one 1 --steps 20 --threads 3
+alike threads single
+run threads_all all 4 --steps 20 --threads 2
+alike threads_all single
+
+# ---- a log is written anew; one line a step; all ranks' classes ----
+run first all 4 --steps 3
+[ "$(wc -l <first/metrics.jsonl)" -eq 3 ] || fail "the log is not written anew"
+grep -q '"classes":\[{"stage":0,.*},{"stage":1,' first/metrics.jsonl || fail "no line of both stages in metrics.jsonl"
+for key in step loss grad_norm lr tokens step_ms tokens_per_s flops planned_bytes used_bytes; do
+  grep -q "\"$key\":[0-9]" first/metrics.jsonl || fail "no $key in metrics.jsonl"
+done
+tokens=$(sed -n '1s/.*"tokens":\([0-9]*\),.*/\1/p' first/metrics.jsonl)
+[ "$tokens" -eq 128 ] || fail "$tokens tokens a step, not 8 x 16"
+
+# ---- without training ----
+ok $MPIRUN -np 4 zrun train gpt2.zsg --recipe recipes.zug:all -I shared --dry-run
+says 'recipe all'
+says 'arena'
+grep -q '^step' out.txt && fail "a dry run trains"
+ok $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one -I shared --data text.bin --steps 3 --times
+says 'time by operation'
+says 'dot .* s'
+ok zrun --help
+says 'usage: mpirun'
+
+# ---- clusters, and where recipes are found ----
+refuses 'error.Z0501.' $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one -I shared --dry-run --cluster clusters.zug:small
+ok $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one -I shared --dry-run --cluster clusters.zug:large
+refuses 'error.Z0801.' $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one -I shared --dry-run --cluster clusters.zug:huge
+refuses 'error.Z0005.' $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one --dry-run
+exit 0
