@@ -105,6 +105,8 @@ static int parse(int argc, char **argv, Options *o, bool speak) {
   return 0;
 }
 
+enum { MS_KEPT = 1000 }; /* steps */
+
 typedef struct {
   ZbArena *a;
   Options o;
@@ -120,7 +122,7 @@ typedef struct {
   ZxEngine *engine;
   ZxLog *log;
   double began, peak;
-  double *ms; /* per step, on rank 0 */
+  double ms[MS_KEPT]; /* of the last steps, on rank 0 */
 } Run;
 
 /* A mistake that every rank sees alike. */
@@ -280,7 +282,7 @@ static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
   ZxClassMetrics classes[64];
   gather_classes(r, &s, classes);
   if (r->rank) return finite_here(r, step, &s);
-  r->ms[step - 1] = ms;
+  r->ms[step % MS_KEPT] = ms;
   if (step == 1) printf("first step %.0f ms after the start\n", 1e3 * (zx_now() - r->began));
   double tokens = (double)r->plan->global_batch * tokens_per_sample(r), flops = r->plan->model_flops;
   ZxMetrics m = {.step = step, .steps = r->o.steps, .loss = s.loss, .grad_norm = s.grad_norm, .lr = lr, .tokens = tokens,
@@ -298,14 +300,15 @@ static int by_size(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Medians, without the first step, which touches all memory for the first time. */
+/* The median step, of those kept, without the first, which touches all memory for the first time. */
 static void summarize(Run *r) {
   if (r->rank) return;
   char text[24];
   printf("planned == used: %s on rank 0, and equal on every rank\n", zb_bytes(text, zx_engine_bytes(r->engine)));
   if (r->o.steps < 3) return;
-  qsort(r->ms + 1, (size_t)r->o.steps - 1, sizeof *r->ms, by_size);
-  double ms = r->ms[1 + (r->o.steps - 1) / 2], flops = r->plan->model_flops / ms * 1e3;
+  int64_t from = r->o.steps < MS_KEPT ? 2 : 0, n = r->o.steps < MS_KEPT ? r->o.steps - 1 : MS_KEPT;
+  qsort(r->ms + from, (size_t)n, sizeof *r->ms, by_size);
+  double ms = r->ms[from + n / 2], flops = r->plan->model_flops / ms * 1e3;
   printf("median step %.1f ms: %.0f tokens/s, %.1f GFLOP/s, %.1f %% of the %.1f GFLOP/s that products reach here\n", ms,
          (double)r->plan->global_batch * tokens_per_sample(r) / ms * 1e3, flops / 1e9, 100 * flops / r->peak, r->peak / 1e9);
 }
@@ -343,7 +346,6 @@ static bool train(Run *r) {
   if (r->o.save && !agree(r, zx_engine_reserve(r->engine, r->o.save, &err), &err)) return false;
   introduce(r);
   ZxRate rate = rate_of(r->recipe);
-  if (r->rank == 0) r->ms = ZB_NEWN(r->a, double, r->o.steps);
   for (int64_t step = 1; step <= r->o.steps; step++) {
     if (!one_step(r, step, &rate)) return false;
     if (step == 1) r->peak = measure_peak(r); /* not before: the first step should come soon */
