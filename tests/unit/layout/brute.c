@@ -49,10 +49,12 @@ static void check_value(Brute *b, uint32_t v) {
     NEED(b, zg_type_has(&x->type, x->axis[i]), "value %u has an axis that its type lacks", v);
     bytes *= (uint64_t)x->size[i];
   }
-  NEED(b, bytes == x->bytes, "value %u has %llu bytes, not %llu", v, (unsigned long long)bytes, (unsigned long long)x->bytes);
+  NEED(b, bytes == x->bytes, "value %u has %llu bytes, not %llu", v, (unsigned long long)bytes,
+       (unsigned long long)x->bytes);
   for (int d = 0; d < b->p->mesh.ndims; d++) {
     const ZpState *s = &x->state[d];
-    NEED(b, s->kind == 'R' || s->kind == 'P' || (s->kind == 'S' && zg_type_has(&x->type, s->axis)), "value %u: state", v);
+    NEED(b, s->kind == 'R' || s->kind == 'P' || (s->kind == 'S' && zg_type_has(&x->type, s->axis)),
+         "value %u: state", v);
     NEED(b, d != b->p->mesh.pipe || s->kind == 'R', "value %u is split over stages", v);
   }
 }
@@ -71,23 +73,29 @@ static void check_shapes(Brute *b, const ZpNode *k) {
       uint16_t a = x->axis[j];
       if (moves_axes(k->call.op)) {
         for (int q = 0; q < k->call.nax; q++)
-          NEED(b, k->call.ax[q] != a || x->size[j] == b->p->axis_size[a], "%s is not whole", b->p->graph->axes[a].name);
+          NEED(b, k->call.ax[q] != a || x->size[j] == b->p->axis_size[a], "%s is not whole",
+               b->p->graph->axes[a].name);
       }
       NEED(b, !size[a] || size[a] == x->size[j], "%s has two local sizes", b->p->graph->axes[a].name);
       size[a] = x->size[j];
     }
   }
-  static const struct { int op, ax; } pinned[] = {{ZG_OP_SOFTMAX, 0},        {ZG_OP_SOFTMAX_GRAD, 0}, {ZG_OP_NORMALIZE, 0},
-                                                  {ZG_OP_NORMALIZE_GRAD, 0}, {ZG_OP_ROPE, 1},         {ZG_OP_ATTEND, 0},
-                                                  {ZG_OP_ATTEND, 1},         {ZG_OP_ATTEND_GRAD, 0},  {ZG_OP_ATTEND_GRAD, 1}};
+  static const struct {
+    int op, ax;
+  } pinned[] = {{ZG_OP_SOFTMAX, 0},        {ZG_OP_SOFTMAX_GRAD, 0}, {ZG_OP_NORMALIZE, 0},
+                {ZG_OP_NORMALIZE_GRAD, 0}, {ZG_OP_ROPE, 1},         {ZG_OP_ATTEND, 0},
+                {ZG_OP_ATTEND, 1},         {ZG_OP_ATTEND_GRAD, 0},  {ZG_OP_ATTEND_GRAD, 1}};
   for (size_t i = 0; i < sizeof pinned / sizeof *pinned; i++) {
     uint16_t a = k->call.ax[pinned[i].ax];
-    NEED(b, k->call.op != pinned[i].op || size[a] == b->p->axis_size[a], "%s is not whole", b->p->graph->axes[a].name);
+    NEED(b, k->call.op != pinned[i].op || size[a] == b->p->axis_size[a], "%s is not whole",
+         b->p->graph->axes[a].name);
   }
 }
 
 /* ---- states ---- */
-static bool same_state(ZpState a, ZpState b) { return a.kind == b.kind && (a.kind != 'S' || a.axis == b.axis); }
+static bool same_state(ZpState a, ZpState b) {
+  return a.kind == b.kind && (a.kind != 'S' || a.axis == b.axis);
+}
 
 /* Blocks lie in mesh order, so only the fastest cuts of an axis can be made or undone. */
 static void check_fastest(Brute *b, const ZpNode *k, const ZpState *s, uint16_t axis) {
@@ -97,11 +105,14 @@ static void check_fastest(Brute *b, const ZpNode *k, const ZpState *s, uint16_t 
 }
 
 static void check_collective(Brute *b, const ZpNode *k) {
-  static const struct { int op; char from, to; } kinds[] = {{ZG_OP_ALL_REDUCE, 'P', 'R'},
-                                                            {ZG_OP_REDUCE_SCATTER, 'P', 'S'},
-                                                            {ZG_OP_ALL_GATHER, 'S', 'R'},
-                                                            {ZG_OP_ALL_TO_ALL, 'S', 'S'},
-                                                            {ZG_OP_LOCAL_SLICE, 'R', 'S'}};
+  static const struct {
+    int op;
+    char from, to;
+  } kinds[] = {{ZG_OP_ALL_REDUCE, 'P', 'R'},
+               {ZG_OP_REDUCE_SCATTER, 'P', 'S'},
+               {ZG_OP_ALL_GATHER, 'S', 'R'},
+               {ZG_OP_ALL_TO_ALL, 'S', 'S'},
+               {ZG_OP_LOCAL_SLICE, 'R', 'S'}};
   const ZpState *in = value(b, k->in[0])->state, *out = value(b, k->out[0])->state;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     if (kinds[i].op != k->call.op) continue;
@@ -110,9 +121,11 @@ static void check_collective(Brute *b, const ZpNode *k) {
         NEED(b, same_state(in[d], out[d]), "changes the state over another dim");
         continue;
       }
-      NEED(b, in[d].kind == kinds[i].from && out[d].kind == kinds[i].to, "from %c to %c", in[d].kind, out[d].kind);
+      NEED(b, in[d].kind == kinds[i].from && out[d].kind == kinds[i].to, "from %c to %c", in[d].kind,
+           out[d].kind);
       NEED(b, in[d].kind != 'S' || in[d].axis == k->axis, "from another axis");
-      NEED(b, out[d].kind != 'S' || out[d].axis == (in[d].kind == 'S' ? k->axis2 : k->axis), "to another axis");
+      NEED(b, out[d].kind != 'S' || out[d].axis == (in[d].kind == 'S' ? k->axis2 : k->axis),
+           "to another axis");
       NEED(b, in[d].kind != 'P' || (in[d].max != 0) == (k->call.opt[0] != 0), "maximum or sum");
     }
     if (kinds[i].from == 'S') check_fastest(b, k, in, k->axis);
@@ -126,9 +139,12 @@ static void check_collective(Brute *b, const ZpNode *k) {
  * op is linear and its operands are. */
 static void check_rule(Brute *b, const ZpNode *k) {
   if (zg_op_info[k->call.op].class == ZG_SINK) {
-    ZpDims partial = b->p->loss_partial[k->call.op == ZG_OP_LOSS_NUM ? 0 : k->call.op == ZG_OP_LOSS_DEN ? 1 : 2];
+    ZpDims partial = b->p->loss_partial[k->call.op == ZG_OP_LOSS_NUM   ? 0
+                                        : k->call.op == ZG_OP_LOSS_DEN ? 1
+                                                                       : 2];
     for (int d = 0; d < b->p->mesh.ndims; d++)
-      NEED(b, value(b, k->in[0])->state[d].kind == (partial >> d & 1 ? 'P' : 'R'), "a scalar's state over dim %d", d);
+      NEED(b, value(b, k->in[0])->state[d].kind == (partial >> d & 1 ? 'P' : 'R'),
+           "a scalar's state over dim %d", d);
     return;
   }
   for (int d = 0; d < b->p->mesh.ndims; d++) {
@@ -144,14 +160,15 @@ static void check_rule(Brute *b, const ZpNode *k) {
     NEED(b, !partial || linear, "reads a partial value");
     for (int i = 0; i < k->call.nin; i++) {
       const ZpValue *v = value(b, k->in[i]);
-      if (x != ZG_NONE && zg_type_has(&v->type, (uint16_t)x)) NEED(b, v->state[d].kind == 'S', "operand %d is whole", i);
+      if (x != ZG_NONE && zg_type_has(&v->type, (uint16_t)x))
+        NEED(b, v->state[d].kind == 'S', "operand %d is whole", i);
     }
     for (int i = 0; i < k->call.nout; i++) {
       const ZpValue *v = value(b, k->out[i]);
       bool has = x != ZG_NONE && zg_type_has(&v->type, (uint16_t)x), lacks = x != ZG_NONE && !has;
       char want = has ? 'S' : lacks || partial ? 'P' : 'R';
-      NEED(b, v->state[d].kind == want || zg_op_info[k->call.op].class == ZG_SOURCE, "result %d is %c over dim %d, not %c", i,
-           v->state[d].kind, d, want);
+      NEED(b, v->state[d].kind == want || zg_op_info[k->call.op].class == ZG_SOURCE,
+           "result %d is %c over dim %d, not %c", i, v->state[d].kind, d, want);
     }
   }
 }
@@ -159,7 +176,8 @@ static void check_rule(Brute *b, const ZpNode *k) {
 /* ---- places ---- */
 static uint64_t room(const Brute *b, uint8_t place) {
   switch (place) {
-  case ZP_AT_TEMP: return b->phase == FWD ? b->s->fwd_temp : b->phase == BWD ? b->s->bwd_temp : b->s->count_temp;
+  case ZP_AT_TEMP:
+    return b->phase == FWD ? b->s->fwd_temp : b->phase == BWD ? b->s->bwd_temp : b->s->count_temp;
   case ZP_AT_SAVED: return b->s->saved_bytes;
   case ZP_AT_CARRY_IN: return b->s->carry_bytes;
   case ZP_AT_CARRY_OUT: return b->s->carry_out_bytes;
@@ -182,10 +200,11 @@ static void check_place(Brute *b, uint32_t v) {
       NEED(b, q->n * e == x->bytes, "value %u is not the slice of %s", v, b->p->graph->params[q->param].path);
       for (int d = 0; d < b->p->mesh.ndims; d++) {
         char want = x->at.place == ZP_AT_GRAD && k->partial >> d & 1 ? 'P' : (char)q->state[d].kind;
-        NEED(b, x->state[d].kind == want, "value %u of %s is %c over dim %d, not %c", v, b->p->graph->params[q->param].path,
-             x->state[d].kind, d, want);
+        NEED(b, x->state[d].kind == want, "value %u of %s is %c over dim %d, not %c", v,
+             b->p->graph->params[q->param].path, x->state[d].kind, d, want);
       }
-      for (int j = 0; j < q->naxes; j++) NEED(b, q->axis[j] == x->axis[j], "value %u is not in declared order", v);
+      for (int j = 0; j < q->naxes; j++)
+        NEED(b, q->axis[j] == x->axis[j], "value %u is not in declared order", v);
       return;
     }
     FAIL(b, "value %u is no slice of its bucket", v);
@@ -202,14 +221,16 @@ static bool intact(const Brute *b, uint32_t v) {
   const ZpValue *x = value(b, v);
   for (uint32_t i = 0; i < b->ncells; i++)
     if (b->cells[i].value == v)
-      return b->cells[i].place == x->at.place && b->cells[i].from == x->at.offset && b->cells[i].to == x->at.offset + x->bytes;
+      return b->cells[i].place == x->at.place && b->cells[i].from == x->at.offset &&
+             b->cells[i].to == x->at.offset + x->bytes;
   return false;
 }
 
 static void overwrite(Brute *b, uint8_t place, uint64_t from, uint64_t to) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < b->ncells; i++)
-    if (b->cells[i].place != place || !meet(b->cells[i].from, b->cells[i].to, from, to)) b->cells[n++] = b->cells[i];
+    if (b->cells[i].place != place || !meet(b->cells[i].from, b->cells[i].to, from, to))
+      b->cells[n++] = b->cells[i];
   b->ncells = n;
 }
 
@@ -219,16 +240,21 @@ static void check_reads(Brute *b, const ZpNode *k) {
     const ZpValue *x = value(b, v);
     check_place(b, v);
     NEED(b, !written(x->at.place) || intact(b, v), "operand %d (value %u) is not there any more", i, v);
-    NEED(b, b->phase == FWD || x->at.place != ZP_AT_CARRY_IN || b->s->saves_carry, "reads what was carried in");
+    NEED(b, b->phase == FWD || x->at.place != ZP_AT_CARRY_IN || b->s->saves_carry,
+         "reads what was carried in");
     NEED(b, b->phase != BWD || x->at.place != ZP_AT_CARRY_OUT, "reads what was carried out");
-    NEED(b, b->phase == BWD || (x->at.place != ZP_AT_DCARRY_OUT && x->at.place != ZP_AT_GRAD && x->at.place != ZP_AT_SEED),
+    NEED(b,
+         b->phase == BWD ||
+             (x->at.place != ZP_AT_DCARRY_OUT && x->at.place != ZP_AT_GRAD && x->at.place != ZP_AT_SEED),
          "reads what only backward has");
     if (x->at.place == ZP_AT_GRAD) {
       bool adds = k->call.op == ZG_OP_CHAIN;
       for (int j = 0, any = 0; adds && j <= k->call.nout; j++) {
         if (j == k->call.nout) NEED(b, any, "reads a gradient");
-        else any |= value(b, k->out[j])->at.place == ZP_AT_GRAD && value(b, k->out[j])->at.index == x->at.index &&
-                    value(b, k->out[j])->at.offset == x->at.offset;
+        else
+          any |= value(b, k->out[j])->at.place == ZP_AT_GRAD &&
+                 value(b, k->out[j])->at.index == x->at.index &&
+                 value(b, k->out[j])->at.offset == x->at.offset;
       }
       NEED(b, adds, "reads a gradient");
     }
@@ -241,18 +267,22 @@ static void check_writes(Brute *b, const ZpNode *k) {
     check_place(b, k->out[i]);
     uint64_t from = x->at.offset, to = from + x->bytes;
     NEED(b, written(x->at.place) || x->at.place == ZP_AT_GRAD, "writes to place %u", x->at.place);
-    NEED(b, b->phase == BWD ? x->at.place != ZP_AT_SAVED && x->at.place != ZP_AT_CARRY_OUT
-                            : x->at.place != ZP_AT_GRAD && x->at.place != ZP_AT_DCARRY_IN,
+    NEED(b,
+         b->phase == BWD ? x->at.place != ZP_AT_SAVED && x->at.place != ZP_AT_CARRY_OUT
+                         : x->at.place != ZP_AT_GRAD && x->at.place != ZP_AT_DCARRY_IN,
          "writes what belongs to another phase");
     for (int j = 0; j < k->call.nin; j++) {
       const ZpValue *y = value(b, k->in[j]);
       if (y->at.place != x->at.place || y->at.index != x->at.index) continue;
-      bool in_place = (k->call.op == ZG_OP_ALL_REDUCE || x->at.place == ZP_AT_GRAD) && y->at.offset == from && y->bytes == x->bytes;
+      bool in_place = (k->call.op == ZG_OP_ALL_REDUCE || x->at.place == ZP_AT_GRAD) && y->at.offset == from &&
+                      y->bytes == x->bytes;
       NEED(b, in_place || !meet(y->at.offset, y->at.offset + y->bytes, from, to), "overwrites operand %d", j);
     }
     for (int j = 0; j < i; j++) {
       const ZpValue *y = value(b, k->out[j]);
-      NEED(b, y->at.place != x->at.place || y->at.index != x->at.index || !meet(y->at.offset, y->at.offset + y->bytes, from, to),
+      NEED(b,
+           y->at.place != x->at.place || y->at.index != x->at.index ||
+               !meet(y->at.offset, y->at.offset + y->bytes, from, to),
            "two results in one place");
     }
     if (x->at.place == ZP_AT_GRAD) {
@@ -265,7 +295,8 @@ static void check_writes(Brute *b, const ZpNode *k) {
     }
     uint32_t index = x->at.index;
     overwrite(b, x->at.place, from, to);
-    if (written(x->at.place)) ZB_PUSH(b->a, b->cells, b->ncells, ((Cell){x->at.place, index, from, to, k->out[i]}));
+    if (written(x->at.place))
+      ZB_PUSH(b->a, b->cells, b->ncells, ((Cell){x->at.place, index, from, to, k->out[i]}));
   }
 }
 
@@ -275,7 +306,8 @@ static void check_scratch(Brute *b, const ZpNode *k) {
   NEED(b, to <= room(b, ZP_AT_TEMP) && from % 64 == 0, "scratch is outside");
   for (int i = 0; i < k->call.nin + k->call.nout; i++) {
     const ZpValue *x = value(b, i < k->call.nin ? k->in[i] : k->out[i - k->call.nin]);
-    NEED(b, x->at.place != ZP_AT_TEMP || !meet(x->at.offset, x->at.offset + x->bytes, from, to), "scratch over an operand");
+    NEED(b, x->at.place != ZP_AT_TEMP || !meet(x->at.offset, x->at.offset + x->bytes, from, to),
+         "scratch over an operand");
   }
   overwrite(b, ZP_AT_TEMP, from, to);
 }
@@ -313,11 +345,17 @@ static void check_stage(Brute *b, const ZpStage *st) {
     const ZpSegment *s = &b->p->segments[st->insts[i].segment];
     NEED(b, st->saved_at[i] >= at && st->saved_at[i] % 64 == 0, "saved blocks overlap");
     at = st->saved_at[i] + s->saved_bytes + (i && s->saves_carry ? s->carry_bytes : 0);
-    NEED(b, st->scratch_bytes >= s->fwd_temp && st->scratch_bytes >= s->bwd_temp && st->scratch_bytes >= s->count_temp, "scratch");
+    NEED(b,
+         st->scratch_bytes >= s->fwd_temp && st->scratch_bytes >= s->bwd_temp &&
+             st->scratch_bytes >= s->count_temp,
+         "scratch");
     NEED(b, i == 0 || st->boundary_bytes >= s->carry_bytes, "boundary");
     NEED(b, i == 0 || st->boundary_bytes >= s->dcarry_bytes, "boundary of cotangents");
     for (uint32_t v = 0; v < s->nvalues; v++)
-      NEED(b, s->values[v].at.place != ZP_AT_INPUT || s->values[v].at.offset + s->values[v].bytes <= st->input_bytes, "inputs");
+      NEED(b,
+           s->values[v].at.place != ZP_AT_INPUT ||
+               s->values[v].at.offset + s->values[v].bytes <= st->input_bytes,
+           "inputs");
   }
   NEED(b, at <= st->slot_bytes, "slot");
   uint64_t sum = 0, stored = 0;
@@ -329,18 +367,21 @@ static void check_stage(Brute *b, const ZpStage *st) {
     NEED(b, x->offset % 64 == 0 && x->offset + x->bytes <= sum, "buffer %u is outside the arena", i);
     for (uint32_t j = 0; j < i && st->prog.nbufs < 2000; j++) {
       const ZpBuf *y = &st->prog.bufs[j];
-      NEED(b, !meet(x->offset, x->offset + x->bytes, y->offset, y->offset + y->bytes), "buffers %u and %u overlap", j, i);
+      NEED(b, !meet(x->offset, x->offset + x->bytes, y->offset, y->offset + y->bytes),
+           "buffers %u and %u overlap", j, i);
     }
   }
-  NEED(b, stored == sum, "%llu bytes of buffers, %llu in the ledger", (unsigned long long)stored, (unsigned long long)sum);
+  NEED(b, stored == sum, "%llu bytes of buffers, %llu in the ledger", (unsigned long long)stored,
+       (unsigned long long)sum);
 }
 
 static void check_inputs(Brute *b) {
   for (uint32_t i = 0; i < b->p->ninputs; i++)
     for (uint32_t j = 0; j < i; j++) {
       const ZpInputUse *x = &b->p->inputs[i], *y = &b->p->inputs[j];
-      NEED(b, !meet(x->at, x->at + b->p->segments[x->value_segment].values[x->value].bytes, y->at,
-                    y->at + b->p->segments[y->value_segment].values[y->value].bytes),
+      NEED(b,
+           !meet(x->at, x->at + b->p->segments[x->value_segment].values[x->value].bytes, y->at,
+                 y->at + b->p->segments[y->value_segment].values[y->value].bytes),
            "inputs overlap");
     }
 }
@@ -350,13 +391,15 @@ static void check_instances(Brute *b) {
   for (uint32_t s = 0; s < b->p->nstages; s++)
     for (uint32_t i = 0; i < b->p->stages[s].ninsts; i++) {
       const ZpInst *x = &b->p->stages[s].insts[i];
-      NEED(b, x->segment == segment && x->iter == iter, "instance %u.%u where %u.%u should be", x->segment, x->iter, segment, iter);
+      NEED(b, x->segment == segment && x->iter == iter, "instance %u.%u where %u.%u should be", x->segment,
+           x->iter, segment, iter);
       const ZpSegment *g = &b->p->segments[x->segment];
       NEED(b, x->nheld == g->nbuckets, "buckets of an instance");
       for (uint32_t k = 0; k < x->nheld; k++) {
         const ZpHeld *h = &b->p->stages[s].held[x->held[k]];
         NEED(b, h->bucket == g->buckets[k], "another bucket");
-        NEED(b, h->iter == (b->p->buckets[h->bucket].segment == ZP_NONE ? 0 : iter), "another iteration's bucket");
+        NEED(b, h->iter == (b->p->buckets[h->bucket].segment == ZP_NONE ? 0 : iter),
+             "another iteration's bucket");
       }
       if (++iter == b->p->graph->segments[segment].trip) segment++, iter = 0;
     }

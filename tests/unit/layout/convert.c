@@ -111,7 +111,9 @@ static void play(const Bench *t, const ZpNode *k, Local *all) {
         case ZG_OP_ALL_REDUCE: had++ ? add(&got, &in, k->call.opt[0] != 0) : (void)(got = in); break;
         case ZG_OP_ALL_TO_ALL: in = block(&in, rows2, mine, n); /* fall through */
         case ZG_OP_ALL_GATHER: had++ ? append(&got, rows, &in) : (void)(got = in); break;
-        case ZG_OP_LOCAL_SLICE: if (q == r) got = block(&in, rows, mine, n); break;
+        case ZG_OP_LOCAL_SLICE:
+          if (q == r) got = block(&in, rows, mine, n);
+          break;
         default: cr_assert_fail("conversion by %s", zg_op_info[k->call.op].text);
         }
       }
@@ -130,7 +132,10 @@ static ZpState state_number(const Bench *t, int i) {
 static const char *text(const Bench *t, const ZpState *s) {
   const char *out = "";
   for (int d = 0; d < MOST; d++)
-    out = zb_printf(t->q.a, "%s%c%s ", out, s[d].kind, s[d].kind == 'S' ? s[d].axis == t->axis[0] ? "a" : "b" : s[d].max ? "m" : "");
+    out = zb_printf(t->q.a, "%s%c%s ", out, s[d].kind,
+                    s[d].kind == 'S' ? s[d].axis == t->axis[0] ? "a" : "b"
+                    : s[d].max       ? "m"
+                                     : "");
   return out;
 }
 
@@ -138,7 +143,13 @@ static const char *text(const Bench *t, const ZpState *s) {
 static uint32_t convert(Bench *t, const ZpState *from, const ZpState *to) {
   ZpSegment out = {0};
   ZpVersion *versions = NULL;
-  ZpShard h = {.b = &t->build, .p = t->q.p, .s = &t->s, .out = &out, .phase = ZP_FWD, .versions = &versions, .node = &t->maker};
+  ZpShard h = {.b = &t->build,
+               .p = t->q.p,
+               .s = &t->s,
+               .out = &out,
+               .phase = ZP_FWD,
+               .versions = &versions,
+               .node = &t->maker};
   zp_version_add(&h, 0, zp_new_value(&h, &t->value.type, from));
   uint32_t v = zp_convert(&h, 0, to), traffic = 0;
   cr_assert(zp_state_eq(&h, out.values[v].state, to));
@@ -150,7 +161,8 @@ static uint32_t convert(Bench *t, const ZpState *from, const ZpState *to) {
   }
   for (int r = 0; r < RANKS; r++) {
     Local want = part(t, to, r);
-    cr_assert(!memcmp(&want, &all[r], sizeof want), "from %s to %s: rank %d has something else", text(t, from), text(t, to), r);
+    cr_assert(!memcmp(&want, &all[r], sizeof want), "from %s to %s: rank %d has something else",
+              text(t, from), text(t, to), r);
   }
   cr_assert_eq(zp_convert(&h, 0, to), v, "a conversion is made once");
   return traffic;
@@ -193,16 +205,22 @@ Test(convert, every_pair_of_states) {
 Test(convert, usual) {
   Bench t;
   bench_open(&t);
-  static const struct { const char *from, *to; uint32_t n; } cases[] = {
-      {"PPP", "RRR", 1}, {"PPP", "aaa", 1}, {"aaa", "RRR", 1}, {"RRR", "aab", 0}, {"aaa", "bbb", 1}, {"aaa", "abR", 2},
-      {"PRR", "aRR", 1}, {"aRb", "RRR", 2}, {"Paa", "aaa", 2}, {"mmm", "RRR", 1}, {"RPR", "aaa", 1}, {"aaR", "RaR", 1},
+  static const struct {
+    const char *from, *to;
+    uint32_t n;
+  } cases[] = {
+      {"PPP", "RRR", 1}, {"PPP", "aaa", 1}, {"aaa", "RRR", 1}, {"RRR", "aab", 0},
+      {"aaa", "bbb", 1}, {"aaa", "abR", 2}, {"PRR", "aRR", 1}, {"aRb", "RRR", 2},
+      {"Paa", "aaa", 2}, {"mmm", "RRR", 1}, {"RPR", "aaa", 1}, {"aaR", "RaR", 1},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     ZpState s[2][ZP_MAX_DIMS] = {{{0}}};
     for (int k = 0; k < 2; k++)
-      for (int d = 0; d < MOST; d++) s[k][d] = state_number(&t, (int)(strchr("RPabm", (k ? cases[i].to : cases[i].from)[d]) - "RPabm"));
+      for (int d = 0; d < MOST; d++)
+        s[k][d] = state_number(&t, (int)(strchr("RPabm", (k ? cases[i].to : cases[i].from)[d]) - "RPabm"));
     uint32_t n = convert(&t, s[0], s[1]);
-    cr_expect_eq(n, cases[i].n, "%s to %s takes %u instructions, not %u", cases[i].from, cases[i].to, n, cases[i].n);
+    cr_expect_eq(n, cases[i].n, "%s to %s takes %u instructions, not %u", cases[i].from, cases[i].to, n,
+                 cases[i].n);
   }
   bench_close(&t);
 }
@@ -213,7 +231,13 @@ Test(convert, reuses_what_is_whole) {
   bench_open(&t);
   ZpSegment out = {0};
   ZpVersion *versions = NULL;
-  ZpShard h = {.b = &t.build, .p = t.q.p, .s = &t.s, .out = &out, .phase = ZP_FWD, .versions = &versions, .node = &t.maker};
+  ZpShard h = {.b = &t.build,
+               .p = t.q.p,
+               .s = &t.s,
+               .out = &out,
+               .phase = ZP_FWD,
+               .versions = &versions,
+               .node = &t.maker};
   ZpState a = state_number(&t, 2), r = state_number(&t, 0);
   ZpState split[ZP_MAX_DIMS] = {a, a, r}, second[ZP_MAX_DIMS] = {r, a, r}, whole[ZP_MAX_DIMS] = {r, r, r};
   for (int d = MOST; d < ZP_MAX_DIMS; d++) split[d] = second[d] = whole[d] = r;

@@ -15,13 +15,14 @@ static void expect_chains(const ZpPlan *p, const char *label, Phase phase, const
 Test(fuse, gpt2_layer) {
   Model m = model_open("gpt2", NULL, "-D layers=4");
   Plan q = plan_of(m.g, sizes);
-  expect_chains(q.p, "layer", FWD,
-                "mul add, 3 in, 1 out\n"                                                   /* ln1: gain, bias */
-                "add, 2 in, 1 out\nadd, 2 in, 1 out\nadd, 2 in, 1 out\n"                   /* biases of q, k, v */
-                "add add, 3 in, 1 out\n"                                                   /* bias, residual */
-                "mul add, 3 in, 1 out\n"                                                   /* ln2 */
-                "fill add mul fill fill fill mul mul mul add mul tanh add mul, 2 in, 1 out\n" /* bias and GELU */
-                "add add, 3 in, 1 out\n");
+  expect_chains(
+      q.p, "layer", FWD,
+      "mul add, 3 in, 1 out\n"                                                      /* ln1: gain, bias */
+      "add, 2 in, 1 out\nadd, 2 in, 1 out\nadd, 2 in, 1 out\n"                      /* biases of q, k, v */
+      "add add, 3 in, 1 out\n"                                                      /* bias, residual */
+      "mul add, 3 in, 1 out\n"                                                      /* ln2 */
+      "fill add mul fill fill fill mul mul mul add mul tanh add mul, 2 in, 1 out\n" /* bias and GELU */
+      "add add, 3 in, 1 out\n");
   ZbText t = {0};
   put_chains(q.p, segment_of(q.p, "layer", 0), BWD, &t);
   /* GELU again for w2's gradient, and its derivative, in one pass over the saved product */
@@ -59,7 +60,9 @@ Test(fuse, llama3_layer) {
 }
 
 /* A chain of 3 n and more ops; of products of many tensors; of many results: all are cut to what a kernel takes. */
-typedef struct { uint32_t chains, ops, in, out; } Most;
+typedef struct {
+  uint32_t chains, ops, in, out;
+} Most;
 static Most most_of(const ZpPlan *p, Phase phase) {
   Most most = {0};
   for (uint32_t s = 0; s < p->graph->nsegments; s++) {
@@ -89,10 +92,12 @@ static Most most_of(const ZpPlan *p, Phase phase) {
 
 static Plan planned(Model *m, const char *statements, const char *params) {
   ZbText t = {0};
-  zb_text_add(&t,
-              "model M() {\n  axis batch\n  axis a = 8, vocab = 8\n  input x: real[batch, a]\n  input t: index(vocab)[batch]\n"
-              "  param w[a, vocab]%s ~ normal(1)\n  y = x\n%s\n  loss xent[vocab](dot[a](y, w), t) per known(t)\n}\n",
-              params, statements);
+  zb_text_add(
+      &t,
+      "model M() {\n  axis batch\n  axis a = 8, vocab = 8\n  input x: real[batch, a]\n  input t: "
+      "index(vocab)[batch]\n"
+      "  param w[a, vocab]%s ~ normal(1)\n  y = x\n%s\n  loss xent[vocab](dot[a](y, w), t) per known(t)\n}\n",
+      params, statements);
   *m = model_open(NULL, t.s, NULL);
   zb_text_free(&t);
   Plan q = plan_of(m->g, "bind batch = 4");
@@ -153,7 +158,8 @@ Test(fuse, many_results) {
 Test(fuse, order) {
   Model m;
   Plan q = planned(&m,
-                   "  u = sin(y * p)\n  s = sum[a](u)\n  v = cos(y * p) * s\n  r = sum[a](v)\n  y = u * r + v * s + y * p * r\n",
+                   "  u = sin(y * p)\n  s = sum[a](u)\n  v = cos(y * p) * s\n  r = sum[a](v)\n  y = u * r + "
+                   "v * s + y * p * r\n",
                    ", p[a]");
   ZbText t = {0};
   put_chains(q.p, 0, FWD, &t);

@@ -32,8 +32,8 @@ static void expect_ledger(const ZpPlan *p, uint32_t stage, const uint64_t want[Z
 Test(ledger, by_hand) {
   Model m = model_open("mlp", NULL, "-D inputs=12 -D hidden=8 -D classes=6");
   Plan q = plan_bare(m.g, "bind batch = 16 micro 4");
-  uint64_t want[ZP_L_COUNT_] = {[ZP_L_PARAMS] = 1024, [ZP_L_GRADS] = 1024,  [ZP_L_STATES] = 2048, [ZP_L_ACTIVATIONS] = 768,
-                                [ZP_L_SCRATCH] = 512, [ZP_L_OTHER] = 128};
+  uint64_t want[ZP_L_COUNT_] = {[ZP_L_PARAMS] = 1024,     [ZP_L_GRADS] = 1024,  [ZP_L_STATES] = 2048,
+                                [ZP_L_ACTIVATIONS] = 768, [ZP_L_SCRATCH] = 512, [ZP_L_OTHER] = 128};
   expect_ledger(q.p, 0, want);
   plan_close(&q);
   q = plan_bare(m.g, "bind batch = 16 micro 4 optimizer sgd(lr = 0.1)");
@@ -56,9 +56,10 @@ Test(ledger, by_hand_zero3) {
                           "shard params, grads, states over d");
   cr_expect_eq(q.p->buckets[0].elems, 256);
   const ZpLedger *l = &q.p->stages[0].ledger;
-  uint64_t want[ZP_L_COUNT_] = {[ZP_L_PARAMS] = 256,      [ZP_L_MASTER] = 512,   [ZP_L_GRADS] = 512,  [ZP_L_STATES] = 1024,
-                                [ZP_L_ACTIVATIONS] = 512, [ZP_L_GATHERED] = 512, [ZP_L_STAGING] = 1024, [ZP_L_OTHER] = 128,
-                                [ZP_L_SCRATCH] = l->bytes[ZP_L_SCRATCH]};
+  uint64_t want[ZP_L_COUNT_] = {
+      [ZP_L_PARAMS] = 256,   [ZP_L_MASTER] = 512,      [ZP_L_GRADS] = 512,
+      [ZP_L_STATES] = 1024,  [ZP_L_ACTIVATIONS] = 512, [ZP_L_GATHERED] = 512,
+      [ZP_L_STAGING] = 1024, [ZP_L_OTHER] = 128,       [ZP_L_SCRATCH] = l->bytes[ZP_L_SCRATCH]};
   expect_ledger(q.p, 0, want);
   plan_close(&q);
   model_close(&m);
@@ -89,23 +90,29 @@ Test(ledger, pipeline) {
 /* Rajbhandari et al. 2020, table 1: GB of model states a GPU for 7.5 B parameters, ZeRO-1, 2, 3. Theirs has gradients of 2
  * bytes, ours of 4, sharded from ZeRO-2 on; all else is the same: 2 for bf16, 4 master, 8 Adam. */
 Test(ledger, zero_paper) {
-  static const struct { int ranks; double gb[3]; } table[] = {
-      {1, {120, 120, 120}}, {4, {52.5, 41.3, 30}}, {16, {35.6, 21.6, 7.5}}, {64, {31.4, 16.6, 1.88}}, {256, {30.4, 15.4, 0.47}},
-      {1024, {30.1, 15.1, 0.12}}};
+  static const struct {
+    int ranks;
+    double gb[3];
+  } table[] = {{1, {120, 120, 120}},     {4, {52.5, 41.3, 30}},     {16, {35.6, 21.6, 7.5}},
+               {64, {31.4, 16.6, 1.88}}, {256, {30.4, 15.4, 0.47}}, {1024, {30.1, 15.1, 0.12}}};
   static const char *const levels[] = {"states", "grads, states", "params, grads, states"};
   Model m = model_open("gpt2", NULL, "-D layers=36 -D heads=32 -D width=4096");
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
     for (int level = 0; level < 3; level++) {
       int n = table[i].ranks;
       ZbText t = {0};
-      zb_text_add(&t, "mesh data = %d split batch over data bind batch = %d, seq = 128 micro 1 precision compute bf16\n", n, n);
+      zb_text_add(
+          &t,
+          "mesh data = %d split batch over data bind batch = %d, seq = 128 micro 1 precision compute bf16\n",
+          n, n);
       zb_text_add(&t, "shard %s over data", levels[level]);
       Plan q = plan_bare(m.g, t.s);
       const uint64_t *l = q.p->stages[0].ledger.bytes;
       double gb = (double)(l[ZP_L_PARAMS] + l[ZP_L_MASTER] + l[ZP_L_GRADS] + l[ZP_L_STATES]) / 1e9;
-      double psi = q.p->params / 1e9, theirs = table[i].gb[level] * psi / 7.5, more = 2 * psi / (level ? n : 1);
-      cr_expect_float_eq(gb, theirs + more, 0.01 * theirs + 0.01, "%d ranks, level %d: %.2f GB, by the paper %.2f", n, level + 1,
-                         gb, theirs + more);
+      double psi = q.p->params / 1e9, theirs = table[i].gb[level] * psi / 7.5,
+             more = 2 * psi / (level ? n : 1);
+      cr_expect_float_eq(gb, theirs + more, 0.01 * theirs + 0.01,
+                         "%d ranks, level %d: %.2f GB, by the paper %.2f", n, level + 1, gb, theirs + more);
       zb_text_free(&t);
       plan_close(&q);
     }
@@ -117,7 +124,8 @@ Test(ledger, zero_paper) {
 Test(ledger, activations_over_tensor) {
   Model m = model_open("llama3", NULL, "-D layers=2");
   uint64_t saved[3];
-  static const char *const recipes[] = {"", "mesh t = 8 split kv, ffn, vocab over t", "mesh t = 8 split kv, ffn, vocab over t else seq"};
+  static const char *const recipes[] = {"", "mesh t = 8 split kv, ffn, vocab over t",
+                                        "mesh t = 8 split kv, ffn, vocab over t else seq"};
   for (int i = 0; i < 3; i++) {
     Plan q = plan_bare(m.g, zb_printf(m.c.a, "bind batch = 1, seq = 4096 %s", recipes[i]));
     saved[i] = q.p->segments[segment_of(q.p, "layer", 0)].saved_bytes;
@@ -148,20 +156,24 @@ static double timed(const ZgGraph *g, const char *recipe, uint64_t limit) {
 
 Test(ledger, thousands_of_ranks) {
   Model m = model_open("llama3", NULL, NULL);
-  cr_expect_lt(timed(m.g,
-                     "mesh pipe = 4, data = 8, tensor = 8 bind batch = 1024, seq = 8192 micro 1 precision compute bf16\n"
-                     "split batch over data split kv, ffn, vocab over tensor else seq stages over pipe by cost\n"
-                     "shard states over data recompute Layer.attn limit memory 76 GB",
-                     76000000000),
-               5.0);
+  cr_expect_lt(
+      timed(
+          m.g,
+          "mesh pipe = 4, data = 8, tensor = 8 bind batch = 1024, seq = 8192 micro 1 precision compute bf16\n"
+          "split batch over data split kv, ffn, vocab over tensor else seq stages over pipe by cost\n"
+          "shard states over data recompute Layer.attn limit memory 76 GB",
+          76000000000),
+      5.0);
   model_close(&m);
   m = model_open("llama3", NULL, "-D layers=126 -D heads=128 -D width=16384 -D inner=53248");
-  cr_expect_lt(timed(m.g,
-                     "mesh pipe = 16, data = 128, tensor = 8 bind batch = 2048, seq = 8192 micro 1 precision compute bf16\n"
-                     "split batch over data split kv, ffn, vocab over tensor else seq stages over pipe by cost\n"
-                     "shard params, grads, states over data recompute Layer limit memory 76 GB",
-                     76000000000),
-               5.0);
+  cr_expect_lt(
+      timed(m.g,
+            "mesh pipe = 16, data = 128, tensor = 8 bind batch = 2048, seq = 8192 micro 1 precision compute "
+            "bf16\n"
+            "split batch over data split kv, ffn, vocab over tensor else seq stages over pipe by cost\n"
+            "shard params, grads, states over data recompute Layer limit memory 76 GB",
+            76000000000),
+      5.0);
   model_close(&m);
 }
 
@@ -171,7 +183,8 @@ Test(ledger, thousand_layers) {
   for (int i = 0; i < 2; i++) {
     Model m = model_open("llama3", NULL, i ? "-D layers=2000" : "-D layers=1000");
     took[i] = timed(m.g,
-                    "mesh pipe = 8, data = 2 split batch over data stages over pipe by cost bind batch = 16, seq = 128 micro 1\n"
+                    "mesh pipe = 8, data = 2 split batch over data stages over pipe by cost bind batch = 16, "
+                    "seq = 128 micro 1\n"
                     "shard params, grads, states over data",
                     UINT64_MAX);
     model_close(&m);

@@ -12,7 +12,10 @@ tests_unit_test_layout_SOURCES = \
   tests/unit/layout/place.c \
   tests/unit/layout/plan.c \
   tests/unit/layout/plan.h \
+  tests/unit/layout/play.c \
   tests/unit/layout/random.c \
+  tests/unit/layout/recipes.c \
+  tests/unit/layout/recipes.h \
   tests/unit/layout/remat.c \
   tests/unit/layout/shard.c \
   tests/unit/layout/stage.c

@@ -5,7 +5,9 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-static const struct { const char *name, *options; } models[] = {
+static const struct {
+  const char *name, *options;
+} models[] = {
     {"mlp", "-D inputs=32 -D hidden=16 -D classes=8"},
     {"gpt2", "-D layers=12 -D heads=4 -D width=32 -D context=128 -D words=100"},
     {"llama3", "-D layers=32 -D heads=32 -D kv_heads=8 -D width=64 -D inner=32 -D words=96"},
@@ -71,8 +73,10 @@ Test(place, all_reduce_in_place) {
       const ZpNode *nodes = phase_nodes(&q.p->segments[s], k, &n);
       for (uint32_t i = 0; i < n; i++) {
         if (nodes[i].call.op != ZG_OP_ALL_REDUCE) continue;
-        const ZpValue *x = &q.p->segments[s].values[nodes[i].in[0]], *y = &q.p->segments[s].values[nodes[i].out[0]];
-        bool dies = !read_later(nodes, n, i + 1, nodes[i].in[0]), temps = x->at.place == ZP_AT_TEMP && y->at.place == ZP_AT_TEMP;
+        const ZpValue *x = &q.p->segments[s].values[nodes[i].in[0]],
+                      *y = &q.p->segments[s].values[nodes[i].out[0]];
+        bool dies = !read_later(nodes, n, i + 1, nodes[i].in[0]),
+             temps = x->at.place == ZP_AT_TEMP && y->at.place == ZP_AT_TEMP;
         bool same = temps && x->at.offset == y->at.offset;
         cr_expect_eq(same, temps && dies);
         in_place += same;
@@ -96,7 +100,8 @@ static double loss_of(const ZpSegment *s, Phase phase, uint64_t room) {
       for (uint32_t k = 0; k <= i && x->at.place == ZP_AT_TEMP && !before; k++)
         for (int j = 0; j < nodes[k].call.nout; j++) before |= nodes[k].out[j] == v;
       bool in_place = nodes[i].call.op == ZG_OP_ALL_REDUCE && v == nodes[i].out[0] &&
-                      s->values[nodes[i].in[0]].at.place == ZP_AT_TEMP && s->values[nodes[i].in[0]].at.offset == x->at.offset;
+                      s->values[nodes[i].in[0]].at.place == ZP_AT_TEMP &&
+                      s->values[nodes[i].in[0]].at.offset == x->at.offset;
       bool mine = false;
       for (int j = 0; j < nodes[i].call.nout; j++) mine |= nodes[i].out[j] == v;
       if (before && !in_place && (mine || read_later(nodes, n, i, v))) live += zb_round_up(x->bytes, 64);
@@ -108,7 +113,8 @@ static double loss_of(const ZpSegment *s, Phase phase, uint64_t room) {
 }
 
 Test(place, packs_tightly) {
-  static const char *const recipes[] = {"", "mesh d = 2 split %s, ffn, vocab over d", "mesh d = 2 split %s, ffn, vocab over d else seq",
+  static const char *const recipes[] = {"", "mesh d = 2 split %s, ffn, vocab over d",
+                                        "mesh d = 2 split %s, ffn, vocab over d else seq",
                                         "precision compute bf16 recompute Layer.attn"};
   for (size_t m = 1; m < 3; m++) {
     Model x = model_open(models[m].name, NULL, m == 1 ? "-D layers=2 -D words=1024" : "-D layers=2");
@@ -116,12 +122,14 @@ Test(place, packs_tightly) {
       ZbText t = {0};
       zb_text_add(&t, "bind batch = 2, seq = 64\n");
       zb_text_add(&t, "%.*s", (int)strcspn(recipes[i], "%"), recipes[i]);
-      if (strchr(recipes[i], '%')) zb_text_add(&t, "%s%s", m == 1 ? "head" : "kv", strchr(recipes[i], '%') + 2);
+      if (strchr(recipes[i], '%'))
+        zb_text_add(&t, "%s%s", m == 1 ? "head" : "kv", strchr(recipes[i], '%') + 2);
       Plan q = plan_of(x.g, t.s);
       for (uint32_t s = 0; s < x.g->nsegments; s++) {
         const ZpSegment *g = &q.p->segments[s];
         double f = loss_of(g, FWD, g->fwd_temp), b = loss_of(g, BWD, g->bwd_temp);
-        cr_expect(f < 1.35 && b < 1.35, "%s segment %u: %.2f forward, %.2f backward of what is alive", t.s, s, f, b);
+        cr_expect(f < 1.35 && b < 1.35, "%s segment %u: %.2f forward, %.2f backward of what is alive", t.s, s,
+                  f, b);
       }
       zb_text_free(&t);
       plan_close(&q);

@@ -50,7 +50,9 @@ static Plan made(Plan q, const char *recipe) {
   return q;
 }
 Plan plan_of(const ZgGraph *g, const char *recipe) { return made(plan_try(g, recipe), recipe); }
-Plan plan_bare(const ZgGraph *g, const char *recipe) { return made(make(g, recipe, (ZpOptions){NULL, 1, NULL}), recipe); }
+Plan plan_bare(const ZgGraph *g, const char *recipe) {
+  return made(make(g, recipe, (ZpOptions){NULL, 1, NULL}), recipe);
+}
 
 void plan_close(Plan *q) {
   zb_text_free(&q->text);
@@ -115,7 +117,8 @@ void put_chains(const ZpPlan *p, uint32_t segment, Phase phase, ZbText *out) {
   for (uint32_t i = 0; i < n; i++) {
     const ZkCall *k = &nodes[i].call;
     if (k->op != ZG_OP_CHAIN) continue;
-    for (uint32_t j = 0; j < k->chain->nops; j++) zb_text_add(out, "%s%s", j ? " " : "", zg_op_info[k->chain->ops[j].op].text);
+    for (uint32_t j = 0; j < k->chain->nops; j++)
+      zb_text_add(out, "%s%s", j ? " " : "", zg_op_info[k->chain->ops[j].op].text);
     zb_text_add(out, ", %d in, %d out\n", k->nin, k->nout);
   }
 }
@@ -147,7 +150,8 @@ uint32_t count_collectives(const ZpPlan *p, uint32_t segment, Phase phase, ZgOp 
   const ZpNode *nodes = phase_nodes(&p->segments[segment], phase, &n);
   ZbArena *a = zb_arena_new();
   for (uint32_t i = 0; i < n; i++)
-    count += nodes[i].dims && nodes[i].call.op == op && (!*dims || !strcmp(zp_dims_text(&p->mesh, a, nodes[i].dims), dims));
+    count += nodes[i].dims && nodes[i].call.op == op &&
+             (!*dims || !strcmp(zp_dims_text(&p->mesh, a, nodes[i].dims), dims));
   zb_arena_free(a);
   return count;
 }

@@ -24,7 +24,7 @@ typedef struct {
   ZbText text;
 } Plan;
 Plan plan_try(const ZgGraph *g, const char *recipe);
-Plan plan_of(const ZgGraph *g, const char *recipe); /* fails the test if there is no plan */
+Plan plan_of(const ZgGraph *g, const char *recipe);   /* fails the test if there is no plan */
 Plan plan_bare(const ZgGraph *g, const char *recipe); /* as plan_of, for kernels that need no scratch */
 const char *plan_messages(Plan *q);
 void plan_close(Plan *q);

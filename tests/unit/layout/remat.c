@@ -11,14 +11,15 @@ static const char sizes[] = "bind batch = 8, seq = 128 micro 1\n";
 static void expect_of(const char *body, const char *recipe, const char *expect) {
   Model m = {0};
   ZbText t = {0};
-  zb_text_add(&t,
-              "use std.nn as nn\nmodel M() {\n  axis batch, seq\n  axis embed = 16, ffn = 32, vocab = 8\n"
-              "  input tokens: index(vocab)[batch, seq]\n  input targets: index(vocab)[batch, seq]\n"
-              "  param wte[vocab, embed] ~ normal(1)\n  x = lookup(wte, tokens)\n"
-              "  repeat 3 as layer {\n"
-              "    param w[embed, ffn], u[embed, ffn], v[ffn, embed] ~ normal(1)\n    param b[ffn] = 0\n    %s\n  }\n"
-              "  loss xent[vocab](dot[embed](x, wte), targets) per known(targets)\n}\n",
-              body);
+  zb_text_add(
+      &t,
+      "use std.nn as nn\nmodel M() {\n  axis batch, seq\n  axis embed = 16, ffn = 32, vocab = 8\n"
+      "  input tokens: index(vocab)[batch, seq]\n  input targets: index(vocab)[batch, seq]\n"
+      "  param wte[vocab, embed] ~ normal(1)\n  x = lookup(wte, tokens)\n"
+      "  repeat 3 as layer {\n"
+      "    param w[embed, ffn], u[embed, ffn], v[ffn, embed] ~ normal(1)\n    param b[ffn] = 0\n    %s\n  }\n"
+      "  loss xent[vocab](dot[embed](x, wte), targets) per known(targets)\n}\n",
+      body);
   m = model_open(NULL, t.s, NULL);
   zb_text_free(&t);
   zb_text_add(&t, "%s%s", sizes, recipe);
@@ -49,24 +50,27 @@ Test(remat, activations) {
 
 /* A sum of two products is one tensor instead of two; whoever is kept anyway is used again. */
 Test(remat, several_operands) {
-  expect_of("x = dot[ffn](nn.silu(dot[embed](x, w) + dot[embed](x, u)), v)", "", "carry\nchain/add: real[batch, seq, ffn]\n");
+  expect_of("x = dot[ffn](nn.silu(dot[embed](x, w) + dot[embed](x, u)), v)", "",
+            "carry\nchain/add: real[batch, seq, ffn]\n");
   expect_of("a = dot[embed](x, w) c = dot[embed](x, u) x = dot[ffn](nn.silu(a + c) * a * c, v)", "",
             "carry\ndot: real[batch, seq, ffn]\ndot: real[batch, seq, ffn]\n");
 }
 
 Test(remat, dropout_is_drawn_again) {
-  expect_of("x = dot[ffn](nn.dropout(nn.relu(dot[embed](x, w)), p = 0.5), v)", "", "carry\ndot: real[batch, seq, ffn]\n");
+  expect_of("x = dot[ffn](nn.dropout(nn.relu(dot[embed](x, w)), p = 0.5), v)", "",
+            "carry\ndot: real[batch, seq, ffn]\n");
 }
 
 Test(remat, gpt2_layer) {
   Model m = model_open("gpt2", NULL, "-D layers=4");
   Plan q = plan_of(m.g, sizes);
-  expect_saved(q.p, "layer", 0,
-               "normalize: " X "\nnormalize: f32[batch, seq]\n"
-               "dot: real[batch, seq, head, hd]\ndot: real[batch, seq, head, hd]\ndot: real[batch, seq, head, hd]\n"
-               "attend: real[batch, seq, head, hd]\nattend: f32[batch, seq, head]\n"
-               "normalize: " X "\nnormalize: f32[batch, seq]\n"
-               "dot: real[batch, seq, ffn]\n");
+  expect_saved(
+      q.p, "layer", 0,
+      "normalize: " X "\nnormalize: f32[batch, seq]\n"
+      "dot: real[batch, seq, head, hd]\ndot: real[batch, seq, head, hd]\ndot: real[batch, seq, head, hd]\n"
+      "attend: real[batch, seq, head, hd]\nattend: f32[batch, seq, head]\n"
+      "normalize: " X "\nnormalize: f32[batch, seq]\n"
+      "dot: real[batch, seq, ffn]\n");
   expect_saved(q.p, NULL, 0, ""); /* lookups keep their ids, which are inputs */
   expect_saved(q.p, NULL, 1,
                "normalize: " X "\nnormalize: f32[batch, seq]\n"
@@ -82,7 +86,8 @@ Test(remat, gpt2_layer) {
 Test(remat, llama3_layer) {
   Model m = model_open("llama3", NULL, "-D layers=4");
   Plan q = plan_of(m.g, sizes);
-  const char *q_type = "rope: real[batch, seq, kv, grp, hd]\nrope: real[batch, seq, kv, hd]\ndot: real[batch, seq, kv, hd]\n";
+  const char *q_type =
+      "rope: real[batch, seq, kv, grp, hd]\nrope: real[batch, seq, kv, hd]\ndot: real[batch, seq, kv, hd]\n";
   expect_saved(q.p, "layer", 0,
                zb_printf(q.a,
                          "normalize: " X "\nnormalize: f32[batch, seq]\n%s"
@@ -103,9 +108,13 @@ static uint32_t count_again(const ZpPlan *p, ZgOp op) {
 
 /* All of a layer again: only what it takes in is kept; every product but the last is made twice. */
 Test(remat, recompute_layer) {
-  static const struct { const char *name, *recipe; uint32_t dots; } cases[] = {
-      {"gpt2", "recompute Layer", 5}, {"gpt2", "recompute layer", 5}, {"llama3", "recompute Layer", 6},
-      {"llama3", "recompute Layer.attn, Layer.mlp, norm1, norm2", 6}};
+  static const struct {
+    const char *name, *recipe;
+    uint32_t dots;
+  } cases[] = {{"gpt2", "recompute Layer", 5},
+               {"gpt2", "recompute layer", 5},
+               {"llama3", "recompute Layer", 6},
+               {"llama3", "recompute Layer.attn, Layer.mlp, norm1, norm2", 6}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Model m = model_open(cases[i].name, NULL, "-D layers=4");
     Plan q = plan_of(m.g, zb_printf(m.c.a, "%s%s", sizes, cases[i].recipe));
@@ -113,8 +122,8 @@ Test(remat, recompute_layer) {
       expect_saved(q.p, "layer", 0, "carry\n");
       cr_expect_eq(q.p->segments[1].saved_bytes, 0);
     }
-    cr_expect_eq(count_again(q.p, ZG_OP_DOT), cases[i].dots, "%s %s: %u products again", cases[i].name, cases[i].recipe,
-                 count_again(q.p, ZG_OP_DOT));
+    cr_expect_eq(count_again(q.p, ZG_OP_DOT), cases[i].dots, "%s %s: %u products again", cases[i].name,
+                 cases[i].recipe, count_again(q.p, ZG_OP_DOT));
     cr_expect_eq(count_again(q.p, ZG_OP_ATTEND), 1);
     plan_close(&q);
     model_close(&m);
@@ -128,15 +137,17 @@ Test(remat, recompute_part) {
   expect_saved(q.p, "layer", 0,
                "normalize: " X "\nnormalize: f32[batch, seq]\nnormalize: " X "\nnormalize: f32[batch, seq]\n"
                "dot: real[batch, seq, ffn]\ndot: real[batch, seq, ffn]\n");
-  cr_assert_eq(count_again(q.p, ZG_OP_DOT), 3); /* q, k, v; the output product is only needed for its result */
+  cr_assert_eq(count_again(q.p, ZG_OP_DOT),
+               3); /* q, k, v; the output product is only needed for its result */
   cr_assert_eq(count_again(q.p, ZG_OP_ROPE), 2);
   plan_close(&q);
   q = plan_of(m.g, zb_printf(m.c.a, "%srecompute Layer.mlp", sizes));
-  expect_saved(q.p, "layer", 0,
-               "normalize: " X "\nnormalize: f32[batch, seq]\n"
-               "rope: real[batch, seq, kv, grp, hd]\nrope: real[batch, seq, kv, hd]\ndot: real[batch, seq, kv, hd]\n"
-               "attend: real[batch, seq, kv, grp, hd]\nattend: f32[batch, seq, kv, grp]\n"
-               "normalize: " X "\nnormalize: f32[batch, seq]\n");
+  expect_saved(
+      q.p, "layer", 0,
+      "normalize: " X "\nnormalize: f32[batch, seq]\n"
+      "rope: real[batch, seq, kv, grp, hd]\nrope: real[batch, seq, kv, hd]\ndot: real[batch, seq, kv, hd]\n"
+      "attend: real[batch, seq, kv, grp, hd]\nattend: f32[batch, seq, kv, grp]\n"
+      "normalize: " X "\nnormalize: f32[batch, seq]\n");
   cr_assert_eq(count_again(q.p, ZG_OP_DOT), 2);
   plan_close(&q);
   model_close(&m);

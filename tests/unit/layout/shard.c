@@ -52,7 +52,9 @@ static void expect_logits_split(const ZpPlan *p) {
 
 /* Shoeybi et al. 2019: two all-reduces a layer forward, two backward. */
 Test(shard, megatron) {
-  static const struct { const char *name, *options, *recipe; } cases[] = {
+  static const struct {
+    const char *name, *options, *recipe;
+  } cases[] = {
       {"gpt2", small_gpt, "mesh tensor = 2 split head, ffn, vocab over tensor"},
       {"gpt2", small_gpt, "mesh tensor = 4 split head, ffn, vocab over tensor"},
       {"llama3", small_llama, "mesh tensor = 8 split kv, ffn, vocab over tensor"},
@@ -80,7 +82,9 @@ Test(shard, megatron) {
 Test(shard, sequence_parallel) {
 #define AG "all_gather tensor: " X " seq\n"
 #define RS "reduce_scatter tensor: " X " seq\n"
-  static const struct { const char *name, *options, *recipe; } cases[] = {
+  static const struct {
+    const char *name, *options, *recipe;
+  } cases[] = {
       {"gpt2", small_gpt, "mesh tensor = 2 split head, ffn, vocab over tensor else seq"},
       {"llama3", small_llama, "mesh tensor = 4 split kv, ffn, vocab over tensor else seq"},
   };
@@ -96,8 +100,9 @@ Test(shard, sequence_parallel) {
                           "reduce_scatter tensor: f32[batch, seq] seq\n"
                           "local_slice tensor: real[batch, seq] seq\n"
                           "reduce_scatter tensor: f32[batch, seq] seq\n");
-    expect_collectives(q.p, NULL, 1, BWD,
-                       "all_gather tensor: f32[batch, seq] seq\nall_gather tensor: f32[batch, seq] seq\n" AG RS);
+    expect_collectives(
+        q.p, NULL, 1, BWD,
+        "all_gather tensor: f32[batch, seq] seq\nall_gather tensor: f32[batch, seq] seq\n" AG RS);
     expect_logits_split(q.p);
     close_both(&q, &m);
   }
@@ -105,7 +110,9 @@ Test(shard, sequence_parallel) {
 
 Test(shard, sequence_parallel_gains) {
   Model m;
-  Plan q = plan_with(&m, "llama3", small_llama, "mesh data = 2, tensor = 4 split batch over data split kv, ffn, vocab over tensor else seq");
+  Plan q =
+      plan_with(&m, "llama3", small_llama,
+                "mesh data = 2, tensor = 4 split batch over data split kv, ffn, vocab over tensor else seq");
   expect_partial(&q, "layer.*.norm1.g", "data x tensor");
   expect_partial(&q, "layer.*.norm2.g", "data x tensor");
   expect_partial(&q, "norm.g", "data x tensor");
@@ -113,7 +120,8 @@ Test(shard, sequence_parallel_gains) {
   expect_partial(&q, "layer.*.mlp.down", "data");
   expect_partial(&q, "embed_in", "data");
   close_both(&q, &m);
-  q = plan_with(&m, "llama3", small_llama, "mesh data = 2, tensor = 4 split batch over data split kv, ffn, vocab over tensor");
+  q = plan_with(&m, "llama3", small_llama,
+                "mesh data = 2, tensor = 4 split batch over data split kv, ffn, vocab over tensor");
   expect_partial(&q, "layer.*.norm1.g", "data"); /* without seq every rank of the dim saw all of it */
   close_both(&q, &m);
 }
@@ -140,10 +148,14 @@ Test(shard, biases) {
 
 /* Li et al. 2020: nothing moves within a micro-batch; every gradient is partial over data. */
 Test(shard, data_parallel) {
-  static const struct { const char *name, *options, *recipe, *dims; } cases[] = {
+  static const struct {
+    const char *name, *options, *recipe, *dims;
+  } cases[] = {
       {"gpt2", small_gpt, "mesh data = 4 split batch over data", "data"},
       {"llama3", small_llama, "mesh data = 8 split batch over data shard states over data", "data"},
-      {"llama3", small_llama, "mesh replica = 2, data = 4 split batch over replica, data shard params, grads, states over data", "replica x data"},
+      {"llama3", small_llama,
+       "mesh replica = 2, data = 4 split batch over replica, data shard params, grads, states over data",
+       "replica x data"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Model m;
@@ -160,7 +172,9 @@ Test(shard, data_parallel) {
 /* HSDP: shards within data, and what is left over is reduced over the replicas. */
 Test(shard, hsdp) {
   Model m;
-  Plan q = plan_with(&m, "llama3", small_llama, "mesh replica = 2, data = 4 split batch over replica, data shard params, grads, states over data");
+  Plan q = plan_with(
+      &m, "llama3", small_llama,
+      "mesh replica = 2, data = 4 split batch over replica, data shard params, grads, states over data");
   for (uint32_t b = 0; b < q.p->nbuckets; b++) {
     const ZpBucket *k = &q.p->buckets[b];
     cr_expect_str_eq(zp_dims_text(&q.p->mesh, q.a, k->shard), "data");
@@ -174,10 +188,11 @@ Test(shard, hsdp) {
     bool scatter = in->op == ZP_I_SCATTER_GRADS, reduce = in->op == ZP_I_REDUCE_GRADS;
     scattered += scatter;
     reduced += reduce;
-    if (scatter || reduce) cr_expect_str_eq(zp_dims_text(&q.p->mesh, q.a, in->dims), scatter ? "data" : "replica");
+    if (scatter || reduce)
+      cr_expect_str_eq(zp_dims_text(&q.p->mesh, q.a, in->dims), scatter ? "data" : "replica");
   }
-  cr_expect_eq(reduced, st->nheld);          /* once a step */
-  cr_expect_eq(scattered, st->nheld);        /* one micro-batch: 8 = 1 x 2 x 4 */
+  cr_expect_eq(reduced, st->nheld);   /* once a step */
+  cr_expect_eq(scattered, st->nheld); /* one micro-batch: 8 = 1 x 2 x 4 */
   close_both(&q, &m);
 }
 
@@ -282,17 +297,26 @@ Test(shard, cut_under_a_cut) {
 
 /* What needs a true size refuses a padded axis, and what cannot be split says so. */
 Test(shard, refusals) {
-  static const struct { const char *recipe, *code; } cases[] = {
-      {"mesh d = 2 split hd over d", "Z0302"},           {"mesh d = 2", "Z0306"},
-      {"mesh d = 3 split embed over d", "Z0301"},        {"mesh d = 16 split kv over d", "Z0303"},
-      {"mesh d = 2 split heads over d", "Z0304"},        {"mesh d = 2 split batch over d pad embed to 4095", "Z0308"},
-      {"mesh d = 2 split batch over d micro 3", "Z0403"}, {"mesh d = 8 stages over d by cost", "Z0404"},
-      {"mesh d = 2 stages over d = [3, 2]", "Z0402"},    {"recompute Layr", "Z0405"},
+  static const struct {
+    const char *recipe, *code;
+  } cases[] = {
+      {"mesh d = 2 split hd over d", "Z0302"},
+      {"mesh d = 2", "Z0306"},
+      {"mesh d = 3 split embed over d", "Z0301"},
+      {"mesh d = 16 split kv over d", "Z0303"},
+      {"mesh d = 2 split heads over d", "Z0304"},
+      {"mesh d = 2 split batch over d pad embed to 4095", "Z0308"},
+      {"mesh d = 2 split batch over d micro 3", "Z0403"},
+      {"mesh d = 8 stages over d by cost", "Z0404"},
+      {"mesh d = 2 stages over d = [3, 2]", "Z0402"},
+      {"recompute Layr", "Z0405"},
       {"limit memory 1 MB", "Z0501"},
   };
   Model m = model_open("llama3", NULL, small_llama);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    const char *recipe = zb_printf(m.c.a, "%s%s", strstr(cases[i].recipe, "micro") ? "bind batch = 8, seq = 128\n" : sizes, cases[i].recipe);
+    const char *recipe =
+        zb_printf(m.c.a, "%s%s", strstr(cases[i].recipe, "micro") ? "bind batch = 8, seq = 128\n" : sizes,
+                  cases[i].recipe);
     Plan q = plan_try(m.g, recipe);
     cr_expect_null(q.p);
     cr_expect(strstr(plan_messages(&q), cases[i].code), "%s: %s", recipe, plan_messages(&q));

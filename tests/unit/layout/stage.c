@@ -11,7 +11,8 @@ static const char stairs[] =
     "  input i: real[batch, x]\n  input t: index(vocab)[batch]\n"
     "  param shared[x] = 1\n  param w[x, vocab] ~ normal(1)\n  y = i * shared\n"
     "  repeat a as low  { param u[x, thin], v[thin, x] ~ normal(1)  y = y + dot[thin](dot[x](y, u), v) }\n"
-    "  repeat b as high { param u[x, wide], v[wide, x] ~ normal(1)  y = y * shared + dot[wide](dot[x](y, u), v) }\n"
+    "  repeat b as high { param u[x, wide], v[wide, x] ~ normal(1)  y = y * shared + dot[wide](dot[x](y, u), "
+    "v) }\n"
     "  repeat c as more { param u[x, mid], v[mid, x] ~ normal(1)  y = y + dot[mid](dot[x](y, u), v) }\n"
     "  loss xent[vocab](dot[x](y, w), t) per known(t)\n}\n";
 
@@ -58,7 +59,8 @@ static void expect_best(const ZgGraph *g, const char *recipe, uint32_t stages) {
   double cost[64];
   uint32_t n = items_of(q.p, cost);
   cr_assert_eq(q.p->nstages, stages);
-  cr_expect_float_eq(dearest(q.p), best(cost, 0, n, stages), 1, "%s: %.0f, best is %.0f", t.s, dearest(q.p), best(cost, 0, n, stages));
+  cr_expect_float_eq(dearest(q.p), best(cost, 0, n, stages), 1, "%s: %.0f, best is %.0f", t.s, dearest(q.p),
+                     best(cost, 0, n, stages));
   cr_expect_str_eq(plan_wrong(q.p, q.a), ""); /* every instance once, in order */
   zb_text_free(&t);
   plan_close(&q);
@@ -82,7 +84,8 @@ Test(stage, by_hand) {
   static const uint32_t layers[] = {2, 4, 5, 1};
   for (uint32_t s = 0; s < 4; s++) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < q.p->stages[s].ninsts; i++) n += m.g->segments[q.p->stages[s].insts[i].segment].repeat;
+    for (uint32_t i = 0; i < q.p->stages[s].ninsts; i++)
+      n += m.g->segments[q.p->stages[s].insts[i].segment].repeat;
     cr_expect_eq(n, layers[s]);
   }
   cr_expect_eq(q.p->stages[0].ninsts, 3); /* the embedding comes first, the head last */
