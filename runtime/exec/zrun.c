@@ -146,6 +146,29 @@ static void print_diags(Run *r) {
   zb_text_free(&t);
 }
 
+/* Whether `word`, a digest of something, is the same on all ranks. */
+static bool same_on_all(Run *r, const char *what, uint64_t word) {
+  double x[4] = {(double)(word >> 32), 0, (double)(word & 0xffffffff), 0}; /* 32 bits each, exact in a double; ... */
+  x[1] = -x[0], x[3] = -x[2];                                              /* ... the negative gives the minimum */
+  r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, x, 4, ZX_F64, ZX_MAX));
+  if (x[0] == -x[1] && x[2] == -x[3]) return true;
+  ZbErr err = {.help = "start all of them with the same files and options"};
+  snprintf(err.text, sizeof err.text, "the ranks were given different %s", what);
+  return same_everywhere(r, &err);
+}
+
+static uint64_t options_digest(const Run *r) {
+  const Options *o = &r->o;
+  return zb_stream(zb_printf(r->a, "%" PRId64 " %" PRIu64 " %d %d%d%d%d", o->steps, o->seed, o->threads, o->order, o->dry_run,
+                             o->init != NULL, o->save != NULL));
+}
+
+static uint64_t plan_digest(const ZpPlan *p, const ZlRecipe *r) {
+  uint64_t h = zb_stream(r->name) ^ zb_mix64((uint64_t)p->mesh.nranks) ^ zb_mix64((uint64_t)p->nmicro << 32);
+  for (uint32_t i = 0; i < p->nstages; i++) h = zb_mix64(h ^ p->stages[i].ledger.total ^ (uint64_t)p->stages[i].prog.ninstrs << 40);
+  return h;
+}
+
 /* "FILE:NAME" or "FILE" */
 static ZlProgram *load_named(Run *r, const char *spec, const char **name) {
   const char *colon = strrchr(spec, ':');
@@ -160,7 +183,7 @@ static bool make_plan(Run *r) {
   ZbErr err = {0};
   const char *name;
   r->graph = zg_read_file(r->a, r->o.graph, &err);
-  if (!agree(r, r->graph, &err)) return false;
+  if (!agree(r, r->graph, &err) || !same_on_all(r, "stage graphs", r->graph->hash[0])) return false;
   r->sources = zl_sources_new(r->a);
   r->diags = zl_diags_new(r->a, r->sources);
   ZlProgram *p = load_named(r, r->o.recipe, &name);
@@ -169,24 +192,7 @@ static bool make_plan(Run *r) {
   ZpOptions po = {zx_device_cpu.scratch, r->o.threads, r->cluster};
   if (r->recipe && !zl_errors(r->diags)) r->plan = zp_plan(r->a, r->graph, r->recipe, r->diags, &po);
   print_diags(r);
-  return zx_agree(r->c, r->plan != NULL);
-}
-
-/* All ranks must have read the same: compares words that digest what they read. */
-static bool same_inputs(Run *r) {
-  double x[12];
-  uint64_t words[] = {r->graph->hash[0], r->plan->stages[r->plan->nstages - 1].ledger.total ^ (uint64_t)r->plan->nmicro << 32,
-                      r->o.seed ^ (uint64_t)r->o.steps << 20 ^ (r->data ? zx_data_tokens(r->data) : 0)};
-  for (int i = 0; i < 3; i++) { /* 32 bits each, exact in a double; the negative gives the minimum */
-    x[4 * i] = (double)(words[i] >> 32), x[4 * i + 1] = -x[4 * i];
-    x[4 * i + 2] = (double)(words[i] & 0xffffffff), x[4 * i + 3] = -x[4 * i + 2];
-  }
-  r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, x, 12, ZX_F64, ZX_MAX));
-  for (int i = 0; i < 12; i += 2)
-    if (x[i] != -x[i + 1])
-      return same_everywhere(r, &(ZbErr){.text = "the ranks were given different stage graphs, recipes, data or options",
-                                         .help = "start all of them with the same files"});
-  return true;
+  return zx_agree(r->c, r->plan != NULL) && same_on_all(r, "recipes", plan_digest(r->plan, r->recipe));
 }
 
 static bool check_size(Run *r) {
@@ -329,7 +335,7 @@ static bool open_files(Run *r) {
   ZbErr err = {0};
   r->data = zx_data_open(r->o.data, &err);
   if (!agree(r, r->data, &err)) return false;
-  if (!same_inputs(r)) return false;
+  if (!same_on_all(r, "data", zx_data_samples(r->data, 1))) return false;
   bool ok = true;
   if (r->rank == 0) ok = (r->log = zx_log_open(r->o.log, &err)) != NULL;
   return agree(r, ok, &err);
@@ -377,7 +383,9 @@ int main(int argc, char **argv) {
   }
   r.rank = r.c->t->rank(r.c);
   int code = parse(argc, argv, &r.o, r.rank == 0);
-  bool ok = code == 0 && make_plan(&r) && check_size(&r);
+  bool ok = zx_agree(r.c, code == 0);
+  if (!ok && code == 0 && r.rank == 0) fprintf(stderr, "zrun: the options of another rank are wrong\n");
+  ok = ok && same_on_all(&r, "options", options_digest(&r)) && make_plan(&r) && check_size(&r);
   if (ok) ok = r.o.dry_run ? dry_run(&r) : train(&r);
   if (code == 0 && !ok) code = 1;
   if (code && r.o.save && r.rank == 0) zx_weights_discard(r.o.save);

@@ -25,6 +25,8 @@ small='-D layers=2 -D heads=2 -D width=8 -D context=16'
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg $small -D words=128
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o few.zsg $small -D words=105
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o odd.zsg $small -D words=127
+printf 'too short' >short.txt
+ok zdata pack short.txt -o short.bin
 mkdir folder
 
 # wrong NP PATTERN ARGUMENT...: zrun must refuse, and say what matches PATTERN once.
@@ -46,6 +48,23 @@ wrong 2 'wrong value .1x. for --seed' train gpt2.zsg $run --seed 1x
 wrong 2 'wrong value .gpu. for --device' train gpt2.zsg $run --device gpu
 wrong 2 "unrecognized option '--foo'" train gpt2.zsg $run --foo
 wrong 2 "option '--seed' requires an argument" train gpt2.zsg $run --seed
+
+# ---- ranks that are started differently ----
+# apart PATTERN ARGUMENTS ARGUMENTS: of rank 0 and of rank 1
+apart() {
+  refuses "$1" timeout -k 5 30 $MPIRUN -np 1 zrun train $2 : -np 1 zrun train $3
+}
+sed 's/micro 3/micro 2/; s/recipe one {/recipe one { micro 1/' recipes.zug >different.zug
+apart 'error: the ranks were given different options' "gpt2.zsg $run" "gpt2.zsg $run --seed 2"
+apart 'error: the ranks were given different options' "gpt2.zsg $run" "gpt2.zsg $run --init none"
+apart 'error: the ranks were given different stage graphs' "gpt2.zsg $run" "few.zsg $run"
+apart 'error: the ranks were given different recipes' "gpt2.zsg $run" "gpt2.zsg --recipe different.zug:two --data text.bin --steps 2"
+apart '\[rank 1\] error: cannot open none.zsg' "gpt2.zsg $run" "none.zsg $run"
+apart '\[rank 1\] error: cannot open none.bin' "gpt2.zsg $run" "gpt2.zsg $two --data none.bin --steps 2"
+apart 'error: the ranks were given different data' "gpt2.zsg $run" "gpt2.zsg $two --data short.bin --steps 2"
+timeout -k 5 30 $MPIRUN -np 1 zrun train gpt2.zsg $run : -np 1 zrun train gpt2.zsg $run --foo >out.txt 2>&1
+[ $? -eq 2 ] || { cat out.txt; fail "options that are wrong on one rank only"; }
+says 'the options of another rank are wrong'
 
 # ---- the number of ranks, and what a recipe asks of a model ----
 wrong 3 'recipe two is for 2 ranks \(data = 2\); mpirun started 3' train gpt2.zsg $run
@@ -106,8 +125,6 @@ wrong 2 'bad.bin: its header is damaged' train gpt2.zsg $two --data bad.bin --st
 # ---- data that do not fit ----
 refuses 'step 1: .*text.bin.*1[0-9][0-9]' timeout 30 $MPIRUN -np 2 zrun train few.zsg $run
 says 'the model knows 0 to 104'
-printf 'too short' >short.txt
-ok zdata pack short.txt -o short.bin
 wrong 2 'error: .*short.bin' train gpt2.zsg $two --data short.bin --steps 1
 printf '1,2,a\n3,4,b\n' >table.csv
 ok zdata table table.csv --label 3 -o table.bin
