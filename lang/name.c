@@ -15,7 +15,7 @@ typedef struct {
   ZlFile *file;
   const char *key;    /* real path, or LIBRARY name */
   const char *folder; /* with its final slash, or "" */
-  bool library, loading;
+  bool embedded, loading;
 } Entry;
 
 typedef struct {
@@ -32,7 +32,7 @@ typedef struct {
 typedef struct {
   const char *name, *key, *text; /* text: NULL if it is on disk and not yet read */
   size_t n;
-  bool library;
+  bool embedded;
 } Candidate;
 
 static const char *folder_of(ZbArena *a, const char *path) {
@@ -58,14 +58,14 @@ static bool in_library(Loader *l, const char *name, Candidate *out) {
   for (const char *const *e = zl_stdlib; *e; e += 2)
     if (strcmp(e[0], name) == 0) {
       const char *shown = zb_printf(l->arena, LIBRARY "%s", name);
-      *out = (Candidate){.name = shown, .key = shown, .text = e[1], .n = strlen(e[1]), .library = true};
+      *out = (Candidate){.name = shown, .key = shown, .text = e[1], .n = strlen(e[1]), .embedded = true};
       return true;
     }
   return false;
 }
 
 static bool find(Loader *l, const Entry *from, const char *rel, Candidate *out) {
-  if (from->library)
+  if (from->embedded)
     return in_library(l, zb_printf(l->arena, "%s%s", from->folder + strlen(LIBRARY), rel), out) ||
            in_library(l, rel, out);
   if (on_disk(l, zb_printf(l->arena, "%s%s", from->folder, rel), out)) return true;
@@ -76,8 +76,8 @@ static bool find(Loader *l, const Entry *from, const char *rel, Candidate *out) 
 
 static void not_found(Loader *l, const Entry *from, const ZlUse *u, const char *rel) {
   ZlDiag *g = zl_report(l->diags, ZL_Z0005, u->path.span, "no file %s", rel);
-  if (!from->library) zl_note(g, "looked in %s", *from->folder ? from->folder : "./");
-  for (uint32_t i = 0; l->opt && i < l->opt->ninclude && !from->library; i++)
+  if (!from->embedded) zl_note(g, "looked in %s", *from->folder ? from->folder : "./");
+  for (uint32_t i = 0; l->opt && i < l->opt->ninclude && !from->embedded; i++)
     zl_note(g, "looked in %s", l->opt->include[i]);
   const char **names = NULL;
   uint32_t n = 0;
@@ -144,7 +144,7 @@ static const ZlFile *load(Loader *l, const Candidate *c, const char *text, size_
   *e = (Entry){.file = ZB_NEW(l->arena, ZlFile),
                .key = c->key,
                .folder = folder_of(l->arena, c->name),
-               .library = c->library,
+               .embedded = c->embedded,
                .loading = true};
   ZB_PUSH(l->arena, l->at, l->n, e);
   ZlFile *f = e->file;
