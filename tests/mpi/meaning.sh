@@ -18,7 +18,7 @@ printf "$(cat escapes.txt)" >records.raw
 ok zdata records records.raw --field tokens:i32:8 --field targets:i32:8 -o records.bin
 says '40 records'
 
-# ---- layouts: all take 8 samples a micro-batch, over all ranks, but the last two kinds ----
+# ---- layouts: all take 8 samples a micro-batch, over all ranks, but those of micro.txt ----
 cat >base.txt <<'END'
 recipe one { bind batch = 16, seq = 8   micro 8   optimizer sgd(lr = 0.1, momentum = 0.9) decay 0.01   clip 1.0 }
 recipe data_2 from one { mesh data = 2   split batch over data   micro 4 }
@@ -78,7 +78,7 @@ trained() {
   done
 }
 
-# head NAME: what the models begin with
+# head_of NAME: what the models begin with
 head_of() {
   cat <<END
 use std.nn as nn

@@ -31,7 +31,8 @@ recipe all_8 from one {
 recipe half_8 from all_8 { precision compute bf16 }
 recipe adam from one { optimizer adamw(lr = 0.01) }
 END
-sed 's/lr = 0.1/lr = 0/; s/from /from still_/; s/^recipe /recipe still_/; s/adamw(lr = 0.01)/adamw(lr = 0)/' recipes.zug >>recipes.zug
+sed 's/lr = 0.1/lr = 0/; s/from /from still_/; s/^recipe /recipe still_/; s/adamw(lr = 0.01)/adamw(lr = 0)/' recipes.zug >still.zug
+cat still.zug >>recipes.zug
 ok zdata pack "$ZUG_SRC/LICENSE" -o text.bin
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg -D layers=4 -D heads=4 -D width=32 -D context=32 -D words=127
 
