@@ -12,7 +12,10 @@
 
 /* KNOWN: all padded entries are x (all entries, of a value without the axis). ANY: finite numbers. BAD: perhaps not even that. */
 typedef enum { KNOWN, ANY, BAD } Kind;
-typedef struct { Kind kind; double x; } Held;
+typedef struct {
+  Kind kind;
+  double x;
+} Held;
 
 typedef struct {
   const ZpPlan *p;
@@ -71,7 +74,8 @@ static Held elementwise(const Pads *c) {
   bool one = n->nin == 1;
   if (a.kind == KNOWN && b.kind == KNOWN) return known(one ? unary(n->op, a.x) : binary(n->op, a.x, b.x));
   if (n->op == ZG_OP_MUL && (is_zero(a) || is_zero(b))) return known(0);
-  if (n->op == ZG_OP_DIV) { /* what the model divides by elsewhere is taken to be right; what padding holds is not */
+  if (n->op ==
+      ZG_OP_DIV) { /* what the model divides by elsewhere is taken to be right; what padding holds is not */
     if (b.kind == KNOWN ? b.x == 0 : has(c, n->in[1])) return (Held){.kind = BAD};
     return is_zero(a) ? a : (Held){.kind = ANY};
   }
@@ -113,7 +117,9 @@ static Held held_by(Pads *c, bool named) {
   case ZG_OP_CARRY:
   case ZG_OP_DCARRY: return has(c, n->out) ? known(0) : (Held){.kind = ANY};
   case ZG_OP_INPUT: c->size |= has(c, n->out); return (Held){.kind = ANY};
-  case ZG_OP_POSITION: c->size |= n->ax[0] == c->axis; return (Held){.kind = ANY}; /* ax[1] is only selected from */
+  case ZG_OP_POSITION:
+    c->size |= n->ax[0] == c->axis;
+    return (Held){.kind = ANY}; /* ax[1] is only selected from */
   case ZG_OP_SUM: c->sum |= named && !is_zero(in(c, 0)); return linear(c, 0);
   case ZG_OP_PEAK: c->size |= named && n->ax[0] != c->axis; return named ? (Held){.kind = ANY} : in(c, 0);
   case ZG_OP_DOT: return dot(c, named);
@@ -141,7 +147,8 @@ static Held held_by(Pads *c, bool named) {
 /* What leaves a segment or becomes a gradient must hold zeros. */
 static void check_sink(Pads *c) {
   uint16_t op = c->n->op;
-  if (op == ZG_OP_PARAM_GRAD || op == ZG_OP_CARRY_OUT || op == ZG_OP_DCARRY_IN) c->sum |= has(c, c->n->in[0]) && !is_zero(in(c, 0));
+  if (op == ZG_OP_PARAM_GRAD || op == ZG_OP_CARRY_OUT || op == ZG_OP_DCARRY_IN)
+    c->sum |= has(c, c->n->in[0]) && !is_zero(in(c, 0));
 }
 
 static void visit(Pads *c) {
@@ -158,7 +165,8 @@ static void visit(Pads *c) {
     uint32_t v = n->out + (uint32_t)i;
     bool second = i > 0 && n->op != ZG_OP_ATTEND_GRAD; /* statistics of rows, which nothing says more about */
     c->held[v] = second ? (Held){.kind = h.kind == BAD ? BAD : ANY} : h;
-    if (operand && !named && !has(c, v)) c->sum |= !is_zero(h); /* summed without being named: grouped keys, rows of ids */
+    if (operand && !named && !has(c, v))
+      c->sum |= !is_zero(h); /* summed without being named: grouped keys, rows of ids */
   }
 }
 
@@ -173,12 +181,14 @@ bool zp_check_pad(ZpBuild *b, const ZlBind *pad, uint16_t axis) {
       if (!c.size && !c.sum) continue;
       bool gradient = c.n->op == ZG_OP_PARAM_GRAD;
       const char *what = gradient ? b->p->graph->params[c.n->opt[0]].path : zg_op_info[c.n->op].text;
-      ZlDiag *e = zl_report(b->d, ZL_Z0308, pad->axis.span, "`%s` cannot be padded: %s`%s` at %s %s", pad->axis.s,
-                            gradient ? "the gradient of " : "", what, zp_loc_text(b->p, c.n->loc),
-                            c.size     ? "needs its true size"
-                            : gradient ? "is not zero for the added entries"
-                                       : "would count added entries that are not zero");
-      zl_note(e, "added entries must stay zeros until they are multiplied by zeros, looked up, or masked in the cross-entropy");
+      ZlDiag *e =
+          zl_report(b->d, ZL_Z0308, pad->axis.span, "`%s` cannot be padded: %s`%s` at %s %s", pad->axis.s,
+                    gradient ? "the gradient of " : "", what, zp_loc_text(b->p, c.n->loc),
+                    c.size     ? "needs its true size"
+                    : gradient ? "is not zero for the added entries"
+                               : "would count added entries that are not zero");
+      zl_note(e, "added entries must stay zeros until they are multiplied by zeros, looked up, or masked in "
+                 "the cross-entropy");
       return false;
     }
   }

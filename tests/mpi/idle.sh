@@ -43,7 +43,8 @@ for pid in $pids; do eval "before_$pid=$(ticks "$pid")"; done
 sleep 2
 share=0
 for pid in $pids; do
-  eval "used=\$(($(ticks "$pid") - before_$pid))"
+  eval "before=\$before_$pid"
+  used=$(($(ticks "$pid") - before))
   percent=$((100 * used / (2 * $(getconf CLK_TCK))))
   echo "a waiting rank uses $percent % of a core"
   [ $percent -gt $share ] && share=$percent
