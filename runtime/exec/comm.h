@@ -13,5 +13,8 @@ void zx_combine(void *out, const void *const *part, int count, size_t n, ZxCommE
 
 /* For tests: messages of more than `bytes` bytes take the road of those too large for MPI's int counts. */
 void zx_comm_mpi_limit(ZxComm *comm, size_t bytes);
+/* For tests: collectives started from now on go by messages, as if every rank were on a node of its own. The same on
+ * all ranks, while nothing is open. */
+void zx_comm_mpi_apart(ZxComm *comm, bool apart);
 
 #endif

@@ -1,5 +1,8 @@
 /* The communicator over MPI, and the only file that knows MPI.
  *
+ * Collectives of a group whose members all live on one node go through memory that they share: comm_shm.c. What
+ * follows is about transfers, and about groups that span nodes.
+ *
  * Everything is non-blocking, and nothing progresses but inside `test` and `wait`. A wait tests some dozens
  * of times, giving the core away in between, and then sleeps: MPI's own blocking calls spin.
  *
@@ -19,6 +22,7 @@
  * Rounds of a group are started in the order in which its reductions were, and every group has its own
  * staging, so groups never wait for each other. */
 #include "runtime/exec/comm.h"
+#include "runtime/exec/comm_shm.h"
 
 #include <limits.h>
 #include <mpi.h>
@@ -37,7 +41,7 @@ enum {
   NAP_NS = 50000
 };
 
-typedef enum { FREE, PLAIN, REDUCE_SCATTER, ALL_REDUCE } Kind;
+typedef enum { FREE, PLAIN, REDUCE_SCATTER, ALL_REDUCE, SHARED } Kind;
 
 typedef struct {
   Kind kind;
@@ -51,6 +55,9 @@ typedef struct {
   size_t n, started, finished; /* elements of a block (REDUCE_SCATTER) or of the vector (ALL_REDUCE) */
   ZxCommElem elem;
   ZxReduce reduce;
+  /* SHARED */
+  ZxGroup group;
+  uint64_t number;
 } Op;
 
 typedef enum { IDLE, EXCHANGE, EXCHANGE_WHOLE, SPREAD } Phase;
@@ -68,10 +75,13 @@ typedef struct {
   MPI_Comm comm;
   int rank, size;
   int32_t head, tail; /* queue of reductions that have rounds to start; -1: empty */
-  int busy;           /* slots in flight */
+  int busy;           /* slots in flight, and one while `sharing` */
   uint32_t rounds;    /* started so far: gives tags */
   Slot slot[SLOTS];
   const void **part; /* one pointer a member, for combining */
+  ZxShm *shm;        /* NULL: not all members are on one node */
+  void *window;
+  bool sharing; /* operations are open in `shm` */
 } Group;
 
 typedef struct {
@@ -81,6 +91,8 @@ typedef struct {
   Op *op;
   int32_t nop, free_op;
   size_t limit; /* counts larger than this go by a derived type */
+  bool apart;   /* shared memory is not to be used */
+  int *node;    /* of each rank of the world: the first rank there */
 } Mpi;
 
 static Mpi *mpi(ZxComm *c) { return (Mpi *)c; }
@@ -270,10 +282,20 @@ static void group_progress(Mpi *m, Group *g) {
     if (g->slot[i].phase == IDLE) round_start(m, g, &g->slot[i]);
 }
 
+static void shm_progress(Mpi *m, Group *g) {
+  zx_shm_progress(g->shm);
+  if (!zx_shm_idle(g->shm)) return;
+  g->sharing = false;
+  if (!--g->busy) m->busy--;
+}
+
 static void progress(Mpi *m) {
   if (!m->busy) return;
-  for (int i = 0; i < m->ngroup; i++)
-    if (m->group[i].busy) group_progress(m, &m->group[i]);
+  for (int i = 0; i < m->ngroup; i++) {
+    Group *g = &m->group[i];
+    if (g->sharing) shm_progress(m, g);
+    if (g->busy > g->sharing) group_progress(m, g);
+  }
 }
 
 static ZxRequest reduce_start(Mpi *m, Group *g, Kind kind, void *in, size_t n, ZxCommElem elem,
@@ -300,13 +322,44 @@ static ZxRequest reduce_start(Mpi *m, Group *g, Kind kind, void *in, size_t n, Z
   return r;
 }
 
+/* ---- shared memory ---- */
+static bool use_shm(const Mpi *m, const Group *g, size_t bytes) { return g->shm && !m->apart && bytes; }
+
+/* The request for operation `number`, which the group's `shm` has just started. */
+static ZxRequest shared(Mpi *m, Group *g, uint64_t number, const char *what, size_t bytes) {
+  if (!zx_shm_idle(g->shm) && !g->sharing) {
+    g->sharing = true;
+    if (!g->busy++) m->busy++;
+  }
+  if (zx_shm_done(g->shm, number)) return -1;
+  int32_t r = op_new(m, SHARED, what, bytes, -1);
+  m->op[r].group = (ZxGroup)(g - m->group);
+  m->op[r].number = number;
+  return r;
+}
+
+/* Transfers of this rank may be what the others wait for before they join in: MPI must go on as well. */
+static bool shared_test(Mpi *m, const Op *o) {
+  if (zx_shm_done(m->group[o->group].shm, o->number)) return true;
+  int found; /* looks for what nobody sends, and so gets to MPI's progress */
+  check(m, MPI_Iprobe(0, 0, MPI_COMM_SELF, &found, MPI_STATUS_IGNORE), "progress", 0, -1);
+  return false;
+}
+
 static ZxRequest mpi_all_reduce(ZxComm *c, ZxGroup gi, void *p, size_t n, ZxCommElem e, ZxReduce op) {
-  return reduce_start(mpi(c), &mpi(c)->group[gi], ALL_REDUCE, p, n, e, op, p);
+  Mpi *m = mpi(c);
+  Group *g = &m->group[gi];
+  if (!use_shm(m, g, n)) return reduce_start(m, g, ALL_REDUCE, p, n, e, op, p);
+  return shared(m, g, zx_shm_all_reduce(g->shm, p, n, e, op), "all-reduce", n * zx_elem_bytes(e));
 }
 
 static ZxRequest mpi_reduce_scatter(ZxComm *c, ZxGroup gi, void *in, size_t n, ZxCommElem e, ZxReduce op,
                                     void *out) {
-  return reduce_start(mpi(c), &mpi(c)->group[gi], REDUCE_SCATTER, in, n, e, op, out);
+  Mpi *m = mpi(c);
+  Group *g = &m->group[gi];
+  if (!use_shm(m, g, n)) return reduce_start(m, g, REDUCE_SCATTER, in, n, e, op, out);
+  return shared(m, g, zx_shm_reduce_scatter(g->shm, in, n, e, op, out), "reduce-scatter",
+                n * zx_elem_bytes(e));
 }
 
 /* ---- MPI's own ---- */
@@ -337,6 +390,8 @@ static ZxRequest mpi_all_gather(ZxComm *c, ZxGroup gi, const void *part, size_t 
     if (!in_place) memcpy(out, part, bytes);
     return -1;
   }
+  if (use_shm(m, g, bytes))
+    return shared(m, g, zx_shm_all_gather(g->shm, part, bytes, out), "all-gather", bytes);
   int count, r = op_new(m, PLAIN, "all-gather", bytes, -1);
   MPI_Datatype type = type_of(m, bytes, g->size, &count);
   int rc =
@@ -355,6 +410,8 @@ static ZxRequest mpi_all_to_all(ZxComm *c, ZxGroup gi, const void *in, size_t by
     memcpy(out, in, bytes);
     return -1;
   }
+  if (use_shm(m, g, bytes))
+    return shared(m, g, zx_shm_all_to_all(g->shm, in, bytes, out), "all-to-all", bytes);
   int count, r = op_new(m, PLAIN, "all-to-all", bytes, -1);
   MPI_Datatype type = type_of(m, bytes, g->size, &count);
   int rc = MPI_Ialltoall(in, count, type, out, count, type, g->comm, &m->op[r].req);
@@ -367,6 +424,7 @@ static ZxRequest mpi_broadcast(ZxComm *c, ZxGroup gi, void *p, size_t bytes, int
   Mpi *m = mpi(c);
   Group *g = &m->group[gi];
   if (!bytes || g->size == 1) return -1;
+  if (use_shm(m, g, bytes)) return shared(m, g, zx_shm_broadcast(g->shm, p, bytes, root), "broadcast", bytes);
   int count, r = op_new(m, PLAIN, "broadcast", bytes, -1);
   MPI_Datatype type = type_of(m, bytes, g->size, &count);
   check(m, MPI_Ibcast(p, count, type, root, g->comm, &m->op[r].req), "broadcast", bytes, -1);
@@ -381,8 +439,10 @@ static bool mpi_test(ZxComm *c, ZxRequest r) {
   ZB_ASSERT(r < m->nop && m->op[r].kind != FREE);
   progress(m);
   Op *o = &m->op[r];
-  int done = o->kind != PLAIN && o->finished == o->n;
-  if (o->kind == PLAIN) check(m, MPI_Test(&o->req, &done, MPI_STATUS_IGNORE), o->what, o->bytes, o->peer);
+  int done = 0;
+  if (o->kind == SHARED) done = shared_test(m, o);
+  else if (o->kind != PLAIN) done = o->finished == o->n;
+  else check(m, MPI_Test(&o->req, &done, MPI_STATUS_IGNORE), o->what, o->bytes, o->peer);
   if (done) op_free(m, r);
   return done;
 }
@@ -401,6 +461,48 @@ static void mpi_barrier(ZxComm *c) {
 }
 
 /* ---- groups ---- */
+static bool on_one_node(Mpi *m, const Group *g) {
+  MPI_Group world, group;
+  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  MPI_Comm_group(g->comm, &group);
+  bool one = true;
+  for (int i = 0; i < g->size; i++) {
+    int r;
+    check(m, MPI_Group_translate_ranks(group, 1, &i, world, &r), "translation", 0, -1);
+    one &= m->node[r] == m->node[m->rank];
+  }
+  MPI_Group_free(&world);
+  MPI_Group_free(&group);
+  return one;
+}
+
+/* Gives the group a window, or no member one: then it works as if it spanned nodes. */
+static void share(Mpi *m, Group *g) {
+  if (g->size == 1 || !on_one_node(m, g)) return;
+  ZxShmFile f;
+  if (g->rank == 0) f = zx_shm_create(g->size);
+  check(m, MPI_Bcast(&f, sizeof f, MPI_BYTE, 0, g->comm), "broadcast", sizeof f, -1);
+  g->window = zx_shm_map(&f, g->rank);
+  int all = g->window != NULL;
+  check(m, MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, g->comm), "all-reduce", sizeof all, -1);
+  if (g->rank == 0) zx_shm_close(&f);
+  if (all) g->shm = zx_shm_new(g->window, g->rank, g->size);
+  else if (g->window) zx_shm_unmap(g->window, g->size);
+}
+
+/* Who is on which node, named by its first rank. */
+static void find_nodes(Mpi *m) {
+  MPI_Comm node;
+  m->node = need(calloc((size_t)m->size, sizeof *m->node));
+  check(m, MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, m->rank, MPI_INFO_NULL, &node), "split",
+        0, -1);
+  int first = m->rank;
+  check(m, MPI_Bcast(&first, 1, MPI_INT, 0, node), "broadcast", sizeof first, -1);
+  check(m, MPI_Allgather(&first, 1, MPI_INT, m->node, 1, MPI_INT, MPI_COMM_WORLD), "all-gather", sizeof first,
+        -1);
+  check(m, MPI_Comm_free(&node), "split", 0, -1);
+}
+
 /* Takes over `comm`. The staging's pages cost nothing until a reduction touches them. */
 static ZxGroup group_add(Mpi *m, MPI_Comm comm) {
   m->group = need(realloc(m->group, zb_array_bytes((size_t)m->ngroup + 1, sizeof *m->group)));
@@ -415,6 +517,7 @@ static ZxGroup group_add(Mpi *m, MPI_Comm comm) {
     g->slot[i].req = need(calloc(2 * others, sizeof(MPI_Request)));
     g->slot[i].stage = need(malloc(least > STAGE_BYTES ? least : STAGE_BYTES));
   }
+  share(m, g);
   return m->ngroup++;
 }
 
@@ -442,10 +545,13 @@ static void mpi_free(ZxComm *c) {
       free(g->slot[k].stage);
     }
     free(g->part);
+    if (g->shm) zx_shm_unmap(g->window, g->size);
+    zx_shm_free(g->shm);
     MPI_Comm_free(&g->comm);
   }
   MPI_Finalize();
   free(m->group);
+  free(m->node);
   free(m->op);
   free(m);
 }
@@ -476,6 +582,11 @@ void zx_comm_mpi_limit(ZxComm *c, size_t bytes) {
   mpi(c)->limit = bytes;
 }
 
+void zx_comm_mpi_apart(ZxComm *c, bool apart) {
+  ZB_ASSERT(c->t == &table);
+  mpi(c)->apart = apart;
+}
+
 ZxComm *zx_comm_mpi(int *argc, char ***argv, ZbErr *err) {
   /* Ranks may outnumber cores, and a host file turns off Open MPI's own detection of that. */
   setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
@@ -493,6 +604,7 @@ ZxComm *zx_comm_mpi(int *argc, char ***argv, ZbErr *err) {
   MPI_Comm_rank(MPI_COMM_WORLD, &m->rank);
   MPI_Comm_size(MPI_COMM_WORLD, &m->size);
   check(m, MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "error handler", 0, -1);
+  find_nodes(m);
   MPI_Comm world; /* a copy: reductions' tags must not meet those of send and recv */
   check(m, MPI_Comm_dup(MPI_COMM_WORLD, &world), "duplicate", 0, -1);
   group_add(m, world);

@@ -4,6 +4,8 @@ libexec_a_SOURCES = \
   runtime/exec/call.c \
   runtime/exec/comm.h \
   runtime/exec/comm_self.c \
+  runtime/exec/comm_shm.c \
+  runtime/exec/comm_shm.h \
   runtime/exec/data.c \
   runtime/exec/data.h \
   runtime/exec/data_write.c \

@@ -176,6 +176,26 @@ static void same_bits(const Team *m, size_t n) {
   free(other);
 }
 
+/* Sums through shared memory have the bits of those by messages. Leaves the communicator as it was. */
+static void agreement(const Team *team, int nteam) {
+  static const size_t sizes[] = {1, 5, 1023, 4100, 20011, 200003};
+  for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+    for (int i = 0; i < nteam; i++) {
+      size_t n = sizes[k];
+      float *a[2];
+      for (int apart = 0; apart < 2; apart++) {
+        a[apart] = fresh(n * 4);
+        for (size_t j = 0; j < n; j++) a[apart][j] = (float)zb_random_normal(3, (uint64_t)rank, j);
+        zx_comm_mpi_apart(c, apart);
+        t->wait(c, t->all_reduce(c, team[i].g, a[apart], n, ZX_F32, ZX_SUM));
+      }
+      EXPECT(!memcmp(a[0], a[1], n * 4), "%s: all-reduce of %zu has other bits by messages", team[i].name, n);
+      free(a[0]);
+      free(a[1]);
+    }
+  zx_comm_mpi_apart(c, false);
+}
+
 /* A NaN or an infinity of one rank is everybody's. */
 static void not_finite(const Team *m) {
   for (int e = ZX_F32; e <= ZX_F64; e++) {
@@ -270,6 +290,32 @@ static _Noreturn void hang(void) {
   t->abort(c, 1);
 }
 
+/* Every operation on every team, for sizes from nothing to several rounds. */
+static void contract(Team *team, int nteam) {
+  /* 70001 elements on 8 ranks are one round, 400003 several */
+  static const size_t sizes[] = {0, 1, 2, 7, 33, 1000, 4097, 70001, 400003};
+  for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+    for (int i = 0; i < nteam; i++) {
+      size_t n = sizes[k];
+      Team *m = &team[i];
+      for (int e = ZX_F32; e <= ZX_F64; e++)
+        for (int op = ZX_SUM; op <= ZX_MAX; op++) {
+          if (n > 100000 && e == ZX_F64 && op == ZX_MAX) continue; /* brevity */
+          all_reduce(m, n, (ZxCommElem)e, (ZxReduce)op);
+          if (n > 100000) continue;
+          reduce_scatter(m, n, (ZxCommElem)e, (ZxReduce)op, false);
+          reduce_scatter(m, n, (ZxCommElem)e, (ZxReduce)op, true);
+        }
+      all_gather(m, n, false);
+      all_gather(m, n, true);
+      all_to_all(m, n);
+      broadcast(m, n);
+      if (n) same_bits(m, n > 100000 ? 30011 : n);
+    }
+  for (int i = 0; i < nteam; i++) not_finite(&team[i]);
+  many(team, nteam);
+}
+
 int main(int argc, char **argv) {
   ZbErr err;
   c = argc > 1 && !strcmp(argv[1], "self") ? zx_comm_self() : zx_comm_mpi(&argc, &argv, &err);
@@ -294,29 +340,13 @@ int main(int argc, char **argv) {
   EXPECT(team[3].g == -1 || rank || size == 1, "rank 0 is in a group it has no color for");
   int nteam = team[3].g >= 0 && rank ? 4 : 3;
 
-  /* 70001 elements on 8 ranks are one round, 400003 several */
-  static const size_t sizes[] = {0, 1, 2, 7, 33, 1000, 4097, 70001, 400003};
-  for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
-    for (int i = 0; i < nteam; i++) {
-      size_t n = sizes[k];
-      Team *m = &team[i];
-      for (int e = ZX_F32; e <= ZX_F64; e++)
-        for (int op = ZX_SUM; op <= ZX_MAX; op++) {
-          if (n > 100000 && e == ZX_F64 && op == ZX_MAX) continue; /* brevity */
-          all_reduce(m, n, (ZxCommElem)e, (ZxReduce)op);
-          if (n > 100000) continue;
-          reduce_scatter(m, n, (ZxCommElem)e, (ZxReduce)op, false);
-          reduce_scatter(m, n, (ZxCommElem)e, (ZxReduce)op, true);
-        }
-      all_gather(m, n, false);
-      all_gather(m, n, true);
-      all_to_all(m, n);
-      broadcast(m, n);
-      if (n) same_bits(m, n > 100000 ? 30011 : n);
-    }
-  for (int i = 0; i < nteam; i++) not_finite(&team[i]);
-  many(team, nteam);
+  contract(team, nteam);
   if (!strcmp(t->name, "mpi")) {
+    quiet_wait();
+    agreement(team, nteam);
+    zx_comm_mpi_apart(c, true);
+    contract(team, nteam);
+    quiet_wait();
     for (size_t n = 0; n < 200000; n = n * 13 + 1) transfers(n);
     zx_comm_mpi_limit(c, 1000); /* as if everything below were larger than an int can count */
     transfers(12345);
@@ -326,7 +356,6 @@ int main(int argc, char **argv) {
       all_to_all(&team[i], 12000);
       broadcast(&team[i], 12345);
     }
-    quiet_wait();
   }
   double total = failures;
   t->wait(c, t->all_reduce(c, 0, &total, 1, ZX_F64, ZX_SUM));
