@@ -8,6 +8,7 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/scratch.c \
   tests/unit/exec/scratch.h \
   tests/unit/exec/self.c \
+  tests/unit/exec/shm.c \
   tests/unit/exec/weights.c
 tests_unit_test_exec_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS) $(XXHASH_CFLAGS)
 tests_unit_test_exec_CFLAGS = $(unit_cflags)
