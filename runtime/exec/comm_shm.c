@@ -128,7 +128,7 @@ void *zx_shm_map(const ZxShmFile *f, int rank) {
   Head h;
   if (f->fd < 0) return NULL;
   snprintf(name, sizeof name, "/proc/%lld/fd/%d", (long long)f->pid, f->fd);
-  int fd = open(name, O_RDWR | O_CLOEXEC);
+  int fd = open(name, O_RDWR | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (fd < 0) return NULL;
   size_t bytes = zx_shm_bytes(f->size);
   void *p = MAP_FAILED; /* a process of that number may be another one in another container */
@@ -333,32 +333,39 @@ static bool there(ZxShm *s, const Round *r) {
   return atomic_load_explicit(&s->counters[r->o->root].posted, memory_order_acquire) > r->round;
 }
 
+/* The block of each member, or from each member: a gather's slots hold one, the other's one for everybody. */
+static void take_blocks(const ZxShm *s, const Round *r) {
+  bool gather = r->o->kind == ALL_GATHER;
+  const char *own = r->o->in + (gather ? r->at : far(r, s->rank));
+  size_t place = gather ? 0 : near(r, s->rank);
+  for (int i = 0; i < s->size; i++) {
+    char *out = r->o->out + far(r, i);
+    if (i != s->rank) memcpy(out, slot_of(s, i, r) + place, r->bytes);
+    else if (out != own) memcpy(out, own, r->bytes);
+  }
+}
+
+static void take_sums(const ZxShm *s, const Round *r) {
+  for (int i = 0; i < s->size; i++) {
+    size_t from = block_at(s, r, i), to = block_at(s, r, i + 1);
+    if (i != s->rank) memcpy(r->o->out + r->at + from, slot_of(s, i, r) + from, to - from);
+  }
+}
+
 static bool take(ZxShm *s) {
   if (s->take.round == s->reduce.round) return false;
   Round r = round_at(s, &s->take);
   if (!there(s, &r)) return false;
   const Op *o = r.o;
-  const char *own = o->kind == ALL_GATHER ? o->in + r.at : o->in + far(&r, s->rank);
+  char *out = o->out + r.at;
   switch (o->kind) {
-  case ALL_REDUCE_WHOLE: combine(s, &r, 0, r.bytes, o->in + r.at, o->out + r.at); break;
-  case REDUCE_SCATTER: combine(s, &r, near(&r, s->rank), r.bytes, own, o->out + r.at); break;
-  case ALL_REDUCE:
-    for (int i = 0; i < s->size; i++) {
-      size_t from = block_at(s, &r, i), to = block_at(s, &r, i + 1);
-      if (i != s->rank) memcpy(o->out + r.at + from, slot_of(s, i, &r) + from, to - from);
-    }
-    break;
+  case ALL_REDUCE: take_sums(s, &r); break;
+  case ALL_REDUCE_WHOLE: combine(s, &r, 0, r.bytes, o->in + r.at, out); break;
+  case REDUCE_SCATTER: combine(s, &r, near(&r, s->rank), r.bytes, o->in + far(&r, s->rank), out); break;
   case ALL_GATHER:
-  case ALL_TO_ALL:
-    for (int i = 0; i < s->size; i++) {
-      char *out = o->out + far(&r, i);
-      if (i != s->rank)
-        memcpy(out, slot_of(s, i, &r) + (o->kind == ALL_TO_ALL ? near(&r, s->rank) : 0), r.bytes);
-      else if (out != own) memcpy(out, own, r.bytes);
-    }
-    break;
+  case ALL_TO_ALL: take_blocks(s, &r); break;
   case BROADCAST:
-    if (s->rank != o->root) memcpy(o->out + r.at, slot_of(s, o->root, &r), r.bytes);
+    if (s->rank != o->root) memcpy(out, slot_of(s, o->root, &r), r.bytes);
     break;
   }
   advance(&s->take, &r);

@@ -2,6 +2,7 @@
  * functions, so that a device or a communicator more is a file more.
  *
  * comm_self.c comm_mpi.c   communicators      device_cpu.c  devices
+ * comm_shm.c               ... inside a node
  * engine.c play.c call.c   steps of a plan    data.c        token and record files
  * params.c update.c        parameters         weights.c     safetensors, read and written by owners
  * rate.c                   learning rates     log.c         lines for people, metrics.jsonl
