@@ -123,6 +123,9 @@ ZlProgram *zl_load(ZbArena *a, ZlSources *s, ZlDiags *d, const char *path, const
 /* As zl_load, from memory; for tests, fuzzing and tools. */
 ZlProgram *zl_load_text(ZbArena *a, ZlSources *s, ZlDiags *d, const char *name, const char *text, size_t n,
                         const ZlOptions *opt);
+/* The program of "FILE:NAME" or "FILE", as tools are told which recipe or cluster to take; *name: NULL for the latter.
+ * NULL also if there were mistakes. */
+ZlProgram *zl_load_named(ZbArena *a, ZlSources *s, ZlDiags *d, const char *spec, const ZlOptions *opt, const char **name);
 /* The recipe or cluster `name` with everything it inherits; NULL and a report (with the nearest name) if
  * there is none or it is wrong. `name` NULL: the file's only one, or an error that lists them. */
 const ZlRecipe *zl_recipe(ZlProgram *p, ZlDiags *d, const char *name);

@@ -305,3 +305,10 @@ ZlDiag *zl_report_no_block(const ZlProgram *p, ZlDiags *d, ZlScope scope, const 
   else zl_help_nearest(g, text, names, n);
   return g;
 }
+
+ZlProgram *zl_load_named(ZbArena *a, ZlSources *s, ZlDiags *d, const char *spec, const ZlOptions *opt, const char **name) {
+  const char *colon = strrchr(spec, ':');
+  *name = colon ? colon + 1 : NULL;
+  ZlProgram *p = zl_load(a, s, d, colon ? zb_strndup(a, spec, (size_t)(colon - spec)) : spec, opt);
+  return zl_errors(d) ? NULL : p;
+}

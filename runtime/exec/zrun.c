@@ -169,16 +169,6 @@ static uint64_t plan_digest(const ZpPlan *p, const ZlRecipe *r) {
   return h;
 }
 
-/* "FILE:NAME" or "FILE" */
-static ZlProgram *load_named(Run *r, const char *spec, const char **name) {
-  const char *colon = strrchr(spec, ':');
-  const char *file = colon ? zb_strndup(r->a, spec, (size_t)(colon - spec)) : spec;
-  *name = colon ? colon + 1 : NULL;
-  ZlOptions lo = {r->o.include, r->o.ninclude};
-  ZlProgram *p = zl_load(r->a, r->sources, r->diags, file, &lo);
-  return zl_errors(r->diags) ? NULL : p;
-}
-
 static bool make_plan(Run *r) {
   ZbErr err = {0};
   const char *name;
@@ -186,9 +176,11 @@ static bool make_plan(Run *r) {
   if (!agree(r, r->graph, &err) || !same_on_all(r, "stage graphs", r->graph->hash[0])) return false;
   r->sources = zl_sources_new(r->a);
   r->diags = zl_diags_new(r->a, r->sources);
-  ZlProgram *p = load_named(r, r->o.recipe, &name);
+  ZlOptions lo = {r->o.include, r->o.ninclude};
+  ZlProgram *p = zl_load_named(r->a, r->sources, r->diags, r->o.recipe, &lo, &name);
   if (p) r->recipe = zl_recipe(p, r->diags, name);
-  if (r->recipe && r->o.cluster && (p = load_named(r, r->o.cluster, &name))) r->cluster = zl_cluster(p, r->diags, name);
+  if (r->recipe && r->o.cluster && (p = zl_load_named(r->a, r->sources, r->diags, r->o.cluster, &lo, &name)))
+    r->cluster = zl_cluster(p, r->diags, name);
   ZpOptions po = {zx_device_cpu.scratch, r->o.threads, r->cluster};
   if (r->recipe && !zl_errors(r->diags)) r->plan = zp_plan(r->a, r->graph, r->recipe, r->diags, &po);
   print_diags(r);

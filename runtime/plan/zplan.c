@@ -59,20 +59,14 @@ static int parse(int argc, char **argv, Options *o) {
   return 0;
 }
 
-static ZlProgram *load_named(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, const char *spec, const char **name) {
-  const char *colon = strrchr(spec, ':');
-  ZlOptions lo = {o->include, o->ninclude};
-  *name = colon ? colon + 1 : NULL;
-  return zl_load(a, s, d, colon ? zb_strndup(a, spec, (size_t)(colon - spec)) : spec, &lo);
-}
-
 static ZpPlan *plan(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, const ZgGraph *g) {
   const char *name;
   const ZlRecipe *r = NULL;
   ZpOptions po = {zk_cpu_scratch, o->threads, NULL};
-  ZlProgram *p = load_named(a, s, d, o, o->recipe, &name);
-  if (p && !zl_errors(d)) r = zl_recipe(p, d, name);
-  if (o->cluster && r && (p = load_named(a, s, d, o, o->cluster, &name)) && !zl_errors(d)) po.cluster = zl_cluster(p, d, name);
+  ZlOptions lo = {o->include, o->ninclude};
+  ZlProgram *p = zl_load_named(a, s, d, o->recipe, &lo, &name);
+  if (p) r = zl_recipe(p, d, name);
+  if (r && o->cluster && (p = zl_load_named(a, s, d, o->cluster, &lo, &name))) po.cluster = zl_cluster(p, d, name);
   return r && !zl_errors(d) ? zp_plan(a, g, r, d, &po) : NULL;
 }
 
