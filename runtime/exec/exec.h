@@ -27,7 +27,6 @@ typedef struct {
   double (*sumsq)(const ZkEnv *, int64_t n, const float *x);
   void (*axpy)(const ZkEnv *, int64_t n, float a, const float *x, float *y);
   void (*to_bf16)(const ZkEnv *, int64_t n, const float *x, uint16_t *y);
-  void (*from_bf16)(const ZkEnv *, int64_t n, const uint16_t *x, float *y);
   void (*zero)(void *p, size_t bytes);
   void (*copy)(void *to, const void *from, size_t bytes);
   double (*peak)(const ZkEnv *, int ms); /* FLOP/s of f32 products, measured */
@@ -180,8 +179,6 @@ bool zx_engine_step(ZxEngine *e, int64_t step, double lr, ZxStep *out, ZbErr *er
 uint64_t zx_engine_bytes(const ZxEngine *e); /* planned = allocated */
 /* Seconds by op so far on this rank, indexed by ZgOp; [ZG_OP_COUNT]: optimizer, [+1]: waiting. */
 const double *zx_engine_times(const ZxEngine *e);
-/* Stops timing or starts it anew. */
-void zx_engine_reset_times(ZxEngine *e);
 
 /* ---- learning rates ------------------------------------------------------------------------------------------------ */
 typedef enum { ZX_CONSTANT, ZX_LINEAR, ZX_COSINE } ZxAnneal;

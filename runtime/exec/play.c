@@ -50,9 +50,9 @@ static char *need_buf(ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t p
   return p;
 }
 
-static char *boundary(ZxEngine *e, uint32_t index) {
-  for (uint32_t i = 0; i < e->st->prog.nbufs; i++) {
-    const ZpBuf *b = &e->st->prog.bufs[i];
+static char *boundary(ZxEngine *e, const ZpInstr *in, uint32_t index) {
+  for (uint32_t i = 0; i < in->naccess; i++) {
+    const ZpBuf *b = &e->st->prog.bufs[in->access[i].buf];
     if (b->kind == ZP_B_BOUNDARY && b->index == (index & 1)) return zx_buf_at(e, b);
   }
   return NULL;
@@ -70,7 +70,7 @@ static char *carry_in(ZxEngine *e, const ZpInstr *in, uint32_t inst, char *slot)
   const ZpSegment *s = &e->p->segments[e->st->insts[inst].segment];
   if (inst == 0) return find_buf(e, in, ZP_B_RECV_ACT, ZP_NONE);
   if (s->saves_carry) return slot + e->st->saved_at[inst] + s->saved_bytes;
-  return boundary(e, inst);
+  return boundary(e, in, inst);
 }
 
 static ZxFrame frame(ZxEngine *e, const ZpInstr *in) {
@@ -85,8 +85,8 @@ static ZxFrame frame(ZxEngine *e, const ZpInstr *in) {
   if (in->op == ZP_I_FWD) {
     f.carry_out = last ? find_buf(e, in, ZP_B_SEND_ACT, ZP_NONE) : carry_in(e, in, in->inst + 1, slot);
   } else if (in->op == ZP_I_BWD) {
-    f.dcarry_out = last ? find_buf(e, in, ZP_B_RECV_GRAD, ZP_NONE) : boundary(e, in->inst + 1);
-    f.dcarry_in = in->inst == 0 ? find_buf(e, in, ZP_B_SEND_GRAD, ZP_NONE) : boundary(e, in->inst);
+    f.dcarry_out = last ? find_buf(e, in, ZP_B_RECV_GRAD, ZP_NONE) : boundary(e, in, in->inst + 1);
+    f.dcarry_in = in->inst == 0 ? find_buf(e, in, ZP_B_SEND_GRAD, ZP_NONE) : boundary(e, in, in->inst);
   }
   ZB_ASSERT(x->nheld <= ZX_MAX_BUCKETS);
   for (uint32_t i = 0; i < x->nheld; i++) {
@@ -183,7 +183,7 @@ static ZxRequest start_bucket(ZxEngine *e, const ZpInstr *in) {
 /* Loss sums and norm: each counted by exactly one rank of those that hold the same. */
 static ZxRequest start_step_sums(ZxEngine *e) {
   const ZpMesh *m = &e->p->mesh;
-  ZpDims all = (ZpDims)((1u << m->ndims) - 1) & ~(m->pipe < 0 ? 0 : 1u << m->pipe);
+  ZpDims all = zp_all_dims(m);
   if (zp_group_index(m, e->rank, all & ~e->p->loss_partial[0])) e->sums[0] = 0;
   if (zp_group_index(m, e->rank, all)) e->sums[1] = 0;
   e->sums[3] = e->has_loss && zp_group_index(m, e->rank, all) == 0 ? *e->count : 0;

@@ -42,6 +42,7 @@ int64_t zp_group_index(const ZpMesh *m, int64_t rank, ZpDims dims);
 int64_t zp_group_size(const ZpMesh *m, ZpDims dims);
 /* A number that is equal for two ranks exactly if they are in the same group along `dims`. */
 int64_t zp_group_color(const ZpMesh *m, int64_t rank, ZpDims dims);
+ZpDims zp_all_dims(const ZpMesh *m); /* all but the one of pipeline stages */
 int64_t zp_rank_of_stage(const ZpMesh *m, int64_t rank, int64_t stage); /* same coordinates, other stage */
 /* "data x tensor" */
 const char *zp_dims_text(const ZpMesh *m, ZbArena *a, ZpDims dims);
