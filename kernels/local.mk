@@ -6,8 +6,9 @@ libkernels_a_SOURCES = kernels/kernels.h kernels/table.c kernels/cpu/cpu.h kerne
   kernels/cpu/attend.h kernels/cpu/view.c kernels/cpu/pool.c kernels/cpu/run.c kernels/cpu/machine.c \
   kernels/cpu/attend.c kernels/cpu/attend_grad.c kernels/cpu/chain.c kernels/cpu/dot.c kernels/cpu/flat.c \
   kernels/cpu/lookup.c kernels/cpu/move.c kernels/cpu/norm.c kernels/cpu/random.c kernels/cpu/reduce.c \
-  kernels/cpu/rope.c kernels/cpu/softmax.c kernels/cpu/xent.c
-libkernels_a_CPPFLAGS = $(AM_CPPFLAGS) $(OPENBLAS_CFLAGS)
+  kernels/cpu/rope.c kernels/cpu/sgemm.c \
+  kernels/cpu/softmax.c kernels/cpu/xent.c
+libkernels_a_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
 libkernels_a_CFLAGS = $(AM_CFLAGS) -fopenmp-simd -fno-math-errno -fno-trapping-math
 
 # Times of all kernels against the peaks of the machine: build/bench-kernels 1

@@ -4,7 +4,6 @@
  * seq exists. */
 #include "kernels/cpu/attend.h"
 
-#include <cblas.h>
 #include <math.h>
 
 ZkAttend zk_attend_new(const ZkCall *c, const ZkView *const *views, int nviews) {
@@ -68,12 +67,6 @@ void zk_attend_store(const ZkAttend *a, int k, int64_t off, int64_t from, int64_
     zk_store(&a->v[k], off + (from + i) * a->ss[k], a->hs[k], a->H, rows + i * a->H, false);
 }
 
-void zk_attend_gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int lda,
-                    const float *b, int ldb, float beta, float *c, int64_t ldc) {
-  cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (int)m, (int)n,
-              (int)k, alpha, a, lda, b, ldb, beta, c, (int)ldc);
-}
-
 /* ---- forward --------------------------------------------------------------------------------- */
 
 typedef struct { /* of one thread */
@@ -123,9 +116,9 @@ static void query_tile(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t 
   for (int64_t k0 = 0; k0 < keys; k0 += ZK_TILE_K) {
     int64_t nk = zk_min(ZK_TILE_K, keys - k0);
     const float *v = zk_attend_rows(a, ZK_AV, off[ZK_AV], k0, nk, t->v, &ldv);
-    zk_attend_gemm(false, false, nq, nk, H, a->scale, q, ldq, t->kt + k0, (int)a->S, 0, t->score, nk);
+    zk_sgemm(false, false, nq, nk, H, a->scale, q, ldq, t->kt + k0, (int)a->S, 0, t->score, nk);
     soften(a, t, q0, nq, k0, nk);
-    zk_attend_gemm(false, false, nq, H, nk, 1, t->score, (int)nk, v, ldv, k0 > 0, t->o, H);
+    zk_sgemm(false, false, nq, H, nk, 1, t->score, (int)nk, v, ldv, k0 > 0, t->o, H);
   }
   for (int64_t i = 0; i < nq; i++) {
     zk_run_scale(t->o + i * H, t->o + i * H, 1 / t->sum[i], H);

@@ -43,8 +43,5 @@ static inline int64_t zk_attend_sees(const ZkAttend *a, int64_t row, int64_t k0,
 static inline int64_t zk_attend_keys(const ZkAttend *a, int64_t to) {
   return a->causal ? zk_min(to, a->S) : a->S;
 }
-/* c[m, n] = beta c + alpha op(a) op(b), all row-major. */
-void zk_attend_gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int lda,
-                    const float *b, int ldb, float beta, float *c, int64_t ldc);
 
 #endif

@@ -81,8 +81,8 @@ static void tile(const ZkAttend *a, Tiles *t, const int64_t *off, const Queries 
                  bool want_q, bool want_k) {
   int64_t H = a->H;
   int ldt = (int)a->S;
-  zk_attend_gemm(false, false, r->n, nk, H, a->scale, r->q, r->ldq, t->kt + k0, ldt, 0, t->p, nk);
-  zk_attend_gemm(false, false, r->n, nk, H, 1, r->g, r->ldg, t->vt + k0, ldt, 0, t->dp, nk);
+  zk_sgemm(false, false, r->n, nk, H, a->scale, r->q, r->ldq, t->kt + k0, ldt, 0, t->p, nk);
+  zk_sgemm(false, false, r->n, nk, H, 1, r->g, r->ldg, t->vt + k0, ldt, 0, t->dp, nk);
   for (int64_t i = 0; i < r->n; i++) {
     float *p = t->p + i * nk, *dp = t->dp + i * nk;
     int64_t n = zk_attend_sees(a, r->q0 + i, k0, nk);
@@ -92,13 +92,13 @@ static void tile(const ZkAttend *a, Tiles *t, const int64_t *off, const Queries 
     zk_run_fill(dp + n, 0, nk - n);
   }
   if (want_k) {
-    zk_attend_gemm(true, false, nk, H, r->n, 1, t->p, (int)nk, r->g, r->ldg, 1, t->dv + k0 * H, H);
-    zk_attend_gemm(true, false, nk, H, r->n, 1, t->dp, (int)nk, r->q, r->ldq, 1, t->dk + k0 * H, H);
+    zk_sgemm(true, false, nk, H, r->n, 1, t->p, (int)nk, r->g, r->ldg, 1, t->dv + k0 * H, H);
+    zk_sgemm(true, false, nk, H, r->n, 1, t->dp, (int)nk, r->q, r->ldq, 1, t->dk + k0 * H, H);
   }
   if (want_q) {
     int ldk;
     const float *k = zk_attend_rows(a, ZK_AK, off[ZK_AK], k0, nk, t->k, &ldk);
-    zk_attend_gemm(false, false, r->n, H, nk, 1, t->dp, (int)nk, k, ldk, k0 > 0, t->dq, H);
+    zk_sgemm(false, false, r->n, H, nk, 1, t->dp, (int)nk, k, ldk, k0 > 0, t->dq, H);
   }
 }
 

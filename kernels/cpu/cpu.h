@@ -131,6 +131,14 @@ void zk_run_fill(float *y, float a, int64_t n);
 void zk_run_from_bf16(float *y, const uint16_t *x, int64_t n);
 void zk_run_to_bf16(uint16_t *y, const float *x, int64_t n);
 
+/* ---- sgemm.c: products on one thread --------------------------------------------------------- */
+/* c[m, n] = beta c + alpha op(a) op(b) in f32, all row-major; op transposes if ta (tb). Sizes and strides fit
+ * an int. Which library does it depends on shape and CPU only. */
+void zk_sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
+              const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
+/* The libraries in use: "OpenBLAS 0.3.21 SkylakeX and oneDNN 2.6.3". */
+void zk_sgemm_describe(char *text, size_t size);
+
 /* ---- reduce.c: the dot whose axes are all batched or contracted ------------------------------ */
 void zk_reduce_dot(const ZkEnv *env, const ZkCall *call);
 size_t zk_reduce_dot_scratch(const ZkCall *call);

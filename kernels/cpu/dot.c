@@ -9,7 +9,6 @@
  * Example: x[batch, seq, embed] . wq[embed, head, hd]: M = batch*seq, K = embed, N = head*hd, all in
  * place. A weight gradient x[batch, seq, embed] . g[batch, seq, ffn] contracts batch*seq; if its result
  * lies as [ffn, embed], the fastest axis is M's, and the operands swap roles. */
-#include <cblas.h>
 #include <limits.h>
 
 #include "kernels/cpu/cpu.h"
@@ -134,11 +133,10 @@ static void run_direct(void *arg, int64_t from, int64_t to, int part) {
     zk_walk_seek(&d->batch, &w, t / per);
     int64_t m = t % per / d->ntiles * d->tm, n = t % d->ntiles * d->tn;
     const Matrix *a = &d->mat[A], *b = &d->mat[B];
-    cblas_sgemm(CblasRowMajor, a->trans ? CblasTrans : CblasNoTrans, b->trans ? CblasTrans : CblasNoTrans,
-                (int)zk_min(d->tm, d->M - m), (int)zk_min(d->tn, d->N - n), (int)d->K, 1,
-                (float *)d->v[A].data + w.off[A] + m * (a->trans ? 1 : a->ld), (int)a->ld,
-                (float *)d->v[B].data + w.off[B] + n * (b->trans ? b->ld : 1), (int)b->ld, d->add ? 1 : 0,
-                (float *)d->v[C].data + w.off[C] + m * d->mat[C].ld + n, (int)d->mat[C].ld);
+    zk_sgemm(a->trans, b->trans, zk_min(d->tm, d->M - m), zk_min(d->tn, d->N - n), d->K, 1,
+             (float *)d->v[A].data + w.off[A] + m * (a->trans ? 1 : a->ld), a->ld,
+             (float *)d->v[B].data + w.off[B] + n * (b->trans ? b->ld : 1), b->ld, d->add ? 1 : 0,
+             (float *)d->v[C].data + w.off[C] + m * d->mat[C].ld + n, d->mat[C].ld);
   }
 }
 
@@ -209,9 +207,7 @@ static void run_panels(void *arg, int64_t from, int64_t to, int part) {
       bool ta = gather(p->a, &d->v[A], w.off[A], p->m, m, p->k, k);
       offsets(p->k, &d->k, B, k0, k);
       bool tb = gather(p->b, &d->v[B], w.off[B], p->k, k, p->n, n);
-      cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (int)m,
-                  (int)n, (int)k, 1, p->a, (int)(ta ? m : k), p->b, (int)(tb ? k : n), k0 > 0 ? 1 : 0, p->c,
-                  (int)n);
+      zk_sgemm(ta, tb, m, n, k, 1, p->a, ta ? m : k, p->b, tb ? k : n, k0 > 0 ? 1 : 0, p->c, n);
     }
     scatter(d, p, w.off[C], m, n);
   }

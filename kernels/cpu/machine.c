@@ -1,6 +1,5 @@
 /* What this machine can do: the measured peak of matrix products, and which libraries and instructions
  * do them. */
-#include <cblas.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +30,7 @@ static void run_peak(void *arg, int part, int parts) {
   double start = 0, end = 0;
   long done = -1; /* the first one is to warm up */
   while (done < 1 || end - start < p->seconds) {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, SIDE, SIDE, SIDE, 1, x, SIDE, x, SIDE, 0, y, SIDE);
+    zk_sgemm(false, false, SIDE, SIDE, SIDE, 1, x, SIDE, x, SIDE, 0, y, SIDE);
     end = now();
     if (++done == 0) start = end;
   }
@@ -65,10 +64,9 @@ static const char *instructions(void) {
 static char description[128]; /* made once, then constant */
 
 static void describe(void) {
-  const char *config = openblas_get_config(); /* "OpenBLAS 0.3.21 DYNAMIC_ARCH ..." */
-  size_t name = strcspn(config, " "), version = config[name] ? strcspn(config + name + 1, " ") + 1 : 0;
-  snprintf(description, sizeof description, "%.*s %s, %s", (int)(name + version), config,
-           openblas_get_corename(), instructions());
+  zk_sgemm_describe(description, sizeof description);
+  size_t n = strlen(description);
+  snprintf(description + n, sizeof description - n, ", %s", instructions());
 }
 
 const char *zk_cpu_describe(void) {

@@ -11,5 +11,5 @@ tests_unit_test_grad_SOURCES = \
   tests/unit/grad/ops.c \
   tests/unit/grad/simpl.c
 tests_unit_test_grad_CFLAGS = $(unit_cflags)
-tests_unit_test_grad_LDADD = $(libs_compiler) libkernels.a $(OPENBLAS_LIBS) -lpthread $(libs_base) $(unit_libs)
+tests_unit_test_grad_LDADD = $(libs_compiler) libkernels.a $(BLAS_LIBS) -lpthread $(libs_base) $(unit_libs)
 endif

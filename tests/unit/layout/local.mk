@@ -20,5 +20,5 @@ tests_unit_test_layout_SOURCES = \
   tests/unit/layout/shard.c \
   tests/unit/layout/stage.c
 tests_unit_test_layout_CFLAGS = $(unit_cflags)
-tests_unit_test_layout_LDADD = libplan.a libcompiler.a libkernels.a $(libs_lang) $(libs_graph) $(OPENBLAS_LIBS) -lpthread $(unit_libs)
+tests_unit_test_layout_LDADD = libplan.a libcompiler.a libkernels.a $(libs_lang) $(libs_graph) $(BLAS_LIBS) -lpthread $(unit_libs)
 endif

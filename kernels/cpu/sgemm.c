@@ -1,0 +1,78 @@
+/* f32 matrix products on one thread, by the library that is faster for the shape and the CPU.
+ *
+ * Measured, GFLOP/s on one core: EPYC (Zen 4) from 128^3 on oneDNN 104-116, OpenBLAS 100-107; products of up
+ * to about 64^3, as attention's tiles, OpenBLAS 110-117 by its kernels that do not pack, oneDNN 76-108.
+ * Xeon (Sapphire Rapids) 1024 x 3072 x 768: 118, 124; 256 x 1024 x 256: 123, 114.
+ *
+ * The choice depends on nothing but shape and CPU, so that a run gives the same bits again. */
+#include <cblas.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kernels/cpu/cpu.h"
+
+#ifdef HAVE_DNNL
+#include <dnnl.h>
+void omp_set_num_threads(int n); /* omp.h is only there with the compiler's OpenMP */
+
+static int64_t small, large; /* m n k in [small, large) is oneDNN's */
+
+static void choose(void) {
+  const char *forced = getenv("ZUG_SGEMM");
+  if (dnnl_version()->cpu_runtime != DNNL_RUNTIME_OMP && dnnl_version()->cpu_runtime != DNNL_RUNTIME_SEQ)
+    return; /* a pool that we could not keep to one thread */
+  if (forced && strcmp(forced, "openblas") == 0) return;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx2")) return; /* oneDNN's kernels for older ones are not tuned */
+  small = 700 * 1000;
+  large = __builtin_cpu_is("intel") ? 1 << 28 : INT64_MAX;
+#endif
+  if (forced && strcmp(forced, "onednn") == 0) {
+    small = 0;
+    large = INT64_MAX;
+  }
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static bool by_dnnl(int64_t m, int64_t n, int64_t k) {
+  static _Thread_local bool ready;
+  if (!ready) {
+    pthread_once(&once, choose);
+    omp_set_num_threads(1); /* of products that this thread starts: the rank's pool is the only one */
+    ready = true;
+  }
+  int64_t work = m * n * k;
+  return work >= small && work < large;
+}
+
+void zk_sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
+              const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
+  if (by_dnnl(m, n, k)) {
+    dnnl_status_t rc = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    ZB_ASSERT(rc == dnnl_success);
+    return;
+  }
+#else
+void zk_sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
+              const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
+#endif
+  cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (int)m, (int)n,
+              (int)k, alpha, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
+}
+
+void zk_sgemm_describe(char *text, size_t size) {
+  const char *config = openblas_get_config(); /* "OpenBLAS 0.3.21 DYNAMIC_ARCH ..." */
+  size_t name = strcspn(config, " "), version = config[name] ? strcspn(config + name + 1, " ") + 1 : 0;
+  int n = snprintf(text, size, "%.*s %s", (int)(name + version), config, openblas_get_corename());
+#ifdef HAVE_DNNL
+  if (by_dnnl(1024, 1024, 255) && n > 0 && (size_t)n < size)
+    snprintf(text + n, size - (size_t)n, " and oneDNN %d.%d.%d", dnnl_version()->major, dnnl_version()->minor,
+             dnnl_version()->patch);
+#else
+  (void)n;
+#endif
+}
