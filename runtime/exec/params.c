@@ -14,6 +14,7 @@ typedef struct {
   ZxWeights *file; /* load, save */
   int64_t tensor;
   bool (*run)(void *ctx, uint64_t global, uint64_t n, float *at);
+  bool draws;      /* `run` does not fail and may run on all threads */
   float *base;     /* f32 values; element `first` of the slice is base[0] */
   uint64_t first;
   ZbErr *err;
@@ -58,6 +59,17 @@ static bool walk_runs(Walk *w, uint64_t from, uint64_t to) {
   return true;
 }
 
+typedef struct {
+  Walk *w;
+  uint64_t from, to;
+} Parts;
+
+static void walk_part(void *arg, int part, int parts) {
+  const Parts *p = arg;
+  uint64_t n = (p->to - p->from) / (uint64_t)parts + 1, lo = p->from + n * (uint64_t)part, hi = lo + n;
+  if (lo < p->to) walk_runs(p->w, lo, hi < p->to ? hi : p->to);
+}
+
 /* Runs of the part [from, to) of held bucket h, whose f32 values start at `values`. */
 static bool walk_held(ZxEngine *e, const ZpHeld *h, uint64_t from, uint64_t to, float *values, Walk *w,
                       bool (*open)(Walk *)) {
@@ -72,7 +84,9 @@ static bool walk_held(ZxEngine *e, const ZpHeld *h, uint64_t from, uint64_t to, 
     w->stream = zb_stream(w->path);
     w->base = values + (lo - from);
     w->first = lo - s->at;
-    if (!open(w) || !walk_runs(w, lo - s->at, hi - s->at)) return false;
+    if (!open(w)) return false;
+    if (w->draws) zk_pool_run(e->env.pool, walk_part, &(Parts){w, w->first, hi - s->at});
+    else if (!walk_runs(w, w->first, hi - s->at)) return false;
   }
   return true;
 }
@@ -121,7 +135,7 @@ void zx_engine_init(ZxEngine *e) {
   for (uint32_t i = 0; i < e->st->nheld; i++) {
     const ZpHeld *h = &e->st->held[i];
     uint64_t from, to;
-    Walk w = {.run = draw_run};
+    Walk w = {.run = draw_run, .draws = true};
     zx_own_range(e, h, &from, &to);
     walk_held(e, h, from, to, zx_master(e, h), &w, open_nothing);
     spread(e, h);
