@@ -223,6 +223,7 @@ void zx_run_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, co
     ZpNode *k = &nodes[i];
     for (int j = 0; j < k->call.nin; j++) k->call.in[j].data = place(e, f, &s->values[k->in[j]]);
     for (int j = 0; j < k->call.nout; j++) k->call.out[j].data = place(e, f, &s->values[k->out[j]]);
+    if (k->sets) k->call.accumulate = !f->fresh[s->values[k->out[0]].at.index];
     char *scratch = f->scratch + k->scratch_at;
     if (k->scratch_bytes) {
       uint64_t end = (uint64_t)(scratch - e->arena) + k->scratch_bytes;

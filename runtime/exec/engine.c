@@ -93,6 +93,7 @@ ZxEngine *zx_engine_new(ZbArena *a, ZpPlan *p, ZxComm *c, const ZxEngineOptions 
   make_groups(e);
   zx_bind_calls(e);
   zx_make_ranges(e);
+  zx_make_clears(e);
   return e;
 }
 

@@ -2,7 +2,8 @@
  *
  * engine.c   set-up, a step               play.c    the queues and their instructions
  * call.c     one node: kernel, collective  update.c  norms and optimizer steps
- * params.c   initial values, files        feed.c    data into input blocks */
+ * params.c   initial values, files        feed.c    data into input blocks
+ * grads.c    what of a gradient is cleared, what is written first */
 #ifndef ZUG_EXEC_ENGINE_H
 #define ZUG_EXEC_ENGINE_H
 
@@ -14,10 +15,12 @@
 typedef struct {
   char *scratch, *saved, *inputs, *carry_in, *carry_out, *dcarry_in, *dcarry_out;
   char *param[ZX_MAX_BUCKETS], *grad[ZX_MAX_BUCKETS]; /* per bucket of the segment */
+  bool fresh[ZX_MAX_BUCKETS]; /* there is nothing yet in `grad` */
   uint32_t mb, iter; /* micro-batch; iteration of the repeat */
 } ZxFrame;
 
 typedef struct { uint64_t from, to; bool decay; } ZxRange; /* elements of a bucket */
+typedef struct { ZxRange *range; uint32_t n; } ZxClear;
 
 struct ZxEngine {
   ZbArena *a;
@@ -43,6 +46,9 @@ struct ZxEngine {
   double *count;         /* in the arena: denominator */
   float *row;            /* one row of real inputs, before rounding */
   ZxRange **ranges; uint32_t *nranges; /* per bucket template: runs of equal decay */
+  ZxClear **clear;       /* per segment, per bucket of it: what its backward does not set */
+  const ZxClear **first_user; /* per held bucket: that of the backward which comes first in a step; NULL: none */
+  bool *fresh;           /* per held bucket: no backward of this step has touched its gradient */
   int64_t step;
   double lr, clip;
   ZxStep out;
@@ -72,6 +78,13 @@ float *zx_grads(const ZxEngine *e, const ZpHeld *h);   /* gradients of the own r
 void zx_make_ranges(ZxEngine *e);
 double zx_norm_local(ZxEngine *e);
 void zx_optimize(ZxEngine *e, const ZpHeld *h, double norm);
+
+/* grads.c */
+void zx_make_clears(ZxEngine *e);
+void zx_begin_grads(ZxEngine *e); /* of a step: clears what no backward sets */
+/* Before the backward of an instance: clears bucket i's staged gradient as far as needed; true if there is nothing in it
+ * yet. */
+bool zx_begin_backward(ZxEngine *e, uint32_t inst, uint32_t i, char *grads);
 
 /* feed.c */
 bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb);

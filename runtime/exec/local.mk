@@ -14,6 +14,7 @@ libexec_a_SOURCES = \
   runtime/exec/engine.h \
   runtime/exec/exec.h \
   runtime/exec/feed.c \
+  runtime/exec/grads.c \
   runtime/exec/log.c \
   runtime/exec/params.c \
   runtime/exec/play.c \

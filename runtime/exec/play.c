@@ -95,17 +95,13 @@ static ZxFrame frame(ZxEngine *e, const ZpInstr *in) {
     f.param[i] = k->level >= 3 ? find_buf(e, in, ZP_B_GATHER, h->bucket) : e->arena + h->param_at;
     if (in->op != ZP_I_BWD) continue;
     f.grad[i] = k->level >= 2 ? find_buf(e, in, ZP_B_STAGING, h->bucket) : e->arena + h->grad_at;
-    if (k->level >= 2 && f.grad[i]) e->o.device->zero(f.grad[i], k->elems * 4);
+    f.fresh[i] = zx_begin_backward(e, in->inst, i, f.grad[i]);
   }
   return f;
 }
 
-static void zero_grads(ZxEngine *e) {
-  for (uint32_t i = 0; i < e->st->nheld; i++) {
-    const ZpHeld *h = &e->st->held[i];
-    const ZpBucket *k = &e->p->buckets[h->bucket];
-    e->o.device->zero(e->arena + h->grad_at, (k->level >= 2 ? shard_elems(e, k) : k->elems) * 4);
-  }
+static void begin_step(ZxEngine *e) {
+  zx_begin_grads(e);
   memset(e->sums, 0, 4 * sizeof *e->sums);
   *e->count = 0;
 }
@@ -114,7 +110,7 @@ static void compute(ZxEngine *e, const ZpInstr *in) {
   const ZpSegment *s = NULL;
   if (in->op == ZP_I_FWD || in->op == ZP_I_BWD || in->op == ZP_I_COUNT) s = &e->p->segments[e->st->insts[in->inst].segment];
   switch (in->op) {
-  case ZP_I_ZERO_GRADS: zero_grads(e); break;
+  case ZP_I_ZERO_GRADS: begin_step(e); break;
   case ZP_I_LOAD:
     if (!zx_feed(e, need_buf(e, in, ZP_B_SLOT, ZP_NONE), in->mb)) e->failed = true;
     break;

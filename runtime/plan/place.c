@@ -112,6 +112,24 @@ static void lower_param_grads(Place *c) {
   s->nbwd = n;
 }
 
+static bool adds_before(const ZpSegment *s, uint32_t before, ZpLoc at) {
+  for (uint32_t i = 0; i < before; i++)
+    for (int k = 0; k < s->bwd[i].call.nout; k++) {
+      ZpLoc l = s->values[s->bwd[i].out[k]].at;
+      if (l.place == ZP_AT_GRAD && l.index == at.index && l.offset == at.offset) return true;
+    }
+  return false;
+}
+
+/* Products and sums make every element of a gradient, scattered rows may not. */
+static void mark_setters(ZpSegment *s) {
+  for (uint32_t i = 0; i < s->nbwd; i++) {
+    ZpNode *n = &s->bwd[i];
+    if (!n->call.accumulate || (n->call.op != ZG_OP_DOT && n->call.op != ZG_OP_SUM)) continue;
+    n->sets = !adds_before(s, i, s->values[n->out[0]].at);
+  }
+}
+
 /* ---- sources and sinks ---- */
 static uint64_t input_at(Place *c, uint32_t input, uint32_t value) {
   ZpPlan *p = c->p;
@@ -371,4 +389,5 @@ void zp_place(ZpBuild *b, uint32_t index) {
     *lists[i].temp = pack(&c, *lists[i].nodes, *lists[i].n);
     if (i) count_work(&c, *lists[i].nodes, *lists[i].n); /* counting the denominator is nothing */
   }
+  mark_setters(s);
 }

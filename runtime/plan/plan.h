@@ -98,6 +98,8 @@ typedef struct {
   const char *cause;           /* collectives: the rule, in words; else NULL */
   double flops;                /* of this rank */
   bool again;                  /* recomputed in backward: its FLOPs are not the model's */
+  bool sets;                   /* the first in this list to add to a parameter's gradient, and to all of it: where there
+                                * is nothing yet to add to it may write instead (call.accumulate = false) */
 } ZpNode;
 
 /* The local program of one segment, the same for all its instances and all ranks of a stage. Views' `start` of
