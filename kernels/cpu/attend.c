@@ -53,12 +53,12 @@ const float *zk_attend_rows(const ZkAttend *a, int k, int64_t off, int64_t from,
   return buf;
 }
 
-void zk_attend_transpose(const ZkAttend *a, int k, int64_t off, int64_t from, int64_t to, float *dst) {
-  const ZkView *v = &a->v[k];
-  for (int64_t j = from; j < to; j += 16) { /* 16 rows stay in the nearest cache meanwhile */
-    int64_t n = zk_min(16, to - j);
-    for (int64_t h = 0; h < a->H; h++)
-      zk_load(dst + h * a->S + j, v, off + j * a->ss[k] + h * a->hs[k], a->ss[k], n);
+void zk_attend_transpose(const ZkAttend *a, int k, int64_t off, int64_t from, int64_t to, float *dst, float *buf) {
+  for (int64_t j = from, n; j < to; j += n) {
+    int ld;
+    n = zk_min(ZK_TILE_K, to - j);
+    const float *rows = zk_attend_rows(a, k, off, j, n, buf, &ld);
+    zk_transpose(dst + j, zk_attend_ldt(a->S), rows, ld, n, a->H);
   }
 }
 
@@ -77,7 +77,7 @@ typedef struct { /* of one thread */
 } Tiles;
 
 static size_t tile_floats(int64_t S, int64_t H) {
-  return (size_t)(ZK_TILE_Q * ZK_TILE_K + (2 * ZK_TILE_Q + ZK_TILE_K + S) * H);
+  return (size_t)(ZK_TILE_Q * ZK_TILE_K + (2 * ZK_TILE_Q + ZK_TILE_K + zk_attend_ldt(S)) * H);
 }
 
 static void tiles_in(Tiles *t, float *mem, int64_t H) {
@@ -90,35 +90,20 @@ static void tiles_in(Tiles *t, float *mem, int64_t H) {
   t->kt = t->v + ZK_TILE_K * H;
 }
 
-/* Scores of a tile to exponentials; rescales sum and output of each query to its new peak. */
-static void soften(const ZkAttend *a, Tiles *t, int64_t q0, int64_t nq, int64_t k0, int64_t nk) {
-  for (int64_t i = 0; i < nq; i++) {
-    float *row = t->score + i * nk;
-    int64_t n = zk_attend_sees(a, q0 + i, k0, nk);
-    zk_run_fill(row + n, 0, nk - n);
-    if (n == 0) continue;
-    float top = zk_run_max(row, n), peak = k0 == 0 || top > t->peak[i] ? top : t->peak[i];
-    float shrink = k0 == 0 ? 0 : expf(t->peak[i] - peak);
-    t->sum[i] = (k0 == 0 ? 0 : t->sum[i] * shrink) + zk_run_exp_sum(row, row, 1, peak, n);
-    if (k0 > 0 && shrink != 1) zk_run_scale(t->o + i * a->H, t->o + i * a->H, shrink, a->H);
-    t->peak[i] = peak;
-  }
-}
-
 static void query_tile(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t q0, int64_t nq) {
   int ldq, ldv;
   int64_t keys = zk_attend_keys(a, q0 + nq), H = a->H;
   if (keys > t->keys) {
-    zk_attend_transpose(a, ZK_AK, off[ZK_AK], t->keys, keys, t->kt);
+    zk_attend_transpose(a, ZK_AK, off[ZK_AK], t->keys, keys, t->kt, t->v);
     t->keys = keys;
   }
   const float *q = zk_attend_rows(a, ZK_AQ, off[ZK_AQ], q0, nq, t->q, &ldq);
   for (int64_t k0 = 0; k0 < keys; k0 += ZK_TILE_K) {
-    int64_t nk = zk_min(ZK_TILE_K, keys - k0);
+    int64_t nk = zk_min(ZK_TILE_K, keys - k0), ld = zk_attend_ld(nk);
     const float *v = zk_attend_rows(a, ZK_AV, off[ZK_AV], k0, nk, t->v, &ldv);
-    zk_sgemm(false, false, nq, nk, H, a->scale, q, ldq, t->kt + k0, (int)a->S, 0, t->score, nk);
-    soften(a, t, q0, nq, k0, nk);
-    zk_sgemm(false, false, nq, H, nk, 1, t->score, (int)nk, v, ldv, k0 > 0, t->o, H);
+    zk_sgemm(false, false, nq, nk, H, a->scale, q, ldq, t->kt + k0, zk_attend_ldt(a->S), 0, t->score, ld);
+    zk_attend_soften(&(ZkSoften){a->causal, q0, k0, H, t->peak, t->sum, t->o}, t->score, nq, nk, ld);
+    zk_sgemm(false, false, nq, H, nk, 1, t->score, ld, v, ldv, k0 > 0, t->o, H);
   }
   for (int64_t i = 0; i < nq; i++) {
     zk_run_scale(t->o + i * H, t->o + i * H, 1 / t->sum[i], H);

@@ -30,18 +30,37 @@ void zk_attend_at(const ZkAttend *a, int64_t head, int64_t group, int64_t off[ZK
  * buf. */
 const float *zk_attend_rows(const ZkAttend *a, int k, int64_t off, int64_t from, int64_t n, float *buf,
                             int *ld);
-/* Columns [from, to) of the transpose [H, S] of a head in view k: products with it are a third faster
- * than with rows. */
-void zk_attend_transpose(const ZkAttend *a, int k, int64_t off, int64_t from, int64_t to, float *dst);
+/* Columns [from, to) of the transpose [H, ldt] of a head in view k: products with it are a third faster
+ * than with rows. `buf` is room for a tile of keys. */
+void zk_attend_transpose(const ZkAttend *a, int k, int64_t off, int64_t from, int64_t to, float *dst, float *buf);
 /* Stores rows of H contiguous floats. */
 void zk_attend_store(const ZkAttend *a, int k, int64_t off, int64_t from, int64_t n, const float *rows);
-/* How many of keys [k0, k0 + n) query `row` sees. */
-static inline int64_t zk_attend_sees(const ZkAttend *a, int64_t row, int64_t k0, int64_t n) {
-  return a->causal ? zk_max(0, zk_min(n, row + 1 - k0)) : n;
-}
 /* Keys that any of the queries before `to` sees. */
 static inline int64_t zk_attend_keys(const ZkAttend *a, int64_t to) {
   return a->causal ? zk_min(to, a->S) : a->S;
 }
+/* Floats between rows of a transpose [H, S]. Rows a power of two apart would compete for the same cache sets. */
+static inline int64_t zk_attend_ldt(int64_t S) { return S + 16; }
+/* Floats between rows of a tile of nk keys. */
+static inline int64_t zk_attend_ld(int64_t nk) { return (nk + 15) / 16 * 16; }
+
+/* ---- attend_rows.c --------------------------------------------------------------------------- */
+typedef struct {
+  bool causal;
+  int64_t q0, k0, H;
+  float *peak, *sum, *o; /* of each query so far (nothing if k0 = 0); o: rows of H */
+} ZkSoften;
+/* Scores [rows, nk] of queries q0.. with keys k0.. to exp(score - peak); rescales sum and o to the new peak. */
+void zk_attend_soften(const ZkSoften *s, float *score, int64_t rows, int64_t nk, int64_t ld);
+typedef struct {
+  bool causal;
+  int64_t q0, k0;
+  float scale;
+  const float *l, *d; /* of each query: log of the sum of exponentials, and sum_h g o */
+} ZkScoreGrad;
+/* p = exp(score - l) in place, dp = scale p (dp - d). */
+void zk_attend_score_grad(const ZkScoreGrad *s, float *score, float *dscore, int64_t rows, int64_t nk, int64_t ld);
+/* y[cols, rows] = transpose of x[rows, cols]. */
+void zk_transpose(float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows, int64_t cols);
 
 #endif

@@ -13,13 +13,13 @@ typedef struct {
   float *q, *g, *o, *dq; /* tiles [queries, H] */
   float *k;              /* tile [keys, H] */
   float *dk, *dv;        /* [S, H]: of a head */
-  float *kt, *vt;        /* [H, S]: columns [from, to) of a head's keys and values, transposed */
+  float *kt, *vt;        /* [H, ldt]: columns [from, to) of a head's keys and values, transposed */
   int64_t head, from, to;
   float l[ZK_TILE_Q], d[ZK_TILE_Q];
 } Tiles;
 
 static size_t tile_floats(int64_t S, int64_t H) {
-  return (size_t)(2 * ZK_TILE_Q * ZK_TILE_K + 4 * ZK_TILE_Q * H + ZK_TILE_K * H + 4 * S * H);
+  return (size_t)(2 * ZK_TILE_Q * ZK_TILE_K + 4 * ZK_TILE_Q * H + ZK_TILE_K * H + (2 * S + 2 * zk_attend_ldt(S)) * H);
 }
 
 static Tiles tiles_in(float *mem, int64_t S, int64_t H) {
@@ -33,7 +33,7 @@ static Tiles tiles_in(float *mem, int64_t S, int64_t H) {
   t.dk = t.k + ZK_TILE_K * H;
   t.dv = t.dk + S * H;
   t.kt = t.dv + S * H;
-  t.vt = t.kt + S * H;
+  t.vt = t.kt + zk_attend_ldt(S) * H;
   return t;
 }
 
@@ -45,8 +45,8 @@ static void need_keys(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t h
     t->from = t->to = from;
   }
   if (to <= t->to) return;
-  zk_attend_transpose(a, ZK_AK, off[ZK_AK], t->to, to, t->kt);
-  zk_attend_transpose(a, ZK_AV, off[ZK_AV], t->to, to, t->vt);
+  zk_attend_transpose(a, ZK_AK, off[ZK_AK], t->to, to, t->kt, t->k);
+  zk_attend_transpose(a, ZK_AV, off[ZK_AV], t->to, to, t->vt, t->k);
   t->to = to;
 }
 
@@ -70,35 +70,24 @@ static Queries load_queries(const ZkAttend *a, Tiles *t, const int64_t *off, int
   return r;
 }
 
-ZK_SIMD static void score_grad(float *dp, const float *p, float d, float scale, int64_t n) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) dp[i] = scale * p[i] * (dp[i] - d);
-}
-
 /* p and ds (in t->dp) of queries r and keys [k0, k0 + nk), and what they add: dq into t->dq if `want_q`,
  * dk and dv into rows k0.. of t->dk, t->dv if `want_k`. */
 static void tile(const ZkAttend *a, Tiles *t, const int64_t *off, const Queries *r, int64_t k0, int64_t nk,
                  bool want_q, bool want_k) {
   int64_t H = a->H;
-  int ldt = (int)a->S;
-  zk_sgemm(false, false, r->n, nk, H, a->scale, r->q, r->ldq, t->kt + k0, ldt, 0, t->p, nk);
-  zk_sgemm(false, false, r->n, nk, H, 1, r->g, r->ldg, t->vt + k0, ldt, 0, t->dp, nk);
-  for (int64_t i = 0; i < r->n; i++) {
-    float *p = t->p + i * nk, *dp = t->dp + i * nk;
-    int64_t n = zk_attend_sees(a, r->q0 + i, k0, nk);
-    zk_run_exp_scale(p, p, t->l[i], 1, n);
-    score_grad(dp, p, t->d[i], a->scale, n);
-    zk_run_fill(p + n, 0, nk - n);
-    zk_run_fill(dp + n, 0, nk - n);
-  }
+  int64_t ldt = zk_attend_ldt(a->S), ld = zk_attend_ld(nk);
+  ZkScoreGrad grad = {a->causal, r->q0, k0, a->scale, t->l, t->d};
+  zk_sgemm(false, false, r->n, nk, H, a->scale, r->q, r->ldq, t->kt + k0, ldt, 0, t->p, ld);
+  zk_sgemm(false, false, r->n, nk, H, 1, r->g, r->ldg, t->vt + k0, ldt, 0, t->dp, ld);
+  zk_attend_score_grad(&grad, t->p, t->dp, r->n, nk, ld);
   if (want_k) {
-    zk_sgemm(true, false, nk, H, r->n, 1, t->p, (int)nk, r->g, r->ldg, 1, t->dv + k0 * H, H);
-    zk_sgemm(true, false, nk, H, r->n, 1, t->dp, (int)nk, r->q, r->ldq, 1, t->dk + k0 * H, H);
+    zk_sgemm(true, false, nk, H, r->n, 1, t->p, ld, r->g, r->ldg, 1, t->dv + k0 * H, H);
+    zk_sgemm(true, false, nk, H, r->n, 1, t->dp, ld, r->q, r->ldq, 1, t->dk + k0 * H, H);
   }
   if (want_q) {
     int ldk;
     const float *k = zk_attend_rows(a, ZK_AK, off[ZK_AK], k0, nk, t->k, &ldk);
-    zk_sgemm(false, false, r->n, H, nk, 1, t->dp, (int)nk, k, ldk, k0 > 0, t->dq, H);
+    zk_sgemm(false, false, r->n, H, nk, 1, t->dp, ld, k, ldk, k0 > 0, t->dq, H);
   }
 }
 
