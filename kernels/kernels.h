@@ -60,6 +60,7 @@ typedef struct {
   ZkPool *pool;
   uint64_t seed;
   uint64_t step; /* for `random` */
+  void *device;  /* what a device that is not the CPU keeps of its own */
 } ZkEnv;
 
 typedef struct {

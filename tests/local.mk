@@ -51,6 +51,11 @@ if HAVE_MPI
 check_PROGRAMS += tests/mpi/comm
 tests_mpi_comm_SOURCES = tests/mpi/comm.c
 tests_mpi_comm_LDADD = $(libs_exec)
+
+# zrun with one device more: tests/mpi/streams.sh.
+check_PROGRAMS += tests/mpi/zrun-threads
+tests_mpi_zrun_threads_SOURCES = runtime/exec/zrun.c tests/mpi/device_threads.c
+tests_mpi_zrun_threads_LDADD = $(libs_exec)
 endif
 
 # ---- fuzzing: built and run where the sanitizers watch ----

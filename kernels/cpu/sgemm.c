@@ -9,7 +9,6 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "kernels/cpu/cpu.h"
 
@@ -20,20 +19,14 @@ void omp_set_num_threads(int n); /* omp.h is only there with the compiler's Open
 static int64_t small, large; /* m n k in [small, large) is oneDNN's */
 
 static void choose(void) {
-  const char *forced = getenv("ZUG_SGEMM");
   if (dnnl_version()->cpu_runtime != DNNL_RUNTIME_OMP && dnnl_version()->cpu_runtime != DNNL_RUNTIME_SEQ)
     return; /* a pool that we could not keep to one thread */
-  if (forced && strcmp(forced, "openblas") == 0) return;
 #if defined(__x86_64__)
   __builtin_cpu_init();
   if (!__builtin_cpu_supports("avx2")) return; /* oneDNN's kernels for older ones are not tuned */
   small = 700 * 1000;
   large = __builtin_cpu_is("intel") ? 1 << 28 : INT64_MAX;
 #endif
-  if (forced && strcmp(forced, "onednn") == 0) {
-    small = 0;
-    large = INT64_MAX;
-  }
 }
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -22,7 +22,7 @@ static char *place(ZxEngine *e, const ZxFrame *f, const ZpValue *v) {
   case ZP_AT_CARRY_OUT: p = f->carry_out; break;
   case ZP_AT_DCARRY_OUT: p = f->dcarry_out; break;
   case ZP_AT_DCARRY_IN: p = f->dcarry_in; break;
-  case ZP_AT_SEED: return (char *)&e->seed[v->at.index];
+  case ZP_AT_SEED: return (char *)&e->count->seed[v->at.index];
   default: break;
   }
   if (!p) ZB_BUG("a value at place %d has no memory", v->at.place);
@@ -84,7 +84,7 @@ static void copy_view(ZxEngine *e, ZkView from, ZkView to) {
   memset(to.start, 0, sizeof to.start);
   c.in[0] = from;
   c.out[0] = to;
-  e->o.device->kernel(ZG_OP_COPY)(&e->env, &c);
+  e->dev->run(e->env, &c);
 }
 
 /* ---- collectives ---- */
@@ -101,7 +101,7 @@ static void all_reduce(Coll *c) {
   ZxReduce how = c->n->call.opt[0] ? ZX_MAX : ZX_SUM;
   uint64_t n = count_of(c->in);
   if (c->in->elem == ZK_F32) {
-    if (c->in->data != c->out->data) c->e->o.device->copy(c->out->data, c->in->data, n * 4);
+    if (c->in->data != c->out->data) c->e->dev->copy(c->e->env, c->out->data, c->in->data, n * 4);
     zx_await(c->e, c->e->c->t->all_reduce(c->e->c, c->g, c->out->data, n, ZX_F32, how));
     return;
   }
@@ -173,11 +173,11 @@ static void collective(ZxEngine *e, const ZpNode *n, char *scratch) {
 
 /* ---- nodes ---- */
 static void take_scalar(ZxEngine *e, const ZpNode *n) {
-  double x = *(const float *)n->call.in[0].data;
+  const float *x = n->call.in[0].data;
   switch (n->call.op) {
-  case ZG_OP_LOSS_NUM: e->sums[0] += x; break;
-  case ZG_OP_AUX: e->sums[1] += x; break;
-  case ZG_OP_LOSS_DEN: *e->count += x; break;
+  case ZG_OP_LOSS_NUM: e->dev->add_scalar(e->env, x, &e->sums->loss); break;
+  case ZG_OP_AUX: e->dev->add_scalar(e->env, x, &e->sums->aux); break;
+  case ZG_OP_LOSS_DEN: e->dev->add_scalar(e->env, x, &e->count->denominator); break;
   default: ZB_BUG("sink `%s`", zg_op_info[n->call.op].text);
   }
 }
@@ -214,7 +214,7 @@ static void run_random(ZxEngine *e, const ZpNode *n, const ZxFrame *f) {
   c.opt[0] = (int64_t)zb_random_u64((uint64_t)c.opt[0], f->iter, 0);
   for (int a = 0; a < c.out[0].rank; a++)
     if (c.out[0].axis[a] == e->p->batch) c.out[0].start[a] += (int64_t)f->mb * e->p->axis_size[e->p->batch];
-  e->o.device->kernel(c.op)(&e->env, &c);
+  e->dev->run(e->env, &c);
 }
 
 void zx_run_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, const ZxFrame *f) {
@@ -233,7 +233,7 @@ void zx_run_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, co
     if (k->dims) collective(e, k, scratch);
     else if (zg_op_info[k->call.op].class == ZG_SINK) take_scalar(e, k);
     else if (k->call.op == ZG_OP_RANDOM) run_random(e, k, f);
-    else e->o.device->kernel(k->call.op)(&e->env, &k->call);
+    else e->dev->run(e->env, &k->call);
     zx_poll(e);
     double now = zx_now();
     e->times[k->call.op] += now - t;

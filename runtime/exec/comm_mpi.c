@@ -530,6 +530,11 @@ static ZxGroup mpi_split(ZxComm *c, int color) {
 }
 
 static int mpi_rank(ZxComm *c) { return mpi(c)->rank; }
+static int mpi_node_rank(ZxComm *c) {
+  int n = 0;
+  for (int r = 0; r < mpi(c)->rank; r++) n += mpi(c)->node[r] == mpi(c)->node[mpi(c)->rank];
+  return n;
+}
 static int mpi_size(ZxComm *c) { return mpi(c)->size; }
 static int mpi_group_rank(ZxComm *c, ZxGroup g) { return mpi(c)->group[g].rank; }
 static int mpi_group_size(ZxComm *c, ZxGroup g) { return mpi(c)->group[g].size; }
@@ -560,6 +565,7 @@ static const ZxCommTable table = {
     .name = "mpi",
     .rank = mpi_rank,
     .size = mpi_size,
+    .node_rank = mpi_node_rank,
     .split = mpi_split,
     .group_rank = mpi_group_rank,
     .group_size = mpi_group_size,

@@ -111,6 +111,7 @@ static const ZxCommTable table = {
     .name = "self",
     .rank = zero,
     .size = one,
+    .node_rank = zero,
     .split = self_split,
     .group_rank = self_group_rank,
     .group_size = self_group_size,

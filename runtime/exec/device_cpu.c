@@ -2,10 +2,18 @@
 #include "runtime/exec/exec.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 #include <sys/mman.h>
 
-static void *cpu_alloc(size_t bytes, ZbErr *err) {
+static bool cpu_open(ZkEnv *env, int node_rank, ZbErr *err) {
+  (void)env, (void)node_rank, (void)err;
+  return true;
+}
+static void cpu_close(ZkEnv *env) { (void)env; }
+
+static void *cpu_alloc(const ZkEnv *env, size_t bytes, ZbErr *err) {
+  (void)env;
   void *p = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) {
     char text[24];
@@ -19,23 +27,75 @@ static void *cpu_alloc(size_t bytes, ZbErr *err) {
   return p;
 }
 
-static void cpu_free(void *p, size_t bytes) { munmap(p, bytes ? bytes : 1); }
-static void cpu_zero(void *p, size_t bytes) { memset(p, 0, bytes); }
-static void cpu_copy(void *to, const void *from, size_t bytes) { memcpy(to, from, bytes); }
+static void cpu_free(const ZkEnv *env, void *p, size_t bytes) {
+  (void)env;
+  munmap(p, bytes ? bytes : 1);
+}
+
+static void cpu_run(const ZkEnv *env, const ZkCall *call) { zk_cpu_kernel(call->op)(env, call); }
+
+/* As PyTorch's clip_grad_norm_. */
+static float clip_scale(const ZxClip *c) {
+  double scale = c->most > 0 ? c->most / (sqrt(*c->squares) + 1e-6) : 1;
+  return scale > 1 ? 1 : (float)scale;
+}
+
+static void cpu_adamw(const ZkEnv *env, const ZkAdamW *p, const ZxClip *clip, int64_t n, const float *g, float *w, float *m,
+                      float *v, uint16_t *w16) {
+  ZkAdamW q = *p;
+  q.scale = clip_scale(clip);
+  zk_cpu_adamw(env, &q, n, g, w, m, v, w16);
+}
+
+static void cpu_sgd(const ZkEnv *env, const ZkSgd *p, const ZxClip *clip, int64_t n, const float *g, float *w, float *m,
+                    uint16_t *w16) {
+  ZkSgd q = *p;
+  q.scale = clip_scale(clip);
+  zk_cpu_sgd(env, &q, n, g, w, m, w16);
+}
+
+static void cpu_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum) { *sum += zk_cpu_sumsq(env, n, x); }
+
+static void cpu_zero(const ZkEnv *env, void *p, size_t bytes) {
+  (void)env;
+  memset(p, 0, bytes);
+}
+static void cpu_copy(const ZkEnv *env, void *to, const void *from, size_t bytes) {
+  (void)env;
+  memcpy(to, from, bytes);
+}
+static void cpu_add_scalar(const ZkEnv *env, const float *x, double *sum) {
+  (void)env;
+  *sum += *x;
+}
+static void cpu_reciprocal(const ZkEnv *env, const double *x, float *y) {
+  (void)env;
+  *y = *x > 0 ? (float)(1 / *x) : 0;
+}
+static bool cpu_finish(const ZkEnv *env, ZbErr *err) {
+  (void)env, (void)err;
+  return true;
+}
 
 const ZxDeviceTable zx_device_cpu = {
     .name = "cpu",
+    .host = true,
+    .open = cpu_open,
+    .close = cpu_close,
     .alloc = cpu_alloc,
     .free = cpu_free,
-    .kernel = zk_cpu_kernel,
     .scratch = zk_cpu_scratch,
-    .adamw = zk_cpu_adamw,
-    .sgd = zk_cpu_sgd,
-    .sumsq = zk_cpu_sumsq,
+    .describe = zk_cpu_describe,
+    .peak = zk_cpu_peak,
+    .run = cpu_run,
+    .adamw = cpu_adamw,
+    .sgd = cpu_sgd,
+    .sumsq = cpu_sumsq,
     .axpy = zk_cpu_axpy,
     .to_bf16 = zk_cpu_to_bf16,
     .zero = cpu_zero,
     .copy = cpu_copy,
-    .peak = zk_cpu_peak,
-    .describe = zk_cpu_describe,
+    .add_scalar = cpu_add_scalar,
+    .reciprocal = cpu_reciprocal,
+    .finish = cpu_finish,
 };

@@ -6,7 +6,7 @@
 bool zx_engine_step(ZxEngine *e, int64_t step, double lr, ZxStep *out, ZbErr *err) {
   double from = zx_now(), waited = e->times[ZG_OP_COUNT + 1];
   e->step = step;
-  e->env.step = (uint64_t)step;
+  e->env->step = (uint64_t)step;
   e->lr = lr;
   e->err = err;
   e->out = (ZxStep){0};
@@ -62,33 +62,72 @@ static void make_groups(ZxEngine *e) {
   }
 }
 
-static double *scalars(ZxEngine *e, uint32_t index) {
+static void *scalars(ZxEngine *e, uint32_t index, size_t bytes) {
   for (uint32_t i = 0; i < e->st->prog.nbufs; i++) {
     const ZpBuf *b = &e->st->prog.bufs[i];
-    if (b->kind == ZP_B_SCALARS && b->index == index) return (double *)(void *)zx_buf_at(e, b);
+    if (b->kind != ZP_B_SCALARS || b->index != index) continue;
+    ZB_ASSERT(bytes <= b->bytes);
+    return zx_buf_at(e, b);
   }
-  return NULL;
+  ZB_BUG("a plan without scalars");
+}
+
+/* Memory that is not the host's: what goes there and comes back passes through a block of the host's that the device can
+ * reach, of one micro-batch's inputs or a step's sums. */
+static bool open_memory(ZxEngine *e, ZbErr *err) {
+  if (!(e->arena = e->dev->alloc(e->env, e->st->ledger.total, err))) return false;
+  if (e->dev->host) return true;
+  uint64_t bytes = zx_input_bytes(e);
+  e->pinned = e->dev->pinned(e->env, bytes > sizeof(ZxSums) ? bytes : sizeof(ZxSums), err);
+  return e->pinned != NULL;
+}
+
+static bool open_streams(ZxEngine *e, ZbErr *err) {
+  uint32_t n = e->st->prog.ninstrs;
+  e->pinned_event = n;
+  if (!e->dev->host && !e->dev->events(e->env, n + 1 + ZX_STAGED_EVENTS, err)) return false;
+  e->c = e->dev->host ? e->world : zx_comm_staged(e->world, e->dev, e->env, n + 1);
+  return true;
+}
+
+/* The one seed that does not change from step to step. */
+static bool put_seed(ZxEngine *e, ZbErr *err) {
+  float seed = (float)(1.0 / (double)e->p->nmicro);
+  if (e->dev->host) {
+    e->count->seed[1] = seed;
+    return true;
+  }
+  memcpy(e->pinned, &seed, sizeof seed);
+  e->dev->upload(e->env, &e->count->seed[1], e->pinned, sizeof seed);
+  return e->dev->finish(e->env, err);
+}
+
+static void close_engine(ZxEngine *e) {
+  if (e->c && e->c != e->world) e->c->t->free(e->c);
+  if (e->pinned) e->dev->unpin(e->env, e->pinned);
+  if (e->arena) e->dev->free(e->env, e->arena, e->st->ledger.total);
 }
 
 ZxEngine *zx_engine_new(ZbArena *a, ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err) {
   ZxEngine *e = ZB_NEW(a, ZxEngine);
-  *e = (ZxEngine){.a = a, .p = p, .c = c, .o = *o, .rank = c->t->rank(c), .clip = p->recipe->clip};
+  *e = (ZxEngine){.a = a, .p = p, .world = c, .o = *o, .dev = o->device, .env = o->env, .rank = c->t->rank(c)};
   e->stage = p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->mesh, e->rank, p->mesh.pipe);
   e->st = &p->stages[e->stage];
-  bool ok = zx_check_inputs(e, err) && (e->arena = o->device->alloc(e->st->ledger.total, err));
+  bool ok = zx_check_inputs(e, err) && open_memory(e, err) && open_streams(e, err);
+  if (ok) {
+    e->sums = scalars(e, ZP_SCALARS_SUMS, sizeof *e->sums);
+    e->count = scalars(e, ZP_SCALARS_COUNT, sizeof *e->count);
+    e->clip = (ZxClip){&e->sums->squares, (float)p->recipe->clip};
+    ok = put_seed(e, err);
+  }
   if (!zx_agree(c, ok)) {
-    if (e->arena) o->device->free(e->arena, e->st->ledger.total);
+    close_engine(e);
     return NULL;
   }
-  e->env = (ZkEnv){.pool = zk_pool_new(o->threads), .seed = o->seed};
   const ZpProgram *g = &e->st->prog;
   e->done = ZB_NEWN(a, bool, g->ninstrs);
   e->request = ZB_NEWN(a, ZxRequest, g->ninstrs);
   e->flight = ZB_NEWN(a, uint32_t, g->ninstrs);
-  e->seed[1] = (float)(1.0 / (double)p->nmicro);
-  e->sums = scalars(e, ZP_SCALARS_SUMS);
-  e->count = scalars(e, ZP_SCALARS_COUNT);
-  if (!e->count) e->count = ZB_NEW(a, double);
   for (uint32_t i = 0; i < e->st->ninsts; i++) e->has_loss |= p->segments[e->st->insts[i].segment].has_loss;
   make_groups(e);
   zx_bind_calls(e);
@@ -98,9 +137,7 @@ ZxEngine *zx_engine_new(ZbArena *a, ZpPlan *p, ZxComm *c, const ZxEngineOptions 
 }
 
 void zx_engine_free(ZxEngine *e) {
-  if (!e) return;
-  if (e->arena) e->o.device->free(e->arena, e->st->ledger.total);
-  zk_pool_free(e->env.pool);
+  if (e) close_engine(e);
 }
 
 uint64_t zx_engine_bytes(const ZxEngine *e) { return e->st->ledger.total; }

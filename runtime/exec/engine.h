@@ -11,6 +11,7 @@
 #include "runtime/plan/plan.h"
 
 #define ZX_MAX_BUCKETS 64
+#define ZX_STAGED_EVENTS 64
 /* Where the parts of a running instruction lie. */
 typedef struct {
   char *scratch, *saved, *inputs, *carry_in, *carry_out, *dcarry_in, *dcarry_out;
@@ -22,12 +23,24 @@ typedef struct {
 typedef struct { uint64_t from, to; bool decay; } ZxRange; /* elements of a bucket */
 typedef struct { ZxRange *range; uint32_t n; } ZxClear;
 
+/* The plan's two blocks of scalars, 64 bytes each, on the device. */
+typedef struct {
+  double loss, aux, squares; /* numerator of the loss, auxiliary losses, squared norm of the gradient */
+  double denominator;
+} ZxSums;
+typedef struct {
+  double denominator;
+  float seed[2]; /* 1/denominator, 1/micro-batches */
+} ZxCount;
+
 struct ZxEngine {
   ZbArena *a;
   ZpPlan *p;
-  ZxComm *c;
+  ZxComm *world; /* of the host's memory */
+  ZxComm *c;     /* of the arena's */
   ZxEngineOptions o;
-  ZkEnv env;
+  const ZxDeviceTable *dev; /* = o.device */
+  ZkEnv *env;               /* = o.env */
   int64_t rank;
   uint32_t stage;
   ZpStage *st;
@@ -41,22 +54,28 @@ struct ZxEngine {
   ZxRequest *request;
   uint32_t head[ZP_QUEUES];
   uint32_t *flight, nflight;
-  float seed[2];         /* 1/denominator, 1/micro-batches */
-  double *sums;          /* in the arena: numerator, aux, squared norm, denominator */
-  double *count;         /* in the arena: denominator */
+  ZxSums *sums;          /* in the arena */
+  ZxCount *count;        /* in the arena */
+  char *pinned;          /* not a host's device: inputs of one micro-batch, then what a step's end brings back */
+  uint32_t pinned_event; /* the inputs' upload */
+  bool fed;              /* ... there was one */
   float *row;            /* one row of real inputs, before rounding */
   ZxRange **ranges; uint32_t *nranges; /* per bucket template: runs of equal decay */
   ZxClear **clear;       /* per segment, per bucket of it: what its backward does not set */
   const ZxClear **first_user; /* per held bucket: that of the backward which comes first in a step; NULL: none */
   bool *fresh;           /* per held bucket: no backward of this step has touched its gradient */
   int64_t step;
-  double lr, clip;
+  double lr;
+  ZxClip clip;
   ZxStep out;
   ZbErr *err;
   bool failed, polling, has_loss;
   bool playing;          /* within a step: only then do the queues move */
   double times[ZG_OP_COUNT + 2];
 };
+
+/* comm_staged.c: a communicator of a device's memory by way of the host's. Uses events [event, event + ZX_STAGED_EVENTS). */
+ZxComm *zx_comm_staged(ZxComm *inner, const ZxDeviceTable *d, ZkEnv *env, uint32_t event);
 
 /* play.c */
 char *zx_buf_at(ZxEngine *e, const ZpBuf *b);
@@ -76,8 +95,8 @@ bool zx_counts(const ZxEngine *e, const ZpHeld *h); /* whether this rank speaks 
 float *zx_master(const ZxEngine *e, const ZpHeld *h);  /* f32 values of the own range */
 float *zx_grads(const ZxEngine *e, const ZpHeld *h);   /* gradients of the own range */
 void zx_make_ranges(ZxEngine *e);
-double zx_norm_local(ZxEngine *e);
-void zx_optimize(ZxEngine *e, const ZpHeld *h, double norm);
+void zx_norm_local(ZxEngine *e); /* adds to the squared norm */
+void zx_optimize(ZxEngine *e, const ZpHeld *h);
 
 /* grads.c */
 void zx_make_clears(ZxEngine *e);
@@ -88,6 +107,7 @@ bool zx_begin_backward(ZxEngine *e, uint32_t inst, uint32_t i, char *grads);
 
 /* feed.c */
 bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb);
+uint64_t zx_input_bytes(const ZxEngine *e); /* of one micro-batch */
 bool zx_check_inputs(ZxEngine *e, ZbErr *err);
 
 #endif

@@ -1,8 +1,8 @@
 /* runtime/exec: plays a checked plan on ranks. The rooms' seams to the outside world are tables of
  * functions, so that a device or a communicator more is a file more.
  *
- * comm_self.c comm_mpi.c   communicators      device_cpu.c  devices
- * comm_shm.c               ... inside a node
+ * comm_self.c comm_mpi.c   communicators      device.c      which devices there are
+ * comm_shm.c               ... inside a node  device_cpu.c  the CPU
  * engine.c play.c call.c   steps of a plan    data.c        token and record files
  * params.c update.c        parameters         weights.c     safetensors, read and written by owners
  * rate.c                   learning rates     log.c         lines for people, metrics.jsonl
@@ -15,24 +15,52 @@
 #include "runtime/plan/plan.h"
 
 /* ---- devices ----------------------------------------------------------------------------------------------- */
-/* Where a rank's arena lives and who computes on it. */
+/* Where a rank's arena lives and who computes on it. If that is the host, a call is done when it returns, and there are no
+ * events. On other devices every call but those that say so only queues its work on the current stream, one for each of the
+ * plan's queues: work of a stream is done in order, and work of another is ordered after it by an event. */
+typedef struct { const double *squares; float most; } ZxClip; /* gradients are scaled to a norm of at most `most`; 0: not */
 typedef struct {
   const char *name; /* "cpu" */
-  void *(*alloc)(size_t bytes, ZbErr *err); /* 64-byte aligned, zeroed; the one allocation of a run */
-  void (*free)(void *p, size_t bytes);
-  ZkKernel *(*kernel)(int op);
-  size_t (*scratch)(const ZkCall *call, int threads);
-  void (*adamw)(const ZkEnv *, const ZkAdamW *, int64_t n, const float *g, float *w, float *m, float *v, uint16_t *w16);
-  void (*sgd)(const ZkEnv *, const ZkSgd *, int64_t n, const float *g, float *w, float *m, uint16_t *w16);
-  double (*sumsq)(const ZkEnv *, int64_t n, const float *x);
-  void (*axpy)(const ZkEnv *, int64_t n, float a, const float *x, float *y);
-  void (*to_bf16)(const ZkEnv *, int64_t n, const float *x, uint16_t *y);
-  void (*zero)(void *p, size_t bytes);
-  void (*copy)(void *to, const void *from, size_t bytes);
-  double (*peak)(const ZkEnv *, int ms); /* FLOP/s of f32 products, measured */
+  bool host;
+  /* Fills env->device. `node_rank`: this rank's number among those of its node. */
+  bool (*open)(ZkEnv *env, int node_rank, ZbErr *err);
+  void (*close)(ZkEnv *env);
+  void *(*alloc)(const ZkEnv *env, size_t bytes, ZbErr *err); /* 64-byte aligned, zeroed; the one allocation of a run */
+  void (*free)(const ZkEnv *env, void *p, size_t bytes);
+  size_t (*scratch)(const ZkCall *call, int threads); /* as ZpOptions has it */
   const char *(*describe)(void);
+  double (*peak)(const ZkEnv *env, int ms); /* FLOP/s of f32 products, measured; returns when done */
+  /* Computing. */
+  void (*run)(const ZkEnv *env, const ZkCall *call);
+  void (*adamw)(const ZkEnv *env, const ZkAdamW *p, const ZxClip *clip, int64_t n, const float *g, float *w, float *m, float *v,
+                uint16_t *w16);
+  void (*sgd)(const ZkEnv *env, const ZkSgd *p, const ZxClip *clip, int64_t n, const float *g, float *w, float *m, uint16_t *w16);
+  void (*sumsq)(const ZkEnv *env, int64_t n, const float *x, double *sum); /* sum += x.x */
+  void (*axpy)(const ZkEnv *env, int64_t n, float a, const float *x, float *y);
+  void (*to_bf16)(const ZkEnv *env, int64_t n, const float *x, uint16_t *y);
+  void (*zero)(const ZkEnv *env, void *p, size_t bytes);
+  void (*copy)(const ZkEnv *env, void *to, const void *from, size_t bytes);
+  void (*add_scalar)(const ZkEnv *env, const float *x, double *sum);   /* sum += x */
+  void (*reciprocal)(const ZkEnv *env, const double *x, float *y);     /* y = 1/x, 0 where x is not positive */
+  /* What follows is NULL for the host, but for `finish`. Memory: to the device, and from it. `from` (`to`) is memory of `pinned` and stays untouched until done. */
+  void *(*pinned)(const ZkEnv *env, size_t bytes, ZbErr *err);
+  void (*unpin)(const ZkEnv *env, void *p);
+  void (*upload)(const ZkEnv *env, void *to, const void *from, size_t bytes);
+  void (*download)(const ZkEnv *env, void *to, const void *from, size_t bytes);
+  /* Streams and events 0..n-1, which are made once. */
+  bool (*events)(ZkEnv *env, uint32_t n, ZbErr *err);
+  void (*stream)(ZkEnv *env, int queue);            /* makes that queue's stream the current one */
+  int (*current)(const ZkEnv *env);
+  void (*record)(const ZkEnv *env, uint32_t event); /* reached when all that the current stream has so far is done */
+  void (*wait)(const ZkEnv *env, uint32_t event);   /* what the current stream gets from now on comes after it */
+  bool (*reached)(const ZkEnv *env, uint32_t event);
+  /* Returns when all streams have done their work. False if any of it failed: where and why. */
+  bool (*finish)(const ZkEnv *env, ZbErr *err);
 } ZxDeviceTable;
 extern const ZxDeviceTable zx_device_cpu;
+extern const ZxDeviceTable *const zx_devices[]; /* NULL ends the list */
+/* The device of that name, or NULL; "auto" is the fastest that this build and machine have. */
+const ZxDeviceTable *zx_device(const char *name);
 
 /* ---- communicators -------------------------------------------------------------------------------------- */
 /* One world of ranks and its subgroups. All operations are non-blocking: `start` functions return a request,
@@ -48,6 +76,7 @@ typedef struct {
   const char *name; /* "self", "mpi" */
   int (*rank)(ZxComm *);
   int (*size)(ZxComm *);
+  int (*node_rank)(ZxComm *); /* this rank's number among those of its node */
   /* Collective over the world: ranks with the same color form a group, ordered by world rank; color < 0: this
    * rank is in none and gets -1. Groups are made at start-up, in the same order on all ranks. */
   ZxGroup (*split)(ZxComm *, int color);
@@ -152,7 +181,7 @@ void zx_say(int rank, const char *fmt, ...) __attribute__((format(printf, 2, 3))
 typedef struct ZxEngine ZxEngine;
 typedef struct {
   const ZxDeviceTable *device;
-  int threads;
+  ZkEnv *env; /* of the opened device, with the rank's threads */
   uint64_t seed;
   ZxData *data;
   ZxOrder order;
@@ -161,9 +190,9 @@ typedef struct {
  * the engine's from now on. Collective: NULL on all ranks if one failed; those that know why say it in `err`. */
 ZxEngine *zx_engine_new(ZbArena *a, ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err);
 void zx_engine_free(ZxEngine *e);
-/* Parameters from the seed, or from a weights file. */
-void zx_engine_init(ZxEngine *e);
-/* This and the next two are collective: false on all ranks if one failed; those that know why say it in `err`. */
+/* Parameters from the seed, or from a weights file. All of these are collective: false on all ranks if one failed;
+ * those that know why say it in `err`. */
+bool zx_engine_init(ZxEngine *e, ZbErr *err);
 bool zx_engine_load(ZxEngine *e, const char *path, ZbErr *err);
 /* Makes PATH.tmp at its full size, so that a wrong path or a full disk is known before a long run ... */
 bool zx_engine_reserve(ZxEngine *e, const char *path, ZbErr *err);

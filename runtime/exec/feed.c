@@ -52,12 +52,12 @@ static bool feed_sample(ZxEngine *e, const ZpInputUse *u, uint64_t g, char *to) 
     char *out = to + (uint64_t)(r * row) * zk_elem_bytes((ZkElem)v->elem);
     bool wide = v->elem == ZK_BF16;
     if (!zx_data_read(&s, io->name, g, at, row, limit, wide ? (void *)e->row : out, e->err)) return false;
-    if (wide) e->o.device->to_bf16(&e->env, row, e->row, (uint16_t *)(void *)out);
+    if (wide) zk_cpu_to_bf16(e->env, row, e->row, (uint16_t *)(void *)out);
   }
   return true;
 }
 
-bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb) {
+static bool feed(ZxEngine *e, char *inputs, uint32_t mb) {
   for (uint32_t i = 0; i < e->p->ninputs; i++) {
     const ZpInputUse *u = &e->p->inputs[i];
     const ZpValue *v = input_value(e, u);
@@ -65,12 +65,31 @@ bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb) {
     int64_t n = batched ? v->size[0] : 1;
     int64_t start = batched ? zp_view_start(&e->p->mesh, v, e->rank, v->axis[0], n) : 0;
     int64_t micro = e->p->batch == ZP_NONE ? 1 : e->p->axis_size[e->p->batch];
-    uint64_t end = (uint64_t)(inputs + u->at - e->arena) + v->bytes;
-    if (end > e->high) e->high = end;
     for (int64_t k = 0; k < n; k++) {
       uint64_t g = (uint64_t)((e->step - 1) * e->p->global_batch + (int64_t)mb * micro + start + k);
       if (!feed_sample(e, u, g, inputs + u->at + v->bytes / (uint64_t)n * (uint64_t)k)) return false;
     }
   }
+  return true;
+}
+
+uint64_t zx_input_bytes(const ZxEngine *e) {
+  uint64_t end = 0;
+  for (uint32_t i = 0; i < e->p->ninputs; i++) {
+    const ZpInputUse *u = &e->p->inputs[i];
+    if (end < u->at + input_value(e, u)->bytes) end = u->at + input_value(e, u)->bytes;
+  }
+  return end;
+}
+
+bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb) {
+  uint64_t bytes = zx_input_bytes(e), end = (uint64_t)(inputs - e->arena) + bytes;
+  if (end > e->high) e->high = end;
+  if (e->dev->host) return feed(e, inputs, mb);
+  while (e->fed && !e->dev->reached(e->env, e->pinned_event)) zx_poll(e); /* the block is free once the last upload is done */
+  if (!feed(e, e->pinned, mb)) return false;
+  e->dev->upload(e->env, inputs, e->pinned, bytes);
+  e->dev->record(e->env, e->pinned_event);
+  e->fed = true;
   return true;
 }

@@ -50,7 +50,7 @@ void zx_make_clears(ZxEngine *e) {
 
 static void clear(ZxEngine *e, char *grads, const ZxClear *c) {
   for (uint32_t i = 0; i < c->n; i++)
-    e->o.device->zero(grads + c->range[i].from * sizeof(float), (c->range[i].to - c->range[i].from) * sizeof(float));
+    e->dev->zero(e->env, grads + c->range[i].from * sizeof(float), (c->range[i].to - c->range[i].from) * sizeof(float));
 }
 
 void zx_begin_grads(ZxEngine *e) {
@@ -60,7 +60,7 @@ void zx_begin_grads(ZxEngine *e) {
     char *grads = e->arena + h->grad_at;
     e->fresh[i] = k->level < 2 && e->first_user[i] != NULL;
     if (e->fresh[i]) clear(e, grads, e->first_user[i]);
-    else e->o.device->zero(grads, k->elems / (k->level < 2 ? 1 : (uint64_t)zp_group_size(&e->p->mesh, k->shard)) * sizeof(float));
+    else e->dev->zero(e->env, grads, k->elems / (k->level < 2 ? 1 : (uint64_t)zp_group_size(&e->p->mesh, k->shard)) * sizeof(float));
   }
 }
 

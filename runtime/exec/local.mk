@@ -6,10 +6,13 @@ libexec_a_SOURCES = \
   runtime/exec/comm_self.c \
   runtime/exec/comm_shm.c \
   runtime/exec/comm_shm.h \
+  runtime/exec/comm_staged.c \
   runtime/exec/data.c \
   runtime/exec/data.h \
   runtime/exec/data_write.c \
+  runtime/exec/device.c \
   runtime/exec/device_cpu.c \
+  runtime/exec/device_list.c \
   runtime/exec/engine.c \
   runtime/exec/engine.h \
   runtime/exec/exec.h \

@@ -15,6 +15,7 @@ typedef struct {
   int64_t tensor;
   bool (*run)(void *ctx, uint64_t global, uint64_t n, float *at);
   bool draws;      /* `run` does not fail and may run on all threads */
+  float *values;   /* room on the host for one own range of a device that is not the host */
   float *base;     /* f32 values; element `first` of the slice is base[0] */
   uint64_t first;
   ZbErr *err;
@@ -85,7 +86,7 @@ static bool walk_held(ZxEngine *e, const ZpHeld *h, uint64_t from, uint64_t to, 
     w->base = values + (lo - from);
     w->first = lo - s->at;
     if (!open(w)) return false;
-    if (w->draws) zk_pool_run(e->env.pool, walk_part, &(Parts){w, w->first, hi - s->at});
+    if (w->draws) zk_pool_run(e->env->pool, walk_part, &(Parts){w, w->first, hi - s->at});
     else if (!walk_runs(w, w->first, hi - s->at)) return false;
   }
   return true;
@@ -127,19 +128,52 @@ static void spread(ZxEngine *e, const ZpHeld *h) {
   zx_own_range(e, h, &from, &to);
   size_t w = zk_elem_bytes(e->p->compute);
   char *all = e->arena + h->param_at, *own = k->level >= 3 ? all : all + from * w;
-  if (h->master_at != UINT64_MAX) e->o.device->to_bf16(&e->env, (int64_t)(to - from), zx_master(e, h), (uint16_t *)(void *)own);
+  if (h->master_at != UINT64_MAX) e->dev->to_bf16(e->env, (int64_t)(to - from), zx_master(e, h), (uint16_t *)(void *)own);
   if (k->level == 1 || k->level == 2) zx_await(e, e->c->t->all_gather(e->c, e->group[k->shard], own, (to - from) * w, all));
 }
 
-void zx_engine_init(ZxEngine *e) {
-  for (uint32_t i = 0; i < e->st->nheld; i++) {
-    const ZpHeld *h = &e->st->held[i];
-    uint64_t from, to;
-    Walk w = {.run = draw_run, .draws = true};
-    zx_own_range(e, h, &from, &to);
-    walk_held(e, h, from, to, zx_master(e, h), &w, open_nothing);
-    spread(e, h);
+/* Walks the f32 values of the own range, on the host; those of another device are fetched before, or brought there after. */
+static bool walk_own(ZxEngine *e, const ZpHeld *h, Walk *w, bool (*open)(Walk *), bool fetch) {
+  uint64_t from, to;
+  zx_own_range(e, h, &from, &to);
+  float *own = zx_master(e, h), *values = e->dev->host ? own : w->values;
+  size_t bytes = (to - from) * sizeof *own;
+  if (!e->dev->host && fetch) {
+    e->dev->download(e->env, values, own, bytes);
+    if (!e->dev->finish(e->env, w->err)) return false;
+  } else if (!e->dev->host) {
+    memset(values, 0, bytes); /* padding */
   }
+  if (!walk_held(e, h, from, to, values, w, open)) return false;
+  if (e->dev->host || fetch) return true;
+  e->dev->upload(e->env, own, values, bytes);
+  return e->dev->finish(e->env, w->err);
+}
+
+static bool walk_all(ZxEngine *e, Walk *w, bool (*open)(Walk *), bool fetch) {
+  uint64_t most = 1;
+  for (uint32_t i = 0; i < e->st->nheld; i++) {
+    uint64_t from, to;
+    zx_own_range(e, &e->st->held[i], &from, &to);
+    if (to - from > most) most = to - from;
+  }
+  if (!e->dev->host && !(w->values = e->dev->pinned(e->env, most * sizeof(float), w->err))) return false;
+  bool ok = true;
+  for (uint32_t i = 0; ok && i < e->st->nheld; i++)
+    if (!fetch || zx_counts(e, &e->st->held[i])) ok = walk_own(e, &e->st->held[i], w, open, fetch);
+  if (w->values) e->dev->unpin(e->env, w->values);
+  return ok;
+}
+
+static void spread_all(ZxEngine *e) {
+  for (uint32_t i = 0; i < e->st->nheld; i++) spread(e, &e->st->held[i]);
+}
+
+bool zx_engine_init(ZxEngine *e, ZbErr *err) {
+  Walk w = {.run = draw_run, .draws = true, .err = err};
+  if (!zx_agree(e->world, walk_all(e, &w, open_nothing, false))) return false;
+  spread_all(e);
+  return true;
 }
 
 /* ---- files ---- */
@@ -180,20 +214,15 @@ static bool load_own(ZxEngine *e, const char *path, ZbErr *err) {
   bool ok = zx_weights_count(file) == want ||
             zb_fail(err, "a weights file must hold exactly the model's parameters", "%s holds %llu tensors; model %s has %llu",
                     path, (unsigned long long)zx_weights_count(file), e->p->graph->model, (unsigned long long)want);
-  for (uint32_t i = 0; ok && i < e->st->nheld; i++) {
-    const ZpHeld *h = &e->st->held[i];
-    uint64_t from, to;
-    Walk w = {.run = read_run, .file = file, .err = err};
-    zx_own_range(e, h, &from, &to);
-    ok = walk_held(e, h, from, to, zx_master(e, h), &w, open_tensor);
-  }
+  Walk w = {.run = read_run, .file = file, .err = err};
+  ok = ok && walk_all(e, &w, open_tensor, false);
   zx_weights_close(file, NULL);
   return ok;
 }
 
 bool zx_engine_load(ZxEngine *e, const char *path, ZbErr *err) {
-  if (!zx_agree(e->c, load_own(e, path, err))) return false;
-  for (uint32_t i = 0; i < e->st->nheld; i++) spread(e, &e->st->held[i]);
+  if (!zx_agree(e->world, load_own(e, path, err))) return false;
+  spread_all(e);
   return true;
 }
 
@@ -211,22 +240,16 @@ static bool create_file(ZxEngine *e, const char *path, ZbErr *err) {
 static bool write_own(ZxEngine *e, const char *path, ZbErr *err) {
   ZxWeights *file = zx_weights_open(path, true, err);
   bool ok = file != NULL;
-  for (uint32_t i = 0; ok && i < e->st->nheld; i++) {
-    const ZpHeld *h = &e->st->held[i];
-    uint64_t from, to;
-    if (!zx_counts(e, h)) continue;
-    Walk w = {.run = write_run, .file = file, .err = err};
-    zx_own_range(e, h, &from, &to);
-    ok = walk_held(e, h, from, to, zx_master(e, h), &w, open_tensor);
-  }
+  Walk w = {.run = write_run, .file = file, .err = err};
+  ok = ok && walk_all(e, &w, open_tensor, true);
   if (file) ok = zx_weights_close(file, ok ? err : NULL) && ok;
   return ok;
 }
 
 bool zx_engine_reserve(ZxEngine *e, const char *path, ZbErr *err) {
-  return zx_agree(e->c, e->rank != 0 || create_file(e, path, err));
+  return zx_agree(e->world, e->rank != 0 || create_file(e, path, err));
 }
 
 bool zx_engine_save(ZxEngine *e, const char *path, ZbErr *err) {
-  return zx_agree(e->c, write_own(e, path, err)) && zx_agree(e->c, e->rank != 0 || zx_weights_commit(path, err));
+  return zx_agree(e->world, write_own(e, path, err)) && zx_agree(e->world, e->rank != 0 || zx_weights_commit(path, err));
 }

@@ -102,8 +102,8 @@ static ZxFrame frame(ZxEngine *e, const ZpInstr *in) {
 
 static void begin_step(ZxEngine *e) {
   zx_begin_grads(e);
-  memset(e->sums, 0, 4 * sizeof *e->sums);
-  *e->count = 0;
+  e->dev->zero(e->env, e->sums, sizeof *e->sums);
+  e->dev->zero(e->env, &e->count->denominator, sizeof e->count->denominator);
 }
 
 static void compute(ZxEngine *e, const ZpInstr *in) {
@@ -131,13 +131,13 @@ static void compute(ZxEngine *e, const ZpInstr *in) {
   }
   case ZP_I_NORM_LOCAL: {
     double t = zx_now();
-    e->sums[2] = zx_norm_local(e);
+    zx_norm_local(e);
     e->times[ZG_OP_COUNT] += zx_now() - t;
     break;
   }
   case ZP_I_OPT_STEP: {
     double t = zx_now();
-    zx_optimize(e, &e->st->held[in->held], e->out.grad_norm);
+    zx_optimize(e, &e->st->held[in->held]);
     e->times[ZG_OP_COUNT] += zx_now() - t;
     break;
   }
@@ -180,10 +180,12 @@ static ZxRequest start_bucket(ZxEngine *e, const ZpInstr *in) {
 static ZxRequest start_step_sums(ZxEngine *e) {
   const ZpMesh *m = &e->p->mesh;
   ZpDims all = zp_all_dims(m);
-  if (zp_group_index(m, e->rank, all & ~e->p->loss_partial[0])) e->sums[0] = 0;
-  if (zp_group_index(m, e->rank, all)) e->sums[1] = 0;
-  e->sums[3] = e->has_loss && zp_group_index(m, e->rank, all) == 0 ? *e->count : 0;
-  return e->c->t->all_reduce(e->c, 0, e->sums, 4, ZX_F64, ZX_SUM);
+  ZxSums *s = e->sums;
+  if (zp_group_index(m, e->rank, all & ~e->p->loss_partial[0])) e->dev->zero(e->env, &s->loss, sizeof s->loss);
+  if (zp_group_index(m, e->rank, all)) e->dev->zero(e->env, &s->aux, sizeof s->aux);
+  if (e->has_loss && zp_group_index(m, e->rank, all) == 0)
+    e->dev->copy(e->env, &s->denominator, &e->count->denominator, sizeof s->denominator);
+  return e->c->t->all_reduce(e->c, 0, s, sizeof *s / sizeof(double), ZX_F64, ZX_SUM);
 }
 
 static ZxRequest start(ZxEngine *e, const ZpInstr *in) {
@@ -196,7 +198,7 @@ static ZxRequest start(ZxEngine *e, const ZpInstr *in) {
   case ZP_I_RECV_GRAD: return t->recv(e->c, need_buf(e, in, ZP_B_RECV_GRAD, ZP_NONE), in->bytes, peer, (int)in->pair);
   case ZP_I_REDUCE_COUNT:
     if (!in->dims) return -1;
-    return t->all_reduce(e->c, e->group[in->dims], e->count, 1, ZX_F64, ZX_SUM);
+    return t->all_reduce(e->c, e->group[in->dims], &e->count->denominator, 1, ZX_F64, ZX_SUM);
   case ZP_I_REDUCE_STEP: return start_step_sums(e);
   default: return start_bucket(e, in);
   }
@@ -204,34 +206,48 @@ static ZxRequest start(ZxEngine *e, const ZpInstr *in) {
 
 static void finish(ZxEngine *e, const ZpInstr *in) {
   switch (in->op) {
-  case ZP_I_REDUCE_COUNT: e->seed[0] = *e->count > 0 ? (float)(1 / *e->count) : 0; break;
-  case ZP_I_REDUCE_STEP: {
-    double den = e->sums[3];
-    e->out.tokens = den;
-    e->out.aux = e->sums[1] / (double)e->p->nmicro;
-    e->out.loss = (den > 0 ? e->sums[0] / den : 0) + e->out.aux;
-    e->out.grad_norm = sqrt(e->sums[2]);
-    break;
-  }
+  case ZP_I_REDUCE_COUNT: e->dev->reciprocal(e->env, &e->count->denominator, &e->count->seed[0]); break;
   case ZP_I_SCATTER_GRADS: {
     if (in->in_place) break;
     const ZpHeld *h = &e->st->held[in->held];
     const ZpBucket *k = &e->p->buckets[h->bucket];
     uint64_t n = shard_elems(e, k);
     const float *all = (const float *)(const void *)need_buf(e, in, ZP_B_STAGING, h->bucket);
-    e->o.device->axpy(&e->env, (int64_t)n, 1, all + shard_index(e, k) * n, (float *)(void *)(e->arena + h->grad_at));
+    e->dev->axpy(e->env, (int64_t)n, 1, all + shard_index(e, k) * n, (float *)(void *)(e->arena + h->grad_at));
     break;
   }
   default: break;
   }
 }
 
-/* ---- queues ---- */
+/* ---- queues ----
+ * An instruction is *done* once what comes after it can be put in order: when it is complete, or, on a
+ * device that is not the host, when it is in its stream and has an event. */
 static bool ready(const ZxEngine *e, uint32_t i) {
   const ZpInstr *in = &e->st->prog.instrs[i];
   for (uint32_t k = 0; k < in->nwait; k++)
     if (!e->done[in->wait[k]]) return false;
   return true;
+}
+
+/* Makes the instruction's stream current and orders it after what it waits for in others. */
+static void enter(ZxEngine *e, const ZpInstr *in) {
+  if (e->dev->host) return;
+  e->dev->stream(e->env, in->queue);
+  for (uint32_t k = 0; k < in->nwait; k++)
+    if (e->st->prog.instrs[in->wait[k]].queue != in->queue) e->dev->wait(e->env, in->wait[k]);
+}
+
+static void leave(ZxEngine *e, uint32_t i) {
+  e->done[i] = true;
+  if (!e->dev->host) e->dev->record(e->env, i);
+}
+
+static void complete(ZxEngine *e, uint32_t i) {
+  const ZpInstr *in = &e->st->prog.instrs[i];
+  if (!e->dev->host) e->dev->stream(e->env, in->queue);
+  finish(e, in);
+  leave(e, i);
 }
 
 bool zx_poll(ZxEngine *e) {
@@ -242,8 +258,10 @@ bool zx_poll(ZxEngine *e) {
   for (int q = ZP_Q_P2P; q < ZP_QUEUES; q++)
     while (e->head[q] < g->nqueue[q] && ready(e, g->queue[q][e->head[q]])) {
       uint32_t i = g->queue[q][e->head[q]++];
+      enter(e, &g->instrs[i]);
       e->request[i] = start(e, &g->instrs[i]);
-      e->flight[e->nflight++] = i;
+      if (e->request[i] < 0) complete(e, i);
+      else e->flight[e->nflight++] = i;
       moved = true;
     }
   uint32_t left = 0;
@@ -253,13 +271,32 @@ bool zx_poll(ZxEngine *e) {
       e->flight[left++] = i;
       continue;
     }
-    finish(e, &g->instrs[i]);
-    e->done[i] = true;
+    complete(e, i);
     moved = true;
   }
   e->nflight = left;
   e->polling = false;
+  if (!e->dev->host) e->dev->stream(e->env, ZP_Q_COMPUTE);
   return moved;
+}
+
+static bool all_started(const ZxEngine *e) {
+  const ZpProgram *g = &e->st->prog;
+  return e->head[ZP_Q_P2P] == g->nqueue[ZP_Q_P2P] && e->head[ZP_Q_COLL] == g->nqueue[ZP_Q_COLL];
+}
+
+/* What the step's sums say, on the host. */
+static void read_sums(ZxEngine *e) {
+  const ZxSums *s = e->sums;
+  if (!e->dev->host) {
+    e->dev->download(e->env, e->pinned, e->sums, sizeof *e->sums);
+    s = (const ZxSums *)(const void *)e->pinned;
+    if (!e->dev->finish(e->env, e->err)) e->failed = true;
+  }
+  e->out.tokens = s->denominator;
+  e->out.aux = s->aux / (double)e->p->nmicro;
+  e->out.loss = (s->denominator > 0 ? s->loss / s->denominator : 0) + e->out.aux;
+  e->out.grad_norm = sqrt(s->squares);
 }
 
 void zx_play(ZxEngine *e) {
@@ -274,13 +311,16 @@ void zx_play(ZxEngine *e) {
     for (int tries = 0; !ready(e, i);)
       if (!zx_poll(e)) relax(&tries);
     e->times[ZG_OP_COUNT + 1] += zx_now() - from;
+    enter(e, &g->instrs[i]);
     compute(e, &g->instrs[i]);
-    e->done[i] = true;
+    leave(e, i);
     zx_poll(e);
   }
   double from = zx_now();
-  for (int tries = 0; !e->failed && (e->nflight || e->head[ZP_Q_P2P] < g->nqueue[ZP_Q_P2P] || e->head[ZP_Q_COLL] < g->nqueue[ZP_Q_COLL]);)
+  for (int tries = 0; !e->failed && (e->nflight || !all_started(e));)
     if (!zx_poll(e)) relax(&tries);
+  if (!e->failed && !e->dev->finish(e->env, e->err)) e->failed = true;
   e->times[ZG_OP_COUNT + 1] += zx_now() - from;
   e->playing = false;
+  if (!e->failed) read_sums(e);
 }

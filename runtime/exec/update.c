@@ -5,7 +5,6 @@
  * one of them *counts* it in the norm and writes it to files. */
 #include "runtime/exec/engine.h"
 
-#include <math.h>
 #include <string.h>
 
 static const ZpBucket *bucket_of(const ZxEngine *e, const ZpHeld *h) { return &e->p->buckets[h->bucket]; }
@@ -60,28 +59,24 @@ void zx_make_ranges(ZxEngine *e) {
   }
 }
 
-double zx_norm_local(ZxEngine *e) {
-  double sum = 0;
+void zx_norm_local(ZxEngine *e) {
   for (uint32_t i = 0; i < e->st->nheld; i++) {
     const ZpHeld *h = &e->st->held[i];
     uint64_t from, to;
     if (!zx_counts(e, h)) continue;
     zx_own_range(e, h, &from, &to);
-    sum += e->o.device->sumsq(&e->env, (int64_t)(to - from), zx_grads(e, h));
+    e->dev->sumsq(e->env, (int64_t)(to - from), zx_grads(e, h), &e->sums->squares);
   }
-  return sum;
 }
 
 static float setting(const ZlRecipe *r, const char *key) {
   return (float)zl_kw(r->optimizer.kws, r->optimizer.n, key)->num;
 }
 
-void zx_optimize(ZxEngine *e, const ZpHeld *h, double norm) {
+void zx_optimize(ZxEngine *e, const ZpHeld *h) {
   const ZlRecipe *r = e->p->recipe;
   uint64_t own, end;
   zx_own_range(e, h, &own, &end);
-  double scale = e->clip > 0 ? e->clip / (norm + 1e-6) : 1; /* as PyTorch's clip_grad_norm_ */
-  if (scale > 1) scale = 1;
   float *w = zx_master(e, h), *g = zx_grads(e, h), *state = NULL;
   uint64_t nstate = end - own;
   if (h->state_at != UINT64_MAX) state = (float *)(void *)(e->arena + h->state_at);
@@ -96,11 +91,11 @@ void zx_optimize(ZxEngine *e, const ZpHeld *h, double norm) {
     float decay = x->decay ? (float)r->optimizer.decay : 0;
     if (e->p->optimizer == ZP_ADAMW) {
       ZkAdamW a = {.lr = (float)e->lr, .b1 = setting(r, "b1"), .b2 = setting(r, "b2"), .eps = setting(r, "eps"),
-                   .decay = decay, .scale = (float)scale, .step = e->step};
-      e->o.device->adamw(&e->env, &a, n, g + at, w + at, state + at, state + nstate + at, w16 ? w16 + at : NULL);
+                   .decay = decay, .step = e->step};
+      e->dev->adamw(e->env, &a, &e->clip, n, g + at, w + at, state + at, state + nstate + at, w16 ? w16 + at : NULL);
     } else {
-      ZkSgd s = {.lr = (float)e->lr, .momentum = setting(r, "momentum"), .decay = decay, .scale = (float)scale};
-      e->o.device->sgd(&e->env, &s, n, g + at, w + at, state ? state + at : NULL, w16 ? w16 + at : NULL);
+      ZkSgd s = {.lr = (float)e->lr, .momentum = setting(r, "momentum"), .decay = decay};
+      e->dev->sgd(e->env, &s, &e->clip, n, g + at, w + at, state ? state + at : NULL, w16 ? w16 + at : NULL);
     }
   }
 }

@@ -18,6 +18,7 @@ typedef struct {
   int64_t steps;
   uint64_t seed;
   int threads;
+  const ZxDeviceTable *device;
   ZxOrder order;
   bool dry_run, times;
 } Options;
@@ -33,7 +34,7 @@ static const char usage[] =
     "  --save FILE          write the weights to a safetensors file at the end\n"
     "  --log DIR            write metrics.jsonl there\n"
     "  --threads T          threads of each rank (default 1)\n"
-    "  --device WORD        cpu (the only one in this version)\n"
+    "  --device WORD        where to compute: cpu or auto, the fastest that is there (default auto)\n"
     "  --cluster FILE:NAME  check the plan against a cluster's memory\n"
     "  -I DIR               where imported recipe files are searched too\n"
     "  --times              print the time by operation at the end\n"
@@ -56,7 +57,7 @@ static int parse(int argc, char **argv, Options *o, bool speak) {
       {"order", 1, NULL, ORDER},   {"init", 1, NULL, INIT},       {"save", 1, NULL, SAVE},       {"log", 1, NULL, LOG},
       {"threads", 1, NULL, THREADS}, {"device", 1, NULL, DEVICE}, {"cluster", 1, NULL, CLUSTER}, {"times", 0, NULL, TIMES},
       {"dry-run", 0, NULL, DRY},   {"help", 0, NULL, HELP},       {NULL, 0, NULL, 0}};
-  *o = (Options){.seed = 1, .threads = 1};
+  *o = (Options){.seed = 1, .threads = 1, .device = zx_device("auto")};
   opterr = speak;
   int long_one = -1;
   for (int k; (k = getopt_long(argc, argv, "I:h", list, &long_one)) != -1;) {
@@ -75,7 +76,7 @@ static int parse(int argc, char **argv, Options *o, bool speak) {
     case SAVE: o->save = optarg; break;
     case LOG: o->log = optarg; break;
     case THREADS: good = number(optarg, 1, &n) && n <= 1024, o->threads = (int)n; break;
-    case DEVICE: good = !strcmp(optarg, "cpu"); break;
+    case DEVICE: good = (o->device = zx_device(optarg)) != NULL; break;
     case CLUSTER: o->cluster = optarg; break;
     case TIMES: o->times = true; break;
     case DRY: o->dry_run = true; break;
@@ -119,6 +120,8 @@ typedef struct {
   const ZlCluster *cluster;
   ZpPlan *plan;
   ZxData *data;
+  ZkEnv env;
+  bool opened; /* the device, in env */
   ZxEngine *engine;
   ZxLog *log;
   double began, peak;
@@ -159,7 +162,7 @@ static bool same_on_all(Run *r, const char *what, uint64_t word) {
 
 static uint64_t options_digest(const Run *r) {
   const Options *o = &r->o;
-  return zb_stream(zb_printf(r->a, "%" PRId64 " %" PRIu64 " %d %d%d%d%d", o->steps, o->seed, o->threads, o->order, o->dry_run,
+  return zb_stream(zb_printf(r->a, "%" PRId64 " %" PRIu64 " %d %s %d%d%d%d", o->steps, o->seed, o->threads, o->device->name, o->order, o->dry_run,
                              o->init != NULL, o->save != NULL));
 }
 
@@ -181,7 +184,7 @@ static bool make_plan(Run *r) {
   if (p) r->recipe = zl_recipe(p, r->diags, name);
   if (r->recipe && r->o.cluster && (p = zl_load_named(r->a, r->sources, r->diags, r->o.cluster, &lo, &name)))
     r->cluster = zl_cluster(p, r->diags, name);
-  ZpOptions po = {zx_device_cpu.scratch, r->o.threads, r->cluster};
+  ZpOptions po = {r->o.device->scratch, r->o.threads, r->cluster};
   if (r->recipe && !zl_errors(r->diags)) r->plan = zp_plan(r->a, r->graph, r->recipe, r->diags, &po);
   print_diags(r);
   return zx_agree(r->c, r->plan != NULL) && same_on_all(r, "recipes", plan_digest(r->plan, r->recipe));
@@ -206,7 +209,7 @@ static void introduce(Run *r) {
   char text[24];
   printf("model %s, %.4g M parameters; recipe %s: %" PRId64 " ranks, %u stage%s, %" PRId64 " micro-batches; %s\n", r->graph->model,
          p->params / 1e6, r->recipe->name, p->mesh.nranks, p->nstages, p->nstages > 1 ? "s" : "", p->nmicro,
-         zx_device_cpu.describe());
+         r->o.device->describe());
   for (uint32_t s = 0; s < p->nstages; s++)
     printf("stage %u: arena %s a rank, %u part%s\n", s, zb_bytes(text, p->stages[s].ledger.total), p->stages[s].ninsts,
            p->stages[s].ninsts > 1 ? "s" : "");
@@ -226,10 +229,8 @@ static ZxRate rate_of(const ZlRecipe *r) {
 
 /* FLOP/s of all ranks' products, measured at once: ranks that share cores share their peak. */
 static double measure_peak(Run *r) {
-  ZkEnv env = {.pool = zk_pool_new(r->o.threads)};
   r->c->t->barrier(r->c);
-  double peak = zx_device_cpu.peak(&env, 40);
-  zk_pool_free(env.pool);
+  double peak = r->o.device->peak(&r->env, 40);
   r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, &peak, 1, ZX_F64, ZX_SUM));
   return peak;
 }
@@ -336,11 +337,15 @@ static bool open_files(Run *r) {
 static bool train(Run *r) {
   ZbErr err = {0};
   if (!open_files(r)) return false;
-  ZxEngineOptions eo = {&zx_device_cpu, r->o.threads, r->o.seed, r->data, r->o.order};
+  r->env = (ZkEnv){.pool = zk_pool_new(r->o.threads), .seed = r->o.seed};
+  r->opened = r->o.device->open(&r->env, r->c->t->node_rank(r->c), &err);
+  if (!agree(r, r->opened, &err)) return false;
+  ZxEngineOptions eo = {r->o.device, &r->env, r->o.seed, r->data, r->o.order};
   r->engine = zx_engine_new(r->a, r->plan, r->c, &eo, &err);
   if (!agree(r, r->engine, &err)) return false;
-  if (!r->o.init) zx_engine_init(r->engine);
-  else if (!agree(r, zx_engine_load(r->engine, r->o.init, &err), &err)) return false;
+  if (!r->o.init) {
+    if (!agree(r, zx_engine_init(r->engine, &err), &err)) return false;
+  } else if (!agree(r, zx_engine_load(r->engine, r->o.init, &err), &err)) return false;
   if (r->o.save && !agree(r, zx_engine_reserve(r->engine, r->o.save, &err), &err)) return false;
   introduce(r);
   ZxRate rate = rate_of(r->recipe);
@@ -383,6 +388,8 @@ int main(int argc, char **argv) {
   if (code && r.o.save && r.rank == 0) zx_weights_discard(r.o.save);
   zx_log_close(r.log);
   zx_engine_free(r.engine);
+  if (r.opened) r.o.device->close(&r.env);
+  zk_pool_free(r.env.pool);
   if (r.data) zx_data_close(r.data);
   fflush(stdout);
   r.c->t->free(r.c);

@@ -8,5 +8,6 @@ scenario_tests += \
   tests/mpi/precision.sh \
   tests/mpi/recipes.sh \
   tests/mpi/reference.sh \
+  tests/mpi/streams.sh \
   tests/mpi/weights.sh
 EXTRA_DIST += tests/mpi/layouts.zug

@@ -1,0 +1,276 @@
+/* A device that is the CPU but asynchronous, for tests: a stream is a thread that takes one piece of work after another,
+ * each after a pause of some length, so that what is not ordered by an event happens in another order than the host's and
+ * gives other numbers. Its memory is the host's, but nobody outside may know that.
+ *
+ * ZUG_TEST_NO_WAIT=1 makes streams ignore events: a run that still gives the right numbers would show that the test sees
+ * nothing. */
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/base.h"
+#include "runtime/exec/exec.h"
+
+typedef struct Work {
+  struct Work *next;
+  void (*fn)(const void *args);
+  ZkEnv env;
+  max_align_t args[];
+} Work;
+
+typedef struct {
+  pthread_t thread;
+  Work *head, **tail;
+  bool busy;
+} Stream;
+
+typedef struct {
+  uint64_t wanted, reached; /* how often it was recorded; how often that was reached */
+} Event;
+
+typedef struct {
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  Stream stream[ZP_QUEUES];
+  Event *event;
+  bool quit, no_wait;
+  int current;
+} Device;
+
+static Device *device(const ZkEnv *env) { return env->device; }
+
+/* ---- streams ---- */
+static _Atomic uint64_t drawn;
+
+static void dawdle(void) {
+  uint64_t x = zb_mix64(atomic_fetch_add(&drawn, 1));
+  struct timespec t = {0, x % 8 ? 0 : (long)(x >> 32) % 400000};
+  if (t.tv_nsec) nanosleep(&t, NULL);
+}
+
+typedef struct {
+  Device *d;
+  Stream *s;
+} Start;
+
+static void *serve(void *arg) {
+  Start start = *(Start *)arg;
+  free(arg);
+  Device *d = start.d;
+  Stream *s = start.s;
+  pthread_mutex_lock(&d->lock);
+  for (;;) {
+    while (!s->head && !d->quit) pthread_cond_wait(&d->changed, &d->lock);
+    if (!s->head) break;
+    Work *w = s->head;
+    s->head = w->next;
+    if (!s->head) s->tail = &s->head;
+    s->busy = true;
+    pthread_mutex_unlock(&d->lock);
+    dawdle();
+    w->fn(w->args);
+    free(w);
+    pthread_mutex_lock(&d->lock);
+    s->busy = false;
+    pthread_cond_broadcast(&d->changed);
+  }
+  pthread_mutex_unlock(&d->lock);
+  return NULL;
+}
+
+static void push(const ZkEnv *env, void (*fn)(const void *), const void *args, size_t bytes) {
+  Device *d = device(env);
+  Work *w = malloc(sizeof *w + bytes);
+  ZB_ASSERT(w != NULL);
+  *w = (Work){.fn = fn, .env = *env};
+  memcpy(w->args, args, bytes);
+  pthread_mutex_lock(&d->lock);
+  Stream *s = &d->stream[d->current];
+  *s->tail = w;
+  s->tail = &w->next;
+  pthread_cond_broadcast(&d->changed);
+  pthread_mutex_unlock(&d->lock);
+}
+
+static bool open_device(ZkEnv *env, int node_rank, ZbErr *err) {
+  (void)node_rank, (void)err;
+  Device *d = calloc(1, sizeof *d);
+  ZB_ASSERT(d != NULL);
+  pthread_mutex_init(&d->lock, NULL);
+  pthread_cond_init(&d->changed, NULL);
+  const char *no_wait = getenv("ZUG_TEST_NO_WAIT");
+  d->no_wait = no_wait && *no_wait == '1';
+  env->device = d;
+  for (int i = 0; i < ZP_QUEUES; i++) {
+    Start *start = malloc(sizeof *start);
+    ZB_ASSERT(start != NULL);
+    *start = (Start){d, &d->stream[i]};
+    d->stream[i].tail = &d->stream[i].head;
+    int rc = pthread_create(&d->stream[i].thread, NULL, serve, start);
+    ZB_ASSERT(rc == 0);
+  }
+  return true;
+}
+
+static void close_device(ZkEnv *env) {
+  Device *d = device(env);
+  pthread_mutex_lock(&d->lock);
+  d->quit = true;
+  pthread_cond_broadcast(&d->changed);
+  pthread_mutex_unlock(&d->lock);
+  for (int i = 0; i < ZP_QUEUES; i++) pthread_join(d->stream[i].thread, NULL);
+  pthread_mutex_destroy(&d->lock);
+  pthread_cond_destroy(&d->changed);
+  free(d->event);
+  free(d);
+}
+
+static void set_stream(ZkEnv *env, int queue) { device(env)->current = queue; }
+static int current(const ZkEnv *env) { return device(env)->current; }
+
+static bool finish(const ZkEnv *env, ZbErr *err) {
+  (void)err;
+  Device *d = device(env);
+  pthread_mutex_lock(&d->lock);
+  for (int i = 0; i < ZP_QUEUES; i++)
+    while (d->stream[i].head || d->stream[i].busy) pthread_cond_wait(&d->changed, &d->lock);
+  pthread_mutex_unlock(&d->lock);
+  return true;
+}
+
+/* ---- events ---- */
+typedef struct {
+  Device *d;
+  uint32_t event;
+  uint64_t count;
+} Mark;
+
+static bool events(ZkEnv *env, uint32_t n, ZbErr *err) {
+  (void)err;
+  device(env)->event = calloc(n, sizeof(Event));
+  return device(env)->event != NULL;
+}
+
+static void do_record(const void *args) {
+  const Mark *m = args;
+  pthread_mutex_lock(&m->d->lock);
+  m->d->event[m->event].reached = m->count;
+  pthread_cond_broadcast(&m->d->changed);
+  pthread_mutex_unlock(&m->d->lock);
+}
+
+static void do_wait(const void *args) {
+  const Mark *m = args;
+  pthread_mutex_lock(&m->d->lock);
+  while (m->d->event[m->event].reached < m->count) pthread_cond_wait(&m->d->changed, &m->d->lock);
+  pthread_mutex_unlock(&m->d->lock);
+}
+
+static void record(const ZkEnv *env, uint32_t event) {
+  Device *d = device(env);
+  push(env, do_record, &(Mark){d, event, ++d->event[event].wanted}, sizeof(Mark));
+}
+
+static void wait_event(const ZkEnv *env, uint32_t event) {
+  Device *d = device(env);
+  if (!d->no_wait) push(env, do_wait, &(Mark){d, event, d->event[event].wanted}, sizeof(Mark));
+}
+
+static bool reached(const ZkEnv *env, uint32_t event) {
+  Device *d = device(env);
+  pthread_mutex_lock(&d->lock);
+  bool yes = d->event[event].reached == d->event[event].wanted;
+  pthread_mutex_unlock(&d->lock);
+  return yes;
+}
+
+/* ---- work: arguments are kept, and the CPU's function is called with them ---- */
+static ZkEnv alone(const ZkEnv *env) { return (ZkEnv){.seed = env->seed, .step = env->step}; }
+
+#define WORK(NAME, FIELDS, CALL, PARAMS, ...)                                                                                \
+  typedef struct {                                                                                                           \
+    ZkEnv env;                                                                                                               \
+    FIELDS                                                                                                                   \
+  } NAME##Args;                                                                                                              \
+  static void do_##NAME(const void *p) {                                                                                     \
+    const NAME##Args *a = p;                                                                                                 \
+    zx_device_cpu.CALL;                                                                                                      \
+  }                                                                                                                          \
+  static void NAME PARAMS { push(env, do_##NAME, &(NAME##Args){alone(env), __VA_ARGS__}, sizeof(NAME##Args)); }
+
+WORK(run, ZkCall call;, run(&a->env, &a->call), (const ZkEnv *env, const ZkCall *call), *call)
+WORK(adamw, ZkAdamW p; ZxClip clip; int64_t n; const float *g; float *w; float *m; float *v; uint16_t *w16;,
+     adamw(&a->env, &a->p, &a->clip, a->n, a->g, a->w, a->m, a->v, a->w16),
+     (const ZkEnv *env, const ZkAdamW *p, const ZxClip *clip, int64_t n, const float *g, float *w, float *m, float *v,
+      uint16_t *w16), *p, *clip, n, g, w, m, v, w16)
+WORK(sgd, ZkSgd p; ZxClip clip; int64_t n; const float *g; float *w; float *m; uint16_t *w16;,
+     sgd(&a->env, &a->p, &a->clip, a->n, a->g, a->w, a->m, a->w16),
+     (const ZkEnv *env, const ZkSgd *p, const ZxClip *clip, int64_t n, const float *g, float *w, float *m, uint16_t *w16), *p,
+     *clip, n, g, w, m, w16)
+WORK(sumsq, int64_t n; const float *x; double *sum;, sumsq(&a->env, a->n, a->x, a->sum),
+     (const ZkEnv *env, int64_t n, const float *x, double *sum), n, x, sum)
+WORK(axpy, int64_t n; float s; const float *x; float *y;, axpy(&a->env, a->n, a->s, a->x, a->y),
+     (const ZkEnv *env, int64_t n, float s, const float *x, float *y), n, s, x, y)
+WORK(to_bf16, int64_t n; const float *x; uint16_t *y;, to_bf16(&a->env, a->n, a->x, a->y),
+     (const ZkEnv *env, int64_t n, const float *x, uint16_t *y), n, x, y)
+WORK(zero, void *p; size_t n;, zero(&a->env, a->p, a->n), (const ZkEnv *env, void *p, size_t n), p, n)
+WORK(copy, void *to; const void *from; size_t n;, copy(&a->env, a->to, a->from, a->n),
+     (const ZkEnv *env, void *to, const void *from, size_t n), to, from, n)
+WORK(add_scalar, const float *x; double *sum;, add_scalar(&a->env, a->x, a->sum),
+     (const ZkEnv *env, const float *x, double *sum), x, sum)
+WORK(reciprocal, const double *x; float *y;, reciprocal(&a->env, a->x, a->y),
+     (const ZkEnv *env, const double *x, float *y), x, y)
+
+static void *pinned(const ZkEnv *env, size_t bytes, ZbErr *err) {
+  (void)env, (void)err;
+  return calloc(1, bytes);
+}
+static void unpin(const ZkEnv *env, void *p) {
+  (void)env;
+  free(p);
+}
+static void *alloc(const ZkEnv *env, size_t bytes, ZbErr *err) { return zx_device_cpu.alloc(env, bytes, err); }
+static void release(const ZkEnv *env, void *p, size_t bytes) { zx_device_cpu.free(env, p, bytes); }
+static size_t scratch(const ZkCall *call, int threads) { return zx_device_cpu.scratch(call, threads); }
+static double peak(const ZkEnv *env, int ms) {
+  ZkEnv e = alone(env);
+  return zx_device_cpu.peak(&e, ms);
+}
+static const char *describe(void) { return "the CPU, with threads as streams"; }
+
+static const ZxDeviceTable threads = {
+    .name = "threads",
+    .open = open_device,
+    .close = close_device,
+    .alloc = alloc,
+    .free = release,
+    .scratch = scratch,
+    .describe = describe,
+    .peak = peak,
+    .run = run,
+    .adamw = adamw,
+    .sgd = sgd,
+    .sumsq = sumsq,
+    .axpy = axpy,
+    .to_bf16 = to_bf16,
+    .zero = zero,
+    .copy = copy,
+    .add_scalar = add_scalar,
+    .reciprocal = reciprocal,
+    .pinned = pinned,
+    .unpin = unpin,
+    .upload = copy,
+    .download = copy,
+    .events = events,
+    .stream = set_stream,
+    .current = current,
+    .record = record,
+    .wait = wait_event,
+    .reached = reached,
+    .finish = finish,
+};
+
+const ZxDeviceTable *const zx_devices[] = {&threads, NULL};

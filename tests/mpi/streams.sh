@@ -1,0 +1,30 @@
+# The engine's streams: on a device whose calls only queue their work (tests/mpi/device_threads.c) every layout must give
+# the very numbers of the CPU. That the comparison sees a missing event is shown by leaving out all of them.
+. "$ZUG_SRC/tests/lib.sh"
+need_mpi
+
+same="$ZUG_BUILD/tests/tools/compare_runs --loss 0 --norm 0"
+ok zdata pack "$ZUG_SRC/LICENSE" -o text.bin
+ok zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg -D layers=4 -D heads=4 -D width=32 -D context=32 -D words=127
+sed 's/ kv,//' "$ZUG_SRC/tests/mpi/layouts.zug" | sed '/^recipe gqa/,$d' >recipes.zug
+
+run() { # PROGRAM DEVICE RECIPE RANKS LOG
+  ok timeout -k 5 100 $MPIRUN -np "$4" "$1" train gpt2.zsg --recipe "recipes.zug:$3" --data text.bin --steps 3 --device "$2" \
+    --log "$5"
+}
+
+for each in one:1 zero1_2:2 zero3_2:2 keep_4:4 tensor2:2 seq2:2 pipe2:2 few4:4 all8:8; do
+  recipe=${each%:*} ranks=${each#*:}
+  grep -q "^recipe $recipe " recipes.zug || fail "no recipe $recipe"
+  run zrun cpu "$recipe" "$ranks" cpu
+  run "$ZUG_BUILD/tests/mpi/zrun-threads" threads "$recipe" "$ranks" threads
+  $same threads/metrics.jsonl cpu/metrics.jsonl >diff.txt || { cat diff.txt; fail "$recipe: other numbers on streams"; }
+  rm -r cpu threads
+done
+
+# zero3: gathers, scatters and computation are on different streams.
+run zrun cpu zero3_2 2 cpu
+ZUG_TEST_NO_WAIT=1 timeout -k 5 100 $MPIRUN -np 2 "$ZUG_BUILD/tests/mpi/zrun-threads" train gpt2.zsg --recipe recipes.zug:zero3_2 \
+  --data text.bin --steps 3 --log none >out.txt 2>&1
+$same none/metrics.jsonl cpu/metrics.jsonl >/dev/null 2>&1 && fail "events left out were not noticed"
+exit 0
