@@ -1,11 +1,12 @@
-/* Conformance: runs the CPU kernel of an op on one case in many ways, each against the reference in f64.
+/* Conformance: runs the kernel of an op on one case in many ways, each against the reference in f64. Whose kernel, the
+ * program says: it links a Backend, of the CPU's kernels (cpu.c) or of others.
  *
  *   CONFORM(.op = ZG_OP_SOFTMAX, .dims = "b=3 s=17 e=33", .ax = "e", .in = {{"bse"}}, .out = {{"bse"}}, .tol = 1e-6);
  *
  * A case runs with real tensors in f32, in bf16, and with bf16 operands and f32 results; with the axes of every
- * view lying in the order written and in shuffled orders; with 1 and 3 threads. Results start as NaN (or as
- * something to add to, if the case accumulates), everything written lies between guard bytes, scratch has exactly
- * the size that zk_cpu_scratch says, and operands must come back unchanged. */
+ * view lying in the order written and in shuffled orders; in each of the back end's ways (1 and 3 threads). Results
+ * start as NaN (or as something to add to, if the case accumulates), everything written lies between guard bytes,
+ * scratch has exactly the size that the back end says, and operands must come back unchanged. */
 #ifndef ZUG_TESTS_CONFORM_H
 #define ZUG_TESTS_CONFORM_H
 
@@ -13,6 +14,18 @@
 
 #include "graph/graph.h"
 #include "kernels/kernels.h"
+
+typedef struct {
+  const char *name;
+  ZkKernel *(*kernel)(int op);
+  size_t (*scratch)(const ZkCall *call, int threads);
+  bool (*lacks)(int op); /* ops that this back end does not have, known and named: their tests are skipped */
+  int ways;
+  int (*open)(ZkEnv *env, int way); /* makes env->pool or ->device; returns the number of threads */
+  void (*close)(ZkEnv *env);
+  bool odd; /* in the last shuffle views begin one element after a multiple of 16 bytes */
+} Backend;
+extern const Backend backend;
 
 typedef enum {
   REAL,  /* f32 or bf16 */
@@ -49,6 +62,9 @@ typedef struct {
 
 #define CONFORM(...) conform(__FILE__, __LINE__, &(Case){__VA_ARGS__})
 void conform(const char *file, int line, const Case *c);
+
+/* Runs the back end's kernel on a call whose views have their memory, in way `way`. */
+void run_call(const ZkCall *call, int way);
 
 /* Results of the reference kernel in f64, in declared order, from malloc. Operands as conform has them in f32. */
 void reference(const Case *c, double *result[ZK_MAX_OUT]);

@@ -27,10 +27,7 @@ static void sweep(int op, double lo, double hi, double tol, double floor) {
   for (int i = 0; i < N; i++) x[i] = (float)(lo + (hi - lo) * i / (N - 1));
   call.in[0] = call.out[0] = v;
   call.out[0].data = y;
-  ZkPool *pool = zk_pool_new(1);
-  ZkEnv env = {.pool = pool};
-  zk_cpu_kernel(ZG_OP_CHAIN)(&env, &call);
-  zk_pool_free(pool);
+  run_call(&call, 0);
   for (int i = 0; i < N; i++) {
     double in = x[i], want;
     ZkCall one = {.op = (uint16_t)op,
@@ -38,7 +35,7 @@ static void sweep(int op, double lo, double hi, double tol, double floor) {
                   .nout = 1,
                   .in = {{.data = &in, .elem = ZK_F64}},
                   .out = {{.data = &want, .elem = ZK_F64}}};
-    zk_ref_kernel(op)(&env, &one);
+    zk_ref_kernel(op)(&(ZkEnv){0}, &one);
     EACH_ASSERT(y[i] == (float)want || fabs(y[i] - want) <= tol * fabs(want) + floor,
                 "%s(%.9g) = %.9g, not %.9g", zg_op_info[op].text, in, (double)y[i], want);
   }
@@ -215,10 +212,7 @@ Test(ew, in_place) {
       .in = {v},
       .out = {v, w},
       .chain = CHAIN(2, OUT(1, 2), {.op = ZG_OP_MUL, .a = 0, .b = 0}, {.op = ZG_OP_ADD, .a = 1, .b = 0})};
-  ZkPool *pool = zk_pool_new(3);
-  ZkEnv env = {.pool = pool};
-  zk_cpu_kernel(ZG_OP_CHAIN)(&env, &call);
-  zk_pool_free(pool);
+  run_call(&call, backend.ways - 1);
   for (int i = 0; i < N; i++) {
     double square = (double)old[i] * (double)old[i];
     EACH_ASSERT(fabs((double)x[i] - square) <= 1e-6 && fabs((double)y[i] - square - (double)old[i]) <= 1e-6,

@@ -9,6 +9,8 @@ Test(move, copy) {
   CONFORM(.op = ZG_OP_COPY, .dims = "a=3 b=4 c=5 d=2 e=3 f=2 g=1 h=3", .in = {{"abcdefgh"}},
           .out = {{"hbgdcfae"}});
   CONFORM(.op = ZG_OP_COPY, .dims = "a=3 b=2049", .in = {{"ab"}}, .out = {{"ab"}});
+  CONFORM(.op = ZG_OP_COPY, .dims = "a=5 b=3 c=16", .in = {{"abc"}}, .out = {{"bac"}}); /* whole vectors */
+  CONFORM(.op = ZG_OP_COPY, .dims = "a=40 b=9 c=3", .in = {{"cab"}}, .out = {{"bca"}});
   CONFORM(.op = ZG_OP_COPY, .dims = "a=5 b=33", .in = {{"ab", ID, -1, 1000000}}, .out = {{"ba", ID}});
 }
 
@@ -32,6 +34,7 @@ Test(move, pad) {
   CONFORM(.op = ZG_OP_PAD, .dims = "a=3 b=5 t=17", .ax = "bt", .opt = {0}, .in = {{"ab"}}, .out = {{"at"}});
   CONFORM(.op = ZG_OP_PAD, .dims = "a=3 b=5 c=7 t=17", .ax = "bt", .opt = {12}, .in = {{"abc"}},
           .out = {{"atc"}});
+  CONFORM(.op = ZG_OP_PAD, .dims = "a=3 b=16 t=48", .ax = "bt", .opt = {16}, .in = {{"ab"}}, .out = {{"at"}});
   CONFORM(.op = ZG_OP_PAD, .dims = "a=33 b=1 t=64", .ax = "bt", .opt = {30}, .in = {{"ba"}}, .out = {{"ta"}});
 }
 
