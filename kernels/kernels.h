@@ -2,7 +2,8 @@
  * strides) and attributes; it knows nothing of graphs, plans or ranks. Kernels do not fail: they assert.
  *
  * table.c     from op to function        cpu/NAME.c  the fast CPU version of op NAME
- * cpu/pool.c  the threads of one rank    ref/NAME.c  the obvious version in f64 that defines it */
+ * cpu/pool.c  the threads of one rank    ref/NAME.c  the obvious version in f64 that defines it
+ * cuda/       the same on GPUs, see cuda/cuda.h */
 #ifndef ZUG_KERNELS_H
 #define ZUG_KERNELS_H
 

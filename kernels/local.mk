@@ -17,3 +17,4 @@ bench_kernels_SOURCES = kernels/bench/bench.c
 bench_kernels_LDADD = $(libs_kernels)
 
 include kernels/ref/local.mk
+include kernels/cuda/local.mk

@@ -1,0 +1,100 @@
+/* A GPU: its handles and workspaces. The emulator has its own context, in emu.cc. */
+#include "kernels/cuda/host.h"
+
+#include <cuda_runtime_api.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef HAVE_CUBLASLT
+#include <cublasLt.h>
+#endif
+#ifdef HAVE_CUDNN
+#include <cudnn.h>
+#endif
+
+#define WORKSPACE ((size_t)32 << 20) /* what cuBLASLt's best kernels on Hopper ask for */
+
+static bool check(cudaError_t status, const char *what, ZbErr *err) {
+  if (status == cudaSuccess) return true;
+  return zb_fail(err, "", "%s: %s", what, cudaGetErrorString(status));
+}
+
+static bool look_at_device(ZkCuda *cu, ZbErr *err) {
+  struct cudaDeviceProp p;
+  int n = 0;
+  cudaError_t status = cudaGetDeviceCount(&n);
+  if (status != cudaSuccess || n == 0)
+    return zb_fail(err, "use the CPU, or look at what `nvidia-smi` says", "there is no CUDA device: %s",
+                   status == cudaSuccess ? "none found" : cudaGetErrorString(status));
+  if (cu->device < 0 || cu->device >= n)
+    return zb_fail(err, "", "there is no CUDA device %d: there are %d", cu->device, n);
+  if (!check(cudaGetDeviceProperties(&p, cu->device), "cudaGetDeviceProperties", err)) return false;
+  cu->sms = p.multiProcessorCount;
+  cu->arch = 10 * p.major + p.minor;
+  snprintf(cu->name, sizeof cu->name, "%s", p.name);
+  if (cu->arch < 80)
+    return zb_fail(err, "", "%s is of generation %d.%d: 8.0 is the first with bf16", cu->name, p.major, p.minor);
+  return true;
+}
+
+static bool make_handles(ZkCuda *cu, ZbErr *err) {
+  if (!check(cudaSetDevice(cu->device), "cudaSetDevice", err) ||
+      !check(cudaStreamCreateWithFlags(&cu->own_stream, cudaStreamNonBlocking), "cudaStreamCreate", err) ||
+      !check(cudaMalloc(&cu->workspace, WORKSPACE), "workspace", err) ||
+      !check(cudaMalloc((void **)&cu->parts, ZK_CUDA_PARTS * sizeof(double)), "workspace", err))
+    return false;
+  cu->stream = cu->own_stream;
+  cu->workspace_bytes = WORKSPACE;
+#ifdef HAVE_CUBLASLT
+  cublasStatus_t blas = cublasLtCreate(&cu->blas);
+  if (blas != CUBLAS_STATUS_SUCCESS) return zb_fail(err, "", "cublasLtCreate: %s", cublasLtGetStatusString(blas));
+#endif
+#ifdef HAVE_CUDNN
+  cudnnStatus_t dnn = cudnnCreate(&cu->dnn);
+  if (dnn != CUDNN_STATUS_SUCCESS) return zb_fail(err, "", "cudnnCreate: %s", cudnnGetErrorString(dnn));
+#endif
+  return true;
+}
+
+ZkCuda *zk_cuda_new(int device, ZbErr *err) {
+  ZkCuda *cu = calloc(1, sizeof *cu);
+  if (!cu) {
+    zb_fail(err, "", "no memory for a CUDA context");
+    return NULL;
+  }
+  cu->device = device;
+  if (look_at_device(cu, err) && make_handles(cu, err)) return cu;
+  zk_cuda_free(cu);
+  return NULL;
+}
+
+void zk_cuda_free(ZkCuda *cu) {
+  if (!cu) return;
+  zk_cuda_forget(cu);
+#ifdef HAVE_CUDNN
+  if (cu->dnn) cudnnDestroy(cu->dnn);
+#endif
+#ifdef HAVE_CUBLASLT
+  if (cu->blas) cublasLtDestroy(cu->blas);
+#endif
+  cudaFree(cu->parts);
+  cudaFree(cu->workspace);
+  if (cu->own_stream) cudaStreamDestroy(cu->own_stream);
+  free(cu);
+}
+
+const char *zk_cuda_error(ZkCuda *cu) {
+  cudaError_t status = cu->failed ? cudaSuccess : cudaPeekAtLastError();
+  if (status != cudaSuccess) zk_cuda_fail(cu, NULL, "an earlier kernel", cudaGetErrorString(status));
+  return cu->failed ? cu->error : NULL;
+}
+
+const char *zk_cuda_describe(ZkCuda *cu) {
+  int n = snprintf(cu->text, sizeof cu->text, "%s, %d SMs, CUDA %d.%d", cu->name, cu->sms, CUDART_VERSION / 1000,
+                   CUDART_VERSION % 1000 / 10);
+#ifdef HAVE_CUDNN
+  size_t v = cudnnGetVersion();
+  snprintf(cu->text + n, sizeof cu->text - (size_t)n, ", cuDNN %zu.%zu", v / 10000, v % 10000 / 100);
+#endif
+  (void)n;
+  return cu->text;
+}

@@ -1,0 +1,71 @@
+/* kernels/cuda: the same calls as kernels/cpu, on device pointers, for NVIDIA GPUs. This header is the host's
+ * side and plain C; it needs no CUDA headers.
+ *
+ * context.c  a device: handles, workspaces       NAME.cu       ops: their kernels and the code that launches them
+ * table.c    from op to function, errors         common.cuh    what .cu files share; device.cuh: on the device
+ * host.c     views as loops for a kernel, memos  emu.h emu.cc  the same kernels on the CPU, for tests
+ *
+ * Kernels only enqueue work on the context's stream: they never wait, and allocate nothing once zk_cuda_prepare has
+ * seen a call. What goes wrong is noted in the context once, with op and sizes; later calls do nothing. Results
+ * depend on shapes only: no sums in the order in which threads happen to come. */
+#ifndef ZUG_KERNELS_CUDA_H
+#define ZUG_KERNELS_CUDA_H
+
+#include "base/base.h"
+#include "kernels/kernels.h"
+
+/* ---- a device ------------------------------------------------------------------------------------ */
+#define ZK_CUDA_PARTS 1024 /* partial sums of zk_cuda_sumsq */
+typedef struct ZkCudaMemo ZkCudaMemo;
+typedef struct ZkCuda {
+  struct CUstream_st *stream; /* kernels go here; the caller may change it between calls */
+  int device, sms, arch;      /* number, multiprocessors, 90 for 9.0 */
+  char name[256], text[384];
+  struct CUstream_st *own_stream;
+  struct cublasLtContext *blas; /* NULL: not in this build */
+  struct cudnnContext *dnn;
+  void *workspace; /* for cuBLASLt: one stream at a time */
+  size_t workspace_bytes;
+  double *parts;     /* [ZK_CUDA_PARTS], likewise */
+  ZkCudaMemo *memos; /* what was made for calls like this one */
+  bool failed;
+  char error[512]; /* the first thing that went wrong */
+} ZkCuda;
+
+/* ZkEnv's `device` is one of these. NULL with a message if there is no such device or it is too old. Makes a stream;
+ * zk_cuda_free ends that one. */
+ZkCuda *zk_cuda_new(int device, ZbErr *err);
+void zk_cuda_free(ZkCuda *cu); /* NULL is allowed */
+/* NULL while all is well. Looks for what kernels reported since, too, but does not wait for them. */
+const char *zk_cuda_error(ZkCuda *cu);
+/* For logs: "NVIDIA H100 80GB HBM3, 132 SMs, CUDA 13.0, cuDNN 9.19". */
+const char *zk_cuda_describe(ZkCuda *cu);
+
+/* ---- operations ---------------------------------------------------------------------------------- */
+/* As zk_cpu_kernel and zk_cpu_scratch. NULL too for ops that this build lacks. Scratch does not depend on threads. */
+ZkKernel *zk_cuda_kernel(int op);
+size_t zk_cuda_scratch(const ZkCall *call, int threads);
+/* Compiles and plans whatever running this call will need, so that a step does not. Optional: a kernel that was not
+ * prepared does it at its first call. Only whether pointers are multiples of 16 matters, not where they point. */
+void zk_cuda_prepare(const ZkEnv *env, const ZkCall *call);
+
+/* ---- flat buffers -------------------------------------------------------------------------------- */
+/* As zk_cpu_adamw and zk_cpu_sgd, all in one pass: g is scaled by p->scale and, unless `scale` is NULL, by *scale,
+ * which lies on the device (the host need not wait for the norm); `clear` leaves g zero. */
+void zk_cuda_adamw(const ZkEnv *env, const ZkAdamW *p, int64_t n, float *g, float *w, float *m, float *v,
+                   uint16_t *w16, const float *scale, bool clear);
+void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, int64_t n, float *g, float *w, float *m, uint16_t *w16,
+                 const float *scale, bool clear);
+/* Sum of squares in f64 into (add: onto) *sum, on the device, in an order that depends on n only. */
+void zk_cuda_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum, bool add);
+/* *scale = min(1, limit / (sqrt(*sumsq) + 1e-6)), all on the device. */
+void zk_cuda_clip(const ZkEnv *env, const double *sumsq, double limit, float *scale);
+void zk_cuda_axpy(const ZkEnv *env, int64_t n, float a, const float *x, float *y); /* y += a x */
+void zk_cuda_to_bf16(const ZkEnv *env, int64_t n, const float *x, uint16_t *y);
+void zk_cuda_from_bf16(const ZkEnv *env, int64_t n, const uint16_t *x, float *y);
+void zk_cuda_zero(const ZkEnv *env, void *p, size_t bytes);
+
+/* Only in builds for the emulator: the order in which threads run. 0 up, 1 down, 2... shuffled by that number. */
+void zk_cuda_emulate(int order);
+
+#endif

@@ -1,0 +1,309 @@
+/* The emulator behind emu.h: threads of a block as fibers, and a context without a device. */
+#include "kernels/cuda/common.cuh"
+
+#include <sys/mman.h>
+#include <utility>
+#include <vector>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define EMU_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define EMU_ASAN 1
+#endif
+#endif
+#ifdef EMU_ASAN
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+/* ---- switching stacks ----------------------------------------------------------------------------------
+ * A fiber is a stack that runs threads one after another until one of them has to wait; then it belongs to
+ * that thread until the thread returns. */
+#if defined(__x86_64__) && !defined(ZK_EMU_UCONTEXT)
+extern "C" void zk_emu_switch(void **save, void *load);
+asm(".text\n.type zk_emu_switch,@function\nzk_emu_switch:\n"
+    "  pushq %rbp\n  pushq %rbx\n  pushq %r12\n  pushq %r13\n  pushq %r14\n  pushq %r15\n"
+    "  movq %rsp, (%rdi)\n  movq %rsi, %rsp\n"
+    "  popq %r15\n  popq %r14\n  popq %r13\n  popq %r12\n  popq %rbx\n  popq %rbp\n  ret\n"
+    ".size zk_emu_switch,.-zk_emu_switch\n");
+struct Context { void *sp; };
+static void context_make(Context *c, char *stack, size_t size, void (*entry)()) {
+  void **sp = (void **)(stack + size); /* 16-byte aligned; a call pushes 8 bytes */
+  *--sp = nullptr;
+  *--sp = (void *)entry;
+  for (int i = 0; i < 6; i++) *--sp = nullptr;
+  c->sp = sp;
+}
+static void context_switch(Context *from, Context *to) { zk_emu_switch(&from->sp, to->sp); }
+#else
+#include <ucontext.h>
+struct Context { ucontext_t u; };
+static void context_make(Context *c, char *stack, size_t size, void (*entry)()) {
+  getcontext(&c->u);
+  c->u.uc_stack.ss_sp = stack;
+  c->u.uc_stack.ss_size = size;
+  makecontext(&c->u, entry, 0);
+}
+static void context_switch(Context *from, Context *to) { swapcontext(&from->u, &to->u); }
+#endif
+
+namespace zk_emu {
+
+enum { STACK = 256 << 10, PAGE = 4096, MAX_SHARED = 227 << 10, MAX_STATIC = 48 << 10 };
+
+struct Fiber {
+  Context context;
+  char *stack;
+  void *fake; /* AddressSanitizer's */
+};
+
+enum State { NEW, READY, AT_BARRIER, AT_MEETING, DONE };
+struct Thread {
+  State state;
+  Fiber *fiber; /* while it waits */
+  unsigned mask;
+  void *mine;
+  Combine *combine;
+  Place at;
+};
+
+struct Shared { const void *tag; void *p; size_t bytes; };
+
+Now now;
+
+static struct {
+  const char *name;
+  Body *body;
+  void *arg;
+  unsigned n, done, started, waiting; /* threads; waiting: at the barrier */
+  unsigned current;
+  Thread thread[1024];
+  unsigned turn[1024]; /* the order in which threads get the processor */
+  Fiber pool[1024], *idle[1024];
+  unsigned nfibers, nidle; /* made; of these idle */
+  Fiber *fiber; /* that runs */
+  Fiber scheduler;
+  const void *scheduler_bottom;
+  size_t scheduler_size;
+  std::vector<Shared> shared;
+  char *dynamic;
+  size_t dynamic_bytes, shared_bytes;
+  int order;
+  uint64_t random;
+} s;
+
+void stop(const char *why, Place at) {
+  fprintf(stderr, "emulated kernel %s, block (%u, %u, %u): %s", s.name, now.block.x, now.block.y, now.block.z, why);
+  if (at.line) fprintf(stderr, " (%s:%d)", at.file, at.line);
+  fputc('\n', stderr);
+  unsigned shown = 0;
+  for (unsigned i = 0; i < s.n && shown < 8; i++) {
+    const Thread *t = &s.thread[i];
+    if (t->state != AT_BARRIER && t->state != AT_MEETING) continue;
+    fprintf(stderr, "  thread %u waits at %s:%d\n", i, t->at.file, t->at.line);
+    shown++;
+  }
+  abort();
+}
+
+/* ---- fibers ---- */
+static void enter(unsigned i) {
+  s.current = i;
+  unsigned x = now.block_dim.x, y = now.block_dim.y;
+  now.thread = dim3(i % x, i / x % y, i / (x * y));
+}
+
+static void to_scheduler() {
+  Fiber *me = s.fiber;
+#ifdef EMU_ASAN
+  __sanitizer_start_switch_fiber(&me->fake, s.scheduler_bottom, s.scheduler_size);
+#endif
+  context_switch(&me->context, &s.scheduler.context);
+#ifdef EMU_ASAN
+  __sanitizer_finish_switch_fiber(me->fake, nullptr, nullptr);
+#endif
+}
+
+static void to_fiber(Fiber *f) {
+  s.fiber = f;
+#ifdef EMU_ASAN
+  __sanitizer_start_switch_fiber(&s.scheduler.fake, f->stack + PAGE, STACK);
+#endif
+  context_switch(&s.scheduler.context, &f->context);
+#ifdef EMU_ASAN
+  __sanitizer_finish_switch_fiber(s.scheduler.fake, nullptr, nullptr);
+#endif
+}
+
+/* Runs threads that have not begun. A thread that waits leaves this loop in the middle of its body, on this stack,
+ * and comes back to it later. */
+static void fiber_main() {
+#ifdef EMU_ASAN
+  __sanitizer_finish_switch_fiber(nullptr, &s.scheduler_bottom, &s.scheduler_size);
+#endif
+  for (;;) {
+    while (s.started < s.n) {
+      unsigned i = s.turn[s.started++];
+      enter(i);
+      s.body(s.arg);
+      s.thread[s.current].state = DONE; /* the one that returned here may be another than began */
+      s.done++;
+    }
+    s.idle[s.nidle++] = s.fiber;
+    to_scheduler();
+  }
+}
+
+static Fiber *fiber_take() {
+  if (s.nidle) return s.idle[--s.nidle];
+  Fiber *f = &s.pool[s.nfibers++]; /* never more than threads */
+  f->stack = (char *)mmap(nullptr, PAGE + STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (f->stack == MAP_FAILED) stop("no memory for stacks", {"", 0});
+  mprotect(f->stack, PAGE, PROT_NONE); /* an overflow faults */
+  context_make(&f->context, f->stack + PAGE, STACK, fiber_main);
+  return f;
+}
+
+/* The running thread gives up the processor until its state is READY and its turn comes. */
+static void wait_here(State state, Place at) {
+  unsigned me = s.current;
+  s.thread[me].state = state;
+  s.thread[me].at = at;
+  s.thread[me].fiber = s.fiber;
+  to_scheduler();
+  enter(me);
+}
+
+/* ---- barriers and meetings ---- */
+void barrier(Place at) {
+  static Place first; /* where the threads that are here already wait */
+  if (s.waiting == 0) first = at;
+  if (first.line != at.line || strcmp(first.file, at.file) != 0) stop("threads wait at two different barriers", at);
+  s.waiting++;
+  wait_here(AT_BARRIER, at);
+}
+
+unsigned lane() { return s.current & 31; }
+
+void meet(unsigned mask, void *mine, Combine *combine, Place at) {
+  unsigned me = s.current, base = me & ~31u;
+  if (!(mask >> (me & 31) & 1)) stop("a lane is not in the mask that it gives", at);
+  Thread *t = &s.thread[me];
+  t->mask = mask;
+  t->mine = mine;
+  t->combine = combine;
+  t->at = at;
+  void *lane[32] = {};
+  for (unsigned l = 0; l < 32; l++) {
+    if (!(mask >> l & 1)) continue;
+    Thread *o = &s.thread[base + l];
+    if (base + l >= s.n || o->state == DONE) stop("a lane of the mask does not exist or has returned", at);
+    if (base + l != me && (o->state != AT_MEETING || o->mask != mask || o->combine != combine)) {
+      wait_here(AT_MEETING, at); /* that lane is still to come */
+      return;
+    }
+    lane[l] = o->mine;
+  }
+  combine(lane);
+  for (unsigned l = 0; l < 32; l++)
+    if ((mask >> l & 1) && base + l != me) s.thread[base + l].state = READY;
+}
+
+/* ---- shared memory ---- */
+void *shared(const void *tag, size_t bytes) {
+  for (const Shared &v : s.shared)
+    if (v.tag == tag) return v.p;
+  s.shared_bytes += bytes;
+  if (s.shared_bytes > MAX_STATIC) stop("too much shared memory in variables", {"", 0});
+  void *p = aligned_alloc(16, (bytes + 15) & ~(size_t)15);
+  memset(p, 0xff, bytes);
+  s.shared.push_back({tag, p, bytes});
+  return p;
+}
+
+void *shared_dynamic() { return s.dynamic; }
+
+/* ---- a launch ---- */
+static void make_turns() {
+  for (unsigned i = 0; i < s.n; i++) s.turn[i] = s.order == 1 ? s.n - 1 - i : i;
+  for (unsigned i = s.n - 1; s.order > 1 && i > 0; i--) {
+    s.random = s.random * 6364136223846793005ull + 1442695040888963407ull;
+    std::swap(s.turn[i], s.turn[(s.random >> 33) % (i + 1)]);
+  }
+}
+
+static void run_block() {
+  s.done = s.started = s.waiting = 0;
+  for (unsigned i = 0; i < s.n; i++) s.thread[i] = {};
+  for (const Shared &v : s.shared) memset(v.p, 0xff, v.bytes);
+  if (s.dynamic) memset(s.dynamic, 0xff, s.dynamic_bytes);
+  while (s.started < s.n) to_fiber(fiber_take());
+  while (s.done < s.n) {
+    unsigned ran = 0;
+    for (unsigned k = 0; k < s.n; k++) {
+      Thread *t = &s.thread[s.turn[k]];
+      if (t->state != READY) continue;
+      ran++;
+      to_fiber(t->fiber);
+    }
+    if (s.waiting && s.waiting == s.n - s.done) {
+      if (s.done) stop("a barrier after some threads have returned", {"", 0});
+      for (unsigned i = 0; i < s.n; i++) s.thread[i].state = READY;
+      s.waiting = 0;
+      make_turns();
+    } else if (!ran && s.done < s.n) {
+      stop("threads wait for others that will not come", {"", 0});
+    }
+  }
+}
+
+void run(const char *name, dim3 grid, dim3 block, size_t shared, Body *body, void *arg) {
+  s.name = name;
+  s.body = body;
+  s.arg = arg;
+  s.n = block.x * block.y * block.z;
+  now.block_dim = block;
+  now.grid_dim = grid;
+  if (s.n == 0 || s.n > 1024) stop("a block of no or of more than 1024 threads", {"", 0});
+  if (grid.y > 65535 || grid.z > 65535 || grid.x > 0x7fffffffu) stop("too large a grid", {"", 0});
+  s.dynamic = shared ? (char *)aligned_alloc(16, (shared + 15) & ~(size_t)15) : nullptr;
+  s.dynamic_bytes = shared;
+  s.shared_bytes = 0;
+  s.random = (uint64_t)s.order;
+  make_turns();
+  for (unsigned z = 0; z < grid.z; z++)
+    for (unsigned y = 0; y < grid.y; y++)
+      for (unsigned x = 0; x < grid.x; x++) {
+        now.block = dim3(x, y, z);
+        run_block();
+      }
+  if (s.shared_bytes + shared > MAX_SHARED) stop("too much shared memory", {"", 0});
+  for (const Shared &v : s.shared) free(v.p);
+  s.shared.clear();
+  free(s.dynamic);
+}
+
+} // namespace zk_emu
+
+/* ---- a context without a device ---- */
+ZkCuda *zk_cuda_new(int device, ZbErr *err) {
+  (void)err;
+  ZkCuda *cu = (ZkCuda *)calloc(1, sizeof *cu);
+  cu->device = device;
+  cu->sms = 1; /* so that small cases go round the kernels' loops */
+  cu->arch = 90;
+  cu->parts = (double *)malloc(ZK_CUDA_PARTS * sizeof(double));
+  return cu;
+}
+
+void zk_cuda_free(ZkCuda *cu) {
+  if (!cu) return;
+  zk_cuda_forget(cu);
+  free(cu->parts);
+  free(cu);
+}
+
+const char *zk_cuda_error(ZkCuda *cu) { return cu->failed ? cu->error : NULL; }
+const char *zk_cuda_describe(ZkCuda *cu) { return (void)cu, "emulated"; }
+
+void zk_cuda_emulate(int order) { zk_emu::s.order = order; }

@@ -1,0 +1,221 @@
+/* Kernels on flat buffers: optimisers, sums of squares, conversions. One pass each, four elements a thread and time
+ * where all pointers are multiples of 16, else one. */
+#include "kernels/cuda/common.cuh"
+
+#define THREADS 256
+
+static bool aligned(std::initializer_list<const void *> all) {
+  uintptr_t bits = 0;
+  for (const void *p : all) bits |= (uintptr_t)p;
+  return bits % 16 == 0;
+}
+
+/* ---- pieces of four ---- */
+typedef struct { float x[4]; } Four;
+ZK_DEVICE Four load4(const float *p) {
+  uint4 u = zk_load16(p);
+  return {{__uint_as_float(u.x), __uint_as_float(u.y), __uint_as_float(u.z), __uint_as_float(u.w)}};
+}
+ZK_DEVICE void store4(float *p, const Four &f) {
+  zk_store16(p, make_uint4(__float_as_uint(f.x[0]), __float_as_uint(f.x[1]), __float_as_uint(f.x[2]),
+                           __float_as_uint(f.x[3])));
+}
+ZK_DEVICE void store4_bf16(uint16_t *p, const Four &f) {
+  uint2 u;
+  u.x = zk_to_bf16x2(f.x[0], f.x[1]);
+  u.y = zk_to_bf16x2(f.x[2], f.x[3]);
+  *(uint2 *)(void *)p = u;
+}
+
+/* Runs `four(i)` for the pieces of four of [0, n) and `one(i)` for what is left; all by `one` if not `wide`. */
+template <class A, class B> ZK_DEVICE void each(int64_t n, bool wide, A four, B one) {
+  int64_t me = (int64_t)blockIdx.x * THREADS + threadIdx.x, all = (int64_t)gridDim.x * THREADS;
+  int64_t whole = wide ? n / 4 : 0;
+  for (int64_t i = me; i < whole; i += all) four(4 * i);
+  for (int64_t i = 4 * whole + me; i < n; i += all) one(i);
+}
+static unsigned blocks_for(const ZkCuda *cu, int64_t n) { return zk_blocks(cu, zk_ceil_of(n, 4 * THREADS)); }
+
+/* ---- optimisers ---- */
+typedef struct {
+  float *g, *w, *m, *v;
+  uint16_t *w16;
+  const float *scale; /* besides `gscale` */
+  float gscale, b1, b2, keep, rate, vscale, eps;
+  bool clear;
+} Adam;
+
+ZK_DEVICE void adam_one(const Adam &a, float scale, float g, float &w, float &m, float &v) {
+  g *= scale;
+  m = a.b1 * m + (1 - a.b1) * g;
+  v = a.b2 * v + (1 - a.b2) * g * g;
+  w = a.keep * w - a.rate * m / (sqrtf(v) * a.vscale + a.eps);
+}
+
+static __global__ void __launch_bounds__(THREADS) adamw(const __grid_constant__ Adam a, int64_t n, bool wide) {
+  float scale = a.scale ? a.gscale * *a.scale : a.gscale;
+  each(
+      n, wide,
+      [&](int64_t i) {
+        Four g = load4(a.g + i), w = load4(a.w + i), m = load4(a.m + i), v = load4(a.v + i);
+#pragma unroll
+        for (int j = 0; j < 4; j++) adam_one(a, scale, g.x[j], w.x[j], m.x[j], v.x[j]);
+        store4(a.w + i, w);
+        store4(a.m + i, m);
+        store4(a.v + i, v);
+        if (a.w16) store4_bf16(a.w16 + i, w);
+        if (a.clear) store4(a.g + i, Four{{0, 0, 0, 0}});
+      },
+      [&](int64_t i) {
+        adam_one(a, scale, a.g[i], a.w[i], a.m[i], a.v[i]);
+        if (a.w16) a.w16[i] = zk_to_bf16(a.w[i]);
+        if (a.clear) a.g[i] = 0;
+      });
+}
+
+extern "C" void zk_cuda_adamw(const ZkEnv *env, const ZkAdamW *p, int64_t n, float *g, float *w, float *m, float *v,
+                              uint16_t *w16, const float *scale, bool clear) {
+  ZkCuda *cu = zk_cu(env);
+  double bias1 = 1 - pow((double)p->b1, (double)p->step), bias2 = 1 - pow((double)p->b2, (double)p->step);
+  Adam a = {g, w, m, v, w16, scale, p->scale, p->b1, p->b2, 1 - p->lr * p->decay, (float)(p->lr / bias1),
+            (float)(1 / sqrt(bias2)), p->eps, clear};
+  ZK_LAUNCH(cu, NULL, adamw, blocks_for(cu, n), THREADS, 0, a, n, aligned({g, w, m, v, w16}));
+}
+
+typedef struct {
+  float *g, *w, *m;
+  uint16_t *w16;
+  const float *scale;
+  float gscale, momentum, decay, lr;
+  bool clear;
+} Sgd;
+
+ZK_DEVICE void sgd_one(const Sgd &s, float scale, float g, float &w, float &m) {
+  m = s.momentum * m + g * scale + s.decay * w;
+  w -= s.lr * m;
+}
+
+static __global__ void __launch_bounds__(THREADS) sgd(const __grid_constant__ Sgd s, int64_t n, bool wide) {
+  float scale = s.scale ? s.gscale * *s.scale : s.gscale;
+  each(
+      n, wide,
+      [&](int64_t i) {
+        Four g = load4(s.g + i), w = load4(s.w + i), m = {{0, 0, 0, 0}};
+        if (s.m) m = load4(s.m + i);
+#pragma unroll
+        for (int j = 0; j < 4; j++) sgd_one(s, scale, g.x[j], w.x[j], m.x[j]);
+        store4(s.w + i, w);
+        if (s.m) store4(s.m + i, m);
+        if (s.w16) store4_bf16(s.w16 + i, w);
+        if (s.clear) store4(s.g + i, Four{{0, 0, 0, 0}});
+      },
+      [&](int64_t i) {
+        float m = s.m ? s.m[i] : 0;
+        sgd_one(s, scale, s.g[i], s.w[i], m);
+        if (s.m) s.m[i] = m;
+        if (s.w16) s.w16[i] = zk_to_bf16(s.w[i]);
+        if (s.clear) s.g[i] = 0;
+      });
+}
+
+extern "C" void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, int64_t n, float *g, float *w, float *m, uint16_t *w16,
+                            const float *scale, bool clear) {
+  ZkCuda *cu = zk_cu(env);
+  ZB_ASSERT(m != NULL || p->momentum == 0);
+  Sgd s = {g, w, m, w16, scale, p->scale, p->momentum, p->decay, p->lr, clear};
+  ZK_LAUNCH(cu, NULL, sgd, blocks_for(cu, n), THREADS, 0, s, n, aligned({g, w, m, w16}));
+}
+
+/* ---- norm ---- */
+/* Block b sums the b-th of gridDim.x equal chunks; the blocks depend on n only. */
+static __global__ void __launch_bounds__(THREADS) sumsq_parts(const float *x, int64_t n, int64_t chunk, double *part) {
+  ZK_SHARED(double, across, [THREADS / 32]);
+  int64_t from = (int64_t)blockIdx.x * chunk, to = from + chunk < n ? from + chunk : n;
+  double sum = 0;
+  for (int64_t i = from + threadIdx.x; i < to; i += THREADS) sum += (double)x[i] * (double)x[i];
+  sum = zk_block<THREADS>(sum, ZkSum(), across);
+  if (threadIdx.x == 0) part[blockIdx.x] = sum;
+}
+
+static __global__ void __launch_bounds__(THREADS) sumsq_join(const double *part, int parts, double *out, bool add) {
+  ZK_SHARED(double, across, [THREADS / 32]);
+  double sum = 0;
+  for (int i = threadIdx.x; i < parts; i += THREADS) sum += part[i];
+  sum = zk_block<THREADS>(sum, ZkSum(), across);
+  if (threadIdx.x == 0) *out = add ? *out + sum : sum;
+}
+
+extern "C" void zk_cuda_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum, bool add) {
+  ZkCuda *cu = zk_cu(env);
+  int64_t chunk = zk_ceil_of(n, ZK_CUDA_PARTS);
+  if (chunk < 16 * THREADS) chunk = 16 * THREADS;
+  int parts = (int)zk_ceil_of(n, chunk);
+  ZK_LAUNCH(cu, NULL, sumsq_parts, (unsigned)parts, THREADS, 0, x, n, chunk, cu->parts);
+  ZK_LAUNCH(cu, NULL, sumsq_join, 1, THREADS, 0, cu->parts, parts, sum, add);
+}
+
+static __global__ void clip(const double *sumsq, double limit, float *scale) {
+  double s = limit / (sqrt(*sumsq) + 1e-6);
+  *scale = s < 1 ? (float)s : s >= 1 ? 1.0f : (float)s; /* a NaN stays one */
+}
+
+extern "C" void zk_cuda_clip(const ZkEnv *env, const double *sumsq, double limit, float *scale) {
+  ZK_LAUNCH(zk_cu(env), NULL, clip, 1, 1, 0, sumsq, limit, scale);
+}
+
+/* ---- the rest ---- */
+static __global__ void __launch_bounds__(THREADS) axpy(int64_t n, bool wide, float a, const float *x, float *y) {
+  each(
+      n, wide,
+      [&](int64_t i) {
+        Four u = load4(x + i), v = load4(y + i);
+#pragma unroll
+        for (int j = 0; j < 4; j++) v.x[j] += a * u.x[j];
+        store4(y + i, v);
+      },
+      [&](int64_t i) { y[i] += a * x[i]; });
+}
+
+extern "C" void zk_cuda_axpy(const ZkEnv *env, int64_t n, float a, const float *x, float *y) {
+  ZkCuda *cu = zk_cu(env);
+  ZK_LAUNCH(cu, NULL, axpy, blocks_for(cu, n), THREADS, 0, n, aligned({x, y}), a, x, y);
+}
+
+static __global__ void __launch_bounds__(THREADS) to_bf16(int64_t n, bool wide, const float *x, uint16_t *y) {
+  each(
+      n, wide, [&](int64_t i) { store4_bf16(y + i, load4(x + i)); },
+      [&](int64_t i) { y[i] = zk_to_bf16(x[i]); });
+}
+
+extern "C" void zk_cuda_to_bf16(const ZkEnv *env, int64_t n, const float *x, uint16_t *y) {
+  ZkCuda *cu = zk_cu(env);
+  ZK_LAUNCH(cu, NULL, to_bf16, blocks_for(cu, n), THREADS, 0, n, aligned({x, y}), x, y);
+}
+
+static __global__ void __launch_bounds__(THREADS) from_bf16(int64_t n, bool wide, const uint16_t *x, float *y) {
+  each(
+      n, wide,
+      [&](int64_t i) {
+        uint2 u = *(const uint2 *)(const void *)(x + i);
+        zk_store16(y + i, make_uint4(u.x << 16, u.x & 0xffff0000u, u.y << 16, u.y & 0xffff0000u));
+      },
+      [&](int64_t i) { y[i] = zk_from_bf16(x[i]); });
+}
+
+extern "C" void zk_cuda_from_bf16(const ZkEnv *env, int64_t n, const uint16_t *x, float *y) {
+  ZkCuda *cu = zk_cu(env);
+  ZK_LAUNCH(cu, NULL, from_bf16, blocks_for(cu, n), THREADS, 0, n, aligned({x, y}), x, y);
+}
+
+static __global__ void __launch_bounds__(THREADS) zero(char *p, int64_t units, int64_t bytes) {
+  int64_t me = (int64_t)blockIdx.x * THREADS + threadIdx.x, all = (int64_t)gridDim.x * THREADS;
+  for (int64_t i = me; i < units; i += all) zk_store16(p + 16 * i, make_uint4(0, 0, 0, 0));
+  for (int64_t i = 16 * units + me; i < bytes; i += all) p[i] = 0;
+}
+
+extern "C" void zk_cuda_zero(const ZkEnv *env, void *p, size_t bytes) {
+  ZkCuda *cu = zk_cu(env);
+  int64_t units = aligned({p}) ? (int64_t)(bytes / 16) : 0;
+  ZK_LAUNCH(cu, NULL, zero, zk_blocks(cu, zk_ceil_of((int64_t)bytes, 16 * THREADS)), THREADS, 0, (char *)p, units,
+            (int64_t)bytes);
+}

@@ -1,0 +1,54 @@
+/* The host's side of kernels/cuda, private to it: views as loops, memory that belongs to calls, errors. */
+#ifndef ZUG_KERNELS_CUDA_HOST_H
+#define ZUG_KERNELS_CUDA_HOST_H
+
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/shape.h"
+
+/* kernels/ does not include graph.h; the numbers come from the same list. */
+#ifndef ZUG_KERNELS_CPU_H /* it has them too */
+enum {
+#define OP(NAME, text, class, lo, hi, outs) ZG_OP_##NAME,
+#include "graph/ops.def"
+  ZG_OP_COUNT
+};
+#endif
+
+/* Notes the first error: what failed, why, and the sizes of the call (NULL: a flat kernel). */
+void zk_cuda_fail(ZkCuda *cu, const ZkCall *call, const char *what, const char *why);
+/* The memory that belongs to calls of these shapes and attributes: `bytes` bytes, zeroed and then filled by `make` when
+ * they are first asked for. Pointers count only by whether they are multiples of 16. `drop` (may be NULL) ends what
+ * `make` began, when the context goes. */
+typedef void ZkCudaMake(ZkCuda *cu, const ZkCall *call, void *memo);
+void *zk_cuda_memo(ZkCuda *cu, const ZkCall *call, size_t bytes, ZkCudaMake *make, void (*drop)(void *memo));
+void zk_cuda_forget(ZkCuda *cu); /* ends all memos */
+
+/* Kernels by op, and the scratch they need, beside each other in NAME.cu. */
+typedef size_t ZkCudaScratch(const ZkCall *call);
+ZkKernel zk_cuda_copy, zk_cuda_rename, zk_cuda_slice, zk_cuda_pad, zk_cuda_concat, zk_cuda_chain, zk_cuda_sum,
+    zk_cuda_peak, zk_cuda_softmax, zk_cuda_softmax_grad, zk_cuda_normalize, zk_cuda_normalize_grad, zk_cuda_rope,
+    zk_cuda_lookup, zk_cuda_lookup_grad, zk_cuda_xent_sums, zk_cuda_xent_grad, zk_cuda_random, zk_cuda_position;
+ZkCudaScratch zk_cuda_reduce_scratch, zk_cuda_lookup_grad_scratch;
+
+/* ---- views ------------------------------------------------------------------------------------------- */
+static inline int64_t zk_ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* The axes of views[0] that are (in) or are not (!in) among ax[0..nax), merged, in descending stride of views[0]. */
+ZkcNest zkc_nest(const ZkView *const *views, int nviews, const uint16_t *ax, int nax, bool in);
+/* The same, with the innermost loop apart: {1, all 0} if there is none. */
+ZkcNest zkc_nest_run(const ZkView *const *views, int nviews, const uint16_t *ax, int nax, bool in, ZkcRun *run);
+/* Takes loop `l` out of the nest. */
+ZkcRun zkc_take(ZkcNest *nest, int l);
+ZkcUnits zkc_units(int64_t rows, int64_t n);
+/* Do contiguous rows, one at each point of the nest, all begin at multiples of 16 bytes in view v, which is number k of
+ * the nest? `stride` is that along the rows. */
+bool zkc_aligned(const ZkView *v, const ZkcNest *nest, int k, int64_t stride);
+/* And are they whole eights, as the wide rows of device.cuh must be? */
+bool zkc_wide(const ZkView *v, const ZkcNest *nest, int k, int64_t n, int64_t stride);
+
+int64_t zkc_size(const ZkView *v, uint16_t axis);   /* asserts that v has it */
+int64_t zkc_stride(const ZkView *v, uint16_t axis); /* 0 if v lacks it */
+int64_t zkc_start(const ZkView *v, uint16_t axis);  /* 0 if v lacks it */
+int64_t zkc_count(const ZkView *v);
+
+#endif

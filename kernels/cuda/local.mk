@@ -1,0 +1,50 @@
+# kernels/cuda: nvcc compiles the .cu files if configure found it; the C++ compiler compiles them again for the
+# emulator, in which tests run them without a GPU.
+cuda_kernels = kernels/cuda/flat.cu kernels/cuda/move.cu
+cuda_host = kernels/cuda/cuda.h kernels/cuda/host.h kernels/cuda/shape.h kernels/cuda/common.cuh \
+  kernels/cuda/device.cuh kernels/cuda/table.c kernels/cuda/host.c
+
+if HAVE_CUDA
+noinst_LIBRARIES += libkernels_cuda.a
+endif
+libkernels_cuda_a_SOURCES = $(cuda_host) $(cuda_kernels) kernels/cuda/context.c
+libkernels_cuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+
+if HAVE_CXX
+check_LIBRARIES += libkernels_emu.a
+endif
+libkernels_emu_a_SOURCES = $(cuda_host) kernels/cuda/emu.h
+libkernels_emu_a_LIBADD = $(cuda_kernels:.cu=.emu.o) kernels/cuda/emu.emu.o
+libkernels_emu_a_DEPENDENCIES = $(libkernels_emu_a_LIBADD)
+libkernels_emu_a_CPPFLAGS = $(AM_CPPFLAGS) -DZK_EMU
+EXTRA_DIST += kernels/cuda/emu.cc
+CLEANFILES += kernels/cuda/*.emu.o
+
+# ---- rules: dependencies are noted as automake's own are, warnings of the host's part are the project's ----
+SUFFIXES += .cu
+V_NVCC = $(V_NVCC_@AM_V@)
+V_NVCC_ = $(V_NVCC_@AM_DEFAULT_V@)
+V_NVCC_0 = @echo "  NVCC     $@";
+V_EMU = $(V_EMU_@AM_V@)
+V_EMU_ = $(V_EMU_@AM_DEFAULT_V@)
+V_EMU_0 = @echo "  EMU      $@";
+
+nvcc_flags = -std=c++17 -O3 -lineinfo -Xcompiler=-Wall,-Wextra $(NVCC_WERROR) $(NVCC_GENCODE) -I$(srcdir) -I$(builddir) \
+  $(CUDA_CPPFLAGS) $(NVCCFLAGS)
+emu_flags = -x c++ -std=c++17 -DZK_EMU -Wall -Wextra -Wno-unknown-pragmas $(WERROR_CFLAGS) $(OPT_CFLAGS) -g \
+  -I$(srcdir) -I$(builddir) -fmacro-prefix-map=$(srcdir)/= $(SANITIZE_FLAGS) $(CXXFLAGS)
+
+.cu.o:
+	@$(MKDIR_P) $(@D)/$(DEPDIR)
+	$(V_NVCC)$(NVCC) $(nvcc_flags) -MMD -MP -MT $@ -MF $(@D)/$(DEPDIR)/$(*F).cu.d -c -o $@ $<
+%.emu.o: %.cu
+	@$(MKDIR_P) $(@D)/$(DEPDIR)
+	$(V_EMU)$(CXX) $(emu_flags) -MMD -MP -MT $@ -MF $(@D)/$(DEPDIR)/$(*F).emu.d -c -o $@ $<
+%.emu.o: %.cc
+	@$(MKDIR_P) $(@D)/$(DEPDIR)
+	$(V_EMU)$(CXX) $(emu_flags) -MMD -MP -MT $@ -MF $(@D)/$(DEPDIR)/$(*F).emu.d -c -o $@ $<
+cu_depdirs = kernels/cuda/$(DEPDIR) tests/unit/kernels_cuda/$(DEPDIR)
+-include $(wildcard $(cu_depdirs:=/*.cu.d) $(cu_depdirs:=/*.emu.d))
+
+distclean-local:
+	-rm -rf $(cu_depdirs)

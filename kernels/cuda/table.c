@@ -1,0 +1,61 @@
+/* From ops to CUDA kernels, the scratch they need, and what to do when one fails. */
+#include "kernels/cuda/host.h"
+
+#include <string.h>
+
+typedef struct {
+  ZkKernel *run;
+  ZkCudaScratch *scratch; /* NULL: none */
+  ZkKernel *prepare;      /* NULL: nothing to prepare */
+} Entry;
+
+/* Ops that are not here are not in this build. */
+static const Entry table[ZG_OP_COUNT] = {
+    [ZG_OP_RENAME] = {zk_cuda_rename, NULL, NULL},
+    [ZG_OP_SLICE] = {zk_cuda_slice, NULL, NULL},
+    [ZG_OP_PAD] = {zk_cuda_pad, NULL, NULL},
+    [ZG_OP_CONCAT] = {zk_cuda_concat, NULL, NULL},
+    [ZG_OP_COPY] = {zk_cuda_copy, NULL, NULL},
+};
+
+static const char *const op_text[ZG_OP_COUNT] = {
+#define OP(NAME, text, class, lo, hi, outs) [ZG_OP_##NAME] = text,
+#include "graph/ops.def"
+};
+
+ZkKernel *zk_cuda_kernel(int op) { return op >= 0 && op < ZG_OP_COUNT ? table[op].run : NULL; }
+
+size_t zk_cuda_scratch(const ZkCall *call, int threads) {
+  (void)threads;
+  ZB_ASSERT(zk_cuda_kernel(call->op) != NULL);
+  ZkCudaScratch *scratch = table[call->op].scratch;
+  return scratch ? scratch(call) : 0;
+}
+
+void zk_cuda_prepare(const ZkEnv *env, const ZkCall *call) {
+  ZB_ASSERT(zk_cuda_kernel(call->op) != NULL);
+  if (table[call->op].prepare) table[call->op].prepare(env, call);
+}
+
+/* ---- errors ------------------------------------------------------------------------------------------- */
+static void add_view(char *text, size_t size, const ZkView *v, const char *between) {
+  static const char *const elem[] = {"f32", "bf16", "i32", "f64"};
+  size_t n = strlen(text);
+  n += (size_t)snprintf(text + n, size - n, "%s%s[", between, v->elem < 4 ? elem[v->elem] : "?");
+  for (int a = 0; a < v->rank && n < size; a++)
+    n += (size_t)snprintf(text + n, size - n, "%s%lld", a ? " " : "", (long long)v->size[a]);
+  if (n < size) snprintf(text + n, size - n, "]");
+}
+
+void zk_cuda_fail(ZkCuda *cu, const ZkCall *call, const char *what, const char *why) {
+  if (cu->failed) return;
+  cu->failed = true;
+  char sizes[384] = "";
+  if (call) {
+    snprintf(sizes, sizeof sizes, "`%s` ", call->op < ZG_OP_COUNT ? op_text[call->op] : "?");
+    for (int i = 0; i < call->nin; i++) add_view(sizes, sizeof sizes, &call->in[i], i ? ", " : "");
+    for (int i = 0; i < call->nout; i++) add_view(sizes, sizeof sizes, &call->out[i], i ? ", " : " -> ");
+    strcat(sizes, strlen(sizes) + 3 < sizeof sizes ? ": " : "");
+  }
+  snprintf(cu->error, sizeof cu->error, "%s%s: %s", sizes, what, why);
+}

@@ -1,0 +1,28 @@
+/* The CUDA kernels as a back end, on the CPU: every call runs the threads of its blocks in another order. */
+#include "kernels/cuda/cuda.h"
+#include "tests/unit/kernels/conform.h"
+
+static bool lacks(int op) { return zk_cuda_kernel(op) == NULL; }
+
+static int open_device(ZkEnv *env, int way) {
+  static int order;
+  (void)way;
+  zk_cuda_emulate(order++ % 3);
+  env->device = zk_cuda_new(0, NULL);
+  return 1;
+}
+
+static void close_device(ZkEnv *env) {
+  const char *error = zk_cuda_error(env->device);
+  cr_assert(error == NULL, "%s", error);
+  zk_cuda_free(env->device);
+}
+
+const Backend backend = {.name = "cuda, emulated",
+                         .kernel = zk_cuda_kernel,
+                         .scratch = zk_cuda_scratch,
+                         .lacks = lacks,
+                         .ways = 1,
+                         .open = open_device,
+                         .close = close_device,
+                         .odd = true};

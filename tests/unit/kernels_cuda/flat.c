@@ -1,0 +1,185 @@
+/* CUDA kernels on flat buffers, emulated: bit for bit as the CPU's where both only round once, else within the
+ * roundings of f64 loops. Lengths around pieces of four and blocks; buffers at multiples of 16 bytes and not. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "kernels/cuda/cuda.h"
+#include "tests/unit/kernels/conform.h"
+
+static const int64_t length[] = {0, 1, 3, 4, 7, 1023, 4097, 20003};
+#define EACH_LENGTH(n)                                                                                       \
+  for (size_t l_ = 0; l_ < 2 * (sizeof length / sizeof *length); l_++)                                       \
+    for (int64_t n = length[l_ / 2], shift = (int64_t)(l_ % 2), once_ = 1; once_; once_ = 0)
+
+static ZkEnv env;
+static void start(void) {
+  zk_cuda_emulate(2);
+  env.device = zk_cuda_new(0, NULL);
+}
+static void stop(void) { zk_cuda_free(env.device); }
+TestSuite(flat, .init = start, .fini = stop);
+
+#define MARK 12345.0f
+/* Memory for n floats, `shift` elements after a multiple of 16 bytes, and one more that nobody may touch. */
+typedef struct {
+  float *block, *x;
+  uint16_t *h; /* the same memory */
+} Mem;
+
+static Mem take(int64_t n, int64_t shift) {
+  Mem m = {.block = aligned_alloc(16, (size_t)(n + 8) / 4 * 16)};
+  m.x = m.block + shift;
+  m.h = (uint16_t *)m.block + shift;
+  return m;
+}
+
+static Mem normals(int64_t n, int64_t shift, uint64_t stream, double scale) {
+  Mem m = take(n, shift);
+  for (int64_t i = 0; i < n; i++) m.x[i] = (float)(scale * zb_random_normal(3, stream, (uint64_t)i));
+  m.x[n] = MARK;
+  return m;
+}
+
+static Mem halves(int64_t n, int64_t shift) {
+  Mem m = take(n, shift);
+  m.h[n] = 77;
+  return m;
+}
+
+static uint16_t rounded(float x) {
+  uint16_t h;
+  ZkEnv cpu = {0};
+  zk_cpu_to_bf16(&cpu, 1, &x, &h);
+  return h;
+}
+
+Test(flat, bf16) {
+  EACH_LENGTH(n) {
+    Mem x = normals(n, shift, 1, 1), back = normals(n, shift, 2, 1), y = halves(n, shift);
+    zk_cuda_to_bf16(&env, n, x.x, y.h);
+    zk_cuda_from_bf16(&env, n, y.h, back.x);
+    for (int64_t i = 0; i < n; i++) {
+      uint32_t bits;
+      memcpy(&bits, &back.x[i], 4);
+      EACH_ASSERT(y.h[i] == rounded(x.x[i]), "%.9g became %04x", (double)x.x[i], y.h[i]);
+      EACH_ASSERT(bits == (uint32_t)y.h[i] << 16, "%04x became %.9g", y.h[i], (double)back.x[i]);
+    }
+    cr_assert(y.h[n] == 77 && back.x[n] == MARK);
+    free(x.block), free(y.block), free(back.block);
+  }
+}
+
+Test(flat, bf16_edges) {
+  static const uint32_t bits[] = {0x00000000, 0x80000000, 0x3f808000, 0x3f818000, 0x3f808001, 0x3f807fff,
+                                  0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, 0x00000001, 0x00008000,
+                                  0x00018000, 0x007fffff, 0x7fffffff, 0x7f800001};
+  enum { N = sizeof bits / sizeof *bits };
+  float x[N];
+  uint16_t y[N];
+  memcpy(x, bits, sizeof x);
+  zk_cuda_to_bf16(&env, N, x, y);
+  for (int i = 0; i < N - 2; i++) cr_assert(y[i] == rounded(x[i]), "%08x: %04x", bits[i], y[i]);
+  for (int i = N - 2; i < N; i++)
+    cr_assert((y[i] & 0x7f80) == 0x7f80 && (y[i] & 0x7f), "NaN became %04x", y[i]);
+}
+
+/* f64 sums: only the last digits may differ. Around 16 blocks' chunks, and many chunks. */
+Test(flat, sumsq) {
+  EACH_LENGTH(n) {
+    Mem x = normals(n, shift, 3, 2);
+    double want = 0, got = 5, more;
+    for (int64_t i = 0; i < n; i++) want += (double)x.x[i] * (double)x.x[i];
+    zk_cuda_sumsq(&env, n, x.x, &got, false);
+    more = got;
+    zk_cuda_sumsq(&env, n, x.x, &more, true);
+    cr_assert(fabs(got - want) <= 1e-12 * want, "%.17g, not %.17g", got, want);
+    cr_assert(more == 2 * got);
+    free(x.block);
+  }
+}
+
+Test(flat, clip) {
+  double square[] = {0, 4, 100, 1e60, NAN};
+  float got[5];
+  for (int i = 0; i < 5; i++) zk_cuda_clip(&env, &square[i], 2, &got[i]);
+  cr_assert(got[0] == 1 && fabsf(got[1] - 1) < 1e-6f && fabsf(got[2] - 0.2f) < 1e-7f && got[3] > 0 && isnan(got[4]));
+  cr_assert(got[1] < 1); /* 2 / (2 + 1e-6) */
+}
+
+Test(flat, axpy_and_zero) {
+  EACH_LENGTH(n) {
+    Mem x = normals(n, shift, 4, 1), y = normals(n, shift, 5, 1), old = normals(n, 0, 5, 1);
+    zk_cuda_axpy(&env, n, 0.3f, x.x, y.x);
+    for (int64_t i = 0; i < n; i++) {
+      double want = (double)old.x[i] + (double)0.3f * (double)x.x[i];
+      EACH_ASSERT(fabs((double)y.x[i] - want) <= 1.2e-7 * (fabs((double)old.x[i]) + fabs((double)x.x[i])),
+                  "%.9g, not %.9g", (double)y.x[i], want);
+    }
+    zk_cuda_zero(&env, x.x, (size_t)n * 4);
+    for (int64_t i = 0; i < n; i++) EACH_ASSERT(x.x[i] == 0, "not zero");
+    cr_assert(y.x[n] == MARK && x.x[n] == MARK);
+    free(x.block), free(y.block), free(old.block);
+  }
+}
+
+/* w moves by about lr a step, from some ten operations: 2e-6 of that, and the rounding of w itself. */
+static bool close_to(float got, double want, double step) {
+  return fabs((double)got - want) <= 1.2e-7 * fabs(want) + 2e-6 * step;
+}
+
+static void check_adamw(int64_t n, int64_t shift, bool half, bool clear) {
+  Mem g = normals(n, shift, 6, 0.5), w = normals(n, shift, 7, 1), m = normals(n, shift, 8, 0.1),
+      v = normals(n, shift, 9, 0.1), g0 = normals(n, 0, 6, 0.5), w16 = halves(n, shift);
+  double *dw = malloc((size_t)(3 * n + 1) * sizeof *dw), *dm = dw + n, *dv = dm + n;
+  for (int64_t i = 0; i < n; i++) {
+    v.x[i] = v.x[i] * v.x[i];
+    dw[i] = (double)w.x[i], dm[i] = (double)m.x[i], dv[i] = (double)v.x[i];
+  }
+  ZkAdamW p = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .decay = 0.1f, .scale = 0.7f, .step = 3};
+  float half_scale = 0.5f;
+  zk_cuda_adamw(&env, &p, n, g.x, w.x, m.x, v.x, half ? w16.h : NULL, half ? &half_scale : NULL, clear);
+  double c1 = 1 - pow((double)p.b1, (double)p.step), c2 = 1 - pow((double)p.b2, (double)p.step);
+  for (int64_t i = 0; i < n; i++) {
+    double gi = (double)p.scale * (half ? 0.5 : 1) * (double)g0.x[i];
+    dm[i] = (double)p.b1 * dm[i] + (1 - (double)p.b1) * gi;
+    dv[i] = (double)p.b2 * dv[i] + (1 - (double)p.b2) * gi * gi;
+    dw[i] -= (double)p.lr * (dm[i] / c1 / (sqrt(dv[i] / c2) + (double)p.eps) + (double)p.decay * dw[i]);
+    EACH_ASSERT(close_to(w.x[i], dw[i], 0.1), "w[%lld] = %.9g, not %.9g", (long long)i, (double)w.x[i], dw[i]);
+    EACH_ASSERT(close_to(m.x[i], dm[i], 0.5) && close_to(v.x[i], dv[i], 0.5), "moments at %lld", (long long)i);
+    EACH_ASSERT(!half || w16.h[i] == rounded(w.x[i]), "bf16 copy at %lld", (long long)i);
+    EACH_ASSERT(g.x[i] == (clear ? 0 : g0.x[i]), "gradient at %lld", (long long)i);
+  }
+  cr_assert(w.x[n] == MARK && m.x[n] == MARK && v.x[n] == MARK && g.x[n] == MARK && w16.h[n] == 77);
+  free(g.block), free(w.block), free(m.block), free(v.block), free(g0.block), free(w16.block), free(dw);
+}
+
+Test(flat, adamw) {
+  EACH_LENGTH(n) {
+    check_adamw(n, shift, false, true);
+    check_adamw(n, shift, true, false);
+  }
+}
+
+Test(flat, sgd) {
+  EACH_LENGTH(n) {
+    for (int momentum = 0; momentum < 2; momentum++) {
+      Mem g = normals(n, shift, 10, 1), w = normals(n, shift, 11, 1), m = normals(n, shift, 12, 1),
+          w16 = halves(n, shift), w0 = normals(n, 0, 11, 1), g0 = normals(n, 0, 10, 1), m0 = normals(n, 0, 12, 1);
+      ZkSgd s = {.lr = 0.1f, .momentum = momentum ? 0.9f : 0, .decay = 0.01f, .scale = 0.5f};
+      float scale = 0.25f;
+      zk_cuda_sgd(&env, &s, n, g.x, w.x, momentum ? m.x : NULL, w16.h, momentum ? &scale : NULL, momentum);
+      for (int64_t i = 0; i < n; i++) {
+        double d = (momentum ? 0.125 : 0.5) * (double)g0.x[i] + (double)s.decay * (double)w0.x[i];
+        if (momentum) d += (double)s.momentum * (double)m0.x[i];
+        EACH_ASSERT(close_to(w.x[i], (double)w0.x[i] - (double)s.lr * d, 0.3), "w[%lld]", (long long)i);
+        EACH_ASSERT(m.x[i] == m0.x[i] || (momentum && close_to(m.x[i], d, 1)), "m[%lld]", (long long)i);
+        EACH_ASSERT(w16.h[i] == rounded(w.x[i]), "bf16 copy at %lld", (long long)i);
+        EACH_ASSERT(g.x[i] == (momentum ? 0 : g0.x[i]), "gradient at %lld", (long long)i);
+      }
+      cr_assert(w.x[n] == MARK && m.x[n] == MARK && g.x[n] == MARK && w16.h[n] == 77);
+      free(g.block), free(w.block), free(m.block), free(w16.block), free(w0.block), free(g0.block), free(m0.block);
+    }
+  }
+}

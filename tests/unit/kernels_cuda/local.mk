@@ -1,0 +1,17 @@
+# Unit tests of kernels/cuda, emulated: the conformance cases of the CPU's kernels through the CUDA ones, and what
+# only these have. See the conventions at the top of Makefile.am.
+if HAVE_CRITERION
+if HAVE_CXX
+check_PROGRAMS += tests/unit/test-kernels-cuda
+TESTS += tests/unit/test-kernels-cuda
+endif
+endif
+tests_unit_test_kernels_cuda_SOURCES = tests/unit/kernels/conform.h tests/unit/kernels/conform.c \
+  tests/unit/kernels_cuda/emu.c tests/unit/kernels_cuda/emulator.c tests/unit/kernels_cuda/flat.c \
+  tests/unit/kernels/ew.c tests/unit/kernels/move.c tests/unit/kernels/norm.c tests/unit/kernels/reduce.c \
+  tests/unit/kernels/select.c
+tests_unit_test_kernels_cuda_CFLAGS = $(unit_cflags)
+tests_unit_test_kernels_cuda_LDADD = tests/unit/kernels_cuda/faults.emu.o libkernels_emu.a $(libs_kernels) $(libs_graph) \
+  $(unit_libs) -lstdc++
+EXTRA_DIST += tests/unit/kernels_cuda/faults.cu
+CLEANFILES += tests/unit/kernels_cuda/*.emu.o
