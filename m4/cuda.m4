@@ -11,7 +11,7 @@ AC_ARG_VAR([NVCC], [the CUDA compiler])
 AC_ARG_VAR([NVCCFLAGS], [more flags for it])
 AC_ARG_VAR([CUDA_ARCHS], [GPU generations to compile for, "80 90a" by default])
 : ${CUDA_ARCHS="80 90a"}
-have_cuda=no zug_cuda=no NVCC_GENCODE= CUDA_CPPFLAGS= CUDA_LIBS=
+have_cuda=no zug_cuda=no NVRTC_LIBS= NVCC_GENCODE= CUDA_CPPFLAGS= CUDA_LIBS=
 AS_IF([test "x$with_cuda" != xno], [ZUG_CUDA_COMPILER])
 AS_IF([test $have_cuda = yes], [
   zug_save_CPPFLAGS=$CPPFLAGS zug_save_LIBS=$LIBS
@@ -24,7 +24,7 @@ AS_IF([test $have_cuda = yes], [
     ZUG_CUDA_LIBRARY([NCCL], [nccl.h], [nccl], [ncclCommInitRankConfig], [zug_cuda="$zug_cuda NCCL"])
     dnl Programs made at run time are loaded by the runtime's own cudaLibraryLoadData, since CUDA 12.8.
     AC_CHECK_LIB([cudart], [cudaLibraryLoadData],
-      [ZUG_CUDA_LIBRARY([NVRTC], [nvrtc.h], [nvrtc], [nvrtcGetCUBIN], [zug_cuda="$zug_cuda NVRTC"])], [], [$CUDA_LIBS])
+      [ZUG_CUDA_LIBRARY([NVRTC], [nvrtc.h], [nvrtc], [nvrtcGetCUBIN], [zug_cuda="$zug_cuda NVRTC" NVRTC_LIBS="-L$zug_cuda_lib -Wl,-rpath,$zug_cuda_lib -lnvrtc"])], [], [$CUDA_LIBS])
     zug_cuda="$zug_cuda (for $CUDA_ARCHS)"])
   CPPFLAGS=$zug_save_CPPFLAGS LIBS=$zug_save_LIBS])
 AS_IF([test $have_cuda = no && test "x$with_cuda" != xno && test "x$with_cuda" != xauto],
@@ -33,7 +33,9 @@ AS_IF([test $have_cuda = no], [CUDA_CPPFLAGS= CUDA_LIBS=],
   [CUDA_CPPFLAGS="$CUDA_CPPFLAGS -DHAVE_CUDA"])
 AS_IF([test "x$WERROR_CFLAGS" != x], [NVCC_WERROR="-Werror all-warnings -Xcompiler=-Werror"], [NVCC_WERROR=])
 AC_SUBST([NVCC_WERROR]) AC_SUBST([NVCC_GENCODE]) AC_SUBST([CUDA_CPPFLAGS]) AC_SUBST([CUDA_LIBS])
+AC_SUBST([NVRTC_LIBS])
 AM_CONDITIONAL([HAVE_CUDA], [test $have_cuda = yes])
+AM_CONDITIONAL([HAVE_NVRTC], [test $have_cuda = yes && test "x$NVRTC_LIBS" != x])
 ])
 
 dnl The compiler, where its toolkit lies, and whether it compiles for CUDA_ARCHS.

@@ -1,5 +1,5 @@
 /* A GPU: its handles and workspaces. The emulator has its own context, in emu.cc. */
-#include "kernels/cuda/host.h"
+#include "kernels/cuda/chain.h"
 
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
@@ -70,6 +70,7 @@ ZkCuda *zk_cuda_new(int device, ZbErr *err) {
 void zk_cuda_free(ZkCuda *cu) {
   if (!cu) return;
   zk_cuda_forget(cu);
+  zk_cuda_program_forget(cu);
 #ifdef HAVE_CUDNN
   if (cu->dnn) cudnnDestroy(cu->dnn);
 #endif

@@ -28,6 +28,7 @@ typedef struct ZkCuda {
   size_t workspace_bytes;
   double *parts;     /* [ZK_CUDA_PARTS], likewise */
   ZkCudaMemo *memos; /* what was made for calls like this one */
+  struct ZkCudaProgram *programs;
   bool failed;
   char error[512]; /* the first thing that went wrong */
 } ZkCuda;
@@ -50,16 +51,17 @@ size_t zk_cuda_scratch(const ZkCall *call, int threads);
 void zk_cuda_prepare(const ZkEnv *env, const ZkCall *call);
 
 /* ---- flat buffers -------------------------------------------------------------------------------- */
-/* As zk_cpu_adamw and zk_cpu_sgd, all in one pass: g is scaled by p->scale and, unless `scale` is NULL, by *scale,
- * which lies on the device (the host need not wait for the norm); `clear` leaves g zero. */
-void zk_cuda_adamw(const ZkEnv *env, const ZkAdamW *p, int64_t n, float *g, float *w, float *m, float *v,
-                   uint16_t *w16, const float *scale, bool clear);
-void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, int64_t n, float *g, float *w, float *m, uint16_t *w16,
-                 const float *scale, bool clear);
+/* As zk_cpu_adamw and zk_cpu_sgd, all in one pass. Unless `squares` is NULL, g is also scaled by
+ * min(1, most / (sqrt(*squares) + 1e-6)): the norm lies on the device and the host need not wait for it. `clear` leaves
+ * g zero. */
+void zk_cuda_adamw(const ZkEnv *env, const ZkAdamW *p, const double *squares, float most, int64_t n, float *g,
+                   float *w, float *m, float *v, uint16_t *w16, bool clear);
+void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, const double *squares, float most, int64_t n, float *g, float *w,
+                 float *m, uint16_t *w16, bool clear);
 /* Sum of squares in f64 into (add: onto) *sum, on the device, in an order that depends on n only. */
 void zk_cuda_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum, bool add);
-/* *scale = min(1, limit / (sqrt(*sumsq) + 1e-6)), all on the device. */
-void zk_cuda_clip(const ZkEnv *env, const double *sumsq, double limit, float *scale);
+void zk_cuda_add_scalar(const ZkEnv *env, const float *x, double *sum); /* *sum += *x */
+void zk_cuda_reciprocal(const ZkEnv *env, const double *x, float *y);   /* *y = 1 / *x, 0 where x is not positive */
 void zk_cuda_axpy(const ZkEnv *env, int64_t n, float a, const float *x, float *y); /* y += a x */
 void zk_cuda_to_bf16(const ZkEnv *env, int64_t n, const float *x, uint16_t *y);
 void zk_cuda_from_bf16(const ZkEnv *env, int64_t n, const uint16_t *x, float *y);

@@ -38,10 +38,21 @@ static unsigned blocks_for(const ZkCuda *cu, int64_t n) { return zk_blocks(cu, z
 
 /* ---- optimisers ---- */
 typedef struct {
+  const double *squares; /* NULL: not clipped */
+  float most, scale;
+} Scale;
+/* The smaller of 1 and what clips the norm, times `scale`; a norm that is no number gives none. */
+ZK_DEVICE float scale_of(const Scale &s) {
+  if (!s.squares) return s.scale;
+  double clip = (double)s.most / (sqrt(*s.squares) + 1e-6);
+  return clip >= 1 ? s.scale : (float)clip * s.scale;
+}
+
+typedef struct {
   float *g, *w, *m, *v;
   uint16_t *w16;
-  const float *scale; /* besides `gscale` */
-  float gscale, b1, b2, keep, rate, vscale, eps;
+  Scale scale;
+  float b1, b2, keep, rate, vscale, eps;
   bool clear;
 } Adam;
 
@@ -53,7 +64,7 @@ ZK_DEVICE void adam_one(const Adam &a, float scale, float g, float &w, float &m,
 }
 
 static __global__ void __launch_bounds__(THREADS) adamw(const __grid_constant__ Adam a, int64_t n, bool wide) {
-  float scale = a.scale ? a.gscale * *a.scale : a.gscale;
+  float scale = scale_of(a.scale);
   each(
       n, wide,
       [&](int64_t i) {
@@ -73,11 +84,11 @@ static __global__ void __launch_bounds__(THREADS) adamw(const __grid_constant__ 
       });
 }
 
-extern "C" void zk_cuda_adamw(const ZkEnv *env, const ZkAdamW *p, int64_t n, float *g, float *w, float *m, float *v,
-                              uint16_t *w16, const float *scale, bool clear) {
+extern "C" void zk_cuda_adamw(const ZkEnv *env, const ZkAdamW *p, const double *squares, float most, int64_t n,
+                              float *g, float *w, float *m, float *v, uint16_t *w16, bool clear) {
   ZkCuda *cu = zk_cu(env);
   double bias1 = 1 - pow((double)p->b1, (double)p->step), bias2 = 1 - pow((double)p->b2, (double)p->step);
-  Adam a = {g, w, m, v, w16, scale, p->scale, p->b1, p->b2, 1 - p->lr * p->decay, (float)(p->lr / bias1),
+  Adam a = {g, w, m, v, w16, {squares, most, p->scale}, p->b1, p->b2, 1 - p->lr * p->decay, (float)(p->lr / bias1),
             (float)(1 / sqrt(bias2)), p->eps, clear};
   ZK_LAUNCH(cu, NULL, adamw, blocks_for(cu, n), THREADS, 0, a, n, aligned({g, w, m, v, w16}));
 }
@@ -85,8 +96,8 @@ extern "C" void zk_cuda_adamw(const ZkEnv *env, const ZkAdamW *p, int64_t n, flo
 typedef struct {
   float *g, *w, *m;
   uint16_t *w16;
-  const float *scale;
-  float gscale, momentum, decay, lr;
+  Scale scale;
+  float momentum, decay, lr;
   bool clear;
 } Sgd;
 
@@ -96,7 +107,7 @@ ZK_DEVICE void sgd_one(const Sgd &s, float scale, float g, float &w, float &m) {
 }
 
 static __global__ void __launch_bounds__(THREADS) sgd(const __grid_constant__ Sgd s, int64_t n, bool wide) {
-  float scale = s.scale ? s.gscale * *s.scale : s.gscale;
+  float scale = scale_of(s.scale);
   each(
       n, wide,
       [&](int64_t i) {
@@ -118,11 +129,11 @@ static __global__ void __launch_bounds__(THREADS) sgd(const __grid_constant__ Sg
       });
 }
 
-extern "C" void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, int64_t n, float *g, float *w, float *m, uint16_t *w16,
-                            const float *scale, bool clear) {
+extern "C" void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, const double *squares, float most, int64_t n, float *g,
+                            float *w, float *m, uint16_t *w16, bool clear) {
   ZkCuda *cu = zk_cu(env);
   ZB_ASSERT(m != NULL || p->momentum == 0);
-  Sgd s = {g, w, m, w16, scale, p->scale, p->momentum, p->decay, p->lr, clear};
+  Sgd s = {g, w, m, w16, {squares, most, p->scale}, p->momentum, p->decay, p->lr, clear};
   ZK_LAUNCH(cu, NULL, sgd, blocks_for(cu, n), THREADS, 0, s, n, aligned({g, w, m, w16}));
 }
 
@@ -154,13 +165,14 @@ extern "C" void zk_cuda_sumsq(const ZkEnv *env, int64_t n, const float *x, doubl
   ZK_LAUNCH(cu, NULL, sumsq_join, 1, THREADS, 0, cu->parts, parts, sum, add);
 }
 
-static __global__ void clip(const double *sumsq, double limit, float *scale) {
-  double s = limit / (sqrt(*sumsq) + 1e-6);
-  *scale = s < 1 ? (float)s : s >= 1 ? 1.0f : (float)s; /* a NaN stays one */
-}
+static __global__ void add_scalar(const float *x, double *sum) { *sum += (double)*x; }
+static __global__ void reciprocal(const double *x, float *y) { *y = *x > 0 ? (float)(1 / *x) : 0; }
 
-extern "C" void zk_cuda_clip(const ZkEnv *env, const double *sumsq, double limit, float *scale) {
-  ZK_LAUNCH(zk_cu(env), NULL, clip, 1, 1, 0, sumsq, limit, scale);
+extern "C" void zk_cuda_add_scalar(const ZkEnv *env, const float *x, double *sum) {
+  ZK_LAUNCH(zk_cu(env), NULL, add_scalar, 1, 1, 0, x, sum);
+}
+extern "C" void zk_cuda_reciprocal(const ZkEnv *env, const double *x, float *y) {
+  ZK_LAUNCH(zk_cu(env), NULL, reciprocal, 1, 1, 0, x, y);
 }
 
 /* ---- the rest ---- */

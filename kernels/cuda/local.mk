@@ -1,24 +1,34 @@
 # kernels/cuda: nvcc compiles the .cu files if configure found it; the C++ compiler compiles them again for the
 # emulator, in which tests run them without a GPU.
-cuda_kernels = kernels/cuda/flat.cu kernels/cuda/move.cu
+cuda_kernels = kernels/cuda/flat.cu kernels/cuda/move.cu kernels/cuda/chain.cu
 cuda_host = kernels/cuda/cuda.h kernels/cuda/host.h kernels/cuda/shape.h kernels/cuda/common.cuh \
-  kernels/cuda/device.cuh kernels/cuda/table.c kernels/cuda/host.c
+  kernels/cuda/device.cuh kernels/cuda/table.c kernels/cuda/host.c kernels/cuda/chain.def kernels/cuda/chain.h \
+  kernels/cuda/chain_text.c kernels/cuda/program.c
 
 if HAVE_CUDA
 noinst_LIBRARIES += libkernels_cuda.a
 endif
-libkernels_cuda_a_SOURCES = $(cuda_host) $(cuda_kernels) kernels/cuda/context.c
+libkernels_cuda_a_SOURCES = $(cuda_host) $(cuda_kernels) kernels/cuda/context.c kernels/cuda/compile.c
+nodist_libkernels_cuda_a_SOURCES = kernels/cuda/texts.embed.c
 libkernels_cuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 
 if HAVE_CXX
 check_LIBRARIES += libkernels_emu.a
 endif
 libkernels_emu_a_SOURCES = $(cuda_host) kernels/cuda/emu.h
+nodist_libkernels_emu_a_SOURCES = kernels/cuda/texts.embed.c
 libkernels_emu_a_LIBADD = $(cuda_kernels:.cu=.emu.o) kernels/cuda/emu.emu.o
 libkernels_emu_a_DEPENDENCIES = $(libkernels_emu_a_LIBADD)
 libkernels_emu_a_CPPFLAGS = $(AM_CPPFLAGS) -DZK_EMU
 EXTRA_DIST += kernels/cuda/emu.cc
 CLEANFILES += kernels/cuda/*.emu.o
+
+# Programs made at run time carry these.
+cuda_texts = kernels/cuda/shape.h kernels/cuda/device.cuh
+kernels/cuda/texts.embed.c: $(cuda_texts) base/embed.awk
+	@$(MKDIR_P) $(@D)
+	$(V_EMBED)$(EMBED) -v name=zk_cuda_texts -v root=$(srcdir)/kernels/cuda/ $(filter-out %.awk,$^) > $@
+CLEANFILES += kernels/cuda/texts.embed.c
 
 # ---- rules: dependencies are noted as automake's own are, warnings of the host's part are the project's ----
 SUFFIXES += .cu

@@ -32,4 +32,15 @@ typedef struct {
   ZkcDiv div; /* by n, where all numbers are below 2^32; else div.n is 0 */
 } ZkcUnits;
 
+/* A chain's operands and results. Views of the nest and the run: results, then operands. */
+#define ZKC_CHAIN_IN 12
+#define ZKC_CHAIN_OUT 4
+typedef struct {
+  void *out[ZKC_CHAIN_OUT];
+  const void *in[ZKC_CHAIN_IN];
+  ZkcNest nest;
+  ZkcRun run;
+  ZkcUnits units; /* of `width` elements along the run */
+} ZkcChain;
+
 #endif

@@ -301,3 +301,14 @@ void conform(const char *file, int line, const Case *c) {
     for (int k = 0; k < ZK_MAX_OUT; k++) free(want[k]);
   }
 }
+
+void each_call(const Case *c, void (*fn)(const ZkCall *, void *), void *arg) {
+  for (int mode = 0; mode < (c->f32_only ? 1 : MODES); mode++)
+    for (int shuffle = 0; shuffle < SHUFFLES; shuffle++) {
+      ZkCall call = make_call(c);
+      Buffer buf[ZK_MAX_IN + ZK_MAX_OUT];
+      set_up(c, &call, (Mode)mode, false, shuffle, buf);
+      fn(&call, arg);
+      tear_down(&call, buf);
+    }
+}

@@ -66,6 +66,9 @@ void conform(const char *file, int line, const Case *c);
 /* Runs the back end's kernel on a call whose views have their memory, in way `way`. */
 void run_call(const ZkCall *call, int way);
 
+/* Shows fn the calls that conform would make of a case, without making them. */
+void each_call(const Case *c, void (*fn)(const ZkCall *call, void *arg), void *arg);
+
 /* Results of the reference kernel in f64, in declared order, from malloc. Operands as conform has them in f32. */
 void reference(const Case *c, double *result[ZK_MAX_OUT]);
 

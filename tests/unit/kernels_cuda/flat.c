@@ -100,12 +100,27 @@ Test(flat, sumsq) {
   }
 }
 
+/* What clips a gradient of 1 to the norm `most`, seen in what SGD subtracts from 0. */
 Test(flat, clip) {
   double square[] = {0, 4, 100, 1e60, NAN};
   float got[5];
-  for (int i = 0; i < 5; i++) zk_cuda_clip(&env, &square[i], 2, &got[i]);
-  cr_assert(got[0] == 1 && fabsf(got[1] - 1) < 1e-6f && fabsf(got[2] - 0.2f) < 1e-7f && got[3] > 0 && isnan(got[4]));
+  ZkSgd s = {.lr = 1, .scale = 1};
+  for (int i = 0; i < 5; i++) {
+    float g = 1, w = 0;
+    zk_cuda_sgd(&env, &s, &square[i], 2, 1, &g, &w, NULL, NULL, false);
+    got[i] = -w;
+  }
+  cr_assert(got[0] == 1 && fabsf(got[1] - 1) < 1e-6f && fabsf(got[2] - 0.2f) < 1e-7f && got[3] > 0 && got[3] < 1e-29f &&
+            isnan(got[4]));
   cr_assert(got[1] < 1); /* 2 / (2 + 1e-6) */
+}
+
+Test(flat, scalars) {
+  double sum = 1, x[] = {4, 0, -1};
+  float a = 0.5f, y[3];
+  zk_cuda_add_scalar(&env, &a, &sum);
+  for (int i = 0; i < 3; i++) zk_cuda_reciprocal(&env, &x[i], &y[i]);
+  cr_assert(sum == 1.5 && y[0] == 0.25f && y[1] == 0 && y[2] == 0);
 }
 
 Test(flat, axpy_and_zero) {
@@ -138,11 +153,11 @@ static void check_adamw(int64_t n, int64_t shift, bool half, bool clear) {
     dw[i] = (double)w.x[i], dm[i] = (double)m.x[i], dv[i] = (double)v.x[i];
   }
   ZkAdamW p = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .decay = 0.1f, .scale = 0.7f, .step = 3};
-  float half_scale = 0.5f;
-  zk_cuda_adamw(&env, &p, n, g.x, w.x, m.x, v.x, half ? w16.h : NULL, half ? &half_scale : NULL, clear);
+  double square = 16; /* a norm of 4, clipped to 2 */
+  zk_cuda_adamw(&env, &p, half ? &square : NULL, 2, n, g.x, w.x, m.x, v.x, half ? w16.h : NULL, clear);
   double c1 = 1 - pow((double)p.b1, (double)p.step), c2 = 1 - pow((double)p.b2, (double)p.step);
   for (int64_t i = 0; i < n; i++) {
-    double gi = (double)p.scale * (half ? 0.5 : 1) * (double)g0.x[i];
+    double gi = (double)p.scale * (half ? 2 / (4 + 1e-6) : 1) * (double)g0.x[i];
     dm[i] = (double)p.b1 * dm[i] + (1 - (double)p.b1) * gi;
     dv[i] = (double)p.b2 * dv[i] + (1 - (double)p.b2) * gi * gi;
     dw[i] -= (double)p.lr * (dm[i] / c1 / (sqrt(dv[i] / c2) + (double)p.eps) + (double)p.decay * dw[i]);
@@ -168,10 +183,10 @@ Test(flat, sgd) {
       Mem g = normals(n, shift, 10, 1), w = normals(n, shift, 11, 1), m = normals(n, shift, 12, 1),
           w16 = halves(n, shift), w0 = normals(n, 0, 11, 1), g0 = normals(n, 0, 10, 1), m0 = normals(n, 0, 12, 1);
       ZkSgd s = {.lr = 0.1f, .momentum = momentum ? 0.9f : 0, .decay = 0.01f, .scale = 0.5f};
-      float scale = 0.25f;
-      zk_cuda_sgd(&env, &s, n, g.x, w.x, momentum ? m.x : NULL, w16.h, momentum ? &scale : NULL, momentum);
+      double square = 64; /* a norm of 8, clipped to 2 */
+      zk_cuda_sgd(&env, &s, momentum ? &square : NULL, 2, n, g.x, w.x, momentum ? m.x : NULL, w16.h, momentum);
       for (int64_t i = 0; i < n; i++) {
-        double d = (momentum ? 0.125 : 0.5) * (double)g0.x[i] + (double)s.decay * (double)w0.x[i];
+        double d = (momentum ? 1 / (8 + 1e-6) : 0.5) * (double)g0.x[i] + (double)s.decay * (double)w0.x[i];
         if (momentum) d += (double)s.momentum * (double)m0.x[i];
         EACH_ASSERT(close_to(w.x[i], (double)w0.x[i] - (double)s.lr * d, 0.3), "w[%lld]", (long long)i);
         EACH_ASSERT(m.x[i] == m0.x[i] || (momentum && close_to(m.x[i], d, 1)), "m[%lld]", (long long)i);

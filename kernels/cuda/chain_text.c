@@ -1,0 +1,140 @@
+/* Writes a chain of elementwise ops as a CUDA program, to be compiled when a run starts. A thread takes a unit of eight
+ * neighbours (or one element): it loads all operands, computes element by element with values in registers named as the
+ * chain numbers them, then stores all results, which may therefore share memory with operands of the same layout.
+ *
+ * The chain y = a * b (f32, b repeated along the run) becomes
+ *
+ *   extern "C" __global__ void __launch_bounds__(256) zk_chain(const __grid_constant__ ZkcChain c) {
+ *     for (long long u = blockIdx.x * 256ll + threadIdx.x; u < c.units.total; u += gridDim.x * 256ll) {
+ *       long long at, off[3];
+ *       zkc_seek(c.nest, zkc_row(c.units, u, at), off);
+ *       float x0[8], y0[8];
+ *       zk_load8(c.in[0], 0, off[1] + 8 * at, x0);
+ *       const float r1 = zk_load(c.in[1], 0, off[2]);
+ *   #pragma unroll
+ *       for (int j = 0; j < 8; j++) {
+ *         const float r0 = x0[j];
+ *         const float r2 = zk_MUL(r0, r1);
+ *         y0[j] = r2;
+ *       }
+ *       zk_store8(c.out[0], 0, off[0] + 8 * at, y0);
+ *     }
+ *   } */
+#include <string.h>
+
+#include "kernels/cuda/chain.h"
+
+extern const char *const zk_cuda_texts[]; /* name and text of shape.h and device.cuh */
+
+ZkChainShape zk_chain_shape(const ZkCall *call, bool wide_allowed) {
+  const ZkView *views[ZKC_VIEWS];
+  ZkChainShape s = {.width = wide_allowed ? 8 : 1};
+  int n = 0;
+  ZB_ASSERT(call->nout > 0 && call->chain->nout == call->nout && call->chain->nops <= ZK_CHAIN_MAX_OPS);
+  for (int i = 0; i < call->nout; i++) {
+    ZB_ASSERT(call->out[i].rank == call->out[0].rank);
+    views[n++] = &call->out[i];
+  }
+  for (int i = 0; i < call->nin; i++) views[n++] = &call->in[i];
+  s.args.nest = zkc_nest_run(views, n, NULL, 0, false, &s.args.run);
+  const ZkcRun *run = &s.args.run;
+  for (int i = 0; i < call->nout; i++)
+    if (!zkc_wide(views[i], &s.args.nest, i, run->n, run->stride[i])) s.width = 1;
+  for (int k = 0; k < call->nin; k++) {
+    int i = call->nout + k;
+    s.class_of[k] = run->stride[i] == 0 ? ZK_CHAIN_SCALAR : ZK_CHAIN_ANY;
+    if (s.width == 8 && zkc_wide(views[i], &s.args.nest, i, run->n, run->stride[i])) s.class_of[k] = ZK_CHAIN_WIDE;
+  }
+  s.args.units = zkc_units(s.args.nest.count, run->n / s.width);
+  return s;
+}
+
+/* ---- the ops as functions ---- */
+static const char *const op_name[ZG_OP_COUNT] = {
+#define EXPR(NAME, expression) [ZG_OP_##NAME] = #NAME,
+#include "kernels/cuda/chain.def"
+};
+static const char *const op_expression[ZG_OP_COUNT] = {
+#define EXPR(NAME, expression) [ZG_OP_##NAME] = #expression,
+#include "kernels/cuda/chain.def"
+};
+
+static const unsigned char operands[ZG_OP_COUNT] = {
+#define OP(NAME, text, class, lo, hi, outs) [ZG_OP_##NAME] = lo,
+#include "graph/ops.def"
+};
+
+static void put_ops(ZbText *t, const ZkChain *chain) {
+  static const char *const parameters[] = {"", "float a", "float a, float b", "float a, float b, float c"};
+  bool seen[ZG_OP_COUNT] = {false};
+  for (int i = 0; i < chain->nops; i++) {
+    int op = chain->ops[i].op;
+    if (seen[op] || !op_name[op]) continue;
+    seen[op] = true;
+    zb_text_add(t, "ZK_DEVICE float zk_%s(%s) { return %s; }\n", op_name[op], parameters[operands[op]], op_expression[op]);
+  }
+}
+
+static void put_op(ZbText *t, const ZkChainOp *o, int to) {
+  const uint16_t from[] = {o->a, o->b, o->c};
+  uint32_t bits;
+  memcpy(&bits, &o->num, sizeof bits);
+  zb_text_add(t, "      const float r%d = ", to);
+  if (o->op == ZG_OP_FILL || o->op == ZG_OP_AXSIZE) {
+    zb_text_add(t, "__uint_as_float(0x%08xu); // %g\n", bits, (double)o->num);
+  } else if (o->op == ZG_OP_CAST) {
+    const char *how = o->elem == ZK_BF16 ? "zk_from_bf16(zk_to_bf16(r%d));\n" : o->elem == ZK_I32 ? "truncf(r%d);\n" : "r%d;\n";
+    zb_text_add(t, how, o->a);
+  } else {
+    ZB_ASSERT(o->op < ZG_OP_COUNT && op_name[o->op]);
+    zb_text_add(t, "zk_%s(", op_name[o->op]);
+    for (int k = 0; k < operands[o->op]; k++) zb_text_add(t, "%sr%d", k ? ", " : "", from[k]);
+    zb_text_add(t, ");\n");
+  }
+}
+
+/* ---- loads and stores ---- */
+static void put_load(ZbText *t, const ZkChainShape *s, const ZkCall *call, int k) {
+  int elem = call->in[k].elem, view = call->nout + k;
+  switch (s->class_of[k]) {
+  case ZK_CHAIN_SCALAR:
+    zb_text_add(t, "    const float r%d = zk_load(c.in[%d], %d, off[%d]);\n", k, k, elem, view);
+    break;
+  case ZK_CHAIN_WIDE:
+    zb_text_add(t, "    float x%d[8];\n    zk_load8(c.in[%d], %d, off[%d] + 8 * at, x%d);\n", k, k, elem, view, k);
+    break;
+  case ZK_CHAIN_ANY:
+    zb_text_add(t, "    float x%d[%d];\n", k, s->width);
+    zb_text_add(t, "    for (int j = 0; j < %d; j++) x%d[j] = zk_load(c.in[%d], %d, off[%d] + (%d * at + j) * c.run.stride[%d]);\n",
+                s->width, k, k, elem, view, s->width, view);
+    break;
+  }
+}
+
+static void put_store(ZbText *t, const ZkChainShape *s, const ZkCall *call, int k) {
+  int elem = call->out[k].elem;
+  if (s->width == 8) zb_text_add(t, "    zk_store8(c.out[%d], %d, off[%d] + 8 * at, y%d);\n", k, elem, k, k);
+  else zb_text_add(t, "    zk_store(c.out[%d], %d, off[%d] + at * c.run.stride[%d], y%d[0]);\n", k, elem, k, k, k);
+}
+
+void zk_chain_text(ZbText *t, const ZkCall *call, const ZkChainShape *s) {
+  const ZkChain *chain = call->chain;
+  zb_text_add(t, "%s%s", zk_cuda_texts[1], zk_cuda_texts[3]);
+  put_ops(t, chain);
+  zb_text_add(t, "extern \"C\" __global__ void __launch_bounds__(%d) %s(const __grid_constant__ ZkcChain c) {\n",
+              ZK_CHAIN_THREADS, ZK_CHAIN_NAME);
+  zb_text_add(t, "  for (long long u = blockIdx.x * %dll + threadIdx.x; u < c.units.total; u += gridDim.x * %dll) {\n",
+              ZK_CHAIN_THREADS, ZK_CHAIN_THREADS);
+  zb_text_add(t, "    long long at, off[%d];\n    zkc_seek(c.nest, zkc_row(c.units, u, at), off);\n",
+              call->nout + call->nin);
+  for (int k = 0; k < call->nin; k++) put_load(t, s, call, k);
+  for (int k = 0; k < call->nout; k++) zb_text_add(t, "    float y%d[%d];\n", k, s->width);
+  zb_text_add(t, "#pragma unroll\n    for (int j = 0; j < %d; j++) {\n", s->width);
+  for (int k = 0; k < call->nin; k++)
+    if (s->class_of[k] != ZK_CHAIN_SCALAR) zb_text_add(t, "      const float r%d = x%d[j];\n", k, k);
+  for (int i = 0; i < chain->nops; i++) put_op(t, &chain->ops[i], call->nin + i);
+  for (int k = 0; k < call->nout; k++) zb_text_add(t, "      y%d[j] = r%d;\n", k, chain->out[k]);
+  zb_text_add(t, "    }\n");
+  for (int k = 0; k < call->nout; k++) put_store(t, s, call, k);
+  zb_text_add(t, "  }\n}\n");
+}

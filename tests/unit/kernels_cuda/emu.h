@@ -1,0 +1,11 @@
+/* What the tests of kernels/cuda share beside the conformance harness. */
+#ifndef ZUG_TESTS_KERNELS_CUDA_EMU_H
+#define ZUG_TESTS_KERNELS_CUDA_EMU_H
+
+#include "kernels/cuda/cuda.h"
+#include "tests/unit/kernels/conform.h"
+
+/* From now on chains run by this kernel. */
+void emu_use_chain(ZkKernel *kernel);
+
+#endif
