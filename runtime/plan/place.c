@@ -277,7 +277,34 @@ static void release(Block *live, uint32_t *nlive, uint32_t value) {
     }
 }
 
-static uint64_t pack(Place *c, ZpNode *nodes, uint32_t n) {
+static bool same_memory(const ZpValue *a, const ZpValue *b) {
+  size_t n = a->type.naxes;
+  return a->bytes == b->bytes && a->elem == b->elem && n == b->type.naxes && !memcmp(a->axis, b->axis, n * sizeof *a->axis) &&
+         !memcmp(a->size, b->size, n * sizeof *a->size);
+}
+
+/* Which operand's memory result j of node i can take, because nothing reads it any more: one of the same layout, where the
+ * kernel works element by element. So the gradient of logits takes the place of the logits. -1: none. What an instance
+ * saved is its own backward's: for everybody else a slot holds the same before and after. */
+static int takes_place_of(const Place *c, const ZpNode *nodes, uint32_t i, int j, const uint32_t *last, bool backward) {
+  const ZpNode *k = &nodes[i];
+  const ZpValue *v = &c->s->values[k->out[j]];
+  uint16_t op = k->call.op;
+  if (op != ZG_OP_CHAIN && op != ZG_OP_ALL_REDUCE && op != ZG_OP_XENT_GRAD) return -1;
+  int n = op == ZG_OP_CHAIN ? k->call.nin : 1;
+  for (int a = 0; a < n; a++) {
+    const ZpValue *in = &c->s->values[k->in[a]];
+    bool free = in->at.place == ZP_AT_TEMP || (backward && in->at.place == ZP_AT_SAVED), taken = false;
+    for (int b = 0; b < j; b++) {
+      const ZpLoc *at = &c->s->values[k->out[b]].at;
+      taken |= at->place == in->at.place && at->offset == in->at.offset;
+    }
+    if (free && !taken && last[k->in[a]] == i && same_memory(in, v)) return a;
+  }
+  return -1;
+}
+
+static uint64_t pack(Place *c, ZpNode *nodes, uint32_t n, bool backward) {
   ZpSegment *s = c->s;
   ZbArena *tmp = zb_arena_new();
   uint32_t *last = ZB_NEWN(tmp, uint32_t, s->nvalues + 1);
@@ -293,11 +320,11 @@ static uint64_t pack(Place *c, ZpNode *nodes, uint32_t n) {
     for (int j = 0; j < k->call.nout; j++) {
       ZpValue *v = &s->values[k->out[j]];
       if (v->at.place != ZP_AT_NOWHERE) continue;
-      const ZpValue *in = k->call.nin ? &s->values[k->in[0]] : NULL;
-      if (k->call.op == ZG_OP_ALL_REDUCE && in->at.place == ZP_AT_TEMP && last[k->in[0]] == i) {
-        v->at = in->at; /* in place */
+      int a = takes_place_of(c, nodes, i, j, last, backward);
+      if (a >= 0) {
+        v->at = s->values[k->in[a]].at;
         for (uint32_t q = 0; q < nlive; q++)
-          if (live[q].value == k->in[0]) live[q].value = k->out[0];
+          if (live[q].value == k->in[a]) live[q].value = k->out[j];
         continue;
       }
       v->at = (ZpLoc){ZP_AT_TEMP, 0, first_fit(live, &nlive, aligned(v->bytes), k->out[j])};
@@ -386,7 +413,7 @@ void zp_place(ZpBuild *b, uint32_t index) {
   place_all_carried(&c, saved, none);
   for (int i = 0; i < 3; i++) {
     make_calls(&c, *lists[i].nodes, *lists[i].n);
-    *lists[i].temp = pack(&c, *lists[i].nodes, *lists[i].n);
+    *lists[i].temp = pack(&c, *lists[i].nodes, *lists[i].n, i == 2);
     if (i) count_work(&c, *lists[i].nodes, *lists[i].n); /* counting the denominator is nothing */
   }
   mark_setters(s);

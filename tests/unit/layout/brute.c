@@ -261,6 +261,17 @@ static void check_reads(Brute *b, const ZpNode *k) {
   }
 }
 
+/* Reads every element before it writes there. */
+static bool elementwise(const ZpNode *k) {
+  return k->call.op == ZG_OP_ALL_REDUCE || k->call.op == ZG_OP_CHAIN || k->call.op == ZG_OP_XENT_GRAD;
+}
+
+static bool same_layout(const ZpValue *x, const ZpValue *y) {
+  bool same = x->elem == y->elem && x->type.naxes == y->type.naxes;
+  for (int i = 0; same && i < x->type.naxes; i++) same = x->axis[i] == y->axis[i] && x->size[i] == y->size[i];
+  return same;
+}
+
 static void check_writes(Brute *b, const ZpNode *k) {
   for (int i = 0; i < k->call.nout; i++) {
     const ZpValue *x = value(b, k->out[i]);
@@ -268,14 +279,13 @@ static void check_writes(Brute *b, const ZpNode *k) {
     uint64_t from = x->at.offset, to = from + x->bytes;
     NEED(b, written(x->at.place) || x->at.place == ZP_AT_GRAD, "writes to place %u", x->at.place);
     NEED(b,
-         b->phase == BWD ? x->at.place != ZP_AT_SAVED && x->at.place != ZP_AT_CARRY_OUT
+         b->phase == BWD ? (x->at.place != ZP_AT_SAVED || elementwise(k)) && x->at.place != ZP_AT_CARRY_OUT
                          : x->at.place != ZP_AT_GRAD && x->at.place != ZP_AT_DCARRY_IN,
          "writes what belongs to another phase");
     for (int j = 0; j < k->call.nin; j++) {
       const ZpValue *y = value(b, k->in[j]);
       if (y->at.place != x->at.place || y->at.index != x->at.index) continue;
-      bool in_place = (k->call.op == ZG_OP_ALL_REDUCE || x->at.place == ZP_AT_GRAD) && y->at.offset == from &&
-                      y->bytes == x->bytes;
+      bool in_place = (elementwise(k) || x->at.place == ZP_AT_GRAD) && y->at.offset == from && same_layout(x, y);
       NEED(b, in_place || !meet(y->at.offset, y->at.offset + y->bytes, from, to), "overwrites operand %d", j);
     }
     for (int j = 0; j < i; j++) {

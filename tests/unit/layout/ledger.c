@@ -26,14 +26,14 @@ static void expect_ledger(const ZpPlan *p, uint32_t stage, const uint64_t want[Z
  * used by the one segment). Four samples at once:
  *   slot     image 4 x 12 x 4 = 192, label 4 x 4 -> 64; saved: products 4 x 8 x 4 = 128 twice, 4 x 6 x 4 = 96 -> 128, the
  *            loss's maximum and sum 16 -> 64 each: 256 + 512 = 768; one slot, since one stage never has two in flight
- *   scratch  most is alive in backward at the second relu: the gradients of its result and of what goes into it, the
- *            relu again, the gradient of the logits: 128 each = 512
+ *   scratch  most is alive in backward at the second relu: the gradient of its result, whose place that of what goes into
+ *            it takes, and the relu again: 128 each = 256. The gradient of the logits takes the logits' place.
  *   scalars  64 twice */
 Test(ledger, by_hand) {
   Model m = model_open("mlp", NULL, "-D inputs=12 -D hidden=8 -D classes=6");
   Plan q = plan_bare(m.g, "bind batch = 16 micro 4");
   uint64_t want[ZP_L_COUNT_] = {[ZP_L_PARAMS] = 1024,     [ZP_L_GRADS] = 1024,  [ZP_L_STATES] = 2048,
-                                [ZP_L_ACTIVATIONS] = 768, [ZP_L_SCRATCH] = 512, [ZP_L_OTHER] = 128};
+                                [ZP_L_ACTIVATIONS] = 768, [ZP_L_SCRATCH] = 256, [ZP_L_OTHER] = 128};
   expect_ledger(q.p, 0, want);
   plan_close(&q);
   q = plan_bare(m.g, "bind batch = 16 micro 4 optimizer sgd(lr = 0.1)");

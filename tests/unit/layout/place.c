@@ -87,6 +87,24 @@ Test(place, all_reduce_in_place) {
   model_close(&m);
 }
 
+/* The largest tensors of a language model: the gradient of the logits lies where the logits were saved. */
+Test(place, logits_and_their_gradient) {
+  Model m = model_open("gpt2", NULL, "-D layers=2 -D words=1024");
+  Plan q = plan_of(m.g, "bind batch = 2, seq = 64");
+  int found = 0;
+  for (uint32_t s = 0; s < m.g->nsegments; s++)
+    for (uint32_t i = 0; i < q.p->segments[s].nbwd; i++) {
+      const ZpNode *k = &q.p->segments[s].bwd[i];
+      if (k->call.op != ZG_OP_XENT_GRAD) continue;
+      const ZpLoc *z = &q.p->segments[s].values[k->in[0]].at, *dz = &q.p->segments[s].values[k->out[0]].at;
+      cr_expect(z->place == ZP_AT_SAVED && dz->place == ZP_AT_SAVED && z->offset == dz->offset);
+      found++;
+    }
+  cr_assert_eq(found, 1);
+  plan_close(&q);
+  model_close(&m);
+}
+
 /* No packing can do with less than what is alive at once; ours needs little more. */
 static double loss_of(const ZpSegment *s, Phase phase, uint64_t room) {
   uint32_t n;
@@ -99,11 +117,13 @@ static double loss_of(const ZpSegment *s, Phase phase, uint64_t room) {
       bool before = false;
       for (uint32_t k = 0; k <= i && x->at.place == ZP_AT_TEMP && !before; k++)
         for (int j = 0; j < nodes[k].call.nout; j++) before |= nodes[k].out[j] == v;
-      bool in_place = nodes[i].call.op == ZG_OP_ALL_REDUCE && v == nodes[i].out[0] &&
-                      s->values[nodes[i].in[0]].at.place == ZP_AT_TEMP &&
-                      s->values[nodes[i].in[0]].at.offset == x->at.offset;
-      bool mine = false;
+      bool mine = false, in_place = false;
+      for (int j = 0; j < nodes[i].call.nin; j++) {
+        const ZpValue *y = &s->values[nodes[i].in[j]];
+        in_place |= nodes[i].in[j] != v && y->at.place == ZP_AT_TEMP && y->at.offset == x->at.offset;
+      }
       for (int j = 0; j < nodes[i].call.nout; j++) mine |= nodes[i].out[j] == v;
+      in_place &= mine; /* counted as the operand */
       if (before && !in_place && (mine || read_later(nodes, n, i, v))) live += zb_round_up(x->bytes, 64);
     }
     if (live > most) most = live;
