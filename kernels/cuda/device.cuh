@@ -21,8 +21,8 @@
 ZK_DEVICE unsigned zkc_div(unsigned x, const ZkcDiv &d) {
   return (unsigned)(((unsigned long long)__umulhi(x, d.mul) + x) >> d.shift);
 }
-/* Offsets of point `at` of the nest in its first V views. */
-template <int V> ZK_DEVICE void zkc_seek(const ZkcNest &nest, unsigned at, long long (&off)[V]) {
+/* Offsets of point `at` of the nest (a ZkcNest, or one of fewer views) in its first V views. */
+template <int V, class N> ZK_DEVICE void zkc_seek(const N &nest, unsigned at, long long (&off)[V]) {
 #pragma unroll
   for (int v = 0; v < V; v++) off[v] = 0;
   for (int l = nest.nloops - 1; l >= 0; l--) {

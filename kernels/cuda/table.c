@@ -15,6 +15,7 @@ static const Entry table[ZG_OP_COUNT] = {
     [ZG_OP_SLICE] = {zk_cuda_slice, NULL, NULL},
     [ZG_OP_PAD] = {zk_cuda_pad, NULL, NULL},
     [ZG_OP_CONCAT] = {zk_cuda_concat, NULL, NULL},
+    [ZG_OP_DOT] = {zk_cuda_dot, zk_cuda_dot_scratch, zk_cuda_dot_prepare},
     [ZG_OP_CHAIN] = {zk_cuda_chain, NULL, zk_cuda_chain_prepare},
     [ZG_OP_COPY] = {zk_cuda_copy, NULL, NULL},
 };

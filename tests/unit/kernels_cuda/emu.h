@@ -7,5 +7,7 @@
 
 /* From now on chains run by this kernel. */
 void emu_use_chain(ZkKernel *kernel);
+/* From now on contexts have this handle; NULL, as at first: none. */
+void emu_use_blas(struct cublasLtContext *handle);
 
 #endif

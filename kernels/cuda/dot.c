@@ -1,0 +1,60 @@
+/* dot: the classes of its axes, and who computes it.
+ *
+ * An axis is of class batch (both operands and the result have it), M (A and C), N (B and C) or K (contracted).
+ * Example: a weight gradient x[b s e] . g[b s f] -> [e f] contracts b and s: M = e, N = f, K = b s.
+ *
+ * M = N = 1 is a reduction and has kernels of its own. Other products go to cuBLASLt where it is there; else, and where
+ * it knows nothing, to ours. All add in f32, with f32 operands too: no TF32. (An epilogue, a bias or a GELU, would be
+ * one more attribute of the plan in dot_lt.c, and a few lines where dot.cu stores.) */
+#include "kernels/cuda/dot.h"
+
+static int find(const ZkView *v, uint16_t axis) {
+  for (int i = 0; i < v->rank; i++)
+    if (v->axis[i] == axis) return i;
+  return -1;
+}
+
+static bool contracted(const ZkCall *c, uint16_t axis) {
+  for (int i = 0; i < c->nax; i++)
+    if (c->ax[i] == axis) return true;
+  return false;
+}
+
+static void add(ZkDotAxes *class, const ZkView *v, int i) {
+  class->ax[class->n++] = v->axis[i];
+  class->count *= v->size[i];
+}
+
+ZkDot zk_dot_of(const ZkCall *c) {
+  ZkDot d = {.v = {c->in[0], c->in[1], c->out[0]}, .add = c->accumulate};
+  d.batch.count = d.m.count = d.n.count = d.k.count = 1;
+  const ZkView *a = &c->in[0], *b = &c->in[1];
+  for (int i = 0; i < a->rank; i++) {
+    bool shared = find(b, a->axis[i]) >= 0;
+    ZB_ASSERT(shared || !contracted(c, a->axis[i]));
+    add(!shared ? &d.m : contracted(c, a->axis[i]) ? &d.k : &d.batch, a, i);
+  }
+  for (int i = 0; i < b->rank; i++)
+    if (find(a, b->axis[i]) < 0) add(&d.n, b, i);
+  return d;
+}
+
+void zk_cuda_dot(const ZkEnv *env, const ZkCall *c) {
+  ZkDot d = zk_dot_of(c);
+  ZkCuda *cu = env->device;
+  if (d.batch.count * d.m.count * d.n.count == 0) return;
+  if (d.m.count * d.n.count == 1) zk_dot_inner(cu, c, &d);
+  else if (d.k.count == 0 || !zk_dot_lt(env, c, &d)) zk_dot_tiles(cu, c, &d);
+}
+
+void zk_cuda_dot_prepare(const ZkEnv *env, const ZkCall *c) {
+  ZkDot d = zk_dot_of(c);
+  if (d.batch.count * d.m.count * d.n.count * d.k.count != 0 && d.m.count * d.n.count > 1)
+    zk_dot_lt_prepare(env->device, c);
+}
+
+size_t zk_cuda_dot_scratch(const ZkCall *c) {
+  ZkDot d = zk_dot_of(c);
+  if (d.batch.count * d.m.count * d.n.count == 0) return 0;
+  return d.m.count * d.n.count == 1 ? zk_dot_inner_scratch(&d) : zk_dot_lt_scratch(&d);
+}

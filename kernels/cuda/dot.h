@@ -1,0 +1,43 @@
+/* What the files of `dot` share. dot.c sorts the axes of a product into classes and decides who computes it: cuBLASLt
+ * (dot_lt.c) or our own kernels (dot.cu). */
+#ifndef ZUG_KERNELS_CUDA_DOT_H
+#define ZUG_KERNELS_CUDA_DOT_H
+
+#include "kernels/cuda/host.h"
+
+enum { ZKD_A, ZKD_B, ZKD_C }; /* operands and result */
+
+/* Axes of one class, in the order in which they are counted, slowest first. */
+typedef struct {
+  int n;
+  uint16_t ax[ZK_MAX_AXES];
+  int64_t count;
+} ZkDotAxes;
+
+/* C[batch, m, n] (+)= sum over k of A[batch, m, k] B[batch, k, n]: every axis is in one class. */
+typedef struct {
+  ZkView v[3];
+  ZkDotAxes batch, m, n, k;
+  bool add;
+} ZkDot;
+
+/* ---- dot.cu ---- */
+/* One result for each point of the batch: M = N = 1. */
+size_t zk_dot_inner_scratch(const ZkDot *d);
+void zk_dot_inner(ZkCuda *cu, const ZkCall *call, const ZkDot *d);
+/* Any product, in f32 arithmetic, without scratch. */
+void zk_dot_tiles(ZkCuda *cu, const ZkCall *call, const ZkDot *d);
+/* For dot_lt.c: n elements that look random, from -1 to 1; *flag = 1 if n bytes differ. */
+void zk_dot_noise(ZkCuda *cu, void *p, int elem, int64_t n, unsigned seed);
+void zk_dot_compare(ZkCuda *cu, const void *x, const void *y, int64_t n, int *flag);
+
+/* ---- dot_lt.c ---- */
+/* False if there is no cuBLASLt, or if it has nothing for these shapes: then nothing was done. */
+bool zk_dot_lt(const ZkEnv *env, const ZkCall *call, const ZkDot *d);
+void zk_dot_lt_prepare(ZkCuda *cu, const ZkCall *call);
+size_t zk_dot_lt_scratch(const ZkDot *d);
+
+/* ---- dot.c ---- */
+ZkDot zk_dot_of(const ZkCall *call);
+
+#endif

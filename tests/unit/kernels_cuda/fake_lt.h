@@ -1,0 +1,20 @@
+/* A cuBLASLt and a CUDA runtime on the CPU, as much of them as kernels/cuda/dot_lt.c calls, to see what it tells them.
+ *
+ * Four algorithms are proposed: 0 is slow; 1 computes the same bits in half the time; 2 is faster still and adds in
+ * another order; 3 would be the fastest, and does not run. */
+#ifndef ZUG_TESTS_KERNELS_CUDA_FAKE_LT_H
+#define ZUG_TESTS_KERNELS_CUDA_FAKE_LT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct {
+  int64_t products;  /* computed so far */
+  int last;          /* the algorithm of the last one */
+  bool knows_nothing; /* proposes nothing */
+  bool no_memory;
+} FakeLt;
+extern FakeLt fake_lt;
+struct cublasLtContext *fake_lt_handle(void);
+
+#endif
