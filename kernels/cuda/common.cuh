@@ -57,10 +57,9 @@ extern "C" {
 #endif
 
 static inline ZkCuda *zk_cu(const ZkEnv *env) { return (ZkCuda *)env->device; }
-/* Blocks for this many pieces of work, in kernels that go on with the next piece: enough to fill the device. */
+/* Blocks for this many pieces of work, in kernels that go on with the next piece. */
 static inline unsigned zk_blocks(const ZkCuda *cu, int64_t pieces) {
-  int64_t most = (int64_t)cu->sms * 16;
-  return (unsigned)(pieces < most ? pieces : most);
+  return (unsigned)(pieces < cu->most_blocks ? pieces : cu->most_blocks);
 }
 
 /* ---- reductions --------------------------------------------------------------------------------------

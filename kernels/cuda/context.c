@@ -29,6 +29,7 @@ static bool look_at_device(ZkCuda *cu, ZbErr *err) {
     return zb_fail(err, "", "there is no CUDA device %d: there are %d", cu->device, n);
   if (!check(cudaGetDeviceProperties(&p, cu->device), "cudaGetDeviceProperties", err)) return false;
   cu->sms = p.multiProcessorCount;
+  cu->most_blocks = 16 * cu->sms;
   cu->arch = 10 * p.major + p.minor;
   snprintf(cu->name, sizeof cu->name, "%s", p.name);
   if (cu->arch < 80)

@@ -20,6 +20,7 @@ typedef struct ZkCudaMemo ZkCudaMemo;
 typedef struct ZkCuda {
   struct CUstream_st *stream; /* kernels go here; the caller may change it between calls */
   int device, sms, arch;      /* number, multiprocessors, 90 for 9.0 */
+  int most_blocks;            /* of kernels that go on with the next piece of work: enough to fill the device */
   char name[256], text[384];
   struct CUstream_st *own_stream;
   struct cublasLtContext *blas; /* NULL: not in this build */
@@ -67,7 +68,8 @@ void zk_cuda_to_bf16(const ZkEnv *env, int64_t n, const float *x, uint16_t *y);
 void zk_cuda_from_bf16(const ZkEnv *env, int64_t n, const uint16_t *x, float *y);
 void zk_cuda_zero(const ZkEnv *env, void *p, size_t bytes);
 
-/* Only in builds for the emulator: the order in which threads run. 0 up, 1 down, 2... shuffled by that number. */
+/* Only in builds for the emulator: the order in which threads run. 0 all up to the next barrier or warp operation in turn;
+ * 1 downwards, the last warp as far ahead as it can; 2 shuffled; 3 upwards, the first warp ahead; more: shuffled. */
 void zk_cuda_emulate(int order);
 
 #endif

@@ -89,6 +89,8 @@ static struct {
   char *dynamic;
   size_t dynamic_bytes, shared_bytes;
   int order;
+  bool greedy; /* whoever is first in turn runs as far as it can, so that some warps are a barrier ahead of others */
+  bool ready;  /* some thread may be READY */
   uint64_t random;
 } s;
 
@@ -142,7 +144,7 @@ static void fiber_main() {
   __sanitizer_finish_switch_fiber(nullptr, &s.scheduler_bottom, &s.scheduler_size);
 #endif
   for (;;) {
-    while (s.started < s.n) {
+    while (s.started < s.n && !(s.greedy && s.ready)) {
       unsigned i = s.turn[s.started++];
       enter(i);
       s.body(s.arg);
@@ -206,7 +208,7 @@ void meet(unsigned mask, void *mine, Combine *combine, Place at) {
   }
   combine(lane);
   for (unsigned l = 0; l < 32; l++)
-    if ((mask >> l & 1) && base + l != me) s.thread[base + l].state = READY;
+    if ((mask >> l & 1) && base + l != me) s.thread[base + l].state = READY, s.ready = true;
 }
 
 /* ---- shared memory ---- */
@@ -226,32 +228,45 @@ void *shared_dynamic() { return s.dynamic; }
 /* ---- a launch ---- */
 static void make_turns() {
   for (unsigned i = 0; i < s.n; i++) s.turn[i] = s.order == 1 ? s.n - 1 - i : i;
-  for (unsigned i = s.n - 1; s.order > 1 && i > 0; i--) {
+  for (unsigned i = s.n - 1; s.order >= 2 && s.order != 3 && i > 0; i--) {
     s.random = s.random * 6364136223846793005ull + 1442695040888963407ull;
     std::swap(s.turn[i], s.turn[(s.random >> 33) % (i + 1)]);
   }
 }
 
+/* Gives every READY thread a turn, or (greedy) the first of them. */
+static bool run_ready() {
+  bool ran = false;
+  s.ready = false;
+  for (unsigned k = 0; k < s.n; k++) {
+    Thread *t = &s.thread[s.turn[k]];
+    if (t->state != READY) continue;
+    if (ran && s.greedy) {
+      s.ready = true;
+      break;
+    }
+    ran = true;
+    to_fiber(t->fiber);
+  }
+  return ran;
+}
+
 static void run_block() {
   s.done = s.started = s.waiting = 0;
+  s.ready = false;
   for (unsigned i = 0; i < s.n; i++) s.thread[i] = {};
   for (const Shared &v : s.shared) memset(v.p, 0xff, v.bytes);
   if (s.dynamic) memset(s.dynamic, 0xff, s.dynamic_bytes);
-  while (s.started < s.n) to_fiber(fiber_take());
   while (s.done < s.n) {
-    unsigned ran = 0;
-    for (unsigned k = 0; k < s.n; k++) {
-      Thread *t = &s.thread[s.turn[k]];
-      if (t->state != READY) continue;
-      ran++;
-      to_fiber(t->fiber);
-    }
-    if (s.waiting && s.waiting == s.n - s.done) {
+    if (run_ready()) continue;
+    if (s.started < s.n) {
+      to_fiber(fiber_take());
+    } else if (s.waiting && s.waiting == s.n - s.done) {
       if (s.done) stop("a barrier after some threads have returned", {"", 0});
       for (unsigned i = 0; i < s.n; i++) s.thread[i].state = READY;
       s.waiting = 0;
       make_turns();
-    } else if (!ran && s.done < s.n) {
+    } else if (s.done < s.n) {
       stop("threads wait for others that will not come", {"", 0});
     }
   }
@@ -270,6 +285,7 @@ void run(const char *name, dim3 grid, dim3 block, size_t shared, Body *body, voi
   s.dynamic_bytes = shared;
   s.shared_bytes = 0;
   s.random = (uint64_t)s.order;
+  s.greedy = s.order % 2 == 1;
   make_turns();
   for (unsigned z = 0; z < grid.z; z++)
     for (unsigned y = 0; y < grid.y; y++)
@@ -290,7 +306,8 @@ ZkCuda *zk_cuda_new(int device, ZbErr *err) {
   (void)err;
   ZkCuda *cu = (ZkCuda *)calloc(1, sizeof *cu);
   cu->device = device;
-  cu->sms = 1; /* so that small cases go round the kernels' loops */
+  cu->sms = 1;
+  cu->most_blocks = 3; /* so that small cases go round the kernels' loops */
   cu->arch = 90;
   cu->parts = (double *)malloc(ZK_CUDA_PARTS * sizeof(double));
   return cu;

@@ -11,11 +11,24 @@ typedef struct {
 
 /* Ops that are not here are not in this build. */
 static const Entry table[ZG_OP_COUNT] = {
+    [ZG_OP_POSITION] = {zk_cuda_position, NULL, NULL},
+    [ZG_OP_RANDOM] = {zk_cuda_random, NULL, NULL},
     [ZG_OP_RENAME] = {zk_cuda_rename, NULL, NULL},
     [ZG_OP_SLICE] = {zk_cuda_slice, NULL, NULL},
     [ZG_OP_PAD] = {zk_cuda_pad, NULL, NULL},
     [ZG_OP_CONCAT] = {zk_cuda_concat, NULL, NULL},
+    [ZG_OP_SUM] = {zk_cuda_sum, zk_cuda_reduce_scratch, NULL},
+    [ZG_OP_PEAK] = {zk_cuda_peak, zk_cuda_reduce_scratch, NULL},
     [ZG_OP_DOT] = {zk_cuda_dot, zk_cuda_dot_scratch, zk_cuda_dot_prepare},
+    [ZG_OP_SOFTMAX] = {zk_cuda_softmax, NULL, NULL},
+    [ZG_OP_SOFTMAX_GRAD] = {zk_cuda_softmax_grad, NULL, NULL},
+    [ZG_OP_NORMALIZE] = {zk_cuda_normalize, NULL, NULL},
+    [ZG_OP_NORMALIZE_GRAD] = {zk_cuda_normalize_grad, NULL, NULL},
+    [ZG_OP_ROPE] = {zk_cuda_rope, NULL, NULL},
+    [ZG_OP_LOOKUP] = {zk_cuda_lookup, NULL, NULL},
+    [ZG_OP_LOOKUP_GRAD] = {zk_cuda_lookup_grad, zk_cuda_lookup_grad_scratch, NULL},
+    [ZG_OP_XENT_SUMS] = {zk_cuda_xent_sums, NULL, NULL},
+    [ZG_OP_XENT_GRAD] = {zk_cuda_xent_grad, NULL, NULL},
     [ZG_OP_CHAIN] = {zk_cuda_chain, NULL, zk_cuda_chain_prepare},
     [ZG_OP_COPY] = {zk_cuda_copy, NULL, NULL},
 };

@@ -46,3 +46,22 @@ Test(move, concat) {
   CONFORM(.op = ZG_OP_CONCAT, .dims = "a=2 b=3 t=24", .ax = "tbbbbbbbb",
           .in = {{"ab"}, {"ab"}, {"ab"}, {"ab"}, {"ab"}, {"ab"}, {"ab"}, {"ab"}}, .out = {{"at"}});
 }
+
+/* Views of a part of something larger are not dense: rows of 8 that lie 8 and more apart, on both sides. */
+Test(move, parts) {
+  static _Alignas(16) float x[400], y[400];
+  for (int from = 8; from < 14; from++)
+    for (int to = 8; to < 14; to++) {
+      ZkCall call = {.op = ZG_OP_COPY, .nin = 1, .nout = 1};
+      call.in[0] = (ZkView){.data = x, .elem = ZK_F32, .rank = 2, .axis = {1, 2}, .size = {25, 8}, .stride = {from, 1}};
+      call.out[0] = call.in[0];
+      call.out[0].data = y;
+      call.out[0].stride[0] = to;
+      for (int i = 0; i < 400; i++) x[i] = (float)i, y[i] = -1;
+      run_call(&call, 0);
+      for (int i = 0; i < 400; i++) {
+        float want = i / to < 25 && i % to < 8 ? (float)(i / to * from + i % to) : -1;
+        EACH_ASSERT(y[i] == want, "rows %d to %d apart: element %d is %g", from, to, i, (double)y[i]);
+      }
+    }
+}

@@ -1,10 +1,10 @@
 /* Ops along one axis: softmax, normalize, rope. */
 #include "tests/unit/kernels/conform.h"
 
-#define TOL 2e-6 /* one pass of exp or of a mean over at most 130 terms, some roundings */
+#define TOL 2e-6 /* one pass of exp or of a mean over at most 1104 terms, some roundings */
 
-static const char *const dims[] = {"b=3 s=17 e=33", "b=1 s=1 e=1", "b=5 s=3 e=64", "b=2 s=3 e=130",
-                                   "b=64 s=1 e=5"};
+static const char *const dims[] = {"b=3 s=17 e=33", "b=1 s=1 e=1",     "b=5 s=3 e=64",   "b=2 s=3 e=130",
+                                   "b=64 s=1 e=5",  "b=2 s=1 e=1104", "b=1 s=2 e=1051"};
 #define EACH_DIMS for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
 
 Test(norm, softmax) {
@@ -54,6 +54,8 @@ Test(norm, rope) {
             .out = {{"sd"}}, .tol = ROPE_TOL);
     CONFORM(.op = ZG_OP_ROPE, .dims = "b=1 s=64@4000/8192 k=2 g=3 d=6", .ax = "sd", .num = {500000},
             .opt = {inverse}, .in = {{"bskgd"}}, .out = {{"bskgd"}}, .tol = ROPE_TOL);
+    CONFORM(.op = ZG_OP_ROPE, .dims = "b=2 s=5 h=3 d=32", .ax = "sd", .num = {10000}, .opt = {inverse},
+            .in = {{"bshd"}}, .out = {{"bhsd"}}, .tol = ROPE_TOL);
     CONFORM(.op = ZG_OP_ROPE, .dims = "s=5@3/8 d=66", .ax = "sd", .num = {10000}, .opt = {inverse},
             .in = {{"sd"}}, .out = {{"sd"}}, .tol = ROPE_TOL);
   }

@@ -13,6 +13,9 @@ Test(reduce, sum) {
           .tol = SUM_TOL);
   CONFORM(.op = ZG_OP_SUM, .dims = "b=3 s=17 e=5", .ax = "bse", .in = {{"bse"}}, .out = {{""}},
           .tol = SUM_TOL);
+  CONFORM(.op = ZG_OP_SUM, .dims = "b=3 s=70 e=32", .ax = "bs", .in = {{"bse"}}, .out = {{"e"}}, .tol = SUM_TOL);
+  CONFORM(.op = ZG_OP_SUM, .dims = "b=3 s=4 e=64", .ax = "e", .in = {{"bse"}}, .out = {{"bs"}}, .tol = SUM_TOL);
+  CONFORM(.op = ZG_OP_SUM, .dims = "s=2 e=20480", .ax = "e", .in = {{"se"}}, .out = {{"s"}}, .tol = 1e-5);
   CONFORM(.op = ZG_OP_SUM, .dims = "b=1 s=1", .ax = "s", .in = {{"bs"}}, .out = {{"b"}}, .tol = SUM_TOL);
   CONFORM(.op = ZG_OP_SUM, .dims = "s=10007", .ax = "s", .in = {{"s"}}, .out = {{""}}, .tol = 2e-5);
   CONFORM(.op = ZG_OP_SUM, .dims = "s=3001 e=3", .ax = "s", .in = {{"se"}}, .out = {{"e"}}, .tol = 1e-5);

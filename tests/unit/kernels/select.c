@@ -14,6 +14,10 @@ Test(lookup, forward) { /* exact; ids from -1 on, tables whole and in parts */
           .out = {{"shd"}});
   CONFORM(.op = ZG_OP_LOOKUP, .dims = "v=9 e=33", .ax = "v", .in = {{"ve"}, {"", ID, 4, 4, NULL}},
           .out = {{"e"}});
+  CONFORM(.op = ZG_OP_LOOKUP, .dims = "v=9 h=3 e=16 b=2 s=7", .ax = "v",
+          .in = {{"vhe"}, {"bs", ID, -1, 8, NULL}}, .out = {{"bshe"}}); /* whole vectors */
+  CONFORM(.op = ZG_OP_LOOKUP, .dims = "v=9 e=16 s=5", .ax = "v", .in = {{"ev"}, {"s", ID, -1, 8, NULL}},
+          .out = {{"se"}});
   CONFORM(.op = ZG_OP_LOOKUP, .dims = "v=4@4/8 e=2100 s=3", .ax = "v", .in = {{"ve"}, {"s", ID, 3, 5, NULL}},
           .out = {{"se"}});
 }
@@ -32,6 +36,8 @@ Test(lookup, gradient) {
             .in = {{"shd"}, {"s", ID, -1, 4, NULL}}, .out = {{"vhd"}}, .accumulate = add, .tol = SUM_TOL);
     CONFORM(.op = ZG_OP_LOOKUP_GRAD, .dims = "v=3 s=65", .ax = "v", .in = {{"s"}, {"s", ID, -1, 2, NULL}},
             .out = {{"v"}}, .accumulate = add, .tol = SUM_TOL);
+    CONFORM(.op = ZG_OP_LOOKUP_GRAD, .dims = "v=5 h=3 e=16 s=300", .ax = "v",
+            .in = {{"she"}, {"s", ID, -1, 4, NULL}}, .out = {{"vhe"}}, .accumulate = add, .tol = SUM_TOL);
     CONFORM(.op = ZG_OP_LOOKUP_GRAD, .dims = "v=3 e=1030 s=9", .ax = "v",
             .in = {{"se"}, {"s", ID, 0, 2, NULL}}, .out = {{"ve"}}, .accumulate = add, .tol = SUM_TOL);
   }

@@ -7,6 +7,7 @@
 #include "tests/unit/kernels/conform.h"
 
 void emu_reverse(ZkCuda *cu, const float *x, float *y, bool wait);
+void emu_twice(ZkCuda *cu, float *y, bool wait);
 void emu_fault(ZkCuda *cu, int which, float *y);
 void emu_sums(ZkCuda *cu, float *y);
 
@@ -27,6 +28,23 @@ Test(emulator, barriers) {
     cr_assert(reverses(order, true), "order %d", order);
     cr_assert(!reverses(order, false), "order %d did not show the missing barrier", order);
   }
+}
+
+/* A missing barrier after the last read shows where one warp runs ahead of the other. */
+static bool twice(int order, bool wait) {
+  float y[64];
+  ZkCuda *cu = zk_cuda_new(0, NULL);
+  zk_cuda_emulate(order);
+  emu_twice(cu, y, wait);
+  zk_cuda_free(cu);
+  for (int i = 0; i < 64; i++)
+    if (y[i] != 11 * 32) return false;
+  return true;
+}
+
+Test(emulator, barriers_after_reading) {
+  for (int order = 0; order < 5; order++) cr_assert(twice(order, true), "order %d", order);
+  cr_assert(!twice(1, false) && !twice(3, false), "no order showed the missing barrier");
 }
 
 Test(emulator, sums) {

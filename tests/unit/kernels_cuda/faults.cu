@@ -9,6 +9,18 @@ static __global__ void reverse(const float *x, float *y, int n, bool wait) {
   if (wait) __syncthreads();
   y[i] = s[n - 1 - i];
 }
+/* Twice through the same shared memory: each warp's first number to all, then that times 10. */
+static __global__ void broadcast_twice(float *y, bool wait) {
+  ZK_SHARED(float, s, [2]);
+  int i = (int)threadIdx.x;
+  if (i % 32 == 0) s[i / 32] = (float)i;
+  __syncthreads();
+  float sum = s[0] + s[1];
+  if (wait) __syncthreads();
+  if (i % 32 == 0) s[i / 32] = 10 * (float)i;
+  __syncthreads();
+  y[i] = sum + s[0] + s[1];
+}
 static __global__ void some_wait(float *y) {
   if (threadIdx.x < 40) __syncthreads();
   y[threadIdx.x] = 1;
@@ -39,12 +51,15 @@ static __global__ void sums(float *y) { /* of the thread's number over its warp,
 }
 
 extern "C" {
+unsigned emu_row(const ZkcUnits *units, long long u, long long *at);
 void emu_reverse(ZkCuda *cu, const float *x, float *y, bool wait);
+void emu_twice(ZkCuda *cu, float *y, bool wait);
 void emu_fault(ZkCuda *cu, int which, float *y);
 void emu_sums(ZkCuda *cu, float *y);
 }
 
 void emu_reverse(ZkCuda *cu, const float *x, float *y, bool wait) { ZK_LAUNCH(cu, NULL, reverse, 1, 64, 0, x, y, 64, wait); }
+void emu_twice(ZkCuda *cu, float *y, bool wait) { ZK_LAUNCH(cu, NULL, broadcast_twice, 1, 64, 0, y, wait); }
 void emu_fault(ZkCuda *cu, int which, float *y) {
   if (which == 0) ZK_LAUNCH(cu, NULL, some_wait, 1, 64, 0, y);
   if (which == 1) ZK_LAUNCH(cu, NULL, two_barriers, 1, 64, 0, y);
@@ -53,3 +68,4 @@ void emu_fault(ZkCuda *cu, int which, float *y) {
   if (which == 4) ZK_LAUNCH(cu, NULL, not_written, 2, 64, 0, y);
 }
 void emu_sums(ZkCuda *cu, float *y) { ZK_LAUNCH(cu, NULL, sums, 1, 128, 0, y); }
+unsigned emu_row(const ZkcUnits *units, long long u, long long *at) { return zkc_row(*units, u, *at); }

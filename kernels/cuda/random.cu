@@ -1,0 +1,68 @@
+/* Values made from global indices alone: random and position. */
+#include "kernels/cuda/common.cuh"
+
+#define THREADS 256
+
+typedef struct {
+  void *y;
+  int elem;
+  ZkcNest nest; /* views: y, and the whole tensor with its axes in ascending number */
+  ZkcRun run;
+  ZkcUnits units;
+  unsigned long long first;  /* global index of the view's first element */
+  unsigned long long stream; /* the part of zb_random_u64 that does not depend on the index */
+  unsigned long long below;  /* 1 where the number's upper 53 bits are less */
+} Random;
+
+/* zb_mix64 of base.h, on the device. */
+ZK_DEVICE unsigned long long mix(unsigned long long z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+static __global__ void __launch_bounds__(THREADS) random_bits(const __grid_constant__ Random r) {
+  for (long long u = blockIdx.x * (long long)THREADS + threadIdx.x; u < r.units.total;
+       u += gridDim.x * (long long)THREADS) {
+    long long at, off[2];
+    zkc_seek(r.nest, zkc_row(r.units, u, at), off);
+    unsigned long long i = r.first + off[1] + at * r.run.stride[1];
+    unsigned long long bits = mix(mix(r.stream + 0x9e3779b97f4a7c15ull * (i + 1)) + i);
+    zk_store(r.y, r.elem, off[0] + at * r.run.stride[0], (bits >> 11) < r.below ? 1.0f : 0.0f);
+  }
+}
+
+extern "C" void zk_cuda_random(const ZkEnv *env, const ZkCall *c) {
+  ZkCuda *cu = zk_cu(env);
+  ZkView y = c->out[0], whole = y;
+  const ZkView *views[] = {&y, &whole};
+  Random r = {};
+  r.y = y.data, r.elem = y.elem;
+  for (int i = 0; i < y.rank; i++) {
+    whole.stride[i] = 1;
+    for (int j = 0; j < y.rank; j++)
+      if (y.axis[j] > y.axis[i]) whole.stride[i] *= y.whole[j];
+    r.first += (unsigned long long)(y.start[i] * whole.stride[i]);
+  }
+  uint64_t stream = zb_random_u64(env->step, (uint64_t)c->opt[0], 0);
+  r.stream = zb_mix64(env->seed + 0x9e3779b97f4a7c15ull * (stream | 1)) ^ stream;
+  double bound = c->num[0] * 0x1p53; /* (bits + 0.5) / 2^53 < p, as zb_random_unit has it */
+  r.below = bound <= 0 ? 0 : bound >= 0x1p53 ? 1ull << 53 : (unsigned long long)bound;
+  if (bound > 0 && bound < 0x1p53 && bound - (double)r.below > 0.5) r.below++;
+  r.nest = zkc_nest_run(views, 2, NULL, 0, false, &r.run);
+  r.units = zkc_units(r.nest.count, r.run.n);
+  ZK_LAUNCH(cu, c, random_bits, zk_blocks(cu, zk_ceil_of(r.units.total, THREADS)), THREADS, 0, r);
+}
+
+static __global__ void __launch_bounds__(THREADS) position(int *y, long long n, long long stride, long long start) {
+  for (long long i = blockIdx.x * (long long)THREADS + threadIdx.x; i < n; i += gridDim.x * (long long)THREADS)
+    y[i * stride] = (int)(start + i);
+}
+
+extern "C" void zk_cuda_position(const ZkEnv *env, const ZkCall *c) {
+  ZkCuda *cu = zk_cu(env);
+  const ZkView *y = &c->out[0];
+  ZB_ASSERT(y->rank == 1 && y->axis[0] == c->ax[0] && y->elem == ZK_I32);
+  ZK_LAUNCH(cu, c, position, zk_blocks(cu, zk_ceil_of(y->size[0], THREADS)), THREADS, 0, (int *)y->data,
+            (long long)y->size[0], (long long)y->stride[0], (long long)y->start[0]);
+}

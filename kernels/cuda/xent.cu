@@ -1,0 +1,102 @@
+/* The two passes over the logits that cross-entropy takes: T threads a row, as in norm.cu. A part of a split vocabulary
+ * begins at `start`; entries from `valid` on are padding. */
+#include "kernels/cuda/common.cuh"
+
+#define THREADS 256
+#define SHORT 1024
+
+typedef struct {
+  const void *z, *m;
+  const int *t;
+  void *a, *b, *dz; /* a, b: s and p of the sums; gs and gp of the gradient */
+  int zelem, melem, aelem, belem, dzelem;
+  long long n, valid, start, zs, dzs;
+  bool wide;
+  ZkcNest rest; /* [row]; views: z, m, t, a, b, dz */
+} Xent;
+enum { Z, M, T_, A, B, DZ, VIEWS };
+
+/* Where the row's target is here; -1 if it is unknown, elsewhere or padding. */
+ZK_DEVICE long long target(const Xent &x, const long long *off) {
+  long long id = x.t[off[T_]];
+  return id >= 0 && id >= x.start && id < x.start + x.valid ? id - x.start : -1;
+}
+
+template <int T> static __global__ void __launch_bounds__(THREADS) xent_sums(const __grid_constant__ Xent x) {
+  ZK_SHARED(float, part, [THREADS / 32]);
+  int t = threadIdx.x % T, step = zkc_step<T>(x.wide);
+  for (long long row = (blockIdx.x * (long long)THREADS + threadIdx.x) / T; row < x.rest.count;
+       row += gridDim.x * (long long)(THREADS / T)) {
+    long long off[VIEWS];
+    zkc_seek(x.rest, (unsigned)row, off);
+    float m = zk_load(x.m, x.melem, off[M]), sum = 0;
+    for (long long k = 0; k < x.valid; k += 8 * T) {
+      float z[8];
+      long long first = zkc_first(x.wide, k, t);
+      zkc_load_row(x.z, x.zelem, off[Z], x.zs, x.wide, first, step, x.n, -INFINITY, z);
+#pragma unroll
+      for (int j = 0; j < 8; j++) sum += first + (long long)j * step < x.valid ? zk_exp(z[j] - m) : 0;
+    }
+    sum = zk_block<T>(sum, ZkSum(), part);
+    if (t == 0) {
+      long long at = target(x, off);
+      zk_store(x.a, x.aelem, off[A], sum);
+      zk_store(x.b, x.belem, off[B], at >= 0 ? zk_load(x.z, x.zelem, off[Z] + at * x.zs) : 0);
+    }
+  }
+}
+
+/* dz = exp(z - m) gs + (v == t) gp; dz may lie in z's memory. */
+template <int T> static __global__ void __launch_bounds__(THREADS) xent_grad(const __grid_constant__ Xent x) {
+  int t = threadIdx.x % T, step = zkc_step<T>(x.wide);
+  for (long long row = (blockIdx.x * (long long)THREADS + threadIdx.x) / T; row < x.rest.count;
+       row += gridDim.x * (long long)(THREADS / T)) {
+    long long off[VIEWS];
+    zkc_seek(x.rest, (unsigned)row, off);
+    long long at = target(x, off);
+    float m = zk_load(x.m, x.melem, off[M]), gs = zk_load(x.a, x.aelem, off[A]), gp = zk_load(x.b, x.belem, off[B]);
+    for (long long k = 0; k < x.n; k += 8 * T) {
+      float z[8];
+      long long first = zkc_first(x.wide, k, t);
+      zkc_load_row(x.z, x.zelem, off[Z], x.zs, x.wide, first, step, x.n, 0, z);
+#pragma unroll
+      for (int j = 0; j < 8; j++) {
+        long long i = first + (long long)j * step;
+        z[j] = i < x.valid ? zk_exp(z[j] - m) * gs + (i == at ? gp : 0) : 0;
+      }
+      zkc_store_row(x.dz, x.dzelem, off[DZ], x.dzs, x.wide, first, step, x.n, z);
+    }
+  }
+}
+
+static Xent analyse(const ZkCall *c, const ZkView *a, const ZkView *b, const ZkView *dz) {
+  const ZkView *z = &c->in[0], *m = &c->in[1], *t = &c->in[2], *views[] = {z, m, t, a, b, dz};
+  uint16_t v = c->ax[0];
+  Xent x = {};
+  ZB_ASSERT(t->elem == ZK_I32);
+  x.z = z->data, x.m = m->data, x.t = (const int *)t->data, x.a = a->data, x.b = b->data, x.dz = dz->data;
+  x.zelem = z->elem, x.melem = m->elem, x.aelem = a->elem, x.belem = b->elem, x.dzelem = dz->elem;
+  x.n = zkc_size(z, v);
+  x.start = zkc_start(z, v);
+  x.valid = c->opt[1] > 0 ? c->opt[1] - x.start : x.n;
+  x.valid = x.valid < 0 ? 0 : x.valid > x.n ? x.n : x.valid;
+  x.zs = zkc_stride(z, v);
+  x.dzs = zkc_stride(dz, v);
+  x.rest = zkc_nest(views, VIEWS, &v, 1, false);
+  x.wide = zkc_wide(z, &x.rest, Z, x.n, x.zs) && zkc_wide(dz, &x.rest, DZ, x.n, x.dzs);
+  return x;
+}
+
+extern "C" void zk_cuda_xent_sums(const ZkEnv *env, const ZkCall *c) {
+  ZkCuda *cu = zk_cu(env);
+  Xent x = analyse(c, &c->out[0], &c->out[1], &c->in[0]);
+  if (x.n <= SHORT) ZK_LAUNCH(cu, c, xent_sums<32>, zk_blocks(cu, zk_ceil_of(x.rest.count, THREADS / 32)), THREADS, 0, x);
+  else ZK_LAUNCH(cu, c, xent_sums<THREADS>, zk_blocks(cu, x.rest.count), THREADS, 0, x);
+}
+
+extern "C" void zk_cuda_xent_grad(const ZkEnv *env, const ZkCall *c) {
+  ZkCuda *cu = zk_cu(env);
+  Xent x = analyse(c, &c->in[3], &c->in[4], &c->out[0]);
+  if (x.n <= SHORT) ZK_LAUNCH(cu, c, xent_grad<32>, zk_blocks(cu, zk_ceil_of(x.rest.count, THREADS / 32)), THREADS, 0, x);
+  else ZK_LAUNCH(cu, c, xent_grad<THREADS>, zk_blocks(cu, x.rest.count), THREADS, 0, x);
+}
