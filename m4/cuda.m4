@@ -53,9 +53,13 @@ AS_IF([test "$NVCC" != no], [
   test -d "$zug_cuda_lib" || zug_cuda_lib=$zug_cuda_home/lib
   dnl -isystem /usr/include would hide the C library's own headers from C++'s #include_next.
   AS_IF([test "$zug_cuda_home" != /usr], [CUDA_CPPFLAGS="-isystem $zug_cuda_home/include"])
+  zug_ptx=
   for zug_arch in $CUDA_ARCHS; do
     NVCC_GENCODE="$NVCC_GENCODE -gencode arch=compute_$zug_arch,code=sm_$zug_arch"
+    AS_CASE([$zug_arch], [*@<:@af@:>@], [], [zug_ptx=$zug_arch])
   done
+  dnl For GPUs that came later: the driver compiles this when it loads it. (What ends in a or f is for one generation.)
+  AS_IF([test "x$zug_ptx" != x], [NVCC_GENCODE="$NVCC_GENCODE -gencode arch=compute_$zug_ptx,code=compute_$zug_ptx"])
   AC_MSG_CHECKING([whether $NVCC compiles for $CUDA_ARCHS])
   AS_ECHO(['__global__ void f(float *x) { *x = 1; }  int g() { f<<<1, 1>>>(0); return cudaGetLastError(); }']) >conftest.cu
   AS_IF([AC_RUN_LOG([$NVCC $NVCC_GENCODE $NVCCFLAGS -std=c++17 -c conftest.cu -o conftest.o])], [have_cuda=yes])

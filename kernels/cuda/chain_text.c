@@ -125,8 +125,11 @@ void zk_chain_text(ZbText *t, const ZkCall *call, const ZkChainShape *s) {
               ZK_CHAIN_THREADS, ZK_CHAIN_NAME);
   zb_text_add(t, "  for (long long u = blockIdx.x * %dll + threadIdx.x; u < c.units.total; u += gridDim.x * %dll) {\n",
               ZK_CHAIN_THREADS, ZK_CHAIN_THREADS);
-  zb_text_add(t, "    long long at, off[%d];\n    zkc_seek(c.nest, zkc_row(c.units, u, at), off);\n",
-              call->nout + call->nin);
+  /* All in one run, as most are: nothing to look up. */
+  if (s->args.nest.nloops == 0) zb_text_add(t, "    const long long at = u, off[%d] = {};\n", call->nout + call->nin);
+  else
+    zb_text_add(t, "    long long at, off[%d];\n    zkc_seek(c.nest, zkc_row(c.units, u, at), off);\n",
+                call->nout + call->nin);
   for (int k = 0; k < call->nin; k++) put_load(t, s, call, k);
   for (int k = 0; k < call->nout; k++) zb_text_add(t, "    float y%d[%d];\n", k, s->width);
   zb_text_add(t, "#pragma unroll\n    for (int j = 0; j < %d; j++) {\n", s->width);

@@ -25,6 +25,7 @@ ZK_DEVICE unsigned zkc_div(unsigned x, const ZkcDiv &d) {
 template <int V, class N> ZK_DEVICE void zkc_seek(const N &nest, unsigned at, long long (&off)[V]) {
 #pragma unroll
   for (int v = 0; v < V; v++) off[v] = 0;
+#pragma unroll 1 /* mostly none to two: unrolled, this was half of a program's compile time */
   for (int l = nest.nloops - 1; l >= 0; l--) {
     unsigned q = zkc_div(at, nest.div[l]);
     long long i = at - q * nest.div[l].n;
