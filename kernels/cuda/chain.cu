@@ -21,8 +21,8 @@ typedef struct {
 ZK_DEVICE float apply(const Op &o, float a, float b, float c) {
   switch (o.op) {
 #define EXPR(NAME, expression)                                                                               \
-  case ZG_OP_##NAME: return expression;
-#include "kernels/cuda/chain.def"
+  case ZG_OP_##NAME: return expression;                                                                      \
+      #include "kernels/cuda/chain.def"
   case ZG_OP_CAST: return o.c == ZK_BF16 ? zk_from_bf16(zk_to_bf16(a)) : o.c == ZK_I32 ? truncf(a) : a;
   default: return o.num; /* FILL, AXSIZE */
   }
@@ -56,14 +56,18 @@ static Program program_of(const ZkCall *call) {
   p.c = zk_chain_shape(call, false).args;
   p.nin = call->nin, p.nout = call->nout, p.nops = (unsigned char)chain->nops;
   for (int k = 0; k < call->nin; k++) p.in_elem[k] = call->in[k].elem;
-  for (int k = 0; k < call->nout; k++) p.out_elem[k] = call->out[k].elem, p.out[k] = (unsigned char)chain->out[k];
+  for (int k = 0; k < call->nout; k++)
+    p.out_elem[k] = call->out[k].elem, p.out[k] = (unsigned char)chain->out[k];
   for (int i = 0; i < chain->nops; i++) {
     const ZkChainOp *o = &chain->ops[i];
     int n = operands[o->op];
     ZB_ASSERT(o->op < ZG_OP_COUNT && (n < 1 || o->a < call->nin + i) && (n < 2 || o->b < call->nin + i) &&
               (n < 3 || o->c < call->nin + i));
     p.ops[i] = Op{(unsigned char)o->op, (unsigned char)(n > 0 ? o->a : 0), (unsigned char)(n > 1 ? o->b : 0),
-                  (unsigned char)(o->op == ZG_OP_CAST ? o->elem : n > 2 ? o->c : 0), o->num};
+                  (unsigned char)(o->op == ZG_OP_CAST ? o->elem
+                                  : n > 2             ? o->c
+                                                      : 0),
+                  o->num};
   }
   return p;
 }

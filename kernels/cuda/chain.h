@@ -17,11 +17,12 @@ typedef struct {
 } ZkChainShape;
 
 ZkChainShape zk_chain_shape(const ZkCall *call, bool wide_allowed);
-/* Appends the program to `text`: CUDA C++ without includes, of one kernel that takes a ZkcChain. Sizes and strides are not
- * in it, so that chains that differ only in these share a program. */
+/* Appends the program to `text`: CUDA C++ without includes, of one kernel that takes a ZkcChain. Sizes and strides
+ * are not in it, so that chains that differ only in these share a program. */
 void zk_chain_text(ZbText *text, const ZkCall *call, const ZkChainShape *shape);
 
-/* compile.c: a program for GPUs of generation `arch` (90) into `cubin`, from malloc. False with the compiler's complaint. */
+/* compile.c: a program for GPUs of generation `arch` (90) into `cubin`, from malloc. False with the compiler's
+ * complaint. */
 bool zk_cuda_compile(const char *text, int arch, void **cubin, size_t *bytes, ZbErr *err);
 /* program.c: the kernel of a program, compiled once for each text; NULL where programs cannot be compiled. */
 struct CUkern_st *zk_cuda_program(ZkCuda *cu, const ZkCall *call, const char *text);

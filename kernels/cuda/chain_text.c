@@ -43,7 +43,8 @@ ZkChainShape zk_chain_shape(const ZkCall *call, bool wide_allowed) {
   for (int k = 0; k < call->nin; k++) {
     int i = call->nout + k;
     s.class_of[k] = run->stride[i] == 0 ? ZK_CHAIN_SCALAR : ZK_CHAIN_ANY;
-    if (s.width == 8 && zkc_wide(views[i], &s.args.nest, i, run->n, run->stride[i])) s.class_of[k] = ZK_CHAIN_WIDE;
+    if (s.width == 8 && zkc_wide(views[i], &s.args.nest, i, run->n, run->stride[i]))
+      s.class_of[k] = ZK_CHAIN_WIDE;
   }
   s.args.units = zkc_units(s.args.nest.count, run->n / s.width);
   return s;
@@ -71,7 +72,8 @@ static void put_ops(ZbText *t, const ZkChain *chain) {
     int op = chain->ops[i].op;
     if (seen[op] || !op_name[op]) continue;
     seen[op] = true;
-    zb_text_add(t, "ZK_DEVICE float zk_%s(%s) { return %s; }\n", op_name[op], parameters[operands[op]], op_expression[op]);
+    zb_text_add(t, "ZK_DEVICE float zk_%s(%s) { return %s; }\n", op_name[op], parameters[operands[op]],
+                op_expression[op]);
   }
 }
 
@@ -83,7 +85,9 @@ static void put_op(ZbText *t, const ZkChainOp *o, int to) {
   if (o->op == ZG_OP_FILL || o->op == ZG_OP_AXSIZE) {
     zb_text_add(t, "__uint_as_float(0x%08xu); // %g\n", bits, (double)o->num);
   } else if (o->op == ZG_OP_CAST) {
-    const char *how = o->elem == ZK_BF16 ? "zk_from_bf16(zk_to_bf16(r%d));\n" : o->elem == ZK_I32 ? "truncf(r%d);\n" : "r%d;\n";
+    const char *how = o->elem == ZK_BF16  ? "zk_from_bf16(zk_to_bf16(r%d));\n"
+                      : o->elem == ZK_I32 ? "truncf(r%d);\n"
+                                          : "r%d;\n";
     zb_text_add(t, how, o->a);
   } else {
     ZB_ASSERT(o->op < ZG_OP_COUNT && op_name[o->op]);
@@ -101,11 +105,14 @@ static void put_load(ZbText *t, const ZkChainShape *s, const ZkCall *call, int k
     zb_text_add(t, "    const float r%d = zk_load(c.in[%d], %d, off[%d]);\n", k, k, elem, view);
     break;
   case ZK_CHAIN_WIDE:
-    zb_text_add(t, "    float x%d[8];\n    zk_load8(c.in[%d], %d, off[%d] + 8 * at, x%d);\n", k, k, elem, view, k);
+    zb_text_add(t, "    float x%d[8];\n    zk_load8(c.in[%d], %d, off[%d] + 8 * at, x%d);\n", k, k, elem,
+                view, k);
     break;
   case ZK_CHAIN_ANY:
     zb_text_add(t, "    float x%d[%d];\n", k, s->width);
-    zb_text_add(t, "    for (int j = 0; j < %d; j++) x%d[j] = zk_load(c.in[%d], %d, off[%d] + (%d * at + j) * c.run.stride[%d]);\n",
+    zb_text_add(t,
+                "    for (int j = 0; j < %d; j++) x%d[j] = zk_load(c.in[%d], %d, off[%d] + (%d * at + j) * "
+                "c.run.stride[%d]);\n",
                 s->width, k, k, elem, view, s->width, view);
     break;
   }
@@ -114,19 +121,25 @@ static void put_load(ZbText *t, const ZkChainShape *s, const ZkCall *call, int k
 static void put_store(ZbText *t, const ZkChainShape *s, const ZkCall *call, int k) {
   int elem = call->out[k].elem;
   if (s->width == 8) zb_text_add(t, "    zk_store8(c.out[%d], %d, off[%d] + 8 * at, y%d);\n", k, elem, k, k);
-  else zb_text_add(t, "    zk_store(c.out[%d], %d, off[%d] + at * c.run.stride[%d], y%d[0]);\n", k, elem, k, k, k);
+  else
+    zb_text_add(t, "    zk_store(c.out[%d], %d, off[%d] + at * c.run.stride[%d], y%d[0]);\n", k, elem, k, k,
+                k);
 }
 
 void zk_chain_text(ZbText *t, const ZkCall *call, const ZkChainShape *s) {
   const ZkChain *chain = call->chain;
   zb_text_add(t, "%s%s", zk_cuda_texts[1], zk_cuda_texts[3]);
   put_ops(t, chain);
-  zb_text_add(t, "extern \"C\" __global__ void __launch_bounds__(%d) %s(const __grid_constant__ ZkcChain c) {\n",
+  zb_text_add(t,
+              "extern \"C\" __global__ void __launch_bounds__(%d) %s(const __grid_constant__ ZkcChain c) {\n",
               ZK_CHAIN_THREADS, ZK_CHAIN_NAME);
-  zb_text_add(t, "  for (long long u = blockIdx.x * %dll + threadIdx.x; u < c.units.total; u += gridDim.x * %dll) {\n",
-              ZK_CHAIN_THREADS, ZK_CHAIN_THREADS);
+  zb_text_add(
+      t,
+      "  for (long long u = blockIdx.x * %dll + threadIdx.x; u < c.units.total; u += gridDim.x * %dll) {\n",
+      ZK_CHAIN_THREADS, ZK_CHAIN_THREADS);
   /* All in one run, as most are: nothing to look up. */
-  if (s->args.nest.nloops == 0) zb_text_add(t, "    const long long at = u, off[%d] = {};\n", call->nout + call->nin);
+  if (s->args.nest.nloops == 0)
+    zb_text_add(t, "    const long long at = u, off[%d] = {};\n", call->nout + call->nin);
   else
     zb_text_add(t, "    long long at, off[%d];\n    zkc_seek(c.nest, zkc_row(c.units, u, at), off);\n",
                 call->nout + call->nin);

@@ -33,7 +33,8 @@ static bool look_at_device(ZkCuda *cu, ZbErr *err) {
   cu->arch = 10 * p.major + p.minor;
   snprintf(cu->name, sizeof cu->name, "%s", p.name);
   if (cu->arch < 80)
-    return zb_fail(err, "", "%s is of generation %d.%d: 8.0 is the first with bf16", cu->name, p.major, p.minor);
+    return zb_fail(err, "", "%s is of generation %d.%d: 8.0 is the first with bf16", cu->name, p.major,
+                   p.minor);
   return true;
 }
 
@@ -47,7 +48,8 @@ static bool make_handles(ZkCuda *cu, ZbErr *err) {
   cu->workspace_bytes = WORKSPACE;
 #ifdef HAVE_CUBLASLT
   cublasStatus_t blas = cublasLtCreate(&cu->blas);
-  if (blas != CUBLAS_STATUS_SUCCESS) return zb_fail(err, "", "cublasLtCreate: %s", cublasLtGetStatusString(blas));
+  if (blas != CUBLAS_STATUS_SUCCESS)
+    return zb_fail(err, "", "cublasLtCreate: %s", cublasLtGetStatusString(blas));
 #endif
 #ifdef HAVE_CUDNN
   cudnnStatus_t dnn = cudnnCreate(&cu->dnn);
@@ -91,8 +93,8 @@ const char *zk_cuda_error(ZkCuda *cu) {
 }
 
 const char *zk_cuda_describe(ZkCuda *cu) {
-  int n = snprintf(cu->text, sizeof cu->text, "%s, %d SMs, CUDA %d.%d", cu->name, cu->sms, CUDART_VERSION / 1000,
-                   CUDART_VERSION % 1000 / 10);
+  int n = snprintf(cu->text, sizeof cu->text, "%s, %d SMs, CUDA %d.%d", cu->name, cu->sms,
+                   CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
 #ifdef HAVE_CUDNN
   size_t v = cudnnGetVersion();
   snprintf(cu->text + n, sizeof cu->text - (size_t)n, ", cuDNN %zu.%zu", v / 10000, v % 10000 / 100);

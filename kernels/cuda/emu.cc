@@ -26,7 +26,9 @@ asm(".text\n.type zk_emu_switch,@function\nzk_emu_switch:\n"
     "  movq %rsp, (%rdi)\n  movq %rsi, %rsp\n"
     "  popq %r15\n  popq %r14\n  popq %r13\n  popq %r12\n  popq %rbx\n  popq %rbp\n  ret\n"
     ".size zk_emu_switch,.-zk_emu_switch\n");
-struct Context { void *sp; };
+struct Context {
+  void *sp;
+};
 static void context_make(Context *c, char *stack, size_t size, void (*entry)()) {
   void **sp = (void **)(stack + size); /* 16-byte aligned; a call pushes 8 bytes */
   *--sp = nullptr;
@@ -37,7 +39,9 @@ static void context_make(Context *c, char *stack, size_t size, void (*entry)()) 
 static void context_switch(Context *from, Context *to) { zk_emu_switch(&from->sp, to->sp); }
 #else
 #include <ucontext.h>
-struct Context { ucontext_t u; };
+struct Context {
+  ucontext_t u;
+};
 static void context_make(Context *c, char *stack, size_t size, void (*entry)()) {
   getcontext(&c->u);
   c->u.uc_stack.ss_sp = stack;
@@ -67,7 +71,11 @@ struct Thread {
   Place at;
 };
 
-struct Shared { const void *tag; void *p; size_t bytes; };
+struct Shared {
+  const void *tag;
+  void *p;
+  size_t bytes;
+};
 
 Now now;
 
@@ -81,7 +89,7 @@ static struct {
   unsigned turn[1024]; /* the order in which threads get the processor */
   Fiber pool[1024], *idle[1024];
   unsigned nfibers, nidle; /* made; of these idle */
-  Fiber *fiber; /* that runs */
+  Fiber *fiber;            /* that runs */
   Fiber scheduler;
   const void *scheduler_bottom;
   size_t scheduler_size;
@@ -89,13 +97,15 @@ static struct {
   char *dynamic;
   size_t dynamic_bytes, shared_bytes;
   int order;
-  bool greedy; /* whoever is first in turn runs as far as it can, so that some warps are a barrier ahead of others */
-  bool ready;  /* some thread may be READY */
+  /* Whoever is first in turn runs as far as it can, so that some warps are a barrier ahead of others. */
+  bool greedy;
+  bool ready; /* some thread may be READY */
   uint64_t random;
 } s;
 
 void stop(const char *why, Place at) {
-  fprintf(stderr, "emulated kernel %s, block (%u, %u, %u): %s", s.name, now.block.x, now.block.y, now.block.z, why);
+  fprintf(stderr, "emulated kernel %s, block (%u, %u, %u): %s", s.name, now.block.x, now.block.y, now.block.z,
+          why);
   if (at.line) fprintf(stderr, " (%s:%d)", at.file, at.line);
   fputc('\n', stderr);
   unsigned shown = 0;
@@ -159,7 +169,8 @@ static void fiber_main() {
 static Fiber *fiber_take() {
   if (s.nidle) return s.idle[--s.nidle];
   Fiber *f = &s.pool[s.nfibers++]; /* never more than threads */
-  f->stack = (char *)mmap(nullptr, PAGE + STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  f->stack = (char *)mmap(nullptr, PAGE + STACK, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (f->stack == MAP_FAILED) stop("no memory for stacks", {"", 0});
   mprotect(f->stack, PAGE, PROT_NONE); /* an overflow faults */
   context_make(&f->context, f->stack + PAGE, STACK, fiber_main);
@@ -180,7 +191,8 @@ static void wait_here(State state, Place at) {
 void barrier(Place at) {
   static Place first; /* where the threads that are here already wait */
   if (s.waiting == 0) first = at;
-  if (first.line != at.line || strcmp(first.file, at.file) != 0) stop("threads wait at two different barriers", at);
+  if (first.line != at.line || strcmp(first.file, at.file) != 0)
+    stop("threads wait at two different barriers", at);
   s.waiting++;
   wait_here(AT_BARRIER, at);
 }

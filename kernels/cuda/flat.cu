@@ -11,7 +11,9 @@ static bool aligned(std::initializer_list<const void *> all) {
 }
 
 /* ---- pieces of four ---- */
-typedef struct { float x[4]; } Four;
+typedef struct {
+  float x[4];
+} Four;
 ZK_DEVICE Four load4(const float *p) {
   uint4 u = zk_load16(p);
   return {{__uint_as_float(u.x), __uint_as_float(u.y), __uint_as_float(u.z), __uint_as_float(u.w)}};
@@ -63,7 +65,8 @@ ZK_DEVICE void adam_one(const Adam &a, float scale, float g, float &w, float &m,
   w = a.keep * w - a.rate * m / (sqrtf(v) * a.vscale + a.eps);
 }
 
-static __global__ void __launch_bounds__(THREADS) adamw(const __grid_constant__ Adam a, int64_t n, bool wide) {
+static __global__ void __launch_bounds__(THREADS)
+    adamw(const __grid_constant__ Adam a, int64_t n, bool wide) {
   float scale = scale_of(a.scale);
   each(
       n, wide,
@@ -84,12 +87,23 @@ static __global__ void __launch_bounds__(THREADS) adamw(const __grid_constant__ 
       });
 }
 
-extern "C" void zk_cuda_adamw(const ZkEnv *env, const ZkAdamW *p, const double *squares, float most, int64_t n,
-                              float *g, float *w, float *m, float *v, uint16_t *w16, bool clear) {
+extern "C" void zk_cuda_adamw(const ZkEnv *env, const ZkAdamW *p, const double *squares, float most,
+                              int64_t n, float *g, float *w, float *m, float *v, uint16_t *w16, bool clear) {
   ZkCuda *cu = zk_cu(env);
   double bias1 = 1 - pow((double)p->b1, (double)p->step), bias2 = 1 - pow((double)p->b2, (double)p->step);
-  Adam a = {g, w, m, v, w16, {squares, most, p->scale}, p->b1, p->b2, 1 - p->lr * p->decay, (float)(p->lr / bias1),
-            (float)(1 / sqrt(bias2)), p->eps, clear};
+  Adam a = {g,
+            w,
+            m,
+            v,
+            w16,
+            {squares, most, p->scale},
+            p->b1,
+            p->b2,
+            1 - p->lr * p->decay,
+            (float)(p->lr / bias1),
+            (float)(1 / sqrt(bias2)),
+            p->eps,
+            clear};
   ZK_LAUNCH(cu, NULL, adamw, blocks_for(cu, n), THREADS, 0, a, n, aligned({g, w, m, v, w16}));
 }
 
@@ -129,8 +143,8 @@ static __global__ void __launch_bounds__(THREADS) sgd(const __grid_constant__ Sg
       });
 }
 
-extern "C" void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, const double *squares, float most, int64_t n, float *g,
-                            float *w, float *m, uint16_t *w16, bool clear) {
+extern "C" void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, const double *squares, float most, int64_t n,
+                            float *g, float *w, float *m, uint16_t *w16, bool clear) {
   ZkCuda *cu = zk_cu(env);
   ZB_ASSERT(m != NULL || p->momentum == 0);
   Sgd s = {g, w, m, w16, {squares, most, p->scale}, p->momentum, p->decay, p->lr, clear};
@@ -139,7 +153,8 @@ extern "C" void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, const double *squa
 
 /* ---- norm ---- */
 /* Block b sums the b-th of gridDim.x equal chunks; the blocks depend on n only. */
-static __global__ void __launch_bounds__(THREADS) sumsq_parts(const float *x, int64_t n, int64_t chunk, double *part) {
+static __global__ void __launch_bounds__(THREADS)
+    sumsq_parts(const float *x, int64_t n, int64_t chunk, double *part) {
   ZK_SHARED(double, across, [THREADS / 32]);
   int64_t from = (int64_t)blockIdx.x * chunk, to = from + chunk < n ? from + chunk : n;
   double sum = 0;
@@ -148,7 +163,8 @@ static __global__ void __launch_bounds__(THREADS) sumsq_parts(const float *x, in
   if (threadIdx.x == 0) part[blockIdx.x] = sum;
 }
 
-static __global__ void __launch_bounds__(THREADS) sumsq_join(const double *part, int parts, double *out, bool add) {
+static __global__ void __launch_bounds__(THREADS)
+    sumsq_join(const double *part, int parts, double *out, bool add) {
   ZK_SHARED(double, across, [THREADS / 32]);
   double sum = 0;
   for (int i = threadIdx.x; i < parts; i += THREADS) sum += part[i];
@@ -176,7 +192,8 @@ extern "C" void zk_cuda_reciprocal(const ZkEnv *env, const double *x, float *y) 
 }
 
 /* ---- the rest ---- */
-static __global__ void __launch_bounds__(THREADS) axpy(int64_t n, bool wide, float a, const float *x, float *y) {
+static __global__ void __launch_bounds__(THREADS)
+    axpy(int64_t n, bool wide, float a, const float *x, float *y) {
   each(
       n, wide,
       [&](int64_t i) {
@@ -204,7 +221,8 @@ extern "C" void zk_cuda_to_bf16(const ZkEnv *env, int64_t n, const float *x, uin
   ZK_LAUNCH(cu, NULL, to_bf16, blocks_for(cu, n), THREADS, 0, n, aligned({x, y}), x, y);
 }
 
-static __global__ void __launch_bounds__(THREADS) from_bf16(int64_t n, bool wide, const uint16_t *x, float *y) {
+static __global__ void __launch_bounds__(THREADS)
+    from_bf16(int64_t n, bool wide, const uint16_t *x, float *y) {
   each(
       n, wide,
       [&](int64_t i) {
@@ -228,6 +246,6 @@ static __global__ void __launch_bounds__(THREADS) zero(char *p, int64_t units, i
 extern "C" void zk_cuda_zero(const ZkEnv *env, void *p, size_t bytes) {
   ZkCuda *cu = zk_cu(env);
   int64_t units = aligned({p}) ? (int64_t)(bytes / 16) : 0;
-  ZK_LAUNCH(cu, NULL, zero, zk_blocks(cu, zk_ceil_of((int64_t)bytes, 16 * THREADS)), THREADS, 0, (char *)p, units,
-            (int64_t)bytes);
+  ZK_LAUNCH(cu, NULL, zero, zk_blocks(cu, zk_ceil_of((int64_t)bytes, 16 * THREADS)), THREADS, 0, (char *)p,
+            units, (int64_t)bytes);
 }

@@ -38,7 +38,8 @@ ZkcNest zkc_nest(const ZkView *const *views, int nviews, const uint16_t *ax, int
   return for_device(&n);
 }
 
-ZkcNest zkc_nest_run(const ZkView *const *views, int nviews, const uint16_t *ax, int nax, bool in, ZkcRun *run) {
+ZkcNest zkc_nest_run(const ZkView *const *views, int nviews, const uint16_t *ax, int nax, bool in,
+                     ZkcRun *run) {
   ZkNest n = zk_nest(views, nviews, ax, nax, in);
   zk_nest_order(&n, 0);
   ZkLoop l = zk_nest_pop(&n);
@@ -127,7 +128,8 @@ static void key_of(Key *k, const ZkCall *c) {
   if (!c->chain) return;
   k->nops = c->chain->nops, k->nstored = c->chain->nout;
   memcpy(k->stored, c->chain->out, c->chain->nout * sizeof *k->stored);
-  for (int i = 0; i < c->chain->nops; i++) { /* field by field: no padding, and nothing that its op does not use */
+  for (int i = 0; i < c->chain->nops;
+       i++) { /* field by field: no padding, and nothing that its op does not use */
     const ZkChainOp *o = &c->chain->ops[i];
     k->ops[i].op = o->op, k->ops[i].a = o->a, k->ops[i].b = o->b, k->ops[i].c = o->c;
     k->ops[i].elem = o->elem, k->ops[i].num = o->num;

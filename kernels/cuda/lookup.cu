@@ -15,9 +15,9 @@ typedef struct {
   const int *ids;
   void *table, *rows; /* rows: y of lookup, g of its gradient */
   int telem, relem;
-  ZkcNest outer; /* [id]; views: rows, ids, table */
-  ZkcNest rest;  /* views: rows, table */
-  ZkcRun run;    /* fastest loop of the rest */
+  ZkcNest outer;   /* [id]; views: rows, ids, table */
+  ZkcNest rest;    /* views: rows, table */
+  ZkcRun run;      /* fastest loop of the rest */
   ZkcUnits places; /* points of the rest for each id */
   ZkcUnits units;  /* eights or single elements of the run, for each of these */
   bool wide;
@@ -86,7 +86,8 @@ typedef struct {
 
 static __global__ void __launch_bounds__(THREADS) find_rows(const __grid_constant__ Grad g) {
   long long all = g.n > g.l.size ? g.n : g.l.size + 1;
-  for (long long i = blockIdx.x * (long long)THREADS + threadIdx.x; i < all; i += gridDim.x * (long long)THREADS) {
+  for (long long i = blockIdx.x * (long long)THREADS + threadIdx.x; i < all;
+       i += gridDim.x * (long long)THREADS) {
     if (i <= g.l.size) g.begin[i] = 0;
     if (i >= g.n) continue;
     long long off[3];
@@ -116,7 +117,8 @@ static __global__ void __launch_bounds__(THREADS) rank_rows(const __grid_constan
 /* Counts to beginnings, by one block: each thread sums a stretch of counts, then all scan these sums. */
 static __global__ void __launch_bounds__(SCAN_THREADS) scan_rows(const __grid_constant__ Grad g) {
   ZK_SHARED(int, sum, [SCAN_THREADS]);
-  long long t = threadIdx.x, from = (g.l.size + 1) * t / SCAN_THREADS, to = (g.l.size + 1) * (t + 1) / SCAN_THREADS;
+  long long t = threadIdx.x, from = (g.l.size + 1) * t / SCAN_THREADS,
+            to = (g.l.size + 1) * (t + 1) / SCAN_THREADS;
   int mine = 0;
   for (long long i = from; i < to; i++) mine += g.begin[i];
   sum[t] = mine;
@@ -195,7 +197,8 @@ extern "C" void zk_cuda_lookup_grad(const ZkEnv *env, const ZkCall *c) {
   g.threads = ADD_THREADS * (g.l.wide ? 8 : 1);
   g.pieces = zk_ceil_of(g.l.run.n, g.threads);
   unsigned blocks = zk_blocks(cu, zk_ceil_of(g.n, THREADS));
-  ZK_LAUNCH(cu, c, find_rows, zk_blocks(cu, zk_ceil_of(g.n > g.l.size ? g.n : g.l.size + 1, THREADS)), THREADS, 0, g);
+  ZK_LAUNCH(cu, c, find_rows, zk_blocks(cu, zk_ceil_of(g.n > g.l.size ? g.n : g.l.size + 1, THREADS)),
+            THREADS, 0, g);
   ZK_LAUNCH(cu, c, rank_rows, blocks, THREADS, 0, g);
   ZK_LAUNCH(cu, c, scan_rows, 1, SCAN_THREADS, 0, g);
   ZK_LAUNCH(cu, c, list_rows, blocks, THREADS, 0, g);

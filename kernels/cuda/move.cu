@@ -52,7 +52,8 @@ static __global__ void __launch_bounds__(THREADS) copy_each(const __grid_constan
 }
 
 /* A unit is a tile: units.n of them along `run` and `across` at each point of the nest. */
-static __global__ void __launch_bounds__(SIDE *TILE_ROWS) copy_tiles(const __grid_constant__ Copy c, int along_run) {
+static __global__ void __launch_bounds__(SIDE *TILE_ROWS)
+    copy_tiles(const __grid_constant__ Copy c, int along_run) {
   ZK_SHARED(unsigned, tile, [SIDE][SIDE + 1]);
   int x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
   for (long long u = blockIdx.x; u < c.units.total; u += gridDim.x) {

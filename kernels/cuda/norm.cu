@@ -21,7 +21,8 @@ typedef struct {
 } Norm;
 enum { IN0, OUT, IN1, SCALE = IN1, SCALE_GRAD };
 
-ZK_DEVICE void load(const Norm &p, const Line &l, long long off, long long first, int step, float none, float (&x)[8]) {
+ZK_DEVICE void load(const Norm &p, const Line &l, long long off, long long first, int step, float none,
+                    float (&x)[8]) {
   zkc_load_row(l.p, l.elem, off, l.stride, p.wide, first, step, p.n, none, x);
 }
 ZK_DEVICE void store(const Norm &p, long long off, long long first, int step, const float (&x)[8]) {
@@ -68,7 +69,8 @@ template <int T> static __global__ void __launch_bounds__(THREADS) softmax(const
 }
 
 /* dx = y (g - sum g y) */
-template <int T> static __global__ void __launch_bounds__(THREADS) softmax_grad(const __grid_constant__ Norm p) {
+template <int T>
+static __global__ void __launch_bounds__(THREADS) softmax_grad(const __grid_constant__ Norm p) {
   ZK_SHARED(float, part, [THREADS / 32]);
   rows<T, 3>(p, [&](const long long *off) {
     float g[8], y[8], dot = 0;
@@ -121,7 +123,8 @@ template <int T> static __global__ void __launch_bounds__(THREADS) normalize(con
 }
 
 /* dx = r (g - [mean g] - y mean(g y)); the bracket only for std */
-template <int T> static __global__ void __launch_bounds__(THREADS) normalize_grad(const __grid_constant__ Norm p) {
+template <int T>
+static __global__ void __launch_bounds__(THREADS) normalize_grad(const __grid_constant__ Norm p) {
   ZK_SHARED(float, part, [THREADS / 32]);
   rows<T, 4>(p, [&](const long long *off) {
     float g[8], y[8], mean_g = 0, mean_gy = 0;

@@ -54,8 +54,10 @@ extern "C" void zk_cuda_random(const ZkEnv *env, const ZkCall *c) {
   ZK_LAUNCH(cu, c, random_bits, zk_blocks(cu, zk_ceil_of(r.units.total, THREADS)), THREADS, 0, r);
 }
 
-static __global__ void __launch_bounds__(THREADS) position(int *y, long long n, long long stride, long long start) {
-  for (long long i = blockIdx.x * (long long)THREADS + threadIdx.x; i < n; i += gridDim.x * (long long)THREADS)
+static __global__ void __launch_bounds__(THREADS)
+    position(int *y, long long n, long long stride, long long start) {
+  for (long long i = blockIdx.x * (long long)THREADS + threadIdx.x; i < n;
+       i += gridDim.x * (long long)THREADS)
     y[i * stride] = (int)(start + i);
 }
 

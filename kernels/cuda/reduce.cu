@@ -31,7 +31,8 @@ ZK_DEVICE void put(const Reduce &r, long long point, int chunk, long long off, f
   else zk_store(r.y, r.yelem, off, r.add ? x + zk_load(r.y, r.yelem, off) : x);
 }
 
-template <int T> static __global__ void __launch_bounds__(THREADS) reduce_rows(const __grid_constant__ Reduce r) {
+template <int T>
+static __global__ void __launch_bounds__(THREADS) reduce_rows(const __grid_constant__ Reduce r) {
   ZK_SHARED(float, part, [WARPS]);
   int t = threadIdx.x % T;
   for (long long task = (blockIdx.x * (long long)THREADS + threadIdx.x) / T; task < r.tasks;
@@ -118,10 +119,14 @@ static __global__ void __launch_bounds__(THREADS) reduce_join(const __grid_const
 }
 
 /* ---- host ---- */
-static int64_t clamp(int64_t x, int64_t lo, int64_t hi) { return x > hi ? (hi > lo ? hi : lo) : x > lo ? x : lo; }
+static int64_t clamp(int64_t x, int64_t lo, int64_t hi) {
+  return x > hi ? (hi > lo ? hi : lo) : x > lo ? x : lo;
+}
 
 /* Not by what pointers allow: scratch is asked for before there are any. */
-static int chunks_of(int64_t units, int64_t most) { return (int)clamp(zk_ceil_of(TASKS, units > 0 ? units : 1), 1, most); }
+static int chunks_of(int64_t units, int64_t most) {
+  return (int)clamp(zk_ceil_of(TASKS, units > 0 ? units : 1), 1, most);
+}
 
 static Reduce analyse(const ZkCall *c) {
   ZkView x = c->in[0];
@@ -129,7 +134,8 @@ static Reduce analyse(const ZkCall *c) {
   r.x = x.data, r.y = c->out[0].data, r.xelem = x.elem, r.yelem = c->out[0].elem;
   r.peak = c->op == ZG_OP_PEAK, r.add = c->accumulate, r.partial = (float *)c->scratch;
   for (int a = 0; r.peak && c->nax > 0 && c->opt[1] > 0 && a < x.rank; a++)
-    if (x.axis[a] == c->ax[0]) x.size[a] = clamp(c->opt[1] - x.start[a], 0, x.size[a]); /* the rest is padding */
+    if (x.axis[a] == c->ax[0])
+      x.size[a] = clamp(c->opt[1] - x.start[a], 0, x.size[a]); /* the rest is padding */
   const ZkView *views[2] = {&x, &c->out[0]};
   r.kept = zkc_nest(views, 2, c->ax, c->nax, false);
   r.red = zkc_nest(views, 2, c->ax, c->nax, true);
@@ -167,7 +173,8 @@ static void reduce(const ZkEnv *env, const ZkCall *c) {
   ZkCuda *cu = zk_cu(env);
   Reduce r = analyse(c);
   if (!r.rows) ZK_LAUNCH(cu, c, reduce_columns, zk_blocks(cu, r.tasks), THREADS, 0, r);
-  else if (r.small) ZK_LAUNCH(cu, c, reduce_rows<32>, zk_blocks(cu, zk_ceil_of(r.tasks, WARPS)), THREADS, 0, r);
+  else if (r.small)
+    ZK_LAUNCH(cu, c, reduce_rows<32>, zk_blocks(cu, zk_ceil_of(r.tasks, WARPS)), THREADS, 0, r);
   else ZK_LAUNCH(cu, c, reduce_rows<THREADS>, zk_blocks(cu, r.tasks), THREADS, 0, r);
   if (r.chunks > 1)
     ZK_LAUNCH(cu, c, reduce_join, zk_blocks(cu, zk_ceil_of(r.points.total, THREADS)), THREADS, 0, r);

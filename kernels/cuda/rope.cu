@@ -9,7 +9,7 @@ typedef struct {
   const void *x;
   void *y;
   int xelem, yelem;
-  ZkcNest rest;  /* [row]; views: x, y */
+  ZkcNest rest;   /* [row]; views: x, y */
   ZkcUnits pairs; /* eights of pairs, or pairs, of one row */
   long long positions, sx, sy, hx, hy, start;
   int half, width, chunks; /* chunks: of the rows */
@@ -21,7 +21,8 @@ static __global__ void __launch_bounds__(THREADS) rope(const __grid_constant__ R
   float *sine = cosine + p.half;
   for (long long task = blockIdx.x; task < p.positions * p.chunks; task += gridDim.x) {
     long long at = task / p.chunks, chunk = task - at * p.chunks;
-    long long from = (long long)p.rest.count * chunk / p.chunks, to = (long long)p.rest.count * (chunk + 1) / p.chunks;
+    long long from = (long long)p.rest.count * chunk / p.chunks,
+              to = (long long)p.rest.count * (chunk + 1) / p.chunks;
     for (int i = threadIdx.x; i < p.half; i += THREADS) {
       double angle = (double)(p.start + at) * pow(p.base, -(double)i / p.half);
       cosine[i] = (float)cos(angle);
@@ -45,7 +46,8 @@ static __global__ void __launch_bounds__(THREADS) rope(const __grid_constant__ R
         zk_store8(p.y, p.yelem, off[1] + 8 * i, a);
         zk_store8(p.y, p.yelem, off[1] + 8 * i + p.half, b);
       } else {
-        float a = zk_load(p.x, p.xelem, off[0] + i * p.hx), b = zk_load(p.x, p.xelem, off[0] + (i + p.half) * p.hx);
+        float a = zk_load(p.x, p.xelem, off[0] + i * p.hx),
+              b = zk_load(p.x, p.xelem, off[0] + (i + p.half) * p.hx);
         zk_store(p.y, p.yelem, off[1] + i * p.hy, a * cosine[i] - b * sine[i]);
         zk_store(p.y, p.yelem, off[1] + (i + p.half) * p.hy, b * cosine[i] + a * sine[i]);
       }

@@ -54,7 +54,8 @@ template <int T> static __global__ void __launch_bounds__(THREADS) xent_grad(con
     long long off[VIEWS];
     zkc_seek(x.rest, (unsigned)row, off);
     long long at = target(x, off);
-    float m = zk_load(x.m, x.melem, off[M]), gs = zk_load(x.a, x.aelem, off[A]), gp = zk_load(x.b, x.belem, off[B]);
+    float m = zk_load(x.m, x.melem, off[M]), gs = zk_load(x.a, x.aelem, off[A]),
+          gp = zk_load(x.b, x.belem, off[B]);
     for (long long k = 0; k < x.n; k += 8 * T) {
       float z[8];
       long long first = zkc_first(x.wide, k, t);
@@ -90,13 +91,15 @@ static Xent analyse(const ZkCall *c, const ZkView *a, const ZkView *b, const ZkV
 extern "C" void zk_cuda_xent_sums(const ZkEnv *env, const ZkCall *c) {
   ZkCuda *cu = zk_cu(env);
   Xent x = analyse(c, &c->out[0], &c->out[1], &c->in[0]);
-  if (x.n <= SHORT) ZK_LAUNCH(cu, c, xent_sums<32>, zk_blocks(cu, zk_ceil_of(x.rest.count, THREADS / 32)), THREADS, 0, x);
+  if (x.n <= SHORT)
+    ZK_LAUNCH(cu, c, xent_sums<32>, zk_blocks(cu, zk_ceil_of(x.rest.count, THREADS / 32)), THREADS, 0, x);
   else ZK_LAUNCH(cu, c, xent_sums<THREADS>, zk_blocks(cu, x.rest.count), THREADS, 0, x);
 }
 
 extern "C" void zk_cuda_xent_grad(const ZkEnv *env, const ZkCall *c) {
   ZkCuda *cu = zk_cu(env);
   Xent x = analyse(c, &c->in[3], &c->in[4], &c->out[0]);
-  if (x.n <= SHORT) ZK_LAUNCH(cu, c, xent_grad<32>, zk_blocks(cu, zk_ceil_of(x.rest.count, THREADS / 32)), THREADS, 0, x);
+  if (x.n <= SHORT)
+    ZK_LAUNCH(cu, c, xent_grad<32>, zk_blocks(cu, zk_ceil_of(x.rest.count, THREADS / 32)), THREADS, 0, x);
   else ZK_LAUNCH(cu, c, xent_grad<THREADS>, zk_blocks(cu, x.rest.count), THREADS, 0, x);
 }

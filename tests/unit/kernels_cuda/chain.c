@@ -16,32 +16,58 @@
 extern const char *const zk_cuda_texts[];
 
 /* The program without what every program begins with. */
-static const char *own_part(const char *text) { return text + strlen(zk_cuda_texts[1]) + strlen(zk_cuda_texts[3]); }
+static const char *own_part(const char *text) {
+  return text + strlen(zk_cuda_texts[1]) + strlen(zk_cuda_texts[3]);
+}
 
-#define OPS(...) .nops = sizeof((ZkChainOp[]){__VA_ARGS__}) / sizeof(ZkChainOp), .ops = (ZkChainOp[]) { __VA_ARGS__ }
+#define OPS(...)                                                                                             \
+  .nops = sizeof((ZkChainOp[]){__VA_ARGS__}) / sizeof(ZkChainOp), .ops = (ZkChainOp[]) { __VA_ARGS__ }
 
 /* x * gain + bias, gain along the run, bias over it, rounded; and less(x, 0.5) */
-static const ZkChain affine = {
-    .nout = 2, .out = {5, 7},
-    OPS({.op = ZG_OP_MUL, .a = 0, .b = 1}, {.op = ZG_OP_ADD, .a = 3, .b = 2}, {.op = ZG_OP_CAST, .a = 4, .elem = ZK_BF16},
-        {.op = ZG_OP_FILL, .num = 0.5f}, {.op = ZG_OP_LESS, .a = 0, .b = 6})};
-static const ZkChain functions = {
-    .nout = 1, .out = {8},
-    OPS({.op = ZG_OP_TANH, .a = 0}, {.op = ZG_OP_EXP, .a = 1}, {.op = ZG_OP_ERF, .a = 2}, {.op = ZG_OP_SUB, .a = 3, .b = 1},
-        {.op = ZG_OP_KNOWN, .a = 0}, {.op = ZG_OP_SELECT, .a = 5, .b = 4, .c = 2}, {.op = ZG_OP_COS, .a = 6},
-        {.op = ZG_OP_DIV, .a = 7, .b = 3})};
-static const ZkChain constants = {.nout = 2, .out = {0, 1}, OPS({.op = ZG_OP_FILL, .num = 2.5f}, {.op = ZG_OP_AXSIZE, .num = 33})};
+static const ZkChain affine = {.nout = 2,
+                               .out = {5, 7},
+                               OPS({.op = ZG_OP_MUL, .a = 0, .b = 1}, {.op = ZG_OP_ADD, .a = 3, .b = 2},
+                                   {.op = ZG_OP_CAST, .a = 4, .elem = ZK_BF16},
+                                   {.op = ZG_OP_FILL, .num = 0.5f}, {.op = ZG_OP_LESS, .a = 0, .b = 6})};
+static const ZkChain functions = {.nout = 1,
+                                  .out = {8},
+                                  OPS({.op = ZG_OP_TANH, .a = 0}, {.op = ZG_OP_EXP, .a = 1},
+                                      {.op = ZG_OP_ERF, .a = 2}, {.op = ZG_OP_SUB, .a = 3, .b = 1},
+                                      {.op = ZG_OP_KNOWN, .a = 0},
+                                      {.op = ZG_OP_SELECT, .a = 5, .b = 4, .c = 2}, {.op = ZG_OP_COS, .a = 6},
+                                      {.op = ZG_OP_DIV, .a = 7, .b = 3})};
+static const ZkChain constants = {
+    .nout = 2, .out = {0, 1}, OPS({.op = ZG_OP_FILL, .num = 2.5f}, {.op = ZG_OP_AXSIZE, .num = 33})};
 static const ZkChain to_ids = {.nout = 1, .out = {1}, OPS({.op = ZG_OP_CAST, .a = 0, .elem = ZK_I32})};
 
 /* Tolerances: some roundings of results of size 1, as in ew.c. */
 static const Case cases[] = {
-    {.op = ZG_OP_CHAIN, .dims = "b=3 s=5 e=16", .in = {{"bse"}, {"e"}, {"bs"}}, .out = {{"bse", EXACT}, {"bse"}}, .chain = &affine, .tol = 4e-3},
-    {.op = ZG_OP_CHAIN, .dims = "b=40 s=3 e=7", .in = {{"bse"}, {"e"}, {""}}, .out = {{"bse", EXACT}, {"bse"}}, .chain = &affine, .tol = 4e-3},
-    {.op = ZG_OP_CHAIN, .dims = "s=8 e=24", .in = {{"se"}}, .out = {{"se"}}, .chain = &functions, .tol = 2e-6},
+    {.op = ZG_OP_CHAIN,
+     .dims = "b=3 s=5 e=16",
+     .in = {{"bse"}, {"e"}, {"bs"}},
+     .out = {{"bse", EXACT}, {"bse"}},
+     .chain = &affine,
+     .tol = 4e-3},
+    {.op = ZG_OP_CHAIN,
+     .dims = "b=40 s=3 e=7",
+     .in = {{"bse"}, {"e"}, {""}},
+     .out = {{"bse", EXACT}, {"bse"}},
+     .chain = &affine,
+     .tol = 4e-3},
+    {.op = ZG_OP_CHAIN,
+     .dims = "s=8 e=24",
+     .in = {{"se"}},
+     .out = {{"se"}},
+     .chain = &functions,
+     .tol = 2e-6},
     {.op = ZG_OP_CHAIN, .dims = "s=5 e=3", .in = {{"se"}}, .out = {{"se"}}, .chain = &functions, .tol = 2e-6},
     {.op = ZG_OP_CHAIN, .dims = "s=3 e=11", .out = {{"se"}, {"se"}}, .chain = &constants},
     {.op = ZG_OP_CHAIN, .dims = "s=16", .in = {{"s", EXACT, -9, 9}}, .out = {{"s", ID}}, .chain = &to_ids},
-    {.op = ZG_OP_CHAIN, .dims = "s=0 e=8", .in = {{"se"}, {"e"}, {"s"}}, .out = {{"se"}, {"se"}}, .chain = &affine},
+    {.op = ZG_OP_CHAIN,
+     .dims = "s=0 e=8",
+     .in = {{"se"}, {"e"}, {"s"}},
+     .out = {{"se"}, {"se"}},
+     .chain = &affine},
 };
 #define CASES (sizeof cases / sizeof *cases)
 
@@ -118,7 +144,8 @@ Test(chain, nvrtc) {
   void *cubin;
   size_t bytes;
   ZbErr err;
-  cr_assert(!zk_cuda_compile("int f( {", 90, &cubin, &bytes, &err) && strstr(err.text, "error"), "%s", err.text);
+  cr_assert(!zk_cuda_compile("int f( {", 90, &cubin, &bytes, &err) && strstr(err.text, "error"), "%s",
+            err.text);
   drop_all();
 }
 #endif
@@ -132,9 +159,10 @@ static void write_source(const char *path) {
   cr_assert(f != NULL);
   fprintf(f, "#include \"kernels/cuda/common.cuh\"\n");
   for (int i = 0; i < list.n; i++)
-    fprintf(f, "#define zk_chain zk_chain_%d\nnamespace n%d {\n%s}\n#undef zk_chain\n"
-               "extern \"C\" void launch_%d(ZkCuda *cu, unsigned blocks, const ZkcChain *c) {\n"
-               "  ZK_LAUNCH(cu, NULL, n%d::zk_chain_%d, blocks, 256, 0, *c);\n}\n",
+    fprintf(f,
+            "#define zk_chain zk_chain_%d\nnamespace n%d {\n%s}\n#undef zk_chain\n"
+            "extern \"C\" void launch_%d(ZkCuda *cu, unsigned blocks, const ZkcChain *c) {\n"
+            "  ZK_LAUNCH(cu, NULL, n%d::zk_chain_%d, blocks, 256, 0, *c);\n}\n",
             i, i, own_part(list.text[i]), i, i, i);
   cr_assert(fclose(f) == 0);
 }
@@ -145,7 +173,8 @@ static void build(void) {
   snprintf(source, sizeof source, "%s/chains.cc", folder);
   snprintf(library, sizeof library, "%s/chains.so", folder);
   write_source(source);
-  snprintf(command, sizeof command, "%s -std=c++17 -DZK_EMU -O1 -shared -fPIC -Wno-unknown-pragmas %s -I'%s' -o %s %s", ZUG_CXX,
+  snprintf(command, sizeof command,
+           "%s -std=c++17 -DZK_EMU -O1 -shared -fPIC -Wno-unknown-pragmas %s -I'%s' -o %s %s", ZUG_CXX,
            ZUG_SANITIZE, ZUG_SRC, library, source);
   cr_assert(system(command) == 0, "%s", command);
   void *so = dlopen(library, RTLD_NOW);

@@ -40,7 +40,8 @@ static __global__ void not_written(float *y) {
   __syncthreads();
   y[blockIdx.x * 64 + threadIdx.x] = s[threadIdx.x];
 }
-static __global__ void sums(float *y) { /* of the thread's number over its warp, over the block, and over half a warp */
+static __global__ void sums(
+    float *y) { /* of the thread's number over its warp, over the block, and over half a warp */
   ZK_SHARED(float, part, [4]);
   unsigned t = threadIdx.x, half = t % 32 < 16 ? 0xffffu : 0xffff0000u;
   float x = (float)t, h = x;
@@ -58,7 +59,9 @@ void emu_fault(ZkCuda *cu, int which, float *y);
 void emu_sums(ZkCuda *cu, float *y);
 }
 
-void emu_reverse(ZkCuda *cu, const float *x, float *y, bool wait) { ZK_LAUNCH(cu, NULL, reverse, 1, 64, 0, x, y, 64, wait); }
+void emu_reverse(ZkCuda *cu, const float *x, float *y, bool wait) {
+  ZK_LAUNCH(cu, NULL, reverse, 1, 64, 0, x, y, 64, wait);
+}
 void emu_twice(ZkCuda *cu, float *y, bool wait) { ZK_LAUNCH(cu, NULL, broadcast_twice, 1, 64, 0, y, wait); }
 void emu_fault(ZkCuda *cu, int which, float *y) {
   if (which == 0) ZK_LAUNCH(cu, NULL, some_wait, 1, 64, 0, y);

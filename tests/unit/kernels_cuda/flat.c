@@ -110,8 +110,8 @@ Test(flat, clip) {
     zk_cuda_sgd(&env, &s, &square[i], 2, 1, &g, &w, NULL, NULL, false);
     got[i] = -w;
   }
-  cr_assert(got[0] == 1 && fabsf(got[1] - 1) < 1e-6f && fabsf(got[2] - 0.2f) < 1e-7f && got[3] > 0 && got[3] < 1e-29f &&
-            isnan(got[4]));
+  cr_assert(got[0] == 1 && fabsf(got[1] - 1) < 1e-6f && fabsf(got[2] - 0.2f) < 1e-7f && got[3] > 0 &&
+            got[3] < 1e-29f && isnan(got[4]));
   cr_assert(got[1] < 1); /* 2 / (2 + 1e-6) */
 }
 
@@ -161,8 +161,10 @@ static void check_adamw(int64_t n, int64_t shift, bool half, bool clear) {
     dm[i] = (double)p.b1 * dm[i] + (1 - (double)p.b1) * gi;
     dv[i] = (double)p.b2 * dv[i] + (1 - (double)p.b2) * gi * gi;
     dw[i] -= (double)p.lr * (dm[i] / c1 / (sqrt(dv[i] / c2) + (double)p.eps) + (double)p.decay * dw[i]);
-    EACH_ASSERT(close_to(w.x[i], dw[i], 0.1), "w[%lld] = %.9g, not %.9g", (long long)i, (double)w.x[i], dw[i]);
-    EACH_ASSERT(close_to(m.x[i], dm[i], 0.5) && close_to(v.x[i], dv[i], 0.5), "moments at %lld", (long long)i);
+    EACH_ASSERT(close_to(w.x[i], dw[i], 0.1), "w[%lld] = %.9g, not %.9g", (long long)i, (double)w.x[i],
+                dw[i]);
+    EACH_ASSERT(close_to(m.x[i], dm[i], 0.5) && close_to(v.x[i], dv[i], 0.5), "moments at %lld",
+                (long long)i);
     EACH_ASSERT(!half || w16.h[i] == rounded(w.x[i]), "bf16 copy at %lld", (long long)i);
     EACH_ASSERT(g.x[i] == (clear ? 0 : g0.x[i]), "gradient at %lld", (long long)i);
   }
@@ -181,10 +183,12 @@ Test(flat, sgd) {
   EACH_LENGTH(n) {
     for (int momentum = 0; momentum < 2; momentum++) {
       Mem g = normals(n, shift, 10, 1), w = normals(n, shift, 11, 1), m = normals(n, shift, 12, 1),
-          w16 = halves(n, shift), w0 = normals(n, 0, 11, 1), g0 = normals(n, 0, 10, 1), m0 = normals(n, 0, 12, 1);
+          w16 = halves(n, shift), w0 = normals(n, 0, 11, 1), g0 = normals(n, 0, 10, 1),
+          m0 = normals(n, 0, 12, 1);
       ZkSgd s = {.lr = 0.1f, .momentum = momentum ? 0.9f : 0, .decay = 0.01f, .scale = 0.5f};
       double square = 64; /* a norm of 8, clipped to 2 */
-      zk_cuda_sgd(&env, &s, momentum ? &square : NULL, 2, n, g.x, w.x, momentum ? m.x : NULL, w16.h, momentum);
+      zk_cuda_sgd(&env, &s, momentum ? &square : NULL, 2, n, g.x, w.x, momentum ? m.x : NULL, w16.h,
+                  momentum);
       for (int64_t i = 0; i < n; i++) {
         double d = (momentum ? 1 / (8 + 1e-6) : 0.5) * (double)g0.x[i] + (double)s.decay * (double)w0.x[i];
         if (momentum) d += (double)s.momentum * (double)m0.x[i];
@@ -194,7 +198,8 @@ Test(flat, sgd) {
         EACH_ASSERT(g.x[i] == (momentum ? 0 : g0.x[i]), "gradient at %lld", (long long)i);
       }
       cr_assert(w.x[n] == MARK && m.x[n] == MARK && g.x[n] == MARK && w16.h[n] == 77);
-      free(g.block), free(w.block), free(m.block), free(w16.block), free(w0.block), free(g0.block), free(m0.block);
+      free(g.block), free(w.block), free(m.block), free(w16.block), free(w0.block), free(g0.block),
+          free(m0.block);
     }
   }
 }

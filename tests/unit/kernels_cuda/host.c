@@ -12,7 +12,8 @@ unsigned emu_row(const ZkcUnits *units, long long u, long long *at); /* zkc_row 
 
 /* Rows of sizes around powers of two, units around multiples of them and around 2^32, where the way changes. */
 Test(host, units) {
-  static const int64_t sizes[] = {1, 2, 3, 5, 7, 8, 96, 641, 1000, 65535, 65537, 1000003, 0x7fffffff, 0x100000001};
+  static const int64_t sizes[] = {1,   2,    3,     5,     7,       8,          96,
+                                  641, 1000, 65535, 65537, 1000003, 0x7fffffff, 0x100000001};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     for (int large = 0; large < 2; large++) {
       int64_t n = sizes[i], rows = (large ? 0xfffffffff : 0xffffffff) / n;
@@ -25,8 +26,8 @@ Test(host, units) {
         if (u < 0 || u >= units.total) continue;
         long long at = -1;
         unsigned row = emu_row(&units, u, &at);
-        EACH_ASSERT(row == u / n && at == u % n, "unit %lld of rows of %lld: %u, %lld", (long long)u, (long long)n, row,
-                    at);
+        EACH_ASSERT(row == u / n && at == u % n, "unit %lld of rows of %lld: %u, %lld", (long long)u,
+                    (long long)n, row, at);
       }
     }
 }
@@ -74,7 +75,8 @@ Test(host, errors) {
   call.in[0] = (ZkView){.elem = ZK_BF16, .rank = 2, .size = {3, 40}};
   cr_assert(zk_cuda_error(cu) == NULL);
   zk_cuda_fail(cu, &call, "reduce_rows", "too many resources requested for launch");
-  cr_assert_str_eq(zk_cuda_error(cu), "`sum` bf16[3 40] -> f32[]: reduce_rows: too many resources requested for launch");
+  cr_assert_str_eq(zk_cuda_error(cu),
+                   "`sum` bf16[3 40] -> f32[]: reduce_rows: too many resources requested for launch");
   zk_cuda_fail(cu, NULL, "another", "later");
   cr_assert(strncmp(zk_cuda_error(cu), "`sum`", 5) == 0, "the first error stays");
   zk_cuda_axpy(&env, 1, 1, &a, &b);
