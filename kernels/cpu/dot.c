@@ -1,17 +1,18 @@
-/* dot: every product of two tensors, as matrix products C[m, n] (+)= A[m, k] B[k, n] by the BLAS.
+/* dot: every product of two tensors, as matrix products C[m, n] (+)= A[m, k] B[k, n]: f32 by the BLAS, bf16
+ * by bgemm.c where the CPU multiplies it.
  *
  * The axes fall into four classes: batch (both operands, result), M (a and c), N (b and c), K
  * (contracted). Each class is merged into as few loops as the strides allow. If each of M, N, K is one
  * loop and the operands are f32 with unit stride somewhere, the BLAS reads and writes them in place.
  * Otherwise panels of the operands are gathered into scratch as f32 and tiles of the result are
- * scattered from there: any layout, and bf16, in bounded memory.
+ * scattered from there: any layout, and bf16 without bgemm.c, in bounded memory.
  *
  * Example: x[batch, seq, embed] . wq[embed, head, hd]: M = batch*seq, K = embed, N = head*hd, all in
  * place. A weight gradient x[batch, seq, embed] . g[batch, seq, ffn] contracts batch*seq; if its result
  * lies as [ffn, embed], the fastest axis is M's, and the operands swap roles. */
 #include <limits.h>
 
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/bgemm.h"
 
 #define TILE_M 256
 #define TILE_N 256
@@ -213,6 +214,17 @@ static void run_panels(void *arg, int64_t from, int64_t to, int part) {
   }
 }
 
+/* ---- bf16 operands: bgemm.c where the CPU multiplies them, else by panels ----------------------- */
+
+static bool is_bf16(const Dot *d) {
+  return d->v[A].elem == ZK_BF16 && d->v[B].elem == ZK_BF16 && d->M * d->N * d->K * d->nbatch > 0;
+}
+
+static ZkBgemm bf16_product(const Dot *d) {
+  return (ZkBgemm){{d->v[A], d->v[B], d->v[C]}, d->batch, d->m, d->n, d->k, d->nbatch,
+                   d->M, d->N, d->K, d->add};
+}
+
 /* ---- the op ---------------------------------------------------------------------------------- */
 
 void zk_cpu_dot(const ZkEnv *env, const ZkCall *c) {
@@ -220,6 +232,11 @@ void zk_cpu_dot(const ZkEnv *env, const ZkCall *c) {
   d.scratch = c->scratch;
   if (d.M == 1 && d.N == 1) {
     zk_reduce_dot(env, c);
+    return;
+  }
+  if (is_bf16(&d) && zk_bgemm_here()) {
+    ZkBgemm g = bf16_product(&d);
+    zk_bgemm(env, &g, c->scratch);
     return;
   }
   int64_t work = zk_max(1, d.M * d.N * d.K / (d.mtiles * d.ntiles));
@@ -230,5 +247,8 @@ void zk_cpu_dot(const ZkEnv *env, const ZkCall *c) {
 size_t zk_scratch_dot(const ZkCall *c, int threads) {
   Dot d = analyse(c, threads);
   if (d.M == 1 && d.N == 1) return zk_reduce_dot_scratch(c);
-  return d.direct ? 0 : (size_t)threads * sizeof(Panels);
+  size_t panels = d.direct ? 0 : (size_t)threads * sizeof(Panels);
+  if (!is_bf16(&d)) return panels;
+  ZkBgemm g = bf16_product(&d); /* a plan may be made on another machine than it runs on */
+  return (size_t)zk_max((int64_t)panels, (int64_t)zk_bgemm_scratch(&g, threads));
 }

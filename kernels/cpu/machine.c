@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/bgemm.h"
 
 #define SIDE 384 /* three matrices of it fit a second-level cache */
 
@@ -61,12 +61,12 @@ static const char *instructions(void) {
 #endif
 }
 
-static char description[128]; /* made once, then constant */
+static char description[256]; /* made once, then constant */
 
 static void describe(void) {
   zk_sgemm_describe(description, sizeof description);
   size_t n = strlen(description);
-  snprintf(description + n, sizeof description - n, ", %s", instructions());
+  snprintf(description + n, sizeof description - n, ", %s, bf16 by %s", instructions(), zk_bgemm_text());
 }
 
 const char *zk_cpu_describe(void) {
