@@ -46,7 +46,9 @@ typedef struct {
 } Tiles;
 
 /* Which R elements of a tile of k by R * 16 this thread loads: number i is at (k + i dk, e + i de). */
-typedef struct { int k, dk, e, de; } Walk;
+typedef struct {
+  int k, dk, e, de;
+} Walk;
 template <int R> ZK_DEVICE Walk walk(bool along_k) {
   int t = threadIdx.x;
   if (along_k) return {t % SIDE, 0, t / SIDE, SIDE};
@@ -64,7 +66,8 @@ ZK_DEVICE void load_tile(const void *p, int elem, const Walk &w, const long long
   }
 }
 
-template <int R> ZK_DEVICE void keep_tile(const Walk &w, const float (&x)[R], float (&tile)[SIDE][SIDE * R + 4]) {
+template <int R>
+ZK_DEVICE void keep_tile(const Walk &w, const float (&x)[R], float (&tile)[SIDE][SIDE * R + 4]) {
 #pragma unroll
   for (int i = 0; i < R; i++) tile[w.k + i * w.dk][w.e + i * w.de] = x[i];
 }
@@ -102,7 +105,8 @@ template <int R> ZK_DEVICE void get_rows(const float (&line)[SIDE * R + 4], int 
   }
 }
 
-template <int R> static __global__ void __launch_bounds__(THREADS, 8 / R) tiles(const __grid_constant__ Tiles p) {
+template <int R>
+static __global__ void __launch_bounds__(THREADS, 8 / R) tiles(const __grid_constant__ Tiles p) {
   const unsigned T = SIDE * R;
   ZK_SHARED(float, a, [SIDE][SIDE * R + 4]);
   ZK_SHARED(float, b, [SIDE][SIDE * R + 4]);
@@ -180,9 +184,13 @@ extern "C" void zk_dot_tiles(ZkCuda *cu, const ZkCall *call, const ZkDot *given)
     d.m = given->n, d.n = given->m;
     m = loops(&d, &d.m, ZKD_C), n = loops(&d, &d.n, ZKD_C);
   }
-  Tiles p = {d.v[ZKD_A].data, d.v[ZKD_B].data, d.v[ZKD_C].data, d.v[ZKD_A].elem, d.v[ZKD_B].elem, d.v[ZKD_C].elem,
-             d.add, false, false, (unsigned)d.m.count, (unsigned)d.n.count, (unsigned)d.k.count, 0, 0, 0,
-             loops(&d, &d.batch, ZKD_C), m, n, loops(&d, &d.k, ZKD_A)};
+  Tiles p = {};
+  p.a = d.v[ZKD_A].data, p.b = d.v[ZKD_B].data, p.c = d.v[ZKD_C].data;
+  p.aelem = d.v[ZKD_A].elem, p.belem = d.v[ZKD_B].elem, p.celem = d.v[ZKD_C].elem;
+  p.add = d.add;
+  p.M = (unsigned)d.m.count, p.N = (unsigned)d.n.count, p.K = (unsigned)d.k.count;
+  p.batch = loops(&d, &d.batch, ZKD_C);
+  p.m = m, p.n = n, p.k = loops(&d, &d.k, ZKD_A);
   p.a_along_k = along_k(p.k, m, ZKD_A);
   p.b_along_k = along_k(p.k, n, ZKD_B);
   bool fits = cut(&p, d.batch.count, 8 * SIDE);
@@ -218,7 +226,8 @@ ZK_DEVICE void keep(const Inner &p, unsigned result, unsigned part, long long to
 }
 
 /* T threads to a part of a result. */
-template <int T> static __global__ void __launch_bounds__(THREADS) inner_rows(const __grid_constant__ Inner p) {
+template <int T>
+static __global__ void __launch_bounds__(THREADS) inner_rows(const __grid_constant__ Inner p) {
   ZK_SHARED(float, warps, [THREADS / 32]);
   unsigned t = threadIdx.x % T, per = THREADS / T;
   for (unsigned u = blockIdx.x * per + threadIdx.x / T; u < p.count * p.parts; u += gridDim.x * per) {
@@ -244,7 +253,8 @@ static __global__ void __launch_bounds__(THREADS) inner_columns(const __grid_con
 }
 
 static __global__ void __launch_bounds__(THREADS) inner_parts(const __grid_constant__ Inner p) {
-  for (unsigned result = blockIdx.x * THREADS + threadIdx.x; result < p.count; result += gridDim.x * THREADS) {
+  for (unsigned result = blockIdx.x * THREADS + threadIdx.x; result < p.count;
+       result += gridDim.x * THREADS) {
     long long base[3];
     float sum = 0;
     for (unsigned part = 0; part < p.parts; part++) sum += p.partial[(size_t)part * p.count + result];
@@ -255,8 +265,11 @@ static __global__ void __launch_bounds__(THREADS) inner_parts(const __grid_const
 
 /* Parts enough to fill a large device, none too short; out of shapes only. True if it goes over columns. */
 static bool plan_inner(Inner *p, const ZkDot *d) {
-  *p = Inner{d->v[ZKD_A].data, d->v[ZKD_B].data, d->v[ZKD_C].data, d->v[ZKD_A].elem, d->v[ZKD_B].elem,
-             d->v[ZKD_C].elem, d->add, (unsigned)d->batch.count, (unsigned)d->k.count, 1, 0, NULL, {}, {}};
+  *p = Inner{};
+  p->a = d->v[ZKD_A].data, p->b = d->v[ZKD_B].data, p->c = d->v[ZKD_C].data;
+  p->aelem = d->v[ZKD_A].elem, p->belem = d->v[ZKD_B].elem, p->celem = d->v[ZKD_C].elem;
+  p->add = d->add;
+  p->count = (unsigned)d->batch.count, p->K = (unsigned)d->k.count;
   p->batch = loops(d, &d->batch, ZKD_A);
   p->k = loops(d, &d->k, ZKD_A);
   bool columns = p->batch.nloops > 0 && !along_k(p->k, p->batch, ZKD_A);
@@ -287,7 +300,8 @@ extern "C" void zk_dot_inner(ZkCuda *cu, const ZkCall *call, const ZkDot *d) {
   } else {
     ZK_LAUNCH(cu, call, inner_rows<THREADS>, zk_blocks(cu, units), THREADS, 0, p);
   }
-  if (p.parts > 1) ZK_LAUNCH(cu, call, inner_parts, zk_blocks(cu, zk_ceil_of(p.count, THREADS)), THREADS, 0, p);
+  if (p.parts > 1)
+    ZK_LAUNCH(cu, call, inner_parts, zk_blocks(cu, zk_ceil_of(p.count, THREADS)), THREADS, 0, p);
 }
 
 /* ---- for trials of algorithms ------------------------------------------------------------------------------ */
@@ -300,8 +314,8 @@ static __global__ void __launch_bounds__(THREADS) noise(void *p, int elem, int64
     zk_store(p, elem, i, (float)(int)h * 0x1p-31f);
   }
 }
-static __global__ void __launch_bounds__(THREADS) compare(const unsigned char *x, const unsigned char *y, int64_t n,
-                                                          int *flag) {
+static __global__ void __launch_bounds__(THREADS)
+    compare(const unsigned char *x, const unsigned char *y, int64_t n, int *flag) {
   for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS)
     if (x[i] != y[i]) *flag = 1;
 }

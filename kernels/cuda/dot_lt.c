@@ -221,10 +221,11 @@ static cublasStatus_t prefer(const ZkCuda *cu, const Plan *p, cublasLtMatmulPref
                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(p, p->right)},
                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(p, ZKD_C)},
                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(p, ZKD_C)}};
-  cublasStatus_t s = cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                                                          sizeof workspace);
+  cublasStatus_t s = cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                          &workspace, sizeof workspace);
   if (s) return s;
-  s = cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduce, sizeof reduce);
+  s = cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduce,
+                                           sizeof reduce);
   for (int i = 0; i < 4 && !s; i++)
     s = cublasLtMatmulPreferenceSetAttribute(pref, align[i].what, &align[i].bytes, sizeof align[i].bytes);
   return s;
@@ -236,8 +237,9 @@ static int propose(ZkCuda *cu, const ZkCall *call, const Plan *p, cublasLtMatmul
   int n = 0, kept = 0;
   if (!ok(cu, call, "cublasLtMatmulPreferenceCreate", cublasLtMatmulPreferenceCreate(&pref))) return 0;
   if (ok(cu, call, "cublasLtMatmulPreferenceSetAttribute", prefer(cu, p, pref))) {
-    cublasStatus_t s = cublasLtMatmulAlgoGetHeuristic(cu->blas, p->desc, p->mat[p->left], p->mat[p->right],
-                                                      p->mat[ZKD_C], p->mat[ZKD_C], pref, PROPOSALS, found, &n);
+    cublasStatus_t s =
+        cublasLtMatmulAlgoGetHeuristic(cu->blas, p->desc, p->mat[p->left], p->mat[p->right], p->mat[ZKD_C],
+                                       p->mat[ZKD_C], pref, PROPOSALS, found, &n);
     if (s == CUBLAS_STATUS_NOT_SUPPORTED) n = 0;
     else if (!ok(cu, call, "cublasLtMatmulAlgoGetHeuristic", s)) n = 0;
   }
@@ -247,12 +249,12 @@ static int propose(ZkCuda *cu, const ZkCall *call, const Plan *p, cublasLtMatmul
   return kept;
 }
 
-static cublasStatus_t multiply(ZkCuda *cu, const Plan *p, void *const at[3], bool add, const cublasLtMatmulAlgo_t *algo,
-                               size_t workspace) {
+static cublasStatus_t multiply(ZkCuda *cu, const Plan *p, void *const at[3], bool add,
+                               const cublasLtMatmulAlgo_t *algo, size_t workspace) {
   const float one = 1, zero = 0;
   return cublasLtMatmul(cu->blas, p->desc, &one, at[p->left], p->mat[p->left], at[p->right], p->mat[p->right],
-                        add ? &one : &zero, at[ZKD_C], p->mat[ZKD_C], at[ZKD_C], p->mat[ZKD_C], algo, cu->workspace,
-                        workspace, cu->stream);
+                        add ? &one : &zero, at[ZKD_C], p->mat[ZKD_C], at[ZKD_C], p->mat[ZKD_C], algo,
+                        cu->workspace, workspace, cu->stream);
 }
 
 /* ---- trials ---------------------------------------------------------------------------------------------- */
@@ -287,7 +289,8 @@ static bool trial_new(ZkCuda *cu, const Plan *p, Trial *t) {
     int elem = elem_of(&p->layout.d, i);
     zk_dot_noise(cu, t->at[i], elem, (int64_t)(size[i] / zk_elem_bytes((ZkElem)elem)), (unsigned)i);
   }
-  return cudaMemcpyAsync(t->first, t->at[ZKD_C], t->bytes, cudaMemcpyDeviceToDevice, cu->stream) == cudaSuccess &&
+  return cudaMemcpyAsync(t->first, t->at[ZKD_C], t->bytes, cudaMemcpyDeviceToDevice, cu->stream) ==
+             cudaSuccess &&
          cudaEventCreate(&t->from) == cudaSuccess && cudaEventCreate(&t->to) == cudaSuccess;
 }
 
@@ -316,7 +319,8 @@ static bool same_bits(ZkCuda *cu, const Trial *t) {
   int differs = 1;
   if (cudaMemsetAsync(t->flag, 0, sizeof *t->flag, cu->stream) != cudaSuccess) return false;
   zk_dot_compare(cu, t->first, t->at[ZKD_C], (int64_t)t->bytes, t->flag);
-  return cudaMemcpyAsync(&differs, t->flag, sizeof differs, cudaMemcpyDeviceToHost, cu->stream) == cudaSuccess &&
+  return cudaMemcpyAsync(&differs, t->flag, sizeof differs, cudaMemcpyDeviceToHost, cu->stream) ==
+             cudaSuccess &&
          cudaStreamSynchronize(cu->stream) == cudaSuccess && !differs;
 }
 

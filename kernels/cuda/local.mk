@@ -1,6 +1,7 @@
 # kernels/cuda: nvcc compiles the .cu files if configure found it; the C++ compiler compiles them again for the
 # emulator, in which tests run them without a GPU.
-cuda_kernels = kernels/cuda/chain.cu \
+cuda_kernels = kernels/cuda/attend.cu \
+  kernels/cuda/chain.cu \
   kernels/cuda/dot.cu \
   kernels/cuda/flat.cu \
   kernels/cuda/lookup.cu \
@@ -12,7 +13,8 @@ cuda_kernels = kernels/cuda/chain.cu \
   kernels/cuda/xent.cu
 cuda_host = kernels/cuda/cuda.h kernels/cuda/host.h kernels/cuda/shape.h kernels/cuda/common.cuh \
   kernels/cuda/device.cuh kernels/cuda/table.c kernels/cuda/host.c kernels/cuda/chain.def kernels/cuda/chain.h \
-  kernels/cuda/chain_text.c kernels/cuda/program.c kernels/cuda/dot.h kernels/cuda/dot.c kernels/cuda/dot_lt.c
+  kernels/cuda/chain_text.c kernels/cuda/program.c kernels/cuda/dot.h kernels/cuda/dot.c kernels/cuda/dot_lt.c \
+  kernels/cuda/attend.h kernels/cuda/attend.c
 
 if HAVE_CUDA
 noinst_LIBRARIES += libkernels_cuda.a

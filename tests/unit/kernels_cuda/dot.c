@@ -9,15 +9,18 @@
 
 /* Tiles of 128; more tiles than blocks. */
 Test(dot_cuda, tiles) {
-  CONFORM(.op = ZG_OP_DOT, .dims = "m=130 n=140 k=19", .ax = "k", .in = {{"mk"}, {"kn"}}, .out = {{"mn"}}, .tol = DOT_TOL);
-  CONFORM(.op = ZG_OP_DOT, .dims = "b=2 m=140 n=129 k=3", .ax = "k", .in = {{"bmk"}, {"bkn"}}, .out = {{"bmn", EXACT}},
-          .accumulate = true, .tol = DOT_TOL);
-  CONFORM(.op = ZG_OP_DOT, .dims = "b=2 m=600 n=3 k=2", .ax = "k", .in = {{"bmk"}, {"bkn"}}, .out = {{"bmn"}}, .tol = DOT_TOL);
+  CONFORM(.op = ZG_OP_DOT, .dims = "m=130 n=140 k=19", .ax = "k", .in = {{"mk"}, {"kn"}}, .out = {{"mn"}},
+          .tol = DOT_TOL);
+  CONFORM(.op = ZG_OP_DOT, .dims = "b=2 m=140 n=129 k=3", .ax = "k", .in = {{"bmk"}, {"bkn"}},
+          .out = {{"bmn", EXACT}}, .accumulate = true, .tol = DOT_TOL);
+  CONFORM(.op = ZG_OP_DOT, .dims = "b=2 m=600 n=3 k=2", .ax = "k", .in = {{"bmk"}, {"bkn"}}, .out = {{"bmn"}},
+          .tol = DOT_TOL);
 }
 
 /* Sums in parts, along rows and along columns. */
 Test(dot_cuda, inner_parts) {
-  CONFORM(.op = ZG_OP_DOT, .dims = "b=3 k=5003", .ax = "k", .in = {{"bk"}, {"bk"}}, .out = {{"b"}}, .tol = 2e-5);
+  CONFORM(.op = ZG_OP_DOT, .dims = "b=3 k=5003", .ax = "k", .in = {{"bk"}, {"bk"}}, .out = {{"b"}},
+          .tol = 2e-5);
   CONFORM(.op = ZG_OP_DOT, .dims = "k=300 b=67", .ax = "k", .in = {{"kb"}, {"kb"}}, .out = {{"b", EXACT}},
           .accumulate = true, .tol = 2e-5);
 }
@@ -29,7 +32,9 @@ Test(dot_cuda, nothing_to_add) {
 }
 
 /* ---- any axes in any order ------------------ */
-static uint64_t draw(uint64_t seed, uint64_t what, uint64_t below) { return zb_random_u64(5, seed, what) % below; }
+static uint64_t draw(uint64_t seed, uint64_t what, uint64_t below) {
+  return zb_random_u64(5, seed, what) % below;
+}
 
 static void shuffle(char *axes, uint64_t seed) {
   for (size_t i = strlen(axes); i > 1; i--) {
@@ -47,7 +52,8 @@ static void random_case(uint64_t seed) {
   for (int i = 0; i < naxes; i++) {
     char axis[2] = {(char)('a' + i), 0};
     size_t n = strlen(dims);
-    snprintf(dims + n, sizeof dims - n, "%s%c=%d", n ? " " : "", axis[0], 1 + (int)draw(seed, 30 + (uint64_t)i, 5));
+    snprintf(dims + n, sizeof dims - n, "%s%c=%d", n ? " " : "", axis[0],
+             1 + (int)draw(seed, 30 + (uint64_t)i, 5));
     int class = (int)draw(seed, 40 + (uint64_t)i, 4); /* batch, m, n, k */
     if (class != 2) strcat(a, axis);
     if (class != 1) strcat(b, axis);
@@ -58,8 +64,9 @@ static void random_case(uint64_t seed) {
   shuffle(b, 3 * seed + 1);
   shuffle(c, 3 * seed + 2);
   bool accumulate = draw(seed, 50, 2);
-  CONFORM(.op = ZG_OP_DOT, .dims = dims, .ax = ax, .in = {{a}, {b}}, .out = {{c, draw(seed, 51, 2) ? REAL : EXACT}},
-          .accumulate = accumulate, .tol = DOT_TOL, .floor = 1e-6);
+  CONFORM(.op = ZG_OP_DOT, .dims = dims, .ax = ax, .in = {{a}, {b}},
+          .out = {{c, draw(seed, 51, 2) ? REAL : EXACT}}, .accumulate = accumulate, .tol = DOT_TOL,
+          .floor = 1e-6);
 }
 
 Test(dot_cuda, random) {
@@ -81,11 +88,37 @@ Test(dot_lt, random) {
 }
 
 static const Case usual[] = {
-    {.op = ZG_OP_DOT, .dims = "b=2 s=5 e=16 f=9", .ax = "e", .in = {{"bse"}, {"ef"}}, .out = {{"bsf"}}, .tol = DOT_TOL},
-    {.op = ZG_OP_DOT, .dims = "b=2 s=5 e=8 h=2 d=8", .ax = "bs", .in = {{"bse"}, {"bshd"}}, .out = {{"ehd", EXACT}}, .accumulate = true, .tol = DOT_TOL},
-    {.op = ZG_OP_DOT, .dims = "b=2 h=3 s=17 t=4 d=8", .ax = "d", .in = {{"bhsd"}, {"bhtd"}}, .out = {{"bhst"}}, .tol = DOT_TOL},
-    {.op = ZG_OP_DOT, .dims = "m=3 n=260 k=5", .ax = "k", .in = {{"mk"}, {"kn"}}, .out = {{"mn"}}, .tol = DOT_TOL}, /* rows of 5, used 260 times */
-    {.op = ZG_OP_DOT, .dims = "m=1 n=6 k=7", .ax = "k", .in = {{"mk"}, {"kn"}}, .out = {{"mn"}}, .tol = DOT_TOL},
+    {.op = ZG_OP_DOT,
+     .dims = "b=2 s=5 e=16 f=9",
+     .ax = "e",
+     .in = {{"bse"}, {"ef"}},
+     .out = {{"bsf"}},
+     .tol = DOT_TOL},
+    {.op = ZG_OP_DOT,
+     .dims = "b=2 s=5 e=8 h=2 d=8",
+     .ax = "bs",
+     .in = {{"bse"}, {"bshd"}},
+     .out = {{"ehd", EXACT}},
+     .accumulate = true,
+     .tol = DOT_TOL},
+    {.op = ZG_OP_DOT,
+     .dims = "b=2 h=3 s=17 t=4 d=8",
+     .ax = "d",
+     .in = {{"bhsd"}, {"bhtd"}},
+     .out = {{"bhst"}},
+     .tol = DOT_TOL},
+    {.op = ZG_OP_DOT,
+     .dims = "m=3 n=260 k=5",
+     .ax = "k",
+     .in = {{"mk"}, {"kn"}},
+     .out = {{"mn"}},
+     .tol = DOT_TOL}, /* rows of 5, used 260 times */
+    {.op = ZG_OP_DOT,
+     .dims = "m=1 n=6 k=7",
+     .ax = "k",
+     .in = {{"mk"}, {"kn"}},
+     .out = {{"mn"}},
+     .tol = DOT_TOL},
 };
 #define USUAL (sizeof usual / sizeof *usual)
 
@@ -104,7 +137,8 @@ typedef struct {
 } Scratch;
 static void note_scratch(const ZkCall *call, void *arg) {
   Scratch *s = arg;
-  if (s->calls++ == 0) s->scratch = zk_cuda_scratch(call, 1); /* the first is in the order that the case says */
+  if (s->calls++ == 0)
+    s->scratch = zk_cuda_scratch(call, 1); /* the first is in the order that the case says */
 }
 static size_t scratch_of(const Case *c) {
   Scratch s = {0};
@@ -115,17 +149,33 @@ static size_t scratch_of(const Case *c) {
 /* What a transformer computes needs no copies; a class that is not one loop does, of the smallest operand it can be. */
 Test(dot_lt, copies) {
   cr_assert(scratch_of(&usual[0]) == 0 && scratch_of(&usual[1]) == 0 && scratch_of(&usual[2]) == 0);
-  Case split = {.op = ZG_OP_DOT, .dims = "b=2 s=5 e=4 f=3", .ax = "bs", .in = {{"bse"}, {"sbf"}}, .out = {{"ef"}}};
-  cr_assert(scratch_of(&split) == 192, "%zu", scratch_of(&split)); /* 10 rows of 3 floats, 16 bytes apart: up to 64 */
-  Case outer = {.op = ZG_OP_DOT, .dims = "b=2 s=5 e=4 f=3", .ax = "e", .in = {{"ebs"}, {"ef"}}, .out = {{"sbf"}}};
-  cr_assert(scratch_of(&outer) == 192, "%zu", scratch_of(&outer)); /* the result, 30 floats in rows of 4, not the 40 of ebs */
+  Case split = {
+      .op = ZG_OP_DOT, .dims = "b=2 s=5 e=4 f=3", .ax = "bs", .in = {{"bse"}, {"sbf"}}, .out = {{"ef"}}};
+  cr_assert(scratch_of(&split) == 192, "%zu",
+            scratch_of(&split)); /* 10 rows of 3 floats, 16 bytes apart: up to 64 */
+  Case outer = {
+      .op = ZG_OP_DOT, .dims = "b=2 s=5 e=4 f=3", .ax = "e", .in = {{"ebs"}, {"ef"}}, .out = {{"sbf"}}};
+  cr_assert(scratch_of(&outer) == 192, "%zu",
+            scratch_of(&outer)); /* the result, 30 floats in rows of 4, not the 40 of ebs */
 }
 
 /* The fastest algorithm that gives the bits of the first, and the first where nothing would show. */
 Test(dot_lt, choice) {
   emu_use_blas(fake_lt_handle());
-  Case large = {.op = ZG_OP_DOT, .dims = "m=16 n=17 k=40", .ax = "k", .in = {{"mk"}, {"kn"}}, .out = {{"mn"}}, .f32_only = true, .tol = DOT_TOL};
-  Case small = {.op = ZG_OP_DOT, .dims = "m=3 n=17 k=40", .ax = "k", .in = {{"mk"}, {"kn"}}, .out = {{"mn"}}, .f32_only = true, .tol = DOT_TOL};
+  Case large = {.op = ZG_OP_DOT,
+                .dims = "m=16 n=17 k=40",
+                .ax = "k",
+                .in = {{"mk"}, {"kn"}},
+                .out = {{"mn"}},
+                .f32_only = true,
+                .tol = DOT_TOL};
+  Case small = {.op = ZG_OP_DOT,
+                .dims = "m=3 n=17 k=40",
+                .ax = "k",
+                .in = {{"mk"}, {"kn"}},
+                .out = {{"mn"}},
+                .f32_only = true,
+                .tol = DOT_TOL};
   products_of(&large);
   cr_assert(fake_lt.last == 1, "%d", fake_lt.last);
   products_of(&small);

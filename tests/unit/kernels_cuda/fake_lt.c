@@ -9,7 +9,9 @@
 #include <string.h>
 
 FakeLt fake_lt;
-struct cublasLtContext *fake_lt_handle(void) { return (struct cublasLtContext *)&fake_lt; }
+struct cublasLtContext *fake_lt_handle(void) {
+  return (struct cublasLtContext *)&fake_lt;
+}
 
 /* ---- the runtime: time passes only while products are computed ------------------------------------------- */
 static int64_t now;
@@ -29,7 +31,9 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, enum cudaMemcp
 cudaError_t cudaStreamSynchronize(cudaStream_t s) { return (void)s, cudaSuccess; }
 cudaError_t cudaEventCreate(cudaEvent_t *e) { return *e = malloc(sizeof now), cudaSuccess; }
 cudaError_t cudaEventDestroy(cudaEvent_t e) { return free(e), cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) { return (void)s, *(int64_t *)e = now, cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+  return (void)s, *(int64_t *)e = now, cudaSuccess;
+}
 cudaError_t cudaEventSynchronize(cudaEvent_t e) { return (void)e, cudaSuccess; }
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
   return *ms = (float)(*(int64_t *)to - *(int64_t *)from), cudaSuccess;
@@ -51,32 +55,39 @@ typedef struct {
   uint32_t number, align[4];
 } Algo;
 
-const char *cublasLtGetStatusString(cublasStatus_t s) { return s == CUBLAS_STATUS_NOT_SUPPORTED ? "not supported" : "wrong"; }
+const char *cublasLtGetStatusString(cublasStatus_t s) {
+  return s == CUBLAS_STATUS_NOT_SUPPORTED ? "not supported" : "wrong";
+}
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *to, cublasComputeType_t compute, cudaDataType_t scale) {
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *to, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
   if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
   *to = calloc(1, sizeof(Desc));
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) { return free(d), CUBLAS_STATUS_SUCCESS; }
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t what, const void *from,
-                                              size_t bytes) {
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t what,
+                                              const void *from, size_t bytes) {
   int b = what == CUBLASLT_MATMUL_DESC_TRANSB;
-  if (bytes != sizeof(int32_t) || (!b && what != CUBLASLT_MATMUL_DESC_TRANSA)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (bytes != sizeof(int32_t) || (!b && what != CUBLASLT_MATMUL_DESC_TRANSA))
+    return CUBLAS_STATUS_INVALID_VALUE;
   memcpy(&((Desc *)(void *)d)->op[b], from, bytes);
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *to, cudaDataType type, uint64_t rows, uint64_t cols,
-                                          int64_t ld) {
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *to, cudaDataType type, uint64_t rows,
+                                          uint64_t cols, int64_t ld) {
   if (ld < (int64_t)rows) return CUBLAS_STATUS_INVALID_VALUE;
   Layout *l = malloc(sizeof *l);
   *l = (Layout){type, (int64_t)rows, (int64_t)cols, ld, 0, 1};
   *to = (cublasLtMatrixLayout_t)(void *)l;
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) { return free(l), CUBLAS_STATUS_SUCCESS; }
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t to, cublasLtMatrixLayoutAttribute_t what,
-                                                const void *from, size_t bytes) {
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) {
+  return free(l), CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t to,
+                                                cublasLtMatrixLayoutAttribute_t what, const void *from,
+                                                size_t bytes) {
   Layout *l = (void *)to;
   bool count = what == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT;
   if (!count && what != CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET) return CUBLAS_STATUS_INVALID_VALUE;
@@ -90,8 +101,11 @@ cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *to) {
   *to = (cublasLtMatmulPreference_t)(void *)p;
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) { return free(p), CUBLAS_STATUS_SUCCESS; }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t to, cublasLtMatmulPreferenceAttributes_t what,
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) {
+  return free(p), CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t to,
+                                                    cublasLtMatmulPreferenceAttributes_t what,
                                                     const void *from, size_t bytes) {
   int i = (int)what - (int)CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
   if (bytes != (what == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES ? 8 : 4)) return CUBLAS_STATUS_INVALID_VALUE;
@@ -108,8 +122,10 @@ static bool multiplies(const Desc *d, const Layout *a, const Layout *b, const La
   bool half = a->type == CUDA_R_16BF && (c->type == CUDA_R_16BF || c->type == CUDA_R_32F);
   if (a->type != b->type || !(half || (a->type == CUDA_R_32F && c->type == CUDA_R_32F))) return false;
   *s = (Size){c->rows, c->cols, d->op[0] == CUBLAS_OP_N ? a->cols : a->rows};
-  return (d->op[0] == CUBLAS_OP_N ? a->rows : a->cols) == s->m && (d->op[1] == CUBLAS_OP_N ? b->cols : b->rows) == s->n &&
-         (d->op[1] == CUBLAS_OP_N ? b->rows : b->cols) == s->k && a->count == c->count && b->count == c->count;
+  return (d->op[0] == CUBLAS_OP_N ? a->rows : a->cols) == s->m &&
+         (d->op[1] == CUBLAS_OP_N ? b->cols : b->rows) == s->n &&
+         (d->op[1] == CUBLAS_OP_N ? b->rows : b->cols) == s->k && a->count == c->count &&
+         b->count == c->count;
 }
 
 static float get(const void *p, cudaDataType type, int64_t at) {
@@ -134,10 +150,12 @@ static bool aligned(const void *p, const Layout *l, uint32_t to) {
   return (uintptr_t)p % to == 0 && (uint64_t)l->ld * size % to == 0 && (uint64_t)l->step * size % to == 0;
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *A,
-                              cublasLtMatrixLayout_t Adesc, const void *B, cublasLtMatrixLayout_t Bdesc, const void *beta,
-                              const void *C, cublasLtMatrixLayout_t Cdesc, void *D, cublasLtMatrixLayout_t Ddesc,
-                              const cublasLtMatmulAlgo_t *algo, void *workspace, size_t bytes, cudaStream_t stream) {
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
+                              const void *A, cublasLtMatrixLayout_t Adesc, const void *B,
+                              cublasLtMatrixLayout_t Bdesc, const void *beta, const void *C,
+                              cublasLtMatrixLayout_t Cdesc, void *D, cublasLtMatrixLayout_t Ddesc,
+                              const cublasLtMatmulAlgo_t *algo, void *workspace, size_t bytes,
+                              cudaStream_t stream) {
   (void)handle, (void)workspace, (void)bytes, (void)stream;
   const Desc *d = (void *)desc;
   const Layout *a = (void *)Adesc, *b = (void *)Bdesc, *c = (void *)Cdesc;
@@ -154,7 +172,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         float sum = 0;
         for (int64_t step = 0; step < s.k; step++) {
           int64_t k = how->number == 2 ? s.k - 1 - step : step;
-          sum += get(A, a->type, at(a, i, m, k, d->op[0] != CUBLAS_OP_N)) * get(B, b->type, at(b, i, k, n, d->op[1] != CUBLAS_OP_N));
+          sum += get(A, a->type, at(a, i, m, k, d->op[0] != CUBLAS_OP_N)) *
+                 get(B, b->type, at(b, i, k, n, d->op[1] != CUBLAS_OP_N));
         }
         int64_t to = at(c, i, m, n, false);
         put(D, c->type, to, keep == 0 ? scale * sum : scale * sum + keep * get(C, c->type, to));
@@ -166,8 +185,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t A,
-                                              cublasLtMatrixLayout_t B, cublasLtMatrixLayout_t C, cublasLtMatrixLayout_t D,
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t A, cublasLtMatrixLayout_t B,
+                                              cublasLtMatrixLayout_t C, cublasLtMatrixLayout_t D,
                                               cublasLtMatmulPreference_t pref, int wanted,
                                               cublasLtMatmulHeuristicResult_t result[], int *found) {
   (void)handle, (void)D;

@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 typedef struct {
-  int64_t products;  /* computed so far */
-  int last;          /* the algorithm of the last one */
+  int64_t products;   /* computed so far */
+  int last;           /* the algorithm of the last one */
   bool knows_nothing; /* proposes nothing */
   bool no_memory;
 } FakeLt;

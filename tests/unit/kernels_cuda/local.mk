@@ -8,12 +8,13 @@ endif
 endif
 tests_unit_test_kernels_cuda_SOURCES = tests/unit/kernels/conform.h tests/unit/kernels/conform.c \
   tests/unit/kernels_cuda/emu.h tests/unit/kernels_cuda/emu.c \
+  tests/unit/kernels_cuda/attend.c \
   tests/unit/kernels_cuda/chain.c \
   tests/unit/kernels_cuda/dot.c \
   tests/unit/kernels_cuda/emulator.c \
   tests/unit/kernels_cuda/flat.c \
   tests/unit/kernels_cuda/host.c \
-  tests/unit/kernels/ew.c tests/unit/kernels/move.c tests/unit/kernels/norm.c tests/unit/kernels/reduce.c \
+  tests/unit/kernels/attend.c tests/unit/kernels/ew.c tests/unit/kernels/move.c tests/unit/kernels/norm.c tests/unit/kernels/reduce.c \
   tests/unit/kernels/select.c
 tests_unit_test_kernels_cuda_CFLAGS = $(unit_cflags) -DZUG_CXX='"$(CXX)"' -DZUG_SANITIZE='"$(SANITIZE_FLAGS)"' \
   $(CUDA_CPPFLAGS)

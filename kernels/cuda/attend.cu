@@ -1,0 +1,504 @@
+/* Attention and its gradient, for any layout and element types, in f32 arithmetic.
+ *
+ * The three kernels go over tiles of queries by keys and keep nothing of size S x S (Dao et al. 2022, FlashAttention).
+ * With rows r that a block keeps and rows c that stream past it, all work on tiles s[r, c]:
+ *   forward   r: queries, c: keys     s = q k'   o = sum_c exp(s - peak) v, rescaled when the peak rises
+ *   dq        r: queries, c: keys     s = q k'   d = g v'   ds = exp(s - l) (d - D)   dq = ds k
+ *   dk, dv    r: keys,    c: queries  s = k q'   d = v g'   ds = exp(s - l) (d - D)   dk = ds q, dv = exp(s - l) g
+ * with D = sum_h g o of a query. A kernel for queries and one for keys compute s and d twice, and need no atomics: every
+ * sum has one order. A causal mask skips the tiles that it empties.
+ *
+ * Heads of up to 256 are padded with zeros to one of four sizes. Larger ones take the kernels at the end. */
+#include "kernels/cuda/common.cuh"
+extern "C" {
+#include "kernels/cuda/attend.h"
+}
+
+#define THREADS 256
+#define SIDE 16 /* threads along each side of a tile */
+#define LOG2E 1.44269504f
+#define LN2 0.69314718f
+
+/* As ZkAttend, on the device. */
+typedef struct {
+  void *p[ZKA_VIEWS];
+  int elem[ZKA_VIEWS];
+  bool wide[ZKA_VIEWS]; /* rows can be loaded 16 bytes a time */
+  long long ss[ZKA_VIEWS], hs[ZKA_VIEWS];
+  ZkcNest heads, groups;
+  int S, H, tiles;
+  bool causal;
+  float scale;
+  float *delta; /* D, [head, group, s] */
+} Attend;
+
+/* Which head, group and row a delta belongs to. */
+ZK_DEVICE long long delta_at(const Attend &a, unsigned head, unsigned group) {
+  return ((long long)head * a.groups.count + group) * a.S;
+}
+ZK_DEVICE void seek_head(const Attend &a, unsigned head, unsigned group, long long (&off)[ZKA_VIEWS]) {
+  long long g[ZKA_VIEWS];
+  zkc_seek(a.heads, head, off);
+  zkc_seek(a.groups, group, g);
+#pragma unroll
+  for (int v = 0; v < ZKA_VIEWS; v++) off[v] += g[v];
+}
+
+/* ---- tiles ----------------------------------------------------------------------------------------------
+ * T rows of D elements in shared memory, 4 apart from the next so that neither of the two products below has bank
+ * conflicts. Thread (x, y) has rows y + 16 i and columns x + 16 j of a tile [T, T]. */
+template <int D> struct Row {
+  enum { LD = D + 4 };
+};
+enum { PROBS_PAD = 4 };
+
+/* Rows [from, from + T) of view v, zeros where there are none. */
+template <int D, int T>
+ZK_DEVICE void load_rows(const Attend &a, int v, long long off, int from, float *tile) {
+  const int LD = Row<D>::LD;
+  if (a.wide[v]) {
+    for (int u = threadIdx.x; u < T * D / 8; u += THREADS) {
+      int r = u / (D / 8), c = u % (D / 8) * 8;
+      float x[8] = {};
+      if (from + r < a.S && c < a.H) zk_load8(a.p[v], a.elem[v], off + (from + r) * a.ss[v] + c, x);
+      *(float4 *)&tile[r * LD + c] = make_float4(x[0], x[1], x[2], x[3]);
+      *(float4 *)&tile[r * LD + c + 4] = make_float4(x[4], x[5], x[6], x[7]);
+    }
+  } else {
+    for (int u = threadIdx.x; u < T * D; u += THREADS) {
+      int r = u / D, c = u % D;
+      bool there = from + r < a.S && c < a.H;
+      tile[r * LD + c] = there ? zk_load(a.p[v], a.elem[v], off + (from + r) * a.ss[v] + c * a.hs[v]) : 0;
+    }
+  }
+}
+
+/* s = rows of `a` times rows of `b` */
+template <int D, int T>
+ZK_DEVICE void scores(const float *a, const float *b, float (&s)[T / SIDE][T / SIDE]) {
+  const int R = T / SIDE, LD = Row<D>::LD, x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
+#pragma unroll
+  for (int i = 0; i < R; i++)
+#pragma unroll
+    for (int j = 0; j < R; j++) s[i][j] = 0;
+#pragma unroll 2
+  for (int d = 0; d < D; d += 4) {
+    float4 av[R], bv[R];
+#pragma unroll
+    for (int i = 0; i < R; i++) av[i] = *(const float4 *)&a[(y + SIDE * i) * LD + d];
+#pragma unroll
+    for (int j = 0; j < R; j++) bv[j] = *(const float4 *)&b[(x + SIDE * j) * LD + d];
+#pragma unroll
+    for (int i = 0; i < R; i++)
+#pragma unroll
+      for (int j = 0; j < R; j++) {
+        s[i][j] = fmaf(av[i].x, bv[j].x, s[i][j]);
+        s[i][j] = fmaf(av[i].y, bv[j].y, s[i][j]);
+        s[i][j] = fmaf(av[i].z, bv[j].z, s[i][j]);
+        s[i][j] = fmaf(av[i].w, bv[j].w, s[i][j]);
+      }
+  }
+}
+
+/* Thread x has D / 16 columns of results of D: groups of W neighbours, so that they load and store together. */
+template <int D> struct Columns {
+  enum { N = D / SIDE, W = N < 4 ? N : 4 };
+  ZK_DEVICE int at(int n) { return n / W * (SIDE * W) + (int)(threadIdx.x % SIDE) * W + n % W; }
+  ZK_DEVICE void load(const float *row, float (&x)[N]) {
+#pragma unroll
+    for (int n = 0; n < N; n += W) {
+      if (W == 4) {
+        float4 f = *(const float4 *)&row[at(n)];
+        x[n] = f.x, x[n + 1] = f.y, x[n + W - 2] = f.z, x[n + W - 1] = f.w;
+      } else {
+        float2 f = *(const float2 *)&row[at(n)];
+        x[n] = f.x, x[n + 1] = f.y;
+      }
+    }
+  }
+};
+
+/* sum += p[T, T] b[T, D] */
+template <int D, int T>
+ZK_DEVICE void weigh(const float *p, const float *b, float (&sum)[T / SIDE][Columns<D>::N]) {
+  const int R = T / SIDE, N = Columns<D>::N, LD = Row<D>::LD, y = threadIdx.x / SIDE;
+#pragma unroll 1
+  for (int c = 0; c < T; c += 4) {
+    float w[R][4];
+#pragma unroll
+    for (int i = 0; i < R; i++) {
+      float4 f = *(const float4 *)&p[(y + SIDE * i) * (T + PROBS_PAD) + c];
+      w[i][0] = f.x, w[i][1] = f.y, w[i][2] = f.z, w[i][3] = f.w;
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+      float bv[N];
+      Columns<D>::load(&b[(c + k) * LD], bv);
+#pragma unroll
+      for (int i = 0; i < R; i++)
+#pragma unroll
+        for (int n = 0; n < N; n++) sum[i][n] = fmaf(w[i][k], bv[n], sum[i][n]);
+    }
+  }
+}
+
+template <int T> ZK_DEVICE void keep_probs(const float (&s)[T / SIDE][T / SIDE], float *p) {
+  const int R = T / SIDE, x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
+#pragma unroll
+  for (int i = 0; i < R; i++)
+#pragma unroll
+    for (int j = 0; j < R; j++) p[(y + SIDE * i) * (T + PROBS_PAD) + x + SIDE * j] = s[i][j];
+}
+
+/* Stores rows [from, from + T) of view v, each times its factor. */
+template <int D, int T>
+ZK_DEVICE void store_rows(const Attend &a, int v, long long off, int from,
+                          const float (&sum)[T / SIDE][Columns<D>::N], const float (&factor)[T / SIDE]) {
+#pragma unroll
+  for (int i = 0; i < T / SIDE; i++) {
+    int r = from + (int)threadIdx.x / SIDE + SIDE * i;
+#pragma unroll
+    for (int n = 0; n < Columns<D>::N; n++) {
+      int c = Columns<D>::at(n);
+      if (r < a.S && c < a.H)
+        zk_store(a.p[v], a.elem[v], off + r * a.ss[v] + c * a.hs[v], sum[i][n] * factor[i]);
+    }
+  }
+}
+
+/* Over the 16 threads that share rows. */
+template <class F> ZK_DEVICE float across(float x, F f) {
+  for (int d = SIDE / 2; d > 0; d >>= 1) x = f(x, __shfl_xor_sync(0xffffffffu, x, d));
+  return x;
+}
+
+/* Keys that some query of [from, from + n) sees. */
+ZK_DEVICE int keys_of(const Attend &a, int from, int n) { return a.causal ? min(from + n, a.S) : a.S; }
+
+/* ---- forward ------------------------------------------------------------------------------------------------ */
+/* Scores in powers of two to weights about the new peak; what was summed about the old one is to be scaled. */
+template <int T> struct Softmax {
+  float peak[T / SIDE], sum[T / SIDE], scale[T / SIDE];
+  ZK_DEVICE void begin(Softmax &me) {
+#pragma unroll
+    for (int i = 0; i < T / SIDE; i++) me.peak[i] = -INFINITY, me.sum[i] = 0;
+  }
+  ZK_DEVICE void next(Softmax &me, const Attend &a, int q0, int k0, float (&s)[T / SIDE][T / SIDE]) {
+    const int R = T / SIDE, x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
+    float unit = a.scale * LOG2E;
+#pragma unroll
+    for (int i = 0; i < R; i++) {
+      int q = q0 + y + SIDE * i;
+      float most = me.peak[i], sum = 0;
+#pragma unroll
+      for (int j = 0; j < R; j++) {
+        int k = k0 + x + SIDE * j;
+        s[i][j] = k < a.S && (!a.causal || k <= q) ? s[i][j] * unit : -INFINITY;
+        most = fmaxf(most, s[i][j]);
+      }
+      most = across(most, ZkMax()); /* finite: every query sees a key of the first tile */
+      me.scale[i] = exp2f(me.peak[i] - most);
+      me.peak[i] = most;
+#pragma unroll
+      for (int j = 0; j < R; j++) sum += s[i][j] = exp2f(s[i][j] - most);
+      me.sum[i] = me.sum[i] * me.scale[i] + across(sum, ZkSum());
+    }
+  }
+};
+
+template <int D, int T>
+static __global__ void __launch_bounds__(THREADS) forward(const __grid_constant__ Attend a) {
+  const int R = T / SIDE, N = Columns<D>::N, TILE = T * Row<D>::LD;
+  ZK_SHARED_DYNAMIC(float, q);
+  float *kv = q + TILE, *p = kv + TILE;
+  unsigned heads = a.heads.count * a.groups.count, head = blockIdx.x % heads;
+  int q0 = (a.tiles - 1 - (int)(blockIdx.x / heads)) * T; /* a causal mask leaves the last ones most to do */
+  long long off[ZKA_VIEWS];
+  seek_head(a, head / a.groups.count, head % a.groups.count, off);
+  Softmax<T> soft;
+  Softmax<T>::begin(soft);
+  float s[R][R], o[R][N] = {};
+  load_rows<D, T>(a, ZKA_Q, off[ZKA_Q], q0, q);
+  for (int k0 = 0, keys = keys_of(a, q0, T); k0 < keys; k0 += T) {
+    load_rows<D, T>(a, ZKA_K, off[ZKA_K], k0, kv);
+    __syncthreads();
+    scores<D, T>(q, kv, s);
+    Softmax<T>::next(soft, a, q0, k0, s);
+    keep_probs<T>(s, p);
+    __syncthreads();
+    load_rows<D, T>(a, ZKA_V, off[ZKA_V], k0, kv);
+#pragma unroll
+    for (int i = 0; i < R; i++)
+#pragma unroll
+      for (int n = 0; n < N; n++) o[i][n] *= soft.scale[i];
+    __syncthreads();
+    weigh<D, T>(p, kv, o);
+    __syncthreads();
+  }
+  float factor[R];
+#pragma unroll
+  for (int i = 0; i < R; i++) {
+    int row = q0 + (int)threadIdx.x / SIDE + SIDE * i;
+    factor[i] = 1 / soft.sum[i];
+    if (threadIdx.x % SIDE == 0 && row < a.S)
+      zk_store(a.p[ZKA_L], a.elem[ZKA_L], off[ZKA_L] + row * a.ss[ZKA_L],
+               soft.peak[i] * LN2 + logf(soft.sum[i]));
+  }
+  store_rows<D, T>(a, ZKA_O, off[ZKA_O], q0, o, factor);
+}
+
+/* ---- gradient ------------------------------------------------------------------------------------------------ */
+/* A warp to a row of q. */
+static __global__ void __launch_bounds__(THREADS) deltas(const __grid_constant__ Attend a, long long rows) {
+  for (long long u = blockIdx.x * (THREADS / 32LL) + threadIdx.x / 32; u < rows;
+       u += gridDim.x * (THREADS / 32LL)) {
+    unsigned head = (unsigned)(u / a.S), s = (unsigned)(u % a.S);
+    long long off[ZKA_VIEWS];
+    float sum = 0;
+    seek_head(a, head / a.groups.count, head % a.groups.count, off);
+    for (int h = threadIdx.x % 32; h < a.H; h += 32)
+      sum += zk_load(a.p[ZKA_G], a.elem[ZKA_G], off[ZKA_G] + s * a.ss[ZKA_G] + h * a.hs[ZKA_G]) *
+             zk_load(a.p[ZKA_O], a.elem[ZKA_O], off[ZKA_O] + s * a.ss[ZKA_O] + h * a.hs[ZKA_O]);
+    sum = zk_warp(sum, ZkSum());
+    if (threadIdx.x % 32 == 0) a.delta[u] = sum;
+  }
+}
+
+/* What the gradients need to know of a query. */
+typedef struct {
+  float l, delta;
+} Query;
+ZK_DEVICE Query query_at(const Attend &a, long long loff, long long doff, int q) {
+  if (q >= a.S) return {0, 0};
+  return {zk_load(a.p[ZKA_L], a.elem[ZKA_L], loff + q * a.ss[ZKA_L]) * LOG2E, a.delta[doff + q]};
+}
+/* s, d to p = exp(scale s - l), ds = p (d - D) */
+ZK_DEVICE void score_grad(const Attend &a, int q, int k, const Query &about, float &s, float &d) {
+  bool seen = q < a.S && k < a.S && (!a.causal || k <= q);
+  s = seen ? exp2f(s * a.scale * LOG2E - about.l) : 0;
+  d = s * (d - about.delta);
+}
+
+/* One tile of dq (KEYS false), or of dk and dv over all groups. */
+template <int D, int T, bool KEYS>
+static __global__ void __launch_bounds__(THREADS) gradient(const __grid_constant__ Attend a) {
+  const int R = T / SIDE, N = Columns<D>::N, TILE = T * Row<D>::LD, x = threadIdx.x % SIDE,
+            y = threadIdx.x / SIDE;
+  ZK_SHARED_DYNAMIC(float, r0);
+  float *r1 = r0 + TILE, *c0 = r1 + TILE, *c1 = c0 + TILE, *p = c1 + TILE;
+  unsigned ngroups = a.groups.count, heads = a.heads.count * (KEYS ? 1 : ngroups), me = blockIdx.x % heads;
+  int tile = (int)(blockIdx.x / heads), row0 = (KEYS ? tile : a.tiles - 1 - tile) * T;
+  unsigned head = KEYS ? me : me / ngroups, first = KEYS ? 0 : me % ngroups,
+           last = KEYS ? ngroups : first + 1;
+  long long off[ZKA_VIEWS];
+  float sum0[R][N] = {}, sum1[R][N] = {}, s[R][R], d[R][R];
+  seek_head(a, head, first, off);
+  load_rows<D, T>(a, KEYS ? ZKA_K : ZKA_Q, off[KEYS ? ZKA_K : ZKA_Q], row0, r0);
+  load_rows<D, T>(a, KEYS ? ZKA_V : ZKA_G, off[KEYS ? ZKA_V : ZKA_G], row0, r1);
+  for (unsigned group = first; group < last; group++) {
+    seek_head(a, head, group, off);
+    long long doff = delta_at(a, head, group);
+    int from = KEYS && a.causal ? row0 : 0, to = KEYS ? a.S : keys_of(a, row0, T);
+    for (int col0 = from; col0 < to; col0 += T) {
+      load_rows<D, T>(a, KEYS ? ZKA_Q : ZKA_K, off[KEYS ? ZKA_Q : ZKA_K], col0, c0);
+      load_rows<D, T>(a, KEYS ? ZKA_G : ZKA_V, off[KEYS ? ZKA_G : ZKA_V], col0, c1);
+      __syncthreads();
+      scores<D, T>(r0, c0, s);
+      scores<D, T>(r1, c1, d);
+#pragma unroll
+      for (int i = 0; i < R; i++)
+#pragma unroll
+        for (int j = 0; j < R; j++) {
+          int r = row0 + y + SIDE * i, c = col0 + x + SIDE * j;
+          score_grad(a, KEYS ? c : r, KEYS ? r : c, query_at(a, off[ZKA_L], doff, KEYS ? c : r), s[i][j],
+                     d[i][j]);
+        }
+      if (KEYS) {
+        keep_probs<T>(s, p);
+        __syncthreads();
+        weigh<D, T>(p, c1, sum1);
+        __syncthreads();
+      }
+      keep_probs<T>(d, p);
+      __syncthreads();
+      weigh<D, T>(p, c0, sum0);
+      __syncthreads();
+    }
+  }
+  float scale[R], one[R];
+#pragma unroll
+  for (int i = 0; i < R; i++) scale[i] = a.scale, one[i] = 1;
+  store_rows<D, T>(a, KEYS ? ZKA_DK : ZKA_DQ, off[KEYS ? ZKA_DK : ZKA_DQ], row0, sum0, scale);
+  if (KEYS) store_rows<D, T>(a, ZKA_DV, off[ZKA_DV], row0, sum1, one);
+}
+
+/* ---- heads of any size ------------------------------------------------------------------------------------------
+ * A block to a row, a thread to one of T rows of the other side; scores are computed anew for every CHUNK elements of
+ * the result. Slow, and only for heads that nobody trains with. */
+#define ANY 128
+#define CHUNK (4 * ANY)
+
+ZK_DEVICE float row_dot(const Attend &a, int v, long long voff, int i, int w, long long woff, int j) {
+  float sum = 0;
+  for (int h = 0; h < a.H; h++)
+    sum = fmaf(zk_load(a.p[v], a.elem[v], voff + i * a.ss[v] + h * a.hs[v]),
+               zk_load(a.p[w], a.elem[w], woff + j * a.ss[w] + h * a.hs[w]), sum);
+  return sum;
+}
+
+/* sum[n] += weight of each of the `count` rows of view v from `from` on, times its element h0 + thread + ANY n */
+ZK_DEVICE void weigh_any(const Attend &a, int v, long long off, int from, int count, int h0,
+                         const float *weight, float (&sum)[4]) {
+#pragma unroll
+  for (int n = 0; n < 4; n++) {
+    int h = h0 + threadIdx.x + ANY * n;
+    for (int j = 0; h < a.H && j < count; j++)
+      sum[n] = fmaf(weight[j], zk_load(a.p[v], a.elem[v], off + (from + j) * a.ss[v] + h * a.hs[v]), sum[n]);
+  }
+}
+ZK_DEVICE void store_any(const Attend &a, int v, long long off, int row, int h0, float factor,
+                         const float (&sum)[4]) {
+#pragma unroll
+  for (int n = 0; n < 4; n++) {
+    int h = h0 + threadIdx.x + ANY * n;
+    if (h < a.H) zk_store(a.p[v], a.elem[v], off + row * a.ss[v] + h * a.hs[v], sum[n] * factor);
+  }
+}
+
+static __global__ void __launch_bounds__(ANY) forward_any(const __grid_constant__ Attend a) {
+  ZK_SHARED(float, part, [ANY / 32]);
+  ZK_SHARED(float, weight, [ANY]);
+  unsigned head = blockIdx.x / a.S;
+  int q = (int)(blockIdx.x % a.S), keys = keys_of(a, q, 1), t = threadIdx.x;
+  long long off[ZKA_VIEWS];
+  seek_head(a, head / a.groups.count, head % a.groups.count, off);
+  float peak = -INFINITY, sum = 0;
+  for (int k = t; k < keys; k += ANY) {
+    float s = row_dot(a, ZKA_Q, off[ZKA_Q], q, ZKA_K, off[ZKA_K], k) * a.scale, most = fmaxf(peak, s);
+    sum = sum * expf(peak - most) + expf(s - most);
+    peak = most;
+  }
+  float most = zk_block<ANY>(peak, ZkMax(), part);
+  float l = most + logf(zk_block<ANY>(peak == -INFINITY ? 0 : sum * expf(peak - most), ZkSum(), part));
+  if (t == 0) zk_store(a.p[ZKA_L], a.elem[ZKA_L], off[ZKA_L] + q * a.ss[ZKA_L], l);
+  for (int h0 = 0; h0 < a.H; h0 += CHUNK) {
+    float o[4] = {};
+    for (int k0 = 0; k0 < keys; k0 += ANY) {
+      if (k0 + t < keys)
+        weight[t] = expf(row_dot(a, ZKA_Q, off[ZKA_Q], q, ZKA_K, off[ZKA_K], k0 + t) * a.scale - l);
+      __syncthreads();
+      weigh_any(a, ZKA_V, off[ZKA_V], k0, min(ANY, keys - k0), h0, weight, o);
+      __syncthreads();
+    }
+    store_any(a, ZKA_O, off[ZKA_O], q, h0, 1, o);
+  }
+}
+
+static __global__ void __launch_bounds__(ANY) gradient_any(const __grid_constant__ Attend a, bool keys) {
+  ZK_SHARED(float, probs, [ANY]);
+  ZK_SHARED(float, grads, [ANY]);
+  unsigned ngroups = a.groups.count, me = blockIdx.x / a.S, head = keys ? me : me / ngroups;
+  unsigned first = keys ? 0 : me % ngroups, last = keys ? ngroups : first + 1;
+  int row = (int)(blockIdx.x % a.S), t = threadIdx.x;
+  long long off[ZKA_VIEWS];
+  for (int h0 = 0; h0 < a.H; h0 += CHUNK) {
+    float sum0[4] = {}, sum1[4] = {};
+    for (unsigned group = first; group < last; group++) {
+      seek_head(a, head, group, off);
+      int from = keys && a.causal ? row : 0, to = keys ? a.S : keys_of(a, row, 1);
+      for (int c0 = from; c0 < to; c0 += ANY) {
+        int q = keys ? c0 + t : row, k = keys ? row : c0 + t;
+        if (c0 + t < to) {
+          probs[t] = row_dot(a, ZKA_Q, off[ZKA_Q], q, ZKA_K, off[ZKA_K], k);
+          grads[t] = row_dot(a, ZKA_G, off[ZKA_G], q, ZKA_V, off[ZKA_V], k);
+          score_grad(a, q, k, query_at(a, off[ZKA_L], delta_at(a, head, group), q), probs[t], grads[t]);
+        }
+        __syncthreads();
+        weigh_any(a, keys ? ZKA_Q : ZKA_K, off[keys ? ZKA_Q : ZKA_K], c0, min(ANY, to - c0), h0, grads, sum0);
+        if (keys) weigh_any(a, ZKA_G, off[ZKA_G], c0, min(ANY, to - c0), h0, probs, sum1);
+        __syncthreads();
+      }
+    }
+    store_any(a, keys ? ZKA_DK : ZKA_DQ, off[keys ? ZKA_DK : ZKA_DQ], row, h0, a.scale, sum0);
+    if (keys) store_any(a, ZKA_DV, off[ZKA_DV], row, h0, 1, sum1);
+  }
+}
+
+/* ---- launches ----------------------------------------------------------------------------------------------------- */
+static bool rows_wide(const ZkAttend *a, int v) {
+  if (a->hs[v] != 1 || a->H % 8 != 0 || a->ss[v] * (int64_t)zk_elem_bytes((ZkElem)a->v[v]->elem) % 16 != 0)
+    return false;
+  return zkc_aligned(a->v[v], &a->heads, v, 1) && zkc_aligned(a->v[v], &a->groups, v, 1);
+}
+
+static Attend for_device(const ZkAttend *from, void *scratch) {
+  Attend a = {};
+  for (int v = 0; v < ZKA_VIEWS; v++) {
+    if (!from->v[v]) continue;
+    a.p[v] = from->v[v]->data;
+    a.elem[v] = from->v[v]->elem;
+    a.wide[v] = rows_wide(from, v);
+    a.ss[v] = from->ss[v];
+    a.hs[v] = from->hs[v];
+  }
+  ZB_ASSERT(from->S < 1 << 30 && from->H < 1 << 30);
+  a.heads = from->heads, a.groups = from->groups;
+  a.S = (int)from->S, a.H = (int)from->H;
+  a.causal = from->causal;
+  a.scale = from->scale;
+  a.delta = (float *)scratch;
+  return a;
+}
+
+static unsigned blocks(int64_t heads, int64_t each) {
+  ZB_ASSERT(heads * each < (int64_t)1 << 31);
+  return (unsigned)(heads * each);
+}
+
+/* With more than 48 KB of shared memory, which must be asked for. */
+template <class K>
+static void launch(ZkCuda *cu, const ZkCall *call, K kernel, unsigned grid, size_t bytes, const Attend &a) {
+#ifndef ZK_EMU
+  cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+  if (status != cudaSuccess) zk_cuda_fail(cu, call, "shared memory", cudaGetErrorString(status));
+#endif
+  ZK_LAUNCH(cu, call, kernel, grid, THREADS, bytes, a);
+}
+
+/* F: T of the forward pass, B: of the gradient; for what 96 KB of shared memory hold, which every device has. */
+template <int D, int F, int B>
+static void run(ZkCuda *cu, const ZkCall *call, const ZkAttend *from, Attend a) {
+  int64_t kv = from->heads.count, heads = kv * from->groups.count;
+  if (!from->grad) {
+    size_t bytes = sizeof(float) * (2 * F * Row<D>::LD + F * (F + PROBS_PAD));
+    a.tiles = (int)zk_ceil_of(a.S, F);
+    launch(cu, call, forward<D, F>, blocks(heads, a.tiles), bytes, a);
+    return;
+  }
+  size_t bytes = sizeof(float) * (4 * B * Row<D>::LD + B * (B + PROBS_PAD));
+  a.tiles = (int)zk_ceil_of(a.S, B);
+  launch(cu, call, gradient<D, B, false>, blocks(heads, a.tiles), bytes, a);
+  launch(cu, call, gradient<D, B, true>, blocks(kv, a.tiles), bytes, a);
+}
+
+static void run_any(ZkCuda *cu, const ZkCall *call, const ZkAttend *from, const Attend &a) {
+  int64_t kv = from->heads.count, heads = kv * from->groups.count;
+  if (!from->grad) {
+    ZK_LAUNCH(cu, call, forward_any, blocks(heads, a.S), ANY, 0, a);
+    return;
+  }
+  ZK_LAUNCH(cu, call, gradient_any, blocks(heads, a.S), ANY, 0, a, false);
+  ZK_LAUNCH(cu, call, gradient_any, blocks(kv, a.S), ANY, 0, a, true);
+}
+
+extern "C" void zk_attend_own(ZkCuda *cu, const ZkCall *call, const ZkAttend *from) {
+  Attend a = for_device(from, call->scratch);
+  int64_t rows = zk_attend_rows(from);
+  if (from->grad)
+    ZK_LAUNCH(cu, call, deltas, zk_blocks(cu, zk_ceil_of(rows, THREADS / 32)), THREADS, 0, a, rows);
+  if (a.H <= 32) run<32, 64, 64>(cu, call, from, a);
+  else if (a.H <= 64) run<64, 64, 64>(cu, call, from, a);
+  else if (a.H <= 128) run<128, 64, 32>(cu, call, from, a);
+  else if (a.H <= 256) run<256, 32, 16>(cu, call, from, a);
+  else run_any(cu, call, from, a);
+}
