@@ -71,6 +71,7 @@ void zk_attend_store(const ZkAttend *a, int k, int64_t off, int64_t from, int64_
 
 typedef struct { /* of one thread */
   float *score, *q, *o, *v;
+  ZkHalf *half; /* instead of q, v and kt */
   float *kt; /* keys [0, keys) of head `head`, transposed: its next tile of queries finds them there */
   int64_t head, keys;
   float peak[ZK_TILE_Q], sum[ZK_TILE_Q];
@@ -90,19 +91,32 @@ static void tiles_in(Tiles *t, float *mem, int64_t H) {
   t->kt = t->v + ZK_TILE_K * H;
 }
 
+static size_t f32_bytes(int64_t S, int64_t H) { return zb_round_up(tile_floats(S, H) * sizeof(float), 64); }
+
+static void need_keys(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t keys) {
+  if (keys <= t->keys) return;
+  if (t->half) zk_half_keys(t->half, a, off, t->keys, keys);
+  else zk_attend_transpose(a, ZK_AK, off[ZK_AK], t->keys, keys, t->kt, t->v);
+  t->keys = keys;
+}
+
 static void query_tile(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t q0, int64_t nq) {
-  int ldq, ldv;
+  int ldq = 0, ldv;
   int64_t keys = zk_attend_keys(a, q0 + nq), H = a->H;
-  if (keys > t->keys) {
-    zk_attend_transpose(a, ZK_AK, off[ZK_AK], t->keys, keys, t->kt, t->v);
-    t->keys = keys;
-  }
-  const float *q = zk_attend_rows(a, ZK_AQ, off[ZK_AQ], q0, nq, t->q, &ldq);
+  const float *q = NULL;
+  need_keys(a, t, off, keys);
+  if (t->half) zk_half_queries(t->half, a, off, q0, nq);
+  else q = zk_attend_rows(a, ZK_AQ, off[ZK_AQ], q0, nq, t->q, &ldq);
   for (int64_t k0 = 0; k0 < keys; k0 += ZK_TILE_K) {
     int64_t nk = zk_min(ZK_TILE_K, keys - k0), ld = zk_attend_ld(nk);
+    if (t->half) zk_half_scores(t->half, nq, k0, nk, t->score, ld);
+    else zk_sgemm(false, false, nq, nk, H, 1, q, ldq, t->kt + k0, zk_attend_ldt(a->S), 0, t->score, ld);
+    zk_attend_soften(&(ZkSoften){a->causal, q0, k0, H, a->scale, t->peak, t->sum, t->o}, t->score, nq, nk, ld);
+    if (t->half) {
+      zk_half_output(t->half, nq, k0, nk, t->score, ld, t->o);
+      continue;
+    }
     const float *v = zk_attend_rows(a, ZK_AV, off[ZK_AV], k0, nk, t->v, &ldv);
-    zk_sgemm(false, false, nq, nk, H, a->scale, q, ldq, t->kt + k0, zk_attend_ldt(a->S), 0, t->score, ld);
-    zk_attend_soften(&(ZkSoften){a->causal, q0, k0, H, t->peak, t->sum, t->o}, t->score, nq, nk, ld);
     zk_sgemm(false, false, nq, H, nk, 1, t->score, ld, v, ldv, k0 > 0, t->o, H);
   }
   for (int64_t i = 0; i < nq; i++) {
@@ -114,8 +128,10 @@ static void query_tile(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t 
 
 static void run_tiles(void *arg, int64_t from, int64_t to, int part) {
   const ZkAttend *a = arg;
-  Tiles t;
-  tiles_in(&t, (float *)(a->scratch + a->per_thread * (size_t)part), a->H);
+  Tiles t = {0};
+  char *mem = a->scratch + a->per_thread * (size_t)part;
+  tiles_in(&t, (float *)mem, a->H);
+  if (a->half) t.half = zk_half_new(mem + f32_bytes(a->S, a->H), a->S, a->H, false);
   int64_t per = a->ngroups * a->qtiles;
   for (int64_t i = from; i < to; i++) {
     int64_t off[ZK_ATTEND_VIEWS], head = i / per, q0 = i % a->qtiles * ZK_TILE_Q;
@@ -128,15 +144,19 @@ static void run_tiles(void *arg, int64_t from, int64_t to, int part) {
   }
 }
 
-static size_t per_thread(int64_t S, int64_t H) { return zb_round_up(tile_floats(S, H) * sizeof(float), 64); }
+static size_t per_thread(const ZkView *q, int64_t S, int64_t H) {
+  return f32_bytes(S, H) + (q->elem == ZK_BF16 ? zk_half_bytes(S, H, false) : 0);
+}
 
 void zk_cpu_attend(const ZkEnv *env, const ZkCall *c) {
   const ZkView *views[] = {&c->in[0], &c->in[1], &c->in[2], &c->out[0], &c->out[1]};
   ZkAttend a = zk_attend_new(c, views, 5);
-  a.per_thread = per_thread(a.S, a.H);
+  a.half = zk_half_fits(&a);
+  a.per_thread = per_thread(&c->in[0], a.S, a.H);
   zk_for(env, a.nheads * a.ngroups * a.qtiles, 1, run_tiles, &a);
 }
 
 size_t zk_scratch_attend(const ZkCall *c, int threads) {
-  return (size_t)threads * per_thread(zk_axis_size(&c->in[0], c->ax[0]), zk_axis_size(&c->in[0], c->ax[1]));
+  const ZkView *q = &c->in[0];
+  return (size_t)threads * per_thread(q, zk_axis_size(q, c->ax[0]), zk_axis_size(q, c->ax[1]));
 }

@@ -13,6 +13,7 @@ typedef struct {
   float *q, *g, *o, *dq; /* tiles [queries, H] */
   float *k;              /* tile [keys, H] */
   float *dk, *dv;        /* [S, H]: of a head */
+  ZkHalf *half;          /* instead of q, k, kt and vt */
   float *kt, *vt;        /* [H, ldt]: columns [from, to) of a head's keys and values, transposed */
   int64_t head, from, to;
   float l[ZK_TILE_Q], d[ZK_TILE_Q];
@@ -22,8 +23,13 @@ static size_t tile_floats(int64_t S, int64_t H) {
   return (size_t)(2 * ZK_TILE_Q * ZK_TILE_K + 4 * ZK_TILE_Q * H + ZK_TILE_K * H + (2 * S + 2 * zk_attend_ldt(S)) * H);
 }
 
-static Tiles tiles_in(float *mem, int64_t S, int64_t H) {
-  Tiles t = {.p = mem, .head = -1};
+static size_t f32_bytes(int64_t S, int64_t H) { return zb_round_up(tile_floats(S, H) * sizeof(float), 64); }
+
+static Tiles tiles_in(const ZkAttend *a, int part) {
+  int64_t S = a->S, H = a->H;
+  char *mem = a->scratch + a->per_thread * (size_t)part;
+  Tiles t = {.p = (float *)mem, .head = -1};
+  if (a->half) t.half = zk_half_new(mem + f32_bytes(S, H), S, H, true);
   t.dp = t.p + ZK_TILE_Q * ZK_TILE_K;
   t.q = t.dp + ZK_TILE_Q * ZK_TILE_K;
   t.g = t.q + ZK_TILE_Q * H;
@@ -45,8 +51,12 @@ static void need_keys(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t h
     t->from = t->to = from;
   }
   if (to <= t->to) return;
-  zk_attend_transpose(a, ZK_AK, off[ZK_AK], t->to, to, t->kt, t->k);
-  zk_attend_transpose(a, ZK_AV, off[ZK_AV], t->to, to, t->vt, t->k);
+  if (t->half) {
+    zk_half_keys(t->half, a, off, t->to, to);
+  } else {
+    zk_attend_transpose(a, ZK_AK, off[ZK_AK], t->to, to, t->kt, t->k);
+    zk_attend_transpose(a, ZK_AV, off[ZK_AV], t->to, to, t->vt, t->k);
+  }
   t->to = to;
 }
 
@@ -60,7 +70,8 @@ typedef struct {
 static Queries load_queries(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t q0) {
   Queries r = {.q0 = q0, .n = zk_min(ZK_TILE_Q, a->S - q0)};
   int ldo;
-  r.q = zk_attend_rows(a, ZK_AQ, off[ZK_AQ], q0, r.n, t->q, &r.ldq);
+  if (t->half) zk_half_queries(t->half, a, off, q0, r.n);
+  else r.q = zk_attend_rows(a, ZK_AQ, off[ZK_AQ], q0, r.n, t->q, &r.ldq);
   r.g = zk_attend_rows(a, ZK_AG, off[ZK_AG], q0, r.n, t->g, &r.ldg);
   const float *o = zk_attend_rows(a, ZK_AO, off[ZK_AO], q0, r.n, t->o, &ldo);
   for (int64_t i = 0; i < r.n; i++) {
@@ -77,9 +88,20 @@ static void tile(const ZkAttend *a, Tiles *t, const int64_t *off, const Queries 
   int64_t H = a->H;
   int64_t ldt = zk_attend_ldt(a->S), ld = zk_attend_ld(nk);
   ZkScoreGrad grad = {a->causal, r->q0, k0, a->scale, t->l, t->d};
-  zk_sgemm(false, false, r->n, nk, H, a->scale, r->q, r->ldq, t->kt + k0, ldt, 0, t->p, ld);
-  zk_sgemm(false, false, r->n, nk, H, 1, r->g, r->ldg, t->vt + k0, ldt, 0, t->dp, ld);
+  if (t->half) {
+    zk_half_scores(t->half, r->n, k0, nk, t->p, ld);
+    zk_half_dscores(t->half, r->n, k0, nk, t->dp, ld);
+  } else {
+    zk_sgemm(false, false, r->n, nk, H, 1, r->q, r->ldq, t->kt + k0, ldt, 0, t->p, ld);
+    zk_sgemm(false, false, r->n, nk, H, 1, r->g, r->ldg, t->vt + k0, ldt, 0, t->dp, ld);
+  }
   zk_attend_score_grad(&grad, t->p, t->dp, r->n, nk, ld);
+  if (t->half) {
+    zk_half_round(t->half, r->n, nk, t->p, t->dp, ld);
+    if (want_k) zk_half_dkeys(t->half, r->n, nk, t->dk + k0 * H, t->dv + k0 * H);
+    if (want_q) zk_half_dqueries(t->half, r->n, k0, nk, t->dq);
+    return;
+  }
   if (want_k) {
     zk_sgemm(true, false, nk, H, r->n, 1, t->p, ld, r->g, r->ldg, 1, t->dv + k0 * H, H);
     zk_sgemm(true, false, nk, H, r->n, 1, t->dp, ld, r->q, r->ldq, 1, t->dk + k0 * H, H);
@@ -104,7 +126,7 @@ static void query_tile(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t 
 
 static void run_heads(void *arg, int64_t from, int64_t to, int part) {
   const ZkAttend *a = arg;
-  Tiles t = tiles_in((float *)(a->scratch + a->per_thread * (size_t)part), a->S, a->H);
+  Tiles t = tiles_in(a, part);
   for (int64_t head = from; head < to; head++) {
     int64_t off[ZK_ATTEND_VIEWS];
     zk_run_fill(t.dk, 0, 2 * a->S * a->H);
@@ -119,7 +141,7 @@ static void run_heads(void *arg, int64_t from, int64_t to, int part) {
 
 static void run_queries(void *arg, int64_t from, int64_t to, int part) {
   const ZkAttend *a = arg;
-  Tiles t = tiles_in((float *)(a->scratch + a->per_thread * (size_t)part), a->S, a->H);
+  Tiles t = tiles_in(a, part);
   int64_t per = a->ngroups * a->qtiles;
   for (int64_t i = from; i < to; i++) {
     int64_t off[ZK_ATTEND_VIEWS], head = i / per;
@@ -132,7 +154,7 @@ static void run_queries(void *arg, int64_t from, int64_t to, int part) {
  * the queries' reach here too. */
 static void run_keys(void *arg, int64_t from, int64_t to, int part) {
   const ZkAttend *a = arg;
-  Tiles t = tiles_in((float *)(a->scratch + a->per_thread * (size_t)part), a->S, a->H);
+  Tiles t = tiles_in(a, part);
   for (int64_t i = from; i < to; i++) {
     int64_t off[ZK_ATTEND_VIEWS], head = i % a->nheads;
     int64_t k0 = i / a->nheads * ZK_TILE_K, n = zk_min(ZK_TILE_K, a->S - k0);
@@ -152,13 +174,16 @@ static void run_keys(void *arg, int64_t from, int64_t to, int part) {
   }
 }
 
-static size_t per_thread(int64_t S, int64_t H) { return zb_round_up(tile_floats(S, H) * sizeof(float), 64); }
+static size_t per_thread(const ZkView *q, int64_t S, int64_t H) {
+  return f32_bytes(S, H) + (q->elem == ZK_BF16 ? zk_half_bytes(S, H, true) : 0);
+}
 
 void zk_cpu_attend_grad(const ZkEnv *env, const ZkCall *c) {
   const ZkView *views[] = {&c->in[3], &c->in[4],  &c->in[5],  &c->in[1], &c->in[2],
                            &c->in[0], &c->out[0], &c->out[1], &c->out[2]};
   ZkAttend a = zk_attend_new(c, views, 9);
-  a.per_thread = per_thread(a.S, a.H);
+  a.half = zk_half_fits(&a);
+  a.per_thread = per_thread(&c->in[3], a.S, a.H);
   int threads = zk_threads(env);
   if (threads == 1 || a.nheads >= 4 * threads || a.nheads % threads == 0) {
     zk_for(env, a.nheads, 1, run_heads, &a);
@@ -169,5 +194,6 @@ void zk_cpu_attend_grad(const ZkEnv *env, const ZkCall *c) {
 }
 
 size_t zk_scratch_attend_grad(const ZkCall *c, int threads) {
-  return (size_t)threads * per_thread(zk_axis_size(&c->in[3], c->ax[0]), zk_axis_size(&c->in[3], c->ax[1]));
+  const ZkView *q = &c->in[3];
+  return (size_t)threads * per_thread(q, zk_axis_size(q, c->ax[0]), zk_axis_size(q, c->ax[1]));
 }

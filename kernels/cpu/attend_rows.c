@@ -29,12 +29,12 @@ ZK_SIMD void zk_attend_soften(const ZkSoften *s, float *score, int64_t rows, int
     for (int64_t k = whole(n); k < nk; k++) x[k] = 0;
     if (n == 0) continue;
     bool first = s->k0 == 0;
-    float top = row_max(x, n), peak = first || top > s->peak[i] ? top : s->peak[i];
+    float top = s->scale * row_max(x, n), peak = first || top > s->peak[i] ? top : s->peak[i];
     float part[LANES] = {0}, sum = 0;
     for (int64_t k = 0; k < n; k += LANES)
 #pragma omp simd
       for (int j = 0; j < LANES; j++) {
-        float e = zk_exp(x[k + j] - peak);
+        float e = zk_exp(s->scale * x[k + j] - peak);
         x[k + j] = e;
         part[j] += e;
       }
@@ -61,7 +61,7 @@ ZK_SIMD void zk_attend_score_grad(const ZkScoreGrad *s, float *score, float *dsc
     for (int64_t k = 0; k < n; k += LANES)
 #pragma omp simd
       for (int j = 0; j < LANES; j++) {
-        float e = zk_exp(p[k + j] - l);
+        float e = zk_exp(scale * p[k + j] - l);
         p[k + j] = e;
         dp[k + j] = scale * e * (dp[k + j] - d);
       }

@@ -278,7 +278,8 @@ static void run_one(const Case *c, Mode mode, int shuffle, int way, double *cons
   cr_assert(run_kernel(call, kernel, way), "%s: wrote outside of its scratch", where);
   for (int k = 0; k < call.nout; k++) {
     const Tensor *t = &c->out[k];
-    int64_t n = count_of(c, t->axes), i = wrong_at(t, &call.out[k], want[k], n, c->tol, c->floor);
+    double tol = mode != ALL_F32 && t->kind == REAL ? fmax(c->tol, c->half_tol) : c->tol;
+    int64_t n = count_of(c, t->axes), i = wrong_at(t, &call.out[k], want[k], n, tol, c->floor);
     cr_assert(i < 0, "%s: result %d, element %lld is %.9g, not %.9g", where, k, (long long)i,
               load(&call.out[k], offset_of(t, &call.out[k], i < 0 ? 0 : i)), want[k][i < 0 ? 0 : i]);
   }

@@ -52,6 +52,7 @@ typedef struct {
   bool f32_only; /* not in bf16 */
   double floor;  /* absolute error allowed besides: rounding of what cancels */
   double tol; /* of f32 results, relative to the largest |result|; bf16 results may be off by 2^-8 besides */
+  double half_tol; /* with bf16 operands, instead of tol where it is larger: what a kernel rounds to bf16 on its way */
 } Case;
 
 /* cr_assert for loops over elements: Criterion sends a message for every assertion, passed ones too. */
