@@ -35,6 +35,7 @@ AS_IF([test "x$WERROR_CFLAGS" != x], [NVCC_WERROR="-Werror all-warnings -Xcompil
 AC_SUBST([NVCC_WERROR]) AC_SUBST([NVCC_GENCODE]) AC_SUBST([CUDA_CPPFLAGS]) AC_SUBST([CUDA_LIBS])
 AC_SUBST([NVRTC_LIBS])
 AM_CONDITIONAL([HAVE_CUDA], [test $have_cuda = yes])
+AM_CONDITIONAL([HAVE_NCCL], [AS_CASE(["$CUDA_CPPFLAGS"], [*-DHAVE_NCCL*], [true], [false])])
 AM_CONDITIONAL([HAVE_NVRTC], [test $have_cuda = yes && test "x$NVRTC_LIBS" != x])
 ])
 

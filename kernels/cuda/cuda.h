@@ -19,6 +19,7 @@
 typedef struct ZkCudaMemo ZkCudaMemo;
 typedef struct ZkCuda {
   struct CUstream_st *stream; /* kernels go here; the caller may change it between calls */
+  void *owner;                /* the caller's */
   int device, sms, arch;      /* number, multiprocessors, 90 for 9.0 */
   int most_blocks;            /* of kernels that go on with the next piece of work: enough to fill the device */
   char name[256], text[384];

@@ -7,6 +7,7 @@
  * as (b0 s01, b1 s01)(b0 s23, b1 s23); unpacking block i writes columns 2i..2i+1 of every row. */
 #include "runtime/exec/engine.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- pointers ---- */
@@ -208,6 +209,38 @@ void zx_bind_calls(ZxEngine *e) {
   }
 }
 
+/* A call as a step will make it, as far as a device may look: of pointers, how they are aligned. There is no arena yet;
+ * where the parts of an instruction will begin is a multiple of 64. */
+static void prepared(const ZpSegment *s, const ZpNode *n, ZkCall *c) {
+  char *anywhere = (char *)(uintptr_t)256;
+  *c = n->call;
+  for (int i = 0; i < c->nin; i++) c->in[i].data = anywhere + s->values[n->in[i]].at.offset;
+  for (int i = 0; i < c->nout; i++) c->out[i].data = anywhere + s->values[n->out[i]].at.offset;
+  c->scratch = anywhere;
+  if (!n->dims) return;
+  c->op = ZG_OP_COPY; /* a collective packs and unpacks */
+  c->nin = c->nout = 1;
+  c->out[0] = c->in[0];
+}
+
+bool zx_prepare_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, ZbErr *err) {
+  for (uint32_t i = 0; i < n; i++) {
+    ZkCall c;
+    if (zg_op_info[nodes[i].call.op].class == ZG_SINK) continue;
+    prepared(s, &nodes[i], &c);
+    bool ok = e->dev->prepare(e->env, &c, err);
+    if (ok && nodes[i].sets) {
+      c.accumulate = !c.accumulate;
+      ok = e->dev->prepare(e->env, &c, err);
+    }
+    if (ok) continue;
+    size_t len = err ? strlen(err->text) : 0;
+    if (err) snprintf(err->text + len, sizeof err->text - len, " (%s)", zp_loc_text(e->p, nodes[i].loc));
+    return false;
+  }
+  return true;
+}
+
 /* Every iteration of a repeat draws its own numbers; backward draws those of its forward again. */
 static void run_random(ZxEngine *e, const ZpNode *n, const ZxFrame *f) {
   ZkCall c = n->call;
@@ -234,6 +267,7 @@ void zx_run_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, co
     else if (zg_op_info[k->call.op].class == ZG_SINK) take_scalar(e, k);
     else if (k->call.op == ZG_OP_RANDOM) run_random(e, k, f);
     else e->dev->run(e->env, &k->call);
+    zx_finish_call(e);
     zx_poll(e);
     double now = zx_now();
     e->times[k->call.op] += now - t;

@@ -32,6 +32,16 @@ static void cpu_free(const ZkEnv *env, void *p, size_t bytes) {
   munmap(p, bytes ? bytes : 1);
 }
 
+static const char *cpu_describe(const ZkEnv *env) {
+  (void)env;
+  return zk_cpu_describe();
+}
+
+static double cpu_peak(const ZkEnv *env, ZkElem elem, int ms) {
+  (void)elem; /* that of f32, also where bf16 is faster */
+  return zk_cpu_peak(env, ms);
+}
+
 static void cpu_run(const ZkEnv *env, const ZkCall *call) { zk_cpu_kernel(call->op)(env, call); }
 
 /* As PyTorch's clip_grad_norm_. */
@@ -85,8 +95,8 @@ const ZxDeviceTable zx_device_cpu = {
     .alloc = cpu_alloc,
     .free = cpu_free,
     .scratch = zk_cpu_scratch,
-    .describe = zk_cpu_describe,
-    .peak = zk_cpu_peak,
+    .describe = cpu_describe,
+    .peak = cpu_peak,
     .run = cpu_run,
     .adamw = cpu_adamw,
     .sgd = cpu_sgd,

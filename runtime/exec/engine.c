@@ -11,8 +11,11 @@ bool zx_engine_step(ZxEngine *e, int64_t step, double lr, ZxStep *out, ZbErr *er
   e->err = err;
   e->out = (ZxStep){0};
   zx_play(e);
-  e->out.wait_ms = 1e3 * (e->times[ZG_OP_COUNT + 1] - waited);
-  e->out.compute_ms = 1e3 * (zx_now() - from) - e->out.wait_ms;
+  e->out.wait_ms = e->out.compute_ms = -1; /* what the host waits says nothing about another device */
+  if (e->dev->host) {
+    e->out.wait_ms = 1e3 * (e->times[ZG_OP_COUNT + 1] - waited);
+    e->out.compute_ms = 1e3 * (zx_now() - from) - e->out.wait_ms;
+  }
   e->out.used_bytes = zb_round_up(e->high, 64);
   *out = e->out;
   return !e->failed;
@@ -72,24 +75,6 @@ static void *scalars(ZxEngine *e, uint32_t index, size_t bytes) {
   ZB_BUG("a plan without scalars");
 }
 
-/* Memory that is not the host's: what goes there and comes back passes through a block of the host's that the device can
- * reach, of one micro-batch's inputs or a step's sums. */
-static bool open_memory(ZxEngine *e, ZbErr *err) {
-  if (!(e->arena = e->dev->alloc(e->env, e->st->ledger.total, err))) return false;
-  if (e->dev->host) return true;
-  uint64_t bytes = zx_input_bytes(e);
-  e->pinned = e->dev->pinned(e->env, bytes > sizeof(ZxSums) ? bytes : sizeof(ZxSums), err);
-  return e->pinned != NULL;
-}
-
-static bool open_streams(ZxEngine *e, ZbErr *err) {
-  uint32_t n = e->st->prog.ninstrs;
-  e->pinned_event = n;
-  if (!e->dev->host && !e->dev->events(e->env, n + 1 + ZX_STAGED_EVENTS, err)) return false;
-  e->c = e->dev->host ? e->world : zx_comm_staged(e->world, e->dev, e->env, n + 1);
-  return true;
-}
-
 /* The one seed that does not change from step to step. */
 static bool put_seed(ZxEngine *e, ZbErr *err) {
   float seed = (float)(1.0 / (double)e->p->nmicro);
@@ -113,24 +98,26 @@ ZxEngine *zx_engine_new(ZbArena *a, ZpPlan *p, ZxComm *c, const ZxEngineOptions 
   *e = (ZxEngine){.a = a, .p = p, .world = c, .o = *o, .dev = o->device, .env = o->env, .rank = c->t->rank(c)};
   e->stage = p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->mesh, e->rank, p->mesh.pipe);
   e->st = &p->stages[e->stage];
-  bool ok = zx_check_inputs(e, err) && open_memory(e, err) && open_streams(e, err);
-  if (ok) {
-    e->sums = scalars(e, ZP_SCALARS_SUMS, sizeof *e->sums);
-    e->count = scalars(e, ZP_SCALARS_COUNT, sizeof *e->count);
-    e->clip = (ZxClip){&e->sums->squares, (float)p->recipe->clip};
-    ok = put_seed(e, err);
-  }
-  if (!zx_agree(c, ok)) {
+  zx_bind_calls(e);
+  if (!zx_agree(c, zx_check_inputs(e, err) && zx_prepare(e, err) && zx_open_memory(e, err) && zx_open_events(e, err))) {
     close_engine(e);
     return NULL;
   }
   const ZpProgram *g = &e->st->prog;
+  e->sums = scalars(e, ZP_SCALARS_SUMS, sizeof *e->sums);
+  e->count = scalars(e, ZP_SCALARS_COUNT, sizeof *e->count);
+  e->clip = (ZxClip){&e->sums->squares, (float)p->recipe->clip};
   e->done = ZB_NEWN(a, bool, g->ninstrs);
   e->request = ZB_NEWN(a, ZxRequest, g->ninstrs);
   e->flight = ZB_NEWN(a, uint32_t, g->ninstrs);
   for (uint32_t i = 0; i < e->st->ninsts; i++) e->has_loss |= p->segments[e->st->insts[i].segment].has_loss;
+  if (!zx_agree(c, put_seed(e, err))) {
+    close_engine(e);
+    return NULL;
+  }
+  zx_open_comm(e);
   make_groups(e);
-  zx_bind_calls(e);
+  zx_connect(e);
   zx_make_ranges(e);
   zx_make_clears(e);
   return e;

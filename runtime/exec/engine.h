@@ -1,6 +1,7 @@
 /* What the engine's files share; nobody else reads it.
  *
  * engine.c   set-up, a step               play.c    the queues and their instructions
+ * setup.c    what a device needs at start-up
  * call.c     one node: kernel, collective  update.c  norms and optimizer steps
  * params.c   initial values, files        feed.c    data into input blocks
  * grads.c    what of a gradient is cleared, what is written first */
@@ -58,6 +59,11 @@ struct ZxEngine {
   ZxCount *count;        /* in the arena */
   char *pinned;          /* not a host's device: inputs of one micro-batch, then what a step's end brings back */
   uint32_t pinned_event; /* the inputs' upload */
+  uint32_t call_event;   /* the call just made, where the host waits for each */
+  struct {
+    uint64_t total, at[4]; /* of the device's memory; unused at first, after all calls were prepared, with the arena, ... */
+    const char *road;      /* ... and with the communicators; why those are not of the device's memory */
+  } beside;
   bool fed;              /* ... there was one */
   float *row;            /* one row of real inputs, before rounding */
   ZxRange **ranges; uint32_t *nranges; /* per bucket template: runs of equal decay */
@@ -77,6 +83,14 @@ struct ZxEngine {
 /* comm_staged.c: a communicator of a device's memory by way of the host's. Uses events [event, event + ZX_STAGED_EVENTS). */
 ZxComm *zx_comm_staged(ZxComm *inner, const ZxDeviceTable *d, ZkEnv *env, uint32_t event);
 
+/* setup.c */
+bool zx_open_memory(ZxEngine *e, ZbErr *err); /* the arena, and a block to reach it through */
+bool zx_open_events(ZxEngine *e, ZbErr *err);
+void zx_open_comm(ZxEngine *e); /* collective */
+void zx_connect(ZxEngine *e);   /* collective */
+bool zx_prepare(ZxEngine *e, ZbErr *err); /* all calls of the stage */
+void zx_note_memory(ZxEngine *e, int when);
+
 /* play.c */
 char *zx_buf_at(ZxEngine *e, const ZpBuf *b);
 void zx_play(ZxEngine *e); /* all instructions of one step */
@@ -84,9 +98,17 @@ void zx_play(ZxEngine *e); /* all instructions of one step */
 bool zx_poll(ZxEngine *e);
 /* Waits for a request while the queues go on; yields, then sleeps. */
 void zx_await(ZxEngine *e, ZxRequest r);
+/* Waits for all that the device has to do. */
+bool zx_finish(ZxEngine *e, ZbErr *err);
+/* Where every call is timed: waits for the current stream while the queues go on. */
+void zx_finish_call(ZxEngine *e);
+/* A pause in a wait that polls: short at first. `tries` counts from 0. */
+void zx_relax(ZxEngine *e, int *tries);
 
 /* call.c */
 void zx_bind_calls(ZxEngine *e);
+/* Prepares the calls of one segment; what cannot be said, with where it comes from. */
+bool zx_prepare_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, ZbErr *err);
 void zx_run_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, const ZxFrame *f);
 
 /* update.c: own range of a held bucket: what this rank updates and saves. */

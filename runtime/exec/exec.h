@@ -3,6 +3,8 @@
  *
  * comm_self.c comm_mpi.c   communicators      device.c      which devices there are
  * comm_shm.c               ... inside a node  device_cpu.c  the CPU
+ * comm_staged.c            ... of a device's memory, by way of the host's
+ * comm_nccl.c              ... by NCCL        device_cuda.c CUDA
  * engine.c play.c call.c   steps of a plan    data.c        token and record files
  * params.c update.c        parameters         weights.c     safetensors, read and written by owners
  * rate.c                   learning rates     log.c         lines for people, metrics.jsonl
@@ -19,17 +21,23 @@
  * events. On other devices every call but those that say so only queues its work on the current stream, one for each of the
  * plan's queues: work of a stream is done in order, and work of another is ordered after it by an event. */
 typedef struct { const double *squares; float most; } ZxClip; /* gradients are scaled to a norm of at most `most`; 0: not */
+typedef struct ZxComm ZxComm;
 typedef struct {
   const char *name; /* "cpu" */
   bool host;
+  /* NULL: always. Whether there is one on this machine; if not, why. */
+  bool (*there)(ZbErr *err);
   /* Fills env->device. `node_rank`: this rank's number among those of its node. */
   bool (*open)(ZkEnv *env, int node_rank, ZbErr *err);
   void (*close)(ZkEnv *env);
   void *(*alloc)(const ZkEnv *env, size_t bytes, ZbErr *err); /* 64-byte aligned, zeroed; the one allocation of a run */
   void (*free)(const ZkEnv *env, void *p, size_t bytes);
   size_t (*scratch)(const ZkCall *call, int threads); /* as ZpOptions has it */
-  const char *(*describe)(void);
-  double (*peak)(const ZkEnv *env, int ms); /* FLOP/s of f32 products, measured; returns when done */
+  const char *(*describe)(const ZkEnv *env);
+  /* FLOP/s of products of this type (ZK_F32, ZK_BF16), measured for about `ms`; returns when done. 0: not known. */
+  double (*peak)(const ZkEnv *env, ZkElem elem, int ms);
+  /* May be NULL. At start-up, for all calls of the steps to come: makes what it needs. False if the device lacks it. */
+  bool (*prepare)(const ZkEnv *env, const ZkCall *call, ZbErr *err);
   /* Computing. */
   void (*run)(const ZkEnv *env, const ZkCall *call);
   void (*adamw)(const ZkEnv *env, const ZkAdamW *p, const ZxClip *clip, int64_t n, const float *g, float *w, float *m, float *v,
@@ -42,7 +50,8 @@ typedef struct {
   void (*copy)(const ZkEnv *env, void *to, const void *from, size_t bytes);
   void (*add_scalar)(const ZkEnv *env, const float *x, double *sum);   /* sum += x */
   void (*reciprocal)(const ZkEnv *env, const double *x, float *y);     /* y = 1/x, 0 where x is not positive */
-  /* What follows is NULL for the host, but for `finish`. Memory: to the device, and from it. `from` (`to`) is memory of `pinned` and stays untouched until done. */
+  /* What follows is NULL for the host, but for `finish`. Memory: to the device, and from it. `from` (`to`) is memory of
+   * `pinned` and stays untouched until done. */
   void *(*pinned)(const ZkEnv *env, size_t bytes, ZbErr *err);
   void (*unpin)(const ZkEnv *env, void *p);
   void (*upload)(const ZkEnv *env, void *to, const void *from, size_t bytes);
@@ -54,13 +63,20 @@ typedef struct {
   void (*record)(const ZkEnv *env, uint32_t event); /* reached when all that the current stream has so far is done */
   void (*wait)(const ZkEnv *env, uint32_t event);   /* what the current stream gets from now on comes after it */
   bool (*reached)(const ZkEnv *env, uint32_t event);
+  bool (*idle)(const ZkEnv *env);                   /* all streams have done their work */
   /* Returns when all streams have done their work. False if any of it failed: where and why. */
   bool (*finish)(const ZkEnv *env, ZbErr *err);
+  /* Both may be NULL. Bytes of the device's memory, and how many of them nobody has taken. */
+  void (*memory)(const ZkEnv *env, uint64_t *total, uint64_t *unused);
+  /* Collective: a communicator of the device's memory over the ranks of `world`, whose operations go to the current
+   * stream and are complete (-1) once they are there. NULL on all ranks if there is none, and why not. */
+  ZxComm *(*comm)(ZxComm *world, ZkEnv *env, const char **why);
 } ZxDeviceTable;
 extern const ZxDeviceTable zx_device_cpu;
+extern const ZxDeviceTable zx_device_cuda; /* in builds with CUDA */
 extern const ZxDeviceTable *const zx_devices[]; /* NULL ends the list */
-/* The device of that name, or NULL; "auto" is the fastest that this build and machine have. */
-const ZxDeviceTable *zx_device(const char *name);
+/* The device of that name, or NULL and why, unless nobody knows it; "auto" is the fastest that this build and machine have. */
+const ZxDeviceTable *zx_device(const char *name, ZbErr *err);
 
 /* ---- communicators -------------------------------------------------------------------------------------- */
 /* One world of ranks and its subgroups. All operations are non-blocking: `start` functions return a request,
@@ -68,12 +84,12 @@ const ZxDeviceTable *zx_device(const char *name);
  * Collectives of one group must be started in the same order by all its members; the plan guarantees it. */
 typedef enum { ZX_F32, ZX_F64, ZX_BYTES } ZxCommElem;
 typedef enum { ZX_SUM, ZX_MAX } ZxReduce;
-typedef struct ZxComm ZxComm;
 typedef int32_t ZxRequest; /* index into the communicator's table of requests; -1: complete */
 typedef int32_t ZxGroup;   /* 0: the world */
 
 typedef struct {
   const char *name; /* "self", "mpi" */
+  const char *(*describe)(ZxComm *); /* for people; NULL: its name says it */
   int (*rank)(ZxComm *);
   int (*size)(ZxComm *);
   int (*node_rank)(ZxComm *); /* this rank's number among those of its node */
@@ -82,6 +98,9 @@ typedef struct {
   ZxGroup (*split)(ZxComm *, int color);
   int (*group_rank)(ZxComm *, ZxGroup);
   int (*group_size)(ZxComm *, ZxGroup);
+  /* May be NULL. Collective, before the first send and recv: the peers that this rank will have. `room`: n + 1 zero bytes
+   * of its memory, which stay so. */
+  void (*connect)(ZxComm *, const int *world_peers, int n, void *room);
   ZxRequest (*send)(ZxComm *, const void *p, size_t bytes, int world_peer, int tag);
   ZxRequest (*recv)(ZxComm *, void *p, size_t bytes, int world_peer, int tag);
   ZxRequest (*all_reduce)(ZxComm *, ZxGroup, void *p, size_t n, ZxCommElem, ZxReduce); /* in place */
@@ -95,6 +114,8 @@ typedef struct {
   bool (*test)(ZxComm *, ZxRequest);  /* true: complete, and the request is given back */
   void (*wait)(ZxComm *, ZxRequest);  /* tests, yields and then sleeps: never spins a core dry */
   void (*barrier)(ZxComm *);
+  /* May be NULL. Called now and then while a rank waits for its device: ends the job if what was begun has failed. */
+  void (*watch)(ZxComm *);
   /* Ends the whole job with `code`; the one place that does. Flushes nothing but stderr. */
   void (*abort)(ZxComm *, int code) __attribute__((noreturn));
   void (*free)(ZxComm *);
@@ -185,6 +206,7 @@ typedef struct {
   uint64_t seed;
   ZxData *data;
   ZxOrder order;
+  bool times; /* the host waits for every call, so that zx_engine_times can tell them apart */
 } ZxEngineOptions;
 /* Makes this rank's groups, allocates its arena (exactly the planned bytes) and fills the calls. The plan's calls are
  * the engine's from now on. Collective: NULL on all ranks if one failed; those that know why say it in `err`. */
@@ -200,12 +222,14 @@ bool zx_engine_reserve(ZxEngine *e, const char *path, ZbErr *err);
 bool zx_engine_save(ZxEngine *e, const char *path, ZbErr *err);
 typedef struct {
   double loss, aux, grad_norm, tokens; /* tokens: the loss denominator */
-  double wait_ms, compute_ms;          /* of this rank */
+  double wait_ms, compute_ms;          /* of this rank; wait_ms -1: not measured */
   uint64_t used_bytes;                 /* highest byte of the arena that was touched, so far */
 } ZxStep;
 /* One training step at learning rate lr; step counts from 1. False with a message when the data are at fault. */
 bool zx_engine_step(ZxEngine *e, int64_t step, double lr, ZxStep *out, ZbErr *err);
 uint64_t zx_engine_bytes(const ZxEngine *e); /* planned = allocated */
+/* Lines for people: how ranks exchange, what of the device's memory is taken beside the arena. Nothing for the host. */
+void zx_engine_tell(const ZxEngine *e, ZbText *out);
 /* Seconds by op so far on this rank, indexed by ZgOp; [ZG_OP_COUNT]: optimizer, [+1]: waiting. */
 const double *zx_engine_times(const ZxEngine *e);
 

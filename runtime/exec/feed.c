@@ -86,7 +86,8 @@ bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb) {
   uint64_t bytes = zx_input_bytes(e), end = (uint64_t)(inputs - e->arena) + bytes;
   if (end > e->high) e->high = end;
   if (e->dev->host) return feed(e, inputs, mb);
-  while (e->fed && !e->dev->reached(e->env, e->pinned_event)) zx_poll(e); /* the block is free once the last upload is done */
+  for (int tries = 0; e->fed && !e->dev->reached(e->env, e->pinned_event);) /* the block is free once the last upload is done */
+    if (!zx_poll(e)) zx_relax(e, &tries);
   if (!feed(e, e->pinned, mb)) return false;
   e->dev->upload(e->env, inputs, e->pinned, bytes);
   e->dev->record(e->env, e->pinned_event);

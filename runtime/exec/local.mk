@@ -22,12 +22,19 @@ libexec_a_SOURCES = \
   runtime/exec/params.c \
   runtime/exec/play.c \
   runtime/exec/rate.c \
+  runtime/exec/setup.c \
   runtime/exec/update.c \
   runtime/exec/weights.c
 if HAVE_MPI
 libexec_a_SOURCES += runtime/exec/comm_mpi.c
 endif
-libexec_a_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS) $(CJSON_CFLAGS) $(XXHASH_CFLAGS)
+if HAVE_CUDA
+libexec_a_SOURCES += runtime/exec/cuda.h runtime/exec/device_cuda.c runtime/exec/device_cuda_peak.c
+if HAVE_NCCL
+libexec_a_SOURCES += runtime/exec/comm_nccl.c
+endif
+endif
+libexec_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) $(MPI_CFLAGS) $(CJSON_CFLAGS) $(XXHASH_CFLAGS)
 libexec_a_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS) # sums and updates of whole tensors are here too
 EXTRA_DIST += runtime/exec/DATA.md
 

@@ -140,14 +140,14 @@ static bool walk_own(ZxEngine *e, const ZpHeld *h, Walk *w, bool (*open)(Walk *)
   size_t bytes = (to - from) * sizeof *own;
   if (!e->dev->host && fetch) {
     e->dev->download(e->env, values, own, bytes);
-    if (!e->dev->finish(e->env, w->err)) return false;
+    if (!zx_finish(e, w->err)) return false;
   } else if (!e->dev->host) {
     memset(values, 0, bytes); /* padding */
   }
   if (!walk_held(e, h, from, to, values, w, open)) return false;
   if (e->dev->host || fetch) return true;
   e->dev->upload(e->env, own, values, bytes);
-  return e->dev->finish(e->env, w->err);
+  return zx_finish(e, w->err);
 }
 
 static bool walk_all(ZxEngine *e, Walk *w, bool (*open)(Walk *), bool fetch) {
@@ -165,15 +165,16 @@ static bool walk_all(ZxEngine *e, Walk *w, bool (*open)(Walk *), bool fetch) {
   return ok;
 }
 
-static void spread_all(ZxEngine *e) {
+/* The first step's other streams do not wait for this one. */
+static bool spread_all(ZxEngine *e, ZbErr *err) {
   for (uint32_t i = 0; i < e->st->nheld; i++) spread(e, &e->st->held[i]);
+  return zx_agree(e->world, zx_finish(e, err));
 }
 
 bool zx_engine_init(ZxEngine *e, ZbErr *err) {
   Walk w = {.run = draw_run, .draws = true, .err = err};
   if (!zx_agree(e->world, walk_all(e, &w, open_nothing, false))) return false;
-  spread_all(e);
-  return true;
+  return spread_all(e, err);
 }
 
 /* ---- files ---- */
@@ -222,8 +223,7 @@ static bool load_own(ZxEngine *e, const char *path, ZbErr *err) {
 
 bool zx_engine_load(ZxEngine *e, const char *path, ZbErr *err) {
   if (!zx_agree(e->world, load_own(e, path, err))) return false;
-  spread_all(e);
-  return true;
+  return spread_all(e, err);
 }
 
 static bool create_file(ZxEngine *e, const char *path, ZbErr *err) {

@@ -13,7 +13,8 @@ double zx_now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void relax(int *tries) {
+void zx_relax(ZxEngine *e, int *tries) {
+  if (e->c->t->watch) e->c->t->watch(e->c);
   if (++*tries < 64) {
     sched_yield();
     return;
@@ -25,8 +26,20 @@ static void relax(int *tries) {
 void zx_await(ZxEngine *e, ZxRequest r) {
   double from = zx_now();
   for (int tries = 0; !e->c->t->test(e->c, r);)
-    if (!zx_poll(e)) relax(&tries);
+    if (!zx_poll(e)) zx_relax(e, &tries);
   e->times[ZG_OP_COUNT + 1] += zx_now() - from;
+}
+
+bool zx_finish(ZxEngine *e, ZbErr *err) {
+  for (int tries = 0; !e->dev->host && !e->dev->idle(e->env);) zx_relax(e, &tries);
+  return e->dev->finish(e->env, err);
+}
+
+void zx_finish_call(ZxEngine *e) {
+  if (e->dev->host || !e->o.times) return;
+  e->dev->record(e->env, e->call_event);
+  while (!e->dev->reached(e->env, e->call_event))
+    if (!zx_poll(e)) sched_yield(); /* the end should be seen when it comes */
 }
 
 /* ---- buffers of an instruction ---- */
@@ -132,12 +145,14 @@ static void compute(ZxEngine *e, const ZpInstr *in) {
   case ZP_I_NORM_LOCAL: {
     double t = zx_now();
     zx_norm_local(e);
+    zx_finish_call(e);
     e->times[ZG_OP_COUNT] += zx_now() - t;
     break;
   }
   case ZP_I_OPT_STEP: {
     double t = zx_now();
     zx_optimize(e, &e->st->held[in->held]);
+    zx_finish_call(e);
     e->times[ZG_OP_COUNT] += zx_now() - t;
     break;
   }
@@ -250,11 +265,11 @@ static void complete(ZxEngine *e, uint32_t i) {
   leave(e, i);
 }
 
-bool zx_poll(ZxEngine *e) {
+/* Starts all that can be started, so that what a rank has started depends on what is done and on nothing else: with
+ * operations that are done at once, on its place in the compute queue alone. comm_nccl.c counts on that. */
+static bool start_all(ZxEngine *e) {
   const ZpProgram *g = &e->st->prog;
   bool moved = false;
-  if (!e->playing || e->polling) return false; /* finishing one instruction must not start on another's */
-  e->polling = true;
   for (int q = ZP_Q_P2P; q < ZP_QUEUES; q++)
     while (e->head[q] < g->nqueue[q] && ready(e, g->queue[q][e->head[q]])) {
       uint32_t i = g->queue[q][e->head[q]++];
@@ -264,6 +279,14 @@ bool zx_poll(ZxEngine *e) {
       else e->flight[e->nflight++] = i;
       moved = true;
     }
+  return moved;
+}
+
+bool zx_poll(ZxEngine *e) {
+  bool moved = false;
+  if (!e->playing || e->polling) return false; /* finishing one instruction must not start on another's */
+  e->polling = true;
+  while (start_all(e)) moved = true;
   uint32_t left = 0;
   for (uint32_t k = 0; k < e->nflight; k++) {
     uint32_t i = e->flight[k];
@@ -291,7 +314,7 @@ static void read_sums(ZxEngine *e) {
   if (!e->dev->host) {
     e->dev->download(e->env, e->pinned, e->sums, sizeof *e->sums);
     s = (const ZxSums *)(const void *)e->pinned;
-    if (!e->dev->finish(e->env, e->err)) e->failed = true;
+    if (!zx_finish(e, e->err)) e->failed = true;
   }
   e->out.tokens = s->denominator;
   e->out.aux = s->aux / (double)e->p->nmicro;
@@ -309,7 +332,7 @@ void zx_play(ZxEngine *e) {
     uint32_t i = g->queue[ZP_Q_COMPUTE][k];
     double from = zx_now();
     for (int tries = 0; !ready(e, i);)
-      if (!zx_poll(e)) relax(&tries);
+      if (!zx_poll(e)) zx_relax(e, &tries);
     e->times[ZG_OP_COUNT + 1] += zx_now() - from;
     enter(e, &g->instrs[i]);
     compute(e, &g->instrs[i]);
@@ -318,8 +341,8 @@ void zx_play(ZxEngine *e) {
   }
   double from = zx_now();
   for (int tries = 0; !e->failed && (e->nflight || !all_started(e));)
-    if (!zx_poll(e)) relax(&tries);
-  if (!e->failed && !e->dev->finish(e->env, e->err)) e->failed = true;
+    if (!zx_poll(e)) zx_relax(e, &tries);
+  if (!e->failed && !zx_finish(e, e->err)) e->failed = true;
   e->times[ZG_OP_COUNT + 1] += zx_now() - from;
   e->playing = false;
   if (!e->failed) read_sums(e);

@@ -34,10 +34,10 @@ static const char usage[] =
     "  --save FILE          write the weights to a safetensors file at the end\n"
     "  --log DIR            write metrics.jsonl there\n"
     "  --threads T          threads of each rank (default 1)\n"
-    "  --device WORD        where to compute: cpu or auto, the fastest that is there (default auto)\n"
+    "  --device WORD        where to compute: cpu, cuda, or auto, the fastest that is there (default auto)\n"
     "  --cluster FILE:NAME  check the plan against a cluster's memory\n"
     "  -I DIR               where imported recipe files are searched too\n"
-    "  --times              print the time by operation at the end\n"
+    "  --times              print the time by operation at the end (a GPU is waited for after every call)\n"
     "  --dry-run            make and show the plan, and stop\n";
 
 static bool number(const char *text, int64_t least, int64_t *out) {
@@ -57,12 +57,13 @@ static int parse(int argc, char **argv, Options *o, bool speak) {
       {"order", 1, NULL, ORDER},   {"init", 1, NULL, INIT},       {"save", 1, NULL, SAVE},       {"log", 1, NULL, LOG},
       {"threads", 1, NULL, THREADS}, {"device", 1, NULL, DEVICE}, {"cluster", 1, NULL, CLUSTER}, {"times", 0, NULL, TIMES},
       {"dry-run", 0, NULL, DRY},   {"help", 0, NULL, HELP},       {NULL, 0, NULL, 0}};
-  *o = (Options){.seed = 1, .threads = 1, .device = zx_device("auto")};
+  *o = (Options){.seed = 1, .threads = 1, .device = zx_device("auto", NULL)};
   opterr = speak;
   int long_one = -1;
   for (int k; (k = getopt_long(argc, argv, "I:h", list, &long_one)) != -1;) {
     int64_t n = 0;
     bool good = true;
+    ZbErr err = {0};
     switch (k) {
     case RECIPE: o->recipe = optarg; break;
     case DATA: o->data = optarg; break;
@@ -76,7 +77,7 @@ static int parse(int argc, char **argv, Options *o, bool speak) {
     case SAVE: o->save = optarg; break;
     case LOG: o->log = optarg; break;
     case THREADS: good = number(optarg, 1, &n) && n <= 1024, o->threads = (int)n; break;
-    case DEVICE: good = (o->device = zx_device(optarg)) != NULL; break;
+    case DEVICE: good = (o->device = zx_device(optarg, &err)) != NULL; break;
     case CLUSTER: o->cluster = optarg; break;
     case TIMES: o->times = true; break;
     case DRY: o->dry_run = true; break;
@@ -90,6 +91,7 @@ static int parse(int argc, char **argv, Options *o, bool speak) {
     }
     if (!good) {
       if (speak && k == 'I') fprintf(stderr, "zrun: at most 16 folders with -I\n");
+      else if (speak && *err.text) fprintf(stderr, "zrun: --%s: %s%s%s\n", list[long_one].name, err.text, *err.help ? "; " : "", err.help);
       else if (speak)
         fprintf(stderr, "zrun: wrong value `%s` for --%s; zrun --help lists what is meant\n", optarg, list[long_one].name);
       return 2;
@@ -209,10 +211,14 @@ static void introduce(Run *r) {
   char text[24];
   printf("model %s, %.4g M parameters; recipe %s: %" PRId64 " ranks, %u stage%s, %" PRId64 " micro-batches; %s\n", r->graph->model,
          p->params / 1e6, r->recipe->name, p->mesh.nranks, p->nstages, p->nstages > 1 ? "s" : "", p->nmicro,
-         r->o.device->describe());
+         r->o.device->describe(&r->env));
   for (uint32_t s = 0; s < p->nstages; s++)
     printf("stage %u: arena %s a rank, %u part%s\n", s, zb_bytes(text, p->stages[s].ledger.total), p->stages[s].ninsts,
            p->stages[s].ninsts > 1 ? "s" : "");
+  ZbText t = {0};
+  zx_engine_tell(r->engine, &t);
+  if (t.s) fputs(t.s, stdout);
+  zb_text_free(&t);
   fflush(stdout);
 }
 
@@ -230,7 +236,7 @@ static ZxRate rate_of(const ZlRecipe *r) {
 /* FLOP/s of all ranks' products, measured at once: ranks that share cores share their peak. */
 static double measure_peak(Run *r) {
   r->c->t->barrier(r->c);
-  double peak = r->o.device->peak(&r->env, 40);
+  double peak = r->o.device->peak(&r->env, (ZkElem)r->plan->compute, 40);
   r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, &peak, 1, ZX_F64, ZX_SUM));
   return peak;
 }
@@ -249,7 +255,8 @@ static void gather_classes(Run *r, const ZxStep *s, ZxClassMetrics *c) {
   if (mine < n) x[3 * mine] = s->compute_ms, x[3 * mine + 1] = s->wait_ms, x[3 * mine + 2] = (double)s->used_bytes;
   r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, x, 3 * n, ZX_F64, ZX_MAX));
   for (uint32_t i = 0; i < n; i++)
-    c[i] = (ZxClassMetrics){(int)i, p->stages[i].ledger.total, (uint64_t)x[3 * i + 2], x[3 * i], x[3 * i + 1]};
+    c[i] = (ZxClassMetrics){(int)i, p->stages[i].ledger.total, (uint64_t)x[3 * i + 2], s->wait_ms < 0 ? -1 : x[3 * i],
+                            s->wait_ms < 0 ? -1 : x[3 * i + 1]};
 }
 
 /* All ranks see the same sums, so all leave together. The weights are of no use any more and are not saved. */
@@ -286,7 +293,7 @@ static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
   double tokens = (double)r->plan->global_batch * tokens_per_sample(r), flops = r->plan->model_flops;
   ZxMetrics m = {.step = step, .steps = r->o.steps, .loss = s.loss, .grad_norm = s.grad_norm, .lr = lr, .tokens = tokens,
                  .step_ms = ms, .tokens_per_s = tokens / ms * 1e3, .flops = flops,
-                 .peak_share = r->peak > 0 ? flops / ms * 1e3 / r->peak : -1, .bubble = ms > 0 ? s.wait_ms / ms : -1,
+                 .peak_share = r->peak > 0 ? flops / ms * 1e3 / r->peak : -1, .bubble = ms > 0 && s.wait_ms >= 0 ? s.wait_ms / ms : -1,
                  .wait_ms = s.wait_ms, .planned_bytes = zx_engine_bytes(r->engine), .used_bytes = s.used_bytes};
   int n = r->plan->nstages < 64 ? (int)r->plan->nstages : 64;
   if (zx_log_step(r->log, &m, classes, n, &err)) return finite_here(r, step, &s);
@@ -308,8 +315,10 @@ static void summarize(Run *r) {
   int64_t from = r->o.steps < MS_KEPT ? 2 : 0, n = r->o.steps < MS_KEPT ? r->o.steps - 1 : MS_KEPT;
   qsort(r->ms + from, (size_t)n, sizeof *r->ms, by_size);
   double ms = r->ms[from + n / 2], flops = r->plan->model_flops / ms * 1e3;
-  printf("median step %.1f ms: %.0f tokens/s, %.1f GFLOP/s, %.1f %% of the %.1f GFLOP/s that products reach here\n", ms,
-         (double)r->plan->global_batch * tokens_per_sample(r) / ms * 1e3, flops / 1e9, 100 * flops / r->peak, r->peak / 1e9);
+  printf("median step %.1f ms: %.0f tokens/s, %.1f GFLOP/s", ms, (double)r->plan->global_batch * tokens_per_sample(r) / ms * 1e3,
+         flops / 1e9);
+  if (r->peak > 0) printf(", %.1f %% of the %.1f GFLOP/s that products reach here", 100 * flops / r->peak, r->peak / 1e9);
+  printf("\n");
 }
 
 static void print_times(Run *r) {
@@ -340,7 +349,7 @@ static bool train(Run *r) {
   r->env = (ZkEnv){.pool = zk_pool_new(r->o.threads), .seed = r->o.seed};
   r->opened = r->o.device->open(&r->env, r->c->t->node_rank(r->c), &err);
   if (!agree(r, r->opened, &err)) return false;
-  ZxEngineOptions eo = {r->o.device, &r->env, r->o.seed, r->data, r->o.order};
+  ZxEngineOptions eo = {r->o.device, &r->env, r->o.seed, r->data, r->o.order, r->o.times};
   r->engine = zx_engine_new(r->a, r->plan, r->c, &eo, &err);
   if (!agree(r, r->engine, &err)) return false;
   if (!r->o.init) {

@@ -43,6 +43,5 @@ void zp_place(ZpBuild *b, uint32_t index);
 bool zp_stages(ZpBuild *b);
 /* ledger.c: arena offsets of everything; checks `limit memory`. False with reports. */
 bool zp_ledger(ZpBuild *b);
-const char *zp_loc_text(const ZpPlan *p, uint32_t loc);
 
 #endif

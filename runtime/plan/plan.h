@@ -324,6 +324,8 @@ uint64_t zp_state_bytes(const ZpPlan *p, uint32_t bucket);
 void zp_held_text(const ZpPlan *p, uint32_t bucket, uint32_t iter, ZbText *out);
 void zp_inst_text(const ZpPlan *p, uint32_t segment, uint32_t iter, ZbText *out);
 void zp_instr_text(const ZpPlan *p, uint32_t stage, const ZpInstr *in, ZbText *out);
+/* "gpt2.zug:12": a node's `loc`. */
+const char *zp_loc_text(const ZpPlan *p, uint32_t loc);
 /* The proofs of a plan; false with the first counter-example in *err. Works on programs alone, so tests can
  * break one and see it caught. */
 bool zp_check(const ZpPlan *p, ZbErr *err);

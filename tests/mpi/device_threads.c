@@ -141,6 +141,15 @@ static bool finish(const ZkEnv *env, ZbErr *err) {
   return true;
 }
 
+static bool idle(const ZkEnv *env) {
+  Device *d = device(env);
+  pthread_mutex_lock(&d->lock);
+  bool yes = true;
+  for (int i = 0; i < ZP_QUEUES; i++) yes &= !d->stream[i].head && !d->stream[i].busy;
+  pthread_mutex_unlock(&d->lock);
+  return yes;
+}
+
 /* ---- events ---- */
 typedef struct {
   Device *d;
@@ -235,11 +244,11 @@ static void unpin(const ZkEnv *env, void *p) {
 static void *alloc(const ZkEnv *env, size_t bytes, ZbErr *err) { return zx_device_cpu.alloc(env, bytes, err); }
 static void release(const ZkEnv *env, void *p, size_t bytes) { zx_device_cpu.free(env, p, bytes); }
 static size_t scratch(const ZkCall *call, int threads) { return zx_device_cpu.scratch(call, threads); }
-static double peak(const ZkEnv *env, int ms) {
+static double peak(const ZkEnv *env, ZkElem elem, int ms) {
   ZkEnv e = alone(env);
-  return zx_device_cpu.peak(&e, ms);
+  return zx_device_cpu.peak(&e, elem, ms);
 }
-static const char *describe(void) { return "the CPU, with threads as streams"; }
+static const char *describe(const ZkEnv *env) { return (void)env, "the CPU, with threads as streams"; }
 
 static const ZxDeviceTable threads = {
     .name = "threads",
@@ -270,6 +279,7 @@ static const ZxDeviceTable threads = {
     .record = record,
     .wait = wait_event,
     .reached = reached,
+    .idle = idle,
     .finish = finish,
 };
 

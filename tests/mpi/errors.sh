@@ -17,6 +17,7 @@ recipe batch    from two { micro 3 }
 recipe nothing  from one { mesh data = 2 }
 recipe narrow   from two { limit memory 10 kB }
 recipe long     from two { bind seq = 32 }
+recipe huge     from one { bind batch = 2000000000, seq = 16 }
 END
 echo 'recipe alone { mesh data = 2   split batch over data   optimizer sgd(lr = 0.1)   bind batch = 4, seq = 16 }' >alone.zug
 echo 'recipe two {' >syntax.zug
@@ -46,6 +47,7 @@ wrong 2 'give --steps K' train gpt2.zsg $two --data text.bin
 wrong 2 'wrong value .0. for --steps' train gpt2.zsg $two --data text.bin --steps 0
 wrong 2 'wrong value .1x. for --seed' train gpt2.zsg $run --seed 1x
 wrong 2 'wrong value .gpu. for --device' train gpt2.zsg $run --device gpu
+[ -e /dev/nvidiactl ] || wrong 2 'device: (there is no CUDA device here: |this build has no CUDA;)' train gpt2.zsg $run --device cuda
 wrong 2 "unrecognized option '--foo'" train gpt2.zsg $run --foo
 wrong 2 "option '--seed' requires an argument" train gpt2.zsg $run --seed
 
@@ -128,6 +130,11 @@ printf '1,2,a\n3,4,b\n' >table.csv
 ok zdata table table.csv --label 3 -o table.bin
 wrong 2 'error: .*table.bin' train gpt2.zsg $two --data table.bin --steps 1
 wrong 2 'error\[Z0805\]: `seq` has 32 elements, `pos` has 16' train gpt2.zsg --recipe recipes.zug:long --data text.bin --steps 1
+
+# ---- memory ----
+ok zc "$ZUG_SRC/examples/gpt2.zug" -o wide.zsg -D layers=2 -D heads=2 -D width=64 -D context=16 -D words=128
+wrong 1 'cannot allocate the arena of .* TB.*; stage 0 needs .*activations .* TB.*; `recompute` a block, or a smaller `micro`' \
+  train wide.zsg --recipe recipes.zug:huge --data text.bin --steps 1 --device cpu
 
 # ---- weights of another model, cut or altered weights ----
 ok $MPIRUN -np 2 zrun train gpt2.zsg $run --save w.safetensors

@@ -1,0 +1,342 @@
+/* The communicator over NCCL, and the only file that knows NCCL. What starts goes to the device's current stream and is
+ * done for the host (-1): the rest is the streams' and events' to order. MPI remains the communicator of the host's memory,
+ * by which ranks find each other, and which ends the job.
+ *
+ * Why ranks cannot come to wait for each other in a circle. An operation of NCCL is a kernel that holds its place on the
+ * GPU until its partners run theirs. So
+ *
+ *   1. Each stream is a queue of the plan, done strictly one by one, and events between streams are the plan's waits. The
+ *      plan was proven for exactly this (plan/check_queues.c: pairs contracted, queues one by one, waits; Kahn takes all
+ *      away), so some operation can always go on, if all its partners have it in their streams ...
+ *   2. ... and on the GPU. Besides it, kernels that end by themselves may run there, and one operation on each of the
+ *      other streams. All have room at once: an operation takes at most `ctas` blocks, a fraction of the multiprocessors.
+ *   3. It is in all streams, since no host waits for what comes later. Enqueueing waits for partners only where NCCL makes
+ *      a connection. Those of transfers are made at start-up (`connect`). Those of collectives are made when NCCL first
+ *      wants them, and wait until all members' hosts have come there: members of one stage play one program, and what
+ *      they have started depends on their place in the compute queue alone (play.c), so they come there by the same way;
+ *      what several stages share (REDUCE_TIED, REDUCE_STEP) is in one order on all of them, at the end of the step.
+ *      The engine itself waits in a step only for an earlier input's upload, and polls meanwhile.
+ *
+ * Transfers match by their order, without tags: both ends' are parts of the plan's one order. They share one stream in both
+ * directions, as the proof has it; pairs that a schedule exchanges at the same time thus go one after the other.
+ *
+ * Communicators belong to one queue each: the engine makes groups of nodes and of the collective queue apart, and
+ * transfers have one of their own. A maximum drops a NaN that only one member has, unlike MPI's here: what follows (a
+ * shift before exp) meets that NaN again. */
+#include "runtime/exec/comm.h"
+#include "runtime/exec/cuda.h"
+
+#include <nccl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define LIMIT_S 180 /* for making a communicator */
+
+typedef struct {
+  ncclComm_t comm;
+  ZxGroup inner;
+  int rank, size;
+  const char *what; /* the last operation, for messages: */
+  size_t bytes;
+  int peer; /* -1: a collective */
+} Group;
+
+typedef struct {
+  ZxComm base;
+  ZxComm *inner; /* of the host's memory */
+  ZkEnv *env;
+  int rank, size, ctas;
+  ncclComm_t root; /* does not block, and is there to be split */
+  Group transfers;
+  Group *group;
+  int ngroups;
+  char text[96];
+} Nccl;
+
+static Nccl *nccl(ZxComm *c) { return (Nccl *)c; }
+
+/* ---- errors end the job, where they are known ---- */
+static _Noreturn void fail(Nccl *n, const Group *g, ncclResult_t r, const char *what) {
+  char text[24], where[160] = "";
+  const char *last = ncclGetLastError(NULL);
+  if (g && g->what && g->peer >= 0)
+    snprintf(where, sizeof where, "; last here: %s of %s with rank %d", g->what, zb_bytes(text, g->bytes), g->peer);
+  else if (g && g->what)
+    snprintf(where, sizeof where, "; last here: %s of %s among %d ranks", g->what, zb_bytes(text, g->bytes), g->size);
+  zx_say(n->rank, "error: NCCL: %s: %s%s%s%s", what, ncclGetErrorString(r), last && *last ? ": " : "", last ? last : "", where);
+  n->inner->t->abort(n->inner, 1);
+}
+
+static void check(Nccl *n, const Group *g, ncclResult_t r, const char *what) {
+  if (r != ncclSuccess && r != ncclInProgress) fail(n, g, r, what);
+}
+
+static void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL); }
+
+/* Waits for what goes on in the background of a communicator that does not block. */
+static void settle(Nccl *n, ncclComm_t comm, const char *what) {
+  ncclResult_t state = ncclSuccess;
+  for (double from = zx_now();; nap()) {
+    check(n, NULL, ncclCommGetAsyncError(comm, &state), what);
+    if (state != ncclInProgress) break;
+    if (zx_now() - from < LIMIT_S) continue;
+    zx_say(n->rank, "error: NCCL: %s: other ranks do not answer since %d s", what, LIMIT_S);
+    n->inner->t->abort(n->inner, 1);
+  }
+  check(n, NULL, state, what);
+}
+
+static void nccl_watch(ZxComm *c) {
+  Nccl *n = nccl(c);
+  ncclResult_t state;
+  for (int i = -1; i < n->ngroups; i++) {
+    const Group *g = i < 0 ? &n->transfers : &n->group[i];
+    if (!g->comm) continue;
+    check(n, g, ncclCommGetAsyncError(g->comm, &state), "asking for errors");
+    check(n, g, state, "a rank or the way to it has failed");
+  }
+}
+
+/* ---- groups ---- */
+static ncclConfig_t config_of(const Nccl *n, bool blocking) {
+  ncclConfig_t c = NCCL_CONFIG_INITIALIZER;
+  c.blocking = blocking;
+  c.maxCTAs = n->ctas;
+  return c;
+}
+
+/* Collective over the world. Operations of the new communicator return when they are in the stream: one that does not
+ * block would start a thread for each, and would have to be asked whether they are there. */
+static ncclComm_t split(Nccl *n, int color) {
+  ncclComm_t comm = NULL;
+  ncclConfig_t config = config_of(n, true);
+  const char *what = "making a communicator";
+  check(n, NULL, ncclCommSplit(n->root, color < 0 ? NCCL_SPLIT_NOCOLOR : color, n->rank, &comm, &config), what);
+  settle(n, n->root, what);
+  if (color < 0) return NULL;
+  if (!comm) fail(n, NULL, ncclInternalError, what);
+  settle(n, comm, what);
+  return comm;
+}
+
+static ZxGroup add(Nccl *n, ZxGroup inner, ncclComm_t comm) {
+  n->group = realloc(n->group, zb_array_bytes((size_t)n->ngroups + 1, sizeof *n->group));
+  ZB_ASSERT(n->group != NULL);
+  n->group[n->ngroups] = (Group){.comm = comm,
+                                 .inner = inner,
+                                 .rank = n->inner->t->group_rank(n->inner, inner),
+                                 .size = n->inner->t->group_size(n->inner, inner),
+                                 .peer = -1};
+  return n->ngroups++;
+}
+
+static ZxGroup nccl_split(ZxComm *c, int color) {
+  Nccl *n = nccl(c);
+  ZxGroup inner = n->inner->t->split(n->inner, color);
+  ncclComm_t comm = split(n, color);
+  return color < 0 ? -1 : add(n, inner, comm);
+}
+
+/* The first transfer between two ranks makes their connection, and waits for the other's: here, where all are. */
+static void nccl_connect(ZxComm *c, const int *peer, int npeers, void *room) {
+  Nccl *n = nccl(c);
+  Group *g = &n->transfers;
+  g->comm = split(n, 0);
+  g->size = n->size;
+  check(n, NULL, ncclGroupStart(), "connecting");
+  for (int i = 0; i < npeers; i++) {
+    check(n, NULL, ncclSend(room, 1, ncclUint8, peer[i], g->comm, zx_cuda_stream(n->env)), "connecting");
+    check(n, NULL, ncclRecv((char *)room + 1 + i, 1, ncclUint8, peer[i], g->comm, zx_cuda_stream(n->env)), "connecting");
+  }
+  check(n, NULL, ncclGroupEnd(), "connecting");
+}
+
+/* ---- operations ---- */
+static Group *begin(ZxComm *c, ZxGroup gi, const char *what, size_t bytes) {
+  Group *g = &nccl(c)->group[gi];
+  g->what = what;
+  g->bytes = bytes;
+  return g;
+}
+
+static ncclDataType_t type_of(ZxCommElem e) { return e == ZX_F32 ? ncclFloat32 : e == ZX_F64 ? ncclFloat64 : ncclUint8; }
+static ncclRedOp_t op_of(ZxReduce r) { return r == ZX_MAX ? ncclMax : ncclSum; }
+
+static ZxRequest end(ZxComm *c, const Group *g, ncclResult_t r) {
+  check(nccl(c), g, r, g->what);
+  return -1;
+}
+
+static Group *transfer(ZxComm *c, const char *what, size_t bytes, int peer) {
+  Group *g = &nccl(c)->transfers;
+  ZB_ASSERT(g->comm != NULL);
+  g->what = what;
+  g->bytes = bytes;
+  g->peer = peer;
+  return g;
+}
+
+static ZxRequest nccl_send(ZxComm *c, const void *p, size_t bytes, int peer, int tag) {
+  (void)tag;
+  const Group *g = transfer(c, "send", bytes, peer);
+  return end(c, g, ncclSend(p, bytes, ncclUint8, peer, g->comm, zx_cuda_stream(nccl(c)->env)));
+}
+
+static ZxRequest nccl_recv(ZxComm *c, void *p, size_t bytes, int peer, int tag) {
+  (void)tag;
+  const Group *g = transfer(c, "receive", bytes, peer);
+  return end(c, g, ncclRecv(p, bytes, ncclUint8, peer, g->comm, zx_cuda_stream(nccl(c)->env)));
+}
+
+static ZxRequest nccl_all_reduce(ZxComm *c, ZxGroup gi, void *p, size_t n, ZxCommElem e, ZxReduce op) {
+  const Group *g = begin(c, gi, "all-reduce", n * zx_elem_bytes(e));
+  return end(c, g, ncclAllReduce(p, p, n, type_of(e), op_of(op), g->comm, zx_cuda_stream(nccl(c)->env)));
+}
+
+static ZxRequest nccl_all_gather(ZxComm *c, ZxGroup gi, const void *part, size_t bytes, void *out) {
+  const Group *g = begin(c, gi, "all-gather", bytes);
+  return end(c, g, ncclAllGather(part, out, bytes, ncclUint8, g->comm, zx_cuda_stream(nccl(c)->env)));
+}
+
+static ZxRequest nccl_reduce_scatter(ZxComm *c, ZxGroup gi, void *in, size_t n, ZxCommElem e, ZxReduce op, void *out) {
+  const Group *g = begin(c, gi, "reduce-scatter", n * zx_elem_bytes(e));
+  return end(c, g, ncclReduceScatter(in, out, n, type_of(e), op_of(op), g->comm, zx_cuda_stream(nccl(c)->env)));
+}
+
+/* In one group, since each send waits for its receiver. */
+static ZxRequest nccl_all_to_all(ZxComm *c, ZxGroup gi, const void *in, size_t bytes, void *out) {
+  Nccl *n = nccl(c);
+  const Group *g = begin(c, gi, "all-to-all", bytes);
+  cudaStream_t stream = zx_cuda_stream(n->env);
+  check(n, g, ncclGroupStart(), g->what);
+  for (int i = 0; i < g->size; i++) {
+    check(n, g, ncclSend((const char *)in + (size_t)i * bytes, bytes, ncclUint8, i, g->comm, stream), g->what);
+    check(n, g, ncclRecv((char *)out + (size_t)i * bytes, bytes, ncclUint8, i, g->comm, stream), g->what);
+  }
+  return end(c, g, ncclGroupEnd());
+}
+
+static ZxRequest nccl_broadcast(ZxComm *c, ZxGroup gi, void *p, size_t bytes, int root) {
+  const Group *g = begin(c, gi, "broadcast", bytes);
+  return end(c, g, ncclBroadcast(p, p, bytes, ncclUint8, root, g->comm, zx_cuda_stream(nccl(c)->env)));
+}
+
+static bool nccl_test(ZxComm *c, ZxRequest r) {
+  (void)c;
+  ZB_ASSERT(r < 0);
+  return true;
+}
+static void nccl_wait(ZxComm *c, ZxRequest r) { nccl_test(c, r); }
+
+/* ---- the rest ---- */
+static int nccl_rank(ZxComm *c) { return nccl(c)->rank; }
+static int nccl_size(ZxComm *c) { return nccl(c)->size; }
+static int nccl_node_rank(ZxComm *c) { return nccl(c)->inner->t->node_rank(nccl(c)->inner); }
+static int nccl_group_rank(ZxComm *c, ZxGroup g) { return nccl(c)->group[g].rank; }
+static int nccl_group_size(ZxComm *c, ZxGroup g) { return nccl(c)->group[g].size; }
+static void nccl_barrier(ZxComm *c) { nccl(c)->inner->t->barrier(nccl(c)->inner); }
+static _Noreturn void nccl_abort(ZxComm *c, int code) { nccl(c)->inner->t->abort(nccl(c)->inner, code); }
+
+static void drop(Nccl *n, ncclComm_t comm) {
+  if (!comm) return;
+  check(n, NULL, ncclCommFinalize(comm), "ending a communicator");
+  settle(n, comm, "ending a communicator");
+  check(n, NULL, ncclCommDestroy(comm), "ending a communicator");
+}
+
+static void nccl_free(ZxComm *c) {
+  Nccl *n = nccl(c);
+  drop(n, n->transfers.comm);
+  for (int i = n->ngroups - 1; i >= 0; i--) drop(n, n->group[i].comm);
+  drop(n, n->root);
+  free(n->group);
+  free(n);
+}
+
+const char *zx_nccl_version(void) {
+  static char text[32];
+  int v = 0;
+  ncclGetVersion(&v);
+  snprintf(text, sizeof text, "%d.%d.%d", v / 10000, v % 10000 / 100, v % 100);
+  return text;
+}
+
+static const char *nccl_describe(ZxComm *c) {
+  Nccl *n = nccl(c);
+  snprintf(n->text, sizeof n->text, "NCCL %s (at most %d blocks each)", zx_nccl_version(), n->ctas);
+  return n->text;
+}
+
+static const ZxCommTable table = {
+    .name = "nccl",
+    .describe = nccl_describe,
+    .rank = nccl_rank,
+    .size = nccl_size,
+    .node_rank = nccl_node_rank,
+    .split = nccl_split,
+    .group_rank = nccl_group_rank,
+    .group_size = nccl_group_size,
+    .connect = nccl_connect,
+    .send = nccl_send,
+    .recv = nccl_recv,
+    .all_reduce = nccl_all_reduce,
+    .all_gather = nccl_all_gather,
+    .reduce_scatter = nccl_reduce_scatter,
+    .all_to_all = nccl_all_to_all,
+    .broadcast = nccl_broadcast,
+    .test = nccl_test,
+    .wait = nccl_wait,
+    .barrier = nccl_barrier,
+    .watch = nccl_watch,
+    .abort = nccl_abort,
+    .free = nccl_free,
+};
+
+/* ---- who is there ---- */
+/* Ranks that share a GPU with one of a lower number, as all of them count. */
+static int sharing(ZxComm *world, const ZxCuda *d, int ranks) {
+  struct cudaDeviceProp p;
+  enum { BYTES = sizeof p.uuid };
+  char *all = calloc((size_t)ranks, BYTES);
+  ZB_ASSERT(all != NULL);
+  memset(&p, 0, sizeof p);
+  bool known = cudaGetDeviceProperties(&p, d->device) == cudaSuccess;
+  world->t->wait(world, world->t->all_gather(world, 0, &p.uuid, BYTES, all));
+  int n = 0;
+  for (int i = 0; i < ranks; i++) {
+    bool twice = false;
+    for (int k = 0; k < i; k++) twice |= !memcmp(all + i * BYTES, all + k * BYTES, BYTES);
+    n += twice;
+  }
+  free(all);
+  return zx_agree(world, known) ? n : ranks;
+}
+
+/* Blocks of an operation, the same on all ranks: with one on each queue there is a quarter left for other kernels. */
+static int blocks(ZxComm *world, const ZxCuda *d) {
+  double least = -(double)d->cu->sms / (ZP_QUEUES + 1);
+  world->t->wait(world, world->t->all_reduce(world, 0, &least, 1, ZX_F64, ZX_MAX));
+  return least > -1 ? 1 : least < -32 ? 32 : (int)-least;
+}
+
+ZxComm *zx_comm_nccl(ZxComm *world, ZkEnv *env, const char **why) {
+  int size = world->t->size(world);
+  if (sharing(world, zx_cuda(env), size)) {
+    *why = "NCCL wants a GPU for every rank, and some share one";
+    return NULL;
+  }
+  Nccl *n = calloc(1, sizeof *n);
+  ZB_ASSERT(n != NULL);
+  *n = (Nccl){.base.t = &table, .inner = world, .env = env, .rank = world->t->rank(world), .size = size};
+  n->ctas = blocks(world, zx_cuda(env));
+  ncclUniqueId id;
+  memset(&id, 0, sizeof id);
+  if (n->rank == 0) check(n, NULL, ncclGetUniqueId(&id), "an address for the others to find");
+  world->t->wait(world, world->t->broadcast(world, 0, &id, sizeof id, 0));
+  ncclConfig_t config = config_of(n, false);
+  check(n, NULL, ncclCommInitRankConfig(&n->root, size, id, n->rank, &config), "finding the other ranks");
+  settle(n, n->root, "finding the other ranks");
+  add(n, 0, split(n, 0));
+  return &n->base;
+}
