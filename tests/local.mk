@@ -84,6 +84,7 @@ check-unit: all $(check_PROGRAMS)
 clean-local:
 	rm -rf tests/scratch
 
+include tests/cuda/local.mk
 include tests/tools/local.mk
 include tests/reference/local.mk
 include tests/bench/local.mk

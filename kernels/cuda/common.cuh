@@ -34,7 +34,7 @@ extern "C" {
     dim3 grid_(grid);                                                                                        \
     (void)(call);                                                                                            \
     if (!(cu)->failed && grid_.x && grid_.y && grid_.z)                                                      \
-      zk_emu::launch(#kernel, grid_, (block), (bytes), kernel, __VA_ARGS__);                                 \
+      zk_emu::launch(#kernel, grid_, (block), (bytes), (cu)->stream, kernel, __VA_ARGS__);                   \
   } while (0)
 #define ZK_SHARED(T, name, dims)                                                                             \
   static const char name##_tag_ = 0;                                                                         \

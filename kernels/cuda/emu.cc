@@ -51,6 +51,8 @@ static void context_make(Context *c, char *stack, size_t size, void (*entry)()) 
 static void context_switch(Context *from, Context *to) { swapcontext(&from->u, &to->u); }
 #endif
 
+void (*zk_emu_queue)(struct CUstream_st *, void (*)(void *), void *);
+
 namespace zk_emu {
 
 enum { STACK = 256 << 10, PAGE = 4096, MAX_SHARED = 227 << 10, MAX_STATIC = 48 << 10 };

@@ -1,5 +1,6 @@
 # Scenarios on several ranks: scripts run by tests/run-mpi.
 scenario_tests += \
+  tests/mpi/cuda.sh \
   tests/mpi/errors.sh \
   tests/mpi/idle.sh \
   tests/mpi/layouts.sh \

@@ -1,0 +1,78 @@
+# The CUDA device and NCCL without either: zrun for GPUs on a GPU that is a thread (tests/cuda/gpu.h). What this says nothing
+# about: the hardware, and whether the real CUDA runtime and NCCL do as the tests' own.
+. "$ZUG_SRC/tests/lib.sh"
+need_mpi
+emu="$ZUG_BUILD/tests/cuda/zrun-emu"
+[ -x "$emu" ] || { echo "this build has no CUDA with NCCL, or no C++ compiler"; exit 77; }
+
+compare="$ZUG_BUILD/tests/tools/compare_runs"
+ok zdata pack "$ZUG_SRC/LICENSE" -o text.bin
+model() { # FILE OPTIONS...
+  file=$1
+  shift
+  ok zc "$ZUG_SRC/examples/gpt2.zug" -o "$file" -D heads=4 -D words=127 "$@"
+}
+model gpt2.zsg -D layers=4 -D width=32 -D context=32
+model small.zsg -D layers=2 -D width=16 -D context=16
+sed 's/ kv,//' "$ZUG_SRC/tests/mpi/layouts.zug" | sed '/^recipe gqa/,$d' >recipes.zug
+cat >>recipes.zug <<'END'
+recipe short  from one    { bind seq = 16 }
+recipe short2 from zero3_2 { bind seq = 16 }
+recipe half   from short  { precision compute bf16 }
+END
+
+run() { # LOG RANKS 'PROGRAM' RECIPE [GRAPH]
+  rm -rf "$1"
+  ok timeout -k 5 200 $MPIRUN -np "$2" $3 train "${5-gpt2.zsg}" --recipe "recipes.zug:$4" --data text.bin --steps 3 --log "$1"
+}
+same() { # RECIPE A B TOLERANCE...
+  what=$1 a=$2 b=$3
+  shift 3
+  $compare "$@" "$a/metrics.jsonl" "$b/metrics.jsonl" >diff.txt || { cat diff.txt; fail "$what: $a and $b differ"; }
+}
+
+# ---- streams, events, communicators: all kernels but the flat ones are the CPU's ----
+# NCCL's stand-in adds in the order of ranks, as the host's communicator: not a bit may differ between them. AdamW and norms
+# are rounded otherwise than on the CPU: a few units of f32 in 3 steps.
+export ZUG_TEST_CPU=1
+for each in one:1 zero1_2:2 zero3_2:2 keep_4:4 tensor2:2 seq2:2 pipe2:2 few4:4 all8:8; do
+  recipe=${each%:*} ranks=${each#*:}
+  grep -q "^recipe $recipe " recipes.zug || fail "no recipe $recipe"
+  run cpu "$ranks" zrun "$recipe"
+  run nccl "$ranks" "$emu" "$recipe"
+  says 'ranks exchange by NCCL'
+  run staged "$ranks" "env ZUG_TEST_GPUS=1 $emu" "$recipe"
+  [ "$ranks" -eq 1 ] || says "ranks exchange by way of the host's memory: NCCL wants a GPU for every rank"
+  same "$recipe" nccl staged --loss 0 --norm 0
+  same "$recipe" nccl cpu --loss 1e-6 --norm 1e-6
+done
+ls nccl-* >files.txt 2>/dev/null && fail "communicators were left: $(cat files.txt)"
+
+# With events left out the numbers must be others, or none of this sees anything.
+run cpu 2 zrun zero3_2
+ZUG_TEST_NO_WAIT=1 timeout -k 5 100 $MPIRUN -np 2 "$emu" train gpt2.zsg --recipe recipes.zug:zero3_2 --data text.bin --steps 3 \
+  --log none >out.txt 2>&1
+$compare --loss 1e-6 --norm 1e-6 none/metrics.jsonl cpu/metrics.jsonl >/dev/null 2>&1 && fail "events left out were not noticed"
+
+# ---- the kernels, emulated: sums in other orders than the CPU's. bf16: some values round to the neighbour, 2^-8 of them,
+# in each of some dozens of roundings, of which most cancel in a mean over tokens ----
+unset ZUG_TEST_CPU
+run cpu 1 zrun short small.zsg
+run cuda 1 "$emu" short small.zsg
+same short cuda cpu --loss 1e-6 --norm 1e-5
+run cuda 2 "$emu" short2 small.zsg
+same short2 cuda cpu --loss 1e-6 --norm 1e-5
+run cpu 1 zrun half small.zsg
+run cuda 1 "$emu" half small.zsg
+same half cuda cpu --loss 5e-4 --norm 5e-3
+
+# ---- what goes wrong ----
+export ZUG_TEST_CPU=1
+two="$MPIRUN -np 2 $emu train gpt2.zsg --recipe recipes.zug:zero3_2 --data text.bin --steps 3"
+refuses 'device: there is no CUDA device here: no CUDA-capable device is detected' env ZUG_TEST_GPUS=0 $two --device cuda
+ok env ZUG_TEST_GPUS=0 $two --device auto # is the CPU then
+refuses 'error: `dot` is not among the CUDA kernels of this build \(.*:[0-9]+\)' env ZUG_TEST_LACKS=dot $two
+refuses 'error: cannot allocate the arena of .*: out of memory; stage 0 needs params .*; `shard' env ZUG_TEST_GPU_MEMORY=1000000 $two
+refuses 'rank [01]\] error: step [123]: CUDA: .*illegal memory access' env ZUG_TEST_GPU_FAIL=4000 $two
+refuses 'rank [01]\] error: NCCL: a rank or the way to it has failed.* among 2 ranks' env ZUG_TEST_NCCL_FAIL=60 $two
+exit 0
