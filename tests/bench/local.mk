@@ -1,5 +1,12 @@
 # Benchmarks: nothing here is a test.
-EXTRA_DIST += tests/bench/bench.sh tests/bench/recipes.zug
+EXTRA_DIST += tests/bench/bench.sh tests/bench/README.md tests/bench/recipes.zug tests/bench/torch_gpt2.py
+
+# All matrix products of a step alone, by the best library: what `make bench` holds a step against.
+noinst_PROGRAMS += bench-replay
+bench_replay_SOURCES = tests/bench/replay.h tests/bench/replay.c tests/bench/replay_list.c tests/bench/replay_blas.c \
+  tests/bench/replay_dnnl.c
+bench_replay_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
+bench_replay_LDADD = libkernels.a $(BLAS_LIBS) -lpthread $(libs_plan)
 
 .PHONY: bench
 bench: all
