@@ -13,6 +13,14 @@ need_mpi() {
   exit 77
 }
 
+# Skips the test where there is no GPU that zrun can use.
+need_gpu() {
+  need_mpi
+  timeout -k 5 60 $MPIRUN -np 1 zrun train none.zsg --device cuda >out.txt 2>&1
+  grep "no CUDA" out.txt || return 0
+  exit 77
+}
+
 # ok COMMAND...: the command must succeed; its output is shown if it does not.
 ok() {
   "$@" >out.txt 2>&1 && return

@@ -85,6 +85,7 @@ clean-local:
 	rm -rf tests/scratch
 
 include tests/cuda/local.mk
+include tests/gpu/local.mk
 include tests/tools/local.mk
 include tests/reference/local.mk
 include tests/bench/local.mk

@@ -34,7 +34,7 @@ static void buffer_open(const Buffer *b) { (void)b; }
 
 static Buffer buffer_new(size_t bytes, size_t shift) {
   Buffer b = {.before = GUARD + shift, .bytes = bytes, .size = (GUARD + shift + bytes + GUARD + 63) / 64 * 64};
-  b.block = aligned_alloc(64, b.size);
+  b.block = backend.get ? backend.get(b.size) : aligned_alloc(64, b.size);
   cr_assert(b.block != NULL);
   memset(b.block, GUARD_BYTE, b.size);
   buffer_close(&b);
@@ -52,7 +52,8 @@ static bool buffer_intact(const Buffer *b) {
 
 static void buffer_free(const Buffer *b) {
   buffer_open(b);
-  free(b->block);
+  if (backend.get) backend.give_back(b->block);
+  else free(b->block);
 }
 
 /* ---- dims and views ------------------ */

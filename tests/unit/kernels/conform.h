@@ -22,7 +22,9 @@ typedef struct {
   bool (*lacks)(int op); /* ops that this back end does not have, known and named: their tests are skipped */
   int ways;
   int (*open)(ZkEnv *env, int way); /* makes env->pool or ->device; returns the number of threads */
-  void (*close)(ZkEnv *env);
+  void (*close)(ZkEnv *env); /* what was called is done then */
+  void *(*get)(size_t bytes); /* memory for buffers, at a multiple of 64, if it must not be the host's */
+  void (*give_back)(void *p);
   bool odd; /* in the last shuffle views begin one element after a multiple of 16 bytes */
 } Backend;
 extern const Backend backend;

@@ -1,0 +1,34 @@
+# What needs a GPU, and is no part of `make check`. Where there is none each test skips and says so.
+gpu_tests = tests/gpu/kernels.sh tests/gpu/layouts.sh tests/gpu/models.sh tests/gpu/nccl.sh
+dist_check_SCRIPTS += $(gpu_tests)
+gpu_programs =
+EXTRA_PROGRAMS += tests/gpu/test-kernels tests/gpu/zrun-nccl
+CLEANFILES += tests/gpu/test-kernels tests/gpu/zrun-nccl
+if HAVE_CUDA
+if HAVE_CRITERION
+gpu_programs += tests/gpu/test-kernels
+endif
+if HAVE_NCCL
+if HAVE_MPI
+gpu_programs += tests/gpu/zrun-nccl
+endif
+endif
+endif
+
+# The conformance cases of the CPU's kernels on the device.
+tests_gpu_test_kernels_SOURCES = tests/gpu/backend.c tests/unit/kernels/conform.h tests/unit/kernels/conform.c \
+  tests/unit/kernels/attend.c tests/unit/kernels/ew.c tests/unit/kernels/move.c tests/unit/kernels/norm.c \
+  tests/unit/kernels/reduce.c tests/unit/kernels/select.c
+tests_gpu_test_kernels_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_gpu_test_kernels_CFLAGS = $(unit_cflags)
+tests_gpu_test_kernels_LDADD = $(libs_cuda) $(libs_graph) $(unit_libs) -lstdc++
+
+# zrun, whose ranks believe that each has a GPU of its own.
+tests_gpu_zrun_nccl_SOURCES = runtime/exec/zrun.c tests/gpu/apart.c
+tests_gpu_zrun_nccl_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_gpu_zrun_nccl_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=cudaGetDeviceProperties,--wrap=cudaGetDeviceProperties_v2
+tests_gpu_zrun_nccl_LDADD = $(libs_exec)
+
+.PHONY: check-gpu
+check-gpu: all $(gpu_programs) tests/tools/compare_runs
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(gpu_tests)'
