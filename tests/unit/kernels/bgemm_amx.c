@@ -197,6 +197,15 @@ Test(bgemm_amx, emulated) {
   cr_assert(!tiles.configured, "tiles were not released");
 }
 
+Test(bgemm_amx, emulated_attention) {
+  use_path("avx512");
+  ZkEnv alone = {0};
+  emulate();
+  zk_bgemm_use(&zk_bgemm_amx);
+  attention_as_by_f32(&alone);
+  cr_assert(counts[0x5c] > 1000, "the instructions did not trap");
+}
+
 Test(bgemm_amx, native) {
   use_path("amx");
   ZkEnv env = {.pool = zk_pool_new(3)};

@@ -21,3 +21,13 @@ const Backend backend = {.name = "cpu",
                          .ways = 2,
                          .open = open_pool,
                          .close = close_pool};
+
+/* Later keys score higher, over more keys than a tile of the CPU's holds (256): what was summed must shrink. */
+Test(attend, beyond_a_tile_of_keys) {
+  double k[300 * 4];
+  for (int i = 0; i < 300 * 4; i++) k[i] = (double)(i / 4) / 50 + (double)(i % 7) / 4;
+  for (int mask = 0; mask < 2; mask++)
+    CONFORM(.op = ZG_OP_ATTEND, .dims = "s=300 d=4", .ax = "sd", .num = {0.5}, .opt = {mask},
+            .in = {{"sd", REAL, 0.5, 1, NULL}, {"sd", .value = k}, {"sd"}}, .out = {{"sd"}, {"s", EXACT}},
+            .tol = 5e-6, .half_tol = 0x1p-6); /* as in attend.c */
+}
