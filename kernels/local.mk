@@ -7,12 +7,13 @@ libkernels_a_SOURCES = kernels/kernels.h kernels/table.c kernels/cpu/cpu.h kerne
   kernels/cpu/attend.c kernels/cpu/attend_grad.c kernels/cpu/attend_half.c \
   kernels/cpu/attend_rows.c kernels/cpu/bgemm.h \
   kernels/cpu/bgemm.c kernels/cpu/bgemm_amx.c kernels/cpu/bgemm_avx512.c kernels/cpu/bgemm_pack.c \
-  kernels/cpu/bgemm_path.c kernels/cpu/chain.c kernels/cpu/dot.c kernels/cpu/flat.c \
+  kernels/cpu/bgemm_path.c kernels/cpu/chain.c kernels/cpu/chain.h kernels/cpu/chain.def \
+  kernels/cpu/chain_steps.h kernels/cpu/chain_code.c kernels/cpu/chain_steps.c kernels/cpu/dot.c kernels/cpu/flat.c \
   kernels/cpu/lookup.c kernels/cpu/move.c kernels/cpu/norm.c kernels/cpu/random.c kernels/cpu/reduce.c \
   kernels/cpu/rope.c kernels/cpu/sgemm.c \
   kernels/cpu/softmax.c kernels/cpu/xent.c
 libkernels_a_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
-libkernels_a_CFLAGS = $(AM_CFLAGS) -fopenmp-simd -fno-math-errno -fno-trapping-math
+libkernels_a_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS) -fopenmp-simd -fno-math-errno -fno-trapping-math
 
 # Times of all kernels against the peaks of the machine: build/bench-kernels 1
 noinst_PROGRAMS += bench-kernels

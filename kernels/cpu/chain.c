@@ -1,345 +1,212 @@
-/* chain: a fused run of elementwise ops, interpreted block by block. A block of each register is 512
- * floats, so that all of them stay in the nearest cache and the interpreter's cost is spread over 512
- * elements.
+/* chain: a fused run of elementwise ops. The iteration space is cut into blocks: some rows of the fastest loop, or a
+ * piece of one; a block is a number of tiles, and all steps of the chain run on one tile after the other (chain.h).
  *
- * Operands are classed by their strides: `scalar` ones have the same value everywhere, and so have ops
- * on them alone: these are computed once. `direct` ones lie contiguous in f32 and are used in place;
- * others are gathered into a block first. An output is written in place by the op that makes it if it
- * lies so and no input is read later, which makes it legal for an output to share memory with an input
- * of the same layout. */
-#include <math.h>
+ * Operands are classed by their strides. `same` ones have one value everywhere: they are constants of the code. `row`
+ * ones have one value along a row. `direct` ones lie contiguous and are read where they lie; others are gathered into
+ * a block of f32 first. Results are written where they lie, or into a block that is scattered. A last tile that is not
+ * whole works on copies. */
+#include "kernels/cpu/chain.h"
 
-#include "kernels/cpu/math.h"
+#define BLOCK 1024 /* elements, whole tiles */
+#define SHORT 256  /* rows up to this length are worked on several at once */
 
-#define BLOCK 512
-#define MAX_REGS (ZK_MAX_IN + ZK_CHAIN_MAX_OPS)
-#define NO_SLOT UINT8_MAX
-
-/* ---- the ops on blocks ----------------------------------------------------------------------- */
-
-typedef void BlockFn(float *y, const float *a, const float *b, const float *c, int64_t n);
-
-#define BLOCK_FN(name, expr)                                                                                 \
-  ZK_SIMD static void name(float *y, const float *a, const float *b, const float *c, int64_t n) {            \
-    (void)a, (void)b, (void)c;                                                                               \
-    _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = (expr);                                       \
-  }
-
-BLOCK_FN(f_copy, a[i])
-BLOCK_FN(f_neg, -a[i])
-BLOCK_FN(f_exp, zk_exp(a[i]))
-BLOCK_FN(f_log, zk_log(a[i]))
-BLOCK_FN(f_sqrt, __builtin_sqrtf(a[i]))
-BLOCK_FN(f_rsqrt, 1.0f / __builtin_sqrtf(a[i]))
-BLOCK_FN(f_tanh, zk_tanh(a[i]))
-BLOCK_FN(f_erf, zk_erf(a[i]))
-BLOCK_FN(f_add, a[i] + b[i])
-BLOCK_FN(f_sub, a[i] - b[i])
-BLOCK_FN(f_mul, a[i] * b[i])
-BLOCK_FN(f_div, a[i] / b[i])
-BLOCK_FN(f_max, a[i] > b[i] ? a[i] : b[i])
-BLOCK_FN(f_min, a[i] < b[i] ? a[i] : b[i])
-BLOCK_FN(f_less, a[i] < b[i] ? 1.0f : 0.0f)
-BLOCK_FN(f_equal, a[i] == b[i] ? 1.0f : 0.0f)
-BLOCK_FN(f_select, a[i] != 0.0f ? b[i] : c[i])
-BLOCK_FN(f_known, a[i] >= 0.0f ? 1.0f : 0.0f)
-BLOCK_FN(f_bf16, zk_bf16_to_f32(zk_f32_to_bf16(a[i])))
-BLOCK_FN(f_trunc, __builtin_truncf(a[i]))
-
-ZK_SIMD static void sincos_block(float *s, float *c, const float *a, int64_t n) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) zk_sincos(a[i], &s[i], &c[i]);
-}
-
-/* Beyond 2^20 the fast reduction loses digits. */
-static bool moderate(const float *a, int64_t n) {
-  bool all = true;
-  for (int64_t i = 0; i < n; i++) all &= zk_fabs(a[i]) < 0x1p20f;
-  return all;
-}
-
-static void f_sin(float *y, const float *a, const float *b, const float *c, int64_t n) {
-  (void)b, (void)c;
-  float other[BLOCK];
-  if (moderate(a, n)) sincos_block(y, other, a, n);
-  else
-    for (int64_t i = 0; i < n; i++) y[i] = sinf(a[i]);
-}
-
-static void f_cos(float *y, const float *a, const float *b, const float *c, int64_t n) {
-  (void)b, (void)c;
-  float other[BLOCK];
-  if (moderate(a, n)) sincos_block(other, y, a, n);
-  else
-    for (int64_t i = 0; i < n; i++) y[i] = cosf(a[i]);
-}
-
-static BlockFn *block_fn(const ZkChainOp *op) {
-  switch (op->op) {
-  case ZG_OP_NEG: return f_neg;
-  case ZG_OP_EXP: return f_exp;
-  case ZG_OP_LOG: return f_log;
-  case ZG_OP_SQRT: return f_sqrt;
-  case ZG_OP_RSQRT: return f_rsqrt;
-  case ZG_OP_TANH: return f_tanh;
-  case ZG_OP_ERF: return f_erf;
-  case ZG_OP_SIN: return f_sin;
-  case ZG_OP_COS: return f_cos;
-  case ZG_OP_ADD: return f_add;
-  case ZG_OP_SUB: return f_sub;
-  case ZG_OP_MUL: return f_mul;
-  case ZG_OP_DIV: return f_div;
-  case ZG_OP_MAX: return f_max;
-  case ZG_OP_MIN: return f_min;
-  case ZG_OP_LESS: return f_less;
-  case ZG_OP_EQUAL: return f_equal;
-  case ZG_OP_SELECT: return f_select;
-  case ZG_OP_KNOWN: return f_known;
-  case ZG_OP_STOP:
-  case ZG_OP_BROADCAST: return f_copy;
-  case ZG_OP_CAST: return op->elem == ZK_BF16 ? f_bf16 : op->elem == ZK_I32 ? f_trunc : f_copy;
-  case ZG_OP_FILL:
-  case ZG_OP_AXSIZE: return NULL; /* constants */
-  }
-  ZB_BUG("op %d cannot be in a chain", op->op);
-}
-
-/* How many operands each op takes. */
-static const uint8_t operand_count[ZG_OP_COUNT] = {
-#define OP(NAME, text, class, lo, hi, outs) [ZG_OP_##NAME] = lo,
-#include "graph/ops.def"
-};
-
-/* ---- what to do, once per call --------------------------------------------------------------- */
-
-typedef enum { SCALAR, DIRECT, GATHER } Class;
+typedef enum { SAME, ROW, DIRECT, GATHER } Class;
 
 typedef struct {
-  BlockFn *fn; /* NULL: fill with num */
-  float num;
-  uint8_t arg[3], reg;
-  uint8_t slot, out; /* where the result goes: a slot, or in place into an output */
-} Step;
-
-typedef struct {
-  int nin, nout, nscalar, nsteps, nslots; /* steps [0, nscalar) work on scalars */
-  ZkView in[ZK_MAX_IN], out[ZK_MAX_OUT];
-  Class class[ZK_MAX_IN];
-  uint8_t in_slot[ZK_MAX_IN];
-  uint8_t out_reg[ZK_MAX_OUT];
-  bool out_done[ZK_MAX_OUT]; /* written in place */
-  Step step[ZK_CHAIN_MAX_OPS];
-  ZkNest outer; /* views: outputs, then inputs */
+  const ZkChainSet *set;
+  int nin, nout, nmoves;
+  ZkView view[ZK_NEST_VIEWS]; /* operands, then results: as the places of the code */
+  Class class[ZK_NEST_VIEWS];
+  ZkMove move[ZK_NEST_VIEWS];
+  ZkNest outer; /* its views are results, then operands */
   ZkLoop run;
-  int64_t rows;   /* rows of `run` in a block; 1: a block is (part of) a row */
+  int64_t rows;   /* rows of `run` in a block; 1: a block is (a piece of) a row */
   int64_t pieces; /* blocks of a row when rows is 1 */
   int64_t nouter, blocks;
+  ZkChainCode code;
 } Chain;
 
-/* Do all loops make one contiguous range of view k? */
-static bool dense(const Chain *c, int k) {
+/* The nest's number of view k. */
+static int nest_view(const Chain *c, int k) { return k < c->nin ? c->nout + k : k - c->nin; }
+
+/* Do all loops make one contiguous range of the nest's view v? */
+static bool dense(const Chain *c, int v) {
   int64_t expect = c->run.n;
-  if (c->run.n > 1 && c->run.s[k] != 1) return false;
+  if (c->run.n > 1 && c->run.s[v] != 1) return false;
   for (int l = c->outer.nloops - 1; l >= 0; l--) {
-    if (c->outer.loop[l].s[k] != expect) return false;
+    if (c->outer.loop[l].s[v] != expect) return false;
     expect *= c->outer.loop[l].n;
   }
   return true;
 }
 
-/* Can a block of view k be used where it lies? */
-static bool in_place(const Chain *c, int k) {
-  const ZkView *v = k < c->nout ? &c->out[k] : &c->in[k - c->nout];
-  if (v->elem != ZK_F32) return false;
-  return c->rows > 1 ? dense(c, k) : c->run.s[k] == 1 || c->run.n == 1;
+static Class class_of(const Chain *c, int k) {
+  int v = nest_view(c, k);
+  bool flat = c->run.s[v] == 0 || c->run.n == 1, same = flat;
+  for (int l = 0; l < c->outer.nloops; l++) same &= c->outer.loop[l].s[v] == 0;
+  if (k < c->nin && same) return SAME;
+  if (c->view[k].elem != ZK_I32 && (c->rows > 1 ? dense(c, v) : c->run.s[v] == 1 || c->run.n == 1))
+    return DIRECT;
+  return k < c->nin && c->rows == 1 && flat ? ROW : GATHER;
 }
 
 static void geometry(Chain *c) {
   const ZkView *views[ZK_NEST_VIEWS];
-  int n = 0;
-  for (int i = 0; i < c->nout; i++) {
-    ZB_ASSERT(c->out[i].rank == c->out[0].rank);
-    views[n++] = &c->out[i];
-  }
-  for (int i = 0; i < c->nin; i++) views[n++] = &c->in[i];
+  int n = c->nin + c->nout;
+  for (int k = 0; k < n; k++) views[nest_view(c, k)] = &c->view[k];
+  for (int i = 0; i < c->nout; i++) ZB_ASSERT(views[i]->rank == views[0]->rank);
   c->outer = zk_nest(views, n, NULL, 0, false);
   zk_nest_order(&c->outer, 0);
   c->run = zk_nest_pop(&c->outer);
   c->nouter = zk_nest_count(&c->outer);
-  c->rows = c->run.n > 0 && c->run.n <= BLOCK / 4 && c->nouter > 1 ? zk_min(BLOCK / c->run.n, c->nouter) : 1;
+  c->rows = c->run.n > 0 && c->run.n <= SHORT && c->nouter > 1 ? zk_min(BLOCK / c->run.n, c->nouter) : 1;
   c->pieces = c->rows > 1 ? 1 : zk_ceil_div(c->run.n, BLOCK);
   c->blocks = c->rows > 1 ? zk_ceil_div(c->nouter, c->rows) : c->nouter * c->pieces;
-  for (int i = 0; i < c->nin; i++) {
-    int k = c->nout + i;
-    bool scalar = c->run.s[k] == 0 || c->run.n == 1;
-    for (int l = 0; l < c->outer.nloops; l++) scalar &= c->outer.loop[l].s[k] == 0;
-    c->class[i] = scalar ? SCALAR : in_place(c, k) ? DIRECT : GATHER;
+  for (int k = 0; k < n; k++) {
+    c->class[k] = class_of(c, k);
+    if (c->class[k] == DIRECT || c->class[k] == GATHER)
+      c->move[c->nmoves++] =
+          (ZkMove){(uint8_t)k, c->class[k] == DIRECT ? (uint8_t)zk_elem_bytes((ZkElem)c->view[k].elem) : 4};
   }
 }
 
-/* Who reads a register last: an index of an op, MAX_REGS for outputs, -1 for nobody (then it is not
- * computed). */
-typedef struct {
-  int last[MAX_REGS], last_input;
-} Lives;
-
-static Lives lives(const ZkChain *chain, int nin) {
-  Lives l = {.last_input = -1};
-  for (int r = 0; r < MAX_REGS; r++) l.last[r] = -1;
-  for (int i = 0; i < chain->nout; i++) l.last[chain->out[i]] = MAX_REGS;
-  for (int i = chain->nops - 1; i >= 0; i--) {
-    const ZkChainOp *op = &chain->ops[i];
-    const uint16_t arg[3] = {op->a, op->b, op->c};
-    if (l.last[nin + i] < 0) continue;
-    for (int k = 0; k < operand_count[op->op]; k++) {
-      ZB_ASSERT(arg[k] < nin + i);
-      if (l.last[arg[k]] < i) l.last[arg[k]] = i;
-      if (arg[k] < nin && l.last_input < i) l.last_input = i;
-    }
+static ZkChainLayout layout_of(const Chain *c) {
+  ZkChainLayout l = {0};
+  for (int i = 0; i < c->nin; i++) {
+    bool bf16 = c->class[i] == DIRECT && c->view[i].elem == ZK_BF16;
+    l.in[i] = c->class[i] == SAME ? ZK_LIES_SAME : bf16 ? ZK_LIES_BF16 : ZK_LIES_F32;
+    if (c->class[i] == SAME && c->blocks > 0) l.value[i] = zk_get(&c->view[i], 0);
+  }
+  for (int o = 0; o < c->nout; o++) {
+    const ZkView *y = &c->view[c->nin + o];
+    bool direct = c->class[c->nin + o] == DIRECT;
+    l.out[o] = direct && y->elem == ZK_BF16 ? ZK_LIES_BF16 : ZK_LIES_F32;
+    for (int i = 0; i < c->nin; i++)
+      if (direct && c->class[i] == DIRECT && c->view[i].data == y->data) l.shares[o] |= (uint16_t)(1 << i);
   }
   return l;
 }
 
-/* Slots are blocks of local memory. Scalars and gathered inputs take theirs first and keep them
- * throughout, other registers until their last use. */
-typedef struct {
-  bool busy[MAX_REGS], scalar[MAX_REGS];
-  uint8_t slot[MAX_REGS];
-} Slots;
-
-static uint8_t take_slot(Chain *c, Slots *t) {
-  int i = 0;
-  while (t->busy[i]) i++;
-  t->busy[i] = true;
-  if (i >= c->nslots) c->nslots = i + 1;
-  return (uint8_t)i;
-}
-
-/* The output that register r, made by op i, can be written into as it is made; NO_SLOT if there is none. */
-static uint8_t output_in_place(const Chain *c, const Lives *l, int r, int i) {
-  if (i < l->last_input) return NO_SLOT;
-  for (int o = 0; o < c->nout; o++)
-    if (c->out_reg[o] == r && in_place(c, o)) return (uint8_t)o;
-  return NO_SLOT;
-}
-
-static void add_step(Chain *c, Slots *t, const Lives *l, const ZkChainOp *op, int i) {
-  int r = c->nin + i, nop = operand_count[op->op];
-  const uint16_t arg[3] = {op->a, op->b, op->c};
-  Step *s = &c->step[c->nsteps++];
-  *s = (Step){.fn = block_fn(op), .reg = (uint8_t)r, .num = op->num, .slot = NO_SLOT};
-  for (int k = 0; k < nop; k++) s->arg[k] = (uint8_t)arg[k];
-  s->out = t->scalar[r] ? NO_SLOT : output_in_place(c, l, r, i);
-  for (int k = 0; k < nop; k++) /* what dies here gives its slot: results may be written over operands */
-    if (arg[k] >= c->nin && l->last[arg[k]] == i && !t->scalar[arg[k]] && t->slot[arg[k]] != NO_SLOT)
-      t->busy[t->slot[arg[k]]] = false;
-  if (s->out != NO_SLOT) c->out_done[s->out] = true;
-  else s->slot = t->slot[r] = take_slot(c, t);
-}
-
-static void plan(Chain *c, const ZkChain *chain) {
-  Lives l = lives(chain, c->nin);
-  Slots t = {0};
-  memset(t.slot, NO_SLOT, sizeof t.slot);
-  for (int i = 0; i < c->nin; i++) {
-    t.scalar[i] = c->class[i] == SCALAR;
-    c->in_slot[i] = c->class[i] == DIRECT || l.last[i] < 0 ? NO_SLOT : take_slot(c, &t);
-  }
-  for (int i = 0; i < chain->nops; i++) {
-    const ZkChainOp *op = &chain->ops[i];
-    const uint16_t arg[3] = {op->a, op->b, op->c};
-    t.scalar[c->nin + i] = true;
-    for (int k = 0; k < operand_count[op->op]; k++) t.scalar[c->nin + i] &= t.scalar[arg[k]];
-    if (l.last[c->nin + i] >= 0 && t.scalar[c->nin + i]) add_step(c, &t, &l, op, i);
-  }
-  c->nscalar = c->nsteps;
-  for (int i = 0; i < chain->nops; i++)
-    if (l.last[c->nin + i] >= 0 && !t.scalar[c->nin + i]) add_step(c, &t, &l, &chain->ops[i], i);
-}
-
 /* ---- doing it -------------------------------------------------------------------------------- */
 
-typedef struct {
-  const float *reg[MAX_REGS];
-  float slot[MAX_REGS][BLOCK] __attribute__((aligned(64)));
-} Block;
+typedef float Tile[ZK_TILE_MAX];
 
-static void do_steps(const Chain *c, Block *b, int from, int to, const int64_t *off, int64_t n) {
-  for (int i = from; i < to; i++) {
-    const Step *s = &c->step[i];
-    float *y = s->slot != NO_SLOT ? b->slot[s->slot] : (float *)c->out[s->out].data + off[s->out];
-    if (s->fn) s->fn(y, b->reg[s->arg[0]], b->reg[s->arg[1]], b->reg[s->arg[2]], n);
-    else zk_run_fill(y, s->num, n);
-    b->reg[s->reg] = y;
+/* Memory of one thread. */
+typedef struct {
+  char *place[ZK_CHAIN_PLACES];
+  Tile tile[ZK_NEST_VIEWS]
+      __attribute__((aligned(64))); /* values of rows; copies of a tile that is not whole */
+  Tile constant[ZK_CHAIN_REGS], temp[ZK_CHAIN_PLACES - ZK_CHAIN_REGS];
+  float block[ZK_NEST_VIEWS][BLOCK];
+} Memory;
+
+static void set_up(const Chain *c, Memory *m) {
+  const ZkChainCode *code = &c->code;
+  for (int k = 0; k < c->nin + c->nout; k++) {
+    m->place[k] = (char *)m->tile[k];
+    zk_run_fill(m->tile[k], 0, ZK_TILE_MAX); /* what is beyond the end is computed with, too */
+    if (c->class[k] == GATHER) zk_run_fill(m->block[k], 0, BLOCK);
+  }
+  for (int i = 0; i < code->ntemps; i++) m->place[code->temp + i] = (char *)m->temp[i];
+  for (int i = 0; i < code->nconstants; i++) {
+    zk_run_fill(m->constant[i], code->number[i], c->set->tile);
+    m->place[code->constant + i] = (char *)m->constant[i];
   }
 }
 
-static void gather_row(float *dst, const ZkView *v, int64_t off, int64_t stride, int64_t n) {
-  if (stride == 0) zk_run_fill(dst, zk_get(v, off), n);
-  else zk_load(dst, v, off, stride, n);
+/* The last n elements of a block, less than a tile: on copies of what lies direct. */
+static void last_tile(const Chain *c, Memory *m, int64_t n) {
+  char *at[ZK_NEST_VIEWS];
+  for (int k = 0; k < c->nin + c->nout; k++) {
+    at[k] = m->place[k];
+    if (c->class[k] != DIRECT) continue;
+    m->place[k] = (char *)m->tile[k];
+    if (k < c->nin) memcpy(m->tile[k], at[k], (size_t)n * zk_elem_bytes((ZkElem)c->view[k].elem));
+  }
+  c->set->run(c->code.step, m->place, NULL, 0, 1);
+  for (int k = c->nin; k < c->nin + c->nout; k++)
+    if (c->class[k] == DIRECT) memcpy(at[k], m->tile[k], (size_t)n * zk_elem_bytes((ZkElem)c->view[k].elem));
+}
+
+/* `rows` rows of n elements between views of class GATHER and their blocks, in or out. */
+static void move_rows(const Chain *c, Memory *m, const ZkWalk *w, int64_t at, int64_t rows, int64_t n,
+                      bool in) {
+  ZkWalk each = *w;
+  for (int64_t r = 0; r < rows; r++) {
+    for (int k = in ? 0 : c->nin; k < (in ? c->nin : c->nin + c->nout); k++) {
+      if (c->class[k] != GATHER) continue;
+      int v = nest_view(c, k);
+      int64_t s = c->run.s[v], off = each.off[v] + at * s;
+      if (!in) zk_store(&c->view[k], off, s, n, m->block[k] + r * n, false);
+      else if (s == 0) zk_run_fill(m->block[k] + r * n, zk_get(&c->view[k], off), n);
+      else zk_load(m->block[k] + r * n, &c->view[k], off, s, n);
+    }
+    if (r + 1 < rows) zk_walk_next(&c->outer, &each);
+  }
 }
 
 /* One block: `rows` rows from the walk's position, or `n` elements from `at` of one row. */
-static void do_block(const Chain *c, Block *b, const ZkWalk *w, int64_t at, int64_t rows, int64_t n) {
-  int64_t off[ZK_NEST_VIEWS];
-  for (int k = 0; k < c->nout + c->nin; k++) off[k] = w->off[k] + at * c->run.s[k];
-  for (int i = 0; i < c->nin; i++)
-    if (c->class[i] == DIRECT) b->reg[i] = (const float *)c->in[i].data + off[c->nout + i];
-  ZkWalk each = *w;
-  for (int64_t r = 0; r < rows; r++) {
-    for (int i = 0, k = c->nout; i < c->nin; i++, k++)
-      if (c->class[i] == GATHER && c->in_slot[i] != NO_SLOT)
-        gather_row(b->slot[c->in_slot[i]] + r * n, &c->in[i], each.off[k] + at * c->run.s[k], c->run.s[k], n);
-    if (r + 1 < rows) zk_walk_next(&c->outer, &each);
+static void do_block(const Chain *c, Memory *m, const ZkWalk *w, int64_t at, int64_t rows, int64_t n) {
+  bool gathers = false, scatters = false;
+  for (int k = 0; k < c->nin + c->nout; k++) {
+    int v = nest_view(c, k);
+    int64_t off = w->off[v] + at * c->run.s[v];
+    if (c->class[k] == DIRECT) {
+      m->place[k] = zk_at(&c->view[k], off);
+    } else if (c->class[k] == ROW) {
+      zk_run_fill(m->tile[k], zk_get(&c->view[k], off), c->set->tile);
+    } else if (c->class[k] == GATHER) {
+      m->place[k] = (char *)m->block[k];
+      if (k < c->nin) gathers = true;
+      else scatters = true;
+    }
   }
-  do_steps(c, b, c->nscalar, c->nsteps, off, rows * n);
-  each = *w;
-  for (int64_t r = 0; r < rows; r++) {
-    for (int o = 0; o < c->nout; o++)
-      if (!c->out_done[o])
-        zk_store(&c->out[o], each.off[o] + at * c->run.s[o], c->run.s[o], n, b->reg[c->out_reg[o]] + r * n,
-                 false);
-    if (r + 1 < rows) zk_walk_next(&c->outer, &each);
-  }
+  int64_t count = rows * n, tiles = count / c->set->tile;
+  if (gathers) move_rows(c, m, w, at, rows, n, true);
+  c->set->run(c->code.step, m->place, c->move, c->nmoves, tiles);
+  if (count % c->set->tile) last_tile(c, m, count % c->set->tile);
+  if (scatters) move_rows(c, m, w, at, rows, n, false);
 }
 
 static void run_blocks(void *arg, int64_t from, int64_t to, int part) {
   (void)part;
   const Chain *c = arg;
-  Block b;
-  for (int r = 0; r < MAX_REGS; r++) b.reg[r] = NULL;
-  int64_t width = c->rows > 1 ? c->rows * c->run.n : zk_min(BLOCK, c->run.n);
-  for (int i = 0; i < c->nin; i++) {
-    if (c->in_slot[i] == NO_SLOT) continue;
-    b.reg[i] = b.slot[c->in_slot[i]];
-    if (c->class[i] == SCALAR) zk_run_fill(b.slot[c->in_slot[i]], zk_get(&c->in[i], 0), width);
-  }
-  do_steps(c, &b, 0, c->nscalar, NULL, width);
+  Memory m;
+  set_up(c, &m);
   ZkWalk w;
   zk_walk_seek(&c->outer, &w, c->rows > 1 ? from * c->rows : from / c->pieces);
   for (int64_t t = from; t < to; t++) {
     if (c->rows > 1) {
       int64_t rows = zk_min(c->rows, c->nouter - t * c->rows);
-      do_block(c, &b, &w, 0, rows, c->run.n);
+      do_block(c, &m, &w, 0, rows, c->run.n);
       for (int64_t r = 0; r < rows; r++) zk_walk_next(&c->outer, &w);
     } else {
       int64_t piece = t % c->pieces;
-      do_block(c, &b, &w, piece * BLOCK, 1, zk_min(BLOCK, c->run.n - piece * BLOCK));
+      do_block(c, &m, &w, piece * BLOCK, 1, zk_min(BLOCK, c->run.n - piece * BLOCK));
       if (piece + 1 == c->pieces) zk_walk_next(&c->outer, &w);
     }
   }
 }
 
-void zk_cpu_chain(const ZkEnv *env, const ZkCall *call) {
+void zk_chain_run(const ZkEnv *env, const ZkCall *call, const ZkChainSet *set) {
   const ZkChain *chain = call->chain;
   ZB_ASSERT(chain->nops <= ZK_CHAIN_MAX_OPS && chain->nout == call->nout && chain->nout >= 1);
-  Chain c = {.nin = call->nin, .nout = call->nout};
-  for (int i = 0; i < c.nin; i++) c.in[i] = call->in[i];
-  for (int i = 0; i < c.nout; i++) {
-    c.out[i] = call->out[i];
-    c.out_reg[i] = (uint8_t)chain->out[i];
-  }
+  Chain c;
+  c.set = set;
+  c.nin = call->nin;
+  c.nout = call->nout;
+  c.nmoves = 0;
+  for (int i = 0; i < c.nin; i++) c.view[i] = call->in[i];
+  for (int i = 0; i < c.nout; i++) c.view[c.nin + i] = call->out[i];
   geometry(&c);
-  plan(&c, chain);
-  zk_for(env, c.blocks, 32, run_blocks, &c);
+  ZkChainLayout layout = layout_of(&c);
+  zk_chain_code(&c.code, chain, c.nin, &layout);
+  zk_chain_link(&c.code, set);
+  zk_for(env, c.blocks, 16, run_blocks, &c);
+}
+
+void zk_cpu_chain(const ZkEnv *env, const ZkCall *call) {
+  const ZkChainSet *set = NULL;
+  for (int i = ZK_CHAIN_SETS; !set; i--) set = zk_chain_set(i - 1);
+  zk_chain_run(env, call, set);
 }

@@ -67,16 +67,23 @@ ZK_INLINE float zk_log(float x) {
   return x < 0.0f ? __builtin_nanf("") : r;
 }
 
+/* u / (u + 1) for u = (e^2|x| - 1) / 2, which is small where tanh is and large where it is 1. e^2|x| is 2^n e^2r with n
+ * as in zk_exp and |r| <= ln2 / 4, and e^2r - 1 a polynomial. From 9.1 on tanh is 1. */
 ZK_INLINE float zk_tanh(float x) {
-  float a = zk_fabs(x), z = x * x;
-  float p = -5.70498872745e-3f;
-  p = p * z + 2.06390887954e-2f;
-  p = p * z - 5.37397155531e-2f;
-  p = p * z + 1.33314422036e-1f;
-  p = p * z - 3.33332819422e-1f;
-  float small = p * z * x + x;
-  float large = zk_with_sign(1.0f - 2.0f / (zk_exp(2.0f * a) + 1.0f), x);
-  return a > 0.625f ? large : small; /* a NaN comes out of `small` */
+  float a = zk_fabs(x);
+  a = a > 9.1f ? 9.1f : a;
+  float t = a * 2.88539008f + 12583039.0f; /* 1.5 2^23, and 127: n becomes the exponent of 2^n */
+  float n = t - 12583039.0f;
+  float r = a - n * 0.34657359f;
+  float s = zk_from_bits(zk_to_bits(t) << 23);
+  float p = 4.44240496e-2f;
+  p = p * r + 1.33864611e-1f;
+  p = p * r + 3.33337605e-1f;
+  p = p * r + 6.66661739e-1f;
+  p = p * r + 9.99999940e-1f;
+  p = r * r * p + r;
+  float u = s * p + (s * 0.5f - 0.5f);
+  return zk_with_sign(u / (u + 1.0f), x);
 }
 
 ZK_INLINE float zk_erf(float x) {

@@ -1,0 +1,93 @@
+/* What the parts of the chain kernel share: steps, the code made of them, and the instruction sets that they exist for.
+ *
+ * A chain runs on tiles of eight vectors that stay in registers from step to step: the accumulator. A step works on
+ * the accumulator and up to two other operands and calls the next one, which takes the accumulator as arguments, so
+ * that a step costs little more than its arithmetic: no loop, and no trip of the result through memory. Example, x y + z
+ * in f32, and a second result of twice that:
+ *
+ *   LD x    MAD y, z    ST out 0    MUL 2    ST out 1    END
+ *
+ * chain.c        geometry: tiles out of views; runs them
+ * chain.def      the steps that compute
+ * chain_code.c   from the ops of a chain to steps
+ * chain_steps.c  the steps, for each instruction set */
+#ifndef ZUG_KERNELS_CHAIN_H
+#define ZUG_KERNELS_CHAIN_H
+
+#include "kernels/cpu/cpu.h"
+
+#define ZK_TILE_MAX 128 /* elements in a tile of the widest vectors */
+
+enum {
+#define STEP(name, expr) ZK_STEP_##name,
+#include "kernels/cpu/chain.def"
+#undef STEP
+  ZK_STEP_SIN,
+  ZK_STEP_COS,
+  ZK_STEP_ST_M, /* stores the accumulator */
+  ZK_STEP_ST_H,
+  ZK_STEP_END,
+  ZK_STEP_COUNT
+};
+
+typedef void ZkStepFn(void); /* its real type depends on the vectors */
+
+typedef struct {
+  union {
+    ZkStepFn *fn;
+    int64_t id; /* until zk_chain_link */
+  };
+  uint8_t p, q; /* operands in memory: which of the tile's places */
+  float x, y;   /* or numbers */
+} ZkStep;
+
+/* A place that is another one in the next tile. */
+typedef struct {
+  uint8_t place, bytes; /* of an element */
+} ZkMove;
+
+/* Steps for one instruction set. */
+typedef struct {
+  const char *name;
+  int tile; /* elements */
+  ZkStepFn *const *fn;
+  /* Runs the steps on `tiles` tiles, moving places in between. */
+  void (*run)(const ZkStep *steps, char **place, const ZkMove *move, int nmoves, int64_t tiles);
+} ZkChainSet;
+
+/* The i-th set, from the least to the best; NULL if it or this machine does not have it. */
+#define ZK_CHAIN_SETS 3
+const ZkChainSet *zk_chain_set(int i);
+
+/* ---- code ---- */
+#define ZK_CHAIN_REGS (ZK_MAX_IN + ZK_CHAIN_MAX_OPS)
+#define ZK_CHAIN_MAX_STEPS 512
+#define ZK_CHAIN_PLACES 255
+
+/* How an operand or result lies within a tile. */
+typedef enum {
+  ZK_LIES_F32,  /* eight vectors of f32 */
+  ZK_LIES_BF16, /* of bf16 */
+  ZK_LIES_SAME  /* an operand with one value for all tiles */
+} ZkLies;
+
+typedef struct {
+  ZkLies in[ZK_MAX_IN], out[ZK_MAX_OUT];
+  float value[ZK_MAX_IN];      /* of LIES_SAME */
+  uint16_t shares[ZK_MAX_OUT]; /* bit i: the result has the memory of operand i */
+} ZkChainLayout;
+
+/* Places are numbered: operands, results, then temporaries from `temp`, then constants from `constant`. */
+typedef struct {
+  int nsteps, temp, ntemps, constant, nconstants;
+  float number[ZK_CHAIN_REGS]; /* of each constant */
+  ZkStep step[ZK_CHAIN_MAX_STEPS];
+} ZkChainCode;
+
+void zk_chain_code(ZkChainCode *code, const ZkChain *chain, int nin, const ZkChainLayout *layout);
+void zk_chain_link(ZkChainCode *code, const ZkChainSet *set);
+
+/* The chain kernel on one instruction set. */
+void zk_chain_run(const ZkEnv *env, const ZkCall *call, const ZkChainSet *set);
+
+#endif

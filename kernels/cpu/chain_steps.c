@@ -1,0 +1,73 @@
+/* The steps of chains, for each instruction set. A step takes the accumulator's eight vectors as arguments, does its
+ * work on each and calls the next step: in optimised code that is a jump, and nothing leaves its register. */
+#include <math.h>
+
+#include "kernels/cpu/chain.h"
+#include "kernels/cpu/math.h"
+
+#pragma GCC diagnostic ignored "-Wpsabi" /* vectors wider than the machine's are not passed between files */
+
+#define V NAME(Vector)
+#define TILE (8 * LANES)
+#define ALIGNED __attribute__((aligned(4 * LANES)))
+#define STEP_ARGS const ZkStep *s, char *const *place, V a0, V a1, V a2, V a3, V a4, V a5, V a6, V a7
+#define NEXT ((NAME(Fn) *)s[1].fn)(s + 1, place, a0, a1, a2, a3, a4, a5, a6, a7)
+
+/* The accumulator to and from an array. Most steps are a loop over such an array: compilers turn it into vector code,
+ * and where they unroll it entirely, the array is gone. */
+#define PUT1(t, i) *(NAME(Floats) *)(t + LANES * i) = a##i;
+#define GET1(t, i) a##i = *(const NAME(Floats) *)(t + LANES * i);
+#define PUT(t) PUT1(t, 0) PUT1(t, 1) PUT1(t, 2) PUT1(t, 3) PUT1(t, 4) PUT1(t, 5) PUT1(t, 6) PUT1(t, 7)
+#define GET(t) GET1(t, 0) GET1(t, 1) GET1(t, 2) GET1(t, 3) GET1(t, 4) GET1(t, 5) GET1(t, 6) GET1(t, 7)
+
+#define h(i) zk_bf16_to_f32(((const uint16_t *)p)[i])
+ZK_INLINE float zk_choose(bool which, float yes, float no) { return which ? yes : no; }
+
+/* ---- the instruction sets ---- */
+#define LANES 4
+#define NAME(x) x##_any
+#define SET "portable"
+#define LEAVE (void)0
+#include "kernels/cpu/chain_steps.h"
+#undef LANES
+#undef NAME
+#undef SET
+#undef LEAVE
+
+/* Other compilers pass wide vectors in memory here. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define ZK_WIDE
+#define LEAVE __builtin_ia32_vzeroupper()
+#pragma GCC push_options
+#pragma GCC target("arch=x86-64-v3")
+#define LANES 8
+#define NAME(x) x##_v3
+#define SET "x86-64-v3"
+#include "kernels/cpu/chain_steps.h"
+#undef LANES
+#undef NAME
+#undef SET
+#pragma GCC pop_options
+
+#pragma GCC push_options
+#pragma GCC target("arch=x86-64-v4")
+#define LANES 16
+#define NAME(x) x##_v4
+#define SET "x86-64-v4"
+#include "kernels/cpu/chain_steps.h"
+#pragma GCC pop_options
+#endif
+
+const ZkChainSet *zk_chain_set(int i) {
+#ifdef ZK_WIDE
+  __builtin_cpu_init();
+  if (i == 1 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+      __builtin_cpu_supports("bmi2"))
+    return &set_v3;
+  if (i == 2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512cd"))
+    return &set_v4;
+#endif
+  return i == 0 ? &set_any : NULL;
+}

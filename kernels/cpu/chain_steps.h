@@ -1,0 +1,88 @@
+/* The steps of chains for vectors of LANES floats: included by chain_steps.c once for each instruction set, with
+ * NAME(x) a name of its own. */
+typedef float NAME(Vector) __attribute__((vector_size(4 * LANES)));
+typedef float NAME(Floats) __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef void NAME(Fn)(STEP_ARGS);
+
+#define STEP(name, expr)                                                                                     \
+  static void NAME(name)(STEP_ARGS) {                                                                        \
+    float t[TILE] ALIGNED;                                                                                   \
+    const float *p = (const float *)place[s->p], *q = (const float *)place[s->q], k = s->x, l = s->y;        \
+    (void)p, (void)q, (void)k, (void)l;                                                                      \
+    PUT(t)                                                                                                   \
+    _Pragma("omp simd") for (int i = 0; i < TILE; i++) {                                                     \
+      const float x = t[i];                                                                                  \
+      (void)x;                                                                                               \
+      t[i] = expr;                                                                                           \
+    }                                                                                                        \
+    GET(t)                                                                                                   \
+    NEXT;                                                                                                    \
+  }
+#include "kernels/cpu/chain.def"
+#undef STEP
+
+/* Sines or cosines of a tile. Beyond 2^20 the fast reduction loses digits. */
+static void NAME(sincos)(float *t, bool sine) {
+  float other[TILE];
+  bool moderate = true;
+  for (int i = 0; i < TILE; i++) moderate &= zk_fabs(t[i]) < 0x1p20f;
+  if (!moderate) {
+    for (int i = 0; i < TILE; i++) t[i] = sine ? sinf(t[i]) : cosf(t[i]);
+  } else if (sine) {
+#pragma omp simd
+    for (int i = 0; i < TILE; i++) zk_sincos(t[i], &t[i], &other[i]);
+  } else {
+#pragma omp simd
+    for (int i = 0; i < TILE; i++) zk_sincos(t[i], &other[i], &t[i]);
+  }
+}
+static void NAME(SIN)(STEP_ARGS) {
+  float t[TILE] ALIGNED;
+  PUT(t)
+  NAME(sincos)(t, true);
+  GET(t)
+  NEXT;
+}
+static void NAME(COS)(STEP_ARGS) {
+  float t[TILE] ALIGNED;
+  PUT(t)
+  NAME(sincos)(t, false);
+  GET(t)
+  NEXT;
+}
+
+static void NAME(ST_M)(STEP_ARGS) {
+  float *p = (float *)place[s->p];
+  PUT(p)
+  NEXT;
+}
+static void NAME(ST_H)(STEP_ARGS) {
+  float t[TILE] ALIGNED;
+  uint16_t *p = (uint16_t *)place[s->p];
+  PUT(t)
+#pragma omp simd
+  for (int i = 0; i < TILE; i++) p[i] = zk_f32_to_bf16(t[i]);
+  NEXT;
+}
+static void NAME(END)(STEP_ARGS) {
+  (void)s, (void)place, (void)a0, (void)a1, (void)a2, (void)a3, (void)a4, (void)a5, (void)a6, (void)a7;
+}
+
+static void NAME(run)(const ZkStep *steps, char **place, const ZkMove *move, int nmoves, int64_t tiles) {
+  const V z = {0};
+  for (; tiles > 0; tiles--) {
+    ((NAME(Fn) *)steps->fn)(steps, place, z, z, z, z, z, z, z, z);
+    for (int k = 0; k < nmoves; k++) place[move[k].place] += move[k].bytes * TILE;
+  }
+  LEAVE;
+}
+
+static ZkStepFn *const NAME(fn)[] = {
+#define STEP(name, expr) (ZkStepFn *)NAME(name),
+#include "kernels/cpu/chain.def"
+#undef STEP
+    (ZkStepFn *)NAME(SIN),  (ZkStepFn *)NAME(COS), (ZkStepFn *)NAME(ST_M),
+    (ZkStepFn *)NAME(ST_H), (ZkStepFn *)NAME(END),
+};
+_Static_assert(sizeof NAME(fn) / sizeof *NAME(fn) == ZK_STEP_COUNT, "a function for each step");
+static const ZkChainSet NAME(set) = {.name = SET, .tile = TILE, .fn = NAME(fn), .run = NAME(run)};
