@@ -26,8 +26,8 @@ grep -rlE '\bnccl[A-Z]|<nccl\.h>' $rooms --include='*.[ch]' | grep -vxF runtime/
 grep -rlE '\bcuda[A-Z]|<cuda|zk_cuda_|kernels/cuda/' $rooms --include='*.[ch]' |
   grep -vE '^(kernels/cuda/.*|runtime/exec/(device_cuda[a-z_]*\.c|comm_nccl\.c|cuda\.h))$' &&
   { echo "^ only kernels/cuda, device_cuda*.c and comm_nccl.c may use CUDA"; broken=1; }
-# No environment variables (but what Open MPI itself is told); nothing but a program's main file ends the process.
-grep -rnE '\b(getenv|setenv|putenv)\(' $rooms --include='*.c' | grep -v '^runtime/exec/comm_mpi.c:' &&
+# No environment variables (but what Open MPI and NCCL themselves are told); nothing but a program's main file ends the process.
+grep -rnE '\b(getenv|setenv|putenv)\(' $rooms --include='*.c' | grep -vE '^runtime/exec/comm_(mpi|nccl).c:' &&
   { echo "^ no environment variables"; broken=1; }
 grep -rnE '(^|[^a-z_.])exit\(' $rooms --include='*.c' | grep -vE '(main|z[a-z]+)\.c:' &&
   { echo "^ libraries return, they do not exit"; broken=1; }

@@ -10,12 +10,14 @@
  *      away), so some operation can always go on, if all its partners have it in their streams ...
  *   2. ... and on the GPU. Besides it, kernels that end by themselves may run there, and one operation on each of the
  *      other streams. All have room at once: an operation takes at most `ctas` blocks, a fraction of the multiprocessors.
- *   3. It is in all streams, since no host waits for what comes later. Enqueueing waits for partners only where NCCL makes
- *      a connection. Those of transfers are made at start-up (`connect`). Those of collectives are made when NCCL first
- *      wants them, and wait until all members' hosts have come there: members of one stage play one program, and what
- *      they have started depends on their place in the compute queue alone (play.c), so they come there by the same way;
- *      what several stages share (REDUCE_TIED, REDUCE_STEP) is in one order on all of them, at the end of the step.
- *      The engine itself waits in a step only for an earlier input's upload, and polls meanwhile.
+ *   3. It is in all streams, since no host waits for what comes later. Enqueueing waits for partners' hosts only where
+ *      NCCL makes a connection. Those of collectives are made with their communicator (NCCL_RUNTIME_CONNECT=0), those of
+ *      transfers at start-up (`connect`). Left are the first all_to_all of nodes: members of one stage play one program,
+ *      and what they have started depends on their place in the compute queue alone (play.c), so they come to it by the
+ *      same way. The engine itself waits in a step for an earlier input's upload, and where it times calls for each of
+ *      them; it polls meanwhile, so what is ready gets into the streams. (Were connections made by the first REDUCE_TIED,
+ *      a timed run would hang: the last stage's host there, and the gradient that it still has to send awaited by the
+ *      first stage's host on its way there.)
  *
  * Transfers match by their order, without tags: both ends' are parts of the plan's one order. They share one stream in both
  * directions, as the proof has it; pairs that a schedule exchanges at the same time thus go one after the other.
@@ -330,6 +332,7 @@ ZxComm *zx_comm_nccl(ZxComm *world, ZkEnv *env, const char **why) {
   ZB_ASSERT(n != NULL);
   *n = (Nccl){.base.t = &table, .inner = world, .env = env, .rank = world->t->rank(world), .size = size};
   n->ctas = blocks(world, zx_cuda(env));
+  setenv("NCCL_RUNTIME_CONNECT", "0", 0); /* see the top of this file */
   ncclUniqueId id;
   memset(&id, 0, sizeof id);
   if (n->rank == 0) check(n, NULL, ncclGetUniqueId(&id), "an address for the others to find");

@@ -1,7 +1,8 @@
 /* NCCL as far as zrun uses it, between processes that share a folder: messages go through mailboxes in a file that all
  * members map. As the real one: an operation holds its stream until its partners come; a send returns when its
- * receiver has all; the first operation of members, or the first transfer of a pair, makes the callers themselves wait for
- * each other; a communicator that does not block is ready only when asked, and so are those split from it.
+ * receiver has all; the first transfer of a pair makes the callers themselves wait for each other, and so does the first
+ * operation of members unless NCCL_RUNTIME_CONNECT is 0; a communicator that does not block is ready only when asked,
+ * and so are those split from it.
  *
  * ZUG_TEST_NCCL_FAIL=N: after N operations communicators say that a rank has failed. */
 #include "tests/cuda/gpu.h"
@@ -59,6 +60,7 @@ static ncclComm_t join(const char *name, int rank, int size, bool blocking) {
   c->rank = rank;
   c->size = size;
   c->blocking = blocking;
+  c->connected = !gpu_setting("NCCL_RUNTIME_CONNECT", 1);
   atomic_fetch_add(&c->s->arrived, 1);
   return c;
 }

@@ -66,8 +66,22 @@ run cpu 1 zrun half small.zsg
 run cuda 1 "$emu" half small.zsg
 same half cuda cpu --loss 5e-4 --norm 5e-3
 
-# ---- what goes wrong ----
+# ---- as if the user had told NCCL to connect late ----
 export ZUG_TEST_CPU=1
+for each in pipe2:2 few4:4; do
+  recipe=${each%:*} ranks=${each#*:}
+  run cpu "$ranks" zrun $recipe
+  run late "$ranks" "env NCCL_RUNTIME_CONNECT=1 $emu" $recipe
+  same $recipe late cpu --loss 1e-6 --norm 1e-6
+done
+
+# ---- times by operation, for which every call is waited for: the numbers stay ----
+run cpu 2 zrun pipe2
+ok timeout -k 5 100 $MPIRUN -np 2 "$emu" train gpt2.zsg --recipe recipes.zug:pipe2 --data text.bin --steps 3 --log times --times
+says '^  dot +[0-9.]+ s'
+same pipe2 times cpu --loss 1e-6 --norm 1e-6
+
+# ---- what goes wrong ----
 two="$MPIRUN -np 2 $emu train gpt2.zsg --recipe recipes.zug:zero3_2 --data text.bin --steps 3"
 refuses 'device: there is no CUDA device here: no CUDA-capable device is detected' env ZUG_TEST_GPUS=0 $two --device cuda
 ok env ZUG_TEST_GPUS=0 $two --device auto # is the CPU then
