@@ -8,7 +8,7 @@ static bool has(const ZkView *v, uint16_t axis) {
 }
 
 /* The axes of q but s and h that k has (shared) or lacks. */
-static ZkcNest nest_of(const ZkAttend *a, const ZkCall *c, bool shared) {
+static ZkcNest nest_of(const ZkcAttend *a, const ZkCall *c, bool shared) {
   const ZkView *views[ZKA_VIEWS];
   uint16_t ax[ZK_MAX_AXES];
   int n = 0, nviews = a->grad ? ZKA_VIEWS : ZKA_L + 1;
@@ -20,10 +20,11 @@ static ZkcNest nest_of(const ZkAttend *a, const ZkCall *c, bool shared) {
   return zkc_nest(views, nviews, ax, n, true);
 }
 
-ZkAttend zk_attend_of(const ZkCall *c) {
+ZkcAttend zkc_attend_of(const ZkCall *c) {
   static const uint8_t forward[] = {ZKA_Q, ZKA_K, ZKA_V, ZKA_O, ZKA_L};
   static const uint8_t grad[] = {ZKA_G, ZKA_O, ZKA_L, ZKA_Q, ZKA_K, ZKA_V, ZKA_DQ, ZKA_DK, ZKA_DV};
-  ZkAttend a = {.grad = c->op == ZG_OP_ATTEND_GRAD, .causal = c->opt[0] == 1, .scale = (float)c->num[0]};
+  ZkcAttend a = {
+      .grad = c->op == ZG_OP_ATTEND_GRAD, .causal = c->opt[0] == 1, .scale = (float)c->num[0], .s = c->ax[0]};
   for (int i = 0; i < c->nin + c->nout; i++)
     a.v[a.grad ? grad[i] : forward[i]] = i < c->nin ? &c->in[i] : &c->out[i - c->nin];
   for (int i = 0; i < ZKA_VIEWS; i++) {
@@ -39,11 +40,18 @@ ZkAttend zk_attend_of(const ZkCall *c) {
 }
 
 void zk_cuda_attend(const ZkEnv *env, const ZkCall *c) {
-  ZkAttend a = zk_attend_of(c);
-  if (zk_attend_rows(&a)) zk_attend_own(env->device, c, &a);
+  ZkcAttend a = zkc_attend_of(c);
+  if (zkc_attend_rows(&a) && !zk_attend_dnn(env, c, &a)) zk_attend_own(env->device, c, &a);
+}
+
+void zk_cuda_attend_prepare(const ZkEnv *env, const ZkCall *c) {
+  ZkcAttend a = zkc_attend_of(c);
+  if (zkc_attend_rows(&a)) zk_attend_dnn_prepare(env->device, c);
 }
 
 size_t zk_cuda_attend_scratch(const ZkCall *c) {
-  ZkAttend a = zk_attend_of(c);
-  return a.grad ? (size_t)zk_attend_rows(&a) * sizeof(float) : 0;
+  ZkcAttend a = zkc_attend_of(c);
+  if (zkc_attend_rows(&a) == 0) return 0;
+  size_t own = a.grad ? (size_t)zkc_attend_rows(&a) * sizeof(float) : 0, dnn = zk_attend_dnn_scratch(&a);
+  return own > dnn ? own : dnn; /* which of them it is may depend on pointers */
 }

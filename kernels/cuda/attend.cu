@@ -19,7 +19,7 @@ extern "C" {
 #define LOG2E 1.44269504f
 #define LN2 0.69314718f
 
-/* As ZkAttend, on the device. */
+/* As ZkcAttend, on the device. */
 typedef struct {
   void *p[ZKA_VIEWS];
   int elem[ZKA_VIEWS];
@@ -425,13 +425,13 @@ static __global__ void __launch_bounds__(ANY) gradient_any(const __grid_constant
 }
 
 /* ---- launches ----------------------------------------------------------------------------------------------------- */
-static bool rows_wide(const ZkAttend *a, int v) {
+static bool rows_wide(const ZkcAttend *a, int v) {
   if (a->hs[v] != 1 || a->H % 8 != 0 || a->ss[v] * (int64_t)zk_elem_bytes((ZkElem)a->v[v]->elem) % 16 != 0)
     return false;
   return zkc_aligned(a->v[v], &a->heads, v, 1) && zkc_aligned(a->v[v], &a->groups, v, 1);
 }
 
-static Attend for_device(const ZkAttend *from, void *scratch) {
+static Attend for_device(const ZkcAttend *from, void *scratch) {
   Attend a = {};
   for (int v = 0; v < ZKA_VIEWS; v++) {
     if (!from->v[v]) continue;
@@ -467,7 +467,7 @@ static void launch(ZkCuda *cu, const ZkCall *call, K kernel, unsigned grid, size
 
 /* F: T of the forward pass, B: of the gradient; for what 96 KB of shared memory hold, which every device has. */
 template <int D, int F, int B>
-static void run(ZkCuda *cu, const ZkCall *call, const ZkAttend *from, Attend a) {
+static void run(ZkCuda *cu, const ZkCall *call, const ZkcAttend *from, Attend a) {
   int64_t kv = from->heads.count, heads = kv * from->groups.count;
   if (!from->grad) {
     size_t bytes = sizeof(float) * (2 * F * Row<D>::LD + F * (F + PROBS_PAD));
@@ -481,7 +481,7 @@ static void run(ZkCuda *cu, const ZkCall *call, const ZkAttend *from, Attend a) 
   launch(cu, call, gradient<D, B, true>, blocks(kv, a.tiles), bytes, a);
 }
 
-static void run_any(ZkCuda *cu, const ZkCall *call, const ZkAttend *from, const Attend &a) {
+static void run_any(ZkCuda *cu, const ZkCall *call, const ZkcAttend *from, const Attend &a) {
   int64_t kv = from->heads.count, heads = kv * from->groups.count;
   if (!from->grad) {
     ZK_LAUNCH(cu, call, forward_any, blocks(heads, a.S), ANY, 0, a);
@@ -491,9 +491,9 @@ static void run_any(ZkCuda *cu, const ZkCall *call, const ZkAttend *from, const 
   ZK_LAUNCH(cu, call, gradient_any, blocks(kv, a.S), ANY, 0, a, true);
 }
 
-extern "C" void zk_attend_own(ZkCuda *cu, const ZkCall *call, const ZkAttend *from) {
+extern "C" void zk_attend_own(ZkCuda *cu, const ZkCall *call, const ZkcAttend *from) {
   Attend a = for_device(from, call->scratch);
-  int64_t rows = zk_attend_rows(from);
+  int64_t rows = zkc_attend_rows(from);
   if (from->grad)
     ZK_LAUNCH(cu, call, deltas, zk_blocks(cu, zk_ceil_of(rows, THREADS / 32)), THREADS, 0, a, rows);
   if (a.H <= 32) run<32, 64, 64>(cu, call, from, a);

@@ -29,8 +29,8 @@ static const Entry table[ZG_OP_COUNT] = {
     [ZG_OP_LOOKUP_GRAD] = {zk_cuda_lookup_grad, zk_cuda_lookup_grad_scratch, NULL},
     [ZG_OP_XENT_SUMS] = {zk_cuda_xent_sums, NULL, NULL},
     [ZG_OP_XENT_GRAD] = {zk_cuda_xent_grad, NULL, NULL},
-    [ZG_OP_ATTEND] = {zk_cuda_attend, zk_cuda_attend_scratch, NULL},
-    [ZG_OP_ATTEND_GRAD] = {zk_cuda_attend, zk_cuda_attend_scratch, NULL},
+    [ZG_OP_ATTEND] = {zk_cuda_attend, zk_cuda_attend_scratch, zk_cuda_attend_prepare},
+    [ZG_OP_ATTEND_GRAD] = {zk_cuda_attend, zk_cuda_attend_scratch, zk_cuda_attend_prepare},
     [ZG_OP_CHAIN] = {zk_cuda_chain, NULL, zk_cuda_chain_prepare},
     [ZG_OP_COPY] = {zk_cuda_copy, NULL, NULL},
 };

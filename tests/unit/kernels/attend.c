@@ -1,7 +1,7 @@
 /* Attention and its gradient, with and without groups of query heads. */
 #include <stdlib.h>
 
-#include "tests/unit/kernels/conform.h"
+#include "tests/unit/kernels/attend.h"
 
 /* Scores are sums of up to 64 products, then an exponential and a mean over the keys. */
 #define TOL 5e-6
@@ -15,18 +15,20 @@
 #define GRAD_TOL 1e-5
 #define GRAD_FLOOR 1e-6
 
-static const struct {
-  const char *dims, *q, *k;
-  double scale; /* less for long heads, whose scores would be so large that one key takes all */
-} shape[] = {
-    {"b=2 s=17 h=3 d=8", "bshd", "bshd", 0.4},       {"b=1 s=1 h=1 d=2", "bshd", "bshd", 0.4},
-    {"b=3 s=5 k=2 g=3 d=6", "bskgd", "bskd", 0.4},   {"b=1 s=65 k=1 g=2 d=4", "bskgd", "bskd", 0.4},
-    {"b=1 s=200 k=1 g=2 d=3", "bskgd", "bskd", 0.4}, {"s=33 d=64", "sd", "sd", 0.4},
-    {"g=5 s=3 b=2 d=17", "bsgd", "bsd", 0.4},        {"b=1 s=64 h=2 d=5", "bhsd", "bhsd", 0.4},
-    {"s=66 d=72", "sd", "sd", 0.1},                  {"s=34 d=136", "sd", "sd", 0.1},
+static const AttendShape shapes[] = {
+    {"b=2 s=17 h=3 d=8", "bshd", "bshd", 0.4},
+    {"b=1 s=1 h=1 d=2", "bshd", "bshd", 0.4},
+    {"b=3 s=5 k=2 g=3 d=6", "bskgd", "bskd", 0.4},
+    {"b=1 s=65 k=1 g=2 d=4", "bskgd", "bskd", 0.4},
+    {"b=1 s=200 k=1 g=2 d=3", "bskgd", "bskd", 0.4},
+    {"s=33 d=64", "sd", "sd", 0.4},
+    {"g=5 s=3 b=2 d=17", "bsgd", "bsd", 0.4},
+    {"b=1 s=64 h=2 d=5", "bhsd", "bhsd", 0.4},
+    {"s=66 d=72", "sd", "sd", 0.1},
+    {"s=34 d=136", "sd", "sd", 0.1},
     {"s=4 g=2 d=264", "sgd", "sd", 0.1},
 };
-#define SHAPES (sizeof shape / sizeof *shape)
+#define SHAPES (sizeof shapes / sizeof *shapes)
 
 static const char *without(char *buf, const char *axes, char axis) {
   char *to = buf;
@@ -36,32 +38,34 @@ static const char *without(char *buf, const char *axes, char axis) {
   return buf;
 }
 
-static Case forward(size_t i, int mask, char *row) {
+static Case forward(const AttendShape *shape, int mask, char *row) {
   return (Case){.op = ZG_OP_ATTEND,
-                .dims = shape[i].dims,
+                .dims = shape->dims,
                 .ax = "sd",
-                .num = {shape[i].scale},
+                .num = {shape->scale},
                 .opt = {mask},
-                .in = {{shape[i].q}, {shape[i].k}, {shape[i].k}},
-                .out = {{shape[i].q}, {without(row, shape[i].q, 'd'), EXACT}},
+                .in = {{shape->q}, {shape->k}, {shape->k}},
+                .out = {{shape->q}, {without(row, shape->q, 'd'), EXACT}},
                 .tol = TOL,
                 .half_tol = HALF_TOL};
 }
 
-Test(attend, forward) {
+void attend_forward(const AttendShape *shape, int mask) {
   char row[16];
+  Case c = forward(shape, mask, row);
+  conform(__FILE__, __LINE__, &c);
+}
+
+Test(attend, forward) {
   for (size_t i = 0; i < SHAPES; i++)
-    for (int mask = 0; mask < 2; mask++) {
-      Case c = forward(i, mask, row);
-      conform(__FILE__, __LINE__, &c);
-    }
+    for (int mask = 0; mask < 2; mask++) attend_forward(&shapes[i], mask);
 }
 
 /* Scores far apart and far from zero: the running maximum must do its work. */
 Test(attend, large_scores) {
   char row[16];
   for (int mask = 0; mask < 2; mask++) {
-    Case c = forward(3, mask, row);
+    Case c = forward(&shapes[3], mask, row);
     c.num[0] = 20;
     c.tol =
         3e-5; /* a score of 200 has an absolute error of 1e-5, and so has the logarithm of its exponential */
@@ -79,38 +83,39 @@ Test(attend, rising_scores) {
             .tol = TOL, .half_tol = 4 * HALF_TOL); /* a mean of 200 values of both signs is small beside them */
 }
 
-/* Output, logarithm, q, k and v of a forward pass, and the gradient of all. */
-Test(attend, gradient) {
+void attend_gradient(const AttendShape *shape, int mask) {
   char row[16];
+  Case f = forward(shape, mask, row);
+  double *o[ZK_MAX_OUT] = {0};
+  int64_t nq = count_of(&f, f.in[0].axes), nk = count_of(&f, f.in[1].axes);
+  double *q = malloc((size_t)(nq + 2 * nk) * sizeof *q), *k = q + nq, *v = k + nk;
+  for (int64_t e = 0; e < nq + 2 * nk; e++) q[e] = (float)((double)((e * 7919 + 13) % 1009) / 504 - 1);
+  f.in[0].value = q;
+  f.in[1].value = k;
+  f.in[2].value = v;
+  reference(&f, o);
+  Case g = {.op = ZG_OP_ATTEND_GRAD,
+            .dims = f.dims,
+            .ax = f.ax,
+            .num = {f.num[0]},
+            .opt = {mask},
+            .in = {{f.in[0].axes},
+                   {f.in[0].axes, .value = o[0]},
+                   {f.out[1].axes, EXACT, .value = o[1]},
+                   f.in[0],
+                   f.in[1],
+                   f.in[2]},
+            .out = {{f.in[0].axes}, {f.in[1].axes}, {f.in[1].axes}},
+            .tol = GRAD_TOL,
+            .half_tol = HALF_GRAD_TOL,
+            .floor = GRAD_FLOOR};
+  conform(__FILE__, __LINE__, &g);
+  free(q);
+  free(o[0]);
+  free(o[1]);
+}
+
+Test(attend, gradient) {
   for (size_t i = 0; i < SHAPES; i++)
-    for (int mask = 0; mask < 2; mask++) {
-      Case f = forward(i, mask, row);
-      double *o[ZK_MAX_OUT] = {0};
-      int64_t nq = count_of(&f, f.in[0].axes), nk = count_of(&f, f.in[1].axes);
-      double *q = malloc((size_t)(nq + 2 * nk) * sizeof *q), *k = q + nq, *v = k + nk;
-      for (int64_t e = 0; e < nq + 2 * nk; e++) q[e] = (float)((double)((e * 7919 + 13) % 1009) / 504 - 1);
-      f.in[0].value = q;
-      f.in[1].value = k;
-      f.in[2].value = v;
-      reference(&f, o);
-      Case g = {.op = ZG_OP_ATTEND_GRAD,
-                .dims = f.dims,
-                .ax = f.ax,
-                .num = {f.num[0]},
-                .opt = {mask},
-                .in = {{f.in[0].axes},
-                       {f.in[0].axes, .value = o[0]},
-                       {f.out[1].axes, EXACT, .value = o[1]},
-                       f.in[0],
-                       f.in[1],
-                       f.in[2]},
-                .out = {{f.in[0].axes}, {f.in[1].axes}, {f.in[1].axes}},
-                .tol = GRAD_TOL,
-                .half_tol = HALF_GRAD_TOL,
-                .floor = GRAD_FLOOR};
-      conform(__FILE__, __LINE__, &g);
-      free(q);
-      free(o[0]);
-      free(o[1]);
-    }
+    for (int mask = 0; mask < 2; mask++) attend_gradient(&shapes[i], mask);
 }

@@ -1,5 +1,7 @@
-/* Attention: what the CPU's cases do not reach. */
+/* Attention: what the CPU's cases do not reach, and the way through cuDNN, with another one behind it (fake_dnn.h). */
+#include "tests/unit/kernels/attend.h"
 #include "tests/unit/kernels_cuda/emu.h"
+#include "tests/unit/kernels_cuda/fake_dnn.h"
 
 /* A head of any size, over more keys than a block has threads. Tolerance as in attend.c. */
 Test(attend_cuda, long_head) {
@@ -13,3 +15,35 @@ Test(attend_cuda, nothing) {
     CONFORM(.op = ZG_OP_ATTEND, .dims = "b=3 s=0 d=8", .ax = "sd", .num = {1}, .opt = {mask},
             .in = {{"bsd"}, {"bsd"}, {"bsd"}}, .out = {{"bsd"}, {"bs", EXACT}});
 }
+
+#ifdef HAVE_CUDNN
+/* Heads in a batch and alone, shared by groups of queries, of one batch element only; l beside o and apart. In bf16
+ * and the first order of axes they go to cuDNN, and often in the others. */
+static const AttendShape shapes[] = {
+    {"b=2 s=8 h=3 d=8", "bshd", "bshd", 0.4},
+    {"b=2 s=4 h=3 d=16", "bhsd", "bhsd", 0.4},
+    {"b=2 s=8 k=3 g=2 d=8", "bskgd", "bskd", 0.4},
+    {"b=3 s=4 g=2 d=8", "bsgd", "bsd", 0.4},
+    {"s=7 h=2 d=24", "shd", "shd", 0.2},
+};
+
+static void check(void (*one)(const AttendShape *shape, int mask)) {
+  emu_use_dnn(fake_dnn_handle());
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    for (int mask = 0; mask < 2; mask++) {
+      int64_t before = fake_dnn.runs;
+      one(&shapes[i], mask);
+      cr_assert(fake_dnn.runs > before, "%s did not go to cuDNN", shapes[i].dims);
+      cr_assert(fake_dnn.alive == 0, "%lld descriptors were not freed", (long long)fake_dnn.alive);
+    }
+}
+
+Test(attend_cudnn, forward) { check(attend_forward); }
+Test(attend_cudnn, gradient) {
+  check(attend_gradient);
+  int64_t before = fake_dnn.runs;
+  attend_gradient(&shapes[2],
+                  1); /* a piece is one head of keys with its two of queries: 2 * 128 * 128 * 2 bytes */
+  cr_assert(fake_dnn.runs - before >= 6, "%lld", (long long)(fake_dnn.runs - before));
+}
+#endif

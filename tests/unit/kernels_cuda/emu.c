@@ -7,6 +7,8 @@ void emu_use_chain(ZkKernel *kernel) { other_chain = kernel; }
 
 static struct cublasLtContext *blas;
 void emu_use_blas(struct cublasLtContext *handle) { blas = handle; }
+static struct cudnnContext *dnn;
+void emu_use_dnn(struct cudnnContext *handle) { dnn = handle; }
 
 static ZkKernel *find_kernel(int op) {
   return op == ZG_OP_CHAIN && other_chain ? other_chain : zk_cuda_kernel(op);
@@ -29,6 +31,7 @@ static int open_device(ZkEnv *env, int way) {
   zk_cuda_emulate(order++ % 5);
   ZkCuda *cu = zk_cuda_new(0, NULL);
   cu->blas = blas;
+  cu->dnn = dnn;
   env->device = cu;
   return 1;
 }

@@ -7,7 +7,8 @@
 
 /* From now on chains run by this kernel. */
 void emu_use_chain(ZkKernel *kernel);
-/* From now on contexts have this handle; NULL, as at first: none. */
+/* From now on contexts have these handles; NULL, as at first: none. */
 void emu_use_blas(struct cublasLtContext *handle);
+void emu_use_dnn(struct cudnnContext *handle);
 
 #endif

@@ -14,7 +14,7 @@ tests_unit_test_kernels_cuda_SOURCES = tests/unit/kernels/conform.h tests/unit/k
   tests/unit/kernels_cuda/emulator.c \
   tests/unit/kernels_cuda/flat.c \
   tests/unit/kernels_cuda/host.c \
-  tests/unit/kernels/attend.c tests/unit/kernels/ew.c tests/unit/kernels/move.c tests/unit/kernels/norm.c tests/unit/kernels/reduce.c \
+  tests/unit/kernels/attend.h tests/unit/kernels/attend.c tests/unit/kernels/ew.c tests/unit/kernels/move.c tests/unit/kernels/norm.c tests/unit/kernels/reduce.c \
   tests/unit/kernels/select.c
 tests_unit_test_kernels_cuda_CFLAGS = $(unit_cflags) -DZUG_CXX='"$(CXX)"' -DZUG_SANITIZE='"$(SANITIZE_FLAGS)"' \
   $(CUDA_CPPFLAGS)
@@ -26,8 +26,28 @@ tests_unit_test_kernels_cuda_SOURCES += kernels/cuda/compile.c
 tests_unit_test_kernels_cuda_LDADD += $(NVRTC_LIBS)
 endif
 if HAVE_CUDA
-# The file that calls cuBLASLt, with a cuBLASLt of the tests' own behind it.
-tests_unit_test_kernels_cuda_SOURCES += kernels/cuda/dot_lt.c tests/unit/kernels_cuda/fake_lt.h tests/unit/kernels_cuda/fake_lt.c
+# The files that call cuBLASLt and cuDNN, with libraries of the tests' own behind them.
+tests_unit_test_kernels_cuda_SOURCES += kernels/cuda/dot_lt.c kernels/cuda/attend_cudnn.c \
+  tests/unit/kernels_cuda/fake_lt.h tests/unit/kernels_cuda/fake_lt.c \
+  tests/unit/kernels_cuda/fake_dnn.h tests/unit/kernels_cuda/fake_dnn.c
+tests_unit_test_kernels_cuda_CFLAGS += -DZK_ATTEND_PIECE=65536
 endif
 EXTRA_DIST += tests/unit/kernels_cuda/faults.cu tests/unit/kernels_cuda/chain.txt
 CLEANFILES += tests/unit/kernels_cuda/*.emu.o
+
+# cuDNN itself, asked for plans.
+if HAVE_CRITERION
+if HAVE_CUDA
+check_PROGRAMS += tests/unit/test-kernels-cudnn
+check_DATA = tests/unit/kernels_cuda/standin_cuda.so
+TESTS += tests/unit/test-kernels-cudnn
+endif
+endif
+tests_unit_test_kernels_cudnn_SOURCES = tests/unit/kernels_cuda/cudnn.c
+tests_unit_test_kernels_cudnn_CFLAGS = $(unit_cflags) $(CUDA_CPPFLAGS) -DZUG_BUILD='"$(abs_top_builddir)"'
+tests_unit_test_kernels_cudnn_LDADD = $(libs_cuda) $(unit_libs) -lstdc++ -ldl
+tests/unit/kernels_cuda/standin_cuda.so: tests/unit/kernels_cuda/standin_cuda.c
+	@$(MKDIR_P) $(@D)
+	$(AM_V_CCLD)$(CC) $(CFLAGS) -shared -fPIC -Wl,-soname,libcuda.so.1 -o $@ $<
+EXTRA_DIST += tests/unit/kernels_cuda/standin_cuda.c tests/unit/kernels_cuda/h100.json
+CLEANFILES += tests/unit/kernels_cuda/standin_cuda.so

@@ -1,0 +1,110 @@
+/* Does cuDNN make plans for the graphs of attend_cudnn.c? For an H100 that is described in h100.json; no device and no
+ * driver are needed, but a stand-in for the driver's library. */
+#include <criterion/criterion.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/cuda/attend.h"
+
+#ifndef HAVE_CUDNN
+Test(cudnn, plans) { cr_skip_test("cuDNN is not in this build"); }
+#else
+
+static const char *device(void) {
+  static char text[4096];
+  FILE *f = fopen(ZUG_SRC "/tests/unit/kernels_cuda/h100.json", "r");
+  cr_assert(f != NULL);
+  text[fread(text, 1, sizeof text - 1, f)] = 0;
+  fclose(f);
+  return text;
+}
+
+/* cuDNN looks for libcuda.so.1: that is then here. */
+static void stand_in(void) {
+  cr_assert(dlopen(ZUG_BUILD "/tests/unit/kernels_cuda/standin_cuda.so", RTLD_NOW | RTLD_GLOBAL) != NULL,
+            "%s", dlerror());
+}
+
+typedef struct {
+  int64_t b, s, k, g, d;
+  const char *q, *kv, *l; /* the axes, slowest first */
+  int mask;
+} Shape;
+
+static ZkView view(const Shape *s, const char *axes, ZkElem elem) {
+  ZkView v = {.elem = elem, .rank = (uint8_t)strlen(axes)};
+  int64_t stride = 1;
+  for (int i = v.rank - 1; i >= 0; i--) {
+    char a = axes[i];
+    v.axis[i] = (uint16_t)a;
+    v.size[i] = v.whole[i] = a == 'b' ? s->b : a == 's' ? s->s : a == 'k' ? s->k : a == 'g' ? s->g : s->d;
+    v.stride[i] = stride;
+    stride *= v.size[i];
+  }
+  return v;
+}
+
+static ZkCall call_of(const Shape *s, bool grad, ZkElem elem) {
+  ZkView q = view(s, s->q, elem), k = view(s, s->kv, elem), l = view(s, s->l, ZK_F32);
+  if (grad)
+    return (ZkCall){.op = ZG_OP_ATTEND_GRAD,
+                    .nin = 6,
+                    .nout = 3,
+                    .nax = 2,
+                    .ax = {'s', 'd'},
+                    .num = {0.125},
+                    .opt = {s->mask},
+                    .in = {q, q, l, q, k, k},
+                    .out = {q, k, k}};
+  return (ZkCall){.op = ZG_OP_ATTEND,
+                  .nin = 3,
+                  .nout = 2,
+                  .nax = 2,
+                  .ax = {'s', 'd'},
+                  .num = {0.125},
+                  .opt = {s->mask},
+                  .in = {q, k, k},
+                  .out = {q, l}};
+}
+
+static size_t scratch_of(const ZkCall *c) {
+  ZkcAttend a = zkc_attend_of(c);
+  return zk_attend_dnn_scratch(&a);
+}
+
+static void plans(const Shape *s, int pieces) {
+  for (int grad = 0; grad < 2; grad++) {
+    ZkCall c = call_of(s, grad, ZK_BF16);
+    int64_t workspace;
+    int n;
+    cr_assert(zk_attend_dnn_plan(&c, device(), &workspace, &n), "no plan for %s of %s, s=%d d=%d",
+              grad ? "the gradient" : "attention", s->q, (int)s->s, (int)s->d);
+    cr_assert(n == (grad ? pieces : 1), "%d pieces", n);
+    cr_assert(workspace >= (grad ? s->s * s->s * 2 : 0) && (size_t)workspace <= scratch_of(&c));
+  }
+}
+
+Test(cudnn, plans) {
+  stand_in();
+  plans(&(Shape){4, 1024, 12, 1, 64, "bskd", "bskd", "bsk", 1}, 1);
+  plans(&(Shape){2, 2048, 8, 4, 128, "bskgd", "bskd", "bskg", 1}, 4);
+  plans(&(Shape){2, 100, 3, 1, 40, "bksd", "bksd", "bks", 0}, 1);
+  plans(&(Shape){3, 70, 1, 4, 256, "bsgd", "bsd", "bsg", 1}, 1);
+}
+
+/* What is known not to fit is not tried: heads that are not evenly spaced, of odd sizes, in f32, too large. */
+Test(cudnn, declined) {
+  static const Shape shape[] = {{2, 64, 2, 2, 64, "bksgd", "bksd", "bskg", 0},
+                                {2, 64, 2, 1, 12, "bskd", "bskd", "bsk", 0},
+                                {1, 64, 1, 1, 512, "sd", "sd", "s", 0},
+                                {2, 64, 2, 1, 64, "bskd", "bskd", "bsk", 0}};
+  for (int i = 0; i < 4; i++)
+    for (int grad = 0; grad < 2; grad++) {
+      ZkCall c = call_of(&shape[i], grad, i == 3 ? ZK_F32 : ZK_BF16);
+      int64_t workspace;
+      int n;
+      cr_assert(!zk_attend_dnn_plan(&c, "", &workspace, &n) && scratch_of(&c) == 0, "shape %d", i);
+    }
+}
+#endif
