@@ -23,6 +23,7 @@ static inline cudaStream_t zx_cuda_stream(const ZkEnv *env) { return zx_cuda(env
 
 /* device_cuda_peak.c */
 double zx_cuda_peak(const ZkEnv *env, ZkElem elem, int ms);
+double zx_cuda_copy_peak(const ZkEnv *env, int ms);
 
 #ifdef HAVE_NCCL
 /* comm_nccl.c, as ZxDeviceTable's `comm`. */

@@ -42,6 +42,38 @@ static double cpu_peak(const ZkEnv *env, ZkElem elem, int ms) {
   return zk_cpu_peak(env, ms);
 }
 
+/* Every thread copies a part of a block that no cache holds, again and again. */
+enum { COPIED = 64 << 20 };
+typedef struct {
+  char *from, *to;
+  double seconds, *rate; /* of each thread */
+} Copies;
+
+static void copy_part(void *arg, int part, int parts) {
+  const Copies *c = arg;
+  size_t n = COPIED / (size_t)parts, at = n * (size_t)part;
+  memset(c->from + at, 1, n); /* and so touches it; what was never written is one page of zeros */
+  memcpy(c->to + at, c->from + at, n);
+  double start = zx_now(), t = 0;
+  long done = 0;
+  for (; t < c->seconds; done++, t = zx_now() - start) memcpy(c->to + at, c->from + at, n);
+  c->rate[part] = 2.0 * (double)n * (double)done / t;
+}
+
+static double cpu_copy_peak(const ZkEnv *env, int ms) {
+  int threads = env->pool ? zk_pool_threads(env->pool) : 1;
+  double rate[threads], sum = 0;
+  ZbErr err;
+  char *p = cpu_alloc(env, 2 * (size_t)COPIED, &err);
+  if (!p) return 0;
+  Copies c = {p, p + COPIED, ms * 1e-3, rate};
+  if (env->pool) zk_pool_run(env->pool, copy_part, &c);
+  else copy_part(&c, 0, 1);
+  cpu_free(env, p, 2 * (size_t)COPIED);
+  for (int i = 0; i < threads; i++) sum += rate[i];
+  return sum;
+}
+
 static void cpu_run(const ZkEnv *env, const ZkCall *call) { zk_cpu_kernel(call->op)(env, call); }
 
 /* As PyTorch's clip_grad_norm_. */
@@ -97,6 +129,7 @@ const ZxDeviceTable zx_device_cpu = {
     .scratch = zk_cpu_scratch,
     .describe = cpu_describe,
     .peak = cpu_peak,
+    .copy_peak = cpu_copy_peak,
     .run = cpu_run,
     .adamw = cpu_adamw,
     .sgd = cpu_sgd,

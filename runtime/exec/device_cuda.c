@@ -277,6 +277,7 @@ const ZxDeviceTable zx_device_cuda = {
     .scratch = cuda_scratch,
     .describe = cuda_describe,
     .peak = zx_cuda_peak,
+    .copy_peak = zx_cuda_copy_peak,
     .prepare = cuda_prepare,
     .run = cuda_run,
     .adamw = cuda_adamw,

@@ -128,4 +128,3 @@ void zx_engine_free(ZxEngine *e) {
 }
 
 uint64_t zx_engine_bytes(const ZxEngine *e) { return e->st->ledger.total; }
-const double *zx_engine_times(const ZxEngine *e) { return e->times; }

@@ -4,6 +4,7 @@
  * setup.c    what a device needs at start-up
  * call.c     one node: kernel, collective  update.c  norms and optimizer steps
  * params.c   initial values, files        feed.c    data into input blocks
+ * times.c    what operations had to do
  * grads.c    what of a gradient is cleared, what is written first */
 #ifndef ZUG_EXEC_ENGINE_H
 #define ZUG_EXEC_ENGINE_H
@@ -78,6 +79,8 @@ struct ZxEngine {
   bool failed, polling, has_loss;
   bool playing;          /* within a step: only then do the queues move */
   double times[ZG_OP_COUNT + 2];
+  ZxWork work[ZG_OP_COUNT + 2];
+  ZxPeaks peak;
 };
 
 /* comm_staged.c: a communicator of a device's memory by way of the host's. Uses events [event, event + ZX_STAGED_EVENTS). */
@@ -126,6 +129,11 @@ void zx_begin_grads(ZxEngine *e); /* of a step: clears what no backward sets */
 /* Before the backward of an instance: clears bucket i's staged gradient as far as needed; true if there is nothing in it
  * yet. */
 bool zx_begin_backward(ZxEngine *e, uint32_t inst, uint32_t i, char *grads);
+
+/* times.c: where calls are timed, adds what one had to do. */
+void zx_count_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n);
+void zx_count_norm(ZxEngine *e);
+void zx_count_update(ZxEngine *e, const ZpHeld *h);
 
 /* feed.c */
 bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb);

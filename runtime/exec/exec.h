@@ -8,6 +8,7 @@
  * engine.c play.c call.c   steps of a plan    data.c        token and record files
  * params.c update.c        parameters         weights.c     safetensors, read and written by owners
  * rate.c                   learning rates     log.c         lines for people, metrics.jsonl
+ * times.c                  what operations had to do
  */
 #ifndef ZUG_EXEC_H
 #define ZUG_EXEC_H
@@ -36,6 +37,8 @@ typedef struct {
   const char *(*describe)(const ZkEnv *env);
   /* FLOP/s of products of this type (ZK_F32, ZK_BF16), measured for about `ms`; returns when done. 0: not known. */
   double (*peak)(const ZkEnv *env, ZkElem elem, int ms);
+  /* May be NULL. The same of copying large blocks, in bytes/s read and written. */
+  double (*copy_peak)(const ZkEnv *env, int ms);
   /* May be NULL. At start-up, for all calls of the steps to come: makes what it needs. False if the device lacks it. */
   bool (*prepare)(const ZkEnv *env, const ZkCall *call, ZbErr *err);
   /* Computing. */
@@ -206,7 +209,7 @@ typedef struct {
   uint64_t seed;
   ZxData *data;
   ZxOrder order;
-  bool times; /* the host waits for every call, so that zx_engine_times can tell them apart */
+  bool times; /* the host waits for every call, so that zx_engine_times can tell them apart, and work is counted */
 } ZxEngineOptions;
 /* Makes this rank's groups, allocates its arena (exactly the planned bytes) and fills the calls. The plan's calls are
  * the engine's from now on. Collective: NULL on all ranks if one failed; those that know why say it in `err`. */
@@ -232,6 +235,14 @@ uint64_t zx_engine_bytes(const ZxEngine *e); /* planned = allocated */
 void zx_engine_tell(const ZxEngine *e, ZbText *out);
 /* Seconds by op so far on this rank, indexed by ZgOp; [ZG_OP_COUNT]: optimizer, [+1]: waiting. */
 const double *zx_engine_times(const ZxEngine *e);
+/* With `times`, indexed alike: what that was for. FLOPs are those of products and attention; bytes those of operands and
+ * results, each moved once, of a collective what it sends round. `bound`: the seconds that this takes at the peaks at least,
+ * each call the longer of its FLOPs and its bytes; 0: not known. */
+typedef struct { double flops, bytes, bound, bound_by_flops; } ZxWork;
+const ZxWork *zx_engine_work(const ZxEngine *e);
+typedef struct { double flops, bytes; } ZxPeaks; /* of this rank's device, a second; 0: not known */
+/* Between steps: times and work count from here on, against these peaks. */
+void zx_engine_count_anew(ZxEngine *e, const ZxPeaks *p);
 
 /* ---- learning rates ------------------------------------------------------------------------------------------------ */
 typedef enum { ZX_CONSTANT, ZX_LINEAR, ZX_COSINE } ZxAnneal;

@@ -23,6 +23,7 @@ libexec_a_SOURCES = \
   runtime/exec/play.c \
   runtime/exec/rate.c \
   runtime/exec/setup.c \
+  runtime/exec/times.c \
   runtime/exec/update.c \
   runtime/exec/weights.c
 if HAVE_MPI

@@ -145,6 +145,7 @@ static void compute(ZxEngine *e, const ZpInstr *in) {
   case ZP_I_NORM_LOCAL: {
     double t = zx_now();
     zx_norm_local(e);
+    zx_count_norm(e);
     zx_finish_call(e);
     e->times[ZG_OP_COUNT] += zx_now() - t;
     break;
@@ -152,6 +153,7 @@ static void compute(ZxEngine *e, const ZpInstr *in) {
   case ZP_I_OPT_STEP: {
     double t = zx_now();
     zx_optimize(e, &e->st->held[in->held]);
+    zx_count_update(e, &e->st->held[in->held]);
     zx_finish_call(e);
     e->times[ZG_OP_COUNT] += zx_now() - t;
     break;

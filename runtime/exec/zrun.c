@@ -37,7 +37,8 @@ static const char usage[] =
     "  --device WORD        where to compute: cpu, cuda, or auto, the fastest that is there (default auto)\n"
     "  --cluster FILE:NAME  check the plan against a cluster's memory\n"
     "  -I DIR               where imported recipe files are searched too\n"
-    "  --times              print the time by operation at the end (a GPU is waited for after every call)\n"
+    "  --times              print the time by operation at the end, and what it reaches of its bound\n"
+    "                       (a GPU is waited for after every call, so such a run is slower)\n"
     "  --dry-run            make and show the plan, and stop\n";
 
 static bool number(const char *text, int64_t least, int64_t *out) {
@@ -127,6 +128,8 @@ typedef struct {
   ZxEngine *engine;
   ZxLog *log;
   double began, peak;
+  ZxPeaks own;    /* of this rank, while all are busy */
+  int64_t timed;  /* the first step that the table of times has */
   double ms[MS_KEPT]; /* of the last steps, on rank 0 */
 } Run;
 
@@ -236,9 +239,19 @@ static ZxRate rate_of(const ZlRecipe *r) {
 /* FLOP/s of all ranks' products, measured at once: ranks that share cores share their peak. */
 static double measure_peak(Run *r) {
   r->c->t->barrier(r->c);
-  double peak = r->o.device->peak(&r->env, (ZkElem)r->plan->compute, 40);
+  double peak = r->own.flops = r->o.device->peak(&r->env, (ZkElem)r->plan->compute, 40);
   r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, &peak, 1, ZX_F64, ZX_SUM));
   return peak;
+}
+
+/* The first step touches all memory for the first time: where others follow, the table of times has those. */
+static void begin_times(Run *r) {
+  r->timed = 1;
+  if (!r->o.times || r->o.steps < 3) return;
+  r->c->t->barrier(r->c);
+  if (r->o.device->copy_peak) r->own.bytes = r->o.device->copy_peak(&r->env, 40);
+  zx_engine_count_anew(r->engine, &r->own);
+  r->timed = 2;
 }
 
 static double tokens_per_sample(const Run *r) {
@@ -321,16 +334,33 @@ static void summarize(Run *r) {
   printf("\n");
 }
 
+/* "  dot                 0.123 s   61.5 %      95.1 GFLOP/s      3.2 GB/s   78 % of its bound (FLOPs)" */
+static void print_time(int op, double t, double sum, const ZxWork *w) {
+  printf("  %-16s %8.3f s  %5.1f %%", op < ZG_OP_COUNT ? zg_op_info[op].text : op == ZG_OP_COUNT ? "optimizer" : "waiting", t,
+         100 * t / sum);
+  if (w->flops > 0) printf("  %10.1f GFLOP/s", w->flops / t / 1e9);
+  else if (w->bytes > 0) printf("  %18s", "");
+  if (w->bytes > 0) printf("  %8.1f GB/s", w->bytes / t / 1e9);
+  if (w->bound > 0) printf("  %3.0f %% of its bound (%s)", 100 * w->bound / t, 2 * w->bound_by_flops > w->bound ? "FLOPs" : "bytes");
+  printf("\n");
+}
+
 static void print_times(Run *r) {
   const double *t = zx_engine_times(r->engine);
-  double sum = 0;
-  for (int i = 0; i < ZG_OP_COUNT + 2; i++) sum += t[i];
+  const ZxWork *w = zx_engine_work(r->engine);
+  double sum = 0, bounded = 0, bound = 0;
+  for (int i = 0; i < ZG_OP_COUNT + 2; i++) {
+    sum += t[i];
+    if (w[i].bound > 0) bounded += t[i], bound += w[i].bound;
+  }
   if (r->rank || sum <= 0) return;
-  printf("time by operation on rank 0 (waiting inside collectives is theirs):\n");
+  printf("time by operation on rank 0 in steps %" PRId64 " to %" PRId64 " (waiting inside collectives is theirs):\n", r->timed,
+         r->o.steps);
   for (int i = 0; i < ZG_OP_COUNT + 2; i++)
-    if (t[i] > 0.001 * sum)
-      printf("  %-16s %8.3f s  %5.1f %%\n", i < ZG_OP_COUNT ? zg_op_info[i].text : i == ZG_OP_COUNT ? "optimizer" : "waiting", t[i],
-             100 * t[i] / sum);
+    if (t[i] > 0.001 * sum) print_time(i, t[i], sum, &w[i]);
+  if (bounded <= 0) return;
+  printf("at the %.1f GFLOP/s of large products and the %.1f GB/s of large copies these take %.3f of %.3f s, %.0f %%\n",
+         r->own.flops / 1e9, r->own.bytes / 1e9, bound, bounded, 100 * bound / bounded);
 }
 
 static bool open_files(Run *r) {
@@ -360,7 +390,9 @@ static bool train(Run *r) {
   ZxRate rate = rate_of(r->recipe);
   for (int64_t step = 1; step <= r->o.steps; step++) {
     if (!one_step(r, step, &rate)) return false;
-    if (step == 1) r->peak = measure_peak(r); /* not before: the first step should come soon */
+    if (step > 1) continue;
+    r->peak = measure_peak(r); /* not before: the first step should come soon */
+    begin_times(r);
   }
   summarize(r);
   if (r->o.times) print_times(r);

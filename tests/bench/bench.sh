@@ -179,7 +179,7 @@ print_layouts() {
 print_shares() {
   for f in *-zug.out *-data2.out; do
     case $f in layout* | '*'*) continue ;; esac
-    sed -n '/^time by operation/,$s/^  \([^ ].*[^ ]\)  *[0-9.]* s  *\([0-9.]*\) %$/\1 \2/p' "$f" | sed "s/^/${f%.out} /"
+    sed -n '/^time by operation/,$s/^  \([^ ].*[^ ]\)  *[0-9.]* s  *\([0-9.]*\) %.*/\1 \2/p' "$f" | sed "s/^/${f%.out} /"
   done | awk '
     { if (!had[$1]++) col[++ncol] = $1
       if (!op[$2]++) row[++nrow] = $2

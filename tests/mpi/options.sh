@@ -74,9 +74,27 @@ ok $MPIRUN -np 4 zrun train gpt2.zsg --recipe recipes.zug:all -I shared --dry-ru
 says 'recipe all'
 says 'arena'
 grep -q '^step' out.txt && fail "a dry run trains"
-ok $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one -I shared --data text.bin --steps 3 --times
-says 'time by operation'
-says 'dot .* s'
+ok $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one -I shared --data text.bin --steps 21 --times --log timed
+says 'time by operation on rank 0 in steps 2 to 21'
+says '^  dot  .* s  .* %  .* GFLOP/s  .* GB/s  .* % of its bound .(FLOPs|bytes).$'
+says '^  optimizer  .* s  .* %  .* GB/s  .* % of its bound .bytes.$'
+says '^at the .* GFLOP/s of large products and the .* GB/s of large copies these take .* s, .* %$'
+# Work is what 20 steps have: the model's FLOPs; 28 bytes a parameter for AdamW and 4 for the norm (a bucket is rounded up to a
+# multiple of 16 elements). Printed times end at a millisecond, rates at 0.1.
+flops=$(sed -n '1s/.*"flops":\([^,]*\),.*/\1/p' timed/metrics.jsonl)
+params=$(sed -n 's/^model .*, \([0-9.]*\) M parameters.*/\1/p' out.txt)
+sed -n 's/^  \([a-z_]*\)  *\([0-9.]*\) s .* %  *\([0-9.]*\) GFLOP\/s .*/F \2 \3/p
+  s/^  optimizer  *\([0-9.]*\) s .* %  *\([0-9.]*\) GB\/s .*/B \1 \2/p' out.txt | awk -v flops="$flops" -v params="$params" '
+  { have[$1] += $2 * $3 * 1e9; off[$1] += (0.0006 * $3 + 0.06 * $2) * 1e9 }
+  function wrong(k, want,   d) {
+    d = have[k] - want
+    if (d < 0) d = -d
+    if (d > off[k] + 0.02 * want) { print k ": " have[k] " and not " want; bad = 1 }
+  }
+  END { wrong("F", 20 * flops); wrong("B", 20 * 32 * params * 1e6); exit bad }' >diff.txt || { cat out.txt diff.txt; fail "other work"; }
+ok $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one -I shared --data text.bin --steps 2 --times
+says 'time by operation on rank 0 in steps 1 to 2'
+grep -q 'of its bound' out.txt && fail "a bound where no peak was measured"
 ok zrun --help
 says 'usage: mpirun'
 
