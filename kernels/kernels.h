@@ -56,11 +56,20 @@ int zk_pool_threads(const ZkPool *p);
  * done. */
 void zk_pool_run(ZkPool *p, void (*fn)(void *arg, int part, int parts), void *arg);
 
+/* What changes from step to step, where a device can read it: work that was queued once and is done again in every step
+ * must find it in memory. */
+typedef struct {
+  uint64_t step;      /* as ZkEnv's */
+  float lr;           /* the rate; for AdamW also as it is used: */
+  float rate, vscale; /* lr / (1 - b1^step), 1 / sqrt(1 - b2^step) */
+} ZkNow;
+
 /* What does not change from call to call of one run. */
 typedef struct {
   ZkPool *pool;
   uint64_t seed;
-  uint64_t step; /* for `random` */
+  uint64_t step;    /* for `random` */
+  const ZkNow *now; /* in a device's memory, and then it goes for `step` and for optimizers' rates; NULL: not used */
   void *device;  /* what a device that is not the CPU keeps of its own */
 } ZkEnv;
 

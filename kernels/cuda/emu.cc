@@ -51,7 +51,7 @@ static void context_make(Context *c, char *stack, size_t size, void (*entry)()) 
 static void context_switch(Context *from, Context *to) { swapcontext(&from->u, &to->u); }
 #endif
 
-void (*zk_emu_queue)(struct CUstream_st *, void (*)(void *), void *);
+zk_emu_take *zk_emu_queue;
 
 namespace zk_emu {
 

@@ -43,11 +43,12 @@ struct alignas(16) uint4 { unsigned x, y, z, w; };
 static inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
-/* A test's own streams: who takes launches (`run` with `arg`, once) instead of having them run at once. Kernels must not
- * run at the same time. */
+/* A test's own streams: who takes launches (`run` with `arg`, as often as it likes, then `drop`) instead of having them run
+ * at once. Kernels must not run at the same time. */
 extern "C" {
 struct CUstream_st;
-extern void (*zk_emu_queue)(struct CUstream_st *stream, void (*run)(void *arg), void *arg);
+typedef void zk_emu_take(struct CUstream_st *stream, void (*run)(void *arg), void (*drop)(void *arg), void *arg);
+extern zk_emu_take *zk_emu_queue;
 }
 
 namespace zk_emu {
@@ -65,11 +66,8 @@ void launch(const char *name, dim3 grid, dim3 block, size_t shared, CUstream_st 
   auto body = [=] { kernel(a...); };
   auto all = [=] { run(name, grid, block, shared, [](void *f) { (*(decltype(body) *)f)(); }, (void *)&body); };
   if (!zk_emu_queue) return all();
-  zk_emu_queue(stream, [](void *f) {
-    auto *kept = (decltype(all) *)f;
-    (*kept)();
-    delete kept;
-  }, new decltype(all)(all));
+  zk_emu_queue(stream, [](void *f) { (*(decltype(all) *)f)(); }, [](void *f) { delete (decltype(all) *)f; },
+               new decltype(all)(all));
 }
 
 void barrier(Place at);

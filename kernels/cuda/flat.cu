@@ -54,19 +54,28 @@ typedef struct {
   float *g, *w, *m, *v;
   uint16_t *w16;
   Scale scale;
-  float b1, b2, keep, rate, vscale, eps;
+  const ZkNow *now; /* NULL: lr, rate and vscale are as given */
+  float b1, b2, decay, lr, rate, vscale, eps;
   bool clear;
 } Adam;
+
+/* With what this step has. */
+ZK_DEVICE Adam at_step(const Adam &a) {
+  Adam b = a;
+  if (a.now) b.lr = a.now->lr, b.rate = a.now->rate, b.vscale = a.now->vscale;
+  return b;
+}
 
 ZK_DEVICE void adam_one(const Adam &a, float scale, float g, float &w, float &m, float &v) {
   g *= scale;
   m = a.b1 * m + (1 - a.b1) * g;
   v = a.b2 * v + (1 - a.b2) * g * g;
-  w = a.keep * w - a.rate * m / (sqrtf(v) * a.vscale + a.eps);
+  w = (1 - a.lr * a.decay) * w - a.rate * m / (sqrtf(v) * a.vscale + a.eps);
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    adamw(const __grid_constant__ Adam a, int64_t n, bool wide) {
+    adamw(const __grid_constant__ Adam adam, int64_t n, bool wide) {
+  const Adam a = at_step(adam);
   float scale = scale_of(a.scale);
   each(
       n, wide,
@@ -97,9 +106,11 @@ extern "C" void zk_cuda_adamw(const ZkEnv *env, const ZkAdamW *p, const double *
             v,
             w16,
             {squares, most, p->scale},
+            env->now,
             p->b1,
             p->b2,
-            1 - p->lr * p->decay,
+            p->decay,
+            p->lr,
             (float)(p->lr / bias1),
             (float)(1 / sqrt(bias2)),
             p->eps,
@@ -111,24 +122,25 @@ typedef struct {
   float *g, *w, *m;
   uint16_t *w16;
   Scale scale;
+  const ZkNow *now; /* NULL: lr is as given */
   float momentum, decay, lr;
   bool clear;
 } Sgd;
 
-ZK_DEVICE void sgd_one(const Sgd &s, float scale, float g, float &w, float &m) {
+ZK_DEVICE void sgd_one(const Sgd &s, float scale, float lr, float g, float &w, float &m) {
   m = s.momentum * m + g * scale + s.decay * w;
-  w -= s.lr * m;
+  w -= lr * m;
 }
 
 static __global__ void __launch_bounds__(THREADS) sgd(const __grid_constant__ Sgd s, int64_t n, bool wide) {
-  float scale = scale_of(s.scale);
+  float scale = scale_of(s.scale), lr = s.now ? s.now->lr : s.lr;
   each(
       n, wide,
       [&](int64_t i) {
         Four g = load4(s.g + i), w = load4(s.w + i), m = {{0, 0, 0, 0}};
         if (s.m) m = load4(s.m + i);
 #pragma unroll
-        for (int j = 0; j < 4; j++) sgd_one(s, scale, g.x[j], w.x[j], m.x[j]);
+        for (int j = 0; j < 4; j++) sgd_one(s, scale, lr, g.x[j], w.x[j], m.x[j]);
         store4(s.w + i, w);
         if (s.m) store4(s.m + i, m);
         if (s.w16) store4_bf16(s.w16 + i, w);
@@ -136,7 +148,7 @@ static __global__ void __launch_bounds__(THREADS) sgd(const __grid_constant__ Sg
       },
       [&](int64_t i) {
         float m = s.m ? s.m[i] : 0;
-        sgd_one(s, scale, s.g[i], s.w[i], m);
+        sgd_one(s, scale, lr, s.g[i], s.w[i], m);
         if (s.m) s.m[i] = m;
         if (s.w16) s.w16[i] = zk_to_bf16(s.w[i]);
         if (s.clear) s.g[i] = 0;
@@ -147,7 +159,7 @@ extern "C" void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, const double *squa
                             float *g, float *w, float *m, uint16_t *w16, bool clear) {
   ZkCuda *cu = zk_cu(env);
   ZB_ASSERT(m != NULL || p->momentum == 0);
-  Sgd s = {g, w, m, w16, {squares, most, p->scale}, p->momentum, p->decay, p->lr, clear};
+  Sgd s = {g, w, m, w16, {squares, most, p->scale}, env->now, p->momentum, p->decay, p->lr, clear};
   ZK_LAUNCH(cu, NULL, sgd, blocks_for(cu, n), THREADS, 0, s, n, aligned({g, w, m, w16}));
 }
 

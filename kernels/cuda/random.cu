@@ -10,25 +10,33 @@ typedef struct {
   ZkcRun run;
   ZkcUnits units;
   unsigned long long first;  /* global index of the view's first element */
-  unsigned long long stream; /* the part of zb_random_u64 that does not depend on the index */
+  unsigned long long seed, step, number; /* the run's, the step's and the op's */
+  const ZkNow *now;          /* NULL: the step is as given */
   unsigned long long below;  /* 1 where the number's upper 53 bits are less */
 } Random;
 
-/* zb_mix64 of base.h, on the device. */
+/* zb_mix64 of base.h, on the device; of zb_random_u64 the part that does not depend on the index, and all of it. */
 ZK_DEVICE unsigned long long mix(unsigned long long z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
   return z ^ (z >> 31);
 }
+ZK_DEVICE unsigned long long draw_from(unsigned long long seed, unsigned long long stream) {
+  return mix(seed + 0x9e3779b97f4a7c15ull * (stream | 1)) ^ stream;
+}
+ZK_DEVICE unsigned long long draw(unsigned long long from, unsigned long long index) {
+  return mix(mix(from + 0x9e3779b97f4a7c15ull * (index + 1)) + index);
+}
 
 static __global__ void __launch_bounds__(THREADS) random_bits(const __grid_constant__ Random r) {
+  unsigned long long step = r.now ? r.now->step : r.step;
+  unsigned long long from = draw_from(r.seed, draw(draw_from(step, r.number), 0));
   for (long long u = blockIdx.x * (long long)THREADS + threadIdx.x; u < r.units.total;
        u += gridDim.x * (long long)THREADS) {
     long long at, off[2];
     zkc_seek(r.nest, zkc_row(r.units, u, at), off);
     unsigned long long i = r.first + off[1] + at * r.run.stride[1];
-    unsigned long long bits = mix(mix(r.stream + 0x9e3779b97f4a7c15ull * (i + 1)) + i);
-    zk_store(r.y, r.elem, off[0] + at * r.run.stride[0], (bits >> 11) < r.below ? 1.0f : 0.0f);
+    zk_store(r.y, r.elem, off[0] + at * r.run.stride[0], (draw(from, i) >> 11) < r.below ? 1.0f : 0.0f);
   }
 }
 
@@ -44,8 +52,8 @@ extern "C" void zk_cuda_random(const ZkEnv *env, const ZkCall *c) {
       if (y.axis[j] > y.axis[i]) whole.stride[i] *= y.whole[j];
     r.first += (unsigned long long)(y.start[i] * whole.stride[i]);
   }
-  uint64_t stream = zb_random_u64(env->step, (uint64_t)c->opt[0], 0);
-  r.stream = zb_mix64(env->seed + 0x9e3779b97f4a7c15ull * (stream | 1)) ^ stream;
+  r.seed = env->seed, r.step = env->step, r.number = (unsigned long long)c->opt[0];
+  r.now = env->now;
   double bound = c->num[0] * 0x1p53; /* (bits + 0.5) / 2^53 < p, as zb_random_unit has it */
   r.below = bound <= 0 ? 0 : bound >= 0x1p53 ? 1ull << 53 : (unsigned long long)bound;
   if (bound > 0 && bound < 0x1p53 && bound - (double)r.below > 0.5) r.below++;

@@ -232,6 +232,7 @@ static bool nccl_test(ZxComm *c, ZxRequest r) {
 static void nccl_wait(ZxComm *c, ZxRequest r) { nccl_test(c, r); }
 
 /* ---- the rest ---- */
+static bool nccl_only_queues(ZxComm *c) { return (void)c, true; }
 static int nccl_rank(ZxComm *c) { return nccl(c)->rank; }
 static int nccl_size(ZxComm *c) { return nccl(c)->size; }
 static int nccl_node_rank(ZxComm *c) { return nccl(c)->inner->t->node_rank(nccl(c)->inner); }
@@ -290,6 +291,7 @@ static const ZxCommTable table = {
     .test = nccl_test,
     .wait = nccl_wait,
     .barrier = nccl_barrier,
+    .only_queues = nccl_only_queues,
     .watch = nccl_watch,
     .abort = nccl_abort,
     .free = nccl_free,

@@ -127,6 +127,12 @@ static void staged_wait(ZxComm *c, ZxRequest r) {
 /* ---- operations ---- */
 static size_t members(const Staged *s, ZxGroup g) { return (size_t)s->inner->t->group_size(s->inner, g); }
 
+/* A member alone has what it gets, but perhaps elsewhere. */
+static ZxRequest alone(const Staged *s, void *to, const void *from, size_t bytes) {
+  if (to != from) s->d->copy(s->env, to, from, bytes);
+  return -1;
+}
+
 static ZxRequest staged_send(ZxComm *c, const void *p, size_t bytes, int peer, int tag) {
   return begin(staged(c), (Op){.kind = SEND, .n = bytes, .peer = peer, .tag = tag}, p, bytes, false);
 }
@@ -135,29 +141,36 @@ static ZxRequest staged_recv(ZxComm *c, void *p, size_t bytes, int peer, int tag
 }
 static ZxRequest staged_all_reduce(ZxComm *c, ZxGroup g, void *p, size_t n, ZxCommElem elem, ZxReduce how) {
   size_t bytes = n * zx_elem_bytes(elem);
+  if (members(staged(c), g) == 1) return -1;
   Op o = {.kind = ALL_REDUCE, .group = g, .n = n, .elem = elem, .how = how, .to = p, .back = bytes};
   return begin(staged(c), o, p, bytes, false);
 }
 static ZxRequest staged_all_gather(ZxComm *c, ZxGroup g, const void *part, size_t bytes, void *out) {
+  if (members(staged(c), g) == 1) return alone(staged(c), out, part, bytes);
   Op o = {.kind = ALL_GATHER, .group = g, .n = bytes, .to = out, .back = bytes * members(staged(c), g)};
   return begin(staged(c), o, part, bytes, true);
 }
 static ZxRequest staged_reduce_scatter(ZxComm *c, ZxGroup g, void *in, size_t n, ZxCommElem elem, ZxReduce how, void *out) {
   size_t bytes = n * zx_elem_bytes(elem);
+  if (members(staged(c), g) == 1) return alone(staged(c), out, in, bytes);
   Op o = {.kind = REDUCE_SCATTER, .group = g, .n = n, .elem = elem, .how = how, .to = out, .back = bytes};
   return begin(staged(c), o, in, bytes * members(staged(c), g), true);
 }
 static ZxRequest staged_all_to_all(ZxComm *c, ZxGroup g, const void *in, size_t bytes, void *out) {
   size_t all = bytes * members(staged(c), g);
+  if (all == bytes) return alone(staged(c), out, in, bytes);
   return begin(staged(c), (Op){.kind = ALL_TO_ALL, .group = g, .n = bytes, .to = out, .back = all}, in, all, true);
 }
 static ZxRequest staged_broadcast(ZxComm *c, ZxGroup g, void *p, size_t bytes, int root) {
   bool mine = staged(c)->inner->t->group_rank(staged(c)->inner, g) == root;
+  if (members(staged(c), g) == 1) return -1;
   Op o = {.kind = BROADCAST, .group = g, .n = bytes, .peer = root, .to = p, .back = mine ? 0 : bytes};
   return begin(staged(c), o, p, mine ? bytes : 0, false);
 }
 
 /* ---- the rest is the inner one's ---- */
+/* Only of a rank alone. */
+static bool staged_only_queues(ZxComm *c) { return members(staged(c), 0) == 1; }
 static int staged_rank(ZxComm *c) { return staged(c)->inner->t->rank(staged(c)->inner); }
 static int staged_size(ZxComm *c) { return staged(c)->inner->t->size(staged(c)->inner); }
 static int staged_node_rank(ZxComm *c) { return staged(c)->inner->t->node_rank(staged(c)->inner); }
@@ -193,6 +206,7 @@ static const ZxCommTable table = {
     .test = staged_test,
     .wait = staged_wait,
     .barrier = staged_barrier,
+    .only_queues = staged_only_queues,
     .abort = staged_abort,
     .free = staged_free,
 };

@@ -13,6 +13,8 @@ typedef struct {
   cudaStream_t stream[ZP_QUEUES];
   cudaEvent_t *event;
   uint32_t nevents;
+  cudaEvent_t fork[ZP_QUEUES]; /* how streams come into a captured step, and out of it */
+  cudaGraphExec_t graph;       /* a captured step */
   char text[512];
   bool failed;
   char failure[512]; /* the first call that failed, and why */

@@ -37,6 +37,7 @@ static bool cuda_there(ZbErr *err) {
 }
 
 static void cuda_close(ZkEnv *env);
+static void cuda_forget(ZkEnv *env);
 
 /* Streams of communication come first where both have work: others wait for what they bring. */
 static bool make_streams(ZxCuda *d, ZbErr *err) {
@@ -79,7 +80,10 @@ static void cuda_close(ZkEnv *env) {
       cudaStreamSynchronize(d->stream[q]);
       cudaStreamDestroy(d->stream[q]);
     }
+  cuda_forget(env);
   for (uint32_t i = 0; i < d->nevents; i++) cudaEventDestroy(d->event[i]);
+  for (int q = 0; q < ZP_QUEUES; q++)
+    if (d->fork[q]) cudaEventDestroy(d->fork[q]);
   zk_cuda_free(d->cu);
   free(d->event);
   free(d);
@@ -257,6 +261,75 @@ static bool cuda_finish(const ZkEnv *env, ZbErr *err) {
   return !d->failed || zb_fail(err, "", "%s", d->failure);
 }
 
+/* ---- captured steps: CUDA graphs ----
+ * The compute queue's stream is the origin: others come in by an event at the beginning, and are joined by one of each at
+ * the end. What captured kernels report is no error of a run: all of it is done again, by replay or anew. */
+static bool fork_streams(ZxCuda *d, ZbErr *err) {
+  cudaStream_t origin = d->stream[ZP_Q_COMPUTE];
+  if (!check(cudaEventRecord(d->fork[ZP_Q_COMPUTE], origin), "cudaEventRecord", err)) return false;
+  for (int q = 0; q < ZP_QUEUES; q++)
+    if (q != ZP_Q_COMPUTE && !check(cudaStreamWaitEvent(d->stream[q], d->fork[ZP_Q_COMPUTE], 0), "cudaStreamWaitEvent", err))
+      return false;
+  return true;
+}
+
+static bool join_streams(ZxCuda *d, ZbErr *err) {
+  for (int q = 0; q < ZP_QUEUES; q++)
+    if (q != ZP_Q_COMPUTE && (!check(cudaEventRecord(d->fork[q], d->stream[q]), "cudaEventRecord", err) ||
+                              !check(cudaStreamWaitEvent(d->stream[ZP_Q_COMPUTE], d->fork[q], 0), "cudaStreamWaitEvent", err)))
+      return false;
+  return true;
+}
+
+static bool cuda_capture(ZkEnv *env, ZbErr *err) {
+  ZxCuda *d = zx_cuda(env);
+  for (int q = 0; q < ZP_QUEUES; q++)
+    if (!d->fork[q] && !check(cudaEventCreateWithFlags(&d->fork[q], cudaEventDisableTiming), "cudaEventCreate", err)) return false;
+  if (!check(cudaStreamBeginCapture(d->stream[ZP_Q_COMPUTE], cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture", err))
+    return false;
+  if (fork_streams(d, err)) return true;
+  cudaGraph_t none = NULL;
+  cudaStreamEndCapture(d->stream[ZP_Q_COMPUTE], &none);
+  if (none) cudaGraphDestroy(none);
+  cudaGetLastError();
+  return false;
+}
+
+/* The first thing that went wrong while a step was captured, taken back: it is to be said once, and is not the run's. */
+static bool went_well(ZxCuda *d, ZbErr *err) {
+  const char *kernels = zk_cuda_error(d->cu);
+  bool well = !d->failed && !kernels;
+  if (!well) zb_fail(err, "", "%s", d->failed ? d->failure : kernels);
+  d->failed = d->cu->failed = false;
+  cudaGetLastError();
+  return well;
+}
+
+static bool cuda_captured(ZkEnv *env, ZbErr *err) {
+  ZxCuda *d = zx_cuda(env);
+  cudaGraph_t graph = NULL;
+  bool ok = went_well(d, err) && join_streams(d, err);
+  cudaError_t status = cudaStreamEndCapture(d->stream[ZP_Q_COMPUTE], &graph); /* also where it is of no use any more */
+  ok = ok && check(status, "cudaStreamEndCapture", err) &&
+       check(cudaGraphInstantiateWithFlags(&d->graph, graph, cudaGraphInstantiateFlagUseNodePriority), "cudaGraphInstantiate", err) &&
+       check(cudaGraphUpload(d->graph, d->stream[ZP_Q_COMPUTE]), "cudaGraphUpload", err);
+  if (graph) cudaGraphDestroy(graph);
+  cudaGetLastError();
+  if (!ok) cuda_forget(env);
+  return ok;
+}
+
+static void cuda_replay(const ZkEnv *env) {
+  ZxCuda *d = zx_cuda(env);
+  note(d, cudaGraphLaunch(d->graph, zx_cuda_stream(env)), "starting a captured step", 0);
+}
+
+static void cuda_forget(ZkEnv *env) {
+  ZxCuda *d = zx_cuda(env);
+  if (d->graph) cudaGraphExecDestroy(d->graph);
+  d->graph = NULL;
+}
+
 static ZxComm *cuda_comm(ZxComm *world, ZkEnv *env, const char **why) {
 #ifdef HAVE_NCCL
   return zx_comm_nccl(world, env, why);
@@ -301,6 +374,10 @@ const ZxDeviceTable zx_device_cuda = {
     .reached = cuda_reached,
     .idle = cuda_idle,
     .finish = cuda_finish,
+    .capture = cuda_capture,
+    .captured = cuda_captured,
+    .replay = cuda_replay,
+    .forget = cuda_forget,
     .memory = cuda_memory,
     .comm = cuda_comm,
 };

@@ -1,4 +1,4 @@
-/* The engine of one rank: its groups, its arena, its calls; and a step. */
+/* The engine of one rank: its groups, its arena, its calls. */
 #include "runtime/exec/engine.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@ bool zx_engine_step(ZxEngine *e, int64_t step, double lr, ZxStep *out, ZbErr *er
   e->lr = lr;
   e->err = err;
   e->out = (ZxStep){0};
-  zx_play(e);
+  zx_step(e);
   e->out.wait_ms = e->out.compute_ms = -1; /* what the host waits says nothing about another device */
   if (e->dev->host) {
     e->out.wait_ms = 1e3 * (e->times[ZG_OP_COUNT + 1] - waited);
@@ -75,19 +75,22 @@ static void *scalars(ZxEngine *e, uint32_t index, size_t bytes) {
   ZB_BUG("a plan without scalars");
 }
 
-/* The one seed that does not change from step to step. */
+/* The one seed that does not change from step to step; and where what does will be. */
 static bool put_seed(ZxEngine *e, ZbErr *err) {
   float seed = (float)(1.0 / (double)e->p->nmicro);
   if (e->dev->host) {
     e->count->seed[1] = seed;
     return true;
   }
+  e->env->now = &e->count->now;
   memcpy(e->pinned, &seed, sizeof seed);
   e->dev->upload(e->env, &e->count->seed[1], e->pinned, sizeof seed);
   return e->dev->finish(e->env, err);
 }
 
 static void close_engine(ZxEngine *e) {
+  e->env->now = NULL;
+  if (e->capture == ZX_CAPTURED) e->dev->forget(e->env);
   if (e->c && e->c != e->world) e->c->t->free(e->c);
   if (e->pinned) e->dev->unpin(e->env, e->pinned);
   if (e->arena) e->dev->free(e->env, e->arena, e->st->ledger.total);
@@ -118,6 +121,7 @@ ZxEngine *zx_engine_new(ZbArena *a, ZpPlan *p, ZxComm *c, const ZxEngineOptions 
   zx_open_comm(e);
   make_groups(e);
   zx_connect(e);
+  zx_open_capture(e);
   zx_make_ranges(e);
   zx_make_clears(e);
   return e;

@@ -1,11 +1,11 @@
 /* What the engine's files share; nobody else reads it.
  *
- * engine.c   set-up, a step               play.c    the queues and their instructions
+ * engine.c   set-up                       play.c    the queues and their instructions
  * setup.c    what a device needs at start-up
  * call.c     one node: kernel, collective  update.c  norms and optimizer steps
  * params.c   initial values, files        feed.c    data into input blocks
- * times.c    what operations had to do
- * grads.c    what of a gradient is cleared, what is written first */
+ * times.c    what operations had to do      grads.c   what of a gradient is cleared, what is written first
+ * capture.c  steps that are queued once and played from then on */
 #ifndef ZUG_EXEC_ENGINE_H
 #define ZUG_EXEC_ENGINE_H
 
@@ -33,7 +33,11 @@ typedef struct {
 typedef struct {
   double denominator;
   float seed[2]; /* 1/denominator, 1/micro-batches */
+  ZkNow now;     /* of a device that is not the host */
 } ZxCount;
+
+/* Whether steps are captured: no; once one was played; in this step; they are. */
+typedef enum { ZX_CAPTURE_NEVER, ZX_CAPTURE_LATER, ZX_CAPTURE_NEXT, ZX_CAPTURED } ZxCapture;
 
 struct ZxEngine {
   ZbArena *a;
@@ -58,14 +62,18 @@ struct ZxEngine {
   uint32_t *flight, nflight;
   ZxSums *sums;          /* in the arena */
   ZxCount *count;        /* in the arena */
-  char *pinned;          /* not a host's device: inputs of one micro-batch, then what a step's end brings back */
-  uint32_t pinned_event; /* the inputs' upload */
+  char *pinned;          /* not a host's device: `nblocks` micro-batches' inputs; what comes with a step; its sums */
+  uint64_t pinned_now, pinned_sums;
+  uint32_t nblocks;      /* used in turn */
+  uint32_t pinned_event; /* the latest inputs' upload */
   uint32_t call_event;   /* the call just made, where the host waits for each */
   struct {
     uint64_t total, at[4]; /* of the device's memory; unused at first, after all calls were prepared, with the arena, ... */
     const char *road;      /* ... and with the communicators; why those are not of the device's memory */
   } beside;
-  bool fed;              /* ... there was one */
+  ZxCapture capture;
+  const char *why_not;   /* ... NEVER */
+  bool capturing;        /* what is queued is not done now */
   float *row;            /* one row of real inputs, before rounding */
   ZxRange **ranges; uint32_t *nranges; /* per bucket template: runs of equal decay */
   ZxClear **clear;       /* per segment, per bucket of it: what its backward does not set */
@@ -96,7 +104,8 @@ void zx_note_memory(ZxEngine *e, int when);
 
 /* play.c */
 char *zx_buf_at(ZxEngine *e, const ZpBuf *b);
-void zx_play(ZxEngine *e); /* all instructions of one step */
+void zx_play(ZxEngine *e);     /* queues all instructions of one step */
+void zx_end_step(ZxEngine *e); /* waits for them, and takes in their sums */
 /* Advances the transfer and collective queues without waiting. True if anything moved. */
 bool zx_poll(ZxEngine *e);
 /* Waits for a request while the queues go on; yields, then sleeps. */
@@ -135,8 +144,13 @@ void zx_count_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n);
 void zx_count_norm(ZxEngine *e);
 void zx_count_update(ZxEngine *e, const ZpHeld *h);
 
+/* capture.c */
+void zx_open_capture(ZxEngine *e); /* collective */
+void zx_step(ZxEngine *e);
+
 /* feed.c */
 bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb);
+bool zx_feed_all(ZxEngine *e); /* a captured step's inputs, of all micro-batches, into pinned memory */
 uint64_t zx_input_bytes(const ZxEngine *e); /* of one micro-batch */
 bool zx_check_inputs(ZxEngine *e, ZbErr *err);
 

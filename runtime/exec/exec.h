@@ -6,7 +6,8 @@
  * comm_staged.c            ... of a device's memory, by way of the host's
  * comm_nccl.c              ... by NCCL        device_cuda.c CUDA
  * engine.c play.c call.c   steps of a plan    data.c        token and record files
- * params.c update.c        parameters         weights.c     safetensors, read and written by owners
+ * capture.c                steps queued once  weights.c     safetensors, read and written by owners
+ * params.c update.c        parameters
  * rate.c                   learning rates     log.c         lines for people, metrics.jsonl
  * times.c                  what operations had to do
  */
@@ -69,6 +70,14 @@ typedef struct {
   bool (*idle)(const ZkEnv *env);                   /* all streams have done their work */
   /* Returns when all streams have done their work. False if any of it failed: where and why. */
   bool (*finish)(const ZkEnv *env, ZbErr *err);
+  /* May be NULL, all four. From `capture` on, what streams are given is not done but noted, until `captured`; at both the
+   * compute queue's stream is the current one, and what others are given in between is ordered by events of that time.
+   * False: it cannot be done, nothing is noted, and the step is to be queued anew. `replay` gives the current stream all
+   * that was noted to do; `forget` ends it, before communicators that are used in it end. */
+  bool (*capture)(ZkEnv *env, ZbErr *err);
+  bool (*captured)(ZkEnv *env, ZbErr *err);
+  void (*replay)(const ZkEnv *env);
+  void (*forget)(ZkEnv *env);
   /* Both may be NULL. Bytes of the device's memory, and how many of them nobody has taken. */
   void (*memory)(const ZkEnv *env, uint64_t *total, uint64_t *unused);
   /* Collective: a communicator of the device's memory over the ranks of `world`, whose operations go to the current
@@ -117,6 +126,9 @@ typedef struct {
   bool (*test)(ZxComm *, ZxRequest);  /* true: complete, and the request is given back */
   void (*wait)(ZxComm *, ZxRequest);  /* tests, yields and then sleeps: never spins a core dry */
   void (*barrier)(ZxComm *);
+  /* May be NULL: no. Whether all operations are complete (-1) for the host when they start, and a device's streams do the
+   * rest: they can be captured. */
+  bool (*only_queues)(ZxComm *);
   /* May be NULL. Called now and then while a rank waits for its device: ends the job if what was begun has failed. */
   void (*watch)(ZxComm *);
   /* Ends the whole job with `code`; the one place that does. Flushes nothing but stderr. */

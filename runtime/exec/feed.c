@@ -86,11 +86,17 @@ bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb) {
   uint64_t bytes = zx_input_bytes(e), end = (uint64_t)(inputs - e->arena) + bytes;
   if (end > e->high) e->high = end;
   if (e->dev->host) return feed(e, inputs, mb);
-  for (int tries = 0; e->fed && !e->dev->reached(e->env, e->pinned_event);) /* the block is free once the last upload is done */
+  char *block = e->pinned + mb % e->nblocks * bytes;
+  for (int tries = 0; mb && mb % e->nblocks == 0 && !e->dev->reached(e->env, e->pinned_event);) /* blocks are free again */
     if (!zx_poll(e)) zx_relax(e, &tries);
-  if (!feed(e, e->pinned, mb)) return false;
-  e->dev->upload(e->env, inputs, e->pinned, bytes);
-  e->dev->record(e->env, e->pinned_event);
-  e->fed = true;
+  if (!e->capturing && !feed(e, block, mb)) return false;
+  e->dev->upload(e->env, inputs, block, bytes);
+  if (!e->capturing) e->dev->record(e->env, e->pinned_event);
+  return true;
+}
+
+bool zx_feed_all(ZxEngine *e) {
+  for (uint32_t mb = 0; mb < e->p->nmicro; mb++)
+    if (!feed(e, e->pinned + mb * zx_input_bytes(e), mb)) return false;
   return true;
 }

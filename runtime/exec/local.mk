@@ -2,6 +2,7 @@
 noinst_LIBRARIES += libexec.a
 libexec_a_SOURCES = \
   runtime/exec/call.c \
+  runtime/exec/capture.c \
   runtime/exec/comm.h \
   runtime/exec/comm_self.c \
   runtime/exec/comm_shm.c \

@@ -314,8 +314,8 @@ static bool all_started(const ZxEngine *e) {
 static void read_sums(ZxEngine *e) {
   const ZxSums *s = e->sums;
   if (!e->dev->host) {
-    e->dev->download(e->env, e->pinned, e->sums, sizeof *e->sums);
-    s = (const ZxSums *)(const void *)e->pinned;
+    s = (const ZxSums *)(const void *)(e->pinned + e->pinned_sums);
+    e->dev->download(e->env, e->pinned + e->pinned_sums, e->sums, sizeof *e->sums);
     if (!zx_finish(e, e->err)) e->failed = true;
   }
   e->out.tokens = s->denominator;
@@ -344,8 +344,13 @@ void zx_play(ZxEngine *e) {
   double from = zx_now();
   for (int tries = 0; !e->failed && (e->nflight || !all_started(e));)
     if (!zx_poll(e)) zx_relax(e, &tries);
-  if (!e->failed && !zx_finish(e, e->err)) e->failed = true;
   e->times[ZG_OP_COUNT + 1] += zx_now() - from;
   e->playing = false;
+}
+
+void zx_end_step(ZxEngine *e) {
+  double from = zx_now();
+  if (!e->failed && !zx_finish(e, e->err)) e->failed = true;
+  e->times[ZG_OP_COUNT + 1] += zx_now() - from;
   if (!e->failed) read_sums(e);
 }

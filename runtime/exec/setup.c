@@ -51,8 +51,10 @@ void zx_note_memory(ZxEngine *e, int when) {
   if (e->dev->memory) e->dev->memory(e->env, &e->beside.total, &e->beside.at[when]);
 }
 
-/* Memory that is not the host's: what goes there and comes back passes through a block of the host's that the device can
- * reach, of one micro-batch's inputs or a step's sums. */
+#define MOST_PINNED ((uint64_t)256 << 20) /* for inputs; one block there must be */
+
+/* What goes to memory that is not the host's, and what comes back, passes through a block of the host's that the device can
+ * reach: the inputs of as many micro-batches as have room, what comes with a step, a step's sums. */
 bool zx_open_memory(ZxEngine *e, ZbErr *err) {
   if (!(e->arena = e->dev->alloc(e->env, e->st->ledger.total, err))) {
     explain_size(e, err);
@@ -60,8 +62,11 @@ bool zx_open_memory(ZxEngine *e, ZbErr *err) {
   }
   zx_note_memory(e, 2);
   if (e->dev->host) return true;
-  uint64_t bytes = zx_input_bytes(e);
-  e->pinned = e->dev->pinned(e->env, bytes > sizeof(ZxSums) ? bytes : sizeof(ZxSums), err);
+  uint64_t bytes = zx_input_bytes(e), most = bytes ? MOST_PINNED / bytes : (uint64_t)e->p->nmicro;
+  e->nblocks = (uint32_t)(most < 1 ? 1 : most < (uint64_t)e->p->nmicro ? most : (uint64_t)e->p->nmicro);
+  e->pinned_now = zb_round_up(e->nblocks * bytes, 64);
+  e->pinned_sums = zb_round_up(e->pinned_now + sizeof(ZkNow), 64);
+  e->pinned = e->dev->pinned(e->env, e->pinned_sums + sizeof(ZxSums), err);
   return e->pinned != NULL;
 }
 
@@ -122,6 +127,8 @@ void zx_engine_tell(const ZxEngine *e, ZbText *out) {
   if (e->dev->host) return;
   if (e->c->t->describe) zb_text_add(out, "ranks exchange by %s\n", e->c->t->describe(e->c));
   else zb_text_add(out, "ranks exchange by way of the host's memory: %s\n", e->beside.road);
+  if (e->why_not) zb_text_add(out, "each step is queued anew: %s\n", e->why_not);
+  else zb_text_add(out, "steps are captured: the third and all that follow are played from the second\n");
   if (!e->dev->memory) return;
   const uint64_t *at = e->beside.at;
   char x[5][24];

@@ -143,6 +143,7 @@ typedef struct {
   int peer;
   char *p;
   size_t bytes, at;
+  bool done;
 } Part;
 
 typedef struct {
@@ -196,14 +197,19 @@ static bool go(void *arg) {
   o->begun = true;
   for (int i = 0; i < o->nparts; i++) {
     Part *p = &o->part[i];
-    if (p->peer >= 0 && (p->send ? sends(o, p) : receives(o, p))) p->peer = -1;
-    done &= p->peer < 0;
+    if (!p->done) p->done = p->send ? sends(o, p) : receives(o, p);
+    done &= p->done;
   }
   if (!done) return false;
   if (o->room) reduce(o);
-  free(o->room);
-  free(o);
+  o->begun = false; /* a graph may do it again */
+  for (int i = 0; i < o->nparts; i++) o->part[i].at = 0, o->part[i].done = false;
   return true;
+}
+
+static void drop(void *arg) {
+  free(((Op *)arg)->room);
+  free(arg);
 }
 
 static Op *begin(ncclComm_t c) {
@@ -215,7 +221,7 @@ static Op *begin(ncclComm_t c) {
 
 static void add(Op *o, bool send, int peer, const void *p, size_t bytes) {
   ZB_ASSERT(o->nparts < 2 * RANKS);
-  o->part[o->nparts++] = (Part){send, peer, (char *)(uintptr_t)p, bytes, 0};
+  o->part[o->nparts++] = (Part){send, peer, (char *)(uintptr_t)p, bytes, 0, false};
 }
 
 static ncclResult_t collective(Op *o, cudaStream_t stream) {
@@ -227,7 +233,7 @@ static ncclResult_t collective(Op *o, cudaStream_t stream) {
     c->connected = true;
   }
   atomic_fetch_add(&operations, 1);
-  gpu_push(stream, go, o);
+  gpu_push(stream, go, drop, o);
   return ncclSuccess;
 }
 
@@ -321,7 +327,7 @@ ncclResult_t ncclGroupEnd(void) {
   for (int i = 0; i < group->nparts; i++)
     while (!atomic_load(&c->s->met[group->part[i].peer][c->rank])) nap();
   atomic_fetch_add(&operations, 1);
-  gpu_push(group_stream, go, group);
+  gpu_push(group_stream, go, drop, group);
   group = NULL;
   return ncclSuccess;
 }

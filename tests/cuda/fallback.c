@@ -19,16 +19,16 @@ typedef struct {
 
 static bool run(void *arg) {
   Call *c = arg;
+  if (c->env.now) c->env.step = c->env.now->step;
   zk_cpu_kernel(c->call.op)(&c->env, &c->call);
-  free(c);
   return true;
 }
 
 static void on_cpu(const ZkEnv *env, const ZkCall *call) {
   Call *c = malloc(sizeof *c);
   ZB_ASSERT(c != NULL);
-  *c = (Call){{.seed = env->seed, .step = env->step}, *call};
-  gpu_push(((ZkCuda *)env->device)->stream, run, c);
+  *c = (Call){{.seed = env->seed, .step = env->step, .now = env->now}, *call};
+  gpu_push(((ZkCuda *)env->device)->stream, run, free, c);
 }
 
 /* ZUG_TEST_LACKS=OP: that op is not there, nor here. */

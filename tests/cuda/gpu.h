@@ -12,8 +12,9 @@
 
 struct CUstream_st;
 /* Enqueues: `go` is called with `arg` on the GPU's thread, once all before it in the stream is done, and again and again until
- * it returns true; other streams go on in between. */
-void gpu_push(struct CUstream_st *stream, bool (*go)(void *arg), void *arg);
+ * it returns true; other streams go on in between. Where a stream is captured all that happens whenever the graph is played.
+ * `drop` is called when it will not happen again. */
+void gpu_push(struct CUstream_st *stream, bool (*go)(void *arg), void (*drop)(void *arg), void *arg);
 /* What the environment variable says, or `otherwise`. */
 long gpu_setting(const char *name, long otherwise);
 

@@ -41,12 +41,20 @@ for each in one:1 zero1_2:2 zero3_2:2 keep_4:4 tensor2:2 seq2:2 pipe2:2 few4:4 a
   run cpu "$ranks" zrun "$recipe"
   run nccl "$ranks" "$emu" "$recipe"
   says 'ranks exchange by NCCL'
+  says 'steps are captured'
+  grep 'queued anew' out.txt && fail "$recipe: no graph was made"
   run staged "$ranks" "env ZUG_TEST_GPUS=1 $emu" "$recipe"
   [ "$ranks" -eq 1 ] || says "ranks exchange by way of the host's memory: NCCL wants a GPU for every rank"
   same "$recipe" nccl staged --loss 0 --norm 0
   same "$recipe" nccl cpu --loss 1e-6 --norm 1e-6
 done
 ls nccl-* >files.txt 2>/dev/null && fail "communicators were left: $(cat files.txt)"
+
+# ---- no graph can be made of a step: it is queued anew, and the numbers stay ----
+run cpu 2 zrun zero3_2
+run anew 2 "env ZUG_TEST_GRAPH_FAIL=1 $emu" zero3_2
+says 'note: each step is queued anew: CUDA: cudaGraphInstantiate: out of memory'
+same zero3_2 anew cpu --loss 1e-6 --norm 1e-6
 
 # With events left out the numbers must be others, or none of this sees anything.
 run cpu 2 zrun zero3_2
@@ -79,6 +87,7 @@ done
 run cpu 2 zrun pipe2
 ok timeout -k 5 100 $MPIRUN -np 2 "$emu" train gpt2.zsg --recipe recipes.zug:pipe2 --data text.bin --steps 3 --log times --times
 says '^  dot +[0-9.]+ s'
+says 'each step is queued anew: every call is timed'
 same pipe2 times cpu --loss 1e-6 --norm 1e-6
 
 # ---- what goes wrong ----

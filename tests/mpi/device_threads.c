@@ -1,6 +1,7 @@
 /* A device that is the CPU but asynchronous, for tests: a stream is a thread that takes one piece of work after another,
  * each after a pause of some length, so that what is not ordered by an event happens in another order than the host's and
- * gives other numbers. Its memory is the host's, but nobody outside may know that.
+ * gives other numbers. Its memory is the host's, but nobody outside may know that. A step that is captured is kept as the
+ * list of its work, and queued from there; what of it was not in memory would be an old step's.
  *
  * ZUG_TEST_NO_WAIT=1 makes streams ignore events: a run that still gives the right numbers would show that the test sees
  * nothing. */
@@ -17,7 +18,8 @@
 typedef struct Work {
   struct Work *next;
   void (*fn)(const void *args);
-  ZkEnv env;
+  int stream;
+  size_t bytes;
   max_align_t args[];
 } Work;
 
@@ -36,8 +38,9 @@ typedef struct {
   pthread_cond_t changed;
   Stream stream[ZP_QUEUES];
   Event *event;
-  bool quit, no_wait;
+  bool quit, no_wait, capturing;
   int current;
+  Work *noted, **noted_tail; /* a captured step */
 } Device;
 
 static Device *device(const ZkEnv *env) { return env->device; }
@@ -81,12 +84,22 @@ static void *serve(void *arg) {
   return NULL;
 }
 
-static void push(const ZkEnv *env, void (*fn)(const void *), const void *args, size_t bytes) {
-  Device *d = device(env);
+static Work *work(int stream, void (*fn)(const void *), const void *args, size_t bytes) {
   Work *w = malloc(sizeof *w + bytes);
   ZB_ASSERT(w != NULL);
-  *w = (Work){.fn = fn, .env = *env};
+  *w = (Work){.fn = fn, .stream = stream, .bytes = bytes};
   memcpy(w->args, args, bytes);
+  return w;
+}
+
+static void push(const ZkEnv *env, void (*fn)(const void *), const void *args, size_t bytes) {
+  Device *d = device(env);
+  Work *w = work(d->current, fn, args, bytes);
+  if (d->capturing) {
+    *d->noted_tail = w;
+    d->noted_tail = &w->next;
+    return;
+  }
   pthread_mutex_lock(&d->lock);
   Stream *s = &d->stream[d->current];
   *s->tail = w;
@@ -134,6 +147,7 @@ static int current(const ZkEnv *env) { return device(env)->current; }
 static bool finish(const ZkEnv *env, ZbErr *err) {
   (void)err;
   Device *d = device(env);
+  ZB_ASSERT(!d->capturing);
   pthread_mutex_lock(&d->lock);
   for (int i = 0; i < ZP_QUEUES; i++)
     while (d->stream[i].head || d->stream[i].busy) pthread_cond_wait(&d->changed, &d->lock);
@@ -143,6 +157,7 @@ static bool finish(const ZkEnv *env, ZbErr *err) {
 
 static bool idle(const ZkEnv *env) {
   Device *d = device(env);
+  ZB_ASSERT(!d->capturing);
   pthread_mutex_lock(&d->lock);
   bool yes = true;
   for (int i = 0; i < ZP_QUEUES; i++) yes &= !d->stream[i].head && !d->stream[i].busy;
@@ -178,9 +193,10 @@ static void do_wait(const void *args) {
   pthread_mutex_unlock(&m->d->lock);
 }
 
+/* A mark's count is set when it is given to a stream, which a captured one is again and again. */
 static void record(const ZkEnv *env, uint32_t event) {
   Device *d = device(env);
-  push(env, do_record, &(Mark){d, event, ++d->event[event].wanted}, sizeof(Mark));
+  push(env, do_record, &(Mark){d, event, d->capturing ? 0 : ++d->event[event].wanted}, sizeof(Mark));
 }
 
 static void wait_event(const ZkEnv *env, uint32_t event) {
@@ -190,14 +206,69 @@ static void wait_event(const ZkEnv *env, uint32_t event) {
 
 static bool reached(const ZkEnv *env, uint32_t event) {
   Device *d = device(env);
+  ZB_ASSERT(!d->capturing);
   pthread_mutex_lock(&d->lock);
   bool yes = d->event[event].reached == d->event[event].wanted;
   pthread_mutex_unlock(&d->lock);
   return yes;
 }
 
-/* ---- work: arguments are kept, and the CPU's function is called with them ---- */
-static ZkEnv alone(const ZkEnv *env) { return (ZkEnv){.seed = env->seed, .step = env->step}; }
+/* ---- captured steps ---- */
+static bool capture(ZkEnv *env, ZbErr *err) {
+  (void)err;
+  Device *d = device(env);
+  ZB_ASSERT(!d->capturing && !d->noted && d->current == ZP_Q_COMPUTE);
+  d->noted_tail = &d->noted;
+  return d->capturing = true;
+}
+
+static void forget(ZkEnv *env) {
+  Device *d = device(env);
+  for (Work *w = d->noted, *next; w; w = next) {
+    next = w->next;
+    free(w);
+  }
+  d->noted = NULL;
+}
+
+/* ZUG_TEST_NO_CAPTURE=1: it cannot be done, as is known at the end. */
+static bool captured(ZkEnv *env, ZbErr *err) {
+  const char *no = getenv("ZUG_TEST_NO_CAPTURE");
+  device(env)->capturing = false;
+  if (!no || *no != '1') return true;
+  forget(env);
+  return zb_fail(err, "", "there is no room for it");
+}
+
+static void replay(const ZkEnv *env) {
+  Device *d = device(env);
+  int current = d->current;
+  ZB_ASSERT(current == ZP_Q_COMPUTE && d->noted);
+  for (const Work *w = d->noted; w; w = w->next) {
+    d->current = w->stream;
+    const Mark *mark = (const void *)&w->args;
+    if (w->fn == do_record) record(env, mark->event);
+    else if (w->fn == do_wait) wait_event(env, mark->event);
+    else push(env, w->fn, w->args, w->bytes);
+  }
+  d->current = current;
+}
+
+/* ---- work: arguments are kept, and the CPU's function is called with them ----
+ * The step, and the rate that goes with it, are as they are in memory when the work is done. */
+static ZkEnv alone(const ZkEnv *env) { return (ZkEnv){.seed = env->seed, .step = env->step, .now = env->now}; }
+static ZkEnv at_now(const ZkEnv *env) { return (ZkEnv){.seed = env->seed, .step = env->now ? env->now->step : env->step}; }
+static ZkAdamW *adamw_now(const ZkEnv *env, const ZkAdamW *p, ZkAdamW *out) {
+  *out = *p;
+  out->lr = env->now->lr;
+  out->step = (int64_t)env->now->step;
+  return out;
+}
+static ZkSgd *sgd_now(const ZkEnv *env, const ZkSgd *p, ZkSgd *out) {
+  *out = *p;
+  out->lr = env->now->lr;
+  return out;
+}
 
 #define WORK(NAME, FIELDS, CALL, PARAMS, ...)                                                                                \
   typedef struct {                                                                                                           \
@@ -206,31 +277,32 @@ static ZkEnv alone(const ZkEnv *env) { return (ZkEnv){.seed = env->seed, .step =
   } NAME##Args;                                                                                                              \
   static void do_##NAME(const void *p) {                                                                                     \
     const NAME##Args *a = p;                                                                                                 \
+    ZkEnv env = at_now(&a->env);                                                                                             \
     zx_device_cpu.CALL;                                                                                                      \
   }                                                                                                                          \
   static void NAME PARAMS { push(env, do_##NAME, &(NAME##Args){alone(env), __VA_ARGS__}, sizeof(NAME##Args)); }
 
-WORK(run, ZkCall call;, run(&a->env, &a->call), (const ZkEnv *env, const ZkCall *call), *call)
+WORK(run, ZkCall call;, run(&env, &a->call), (const ZkEnv *env, const ZkCall *call), *call)
 WORK(adamw, ZkAdamW p; ZxClip clip; int64_t n; const float *g; float *w; float *m; float *v; uint16_t *w16;,
-     adamw(&a->env, &a->p, &a->clip, a->n, a->g, a->w, a->m, a->v, a->w16),
+     adamw(&env, adamw_now(&a->env, &a->p, &(ZkAdamW){0}), &a->clip, a->n, a->g, a->w, a->m, a->v, a->w16),
      (const ZkEnv *env, const ZkAdamW *p, const ZxClip *clip, int64_t n, const float *g, float *w, float *m, float *v,
       uint16_t *w16), *p, *clip, n, g, w, m, v, w16)
 WORK(sgd, ZkSgd p; ZxClip clip; int64_t n; const float *g; float *w; float *m; uint16_t *w16;,
-     sgd(&a->env, &a->p, &a->clip, a->n, a->g, a->w, a->m, a->w16),
+     sgd(&env, sgd_now(&a->env, &a->p, &(ZkSgd){0}), &a->clip, a->n, a->g, a->w, a->m, a->w16),
      (const ZkEnv *env, const ZkSgd *p, const ZxClip *clip, int64_t n, const float *g, float *w, float *m, uint16_t *w16), *p,
      *clip, n, g, w, m, w16)
-WORK(sumsq, int64_t n; const float *x; double *sum;, sumsq(&a->env, a->n, a->x, a->sum),
+WORK(sumsq, int64_t n; const float *x; double *sum;, sumsq(&env, a->n, a->x, a->sum),
      (const ZkEnv *env, int64_t n, const float *x, double *sum), n, x, sum)
-WORK(axpy, int64_t n; float s; const float *x; float *y;, axpy(&a->env, a->n, a->s, a->x, a->y),
+WORK(axpy, int64_t n; float s; const float *x; float *y;, axpy(&env, a->n, a->s, a->x, a->y),
      (const ZkEnv *env, int64_t n, float s, const float *x, float *y), n, s, x, y)
-WORK(to_bf16, int64_t n; const float *x; uint16_t *y;, to_bf16(&a->env, a->n, a->x, a->y),
+WORK(to_bf16, int64_t n; const float *x; uint16_t *y;, to_bf16(&env, a->n, a->x, a->y),
      (const ZkEnv *env, int64_t n, const float *x, uint16_t *y), n, x, y)
-WORK(zero, void *p; size_t n;, zero(&a->env, a->p, a->n), (const ZkEnv *env, void *p, size_t n), p, n)
-WORK(copy, void *to; const void *from; size_t n;, copy(&a->env, a->to, a->from, a->n),
+WORK(zero, void *p; size_t n;, zero(&env, a->p, a->n), (const ZkEnv *env, void *p, size_t n), p, n)
+WORK(copy, void *to; const void *from; size_t n;, copy(&env, a->to, a->from, a->n),
      (const ZkEnv *env, void *to, const void *from, size_t n), to, from, n)
-WORK(add_scalar, const float *x; double *sum;, add_scalar(&a->env, a->x, a->sum),
+WORK(add_scalar, const float *x; double *sum;, add_scalar(&env, a->x, a->sum),
      (const ZkEnv *env, const float *x, double *sum), x, sum)
-WORK(reciprocal, const double *x; float *y;, reciprocal(&a->env, a->x, a->y),
+WORK(reciprocal, const double *x; float *y;, reciprocal(&env, a->x, a->y),
      (const ZkEnv *env, const double *x, float *y), x, y)
 
 static void *pinned(const ZkEnv *env, size_t bytes, ZbErr *err) {
@@ -245,7 +317,7 @@ static void *alloc(const ZkEnv *env, size_t bytes, ZbErr *err) { return zx_devic
 static void release(const ZkEnv *env, void *p, size_t bytes) { zx_device_cpu.free(env, p, bytes); }
 static size_t scratch(const ZkCall *call, int threads) { return zx_device_cpu.scratch(call, threads); }
 static double peak(const ZkEnv *env, ZkElem elem, int ms) {
-  ZkEnv e = alone(env);
+  ZkEnv e = at_now(env);
   return zx_device_cpu.peak(&e, elem, ms);
 }
 static const char *describe(const ZkEnv *env) { return (void)env, "the CPU, with threads as streams"; }
@@ -281,6 +353,10 @@ static const ZxDeviceTable threads = {
     .reached = reached,
     .idle = idle,
     .finish = finish,
+    .capture = capture,
+    .captured = captured,
+    .replay = replay,
+    .forget = forget,
 };
 
 const ZxDeviceTable *const zx_devices[] = {&threads, NULL};
