@@ -22,6 +22,7 @@ endif
 libkernels_cuda_a_SOURCES = $(cuda_host) $(cuda_kernels) kernels/cuda/context.c kernels/cuda/compile.c
 nodist_libkernels_cuda_a_SOURCES = kernels/cuda/texts.embed.c
 libkernels_cuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+libkernels_cuda_a_CFLAGS = $(AM_CFLAGS) -fPIC # a part of a module
 
 if HAVE_CXX
 check_LIBRARIES += libkernels_emu.a
@@ -50,7 +51,7 @@ V_EMU = $(V_EMU_@AM_V@)
 V_EMU_ = $(V_EMU_@AM_DEFAULT_V@)
 V_EMU_0 = @echo "  EMU      $@";
 
-nvcc_flags = -std=c++17 -O3 -lineinfo -Xcompiler=-Wall,-Wextra $(NVCC_WERROR) $(NVCC_GENCODE) -I$(srcdir) -I$(builddir) \
+nvcc_flags = -std=c++17 -O3 -lineinfo -Xcompiler=-Wall,-Wextra,-fPIC $(NVCC_WERROR) $(NVCC_GENCODE) -I$(srcdir) -I$(builddir) \
   $(CUDA_CPPFLAGS) $(NVCCFLAGS)
 emu_flags = -x c++ -std=c++17 -DZK_EMU -Wall -Wextra -Wno-unknown-pragmas $(WERROR_CFLAGS) $(OPT_CFLAGS) -g \
   -I$(srcdir) -I$(builddir) -fmacro-prefix-map=$(srcdir)/= $(SANITIZE_FLAGS) $(CXXFLAGS)

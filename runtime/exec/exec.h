@@ -4,7 +4,7 @@
  * comm_self.c comm_mpi.c   communicators      device.c      which devices there are
  * comm_shm.c               ... inside a node  device_cpu.c  the CPU
  * comm_staged.c            ... of a device's memory, by way of the host's
- * comm_nccl.c              ... by NCCL        device_cuda.c CUDA
+ * comm_nccl.c              ... by NCCL        device_cuda.c CUDA, in a module that device_load.c loads
  * engine.c play.c call.c   steps of a plan    data.c        token and record files
  * capture.c                steps queued once  weights.c     safetensors, read and written by owners
  * params.c update.c        parameters
@@ -26,6 +26,9 @@ typedef struct { const double *squares; float most; } ZxClip; /* gradients are s
 typedef struct ZxComm ZxComm;
 typedef struct {
   const char *name; /* "cpu" */
+  /* A device in a module has only these: how people call it, the module's file, which has the rest as zx_device_NAME, and
+   * a library that machines with such a device have. */
+  const char *label, *module, *driver;
   bool host;
   /* NULL: always. Whether there is one on this machine; if not, why. */
   bool (*there)(ZbErr *err);
@@ -85,9 +88,10 @@ typedef struct {
   ZxComm *(*comm)(ZxComm *world, ZkEnv *env, const char **why);
 } ZxDeviceTable;
 extern const ZxDeviceTable zx_device_cpu;
-extern const ZxDeviceTable zx_device_cuda; /* in builds with CUDA */
+extern const ZxDeviceTable zx_device_cuda; /* in a module of builds with CUDA */
 extern const ZxDeviceTable *const zx_devices[]; /* NULL ends the list */
-/* The device of that name, or NULL and why, unless nobody knows it; "auto" is the fastest that this build and machine have. */
+/* The device of that name, or NULL and why, unless nobody knows it; "auto" is the fastest that this build and machine have
+ * (`err`: why it is not one whose driver is there). */
 const ZxDeviceTable *zx_device(const char *name, ZbErr *err);
 
 /* ---- communicators -------------------------------------------------------------------------------------- */

@@ -19,6 +19,7 @@ typedef struct {
   uint64_t seed;
   int threads;
   const ZxDeviceTable *device;
+  ZbErr device_note; /* `auto`: why it is not one whose driver is there */
   ZxOrder order;
   bool dry_run, times;
 } Options;
@@ -58,7 +59,7 @@ static int parse(int argc, char **argv, Options *o, bool speak) {
       {"order", 1, NULL, ORDER},   {"init", 1, NULL, INIT},       {"save", 1, NULL, SAVE},       {"log", 1, NULL, LOG},
       {"threads", 1, NULL, THREADS}, {"device", 1, NULL, DEVICE}, {"cluster", 1, NULL, CLUSTER}, {"times", 0, NULL, TIMES},
       {"dry-run", 0, NULL, DRY},   {"help", 0, NULL, HELP},       {NULL, 0, NULL, 0}};
-  *o = (Options){.seed = 1, .threads = 1, .device = zx_device("auto", NULL)};
+  *o = (Options){.seed = 1, .threads = 1};
   opterr = speak;
   int long_one = -1;
   for (int k; (k = getopt_long(argc, argv, "I:h", list, &long_one)) != -1;) {
@@ -78,7 +79,10 @@ static int parse(int argc, char **argv, Options *o, bool speak) {
     case SAVE: o->save = optarg; break;
     case LOG: o->log = optarg; break;
     case THREADS: good = number(optarg, 1, &n) && n <= 1024, o->threads = (int)n; break;
-    case DEVICE: good = (o->device = zx_device(optarg, &err)) != NULL; break;
+    case DEVICE:
+      good = (o->device = zx_device(optarg, &err)) != NULL;
+      o->device_note = err;
+      break;
     case CLUSTER: o->cluster = optarg; break;
     case TIMES: o->times = true; break;
     case DRY: o->dry_run = true; break;
@@ -105,6 +109,7 @@ static int parse(int argc, char **argv, Options *o, bool speak) {
   else if (!o->steps && !o->dry_run) missing = "--steps K";
   if (missing && speak) fprintf(stderr, "zrun: give %s; zrun --help lists all options\n", missing);
   if (missing) return 2;
+  if (!o->device) o->device = zx_device("auto", &o->device_note);
   o->graph = argv[optind + 1];
   return 0;
 }
@@ -210,6 +215,7 @@ static bool check_size(Run *r) {
 
 static void introduce(Run *r) {
   if (r->rank) return;
+  if (*r->o.device_note.text) printf("note: computing on the CPU, %s\n", r->o.device_note.text);
   const ZpPlan *p = r->plan;
   char text[24];
   printf("model %s, %.4g M parameters; recipe %s: %" PRId64 " ranks, %u stage%s, %" PRId64 " micro-batches; %s\n", r->graph->model,

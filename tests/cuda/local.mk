@@ -1,5 +1,6 @@
 # zrun as it is for GPUs, on a GPU that is a thread: tests/cuda/gpu.h. The CUDA runtime and NCCL are the tests' own (their
-# headers are needed), kernels are emulated. libexec.a is the very one that zrun has.
+# headers are needed), kernels are emulated. libexec.a and libexec_cuda.a are the very ones that zrun and
+# its module have.
 if HAVE_CUDA
 if HAVE_NCCL
 if HAVE_CXX
@@ -9,8 +10,8 @@ endif
 endif
 endif
 endif
-tests_cuda_zrun_emu_SOURCES = runtime/exec/zrun.c tests/cuda/gpu.h tests/cuda/fake_cudart.c tests/cuda/fake_nccl.c tests/cuda/fallback.c
+tests_cuda_zrun_emu_SOURCES = runtime/exec/zrun.c tests/cuda/gpu.h tests/cuda/fake_cudart.c tests/cuda/fake_nccl.c tests/cuda/fallback.c tests/cuda/devices.c
 tests_cuda_zrun_emu_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_cuda_zrun_emu_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=zk_cuda_kernel,--wrap=zk_cuda_scratch,--wrap=zk_cuda_prepare
-tests_cuda_zrun_emu_LDADD = libexec.a libkernels_emu.a libkernels.a libplan.a liblang.a $(CJSON_LIBS) $(BLAS_LIBS) $(MPI_LIBS) \
-  -lpthread $(libs_graph) -lstdc++
+tests_cuda_zrun_emu_LDADD = libexec.a libexec_cuda.a libexec.a libkernels_emu.a libkernels.a libplan.a liblang.a $(CJSON_LIBS) $(BLAS_LIBS) $(MPI_LIBS) \
+  -lpthread -ldl $(libs_graph) -lstdc++

@@ -24,10 +24,10 @@ tests_gpu_test_kernels_CFLAGS = $(unit_cflags)
 tests_gpu_test_kernels_LDADD = $(libs_cuda) $(libs_graph) $(unit_libs) -lstdc++
 
 # zrun, whose ranks believe that each has a GPU of its own.
-tests_gpu_zrun_nccl_SOURCES = runtime/exec/zrun.c tests/gpu/apart.c
+tests_gpu_zrun_nccl_SOURCES = runtime/exec/zrun.c tests/gpu/apart.c tests/cuda/devices.c
 tests_gpu_zrun_nccl_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_gpu_zrun_nccl_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=cudaGetDeviceProperties,--wrap=cudaGetDeviceProperties_v2
-tests_gpu_zrun_nccl_LDADD = $(libs_exec)
+tests_gpu_zrun_nccl_LDADD = libexec.a libexec_cuda.a libkernels_cuda.a $(libs_exec) $(CUDA_LIBS) -lstdc++
 
 .PHONY: check-gpu
 check-gpu: all $(gpu_programs) tests/tools/compare_runs

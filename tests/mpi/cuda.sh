@@ -90,6 +90,19 @@ says '^  dot +[0-9.]+ s'
 says 'each step is queued anew: every call is timed'
 same pipe2 times cpu --loss 1e-6 --norm 1e-6
 
+# ---- the module that zrun itself loads: all that it needs is there, in it or in zrun. The driver is a stand-in without GPUs ----
+standin="$ZUG_BUILD/tests/unit/kernels_cuda/standin_cuda.so"
+if [ -f "$standin" ]; then
+  mkdir -p driver && cp "$standin" driver/libcuda.so.1
+  one="zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 1"
+  refuses 'device: there is no CUDA device here: ' env LD_LIBRARY_PATH="$PWD/driver:$LD_LIBRARY_PATH" $one --device cuda
+  ok $MPIRUN -np 1 -x LD_LIBRARY_PATH="$PWD/driver:$LD_LIBRARY_PATH" $one
+  says 'note: computing on the CPU, there is no CUDA device here: '
+  echo 'no module' >driver/libcuda.so.1
+  refuses 'no CUDA device here: its driver cannot be loaded: .*invalid ELF header|file too short' \
+    env LD_LIBRARY_PATH="$PWD/driver" $one --device cuda
+fi
+
 # ---- what goes wrong ----
 two="$MPIRUN -np 2 $emu train gpt2.zsg --recipe recipes.zug:zero3_2 --data text.bin --steps 3"
 refuses 'device: there is no CUDA device here: no CUDA-capable device is detected' env ZUG_TEST_GPUS=0 $two --device cuda
