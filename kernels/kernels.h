@@ -73,6 +73,16 @@ typedef struct {
   void *device;  /* what a device that is not the CPU keeps of its own */
 } ZkEnv;
 
+/* A call of another op than CHAIN with a `chain` is a *joined* call: the op and the chain that follows it, in one. Of an op
+ * with k operands and r results, in[0..k) are its operands and in[k..nin) the chain's other inputs. Registers 0..r-1 are
+ * the op's results, as f32 or rounded to the type of one of the outputs; registers r.. are in[k..]; instruction i writes
+ * register r + nin - k + i. Outputs have the axes of result 0, the iteration space; an output whose register is that of a
+ * result stores that result and has its axes. Each result but the first has such an output; the first has one if it is
+ * read elsewhere. No output shares memory with an operand; nothing is accumulated. Which calls may be joined, a device
+ * says; the CPU's kernels take none.
+ *
+ * Example: y[b n] = gelu(x[b k] . w[k n] + b[n]), h = x . w + b kept for its gradient: op dot, in x w b, out h y; register
+ * 0 is the product, 1 is b, 2 = 0 + 1 is stored to h, and so on. */
 typedef struct {
   uint16_t op;
   uint8_t nin, nout, nax;
@@ -86,6 +96,11 @@ typedef struct {
 } ZkCall;
 
 typedef void ZkKernel(const ZkEnv *env, const ZkCall *call);
+
+/* A joined call as two, for who cannot do it in one: the op, whose results go straight to the outputs that store them (or,
+ * result 0 without one, to the output with the most bits, where the chain then finds it: in place), and what is left of
+ * the chain; chain->nout = 0 if nothing is. Both have joined->scratch. */
+void zk_unjoin(const ZkCall *joined, ZkCall *op, ZkCall *chain, ZkChain *rest);
 
 /* Kernel of an op of class COMPUTE, MOVE, or of CHAIN and COPY; NULL for others. All semantics:
  * graph/OPS.md. */

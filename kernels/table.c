@@ -31,6 +31,43 @@ static const Entry table[ZG_OP_COUNT] = {
     [ZG_OP_COPY] = {zk_cpu_copy, NULL},
 };
 
+static const struct {
+  uint8_t operands, results;
+} arity[ZG_OP_COUNT] = {
+#define OP(NAME, text, class, lo, hi, outs) [ZG_OP_##NAME] = {lo, outs},
+#include "graph/ops.def"
+};
+
+static int output_of(const ZkCall *joined, int reg) {
+  for (int k = 0; k < joined->nout; k++)
+    if (joined->chain->out[k] == reg) return k;
+  return -1;
+}
+
+void zk_unjoin(const ZkCall *joined, ZkCall *op, ZkCall *chain, ZkChain *rest) {
+  int nin = arity[joined->op].operands, nres = arity[joined->op].results, wide = 0;
+  *op = *chain = *joined;
+  *rest = *joined->chain;
+  op->nin = (uint8_t)nin, op->nout = (uint8_t)nres, op->chain = NULL;
+  chain->op = ZG_OP_CHAIN, chain->nax = 0, chain->chain = rest;
+  chain->nin = chain->nout = 0, rest->nout = 0;
+  for (int k = joined->nout; k-- > 0;)
+    if (joined->chain->out[k] >= nres && joined->out[k].elem == ZK_F32) wide = k;
+  for (int r = 0; r < nres; r++) {
+    int to = output_of(joined, r);
+    ZB_ASSERT(to >= 0 || r == 0);
+    op->out[r] = joined->out[to >= 0 ? to : wide];
+    chain->in[chain->nin++] = op->out[r];
+  }
+  for (int k = nin; k < joined->nin; k++) chain->in[chain->nin++] = joined->in[k];
+  for (int k = 0; k < joined->nout; k++) {
+    int reg = joined->chain->out[k];
+    if (reg < nres && output_of(joined, reg) == k) continue; /* there already */
+    rest->out[rest->nout++] = (uint16_t)reg;
+    chain->out[chain->nout++] = joined->out[k];
+  }
+}
+
 ZkKernel *zk_cpu_kernel(int op) { return op >= 0 && op < ZG_OP_COUNT ? table[op].run : NULL; }
 
 size_t zk_cpu_scratch(const ZkCall *call, int threads) {
