@@ -38,6 +38,7 @@ typedef struct {
   void *(*alloc)(const ZkEnv *env, size_t bytes, ZbErr *err); /* 64-byte aligned, zeroed; the one allocation of a run */
   void (*free)(const ZkEnv *env, void *p, size_t bytes);
   size_t (*scratch)(const ZkCall *call, int threads); /* as ZpOptions has it */
+  bool (*joins)(const ZkCall *call);                  /* likewise; may be NULL */
   const char *(*describe)(const ZkEnv *env);
   /* FLOP/s of products of this type (ZK_F32, ZK_BF16), measured for about `ms`; returns when done. 0: not known. */
   double (*peak)(const ZkEnv *env, ZkElem elem, int ms);

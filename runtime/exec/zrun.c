@@ -194,7 +194,7 @@ static bool make_plan(Run *r) {
   if (p) r->recipe = zl_recipe(p, r->diags, name);
   if (r->recipe && r->o.cluster && (p = zl_load_named(r->a, r->sources, r->diags, r->o.cluster, &lo, &name)))
     r->cluster = zl_cluster(p, r->diags, name);
-  ZpOptions po = {r->o.device->scratch, r->o.threads, r->cluster};
+  ZpOptions po = {r->o.device->scratch, r->o.threads, r->cluster, r->o.device->joins};
   if (r->recipe && !zl_errors(r->diags)) r->plan = zp_plan(r->a, r->graph, r->recipe, r->diags, &po);
   print_diags(r);
   return zx_agree(r->c, r->plan != NULL) && same_on_all(r, "recipes", plan_digest(r->plan, r->recipe));

@@ -35,6 +35,10 @@ int64_t zp_local_size(const ZpPlan *p, uint16_t axis, const ZpState *state);
 ZkElem zp_store_elem(const ZpPlan *p, const ZgType *t);
 /* fuse.c: elementwise nodes of one phase into chains. needed_later[v]: another phase reads value v. */
 void zp_fuse(ZpPlan *p, ZpSegment *s, ZpNode **nodes, uint32_t *n, const bool *needed_later);
+/* attach.c: chains join the nodes before them, as far as the device says. Returns how many nodes are left. */
+uint32_t zp_attach(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n, const bool *needed_later);
+/* place.c: a value as a kernel sees it, without pointer. */
+ZkView zp_view(const ZpPlan *p, const ZpValue *v);
 /* bucket.c: templates; every slice gets its place. */
 void zp_buckets(ZpBuild *b);
 /* place.c: offsets of all values, kernel calls, temp sizes. */

@@ -212,7 +212,7 @@ static uint32_t drop_done(ZpNode *nodes, uint32_t n) {
 }
 
 /* ---- kernel calls ---- */
-static ZkView view_of(const ZpPlan *p, const ZpValue *v) {
+ZkView zp_view(const ZpPlan *p, const ZpValue *v) {
   ZkView w = {.elem = v->elem, .rank = v->type.naxes};
   int64_t stride = 1;
   for (int i = v->type.naxes; i-- > 0;) {
@@ -243,8 +243,8 @@ static uint64_t collective_scratch(const ZpNode *n) {
 static void make_calls(Place *c, ZpNode *nodes, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     ZpNode *k = &nodes[i];
-    for (int j = 0; j < k->call.nin; j++) k->call.in[j] = view_of(c->p, &c->s->values[k->in[j]]);
-    for (int j = 0; j < k->call.nout; j++) k->call.out[j] = view_of(c->p, &c->s->values[k->out[j]]);
+    for (int j = 0; j < k->call.nin; j++) k->call.in[j] = zp_view(c->p, &c->s->values[k->in[j]]);
+    for (int j = 0; j < k->call.nout; j++) k->call.out[j] = zp_view(c->p, &c->s->values[k->out[j]]);
     bool collective = k->dims != 0;
     k->scratch_bytes = collective ? collective_scratch(k)
                        : is_class(k, ZG_SINK) || !c->b->o->scratch
@@ -285,7 +285,7 @@ static bool same_memory(const ZpValue *a, const ZpValue *b) {
 
 /* Which operand's memory result j of node i can take, because nothing reads it any more: one of the same layout, where the
  * kernel works element by element. So the gradient of logits takes the place of the logits. -1: none. What an instance
- * saved is its own backward's: for everybody else a slot holds the same before and after. */
+ * saved is its own backward's: for everybody else a slot holds the same before and after. (A joined call takes none.) */
 static int takes_place_of(const Place *c, const ZpNode *nodes, uint32_t i, int j, const uint32_t *last, bool backward) {
   const ZpNode *k = &nodes[i];
   const ZpValue *v = &c->s->values[k->out[j]];
@@ -406,6 +406,7 @@ void zp_place(ZpBuild *b, uint32_t index) {
   mark_read(s->bwd, s->nbwd, saved);
   for (int i = 0; i < 3; i++) {
     zp_fuse(p, s, lists[i].nodes, lists[i].n, lists[i].later);
+    *lists[i].n = zp_attach(b, s, *lists[i].nodes, *lists[i].n, lists[i].later);
     mark_read(*lists[i].nodes, *lists[i].n, read);
   }
   place_saved(s, saved);

@@ -3,7 +3,8 @@
  *
  * mesh.c    dims, ranks, coordinates          bind.c    recipe against graph: sizes, layouts, directives
  * remat.c   which forward values are saved    shard.c   the one sharding rule, collectives
- * fuse.c    elementwise chains                place.c   lifetimes to offsets within a segment
+ * fuse.c    elementwise chains                attach.c  ... in one call with the op before
+ * place.c   lifetimes to offsets in a segment
  * bucket.c  parameters to flat buffers        stage.c   segment instances to pipeline stages
  * order.c   gpipe, 1f1b                       program.c one instruction list per stage, its buffers
  * ledger.c  the arena, byte by byte           check.c   the proofs
@@ -296,6 +297,9 @@ typedef struct {
   size_t (*scratch)(const ZkCall *call, int threads);
   int threads;
   const ZlCluster *cluster;  /* or NULL */
+  /* Whether the device does this joined call (kernels.h) in one; views are filled but for pointers. NULL: none. A pure
+   * function: every rank, and zplan, must hear the same. */
+  bool (*joins)(const ZkCall *call);
 } ZpOptions;
 
 /* Makes and proves a plan. NULL with reports in `d` if the recipe does not fit the graph or a limit; a plan that

@@ -106,6 +106,28 @@ static void decide(Remat *r, uint32_t v) {
   r->decided[v] = AGAIN;
 }
 
+/* A device that computes h = product + bias in one does not store the product on the way. Where h is all that a kept product is
+ * for, h is kept instead: the same memory, and backward need not add the bias again. Not where h only goes into another
+ * sum, of which h would be one more result. */
+static void keep_sums(Remat *r) {
+  const ZgSegment *s = r->s;
+  uint32_t *uses = ZB_NEWN(r->arena, uint32_t, s->nvalues + 1), *reader = ZB_NEWN(r->arena, uint32_t, s->nvalues + 1);
+  for (uint32_t i = 0; i < s->nnodes; i++)
+    for (int k = 0; k < s->nodes[i].nin; k++) uses[s->nodes[i].in[k]]++, reader[s->nodes[i].in[k]] = i;
+  for (uint32_t v = 0; v < s->nvalues; v++) {
+    if (r->decided[v] != KEEP || !is_forward(s, v) || maker(s, v)->op != ZG_OP_DOT || uses[v] != 1) continue;
+    const ZgNode *n = &s->nodes[reader[v]];
+    if (reader[v] >= s->nforward || n->op != ZG_OP_ADD || r->b->recompute[n->region]) continue;
+    const ZgNode *other = maker(s, n->in[n->in[0] == v]), *next = &s->nodes[reader[n->out]];
+    bool sums_on = uses[n->out] == 1 && next->op == ZG_OP_ADD;
+    const ZgType *t = &s->values[v].type, *u = &s->values[n->out].type;
+    bool same = t->elem == u->elem && t->naxes == u->naxes; /* a sum has all axes of both */
+    if (other->op != ZG_OP_PARAM || sums_on || !same) continue;
+    r->decided[v] = UNKNOWN;
+    r->decided[n->out] = KEEP;
+  }
+}
+
 static uint32_t append(Remat *r, const ZgNode *n, const uint32_t *in, bool again) {
   ZgNode m = *n;
   memcpy(m.in, in, sizeof m.in);
@@ -192,6 +214,7 @@ ZgSegment *zp_remat(const ZpBuild *b, const ZgSegment *s, bool **again) {
   for (uint32_t i = s->nforward; i < s->nnodes; i++)
     for (int k = 0; k < s->nodes[i].nin; k++)
       if (is_forward(s, s->nodes[i].in[k])) decide(&r, s->nodes[i].in[k]);
+  if (b->o->joins) keep_sums(&r);
 
   for (uint32_t i = 0; i < s->nnodes; i++) {
     const ZgNode *n = &s->nodes[i];

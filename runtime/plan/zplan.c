@@ -62,7 +62,7 @@ static int parse(int argc, char **argv, Options *o) {
 static ZpPlan *plan(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, const ZgGraph *g) {
   const char *name;
   const ZlRecipe *r = NULL;
-  ZpOptions po = {zk_cpu_scratch, o->threads, NULL};
+  ZpOptions po = {.scratch = zk_cpu_scratch, .threads = o->threads};
   ZlOptions lo = {o->include, o->ninclude};
   ZlProgram *p = zl_load_named(a, s, d, o->recipe, &lo, &name);
   if (p) r = zl_recipe(p, d, name);

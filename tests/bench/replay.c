@@ -333,7 +333,7 @@ static ZpPlan *plan(ZbArena *a, const Options *o) {
   ZlOptions lo = {0};
   ZlProgram *program = zl_load_named(a, s, d, o->recipe, &lo, &name);
   const ZlRecipe *r = program ? zl_recipe(program, d, name) : NULL;
-  ZpOptions po = {zk_cpu_scratch, o->threads, NULL};
+  ZpOptions po = {.scratch = zk_cpu_scratch, .threads = o->threads};
   ZpPlan *p = r && !zl_errors(d) ? zp_plan(a, g, r, d, &po) : NULL;
   zl_print_text(d, &messages);
   if (messages.s) fputs(messages.s, stderr);

@@ -155,7 +155,7 @@ static void check_rule(Brute *b, const ZpNode *k) {
       if (s.kind == 'S') NEED(b, x == ZG_NONE || x == s.axis, "two axes split over dim %d", d), x = s.axis;
       partial |= i < k->call.nin && s.kind == 'P' && value(b, k->in[i])->at.place != ZP_AT_GRAD;
     }
-    if (k->call.op == ZG_OP_CHAIN) continue; /* what lies inside is gone */
+    if (k->call.chain) continue; /* what lies inside is gone */
     bool linear = k->call.op == ZG_OP_SUM || k->call.op == ZG_OP_LOOKUP_GRAD || k->call.op == ZG_OP_COPY;
     NEED(b, !partial || linear, "reads a partial value");
     for (int i = 0; i < k->call.nin; i++) {

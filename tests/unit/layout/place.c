@@ -21,7 +21,7 @@ static ZpPlan *plan_example(ZbArena *a, const ZgGraph *g, const char *recipe) {
   const ZlRecipe *r = zl_recipe(program, d, recipe);
   cr_assert(r);
   if (!r->model || strcmp(r->model, g->model)) return NULL;
-  ZpOptions o = {NULL, 1, NULL};
+  ZpOptions o = {.threads = 1};
   ZpPlan *p = zp_plan(a, g, r, d, &o);
   ZbText t = {0};
   zl_print_text(d, &t);

@@ -35,7 +35,7 @@ static Plan make(const ZgGraph *g, const char *recipe, ZpOptions o) {
 }
 
 Plan plan_try(const ZgGraph *g, const char *recipe) {
-  return make(g, recipe, (ZpOptions){zk_cpu_scratch, 2, NULL});
+  return make(g, recipe, (ZpOptions){.scratch = zk_cpu_scratch, .threads = 2});
 }
 
 const char *plan_messages(Plan *q) {
@@ -51,7 +51,19 @@ static Plan made(Plan q, const char *recipe) {
 }
 Plan plan_of(const ZgGraph *g, const char *recipe) { return made(plan_try(g, recipe), recipe); }
 Plan plan_bare(const ZgGraph *g, const char *recipe) {
-  return made(make(g, recipe, (ZpOptions){NULL, 1, NULL}), recipe);
+  return made(make(g, recipe, (ZpOptions){.threads = 1}), recipe);
+}
+
+static size_t scratch_of_both(const ZkCall *call, int threads) {
+  ZkCall op, chain;
+  ZkChain rest;
+  if (!call->chain || call->op == ZG_OP_CHAIN) return zk_cpu_scratch(call, threads);
+  zk_unjoin(call, &op, &chain, &rest);
+  return zk_cpu_scratch(&op, threads);
+}
+bool joins_all(const ZkCall *call) { return call->chain != NULL; }
+Plan plan_joins(const ZgGraph *g, const char *recipe, bool (*joins)(const ZkCall *)) {
+  return made(make(g, recipe, (ZpOptions){.scratch = scratch_of_both, .threads = 2, .joins = joins}), recipe);
 }
 
 void plan_close(Plan *q) {

@@ -26,6 +26,9 @@ typedef struct {
 Plan plan_try(const ZgGraph *g, const char *recipe);
 Plan plan_of(const ZgGraph *g, const char *recipe);   /* fails the test if there is no plan */
 Plan plan_bare(const ZgGraph *g, const char *recipe); /* as plan_of, for kernels that need no scratch */
+/* As plan_of, for a device that joins what `joins` says, with kernels of the CPU's. */
+Plan plan_joins(const ZgGraph *g, const char *recipe, bool (*joins)(const ZkCall *call));
+bool joins_all(const ZkCall *call); /* true */
 const char *plan_messages(Plan *q);
 void plan_close(Plan *q);
 

@@ -212,7 +212,15 @@ static void play_node(Play *y, uint32_t inst, uint32_t mb, const ZpNode *k, Rank
     return;
   }
   c.scratch = r->temp + k->scratch_at;
-  zk_cpu_kernel(c.op)(&y->env, &c);
+  if (c.chain && c.op != ZG_OP_CHAIN) {
+    ZkCall op, chain;
+    ZkChain rest;
+    zk_unjoin(&c, &op, &chain, &rest);
+    zk_cpu_kernel(op.op)(&y->env, &op);
+    if (chain.nout) zk_cpu_kernel(ZG_OP_CHAIN)(&y->env, &chain);
+  } else {
+    zk_cpu_kernel(c.op)(&y->env, &c);
+  }
 }
 
 static void play_phase(Play *y, uint32_t inst, uint32_t mb, Phase phase) {
@@ -338,8 +346,8 @@ static void compare(const Play *one, const Play *y, const char *recipe) {
     }
 }
 
-/* Recipes that plan, with few ranks and in f32. */
-static void many(int m, uint32_t from, uint32_t to, uint32_t least) {
+/* Recipes that plan, with few ranks and in f32; `joined`: with every chain joined to an op that can be. */
+static void many(int m, uint32_t from, uint32_t to, uint32_t least, bool joined) {
   Model x = model_open(random_models[m].name, random_models[m].text, random_models[m].options);
   uint32_t played = 0;
   for (uint32_t i = from; i < to; i++) {
@@ -353,6 +361,13 @@ static void many(int m, uint32_t from, uint32_t to, uint32_t least) {
       Plan ref = plan_of(x.g, zb_printf(q.a, "bind batch = %lld%s micro %lld", (long long)p->global_batch,
                                         seq, (long long)p->axis_size[p->batch]));
       Play one, y;
+      if (joined) {
+        plan_close(&q);
+        q = plan_joins(x.g, t.s, joins_all);
+        p = q.p;
+        const char *wrong = plan_wrong(p, q.a);
+        cr_assert_str_eq(wrong, "", "%s\n%s", wrong, t.s);
+      }
       play(&one, ref.p);
       play(&y, p);
       compare(&one, &y, t.s);
@@ -369,7 +384,11 @@ static void many(int m, uint32_t from, uint32_t to, uint32_t least) {
   model_close(&x);
 }
 
-Test(play, mlp) { many(MLP, 0, 300, 10); }
-Test(play, gpt2) { many(GPT2, 0, 150, 6); }
-Test(play, llama3) { many(LLAMA3, 0, 150, 6); }
-Test(play, odd) { many(ODD, 0, 100, 6); }
+Test(play, mlp) { many(MLP, 0, 300, 10, false); }
+Test(play, gpt2) { many(GPT2, 0, 150, 6, false); }
+Test(play, llama3) { many(LLAMA3, 0, 150, 6, false); }
+Test(play, odd) { many(ODD, 0, 100, 6, false); }
+Test(play, mlp_joined) { many(MLP, 0, 300, 10, true); }
+Test(play, gpt2_joined) { many(GPT2, 0, 150, 6, true); }
+Test(play, llama3_joined) { many(LLAMA3, 0, 150, 6, true); }
+Test(play, odd_joined) { many(ODD, 0, 100, 6, true); }

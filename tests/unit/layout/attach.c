@@ -1,0 +1,113 @@
+/* Chains that join the op before them: which, with what results, and which not. (That joined plans compute the same:
+ * play.c.) */
+#include "tests/unit/layout/plan.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static bool joins_dots(const ZkCall *k) { return k->op == ZG_OP_DOT; }
+static bool joins_none(const ZkCall *k) { return k->op == ZG_OP_COUNT; }
+
+/* One line a joined node: the op, its chain, how many inputs, and its outputs; those that are results of the op in
+ * brackets: "dot: add tanh, 3 in, out ffn [ffn]" by their last axis. */
+static void put_joined(const ZpPlan *p, uint32_t segment, Phase phase, ZbText *out) {
+  uint32_t n;
+  const ZpSegment *s = &p->segments[segment];
+  const ZpNode *nodes = phase_nodes(s, phase, &n);
+  for (uint32_t i = 0; i < n; i++) {
+    const ZkCall *k = &nodes[i].call;
+    if (!k->chain || k->op == ZG_OP_CHAIN) continue;
+    zb_text_add(out, "%s:", zg_op_info[k->op].text);
+    for (int j = 0; j < k->chain->nops; j++) zb_text_add(out, " %s", zg_op_info[k->chain->ops[j].op].text);
+    zb_text_add(out, ", %d in, out", k->nin);
+    for (int j = 0; j < k->nout; j++) {
+      const ZpValue *v = &s->values[nodes[i].out[j]];
+      bool result = k->chain->out[j] == 0;
+      zb_text_add(out, result ? " [%s]" : " %s", p->graph->axes[v->axis[v->type.naxes - 1]].name);
+    }
+    zb_text_add(out, "\n");
+  }
+}
+
+static void expect_joined(const ZpPlan *p, Phase phase, const char *expect) {
+  ZbText t = {0};
+  put_joined(p, segment_of(p, "layer", 0), phase, &t);
+  expect_text(&t, expect, phase_name[phase]);
+}
+
+/* Chains of a phase, joined or not. */
+static uint32_t passes(const ZpPlan *p, Phase phase) {
+  uint32_t n, count = 0;
+  const ZpNode *nodes = phase_nodes(&p->segments[segment_of(p, "layer", 0)], phase, &n);
+  for (uint32_t i = 0; i < n; i++) count += nodes[i].call.op == ZG_OP_CHAIN;
+  return count;
+}
+
+/* Forward, no chain is left that follows a product: those of the norms stay. What GELU is of is saved with the bias. */
+Test(attach, gpt2_layer) {
+  Model m = model_open("gpt2", NULL, "-D layers=4");
+  Plan q = plan_joins(m.g, "bind batch = 8, seq = 16 micro 1", joins_dots);
+  cr_assert_str_eq(plan_wrong(q.p, q.a), "");
+  expect_joined(q.p, FWD,
+                "dot: add, 3 in, out hd\ndot: add, 3 in, out hd\ndot: add, 3 in, out hd\n"
+                "dot: add add, 4 in, out embed\n"
+                "dot: add fill mul fill fill fill mul mul mul add mul tanh add mul, 3 in, out ffn ffn\n"
+                "dot: add add, 4 in, out embed\n");
+  cr_assert_eq(passes(q.p, FWD), 2);
+  ZbText t = {0};
+  put_joined(q.p, segment_of(q.p, "layer", 0), BWD, &t);
+  cr_assert(t.s && strstr(t.s, "tanh add mul mul mul sub"), "%s", t.s); /* the gradient of GELU's input */
+  zb_text_free(&t);
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* y is a layer's result, of what it takes in. */
+static Plan layer(Model *m, const char *body, bool (*joins)(const ZkCall *)) {
+  ZbText t = {0};
+  zb_text_add(&t,
+              "use std.nn as nn\nmodel M() {\n  axis batch, seq\n  axis embed = 16, ffn = 32, vocab = 8\n"
+              "  input tokens: index(vocab)[batch, seq]\n  input targets: index(vocab)[batch, seq]\n"
+              "  param wte[vocab, embed] ~ normal(1)\n  x = lookup(wte, tokens)\n"
+              "  repeat 3 as layer {\n"
+              "    param w[embed, ffn], u[embed, ffn], v[ffn, embed] ~ normal(1)\n    param b[ffn] = 0\n    %s\n  }\n"
+              "  loss xent[vocab](dot[embed](x, wte), targets) per known(targets)\n}\n",
+              body);
+  *m = model_open(NULL, t.s, NULL);
+  zb_text_free(&t);
+  Plan q = plan_joins(m->g, "bind batch = 8, seq = 16 micro 1", joins);
+  cr_assert_str_eq(plan_wrong(q.p, q.a), "");
+  return q;
+}
+
+static void expect_layer(const char *body, const char *expect) {
+  Model m;
+  Plan q = layer(&m, body, joins_dots);
+  expect_joined(q.p, FWD, expect);
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* A product that is also saved is one more result; so is one that is read later. */
+Test(attach, results) {
+  expect_layer("x = x + dot[ffn](nn.relu(dot[embed](x, w)), v)",
+               "dot: fill max, 2 in, out ffn [ffn]\ndot: add, 3 in, out embed\n");
+  expect_layer("h = dot[embed](x, w) k = h + b x = dot[ffn](k, v) + dot[ffn](sin(h), v)",
+               "dot: add sin, 3 in, out ffn ffn [ffn]\ndot: add, 3 in, out embed\n");
+}
+
+/* Somebody reads the product before the chain can be. */
+Test(attach, read_between) {
+  expect_layer("h = dot[embed](x, w) z = dot[ffn](h, v) x = z + dot[ffn](h + b, v)", "dot: add, 3 in, out embed\n"); /* the last sum */
+}
+
+Test(attach, as_the_device_says) {
+  Model m, n;
+  Plan none = layer(&m, "x = x + dot[ffn](nn.gelu(dot[embed](x, w) + b), v)", joins_none);
+  Plan all = layer(&n, "x = x + dot[ffn](nn.gelu(dot[embed](x, w) + b), v)", joins_dots);
+  expect_joined(none.p, FWD, "");
+  cr_assert_eq(passes(none.p, FWD), 2);
+  cr_assert_eq(passes(all.p, FWD), 0);
+  plan_close(&none), plan_close(&all);
+  model_close(&m), model_close(&n);
+}
