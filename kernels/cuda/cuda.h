@@ -48,6 +48,9 @@ const char *zk_cuda_describe(ZkCuda *cu);
 /* As zk_cpu_kernel and zk_cpu_scratch. NULL too for ops that this build lacks. Scratch does not depend on threads. */
 ZkKernel *zk_cuda_kernel(int op);
 size_t zk_cuda_scratch(const ZkCall *call, int threads);
+/* Whether a joined call (kernels.h) is done in one, or as well as two; by its shapes and chain alone, not by the device:
+ * where cuBLASLt cannot, the op runs and then the chain. Also in builds without cuBLASLt. */
+bool zk_cuda_joins(const ZkCall *call);
 /* Compiles and plans whatever running this call will need, so that a step does not. Optional: a kernel that was not
  * prepared does it at its first call. Only whether pointers are multiples of 16 matters, not where they point. */
 void zk_cuda_prepare(const ZkEnv *env, const ZkCall *call);

@@ -4,8 +4,7 @@
  * Example: a weight gradient x[b s e] . g[b s f] -> [e f] contracts b and s: M = e, N = f, K = b s.
  *
  * M = N = 1 is a reduction and has kernels of its own. Other products go to cuBLASLt where it is there; else, and where
- * it knows nothing, to ours. All add in f32, with f32 operands too: no TF32. (An epilogue, a bias or a GELU, would be
- * one more attribute of the plan in dot_lt.c, and a few lines where dot.cu stores.) */
+ * it knows nothing, to ours. All add in f32, with f32 operands too: no TF32. */
 #include "kernels/cuda/dot.h"
 
 static int find(const ZkView *v, uint16_t axis) {
@@ -39,22 +38,57 @@ ZkDot zk_dot_of(const ZkCall *c) {
   return d;
 }
 
+static bool empty(const ZkDot *d) { return d->batch.count * d->m.count * d->n.count == 0; }
+static bool by_lt(const ZkDot *d) { return d->m.count * d->n.count > 1 && d->k.count > 0; }
+
+/* With its chain in one, where cuBLASLt can; else the product and then the chain. */
+static void joined(const ZkEnv *env, const ZkCall *c) {
+  ZkCall op, chain;
+  ZkChain rest;
+  zk_unjoin(c, &op, &chain, &rest);
+  zk_cuda_dot(env, &op);
+  if (chain.nout > 0) zk_cuda_chain(env, &chain);
+}
+
+static void joined_prepare(const ZkEnv *env, const ZkCall *c) {
+  ZkCall op, chain;
+  ZkChain rest;
+  zk_unjoin(c, &op, &chain, &rest);
+  zk_cuda_dot_prepare(env, &op);
+  if (chain.nout > 0) zk_cuda_chain_prepare(env, &chain);
+}
+
+static size_t joined_scratch(const ZkCall *c) {
+  ZkCall op, chain;
+  ZkChain rest;
+  zk_unjoin(c, &op, &chain, &rest);
+  return zk_cuda_dot_scratch(&op);
+}
+
 void zk_cuda_dot(const ZkEnv *env, const ZkCall *c) {
+  if (c->chain) {
+    joined(env, c);
+    return;
+  }
   ZkDot d = zk_dot_of(c);
   ZkCuda *cu = env->device;
-  if (d.batch.count * d.m.count * d.n.count == 0) return;
+  if (empty(&d)) return;
   if (d.m.count * d.n.count == 1) zk_dot_inner(cu, c, &d);
   else if (d.k.count == 0 || !zk_dot_lt(env, c, &d)) zk_dot_tiles(cu, c, &d);
 }
 
 void zk_cuda_dot_prepare(const ZkEnv *env, const ZkCall *c) {
+  if (c->chain) {
+    joined_prepare(env, c);
+    return;
+  }
   ZkDot d = zk_dot_of(c);
-  if (d.batch.count * d.m.count * d.n.count * d.k.count != 0 && d.m.count * d.n.count > 1)
-    zk_dot_lt_prepare(env->device, c);
+  if (!empty(&d) && by_lt(&d)) zk_dot_lt_prepare(env->device, c);
 }
 
 size_t zk_cuda_dot_scratch(const ZkCall *c) {
+  if (c->chain) return joined_scratch(c);
   ZkDot d = zk_dot_of(c);
-  if (d.batch.count * d.m.count * d.n.count == 0) return 0;
+  if (empty(&d)) return 0;
   return d.m.count * d.n.count == 1 ? zk_dot_inner_scratch(&d) : zk_dot_lt_scratch(&d);
 }

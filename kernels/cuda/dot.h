@@ -1,5 +1,5 @@
 /* What the files of `dot` share. dot.c sorts the axes of a product into classes and decides who computes it: cuBLASLt
- * (dot_lt.c) or our own kernels (dot.cu). */
+ * (dot_lt.c) or our own kernels (dot.cu). dot_epilogue.c says what may follow a product in one call with it. */
 #ifndef ZUG_KERNELS_CUDA_DOT_H
 #define ZUG_KERNELS_CUDA_DOT_H
 
@@ -20,6 +20,18 @@ typedef struct {
   ZkDotAxes batch, m, n, k;
   bool add;
 } ZkDot;
+
+/* ---- dot_epilogue.c ---- */
+typedef enum { ZKD_SUM, ZKD_GELU, ZKD_RELU, ZKD_GELU_SLOPE } ZkDotEpilogueKind;
+typedef struct {
+  ZkDotEpilogueKind kind;
+  float alpha, beta; /* of the product, of `full` */
+  int bias, full;    /* operands of the call, or -1 */
+  bool bias_along_m;
+  int out, aux; /* the result; -1, or where GELU stores what it is of: outputs. GELU_SLOPE: aux is an operand, what GELU was of */
+} ZkDotEpilogue;
+/* False if the chain of this joined call is no such thing. */
+bool zk_dot_epilogue(const ZkCall *call, ZkDotEpilogue *e);
 
 /* ---- dot.cu ---- */
 /* One result for each point of the batch: M = N = 1. */

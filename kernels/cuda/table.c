@@ -49,6 +49,13 @@ size_t zk_cuda_scratch(const ZkCall *call, int threads) {
   return scratch ? scratch(call) : 0;
 }
 
+bool zk_cuda_joins(const ZkCall *call) {
+  switch (call->op) {
+  case ZG_OP_DOT: return zk_cuda_dot_joins(call);
+  default: return false;
+  }
+}
+
 void zk_cuda_prepare(const ZkEnv *env, const ZkCall *call) {
   ZB_ASSERT(zk_cuda_kernel(call->op) != NULL);
   if (table[call->op].prepare) table[call->op].prepare(env, call);

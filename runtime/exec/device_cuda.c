@@ -348,6 +348,7 @@ const ZxDeviceTable zx_device_cuda = {
     .alloc = cuda_alloc,
     .free = cuda_free,
     .scratch = cuda_scratch,
+    .joins = zk_cuda_joins,
     .describe = cuda_describe,
     .peak = zx_cuda_peak,
     .copy_peak = zx_cuda_copy_peak,

@@ -1,5 +1,6 @@
 /* Kernels that kernels/cuda does not have are the CPU's, run on the GPU's thread; linked with --wrap. ZUG_TEST_CPU=1: all of
  * them are, for tests of streams and communicators: emulated products take their time. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,10 +18,20 @@ typedef struct {
   ZkCall call;
 } Call;
 
+/* What the CUDA kernels do in one call, the CPU's do in two. */
+static void run_joined(const ZkEnv *env, const ZkCall *joined) {
+  ZkCall op, chain;
+  ZkChain rest;
+  zk_unjoin(joined, &op, &chain, &rest);
+  zk_cpu_kernel(op.op)(env, &op);
+  if (chain.nout > 0) zk_cpu_kernel(ZG_OP_CHAIN)(env, &chain);
+}
+
 static bool run(void *arg) {
   Call *c = arg;
   if (c->env.now) c->env.step = c->env.now->step;
-  zk_cpu_kernel(c->call.op)(&c->env, &c->call);
+  if (c->call.chain && c->call.op != ZG_OP_CHAIN) run_joined(&c->env, &c->call);
+  else zk_cpu_kernel(c->call.op)(&c->env, &c->call);
   return true;
 }
 
@@ -41,9 +52,17 @@ ZkKernel *__wrap_zk_cuda_kernel(int op) {
 }
 
 size_t __wrap_zk_cuda_scratch(const ZkCall *call, int threads) {
-  return emulated(call->op) ? __real_zk_cuda_scratch(call, threads) : zk_cpu_scratch(call, 1);
+  if (emulated(call->op)) return __real_zk_cuda_scratch(call, threads);
+  if (!call->chain || call->op == ZG_OP_CHAIN) return zk_cpu_scratch(call, 1);
+  ZkCall op, chain;
+  ZkChain rest;
+  zk_unjoin(call, &op, &chain, &rest);
+  return zk_cpu_scratch(&op, 1);
 }
 
+/* ZUG_TEST_SAY_JOINED=1: says which joined calls there are. */
 void __wrap_zk_cuda_prepare(const ZkEnv *env, const ZkCall *call) {
+  if (call->chain && call->op != ZG_OP_CHAIN && gpu_setting("ZUG_TEST_SAY_JOINED", 0))
+    fprintf(stderr, "joined %s: %d operands, %d ops, %d results\n", zg_op_info[call->op].text, call->nin, call->chain->nops, call->nout);
   if (emulated(call->op)) __real_zk_cuda_prepare(env, call);
 }

@@ -66,7 +66,9 @@ $compare --loss 1e-6 --norm 1e-6 none/metrics.jsonl cpu/metrics.jsonl >/dev/null
 # in each of some dozens of roundings, of which most cancel in a mean over tokens ----
 unset ZUG_TEST_CPU
 run cpu 1 zrun short small.zsg
-run cuda 1 "$emu" short small.zsg
+run cuda 1 "env ZUG_TEST_SAY_JOINED=1 $emu" short small.zsg
+says 'joined dot: 3 operands, [0-9]+ ops, 1 results' # a bias
+says 'joined dot: 4 operands, 2 ops, 1 results'      # ... and a residual
 same short cuda cpu --loss 1e-6 --norm 1e-5
 run cuda 2 "$emu" short2 small.zsg
 same short2 cuda cpu --loss 1e-6 --norm 1e-5
@@ -109,6 +111,6 @@ refuses 'device: there is no CUDA device here: no CUDA-capable device is detecte
 ok env ZUG_TEST_GPUS=0 $two --device auto # is the CPU then
 refuses 'error: `dot` is not among the CUDA kernels of this build \(.*:[0-9]+\)' env ZUG_TEST_LACKS=dot $two
 refuses 'error: cannot allocate the arena of .*: out of memory; stage 0 needs params .*; `shard' env ZUG_TEST_GPU_MEMORY=1000000 $two
-refuses 'rank [01]\] error: step [123]: CUDA: .*illegal memory access' env ZUG_TEST_GPU_FAIL=4000 $two
+refuses 'rank [01]\] error: step [123]: CUDA: .*illegal memory access' env ZUG_TEST_GPU_FAIL=2500 $two
 refuses 'rank [01]\] error: NCCL: a rank or the way to it has failed.* among 2 ranks' env ZUG_TEST_NCCL_FAIL=60 $two
 exit 0
