@@ -1,5 +1,6 @@
 # Benchmarks: nothing here is a test.
-EXTRA_DIST += tests/bench/bench.sh tests/bench/README.md tests/bench/recipes.zug tests/bench/torch_gpt2.py
+EXTRA_DIST += tests/bench/bench.sh tests/bench/README.md tests/bench/recipes.zug tests/bench/torch_gpt2.py \
+  tests/bench/bench-gpu.sh tests/bench/recipes-gpu.zug tests/bench/torch_lm.py
 
 # All matrix products of a step alone, by the best library: what `make bench` holds a step against.
 noinst_PROGRAMS += bench-replay
@@ -8,6 +9,8 @@ bench_replay_SOURCES = tests/bench/replay.h tests/bench/replay.c tests/bench/rep
 bench_replay_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
 bench_replay_LDADD = libkernels.a $(BLAS_LIBS) -lpthread $(libs_plan)
 
-.PHONY: bench
+.PHONY: bench bench-gpu
 bench: all
 	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/bench/bench.sh
+bench-gpu: all
+	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' MPIRUN='$(MPIRUN)' $(SHELL) $(srcdir)/tests/bench/bench-gpu.sh
