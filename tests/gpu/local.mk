@@ -1,5 +1,5 @@
 # What needs a GPU, and is no part of `make check`. Where there is none each test skips and says so.
-gpu_tests = tests/gpu/kernels.sh tests/gpu/layouts.sh tests/gpu/models.sh tests/gpu/nccl.sh
+gpu_tests = tests/gpu/kernels.sh tests/gpu/layouts.sh tests/gpu/models.sh tests/gpu/nccl.sh tests/gpu/sanitizer.sh
 dist_check_SCRIPTS += $(gpu_tests)
 gpu_programs =
 EXTRA_PROGRAMS += tests/gpu/test-kernels tests/gpu/zrun-nccl
