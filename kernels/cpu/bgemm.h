@@ -16,6 +16,13 @@
 #define ZK_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 #endif
 
+/* Before a loop of constant length: wholly unrolled, so that arrays of vectors become registers. */
+#ifdef __clang__ /* a number would mean later, when arrays have got their memory */
+#define ZK_UNROLL _Pragma("unroll")
+#else
+#define ZK_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 /* ---- a product ------------------------------------------------------------------------------- */
 
 /* c[batch, m, n] (+)= a[batch, m, k] b[batch, k, n]; a and b are bf16, c is bf16 or f32; K > 0. The views are

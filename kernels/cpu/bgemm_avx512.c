@@ -46,14 +46,14 @@ ZK_AVX512 ZK_INLINE void strip(const ZkBlock *x, int64_t i0, int64_t j0, const i
   const uint16_t *a = x->a + i0 / ROWS * x->a_strip, *b = x->b + j0 / ZK_PANEL * x->b_panel;
   int64_t a_row = x->a_row, a_block = x->a_block;
   __m512 sum[ROWS][2];
-#pragma GCC unroll 12
+  ZK_UNROLL
   for (int i = 0; i < rows; i++) sum[i][0] = sum[i][1] = _mm512_setzero_ps();
   for (int64_t k = x->k; k > 0; k -= ZK_KUNIT, a += a_block) {
     const uint16_t *pair = a;
 #pragma GCC unroll 1
     for (int j = 0; j < ZK_KUNIT / 2; j++, pair += 2, b += 2 * ZK_PANEL) {
       __m512bh b0 = (__m512bh)_mm512_loadu_si512(b), b1 = (__m512bh)_mm512_loadu_si512(b + ZK_PANEL);
-#pragma GCC unroll 12
+      ZK_UNROLL
       for (int i = 0; i < rows; i++) {
         int32_t both;
         memcpy(&both, pair + i * a_row, sizeof both);
@@ -63,7 +63,7 @@ ZK_AVX512 ZK_INLINE void strip(const ZkBlock *x, int64_t i0, int64_t j0, const i
       }
     }
   }
-#pragma GCC unroll 12
+  ZK_UNROLL
   for (int i = 0; i < rows; i++) {
     put16(x, i0 + i, j0, sum[i][0]);
     if (j0 + 16 < x->n) put16(x, i0 + i, j0 + 16, sum[i][1]);

@@ -11,26 +11,26 @@ ZK_AVX512 ZK_INLINE __mmask32 mask32(int64_t n) { return n >= 32 ? 0xffffffffu :
 /* Row i of r, as 16 words of 32 bits, becomes column i. */
 ZK_AVX512 ZK_INLINE void transpose16(__m512i r[16]) {
   __m512i t[16];
-#pragma GCC unroll 8
+  ZK_UNROLL
   for (int i = 0; i < 16; i += 2) {
     t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
     t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
   }
-#pragma GCC unroll 4
+  ZK_UNROLL
   for (int i = 0; i < 16; i += 4) { /* words j, j + 4, ..: columns j of four rows */
     r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
     r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
     r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
     r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
   }
-#pragma GCC unroll 4
+  ZK_UNROLL
   for (int i = 0; i < 4; i++) { /* lanes: 4 x 4 of them are transposed */
     t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
     t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
     t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
     t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
   }
-#pragma GCC unroll 4
+  ZK_UNROLL
   for (int i = 0; i < 4; i++) {
     r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
     r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
@@ -73,7 +73,7 @@ ZK_AVX512 static void b_along(const ZkPiece *p, uint16_t *to, int64_t panel) {
   for (int64_t x = 0; x < zk_ceil_div(p->nx, ZK_PANEL) * ZK_PANEL; x += 16)
     for (int64_t k = 0; k < p->nk; k += ZK_KUNIT) {
       __m512i r[16];
-#pragma GCC unroll 16
+      ZK_UNROLL
       for (int i = 0; i < 16; i++) {
         ask(p->data + p->k[0] + k, p->x, p->nx, x + 16 + i);
         r[i] = x + i < p->nx
@@ -82,7 +82,7 @@ ZK_AVX512 static void b_along(const ZkPiece *p, uint16_t *to, int64_t panel) {
       }
       transpose16(r);
       uint16_t *pair = to + x / ZK_PANEL * panel + k * ZK_PANEL + x % ZK_PANEL * 2;
-#pragma GCC unroll 16
+      ZK_UNROLL
       for (int i = 0; i < 16; i++) _mm512_storeu_si512(pair + i * 2 * ZK_PANEL, r[i]);
     }
 }
@@ -112,7 +112,7 @@ ZK_AVX512 static void a_across(const ZkPiece *p, uint16_t *to, int strip, int64_
     for (int64_t x = 0; x < p->nx; x += 16) {
       __m512i r[16];
       __mmask32 mask = mask32(zk_min(16, p->nx - x));
-#pragma GCC unroll 16
+      ZK_UNROLL
       for (int i = 0; i < 16; i++) {
         int64_t k0 = k + 2 * i, k1 = k0 + 1, last = p->nk - 1;
         const uint16_t *from = p->data + p->x[0] + x;
