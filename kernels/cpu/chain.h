@@ -51,12 +51,13 @@ typedef struct {
   const char *name;
   int tile; /* elements */
   ZkStepFn *const *fn;
+  ZkStepFn *store_bf16; /* instead of the one for ST_H, unless NULL */
   /* Runs the steps on `tiles` tiles, moving places in between. */
   void (*run)(const ZkStep *steps, char **place, const ZkMove *move, int nmoves, int64_t tiles);
 } ZkChainSet;
 
 /* The i-th set, from the least to the best; NULL if it or this machine does not have it. */
-#define ZK_CHAIN_SETS 3
+#define ZK_CHAIN_SETS 4
 const ZkChainSet *zk_chain_set(int i);
 
 /* ---- code ---- */

@@ -494,5 +494,8 @@ void zk_chain_code(ZkChainCode *code, const ZkChain *chain, int nin, const ZkCha
 }
 
 void zk_chain_link(ZkChainCode *code, const ZkChainSet *set) {
-  for (int i = 0; i < code->nsteps; i++) code->step[i].fn = set->fn[code->step[i].id];
+  for (int i = 0; i < code->nsteps; i++) {
+    int64_t id = code->step[i].id;
+    code->step[i].fn = id == ZK_STEP_ST_H && set->store_bf16 ? set->store_bf16 : set->fn[id];
+  }
 }

@@ -1,6 +1,9 @@
 /* The steps of chains, for each instruction set. A step takes the accumulator's eight vectors as arguments, does its
  * work on each and calls the next step: in optimised code that is a jump, and nothing leaves its register. */
 #include <math.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include "kernels/cpu/chain.h"
 #include "kernels/cpu/math.h"
@@ -56,6 +59,22 @@ ZK_INLINE float zk_choose(bool which, float yes, float no) { return which ? yes 
 #define SET "x86-64-v4"
 #include "kernels/cpu/chain_steps.h"
 #pragma GCC pop_options
+
+/* The same on CPUs that round to bf16 themselves; they take numbers below the normal ones for 0. */
+#pragma GCC push_options
+#pragma GCC target("arch=x86-64-v4,avx512bf16")
+#define PAIR(i, low, high) _mm512_storeu_si512(p + 32 * i, (__m512i)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low));
+static void ST_H_bf16(STEP_ARGS) {
+  uint16_t *p = (uint16_t *)place[s->p];
+  PAIR(0, a0, a1)
+  PAIR(1, a2, a3)
+  PAIR(2, a4, a5)
+  PAIR(3, a6, a7)
+  NEXT;
+}
+#pragma GCC pop_options
+static const ZkChainSet set_bf16 = {
+    .name = "x86-64-v4 with bf16", .tile = TILE, .fn = fn_v4, .store_bf16 = (ZkStepFn *)ST_H_bf16, .run = run_v4};
 #endif
 
 const ZkChainSet *zk_chain_set(int i) {
@@ -64,10 +83,11 @@ const ZkChainSet *zk_chain_set(int i) {
   if (i == 1 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
       __builtin_cpu_supports("bmi2"))
     return &set_v3;
-  if (i == 2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512cd"))
-    return &set_v4;
+  bool v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+            __builtin_cpu_supports("avx512cd");
+  if (i == 2 && v4) return &set_v4;
+  if (i == 3 && v4 && __builtin_cpu_supports("avx512bf16")) return &set_bf16;
 #endif
   return i == 0 ? &set_any : NULL;
 }

@@ -87,8 +87,8 @@ static inline float zk_bf16_to_f32(uint16_t h) {
 static inline uint16_t zk_f32_to_bf16(float f) {
   uint32_t u;
   memcpy(&u, &f, 4);
-  uint32_t r = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
-  return (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? (u >> 16) | 0x40 : r);
+  uint32_t r = u + 0x7fff + ((u >> 16) & 1);
+  return (uint16_t)((f != f ? u | 0x400000 : r) >> 16);
 }
 static inline char *zk_at(const ZkView *v, int64_t off) {
   return (char *)v->data + off * (int64_t)zk_elem_bytes((ZkElem)v->elem);

@@ -95,9 +95,5 @@ ZK_SIMD void zk_run_from_bf16(float *y, const uint16_t *x, int64_t n) {
 
 ZK_SIMD void zk_run_to_bf16(uint16_t *y, const float *x, int64_t n) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    uint32_t u = zk_to_bits(x[i]);
-    uint32_t r = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
-    y[i] = (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? (u >> 16) | 0x40 : r);
-  }
+  for (int64_t i = 0; i < n; i++) y[i] = zk_f32_to_bf16(x[i]);
 }
