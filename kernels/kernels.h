@@ -126,9 +126,9 @@ double zk_cpu_sumsq(const ZkEnv *env, int64_t n, const float *x);
 void zk_cpu_axpy(const ZkEnv *env, int64_t n, float a, const float *x, float *y); /* y += a x */
 void zk_cpu_to_bf16(const ZkEnv *env, int64_t n, const float *x, uint16_t *y);    /* round to nearest even */
 void zk_cpu_from_bf16(const ZkEnv *env, int64_t n, const uint16_t *x, float *y);
-/* Peak of f32 matrix products on this machine with the pool's threads, in FLOP/s, measured for about
- * `ms`. */
-double zk_cpu_peak(const ZkEnv *env, int ms);
+/* Peak of matrix products of this type on this machine with the pool's threads, in FLOP/s, measured for about `ms`. bf16 is
+ * made from f32 where the CPU has no instructions for it. */
+double zk_cpu_peak(const ZkEnv *env, ZkElem elem, int ms);
 /* Which libraries and instruction sets are used, for logs: "OpenBLAS 0.3.21 SkylakeX, avx512f". */
 const char *zk_cpu_describe(void);
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "kernels/cpu/bgemm.h"
@@ -17,20 +18,36 @@ static double now(void) {
 
 typedef struct {
   double seconds;
+  bool half;
   double *rate; /* of each thread */
 } Peak;
+
+/* One product of SIDE x SIDE matrices in memory `x`, as dot would make it. */
+static void multiply_f32(float *x) {
+  zk_sgemm(false, false, SIDE, SIDE, SIDE, 1, x, SIDE, x, SIDE, 0, x + SIDE * SIDE, SIDE);
+}
+static ZkBgemm half_product(uint16_t *x) {
+  ZkMatrix in = {x, SIDE, false}, out = {x + SIDE * SIDE, SIDE, false};
+  return zk_bgemm_plain(SIDE, SIDE, SIDE, in, in, out, ZK_BF16, false);
+}
 
 /* Products of one size for a while: work over time, so that threads and ranks that share cores share the
  * peak too. */
 static void run_peak(void *arg, int part, int parts) {
   (void)parts;
+  static const ZkEnv alone;
   const Peak *p = arg;
-  float *x = calloc(2 * SIDE * SIDE, sizeof *x), *y = x + SIDE * SIDE; /* products are as fast on zeros */
+  ZkBgemm g = half_product(NULL);
+  size_t matrices = 2 * SIDE * SIDE * sizeof(float), more = p->half ? zk_bgemm_scratch(&g, 1) : 0;
+  char *x = aligned_alloc(64, zb_round_up(matrices + more, 64));
   ZB_ASSERT(x != NULL);
+  memset(x, 0, matrices + more); /* products are as fast on zeros */
+  g = half_product((uint16_t *)(void *)x);
   double start = 0, end = 0;
   long done = -1; /* the first one is to warm up */
   while (done < 1 || end - start < p->seconds) {
-    zk_sgemm(false, false, SIDE, SIDE, SIDE, 1, x, SIDE, x, SIDE, 0, y, SIDE);
+    if (p->half) zk_bgemm(&alone, &g, x + matrices);
+    else multiply_f32((float *)(void *)x);
     end = now();
     if (++done == 0) start = end;
   }
@@ -38,10 +55,10 @@ static void run_peak(void *arg, int part, int parts) {
   free(x);
 }
 
-double zk_cpu_peak(const ZkEnv *env, int ms) {
+double zk_cpu_peak(const ZkEnv *env, ZkElem elem, int ms) {
   int threads = zk_threads(env);
   double rate[threads], sum = 0;
-  Peak p = {.seconds = ms * 1e-3, .rate = rate};
+  Peak p = {.seconds = ms * 1e-3, .half = elem == ZK_BF16 && zk_bgemm_here(), .rate = rate};
   if (env->pool) zk_pool_run(env->pool, run_peak, &p);
   else run_peak(&p, 0, 1);
   for (int i = 0; i < threads; i++) sum += rate[i];

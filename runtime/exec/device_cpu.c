@@ -37,11 +37,6 @@ static const char *cpu_describe(const ZkEnv *env) {
   return zk_cpu_describe();
 }
 
-static double cpu_peak(const ZkEnv *env, ZkElem elem, int ms) {
-  (void)elem; /* that of f32, also where bf16 is faster */
-  return zk_cpu_peak(env, ms);
-}
-
 /* Every thread copies a part of a block that no cache holds, again and again. */
 enum { COPIED = 64 << 20 };
 typedef struct {
@@ -128,7 +123,7 @@ const ZxDeviceTable zx_device_cpu = {
     .free = cpu_free,
     .scratch = zk_cpu_scratch,
     .describe = cpu_describe,
-    .peak = cpu_peak,
+    .peak = zk_cpu_peak,
     .copy_peak = cpu_copy_peak,
     .run = cpu_run,
     .adamw = cpu_adamw,

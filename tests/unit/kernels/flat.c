@@ -213,7 +213,9 @@ Test(pool, every_part_once) {
 
 Test(flat, machine) {
   ZkEnv env = {.pool = pool[0]};
-  double peak = zk_cpu_peak(&env, 20);
-  cr_assert(peak > 1e8 && peak < 1e14, "%g", peak);
+  for (ZkElem e = ZK_F32; e <= ZK_BF16; e++) {
+    double peak = zk_cpu_peak(&env, e, 20);
+    cr_assert(peak > 1e8 && peak < 1e14, "%g", peak);
+  }
   cr_assert(strlen(zk_cpu_describe()) > 0);
 }
