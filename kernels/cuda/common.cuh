@@ -1,4 +1,4 @@
-/* What .cu files share: launches, shared memory, reductions over a block. Compiled by nvcc, and as plain C++ with
+/* What .cu files share: launches, dynamic shared memory. Compiled by nvcc, and as plain C++ with
  * ZK_EMU defined, for the emulator (emu.h). */
 #ifndef ZUG_KERNELS_CUDA_COMMON_CUH
 #define ZUG_KERNELS_CUDA_COMMON_CUH
@@ -24,6 +24,7 @@ extern "C" {
 #include "kernels/cuda/emu.h"
 #endif
 #include "kernels/cuda/device.cuh"
+#include "kernels/cuda/rows.cuh"
 
 /* ---- launches ----------------------------------------------------------------------------------------
  *   ZK_LAUNCH(cu, call, kernel, blocks, threads, shared bytes, arguments...)
@@ -36,9 +37,6 @@ extern "C" {
     if (!(cu)->failed && grid_.x && grid_.y && grid_.z)                                                      \
       zk_emu::launch(#kernel, grid_, (block), (bytes), (cu)->stream, kernel, __VA_ARGS__);                   \
   } while (0)
-#define ZK_SHARED(T, name, dims)                                                                             \
-  static const char name##_tag_ = 0;                                                                         \
-  T(&name) dims = *(T(*) dims)zk_emu::shared(&name##_tag_, sizeof(T dims))
 #define ZK_SHARED_DYNAMIC(T, name) T *name = (T *)zk_emu::shared_dynamic()
 #else
 #define ZK_LAUNCH(cu, call, kernel, grid, block, bytes, ...)                                                 \
@@ -50,7 +48,6 @@ extern "C" {
       if (status_ != cudaSuccess) zk_cuda_fail((cu), (call), #kernel, cudaGetErrorString(status_));          \
     }                                                                                                        \
   } while (0)
-#define ZK_SHARED(T, name, dims) __shared__ T name dims
 #define ZK_SHARED_DYNAMIC(T, name)                                                                           \
   extern __shared__ __align__(16) unsigned char zk_dynamic_[];                                               \
   T *name = (T *)zk_dynamic_
@@ -60,27 +57,6 @@ static inline ZkCuda *zk_cu(const ZkEnv *env) { return (ZkCuda *)env->device; }
 /* Blocks for this many pieces of work, in kernels that go on with the next piece. */
 static inline unsigned zk_blocks(const ZkCuda *cu, int64_t pieces) {
   return (unsigned)(pieces < cu->most_blocks ? pieces : cu->most_blocks);
-}
-
-/* ---- reductions --------------------------------------------------------------------------------------
- * The result of f over T threads in a fixed order, given to all of them. T = 32: each warp by itself; T more: the
- * block's T threads, which must all be here. `part` is shared memory for T/32 values; it may be used again after the
- * next barrier. */
-struct ZkSum { template <class S> __device__ S operator()(S a, S b) const { return a + b; } };
-struct ZkMax { template <class S> __device__ S operator()(S a, S b) const { return a > b ? a : b; } };
-template <class F, class S> ZK_DEVICE S zk_warp(S x, F f) {
-  for (int d = 16; d > 0; d >>= 1) x = f(x, __shfl_xor_sync(0xffffffffu, x, d));
-  return x;
-}
-template <int T, class F, class S> ZK_DEVICE S zk_block(S x, F f, S *part) {
-  x = zk_warp(x, f);
-  if (T == 32) return x;
-  __syncthreads(); /* of an earlier use of `part` */
-  if ((threadIdx.x & 31) == 0) part[threadIdx.x >> 5] = x;
-  __syncthreads();
-  x = part[0];
-  for (int i = 1; i < T / 32; i++) x = f(x, part[i]);
-  return x;
 }
 
 #endif

@@ -12,8 +12,12 @@
   do {                                                                                                       \
     if ((size_t)(p) % 16) zk_emu::stop("16 bytes at an address that is no multiple of 16", ZK_HERE);         \
   } while (0)
+#define ZK_SHARED(T, name, dims)                                                                             \
+  static const char name##_tag_ = 0;                                                                         \
+  T(&name) dims = *(T(*) dims)zk_emu::shared(&name##_tag_, sizeof(T dims))
 #else
 #define ZK_ALIGNED(p) ((void)0)
+#define ZK_SHARED(T, name, dims) __shared__ T name dims
 #endif
 #define ZK_DEVICE static __device__ __forceinline__
 
@@ -128,42 +132,5 @@ ZK_DEVICE void zk_store8(void *p, int elem, long long at, const float (&x)[8]) {
 
 /* e^x, off by a rounding of x log2(e) more than expf and a third of its instructions. */
 ZK_DEVICE float zk_exp(float x) { return exp2f(x * 1.44269504f); }
-
-/* ---- rows: one line of a view along an axis, shared by T threads ----------------------------------------
- * A thread takes eight elements a time: neighbours where the row is `wide` (contiguous, begins at a multiple of 16
- * bytes, a multiple of 8 long), else every T-th, so that the threads' accesses lie side by side. Element j of thread
- * t's k-th eight is zkc_first(...) + j * zkc_step(...). */
-ZK_DEVICE long long zkc_first(bool wide, long long k, int t) { return wide ? k + 8 * t : k + t; }
-template <int T> ZK_DEVICE int zkc_step(bool wide) { return wide ? 1 : T; }
-
-/* Loads those of the eight that exist; the others are `none`. */
-ZK_DEVICE void zkc_load_row(const void *p, int elem, long long off, long long stride, bool wide, long long first,
-                            int step, long long n, float none, float (&x)[8]) {
-  if (wide) {
-    if (first < n) zk_load8(p, elem, off + first, x);
-    else {
-#pragma unroll
-      for (int j = 0; j < 8; j++) x[j] = none;
-    }
-  } else {
-#pragma unroll
-    for (int j = 0; j < 8; j++) {
-      long long i = first + (long long)j * step;
-      x[j] = i < n ? zk_load(p, elem, off + i * stride) : none;
-    }
-  }
-}
-ZK_DEVICE void zkc_store_row(void *p, int elem, long long off, long long stride, bool wide, long long first,
-                             int step, long long n, const float (&x)[8]) {
-  if (wide) {
-    if (first < n) zk_store8(p, elem, off + first, x);
-  } else {
-#pragma unroll
-    for (int j = 0; j < 8; j++) {
-      long long i = first + (long long)j * step;
-      if (i < n) zk_store(p, elem, off + i * stride, x[j]);
-    }
-  }
-}
 
 #endif

@@ -91,59 +91,30 @@ static __global__ void __launch_bounds__(THREADS) softmax_grad(const __grid_cons
   });
 }
 
-/* y = (x - mean) r, r = 1/sqrt(mean (x - mean)^2 + eps); rms: the mean is taken as 0. The squares are of differences
- * from the mean: a mean of many deviations loses nothing. */
 template <int T> static __global__ void __launch_bounds__(THREADS) normalize(const __grid_constant__ Norm p) {
   ZK_SHARED(float, part, [THREADS / 32]);
   rows<T, 3>(p, [&](const long long *off) {
-    float x[8], mean = 0, square = 0;
-    if (p.std) {
-      each<T>(p, [&](long long first, int step) {
-        load(p, p.in[0], off[IN0], first, step, 0, x);
-#pragma unroll
-        for (int j = 0; j < 8; j++) mean += x[j];
-      });
-      mean = zk_block<T>(mean, ZkSum(), part) / (float)p.n;
-    }
-    each<T>(p, [&](long long first, int step) {
-      load(p, p.in[0], off[IN0], first, step, mean, x);
-#pragma unroll
-      for (int j = 0; j < 8; j++) square += (x[j] - mean) * (x[j] - mean);
-    });
-    square = zk_block<T>(square, ZkSum(), part) / (float)p.n;
-    float r = 1 / sqrtf(square + p.eps);
-    each<T>(p, [&](long long first, int step) {
-      load(p, p.in[0], off[IN0], first, step, 0, x);
-#pragma unroll
-      for (int j = 0; j < 8; j++) x[j] = (x[j] - mean) * r;
-      store(p, off[OUT], first, step, x);
-    });
+    float r = zk_normalize<T, 0>(
+        p.n, p.wide, p.std, p.eps, part,
+        [&](long long first, int step, float(&x)[1][8], bool) {
+          load(p, p.in[0], off[IN0], first, step, 0, x[0]);
+        },
+        [&](long long first, int step, const float(&y)[8], float) { store(p, off[OUT], first, step, y); });
     if (threadIdx.x % T == 0) ((float *)p.r)[off[SCALE]] = r;
   });
 }
 
-/* dx = r (g - [mean g] - y mean(g y)); the bracket only for std */
 template <int T>
 static __global__ void __launch_bounds__(THREADS) normalize_grad(const __grid_constant__ Norm p) {
   ZK_SHARED(float, part, [THREADS / 32]);
   rows<T, 4>(p, [&](const long long *off) {
-    float g[8], y[8], mean_g = 0, mean_gy = 0;
-    each<T>(p, [&](long long first, int step) {
-      load(p, p.in[0], off[IN0], first, step, 0, g);
-      load(p, p.in[1], off[IN1], first, step, 0, y);
-#pragma unroll
-      for (int j = 0; j < 8; j++) mean_g += g[j], mean_gy += g[j] * y[j];
-    });
-    mean_gy = zk_block<T>(mean_gy, ZkSum(), part) / (float)p.n;
-    mean_g = p.std ? zk_block<T>(mean_g, ZkSum(), part) / (float)p.n : 0;
-    float r = ((const float *)p.r_in)[off[SCALE_GRAD]];
-    each<T>(p, [&](long long first, int step) {
-      load(p, p.in[0], off[IN0], first, step, 0, g);
-      load(p, p.in[1], off[IN1], first, step, 0, y);
-#pragma unroll
-      for (int j = 0; j < 8; j++) g[j] = r * (g[j] - mean_g - y[j] * mean_gy);
-      store(p, off[OUT], first, step, g);
-    });
+    zk_normalize_grad<T, 0>(
+        p.n, p.wide, p.std, ((const float *)p.r_in)[off[SCALE_GRAD]], part,
+        [&](long long first, int step, float(&x)[2][8], bool) {
+          load(p, p.in[0], off[IN0], first, step, 0, x[0]);
+          load(p, p.in[1], off[IN1], first, step, 0, x[1]);
+        },
+        [&](long long first, int step, const float(&dx)[8]) { store(p, off[OUT], first, step, dx); });
   });
 }
 
