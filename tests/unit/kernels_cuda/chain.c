@@ -6,19 +6,10 @@
 #define ZUG_KERNELS_CPU_H /* graph.h has the numbers of ops */
 #include "kernels/cuda/chain.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "tests/unit/kernels_cuda/emu.h"
-
-extern const char *const zk_cuda_texts[];
-
-/* The program without what every program begins with. */
-static const char *own_part(const char *text) {
-  return text + strlen(zk_cuda_texts[1]) + strlen(zk_cuda_texts[3]);
-}
+#include "tests/unit/kernels_cuda/programs.h"
 
 #define OPS(...)                                                                                             \
   .nops = sizeof((ZkChainOp[]){__VA_ARGS__}) / sizeof(ZkChainOp), .ops = (ZkChainOp[]) { __VA_ARGS__ }
@@ -78,131 +69,55 @@ static char *text_of(const ZkCall *call) {
   return t.s;
 }
 
-/* ---- the text ------------------ */
 static void first_text(const ZkCall *call, void *arg) {
   char **text = arg;
   if (!*text) *text = text_of(call);
 }
 
 Test(chain, text) {
-  char *text = NULL, path[4096];
+  char *text = NULL;
   each_call(&cases[0], first_text, &text);
-  snprintf(path, sizeof path, "%s/tests/unit/kernels_cuda/chain.txt", ZUG_SRC);
-  ZbArena *a = zb_arena_new();
-  size_t n;
-  ZbErr err;
-  const char *want = zb_read_file(a, path, 1 << 20, &n, &err);
-  cr_assert(want != NULL, "%s", err.text);
-  cr_assert(strcmp(own_part(text), want) == 0, "chain.txt is not what is written now:\n%s", own_part(text));
-  zb_arena_free(a);
+  programs_expect(text, "chain.txt");
   free(text);
-}
-
-/* ---- all texts of the cases, each once ------------------ */
-#define MOST 128
-static struct {
-  int n;
-  char *text[MOST];
-} list;
-
-static int find(const char *text) {
-  int i = 0;
-  while (i < list.n && strcmp(list.text[i], text) != 0) i++;
-  return i;
 }
 
 static void collect(const ZkCall *call, void *arg) {
   (void)arg;
-  char *text = text_of(call);
-  int i = find(text);
-  cr_assert(i < MOST);
-  if (i < list.n) free(text);
-  else list.text[list.n++] = text;
+  programs_add(text_of(call));
 }
 
 static void collect_all(void) {
   for (size_t i = 0; i < CASES; i++) each_call(&cases[i], collect, NULL);
-  cr_assert(list.n >= 10);
-}
-
-static void drop_all(void) {
-  for (int i = 0; i < list.n; i++) free(list.text[i]);
+  cr_assert(programs_count() >= 10);
 }
 
 #ifdef HAVE_NVRTC
 Test(chain, nvrtc) {
-  static const int archs[] = {80, 90};
   collect_all();
-  for (int i = 0; i < list.n; i++) { /* a few for the older generation too */
-    void *cubin;
-    size_t bytes = 0;
-    ZbErr err;
-    bool ok = zk_cuda_compile(list.text[i], archs[i % 4 != 0], &cubin, &bytes, &err);
-    cr_assert(ok && bytes > 1000, "%s", ok ? "no code" : err.text);
-    free(cubin);
-  }
+  programs_compile();
+  programs_drop();
   void *cubin;
   size_t bytes;
   ZbErr err;
   cr_assert(!zk_cuda_compile("int f( {", 90, &cubin, &bytes, &err) && strstr(err.text, "error"), "%s",
             err.text);
-  drop_all();
 }
 #endif
 
-/* ---- the programs, run ------------------ */
-typedef void Launch(ZkCuda *cu, unsigned blocks, const ZkcChain *c);
-static Launch *launch[MOST];
-
-static void write_source(const char *path) {
-  FILE *f = fopen(path, "w");
-  cr_assert(f != NULL);
-  fprintf(f, "#include \"kernels/cuda/common.cuh\"\n");
-  for (int i = 0; i < list.n; i++)
-    fprintf(f,
-            "#define zk_chain zk_chain_%d\nnamespace n%d {\n%s}\n#undef zk_chain\n"
-            "extern \"C\" void launch_%d(ZkCuda *cu, unsigned blocks, const ZkcChain *c) {\n"
-            "  ZK_LAUNCH(cu, NULL, n%d::zk_chain_%d, blocks, 256, 0, *c);\n}\n",
-            i, i, own_part(list.text[i]), i, i, i);
-  cr_assert(fclose(f) == 0);
-}
-
-static void build(void) {
-  char folder[] = "/tmp/zug-chain-XXXXXX", source[64], library[64], command[8192], name[32];
-  cr_assert(mkdtemp(folder) != NULL);
-  snprintf(source, sizeof source, "%s/chains.cc", folder);
-  snprintf(library, sizeof library, "%s/chains.so", folder);
-  write_source(source);
-  snprintf(command, sizeof command,
-           "%s -std=c++17 -DZK_EMU -O1 -shared -fPIC -Wno-unknown-pragmas %s -I'%s' -o %s %s", ZUG_CXX,
-           ZUG_SANITIZE, ZUG_SRC, library, source);
-  cr_assert(system(command) == 0, "%s", command);
-  void *so = dlopen(library, RTLD_NOW);
-  cr_assert(so != NULL, "%s", dlerror());
-  for (int i = 0; i < list.n; i++) {
-    snprintf(name, sizeof name, "launch_%d", i);
-    *(void **)&launch[i] = dlsym(so, name);
-    cr_assert(launch[i] != NULL);
-  }
-  unlink(source), unlink(library), rmdir(folder);
-}
-
 static void run_program(const ZkEnv *env, const ZkCall *call) {
-  ZkCuda *cu = env->device;
   ZkChainShape shape = zk_chain_shape(call, true);
   char *text = text_of(call);
-  int i = find(text);
-  cr_assert(i < list.n);
+  int i = programs_find(text);
   for (int k = 0; k < call->nin; k++) shape.args.in[k] = call->in[k].data;
   for (int k = 0; k < call->nout; k++) shape.args.out[k] = call->out[k].data;
-  if (shape.args.units.total > 0) launch[i](cu, 2, &shape.args);
+  if (shape.args.units.total > 0) programs_launch(i, env->device, 2, ZK_CHAIN_THREADS, &shape.args);
   free(text);
 }
 
 Test(chain, emulated) {
   collect_all();
-  build();
-  emu_use_chain(run_program);
+  programs_build("ZkcChain");
+  emu_use(ZG_OP_CHAIN, run_program);
   for (size_t i = 0; i < CASES; i++) conform(__FILE__, (int)i, &cases[i]);
-  drop_all();
+  programs_drop();
 }

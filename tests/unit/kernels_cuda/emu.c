@@ -2,17 +2,15 @@
 #include "kernels/cuda/cuda.h"
 #include "tests/unit/kernels_cuda/emu.h"
 
-static ZkKernel *other_chain;
-void emu_use_chain(ZkKernel *kernel) { other_chain = kernel; }
+static ZkKernel *other[ZG_OP_COUNT];
+void emu_use(int op, ZkKernel *kernel) { other[op] = kernel; }
 
 static struct cublasLtContext *blas;
 void emu_use_blas(struct cublasLtContext *handle) { blas = handle; }
 static struct cudnnContext *dnn;
 void emu_use_dnn(struct cudnnContext *handle) { dnn = handle; }
 
-static ZkKernel *find_kernel(int op) {
-  return op == ZG_OP_CHAIN && other_chain ? other_chain : zk_cuda_kernel(op);
-}
+static ZkKernel *find_kernel(int op) { return other[op] ? other[op] : zk_cuda_kernel(op); }
 
 static bool lacks(int op) {
   (void)op;

@@ -1,0 +1,123 @@
+#include "base/base.h"
+#include "graph/graph.h"
+
+#define ZUG_KERNELS_CPU_H /* graph.h has the numbers of ops */
+#include "kernels/cuda/chain.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/unit/kernels_cuda/programs.h"
+
+extern const char *const zk_cuda_texts[];
+
+const char *programs_own_part(const char *text) {
+  for (int i = 1; zk_cuda_texts[i - 1]; i += 2) {
+    size_t n = strlen(zk_cuda_texts[i]);
+    if (strncmp(text, zk_cuda_texts[i], n) == 0) text += n;
+  }
+  return text;
+}
+
+void programs_expect(const char *text, const char *file) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/tests/unit/kernels_cuda/%s", ZUG_SRC, file);
+  ZbArena *a = zb_arena_new();
+  size_t n;
+  ZbErr err;
+  const char *want = zb_read_file(a, path, 1 << 20, &n, &err);
+  cr_assert(want != NULL, "%s", err.text);
+  cr_assert(strcmp(programs_own_part(text), want) == 0, "%s is not what is written now:\n%s", file,
+            programs_own_part(text));
+  zb_arena_free(a);
+}
+
+/* ---- the list ------------------ */
+#define MOST 512
+typedef void Launch(ZkCuda *cu, unsigned blocks, unsigned threads, const void *args);
+static struct {
+  int n;
+  char *text[MOST];
+  Launch *launch[MOST];
+} list;
+
+static int find(const char *text) {
+  int i = 0;
+  while (i < list.n && strcmp(list.text[i], text) != 0) i++;
+  return i;
+}
+
+void programs_add(char *text) {
+  int i = find(text);
+  cr_assert(i < MOST);
+  if (i < list.n) free(text);
+  else list.text[list.n++] = text;
+}
+
+int programs_count(void) { return list.n; }
+
+int programs_find(const char *text) {
+  int i = find(text);
+  cr_assert(i < list.n);
+  return i;
+}
+
+void programs_drop(void) {
+  for (int i = 0; i < list.n; i++) free(list.text[i]);
+  list.n = 0;
+}
+
+/* ---- NVRTC ------------------ */
+#ifdef HAVE_NVRTC
+void programs_compile(void) {
+  static const int archs[] = {80, 90};
+  for (int i = 0; i < list.n; i++) { /* a few for the older generation too */
+    void *cubin;
+    size_t bytes = 0;
+    ZbErr err;
+    bool ok = zk_cuda_compile(list.text[i], archs[i % 4 != 0], &cubin, &bytes, &err);
+    cr_assert(ok && bytes > 1000, "%s", ok ? "no code" : err.text);
+    free(cubin);
+  }
+}
+#endif
+
+/* ---- the emulator ------------------ */
+static void write_source(const char *path, const char *args) {
+  FILE *f = fopen(path, "w");
+  cr_assert(f != NULL);
+  fprintf(f, "#include \"kernels/cuda/common.cuh\"\n");
+  for (int i = 0; i < list.n; i++)
+    fprintf(f,
+            "#define zk_chain zk_chain_%d\nnamespace n%d {\n%s}\n#undef zk_chain\n"
+            "extern \"C\" void launch_%d(ZkCuda *cu, unsigned blocks, unsigned threads, const %s *c) {\n"
+            "  ZK_LAUNCH(cu, NULL, n%d::zk_chain_%d, blocks, threads, 0, *c);\n}\n",
+            i, i, programs_own_part(list.text[i]), i, args, i, i);
+  cr_assert(fclose(f) == 0);
+}
+
+void programs_build(const char *args) {
+  char folder[] = "/tmp/zug-chain-XXXXXX", source[64], library[64], command[8192], name[32];
+  cr_assert(mkdtemp(folder) != NULL);
+  snprintf(source, sizeof source, "%s/chains.cc", folder);
+  snprintf(library, sizeof library, "%s/chains.so", folder);
+  write_source(source, args);
+  snprintf(command, sizeof command,
+           "%s -std=c++17 -DZK_EMU -O1 -shared -fPIC -Wno-unknown-pragmas %s -I'%s' -o %s %s", ZUG_CXX,
+           ZUG_SANITIZE, ZUG_SRC, library, source);
+  cr_assert(system(command) == 0, "%s", command);
+  void *so = dlopen(library, RTLD_NOW);
+  cr_assert(so != NULL, "%s", dlerror());
+  for (int i = 0; i < list.n; i++) {
+    snprintf(name, sizeof name, "launch_%d", i);
+    *(void **)&list.launch[i] = dlsym(so, name);
+    cr_assert(list.launch[i] != NULL);
+  }
+  unlink(source), unlink(library), rmdir(folder);
+}
+
+void programs_launch(int i, ZkCuda *cu, unsigned blocks, unsigned threads, const void *args) {
+  list.launch[i](cu, blocks, threads, args);
+}

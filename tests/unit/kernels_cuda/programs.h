@@ -1,0 +1,25 @@
+/* Programs that kernels are made of at run time: their texts, compiled by NVRTC for GPUs that are not here, and by the
+ * C++ compiler for the emulator. */
+#ifndef ZUG_TESTS_KERNELS_CUDA_PROGRAMS_H
+#define ZUG_TESTS_KERNELS_CUDA_PROGRAMS_H
+
+#include "tests/unit/kernels_cuda/emu.h"
+
+/* The program without what programs begin with. */
+const char *programs_own_part(const char *text);
+/* The own part is what file FILE beside this one holds. */
+void programs_expect(const char *text, const char *file);
+
+/* A list of texts, each once. */
+void programs_add(char *text); /* takes it, from malloc */
+int programs_count(void);
+int programs_find(const char *text); /* its number, which there must be */
+void programs_drop(void);
+
+/* All of them: for two generations of GPUs. */
+void programs_compile(void);
+/* And for the emulator, of kernels that take an `args` ("ZkcChain"). */
+void programs_build(const char *args);
+void programs_launch(int i, ZkCuda *cu, unsigned blocks, unsigned threads, const void *args);
+
+#endif
