@@ -1,5 +1,5 @@
-/* How a chain of elementwise ops runs: shared by chain.cu, which launches it, chain_text.c, which writes a program for
- * it, and compile.c and program.c, which make that a kernel. */
+/* How a chain of elementwise ops runs, alone or after an op along rows: shared by chain.cu and norm_chain.c, which launch
+ * it, chain_text.c and norm_text.c, which write programs for it, and compile.c and program.c, which make them kernels. */
 #ifndef ZUG_KERNELS_CUDA_CHAIN_H
 #define ZUG_KERNELS_CUDA_CHAIN_H
 
@@ -20,6 +20,32 @@ ZkChainShape zk_chain_shape(const ZkCall *call, bool wide_allowed);
 /* Appends the program to `text`: CUDA C++ without includes, of one kernel that takes a ZkcChain. Sizes and strides
  * are not in it, so that chains that differ only in these share a program. */
 void zk_chain_text(ZbText *text, const ZkCall *call, const ZkChainShape *shape);
+
+/* Parts of that: functions for the ops of a chain, and a line for instruction `o` into register `to`. */
+void zk_chain_put_ops(ZbText *text, const ZkChain *chain);
+void zk_chain_put_op(ZbText *text, const ZkChainOp *o, int to, int indent);
+
+/* A joined call of normalize or its gradient. */
+typedef struct {
+  ZkcRows args;          /* without the pointers */
+  int operands, results; /* of the op itself */
+  int threads;           /* of a row; those of a block unless it is a warp */
+  int keep;              /* eights of a row that each keeps in registers; 0: rows are longer than that */
+  bool wide;             /* threads take eight neighbours at a time */
+  ZkChainClass class_of[ZKC_VIEWS]; /* as in ZkcRows */
+} ZkNormShape;
+ZkNormShape zk_norm_shape(const ZkCall *call);
+static inline int zk_norm_block(const ZkNormShape *s) {
+  return s->threads == 32 ? ZK_CHAIN_THREADS : s->threads;
+}
+/* Blocks of that many threads; `most`: of ZK_CHAIN_THREADS, that are enough. */
+static inline unsigned zk_norm_blocks(const ZkNormShape *s, int most) {
+  int64_t blocks = zk_ceil_of(s->args.rest.count, zk_norm_block(s) / s->threads);
+  int64_t enough = (int64_t)most * ZK_CHAIN_THREADS / zk_norm_block(s);
+  return (unsigned)(blocks < enough ? blocks : enough);
+}
+/* As zk_chain_text: a kernel that takes a ZkcRows. */
+void zk_norm_text(ZbText *text, const ZkCall *call, const ZkNormShape *shape);
 
 /* compile.c: a program for GPUs of generation `arch` (90) into `cubin`, from malloc. False with the compiler's
  * complaint. */

@@ -65,7 +65,7 @@ static const unsigned char operands[ZG_OP_COUNT] = {
 #include "graph/ops.def"
 };
 
-static void put_ops(ZbText *t, const ZkChain *chain) {
+void zk_chain_put_ops(ZbText *t, const ZkChain *chain) {
   static const char *const parameters[] = {"", "float a", "float a, float b", "float a, float b, float c"};
   bool seen[ZG_OP_COUNT] = {false};
   for (int i = 0; i < chain->nops; i++) {
@@ -77,11 +77,11 @@ static void put_ops(ZbText *t, const ZkChain *chain) {
   }
 }
 
-static void put_op(ZbText *t, const ZkChainOp *o, int to) {
+void zk_chain_put_op(ZbText *t, const ZkChainOp *o, int to, int indent) {
   const uint16_t from[] = {o->a, o->b, o->c};
   uint32_t bits;
   memcpy(&bits, &o->num, sizeof bits);
-  zb_text_add(t, "      const float r%d = ", to);
+  zb_text_add(t, "%*sconst float r%d = ", indent, "", to);
   if (o->op == ZG_OP_FILL || o->op == ZG_OP_AXSIZE) {
     zb_text_add(t, "__uint_as_float(0x%08xu); // %g\n", bits, (double)o->num);
   } else if (o->op == ZG_OP_CAST) {
@@ -129,7 +129,7 @@ static void put_store(ZbText *t, const ZkChainShape *s, const ZkCall *call, int 
 void zk_chain_text(ZbText *t, const ZkCall *call, const ZkChainShape *s) {
   const ZkChain *chain = call->chain;
   zb_text_add(t, "%s%s", zk_cuda_texts[1], zk_cuda_texts[3]);
-  put_ops(t, chain);
+  zk_chain_put_ops(t, chain);
   zb_text_add(t,
               "extern \"C\" __global__ void __launch_bounds__(%d) %s(const __grid_constant__ ZkcChain c) {\n",
               ZK_CHAIN_THREADS, ZK_CHAIN_NAME);
@@ -148,7 +148,7 @@ void zk_chain_text(ZbText *t, const ZkCall *call, const ZkChainShape *s) {
   zb_text_add(t, "#pragma unroll\n    for (int j = 0; j < %d; j++) {\n", s->width);
   for (int k = 0; k < call->nin; k++)
     if (s->class_of[k] != ZK_CHAIN_SCALAR) zb_text_add(t, "      const float r%d = x%d[j];\n", k, k);
-  for (int i = 0; i < chain->nops; i++) put_op(t, &chain->ops[i], call->nin + i);
+  for (int i = 0; i < chain->nops; i++) zk_chain_put_op(t, &chain->ops[i], call->nin + i, 6);
   for (int k = 0; k < call->nout; k++) zb_text_add(t, "      y%d[j] = r%d;\n", k, chain->out[k]);
   zb_text_add(t, "    }\n");
   for (int k = 0; k < call->nout; k++) put_store(t, s, call, k);

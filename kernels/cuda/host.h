@@ -32,6 +32,8 @@ ZkKernel zk_cuda_copy, zk_cuda_rename, zk_cuda_slice, zk_cuda_pad, zk_cuda_conca
 bool zk_cuda_dot_joins(const ZkCall *call);
 ZkCudaScratch zk_cuda_reduce_scratch, zk_cuda_lookup_grad_scratch, zk_cuda_dot_scratch,
     zk_cuda_attend_scratch;
+ZkKernel zk_cuda_norm_joined, zk_cuda_norm_prepare; /* of calls with a chain */
+bool zk_cuda_norm_joins(const ZkCall *call);
 
 /* ---- views ------------------------------------------------------------------------------------------- */
 static inline int64_t zk_ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }

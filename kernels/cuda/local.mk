@@ -12,7 +12,7 @@ cuda_kernels = kernels/cuda/attend.cu \
   kernels/cuda/rope.cu \
   kernels/cuda/xent.cu
 cuda_host = kernels/cuda/cuda.h kernels/cuda/host.h kernels/cuda/shape.h kernels/cuda/common.cuh \
-  kernels/cuda/rows.cuh \
+  kernels/cuda/rows.cuh kernels/cuda/norm_text.c kernels/cuda/norm_chain.c \
   kernels/cuda/device.cuh kernels/cuda/table.c kernels/cuda/host.c kernels/cuda/chain.def kernels/cuda/chain.h \
   kernels/cuda/chain_text.c kernels/cuda/program.c kernels/cuda/dot.h kernels/cuda/dot.c kernels/cuda/dot_epilogue.c kernels/cuda/dot_lt.c \
   kernels/cuda/attend.h kernels/cuda/attend.c kernels/cuda/attend_cudnn.c
@@ -37,7 +37,7 @@ EXTRA_DIST += kernels/cuda/emu.cc
 CLEANFILES += kernels/cuda/*.emu.o
 
 # Programs made at run time carry these.
-cuda_texts = kernels/cuda/shape.h kernels/cuda/device.cuh
+cuda_texts = kernels/cuda/shape.h kernels/cuda/device.cuh kernels/cuda/rows.cuh
 kernels/cuda/texts.embed.c: $(cuda_texts) base/embed.awk
 	@$(MKDIR_P) $(@D)
 	$(V_EMBED)$(EMBED) -v name=zk_cuda_texts -v root=$(srcdir)/kernels/cuda/ $(filter-out %.awk,$^) > $@

@@ -43,4 +43,13 @@ typedef struct {
   ZkcUnits units; /* of `width` elements along the run */
 } ZkcChain;
 
+/* The same for an op along rows with a chain after it. */
+typedef struct {
+  void *out[ZKC_CHAIN_OUT];
+  const void *in[ZKC_CHAIN_IN];
+  ZkcNest rest; /* [row] */
+  long long n, stride[ZKC_VIEWS]; /* along a row */
+  float eps;
+} ZkcRows;
+
 #endif

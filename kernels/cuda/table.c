@@ -22,8 +22,8 @@ static const Entry table[ZG_OP_COUNT] = {
     [ZG_OP_DOT] = {zk_cuda_dot, zk_cuda_dot_scratch, zk_cuda_dot_prepare},
     [ZG_OP_SOFTMAX] = {zk_cuda_softmax, NULL, NULL},
     [ZG_OP_SOFTMAX_GRAD] = {zk_cuda_softmax_grad, NULL, NULL},
-    [ZG_OP_NORMALIZE] = {zk_cuda_normalize, NULL, NULL},
-    [ZG_OP_NORMALIZE_GRAD] = {zk_cuda_normalize_grad, NULL, NULL},
+    [ZG_OP_NORMALIZE] = {zk_cuda_normalize, NULL, zk_cuda_norm_prepare},
+    [ZG_OP_NORMALIZE_GRAD] = {zk_cuda_normalize_grad, NULL, zk_cuda_norm_prepare},
     [ZG_OP_ROPE] = {zk_cuda_rope, NULL, NULL},
     [ZG_OP_LOOKUP] = {zk_cuda_lookup, NULL, NULL},
     [ZG_OP_LOOKUP_GRAD] = {zk_cuda_lookup_grad, zk_cuda_lookup_grad_scratch, NULL},
@@ -52,6 +52,8 @@ size_t zk_cuda_scratch(const ZkCall *call, int threads) {
 bool zk_cuda_joins(const ZkCall *call) {
   switch (call->op) {
   case ZG_OP_DOT: return zk_cuda_dot_joins(call);
+  case ZG_OP_NORMALIZE:
+  case ZG_OP_NORMALIZE_GRAD: return zk_cuda_norm_joins(call);
   default: return false;
   }
 }

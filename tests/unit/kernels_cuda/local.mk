@@ -9,6 +9,7 @@ endif
 tests_unit_test_kernels_cuda_SOURCES = tests/unit/kernels/conform.h tests/unit/kernels/conform.c \
   tests/unit/kernels_cuda/emu.h tests/unit/kernels_cuda/emu.c \
   tests/unit/kernels_cuda/programs.h tests/unit/kernels_cuda/programs.c \
+  tests/unit/kernels_cuda/norm_chain.c \
   tests/unit/kernels_cuda/attend.c \
   tests/unit/kernels_cuda/chain.c \
   tests/unit/kernels_cuda/dot.c \
@@ -34,7 +35,7 @@ tests_unit_test_kernels_cuda_SOURCES += kernels/cuda/dot_lt.c kernels/cuda/atten
   tests/unit/kernels_cuda/fake_dnn.h tests/unit/kernels_cuda/fake_dnn.c
 tests_unit_test_kernels_cuda_CFLAGS += -DZK_ATTEND_PIECE=65536
 endif
-EXTRA_DIST += tests/unit/kernels_cuda/faults.cu tests/unit/kernels_cuda/chain.txt
+EXTRA_DIST += tests/unit/kernels_cuda/faults.cu tests/unit/kernels_cuda/chain.txt tests/unit/kernels_cuda/norm_chain.txt
 CLEANFILES += tests/unit/kernels_cuda/*.emu.o
 
 # cuDNN itself, asked for plans.

@@ -1,0 +1,54 @@
+/* Joined calls of normalize and its gradient: where programs can be compiled at run time, one; else the op, then what is
+ * left of its chain. */
+#include "kernels/cuda/chain.h"
+
+typedef struct {
+  ZkNormShape shape;
+  struct CUkern_st *kernel; /* NULL: in two */
+} Plan;
+
+static void make_plan(ZkCuda *cu, const ZkCall *call, void *memo) {
+  Plan *p = memo;
+  ZbText text = {0};
+  p->shape = zk_norm_shape(call);
+  zk_norm_text(&text, call, &p->shape);
+  p->kernel = zk_cuda_program(cu, call, text.s);
+  zb_text_free(&text);
+}
+
+static void in_two(const ZkEnv *env, const ZkCall *call, ZkKernel *run_op, ZkKernel *run_chain) {
+  ZkCall op, chain;
+  ZkChain rest;
+  zk_unjoin(call, &op, &chain, &rest);
+  if (run_op) run_op(env, &op);
+  if (rest.nout > 0) run_chain(env, &chain);
+}
+
+/* All of them but one whose results only lack the rows' axis: the chain works along rows. */
+bool zk_cuda_norm_joins(const ZkCall *call) {
+  for (int a = 0; a < call->out[0].rank; a++)
+    if (call->out[0].axis[a] == call->ax[0]) return true;
+  return false;
+}
+
+void zk_cuda_norm_prepare(const ZkEnv *env, const ZkCall *call) {
+  if (!call->chain) return;
+  const Plan *p = zk_cuda_memo(env->device, call, sizeof *p, make_plan, NULL);
+  if (!p->kernel) in_two(env, call, NULL, zk_cuda_chain_prepare);
+}
+
+void zk_cuda_norm_joined(const ZkEnv *env, const ZkCall *call) {
+  ZkCuda *cu = env->device;
+  const Plan *p = zk_cuda_memo(cu, call, sizeof *p, make_plan, NULL);
+  if (!p->kernel) {
+    in_two(env, call, call->op == ZG_OP_NORMALIZE ? zk_cuda_normalize : zk_cuda_normalize_grad,
+           zk_cuda_chain);
+    return;
+  }
+  ZkcRows c = p->shape.args;
+  void *args[] = {&c};
+  for (int k = 0; k < call->nin; k++) c.in[k] = call->in[k].data;
+  for (int k = 0; k < call->nout; k++) c.out[k] = call->out[k].data;
+  zk_cuda_program_launch(cu, call, p->kernel, zk_norm_blocks(&p->shape, cu->most_blocks),
+                         (unsigned)zk_norm_block(&p->shape), args);
+}

@@ -1,0 +1,175 @@
+/* Writes normalize, or its gradient, and the chain that takes its results as one CUDA program. T threads (a warp or a
+ * block) take a row: they load it once, keep it in registers while they sum over it, and apply the chain to what comes
+ * out. The arithmetic of the op itself is in rows.cuh.
+ *
+ * y, r = normalize(x); z = y * w (bf16, w along the row and f32; y and r are wanted too; 768 in a row) becomes
+ *
+ *   extern "C" __global__ void __launch_bounds__(256) zk_chain(const __grid_constant__ ZkcRows c) {
+ *     ZK_SHARED(float, part, [1]);
+ *     for (long long row = (blockIdx.x * 256ll + threadIdx.x) / 32; row < c.rest.count; row += gridDim.x * 8ll) {
+ *       long long off[5];
+ *       zkc_seek(c.rest, (unsigned)row, off);
+ *       const auto load = [&](long long first, int step, float (&x)[1][8], bool) {
+ *         zkc_load_row(c.in[0], 1, off[3], c.stride[3], true, first, step, c.n, 0, x[0]);
+ *       };
+ *       const auto store = [&](long long first, int step, const float (&y)[8], float r1) {
+ *         float x2[8];
+ *         zkc_load_row(c.in[1], 0, off[4], c.stride[4], true, first, step, c.n, 0, x2);
+ *         float y0[8];
+ *         float y1[8];
+ *   #pragma unroll
+ *         for (int j = 0; j < 8; j++) {
+ *           const float r0 = y[j];
+ *           const float r2 = x2[j];
+ *           const float r3 = zk_MUL(r0, r2);
+ *           y0[j] = r3;
+ *           y1[j] = r0;
+ *         }
+ *         zkc_store_row(c.out[0], 1, off[0], c.stride[0], true, first, step, c.n, y0);
+ *         zkc_store_row(c.out[1], 1, off[1], c.stride[1], true, first, step, c.n, y1);
+ *       };
+ *       const float r = zk_normalize<32, 3>(c.n, true, false, c.eps, part, load, store);
+ *       if (threadIdx.x % 32 == 0) zk_store(c.out[2], 0, off[2], r);
+ *     }
+ *   } */
+#include "kernels/cuda/chain.h"
+
+#define MOST_KEPT 8 /* values of a row in a thread's registers, in eights */
+
+extern const char *const zk_cuda_texts[]; /* name and text of shape.h, device.cuh and rows.cuh */
+
+/* ---- the shape ---- */
+/* A thread keeps up to four eights of a row; with a block's threads, up to MOST_KEPT; more is loaded again. Gradients are
+ * of two such rows. */
+static void share_row(ZkNormShape *s, int rows) {
+  int64_t n = s->args.n;
+  for (s->threads = 32; s->threads < ZK_CHAIN_THREADS && zk_ceil_of(n, 8 * s->threads) > 4;) s->threads *= 2;
+  int64_t eights = zk_ceil_of(n, 8 * s->threads);
+  s->keep = eights * rows <= MOST_KEPT ? (int)eights : 0;
+}
+
+static bool has(const ZkView *v, uint16_t axis) {
+  for (int i = 0; i < v->rank; i++)
+    if (v->axis[i] == axis) return true;
+  return false;
+}
+
+static ZkChainClass class_of(const ZkNormShape *s, const ZkView *v, int n, uint16_t axis) {
+  if (!has(v, axis)) return ZK_CHAIN_SCALAR;
+  return zkc_wide(v, &s->args.rest, n, s->args.n, s->args.stride[n]) ? ZK_CHAIN_WIDE : ZK_CHAIN_ANY;
+}
+
+ZkNormShape zk_norm_shape(const ZkCall *call) {
+  const ZkView *views[ZKC_VIEWS];
+  bool grad = call->op == ZG_OP_NORMALIZE_GRAD;
+  ZkNormShape s = {.operands = grad ? 3 : 1, .results = grad ? 1 : 2, .wide = true};
+  uint16_t axis = call->ax[0];
+  int n = 0;
+  ZB_ASSERT((grad || call->op == ZG_OP_NORMALIZE) && call->chain->nout == call->nout &&
+            call->nin >= s.operands && call->chain->nops <= ZK_CHAIN_MAX_OPS);
+  ZB_ASSERT(call->nout > 0 && has(&call->out[0], axis)); /* the chain's own come first */
+  for (int k = 0; k < call->nout; k++) views[n++] = &call->out[k];
+  for (int k = 0; k < call->nin; k++) views[n++] = &call->in[k];
+  s.args.n = zkc_size(views[0], axis);
+  s.args.rest = zkc_nest(views, n, &axis, 1, false);
+  s.args.eps = (float)call->num[0];
+  for (int v = 0; v < n; v++) s.args.stride[v] = zkc_stride(views[v], axis);
+  for (int v = 0; v < n; v++) s.class_of[v] = class_of(&s, views[v], v, axis);
+  for (int k = 0; k < call->nout; k++) {
+    s.wide &= s.class_of[k] != ZK_CHAIN_ANY;
+    ZB_ASSERT(s.class_of[k] != ZK_CHAIN_SCALAR || (!grad && call->chain->out[k] == 1)); /* r */
+  }
+  share_row(&s, grad ? 2 : 1);
+  return s;
+}
+
+/* ---- the text ---- */
+static const char *yes(bool x) { return x ? "true" : "false"; }
+
+static void put_load(ZbText *t, const ZkNormShape *s, const ZkCall *call, int k, const char *to) {
+  int v = call->nout + k;
+  zb_text_add(t, "      zkc_load_row(c.in[%d], %d, off[%d], c.stride[%d], %s, first, step, c.n, 0, %s);\n", k,
+              call->in[k].elem, v, v, yes(s->wide && s->class_of[v] == ZK_CHAIN_WIDE), to);
+}
+
+static bool along(const ZkNormShape *s, int view) { return s->class_of[view] != ZK_CHAIN_SCALAR; }
+
+/* The register that the chain knows operand k as: the op's results come first. */
+static int reg(const ZkNormShape *s, int k) { return s->results + k - s->operands; }
+
+/* The chain on eight results of the op. */
+static void put_chain(ZbText *t, const ZkNormShape *s, const ZkCall *call) {
+  const ZkChain *chain = call->chain;
+  char to[16];
+  for (int k = s->operands; k < call->nin; k++) {
+    if (!along(s, call->nout + k)) continue;
+    snprintf(to, sizeof to, "x%d", reg(s, k));
+    zb_text_add(t, "      float %s[8];\n", to);
+    put_load(t, s, call, k, to);
+  }
+  for (int k = 0; k < call->nout; k++)
+    if (along(s, k)) zb_text_add(t, "      float y%d[8];\n", k);
+  zb_text_add(t, "#pragma unroll\n      for (int j = 0; j < 8; j++) {\n        const float r0 = y[j];\n");
+  for (int k = s->operands; k < call->nin; k++)
+    if (along(s, call->nout + k)) zb_text_add(t, "        const float r%d = x%d[j];\n", reg(s, k), reg(s, k));
+  for (int i = 0; i < chain->nops; i++) zk_chain_put_op(t, &chain->ops[i], reg(s, call->nin) + i, 8);
+  for (int k = 0; k < call->nout; k++)
+    if (along(s, k)) zb_text_add(t, "        y%d[j] = r%d;\n", k, chain->out[k]);
+  zb_text_add(t, "      }\n");
+  for (int k = 0; k < call->nout; k++)
+    if (along(s, k))
+      zb_text_add(t,
+                  "      zkc_store_row(c.out[%d], %d, off[%d], c.stride[%d], %s, first, step, c.n, y%d);\n",
+                  k, call->out[k].elem, k, k, yes(s->wide), k);
+}
+
+/* What the op is given and what becomes of its results, as functions. */
+static void put_neighbours(ZbText *t, const ZkNormShape *s, const ZkCall *call) {
+  int rows = s->operands > 1 ? 2 : 1; /* g and y, or x */
+  zb_text_add(t, "    const auto load = [&](long long first, int step, float (&x)[%d][8], bool) {\n", rows);
+  put_load(t, s, call, 0, "x[0]");
+  if (rows > 1) put_load(t, s, call, 1, "x[1]");
+  zb_text_add(t, "    };\n    const auto store = [&](long long first, int step, const float (&y)[8]%s) {\n",
+              s->results > 1 ? ", float r1" : "");
+  put_chain(t, s, call);
+  zb_text_add(t, "    };\n");
+}
+
+static void put_normalize(ZbText *t, const ZkNormShape *s, const ZkCall *call) {
+  zb_text_add(t, "    const float r = zk_normalize<%d, %d>(c.n, %s, %s, c.eps, part, load, store);\n",
+              s->threads, s->keep, yes(s->wide), yes(call->opt[0] == 1));
+  for (int k = 0; k < call->nout; k++)
+    if (!along(s, k))
+      zb_text_add(t, "    if (threadIdx.x %% %d == 0) zk_store(c.out[%d], %d, off[%d], r);\n", s->threads, k,
+                  call->out[k].elem, k);
+}
+
+static void put_normalize_grad(ZbText *t, const ZkNormShape *s, const ZkCall *call) {
+  zb_text_add(t, "    const float r = zk_load(c.in[2], %d, off[%d]);\n", call->in[2].elem, call->nout + 2);
+  zb_text_add(t, "    zk_normalize_grad<%d, %d>(c.n, %s, %s, r, part, load, store);\n", s->threads, s->keep,
+              yes(s->wide), yes(call->opt[0] == 1));
+}
+
+void zk_norm_text(ZbText *t, const ZkCall *call, const ZkNormShape *s) {
+  int block = zk_norm_block(s);
+  zb_text_add(t, "%s%s%s", zk_cuda_texts[1], zk_cuda_texts[3], zk_cuda_texts[5]);
+  zk_chain_put_ops(t, call->chain);
+  zb_text_add(t,
+              "extern \"C\" __global__ void __launch_bounds__(%d) %s(const __grid_constant__ ZkcRows c) {\n",
+              block, ZK_CHAIN_NAME);
+  zb_text_add(t, "  ZK_SHARED(float, part, [%d]);\n", s->threads / 32);
+  zb_text_add(t,
+              "  for (long long row = (blockIdx.x * %dll + threadIdx.x) / %d; row < c.rest.count; "
+              "row += gridDim.x * %dll) {\n",
+              block, s->threads, block / s->threads);
+  zb_text_add(t, "    long long off[%d];\n    zkc_seek(c.rest, (unsigned)row, off);\n",
+              call->nin + call->nout);
+  for (int k = s->operands; k < call->nin; k++) /* what is the same all along a row */
+    if (!along(s, call->nout + k))
+      zb_text_add(t, "    const float r%d = zk_load(c.in[%d], %d, off[%d]);\n", reg(s, k), k,
+                  call->in[k].elem, call->nout + k);
+  put_neighbours(t, s, call);
+  if (call->op == ZG_OP_NORMALIZE) put_normalize(t, s, call);
+  else put_normalize_grad(t, s, call);
+  zb_text_add(t, "  }\n}\n");
+}

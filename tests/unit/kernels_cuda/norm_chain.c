@@ -1,0 +1,138 @@
+/* normalize and its gradient joined with chains: as programs, whose text is looked at, given to NVRTC and run in the
+ * emulator, and in two calls, as builds without NVRTC do it. */
+#include "base/base.h"
+#include "graph/graph.h"
+
+#define ZUG_KERNELS_CPU_H /* graph.h has the numbers of ops */
+#include "kernels/cuda/chain.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/kernels_cuda/programs.h"
+
+#define OPS(...)                                                                                             \
+  .nops = sizeof((ZkChainOp[]){__VA_ARGS__}) / sizeof(ZkChainOp), .ops = (ZkChainOp[]) { __VA_ARGS__ }
+
+/* y w, y, r: registers 0 and 1 are y and r */
+static const ZkChain scaled = {.nout = 3, .out = {3, 0, 1}, OPS({.op = ZG_OP_MUL, .a = 0, .b = 2})};
+/* y w + b, nobody wants y */
+static const ZkChain affine = {
+    .nout = 2, .out = {5, 1}, OPS({.op = ZG_OP_MUL, .a = 0, .b = 2}, {.op = ZG_OP_ADD, .a = 4, .b = 3})};
+/* (y + a) c r and its tanh; a along rows, c for each row, and one value for all, below which y counts as that */
+static const ZkChain mixed = {.nout = 4,
+                              .out = {8, 9, 0, 1},
+                              OPS({.op = ZG_OP_MAX, .a = 0, .b = 4}, {.op = ZG_OP_ADD, .a = 5, .b = 2},
+                                  {.op = ZG_OP_MUL, .a = 6, .b = 3}, {.op = ZG_OP_MUL, .a = 7, .b = 1},
+                                  {.op = ZG_OP_TANH, .a = 8})};
+/* dx + d: register 0 is dx */
+static const ZkChain sum = {.nout = 1, .out = {2}, OPS({.op = ZG_OP_ADD, .a = 0, .b = 1})};
+/* dx w + d in bf16, and dx */
+static const ZkChain weighted = {.nout = 2,
+                                 .out = {5, 0},
+                                 OPS({.op = ZG_OP_MUL, .a = 0, .b = 2}, {.op = ZG_OP_ADD, .a = 3, .b = 1},
+                                     {.op = ZG_OP_CAST, .a = 4, .elem = ZK_F32})};
+
+/* Rows of a lane, odd ones, of some lanes, of a warp, of small and large blocks, and too long for registers. Tolerances
+ * are those of norm.c, and a product or two; sums are longer here. */
+#define TOL 4e-6
+#define NORMALIZE(std, size, ...)                                                                            \
+  { .op = ZG_OP_NORMALIZE, .dims = size, .ax = "e", .num = {1e-5}, .opt = {std}, .tol = TOL, __VA_ARGS__ }
+#define GRAD(std, size, ...)                                                                                 \
+  { .op = ZG_OP_NORMALIZE_GRAD, .dims = size, .ax = "e", .opt = {std}, .tol = TOL, __VA_ARGS__ }
+#define SCALED .in = {{"bse"}, {"e", EXACT}}, .out = {{"bse"}, {"bse"}, {"bs", EXACT}}, .chain = &scaled
+#define AFFINE .in = {{"bse"}, {"e"}, {"e"}}, .out = {{"bse"}, {"bs", EXACT}}, .chain = &affine
+#define MIXED                                                                                                \
+  .in = {{"bse"}, {"bse"}, {"bs"}, {""}}, .out = {{"bse"}, {"bse"}, {"bse", EXACT}, {"bs", EXACT}},          \
+  .chain = &mixed
+#define SUM .in = {{"bse"}, {"bse"}, {"bs", EXACT, 0.5, 2, NULL}, {"bse"}}, .out = {{"bse"}}, .chain = &sum
+#define WEIGHTED                                                                                             \
+  .in = {{"bse"}, {"bse"}, {"bs", EXACT, 0.5, 2, NULL}, {"bse"}, {"e"}}, .out = {{"bse"}, {"bse"}},          \
+  .chain = &weighted
+static const Case cases[] = {
+    NORMALIZE(0, "b=5 s=3 e=768", SCALED),
+    NORMALIZE(0, "b=3 s=17 e=33", SCALED),
+    NORMALIZE(0, "b=1 s=1 e=1", SCALED),
+    NORMALIZE(0, "b=1 s=2 e=4096", SCALED),
+    NORMALIZE(0, "b=1 s=3 e=1051", SCALED),
+    NORMALIZE(1, "b=5 s=3 e=768", AFFINE),
+    NORMALIZE(1, "b=3 s=17 e=33", AFFINE),
+    NORMALIZE(1, "b=1 s=1 e=1", AFFINE),
+    NORMALIZE(1, "b=1 s=2 e=1288", AFFINE),
+    NORMALIZE(1, "b=1 s=2 e=16384", AFFINE),
+    NORMALIZE(1, "b=1 s=2 e=16392", AFFINE),
+    NORMALIZE(0, "b=1 s=2 e=16391", AFFINE),
+    NORMALIZE(1, "b=9 s=2 e=40", MIXED),
+    NORMALIZE(0, "b=2 s=3 e=1104", MIXED),
+    NORMALIZE(1, "b=0 s=3 e=40", MIXED),
+    GRAD(0, "b=5 s=3 e=768", SUM),
+    GRAD(0, "b=1 s=1 e=1", SUM),
+    GRAD(1, "b=3 s=17 e=33", SUM),
+    GRAD(1, "b=1 s=2 e=4096", SUM),
+    GRAD(1, "b=1 s=2 e=8200", SUM),
+    GRAD(1, "b=5 s=3 e=64", WEIGHTED),
+    GRAD(0, "b=2 s=2 e=1280", WEIGHTED),
+};
+#define CASES (sizeof cases / sizeof *cases)
+
+static char *text_of(const ZkCall *call) {
+  ZbText t = {0};
+  ZkNormShape shape = zk_norm_shape(call);
+  zk_norm_text(&t, call, &shape);
+  return t.s;
+}
+
+static void first_text(const ZkCall *call, void *arg) {
+  char **text = arg;
+  if (!*text) *text = text_of(call);
+}
+
+Test(norm_chain, text) {
+  char *text = NULL;
+  each_call(&cases[0], first_text, &text);
+  programs_expect(text, "norm_chain.txt");
+  free(text);
+}
+
+static void collect(const ZkCall *call, void *arg) {
+  (void)arg;
+  programs_add(text_of(call));
+}
+
+#ifdef HAVE_NVRTC
+Test(norm_chain, nvrtc) {
+  for (size_t i = 0; i < CASES; i += 5) each_call(&cases[i], collect, NULL);
+  programs_compile();
+  programs_drop();
+}
+#endif
+
+static void run_program(const ZkEnv *env, const ZkCall *call) {
+  ZkNormShape shape = zk_norm_shape(call);
+  char *text = text_of(call);
+  int i = programs_find(text);
+  for (int k = 0; k < call->nin; k++) shape.args.in[k] = call->in[k].data;
+  for (int k = 0; k < call->nout; k++) shape.args.out[k] = call->out[k].data;
+  unsigned blocks = zk_norm_blocks(&shape, 1);
+  if (blocks > 0) programs_launch(i, env->device, blocks, (unsigned)zk_norm_block(&shape), &shape.args);
+  free(text);
+}
+
+Test(norm_chain, emulated) {
+  for (size_t i = 0; i < CASES; i++) each_call(&cases[i], collect, NULL);
+  cr_assert(programs_count() >= 20);
+  programs_build("ZkcRows");
+  emu_use(ZG_OP_NORMALIZE, run_program);
+  emu_use(ZG_OP_NORMALIZE_GRAD, run_program);
+  for (size_t i = 0; i < CASES; i++) conform(__FILE__, (int)i, &cases[i]);
+  programs_drop();
+}
+
+/* What comes out of the op is rounded to bf16 before the chain: 2^-9 of it, tripled by the largest weights. */
+Test(norm_chain, in_two) {
+  for (size_t i = 0; i < CASES; i++) {
+    Case c = cases[i];
+    c.half_tol = 0x1p-7;
+    conform(__FILE__, (int)i, &c);
+  }
+}
