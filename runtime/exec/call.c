@@ -271,7 +271,7 @@ void zx_run_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, co
     zx_poll(e);
     double now = zx_now();
     e->times[k->call.op] += now - t;
-    zx_count_node(e, s, k);
+    zx_count_node(e, s, k, now - t);
     t = now;
   }
 }

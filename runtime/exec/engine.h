@@ -88,6 +88,8 @@ struct ZxEngine {
   bool playing;          /* within a step: only then do the queues move */
   double times[ZG_OP_COUNT + 2];
   ZxWork work[ZG_OP_COUNT + 2];
+  ZxCallTime *calls;     /* where calls are timed: those of segments' fwd, bwd and count, one after the other, ... */
+  uint32_t ncalls, *calls_at; /* ... from here on for each segment */
   ZxPeaks peak;
 };
 
@@ -140,7 +142,8 @@ void zx_begin_grads(ZxEngine *e); /* of a step: clears what no backward sets */
 bool zx_begin_backward(ZxEngine *e, uint32_t inst, uint32_t i, char *grads);
 
 /* times.c: where calls are timed, adds what one had to do. */
-void zx_count_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n);
+void zx_make_counts(ZxEngine *e);
+void zx_count_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, double seconds);
 void zx_count_norm(ZxEngine *e);
 void zx_count_update(ZxEngine *e, const ZpHeld *h);
 

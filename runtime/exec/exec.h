@@ -257,6 +257,19 @@ const double *zx_engine_times(const ZxEngine *e);
  * each call the longer of its FLOPs and its bytes; 0: not known. */
 typedef struct { double flops, bytes, bound, bound_by_flops; } ZxWork;
 const ZxWork *zx_engine_work(const ZxEngine *e);
+/* With `times`, the calls that took the longest: of one op, from one place in the source, in one phase and with results of
+ * one type. */
+typedef struct {
+  int op;
+  bool joined; /* with the chain that follows */
+  uint32_t loc;
+  const char *phase; /* "forward", "backward", "count" */
+  const ZgType *type;
+  uint64_t calls;
+  double seconds;
+  ZxWork work;
+} ZxCallTime;
+uint32_t zx_engine_calls(const ZxEngine *e, ZxCallTime *out, uint32_t most); /* how many there are of them */
 typedef struct { double flops, bytes; } ZxPeaks; /* of this rank's device, a second; 0: not known */
 /* Between steps: times and work count from here on, against these peaks. */
 void zx_engine_count_anew(ZxEngine *e, const ZxPeaks *p);

@@ -340,15 +340,26 @@ static void summarize(Run *r) {
   printf("\n");
 }
 
-/* "  dot                 0.123 s   61.5 %      95.1 GFLOP/s      3.2 GB/s   78 % of its bound (FLOPs)" */
-static void print_time(int op, double t, double sum, const ZxWork *w) {
-  printf("  %-16s %8.3f s  %5.1f %%", op < ZG_OP_COUNT ? zg_op_info[op].text : op == ZG_OP_COUNT ? "optimizer" : "waiting", t,
-         100 * t / sum);
+/* "      95.1 GFLOP/s       3.2 GB/s   78 % of its bound (FLOPs)" */
+static void print_work(double t, const ZxWork *w) {
   if (w->flops > 0) printf("  %10.1f GFLOP/s", w->flops / t / 1e9);
   else if (w->bytes > 0) printf("  %18s", "");
   if (w->bytes > 0) printf("  %8.1f GB/s", w->bytes / t / 1e9);
   if (w->bound > 0) printf("  %3.0f %% of its bound (%s)", 100 * w->bound / t, 2 * w->bound_by_flops > w->bound ? "FLOPs" : "bytes");
   printf("\n");
+}
+
+/* "  dot             backward  gpt2.zug:31        bf16[batch, seq, ffn]        0.812 ms x 480   12.1 %  ..." */
+static void print_calls(Run *r, double sum) {
+  ZxCallTime c[16];
+  uint32_t n = zx_engine_calls(r->engine, c, 16);
+  if (n) printf("of that the longest calls:\n");
+  for (uint32_t i = 0; i < n; i++) {
+    const char *op = zb_printf(r->a, "%s%s", zg_op_info[c[i].op].text, c[i].joined ? "+chain" : "");
+    printf("  %-14s %-8s  %-18s %-28s %9.3f ms x %-5" PRIu64 " %5.1f %%", op, c[i].phase, zp_loc_text(r->plan, c[i].loc),
+           zg_type_text(r->graph, r->a, c[i].type), 1e3 * c[i].seconds / (double)c[i].calls, c[i].calls, 100 * c[i].seconds / sum);
+    print_work(c[i].seconds, &c[i].work);
+  }
 }
 
 static void print_times(Run *r) {
@@ -362,11 +373,16 @@ static void print_times(Run *r) {
   if (r->rank || sum <= 0) return;
   printf("time by operation on rank 0 in steps %" PRId64 " to %" PRId64 " (waiting inside collectives is theirs):\n", r->timed,
          r->o.steps);
-  for (int i = 0; i < ZG_OP_COUNT + 2; i++)
-    if (t[i] > 0.001 * sum) print_time(i, t[i], sum, &w[i]);
-  if (bounded <= 0) return;
-  printf("at the %.1f GFLOP/s of large products and the %.1f GB/s of large copies these take %.3f of %.3f s, %.0f %%\n",
-         r->own.flops / 1e9, r->own.bytes / 1e9, bound, bounded, 100 * bound / bounded);
+  for (int i = 0; i < ZG_OP_COUNT + 2; i++) {
+    if (t[i] <= 0.001 * sum) continue;
+    printf("  %-16s %8.3f s  %5.1f %%", i < ZG_OP_COUNT ? zg_op_info[i].text : i == ZG_OP_COUNT ? "optimizer" : "waiting", t[i],
+           100 * t[i] / sum);
+    print_work(t[i], &w[i]);
+  }
+  if (bounded > 0)
+    printf("at the %.1f GFLOP/s of large products and the %.1f GB/s of large copies these take %.3f of %.3f s, %.0f %%\n",
+           r->own.flops / 1e9, r->own.bytes / 1e9, bound, bounded, 100 * bound / bounded);
+  print_calls(r, sum);
 }
 
 static bool open_files(Run *r) {

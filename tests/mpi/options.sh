@@ -79,6 +79,8 @@ says 'time by operation on rank 0 in steps 2 to 21'
 says '^  dot  .* s  .* %  .* GFLOP/s  .* GB/s  .* % of its bound .(FLOPs|bytes).$'
 says '^  optimizer  .* s  .* %  .* GB/s  .* % of its bound .bytes.$'
 says '^at the .* GFLOP/s of large products and the .* GB/s of large copies these take .* s, .* %$'
+says '^of that the longest calls:$'
+says '^  dot  *(forward|backward)  *gpt2.zug:[0-9]*  .* ms x 160  .* %  .* GFLOP/s  .* of its bound' # 20 steps, 4 micro-batches, 2 layers
 # Work is what 20 steps have: the model's FLOPs; 28 bytes a parameter for AdamW and 4 for the norm (a bucket is rounded up to a
 # multiple of 16 elements). Printed times end at a millisecond, rates at 0.1.
 flops=$(sed -n '1s/.*"flops":\([^,]*\),.*/\1/p' timed/metrics.jsonl)
