@@ -39,10 +39,10 @@ ZkDot zk_dot_of(const ZkCall *c) {
 }
 
 static bool empty(const ZkDot *d) { return d->batch.count * d->m.count * d->n.count == 0; }
-static bool by_lt(const ZkDot *d) { return d->m.count * d->n.count > 1 && d->k.count > 0; }
 
 /* With its chain in one, where cuBLASLt can; else the product and then the chain. */
 static void joined(const ZkEnv *env, const ZkCall *c) {
+  if (zk_dot_lt(env, c)) return;
   ZkCall op, chain;
   ZkChain rest;
   zk_unjoin(c, &op, &chain, &rest);
@@ -51,6 +51,7 @@ static void joined(const ZkEnv *env, const ZkCall *c) {
 }
 
 static void joined_prepare(const ZkEnv *env, const ZkCall *c) {
+  if (zk_dot_lt_prepare(env->device, c)) return;
   ZkCall op, chain;
   ZkChain rest;
   zk_unjoin(c, &op, &chain, &rest);
@@ -62,7 +63,8 @@ static size_t joined_scratch(const ZkCall *c) {
   ZkCall op, chain;
   ZkChain rest;
   zk_unjoin(c, &op, &chain, &rest);
-  return zk_cuda_dot_scratch(&op);
+  size_t two = zk_cuda_dot_scratch(&op), one = zk_dot_lt_scratch(c);
+  return one > two ? one : two;
 }
 
 void zk_cuda_dot(const ZkEnv *env, const ZkCall *c) {
@@ -74,7 +76,7 @@ void zk_cuda_dot(const ZkEnv *env, const ZkCall *c) {
   ZkCuda *cu = env->device;
   if (empty(&d)) return;
   if (d.m.count * d.n.count == 1) zk_dot_inner(cu, c, &d);
-  else if (d.k.count == 0 || !zk_dot_lt(env, c, &d)) zk_dot_tiles(cu, c, &d);
+  else if (d.k.count == 0 || !zk_dot_lt(env, c)) zk_dot_tiles(cu, c, &d);
 }
 
 void zk_cuda_dot_prepare(const ZkEnv *env, const ZkCall *c) {
@@ -83,12 +85,12 @@ void zk_cuda_dot_prepare(const ZkEnv *env, const ZkCall *c) {
     return;
   }
   ZkDot d = zk_dot_of(c);
-  if (!empty(&d) && by_lt(&d)) zk_dot_lt_prepare(env->device, c);
+  if (!empty(&d)) zk_dot_lt_prepare(env->device, c);
 }
 
 size_t zk_cuda_dot_scratch(const ZkCall *c) {
   if (c->chain) return joined_scratch(c);
   ZkDot d = zk_dot_of(c);
   if (empty(&d)) return 0;
-  return d.m.count * d.n.count == 1 ? zk_dot_inner_scratch(&d) : zk_dot_lt_scratch(&d);
+  return d.m.count * d.n.count == 1 ? zk_dot_inner_scratch(&d) : zk_dot_lt_scratch(c);
 }

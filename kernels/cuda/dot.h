@@ -44,10 +44,10 @@ void zk_dot_noise(ZkCuda *cu, void *p, int elem, int64_t n, unsigned seed);
 void zk_dot_compare(ZkCuda *cu, const void *x, const void *y, int64_t n, int *flag);
 
 /* ---- dot_lt.c ---- */
-/* False if there is no cuBLASLt, or if it has nothing for these shapes: then nothing was done. */
-bool zk_dot_lt(const ZkEnv *env, const ZkCall *call, const ZkDot *d);
-void zk_dot_lt_prepare(ZkCuda *cu, const ZkCall *call);
-size_t zk_dot_lt_scratch(const ZkDot *d);
+/* A product, joined or not. False if there is no cuBLASLt, or if it has nothing for this call: then nothing was done. */
+bool zk_dot_lt(const ZkEnv *env, const ZkCall *call);
+bool zk_dot_lt_prepare(ZkCuda *cu, const ZkCall *call); /* whether it will be done */
+size_t zk_dot_lt_scratch(const ZkCall *call);
 
 /* ---- dot.c ---- */
 ZkDot zk_dot_of(const ZkCall *call);

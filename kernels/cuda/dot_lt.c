@@ -10,7 +10,11 @@
  * Of the algorithms that cuBLASLt proposes for a shape, the one taken is the fastest of those that give, on random
  * operands, every bit of what its first proposal gives. So what is measured decides about time and never about
  * results: they are the same from run to run and on every rank. Split sums are only let through if they are added in
- * f32 in a separate pass, which has a fixed order. */
+ * f32 in a separate pass, which has a fixed order.
+ *
+ * A joined call (dot_epilogue.c) is the same with an epilogue, and the tensor that it adds as cuBLASLt's C. It needs the
+ * result where it lies. Activations are left to generations from 9.0 on: before, they are known to be slower than a
+ * kernel of their own (karpathy/llm.c, pull request 338). */
 #include "kernels/cuda/dot.h"
 
 #ifdef HAVE_CUBLASLT
@@ -21,6 +25,7 @@
 #define PROPOSALS 8
 #define ROUNDS 5           /* the best of so many measurements counts */
 #define WORTH_ALIGNING 256 /* products of each element that is copied */
+#define OLDEST_ACTIVATIONS 90
 
 /* ---- layout --------------------------------------------------------------------------------------------- */
 /* rows x cols; `trans`: the rows have stride 1, and the columns are `ld` apart, else the other way round. */
@@ -155,11 +160,10 @@ static Layout best_layout(const ZkDot *d) {
   return best;
 }
 
-size_t zk_dot_lt_scratch(const ZkDot *d) { return d->k.count ? best_layout(d).bytes : 0; }
-
 /* ---- plan ------------------------------------------------------------------------------------------------ */
 typedef struct {
   bool usable;
+  ZkDotEpilogue epi;
   Layout layout;
   int left, right; /* which operand comes first: cuBLASLt counts along columns */
   cublasLtMatmulDesc_t desc;
@@ -204,6 +208,57 @@ static cublasStatus_t describe_all(Plan *p) {
   return s;
 }
 
+/* ---- epilogues ---- */
+static cublasStatus_t set(const Plan *p, cublasLtMatmulDescAttributes_t what, const void *from, size_t bytes) {
+  return cublasLtMatmulDescSetAttribute(p->desc, what, from, bytes);
+}
+
+/* Where bias and aux lie, in this call. */
+static cublasStatus_t point(const Plan *p, const void *bias, const void *aux) {
+  cublasStatus_t s = CUBLAS_STATUS_SUCCESS;
+  if (p->epi.bias >= 0) s = set(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+  if (!s && p->epi.aux >= 0) s = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux);
+  return s;
+}
+
+static uint32_t kind_of(const ZkDotEpilogue *e) {
+  static const uint32_t kinds[4][2] = {{CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS},
+                                       {CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS},
+                                       {CUBLASLT_EPILOGUE_RELU, CUBLASLT_EPILOGUE_RELU_BIAS},
+                                       {CUBLASLT_EPILOGUE_DGELU, CUBLASLT_EPILOGUE_DGELU}};
+  if (e->kind == ZKD_GELU && e->aux >= 0)
+    return e->bias >= 0 ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+  return kinds[e->kind][e->bias >= 0];
+}
+
+/* The bias is of the result's type, and aux too, which is what it is unless told otherwise. The heuristics look at how the
+ * two are aligned: they are told of addresses that are multiples of 16 and no more. */
+static cublasStatus_t describe_epilogue(const Plan *p) {
+  const Matrix *m = &p->layout.mat[ZKD_C];
+  uint32_t kind = kind_of(&p->epi);
+  int32_t type = elem_of(&p->layout.d, ZKD_C) == ZK_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+  cublasStatus_t s = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE, &kind, sizeof kind);
+  if (!s && p->epi.bias >= 0) s = set(p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
+  if (!s && p->epi.aux >= 0) s = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &m->ld, sizeof m->ld);
+  if (!s && p->epi.aux >= 0) s = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, &m->step, sizeof m->step);
+  return s ? s : point(p, (const void *)(uintptr_t)16, (const void *)(uintptr_t)16);
+}
+
+static const ZkView *aux_of(const ZkCall *call, const ZkDotEpilogue *e) {
+  return e->aux < 0 ? NULL : e->kind == ZKD_GELU_SLOPE ? &call->in[e->aux] : &call->out[e->aux];
+}
+
+static bool sixteen(const ZkView *v) { return (uintptr_t)v->data % 16 == 0; }
+
+/* What cuBLASLt wants of a product with an epilogue. */
+static bool may_follow(const ZkCuda *cu, const Plan *p, const ZkCall *call) {
+  const ZkDotEpilogue *e = &p->epi;
+  const Matrix *m = &p->layout.mat[ZKD_C];
+  if (p->layout.packed[ZKD_C] || (e->kind != ZKD_SUM && cu->arch < OLDEST_ACTIVATIONS)) return false;
+  if (e->bias >= 0 && (m->trans != e->bias_along_m || !sixteen(&call->in[e->bias]))) return false;
+  return e->aux < 0 || (m->ld % 8 == 0 && m->step % 8 == 0 && sixteen(aux_of(call, e)));
+}
+
 /* Bytes of which all addresses that operand i has are multiples. */
 static uint32_t alignment(const Plan *p, int i) {
   ZkView v = p->layout.packed[i] ? p->layout.pack[i] : p->layout.d.v[i];
@@ -211,7 +266,13 @@ static uint32_t alignment(const Plan *p, int i) {
   return sixteens(&v, &p->layout.mat[i]) && address % 16 == 0 ? 16 : (uint32_t)zk_elem_bytes((ZkElem)v.elem);
 }
 
-static cublasStatus_t prefer(const ZkCuda *cu, const Plan *p, cublasLtMatmulPreference_t pref) {
+/* The same of C, which is the result, or what is added to it. */
+static uint32_t alignment_of_c(const Plan *p, const ZkCall *call) {
+  bool odd = p->epi.full >= 0 && (uintptr_t)call->in[p->epi.full].data % 16 != 0;
+  return odd ? (uint32_t)zk_elem_bytes((ZkElem)call->in[p->epi.full].elem) : alignment(p, ZKD_C);
+}
+
+static cublasStatus_t prefer(const ZkCuda *cu, const Plan *p, const ZkCall *call, cublasLtMatmulPreference_t pref) {
   uint64_t workspace = cu->workspace_bytes;
   uint32_t reduce = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   const struct {
@@ -219,7 +280,7 @@ static cublasStatus_t prefer(const ZkCuda *cu, const Plan *p, cublasLtMatmulPref
     uint32_t bytes;
   } align[4] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(p, p->left)},
                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(p, p->right)},
-                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(p, ZKD_C)},
+                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of_c(p, call)},
                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(p, ZKD_C)}};
   cublasStatus_t s = cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                           &workspace, sizeof workspace);
@@ -236,7 +297,7 @@ static int propose(ZkCuda *cu, const ZkCall *call, const Plan *p, cublasLtMatmul
   cublasLtMatmulPreference_t pref;
   int n = 0, kept = 0;
   if (!ok(cu, call, "cublasLtMatmulPreferenceCreate", cublasLtMatmulPreferenceCreate(&pref))) return 0;
-  if (ok(cu, call, "cublasLtMatmulPreferenceSetAttribute", prefer(cu, p, pref))) {
+  if (ok(cu, call, "cublasLtMatmulPreferenceSetAttribute", prefer(cu, p, call, pref))) {
     cublasStatus_t s =
         cublasLtMatmulAlgoGetHeuristic(cu->blas, p->desc, p->mat[p->left], p->mat[p->right], p->mat[ZKD_C],
                                        p->mat[ZKD_C], pref, PROPOSALS, found, &n);
@@ -249,18 +310,27 @@ static int propose(ZkCuda *cu, const ZkCall *call, const Plan *p, cublasLtMatmul
   return kept;
 }
 
-static cublasStatus_t multiply(ZkCuda *cu, const Plan *p, void *const at[3], bool add,
-                               const cublasLtMatmulAlgo_t *algo, size_t workspace) {
-  const float one = 1, zero = 0;
-  return cublasLtMatmul(cu->blas, p->desc, &one, at[p->left], p->mat[p->left], at[p->right], p->mat[p->right],
-                        add ? &one : &zero, at[ZKD_C], p->mat[ZKD_C], at[ZKD_C], p->mat[ZKD_C], algo,
-                        cu->workspace, workspace, cu->stream);
+/* Where a product's operands and result lie, and what its epilogue reads and writes besides. */
+typedef struct {
+  void *at[3];
+  const void *full, *bias; /* NULL: none */
+  void *aux;
+} Places;
+
+static cublasStatus_t multiply(ZkCuda *cu, const Plan *p, const Places *l, bool add, const cublasLtMatmulAlgo_t *algo,
+                               size_t workspace) {
+  const float alpha = p->epi.alpha, beta = add ? 1 : p->epi.beta;
+  cublasStatus_t s = point(p, l->bias, l->aux);
+  if (s) return s;
+  return cublasLtMatmul(cu->blas, p->desc, &alpha, l->at[p->left], p->mat[p->left], l->at[p->right],
+                        p->mat[p->right], &beta, l->full ? l->full : l->at[ZKD_C], p->mat[ZKD_C], l->at[ZKD_C],
+                        p->mat[ZKD_C], algo, cu->workspace, workspace, cu->stream);
 }
 
 /* ---- trials ---------------------------------------------------------------------------------------------- */
 typedef struct {
   char *mem;
-  void *at[3], *first; /* operands, result, the first proposal's result */
+  Places now, first; /* operands, results; the first proposal's results */
   int *flag;
   size_t bytes; /* of a result */
   cudaEvent_t from, to;
@@ -273,25 +343,58 @@ static size_t extent(const Plan *p, int i) {
   return (size_t)n * zk_elem_bytes(elem_of(&p->layout.d, i));
 }
 
+static char *take(size_t *all, char *mem, size_t bytes) {
+  char *p = mem ? mem + *all : NULL;
+  *all += zb_round_up(bytes, 256);
+  return bytes ? p : NULL;
+}
+
+static void add_noise(ZkCuda *cu, const Plan *p, const void *at, size_t bytes, int i, unsigned seed) {
+  ZkElem elem = elem_of(&p->layout.d, i);
+  if (at) zk_dot_noise(cu, (void *)(uintptr_t)at, elem, (int64_t)(bytes / zk_elem_bytes(elem)), seed);
+}
+
+static size_t bias_bytes(const Plan *p) {
+  const ZkDot *d = &p->layout.d;
+  int64_t n = p->layout.mat[ZKD_C].trans ? d->m.count : d->n.count;
+  return p->epi.bias < 0 ? 0 : (size_t)n * zk_elem_bytes(elem_of(d, ZKD_C));
+}
+
+/* Lays the trial's memory out from t->mem on; returns how much it is. */
+static size_t trial_places(const Plan *p, Trial *t) {
+  const ZkDotEpilogue *e = &p->epi;
+  size_t all = 0, aux = e->aux >= 0 ? t->bytes : 0;
+  t->now.at[ZKD_A] = take(&all, t->mem, extent(p, ZKD_A));
+  t->now.at[ZKD_B] = take(&all, t->mem, extent(p, ZKD_B));
+  t->now.full = take(&all, t->mem, e->full >= 0 ? t->bytes : 0);
+  t->now.bias = take(&all, t->mem, bias_bytes(p));
+  t->first = t->now;
+  t->now.at[ZKD_C] = take(&all, t->mem, t->bytes);
+  t->first.at[ZKD_C] = take(&all, t->mem, t->bytes);
+  t->now.aux = take(&all, t->mem, aux);
+  t->first.aux = e->kind == ZKD_GELU_SLOPE ? t->now.aux : take(&all, t->mem, aux);
+  t->flag = (int *)(void *)take(&all, t->mem, sizeof *t->flag);
+  return all;
+}
+
 /* Memory beside the run's. False if there is too little: then there are no trials. */
 static bool trial_new(ZkCuda *cu, const Plan *p, Trial *t) {
-  size_t size[5] = {extent(p, 0), extent(p, 1), extent(p, 2), extent(p, 2), sizeof *t->flag}, at[5], all = 0;
-  for (int i = 0; i < 5; i++) at[i] = all, all += zb_round_up(size[i], 256);
-  *t = (Trial){.bytes = size[ZKD_C]};
-  if (cudaMalloc((void **)&t->mem, all) != cudaSuccess) {
+  *t = (Trial){.bytes = extent(p, ZKD_C)};
+  if (cudaMalloc((void **)&t->mem, trial_places(p, t)) != cudaSuccess) {
     (void)cudaGetLastError(); /* it is no error */
     return false;
   }
-  for (int i = 0; i < 3; i++) t->at[i] = t->mem + at[i];
-  t->first = t->mem + at[3];
-  t->flag = (int *)(void *)(t->mem + at[4]);
-  for (int i = 0; i < 3; i++) { /* the result too: what lies between its rows is compared as well */
-    int elem = elem_of(&p->layout.d, i);
-    zk_dot_noise(cu, t->at[i], elem, (int64_t)(size[i] / zk_elem_bytes((ZkElem)elem)), (unsigned)i);
-  }
-  return cudaMemcpyAsync(t->first, t->at[ZKD_C], t->bytes, cudaMemcpyDeviceToDevice, cu->stream) ==
-             cudaSuccess &&
-         cudaEventCreate(&t->from) == cudaSuccess && cudaEventCreate(&t->to) == cudaSuccess;
+  trial_places(p, t);
+  for (int i = 0; i < 3; i++) /* the result too: what lies between its rows is compared as well */
+    add_noise(cu, p, t->now.at[i], extent(p, i), i, (unsigned)i);
+  add_noise(cu, p, t->now.full, t->bytes, ZKD_C, 3);
+  add_noise(cu, p, t->now.aux, t->bytes, ZKD_C, 4);
+  add_noise(cu, p, t->now.bias, bias_bytes(p), ZKD_C, 5);
+  bool ok = cudaMemcpyAsync(t->first.at[ZKD_C], t->now.at[ZKD_C], t->bytes, cudaMemcpyDeviceToDevice, cu->stream) ==
+            cudaSuccess;
+  if (t->first.aux != t->now.aux)
+    ok &= cudaMemcpyAsync(t->first.aux, t->now.aux, t->bytes, cudaMemcpyDeviceToDevice, cu->stream) == cudaSuccess;
+  return ok && cudaEventCreate(&t->from) == cudaSuccess && cudaEventCreate(&t->to) == cudaSuccess;
 }
 
 static void trial_free(Trial *t) {
@@ -306,7 +409,7 @@ static float measure(ZkCuda *cu, const Plan *p, const Trial *t, const cublasLtMa
   for (int round = 0; round <= ROUNDS; round++) {
     float ms;
     if (cudaEventRecord(t->from, cu->stream) != cudaSuccess ||
-        multiply(cu, p, t->at, false, &r->algo, r->workspaceSize) != CUBLAS_STATUS_SUCCESS ||
+        multiply(cu, p, &t->now, false, &r->algo, r->workspaceSize) != CUBLAS_STATUS_SUCCESS ||
         cudaEventRecord(t->to, cu->stream) != cudaSuccess || cudaEventSynchronize(t->to) != cudaSuccess ||
         cudaEventElapsedTime(&ms, t->from, t->to) != cudaSuccess)
       return -1;
@@ -318,7 +421,8 @@ static float measure(ZkCuda *cu, const Plan *p, const Trial *t, const cublasLtMa
 static bool same_bits(ZkCuda *cu, const Trial *t) {
   int differs = 1;
   if (cudaMemsetAsync(t->flag, 0, sizeof *t->flag, cu->stream) != cudaSuccess) return false;
-  zk_dot_compare(cu, t->first, t->at[ZKD_C], (int64_t)t->bytes, t->flag);
+  zk_dot_compare(cu, t->first.at[ZKD_C], t->now.at[ZKD_C], (int64_t)t->bytes, t->flag);
+  if (t->first.aux != t->now.aux) zk_dot_compare(cu, t->first.aux, t->now.aux, (int64_t)t->bytes, t->flag);
   return cudaMemcpyAsync(&differs, t->flag, sizeof differs, cudaMemcpyDeviceToHost, cu->stream) ==
              cudaSuccess &&
          cudaStreamSynchronize(cu->stream) == cudaSuccess && !differs;
@@ -333,8 +437,7 @@ static bool tells(const Plan *p) {
 
 /* The fastest of those that agree with number 0. */
 static int fastest(ZkCuda *cu, const Plan *p, Trial *t, int n, const cublasLtMatmulHeuristicResult_t *found) {
-  void *const at[3] = {t->at[ZKD_A], t->at[ZKD_B], t->first};
-  if (multiply(cu, p, at, false, &found[0].algo, found[0].workspaceSize) != CUBLAS_STATUS_SUCCESS) return 0;
+  if (multiply(cu, p, &t->first, false, &found[0].algo, found[0].workspaceSize) != CUBLAS_STATUS_SUCCESS) return 0;
   int best = 0;
   float best_ms = measure(cu, p, t, &found[0]);
   for (int i = 1; i < n && best_ms > 0; i++) {
@@ -344,13 +447,26 @@ static int fastest(ZkCuda *cu, const Plan *p, Trial *t, int n, const cublasLtMat
   return best;
 }
 
+/* The product of a call, joined or not; false if its chain is no epilogue. */
+static bool product_of(const ZkCall *call, ZkDotEpilogue *e, ZkDot *d) {
+  *e = (ZkDotEpilogue){.kind = ZKD_SUM, .alpha = 1, .bias = -1, .full = -1, .aux = -1};
+  if (call->chain && !zk_dot_epilogue(call, e)) return false;
+  ZkCall plain = *call;
+  plain.out[0] = call->out[e->out];
+  *d = zk_dot_of(&plain);
+  return d->batch.count <= INT32_MAX && d->batch.count * d->m.count * d->n.count * d->k.count != 0 &&
+         d->m.count * d->n.count > 1;
+}
+
 static void make_plan(ZkCuda *cu, const ZkCall *call, void *memo) {
   Plan *p = memo;
-  ZkDot d = zk_dot_of(call);
+  ZkDot d;
   cublasLtMatmulHeuristicResult_t found[PROPOSALS];
-  if (d.batch.count > INT32_MAX) return;
+  if (!product_of(call, &p->epi, &d)) return;
   p->layout = best_layout(&d);
+  if (call->chain && !may_follow(cu, p, call)) return;
   if (!ok(cu, call, "describing the product to cuBLASLt", describe_all(p))) return;
+  if (call->chain && !ok(cu, call, "describing what follows a product to cuBLASLt", describe_epilogue(p))) return;
   int n = propose(cu, call, p, found), use = 0;
   if (n == 0) return;
   if (n > 1 && tells(p)) {
@@ -370,8 +486,8 @@ static void drop_plan(void *memo) {
     if (p->mat[i]) cublasLtMatrixLayoutDestroy(p->mat[i]);
 }
 
-void zk_dot_lt_prepare(ZkCuda *cu, const ZkCall *call) {
-  if (cu->blas) zk_cuda_memo(cu, call, sizeof(Plan), make_plan, drop_plan);
+bool zk_dot_lt_prepare(ZkCuda *cu, const ZkCall *call) {
+  return cu->blas && ((const Plan *)zk_cuda_memo(cu, call, sizeof(Plan), make_plan, drop_plan))->usable;
 }
 
 /* ---- run -------------------------------------------------------------------------------------------------- */
@@ -380,34 +496,46 @@ static void copy(const ZkEnv *env, const ZkView *to, const ZkView *from) {
   zk_cuda_copy(env, &c);
 }
 
-bool zk_dot_lt(const ZkEnv *env, const ZkCall *call, const ZkDot *d) {
+bool zk_dot_lt(const ZkEnv *env, const ZkCall *call) {
   ZkCuda *cu = env->device;
   if (!cu->blas || cu->failed) return false;
   const Plan *p = zk_cuda_memo(cu, call, sizeof *p, make_plan, drop_plan);
   if (!p->usable) return false;
+  const ZkDotEpilogue *e = &p->epi;
+  const ZkView *whole[3] = {&call->in[ZKD_A], &call->in[ZKD_B], &call->out[e->out]};
   ZkView v[3];
-  void *at[3];
+  Places l = {.full = e->full < 0 ? NULL : call->in[e->full].data, .bias = e->bias < 0 ? NULL : call->in[e->bias].data};
+  if (e->aux >= 0) l.aux = aux_of(call, e)->data;
   for (int i = 0; i < 3; i++) {
-    v[i] = p->layout.packed[i] ? p->layout.pack[i] : d->v[i];
+    v[i] = p->layout.packed[i] ? p->layout.pack[i] : *whole[i];
     if (p->layout.packed[i]) {
       v[i].data = (char *)call->scratch + (size_t)p->layout.pack[i].data;
-      if (i != ZKD_C || d->add) copy(env, &v[i], &d->v[i]);
+      if (i != ZKD_C || call->accumulate) copy(env, &v[i], whole[i]);
     }
-    at[i] = v[i].data;
+    l.at[i] = v[i].data;
   }
-  if (!cu->failed) ok(cu, call, "cublasLtMatmul", multiply(cu, p, at, d->add, &p->algo, p->workspace));
-  if (p->layout.packed[ZKD_C]) copy(env, &d->v[ZKD_C], &v[ZKD_C]);
+  if (!cu->failed) ok(cu, call, "cublasLtMatmul", multiply(cu, p, &l, call->accumulate, &p->algo, p->workspace));
+  if (p->layout.packed[ZKD_C]) copy(env, whole[ZKD_C], &v[ZKD_C]);
   return true;
 }
 
+size_t zk_dot_lt_scratch(const ZkCall *call) {
+  ZkDotEpilogue e;
+  ZkDot d;
+  return product_of(call, &e, &d) ? best_layout(&d).bytes : 0;
+}
+
 #else
-bool zk_dot_lt(const ZkEnv *env, const ZkCall *call, const ZkDot *d) {
-  (void)env, (void)call, (void)d;
+bool zk_dot_lt(const ZkEnv *env, const ZkCall *call) {
+  (void)env, (void)call;
   return false;
 }
-void zk_dot_lt_prepare(ZkCuda *cu, const ZkCall *call) { (void)cu, (void)call; }
-size_t zk_dot_lt_scratch(const ZkDot *d) {
-  (void)d;
+bool zk_dot_lt_prepare(ZkCuda *cu, const ZkCall *call) {
+  (void)cu, (void)call;
+  return false;
+}
+size_t zk_dot_lt_scratch(const ZkCall *call) {
+  (void)call;
   return 0;
 }
 #endif

@@ -11,7 +11,9 @@
 typedef struct {
   int64_t products;   /* computed so far */
   int last;           /* the algorithm of the last one */
-  bool knows_nothing; /* proposes nothing */
+  int64_t with[1024], added, scaled; /* ... by epilogue; with another tensor added; scaled */
+  bool knows_nothing;     /* proposes nothing */
+  bool knows_no_epilogue; /* ... for products with one */
   bool no_memory;
 } FakeLt;
 extern FakeLt fake_lt;

@@ -61,51 +61,55 @@ typedef struct {
   const char *what;
   Case c;
   bool f32, bf16; /* joined where all tensors are of that type */
+  bool two;       /* by cuBLASLt in two calls nevertheless */
 } Joined;
 static const Joined cases[] = {
-    {"bias", {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}}, .chain = &bias, TOL}, true, true},
+    {"bias", {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}}, .chain = &bias, TOL}, true, true, false},
     {"bias of heads",
-     {HEADS, .in = {{"bse"}, {"ehd"}, {"hd"}}, .out = {{"bshd"}}, .chain = &bias, TOL}, true, true},
-    {"bias of odd sizes", {ODD_SIZES, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}}, .chain = &bias, TOL}, true, true},
+     {HEADS, .in = {{"bse"}, {"ehd"}, {"hd"}}, .out = {{"bshd"}}, .chain = &bias, TOL}, true, true, false},
+    {"bias of odd sizes", {ODD_SIZES, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}}, .chain = &bias, TOL}, true, true, false},
     {"bias along m",
      {.op = ZG_OP_DOT, .dims = "m=24 n=7 k=9", .ax = "k", .in = {{"mk"}, {"kn"}, {"m"}}, .out = {{"nm"}}, .chain = &bias, TOL},
-     true, true},
+     true, true, false},
+    {"bias of a column", /* in cuBLASLt's eyes the column is a row */
+     {.op = ZG_OP_DOT, .dims = "m=24 n=1 k=9", .ax = "k", .in = {{"mk"}, {"kn"}, {"m"}}, .out = {{"mn"}}, .chain = &bias, TOL},
+     true, true, true},
     {"bias of a batch",
      {.op = ZG_OP_DOT, .dims = "b=3 m=4 n=8 k=9", .ax = "k", .in = {{"bmk"}, {"bkn"}, {"n"}}, .out = {{"bmn"}}, .chain = &bias, TOL},
-     true, true},
-    {"residual", {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}}, .chain = &residual, TOL}, true, true},
+     true, true, false},
+    {"residual", {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}}, .chain = &residual, TOL}, true, true, false},
     {"bias and residual",
-     {LINEAR, .in = {BSE_EF, {"f"}, {"bsf"}}, .out = {{"bsf"}}, .chain = &both, TOL}, true, true},
+     {LINEAR, .in = {BSE_EF, {"f"}, {"bsf"}}, .out = {{"bsf"}}, .chain = &both, TOL}, true, true, false},
     {"residual and bias",
-     {ODD_SIZES, .in = {BSE_EF, {"bsf"}, {"f"}}, .out = {{"bsf"}}, .chain = &both, TOL}, true, true},
-    {"scaled sum", {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}}, .chain = &scaled, TOL}, true, true},
-    {"scaled", {LINEAR, .in = {BSE_EF}, .out = {{"bsf"}}, .chain = &only_scaled, TOL}, true, true},
-    {"GELU", {LINEAR, .in = {BSE_EF}, .out = {{"bsf"}}, .chain = &gelu, TOL}, false, true},
-    {"GELU and bias", {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}}, .chain = &gelu_bias, TOL}, false, true},
+     {ODD_SIZES, .in = {BSE_EF, {"bsf"}, {"f"}}, .out = {{"bsf"}}, .chain = &both, TOL}, true, true, false},
+    {"scaled sum", {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}}, .chain = &scaled, TOL}, true, true, false},
+    {"scaled", {LINEAR, .in = {BSE_EF}, .out = {{"bsf"}}, .chain = &only_scaled, TOL}, true, true, false},
+    {"GELU", {LINEAR, .in = {BSE_EF}, .out = {{"bsf"}}, .chain = &gelu, TOL}, false, true, false},
+    {"GELU and bias", {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}}, .chain = &gelu_bias, TOL}, false, true, false},
     {"GELU, what it is of kept",
-     {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}, {"bsf"}}, .chain = &gelu_kept, TOL}, false, true},
+     {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}, {"bsf"}}, .chain = &gelu_kept, TOL}, false, true, false},
     {"GELU of odd sizes, what it is of kept",
-     {ODD_SIZES, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}, {"bsf"}}, .chain = &gelu_kept, TOL}, false, true},
+     {ODD_SIZES, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}, {"bsf"}}, .chain = &gelu_kept, TOL}, false, true, true}, /* rows of 13 */
     {"GELU, the product kept",
-     {LINEAR, .in = {BSE_EF}, .out = {{"bsf"}, {"bsf"}}, .chain = &gelu_product_kept, TOL}, false, true},
-    {"ReLU and bias", {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}}, .chain = &relu_bias, TOL}, true, true},
-    {"GELU's slope", {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}}, .chain = &gelu_slope, TOL}, false, true},
+     {LINEAR, .in = {BSE_EF}, .out = {{"bsf"}, {"bsf"}}, .chain = &gelu_product_kept, TOL}, false, true, false},
+    {"ReLU and bias", {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}}, .chain = &relu_bias, TOL}, true, true, false},
+    {"GELU's slope", {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}}, .chain = &gelu_slope, TOL}, false, true, false},
     /* none of cuBLASLt's */
-    {"exact GELU", {LINEAR, .in = {BSE_EF}, .out = {{"bsf"}}, .chain = &exact_gelu, TOL}, false, false},
-    {"tanh", {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}, {"bsf"}}, .chain = &other, TOL}, false, false},
+    {"exact GELU", {LINEAR, .in = {BSE_EF}, .out = {{"bsf"}}, .chain = &exact_gelu, TOL}, false, false, false},
+    {"tanh", {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}, {"bsf"}}, .chain = &other, TOL}, false, false, false},
     {"bias along the slower axis",
-     {LINEAR, .in = {BSE_EF, {"bs"}}, .out = {{"bsf"}}, .chain = &bias, TOL}, false, false},
-    {"bias along a part", {HEADS, .in = {{"bse"}, {"ehd"}, {"d"}}, .out = {{"bshd"}}, .chain = &bias, TOL}, false, false},
-    {"bias turned", {HEADS, .in = {{"bse"}, {"ehd"}, {"dh"}}, .out = {{"bshd"}}, .chain = &bias, TOL}, false, false},
-    {"residual turned", {LINEAR, .in = {BSE_EF, {"sbf"}}, .out = {{"bsf"}}, .chain = &residual, TOL}, false, false},
+     {LINEAR, .in = {BSE_EF, {"bs"}}, .out = {{"bsf"}}, .chain = &bias, TOL}, false, false, false},
+    {"bias along a part", {HEADS, .in = {{"bse"}, {"ehd"}, {"d"}}, .out = {{"bshd"}}, .chain = &bias, TOL}, false, false, false},
+    {"bias turned", {HEADS, .in = {{"bse"}, {"ehd"}, {"dh"}}, .out = {{"bshd"}}, .chain = &bias, TOL}, false, false, false},
+    {"residual turned", {LINEAR, .in = {BSE_EF, {"sbf"}}, .out = {{"bsf"}}, .chain = &residual, TOL}, false, false, false},
     {"two residuals",
-     {LINEAR, .in = {BSE_EF, {"bsf"}, {"bsf"}}, .out = {{"bsf"}}, .chain = &both, TOL}, false, false},
+     {LINEAR, .in = {BSE_EF, {"bsf"}, {"bsf"}}, .out = {{"bsf"}}, .chain = &both, TOL}, false, false, false},
     {"a sum and its product",
      {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}, {"bsf"}}, .chain = &(ZkChain){.nout = 2, .out = {2, 0}, OPS(EW(ADD, 1, 0))}, TOL},
-     false, false},
+     false, false, false},
     {"one number each",
      {.op = ZG_OP_DOT, .dims = "b=6 k=9", .ax = "k", .in = {{"bk"}, {"bk"}, {"b"}}, .out = {{"b"}}, .chain = &residual, TOL},
-     false, false},
+     false, false, false},
 };
 #define NCASES (sizeof cases / sizeof *cases)
 
@@ -133,3 +137,37 @@ Test(joined, which) {
 Test(joined, ours) {
   for (size_t i = 0; i < NCASES; i++) conform(cases[i].what, 0, &cases[i].c);
 }
+
+/* ---- through cuBLASLt ------------------ */
+#ifdef HAVE_CUBLASLT
+#include <cublasLt.h>
+
+static int64_t followed(void) { return fake_lt.products - fake_lt.with[CUBLASLT_EPILOGUE_DEFAULT] + fake_lt.added + fake_lt.scaled; }
+
+/* Each case that is joined reaches an epilogue, or adds, or scales; the others are a product and a chain. */
+Test(joined, lt) {
+  emu_use_blas(fake_lt_handle());
+  for (size_t i = 0; i < NCASES; i++) {
+    int64_t before = followed();
+    conform(cases[i].what, 0, &cases[i].c);
+    cr_expect_eq(followed() > before, cases[i].bf16 && !cases[i].two, "%s", cases[i].what);
+  }
+  static const uint32_t all[] = {CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS,
+                                 CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) cr_expect_gt(fake_lt.with[all[i]], 0, "epilogue %u", all[i]);
+  cr_expect(fake_lt.added > 0 && fake_lt.scaled > 0);
+}
+
+/* Without trials, and without epilogues. */
+Test(joined, lt_refuses) {
+  emu_use_blas(fake_lt_handle());
+  fake_lt.no_memory = true;
+  for (size_t i = 0; i < NCASES; i++) conform(cases[i].what, 0, &cases[i].c);
+  fake_lt.knows_no_epilogue = true;
+  int64_t with = fake_lt.products - fake_lt.with[CUBLASLT_EPILOGUE_DEFAULT];
+  for (size_t i = 0; i < NCASES; i++) conform(cases[i].what, 0, &cases[i].c);
+  cr_assert_eq(fake_lt.products - fake_lt.with[CUBLASLT_EPILOGUE_DEFAULT], with);
+  fake_lt.knows_nothing = true;
+  for (size_t i = 0; i < NCASES; i++) conform(cases[i].what, 0, &cases[i].c);
+}
+#endif
