@@ -49,7 +49,11 @@ if [ "$device" != cpu ]; then
     echo "bench-gpu: no GPU here that zrun can use, so there is nothing to measure ($why)"
     exit 0
   fi
-  nvidia-smi >nvidia-smi.out 2>&1 || true
+  if nvidia-smi >nvidia-smi.out 2>&1; then
+    nvidia-smi --query-gpu=timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,memory.used --format=csv -l 2 >clocks.csv 2>&1 &
+    watch=$!
+    trap 'kill $watch 2>/dev/null' EXIT
+  fi
 fi
 for python in ${PYTHON_TORCH:-python3 /usr/bin/python3}; do
   torch=$("$python" -c 'import torch; print(torch.__version__)' 2>/dev/null) && break
@@ -100,13 +104,13 @@ note() { # FILE WHO: the line with the median step
     sed "s/^/$key $2 /" >>all.txt
 }
 
-# A variant by itself chooses the attention; from then on it is told.
+# A variant by itself chooses the attention; from then on it is told. What was compiled is kept for the next time.
 run_torch() { # FILE VARIANT
   to=$1 options="--model ${model#tiny_} --device $device --variant $2 --batch $batch --seq $seq --micro $micro --words $words"
   for size in $sizes; do options="$options --$(echo "${size%=*}" | tr _ -) ${size#*=}"; done
   [ "$device" != cpu ] || options="$options --threads $threads"
   # shellcheck disable=SC2086
-  TORCHINDUCTOR_CACHE_DIR="$out/inductor" within "$to" "$python" "$ZUG_SRC/tests/bench/torch_lm.py" $options --ids 32000 \
+  TORCHINDUCTOR_CACHE_DIR="$out-inductor" within "$to" "$python" "$ZUG_SRC/tests/bench/torch_lm.py" $options --ids 32000 \
     --steps $((steps - 1)) --skip $((steps > 4 ? 3 : 1))
 }
 

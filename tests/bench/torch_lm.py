@@ -154,7 +154,12 @@ class Run:
             for m in self.masters:
                 m.grad = torch.zeros_like(m)
         self.optimizer = adamw(self.masters)
-        self.call = torch.compile(self.model) if self.form == "compile" else self.model
+        self.call = self.model
+        if self.form == "compile":
+            keep = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+            if keep:  # which attention was preferred is no part of a cache's key
+                os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(keep, self.attention or "any")
+            self.call = torch.compile(self.model)
 
     def loss(self, x, y):
         if self.precision == "auto":
