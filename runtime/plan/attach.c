@@ -6,7 +6,11 @@
  * such call and says which it wants; without a device that does, nothing changes.
  *
  * Example: h = dot(x, w); y = chain(h, b): add, two nodes, become y = dot(x, w, b) with the chain. If h is also saved, it
- * is one more output of the joined node; if a node between them reads it, the two stay apart. */
+ * is one more output of the joined node; if a node between them reads it, the two stay apart.
+ *
+ * A chain that the device does not want may hold what does not need the op's result: that stays a chain of its own if the
+ * device wants the rest. So of GELU made again and GELU's gradient, in one pass over what GELU was of, the second joins the
+ * product that brings its cotangent. */
 #include "runtime/plan/impl.h"
 
 #include <string.h>
@@ -19,6 +23,7 @@ typedef struct {
   const bool *later;
   uint32_t *maker; /* value -> node of this list, or ZP_NONE */
   bool *gone;      /* nodes that have joined another */
+  ZpNode **rest;   /* what stays of a chain that has joined, behind the joined node; NULL: nothing */
 } Attach;
 
 static int result_of(const ZpNode *k, uint32_t value) {
@@ -27,10 +32,14 @@ static int result_of(const ZpNode *k, uint32_t value) {
   return -1;
 }
 
-static bool reads(const ZpNode *k, uint32_t value) {
+static bool is_input(const ZpNode *k, uint32_t value) {
   for (int i = 0; i < k->call.nin; i++)
     if (k->in[i] == value) return true;
   return false;
+}
+
+static bool reads(const Attach *a, uint32_t node, uint32_t value) {
+  return !a->gone[node] && (is_input(&a->nodes[node], value) || (a->rest[node] && is_input(a->rest[node], value)));
 }
 
 static bool same_space(const ZgType *a, const ZgType *b) {
@@ -47,10 +56,9 @@ static bool movable(const Attach *a, uint32_t m, uint32_t i) {
   for (int r = 0; r < k->call.nout; r++)
     if (a->s->values[k->out[r]].at.place != ZP_AT_NOWHERE) return false;
   for (uint32_t j = m + 1; j < i; j++) {
-    if (a->gone[j]) continue;
-    if (a->nodes[j].dims) return false;
+    if (a->nodes[j].dims && !a->gone[j]) return false;
     for (int r = 0; r < k->call.nout; r++)
-      if (reads(&a->nodes[j], k->out[r])) return false;
+      if (reads(a, j, k->out[r])) return false;
   }
   return true;
 }
@@ -59,7 +67,7 @@ static bool movable(const Attach *a, uint32_t m, uint32_t i) {
 static bool read_elsewhere(const Attach *a, uint32_t i, uint32_t value) {
   if (a->later[value]) return true;
   for (uint32_t j = i + 1; j < a->n; j++)
-    if (!a->gone[j] && reads(&a->nodes[j], value)) return true;
+    if (reads(a, j, value)) return true;
   return false;
 }
 
@@ -81,9 +89,9 @@ static ZkChain *renumber(const Attach *a, const ZpNode *c, const uint16_t *reg, 
   return k;
 }
 
-/* Node m with the chain of node i; false if a call cannot hold that. */
-static bool combine(const Attach *a, uint32_t m, uint32_t i, ZpNode *to) {
-  const ZpNode *k = &a->nodes[m], *c = &a->nodes[i];
+/* Node m with chain c, which stands at i; false if a call cannot hold that. */
+static bool combine(const Attach *a, uint32_t m, uint32_t i, const ZpNode *c, ZpNode *to) {
+  const ZpNode *k = &a->nodes[m];
   uint16_t reg[ZK_MAX_IN], nres = k->call.nout, extra = 0;
   *to = *k;
   for (int l = 0; l < c->call.nin; l++) {
@@ -113,6 +121,79 @@ static bool combine(const Attach *a, uint32_t m, uint32_t i, ZpNode *to) {
   return true;
 }
 
+/* ---- parts of chains ---- */
+#define REGS (ZK_MAX_IN + ZK_CHAIN_MAX_OPS)
+static int operands(const ZkChainOp *o) { return zg_op_info[o->op].max_in; }
+
+/* Which outputs of chain c need a result of node k. */
+static void find_dependent(const ZpNode *k, const ZpNode *c, bool *out) {
+  bool needs[REGS] = {false};
+  const ZkChain *chain = c->call.chain;
+  for (int l = 0; l < c->call.nin; l++) needs[l] = result_of(k, c->in[l]) >= 0;
+  for (int i = 0; i < chain->nops; i++) {
+    const ZkChainOp *o = &chain->ops[i];
+    const uint16_t arg[3] = {o->a, o->b, o->c};
+    for (int j = 0; j < operands(o); j++) needs[c->call.nin + i] |= needs[arg[j]];
+  }
+  for (int j = 0; j < chain->nout; j++) out[j] = needs[chain->out[j]];
+}
+
+/* Chain c with those outputs alone for which wanted[j] is `which`, and what they are made from. */
+static ZpNode part_of(const Attach *a, const ZpNode *c, const bool *wanted, bool which) {
+  const ZkChain *from = c->call.chain;
+  bool needed[REGS] = {false};
+  uint16_t reg[REGS] = {0}, n = 0;
+  ZpNode to = *c;
+  ZkChain *k = ZB_NEW(a->b->p->arena, ZkChain);
+  k->ops = ZB_NEWN(a->b->p->arena, ZkChainOp, from->nops + 1u);
+  for (int j = 0; j < from->nout; j++) needed[from->out[j]] |= wanted[j] == which;
+  for (int i = from->nops; i-- > 0;) {
+    const ZkChainOp *o = &from->ops[i];
+    const uint16_t arg[3] = {o->a, o->b, o->c};
+    for (int j = 0; needed[c->call.nin + i] && j < operands(o); j++) needed[arg[j]] = true;
+  }
+  for (int l = 0; l < c->call.nin; l++)
+    if (needed[l]) to.in[n] = c->in[l], reg[l] = n++;
+  to.call.nin = (uint8_t)n;
+  for (int i = 0; i < from->nops; i++) {
+    if (!needed[c->call.nin + i]) continue;
+    ZkChainOp o = from->ops[i];
+    o.a = reg[o.a], o.b = reg[o.b], o.c = reg[o.c];
+    k->ops[k->nops++] = o;
+    reg[c->call.nin + i] = n++;
+  }
+  for (int j = 0; j < from->nout; j++) {
+    if (wanted[j] != which) continue;
+    to.out[k->nout] = c->out[j];
+    k->out[k->nout++] = reg[from->out[j]];
+  }
+  to.call.nout = (uint8_t)k->nout;
+  to.call.chain = k;
+  return to;
+}
+
+/* Taking a chain apart saves the product's way to memory and back, and reads again what both parts read: worth it for one
+ * tensor of that size. */
+static bool worth_it(const Attach *a, const ZpNode *p, const ZpNode *q) {
+  int both = 0;
+  for (int l = 0; l < p->call.nin; l++)
+    both += is_input(q, p->in[l]) && a->s->values[p->in[l]].type.naxes >= a->s->values[p->out[0]].type.naxes;
+  return both <= 1;
+}
+
+/* Chain i taken apart: what needs a result of node m with it, the rest for itself. */
+static bool join_part(const Attach *a, uint32_t m, uint32_t i, ZpNode *to, ZpNode *rest) {
+  const ZpNode *c = &a->nodes[i];
+  bool needs[ZK_MAX_OUT], some = false, all = true;
+  find_dependent(&a->nodes[m], c, needs);
+  for (int j = 0; j < c->call.nout; j++) some |= needs[j], all &= needs[j];
+  if (!some || all) return false;
+  ZpNode part = part_of(a, c, needs, true);
+  *rest = part_of(a, c, needs, false);
+  return worth_it(a, &part, rest) && combine(a, m, i, &part, to) && a->b->o->joins(&to->call);
+}
+
+/* ---- joining ---- */
 /* The latest of the nodes before `before` that make an input of node i; ZP_NONE: no more. The later, the shorter its
  * operands are kept. */
 static uint32_t candidate(const Attach *a, uint32_t i, uint32_t before) {
@@ -125,12 +206,17 @@ static uint32_t candidate(const Attach *a, uint32_t i, uint32_t before) {
 }
 
 static void join(Attach *a, uint32_t i) {
-  ZpNode to;
+  ZpNode to, rest;
   for (uint32_t m = i; (m = candidate(a, i, m)) != ZP_NONE;) {
-    if (!movable(a, m, i) || !combine(a, m, i, &to) || !a->b->o->joins(&to.call)) continue;
+    if (!movable(a, m, i)) continue;
+    bool whole = combine(a, m, i, &a->nodes[i], &to) && a->b->o->joins(&to.call);
+    if (!whole && !join_part(a, m, i, &to, &rest)) continue;
     a->nodes[i] = to;
     a->gone[m] = true;
     for (int k = 0; k < to.call.nout; k++) a->maker[to.out[k]] = i;
+    if (whole) return;
+    a->rest[i] = ZB_NEW(a->b->p->arena, ZpNode);
+    *a->rest[i] = rest;
     return;
   }
 }
@@ -138,15 +224,18 @@ static void join(Attach *a, uint32_t i) {
 uint32_t zp_attach(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n, const bool *needed_later) {
   if (!b->o->joins) return n;
   ZbArena *tmp = zb_arena_new();
-  Attach a = {b, s, nodes, n, needed_later, ZB_NEWN(tmp, uint32_t, s->nvalues + 1), ZB_NEWN(tmp, bool, n + 1)};
+  Attach a = {b, s, nodes, n, needed_later, ZB_NEWN(tmp, uint32_t, s->nvalues + 1),
+              ZB_NEWN(tmp, bool, n + 1), ZB_NEWN(tmp, ZpNode *, n + 1)};
   memset(a.maker, 0xff, s->nvalues * sizeof *a.maker);
   for (uint32_t i = 0; i < n; i++)
     for (int k = 0; k < nodes[i].call.nout; k++) a.maker[nodes[i].out[k]] = i;
   for (uint32_t i = 0; i < n; i++)
     if (nodes[i].call.op == ZG_OP_CHAIN) join(&a, i);
   uint32_t kept = 0;
-  for (uint32_t i = 0; i < n; i++)
+  for (uint32_t i = 0; i < n; i++) { /* what is left over never gets ahead of i: for each rest, a node before it is gone */
     if (!a.gone[i]) nodes[kept++] = nodes[i];
+    if (a.rest[i]) nodes[kept++] = *a.rest[i];
+  }
   zb_arena_free(tmp);
   return kept;
 }

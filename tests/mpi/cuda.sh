@@ -75,7 +75,9 @@ same short cuda cpu --loss 1e-6 --norm 1e-5
 run cuda 2 "$emu" short2 small.zsg
 same short2 cuda cpu --loss 1e-6 --norm 1e-5
 run cpu 1 zrun half small.zsg
-run cuda 1 "$emu" half small.zsg
+run cuda 1 "env ZUG_TEST_SAY_JOINED=1 $emu" half small.zsg
+says 'joined dot: 3 operands, 14 ops, 2 results'    # GELU, and what it is of
+says 'joined dot: 3 operands, (2[0-9]) ops, 1 results' # its gradient
 same half cuda cpu --loss 5e-4 --norm 5e-3
 
 # ---- as if the user had told NCCL to connect late ----

@@ -111,3 +111,19 @@ Test(attach, as_the_device_says) {
   plan_close(&none), plan_close(&all);
   model_close(&m), model_close(&n);
 }
+
+/* GELU again and its gradient, one chain, of which the device wants the second: the first stays, and computes what it did. */
+Test(attach, part_of_a_chain) {
+  Model m;
+  Plan q = layer(&m, "x = x + dot[ffn](nn.gelu_tanh(dot[embed](x, w) + b), v)", joins_single);
+  expect_joined(q.p, FWD, "dot: add, 3 in, out embed\n");
+  expect_joined(q.p, BWD,
+                "dot: fill mul fill fill fill mul mul mul add mul tanh add mul mul sub mul mul mul add mul mul add mul mul "
+                "add mul mul add, 3 in, out ffn\n"
+                "dot: add, 3 in, out embed\n");
+  ZbText t = {0};
+  put_chains(q.p, segment_of(q.p, "layer", 0), BWD, &t);
+  expect_text(&t, "fill mul fill fill fill mul mul mul add mul tanh add mul, 1 in, 1 out\n", "chains");
+  plan_close(&q);
+  model_close(&m);
+}

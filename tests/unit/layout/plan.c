@@ -62,6 +62,7 @@ static size_t scratch_of_both(const ZkCall *call, int threads) {
   return zk_cpu_scratch(&op, threads);
 }
 bool joins_all(const ZkCall *call) { return call->chain != NULL; }
+bool joins_single(const ZkCall *call) { return call->nout == 1; }
 Plan plan_joins(const ZgGraph *g, const char *recipe, bool (*joins)(const ZkCall *)) {
   return made(make(g, recipe, (ZpOptions){.scratch = scratch_of_both, .threads = 2, .joins = joins}), recipe);
 }

@@ -28,7 +28,8 @@ Plan plan_of(const ZgGraph *g, const char *recipe);   /* fails the test if there
 Plan plan_bare(const ZgGraph *g, const char *recipe); /* as plan_of, for kernels that need no scratch */
 /* As plan_of, for a device that joins what `joins` says, with kernels of the CPU's. */
 Plan plan_joins(const ZgGraph *g, const char *recipe, bool (*joins)(const ZkCall *call));
-bool joins_all(const ZkCall *call); /* true */
+bool joins_all(const ZkCall *call);    /* true */
+bool joins_single(const ZkCall *call); /* those with one result: other chains are taken apart */
 const char *plan_messages(Plan *q);
 void plan_close(Plan *q);
 

@@ -346,8 +346,10 @@ static void compare(const Play *one, const Play *y, const char *recipe) {
     }
 }
 
-/* Recipes that plan, with few ranks and in f32; `joined`: with every chain joined to an op that can be. */
-static void many(int m, uint32_t from, uint32_t to, uint32_t least, bool joined) {
+/* Recipes that plan, with few ranks and in f32; unless `joins` is NULL, with chains joined
+ * to the ops before them. */
+static void many(int m, uint32_t from, uint32_t to, uint32_t least,
+                 bool (*joins)(const ZkCall *)) {
   Model x = model_open(random_models[m].name, random_models[m].text, random_models[m].options);
   uint32_t played = 0;
   for (uint32_t i = from; i < to; i++) {
@@ -361,9 +363,9 @@ static void many(int m, uint32_t from, uint32_t to, uint32_t least, bool joined)
       Plan ref = plan_of(x.g, zb_printf(q.a, "bind batch = %lld%s micro %lld", (long long)p->global_batch,
                                         seq, (long long)p->axis_size[p->batch]));
       Play one, y;
-      if (joined) {
+      if (joins) {
         plan_close(&q);
-        q = plan_joins(x.g, t.s, joins_all);
+        q = plan_joins(x.g, t.s, joins);
         p = q.p;
         const char *wrong = plan_wrong(p, q.a);
         cr_assert_str_eq(wrong, "", "%s\n%s", wrong, t.s);
@@ -384,11 +386,14 @@ static void many(int m, uint32_t from, uint32_t to, uint32_t least, bool joined)
   model_close(&x);
 }
 
-Test(play, mlp) { many(MLP, 0, 300, 10, false); }
-Test(play, gpt2) { many(GPT2, 0, 150, 6, false); }
-Test(play, llama3) { many(LLAMA3, 0, 150, 6, false); }
-Test(play, odd) { many(ODD, 0, 100, 6, false); }
-Test(play, mlp_joined) { many(MLP, 0, 300, 10, true); }
-Test(play, gpt2_joined) { many(GPT2, 0, 150, 6, true); }
-Test(play, llama3_joined) { many(LLAMA3, 0, 150, 6, true); }
-Test(play, odd_joined) { many(ODD, 0, 100, 6, true); }
+Test(play, mlp) { many(MLP, 0, 300, 10, NULL); }
+Test(play, gpt2) { many(GPT2, 0, 150, 6, NULL); }
+Test(play, llama3) { many(LLAMA3, 0, 150, 6, NULL); }
+Test(play, odd) { many(ODD, 0, 100, 6, NULL); }
+Test(play, mlp_joined) { many(MLP, 0, 300, 10, joins_all); }
+Test(play, gpt2_joined) { many(GPT2, 0, 150, 6, joins_all); }
+Test(play, llama3_joined) { many(LLAMA3, 0, 150, 6, joins_all); }
+Test(play, odd_joined) { many(ODD, 0, 100, 6, joins_all); }
+Test(play, mlp_taken_apart) { many(MLP, 0, 300, 10, joins_single); }
+Test(play, gpt2_taken_apart) { many(GPT2, 0, 150, 6, joins_single); }
+Test(play, odd_taken_apart) { many(ODD, 0, 100, 6, joins_single); }
