@@ -236,11 +236,6 @@ const char *zb_nearest(const char *name, const char *const *names, size_t n) {
 }
 
 /* ---- randomness ---- */
-double zb_random_normal(uint64_t seed, uint64_t stream, uint64_t index) {
-  double u = zb_random_unit(seed, stream, 2 * index), v = zb_random_unit(seed, stream, 2 * index + 1);
-  return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
-}
-
 uint64_t zb_stream(const char *name) {
   uint64_t h = 0xcbf29ce484222325ull;
   for (; *name; name++) h = (h ^ (unsigned char)*name) * 0x100000001b3ull;

@@ -74,6 +74,15 @@ char *zb_read_file(ZbArena *a, const char *path, uint64_t limit, size_t *n, ZbEr
 /* Nearest of `n` names to `name` by edit distance (at most a third of its length + 1), or NULL. */
 const char *zb_nearest(const char *name, const char *const *names, size_t n);
 
+/* Before a function: it is compiled for several instruction sets, and the best one is picked by cpuid at load time. Not with
+ * sanitizers: they instrument the picking, which runs before they are ready. */
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
+#define ZB_WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define ZB_WIDE
+#endif
+
 /* ---- randomness -----------------------------------------------------------------------------------
  * Counter-based: every number is a pure function of (seed, stream, index), so any sharding draws
  * the same values. The mixing function is SplitMix64's finaliser (Steele, Lea, Flood 2014), applied
@@ -91,8 +100,10 @@ static inline uint64_t zb_random_u64(uint64_t seed, uint64_t stream, uint64_t in
 static inline double zb_random_unit(uint64_t seed, uint64_t stream, uint64_t index) {
   return ((double)(zb_random_u64(seed, stream, index) >> 11) + 0.5) * 0x1p-53;
 }
-/* Standard normal by Box-Muller from the counters 2*index and 2*index+1. */
+/* Standard normal by Box-Muller (1958) from the counters 2*index and 2*index+1: the first root and cosine. The same bits on
+ * every machine, and for indices first .. first+n-1 at once. */
 double zb_random_normal(uint64_t seed, uint64_t stream, uint64_t index);
+void zb_random_normals(uint64_t seed, uint64_t stream, uint64_t first, size_t n, double *out);
 /* A stream number from a name (FNV-1a, 64 bit): a parameter's path, a dropout's region path. */
 uint64_t zb_stream(const char *name);
 

@@ -15,14 +15,7 @@ enum {
   ZG_OP_COUNT
 };
 
-/* A function compiled for several instruction sets, the best one picked by cpuid at load time. Not with
- * sanitizers: they instrument the picking, which runs before they are ready. */
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) &&                 \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define ZK_SIMD __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define ZK_SIMD
-#endif
+#define ZK_SIMD ZB_WIDE
 #define ZK_INLINE static inline __attribute__((always_inline))
 
 static inline int64_t zk_min(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -8,12 +8,6 @@
 /* ---- combining parts ----
  * A few vectors of the result at a time, which stay in registers while the parts are added to them: each part
  * goes through memory once, and nothing else does (2.5 times as fast as a running sum in a small buffer). */
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) &&                 \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* as kernels/cpu/cpu.h has it */
-#define WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define WIDE
-#endif
 typedef float F32 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef double F64 __attribute__((vector_size(64), aligned(8), may_alias));
 
@@ -21,7 +15,7 @@ typedef double F64 __attribute__((vector_size(64), aligned(8), may_alias));
 #define MAX_OF(acc, x) ((acc) != (acc) || (x) <= (acc) ? (acc) : (x))
 
 #define COMBINE(NAME, T, V)                                                                                  \
-  WIDE static void NAME(T *out, const void *const *part, int count, size_t n, ZxReduce op) {                 \
+  ZB_WIDE static void NAME(T *out, const void *const *part, int count, size_t n, ZxReduce op) {                 \
     enum { STEP = 64 / sizeof(T) };                                                                          \
     size_t i = 0;                                                                                            \
     for (; op == ZX_SUM && i + 4 * STEP <= n; i += 4 * STEP) {                                               \

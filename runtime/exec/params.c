@@ -93,26 +93,34 @@ static bool walk_held(ZxEngine *e, const ZpHeld *h, uint64_t from, uint64_t to, 
 }
 
 /* ---- initial values ---- */
-static double truncated(uint64_t seed, uint64_t stream, uint64_t i) {
-  for (uint64_t salt = 0;; salt++) { /* drawn again until within two sigma; 4.6 % need more than one draw */
-    double x = zb_random_normal(seed, stream + zb_mix64(salt) * (salt != 0), i);
-    if (fabs(x) <= 2) return x;
+/* Drawn again until within two sigma; 4.6 % need more than one draw. */
+static double truncated(double x, uint64_t seed, uint64_t stream, uint64_t i) {
+  for (uint64_t salt = 1; !(fabs(x) <= 2); salt++) x = zb_random_normal(seed, stream + zb_mix64(salt), i);
+  return x;
+}
+
+static void draw_normals(const Walk *w, const ZgParam *q, uint64_t global, uint64_t n, float *at) {
+  uint64_t seed = w->e->o.seed;
+  double x[256];
+  for (uint64_t i = 0, m; i < n; i += m) {
+    m = n - i < 256 ? n - i : 256;
+    zb_random_normals(seed, w->stream, global + i, m, x);
+    for (uint64_t k = 0; k < m && q->init == ZG_INIT_TRUNC_NORMAL; k++) x[k] = truncated(x[k], seed, w->stream, global + i + k);
+    for (uint64_t k = 0; k < m; k++) at[i + k] = (float)(q->num[0] * x[k]);
   }
 }
 
 static bool draw_run(void *ctx, uint64_t global, uint64_t n, float *at) {
   const Walk *w = ctx;
   const ZgParam *q = &w->e->p->graph->params[w->s->param];
-  uint64_t seed = w->e->o.seed;
-  for (uint64_t i = 0; i < n; i++) {
-    uint64_t g = global + i;
-    switch (q->init) {
-    case ZG_INIT_NORMAL: at[i] = (float)(q->num[0] * zb_random_normal(seed, w->stream, g)); break;
-    case ZG_INIT_UNIFORM: at[i] = (float)(q->num[0] + (q->num[1] - q->num[0]) * zb_random_unit(seed, w->stream, g)); break;
-    case ZG_INIT_TRUNC_NORMAL: at[i] = (float)(q->num[0] * truncated(seed, w->stream, g)); break;
-    default: at[i] = (float)q->num[0]; break;
-    }
+  if (q->init == ZG_INIT_NORMAL || q->init == ZG_INIT_TRUNC_NORMAL) {
+    draw_normals(w, q, global, n, at);
+    return true;
   }
+  for (uint64_t i = 0; i < n; i++)
+    at[i] = q->init == ZG_INIT_UNIFORM
+                ? (float)(q->num[0] + (q->num[1] - q->num[0]) * zb_random_unit(w->e->o.seed, w->stream, global + i))
+                : (float)q->num[0];
   return true;
 }
 
