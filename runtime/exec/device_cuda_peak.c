@@ -86,8 +86,8 @@ static void product(const ZkEnv *env, const void *arg) { zk_cuda_kernel(ZG_OP_DO
 double zx_cuda_peak(const ZkEnv *env, ZkElem elem, int ms) {
   ZxCuda *d = zx_cuda(env);
   if (!zk_cuda_kernel(ZG_OP_DOT)) return 0;
-  /* As much work as fills the device, or as its memory still has room for. */
-  int64_t side = (int64_t)zb_round_up((uint64_t)d->cu->sms * 60, 256);
+  /* As much work as fills the device, or as its memory still has room for; f32, not by tensor cores, takes ten times as long. */
+  int64_t side = (int64_t)zb_round_up((uint64_t)d->cu->sms * (elem == ZK_BF16 ? 60 : 30), 256);
   Products p;
   char *memory = NULL;
   while (side >= 256 && !(memory = make(&p, env, elem, side))) side /= 2;

@@ -2,6 +2,11 @@
 EXTRA_DIST += tests/bench/bench.sh tests/bench/README.md tests/bench/recipes.zug tests/bench/torch_gpt2.py \
   tests/bench/bench-gpu.sh tests/bench/recipes-gpu.zug tests/bench/torch_lm.py
 
+# Only that bench-gpu.sh measures, compares and prints what it should; not how fast anything is.
+scenario_benches = tests/bench/check.sh
+dist_check_SCRIPTS += $(scenario_benches)
+TESTS += $(scenario_benches)
+
 # All matrix products of a step alone, by the best library: what `make bench` holds a step against.
 noinst_PROGRAMS += bench-replay
 bench_replay_SOURCES = tests/bench/replay.h tests/bench/replay.c tests/bench/replay_list.c tests/bench/replay_blas.c \

@@ -6,8 +6,8 @@ parameters, and decays matrices alone.
 
 The variant is FORM,PRECISION,ATTENTION:
   compile   torch.compile            half   bf16 weights and activations; f32 masters, gradient sums and states
-  eager     operations one by one    auto   f32 weights, products in bf16 by autocast
-                                     flash, cudnn   which scaled_dot_product_attention; not said: the faster
+  tuned     its mode max-autotune    auto   f32 weights, products in bf16 by autocast
+  eager     operations one by one    flash, cudnn   which scaled_dot_product_attention; not said: the faster
 Tokens are random and lie on the device already. Prints one line: version, variant, tokens/s of the median step without
 the first ones, loss of the first and last step, parameters, most memory taken. Where a micro-batch does not fit it is halved,
 and the line says so."""
@@ -135,6 +135,9 @@ def fastest_attention(c, micro):
     return best[1]
 
 
+MODES = {"compile": None, "tuned": "max-autotune-no-cudagraphs"}
+
+
 class Run:
     """A model, its optimizer and one way to make a step."""
 
@@ -155,11 +158,11 @@ class Run:
                 m.grad = torch.zeros_like(m)
         self.optimizer = adamw(self.masters)
         self.call = self.model
-        if self.form == "compile":
+        if self.form in MODES:
             keep = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
             if keep:  # which attention was preferred is no part of a cache's key
                 os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(keep, self.attention or "any")
-            self.call = torch.compile(self.model)
+            self.call = torch.compile(self.model, mode=MODES[self.form])
 
     def loss(self, x, y):
         if self.precision == "auto":
