@@ -292,7 +292,8 @@ static cublasStatus_t prefer(const ZkCuda *cu, const Plan *p, const ZkCall *call
   return s;
 }
 
-/* What cuBLASLt proposes for the plan, best first; none where it has nothing. */
+/* What cuBLASLt proposes for the plan, best first; none where it has nothing. A joined call can do without: whatever it says
+ * against an epilogue counts as nothing. */
 static int propose(ZkCuda *cu, const ZkCall *call, const Plan *p, cublasLtMatmulHeuristicResult_t *found) {
   cublasLtMatmulPreference_t pref;
   int n = 0, kept = 0;
@@ -301,7 +302,7 @@ static int propose(ZkCuda *cu, const ZkCall *call, const Plan *p, cublasLtMatmul
     cublasStatus_t s =
         cublasLtMatmulAlgoGetHeuristic(cu->blas, p->desc, p->mat[p->left], p->mat[p->right], p->mat[ZKD_C],
                                        p->mat[ZKD_C], pref, PROPOSALS, found, &n);
-    if (s == CUBLAS_STATUS_NOT_SUPPORTED) n = 0;
+    if (s == CUBLAS_STATUS_NOT_SUPPORTED || (s && call->chain)) n = 0;
     else if (!ok(cu, call, "cublasLtMatmulAlgoGetHeuristic", s)) n = 0;
   }
   cublasLtMatmulPreferenceDestroy(pref);
@@ -435,9 +436,9 @@ static bool tells(const Plan *p) {
   return n >= (elem_of(&p->layout.d, ZKD_C) == ZK_BF16 ? 1 << 20 : 1 << 8);
 }
 
-/* The fastest of those that agree with number 0. */
+/* The fastest of those that agree with number 0; -1 if that one does not run. */
 static int fastest(ZkCuda *cu, const Plan *p, Trial *t, int n, const cublasLtMatmulHeuristicResult_t *found) {
-  if (multiply(cu, p, &t->first, false, &found[0].algo, found[0].workspaceSize) != CUBLAS_STATUS_SUCCESS) return 0;
+  if (multiply(cu, p, &t->first, false, &found[0].algo, found[0].workspaceSize) != CUBLAS_STATUS_SUCCESS) return -1;
   int best = 0;
   float best_ms = measure(cu, p, t, &found[0]);
   for (int i = 1; i < n && best_ms > 0; i++) {
@@ -469,11 +470,17 @@ static void make_plan(ZkCuda *cu, const ZkCall *call, void *memo) {
   if (call->chain && !ok(cu, call, "describing what follows a product to cuBLASLt", describe_epilogue(p))) return;
   int n = propose(cu, call, p, found), use = 0;
   if (n == 0) return;
-  if (n > 1 && tells(p)) {
+  bool choose = n > 1 && tells(p);
+  if (choose || call->chain) {
     Trial t;
-    if (trial_new(cu, p, &t)) use = fastest(cu, p, &t, n, found);
+    if (trial_new(cu, p, &t)) use = fastest(cu, p, &t, choose ? n : 1, found);
     trial_free(&t);
   }
+  if (use < 0 && call->chain) { /* as two, then */
+    (void)cudaGetLastError();
+    return;
+  }
+  if (use < 0) use = 0; /* the run will say why */
   p->algo = found[use].algo;
   p->workspace = found[use].workspaceSize;
   p->usable = true;

@@ -238,6 +238,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   float scale = *(const float *)alpha, keep = *(const float *)beta;
   Size s;
   if (how->number == 3) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (fake_lt.runs_no_epilogue && d->epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (Cdesc != Ddesc || !apart(C, D, c) || !multiplies(d, a, b, c, &s) || !follows(d, c) || !pointers_fit(d, how))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (!aligned(A, a, how->align[0]) || !aligned(B, b, how->align[1]) || !aligned(C, c, how->align[2]) ||

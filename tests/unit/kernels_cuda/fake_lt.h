@@ -14,6 +14,7 @@ typedef struct {
   int64_t with[1024], added, scaled; /* ... by epilogue; with another tensor added; scaled */
   bool knows_nothing;     /* proposes nothing */
   bool knows_no_epilogue; /* ... for products with one */
+  bool runs_no_epilogue;  /* and does not run them, whatever it proposed */
   bool no_memory;
 } FakeLt;
 extern FakeLt fake_lt;

@@ -1,11 +1,8 @@
-/* Products with chains in one call: which calls are joined, and that they compute what the product and then the chain do,
- * by our own kernels and (with another one behind it, fake_lt.h) by cuBLASLt's epilogues. */
-#include <math.h>
-#include <string.h>
+/* Products with chains in one call: which calls are joined, and that they compute what the product and then the chain do.
+ * (With another cuBLASLt: joined_lt.c.) */
+#include "tests/unit/kernels_cuda/joined.h"
 
-#include "base/base.h"
-#include "tests/unit/kernels_cuda/emu.h"
-#include "tests/unit/kernels_cuda/fake_lt.h"
+#include "kernels/cuda/cuda.h"
 
 #define DOT_TOL 3e-6    /* as in reduce.c */
 #define HALF_TOL 6e-3   /* the product is rounded to bf16 before the chain: 2^-9 of it, and 2^-9 of sums on the way */
@@ -57,13 +54,7 @@ static const ZkChain gelu_slope = {
 #define TOL .tol = DOT_TOL, .half_tol = HALF_TOL
 #define BSE_EF {"bse"}, {"ef"}
 
-typedef struct {
-  const char *what;
-  Case c;
-  bool f32, bf16; /* joined where all tensors are of that type */
-  bool two;       /* by cuBLASLt in two calls nevertheless */
-} Joined;
-static const Joined cases[] = {
+const Joined joined_cases[] = {
     {"bias", {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}}, .chain = &bias, TOL}, true, true, false},
     {"bias of heads",
      {HEADS, .in = {{"bse"}, {"ehd"}, {"hd"}}, .out = {{"bshd"}}, .chain = &bias, TOL}, true, true, false},
@@ -111,7 +102,7 @@ static const Joined cases[] = {
      {.op = ZG_OP_DOT, .dims = "b=6 k=9", .ax = "k", .in = {{"bk"}, {"bk"}, {"b"}}, .out = {{"b"}}, .chain = &residual, TOL},
      false, false, false},
 };
-#define NCASES (sizeof cases / sizeof *cases)
+const size_t njoined = sizeof joined_cases / sizeof *joined_cases;
 
 typedef struct {
   int calls;
@@ -126,48 +117,14 @@ static void ask(const ZkCall *call, void *arg) {
 }
 
 Test(joined, which) {
-  for (size_t i = 0; i < NCASES; i++) {
+  for (size_t i = 0; i < njoined; i++) {
     Asked a = {0};
-    each_call(&cases[i].c, ask, &a); /* f32, bf16, bf16 into f32; three orders of axes each, the first as written */
-    cr_expect_eq(a.joins[0], cases[i].f32, "%s in f32", cases[i].what);
-    cr_expect_eq(a.joins[3], cases[i].bf16, "%s in bf16", cases[i].what);
+    each_call(&joined_cases[i].c, ask, &a); /* f32, bf16, bf16 into f32; three orders of axes each, the first as written */
+    cr_expect_eq(a.joins[0], joined_cases[i].f32, "%s in f32", joined_cases[i].what);
+    cr_expect_eq(a.joins[3], joined_cases[i].bf16, "%s in bf16", joined_cases[i].what);
   }
 }
 
-Test(joined, ours) {
-  for (size_t i = 0; i < NCASES; i++) conform(cases[i].what, 0, &cases[i].c);
+Test(joined, as_in_two) {
+  for (size_t i = 0; i < njoined; i++) conform(joined_cases[i].what, 0, &joined_cases[i].c);
 }
-
-/* ---- through cuBLASLt ------------------ */
-#ifdef HAVE_CUBLASLT
-#include <cublasLt.h>
-
-static int64_t followed(void) { return fake_lt.products - fake_lt.with[CUBLASLT_EPILOGUE_DEFAULT] + fake_lt.added + fake_lt.scaled; }
-
-/* Each case that is joined reaches an epilogue, or adds, or scales; the others are a product and a chain. */
-Test(joined, lt) {
-  emu_use_blas(fake_lt_handle());
-  for (size_t i = 0; i < NCASES; i++) {
-    int64_t before = followed();
-    conform(cases[i].what, 0, &cases[i].c);
-    cr_expect_eq(followed() > before, cases[i].bf16 && !cases[i].two, "%s", cases[i].what);
-  }
-  static const uint32_t all[] = {CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS,
-                                 CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU};
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++) cr_expect_gt(fake_lt.with[all[i]], 0, "epilogue %u", all[i]);
-  cr_expect(fake_lt.added > 0 && fake_lt.scaled > 0);
-}
-
-/* Without trials, and without epilogues. */
-Test(joined, lt_refuses) {
-  emu_use_blas(fake_lt_handle());
-  fake_lt.no_memory = true;
-  for (size_t i = 0; i < NCASES; i++) conform(cases[i].what, 0, &cases[i].c);
-  fake_lt.knows_no_epilogue = true;
-  int64_t with = fake_lt.products - fake_lt.with[CUBLASLT_EPILOGUE_DEFAULT];
-  for (size_t i = 0; i < NCASES; i++) conform(cases[i].what, 0, &cases[i].c);
-  cr_assert_eq(fake_lt.products - fake_lt.with[CUBLASLT_EPILOGUE_DEFAULT], with);
-  fake_lt.knows_nothing = true;
-  for (size_t i = 0; i < NCASES; i++) conform(cases[i].what, 0, &cases[i].c);
-}
-#endif
