@@ -44,6 +44,7 @@ typedef struct {
 typedef struct {
   uint16_t nops, nout;
   uint16_t out[ZK_MAX_OUT]; /* register stored into each output */
+  uint16_t before, feeds;   /* of joined calls only, see ZkCall; else 0 */
   ZkChainOp *ops;
 } ZkChain;
 #define ZK_CHAIN_MAX_OPS 64
@@ -81,6 +82,10 @@ typedef struct {
  * read elsewhere. No output shares memory with an operand; nothing is accumulated. Which calls may be joined, a device
  * says; the CPU's kernels take none.
  *
+ * With chain->before, the op stands amid the chain: so many instructions come before it, read only inputs and each other,
+ * and make its operand 0, register `feeds`, which has the axes of result 0; in[0..k-1) are its other operands, and k - 1
+ * goes for k above. Only normalize and its gradient, which can be done in place, are joined so.
+ *
  * Example: y[b n] = gelu(x[b k] . w[k n] + b[n]), h = x . w + b kept for its gradient: op dot, in x w b, out h y; register
  * 0 is the product, 1 is b, 2 = 0 + 1 is stored to h, and so on. */
 typedef struct {
@@ -101,6 +106,9 @@ typedef void ZkKernel(const ZkEnv *env, const ZkCall *call);
  * result 0 without one, to the output with the most bits, where the chain then finds it: in place), and what is left of
  * the chain; chain->nout = 0 if nothing is. Both have joined->scratch. */
 void zk_unjoin(const ZkCall *joined, ZkCall *op, ZkCall *chain, ZkChain *rest);
+/* What must be done before these two, if the op stands amid the chain: as much of the chain as makes its operand 0, which
+ * lies where it is stored or where result 0 will. False if there is nothing. */
+bool zk_unjoin_first(const ZkCall *joined, ZkCall *chain, ZkChain *first);
 
 /* Kernel of an op of class COMPUTE, MOVE, or of CHAIN and COPY; NULL for others. All semantics:
  * graph/OPS.md. */

@@ -44,19 +44,49 @@ static int output_of(const ZkCall *joined, int reg) {
   return -1;
 }
 
+/* The output that holds result 0 or, before that, operand 0 if it is not stored. */
+static int place_of(const ZkCall *joined, int reg) {
+  int nres = arity[joined->op].results, at = output_of(joined, reg);
+  if (at >= 0) return at;
+  for (int k = joined->nout; k-- > 0;) {
+    bool first = joined->chain->out[k] == 0 || joined->chain->out[k] >= nres; /* has the axes of result 0 */
+    if (first && (at < 0 || joined->out[k].elem == ZK_F32)) at = k;
+  }
+  ZB_ASSERT(at >= 0);
+  return at;
+}
+
+static int operands_in(const ZkCall *joined) { return arity[joined->op].operands - (joined->chain->before > 0); }
+
+bool zk_unjoin_first(const ZkCall *joined, ZkCall *chain, ZkChain *first) {
+  int nin = operands_in(joined), nres = arity[joined->op].results;
+  if (joined->chain->before == 0) return false;
+  ZB_ASSERT(joined->nin > nin);
+  *chain = *joined;
+  *first = *joined->chain;
+  first->nops = first->before, first->before = 0;
+  first->nout = 1, first->out[0] = first->feeds;
+  chain->op = ZG_OP_CHAIN, chain->nax = 0, chain->chain = first;
+  chain->nin = chain->nout = 0;
+  for (int r = 0; r < nres; r++) chain->in[chain->nin++] = joined->in[nin]; /* registers of results: not read */
+  for (int k = nin; k < joined->nin; k++) chain->in[chain->nin++] = joined->in[k];
+  chain->out[chain->nout++] = joined->out[place_of(joined, first->feeds)];
+  return true;
+}
+
 void zk_unjoin(const ZkCall *joined, ZkCall *op, ZkCall *chain, ZkChain *rest) {
-  int nin = arity[joined->op].operands, nres = arity[joined->op].results, wide = 0;
+  int nin = operands_in(joined), nres = arity[joined->op].results, n = 0;
   *op = *chain = *joined;
   *rest = *joined->chain;
-  op->nin = (uint8_t)nin, op->nout = (uint8_t)nres, op->chain = NULL;
+  rest->before = rest->feeds = 0;
+  if (joined->chain->before) op->in[n++] = joined->out[place_of(joined, joined->chain->feeds)];
+  for (int k = 0; k < nin; k++) op->in[n++] = joined->in[k];
+  op->nin = (uint8_t)n, op->nout = (uint8_t)nres, op->chain = NULL;
   chain->op = ZG_OP_CHAIN, chain->nax = 0, chain->chain = rest;
   chain->nin = chain->nout = 0, rest->nout = 0;
-  for (int k = joined->nout; k-- > 0;)
-    if (joined->chain->out[k] >= nres && joined->out[k].elem == ZK_F32) wide = k;
   for (int r = 0; r < nres; r++) {
-    int to = output_of(joined, r);
-    ZB_ASSERT(to >= 0 || r == 0);
-    op->out[r] = joined->out[to >= 0 ? to : wide];
+    ZB_ASSERT(r == 0 || output_of(joined, r) >= 0);
+    op->out[r] = joined->out[place_of(joined, r)];
     chain->in[chain->nin++] = op->out[r];
   }
   for (int k = nin; k < joined->nin; k++) chain->in[chain->nin++] = joined->in[k];

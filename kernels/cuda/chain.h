@@ -28,7 +28,7 @@ void zk_chain_put_op(ZbText *text, const ZkChainOp *o, int to, int indent);
 /* A joined call of normalize or its gradient. */
 typedef struct {
   ZkcRows args;          /* without the pointers */
-  int operands, results; /* of the op itself */
+  int operands, results; /* of the op itself; its operands in call->in */
   int threads;           /* of a row; those of a block unless it is a warp */
   int keep;              /* eights of a row that each keeps in registers; 0: rows are longer than that */
   bool wide;             /* threads take eight neighbours at a time */

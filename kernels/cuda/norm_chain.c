@@ -1,10 +1,10 @@
-/* Joined calls of normalize and its gradient: where programs can be compiled at run time, one; else the op, then what is
- * left of its chain. */
+/* Joined calls of normalize and its gradient: where programs can be compiled at run time, one; else the op, between
+ * what its chain has before it and the rest. */
 #include "kernels/cuda/chain.h"
 
 typedef struct {
   ZkNormShape shape;
-  struct CUkern_st *kernel; /* NULL: in two */
+  struct CUkern_st *kernel; /* NULL: in parts */
 } Plan;
 
 static void make_plan(ZkCuda *cu, const ZkCall *call, void *memo) {
@@ -16,12 +16,13 @@ static void make_plan(ZkCuda *cu, const ZkCall *call, void *memo) {
   zb_text_free(&text);
 }
 
-static void in_two(const ZkEnv *env, const ZkCall *call, ZkKernel *run_op, ZkKernel *run_chain) {
+static void in_parts(const ZkEnv *env, const ZkCall *call, ZkKernel *run_op, ZkKernel *run_chain) {
   ZkCall op, chain;
-  ZkChain rest;
-  zk_unjoin(call, &op, &chain, &rest);
+  ZkChain part;
+  if (zk_unjoin_first(call, &chain, &part)) run_chain(env, &chain);
+  zk_unjoin(call, &op, &chain, &part);
   if (run_op) run_op(env, &op);
-  if (rest.nout > 0) run_chain(env, &chain);
+  if (part.nout > 0) run_chain(env, &chain);
 }
 
 /* All of them but one whose results only lack the rows' axis: the chain works along rows. */
@@ -34,15 +35,15 @@ bool zk_cuda_norm_joins(const ZkCall *call) {
 void zk_cuda_norm_prepare(const ZkEnv *env, const ZkCall *call) {
   if (!call->chain) return;
   const Plan *p = zk_cuda_memo(env->device, call, sizeof *p, make_plan, NULL);
-  if (!p->kernel) in_two(env, call, NULL, zk_cuda_chain_prepare);
+  if (!p->kernel) in_parts(env, call, NULL, zk_cuda_chain_prepare);
 }
 
 void zk_cuda_norm_joined(const ZkEnv *env, const ZkCall *call) {
   ZkCuda *cu = env->device;
   const Plan *p = zk_cuda_memo(cu, call, sizeof *p, make_plan, NULL);
   if (!p->kernel) {
-    in_two(env, call, call->op == ZG_OP_NORMALIZE ? zk_cuda_normalize : zk_cuda_normalize_grad,
-           zk_cuda_chain);
+    in_parts(env, call, call->op == ZG_OP_NORMALIZE ? zk_cuda_normalize : zk_cuda_normalize_grad,
+             zk_cuda_chain);
     return;
   }
   ZkcRows c = p->shape.args;

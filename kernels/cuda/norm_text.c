@@ -1,6 +1,6 @@
-/* Writes normalize, or its gradient, and the chain that takes its results as one CUDA program. T threads (a warp or a
- * block) take a row: they load it once, keep it in registers while they sum over it, and apply the chain to what comes
- * out. The arithmetic of the op itself is in rows.cuh.
+/* Writes normalize, or its gradient, and the chain in which it stands as one CUDA program. T threads (a warp or a block)
+ * take a row: they load it once, or compute it of what they load, keep it in registers while they sum over it, and apply
+ * the chain to what comes out. The arithmetic of the op itself is in rows.cuh.
  *
  * y, r = normalize(x); z = y * w (bf16, w along the row and f32; y and r are wanted too; 768 in a row) becomes
  *
@@ -9,7 +9,7 @@
  *     for (long long row = (blockIdx.x * 256ll + threadIdx.x) / 32; row < c.rest.count; row += gridDim.x * 8ll) {
  *       long long off[5];
  *       zkc_seek(c.rest, (unsigned)row, off);
- *       const auto load = [&](long long first, int step, float (&x)[1][8], bool) {
+ *       const auto load = [&](long long first, int step, float (&x)[1][8], bool again) {
  *         zkc_load_row(c.in[0], 1, off[3], c.stride[3], true, first, step, c.n, 0, x[0]);
  *       };
  *       const auto store = [&](long long first, int step, const float (&y)[8], float r1) {
@@ -62,7 +62,8 @@ static ZkChainClass class_of(const ZkNormShape *s, const ZkView *v, int n, uint1
 ZkNormShape zk_norm_shape(const ZkCall *call) {
   const ZkView *views[ZKC_VIEWS];
   bool grad = call->op == ZG_OP_NORMALIZE_GRAD;
-  ZkNormShape s = {.operands = grad ? 3 : 1, .results = grad ? 1 : 2, .wide = true};
+  ZkNormShape s = {
+      .operands = (grad ? 3 : 1) - (call->chain->before > 0), .results = grad ? 1 : 2, .wide = true};
   uint16_t axis = call->ax[0];
   int n = 0;
   ZB_ASSERT((grad || call->op == ZG_OP_NORMALIZE) && call->chain->nout == call->nout &&
@@ -97,41 +98,90 @@ static bool along(const ZkNormShape *s, int view) { return s->class_of[view] != 
 /* The register that the chain knows operand k as: the op's results come first. */
 static int reg(const ZkNormShape *s, int k) { return s->results + k - s->operands; }
 
-/* The chain on eight results of the op. */
-static void put_chain(ZbText *t, const ZkNormShape *s, const ZkCall *call) {
+/* A part of the chain: what some registers need. */
+typedef struct {
+  const ZkNormShape *s;
+  const ZkCall *call;
+  bool need[ZK_MAX_IN + ZK_CHAIN_MAX_OPS];
+  bool stores[ZK_MAX_OUT]; /* which results are this part's, along rows */
+} Part;
+
+static const unsigned char operands[ZG_OP_COUNT] = {
+#define OP(NAME, text, class, lo, hi, outs) [ZG_OP_##NAME] = lo,
+#include "graph/ops.def"
+};
+
+static void need(Part *p, int r) {
+  int from = r - reg(p->s, p->call->nin);
+  if (p->need[r]) return;
+  p->need[r] = true;
+  if (from < 0) return;
+  const ZkChainOp *o = &p->call->chain->ops[from];
+  const uint16_t arg[3] = {o->a, o->b, o->c};
+  for (int k = 0; k < operands[o->op]; k++) need(p, arg[k]);
+}
+
+/* The part before the op, or the one after it. */
+static Part part_of(const ZkNormShape *s, const ZkCall *call, bool before) {
+  Part p = {.s = s, .call = call};
   const ZkChain *chain = call->chain;
+  int ops = reg(s, call->nin), middle = ops + chain->before;
+  if (before) need(&p, chain->feeds);
+  for (int k = 0; k < call->nout; k++) {
+    bool made_before = chain->out[k] >= ops && chain->out[k] < middle;
+    p.stores[k] = along(s, k) && made_before == before;
+    if (p.stores[k]) need(&p, chain->out[k]);
+  }
+  return p;
+}
+
+/* It on eight elements: loads, the loop, with `line` at its end, and the stores, each after `when`. */
+static void put_part(ZbText *t, const Part *p, const char *line, const char *when) {
+  const ZkNormShape *s = p->s;
+  const ZkCall *call = p->call;
+  int ops = reg(s, call->nin);
   char to[16];
   for (int k = s->operands; k < call->nin; k++) {
-    if (!along(s, call->nout + k)) continue;
+    if (!p->need[reg(s, k)] || !along(s, call->nout + k)) continue;
     snprintf(to, sizeof to, "x%d", reg(s, k));
     zb_text_add(t, "      float %s[8];\n", to);
     put_load(t, s, call, k, to);
   }
   for (int k = 0; k < call->nout; k++)
-    if (along(s, k)) zb_text_add(t, "      float y%d[8];\n", k);
-  zb_text_add(t, "#pragma unroll\n      for (int j = 0; j < 8; j++) {\n        const float r0 = y[j];\n");
+    if (p->stores[k]) zb_text_add(t, "      float y%d[8];\n", k);
+  zb_text_add(t, "#pragma unroll\n      for (int j = 0; j < 8; j++) {\n");
+  if (p->need[0]) zb_text_add(t, "        const float r0 = y[j];\n");
   for (int k = s->operands; k < call->nin; k++)
-    if (along(s, call->nout + k)) zb_text_add(t, "        const float r%d = x%d[j];\n", reg(s, k), reg(s, k));
-  for (int i = 0; i < chain->nops; i++) zk_chain_put_op(t, &chain->ops[i], reg(s, call->nin) + i, 8);
+    if (p->need[reg(s, k)] && along(s, call->nout + k))
+      zb_text_add(t, "        const float r%d = x%d[j];\n", reg(s, k), reg(s, k));
+  for (int i = 0; i < call->chain->nops; i++)
+    if (p->need[ops + i]) zk_chain_put_op(t, &call->chain->ops[i], ops + i, 8);
   for (int k = 0; k < call->nout; k++)
-    if (along(s, k)) zb_text_add(t, "        y%d[j] = r%d;\n", k, chain->out[k]);
-  zb_text_add(t, "      }\n");
+    if (p->stores[k]) zb_text_add(t, "        y%d[j] = r%d;\n", k, call->chain->out[k]);
+  zb_text_add(t, "%s      }\n", line);
   for (int k = 0; k < call->nout; k++)
-    if (along(s, k))
+    if (p->stores[k])
       zb_text_add(t,
-                  "      zkc_store_row(c.out[%d], %d, off[%d], c.stride[%d], %s, first, step, c.n, y%d);\n",
-                  k, call->out[k].elem, k, k, yes(s->wide), k);
+                  "      %szkc_store_row(c.out[%d], %d, off[%d], c.stride[%d], %s, first, step, c.n, y%d);\n",
+                  when, k, call->out[k].elem, k, k, yes(s->wide), k);
 }
 
-/* What the op is given and what becomes of its results, as functions. */
+/* What the op is given and what becomes of its results, as functions. Where there are no elements, its operand is 0
+ * whatever the chain makes of zeros. */
 static void put_neighbours(ZbText *t, const ZkNormShape *s, const ZkCall *call) {
-  int rows = s->operands > 1 ? 2 : 1; /* g and y, or x */
-  zb_text_add(t, "    const auto load = [&](long long first, int step, float (&x)[%d][8], bool) {\n", rows);
-  put_load(t, s, call, 0, "x[0]");
-  if (rows > 1) put_load(t, s, call, 1, "x[1]");
+  bool grad = call->op == ZG_OP_NORMALIZE_GRAD, before = call->chain->before > 0;
+  Part first = part_of(s, call, true), rest = part_of(s, call, false);
+  char line[96];
+  zb_text_add(t, "    const auto load = [&](long long first, int step, float (&x)[%d][8], bool again) {\n",
+              grad ? 2 : 1);
+  if (!before) put_load(t, s, call, 0, "x[0]");
+  if (grad) put_load(t, s, call, 1 - before, "x[1]");
+  snprintf(line, sizeof line, "        x[0][j] = zkc_there(%s, first, step, j, c.n) ? r%d : 0;\n",
+           yes(s->wide), call->chain->feeds);
+  if (before) put_part(t, &first, line, "if (!again) ");
   zb_text_add(t, "    };\n    const auto store = [&](long long first, int step, const float (&y)[8]%s) {\n",
-              s->results > 1 ? ", float r1" : "");
-  put_chain(t, s, call);
+              grad ? "" : ", float r1");
+  put_part(t, &rest, "", "");
   zb_text_add(t, "    };\n");
 }
 
@@ -145,7 +195,9 @@ static void put_normalize(ZbText *t, const ZkNormShape *s, const ZkCall *call) {
 }
 
 static void put_normalize_grad(ZbText *t, const ZkNormShape *s, const ZkCall *call) {
-  zb_text_add(t, "    const float r = zk_load(c.in[2], %d, off[%d]);\n", call->in[2].elem, call->nout + 2);
+  int k = s->operands - 1;
+  zb_text_add(t, "    const float r = zk_load(c.in[%d], %d, off[%d]);\n", k, call->in[k].elem,
+              call->nout + k);
   zb_text_add(t, "    zk_normalize_grad<%d, %d>(c.n, %s, %s, r, part, load, store);\n", s->threads, s->keep,
               yes(s->wide), yes(call->opt[0] == 1));
 }

@@ -22,6 +22,7 @@ typedef struct {
 static void run_joined(const ZkEnv *env, const ZkCall *joined) {
   ZkCall op, chain;
   ZkChain rest;
+  if (zk_unjoin_first(joined, &chain, &rest)) zk_cpu_kernel(ZG_OP_CHAIN)(env, &chain);
   zk_unjoin(joined, &op, &chain, &rest);
   zk_cpu_kernel(op.op)(env, &op);
   if (chain.nout > 0) zk_cpu_kernel(ZG_OP_CHAIN)(env, &chain);

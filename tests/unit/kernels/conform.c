@@ -211,9 +211,10 @@ static void run_reference(const Case *c, Mode mode, double *result[ZK_MAX_OUT]) 
   if (call.chain && call.op != ZG_OP_CHAIN) { /* joined: the op, then the chain */
     ZkCall op, chain;
     ZkChain rest;
+    if (zk_unjoin_first(&call, &chain, &rest)) zk_ref_kernel(ZG_OP_CHAIN)(&env, &chain);
     zk_unjoin(&call, &op, &chain, &rest);
     kernel(&env, &op);
-    zk_ref_kernel(ZG_OP_CHAIN)(&env, &chain);
+    if (chain.nout) zk_ref_kernel(ZG_OP_CHAIN)(&env, &chain);
   } else {
     kernel(&env, &call);
   }

@@ -1,5 +1,5 @@
 /* normalize and its gradient joined with chains: as programs, whose text is looked at, given to NVRTC and run in the
- * emulator, and in two calls, as builds without NVRTC do it. */
+ * emulator, and in parts, as builds without NVRTC do it. */
 #include "base/base.h"
 #include "graph/graph.h"
 
@@ -33,6 +33,35 @@ static const ZkChain weighted = {.nout = 2,
                                  OPS({.op = ZG_OP_MUL, .a = 0, .b = 2}, {.op = ZG_OP_ADD, .a = 3, .b = 1},
                                      {.op = ZG_OP_CAST, .a = 4, .elem = ZK_F32})};
 
+/* a + b is normalized, and kept; y w */
+static const ZkChain residual = {.nout = 4,
+                                 .out = {6, 0, 1, 5},
+                                 .before = 1,
+                                 .feeds = 5,
+                                 OPS({.op = ZG_OP_ADD, .a = 2, .b = 3}, {.op = ZG_OP_MUL, .a = 0, .b = 4})};
+/* a w + 3, which is not 0 where there is nothing; with nothing after it */
+static const ZkChain shifted = {
+    .nout = 2,
+    .out = {0, 1},
+    .before = 3,
+    .feeds = 6,
+    OPS({.op = ZG_OP_FILL, .num = 3}, {.op = ZG_OP_MUL, .a = 2, .b = 3}, {.op = ZG_OP_ADD, .a = 5, .b = 4})};
+/* h w is the gradient; h y, kept, and dx + d. Registers: dx, h, w, d, y */
+static const ZkChain around = {.nout = 2,
+                               .out = {7, 6},
+                               .before = 2,
+                               .feeds = 5,
+                               OPS({.op = ZG_OP_MUL, .a = 1, .b = 2}, {.op = ZG_OP_MUL, .a = 1, .b = 4},
+                                   {.op = ZG_OP_ADD, .a = 0, .b = 3})};
+/* The same, but what comes after wants h w + 1 again, and nothing else is kept. */
+static const ZkChain twice = {.nout = 1,
+                              .out = {8},
+                              .before = 3,
+                              .feeds = 6,
+                              OPS({.op = ZG_OP_MUL, .a = 1, .b = 2}, {.op = ZG_OP_FILL, .num = 1},
+                                  {.op = ZG_OP_ADD, .a = 4, .b = 5}, {.op = ZG_OP_MUL, .a = 6, .b = 3},
+                                  {.op = ZG_OP_ADD, .a = 0, .b = 7})};
+
 /* Rows of a lane, odd ones, of some lanes, of a warp, of small and large blocks, and too long for registers. Tolerances
  * are those of norm.c, and a product or two; sums are longer here. */
 #define TOL 4e-6
@@ -49,6 +78,14 @@ static const ZkChain weighted = {.nout = 2,
 #define WEIGHTED                                                                                             \
   .in = {{"bse"}, {"bse"}, {"bs", EXACT, 0.5, 2, NULL}, {"bse"}, {"e"}}, .out = {{"bse"}, {"bse"}},          \
   .chain = &weighted
+#define RESIDUAL                                                                                             \
+  .in = {{"bse"}, {"bse"}, {"e"}}, .out = {{"bse"}, {"bse"}, {"bs", EXACT}, {"bse"}}, .chain = &residual
+#define SHIFTED .in = {{"bse"}, {"e"}}, .out = {{"bse"}, {"bs", EXACT}}, .chain = &shifted
+#define AROUND                                                                                               \
+  .in = {{"bse"}, {"bs", EXACT, 0.5, 2, NULL}, {"bse"}, {"e"}, {"bse"}, {"bse"}}, .out = {{"bse"}, {"bse"}}, \
+  .chain = &around
+#define TWICE                                                                                                \
+  .in = {{"bse"}, {"bs", EXACT, 0.5, 2, NULL}, {"bse"}, {"e"}, {"bse"}}, .out = {{"bse"}}, .chain = &twice
 static const Case cases[] = {
     NORMALIZE(0, "b=5 s=3 e=768", SCALED),
     NORMALIZE(0, "b=3 s=17 e=33", SCALED),
@@ -72,6 +109,19 @@ static const Case cases[] = {
     GRAD(1, "b=1 s=2 e=8200", SUM),
     GRAD(1, "b=5 s=3 e=64", WEIGHTED),
     GRAD(0, "b=2 s=2 e=1280", WEIGHTED),
+    NORMALIZE(0, "b=5 s=3 e=768", RESIDUAL),
+    NORMALIZE(1, "b=3 s=17 e=33", RESIDUAL),
+    NORMALIZE(1, "b=1 s=2 e=16392", RESIDUAL),
+    NORMALIZE(1, "b=3 s=17 e=33", SHIFTED),
+    NORMALIZE(0, "b=5 s=3 e=72", SHIFTED),
+    NORMALIZE(1, "b=1 s=2 e=16391", SHIFTED),
+    NORMALIZE(1, "b=1 s=1 e=1", SHIFTED),
+    GRAD(1, "b=5 s=3 e=768", AROUND),
+    GRAD(0, "b=3 s=17 e=33", AROUND),
+    GRAD(1, "b=1 s=2 e=8200", AROUND),
+    GRAD(1, "b=3 s=17 e=33", TWICE),
+    GRAD(1, "b=5 s=3 e=64", TWICE),
+    GRAD(0, "b=0 s=3 e=40", TWICE),
 };
 #define CASES (sizeof cases / sizeof *cases)
 
@@ -101,7 +151,7 @@ static void collect(const ZkCall *call, void *arg) {
 
 #ifdef HAVE_NVRTC
 Test(norm_chain, nvrtc) {
-  for (size_t i = 0; i < CASES; i += 5) each_call(&cases[i], collect, NULL);
+  for (size_t i = 0; i < CASES; i += 4) each_call(&cases[i], collect, NULL);
   programs_compile();
   programs_drop();
 }
@@ -128,11 +178,16 @@ Test(norm_chain, emulated) {
   programs_drop();
 }
 
-/* What comes out of the op is rounded to bf16 before the chain: 2^-9 of it, tripled by the largest weights. */
-Test(norm_chain, in_two) {
+/* What comes out of the op is rounded to bf16 on the way: 2^-9 of it, tripled by the largest weights; and what goes into it,
+ * which is up to 8 here, or 2^-6 off. */
+Test(norm_chain, in_parts) {
   for (size_t i = 0; i < CASES; i++) {
     Case c = cases[i];
+    c.f32_only = true;
+    conform(__FILE__, (int)i, &c);
+    c.f32_only = false;
     c.half_tol = 0x1p-7;
+    c.floor = c.chain->before ? 0x1p-6 : 0;
     conform(__FILE__, (int)i, &c);
   }
 }

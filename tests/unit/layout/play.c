@@ -215,6 +215,7 @@ static void play_node(Play *y, uint32_t inst, uint32_t mb, const ZpNode *k, Rank
   if (c.chain && c.op != ZG_OP_CHAIN) {
     ZkCall op, chain;
     ZkChain rest;
+    if (zk_unjoin_first(&c, &chain, &rest)) zk_cpu_kernel(ZG_OP_CHAIN)(&y->env, &chain);
     zk_unjoin(&c, &op, &chain, &rest);
     zk_cpu_kernel(op.op)(&y->env, &op);
     if (chain.nout) zk_cpu_kernel(ZG_OP_CHAIN)(&y->env, &chain);
