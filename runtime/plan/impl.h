@@ -37,6 +37,8 @@ ZkElem zp_store_elem(const ZpPlan *p, const ZgType *t);
 void zp_fuse(ZpPlan *p, ZpSegment *s, ZpNode **nodes, uint32_t *n, const bool *needed_later);
 /* attach.c: chains join the nodes before them, as far as the device says. Returns how many nodes are left. */
 uint32_t zp_attach(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n, const bool *needed_later);
+/* attach_before.c: ... and what makes their operand. */
+uint32_t zp_attach_before(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n, const bool *needed_later);
 /* place.c: a value as a kernel sees it, without pointer. */
 ZkView zp_view(const ZpPlan *p, const ZpValue *v);
 /* bucket.c: templates; every slice gets its place. */

@@ -407,6 +407,7 @@ void zp_place(ZpBuild *b, uint32_t index) {
   for (int i = 0; i < 3; i++) {
     zp_fuse(p, s, lists[i].nodes, lists[i].n, lists[i].later);
     *lists[i].n = zp_attach(b, s, *lists[i].nodes, *lists[i].n, lists[i].later);
+    *lists[i].n = zp_attach_before(b, s, *lists[i].nodes, *lists[i].n, lists[i].later);
     mark_read(*lists[i].nodes, *lists[i].n, read);
   }
   place_saved(s, saved);

@@ -4,7 +4,7 @@
  * mesh.c    dims, ranks, coordinates          bind.c    recipe against graph: sizes, layouts, directives
  * remat.c   which forward values are saved    shard.c   the one sharding rule, collectives
  * fuse.c    elementwise chains                attach.c  ... in one call with the op before
- * place.c   lifetimes to offsets in a segment
+ * place.c   lifetimes to offsets in a segment attach_before.c  ... with the op after
  * bucket.c  parameters to flat buffers        stage.c   segment instances to pipeline stages
  * order.c   gpipe, 1f1b                       program.c one instruction list per stage, its buffers
  * ledger.c  the arena, byte by byte           check.c   the proofs

@@ -70,7 +70,7 @@ run cuda 1 "env ZUG_TEST_SAY_JOINED=1 $emu" short small.zsg
 says 'joined dot: 3 operands, [0-9]+ ops, 1 results' # a bias
 says 'joined dot: 4 operands, 2 ops, 1 results'      # ... and a residual
 says 'joined normalize: 3 operands, 2 ops, 3 results' # scale and shift
-says 'joined normalize_grad: 4 operands, 1 ops, 1 results' # ... and what goes round it
+says 'joined normalize_grad: 10 operands, 7 ops, 4 results' # its gradient, and what goes round the block
 same short cuda cpu --loss 1e-6 --norm 1e-5
 run cuda 2 "$emu" short2 small.zsg
 same short2 cuda cpu --loss 1e-6 --norm 1e-5

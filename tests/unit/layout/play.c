@@ -395,6 +395,9 @@ Test(play, mlp_joined) { many(MLP, 0, 300, 10, joins_all); }
 Test(play, gpt2_joined) { many(GPT2, 0, 150, 6, joins_all); }
 Test(play, llama3_joined) { many(LLAMA3, 0, 150, 6, joins_all); }
 Test(play, odd_joined) { many(ODD, 0, 100, 6, joins_all); }
+Test(play, gpt2_norms) { many(GPT2, 0, 150, 6, joins_norms); }
+Test(play, llama3_norms) { many(LLAMA3, 0, 150, 6, joins_norms); }
+Test(play, odd_norms) { many(ODD, 0, 100, 6, joins_norms); }
 Test(play, mlp_taken_apart) { many(MLP, 0, 300, 10, joins_single); }
 Test(play, gpt2_taken_apart) { many(GPT2, 0, 150, 6, joins_single); }
 Test(play, odd_taken_apart) { many(ODD, 0, 100, 6, joins_single); }

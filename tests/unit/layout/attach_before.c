@@ -1,0 +1,103 @@
+/* Chains that join the op after them: where, with what, and where not. (That such plans compute the same: play.c.) */
+#include "tests/unit/layout/plan.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static bool norm(const ZkCall *k) { return k->op == ZG_OP_NORMALIZE || k->op == ZG_OP_NORMALIZE_GRAD; }
+bool joins_norms(const ZkCall *k) { return norm(k); }
+static bool joins_after(const ZkCall *k) { return norm(k) && !k->chain->before; }
+static bool joins_small(const ZkCall *k) { return norm(k) && (!k->chain->before || k->nout < 4); }
+
+/* One line a joined node: "normalize: 1 ops before, 2 after, 4 in, 4 out". */
+static void expect_amid(const ZpPlan *p, Phase phase, const char *expect) {
+  ZbText t = {0};
+  uint32_t n;
+  const ZpSegment *s = &p->segments[segment_of(p, "layer", 0)];
+  const ZpNode *nodes = phase_nodes(s, phase, &n);
+  for (uint32_t i = 0; i < n; i++) {
+    const ZkCall *k = &nodes[i].call;
+    if (k->chain && k->op != ZG_OP_CHAIN)
+      zb_text_add(&t, "%s: %d ops before, %d after, %d in, %d out\n", zg_op_info[k->op].text, k->chain->before,
+                  k->chain->nops - k->chain->before, k->nin, k->nout);
+  }
+  expect_text(&t, expect, phase_name[phase]);
+}
+
+static uint32_t passes(const ZpPlan *p, Phase phase) {
+  uint32_t n, count = 0;
+  const ZpNode *nodes = phase_nodes(&p->segments[segment_of(p, "layer", 0)], phase, &n);
+  for (uint32_t i = 0; i < n; i++) count += nodes[i].call.op == ZG_OP_CHAIN;
+  return count;
+}
+
+/* What is wanted of a layer's norms, forward and backward, and how many chains are left in the latter. */
+static void expect_layer(const char *name, const char *recipe, bool (*joins)(const ZkCall *), const char *forward,
+                         const char *backward, uint32_t chains) {
+  Model m = model_open(name, NULL, "-D layers=4");
+  Plan q = plan_joins(m.g, recipe, joins);
+  cr_assert_str_eq(plan_wrong(q.p, q.a), "");
+  expect_amid(q.p, FWD, forward);
+  expect_amid(q.p, BWD, backward);
+  cr_assert_eq(passes(q.p, BWD), chains, "%u chains in backward", passes(q.p, BWD));
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* Forward, the first norm is of what is carried in; the second of a sum that is read again. Backward, gradient times scale
+ * is read by nothing else, the gradient times y and y itself made again are. What GELU needs stays. */
+Test(attach_before, gpt2_layer) {
+  expect_layer("gpt2", "bind batch = 8, seq = 16 micro 1", joins_norms,
+               "normalize: 0 ops before, 2 after, 3 in, 3 out\nnormalize: 2 ops before, 2 after, 5 in, 4 out\n",
+               "normalize_grad: 4 ops before, 3 after, 10 in, 4 out\nnormalize_grad: 4 ops before, 1 after, 8 in, 3 out\n", 1);
+}
+
+Test(attach_before, llama3_layer) {
+  expect_layer("llama3", "bind batch = 8, seq = 16 micro 1", joins_norms,
+               "normalize: 0 ops before, 1 after, 2 in, 3 out\nnormalize: 1 ops before, 1 after, 3 in, 4 out\n",
+               "normalize_grad: 3 ops before, 2 after, 9 in, 3 out\nnormalize_grad: 4 ops before, 1 after, 8 in, 2 out\n", 2);
+}
+
+Test(attach_before, as_the_device_says) {
+  expect_layer("gpt2", "bind batch = 8, seq = 16 micro 1", joins_after,
+               "normalize: 0 ops before, 2 after, 3 in, 3 out\nnormalize: 0 ops before, 2 after, 3 in, 3 out\n",
+               "normalize_grad: 0 ops before, 3 after, 7 in, 2 out\nnormalize_grad: 0 ops before, 1 after, 4 in, 1 out\n", 3);
+  expect_layer("gpt2", "bind batch = 8, seq = 16 micro 1", joins_small,
+               "normalize: 0 ops before, 2 after, 3 in, 3 out\nnormalize: 0 ops before, 2 after, 3 in, 3 out\n",
+               "normalize_grad: 0 ops before, 3 after, 7 in, 2 out\nnormalize_grad: 4 ops before, 1 after, 8 in, 3 out\n", 2);
+}
+
+/* A tensor-parallel layer: sums of parts come between products and chains, none between chains and ops. What backward makes
+ * of y for the products' gradients is made before it waits for one. */
+Test(attach_before, collectives) {
+  expect_layer("gpt2", "mesh tensor = 2 bind batch = 8, seq = 16 micro 1 split head, ffn over tensor", joins_norms,
+               "normalize: 0 ops before, 2 after, 3 in, 3 out\nnormalize: 2 ops before, 2 after, 5 in, 4 out\n",
+               "normalize_grad: 2 ops before, 3 after, 9 in, 3 out\nnormalize_grad: 2 ops before, 1 after, 6 in, 2 out\n", 3);
+}
+
+static void expect_forward(const char *body, const char *forward) {
+  ZbText t = {0};
+  zb_text_add(&t,
+              "model M() {\n  axis batch, seq\n  axis embed = 16, vocab = 8\n"
+              "  input tokens: index(vocab)[batch, seq]\n  input targets: index(vocab)[batch, seq]\n"
+              "  param wte[vocab, embed] ~ normal(1)\n  x = lookup(wte, tokens)\n"
+              "  repeat 3 as layer {\n    param b[embed] ~ normal(1)\n    h = x + b\n    %s\n  }\n"
+              "  loss xent[vocab](dot[embed](x, wte), targets) per known(targets)\n}\n",
+              body);
+  Model m = model_open(NULL, t.s, NULL);
+  zb_text_free(&t);
+  Plan q = plan_joins(m.g, "bind batch = 8, seq = 16 micro 1", joins_norms);
+  cr_assert_str_eq(plan_wrong(q.p, q.a), "");
+  expect_amid(q.p, FWD, forward);
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* Where what follows the op reads something that is made between, the chain stays; else it joins, though it be read there. */
+Test(attach_before, made_between) {
+  expect_forward("x = normalize[embed](h, mode = rms, eps = 1) * b", "normalize: 1 ops before, 1 after, 2 in, 3 out\n");
+  expect_forward("x = normalize[embed](h, mode = rms, eps = 1) * b + softmax[embed](h)",
+                 "normalize: 0 ops before, 2 after, 3 in, 3 out\n");
+  expect_forward("s = softmax[embed](h) y = normalize[embed](h, mode = rms, eps = 1) * b x = y + dot[embed](s, y)",
+                 "normalize: 1 ops before, 1 after, 2 in, 4 out\n");
+}
