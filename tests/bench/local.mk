@@ -14,6 +14,16 @@ bench_replay_SOURCES = tests/bench/replay.h tests/bench/replay.c tests/bench/rep
 bench_replay_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
 bench_replay_LDADD = libkernels.a $(BLAS_LIBS) -lpthread $(libs_plan)
 
+# What a step takes at least, by the plan alone.
+noinst_PROGRAMS += bench-bound
+bench_bound_SOURCES = tests/bench/bound.c
+bench_bound_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+bench_bound_LDADD = $(bound_cuda) $(libs_exec) $(bound_more)
+if HAVE_CUDA
+bound_cuda = libexec_cuda.a libkernels_cuda.a
+bound_more = $(CUDA_LIBS) -lstdc++
+endif
+
 .PHONY: bench bench-gpu
 bench: all
 	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/bench/bench.sh

@@ -1,0 +1,138 @@
+/* bench-bound: what a step takes at least on a device of given rates, by the plan alone: no such device is needed. Every call
+ * takes the longer of its FLOPs at the rate of large products and its bytes at the rate of large copies, as `zrun --times`
+ * counts them; so a change to the plan or to what is done in one can be predicted before it is measured. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "runtime/exec/engine.h"
+
+static const char usage[] =
+    "usage: bench-bound GRAPH.zsg --recipe FILE:NAME [options]\n"
+    "  --products T   rate of large products in TFLOP/s (default 700: about an H100 in bf16)\n"
+    "  --copies G     rate of large copies in GB/s, read and written (default 2900)\n"
+    "  --apart        as if the device could do nothing together with what follows\n"
+    "  --calls N      how many of the longest calls to list (default 12)\n";
+
+typedef struct {
+  const char *graph, *recipe;
+  ZxPeaks peak;
+  bool apart;
+  int calls;
+} Options;
+
+#ifdef HAVE_CUDA
+static const ZxDeviceTable *const device = &zx_device_cuda; /* of which nothing is asked but what it can do */
+#else
+static const ZxDeviceTable *const device = &zx_device_cpu;
+#endif
+
+static int parse(int argc, char **argv, Options *o) {
+  enum { RECIPE = 256, PRODUCTS, COPIES, APART, CALLS };
+  static const struct option list[] = {{"recipe", 1, NULL, RECIPE}, {"products", 1, NULL, PRODUCTS}, {"copies", 1, NULL, COPIES},
+                                       {"apart", 0, NULL, APART},   {"calls", 1, NULL, CALLS},       {"help", 0, NULL, 'h'},
+                                       {NULL, 0, NULL, 0}};
+  *o = (Options){.peak = {700e12, 2900e9}, .calls = 12};
+  for (int k; (k = getopt_long(argc, argv, "h", list, NULL)) != -1;) {
+    switch (k) {
+    case RECIPE: o->recipe = optarg; break;
+    case PRODUCTS: o->peak.flops = 1e12 * atof(optarg); break;
+    case COPIES: o->peak.bytes = 1e9 * atof(optarg); break;
+    case APART: o->apart = true; break;
+    case CALLS: o->calls = atoi(optarg); break;
+    case 'h': return fputs(usage, stdout), 1;
+    default: return 2;
+    }
+  }
+  if (optind + 1 != argc || !o->recipe || o->peak.flops <= 0 || o->peak.bytes <= 0 || o->calls < 0) return fputs(usage, stderr), 2;
+  o->graph = argv[optind];
+  return 0;
+}
+
+static ZpPlan *plan(ZbArena *a, const Options *o) {
+  ZbErr err = {0};
+  ZbText messages = {0};
+  const char *name;
+  ZgGraph *g = zg_read_file(a, o->graph, &err);
+  if (!g) return fprintf(stderr, "bench-bound: error: %s\n", err.text), NULL;
+  ZlSources *s = zl_sources_new(a);
+  ZlDiags *d = zl_diags_new(a, s);
+  ZlOptions lo = {0};
+  ZlProgram *program = zl_load_named(a, s, d, o->recipe, &lo, &name);
+  const ZlRecipe *r = program ? zl_recipe(program, d, name) : NULL;
+  ZpOptions po = {.scratch = device->scratch, .threads = 1, .joins = o->apart ? NULL : device->joins};
+  ZpPlan *p = r && !zl_errors(d) ? zp_plan(a, g, r, d, &po) : NULL;
+  zl_print_text(d, &messages);
+  if (messages.s) fputs(messages.s, stderr);
+  zb_text_free(&messages);
+  return p;
+}
+
+/* ---- a step of rank 0, counted and not played ---- */
+static uint64_t count_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, bool first) {
+  for (uint32_t i = 0; i < n; i++) {
+    if (nodes[i].sets) nodes[i].call.accumulate = !first;
+    zx_count_node(e, s, &nodes[i], 0);
+  }
+  return n;
+}
+
+static uint64_t count_step(ZxEngine *e) {
+  const ZpProgram *g = &e->st->prog;
+  uint64_t calls = 0;
+  for (uint32_t i = 0; i < g->ninstrs; i++) {
+    const ZpInstr *in = &g->instrs[i];
+    bool plays = in->op == ZP_I_FWD || in->op == ZP_I_BWD || in->op == ZP_I_COUNT, first = in->mb == 0;
+    const ZpSegment *s = plays ? &e->p->segments[e->st->insts[in->inst].segment] : NULL;
+    switch (in->op) {
+    case ZP_I_FWD: calls += count_nodes(e, s, s->fwd, s->nfwd, first); break;
+    case ZP_I_BWD: calls += count_nodes(e, s, s->bwd, s->nbwd, first); break;
+    case ZP_I_COUNT: calls += count_nodes(e, s, s->count, s->ncount, first); break;
+    case ZP_I_NORM_LOCAL: zx_count_norm(e); break;
+    case ZP_I_OPT_STEP: zx_count_update(e, &e->st->held[in->held]); break;
+    default: break;
+    }
+  }
+  for (uint32_t i = 0; i < e->ncalls; i++) e->calls[i].seconds = e->calls[i].work.bound; /* the longest are listed */
+  return calls;
+}
+
+static const char *bounded_by(const ZxWork *w) { return 2 * w->bound_by_flops > w->bound ? "FLOPs" : "bytes"; }
+
+static void print(const ZxEngine *e, uint64_t calls, uint32_t most) {
+  const ZpPlan *p = e->p;
+  double sum = 0;
+  for (int i = 0; i <= ZG_OP_COUNT; i++) sum += e->work[i].bound;
+  printf("at %.4g TFLOP/s and %.4g GB/s a step takes %.3f ms at least: %.0f samples/s, %.1f %% of those FLOP/s; %" PRIu64 " calls\n",
+         e->peak.flops / 1e12, e->peak.bytes / 1e9, 1e3 * sum, (double)p->global_batch / sum,
+         100 * p->model_flops / (double)p->mesh.nranks / sum / e->peak.flops, calls);
+  for (int i = 0; i <= ZG_OP_COUNT; i++) {
+    const ZxWork *w = &e->work[i];
+    if (w->bound > 5e-4 * sum)
+      printf("  %-16s %10.3f ms %5.1f %%  %14.6f TFLOP %14.6f GB  %s\n", i < ZG_OP_COUNT ? zg_op_info[i].text : "optimizer",
+             1e3 * w->bound, 100 * w->bound / sum, w->flops / 1e12, w->bytes / 1e9, bounded_by(w));
+  }
+  ZxCallTime *c = ZB_NEWN(e->a, ZxCallTime, most + 1);
+  uint32_t n = zx_engine_calls(e, c, most);
+  for (uint32_t i = 0; i < n; i++)
+    printf("  %-14s %-8s  %-18s %-28s %9.3f ms x %-5" PRIu64 " %5.1f %%  %s\n",
+           zb_printf(e->a, "%s%s", zg_op_info[c[i].op].text, c[i].joined ? "+chain" : ""), c[i].phase, zp_loc_text(p, c[i].loc),
+           zg_type_text(p->graph, e->a, c[i].type), 1e3 * c[i].seconds / (double)c[i].calls, c[i].calls, 100 * c[i].seconds / sum,
+           bounded_by(&c[i].work));
+}
+
+int main(int argc, char **argv) {
+  Options o;
+  int code = parse(argc, argv, &o);
+  if (code) return code == 1 ? 0 : code;
+  ZbArena *a = zb_arena_new();
+  ZpPlan *p = plan(a, &o);
+  if (p) {
+    ZxEngine e = {.a = a, .p = p, .st = &p->stages[0], .o.times = true, .peak = o.peak};
+    zx_make_counts(&e);
+    uint64_t calls = count_step(&e);
+    print(&e, calls, (uint32_t)o.calls);
+  }
+  zb_arena_free(a);
+  return p ? 0 : 1;
+}
