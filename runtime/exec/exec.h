@@ -261,7 +261,7 @@ const ZxWork *zx_engine_work(const ZxEngine *e);
  * one type. */
 typedef struct {
   int op;
-  bool joined; /* with the chain that follows */
+  bool joined; /* with a chain, in one */
   uint32_t loc;
   const char *phase; /* "forward", "backward", "count" */
   const ZgType *type;

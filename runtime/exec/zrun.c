@@ -356,7 +356,7 @@ static void print_calls(Run *r, double sum) {
   if (n) printf("of that the longest calls:\n");
   for (uint32_t i = 0; i < n; i++) {
     const char *op = zb_printf(r->a, "%s%s", zg_op_info[c[i].op].text, c[i].joined ? "+chain" : "");
-    printf("  %-14s %-8s  %-18s %-28s %9.3f ms x %-5" PRIu64 " %5.1f %%", op, c[i].phase, zp_loc_text(r->plan, c[i].loc),
+    printf("  %-20s %-8s  %-18s %-28s %9.3f ms x %-5" PRIu64 " %5.1f %%", op, c[i].phase, zp_loc_text(r->plan, c[i].loc),
            zg_type_text(r->graph, r->a, c[i].type), 1e3 * c[i].seconds / (double)c[i].calls, c[i].calls, 100 * c[i].seconds / sum);
     print_work(c[i].seconds, &c[i].work);
   }

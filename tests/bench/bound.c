@@ -115,7 +115,7 @@ static void print(const ZxEngine *e, uint64_t calls, uint32_t most) {
   ZxCallTime *c = ZB_NEWN(e->a, ZxCallTime, most + 1);
   uint32_t n = zx_engine_calls(e, c, most);
   for (uint32_t i = 0; i < n; i++)
-    printf("  %-14s %-8s  %-18s %-28s %9.3f ms x %-5" PRIu64 " %5.1f %%  %s\n",
+    printf("  %-20s %-8s  %-18s %-28s %9.3f ms x %-5" PRIu64 " %5.1f %%  %s\n",
            zb_printf(e->a, "%s%s", zg_op_info[c[i].op].text, c[i].joined ? "+chain" : ""), c[i].phase, zp_loc_text(p, c[i].loc),
            zg_type_text(p->graph, e->a, c[i].type), 1e3 * c[i].seconds / (double)c[i].calls, c[i].calls, 100 * c[i].seconds / sum,
            bounded_by(&c[i].work));
