@@ -28,7 +28,8 @@ typedef struct {
   float alpha, beta; /* of the product, of `full` */
   int bias, full;    /* operands of the call, or -1 */
   bool bias_along_m;
-  int out, aux; /* the result; -1, or where GELU stores what it is of: outputs. GELU_SLOPE: aux is an operand, what GELU was of */
+  int out; /* the result, an output */
+  int aux; /* GELU: the output where it stores what it is of; GELU_SLOPE: the operand that GELU was of; -1: none */
 } ZkDotEpilogue;
 /* False if the chain of this joined call is no such thing. */
 bool zk_dot_epilogue(const ZkCall *call, ZkDotEpilogue *e);

@@ -35,12 +35,12 @@ static const unsigned char operands[ZG_OP_COUNT] = {
 #define cosf cos
 static double apply(const ZkChainOp *o, double a, double b, double c) {
   switch (o->op) {
-  /* clang-format off */
+    /* clang-format off */
 #define EXPR(NAME, expression) case ZG_OP_##NAME: return expression;
 #include "kernels/cuda/chain.def"
   /* clang-format on */
   case ZG_OP_CAST: return o->elem == ZK_F32 ? a : NAN; /* what rounds is nothing that we look for */
-  default: return o->num; /* FILL, AXSIZE */
+  default: return o->num;                              /* FILL, AXSIZE */
   }
 }
 #undef expf
@@ -118,7 +118,10 @@ static Form form_of_op(const Chain *c, const ZkChainOp *o, const Form *f) {
   case ZG_OP_ADD: return combine(1, a, 1, b);
   case ZG_OP_SUB: return combine(1, a, -1, b);
   case ZG_OP_NEG: return combine(-1, a, 0, a);
-  case ZG_OP_MUL: return constant(b, c->nin) ? combine(b->one, a, 0, a) : constant(a, c->nin) ? combine(a->one, b, 0, b) : none;
+  case ZG_OP_MUL:
+    return constant(b, c->nin)   ? combine(b->one, a, 0, a)
+           : constant(a, c->nin) ? combine(a->one, b, 0, b)
+                                 : none;
   case ZG_OP_DIV: return constant(b, c->nin) ? combine(1 / b->one, a, 0, a) : none;
   case ZG_OP_CAST:
     if (o->elem != ZK_F32) return none;
@@ -141,7 +144,8 @@ static void forms(const Chain *c, Form *f) {
 static bool lies_as(const ZkView *v, const ZkView *d) {
   if (v->elem != d->elem || v->rank != d->rank) return false;
   for (int i = 0; i < d->rank; i++)
-    if (v->axis[i] != d->axis[i] || v->size[i] != d->size[i] || (v->size[i] != 1 && v->stride[i] != d->stride[i]))
+    if (v->axis[i] != d->axis[i] || v->size[i] != d->size[i] ||
+        (v->size[i] != 1 && v->stride[i] != d->stride[i]))
       return false;
   return true;
 }
@@ -160,8 +164,8 @@ static bool along(const ZkView *b, const ZkView *d, const ZkDotAxes *class) {
     while (i > 0 && b->size[i - 1] == 1) i--;
     while (j > 0 && d->size[j - 1] == 1) j--;
     if (i == 0) return n > 1 && n == class->count;
-    if (j == 0 || b->axis[i - 1] != d->axis[j - 1] || !in_class(class, b->axis[i - 1]) || b->stride[i - 1] != n ||
-        d->stride[j - 1] != n)
+    if (j == 0 || b->axis[i - 1] != d->axis[j - 1] || !in_class(class, b->axis[i - 1]) ||
+        b->stride[i - 1] != n || d->stride[j - 1] != n)
       return false;
     n *= b->size[i - 1];
     i--, j--;
@@ -183,7 +187,8 @@ static bool place_sum(const Chain *c, const Form *f, ZkDotEpilogue *e) {
     if (f->of[k] == 0) continue;
     if (e->full < 0 && lies_as(v, d)) {
       e->full = k + 1, e->beta = (float)f->of[k];
-    } else if (e->bias < 0 && f->of[k] == 1 && v->elem == d->elem && (along(v, d, &dot.n) || along(v, d, &dot.m))) {
+    } else if (e->bias < 0 && f->of[k] == 1 && v->elem == d->elem &&
+               (along(v, d, &dot.n) || along(v, d, &dot.m))) {
       e->bias = k + 1, e->bias_along_m = !along(v, d, &dot.n);
     } else {
       return false;
@@ -200,7 +205,9 @@ static double gelu_slope(double x) {
 }
 static double relu(double x) { return x > 0 ? x : 0; }
 
-static bool close_to(double got, double want, double x) { return fabs(got - want) <= TOLERANCE * (1 + fabs(x)); }
+static bool close_to(double got, double want, double x) {
+  return fabs(got - want) <= TOLERANCE * (1 + fabs(x));
+}
 
 /* Whether register `of` is fn of register x, and of nothing else. */
 static bool is_function(const Chain *c, int of, int x, double (*fn)(double)) {
@@ -235,7 +242,8 @@ static bool find_slope(const Chain *c, int of, ZkDotEpilogue *e) {
         is = value_at(c, of, 0, g, y, t, &got) && close_to(got, g * gelu_slope(t), t);
     }
     if (!is) continue;
-    *e = (ZkDotEpilogue){.kind = ZKD_GELU_SLOPE, .alpha = 1, .bias = -1, .full = -1, .aux = y + 1, .out = e->out};
+    *e = (ZkDotEpilogue){
+        .kind = ZKD_GELU_SLOPE, .alpha = 1, .bias = -1, .full = -1, .aux = y + 1, .out = e->out};
     return true;
   }
   return false;
@@ -255,7 +263,8 @@ static bool fits(const Chain *c, const Form *f, int out, ZkDotEpilogue *e) {
   if (find_activation(c, f, of, e, &sum) && place_sum(c, &f[sum], e)) {
     if (call->nout == 1) return true;
     e->aux = 1 - out;
-    return e->kind == ZKD_GELU && same_form(&f[sum], &f[other]) && lies_as(&call->out[1 - out], &call->out[out]);
+    return e->kind == ZKD_GELU && same_form(&f[sum], &f[other]) &&
+           lies_as(&call->out[1 - out], &call->out[out]);
   }
   return call->nout == 1 && find_slope(c, of, e);
 }

@@ -209,7 +209,8 @@ static cublasStatus_t describe_all(Plan *p) {
 }
 
 /* ---- epilogues ---- */
-static cublasStatus_t set(const Plan *p, cublasLtMatmulDescAttributes_t what, const void *from, size_t bytes) {
+static cublasStatus_t set(const Plan *p, cublasLtMatmulDescAttributes_t what, const void *from,
+                          size_t bytes) {
   return cublasLtMatmulDescSetAttribute(p->desc, what, from, bytes);
 }
 
@@ -240,7 +241,8 @@ static cublasStatus_t describe_epilogue(const Plan *p) {
   cublasStatus_t s = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE, &kind, sizeof kind);
   if (!s && p->epi.bias >= 0) s = set(p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
   if (!s && p->epi.aux >= 0) s = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &m->ld, sizeof m->ld);
-  if (!s && p->epi.aux >= 0) s = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, &m->step, sizeof m->step);
+  if (!s && p->epi.aux >= 0)
+    s = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, &m->step, sizeof m->step);
   return s ? s : point(p, (const void *)(uintptr_t)16, (const void *)(uintptr_t)16);
 }
 
@@ -272,7 +274,8 @@ static uint32_t alignment_of_c(const Plan *p, const ZkCall *call) {
   return odd ? (uint32_t)zk_elem_bytes((ZkElem)call->in[p->epi.full].elem) : alignment(p, ZKD_C);
 }
 
-static cublasStatus_t prefer(const ZkCuda *cu, const Plan *p, const ZkCall *call, cublasLtMatmulPreference_t pref) {
+static cublasStatus_t prefer(const ZkCuda *cu, const Plan *p, const ZkCall *call,
+                             cublasLtMatmulPreference_t pref) {
   uint64_t workspace = cu->workspace_bytes;
   uint32_t reduce = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   const struct {
@@ -318,14 +321,14 @@ typedef struct {
   void *aux;
 } Places;
 
-static cublasStatus_t multiply(ZkCuda *cu, const Plan *p, const Places *l, bool add, const cublasLtMatmulAlgo_t *algo,
-                               size_t workspace) {
+static cublasStatus_t multiply(ZkCuda *cu, const Plan *p, const Places *l, bool add,
+                               const cublasLtMatmulAlgo_t *algo, size_t workspace) {
   const float alpha = p->epi.alpha, beta = add ? 1 : p->epi.beta;
   cublasStatus_t s = point(p, l->bias, l->aux);
   if (s) return s;
   return cublasLtMatmul(cu->blas, p->desc, &alpha, l->at[p->left], p->mat[p->left], l->at[p->right],
-                        p->mat[p->right], &beta, l->full ? l->full : l->at[ZKD_C], p->mat[ZKD_C], l->at[ZKD_C],
-                        p->mat[ZKD_C], algo, cu->workspace, workspace, cu->stream);
+                        p->mat[p->right], &beta, l->full ? l->full : l->at[ZKD_C], p->mat[ZKD_C],
+                        l->at[ZKD_C], p->mat[ZKD_C], algo, cu->workspace, workspace, cu->stream);
 }
 
 /* ---- trials ---------------------------------------------------------------------------------------------- */
@@ -391,10 +394,11 @@ static bool trial_new(ZkCuda *cu, const Plan *p, Trial *t) {
   add_noise(cu, p, t->now.full, t->bytes, ZKD_C, 3);
   add_noise(cu, p, t->now.aux, t->bytes, ZKD_C, 4);
   add_noise(cu, p, t->now.bias, bias_bytes(p), ZKD_C, 5);
-  bool ok = cudaMemcpyAsync(t->first.at[ZKD_C], t->now.at[ZKD_C], t->bytes, cudaMemcpyDeviceToDevice, cu->stream) ==
-            cudaSuccess;
+  bool ok = cudaMemcpyAsync(t->first.at[ZKD_C], t->now.at[ZKD_C], t->bytes, cudaMemcpyDeviceToDevice,
+                            cu->stream) == cudaSuccess;
   if (t->first.aux != t->now.aux)
-    ok &= cudaMemcpyAsync(t->first.aux, t->now.aux, t->bytes, cudaMemcpyDeviceToDevice, cu->stream) == cudaSuccess;
+    ok &= cudaMemcpyAsync(t->first.aux, t->now.aux, t->bytes, cudaMemcpyDeviceToDevice, cu->stream) ==
+          cudaSuccess;
   return ok && cudaEventCreate(&t->from) == cudaSuccess && cudaEventCreate(&t->to) == cudaSuccess;
 }
 
@@ -438,7 +442,8 @@ static bool tells(const Plan *p) {
 
 /* The fastest of those that agree with number 0; -1 if that one does not run. */
 static int fastest(ZkCuda *cu, const Plan *p, Trial *t, int n, const cublasLtMatmulHeuristicResult_t *found) {
-  if (multiply(cu, p, &t->first, false, &found[0].algo, found[0].workspaceSize) != CUBLAS_STATUS_SUCCESS) return -1;
+  if (multiply(cu, p, &t->first, false, &found[0].algo, found[0].workspaceSize) != CUBLAS_STATUS_SUCCESS)
+    return -1;
   int best = 0;
   float best_ms = measure(cu, p, t, &found[0]);
   for (int i = 1; i < n && best_ms > 0; i++) {
@@ -467,7 +472,8 @@ static void make_plan(ZkCuda *cu, const ZkCall *call, void *memo) {
   p->layout = best_layout(&d);
   if (call->chain && !may_follow(cu, p, call)) return;
   if (!ok(cu, call, "describing the product to cuBLASLt", describe_all(p))) return;
-  if (call->chain && !ok(cu, call, "describing what follows a product to cuBLASLt", describe_epilogue(p))) return;
+  if (call->chain && !ok(cu, call, "describing what follows a product to cuBLASLt", describe_epilogue(p)))
+    return;
   int n = propose(cu, call, p, found), use = 0;
   if (n == 0) return;
   bool choose = n > 1 && tells(p);
@@ -511,7 +517,8 @@ bool zk_dot_lt(const ZkEnv *env, const ZkCall *call) {
   const ZkDotEpilogue *e = &p->epi;
   const ZkView *whole[3] = {&call->in[ZKD_A], &call->in[ZKD_B], &call->out[e->out]};
   ZkView v[3];
-  Places l = {.full = e->full < 0 ? NULL : call->in[e->full].data, .bias = e->bias < 0 ? NULL : call->in[e->bias].data};
+  Places l = {.full = e->full < 0 ? NULL : call->in[e->full].data,
+              .bias = e->bias < 0 ? NULL : call->in[e->bias].data};
   if (e->aux >= 0) l.aux = aux_of(call, e)->data;
   for (int i = 0; i < 3; i++) {
     v[i] = p->layout.packed[i] ? p->layout.pack[i] : *whole[i];
@@ -521,7 +528,8 @@ bool zk_dot_lt(const ZkEnv *env, const ZkCall *call) {
     }
     l.at[i] = v[i].data;
   }
-  if (!cu->failed) ok(cu, call, "cublasLtMatmul", multiply(cu, p, &l, call->accumulate, &p->algo, p->workspace));
+  if (!cu->failed)
+    ok(cu, call, "cublasLtMatmul", multiply(cu, p, &l, call->accumulate, &p->algo, p->workspace));
   if (p->layout.packed[ZKD_C]) copy(env, whole[ZKD_C], &v[ZKD_C]);
   return true;
 }

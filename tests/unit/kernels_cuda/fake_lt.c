@@ -92,7 +92,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMa
                {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &to->aux_ld, 8},
                {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, &to->aux_step, 8}};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (known[i].what == what && known[i].bytes == bytes) return memcpy(known[i].at, from, bytes), CUBLAS_STATUS_SUCCESS;
+    if (known[i].what == what && known[i].bytes == bytes)
+      return memcpy(known[i].at, from, bytes), CUBLAS_STATUS_SUCCESS;
   return CUBLAS_STATUS_INVALID_VALUE;
 }
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *to, cudaDataType type, uint64_t rows,
@@ -238,8 +239,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   float scale = *(const float *)alpha, keep = *(const float *)beta;
   Size s;
   if (how->number == 3) return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (fake_lt.runs_no_epilogue && d->epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (Cdesc != Ddesc || !apart(C, D, c) || !multiplies(d, a, b, c, &s) || !follows(d, c) || !pointers_fit(d, how))
+  if (fake_lt.runs_no_epilogue && d->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (Cdesc != Ddesc || !apart(C, D, c) || !multiplies(d, a, b, c, &s) || !follows(d, c) ||
+      !pointers_fit(d, how))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (!aligned(A, a, how->align[0]) || !aligned(B, b, how->align[1]) || !aligned(C, c, how->align[2]) ||
       !aligned(D, c, how->align[3]))
@@ -279,7 +282,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   const Desc *d = (void *)desc;
   if (!multiplies(d, (void *)A, (void *)B, (void *)C, &s)) return CUBLAS_STATUS_INVALID_VALUE;
   if (!follows(d, (void *)C)) return CUBLAS_STATUS_INVALID_VALUE;
-  if (fake_lt.knows_no_epilogue && d->epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (fake_lt.knows_no_epilogue && d->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   for (int i = 0; i < 4 && i < wanted; i++) {
     result[i] = (cublasLtMatmulHeuristicResult_t){.state = CUBLAS_STATUS_SUCCESS};
     Algo algo = {.number = (uint32_t)i, .epilogue = d->epilogue};

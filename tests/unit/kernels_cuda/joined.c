@@ -4,13 +4,17 @@
 
 #include "kernels/cuda/cuda.h"
 
-#define DOT_TOL 3e-6    /* as in reduce.c */
-#define HALF_TOL 6e-3   /* the product is rounded to bf16 before the chain: 2^-9 of it, and 2^-9 of sums on the way */
+#define DOT_TOL 3e-6 /* as in reduce.c */
+#define HALF_TOL                                                                                             \
+  6e-3 /* the product is rounded to bf16 before the chain: 2^-9 of it, and 2^-9 of sums on the way */
 #define OPS(...)                                                                                             \
-  .nops = sizeof((ZkChainOp[]){__VA_ARGS__}) / sizeof(ZkChainOp), .ops = (ZkChainOp[]){__VA_ARGS__}
-#define F(NAME, x) {.op = ZG_OP_##NAME, .a = x}
-#define EW(NAME, x, y) {.op = ZG_OP_##NAME, .a = x, .b = y}
-#define NUM(x) {.op = ZG_OP_FILL, .num = (float)(x)}
+  .nops = sizeof((ZkChainOp[]){__VA_ARGS__}) / sizeof(ZkChainOp), .ops = (ZkChainOp[]) { __VA_ARGS__ }
+#define F(NAME, x)                                                                                           \
+  { .op = ZG_OP_##NAME, .a = x }
+#define EW(NAME, x, y)                                                                                       \
+  { .op = ZG_OP_##NAME, .a = x, .b = y }
+#define NUM(x)                                                                                               \
+  { .op = ZG_OP_FILL, .num = (float)(x) }
 
 /* Registers: 0 the product, then the other operands, then the ops. */
 static const ZkChain bias = {.nout = 1, .out = {2}, OPS(EW(ADD, 1, 0))};
@@ -22,7 +26,7 @@ static const ZkChain only_scaled = {.nout = 1, .out = {2}, OPS(NUM(8), EW(DIV, 0
 /* 0.5 x (1 + tanh(0.79788 (x + 0.044715 x x x))) of register x, from register r on, which is 0.5 */
 #define GELU(x, r)                                                                                           \
   NUM(0.5), EW(MUL, r, x), NUM(1), NUM(0.7978845608028654), NUM(0.044715), EW(MUL, r + 4, x),                \
-      EW(MUL, r + 5, x), EW(MUL, r + 6, x), EW(ADD, x, r + 7), EW(MUL, r + 3, r + 8), F(TANH, r + 9),       \
+      EW(MUL, r + 5, x), EW(MUL, r + 6, x), EW(ADD, x, r + 7), EW(MUL, r + 3, r + 8), F(TANH, r + 9),        \
       EW(ADD, r + 2, r + 10), EW(MUL, r + 1, r + 11)
 #define GELU_OPS 13
 static const ZkChain gelu = {.nout = 1, .out = {1 + GELU_OPS - 1}, OPS(GELU(0, 1))};
@@ -33,74 +37,178 @@ static const ZkChain relu_bias = {.nout = 1, .out = {4}, OPS(EW(ADD, 0, 1), NUM(
 /* tanh'd product with a factor; the product too */
 static const ZkChain other = {.nout = 2, .out = {3, 0}, OPS(F(TANH, 0), EW(MUL, 2, 1))};
 /* erf instead */
-static const ZkChain exact_gelu = {
-    .nout = 1,
-    .out = {8},
-    OPS(NUM(0.5), EW(MUL, 0, 1), NUM(0.70710678), EW(MUL, 0, 3), F(ERF, 4), NUM(1), EW(ADD, 5, 6), EW(MUL, 2, 7))};
+static const ZkChain exact_gelu = {.nout = 1,
+                                   .out = {8},
+                                   OPS(NUM(0.5), EW(MUL, 0, 1), NUM(0.70710678), EW(MUL, 0, 3), F(ERF, 4),
+                                       NUM(1), EW(ADD, 5, 6), EW(MUL, 2, 7))};
 
 /* 0 g, 1 x: g (0.5 (1 + t) + 0.5 x (1 - t t) 0.79788 (1 + 0.134145 x x)), t as above */
 static const ZkChain gelu_slope = {
     .nout = 1,
     .out = {26},
-    OPS(NUM(0.5), NUM(1), NUM(0.7978845608028654), NUM(0.044715), NUM(0.134145), /* 2..6 */
+    OPS(NUM(0.5), NUM(1), NUM(0.7978845608028654), NUM(0.044715), NUM(0.134145),                 /* 2..6 */
         EW(MUL, 1, 1), EW(MUL, 7, 1), EW(MUL, 8, 5), EW(ADD, 9, 1), EW(MUL, 10, 4), F(TANH, 11), /* 7..12 */
-        EW(ADD, 3, 12), EW(MUL, 13, 2), EW(MUL, 12, 12), EW(SUB, 3, 15), EW(MUL, 16, 4),          /* 13..17 */
-        EW(MUL, 7, 6), EW(ADD, 18, 3), EW(MUL, 17, 19), EW(MUL, 20, 1), EW(MUL, 21, 2),           /* 18..22 */
+        EW(ADD, 3, 12), EW(MUL, 13, 2), EW(MUL, 12, 12), EW(SUB, 3, 15), EW(MUL, 16, 4),         /* 13..17 */
+        EW(MUL, 7, 6), EW(ADD, 18, 3), EW(MUL, 17, 19), EW(MUL, 20, 1), EW(MUL, 21, 2),          /* 18..22 */
         EW(ADD, 14, 22), F(STOP, 23), F(BROADCAST, 24), EW(MUL, 25, 0))};                        /* 23..26 */
 
 #define LINEAR .op = ZG_OP_DOT, .dims = "b=2 s=5 e=16 f=24", .ax = "e"
 #define HEADS .op = ZG_OP_DOT, .dims = "b=2 s=5 e=16 h=3 d=8", .ax = "e"
 #define ODD_SIZES .op = ZG_OP_DOT, .dims = "b=3 s=7 e=11 f=13", .ax = "e"
 #define TOL .tol = DOT_TOL, .half_tol = HALF_TOL
-#define BSE_EF {"bse"}, {"ef"}
+#define BSE_EF                                                                                               \
+  {"bse"}, { "ef" }
 
 const Joined joined_cases[] = {
     {"bias", {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}}, .chain = &bias, TOL}, true, true, false},
     {"bias of heads",
-     {HEADS, .in = {{"bse"}, {"ehd"}, {"hd"}}, .out = {{"bshd"}}, .chain = &bias, TOL}, true, true, false},
-    {"bias of odd sizes", {ODD_SIZES, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}}, .chain = &bias, TOL}, true, true, false},
+     {HEADS, .in = {{"bse"}, {"ehd"}, {"hd"}}, .out = {{"bshd"}}, .chain = &bias, TOL},
+     true,
+     true,
+     false},
+    {"bias of odd sizes",
+     {ODD_SIZES, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}}, .chain = &bias, TOL},
+     true,
+     true,
+     false},
     {"bias along m",
-     {.op = ZG_OP_DOT, .dims = "m=24 n=7 k=9", .ax = "k", .in = {{"mk"}, {"kn"}, {"m"}}, .out = {{"nm"}}, .chain = &bias, TOL},
-     true, true, false},
+     {.op = ZG_OP_DOT,
+      .dims = "m=24 n=7 k=9",
+      .ax = "k",
+      .in = {{"mk"}, {"kn"}, {"m"}},
+      .out = {{"nm"}},
+      .chain = &bias,
+      TOL},
+     true,
+     true,
+     false},
     {"bias of a column", /* in cuBLASLt's eyes the column is a row */
-     {.op = ZG_OP_DOT, .dims = "m=24 n=1 k=9", .ax = "k", .in = {{"mk"}, {"kn"}, {"m"}}, .out = {{"mn"}}, .chain = &bias, TOL},
-     true, true, true},
+     {.op = ZG_OP_DOT,
+      .dims = "m=24 n=1 k=9",
+      .ax = "k",
+      .in = {{"mk"}, {"kn"}, {"m"}},
+      .out = {{"mn"}},
+      .chain = &bias,
+      TOL},
+     true,
+     true,
+     true},
     {"bias of a batch",
-     {.op = ZG_OP_DOT, .dims = "b=3 m=4 n=8 k=9", .ax = "k", .in = {{"bmk"}, {"bkn"}, {"n"}}, .out = {{"bmn"}}, .chain = &bias, TOL},
-     true, true, false},
-    {"residual", {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}}, .chain = &residual, TOL}, true, true, false},
+     {.op = ZG_OP_DOT,
+      .dims = "b=3 m=4 n=8 k=9",
+      .ax = "k",
+      .in = {{"bmk"}, {"bkn"}, {"n"}},
+      .out = {{"bmn"}},
+      .chain = &bias,
+      TOL},
+     true,
+     true,
+     false},
+    {"residual",
+     {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}}, .chain = &residual, TOL},
+     true,
+     true,
+     false},
     {"bias and residual",
-     {LINEAR, .in = {BSE_EF, {"f"}, {"bsf"}}, .out = {{"bsf"}}, .chain = &both, TOL}, true, true, false},
+     {LINEAR, .in = {BSE_EF, {"f"}, {"bsf"}}, .out = {{"bsf"}}, .chain = &both, TOL},
+     true,
+     true,
+     false},
     {"residual and bias",
-     {ODD_SIZES, .in = {BSE_EF, {"bsf"}, {"f"}}, .out = {{"bsf"}}, .chain = &both, TOL}, true, true, false},
-    {"scaled sum", {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}}, .chain = &scaled, TOL}, true, true, false},
+     {ODD_SIZES, .in = {BSE_EF, {"bsf"}, {"f"}}, .out = {{"bsf"}}, .chain = &both, TOL},
+     true,
+     true,
+     false},
+    {"scaled sum",
+     {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}}, .chain = &scaled, TOL},
+     true,
+     true,
+     false},
     {"scaled", {LINEAR, .in = {BSE_EF}, .out = {{"bsf"}}, .chain = &only_scaled, TOL}, true, true, false},
     {"GELU", {LINEAR, .in = {BSE_EF}, .out = {{"bsf"}}, .chain = &gelu, TOL}, false, true, false},
-    {"GELU and bias", {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}}, .chain = &gelu_bias, TOL}, false, true, false},
+    {"GELU and bias",
+     {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}}, .chain = &gelu_bias, TOL},
+     false,
+     true,
+     false},
     {"GELU, what it is of kept",
-     {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}, {"bsf"}}, .chain = &gelu_kept, TOL}, false, true, false},
+     {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}, {"bsf"}}, .chain = &gelu_kept, TOL},
+     false,
+     true,
+     false},
     {"GELU of odd sizes, what it is of kept",
-     {ODD_SIZES, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}, {"bsf"}}, .chain = &gelu_kept, TOL}, false, true, true}, /* rows of 13 */
+     {ODD_SIZES, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}, {"bsf"}}, .chain = &gelu_kept, TOL},
+     false,
+     true,
+     true}, /* rows of 13 */
     {"GELU, the product kept",
-     {LINEAR, .in = {BSE_EF}, .out = {{"bsf"}, {"bsf"}}, .chain = &gelu_product_kept, TOL}, false, true, false},
-    {"ReLU and bias", {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}}, .chain = &relu_bias, TOL}, true, true, false},
-    {"GELU's slope", {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}}, .chain = &gelu_slope, TOL}, false, true, false},
+     {LINEAR, .in = {BSE_EF}, .out = {{"bsf"}, {"bsf"}}, .chain = &gelu_product_kept, TOL},
+     false,
+     true,
+     false},
+    {"ReLU and bias",
+     {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}}, .chain = &relu_bias, TOL},
+     true,
+     true,
+     false},
+    {"GELU's slope",
+     {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}}, .chain = &gelu_slope, TOL},
+     false,
+     true,
+     false},
     /* none of cuBLASLt's */
-    {"exact GELU", {LINEAR, .in = {BSE_EF}, .out = {{"bsf"}}, .chain = &exact_gelu, TOL}, false, false, false},
-    {"tanh", {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}, {"bsf"}}, .chain = &other, TOL}, false, false, false},
+    {"exact GELU",
+     {LINEAR, .in = {BSE_EF}, .out = {{"bsf"}}, .chain = &exact_gelu, TOL},
+     false,
+     false,
+     false},
+    {"tanh",
+     {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}, {"bsf"}}, .chain = &other, TOL},
+     false,
+     false,
+     false},
     {"bias along the slower axis",
-     {LINEAR, .in = {BSE_EF, {"bs"}}, .out = {{"bsf"}}, .chain = &bias, TOL}, false, false, false},
-    {"bias along a part", {HEADS, .in = {{"bse"}, {"ehd"}, {"d"}}, .out = {{"bshd"}}, .chain = &bias, TOL}, false, false, false},
-    {"bias turned", {HEADS, .in = {{"bse"}, {"ehd"}, {"dh"}}, .out = {{"bshd"}}, .chain = &bias, TOL}, false, false, false},
-    {"residual turned", {LINEAR, .in = {BSE_EF, {"sbf"}}, .out = {{"bsf"}}, .chain = &residual, TOL}, false, false, false},
+     {LINEAR, .in = {BSE_EF, {"bs"}}, .out = {{"bsf"}}, .chain = &bias, TOL},
+     false,
+     false,
+     false},
+    {"bias along a part",
+     {HEADS, .in = {{"bse"}, {"ehd"}, {"d"}}, .out = {{"bshd"}}, .chain = &bias, TOL},
+     false,
+     false,
+     false},
+    {"bias turned",
+     {HEADS, .in = {{"bse"}, {"ehd"}, {"dh"}}, .out = {{"bshd"}}, .chain = &bias, TOL},
+     false,
+     false,
+     false},
+    {"residual turned",
+     {LINEAR, .in = {BSE_EF, {"sbf"}}, .out = {{"bsf"}}, .chain = &residual, TOL},
+     false,
+     false,
+     false},
     {"two residuals",
-     {LINEAR, .in = {BSE_EF, {"bsf"}, {"bsf"}}, .out = {{"bsf"}}, .chain = &both, TOL}, false, false, false},
+     {LINEAR, .in = {BSE_EF, {"bsf"}, {"bsf"}}, .out = {{"bsf"}}, .chain = &both, TOL},
+     false,
+     false,
+     false},
     {"a sum and its product",
-     {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}, {"bsf"}}, .chain = &(ZkChain){.nout = 2, .out = {2, 0}, OPS(EW(ADD, 1, 0))}, TOL},
-     false, false, false},
+     {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}, {"bsf"}},
+      .chain = &(ZkChain){.nout = 2, .out = {2, 0}, OPS(EW(ADD, 1, 0))}, TOL},
+     false,
+     false,
+     false},
     {"one number each",
-     {.op = ZG_OP_DOT, .dims = "b=6 k=9", .ax = "k", .in = {{"bk"}, {"bk"}, {"b"}}, .out = {{"b"}}, .chain = &residual, TOL},
-     false, false, false},
+     {.op = ZG_OP_DOT,
+      .dims = "b=6 k=9",
+      .ax = "k",
+      .in = {{"bk"}, {"bk"}, {"b"}},
+      .out = {{"b"}},
+      .chain = &residual,
+      TOL},
+     false,
+     false,
+     false},
 };
 const size_t njoined = sizeof joined_cases / sizeof *joined_cases;
 
@@ -119,7 +227,8 @@ static void ask(const ZkCall *call, void *arg) {
 Test(joined, which) {
   for (size_t i = 0; i < njoined; i++) {
     Asked a = {0};
-    each_call(&joined_cases[i].c, ask, &a); /* f32, bf16, bf16 into f32; three orders of axes each, the first as written */
+    each_call(&joined_cases[i].c, ask,
+              &a); /* f32, bf16, bf16 into f32; three orders of axes each, the first as written */
     cr_expect_eq(a.joins[0], joined_cases[i].f32, "%s in f32", joined_cases[i].what);
     cr_expect_eq(a.joins[3], joined_cases[i].bf16, "%s in bf16", joined_cases[i].what);
   }

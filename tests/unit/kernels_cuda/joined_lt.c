@@ -6,7 +6,9 @@
 #include "tests/unit/kernels_cuda/fake_lt.h"
 #include "tests/unit/kernels_cuda/joined.h"
 
-static int64_t followed(void) { return fake_lt.products - fake_lt.with[CUBLASLT_EPILOGUE_DEFAULT] + fake_lt.added + fake_lt.scaled; }
+static int64_t followed(void) {
+  return fake_lt.products - fake_lt.with[CUBLASLT_EPILOGUE_DEFAULT] + fake_lt.added + fake_lt.scaled;
+}
 
 /* Each case that is joined reaches an epilogue, or adds, or scales; the others are a product and a chain. */
 Test(joined, lt) {
@@ -14,11 +16,15 @@ Test(joined, lt) {
   for (size_t i = 0; i < njoined; i++) {
     int64_t before = followed();
     conform(joined_cases[i].what, 0, &joined_cases[i].c);
-    cr_expect_eq(followed() > before, joined_cases[i].bf16 && !joined_cases[i].two, "%s", joined_cases[i].what);
+    cr_expect_eq(followed() > before, joined_cases[i].bf16 && !joined_cases[i].two, "%s",
+                 joined_cases[i].what);
   }
-  static const uint32_t kinds[] = {CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS,
-                                 CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU};
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) cr_expect_gt(fake_lt.with[kinds[i]], 0, "epilogue %u", kinds[i]);
+  static const uint32_t kinds[] = {CUBLASLT_EPILOGUE_BIAS,     CUBLASLT_EPILOGUE_RELU_BIAS,
+                                   CUBLASLT_EPILOGUE_GELU,     CUBLASLT_EPILOGUE_GELU_BIAS,
+                                   CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
+                                   CUBLASLT_EPILOGUE_DGELU};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    cr_expect_gt(fake_lt.with[kinds[i]], 0, "epilogue %u", kinds[i]);
   cr_expect(fake_lt.added > 0 && fake_lt.scaled > 0);
 }
 

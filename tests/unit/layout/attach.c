@@ -65,14 +65,15 @@ Test(attach, gpt2_layer) {
 /* y is a layer's result, of what it takes in. */
 static Plan layer(Model *m, const char *body, bool (*joins)(const ZkCall *)) {
   ZbText t = {0};
-  zb_text_add(&t,
-              "use std.nn as nn\nmodel M() {\n  axis batch, seq\n  axis embed = 16, ffn = 32, vocab = 8\n"
-              "  input tokens: index(vocab)[batch, seq]\n  input targets: index(vocab)[batch, seq]\n"
-              "  param wte[vocab, embed] ~ normal(1)\n  x = lookup(wte, tokens)\n"
-              "  repeat 3 as layer {\n"
-              "    param w[embed, ffn], u[embed, ffn], v[ffn, embed] ~ normal(1)\n    param b[ffn] = 0\n    %s\n  }\n"
-              "  loss xent[vocab](dot[embed](x, wte), targets) per known(targets)\n}\n",
-              body);
+  zb_text_add(
+      &t,
+      "use std.nn as nn\nmodel M() {\n  axis batch, seq\n  axis embed = 16, ffn = 32, vocab = 8\n"
+      "  input tokens: index(vocab)[batch, seq]\n  input targets: index(vocab)[batch, seq]\n"
+      "  param wte[vocab, embed] ~ normal(1)\n  x = lookup(wte, tokens)\n"
+      "  repeat 3 as layer {\n"
+      "    param w[embed, ffn], u[embed, ffn], v[ffn, embed] ~ normal(1)\n    param b[ffn] = 0\n    %s\n  }\n"
+      "  loss xent[vocab](dot[embed](x, wte), targets) per known(targets)\n}\n",
+      body);
   *m = model_open(NULL, t.s, NULL);
   zb_text_free(&t);
   Plan q = plan_joins(m->g, "bind batch = 8, seq = 16 micro 1", joins);
@@ -98,7 +99,8 @@ Test(attach, results) {
 
 /* Somebody reads the product before the chain can be. */
 Test(attach, read_between) {
-  expect_layer("h = dot[embed](x, w) z = dot[ffn](h, v) x = z + dot[ffn](h + b, v)", "dot: add, 3 in, out embed\n"); /* the last sum */
+  expect_layer("h = dot[embed](x, w) z = dot[ffn](h, v) x = z + dot[ffn](h + b, v)",
+               "dot: add, 3 in, out embed\n"); /* the last sum */
 }
 
 Test(attach, as_the_device_says) {
@@ -118,7 +120,8 @@ Test(attach, part_of_a_chain) {
   Plan q = layer(&m, "x = x + dot[ffn](nn.gelu_tanh(dot[embed](x, w) + b), v)", joins_single);
   expect_joined(q.p, FWD, "dot: add, 3 in, out embed\n");
   expect_joined(q.p, BWD,
-                "dot: fill mul fill fill fill mul mul mul add mul tanh add mul mul sub mul mul mul add mul mul add mul mul "
+                "dot: fill mul fill fill fill mul mul mul add mul tanh add mul mul sub mul mul mul add mul "
+                "mul add mul mul "
                 "add mul mul add, 3 in, out ffn\n"
                 "dot: add, 3 in, out embed\n");
   ZbText t = {0};
