@@ -9,7 +9,7 @@ endif
 tests_unit_test_kernels_cuda_SOURCES = tests/unit/kernels/conform.h tests/unit/kernels/conform.c \
   tests/unit/kernels_cuda/emu.h tests/unit/kernels_cuda/emu.c \
   tests/unit/kernels_cuda/programs.h tests/unit/kernels_cuda/programs.c \
-  tests/unit/kernels_cuda/norm_chain.c \
+  tests/unit/kernels_cuda/norm_chain.c tests/unit/kernels_cuda/norm_joined.h tests/unit/kernels_cuda/norm_joined.c \
   tests/unit/kernels_cuda/attend.c \
   tests/unit/kernels_cuda/chain.c \
   tests/unit/kernels_cuda/dot.c \
