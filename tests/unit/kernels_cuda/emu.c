@@ -2,15 +2,10 @@
 #include "kernels/cuda/cuda.h"
 #include "tests/unit/kernels_cuda/emu.h"
 
-static ZkKernel *other[ZG_OP_COUNT];
-void emu_use(int op, ZkKernel *kernel) { other[op] = kernel; }
-
 static struct cublasLtContext *blas;
 void emu_use_blas(struct cublasLtContext *handle) { blas = handle; }
 static struct cudnnContext *dnn;
 void emu_use_dnn(struct cudnnContext *handle) { dnn = handle; }
-
-static ZkKernel *find_kernel(int op) { return other[op] ? other[op] : zk_cuda_kernel(op); }
 
 static bool lacks(int op) {
   (void)op;
@@ -41,7 +36,7 @@ static void close_device(ZkEnv *env) {
 }
 
 const Backend backend = {.name = "cuda, emulated",
-                         .kernel = find_kernel,
+                         .kernel = zk_cuda_kernel,
                          .scratch = zk_cuda_scratch,
                          .lacks = lacks,
                          .ways = 1,

@@ -5,8 +5,6 @@
 #include "kernels/cuda/cuda.h"
 #include "tests/unit/kernels/conform.h"
 
-/* From now on calls of this op run by this kernel. */
-void emu_use(int op, ZkKernel *kernel);
 /* From now on contexts have these handles; NULL, as at first: none. */
 void emu_use_blas(struct cublasLtContext *handle);
 void emu_use_dnn(struct cudnnContext *handle);

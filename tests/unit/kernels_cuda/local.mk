@@ -21,7 +21,8 @@ tests_unit_test_kernels_cuda_SOURCES = tests/unit/kernels/conform.h tests/unit/k
   tests/unit/kernels/select.c
 tests_unit_test_kernels_cuda_CFLAGS = $(unit_cflags) -DZUG_CXX='"$(CXX)"' -DZUG_SANITIZE='"$(SANITIZE_FLAGS)"' \
   $(CUDA_CPPFLAGS)
-tests_unit_test_kernels_cuda_LDFLAGS = $(AM_LDFLAGS) -rdynamic
+tests_unit_test_kernels_cuda_LDFLAGS = $(AM_LDFLAGS) -rdynamic \
+  -Wl,--wrap=zk_cuda_program,--wrap=zk_cuda_program_launch
 tests_unit_test_kernels_cuda_LDADD = tests/unit/kernels_cuda/faults.emu.o libkernels_emu.a $(libs_kernels) $(libs_graph) \
   $(unit_libs) -lstdc++
 if HAVE_NVRTC

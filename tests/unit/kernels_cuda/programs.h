@@ -13,13 +13,13 @@ void programs_expect(const char *text, const char *file);
 /* A list of texts, each once. */
 void programs_add(char *text); /* takes it, from malloc */
 int programs_count(void);
-int programs_find(const char *text); /* its number, which there must be */
 void programs_drop(void);
 
 /* All of them: for two generations of GPUs. */
 void programs_compile(void);
-/* And for the emulator, of kernels that take an `args` ("ZkcChain"). */
+/* And for the emulator, of kernels that take an `args` ("ZkcChain"): from then on calls run by these, as if NVRTC had
+ * compiled them, and there must be one for each text that is asked for. */
 void programs_build(const char *args);
-void programs_launch(int i, ZkCuda *cu, unsigned blocks, unsigned threads, const void *args);
+int programs_launched(void); /* how often since */
 
 #endif
