@@ -56,7 +56,9 @@ static int place_of(const ZkCall *joined, int reg) {
   return at;
 }
 
-static int operands_in(const ZkCall *joined) { return arity[joined->op].operands - (joined->chain->before > 0); }
+static int operands_in(const ZkCall *joined) {
+  return arity[joined->op].operands - (joined->chain->before > 0);
+}
 
 bool zk_unjoin_first(const ZkCall *joined, ZkCall *chain, ZkChain *first) {
   int nin = operands_in(joined), nres = arity[joined->op].results;
@@ -68,7 +70,8 @@ bool zk_unjoin_first(const ZkCall *joined, ZkCall *chain, ZkChain *first) {
   first->nout = 1, first->out[0] = first->feeds;
   chain->op = ZG_OP_CHAIN, chain->nax = 0, chain->chain = first;
   chain->nin = chain->nout = 0;
-  for (int r = 0; r < nres; r++) chain->in[chain->nin++] = joined->in[nin]; /* registers of results: not read */
+  for (int r = 0; r < nres; r++)
+    chain->in[chain->nin++] = joined->in[nin]; /* registers of results: not read */
   for (int k = nin; k < joined->nin; k++) chain->in[chain->nin++] = joined->in[k];
   chain->out[chain->nout++] = joined->out[place_of(joined, first->feeds)];
   return true;

@@ -2,8 +2,9 @@
  * side and plain C; it needs no CUDA headers.
  *
  * context.c  a device: handles, workspaces       NAME.cu       ops: their kernels and the code that launches them
- * table.c    from op to function, errors         common.cuh    what .cu files share; device.cuh: on the device
+ * table.c    from op to function, errors         common.cuh    what .cu files share; device.cuh, rows.cuh: on the device
  * host.c     views as loops for a kernel, memos  emu.h emu.cc  the same kernels on the CPU, for tests
+ * program.c  kernels made at run time            NAME_text.c   their text: chains, and norms with chains round them
  *
  * Kernels only enqueue work on the context's stream: they never wait, and allocate nothing once zk_cuda_prepare has
  * seen a call. What goes wrong is noted in the context once, with op and sizes; later calls do nothing. Results

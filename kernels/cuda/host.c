@@ -126,7 +126,8 @@ static void key_of(Key *k, const ZkCall *c) {
   memcpy(k->opt, c->opt, sizeof k->opt);
   for (int i = 0; i < c->nin + c->nout; i++) key_view(k, i, i < c->nin ? &c->in[i] : &c->out[i - c->nin]);
   if (!c->chain) return;
-  k->nops = c->chain->nops, k->nstored = c->chain->nout, k->before = c->chain->before, k->feeds = c->chain->feeds;
+  k->nops = c->chain->nops, k->nstored = c->chain->nout, k->before = c->chain->before,
+  k->feeds = c->chain->feeds;
   memcpy(k->stored, c->chain->out, c->chain->nout * sizeof *k->stored);
   for (int i = 0; i < c->chain->nops;
        i++) { /* field by field: no padding, and nothing that its op does not use */
