@@ -358,10 +358,10 @@ static Val mean_op(Call *c) {
 }
 
 static Val dot_op(Call *c) {
-  bool ok = want_float(c, 0) & want_float(c, 1);
-  if (!ok) return poison();
-  ok = want_axes(c, 0) & want_axes(c, 1);
-  return ok ? place_node(c->e, c->x->span, with_axes(c, ZG_OP_DOT, 2), c->arg, NULL) : poison();
+  bool a = want_float(c, 0), b = want_float(c, 1); /* both complain */
+  if (!a || !b) return poison();
+  a = want_axes(c, 0), b = want_axes(c, 1);
+  return a && b ? place_node(c->e, c->x->span, with_axes(c, ZG_OP_DOT, 2), c->arg, NULL) : poison();
 }
 
 static Val softmax_op(Call *c) {

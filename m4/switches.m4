@@ -1,5 +1,5 @@
 dnl ZUG_SWITCHES: --enable-sanitize, --enable-werror and the optimisation levels.
-dnl Sets OPT_CFLAGS (all rooms), KERNEL_CFLAGS (kernels), SANITIZE_FLAGS, WERROR_CFLAGS.
+dnl Sets OPT_CFLAGS (all rooms), KERNEL_CFLAGS (kernels), SANITIZE_FLAGS, WARN_CFLAGS, WERROR_CFLAGS.
 AC_DEFUN([ZUG_SWITCHES], [
 AC_ARG_ENABLE([sanitize],
   [AS_HELP_STRING([--enable-sanitize], [build with AddressSanitizer and UndefinedBehaviorSanitizer])],
@@ -15,6 +15,11 @@ dnl Without -fno-sanitize-recover a test with undefined behaviour passes.
 AS_IF([test $enable_sanitize = yes],
   [SANITIZE_FLAGS="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"])
 AS_IF([test $enable_werror = yes], [WERROR_CFLAGS=-Werror])
+dnl clang's -Wextra also warns of initializers that leave out members of members, and of loops that it does not make vectors of.
+AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#ifndef __clang__
+#error
+#endif]])], [WARN_CFLAGS="-Wall -Wextra -Wno-missing-field-initializers -Wno-pass-failed"], [WARN_CFLAGS="-Wall -Wextra"])
+AC_SUBST([WARN_CFLAGS])
 AM_CONDITIONAL([SANITIZE], [test $enable_sanitize = yes])
 AC_SUBST([OPT_CFLAGS]) AC_SUBST([KERNEL_CFLAGS])
 AC_SUBST([SANITIZE_FLAGS]) AC_SUBST([WERROR_CFLAGS])

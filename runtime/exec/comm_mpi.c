@@ -98,7 +98,7 @@ typedef struct {
 static Mpi *mpi(ZxComm *c) { return (Mpi *)c; }
 
 /* ---- errors ---- */
-static _Noreturn void mpi_abort(ZxComm *c, int code) {
+static __attribute__((noreturn)) void mpi_abort(ZxComm *c, int code) {
   (void)c;
   fflush(stderr);
   MPI_Abort(MPI_COMM_WORLD, code);

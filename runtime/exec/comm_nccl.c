@@ -239,7 +239,7 @@ static int nccl_node_rank(ZxComm *c) { return nccl(c)->inner->t->node_rank(nccl(
 static int nccl_group_rank(ZxComm *c, ZxGroup g) { return nccl(c)->group[g].rank; }
 static int nccl_group_size(ZxComm *c, ZxGroup g) { return nccl(c)->group[g].size; }
 static void nccl_barrier(ZxComm *c) { nccl(c)->inner->t->barrier(nccl(c)->inner); }
-static _Noreturn void nccl_abort(ZxComm *c, int code) { nccl(c)->inner->t->abort(nccl(c)->inner, code); }
+static __attribute__((noreturn)) void nccl_abort(ZxComm *c, int code) { nccl(c)->inner->t->abort(nccl(c)->inner, code); }
 
 static void drop(Nccl *n, ncclComm_t comm) {
   if (!comm) return;

@@ -95,7 +95,7 @@ static bool self_test(ZxComm *c, ZxRequest r) { return (void)c, (void)r, true; }
 static void self_wait(ZxComm *c, ZxRequest r) { (void)c, (void)r; }
 static void self_barrier(ZxComm *c) { (void)c; }
 
-static _Noreturn void self_abort(ZxComm *c, int code) {
+static __attribute__((noreturn)) void self_abort(ZxComm *c, int code) {
   (void)c;
   fflush(stderr);
   _Exit(code);

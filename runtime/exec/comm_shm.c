@@ -374,6 +374,9 @@ static bool take(ZxShm *s) {
 }
 
 void zx_shm_progress(ZxShm *s) {
-  while (post(s) | reduce(s) | take(s))
-    ;
+  for (bool moved = true; moved;) { /* each of them, every time */
+    moved = post(s);
+    moved |= reduce(s);
+    moved |= take(s);
+  }
 }

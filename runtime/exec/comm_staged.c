@@ -178,7 +178,7 @@ static ZxGroup staged_split(ZxComm *c, int color) { return staged(c)->inner->t->
 static int staged_group_rank(ZxComm *c, ZxGroup g) { return staged(c)->inner->t->group_rank(staged(c)->inner, g); }
 static int staged_group_size(ZxComm *c, ZxGroup g) { return staged(c)->inner->t->group_size(staged(c)->inner, g); }
 static void staged_barrier(ZxComm *c) { staged(c)->inner->t->barrier(staged(c)->inner); }
-static _Noreturn void staged_abort(ZxComm *c, int code) { staged(c)->inner->t->abort(staged(c)->inner, code); }
+static __attribute__((noreturn)) void staged_abort(ZxComm *c, int code) { staged(c)->inner->t->abort(staged(c)->inner, code); }
 
 /* The inner communicator is not ours to free. */
 static void staged_free(ZxComm *c) {
