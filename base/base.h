@@ -71,6 +71,11 @@ const char *zb_bytes(char buf[24], uint64_t bytes);
 
 /* Reads a whole file of at most `limit` bytes into `arena`, with a NUL after it that *n does not count. */
 char *zb_read_file(ZbArena *a, const char *path, uint64_t limit, size_t *n, ZbErr *err);
+/* Loads a module, a shared library beside the program or where modules are installed; it uses what the program has. all:
+ * everything that it uses must be there; otherwise only what is called. It stays. NULL with a message. */
+void *zb_module(const char *file, bool all, ZbErr *err);
+void *zb_symbol(void *module, const char *name, ZbErr *err);
+
 /* Nearest of `n` names to `name` by edit distance (at most a third of its length + 1), or NULL. */
 const char *zb_nearest(const char *name, const char *const *names, size_t n);
 

@@ -102,6 +102,13 @@ typedef struct {
 
 typedef void ZkKernel(const ZkEnv *env, const ZkCall *call);
 
+/* What a planner asks of a device; devices in modules export it as zk_planning_NAME. `scratch`: as zk_cpu_scratch. `joins`:
+ * whether a joined call is done in one. */
+typedef struct {
+  size_t (*scratch)(const ZkCall *call, int threads);
+  bool (*joins)(const ZkCall *call);
+} ZkPlanning;
+
 /* A joined call as two, for who cannot do it in one: the op, whose results go straight to the outputs that store them (or,
  * result 0 without one, to the output with the most bits, where the chain then finds it: in place), and what is left of
  * the chain; chain->nout = 0 if nothing is. Both have joined->scratch. */

@@ -46,6 +46,7 @@ refuses 'usage: zplan' zplan show $fits
 refuses 'no command .shwo.; there are show, explain, programs, check' zplan shwo model.zsg $fits
 refuses 'threads takes 1 to 1024' zplan show model.zsg $fits --threads 0
 refuses 'threads takes 1 to 1024' zplan show model.zsg $fits --threads 2x
+refuses 'device takes .cpu. or .cuda.' zplan show model.zsg $fits --device gpu
 refuses 'diag takes .json.' zplan show model.zsg $fits --diag xml
 refuses "unrecognized option '--recipes'" zplan show model.zsg --recipes sizes.zug:fits
 refuses 'none.zsg' zplan show none.zsg $fits
@@ -64,5 +65,17 @@ ok zplan explain model.zsg --recipe splits.zug:product
 says 'all_reduce .*tensor'
 if [ -w /dev/full ]; then
   refuses 'No space left' sh -c "zplan show model.zsg $fits >/dev/full"
+fi
+
+# ---- another device: parameters and what belongs to them are the same, the scratch of its kernels is its own ----
+columns() { awk '$1 == "stage" && $2 == "params" { getline; print $2, $3, $4, $5 }' "$1"; }
+if [ -f "$ZUG_BUILD/zug-cuda.so" ]; then
+  ok zplan show model.zsg $fits
+  cp out.txt cpu.txt
+  ok zplan show model.zsg $fits --device cuda
+  [ -n "$(columns cpu.txt)" ] && [ "$(columns cpu.txt)" = "$(columns out.txt)" ] || { diff cpu.txt out.txt; fail "other parameters for CUDA"; }
+  cmp -s cpu.txt out.txt && fail "the plan for CUDA is the CPU's"
+else
+  refuses 'cannot load zug-cuda.so: .*; configure --with-cuda' zplan show model.zsg $fits --device cuda
 fi
 exit 0

@@ -52,6 +52,7 @@ size_t zk_cuda_scratch(const ZkCall *call, int threads);
 /* Whether a joined call (kernels.h) is done in one, or as well as two; by its shapes and chain alone, not by the device:
  * where cuBLASLt cannot, the op runs and then the chain. Also in builds without cuBLASLt. */
 bool zk_cuda_joins(const ZkCall *call);
+extern const ZkPlanning zk_planning_cuda; /* the two, for planners that load the module */
 /* Compiles and plans whatever running this call will need, so that a step does not. Optional: a kernel that was not
  * prepared does it at its first call. Only whether pointers are multiples of 16 matters, not where they point. */
 void zk_cuda_prepare(const ZkEnv *env, const ZkCall *call);

@@ -44,7 +44,7 @@ ZkKernel *zk_cuda_kernel(int op) { return op >= 0 && op < ZG_OP_COUNT ? table[op
 
 size_t zk_cuda_scratch(const ZkCall *call, int threads) {
   (void)threads;
-  ZB_ASSERT(zk_cuda_kernel(call->op) != NULL);
+  if (!zk_cuda_kernel(call->op)) return 0; /* that it is lacking is for prepare to say */
   ZkCudaScratch *scratch = table[call->op].scratch;
   return scratch ? scratch(call) : 0;
 }
@@ -57,6 +57,8 @@ bool zk_cuda_joins(const ZkCall *call) {
   default: return false;
   }
 }
+
+const ZkPlanning zk_planning_cuda = {zk_cuda_scratch, zk_cuda_joins};
 
 void zk_cuda_prepare(const ZkEnv *env, const ZkCall *call) {
   ZB_ASSERT(zk_cuda_kernel(call->op) != NULL);

@@ -165,11 +165,6 @@ static void cuda_zero(const ZkEnv *env, void *p, size_t bytes) {
 /* ---- computing ---- */
 static void on_compute(const ZkEnv *env) { ZB_ASSERT(zx_cuda(env)->current == ZP_Q_COMPUTE); }
 
-/* A plan is made before an op that is lacking is found: by `prepare`. */
-static size_t cuda_scratch(const ZkCall *call, int threads) {
-  return zk_cuda_kernel(call->op) ? zk_cuda_scratch(call, threads) : 0;
-}
-
 static bool cuda_prepare(const ZkEnv *env, const ZkCall *call, ZbErr *err) {
   if (!zk_cuda_kernel(call->op))
     return zb_fail(err, "use --device cpu", "`%s` is not among the CUDA kernels of this build", zg_op_info[call->op].text);
@@ -347,7 +342,7 @@ const ZxDeviceTable zx_device_cuda = {
     .close = cuda_close,
     .alloc = cuda_alloc,
     .free = cuda_free,
-    .scratch = cuda_scratch,
+    .scratch = zk_cuda_scratch,
     .joins = zk_cuda_joins,
     .describe = cuda_describe,
     .peak = zx_cuda_peak,

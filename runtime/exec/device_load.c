@@ -4,19 +4,6 @@
 #include "runtime/exec/device_load.h"
 
 #include <dlfcn.h>
-#include <limits.h>
-#include <string.h>
-#include <unistd.h>
-
-/* Beside the program, as in a build folder, or else where it was installed. */
-static void find(const char *module, char *path, size_t size) {
-  ssize_t n = readlink("/proc/self/exe", path, size - 1);
-  path[n > 0 ? n : 0] = 0;
-  char *slash = strrchr(path, '/');
-  size_t dir = slash ? (size_t)(slash + 1 - path) : 0;
-  snprintf(path + dir, size - dir, "%s", module);
-  if (!dir || access(path, R_OK)) snprintf(path, size, "%s/%s", ZUG_MODULES, module);
-}
 
 bool zx_device_driver(const ZxDeviceTable *d, ZbErr *err) {
   if (dlopen(d->driver, RTLD_LAZY)) return true; /* and stays: the module wants it */
@@ -25,11 +12,8 @@ bool zx_device_driver(const ZxDeviceTable *d, ZbErr *err) {
 }
 
 const ZxDeviceTable *zx_device_load(const ZxDeviceTable *d, ZbErr *err) {
-  char path[PATH_MAX], symbol[64];
-  find(d->module, path, sizeof path);
+  char symbol[64];
   snprintf(symbol, sizeof symbol, "zx_device_%s", d->name);
-  void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  const ZxDeviceTable *found = module ? dlsym(module, symbol) : NULL;
-  if (!found) zb_fail(err, "build and install again, or use --device cpu", "cannot load the %s device: %s", d->label, dlerror());
-  return found;
+  void *module = zb_module(d->module, true, err);
+  return module ? zb_symbol(module, symbol, err) : NULL;
 }

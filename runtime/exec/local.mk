@@ -32,8 +32,7 @@ libexec_a_SOURCES = \
 if HAVE_MPI
 libexec_a_SOURCES += runtime/exec/comm_mpi.c
 endif
-libexec_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) $(MPI_CFLAGS) $(CJSON_CFLAGS) $(XXHASH_CFLAGS) \
-  -DZUG_MODULES='"$(pkglibdir)"'
+libexec_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) $(MPI_CFLAGS) $(CJSON_CFLAGS) $(XXHASH_CFLAGS)
 libexec_a_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS) # sums and updates of whole tensors are here too
 EXTRA_DIST += runtime/exec/DATA.md
 
@@ -52,7 +51,8 @@ endif
 libexec_cuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 libexec_cuda_a_CFLAGS = $(AM_CFLAGS) -fPIC
 zug_cuda_so_SOURCES =
-zug_cuda_so_LDFLAGS = $(AM_LDFLAGS) -shared -Wl,-soname,zug-cuda.so -Wl,-u,zx_device_cuda
+zug_cuda_so_LDFLAGS = $(AM_LDFLAGS) -shared -Wl,-soname,zug-cuda.so -Wl,-u,zx_device_cuda \
+  -Wl,-z,lazy # zplan, which only asks for memory, has not all of zrun
 zug_cuda_so_LDADD = libexec_cuda.a libkernels_cuda.a $(CUDA_LIBS) -lstdc++
 
 bin_PROGRAMS += zdata

@@ -35,4 +35,5 @@ libplan_a_SOURCES = \
 
 bin_PROGRAMS += zplan
 zplan_SOURCES = runtime/plan/zplan.c
+zplan_LDFLAGS = $(AM_LDFLAGS) -rdynamic # for modules
 zplan_LDADD = $(libs_plan) $(libs_kernels)

@@ -14,6 +14,7 @@ static const char usage[] =
     "  programs   every instruction of every stage\n"
     "  check      only make the plan and its proofs\n"
     "  --cluster FILE:NAME  check against a cluster's memory\n"
+    "  --device WORD        where zrun will compute: cpu (default) or cuda, for which no GPU need be here\n"
     "  --threads T          threads of a rank, as zrun will be given (default 1): some scratch depends on it\n"
     "  -I DIR               where imported recipe files are searched too\n"
     "  --diag json          messages as JSON lines\n";
@@ -22,18 +23,23 @@ typedef struct {
   const char *command, *graph, *recipe, *cluster, *include[16];
   uint32_t ninclude;
   int threads;
-  bool json;
+  bool json, cuda;
 } Options;
 
 static int parse(int argc, char **argv, Options *o) {
-  enum { RECIPE = 256, CLUSTER, THREADS, DIAG };
-  static const struct option list[] = {{"recipe", 1, NULL, RECIPE}, {"cluster", 1, NULL, CLUSTER}, {"threads", 1, NULL, THREADS},
-                                       {"diag", 1, NULL, DIAG},     {"help", 0, NULL, 'h'},       {NULL, 0, NULL, 0}};
+  enum { RECIPE = 256, CLUSTER, DEVICE, THREADS, DIAG };
+  static const struct option list[] = {{"recipe", 1, NULL, RECIPE}, {"cluster", 1, NULL, CLUSTER}, {"device", 1, NULL, DEVICE},
+                                       {"threads", 1, NULL, THREADS}, {"diag", 1, NULL, DIAG},     {"help", 0, NULL, 'h'},
+                                       {NULL, 0, NULL, 0}};
   *o = (Options){.threads = 1};
   for (int k; (k = getopt_long(argc, argv, "I:h", list, NULL)) != -1;) {
     switch (k) {
     case RECIPE: o->recipe = optarg; break;
     case CLUSTER: o->cluster = optarg; break;
+    case DEVICE:
+      o->cuda = !strcmp(optarg, "cuda");
+      if (!o->cuda && strcmp(optarg, "cpu")) return fprintf(stderr, "zplan: --device takes `cpu` or `cuda`\n"), 2;
+      break;
     case THREADS: {
       char *end;
       long n = strtol(optarg, &end, 10);
@@ -59,10 +65,19 @@ static int parse(int argc, char **argv, Options *o) {
   return 0;
 }
 
-static ZpPlan *plan(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, const ZgGraph *g) {
+/* For CUDA from the module that zrun loads, of which nothing else is used: no driver need be here. */
+static bool ask_device(const Options *o, ZpOptions *po, ZbErr *err) {
+  *po = (ZpOptions){.scratch = zk_cpu_scratch, .threads = o->threads};
+  if (!o->cuda) return true;
+  void *module = zb_module("zug-cuda.so", false, err);
+  const ZkPlanning *p = module ? zb_symbol(module, "zk_planning_cuda", err) : NULL;
+  if (p) po->scratch = p->scratch, po->joins = p->joins;
+  return p != NULL;
+}
+
+static ZpPlan *plan(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, ZpOptions po, const ZgGraph *g) {
   const char *name;
   const ZlRecipe *r = NULL;
-  ZpOptions po = {.scratch = zk_cpu_scratch, .threads = o->threads};
   ZlOptions lo = {o->include, o->ninclude};
   ZlProgram *p = zl_load_named(a, s, d, o->recipe, &lo, &name);
   if (p) r = zl_recipe(p, d, name);
@@ -85,8 +100,10 @@ int main(int argc, char **argv) {
   ZgGraph *g = zg_read_file(a, o.graph, &err);
   ZlSources *s = zl_sources_new(a);
   ZlDiags *d = zl_diags_new(a, s);
-  ZpPlan *p = g ? plan(a, s, d, &o, g) : NULL;
-  if (!g) fprintf(stderr, "zplan: error: %s%s%s\n", err.text, *err.help ? "; " : "", err.help);
+  ZpOptions po;
+  bool ok = g && ask_device(&o, &po, &err);
+  ZpPlan *p = ok ? plan(a, s, d, &o, po, g) : NULL;
+  if (!ok) fprintf(stderr, "zplan: error: %s%s%s\n", err.text, *err.help ? "; " : "", err.help);
   (o.json ? zl_print_json : zl_print_text)(d, &messages);
   if (messages.s) fputs(messages.s, stderr);
   if (p && commands[c].show) commands[c].show(p, &out);

@@ -28,6 +28,9 @@ for each in gpt2:lm:text llama3:lm:text mlp:mlp:circle; do
     [ -z "$half" ] || loss=1e-2 norm=2e-2
     run cpu$half cpu "$model.zsg" "$recipe$half" "$data.bin"
     run cuda$half cuda "$model.zsg" "$recipe$half" "$data.bin"
+    arena=$(sed -n 's/^planned == used: \(.*\) on rank 0.*/\1/p' out.txt) # which zplan knows beforehand, without a GPU
+    ok zplan show "$model.zsg" --recipe "models.zug:$recipe$half" --device cuda
+    says "^ +0 .* $arena\$"
     echo "$model$half"
     "$ZUG_BUILD/tests/tools/compare_runs" --loss $loss --norm $norm cuda$half/metrics.jsonl cpu$half/metrics.jsonl >diff.txt || {
       cat diff.txt
