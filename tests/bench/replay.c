@@ -156,7 +156,8 @@ static void run_zug(const Replay *r, uint32_t i, int lib, void *const data[3]) {
   (void)lib;
   c.scratch = r->scratch;
   c.accumulate = false;
-  c.in[0].data = data[A], c.in[1].data = data[B], c.out[0].data = data[C];
+  bool swapped = r->all.p[i].swapped;
+  c.in[0].data = data[swapped ? B : A], c.in[1].data = data[swapped ? A : B], c.out[0].data = data[C];
   zk_cpu_kernel(c.op)(&env, &c);
 }
 

@@ -29,6 +29,7 @@ typedef struct {
   const char *what;   /* "dot", "attend q k'", ... */
   int64_t count;      /* in one step */
   const ZkCall *call; /* a dot's: how Zug does it */
+  bool swapped;       /* its first operand is B */
 } Product;
 
 typedef struct {

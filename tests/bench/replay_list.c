@@ -27,7 +27,7 @@ double replay_flops(const Shape *s) {
   return 2.0 * (double)replay_batch(s) * (double)s->M * (double)s->N * (double)s->K;
 }
 
-static void add(List *l, Shape *s, const char *what, const ZkCall *call) {
+static void add(List *l, Shape *s, const char *what, const ZkCall *call, bool swapped) {
   if (s->M == 1 && s->N == 1) return; /* a reduction, not a product of matrices */
   if (s->elem[A] != s->elem[B]) s->elem[A] = s->elem[B] = ZK_F32, s->packed = 1; /* the other one converted */
   if (s->elem[A] == ZK_F32) s->elem[C] = ZK_F32;
@@ -36,7 +36,7 @@ static void add(List *l, Shape *s, const char *what, const ZkCall *call) {
       l->all.p[i].count++;
       return;
     }
-  Product p = {*s, what, 1, call};
+  Product p = {*s, what, 1, call, swapped};
   ZB_PUSH(l->a, l->all.p, l->all.n, p);
 }
 
@@ -152,7 +152,7 @@ static void add_dot(List *l, const ZpSegment *g, const ZpNode *n) {
     swapped = finish(&s);
   }
   s.weights = g->values[n->in[swapped ? 0 : 1]].at.place == ZP_AT_PARAM;
-  add(l, &s, "dot", c);
+  add(l, &s, "dot", c, swapped);
 }
 
 /* ---- attention ---- */
@@ -190,7 +190,7 @@ static void add_square(List *l, const ZkCall *c, const ZkView *q, const char *wh
     if (s.loop[i].s[C] == 0) s.packed = 1; /* gradients of keys that groups share: one for each group */
   if (s.packed) pack(&s);
   else finish(&s);
-  add(l, &s, what, NULL);
+  add(l, &s, what, NULL, false);
 }
 
 static void add_attend(List *l, const ZkCall *c) {
