@@ -60,11 +60,6 @@ static const char *const op_expression[ZG_OP_COUNT] = {
 #include "kernels/cuda/chain.def"
 };
 
-static const unsigned char operands[ZG_OP_COUNT] = {
-#define OP(NAME, text, class, lo, hi, outs) [ZG_OP_##NAME] = lo,
-#include "graph/ops.def"
-};
-
 void zk_chain_put_ops(ZbText *t, const ZkChain *chain) {
   static const char *const parameters[] = {"", "float a", "float a, float b", "float a, float b, float c"};
   bool seen[ZG_OP_COUNT] = {false};
@@ -72,7 +67,7 @@ void zk_chain_put_ops(ZbText *t, const ZkChain *chain) {
     int op = chain->ops[i].op;
     if (seen[op] || !op_name[op]) continue;
     seen[op] = true;
-    zb_text_add(t, "ZK_DEVICE float zk_%s(%s) { return %s; }\n", op_name[op], parameters[operands[op]],
+    zb_text_add(t, "ZK_DEVICE float zk_%s(%s) { return %s; }\n", op_name[op], parameters[zk_cuda_operands[op]],
                 op_expression[op]);
   }
 }
@@ -92,7 +87,7 @@ void zk_chain_put_op(ZbText *t, const ZkChainOp *o, int to, int indent) {
   } else {
     ZB_ASSERT(o->op < ZG_OP_COUNT && op_name[o->op]);
     zb_text_add(t, "zk_%s(", op_name[o->op]);
-    for (int k = 0; k < operands[o->op]; k++) zb_text_add(t, "%sr%d", k ? ", " : "", from[k]);
+    for (int k = 0; k < zk_cuda_operands[o->op]; k++) zb_text_add(t, "%sr%d", k ? ", " : "", from[k]);
     zb_text_add(t, ");\n");
   }
 }

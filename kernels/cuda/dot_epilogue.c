@@ -19,11 +19,6 @@
 #define REGS (ZK_MAX_IN + ZK_CHAIN_MAX_OPS)
 
 /* ---- the chain in f64 ---------------------------------------------------------------------------------------- */
-static const unsigned char operands[ZG_OP_COUNT] = {
-#define OP(NAME, text, class, lo, hi, outs) [ZG_OP_##NAME] = lo,
-#include "graph/ops.def"
-};
-
 /* The expressions of chain.def are of floats; here they are of doubles. */
 #define expf exp
 #define logf log
@@ -77,7 +72,7 @@ static bool value_at(const Chain *c, int of, int x, double at_x, int y, double a
     }
     const uint16_t arg[3] = {o ? o->a : 0, o ? o->b : 0, o ? o->c : 0};
     double a[3] = {0, 0, 0};
-    for (int k = 0; o && k < operands[o->op]; k++) known[i] &= known[arg[k]], a[k] = known[i] ? v[arg[k]] : 0;
+    for (int k = 0; o && k < zk_cuda_operands[o->op]; k++) known[i] &= known[arg[k]], a[k] = known[i] ? v[arg[k]] : 0;
     if (known[i]) v[i] = apply(o, a[0], a[1], a[2]);
   }
   if (known[of]) *value = v[of];
@@ -107,7 +102,7 @@ static Form form_of_op(const Chain *c, const ZkChainOp *o, const Form *f) {
   static const Form none;
   const Form *a = &f[o->a], *b = &f[o->b];
   bool all = true;
-  int n = operands[o->op];
+  int n = zk_cuda_operands[o->op];
   for (int k = 0; k < n; k++) all &= constant(k == 0 ? a : k == 1 ? b : &f[o->c], c->nin);
   if (all) {
     double of_c = n > 2 ? f[o->c].one : 0;

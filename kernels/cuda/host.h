@@ -14,6 +14,8 @@ enum {
 };
 #endif
 
+extern const unsigned char zk_cuda_operands[ZG_OP_COUNT]; /* of each op; of concat, the fewest */
+
 /* Notes the first error: what failed, why, and the sizes of the call (NULL: a flat kernel). */
 void zk_cuda_fail(ZkCuda *cu, const ZkCall *call, const char *what, const char *why);
 /* The memory that belongs to calls of these shapes and attributes: `bytes` bytes, zeroed and then filled by `make` when

@@ -106,11 +106,6 @@ typedef struct {
   bool stores[ZK_MAX_OUT]; /* which results are this part's, along rows */
 } Part;
 
-static const unsigned char operands[ZG_OP_COUNT] = {
-#define OP(NAME, text, class, lo, hi, outs) [ZG_OP_##NAME] = lo,
-#include "graph/ops.def"
-};
-
 static void need(Part *p, int r) {
   int from = r - reg(p->s, p->call->nin);
   if (p->need[r]) return;
@@ -118,7 +113,7 @@ static void need(Part *p, int r) {
   if (from < 0) return;
   const ZkChainOp *o = &p->call->chain->ops[from];
   const uint16_t arg[3] = {o->a, o->b, o->c};
-  for (int k = 0; k < operands[o->op]; k++) need(p, arg[k]);
+  for (int k = 0; k < zk_cuda_operands[o->op]; k++) need(p, arg[k]);
 }
 
 /* The part before the op, or the one after it. */

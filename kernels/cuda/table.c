@@ -35,6 +35,11 @@ static const Entry table[ZG_OP_COUNT] = {
     [ZG_OP_COPY] = {zk_cuda_copy, NULL, NULL},
 };
 
+const unsigned char zk_cuda_operands[ZG_OP_COUNT] = {
+#define OP(NAME, text, class, lo, hi, outs) [ZG_OP_##NAME] = lo,
+#include "graph/ops.def"
+};
+
 static const char *const op_text[ZG_OP_COUNT] = {
 #define OP(NAME, text, class, lo, hi, outs) [ZG_OP_##NAME] = text,
 #include "graph/ops.def"

@@ -26,24 +26,8 @@ typedef struct {
   ZpNode **rest;   /* what stays of a chain that has joined, behind the joined node; NULL: nothing */
 } Attach;
 
-static int result_of(const ZpNode *k, uint32_t value) {
-  for (int r = 0; r < k->call.nout; r++)
-    if (k->out[r] == value) return r;
-  return -1;
-}
-
-static bool is_input(const ZpNode *k, uint32_t value) {
-  for (int i = 0; i < k->call.nin; i++)
-    if (k->in[i] == value) return true;
-  return false;
-}
-
 static bool reads(const Attach *a, uint32_t node, uint32_t value) {
-  return !a->gone[node] && (is_input(&a->nodes[node], value) || (a->rest[node] && is_input(a->rest[node], value)));
-}
-
-static bool same_space(const ZgType *a, const ZgType *b) {
-  return a->naxes == b->naxes && !memcmp(a->axis, b->axis, a->naxes * sizeof *a->axis);
+  return !a->gone[node] && (zp_reads(&a->nodes[node], value) || (a->rest[node] && zp_reads(a->rest[node], value)));
 }
 
 /* Whether node m may be done where node i stands: it adds to nothing, its results need not be somewhere, and nobody between
@@ -95,7 +79,7 @@ static bool combine(const Attach *a, uint32_t m, uint32_t i, const ZpNode *c, Zp
   uint16_t reg[ZK_MAX_IN], nres = k->call.nout, extra = 0;
   *to = *k;
   for (int l = 0; l < c->call.nin; l++) {
-    int r = result_of(k, c->in[l]);
+    int r = zp_output_of(k, c->in[l]);
     if (r < 0 && (k->call.nin + extra == ZK_MAX_IN || nres + extra == ZK_MAX_IN)) return false;
     if (r < 0) to->in[k->call.nin + extra] = c->in[l];
     reg[l] = r < 0 ? (uint16_t)(nres + extra++) : (uint16_t)r;
@@ -103,7 +87,7 @@ static bool combine(const Attach *a, uint32_t m, uint32_t i, const ZpNode *c, Zp
   for (int j = 0; j < c->call.nout; j++) {
     const ZpValue *v = &a->s->values[c->out[j]];
     bool real = v->elem == ZK_F32 || v->elem == ZK_BF16;
-    if (!real || v->at.place != ZP_AT_NOWHERE || !same_space(&v->type, &a->s->values[k->out[0]].type)) return false;
+    if (!real || v->at.place != ZP_AT_NOWHERE || !zp_same_space(&v->type, &a->s->values[k->out[0]].type)) return false;
   }
   ZkChain *chain = renumber(a, c, reg, (uint16_t)(nres + extra));
   memcpy(to->out, c->out, sizeof to->out);
@@ -129,7 +113,7 @@ static int operands(const ZkChainOp *o) { return zg_op_info[o->op].max_in; }
 static void find_dependent(const ZpNode *k, const ZpNode *c, bool *out) {
   bool needs[REGS] = {false};
   const ZkChain *chain = c->call.chain;
-  for (int l = 0; l < c->call.nin; l++) needs[l] = result_of(k, c->in[l]) >= 0;
+  for (int l = 0; l < c->call.nin; l++) needs[l] = zp_output_of(k, c->in[l]) >= 0;
   for (int i = 0; i < chain->nops; i++) {
     const ZkChainOp *o = &chain->ops[i];
     const uint16_t arg[3] = {o->a, o->b, o->c};
@@ -177,7 +161,7 @@ static ZpNode part_of(const Attach *a, const ZpNode *c, const bool *wanted, bool
 static bool worth_it(const Attach *a, const ZpNode *p, const ZpNode *q) {
   int both = 0;
   for (int l = 0; l < p->call.nin; l++)
-    both += is_input(q, p->in[l]) && a->s->values[p->in[l]].type.naxes >= a->s->values[p->out[0]].type.naxes;
+    both += zp_reads(q, p->in[l]) && a->s->values[p->in[l]].type.naxes >= a->s->values[p->out[0]].type.naxes;
   return both <= 1;
 }
 

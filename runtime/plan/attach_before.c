@@ -29,22 +29,6 @@ static bool row_op(const ZpNode *k) {
 static int operands(const ZpNode *k) { return zg_op_info[k->call.op].max_in; }
 static int results(const ZpNode *k) { return k->call.op == ZG_OP_NORMALIZE ? 2 : 1; }
 
-static int output_of(const ZpNode *k, uint32_t value) {
-  for (int j = 0; j < k->call.nout; j++)
-    if (k->out[j] == value) return j;
-  return -1;
-}
-
-static bool reads(const ZpNode *k, uint32_t value) {
-  for (int i = 0; i < k->call.nin; i++)
-    if (k->in[i] == value) return true;
-  return false;
-}
-
-static bool same_space(const ZgType *a, const ZgType *b) {
-  return a->naxes == b->naxes && !memcmp(a->axis, b->axis, a->naxes * sizeof *a->axis);
-}
-
 /* Whether what node k makes may be made by another kind of call: it is of real numbers and need not be somewhere. */
 static bool free_results(const Before *a, const ZpNode *k) {
   for (int j = 0; j < k->call.nout; j++) {
@@ -58,7 +42,7 @@ static bool free_results(const Before *a, const ZpNode *k) {
 static bool can_rise(const Before *a, uint32_t m, uint32_t i) {
   const ZpNode *c = &a->nodes[m], *k = &a->nodes[i];
   if (c->call.op != ZG_OP_CHAIN || c->call.nin == 0 || !free_results(a, c) || !free_results(a, k)) return false;
-  if (!same_space(&a->s->values[k->in[0]].type, &a->s->values[k->out[0]].type)) return false;
+  if (!zp_same_space(&a->s->values[k->in[0]].type, &a->s->values[k->out[0]].type)) return false;
   for (int l = 1; l < k->call.nin; l++) {
     uint32_t from = a->maker[k->in[l]];
     bool source = from == ZP_NONE || zg_op_info[a->nodes[from].call.op].class == ZG_SOURCE;
@@ -73,7 +57,7 @@ static bool can_rise(const Before *a, uint32_t m, uint32_t i) {
 static bool read_elsewhere(const Before *a, uint32_t m, uint32_t i, uint32_t value) {
   if (a->later[value]) return true;
   for (uint32_t j = m + 1; j < a->n; j++)
-    if (j != i && !a->gone[j] && reads(&a->nodes[j], value)) return true;
+    if (j != i && !a->gone[j] && zp_reads(&a->nodes[j], value)) return true;
   return false;
 }
 
@@ -129,18 +113,18 @@ static bool combine(const Before *a, uint32_t m, uint32_t i, ZpNode *to) {
   memcpy(to->in, k->in + 1, j.first * sizeof *to->in);
   for (int l = 0; l < c->call.nin; l++) reg[0][l] = input(&j, c->in[l]);
   for (int l = operands(k); l < k->call.nin; l++)
-    if (output_of(c, k->in[l]) < 0) input(&j, k->in[l]);
+    if (zp_output_of(c, k->in[l]) < 0) input(&j, k->in[l]);
   if (!j.fits) return false;
   add_ops(&j, before, reg[0], c->call.nin);
   for (uint16_t r = 0; r < j.nres; r++) reg[1][r] = r;
   for (int l = operands(k); l < k->call.nin; l++) {
-    int made = output_of(c, k->in[l]);
+    int made = zp_output_of(c, k->in[l]);
     reg[1][known++] = made < 0 ? input(&j, k->in[l]) : reg[0][before->out[made]];
   }
   add_ops(&j, after, reg[1], known);
   for (int q = 0; q < k->call.nout; q++) add_output(&j, k->out[q], k->call.chain ? reg[1][after->out[q]] : (uint16_t)q);
   chain->before = before->nops;
-  chain->feeds = reg[0][before->out[output_of(c, k->in[0])]];
+  chain->feeds = reg[0][before->out[zp_output_of(c, k->in[0])]];
   for (int q = 0; q < c->call.nout; q++)
     if (c->out[q] != k->in[0] || read_elsewhere(a, m, i, c->out[q])) add_output(&j, c->out[q], reg[0][before->out[q]]);
   to->call.chain = chain;

@@ -42,9 +42,6 @@ typedef struct {
 
 static bool is_ew(const ZpNode *n) { return zg_op_info[n->call.op].class == ZG_EW; }
 static bool is_constant(const ZpNode *n) { return n->call.op == ZG_OP_FILL; }
-static bool same_space(const ZgType *a, const ZgType *b) {
-  return a->naxes == b->naxes && !memcmp(a->axis, b->axis, a->naxes * sizeof *a->axis);
-}
 
 static void find_roots(Fuse *f, const bool *needed_later) {
   for (uint32_t i = 0; i < f->n; i++) {
@@ -52,7 +49,7 @@ static void find_roots(Fuse *f, const bool *needed_later) {
     for (int k = 0; k < n->call.nin; k++) {
       uint32_t v = n->in[k], m = f->maker[v];
       if (m == ZP_NONE || !is_ew(&f->nodes[m])) continue;
-      bool grows = is_ew(n) && !same_space(&f->s->values[v].type, &f->s->values[n->out[0]].type);
+      bool grows = is_ew(n) && !zp_same_space(&f->s->values[v].type, &f->s->values[n->out[0]].type);
       if (!is_ew(n) || (grows && !is_constant(&f->nodes[m]))) f->root[v] = true;
     }
     for (int k = 0; is_ew(n) && k < n->call.nout; k++)
@@ -126,7 +123,7 @@ static bool join_earlier(Fuse *f, uint32_t value) {
   const ZgType *space = &f->s->values[value].type;
   for (uint32_t back = 0; back < 8 && back < f->nchains; back++) {
     Chain *c = &f->chains[f->nchains - 1 - back];
-    if (!same_space(&c->space, space)) continue;
+    if (!zp_same_space(&c->space, space)) continue;
     Chain before = *c;
     if (add_output(f, c, value, c->at)) {
       f->stands[value] = c->at + 1;

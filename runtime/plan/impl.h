@@ -2,6 +2,8 @@
 #ifndef ZUG_PLAN_IMPL_H
 #define ZUG_PLAN_IMPL_H
 
+#include <string.h>
+
 #include "runtime/plan/plan.h"
 
 /* What binding a recipe to a graph decides, beside what a ZpPlan holds. */
@@ -33,6 +35,21 @@ void zp_layout(const ZpPlan *p, const ZgType *t, ZpState *state); /* state[ZP_MA
 /* Local size of an axis in the given states. */
 int64_t zp_local_size(const ZpPlan *p, uint16_t axis, const ZpState *state);
 ZkElem zp_store_elem(const ZpPlan *p, const ZgType *t);
+/* For those who join nodes. Which output of the node the value is, or -1; whether it is an input; whether two values have
+ * the same axes. */
+static inline int zp_output_of(const ZpNode *n, uint32_t value) {
+  for (int k = 0; k < n->call.nout; k++)
+    if (n->out[k] == value) return k;
+  return -1;
+}
+static inline bool zp_reads(const ZpNode *n, uint32_t value) {
+  for (int k = 0; k < n->call.nin; k++)
+    if (n->in[k] == value) return true;
+  return false;
+}
+static inline bool zp_same_space(const ZgType *a, const ZgType *b) {
+  return a->naxes == b->naxes && !memcmp(a->axis, b->axis, a->naxes * sizeof *a->axis);
+}
 /* fuse.c: elementwise nodes of one phase into chains. needed_later[v]: another phase reads value v. */
 void zp_fuse(ZpPlan *p, ZpSegment *s, ZpNode **nodes, uint32_t *n, const bool *needed_later);
 /* attach.c: chains join the nodes before them, as far as the device says. Returns how many nodes are left. */
