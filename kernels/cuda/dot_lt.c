@@ -300,6 +300,11 @@ static cublasStatus_t prefer(const ZkCuda *cu, const Plan *p, const ZkCall *call
   return s;
 }
 
+/* It has nothing for this, however it says so: what is no algorithm to one version are impossible parameters to another. */
+static bool refused(cublasStatus_t s) {
+  return s == CUBLAS_STATUS_NOT_SUPPORTED || s == CUBLAS_STATUS_INVALID_VALUE || s == CUBLAS_STATUS_ARCH_MISMATCH;
+}
+
 /* What cuBLASLt proposes for the plan, best first; none where it has nothing. A joined call can do without: whatever it says
  * against an epilogue counts as nothing. */
 static int propose(ZkCuda *cu, const ZkCall *call, const Plan *p, cublasLtMatmulHeuristicResult_t *found) {
@@ -310,7 +315,7 @@ static int propose(ZkCuda *cu, const ZkCall *call, const Plan *p, cublasLtMatmul
     cublasStatus_t s =
         cublasLtMatmulAlgoGetHeuristic(cu->blas, p->desc, p->mat[p->left], p->mat[p->right], p->mat[ZKD_C],
                                        p->mat[ZKD_C], pref, PROPOSALS, found, &n);
-    if (s == CUBLAS_STATUS_NOT_SUPPORTED || (s && call->chain)) n = 0;
+    if (refused(s) || (s && call->chain)) n = 0;
     else if (!ok(cu, call, "cublasLtMatmulAlgoGetHeuristic", s)) n = 0;
   }
   cublasLtMatmulPreferenceDestroy(pref);
@@ -445,13 +450,15 @@ static bool tells(const Plan *p) {
   return n >= (elem_of(&p->layout.d, ZKD_C) == ZK_BF16 ? 1 << 20 : 1 << 8);
 }
 
-/* The fastest of those that agree with number 0; -1 if that one does not run. */
+/* The fastest of those that agree with the first that runs, mostly number 0; -1 if none does. */
 static int fastest(ZkCuda *cu, const Plan *p, Trial *t, int n, const cublasLtMatmulHeuristicResult_t *found) {
-  if (multiply(cu, p, &t->first, false, &found[0].algo, found[0].workspaceSize) != CUBLAS_STATUS_SUCCESS)
-    return -1;
   int best = 0;
-  float best_ms = measure(cu, p, t, &found[0]);
-  for (int i = 1; i < n && best_ms > 0; i++) {
+  while (best < n &&
+         multiply(cu, p, &t->first, false, &found[best].algo, found[best].workspaceSize) != CUBLAS_STATUS_SUCCESS)
+    best++;
+  if (best == n) return -1;
+  float best_ms = measure(cu, p, t, &found[best]);
+  for (int i = best + 1; i < n && best_ms > 0; i++) {
     float ms = measure(cu, p, t, &found[i]);
     if (ms >= 0 && ms < best_ms && same_bits(cu, t)) best = i, best_ms = ms;
   }
@@ -486,12 +493,9 @@ static void make_plan(ZkCuda *cu, const ZkCall *call, void *memo) {
     Trial t;
     if (trial_new(cu, p, &t)) use = fastest(cu, p, &t, choose ? n : 1, found);
     trial_free(&t);
+    (void)cudaGetLastError(); /* a proposal that does not run is no error */
   }
-  if (use < 0 && call->chain) { /* as two, then */
-    (void)cudaGetLastError();
-    return;
-  }
-  if (use < 0) use = 0; /* the run will say why */
+  if (use < 0) return; /* as two, then, or by our own kernels */
   p->algo = found[use].algo;
   p->workspace = found[use].workspaceSize;
   p->usable = true;
@@ -517,7 +521,7 @@ static void copy(const ZkEnv *env, const ZkView *to, const ZkView *from) {
 bool zk_dot_lt(const ZkEnv *env, const ZkCall *call) {
   ZkCuda *cu = env->device;
   if (!cu->blas || cu->failed) return false;
-  const Plan *p = zk_cuda_memo(cu, call, sizeof *p, make_plan, drop_plan);
+  Plan *p = zk_cuda_memo(cu, call, sizeof *p, make_plan, drop_plan);
   if (!p->usable) return false;
   const ZkDotEpilogue *e = &p->epi;
   const ZkView *whole[3] = {&call->in[ZKD_A], &call->in[ZKD_B], &call->out[e->out]};
@@ -533,8 +537,13 @@ bool zk_dot_lt(const ZkEnv *env, const ZkCall *call) {
     }
     l.at[i] = v[i].data;
   }
-  if (!cu->failed)
-    ok(cu, call, "cublasLtMatmul", multiply(cu, p, &l, call->accumulate, &p->algo, p->workspace));
+  cublasStatus_t s =
+      cu->failed ? CUBLAS_STATUS_SUCCESS : multiply(cu, p, &l, call->accumulate, &p->algo, p->workspace);
+  if (refused(s)) { /* after all: no trial has told */
+    p->usable = false;
+    return false;
+  }
+  ok(cu, call, "cublasLtMatmul", s);
   if (p->layout.packed[ZKD_C]) copy(env, whole[ZKD_C], &v[ZKD_C]);
   return true;
 }
