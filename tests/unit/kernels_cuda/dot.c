@@ -1,5 +1,8 @@
 /* Products: what the CPU's cases do not reach, and the way through cuBLASLt, with another one behind it (fake_lt.h). */
 #include <string.h>
+#ifdef HAVE_CUBLASLT
+#include <cublasLt.h>
+#endif
 
 #include "base/base.h"
 #include "tests/unit/kernels_cuda/emu.h"
@@ -85,6 +88,7 @@ Test(dot_lt, random) {
   emu_use_blas(fake_lt_handle());
   for (uint64_t seed = 1; seed <= 100; seed++) random_case(seed);
   cr_assert(fake_lt.products > 500, "only %lld", (long long)fake_lt.products);
+  cr_assert_eq(fake_lt.misuses, 0);
 }
 
 static const Case usual[] = {
@@ -129,6 +133,25 @@ Test(dot_lt, usual) {
   for (size_t i = 0; i < USUAL; i++) cr_assert(products_of(&usual[i]) == 9, "case %zu went elsewhere", i);
   fake_lt.knows_nothing = true; /* our own kernels take over */
   for (size_t i = 0; i < USUAL; i++) cr_assert(products_of(&usual[i]) == 0);
+  cr_assert_eq(fake_lt.misuses, 0);
+}
+
+/* Whatever words it finds for it, and whatever it does not run: no product fails for that. */
+Test(dot_lt, refuses) {
+  emu_use_blas(fake_lt_handle());
+  fake_lt.first_does_not_run = true;
+  for (size_t i = 0; i < USUAL; i++) products_of(&usual[i]);
+  cr_assert(fake_lt.products > 0);
+  fake_lt.runs_nothing = true;
+  for (size_t i = 0; i < USUAL; i++) cr_assert(products_of(&usual[i]) == 0);
+  fake_lt.no_memory = true; /* found out by the run */
+  for (size_t i = 0; i < USUAL; i++) cr_assert(products_of(&usual[i]) == 0);
+  static const int says[] = {CUBLAS_STATUS_NOT_SUPPORTED, CUBLAS_STATUS_INVALID_VALUE, CUBLAS_STATUS_ARCH_MISMATCH};
+  fake_lt.knows_nothing = true;
+  for (int k = 0; k < 3; k++) {
+    fake_lt.says = says[k];
+    for (size_t i = 0; i < USUAL; i++) cr_assert(products_of(&usual[i]) == 0);
+  }
 }
 
 typedef struct {

@@ -23,7 +23,9 @@ static int open_device(ZkEnv *env, int way) {
   (void)way;
   zk_cuda_emulate(order++ % 5);
   ZkCuda *cu = zk_cuda_new(0, NULL);
+  static _Alignas(256) char workspace[4096];
   cu->blas = blas;
+  cu->workspace = workspace, cu->workspace_bytes = sizeof workspace;
   cu->dnn = dnn;
   env->device = cu;
   return 1;

@@ -1,5 +1,7 @@
 /* See fake_lt.h. It refuses what cuBLASLt refuses: types that it does not multiply, dimensions that do not fit,
- * addresses that are not aligned as was said when the algorithm was asked for, and what cublasLt.h says of epilogues. */
+ * addresses that are not aligned as was said when the algorithm was asked for, algorithms that were asked for something
+ * else, workspaces that are too small or not at a multiple of 256 (enforced since CUDA 12.9.1), a result that is also
+ * added but described twice (since 13.0.2), and what cublasLt.h and the release notes say of epilogues. */
 #ifdef HAVE_CUBLASLT
 #include "tests/unit/kernels_cuda/fake_lt.h"
 
@@ -56,10 +58,14 @@ typedef struct {
 } Desc;
 typedef struct {
   uint32_t align[4]; /* of A, B, C, D */
+  uint32_t reduce;
+  uint64_t workspace;
 } Pref;
 typedef struct {
-  uint32_t number, align[4], bias_align, aux_align, epilogue;
+  uint32_t number, align[4], bias_align, aux_align;
+  uint64_t asked; /* what for: see sum_of */
 } Algo;
+_Static_assert(sizeof(Algo) <= sizeof(cublasLtMatmulAlgo_t), "an algorithm is copied as one of cuBLASLt's");
 
 const char *cublasLtGetStatusString(cublasStatus_t s) {
   return s == CUBLAS_STATUS_NOT_SUPPORTED ? "not supported" : "wrong";
@@ -99,7 +105,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMa
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *to, cudaDataType type, uint64_t rows,
                                           uint64_t cols, int64_t ld) {
   if (ld < (int64_t)rows) return CUBLAS_STATUS_INVALID_VALUE;
-  Layout *l = malloc(sizeof *l);
+  if (rows == 0 || cols == 0) return CUBLAS_STATUS_INVALID_VALUE;
+  Layout *l = calloc(1, sizeof *l);
   *l = (Layout){type, (int64_t)rows, (int64_t)cols, ld, 0, 1};
   *to = (cublasLtMatrixLayout_t)(void *)l;
   return CUBLAS_STATUS_SUCCESS;
@@ -119,7 +126,7 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t to,
 }
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *to) {
   Pref *p = malloc(sizeof *p);
-  *p = (Pref){{256, 256, 256, 256}};
+  *p = (Pref){{256, 256, 256, 256}, CUBLASLT_REDUCTION_SCHEME_MASK, 0};
   *to = (cublasLtMatmulPreference_t)(void *)p;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -129,16 +136,29 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) {
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t to,
                                                     cublasLtMatmulPreferenceAttributes_t what,
                                                     const void *from, size_t bytes) {
+  Pref *p = (void *)to;
   int i = (int)what - (int)CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
-  if (bytes != (what == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES ? 8 : 4)) return CUBLAS_STATUS_INVALID_VALUE;
-  if (i >= 0 && i < 4) memcpy(&((Pref *)(void *)to)->align[i], from, bytes);
-  return CUBLAS_STATUS_SUCCESS;
+  void *at = what == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES     ? (void *)&p->workspace
+             : what == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK ? &p->reduce
+             : i >= 0 && i < 4                                    ? &p->align[i]
+                                                                  : NULL;
+  if (!at || bytes != (at == &p->workspace ? 8 : 4)) return CUBLAS_STATUS_INVALID_VALUE;
+  memcpy(at, from, bytes);
+  return i < 0 || i > 3 || (p->align[i] && !(p->align[i] & (p->align[i] - 1))) ? CUBLAS_STATUS_SUCCESS
+                                                                               : CUBLAS_STATUS_INVALID_VALUE;
 }
 
 /* ---- products ---------------------------------------------------------------------------------------------- */
 typedef struct {
   int64_t m, n, k;
 } Size;
+
+/* D's matrices must not overlap, but may interleave; A's and B's may be one. */
+static bool batched(const Layout *l, bool is_result) {
+  int64_t extent = (l->cols - 1) * l->ld + l->rows;
+  bool interleave = l->step >= l->rows && l->ld >= (l->count - 1) * l->step + l->rows;
+  return l->count >= 1 && l->step >= 0 && (!is_result || l->count == 1 || l->step >= extent || interleave);
+}
 
 static bool multiplies(const Desc *d, const Layout *a, const Layout *b, const Layout *c, Size *s) {
   bool half = a->type == CUDA_R_16BF && (c->type == CUDA_R_16BF || c->type == CUDA_R_32F);
@@ -147,14 +167,33 @@ static bool multiplies(const Desc *d, const Layout *a, const Layout *b, const La
   return (d->op[0] == CUBLAS_OP_N ? a->rows : a->cols) == s->m &&
          (d->op[1] == CUBLAS_OP_N ? b->cols : b->rows) == s->n &&
          (d->op[1] == CUBLAS_OP_N ? b->rows : b->cols) == s->k && a->count == c->count &&
-         b->count == c->count;
+         b->count == c->count && batched(a, false) && batched(b, false) && batched(c, true);
 }
 
-/* ---- epilogues: what cublasLt.h says of them ---- */
+static uint64_t mix(uint64_t sum, uint64_t x) { return (sum ^ x) * 0x9e3779b97f4a7c15u + (sum >> 29); }
+
+/* Everything about a product but the addresses: an algorithm is for that only. */
+static uint64_t sum_of(const Desc *d, const Layout *a, const Layout *b, const Layout *c) {
+  const Layout *l[3] = {a, b, c};
+  uint64_t sum = mix(mix(mix((uint64_t)d->op[0], (uint64_t)d->op[1]), d->epilogue), (uint64_t)d->bias_type);
+  sum = mix(mix(mix(sum, (uint64_t)d->aux_ld), (uint64_t)d->aux_step), (uint64_t)d->bias_step);
+  for (int i = 0; i < 3; i++) {
+    const int64_t of[6] = {l[i]->type, l[i]->rows, l[i]->cols, l[i]->ld, l[i]->step, l[i]->count};
+    for (int k = 0; k < 6; k++) sum = mix(sum, (uint64_t)of[k]);
+  }
+  return sum;
+}
+
+/* ---- epilogues ---- */
 #define BIAS 4
 #define AUX 128
+#define VECTOR (BIAS | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB) /* what reads or writes one */
 
-static bool follows(const Desc *d, const Layout *c) {
+/* What cublasLt.h says of them; BGRADA wants its operand as it is, BGRADB turned (else NOT_SUPPORTED: measured by others on
+ * a GPU). Where release notes say that results are wrong in versions that are in use, we do not ask: single rows and
+ * columns (before 12.8.1), single terms (12.4; bias gradients, before 12.3.1). */
+static cublasStatus_t follows(const Desc *d, const Layout *c, const Size *s) {
+  bool wrong = d->epilogue & BIAS && (s->m == 1 || s->n == 1);
   switch (d->epilogue) {
   case CUBLASLT_EPILOGUE_DEFAULT:
   case CUBLASLT_EPILOGUE_BIAS:
@@ -163,12 +202,21 @@ static bool follows(const Desc *d, const Layout *c) {
   case CUBLASLT_EPILOGUE_GELU:
   case CUBLASLT_EPILOGUE_GELU_BIAS:
   case CUBLASLT_EPILOGUE_GELU_AUX:
-  case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
-  case CUBLASLT_EPILOGUE_DGELU: break;
-  default: return false;
+  case CUBLASLT_EPILOGUE_GELU_AUX_BIAS: break;
+  case CUBLASLT_EPILOGUE_DGELU: wrong |= s->k == 1; break;
+  case CUBLASLT_EPILOGUE_BGRADA:
+  case CUBLASLT_EPILOGUE_BGRADB:
+    if (d->epilogue == CUBLASLT_EPILOGUE_BGRADA ? d->op[0] != CUBLAS_OP_N : d->op[1] != CUBLAS_OP_T)
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+    wrong |= s->k == 1 || (c->count > 1 && d->bias_step < (d->epilogue == CUBLASLT_EPILOGUE_BGRADA ? s->m : s->n));
+    break;
+  default: return CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  if (d->epilogue & BIAS && d->bias_type != -1 && d->bias_type != (int32_t)c->type) return false;
-  return !(d->epilogue & AUX) || (d->aux_ld % 8 == 0 && d->aux_ld >= c->rows && d->aux_step % 8 == 0);
+  if (wrong) fake_lt.wrong++;
+  if (wrong || (d->epilogue & VECTOR && d->bias_type != -1 && d->bias_type != (int32_t)c->type))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  bool fits = d->aux_ld % 8 == 0 && d->aux_ld >= c->rows && d->aux_step % 8 == 0;
+  return d->epilogue & AUX && !fits ? CUBLAS_STATUS_INVALID_VALUE : CUBLAS_STATUS_SUCCESS;
 }
 
 static uint32_t alignment_of(const void *p) {
@@ -210,15 +258,19 @@ static float after(const Desc *d, const Layout *c, int64_t i, int64_t row, int64
 }
 
 static bool pointers_fit(const Desc *d, const Algo *how) {
-  if (d->epilogue & BIAS && (!d->bias || (uintptr_t)d->bias % how->bias_align)) return false;
-  if (d->epilogue & AUX && (!d->aux || (uintptr_t)d->aux % how->aux_align)) return false;
-  return d->epilogue == how->epilogue;
+  uint64_t step = (uint64_t)d->bias_step * (d->bias_type == CUDA_R_16BF ? 2 : 4);
+  if (d->epilogue & VECTOR && (!d->bias || ((uintptr_t)d->bias | step) % how->bias_align)) return false;
+  return !(d->epilogue & AUX && (!d->aux || (uintptr_t)d->aux % how->aux_align));
 }
 
-/* C may be D, or lie apart from it. */
-static bool apart(const void *c, const void *d, const Layout *l) {
+/* C may be D, and is then described by what D is; or lie apart from it. */
+static bool apart(const void *c, const Layout *lc, const void *d, const Layout *l) {
   int64_t n = ((l->count - 1) * l->step + (l->cols - 1) * l->ld + l->rows) * (l->type == CUDA_R_32F ? 4 : 2);
-  return c == d || (const char *)c + n <= (const char *)d || (const char *)d + n <= (const char *)c;
+  return c == d ? lc == l : (const char *)c + n <= (const char *)d || (const char *)d + n <= (const char *)c;
+}
+
+static bool same(const Layout *x, const Layout *y) {
+  return x->type == y->type && x->rows == y->rows && x->cols == y->cols && x->count == y->count;
 }
 
 static bool aligned(const void *p, const Layout *l, uint32_t to) {
@@ -226,27 +278,47 @@ static bool aligned(const void *p, const Layout *l, uint32_t to) {
   return (uintptr_t)p % to == 0 && (uint64_t)l->ld * size % to == 0 && (uint64_t)l->step * size % to == 0;
 }
 
+/* BGRADA, BGRADB: the sums of A's or B's part of each term, neither scaled nor added to what was there. */
+static void put_sums(const Desc *d, const Layout *a, const void *A, const Layout *b, const void *B, const Layout *c,
+                     const Size *s) {
+  bool of_a = d->epilogue == CUBLASLT_EPILOGUE_BGRADA;
+  for (int64_t i = 0; i < c->count; i++)
+    for (int64_t x = 0; x < (of_a ? s->m : s->n); x++) {
+      float sum = 0;
+      for (int64_t k = 0; k < s->k; k++)
+        sum += of_a ? get(A, a->type, at(a, i, x, k, d->op[0] != CUBLAS_OP_N))
+                    : get(B, b->type, at(b, i, k, x, d->op[1] != CUBLAS_OP_N));
+      put((void *)(uintptr_t)d->bias, c->type, i * d->bias_step + x, sum);
+    }
+}
+
+static size_t workspace_of(uint32_t number) { return number * (size_t)1024; }
+
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
                               const void *A, cublasLtMatrixLayout_t Adesc, const void *B,
                               cublasLtMatrixLayout_t Bdesc, const void *beta, const void *C,
                               cublasLtMatrixLayout_t Cdesc, void *D, cublasLtMatrixLayout_t Ddesc,
                               const cublasLtMatmulAlgo_t *algo, void *workspace, size_t bytes,
                               cudaStream_t stream) {
-  (void)handle, (void)workspace, (void)bytes, (void)stream;
+  (void)handle, (void)stream;
   const Desc *d = (void *)desc;
-  const Layout *a = (void *)Adesc, *b = (void *)Bdesc, *c = (void *)Cdesc;
+  const Layout *a = (void *)Adesc, *b = (void *)Bdesc, *c = (void *)Ddesc;
   const Algo *how = (const void *)algo;
   float scale = *(const float *)alpha, keep = *(const float *)beta;
   Size s;
-  if (how->number == 3) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (how->number == 3 || fake_lt.runs_nothing || (fake_lt.first_does_not_run && how->number == 0))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   if (fake_lt.runs_no_epilogue && d->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (Cdesc != Ddesc || !apart(C, D, c) || !multiplies(d, a, b, c, &s) || !follows(d, c) ||
-      !pointers_fit(d, how))
-    return CUBLAS_STATUS_INVALID_VALUE;
+  if (!same((void *)Cdesc, c) || !apart(C, (void *)Cdesc, D, c) || !multiplies(d, a, b, c, &s) ||
+      follows(d, c, &s) || !pointers_fit(d, how) || how->asked != sum_of(d, a, b, c))
+    return fake_lt.misuses++, CUBLAS_STATUS_INVALID_VALUE;
+  if (bytes < workspace_of(how->number) || (bytes > 0 && (!workspace || (uintptr_t)workspace % 256 != 0)))
+    return fake_lt.misuses++, CUBLAS_STATUS_INVALID_VALUE;
   if (!aligned(A, a, how->align[0]) || !aligned(B, b, how->align[1]) || !aligned(C, c, how->align[2]) ||
       !aligned(D, c, how->align[3]))
-    return CUBLAS_STATUS_INVALID_VALUE;
+    return fake_lt.misuses++, CUBLAS_STATUS_INVALID_VALUE;
+  if (bytes > 0) memset(workspace, 0x5a, bytes); /* it is the product's */
   for (int64_t i = 0; i < c->count; i++)
     for (int64_t m = 0; m < s.m; m++)
       for (int64_t n = 0; n < s.n; n++) {
@@ -260,6 +332,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         float x = keep == 0 ? scale * sum : scale * sum + keep * get(C, c->type, to);
         put(D, c->type, to, after(d, c, i, m, n, x));
       }
+  if (d->epilogue & (CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB)) put_sums(d, a, A, b, B, c, &s);
   static const int cost[] = {10, 5, 2};
   now += cost[how->number];
   fake_lt.products++;
@@ -275,22 +348,26 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatrixLayout_t C, cublasLtMatrixLayout_t D,
                                               cublasLtMatmulPreference_t pref, int wanted,
                                               cublasLtMatmulHeuristicResult_t result[], int *found) {
-  (void)handle, (void)D;
+  (void)handle;
   Size s;
   *found = 0;
-  if (fake_lt.knows_nothing) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (fake_lt.knows_nothing) return fake_lt.says ? fake_lt.says : CUBLAS_STATUS_NOT_SUPPORTED;
   const Desc *d = (void *)desc;
-  if (!multiplies(d, (void *)A, (void *)B, (void *)C, &s)) return CUBLAS_STATUS_INVALID_VALUE;
-  if (!follows(d, (void *)C)) return CUBLAS_STATUS_INVALID_VALUE;
+  const Pref *p = (void *)pref;
+  if (!same((void *)C, (void *)D) || !multiplies(d, (void *)A, (void *)B, (void *)D, &s))
+    return fake_lt.misuses++, CUBLAS_STATUS_INVALID_VALUE;
+  cublasStatus_t status = follows(d, (void *)D, &s);
+  if (status) return fake_lt.misuses += status == CUBLAS_STATUS_INVALID_VALUE, status;
   if (fake_lt.knows_no_epilogue && d->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  for (int i = 0; i < 4 && i < wanted; i++) {
-    result[i] = (cublasLtMatmulHeuristicResult_t){.state = CUBLAS_STATUS_SUCCESS};
-    Algo algo = {.number = (uint32_t)i, .epilogue = d->epilogue};
+  for (uint32_t i = 0; i < 4 && *found < wanted; i++) {
+    if (workspace_of(i) > p->workspace) continue;
+    cublasLtMatmulHeuristicResult_t r = {.state = CUBLAS_STATUS_SUCCESS, .workspaceSize = workspace_of(i)};
+    Algo algo = {.number = i, .asked = sum_of(d, (void *)A, (void *)B, (void *)D)};
     algo.bias_align = alignment_of(d->bias), algo.aux_align = alignment_of(d->aux);
-    memcpy(algo.align, ((Pref *)(void *)pref)->align, sizeof algo.align);
-    memcpy(&result[i].algo, &algo, sizeof algo);
-    *found = i + 1;
+    memcpy(algo.align, p->align, sizeof algo.align);
+    memcpy(&r.algo, &algo, sizeof algo);
+    result[(*found)++] = r;
   }
   return CUBLAS_STATUS_SUCCESS;
 }

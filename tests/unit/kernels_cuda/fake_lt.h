@@ -12,9 +12,13 @@ typedef struct {
   int64_t products;   /* computed so far */
   int last;           /* the algorithm of the last one */
   int64_t with[1024], added, scaled; /* ... by epilogue; with another tensor added; scaled */
+  int64_t misuses;        /* calls of which the documents say that they are wrong */
+  int64_t wrong;          /* of these, ones that would run and give wrong results in some version */
+  int says;               /* if not 0, with what status it proposes nothing */
   bool knows_nothing;     /* proposes nothing */
   bool knows_no_epilogue; /* ... for products with one */
   bool runs_no_epilogue;  /* and does not run them, whatever it proposed */
+  bool first_does_not_run, runs_nothing;
   bool no_memory;
 } FakeLt;
 extern FakeLt fake_lt;

@@ -1,7 +1,9 @@
 /* Joined products through cuBLASLt's epilogues, with another cuBLASLt behind them (fake_lt.h). */
 #ifdef HAVE_CUBLASLT
 #include <cublasLt.h>
+#include <string.h>
 
+#include "kernels/cuda/cuda.h"
 #include "tests/unit/kernels_cuda/emu.h"
 #include "tests/unit/kernels_cuda/fake_lt.h"
 #include "tests/unit/kernels_cuda/joined.h"
@@ -26,6 +28,76 @@ Test(joined, lt) {
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     cr_expect_gt(fake_lt.with[kinds[i]], 0, "epilogue %u", kinds[i]);
   cr_expect(fake_lt.added > 0 && fake_lt.scaled > 0);
+  cr_assert_eq(fake_lt.misuses, 0);
+}
+
+/* What some versions of cuBLASLt compute wrongly is not asked of any: a bias of one row or column, GELU' of single terms. */
+Test(joined, lt_known_wrong) {
+  static const struct {
+    const char *what, *dims;
+  } odd[] = {{"bias", "b=1 s=1 e=16 f=24"},
+             {"bias along m", "m=24 n=1 k=9"},
+             {"ReLU and bias", "b=1 s=1 e=16 f=24"},
+             {"GELU's slope", "b=2 s=5 e=1 f=24"}};
+  emu_use_blas(fake_lt_handle());
+  for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
+    for (size_t k = 0; k < njoined; k++) {
+      if (strcmp(joined_cases[k].what, odd[i].what) != 0) continue;
+      Case c = joined_cases[k].c;
+      int64_t before = fake_lt.products;
+      c.dims = odd[i].dims;
+      conform(odd[i].what, 0, &c);
+      cr_assert_gt(fake_lt.products, before, "the product of %s went elsewhere", odd[i].what);
+    }
+  cr_assert(fake_lt.wrong == 0 && fake_lt.misuses == 0);
+}
+
+/* ---- addresses: only whether they are multiples of 16 is looked at, and nothing is read or written ---- */
+typedef struct {
+  int calls;
+  ZkCall call;
+} First;
+static void keep_bf16(const ZkCall *call, void *arg) { /* in the order that the case says */
+  First *f = arg;
+  if (f->calls++ == 3) f->call = *call;
+}
+
+static int64_t with_epilogue(const ZkCall *call) {
+  static _Alignas(256) char workspace[4096];
+  ZkCuda *cu = zk_cuda_new(0, NULL);
+  ZkEnv env = {.device = cu};
+  int64_t before = fake_lt.products - fake_lt.with[CUBLASLT_EPILOGUE_DEFAULT];
+  cu->blas = fake_lt_handle(), cu->workspace = workspace, cu->workspace_bytes = sizeof workspace;
+  zk_cuda_prepare(&env, call);
+  cr_assert(zk_cuda_error(cu) == NULL, "%s", zk_cuda_error(cu));
+  zk_cuda_free(cu);
+  return fake_lt.products - fake_lt.with[CUBLASLT_EPILOGUE_DEFAULT] - before;
+}
+
+/* Bias and aux are read 16 bytes at a time: at other addresses the chain is one apart. */
+Test(joined, lt_addresses) {
+  static const struct {
+    const char *what;
+    bool out; /* the view that is moved */
+    int number;
+  } moved[] = {{"bias", false, 2},
+               {"GELU and bias", false, 2},
+               {"GELU, what it is of kept", true, 0},
+               {"GELU, the product kept", true, 1},
+               {"GELU's slope", false, 2}};
+  for (size_t i = 0; i < sizeof moved / sizeof *moved; i++)
+    for (size_t k = 0; k < njoined; k++) {
+      if (strcmp(joined_cases[k].what, moved[i].what) != 0) continue;
+      First f = {.calls = 0};
+      each_call(&joined_cases[k].c, keep_bf16, &f);
+      for (int n = 0; n < f.call.nin; n++) f.call.in[n].data = (void *)(uintptr_t)4096;
+      for (int n = 0; n < f.call.nout; n++) f.call.out[n].data = (void *)(uintptr_t)4096;
+      cr_expect_gt(with_epilogue(&f.call), 0, "%s", moved[i].what);
+      ZkView *v = moved[i].out ? &f.call.out[moved[i].number] : &f.call.in[moved[i].number];
+      v->data = (void *)(uintptr_t)4098;
+      cr_expect_eq(with_epilogue(&f.call), 0, "%s at an odd address", moved[i].what);
+    }
+  cr_assert_eq(fake_lt.misuses, 0);
 }
 
 static void all(void) {
@@ -46,5 +118,6 @@ Test(joined, lt_refuses) {
   cr_assert_eq(fake_lt.products - fake_lt.with[CUBLASLT_EPILOGUE_DEFAULT], with);
   fake_lt.knows_nothing = true;
   all();
+  cr_assert_eq(fake_lt.misuses, 0);
 }
 #endif
