@@ -47,10 +47,10 @@ static inline unsigned zk_norm_blocks(const ZkNormShape *s, int most) {
 /* As zk_chain_text: a kernel that takes a ZkcRows. */
 void zk_norm_text(ZbText *text, const ZkCall *call, const ZkNormShape *shape);
 
-/* compile.c: a program for GPUs of generation `arch` (90) into `cubin`, from malloc. False with the compiler's
- * complaint. */
-bool zk_cuda_compile(const char *text, int arch, void **cubin, size_t *bytes, ZbErr *err);
-/* program.c: the kernel of a program, compiled once for each text; NULL where programs cannot be compiled. */
+/* compile.c: a program for GPUs of generation `arch` (90) into `code`, from malloc: a cubin, or PTX for what is newer than
+ * NVRTC. False with the compiler's complaint. */
+bool zk_cuda_compile(const char *text, int arch, void **code, size_t *bytes, ZbErr *err);
+/* program.c: the kernel of a program, compiled and loaded once for each text; NULL where that cannot be. */
 struct CUkern_st *zk_cuda_program(ZkCuda *cu, const ZkCall *call, const char *text);
 void zk_cuda_program_launch(ZkCuda *cu, const ZkCall *call, struct CUkern_st *kernel, unsigned blocks,
                             unsigned threads, void **args);

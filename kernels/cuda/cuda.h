@@ -32,6 +32,7 @@ typedef struct ZkCuda {
   double *parts;     /* [ZK_CUDA_PARTS], likewise */
   ZkCudaMemo *memos; /* what was made for calls like this one */
   struct ZkCudaProgram *programs;
+  const char *noted; /* the last thing that is done in another way (zk_cuda_note) */
   bool failed;
   char error[512]; /* the first thing that went wrong */
 } ZkCuda;

@@ -18,6 +18,8 @@ extern const unsigned char zk_cuda_operands[ZG_OP_COUNT]; /* of each op; of conc
 
 /* Notes the first error: what failed, why, and the sizes of the call (NULL: a flat kernel). */
 void zk_cuda_fail(ZkCuda *cu, const ZkCall *call, const char *what, const char *why);
+/* Says, once for each `what`, that something is done in another way, and why. It is no error. */
+void zk_cuda_note(ZkCuda *cu, const char *what, const char *why);
 /* The memory that belongs to calls of these shapes and attributes: `bytes` bytes, zeroed and then filled by `make` when
  * they are first asked for. Pointers count only by whether they are multiples of 16. `drop` (may be NULL) ends what
  * `make` began, when the context goes. */

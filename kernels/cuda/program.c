@@ -1,4 +1,5 @@
-/* Kernels of programs that are compiled while a run starts, one for each text. */
+/* Kernels of programs that are compiled while a run starts, one for each text. Where NVRTC or the driver cannot, as without
+ * NVRTC's library of built-in functions, which it looks for only when it compiles, others take over and a line says so. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,25 +12,38 @@ typedef struct ZkCudaProgram ZkCudaProgram;
 struct ZkCudaProgram {
   ZkCudaProgram *next;
   char *text;
-  void *cubin;
+  void *code;
   cudaLibrary_t library;
   cudaKernel_t kernel;
 };
 
-static bool build(ZkCuda *cu, const ZkCall *call, ZkCudaProgram *p) {
+/* Asking for its attributes loads the kernel, which is otherwise left until it is first launched (lazy loading): by then a
+ * step may be being captured, and what cannot be loaded should be known here. */
+static cudaError_t load(ZkCudaProgram *p) {
+  struct cudaFuncAttributes a;
+  cudaError_t status = cudaLibraryLoadData(&p->library, p->code, NULL, NULL, 0, NULL, NULL, 0);
+  if (status == cudaSuccess) status = cudaLibraryGetKernel(&p->kernel, p->library, ZK_CHAIN_NAME);
+  if (status == cudaSuccess) status = cudaFuncGetAttributes(&a, (const void *)p->kernel);
+  return status;
+}
+
+static bool build(ZkCuda *cu, ZkCudaProgram *p) {
+  static const char without[] = "elementwise operations are interpreted, which is slower";
   ZbErr err;
   size_t bytes;
-  if (!zk_cuda_compile(p->text, cu->arch, &p->cubin, &bytes, &err)) {
-    zk_cuda_fail(cu, call, "its program", err.text);
+  if (!zk_cuda_compile(p->text, cu->arch, &p->code, &bytes, &err)) {
+    zk_cuda_note(cu, without, err.text);
     return false;
   }
-  cudaError_t status = cudaLibraryLoadData(&p->library, p->cubin, NULL, NULL, 0, NULL, NULL, 0);
-  if (status == cudaSuccess) status = cudaLibraryGetKernel(&p->kernel, p->library, ZK_CHAIN_NAME);
-  if (status != cudaSuccess) zk_cuda_fail(cu, call, "loading its program", cudaGetErrorString(status));
-  return status == cudaSuccess;
+  cudaError_t status = load(p);
+  if (status == cudaSuccess) return true;
+  (void)cudaGetLastError(); /* it is no error of the run */
+  zk_cuda_note(cu, without, cudaGetErrorString(status));
+  return false;
 }
 
 struct CUkern_st *zk_cuda_program(ZkCuda *cu, const ZkCall *call, const char *text) {
+  (void)call;
   for (ZkCudaProgram *p = cu->programs; p; p = p->next)
     if (strcmp(p->text, text) == 0) return p->kernel;
   ZkCudaProgram *p = calloc(1, sizeof *p);
@@ -38,7 +52,7 @@ struct CUkern_st *zk_cuda_program(ZkCuda *cu, const ZkCall *call, const char *te
   ZB_ASSERT(p->text != NULL);
   p->next = cu->programs;
   cu->programs = p;
-  if (!build(cu, call, p)) p->kernel = NULL;
+  if (!build(cu, p)) p->kernel = NULL;
   return p->kernel;
 }
 
@@ -54,7 +68,7 @@ void zk_cuda_program_forget(ZkCuda *cu) {
   for (ZkCudaProgram *p = cu->programs, *next; p; p = next) {
     next = p->next;
     if (p->library) cudaLibraryUnload(p->library);
-    free(p->cubin);
+    free(p->code);
     free(p->text);
     free(p);
   }

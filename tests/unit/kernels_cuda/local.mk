@@ -26,7 +26,8 @@ tests_unit_test_kernels_cuda_LDFLAGS = $(AM_LDFLAGS) -rdynamic \
 tests_unit_test_kernels_cuda_LDADD = tests/unit/kernels_cuda/faults.emu.o libkernels_emu.a $(libs_kernels) $(libs_graph) \
   $(unit_libs) -lstdc++
 if HAVE_NVRTC
-tests_unit_test_kernels_cuda_SOURCES += kernels/cuda/compile.c
+tests_unit_test_kernels_cuda_SOURCES += kernels/cuda/compile.c kernels/cuda/program.c \
+  tests/unit/kernels_cuda/program.c
 tests_unit_test_kernels_cuda_LDADD += $(NVRTC_LIBS)
 endif
 if HAVE_CUDA
