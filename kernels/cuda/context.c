@@ -52,8 +52,12 @@ static bool make_handles(ZkCuda *cu, ZbErr *err) {
     return zb_fail(err, "", "cublasLtCreate: %s", cublasLtGetStatusString(blas));
 #endif
 #ifdef HAVE_CUDNN
-  cudnnStatus_t dnn = cudnnCreate(&cu->dnn);
-  if (dnn != CUDNN_STATUS_SUCCESS) return zb_fail(err, "", "cudnnCreate: %s", cudnnGetErrorString(dnn));
+  cudnnStatus_t dnn = cudnnCreate(&cu->dnn); /* its own libraries, which it opens now, may not be there or not fit */
+  if (dnn != CUDNN_STATUS_SUCCESS) {
+    cu->dnn = NULL;
+    zk_cuda_note(cu, "attention is by our own kernels, without cuDNN", cudnnGetErrorString(dnn));
+    (void)cudaGetLastError();
+  }
 #endif
   return true;
 }
@@ -97,7 +101,7 @@ const char *zk_cuda_describe(ZkCuda *cu) {
                    CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
 #ifdef HAVE_CUDNN
   size_t v = cudnnGetVersion();
-  snprintf(cu->text + n, sizeof cu->text - (size_t)n, ", cuDNN %zu.%zu", v / 10000, v % 10000 / 100);
+  if (cu->dnn) snprintf(cu->text + n, sizeof cu->text - (size_t)n, ", cuDNN %zu.%zu", v / 10000, v % 10000 / 100);
 #endif
   (void)n;
   return cu->text;
