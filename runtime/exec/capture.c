@@ -39,15 +39,16 @@ static void replay(ZxEngine *e) {
   e->dev->replay(e->env);
 }
 
-/* Collective. What cannot be captured is queued anew in this step and in all others. */
+/* Collective: NCCL wants that an operation is captured by all of its ranks or by none, and may wait for the others' hosts
+ * while it captures one. What cannot be captured is queued anew in this step and in all others. */
 static void capture(ZxEngine *e) {
   ZbErr why = {0};
-  bool ok = e->dev->capture(e->env, &why);
-  e->capturing = ok;
-  if (ok) queue(e);
+  bool ok = e->dev->capture(e->env, &why), all = zx_agree(e->world, ok);
+  e->capturing = true;
+  if (all) queue(e);
   e->capturing = false;
   if (ok) ok = e->dev->captured(e->env, &why);
-  bool all = zx_agree(e->world, ok); /* NCCL wants that its ranks do the same */
+  all = zx_agree(e->world, all && ok);
   e->capture = all ? ZX_CAPTURED : ZX_CAPTURE_NEVER;
   if (all || e->failed) return;
   if (ok) e->dev->forget(e->env);
@@ -71,8 +72,9 @@ void zx_open_capture(ZxEngine *e) {
   e->why_not = NULL;
   if (!e->dev->capture) e->why_not = "this device cannot do otherwise";
   else if (e->o.times) e->why_not = "every call is timed";
-  else if (!t->only_queues || !t->only_queues(e->c)) e->why_not = "ranks exchange by way of the host";
-  else if (e->nblocks < e->p->nmicro) e->why_not = "its inputs are too large to be pinned at once";
+  else if (!e->in_order) e->why_not = "ranks exchange by way of the host";
+  else if (t->why_uncaptured) e->why_not = t->why_uncaptured(e->c);
+  if (!e->why_not && e->nblocks < e->p->nmicro) e->why_not = "its inputs are too large to be pinned at once";
   if (zx_agree(e->world, !e->why_not)) e->capture = ZX_CAPTURE_LATER;
   else if (!e->why_not) e->why_not = "another rank must";
 }

@@ -3,24 +3,26 @@
  * by which ranks find each other, and which ends the job.
  *
  * Why ranks cannot come to wait for each other in a circle. An operation of NCCL is a kernel that holds its place on the
- * GPU until its partners run theirs. So
+ * GPU until its partners run theirs, and more than one communicator has work there at the same time. NCCL's documents
+ * ("Using multiple NCCL communicators concurrently") want one order of all operations, the same on all devices. There is
+ * one: plan/program.c puts all that happens anywhere at a time of one history, and each rank queues its program in that
+ * order (play.c, play_in_order). Whatever an operation waits for is before it in the order, wherever it is: in its own
+ * stream, in another by an event, on a partner's GPU. So the first one that is not complete can always go on, if only
  *
- *   1. Each stream is a queue of the plan, done strictly one by one, and events between streams are the plan's waits. The
- *      plan was proven for exactly this (plan/check_queues.c: pairs contracted, queues one by one, waits; Kahn takes all
- *      away), so some operation can always go on, if all its partners have it in their streams ...
- *   2. ... and on the GPU. Besides it, kernels that end by themselves may run there, and one operation on each of the
- *      other streams. All have room at once: an operation takes at most `ctas` blocks, a fraction of the multiprocessors.
- *   3. It is in all streams, since no host waits for what comes later. Enqueueing waits for partners' hosts only where
- *      NCCL makes a connection. Those of collectives are made with their communicator (NCCL_RUNTIME_CONNECT=0), those of
- *      transfers at start-up (`connect`). Left are the first all_to_all of nodes: members of one stage play one program,
- *      and what they have started depends on their place in the compute queue alone (play.c), so they come to it by the
- *      same way. The engine itself waits in a step for an earlier input's upload, and where it times calls for each of
- *      them; it polls meanwhile, so what is ready gets into the streams. (Were connections made by the first REDUCE_TIED,
- *      a timed run would hang: the last stage's host there, and the gradient that it still has to send awaited by the
- *      first stage's host on its way there.)
+ *   1. hosts get to it. A host waits in a step for what it has queued (an input's upload, a call that is timed), where NCCL
+ *      makes a connection, and wherever CUDA waits for a device on its own: to load a kernel that runs for the first time
+ *      ("Lazy Loading" in the CUDA guide), to allocate. All that is before what comes next; it ends.
+ *   2. it has room on the GPU beside operations that come later but were begun before. Kernels that end by themselves give
+ *      room; an operation takes at most `ctas` blocks, a fraction of the multiprocessors, so that one of each stream has.
+ *      Besides, NCCL from 2.26 on begins operations in the order of their hosts (NCCL_LAUNCH_ORDER_IMPLICIT=1). In a graph
+ *      there are no streams, and nothing says which kernels may run at once: there that is needed, and older ones are not
+ *      captured.
+ *
+ * Connections are made at start-up all the same (NCCL_RUNTIME_CONNECT=0, `connect`): steps should not wait for them, and
+ * what memory they take is known then.
  *
  * Transfers match by their order, without tags: both ends' are parts of the plan's one order. They share one stream in both
- * directions, as the proof has it; pairs that a schedule exchanges at the same time thus go one after the other.
+ * directions; pairs that a schedule exchanges at the same time thus go one after the other.
  *
  * Communicators belong to one queue each: the engine makes groups of nodes and of the collective queue apart, and
  * transfers have one of their own. A maximum drops a NaN that only one member has, unlike MPI's here: what follows (a
@@ -34,6 +36,7 @@
 #include <time.h>
 
 #define LIMIT_S 180 /* for making a communicator */
+#define IN_ORDER 22600 /* NCCL 2.26 has NCCL_LAUNCH_ORDER_IMPLICIT */
 
 typedef struct {
   ncclComm_t comm;
@@ -59,14 +62,19 @@ typedef struct {
 static Nccl *nccl(ZxComm *c) { return (Nccl *)c; }
 
 /* ---- errors end the job, where they are known ---- */
+static const char *last_words(void) {
+  const char *last = ncclGetLastError(NULL);
+  return last ? last : "";
+}
+
 static _Noreturn void fail(Nccl *n, const Group *g, ncclResult_t r, const char *what) {
   char text[24], where[160] = "";
-  const char *last = ncclGetLastError(NULL);
+  const char *last = last_words();
   if (g && g->what && g->peer >= 0)
     snprintf(where, sizeof where, "; last here: %s of %s with rank %d", g->what, zb_bytes(text, g->bytes), g->peer);
   else if (g && g->what)
     snprintf(where, sizeof where, "; last here: %s of %s among %d ranks", g->what, zb_bytes(text, g->bytes), g->size);
-  zx_say(n->rank, "error: NCCL: %s: %s%s%s%s", what, ncclGetErrorString(r), last && *last ? ": " : "", last ? last : "", where);
+  zx_say(n->rank, "error: NCCL: %s: %s%s%s%s", what, ncclGetErrorString(r), *last ? ": " : "", last, where);
   n->inner->t->abort(n->inner, 1);
 }
 
@@ -76,17 +84,24 @@ static void check(Nccl *n, const Group *g, ncclResult_t r, const char *what) {
 
 static void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL); }
 
-/* Waits for what goes on in the background of a communicator that does not block. */
-static void settle(Nccl *n, ncclComm_t comm, const char *what) {
-  ncclResult_t state = ncclSuccess;
-  for (double from = zx_now();; nap()) {
-    check(n, NULL, ncclCommGetAsyncError(comm, &state), what);
+/* What has become of what goes on in the background of a communicator that does not block; ncclInProgress: nothing, for long. */
+static ncclResult_t outcome(ncclComm_t comm) {
+  ncclResult_t state = ncclSuccess, asked;
+  for (double from = zx_now(); zx_now() - from < LIMIT_S; nap()) {
+    if ((asked = ncclCommGetAsyncError(comm, &state)) != ncclSuccess) return asked;
     if (state != ncclInProgress) break;
-    if (zx_now() - from < LIMIT_S) continue;
-    zx_say(n->rank, "error: NCCL: %s: other ranks do not answer since %d s", what, LIMIT_S);
-    n->inner->t->abort(n->inner, 1);
   }
-  check(n, NULL, state, what);
+  return state;
+}
+
+static void settle(Nccl *n, const Group *g, ncclComm_t comm, const char *what) {
+  ncclResult_t state = outcome(comm);
+  if (state != ncclInProgress) {
+    check(n, g, state, what);
+    return;
+  }
+  zx_say(n->rank, "error: NCCL: %s: other ranks do not answer since %d s", what, LIMIT_S);
+  n->inner->t->abort(n->inner, 1);
 }
 
 static void nccl_watch(ZxComm *c) {
@@ -115,10 +130,11 @@ static ncclComm_t split(Nccl *n, int color) {
   ncclConfig_t config = config_of(n, true);
   const char *what = "making a communicator";
   check(n, NULL, ncclCommSplit(n->root, color < 0 ? NCCL_SPLIT_NOCOLOR : color, n->rank, &comm, &config), what);
-  settle(n, n->root, what);
+  settle(n, NULL, n->root, what); /* only then it is there */
+  cudaGetLastError(); /* of what NCCL tried in vain; kernels look at it after their launches */
   if (color < 0) return NULL;
   if (!comm) fail(n, NULL, ncclInternalError, what);
-  settle(n, comm, what);
+  settle(n, NULL, comm, what);
   return comm;
 }
 
@@ -152,6 +168,7 @@ static void nccl_connect(ZxComm *c, const int *peer, int npeers, void *room) {
     check(n, NULL, ncclRecv((char *)room + 1 + i, 1, ncclUint8, peer[i], g->comm, zx_cuda_stream(n->env)), "connecting");
   }
   check(n, NULL, ncclGroupEnd(), "connecting");
+  cudaGetLastError();
 }
 
 /* ---- operations ---- */
@@ -233,6 +250,11 @@ static void nccl_wait(ZxComm *c, ZxRequest r) { nccl_test(c, r); }
 
 /* ---- the rest ---- */
 static bool nccl_only_queues(ZxComm *c) { return (void)c, true; }
+static const char *nccl_why_uncaptured(ZxComm *c) {
+  int version = 0;
+  ncclGetVersion(&version);
+  return nccl(c)->size == 1 || version >= IN_ORDER ? NULL : "NCCL keeps its operations in order in a graph from 2.26 on only";
+}
 static int nccl_rank(ZxComm *c) { return nccl(c)->rank; }
 static int nccl_size(ZxComm *c) { return nccl(c)->size; }
 static int nccl_node_rank(ZxComm *c) { return nccl(c)->inner->t->node_rank(nccl(c)->inner); }
@@ -244,7 +266,7 @@ static __attribute__((noreturn)) void nccl_abort(ZxComm *c, int code) { nccl(c)-
 static void drop(Nccl *n, ncclComm_t comm) {
   if (!comm) return;
   check(n, NULL, ncclCommFinalize(comm), "ending a communicator");
-  settle(n, comm, "ending a communicator");
+  settle(n, NULL, comm, "ending a communicator");
   check(n, NULL, ncclCommDestroy(comm), "ending a communicator");
 }
 
@@ -292,6 +314,7 @@ static const ZxCommTable table = {
     .wait = nccl_wait,
     .barrier = nccl_barrier,
     .only_queues = nccl_only_queues,
+    .why_uncaptured = nccl_why_uncaptured,
     .watch = nccl_watch,
     .abort = nccl_abort,
     .free = nccl_free,
@@ -335,13 +358,14 @@ ZxComm *zx_comm_nccl(ZxComm *world, ZkEnv *env, const char **why) {
   *n = (Nccl){.base.t = &table, .inner = world, .env = env, .rank = world->t->rank(world), .size = size};
   n->ctas = blocks(world, zx_cuda(env));
   setenv("NCCL_RUNTIME_CONNECT", "0", 0); /* see the top of this file */
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
   ncclUniqueId id;
   memset(&id, 0, sizeof id);
   if (n->rank == 0) check(n, NULL, ncclGetUniqueId(&id), "an address for the others to find");
   world->t->wait(world, world->t->broadcast(world, 0, &id, sizeof id, 0));
   ncclConfig_t config = config_of(n, false);
   check(n, NULL, ncclCommInitRankConfig(&n->root, size, id, n->rank, &config), "finding the other ranks");
-  settle(n, n->root, "finding the other ranks");
+  settle(n, NULL, n->root, "finding the other ranks");
   add(n, 0, split(n, 0));
   return &n->base;
 }

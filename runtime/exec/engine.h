@@ -71,6 +71,7 @@ struct ZxEngine {
     uint64_t total, at[4]; /* of the device's memory; unused at first, after all calls were prepared, with the arena, ... */
     const char *road;      /* ... and with the communicators; why those are not of the device's memory */
   } beside;
+  bool in_order; /* all that is queued is, in the order of the program */
   ZxCapture capture;
   const char *why_not;   /* ... NEVER */
   bool capturing;        /* what is queued is not done now */

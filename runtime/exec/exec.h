@@ -132,8 +132,10 @@ typedef struct {
   void (*wait)(ZxComm *, ZxRequest);  /* tests, yields and then sleeps: never spins a core dry */
   void (*barrier)(ZxComm *);
   /* May be NULL: no. Whether all operations are complete (-1) for the host when they start, and a device's streams do the
-   * rest: they can be captured. */
+   * rest. Ranks must then start them in one order of all. */
   bool (*only_queues)(ZxComm *);
+  /* May be NULL. Why such operations cannot be captured; NULL: they can. */
+  const char *(*why_uncaptured)(ZxComm *);
   /* May be NULL. Called now and then while a rank waits for its device: ends the job if what was begun has failed. */
   void (*watch)(ZxComm *);
   /* Ends the whole job with `code`; the one place that does. Flushes nothing but stderr. */

@@ -1,5 +1,6 @@
 /* Plays the program of one rank: three queues, one thread. Compute runs in order; transfers and collectives start in
- * order as soon as what they wait for is complete, and go on while compute works. Nothing is allocated in a step. */
+ * order as soon as what they wait for is complete, and go on while compute works. Where all that is done by a device's
+ * streams, instructions are queued in the order of the program. Nothing is allocated in a step. */
 #include "runtime/exec/engine.h"
 
 #include <math.h>
@@ -38,8 +39,10 @@ bool zx_finish(ZxEngine *e, ZbErr *err) {
 void zx_finish_call(ZxEngine *e) {
   if (e->dev->host || !e->o.times) return;
   e->dev->record(e->env, e->call_event);
-  while (!e->dev->reached(e->env, e->call_event))
+  for (int tries = 1; !e->dev->reached(e->env, e->call_event); tries++) {
     if (!zx_poll(e)) sched_yield(); /* the end should be seen when it comes */
+    if (tries % 4096 == 0 && e->c->t->watch) e->c->t->watch(e->c);
+  }
 }
 
 /* ---- buffers of an instruction ---- */
@@ -267,8 +270,6 @@ static void complete(ZxEngine *e, uint32_t i) {
   leave(e, i);
 }
 
-/* Starts all that can be started, so that what a rank has started depends on what is done and on nothing else: with
- * operations that are done at once, on its place in the compute queue alone. comm_nccl.c counts on that. */
 static bool start_all(ZxEngine *e) {
   const ZpProgram *g = &e->st->prog;
   bool moved = false;
@@ -324,9 +325,33 @@ static void read_sums(ZxEngine *e) {
   e->out.grad_norm = sqrt(s->squares);
 }
 
+/* All instructions in the order of the program, which is a part of one order of all ranks' (plan/program.c): transfers and
+ * collectives too, for which the host then waits never. comm_nccl.c says why it must be this one. */
+static void play_in_order(ZxEngine *e) {
+  const ZpProgram *g = &e->st->prog;
+  for (uint32_t i = 0; i < g->ninstrs && !e->failed; i++) {
+    const ZpInstr *in = &g->instrs[i];
+    ZB_ASSERT(ready(e, i));
+    enter(e, in);
+    if (in->queue == ZP_Q_COMPUTE) {
+      compute(e, in);
+      leave(e, i);
+      continue;
+    }
+    ZxRequest r = start(e, in);
+    ZB_ASSERT(r < 0);
+    complete(e, i);
+  }
+  e->dev->stream(e->env, ZP_Q_COMPUTE);
+}
+
 void zx_play(ZxEngine *e) {
   const ZpProgram *g = &e->st->prog;
   memset(e->done, 0, g->ninstrs * sizeof *e->done);
+  if (e->in_order) {
+    play_in_order(e);
+    return;
+  }
   memset(e->head, 0, sizeof e->head);
   e->nflight = 0;
   e->playing = true;

@@ -104,6 +104,7 @@ void zx_open_comm(ZxEngine *e) {
   e->beside.road = "there is no communicator for this device";
   e->c = e->dev->comm ? e->dev->comm(e->world, e->env, &e->beside.road) : NULL;
   if (!e->c) e->c = zx_comm_staged(e->world, e->dev, e->env, e->call_event + 1);
+  e->in_order = e->c->t->only_queues && e->c->t->only_queues(e->c);
 }
 
 /* The ranks that this one sends to and receives from. */
