@@ -347,6 +347,37 @@ static int blocks(ZxComm *world, const ZxCuda *d) {
   return least > -1 ? 1 : least < -32 ? 32 : (int)-least;
 }
 
+/* The communicator of all, or NCCL's word for why not. */
+static ncclResult_t find_others(Nccl *n) {
+  ZxComm *world = n->inner;
+  ncclUniqueId id;
+  memset(&id, 0, sizeof id);
+  ncclResult_t r = n->rank ? ncclSuccess : ncclGetUniqueId(&id);
+  if (!zx_agree(world, r == ncclSuccess)) return r != ncclSuccess ? r : ncclRemoteError;
+  world->t->wait(world, world->t->broadcast(world, 0, &id, sizeof id, 0));
+  ncclConfig_t config = config_of(n, false);
+  r = ncclCommInitRankConfig(&n->root, n->size, id, n->rank, &config);
+  return r == ncclInProgress ? outcome(n->root) : r;
+}
+
+/* Collective. Where NCCL cannot start (two parts of one GPU, no network, a driver that is too old), the lowest rank that
+ * knows it says why. Aborting tells those that still look for this one. */
+static bool start_up(Nccl *n) {
+  ZxComm *world = n->inner;
+  ncclResult_t r = find_others(n);
+  double first = r == ncclSuccess ? -1e9 : -n->rank;
+  char why[200];
+  const char *last = last_words();
+  snprintf(why, sizeof why, "%s%s%s", r == ncclInProgress ? "other ranks do not answer" : ncclGetErrorString(r), *last ? ": " : "", last);
+  if (r != ncclSuccess && n->root) ncclCommAbort(n->root);
+  world->t->wait(world, world->t->all_reduce(world, 0, &first, 1, ZX_F64, ZX_MAX));
+  if (first < -1e8) return true;
+  if (r == ncclSuccess && n->root) ncclCommAbort(n->root);
+  if (first == -n->rank) zx_say(n->rank, "note: NCCL cannot start: %s", why);
+  cudaGetLastError();
+  return false;
+}
+
 ZxComm *zx_comm_nccl(ZxComm *world, ZkEnv *env, const char **why) {
   int size = world->t->size(world);
   if (sharing(world, zx_cuda(env), size)) {
@@ -359,13 +390,11 @@ ZxComm *zx_comm_nccl(ZxComm *world, ZkEnv *env, const char **why) {
   n->ctas = blocks(world, zx_cuda(env));
   setenv("NCCL_RUNTIME_CONNECT", "0", 0); /* see the top of this file */
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
-  ncclUniqueId id;
-  memset(&id, 0, sizeof id);
-  if (n->rank == 0) check(n, NULL, ncclGetUniqueId(&id), "an address for the others to find");
-  world->t->wait(world, world->t->broadcast(world, 0, &id, sizeof id, 0));
-  ncclConfig_t config = config_of(n, false);
-  check(n, NULL, ncclCommInitRankConfig(&n->root, size, id, n->rank, &config), "finding the other ranks");
-  settle(n, NULL, n->root, "finding the other ranks");
+  if (!start_up(n)) {
+    free(n);
+    *why = "NCCL cannot start here";
+    return NULL;
+  }
   add(n, 0, split(n, 0));
   return &n->base;
 }
