@@ -168,6 +168,7 @@ static void nccl_connect(ZxComm *c, const int *peer, int npeers, void *room) {
     check(n, NULL, ncclRecv((char *)room + 1 + i, 1, ncclUint8, peer[i], g->comm, zx_cuda_stream(n->env)), "connecting");
   }
   check(n, NULL, ncclGroupEnd(), "connecting");
+  settle(n, NULL, g->comm, "connecting");
   cudaGetLastError();
 }
 
@@ -182,8 +183,10 @@ static Group *begin(ZxComm *c, ZxGroup gi, const char *what, size_t bytes) {
 static ncclDataType_t type_of(ZxCommElem e) { return e == ZX_F32 ? ncclFloat32 : e == ZX_F64 ? ncclFloat64 : ncclUint8; }
 static ncclRedOp_t op_of(ZxReduce r) { return r == ZX_MAX ? ncclMax : ncclSum; }
 
+/* With NCCL_COMM_BLOCKING=0 in the environment even these communicators do not block; the next operation would be refused. */
 static ZxRequest end(ZxComm *c, const Group *g, ncclResult_t r) {
   check(nccl(c), g, r, g->what);
+  if (r == ncclInProgress) settle(nccl(c), g, g->comm, g->what);
   return -1;
 }
 
