@@ -1,6 +1,12 @@
 /* The CUDA runtime as far as zrun uses it, on a GPU that is a thread. ZUG_TEST_GPUS: how many there are (8).
  * ZUG_TEST_GPU_MEMORY: bytes of each. ZUG_TEST_NO_WAIT=1: streams ignore events; numbers must then be others, or the test
- * sees nothing. ZUG_TEST_GPU_FAIL=N: the N-th piece of work breaks the device. */
+ * sees nothing. ZUG_TEST_GPU_FAIL=N: the N-th piece of work breaks the device.
+ *
+ * What the real one may do, and a program must live with: ZUG_TEST_ONE_QUEUE=1: streams do not run side by side, all is done
+ * in the order in which hosts gave it (CUDA promises no concurrency). ZUG_TEST_SYNC=1: now and then a call first waits for all
+ * that the device has to do, as one that loads a kernel may. A GPU that has work and does none for long ends the program.
+ *
+ * What the real one refuses is refused: see `unsafe`, `broken`, cudaStreamEndCapture. */
 #include "tests/cuda/gpu.h"
 
 #include <cuda_runtime_api.h>
@@ -25,6 +31,7 @@ typedef struct {
 typedef struct Item {
   struct Item *next;
   Deed *deed;
+  uint64_t number;
   double from; /* not before */
 } Item;
 
@@ -40,7 +47,7 @@ struct CUstream_st {
 struct CUevent_st {
   uint64_t wanted, reached; /* how often it was recorded; how often that was reached */
   /* the latest record was captured: */
-  struct CUgraph_st *graph;
+  uint64_t capture; /* its number; 0: it was not */
   struct CUstream_st *stream;
   uint64_t given;
   struct Node *latest;
@@ -58,6 +65,7 @@ typedef struct Node {
   struct CUevent_st event;
 } Node;
 struct CUgraph_st {
+  uint64_t number;
   Node *head, **tail;
   bool spoilt;
 };
@@ -77,12 +85,13 @@ static struct {
   struct CUstream_st *streams;
   Memory *memory;
   size_t taken;
-  uint64_t drawn;
+  uint64_t drawn, given, captures;
   long done;
-  int device;
+  double moved; /* when it did something, or had nothing to do */
   struct CUgraph_st *capture; /* that goes on */
 } gpu = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 static _Thread_local cudaError_t last;
+enum { PATIENCE_S = 30 };
 
 long gpu_setting(const char *name, long otherwise) {
   const char *s = getenv(name);
@@ -113,6 +122,8 @@ static void release(Deed *d) {
 static bool serve(struct CUstream_st *s) {
   Item *i = s->head;
   if (!i || zx_now() < i->from) return false;
+  for (struct CUstream_st *k = gpu.streams; k && gpu_setting("ZUG_TEST_ONE_QUEUE", 0); k = k->next)
+    if (k->head && k->head->number < i->number) return false;
   protect(PROT_READ | PROT_WRITE);
   pthread_mutex_unlock(&gpu.lock);
   bool done = i->deed->go(i->deed->arg);
@@ -130,6 +141,7 @@ static bool serve(struct CUstream_st *s) {
 static void *work(void *arg) {
   (void)arg;
   pthread_mutex_lock(&gpu.lock);
+  gpu.moved = zx_now();
   while (!gpu.quit) {
     int n = 0, skip;
     for (struct CUstream_st *s = gpu.streams; s; s = s->next) n++;
@@ -140,7 +152,11 @@ static void *work(void *arg) {
       for (struct CUstream_st *s = gpu.streams; s && !moved; s = s->next)
         if (turn || at++ >= skip) moved = serve(s);
     }
+    bool idle = true;
+    for (struct CUstream_st *s = gpu.streams; s; s = s->next) idle &= !s->head;
+    if (moved || idle) gpu.moved = zx_now();
     if (moved) continue;
+    if (zx_now() - gpu.moved > PATIENCE_S) ZB_BUG("the GPU has work and does none of it since %d s", PATIENCE_S);
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     t.tv_nsec += 100000;
@@ -157,7 +173,7 @@ static void enqueue(struct CUstream_st *s, Deed *d) {
   ZB_ASSERT(i != NULL);
   uint64_t x = draw();
   d->refs++;
-  *i = (Item){NULL, d, x % 8 ? 0 : zx_now() + 4e-4 * (double)(x >> 40) / (1 << 24)};
+  *i = (Item){NULL, d, gpu.given++, x % 8 ? 0 : zx_now() + 4e-4 * (double)(x >> 40) / (1 << 24)};
   *s->tail = i;
   s->tail = &i->next;
   pthread_cond_broadcast(&gpu.changed);
@@ -174,11 +190,24 @@ static Node *note(struct CUstream_st *s, Step step) {
   return n;
 }
 
+/* Holds the lock. */
+static void wait_for_all(void) {
+  for (bool busy = true; busy;) {
+    busy = false;
+    for (struct CUstream_st *s = gpu.streams; s; s = s->next) busy |= s->head != NULL;
+    if (busy) pthread_cond_wait(&gpu.changed, &gpu.lock);
+  }
+}
+
+bool gpu_capturing(const struct CUstream_st *s) { return s->graph != NULL; }
+
 void gpu_push(struct CUstream_st *s, bool (*go)(void *), void (*drop)(void *), void *arg) {
   Deed *d = malloc(sizeof *d);
   ZB_ASSERT(d != NULL);
   *d = (Deed){go, drop, arg, 0};
   pthread_mutex_lock(&gpu.lock);
+  if (!s->graph && gpu_setting("ZUG_TEST_SYNC", 0) && draw() % 4 == 0) wait_for_all();
+  if (s->graph && s->graph->spoilt) last = cudaErrorStreamCaptureInvalidated;
   if (s->graph) note(s, WORK)->deed = d, d->refs++;
   else enqueue(s, d);
   pthread_mutex_unlock(&gpu.lock);
@@ -239,12 +268,23 @@ const char *cudaGetErrorString(cudaError_t e) {
          : e == cudaErrorStreamCaptureUnsupported ? "operation not permitted when stream is capturing"
          : e == cudaErrorStreamCaptureInvalidated ? "operation failed due to a previous error during capture"
          : e == cudaErrorStreamCaptureUnjoined ? "capture sequence contains an unjoined subsequence"
+         : e == cudaErrorCapturedEvent ? "operation not permitted on an event last recorded in a capturing stream"
+         : e == cudaErrorInvalidValue ? "invalid argument"
          : e == cudaErrorStreamCaptureIsolation ? "dependency created on uncaptured work in another stream"
                                           : "another error";
 }
 
 size_t cublasLtGetVersion(void);
 size_t cublasLtGetVersion(void) { return 0; }
+
+/* ---- what a thread that captures may not do ----
+ * Calls that do not only queue, with a capture that is not cudaStreamCaptureModeRelaxed (cudaThreadExchangeStreamCaptureMode:
+ * "potentially unsafe"): they are refused, and the capture is of no use any more. */
+static bool unsafe(void) {
+  if (!gpu.capture) return false;
+  gpu.capture->spoilt = true;
+  return true;
+}
 
 /* ---- memory ---- */
 static size_t size_of_memory(void) { return (size_t)gpu_setting("ZUG_TEST_GPU_MEMORY", 1l << 34); }
@@ -256,6 +296,7 @@ cudaError_t cudaMemGetInfo(size_t *left, size_t *total) {
 }
 
 static cudaError_t get(void **out, size_t bytes, bool pinned) {
+  if (unsafe()) return say(cudaErrorStreamCaptureUnsupported);
   if (!pinned && bytes > size_of_memory() - gpu.taken) return say(cudaErrorMemoryAllocation);
   Memory *m = malloc(sizeof *m);
   ZB_ASSERT(m != NULL);
@@ -271,9 +312,12 @@ static cudaError_t get(void **out, size_t bytes, bool pinned) {
   return cudaSuccess;
 }
 
+/* Waits for the device, as the real one does. */
 static cudaError_t give_back(void *p) {
   if (!p) return cudaSuccess;
+  if (unsafe()) return say(cudaErrorStreamCaptureUnsupported);
   pthread_mutex_lock(&gpu.lock);
+  wait_for_all();
   Memory **at = &gpu.memory;
   while (*at && (*at)->p != (char *)p) at = &(*at)->next;
   Memory *m = *at;
@@ -314,6 +358,7 @@ static bool move(void *arg) {
 }
 
 static cudaError_t push_move(cudaStream_t stream, void *to, const void *from, size_t bytes) {
+  if (stream->graph && stream->graph->spoilt) return say(cudaErrorStreamCaptureInvalidated);
   Move *m = malloc(sizeof *m);
   ZB_ASSERT(m != NULL);
   *m = (Move){to, from, bytes};
@@ -356,14 +401,8 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int 
 
 static bool idle(const struct CUstream_st *s) { return !s->head; }
 
-/* What may not be asked of a captured stream: the capture is of no use any more. */
-static bool spoils(struct CUgraph_st *g) {
-  if (g) g->spoilt = true;
-  return g != NULL;
-}
-
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
-  if (spoils(s->graph)) return say(cudaErrorStreamCaptureUnsupported);
+  if (unsafe()) return say(cudaErrorStreamCaptureUnsupported);
   pthread_mutex_lock(&gpu.lock);
   while (!idle(s)) pthread_cond_wait(&gpu.changed, &gpu.lock);
   pthread_mutex_unlock(&gpu.lock);
@@ -371,7 +410,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s) {
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t s) {
-  if (spoils(s->graph)) return say(cudaErrorStreamCaptureUnsupported);
+  if (unsafe()) return say(cudaErrorStreamCaptureUnsupported);
   pthread_mutex_lock(&gpu.lock);
   bool yes = idle(s);
   pthread_mutex_unlock(&gpu.lock);
@@ -379,6 +418,7 @@ cudaError_t cudaStreamQuery(cudaStream_t s) {
 }
 
 cudaError_t cudaDeviceSynchronize(void) {
+  if (unsafe()) return say(cudaErrorStreamCaptureUnsupported);
   for (struct CUstream_st *s = gpu.streams; s; s = s->next) cudaStreamSynchronize(s);
   return cudaSuccess;
 }
@@ -403,6 +443,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
 
 /* On a stream of their own, as the default stream is; streams of zrun do not wait for it. */
 static cudaError_t at_once(void *to, const void *from, size_t bytes) {
+  if (unsafe()) return say(cudaErrorStreamCaptureUnsupported);
   cudaStream_t s;
   cudaStreamCreateWithPriority(&s, cudaStreamNonBlocking, 0);
   push_move(s, to, from, bytes);
@@ -450,14 +491,17 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags) {
   return *e ? cudaSuccess : say(cudaErrorMemoryAllocation);
 }
 cudaError_t cudaEventDestroy(cudaEvent_t e) {
+  if (e->reached != e->wanted) ZB_BUG("an event goes that work is still to reach"); /* allowed; here it would be missed */
   free(e);
   return cudaSuccess;
 }
-/* By which capture the event's latest record is, if that goes on. */
-static struct CUgraph_st *captured(cudaEvent_t e) { return e->graph && e->graph == gpu.capture ? e->graph : NULL; }
+/* Whether the event's latest record is of the capture that goes on; whether it was of one that is over. */
+static bool captured(const struct CUevent_st *e) { return gpu.capture && e->capture == gpu.capture->number; }
+static bool broken(const struct CUevent_st *e) { return e->capture && !captured(e); }
 
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
-  e->graph = s->graph;
+  if (s->graph && s->graph->spoilt) return say(cudaErrorStreamCaptureInvalidated);
+  e->capture = s->graph ? s->graph->number : 0;
   e->stream = s;
   if (s->graph) {
     e->latest = note(s, RECORD);
@@ -469,7 +513,8 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
 /* In a capture: an event of the same capture brings a stream in, or joins another to the origin. */
 static cudaError_t wait_captured(cudaStream_t s, cudaEvent_t e) {
   struct CUgraph_st *g = gpu.capture;
-  if (e->graph != g) return spoils(g), say(cudaErrorStreamCaptureIsolation);
+  if (g->spoilt) return say(cudaErrorStreamCaptureInvalidated);
+  if (!captured(e)) return unsafe(), say(cudaErrorStreamCaptureIsolation);
   if (!s->graph) s->graph = g, s->given = s->joined = 0;
   note(s, WAIT)->record = e->latest;
   if (s->origin && e->given > e->stream->joined) e->stream->joined = e->given;
@@ -480,12 +525,14 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
   (void)flags;
   bool no_wait = gpu_setting("ZUG_TEST_NO_WAIT", 0);
   if (s->graph || captured(e)) return wait_captured(s, e);
+  if (broken(e)) return say(cudaErrorCapturedEvent);
   if (!no_wait) gpu_push(s, wait_for, free, mark(e, e->wanted));
   return cudaSuccess;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t e) {
-  if (spoils(captured(e))) return say(cudaErrorStreamCaptureUnsupported);
+  if (unsafe()) return say(cudaErrorStreamCaptureUnsupported);
+  if (broken(e)) return say(cudaErrorCapturedEvent);
   pthread_mutex_lock(&gpu.lock);
   bool yes = e->reached == e->wanted;
   pthread_mutex_unlock(&gpu.lock);
@@ -498,6 +545,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mo
   ZB_ASSERT(mode == cudaStreamCaptureModeThreadLocal && !gpu.capture);
   s->graph = gpu.capture = calloc(1, sizeof *s->graph);
   ZB_ASSERT(s->graph != NULL);
+  s->graph->number = ++gpu.captures;
   s->graph->tail = &s->graph->head;
   s->origin = true;
   s->given = s->joined = 0;
@@ -561,6 +609,7 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *out, cudaGraph_t g, u
 cudaError_t cudaGraphUpload(cudaGraphExec_t x, cudaStream_t s) { return (void)x, (void)s, cudaSuccess; }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x) {
+  if (unsafe()) return say(cudaErrorStreamCaptureUnsupported);
   cudaDeviceSynchronize();
   for (Node *n = x->graph.head, *next; n; n = next) {
     next = n->next;
@@ -572,6 +621,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x) {
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s) {
+  if (!x) return say(cudaErrorInvalidValue);
   bool no_wait = gpu_setting("ZUG_TEST_NO_WAIT", 0);
   for (Node *n = x->graph.head; n; n = n->next) {
     if (n->step == WORK) {

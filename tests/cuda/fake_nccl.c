@@ -4,7 +4,13 @@
  * operation of members unless NCCL_RUNTIME_CONNECT is 0; a communicator that does not block is ready only when asked,
  * and so are those split from it.
  *
- * ZUG_TEST_NCCL_FAIL=N: after N operations communicators say that a rank has failed. */
+ * What the real one refuses, or hangs at, ends the program here: members that do not do the same, in the same order, with the
+ * same sizes and types, captured or not; a communicator used while something of it goes on; one ended before the graphs that
+ * have operations of it.
+ *
+ * ZUG_TEST_NCCL_FAIL=N: after N operations communicators say that a rank has failed. ZUG_TEST_NCCL_START=R: rank R cannot
+ * start, nor those that then look for it in vain; -1: none can, since two are on one GPU. NCCL_COMM_BLOCKING=0, as the real
+ * one has it: no communicator blocks. ZUG_TEST_NCCL_VERSION=V: of what version it is. */
 #include "tests/cuda/gpu.h"
 
 #include <cuda_runtime_api.h>
@@ -21,14 +27,25 @@
 
 enum { RANKS = 8, SPLITS = 256, CHUNK = 16384 };
 
+/* What a message is a part of; for transfers all but `captured` is 0. */
+typedef struct {
+  int kind, type, how;
+  uint64_t number; /* among the communicator's operations */
+  size_t n;
+  bool captured;
+} Sign;
+enum { ALL_REDUCE = 1, REDUCE_SCATTER, ALL_GATHER, BROADCAST };
+static const char *const kind_text[] = {"a transfer", "an all-reduce", "a reduce-scatter", "an all-gather", "a broadcast"};
+
 typedef struct {
   _Atomic int full;
   size_t total; /* of the message */
+  Sign sign;
   char data[CHUNK];
 } Box;
 
 typedef struct {
-  _Atomic int arrived, connected;
+  _Atomic int arrived, connected, aborted;
   _Atomic int met[RANKS][RANKS];
   _Atomic int color[SPLITS][RANKS]; /* + 2; 0: not said yet */
   Box box[RANKS][RANKS];            /* from, to */
@@ -38,8 +55,12 @@ struct ncclComm {
   char name[100];
   Shared *s;
   int rank, size;
-  bool blocking, connected;
+  bool blocking, connected, finalized;
   int splits;
+  int busy;             /* a communicator that does not block: how often it will still say so */
+  uint64_t operations;
+  _Atomic int living;   /* operations that are queued, or in a graph */
+  ncclResult_t refused; /* it could not start */
   /* a split that goes on */
   struct ncclComm **child;
   int color;
@@ -59,7 +80,7 @@ static ncclComm_t join(const char *name, int rank, int size, bool blocking) {
   close(fd);
   c->rank = rank;
   c->size = size;
-  c->blocking = blocking;
+  c->blocking = blocking && gpu_setting("NCCL_COMM_BLOCKING", 1);
   c->connected = !gpu_setting("NCCL_RUNTIME_CONNECT", 1);
   atomic_fetch_add(&c->s->arrived, 1);
   return c;
@@ -74,15 +95,27 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
   return ncclSuccess;
 }
 
+static const char *why = "";
+
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, int rank, ncclConfig_t *config) {
   ZB_ASSERT(config->maxCTAs >= 1 && config->maxCTAs <= 32);
+  long start = gpu_setting("ZUG_TEST_NCCL_START", -2);
   *out = join(id.internal, rank, size, config->blocking);
+  if (start == -1) (*out)->refused = ncclInvalidUsage, why = "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000";
+  if (start == rank) (*out)->refused = ncclSystemError, why = "Call to connect failed";
+  if ((*out)->refused) atomic_fetch_sub(&(*out)->s->arrived, 1); /* the others look for it */
+  if (start >= -1) return ncclInProgress;
   while (config->blocking && !here(*out)) nap();
   return config->blocking ? ncclSuccess : ncclInProgress;
 }
 
+/* "Attempt to use communicator before the previous operation returned ncclSuccess" */
+static bool ready(const struct ncclComm *c) { return here(c) && !c->child && !c->busy && !c->finalized; }
+
 ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t *out, ncclConfig_t *config) {
-  ZB_ASSERT(!c->blocking && config->blocking && key == c->rank && here(c) && !c->child && c->splits < SPLITS);
+  ZB_ASSERT(!c->blocking && config->blocking && key == c->rank && c->splits < SPLITS);
+  if (!ready(c)) return ncclInvalidArgument;
+  *out = NULL; /* until the split is done */
   c->child = out;
   c->color = color;
   c->arrived = false;
@@ -120,18 +153,33 @@ static _Atomic long operations;
 ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state) {
   long limit = gpu_setting("ZUG_TEST_NCCL_FAIL", -1);
   *state = ncclSuccess;
-  if (!here(c) || (c->child && !go_on(c))) *state = ncclInProgress;
-  else if (limit >= 0 && c->blocking && atomic_load(&operations) > limit) *state = ncclRemoteError;
+  if (c->refused) *state = c->refused;
+  else if (atomic_load(&c->s->aborted)) *state = ncclRemoteError;
+  else if (c->busy) c->busy--, *state = ncclInProgress;
+  else if (!here(c) || (c->child && !go_on(c))) *state = ncclInProgress;
+  else if (limit >= 0 && c->operations && atomic_load(&operations) > limit) *state = ncclRemoteError;
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t c) {
-  ZB_ASSERT(!c->child);
+  if (!ready(c)) return ncclInvalidArgument;
+  for (int i = 0; atomic_load(&c->living); nap()) /* the real one waits for ever */
+    if (++i == 40000) ZB_BUG("a communicator ends before %d of its operations, or before their graph", atomic_load(&c->living));
+  c->finalized = true;
   if (c->rank == 0) unlink(c->name);
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t c) {
+  ZB_ASSERT(c->finalized);
+  munmap(c->s, sizeof(Shared));
+  free(c);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t c) {
+  atomic_store(&c->s->aborted, 1);
+  unlink(c->name);
   munmap(c->s, sizeof(Shared));
   free(c);
   return ncclSuccess;
@@ -148,6 +196,7 @@ typedef struct {
 
 typedef struct {
   ncclComm_t comm;
+  Sign sign;
   int nparts;
   Part part[2 * RANKS];
   /* a reduction: of own and what arrived at `room` */
@@ -166,15 +215,25 @@ static bool sends(const Op *o, Part *p) {
   size_t n = p->bytes - p->at < CHUNK ? p->bytes - p->at : CHUNK;
   memcpy(b->data, p->p + p->at, n);
   b->total = p->bytes;
+  b->sign = o->sign;
   p->at += n;
   atomic_store(&b->full, 1);
   return false;
+}
+
+static void meet(const Sign *a, const Sign *b) {
+  if (a->kind != b->kind || a->number != b->number)
+    ZB_BUG("%s, number %zu, meets %s, number %zu", kind_text[a->kind], (size_t)a->number, kind_text[b->kind], (size_t)b->number);
+  if (a->type != b->type || a->how != b->how || a->n != b->n)
+    ZB_BUG("%s of %zu of type %d meets one of %zu of type %d", kind_text[a->kind], a->n, a->type, b->n, b->type);
+  if (a->captured != b->captured) ZB_BUG("%s is captured on one rank only", kind_text[a->kind]);
 }
 
 static bool receives(const Op *o, Part *p) {
   Box *b = &o->comm->s->box[p->peer][o->comm->rank];
   if (p->at == p->bytes) return true;
   if (!atomic_load(&b->full)) return false;
+  meet(&o->sign, &b->sign);
   if (b->total != p->bytes) ZB_BUG("a message of %zu bytes where %zu are expected", b->total, p->bytes);
   size_t n = p->bytes - p->at < CHUNK ? p->bytes - p->at : CHUNK;
   memcpy(p->p + p->at, b->data, n);
@@ -208,15 +267,28 @@ static bool go(void *arg) {
 }
 
 static void drop(void *arg) {
+  atomic_fetch_sub(&((Op *)arg)->comm->living, 1);
   free(((Op *)arg)->room);
   free(arg);
 }
 
 static Op *begin(ncclComm_t c) {
   Op *o = calloc(1, sizeof *o);
-  ZB_ASSERT(o != NULL && c->blocking);
+  ZB_ASSERT(o != NULL);
   o->comm = c;
   return o;
+}
+
+/* Into the stream; a communicator that does not block says when. */
+static ncclResult_t give(Op *o, cudaStream_t stream) {
+  ncclComm_t c = o->comm;
+  o->sign.captured = gpu_capturing(stream);
+  c->operations++;
+  atomic_fetch_add(&c->living, 1);
+  atomic_fetch_add(&operations, 1);
+  if (!c->blocking) c->busy = 2;
+  gpu_push(stream, go, drop, o);
+  return c->blocking ? ncclSuccess : ncclInProgress;
 }
 
 static void add(Op *o, bool send, int peer, const void *p, size_t bytes) {
@@ -224,17 +296,17 @@ static void add(Op *o, bool send, int peer, const void *p, size_t bytes) {
   o->part[o->nparts++] = (Part){send, peer, (char *)(uintptr_t)p, bytes, 0, false};
 }
 
-static ncclResult_t collective(Op *o, cudaStream_t stream) {
+static ncclResult_t collective(Op *o, int kind, size_t n, ncclDataType_t type, cudaStream_t stream) {
   ncclComm_t c = o->comm;
+  o->sign = (Sign){.kind = kind, .type = (int)type, .how = (int)o->how, .number = c->operations, .n = n};
+  if (!ready(c)) return free(o->room), free(o), ncclInvalidArgument;
   if (!c->connected) { /* the first one: hosts wait for each other */
     int want = c->size;
     atomic_fetch_add(&c->s->connected, 1);
     while (atomic_load(&c->s->connected) < want) nap();
     c->connected = true;
   }
-  atomic_fetch_add(&operations, 1);
-  gpu_push(stream, go, drop, o);
-  return ncclSuccess;
+  return give(o, stream);
 }
 
 /* Room for one part of each member; what is sent to and received from each. */
@@ -260,14 +332,14 @@ ncclResult_t ncclAllReduce(const void *in, void *out, size_t n, ncclDataType_t t
                            cudaStream_t stream) {
   Op *o = reduction(c, in, n, type, op, 0);
   o->out = out;
-  return collective(o, stream);
+  return collective(o, ALL_REDUCE, n, type, stream);
 }
 
 ncclResult_t ncclReduceScatter(const void *in, void *out, size_t n, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c,
                                cudaStream_t stream) {
   Op *o = reduction(c, in, n, type, op, n * (type == ncclFloat32 ? 4 : 8));
   o->out = out;
-  return collective(o, stream);
+  return collective(o, REDUCE_SCATTER, n, type, stream);
 }
 
 ncclResult_t ncclAllGather(const void *in, void *out, size_t bytes, ncclDataType_t type, ncclComm_t c, cudaStream_t stream) {
@@ -281,7 +353,7 @@ ncclResult_t ncclAllGather(const void *in, void *out, size_t bytes, ncclDataType
     add(o, true, i, in, bytes);
     add(o, false, i, (char *)out + (size_t)i * bytes, bytes);
   }
-  return collective(o, stream);
+  return collective(o, ALL_GATHER, bytes, type, stream);
 }
 
 ncclResult_t ncclBroadcast(const void *in, void *out, size_t bytes, ncclDataType_t type, int root, ncclComm_t c,
@@ -291,7 +363,7 @@ ncclResult_t ncclBroadcast(const void *in, void *out, size_t bytes, ncclDataType
   for (int i = 0; i < c->size; i++)
     if (c->rank == root && i != root) add(o, true, i, in, bytes);
   if (c->rank != root) add(o, false, root, out, bytes);
-  return collective(o, stream);
+  return collective(o, BROADCAST, bytes, type, stream);
 }
 
 /* ---- transfers ---- */
@@ -300,9 +372,10 @@ static int depth;
 static cudaStream_t group_stream;
 
 static ncclResult_t transfer(bool send, const void *p, size_t bytes, int peer, ncclComm_t c, cudaStream_t stream) {
+  if (!ready(c)) return ncclInvalidArgument;
   ncclGroupStart();
   if (!group) group = begin(c);
-  ZB_ASSERT(group->comm == c);
+  ZB_ASSERT(group->comm == c && (!group->nparts || group_stream == stream));
   group_stream = stream;
   add(group, send, peer, p, bytes);
   return ncclGroupEnd();
@@ -326,18 +399,18 @@ ncclResult_t ncclGroupEnd(void) {
   for (int i = 0; i < group->nparts; i++) atomic_store(&c->s->met[c->rank][group->part[i].peer], 1);
   for (int i = 0; i < group->nparts; i++)
     while (!atomic_load(&c->s->met[group->part[i].peer][c->rank])) nap();
-  atomic_fetch_add(&operations, 1);
-  gpu_push(group_stream, go, drop, group);
+  Op *o = group;
   group = NULL;
-  return ncclSuccess;
+  return give(o, group_stream);
 }
 
 /* ---- words ---- */
 ncclResult_t ncclGetVersion(int *v) {
-  *v = NCCL_VERSION_CODE;
+  *v = (int)gpu_setting("ZUG_TEST_NCCL_VERSION", NCCL_VERSION_CODE);
   return ncclSuccess;
 }
-const char *ncclGetLastError(ncclComm_t c) { return (void)c, "this is a test"; }
+const char *ncclGetLastError(ncclComm_t c) { return (void)c, *why ? why : "this is a test"; }
 const char *ncclGetErrorString(ncclResult_t r) {
-  return r == ncclSuccess ? "no error" : r == ncclRemoteError ? "remote process exited or there was a network error" : "another error";
+  return r == ncclSuccess ? "no error" : r == ncclRemoteError ? "remote process exited or there was a network error" : r == ncclInvalidUsage ? "invalid usage"
+         : r == ncclSystemError ? "unhandled system error" : r == ncclInvalidArgument ? "invalid argument" : "another error";
 }

@@ -15,6 +15,7 @@ struct CUstream_st;
  * it returns true; other streams go on in between. Where a stream is captured all that happens whenever the graph is played.
  * `drop` is called when it will not happen again. */
 void gpu_push(struct CUstream_st *stream, bool (*go)(void *arg), void (*drop)(void *arg), void *arg);
+bool gpu_capturing(const struct CUstream_st *stream);
 /* What the environment variable says, or `otherwise`. */
 long gpu_setting(const char *name, long otherwise);
 

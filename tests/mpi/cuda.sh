@@ -1,5 +1,6 @@
-# The CUDA device and NCCL without either: zrun for GPUs on a GPU that is a thread (tests/cuda/gpu.h). What this says nothing
-# about: the hardware, and whether the real CUDA runtime and NCCL do as the tests' own.
+# The CUDA device and NCCL without either: zrun for GPUs on a GPU that is a thread (tests/cuda/gpu.h), which refuses what the
+# real CUDA runtime and NCCL refuse by their documents. What this says nothing about: the hardware, and whether the real ones
+# do as they say.
 . "$ZUG_SRC/tests/lib.sh"
 need_mpi
 emu="$ZUG_BUILD/tests/cuda/zrun-emu"
@@ -80,14 +81,32 @@ says 'joined dot: 3 operands, 14 ops, 2 results'    # GELU, and what it is of
 says 'joined dot: 3 operands, (2[0-9]) ops, 1 results' # its gradient
 same half cuda cpu --loss 5e-4 --norm 5e-3
 
-# ---- as if the user had told NCCL to connect late ----
+# ---- one order for all: streams that do not run side by side, hosts that wait for the device now and then, connections made
+# by the first operation. Where ranks queue in another order than their partners these hang ----
 export ZUG_TEST_CPU=1
-for each in pipe2:2 few4:4; do
+for each in pipe2:2 few4:4 pipe_data4:4; do
   recipe=${each%:*} ranks=${each#*:}
   run cpu "$ranks" zrun $recipe
-  run late "$ranks" "env NCCL_RUNTIME_CONNECT=1 $emu" $recipe
+  run late "$ranks" "env ZUG_TEST_ONE_QUEUE=1 ZUG_TEST_SYNC=1 NCCL_RUNTIME_CONNECT=1 $emu" $recipe
+  says 'steps are captured'
   same $recipe late cpu --loss 1e-6 --norm 1e-6
 done
+
+# ---- communicators that do not block, because of the environment; a NCCL that does not keep an order in graphs ----
+run cpu 2 zrun pipe2
+run older 2 "env NCCL_COMM_BLOCKING=0 ZUG_TEST_NCCL_VERSION=22505 $emu" pipe2
+says 'each step is queued anew: NCCL keeps its operations in order in a graph from 2.26 on only'
+same pipe2 older cpu --loss 1e-6 --norm 1e-6
+
+# ---- NCCL cannot start: on any rank, on one ----
+run refused 2 "env ZUG_TEST_NCCL_START=-1 $emu" pipe2
+says 'rank 0\] note: NCCL cannot start: invalid usage: Duplicate GPU detected'
+says "ranks exchange by way of the host's memory: NCCL cannot start here"
+same pipe2 refused cpu --loss 1e-6 --norm 1e-6
+run refused 2 "env ZUG_TEST_NCCL_START=1 $emu" pipe2
+says 'note: NCCL cannot start: '
+same pipe2 refused cpu --loss 1e-6 --norm 1e-6
+ls nccl-* >files.txt 2>/dev/null && fail "communicators were left: $(cat files.txt)"
 
 # ---- times by operation, for which every call is waited for: the numbers stay ----
 run cpu 2 zrun pipe2
