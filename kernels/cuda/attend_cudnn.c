@@ -7,17 +7,22 @@
  *
  * The gradient: cuDNN's fastest kernels add to dq with atomics and give other bits each time. The graph here has no
  * sum for them to add to: cuDNN then stores ds in its workspace, [head, s, s] in bf16, and multiplies it by k from
- * there, in one order. (That is how NVIDIA's own frontend asks for it up to Hopper; later devices use our kernels.)
+ * there, in one order. (That is how NVIDIA's own frontend asks for it up to Hopper; later devices use our kernels, and so
+ * do versions and lengths that are known to go wrong: see whole_tiles and trusted.)
  * The workspace for all heads can be gigabytes, so the heads are done in equal pieces. */
 #include "kernels/cuda/attend.h"
 
 #ifdef HAVE_CUDNN
 #include <cudnn.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #ifndef ZK_ATTEND_PIECE                      /* tests have a smaller one */
 #define ZK_ATTEND_PIECE ((int64_t)256 << 20) /* bytes of workspace for which heads are put together */
+#endif
+#ifndef ZK_ATTEND_TILE /* likewise */
+#define ZK_ATTEND_TILE 128
 #endif
 #define LARGEST ((int64_t)1 << 30) /* and up to which one is done at all */
 #define SPARE ((int64_t)1 << 20)   /* what plans ask for besides */
@@ -56,9 +61,7 @@ static bool cut(Heads *h) {
   if (bytes == 0) return true;
   h->pkeys = largest_divisor(h->keys, ZK_ATTEND_PIECE / bytes);
   h->pbatch = h->pkeys == h->keys ? largest_divisor(h->batch, ZK_ATTEND_PIECE / bytes / h->keys) : 1;
-  bool whole = h->pbatch == h->batch && h->pkeys == h->keys;
-  return bytes * h->pbatch * h->pkeys <= LARGEST &&
-         (whole || h->S % 4 == 0); /* pieces of l begin at 16 bytes */
+  return bytes * h->pbatch * h->pkeys <= LARGEST; /* pieces of l begin at 16 bytes: these are whole tiles */
 }
 
 /* The strides of view v; false if its heads are not evenly spaced. */
@@ -74,9 +77,16 @@ static bool stride(Heads *h, const ZkcAttend *a, int v) {
   return (h->sb[v] | h->sh[v] | h->ss[v]) % 8 == 0 && a->hs[v] == 1 && a->v[v]->elem == ZK_BF16;
 }
 
+/* A single position is refused by most versions and crashes one (9.26: cudnn-frontend, issue 1071). Gradients are left to
+ * cuDNN for whole tiles only: what a kernel makes of the rest of the last one was not masked, and is NaN where all scores
+ * are far below 0. (Up to 9.15.0 its frontend therefore asks for another graph; without a causal mask it was seen on
+ * Hopper with 9.20 and 9.30: cudnn-frontend, issue 160 and pull request 628, pytorch, issue 196678.) */
+static bool whole_tiles(const ZkcAttend *a) { return a->S > 1 && (!a->grad || a->S % ZK_ATTEND_TILE == 0); }
+
 static bool heads_of(Heads *h, const ZkcAttend *a) {
   *h = (Heads){1, 1, a->groups.count, a->S, a->H, .grad = a->grad, .causal = a->causal, .scale = a->scale};
-  if (a->heads.nloops > 2 || a->groups.nloops > 1 || a->H % 8 != 0 || a->H > 256 || a->S > INT32_MAX)
+  if (a->heads.nloops > 2 || a->groups.nloops > 1 || a->H % 8 != 0 || a->H > 256 || a->S > INT32_MAX ||
+      !whole_tiles(a))
     return false;
   if (a->heads.nloops == 2) h->batch = a->heads.div[0].n, h->keys = a->heads.div[1].n;
   else if (a->heads.nloops == 1 && h->groups == 1) h->keys = a->heads.div[0].n;
@@ -388,13 +398,19 @@ static bool plan_for(Plan *p, cudnnHandle_t handle, cudnnBackendDescriptor_t dev
   return p->usable;
 }
 
+/* As NVIDIA's own frontend has it: 9.10.0 and 9.10.1 have known bugs; gradients in one order (what its support matrix calls
+ * deterministic) are there for Hopper, and since 9.18 for Ampere and Ada. Before 9.0 other things differ too. */
+static bool trusted(int arch, size_t version, bool grad) {
+  if (version < 90000 || version == 91000 || version == 91001) return false;
+  return !grad || (arch < 90 ? version >= 91800 : arch < 100);
+}
+
 static void make_plan(ZkCuda *cu, const ZkCall *call, void *memo) {
   Plan *p = memo;
   ZkcAttend a = zkc_attend_of(call);
   for (int v = 0; v < ZKA_VIEWS; v++)
     if (a.v[v] && (uintptr_t)a.v[v]->data % 16 != 0) return;
-  if (a.grad && cu->arch >= 100) return;
-  if (heads_of(&p->heads, &a)) plan_for(p, cu->dnn, NULL);
+  if (trusted(cu->arch, cudnnGetVersion(), a.grad) && heads_of(&p->heads, &a)) plan_for(p, cu->dnn, NULL);
 }
 
 static void drop_plan(void *memo) { graph_free(&((Plan *)memo)->graph); }
@@ -485,7 +501,9 @@ bool zk_attend_dnn_plan(const ZkCall *call, const char *device, int64_t *workspa
   Plan p = {.usable = false};
   Graph g = {.nmade = 0};
   ZkcAttend a = zkc_attend_of(call);
-  if (!heads_of(&p.heads, &a)) return false;
+  const char *generation = strstr(device, "\"deviceVer\":"); /* 900 for 9.0 */
+  int arch = generation ? atoi(strchr(generation, ':') + 1) / 10 : 0;
+  if (!heads_of(&p.heads, &a) || !trusted(arch, cudnnGetVersion(), a.grad)) return false;
   cudnnBackendDescriptor_t prop = make(&g, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
   set(&g, prop, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)strlen(device), device);
   finish(&g, prop);
