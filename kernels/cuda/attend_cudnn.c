@@ -200,7 +200,9 @@ static void matmul(Graph *g, int a, int b, int c) {
 
 /* y = mode(x, b), or t ? x : b; b and t may be -1. `axis` is what GEN_INDEX counts along. */
 static void pointwise(Graph *g, cudnnPointwiseMode_t mode, int x, int b, int t, int y, int64_t axis) {
-  cudnnDataType_t type = mode == CUDNN_POINTWISE_CMP_GE ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT;
+  cudnnDataType_t type = mode == CUDNN_POINTWISE_CMP_GE      ? CUDNN_DATA_BOOLEAN
+                         : mode == CUDNN_POINTWISE_GEN_INDEX ? CUDNN_DATA_INT32
+                                                             : CUDNN_DATA_FLOAT;
   cudnnBackendDescriptor_t how = make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   cudnnBackendDescriptor_t op = make(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   set(g, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
@@ -453,7 +455,8 @@ static void bind(Pack *k, int uid, void *p) {
 static cudnnStatus_t run_piece(ZkCuda *cu, const ZkcAttend *a, const Plan *p, float *l, char *scratch,
                                int64_t b, int64_t head) {
   const Heads *h = &p->heads;
-  float scale = h->scale, unit = 1, low = cudnnGetVersion() < 90100 ? -3.402823466e38f : -INFINITY;
+  float scale = h->scale, unit = 1;
+  float low = cudnnGetVersion() < 91000 ? -3.402823466e38f : -INFINITY; /* as the frontend has it */
   char *sums = scratch + rounded(workspace_most(h));
   Pack k = {.n = 0};
   Graph g = {0};
