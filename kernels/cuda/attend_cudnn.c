@@ -422,8 +422,13 @@ void zk_attend_dnn_prepare(ZkCuda *cu, const ZkCall *call) {
 }
 
 /* ---- run ---------------------------------------------------------------------------------------------------------- */
-/* Scratch: the workspace, D, and l if it must be copied. */
-static size_t rounded(int64_t bytes) { return (size_t)zb_round_up((uint64_t)bytes, 256); }
+/* Scratch: the workspace, D, and l if it must be copied; from a multiple of 256 on, as memory of the driver's own is and
+ * workspaces of NVIDIA's libraries are expected to be. */
+#define BEGIN 256
+static size_t rounded(int64_t bytes) { return (size_t)zb_round_up((uint64_t)bytes, BEGIN); }
+static char *begin(const ZkCall *call) {
+  return (char *)(uintptr_t)zb_round_up((uintptr_t)call->scratch, BEGIN);
+}
 static size_t sums_bytes(const Heads *h) {
   return h->grad ? rounded(h->pbatch * h->pkeys * h->groups * h->S * (int64_t)sizeof(float)) : 0;
 }
@@ -432,7 +437,7 @@ size_t zk_attend_dnn_scratch(const ZkcAttend *a) {
   Heads h;
   ZkView l;
   if (!heads_of(&h, a)) return 0;
-  return rounded(workspace_most(&h)) + sums_bytes(&h) +
+  return BEGIN + rounded(workspace_most(&h)) + sums_bytes(&h) +
          (dense_l(a, &l) ? 0 : (size_t)zkc_attend_rows(a) * sizeof(float));
 }
 
@@ -488,12 +493,12 @@ bool zk_attend_dnn(const ZkEnv *env, const ZkCall *call, const ZkcAttend *a) {
   const Heads *h = &p->heads;
   ZkView l;
   bool lies_so = dense_l(a, &l);
-  if (!lies_so) l.data = (char *)call->scratch + rounded(workspace_most(h)) + sums_bytes(h);
+  if (!lies_so) l.data = begin(call) + rounded(workspace_most(h)) + sums_bytes(h);
   if (!lies_so && h->grad) copy(env, &l, a->v[ZKA_L]);
   cudnnStatus_t status = cudnnSetStream(cu->dnn, cu->stream);
   for (int64_t b = 0; b < h->batch; b += h->pbatch)
     for (int64_t head = 0; head < h->keys && !status && !cu->failed; head += h->pkeys)
-      status = run_piece(cu, a, p, l.data, call->scratch, b, head);
+      status = run_piece(cu, a, p, l.data, begin(call), b, head);
   if (status) zk_cuda_fail(cu, call, "cuDNN's attention", cudnnGetErrorString(status));
   if (!lies_so && !h->grad) copy(env, a->v[ZKA_L], &l);
   return true;
