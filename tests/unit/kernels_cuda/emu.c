@@ -6,6 +6,8 @@ static struct cublasLtContext *blas;
 void emu_use_blas(struct cublasLtContext *handle) { blas = handle; }
 static struct cudnnContext *dnn;
 void emu_use_dnn(struct cudnnContext *handle) { dnn = handle; }
+static int arch = 90;
+void emu_use_arch(int now) { arch = now; }
 
 static bool lacks(int op) {
   (void)op;
@@ -27,6 +29,7 @@ static int open_device(ZkEnv *env, int way) {
   cu->blas = blas;
   cu->workspace = workspace, cu->workspace_bytes = sizeof workspace;
   cu->dnn = dnn;
+  cu->arch = arch;
   env->device = cu;
   return 1;
 }

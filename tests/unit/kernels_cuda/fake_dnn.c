@@ -68,10 +68,10 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor)
 cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                                        cudnnBackendAttributeType_t type, int64_t count, const void *from) {
   Desc *d = descriptor;
-  if (d->final || d->n == ATTRIBUTES || value(d, name)) return CUDNN_STATUS_BAD_PARAM;
+  if (d->final || d->n == ATTRIBUTES || value(d, name)) return fake_dnn.misuses++, CUDNN_STATUS_BAD_PARAM;
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR)
     for (int64_t i = 0; i < count; i++)
-      if (!((Desc *const *)from)[i]->final) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+      if (!((Desc *const *)from)[i]->final) return fake_dnn.misuses++, CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
   Attribute *a = &d->attribute[d->n++];
   *a = (Attribute){name, count, malloc((size_t)count * size_of(type))};
   memcpy(a->value, from, (size_t)count * size_of(type));
@@ -233,10 +233,113 @@ static const Desc *graph_of(const Desc *plan) {
   return desc(desc(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG), CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
 }
 
+/* ---- what the documents want ----------------------------------------------------------------------------- */
+static int64_t uid(const Desc *t) { return *(int64_t *)value(t, CUDNN_ATTR_TENSOR_UNIQUE_ID); }
+static bool by_value(const Desc *t) { return value(t, CUDNN_ATTR_TENSOR_IS_BY_VALUE) != NULL; }
+static int elem(const Desc *t) { return number(t, CUDNN_ATTR_TENSOR_DATA_TYPE); }
+
+/* Rank 4; addresses of whole 16 bytes. The heads' elements (bf16) lie side by side, and are eights, up to 256. */
+static bool good_tensor(const Desc *t) {
+  const int64_t *n = dims(t), *stride = value(t, CUDNN_ATTR_TENSOR_STRIDES),
+                *align = value(t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
+  if (!n || !stride || !align || *align != 16 || !value(t, CUDNN_ATTR_TENSOR_UNIQUE_ID)) return false;
+  for (int k = 0; k < 4; k++)
+    if (n[k] < 1 || stride[k] < 1) return false;
+  if (is_virtual(t) || elem(t) != CUDNN_DATA_BFLOAT16) return !(is_virtual(t) && by_value(t));
+  int h = stride[3] == 1 ? 3 : 2;
+  if (stride[h] != 1 || n[h] % 8 != 0 || n[h] > 256) return false;
+  for (int k = 0; k < 4; k++)
+    if (k != h && stride[k] % 8 != 0) return false;
+  return true;
+}
+
+/* x as y, or one of it, or (heads) one for several. */
+static bool spreads(const Desc *x, const Desc *y) {
+  for (int k = 0; k < 4; k++)
+    if (dims(x)[k] != dims(y)[k] && dims(x)[k] != 1 && (k != 1 || dims(y)[1] % dims(x)[1] != 0)) return false;
+  return true;
+}
+
+static bool good_matmul(const Desc *op) {
+  const Desc *a = desc(op, CUDNN_ATTR_OPERATION_MATMUL_ADESC),
+             *b = desc(op, CUDNN_ATTR_OPERATION_MATMUL_BDESC),
+             *c = desc(op, CUDNN_ATTR_OPERATION_MATMUL_CDESC);
+  const int64_t *x = dims(a), *y = dims(b), *z = dims(c);
+  return x[0] == z[0] && y[0] == z[0] && z[1] % x[1] == 0 && z[1] % y[1] == 0 && x[2] == z[2] &&
+         y[3] == z[3] && x[3] == y[2];
+}
+
+/* Indices are counted in i32 and compared as what is true or not, the rest is of floats: as the frontend has it. */
+static bool good_pointwise(const Desc *op) {
+  const Desc *how = desc(op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+  const Desc *y = desc(op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+  const Desc *x[3] = {desc(op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC),
+                      desc(op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC),
+                      desc(op, CUDNN_ATTR_OPERATION_POINTWISE_TDESC)};
+  int mode = number(how, CUDNN_ATTR_POINTWISE_MODE), prec = number(how, CUDNN_ATTR_POINTWISE_MATH_PREC);
+  bool index = mode == CUDNN_POINTWISE_GEN_INDEX, compare = mode == CUDNN_POINTWISE_CMP_GE;
+  int wanted = index ? CUDNN_DATA_INT32 : compare ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT;
+  bool one = index || mode == CUDNN_POINTWISE_EXP || mode == CUDNN_POINTWISE_LOG;
+  if (prec != wanted || ((index || compare) && elem(y) != wanted) || !x[0] || !x[1] != one ||
+      !x[2] == (mode == CUDNN_POINTWISE_BINARY_SELECT))
+    return false;
+  for (int i = 0; i < 3; i++)
+    if (x[i] && !spreads(x[i], y)) return false;
+  return !x[2] || elem(x[2]) == CUDNN_DATA_BOOLEAN;
+}
+
+/* What is between operations comes from one of those before; names are not used twice; one position is no sequence. */
+static bool good_graph(const Desc *g) {
+  static const cudnnBackendAttributeName_t of[] = {
+      CUDNN_ATTR_OPERATION_MATMUL_ADESC,    CUDNN_ATTR_OPERATION_MATMUL_BDESC,
+      CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
+      CUDNN_ATTR_OPERATION_POINTWISE_TDESC, CUDNN_ATTR_OPERATION_REDUCTION_XDESC,
+      CUDNN_ATTR_OPERATION_RESHAPE_XDESC};
+  Desc **op = value(g, CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  const Desc *named[64] = {NULL};
+  bool made[64] = {false};
+  int64_t n = 0;
+  for (int i = 0; i < g->n; i++)
+    if (g->attribute[i].name == CUDNN_ATTR_OPERATIONGRAPH_OPS) n = g->attribute[i].count;
+  for (int64_t i = 0; i < n; i++) {
+    for (size_t k = 0; k <= sizeof of / sizeof *of; k++) {
+      const Desc *t = k < sizeof of / sizeof *of ? desc(op[i], of[k]) : result(op[i]);
+      if (!t) continue;
+      if (uid(t) < 0 || uid(t) >= 64 || (named[uid(t)] && named[uid(t)] != t)) return false;
+      named[uid(t)] = t;
+      if (k < sizeof of / sizeof *of && is_virtual(t) && !made[uid(t)]) return false;
+    }
+    if (made[uid(result(op[i]))] || by_value(result(op[i])) || dims(result(op[0]))[2] < 2) return false;
+    made[uid(result(op[i]))] = true;
+  }
+  return n > 0;
+}
+
+static bool good(const Desc *d) {
+  switch (d->type) {
+  case CUDNN_BACKEND_TENSOR_DESCRIPTOR: return good_tensor(d);
+  case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR: return good_matmul(d);
+  case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR: return good_pointwise(d);
+  case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:
+    return spreads(desc(d, CUDNN_ATTR_OPERATION_REDUCTION_YDESC),
+                   desc(d, CUDNN_ATTR_OPERATION_REDUCTION_XDESC));
+  case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR:
+    return count(desc(d, CUDNN_ATTR_OPERATION_RESHAPE_XDESC)) ==
+           count(desc(d, CUDNN_ATTR_OPERATION_RESHAPE_YDESC));
+  case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR: return good_graph(d);
+  default: return true;
+  }
+}
+
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
-  ((Desc *)descriptor)->final = true;
+  Desc *d = descriptor;
+  if ((int)d->type == fake_dnn.refuses && fake_dnn.refuses) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (d->final || !good(d)) return fake_dnn.misuses++, CUDNN_STATUS_BAD_PARAM;
+  d->final = true;
   return CUDNN_STATUS_SUCCESS;
 }
+
+static int64_t workspace_of(const Desc *graph);
 
 /* One configuration, which is the graph; and a workspace as cuDNN's. */
 cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
@@ -253,12 +356,34 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, cudn
     return cudnnBackendFinalize(config);
   }
   if (name != CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) return CUDNN_STATUS_BAD_PARAM;
-  const Desc *graph = graph_of(d), *first = *(Desc **)value(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
-  const int64_t *rows = dims(result(first)); /* of the scores, or of do o in a gradient */
-  *(int64_t *)to = first->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR
-                       ? 256
-                       : rows[0] * rows[1] * rows[2] * rows[2] * 2 + 256;
+  *(int64_t *)to = workspace_of(graph_of(d));
   return CUDNN_STATUS_SUCCESS;
+}
+
+static int64_t workspace_of(const Desc *graph) {
+  const Desc *first = *(Desc **)value(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  const int64_t *rows = dims(result(first)); /* of the scores, or of do o in a gradient */
+  return first->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR
+             ? 256
+             : rows[0] * rows[1] * rows[2] * rows[2] * 2 + 256;
+}
+
+/* Each tensor of the graph's own memory is there once, where it may be, and nothing else is. */
+static bool good_pack(Desc **op, int64_t n) {
+  bool named[64] = {false};
+  int64_t wanted = 0;
+  for (int64_t i = 0; i < n; i++)
+    for (int k = 0; k < op[i]->n; k++) {
+      const Desc *t = *(Desc **)(void *)op[i]->attribute[k].value;
+      if (!t || t->type != CUDNN_BACKEND_TENSOR_DESCRIPTOR || is_virtual(t) || named[uid(t)]) continue;
+      int found = 0;
+      for (int64_t m = 0; m < pack.n; m++)
+        if (pack.uid[m] == uid(t)) found += pack.p[m] && (by_value(t) || (uintptr_t)pack.p[m] % 16 == 0);
+      if (found != 1) return false;
+      named[uid(t)] = true;
+      wanted++;
+    }
+  return wanted == pack.n;
 }
 
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
@@ -274,6 +399,11 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
                 0};
   for (int i = 0; i < v->n; i++)
     if (v->attribute[i].name == CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS) pack.n = v->attribute[i].count;
+  void **space = value(v, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+  if (!((const Desc *)plan)->final || !v->final || !good_pack(op, n) || !space || !*space ||
+      (uintptr_t)*space % 256 != 0)
+    return fake_dnn.misuses++, CUDNN_STATUS_BAD_PARAM;
+  memset(*space, 0x5a, (size_t)workspace_of(graph)); /* it is the plan's */
   for (int64_t i = 0; i < n; i++) {
     Desc *y = result(op[i]);
     if (is_virtual(y)) y->dense = malloc((size_t)count(y) * sizeof *y->dense);
@@ -290,6 +420,6 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
   return (void)handle, (void)stream, CUDNN_STATUS_SUCCESS;
 }
-size_t cudnnGetVersion(void) { return CUDNN_VERSION; }
+size_t cudnnGetVersion(void) { return fake_dnn.version ? fake_dnn.version : CUDNN_VERSION; }
 const char *cudnnGetErrorString(cudnnStatus_t status) { return status ? "wrong" : "right"; }
 #endif

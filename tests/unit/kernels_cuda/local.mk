@@ -35,7 +35,7 @@ if HAVE_CUDA
 tests_unit_test_kernels_cuda_SOURCES += kernels/cuda/dot_lt.c kernels/cuda/attend_cudnn.c \
   tests/unit/kernels_cuda/fake_lt.h tests/unit/kernels_cuda/fake_lt.c \
   tests/unit/kernels_cuda/fake_dnn.h tests/unit/kernels_cuda/fake_dnn.c
-tests_unit_test_kernels_cuda_CFLAGS += -DZK_ATTEND_PIECE=65536
+tests_unit_test_kernels_cuda_CFLAGS += -DZK_ATTEND_PIECE=65536 -DZK_ATTEND_TILE=1
 endif
 EXTRA_DIST += tests/unit/kernels_cuda/faults.cu tests/unit/kernels_cuda/chain.txt tests/unit/kernels_cuda/norm_chain.txt
 CLEANFILES += tests/unit/kernels_cuda/*.emu.o
@@ -54,5 +54,6 @@ tests_unit_test_kernels_cudnn_LDADD = $(libs_cuda) $(unit_libs) -lstdc++ -ldl
 tests/unit/kernels_cuda/standin_cuda.so: tests/unit/kernels_cuda/standin_cuda.c
 	@$(MKDIR_P) $(@D)
 	$(AM_V_CCLD)$(CC) $(CFLAGS) -shared -fPIC -Wl,-soname,libcuda.so.1 -o $@ $<
-EXTRA_DIST += tests/unit/kernels_cuda/standin_cuda.c tests/unit/kernels_cuda/h100.json
+EXTRA_DIST += tests/unit/kernels_cuda/standin_cuda.c tests/unit/kernels_cuda/h100.json \
+  tests/unit/kernels_cuda/a100.json tests/unit/kernels_cuda/rtx4090.json
 CLEANFILES += tests/unit/kernels_cuda/standin_cuda.so
