@@ -6,13 +6,15 @@
 
 #define THREADS 256
 #define WARPS (THREADS / 32)
-#define TASKS 1024 /* enough blocks for a device */
+#define TASKS 512 /* enough blocks for a device: four for each multiprocessor of the largest */
+#define AHEAD 4   /* loads that a thread has under way */
+#define RESIDENT 4 /* blocks of a multiprocessor that must have registers */
 
 typedef struct {
   const void *x;
   void *y;
   int xelem, yelem;
-  bool peak, add, rows, wide, small; /* small: a warp makes a result, not a block */
+  bool add, rows, wide, small; /* small: a warp makes a result, not a block */
   ZkcNest kept, red;                 /* views: x, y; without `run`, the fastest loop of x */
   ZkcRun run;                        /* of the reduced axes (rows) or of the kept ones (columns) */
   ZkcUnits units;                    /* rows: eights or single elements of the reduced range, along the run */
@@ -22,8 +24,29 @@ typedef struct {
   float *partial; /* [chunk][point], if there are several */
 } Reduce;
 
-ZK_DEVICE float none(const Reduce &r) { return r.peak ? -INFINITY : 0; }
-ZK_DEVICE float join(const Reduce &r, float a, float b) { return !r.peak ? a + b : a > b ? a : b; }
+/* E: the type of x, whose eights are read 16 bytes a time; ANY: of any type, element by element. */
+enum { ANY = -1 };
+
+template <bool PEAK> ZK_DEVICE float none() { return PEAK ? -INFINITY : 0; }
+template <bool PEAK> ZK_DEVICE float join(float a, float b) { return !PEAK ? a + b : a > b ? a : b; }
+
+/* AHEAD loads, all under way before the first is waited for, joined to `acc` in their order. */
+template <int E, bool PEAK>
+ZK_DEVICE void take(const Reduce &r, const bool (&there)[AHEAD], const long long (&off)[AHEAD], float (&acc)[8]) {
+  float x[AHEAD][8];
+#pragma unroll
+  for (int i = 0; i < AHEAD; i++) {
+#pragma unroll
+    for (int j = 0; j < 8; j++) x[i][j] = none<PEAK>();
+    if (!there[i]) continue;
+    if (E == ANY) x[i][0] = zk_load(r.x, r.xelem, off[i]);
+    else zk_load8(r.x, E, off[i], x[i]);
+  }
+#pragma unroll
+  for (int i = 0; i < AHEAD; i++)
+#pragma unroll
+    for (int j = 0; j < (E == ANY ? 1 : 8); j++) acc[j] = join<PEAK>(acc[j], x[i][j]);
+}
 
 /* Stores a chunk's result of a point, or the only one where it belongs. */
 ZK_DEVICE void put(const Reduce &r, long long point, int chunk, long long off, float x) {
@@ -31,9 +54,10 @@ ZK_DEVICE void put(const Reduce &r, long long point, int chunk, long long off, f
   else zk_store(r.y, r.yelem, off, r.add ? x + zk_load(r.y, r.yelem, off) : x);
 }
 
-template <int T>
-static __global__ void __launch_bounds__(THREADS) reduce_rows(const __grid_constant__ Reduce r) {
+template <int T, int E, bool PEAK>
+static __global__ void __launch_bounds__(THREADS, RESIDENT) reduce_rows(const __grid_constant__ Reduce r) {
   ZK_SHARED(float, part, [WARPS]);
+  const int width = E == ANY ? 1 : 8;
   int t = threadIdx.x % T;
   for (long long task = (blockIdx.x * (long long)THREADS + threadIdx.x) / T; task < r.tasks;
        task += gridDim.x * (long long)(THREADS / T)) {
@@ -43,32 +67,33 @@ static __global__ void __launch_bounds__(THREADS) reduce_rows(const __grid_const
     zkc_seek(r.kept, (unsigned)point, off);
     float acc[8];
 #pragma unroll
-    for (int j = 0; j < 8; j++) acc[j] = none(r);
-    for (long long u = from + t; u < to; u += T) {
-      long long at, o[1];
-      zkc_seek(r.red, zkc_row(r.units, u, at), o);
-      o[0] += off[0];
-      if (r.wide) {
-        float x[8];
-        zk_load8(r.x, r.xelem, o[0] + 8 * at, x);
+    for (int j = 0; j < 8; j++) acc[j] = none<PEAK>();
+    for (long long u = from + t; u < to; u += AHEAD * T) {
+      bool there[AHEAD];
+      long long at[AHEAD];
 #pragma unroll
-        for (int j = 0; j < 8; j++) acc[j] = join(r, acc[j], x[j]);
-      } else {
-        acc[0] = join(r, acc[0], zk_load(r.x, r.xelem, o[0] + at * r.run.stride[0]));
+      for (int i = 0; i < AHEAD; i++) {
+        long long o[1] = {0}, k = u + i * T;
+        there[i] = k < to;
+        if (r.red.nloops > 0) zkc_seek(r.red, zkc_row(r.units, k, k), o);
+        at[i] = off[0] + o[0] + width * k * r.run.stride[0];
       }
+      take<E, PEAK>(r, there, at, acc);
     }
 #pragma unroll
     for (int d = 4; d > 0; d /= 2)
 #pragma unroll
-      for (int j = 0; j < d; j++) acc[j] = join(r, acc[j], acc[j + d]);
-    float all = r.peak ? zk_block<T>(acc[0], ZkMax(), part) : zk_block<T>(acc[0], ZkSum(), part);
+      for (int j = 0; j < d; j++) acc[j] = join<PEAK>(acc[j], acc[j + d]);
+    float all = PEAK ? zk_block<T>(acc[0], ZkMax(), part) : zk_block<T>(acc[0], ZkSum(), part);
     if (t == 0) put(r, point, chunk, off[1], all);
   }
 }
 
-static __global__ void __launch_bounds__(THREADS) reduce_columns(const __grid_constant__ Reduce r) {
+template <int E, bool PEAK>
+static __global__ void __launch_bounds__(THREADS, RESIDENT) reduce_columns(const __grid_constant__ Reduce r) {
   ZK_SHARED(float, part, [WARPS][256]);
-  int lane = threadIdx.x % 32, warp = threadIdx.x / 32, width = r.wide ? 8 : 1;
+  const int width = E == ANY ? 1 : 8;
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   for (long long task = blockIdx.x; task < r.tasks; task += gridDim.x) {
     long long unit = task / r.chunks, outer = unit / r.tiles, off[2];
     int chunk = (int)(task - unit * r.chunks);
@@ -77,44 +102,55 @@ static __global__ void __launch_bounds__(THREADS) reduce_columns(const __grid_co
     zkc_seek(r.kept, (unsigned)outer, off);
     float acc[8];
 #pragma unroll
-    for (int j = 0; j < 8; j++) acc[j] = none(r);
-    for (long long row = from + warp; row < to && column < r.run.n; row += WARPS) {
-      long long o[1];
-      zkc_seek(r.red, (unsigned)row, o);
-      o[0] += off[0] + column * r.run.stride[0];
-      if (r.wide) {
-        float x[8];
-        zk_load8(r.x, r.xelem, o[0], x);
+    for (int j = 0; j < 8; j++) acc[j] = none<PEAK>();
+    for (long long row = from + warp; row < to && column < r.run.n; row += AHEAD * WARPS) {
+      bool there[AHEAD];
+      long long at[AHEAD];
 #pragma unroll
-        for (int j = 0; j < 8; j++) acc[j] = join(r, acc[j], x[j]);
-      } else {
-        acc[0] = join(r, acc[0], zk_load(r.x, r.xelem, o[0]));
+      for (int i = 0; i < AHEAD; i++) {
+        long long o[1];
+        there[i] = row + i * WARPS < to;
+        zkc_seek(r.red, (unsigned)(row + i * WARPS), o);
+        at[i] = off[0] + o[0] + column * r.run.stride[0];
       }
+      take<E, PEAK>(r, there, at, acc);
     }
 #pragma unroll
-    for (int j = 0; j < 8; j++)
-      if (j < width) part[warp][32 * j + lane] = acc[j];
+    for (int j = 0; j < width; j++) part[warp][32 * j + lane] = acc[j];
     __syncthreads();
     int j = threadIdx.x / 32; /* this thread's column: number j of those of its lane */
     column = tile + lane * width + j;
     if (j < width && column < r.run.n) {
       float all = part[0][threadIdx.x];
-      for (int w = 1; w < WARPS; w++) all = join(r, all, part[w][threadIdx.x]);
+      for (int w = 1; w < WARPS; w++) all = join<PEAK>(all, part[w][threadIdx.x]);
       put(r, outer * r.run.n + column, chunk, off[1] + column * r.run.stride[1], all);
     }
     __syncthreads();
   }
 }
 
+/* A block joins the chunks of 32 points: each warp every eighth of them, then one warp those of all. */
+template <bool PEAK>
 static __global__ void __launch_bounds__(THREADS) reduce_join(const __grid_constant__ Reduce r) {
-  for (long long p = blockIdx.x * (long long)THREADS + threadIdx.x; p < r.points.total;
-       p += gridDim.x * (long long)THREADS) {
-    long long at, off[2];
-    zkc_seek(r.kept, zkc_row(r.points, p, at), off);
-    off[1] += r.rows ? 0 : at * r.run.stride[1];
-    float all = r.partial[p];
-    for (int c = 1; c < r.chunks; c++) all = join(r, all, r.partial[c * r.points.total + p]);
-    zk_store(r.y, r.yelem, off[1], r.add ? all + zk_load(r.y, r.yelem, off[1]) : all);
+  ZK_SHARED(float, part, [WARPS][32]);
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  for (long long base = blockIdx.x * 32ll; base < r.points.total; base += gridDim.x * 32ll) {
+    long long p = base + lane;
+    bool there = p < r.points.total;
+    float all = none<PEAK>();
+#pragma unroll 8
+    for (int c = warp; c < (there ? r.chunks : 0); c += WARPS)
+      all = join<PEAK>(all, r.partial[c * r.points.total + p]);
+    part[warp][lane] = all;
+    __syncthreads();
+    if (warp == 0 && there) {
+      for (int w = 1; w < WARPS; w++) all = join<PEAK>(all, part[w][lane]);
+      long long at, off[2];
+      zkc_seek(r.kept, zkc_row(r.points, p, at), off);
+      off[1] += r.rows ? 0 : at * r.run.stride[1];
+      zk_store(r.y, r.yelem, off[1], r.add ? all + zk_load(r.y, r.yelem, off[1]) : all);
+    }
+    __syncthreads();
   }
 }
 
@@ -132,11 +168,12 @@ static Reduce analyse(const ZkCall *c) {
   ZkView x = c->in[0];
   Reduce r = {};
   r.x = x.data, r.y = c->out[0].data, r.xelem = x.elem, r.yelem = c->out[0].elem;
-  r.peak = c->op == ZG_OP_PEAK, r.add = c->accumulate, r.partial = (float *)c->scratch;
-  for (int a = 0; r.peak && c->nax > 0 && c->opt[1] > 0 && a < x.rank; a++)
+  r.add = c->accumulate, r.partial = (float *)c->scratch;
+  for (int a = 0; c->op == ZG_OP_PEAK && c->nax > 0 && c->opt[1] > 0 && a < x.rank; a++)
     if (x.axis[a] == c->ax[0])
       x.size[a] = clamp(c->opt[1] - x.start[a], 0, x.size[a]); /* the rest is padding */
   const ZkView *views[2] = {&x, &c->out[0]};
+  bool real = x.elem == ZK_F32 || x.elem == ZK_BF16;
   r.kept = zkc_nest(views, 2, c->ax, c->nax, false);
   r.red = zkc_nest(views, 2, c->ax, c->nax, true);
   int64_t last = r.kept.nloops ? r.kept.stride[r.kept.nloops - 1][0] : INT64_MAX;
@@ -144,7 +181,7 @@ static Reduce analyse(const ZkCall *c) {
   if (r.rows) {
     int64_t npoints = r.kept.count;
     r.red = zkc_nest_run(views, 2, c->ax, c->nax, true, &r.run);
-    r.wide = zkc_wide(&x, &r.red, 0, r.run.n, r.run.stride[0]) && zkc_aligned(&x, &r.kept, 0, 1);
+    r.wide = real && zkc_wide(&x, &r.red, 0, r.run.n, r.run.stride[0]) && zkc_aligned(&x, &r.kept, 0, 1);
     r.units = zkc_units(r.red.count, r.wide ? r.run.n / 8 : r.run.n);
     r.range = r.units.total;
     r.points = zkc_units(npoints, 1);
@@ -153,7 +190,7 @@ static Reduce analyse(const ZkCall *c) {
     r.tasks = npoints * r.chunks;
   } else {
     r.kept = zkc_nest_run(views, 2, c->ax, c->nax, false, &r.run);
-    r.wide = zkc_wide(&x, &r.kept, 0, r.run.n, r.run.stride[0]) && zkc_aligned(&x, &r.red, 0, 1);
+    r.wide = real && zkc_wide(&x, &r.kept, 0, r.run.n, r.run.stride[0]) && zkc_aligned(&x, &r.red, 0, 1);
     r.tiles = zk_ceil_of(r.run.n, r.wide ? 256 : 32);
     r.points = zkc_units(r.kept.count, r.run.n);
     r.range = r.red.count;
@@ -169,16 +206,23 @@ extern "C" size_t zk_cuda_reduce_scratch(const ZkCall *c) {
   return r.chunks > 1 ? (size_t)r.chunks * (size_t)r.points.total * sizeof(float) : 0;
 }
 
-static void reduce(const ZkEnv *env, const ZkCall *c) {
-  ZkCuda *cu = zk_cu(env);
-  Reduce r = analyse(c);
-  if (!r.rows) ZK_LAUNCH(cu, c, reduce_columns, zk_blocks(cu, r.tasks), THREADS, 0, r);
+template <int E, bool PEAK> static void launch(ZkCuda *cu, const ZkCall *c, const Reduce &r) {
+  unsigned blocks = zk_blocks(cu, r.tasks);
+  if (!r.rows) ZK_LAUNCH(cu, c, (reduce_columns<E, PEAK>), blocks, THREADS, 0, r);
   else if (r.small)
-    ZK_LAUNCH(cu, c, reduce_rows<32>, zk_blocks(cu, zk_ceil_of(r.tasks, WARPS)), THREADS, 0, r);
-  else ZK_LAUNCH(cu, c, reduce_rows<THREADS>, zk_blocks(cu, r.tasks), THREADS, 0, r);
+    ZK_LAUNCH(cu, c, (reduce_rows<32, E, PEAK>), zk_blocks(cu, zk_ceil_of(r.tasks, WARPS)), THREADS, 0, r);
+  else ZK_LAUNCH(cu, c, (reduce_rows<THREADS, E, PEAK>), blocks, THREADS, 0, r);
   if (r.chunks > 1)
-    ZK_LAUNCH(cu, c, reduce_join, zk_blocks(cu, zk_ceil_of(r.points.total, THREADS)), THREADS, 0, r);
+    ZK_LAUNCH(cu, c, reduce_join<PEAK>, zk_blocks(cu, zk_ceil_of(r.points.total, 32)), THREADS, 0, r);
 }
 
-extern "C" void zk_cuda_sum(const ZkEnv *env, const ZkCall *c) { reduce(env, c); }
-extern "C" void zk_cuda_peak(const ZkEnv *env, const ZkCall *c) { reduce(env, c); }
+template <bool PEAK> static void reduce(const ZkEnv *env, const ZkCall *c) {
+  ZkCuda *cu = zk_cu(env);
+  Reduce r = analyse(c);
+  if (r.wide && r.xelem == ZK_BF16) launch<ZKC_BF16, PEAK>(cu, c, r);
+  else if (r.wide && r.xelem == ZK_F32) launch<ZKC_F32, PEAK>(cu, c, r);
+  else launch<ANY, PEAK>(cu, c, r);
+}
+
+extern "C" void zk_cuda_sum(const ZkEnv *env, const ZkCall *c) { reduce<false>(env, c); }
+extern "C" void zk_cuda_peak(const ZkEnv *env, const ZkCall *c) { reduce<true>(env, c); }

@@ -4,6 +4,8 @@
 
 #define THREADS 256
 #define SHORT 1024
+#define AHEAD 2    /* eights that a thread has under way */
+#define RESIDENT 4 /* blocks of a multiprocessor that must have registers */
 
 typedef struct {
   const void *z, *m;
@@ -22,20 +24,42 @@ ZK_DEVICE long long target(const Xent &x, const long long *off) {
   return id >= 0 && id >= x.start && id < x.start + x.valid ? id - x.start : -1;
 }
 
-template <int T> static __global__ void __launch_bounds__(THREADS) xent_sums(const __grid_constant__ Xent x) {
+/* E: the type of z (and dz), whose rows are wide; ANY: of any types, wide or not. */
+enum { ANY = -1 };
+
+/* AHEAD eights from `k` on, all under way before the first is waited for; what there is not is left as it is. */
+template <int T, int E>
+ZK_DEVICE void load(const Xent &x, long long off, int k, float (&z)[AHEAD][8]) {
+  int t = threadIdx.x % T, n = (int)x.n;
+#pragma unroll
+  for (int i = 0; i < AHEAD; i++, k += 8 * T) {
+    if (E == ANY)
+      zkc_load_row(x.z, x.zelem, off, x.zs, x.wide, zkc_first(x.wide, k, t), zkc_step<T>(x.wide), n, 0, z[i]);
+    else if (k + 8 * t < n) zk_load8(x.z, E, off + k + 8 * t, z[i]);
+  }
+}
+
+template <int T, int E>
+static __global__ void __launch_bounds__(THREADS, RESIDENT) xent_sums(const __grid_constant__ Xent x) {
   ZK_SHARED(float, part, [THREADS / 32]);
-  int t = threadIdx.x % T, step = zkc_step<T>(x.wide);
+  const bool wide = E != ANY || x.wide;
+  const int t = threadIdx.x % T, step = zkc_step<T>(wide), valid = (int)x.valid;
   for (long long row = (blockIdx.x * (long long)THREADS + threadIdx.x) / T; row < x.rest.count;
        row += gridDim.x * (long long)(THREADS / T)) {
     long long off[VIEWS];
     zkc_seek(x.rest, (unsigned)row, off);
     float m = zk_load(x.m, x.melem, off[M]), sum = 0;
-    for (long long k = 0; k < x.valid; k += 8 * T) {
-      float z[8];
-      long long first = zkc_first(x.wide, k, t);
-      zkc_load_row(x.z, x.zelem, off[Z], x.zs, x.wide, first, step, x.n, -INFINITY, z);
+    for (int k = 0; k < valid; k += 8 * AHEAD * T) {
+      float z[AHEAD][8];
+      load<T, E>(x, off[Z], k, z);
 #pragma unroll
-      for (int j = 0; j < 8; j++) sum += first + (long long)j * step < x.valid ? zk_exp(z[j] - m) : 0;
+      for (int i = 0; i < AHEAD; i++) {
+        int first = (int)zkc_first(wide, k + 8 * i * T, t);
+        bool whole = first + 7 * step < valid;
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+          if (whole || first + j * step < valid) sum += zk_exp(z[i][j] - m);
+      }
     }
     sum = zk_block<T>(sum, ZkSum(), part);
     if (t == 0) {
@@ -47,25 +71,33 @@ template <int T> static __global__ void __launch_bounds__(THREADS) xent_sums(con
 }
 
 /* dz = exp(z - m) gs + (v == t) gp; dz may lie in z's memory. */
-template <int T> static __global__ void __launch_bounds__(THREADS) xent_grad(const __grid_constant__ Xent x) {
-  int t = threadIdx.x % T, step = zkc_step<T>(x.wide);
+template <int T, int E>
+static __global__ void __launch_bounds__(THREADS, RESIDENT) xent_grad(const __grid_constant__ Xent x) {
+  const bool wide = E != ANY || x.wide;
+  const int t = threadIdx.x % T, step = zkc_step<T>(wide), valid = (int)x.valid, n = (int)x.n;
   for (long long row = (blockIdx.x * (long long)THREADS + threadIdx.x) / T; row < x.rest.count;
        row += gridDim.x * (long long)(THREADS / T)) {
     long long off[VIEWS];
     zkc_seek(x.rest, (unsigned)row, off);
-    long long at = target(x, off);
+    int at = (int)target(x, off);
     float m = zk_load(x.m, x.melem, off[M]), gs = zk_load(x.a, x.aelem, off[A]),
           gp = zk_load(x.b, x.belem, off[B]);
-    for (long long k = 0; k < x.n; k += 8 * T) {
-      float z[8];
-      long long first = zkc_first(x.wide, k, t);
-      zkc_load_row(x.z, x.zelem, off[Z], x.zs, x.wide, first, step, x.n, 0, z);
+    for (int k = 0; k < n; k += 8 * AHEAD * T) {
+      float z[AHEAD][8];
+      load<T, E>(x, off[Z], k, z);
 #pragma unroll
-      for (int j = 0; j < 8; j++) {
-        long long i = first + (long long)j * step;
-        z[j] = i < x.valid ? zk_exp(z[j] - m) * gs + (i == at ? gp : 0) : 0;
+      for (int i = 0; i < AHEAD; i++) {
+        int first = (int)zkc_first(wide, k + 8 * i * T, t);
+        if (first >= n) break;
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+          int v = first + j * step;
+          z[i][j] = v < valid ? zk_exp(z[i][j] - m) * gs + (v == at ? gp : 0) : 0;
+        }
+        if (E == ANY)
+          zkc_store_row(x.dz, x.dzelem, off[DZ], x.dzs, wide, first, step, n, z[i]);
+        else zk_store8(x.dz, E, off[DZ] + first, z[i]);
       }
-      zkc_store_row(x.dz, x.dzelem, off[DZ], x.dzs, x.wide, first, step, x.n, z);
     }
   }
 }
@@ -74,7 +106,7 @@ static Xent analyse(const ZkCall *c, const ZkView *a, const ZkView *b, const ZkV
   const ZkView *z = &c->in[0], *m = &c->in[1], *t = &c->in[2], *views[] = {z, m, t, a, b, dz};
   uint16_t v = c->ax[0];
   Xent x = {};
-  ZB_ASSERT(t->elem == ZK_I32);
+  ZB_ASSERT(t->elem == ZK_I32 && zkc_size(z, v) < 1 << 30);
   x.z = z->data, x.m = m->data, x.t = (const int *)t->data, x.a = a->data, x.b = b->data, x.dz = dz->data;
   x.zelem = z->elem, x.melem = m->elem, x.aelem = a->elem, x.belem = b->elem, x.dzelem = dz->elem;
   x.n = zkc_size(z, v);
@@ -88,18 +120,28 @@ static Xent analyse(const ZkCall *c, const ZkView *a, const ZkView *b, const ZkV
   return x;
 }
 
-extern "C" void zk_cuda_xent_sums(const ZkEnv *env, const ZkCall *c) {
-  ZkCuda *cu = zk_cu(env);
-  Xent x = analyse(c, &c->out[0], &c->out[1], &c->in[0]);
+template <int E> static void sums(ZkCuda *cu, const ZkCall *c, const Xent &x) {
   if (x.n <= SHORT)
-    ZK_LAUNCH(cu, c, xent_sums<32>, zk_blocks(cu, zk_ceil_of(x.rest.count, THREADS / 32)), THREADS, 0, x);
-  else ZK_LAUNCH(cu, c, xent_sums<THREADS>, zk_blocks(cu, x.rest.count), THREADS, 0, x);
+    ZK_LAUNCH(cu, c, (xent_sums<32, E>), zk_blocks(cu, zk_ceil_of(x.rest.count, THREADS / 32)), THREADS, 0, x);
+  else ZK_LAUNCH(cu, c, (xent_sums<THREADS, E>), zk_blocks(cu, x.rest.count), THREADS, 0, x);
+}
+template <int E> static void grad(ZkCuda *cu, const ZkCall *c, const Xent &x) {
+  if (x.n <= SHORT)
+    ZK_LAUNCH(cu, c, (xent_grad<32, E>), zk_blocks(cu, zk_ceil_of(x.rest.count, THREADS / 32)), THREADS, 0, x);
+  else ZK_LAUNCH(cu, c, (xent_grad<THREADS, E>), zk_blocks(cu, x.rest.count), THREADS, 0, x);
+}
+
+extern "C" void zk_cuda_xent_sums(const ZkEnv *env, const ZkCall *c) {
+  Xent x = analyse(c, &c->out[0], &c->out[1], &c->in[0]);
+  if (x.wide && x.zelem == ZK_BF16) sums<ZKC_BF16>(zk_cu(env), c, x);
+  else if (x.wide && x.zelem == ZK_F32) sums<ZKC_F32>(zk_cu(env), c, x);
+  else sums<ANY>(zk_cu(env), c, x);
 }
 
 extern "C" void zk_cuda_xent_grad(const ZkEnv *env, const ZkCall *c) {
-  ZkCuda *cu = zk_cu(env);
   Xent x = analyse(c, &c->in[3], &c->in[4], &c->out[0]);
-  if (x.n <= SHORT)
-    ZK_LAUNCH(cu, c, xent_grad<32>, zk_blocks(cu, zk_ceil_of(x.rest.count, THREADS / 32)), THREADS, 0, x);
-  else ZK_LAUNCH(cu, c, xent_grad<THREADS>, zk_blocks(cu, x.rest.count), THREADS, 0, x);
+  bool alike = x.wide && x.zelem == x.dzelem;
+  if (alike && x.zelem == ZK_BF16) grad<ZKC_BF16>(zk_cu(env), c, x);
+  else if (alike && x.zelem == ZK_F32) grad<ZKC_F32>(zk_cu(env), c, x);
+  else grad<ANY>(zk_cu(env), c, x);
 }
