@@ -16,7 +16,7 @@
 #include "kernels/kernels.h"
 
 /* ---- a device ------------------------------------------------------------------------------------ */
-#define ZK_CUDA_PARTS 1024 /* partial sums of zk_cuda_sumsq */
+#define ZK_CUDA_PARTS 512 /* partial sums of zk_cuda_sumsq */
 typedef struct ZkCudaMemo ZkCudaMemo;
 typedef struct ZkCuda {
   struct CUstream_st *stream; /* kernels go here; the caller may change it between calls */

@@ -1,5 +1,5 @@
-/* Kernels on flat buffers: optimisers, sums of squares, conversions. One pass each, four elements a thread and time
- * where all pointers are multiples of 16, else one. */
+/* Kernels on flat buffers: optimisers, sums of squares, conversions. One pass each, 16 bytes a thread and access
+ * where all pointers are multiples of 16, else one element. */
 #include "kernels/cuda/common.cuh"
 
 #define THREADS 256
@@ -29,14 +29,17 @@ ZK_DEVICE void store4_bf16(uint16_t *p, const Four &f) {
   *(uint2 *)(void *)p = u;
 }
 
-/* Runs `four(i)` for the pieces of four of [0, n) and `one(i)` for what is left; all by `one` if not `wide`. */
-template <class A, class B> ZK_DEVICE void each(int64_t n, bool wide, A four, B one) {
+/* Runs `some(i)` for the pieces of W of [0, n) and `one(i)` for what is left; all by `one` if not `wide`. */
+template <int W, class A, class B> ZK_DEVICE void each(int64_t n, bool wide, A some, B one) {
   int64_t me = (int64_t)blockIdx.x * THREADS + threadIdx.x, all = (int64_t)gridDim.x * THREADS;
-  int64_t whole = wide ? n / 4 : 0;
-  for (int64_t i = me; i < whole; i += all) four(4 * i);
-  for (int64_t i = 4 * whole + me; i < n; i += all) one(i);
+  int64_t whole = wide ? n / W : 0;
+  for (int64_t i = me; i < whole; i += all) some(W * i);
+#pragma unroll 1
+  for (int64_t i = W * whole + me; i < n; i += all) one(i);
 }
-static unsigned blocks_for(const ZkCuda *cu, int64_t n) { return zk_blocks(cu, zk_ceil_of(n, 4 * THREADS)); }
+static unsigned blocks_for(const ZkCuda *cu, int64_t n, int w) {
+  return zk_blocks(cu, zk_ceil_of(n, w * THREADS));
+}
 
 /* ---- optimisers ---- */
 typedef struct {
@@ -77,7 +80,7 @@ static __global__ void __launch_bounds__(THREADS)
     adamw(const __grid_constant__ Adam adam, int64_t n, bool wide) {
   const Adam a = at_step(adam);
   float scale = scale_of(a.scale);
-  each(
+  each<4>(
       n, wide,
       [&](int64_t i) {
         Four g = load4(a.g + i), w = load4(a.w + i), m = load4(a.m + i), v = load4(a.v + i);
@@ -115,7 +118,7 @@ extern "C" void zk_cuda_adamw(const ZkEnv *env, const ZkAdamW *p, const double *
             (float)(1 / sqrt(bias2)),
             p->eps,
             clear};
-  ZK_LAUNCH(cu, NULL, adamw, blocks_for(cu, n), THREADS, 0, a, n, aligned({g, w, m, v, w16}));
+  ZK_LAUNCH(cu, NULL, adamw, blocks_for(cu, n, 4), THREADS, 0, a, n, aligned({g, w, m, v, w16}));
 }
 
 typedef struct {
@@ -134,7 +137,7 @@ ZK_DEVICE void sgd_one(const Sgd &s, float scale, float lr, float g, float &w, f
 
 static __global__ void __launch_bounds__(THREADS) sgd(const __grid_constant__ Sgd s, int64_t n, bool wide) {
   float scale = scale_of(s.scale), lr = s.now ? s.now->lr : s.lr;
-  each(
+  each<4>(
       n, wide,
       [&](int64_t i) {
         Four g = load4(s.g + i), w = load4(s.w + i), m = {{0, 0, 0, 0}};
@@ -160,17 +163,35 @@ extern "C" void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, const double *squa
   ZkCuda *cu = zk_cu(env);
   ZB_ASSERT(m != NULL || p->momentum == 0);
   Sgd s = {g, w, m, w16, {squares, most, p->scale}, env->now, p->momentum, p->decay, p->lr, clear};
-  ZK_LAUNCH(cu, NULL, sgd, blocks_for(cu, n), THREADS, 0, s, n, aligned({g, w, m, w16}));
+  ZK_LAUNCH(cu, NULL, sgd, blocks_for(cu, n, 4), THREADS, 0, s, n, aligned({g, w, m, w16}));
 }
 
 /* ---- norm ---- */
-/* Block b sums the b-th of gridDim.x equal chunks; the blocks depend on n only. */
+/* Block b sums the b-th of gridDim.x equal chunks, which are whole fours; the blocks, and who adds what in which order,
+ * depend on n only. */
+#define AHEAD 4 /* fours that a thread has under way */
 static __global__ void __launch_bounds__(THREADS)
-    sumsq_parts(const float *x, int64_t n, int64_t chunk, double *part) {
+    sumsq_parts(const float *x, int64_t n, int64_t chunk, bool wide, double *part) {
   ZK_SHARED(double, across, [THREADS / 32]);
   int64_t from = (int64_t)blockIdx.x * chunk, to = from + chunk < n ? from + chunk : n;
   double sum = 0;
-  for (int64_t i = from + threadIdx.x; i < to; i += THREADS) sum += (double)x[i] * (double)x[i];
+  for (int64_t i = from + 4 * threadIdx.x; i < to; i += AHEAD * 4 * THREADS) {
+    Four f[AHEAD];
+#pragma unroll
+    for (int k = 0; k < AHEAD; k++) {
+      int64_t at = i + k * 4 * THREADS;
+      f[k] = Four{{0, 0, 0, 0}};
+      if (wide && at + 4 <= to) f[k] = load4(x + at);
+      else
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+          if (at + j < to) f[k].x[j] = x[at + j];
+    }
+#pragma unroll
+    for (int k = 0; k < AHEAD; k++)
+#pragma unroll
+      for (int j = 0; j < 4; j++) sum += (double)f[k].x[j] * (double)f[k].x[j];
+  }
   sum = zk_block<THREADS>(sum, ZkSum(), across);
   if (threadIdx.x == 0) part[blockIdx.x] = sum;
 }
@@ -186,10 +207,10 @@ static __global__ void __launch_bounds__(THREADS)
 
 extern "C" void zk_cuda_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum, bool add) {
   ZkCuda *cu = zk_cu(env);
-  int64_t chunk = zk_ceil_of(n, ZK_CUDA_PARTS);
+  int64_t chunk = 4 * zk_ceil_of(n, 4 * ZK_CUDA_PARTS);
   if (chunk < 16 * THREADS) chunk = 16 * THREADS;
   int parts = (int)zk_ceil_of(n, chunk);
-  ZK_LAUNCH(cu, NULL, sumsq_parts, (unsigned)parts, THREADS, 0, x, n, chunk, cu->parts);
+  ZK_LAUNCH(cu, NULL, sumsq_parts, (unsigned)parts, THREADS, 0, x, n, chunk, aligned({x}), cu->parts);
   ZK_LAUNCH(cu, NULL, sumsq_join, 1, THREADS, 0, cu->parts, parts, sum, add);
 }
 
@@ -206,7 +227,7 @@ extern "C" void zk_cuda_reciprocal(const ZkEnv *env, const double *x, float *y) 
 /* ---- the rest ---- */
 static __global__ void __launch_bounds__(THREADS)
     axpy(int64_t n, bool wide, float a, const float *x, float *y) {
-  each(
+  each<4>(
       n, wide,
       [&](int64_t i) {
         Four u = load4(x + i), v = load4(y + i);
@@ -219,34 +240,41 @@ static __global__ void __launch_bounds__(THREADS)
 
 extern "C" void zk_cuda_axpy(const ZkEnv *env, int64_t n, float a, const float *x, float *y) {
   ZkCuda *cu = zk_cu(env);
-  ZK_LAUNCH(cu, NULL, axpy, blocks_for(cu, n), THREADS, 0, n, aligned({x, y}), a, x, y);
+  ZK_LAUNCH(cu, NULL, axpy, blocks_for(cu, n, 4), THREADS, 0, n, aligned({x, y}), a, x, y);
 }
 
+/* By eights: 16 bytes of bf16. */
 static __global__ void __launch_bounds__(THREADS) to_bf16(int64_t n, bool wide, const float *x, uint16_t *y) {
-  each(
-      n, wide, [&](int64_t i) { store4_bf16(y + i, load4(x + i)); },
+  each<8>(
+      n, wide,
+      [&](int64_t i) {
+        float f[8];
+        zk_load8(x, ZKC_F32, i, f);
+        zk_store8(y, ZKC_BF16, i, f);
+      },
       [&](int64_t i) { y[i] = zk_to_bf16(x[i]); });
 }
 
 extern "C" void zk_cuda_to_bf16(const ZkEnv *env, int64_t n, const float *x, uint16_t *y) {
   ZkCuda *cu = zk_cu(env);
-  ZK_LAUNCH(cu, NULL, to_bf16, blocks_for(cu, n), THREADS, 0, n, aligned({x, y}), x, y);
+  ZK_LAUNCH(cu, NULL, to_bf16, blocks_for(cu, n, 8), THREADS, 0, n, aligned({x, y}), x, y);
 }
 
 static __global__ void __launch_bounds__(THREADS)
     from_bf16(int64_t n, bool wide, const uint16_t *x, float *y) {
-  each(
+  each<8>(
       n, wide,
       [&](int64_t i) {
-        uint2 u = *(const uint2 *)(const void *)(x + i);
-        zk_store16(y + i, make_uint4(u.x << 16, u.x & 0xffff0000u, u.y << 16, u.y & 0xffff0000u));
+        float f[8];
+        zk_load8(x, ZKC_BF16, i, f);
+        zk_store8(y, ZKC_F32, i, f);
       },
       [&](int64_t i) { y[i] = zk_from_bf16(x[i]); });
 }
 
 extern "C" void zk_cuda_from_bf16(const ZkEnv *env, int64_t n, const uint16_t *x, float *y) {
   ZkCuda *cu = zk_cu(env);
-  ZK_LAUNCH(cu, NULL, from_bf16, blocks_for(cu, n), THREADS, 0, n, aligned({x, y}), x, y);
+  ZK_LAUNCH(cu, NULL, from_bf16, blocks_for(cu, n, 8), THREADS, 0, n, aligned({x, y}), x, y);
 }
 
 static __global__ void __launch_bounds__(THREADS) zero(char *p, int64_t units, int64_t bytes) {
