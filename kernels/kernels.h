@@ -87,7 +87,11 @@ typedef struct {
  * goes for k above. Only normalize and its gradient, which can be done in place, are joined so.
  *
  * Example: y[b n] = gelu(x[b k] . w[k n] + b[n]), h = x . w + b kept for its gradient: op dot, in x w b, out h y; register
- * 0 is the product, 1 is b, 2 = 0 + 1 is stored to h, and so on. */
+ * 0 is the product, 1 is b, 2 = 0 + 1 is stored to h, and so on.
+ *
+ * A dot without a chain that has two outputs is a *summed* call: out[1] is in[1] summed over the contracted axes, which leaves
+ * all its others (the gradient of a bias, beside that of its weight); `accumulate` goes for both. Also only where a device
+ * says so. */
 typedef struct {
   uint16_t op;
   uint8_t nin, nout, nax;
@@ -103,7 +107,7 @@ typedef struct {
 typedef void ZkKernel(const ZkEnv *env, const ZkCall *call);
 
 /* What a planner asks of a device; devices in modules export it as zk_planning_NAME. `scratch`: as zk_cpu_scratch. `joins`:
- * whether a joined call is done in one. */
+ * whether a joined or summed call is done in one. */
 typedef struct {
   size_t (*scratch)(const ZkCall *call, int threads);
   bool (*joins)(const ZkCall *call);
@@ -116,6 +120,8 @@ void zk_unjoin(const ZkCall *joined, ZkCall *op, ZkCall *chain, ZkChain *rest);
 /* What must be done before these two, if the op stands amid the chain: as much of the chain as makes its operand 0, which
  * lies where it is stored or where result 0 will. False if there is nothing. */
 bool zk_unjoin_first(const ZkCall *joined, ZkCall *chain, ZkChain *first);
+/* A summed call as two. */
+void zk_unsum(const ZkCall *summed, ZkCall *dot, ZkCall *sum);
 
 /* Kernel of an op of class COMPUTE, MOVE, or of CHAIN and COPY; NULL for others. All semantics:
  * graph/OPS.md. */

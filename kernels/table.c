@@ -101,6 +101,14 @@ void zk_unjoin(const ZkCall *joined, ZkCall *op, ZkCall *chain, ZkChain *rest) {
   }
 }
 
+void zk_unsum(const ZkCall *summed, ZkCall *dot, ZkCall *sum) {
+  *dot = *sum = *summed;
+  dot->nout = 1;
+  sum->op = ZG_OP_SUM;
+  sum->nin = sum->nout = 1;
+  sum->in[0] = summed->in[1], sum->out[0] = summed->out[1];
+}
+
 ZkKernel *zk_cpu_kernel(int op) { return op >= 0 && op < ZG_OP_COUNT ? table[op].run : NULL; }
 
 size_t zk_cpu_scratch(const ZkCall *call, int threads) {

@@ -10,10 +10,11 @@
 #include <string.h>
 
 static bool set_by(const ZpSegment *s, uint32_t bucket, const ZpSlice *slice) {
-  for (uint32_t i = 0; i < s->nbwd; i++) {
-    const ZpLoc *at = &s->values[s->bwd[i].out[0]].at;
-    if (s->bwd[i].sets && at->index == bucket && at->offset == slice->at * sizeof(float)) return true;
-  }
+  for (uint32_t i = 0; i < s->nbwd; i++)
+    for (int k = 0; s->bwd[i].sets && k < s->bwd[i].call.nout; k++) {
+      const ZpLoc *at = &s->values[s->bwd[i].out[k]].at;
+      if (at->index == bucket && at->offset == slice->at * sizeof(float)) return true;
+    }
   return false;
 }
 

@@ -39,7 +39,7 @@ static double read_by(const ZpSegment *s, const ZpNode *n, int i) {
 
 static double written_by(const ZpSegment *s, const ZpNode *n, int i) {
   const ZpValue *v = &s->values[n->out[i]];
-  bool adds = i == 0 && n->call.accumulate;
+  bool adds = n->call.accumulate;
   double bytes = adds && n->call.op == ZG_OP_LOOKUP_GRAD ? rows(v, &s->values[n->in[0]]) : (double)v->bytes;
   return adds ? 2 * bytes : bytes;
 }

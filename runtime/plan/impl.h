@@ -56,6 +56,8 @@ void zp_fuse(ZpPlan *p, ZpSegment *s, ZpNode **nodes, uint32_t *n, const bool *n
 uint32_t zp_attach(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n, const bool *needed_later);
 /* attach_before.c: ... and what makes their operand. */
 uint32_t zp_attach_before(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n, const bool *needed_later);
+/* attach_sums.c: gradients of biases join those of weights, in a backward list. Returns likewise. */
+uint32_t zp_attach_sums(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n);
 /* place.c: a value as a kernel sees it, without pointer. */
 ZkView zp_view(const ZpPlan *p, const ZpValue *v);
 /* bucket.c: templates; every slice gets its place. */

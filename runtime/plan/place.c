@@ -126,7 +126,8 @@ static void mark_setters(ZpSegment *s) {
   for (uint32_t i = 0; i < s->nbwd; i++) {
     ZpNode *n = &s->bwd[i];
     if (!n->call.accumulate || (n->call.op != ZG_OP_DOT && n->call.op != ZG_OP_SUM)) continue;
-    n->sets = !adds_before(s, i, s->values[n->out[0]].at);
+    n->sets = true;
+    for (int k = 0; k < n->call.nout; k++) n->sets &= !adds_before(s, i, s->values[n->out[k]].at);
   }
 }
 
@@ -408,6 +409,7 @@ void zp_place(ZpBuild *b, uint32_t index) {
     zp_fuse(p, s, lists[i].nodes, lists[i].n, lists[i].later);
     *lists[i].n = zp_attach(b, s, *lists[i].nodes, *lists[i].n, lists[i].later);
     *lists[i].n = zp_attach_before(b, s, *lists[i].nodes, *lists[i].n, lists[i].later);
+    if (i == 2) *lists[i].n = zp_attach_sums(b, s, *lists[i].nodes, *lists[i].n);
     mark_read(*lists[i].nodes, *lists[i].n, read);
   }
   place_saved(s, saved);

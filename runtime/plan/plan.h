@@ -5,6 +5,7 @@
  * remat.c   which forward values are saved    shard.c   the one sharding rule, collectives
  * fuse.c    elementwise chains                attach.c  ... in one call with the op before
  * place.c   lifetimes to offsets in a segment attach_before.c  ... with the op after
+ *                                             attach_sums.c    bias gradients with their weights'
  * bucket.c  parameters to flat buffers        stage.c   segment instances to pipeline stages
  * order.c   gpipe, 1f1b                       program.c one instruction list per stage, its buffers
  * ledger.c  the arena, byte by byte           check.c   the proofs
@@ -100,7 +101,8 @@ typedef struct {
   double flops;                /* of this rank */
   bool again;                  /* recomputed in backward: its FLOPs are not the model's */
   bool sets;                   /* the first in this list to add to a parameter's gradient, and to all of it: where there
-                                * is nothing yet to add to it may write instead (call.accumulate = false) */
+                                * is nothing yet to add to it may write instead (call.accumulate = false). With two
+                                * gradients: of both, which begin together */
 } ZpNode;
 
 /* The local program of one segment, the same for all its instances and all ranks of a stage. Views' `start` of
@@ -297,7 +299,7 @@ typedef struct {
   size_t (*scratch)(const ZkCall *call, int threads);
   int threads;
   const ZlCluster *cluster;  /* or NULL */
-  /* Whether the device does this joined call (kernels.h) in one; views are filled but for pointers. NULL: none. A pure
+  /* Whether the device does this joined or summed call (kernels.h) in one; views are filled but for pointers. NULL: none. A pure
    * function: every rank, and zplan, must hear the same. */
   bool (*joins)(const ZkCall *call);
 } ZpOptions;

@@ -5,7 +5,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-static bool joins_dots(const ZkCall *k) { return k->op == ZG_OP_DOT; }
+static bool joins_dots(const ZkCall *k) { return k->op == ZG_OP_DOT && k->chain; }
 static bool joins_none(const ZkCall *k) { return k->op == ZG_OP_COUNT; }
 
 /* One line a joined node: the op, its chain, how many inputs, and its outputs; those that are results of the op in

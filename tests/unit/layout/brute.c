@@ -173,6 +173,19 @@ static void check_rule(Brute *b, const ZpNode *k) {
   }
 }
 
+/* A product that makes a second sum is two. */
+static void check_rules(Brute *b, const ZpNode *k) {
+  if (k->call.op != ZG_OP_DOT || k->call.chain || k->call.nout != 2) {
+    check_rule(b, k);
+    return;
+  }
+  ZpNode dot = *k, sum = *k;
+  zk_unsum(&k->call, &dot.call, &sum.call);
+  sum.in[0] = k->in[1], sum.out[0] = k->out[1];
+  check_rule(b, &dot);
+  check_rule(b, &sum);
+}
+
 /* ---- places ---- */
 static uint64_t room(const Brute *b, uint8_t place) {
   switch (place) {
@@ -296,7 +309,7 @@ static void check_writes(Brute *b, const ZpNode *k) {
            "two results in one place");
     }
     if (x->at.place == ZP_AT_GRAD) {
-      bool adds = k->call.accumulate && i == 0;
+      bool adds = k->call.accumulate && (i == 0 || k->call.op == ZG_OP_DOT);
       for (int j = 0; k->call.op == ZG_OP_CHAIN && j < k->call.nin; j++)
         adds |= value(b, k->in[j])->at.place == ZP_AT_GRAD && value(b, k->in[j])->at.offset == from;
       NEED(b, adds, "overwrites a gradient");
@@ -341,7 +354,7 @@ static void check_phase(Brute *b, Phase phase) {
     for (int i = 0; i < k->call.nout; i++) check_value(b, k->out[i]);
     check_reads(b, k);
     if (k->dims) check_collective(b, k);
-    else check_shapes(b, k), check_rule(b, k);
+    else check_shapes(b, k), check_rules(b, k);
     check_scratch(b, k);
     check_writes(b, k);
   }

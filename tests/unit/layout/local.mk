@@ -5,7 +5,7 @@ check_PROGRAMS += tests/unit/test-layout
 TESTS += tests/unit/test-layout
 tests_unit_test_layout_SOURCES = \
   tests/unit/compiler/load.c tests/unit/compiler/load.h \
-  tests/unit/layout/attach.c tests/unit/layout/attach_before.c \
+  tests/unit/layout/attach.c tests/unit/layout/attach_before.c tests/unit/layout/attach_sums.c \
   tests/unit/layout/brute.c \
   tests/unit/layout/convert.c \
   tests/unit/layout/fuse.c \

@@ -54,15 +54,21 @@ Plan plan_bare(const ZgGraph *g, const char *recipe) {
   return made(make(g, recipe, (ZpOptions){.threads = 1}), recipe);
 }
 
+bool joins_sums(const ZkCall *call) { return call->op == ZG_OP_DOT && !call->chain && call->nout == 2; }
 static size_t scratch_of_both(const ZkCall *call, int threads) {
   ZkCall op, chain;
   ZkChain rest;
+  if (joins_sums(call)) {
+    zk_unsum(call, &op, &chain);
+    size_t dot = zk_cpu_scratch(&op, threads), sum = zk_cpu_scratch(&chain, threads);
+    return dot > sum ? dot : sum;
+  }
   if (!call->chain || call->op == ZG_OP_CHAIN) return zk_cpu_scratch(call, threads);
   zk_unjoin(call, &op, &chain, &rest);
   return zk_cpu_scratch(&op, threads);
 }
-bool joins_all(const ZkCall *call) { return call->chain != NULL; }
-bool joins_single(const ZkCall *call) { return call->nout == 1; }
+bool joins_all(const ZkCall *call) { return call->chain || joins_sums(call); }
+bool joins_single(const ZkCall *call) { return call->chain && call->nout == 1; }
 Plan plan_joins(const ZgGraph *g, const char *recipe, bool (*joins)(const ZkCall *)) {
   return made(make(g, recipe, (ZpOptions){.scratch = scratch_of_both, .threads = 2, .joins = joins}), recipe);
 }

@@ -31,6 +31,7 @@ Plan plan_joins(const ZgGraph *g, const char *recipe, bool (*joins)(const ZkCall
 bool joins_all(const ZkCall *call);    /* true */
 bool joins_single(const ZkCall *call); /* those with one result: other chains are taken apart */
 bool joins_norms(const ZkCall *call);  /* normalize and its gradient, with what is before and after them */
+bool joins_sums(const ZkCall *call);   /* products with gradients of biases */
 const char *plan_messages(Plan *q);
 void plan_close(Plan *q);
 

@@ -219,6 +219,11 @@ static void play_node(Play *y, uint32_t inst, uint32_t mb, const ZpNode *k, Rank
     zk_unjoin(&c, &op, &chain, &rest);
     zk_cpu_kernel(op.op)(&y->env, &op);
     if (chain.nout) zk_cpu_kernel(ZG_OP_CHAIN)(&y->env, &chain);
+  } else if (c.op == ZG_OP_DOT && c.nout == 2) {
+    ZkCall dot, sum;
+    zk_unsum(&c, &dot, &sum);
+    zk_cpu_kernel(dot.op)(&y->env, &dot);
+    zk_cpu_kernel(sum.op)(&y->env, &sum);
   } else {
     zk_cpu_kernel(c.op)(&y->env, &c);
   }
@@ -398,6 +403,9 @@ Test(play, odd_joined) { many(ODD, 0, 100, 6, joins_all); }
 Test(play, gpt2_norms) { many(GPT2, 0, 150, 6, joins_norms); }
 Test(play, llama3_norms) { many(LLAMA3, 0, 150, 6, joins_norms); }
 Test(play, odd_norms) { many(ODD, 0, 100, 6, joins_norms); }
+Test(play, mlp_sums) { many(MLP, 0, 300, 10, joins_sums); }
+Test(play, gpt2_sums) { many(GPT2, 0, 150, 6, joins_sums); }
+Test(play, odd_sums) { many(ODD, 0, 100, 6, joins_sums); }
 Test(play, mlp_taken_apart) { many(MLP, 0, 300, 10, joins_single); }
 Test(play, gpt2_taken_apart) { many(GPT2, 0, 150, 6, joins_single); }
 Test(play, odd_taken_apart) { many(ODD, 0, 100, 6, joins_single); }

@@ -1,0 +1,76 @@
+/* Gradients of biases that join the products that make those of weights. (That such plans compute the same: play.c.) */
+#include "tests/unit/layout/plan.h"
+
+#include <criterion/criterion.h>
+
+static bool wants_none(const ZkCall *k) { return k->op == ZG_OP_COUNT; }
+
+/* Backward products of a layer that make a second gradient, and sums that are left. */
+typedef struct {
+  int joined, sums;
+} Found;
+static Found find(const ZpPlan *p) {
+  Found f = {0, 0};
+  uint32_t n;
+  const ZpSegment *s = &p->segments[segment_of(p, "layer", 0)];
+  const ZpNode *nodes = phase_nodes(s, BWD, &n);
+  for (uint32_t i = 0; i < n; i++) {
+    const ZpNode *k = &nodes[i];
+    f.sums += k->call.op == ZG_OP_SUM;
+    if (k->call.op != ZG_OP_DOT || k->call.nout != 2) continue;
+    const ZpValue *dw = &s->values[k->out[0]], *db = &s->values[k->out[1]];
+    cr_assert(k->call.accumulate && k->sets && dw->at.place == ZP_AT_GRAD && db->at.place == ZP_AT_GRAD);
+    cr_assert_eq(db->type.naxes + k->call.nax, s->values[k->in[1]].type.naxes);
+    f.joined++;
+  }
+  return f;
+}
+
+static void expect(const char *name, const char *text, const char *recipe, bool (*joins)(const ZkCall *), int joined, int sums) {
+  Model m = model_open(name, text, name ? "-D layers=4" : NULL);
+  Plan q = plan_joins(m.g, recipe, joins);
+  const char *wrong = plan_wrong(q.p, q.a);
+  cr_assert_str_eq(wrong, "", "%s", wrong);
+  Found f = find(q.p);
+  cr_expect_eq(f.joined, joined, "%d joined, expected %d", f.joined, joined);
+  cr_expect_eq(f.sums, sums, "%d sums left, expected %d", f.sums, sums);
+  plan_close(&q);
+  model_close(&m);
+}
+
+#define ONE "bind batch = 8, seq = 16 micro 1"
+
+/* What is left are the scales and shifts of two norms. */
+Test(attach_sums, gpt2) {
+  expect("gpt2", NULL, ONE, joins_sums, 6, 4);
+  expect("gpt2", NULL, ONE, wants_none, 0, 10);
+}
+
+/* Each rank's part of both is partial along the same dims. The weights wo and w2 are split and their biases are not: two
+ * buckets, but of one unit. */
+Test(attach_sums, split_over_ranks) {
+  expect("gpt2", NULL, "mesh data = 2, tensor = 2 split batch over data split head, ffn over tensor " ONE, joins_sums, 6, 4);
+}
+
+static const char layer[] =
+    "model M() {\n  axis batch, seq\n  axis embed = 16, ffn = 32, vocab = 8\n"
+    "  input tokens: index(vocab)[batch, seq]\n  input targets: index(vocab)[batch, seq]\n"
+    "  param wte[vocab, embed] ~ normal(1)\n  x = lookup(wte, tokens)\n"
+    "  repeat 3 as layer {\n"
+    "    param w[embed, ffn], v[ffn, embed] ~ normal(1)\n    param b[ffn], c[ffn] = 0\n    %s\n  }\n"
+    "  loss xent[vocab](dot[embed](x, wte), targets) per known(targets)\n}\n";
+
+static void expect_layer(const char *body, int joined, int sums) {
+  ZbText t = {0};
+  zb_text_add(&t, layer, body);
+  expect(NULL, t.s, ONE, joins_sums, joined, sums);
+  zb_text_free(&t);
+}
+
+/* A sum that is the gradient of two biases is added to both by a chain; one of a bias that is added to something else, or
+ * along other axes, has no product beside it. */
+Test(attach_sums, which) {
+  expect_layer("x = x + dot[ffn](dot[embed](x, w) + b + c, v)", 0, 1);
+  expect_layer("x = x + dot[ffn](sin(dot[embed](x, w)) + b, v + 0 * c)", 0, 2);
+  expect_layer("x = x + dot[ffn](sin(dot[embed](x, w) + b) * c, v)", 1, 1);
+}
