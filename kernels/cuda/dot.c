@@ -59,6 +59,32 @@ static void joined_prepare(const ZkEnv *env, const ZkCall *c) {
   if (chain.nout > 0) zk_cuda_chain_prepare(env, &chain);
 }
 
+static bool summed(const ZkCall *c) { return !c->chain && c->nout == 2; }
+
+/* With the column sums in one, where cuBLASLt can; else the product and then the sums. */
+static void both(const ZkEnv *env, const ZkCall *c) {
+  ZkCall dot, sum;
+  if (zk_dot_lt(env, c)) return;
+  zk_unsum(c, &dot, &sum);
+  zk_cuda_dot(env, &dot);
+  zk_cuda_sum(env, &sum);
+}
+
+static void both_prepare(const ZkEnv *env, const ZkCall *c) {
+  ZkCall dot, sum;
+  if (zk_dot_lt_prepare(env->device, c)) return;
+  zk_unsum(c, &dot, &sum);
+  zk_cuda_dot_prepare(env, &dot);
+}
+
+static size_t both_scratch(const ZkCall *c) {
+  ZkCall dot, sum;
+  zk_unsum(c, &dot, &sum);
+  size_t most = zk_dot_lt_scratch(c), one = zk_cuda_dot_scratch(&dot), other = zk_cuda_reduce_scratch(&sum);
+  most = one > most ? one : most;
+  return other > most ? other : most;
+}
+
 static size_t joined_scratch(const ZkCall *c) {
   ZkCall op, chain;
   ZkChain rest;
@@ -70,6 +96,10 @@ static size_t joined_scratch(const ZkCall *c) {
 void zk_cuda_dot(const ZkEnv *env, const ZkCall *c) {
   if (c->chain) {
     joined(env, c);
+    return;
+  }
+  if (summed(c)) {
+    both(env, c);
     return;
   }
   ZkDot d = zk_dot_of(c);
@@ -84,12 +114,17 @@ void zk_cuda_dot_prepare(const ZkEnv *env, const ZkCall *c) {
     joined_prepare(env, c);
     return;
   }
+  if (summed(c)) {
+    both_prepare(env, c);
+    return;
+  }
   ZkDot d = zk_dot_of(c);
   if (!empty(&d)) zk_dot_lt_prepare(env->device, c);
 }
 
 size_t zk_cuda_dot_scratch(const ZkCall *c) {
   if (c->chain) return joined_scratch(c);
+  if (summed(c)) return both_scratch(c);
   ZkDot d = zk_dot_of(c);
   if (empty(&d)) return 0;
   return d.m.count * d.n.count == 1 ? zk_dot_inner_scratch(&d) : zk_dot_lt_scratch(c);

@@ -22,7 +22,8 @@ typedef struct {
 } ZkDot;
 
 /* ---- dot_epilogue.c ---- */
-typedef enum { ZKD_SUM, ZKD_GELU, ZKD_RELU, ZKD_GELU_SLOPE } ZkDotEpilogueKind;
+/* COLUMN_SUMS is that of a summed call: a second result, B summed over k. */
+typedef enum { ZKD_SUM, ZKD_GELU, ZKD_RELU, ZKD_GELU_SLOPE, ZKD_COLUMN_SUMS } ZkDotEpilogueKind;
 typedef struct {
   ZkDotEpilogueKind kind;
   float alpha, beta; /* of the product, of `full` */
@@ -31,7 +32,7 @@ typedef struct {
   int out; /* the result, an output */
   int aux; /* GELU: the output where it stores what it is of; GELU_SLOPE: the operand that GELU was of; -1: none */
 } ZkDotEpilogue;
-/* False if the chain of this joined call is no such thing. */
+/* Of any call: of a plain product, nothing. False if its chain is no such thing. */
 bool zk_dot_epilogue(const ZkCall *call, ZkDotEpilogue *e);
 
 /* ---- dot.cu ---- */
@@ -45,7 +46,7 @@ void zk_dot_noise(ZkCuda *cu, void *p, int elem, int64_t n, unsigned seed);
 void zk_dot_compare(ZkCuda *cu, const void *x, const void *y, int64_t n, int *flag);
 
 /* ---- dot_lt.c ---- */
-/* A product, joined or not. False if there is no cuBLASLt, or if it has nothing for this call: then nothing was done. */
+/* A product, joined, summed or neither. False if there is no cuBLASLt, or if it has nothing for this call: then nothing was done. */
 bool zk_dot_lt(const ZkEnv *env, const ZkCall *call);
 bool zk_dot_lt_prepare(ZkCuda *cu, const ZkCall *call); /* whether it will be done */
 size_t zk_dot_lt_scratch(const ZkCall *call);

@@ -1,7 +1,8 @@
 /* What may follow a product in one call with it: what cuBLASLt's epilogues compute,
  *
  *   alpha product + beta full + bias,   GELU or ReLU of that (GELU: with that itself as another result),
- *   product times GELU'(full)
+ *   product times GELU'(full),
+ *   product, and the second operand's column sums beside it (summed calls)
  *
  * where `full` is a tensor that lies as the result does, and `bias` one of the axes that are fastest there. Sums are
  * recognised by their coefficients; activations, which are written in many ways, by their values: the chain is computed at
@@ -265,6 +266,11 @@ static bool fits(const Chain *c, const Form *f, int out, ZkDotEpilogue *e) {
 }
 
 bool zk_dot_epilogue(const ZkCall *call, ZkDotEpilogue *e) {
+  *e = (ZkDotEpilogue){.kind = ZKD_SUM, .alpha = 1, .bias = -1, .full = -1, .aux = -1};
+  if (!call->chain) {
+    if (call->nout == 2) e->kind = ZKD_COLUMN_SUMS;
+    return true;
+  }
   Chain c = chain_of(call);
   Form f[REGS];
   if (call->nout > 2 || call->accumulate) return false;
@@ -276,7 +282,17 @@ bool zk_dot_epilogue(const ZkCall *call, ZkDotEpilogue *e) {
   return false;
 }
 
+/* In f32 a product takes so long that a sum beside it is nothing. */
+static bool sums_joined(const ZkCall *call) {
+  ZkCall op = *call;
+  op.nout = 1;
+  ZkDot d = zk_dot_of(&op);
+  return call->nout == 2 && call->in[0].elem == ZK_BF16 && call->in[1].elem == ZK_BF16 && d.m.count * d.n.count > 1 &&
+         d.batch.count == 1;
+}
+
 bool zk_cuda_dot_joins(const ZkCall *call) {
+  if (!call->chain) return sums_joined(call);
   ZkDotEpilogue e;
   ZkCall op, chain;
   ZkChain rest;

@@ -14,7 +14,9 @@
  *
  * A joined call (dot_epilogue.c) is the same with an epilogue, and the tensor that it adds as cuBLASLt's C. It needs the
  * result where it lies. Activations are left to generations from 9.0 on: before, they are known to be slower than a
- * kernel of their own (karpathy/llm.c, pull request 338). */
+ * kernel of their own (karpathy/llm.c, pull request 338). So are the column sums of a summed call (NVIDIA/CUDALibrarySamples,
+ * issue 90), for which cuBLAS must also be 12.3.4 or newer: its release notes name wrong sums before. They are written and
+ * never added to, so what accumulates has them in scratch first, and operand B must lie with its columns side by side. */
 #include "kernels/cuda/dot.h"
 
 #ifdef HAVE_CUBLASLT
@@ -25,7 +27,8 @@
 #define PROPOSALS 8
 #define ROUNDS 5           /* the best of so many measurements counts */
 #define WORTH_ALIGNING 256 /* products of each element that is copied */
-#define OLDEST_ACTIVATIONS 90
+#define OLDEST_ACTIVATIONS 90 /* generation */
+#define OLDEST_SUMS 120304    /* version of the library */
 
 /* ---- layout --------------------------------------------------------------------------------------------- */
 /* rows x cols; `trans`: the rows have stride 1, and the columns are `ld` apart, else the other way round. */
@@ -214,32 +217,38 @@ static cublasStatus_t set(const Plan *p, cublasLtMatmulDescAttributes_t what, co
   return cublasLtMatmulDescSetAttribute(p->desc, what, from, bytes);
 }
 
-/* Where bias and aux lie, in this call. */
-static cublasStatus_t point(const Plan *p, const void *bias, const void *aux) {
+/* A bias that is added, or column sums: cuBLASLt calls both by one name. */
+static bool has_vector(const ZkDotEpilogue *e) { return e->bias >= 0 || e->kind == ZKD_COLUMN_SUMS; }
+
+/* Where vector and aux lie, in this call. */
+static cublasStatus_t point(const Plan *p, const void *vector, const void *aux) {
   cublasStatus_t s = CUBLAS_STATUS_SUCCESS;
-  if (p->epi.bias >= 0) s = set(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+  if (has_vector(&p->epi)) s = set(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector);
   if (!s && p->epi.aux >= 0) s = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux);
   return s;
 }
 
-static uint32_t kind_of(const ZkDotEpilogue *e) {
+/* B is cuBLASLt's A where the result has stride 1 along n. */
+static uint32_t kind_of(const Plan *p) {
+  const ZkDotEpilogue *e = &p->epi;
   static const uint32_t kinds[4][2] = {{CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS},
                                        {CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS},
                                        {CUBLASLT_EPILOGUE_RELU, CUBLASLT_EPILOGUE_RELU_BIAS},
                                        {CUBLASLT_EPILOGUE_DGELU, CUBLASLT_EPILOGUE_DGELU}};
   if (e->kind == ZKD_GELU && e->aux >= 0)
     return e->bias >= 0 ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+  if (e->kind == ZKD_COLUMN_SUMS) return p->left == ZKD_B ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BGRADB;
   return kinds[e->kind][e->bias >= 0];
 }
 
-/* The bias is of the result's type, and aux too, which is what it is unless told otherwise. The heuristics look at how the
+/* The vector is of the result's type, and aux too, which is what it is unless told otherwise. The heuristics look at how the
  * two are aligned: they are told of addresses that are multiples of 16 and no more. */
 static cublasStatus_t describe_epilogue(const Plan *p) {
   const Matrix *m = &p->layout.mat[ZKD_C];
-  uint32_t kind = kind_of(&p->epi);
+  uint32_t kind = kind_of(p);
   int32_t type = elem_of(&p->layout.d, ZKD_C) == ZK_BF16 ? CUDA_R_16BF : CUDA_R_32F;
   cublasStatus_t s = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE, &kind, sizeof kind);
-  if (!s && p->epi.bias >= 0) s = set(p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
+  if (!s && has_vector(&p->epi)) s = set(p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
   if (!s && p->epi.aux >= 0) s = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &m->ld, sizeof m->ld);
   if (!s && p->epi.aux >= 0)
     s = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, &m->step, sizeof m->step);
@@ -252,12 +261,21 @@ static const ZkView *aux_of(const ZkCall *call, const ZkDotEpilogue *e) {
 
 static bool sixteen(const ZkView *v) { return (uintptr_t)v->data % 16 == 0; }
 
+static bool may_sum(const Plan *p, const ZkCall *call) {
+  const Layout *l = &p->layout;
+  const ZkView *v = &call->out[1];
+  int64_t stride;
+  bool lies = l->d.k.count > 1 && one_loop(&l->d.n, v, &stride) && stride == 1 && (call->accumulate || sixteen(v));
+  return cublasLtGetVersion() >= OLDEST_SUMS && lies && !l->mat[ZKD_B].trans && v->elem == elem_of(&l->d, ZKD_C);
+}
+
 /* What cuBLASLt wants of a product with an epilogue. */
 static bool may_follow(const ZkCuda *cu, const Plan *p, const ZkCall *call) {
   const ZkDotEpilogue *e = &p->epi;
   const Matrix *m = &p->layout.mat[ZKD_C];
   const ZkDot *d = &p->layout.d;
   if (p->layout.packed[ZKD_C] || (e->kind != ZKD_SUM && cu->arch < OLDEST_ACTIVATIONS)) return false;
+  if (e->kind == ZKD_COLUMN_SUMS) return may_sum(p, call);
   if (e->bias >= 0 && (m->trans != e->bias_along_m || !sixteen(&call->in[e->bias]))) return false;
   /* Known to go wrong in versions that are in use: a bias of a single row or column (before 12.8.1, by the release notes
    * of CUDA 12.9.1), and DGELU of sums of a single term (12.4). Neither is worth a look at the version. */
@@ -305,8 +323,11 @@ static bool refused(cublasStatus_t s) {
   return s == CUBLAS_STATUS_NOT_SUPPORTED || s == CUBLAS_STATUS_INVALID_VALUE || s == CUBLAS_STATUS_ARCH_MISMATCH;
 }
 
-/* What cuBLASLt proposes for the plan, best first; none where it has nothing. A joined call can do without: whatever it says
- * against an epilogue counts as nothing. */
+/* Whether a call has more to it than a product, and can also be done as two. */
+static bool more(const ZkCall *call) { return call->chain || call->nout == 2; }
+
+/* What cuBLASLt proposes for the plan, best first; none where it has nothing. What can be done as two can do without:
+ * whatever it says against an epilogue counts as nothing. */
 static int propose(ZkCuda *cu, const ZkCall *call, const Plan *p, cublasLtMatmulHeuristicResult_t *found) {
   cublasLtMatmulPreference_t pref;
   int n = 0, kept = 0;
@@ -315,7 +336,7 @@ static int propose(ZkCuda *cu, const ZkCall *call, const Plan *p, cublasLtMatmul
     cublasStatus_t s =
         cublasLtMatmulAlgoGetHeuristic(cu->blas, p->desc, p->mat[p->left], p->mat[p->right], p->mat[ZKD_C],
                                        p->mat[ZKD_C], pref, PROPOSALS, found, &n);
-    if (refused(s) || (s && call->chain)) n = 0;
+    if (refused(s) || (s && more(call))) n = 0;
     else if (!ok(cu, call, "cublasLtMatmulAlgoGetHeuristic", s)) n = 0;
   }
   cublasLtMatmulPreferenceDestroy(pref);
@@ -327,14 +348,14 @@ static int propose(ZkCuda *cu, const ZkCall *call, const Plan *p, cublasLtMatmul
 /* Where a product's operands and result lie, and what its epilogue reads and writes besides. */
 typedef struct {
   void *at[3];
-  const void *full, *bias; /* NULL: none */
-  void *aux;
+  const void *full; /* NULL: none */
+  void *vector, *aux;
 } Places;
 
 static cublasStatus_t multiply(ZkCuda *cu, const Plan *p, const Places *l, bool add,
                                const cublasLtMatmulAlgo_t *algo, size_t workspace) {
   const float alpha = p->epi.alpha, beta = add ? 1 : p->epi.beta;
-  cublasStatus_t s = point(p, l->bias, l->aux);
+  cublasStatus_t s = point(p, l->vector, l->aux);
   if (s) return s;
   return cublasLtMatmul(cu->blas, p->desc, &alpha, l->at[p->left], p->mat[p->left], l->at[p->right],
                         p->mat[p->right], &beta, l->full ? l->full : l->at[ZKD_C], p->mat[ZKD_C],
@@ -368,10 +389,10 @@ static void add_noise(ZkCuda *cu, const Plan *p, const void *at, size_t bytes, i
   if (at) zk_dot_noise(cu, (void *)(uintptr_t)at, elem, (int64_t)(bytes / zk_elem_bytes(elem)), seed);
 }
 
-static size_t bias_bytes(const Plan *p) {
+static size_t vector_bytes(const Plan *p) {
   const ZkDot *d = &p->layout.d;
-  int64_t n = p->layout.mat[ZKD_C].trans ? d->m.count : d->n.count;
-  return p->epi.bias < 0 ? 0 : (size_t)n * zk_elem_bytes(elem_of(d, ZKD_C));
+  bool along_m = p->epi.kind != ZKD_COLUMN_SUMS && p->layout.mat[ZKD_C].trans;
+  return has_vector(&p->epi) ? (size_t)(along_m ? d->m.count : d->n.count) * zk_elem_bytes(elem_of(d, ZKD_C)) : 0;
 }
 
 /* Lays the trial's memory out from t->mem on; returns how much it is. */
@@ -381,8 +402,9 @@ static size_t trial_places(const Plan *p, Trial *t) {
   t->now.at[ZKD_A] = take(&all, t->mem, extent(p, ZKD_A));
   t->now.at[ZKD_B] = take(&all, t->mem, extent(p, ZKD_B));
   t->now.full = take(&all, t->mem, e->full >= 0 ? t->bytes : 0);
-  t->now.bias = take(&all, t->mem, bias_bytes(p));
+  t->now.vector = take(&all, t->mem, vector_bytes(p));
   t->first = t->now;
+  if (e->kind == ZKD_COLUMN_SUMS) t->first.vector = take(&all, t->mem, vector_bytes(p));
   t->now.at[ZKD_C] = take(&all, t->mem, t->bytes);
   t->first.at[ZKD_C] = take(&all, t->mem, t->bytes);
   t->now.aux = take(&all, t->mem, aux);
@@ -403,7 +425,7 @@ static bool trial_new(ZkCuda *cu, const Plan *p, Trial *t) {
     add_noise(cu, p, t->now.at[i], extent(p, i), i, (unsigned)i);
   add_noise(cu, p, t->now.full, t->bytes, ZKD_C, 3);
   add_noise(cu, p, t->now.aux, t->bytes, ZKD_C, 4);
-  add_noise(cu, p, t->now.bias, bias_bytes(p), ZKD_C, 5);
+  add_noise(cu, p, t->now.vector, vector_bytes(p), ZKD_C, 5);
   bool ok = cudaMemcpyAsync(t->first.at[ZKD_C], t->now.at[ZKD_C], t->bytes, cudaMemcpyDeviceToDevice,
                             cu->stream) == cudaSuccess;
   if (t->first.aux != t->now.aux)
@@ -433,11 +455,13 @@ static float measure(ZkCuda *cu, const Plan *p, const Trial *t, const cublasLtMa
   return best;
 }
 
-static bool same_bits(ZkCuda *cu, const Trial *t) {
+static bool same_bits(ZkCuda *cu, const Plan *p, const Trial *t) {
   int differs = 1;
   if (cudaMemsetAsync(t->flag, 0, sizeof *t->flag, cu->stream) != cudaSuccess) return false;
   zk_dot_compare(cu, t->first.at[ZKD_C], t->now.at[ZKD_C], (int64_t)t->bytes, t->flag);
   if (t->first.aux != t->now.aux) zk_dot_compare(cu, t->first.aux, t->now.aux, (int64_t)t->bytes, t->flag);
+  if (t->first.vector != t->now.vector)
+    zk_dot_compare(cu, t->first.vector, t->now.vector, (int64_t)vector_bytes(p), t->flag);
   return cudaMemcpyAsync(&differs, t->flag, sizeof differs, cudaMemcpyDeviceToHost, cu->stream) ==
              cudaSuccess &&
          cudaStreamSynchronize(cu->stream) == cudaSuccess && !differs;
@@ -460,15 +484,14 @@ static int fastest(ZkCuda *cu, const Plan *p, Trial *t, int n, const cublasLtMat
   float best_ms = measure(cu, p, t, &found[best]);
   for (int i = best + 1; i < n && best_ms > 0; i++) {
     float ms = measure(cu, p, t, &found[i]);
-    if (ms >= 0 && ms < best_ms && same_bits(cu, t)) best = i, best_ms = ms;
+    if (ms >= 0 && ms < best_ms && same_bits(cu, p, t)) best = i, best_ms = ms;
   }
   return best;
 }
 
-/* The product of a call, joined or not; false if its chain is no epilogue. */
+/* The product of a call; false if its chain is no epilogue. */
 static bool product_of(const ZkCall *call, ZkDotEpilogue *e, ZkDot *d) {
-  *e = (ZkDotEpilogue){.kind = ZKD_SUM, .alpha = 1, .bias = -1, .full = -1, .aux = -1};
-  if (call->chain && !zk_dot_epilogue(call, e)) return false;
+  if (!zk_dot_epilogue(call, e)) return false;
   ZkCall plain = *call;
   plain.out[0] = call->out[e->out];
   *d = zk_dot_of(&plain);
@@ -482,14 +505,14 @@ static void make_plan(ZkCuda *cu, const ZkCall *call, void *memo) {
   cublasLtMatmulHeuristicResult_t found[PROPOSALS];
   if (!product_of(call, &p->epi, &d)) return;
   p->layout = best_layout(&d);
-  if (call->chain && !may_follow(cu, p, call)) return;
+  if (more(call) && !may_follow(cu, p, call)) return;
   if (!ok(cu, call, "describing the product to cuBLASLt", describe_all(p))) return;
-  if (call->chain && !ok(cu, call, "describing what follows a product to cuBLASLt", describe_epilogue(p)))
+  if (more(call) && !ok(cu, call, "describing what follows a product to cuBLASLt", describe_epilogue(p)))
     return;
   int n = propose(cu, call, p, found), use = 0;
   if (n == 0) return;
   bool choose = n > 1 && tells(p);
-  if (choose || call->chain) {
+  if (choose || more(call)) {
     Trial t;
     if (trial_new(cu, p, &t)) use = fastest(cu, p, &t, choose ? n : 1, found);
     trial_free(&t);
@@ -518,6 +541,13 @@ static void copy(const ZkEnv *env, const ZkView *to, const ZkView *from) {
   zk_cuda_copy(env, &c);
 }
 
+/* Column sums that are added to what is there have scratch behind that of packed operands. */
+static void *vector_of(const ZkCall *call, const Plan *p) {
+  if (p->epi.bias >= 0) return call->in[p->epi.bias].data;
+  if (p->epi.kind != ZKD_COLUMN_SUMS) return NULL;
+  return call->accumulate ? (char *)call->scratch + p->layout.bytes : call->out[1].data;
+}
+
 bool zk_dot_lt(const ZkEnv *env, const ZkCall *call) {
   ZkCuda *cu = env->device;
   if (!cu->blas || cu->failed) return false;
@@ -526,8 +556,7 @@ bool zk_dot_lt(const ZkEnv *env, const ZkCall *call) {
   const ZkDotEpilogue *e = &p->epi;
   const ZkView *whole[3] = {&call->in[ZKD_A], &call->in[ZKD_B], &call->out[e->out]};
   ZkView v[3];
-  Places l = {.full = e->full < 0 ? NULL : call->in[e->full].data,
-              .bias = e->bias < 0 ? NULL : call->in[e->bias].data};
+  Places l = {.full = e->full < 0 ? NULL : call->in[e->full].data, .vector = vector_of(call, p)};
   if (e->aux >= 0) l.aux = aux_of(call, e)->data;
   for (int i = 0; i < 3; i++) {
     v[i] = p->layout.packed[i] ? p->layout.pack[i] : *whole[i];
@@ -545,13 +574,17 @@ bool zk_dot_lt(const ZkEnv *env, const ZkCall *call) {
   }
   ok(cu, call, "cublasLtMatmul", s);
   if (p->layout.packed[ZKD_C]) copy(env, whole[ZKD_C], &v[ZKD_C]);
+  if (e->kind == ZKD_COLUMN_SUMS && call->accumulate)
+    zk_cuda_axpy(env, zkc_count(&call->out[1]), 1, l.vector, call->out[1].data);
   return true;
 }
 
 size_t zk_dot_lt_scratch(const ZkCall *call) {
   ZkDotEpilogue e;
   ZkDot d;
-  return product_of(call, &e, &d) ? best_layout(&d).bytes : 0;
+  if (!product_of(call, &e, &d)) return 0;
+  size_t sums = e.kind == ZKD_COLUMN_SUMS ? (size_t)d.n.count * sizeof(float) : 0;
+  return best_layout(&d).bytes + zb_round_up(sums, 64);
 }
 
 #else

@@ -28,10 +28,20 @@ static void run_joined(const ZkEnv *env, const ZkCall *joined) {
   if (chain.nout > 0) zk_cpu_kernel(ZG_OP_CHAIN)(env, &chain);
 }
 
+static bool summed(const ZkCall *c) { return c->op == ZG_OP_DOT && !c->chain && c->nout == 2; }
+
+static void run_summed(const ZkEnv *env, const ZkCall *summed) {
+  ZkCall dot, sum;
+  zk_unsum(summed, &dot, &sum);
+  zk_cpu_kernel(dot.op)(env, &dot);
+  zk_cpu_kernel(sum.op)(env, &sum);
+}
+
 static bool run(void *arg) {
   Call *c = arg;
   if (c->env.now) c->env.step = c->env.now->step;
-  if (c->call.chain && c->call.op != ZG_OP_CHAIN) run_joined(&c->env, &c->call);
+  if (summed(&c->call)) run_summed(&c->env, &c->call);
+  else if (c->call.chain && c->call.op != ZG_OP_CHAIN) run_joined(&c->env, &c->call);
   else zk_cpu_kernel(c->call.op)(&c->env, &c->call);
   return true;
 }
@@ -53,17 +63,23 @@ ZkKernel *__wrap_zk_cuda_kernel(int op) {
 }
 
 size_t __wrap_zk_cuda_scratch(const ZkCall *call, int threads) {
-  if (emulated(call->op)) return __real_zk_cuda_scratch(call, threads);
-  if (!call->chain || call->op == ZG_OP_CHAIN) return zk_cpu_scratch(call, 1);
   ZkCall op, chain;
   ZkChain rest;
+  if (emulated(call->op)) return __real_zk_cuda_scratch(call, threads);
+  if (summed(call)) {
+    zk_unsum(call, &op, &chain);
+    size_t dot = zk_cpu_scratch(&op, 1), sum = zk_cpu_scratch(&chain, 1);
+    return dot > sum ? dot : sum;
+  }
+  if (!call->chain || call->op == ZG_OP_CHAIN) return zk_cpu_scratch(call, 1);
   zk_unjoin(call, &op, &chain, &rest);
   return zk_cpu_scratch(&op, 1);
 }
 
-/* ZUG_TEST_SAY_JOINED=1: says which joined calls there are. */
+/* ZUG_TEST_SAY_JOINED=1: says which joined and summed calls there are. */
 void __wrap_zk_cuda_prepare(const ZkEnv *env, const ZkCall *call) {
   if (call->chain && call->op != ZG_OP_CHAIN && gpu_setting("ZUG_TEST_SAY_JOINED", 0))
     fprintf(stderr, "joined %s: %d operands, %d ops, %d results\n", zg_op_info[call->op].text, call->nin, call->chain->nops, call->nout);
+  if (summed(call) && gpu_setting("ZUG_TEST_SAY_JOINED", 0)) fprintf(stderr, "summed dot\n");
   if (emulated(call->op)) __real_zk_cuda_prepare(env, call);
 }

@@ -67,6 +67,7 @@ typedef struct {
 } Algo;
 _Static_assert(sizeof(Algo) <= sizeof(cublasLtMatmulAlgo_t), "an algorithm is copied as one of cuBLASLt's");
 
+size_t cublasLtGetVersion(void) { return fake_lt.version ? fake_lt.version : 130000; }
 const char *cublasLtGetStatusString(cublasStatus_t s) {
   return s == CUBLAS_STATUS_NOT_SUPPORTED ? "not supported" : "wrong";
 }

@@ -6,6 +6,7 @@
 #define ZUG_TESTS_KERNELS_CUDA_FAKE_LT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct {
@@ -20,6 +21,7 @@ typedef struct {
   bool runs_no_epilogue;  /* and does not run them, whatever it proposed */
   bool first_does_not_run, runs_nothing;
   bool no_memory;
+  size_t version;         /* 0: 13.0.0 */
 } FakeLt;
 extern FakeLt fake_lt;
 struct cublasLtContext *fake_lt_handle(void);

@@ -1,4 +1,4 @@
-/* Joined products through cuBLASLt's epilogues, with another cuBLASLt behind them (fake_lt.h). */
+/* Joined and summed products through cuBLASLt's epilogues, with another cuBLASLt behind them (fake_lt.h). */
 #ifdef HAVE_CUBLASLT
 #include <cublasLt.h>
 #include <string.h>
@@ -98,6 +98,58 @@ Test(joined, lt_addresses) {
       cr_expect_eq(with_epilogue(&f.call), 0, "%s at an odd address", moved[i].what);
     }
   cr_assert_eq(fake_lt.misuses, 0);
+}
+
+/* ---- gradients of weights and biases ---- */
+#define SUMMED .op = ZG_OP_DOT, .accumulate = true, .tol = 3e-6 /* as in reduce.c */
+static const Case summed[] = {
+    /* as a linear layer's: results fastest along what is summed, or along the other; of bf16 operands alone */
+    {SUMMED, .dims = "b=2 s=9 e=8 f=24", .ax = "bs", .in = {{"bse"}, {"bsf"}}, .out = {{"ef", EXACT}, {"f", EXACT}}},
+    {SUMMED, .dims = "b=2 s=9 e=8 f=24", .ax = "bs", .in = {{"bse"}, {"bsf"}}, .out = {{"fe", EXACT}, {"f", EXACT}}},
+    {SUMMED, .dims = "b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bse"}, {"bshd"}}, .out = {{"ehd", EXACT}, {"hd", EXACT}}},
+    {SUMMED, .dims = "b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bshd"}, {"bse"}}, .out = {{"hde", EXACT}, {"e", EXACT}}},
+    {SUMMED, .dims = "m=17 n=19 k=23", .ax = "k", .in = {{"km"}, {"kn"}}, .out = {{"mn", EXACT}, {"n", EXACT}}},
+};
+#define NSUMMED (sizeof summed / sizeof *summed)
+
+static int64_t sums(void) { return fake_lt.with[CUBLASLT_EPILOGUE_BGRADA] + fake_lt.with[CUBLASLT_EPILOGUE_BGRADB]; }
+
+static void all_summed(void) {
+  for (size_t i = 0; i < NSUMMED; i++) {
+    Case set = summed[i];
+    set.accumulate = false;
+    conform("added", (int)i, &summed[i]);
+    conform("set", (int)i, &set);
+  }
+}
+
+Test(summed, lt) {
+  emu_use_blas(fake_lt_handle());
+  for (size_t i = 0; i < NSUMMED; i++) {
+    int64_t before = sums();
+    conform("summed", (int)i, &summed[i]);
+    cr_expect_gt(sums(), before, "case %zu", i);
+  }
+  cr_expect(fake_lt.with[CUBLASLT_EPILOGUE_BGRADA] > 0 && fake_lt.with[CUBLASLT_EPILOGUE_BGRADB] > 0);
+  all_summed();
+}
+
+/* In two, where the sums do not lie as the product counts them, where cuBLASLt cannot, and without it. */
+Test(summed, in_two) {
+  Case turned = {SUMMED, .dims = "b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bse"}, {"bshd"}}, .out = {{"ehd", EXACT}, {"dh", EXACT}}};
+  all_summed();
+  emu_use_blas(fake_lt_handle());
+  conform("turned", 0, &turned);
+  fake_lt.runs_no_epilogue = true;
+  all_summed();
+  fake_lt.runs_no_epilogue = false, fake_lt.version = 120303; /* which sums wrongly */
+  int64_t before = sums();
+  all_summed();
+  fake_lt.version = 0, fake_lt.knows_no_epilogue = true;
+  all_summed();
+  cr_assert_eq(sums(), before);
+  fake_lt.knows_nothing = true;
+  all_summed();
 }
 
 static void all(void) {
