@@ -91,7 +91,10 @@ typedef struct {
  *
  * A dot without a chain that has two outputs is a *summed* call: out[1] is in[1] summed over the contracted axes, which leaves
  * all its others (the gradient of a bias, beside that of its weight); `accumulate` goes for both. Also only where a device
- * says so. */
+ * says so.
+ *
+ * A *stacked* call is a dot, whatever else it is, of which all tensors but one operand have one axis more, the slowest, that
+ * numbers several products of that operand. It means what its axes say; planners ask the device whether it gains by it. */
 typedef struct {
   uint16_t op;
   uint8_t nin, nout, nax;
@@ -107,7 +110,7 @@ typedef struct {
 typedef void ZkKernel(const ZkEnv *env, const ZkCall *call);
 
 /* What a planner asks of a device; devices in modules export it as zk_planning_NAME. `scratch`: as zk_cpu_scratch. `joins`:
- * whether a joined or summed call is done in one. */
+ * whether a joined, summed or stacked call is done in one. */
 typedef struct {
   size_t (*scratch)(const ZkCall *call, int threads);
   bool (*joins)(const ZkCall *call);

@@ -10,10 +10,11 @@
 #include <string.h>
 
 static bool set_by(const ZpSegment *s, uint32_t bucket, const ZpSlice *slice) {
+  uint64_t from = slice->at * sizeof(float);
   for (uint32_t i = 0; i < s->nbwd; i++)
     for (int k = 0; s->bwd[i].sets && k < s->bwd[i].call.nout; k++) {
-      const ZpLoc *at = &s->values[s->bwd[i].out[k]].at;
-      if (at->index == bucket && at->offset == slice->at * sizeof(float)) return true;
+      const ZpValue *v = &s->values[s->bwd[i].out[k]]; /* a gradient, or several in a row */
+      if (v->at.index == bucket && v->at.offset <= from && from < v->at.offset + v->bytes) return true;
     }
   return false;
 }

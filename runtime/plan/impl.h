@@ -58,6 +58,12 @@ uint32_t zp_attach(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n, const bo
 uint32_t zp_attach_before(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n, const bool *needed_later);
 /* attach_sums.c: gradients of biases join those of weights, in a backward list. Returns likewise. */
 uint32_t zp_attach_sums(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n);
+/* stack.c: products that may be one become runs of nodes, before anything is placed. */
+void zp_line_up(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n, const bool *needed_later);
+/* ... the call that n such nodes would be */
+ZkCall zp_stacked_call(const ZpPlan *p, const ZpSegment *s, const ZpNode *run, uint32_t n);
+/* ... and one node each, where their values have come to lie in rows. Returns how many nodes are left. */
+uint32_t zp_stack(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n);
 /* place.c: a value as a kernel sees it, without pointer. */
 ZkView zp_view(const ZpPlan *p, const ZpValue *v);
 /* bucket.c: templates; every slice gets its place. */

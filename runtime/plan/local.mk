@@ -31,6 +31,7 @@ libplan_a_SOURCES = \
   runtime/plan/remat.c \
   runtime/plan/shard.c \
   runtime/plan/show.c \
+  runtime/plan/stack.c \
   runtime/plan/stage.c
 
 bin_PROGRAMS += zplan

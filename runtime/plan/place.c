@@ -241,16 +241,21 @@ static uint64_t collective_scratch(const ZpNode *n) {
   }
 }
 
+static uint64_t kernel_scratch(const Place *c, const ZkCall *call) {
+  return c->b->o->scratch ? aligned(c->b->o->scratch(call, c->b->o->threads)) : 0;
+}
+
 static void make_calls(Place *c, ZpNode *nodes, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     ZpNode *k = &nodes[i];
     for (int j = 0; j < k->call.nin; j++) k->call.in[j] = zp_view(c->p, &c->s->values[k->in[j]]);
     for (int j = 0; j < k->call.nout; j++) k->call.out[j] = zp_view(c->p, &c->s->values[k->out[j]]);
     bool collective = k->dims != 0;
-    k->scratch_bytes = collective ? collective_scratch(k)
-                       : is_class(k, ZG_SINK) || !c->b->o->scratch
-                           ? 0
-                           : aligned(c->b->o->scratch(&k->call, c->b->o->threads));
+    k->scratch_bytes = collective ? collective_scratch(k) : is_class(k, ZG_SINK) ? 0 : kernel_scratch(c, &k->call);
+    if (!k->run) continue;
+    ZkCall one = zp_stacked_call(c->p, c->s, k, k->run);
+    uint64_t together = kernel_scratch(c, &one);
+    if (together > k->scratch_bytes) k->scratch_bytes = together;
   }
 }
 
@@ -305,40 +310,103 @@ static int takes_place_of(const Place *c, const ZpNode *nodes, uint32_t i, int j
   return -1;
 }
 
+/* Nodes i..end-1 are one unit: all that they read is there until the last is done, and all that they make from the first
+ * on. */
+static uint32_t unit_end(const ZpNode *nodes, uint32_t i) { return i + (nodes[i].run ? nodes[i].run : 1u); }
+
+typedef struct {
+  Place *c;
+  ZpNode *nodes;
+  bool backward;
+  uint32_t *last; /* of each value: the unit, by its first node, that uses it last */
+  Block *live;
+  uint32_t nlive;
+  uint64_t peak;
+} Pack;
+
+static bool unplaced(const Pack *k, uint32_t v) { return k->c->s->values[v].at.place == ZP_AT_NOWHERE; }
+
+/* Values that want to lie one behind the other do, if none of them has a place. */
+static void place_row(Pack *k, const uint32_t *v, uint32_t n) {
+  ZpValue *values = k->c->s->values;
+  uint64_t all = 0;
+  uint32_t q = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    if (!unplaced(k, v[i])) return;
+    all += aligned(values[v[i]].bytes);
+  }
+  uint64_t at = first_fit(k->live, &k->nlive, all, v[0]);
+  while (k->live[q].value != v[0]) q++;
+  memmove(&k->live[q + n], &k->live[q + 1], (k->nlive - q - 1) * sizeof *k->live);
+  k->nlive += n - 1;
+  for (uint32_t i = 0; i < n; i++, q++) {
+    uint64_t bytes = aligned(values[v[i]].bytes);
+    values[v[i]].at = (ZpLoc){ZP_AT_TEMP, 0, at};
+    k->live[q] = (Block){at, at + bytes, v[i]};
+    at += bytes;
+  }
+}
+
+static void place_rows(Pack *k, uint32_t i, uint32_t end) {
+  const ZpNode *n = &k->nodes[i];
+  uint32_t v[ZP_MAX_STACK];
+  for (int j = 0; n->run && j < n->call.nout; j++) {
+    for (uint32_t q = i; q < end; q++) v[q - i] = k->nodes[q].out[j];
+    place_row(k, v, end - i);
+  }
+  if (n->row) place_row(k, n->out, n->call.nout);
+}
+
+static void place_result(Pack *k, uint32_t i, int j) {
+  ZpNode *n = &k->nodes[i];
+  ZpValue *values = k->c->s->values, *v = &values[n->out[j]];
+  if (!unplaced(k, n->out[j])) return;
+  int a = takes_place_of(k->c, k->nodes, i, j, k->last, k->backward);
+  if (a < 0) {
+    v->at = (ZpLoc){ZP_AT_TEMP, 0, first_fit(k->live, &k->nlive, aligned(v->bytes), n->out[j])};
+    return;
+  }
+  v->at = values[n->in[a]].at;
+  for (uint32_t q = 0; q < k->nlive; q++)
+    if (k->live[q].value == n->in[a]) k->live[q].value = n->out[j];
+}
+
+/* The unit's nodes use the same scratch, one after the other. */
+static void place_scratch(Pack *k, uint32_t i, uint32_t end) {
+  uint64_t most = 0;
+  for (uint32_t q = i; q < end; q++)
+    if (k->nodes[q].scratch_bytes > most) most = k->nodes[q].scratch_bytes;
+  uint64_t at = most ? first_fit(k->live, &k->nlive, most, ZP_NONE) : 0;
+  for (uint32_t q = i; q < end; q++)
+    if (k->nodes[q].scratch_bytes) k->nodes[q].scratch_at = at;
+  for (uint32_t q = 0; q < k->nlive; q++)
+    if (k->live[q].to > k->peak) k->peak = k->live[q].to;
+  if (most) release(k->live, &k->nlive, ZP_NONE);
+}
+
 static uint64_t pack(Place *c, ZpNode *nodes, uint32_t n, bool backward) {
   ZpSegment *s = c->s;
   ZbArena *tmp = zb_arena_new();
-  uint32_t *last = ZB_NEWN(tmp, uint32_t, s->nvalues + 1);
-  Block *live = ZB_NEWN(tmp, Block, s->nvalues + 2);
-  uint32_t nlive = 0;
-  uint64_t peak = 0;
-  for (uint32_t i = 0; i < n; i++) {
-    for (int k = 0; k < nodes[i].call.nin; k++) last[nodes[i].in[k]] = i;
-    for (int k = 0; k < nodes[i].call.nout; k++) last[nodes[i].out[k]] = i;
-  }
-  for (uint32_t i = 0; i < n; i++) {
-    ZpNode *k = &nodes[i];
-    for (int j = 0; j < k->call.nout; j++) {
-      ZpValue *v = &s->values[k->out[j]];
-      if (v->at.place != ZP_AT_NOWHERE) continue;
-      int a = takes_place_of(c, nodes, i, j, last, backward);
-      if (a >= 0) {
-        v->at = s->values[k->in[a]].at;
-        for (uint32_t q = 0; q < nlive; q++)
-          if (live[q].value == k->in[a]) live[q].value = k->out[j];
-        continue;
-      }
-      v->at = (ZpLoc){ZP_AT_TEMP, 0, first_fit(live, &nlive, aligned(v->bytes), k->out[j])};
+  Pack k = {c, nodes, backward, ZB_NEWN(tmp, uint32_t, s->nvalues + 1), ZB_NEWN(tmp, Block, s->nvalues + 2), 0, 0};
+  for (uint32_t i = 0; i < n; i = unit_end(nodes, i))
+    for (uint32_t q = i; q < unit_end(nodes, i); q++) {
+      for (int j = 0; j < nodes[q].call.nin; j++) k.last[nodes[q].in[j]] = i;
+      for (int j = 0; j < nodes[q].call.nout; j++) k.last[nodes[q].out[j]] = i;
     }
-    if (k->scratch_bytes) k->scratch_at = first_fit(live, &nlive, k->scratch_bytes, ZP_NONE);
-    for (uint32_t q = 0; q < nlive; q++)
-      if (live[q].to > peak) peak = live[q].to;
-    if (k->scratch_bytes) release(live, &nlive, ZP_NONE);
-    for (int j = 0; j < k->call.nin; j++)
-      if (last[k->in[j]] == i) release(live, &nlive, k->in[j]);
-    for (int j = 0; j < k->call.nout; j++)
-      if (last[k->out[j]] == i) release(live, &nlive, k->out[j]);
+  for (uint32_t i = 0, end; i < n; i = end) {
+    end = unit_end(nodes, i);
+    place_rows(&k, i, end);
+    for (uint32_t q = i; q < end; q++)
+      for (int j = 0; j < nodes[q].call.nout; j++) place_result(&k, q, j);
+    place_scratch(&k, i, end);
+    for (uint32_t q = i; q < end; q++) {
+      for (int j = 0; j < nodes[q].call.nin; j++)
+        if (k.last[nodes[q].in[j]] == i) release(k.live, &k.nlive, nodes[q].in[j]);
+      for (int j = 0; j < nodes[q].call.nout; j++)
+        if (k.last[nodes[q].out[j]] == i) release(k.live, &k.nlive, nodes[q].out[j]);
+    }
   }
+  uint64_t peak = k.peak;
   zb_arena_free(tmp);
   return peak;
 }
@@ -410,6 +478,7 @@ void zp_place(ZpBuild *b, uint32_t index) {
     *lists[i].n = zp_attach(b, s, *lists[i].nodes, *lists[i].n, lists[i].later);
     *lists[i].n = zp_attach_before(b, s, *lists[i].nodes, *lists[i].n, lists[i].later);
     if (i == 2) *lists[i].n = zp_attach_sums(b, s, *lists[i].nodes, *lists[i].n);
+    zp_line_up(b, s, *lists[i].nodes, *lists[i].n, lists[i].later);
     mark_read(*lists[i].nodes, *lists[i].n, read);
   }
   place_saved(s, saved);
@@ -421,4 +490,5 @@ void zp_place(ZpBuild *b, uint32_t index) {
     if (i) count_work(&c, *lists[i].nodes, *lists[i].n); /* counting the denominator is nothing */
   }
   mark_setters(s);
+  for (int i = 0; i < 3; i++) *lists[i].n = zp_stack(b, s, *lists[i].nodes, *lists[i].n);
 }

@@ -6,6 +6,7 @@
  * fuse.c    elementwise chains                attach.c  ... in one call with the op before
  * place.c   lifetimes to offsets in a segment attach_before.c  ... with the op after
  *                                             attach_sums.c    bias gradients with their weights'
+ *                                             stack.c   products of one operand
  * bucket.c  parameters to flat buffers        stage.c   segment instances to pipeline stages
  * order.c   gpipe, 1f1b                       program.c one instruction list per stage, its buffers
  * ledger.c  the arena, byte by byte           check.c   the proofs
@@ -20,6 +21,7 @@
 #include "lang/lang.h"
 
 #define ZP_MAX_DIMS 8
+#define ZP_MAX_STACK 4
 #define ZP_NONE UINT32_MAX
 typedef uint32_t ZpDims; /* set of mesh dims, bit d */
 
@@ -85,6 +87,8 @@ typedef struct {
   uint64_t bytes;
   ZpLoc at;
   uint32_t param;              /* made by PARAM: which; else ZP_NONE */
+  uint8_t nparts;              /* a stack: so many other values, alike, one behind the other; else 0. type, axis and size */
+  uint32_t part[ZP_MAX_STACK]; /* ... are those of each. */
 } ZpValue;
 
 typedef struct {
@@ -97,6 +101,8 @@ typedef struct {
   uint64_t scratch_at;         /* in the stage's scratch */
   uint32_t sink;               /* SINK nodes: attribute opt[0] of the graph node */
   uint32_t loc, region;        /* of the graph node it comes from or that consumes it */
+  uint8_t run;                 /* while planning: so many products from here on are done as one unit; 0: it is alone */
+  bool row;                    /* while planning: its results should lie one behind the other */
   const char *cause;           /* collectives: the rule, in words; else NULL */
   double flops;                /* of this rank */
   bool again;                  /* recomputed in backward: its FLOPs are not the model's */
@@ -299,7 +305,7 @@ typedef struct {
   size_t (*scratch)(const ZkCall *call, int threads);
   int threads;
   const ZlCluster *cluster;  /* or NULL */
-  /* Whether the device does this joined or summed call (kernels.h) in one; views are filled but for pointers. NULL: none. A pure
+  /* Whether the device does this joined, summed or stacked call (kernels.h) in one; views are filled but for pointers. NULL: none. A pure
    * function: every rank, and zplan, must hear the same. */
   bool (*joins)(const ZkCall *call);
 } ZpOptions;

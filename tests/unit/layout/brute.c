@@ -335,6 +335,72 @@ static void check_scratch(Brute *b, const ZpNode *k) {
   overwrite(b, ZP_AT_TEMP, from, to);
 }
 
+/* ---- stacks ---- */
+/* Several values, alike, one behind the other; the call's view has one axis more, over them. */
+static void check_stack(Brute *b, uint32_t v, const ZkView *w) {
+  const ZpValue *x = value(b, v), *first = value(b, x->part[0]);
+  int64_t count = 1;
+  for (int a = 0; a < first->type.naxes; a++) count *= first->size[a];
+  NEED(b, x->at.place == first->at.place && x->at.index == first->at.index && x->at.offset == first->at.offset && x->bytes == x->nparts * first->bytes,
+       "a stack is elsewhere than its parts");
+  for (int i = 1; i < x->nparts; i++) {
+    const ZpValue *y = value(b, x->part[i]), *z = value(b, x->part[i - 1]);
+    NEED(b, same_layout(first, y) && y->at.place == z->at.place && y->at.index == z->at.index && y->at.offset == z->at.offset + z->bytes,
+         "part %d does not lie behind the one before", i);
+  }
+  NEED(b, w->rank == first->type.naxes + 1 && w->size[0] == x->nparts && w->stride[0] == count && w->axis[0] == b->p->graph->naxes,
+       "the view of a stack");
+}
+
+/* One of the nodes that a stacked one is. */
+static ZpNode member(const Brute *b, const ZpNode *k, int i) {
+  ZpNode m = *k;
+  for (int j = 0; j < m.call.nin; j++)
+    if (value(b, m.in[j])->nparts) m.in[j] = value(b, m.in[j])->part[i];
+  for (int j = 0; j < m.call.nout; j++) m.out[j] = value(b, m.out[j])->part[i];
+  return m;
+}
+
+static void check_node(Brute *b, const ZpNode *k) {
+  for (int i = 0; i < k->call.nin; i++) check_value(b, k->in[i]);
+  for (int i = 0; i < k->call.nout; i++) check_value(b, k->out[i]);
+  check_reads(b, k);
+  if (k->dims) check_collective(b, k);
+  else check_shapes(b, k), check_rules(b, k);
+  check_scratch(b, k);
+}
+
+/* All of them read before any of them writes. */
+static void check_stacked(Brute *b, const ZpNode *k) {
+  int n = value(b, k->out[0])->nparts;
+  NEED(b, k->call.op == ZG_OP_DOT, "a stack of others than products");
+  for (int i = 0; i < k->call.nin + k->call.nout; i++) {
+    bool in = i < k->call.nin;
+    uint32_t v = in ? k->in[i] : k->out[i - k->call.nin];
+    NEED(b, value(b, v)->nparts == n || (i < 2 && in && !value(b, v)->nparts), "stacks of different heights");
+    if (value(b, v)->nparts) check_stack(b, v, in ? &k->call.in[i] : &k->call.out[i - k->call.nin]);
+  }
+  if (b->wrong) return;
+  for (int i = 0; i < n; i++) {
+    ZpNode m = member(b, k, i);
+    check_node(b, &m);
+    for (int j = 0; j < n; j++) {
+      ZpNode other = member(b, k, j);
+      for (int x = 0; x < m.call.nin; x++)
+        for (int y = 0; y < other.call.nout; y++) {
+          const ZpValue *from = value(b, m.in[x]), *to = value(b, other.out[y]);
+          bool same = from->at.place == to->at.place && from->at.index == to->at.index;
+          NEED(b, !same || !meet(from->at.offset, from->at.offset + from->bytes, to->at.offset, to->at.offset + to->bytes),
+               "result %d overwrites an operand of another part", y);
+        }
+    }
+  }
+  for (int i = 0; i < n; i++) {
+    ZpNode m = member(b, k, i);
+    check_writes(b, &m);
+  }
+}
+
 static void check_phase(Brute *b, Phase phase) {
   uint32_t n, kept = 0;
   b->phase = phase;
@@ -350,12 +416,11 @@ static void check_phase(Brute *b, Phase phase) {
       check_place(b, k->out[0]);
       continue;
     }
-    for (int i = 0; i < k->call.nin; i++) check_value(b, k->in[i]);
-    for (int i = 0; i < k->call.nout; i++) check_value(b, k->out[i]);
-    check_reads(b, k);
-    if (k->dims) check_collective(b, k);
-    else check_shapes(b, k), check_rules(b, k);
-    check_scratch(b, k);
+    if (k->call.nout && value(b, k->out[0])->nparts) {
+      check_stacked(b, k);
+      continue;
+    }
+    check_node(b, k);
     check_writes(b, k);
   }
 }

@@ -19,6 +19,7 @@ tests_unit_test_layout_SOURCES = \
   tests/unit/layout/recipes.h \
   tests/unit/layout/remat.c \
   tests/unit/layout/shard.c \
+  tests/unit/layout/stack.c \
   tests/unit/layout/stage.c
 tests_unit_test_layout_CFLAGS = $(unit_cflags)
 tests_unit_test_layout_LDADD = libplan.a libcompiler.a libkernels.a $(libs_lang) $(libs_graph) $(BLAS_LIBS) -lpthread $(unit_libs)

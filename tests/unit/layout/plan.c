@@ -67,7 +67,8 @@ static size_t scratch_of_both(const ZkCall *call, int threads) {
   zk_unjoin(call, &op, &chain, &rest);
   return zk_cpu_scratch(&op, threads);
 }
-bool joins_all(const ZkCall *call) { return call->chain || joins_sums(call); }
+bool joins_stacks(const ZkCall *call) { return call->op == ZG_OP_DOT && !call->chain && call->nout == 1; }
+bool joins_all(const ZkCall *call) { return (void)call, true; }
 bool joins_single(const ZkCall *call) { return call->chain && call->nout == 1; }
 Plan plan_joins(const ZgGraph *g, const char *recipe, bool (*joins)(const ZkCall *)) {
   return made(make(g, recipe, (ZpOptions){.scratch = scratch_of_both, .threads = 2, .joins = joins}), recipe);

@@ -406,6 +406,10 @@ Test(play, odd_norms) { many(ODD, 0, 100, 6, joins_norms); }
 Test(play, mlp_sums) { many(MLP, 0, 300, 10, joins_sums); }
 Test(play, gpt2_sums) { many(GPT2, 0, 150, 6, joins_sums); }
 Test(play, odd_sums) { many(ODD, 0, 100, 6, joins_sums); }
+Test(play, mlp_stacks) { many(MLP, 0, 300, 10, joins_stacks); }
+Test(play, gpt2_stacks) { many(GPT2, 0, 150, 6, joins_stacks); }
+Test(play, llama3_stacks) { many(LLAMA3, 0, 150, 6, joins_stacks); }
+Test(play, odd_stacks) { many(ODD, 0, 100, 6, joins_stacks); }
 Test(play, mlp_taken_apart) { many(MLP, 0, 300, 10, joins_single); }
 Test(play, gpt2_taken_apart) { many(GPT2, 0, 150, 6, joins_single); }
 Test(play, odd_taken_apart) { many(ODD, 0, 100, 6, joins_single); }

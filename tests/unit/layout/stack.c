@@ -1,0 +1,92 @@
+/* Products with one operand in common that have become one: which, and which not. (That such plans compute the same:
+ * play.c.) */
+#include "tests/unit/layout/plan.h"
+
+#include <criterion/criterion.h>
+
+static bool joins_biased(const ZkCall *k) { return k->op == ZG_OP_DOT && (joins_stacks(k) || k->chain); }
+
+/* One line a stack: what it makes, by the last axis of its results or the parameters of which they are gradients, and "+"
+ * with a chain: "hd hd hd +". */
+static void put_stacks(const ZpPlan *p, Phase phase, ZbText *out) {
+  uint32_t n;
+  const ZpSegment *s = &p->segments[segment_of(p, "layer", 0)];
+  const ZpNode *nodes = phase_nodes(s, phase, &n);
+  for (uint32_t i = 0; i < n; i++) {
+    const ZpValue *v = nodes[i].call.nout ? &s->values[nodes[i].out[0]] : NULL;
+    if (!v || !v->nparts) continue;
+    cr_assert_eq(nodes[i].call.op, ZG_OP_DOT);
+    for (int k = 0; k < v->nparts; k++) {
+      const ZpValue *x = &s->values[v->part[k]];
+      zb_text_add(out, "%s%s", k ? " " : "", p->graph->axes[x->axis[x->type.naxes - 1]].name);
+    }
+    zb_text_add(out, "%s\n", nodes[i].call.chain ? " +" : "");
+  }
+}
+
+static void expect(Model *m, const char *recipe, bool (*joins)(const ZkCall *), const char *forward, const char *backward) {
+  Plan q = plan_joins(m->g, recipe, joins);
+  const char *wrong = plan_wrong(q.p, q.a);
+  cr_assert_str_eq(wrong, "", "%s", wrong);
+  const char *const want[] = {forward, backward};
+  for (int phase = FWD; phase <= BWD; phase++) {
+    ZbText t = {0};
+    put_stacks(q.p, (Phase)phase, &t);
+    expect_text(&t, want[phase], phase_name[phase]);
+  }
+  plan_close(&q);
+}
+
+#define ONE "bind batch = 8, seq = 16 micro 1"
+
+/* Without their biases joined, q, k and v are temporaries, and lie in a row because they are asked to; so do the cotangents
+ * that attention's gradient makes. */
+Test(stack, gpt2) {
+  Model m = model_open("gpt2", NULL, "-D layers=4");
+  expect(&m, ONE, joins_stacks, "hd hd hd\n", "hd hd hd\n");
+  expect(&m, ONE, joins_biased, "hd hd hd +\n", "hd hd hd\n");
+  expect(&m, "mesh data = 2, tensor = 2 split batch over data split head, ffn over tensor " ONE, joins_biased, "hd hd hd +\n",
+         "hd hd hd\n");
+  expect(&m, "recompute layer " ONE, joins_biased, "hd hd hd +\n", "hd hd hd +\nhd hd hd\n");
+  model_close(&m);
+}
+
+/* Of grouped queries q is larger than k and v, and of those one is turned before it is saved. Gate and up lie in a row
+ * where they are saved. */
+Test(stack, llama3) {
+  Model m = model_open("llama3", NULL, "-D layers=2 -D heads=4 -D kv_heads=2 -D width=32 -D inner=64");
+  expect(&m, ONE, joins_stacks, "ffn ffn\n", "");
+  model_close(&m);
+}
+
+static void expect_layer(const char *params, const char *body, const char *forward, const char *backward) {
+  ZbText t = {0};
+  Model m;
+  zb_text_add(&t,
+              "model M() {\n  axis batch, seq\n  axis embed = 16, ffn = 32, odd = 3, few = 5, vocab = 8\n"
+              "  input tokens: index(vocab)[batch, seq]\n  input targets: index(vocab)[batch, seq]\n"
+              "  param wte[vocab, embed] ~ normal(1)\n  x = lookup(wte, tokens)\n"
+              "  repeat 3 as layer {\n    param %s ~ normal(1)\n    %s\n  }\n"
+              "  loss xent[vocab](dot[embed](x, wte), targets) per known(targets)\n}\n",
+              params, body);
+  m = model_open(NULL, t.s, NULL);
+  zb_text_free(&t);
+  expect(&m, ONE, joins_stacks, forward, backward);
+  model_close(&m);
+}
+
+/* Not if other parameters lie between, if there are gaps, or if one is needed before the other can be; four at most. */
+Test(stack, which) {
+  expect_layer("u[embed, ffn], v[embed, ffn], w[ffn, embed]", "x = x + dot[ffn](dot[embed](x, u) * sin(dot[embed](x, v)), w)",
+               "ffn ffn\n", "");
+  expect_layer("u[embed, ffn], w[ffn, embed], v[embed, ffn]", "x = x + dot[ffn](dot[embed](x, u) * sin(dot[embed](x, v)), w)", "",
+               "");
+  expect_layer("y[embed, odd], u[odd, few], v[odd, few], w[few, embed]", /* 15 elements each, at multiples of 16 */
+               "h = dot[embed](x, y) x = x + dot[few](dot[odd](h, u) * sin(dot[odd](h, v)), w)", "", "");
+  expect_layer("u[embed, ffn], v[embed, ffn], w[ffn, embed]",
+               "h = dot[embed](x, u) x = x + dot[ffn](h, w) x = x + dot[ffn](dot[embed](x, v) * h, w)", "", "");
+  expect_layer("a[embed, ffn], b[embed, ffn], c[embed, ffn], d[embed, ffn], f[embed, ffn], w[ffn, embed]",
+               "h = dot[embed](x, a) * dot[embed](x, b) * dot[embed](x, c) * dot[embed](x, d) * dot[embed](x, f)"
+               " x = x + dot[ffn](sin(h), w)",
+               "ffn ffn ffn ffn\n", "");
+}
