@@ -3,6 +3,9 @@
  * An axis is of class batch (both operands and the result have it), M (A and C), N (B and C) or K (contracted).
  * Example: a weight gradient x[b s e] . g[b s f] -> [e f] contracts b and s: M = e, N = f, K = b s.
  *
+ * An axis of N that numbers products of one A (kernels.h: stacked calls) is none that N could go along with the others:
+ * it counts as batch, and A lacks it. So with M and B.
+ *
  * M = N = 1 is a reduction and has kernels of its own. Other products go to cuBLASLt where it is there; else, and where
  * it knows nothing, to ours. All add in f32, with f32 operands too: no TF32. */
 #include "kernels/cuda/dot.h"
@@ -24,6 +27,34 @@ static void add(ZkDotAxes *class, const ZkView *v, int i) {
   class->count *= v->size[i];
 }
 
+/* ---- stacks ---- */
+/* Whether the axes of the class, in the order in which view v has them, are one loop over it. */
+static bool one_loop(const ZkDotAxes *class, const ZkView *v) {
+  int64_t next = 0;
+  for (int i = v->rank; i-- > 0;) {
+    bool in = false;
+    for (int k = 0; k < class->n; k++) in |= class->ax[k] == v->axis[i];
+    if (!in || v->size[i] == 1) continue;
+    if (next && v->stride[i] != next) return false;
+    next = v->stride[i] * v->size[i];
+  }
+  return true;
+}
+
+/* Takes the axis that is the slowest of both operand v and result c out of the class, if that makes one loop of it over
+ * both. */
+static bool take_slowest(ZkDotAxes *class, const ZkView *v, const ZkView *c, ZkDotAxes *to) {
+  ZkDotAxes rest = {.count = 1};
+  if (class->n < 2 || v->rank == 0 || c->rank == 0 || v->axis[0] != c->axis[0] || (one_loop(class, v) && one_loop(class, c)))
+    return false;
+  for (int k = 0; k < class->n; k++)
+    if (class->ax[k] != c->axis[0]) add(&rest, v, find(v, class->ax[k]));
+  if (rest.n == class->n || !one_loop(&rest, v) || !one_loop(&rest, c)) return false;
+  add(to, c, 0);
+  *class = rest;
+  return true;
+}
+
 ZkDot zk_dot_of(const ZkCall *c) {
   ZkDot d = {.v = {c->in[0], c->in[1], c->out[0]}, .add = c->accumulate};
   d.batch.count = d.m.count = d.n.count = d.k.count = 1;
@@ -35,7 +66,12 @@ ZkDot zk_dot_of(const ZkCall *c) {
   }
   for (int i = 0; i < b->rank; i++)
     if (find(a, b->axis[i]) < 0) add(&d.n, b, i);
+  if (d.batch.n == 0 && !take_slowest(&d.n, b, &d.v[ZKD_C], &d.batch)) take_slowest(&d.m, a, &d.v[ZKD_C], &d.batch);
   return d;
+}
+
+bool zk_dot_stacked(const ZkDot *d) {
+  return d->batch.n == 1 && (find(&d->v[ZKD_A], d->batch.ax[0]) < 0 || find(&d->v[ZKD_B], d->batch.ax[0]) < 0);
 }
 
 static bool empty(const ZkDot *d) { return d->batch.count * d->m.count * d->n.count == 0; }

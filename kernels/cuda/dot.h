@@ -14,7 +14,7 @@ typedef struct {
   int64_t count;
 } ZkDotAxes;
 
-/* C[batch, m, n] (+)= sum over k of A[batch, m, k] B[batch, k, n]: every axis is in one class. */
+/* C[batch, m, n] (+)= sum over k of A[batch, m, k] B[batch, k, n]: every axis is in one class. A or B may lack the batch. */
 typedef struct {
   ZkView v[3];
   ZkDotAxes batch, m, n, k;
@@ -53,5 +53,6 @@ size_t zk_dot_lt_scratch(const ZkCall *call);
 
 /* ---- dot.c ---- */
 ZkDot zk_dot_of(const ZkCall *call);
+bool zk_dot_stacked(const ZkDot *d); /* an operand lacks the batch */
 
 #endif

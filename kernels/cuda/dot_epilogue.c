@@ -152,20 +152,24 @@ static bool in_class(const ZkDotAxes *class, uint16_t axis) {
   return false;
 }
 
-/* Whether b is a dense vector along the fastest axes of d, all those of `class` and no others. */
-static bool along(const ZkView *b, const ZkView *d, const ZkDotAxes *class) {
-  int i = b->rank, j = d->rank;
+static int last_axis(const ZkView *v, int rank) {
+  while (rank > 0 && v->size[rank - 1] == 1) rank--;
+  return rank;
+}
+
+/* Whether b is a dense vector along the fastest axes of d, all those of `class` and no others; of stacked products, one for
+ * each or one for all. */
+static bool along(const ZkView *b, const ZkView *d, const ZkDotAxes *class, const ZkDotAxes *batch) {
+  int i = last_axis(b, b->rank), j = last_axis(d, d->rank);
   int64_t n = 1;
-  for (;;) {
-    while (i > 0 && b->size[i - 1] == 1) i--;
-    while (j > 0 && d->size[j - 1] == 1) j--;
-    if (i == 0) return n > 1 && n == class->count;
-    if (j == 0 || b->axis[i - 1] != d->axis[j - 1] || !in_class(class, b->axis[i - 1]) ||
+  for (; n < class->count; i = last_axis(b, i - 1), j = last_axis(d, j - 1)) {
+    if (i == 0 || j == 0 || b->axis[i - 1] != d->axis[j - 1] || !in_class(class, b->axis[i - 1]) ||
         b->stride[i - 1] != n || d->stride[j - 1] != n)
       return false;
     n *= b->size[i - 1];
-    i--, j--;
   }
+  bool each = i == 1 && batch->n == 1 && b->axis[0] == batch->ax[0] && b->stride[0] == n;
+  return n > 1 && (i == 0 || each);
 }
 
 /* Sorts what the sum adds up into e. */
@@ -184,8 +188,8 @@ static bool place_sum(const Chain *c, const Form *f, ZkDotEpilogue *e) {
     if (e->full < 0 && lies_as(v, d)) {
       e->full = k + 1, e->beta = (float)f->of[k];
     } else if (e->bias < 0 && f->of[k] == 1 && v->elem == d->elem &&
-               (along(v, d, &dot.n) || along(v, d, &dot.m))) {
-      e->bias = k + 1, e->bias_along_m = !along(v, d, &dot.n);
+               (along(v, d, &dot.n, &dot.batch) || along(v, d, &dot.m, &dot.batch))) {
+      e->bias = k + 1, e->bias_along_m = !along(v, d, &dot.n, &dot.batch);
     } else {
       return false;
     }
@@ -283,21 +287,22 @@ bool zk_dot_epilogue(const ZkCall *call, ZkDotEpilogue *e) {
 }
 
 /* In f32 a product takes so long that a sum beside it is nothing. */
-static bool sums_joined(const ZkCall *call) {
-  ZkCall op = *call;
-  op.nout = 1;
-  ZkDot d = zk_dot_of(&op);
-  return call->nout == 2 && call->in[0].elem == ZK_BF16 && call->in[1].elem == ZK_BF16 && d.m.count * d.n.count > 1 &&
-         d.batch.count == 1;
+static bool worth_summing(const ZkCall *call, const ZkDot *d) {
+  bool half = call->in[0].elem == ZK_BF16 && call->in[1].elem == ZK_BF16;
+  return half && (d->batch.n == 0 || zk_dot_stacked(d));
 }
 
+/* Of stacks, activations are left alone: a cuBLASLt of 12.2 takes the first bias for all. */
 bool zk_cuda_dot_joins(const ZkCall *call) {
-  if (!call->chain) return sums_joined(call);
   ZkDotEpilogue e;
-  ZkCall op, chain;
+  ZkCall op = *call, chain;
   ZkChain rest;
   if (!zk_dot_epilogue(call, &e)) return false;
-  zk_unjoin(call, &op, &chain, &rest);
+  if (call->chain) zk_unjoin(call, &op, &chain, &rest);
+  op.nout = 1;
   ZkDot d = zk_dot_of(&op);
-  return d.m.count * d.n.count > 1;
+  bool stacked = zk_dot_stacked(&d);
+  if (d.m.count * d.n.count == 1) return false;
+  if (e.kind == ZKD_COLUMN_SUMS) return worth_summing(call, &d);
+  return call->chain ? !stacked || e.kind == ZKD_SUM : stacked;
 }

@@ -46,9 +46,9 @@ typedef struct {
   int64_t cost;
 } Layout;
 
-static int find(const ZkView *v, uint16_t axis) {
-  int i = 0;
-  while (v->axis[i] != axis) i++;
+static int find(const ZkView *v, uint16_t axis) { /* -1: v lacks it */
+  int i = v->rank;
+  while (i-- > 0 && v->axis[i] != axis) {}
   return i;
 }
 
@@ -64,13 +64,14 @@ static ZkDotAxes in_order(const ZkDotAxes *axes, const ZkView *v) {
   return o;
 }
 
-/* The stride of the axes as one loop over v, if they are one; 1 for no loop. */
+/* The stride of the axes as one loop over v, if they are one; 1 for no loop, 0 along what v lacks. */
 static bool one_loop(const ZkDotAxes *axes, const ZkView *v, int64_t *stride) {
   int64_t next = 0;
   *stride = 1;
   for (int i = axes->n - 1; i >= 0; i--) {
     int at = find(v, axes->ax[i]);
-    if (v->size[at] == 1) continue;
+    if (at < 0) *stride = 0;
+    if (at < 0 || v->size[at] == 1) continue;
     if (next == 0) *stride = v->stride[at];
     else if (v->stride[at] != next) return false;
     next = v->stride[at] * v->size[at];
@@ -103,10 +104,12 @@ static bool sixteens(const ZkView *v, const Matrix *m) {
   return m->ld * size % 16 == 0 && m->step * size % 16 == 0;
 }
 
-/* Appends the axes to view p, from the fastest on; the fastest gets `stride`. */
+/* Appends the axes that v has to view p, from the fastest on; the fastest gets `stride`. */
 static int64_t add_axes(ZkView *p, const ZkView *v, const ZkDotAxes *axes, int64_t stride) {
   for (int i = axes->n - 1; i >= 0; i--) {
-    int at = find(v, axes->ax[i]), to = p->rank++;
+    int at = find(v, axes->ax[i]);
+    if (at < 0) continue;
+    int to = p->rank++;
     p->axis[to] = axes->ax[i];
     p->size[to] = v->size[at];
     p->start[to] = v->start[at];
@@ -127,10 +130,11 @@ static void pack(Layout *l, int i) {
   int64_t cols = add_axes(p, &d->v[i], cols_of(d, i), 1);
   int64_t ld = (cols + unit - 1) / unit * unit;
   int64_t step = add_axes(p, &d->v[i], rows_of(d, i), ld);
-  add_axes(p, &d->v[i], &d->batch, step);
-  l->mat[i] = (Matrix){rows_of(d, i)->count, cols, ld, step, false};
+  int64_t all = add_axes(p, &d->v[i], &d->batch, step);
+  bool lacks = all == step; /* or there is one product */
+  l->mat[i] = (Matrix){rows_of(d, i)->count, cols, ld, lacks ? 0 : step, false};
   l->packed[i] = true;
-  l->bytes += zb_round_up((size_t)(d->batch.count * step * size), 64);
+  l->bytes += zb_round_up((size_t)(all * size), 64);
   int64_t copies = i == ZKD_C && d->add ? 2 : 1; /* there, and back */
   l->cost += copies * zkc_count(&d->v[i]) * (size + (int64_t)zk_elem_bytes((ZkElem)d->v[i].elem));
 }
@@ -169,6 +173,7 @@ typedef struct {
   ZkDotEpilogue epi;
   Layout layout;
   int left, right; /* which operand comes first: cuBLASLt counts along columns */
+  int64_t vector_step; /* of a bias or column sums, from one of the batch to the next */
   cublasLtMatmulDesc_t desc;
   cublasLtMatrixLayout_t mat[3];
   cublasLtMatmulAlgo_t algo;
@@ -249,6 +254,7 @@ static cublasStatus_t describe_epilogue(const Plan *p) {
   int32_t type = elem_of(&p->layout.d, ZKD_C) == ZK_BF16 ? CUDA_R_16BF : CUDA_R_32F;
   cublasStatus_t s = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE, &kind, sizeof kind);
   if (!s && has_vector(&p->epi)) s = set(p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
+  if (!s && p->vector_step) s = set(p, CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, &p->vector_step, sizeof p->vector_step);
   if (!s && p->epi.aux >= 0) s = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &m->ld, sizeof m->ld);
   if (!s && p->epi.aux >= 0)
     s = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, &m->step, sizeof m->step);
@@ -261,26 +267,37 @@ static const ZkView *aux_of(const ZkCall *call, const ZkDotEpilogue *e) {
 
 static bool sixteen(const ZkView *v) { return (uintptr_t)v->data % 16 == 0; }
 
-static bool may_sum(const Plan *p, const ZkCall *call) {
+/* Bias or column sums lie as cuBLASLt reads and writes them: every vector at a multiple of 16 bytes. */
+static bool may_have_vector(Plan *p, const ZkCall *call) {
   const Layout *l = &p->layout;
-  const ZkView *v = &call->out[1];
-  int64_t stride;
-  bool lies = l->d.k.count > 1 && one_loop(&l->d.n, v, &stride) && stride == 1 && (call->accumulate || sixteen(v));
-  return cublasLtGetVersion() >= OLDEST_SUMS && lies && !l->mat[ZKD_B].trans && v->elem == elem_of(&l->d, ZKD_C);
+  bool sums = p->epi.kind == ZKD_COLUMN_SUMS;
+  const ZkView *v = sums ? &call->out[1] : &call->in[p->epi.bias];
+  const ZkDotAxes *axes = sums || !p->epi.bias_along_m ? &l->d.n : &l->d.m;
+  int64_t stride, size = (int64_t)zk_elem_bytes((ZkElem)v->elem);
+  bool lies = one_loop(axes, v, &stride) && stride == 1 && one_loop(&l->d.batch, v, &p->vector_step);
+  if (l->d.batch.count == 1) p->vector_step = 0;
+  return lies && p->vector_step * size % 16 == 0 && (p->vector_step == 0 || p->vector_step == axes->count) &&
+         (sixteen(v) || (sums && call->accumulate)) && v->elem == elem_of(&l->d, ZKD_C);
+}
+
+static bool may_sum(Plan *p, const ZkCall *call) {
+  const Layout *l = &p->layout;
+  return cublasLtGetVersion() >= OLDEST_SUMS && l->d.k.count > 1 && !l->mat[ZKD_B].trans && may_have_vector(p, call);
 }
 
 /* What cuBLASLt wants of a product with an epilogue. */
-static bool may_follow(const ZkCuda *cu, const Plan *p, const ZkCall *call) {
+static bool may_follow(const ZkCuda *cu, Plan *p, const ZkCall *call) {
   const ZkDotEpilogue *e = &p->epi;
   const Matrix *m = &p->layout.mat[ZKD_C];
   const ZkDot *d = &p->layout.d;
   if (p->layout.packed[ZKD_C] || (e->kind != ZKD_SUM && cu->arch < OLDEST_ACTIVATIONS)) return false;
   if (e->kind == ZKD_COLUMN_SUMS) return may_sum(p, call);
-  if (e->bias >= 0 && (m->trans != e->bias_along_m || !sixteen(&call->in[e->bias]))) return false;
+  if (e->bias >= 0 && (m->trans != e->bias_along_m || !may_have_vector(p, call))) return false;
   /* Known to go wrong in versions that are in use: a bias of a single row or column (before 12.8.1, by the release notes
    * of CUDA 12.9.1), and DGELU of sums of a single term (12.4). Neither is worth a look at the version. */
   if (e->bias >= 0 && (d->m.count == 1 || d->n.count == 1)) return false;
   if (e->kind == ZKD_GELU_SLOPE && d->k.count == 1) return false;
+  if (e->kind != ZKD_SUM && p->vector_step) return false; /* 12.2 takes the first bias for all */
   return e->aux < 0 || (m->ld % 8 == 0 && m->step % 8 == 0 && sixteen(aux_of(call, e)));
 }
 
@@ -392,7 +409,8 @@ static void add_noise(ZkCuda *cu, const Plan *p, const void *at, size_t bytes, i
 static size_t vector_bytes(const Plan *p) {
   const ZkDot *d = &p->layout.d;
   bool along_m = p->epi.kind != ZKD_COLUMN_SUMS && p->layout.mat[ZKD_C].trans;
-  return has_vector(&p->epi) ? (size_t)(along_m ? d->m.count : d->n.count) * zk_elem_bytes(elem_of(d, ZKD_C)) : 0;
+  int64_t n = (along_m ? d->m.count : d->n.count) * (p->vector_step ? d->batch.count : 1);
+  return has_vector(&p->epi) ? (size_t)n * zk_elem_bytes(elem_of(d, ZKD_C)) : 0;
 }
 
 /* Lays the trial's memory out from t->mem on; returns how much it is. */
@@ -583,7 +601,7 @@ size_t zk_dot_lt_scratch(const ZkCall *call) {
   ZkDotEpilogue e;
   ZkDot d;
   if (!product_of(call, &e, &d)) return 0;
-  size_t sums = e.kind == ZKD_COLUMN_SUMS ? (size_t)d.n.count * sizeof(float) : 0;
+  size_t sums = e.kind == ZKD_COLUMN_SUMS ? (size_t)(d.n.count * d.batch.count) * sizeof(float) : 0;
   return best_layout(&d).bytes + zb_round_up(sums, 64);
 }
 

@@ -6,7 +6,7 @@
 #include "kernels/cuda/shape.h"
 
 /* kernels/ does not include graph.h; the numbers come from the same list. */
-#ifndef ZUG_KERNELS_CPU_H /* it has them too */
+#if !defined ZUG_KERNELS_CPU_H && !defined ZUG_GRAPH_H /* they have them too */
 enum {
 #define OP(NAME, text, class, lo, hi, outs) ZG_OP_##NAME,
 #include "graph/ops.def"

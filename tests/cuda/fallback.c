@@ -6,7 +6,7 @@
 
 #include "base/base.h"
 #include "graph/graph.h"
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/dot.h"
 #include "tests/cuda/gpu.h"
 
 ZkKernel *__real_zk_cuda_kernel(int op), *__wrap_zk_cuda_kernel(int op);
@@ -76,10 +76,25 @@ size_t __wrap_zk_cuda_scratch(const ZkCall *call, int threads) {
   return zk_cpu_scratch(&op, 1);
 }
 
-/* ZUG_TEST_SAY_JOINED=1: says which joined and summed calls there are. */
+static bool stacked(const ZkCall *c) {
+  ZkCall op = *c, chain;
+  ZkChain rest;
+  if (c->op != ZG_OP_DOT) return false;
+  if (c->chain) zk_unjoin(c, &op, &chain, &rest);
+  op.nout = 1;
+  ZkDot d = zk_dot_of(&op);
+  return zk_dot_stacked(&d);
+}
+
+/* ZUG_TEST_SAY_JOINED=1: says which joined, summed and stacked calls there are. */
+static void say_joined(const ZkCall *c) {
+  const char *op = zg_op_info[c->op].text, *what = stacked(c) ? "stacked " : "";
+  if (c->chain && c->op != ZG_OP_CHAIN)
+    fprintf(stderr, "%sjoined %s: %d operands, %d ops, %d results\n", what, op, c->nin, c->chain->nops, c->nout);
+  else if (*what || summed(c)) fprintf(stderr, "%s%s%s: %d results\n", what, summed(c) ? "summed " : "", op, c->nout);
+}
+
 void __wrap_zk_cuda_prepare(const ZkEnv *env, const ZkCall *call) {
-  if (call->chain && call->op != ZG_OP_CHAIN && gpu_setting("ZUG_TEST_SAY_JOINED", 0))
-    fprintf(stderr, "joined %s: %d operands, %d ops, %d results\n", zg_op_info[call->op].text, call->nin, call->chain->nops, call->nout);
-  if (summed(call) && gpu_setting("ZUG_TEST_SAY_JOINED", 0)) fprintf(stderr, "summed dot\n");
+  if (gpu_setting("ZUG_TEST_SAY_JOINED", 0)) say_joined(call);
   if (emulated(call->op)) __real_zk_cuda_prepare(env, call);
 }

@@ -337,6 +337,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   static const int cost[] = {10, 5, 2};
   now += cost[how->number];
   fake_lt.products++;
+  fake_lt.batched += c->count > 1;
   fake_lt.with[d->epilogue]++;
   fake_lt.added += keep != 0 && C != D;
   fake_lt.scaled += scale != 1;

@@ -13,6 +13,7 @@ typedef struct {
   int64_t products;   /* computed so far */
   int last;           /* the algorithm of the last one */
   int64_t with[1024], added, scaled; /* ... by epilogue; with another tensor added; scaled */
+  int64_t batched;    /* ... several in one */
   int64_t misuses;        /* calls of which the documents say that they are wrong */
   int64_t wrong;          /* of these, ones that would run and give wrong results in some version */
   int says;               /* if not 0, with what status it proposes nothing */

@@ -54,6 +54,7 @@ static const ZkChain gelu_slope = {
 
 #define LINEAR .op = ZG_OP_DOT, .dims = "b=2 s=5 e=16 f=24", .ax = "e"
 #define HEADS .op = ZG_OP_DOT, .dims = "b=2 s=5 e=16 h=3 d=8", .ax = "e"
+#define HEADS_OF_THREE .op = ZG_OP_DOT, .dims = "q=3 b=2 s=5 e=16 h=3 d=8", .ax = "e"
 #define ODD_SIZES .op = ZG_OP_DOT, .dims = "b=3 s=7 e=11 f=13", .ax = "e"
 #define TOL .tol = DOT_TOL, .half_tol = HALF_TOL
 #define BSE_EF                                                                                               \
@@ -104,6 +105,26 @@ const Joined joined_cases[] = {
      true,
      true,
      false},
+    {"biases of q, k and v",
+     {HEADS_OF_THREE, .in = {{"bse"}, {"qehd"}, {"qhd"}}, .out = {{"qbshd"}}, .chain = &bias, TOL},
+     true,
+     true,
+     false},
+    {"one bias of q, k and v",
+     {HEADS_OF_THREE, .in = {{"bse"}, {"qehd"}, {"hd"}}, .out = {{"qbshd"}}, .chain = &bias, TOL},
+     true,
+     true,
+     false},
+    {"biases and residuals of q, k and v",
+     {HEADS_OF_THREE, .in = {{"bse"}, {"qehd"}, {"qhd"}, {"qbshd"}}, .out = {{"qbshd"}}, .chain = &both, TOL},
+     true,
+     true,
+     false},
+    {"GELU of gate and up",
+     {HEADS_OF_THREE, .in = {{"bse"}, {"qehd"}, {"qhd"}}, .out = {{"qbshd"}}, .chain = &gelu_bias, TOL},
+     false,
+     false,
+     true},
     {"residual",
      {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}}, .chain = &residual, TOL},
      true,

@@ -108,6 +108,8 @@ static const Case summed[] = {
     {SUMMED, .dims = "b=2 s=9 e=8 f=24", .ax = "bs", .in = {{"bse"}, {"bsf"}}, .out = {{"fe", EXACT}, {"f", EXACT}}},
     {SUMMED, .dims = "b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bse"}, {"bshd"}}, .out = {{"ehd", EXACT}, {"hd", EXACT}}},
     {SUMMED, .dims = "b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bshd"}, {"bse"}}, .out = {{"hde", EXACT}, {"e", EXACT}}},
+    /* of q, k and v together */
+    {SUMMED, .dims = "q=3 b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bse"}, {"qbshd"}}, .out = {{"qehd", EXACT}, {"qhd", EXACT}}},
     {SUMMED, .dims = "m=17 n=19 k=23", .ax = "k", .in = {{"km"}, {"kn"}}, .out = {{"mn", EXACT}, {"n", EXACT}}},
 };
 #define NSUMMED (sizeof summed / sizeof *summed)
@@ -132,6 +134,7 @@ Test(summed, lt) {
   }
   cr_expect(fake_lt.with[CUBLASLT_EPILOGUE_BGRADA] > 0 && fake_lt.with[CUBLASLT_EPILOGUE_BGRADB] > 0);
   all_summed();
+  cr_expect_eq(fake_lt.wrong, 0);
 }
 
 /* In two, where the sums do not lie as the product counts them, where cuBLASLt cannot, and without it. */
