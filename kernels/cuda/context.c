@@ -13,9 +13,22 @@
 
 #define WORKSPACE ((size_t)32 << 20) /* what cuBLASLt's best kernels on Hopper ask for */
 
-static bool check(cudaError_t status, const char *what, ZbErr *err) {
+static const char *remedy(cudaError_t status) {
+  switch (status) {
+  case cudaErrorMemoryAllocation: return "its memory is taken by others (see nvidia-smi), or too many ranks share it";
+  case cudaErrorDevicesUnavailable:
+    return "another process has it for itself: let ranks share it (nvidia-smi -c DEFAULT, or MPS), or give each one of its own";
+  case cudaErrorInsufficientDriver:
+  case cudaErrorSystemDriverMismatch: return "install a driver for this CUDA, or build with the one that the driver has";
+  default: return "";
+  }
+}
+
+/* The first call that needs a context is the one that fails where a GPU cannot be had. */
+static bool check(const ZkCuda *cu, cudaError_t status, const char *what, ZbErr *err) {
   if (status == cudaSuccess) return true;
-  return zb_fail(err, "", "%s: %s", what, cudaGetErrorString(status));
+  return zb_fail(err, remedy(status), "GPU %d (%s): %s: %s", cu->device, *cu->name ? cu->name : "unknown", what,
+                 cudaGetErrorString(status));
 }
 
 static bool look_at_device(ZkCuda *cu, ZbErr *err) {
@@ -27,7 +40,7 @@ static bool look_at_device(ZkCuda *cu, ZbErr *err) {
                    status == cudaSuccess ? "none found" : cudaGetErrorString(status));
   if (cu->device < 0 || cu->device >= n)
     return zb_fail(err, "", "there is no CUDA device %d: there are %d", cu->device, n);
-  if (!check(cudaGetDeviceProperties(&p, cu->device), "cudaGetDeviceProperties", err)) return false;
+  if (!check(cu, cudaGetDeviceProperties(&p, cu->device), "cudaGetDeviceProperties", err)) return false;
   cu->sms = p.multiProcessorCount;
   cu->most_blocks = 16 * cu->sms;
   cu->arch = 10 * p.major + p.minor;
@@ -39,10 +52,10 @@ static bool look_at_device(ZkCuda *cu, ZbErr *err) {
 }
 
 static bool make_handles(ZkCuda *cu, ZbErr *err) {
-  if (!check(cudaSetDevice(cu->device), "cudaSetDevice", err) ||
-      !check(cudaStreamCreateWithFlags(&cu->own_stream, cudaStreamNonBlocking), "cudaStreamCreate", err) ||
-      !check(cudaMalloc(&cu->workspace, WORKSPACE), "workspace", err) ||
-      !check(cudaMalloc((void **)&cu->parts, ZK_CUDA_PARTS * sizeof(double)), "workspace", err))
+  if (!check(cu, cudaSetDevice(cu->device), "cudaSetDevice", err) ||
+      !check(cu, cudaStreamCreateWithFlags(&cu->own_stream, cudaStreamNonBlocking), "cudaStreamCreate", err) ||
+      !check(cu, cudaMalloc(&cu->workspace, WORKSPACE), "a workspace of 32 MiB", err) ||
+      !check(cu, cudaMalloc((void **)&cu->parts, ZK_CUDA_PARTS * sizeof(double)), "a workspace", err))
     return false;
   cu->stream = cu->own_stream;
   cu->workspace_bytes = WORKSPACE;

@@ -10,6 +10,7 @@
 typedef struct {
   ZkCuda *cu; /* ZkEnv's device; its `owner` is this */
   int device, current;
+  bool shared; /* with a rank of a lower number */
   cudaStream_t stream[ZP_QUEUES];
   cudaEvent_t *event;
   uint32_t nevents;

@@ -59,6 +59,7 @@ static bool cuda_open(ZkEnv *env, int node_rank, ZbErr *err) {
     return zb_fail(err, "", "there is no CUDA device, or no memory for its tables");
   }
   d->device = node_rank % n;
+  d->shared = node_rank >= n;
   if (!(d->cu = zk_cuda_new(d->device, err))) {
     free(d);
     return false;
@@ -125,8 +126,9 @@ static void *cuda_alloc(const ZkEnv *env, size_t bytes, ZbErr *err) {
   if (status == cudaSuccess) return p;
   cudaGetLastError();
   if (p) cudaFree(p);
-  zb_fail(err, "", "cannot allocate the arena of %s on %s (device %d, %s of %s unused): %s", zb_bytes(text[0], bytes), d->cu->name,
-          d->device, zb_bytes(text[1], left), zb_bytes(text[2], total), cudaGetErrorString(status));
+  zb_fail(err, "", "cannot allocate the arena of %s on %s (device %d%s, %s of %s unused): %s", zb_bytes(text[0], bytes),
+          d->cu->name, d->device, d->shared ? ", which ranks share" : "", zb_bytes(text[1], left), zb_bytes(text[2], total),
+          cudaGetErrorString(status));
   return NULL;
 }
 
@@ -139,7 +141,7 @@ static void *cuda_pinned(const ZkEnv *env, size_t bytes, ZbErr *err) {
   cudaError_t status = cudaMallocHost(&p, bytes ? bytes : 1);
   if (status == cudaSuccess) return p;
   cudaGetLastError();
-  zb_fail(err, "look at `ulimit -l`", "cannot allocate %s of pinned host memory: %s", zb_bytes(text, bytes),
+  zb_fail(err, "a smaller `micro` wants less; see also what `free` says, and the limit of a container", "cannot allocate %s of pinned host memory: %s", zb_bytes(text, bytes),
           cudaGetErrorString(status));
   return NULL;
 }
