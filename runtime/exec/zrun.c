@@ -170,6 +170,13 @@ static bool same_on_all(Run *r, const char *what, uint64_t word) {
   return same_everywhere(r, &err);
 }
 
+/* `auto` is another device where a GPU or its driver is missing; those ranks say so. */
+static bool one_device(Run *r) {
+  if (same_on_all(r, "devices", zb_stream(r->o.device->name))) return true;
+  if (*r->o.device_note.text) zx_say(r->rank, "note: computing on the CPU, %s", r->o.device_note.text);
+  return false;
+}
+
 static uint64_t options_digest(const Run *r) {
   const Options *o = &r->o;
   return zb_stream(zb_printf(r->a, "%" PRId64 " %" PRIu64 " %d %s %d%d%d%d", o->steps, o->seed, o->threads, o->device->name, o->order, o->dry_run,
@@ -445,7 +452,7 @@ int main(int argc, char **argv) {
   int code = parse(argc, argv, &r.o, r.rank == 0);
   bool ok = zx_agree(r.c, code == 0);
   if (!ok && code == 0 && r.rank == 0) fprintf(stderr, "zrun: the options of another rank are wrong\n");
-  ok = ok && same_on_all(&r, "options", options_digest(&r)) && make_plan(&r) && check_size(&r);
+  ok = ok && one_device(&r) && same_on_all(&r, "options", options_digest(&r)) && make_plan(&r) && check_size(&r);
   if (ok) ok = r.o.dry_run ? dry_run(&r) : train(&r);
   if (code == 0 && !ok) code = 1;
   if (code && r.o.save && r.rank == 0) zx_weights_discard(r.o.save);
