@@ -8,6 +8,8 @@
 #include <string.h>
 #include <time.h>
 
+#define LONG_S 120
+
 double zx_now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -31,8 +33,20 @@ void zx_await(ZxEngine *e, ZxRequest r) {
   e->times[ZG_OP_COUNT + 1] += zx_now() - from;
 }
 
+/* A device that hangs says nothing: its ranks say at least where they are. */
+static void complain(ZxEngine *e, double *since) {
+  if (*since <= 0 || zx_now() - *since < LONG_S) return;
+  zx_say((int)e->rank, "note: step %lld: the device has not done its work for %d s%s", (long long)e->step, LONG_S,
+         e->c->t->describe ? "; NCCL_DEBUG=INFO says more, or the ranks that say nothing" : "");
+  *since = 0;
+}
+
 bool zx_finish(ZxEngine *e, ZbErr *err) {
-  for (int tries = 0; !e->dev->host && !e->dev->idle(e->env);) zx_relax(e, &tries);
+  double since = zx_now();
+  for (int tries = 0; !e->dev->host && !e->dev->idle(e->env);) {
+    zx_relax(e, &tries);
+    complain(e, &since);
+  }
   return e->dev->finish(e->env, err);
 }
 
