@@ -53,6 +53,7 @@ static void capture(ZxEngine *e) {
   if (all || e->failed) return;
   if (ok) e->dev->forget(e->env);
   else zx_say((int)e->rank, "note: each step is queued anew: %s", why.text);
+  if (e->c->t->anew) e->c->t->anew(e->c);
 }
 
 void zx_step(ZxEngine *e) {

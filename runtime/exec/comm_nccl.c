@@ -47,6 +47,8 @@ typedef struct {
   int peer; /* -1: a collective */
 } Group;
 
+typedef struct { int color, group; } Split; /* group: -1: this rank is in none */
+
 typedef struct {
   ZxComm base;
   ZxComm *inner; /* of the host's memory */
@@ -54,8 +56,13 @@ typedef struct {
   int rank, size, ctas;
   ncclComm_t root; /* does not block, and is there to be split */
   Group transfers;
+  int peer[2], npeers; /* of transfers */
+  char *room;          /* on the device, for the first transfer with each */
   Group *group;
   int ngroups;
+  Split *split; /* all of them, to be made again */
+  int nsplits;
+  bool capturing; /* the operation that begins is captured */
   char text[96];
 } Nccl;
 
@@ -138,7 +145,12 @@ static ncclComm_t split(Nccl *n, int color) {
   return comm;
 }
 
-static ZxGroup add(Nccl *n, ZxGroup inner, ncclComm_t comm) {
+static ZxGroup add(Nccl *n, ZxGroup inner, int color) {
+  n->split = realloc(n->split, zb_array_bytes((size_t)n->nsplits + 1, sizeof *n->split));
+  ZB_ASSERT(n->split != NULL);
+  n->split[n->nsplits++] = (Split){color, color < 0 ? -1 : n->ngroups};
+  ncclComm_t comm = split(n, color);
+  if (color < 0) return -1;
   n->group = realloc(n->group, zb_array_bytes((size_t)n->ngroups + 1, sizeof *n->group));
   ZB_ASSERT(n->group != NULL);
   n->group[n->ngroups] = (Group){.comm = comm,
@@ -152,41 +164,70 @@ static ZxGroup add(Nccl *n, ZxGroup inner, ncclComm_t comm) {
 static ZxGroup nccl_split(ZxComm *c, int color) {
   Nccl *n = nccl(c);
   ZxGroup inner = n->inner->t->split(n->inner, color);
-  ncclComm_t comm = split(n, color);
-  return color < 0 ? -1 : add(n, inner, comm);
+  return add(n, inner, color);
 }
 
 /* The first transfer between two ranks makes their connection, and waits for the other's: here, where all are. */
-static void nccl_connect(ZxComm *c, const int *peer, int npeers, void *room) {
-  Nccl *n = nccl(c);
+static void connect_transfers(Nccl *n) {
   Group *g = &n->transfers;
+  cudaStream_t stream = zx_cuda(n->env)->stream[ZP_Q_P2P]; /* as all that follow */
   g->comm = split(n, 0);
   g->size = n->size;
   check(n, NULL, ncclGroupStart(), "connecting");
-  for (int i = 0; i < npeers; i++) {
-    check(n, NULL, ncclSend(room, 1, ncclUint8, peer[i], g->comm, zx_cuda_stream(n->env)), "connecting");
-    check(n, NULL, ncclRecv((char *)room + 1 + i, 1, ncclUint8, peer[i], g->comm, zx_cuda_stream(n->env)), "connecting");
+  for (int i = 0; i < n->npeers; i++) {
+    check(n, NULL, ncclSend(n->room, 1, ncclUint8, n->peer[i], g->comm, stream), "connecting");
+    check(n, NULL, ncclRecv(n->room + 1 + i, 1, ncclUint8, n->peer[i], g->comm, stream), "connecting");
   }
   check(n, NULL, ncclGroupEnd(), "connecting");
   settle(n, NULL, g->comm, "connecting");
   cudaGetLastError();
 }
 
+static void nccl_connect(ZxComm *c, const int *peer, int npeers) {
+  Nccl *n = nccl(c);
+  ZB_ASSERT(!n->room && npeers <= 2);
+  for (int i = 0; i < npeers; i++) n->peer[i] = peer[i];
+  n->npeers = npeers;
+  cudaError_t status = cudaMalloc((void **)&n->room, 4);
+  if (status != cudaSuccess) {
+    zx_say(n->rank, "error: CUDA: no memory to connect ranks: %s", cudaGetErrorString(status));
+    n->inner->t->abort(n->inner, 1);
+  }
+  connect_transfers(n);
+}
+
 /* ---- operations ---- */
+/* Whether the step that is being captured is of no use any more. An operation would fail there, and with it what its
+ * communicator is good for. */
+static bool spoilt(Nccl *n) {
+  enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(zx_cuda_stream(n->env), &status) != cudaSuccess) cudaGetLastError();
+  n->capturing = status != cudaStreamCaptureStatusNone;
+  return status == cudaStreamCaptureStatusInvalidated || (n->capturing && zx_cuda(n->env)->failed);
+}
+
+/* NULL: it is not to be begun. */
 static Group *begin(ZxComm *c, ZxGroup gi, const char *what, size_t bytes) {
   Group *g = &nccl(c)->group[gi];
   g->what = what;
   g->bytes = bytes;
-  return g;
+  return spoilt(nccl(c)) ? NULL : g;
 }
 
 static ncclDataType_t type_of(ZxCommElem e) { return e == ZX_F32 ? ncclFloat32 : e == ZX_F64 ? ncclFloat64 : ncclUint8; }
 static ncclRedOp_t op_of(ZxReduce r) { return r == ZX_MAX ? ncclMax : ncclSum; }
 
-/* With NCCL_COMM_BLOCKING=0 in the environment even these communicators do not block; the next operation would be refused. */
+/* What fails while it is captured makes the capture fail; nccl_anew comes then.
+ * With NCCL_COMM_BLOCKING=0 in the environment even these communicators do not block; the next operation would be refused. */
 static ZxRequest end(ZxComm *c, const Group *g, ncclResult_t r) {
-  check(nccl(c), g, r, g->what);
-  if (r == ncclInProgress) settle(nccl(c), g, g->comm, g->what);
+  Nccl *n = nccl(c);
+  ZxCuda *d = zx_cuda(n->env);
+  bool failed = r != ncclSuccess && r != ncclInProgress;
+  if (failed && n->capturing) {
+    d->failed = true;
+    snprintf(d->failure, sizeof d->failure, "NCCL: %s: %s: %s", g->what, ncclGetErrorString(r), last_words());
+  } else check(n, g, r, g->what);
+  if (r == ncclInProgress) settle(n, g, g->comm, g->what);
   cudaGetLastError(); /* NCCL built to share our CUDA runtime leaves what it asked in vain (cudaErrorLossyQuery) */
   return -1;
 }
@@ -197,52 +238,57 @@ static Group *transfer(ZxComm *c, const char *what, size_t bytes, int peer) {
   g->what = what;
   g->bytes = bytes;
   g->peer = peer;
-  return g;
+  return spoilt(nccl(c)) ? NULL : g;
 }
+
+#define DO(g, call) ((g) ? end(c, g, call) : -1)
 
 static ZxRequest nccl_send(ZxComm *c, const void *p, size_t bytes, int peer, int tag) {
   (void)tag;
   const Group *g = transfer(c, "send", bytes, peer);
-  return end(c, g, ncclSend(p, bytes, ncclUint8, peer, g->comm, zx_cuda_stream(nccl(c)->env)));
+  return DO(g, ncclSend(p, bytes, ncclUint8, peer, g->comm, zx_cuda_stream(nccl(c)->env)));
 }
 
 static ZxRequest nccl_recv(ZxComm *c, void *p, size_t bytes, int peer, int tag) {
   (void)tag;
   const Group *g = transfer(c, "receive", bytes, peer);
-  return end(c, g, ncclRecv(p, bytes, ncclUint8, peer, g->comm, zx_cuda_stream(nccl(c)->env)));
+  return DO(g, ncclRecv(p, bytes, ncclUint8, peer, g->comm, zx_cuda_stream(nccl(c)->env)));
 }
 
 static ZxRequest nccl_all_reduce(ZxComm *c, ZxGroup gi, void *p, size_t n, ZxCommElem e, ZxReduce op) {
   const Group *g = begin(c, gi, "all-reduce", n * zx_elem_bytes(e));
-  return end(c, g, ncclAllReduce(p, p, n, type_of(e), op_of(op), g->comm, zx_cuda_stream(nccl(c)->env)));
+  return DO(g, ncclAllReduce(p, p, n, type_of(e), op_of(op), g->comm, zx_cuda_stream(nccl(c)->env)));
 }
 
 static ZxRequest nccl_all_gather(ZxComm *c, ZxGroup gi, const void *part, size_t bytes, void *out) {
   const Group *g = begin(c, gi, "all-gather", bytes);
-  return end(c, g, ncclAllGather(part, out, bytes, ncclUint8, g->comm, zx_cuda_stream(nccl(c)->env)));
+  return DO(g, ncclAllGather(part, out, bytes, ncclUint8, g->comm, zx_cuda_stream(nccl(c)->env)));
 }
 
 static ZxRequest nccl_reduce_scatter(ZxComm *c, ZxGroup gi, void *in, size_t n, ZxCommElem e, ZxReduce op, void *out) {
   const Group *g = begin(c, gi, "reduce-scatter", n * zx_elem_bytes(e));
-  return end(c, g, ncclReduceScatter(in, out, n, type_of(e), op_of(op), g->comm, zx_cuda_stream(nccl(c)->env)));
+  return DO(g, ncclReduceScatter(in, out, n, type_of(e), op_of(op), g->comm, zx_cuda_stream(nccl(c)->env)));
 }
 
 /* In one group, since each send waits for its receiver. */
-static ZxRequest nccl_all_to_all(ZxComm *c, ZxGroup gi, const void *in, size_t bytes, void *out) {
-  Nccl *n = nccl(c);
-  const Group *g = begin(c, gi, "all-to-all", bytes);
-  cudaStream_t stream = zx_cuda_stream(n->env);
-  check(n, g, ncclGroupStart(), g->what);
-  for (int i = 0; i < g->size; i++) {
-    check(n, g, ncclSend((const char *)in + (size_t)i * bytes, bytes, ncclUint8, i, g->comm, stream), g->what);
-    check(n, g, ncclRecv((char *)out + (size_t)i * bytes, bytes, ncclUint8, i, g->comm, stream), g->what);
+static ncclResult_t exchange(const Group *g, const char *in, size_t bytes, char *out, cudaStream_t stream) {
+  ncclResult_t r = ncclGroupStart(), ended;
+  for (int i = 0; i < g->size && (r == ncclSuccess || r == ncclInProgress); i++) {
+    r = ncclSend(in + (size_t)i * bytes, bytes, ncclUint8, i, g->comm, stream);
+    if (r == ncclSuccess || r == ncclInProgress) r = ncclRecv(out + (size_t)i * bytes, bytes, ncclUint8, i, g->comm, stream);
   }
-  return end(c, g, ncclGroupEnd());
+  ended = ncclGroupEnd();
+  return r == ncclSuccess || r == ncclInProgress ? ended : r;
+}
+
+static ZxRequest nccl_all_to_all(ZxComm *c, ZxGroup gi, const void *in, size_t bytes, void *out) {
+  const Group *g = begin(c, gi, "all-to-all", bytes);
+  return DO(g, exchange(g, in, bytes, out, zx_cuda_stream(nccl(c)->env)));
 }
 
 static ZxRequest nccl_broadcast(ZxComm *c, ZxGroup gi, void *p, size_t bytes, int root) {
   const Group *g = begin(c, gi, "broadcast", bytes);
-  return end(c, g, ncclBroadcast(p, p, bytes, ncclUint8, root, g->comm, zx_cuda_stream(nccl(c)->env)));
+  return DO(g, ncclBroadcast(p, p, bytes, ncclUint8, root, g->comm, zx_cuda_stream(nccl(c)->env)));
 }
 
 static bool nccl_test(ZxComm *c, ZxRequest r) {
@@ -279,6 +325,8 @@ static void nccl_free(ZxComm *c) {
   drop(n, n->transfers.comm);
   for (int i = n->ngroups - 1; i >= 0; i--) drop(n, n->group[i].comm);
   drop(n, n->root);
+  cudaFree(n->room);
+  free(n->split);
   free(n->group);
   free(n);
 }
@@ -295,6 +343,53 @@ static const char *nccl_describe(ZxComm *c) {
   Nccl *n = nccl(c);
   snprintf(n->text, sizeof n->text, "NCCL %s (at most %d blocks each)", zx_nccl_version(), n->ctas);
   return n->text;
+}
+
+/* The communicator of all, or NCCL's word for why not. */
+static ncclResult_t find_others(Nccl *n) {
+  ZxComm *world = n->inner;
+  ncclUniqueId id;
+  memset(&id, 0, sizeof id);
+  ncclResult_t r = n->rank ? ncclSuccess : ncclGetUniqueId(&id);
+  if (!zx_agree(world, r == ncclSuccess)) return r != ncclSuccess ? r : ncclRemoteError;
+  world->t->wait(world, world->t->broadcast(world, 0, &id, sizeof id, 0));
+  ncclConfig_t config = config_of(n, false);
+  r = ncclCommInitRankConfig(&n->root, n->size, id, n->rank, &config);
+  return r == ncclInProgress ? outcome(n->root) : r;
+}
+
+/* Collective. Where NCCL cannot start (two parts of one GPU, no network, a driver that is too old), the lowest rank that
+ * knows it says why. Aborting tells those that still look for this one. */
+static bool start_up(Nccl *n) {
+  ZxComm *world = n->inner;
+  ncclResult_t r = find_others(n);
+  double first = r == ncclSuccess ? -1e9 : -n->rank;
+  char why[200];
+  const char *last = last_words();
+  snprintf(why, sizeof why, "%s%s%s", r == ncclInProgress ? "other ranks do not answer" : ncclGetErrorString(r),
+           *last ? ": " : "", last);
+  if (r != ncclSuccess && n->root) ncclCommAbort(n->root);
+  world->t->wait(world, world->t->all_reduce(world, 0, &first, 1, ZX_F64, ZX_MAX));
+  if (first < -1e8) return true;
+  if (r == ncclSuccess && n->root) ncclCommAbort(n->root);
+  if (first == -n->rank) zx_say(n->rank, "note: NCCL cannot start: %s", why);
+  cudaGetLastError();
+  return false;
+}
+
+/* A capture that failed on some rank may have left communicators there that only say so, and others elsewhere. */
+static void nccl_anew(ZxComm *c) {
+  Nccl *n = nccl(c);
+  if (n->transfers.comm) ncclCommAbort(n->transfers.comm);
+  for (int i = n->ngroups - 1; i >= 0; i--) ncclCommAbort(n->group[i].comm);
+  ncclCommAbort(n->root);
+  n->root = NULL;
+  if (!start_up(n)) fail(n, NULL, ncclInternalError, "starting again");
+  for (int i = 0; i < n->nsplits; i++) {
+    ncclComm_t comm = split(n, n->split[i].color);
+    if (comm) n->group[n->split[i].group].comm = comm;
+  }
+  if (n->transfers.comm) connect_transfers(n);
 }
 
 static const ZxCommTable table = {
@@ -320,6 +415,7 @@ static const ZxCommTable table = {
     .only_queues = nccl_only_queues,
     .why_uncaptured = nccl_why_uncaptured,
     .watch = nccl_watch,
+    .anew = nccl_anew,
     .abort = nccl_abort,
     .free = nccl_free,
 };
@@ -351,37 +447,6 @@ static int blocks(ZxComm *world, const ZxCuda *d) {
   return least > -1 ? 1 : least < -32 ? 32 : (int)-least;
 }
 
-/* The communicator of all, or NCCL's word for why not. */
-static ncclResult_t find_others(Nccl *n) {
-  ZxComm *world = n->inner;
-  ncclUniqueId id;
-  memset(&id, 0, sizeof id);
-  ncclResult_t r = n->rank ? ncclSuccess : ncclGetUniqueId(&id);
-  if (!zx_agree(world, r == ncclSuccess)) return r != ncclSuccess ? r : ncclRemoteError;
-  world->t->wait(world, world->t->broadcast(world, 0, &id, sizeof id, 0));
-  ncclConfig_t config = config_of(n, false);
-  r = ncclCommInitRankConfig(&n->root, n->size, id, n->rank, &config);
-  return r == ncclInProgress ? outcome(n->root) : r;
-}
-
-/* Collective. Where NCCL cannot start (two parts of one GPU, no network, a driver that is too old), the lowest rank that
- * knows it says why. Aborting tells those that still look for this one. */
-static bool start_up(Nccl *n) {
-  ZxComm *world = n->inner;
-  ncclResult_t r = find_others(n);
-  double first = r == ncclSuccess ? -1e9 : -n->rank;
-  char why[200];
-  const char *last = last_words();
-  snprintf(why, sizeof why, "%s%s%s", r == ncclInProgress ? "other ranks do not answer" : ncclGetErrorString(r), *last ? ": " : "", last);
-  if (r != ncclSuccess && n->root) ncclCommAbort(n->root);
-  world->t->wait(world, world->t->all_reduce(world, 0, &first, 1, ZX_F64, ZX_MAX));
-  if (first < -1e8) return true;
-  if (r == ncclSuccess && n->root) ncclCommAbort(n->root);
-  if (first == -n->rank) zx_say(n->rank, "note: NCCL cannot start: %s", why);
-  cudaGetLastError();
-  return false;
-}
-
 ZxComm *zx_comm_nccl(ZxComm *world, ZkEnv *env, const char **why) {
   int size = world->t->size(world);
   if (sharing(world, zx_cuda(env), size)) {
@@ -399,6 +464,6 @@ ZxComm *zx_comm_nccl(ZxComm *world, ZkEnv *env, const char **why) {
     *why = "NCCL cannot start here";
     return NULL;
   }
-  add(n, 0, split(n, 0));
+  add(n, 0, 0);
   return &n->base;
 }

@@ -115,9 +115,8 @@ typedef struct {
   ZxGroup (*split)(ZxComm *, int color);
   int (*group_rank)(ZxComm *, ZxGroup);
   int (*group_size)(ZxComm *, ZxGroup);
-  /* May be NULL. Collective, before the first send and recv: the peers that this rank will have. `room`: n + 1 zero bytes
-   * of its memory, which stay so. */
-  void (*connect)(ZxComm *, const int *world_peers, int n, void *room);
+  /* May be NULL. Collective, before the first send and recv: the peers that this rank will have. */
+  void (*connect)(ZxComm *, const int *world_peers, int n);
   ZxRequest (*send)(ZxComm *, const void *p, size_t bytes, int world_peer, int tag);
   ZxRequest (*recv)(ZxComm *, void *p, size_t bytes, int world_peer, int tag);
   ZxRequest (*all_reduce)(ZxComm *, ZxGroup, void *p, size_t n, ZxCommElem, ZxReduce); /* in place */
@@ -138,6 +137,8 @@ typedef struct {
   const char *(*why_uncaptured)(ZxComm *);
   /* May be NULL. Called now and then while a rank waits for its device: ends the job if what was begun has failed. */
   void (*watch)(ZxComm *);
+  /* May be NULL. Collective, after a capture that failed on some rank and is forgotten: operations work again. */
+  void (*anew)(ZxComm *);
   /* Ends the whole job with `code`; the one place that does. Flushes nothing but stderr. */
   void (*abort)(ZxComm *, int code) __attribute__((noreturn));
   void (*free)(ZxComm *);

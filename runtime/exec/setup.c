@@ -119,7 +119,7 @@ void zx_connect(ZxEngine *e) {
     ZB_ASSERT(known || n < 2);
     if (!known) peer[n++] = p;
   }
-  if (e->c->t->connect && e->p->nstages > 1) e->c->t->connect(e->c, peer, n, e->arena);
+  if (e->c->t->connect && e->p->nstages > 1) e->c->t->connect(e->c, peer, n);
   zx_note_memory(e, 3);
 }
 

@@ -552,6 +552,13 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mo
   return cudaSuccess;
 }
 
+cudaError_t cudaStreamIsCapturing(cudaStream_t s, enum cudaStreamCaptureStatus *status) {
+  *status = !s->graph         ? cudaStreamCaptureStatusNone
+            : s->graph->spoilt ? cudaStreamCaptureStatusInvalidated
+                               : cudaStreamCaptureStatusActive;
+  return cudaSuccess;
+}
+
 cudaError_t cudaStreamEndCapture(cudaStream_t origin, cudaGraph_t *out) {
   struct CUgraph_st *g = origin->graph;
   ZB_ASSERT(g != NULL && origin->origin);

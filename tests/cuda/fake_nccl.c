@@ -9,8 +9,9 @@
  * have operations of it.
  *
  * ZUG_TEST_NCCL_FAIL=N: after N operations communicators say that a rank has failed. ZUG_TEST_NCCL_START=R: rank R cannot
- * start, nor those that then look for it in vain; -1: none can, since two are on one GPU. NCCL_COMM_BLOCKING=0, as the real
- * one has it: no communicator blocks. ZUG_TEST_NCCL_VERSION=V: of what version it is. */
+ * start, nor those that then look for it in vain; -1: none can, since two are on one GPU. ZUG_TEST_NCCL_CAPTURE=R: rank R's tenth
+ * operation that is captured fails, and its communicator with it. NCCL_COMM_BLOCKING=0, as the real one has it: no
+ * communicator blocks. ZUG_TEST_NCCL_VERSION=V: of what version it is. */
 #include "tests/cuda/gpu.h"
 
 #include <cuda_runtime_api.h>
@@ -96,10 +97,12 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
 }
 
 static const char *why = "";
+static int world_rank;
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, int rank, ncclConfig_t *config) {
   ZB_ASSERT(config->maxCTAs >= 1 && config->maxCTAs <= 32);
   long start = gpu_setting("ZUG_TEST_NCCL_START", -2);
+  world_rank = rank;
   *out = join(id.internal, rank, size, config->blocking);
   if (start == -1) (*out)->refused = ncclInvalidUsage, why = "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000";
   if (start == rank) (*out)->refused = ncclSystemError, why = "Call to connect failed";
@@ -110,7 +113,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
 }
 
 /* "Attempt to use communicator before the previous operation returned ncclSuccess" */
-static bool ready(const struct ncclComm *c) { return here(c) && !c->child && !c->busy && !c->finalized; }
+static bool ready(const struct ncclComm *c) { return here(c) && !c->child && !c->busy && !c->finalized && !c->refused; }
 
 ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t *out, ncclConfig_t *config) {
   ZB_ASSERT(!c->blocking && config->blocking && key == c->rank && c->splits < SPLITS);
@@ -178,6 +181,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t c) {
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t c) {
+  if (atomic_load(&c->living)) ZB_BUG("a communicator ends while a graph has its operations");
   atomic_store(&c->s->aborted, 1);
   unlink(c->name);
   munmap(c->s, sizeof(Shared));
@@ -280,8 +284,20 @@ static Op *begin(ncclComm_t c) {
 }
 
 /* Into the stream; a communicator that does not block says when. */
+static bool poisons(ncclComm_t c, cudaStream_t stream) {
+  static int n;
+  enum cudaStreamCaptureStatus status;
+  cudaStreamIsCapturing(stream, &status);
+  if (status == cudaStreamCaptureStatusActive && gpu_setting("ZUG_TEST_NCCL_CAPTURE", -1) == world_rank) n++;
+  if (status != cudaStreamCaptureStatusInvalidated && n != 10) return false;
+  c->refused = ncclUnhandledCudaError;
+  n++;
+  return true;
+}
+
 static ncclResult_t give(Op *o, cudaStream_t stream) {
   ncclComm_t c = o->comm;
+  if (poisons(c, stream)) return free(o->room), free(o), c->refused;
   o->sign.captured = gpu_capturing(stream);
   c->operations++;
   atomic_fetch_add(&c->living, 1);
@@ -411,6 +427,13 @@ ncclResult_t ncclGetVersion(int *v) {
 }
 const char *ncclGetLastError(ncclComm_t c) { return (void)c, *why ? why : "this is a test"; }
 const char *ncclGetErrorString(ncclResult_t r) {
-  return r == ncclSuccess ? "no error" : r == ncclRemoteError ? "remote process exited or there was a network error" : r == ncclInvalidUsage ? "invalid usage"
-         : r == ncclSystemError ? "unhandled system error" : r == ncclInvalidArgument ? "invalid argument" : "another error";
+  switch (r) {
+  case ncclSuccess: return "no error";
+  case ncclUnhandledCudaError: return "unhandled cuda error";
+  case ncclSystemError: return "unhandled system error";
+  case ncclInvalidArgument: return "invalid argument";
+  case ncclInvalidUsage: return "invalid usage";
+  case ncclRemoteError: return "remote process exited or there was a network error";
+  default: return "another error";
+  }
 }

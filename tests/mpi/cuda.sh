@@ -101,6 +101,11 @@ run older 2 "env NCCL_COMM_BLOCKING=0 ZUG_TEST_NCCL_VERSION=22505 $emu" pipe2
 says 'each step is queued anew: NCCL keeps its operations in order in a graph from 2.26 on only'
 same pipe2 older cpu --loss 1e-6 --norm 1e-6
 
+# ---- NCCL cannot be captured on one rank: all queue anew, with new communicators ----
+run anew 2 "env ZUG_TEST_NCCL_CAPTURE=1 $emu" pipe2
+says 'rank 1\] note: each step is queued anew: NCCL: [a-z-]+: unhandled cuda error'
+same pipe2 anew cpu --loss 1e-6 --norm 1e-6
+
 # ---- NCCL cannot start: on any rank, on one ----
 run refused 2 "env ZUG_TEST_NCCL_START=-1 $emu" pipe2
 says 'rank 0\] note: NCCL cannot start: invalid usage: Duplicate GPU detected'
