@@ -14,8 +14,9 @@
  *
  * A joined call (dot_epilogue.c) is the same with an epilogue, and the tensor that it adds as cuBLASLt's C. It needs the
  * result where it lies. Activations are left to generations from 9.0 on: before, they are known to be slower than a
- * kernel of their own (karpathy/llm.c, pull request 338). So are the column sums of a summed call (NVIDIA/CUDALibrarySamples,
- * issue 90), for which cuBLAS must also be 12.3.4 or newer: its release notes name wrong sums before. They are written and
+ * kernel of their own (karpathy/llm.c, pull request 338), and so they are on 12.0 (sgl-project/sglang, pull request
+ * 34350). Column sums of a summed call are known to be slower before 9.0 too (NVIDIA/CUDALibrarySamples, issue 90), and
+ * cuBLAS must be 12.3.4 or newer for them: its release notes name wrong sums before. They are written and
  * never added to, so what accumulates has them in scratch first, and operand B must lie with its columns side by side. */
 #include "kernels/cuda/dot.h"
 
@@ -27,8 +28,9 @@
 #define PROPOSALS 8
 #define ROUNDS 5           /* the best of so many measurements counts */
 #define WORTH_ALIGNING 256 /* products of each element that is copied */
-#define OLDEST_ACTIVATIONS 90 /* generation */
-#define OLDEST_SUMS 120304    /* version of the library */
+#define OLDEST_ACTIVATIONS 90  /* generations */
+#define NEWEST_ACTIVATIONS 119
+#define OLDEST_SUMS 120304     /* version of the library */
 
 /* ---- layout --------------------------------------------------------------------------------------------- */
 /* rows x cols; `trans`: the rows have stride 1, and the columns are `ld` apart, else the other way round. */
@@ -290,7 +292,8 @@ static bool may_follow(const ZkCuda *cu, Plan *p, const ZkCall *call) {
   const ZkDotEpilogue *e = &p->epi;
   const Matrix *m = &p->layout.mat[ZKD_C];
   const ZkDot *d = &p->layout.d;
-  if (p->layout.packed[ZKD_C] || (e->kind != ZKD_SUM && cu->arch < OLDEST_ACTIVATIONS)) return false;
+  bool activations = cu->arch >= OLDEST_ACTIVATIONS && cu->arch <= NEWEST_ACTIVATIONS;
+  if (p->layout.packed[ZKD_C] || (e->kind != ZKD_SUM && !activations)) return false;
   if (e->kind == ZKD_COLUMN_SUMS) return may_sum(p, call);
   if (e->bias >= 0 && (m->trans != e->bias_along_m || !may_have_vector(p, call))) return false;
   /* Known to go wrong in versions that are in use: a bias of a single row or column (before 12.8.1, by the release notes

@@ -100,6 +100,24 @@ Test(joined, lt_addresses) {
   cr_assert_eq(fake_lt.misuses, 0);
 }
 
+/* Activations only where they gain. */
+Test(joined, lt_generations) {
+  static const struct {
+    int arch;
+    bool activations;
+  } known[] = {{80, false}, {86, false}, {89, false}, {90, true}, {100, true}, {120, false}};
+  emu_use_blas(fake_lt_handle());
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    FakeLt before = fake_lt;
+    emu_use_arch(known[i].arch);
+    for (size_t k = 0; k < njoined; k++) conform(joined_cases[k].what, 0, &joined_cases[k].c);
+    int64_t sums = fake_lt.with[CUBLASLT_EPILOGUE_BIAS] - before.with[CUBLASLT_EPILOGUE_BIAS];
+    int64_t plain = fake_lt.with[CUBLASLT_EPILOGUE_DEFAULT] - before.with[CUBLASLT_EPILOGUE_DEFAULT];
+    cr_expect(sums > 0 && (fake_lt.products - before.products > sums + plain) == known[i].activations, "on %d",
+              known[i].arch);
+  }
+}
+
 /* ---- gradients of weights and biases ---- */
 #define SUMMED .op = ZG_OP_DOT, .accumulate = true, .tol = 3e-6 /* as in reduce.c */
 static const Case summed[] = {
