@@ -17,6 +17,7 @@ endif
 
 # The conformance cases of the CPU's kernels on the device, and those of joined calls.
 tests_gpu_test_kernels_SOURCES = tests/gpu/backend.c tests/unit/kernels/conform.h tests/unit/kernels/conform.c \
+  tests/gpu/attend.c tests/unit/kernels/attend.h \
   tests/unit/kernels/attend.c tests/unit/kernels/ew.c tests/unit/kernels/move.c tests/unit/kernels/norm.c \
   tests/unit/kernels/reduce.c tests/unit/kernels/select.c \
   tests/unit/kernels_cuda/joined.h tests/unit/kernels_cuda/joined.c \

@@ -1,5 +1,5 @@
-/* See fake_dnn.h. A descriptor is its attributes, as they were set. Tensors between operations are f32 whatever type
- * they are given: cuDNN would round to it. */
+/* See fake_dnn.h. A descriptor is its attributes, as they were set. Tensors between operations are rounded to bf16 where
+ * that is their type, and kept as f32. */
 #ifdef HAVE_CUDNN
 #include "tests/unit/kernels_cuda/fake_dnn.h"
 
@@ -128,13 +128,22 @@ static float get(const Desc *t, At a) {
   memcpy(&x, &u, 4);
   return x;
 }
+static float rounded(float x) { /* to bf16, to nearest even */
+  uint32_t u;
+  memcpy(&u, &x, 4);
+  if ((u & 0x7fffffff) < 0x7f800000) u = (u + 0x7fff + (u >> 16 & 1)) & 0xffff0000u;
+  memcpy(&x, &u, 4);
+  return x;
+}
 static void put(const Desc *t, At a, float x) {
   int64_t off;
   void *p = place(t, a, &off);
+  bool half = number(t, CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_BFLOAT16;
+  if (half) x = rounded(x);
   uint32_t u;
   memcpy(&u, &x, 4);
-  if (is_virtual(t) || number(t, CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_FLOAT) ((float *)p)[off] = x;
-  else ((uint16_t *)p)[off] = (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+  if (is_virtual(t) || !half) ((float *)p)[off] = x;
+  else ((uint16_t *)p)[off] = (uint16_t)(u >> 16);
 }
 
 /* ---- operations ---------------------------------------------------------------------------------------- */
