@@ -282,9 +282,11 @@ static bool may_have_vector(Plan *p, const ZkCall *call) {
          (sixteen(v) || (sums && call->accumulate)) && v->elem == elem_of(&l->d, ZKD_C);
 }
 
+/* Where B lacks the batch, every product would write the same sums. */
 static bool may_sum(Plan *p, const ZkCall *call) {
   const Layout *l = &p->layout;
-  return cublasLtGetVersion() >= OLDEST_SUMS && l->d.k.count > 1 && !l->mat[ZKD_B].trans && may_have_vector(p, call);
+  return cublasLtGetVersion() >= OLDEST_SUMS && l->d.k.count > 1 && !l->mat[ZKD_B].trans && may_have_vector(p, call) &&
+         (l->d.batch.count == 1 || p->vector_step > 0);
 }
 
 /* What cuBLASLt wants of a product with an epilogue. */
@@ -528,8 +530,7 @@ static void make_plan(ZkCuda *cu, const ZkCall *call, void *memo) {
   p->layout = best_layout(&d);
   if (more(call) && !may_follow(cu, p, call)) return;
   if (!ok(cu, call, "describing the product to cuBLASLt", describe_all(p))) return;
-  if (more(call) && !ok(cu, call, "describing what follows a product to cuBLASLt", describe_epilogue(p)))
-    return;
+  if (more(call) && describe_epilogue(p)) return; /* a version without it */
   int n = propose(cu, call, p, found), use = 0;
   if (n == 0) return;
   bool choose = n > 1 && tells(p);

@@ -98,6 +98,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMa
                {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &to->aux, 8},
                {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &to->aux_ld, 8},
                {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, &to->aux_step, 8}};
+  if (fake_lt.has_no_epilogue && what >= CUBLASLT_MATMUL_DESC_EPILOGUE) return CUBLAS_STATUS_INVALID_VALUE;
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (known[i].what == what && known[i].bytes == bytes)
       return memcpy(known[i].at, from, bytes), CUBLAS_STATUS_SUCCESS;

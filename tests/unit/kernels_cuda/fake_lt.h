@@ -17,6 +17,7 @@ typedef struct {
   int64_t misuses;        /* calls of which the documents say that they are wrong */
   int64_t wrong;          /* of these, ones that would run and give wrong results in some version */
   int says;               /* if not 0, with what status it proposes nothing */
+  bool has_no_epilogue;   /* nor the attributes of one */
   bool knows_nothing;     /* proposes nothing */
   bool knows_no_epilogue; /* ... for products with one */
   bool runs_no_epilogue;  /* and does not run them, whatever it proposed */

@@ -152,7 +152,16 @@ Test(summed, lt) {
   }
   cr_expect(fake_lt.with[CUBLASLT_EPILOGUE_BGRADA] > 0 && fake_lt.with[CUBLASLT_EPILOGUE_BGRADB] > 0);
   all_summed();
-  cr_expect_eq(fake_lt.wrong, 0);
+  cr_expect(fake_lt.wrong == 0 && fake_lt.misuses == 0);
+}
+
+/* Where B lacks the batch, every product of it would write the same sums: they are one apart. */
+Test(summed, shared) {
+  Case shared = {SUMMED, .dims = "q=3 b=2 s=9 e=8 f=24", .ax = "bs", .in = {{"qbse"}, {"bsf"}}, .out = {{"qef", EXACT}, {"f", EXACT}}};
+  emu_use_blas(fake_lt_handle());
+  conform("shared", 0, &shared);
+  cr_expect(fake_lt.products > 0 && sums() == 0);
+  cr_expect(fake_lt.wrong == 0 && fake_lt.misuses == 0);
 }
 
 /* In two, where the sums do not lie as the product counts them, where cuBLASLt cannot, and without it. */
@@ -185,8 +194,10 @@ Test(joined, lt_refuses) {
   fake_lt.runs_no_epilogue = false;
   fake_lt.no_memory = true;
   all();
-  fake_lt.knows_no_epilogue = true;
+  fake_lt.has_no_epilogue = true;
   int64_t with = fake_lt.products - fake_lt.with[CUBLASLT_EPILOGUE_DEFAULT];
+  all();
+  fake_lt.has_no_epilogue = false, fake_lt.knows_no_epilogue = true;
   all();
   cr_assert_eq(fake_lt.products - fake_lt.with[CUBLASLT_EPILOGUE_DEFAULT], with);
   fake_lt.knows_nothing = true;
