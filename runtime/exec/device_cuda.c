@@ -250,12 +250,14 @@ static bool cuda_idle(const ZkEnv *env) {
   return true;
 }
 
+/* What a kernel did wrong is known some time after it began, and in a captured step not of which. */
 static bool cuda_finish(const ZkEnv *env, ZbErr *err) {
+  static const char where[] = "with --times and CUDA_LAUNCH_BLOCKING=1 in the environment the first call that fails is named";
   ZxCuda *d = zx_cuda(env);
   for (int q = 0; q < ZP_QUEUES; q++) note(d, cudaStreamSynchronize(d->stream[q]), "work on a stream", 0);
   const char *error = zk_cuda_error(d->cu);
-  if (error) return zb_fail(err, "", "CUDA: %s", error);
-  return !d->failed || zb_fail(err, "", "%s", d->failure);
+  if (error) return zb_fail(err, where, "CUDA: %s", error);
+  return !d->failed || zb_fail(err, where, "%s", d->failure);
 }
 
 /* ---- captured steps: CUDA graphs ----

@@ -305,7 +305,7 @@ static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
   ZxStep s;
   double from = zx_now(), lr = zx_rate(rate, step);
   if (!zx_engine_step(r->engine, step, lr, &s, &err)) {
-    zx_say(r->rank, "error: step %" PRId64 ": %s", step, err.text);
+    zx_say(r->rank, "error: step %" PRId64 ": %s%s%s", step, err.text, *err.help ? "; " : "", err.help);
     give_up(r);
   }
   double ms = 1e3 * (zx_now() - from);
