@@ -18,10 +18,17 @@ same() {
   $compare --loss 1e-5 --norm 1e-4 cuda/metrics.jsonl cpu/metrics.jsonl >diff.txt || { cat diff.txt; fail "$1: not the CPU's numbers"; }
   echo "$1 $(tail -1 diff.txt)"
 }
+captured() { # by NCCL 2.26 and later
+  says 'steps are captured|NCCL keeps its operations in order in a graph from 2.26 on only'
+  grep 'note: each step is queued anew' out.txt && fail "$recipe: it could not be captured"
+  return 0
+}
 
+recipe=one
 run cpu 1 cpu one zrun
 run cuda 1 cuda one zrun
 says 'ranks exchange by NCCL'
+captured
 same one
 
 cat >two.sh <<'END'
@@ -36,6 +43,14 @@ for recipe in zero3_2 tensor2 pipe2; do
   run cpu 2 cpu $recipe zrun
   run cuda 2 cuda $recipe $program
   says 'ranks exchange by NCCL'
+  captured
   same $recipe
+done
+
+# Stages queue in one order of all (comm_nccl.c): nothing may hang where a GPU does one thing after another, or where hosts
+# wait for each.
+for alone in CUDA_DEVICE_MAX_CONNECTIONS=1 CUDA_LAUNCH_BLOCKING=1 CUDA_MODULE_LOADING=EAGER; do
+  run cuda 2 cuda pipe2 env $alone $program
+  same "pipe2, $alone"
 done
 exit 0
