@@ -123,10 +123,10 @@ static void nccl_watch(ZxComm *c) {
 }
 
 /* ---- groups ---- */
-static ncclConfig_t config_of(const Nccl *n, bool blocking) {
+static ncclConfig_t config_of(bool blocking, int ctas) {
   ncclConfig_t c = NCCL_CONFIG_INITIALIZER;
   c.blocking = blocking;
-  c.maxCTAs = n->ctas;
+  c.maxCTAs = ctas;
   return c;
 }
 
@@ -134,7 +134,7 @@ static ncclConfig_t config_of(const Nccl *n, bool blocking) {
  * block would start a thread for each, and would have to be asked whether they are there. */
 static ncclComm_t split(Nccl *n, int color) {
   ncclComm_t comm = NULL;
-  ncclConfig_t config = config_of(n, true);
+  ncclConfig_t config = config_of(true, n->ctas);
   const char *what = "making a communicator";
   check(n, NULL, ncclCommSplit(n->root, color < 0 ? NCCL_SPLIT_NOCOLOR : color, n->rank, &comm, &config), what);
   settle(n, NULL, n->root, what); /* only then it is there */
@@ -353,7 +353,7 @@ static ncclResult_t find_others(Nccl *n) {
   ncclResult_t r = n->rank ? ncclSuccess : ncclGetUniqueId(&id);
   if (!zx_agree(world, r == ncclSuccess)) return r != ncclSuccess ? r : ncclRemoteError;
   world->t->wait(world, world->t->broadcast(world, 0, &id, sizeof id, 0));
-  ncclConfig_t config = config_of(n, false);
+  ncclConfig_t config = config_of(false, 1); /* each block has buffers, and here no use */
   r = ncclCommInitRankConfig(&n->root, n->size, id, n->rank, &config);
   return r == ncclInProgress ? outcome(n->root) : r;
 }
