@@ -197,17 +197,17 @@ template <int T> struct Softmax {
         most = fmaxf(most, s[i][j]);
       }
       most = across(most, ZkMax()); /* finite: every query sees a key of the first tile */
-      me.scale[i] = exp2f(me.peak[i] - most);
+      me.scale[i] = zk_exp2(me.peak[i] - most);
       me.peak[i] = most;
 #pragma unroll
-      for (int j = 0; j < R; j++) sum += s[i][j] = exp2f(s[i][j] - most);
+      for (int j = 0; j < R; j++) sum += s[i][j] = zk_exp2(s[i][j] - most);
       me.sum[i] = me.sum[i] * me.scale[i] + across(sum, ZkSum());
     }
   }
 };
 
 template <int D, int T>
-static __global__ void __launch_bounds__(THREADS) forward(const __grid_constant__ Attend a) {
+static __global__ void __launch_bounds__(THREADS, 2) forward(const __grid_constant__ Attend a) {
   const int R = T / SIDE, N = Columns<D>::N, TILE = T * Row<D>::LD;
   ZK_SHARED_DYNAMIC(float, q);
   float *kv = q + TILE, *p = kv + TILE;
@@ -249,7 +249,7 @@ static __global__ void __launch_bounds__(THREADS) forward(const __grid_constant_
 
 /* ---- gradient ------------------------------------------------------------------------------------------------ */
 /* A warp to a row of q. */
-static __global__ void __launch_bounds__(THREADS) deltas(const __grid_constant__ Attend a, long long rows) {
+static __global__ void __launch_bounds__(THREADS, 4) deltas(const __grid_constant__ Attend a, long long rows) {
   for (long long u = blockIdx.x * (THREADS / 32LL) + threadIdx.x / 32; u < rows;
        u += gridDim.x * (THREADS / 32LL)) {
     unsigned head = (unsigned)(u / a.S), s = (unsigned)(u % a.S);
@@ -275,7 +275,7 @@ ZK_DEVICE Query query_at(const Attend &a, long long loff, long long doff, int q)
 /* s, d to p = exp(scale s - l), ds = p (d - D) */
 ZK_DEVICE void score_grad(const Attend &a, int q, int k, const Query &about, float &s, float &d) {
   bool seen = q < a.S && k < a.S && (!a.causal || k <= q);
-  s = seen ? exp2f(s * a.scale * LOG2E - about.l) : 0;
+  s = seen ? zk_exp2(s * a.scale * LOG2E - about.l) : 0;
   d = s * (d - about.delta);
 }
 
@@ -394,33 +394,34 @@ static __global__ void __launch_bounds__(ANY) forward_any(const __grid_constant_
   }
 }
 
-static __global__ void __launch_bounds__(ANY) gradient_any(const __grid_constant__ Attend a, bool keys) {
+template <bool KEYS>
+static __global__ void __launch_bounds__(ANY) gradient_any(const __grid_constant__ Attend a) {
   ZK_SHARED(float, probs, [ANY]);
   ZK_SHARED(float, grads, [ANY]);
-  unsigned ngroups = a.groups.count, me = blockIdx.x / a.S, head = keys ? me : me / ngroups;
-  unsigned first = keys ? 0 : me % ngroups, last = keys ? ngroups : first + 1;
+  unsigned ngroups = a.groups.count, me = blockIdx.x / a.S, head = KEYS ? me : me / ngroups;
+  unsigned first = KEYS ? 0 : me % ngroups, last = KEYS ? ngroups : first + 1;
   int row = (int)(blockIdx.x % a.S), t = threadIdx.x;
   long long off[ZKA_VIEWS];
   for (int h0 = 0; h0 < a.H; h0 += CHUNK) {
     float sum0[4] = {}, sum1[4] = {};
     for (unsigned group = first; group < last; group++) {
       seek_head(a, head, group, off);
-      int from = keys && a.causal ? row : 0, to = keys ? a.S : keys_of(a, row, 1);
+      int from = KEYS && a.causal ? row : 0, to = KEYS ? a.S : keys_of(a, row, 1);
       for (int c0 = from; c0 < to; c0 += ANY) {
-        int q = keys ? c0 + t : row, k = keys ? row : c0 + t;
+        int q = KEYS ? c0 + t : row, k = KEYS ? row : c0 + t;
         if (c0 + t < to) {
           probs[t] = row_dot(a, ZKA_Q, off[ZKA_Q], q, ZKA_K, off[ZKA_K], k);
           grads[t] = row_dot(a, ZKA_G, off[ZKA_G], q, ZKA_V, off[ZKA_V], k);
           score_grad(a, q, k, query_at(a, off[ZKA_L], delta_at(a, head, group), q), probs[t], grads[t]);
         }
         __syncthreads();
-        weigh_any(a, keys ? ZKA_Q : ZKA_K, off[keys ? ZKA_Q : ZKA_K], c0, min(ANY, to - c0), h0, grads, sum0);
-        if (keys) weigh_any(a, ZKA_G, off[ZKA_G], c0, min(ANY, to - c0), h0, probs, sum1);
+        weigh_any(a, KEYS ? ZKA_Q : ZKA_K, off[KEYS ? ZKA_Q : ZKA_K], c0, min(ANY, to - c0), h0, grads, sum0);
+        if (KEYS) weigh_any(a, ZKA_G, off[ZKA_G], c0, min(ANY, to - c0), h0, probs, sum1);
         __syncthreads();
       }
     }
-    store_any(a, keys ? ZKA_DK : ZKA_DQ, off[keys ? ZKA_DK : ZKA_DQ], row, h0, a.scale, sum0);
-    if (keys) store_any(a, ZKA_DV, off[ZKA_DV], row, h0, 1, sum1);
+    store_any(a, KEYS ? ZKA_DK : ZKA_DQ, off[KEYS ? ZKA_DK : ZKA_DQ], row, h0, a.scale, sum0);
+    if (KEYS) store_any(a, ZKA_DV, off[ZKA_DV], row, h0, 1, sum1);
   }
 }
 
@@ -487,8 +488,8 @@ static void run_any(ZkCuda *cu, const ZkCall *call, const ZkcAttend *from, const
     ZK_LAUNCH(cu, call, forward_any, blocks(heads, a.S), ANY, 0, a);
     return;
   }
-  ZK_LAUNCH(cu, call, gradient_any, blocks(heads, a.S), ANY, 0, a, false);
-  ZK_LAUNCH(cu, call, gradient_any, blocks(kv, a.S), ANY, 0, a, true);
+  ZK_LAUNCH(cu, call, gradient_any<false>, blocks(heads, a.S), ANY, 0, a);
+  ZK_LAUNCH(cu, call, gradient_any<true>, blocks(kv, a.S), ANY, 0, a);
 }
 
 extern "C" void zk_attend_own(ZkCuda *cu, const ZkCall *call, const ZkcAttend *from) {

@@ -5,6 +5,7 @@
 
 #define THREADS 256
 #define SHORT 1024 /* longest row of a warp */
+#define RESIDENT 4 /* blocks of a multiprocessor that must have registers: nvcc would rather spill than have fewer than six */
 
 typedef struct {
   const void *p;
@@ -44,7 +45,7 @@ template <int T, int V, class F> ZK_DEVICE void rows(const Norm &p, F f) {
   }
 }
 
-template <int T> static __global__ void __launch_bounds__(THREADS) softmax(const __grid_constant__ Norm p) {
+template <int T> static __global__ void __launch_bounds__(THREADS, RESIDENT) softmax(const __grid_constant__ Norm p) {
   ZK_SHARED(float, part, [THREADS / 32]);
   rows<T, 2>(p, [&](const long long *off) {
     float x[8], peak = -INFINITY, sum = 0;
@@ -71,7 +72,7 @@ template <int T> static __global__ void __launch_bounds__(THREADS) softmax(const
 
 /* dx = y (g - sum g y) */
 template <int T>
-static __global__ void __launch_bounds__(THREADS) softmax_grad(const __grid_constant__ Norm p) {
+static __global__ void __launch_bounds__(THREADS, RESIDENT) softmax_grad(const __grid_constant__ Norm p) {
   ZK_SHARED(float, part, [THREADS / 32]);
   rows<T, 3>(p, [&](const long long *off) {
     float g[8], y[8], dot = 0;
@@ -92,7 +93,7 @@ static __global__ void __launch_bounds__(THREADS) softmax_grad(const __grid_cons
   });
 }
 
-template <int T> static __global__ void __launch_bounds__(THREADS) normalize(const __grid_constant__ Norm p) {
+template <int T> static __global__ void __launch_bounds__(THREADS, RESIDENT) normalize(const __grid_constant__ Norm p) {
   ZK_SHARED(float, part, [THREADS / 32]);
   rows<T, 3>(p, [&](const long long *off) {
     float r = zk_normalize<T, 0>(
@@ -106,7 +107,7 @@ template <int T> static __global__ void __launch_bounds__(THREADS) normalize(con
 }
 
 template <int T>
-static __global__ void __launch_bounds__(THREADS) normalize_grad(const __grid_constant__ Norm p) {
+static __global__ void __launch_bounds__(THREADS, RESIDENT) normalize_grad(const __grid_constant__ Norm p) {
   ZK_SHARED(float, part, [THREADS / 32]);
   rows<T, 4>(p, [&](const long long *off) {
     zk_normalize_grad<T, 0>(

@@ -8,7 +8,7 @@
 #define WARPS (THREADS / 32)
 #define TASKS 512 /* enough blocks for a device: four for each multiprocessor of the largest */
 #define AHEAD 4   /* loads that a thread has under way */
-#define RESIDENT 4 /* blocks of a multiprocessor that must have registers */
+#define RESIDENT 4 /* blocks of a multiprocessor that must have registers; rows need a few more */
 
 typedef struct {
   const void *x;
@@ -55,7 +55,7 @@ ZK_DEVICE void put(const Reduce &r, long long point, int chunk, long long off, f
 }
 
 template <int T, int E, bool PEAK>
-static __global__ void __launch_bounds__(THREADS, RESIDENT) reduce_rows(const __grid_constant__ Reduce r) {
+static __global__ void __launch_bounds__(THREADS, RESIDENT - 1) reduce_rows(const __grid_constant__ Reduce r) {
   ZK_SHARED(float, part, [WARPS]);
   const int width = E == ANY ? 1 : 8;
   int t = threadIdx.x % T;
