@@ -15,3 +15,14 @@ tests_cuda_zrun_emu_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_cuda_zrun_emu_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=zk_cuda_kernel,--wrap=zk_cuda_scratch,--wrap=zk_cuda_prepare
 tests_cuda_zrun_emu_LDADD = libexec.a libexec_cuda.a libexec.a libkernels_emu.a libkernels.a libplan.a liblang.a $(CJSON_LIBS) $(BLAS_LIBS) $(MPI_LIBS) \
   -lpthread -ldl $(libs_graph) -lstdc++
+
+# What nvcc and NVRTC made of the kernels: machine_code.sh reads it.
+if HAVE_NVRTC
+check_PROGRAMS += tests/cuda/programs
+endif
+tests_cuda_programs_SOURCES = tests/cuda/programs.c
+tests_cuda_programs_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_cuda_programs_LDADD = libexec_cuda.a libkernels_cuda.a $(libs_exec) $(CUDA_LIBS) $(NVRTC_LIBS) -lstdc++
+dist_check_SCRIPTS += tests/cuda/machine_code.sh
+TESTS += tests/cuda/machine_code.sh
+EXTRA_DIST += tests/cuda/machine_code.awk tests/cuda/machine_code.txt
