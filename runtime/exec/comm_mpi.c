@@ -338,11 +338,16 @@ static ZxRequest shared(Mpi *m, Group *g, uint64_t number, const char *what, siz
   return r;
 }
 
+/* What this rank has sent, and is rid of, may still want it to call MPI. */
+static void mpi_watch(ZxComm *c) {
+  int found; /* looks for what nobody sends, and so gets to MPI's progress */
+  check(mpi(c), MPI_Iprobe(0, 0, MPI_COMM_SELF, &found, MPI_STATUS_IGNORE), "progress", 0, -1);
+}
+
 /* Transfers of this rank may be what the others wait for before they join in: MPI must go on as well. */
 static bool shared_test(Mpi *m, const Op *o) {
   if (zx_shm_done(m->group[o->group].shm, o->number)) return true;
-  int found; /* looks for what nobody sends, and so gets to MPI's progress */
-  check(m, MPI_Iprobe(0, 0, MPI_COMM_SELF, &found, MPI_STATUS_IGNORE), "progress", 0, -1);
+  mpi_watch(&m->base);
   return false;
 }
 
@@ -579,6 +584,7 @@ static const ZxCommTable table = {
     .test = mpi_test,
     .wait = mpi_wait,
     .barrier = mpi_barrier,
+    .watch = mpi_watch,
     .abort = mpi_abort,
     .free = mpi_free,
 };

@@ -91,18 +91,24 @@ static void check(Nccl *n, const Group *g, ncclResult_t r, const char *what) {
 
 static void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL); }
 
+/* Others may wait for a message that only leaves when this rank calls MPI ("NCCL and MPI" in NCCL's guide). */
+static void keep_mpi_going(Nccl *n) {
+  if (n->inner->t->watch) n->inner->t->watch(n->inner);
+}
+
 /* What has become of what goes on in the background of a communicator that does not block; ncclInProgress: nothing, for long. */
-static ncclResult_t outcome(ncclComm_t comm) {
+static ncclResult_t outcome(Nccl *n, ncclComm_t comm) {
   ncclResult_t state = ncclSuccess, asked;
   for (double from = zx_now(); zx_now() - from < LIMIT_S; nap()) {
     if ((asked = ncclCommGetAsyncError(comm, &state)) != ncclSuccess) return asked;
     if (state != ncclInProgress) break;
+    keep_mpi_going(n);
   }
   return state;
 }
 
 static void settle(Nccl *n, const Group *g, ncclComm_t comm, const char *what) {
-  ncclResult_t state = outcome(comm);
+  ncclResult_t state = outcome(n, comm);
   if (state != ncclInProgress) {
     check(n, g, state, what);
     return;
@@ -114,6 +120,7 @@ static void settle(Nccl *n, const Group *g, ncclComm_t comm, const char *what) {
 static void nccl_watch(ZxComm *c) {
   Nccl *n = nccl(c);
   ncclResult_t state;
+  keep_mpi_going(n);
   for (int i = -1; i < n->ngroups; i++) {
     const Group *g = i < 0 ? &n->transfers : &n->group[i];
     if (!g->comm) continue;
@@ -355,7 +362,7 @@ static ncclResult_t find_others(Nccl *n) {
   world->t->wait(world, world->t->broadcast(world, 0, &id, sizeof id, 0));
   ncclConfig_t config = config_of(false, 1); /* each block has buffers, and here no use */
   r = ncclCommInitRankConfig(&n->root, n->size, id, n->rank, &config);
-  return r == ncclInProgress ? outcome(n->root) : r;
+  return r == ncclInProgress ? outcome(n, n->root) : r;
 }
 
 /* Collective. Where NCCL cannot start (two parts of one GPU, no network, a driver that is too old), the lowest rank that

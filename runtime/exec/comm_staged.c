@@ -178,6 +178,10 @@ static ZxGroup staged_split(ZxComm *c, int color) { return staged(c)->inner->t->
 static int staged_group_rank(ZxComm *c, ZxGroup g) { return staged(c)->inner->t->group_rank(staged(c)->inner, g); }
 static int staged_group_size(ZxComm *c, ZxGroup g) { return staged(c)->inner->t->group_size(staged(c)->inner, g); }
 static void staged_barrier(ZxComm *c) { staged(c)->inner->t->barrier(staged(c)->inner); }
+static void staged_watch(ZxComm *c) {
+  ZxComm *inner = staged(c)->inner;
+  if (inner->t->watch) inner->t->watch(inner);
+}
 static __attribute__((noreturn)) void staged_abort(ZxComm *c, int code) { staged(c)->inner->t->abort(staged(c)->inner, code); }
 
 /* The inner communicator is not ours to free. */
@@ -207,6 +211,7 @@ static const ZxCommTable table = {
     .wait = staged_wait,
     .barrier = staged_barrier,
     .only_queues = staged_only_queues,
+    .watch = staged_watch,
     .abort = staged_abort,
     .free = staged_free,
 };

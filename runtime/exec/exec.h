@@ -135,7 +135,8 @@ typedef struct {
   bool (*only_queues)(ZxComm *);
   /* May be NULL. Why such operations cannot be captured; NULL: they can. */
   const char *(*why_uncaptured)(ZxComm *);
-  /* May be NULL. Called now and then while a rank waits for its device: ends the job if what was begun has failed. */
+  /* May be NULL. Called now and then while a rank waits for its device: lets go on what others wait for, and ends the job if
+   * what was begun has failed. */
   void (*watch)(ZxComm *);
   /* May be NULL. Collective, after a capture that failed on some rank and is forgotten: operations work again. */
   void (*anew)(ZxComm *);

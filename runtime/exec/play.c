@@ -17,7 +17,7 @@ double zx_now(void) {
 }
 
 void zx_relax(ZxEngine *e, int *tries) {
-  if (e->c->t->watch) e->c->t->watch(e->c);
+  if (!e->dev->host && e->c->t->watch) e->c->t->watch(e->c);
   if (++*tries < 64) {
     sched_yield();
     return;
