@@ -6,11 +6,11 @@
  *
  * What the real one refuses, or hangs at, ends the program here: members that do not do the same, in the same order, with the
  * same sizes and types, captured or not; a communicator used while something of it goes on; one ended before the graphs that
- * have operations of it.
+ * have operations of it. So does one that is used on two streams at once, which the real one orders by itself.
  *
  * ZUG_TEST_NCCL_FAIL=N: after N operations communicators say that a rank has failed. ZUG_TEST_NCCL_START=R: rank R cannot
- * start, nor those that then look for it in vain; -1: none can, since two are on one GPU. ZUG_TEST_NCCL_CAPTURE=R: rank R's tenth
- * operation that is captured fails, and its communicator with it. NCCL_COMM_BLOCKING=0, as the real one has it: no
+ * start, nor those that then look for it in vain; -1: none can, since two are on one GPU. ZUG_TEST_NCCL_CAPTURE=R: rank R's
+ * tenth operation that is captured fails, and its communicator with it. NCCL_COMM_BLOCKING=0, as the real one has it: no
  * communicator blocks. ZUG_TEST_NCCL_VERSION=V: of what version it is. */
 #include "tests/cuda/gpu.h"
 
@@ -60,6 +60,7 @@ struct ncclComm {
   int splits;
   int busy;             /* a communicator that does not block: how often it will still say so */
   uint64_t operations;
+  cudaStream_t stream; /* of the latest */
   _Atomic int living;   /* operations that are queued, or in a graph */
   ncclResult_t refused; /* it could not start */
   /* a split that goes on */
@@ -298,6 +299,8 @@ static bool poisons(ncclComm_t c, cudaStream_t stream) {
 static ncclResult_t give(Op *o, cudaStream_t stream) {
   ncclComm_t c = o->comm;
   if (poisons(c, stream)) return free(o->room), free(o), c->refused;
+  if (c->stream != stream && atomic_load(&c->living)) ZB_BUG("a communicator is used on two streams at once");
+  c->stream = stream;
   o->sign.captured = gpu_capturing(stream);
   c->operations++;
   atomic_fetch_add(&c->living, 1);
