@@ -76,66 +76,24 @@ bool zk_dot_stacked(const ZkDot *d) {
 
 static bool empty(const ZkDot *d) { return d->batch.count * d->m.count * d->n.count == 0; }
 
-/* With its chain in one, where cuBLASLt can; else the product and then the chain. */
-static void joined(const ZkEnv *env, const ZkCall *c) {
-  if (zk_dot_lt(env, c)) return;
-  ZkCall op, chain;
-  ZkChain rest;
-  zk_unjoin(c, &op, &chain, &rest);
-  zk_cuda_dot(env, &op);
-  if (chain.nout > 0) zk_cuda_chain(env, &chain);
+/* What comes in one call with a product is done in one where cuBLASLt can, else after it. */
+static bool more(const ZkCall *c) { return c->chain || c->nout == 2; }
+
+static void run_parts(const ZkEnv *env, const ZkCall *c) {
+  ZkParts parts;
+  zk_parts(c, &parts);
+  for (int i = 0; i < parts.n; i++) zk_cuda_kernel(parts.call[i].op)(env, &parts.call[i]);
 }
 
-static void joined_prepare(const ZkEnv *env, const ZkCall *c) {
-  if (zk_dot_lt_prepare(env->device, c)) return;
-  ZkCall op, chain;
-  ZkChain rest;
-  zk_unjoin(c, &op, &chain, &rest);
-  zk_cuda_dot_prepare(env, &op);
-  if (chain.nout > 0) zk_cuda_chain_prepare(env, &chain);
-}
-
-static bool summed(const ZkCall *c) { return !c->chain && c->nout == 2; }
-
-/* With the column sums in one, where cuBLASLt can; else the product and then the sums. */
-static void both(const ZkEnv *env, const ZkCall *c) {
-  ZkCall dot, sum;
-  if (zk_dot_lt(env, c)) return;
-  zk_unsum(c, &dot, &sum);
-  zk_cuda_dot(env, &dot);
-  zk_cuda_sum(env, &sum);
-}
-
-static void both_prepare(const ZkEnv *env, const ZkCall *c) {
-  ZkCall dot, sum;
-  if (zk_dot_lt_prepare(env->device, c)) return;
-  zk_unsum(c, &dot, &sum);
-  zk_cuda_dot_prepare(env, &dot);
-}
-
-static size_t both_scratch(const ZkCall *c) {
-  ZkCall dot, sum;
-  zk_unsum(c, &dot, &sum);
-  size_t most = zk_dot_lt_scratch(c), one = zk_cuda_dot_scratch(&dot), other = zk_cuda_reduce_scratch(&sum);
-  most = one > most ? one : most;
-  return other > most ? other : most;
-}
-
-static size_t joined_scratch(const ZkCall *c) {
-  ZkCall op, chain;
-  ZkChain rest;
-  zk_unjoin(c, &op, &chain, &rest);
-  size_t two = zk_cuda_dot_scratch(&op), one = zk_dot_lt_scratch(c);
-  return one > two ? one : two;
+static void prepare_parts(const ZkEnv *env, const ZkCall *c) {
+  ZkParts parts;
+  zk_parts(c, &parts);
+  for (int i = 0; i < parts.n; i++) zk_cuda_prepare(env, &parts.call[i]);
 }
 
 void zk_cuda_dot(const ZkEnv *env, const ZkCall *c) {
-  if (c->chain) {
-    joined(env, c);
-    return;
-  }
-  if (summed(c)) {
-    both(env, c);
+  if (more(c)) {
+    if (!zk_dot_lt(env, c)) run_parts(env, c);
     return;
   }
   ZkDot d = zk_dot_of(c);
@@ -146,21 +104,27 @@ void zk_cuda_dot(const ZkEnv *env, const ZkCall *c) {
 }
 
 void zk_cuda_dot_prepare(const ZkEnv *env, const ZkCall *c) {
-  if (c->chain) {
-    joined_prepare(env, c);
-    return;
-  }
-  if (summed(c)) {
-    both_prepare(env, c);
+  if (more(c)) {
+    if (!zk_dot_lt_prepare(env->device, c)) prepare_parts(env, c);
     return;
   }
   ZkDot d = zk_dot_of(c);
   if (!empty(&d)) zk_dot_lt_prepare(env->device, c);
 }
 
+static size_t scratch_of_parts(const ZkCall *c) {
+  ZkParts parts;
+  size_t most = zk_dot_lt_scratch(c);
+  zk_parts(c, &parts);
+  for (int i = 0; i < parts.n; i++) {
+    size_t bytes = zk_cuda_scratch(&parts.call[i], 1);
+    most = bytes > most ? bytes : most;
+  }
+  return most;
+}
+
 size_t zk_cuda_dot_scratch(const ZkCall *c) {
-  if (c->chain) return joined_scratch(c);
-  if (summed(c)) return both_scratch(c);
+  if (more(c)) return scratch_of_parts(c);
   ZkDot d = zk_dot_of(c);
   if (empty(&d)) return 0;
   return d.m.count * d.n.count == 1 ? zk_dot_inner_scratch(&d) : zk_dot_lt_scratch(c);

@@ -295,12 +295,10 @@ static bool worth_summing(const ZkCall *call, const ZkDot *d) {
 /* Of stacks, activations are left alone: a cuBLASLt of 12.2 takes the first bias for all. */
 bool zk_cuda_dot_joins(const ZkCall *call) {
   ZkDotEpilogue e;
-  ZkCall op = *call, chain;
-  ZkChain rest;
+  ZkParts parts;
   if (!zk_dot_epilogue(call, &e)) return false;
-  if (call->chain) zk_unjoin(call, &op, &chain, &rest);
-  op.nout = 1;
-  ZkDot d = zk_dot_of(&op);
+  zk_parts(call, &parts);
+  ZkDot d = zk_dot_of(&parts.call[0]);
   bool stacked = zk_dot_stacked(&d);
   if (d.m.count * d.n.count == 1) return false;
   if (e.kind == ZKD_COLUMN_SUMS) return worth_summing(call, &d);

@@ -20,7 +20,8 @@ cuda_host = kernels/cuda/cuda.h kernels/cuda/host.h kernels/cuda/shape.h kernels
 if HAVE_CUDA
 noinst_LIBRARIES += libkernels_cuda.a
 endif
-libkernels_cuda_a_SOURCES = $(cuda_host) $(cuda_kernels) kernels/cuda/context.c kernels/cuda/compile.c
+libkernels_cuda_a_SOURCES = $(cuda_host) $(cuda_kernels) kernels/cuda/context.c kernels/cuda/compile.c \
+  kernels/parts.c # the module has its own: zrun may need none of it
 nodist_libkernels_cuda_a_SOURCES = kernels/cuda/texts.embed.c
 libkernels_cuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 libkernels_cuda_a_CFLAGS = $(AM_CFLAGS) -fPIC # a part of a module

@@ -16,15 +16,6 @@ static void make_plan(ZkCuda *cu, const ZkCall *call, void *memo) {
   zb_text_free(&text);
 }
 
-static void in_parts(const ZkEnv *env, const ZkCall *call, ZkKernel *run_op, ZkKernel *run_chain) {
-  ZkCall op, chain;
-  ZkChain part;
-  if (zk_unjoin_first(call, &chain, &part)) run_chain(env, &chain);
-  zk_unjoin(call, &op, &chain, &part);
-  if (run_op) run_op(env, &op);
-  if (part.nout > 0) run_chain(env, &chain);
-}
-
 /* All of them but one whose results only lack the rows' axis: the chain works along rows. */
 bool zk_cuda_norm_joins(const ZkCall *call) {
   for (int a = 0; a < call->out[0].rank; a++)
@@ -35,15 +26,18 @@ bool zk_cuda_norm_joins(const ZkCall *call) {
 void zk_cuda_norm_prepare(const ZkEnv *env, const ZkCall *call) {
   if (!call->chain) return;
   const Plan *p = zk_cuda_memo(env->device, call, sizeof *p, make_plan, NULL);
-  if (!p->kernel) in_parts(env, call, NULL, zk_cuda_chain_prepare);
+  ZkParts parts;
+  zk_parts(call, &parts);
+  for (int i = 0; i < parts.n && !p->kernel; i++) zk_cuda_prepare(env, &parts.call[i]);
 }
 
 void zk_cuda_norm_joined(const ZkEnv *env, const ZkCall *call) {
   ZkCuda *cu = env->device;
   const Plan *p = zk_cuda_memo(cu, call, sizeof *p, make_plan, NULL);
   if (!p->kernel) {
-    in_parts(env, call, call->op == ZG_OP_NORMALIZE ? zk_cuda_normalize : zk_cuda_normalize_grad,
-             zk_cuda_chain);
+    ZkParts parts;
+    zk_parts(call, &parts);
+    for (int i = 0; i < parts.n; i++) zk_cuda_kernel(parts.call[i].op)(env, &parts.call[i]);
     return;
   }
   ZkcRows c = p->shape.args;

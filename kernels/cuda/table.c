@@ -59,6 +59,7 @@ bool zk_cuda_joins(const ZkCall *call) {
   case ZG_OP_DOT: return zk_cuda_dot_joins(call);
   case ZG_OP_NORMALIZE:
   case ZG_OP_NORMALIZE_GRAD: return zk_cuda_norm_joins(call);
+  case ZG_OP_XENT_SUMS: return !call->chain; /* peaked */
   default: return false;
   }
 }

@@ -1,5 +1,8 @@
 /* The two passes over the logits that cross-entropy takes: T threads a row, as in norm.cu. A part of a split vocabulary
- * begins at `start`; entries from `valid` on are padding. */
+ * begins at `start`; entries from `valid` on are padding.
+ *
+ * A peaked call finds the peak in the first of them (Milakov, Gimelshein 2018, "Online normalizer calculation for softmax"):
+ * a thread's sum is of exponentials less the largest it has seen, and shrinks when it sees a larger one. */
 #include "kernels/cuda/common.cuh"
 
 #define THREADS 256
@@ -8,9 +11,9 @@
 #define RESIDENT 4 /* blocks of a multiprocessor that must have registers */
 
 typedef struct {
-  const void *z, *m;
+  const void *z;
   const int *t;
-  void *a, *b, *dz; /* a, b: s and p of the sums; gs and gp of the gradient */
+  void *m, *a, *b, *dz; /* m: of a peaked call a result; a, b: s and p of the sums; gs and gp of the gradient */
   int zelem, melem, aelem, belem, dzelem;
   long long n, valid, start, zs, dzs;
   bool wide;
@@ -39,7 +42,26 @@ ZK_DEVICE void load(const Xent &x, long long off, int k, float (&z)[AHEAD][8]) {
   }
 }
 
-template <int T, int E>
+#define LOWEST (-3e38f) /* below all logits but -infinity, and a number: differences are none of infinities */
+
+/* Of eight logits, those that are there, onto a sum of exponentials less `m`; PEAK: which is the largest so far, and grows. */
+template <bool PEAK>
+ZK_DEVICE void add_eight(const float (&z)[8], int first, int step, int valid, float &m, float &sum) {
+  bool whole = first + 7 * step < valid;
+  if (PEAK) {
+    float most = m;
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+      if (whole || first + j * step < valid) most = z[j] > most ? z[j] : most;
+    sum *= zk_exp(m - most);
+    m = most;
+  }
+#pragma unroll
+  for (int j = 0; j < 8; j++)
+    if (whole || first + j * step < valid) sum += zk_exp(z[j] - m);
+}
+
+template <int T, int E, bool PEAK>
 static __global__ void __launch_bounds__(THREADS, RESIDENT) xent_sums(const __grid_constant__ Xent x) {
   ZK_SHARED(float, part, [THREADS / 32]);
   const bool wide = E != ANY || x.wide;
@@ -48,18 +70,18 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) xent_sums(const __gr
        row += gridDim.x * (long long)(THREADS / T)) {
     long long off[VIEWS];
     zkc_seek(x.rest, (unsigned)row, off);
-    float m = zk_load(x.m, x.melem, off[M]), sum = 0;
+    float m = PEAK ? LOWEST : zk_load(x.m, x.melem, off[M]), sum = 0;
     for (int k = 0; k < valid; k += 8 * AHEAD * T) {
       float z[AHEAD][8];
       load<T, E>(x, off[Z], k, z);
 #pragma unroll
-      for (int i = 0; i < AHEAD; i++) {
-        int first = (int)zkc_first(wide, k + 8 * i * T, t);
-        bool whole = first + 7 * step < valid;
-#pragma unroll
-        for (int j = 0; j < 8; j++)
-          if (whole || first + j * step < valid) sum += zk_exp(z[i][j] - m);
-      }
+      for (int i = 0; i < AHEAD; i++)
+        add_eight<PEAK>(z[i], (int)zkc_first(wide, k + 8 * i * T, t), step, valid, m, sum);
+    }
+    if (PEAK) {
+      float most = zk_block<T>(m, ZkMax(), part);
+      sum *= zk_exp(m - most);
+      if (t == 0) zk_store(x.m, x.melem, off[M], most == LOWEST ? -INFINITY : most);
     }
     sum = zk_block<T>(sum, ZkSum(), part);
     if (t == 0) {
@@ -102,8 +124,8 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) xent_grad(const __gr
   }
 }
 
-static Xent analyse(const ZkCall *c, const ZkView *a, const ZkView *b, const ZkView *dz) {
-  const ZkView *z = &c->in[0], *m = &c->in[1], *t = &c->in[2], *views[] = {z, m, t, a, b, dz};
+static Xent analyse(const ZkCall *c, const ZkView *m, const ZkView *t, const ZkView *a, const ZkView *b, const ZkView *dz) {
+  const ZkView *z = &c->in[0], *views[] = {z, m, t, a, b, dz};
   uint16_t v = c->ax[0];
   Xent x = {};
   ZB_ASSERT(t->elem == ZK_I32 && zkc_size(z, v) < 1 << 30);
@@ -120,10 +142,15 @@ static Xent analyse(const ZkCall *c, const ZkView *a, const ZkView *b, const ZkV
   return x;
 }
 
-template <int E> static void sums(ZkCuda *cu, const ZkCall *c, const Xent &x) {
+template <int E, bool PEAK> static void sums(ZkCuda *cu, const ZkCall *c, const Xent &x) {
   if (x.n <= SHORT)
-    ZK_LAUNCH(cu, c, (xent_sums<32, E>), zk_blocks(cu, zk_ceil_of(x.rest.count, THREADS / 32)), THREADS, 0, x);
-  else ZK_LAUNCH(cu, c, (xent_sums<THREADS, E>), zk_blocks(cu, x.rest.count), THREADS, 0, x);
+    ZK_LAUNCH(cu, c, (xent_sums<32, E, PEAK>), zk_blocks(cu, zk_ceil_of(x.rest.count, THREADS / 32)), THREADS, 0, x);
+  else ZK_LAUNCH(cu, c, (xent_sums<THREADS, E, PEAK>), zk_blocks(cu, x.rest.count), THREADS, 0, x);
+}
+template <bool PEAK> static void sums_of(ZkCuda *cu, const ZkCall *c, const Xent &x) {
+  if (x.wide && x.zelem == ZK_BF16) sums<ZKC_BF16, PEAK>(cu, c, x);
+  else if (x.wide && x.zelem == ZK_F32) sums<ZKC_F32, PEAK>(cu, c, x);
+  else sums<ANY, PEAK>(cu, c, x);
 }
 template <int E> static void grad(ZkCuda *cu, const ZkCall *c, const Xent &x) {
   if (x.n <= SHORT)
@@ -132,14 +159,15 @@ template <int E> static void grad(ZkCuda *cu, const ZkCall *c, const Xent &x) {
 }
 
 extern "C" void zk_cuda_xent_sums(const ZkEnv *env, const ZkCall *c) {
-  Xent x = analyse(c, &c->out[0], &c->out[1], &c->in[0]);
-  if (x.wide && x.zelem == ZK_BF16) sums<ZKC_BF16>(zk_cu(env), c, x);
-  else if (x.wide && x.zelem == ZK_F32) sums<ZKC_F32>(zk_cu(env), c, x);
-  else sums<ANY>(zk_cu(env), c, x);
+  bool peaked = c->nin == 2;
+  const ZkView *m = peaked ? &c->out[2] : &c->in[1], *t = &c->in[peaked ? 1 : 2];
+  Xent x = analyse(c, m, t, &c->out[0], &c->out[1], &c->in[0]);
+  if (peaked) sums_of<true>(zk_cu(env), c, x);
+  else sums_of<false>(zk_cu(env), c, x);
 }
 
 extern "C" void zk_cuda_xent_grad(const ZkEnv *env, const ZkCall *c) {
-  Xent x = analyse(c, &c->in[3], &c->in[4], &c->out[0]);
+  Xent x = analyse(c, &c->in[1], &c->in[2], &c->in[3], &c->in[4], &c->out[0]);
   bool alike = x.wide && x.zelem == x.dzelem;
   if (alike && x.zelem == ZK_BF16) grad<ZKC_BF16>(zk_cu(env), c, x);
   else if (alike && x.zelem == ZK_F32) grad<ZKC_F32>(zk_cu(env), c, x);

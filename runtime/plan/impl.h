@@ -56,6 +56,8 @@ void zp_fuse(ZpPlan *p, ZpSegment *s, ZpNode **nodes, uint32_t *n, const bool *n
 uint32_t zp_attach(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n, const bool *needed_later);
 /* attach_before.c: ... and what makes their operand. */
 uint32_t zp_attach_before(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n, const bool *needed_later);
+/* attach_peak.c: peaks join the sums of cross-entropy. Returns likewise. */
+uint32_t zp_attach_peaks(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n);
 /* attach_sums.c: gradients of biases join those of weights, in a backward list. Returns likewise. */
 uint32_t zp_attach_sums(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n);
 /* stack.c: products that may be one become runs of nodes, before anything is placed. */

@@ -1,7 +1,8 @@
 # runtime/plan: see the conventions at the top of Makefile.am.
 noinst_LIBRARIES += libplan.a
 libplan_a_SOURCES = \
-  runtime/plan/attach.c runtime/plan/attach_before.c runtime/plan/attach_sums.c \
+  runtime/plan/attach.c runtime/plan/attach_before.c runtime/plan/attach_peak.c \
+  runtime/plan/attach_sums.c \
   runtime/plan/bind.c \
   runtime/plan/bucket.c \
   runtime/plan/check.c \

@@ -477,6 +477,7 @@ void zp_place(ZpBuild *b, uint32_t index) {
     zp_fuse(p, s, lists[i].nodes, lists[i].n, lists[i].later);
     *lists[i].n = zp_attach(b, s, *lists[i].nodes, *lists[i].n, lists[i].later);
     *lists[i].n = zp_attach_before(b, s, *lists[i].nodes, *lists[i].n, lists[i].later);
+    *lists[i].n = zp_attach_peaks(b, s, *lists[i].nodes, *lists[i].n);
     if (i == 2) *lists[i].n = zp_attach_sums(b, s, *lists[i].nodes, *lists[i].n);
     zp_line_up(b, s, *lists[i].nodes, *lists[i].n, lists[i].later);
     mark_read(*lists[i].nodes, *lists[i].n, read);

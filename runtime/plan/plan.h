@@ -6,6 +6,7 @@
  * fuse.c    elementwise chains                attach.c  ... in one call with the op before
  * place.c   lifetimes to offsets in a segment attach_before.c  ... with the op after
  *                                             attach_sums.c    bias gradients with their weights'
+ *                                             attach_peak.c    peaks with cross-entropy
  *                                             stack.c   products of one operand
  * bucket.c  parameters to flat buffers        stage.c   segment instances to pipeline stages
  * order.c   gpipe, 1f1b                       program.c one instruction list per stage, its buffers
@@ -305,7 +306,7 @@ typedef struct {
   size_t (*scratch)(const ZkCall *call, int threads);
   int threads;
   const ZlCluster *cluster;  /* or NULL */
-  /* Whether the device does this joined, summed or stacked call (kernels.h) in one; views are filled but for pointers. NULL: none. A pure
+  /* Whether the device does this joined, summed, peaked or stacked call (kernels.h) in one; views are filled but for pointers. NULL: none. A pure
    * function: every rank, and zplan, must hear the same. */
   bool (*joins)(const ZkCall *call);
 } ZpOptions;

@@ -18,31 +18,13 @@ typedef struct {
   ZkCall call;
 } Call;
 
-/* What the CUDA kernels do in one call, the CPU's do in two. */
-static void run_joined(const ZkEnv *env, const ZkCall *joined) {
-  ZkCall op, chain;
-  ZkChain rest;
-  if (zk_unjoin_first(joined, &chain, &rest)) zk_cpu_kernel(ZG_OP_CHAIN)(env, &chain);
-  zk_unjoin(joined, &op, &chain, &rest);
-  zk_cpu_kernel(op.op)(env, &op);
-  if (chain.nout > 0) zk_cpu_kernel(ZG_OP_CHAIN)(env, &chain);
-}
-
-static bool summed(const ZkCall *c) { return c->op == ZG_OP_DOT && !c->chain && c->nout == 2; }
-
-static void run_summed(const ZkEnv *env, const ZkCall *summed) {
-  ZkCall dot, sum;
-  zk_unsum(summed, &dot, &sum);
-  zk_cpu_kernel(dot.op)(env, &dot);
-  zk_cpu_kernel(sum.op)(env, &sum);
-}
-
+/* What the CUDA kernels do in one call, the CPU's do in several. */
 static bool run(void *arg) {
   Call *c = arg;
+  ZkParts parts;
   if (c->env.now) c->env.step = c->env.now->step;
-  if (summed(&c->call)) run_summed(&c->env, &c->call);
-  else if (c->call.chain && c->call.op != ZG_OP_CHAIN) run_joined(&c->env, &c->call);
-  else zk_cpu_kernel(c->call.op)(&c->env, &c->call);
+  zk_parts(&c->call, &parts);
+  for (int i = 0; i < parts.n; i++) zk_cpu_kernel(parts.call[i].op)(&c->env, &parts.call[i]);
   return true;
 }
 
@@ -63,35 +45,36 @@ ZkKernel *__wrap_zk_cuda_kernel(int op) {
 }
 
 size_t __wrap_zk_cuda_scratch(const ZkCall *call, int threads) {
-  ZkCall op, chain;
-  ZkChain rest;
+  ZkParts parts;
+  size_t most = 0;
   if (emulated(call->op)) return __real_zk_cuda_scratch(call, threads);
-  if (summed(call)) {
-    zk_unsum(call, &op, &chain);
-    size_t dot = zk_cpu_scratch(&op, 1), sum = zk_cpu_scratch(&chain, 1);
-    return dot > sum ? dot : sum;
+  zk_parts(call, &parts);
+  for (int i = 0; i < parts.n; i++) {
+    size_t bytes = zk_cpu_scratch(&parts.call[i], 1);
+    most = bytes > most ? bytes : most;
   }
-  if (!call->chain || call->op == ZG_OP_CHAIN) return zk_cpu_scratch(call, 1);
-  zk_unjoin(call, &op, &chain, &rest);
-  return zk_cpu_scratch(&op, 1);
+  return most;
 }
 
-static bool stacked(const ZkCall *c) {
-  ZkCall op = *c, chain;
-  ZkChain rest;
-  if (c->op != ZG_OP_DOT) return false;
-  if (c->chain) zk_unjoin(c, &op, &chain, &rest);
-  op.nout = 1;
-  ZkDot d = zk_dot_of(&op);
-  return zk_dot_stacked(&d);
+static const char *kind_of(const ZkCall *c, const ZkParts *parts) {
+  if (c->op == ZG_OP_XENT_SUMS) return parts->n > 1 ? "peaked " : "";
+  if (c->chain || c->op != ZG_OP_DOT) return c->chain && c->op != ZG_OP_CHAIN ? "joined " : "";
+  return parts->n > 1 ? "summed " : "";
 }
 
-/* ZUG_TEST_SAY_JOINED=1: says which joined, summed and stacked calls there are. */
+/* ZUG_TEST_SAY_JOINED=1: says which joined, summed, peaked and stacked calls there are. */
 static void say_joined(const ZkCall *c) {
-  const char *op = zg_op_info[c->op].text, *what = stacked(c) ? "stacked " : "";
-  if (c->chain && c->op != ZG_OP_CHAIN)
-    fprintf(stderr, "%sjoined %s: %d operands, %d ops, %d results\n", what, op, c->nin, c->chain->nops, c->nout);
-  else if (*what || summed(c)) fprintf(stderr, "%s%s%s: %d results\n", what, summed(c) ? "summed " : "", op, c->nout);
+  ZkParts parts;
+  bool stacked = false;
+  zk_parts(c, &parts);
+  if (parts.call[0].op == ZG_OP_DOT) {
+    ZkDot d = zk_dot_of(&parts.call[0]);
+    stacked = zk_dot_stacked(&d);
+  }
+  const char *kind = kind_of(c, &parts);
+  if (*kind || stacked)
+    fprintf(stderr, "%s%s%s: %d operands, %d ops, %d results\n", stacked ? "stacked " : "", kind, zg_op_info[c->op].text, c->nin,
+            c->chain ? c->chain->nops : 0, c->nout);
 }
 
 void __wrap_zk_cuda_prepare(const ZkEnv *env, const ZkCall *call) {

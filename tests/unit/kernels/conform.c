@@ -206,17 +206,12 @@ static void run_reference(const Case *c, Mode mode, double *result[ZK_MAX_OUT]) 
   Buffer buf[ZK_MAX_IN + ZK_MAX_OUT];
   ZkEnv env = {.seed = 11, .step = 3};
   set_up(c, &call, mode, true, 0, buf);
-  ZkKernel *kernel = zk_ref_kernel(c->op);
-  cr_assert(kernel != NULL, "no reference kernel of %s", zg_op_info[c->op].text);
-  if (call.chain && call.op != ZG_OP_CHAIN) { /* joined: the op, then the chain */
-    ZkCall op, chain;
-    ZkChain rest;
-    if (zk_unjoin_first(&call, &chain, &rest)) zk_ref_kernel(ZG_OP_CHAIN)(&env, &chain);
-    zk_unjoin(&call, &op, &chain, &rest);
-    kernel(&env, &op);
-    if (chain.nout) zk_ref_kernel(ZG_OP_CHAIN)(&env, &chain);
-  } else {
-    kernel(&env, &call);
+  ZkParts parts;
+  zk_parts(&call, &parts);
+  for (int i = 0; i < parts.n; i++) {
+    ZkKernel *kernel = zk_ref_kernel(parts.call[i].op);
+    cr_assert(kernel != NULL, "no reference kernel of %s", zg_op_info[parts.call[i].op].text);
+    kernel(&env, &parts.call[i]);
   }
   for (int k = 0; k < call.nout; k++) {
     int64_t n = count_of(c, c->out[k].axes);

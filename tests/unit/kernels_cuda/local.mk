@@ -16,6 +16,7 @@ tests_unit_test_kernels_cuda_SOURCES = tests/unit/kernels/conform.h tests/unit/k
   tests/unit/kernels_cuda/emulator.c \
   tests/unit/kernels_cuda/flat.c \
   tests/unit/kernels_cuda/host.c tests/unit/kernels_cuda/lookup.c \
+  tests/unit/kernels_cuda/xent.c \
   tests/unit/kernels_cuda/joined.h tests/unit/kernels_cuda/joined.c tests/unit/kernels_cuda/joined_lt.c \
   tests/unit/kernels/attend.h tests/unit/kernels/attend.c tests/unit/kernels/ew.c tests/unit/kernels/move.c tests/unit/kernels/norm.c tests/unit/kernels/reduce.c \
   tests/unit/kernels/select.c

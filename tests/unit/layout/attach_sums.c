@@ -1,4 +1,5 @@
-/* Gradients of biases that join the products that make those of weights. (That such plans compute the same: play.c.) */
+/* Gradients of biases that join the products that make those of weights, and peaks that join cross-entropy. (That such plans
+ * compute the same: play.c.) */
 #include "tests/unit/layout/plan.h"
 
 #include <criterion/criterion.h>
@@ -73,4 +74,36 @@ Test(attach_sums, which) {
   expect_layer("x = x + dot[ffn](dot[embed](x, w) + b + c, v)", 0, 1);
   expect_layer("x = x + dot[ffn](sin(dot[embed](x, w)) + b, v + 0 * c)", 0, 2);
   expect_layer("x = x + dot[ffn](sin(dot[embed](x, w) + b) * c, v)", 1, 1);
+}
+
+/* ---- peaks ---- */
+/* Of all segments and phases. */
+static int count(const ZpPlan *p, ZgOp op) {
+  int found = 0;
+  for (uint32_t i = 0; i < p->graph->nsegments; i++)
+    for (int phase = FWD; phase <= COUNT; phase++) {
+      uint32_t n;
+      const ZpNode *nodes = phase_nodes(&p->segments[i], (Phase)phase, &n);
+      for (uint32_t k = 0; k < n; k++) found += nodes[k].call.op == op;
+    }
+  return found;
+}
+
+static void expect_peaks(const char *recipe, bool (*joins)(const ZkCall *), int peaks) {
+  Model m = model_open("gpt2", NULL, "-D layers=4");
+  Plan q = plan_joins(m.g, recipe, joins);
+  const char *wrong = plan_wrong(q.p, q.a);
+  cr_assert_str_eq(wrong, "", "%s", wrong);
+  cr_expect_eq(count(q.p, ZG_OP_PEAK), peaks);
+  cr_expect_eq(count(q.p, ZG_OP_XENT_SUMS), 1);
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* Where the vocabulary is split, the ranks' peaks come first. */
+Test(attach_peak, gpt2) {
+  expect_peaks(ONE, joins_peaks, 0);
+  expect_peaks(ONE, wants_none, 1);
+  expect_peaks("mesh data = 2 split batch over data " ONE, joins_peaks, 0);
+  expect_peaks("mesh tensor = 2 split head, ffn, vocab over tensor pad vocab to 64 " ONE, joins_peaks, 1);
 }

@@ -173,17 +173,20 @@ static void check_rule(Brute *b, const ZpNode *k) {
   }
 }
 
-/* A product that makes a second sum is two. */
+/* A product that makes a second sum is two, and so are the sums of cross-entropy that find the peak. */
 static void check_rules(Brute *b, const ZpNode *k) {
-  if (k->call.op != ZG_OP_DOT || k->call.chain || k->call.nout != 2) {
+  ZpNode one = *k, two = *k;
+  if (k->call.chain || (k->call.op == ZG_OP_DOT ? k->call.nout == 1 : k->call.op != ZG_OP_XENT_SUMS || k->call.nin == 3)) {
     check_rule(b, k);
     return;
   }
-  ZpNode dot = *k, sum = *k;
-  zk_unsum(&k->call, &dot.call, &sum.call);
-  sum.in[0] = k->in[1], sum.out[0] = k->out[1];
-  check_rule(b, &dot);
-  check_rule(b, &sum);
+  one.call.nout = 1;
+  two.call.nout = k->call.op == ZG_OP_DOT ? 1 : 2;
+  if (k->call.op == ZG_OP_DOT) two.call.op = ZG_OP_SUM, two.call.nin = 1, two.in[0] = k->in[1], two.out[0] = k->out[1];
+  else one.call.op = ZG_OP_PEAK, one.call.nin = 1, one.out[0] = k->out[2];
+  if (k->call.op != ZG_OP_DOT) two.call.nin = 3, two.in[1] = k->out[2], two.in[2] = k->in[1];
+  check_rule(b, &one);
+  check_rule(b, &two);
 }
 
 /* ---- places ---- */

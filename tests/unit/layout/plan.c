@@ -55,23 +55,22 @@ Plan plan_bare(const ZgGraph *g, const char *recipe) {
 }
 
 bool joins_sums(const ZkCall *call) { return call->op == ZG_OP_DOT && !call->chain && call->nout == 2; }
-static size_t scratch_of_both(const ZkCall *call, int threads) {
-  ZkCall op, chain;
-  ZkChain rest;
-  if (joins_sums(call)) {
-    zk_unsum(call, &op, &chain);
-    size_t dot = zk_cpu_scratch(&op, threads), sum = zk_cpu_scratch(&chain, threads);
-    return dot > sum ? dot : sum;
+static size_t scratch_of_all(const ZkCall *call, int threads) {
+  ZkParts parts;
+  size_t most = 0;
+  zk_parts(call, &parts);
+  for (int i = 0; i < parts.n; i++) {
+    size_t bytes = zk_cpu_scratch(&parts.call[i], threads);
+    most = bytes > most ? bytes : most;
   }
-  if (!call->chain || call->op == ZG_OP_CHAIN) return zk_cpu_scratch(call, threads);
-  zk_unjoin(call, &op, &chain, &rest);
-  return zk_cpu_scratch(&op, threads);
+  return most;
 }
 bool joins_stacks(const ZkCall *call) { return call->op == ZG_OP_DOT && !call->chain && call->nout == 1; }
+bool joins_peaks(const ZkCall *call) { return call->op == ZG_OP_XENT_SUMS && !call->chain; }
 bool joins_all(const ZkCall *call) { return (void)call, true; }
 bool joins_single(const ZkCall *call) { return call->chain && call->nout == 1; }
 Plan plan_joins(const ZgGraph *g, const char *recipe, bool (*joins)(const ZkCall *)) {
-  return made(make(g, recipe, (ZpOptions){.scratch = scratch_of_both, .threads = 2, .joins = joins}), recipe);
+  return made(make(g, recipe, (ZpOptions){.scratch = scratch_of_all, .threads = 2, .joins = joins}), recipe);
 }
 
 void plan_close(Plan *q) {

@@ -33,6 +33,7 @@ bool joins_single(const ZkCall *call); /* those with one result: other chains ar
 bool joins_norms(const ZkCall *call);  /* normalize and its gradient, with what is before and after them */
 bool joins_sums(const ZkCall *call);   /* products with gradients of biases */
 bool joins_stacks(const ZkCall *call); /* products with one operand in common, with nothing after them */
+bool joins_peaks(const ZkCall *call);  /* cross-entropy that finds the peak */
 const char *plan_messages(Plan *q);
 void plan_close(Plan *q);
 

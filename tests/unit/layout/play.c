@@ -212,21 +212,9 @@ static void play_node(Play *y, uint32_t inst, uint32_t mb, const ZpNode *k, Rank
     return;
   }
   c.scratch = r->temp + k->scratch_at;
-  if (c.chain && c.op != ZG_OP_CHAIN) {
-    ZkCall op, chain;
-    ZkChain rest;
-    if (zk_unjoin_first(&c, &chain, &rest)) zk_cpu_kernel(ZG_OP_CHAIN)(&y->env, &chain);
-    zk_unjoin(&c, &op, &chain, &rest);
-    zk_cpu_kernel(op.op)(&y->env, &op);
-    if (chain.nout) zk_cpu_kernel(ZG_OP_CHAIN)(&y->env, &chain);
-  } else if (c.op == ZG_OP_DOT && c.nout == 2) {
-    ZkCall dot, sum;
-    zk_unsum(&c, &dot, &sum);
-    zk_cpu_kernel(dot.op)(&y->env, &dot);
-    zk_cpu_kernel(sum.op)(&y->env, &sum);
-  } else {
-    zk_cpu_kernel(c.op)(&y->env, &c);
-  }
+  ZkParts parts;
+  zk_parts(&c, &parts);
+  for (int i = 0; i < parts.n; i++) zk_cpu_kernel(parts.call[i].op)(&y->env, &parts.call[i]);
 }
 
 static void play_phase(Play *y, uint32_t inst, uint32_t mb, Phase phase) {
@@ -410,6 +398,8 @@ Test(play, mlp_stacks) { many(MLP, 0, 300, 10, joins_stacks); }
 Test(play, gpt2_stacks) { many(GPT2, 0, 150, 6, joins_stacks); }
 Test(play, llama3_stacks) { many(LLAMA3, 0, 150, 6, joins_stacks); }
 Test(play, odd_stacks) { many(ODD, 0, 100, 6, joins_stacks); }
+Test(play, mlp_peaks) { many(MLP, 0, 300, 10, joins_peaks); }
+Test(play, gpt2_peaks) { many(GPT2, 0, 150, 6, joins_peaks); }
 Test(play, mlp_taken_apart) { many(MLP, 0, 300, 10, joins_single); }
 Test(play, gpt2_taken_apart) { many(GPT2, 0, 150, 6, joins_single); }
 Test(play, odd_taken_apart) { many(ODD, 0, 100, 6, joins_single); }
