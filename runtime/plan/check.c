@@ -7,7 +7,8 @@
  *  4 reductions    every gradient over exactly the dims where it is partial, once; every bucket stepped once
  *  5 pairs         sends and receives, and collectives of several stages, fit each other
  *  6 deadlock      queues, waits and pairs together have no cycle, even if every queue ran strictly one by one; so all
- *                  collectives fit one total order, and two stages never meet the same ones in different order
+ *                  collectives fit one total order, and two stages never meet the same ones in different order; nor
+ *                  have the lists, if every stage does all of its own one by one
  *  7 operands      each instruction reads and writes what it must, no more
  *  8 contents      what is read was written, completely, and is not overwritten before
  *  9 arena         buffers lie inside it, overlap only when one is dead, the ledger adds up */

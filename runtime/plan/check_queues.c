@@ -6,7 +6,10 @@
  * several transfers in flight, which only helps), and along waits. If Kahn's algorithm can take away all nodes, then in
  * any state of a run something can happen. Example of a cycle, both stages sending first:
  *   stage 0: SEND_ACT(mb 1), RECV_GRAD(mb 0)     stage 1: SEND_GRAD(mb 0), RECV_ACT(mb 1)
- *   SEND_ACT(mb 1) needs its partner, which waits for SEND_GRAD(mb 0), which needs its partner, behind SEND_ACT(mb 1) */
+ *   SEND_ACT(mb 1) needs its partner, which waits for SEND_GRAD(mb 0), which needs its partner, behind SEND_ACT(mb 1)
+ *
+ * Devices get all that their streams do in the order of the lists, and may do it one by one (exec/comm_nccl.c): the lists
+ * too, of all stages together, must come to their ends. */
 #include "runtime/plan/check.h"
 
 typedef struct {
@@ -188,6 +191,29 @@ static bool report_cycle(const Net *t, uint32_t node) {
   return false;
 }
 
+/* All stages go on in their lists; one that has come to a member of a pair waits there for the others. */
+static bool lists_end(const Check *c, const Pair *pairs) {
+  uint32_t stages = c->p->nstages, *at = ZB_NEWN(c->a, uint32_t, stages);
+  uint32_t *here = ZB_NEWN(c->a, uint32_t, c->base[stages]); /* members of a pair that were come to */
+  bool *waiting = ZB_NEWN(c->a, bool, stages);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (uint32_t s = 0; s < stages; s++) {
+      const ZpProgram *g = &c->p->stages[s].prog;
+      for (; at[s] < g->ninstrs; at[s]++, waiting[s] = false, moved = true) {
+        const ZpInstr *in = &g->instrs[at[s]];
+        if (!crosses(in)) continue;
+        if (!waiting[s]) here[in->pair]++, waiting[s] = moved = true;
+        if (here[in->pair] < pairs[in->pair].n) break;
+      }
+    }
+  }
+  for (uint32_t s = 0; s < stages; s++)
+    if (at[s] < c->p->stages[s].prog.ninstrs)
+      return zb_fail(c->err, NULL, "deadlock: in the order of the lists %s waits for its partner for ever", zp_say(c, s, at[s]));
+  return true;
+}
+
 bool zp_check_deadlock(const Check *c) {
   uint32_t n = c->base[c->p->nstages], s, nready = 0, done = 0;
   Net t = {c,
@@ -221,7 +247,7 @@ bool zp_check_deadlock(const Check *c) {
     for (uint32_t id = ready[done]; id != ZP_NONE; id = t.next[id])
       for (uint32_t k = at[id]; k < at[id + 1]; k++)
         if (--t.blocked[t.node[out[k]]] == 0) ready[nready++] = t.node[out[k]];
-  if (done == nodes) return true;
+  if (done == nodes) return lists_end(c, pairs);
   for (uint32_t id = 0; id < n; id++)
     if (t.node[id] == id && t.blocked[id]) return report_cycle(&t, id);
   return true;

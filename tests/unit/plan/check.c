@@ -266,6 +266,13 @@ Test(check, tied_in_different_order) {
              "REDUCE_TIED(wte) waits for ");
 }
 
+/* Of different queues, which may go on side by side; a device that does one thing after another may not. */
+Test(check, lists_in_different_order) {
+  ZpPlan *p = good((Fake){.stages = 2, .nmicro = 2, .layers = 4, .tied = true});
+  move(p, 1, fake_find(p, 1, ZP_I_REDUCE_TIED, ANY, ANY), fake_find(p, 1, ZP_I_SEND_GRAD, 1, ANY));
+  rejects(p, "deadlock: in the order of the lists stage 0 RECV_GRAD(mb 1) waits for its partner for ever");
+}
+
 /* ---- 7 operands ---- */
 Test(check, operands) {
   ZpPlan *p = good(rich);
