@@ -141,8 +141,8 @@ static void *cuda_pinned(const ZkEnv *env, size_t bytes, ZbErr *err) {
   cudaError_t status = cudaMallocHost(&p, bytes ? bytes : 1);
   if (status == cudaSuccess) return p;
   cudaGetLastError();
-  zb_fail(err, "a smaller `micro` wants less; see also what `free` says, and the limit of a container", "cannot allocate %s of pinned host memory: %s", zb_bytes(text, bytes),
-          cudaGetErrorString(status));
+  zb_fail(err, "a smaller `micro` wants less; see also what `free` says, and the limit of a container",
+          "cannot allocate %s of pinned host memory: %s", zb_bytes(text, bytes), cudaGetErrorString(status));
   return NULL;
 }
 

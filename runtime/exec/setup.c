@@ -135,7 +135,8 @@ void zx_engine_tell(const ZxEngine *e, ZbText *out) {
   char x[5][24];
   uint64_t calls = at[0] > at[1] ? at[0] - at[1] : 0, comms = at[2] > at[3] ? at[2] - at[3] : 0;
   bool shared = !e->c->t->describe && e->world->t->size(e->world) > 1; /* others' comes and goes meanwhile */
-  zb_text_add(out, "device memory beside the arena%s: %s taken at first, %s for prepared calls, %s for communicators; %s of %s left\n",
-              shared ? ", with that of other ranks there" : "", zb_bytes(x[0], e->beside.total - at[0]), zb_bytes(x[1], calls), zb_bytes(x[2], comms), zb_bytes(x[3], at[3]),
+  zb_text_add(out, "device memory beside the arena%s: ", shared ? ", with that of other ranks there" : "");
+  zb_text_add(out, "%s taken at first, %s for prepared calls, %s for communicators; %s of %s left\n",
+              zb_bytes(x[0], e->beside.total - at[0]), zb_bytes(x[1], calls), zb_bytes(x[2], comms), zb_bytes(x[3], at[3]),
               zb_bytes(x[4], e->beside.total));
 }

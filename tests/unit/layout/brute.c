@@ -344,12 +344,12 @@ static void check_stack(Brute *b, uint32_t v, const ZkView *w) {
   const ZpValue *x = value(b, v), *first = value(b, x->part[0]);
   int64_t count = 1;
   for (int a = 0; a < first->type.naxes; a++) count *= first->size[a];
-  NEED(b, x->at.place == first->at.place && x->at.index == first->at.index && x->at.offset == first->at.offset && x->bytes == x->nparts * first->bytes,
-       "a stack is elsewhere than its parts");
+  bool there = x->at.place == first->at.place && x->at.index == first->at.index && x->at.offset == first->at.offset;
+  NEED(b, there && x->bytes == x->nparts * first->bytes, "a stack is elsewhere than its parts");
   for (int i = 1; i < x->nparts; i++) {
     const ZpValue *y = value(b, x->part[i]), *z = value(b, x->part[i - 1]);
-    NEED(b, same_layout(first, y) && y->at.place == z->at.place && y->at.index == z->at.index && y->at.offset == z->at.offset + z->bytes,
-         "part %d does not lie behind the one before", i);
+    bool behind = y->at.place == z->at.place && y->at.index == z->at.index && y->at.offset == z->at.offset + z->bytes;
+    NEED(b, behind && same_layout(first, y), "part %d does not lie behind the one before", i);
   }
   NEED(b, w->rank == first->type.naxes + 1 && w->size[0] == x->nparts && w->stride[0] == count && w->axis[0] == b->p->graph->naxes,
        "the view of a stack");
