@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "runtime/exec/engine.h"
+#include "tests/bench/plan.h"
 
 static const char usage[] =
     "usage: bench-bound GRAPH.zsg --recipe FILE:NAME [options]\n"
@@ -20,12 +21,6 @@ typedef struct {
   bool apart;
   int calls;
 } Options;
-
-#ifdef HAVE_CUDA
-static const ZxDeviceTable *const device = &zx_device_cuda; /* of which nothing is asked but what it can do */
-#else
-static const ZxDeviceTable *const device = &zx_device_cpu;
-#endif
 
 static int parse(int argc, char **argv, Options *o) {
   enum { RECIPE = 256, PRODUCTS, COPIES, APART, CALLS };
@@ -49,23 +44,20 @@ static int parse(int argc, char **argv, Options *o) {
   return 0;
 }
 
-static ZpPlan *plan(ZbArena *a, const Options *o) {
+/* For a GPU where CUDA is in this build, by the module that zrun loads; else for the CPU. */
+static bool ask_device(const Options *o, ZpOptions *po) {
+  *po = (ZpOptions){.scratch = zk_cpu_scratch, .threads = 1};
+#ifdef HAVE_CUDA
   ZbErr err = {0};
-  ZbText messages = {0};
-  const char *name;
-  ZgGraph *g = zg_read_file(a, o->graph, &err);
-  if (!g) return fprintf(stderr, "bench-bound: error: %s\n", err.text), NULL;
-  ZlSources *s = zl_sources_new(a);
-  ZlDiags *d = zl_diags_new(a, s);
-  ZlOptions lo = {0};
-  ZlProgram *program = zl_load_named(a, s, d, o->recipe, &lo, &name);
-  const ZlRecipe *r = program ? zl_recipe(program, d, name) : NULL;
-  ZpOptions po = {.scratch = device->scratch, .threads = 1, .joins = o->apart ? NULL : device->joins};
-  ZpPlan *p = r && !zl_errors(d) ? zp_plan(a, g, r, d, &po) : NULL;
-  zl_print_text(d, &messages);
-  if (messages.s) fputs(messages.s, stderr);
-  zb_text_free(&messages);
-  return p;
+  void *module = zb_module("zug-cuda.so", false, &err);
+  const ZkPlanning *p = module ? zb_symbol(module, "zk_planning_cuda", &err) : NULL;
+  if (!p) return fprintf(stderr, "bench-bound: error: %s; %s\n", err.text, err.help), false;
+  po->scratch = p->scratch;
+  po->joins = o->apart ? NULL : p->joins;
+#else
+  (void)o;
+#endif
+  return true;
 }
 
 /* ---- a step of rank 0, counted and not played ---- */
@@ -126,7 +118,8 @@ int main(int argc, char **argv) {
   int code = parse(argc, argv, &o);
   if (code) return code == 1 ? 0 : code;
   ZbArena *a = zb_arena_new();
-  ZpPlan *p = plan(a, &o);
+  ZpOptions po;
+  ZpPlan *p = ask_device(&o, &po) ? bench_plan(a, "bench-bound", o.graph, o.recipe, &po) : NULL;
   if (p) {
     ZxEngine e = {.a = a, .p = p, .st = &p->stages[0], .o.times = true, .peak = o.peak};
     zx_make_counts(&e);

@@ -9,20 +9,17 @@ TESTS += $(scenario_benches)
 
 # All matrix products of a step alone, by the best library: what `make bench` holds a step against.
 noinst_PROGRAMS += bench-replay
-bench_replay_SOURCES = tests/bench/replay.h tests/bench/replay.c tests/bench/replay_list.c tests/bench/replay_blas.c \
+bench_replay_SOURCES = tests/bench/plan.h tests/bench/plan.c tests/bench/replay.h tests/bench/replay.c tests/bench/replay_list.c tests/bench/replay_blas.c \
   tests/bench/replay_dnnl.c
 bench_replay_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
 bench_replay_LDADD = libkernels.a $(BLAS_LIBS) -lpthread $(libs_plan)
 
 # What a step takes at least, by the plan alone.
 noinst_PROGRAMS += bench-bound
-bench_bound_SOURCES = tests/bench/bound.c
+bench_bound_SOURCES = tests/bench/plan.h tests/bench/plan.c tests/bench/bound.c
 bench_bound_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
-bench_bound_LDADD = $(bound_cuda) $(libs_exec) $(bound_more)
-if HAVE_CUDA
-bound_cuda = libexec_cuda.a libkernels_cuda.a
-bound_more = $(CUDA_LIBS) -lstdc++
-endif
+bench_bound_LDFLAGS = $(AM_LDFLAGS) -rdynamic # for the module
+bench_bound_LDADD = $(libs_exec)
 
 .PHONY: bench bench-gpu
 bench: all

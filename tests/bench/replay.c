@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/bench/plan.h"
 #include "tests/bench/replay.h"
 
 static const char usage[] =
@@ -324,23 +325,10 @@ static int parse(int argc, char **argv, Options *o) {
 }
 
 static ZpPlan *plan(ZbArena *a, const Options *o) {
-  ZbErr err = {0};
-  ZbText messages = {0};
-  const char *name;
-  ZgGraph *g = zg_read_file(a, o->graph, &err);
-  if (!g) return fprintf(stderr, "bench-replay: error: %s\n", err.text), NULL;
-  ZlSources *s = zl_sources_new(a);
-  ZlDiags *d = zl_diags_new(a, s);
-  ZlOptions lo = {0};
-  ZlProgram *program = zl_load_named(a, s, d, o->recipe, &lo, &name);
-  const ZlRecipe *r = program ? zl_recipe(program, d, name) : NULL;
   ZpOptions po = {.scratch = zk_cpu_scratch, .threads = o->threads};
-  ZpPlan *p = r && !zl_errors(d) ? zp_plan(a, g, r, d, &po) : NULL;
-  zl_print_text(d, &messages);
-  if (messages.s) fputs(messages.s, stderr);
-  zb_text_free(&messages);
+  ZpPlan *p = bench_plan(a, "bench-replay", o->graph, o->recipe, &po);
   if (!p || p->mesh.nranks == 1) return p;
-  return fprintf(stderr, "bench-replay: error: recipe %s is for %lld ranks; the replay is of one\n", r->name,
+  return fprintf(stderr, "bench-replay: error: recipe %s is for %lld ranks; the replay is of one\n", p->recipe->name,
                  (long long)p->mesh.nranks), NULL;
 }
 
