@@ -36,7 +36,7 @@ void zp_layout(const ZpPlan *p, const ZgType *t, ZpState *state); /* state[ZP_MA
 int64_t zp_local_size(const ZpPlan *p, uint16_t axis, const ZpState *state);
 ZkElem zp_store_elem(const ZpPlan *p, const ZgType *t);
 /* For those who join nodes. Which output of the node the value is, or -1; whether it is an input; whether two values have
- * the same axes. */
+ * the same axes; whether they lie alike. */
 static inline int zp_output_of(const ZpNode *n, uint32_t value) {
   for (int k = 0; k < n->call.nout; k++)
     if (n->out[k] == value) return k;
@@ -49,6 +49,11 @@ static inline bool zp_reads(const ZpNode *n, uint32_t value) {
 }
 static inline bool zp_same_space(const ZgType *a, const ZgType *b) {
   return a->naxes == b->naxes && !memcmp(a->axis, b->axis, a->naxes * sizeof *a->axis);
+}
+static inline bool zp_same_layout(const ZpValue *x, const ZpValue *y) {
+  size_t n = x->type.naxes;
+  return x->elem == y->elem && n == y->type.naxes && !memcmp(x->axis, y->axis, n * sizeof *x->axis) &&
+         !memcmp(x->size, y->size, n * sizeof *x->size);
 }
 /* fuse.c: elementwise nodes of one phase into chains. needed_later[v]: another phase reads value v. */
 void zp_fuse(ZpPlan *p, ZpSegment *s, ZpNode **nodes, uint32_t *n, const bool *needed_later);

@@ -283,12 +283,6 @@ static void release(Block *live, uint32_t *nlive, uint32_t value) {
     }
 }
 
-static bool same_memory(const ZpValue *a, const ZpValue *b) {
-  size_t n = a->type.naxes;
-  return a->bytes == b->bytes && a->elem == b->elem && n == b->type.naxes && !memcmp(a->axis, b->axis, n * sizeof *a->axis) &&
-         !memcmp(a->size, b->size, n * sizeof *a->size);
-}
-
 /* Which operand's memory result j of node i can take, because nothing reads it any more: one of the same layout, where the
  * kernel works element by element. So the gradient of logits takes the place of the logits. -1: none. What an instance
  * saved is its own backward's: for everybody else a slot holds the same before and after. (A joined call takes none.) */
@@ -305,7 +299,7 @@ static int takes_place_of(const Place *c, const ZpNode *nodes, uint32_t i, int j
       const ZpLoc *at = &c->s->values[k->out[b]].at;
       taken |= at->place == in->at.place && at->offset == in->at.offset;
     }
-    if (free && !taken && last[k->in[a]] == i && same_memory(in, v)) return a;
+    if (free && !taken && last[k->in[a]] == i && zp_same_layout(in, v)) return a;
   }
   return -1;
 }

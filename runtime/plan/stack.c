@@ -58,12 +58,6 @@ ZkCall zp_stacked_call(const ZpPlan *p, const ZpSegment *s, const ZpNode *run, u
 }
 
 /* ---- which go together ---- */
-static bool same_layout(const ZpValue *x, const ZpValue *y) {
-  size_t n = x->type.naxes;
-  return n < ZK_MAX_AXES && n == y->type.naxes && x->elem == y->elem && !memcmp(x->axis, y->axis, n * sizeof *x->axis) &&
-         !memcmp(x->size, y->size, n * sizeof *x->size);
-}
-
 static bool same_chain(const ZkChain *a, const ZkChain *b) {
   if (!a || !b) return !a && !b;
   bool same = a->nops == b->nops && a->nout == b->nout && !memcmp(a->out, b->out, a->nout * sizeof *a->out);
@@ -77,7 +71,9 @@ static bool same_chain(const ZkChain *a, const ZkChain *b) {
 /* Whether x and y may come to lie in one row: in one buffer, or where place.c will put both. */
 static bool may_neighbour(const Stack *k, uint32_t x, uint32_t y) {
   const ZpValue *v = value(k, x), *w = value(k, y);
-  return x != y && same_layout(v, w) && v->at.place == w->at.place && v->at.index == w->at.index && k->later[x] == k->later[y];
+  bool room = v->type.naxes < ZK_MAX_AXES; /* for one axis more */
+  bool same = v->at.place == w->at.place && v->at.index == w->at.index && k->later[x] == k->later[y];
+  return x != y && room && same && zp_same_layout(v, w);
 }
 
 static bool product(const ZpNode *n) { return n->call.op == ZG_OP_DOT && !n->dims && n->call.nin >= 2; }
@@ -86,7 +82,8 @@ static bool product(const ZpNode *n) { return n->call.op == ZG_OP_DOT && !n->dim
 static bool alike(const Stack *k, const ZpNode *i, const ZpNode *m) {
   const ZkCall *a = &i->call, *b = &m->call;
   if (!product(i) || !product(m) || a->nin != b->nin || a->nout != b->nout || a->nax != b->nax) return false;
-  if (a->accumulate != b->accumulate || memcmp(a->ax, b->ax, a->nax * sizeof *a->ax) || !same_chain(a->chain, b->chain)) return false;
+  if (a->accumulate != b->accumulate || memcmp(a->ax, b->ax, a->nax * sizeof *a->ax)) return false;
+  if (!same_chain(a->chain, b->chain)) return false;
   bool first = i->in[0] == m->in[0], second = i->in[1] == m->in[1] && (a->chain || a->nout == 1);
   if (first == second) return false;
   for (int l = 0; l < a->nin; l++)
