@@ -1,4 +1,4 @@
-/* Products with chains in one call: which calls are joined, and that they compute what the product and then the chain do.
+/* Products with chains, sums or other products in one call: which calls are joined, and that they compute what the product and then the chain do.
  * (With another cuBLASLt: joined_lt.c.) */
 #include "tests/unit/kernels_cuda/joined.h"
 
@@ -257,4 +257,47 @@ Test(joined, which) {
 
 Test(joined, as_in_two) {
   for (size_t i = 0; i < njoined; i++) conform(joined_cases[i].what, 0, &joined_cases[i].c);
+}
+
+/* ---- gradients of weights and biases ---- */
+/* As a linear layer's: results fastest along what is summed, or along the other; of bf16 operands alone. */
+const Case summed_cases[] = {
+    {SUMMED, .dims = "b=2 s=9 e=8 f=24", .ax = "bs", .in = {{"bse"}, {"bsf"}}, .out = {{"ef", EXACT}, {"f", EXACT}}},
+    {SUMMED, .dims = "b=2 s=9 e=8 f=24", .ax = "bs", .in = {{"bse"}, {"bsf"}}, .out = {{"fe", EXACT}, {"f", EXACT}}},
+    {SUMMED, .dims = "b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bse"}, {"bshd"}}, .out = {{"ehd", EXACT}, {"hd", EXACT}}},
+    {SUMMED, .dims = "b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bshd"}, {"bse"}}, .out = {{"hde", EXACT}, {"e", EXACT}}},
+    /* of q, k and v together */
+    {SUMMED, .dims = "q=3 b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bse"}, {"qbshd"}}, .out = {{"qehd", EXACT}, {"qhd", EXACT}}},
+    {SUMMED, .dims = "m=17 n=19 k=23", .ax = "k", .in = {{"km"}, {"kn"}}, .out = {{"mn", EXACT}, {"n", EXACT}}},
+};
+const size_t nsummed = sizeof summed_cases / sizeof *summed_cases;
+
+Test(summed, as_in_two) {
+  for (size_t i = 0; i < nsummed; i++) {
+    Case set = summed_cases[i];
+    set.accumulate = false;
+    conform("added", (int)i, &summed_cases[i]);
+    conform("set", (int)i, &set);
+  }
+}
+
+/* ---- stacks ---- */
+/* Forward, where the results lie turned, of the other operand, a gradient, and with a packed operand in common. */
+const Case stacked_cases[] = {
+    {.op = ZG_OP_DOT, .dims = "q=3 b=2 s=5 e=16 f=8", .ax = "e", .in = {{"bse"}, {"qef"}}, .out = {{"qbsf"}}, .tol = DOT_TOL},
+    {.op = ZG_OP_DOT, .dims = "q=3 b=2 s=5 e=16 f=8", .ax = "e", .in = {{"bse"}, {"qef"}}, .out = {{"qfbs"}}, .tol = DOT_TOL},
+    {.op = ZG_OP_DOT, .dims = "q=3 b=2 s=5 e=16 f=8", .ax = "e", .in = {{"qef"}, {"bse"}}, .out = {{"qbsf"}}, .tol = DOT_TOL},
+    {.op = ZG_OP_DOT,
+     .dims = "q=2 b=2 s=5 e=8 f=24",
+     .ax = "bs",
+     .in = {{"bse"}, {"qbsf"}},
+     .out = {{"qef", EXACT}},
+     .accumulate = true,
+     .tol = DOT_TOL},
+    {.op = ZG_OP_DOT, .dims = "q=2 b=2 s=5 e=8 f=24", .ax = "bs", .in = {{"sbe"}, {"qbsf"}}, .out = {{"qef"}}, .tol = DOT_TOL},
+};
+const size_t nstacked = sizeof stacked_cases / sizeof *stacked_cases;
+
+Test(stacked, as_one_by_one) {
+  for (size_t i = 0; i < nstacked; i++) conform("stacked", (int)i, &stacked_cases[i]);
 }

@@ -1,4 +1,4 @@
-/* Products with chains in one call, as cases; joined.c. */
+/* Products with chains or sums in one call, as cases; joined.c. */
 #ifndef ZUG_TESTS_KERNELS_CUDA_JOINED_H
 #define ZUG_TESTS_KERNELS_CUDA_JOINED_H
 
@@ -12,5 +12,8 @@ typedef struct {
 } Joined;
 extern const Joined joined_cases[];
 extern const size_t njoined;
+#define SUMMED .op = ZG_OP_DOT, .accumulate = true, .tol = 3e-6 /* as in reduce.c */
+extern const Case summed_cases[], stacked_cases[]; /* of the stacked, the last has an operand that must be copied */
+extern const size_t nsummed, nstacked;
 
 #endif

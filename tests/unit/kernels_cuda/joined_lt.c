@@ -119,35 +119,22 @@ Test(joined, lt_generations) {
 }
 
 /* ---- gradients of weights and biases ---- */
-#define SUMMED .op = ZG_OP_DOT, .accumulate = true, .tol = 3e-6 /* as in reduce.c */
-static const Case summed[] = {
-    /* as a linear layer's: results fastest along what is summed, or along the other; of bf16 operands alone */
-    {SUMMED, .dims = "b=2 s=9 e=8 f=24", .ax = "bs", .in = {{"bse"}, {"bsf"}}, .out = {{"ef", EXACT}, {"f", EXACT}}},
-    {SUMMED, .dims = "b=2 s=9 e=8 f=24", .ax = "bs", .in = {{"bse"}, {"bsf"}}, .out = {{"fe", EXACT}, {"f", EXACT}}},
-    {SUMMED, .dims = "b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bse"}, {"bshd"}}, .out = {{"ehd", EXACT}, {"hd", EXACT}}},
-    {SUMMED, .dims = "b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bshd"}, {"bse"}}, .out = {{"hde", EXACT}, {"e", EXACT}}},
-    /* of q, k and v together */
-    {SUMMED, .dims = "q=3 b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bse"}, {"qbshd"}}, .out = {{"qehd", EXACT}, {"qhd", EXACT}}},
-    {SUMMED, .dims = "m=17 n=19 k=23", .ax = "k", .in = {{"km"}, {"kn"}}, .out = {{"mn", EXACT}, {"n", EXACT}}},
-};
-#define NSUMMED (sizeof summed / sizeof *summed)
-
 static int64_t sums(void) { return fake_lt.with[CUBLASLT_EPILOGUE_BGRADA] + fake_lt.with[CUBLASLT_EPILOGUE_BGRADB]; }
 
 static void all_summed(void) {
-  for (size_t i = 0; i < NSUMMED; i++) {
-    Case set = summed[i];
+  for (size_t i = 0; i < nsummed; i++) {
+    Case set = summed_cases[i];
     set.accumulate = false;
-    conform("added", (int)i, &summed[i]);
+    conform("added", (int)i, &summed_cases[i]);
     conform("set", (int)i, &set);
   }
 }
 
 Test(summed, lt) {
   emu_use_blas(fake_lt_handle());
-  for (size_t i = 0; i < NSUMMED; i++) {
+  for (size_t i = 0; i < nsummed; i++) {
     int64_t before = sums();
-    conform("summed", (int)i, &summed[i]);
+    conform("summed", (int)i, &summed_cases[i]);
     cr_expect_gt(sums(), before, "case %zu", i);
   }
   cr_expect(fake_lt.with[CUBLASLT_EPILOGUE_BGRADA] > 0 && fake_lt.with[CUBLASLT_EPILOGUE_BGRADB] > 0);
