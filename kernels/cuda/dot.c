@@ -10,12 +10,32 @@
  * it knows nothing, to ours. All add in f32, with f32 operands too: no TF32. */
 #include "kernels/cuda/dot.h"
 
-static int find(const ZkView *v, uint16_t axis) {
-  for (int i = 0; i < v->rank; i++)
-    if (v->axis[i] == axis) return i;
-  return -1;
+ZkDotAxes zk_dot_in_order(const ZkDotAxes *axes, const ZkView *v) {
+  ZkDotAxes o = *axes;
+  for (int i = 1; i < o.n; i++)
+    for (int j = i; j > 0 && zkc_stride(v, o.ax[j - 1]) < zkc_stride(v, o.ax[j]); j--) {
+      uint16_t swap = o.ax[j];
+      o.ax[j] = o.ax[j - 1];
+      o.ax[j - 1] = swap;
+    }
+  return o;
 }
 
+bool zk_dot_one_loop(const ZkDotAxes *axes, const ZkView *v, int64_t *stride) {
+  int64_t next = 0;
+  *stride = 1;
+  for (int i = axes->n - 1; i >= 0; i--) {
+    int at = zkc_find(v, axes->ax[i]);
+    if (at < 0) *stride = 0;
+    if (at < 0 || v->size[at] == 1) continue;
+    if (next == 0) *stride = v->stride[at];
+    else if (v->stride[at] != next) return false;
+    next = v->stride[at] * v->size[at];
+  }
+  return true;
+}
+
+/* ---- classes ---- */
 static bool contracted(const ZkCall *c, uint16_t axis) {
   for (int i = 0; i < c->nax; i++)
     if (c->ax[i] == axis) return true;
@@ -28,17 +48,10 @@ static void add(ZkDotAxes *class, const ZkView *v, int i) {
 }
 
 /* ---- stacks ---- */
-/* Whether the axes of the class, in the order in which view v has them, are one loop over it. */
 static bool one_loop(const ZkDotAxes *class, const ZkView *v) {
-  int64_t next = 0;
-  for (int i = v->rank; i-- > 0;) {
-    bool in = false;
-    for (int k = 0; k < class->n; k++) in |= class->ax[k] == v->axis[i];
-    if (!in || v->size[i] == 1) continue;
-    if (next && v->stride[i] != next) return false;
-    next = v->stride[i] * v->size[i];
-  }
-  return true;
+  int64_t stride;
+  ZkDotAxes o = zk_dot_in_order(class, v);
+  return zk_dot_one_loop(&o, v, &stride);
 }
 
 /* Takes the axis that is the slowest of both operand v and result c out of the class, if that makes one loop of it over
@@ -48,7 +61,7 @@ static bool take_slowest(ZkDotAxes *class, const ZkView *v, const ZkView *c, ZkD
   if (class->n < 2 || v->rank == 0 || c->rank == 0 || v->axis[0] != c->axis[0] || (one_loop(class, v) && one_loop(class, c)))
     return false;
   for (int k = 0; k < class->n; k++)
-    if (class->ax[k] != c->axis[0]) add(&rest, v, find(v, class->ax[k]));
+    if (class->ax[k] != c->axis[0]) add(&rest, v, zkc_find(v, class->ax[k]));
   if (rest.n == class->n || !one_loop(&rest, v) || !one_loop(&rest, c)) return false;
   add(to, c, 0);
   *class = rest;
@@ -60,18 +73,18 @@ ZkDot zk_dot_of(const ZkCall *c) {
   d.batch.count = d.m.count = d.n.count = d.k.count = 1;
   const ZkView *a = &c->in[0], *b = &c->in[1];
   for (int i = 0; i < a->rank; i++) {
-    bool shared = find(b, a->axis[i]) >= 0;
+    bool shared = zkc_find(b, a->axis[i]) >= 0;
     ZB_ASSERT(shared || !contracted(c, a->axis[i]));
     add(!shared ? &d.m : contracted(c, a->axis[i]) ? &d.k : &d.batch, a, i);
   }
   for (int i = 0; i < b->rank; i++)
-    if (find(a, b->axis[i]) < 0) add(&d.n, b, i);
+    if (zkc_find(a, b->axis[i]) < 0) add(&d.n, b, i);
   if (d.batch.n == 0 && !take_slowest(&d.n, b, &d.v[ZKD_C], &d.batch)) take_slowest(&d.m, a, &d.v[ZKD_C], &d.batch);
   return d;
 }
 
 bool zk_dot_stacked(const ZkDot *d) {
-  return d->batch.n == 1 && (find(&d->v[ZKD_A], d->batch.ax[0]) < 0 || find(&d->v[ZKD_B], d->batch.ax[0]) < 0);
+  return d->batch.n == 1 && (zkc_find(&d->v[ZKD_A], d->batch.ax[0]) < 0 || zkc_find(&d->v[ZKD_B], d->batch.ax[0]) < 0);
 }
 
 static bool empty(const ZkDot *d) { return d->batch.count * d->m.count * d->n.count == 0; }

@@ -54,5 +54,9 @@ size_t zk_dot_lt_scratch(const ZkCall *call);
 /* ---- dot.c ---- */
 ZkDot zk_dot_of(const ZkCall *call);
 bool zk_dot_stacked(const ZkDot *d); /* an operand lacks the batch */
+/* The axes by descending stride in v. */
+ZkDotAxes zk_dot_in_order(const ZkDotAxes *axes, const ZkView *v);
+/* Whether the axes, in their order, are one loop over v, and its stride; 1 for no loop, 0 along what v lacks. */
+bool zk_dot_one_loop(const ZkDotAxes *axes, const ZkView *v, int64_t *stride);
 
 #endif

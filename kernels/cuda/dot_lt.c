@@ -48,43 +48,10 @@ typedef struct {
   int64_t cost;
 } Layout;
 
-static int find(const ZkView *v, uint16_t axis) { /* -1: v lacks it */
-  int i = v->rank;
-  while (i-- > 0 && v->axis[i] != axis) {}
-  return i;
-}
-
-/* Axes by descending stride in v. */
-static ZkDotAxes in_order(const ZkDotAxes *axes, const ZkView *v) {
-  ZkDotAxes o = *axes;
-  for (int i = 1; i < o.n; i++)
-    for (int j = i; j > 0 && v->stride[find(v, o.ax[j - 1])] < v->stride[find(v, o.ax[j])]; j--) {
-      uint16_t swap = o.ax[j];
-      o.ax[j] = o.ax[j - 1];
-      o.ax[j - 1] = swap;
-    }
-  return o;
-}
-
-/* The stride of the axes as one loop over v, if they are one; 1 for no loop, 0 along what v lacks. */
-static bool one_loop(const ZkDotAxes *axes, const ZkView *v, int64_t *stride) {
-  int64_t next = 0;
-  *stride = 1;
-  for (int i = axes->n - 1; i >= 0; i--) {
-    int at = find(v, axes->ax[i]);
-    if (at < 0) *stride = 0;
-    if (at < 0 || v->size[at] == 1) continue;
-    if (next == 0) *stride = v->stride[at];
-    else if (v->stride[at] != next) return false;
-    next = v->stride[at] * v->size[at];
-  }
-  return true;
-}
-
 static bool see(const ZkView *v, const ZkDotAxes *batch, const ZkDotAxes *r, const ZkDotAxes *c, Matrix *m) {
   int64_t sr, sc;
   *m = (Matrix){.rows = r->count, .cols = c->count};
-  if (!one_loop(batch, v, &m->step) || !one_loop(r, v, &sr) || !one_loop(c, v, &sc)) return false;
+  if (!zk_dot_one_loop(batch, v, &m->step) || !zk_dot_one_loop(r, v, &sr) || !zk_dot_one_loop(c, v, &sc)) return false;
   if (batch->count == 1) m->step = 0;
   bool flat = (m->cols == 1 || sc == 1) && (m->rows == 1 || sr >= m->cols);
   m->trans = !flat;
@@ -109,7 +76,7 @@ static bool sixteens(const ZkView *v, const Matrix *m) {
 /* Appends the axes that v has to view p, from the fastest on; the fastest gets `stride`. */
 static int64_t add_axes(ZkView *p, const ZkView *v, const ZkDotAxes *axes, int64_t stride) {
   for (int i = axes->n - 1; i >= 0; i--) {
-    int at = find(v, axes->ax[i]);
+    int at = zkc_find(v, axes->ax[i]);
     if (at < 0) continue;
     int to = p->rank++;
     p->axis[to] = axes->ax[i];
@@ -159,10 +126,10 @@ static Layout best_layout(const ZkDot *d) {
   Layout best = {.cost = INT64_MAX};
   for (int way = 0; way < 16; way++) {
     ZkDot o = *d;
-    o.m = in_order(&d->m, &d->v[has[0][way & 1]]);
-    o.n = in_order(&d->n, &d->v[has[1][way >> 1 & 1]]);
-    o.k = in_order(&d->k, &d->v[has[2][way >> 2 & 1]]);
-    o.batch = in_order(&d->batch, &d->v[has[3][way >> 3 & 1]]);
+    o.m = zk_dot_in_order(&d->m, &d->v[has[0][way & 1]]);
+    o.n = zk_dot_in_order(&d->n, &d->v[has[1][way >> 1 & 1]]);
+    o.k = zk_dot_in_order(&d->k, &d->v[has[2][way >> 2 & 1]]);
+    o.batch = zk_dot_in_order(&d->batch, &d->v[has[3][way >> 3 & 1]]);
     Layout l = lay_out(&o);
     if (l.cost < best.cost) best = l;
   }
@@ -276,7 +243,7 @@ static bool may_have_vector(Plan *p, const ZkCall *call) {
   const ZkView *v = sums ? &call->out[1] : &call->in[p->epi.bias];
   const ZkDotAxes *axes = sums || !p->epi.bias_along_m ? &l->d.n : &l->d.m;
   int64_t stride, size = (int64_t)zk_elem_bytes((ZkElem)v->elem);
-  bool lies = one_loop(axes, v, &stride) && stride == 1 && one_loop(&l->d.batch, v, &p->vector_step);
+  bool lies = zk_dot_one_loop(axes, v, &stride) && stride == 1 && zk_dot_one_loop(&l->d.batch, v, &p->vector_step);
   if (l->d.batch.count == 1) p->vector_step = 0;
   return lies && p->vector_step * size % 16 == 0 && (p->vector_step == 0 || p->vector_step == axes->count) &&
          (sixteen(v) || (sums && call->accumulate)) && v->elem == elem_of(&l->d, ZKD_C);

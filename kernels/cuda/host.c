@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/host.h"
 
+int zkc_find(const ZkView *v, uint16_t axis) { return zk_axis_find(v, axis); }
 int64_t zkc_size(const ZkView *v, uint16_t axis) { return zk_axis_size(v, axis); }
 int64_t zkc_stride(const ZkView *v, uint16_t axis) { return zk_axis_stride(v, axis); }
 int64_t zkc_start(const ZkView *v, uint16_t axis) { return zk_axis_start(v, axis); }

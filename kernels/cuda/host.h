@@ -55,6 +55,7 @@ bool zkc_aligned(const ZkView *v, const ZkcNest *nest, int k, int64_t stride);
 /* And are they whole eights, as the wide rows of device.cuh must be? */
 bool zkc_wide(const ZkView *v, const ZkcNest *nest, int k, int64_t n, int64_t stride);
 
+int zkc_find(const ZkView *v, uint16_t axis);       /* which dimension of v; -1: v lacks it */
 int64_t zkc_size(const ZkView *v, uint16_t axis);   /* asserts that v has it */
 int64_t zkc_stride(const ZkView *v, uint16_t axis); /* 0 if v lacks it */
 int64_t zkc_start(const ZkView *v, uint16_t axis);  /* 0 if v lacks it */
