@@ -391,15 +391,16 @@ Test(play, odd_joined) { many(ODD, 0, 100, 6, joins_all); }
 Test(play, gpt2_norms) { many(GPT2, 0, 150, 6, joins_norms); }
 Test(play, llama3_norms) { many(LLAMA3, 0, 150, 6, joins_norms); }
 Test(play, odd_norms) { many(ODD, 0, 100, 6, joins_norms); }
-Test(play, mlp_sums) { many(MLP, 0, 300, 10, joins_sums); }
-Test(play, gpt2_sums) { many(GPT2, 0, 150, 6, joins_sums); }
-Test(play, odd_sums) { many(ODD, 0, 100, 6, joins_sums); }
-Test(play, mlp_stacks) { many(MLP, 0, 300, 10, joins_stacks); }
-Test(play, gpt2_stacks) { many(GPT2, 0, 150, 6, joins_stacks); }
-Test(play, llama3_stacks) { many(LLAMA3, 0, 150, 6, joins_stacks); }
-Test(play, odd_stacks) { many(ODD, 0, 100, 6, joins_stacks); }
-Test(play, mlp_peaks) { many(MLP, 0, 300, 10, joins_peaks); }
-Test(play, gpt2_peaks) { many(GPT2, 0, 150, 6, joins_peaks); }
+/* One of each alone; all together are in joins_all. */
+Test(play, mlp_sums) { many(MLP, 0, 100, 3, joins_sums); }
+Test(play, gpt2_sums) { many(GPT2, 0, 60, 2, joins_sums); }
+Test(play, odd_sums) { many(ODD, 0, 50, 3, joins_sums); }
+Test(play, mlp_stacks) { many(MLP, 0, 100, 3, joins_stacks); }
+Test(play, gpt2_stacks) { many(GPT2, 0, 60, 2, joins_stacks); }
+Test(play, llama3_stacks) { many(LLAMA3, 0, 60, 2, joins_stacks); }
+Test(play, odd_stacks) { many(ODD, 0, 50, 3, joins_stacks); }
+Test(play, mlp_peaks) { many(MLP, 0, 100, 3, joins_peaks); }
+Test(play, gpt2_peaks) { many(GPT2, 0, 60, 2, joins_peaks); }
 Test(play, mlp_taken_apart) { many(MLP, 0, 300, 10, joins_single); }
 Test(play, gpt2_taken_apart) { many(GPT2, 0, 150, 6, joins_single); }
 Test(play, odd_taken_apart) { many(ODD, 0, 100, 6, joins_single); }
