@@ -90,23 +90,9 @@ bool zk_dot_stacked(const ZkDot *d) {
 static bool empty(const ZkDot *d) { return d->batch.count * d->m.count * d->n.count == 0; }
 
 /* What comes in one call with a product is done in one where cuBLASLt can, else after it. */
-static bool more(const ZkCall *c) { return c->chain || c->nout == 2; }
-
-static void run_parts(const ZkEnv *env, const ZkCall *c) {
-  ZkParts parts;
-  zk_parts(c, &parts);
-  for (int i = 0; i < parts.n; i++) zk_cuda_kernel(parts.call[i].op)(env, &parts.call[i]);
-}
-
-static void prepare_parts(const ZkEnv *env, const ZkCall *c) {
-  ZkParts parts;
-  zk_parts(c, &parts);
-  for (int i = 0; i < parts.n; i++) zk_cuda_prepare(env, &parts.call[i]);
-}
-
 void zk_cuda_dot(const ZkEnv *env, const ZkCall *c) {
-  if (more(c)) {
-    if (!zk_dot_lt(env, c)) run_parts(env, c);
+  if (zk_dot_more(c)) {
+    if (!zk_dot_lt(env, c)) zk_cuda_run_parts(env, c);
     return;
   }
   ZkDot d = zk_dot_of(c);
@@ -117,8 +103,8 @@ void zk_cuda_dot(const ZkEnv *env, const ZkCall *c) {
 }
 
 void zk_cuda_dot_prepare(const ZkEnv *env, const ZkCall *c) {
-  if (more(c)) {
-    if (!zk_dot_lt_prepare(env->device, c)) prepare_parts(env, c);
+  if (zk_dot_more(c)) {
+    if (!zk_dot_lt_prepare(env->device, c)) zk_cuda_prepare_parts(env, c);
     return;
   }
   ZkDot d = zk_dot_of(c);
@@ -137,7 +123,7 @@ static size_t scratch_of_parts(const ZkCall *c) {
 }
 
 size_t zk_cuda_dot_scratch(const ZkCall *c) {
-  if (more(c)) return scratch_of_parts(c);
+  if (zk_dot_more(c)) return scratch_of_parts(c);
   ZkDot d = zk_dot_of(c);
   if (empty(&d)) return 0;
   return d.m.count * d.n.count == 1 ? zk_dot_inner_scratch(&d) : zk_dot_lt_scratch(c);

@@ -53,6 +53,8 @@ size_t zk_dot_lt_scratch(const ZkCall *call);
 
 /* ---- dot.c ---- */
 ZkDot zk_dot_of(const ZkCall *call);
+/* Whether a call has more to it than a product, and can also be done in parts. */
+static inline bool zk_dot_more(const ZkCall *c) { return c->chain || c->nout == 2; }
 bool zk_dot_stacked(const ZkDot *d); /* an operand lacks the batch */
 /* The axes by descending stride in v. */
 ZkDotAxes zk_dot_in_order(const ZkDotAxes *axes, const ZkView *v);

@@ -312,9 +312,6 @@ static bool refused(cublasStatus_t s) {
   return s == CUBLAS_STATUS_NOT_SUPPORTED || s == CUBLAS_STATUS_INVALID_VALUE || s == CUBLAS_STATUS_ARCH_MISMATCH;
 }
 
-/* Whether a call has more to it than a product, and can also be done as two. */
-static bool more(const ZkCall *call) { return call->chain || call->nout == 2; }
-
 /* What cuBLASLt proposes for the plan, best first; none where it has nothing. What can be done as two can do without:
  * whatever it says against an epilogue counts as nothing. */
 static int propose(ZkCuda *cu, const ZkCall *call, const Plan *p, cublasLtMatmulHeuristicResult_t *found) {
@@ -325,7 +322,7 @@ static int propose(ZkCuda *cu, const ZkCall *call, const Plan *p, cublasLtMatmul
     cublasStatus_t s =
         cublasLtMatmulAlgoGetHeuristic(cu->blas, p->desc, p->mat[p->left], p->mat[p->right], p->mat[ZKD_C],
                                        p->mat[ZKD_C], pref, PROPOSALS, found, &n);
-    if (refused(s) || (s && more(call))) n = 0;
+    if (refused(s) || (s && zk_dot_more(call))) n = 0;
     else if (!ok(cu, call, "cublasLtMatmulAlgoGetHeuristic", s)) n = 0;
   }
   cublasLtMatmulPreferenceDestroy(pref);
@@ -495,13 +492,13 @@ static void make_plan(ZkCuda *cu, const ZkCall *call, void *memo) {
   cublasLtMatmulHeuristicResult_t found[PROPOSALS];
   if (!product_of(call, &p->epi, &d)) return;
   p->layout = best_layout(&d);
-  if (more(call) && !may_follow(cu, p, call)) return;
+  if (zk_dot_more(call) && !may_follow(cu, p, call)) return;
   if (!ok(cu, call, "describing the product to cuBLASLt", describe_all(p))) return;
-  if (more(call) && describe_epilogue(p)) return; /* a version without it */
+  if (zk_dot_more(call) && describe_epilogue(p)) return; /* a version without it */
   int n = propose(cu, call, p, found), use = 0;
   if (n == 0) return;
   bool choose = n > 1 && tells(p);
-  if (choose || more(call)) {
+  if (choose || zk_dot_more(call)) {
     Trial t;
     if (trial_new(cu, p, &t)) use = fastest(cu, p, &t, choose ? n : 1, found);
     trial_free(&t);

@@ -26,18 +26,14 @@ bool zk_cuda_norm_joins(const ZkCall *call) {
 void zk_cuda_norm_prepare(const ZkEnv *env, const ZkCall *call) {
   if (!call->chain) return;
   const Plan *p = zk_cuda_memo(env->device, call, sizeof *p, make_plan, NULL);
-  ZkParts parts;
-  zk_parts(call, &parts);
-  for (int i = 0; i < parts.n && !p->kernel; i++) zk_cuda_prepare(env, &parts.call[i]);
+  if (!p->kernel) zk_cuda_prepare_parts(env, call);
 }
 
 void zk_cuda_norm_joined(const ZkEnv *env, const ZkCall *call) {
   ZkCuda *cu = env->device;
   const Plan *p = zk_cuda_memo(cu, call, sizeof *p, make_plan, NULL);
   if (!p->kernel) {
-    ZkParts parts;
-    zk_parts(call, &parts);
-    for (int i = 0; i < parts.n; i++) zk_cuda_kernel(parts.call[i].op)(env, &parts.call[i]);
+    zk_cuda_run_parts(env, call);
     return;
   }
   ZkcRows c = p->shape.args;

@@ -71,6 +71,18 @@ void zk_cuda_prepare(const ZkEnv *env, const ZkCall *call) {
   if (table[call->op].prepare) table[call->op].prepare(env, call);
 }
 
+void zk_cuda_run_parts(const ZkEnv *env, const ZkCall *call) {
+  ZkParts parts;
+  zk_parts(call, &parts);
+  for (int i = 0; i < parts.n; i++) zk_cuda_kernel(parts.call[i].op)(env, &parts.call[i]);
+}
+
+void zk_cuda_prepare_parts(const ZkEnv *env, const ZkCall *call) {
+  ZkParts parts;
+  zk_parts(call, &parts);
+  for (int i = 0; i < parts.n; i++) zk_cuda_prepare(env, &parts.call[i]);
+}
+
 /* ---- errors ------------------------------------------------------------------------------------------- */
 static void add_view(char *text, size_t size, const ZkView *v, const char *between) {
   static const char *const elem[] = {"f32", "bf16", "i32", "f64"};

@@ -100,8 +100,7 @@ static bool combine(const Attach *a, uint32_t m, uint32_t i, const ZpNode *c, Zp
   to->call.chain = chain;
   to->call.nin = (uint8_t)(k->call.nin + extra);
   to->call.nout = (uint8_t)chain->nout;
-  for (int j = 0; j < to->call.nin; j++) to->call.in[j] = zp_view(a->b->p, &a->s->values[to->in[j]]);
-  for (int j = 0; j < to->call.nout; j++) to->call.out[j] = zp_view(a->b->p, &a->s->values[to->out[j]]);
+  zp_views(a->b->p, a->s, to);
   return true;
 }
 

@@ -137,8 +137,7 @@ static void join(Before *a, uint32_t i) {
   ZpNode to;
   uint32_t m = a->maker[a->nodes[i].in[0]];
   if (m == ZP_NONE || !can_rise(a, m, i) || !combine(a, m, i, &to)) return;
-  for (int l = 0; l < to.call.nin; l++) to.call.in[l] = zp_view(a->b->p, &a->s->values[to.in[l]]);
-  for (int q = 0; q < to.call.nout; q++) to.call.out[q] = zp_view(a->b->p, &a->s->values[to.out[q]]);
+  zp_views(a->b->p, a->s, &to);
   if (!a->b->o->joins(&to.call)) return;
   a->nodes[m] = to;
   a->gone[i] = true;

@@ -28,8 +28,7 @@ static ZpNode with_peak(const ZpBuild *b, const ZpSegment *s, const ZpNode *k) {
   ZpNode to = *k;
   to.in[1] = k->in[2], to.out[2] = k->in[1];
   to.call.nin = 2, to.call.nout = 3;
-  for (int j = 0; j < to.call.nin; j++) to.call.in[j] = zp_view(b->p, &s->values[to.in[j]]);
-  for (int j = 0; j < to.call.nout; j++) to.call.out[j] = zp_view(b->p, &s->values[to.out[j]]);
+  zp_views(b->p, s, &to);
   return to;
 }
 

@@ -39,10 +39,7 @@ static bool combine(const ZpBuild *b, const ZpSegment *s, const ZpNode *d, const
   to->out[1] = sum->out[0];
   to->call.nout = 2;
   to->flops += sum->flops;
-  for (int i = 0; i < 2; i++) {
-    to->call.in[i] = zp_view(b->p, &s->values[to->in[i]]);
-    to->call.out[i] = zp_view(b->p, &s->values[to->out[i]]);
-  }
+  zp_views(b->p, s, to);
   return b->o->joins(&to->call);
 }
 

@@ -71,8 +71,9 @@ void zp_line_up(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n, const bool 
 ZkCall zp_stacked_call(const ZpPlan *p, const ZpSegment *s, const ZpNode *run, uint32_t n);
 /* ... and one node each, where their values have come to lie in rows. Returns how many nodes are left. */
 uint32_t zp_stack(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n);
-/* place.c: a value as a kernel sees it, without pointer. */
+/* place.c: a value as a kernel sees it, without pointer; all those of a node's call. */
 ZkView zp_view(const ZpPlan *p, const ZpValue *v);
+void zp_views(const ZpPlan *p, const ZpSegment *s, ZpNode *n);
 /* bucket.c: templates; every slice gets its place. */
 void zp_buckets(ZpBuild *b);
 /* place.c: offsets of all values, kernel calls, temp sizes. */

@@ -226,6 +226,11 @@ ZkView zp_view(const ZpPlan *p, const ZpValue *v) {
   return w;
 }
 
+void zp_views(const ZpPlan *p, const ZpSegment *s, ZpNode *n) {
+  for (int i = 0; i < n->call.nin; i++) n->call.in[i] = zp_view(p, &s->values[n->in[i]]);
+  for (int i = 0; i < n->call.nout; i++) n->call.out[i] = zp_view(p, &s->values[n->out[i]]);
+}
+
 /* Room to pack and unpack: collectives move contiguous blocks, and sums travel in f32. */
 static uint64_t collective_scratch(const ZpNode *n) {
   uint64_t in = 1, out = 1;
@@ -248,8 +253,7 @@ static uint64_t kernel_scratch(const Place *c, const ZkCall *call) {
 static void make_calls(Place *c, ZpNode *nodes, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     ZpNode *k = &nodes[i];
-    for (int j = 0; j < k->call.nin; j++) k->call.in[j] = zp_view(c->p, &c->s->values[k->in[j]]);
-    for (int j = 0; j < k->call.nout; j++) k->call.out[j] = zp_view(c->p, &c->s->values[k->out[j]]);
+    zp_views(c->p, c->s, k);
     bool collective = k->dims != 0;
     k->scratch_bytes = collective ? collective_scratch(k) : is_class(k, ZG_SINK) ? 0 : kernel_scratch(c, &k->call);
     if (!k->run) continue;
