@@ -23,6 +23,8 @@ bool zb_fail(ZbErr *err, const char *help, const char *fmt, ...) {
   vsnprintf(err->text, sizeof err->text, fmt, ap);
   va_end(ap);
   snprintf(err->help, sizeof err->help, "%s", help ? help : "");
+  zb_show_all(err->text, sizeof err->text); /* names that nobody showed by zb_show */
+  zb_show_all(err->help, sizeof err->help);
   return false;
 }
 

@@ -69,6 +69,21 @@ void zb_text_free(ZbText *t);
 /* Formats bytes as a person reads them, "12.3 MB" (powers of 1000), into buf; returns buf. */
 const char *zb_bytes(char buf[24], uint64_t bytes);
 
+/* ---- text of others, in messages ------------------------------------------------------------------
+ * Names of files and tensors, options, cells: they may hold escape codes that a terminal obeys, bytes that are no
+ * UTF-8, and megabytes. */
+enum { ZB_SHOWN = 256 };
+/* What a message may say for `s`: such bytes as \x1b, \u202e or \n, and of what is longer than ZB_SHOWN - 1 the
+ * beginning, "..." and the end. The eight latest results of a thread are valid. */
+const char *zb_show(const char *s);
+const char *zb_show_n(const char *s, size_t n); /* of s[0..n), which need not end with a NUL */
+/* The same for a whole message in a buffer of `size` bytes, in place; what does not fit is cut off. zb_fail does this. */
+void zb_show_all(char *s, size_t size);
+/* The same, added to a text, whatever its length. */
+void zb_text_show(ZbText *t, const char *s, size_t n);
+/* Bytes of the first character of s[0..n); 0 if there is none, if it is no UTF-8, or if it controls something. */
+size_t zb_plain(const char *s, size_t n);
+
 /* Reads a whole file of at most `limit` bytes into `arena`, with a NUL after it that *n does not count. */
 char *zb_read_file(ZbArena *a, const char *path, uint64_t limit, size_t *n, ZbErr *err);
 /* Loads a module, a shared library beside the program or where modules are installed; it uses what the program has. all:
