@@ -141,7 +141,7 @@ ZkKernel *zk_ref_kernel(int op);
 typedef struct { float lr, b1, b2, eps, decay, scale; int64_t step; } ZkAdamW;
 void zk_cpu_adamw(const ZkEnv *env, const ZkAdamW *p, int64_t n, const float *g, float *w, float *m, float *v,
                   uint16_t *w16);
-/* SGD with momentum: m = momentum*m + g + decay*w; w -= lr*m. m may be NULL when momentum is 0. */
+/* SGD with momentum and decoupled decay: m = momentum*m + g; w -= lr*(m + decay*w). m may be NULL when momentum is 0. */
 typedef struct { float lr, momentum, decay, scale; } ZkSgd;
 void zk_cpu_sgd(const ZkEnv *env, const ZkSgd *p, int64_t n, const float *g, float *w, float *m,
                 uint16_t *w16);

@@ -20,18 +20,18 @@ ZK_SIMD static void adamw(int64_t n, const float *g, float *w, float *m, float *
 }
 
 ZK_SIMD static void sgd(int64_t n, const float *g, float *w, float *m, float scale, float momentum,
-                        float decay, float lr) {
+                        float keep, float lr) {
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
-    float mi = momentum * m[i] + g[i] * scale + decay * w[i];
+    float mi = momentum * m[i] + g[i] * scale;
     m[i] = mi;
-    w[i] -= lr * mi;
+    w[i] = keep * w[i] - lr * mi;
   }
 }
 
-ZK_SIMD static void sgd_plain(int64_t n, const float *g, float *w, float scale, float decay, float lr) {
+ZK_SIMD static void sgd_plain(int64_t n, const float *g, float *w, float scale, float keep, float lr) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) w[i] -= lr * (g[i] * scale + decay * w[i]);
+  for (int64_t i = 0; i < n; i++) w[i] = keep * w[i] - lr * (g[i] * scale);
 }
 
 ZK_SIMD static double sumsq(int64_t n, const float *x) {
@@ -74,10 +74,11 @@ static void run_sgd(void *arg, int64_t from, int64_t to, int part) {
   (void)part;
   const Flat *f = arg;
   const ZkSgd *p = f->sgd;
+  float keep = 1 - p->lr * p->decay;
   for (int64_t i = from, n; i < to; i += n) {
     n = zk_min(4096, to - i);
-    if (f->m) sgd(n, f->g + i, f->w + i, f->m + i, p->scale, p->momentum, p->decay, p->lr);
-    else sgd_plain(n, f->g + i, f->w + i, p->scale, p->decay, p->lr);
+    if (f->m) sgd(n, f->g + i, f->w + i, f->m + i, p->scale, p->momentum, keep, p->lr);
+    else sgd_plain(n, f->g + i, f->w + i, p->scale, keep, p->lr);
     if (f->w16) zk_run_to_bf16(f->w16 + i, f->w + i, n);
   }
 }

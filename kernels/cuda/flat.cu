@@ -131,8 +131,8 @@ typedef struct {
 } Sgd;
 
 ZK_DEVICE void sgd_one(const Sgd &s, float scale, float lr, float g, float &w, float &m) {
-  m = s.momentum * m + g * scale + s.decay * w;
-  w -= lr * m;
+  m = s.momentum * m + g * scale;
+  w = (1 - lr * s.decay) * w - lr * m;
 }
 
 static __global__ void __launch_bounds__(THREADS) sgd(const __grid_constant__ Sgd s, int64_t n, bool wide) {

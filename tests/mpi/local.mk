@@ -5,6 +5,7 @@ scenario_tests += \
   tests/mpi/idle.sh \
   tests/mpi/layouts.sh \
   tests/mpi/meaning.sh \
+  tests/mpi/optim.sh \
   tests/mpi/options.sh \
   tests/mpi/precision.sh \
   tests/mpi/recipes.sh \

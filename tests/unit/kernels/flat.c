@@ -178,9 +178,10 @@ Test(flat, sgd) {
         ZkSgd s = {.lr = 0.1f, .momentum = momentum ? 0.9f : 0, .decay = 0.01f, .scale = 0.5f};
         zk_cpu_sgd(&(ZkEnv){.pool = pool[p]}, &s, n, g, w, momentum ? m : NULL, w16);
         for (int64_t i = 0; i < n; i++) {
-          double d = (double)s.scale * (double)g[i] + (double)s.decay * (double)old[i];
+          double d = (double)s.scale * (double)g[i];
           if (momentum) d += (double)s.momentum * (double)was[i];
-          EACH_ASSERT(close_to(w[i], (double)old[i] - (double)s.lr * d, 0.3), "w[%lld]", (long long)i);
+          double want = (double)old[i] - (double)s.lr * (d + (double)s.decay * (double)old[i]);
+          EACH_ASSERT(close_to(w[i], want, 0.3), "w[%lld]", (long long)i);
           EACH_ASSERT(!momentum || close_to(m[i], d, 1), "m[%lld]", (long long)i);
           EACH_ASSERT(w16[i] == naive_bf16(w[i]), "bf16 copy at %lld", (long long)i);
         }
