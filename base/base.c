@@ -29,6 +29,16 @@ bool zb_fail(ZbErr *err, const char *help, const char *fmt, ...) {
 }
 
 /* ---- arenas ---- */
+/* AddressSanitizer knows whole blocks only. So each allocation is followed by bytes that may not be touched, and it sees what
+ * goes past an allocation into the next. */
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#define GUARD 16
+#else
+#define GUARD 0
+#define ASAN_POISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
+#endif
+
 typedef struct Block {
   struct Block *next;
   size_t used, size;
@@ -65,7 +75,8 @@ static Block *block_new(size_t bytes) {
 }
 
 void *zb_alloc(ZbArena *a, size_t bytes) {
-  bytes = (bytes + 15) & ~(size_t)15;
+  size_t asked = bytes;
+  bytes = ((bytes + 15) & ~(size_t)15) + GUARD;
   Block *b = a->head;
   if (!b || b->size - b->used < bytes) {
     b = block_new(bytes);
@@ -80,6 +91,7 @@ void *zb_alloc(ZbArena *a, size_t bytes) {
   }
   void *p = b->data + b->used;
   b->used += bytes;
+  ASAN_POISON_MEMORY_REGION((char *)p + asked, bytes - asked);
   return p;
 }
 

@@ -19,6 +19,7 @@ static int64_t sample_values(const ZxEngine *e, const ZgType *t) {
 }
 
 bool zx_check_inputs(ZxEngine *e, ZbErr *err) {
+  uint64_t longest = 0; /* row of all inputs that are rounded */
   for (uint32_t i = 0; i < e->p->ninputs; i++) {
     const ZgIo *io = &e->p->graph->inputs[e->p->inputs[i].input];
     const ZpValue *v = input_value(e, &e->p->inputs[i]);
@@ -27,8 +28,9 @@ bool zx_check_inputs(ZxEngine *e, ZbErr *err) {
       if (v->axis[a] == e->p->batch)
         return zb_fail(err, "declare the axis `batch` first", "input `%s`: samples are not its slowest axis", io->name);
     uint64_t row = v->type.naxes ? (uint64_t)v->size[v->type.naxes - 1] : 1;
-    if (v->elem == ZK_BF16 && !e->row) e->row = ZB_NEWN(e->a, float, row);
+    if (v->elem == ZK_BF16 && row > longest) longest = row;
   }
+  e->row = ZB_NEWN(e->a, float, longest);
   return true;
 }
 

@@ -88,6 +88,31 @@ alike half_adam_1 adam 2e-2
 run half_adam_8 5
 alike half_adam_8 half_adam_1 2e-2
 
+# ---- real inputs, each of another length, in bf16: as in f32 ----
+cat >rows.zug <<'END'
+model Rows {
+  axis batch, a = 600
+  input y: real[batch]
+  input x: real[batch, a]
+  param w[a] = 0.125
+  loss dot[a](x, w) per y
+}
+END
+cat >rows-recipes.zug <<'END'
+recipe wide { bind batch = 4   optimizer sgd(lr = 1) }
+recipe half from wide { precision compute bf16 }
+END
+# A record: y = 2, then 600 times 0.5. A loss is 600 * 0.5 * 0.125 / 2 = 18.75 and a gradient 0.5 / 2 = 0.25: then it is -18.75.
+awk 'BEGIN { for (r = 0; r < 8; r++) { printf "\\0\\0\\0\\100"; for (i = 0; i < 600; i++) printf "\\0\\0\\0\\077" } }' >escapes.txt
+printf "$(cat escapes.txt)" >rows.raw
+ok zdata records rows.raw --field y:f32:1 --field x:f32:600 -o rows.bin
+ok zc rows.zug -o rows.zsg
+for recipe in wide half; do
+  ok timeout -k 5 60 $MPIRUN -np 1 zrun train rows.zsg --recipe rows-recipes.zug:$recipe --data rows.bin --steps 2 --log rows-$recipe
+  losses=$(sed -n 's/.*"loss":\([0-9.e+-]*\),.*/\1/p' rows-$recipe/metrics.jsonl | tr '\n' ' ')
+  [ "$losses" = "18.75 -18.75 " ] || fail "rows of inputs, $recipe: losses $losses"
+done
+
 # ---- learning rates ----
 rates() { # RECIPE FORMULA: in awk, of the step s
   run "$1" 10
