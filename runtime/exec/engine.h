@@ -138,9 +138,9 @@ void zx_optimize(ZxEngine *e, const ZpHeld *h);
 /* grads.c */
 void zx_make_clears(ZxEngine *e);
 void zx_begin_grads(ZxEngine *e); /* of a step: clears what no backward sets */
-/* Before the backward of an instance: clears bucket i's staged gradient as far as needed; true if there is nothing in it
- * yet. */
-bool zx_begin_backward(ZxEngine *e, uint32_t inst, uint32_t i, char *grads);
+/* Before the backward of an instance adds to the gradient of its bucket i at `grads`: clears it as far as needed if it is
+ * staged there (else `staged` is NULL); true if there is nothing in it yet. */
+bool zx_begin_backward(ZxEngine *e, uint32_t inst, uint32_t i, const ZpAccess *staged, char *grads);
 
 /* times.c: where calls are timed, adds what one had to do. */
 void zx_make_counts(ZxEngine *e);

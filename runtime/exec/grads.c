@@ -3,8 +3,8 @@
  * with scattered rows, the gaps between slices (they must hold zeros, since norms and reductions run over them), and
  * accumulated shards.
  *
- * The first contribution of a step to a held bucket comes from the backward of its last user on the stage; staged
- * gradients start anew with every backward. */
+ * The first contribution of a step to a held bucket comes from the backward of its last user on the stage; that is also
+ * the first of a micro-batch to its staged gradient, and the plan's operands say so: it writes, others read and write. */
 #include "runtime/exec/engine.h"
 
 #include <string.h>
@@ -66,10 +66,10 @@ void zx_begin_grads(ZxEngine *e) {
   }
 }
 
-bool zx_begin_backward(ZxEngine *e, uint32_t inst, uint32_t i, char *grads) {
+bool zx_begin_backward(ZxEngine *e, uint32_t inst, uint32_t i, const ZpAccess *staged, char *grads) {
   const ZpInst *x = &e->st->insts[inst];
-  bool staged = e->p->buckets[e->st->held[x->held[i]].bucket].level >= 2, fresh = staged || e->fresh[x->held[i]];
-  if (staged && grads) clear(e, grads, &e->clear[x->segment][i]);
+  bool fresh = staged ? !(staged->mode & ZP_READ) : e->fresh[x->held[i]];
+  if (staged && fresh) clear(e, grads, &e->clear[x->segment][i]);
   e->fresh[x->held[i]] = false;
   return fresh;
 }

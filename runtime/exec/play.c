@@ -66,12 +66,17 @@ char *zx_buf_at(ZxEngine *e, const ZpBuf *b) {
   return e->arena + b->offset;
 }
 
-static char *find_buf(ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool) {
+static const ZpAccess *find_access(const ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool) {
   for (uint32_t i = 0; i < in->naccess; i++) {
     const ZpBuf *b = &e->st->prog.bufs[in->access[i].buf];
-    if (b->kind == kind && (pool == ZP_NONE || b->pool == pool)) return zx_buf_at(e, b);
+    if (b->kind == kind && (pool == ZP_NONE || b->pool == pool)) return &in->access[i];
   }
   return NULL;
+}
+
+static char *find_buf(ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool) {
+  const ZpAccess *x = find_access(e, in, kind, pool);
+  return x ? zx_buf_at(e, &e->st->prog.bufs[x->buf]) : NULL;
 }
 
 static char *need_buf(ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool) {
@@ -124,8 +129,10 @@ static ZxFrame frame(ZxEngine *e, const ZpInstr *in) {
     const ZpBucket *k = &e->p->buckets[h->bucket];
     f.param[i] = k->level >= 3 ? find_buf(e, in, ZP_B_GATHER, h->bucket) : e->arena + h->param_at;
     if (in->op != ZP_I_BWD) continue;
-    f.grad[i] = k->level >= 2 ? find_buf(e, in, ZP_B_STAGING, h->bucket) : e->arena + h->grad_at;
-    f.fresh[i] = zx_begin_backward(e, in->inst, i, f.grad[i]);
+    const ZpAccess *staged = find_access(e, in, ZP_B_STAGING, h->bucket);
+    ZB_ASSERT((k->level >= 2) == (staged != NULL));
+    f.grad[i] = staged ? zx_buf_at(e, &e->st->prog.bufs[staged->buf]) : e->arena + h->grad_at;
+    f.fresh[i] = zx_begin_backward(e, in->inst, i, staged, f.grad[i]);
   }
   return f;
 }

@@ -121,16 +121,17 @@ static bool tuples_fit(const Check *c) {
   return true;
 }
 
-static bool inst_buckets(const Check *c, uint32_t s, const ZpInst *x, bool *used) {
+static bool inst_buckets(const Check *c, uint32_t s, uint32_t inst) {
   const ZpPlan *p = c->p;
   const ZpStage *st = &p->stages[s];
+  const ZpInst *x = &st->insts[inst];
   const ZpSegment *g = &p->segments[x->segment];
   bool fit = x->nheld == g->nbuckets;
   for (uint32_t k = 0; fit && k < x->nheld; k++) {
     const ZpHeld *h = x->held[k] < st->nheld ? &st->held[x->held[k]] : NULL;
     fit = h && h->bucket == g->buckets[k] &&
           h->iter == (p->buckets[h->bucket].segment == ZP_NONE ? 0 : x->iter);
-    if (fit) used[x->held[k]] = true;
+    if (fit) c->last_user[s][x->held[k]] = inst;
   }
   if (!fit)
     return zb_fail(c->err, NULL, "stage %u does not hold the parameters of %s", s,
@@ -147,17 +148,18 @@ static bool buckets_owned(const Check *c) {
   }
   for (uint32_t s = 0; s < p->nstages; s++) {
     const ZpStage *st = &p->stages[s];
-    bool *used = ZB_NEWN(c->a, bool, st->nheld);
+    c->last_user[s] = ZB_NEWN(c->a, uint32_t, st->nheld);
     for (uint32_t h = 0; h < st->nheld; h++) {
       const ZpHeld *x = &st->held[h];
+      c->last_user[s][h] = ZP_NONE;
       if (x->bucket >= p->nbuckets || x->iter >= at[x->bucket + 1] - at[x->bucket] ||
           (x->tied != ZP_NONE && x->tied >= p->ntied))
         return zb_fail(c->err, NULL, "stage %u: held bucket %u does not exist", s, h);
     }
     for (uint32_t i = 0; i < st->ninsts; i++)
-      if (!inst_buckets(c, s, &st->insts[i], used)) return false;
+      if (!inst_buckets(c, s, i)) return false;
     for (uint32_t h = 0; h < st->nheld; h++)
-      if (!used[h])
+      if (c->last_user[s][h] == ZP_NONE)
         return zb_fail(c->err, NULL, "stage %u holds %s but does not use it", s,
                        zp_say_held(c, st->held[h].bucket, st->held[h].iter));
   }
@@ -274,7 +276,6 @@ static bool completeness(const Check *c, uint32_t s) {
 
 /* ---- 4 reductions ---- */
 typedef struct {
-  uint32_t uses; /* instances */
   uint32_t staged, in_place, reduced, tied, stepped, published;
 } Tally;
 
@@ -315,10 +316,7 @@ static bool reductions(const Check *c, uint32_t s) {
   const ZpStage *st = &c->p->stages[s];
   Tally *all = ZB_NEWN(c->a, Tally, st->nheld);
   uint32_t steps = 0, counts = 0, counted = 0;
-  for (uint32_t i = 0; i < st->ninsts; i++) {
-    counted |= zp_counts(c->p, &st->insts[i]);
-    for (uint32_t k = 0; k < st->insts[i].nheld; k++) all[st->insts[i].held[k]].uses++;
-  }
+  for (uint32_t i = 0; i < st->ninsts; i++) counted |= zp_counts(c->p, &st->insts[i]);
   for (uint32_t i = 0; i < st->prog.ninstrs; i++) {
     if (!tally_instr(c, s, i, all)) return false;
     steps += st->prog.instrs[i].op == ZP_I_REDUCE_STEP;
@@ -327,7 +325,7 @@ static bool reductions(const Check *c, uint32_t s) {
   for (uint32_t h = 0; h < st->nheld; h++) {
     const ZpBucket *b = &c->p->buckets[st->held[h].bucket];
     ZpDims rest = b->level ? b->partial & ~b->shard : b->partial;
-    uint64_t staged = b->level >= 2 ? (uint64_t)all[h].uses * (uint64_t)c->p->nmicro : 0;
+    uint64_t staged = b->level >= 2 ? (uint64_t)c->p->nmicro : 0;
     if (!times(c, s, h, "scattering a gradient", all[h].staged, staged) ||
         !times(c, s, h, "scattering the accumulated gradient", all[h].in_place, b->level == 1) ||
         !times(c, s, h, "reducing the gradient", all[h].reduced, rest != 0) ||
@@ -353,6 +351,7 @@ static bool check_all(Check *c) {
     c->base[s + 1] = c->base[s] + c->p->stages[s].prog.ninstrs;
   }
   c->pos = ZB_NEWN(c->a, uint32_t, c->base[P]);
+  c->last_user = ZB_NEWN(c->a, uint32_t *, P);
   if (!parts_owned(c) || !tuples_fit(c) || !buckets_owned(c)) return false;
   for (uint32_t s = 0; s < P; s++)
     if (!form(c, s) || !completeness(c, s) || !reductions(c, s)) return false;

@@ -18,6 +18,7 @@ typedef struct {
   uint32_t
       *base;     /* per stage: number of its first instruction among all; base[nstages]: how many there are */
   uint32_t *pos; /* per instruction: position in its queue */
+  uint32_t **last_user; /* per stage, per held bucket: the last instance that uses it; its backward comes first */
 } Check;
 
 /* For messages, in scratch memory: "stage 0 FWD(layer.1, mb 2)", "layer.1" */

@@ -75,7 +75,9 @@ static void want_work(Wants *w, const ZpInstr *in) {
     int level = w->p->buckets[t].level;
     want(w, level >= 3 ? ZP_B_GATHER : ZP_B_PARAM, level >= 3 ? t : h, ZP_READ,
          held_tag(w, ZP_TAG_PARAM, h, 0));
-    if (back && level >= 2) want(w, ZP_B_STAGING, t, ZP_WRITE, held_tag(w, ZP_TAG_STAGED, h, in->mb));
+    uint32_t first = w->c->last_user[w->s][h] == in->inst; /* of the micro-batch's backwards with this bucket */
+    if (back && level >= 2)
+      want(w, ZP_B_STAGING, t, first ? ZP_WRITE : ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_STAGED, h, in->mb));
     if (back && level < 2) want(w, ZP_B_GRAD, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_GRAD, h, 0));
   }
   if (!back) want(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, ZP_READ | ZP_WRITE, zp_tag(ZP_TAG_SUMS, 0, 0, 0));

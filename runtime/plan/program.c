@@ -225,7 +225,7 @@ static void touch_params(Gen *g, uint32_t pos, const ZpInstr *in) {
       touch(g, g->grad_buf[h], ZP_READ | ZP_WRITE, zp_tag_held(g, ZP_TAG_GRAD, h, 0));
       continue;
     }
-    touch(g, u->staging_buf, ZP_WRITE, zp_tag_held(g, ZP_TAG_STAGED, h, in->mb));
+    touch(g, u->staging_buf, u->adds ? ZP_READ | ZP_WRITE : ZP_WRITE, zp_tag_held(g, ZP_TAG_STAGED, h, in->mb));
     await(g, pos, u->staging);
   }
 }

@@ -51,6 +51,7 @@ enum { BY_TRANSFER, BY_GATHER, BY_SCATTER, BY_REDUCE, BY_TIED, BY_STEP, BY_PUBLI
 typedef struct {                 /* one bucket as FWD or BWD at some position uses it */
   uint32_t gather_buf, gather;   /* where it is gathered; who gathers it, or ZP_NONE */
   uint32_t staging_buf, staging; /* where its gradient goes; who must have emptied that, or ZP_NONE */
+  bool adds;                     /* ... to what an earlier backward of the micro-batch has put there */
 } Use;
 
 typedef struct {

@@ -59,7 +59,7 @@ static Entry *list_uses(Gen *g, uint32_t **at_out) {
     for (uint32_t u = g->use_at[pos]; u < g->use_at[pos + 1]; u++) {
       const ZpInst *inst = &g->st->insts[g->d[g->comp[pos]].in.inst];
       uint32_t held = inst->held[u - g->use_at[pos]];
-      g->uses[u] = (Use){ZP_NONE, ZP_NONE, ZP_NONE, ZP_NONE};
+      g->uses[u] = (Use){ZP_NONE, ZP_NONE, ZP_NONE, ZP_NONE, false};
       list[at[g->st->held[held].bucket + 1]++] = (Entry){pos, u, held, ZP_NONE};
     }
   }
@@ -141,8 +141,16 @@ static uint32_t reduction(Gen *g, ZpInstrOp op, uint32_t held, uint64_t time, ui
   return id;
 }
 
-/* Staged gradients of template t: the buffers in turn, each emptied by a scatter into the bucket's shard. Two scatters
- * of one bucket add to the same shard, so the later waits for the earlier. */
+/* Whether x and the next use y are backwards of one micro-batch that add to one gradient. */
+static bool one_gradient(const Gen *g, const Entry *x, const Entry *y) {
+  const ZpInstr *a = &g->d[g->comp[x->pos]].in, *b = &g->d[g->comp[y->pos]].in;
+  return a->op == ZP_I_BWD && b->op == ZP_I_BWD && a->mb == b->mb && x->held == y->held;
+}
+
+/* Staged gradients of template t: the buffers in turn, each emptied by a scatter into the bucket's shard. What several
+ * backwards of a micro-batch have for one bucket (a tied table's: the head's comes first, the embedding's last) is added
+ * up in the buffer and scattered once. Two scatters of one bucket add to the same shard, so the later waits for the
+ * earlier. */
 static void plan_scatters(Gen *g, uint32_t t, const Entry *list, uint32_t n, uint32_t nheld) {
   const ZpBucket *b = &g->p->buckets[t];
   uint32_t nbufs = nheld < 2 ? 1 : 2, turn = 0, emptied[2] = {ZP_NONE, ZP_NONE};
@@ -152,8 +160,11 @@ static void plan_scatters(Gen *g, uint32_t t, const Entry *list, uint32_t n, uin
     const ZpInstr *bwd = &g->d[g->comp[pos]].in;
     if (bwd->op != ZP_I_BWD) continue;
     uint32_t mb = bwd->mb;
-    g->uses[list[i].use].staging_buf = buf + turn;
-    g->uses[list[i].use].staging = emptied[turn];
+    Use *use = &g->uses[list[i].use];
+    use->staging_buf = buf + turn;
+    use->adds = i && one_gradient(g, &list[i - 1], &list[i]);
+    if (!use->adds) use->staging = emptied[turn];
+    if (i + 1 < n && one_gradient(g, &list[i], &list[i + 1])) continue;
     uint32_t id = emptied[turn] = reduction(g, ZP_I_SCATTER_GRADS, held, g->end[pos], BY_SCATTER, 0);
     Draft *d = &g->d[id];
     d->in.mb = mb;

@@ -330,6 +330,43 @@ Test(check, staging_reused) {
           "may write staging buffer 0 of layer.* while stage 1 SCATTER_GRADS(layer.4, mb 0) still uses it");
 }
 
+/* A tied table on one stage: the head's backward begins its gradient, the embedding's adds to it, one scatter follows. */
+static const Fake tied_ends = {.stages = 1, .nmicro = 2, .layers = 2, .level = 2, .tied = true};
+
+static ZpAccess *staged(const ZpPlan *p, ZpInstr *in, uint32_t bucket) {
+  for (uint32_t k = 0; k < in->naccess; k++) {
+    const ZpBuf *b = &p->stages[0].prog.bufs[in->access[k].buf];
+    if (b->kind == ZP_B_STAGING && b->pool == bucket) return &in->access[k];
+  }
+  cr_assert_fail("no staged gradient");
+  return NULL;
+}
+
+Test(check, tied_gradient_added_up) {
+  ZpPlan *p = good(tied_ends);
+  staged(p, find(p, 0, ZP_I_BWD, 1, 0), 0)->mode = ZP_WRITE;
+  rejects(p, "stage 0 BWD(part 0, mb 1) should update the gradient of wte, micro-batch 1 (staging buffer)");
+  p = good(tied_ends);
+  staged(p, find(p, 0, ZP_I_BWD, 1, 3), 0)->mode = ZP_READ | ZP_WRITE;
+  rejects(p, "stage 0 BWD(part 2, mb 1) should write the gradient of wte, micro-batch 1 (staging buffer)");
+}
+
+Test(check, tied_gradient_scattered_too_early) {
+  ZpPlan *p = good(tied_ends);
+  uint32_t head = fake_find(p, 0, ZP_I_BWD, 0, 3), scatter = fake_find(p, 0, ZP_I_SCATTER_GRADS, 0, 0);
+  p->stages[0].prog.instrs[scatter].wait[0] = head;
+  move(p, 0, scatter, head + 1);
+  rejects(p, "stage 0 BWD(part 0, mb 0) reads the gradient of wte, micro-batch 0 from staging buffer 0 of wte, but stage 0 "
+             "SCATTER_GRADS(wte, mb 0) has put nothing of use there");
+}
+
+Test(check, tied_gradient_scattered_twice) {
+  ZpPlan *p = good(tied_ends);
+  ZpInstr *in = find(p, 0, ZP_I_SCATTER_GRADS, 1, 0), *other = find(p, 0, ZP_I_SCATTER_GRADS, 1, 1);
+  other->held = in->held;
+  rejects(p, "stage 0: scattering a gradient of wte happens 3 times in a step instead of 2");
+}
+
 Test(check, gather_waits_for_reader) {
   ZpPlan *p = good(rich);
   forget(p, 1, find(p, 1, ZP_I_GATHER_PARAMS, ANY, 2), ZP_I_FWD);
