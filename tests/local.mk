@@ -41,6 +41,7 @@ scenario_tests = \
   tests/examples.sh \
   tests/bootstrap.sh \
   tests/mpi/comm.sh \
+  tests/mutants.sh \
   tests/plan.sh \
   tests/readme.sh \
   tests/rooms.sh \
@@ -84,10 +85,11 @@ check-unit: all $(check_PROGRAMS)
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(filter-out %.sh,$(TESTS))'
 
 clean-local:
-	rm -rf tests/scratch
+	rm -rf tests/scratch tests/mutants/work
 
 include tests/cuda/local.mk
 include tests/gpu/local.mk
+include tests/mutants/local.mk
 include tests/tools/local.mk
 include tests/reference/local.mk
 include tests/bench/local.mk

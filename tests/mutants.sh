@@ -1,0 +1,70 @@
+# `make mutants` at work on a room of one function and one test: what is caught, what survives, what is not counted.
+. "$ZUG_SRC/tests/lib.sh"
+[ -x "$ZUG_BUILD/tests/mutants/mutate" ] || { echo "not built"; exit 77; }
+cc=$(sed -n 's/^CC = //p' "$ZUG_BUILD/Makefile")
+mkdir -p src/room src/test src/tests/mutants build
+cp "$ZUG_SRC/tests/mutants/record.sh" .
+cat >src/room/sample.c <<'END_OF_FILE'
+enum Way { UP, DOWN };
+#define LIMIT 9 /* 1 + 1 */
+static const char *const text[] = {"0 < 1", "true"}; // a < b
+int within(int n, enum Way way) {
+  int more = 5;
+  more = more;
+  if (way == DOWN && n > 0) n = -n;
+  return n < LIMIT ? n : LIMIT;
+}
+const char *said(int way) { return text[way]; }
+END_OF_FILE
+cat >src/test/test.c <<'END_OF_FILE'
+#include <stdio.h>
+int within(int n, int way);
+int main(void) {
+  if (within(20, 0) == 9 && within(3, 0) == 3 && within(4, 1) == -4 && within(-4, 1) == -4) return 0;
+  printf("[FAIL] sample::within: (0.00s)\n");
+  return 1;
+}
+END_OF_FILE
+cat >build/Makefile <<END_OF_FILE
+CC = sh ../record.sh ../commands $cc -I../src
+test/test: test/test.o libroom.a
+	\$(CC) -o \$@ test/test.o libroom.a
+libroom.a: room/sample.o
+	sh ../record.sh ../commands ar crD \$@ room/sample.o
+room/%.o: ../src/room/%.c
+	mkdir -p room && \$(CC) -O1 -c -o \$@ $<
+test/%.o: ../src/test/%.c
+	mkdir -p test && \$(CC) -O1 -c -o \$@ $<
+END_OF_FILE
+printf 'room\n  test/test\n' >src/tests/mutants/rooms.txt
+cat >src/tests/mutants/known.txt <<'END_OF_FILE'
+# As in tests/mutants/known.txt.
+room/sample.c: return n {< -> <=} LIMIT ? n : LIMIT;
+  Either is LIMIT.
+END_OF_FILE
+
+cat >run <<'END_OF_FILE'
+exec sh "$ZUG_SRC/tests/mutants/run.sh" "$(pwd)" "$ZUG_BUILD/tests/mutants/mutate" "$@" 2
+END_OF_FILE
+ok sh run room 100 1 60
+says '^caught    room/sample.c:2  #define LIMIT .9 -> 10. /\* 1 . 1 \*/  .test sample::within.$'
+says '^caught    room/sample.c:7  if \{\( -> \(!\(\}way == DOWN && n > 0\) n = -n;'
+says '^caught    room/sample.c:7  .*way == \{DOWN -> UP\}'
+says '^caught    room/sample.c:7  .*\{n = -n; -> deleted\}'
+says '^survived  room/sample.c:7  .*n \{> -> >=\} 0'
+says "of room, seed 1: .* caught, .*\(not counted: 2 refused, 2 the same code, 1 known to change nothing\)"
+grep -q 'sample.c:[35]' out.txt && { cat out.txt; fail "text and a value that nobody reads count"; }
+tail -n 1 out.txt | grep -q '^  room/sample.c:7 ' || { cat out.txt; fail "no list of survivors at the end"; }
+grep -E '^(caught|survived) ' out.txt | sort >first
+
+# The same seed draws the same; a score that is too low is a failure, and so is a room that is not there.
+ok sh run room 3 7 0
+grep -E '^(caught|survived) ' out.txt | sort >second
+ok sh run room 3 7 0
+grep -E '^(caught|survived) ' out.txt | sort | cmp second - || fail "seed 7 draws anew"
+[ "$(comm -12 first second | wc -l)" = 3 ] || fail "three of all"
+refuses 'survived:' sh run room 100 1 100
+refuses "no room 'rom'.*there are: room" sh run rom 1 1 0
+sed -i 's/20, 0) == 9/20, 0) == 8/' src/test/test.c
+refuses 'fails without any change' sh run room 1 1 0
+exit 0

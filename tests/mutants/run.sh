@@ -1,0 +1,118 @@
+# Do the tests see it when the source is wrong? run.sh WORK MUTATE ROOM N SEED MIN JOBS
+#
+# Changes the source of a room by one token, again and again (mutate.c says how), and runs the tests of the room
+# (rooms.txt) until one fails. A change is
+#   caught     a test fails, or does not end
+#   survived   all pass: a test is missing, or the change changes nothing
+#   refused    the compiler says no: another is drawn
+#   same       the compiler makes the same code of it: another is drawn
+#   known      it is in known.txt, with the reason why it changes nothing: another is drawn
+# N are judged, drawn at random by SEED; the same seed draws the same, and little else when a line was edited. The score
+# is the share of caught ones in percent; exit code 0: at least MIN; 1: less; 2: something did not work.
+#
+# `make mutants ROOM=graph N=50 SEED=1` calls prepare.sh, which copies the source to WORK and records the commands of the
+# compiler there; then this. For a change one file is compiled, and the test programs are linked again. make also takes
+# MIN=92, the score that is enough, and JOBS, how many are judged at a time (all cores).
+work=$1 mutate=$2 room=$3 n=$4 seed=$5 min=$6 jobs=$7
+mutants=$(cd "$(dirname "$0")" && pwd)
+commands=$work/commands
+tab='	'
+. "$mutants/again.sh"
+stop() {
+  echo "mutants: $*" >&2
+  exit 2
+}
+cd "$work" || exit 2
+rooms=src/tests/mutants/rooms.txt
+room=${room%/}
+awk -v room="$room" '/^[^ #]/ { on = $1 == room } on && /^ / { $1 = $1; print }' $rooms >wanted
+[ -s wanted ] || stop "no room '$room' in tests/mutants/rooms.txt; there are: $(grep '^[^ #]' $rooms | tr '\n' ' ')"
+cp "$mutate" mutate
+cp src/tests/mutants/known.txt known
+sed -n 's/^MPIRUN = //p' build/Makefile >mpirun
+rm -rf m verdicts expanded original
+mkdir -p m verdicts expanded original
+
+# ---- the room's tests, as they are: all must pass, and their times are known then ----
+echo "mutants: building what judges $room"
+made=$(tr ' ' '\n' <wanted | grep -v '\.sh$')
+(cd build && make -s $(sed -n 's/^BUILT_SOURCES = //p' Makefile) && make -s -j"$jobs" $made) >build.log 2>&1 ||
+  { tail -n 20 build.log; stop "the copy does not build"; }
+: >timed
+while read -r test programs; do
+  start=$(date +%s%N)
+  code=0
+  why=$(sh "$mutants/test.sh" "$work" "$work/build" 900 "$test") || code=$?
+  [ -n "$why" ] && stop "$why fails without any change: see $work/build/run/log"
+  grep -q '^SKIP' build/run/log && continue
+  ms=$((($(date +%s%N) - start) / 1000000))
+  # Others run beside it: a hang is ten times that, and half a minute.
+  echo "$ms $((ms / 100 + 30)) $test $programs" >>timed
+done <wanted
+sort -n timed | cut -d ' ' -f 2- >tests
+
+# ---- which objects are made of the room's files, and which programs hold them ----
+(cd "$commands" && find . -type f ! -name '*.o' ! -name '*.a' | sed 's|^\./||') >programs
+: >objects
+: >holds
+for file in $(cd src && ls "$room"/*.c); do
+  for object in $(cd "$commands" && grep -rlxE --include='*.o' "(.*/)?$file" . | sed 's|^\./||'); do
+    [ -e "build/$object" ] || continue
+    libraries=$(cd "$commands" && grep -rlxF --include='*.a' -- "$object" . | sed 's|^\./||')
+    held=no
+    for program in $made; do
+      for part in "$object" $libraries; do
+        grep -qxF -- "$part" "$commands/$program" || continue
+        printf '%s\t%s\n' "$program" "$object" >>holds
+        held=yes
+        break
+      done
+    done
+    [ $held = no ] && continue
+    source=$(grep -xE "(.*/)?$file" "$commands/$object" | tail -1)
+    printf '%s\t%s\t%s\n' "$file" "$object" "$source" >>objects
+  done
+done
+
+# ---- the changes, in the order of the draw ----
+: >changes
+export CCACHE_DISABLE=1
+for file in $(cut -f 1 objects | uniq); do
+  mkdir -p "expanded/$(dirname "$file")"
+  grep "^$file$tab" objects >these
+  while IFS=$tab read -r _ object source; do
+    mkdir -p "original/$(dirname "$object")"
+    (
+      cd build || exit 1
+      again "$object" "$work/expanded/$file" "$source" "$source" "-w -E -P" &&
+        again "$object" "$work/original/$object" "$source" "$source" "-w -O2 -g0"
+    ) || stop "$file cannot be compiled again"
+  done <these
+  ./mutate list "$seed" "$file" "src/$file" "expanded/$file" >>changes || exit 2
+done
+LC_ALL=C sort changes >drawn
+total=$(wc -l <drawn)
+echo "mutants: $total changes of $(cut -f 1 objects | sort -u | wc -l) files; judged by:" $(cut -d ' ' -f 2 tests)
+
+# ---- judge as many as still count too few ----
+from=1 counted=0
+while [ "$counted" -lt "$n" ] && [ "$from" -le "$total" ]; do
+  to=$((from + n - counted - 1))
+  [ $to -gt "$total" ] && to=$total
+  seq $from $to | xargs -n 1 -P "$jobs" sh "$mutants/judge.sh" "$work" || stop "judge.sh failed"
+  counted=$(cat verdicts/* | grep -cE '^(caught|survived)')
+  from=$((to + 1))
+done
+cat verdicts/* | grep '^broken' && stop "the lines above"
+
+count() { cat verdicts/* | grep -c "^$1"; }
+caught=$(count caught)
+[ "$counted" -gt 0 ] || stop "nothing to change in $room"
+score=$((100 * caught / counted))
+echo "mutants of $room, seed $seed: $caught of $counted caught, $score %" \
+  "(not counted: $(count refused) refused, $(count same) the same code, $(count known) known to change nothing)"
+if [ "$caught" -lt "$counted" ]; then
+  echo "survived:"
+  cat verdicts/* | sed -n 's/^survived//p' | sort -t "$tab" -k 2,2 -V | sed 's/^./  /; s/\t$//; s/\t/  /'
+fi
+[ $score -ge "$min" ]

@@ -1,0 +1,27 @@
+# Runs one test: test.sh WORK BUILD LIMIT TEST. TEST is a program in BUILD, a unit test, or a scenario of WORK/src that
+# finds its programs in BUILD. Fails if it fails, or does not end after LIMIT seconds, and says which case it was.
+work=$1 build=$2 limit=$3 test=$4
+mkdir -p "$build/run" && cd "$build/run" || exit 99
+ulimit -c 0
+ulimit -f 2000000 2>/dev/null # a change may write without end, or take memory so
+ulimit -v 16000000 2>/dev/null
+case $test in
+*.sh)
+  ZUG_SRC=$work/src ZUG_BUILD=$build MPIRUN=$(cat "$work/mpirun")
+  export ZUG_SRC ZUG_BUILD MPIRUN
+  timeout -k 5 "$limit" sh "$work/src/tests/run-mpi" "$work/src/$test" >log 2>&1 ;;
+*) timeout -k 5 "$limit" "$build/$test" --jobs 1 --fail-fast --ascii >log 2>&1 ;;
+esac
+code=$?
+[ $code -eq 0 ] && exit 0
+name=$(basename "$test" .sh)
+case $code in
+124 | 137) echo "$name hangs" ;;
+*)
+  case $test in
+  *.sh) why=$(grep -m 1 '^FAILED' log) ;;
+  *) why=$(sed -n 's|^\[[A-Z]*\] \([A-Za-z0-9_]*::[A-Za-z0-9_]*\).*|\1|p' log | head -n 1) ;;
+  esac
+  echo "$name${why:+ $why}" ;;
+esac
+exit 1
