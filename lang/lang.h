@@ -4,6 +4,7 @@
  * scan.l parse.y recover.c  tokens, grammar, going on after a mistake    ast.h ast.c  the syntax tree
  * form.c                    what the grammar does not say of a file      name.c       files, imports, scopes
  * recipe.c words.c          recipes: inheritance, checked records        cluster.c unit.c  clusters, quantities
+ * recipe_text.c             what these say, as text
  * span.c diag.c             sources, collecting and printing messages    errors.def ERRORS.md  all codes
  */
 #ifndef ZUG_LANG_H
@@ -133,6 +134,11 @@ const ZlCluster *zl_cluster(ZlProgram *p, ZlDiags *d, const char *name);
 /* The setting `key` of an optimizer or schedule, or NULL. A checked recipe's optimizer has all of its settings,
  * those not given with their defaults, so that its user has none of its own. */
 const ZlKw *zl_kw(const ZlKw *kws, uint32_t n, const char *key);
+/* All that a checked recipe or cluster says, a directive at a time: "clip" and "0.5", "mesh" and "data = 2, tensor = 4". Two
+ * that mean the same give the same; what is absent and has no default is left out. `text` is the callee's during the call. */
+typedef void ZlEach(void *ctx, const char *what, const char *text);
+void zl_recipe_list(const ZlRecipe *r, ZlEach *each, void *ctx);
+void zl_cluster_list(const ZlCluster *c, ZlEach *each, void *ctx);
 /* All recipe names of the file, in order; all cluster names. */
 ZlNames zl_recipe_names(const ZlProgram *p);
 ZlNames zl_cluster_names(const ZlProgram *p);

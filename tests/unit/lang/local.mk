@@ -5,7 +5,7 @@ check_PROGRAMS += tests/unit/test-lang
 TESTS += tests/unit/test-lang
 tests_unit_test_lang_SOURCES = \
   tests/unit/lang/codes.c tests/unit/lang/golden.c tests/unit/lang/program.c tests/unit/lang/recipe.c \
-  tests/unit/lang/render.c tests/unit/lang/render.h
+  tests/unit/lang/recipe_text.c tests/unit/lang/render.c tests/unit/lang/render.h
 tests_unit_test_lang_CFLAGS = $(unit_cflags)
 tests_unit_test_lang_LDADD = $(libs_lang) $(unit_libs)
 endif

@@ -1,0 +1,172 @@
+/* What a checked recipe or cluster says, a directive at a time, as text. Two that give the same lists mean the same: all
+ * that they hold is here, but for where it stands in a file. */
+#include "lang/lang.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+typedef struct {
+  ZlEach *each;
+  void *ctx;
+  ZbText text;
+} List;
+
+static void item(List *l, const char *what) {
+  l->each(l->ctx, what, l->text.s ? l->text.s : "");
+  l->text.len = 0;
+  if (l->text.s) *l->text.s = 0;
+}
+
+/* The shortest text that reads as this very number. */
+static void add_number(ZbText *t, double x) {
+  char text[40];
+  int digits = 15; /* as many as any decimal text keeps */
+  do snprintf(text, sizeof text, "%.*g", digits, x);
+  while (strtod(text, NULL) != x && digits++ < 17);
+  zb_text_add(t, "%s", text);
+}
+
+static void number(List *l, const char *what, double x) {
+  add_number(&l->text, x);
+  item(l, what);
+}
+
+static void word(List *l, const char *what, const char *text) {
+  zb_text_add(&l->text, "%s", text);
+  item(l, what);
+}
+
+static void bytes(List *l, const char *what, uint64_t n) {
+  if (!n) return;
+  zb_text_add(&l->text, "%" PRIu64 " B", n);
+  item(l, what);
+}
+
+/* "a, b", or with other separators */
+static void add_names(ZbText *t, const ZlName *at, uint32_t n, const char *between) {
+  for (uint32_t i = 0; i < n; i++) zb_text_add(t, "%s%s", i ? between : "", at[i].s);
+}
+
+static void sizes(List *l, const char *what, const ZlBind *b, uint32_t n) {
+  if (!n) return;
+  for (uint32_t i = 0; i < n; i++) zb_text_add(&l->text, "%s%s = %" PRId64, i ? ", " : "", b[i].axis.s, b[i].size);
+  item(l, what);
+}
+
+static void settings(List *l, const ZlKw *kws, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    const char *what = kws[i].key.s ? kws[i].key.s : "schedule's value";
+    if (kws[i].word) word(l, what, kws[i].word);
+    else number(l, what, kws[i].num);
+  }
+}
+
+static void mesh(List *l, const ZlRecipe *r) {
+  if (!r->nmesh) return;
+  for (uint32_t i = 0; i < r->nmesh; i++)
+    zb_text_add(&l->text, "%s%s = %" PRId64, i ? ", " : "", r->mesh[i].name.s, r->mesh[i].size);
+  item(l, "mesh");
+}
+
+static void splits(List *l, const ZlRecipe *r) {
+  ZbText *t = &l->text;
+  if (!r->nsplits) return;
+  for (uint32_t i = 0; i < r->nsplits; i++) {
+    const ZlSplit *s = &r->splits[i];
+    if (i) zb_text_add(t, "; ");
+    for (uint32_t k = 0; k < s->nprods; k++) {
+      if (k) zb_text_add(t, ", ");
+      add_names(t, s->prods[k].axis, s->prods[k].n, "*");
+    }
+    zb_text_add(t, " over %s%s", s->dim.s, s->otherwise.n ? " else " : "");
+    add_names(t, s->otherwise.at, s->otherwise.n, ", ");
+  }
+  item(l, "split");
+}
+
+static void shards(List *l, const ZlRecipe *r) {
+  ZbText *t = &l->text;
+  if (!r->nshards) return;
+  for (uint32_t i = 0; i < r->nshards; i++) {
+    const ZlShard *s = &r->shards[i];
+    zb_text_add(t, "%s%s%s%sover %s", i ? "; " : "", s->what & ZL_SHARD_PARAMS ? "params " : "",
+                s->what & ZL_SHARD_GRADS ? "grads " : "", s->what & ZL_SHARD_STATES ? "states " : "", s->dim.s);
+    if (s->nunit) zb_text_add(t, " unit ");
+    add_names(t, s->unit, s->nunit, ".");
+    if (s->keep) zb_text_add(t, " keep");
+  }
+  item(l, "shard");
+}
+
+static void stages(List *l, const ZlRecipe *r) {
+  if (r->stages.dim.s) {
+    zb_text_add(&l->text, "over %s %s", r->stages.dim.s, r->stages.by_cost ? "by cost" : "as");
+    for (uint32_t i = 0; i < r->stages.n; i++) zb_text_add(&l->text, " %" PRId64, r->stages.counts[i]);
+    item(l, "stages");
+  }
+  if (r->schedule.name.s) word(l, "schedule", r->schedule.name.s);
+  settings(l, r->schedule.kws, r->schedule.n);
+}
+
+static void recomputes(List *l, const ZlRecipe *r) {
+  if (!r->nrecompute) return;
+  for (uint32_t i = 0; i < r->nrecompute; i++) {
+    if (i) zb_text_add(&l->text, ", ");
+    add_names(&l->text, r->recompute[i].part, r->recompute[i].n, ".");
+  }
+  item(l, "recompute");
+}
+
+static void precisions(List *l, const ZlRecipe *r) {
+  const char *const names[] = {"precision compute", "precision params", "precision reduce", "precision states"};
+  const char *const is[] = {r->precision.compute, r->precision.params, r->precision.reduce, r->precision.states};
+  for (int i = 0; i < 4; i++) word(l, names[i], is[i] ? is[i] : "f32");
+}
+
+static void optimizer(List *l, const ZlRecipe *r) {
+  if (r->optimizer.name.s) word(l, "optimizer", r->optimizer.name.s);
+  settings(l, r->optimizer.kws, r->optimizer.n);
+  number(l, "decay", r->optimizer.decay);
+  if (!r->optimizer.except.n) return;
+  add_names(&l->text, r->optimizer.except.at, r->optimizer.except.n, ", ");
+  item(l, "except");
+}
+
+void zl_recipe_list(const ZlRecipe *r, ZlEach *each, void *ctx) {
+  List l = {.each = each, .ctx = ctx};
+  word(&l, "name", r->name);
+  if (r->model) word(&l, "model", r->model);
+  mesh(&l, r);
+  sizes(&l, "bind", r->binds, r->nbinds);
+  if (r->micro) number(&l, "micro", (double)r->micro);
+  splits(&l, r);
+  shards(&l, r);
+  stages(&l, r);
+  recomputes(&l, r);
+  precisions(&l, r);
+  optimizer(&l, r);
+  if (r->clip > 0) number(&l, "clip", r->clip);
+  sizes(&l, "pad", r->pads, r->npads);
+  bytes(&l, "limit memory", r->limit.memory);
+  bytes(&l, "limit host", r->limit.host);
+  zb_text_free(&l.text);
+}
+
+void zl_cluster_list(const ZlCluster *c, ZlEach *each, void *ctx) {
+  List l = {.each = each, .ctx = ctx};
+  word(&l, "name", c->name);
+  bytes(&l, "device memory", c->device_memory);
+  bytes(&l, "host memory", c->host_memory);
+  const char *const names[] = {"flops bf16", "flops f32", "hbm", "host link"};
+  const double is[] = {c->flops_bf16, c->flops_f32, c->hbm, c->host_link};
+  for (int i = 0; i < 4; i++)
+    if (is[i] > 0) number(&l, names[i], is[i]);
+  for (uint32_t i = 0; i < c->nlevels; i++) {
+    zb_text_add(&l.text, "%" PRId64 ", bandwidth ", c->levels[i].size);
+    add_number(&l.text, c->levels[i].bandwidth);
+    zb_text_add(&l.text, ", latency ");
+    add_number(&l.text, c->levels[i].latency);
+    item(&l, c->levels[i].name.s);
+  }
+  zb_text_free(&l.text);
+}

@@ -1,0 +1,147 @@
+/* Recipes and clusters as text: whatever means something else gives another list, and nothing else does. */
+#include "lang/lang.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static void add(void *ctx, const char *what, const char *text) { zb_text_add(ctx, "%s: %s\n", what, text); }
+
+/* The list of `name`, a recipe or a cluster of this text; the caller's to free. */
+static ZbText list_of(const char *text, const char *name) {
+  ZbArena *a = zb_arena_new();
+  ZlSources *s = zl_sources_new(a);
+  ZlDiags *d = zl_diags_new(a, s);
+  ZlProgram *p = zl_load_text(a, s, d, "test.zug", text, strlen(text), NULL);
+  ZbText t = {0};
+  if (strcmp(name, "c") == 0) {
+    const ZlCluster *c = zl_cluster(p, d, name);
+    if (c) zl_cluster_list(c, add, &t);
+  } else {
+    const ZlRecipe *r = zl_recipe(p, d, name);
+    if (r) zl_recipe_list(r, add, &t);
+  }
+  if (zl_errors(d)) zl_print_text(d, &t);
+  cr_assert(!zl_errors(d), "%s", t.s);
+  zb_arena_free(a);
+  return t;
+}
+
+static const char text[] = "recipe r for M {\n"
+                           "  mesh pipe = 2, data = 4, tensor = 2\n"
+                           "  bind batch = 16, seq = 8\n"
+                           "  micro 1\n"
+                           "  split batch over data\n"
+                           "  split kv*grp, ffn over tensor else seq\n"
+                           "  stages over pipe by cost\n"
+                           "  schedule 1f1b\n"
+                           "  shard params, grads, states over data unit layer keep\n"
+                           "  recompute Layer.attn, Mlp\n"
+                           "  precision compute bf16\n"
+                           "  optimizer adamw(lr = 3e-4, warmup = 10) decay 0.1 except norm, bias\n"
+                           "  clip 0.5\n"
+                           "  limit memory 76 GB, host 1 TB\n"
+                           "  pad vocab to 128\n"
+                           "}\n"
+                           "cluster c { device memory 80 GB, bf16 989 TFLOPS, f32 67 TFLOPS, hbm 3 TB/s\n"
+                           "  host memory 2 TB, link 55 GB/s\n"
+                           "  level nvlink 8, link 450 GB/s, latency 2 us }\n";
+
+Test(recipe_text, all_that_a_recipe_says) {
+  ZbText t = list_of(text, "r");
+  cr_expect_str_eq(t.s, "name: r\n"
+                        "model: M\n"
+                        "mesh: pipe = 2, data = 4, tensor = 2\n"
+                        "bind: batch = 16, seq = 8\n"
+                        "micro: 1\n"
+                        "split: batch over data; kv*grp, ffn over tensor else seq\n"
+                        "shard: params grads states over data unit layer keep\n"
+                        "stages: over pipe by cost\n"
+                        "schedule: 1f1b\n"
+                        "recompute: Layer.attn, Mlp\n"
+                        "precision compute: bf16\n"
+                        "precision params: f32\n"
+                        "precision reduce: f32\n"
+                        "precision states: f32\n"
+                        "optimizer: adamw\n"
+                        "lr: 0.0003\n"
+                        "b1: 0.9\n"
+                        "b2: 0.95\n"
+                        "eps: 1e-08\n"
+                        "warmup: 10\n"
+                        "anneal: constant\n"
+                        "until: 0\n"
+                        "final: 0\n"
+                        "decay: 0.1\n"
+                        "except: norm, bias\n"
+                        "clip: 0.5\n"
+                        "pad: vocab = 128\n"
+                        "limit memory: 76000000000 B\n"
+                        "limit host: 1000000000000 B\n");
+  zb_text_free(&t);
+}
+
+/* `text` with the first `from` in it replaced. */
+static bool edit_differs(const char *name, const char *from, const char *to) {
+  const char *at = strstr(text, from);
+  cr_assert(at, "no `%s`", from);
+  ZbText edited = {0};
+  zb_text_put(&edited, text, (size_t)(at - text));
+  zb_text_add(&edited, "%s%s", to, at + strlen(from));
+  ZbText a = list_of(text, name), b = list_of(edited.s, name);
+  bool differs = strcmp(a.s, b.s) != 0;
+  zb_text_free(&a);
+  zb_text_free(&b);
+  zb_text_free(&edited);
+  return differs;
+}
+
+Test(recipe_text, every_edit_shows) {
+  static const char *const edits[][2] = {
+      {"for M", ""},
+      {"pipe = 2, data = 4, tensor = 2", "pipe = 2, tensor = 2, data = 4"},
+      {"data = 4", "data = 8"},
+      {"seq = 8", "seq = 4"},
+      {"micro 1", "micro 2"},
+      {"kv*grp, ffn", "kv*grp"},
+      {"kv*grp, ffn", "ffn, kv*grp"},
+      {"kv*grp, ffn", "grp*kv, ffn"},
+      {" else seq", ""},
+      {"by cost", "= [3, 5]"},
+      {"1f1b", "gpipe"},
+      {"params, grads, states over data unit layer keep", "grads, states over data unit layer"},
+      {"unit layer", "unit head"},
+      {" keep", ""},
+      {"Layer.attn, Mlp", "Layer.attn"},
+      {"Layer.attn, Mlp", "none"},
+      {"compute bf16", "compute f32"},
+      {"adamw(lr = 3e-4, warmup = 10)", "sgd(lr = 3e-4, warmup = 10)"},
+      {"3e-4", "3.000000000000001e-4"},
+      {"warmup = 10", "warmup = 11"},
+      {"warmup = 10", "warmup = 10, anneal = linear, until = 100"},
+      {"warmup = 10", "warmup = 10, eps = 1e-7"},
+      {"decay 0.1", "decay 0.2"},
+      {"norm, bias", "norm"},
+      {"clip 0.5", ""},
+      {"clip 0.5", "clip 1"},
+      {"76 GB", "75 GB"},
+      {", host 1 TB", ""},
+      {"to 128", "to 256"}};
+  for (size_t i = 0; i < sizeof edits / sizeof *edits; i++)
+    cr_expect(edit_differs("r", edits[i][0], edits[i][1]), "`%s` for `%s` does not show", edits[i][1], edits[i][0]);
+  static const char *const clusters[][2] = {{"memory 80 GB", "memory 40 GB"}, {"989", "990"},      {"3 TB/s", "4 TB/s"},
+                                            {"67", "66"},                     {"memory 2 TB", "memory 3 TB"},
+                                            {"55", "56"},                     {"nvlink 8", "nvlink 4"},
+                                            {"450", "900"},                   {"2 us", "3 us"}};
+  for (size_t i = 0; i < sizeof clusters / sizeof *clusters; i++)
+    cr_expect(edit_differs("c", clusters[i][0], clusters[i][1]), "`%s` for `%s` does not show", clusters[i][1], clusters[i][0]);
+}
+
+Test(recipe_text, what_means_nothing_does_not_show) {
+  static const char *const edits[][2] = {{"  micro 1\n", "\n\n  micro  1 # one\n"},
+                                         {"3e-4", "0.0003"},
+                                         {"warmup = 10", "b1 = 0.9, warmup = 10"},
+                                         {"76 GB", "76000 MB"},
+                                         {"compute bf16", "compute bf16, params f32"}};
+  for (size_t i = 0; i < sizeof edits / sizeof *edits; i++)
+    cr_expect(!edit_differs("r", edits[i][0], edits[i][1]), "`%s` for `%s` shows", edits[i][1], edits[i][0]);
+}
