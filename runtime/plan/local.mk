@@ -12,6 +12,7 @@ libplan_a_SOURCES = \
   runtime/plan/check_queues.c \
   runtime/plan/check_words.c \
   runtime/plan/convert.c \
+  runtime/plan/digest.c \
   runtime/plan/fuse.c \
   runtime/plan/impl.h \
   runtime/plan/impl_shard.h \
@@ -20,6 +21,7 @@ libplan_a_SOURCES = \
   runtime/plan/ledger.c \
   runtime/plan/ledger.def \
   runtime/plan/mesh.c \
+  runtime/plan/nodes.c \
   runtime/plan/order.c \
   runtime/plan/pad.c \
   runtime/plan/place.c \

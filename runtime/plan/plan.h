@@ -12,6 +12,7 @@
  * order.c   gpipe, 1f1b                       program.c one instruction list per stage, its buffers
  * ledger.c  the arena, byte by byte           check.c   the proofs
  * show.c    tables for people                 plan.c    the ordered list of all that
+ * nodes.c   which ranks go to which node      digest.c  whether two plans are the same
  */
 #ifndef ZUG_PLAN_H
 #define ZUG_PLAN_H
@@ -350,5 +351,20 @@ void zp_show(const ZpPlan *p, ZbText *out);          /* mesh, stages, ledger */
 void zp_show_schedule(const ZpPlan *p, ZbText *out); /* the timeline of micro-batches */
 void zp_show_programs(const ZpPlan *p, ZbText *out); /* every instruction */
 void zp_explain(const ZpPlan *p, ZbText *out);       /* every collective: op, dims, type, bytes, count, cause */
+
+/* ---- nodes.c: ranks on the nodes of a cluster ------------------------------------------------------------------------- */
+/* The order in which the mesh should have the ranks that a launcher started: its rank i is to be the launcher's order[i].
+ * node[r]: which node the launcher's rank r is on, by any numbers. Groups of the dims that vary fastest are on one node as
+ * far as that can be; rank 0 stays rank 0. False: the launcher's own order is as good. */
+bool zp_order_ranks(const ZpMesh *m, ZbArena *a, const int *node, int *order);
+/* Lines on which dims are inside nodes in that order, which ranks are where, and why it is not better. One node: none. */
+void zp_show_nodes(const ZpMesh *m, ZbArena *a, const int *node, const int *order, ZbText *out);
+/* "1, 5 to 7", "0 to 6 by 2": ascending numbers. */
+void zp_ranks_text(const int *rank, int n, ZbText *out);
+
+/* ---- digest.c --------------------------------------------------------------------------------------------------------- */
+/* Digests of everything in a plan that no engine has touched, a part at a time: "stage 0's instructions". */
+typedef void ZpEachDigest(void *ctx, const char *what, uint64_t digest);
+void zp_digest(const ZpPlan *p, ZbArena *a, ZpEachDigest *each, void *ctx);
 
 #endif

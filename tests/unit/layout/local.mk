@@ -7,7 +7,7 @@ tests_unit_test_layout_SOURCES = \
   tests/unit/compiler/load.c tests/unit/compiler/load.h \
   tests/unit/layout/attach.c tests/unit/layout/attach_before.c tests/unit/layout/attach_sums.c \
   tests/unit/layout/brute.c \
-  tests/unit/layout/convert.c \
+  tests/unit/layout/convert.c tests/unit/layout/digest.c \
   tests/unit/layout/fuse.c \
   tests/unit/layout/ledger.c \
   tests/unit/layout/place.c \

@@ -1,0 +1,207 @@
+/* Digests of all that a plan says, a part at a time, so that ranks can find out whether they made the same one, and where
+ * not. Field by field: structures have holes. Left out is what the engine fills in (pointers), and what only planning uses. */
+#include "runtime/plan/plan.h"
+
+#include <string.h>
+
+typedef uint64_t Hash;
+
+static void add(Hash *h, uint64_t x) { *h = zb_mix64((*h ^ x) + 0x9e3779b97f4a7c15ull); }
+static void add_double(Hash *h, double x) {
+  uint64_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  add(h, bits);
+}
+static void add_text(Hash *h, const char *s) { add(h, s ? zb_stream(s) : 1); }
+static void add_u32s(Hash *h, const uint32_t *x, uint32_t n) {
+  add(h, n);
+  for (uint32_t i = 0; i < n; i++) add(h, x[i]);
+}
+#define ADD(h, ...)                                                                                          \
+  do {                                                                                                       \
+    const uint64_t x_[] = {__VA_ARGS__};                                                                     \
+    for (size_t i_ = 0; i_ < sizeof x_ / sizeof *x_; i_++) add((h), x_[i_]);                                 \
+  } while (0)
+#define U(x) ((uint64_t)(x))
+
+/* ---- mesh, sizes, parameters ---- */
+static Hash mesh(const ZpPlan *p) {
+  const ZpMesh *m = &p->mesh;
+  Hash h = 0;
+  ADD(&h, U(m->ndims), U(m->pipe), U(m->nranks));
+  for (int d = 0; d < m->ndims; d++) {
+    add_text(&h, m->dim[d].name);
+    ADD(&h, U(m->dim[d].size), m->dim[d].directive, m->dim[d].naxes);
+    for (uint32_t i = 0; i < m->dim[d].naxes; i++) add(&h, m->dim[d].axes[i]);
+  }
+  return h;
+}
+
+static Hash sizes(const ZpPlan *p) {
+  Hash h = 0;
+  for (uint32_t i = 0; i < p->graph->naxes; i++) ADD(&h, U(p->axis_size[i]), U(p->axis_valid[i]));
+  ADD(&h, p->batch, U(p->global_batch), U(p->nmicro), p->compute, U(p->optimizer), U(p->states));
+  for (int i = 0; i < 3; i++) add(&h, p->loss_partial[i]);
+  add_double(&h, p->model_flops);
+  add_double(&h, p->params);
+  add(&h, p->ninputs);
+  for (uint32_t i = 0; i < p->ninputs; i++) {
+    const ZpInputUse *u = &p->inputs[i];
+    ADD(&h, u->input, u->value_segment, u->value, u->at);
+  }
+  return h;
+}
+
+static void add_states(Hash *h, const ZpState *s, int ndims) {
+  for (int d = 0; d < ndims; d++) ADD(h, s[d].kind, s[d].max, s[d].axis);
+}
+
+static void add_slice(Hash *h, const ZpSlice *s, int ndims) {
+  ADD(h, s->param, s->at, s->n, U(s->naxes), s->decay);
+  for (int i = 0; i < s->naxes; i++) ADD(h, s->axis[i], U(s->size[i]), U(s->whole[i]), U(s->valid[i]));
+  add_states(h, s->state, ndims);
+}
+
+static Hash buckets(const ZpPlan *p) {
+  Hash h = 0;
+  add(&h, p->nbuckets);
+  for (uint32_t i = 0; i < p->nbuckets; i++) {
+    const ZpBucket *b = &p->buckets[i];
+    add_text(&h, b->name);
+    ADD(&h, b->segment, b->elems, b->shard, b->partial, b->replicas, U(b->level), b->keep, b->nslices);
+    add_u32s(&h, b->users, b->nusers);
+    for (uint32_t k = 0; k < b->nslices; k++) add_slice(&h, &b->slices[k], p->mesh.ndims);
+  }
+  add(&h, p->ntied);
+  for (uint32_t i = 0; i < p->ntied; i++) {
+    add(&h, p->tied[i].bucket);
+    add_u32s(&h, p->tied[i].stages, p->tied[i].nstages);
+  }
+  return h;
+}
+
+/* ---- segments ---- */
+static void add_type(Hash *h, const ZgType *t) {
+  ADD(h, t->elem, t->naxes, t->of);
+  for (int i = 0; i < t->naxes; i++) add(h, t->axis[i]);
+}
+
+static Hash values(const ZpPlan *p, const ZpSegment *s) {
+  Hash h = 0;
+  add(&h, s->nvalues);
+  for (uint32_t i = 0; i < s->nvalues; i++) {
+    const ZpValue *v = &s->values[i];
+    add_type(&h, &v->type);
+    add_states(&h, v->state, p->mesh.ndims);
+    for (int k = 0; k < v->type.naxes; k++) ADD(&h, v->axis[k], U(v->size[k]));
+    ADD(&h, v->elem, v->bytes, v->at.place, v->at.index, v->at.offset, v->param, v->nparts);
+    for (int k = 0; k < v->nparts; k++) add(&h, v->part[k]);
+  }
+  ADD(&h, s->saved_bytes, s->fwd_temp, s->bwd_temp, s->count_temp, s->saves_carry, s->carry_bytes, s->dcarry_bytes,
+      s->carry_out_bytes, s->dcarry_out_bytes, s->has_loss);
+  add_u32s(&h, s->buckets, s->nbuckets);
+  add_double(&h, s->model_flops);
+  add_double(&h, s->cost);
+  return h;
+}
+
+static void add_view(Hash *h, const ZkView *v) {
+  ADD(h, v->elem, v->rank);
+  for (int i = 0; i < v->rank; i++)
+    ADD(h, v->axis[i], U(v->size[i]), U(v->stride[i]), U(v->start[i]), U(v->whole[i]));
+}
+
+static void add_chain(Hash *h, const ZkChain *c) {
+  add(h, c != NULL);
+  if (!c) return;
+  ADD(h, c->nops, c->nout, c->before, c->feeds);
+  for (int i = 0; i < c->nout; i++) add(h, c->out[i]);
+  for (int i = 0; i < c->nops; i++) {
+    ADD(h, c->ops[i].op, c->ops[i].a, c->ops[i].b, c->ops[i].c, c->ops[i].elem);
+    add_double(h, c->ops[i].num);
+  }
+}
+
+static void add_call(Hash *h, const ZkCall *c) {
+  ADD(h, c->op, c->nin, c->nout, c->nax, U(c->opt[0]), U(c->opt[1]), c->accumulate);
+  for (int i = 0; i < c->nax; i++) add(h, c->ax[i]);
+  for (int i = 0; i < 2; i++) add_double(h, c->num[i]);
+  for (int i = 0; i < c->nin; i++) add_view(h, &c->in[i]);
+  for (int i = 0; i < c->nout; i++) add_view(h, &c->out[i]);
+  add_chain(h, c->chain);
+}
+
+static Hash nodes(const ZpNode *n, uint32_t count) {
+  Hash h = 0;
+  add(&h, count);
+  for (uint32_t i = 0; i < count; i++, n++) {
+    add_call(&h, &n->call);
+    for (int k = 0; k < n->call.nin; k++) add(&h, n->in[k]);
+    for (int k = 0; k < n->call.nout; k++) add(&h, n->out[k]);
+    ADD(&h, n->dims, n->split, n->axis, n->axis2, n->scratch_bytes, n->scratch_at, n->sink, n->loc, n->region, n->again,
+        n->sets);
+    add_double(&h, n->flops);
+  }
+  return h;
+}
+
+/* ---- stages ---- */
+static Hash instructions(const ZpProgram *g) {
+  Hash h = 0;
+  ADD(&h, g->ninstrs, g->nslots, g->nrecv_act, g->nsend_act, g->nrecv_grad, g->nsend_grad, g->live);
+  for (uint32_t i = 0; i < g->ninstrs; i++) {
+    const ZpInstr *in = &g->instrs[i];
+    ADD(&h, in->op, in->queue, in->in_place, in->mb, in->inst, in->held, in->peer, in->pair, in->dims, in->tied, in->bytes,
+        in->naccess);
+    add_u32s(&h, in->wait, in->nwait);
+    for (uint32_t k = 0; k < in->naccess; k++) ADD(&h, in->access[k].buf, in->access[k].mode, in->access[k].tag);
+  }
+  for (int q = 0; q < ZP_QUEUES; q++) add_u32s(&h, g->queue[q], g->nqueue[q]);
+  return h;
+}
+
+static Hash memory(const ZpStage *s) {
+  Hash h = 0;
+  add(&h, s->prog.nbufs);
+  for (uint32_t i = 0; i < s->prog.nbufs; i++) {
+    const ZpBuf *b = &s->prog.bufs[i];
+    ADD(&h, b->kind, b->index, b->pool, b->bytes, b->offset);
+  }
+  for (int i = 0; i < ZP_L_COUNT_; i++) add(&h, s->ledger.bytes[i]);
+  ADD(&h, s->ledger.total, s->input_bytes, s->slot_bytes, s->scratch_bytes, s->boundary_bytes, s->recv_bytes, s->send_bytes,
+      s->recv_grad_bytes, s->send_grad_bytes);
+  return h;
+}
+
+static Hash instances(const ZpStage *s) {
+  Hash h = 0;
+  ADD(&h, s->ninsts, s->nheld);
+  for (uint32_t i = 0; i < s->ninsts; i++) {
+    ADD(&h, s->insts[i].segment, s->insts[i].iter, s->saved_at ? s->saved_at[i] : 0);
+    add_u32s(&h, s->insts[i].held, s->insts[i].nheld);
+  }
+  for (uint32_t i = 0; i < s->nheld; i++) {
+    const ZpHeld *k = &s->held[i];
+    ADD(&h, k->bucket, k->iter, k->tied, k->counted, k->param_at, k->master_at, k->grad_at, k->state_at);
+  }
+  add_double(&h, s->cost);
+  return h;
+}
+
+void zp_digest(const ZpPlan *p, ZbArena *a, ZpEachDigest *each, void *ctx) {
+  each(ctx, "mesh", mesh(p));
+  each(ctx, "sizes", sizes(p));
+  each(ctx, "parameters", buckets(p));
+  for (uint32_t i = 0; i < p->graph->nsegments; i++) {
+    const ZpSegment *s = &p->segments[i];
+    each(ctx, zb_printf(a, "part %u's values", i), values(p, s));
+    each(ctx, zb_printf(a, "part %u's forward", i), nodes(s->fwd, s->nfwd));
+    each(ctx, zb_printf(a, "part %u's backward", i), nodes(s->bwd, s->nbwd));
+    each(ctx, zb_printf(a, "part %u's count", i), nodes(s->count, s->ncount));
+  }
+  for (uint32_t i = 0; i < p->nstages; i++) {
+    each(ctx, zb_printf(a, "stage %u's parts", i), instances(&p->stages[i]));
+    each(ctx, zb_printf(a, "stage %u's instructions", i), instructions(&p->stages[i].prog));
+    each(ctx, zb_printf(a, "stage %u's memory", i), memory(&p->stages[i]));
+  }
+}
