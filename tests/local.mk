@@ -54,6 +54,7 @@ TESTS += $(scenario_tests)
 if HAVE_MPI
 check_PROGRAMS += tests/mpi/comm
 tests_mpi_comm_SOURCES = tests/mpi/comm.c
+tests_mpi_comm_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
 tests_mpi_comm_LDADD = $(libs_exec)
 
 # zrun with one device more: tests/mpi/streams.sh.

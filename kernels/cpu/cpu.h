@@ -70,19 +70,6 @@ static inline void zk_walk_next(const ZkNest *n, ZkWalk *w) {
 }
 
 /* ---- elements -------------------------------------------------------------------------------- */
-static inline float zk_bf16_to_f32(uint16_t h) {
-  uint32_t u = (uint32_t)h << 16;
-  float f;
-  memcpy(&f, &u, 4);
-  return f;
-}
-/* Rounds to nearest even; a NaN stays one. */
-static inline uint16_t zk_f32_to_bf16(float f) {
-  uint32_t u;
-  memcpy(&u, &f, 4);
-  uint32_t r = u + 0x7fff + ((u >> 16) & 1);
-  return (uint16_t)((f != f ? u | 0x400000 : r) >> 16);
-}
 static inline char *zk_at(const ZkView *v, int64_t off) {
   return (char *)v->data + off * (int64_t)zk_elem_bytes((ZkElem)v->elem);
 }

@@ -1,7 +1,8 @@
 /* One node of a local program: pointers into the call, then a kernel, a collective, or a scalar taken out.
  *
- * A collective along an axis moves contiguous blocks, one per member. Where the axis is the slowest of the tensor the
- * blocks are the tensor; elsewhere they are packed and unpacked in the node's scratch. Sums travel in f32.
+ * A collective along an axis moves contiguous blocks, one per member, of the tensor's own type. Where the axis is the
+ * slowest of the tensor the blocks are the tensor; elsewhere (ZpNode's `packs`) they are packed or unpacked in the node's
+ * scratch.
  *
  * Example: all_gather of x[batch, seq] along seq over 2 ranks, batch = 2, seq = 4: rank 0 has b0 s01, b1 s01. The blocks arrive
  * as (b0 s01, b1 s01)(b0 s23, b1 s23); unpacking block i writes columns 2i..2i+1 of every row. */
@@ -68,12 +69,6 @@ static uint64_t count_of(const ZkView *v) {
   return n;
 }
 
-static bool slowest(const ZkView *v, uint16_t axis) {
-  for (int i = axis_of(v, axis); i-- > 0;)
-    if (v->size[i] != 1) return false;
-  return true;
-}
-
 /* A parameter lies in declared order, what is gathered of it in axis order. */
 static bool same_order(const ZkView *v, const ZkView *w) {
   return v->rank == w->rank && !memcmp(v->axis, w->axis, (size_t)v->rank * sizeof *v->axis);
@@ -98,42 +93,42 @@ typedef struct {
   int64_t members, mine;
 } Coll;
 
+/* What a collective reduces travels as it lies: no more bytes than the plan says. */
+static ZxCommElem moved_as(const ZkView *v) {
+  ZB_ASSERT(v->elem == ZK_F32 || v->elem == ZK_BF16);
+  return v->elem == ZK_BF16 ? ZX_BF16 : ZX_F32;
+}
+
+static ZxReduce how(const ZpNode *n) { return n->call.opt[0] ? ZX_MAX : ZX_SUM; }
+
 static void all_reduce(Coll *c) {
-  ZxReduce how = c->n->call.opt[0] ? ZX_MAX : ZX_SUM;
   uint64_t n = count_of(c->in);
-  if (c->in->elem == ZK_F32) {
-    if (c->in->data != c->out->data) c->e->dev->copy(c->e->env, c->out->data, c->in->data, n * 4);
-    zx_await(c->e, c->e->c->t->all_reduce(c->e->c, c->g, c->out->data, n, ZX_F32, how));
-    return;
-  }
-  ZkView wide = dense_at(c->in, c->scratch, ZK_F32);
-  copy_view(c->e, *c->in, wide);
-  zx_await(c->e, c->e->c->t->all_reduce(c->e->c, c->g, c->scratch, n, ZX_F32, how));
-  copy_view(c->e, wide, *c->out);
+  ZB_ASSERT(c->in->elem == c->out->elem && same_order(c->in, c->out));
+  if (c->in->data != c->out->data)
+    c->e->dev->copy(c->e->env, c->out->data, c->in->data, n * zk_elem_bytes((ZkElem)c->in->elem));
+  zx_await(c->e, c->e->c->t->all_reduce(c->e->c, c->g, c->out->data, n, moved_as(c->in), how(c->n)));
 }
 
 static void all_gather(Coll *c) {
   uint16_t axis = c->n->axis;
   uint64_t bytes = count_of(c->in) * zk_elem_bytes((ZkElem)c->in->elem);
-  if (slowest(c->out, axis) && same_order(c->in, c->out)) {
-    zx_await(c->e, c->e->c->t->all_gather(c->e->c, c->g, c->in->data, bytes, c->out->data));
-    return;
-  }
-  zx_await(c->e, c->e->c->t->all_gather(c->e->c, c->g, c->in->data, bytes, c->scratch));
+  char *all = c->n->packs ? c->scratch : c->out->data;
+  zx_await(c->e, c->e->c->t->all_gather(c->e->c, c->g, c->in->data, bytes, all));
   int64_t n = c->in->size[axis_of(c->in, axis)];
-  for (int64_t i = 0; i < c->members; i++)
-    copy_view(c->e, dense_at(c->in, c->scratch + (uint64_t)i * bytes, (ZkElem)c->in->elem), part_of(c->out, axis, i * n, n));
+  for (int64_t i = 0; c->n->packs && i < c->members; i++)
+    copy_view(c->e, dense_at(c->in, all + (uint64_t)i * bytes, (ZkElem)c->in->elem), part_of(c->out, axis, i * n, n));
 }
 
 static void reduce_scatter(Coll *c) {
   uint16_t axis = c->n->axis;
-  uint64_t n = count_of(c->out);
+  ZkElem elem = (ZkElem)c->in->elem;
+  uint64_t n = count_of(c->out), bytes = n * zk_elem_bytes(elem);
   int64_t len = c->out->size[axis_of(c->out, axis)];
-  for (int64_t i = 0; i < c->members; i++)
-    copy_view(c->e, part_of(c->in, axis, i * len, len), dense_at(c->out, c->scratch + (uint64_t)i * n * 4, ZK_F32));
-  char *mine = c->scratch + (uint64_t)c->mine * n * 4;
-  zx_await(c->e, c->e->c->t->reduce_scatter(c->e->c, c->g, c->scratch, n, ZX_F32, c->n->call.opt[0] ? ZX_MAX : ZX_SUM, mine));
-  copy_view(c->e, dense_at(c->out, mine, ZK_F32), *c->out);
+  ZB_ASSERT(c->out->elem == elem);
+  char *all = c->n->packs ? c->scratch : c->in->data;
+  for (int64_t i = 0; c->n->packs && i < c->members; i++)
+    copy_view(c->e, part_of(c->in, axis, i * len, len), dense_at(c->out, all + (uint64_t)i * bytes, elem));
+  zx_await(c->e, c->e->c->t->reduce_scatter(c->e->c, c->g, all, n, moved_as(c->in), how(c->n), c->out->data));
 }
 
 /* From split along `axis` to split along `axis2`: block j is what member j will own. */

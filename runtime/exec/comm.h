@@ -4,11 +4,11 @@
 
 #include "runtime/exec/exec.h"
 
-static inline size_t zx_elem_bytes(ZxCommElem e) { return e == ZX_F64 ? 8 : e == ZX_F32 ? 4 : 1; }
+static inline size_t zx_elem_bytes(ZxCommElem e) { return e == ZX_F64 ? 8 : e == ZX_F32 ? 4 : e == ZX_BF16 ? 2 : 1; }
 
-/* out[0..n) = part[0] + part[1] + ... + part[count-1] (or their maximum), combined in exactly this order, so
- * the result does not depend on which rank computes it. `out` may be one of the parts. A NaN in any part
- * gives NaN, for the maximum too: a diverged rank must not disappear in a reduction. */
+/* combine.c: out[0..n) = part[0] + part[1] + ... + part[count-1] (or their maximum), combined in exactly this order, so
+ * the result does not depend on which rank computes it. bf16 is summed in f32 and rounded once. `out` may be one of the
+ * parts. A NaN in any part gives NaN, for the maximum too: a diverged rank must not disappear in a reduction. */
 void zx_combine(void *out, const void *const *part, int count, size_t n, ZxCommElem elem, ZxReduce op);
 
 /* For tests: messages of more than `bytes` bytes take the road of those too large for MPI's int counts. */

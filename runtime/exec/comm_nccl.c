@@ -25,8 +25,12 @@
  * directions; pairs that a schedule exchanges at the same time thus go one after the other.
  *
  * Communicators belong to one queue each: the engine makes groups of nodes and of the collective queue apart, and
- * transfers have one of their own. A maximum drops a NaN that only one member has, unlike MPI's here: what follows (a
- * shift before exp) meets that NaN again. */
+ * transfers have one of their own.
+ *
+ * NCCL's sums are not those of combine.c. The order of additions is NCCL's to choose, so bits are those of MPI's
+ * communicator only up to rounding; of bf16 every partial sum that one GPU passes on is rounded: N - 1 times in a ring of
+ * N, up to 2^-9 of the partial sum each, where MPI's rounds once. A maximum drops a NaN that only one member has, unlike
+ * MPI's: what follows (a shift before exp) meets that NaN again. */
 #include "runtime/exec/comm.h"
 #include "runtime/exec/cuda.h"
 
@@ -221,7 +225,15 @@ static Group *begin(ZxComm *c, ZxGroup gi, const char *what, size_t bytes) {
   return spoilt(nccl(c)) ? NULL : g;
 }
 
-static ncclDataType_t type_of(ZxCommElem e) { return e == ZX_F32 ? ncclFloat32 : e == ZX_F64 ? ncclFloat64 : ncclUint8; }
+static ncclDataType_t type_of(ZxCommElem e) {
+  switch (e) {
+  case ZX_F32: return ncclFloat32;
+  case ZX_F64: return ncclFloat64;
+  case ZX_BF16: return ncclBfloat16;
+  case ZX_BYTES: break;
+  }
+  ZB_BUG("a reduction of bytes");
+}
 static ncclRedOp_t op_of(ZxReduce r) { return r == ZX_MAX ? ncclMax : ncclSum; }
 
 /* What fails while it is captured makes the capture fail; nccl_anew comes then.

@@ -1,58 +1,9 @@
-/* The communicator of a world of one rank, where every operation is complete at once, and the arithmetic of
- * reductions that all communicators share. */
+/* The communicator of a world of one rank, where every operation is complete at once. */
 #include "runtime/exec/comm.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- combining parts ----
- * A few vectors of the result at a time, which stay in registers while the parts are added to them: each part
- * goes through memory once, and nothing else does (2.5 times as fast as a running sum in a small buffer). */
-typedef float F32 __attribute__((vector_size(64), aligned(4), may_alias));
-typedef double F64 __attribute__((vector_size(64), aligned(8), may_alias));
-
-/* !(x <= acc) is true for a NaN in x; a NaN in acc stays */
-#define MAX_OF(acc, x) ((acc) != (acc) || (x) <= (acc) ? (acc) : (x))
-
-#define COMBINE(NAME, T, V)                                                                                  \
-  ZB_WIDE static void NAME(T *out, const void *const *part, int count, size_t n, ZxReduce op) {                 \
-    enum { STEP = 64 / sizeof(T) };                                                                          \
-    size_t i = 0;                                                                                            \
-    for (; op == ZX_SUM && i + 4 * STEP <= n; i += 4 * STEP) {                                               \
-      const V *x = (const V *)((const T *)part[0] + i);                                                      \
-      V a = x[0], b = x[1], c = x[2], d = x[3];                                                              \
-      for (int k = 1; k < count; k++) {                                                                      \
-        x = (const V *)((const T *)part[k] + i);                                                             \
-        a += x[0];                                                                                           \
-        b += x[1];                                                                                           \
-        c += x[2];                                                                                           \
-        d += x[3];                                                                                           \
-      }                                                                                                      \
-      V *y = (V *)(out + i);                                                                                 \
-      y[0] = a;                                                                                              \
-      y[1] = b;                                                                                              \
-      y[2] = c;                                                                                              \
-      y[3] = d;                                                                                              \
-    }                                                                                                        \
-    for (; i < n; i++) {                                                                                     \
-      T acc = ((const T *)part[0])[i];                                                                       \
-      for (int k = 1; k < count; k++) {                                                                      \
-        T x = ((const T *)part[k])[i];                                                                       \
-        acc = op == ZX_SUM ? acc + x : MAX_OF(acc, x);                                                       \
-      }                                                                                                      \
-      out[i] = acc;                                                                                          \
-    }                                                                                                        \
-  }
-COMBINE(combine_f32, float, F32)
-COMBINE(combine_f64, double, F64)
-
-void zx_combine(void *out, const void *const *part, int count, size_t n, ZxCommElem elem, ZxReduce op) {
-  ZB_ASSERT(elem == ZX_F32 || elem == ZX_F64);
-  if (elem == ZX_F32) combine_f32(out, part, count, n, op);
-  else combine_f64(out, part, count, n, op);
-}
-
-/* ---- a world of one ---- */
 static int zero(ZxComm *c) { return (void)c, 0; }
 static int one(ZxComm *c) { return (void)c, 1; }
 static ZxGroup self_split(ZxComm *c, int color) { return (void)c, color < 0 ? -1 : 0; }

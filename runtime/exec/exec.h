@@ -5,6 +5,7 @@
  * comm_shm.c               ... inside a node  device_cpu.c  the CPU
  * comm_staged.c            ... of a device's memory, by way of the host's
  * comm_nccl.c              ... by NCCL        device_cuda.c CUDA, in a module that device_load.c loads
+ * combine.c                their sums
  * engine.c play.c call.c   steps of a plan    data.c        token and record files
  * capture.c                steps queued once  weights.c     safetensors, read and written by owners
  * params.c update.c        parameters
@@ -98,8 +99,11 @@ const ZxDeviceTable *zx_device(const char *name, ZbErr *err);
 /* ---- communicators -------------------------------------------------------------------------------------- */
 /* One world of ranks and its subgroups. All operations are non-blocking: `start` functions return a request,
  * `test` says whether it is complete and makes progress on all. Buffers must stay untouched until then.
- * Collectives of one group must be started in the same order by all its members; the plan guarantees it. */
-typedef enum { ZX_F32, ZX_F64, ZX_BYTES } ZxCommElem;
+ * Collectives of one group must be started in the same order by all its members; the plan guarantees it.
+ *
+ * What is moved is what is handed over: bf16 is reduced by exchanging bf16. It is summed in f32, in the order of ranks, and
+ * rounded once; but by NCCL, which rounds where it adds. */
+typedef enum { ZX_F32, ZX_F64, ZX_BF16, ZX_BYTES } ZxCommElem; /* what is reduced; ZX_BYTES: nothing is */
 typedef enum { ZX_SUM, ZX_MAX } ZxReduce;
 typedef int32_t ZxRequest; /* index into the communicator's table of requests; -1: complete */
 typedef int32_t ZxGroup;   /* 0: the world */
@@ -122,8 +126,8 @@ typedef struct {
   ZxRequest (*all_reduce)(ZxComm *, ZxGroup, void *p, size_t n, ZxCommElem, ZxReduce); /* in place */
   /* Member i contributes `bytes` bytes, found at `part` (which may be out + i*bytes: in place). */
   ZxRequest (*all_gather)(ZxComm *, ZxGroup, const void *part, size_t bytes, void *out);
-  /* `in` holds group_size blocks of n elements; block i summed over members arrives at member i. `in` is
-   * scratch afterwards; `out` may be the own block of `in`. */
+  /* `in` holds group_size blocks of n elements; block i summed over members arrives at member i. `in` stays as it is,
+   * but for its own block if that is `out`. */
   ZxRequest (*reduce_scatter)(ZxComm *, ZxGroup, void *in, size_t n, ZxCommElem, ZxReduce, void *out);
   ZxRequest (*all_to_all)(ZxComm *, ZxGroup, const void *in, size_t bytes, void *out); /* bytes per pair */
   ZxRequest (*broadcast)(ZxComm *, ZxGroup, void *p, size_t bytes, int root);

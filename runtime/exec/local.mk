@@ -4,6 +4,7 @@ libexec_a_SOURCES = \
   runtime/exec/call.c \
   runtime/exec/capture.c \
   runtime/exec/comm.h \
+  runtime/exec/combine.c \
   runtime/exec/comm_self.c \
   runtime/exec/comm_shm.c \
   runtime/exec/comm_shm.h \

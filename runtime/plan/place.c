@@ -231,19 +231,29 @@ void zp_views(const ZpPlan *p, const ZpSegment *s, ZpNode *n) {
   for (int i = 0; i < n->call.nout; i++) n->call.out[i] = zp_view(p, &s->values[n->out[i]]);
 }
 
-/* Room to pack and unpack: collectives move contiguous blocks, and sums travel in f32. */
-static uint64_t collective_scratch(const ZpNode *n) {
-  uint64_t in = 1, out = 1;
-  const ZkView *a = &n->call.in[0], *b = &n->call.out[0];
-  for (int i = 0; i < a->rank; i++) in *= (uint64_t)a->size[i], out *= (uint64_t)b->size[i];
-  uint64_t e = zk_elem_bytes(a->elem);
+/* Whether the blocks along `axis` of a tensor lie one behind the other, in the order of the other one's. */
+static bool in_blocks(const ZkView *whole, const ZkView *part, uint16_t axis) {
+  if (memcmp(whole->axis, part->axis, whole->rank * sizeof *whole->axis) != 0) return false;
+  for (int i = 0; whole->axis[i] != axis; i++)
+    if (whole->size[i] != 1) return false;
+  return true;
+}
+
+static bool packs(const ZpNode *n) {
+  const ZkView *in = &n->call.in[0], *out = &n->call.out[0];
   switch (n->call.op) {
-  case ZG_OP_ALL_REDUCE: return a->elem == ZK_F32 ? 0 : aligned(in * 4);
-  case ZG_OP_REDUCE_SCATTER: return aligned(in * 4);
-  case ZG_OP_ALL_GATHER: return aligned(out * e);
-  case ZG_OP_ALL_TO_ALL: return aligned(in * e) + aligned(out * e);
-  default: return 0;
+  case ZG_OP_REDUCE_SCATTER: return !in_blocks(in, out, n->axis);
+  case ZG_OP_ALL_GATHER: return !in_blocks(out, in, n->axis);
+  case ZG_OP_ALL_TO_ALL: return true;
+  default: return false;
   }
+}
+
+/* Room to pack and unpack. */
+static uint64_t collective_scratch(const Place *c, const ZpNode *n) {
+  if (!n->packs) return 0;
+  uint64_t in = aligned(c->s->values[n->in[0]].bytes), out = aligned(c->s->values[n->out[0]].bytes);
+  return n->call.op == ZG_OP_ALL_TO_ALL ? in + out : n->call.op == ZG_OP_ALL_GATHER ? out : in;
 }
 
 static uint64_t kernel_scratch(const Place *c, const ZkCall *call) {
@@ -255,7 +265,8 @@ static void make_calls(Place *c, ZpNode *nodes, uint32_t n) {
     ZpNode *k = &nodes[i];
     zp_views(c->p, c->s, k);
     bool collective = k->dims != 0;
-    k->scratch_bytes = collective ? collective_scratch(k) : is_class(k, ZG_SINK) ? 0 : kernel_scratch(c, &k->call);
+    k->packs = collective && packs(k);
+    k->scratch_bytes = collective ? collective_scratch(c, k) : is_class(k, ZG_SINK) ? 0 : kernel_scratch(c, &k->call);
     if (!k->run) continue;
     ZkCall one = zp_stacked_call(c->p, c->s, k, k->run);
     uint64_t together = kernel_scratch(c, &one);

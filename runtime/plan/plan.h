@@ -99,6 +99,8 @@ typedef struct {
   ZpDims dims;                 /* collectives: over which */
   ZpDims split;                /* compute: dims along which each rank has its own part of the iteration space */
   uint16_t axis, axis2;        /* collectives: gathered/scattered along; all_to_all: from, to */
+  bool packs;                  /* collectives: their blocks do not lie one behind the other in the tensor, so they are put
+                                * together, or taken apart, in scratch */
   uint64_t scratch_bytes;
   uint64_t scratch_at;         /* in the stage's scratch */
   uint32_t sink;               /* SINK nodes: attribute opt[0] of the graph node */

@@ -331,8 +331,8 @@ static ncclResult_t collective(Op *o, int kind, size_t n, ncclDataType_t type, c
 /* Room for one part of each member; what is sent to and received from each. */
 static Op *reduction(ncclComm_t c, const void *in, size_t n, ncclDataType_t type, ncclRedOp_t op, size_t step) {
   Op *o = begin(c);
-  o->elem = type == ncclFloat32 ? ZX_F32 : ZX_F64;
-  ZB_ASSERT(type == ncclFloat32 || type == ncclFloat64);
+  o->elem = type == ncclFloat32 ? ZX_F32 : type == ncclBfloat16 ? ZX_BF16 : ZX_F64;
+  ZB_ASSERT(type == ncclFloat32 || type == ncclFloat64 || type == ncclBfloat16);
   size_t bytes = n * zx_elem_bytes(o->elem);
   o->how = op == ncclMax ? ZX_MAX : ZX_SUM;
   o->n = n;

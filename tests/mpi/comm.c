@@ -7,6 +7,7 @@
 #include "runtime/exec/comm.h"
 
 #include <math.h>
+#include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -49,20 +50,24 @@ static double want(const Team *m, size_t i, ZxReduce op) {
 
 static void put(void *p, ZxCommElem e, size_t i, double x) {
   if (e == ZX_F32) ((float *)p)[i] = (float)x;
+  else if (e == ZX_BF16) ((uint16_t *)p)[i] = zk_f32_to_bf16((float)x);
   else ((double *)p)[i] = x;
 }
 static double get(const void *p, ZxCommElem e, size_t i) {
+  if (e == ZX_BF16) return (double)zk_bf16_to_f32(((const uint16_t *)p)[i]);
   return e == ZX_F32 ? (double)((const float *)p)[i] : ((const double *)p)[i];
 }
+/* What that type makes of a whole number: in bf16 those beyond 256 are rounded. */
+static double as(ZxCommElem e, double x) { return e == ZX_BF16 ? (double)zk_bf16_to_f32(zk_f32_to_bf16((float)x)) : x; }
 
 static void all_reduce(const Team *m, size_t n, ZxCommElem e, ZxReduce op) {
   void *p = fresh(n * 8);
   for (size_t i = 0; i < n; i++) put(p, e, i, value(rank, i));
   t->wait(c, t->all_reduce(c, m->g, p, n, e, op));
   for (size_t i = 0; i < n; i++)
-    if (get(p, e, i) != want(m, i, op)) {
+    if (get(p, e, i) != as(e, want(m, i, op))) {
       EXPECT(false, "%s: all-reduce of %zu: element %zu is %g, not %g", m->name, n, i, get(p, e, i),
-             want(m, i, op));
+             as(e, want(m, i, op)));
       break;
     }
   free(p);
@@ -75,9 +80,14 @@ static void reduce_scatter(const Team *m, size_t n, ZxCommElem e, ZxReduce op, b
   for (size_t i = 0; i < n * (size_t)m->size; i++) put(in, e, i, value(rank, i));
   t->wait(c, t->reduce_scatter(c, m->g, in, n, e, op, out));
   for (size_t i = 0; i < n; i++)
-    if (get(out, e, i) != want(m, (size_t)m->rank * n + i, op)) {
+    if (get(out, e, i) != as(e, want(m, (size_t)m->rank * n + i, op))) {
       EXPECT(false, "%s: reduce-scatter of %zu: element %zu is %g, not %g", m->name, n, i, get(out, e, i),
-             want(m, (size_t)m->rank * n + i, op));
+             as(e, want(m, (size_t)m->rank * n + i, op)));
+      break;
+    }
+  for (size_t i = 0; i < n * (size_t)m->size; i++)
+    if (get(in, e, i) != value(rank, i) && !(in_place && i / n == (size_t)m->rank)) {
+      EXPECT(false, "%s: reduce-scatter of %zu writes element %zu of what it reads", m->name, n, i);
       break;
     }
   free(in);
@@ -153,24 +163,29 @@ static void transfers(size_t n) {
   free(r);
 }
 
+static double spread(int r, size_t i) { return zb_random_normal(1, (uint64_t)r, i) * exp(3 * zb_random_normal(2, (uint64_t)r, i)); }
+
 /* The order of additions shows in the last bits: all members must have got the same, and the reduce-scatter the
- * same as the all-reduce. */
-static void same_bits(const Team *m, size_t n) {
-  size_t all = n * (size_t)m->size;
-  float *a = fresh(all * 4), *b = fresh(all * 4), *other = fresh(all * 4);
-  for (size_t i = 0; i < all; i++)
-    a[i] = b[i] =
-        (float)(zb_random_normal(1, (uint64_t)rank, i) * exp(3 * zb_random_normal(2, (uint64_t)rank, i)));
-  float *mine = b + n * (size_t)m->rank;
-  ZxRequest r1 = t->all_reduce(c, m->g, a, all, ZX_F32, ZX_SUM);
-  ZxRequest r2 = t->reduce_scatter(c, m->g, b, n, ZX_F32, ZX_SUM, mine);
+ * same as the all-reduce. bf16 must be rounded once: the bits of a sum in f32 of all parts in the order of ranks. */
+static void same_bits(const Team *m, size_t n, ZxCommElem e) {
+  size_t all = n * (size_t)m->size, size = zx_elem_bytes(e), own = n * (size_t)m->rank;
+  char *a = fresh(all * size), *b = fresh(all * size), *other = fresh(all * size);
+  for (size_t i = 0; i < all; i++) put(a, e, i, spread(rank, i));
+  memcpy(b, a, all * size);
+  char *mine = b + own * size;
+  ZxRequest r1 = t->all_reduce(c, m->g, a, all, e, ZX_SUM);
+  ZxRequest r2 = t->reduce_scatter(c, m->g, b, n, e, ZX_SUM, mine);
   t->wait(c, r2);
   t->wait(c, r1);
-  EXPECT(!memcmp(mine, a + n * (size_t)m->rank, n * 4), "%s: reduce-scatter of %zu has other bits", m->name,
-         n);
-  memcpy(other, a, all * 4);
-  t->wait(c, t->broadcast(c, m->g, other, all * 4, 0));
-  EXPECT(!memcmp(other, a, all * 4), "%s: all-reduce of %zu has other bits than on its rank 0", m->name, all);
+  EXPECT(!memcmp(mine, a + own * size, n * size), "%s: reduce-scatter of %zu has other bits", m->name, n);
+  memcpy(other, a, all * size);
+  t->wait(c, t->broadcast(c, m->g, other, all * size, 0));
+  EXPECT(!memcmp(other, a, all * size), "%s: all-reduce of %zu has other bits than on its rank 0", m->name, all);
+  for (size_t i = 0; e == ZX_BF16 && i < all && i < 5000; i++) {
+    float sum = 0;
+    for (int k = 0; k < m->size; k++) sum += zk_bf16_to_f32(zk_f32_to_bf16((float)spread(m->member[k], i)));
+    EXPECT(((uint16_t *)(void *)a)[i] == zk_f32_to_bf16(sum), "%s: element %zu of bf16 is not rounded once", m->name, i);
+  }
   free(a);
   free(b);
   free(other);
@@ -179,26 +194,53 @@ static void same_bits(const Team *m, size_t n) {
 /* Sums through shared memory have the bits of those by messages. Leaves the communicator as it was. */
 static void agreement(const Team *team, int nteam) {
   static const size_t sizes[] = {1, 5, 1023, 4100, 20011, 200003};
-  for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+  static const ZxCommElem elems[] = {ZX_F32, ZX_BF16};
+  for (size_t k = 0; k < 2 * (sizeof sizes / sizeof *sizes); k++)
     for (int i = 0; i < nteam; i++) {
-      size_t n = sizes[k];
-      float *a[2];
+      ZxCommElem e = elems[k % 2];
+      size_t n = sizes[k / 2], bytes = n * zx_elem_bytes(e);
+      void *a[2];
       for (int apart = 0; apart < 2; apart++) {
-        a[apart] = fresh(n * 4);
-        for (size_t j = 0; j < n; j++) a[apart][j] = (float)zb_random_normal(3, (uint64_t)rank, j);
+        a[apart] = fresh(bytes);
+        for (size_t j = 0; j < n; j++) put(a[apart], e, j, zb_random_normal(3, (uint64_t)rank, j));
         zx_comm_mpi_apart(c, apart);
-        t->wait(c, t->all_reduce(c, team[i].g, a[apart], n, ZX_F32, ZX_SUM));
+        t->wait(c, t->all_reduce(c, team[i].g, a[apart], n, e, ZX_SUM));
       }
-      EXPECT(!memcmp(a[0], a[1], n * 4), "%s: all-reduce of %zu has other bits by messages", team[i].name, n);
+      EXPECT(!memcmp(a[0], a[1], bytes), "%s: all-reduce of %zu has other bits by messages", team[i].name, n);
       free(a[0]);
       free(a[1]);
     }
   zx_comm_mpi_apart(c, false);
 }
 
+/* ---- what goes over the wire ---- */
+static size_t wire; /* bytes of this rank's messages that reductions sent */
+int MPI_Isend(const void *p, int n, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request *r) {
+  if (type == MPI_BYTE) wire += (size_t)n;
+  return PMPI_Isend(p, n, type, to, tag, comm, r);
+}
+
+/* By messages, a rank sends all but its own block of a vector to be summed, and its sums to all others: of every type its
+ * own bytes and no more. */
+static void on_the_wire(const Team *m) {
+  size_t n = 16 * 1024 * (size_t)m->size, others = (size_t)m->size - 1, block = n / (size_t)m->size;
+  char *p = calloc(n, 8), *out = fresh(n * 8);
+  for (int e = ZX_F32; e <= ZX_BF16; e++) {
+    size_t size = zx_elem_bytes((ZxCommElem)e);
+    wire = 0;
+    t->wait(c, t->reduce_scatter(c, m->g, p, block, (ZxCommElem)e, ZX_SUM, out));
+    EXPECT(wire == others * block * size, "%s: a reduce-scatter sends %zu bytes, not %zu", m->name, wire, others * block * size);
+    wire = 0;
+    t->wait(c, t->all_reduce(c, m->g, p, n, (ZxCommElem)e, ZX_SUM));
+    EXPECT(wire == 2 * others * block * size, "%s: an all-reduce sends %zu bytes, not %zu", m->name, wire, 2 * others * block * size);
+  }
+  free(p);
+  free(out);
+}
+
 /* A NaN or an infinity of one rank is everybody's. */
 static void not_finite(const Team *m) {
-  for (int e = ZX_F32; e <= ZX_F64; e++) {
+  for (int e = ZX_F32; e <= ZX_BF16; e++) {
     double buf[4];
     for (int op = ZX_SUM; op <= ZX_MAX; op++)
       for (int who = 0; who < m->size; who++) {
@@ -298,9 +340,9 @@ static void contract(Team *team, int nteam) {
     for (int i = 0; i < nteam; i++) {
       size_t n = sizes[k];
       Team *m = &team[i];
-      for (int e = ZX_F32; e <= ZX_F64; e++)
+      for (int e = ZX_F32; e <= ZX_BF16; e++)
         for (int op = ZX_SUM; op <= ZX_MAX; op++) {
-          if (n > 100000 && e == ZX_F64 && op == ZX_MAX) continue; /* brevity */
+          if (n > 100000 && e != ZX_F32 && op == ZX_MAX) continue; /* brevity */
           all_reduce(m, n, (ZxCommElem)e, (ZxReduce)op);
           if (n > 100000) continue;
           reduce_scatter(m, n, (ZxCommElem)e, (ZxReduce)op, false);
@@ -310,7 +352,8 @@ static void contract(Team *team, int nteam) {
       all_gather(m, n, true);
       all_to_all(m, n);
       broadcast(m, n);
-      if (n) same_bits(m, n > 100000 ? 30011 : n);
+      for (int e = ZX_F32; n && e <= ZX_BF16; e++)
+        if (e != ZX_F64) same_bits(m, n > 100000 ? 30011 : n, (ZxCommElem)e);
     }
   for (int i = 0; i < nteam; i++) not_finite(&team[i]);
   many(team, nteam);
@@ -346,6 +389,7 @@ int main(int argc, char **argv) {
     agreement(team, nteam);
     zx_comm_mpi_apart(c, true);
     contract(team, nteam);
+    for (int i = 0; i < nteam; i++) on_the_wire(&team[i]);
     quiet_wait();
     for (size_t n = 0; n < 200000; n = n * 13 + 1) transfers(n);
     zx_comm_mpi_limit(c, 1000); /* as if everything below were larger than an int can count */

@@ -60,6 +60,41 @@ Test(combine, in_rank_order_and_in_place) {
   for (int i = 0; i < N; i++) cr_assert_eq(y[0][i], i > N / 2 - i ? i : N / 2 - i);
 }
 
+/* bf16: the bits of a sum in f32 that is rounded once, infinities and numbers that are none among them. */
+Test(combine, bf16_is_rounded_once) {
+  enum { N = 1300, PARTS = 5 };
+  static uint16_t x[PARTS][N], want[N];
+  const void *part[PARTS];
+  int twice = 0;
+  for (int k = 0; k < PARTS; k++) part[k] = x[k];
+  for (int i = 0; i < N; i++) {
+    float sum = 0, often = 0;
+    for (int k = 0; k < PARTS; k++) {
+      x[k][i] = (uint16_t)zb_random_u64(3, (uint64_t)k, (uint64_t)i);
+      if (i % 7) x[k][i] = zk_f32_to_bf16((float)zb_random_normal(4, (uint64_t)k, (uint64_t)i));
+      float y = zk_bf16_to_f32(x[k][i]);
+      sum = k ? sum + y : y;
+      often = zk_bf16_to_f32(zk_f32_to_bf16(k ? often + y : y));
+    }
+    want[i] = zk_f32_to_bf16(sum);
+    twice += want[i] != zk_f32_to_bf16(often);
+  }
+  cr_expect_gt(twice, 100, "a sum that is rounded at each step is another one");
+  zx_combine(x[2], part, PARTS, N, ZX_BF16, ZX_SUM);
+  for (int i = 0; i < N; i++) {
+    float a = zk_bf16_to_f32(x[2][i]), b = zk_bf16_to_f32(want[i]);
+    cr_assert(isnan(b) ? isnan(a) : x[2][i] == want[i], "element %d is %a, not %a", i, (double)a, (double)b);
+  }
+}
+
+Test(combine, bf16_maxima) {
+  uint16_t a[] = {zk_f32_to_bf16(NAN), zk_f32_to_bf16(1), zk_f32_to_bf16(-INFINITY), zk_f32_to_bf16(-2)};
+  uint16_t b[] = {zk_f32_to_bf16(1), zk_f32_to_bf16(NAN), zk_f32_to_bf16(3), zk_f32_to_bf16(-4)};
+  zx_combine(b, (const void *[]){a, b}, 2, 4, ZX_BF16, ZX_MAX);
+  cr_expect(isnan(zk_bf16_to_f32(b[0])) && isnan(zk_bf16_to_f32(b[1])));
+  cr_expect(zk_bf16_to_f32(b[2]) == 3 && zk_bf16_to_f32(b[3]) == -2);
+}
+
 Test(combine, a_nan_stays) {
   float a[3] = {NAN, 1, -INFINITY}, b[3] = {1, NAN, 3};
   zx_combine(a, (const void *[]){a, b}, 2, 3, ZX_F32, ZX_MAX);

@@ -53,6 +53,23 @@ static void each(Member *m, ZxShm *s, size_t n) {
   free(d);
 }
 
+/* The same of bf16, blocks of an odd number of them too. */
+static void halves(Member *m, ZxShm *s, size_t n) {
+  size_t all = n * (size_t)m->size, own = n * (size_t)m->rank;
+  uint16_t *a = malloc(all * 2), *b = malloc(all * 2), *c = malloc(n * 2);
+  for (size_t i = 0; i < all; i++) a[i] = b[i] = zk_f32_to_bf16(value(m->rank, i));
+  zx_shm_all_reduce(s, a, all, ZX_BF16, ZX_SUM);
+  wait_for(s, zx_shm_reduce_scatter(s, b, n, ZX_BF16, ZX_SUM, c));
+  for (size_t i = 0; i < all; i++) {
+    m->wrong += a[i] != zk_f32_to_bf16(sum(m->size, i));
+    m->wrong += b[i] != zk_f32_to_bf16(value(m->rank, i)); /* left as it was */
+  }
+  m->wrong += memcmp(c, a + own, n * 2) != 0;
+  free(a);
+  free(b);
+  free(c);
+}
+
 /* More at once than the table first holds. */
 static void many(Member *m, ZxShm *s) {
   static const size_t n = 700;
@@ -69,7 +86,10 @@ static void *play(void *arg) {
   Member *m = arg;
   ZxShm *s = zx_shm_new(m->window, m->rank, m->size);
   static const size_t sizes[] = {1, 33, 5000, 70001, 150000};
-  for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) each(m, s, sizes[k]);
+  for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+    each(m, s, sizes[k]);
+    halves(m, s, sizes[k]);
+  }
   many(m, s);
   zx_shm_free(s);
   return NULL;
