@@ -57,6 +57,11 @@ tests_mpi_comm_SOURCES = tests/mpi/comm.c
 tests_mpi_comm_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
 tests_mpi_comm_LDADD = $(libs_exec)
 
+# A step with a communicator that counts: tests/mpi/moved.sh.
+check_PROGRAMS += tests/mpi/moved
+tests_mpi_moved_SOURCES = tests/mpi/moved.c
+tests_mpi_moved_LDADD = $(libs_exec)
+
 # zrun with one device more: tests/mpi/streams.sh.
 check_PROGRAMS += tests/mpi/zrun-threads
 tests_mpi_zrun_threads_SOURCES = runtime/exec/zrun.c tests/mpi/device_threads.c

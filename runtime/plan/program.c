@@ -170,7 +170,7 @@ static void add_step(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
   Draft *d = &g->d[g->step];
   d->in.pair = pair;
   d->in.dims = (1u << g->p->mesh.ndims) - 1;
-  d->in.bytes = 64;
+  d->in.bytes = 4 * sizeof(double); /* the sums of the loss, of aux terms and of squares; the denominator */
   d->after_pos = norm_pos;
   d->in.naccess = 3;
   d->in.access = ZB_NEWN(g->p->arena, ZpAccess, 3);

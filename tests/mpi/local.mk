@@ -6,6 +6,7 @@ scenario_tests += \
   tests/mpi/layouts.sh \
   tests/mpi/meaning.sh \
   tests/mpi/optim.sh \
+  tests/mpi/moved.sh \
   tests/mpi/options.sh \
   tests/mpi/precision.sh \
   tests/mpi/recipes.sh \
