@@ -11,7 +11,8 @@
  *                  have the lists, if every stage does all of its own one by one
  *  7 operands      each instruction reads and writes what it must, no more
  *  8 contents      what is read was written, completely, and is not overwritten before
- *  9 arena         buffers lie inside it, overlap only when one is dead, the ledger adds up */
+ *  9 arena         buffers have the bytes that their contents take, lie inside it where the engine looks for them, overlap
+ *                  only when one is dead; the ledger adds up */
 #include "runtime/plan/check.h"
 
 /* ---- 1 form ---- */
@@ -25,7 +26,7 @@ static bool instr_form(const Check *c, uint32_t s, uint32_t i) {
   const ZpInstr *in = &st->prog.instrs[i];
   if (in->op >= ZP_I_COUNT_ || in->queue != zp_instr_info[in->op].queue)
     return zb_fail(c->err, NULL, "stage %u: instruction %u is of no known kind or in another's queue", s, i);
-  bool inst = in->op == ZP_I_FWD || in->op == ZP_I_BWD, p2p = in->queue == ZP_Q_P2P;
+  bool inst = in->op == ZP_I_FWD || in->op == ZP_I_BWD || in->op == ZP_I_COUNT, p2p = in->queue == ZP_Q_P2P;
   if (in->mb >= c->p->nmicro || (inst && in->inst >= st->ninsts) ||
       (of_bucket(in->op) && in->held >= st->nheld) || (p2p && in->peer >= c->p->nstages) ||
       (in->op == ZP_I_REDUCE_TIED && in->tied >= c->p->ntied))
@@ -45,17 +46,27 @@ static bool instr_form(const Check *c, uint32_t s, uint32_t i) {
   return true;
 }
 
+/* Buffers of a kind and pool are numbered in their order, so no two are alike: the engine finds them by that. */
+static bool buffers_form(const Check *c, uint32_t s) {
+  const ZpProgram *g = &c->p->stages[s].prog;
+  uint32_t held = c->p->stages[s].nheld, pools = held > c->p->nbuckets ? held : c->p->nbuckets;
+  uint32_t *next = ZB_NEWN(c->a, uint32_t, (size_t)ZP_B_KINDS * (pools + 1));
+  for (uint32_t b = 0; b < g->nbufs; b++) {
+    const ZpBuf *x = &g->bufs[b];
+    bool stored = x->kind == ZP_B_PARAM || x->kind == ZP_B_GRAD || x->kind == ZP_B_STATE;
+    bool pool = x->kind == ZP_B_GATHER || x->kind == ZP_B_STAGING;
+    if (x->kind >= ZP_B_KINDS || x->pool >= (stored ? held : pool ? c->p->nbuckets : 1))
+      return zb_fail(c->err, NULL, "stage %u: buffer %u is of no known kind or pool", s, b);
+    if (x->index != next[x->kind * (pools + 1) + x->pool]++)
+      return zb_fail(c->err, NULL, "stage %u: %s is not numbered as it is listed", s, zp_say_buf(c, s, b));
+  }
+  return true;
+}
+
 static bool form(const Check *c, uint32_t s) {
   const ZpProgram *g = &c->p->stages[s].prog;
   uint64_t queued = 0;
-  for (uint32_t b = 0; b < g->nbufs; b++) {
-    uint8_t kind = g->bufs[b].kind;
-    bool held = kind == ZP_B_PARAM || kind == ZP_B_GRAD || kind == ZP_B_STATE;
-    bool pool = kind == ZP_B_GATHER || kind == ZP_B_STAGING;
-    if (kind >= ZP_B_KINDS || (held && g->bufs[b].pool >= c->p->stages[s].nheld) ||
-        (pool && g->bufs[b].pool >= c->p->nbuckets))
-      return zb_fail(c->err, NULL, "stage %u: buffer %u is of no known kind or pool", s, b);
-  }
+  if (!buffers_form(c, s)) return false;
   for (uint32_t i = 0; i < g->ninstrs; i++)
     if (!instr_form(c, s, i)) return false;
   for (int q = 0; q < ZP_QUEUES; q++) {
@@ -254,7 +265,10 @@ static bool completeness(const Check *c, uint32_t s) {
     const ZpInstr *in = &g->instrs[i];
     Progress *x = &m[in->mb];
     if (in->op == ZP_I_LOAD) x->loads++;
-    if (in->op == ZP_I_COUNT) x->counts++;
+    if (in->op == ZP_I_COUNT) {
+      if (!zp_counts(c->p, &st->insts[in->inst])) return zp_fail_at(c, s, i, "counts a part of the model that has no loss");
+      x->counts++;
+    }
     zeros += in->op == ZP_I_ZERO_GRADS;
     norms += in->op == ZP_I_NORM_LOCAL;
     if (in->op != ZP_I_FWD && in->op != ZP_I_BWD) continue;
@@ -343,7 +357,10 @@ static bool reductions(const Check *c, uint32_t s) {
 /* ---- all of them ---- */
 static bool check_all(Check *c) {
   uint32_t P = c->p->nstages;
+  const ZpMesh *m = &c->p->mesh;
   if (!P || c->p->nmicro < 1) return zb_fail(c->err, NULL, "the plan has no stages or no micro-batches");
+  if ((int64_t)P != (m->pipe < 0 ? 1 : m->dim[m->pipe].size))
+    return zb_fail(c->err, NULL, "the plan has %u stages, but not its mesh", P);
   c->base = ZB_NEWN(c->a, uint32_t, P + 1);
   for (uint32_t s = 0; s < P; s++) {
     if (c->p->stages[s].prog.ninstrs > UINT32_MAX / 2 - c->base[s])
@@ -352,7 +369,7 @@ static bool check_all(Check *c) {
   }
   c->pos = ZB_NEWN(c->a, uint32_t, c->base[P]);
   c->last_user = ZB_NEWN(c->a, uint32_t *, P);
-  if (!parts_owned(c) || !tuples_fit(c) || !buckets_owned(c)) return false;
+  if (!zp_check_buckets(c) || !parts_owned(c) || !tuples_fit(c) || !buckets_owned(c)) return false;
   for (uint32_t s = 0; s < P; s++)
     if (!form(c, s) || !completeness(c, s) || !reductions(c, s)) return false;
   if (!zp_check_pairs(c) || !zp_check_deadlock(c)) return false;

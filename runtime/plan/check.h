@@ -4,7 +4,8 @@
  * check.c           form, ownership, completeness, reductions
  * check_queues.c    pairs, deadlock
  * check_operands.c  what each instruction must read and write
- * check_memory.c    happens-before, contents, the arena
+ * check_memory.c    happens-before, contents
+ * check_arena.c     sizes and places of buffers
  * check_words.c     counter-examples in words */
 #ifndef ZUG_PLAN_CHECK_H
 #define ZUG_PLAN_CHECK_H
@@ -36,6 +37,7 @@ bool zp_check_pairs(const Check *c);
 bool zp_check_deadlock(const Check *c);
 bool zp_check_operands(const Check *c, uint32_t stage, uint32_t instr);
 bool zp_check_memory(const Check *c, uint32_t stage);
+bool zp_check_buckets(const Check *c);
 bool zp_check_arena(const Check *c, uint32_t stage);
 /* Whether BWD of this instance needs the loss denominator. */
 static inline bool zp_counts(const ZpPlan *p, const ZpInst *i) {

@@ -1,4 +1,4 @@
-/* Contents of buffers and the arena of one stage.
+/* Contents of the buffers of one stage.
  *
  * What "before" means: an instruction is complete before another starts if the other waits for it, or starts after (in
  * its queue, or through waits) one that does; in the compute queue the next one also waits for the one before. Starting
@@ -237,79 +237,4 @@ bool zp_check_memory(const Check *c, uint32_t s) {
     for (uint32_t k = 0; k < g->instrs[i].naccess; k++)
       if (!access_one(&m, i, &g->instrs[i].access[k])) return false;
   return contents_at_end(&m);
-}
-
-/* ---- the arena ---- */
-static uint64_t needed(const ZpPlan *p, const ZpStage *st, const ZpBuf *b) {
-  const ZpBucket *k = NULL;
-  uint32_t t = ZP_NONE;
-  if (b->kind == ZP_B_GATHER || b->kind == ZP_B_STAGING) t = b->pool;
-  if (b->kind == ZP_B_PARAM || b->kind == ZP_B_GRAD || b->kind == ZP_B_STATE) t = st->held[b->pool].bucket;
-  if (t != ZP_NONE) k = &p->buckets[t];
-  switch ((ZpBufKind)b->kind) {
-  case ZP_B_SLOT: return st->slot_bytes;
-  case ZP_B_RECV_ACT: return st->recv_bytes;
-  case ZP_B_SEND_ACT: return st->send_bytes;
-  case ZP_B_RECV_GRAD: return st->recv_grad_bytes;
-  case ZP_B_SEND_GRAD: return st->send_grad_bytes;
-  case ZP_B_GATHER: return k->elems * zk_elem_bytes(p->compute);
-  case ZP_B_STAGING: return k->elems * 4;
-  case ZP_B_PARAM: return zp_param_bytes(p, t) + zp_master_bytes(p, t);
-  case ZP_B_GRAD: return zp_grad_bytes(p, t);
-  case ZP_B_STATE: return zp_state_bytes(p, t);
-  case ZP_B_BOUNDARY: return st->boundary_bytes;
-  case ZP_B_SCRATCH: return st->scratch_bytes;
-  default: return 8;
-  }
-}
-
-/* What lies inside slots, scratch and boundaries fits and does not overlap. */
-static bool blocks_fit(const Check *c, uint32_t s) {
-  const ZpStage *st = &c->p->stages[s];
-  uint64_t end = st->input_bytes;
-  for (uint32_t i = 0; i < st->ninsts; i++) {
-    const ZpInst *x = &st->insts[i];
-    const ZpSegment *g = &c->p->segments[x->segment];
-    uint64_t bytes =
-        g->saved_bytes + (i && g->saves_carry ? g->carry_bytes : 0); /* the tuple it takes in, behind */
-    bool fit = st->saved_at[i] >= end && st->saved_at[i] + bytes <= st->slot_bytes;
-    end = st->saved_at[i] + bytes;
-    fit &= g->fwd_temp <= st->scratch_bytes && g->bwd_temp <= st->scratch_bytes &&
-           g->count_temp <= st->scratch_bytes;
-    if (i && !g->saves_carry) fit &= g->carry_bytes <= st->boundary_bytes;
-    if (i) fit &= g->dcarry_bytes <= st->boundary_bytes;
-    if (!fit)
-      return zb_fail(c->err, NULL, "stage %u: the values of %s do not fit into slot, scratch or boundary", s,
-                     zp_say_inst(c, x->segment, x->iter));
-  }
-  return true;
-}
-
-bool zp_check_arena(const Check *c, uint32_t s) {
-  const ZpStage *st = &c->p->stages[s];
-  uint64_t sum = 0;
-  if (!blocks_fit(c, s)) return false;
-  for (int l = 0; l < ZP_L_COUNT_; l++)
-    if (!zb_add_u64(sum, st->ledger.bytes[l], &sum))
-      return zb_fail(c->err, NULL, "stage %u: the ledger overflows", s);
-  if (sum != st->ledger.total)
-    return zb_fail(c->err, NULL, "stage %u: the lines of the ledger add up to %llu bytes, its total is %llu",
-                   s, (unsigned long long)sum, (unsigned long long)st->ledger.total);
-  for (uint32_t b = 0; b < st->prog.nbufs; b++) {
-    const ZpBuf *x = &st->prog.bufs[b];
-    uint64_t end = UINT64_MAX;
-    if (!zb_add_u64(x->offset, x->bytes, &end) || end > st->ledger.total)
-      return zb_fail(c->err, NULL, "stage %u: %s ends at byte %llu of an arena of %llu", s,
-                     zp_say_buf(c, s, b), (unsigned long long)end, (unsigned long long)st->ledger.total);
-    if (x->bytes < needed(c->p, st, x))
-      return zb_fail(c->err, NULL, "stage %u: %s has %llu bytes, but needs %llu", s, zp_say_buf(c, s, b),
-                     (unsigned long long)x->bytes, (unsigned long long)needed(c->p, st, x));
-    uint64_t held = x->kind == ZP_B_PARAM   ? st->held[x->pool].param_at
-                    : x->kind == ZP_B_GRAD  ? st->held[x->pool].grad_at
-                    : x->kind == ZP_B_STATE ? st->held[x->pool].state_at
-                                            : x->offset;
-    if (held != x->offset)
-      return zb_fail(c->err, NULL, "stage %u: %s is not where its bucket says", s, zp_say_buf(c, s, b));
-  }
-  return true;
 }

@@ -10,21 +10,23 @@ typedef struct {
   bool ok;
 } Wants;
 
-static void want(Wants *w, ZpBufKind kind, uint32_t pool, uint32_t mode, uint64_t tag) {
+/* `pool`: which of its kind; of scalars and boundaries, which the engine finds by it, the index. Returns the buffer. */
+static uint32_t want(Wants *w, ZpBufKind kind, uint32_t pool, uint32_t mode, uint64_t tag) {
   const ZpInstr *in = &w->st->prog.instrs[w->instr];
   for (uint32_t k = 0; k < in->naccess && w->ok; k++) { /* usually the first one looked at */
     const ZpAccess *x = &in->access[(w->cursor + k) % in->naccess];
     const ZpBuf *b = &w->st->prog.bufs[x->buf];
     if (b->kind != kind || x->mode != mode || x->tag != tag) continue;
-    if (kind == ZP_B_SCALARS ? b->index != pool : b->pool != pool) continue;
+    if (kind == ZP_B_SCALARS || kind == ZP_B_BOUNDARY ? b->index != pool : b->pool != pool) continue;
     w->cursor = (w->cursor + k + 1) % in->naccess;
     w->matched++;
-    return;
+    return x->buf;
   }
-  if (!w->ok) return;
+  if (!w->ok) return ZP_NONE;
   const char *verb = mode == ZP_READ ? "read" : mode == ZP_WRITE ? "write" : "update";
   w->ok = zp_fail_at(w->c, w->s, w->instr, "should %s %s (%s), but does not", verb, zp_say_tag(w->c, tag),
                      zp_buf_text[kind]);
+  return ZP_NONE;
 }
 
 static uint64_t held_tag(const Wants *w, ZpTag kind, uint32_t held, uint32_t n) {
@@ -51,7 +53,7 @@ static void want_tuple(Wants *w, int backward, uint32_t i, uint32_t mode, ZpBufK
   const ZpSegment *g = &w->p->segments[x->segment];
   if (!(backward ? g->dcarry_bytes : g->carry_bytes)) return;
   if (!outside && !backward && g->saves_carry) return; /* in the slot */
-  want(w, outside ? from_stage : ZP_B_BOUNDARY, 0, mode,
+  want(w, outside ? from_stage : ZP_B_BOUNDARY, outside ? 0 : i % 2, mode,
        zp_tag(backward ? ZP_TAG_DCARRY : ZP_TAG_CARRY, x->segment, x->iter, mb));
 }
 
@@ -85,10 +87,11 @@ static void want_work(Wants *w, const ZpInstr *in) {
     want(w, ZP_B_SCALARS, ZP_SCALARS_COUNT, ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, 1));
 }
 
-/* One contents into another. */
+/* One contents into another, in one place. */
 static void want_change(Wants *w, ZpBufKind kind, uint32_t pool, uint64_t before, uint64_t after) {
-  want(w, kind, pool, ZP_READ, before);
-  want(w, kind, pool, ZP_WRITE, after);
+  uint32_t from = want(w, kind, pool, ZP_READ, before), to = want(w, kind, pool, ZP_WRITE, after);
+  if (w->ok && from != to)
+    w->ok = zp_fail_at(w->c, w->s, w->instr, "reads %s, but writes %s", zp_say_buf(w->c, w->s, from), zp_say_buf(w->c, w->s, to));
 }
 
 static void want_of_bucket(Wants *w, const ZpInstr *in) {

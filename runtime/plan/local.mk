@@ -7,6 +7,7 @@ libplan_a_SOURCES = \
   runtime/plan/bucket.c \
   runtime/plan/check.c \
   runtime/plan/check.h \
+  runtime/plan/check_arena.c \
   runtime/plan/check_memory.c \
   runtime/plan/check_operands.c \
   runtime/plan/check_queues.c \

@@ -90,7 +90,71 @@ Test(check, indices_in_range) {
   rejects(p, "is no buffer of this stage");
 }
 
+Test(check, mesh_and_stages) {
+  ZpPlan *p = good(rich);
+  p->mesh.dim[0].size = 4;
+  rejects(p, "the plan has 3 stages, but not its mesh");
+  p->mesh.pipe = -1;
+  rejects(p, "the plan has 3 stages, but not its mesh");
+}
+
+/* The engine finds buffers by kind, pool and index, and of several the first. */
+Test(check, buffers_numbered) {
+  ZpPlan *p = good(rich);
+  buffer(p, 1, ZP_B_STAGING, 1, 1)->index = 0;
+  rejects(p, "stage 1: staging buffer 0 of layer.* is not numbered as it is listed");
+  p = good(rich);
+  buffer(p, 1, ZP_B_BOUNDARY, 0, 1)->pool = 1;
+  rejects(p, "is of no known kind or pool");
+  p = good(rich);
+  buffer(p, 1, ZP_B_STATE, 1, 0)->pool = p->stages[1].nheld;
+  rejects(p, "is of no known kind or pool");
+  p = good(rich);
+  buffer(p, 1, ZP_B_GATHER, 1, 0)->pool = p->nbuckets;
+  rejects(p, "is of no known kind or pool");
+  p = good(rich);
+  buffer(p, 1, ZP_B_GATHER, 1, 0)->kind = ZP_B_KINDS;
+  rejects(p, "is of no known kind or pool");
+}
+
 /* ---- 2 ownership ---- */
+Test(check, bucket_dims) {
+  ZpPlan *p = good(rich);
+  p->buckets[1].shard = 1u << 3; /* tensor: it is split there, not copied */
+  rejects(p, "bucket layer.* is cut or reduced over dims along which it is no copy");
+  p = good(rich);
+  p->buckets[1].partial |= 1u << 3;
+  rejects(p, "bucket layer.* is cut or reduced over dims along which it is no copy");
+  p = good(rich);
+  p->buckets[1].replicas |= 1u << 0; /* pipe */
+  rejects(p, "bucket layer.* is cut or reduced over dims along which it is no copy");
+  p = good(rich);
+  p->buckets[1].level = 0;
+  rejects(p, "bucket layer.* is cut or reduced over dims along which it is no copy");
+  p = good(rich);
+  p->buckets[1].level = 4;
+  rejects(p, "bucket layer.* is cut or reduced over dims along which it is no copy");
+}
+
+Test(check, bucket_slices) {
+  ZpPlan *p = good(rich);
+  ZpSlice s[2] = {{.n = 500, .naxes = 2, .size = {50, 10}}, {.at = 512, .n = 512, .naxes = 1, .size = {512}}};
+  ZbErr err = {0};
+  p->buckets[1].slices = s;
+  p->buckets[1].nslices = 2;
+  cr_assert(zp_check(p, &err), "%s", err.text);
+  s[0].n = 513, s[0].size[0] = 513, s[0].naxes = 1;
+  rejects(p, "bucket layer.*: slice 1 has 512 elements at 512, but the one before ends at 513");
+  s[0].n = 500;
+  rejects(p, "bucket layer.*: slice 0 has 500 elements at 0");
+  s[0].size[0] = 500, s[1].at = 504;
+  rejects(p, "bucket layer.*: slice 1 has 512 elements at 504");
+  s[1].at = 512, s[1].n = s[1].size[0] = 513;
+  rejects(p, "bucket layer.* has 1024 elements for slices of 1025, in 2 parts");
+  s[1].n = s[1].size[0] = 512, p->buckets[1].elems = 1040;
+  rejects(p, "bucket layer.* has 1040 elements for slices of 1024, in 2 parts");
+}
+
 Test(check, every_layer_once) {
   ZpPlan *p = good(rich);
   p->stages[1].insts[0].iter = 1;
@@ -292,6 +356,40 @@ Test(check, operands) {
       in->access[k].tag = zp_tag(ZP_TAG_CARRY, 1, 2, 1);
   rejects(p, "stage 1 FWD(layer.2, mb 2) should read the tuple into layer.2, micro-batch 2 (activation "
              "receive buffer)");
+}
+
+/* What goes to and fro between instances is where the engine looks for it, by the instance's number. */
+Test(check, boundaries_exchanged) {
+  ZpPlan *p = good((Fake){.stages = 1, .nmicro = 1, .layers = 2});
+  ZpProgram *g = &p->stages[0].prog;
+  uint32_t first = (uint32_t)(buffer(p, 0, ZP_B_BOUNDARY, 0, 0) - g->bufs);
+  for (uint32_t i = 0; i < g->ninstrs; i++)
+    for (uint32_t k = 0; k < g->instrs[i].naccess; k++) {
+      uint32_t *b = &g->instrs[i].access[k].buf;
+      if (*b == first || *b == first + 1) *b = 2 * first + 1 - *b;
+    }
+  rejects(p, "stage 0 FWD(part 0, mb 0) should write the tuple into layer.0, micro-batch 0 (boundary buffer), but does not");
+}
+
+Test(check, count_of_the_loss) {
+  ZpPlan *p = good(rich);
+  find(p, 2, ZP_I_COUNT, 1, ANY)->inst = 0;
+  rejects(p, "stage 2 COUNT(mb 1) counts a part of the model that has no loss");
+  find(p, 2, ZP_I_COUNT, 1, ANY)->inst = 9;
+  rejects(p, "(COUNT) names something that does not exist");
+}
+
+/* A scatter leaves nothing of use where it took the gradient from, not in another buffer. */
+Test(check, changed_in_place) {
+  ZpPlan *p = good(rich);
+  ZpInstr *in = find(p, 1, ZP_I_SCATTER_GRADS, 0, 2);
+  uint32_t from = ZP_NONE;
+  for (uint32_t k = 0; k < in->naccess; k++)
+    if (p->stages[1].prog.bufs[in->access[k].buf].kind == ZP_B_STAGING && in->access[k].mode == ZP_READ) from = in->access[k].buf;
+  uint32_t first = (uint32_t)(buffer(p, 1, ZP_B_STAGING, 1, 0) - p->stages[1].prog.bufs);
+  for (uint32_t k = 0; k < in->naccess; k++)
+    if (in->access[k].buf == from && in->access[k].mode == ZP_WRITE) in->access[k].buf = 2 * first + 1 - from;
+  rejects(p, "stage 1 SCATTER_GRADS(layer.4, mb 0) reads staging buffer 0 of layer.*, but writes staging buffer 1 of layer.*");
 }
 
 /* ---- 8 contents ---- */
@@ -516,7 +614,7 @@ Test(check, overlap_within_one_instruction) {
 Test(check, arena_bounds) {
   ZpPlan *p = good(rich);
   p->stages[2].prog.bufs[p->stages[2].prog.nbufs - 1].offset += 64;
-  rejects(p, "stage 2: staging buffer 1 of layer.* ends at byte ");
+  rejects(p, "stage 2: staging buffer 1 of layer.* lies at bytes 49792 to ");
   p = good(rich);
   p->stages[1].ledger.total += 64;
   rejects(p, "stage 1: the lines of the ledger add up to ");
@@ -528,5 +626,85 @@ Test(check, arena_bounds) {
   rejects(p, "stage 1: parameter store of layer.2 is not where its bucket says");
   p = good(rich);
   p->stages[1].saved_at[1] -= 64;
-  rejects(p, "stage 1: the values of layer.3 do not fit into slot, scratch or boundary");
+  rejects(p, "stage 1: what layer.3 saves overlaps what lies before it in the slot");
+}
+
+/* Sizes worked by hand: 1024 elements cut in 2 by ZeRO-1 (states), -2 (gradients), -3 (parameters). A line less is refused,
+ * wherever the planner takes its sizes from. */
+Test(check, sizes_by_hand) {
+  static const struct {
+    ZpBufKind kind;
+    uint32_t pool;
+    uint64_t full[4], half[4]; /* in f32, in bf16 with a master; by level */
+  } want[] = {{ZP_B_PARAM, 1, {4096, 4096, 4096, 2048}, {2048 + 4096, 2048 + 2048, 2048 + 2048, 1024 + 2048}},
+              {ZP_B_GRAD, 1, {4096, 4096, 2048, 2048}, {4096, 4096, 2048, 2048}},
+              {ZP_B_STATE, 1, {8192, 4096, 4096, 4096}, {8192, 4096, 4096, 4096}},
+              {ZP_B_STAGING, 1, {0, 0, 4096, 4096}, {0, 0, 4096, 4096}},
+              {ZP_B_GATHER, 1, {0, 0, 0, 4096}, {0, 0, 0, 2048}},
+              {ZP_B_SLOT, 0, {768, 768, 768, 768}, {768, 768, 768, 768}}, /* 3 x 256, no inputs */
+              {ZP_B_RECV_ACT, 0, {512, 512, 512, 512}, {512, 512, 512, 512}},
+              {ZP_B_SEND_ACT, 0, {512, 512, 512, 512}, {512, 512, 512, 512}},
+              {ZP_B_RECV_GRAD, 0, {512, 512, 512, 512}, {512, 512, 512, 512}},
+              {ZP_B_SEND_GRAD, 0, {512, 512, 512, 512}, {512, 512, 512, 512}},
+              {ZP_B_BOUNDARY, 0, {512, 512, 512, 512}, {512, 512, 512, 512}},
+              {ZP_B_SCRATCH, 0, {128, 128, 128, 128}, {128, 128, 128, 128}},
+              {ZP_B_SCALARS, 0, {64, 64, 64, 64}, {64, 64, 64, 64}}};
+  for (int level = 0; level < 4; level++)
+    for (int half = 0; half < 2; half++) {
+      ZpPlan *p = good((Fake){.stages = 3, .nmicro = 2, .layers = 7, .level = level, .bf16 = half});
+      for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        uint64_t bytes = (half ? want[i].half : want[i].full)[level];
+        if (!bytes) continue;
+        ZpBuf *b = buffer(p, 1, want[i].kind, want[i].pool, 0);
+        cr_expect_eq(b->bytes, bytes, "kind %d, level %d: %llu bytes", want[i].kind, level, (unsigned long long)b->bytes);
+        b->bytes--;
+        rejects(p, zb_printf(arena, "has %llu bytes, but needs %llu", (unsigned long long)bytes - 1, (unsigned long long)bytes));
+        b->bytes++;
+      }
+    }
+}
+
+/* What is larger on this stage than elsewhere: temporaries of each kind, tuples of each instance. */
+Test(check, sizes_of_each_segment) {
+  for (int k = 0; k < 3; k++) {
+    ZpPlan *p = good(rich);
+    *(k == 0 ? &p->segments[1].fwd_temp : k == 1 ? &p->segments[1].bwd_temp : &p->segments[1].count_temp) = 192;
+    rejects(p, "stage 0: scratch 0 has 128 bytes, but needs 192");
+  }
+  ZpPlan *p = good(rich);
+  for (int i = 0; i < 3; i++) p->segments[i].dcarry_bytes = p->segments[i].dcarry_out_bytes = 576;
+  rejects(p, "has 512 bytes, but needs 576");
+  p = good(rich); /* in the slot, behind what is saved: 3 x 256 and two tuples of 512 */
+  buffer(p, 1, ZP_B_SLOT, 0, 0)->bytes = 1728;
+  rejects(p, "stage 1: slot 0 has 1728 bytes, but needs 1792");
+  p = good(rich);
+  for (uint32_t s = 0; s < 3; s++) p->stages[s].scratch_bytes = 0;
+  rejects(p, "stage 0 has temporaries, but no scratch");
+  p = good(rich);
+  p->stages[1].saved_at[1] += 8;
+  rejects(p, "stage 1: what layer.3 saves overlaps");
+  p = good(rich);
+  p->stages[1].saved_at[2] = UINT64_MAX - 63;
+  rejects(p, "stage 1: what layer.4 saves overlaps");
+}
+
+Test(check, stored_where_the_bucket_says) {
+  static const struct {
+    size_t field;
+    const char *text;
+  } at[] = {{offsetof(ZpHeld, param_at), "parameter store"},
+            {offsetof(ZpHeld, master_at), "parameter store"},
+            {offsetof(ZpHeld, grad_at), "gradient accumulator"},
+            {offsetof(ZpHeld, state_at), "optimizer state"}};
+  for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+    ZpPlan *p = good((Fake){.stages = 2, .nmicro = 1, .layers = 2, .bf16 = true});
+    *(uint64_t *)(void *)((char *)&p->stages[1].held[0] + at[i].field) += 64;
+    rejects(p, zb_printf(arena, "stage 1: %s of layer.1 is not where its bucket says", at[i].text));
+  }
+  ZpPlan *p = good((Fake){.stages = 1, .nmicro = 1, .layers = 1});
+  p->stages[0].held[0].master_at = 0; /* f32 has none */
+  rejects(p, "parameter store of wte is not where its bucket says");
+  p = good(rich);
+  buffer(p, 1, ZP_B_SCRATCH, 0, 0)->offset += 8;
+  rejects(p, "stage 1: scratch 0 lies at bytes ");
 }

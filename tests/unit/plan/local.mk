@@ -7,6 +7,9 @@ tests_unit_test_plan_SOURCES = \
   tests/unit/plan/fake.c \
   tests/unit/plan/fake.h \
   tests/unit/plan/nodes.c \
+  tests/unit/plan/machine.c \
+  tests/unit/plan/machine.h \
+  tests/unit/plan/mutate.c \
   tests/unit/plan/order.c \
   tests/unit/plan/program.c
 tests_unit_test_plan_CFLAGS = $(unit_cflags)
