@@ -91,6 +91,7 @@ typedef struct {
   char *scratch;
   ZxGroup g;
   int64_t members, mine;
+  uint64_t bytes; /* as the plan has it: of the whole tensor, as it travels */
 } Coll;
 
 /* What a collective reduces travels as it lies: no more bytes than the plan says. */
@@ -104,14 +105,16 @@ static ZxReduce how(const ZpNode *n) { return n->call.opt[0] ? ZX_MAX : ZX_SUM; 
 static void all_reduce(Coll *c) {
   uint64_t n = count_of(c->in);
   ZB_ASSERT(c->in->elem == c->out->elem && same_order(c->in, c->out));
+  ZB_ASSERT(c->bytes == n * zk_elem_bytes((ZkElem)c->in->elem));
   if (c->in->data != c->out->data)
-    c->e->dev->copy(c->e->env, c->out->data, c->in->data, n * zk_elem_bytes((ZkElem)c->in->elem));
+    c->e->dev->copy(c->e->env, c->out->data, c->in->data, c->bytes);
   zx_await(c->e, c->e->c->t->all_reduce(c->e->c, c->g, c->out->data, n, moved_as(c->in), how(c->n)));
 }
 
 static void all_gather(Coll *c) {
   uint16_t axis = c->n->axis;
   uint64_t bytes = count_of(c->in) * zk_elem_bytes((ZkElem)c->in->elem);
+  ZB_ASSERT(c->bytes == bytes * (uint64_t)c->members);
   char *all = c->n->packs ? c->scratch : c->out->data;
   zx_await(c->e, c->e->c->t->all_gather(c->e->c, c->g, c->in->data, bytes, all));
   int64_t n = c->in->size[axis_of(c->in, axis)];
@@ -124,7 +127,7 @@ static void reduce_scatter(Coll *c) {
   ZkElem elem = (ZkElem)c->in->elem;
   uint64_t n = count_of(c->out), bytes = n * zk_elem_bytes(elem);
   int64_t len = c->out->size[axis_of(c->out, axis)];
-  ZB_ASSERT(c->out->elem == elem);
+  ZB_ASSERT(c->out->elem == elem && c->bytes == bytes * (uint64_t)c->members);
   char *all = c->n->packs ? c->scratch : c->in->data;
   for (int64_t i = 0; c->n->packs && i < c->members; i++)
     copy_view(c->e, part_of(c->in, axis, i * len, len), dense_at(c->out, all + (uint64_t)i * bytes, elem));
@@ -136,6 +139,7 @@ static void all_to_all(Coll *c) {
   uint16_t from = c->n->axis, to = c->n->axis2;
   ZkElem elem = (ZkElem)c->in->elem;
   uint64_t bytes = count_of(c->in) * zk_elem_bytes(elem), block = bytes / (uint64_t)c->members;
+  ZB_ASSERT(c->bytes == bytes);
   char *sent = c->scratch, *got = c->scratch + zb_round_up(bytes, 64);
   int64_t nto = c->out->size[axis_of(c->out, to)], nfrom = c->in->size[axis_of(c->in, from)];
   for (int64_t i = 0; i < c->members; i++) {
@@ -149,8 +153,8 @@ static void all_to_all(Coll *c) {
   }
 }
 
-static void collective(ZxEngine *e, const ZpNode *n, char *scratch) {
-  Coll c = {e, n, &n->call.in[0], &n->call.out[0], scratch, e->node_group[n->dims], 0, 0};
+static void collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, char *scratch) {
+  Coll c = {e, n, &n->call.in[0], &n->call.out[0], scratch, e->node_group[n->dims], 0, 0, zp_node_bytes(s, n)};
   c.members = zp_group_size(&e->p->mesh, n->dims);
   c.mine = zp_group_index(&e->p->mesh, e->rank, n->dims);
   switch (n->call.op) {
@@ -258,7 +262,7 @@ void zx_run_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, co
       if (end > e->high) e->high = end;
       k->call.scratch = scratch;
     }
-    if (k->dims) collective(e, k, scratch);
+    if (k->dims) collective(e, s, k, scratch);
     else if (zg_op_info[k->call.op].class == ZG_SINK) take_scalar(e, k);
     else if (k->call.op == ZG_OP_RANDOM) run_random(e, k, f);
     else e->dev->run(e->env, &k->call);

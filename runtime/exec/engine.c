@@ -47,15 +47,11 @@ static void make_groups(ZxEngine *e) {
     groups_of(e, p->segments[i].bwd, p->segments[i].nbwd);
     groups_of(e, p->segments[i].count, p->segments[i].ncount);
   }
-  for (uint32_t i = 0; i < p->nbuckets; i++) {
-    const ZpBucket *k = &p->buckets[i];
-    make_group(e, e->group, k->shard);
-    make_group(e, e->group, k->shard & k->partial);
-  }
   for (uint32_t s = 0; s < p->nstages; s++)
     for (uint32_t i = 0; i < p->stages[s].prog.ninstrs; i++) {
       const ZpInstr *in = &p->stages[s].prog.instrs[i];
-      if (in->op == ZP_I_REDUCE_GRADS || in->op == ZP_I_REDUCE_COUNT) make_group(e, e->group, in->dims);
+      if (in->queue == ZP_Q_COLL && in->op != ZP_I_REDUCE_TIED && in->op != ZP_I_REDUCE_STEP)
+        make_group(e, e->group, in->dims);
     }
   e->tied = ZB_NEWN(e->a, ZxGroup, p->ntied + 1);
   for (uint32_t i = 0; i < p->ntied; i++) {

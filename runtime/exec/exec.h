@@ -261,7 +261,7 @@ void zx_engine_tell(const ZxEngine *e, ZbText *out);
 /* Seconds by op so far on this rank, indexed by ZgOp; [ZG_OP_COUNT]: optimizer, [+1]: waiting. */
 const double *zx_engine_times(const ZxEngine *e);
 /* With `times`, indexed alike: what that was for. FLOPs are those of products and attention; bytes those of operands and
- * results, each moved once, of a collective what it sends round. `bound`: the seconds that this takes at the peaks at least,
+ * results, each moved once, of a collective those of its whole tensor. `bound`: the seconds that this takes at the peaks at least,
  * each call the longer of its FLOPs and its bytes; 0: not known. */
 typedef struct { double flops, bytes, bound, bound_by_flops; } ZxWork;
 const ZxWork *zx_engine_work(const ZxEngine *e);

@@ -186,39 +186,45 @@ static void compute(ZxEngine *e, const ZpInstr *in) {
   }
 }
 
-/* ---- collectives ---- */
+/* ---- collectives: the instruction says which, over which dims, and how many bytes ---- */
+static ZxRequest gather(ZxEngine *e, const ZpInstr *in, uint64_t elems, const char *shard, char *all) {
+  ZB_ASSERT(in->coll == ZG_OP_ALL_GATHER && in->bytes == elems * zk_elem_bytes(e->p->compute));
+  uint64_t members = (uint64_t)zp_group_size(&e->p->mesh, in->dims);
+  return e->c->t->all_gather(e->c, e->group[in->dims], shard, in->bytes / members, all);
+}
+
+static ZxRequest reduce(ZxEngine *e, const ZpInstr *in, ZxGroup group, float *grads, uint64_t elems) {
+  ZB_ASSERT(in->coll == ZG_OP_ALL_REDUCE && in->bytes == elems * sizeof *grads);
+  return e->c->t->all_reduce(e->c, group, grads, elems, ZX_F32, ZX_SUM);
+}
+
+static ZxRequest scatter(ZxEngine *e, const ZpInstr *in, const ZpBucket *k, float *all) {
+  if (!in->dims) return -1; /* complete on every rank already */
+  if (in->coll == ZG_OP_ALL_REDUCE) return reduce(e, in, e->group[in->dims], all, k->elems);
+  uint64_t n = shard_elems(e, k);
+  ZB_ASSERT(in->coll == ZG_OP_REDUCE_SCATTER && in->dims == k->shard && in->bytes == k->elems * sizeof *all);
+  return e->c->t->reduce_scatter(e->c, e->group[in->dims], all, n, ZX_F32, ZX_SUM, all + shard_index(e, k) * n);
+}
+
 static ZxRequest start_bucket(ZxEngine *e, const ZpInstr *in) {
   const ZpHeld *h = &e->st->held[in->held];
   const ZpBucket *k = &e->p->buckets[h->bucket];
-  const ZxCommTable *t = e->c->t;
-  uint64_t n = shard_elems(e, k), i = shard_index(e, k), w = zk_elem_bytes(e->p->compute);
+  char *params = e->arena + h->param_at, *grads = e->arena + h->grad_at;
   uint64_t from, to;
+  zx_own_range(e, h, &from, &to);
   switch (in->op) {
-  case ZP_I_GATHER_PARAMS:
-    return t->all_gather(e->c, e->group[k->shard], e->arena + h->param_at, n * w, need_buf(e, in, ZP_B_GATHER, h->bucket));
-  case ZP_I_PUBLISH_PARAMS: {
-    char *all = e->arena + h->param_at;
-    return t->all_gather(e->c, e->group[k->shard], all + i * n * w, n * w, all);
-  }
-  case ZP_I_SCATTER_GRADS: {
-    float *all = (float *)(void *)(in->in_place ? e->arena + h->grad_at : need_buf(e, in, ZP_B_STAGING, h->bucket));
-    if ((k->shard & k->partial) == k->shard)
-      return t->reduce_scatter(e->c, e->group[k->shard], all, n, ZX_F32, ZX_SUM, all + i * n);
-    if (k->shard & k->partial) return t->all_reduce(e->c, e->group[k->shard & k->partial], all, k->elems, ZX_F32, ZX_SUM);
-    return -1; /* complete on every rank already */
-  }
-  case ZP_I_REDUCE_GRADS:
-    zx_own_range(e, h, &from, &to);
-    return t->all_reduce(e->c, e->group[in->dims], zx_grads(e, h), to - from, ZX_F32, ZX_SUM);
-  case ZP_I_REDUCE_TIED:
-    zx_own_range(e, h, &from, &to);
-    return t->all_reduce(e->c, e->tied[in->tied], zx_grads(e, h), to - from, ZX_F32, ZX_SUM);
+  case ZP_I_GATHER_PARAMS: return gather(e, in, k->elems, params, need_buf(e, in, ZP_B_GATHER, h->bucket));
+  case ZP_I_PUBLISH_PARAMS: return gather(e, in, k->elems, params + from * zk_elem_bytes(e->p->compute), params);
+  case ZP_I_SCATTER_GRADS:
+    return scatter(e, in, k, (float *)(void *)(in->in_place ? grads : need_buf(e, in, ZP_B_STAGING, h->bucket)));
+  case ZP_I_REDUCE_GRADS: return reduce(e, in, e->group[in->dims], zx_grads(e, h), to - from);
+  case ZP_I_REDUCE_TIED: return reduce(e, in, e->tied[in->tied], zx_grads(e, h), to - from);
   default: ZB_BUG("%s in the collective queue", zp_instr_info[in->op].text);
   }
 }
 
 /* Loss sums and norm: each counted by exactly one rank of those that hold the same. */
-static ZxRequest start_step_sums(ZxEngine *e) {
+static ZxRequest start_step_sums(ZxEngine *e, const ZpInstr *in) {
   const ZpMesh *m = &e->p->mesh;
   ZpDims all = zp_all_dims(m);
   ZxSums *s = e->sums;
@@ -226,7 +232,8 @@ static ZxRequest start_step_sums(ZxEngine *e) {
   if (zp_group_index(m, e->rank, all)) e->dev->zero(e->env, &s->aux, sizeof s->aux);
   if (e->has_loss && zp_group_index(m, e->rank, all) == 0)
     e->dev->copy(e->env, &s->denominator, &e->count->denominator, sizeof s->denominator);
-  return e->c->t->all_reduce(e->c, 0, s, sizeof *s / sizeof(double), ZX_F64, ZX_SUM);
+  ZB_ASSERT(in->bytes == (in->dims ? sizeof *s : 0));
+  return e->c->t->all_reduce(e->c, 0, s, ZP_STEP_SUMS, ZX_F64, ZX_SUM);
 }
 
 static ZxRequest start(ZxEngine *e, const ZpInstr *in) {
@@ -239,8 +246,9 @@ static ZxRequest start(ZxEngine *e, const ZpInstr *in) {
   case ZP_I_RECV_GRAD: return t->recv(e->c, need_buf(e, in, ZP_B_RECV_GRAD, ZP_NONE), in->bytes, peer, (int)in->pair);
   case ZP_I_REDUCE_COUNT:
     if (!in->dims) return -1;
+    ZB_ASSERT(in->bytes == sizeof e->count->denominator);
     return t->all_reduce(e->c, e->group[in->dims], &e->count->denominator, 1, ZX_F64, ZX_SUM);
-  case ZP_I_REDUCE_STEP: return start_step_sums(e);
+  case ZP_I_REDUCE_STEP: return start_step_sums(e, in);
   default: return start_bucket(e, in);
   }
 }

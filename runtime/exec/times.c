@@ -51,10 +51,6 @@ static double moved_by(const ZpSegment *s, const ZpNode *n) {
   return bytes;
 }
 
-static double sent_by(const ZpSegment *s, const ZpNode *n) {
-  return (double)s->values[n->call.op == ZG_OP_ALL_GATHER ? n->out[0] : n->in[0]].bytes;
-}
-
 /* ---- nodes ---- */
 void zx_make_counts(ZxEngine *e) {
   if (!e->o.times) return;
@@ -94,7 +90,7 @@ static ZxCallTime *call_of(ZxEngine *e, const ZpSegment *s, const ZpNode *n) {
 void zx_count_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, double seconds) {
   if (!e->o.times) return;
   bool sends = n->dims && n->call.op != ZG_OP_LOCAL_SLICE; /* its bound is not known here */
-  double bytes = sends ? sent_by(s, n) : moved_by(s, n);
+  double bytes = sends ? (double)zp_node_bytes(s, n) : moved_by(s, n);
   ZxCallTime *c = call_of(e, s, n);
   c->calls++;
   c->seconds += seconds;

@@ -293,28 +293,45 @@ typedef struct {
   uint32_t staged, in_place, reduced, tied, stepped, published;
 } Tally;
 
-static bool over(const Check *c, uint32_t s, uint32_t i, ZpDims want) {
+static bool moves(const Check *c, uint32_t s, uint32_t i, ZgOp coll, ZpDims over, uint64_t bytes) {
   const ZpInstr *in = &c->p->stages[s].prog.instrs[i];
-  if (in->dims == want) return true;
-  return zb_fail(c->err, NULL, "%s goes over %s, but has to go over %s", zp_say(c, s, i),
-                 zp_dims_text(&c->p->mesh, c->a, in->dims), zp_dims_text(&c->p->mesh, c->a, want));
+  if (in->dims != over)
+    return zb_fail(c->err, NULL, "%s goes over %s, but has to go over %s", zp_say(c, s, i),
+                   zp_dims_text(&c->p->mesh, c->a, in->dims), zp_dims_text(&c->p->mesh, c->a, over));
+  if (in->bytes != (over ? bytes : 0) || in->coll != coll)
+    return zb_fail(c->err, NULL, "%s is %s of %llu bytes, but has to be %s of %llu", zp_say(c, s, i),
+                   in->coll < ZG_OP_COUNT ? zg_op_info[in->coll].text : "nothing known", (unsigned long long)in->bytes,
+                   zg_op_info[coll].text, (unsigned long long)(over ? bytes : 0));
+  return true;
+}
+
+/* A full gradient can go to its owners by one reduce-scatter if each of these ranks has a part of the sum. */
+static bool goes_to_owners(const Check *c, uint32_t s, uint32_t i, const ZpBucket *b) {
+  ZpDims sums = b->shard & b->partial;
+  return moves(c, s, i, sums == b->shard ? ZG_OP_REDUCE_SCATTER : ZG_OP_ALL_REDUCE, sums, b->elems * 4);
 }
 
 static bool tally_instr(const Check *c, uint32_t s, uint32_t i, Tally *all) {
   const ZpPlan *p = c->p;
   const ZpInstr *in = &p->stages[s].prog.instrs[i];
-  if (in->op == ZP_I_REDUCE_COUNT) return over(c, s, i, p->loss_partial[1]);
-  if (in->op == ZP_I_REDUCE_STEP) return over(c, s, i, (1u << p->mesh.ndims) - 1);
+  if (in->op == ZP_I_REDUCE_COUNT) return moves(c, s, i, ZG_OP_ALL_REDUCE, p->loss_partial[1], 8);
+  if (in->op == ZP_I_REDUCE_STEP) return moves(c, s, i, ZG_OP_ALL_REDUCE, (1u << p->mesh.ndims) - 1, 8 * ZP_STEP_SUMS);
   if (!of_bucket(in->op)) return true;
   const ZpBucket *b = &p->buckets[p->stages[s].held[in->held].bucket];
   Tally *t = &all[in->held];
+  uint64_t params = b->elems * zk_elem_bytes(p->compute);
+  uint64_t own = 4 * (b->level ? b->elems / (uint64_t)zp_group_size(&p->mesh, b->shard) : b->elems);
   switch ((ZpInstrOp)in->op) {
-  case ZP_I_SCATTER_GRADS: ++*(in->in_place ? &t->in_place : &t->staged); return over(c, s, i, b->shard);
-  case ZP_I_REDUCE_GRADS: t->reduced++; return over(c, s, i, b->level ? b->partial & ~b->shard : b->partial);
-  case ZP_I_REDUCE_TIED: t->tied++; return over(c, s, i, p->mesh.pipe < 0 ? 0 : 1u << p->mesh.pipe);
-  case ZP_I_PUBLISH_PARAMS: t->published++; return over(c, s, i, b->shard);
+  case ZP_I_SCATTER_GRADS: ++*(in->in_place ? &t->in_place : &t->staged); return goes_to_owners(c, s, i, b);
+  case ZP_I_REDUCE_GRADS:
+    t->reduced++;
+    return moves(c, s, i, ZG_OP_ALL_REDUCE, b->level ? b->partial & ~b->shard : b->partial, own);
+  case ZP_I_REDUCE_TIED:
+    t->tied++;
+    return moves(c, s, i, ZG_OP_ALL_REDUCE, p->mesh.pipe < 0 ? 0 : 1u << p->mesh.pipe, own);
+  case ZP_I_PUBLISH_PARAMS: t->published++; return moves(c, s, i, ZG_OP_ALL_GATHER, b->shard, params);
   case ZP_I_OPT_STEP: t->stepped++; return true;
-  default: return over(c, s, i, b->shard); /* GATHER_PARAMS */
+  default: return moves(c, s, i, ZG_OP_ALL_GATHER, b->shard, params); /* GATHER_PARAMS */
   }
 }
 

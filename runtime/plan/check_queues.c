@@ -96,7 +96,8 @@ static bool members_fit(const Check *c, const Pair *pair, const uint32_t *next) 
   uint32_t want = step ? c->p->nstages : tied->nstages;
   for (uint32_t x = pair->first; x != ZP_NONE; x = next[x]) {
     const ZpInstr *b = instr_of(c, x, &s);
-    if (b->op != a->op || b->tied != a->tied || b->bytes != a->bytes || b->dims != a->dims || s == before)
+    if (b->op != a->op || b->tied != a->tied || b->bytes != a->bytes || b->dims != a->dims ||
+        b->coll != a->coll || s == before)
       return zb_fail(c->err, NULL, "%s and %s are parts of one collective (pair %u), but differ",
                      say(c, pair->first), say(c, x), a->pair);
     before = s;

@@ -151,7 +151,7 @@ static Hash instructions(const ZpProgram *g) {
   ADD(&h, g->ninstrs, g->nslots, g->nrecv_act, g->nsend_act, g->nrecv_grad, g->nsend_grad, g->live);
   for (uint32_t i = 0; i < g->ninstrs; i++) {
     const ZpInstr *in = &g->instrs[i];
-    ADD(&h, in->op, in->queue, in->in_place, in->mb, in->inst, in->held, in->peer, in->pair, in->dims, in->tied, in->bytes,
+    ADD(&h, in->op, in->queue, in->in_place, in->mb, in->inst, in->held, in->peer, in->pair, in->dims, in->coll, in->tied, in->bytes,
         in->naccess);
     add_u32s(&h, in->wait, in->nwait);
     for (uint32_t k = 0; k < in->naccess; k++) ADD(&h, in->access[k].buf, in->access[k].mode, in->access[k].tag);

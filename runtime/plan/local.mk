@@ -14,6 +14,7 @@ libplan_a_SOURCES = \
   runtime/plan/check_words.c \
   runtime/plan/convert.c \
   runtime/plan/digest.c \
+  runtime/plan/explain.c \
   runtime/plan/fuse.c \
   runtime/plan/impl.h \
   runtime/plan/impl_shard.h \

@@ -60,14 +60,13 @@ uint32_t zp_order_live(const ZpWork *w, uint32_t n) {
   return most;
 }
 
-/* Work whose inputs are not there yet: forward needs the stage before, backward the stage after. */
-double zp_bubble(ZbArena *a, const char *schedule, uint32_t stages, uint32_t nmicro) {
+/* Work whose inputs are not there yet waits: forward needs the stage before, backward the stage after. */
+uint64_t zp_order_times(ZbArena *a, ZpWork *const *w, uint32_t stages, uint32_t nmicro, uint64_t **start) {
   size_t P = stages, M = nmicro;
-  ZpWork **w = ZB_NEWN(a, ZpWork *, P);
   uint64_t *now = ZB_NEWN(a, uint64_t, P);              /* stage's clock */
   size_t *next = ZB_NEWN(a, size_t, P);                 /* its next item */
   uint64_t *done = ZB_NEWN(a, uint64_t, P * M * 2 + 1); /* end of (stage, backward, mb); 0: not yet */
-  for (size_t s = 0; s < P; s++) w[s] = zp_order(a, schedule, stages, nmicro, (uint32_t)s);
+  uint64_t span = 0;
   for (size_t left = P * M * 2, before = 0; left != before;) {
     before = left;
     for (size_t s = 0; s < P; s++) {
@@ -77,17 +76,13 @@ double zp_bubble(ZbArena *a, const char *schedule, uint32_t stages, uint32_t nmi
         size_t from = x.backward ? s + 1 : s - 1;
         uint64_t in = free_to_go ? 0 : done[(from * 2 + x.backward) * M + x.mb];
         if (!free_to_go && !in) break;
-        now[s] = (in > now[s] ? in : now[s]) + (x.backward ? 2 : 1);
+        start[s][next[s]] = in > now[s] ? in : now[s];
+        now[s] = start[s][next[s]] + (x.backward ? 2 : 1);
         done[(s * 2 + x.backward) * M + x.mb] = now[s];
+        if (now[s] > span) span = now[s];
       }
     }
-    if (!left) break;
+    if (!left) return span;
   }
-  uint64_t span = 0;
-  for (size_t s = 0; s < P; s++) {
-    if (next[s] != 2 * M)
-      ZB_BUG("schedule '%s' cannot run: %u stages, %u micro-batches", schedule, stages, nmicro);
-    if (now[s] > span) span = now[s];
-  }
-  return span ? 1 - 3.0 * (double)M / (double)span : 0;
+  ZB_BUG("this order of %u stages and %u micro-batches cannot run", stages, nmicro);
 }

@@ -11,8 +11,9 @@
  * bucket.c  parameters to flat buffers        stage.c   segment instances to pipeline stages
  * order.c   gpipe, 1f1b                       program.c one instruction list per stage, its buffers
  * ledger.c  the arena, byte by byte           check.c   the proofs
- * show.c    tables for people                 plan.c    the ordered list of all that
+ * show.c    tables for people                 explain.c what ranks send each other, and why
  * nodes.c   which ranks go to which node      digest.c  whether two plans are the same
+ * plan.c    the ordered list of all that
  */
 #ifndef ZUG_PLAN_H
 #define ZUG_PLAN_H
@@ -197,7 +198,8 @@ typedef enum {
   ZP_B_SCALARS,    /* index: ZP_SCALARS_* */
   ZP_B_KINDS
 } ZpBufKind;
-enum { ZP_SCALARS_COUNT, ZP_SCALARS_SUMS }; /* loss denominator; loss numerator, aux sums and squared norm */
+enum { ZP_SCALARS_COUNT, ZP_SCALARS_SUMS }; /* loss denominator; what REDUCE_STEP adds up */
+#define ZP_STEP_SUMS 4 /* f64: loss numerator, aux sums, squared norm and the loss denominator */
 typedef struct {
   uint8_t kind;
   uint32_t index;  /* within its kind; GATHER, STAGING: within its pool */
@@ -236,9 +238,10 @@ typedef struct {
   uint32_t held;       /* bucket instructions: index into the stage's held */
   uint32_t peer;       /* P2P: stage */
   uint32_t pair;       /* P2P: equal on both sides, unique otherwise; cross-stage collectives: equal on all */
-  ZpDims dims;         /* COLL: over which mesh dims (REDUCE_STEP: all) */
+  ZpDims dims;         /* COLL: over which mesh dims (REDUCE_STEP: all); 0: nothing moves */
+  uint16_t coll;       /* COLL: ZG_OP_ALL_REDUCE, ZG_OP_REDUCE_SCATTER, ZG_OP_ALL_GATHER */
   uint32_t tied;       /* REDUCE_TIED: which */
-  uint64_t bytes;
+  uint64_t bytes;      /* P2P: what is sent; COLL: a rank's whole tensor: as gathered, or before it is reduced */
   uint32_t nwait, *wait; /* instructions of this stage that must be complete before it starts */
   uint32_t naccess;
   ZpAccess *access;    /* operands: FWD carries in/out by the accesses' buffer kinds */
@@ -325,6 +328,9 @@ ZpWork *zp_order(ZbArena *a, const char *schedule, uint32_t stages, uint32_t nmi
 bool zp_schedule_known(const char *name);
 /* Most micro-batches between their forward and the end of their backward. */
 uint32_t zp_order_live(const ZpWork *w, uint32_t n);
+/* When every item starts (start[stage][item]; w[stage]: its 2M items) if a forward takes 1 unit of time, a backward 2 and
+ * nothing else takes any. Returns the end of the last. */
+uint64_t zp_order_times(ZbArena *a, ZpWork *const *w, uint32_t stages, uint32_t nmicro, uint64_t **start);
 
 /* ---- program.c, check.c --------------------------------------------------------------------------------------------- */
 /* Fills prog and the transfer sizes (recv_bytes, ...) of every stage from segments, instances, held buckets and the
@@ -345,14 +351,13 @@ const char *zp_loc_text(const ZpPlan *p, uint32_t loc);
 /* The proofs of a plan; false with the first counter-example in *err. Works on programs alone, so tests can
  * break one and see it caught. */
 bool zp_check(const ZpPlan *p, ZbErr *err);
-/* Share of idle time by the schedule alone, forward = 1, backward = 2 time units, no communication. */
-double zp_bubble(ZbArena *a, const char *schedule, uint32_t stages, uint32_t nmicro);
-
-/* ---- show.c ----------------------------------------------------------------------------------------------------------- */
+/* ---- show.c, explain.c ------------------------------------------------------------------------------------------------ */
 void zp_show(const ZpPlan *p, ZbText *out);          /* mesh, stages, ledger */
 void zp_show_schedule(const ZpPlan *p, ZbText *out); /* the timeline of micro-batches */
 void zp_show_programs(const ZpPlan *p, ZbText *out); /* every instruction */
-void zp_explain(const ZpPlan *p, ZbText *out);       /* every collective: op, dims, type, bytes, count, cause */
+void zp_explain(const ZpPlan *p, ZbText *out);       /* every collective and transfer: count, bytes, dims, tensor, cause */
+/* Bytes of a collective node's whole tensor, as gathered, or before it is reduced or exchanged. */
+uint64_t zp_node_bytes(const ZpSegment *s, const ZpNode *n);
 
 /* ---- nodes.c: ranks on the nodes of a cluster ------------------------------------------------------------------------- */
 /* The order in which the mesh should have the ranks that a launcher started: its rank i is to be the launcher's order[i].

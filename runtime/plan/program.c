@@ -153,7 +153,8 @@ static void add_count(Gen *g) {
   g->count = zp_gen_draft(g, ZP_I_REDUCE_COUNT, g->end[g->count_pos], BY_SCATTER, 0);
   Draft *d = &g->d[g->count];
   d->in.dims = g->p->loss_partial[1];
-  d->in.bytes = 8;
+  d->in.coll = ZG_OP_ALL_REDUCE;
+  d->in.bytes = d->in.dims ? sizeof(double) : 0;
   d->after_pos = g->count_pos;
   d->in.naccess = 2;
   d->in.access = ZB_NEWN(g->p->arena, ZpAccess, 2);
@@ -170,7 +171,8 @@ static void add_step(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
   Draft *d = &g->d[g->step];
   d->in.pair = pair;
   d->in.dims = (1u << g->p->mesh.ndims) - 1;
-  d->in.bytes = 4 * sizeof(double); /* the sums of the loss, of aux terms and of squares; the denominator */
+  d->in.coll = ZG_OP_ALL_REDUCE;
+  d->in.bytes = d->in.dims ? ZP_STEP_SUMS * sizeof(double) : 0;
   d->after_pos = norm_pos;
   d->in.naccess = 3;
   d->in.access = ZB_NEWN(g->p->arena, ZpAccess, 3);
@@ -189,6 +191,7 @@ static void add_step(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
     pub->after_pos = g->ncomp - 1;
     pub->in.held = h;
     pub->in.dims = b->shard;
+    pub->in.coll = ZG_OP_ALL_GATHER;
     pub->in.bytes = b->elems * zk_elem_bytes(g->p->compute);
     pub->in.naccess = 2;
     pub->in.access = ZB_NEWN(g->p->arena, ZpAccess, 2);

@@ -96,6 +96,7 @@ static uint32_t gather(Gen *g, uint32_t held, uint32_t after_pos, uint32_t need,
   Draft *d = &g->d[id];
   d->in.held = held;
   d->in.dims = g->p->buckets[t].shard;
+  d->in.coll = ZG_OP_ALL_GATHER;
   d->in.bytes = g->p->buckets[t].elems * compute_bytes(g->p);
   d->after_pos = after_pos;
   d->in.naccess = 2;
@@ -135,10 +136,18 @@ static void plan_gathers(Gen *g, uint32_t t, Entry *list, uint32_t n, uint32_t n
 static uint32_t reduction(Gen *g, ZpInstrOp op, uint32_t held, uint64_t time, uint32_t rank, uint32_t need) {
   uint32_t id = zp_gen_draft(g, op, time, rank, need);
   g->d[id].in.held = held;
-  g->d[id].in.bytes = g->p->buckets[g->st->held[held].bucket].elems * 4;
   g->d[id].after = g->reduced[held];
   g->reduced[held] = id;
   return id;
+}
+
+/* A full gradient to its owners. Where it is partial along some of the shards' dims only, it is completed along these, and
+ * every rank has its part; where it is partial along none, nothing moves. */
+static void scatters(Gen *g, uint32_t id, const ZpBucket *b) {
+  ZpInstr *in = &g->d[id].in;
+  in->dims = b->shard & b->partial;
+  in->coll = in->dims == b->shard ? ZG_OP_REDUCE_SCATTER : ZG_OP_ALL_REDUCE;
+  in->bytes = in->dims ? b->elems * 4 : 0;
 }
 
 /* Whether x and the next use y are backwards of one micro-batch that add to one gradient. */
@@ -168,8 +177,8 @@ static void plan_scatters(Gen *g, uint32_t t, const Entry *list, uint32_t n, uin
     uint32_t id = emptied[turn] = reduction(g, ZP_I_SCATTER_GRADS, held, g->end[pos], BY_SCATTER, 0);
     Draft *d = &g->d[id];
     d->in.mb = mb;
-    d->in.dims = b->shard;
     d->after_pos = pos;
+    scatters(g, id, b);
     d->in.naccess = 3;
     d->in.access = ZB_NEWN(g->p->arena, ZpAccess, 3);
     d->in.access[0] = (ZpAccess){buf + turn, ZP_READ, zp_tag_held(g, ZP_TAG_STAGED, held, mb)};
@@ -180,12 +189,8 @@ static void plan_scatters(Gen *g, uint32_t t, const Entry *list, uint32_t n, uin
 }
 
 /* The accumulator of a held bucket goes through one more reduction. */
-static void reduces(Gen *g, uint32_t id, uint32_t held, ZpDims dims) {
+static void reduces(Gen *g, uint32_t id, uint32_t held) {
   Draft *d = &g->d[id];
-  uint32_t t = g->st->held[held].bucket;
-  bool scattered = g->p->buckets[t].level >= 2 || (g->p->buckets[t].level == 1 && g->phase[held]);
-  d->in.dims = dims;
-  d->in.bytes /= scattered ? shards(g->p, t) : 1;
   if (d->after == ZP_NONE) d->after_pos = g->last_bwd[held];
   d->in.naccess = 2;
   d->in.access = ZB_NEWN(g->p->arena, ZpAccess, 2);
@@ -193,6 +198,16 @@ static void reduces(Gen *g, uint32_t id, uint32_t held, ZpDims dims) {
   g->phase[held]++;
   d->in.access[1] =
       (ZpAccess){g->grad_buf[held], ZP_WRITE, zp_tag_held(g, ZP_TAG_GRAD, held, g->phase[held])};
+}
+
+/* ... of what this rank has of it by then: its own part, if there are owners. */
+static void reduces_own(Gen *g, uint32_t id, uint32_t held, ZpDims dims) {
+  uint32_t t = g->st->held[held].bucket;
+  ZpInstr *in = &g->d[id].in;
+  in->dims = dims;
+  in->coll = ZG_OP_ALL_REDUCE;
+  in->bytes = g->p->buckets[t].elems / shards(g->p, t) * 4;
+  reduces(g, id, held);
 }
 
 /* After the last backward that touches it: what is partial beyond the shards, or all of it. A reduction that follows a
@@ -203,19 +218,21 @@ static void plan_reductions(Gen *g, uint32_t held) {
   if (b->level == 1) {
     uint32_t id = reduction(g, ZP_I_SCATTER_GRADS, held, g->end[pos], BY_SCATTER, 1);
     g->d[id].in.in_place = true;
-    reduces(g, id, held, b->shard);
+    scatters(g, id, b);
+    reduces(g, id, held);
   }
   ZpDims rest = b->level ? b->partial & ~b->shard : b->partial;
   if (!rest) return;
   if (g->reduced[held] != ZP_NONE && pos < g->last_work) pos++;
-  reduces(g, reduction(g, ZP_I_REDUCE_GRADS, held, g->end[pos], BY_REDUCE, 0), held, rest);
+  uint32_t id = reduction(g, ZP_I_REDUCE_GRADS, held, g->end[pos], BY_REDUCE, 0);
+  reduces_own(g, id, held, rest);
 }
 
 void zp_gen_tied(Gen *g, uint32_t held, uint64_t time, uint32_t pair) {
   uint32_t id = reduction(g, ZP_I_REDUCE_TIED, held, time, BY_TIED, pair);
   g->d[id].in.tied = g->st->held[held].tied;
   g->d[id].in.pair = pair;
-  reduces(g, id, held, 1u << g->p->mesh.pipe);
+  reduces_own(g, id, held, 1u << g->p->mesh.pipe);
 }
 
 uint64_t zp_gen_ready(const Gen *g, uint32_t held) {

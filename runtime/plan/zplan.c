@@ -10,7 +10,7 @@
 static const char usage[] =
     "usage: zplan COMMAND GRAPH.zsg --recipe FILE:NAME [options]\n"
     "  show       mesh, stages, memory ledger, schedule\n"
-    "  explain    every collective: op, mesh dims, tensor, bytes, count, cause\n"
+    "  explain    what ranks send each other: count, bytes, mesh dims, tensor, cause\n"
     "  programs   every instruction of every stage\n"
     "  check      only make the plan and its proofs\n"
     "  --cluster FILE:NAME  check against a cluster's memory\n"

@@ -94,7 +94,7 @@ static void add_instr(Counts x, const ZpPlan *p, const ZpStage *st, const ZpInst
   case ZP_I_GATHER_PARAMS:
   case ZP_I_PUBLISH_PARAMS: add(x, ALL_GATHER, ZX_BYTES, in->bytes); break;
   case ZP_I_SCATTER_GRADS:
-    if (in->dims) add(x, in->dims == p->buckets[st->held[in->held].bucket].shard ? REDUCE_SCATTER : ALL_REDUCE, ZX_F32, in->bytes);
+    if (in->dims) add(x, in->coll == ZG_OP_REDUCE_SCATTER ? REDUCE_SCATTER : ALL_REDUCE, ZX_F32, in->bytes);
     break;
   case ZP_I_REDUCE_GRADS:
   case ZP_I_REDUCE_TIED: add(x, ALL_REDUCE, ZX_F32, in->bytes); break;

@@ -8,6 +8,7 @@ tests_unit_test_layout_SOURCES = \
   tests/unit/layout/attach.c tests/unit/layout/attach_before.c tests/unit/layout/attach_sums.c \
   tests/unit/layout/brute.c \
   tests/unit/layout/convert.c tests/unit/layout/digest.c \
+  tests/unit/layout/explain.c \
   tests/unit/layout/fuse.c \
   tests/unit/layout/ledger.c \
   tests/unit/layout/place.c \
@@ -22,5 +23,5 @@ tests_unit_test_layout_SOURCES = \
   tests/unit/layout/stack.c \
   tests/unit/layout/stage.c
 tests_unit_test_layout_CFLAGS = $(unit_cflags)
-tests_unit_test_layout_LDADD = libplan.a libcompiler.a libkernels.a $(libs_lang) $(libs_graph) $(BLAS_LIBS) -lpthread $(unit_libs)
+tests_unit_test_layout_LDADD = libcompiler.a $(libs_exec) $(unit_libs)
 endif

@@ -255,6 +255,58 @@ Test(check, gradient_over_wrong_dims) {
   rejects(p, "GATHER_PARAMS(layer.3) goes over tensor, but has to go over data");
 }
 
+/* What an instruction says it moves is what has to move: `explain` prints it and the engine goes by it. */
+Test(check, collective_bytes) {
+  ZpPlan *p = good(rich);
+  find(p, 1, ZP_I_REDUCE_GRADS, ANY, 1)->bytes *= 2; /* 1024 elements, of which a rank has half */
+  rejects(p, "stage 1 REDUCE_GRADS(layer.3) is all_reduce of 4096 bytes, but has to be all_reduce of 2048");
+  p = good(rich);
+  find(p, 1, ZP_I_SCATTER_GRADS, 1, 1)->coll = ZG_OP_ALL_REDUCE;
+  rejects(p, "stage 1 SCATTER_GRADS(layer.3, mb 1) is all_reduce of 4096 bytes, but has to be reduce_scatter of 4096");
+  p = good(rich);
+  find(p, 1, ZP_I_GATHER_PARAMS, ANY, 1)->bytes = 2048;
+  rejects(p, "GATHER_PARAMS(layer.3) is all_gather of 2048 bytes, but has to be all_gather of 4096");
+  p = good(rich);
+  find(p, 2, ZP_I_REDUCE_COUNT, ANY, ANY)->bytes = 4;
+  rejects(p, "stage 2 REDUCE_COUNT is all_reduce of 4 bytes, but has to be all_reduce of 8");
+  p = good(rich);
+  for (uint32_t s = 0; s < 3; s++) find(p, s, ZP_I_REDUCE_STEP, ANY, ANY)->bytes = 64;
+  rejects(p, "stage 0 REDUCE_STEP is all_reduce of 64 bytes, but has to be all_reduce of 32");
+  p = good(rich);
+  find(p, 0, ZP_I_REDUCE_TIED, ANY, ANY)->bytes = 4096;
+  rejects(p, "stage 0 REDUCE_TIED(wte) is all_reduce of 4096 bytes, but has to be all_reduce of 2048");
+  p = good((Fake){.stages = 1, .nmicro = 2, .layers = 2, .level = 1, .bf16 = true});
+  find(p, 0, ZP_I_PUBLISH_PARAMS, ANY, 1)->bytes = 4096;
+  rejects(p, "PUBLISH_PARAMS(layer.0) is all_gather of 4096 bytes, but has to be all_gather of 2048");
+}
+
+/* A gradient that is complete along the shards' dim, or along one of two, is not summed along it once more. */
+Test(check, scatter_of_what_is_complete) {
+  Fake f = {.stages = 1, .nmicro = 2, .layers = 2, .level = 2};
+  ZpPlan *p = fake_plan(arena, f);
+  ZpDims data = 1u << 2, tensor = 1u << 3;
+  for (uint32_t b = 0; b < p->nbuckets; b++) {
+    p->buckets[b].shard = data | tensor;
+    p->buckets[b].replicas |= tensor;
+  }
+  p->buckets[0].partial = tensor; /* the others': replica and data */
+  p->buckets[2].partial = data | tensor;
+  zp_program(p);
+  fake_arena(p);
+  ZbErr err = {0};
+  cr_assert(zp_check(p, &err), "%s", err.text);
+  ZpInstr *wte = find(p, 0, ZP_I_SCATTER_GRADS, 0, 0), *layer = find(p, 0, ZP_I_SCATTER_GRADS, 0, 1),
+          *out = find(p, 0, ZP_I_SCATTER_GRADS, 0, 3);
+  cr_assert(wte->dims == tensor && wte->coll == ZG_OP_ALL_REDUCE && wte->bytes == 4096);
+  cr_assert(layer->dims == data && layer->coll == ZG_OP_ALL_REDUCE && layer->bytes == 4096);
+  cr_assert(out->dims == (data | tensor) && out->coll == ZG_OP_REDUCE_SCATTER && out->bytes == 4096);
+  wte->coll = ZG_OP_REDUCE_SCATTER;
+  rejects(p, "stage 0 SCATTER_GRADS(wte, mb 0) is reduce_scatter of 4096 bytes, but has to be all_reduce of 4096");
+  wte->coll = ZG_OP_ALL_REDUCE;
+  layer->dims = data | tensor;
+  rejects(p, "stage 0 SCATTER_GRADS(layer.0, mb 0) goes over data x tensor, but has to go over data");
+}
+
 Test(check, optimizer_once) {
   ZpPlan *p = good(rich);
   fake_remove(p, 1, fake_find(p, 1, ZP_I_OPT_STEP, ANY, 2));

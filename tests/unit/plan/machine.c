@@ -192,12 +192,12 @@ static void collective(Machine *m, uint32_t s, const ZpInstr *in) {
   case ZP_I_PUBLISH_PARAMS: write(params(m, s, h), read(part(m, s, h->param_at, stored(m, h, 1, width(m))))); break;
   case ZP_I_SCATTER_GRADS: {
     Part all = in->in_place ? grads(m, s, h) : part_of(m, s, in, ZP_B_STAGING, h->bucket, bytes);
-    uint64_t x = mix(read(all), bucket(m, h)->shard & bucket(m, h)->partial);
+    uint64_t x = mix(mix(read(all), in->dims), in->dims ? in->coll : 0);
     if (in->in_place) write(own_grads(m, s, h), x);
     else write(all, x), add(own_grads(m, s, h), x);
     break;
   }
-  case ZP_I_REDUCE_GRADS: reduce(own_grads(m, s, h)), add(own_grads(m, s, h), in->dims); break;
+  case ZP_I_REDUCE_GRADS: reduce(own_grads(m, s, h)), add(own_grads(m, s, h), mix(in->dims, in->coll)); break;
   default: m->wrong = "another queue's instruction";
   }
 }

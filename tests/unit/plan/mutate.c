@@ -64,6 +64,7 @@ static void mutate_instr(Mutants *t, ZpInstr *in) {
   MUTATE(t, "peer of instruction", in->peer, NEAR(in->peer));
   MUTATE(t, "pair of instruction", in->pair, NEAR(in->pair));
   MUTATE(t, "dims of instruction", in->dims, in->dims ^ 1u, in->dims ^ 2u, in->dims ^ 4u, in->dims ^ 8u, in->dims ^ 1u << 9);
+  MUTATE(t, "collective of instruction", in->coll, ZG_OP_ALL_REDUCE, ZG_OP_REDUCE_SCATTER, ZG_OP_ALL_GATHER, 0);
   MUTATE(t, "tied bucket of instruction", in->tied, NEAR(in->tied));
   MUTATE(t, "bytes of instruction", in->bytes, in->bytes + 64, in->bytes - 64, 0);
   MUTATE(t, "number of waits of instruction", in->nwait, in->nwait ? in->nwait - 1 : 0);

@@ -1,0 +1,243 @@
+/* What ranks send each other in one step, and why: added up from what they play, the instruction lists and the
+ * collectives among the nodes that FWD, BWD and COUNT run. Nothing is worked out here a second time, so what is
+ * printed is what is done; zp_check proves the instructions' dims and bytes, and the engine moves exactly these. */
+#include "runtime/plan/impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t zp_node_bytes(const ZpSegment *s, const ZpNode *n) {
+  return s->values[n->call.op == ZG_OP_ALL_GATHER ? n->out[0] : n->in[0]].bytes;
+}
+
+/* ---- rows: what is alike, with how often ---- */
+enum { BY_NODE, BY_TRANSFER, BY_BUCKET, BY_SCALARS }; /* in this order in the table */
+enum { SEND = ZG_OP_COUNT };                          /* beside collectives */
+
+typedef struct {
+  uint64_t key; /* place in the table; rows of several stages that have the same key are alike in words */
+  uint32_t from, to; /* stages */
+  uint32_t next;     /* other row of the stage of the same bucket and kind of instruction, or ZP_NONE */
+  uint16_t op;       /* a collective, or SEND */
+  ZpDims dims;
+  int64_t members;
+  uint64_t bytes, count;
+  const char *over, *what, *why;
+} Row;
+
+typedef struct {
+  const ZpPlan *p;
+  ZbArena *a;
+  Row *rows;
+  uint32_t nrows;
+  uint32_t *first; /* per bucket (none: the last) and kind of instruction: a row of this stage, or ZP_NONE */
+} Explain;
+
+static uint64_t key_of(uint64_t by, uint64_t a, uint64_t b, uint64_t c) {
+  return by << 60 | a << 40 | b << 24 | c;
+}
+
+static void add_row(Explain *x, Row r) { ZB_PUSH(x->a, x->rows, x->nrows, r); }
+
+/* ---- instructions ---- */
+static int64_t members_of(const ZpPlan *p, const ZpInstr *in) {
+  return in->op == ZP_I_REDUCE_TIED ? p->tied[in->tied].nstages : zp_group_size(&p->mesh, in->dims);
+}
+
+static const char *over_of(const Explain *x, const ZpInstr *in) {
+  if (in->queue == ZP_Q_P2P) return in->op == ZP_I_SEND_ACT ? "next stage" : "stage before";
+  if (in->op == ZP_I_REDUCE_STEP) return zb_printf(x->a, "all ranks (%lld)", (long long)x->p->mesh.nranks);
+  if (in->op != ZP_I_REDUCE_TIED)
+    return zb_printf(x->a, "%s (%lld)", zp_dims_text(&x->p->mesh, x->a, in->dims),
+                     (long long)members_of(x->p, in));
+  const ZpTied *t = &x->p->tied[in->tied];
+  const char *s = "stages";
+  for (uint32_t k = 0; k < t->nstages; k++) s = zb_printf(x->a, "%s%s %u", s, k ? "," : "", t->stages[k]);
+  return s;
+}
+
+static const char *what_of(const Explain *x, const ZpInstr *in, const ZpBucket *k) {
+  switch ((ZpInstrOp)in->op) {
+  case ZP_I_SEND_ACT: return "activations";
+  case ZP_I_SEND_GRAD: return "their gradients";
+  case ZP_I_REDUCE_COUNT: return "loss denominator";
+  case ZP_I_REDUCE_STEP: return zb_printf(x->a, "%d sums", ZP_STEP_SUMS);
+  case ZP_I_REDUCE_GRADS:
+  case ZP_I_REDUCE_TIED: return in->bytes < k->elems * 4 ? zb_printf(x->a, "shard of %s", k->name) : k->name;
+  default: return k->name;
+  }
+}
+
+static const char *why_of(const Explain *x, const ZpInstr *in, const ZpBucket *k) {
+  const char *whole =
+      in->coll == ZG_OP_ALL_REDUCE ? "; whole, since not all owners have a part of the sum" : "";
+  switch ((ZpInstrOp)in->op) {
+  case ZP_I_SEND_ACT: return "what a stage carries to the one after it";
+  case ZP_I_SEND_GRAD: return "what a stage sends back to the one before it";
+  case ZP_I_REDUCE_COUNT: return "each rank counts its own part; gradients are divided by all of it";
+  case ZP_I_REDUCE_STEP: return "loss, its denominator and the squared gradient norm";
+  case ZP_I_GATHER_PARAMS:
+    return k->keep ? "ZeRO-3: parameters are gathered before use, and kept"
+                   : "ZeRO-3: parameters are gathered before use";
+  case ZP_I_SCATTER_GRADS:
+    if (in->in_place) return zb_printf(x->a, "ZeRO-1: gradients to the owners of the states%s", whole);
+    return zb_printf(x->a, "ZeRO-%d: every micro-batch's gradients to their owners%s", k->level, whole);
+  case ZP_I_REDUCE_GRADS:
+    return "each of these ranks has a part of the gradient's sum";
+  case ZP_I_REDUCE_TIED:
+    return zb_printf(x->a, "held by %lld stages: their gradients add up", (long long)members_of(x->p, in));
+  case ZP_I_PUBLISH_PARAMS: return zb_printf(x->a, "ZeRO-%d: updated parameters to all", k->level);
+  default: ZB_BUG("%s sends nothing", zp_instr_info[in->op].text);
+  }
+}
+
+static void add_instr(Explain *x, uint32_t s, const ZpInstr *in) {
+  const ZpPlan *p = x->p;
+  bool send = in->op == ZP_I_SEND_ACT || in->op == ZP_I_SEND_GRAD,
+       scalars = in->op == ZP_I_REDUCE_COUNT || in->op == ZP_I_REDUCE_STEP;
+  if (!send && (in->queue != ZP_Q_COLL || members_of(p, in) < 2)) return;
+  uint32_t b = send || scalars ? p->nbuckets : p->stages[s].held[in->held].bucket, nth = 0;
+  uint32_t *first = &x->first[b * ZP_I_COUNT_ + in->op];
+  uint16_t op = send ? SEND : in->coll;
+  for (uint32_t r = *first; r != ZP_NONE; r = x->rows[r].next, nth++) {
+    Row *q = &x->rows[r];
+    if (q->op == op && q->dims == in->dims && q->bytes == in->bytes) {
+      q->count++;
+      return;
+    }
+  }
+  const ZpBucket *k = b < p->nbuckets ? &p->buckets[b] : NULL;
+  uint64_t by = send ? BY_TRANSFER : scalars ? BY_SCALARS : BY_BUCKET;
+  add_row(x, (Row){.key = key_of(by, b, in->op, nth),
+                   .from = s,
+                   .to = s,
+                   .next = *first,
+                   .op = op,
+                   .dims = in->dims,
+                   .members = send ? 2 : members_of(p, in),
+                   .bytes = in->bytes,
+                   .count = 1,
+                   .over = over_of(x, in),
+                   .what = what_of(x, in, k),
+                   .why = why_of(x, in, k)});
+  *first = x->nrows - 1;
+}
+
+/* ---- nodes: of each segment as often as it is run ---- */
+static void add_nodes(Explain *x, uint32_t s, uint32_t segment, uint32_t phase, const ZpNode *nodes,
+                      uint32_t n, uint64_t runs) {
+  static const char *const word[] = {"count", "forward", "backward"};
+  const ZpPlan *p = x->p;
+  const ZgSegment *g = &p->graph->segments[segment];
+  for (uint32_t i = 0; i < n && runs; i++) {
+    const ZpNode *k = &nodes[i];
+    int64_t members = zp_group_size(&p->mesh, k->dims);
+    if (members < 2 || k->call.op == ZG_OP_LOCAL_SLICE) continue;
+    const ZpSegment *seg = &p->segments[segment];
+    const ZpValue *v = &seg->values[k->call.op == ZG_OP_ALL_GATHER ? k->out[0] : k->in[0]];
+    add_row(x, (Row){.key = key_of(BY_NODE, segment, phase, i),
+                     .from = s,
+                     .to = s,
+                     .op = k->call.op,
+                     .dims = k->dims,
+                     .members = members,
+                     .bytes = zp_node_bytes(seg, k),
+                     .count = runs,
+                     .over = zb_printf(x->a, "%s (%lld)", zp_dims_text(&p->mesh, x->a, k->dims),
+                                       (long long)members),
+                     .what = zg_type_text(p->graph, x->a, &v->type),
+                     .why = zb_printf(x->a, "%s %s: %s (%s)", g->repeat ? g->label : "part", word[phase],
+                                      k->cause, zp_loc_text(p, k->loc))});
+  }
+}
+
+static void add_stage(Explain *x, uint32_t s) {
+  const ZpPlan *p = x->p;
+  const ZpStage *st = &p->stages[s];
+  uint32_t nsegments = p->graph->nsegments;
+  uint64_t *runs = ZB_NEWN(x->a, uint64_t, 3 * (size_t)nsegments); /* per segment: count, forward, backward */
+  memset(x->first, 0xff, (p->nbuckets + 1) * ZP_I_COUNT_ * sizeof *x->first);
+  for (uint32_t i = 0; i < st->prog.ninstrs; i++) {
+    const ZpInstr *in = &st->prog.instrs[i];
+    uint32_t phase = in->op == ZP_I_COUNT ? 0 : in->op == ZP_I_FWD ? 1 : in->op == ZP_I_BWD ? 2 : 3;
+    if (phase < 3) runs[3 * st->insts[in->inst].segment + phase]++;
+    else add_instr(x, s, in);
+  }
+  for (uint32_t i = 0; i < nsegments; i++) {
+    const ZpSegment *g = &p->segments[i];
+    add_nodes(x, s, i, 0, g->count, g->ncount, runs[3 * i]);
+    add_nodes(x, s, i, 1, g->fwd, g->nfwd, runs[3 * i + 1]);
+    add_nodes(x, s, i, 2, g->bwd, g->nbwd, runs[3 * i + 2]);
+  }
+}
+
+/* ---- the table ---- */
+static int in_table(const void *a, const void *b) {
+  const Row *x = a, *y = b;
+  if (x->key != y->key) return x->key < y->key ? -1 : 1;
+  return x->from < y->from ? -1 : x->from > y->from;
+}
+
+/* Neighbouring stages that do the same share a row. */
+static void join_stages(Explain *x) {
+  uint32_t n = 0;
+  if (x->nrows) qsort(x->rows, x->nrows, sizeof *x->rows, in_table);
+  for (uint32_t i = 0; i < x->nrows; i++) {
+    Row *r = &x->rows[i], *q = n ? &x->rows[n - 1] : NULL;
+    if (q && q->key == r->key && q->to + 1 == r->from && q->op == r->op && q->members == r->members &&
+        q->bytes == r->bytes && q->count == r->count && !strcmp(q->over, r->over))
+      q->to = r->to;
+    else x->rows[n++] = *r;
+  }
+  x->nrows = n;
+}
+
+/* As rings do it, which is as little as can be if all ranks send alike. */
+static double sent(const Row *r) {
+  double others = (double)(r->members - 1) / (double)r->members, all = (double)r->bytes * (double)r->count;
+  return r->op == SEND ? all : r->op == ZG_OP_ALL_REDUCE ? 2 * others * all : others * all;
+}
+
+static const char *op_text(uint32_t op) { return op == SEND ? "send" : zg_op_info[op].text; }
+
+static const char *stages_text(const Explain *x, uint32_t from, uint32_t to) {
+  return from == to ? zb_printf(x->a, "%u", from) : zb_printf(x->a, "%u-%u", from, to);
+}
+
+static void put_sums(const Explain *x, ZbText *out) {
+  char text[24];
+  for (uint32_t s = 0; s < x->p->nstages; s++) {
+    double all = 0, of[SEND + 1] = {0};
+    for (uint32_t i = 0; i < x->nrows; i++)
+      if (x->rows[i].from <= s && s <= x->rows[i].to)
+        all += sent(&x->rows[i]), of[x->rows[i].op] += sent(&x->rows[i]);
+    zb_text_add(out, "a rank of stage %u sends %s a step", s, zb_bytes(text, (uint64_t)all));
+    for (uint32_t op = 0, n = 0; op <= SEND; op++)
+      if (of[op] > 0)
+        zb_text_add(out, "%s %s by %s", n++ ? "," : ":", zb_bytes(text, (uint64_t)of[op]), op_text(op));
+    zb_text_add(out, "\n");
+  }
+}
+
+void zp_explain(const ZpPlan *p, ZbText *out) {
+  Explain x = {.p = p, .a = zb_arena_new()};
+  char text[24];
+  x.first = ZB_NEWN(x.a, uint32_t, (p->nbuckets + 1) * (size_t)ZP_I_COUNT_);
+  for (uint32_t s = 0; s < p->nstages; s++) add_stage(&x, s);
+  join_stages(&x);
+  zb_text_add(out, "what ranks send each other in one step\n"
+                   "count: of one rank of each of these stages\n"
+                   "bytes: of its whole tensor each time, as gathered, or before it is reduced or exchanged\n"
+                   "sent: by such a rank in all of them, as rings do it\n\n");
+  zb_text_add(out, "%-6s %7s %14s %10s  %-14s  %-16s  %-30s  cause\n", "stages", "count", "bytes", "sent",
+              "collective", "over", "tensor");
+  for (uint32_t i = 0; i < x.nrows; i++) {
+    const Row *r = &x.rows[i];
+    zb_text_add(out, "%-6s %7llu %14llu %10s  %-14s  %-16s  %-30s  %s\n", stages_text(&x, r->from, r->to),
+                (unsigned long long)r->count, (unsigned long long)r->bytes, zb_bytes(text, (uint64_t)sent(r)),
+                op_text(r->op), r->over, r->what, r->why);
+  }
+  zb_text_add(out, "\n");
+  put_sums(&x, out);
+  zb_arena_free(x.a);
+}
