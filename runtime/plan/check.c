@@ -12,7 +12,9 @@
  *  7 operands      each instruction reads and writes what it must, no more
  *  8 contents      what is read was written, completely, and is not overwritten before
  *  9 arena         buffers have the bytes that their contents take, lie inside it where the engine looks for them, overlap
- *                  only when one is dead; the ledger adds up */
+ *                  only when one is dead; the ledger adds up
+ * 10 segments      in the local programs every value lies inside its block, as calls see it; what is read was made before
+ *                  and is not overwritten (zp_check_segments) */
 #include "runtime/plan/check.h"
 
 /* ---- 1 form ---- */
@@ -266,7 +268,8 @@ static bool completeness(const Check *c, uint32_t s) {
     Progress *x = &m[in->mb];
     if (in->op == ZP_I_LOAD) x->loads++;
     if (in->op == ZP_I_COUNT) {
-      if (!zp_counts(c->p, &st->insts[in->inst])) return zp_fail_at(c, s, i, "counts a part of the model that has no loss");
+      if (!zp_counts(c->p, &st->insts[in->inst]))
+        return zp_fail_at(c, s, i, "counts a part of the model that has no loss");
       x->counts++;
     }
     zeros += in->op == ZP_I_ZERO_GRADS;

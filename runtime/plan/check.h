@@ -6,6 +6,8 @@
  * check_operands.c  what each instruction must read and write
  * check_memory.c    happens-before, contents
  * check_arena.c     sizes and places of buffers
+ * check_segment.c   local programs: what each call reads and writes
+ * check_local.c     ... where values lie, and how large they are
  * check_words.c     counter-examples in words */
 #ifndef ZUG_PLAN_CHECK_H
 #define ZUG_PLAN_CHECK_H

@@ -1,10 +1,10 @@
 /* Bytes: that every buffer has as many as its contents take, and lies where the engine will look for it.
  *
- * What contents take is derived here a second time, from the mesh, the buckets and the segments; the planner's own sizes
- * (zp_param_bytes and the like, and what a stage says of itself) are looked at only to be compared. */
+ * What contents take is derived here a second time, from the mesh, the buckets and the segments; the planner's
+ * own sizes (zp_param_bytes and the like, and what a stage says of itself) are looked at only to be compared. */
 #include "runtime/plan/check.h"
 
-#define LINE 64 /* where things begin: kernels and devices count on it */
+#define LINE 64    /* where things begin: kernels and devices count on it */
 #define SCALARS 64 /* bytes of each of the engine's two blocks */
 
 static uint64_t lines(uint64_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
@@ -20,9 +20,15 @@ static uint64_t parts(const ZpPlan *p, const ZpBucket *k, int level) {
 static bool is_half(const ZpPlan *p) { return p->compute == ZK_BF16; }
 
 /* Per element: what computes, the f32 master behind it if that is rounded, gradient, optimizer states. */
-static uint64_t param_bytes(const ZpPlan *p, const ZpBucket *k) { return lines(k->elems / parts(p, k, 3) * (is_half(p) ? 2 : 4)); }
-static uint64_t master_bytes(const ZpPlan *p, const ZpBucket *k) { return is_half(p) ? lines(k->elems / parts(p, k, 1) * 4) : 0; }
-static uint64_t grad_bytes(const ZpPlan *p, const ZpBucket *k) { return lines(k->elems / parts(p, k, 2) * 4); }
+static uint64_t param_bytes(const ZpPlan *p, const ZpBucket *k) {
+  return lines(k->elems / parts(p, k, 3) * (is_half(p) ? 2 : 4));
+}
+static uint64_t master_bytes(const ZpPlan *p, const ZpBucket *k) {
+  return is_half(p) ? lines(k->elems / parts(p, k, 1) * 4) : 0;
+}
+static uint64_t grad_bytes(const ZpPlan *p, const ZpBucket *k) {
+  return lines(k->elems / parts(p, k, 2) * 4);
+}
 static uint64_t state_bytes(const ZpPlan *p, const ZpBucket *k) {
   return lines(k->elems / parts(p, k, 1) * 4 * (uint64_t)p->states);
 }
@@ -44,13 +50,15 @@ static bool slices_fit(const Check *c, const ZpBucket *k) {
     uint64_t n = 1;
     for (int a = 0; a < s->naxes; a++) n *= (uint64_t)s->size[a];
     if (s->at < end || s->at % (LINE / 4) || s->n != n)
-      return zb_fail(c->err, NULL, "bucket %s: slice %u has %llu elements at %llu, but the one before ends at %llu", k->name,
-                     i, (unsigned long long)s->n, (unsigned long long)s->at, (unsigned long long)end);
+      return zb_fail(
+          c->err, NULL, "bucket %s: slice %u has %llu elements at %llu, but the one before ends at %llu",
+          k->name, i, (unsigned long long)s->n, (unsigned long long)s->at, (unsigned long long)end);
     end = s->at + n;
   }
   if (end <= k->elems && k->elems % (LINE / 4 * parts(c->p, k, 0)) == 0) return true;
   return zb_fail(c->err, NULL, "bucket %s has %llu elements for slices of %llu, in %llu parts", k->name,
-                 (unsigned long long)k->elems, (unsigned long long)end, (unsigned long long)parts(c->p, k, 0));
+                 (unsigned long long)k->elems, (unsigned long long)end,
+                 (unsigned long long)parts(c->p, k, 0));
 }
 
 bool zp_check_buckets(const Check *c) {
@@ -60,7 +68,9 @@ bool zp_check_buckets(const Check *c) {
 }
 
 /* ---- buffers ---- */
-static const ZpSegment *segment_at(const ZpPlan *p, const ZpStage *st, uint32_t i) { return &p->segments[st->insts[i].segment]; }
+static const ZpSegment *segment_at(const ZpPlan *p, const ZpStage *st, uint32_t i) {
+  return &p->segments[st->insts[i].segment];
+}
 
 /* The segment that takes in what leaves stage s; NULL: nothing leaves it. */
 static const ZpSegment *next_segment(const Check *c, uint32_t s) {
@@ -106,7 +116,8 @@ static uint64_t needed(const Check *c, uint32_t s, const ZpBuf *b) {
   const ZpSegment *next = next_segment(c, s);
   const ZpBucket *k = NULL;
   if (b->kind == ZP_B_GATHER || b->kind == ZP_B_STAGING) k = &p->buckets[b->pool];
-  if (b->kind == ZP_B_PARAM || b->kind == ZP_B_GRAD || b->kind == ZP_B_STATE) k = &p->buckets[st->held[b->pool].bucket];
+  if (b->kind == ZP_B_PARAM || b->kind == ZP_B_GRAD || b->kind == ZP_B_STATE)
+    k = &p->buckets[st->held[b->pool].bucket];
   switch ((ZpBufKind)b->kind) {
   case ZP_B_SLOT: return slot_bytes(p, st);
   case ZP_B_RECV_ACT: return s ? segment_at(p, st, 0)->carry_bytes : 0;
@@ -155,8 +166,9 @@ static bool buffer_fits(const Check *c, uint32_t s, uint32_t b) {
   const ZpBuf *x = &st->prog.bufs[b];
   uint64_t end = UINT64_MAX, want = needed(c, s, x);
   if (!zb_add_u64(x->offset, x->bytes, &end) || end > st->ledger.total || x->offset % LINE)
-    return zb_fail(c->err, NULL, "stage %u: %s lies at bytes %llu to %llu of an arena of %llu", s, zp_say_buf(c, s, b),
-                   (unsigned long long)x->offset, (unsigned long long)end, (unsigned long long)st->ledger.total);
+    return zb_fail(c->err, NULL, "stage %u: %s lies at bytes %llu to %llu of an arena of %llu", s,
+                   zp_say_buf(c, s, b), (unsigned long long)x->offset, (unsigned long long)end,
+                   (unsigned long long)st->ledger.total);
   if (x->bytes < want)
     return zb_fail(c->err, NULL, "stage %u: %s has %llu bytes, but needs %llu", s, zp_say_buf(c, s, b),
                    (unsigned long long)x->bytes, (unsigned long long)want);

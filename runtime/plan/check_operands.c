@@ -91,7 +91,8 @@ static void want_work(Wants *w, const ZpInstr *in) {
 static void want_change(Wants *w, ZpBufKind kind, uint32_t pool, uint64_t before, uint64_t after) {
   uint32_t from = want(w, kind, pool, ZP_READ, before), to = want(w, kind, pool, ZP_WRITE, after);
   if (w->ok && from != to)
-    w->ok = zp_fail_at(w->c, w->s, w->instr, "reads %s, but writes %s", zp_say_buf(w->c, w->s, from), zp_say_buf(w->c, w->s, to));
+    w->ok = zp_fail_at(w->c, w->s, w->instr, "reads %s, but writes %s", zp_say_buf(w->c, w->s, from),
+                       zp_say_buf(w->c, w->s, to));
 }
 
 static void want_of_bucket(Wants *w, const ZpInstr *in) {

@@ -8,9 +8,12 @@ libplan_a_SOURCES = \
   runtime/plan/check.c \
   runtime/plan/check.h \
   runtime/plan/check_arena.c \
+  runtime/plan/check_local.c \
+  runtime/plan/check_local.h \
   runtime/plan/check_memory.c \
   runtime/plan/check_operands.c \
   runtime/plan/check_queues.c \
+  runtime/plan/check_segment.c \
   runtime/plan/check_words.c \
   runtime/plan/convert.c \
   runtime/plan/digest.c \

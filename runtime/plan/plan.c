@@ -75,7 +75,7 @@ ZpPlan *zp_plan(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, con
   zp_program(p);
   if (!zp_ledger(&b)) return NULL;
   ZbErr err = {0};
-  if (!zp_check(p, &err)) {
+  if (!zp_check(p, &err) || !zp_check_segments(p, &err)) {
     ZlDiag *e = zl_report(d, ZL_Z0999, r->span, "the plan of recipe %s failed its proof (please report)", r->name);
     zl_note(e, "%s", err.text);
     return NULL;

@@ -351,6 +351,9 @@ const char *zp_loc_text(const ZpPlan *p, uint32_t loc);
 /* The proofs of a plan; false with the first counter-example in *err. Works on programs alone, so tests can
  * break one and see it caught. */
 bool zp_check(const ZpPlan *p, ZbErr *err);
+/* The proof of the local programs alone, which the other takes to be as large as they say. */
+bool zp_check_segments(const ZpPlan *p, ZbErr *err);
+
 /* ---- show.c, explain.c ------------------------------------------------------------------------------------------------ */
 void zp_show(const ZpPlan *p, ZbText *out);          /* mesh, stages, ledger */
 void zp_show_schedule(const ZpPlan *p, ZbText *out); /* the timeline of micro-batches */

@@ -420,7 +420,8 @@ Test(check, boundaries_exchanged) {
       uint32_t *b = &g->instrs[i].access[k].buf;
       if (*b == first || *b == first + 1) *b = 2 * first + 1 - *b;
     }
-  rejects(p, "stage 0 FWD(part 0, mb 0) should write the tuple into layer.0, micro-batch 0 (boundary buffer), but does not");
+  rejects(p, "stage 0 FWD(part 0, mb 0) should write the tuple into layer.0, micro-batch 0 (boundary buffer), "
+             "but does not");
 }
 
 Test(check, count_of_the_loss) {
@@ -437,11 +438,13 @@ Test(check, changed_in_place) {
   ZpInstr *in = find(p, 1, ZP_I_SCATTER_GRADS, 0, 2);
   uint32_t from = ZP_NONE;
   for (uint32_t k = 0; k < in->naccess; k++)
-    if (p->stages[1].prog.bufs[in->access[k].buf].kind == ZP_B_STAGING && in->access[k].mode == ZP_READ) from = in->access[k].buf;
+    if (p->stages[1].prog.bufs[in->access[k].buf].kind == ZP_B_STAGING && in->access[k].mode == ZP_READ)
+      from = in->access[k].buf;
   uint32_t first = (uint32_t)(buffer(p, 1, ZP_B_STAGING, 1, 0) - p->stages[1].prog.bufs);
   for (uint32_t k = 0; k < in->naccess; k++)
     if (in->access[k].buf == from && in->access[k].mode == ZP_WRITE) in->access[k].buf = 2 * first + 1 - from;
-  rejects(p, "stage 1 SCATTER_GRADS(layer.4, mb 0) reads staging buffer 0 of layer.*, but writes staging buffer 1 of layer.*");
+  rejects(p, "stage 1 SCATTER_GRADS(layer.4, mb 0) reads staging buffer 0 of layer.*, but writes staging "
+             "buffer 1 of layer.*");
 }
 
 /* ---- 8 contents ---- */
@@ -708,9 +711,11 @@ Test(check, sizes_by_hand) {
         uint64_t bytes = (half ? want[i].half : want[i].full)[level];
         if (!bytes) continue;
         ZpBuf *b = buffer(p, 1, want[i].kind, want[i].pool, 0);
-        cr_expect_eq(b->bytes, bytes, "kind %d, level %d: %llu bytes", want[i].kind, level, (unsigned long long)b->bytes);
+        cr_expect_eq(b->bytes, bytes, "kind %d, level %d: %llu bytes", want[i].kind, level,
+                     (unsigned long long)b->bytes);
         b->bytes--;
-        rejects(p, zb_printf(arena, "has %llu bytes, but needs %llu", (unsigned long long)bytes - 1, (unsigned long long)bytes));
+        rejects(p, zb_printf(arena, "has %llu bytes, but needs %llu", (unsigned long long)bytes - 1,
+                             (unsigned long long)bytes));
         b->bytes++;
       }
     }

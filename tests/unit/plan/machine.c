@@ -48,7 +48,8 @@ static void add(Part x, uint64_t h) {
 /* ---- what the engine finds ---- */
 static const ZpStage *stage(const Machine *m, uint32_t s) { return &m->p->stages[s]; }
 
-static const ZpAccess *find_access(const Machine *m, uint32_t s, const ZpInstr *in, ZpBufKind kind, uint32_t pool) {
+static const ZpAccess *find_access(const Machine *m, uint32_t s, const ZpInstr *in, ZpBufKind kind,
+                                   uint32_t pool) {
   for (uint32_t i = 0; i < in->naccess; i++) {
     const ZpBuf *b = &stage(m, s)->prog.bufs[in->access[i].buf];
     bool right = kind == ZP_B_BOUNDARY ? b->index == (pool & 1) : pool == ZP_NONE || b->pool == pool;
@@ -63,7 +64,8 @@ static const ZpBuf *find(const Machine *m, uint32_t s, const ZpInstr *in, ZpBufK
 }
 
 /* The first bytes of that buffer. */
-static Part part_of(Machine *m, uint32_t s, const ZpInstr *in, ZpBufKind kind, uint32_t pool, uint64_t bytes) {
+static Part part_of(Machine *m, uint32_t s, const ZpInstr *in, ZpBufKind kind, uint32_t pool,
+                    uint64_t bytes) {
   const ZpBuf *b = bytes ? find(m, s, in, kind, pool) : NULL;
   if (bytes && !b) m->wrong = "a buffer that is not there";
   return b ? part(m, s, b->offset, bytes) : (Part){NULL, 0};
@@ -72,7 +74,8 @@ static Part part_of(Machine *m, uint32_t s, const ZpInstr *in, ZpBufKind kind, u
 static Part scalars(Machine *m, uint32_t s, uint32_t index) {
   const ZpProgram *g = &stage(m, s)->prog;
   for (uint32_t i = 0; i < g->nbufs; i++)
-    if (g->bufs[i].kind == ZP_B_SCALARS && g->bufs[i].index == index) return part(m, s, g->bufs[i].offset, LINE);
+    if (g->bufs[i].kind == ZP_B_SCALARS && g->bufs[i].index == index)
+      return part(m, s, g->bufs[i].offset, LINE);
   m->wrong = "no scalars";
   return (Part){NULL, 0};
 }
@@ -84,9 +87,15 @@ static uint64_t stored(const Machine *m, const ZpHeld *h, int level, uint64_t ea
   return k->elems * each / (k->level >= level ? (uint64_t)zp_group_size(&m->p->mesh, k->shard) : 1);
 }
 static uint64_t width(const Machine *m) { return zk_elem_bytes(m->p->compute); }
-static Part params(Machine *m, uint32_t s, const ZpHeld *h) { return part(m, s, h->param_at, stored(m, h, 3, width(m))); }
-static Part grads(Machine *m, uint32_t s, const ZpHeld *h) { return part(m, s, h->grad_at, stored(m, h, 2, 4)); }
-static Part own_grads(Machine *m, uint32_t s, const ZpHeld *h) { return part(m, s, h->grad_at, stored(m, h, 1, 4)); }
+static Part params(Machine *m, uint32_t s, const ZpHeld *h) {
+  return part(m, s, h->param_at, stored(m, h, 3, width(m)));
+}
+static Part grads(Machine *m, uint32_t s, const ZpHeld *h) {
+  return part(m, s, h->grad_at, stored(m, h, 2, 4));
+}
+static Part own_grads(Machine *m, uint32_t s, const ZpHeld *h) {
+  return part(m, s, h->grad_at, stored(m, h, 1, 4));
+}
 
 /* ---- compute ---- */
 static Part carried(Machine *m, uint32_t s, const ZpInstr *in, uint32_t inst) {
@@ -122,7 +131,9 @@ static void work(Machine *m, uint32_t s, const ZpInstr *in) {
   if (!back) {
     write(saved, h);
     write(scratch, h);
-    write(last ? part_of(m, s, in, ZP_B_SEND_ACT, ZP_NONE, g->carry_out_bytes) : carried(m, s, in, in->inst + 1), h);
+    write(last ? part_of(m, s, in, ZP_B_SEND_ACT, ZP_NONE, g->carry_out_bytes)
+               : carried(m, s, in, in->inst + 1),
+          h);
     if (g->has_loss) add(scalars(m, s, ZP_SCALARS_SUMS), h);
     return;
   }
@@ -132,11 +143,14 @@ static void work(Machine *m, uint32_t s, const ZpInstr *in) {
   if (g->has_loss) h = mix(h, read(scalars(m, s, ZP_SCALARS_COUNT)));
   write(scratch, h);
   bool first = in->inst == 0;
-  write(part_of(m, s, in, first ? ZP_B_SEND_GRAD : ZP_B_BOUNDARY, first ? ZP_NONE : in->inst, first && !s ? 0 : g->dcarry_bytes), h);
+  write(part_of(m, s, in, first ? ZP_B_SEND_GRAD : ZP_B_BOUNDARY, first ? ZP_NONE : in->inst,
+                first && !s ? 0 : g->dcarry_bytes),
+        h);
   for (uint32_t i = 0; i < x->nheld; i++) {
     const ZpHeld *held = &st->held[x->held[i]];
     const ZpAccess *staged = find_access(m, s, in, ZP_B_STAGING, held->bucket);
-    Part to = staged ? part_of(m, s, in, ZP_B_STAGING, held->bucket, bucket(m, held)->elems * 4) : grads(m, s, held);
+    Part to = staged ? part_of(m, s, in, ZP_B_STAGING, held->bucket, bucket(m, held)->elems * 4)
+                     : grads(m, s, held);
     if (staged && !(staged->mode & ZP_READ)) write(to, 0); /* it begins anew */
     add(to, h);
   }
@@ -189,7 +203,9 @@ static void collective(Machine *m, uint32_t s, const ZpInstr *in) {
   case ZP_I_GATHER_PARAMS:
     write(part_of(m, s, in, ZP_B_GATHER, h->bucket, bucket(m, h)->elems * width(m)), read(params(m, s, h)));
     break;
-  case ZP_I_PUBLISH_PARAMS: write(params(m, s, h), read(part(m, s, h->param_at, stored(m, h, 1, width(m))))); break;
+  case ZP_I_PUBLISH_PARAMS:
+    write(params(m, s, h), read(part(m, s, h->param_at, stored(m, h, 1, width(m)))));
+    break;
   case ZP_I_SCATTER_GRADS: {
     Part all = in->in_place ? grads(m, s, h) : part_of(m, s, in, ZP_B_STAGING, h->bucket, bytes);
     uint64_t x = mix(mix(read(all), in->dims), in->dims ? in->coll : 0);
@@ -220,7 +236,9 @@ static bool meets(const ZpInstr *a, uint32_t s, const ZpInstr *b, uint32_t t) {
 
 static uint32_t expected(const Machine *m, const ZpInstr *in) {
   if (in->queue == ZP_Q_P2P) return 2;
-  return in->op == ZP_I_REDUCE_STEP ? m->p->nstages : in->op == ZP_I_REDUCE_TIED ? m->p->tied[in->tied].nstages : 1;
+  return in->op == ZP_I_REDUCE_STEP   ? m->p->nstages
+         : in->op == ZP_I_REDUCE_TIED ? m->p->tied[in->tied].nstages
+                                      : 1;
 }
 
 static bool gather(const Machine *m, uint32_t s, uint32_t i, Meeting *to) {
@@ -257,7 +275,8 @@ static void happen(Machine *m, const Meeting *x) {
   } else if (in[0]->op == ZP_I_REDUCE_STEP || in[0]->op == ZP_I_REDUCE_TIED) {
     for (uint32_t k = 0; k < x->n; k++) {
       uint32_t s = x->stage[k];
-      part[k] = in[k]->op == ZP_I_REDUCE_STEP ? scalars(m, s, ZP_SCALARS_SUMS) : own_grads(m, s, &stage(m, s)->held[in[k]->held]);
+      part[k] = in[k]->op == ZP_I_REDUCE_STEP ? scalars(m, s, ZP_SCALARS_SUMS)
+                                              : own_grads(m, s, &stage(m, s)->held[in[k]->held]);
       sum += read(part[k]);
       if (in[k]->op == ZP_I_REDUCE_STEP) sum += read(scalars(m, s, ZP_SCALARS_COUNT));
     }
@@ -320,7 +339,8 @@ static uint64_t numbers_of(Machine *m) {
     for (uint32_t h = 0; h < stage(m, s)->nheld; h++) {
       const ZpHeld *x = &stage(m, s)->held[h];
       all = mix(all, read(params(m, s, x)));
-      if (m->p->states) all = mix(all, read(part(m, s, x->state_at, stored(m, x, 1, 4 * (uint64_t)m->p->states))));
+      if (m->p->states)
+        all = mix(all, read(part(m, s, x->state_at, stored(m, x, 1, 4 * (uint64_t)m->p->states))));
     }
     all = mix(all, read(scalars(m, s, ZP_SCALARS_SUMS)));
   }
@@ -339,7 +359,8 @@ const char *machine_play(const ZpPlan *p, uint64_t seed, uint64_t *result) {
     x->started = ZB_NEWN(a, bool, st->prog.ninstrs);
     x->done = ZB_NEWN(a, bool, st->prog.ninstrs);
     left += st->prog.ninstrs;
-    for (uint32_t h = 0; h < st->nheld; h++) write(params(&m, s, &st->held[h]), mix(st->held[h].bucket, st->held[h].iter));
+    for (uint32_t h = 0; h < st->nheld; h++)
+      write(params(&m, s, &st->held[h]), mix(st->held[h].bucket, st->held[h].iter));
   }
   while (!m.wrong && one_more(&m)) {}
   for (uint32_t s = 0; s < p->nstages; s++)

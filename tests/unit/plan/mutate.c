@@ -1,5 +1,5 @@
-/* Every field of a few programs changed in turn: a plan that is not refused then must still do the same, in whatever order
- * things happen to start and end. machine.c plays it as the engine would. */
+/* Every field of a few programs changed in turn: a plan that is not refused then must still do the same, in
+ * whatever order things happen to start and end. machine.c plays it as the engine would. */
 #include "tests/unit/plan/fake.h"
 #include "tests/unit/plan/machine.h"
 
@@ -28,30 +28,32 @@ static void judge(Mutants *t, uint64_t from, uint64_t to) {
     uint64_t result;
     const char *wrong = machine_play(t->p, order, &result);
     if (wrong || result != t->result)
-      cr_assert_fail("stage %u, %s %u changed from %llx to %llx: accepted, but %s", t->stage, t->what, t->number,
-                     (unsigned long long)from, (unsigned long long)to, wrong ? wrong : "the step ends with other numbers");
+      cr_assert_fail("stage %u, %s %u changed from %llx to %llx: accepted, but %s", t->stage, t->what,
+                     t->number, (unsigned long long)from, (unsigned long long)to,
+                     wrong ? wrong : "the step ends with other numbers");
   }
 }
 
-#define MUTATE(t, name, field, ...)                                                                                     \
-  do {                                                                                                                  \
-    const uint64_t values_[] = {__VA_ARGS__};                                                                           \
-    (t)->what = name;                                                                                                   \
-    for (size_t v_ = 0; v_ < sizeof values_ / sizeof *values_; v_++) {                                                  \
-      __typeof__(field) was_ = (field), now_ = (__typeof__(field))values_[v_];                                          \
-      if (now_ == was_) continue;                                                                                       \
-      (field) = now_;                                                                                                   \
-      judge(t, (uint64_t)was_, (uint64_t)now_);                                                                         \
-      (field) = was_;                                                                                                   \
-    }                                                                                                                   \
+#define MUTATE(t, name, field, ...)                                                                          \
+  do {                                                                                                       \
+    const uint64_t values_[] = {__VA_ARGS__};                                                                \
+    (t)->what = name;                                                                                        \
+    for (size_t v_ = 0; v_ < sizeof values_ / sizeof *values_; v_++) {                                       \
+      __typeof__(field) was_ = (field), now_ = (__typeof__(field))values_[v_];                               \
+      if (now_ == was_) continue;                                                                            \
+      (field) = now_;                                                                                        \
+      judge(t, (uint64_t)was_, (uint64_t)now_);                                                              \
+      (field) = was_;                                                                                        \
+    }                                                                                                        \
   } while (0)
 /* The neighbours of a number, and none. */
-#define NEAR(x) (uint64_t)(x) + 1, (uint64_t)(x) - 1, 0, ZP_NONE
+#define NEAR(x) (uint64_t)(x) + 1, (uint64_t)(x)-1, 0, ZP_NONE
 
 static void mutate_access(Mutants *t, ZpAccess *x) {
   MUTATE(t, "operand's buffer of instruction", x->buf, NEAR(x->buf), x->buf + 2u);
   MUTATE(t, "operand's mode of instruction", x->mode, x->mode ^ 1u, x->mode ^ 2u);
-  MUTATE(t, "operand's tag of instruction", x->tag, x->tag ^ 1, x->tag ^ 1 << 24, x->tag ^ 1ull << 40, x->tag ^ 1ull << 56);
+  MUTATE(t, "operand's tag of instruction", x->tag, x->tag ^ 1, x->tag ^ 1 << 24, x->tag ^ 1ull << 40,
+         x->tag ^ 1ull << 56);
 }
 
 static void mutate_instr(Mutants *t, ZpInstr *in) {
@@ -69,7 +71,8 @@ static void mutate_instr(Mutants *t, ZpInstr *in) {
   MUTATE(t, "bytes of instruction", in->bytes, in->bytes + 64, in->bytes - 64, 0);
   MUTATE(t, "number of waits of instruction", in->nwait, in->nwait ? in->nwait - 1 : 0);
   MUTATE(t, "number of operands of instruction", in->naccess, in->naccess - 1);
-  for (uint32_t k = 0; k < in->nwait; k++) MUTATE(t, "wait of instruction", in->wait[k], NEAR(in->wait[k]), t->number);
+  for (uint32_t k = 0; k < in->nwait; k++)
+    MUTATE(t, "wait of instruction", in->wait[k], NEAR(in->wait[k]), t->number);
   for (uint32_t k = 0; k < in->naccess; k++) mutate_access(t, &in->access[k]);
 }
 
@@ -91,7 +94,8 @@ static void mutate_use(Mutants *t, ZpProgram *g, uint32_t x, uint32_t y, bool bo
   uint32_t *was = NULL;
   uint64_t n = 0;
   for (uint32_t i = 0; i < g->ninstrs; i++)
-    for (uint32_t k = 0; k < g->instrs[i].naccess; k++) ZB_PUSH(t->p->arena, was, n, g->instrs[i].access[k].buf);
+    for (uint32_t k = 0; k < g->instrs[i].naccess; k++)
+      ZB_PUSH(t->p->arena, was, n, g->instrs[i].access[k].buf);
   t->what = both ? "buffer exchanged at instruction" : "buffer replaced at instruction";
   for (t->number = 0; t->number < g->ninstrs; t->number++)
     for (int only = 0; only < 2; only++) {
@@ -119,7 +123,8 @@ static void mutate_buf(Mutants *t, ZpBuf *b, const ZpBuf *other) {
   MUTATE(t, "index of buffer", b->index, NEAR(b->index));
   MUTATE(t, "pool of buffer", b->pool, NEAR(b->pool));
   MUTATE(t, "bytes of buffer", b->bytes, b->bytes + 64, b->bytes - 64, 0, UINT64_MAX);
-  MUTATE(t, "place of buffer", b->offset, b->offset + 64, b->offset - 64, b->offset + 8, 0, other->offset, UINT64_MAX - 63);
+  MUTATE(t, "place of buffer", b->offset, b->offset + 64, b->offset - 64, b->offset + 8, 0, other->offset,
+         UINT64_MAX - 63);
 }
 
 static void mutate_held(Mutants *t, ZpHeld *h) {
@@ -141,7 +146,8 @@ static void mutate_stage(Mutants *t, ZpStage *st) {
     MUTATE(t, "segment of instance", x->segment, NEAR(x->segment));
     MUTATE(t, "iteration of instance", x->iter, NEAR(x->iter));
     MUTATE(t, "saved block of instance", *at, *at + 64, *at - 64, *at + 8, 0, UINT64_MAX - 63);
-    for (uint32_t k = 0; k < x->nheld; k++) MUTATE(t, "held bucket of instance", x->held[k], NEAR(x->held[k]));
+    for (uint32_t k = 0; k < x->nheld; k++)
+      MUTATE(t, "held bucket of instance", x->held[k], NEAR(x->held[k]));
   }
   t->number = 0;
   MUTATE(t, "bytes of inputs", st->input_bytes, st->input_bytes + 64, 0);
@@ -186,9 +192,14 @@ static void mutate(Fake f) {
 }
 
 Test(mutate, zero3) {
-  mutate((Fake){.stages = 2, .nmicro = 2, .layers = 3, .level = 3, .tied = true, .saves_carry = true, .counts = true});
+  mutate((Fake){
+      .stages = 2, .nmicro = 2, .layers = 3, .level = 3, .tied = true, .saves_carry = true, .counts = true});
 }
-Test(mutate, zero2) { mutate((Fake){.stages = 2, .nmicro = 2, .layers = 3, .level = 2, .shared = true, .bf16 = true}); }
+Test(mutate, zero2) {
+  mutate((Fake){.stages = 2, .nmicro = 2, .layers = 3, .level = 2, .shared = true, .bf16 = true});
+}
 Test(mutate, zero1) { mutate((Fake){.stages = 2, .nmicro = 2, .layers = 2, .level = 1, .bf16 = true}); }
-Test(mutate, plain) { mutate((Fake){.schedule = "gpipe", .stages = 3, .nmicro = 2, .layers = 4, .tied = true}); }
+Test(mutate, plain) {
+  mutate((Fake){.schedule = "gpipe", .stages = 3, .nmicro = 2, .layers = 4, .tied = true});
+}
 Test(mutate, one_stage) { mutate((Fake){.stages = 1, .nmicro = 2, .layers = 3, .counts = true}); }
