@@ -234,6 +234,26 @@ const char *zp_sink_wrong(const Local *l, const ZpNode *n) {
   return NULL;
 }
 
+/* Whether a collective's blocks along `axis` lie one behind the other in the whole tensor, in the order of the part's. */
+static bool in_blocks(const ZpValue *whole, const ZpValue *part, uint16_t axis) {
+  for (int a = 0; a < whole->type.naxes; a++)
+    if (whole->axis[a] != part->axis[a]) return false;
+  for (int a = 0; a < whole->type.naxes && whole->axis[a] != axis; a++)
+    if (whole->size[a] != 1) return false;
+  return true;
+}
+
+/* Blocks that do not lie so are put together, or taken apart, in scratch. */
+static const char *packing_wrong(const ZpNode *n, const ZpValue *in, const ZpValue *out) {
+  uint64_t need = 0;
+  bool must = n->call.op == ZG_OP_ALL_TO_ALL;
+  if (n->call.op == ZG_OP_ALL_GATHER) must = !in_blocks(out, in, n->axis), need = out->bytes;
+  if (n->call.op == ZG_OP_REDUCE_SCATTER) must = !in_blocks(in, out, n->axis), need = in->bytes;
+  if (n->call.op == ZG_OP_ALL_TO_ALL) need = lines(in->bytes) + out->bytes;
+  if (must && !n->packs) return "does not pack what does not lie in blocks";
+  return n->packs && n->scratch_bytes < need ? "has not the scratch to pack" : NULL;
+}
+
 /* Sizes along an axis as the collective changes them; the rest stays. */
 const char *zp_collective_wrong(const Local *l, const ZpNode *n) {
   const ZpPlan *p = l->c->p;
@@ -257,7 +277,10 @@ const char *zp_collective_wrong(const Local *l, const ZpNode *n) {
     if (have != make * (cuts && axis == to ? members : 1))
       return "has a result of other sizes than its ranks make";
   }
-  return NULL;
+  bool sums = op == ZG_OP_ALL_REDUCE || op == ZG_OP_REDUCE_SCATTER;
+  if (sums && in->elem != ZK_F32 && in->elem != ZK_BF16) return "sums what is neither f32 nor bf16";
+  if (op == ZG_OP_ALL_REDUCE && !in_blocks(in, out, in->axis[0])) return "has a result that lies otherwise";
+  return packing_wrong(n, in, out);
 }
 
 /* ---- the plan as a whole ---- */

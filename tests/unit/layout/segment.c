@@ -156,6 +156,11 @@ Test(segment, collectives) {
   WITH(k->axis, 0, "has a result of other sizes than its ranks make");
   WITH(k->axis, 9, "");
   WITH(r->axis, 0, "has a result of other sizes than its ranks make");
+  cr_assert(k->packs && r->packs); /* two samples: blocks of a sequence do not lie one behind the other */
+  WITH(k->packs, false, "does not pack what does not lie in blocks");
+  WITH(r->packs, false, "does not pack what does not lie in blocks");
+  WITH(k->scratch_bytes, s->values[k->out[0]].bytes - 1, "has not the scratch to pack");
+  WITH(r->scratch_bytes, s->values[r->in[0]].bytes - 1, "has not the scratch to pack");
   WITH(r->call.op, ZG_OP_ALL_GATHER, "has a result of other sizes than its ranks make");
   WITH(r->call.op, ZG_OP_COPY, "goes over ranks, but is no collective");
   plan_close(&q);
