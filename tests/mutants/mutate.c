@@ -13,8 +13,9 @@
  *   conditions of `if` and `while` negated, `!` and the sign of a number dropped; `true` and `false`, 0 and 1, other
  *   numbers and the one after it; an enumerator and the next of its enumeration; `break` and `continue`; a statement
  *   deleted (a call, an assignment, a jump).
- * What is not: comments, text, directives, declarations and the lengths of arrays; assertions (ZB_ASSERT, ZB_BUG and
- * the condition before it), since no test can break what they hold. */
+ * What is not: comments, text, directives, declarations; the lengths of arrays and how much memory is asked for, which
+ * is for sanitizers to see; assertions (ZB_ASSERT, ZB_BUG and the condition before it), since no test can break what
+ * they hold. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -291,8 +292,10 @@ static bool declares_array(const Source *s, size_t i) {
   return is(s, k - 2, "*") && !binary(s, k - 2);
 }
 
-/* The first token after an assertion that begins at i, or i. */
-static size_t after_assertion(const Source *s, size_t i) {
+/* The first token after what is not changed and begins at i, an assertion or how much memory is asked for, or i. */
+static size_t after_fixed(const Source *s, size_t i) {
+  static const char *const allocators[] = {"ZB_NEWN", "zb_alloc", "malloc", "calloc", "realloc", NULL};
+  if (among(s, i, allocators) && is(s, i + 1, "(")) return closing(s, i + 1) + 1;
   size_t k = i;
   if (is(s, i, "if") && is(s, i + 1, "(")) k = closing(s, i + 1) + 1;
   if (k > i ? is(s, k, "ZB_BUG") : is(s, k, "ZB_BUG") || is(s, k, "ZB_ASSERT")) return closing(s, k + 1) + 1;
@@ -304,7 +307,7 @@ static void find_changes(Mutate *m) {
   for (size_t i = 1; i < s->n; i++) {
     const Token *t = &s->tok[i];
     if (t->depth == 0 && !t->macro) continue;
-    size_t next = after_assertion(s, i);
+    size_t next = after_fixed(s, i);
     if (next == i && declares_array(s, i)) next = closing(s, i);
     if (next > i) {
       i = next - 1;

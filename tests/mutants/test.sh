@@ -1,5 +1,5 @@
-# Runs one test: test.sh WORK BUILD LIMIT TEST. TEST is a program in BUILD, a unit test, or a scenario of WORK/src that
-# finds its programs in BUILD. Fails if it fails, or does not end after LIMIT seconds, and says which case it was.
+# Runs one test: test.sh WORK BUILD LIMIT TEST. TEST is a program in BUILD, a unit test, or a scenario of WORK/src
+# that finds its programs in BUILD. Fails if it fails, or does not end after LIMIT seconds, and says which case it was.
 work=$1 build=$2 limit=$3 test=$4
 mkdir -p "$build/run" && cd "$build/run" || exit 99
 ulimit -c 0

@@ -3,7 +3,7 @@ if HAVE_CRITERION
 check_PROGRAMS += tests/unit/test-compiler
 TESTS += tests/unit/test-compiler
 tests_unit_test_compiler_SOURCES = \
-  tests/unit/compiler/load.c tests/unit/compiler/load.h tests/unit/compiler/messages.c \
+  tests/unit/compiler/graphs.c tests/unit/compiler/load.c tests/unit/compiler/load.h tests/unit/compiler/messages.c \
   tests/unit/compiler/num.c tests/unit/compiler/structure.c
 tests_unit_test_compiler_CFLAGS = $(unit_cflags)
 tests_unit_test_compiler_LDADD = $(libs_compiler) $(unit_libs)
@@ -16,3 +16,11 @@ regenerate-types: zc
 	  $(abs_builddir)/zc --check `sed -n '1s/^# zc: //p' $$f` $$f > $${f%.zug}.expect 2>&1; \
 	done; true
 .PHONY: regenerate-types
+
+# The expected graphs of tests/graphs, from what is made now.
+EXTRA_DIST += tests/graphs
+regenerate-graphs: zc
+	cd $(srcdir)/tests/graphs && for f in *.zug; do \
+	  $(abs_builddir)/zc -d elab -d final $$f > $${f%.zug}.expect || exit 1; \
+	done
+.PHONY: regenerate-graphs

@@ -7,19 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *difference(ZbArena *a, const char *want, const char *got) {
-  uint32_t number = 1;
-  while (*want && *got) {
-    size_t n = strcspn(want, "\n"), m = strcspn(got, "\n");
-    if (n != m || memcmp(want, got, n) != 0) break;
-    want += n + (want[n] == '\n');
-    got += m + (got[m] == '\n');
-    number++;
-  }
-  return zb_printf(a, "line %u: expected '%.*s', found '%.*s'", number, (int)strcspn(want, "\n"), want,
-                   (int)strcspn(got, "\n"), got);
-}
-
 static void check_case(const char *file) {
   Case c = load_file(file);
   size_t n, bytes;
@@ -30,7 +17,8 @@ static void check_case(const char *file) {
   if (!strncmp(text, "# zc: ", 6)) set_options(&c, zb_strndup(c.a, text + 6, strcspn(text + 6, "\n")));
   if (c.p && !zl_errors(c.d)) zc_check(c.a, c.s, c.d, c.p, &c.opt);
   const char *got = messages(&c);
-  cr_expect(!strcmp(want, got), "%s: %s", file, difference(c.a, want, got));
+  const char *wrong = difference(c.a, want, got);
+  cr_expect(!wrong, "%s: %s", file, wrong);
   done(&c);
 }
 

@@ -1,0 +1,73 @@
+/* Every tests/graphs/NAME.zug gives exactly the graphs in NAME.expect: as instantiated, and after all passes. A new case is
+ * two new files; `make regenerate-graphs` writes all .expect files anew. Whether the derivatives are right is for
+ * tests/unit/grad; here nothing may change unseen. */
+#include "tests/unit/compiler/load.h"
+
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+static void print_after(void *arg, const char *pass, const ZgGraph *g) {
+  if (strcmp(pass, "elab") && strcmp(pass, "final")) return;
+  zb_text_add(arg, "# after %s\n", pass);
+  zg_print(g, ZG_NONE, arg);
+}
+
+static void check_case(const char *file) {
+  Case c = load_file(file);
+  ZbText got = {0};
+  size_t bytes;
+  const char *expect = zb_printf(c.a, "%.*s.expect", (int)strlen(file) - 4, file);
+  const char *want = zb_read_file(c.a, expect, 1 << 20, &bytes, NULL);
+  cr_assert(want, "no %s", expect);
+  c.opt.after = print_after;
+  c.opt.arg = &got;
+  cr_assert(compile(&c), "%s", messages(&c));
+  const char *wrong = difference(c.a, want, got.s);
+  cr_expect(!wrong, "%s: %s", file, wrong);
+  zb_text_free(&got);
+  done(&c);
+}
+
+Test(graphs, golden) {
+  cr_assert(chdir(ZUG_SRC "/tests/graphs") == 0);
+  DIR *dir = opendir(".");
+  int cases = 0;
+  for (struct dirent *f; (f = readdir(dir));) {
+    size_t n = strlen(f->d_name);
+    if (n < 5 || strcmp(f->d_name + n - 4, ".zug")) continue;
+    check_case(f->d_name);
+    cases++;
+  }
+  closedir(dir);
+  cr_expect(cases >= 5);
+}
+
+/* Functions of numbers whose last digits are the C library's: statics, and constant tensors that are folded. */
+Test(graphs, functions_of_constants) {
+  static const struct {
+    const char *call;
+    double want;
+  } cases[] = {{"exp(0.5)", 1.6487212707001282},  {"log(3)", 1.0986122886681098},   {"sin(0.5)", 0.479425538604203},
+               {"cos(0.5)", 0.8775825618903728},  {"tanh(0.5)", 0.46211715726000975}, {"erf(0.5)", 0.5204998778130465},
+               {"sqrt(0.5)", 0.7071067811865476}, {"rsqrt(0.5)", 1.4142135623730951}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    int open = (int)strcspn(cases[i].call, "(");
+    ZbText text = {0};
+    zb_text_add(&text, "model M { axis batch, a = 2  input x: real[batch, a]  param w[a] = %s\n  loss x * w * %.*s(f32%s) per x }",
+                cases[i].call, open, cases[i].call, cases[i].call + open);
+    Case c = load_text(text.s);
+    const ZgGraph *g = compile(&c);
+    cr_assert(g, "%s", messages(&c));
+    cr_expect_float_eq(g->params[0].num[0], cases[i].want, 1e-12, "%s: %.17g", cases[i].call, g->params[0].num[0]);
+    int folded = 0;
+    const ZgSegment *s = &g->segments[0];
+    for (uint32_t k = 0; k < s->nforward; k++)
+      folded += s->nodes[k].op == ZG_OP_FILL && fabs(s->nodes[k].num[0] - cases[i].want) < 1e-12;
+    cr_expect_eq(folded, 1, "%s", cases[i].call);
+    zb_text_free(&text);
+    done(&c);
+  }
+}
