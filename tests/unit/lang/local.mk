@@ -5,14 +5,17 @@ check_PROGRAMS += tests/unit/test-lang
 TESTS += tests/unit/test-lang
 tests_unit_test_lang_SOURCES = \
   tests/unit/lang/codes.c tests/unit/lang/golden.c tests/unit/lang/program.c tests/unit/lang/recipe.c \
-  tests/unit/lang/recipe_text.c tests/unit/lang/render.c tests/unit/lang/render.h
+  tests/unit/lang/recipe_text.c \
+  tests/unit/lang/records.c tests/unit/lang/records.h tests/unit/lang/render.c tests/unit/lang/render.h \
+  tests/unit/lang/sources.c
 tests_unit_test_lang_CFLAGS = $(unit_cflags)
 tests_unit_test_lang_LDADD = $(libs_lang) $(unit_libs)
 endif
 
-# The expected messages of tests/lang, from what is said now.
+# The expected messages, trees and recipes of tests/lang, from what is said now.
 EXTRA_PROGRAMS += tests/unit/lang-print
-tests_unit_lang_print_SOURCES = tests/unit/lang/print.c tests/unit/lang/render.c tests/unit/lang/render.h
+tests_unit_lang_print_SOURCES = tests/unit/lang/print.c \
+  tests/unit/lang/records.c tests/unit/lang/records.h tests/unit/lang/render.c tests/unit/lang/render.h
 tests_unit_lang_print_LDADD = $(libs_lang)
 CLEANFILES += tests/unit/lang-print
 regenerate-lang: tests/unit/lang-print

@@ -4,7 +4,8 @@
 
 #include "lang/ast.h"
 
-/* Loads `path` and, if that went well, resolves each of its recipes and clusters; appends all messages to *out. */
+/* Loads `path` and, if that went well, resolves each of its recipes and clusters; appends all messages to *out, and if the
+ * file could be read without errors the tree, and the recipes and clusters that are right. */
 void render_file(const char *path, ZbText *out);
 
 #endif
