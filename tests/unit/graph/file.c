@@ -28,10 +28,10 @@ static uint8_t *at(File *f, size_t i) { return (uint8_t *)f->t.s + i; }
 static uint8_t *entry(File *f, int kind) { return at(f, ZSG_HEADER + (size_t)(kind - 1) * ZSG_ENTRY); }
 static uint8_t *section(File *f, int kind) { return at(f, zsg_get(entry(f, kind) + 8, 8)); }
 
-static void rejected(File *f, const char *why) {
+static void rejected(File *f, const char *what, const char *why) {
   ZbErr err = {0};
-  cr_expect_null(zg_read(f->a, f->t.s, f->t.len, &err));
-  cr_expect(strstr(err.text, why), "got '%s', want '%s'", err.text, why);
+  cr_expect_null(zg_read(f->a, f->t.s, f->t.len, &err), "%s", what);
+  cr_expect(strstr(err.text, why), "%s: got '%s', want '%s'", what, err.text, why);
 }
 
 Test(file, same_bytes_again) {
@@ -104,16 +104,16 @@ Test(file, every_altered_byte_sealed) {
 Test(file, damage) {
   File f = written();
   f.t.s[f.t.len - 1] ^= 1;
-  rejected(&f, "its contents do not have the hash in its header");
+  rejected(&f, "damage", "its contents do not have the hash in its header");
   f.t.s[20] ^= 1;
-  rejected(&f, "the file's header is damaged");
+  rejected(&f, "damage", "the file's header is damaged");
   f.t.s[4] = 2;
-  rejected(&f, "the file has format version 2, this program reads 1");
+  rejected(&f, "damage", "the file has format version 2, this program reads 1");
   f.t.s[0] = 'X';
-  rejected(&f, "this is no stage graph");
+  rejected(&f, "damage", "this is no stage graph");
   f.t.len = 30;
   f.t.s[0] = 'Z';
-  rejected(&f, "cut off within its header");
+  rejected(&f, "damage", "cut off within its header");
   done(&f);
 }
 
@@ -149,95 +149,97 @@ Test(file, minor_version_and_unknown_sections_may_be_ignored) {
 
 /* Sets `bytes` bytes at WHERE to VALUE behind fresh checksums. */
 #define BROKEN(NAME, WHY, WHERE, BYTES, VALUE)                                                               \
-  Test(file, NAME) {                                                                                         \
+  do {                                                                                                       \
     File f = written();                                                                                      \
     uint8_t *p = WHERE;                                                                                      \
     zsg_set(p, BYTES, (uint64_t)(VALUE));                                                                    \
     zg_seal(f.t.s, f.t.len);                                                                                 \
-    rejected(&f, WHY);                                                                                       \
+    rejected(&f, #NAME, WHY);                                                                                \
     done(&f);                                                                                                \
-  }
+  } while (0)
 #define OLD(bytes) (zsg_get(p, bytes))
 
-BROKEN(header_size, "it is cut off or something was added", at(&f, 16), 8, OLD(8) + 8)
-BROKEN(header_features, "the file needs features (0x4)", at(&f, 8), 4, 4)
-BROKEN(header_reserved, "reserved bytes of the header", at(&f, 48), 1, 1)
-BROKEN(directory_count, "sections do not fit into it", at(&f, 12), 4, UINT32_MAX)
-BROKEN(directory_short, "is not in its place", at(&f, 12), 4, 3)
-BROKEN(directory_order, "section 1 is not in order", entry(&f, 2), 4, 1)
-BROKEN(directory_flags, "section 2 has unknown flags", entry(&f, 2) + 4, 4, 2)
-BROKEN(directory_offset, "section 2 is not in its place", entry(&f, 2) + 8, 8, OLD(8) + 8)
-BROKEN(directory_offset_huge, "section 2 is not in its place", entry(&f, 2) + 8, 8, UINT64_MAX - 7)
-BROKEN(directory_bytes, "section 2 is not in its place", entry(&f, 2) + 16, 8, UINT64_MAX)
-BROKEN(directory_records, "section AXIS has", entry(&f, SEC_AXIS) + 24, 8, OLD(8) + 1)
-BROKEN(directory_overflow, "section AXIS has", entry(&f, SEC_AXIS) + 24, 8, (1ull << 60) + 5)
-BROKEN(directory_kind, "section 200 is required and this program does not know it", entry(&f, ZSG_KINDS), 4,
-       200)
-BROKEN(directory_missing, "section RSLT is missing",
-       (zsg_set(entry(&f, ZSG_KINDS) + 4, 4, 0), entry(&f, ZSG_KINDS)), 4, 200)
-BROKEN(padding, "is not in its place", section(&f, SEC_STRB) + zsg_get(entry(&f, SEC_STRB) + 16, 8), 1, 1)
-BROKEN(meta_string, "there is no string 4000", section(&f, SEC_META), 4, 4000)
-BROKEN(meta_reserved, "section META is not one record", section(&f, SEC_META) + 4, 4, 1)
-BROKEN(string_end, "string 0 has no valid extent", section(&f, SEC_STRE), 4, UINT32_MAX)
-BROKEN(string_order, "string 1 has no valid extent", section(&f, SEC_STRE) + 4, 4, 1)
-BROKEN(string_control, "string 0 is not clean UTF-8", section(&f, SEC_STRB), 1, '\n')
-BROKEN(string_nul, "string 0 is not clean UTF-8", section(&f, SEC_STRB), 1, 0)
-BROKEN(string_utf8, "string 0 is not clean UTF-8", section(&f, SEC_STRB), 1, 0xc3)
-BROKEN(place_string, "there is no string", section(&f, SEC_LOCS), 4, 99)
-BROKEN(axis_string, "there is no string", section(&f, SEC_AXIS), 4, 99)
-BROKEN(axis_reserved, "axis 0: reserved bytes", section(&f, SEC_AXIS) + 4, 4, 1)
-BROKEN(axis_size, "axis batch has size -1", section(&f, SEC_AXIS) + 8, 8, -1)
-BROKEN(axis_name, "the axis name", section(&f, SEC_AXIS), 4, zsg_get(section(&f, SEC_AXIS) + 16, 4))
-BROKEN(tag_string, "there is no string", section(&f, SEC_TAGS), 4, 99)
-BROKEN(type_elem, "type 0 is no type", section(&f, SEC_TYPE), 1, ZG_ELEMS)
-BROKEN(type_axes, "type 0 is no type", section(&f, SEC_TYPE) + 1, 1, 9)
-BROKEN(type_of, "type 0 selects along no axis", section(&f, SEC_TYPE) + 2, 2, 1)
-BROKEN(type_axis, "type 0 has axes that do not exist", section(&f, SEC_TYPE) + 4, 2, 600)
-BROKEN(type_order, "type 0 has axes that do not exist or are not in order", section(&f, SEC_TYPE) + 6, 2, 1)
-BROKEN(type_rest, "type 0 has axes that do not exist", section(&f, SEC_TYPE) + 18, 2, 1)
-BROKEN(param_string, "there is no string", section(&f, SEC_PARM), 4, 99)
-BROKEN(param_type, "there is no type", section(&f, SEC_PARM) + 4, 4, 99)
-BROKEN(param_tags, "a tag that does not exist", section(&f, SEC_PARM) + 8, 4, 8)
-BROKEN(param_segment, "belongs to a repeat that does not exist", section(&f, SEC_PARM) + 12, 4, 7)
-BROKEN(param_place, "parameter table has no valid place", section(&f, SEC_PARM) + 16, 4, 7)
-BROKEN(param_init, "parameter 0 has an unknown initialiser", section(&f, SEC_PARM) + 20, 4, 256)
-BROKEN(param_order, "is no order", section(&f, SEC_PARM) + 24, 1, 5)
-BROKEN(param_order_rest, "is no order", section(&f, SEC_PARM) + 31, 1, 5)
-BROKEN(param_number, "no valid initialiser", section(&f, SEC_PARM) + 38, 2, 0x7ff8)
-BROKEN(region_kind, "region 1 has an unknown kind", section(&f, SEC_REGN) + 16, 4, 3)
-BROKEN(region_parent, "region 1 has the wrong kind or parent", section(&f, SEC_REGN) + 20, 4, 1)
-BROKEN(region_label, "there is no string", section(&f, SEC_REGN) + 24, 4, 99)
-BROKEN(io_kind, "inputs and outputs are not in order", section(&f, SEC_INOU), 4, 1)
-BROKEN(io_unknown, "inputs and outputs are not in order", section(&f, SEC_INOU), 4, 2)
-BROKEN(io_string, "there is no string", section(&f, SEC_INOU) + 4, 4, 99)
-BROKEN(io_type, "there is no type", section(&f, SEC_INOU) + 8, 4, 99)
-BROKEN(io_place, "input tokens has no valid type", section(&f, SEC_INOU) + 12, 4, 99)
-BROKEN(segment_label, "there is no string", section(&f, SEC_SEGM), 4, 99)
-BROKEN(segment_region, "its region is not its repeat's", section(&f, SEC_SEGM) + 4, 4, 1)
-BROKEN(segment_trip, "segment 1 runs 1000000 times", section(&f, SEC_SEGM) + 32 + 8, 4, 1000000)
-BROKEN(segment_flags, "unknown flags", section(&f, SEC_SEGM) + 12, 4, 4)
-BROKEN(segment_carries, "section CARR is too short", section(&f, SEC_SEGM) + 16, 4, UINT32_MAX)
-BROKEN(segment_carries_less, "section CARR has records that nothing uses",
-       section(&f, SEC_SEGM) + 2 * 32 + 16, 4, 0)
-BROKEN(segment_nodes, "section NODE is too short", section(&f, SEC_SEGM) + 24, 4, UINT32_MAX)
-BROKEN(segment_nodes_less, "section NODE has records that nothing uses", section(&f, SEC_SEGM) + 2 * 32 + 24,
-       4, 1)
-BROKEN(segment_forward, "forward nodes", section(&f, SEC_SEGM) + 28, 4, 4000)
-BROKEN(carried_type, "there is no type", section(&f, SEC_CARR), 4, 99)
-BROKEN(node_op, "op 5000 in version 1 is not known", section(&f, SEC_NODE), 2, 5000)
-BROKEN(node_version, "in version 2 is not known", section(&f, SEC_NODE) + 2, 2, 2)
-BROKEN(node_operands, "a node of input has 9 operands", section(&f, SEC_NODE) + 4, 1, 9)
-BROKEN(node_results, "a node of input has", section(&f, SEC_NODE) + 5, 1, 2)
-BROKEN(node_axes, "a node of input has", section(&f, SEC_NODE) + 6, 1, 10)
-BROKEN(node_attributes, "a node of input has other attributes than the op", section(&f, SEC_NODE) + 7, 1, 1)
-BROKEN(node_region, "no such place or region", section(&f, SEC_NODE) + 8, 4, 99)
-BROKEN(node_place, "no such place or region", section(&f, SEC_NODE) + 12, 4, 99)
-BROKEN(node_list, "records that nothing uses", section(&f, SEC_NODE) + 2 * 16 + 4, 1, 1)
-BROKEN(operand, "is not defined before it", section(&f, SEC_OPND), 4, 50)
-BROKEN(axis_argument, "there is no axis number 600", section(&f, SEC_AXAR), 2, 600)
-BROKEN(attribute, "segment 0, node 0 (input): input: the input number is 77", section(&f, SEC_ATTR), 8, 77)
-BROKEN(result, "there is no type", section(&f, SEC_RSLT), 4, 99)
-BROKEN(result_of_another_type, "its operands make it", section(&f, SEC_RSLT) + 8, 4, zsg_get(p - 4, 4))
+Test(file, every_field) {
+  BROKEN(header_size, "it is cut off or something was added", at(&f, 16), 8, OLD(8) + 8);
+  BROKEN(header_features, "the file needs features (0x4)", at(&f, 8), 4, 4);
+  BROKEN(header_reserved, "reserved bytes of the header", at(&f, 48), 1, 1);
+  BROKEN(directory_count, "sections do not fit into it", at(&f, 12), 4, UINT32_MAX);
+  BROKEN(directory_short, "is not in its place", at(&f, 12), 4, 3);
+  BROKEN(directory_order, "section 1 is not in order", entry(&f, 2), 4, 1);
+  BROKEN(directory_flags, "section 2 has unknown flags", entry(&f, 2) + 4, 4, 2);
+  BROKEN(directory_offset, "section 2 is not in its place", entry(&f, 2) + 8, 8, OLD(8) + 8);
+  BROKEN(directory_offset_huge, "section 2 is not in its place", entry(&f, 2) + 8, 8, UINT64_MAX - 7);
+  BROKEN(directory_bytes, "section 2 is not in its place", entry(&f, 2) + 16, 8, UINT64_MAX);
+  BROKEN(directory_records, "section AXIS has", entry(&f, SEC_AXIS) + 24, 8, OLD(8) + 1);
+  BROKEN(directory_overflow, "section AXIS has", entry(&f, SEC_AXIS) + 24, 8, (1ull << 60) + 5);
+  BROKEN(directory_kind, "section 200 is required and this program does not know it", entry(&f, ZSG_KINDS), 4,
+         200);
+  BROKEN(directory_missing, "section RSLT is missing",
+         (zsg_set(entry(&f, ZSG_KINDS) + 4, 4, 0), entry(&f, ZSG_KINDS)), 4, 200);
+  BROKEN(padding, "is not in its place", section(&f, SEC_STRB) + zsg_get(entry(&f, SEC_STRB) + 16, 8), 1, 1);
+  BROKEN(meta_string, "there is no string 4000", section(&f, SEC_META), 4, 4000);
+  BROKEN(meta_reserved, "section META is not one record", section(&f, SEC_META) + 4, 4, 1);
+  BROKEN(string_end, "string 0 has no valid extent", section(&f, SEC_STRE), 4, UINT32_MAX);
+  BROKEN(string_order, "string 1 has no valid extent", section(&f, SEC_STRE) + 4, 4, 1);
+  BROKEN(string_control, "string 0 is not clean UTF-8", section(&f, SEC_STRB), 1, '\n');
+  BROKEN(string_nul, "string 0 is not clean UTF-8", section(&f, SEC_STRB), 1, 0);
+  BROKEN(string_utf8, "string 0 is not clean UTF-8", section(&f, SEC_STRB), 1, 0xc3);
+  BROKEN(place_string, "there is no string", section(&f, SEC_LOCS), 4, 99);
+  BROKEN(axis_string, "there is no string", section(&f, SEC_AXIS), 4, 99);
+  BROKEN(axis_reserved, "axis 0: reserved bytes", section(&f, SEC_AXIS) + 4, 4, 1);
+  BROKEN(axis_size, "axis batch has size -1", section(&f, SEC_AXIS) + 8, 8, -1);
+  BROKEN(axis_name, "the axis name", section(&f, SEC_AXIS), 4, zsg_get(section(&f, SEC_AXIS) + 16, 4));
+  BROKEN(tag_string, "there is no string", section(&f, SEC_TAGS), 4, 99);
+  BROKEN(type_elem, "type 0 is no type", section(&f, SEC_TYPE), 1, ZG_ELEMS);
+  BROKEN(type_axes, "type 0 is no type", section(&f, SEC_TYPE) + 1, 1, 9);
+  BROKEN(type_of, "type 0 selects along no axis", section(&f, SEC_TYPE) + 2, 2, 1);
+  BROKEN(type_axis, "type 0 has axes that do not exist", section(&f, SEC_TYPE) + 4, 2, 600);
+  BROKEN(type_order, "type 0 has axes that do not exist or are not in order", section(&f, SEC_TYPE) + 6, 2, 1);
+  BROKEN(type_rest, "type 0 has axes that do not exist", section(&f, SEC_TYPE) + 18, 2, 1);
+  BROKEN(param_string, "there is no string", section(&f, SEC_PARM), 4, 99);
+  BROKEN(param_type, "there is no type", section(&f, SEC_PARM) + 4, 4, 99);
+  BROKEN(param_tags, "a tag that does not exist", section(&f, SEC_PARM) + 8, 4, 8);
+  BROKEN(param_segment, "belongs to a repeat that does not exist", section(&f, SEC_PARM) + 12, 4, 7);
+  BROKEN(param_place, "parameter table has no valid place", section(&f, SEC_PARM) + 16, 4, 7);
+  BROKEN(param_init, "parameter 0 has an unknown initialiser", section(&f, SEC_PARM) + 20, 4, 256);
+  BROKEN(param_order, "is no order", section(&f, SEC_PARM) + 24, 1, 5);
+  BROKEN(param_order_rest, "is no order", section(&f, SEC_PARM) + 31, 1, 5);
+  BROKEN(param_number, "no valid initialiser", section(&f, SEC_PARM) + 38, 2, 0x7ff8);
+  BROKEN(region_kind, "region 1 has an unknown kind", section(&f, SEC_REGN) + 16, 4, 3);
+  BROKEN(region_parent, "region 1 has the wrong kind or parent", section(&f, SEC_REGN) + 20, 4, 1);
+  BROKEN(region_label, "there is no string", section(&f, SEC_REGN) + 24, 4, 99);
+  BROKEN(io_kind, "inputs and outputs are not in order", section(&f, SEC_INOU), 4, 1);
+  BROKEN(io_unknown, "inputs and outputs are not in order", section(&f, SEC_INOU), 4, 2);
+  BROKEN(io_string, "there is no string", section(&f, SEC_INOU) + 4, 4, 99);
+  BROKEN(io_type, "there is no type", section(&f, SEC_INOU) + 8, 4, 99);
+  BROKEN(io_place, "input tokens has no valid type", section(&f, SEC_INOU) + 12, 4, 99);
+  BROKEN(segment_label, "there is no string", section(&f, SEC_SEGM), 4, 99);
+  BROKEN(segment_region, "its region is not its repeat's", section(&f, SEC_SEGM) + 4, 4, 1);
+  BROKEN(segment_trip, "segment 1 runs 1000000 times", section(&f, SEC_SEGM) + 32 + 8, 4, 1000000);
+  BROKEN(segment_flags, "unknown flags", section(&f, SEC_SEGM) + 12, 4, 4);
+  BROKEN(segment_carries, "section CARR is too short", section(&f, SEC_SEGM) + 16, 4, UINT32_MAX);
+  BROKEN(segment_carries_less, "section CARR has records that nothing uses",
+         section(&f, SEC_SEGM) + 2 * 32 + 16, 4, 0);
+  BROKEN(segment_nodes, "section NODE is too short", section(&f, SEC_SEGM) + 24, 4, UINT32_MAX);
+  BROKEN(segment_nodes_less, "section NODE has records that nothing uses", section(&f, SEC_SEGM) + 2 * 32 + 24,
+         4, 1);
+  BROKEN(segment_forward, "forward nodes", section(&f, SEC_SEGM) + 28, 4, 4000);
+  BROKEN(carried_type, "there is no type", section(&f, SEC_CARR), 4, 99);
+  BROKEN(node_op, "op 5000 in version 1 is not known", section(&f, SEC_NODE), 2, 5000);
+  BROKEN(node_version, "in version 2 is not known", section(&f, SEC_NODE) + 2, 2, 2);
+  BROKEN(node_operands, "a node of input has 9 operands", section(&f, SEC_NODE) + 4, 1, 9);
+  BROKEN(node_results, "a node of input has", section(&f, SEC_NODE) + 5, 1, 2);
+  BROKEN(node_axes, "a node of input has", section(&f, SEC_NODE) + 6, 1, 10);
+  BROKEN(node_attributes, "a node of input has other attributes than the op", section(&f, SEC_NODE) + 7, 1, 1);
+  BROKEN(node_region, "no such place or region", section(&f, SEC_NODE) + 8, 4, 99);
+  BROKEN(node_place, "no such place or region", section(&f, SEC_NODE) + 12, 4, 99);
+  BROKEN(node_list, "records that nothing uses", section(&f, SEC_NODE) + 2 * 16 + 4, 1, 1);
+  BROKEN(operand, "is not defined before it", section(&f, SEC_OPND), 4, 50);
+  BROKEN(axis_argument, "there is no axis number 600", section(&f, SEC_AXAR), 2, 600);
+  BROKEN(attribute, "segment 0, node 0 (input): input: the input number is 77", section(&f, SEC_ATTR), 8, 77);
+  BROKEN(result, "there is no type", section(&f, SEC_RSLT), 4, 99);
+  BROKEN(result_of_another_type, "its operands make it", section(&f, SEC_RSLT) + 8, 4, zsg_get(p - 4, 4));
+}
 
 Test(file, from_disk) {
   File f = written();

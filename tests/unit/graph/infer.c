@@ -4,39 +4,6 @@
 
 #include "tests/unit/graph/make.h"
 
-static Make start(void) {
-  Make m = make_graph();
-  make_axis(&m, "batch", 0);
-  make_axis(&m, "seq", 0);
-  make_axis(&m, "embed", 8);
-  make_axis(&m, "head", 2);
-  make_axis(&m, "hd", 4);
-  make_axis(&m, "vocab", 11);
-  make_axis(&m, "odd", 3);
-  make_axis(&m, "eight", 8);
-  for (int i = 0; i < 9; i++)
-    make_axis(&m, (const char *const[]){"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8"}[i], 2);
-  ZgParam p = {.path = "w", .type = make_type(&m, ZG_REAL, "embed vocab"), .segment = ZG_NONE};
-  zg_param_add(m.g, p);
-  return m;
-}
-
-/* "f32 batch seq", "index(vocab) batch". */
-static ZgType parse(Make *m, const char *text) {
-  size_t n = strcspn(text, " (");
-  ZgElem e = 0;
-  while (e < ZG_ELEMS && (strlen(zg_elem_name[e]) != n || strncmp(text, zg_elem_name[e], n))) e++;
-  cr_assert(e < ZG_ELEMS, "%s", text);
-  const char *axes = strchr(text, ' ');
-  ZgType t = make_type(m, e, axes ? axes : "");
-  if (e == ZG_INDEX) {
-    char of[16] = {0};
-    strncpy(of, text + n + 1, strcspn(text + n + 1, ")"));
-    t.of = (uint16_t)zg_axis_find(m->g, of);
-  }
-  return t;
-}
-
 typedef struct {
   ZgOp op;
   const char *ax;
@@ -47,7 +14,7 @@ typedef struct {
 } Case;
 
 static void try(const Case *c) {
-  Make m = start();
+  Make m = make_axes();
   ZgNode n = c->with;
   ZgType in[6], out[ZG_MAX_OUT], hint;
   ZbErr err = {0};
@@ -56,8 +23,8 @@ static void try(const Case *c) {
   char *copy = zb_strdup(m.a, c->ax), *save = NULL;
   for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save))
     n.ax[n.nax++] = (uint16_t)zg_axis_find(m.g, w);
-  for (; n.nin < 6 && c->in[n.nin]; n.nin++) in[n.nin] = parse(&m, c->in[n.nin]);
-  if (c->hint) hint = parse(&m, c->hint);
+  for (; n.nin < 6 && c->in[n.nin]; n.nin++) in[n.nin] = make_typed_text(&m, c->in[n.nin]);
+  if (c->hint) hint = make_typed_text(&m, c->hint);
   if (zg_infer(m.g, &n, in, c->hint ? &hint : NULL, out, &err))
     for (int i = 0; i < zg_op_info[n.op].nout; i++) {
       if (i) zb_text_add(&got, "; ");
@@ -216,7 +183,7 @@ static void class_is(Make *m, uint32_t first, const char *axis, ZgAxisClass want
 }
 
 Test(classes, products_and_reductions) {
-  Make t = start(), *m = &t;
+  Make t = make_axes(), *m = &t;
   uint32_t x = make_input(m, "x", make_type(m, ZG_REAL, "batch seq embed")),
            w = make_param(m, "w2", "embed vocab");
   uint32_t y = make_with(m, (ZgNode){.op = ZG_OP_DOT}, "embed", 2, (uint32_t[]){x, w});
@@ -233,7 +200,7 @@ Test(classes, products_and_reductions) {
 }
 
 Test(classes, pinned) {
-  Make t = start(), *m = &t;
+  Make t = make_axes(), *m = &t;
   uint32_t x = make_input(m, "x", make_type(m, ZG_REAL, "batch seq hd"));
   class_is(m, make_with(m, (ZgNode){.op = ZG_OP_SOFTMAX}, "seq", 1, &x), "seq", ZG_AXIS_PIN);
   uint32_t n = make_with(m, (ZgNode){.op = ZG_OP_NORMALIZE}, "hd", 1, &x);
@@ -250,7 +217,7 @@ Test(classes, pinned) {
 }
 
 Test(classes, attention) {
-  Make t = start(), *m = &t;
+  Make t = make_axes(), *m = &t;
   uint32_t q = make_input(m, "q", make_type(m, ZG_REAL, "batch seq head hd"));
   uint32_t k = make_input(m, "k", make_type(m, ZG_REAL, "batch seq hd"));
   uint32_t o = make_with(m, (ZgNode){.op = ZG_OP_ATTEND, .num = {1}}, "seq hd", 3, (uint32_t[]){q, k, k});
@@ -265,7 +232,7 @@ Test(classes, attention) {
 }
 
 Test(classes, tables) {
-  Make t = start(), *m = &t;
+  Make t = make_axes(), *m = &t;
   uint32_t w = make_param(m, "w2", "vocab embed"), ids = make_ids(m, "ids", "vocab", "batch");
   uint32_t y = make_with(m, (ZgNode){.op = ZG_OP_LOOKUP}, "vocab", 2, (uint32_t[]){w, ids});
   class_is(m, y, "vocab", ZG_AXIS_SUM);

@@ -173,3 +173,31 @@ Make make_sample(void) {
   sample_backward(m);
   return made;
 }
+
+Make make_axes(void) {
+  Make m = make_graph();
+  static const struct {
+    const char *name;
+    int64_t size;
+  } axes[] = {{"batch", 0}, {"seq", 0}, {"embed", 8}, {"head", 2}, {"hd", 4}, {"vocab", 11}, {"odd", 3}, {"eight", 8},
+              {"x0", 2},    {"x1", 2},  {"x2", 2},    {"x3", 2},   {"x4", 2}, {"x5", 2},     {"x6", 2},  {"x7", 2},
+              {"x8", 2},    {"wide", 16}};
+  for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) make_axis(&m, axes[i].name, axes[i].size);
+  ZgParam p = {.path = "w", .type = make_type(&m, ZG_REAL, "embed vocab"), .segment = ZG_NONE};
+  zg_param_add(m.g, p);
+  return m;
+}
+
+ZgType make_typed_text(Make *m, const char *text) {
+  size_t n = strcspn(text, " (");
+  ZgElem e = 0;
+  while (e < ZG_ELEMS && (strlen(zg_elem_name[e]) != n || strncmp(text, zg_elem_name[e], n))) e++;
+  ZB_ASSERT(e < ZG_ELEMS);
+  const char *axes = strchr(text, ' ');
+  ZgType t = make_type(m, e, axes ? axes : "");
+  if (e == ZG_INDEX) {
+    const char *of = zb_strndup(m->a, text + n + 1, strcspn(text + n + 1, ")"));
+    t.of = (uint16_t)zg_axis_find(m->g, of);
+  }
+  return t;
+}

@@ -11,8 +11,11 @@ typedef struct {
 } Make;
 
 Make make_graph(void);                                            /* with one straight segment */
+/* The same with the axes batch, seq, embed 8, head 2, hd 4, vocab 11, odd 3, eight 8, x0 .. x8 2, wide 16. */
+Make make_axes(void);
 uint16_t make_axis(Make *m, const char *name, int64_t size);      /* finds or adds */
 ZgType make_type(Make *m, ZgElem elem, const char *axes);         /* "batch seq"; an axis must exist */
+ZgType make_typed_text(Make *m, const char *text);                 /* "f32 batch seq", "index(vocab) batch" */
 uint32_t make_param(Make *m, const char *path, const char *axes); /* a parameter and its node */
 uint32_t make_input(Make *m, const char *name, ZgType t);         /* an input and its node */
 uint32_t make_ids(Make *m, const char *name, const char *of, const char *axes);

@@ -15,17 +15,17 @@ Test(verify, sample_holds) {
 
 /* Breaks a fresh sample with CODE (g: the graph; s0, s1, s2: its segments) and expects `why`. */
 #define BROKEN(NAME, WHY, ...)                                                                               \
-  Test(verify, NAME) {                                                                                       \
+  do {                                                                                                       \
     Make m = make_sample();                                                                                  \
     ZgGraph *g = m.g;                                                                                        \
     ZgSegment *s0 = &g->segments[0], *s1 = &g->segments[1], *s2 = &g->segments[2];                           \
     (void)s0, (void)s1, (void)s2;                                                                            \
     ZbErr err = {0};                                                                                         \
     __VA_ARGS__;                                                                                             \
-    cr_expect(!zg_verify(g, &err));                                                                          \
-    cr_expect(strstr(err.text, WHY), "got '%s', want '%s'", err.text, WHY);                                  \
+    cr_expect(!zg_verify(g, &err), "%s", #NAME);                                                             \
+    cr_expect(strstr(err.text, WHY), "%s: got '%s', want '%s'", #NAME, err.text, WHY);                       \
     zb_arena_free(m.a);                                                                                      \
-  }
+  } while (0)
 
 /* The first node of an op in a segment. */
 static ZgNode *node(ZgSegment *s, ZgOp op) {
@@ -45,139 +45,141 @@ static void remove_sink(ZgSegment *s, ZgOp op) {
   for (uint32_t v = 0; v < s->nvalues; v++) s->values[v].node -= s->values[v].node > i;
 }
 
-BROKEN(model_name, "the model has no well-formed name", g->model = "")
-BROKEN(axis_name, "axis 2 has a name that is not well-formed", g->axes[2].name = "../x")
-BROKEN(axis_names_differ, "the axis name embed occurs twice", g->axes[3].name = "embed")
-BROKEN(axis_size, "axis embed has size -1", g->axes[2].size = -1)
-BROKEN(axis_size_of_an_id, "axis vocab has size", g->axes[4].size = 1ll << 31)
-BROKEN(tag_names_differ, "the tag name bias occurs twice", g->tags = (const char *[]){"bias", "bias"};
-       g->ntags = 2)
-BROKEN(input_names_differ, "the input name tokens occurs twice", g->inputs[1].name = "tokens")
-BROKEN(input_type, "input tokens has no valid type", g->inputs[0].type.of = 77)
-BROKEN(output_not_made, "output logits is not made", remove_sink(s2, ZG_OP_OUTPUT))
-BROKEN(place_name, "place 1 has a file name that is not well-formed", g->locs[1].file = "a\nb")
-BROKEN(region_parent, "region 1 has the wrong kind or parent", g->regions[1].parent = 1)
-BROKEN(region_kind, "region 1 has the wrong kind or parent", g->regions[1].kind = ZG_REGION_MODEL)
-BROKEN(region_label, "region 1 has a name that is not well-formed", g->regions[1].label = "a b")
-BROKEN(region_depth, "more than 64 deep", {
-  uint32_t r = 0;
-  for (int i = 0; i < 65; i++) r = zg_region_add(g, ZG_REGION_BLOCK, r, "deep", "");
-})
-BROKEN(param_path, "parameter 0 has a name that is not well-formed", g->params[0].path = "a..b")
-BROKEN(param_paths_differ, "the parameter name table occurs twice", { g->params[1] = g->params[0]; })
-BROKEN(param_type, "parameter table has no valid type", g->params[0].type.elem = ZG_F32)
-BROKEN(param_axes_ascend, "parameter table has no valid type", g->params[0].type.axis[0] = 4)
-BROKEN(param_data_axis, "parameter table has the data axis batch", g->params[0].type.axis[0] = 0)
-BROKEN(param_order, "the order of its axes is no order", g->params[0].order[0] = g->params[0].order[1])
-BROKEN(param_size, "parameter table has more than 2^48 elements",
-       g->axes[2].size = g->axes[4].size = INT32_MAX)
-BROKEN(param_init, "parameter table has no valid initialiser", g->params[0].num[0] = __builtin_nan(""))
-BROKEN(param_tags, "parameter table has a tag that does not exist", g->params[0].tags = 2)
-BROKEN(param_segment, "belongs to a repeat that does not exist", g->params[1].segment = 0)
-BROKEN(param_star, "a path has one * in a repeat", g->params[1].path = "layer.w")
-BROKEN(param_two_stars, "a path has one * in a repeat", g->params[1].path = "layer.*.*.w")
-BROKEN(no_segments, "no segments", g->nsegments = g->nparams = 0)
-BROKEN(segment_region, "its region is not its repeat's", s1->region = 0)
-BROKEN(trip_zero, "segment 1 runs 0 times", s1->trip = 0)
-BROKEN(trip_many, "segment 1 runs 4097 times", s1->trip = 4097)
-BROKEN(trip_straight, "segment 0 runs 2 times", s0->trip = 2)
-BROKEN(forward_count, "forward nodes", s0->nforward = s0->nnodes + 1)
-BROKEN(carried_type, "carries something without a valid type", s1->carry_in[0].axis[0] = 99)
-BROKEN(no_such_op, "no such op", s0->nodes[0].op = ZG_OP_COUNT)
-BROKEN(planned_op, "is made by the planner", { s1->nodes[3].op = ZG_OP_COPY; })
-BROKEN(results_in_order, "its results are not the next values", s1->nodes[2].out = 1)
-BROKEN(place_exists, "no such place or region", s1->nodes[2].loc = 99)
-BROKEN(region_exists, "no such place or region", s1->nodes[2].region = 99)
-BROKEN(region_outside, "outside of its segment's region", s1->nodes[2].region = 0)
-BROKEN(attribute, "an attribute that it does not have is set", s1->nodes[2].opt[0] = 1)
-BROKEN(attribute_number, "an attribute that it does not have is set", s1->nodes[2].num[1] = 1)
-BROKEN(operand_before_use, "operand 0 is not defined before it", s1->nodes[2].in[0] = 2)
-BROKEN(type_stored, "result 0 is f32[batch, seq, wide], its operands make it real[batch, seq, wide]",
-       s1->values[2].type.elem = ZG_F32)
-BROKEN(type_formed, "result 0 has no valid type", s1->values[2].type.elem = 200)
-BROKEN(type_error, "segment 1, node 2 (dot): dot[batch]: the second operand has no axis batch",
-       node(s1, ZG_OP_DOT)->ax[0] = 0)
-BROKEN(backward_op_forward, "does not belong among the forward nodes", s1->nforward = s1->nnodes)
-BROKEN(forward_op_backward, "does not belong among the backward nodes", s1->nforward = 1)
-BROKEN(carry_position, "position 1 of 1", node(s1, ZG_OP_CARRY)->opt[0] = 1)
-BROKEN(carry_type, "position 0 carries f32[batch, seq, embed], not real[batch, seq, embed]",
-       s1->carry_in[0].elem = ZG_F32)
-BROKEN(carry_out_missing, "segment 0 carries nothing out at position 0", remove_sink(s0, ZG_OP_CARRY_OUT))
-BROKEN(first_carries_in, "the first segment carries something in", {
-  s0->ncarry_in = 1;
-  s0->carry_in = s0->carry_out;
-})
-BROKEN(chain_types, "segment 0 does not carry out what segment 1 carries in", {
-  s0->ncarry_out = 0;
-  remove_sink(s0, ZG_OP_CARRY_OUT);
-  s0->nnodes = s0->nforward;
-  s0->nvalues = 3;
-})
-BROKEN(repeat_types, "a repeat that does not carry out what it carries in", {
-  s1->carry_out = ZB_NEWN(m.a, ZgType, 2);
-  s1->carry_out[0] = s1->carry_out[1] = s1->carry_in[0];
-  s1->ncarry_out = 2;
-  s1->backward = false;
-  m.s = s1;
-  s1->nnodes = s1->nforward;
-  s1->nvalues = 5;
-  make_with(&m, (ZgNode){.op = ZG_OP_CARRY_OUT, .opt = {1}}, "", 1, (uint32_t[]){0});
-})
-BROKEN(last_repeats, "the last segment carries something out or is a repeat", {
-  g->nsegments = 2;
-  g->noutputs = 0;
-})
-BROKEN(cotangents_across, "segments 1 and 2 do not agree on a cotangent at position 0",
-       remove_sink(s2, ZG_OP_DCARRY_IN))
-BROKEN(cotangents_around, "the iterations of segment 1 do not agree", {
-  remove_sink(s1, ZG_OP_DCARRY_IN);
-  s0->nnodes = s0->nforward;
-  s0->nvalues = 3;
-})
-BROKEN(no_numerator, "one loss numerator and one denominator, found 0 and 1", remove_sink(s2, ZG_OP_LOSS_NUM))
-BROKEN(no_denominator, "one loss numerator and one denominator, found 1 and 0",
-       remove_sink(s2, ZG_OP_LOSS_DEN))
-BROKEN(loss_in_the_middle, "the loss must be in the last segment", {
-  m.s = s0;
-  s0->nnodes = s0->nforward;
-  s0->nvalues = 3;
-  s0->backward = false;
-  make_sink(&m, ZG_OP_LOSS_NUM, make_fill(&m, 1));
-})
-BROKEN(denominator_of_inputs, "the denominator of the loss may depend on inputs only",
-       node(s2, ZG_OP_LOSS_DEN)->in[0] = node(s2, ZG_OP_LOSS_NUM)->in[0])
-BROKEN(param_of_another_segment, "parameter layer.*.w belongs to another segment", {
-  node(s0, ZG_OP_PARAM)->opt[0] = 1;
-  s0->values[1].type = g->params[1].type;
-})
-BROKEN(gradient_without_use, "parameter layer.*.w is not used here", {
-  node(s0, ZG_OP_PARAM_GRAD)->opt[0] = 1;
-  g->params[1].type = g->params[0].type;
-})
-BROKEN(gradient_twice, "a second one of table", {
-  m.s = s0;
-  ZgNode again = s0->nodes[s0->nnodes - 1];
-  zg_node_add(g, s0, again, NULL);
-})
-BROKEN(output_in_repeat, "an output inside of a repeat", {
-  g->outputs[0].type = s1->values[0].type;
-  ZgNode *out = node(s1, ZG_OP_CARRY_OUT);
-  out->op = ZG_OP_OUTPUT;
-})
-BROKEN(output_twice, "a second one of logits", {
-  ZgNode *n = node(s2, ZG_OP_LOSS_DEN);
-  n->op = ZG_OP_OUTPUT;
-  n->in[0] = 2;
-})
-BROKEN(seed_of_the_loss, "the loss is in the last segment only", {
-  m.s = s0;
-  make_with(&m, (ZgNode){.op = ZG_OP_SEED}, "", 0, NULL);
-})
-BROKEN(seed_without_aux, "a cotangent for an aux term and no such term", {
-  m.s = s0;
-  make_with(&m, (ZgNode){.op = ZG_OP_SEED, .opt = {1}}, "", 0, NULL);
-})
-BROKEN(values_without_node, "segment 2 has 1 values that no node makes", s2->nvalues++)
+Test(verify, every_rule) {
+  BROKEN(model_name, "the model has no well-formed name", g->model = "");
+  BROKEN(axis_name, "axis 2 has a name that is not well-formed", g->axes[2].name = "../x");
+  BROKEN(axis_names_differ, "the axis name embed occurs twice", g->axes[3].name = "embed");
+  BROKEN(axis_size, "axis embed has size -1", g->axes[2].size = -1);
+  BROKEN(axis_size_of_an_id, "axis vocab has size", g->axes[4].size = 1ll << 31);
+  BROKEN(tag_names_differ, "the tag name bias occurs twice", g->tags = (const char *[]){"bias", "bias"};
+         g->ntags = 2);
+  BROKEN(input_names_differ, "the input name tokens occurs twice", g->inputs[1].name = "tokens");
+  BROKEN(input_type, "input tokens has no valid type", g->inputs[0].type.of = 77);
+  BROKEN(output_not_made, "output logits is not made", remove_sink(s2, ZG_OP_OUTPUT));
+  BROKEN(place_name, "place 1 has a file name that is not well-formed", g->locs[1].file = "a\nb");
+  BROKEN(region_parent, "region 1 has the wrong kind or parent", g->regions[1].parent = 1);
+  BROKEN(region_kind, "region 1 has the wrong kind or parent", g->regions[1].kind = ZG_REGION_MODEL);
+  BROKEN(region_label, "region 1 has a name that is not well-formed", g->regions[1].label = "a b");
+  BROKEN(region_depth, "more than 64 deep", {
+    uint32_t r = 0;
+    for (int i = 0; i < 65; i++) r = zg_region_add(g, ZG_REGION_BLOCK, r, "deep", "");
+  });
+  BROKEN(param_path, "parameter 0 has a name that is not well-formed", g->params[0].path = "a..b");
+  BROKEN(param_paths_differ, "the parameter name table occurs twice", { g->params[1] = g->params[0]; });
+  BROKEN(param_type, "parameter table has no valid type", g->params[0].type.elem = ZG_F32);
+  BROKEN(param_axes_ascend, "parameter table has no valid type", g->params[0].type.axis[0] = 4);
+  BROKEN(param_data_axis, "parameter table has the data axis batch", g->params[0].type.axis[0] = 0);
+  BROKEN(param_order, "the order of its axes is no order", g->params[0].order[0] = g->params[0].order[1]);
+  BROKEN(param_size, "parameter table has more than 2^48 elements",
+         g->axes[2].size = g->axes[4].size = INT32_MAX);
+  BROKEN(param_init, "parameter table has no valid initialiser", g->params[0].num[0] = __builtin_nan(""));
+  BROKEN(param_tags, "parameter table has a tag that does not exist", g->params[0].tags = 2);
+  BROKEN(param_segment, "belongs to a repeat that does not exist", g->params[1].segment = 0);
+  BROKEN(param_star, "a path has one * in a repeat", g->params[1].path = "layer.w");
+  BROKEN(param_two_stars, "a path has one * in a repeat", g->params[1].path = "layer.*.*.w");
+  BROKEN(no_segments, "no segments", g->nsegments = g->nparams = 0);
+  BROKEN(segment_region, "its region is not its repeat's", s1->region = 0);
+  BROKEN(trip_zero, "segment 1 runs 0 times", s1->trip = 0);
+  BROKEN(trip_many, "segment 1 runs 4097 times", s1->trip = 4097);
+  BROKEN(trip_straight, "segment 0 runs 2 times", s0->trip = 2);
+  BROKEN(forward_count, "forward nodes", s0->nforward = s0->nnodes + 1);
+  BROKEN(carried_type, "carries something without a valid type", s1->carry_in[0].axis[0] = 99);
+  BROKEN(no_such_op, "no such op", s0->nodes[0].op = ZG_OP_COUNT);
+  BROKEN(planned_op, "is made by the planner", { s1->nodes[3].op = ZG_OP_COPY; });
+  BROKEN(results_in_order, "its results are not the next values", s1->nodes[2].out = 1);
+  BROKEN(place_exists, "no such place or region", s1->nodes[2].loc = 99);
+  BROKEN(region_exists, "no such place or region", s1->nodes[2].region = 99);
+  BROKEN(region_outside, "outside of its segment's region", s1->nodes[2].region = 0);
+  BROKEN(attribute, "an attribute that it does not have is set", s1->nodes[2].opt[0] = 1);
+  BROKEN(attribute_number, "an attribute that it does not have is set", s1->nodes[2].num[1] = 1);
+  BROKEN(operand_before_use, "operand 0 is not defined before it", s1->nodes[2].in[0] = 2);
+  BROKEN(type_stored, "result 0 is f32[batch, seq, wide], its operands make it real[batch, seq, wide]",
+         s1->values[2].type.elem = ZG_F32);
+  BROKEN(type_formed, "result 0 has no valid type", s1->values[2].type.elem = 200);
+  BROKEN(type_error, "segment 1, node 2 (dot): dot[batch]: the second operand has no axis batch",
+         node(s1, ZG_OP_DOT)->ax[0] = 0);
+  BROKEN(backward_op_forward, "does not belong among the forward nodes", s1->nforward = s1->nnodes);
+  BROKEN(forward_op_backward, "does not belong among the backward nodes", s1->nforward = 1);
+  BROKEN(carry_position, "position 1 of 1", node(s1, ZG_OP_CARRY)->opt[0] = 1);
+  BROKEN(carry_type, "position 0 carries f32[batch, seq, embed], not real[batch, seq, embed]",
+         s1->carry_in[0].elem = ZG_F32);
+  BROKEN(carry_out_missing, "segment 0 carries nothing out at position 0", remove_sink(s0, ZG_OP_CARRY_OUT));
+  BROKEN(first_carries_in, "the first segment carries something in", {
+    s0->ncarry_in = 1;
+    s0->carry_in = s0->carry_out;
+  });
+  BROKEN(chain_types, "segment 0 does not carry out what segment 1 carries in", {
+    s0->ncarry_out = 0;
+    remove_sink(s0, ZG_OP_CARRY_OUT);
+    s0->nnodes = s0->nforward;
+    s0->nvalues = 3;
+  });
+  BROKEN(repeat_types, "a repeat that does not carry out what it carries in", {
+    s1->carry_out = ZB_NEWN(m.a, ZgType, 2);
+    s1->carry_out[0] = s1->carry_out[1] = s1->carry_in[0];
+    s1->ncarry_out = 2;
+    s1->backward = false;
+    m.s = s1;
+    s1->nnodes = s1->nforward;
+    s1->nvalues = 5;
+    make_with(&m, (ZgNode){.op = ZG_OP_CARRY_OUT, .opt = {1}}, "", 1, (uint32_t[]){0});
+  });
+  BROKEN(last_repeats, "the last segment carries something out or is a repeat", {
+    g->nsegments = 2;
+    g->noutputs = 0;
+  });
+  BROKEN(cotangents_across, "segments 1 and 2 do not agree on a cotangent at position 0",
+         remove_sink(s2, ZG_OP_DCARRY_IN));
+  BROKEN(cotangents_around, "the iterations of segment 1 do not agree", {
+    remove_sink(s1, ZG_OP_DCARRY_IN);
+    s0->nnodes = s0->nforward;
+    s0->nvalues = 3;
+  });
+  BROKEN(no_numerator, "one loss numerator and one denominator, found 0 and 1", remove_sink(s2, ZG_OP_LOSS_NUM));
+  BROKEN(no_denominator, "one loss numerator and one denominator, found 1 and 0",
+         remove_sink(s2, ZG_OP_LOSS_DEN));
+  BROKEN(loss_in_the_middle, "the loss must be in the last segment", {
+    m.s = s0;
+    s0->nnodes = s0->nforward;
+    s0->nvalues = 3;
+    s0->backward = false;
+    make_sink(&m, ZG_OP_LOSS_NUM, make_fill(&m, 1));
+  });
+  BROKEN(denominator_of_inputs, "the denominator of the loss may depend on inputs only",
+         node(s2, ZG_OP_LOSS_DEN)->in[0] = node(s2, ZG_OP_LOSS_NUM)->in[0]);
+  BROKEN(param_of_another_segment, "parameter layer.*.w belongs to another segment", {
+    node(s0, ZG_OP_PARAM)->opt[0] = 1;
+    s0->values[1].type = g->params[1].type;
+  });
+  BROKEN(gradient_without_use, "parameter layer.*.w is not used here", {
+    node(s0, ZG_OP_PARAM_GRAD)->opt[0] = 1;
+    g->params[1].type = g->params[0].type;
+  });
+  BROKEN(gradient_twice, "a second one of table", {
+    m.s = s0;
+    ZgNode again = s0->nodes[s0->nnodes - 1];
+    zg_node_add(g, s0, again, NULL);
+  });
+  BROKEN(output_in_repeat, "an output inside of a repeat", {
+    g->outputs[0].type = s1->values[0].type;
+    ZgNode *out = node(s1, ZG_OP_CARRY_OUT);
+    out->op = ZG_OP_OUTPUT;
+  });
+  BROKEN(output_twice, "a second one of logits", {
+    ZgNode *n = node(s2, ZG_OP_LOSS_DEN);
+    n->op = ZG_OP_OUTPUT;
+    n->in[0] = 2;
+  });
+  BROKEN(seed_of_the_loss, "the loss is in the last segment only", {
+    m.s = s0;
+    make_with(&m, (ZgNode){.op = ZG_OP_SEED}, "", 0, NULL);
+  });
+  BROKEN(seed_without_aux, "a cotangent for an aux term and no such term", {
+    m.s = s0;
+    make_with(&m, (ZgNode){.op = ZG_OP_SEED, .opt = {1}}, "", 0, NULL);
+  });
+  BROKEN(values_without_node, "segment 2 has 1 values that no node makes", s2->nvalues++);
+}
 
 Test(print, sample) {
   Make m = make_sample();
