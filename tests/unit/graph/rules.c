@@ -6,13 +6,13 @@
  *   ax0=odd      another first axis argument          nax-1, nax+1     one less, one more (odd)
  *   opt0=-1      another attribute; num0: a number    hint:f32, hint-  another wanted result type, none
  *
- * A change that is not listed leaves the results as they are. `make regenerate-rules` writes the list anew: read the
+ * A change that is not listed leaves the results as they are. `make regenerate-outcomes` writes the list anew: read the
  * difference before you commit it. */
 #include <criterion/criterion.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tests/unit/graph/make.h"
+#include "tests/unit/graph/outcomes.h"
 
 typedef struct {
   ZgOp op;
@@ -122,14 +122,9 @@ static const char *outcome(const Node *x) {
 
 /* ---- changes, gathered by their outcome ---- */
 typedef struct {
-  const char *outcome;
-  ZbText changes;
-} Row;
-typedef struct {
   ZbArena *a;
   const char *base;
-  Row *rows;
-  uint32_t n;
+  Outcomes others;
 } Table;
 
 /* Where a message names the number that was set it says #, so that the like are gathered. */
@@ -140,11 +135,7 @@ static const char *without(Table *t, const char *o, const char *number) {
 
 static void note_number(Table *t, const Node *x, const char *change, const char *number) {
   const char *o = without(t, outcome(x), number);
-  if (!strcmp(o, t->base)) return;
-  uint32_t i = 0;
-  while (i < t->n && strcmp(t->rows[i].outcome, o)) i++;
-  if (i == t->n) ZB_PUSH(t->a, t->rows, t->n, ((Row){.outcome = o}));
-  zb_text_add(&t->rows[i].changes, " %s", change);
+  if (strcmp(o, t->base)) outcomes_note(&t->others, o, change);
 }
 static void note(Table *t, const Node *x, const char *change) { note_number(t, x, change, NULL); }
 
@@ -269,16 +260,13 @@ static const char *classes(const Node *x) {
 
 static void print_base(Make *m, const Base *b, ZbText *out) {
   Node x = node_of(m, b);
-  Table t = {.a = m->a, .base = outcome(&x)};
+  Table t = {.a = m->a, .base = outcome(&x), .others = {.a = m->a}};
   cr_expect(t.base[0] != '!', "%s: %s", zg_op_info[b->op].text, t.base);
   zb_text_add(out, "%s[%s]", zg_op_info[b->op].text, b->ax);
   for (int i = 0; i < x.n.nin; i++) zb_text_add(out, "%s %s", i ? "," : "", zg_type_text(m->g, m->a, &x.in[i]));
   zb_text_add(out, " -> %s%s%s\n", *t.base ? t.base : "nothing", x.hinted ? " as wanted" : "", classes(&x));
   change_all(&t, &x);
-  for (uint32_t i = 0; i < t.n; i++) {
-    zb_text_add(out, "  %s  <-%s\n", *t.rows[i].outcome ? t.rows[i].outcome : "nothing", t.rows[i].changes.s);
-    zb_text_free(&t.rows[i].changes);
-  }
+  outcomes_put(&t.others, out);
 }
 
 static ZbText rules(void) {
@@ -296,23 +284,8 @@ static ZbText rules(void) {
 
 Test(rules, every_operation_changed_in_every_way) {
   ZbText got = rules();
-  ZbArena *a = zb_arena_new();
-  const char *path = getenv("REGENERATE");
-  if (path) {
-    FILE *f = fopen(path, "w");
-    cr_assert(f && fputs(got.s, f) >= 0 && fclose(f) == 0);
-  }
-  size_t n;
-  const char *want = zb_read_file(a, ZUG_SRC "/tests/unit/graph/rules.txt", 1 << 22, &n, NULL), *have = got.s;
-  cr_assert(want);
-  for (int line = 1; *want || *have; line++) {
-    size_t w = strcspn(want, "\n"), h = strcspn(have, "\n");
-    cr_assert(w == h && !memcmp(want, have, w), "line %d: expected '%.*s', found '%.*s'", line, (int)w, want, (int)h, have);
-    want += w + (want[w] != 0);
-    have += h + (have[h] != 0);
-  }
+  outcomes_compare(got.s, "rules.txt");
   zb_text_free(&got);
-  zb_arena_free(a);
 }
 
 /* No operation is left out: all but the planner's. */
