@@ -16,5 +16,7 @@ void zx_comm_mpi_limit(ZxComm *comm, size_t bytes);
 /* For tests: collectives started from now on go by messages, as if every rank were on a node of its own. The same on
  * all ranks, while nothing is open. */
 void zx_comm_mpi_apart(ZxComm *comm, bool apart);
+/* For tests, before zx_comm_mpi: ranks of one machine for which this gives other numbers are on other nodes. */
+void zx_comm_mpi_parts(int (*part)(int rank));
 
 #endif

@@ -29,8 +29,10 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
   SLOTS = 3,                /* rounds of a group in flight: some travel while one is combined */
@@ -86,6 +88,7 @@ typedef struct {
 
 typedef struct {
   ZxComm base;
+  MPI_Comm world; /* of transfers; the ranks are its own */
   int rank, size, ngroup, busy; /* busy: groups with reductions in flight */
   Group *group;
   Op *op;
@@ -372,7 +375,7 @@ static ZxRequest mpi_send(ZxComm *c, const void *p, size_t bytes, int peer, int 
   Mpi *m = mpi(c);
   int count, r = op_new(m, PLAIN, "send", bytes, peer);
   MPI_Datatype type = type_of(m, bytes, 1, &count);
-  check(m, MPI_Isend(p, count, type, peer, tag, MPI_COMM_WORLD, &m->op[r].req), "send", bytes, peer);
+  check(m, MPI_Isend(p, count, type, peer, tag, m->world, &m->op[r].req), "send", bytes, peer);
   drop(m, type);
   return r;
 }
@@ -381,7 +384,7 @@ static ZxRequest mpi_recv(ZxComm *c, void *p, size_t bytes, int peer, int tag) {
   Mpi *m = mpi(c);
   int count, r = op_new(m, PLAIN, "receive", bytes, peer);
   MPI_Datatype type = type_of(m, bytes, 1, &count);
-  check(m, MPI_Irecv(p, count, type, peer, tag, MPI_COMM_WORLD, &m->op[r].req), "receive", bytes, peer);
+  check(m, MPI_Irecv(p, count, type, peer, tag, m->world, &m->op[r].req), "receive", bytes, peer);
   drop(m, type);
   return r;
 }
@@ -468,7 +471,7 @@ static void mpi_barrier(ZxComm *c) {
 /* ---- groups ---- */
 static bool on_one_node(Mpi *m, const Group *g) {
   MPI_Group world, group;
-  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  MPI_Comm_group(m->world, &world);
   MPI_Comm_group(g->comm, &group);
   bool one = true;
   for (int i = 0; i < g->size; i++) {
@@ -495,16 +498,17 @@ static void share(Mpi *m, Group *g) {
   else if (g->window) zx_shm_unmap(g->window, g->size);
 }
 
+static int (*part_of_node)(int rank); /* for tests */
+
 /* Who is on which node, named by its first rank. */
 static void find_nodes(Mpi *m) {
-  MPI_Comm node;
-  m->node = need(calloc((size_t)m->size, sizeof *m->node));
-  check(m, MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, m->rank, MPI_INFO_NULL, &node), "split",
-        0, -1);
+  MPI_Comm node, part;
+  check(m, MPI_Comm_split_type(m->world, MPI_COMM_TYPE_SHARED, m->rank, MPI_INFO_NULL, &node), "split", 0, -1);
+  check(m, MPI_Comm_split(node, part_of_node ? part_of_node(m->rank) : 0, m->rank, &part), "split", 0, -1);
   int first = m->rank;
-  check(m, MPI_Bcast(&first, 1, MPI_INT, 0, node), "broadcast", sizeof first, -1);
-  check(m, MPI_Allgather(&first, 1, MPI_INT, m->node, 1, MPI_INT, MPI_COMM_WORLD), "all-gather", sizeof first,
-        -1);
+  check(m, MPI_Bcast(&first, 1, MPI_INT, 0, part), "broadcast", sizeof first, -1);
+  check(m, MPI_Allgather(&first, 1, MPI_INT, m->node, 1, MPI_INT, m->world), "all-gather", sizeof first, -1);
+  check(m, MPI_Comm_free(&part), "split", 0, -1);
   check(m, MPI_Comm_free(&node), "split", 0, -1);
 }
 
@@ -529,9 +533,43 @@ static ZxGroup group_add(Mpi *m, MPI_Comm comm) {
 static ZxGroup mpi_split(ZxComm *c, int color) {
   Mpi *m = mpi(c);
   MPI_Comm comm;
-  int rc = MPI_Comm_split(MPI_COMM_WORLD, color < 0 ? MPI_UNDEFINED : color, m->rank, &comm);
+  int rc = MPI_Comm_split(m->world, color < 0 ? MPI_UNDEFINED : color, m->rank, &comm);
   check(m, rc, "split", 0, -1);
   return comm == MPI_COMM_NULL ? -1 : group_add(m, comm);
+}
+
+static void group_free(Group *g) {
+  for (int k = 0; k < SLOTS; k++) {
+    free(g->slot[k].req);
+    free(g->slot[k].stage);
+  }
+  free(g->part);
+  if (g->shm) zx_shm_unmap(g->window, g->size);
+  zx_shm_free(g->shm);
+  MPI_Comm_free(&g->comm);
+}
+
+/* Ranks, nodes and group 0 of a world that has just got its communicator. */
+static void world_open(Mpi *m) {
+  MPI_Comm_rank(m->world, &m->rank);
+  find_nodes(m);
+  MPI_Comm world; /* a copy: reductions' tags must not meet those of send and recv */
+  check(m, MPI_Comm_dup(m->world, &world), "duplicate", 0, -1);
+  group_add(m, world);
+}
+
+static void mpi_reorder(ZxComm *c, const int *order) {
+  Mpi *m = mpi(c);
+  MPI_Comm world;
+  int now = 0;
+  ZB_ASSERT(m->ngroup == 1 && !m->busy);
+  while (order[now] != m->rank) now++;
+  check(m, MPI_Comm_split(m->world, 0, now, &world), "split", 0, -1);
+  check(m, MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN), "error handler", 0, -1);
+  group_free(&m->group[--m->ngroup]);
+  if (m->world != MPI_COMM_WORLD) MPI_Comm_free(&m->world);
+  m->world = world;
+  world_open(m);
 }
 
 static int mpi_rank(ZxComm *c) { return mpi(c)->rank; }
@@ -540,6 +578,7 @@ static int mpi_node_rank(ZxComm *c) {
   for (int r = 0; r < mpi(c)->rank; r++) n += mpi(c)->node[r] == mpi(c)->node[mpi(c)->rank];
   return n;
 }
+static const int *mpi_nodes(ZxComm *c) { return mpi(c)->node; }
 static int mpi_size(ZxComm *c) { return mpi(c)->size; }
 static int mpi_group_rank(ZxComm *c, ZxGroup g) { return mpi(c)->group[g].rank; }
 static int mpi_group_size(ZxComm *c, ZxGroup g) { return mpi(c)->group[g].size; }
@@ -548,17 +587,8 @@ static void mpi_free(ZxComm *c) {
   Mpi *m = mpi(c);
   for (int32_t i = 0; i < m->nop; i++)
     if (m->op[i].kind != FREE) ZB_BUG("rank %d ends while its %s is open", m->rank, m->op[i].what);
-  for (int i = m->ngroup - 1; i >= 0; i--) {
-    Group *g = &m->group[i];
-    for (int k = 0; k < SLOTS; k++) {
-      free(g->slot[k].req);
-      free(g->slot[k].stage);
-    }
-    free(g->part);
-    if (g->shm) zx_shm_unmap(g->window, g->size);
-    zx_shm_free(g->shm);
-    MPI_Comm_free(&g->comm);
-  }
+  for (int i = m->ngroup - 1; i >= 0; i--) group_free(&m->group[i]);
+  if (m->world != MPI_COMM_WORLD) MPI_Comm_free(&m->world);
   MPI_Finalize();
   free(m->group);
   free(m->node);
@@ -571,6 +601,8 @@ static const ZxCommTable table = {
     .rank = mpi_rank,
     .size = mpi_size,
     .node_rank = mpi_node_rank,
+    .nodes = mpi_nodes,
+    .reorder = mpi_reorder,
     .split = mpi_split,
     .group_rank = mpi_group_rank,
     .group_size = mpi_group_size,
@@ -599,13 +631,65 @@ void zx_comm_mpi_apart(ZxComm *c, bool apart) {
   mpi(c)->apart = apart;
 }
 
+void zx_comm_mpi_parts(int (*part)(int rank)) { part_of_node = part; }
+
+/* ---- starting ---- */
+static int number_in(const char *const *variables) {
+  for (; *variables; variables++) {
+    const char *text = getenv(*variables);
+    char *end;
+    long n = text ? strtol(text, &end, 10) : -1;
+    if (n >= 0 && n < INT_MAX && end != text && !*end) return (int)n;
+  }
+  return -1;
+}
+
+/* Open MPI's mpirun and prun, other PMIx launchers, MPICH's and Intel's, srun. */
+ZxLaunch zx_launch(void) {
+  static const char *const rank[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", NULL};
+  static const char *const size[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", NULL};
+  return (ZxLaunch){number_in(rank), number_in(size)};
+}
+
+enum { SLOW_START = 10 }; /* seconds */
+
+/* MPI_Init returns when all ranks have called it. A program that never does holds up all others, and nobody can end them. */
+static void slow(int sig) {
+  static const char text[] = "zrun: MPI_Init waits since 10 s for ranks that have not called it: was every rank started as "
+                             "`zrun train`, and does every node run?\n";
+  (void)sig;
+  if (write(STDERR_FILENO, text, sizeof text - 1) < 0) return; /* nothing can be done here */
+}
+
+static int init(int *argc, char ***argv, const ZxLaunch *l, int *got) {
+  struct sigaction act = {.sa_handler = slow, .sa_flags = SA_RESTART}, before;
+  bool speaks = l->rank == 0 || l->rank == 1; /* one of them may be the other program */
+  if (speaks) {
+    sigaction(SIGALRM, &act, &before);
+    alarm(SLOW_START);
+  }
+  int rc = MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, got);
+  if (speaks) {
+    alarm(0);
+    sigaction(SIGALRM, &before, NULL);
+  }
+  return rc;
+}
+
 ZxComm *zx_comm_mpi(int *argc, char ***argv, ZbErr *err) {
+  static const char launcher[] = "is this program started by the mpirun of the MPI it was built with?";
   /* Ranks may outnumber cores, and a host file turns off Open MPI's own detection of that. */
   setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
-  int got, rc = MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &got);
+  ZxLaunch l = zx_launch();
+  int got, size, rc = init(argc, argv, &l, &got);
   if (rc != MPI_SUCCESS || got < MPI_THREAD_FUNNELED) {
-    zb_fail(err, "is this program started by the mpirun of the MPI it was built with?",
-            "MPI cannot be initialised (code %d, thread level %d)", rc, got);
+    zb_fail(err, launcher, "MPI cannot be initialised (code %d, thread level %d)", rc, got);
+    return NULL;
+  }
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (l.size > 1 && size == 1) {
+    zb_fail(err, launcher, "the launcher started %d processes, and MPI knows of this one alone", l.size);
+    MPI_Finalize();
     return NULL;
   }
   prctl(PR_SET_TIMERSLACK, 1ul); /* else the kernel rounds naps up by another 50 us */
@@ -613,12 +697,10 @@ ZxComm *zx_comm_mpi(int *argc, char ***argv, ZbErr *err) {
   m->base.t = &table;
   m->free_op = -1;
   m->limit = INT_MAX;
-  MPI_Comm_rank(MPI_COMM_WORLD, &m->rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &m->size);
+  m->world = MPI_COMM_WORLD;
+  m->size = size;
+  m->node = need(calloc((size_t)size, sizeof *m->node));
   check(m, MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "error handler", 0, -1);
-  find_nodes(m);
-  MPI_Comm world; /* a copy: reductions' tags must not meet those of send and recv */
-  check(m, MPI_Comm_dup(MPI_COMM_WORLD, &world), "duplicate", 0, -1);
-  group_add(m, world);
+  world_open(m);
   return &m->base;
 }

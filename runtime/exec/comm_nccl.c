@@ -327,6 +327,7 @@ static const char *nccl_why_uncaptured(ZxComm *c) {
 static int nccl_rank(ZxComm *c) { return nccl(c)->rank; }
 static int nccl_size(ZxComm *c) { return nccl(c)->size; }
 static int nccl_node_rank(ZxComm *c) { return nccl(c)->inner->t->node_rank(nccl(c)->inner); }
+static const int *nccl_nodes(ZxComm *c) { return nccl(c)->inner->t->nodes(nccl(c)->inner); }
 static int nccl_group_rank(ZxComm *c, ZxGroup g) { return nccl(c)->group[g].rank; }
 static int nccl_group_size(ZxComm *c, ZxGroup g) { return nccl(c)->group[g].size; }
 static void nccl_barrier(ZxComm *c) { nccl(c)->inner->t->barrier(nccl(c)->inner); }
@@ -417,6 +418,7 @@ static const ZxCommTable table = {
     .rank = nccl_rank,
     .size = nccl_size,
     .node_rank = nccl_node_rank,
+    .nodes = nccl_nodes,
     .split = nccl_split,
     .group_rank = nccl_group_rank,
     .group_size = nccl_group_size,

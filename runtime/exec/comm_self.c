@@ -6,6 +6,10 @@
 
 static int zero(ZxComm *c) { return (void)c, 0; }
 static int one(ZxComm *c) { return (void)c, 1; }
+static const int *self_nodes(ZxComm *c) {
+  static const int node;
+  return (void)c, &node;
+}
 static ZxGroup self_split(ZxComm *c, int color) { return (void)c, color < 0 ? -1 : 0; }
 static int self_group_rank(ZxComm *c, ZxGroup g) { return (void)c, (void)g, 0; }
 static int self_group_size(ZxComm *c, ZxGroup g) { return (void)c, (void)g, 1; }
@@ -57,6 +61,7 @@ static const ZxCommTable table = {
     .rank = zero,
     .size = one,
     .node_rank = zero,
+    .nodes = self_nodes,
     .split = self_split,
     .group_rank = self_group_rank,
     .group_size = self_group_size,

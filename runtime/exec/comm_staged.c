@@ -174,6 +174,7 @@ static bool staged_only_queues(ZxComm *c) { return members(staged(c), 0) == 1; }
 static int staged_rank(ZxComm *c) { return staged(c)->inner->t->rank(staged(c)->inner); }
 static int staged_size(ZxComm *c) { return staged(c)->inner->t->size(staged(c)->inner); }
 static int staged_node_rank(ZxComm *c) { return staged(c)->inner->t->node_rank(staged(c)->inner); }
+static const int *staged_nodes(ZxComm *c) { return staged(c)->inner->t->nodes(staged(c)->inner); }
 static ZxGroup staged_split(ZxComm *c, int color) { return staged(c)->inner->t->split(staged(c)->inner, color); }
 static int staged_group_rank(ZxComm *c, ZxGroup g) { return staged(c)->inner->t->group_rank(staged(c)->inner, g); }
 static int staged_group_size(ZxComm *c, ZxGroup g) { return staged(c)->inner->t->group_size(staged(c)->inner, g); }
@@ -197,6 +198,7 @@ static const ZxCommTable table = {
     .rank = staged_rank,
     .size = staged_size,
     .node_rank = staged_node_rank,
+    .nodes = staged_nodes,
     .split = staged_split,
     .group_rank = staged_group_rank,
     .group_size = staged_group_size,

@@ -114,6 +114,9 @@ typedef struct {
   int (*rank)(ZxComm *);
   int (*size)(ZxComm *);
   int (*node_rank)(ZxComm *); /* this rank's number among those of its node */
+  const int *(*nodes)(ZxComm *); /* of each rank, the first rank of its node */
+  /* May be NULL. Collective, before anything but the world is used: what was rank order[i] is rank i from now on. */
+  void (*reorder)(ZxComm *, const int *order);
   /* Collective over the world: ranks with the same color form a group, ordered by world rank; color < 0: this
    * rank is in none and gets -1. Groups are made at start-up, in the same order on all ranks. */
   ZxGroup (*split)(ZxComm *, int color);
@@ -154,6 +157,9 @@ struct ZxComm {
 ZxComm *zx_comm_self(void);
 /* Initialises MPI (funneled). With one rank this is still MPI. `argc`, `argv` as main's. */
 ZxComm *zx_comm_mpi(int *argc, char ***argv, ZbErr *err);
+/* What a launcher says of this process before MPI does: its rank and how many were started; -1: nothing. */
+typedef struct { int rank, size; } ZxLaunch;
+ZxLaunch zx_launch(void);
 
 double zx_now(void); /* seconds, monotonic */
 /* Collective: true on all ranks if `ok` on all of them. */

@@ -359,8 +359,29 @@ static void contract(Team *team, int nteam) {
   many(team, nteam);
 }
 
+/* Twice in another order: as many ranks before as after, each with the place and the node that it was given. */
+static void reorder(void) {
+  int *order = fresh((size_t)size * sizeof *order), was = rank;
+  for (int turn = 0; turn < 2; turn++) {
+    for (int i = 0; i < size; i++) order[i] = i ? size - i : 0;
+    t->reorder(c, order);
+    int now = t->rank(c);
+    EXPECT(order[now] == rank && t->size(c) == size, "rank %d became %d of %d", rank, now, t->size(c));
+    rank = now;
+  }
+  EXPECT(rank == was, "there and back");
+  for (int i = 0; i < size; i++) order[i] = (i + 1) % size; /* the contract is then to hold for these */
+  t->reorder(c, order);
+  rank = t->rank(c);
+  free(order);
+}
+
+static int even(int r) { return r % 2; }
+
 int main(int argc, char **argv) {
   ZbErr err;
+  bool nodes = argc > 2 && !strcmp(argv[2], "nodes");
+  if (nodes) zx_comm_mpi_parts(even);
   c = argc > 1 && !strcmp(argv[1], "self") ? zx_comm_self() : zx_comm_mpi(&argc, &argv, &err);
   if (!c) {
     fprintf(stderr, "%s\n", err.text);
@@ -369,11 +390,14 @@ int main(int argc, char **argv) {
   t = c->t;
   rank = t->rank(c);
   size = t->size(c);
+  if (nodes)
+    for (int i = 0; i < size; i++) EXPECT(t->nodes(c)[i] == i % 2, "rank %d is on node %d", i, t->nodes(c)[i]);
   if (argc > 2 && !strcmp(argv[1], "abort")) { /* one rank ends the job; the others wait for it forever */
     if (rank == size - 1) t->abort(c, atoi(argv[2]));
     t->barrier(c);
   }
   if (argc > 1 && !strcmp(argv[1], "hang")) hang();
+  if (argc > 1 && !strcmp(argv[1], "reordered")) reorder();
 
   Team team[4];
   team[0] = team_of("world", 0, NULL);

@@ -9,6 +9,9 @@ comm=$ZUG_BUILD/tests/mpi/comm
 
 ok "$comm" self
 for np in 1 2 3 4 8; do ok $MPIRUN -np $np "$comm"; done
+# ... and with ranks in another order than MPI's, on one node and on two
+ok $MPIRUN -np 3 "$comm" reordered
+ok $MPIRUN -np 4 "$comm" reordered nodes
 
 $MPIRUN -np 3 "$comm" abort 7 >out.txt 2>&1
 [ $? -eq 7 ] || fail "the code of the rank that ends the job is lost"
