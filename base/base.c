@@ -6,10 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+static char bug_rank[32];
+
+void zb_bug_rank(int rank) {
+  if (rank < 0) *bug_rank = 0;
+  else snprintf(bug_rank, sizeof bug_rank, "[rank %d] ", rank);
+}
+
 _Noreturn void zb_bug(const char *file, int line, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
-  fprintf(stderr, "bug in zug: %s:%d: ", file, line);
+  fprintf(stderr, "%sbug in zug: %s:%d: ", bug_rank, file, line);
   vfprintf(stderr, fmt, ap);
   fprintf(stderr, " (please report)\n");
   va_end(ap);

@@ -19,6 +19,8 @@
   } while (0)
 _Noreturn void zb_bug(const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* From now on such a message begins with "[rank N] "; below 0: it does not. */
+void zb_bug_rank(int rank);
 
 /* One user-facing error where there is no source text to point at (files, run time).
  * Set by whoever knows the cause; callers pass it up untouched. */
@@ -90,6 +92,8 @@ char *zb_read_file(ZbArena *a, const char *path, uint64_t limit, size_t *n, ZbEr
  * everything that it uses must be there; otherwise only what is called. It stays. NULL with a message. */
 void *zb_module(const char *file, bool all, ZbErr *err);
 void *zb_symbol(void *module, const char *name, ZbErr *err);
+/* Where that file is; false if there is none. */
+bool zb_module_path(const char *file, char *path, size_t size);
 
 /* Nearest of `n` names to `name` by edit distance (at most a third of its length + 1), or NULL. */
 const char *zb_nearest(const char *name, const char *const *names, size_t n);

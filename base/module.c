@@ -7,18 +7,19 @@
 #include <unistd.h>
 
 /* Beside the program, as in a build folder, or else where it was installed. */
-static void find(const char *file, char *path, size_t size) {
+bool zb_module_path(const char *file, char *path, size_t size) {
   ssize_t n = readlink("/proc/self/exe", path, size - 1);
   path[n > 0 ? n : 0] = 0;
   char *slash = strrchr(path, '/');
   size_t dir = slash ? (size_t)(slash + 1 - path) : 0;
   snprintf(path + dir, size - dir, "%s", file);
   if (!dir || access(path, R_OK)) snprintf(path, size, "%s/%s", ZUG_MODULES, file);
+  return access(path, R_OK) == 0;
 }
 
 void *zb_module(const char *file, bool all, ZbErr *err) {
   char path[PATH_MAX];
-  find(file, path, sizeof path);
+  zb_module_path(file, path, sizeof path);
   void *module = dlopen(path, (all ? RTLD_NOW : RTLD_LAZY) | RTLD_LOCAL);
   if (!module) zb_fail(err, "configure --with-cuda=DIR, build and install again", "cannot load %s: %s", file, dlerror());
   return module;

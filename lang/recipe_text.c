@@ -1,5 +1,5 @@
-/* What a checked recipe or cluster says, a directive at a time, as text. Two that give the same lists mean the same: all
- * that they hold is here, but for where it stands in a file. */
+/* What a checked recipe or cluster says, a directive at a time, as text. Two that give the same lists mean the
+ * same: all that they hold is here, but for where it stands in a file. */
 #include "lang/lang.h"
 
 #include <inttypes.h>
@@ -49,7 +49,8 @@ static void add_names(ZbText *t, const ZlName *at, uint32_t n, const char *betwe
 
 static void sizes(List *l, const char *what, const ZlBind *b, uint32_t n) {
   if (!n) return;
-  for (uint32_t i = 0; i < n; i++) zb_text_add(&l->text, "%s%s = %" PRId64, i ? ", " : "", b[i].axis.s, b[i].size);
+  for (uint32_t i = 0; i < n; i++)
+    zb_text_add(&l->text, "%s%s = %" PRId64, i ? ", " : "", b[i].axis.s, b[i].size);
   item(l, what);
 }
 
@@ -90,7 +91,8 @@ static void shards(List *l, const ZlRecipe *r) {
   for (uint32_t i = 0; i < r->nshards; i++) {
     const ZlShard *s = &r->shards[i];
     zb_text_add(t, "%s%s%s%sover %s", i ? "; " : "", s->what & ZL_SHARD_PARAMS ? "params " : "",
-                s->what & ZL_SHARD_GRADS ? "grads " : "", s->what & ZL_SHARD_STATES ? "states " : "", s->dim.s);
+                s->what & ZL_SHARD_GRADS ? "grads " : "", s->what & ZL_SHARD_STATES ? "states " : "",
+                s->dim.s);
     if (s->nunit) zb_text_add(t, " unit ");
     add_names(t, s->unit, s->nunit, ".");
     if (s->keep) zb_text_add(t, " keep");
@@ -118,8 +120,10 @@ static void recomputes(List *l, const ZlRecipe *r) {
 }
 
 static void precisions(List *l, const ZlRecipe *r) {
-  const char *const names[] = {"precision compute", "precision params", "precision reduce", "precision states"};
-  const char *const is[] = {r->precision.compute, r->precision.params, r->precision.reduce, r->precision.states};
+  const char *const names[] = {"precision compute", "precision params", "precision reduce",
+                               "precision states"};
+  const char *const is[] = {r->precision.compute, r->precision.params, r->precision.reduce,
+                            r->precision.states};
   for (int i = 0; i < 4; i++) word(l, names[i], is[i] ? is[i] : "f32");
 }
 

@@ -66,6 +66,11 @@ tests_mpi_moved_LDADD = $(libs_exec)
 check_PROGRAMS += tests/mpi/zrun-threads
 tests_mpi_zrun_threads_SOURCES = runtime/exec/zrun.c tests/mpi/device_threads.c
 tests_mpi_zrun_threads_LDADD = $(libs_exec)
+
+# zrun on nodes that are made up: tests/mpi/nodes.sh.
+check_PROGRAMS += tests/mpi/zrun-nodes
+tests_mpi_zrun_nodes_SOURCES = runtime/exec/zrun.c tests/mpi/nodes.c
+tests_mpi_zrun_nodes_LDADD = $(libs_exec)
 endif
 
 # ---- fuzzing: built and run where the sanitizers watch ----

@@ -653,10 +653,10 @@ ZxLaunch zx_launch(void) {
 
 enum { SLOW_START = 10 }; /* seconds */
 
-/* MPI_Init returns when all ranks have called it. A program that never does holds up all others, and nobody can end them. */
+/* MPI_Init returns when all ranks have called it. A program that never does holds up all others, which cannot end it. */
 static void slow(int sig) {
-  static const char text[] = "zrun: MPI_Init waits since 10 s for ranks that have not called it: was every rank started as "
-                             "`zrun train`, and does every node run?\n";
+  static const char text[] = "zrun: MPI_Init waits since 10 s for ranks that have not called it: was every rank "
+                             "started as `zrun train`, and does every node run?\n";
   (void)sig;
   if (write(STDERR_FILENO, text, sizeof text - 1) < 0) return; /* nothing can be done here */
 }

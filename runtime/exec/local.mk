@@ -20,12 +20,15 @@ libexec_a_SOURCES = \
   runtime/exec/engine.c \
   runtime/exec/engine.h \
   runtime/exec/exec.h \
+  runtime/exec/facts.c \
   runtime/exec/feed.c \
   runtime/exec/grads.c \
   runtime/exec/log.c \
   runtime/exec/params.c \
   runtime/exec/play.c \
   runtime/exec/rate.c \
+  runtime/exec/same.c \
+  runtime/exec/same.h \
   runtime/exec/setup.c \
   runtime/exec/times.c \
   runtime/exec/update.c \

@@ -1,7 +1,7 @@
-/* zrun: trains a stage graph on the ranks that mpirun started. Every rank reads the same files and makes the same plan;
- * what is wrong with them is wrong everywhere, so rank 0 says it and all leave in order. What goes wrong on one rank
- * alone is said there, and the job is aborted. */
-#include "runtime/exec/exec.h"
+/* zrun: trains a stage graph on the ranks that mpirun started. Every rank reads the same files and makes the same plan,
+ * and all make sure of that before they go on (same.h); what is wrong with them is wrong everywhere, so rank 0 says it
+ * and all leave in order. What goes wrong on one rank alone is said there, and the job is aborted. */
+#include "runtime/exec/same.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -51,8 +51,8 @@ static bool number(const char *text, int64_t least, int64_t *out) {
   return true;
 }
 
-/* 0: go on; 1: help was asked for; 2: wrong. Only `speak` prints. */
-static int parse(int argc, char **argv, Options *o, bool speak) {
+/* False if they are wrong; as `who` it says why, and NULL says nothing. What is added here is added to option_facts. */
+static bool parse(int argc, char **argv, Options *o, const char *who) {
   enum { RECIPE = 256, DATA, STEPS, SEED, ORDER, INIT, SAVE, LOG, THREADS, DEVICE, CLUSTER, TIMES, DRY, HELP };
   static const struct option list[] = {
       {"recipe", 1, NULL, RECIPE}, {"data", 1, NULL, DATA},       {"steps", 1, NULL, STEPS},     {"seed", 1, NULL, SEED},
@@ -60,7 +60,9 @@ static int parse(int argc, char **argv, Options *o, bool speak) {
       {"threads", 1, NULL, THREADS}, {"device", 1, NULL, DEVICE}, {"cluster", 1, NULL, CLUSTER}, {"times", 0, NULL, TIMES},
       {"dry-run", 0, NULL, DRY},   {"help", 0, NULL, HELP},       {NULL, 0, NULL, 0}};
   *o = (Options){.seed = 1, .threads = 1};
-  opterr = speak;
+  optind = 0;
+  opterr = who != NULL;
+  if (who) argv[0] = (char *)who; /* as which getopt speaks */
   int long_one = -1;
   for (int k; (k = getopt_long(argc, argv, "I:h", list, &long_one)) != -1;) {
     int64_t n = 0;
@@ -90,16 +92,14 @@ static int parse(int argc, char **argv, Options *o, bool speak) {
       good = o->ninclude < 16;
       if (good) o->include[o->ninclude++] = optarg;
       break;
-    case 'h':
-    case HELP: return 1;
-    default: return 2;
+    default: return false; /* help was asked for before */
     }
     if (!good) {
-      if (speak && k == 'I') fprintf(stderr, "zrun: at most 16 folders with -I\n");
-      else if (speak && *err.text) fprintf(stderr, "zrun: --%s: %s%s%s\n", list[long_one].name, err.text, *err.help ? "; " : "", err.help);
-      else if (speak)
-        fprintf(stderr, "zrun: wrong value `%s` for --%s; zrun --help lists what is meant\n", optarg, list[long_one].name);
-      return 2;
+      const char *name = k == 'I' ? "I" : list[long_one].name;
+      if (who && k == 'I') fprintf(stderr, "%s: at most 16 folders with -I\n", who);
+      else if (who && *err.text) fprintf(stderr, "%s: --%s: %s%s%s\n", who, name, err.text, *err.help ? "; " : "", err.help);
+      else if (who) fprintf(stderr, "%s: wrong value `%s` for --%s; zrun --help lists what is meant\n", who, optarg, name);
+      return false;
     }
   }
   const char *missing = NULL;
@@ -107,11 +107,11 @@ static int parse(int argc, char **argv, Options *o, bool speak) {
   else if (!o->recipe) missing = "--recipe FILE:NAME";
   else if (!o->data && !o->dry_run) missing = "--data FILE";
   else if (!o->steps && !o->dry_run) missing = "--steps K";
-  if (missing && speak) fprintf(stderr, "zrun: give %s; zrun --help lists all options\n", missing);
-  if (missing) return 2;
+  if (missing && who) fprintf(stderr, "%s: give %s; zrun --help lists all options\n", who, missing);
+  if (missing) return false;
   if (!o->device) o->device = zx_device("auto", &o->device_note);
   o->graph = argv[optind + 1];
-  return 0;
+  return true;
 }
 
 enum { MS_KEPT = 1000 }; /* steps */
@@ -144,56 +144,87 @@ static bool same_everywhere(Run *r, const ZbErr *err) {
   return false;
 }
 
+/* The lowest rank for which `mine` is true, on all ranks; -1: none. */
+static int lowest(Run *r, bool mine) {
+  double first = mine ? -r->rank : -1e9; /* the maximum of the negatives */
+  r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, &first, 1, ZX_F64, ZX_MAX));
+  return first < -1e8 ? -1 : (int)-first;
+}
+
 /* One that some ranks may have and others not: the lowest rank that knows it says it; nobody goes on. */
 static bool agree(Run *r, bool ok, const ZbErr *err) {
-  double first = ok || !*err->text ? -1e9 : -r->rank; /* the maximum of the negatives is the lowest */
-  r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, &first, 1, ZX_F64, ZX_MAX));
-  if (first == -r->rank) zx_say(r->rank, "error: %s%s%s", err->text, *err->help ? "; " : "", err->help);
-  return first < -1e8;
+  bool mine = lowest(r, !ok && *err->text) == r->rank;
+  if (mine) zx_say(r->rank, "error: %s%s%s", err->text, *err->help ? "; " : "", err->help);
+  return zx_agree(r->c, ok);
 }
 
 static void print_diags(Run *r) {
   ZbText t = {0};
   zl_print_text(r->diags, &t);
-  if (r->rank == 0 && t.s) fputs(t.s, stderr);
+  if (t.s && r->rank) fprintf(stderr, "[rank %d] ", r->rank);
+  if (t.s) fputs(t.s, stderr);
   zb_text_free(&t);
 }
 
-/* Whether `word`, a digest of something, is the same on all ranks. */
-static bool same_on_all(Run *r, const char *what, uint64_t word) {
-  double x[4] = {(double)(word >> 32), 0, (double)(word & 0xffffffff), 0}; /* 32 bits each, exact in a double; ... */
-  x[1] = -x[0], x[3] = -x[2];                                              /* ... the negative gives the minimum */
-  r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, x, 4, ZX_F64, ZX_MAX));
-  if (x[0] == -x[1] && x[2] == -x[3]) return true;
-  ZbErr err = {.help = "start all of them with the same files and options"};
-  snprintf(err.text, sizeof err.text, "the ranks were given different %s", what);
-  return same_everywhere(r, &err);
+/* As `agree`, for source texts: the lowest rank that is not content prints what it has to say of them. */
+static bool agree_diags(Run *r, bool ok) {
+  int first = lowest(r, !ok);
+  if (first == r->rank) print_diags(r);
+  return first < 0;
+}
+
+/* ---- whether ranks were started alike ---- */
+static bool same(Run *r, const ZxFacts *f) {
+  ZbText t = {0};
+  bool ok = zx_same(r->c, f, &t);
+  char *rest = NULL;
+  for (char *line = t.s ? strtok_r(t.s, "\n", &rest) : NULL; line; line = strtok_r(NULL, "\n", &rest))
+    fprintf(stderr, "zrun: error: %s\n", line);
+  if (t.s) fprintf(stderr, "  help: start all ranks with the same program, options and files\n");
+  zb_text_free(&t);
+  return ok;
+}
+
+/* Files to read are compared by what is in them, wherever they lie: nodes may have copies. Files to write are one for all
+ * ranks. -I only says where to look. */
+static void option_facts(ZxFacts *f, const Options *o) {
+  static const char *const no_yes[] = {"no", "yes"};
+  zx_fact(f, ZX_OPTIONS, "--device", "%s", o->device->name);
+  zx_fact(f, ZX_OPTIONS, "--steps", "%" PRId64, o->steps);
+  zx_fact(f, ZX_OPTIONS, "--seed", "%" PRIu64, o->seed);
+  zx_fact(f, ZX_OPTIONS, "--order", "%s", o->order == ZX_ORDER_SEQUENTIAL ? "sequential" : "shuffled");
+  zx_fact(f, ZX_OPTIONS, "--threads", "%d", o->threads);
+  zx_fact(f, ZX_OPTIONS, "--times", "%s", no_yes[o->times]);
+  zx_fact(f, ZX_OPTIONS, "--dry-run", "%s", no_yes[o->dry_run]);
+  zx_fact(f, ZX_OPTIONS, "a file for --data", "%s", no_yes[o->data != NULL]);
+  zx_fact(f, ZX_OPTIONS, "a file for --init", "%s", no_yes[o->init != NULL]);
+  zx_fact(f, ZX_OPTIONS, "a --cluster", "%s", no_yes[o->cluster != NULL]);
+  zx_fact(f, ZX_OPTIONS, "--save", "%s", o->save ? o->save : "none");
+  zx_fact(f, ZX_OPTIONS, "--log", "%s", o->log ? o->log : "none");
 }
 
 /* `auto` is another device where a GPU or its driver is missing; those ranks say so. */
-static bool one_device(Run *r) {
-  if (same_on_all(r, "devices", zb_stream(r->o.device->name))) return true;
+static bool same_options(Run *r) {
+  ZxFacts f = {.a = r->a};
+  option_facts(&f, &r->o);
+  zx_module_facts(&f, r->o.device);
+  if (same(r, &f)) return true;
   if (*r->o.device_note.text) zx_say(r->rank, "note: computing on the CPU, %s", r->o.device_note.text);
   return false;
 }
 
-static uint64_t options_digest(const Run *r) {
-  const Options *o = &r->o;
-  return zb_stream(zb_printf(r->a, "%" PRId64 " %" PRIu64 " %d %s %d%d%d%d", o->steps, o->seed, o->threads, o->device->name, o->order, o->dry_run,
-                             o->init != NULL, o->save != NULL));
+/* Ranks whose CPUs or libraries are others round other sums otherwise. That is no mistake, but should be known. */
+static void note_means(Run *r) {
+  ZxFacts f = {.a = r->a};
+  ZbText t = {0};
+  zx_fact(&f, ZX_MEANS, "device", "%s", r->o.device->describe(&r->env));
+  if (!zx_same(r->c, &f, &t) && r->rank == 0) printf("note: sums will be rounded differently: %s", t.s ? t.s : "");
+  zb_text_free(&t);
 }
 
-static uint64_t plan_digest(const ZpPlan *p, const ZlRecipe *r) {
-  uint64_t h = zb_stream(r->name) ^ zb_mix64((uint64_t)p->mesh.nranks) ^ zb_mix64((uint64_t)p->nmicro << 32);
-  for (uint32_t i = 0; i < p->nstages; i++) h = zb_mix64(h ^ p->stages[i].ledger.total ^ (uint64_t)p->stages[i].prog.ninstrs << 40);
-  return h;
-}
-
-static bool make_plan(Run *r) {
-  ZbErr err = {0};
+/* ---- files and plans ---- */
+static bool read_recipe(Run *r) {
   const char *name;
-  r->graph = zg_read_file(r->a, r->o.graph, &err);
-  if (!agree(r, r->graph, &err) || !same_on_all(r, "stage graphs", r->graph->hash[0])) return false;
   r->sources = zl_sources_new(r->a);
   r->diags = zl_diags_new(r->a, r->sources);
   ZlOptions lo = {r->o.include, r->o.ninclude};
@@ -201,10 +232,39 @@ static bool make_plan(Run *r) {
   if (p) r->recipe = zl_recipe(p, r->diags, name);
   if (r->recipe && r->o.cluster && (p = zl_load_named(r->a, r->sources, r->diags, r->o.cluster, &lo, &name)))
     r->cluster = zl_cluster(p, r->diags, name);
+  return r->recipe && (r->cluster || !r->o.cluster) && !zl_errors(r->diags);
+}
+
+static bool read_data(Run *r, ZxFacts *f, ZbText *note) {
+  ZbErr err = {0};
+  r->data = zx_data_open(r->o.data, &err);
+  return agree(r, r->data, &err) && agree(r, zx_data_facts(f, r->c, r->data, r->o.data, note, &err), &err);
+}
+
+static bool read_files(Run *r) {
+  ZbErr err = {0};
+  ZbText note = {0};
+  ZxFacts f = {.a = r->a};
+  r->graph = zg_read_file(r->a, r->o.graph, &err);
+  if (!agree(r, r->graph, &err) || !agree_diags(r, read_recipe(r))) return false;
+  zx_graph_facts(&f, r->graph);
+  zx_recipe_facts(&f, r->recipe);
+  if (r->cluster) zx_cluster_facts(&f, r->cluster);
+  bool ok = r->o.dry_run || read_data(r, &f, &note);
+  if (ok && r->o.init && !r->o.dry_run) ok = agree(r, zx_init_facts(&f, r->c, r->o.init, &note, &err), &err);
+  if (ok && note.s) fputs(note.s, stdout);
+  zb_text_free(&note);
+  return ok && same(r, &f);
+}
+
+static bool make_plan(Run *r) {
+  ZxFacts f = {.a = r->a};
   ZpOptions po = {r->o.device->scratch, r->o.threads, r->cluster, r->o.device->joins};
-  if (r->recipe && !zl_errors(r->diags)) r->plan = zp_plan(r->a, r->graph, r->recipe, r->diags, &po);
-  print_diags(r);
-  return zx_agree(r->c, r->plan != NULL) && same_on_all(r, "recipes", plan_digest(r->plan, r->recipe));
+  r->plan = zp_plan(r->a, r->graph, r->recipe, r->diags, &po);
+  if (!agree_diags(r, r->plan)) return false;
+  if (r->rank == 0) print_diags(r); /* warnings */
+  zx_plan_facts(&f, r->plan);
+  return same(r, &f);
 }
 
 static bool check_size(Run *r) {
@@ -218,6 +278,21 @@ static bool check_size(Run *r) {
           r->plan->mesh.nranks == 1 ? "" : "s", *dims ? dims : "no mesh", n);
   snprintf(err.help, sizeof err.help, "mpirun -np %" PRId64 " zrun ...", r->plan->mesh.nranks);
   return same_everywhere(r, &err);
+}
+
+/* The mesh's fast dims go inside nodes, whatever order the launcher dealt the ranks out in. */
+static void place_ranks(Run *r) {
+  ZbText t = {0};
+  int *order = ZB_NEWN(r->a, int, r->plan->mesh.nranks);
+  const int *node = r->c->t->nodes(r->c);
+  bool other = zp_order_ranks(&r->plan->mesh, r->a, node, order);
+  zp_show_nodes(&r->plan->mesh, r->a, node, order, &t);
+  if (t.s && r->rank == 0) fputs(t.s, stdout);
+  zb_text_free(&t);
+  if (!other) return;
+  r->c->t->reorder(r->c, order);
+  r->rank = r->c->t->rank(r->c);
+  zb_bug_rank(r->rank);
 }
 
 static void introduce(Run *r) {
@@ -394,9 +469,6 @@ static void print_times(Run *r) {
 
 static bool open_files(Run *r) {
   ZbErr err = {0};
-  r->data = zx_data_open(r->o.data, &err);
-  if (!agree(r, r->data, &err)) return false;
-  if (!same_on_all(r, "data", zx_data_samples(r->data, 1))) return false;
   bool ok = true;
   if (r->rank == 0) ok = (r->log = zx_log_open(r->o.log, &err)) != NULL;
   return agree(r, ok, &err);
@@ -408,6 +480,7 @@ static bool train(Run *r) {
   r->env = (ZkEnv){.pool = zk_pool_new(r->o.threads), .seed = r->o.seed};
   r->opened = r->o.device->open(&r->env, r->c->t->node_rank(r->c), &err);
   if (!agree(r, r->opened, &err)) return false;
+  note_means(r);
   ZxEngineOptions eo = {r->o.device, &r->env, r->o.seed, r->data, r->o.order, r->o.times};
   r->engine = zx_engine_new(r->a, r->plan, r->c, &eo, &err);
   if (!agree(r, r->engine, &err)) return false;
@@ -437,24 +510,57 @@ static bool dry_run(Run *r) {
   return true;
 }
 
+/* Before any option is looked at, since help needs nothing of what the others do. */
+static bool asks_help(int argc, char **argv) {
+  for (int i = 1; i < argc; i++) {
+    size_t n = strlen(argv[i]);
+    if (!strncmp(argv[i], "-h", 2) || (n > 2 && !strncmp("--help", argv[i], n))) return true;
+  }
+  return false;
+}
+
+/* Nothing of the options has been looked at before: another build may know others. */
+static bool same_program(Run *r, bool help) {
+  ZxFacts f = {.a = r->a};
+  zx_build_facts(&f);
+  zx_fact(&f, ZX_OPTIONS, "--help", "%s", help ? "yes" : "no");
+  return same(r, &f);
+}
+
+/* As parse, on all ranks: if it is wrong on some, the lowest of them says what. */
+static bool parse_all(Run *r, int argc, char **argv) {
+  int first = lowest(r, !parse(argc, argv, &r->o, NULL));
+  Options again;
+  if (first == r->rank) parse(argc, argv, &again, r->rank ? zb_printf(r->a, "[rank %d] zrun", r->rank) : "zrun");
+  return first < 0;
+}
+
+static int run(Run *r, int argc, char **argv) {
+  bool help = asks_help(argc, argv);
+  if (!same_program(r, help)) return 1;
+  if (help) return fputs(r->rank ? "" : usage, stdout), 0;
+  if (!parse_all(r, argc, argv)) return 2;
+  if (!same_options(r) || !read_files(r) || !make_plan(r) || !check_size(r)) return 1;
+  place_ranks(r);
+  return (r->o.dry_run ? dry_run(r) : train(r)) ? 0 : 1;
+}
+
 int main(int argc, char **argv) {
   ZbErr err = {0};
+  ZxLaunch launch = zx_launch();
+  bool alone = launch.rank < 0 || launch.size == 1; /* else others would wait for ever for one that leaves before MPI */
+  if (!alone) zb_bug_rank(launch.rank);
+  if (alone && asks_help(argc, argv)) return fputs(usage, stdout), 0;
   Run r = {.began = zx_now(), .a = zb_arena_new()};
-  for (int i = 1; i < argc; i++) /* help needs no MPI */
-    if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return fputs(usage, stdout), 0;
   signal(SIGXFSZ, SIG_IGN); /* a file over the limit is then an error of its write, which has a message */
   r.c = zx_comm_mpi(&argc, &argv, &err);
   if (!r.c) {
-    fprintf(stderr, "zrun: error: %s\n", err.text);
+    if (alone) fprintf(stderr, "zrun: error: %s\n  help: %s\n", err.text, err.help);
+    else zx_say(launch.rank, "error: %s; %s", err.text, err.help);
     return 1;
   }
   r.rank = r.c->t->rank(r.c);
-  int code = parse(argc, argv, &r.o, r.rank == 0);
-  bool ok = zx_agree(r.c, code == 0);
-  if (!ok && code == 0 && r.rank == 0) fprintf(stderr, "zrun: the options of another rank are wrong\n");
-  ok = ok && one_device(&r) && same_on_all(&r, "options", options_digest(&r)) && make_plan(&r) && check_size(&r);
-  if (ok) ok = r.o.dry_run ? dry_run(&r) : train(&r);
-  if (code == 0 && !ok) code = 1;
+  int code = run(&r, argc, argv);
   if (code && r.o.save && r.rank == 0) zx_weights_discard(r.o.save);
   zx_log_close(r.log);
   zx_engine_free(r.engine);

@@ -1,5 +1,6 @@
-/* Digests of all that a plan says, a part at a time, so that ranks can find out whether they made the same one, and where
- * not. Field by field: structures have holes. Left out is what the engine fills in (pointers), and what only planning uses. */
+/* Digests of all that a plan says, a part at a time, so that ranks can find out whether they made the same one, and
+ * where not. Field by field: structures have holes. Left out is what the engine fills in (pointers), and what only
+ * planning uses. */
 #include "runtime/plan/plan.h"
 
 #include <string.h>
@@ -97,8 +98,8 @@ static Hash values(const ZpPlan *p, const ZpSegment *s) {
     ADD(&h, v->elem, v->bytes, v->at.place, v->at.index, v->at.offset, v->param, v->nparts);
     for (int k = 0; k < v->nparts; k++) add(&h, v->part[k]);
   }
-  ADD(&h, s->saved_bytes, s->fwd_temp, s->bwd_temp, s->count_temp, s->saves_carry, s->carry_bytes, s->dcarry_bytes,
-      s->carry_out_bytes, s->dcarry_out_bytes, s->has_loss);
+  ADD(&h, s->saved_bytes, s->fwd_temp, s->bwd_temp, s->count_temp, s->saves_carry, s->carry_bytes,
+      s->dcarry_bytes, s->carry_out_bytes, s->dcarry_out_bytes, s->has_loss);
   add_u32s(&h, s->buckets, s->nbuckets);
   add_double(&h, s->model_flops);
   add_double(&h, s->cost);
@@ -138,8 +139,8 @@ static Hash nodes(const ZpNode *n, uint32_t count) {
     add_call(&h, &n->call);
     for (int k = 0; k < n->call.nin; k++) add(&h, n->in[k]);
     for (int k = 0; k < n->call.nout; k++) add(&h, n->out[k]);
-    ADD(&h, n->dims, n->split, n->axis, n->axis2, n->scratch_bytes, n->scratch_at, n->sink, n->loc, n->region, n->again,
-        n->sets);
+    ADD(&h, n->dims, n->split, n->axis, n->axis2, n->scratch_bytes, n->scratch_at, n->sink, n->loc, n->region,
+        n->again, n->sets);
     add_double(&h, n->flops);
   }
   return h;
@@ -151,10 +152,11 @@ static Hash instructions(const ZpProgram *g) {
   ADD(&h, g->ninstrs, g->nslots, g->nrecv_act, g->nsend_act, g->nrecv_grad, g->nsend_grad, g->live);
   for (uint32_t i = 0; i < g->ninstrs; i++) {
     const ZpInstr *in = &g->instrs[i];
-    ADD(&h, in->op, in->queue, in->in_place, in->mb, in->inst, in->held, in->peer, in->pair, in->dims, in->coll, in->tied, in->bytes,
-        in->naccess);
+    ADD(&h, in->op, in->queue, in->in_place, in->mb, in->inst, in->held, in->peer, in->pair, in->dims, in->coll,
+        in->tied, in->bytes, in->naccess);
     add_u32s(&h, in->wait, in->nwait);
-    for (uint32_t k = 0; k < in->naccess; k++) ADD(&h, in->access[k].buf, in->access[k].mode, in->access[k].tag);
+    for (uint32_t k = 0; k < in->naccess; k++)
+      ADD(&h, in->access[k].buf, in->access[k].mode, in->access[k].tag);
   }
   for (int q = 0; q < ZP_QUEUES; q++) add_u32s(&h, g->queue[q], g->nqueue[q]);
   return h;
@@ -168,8 +170,8 @@ static Hash memory(const ZpStage *s) {
     ADD(&h, b->kind, b->index, b->pool, b->bytes, b->offset);
   }
   for (int i = 0; i < ZP_L_COUNT_; i++) add(&h, s->ledger.bytes[i]);
-  ADD(&h, s->ledger.total, s->input_bytes, s->slot_bytes, s->scratch_bytes, s->boundary_bytes, s->recv_bytes, s->send_bytes,
-      s->recv_grad_bytes, s->send_grad_bytes);
+  ADD(&h, s->ledger.total, s->input_bytes, s->slot_bytes, s->scratch_bytes, s->boundary_bytes, s->recv_bytes,
+      s->send_bytes, s->recv_grad_bytes, s->send_grad_bytes);
   return h;
 }
 

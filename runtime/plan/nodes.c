@@ -1,9 +1,10 @@
-/* Ranks on nodes. The dims of a mesh that vary fastest have the most to say to each other, and neighbouring ranks are to be
- * on one node; a launcher may have dealt them out in another order. Example: mesh data = 2, tensor = 2 and ranks 0 to 3 on
- * nodes A B A B. In that order both tensor groups, {0, 1} and {2, 3}, span nodes; in the order 0 2 1 3 none does.
+/* Ranks on nodes. The dims of a mesh that vary fastest have the most to say to each other, and neighbouring ranks
+ * are to be on one node; a launcher may have dealt them out in another order. Example: mesh data = 2, tensor = 2
+ * and ranks 0 to 3 on nodes A B A B. In that order both tensor groups, {0, 1} and {2, 3}, span nodes; in the order
+ * 0 2 1 3 none does.
  *
- * Groups of a mesh's inner dims are blocks of neighbouring ranks: of `tensor` alone, of `data x tensor`, ... A block is put on
- * one node if any has room for it; else its parts are, each by the same rule. */
+ * Groups of a mesh's inner dims are blocks of neighbouring ranks: of `tensor` alone, of `data x tensor`, ... A
+ * block is put on one node if any has room for it; else its parts are, each by the same rule. */
 #include "runtime/plan/plan.h"
 
 #include <string.h>
@@ -27,8 +28,8 @@ void zp_ranks_text(const int *rank, int n, ZbText *out) {
 /* ---- nodes, numbered in the order of their first ranks ---- */
 typedef struct {
   int nranks, nnodes;
-  int *node;   /* of each rank */
-  int *ranks;  /* by node, then by number; node k's are ranks[first[k]] .. ranks[first[k + 1] - 1] */
+  int *node;  /* of each rank */
+  int *ranks; /* by node, then by number; node k's are ranks[first[k]] .. ranks[first[k + 1] - 1] */
   int *first;
 } Nodes;
 
@@ -53,19 +54,22 @@ static Nodes nodes_of(ZbArena *a, const int *node, int n) {
 static int count_of(const Nodes *o, int k) { return o->first[k + 1] - o->first[k]; }
 
 /* Ranks of a block of the dims from `d` on. */
-static int block_of(const ZpMesh *m, int d) { return d < m->ndims ? (int)zp_group_size(m, ~0u << d & ((1u << m->ndims) - 1)) : 1; }
+static int block_of(const ZpMesh *m, int d) {
+  return d < m->ndims ? (int)zp_group_size(m, ~0u << d & ((1u << m->ndims) - 1)) : 1;
+}
 
 /* ---- the order ---- */
 typedef struct {
   const ZpMesh *m;
   const Nodes *o;
-  int *left;  /* of each node, ranks that have no place yet */
-  int *order; /* filled so far: */
+  int *left;   /* of each node, ranks that have no place yet */
+  int *order;  /* filled so far: */
   int n, last; /* and the node that the last one is of */
 } Fill;
 
-/* The node for a block of so many ranks within one of `outer`, or -1. The first rank stays where it is; then, a node
- * that has ranks over when its whole outer blocks are gone: that of the last ones, or the one with fewest; then any. */
+/* The node for a block of so many ranks within one of `outer`, or -1. The first rank stays where it is; then, a
+ * node that has ranks over when its whole outer blocks are gone: that of the last ones, or the one with fewest;
+ * then any. */
 static int node_for(const Fill *f, int block, int outer) {
   if (f->n == 0) return f->left[0] >= block ? 0 : -1;
   if (f->left[f->last] % outer >= block) return f->last;
@@ -159,10 +163,12 @@ static void explain(const ZpMesh *m, ZbArena *a, const Nodes *o, const int *orde
   const char *name = zp_dims_text(m, a, from_dim(m, d));
   bool innermost = !from_dim(m, d + 1);
   if (block > most) {
-    if (innermost && most > 1) zb_text_add(out, "note: %s (%d ranks) spans nodes: none has so many ranks\n", name, block);
+    if (innermost && most > 1)
+      zb_text_add(out, "note: %s (%d ranks) spans nodes: none has so many ranks\n", name, block);
     return;
   }
-  zb_text_add(out, "note: %d of %d groups of %s (%d ranks) span%s nodes and wait%s for the network: nodes of ", n,
+  zb_text_add(out,
+              "note: %d of %d groups of %s (%d ranks) span%s nodes and wait%s for the network: nodes of ", n,
               o->nranks / block, name, block, n == 1 ? "s" : "", n == 1 ? "s" : "");
   bool first = true;
   for (int k = 0, told = 0; k < o->nnodes && told < 4; k++) {
@@ -201,7 +207,7 @@ void zp_show_nodes(const ZpMesh *m, ZbArena *a, const int *node, const int *orde
   if (o.nnodes < 2) return;
   bool moved = false;
   for (int i = 0; i < o.nranks; i++) moved |= order[i] != i;
-  int d = m->ndims - 1; /* the innermost whose blocks are not all on one node */
+  int d = m->ndims - 1;                   /* the innermost whose blocks are not all on one node */
   while (!spanning(m, &o, order, d)) d--; /* ends at 0: the whole is not */
   ZpDims inside = from_dim(m, d + 1), between = from_dim(m, 0) & ~inside;
   count_text(&o, out);

@@ -142,7 +142,7 @@ args="train gpt2.zsg --recipe recipes.zug:zero3_2 --data text.bin --steps 3"
 two="$MPIRUN -np 2 $emu $args"
 refuses 'device: there is no CUDA device here: no CUDA-capable device is detected' env ZUG_TEST_GPUS=0 $two --device cuda
 ok env ZUG_TEST_GPUS=0 $two --device auto # is the CPU then
-refuses 'error: the ranks were given different devices' $MPIRUN -np 1 $emu $args : -np 1 env ZUG_TEST_GPUS=0 $emu $args
+refuses 'error: rank 1 was given other options: --device cpu where rank 0 has cuda' $MPIRUN -np 1 $emu $args : -np 1 env ZUG_TEST_GPUS=0 $emu $args
 says 'rank 1\] note: computing on the CPU, there is no CUDA device here: '
 refuses 'error: `dot` is not among the CUDA kernels of this build \(.*:[0-9]+\)' env ZUG_TEST_LACKS=dot $two
 refuses 'error: cannot allocate the arena of .*: out of memory; stage 0 needs params .*; `shard' env ZUG_TEST_GPU_MEMORY=1000000 $two

@@ -51,23 +51,6 @@ wrong 2 'device: (there is no CUDA device here: |this build has no CUDA;)' train
 wrong 2 "unrecognized option '--foo'" train gpt2.zsg $run --foo
 wrong 2 "option '--seed' requires an argument" train gpt2.zsg $run --seed
 
-# ---- ranks that are started differently ----
-# apart PATTERN ARGUMENTS ARGUMENTS: of rank 0 and of rank 1. By a shell on each: the mpirun of Debian 13 (Open MPI 5.0.7)
-# crashes when it is given two programs, `-np 1 A : -np 1 B`.
-apart() {
-  refuses "$1" timeout -k 5 30 $MPIRUN -np 2 \
-    sh -c 'case $OMPI_COMM_WORLD_RANK in 0) exec zrun train $0 ;; *) exec zrun train $1 ;; esac' "$2" "$3"
-}
-sed 's/micro 3/micro 2/; s/recipe one {/recipe one { micro 1/' recipes.zug >different.zug
-apart 'error: the ranks were given different options' "gpt2.zsg $run" "gpt2.zsg $run --seed 2"
-apart 'error: the ranks were given different options' "gpt2.zsg $run" "gpt2.zsg $run --init none"
-apart 'error: the ranks were given different stage graphs' "gpt2.zsg $run" "few.zsg $run"
-apart 'error: the ranks were given different recipes' "gpt2.zsg $run" "gpt2.zsg --recipe different.zug:two --data text.bin --steps 2"
-apart '\[rank 1\] error: cannot open none.zsg' "gpt2.zsg $run" "none.zsg $run"
-apart '\[rank 1\] error: cannot open none.bin' "gpt2.zsg $run" "gpt2.zsg $two --data none.bin --steps 2"
-apart 'error: the ranks were given different data' "gpt2.zsg $run" "gpt2.zsg $two --data short.bin --steps 2"
-apart 'zrun: the options of another rank are wrong' "gpt2.zsg $run" "gpt2.zsg $run --foo"
-
 # ---- the number of ranks, and what a recipe asks of a model ----
 wrong 3 'recipe two is for 2 ranks \(data = 2\); mpirun started 3' train gpt2.zsg $run
 says 'mpirun -np 2 zrun'

@@ -7,10 +7,12 @@ scenario_tests += \
   tests/mpi/meaning.sh \
   tests/mpi/optim.sh \
   tests/mpi/moved.sh \
+  tests/mpi/nodes.sh \
   tests/mpi/options.sh \
   tests/mpi/precision.sh \
   tests/mpi/recipes.sh \
   tests/mpi/reference.sh \
+  tests/mpi/same.sh \
   tests/mpi/streams.sh \
   tests/mpi/weights.sh
 EXTRA_DIST += tests/mpi/layouts.zug

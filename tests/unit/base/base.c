@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 Test(arena, memory_is_zeroed_aligned_and_apart) {
@@ -166,5 +167,22 @@ Test(random, streams_of_different_names_differ) {
 }
 
 Test(bugs, assertion_aborts, .signal = SIGABRT) { ZB_ASSERT(1 + 1 == 3); }
+
+/* Which rank it was, before and after MPI is there. */
+Test(bugs, ranks_are_named) {
+  int end[2], status;
+  cr_assert(pipe(end) == 0);
+  pid_t child = fork();
+  if (child == 0) {
+    dup2(end[1], 2);
+    zb_bug_rank(12);
+    ZB_BUG("so it is");
+  }
+  char text[256] = "";
+  close(end[1]);
+  cr_assert(child > 0 && waitpid(child, &status, 0) == child && read(end[0], text, sizeof text - 1) > 0);
+  cr_expect(WIFSIGNALED(status) && strstr(text, "[rank 12] bug in zug: ") == text && strstr(text, "so it is"), "%s", text);
+  close(end[0]);
+}
 
 Test(bugs, impossible_arrays_abort, .signal = SIGABRT) { zb_array_bytes(SIZE_MAX / 2, 3); }

@@ -127,13 +127,20 @@ Test(recipe_text, every_edit_shows) {
       {", host 1 TB", ""},
       {"to 128", "to 256"}};
   for (size_t i = 0; i < sizeof edits / sizeof *edits; i++)
-    cr_expect(edit_differs("r", edits[i][0], edits[i][1]), "`%s` for `%s` does not show", edits[i][1], edits[i][0]);
-  static const char *const clusters[][2] = {{"memory 80 GB", "memory 40 GB"}, {"989", "990"},      {"3 TB/s", "4 TB/s"},
-                                            {"67", "66"},                     {"memory 2 TB", "memory 3 TB"},
-                                            {"55", "56"},                     {"nvlink 8", "nvlink 4"},
-                                            {"450", "900"},                   {"2 us", "3 us"}};
+    cr_expect(edit_differs("r", edits[i][0], edits[i][1]), "`%s` for `%s` does not show", edits[i][1],
+              edits[i][0]);
+  static const char *const clusters[][2] = {{"memory 80 GB", "memory 40 GB"},
+                                            {"989", "990"},
+                                            {"3 TB/s", "4 TB/s"},
+                                            {"67", "66"},
+                                            {"memory 2 TB", "memory 3 TB"},
+                                            {"55", "56"},
+                                            {"nvlink 8", "nvlink 4"},
+                                            {"450", "900"},
+                                            {"2 us", "3 us"}};
   for (size_t i = 0; i < sizeof clusters / sizeof *clusters; i++)
-    cr_expect(edit_differs("c", clusters[i][0], clusters[i][1]), "`%s` for `%s` does not show", clusters[i][1], clusters[i][0]);
+    cr_expect(edit_differs("c", clusters[i][0], clusters[i][1]), "`%s` for `%s` does not show",
+              clusters[i][1], clusters[i][0]);
 }
 
 Test(recipe_text, what_means_nothing_does_not_show) {

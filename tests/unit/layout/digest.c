@@ -4,11 +4,14 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-static const char recipe[] = "mesh pipe = 2, data = 2, tensor = 2\n split batch over data\n split head, ffn, vocab over tensor\n"
-                             "stages over pipe by cost\n shard params, grads, states over data unit layer\n"
-                             "bind batch = 8, seq = 16\n micro 2";
+static const char recipe[] =
+    "mesh pipe = 2, data = 2, tensor = 2\n split batch over data\n split head, ffn, vocab over tensor\n"
+    "stages over pipe by cost\n shard params, grads, states over data unit layer\n"
+    "bind batch = 8, seq = 16\n micro 2";
 
-static void add(void *ctx, const char *what, uint64_t digest) { zb_text_add(ctx, "%s %llx\n", what, (unsigned long long)digest); }
+static void add(void *ctx, const char *what, uint64_t digest) {
+  zb_text_add(ctx, "%s %llx\n", what, (unsigned long long)digest);
+}
 
 static ZbText digests(const ZpPlan *p) {
   ZbText t = {0};

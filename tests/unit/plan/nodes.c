@@ -57,7 +57,7 @@ Test(nodes, a_good_order_stays) {
 Test(nodes, unequal_nodes) {
   ORDER("AABABBAA", "AAAAABBB", 8); /* one block of all: by node */
   ORDER("ABBBAAAB", "AAAABBBB", 2, 2, 2);
-  ORDER("AAAAABBB", "AAAAABBB", 4, 2); /* one group spans nodes in any order */
+  ORDER("AAAAABBB", "AAAAABBB", 4, 2);         /* one group spans nodes in any order */
   ORDER("AAAAABBBBCCC", "AAAABBBBACCC", 3, 4); /* two of three groups; in order it would be one */
   ORDER("ABBC", "ACBB", 2, 2);                 /* rank 0 is alone, and B has room for a group */
   ORDER("ABBBBBBCCC", "ACCCBBBBBB", 5, 2);     /* what is missing is taken where something is over */
@@ -86,7 +86,8 @@ Test(nodes, no_group_spans_nodes_without_need) {
       for (int k = 1; k < inner; k++) span |= node[got[i + k]] != node[got[i]];
       inside += !span;
     }
-    cr_assert_eq(inside, room, "seed %d: %d groups of %d ranks are on one node, not %d", (int)seed, inside, (int)inner, room);
+    cr_assert_eq(inside, room, "seed %d: %d groups of %d ranks are on one node, not %d", (int)seed, inside,
+                 (int)inner, room);
   }
   zb_arena_free(a);
 }
@@ -112,15 +113,19 @@ Test(nodes, what_is_said) {
         "2 nodes of 4 ranks; inside nodes: b x c; between nodes: a\n"
         "ranks are in order of nodes: 0 to 3 (mpirun's 0 to 6 by 2); 4 to 7 (mpirun's 1 to 7 by 2)\n",
         2, 2, 2);
-  TELLS("AABBCCDD", "4 nodes of 2 ranks; between nodes: a x b\nnote: b (4 ranks) spans nodes: none has so many ranks\n", 2, 4);
+  TELLS("AABBCCDD",
+        "4 nodes of 2 ranks; between nodes: a x b\nnote: b (4 ranks) spans nodes: none has so many ranks\n",
+        2, 4);
   TELLS("AAABBB",
         "2 nodes of 3 ranks; between nodes: a x b\n"
-        "note: 1 of 3 groups of b (2 ranks) spans nodes and waits for the network: nodes of 3 ranks hold no whole number "
+        "note: 1 of 3 groups of b (2 ranks) spans nodes and waits for the network: nodes of 3 ranks hold no "
+        "whole number "
         "of them; give nodes a multiple of 2 ranks\n",
         3, 2);
   TELLS("AAAAAABB",
         "2 nodes of 2 to 6 ranks; inside nodes: c; between nodes: a x b\n"
-        "note: 1 of 2 groups of b x c (4 ranks) spans nodes and waits for the network: nodes of 6 or 2 ranks hold no whole "
+        "note: 1 of 2 groups of b x c (4 ranks) spans nodes and waits for the network: nodes of 6 or 2 ranks "
+        "hold no whole "
         "number of them; give nodes a multiple of 4 ranks\n",
         2, 2, 2);
   TELLS("AB", "2 nodes of 1 rank; between nodes: a\n", 2);

@@ -1,0 +1,187 @@
+/* What must be the same on all ranks, as facts. */
+#include "runtime/exec/data.h"
+#include "runtime/exec/same.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+/* ---- content of files ---- */
+enum { PIECE = 256 << 10, PIECES = 64, HEAD = 16 << 20 };
+
+static bool add_bytes(XXH3_state_t *h, int fd, const char *path, uint64_t at, uint64_t n, ZbErr *err) {
+  static char piece[PIECE];
+  while (n) {
+    ssize_t got = pread(fd, piece, n < PIECE ? n : PIECE, (off_t)at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0)
+      return zb_fail(err, NULL, "cannot read %s: %s", path,
+                     got ? strerror(errno) : "it shrank while it was read");
+    XXH3_64bits_update(h, piece, (size_t)got);
+    at += (uint64_t)got;
+    n -= (uint64_t)got;
+  }
+  return true;
+}
+
+/* Of a large file the first bytes, where headers are, the last ones, and pieces between them. */
+static bool digest_of(int fd, const char *path, uint64_t size, uint64_t *digest, ZbErr *err) {
+  XXH3_state_t *h = XXH3_createState();
+  if (!h) ZB_BUG("out of host memory");
+  XXH3_64bits_reset(h);
+  bool ok;
+  if (size <= ZX_READ_WHOLE) ok = add_bytes(h, fd, path, 0, size, err);
+  else {
+    ok = add_bytes(h, fd, path, 0, HEAD, err);
+    uint64_t step = (size - HEAD - PIECE) / PIECES;
+    for (uint64_t i = 1; ok && i <= PIECES; i++) ok = add_bytes(h, fd, path, HEAD + i * step, PIECE, err);
+  }
+  *digest = XXH3_64bits_digest(h);
+  XXH3_freeState(h);
+  return ok;
+}
+
+/* Not to be waited for: a pipe that nobody writes to. */
+static int open_file(const char *path, struct stat *st, ZbErr *err) {
+  int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (fd >= 0 && fstat(fd, st) == 0 && S_ISREG(st->st_mode)) return fd;
+  if (fd < 0) zb_fail(err, "check the path and its permissions", "cannot open %s: %s", path, strerror(errno));
+  else zb_fail(err, "check the path", "%s is not a regular file", path);
+  if (fd >= 0) close(fd);
+  return -1;
+}
+
+static uint64_t file_digest(const char *path) {
+  struct stat st;
+  uint64_t digest = 0;
+  int fd = open_file(path, &st, NULL);
+  if (fd < 0) return 0;
+  if (!digest_of(fd, path, (uint64_t)st.st_size, &digest, NULL)) digest = 0;
+  close(fd);
+  return digest;
+}
+
+/* Collective: the lowest rank that has the very file which this one has. Ranks of one node that were given one file
+ * share the work of reading it. */
+static int reader_of(ZxComm *c, const struct stat *st) {
+  int me = c->t->rank(c), first = 0;
+  uint64_t id[] = {(uint64_t)c->t->nodes(c)[me],
+                   st->st_dev,
+                   st->st_ino,
+                   (uint64_t)st->st_size,
+                   (uint64_t)st->st_mtim.tv_sec,
+                   (uint64_t)st->st_mtim.tv_nsec};
+  uint64_t key = XXH3_64bits(id, sizeof id);
+  ZbArena *a = zb_arena_new();
+  uint64_t *all = ZB_NEWN(a, uint64_t, c->t->size(c));
+  c->t->wait(c, c->t->all_gather(c, 0, &key, sizeof key, all));
+  while (all[first] != key) first++;
+  zb_arena_free(a);
+  return first;
+}
+
+typedef struct {
+  uint64_t bytes, digest;
+} Content;
+
+/* Collective; false where this rank cannot read its file. */
+static bool content_of(ZxComm *c, const char *path, Content *out, ZbErr *err) {
+  struct stat st = {0};
+  uint64_t digest = 0;
+  int fd = open_file(path, &st, err), reader = reader_of(c, &st), me = c->t->rank(c);
+  bool ok = fd >= 0 && (reader != me || digest_of(fd, path, (uint64_t)st.st_size, &digest, err));
+  if (fd >= 0) close(fd);
+  ZbArena *a = zb_arena_new();
+  uint64_t *all = ZB_NEWN(a, uint64_t, c->t->size(c));
+  c->t->wait(c, c->t->all_gather(c, 0, &digest, sizeof digest, all));
+  *out = (Content){(uint64_t)st.st_size, all[reader]};
+  zb_arena_free(a);
+  return ok;
+}
+
+static void note_size(ZxComm *c, const char *path, uint64_t bytes, const char *remedy, ZbText *note) {
+  char x[2][24];
+  if (bytes > ZX_READ_WHOLE && c->t->rank(c) == 0)
+    zb_text_add(note, "note: %s has %s, and more than %s is compared by pieces only%s\n", path,
+                zb_bytes(x[0], bytes), zb_bytes(x[1], ZX_READ_WHOLE), remedy);
+}
+
+static void digest_fact(ZxFacts *f, ZxFactKind kind, const char *name, uint64_t digest) {
+  zx_fact(f, kind, name, "%016" PRIx64, digest);
+}
+
+/* ---- data and initial weights ---- */
+bool zx_data_facts(ZxFacts *f, ZxComm *c, const ZxData *d, const char *path, ZbText *note, ZbErr *err) {
+  const ZxDataInfo *info = zx_data_info(d);
+  uint64_t bytes = info->data_at + info->count * info->record_bytes;
+  zx_fact(f, ZX_DATA, "kind", "%s", info->stream ? "stream" : "records");
+  zx_fact(f, ZX_DATA, info->stream ? "tokens" : "number of records", "%" PRIu64, info->count);
+  for (uint32_t i = 0; i < info->nfield; i++) {
+    const ZxDataField *x = &info->field[i];
+    zx_fact(f, ZX_DATA, zb_printf(f->a, "field %u", i), "%s: %" PRIu64 " x %s below %" PRIu64, x->name,
+            x->values, zx_data_elem_name(x->elem), x->limit);
+  }
+  digest_fact(f, ZX_DATA, "content's checksum", info->data_sum);
+  if (bytes <= ZX_READ_WHOLE) { /* that checksum is then known to be true */
+    struct stat st = {0};
+    if (stat(path, &st) < 0) st.st_ino = (ino_t)c->t->rank(c); /* gone since: read by this rank itself */
+    return reader_of(c, &st) != c->t->rank(c) || zx_data_verify(d, err);
+  }
+  Content x;
+  bool ok = content_of(c, path, &x, err);
+  digest_fact(f, ZX_DATA, "pieces' checksum", x.digest);
+  note_size(c, path, bytes, "; `zdata check` reads all", note);
+  return ok;
+}
+
+bool zx_init_facts(ZxFacts *f, ZxComm *c, const char *path, ZbText *note, ZbErr *err) {
+  Content x;
+  bool ok = content_of(c, path, &x, err);
+  zx_fact(f, ZX_INIT, "bytes", "%" PRIu64, x.bytes);
+  digest_fact(f, ZX_INIT, "content's checksum", x.digest);
+  note_size(c, path, x.bytes, "", note);
+  return ok;
+}
+
+/* ---- programs ---- */
+void zx_build_facts(ZxFacts *f) {
+  zx_fact(f, ZX_BUILD, "version", "%s", PACKAGE_VERSION);
+  digest_fact(f, ZX_BUILD, "program's checksum", file_digest("/proc/self/exe"));
+}
+
+void zx_module_facts(ZxFacts *f, const ZxDeviceTable *device) {
+  char path[PATH_MAX];
+  if (!device->module || !zb_module_path(device->module, path, sizeof path)) return;
+  digest_fact(f, ZX_BUILD, zb_printf(f->a, "checksum of %s", device->module), file_digest(path));
+}
+
+/* ---- what is to be trained, and how ---- */
+void zx_graph_facts(ZxFacts *f, const ZgGraph *g) {
+  zx_fact(f, ZX_GRAPH, "model", "%s", g->model);
+  zx_fact(f, ZX_GRAPH, "hash", "%016" PRIx64 "%016" PRIx64, g->hash[1], g->hash[0]);
+}
+
+typedef struct {
+  ZxFacts *f;
+  ZxFactKind kind;
+} Kind;
+
+static void add_text(void *ctx, const char *what, const char *text) {
+  const Kind *k = ctx;
+  zx_fact(k->f, k->kind, what, "%s", text);
+}
+static void add_digest(void *ctx, const char *what, uint64_t digest) {
+  const Kind *k = ctx;
+  digest_fact(k->f, k->kind, what, digest);
+}
+
+void zx_recipe_facts(ZxFacts *f, const ZlRecipe *r) { zl_recipe_list(r, add_text, &(Kind){f, ZX_RECIPE}); }
+void zx_cluster_facts(ZxFacts *f, const ZlCluster *c) {
+  zl_cluster_list(c, add_text, &(Kind){f, ZX_CLUSTER});
+}
+void zx_plan_facts(ZxFacts *f, const ZpPlan *p) { zp_digest(p, f->a, add_digest, &(Kind){f, ZX_PLAN}); }

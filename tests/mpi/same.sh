@@ -1,0 +1,152 @@
+# Ranks that were started differently are not believed: before anything hangs or trains, one message says who differs in what.
+. "$ZUG_SRC/tests/lib.sh"
+need_mpi
+MPIRUN="$MPIRUN --mca odls_base_sigkill_timeout 0" # or mpirun sleeps a second before it ends a failed job
+
+cat >recipes.zug <<'END'
+recipe two {
+  mesh data = 2
+  split batch over data
+  optimizer adamw(lr = 0.01, warmup = 3) decay 0.1 except norm
+  clip 0.5
+  bind batch = 4, seq = 16
+}
+recipe four from two { mesh data = 1, a = 2, b = 2   split batch over a, b }
+END
+echo 'cluster small { device memory 1 GB }  cluster large { device memory 2 GB }' >clusters.zug
+ok zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg -D layers=1 -D heads=2 -D width=8 -D context=16 -D words=128
+ok zc "$ZUG_SRC/examples/gpt2.zug" -o other.zsg -D layers=1 -D heads=2 -D width=8 -D context=16 -D words=127
+head -c 2000 "$ZUG_SRC/LICENSE" >text
+tr a b <text >text2
+ok zdata pack text -o text.bin
+ok zdata pack text2 -o text2.bin
+printf 'too short' >short
+ok zdata pack short -o short.bin
+run="--recipe recipes.zug:two --data text.bin --steps 2"
+
+# Rank R runs the command in rank-R. By a shell on each: the mpirun of Debian 13 (Open MPI 5.0.7) crashes when it is given two
+# programs, `-np 1 A : -np 1 B`.
+started() { # a command for each rank
+  rm -f rank-*
+  n=0
+  for command; do
+    echo "exec $command" >rank-$n
+    n=$((n + 1))
+  done
+}
+launch() { timeout -k 5 60 $MPIRUN -np $n sh -c '. ./rank-$OMPI_COMM_WORLD_RANK' >out.txt 2>&1; }
+# apart PATTERN COMMAND COMMAND: of rank 0, 1, ... Nothing is trained, and what matches is said once.
+apart() {
+  pattern=$1
+  shift
+  started "$@"
+  launch
+  code=$?
+  [ $code -ne 0 ] && [ $code -lt 124 ] || { cat out.txt; fail "exit code $code from: $*"; }
+  [ "$(grep -Ec -- "$pattern" out.txt)" -eq 1 ] || { cat out.txt; fail "no single line like '$pattern' from: $*"; }
+  grep -q '^step 1\|bug in zug' out.txt && { cat out.txt; fail "believed: $*"; }
+  return 0
+}
+one="zrun train gpt2.zsg $run"
+
+# ---- a program beside that never calls MPI; looked at in the end ----
+mkdir beside
+cp gpt2.zsg recipes.zug text.bin beside
+(cd beside && started "$one" "sleep 12" && launch) &
+beside=$!
+
+# ---- options: all that there are ----
+tried=
+option() { # PATTERN OPTIONS: which rank 1 alone is given
+  tried="$tried $2"
+  apart "^zrun: error: rank 1 was given other options: .*$1" "$one" "$one $2"
+}
+option '--seed 2 where rank 0 has 1' '--seed 2'
+option '--steps 3 where rank 0 has 2' '--steps 3'
+option '--order sequential where rank 0 has shuffled' '--order sequential'
+option '--threads 2 where rank 0 has 1' '--threads 2'
+option '--times yes where rank 0 has no' '--times' # would wait for ever
+option '--dry-run yes where rank 0 has no' '--dry-run'
+option '--save w where rank 0 has none' '--save w'
+option '--log log where rank 0 has none' '--log log'
+option 'a file for --init yes where rank 0 has no' '--init none'
+option 'a --cluster yes where rank 0 has no' '--cluster clusters.zug:small'
+apart '^zrun: error: rank 1 was given other options: --help yes where rank 0 has no$' "$one" 'zrun --help' # would leave before MPI_Init
+apart '^zrun: error: rank 1 was given other options: a file for --data no where rank 0 has yes' \
+  "$one --dry-run" 'zrun train gpt2.zsg --recipe recipes.zug:two --steps 2 --dry-run'
+apart '^zrun: error: rank 1 was given other options: --seed 2 where rank 0 has 1; --threads 3 where rank 0 has 1$' \
+  "$one" "$one --seed 2 --threads 3"
+# --device: a machine may have but one. -I and the files of --recipe and --data may be elsewhere, see below.
+tried="$tried --device -I --recipe --data "
+ok zrun --help
+for option in $(grep -Eo '^  -[-a-zA-Z]+' out.txt); do
+  case "$tried" in *" $option "*) ;; *) fail "is $option the same on all ranks? it is not tried here" ;; esac
+done
+
+# ---- the recipe ----
+recipe() { # PATTERN SED-SCRIPT: of rank 1's
+  sed "$2" recipes.zug >edited.zug
+  cmp -s recipes.zug edited.zug && fail "nothing is edited by $2"
+  apart "^zrun: error: rank 1 was given another recipe: $1$" "$one" "$(echo "$one" | sed s/recipes.zug/edited.zug/)"
+}
+recipe 'lr 0.02 where rank 0 has 0.01' 's/lr = 0.01/lr = 0.02/'
+recipe 'warmup 4 where rank 0 has 3' 's/warmup = 3/warmup = 4/'
+recipe 'decay 0.2 where rank 0 has 0.1; except none where rank 0 has norm' 's/decay 0.1 except norm/decay 0.2/'
+recipe 'clip 1 where rank 0 has 0.5' 's/clip 0.5/clip 1/'
+sed 's/a = 2, b = 2 /b = 2, a = 2 /' recipes.zug >edited.zug
+four="zrun train gpt2.zsg --recipe recipes.zug:four --data text.bin --steps 2"
+edited="zrun train gpt2.zsg --recipe edited.zug:four --data text.bin --steps 2"
+apart '^zrun: error: ranks 1, 3 were given another recipe: mesh data = 1, b = 2, a = 2 where rank 0 has data = 1, a = 2, b = 2$' \
+  "$four" "$edited" "$four" "$edited"
+apart '^zrun: error: rank 2 was given other options: --seed 7 where rank 0 has 1$' "$four" "$four --times" "$four --seed 7" "$four"
+says '^zrun: error: rank 1 was given other options: --times yes where rank 0 has no$'
+apart '^zrun: error: rank 1 was given another cluster: name large where rank 0 has small; device memory 2000000000 B' \
+  "$one --cluster clusters.zug:small" "$one --cluster clusters.zug:large"
+
+# ---- files ----
+apart '^zrun: error: rank 1 was given another stage graph: hash [0-9a-f]* where rank 0 has ' "$one" "zrun train other.zsg $run"
+apart "^zrun: error: rank 1 was given other data: content's checksum [0-9a-f]* where rank 0 has " \
+  "$one" "$(echo "$one" | sed s/text.bin/text2.bin/)"
+{ head -c 500 text.bin; printf '~'; tail -c +502 text.bin; } >bad.bin
+[ "$(wc -c <text.bin)" -eq "$(wc -c <bad.bin)" ] || fail "this test's own tool is broken"
+apart '^.rank 1. error: bad.bin is damaged: the checksum of its tokens differs' "$one" "$(echo "$one" | sed s/text.bin/bad.bin/)"
+ok $MPIRUN -np 2 $one --save w.safetensors
+ok $MPIRUN -np 2 $one --save w2.safetensors --seed 2
+[ "$(wc -c <w.safetensors)" -eq "$(wc -c <w2.safetensors)" ] || fail "weights of other sizes"
+apart "^zrun: error: rank 1 was given other initial weights: content's checksum [0-9a-f]* where rank 0 has " \
+  "$one --init w.safetensors" "$one --init w2.safetensors"
+apart '^zrun: error: rank 1 was given other data: tokens 9 where rank 0 has 2000' "$one" "$(echo "$one" | sed s/text.bin/short.bin/)"
+# What is wrong on one rank alone is said by that one.
+apart '^.rank 1. error: cannot open none.zsg' "$one" "zrun train none.zsg $run"
+apart '^.rank 1. error: cannot open none.bin' "$one" "$(echo "$one" | sed s/text.bin/none.bin/)"
+apart '^.rank 1. error.Z0004.: cannot open none.zug' "$one" "$(echo "$one" | sed s/recipes.zug/none.zug/)"
+apart '^.rank 1. error: cannot open none.safetensors' "$one --init w.safetensors" "$one --init none.safetensors"
+apart "^.rank 1. zrun: unrecognized option '--foo'" "$one" "$one --foo"
+apart '^.rank 1. zrun: give train GRAPH.zsg' "$one" "zrun trian gpt2.zsg $run"
+# Copies elsewhere are the same files.
+mkdir -p copy/shared
+cp gpt2.zsg recipes.zug text.bin w.safetensors copy
+started "$one --init w.safetensors" \
+  "zrun train copy/gpt2.zsg --recipe copy/recipes.zug:two -I copy/shared --data copy/text.bin --init copy/w.safetensors --steps 2"
+launch || { cat out.txt; fail "copies are not believed"; }
+
+# ---- programs ----
+{ cat "$(command -v zrun)" && echo; } >zrun2
+chmod +x zrun2
+apart "^zrun: error: rank 1 runs another build: program's checksum [0-9a-f]* where rank 0 has " "$one" "./zrun2 train gpt2.zsg $run"
+ok $MPIRUN -np 2 zrun --help
+[ "$(grep -c '^usage' out.txt)" -eq 1 ] || { cat out.txt; fail "help from every rank"; }
+refuses '^.rank 1. error: the launcher started 2 processes, and MPI knows of this one alone' \
+  env SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 $one
+
+# Other instructions round otherwise, which is no mistake. Every x86-64 has those of a Prescott, and uses others.
+started "$one" "env OPENBLAS_CORETYPE=Prescott $one"
+launch || { cat out.txt; fail "other instructions are not believed"; }
+case $(uname -m) in
+x86_64) says '^note: sums will be rounded differently: rank 1 computes by other means: device .*Prescott.* where rank 0 has ' ;;
+esac
+
+wait $beside
+cp beside/out.txt out.txt
+says 'MPI_Init waits since 10 s for ranks that have not called it'
+exit 0
