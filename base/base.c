@@ -1,7 +1,6 @@
 /* Arenas, text, checked arithmetic and the nearest-name search. See base.h. */
 #include "base/base.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,7 @@ _Noreturn void zb_bug(const char *file, int line, const char *fmt, ...) {
   vfprintf(stderr, fmt, ap);
   fprintf(stderr, " (please report)\n");
   va_end(ap);
+  zb_out_discard_all();
   abort();
 }
 
@@ -195,34 +195,6 @@ const char *zb_bytes(char buf[24], uint64_t bytes) {
   }
   snprintf(buf, 24, u ? "%.1f %s" : "%.0f %s", v, unit[u]);
   return buf;
-}
-
-char *zb_read_file(ZbArena *a, const char *path, uint64_t limit, size_t *n, ZbErr *err) {
-  FILE *f = fopen(path, "rb");
-  if (!f) {
-    zb_fail(err, "check the path and its permissions", "cannot open %s: %s", path, strerror(errno));
-    return NULL;
-  }
-  char *text = NULL;
-  if (fseek(f, 0, SEEK_END) != 0) {
-    zb_fail(err, "give a regular file", "cannot read %s: it cannot be sought", path);
-    goto done;
-  }
-  long size = ftell(f);
-  if (size < 0 || (uint64_t)size > limit) {
-    zb_fail(err, NULL, "%s has %ld bytes; at most %llu are read", path, size, (unsigned long long)limit);
-    goto done;
-  }
-  rewind(f);
-  text = zb_alloc(a, (size_t)size + 1);
-  *n = (size_t)size;
-  if (fread(text, 1, *n, f) != *n) {
-    zb_fail(err, NULL, "cannot read %s: %s", path, ferror(f) ? strerror(errno) : "it shrank while read");
-    text = NULL;
-  }
-done:
-  fclose(f);
-  return text;
 }
 
 /* Levenshtein distance with two rows; names are short. */

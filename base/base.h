@@ -71,6 +71,48 @@ void zb_text_free(ZbText *t);
 /* Formats bytes as a person reads them, "12.3 MB" (powers of 1000), into buf; returns buf. */
 const char *zb_bytes(char buf[24], uint64_t bytes);
 
+/* ---- files that are read ---------------------------------------------------------------------------
+ * Regular files only: what else a path may name is refused with a message that says what it is, and never waited for. */
+int zb_open_file(const char *path, bool write, uint64_t *size, ZbErr *err); /* to be read, or `write` too; -1 with a message */
+/* n bytes from byte `at`. `path` is for messages. */
+bool zb_read_at(int fd, const char *path, void *p, uint64_t n, uint64_t at, ZbErr *err);
+/* A whole file of at most `limit` bytes into `arena`, with a NUL after it that *n does not count. */
+char *zb_read_file(ZbArena *a, const char *path, uint64_t limit, size_t *n, ZbErr *err);
+/* For what is read once, from the beginning: a regular file, or a pipe that somebody writes to. */
+FILE *zb_open_stream(const char *path, ZbErr *err);
+bool zb_same_file(const char *a, const char *b); /* both are there, and are one: links, other paths */
+const char *zb_file_kind(unsigned mode);         /* "a pipe", of a stat's st_mode */
+
+/* ---- files that are written --------------------------------------------------------------------------
+ * A file is written into a temporary beside it, which takes its name, its permissions and its owner once it is whole:
+ * who reads it sees the old one or the new one. Links are followed. No two writers have the same temporary, nothing is
+ * removed that was not made here, and what a killed program left goes when the same file is written again. */
+typedef struct ZbOut ZbOut;
+/* What a file must be to be replaced, by its first 16 bytes at most: better not one that something else made. */
+typedef struct {
+  const char *what; /* "a token file" */
+  bool (*is)(const uint8_t *head, size_t n);
+} ZbKind;
+ZbOut *zb_out_new(const char *path, const ZbKind *kind, ZbErr *err); /* NULL with a message */
+int zb_out_fd(const ZbOut *o);                                       /* of the temporary, to be read and written */
+const char *zb_out_tmp(const ZbOut *o);
+/* Another process' temporary: what is left of it goes with this one too, if that is discarded; to commit it is to let go of it. */
+ZbOut *zb_out_share(const char *tmp);
+/* All is written: the file is there when this returns true. Both free `o`; NULL may be discarded. */
+bool zb_out_commit(ZbOut *o, ZbErr *err);
+void zb_out_discard(ZbOut *o);
+void zb_out_discard_all(void); /* removes all temporaries, before the process ends; safe in signal handlers */
+/* All of it at once. A device, a pipe with a reader, /dev/stdout: written to as it is. */
+bool zb_write_file(const char *path, const ZbKind *kind, const void *bytes, size_t n, ZbErr *err);
+bool zb_out_failed(const char *path, int code, ZbErr *err); /* false, with the message for an errno of writing */
+/* What a path leads to when links are followed, which need not be there; to be freed. NULL with a message. */
+char *zb_resolve(const char *path, ZbErr *err);
+/* Last of all in main: whether all that was printed was also written. */
+bool zb_close_stdout(ZbErr *err);
+/* First of all in main: a signal that ends the program removes its temporaries, a file over the limit is an error of its
+ * write, and no file is opened as standard output because that was closed. */
+void zb_begin(void);
+
 /* ---- text of others, in messages ------------------------------------------------------------------
  * Names of files and tensors, options, cells: they may hold escape codes that a terminal obeys, bytes that are no
  * UTF-8, and megabytes. */
@@ -86,8 +128,6 @@ void zb_text_show(ZbText *t, const char *s, size_t n);
 /* Bytes of the first character of s[0..n); 0 if there is none, if it is no UTF-8, or if it controls something. */
 size_t zb_plain(const char *s, size_t n);
 
-/* Reads a whole file of at most `limit` bytes into `arena`, with a NUL after it that *n does not count. */
-char *zb_read_file(ZbArena *a, const char *path, uint64_t limit, size_t *n, ZbErr *err);
 /* Loads a module, a shared library beside the program or where modules are installed; it uses what the program has. all:
  * everything that it uses must be there; otherwise only what is called. It stays. NULL with a message. */
 void *zb_module(const char *file, bool all, ZbErr *err);

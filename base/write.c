@@ -1,0 +1,330 @@
+/* Writing files so that nothing is lost. See base.h.
+ *
+ * A file is written into a temporary beside it, NAME.MACHINE-RANDOM.tmp, which takes its name when it is whole. The
+ * temporary is made anew (O_EXCL: nothing that is there is opened, no link is followed) and locked as long as its maker
+ * lives. What the maker left, because it was killed, is known by the missing lock, and removed when the same file is
+ * written again. Locks of other machines may not be seen here, so MACHINE must be this one. */
+#include "base/base.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MACHINE = 8, RANDOM = 8, SUFFIX = 1 + MACHINE + 1 + RANDOM + 4 /* ".MACHINE-RANDOM.tmp" */, HEAD = 16 };
+
+struct ZbOut {
+  char *path; /* links resolved */
+  char *tmp;
+  int fd;      /* holds the lock; -1: the temporary is another process's */
+  bool old;    /* there is a file to be replaced, ... */
+  mode_t mode; /* ... with these permissions */
+};
+
+/* ---- what is removed when the program ends before its time ---- */
+enum { MAX_LIVE = 16 };
+static char live[MAX_LIVE][PATH_MAX]; /* of other threads a handler may see an entry half written: its first byte comes last */
+
+static void note_live(const char *tmp) {
+  for (int i = 0; i < MAX_LIVE; i++) {
+    if (*live[i] || strlen(tmp) >= PATH_MAX) continue;
+    strcpy(live[i] + 1, tmp + 1);
+    __atomic_store_n(&live[i][0], *tmp, __ATOMIC_RELEASE);
+    return;
+  }
+}
+
+static void forget_live(const char *tmp) {
+  for (int i = 0; i < MAX_LIVE; i++)
+    if (!strcmp(live[i], tmp)) __atomic_store_n(&live[i][0], 0, __ATOMIC_RELEASE);
+}
+
+void zb_out_discard_all(void) {
+  for (int i = 0; i < MAX_LIVE; i++)
+    if (__atomic_load_n(&live[i][0], __ATOMIC_ACQUIRE)) unlink(live[i]);
+}
+
+static void on_signal(int sig) { /* by SA_RESETHAND the second one ends the program as if there were no handler */
+  int saved = errno;
+  zb_out_discard_all();
+  errno = saved;
+  raise(sig);
+}
+
+void zb_begin(void) {
+  static const int ends[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGXCPU};
+  for (int fd = 0; fd < 3; fd++) /* of the wrong kind, so that using it is an error as before */
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) != fd) return;
+  signal(SIGXFSZ, SIG_IGN);
+  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+    struct sigaction now, old;
+    memset(&now, 0, sizeof now);
+    now.sa_handler = on_signal;
+    now.sa_flags = (int)SA_RESETHAND;
+    if (sigaction(ends[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL) sigaction(ends[i], &now, NULL);
+  }
+}
+
+/* ---- paths ---- */
+static char *joined(const char *folder, size_t n, const char *name) {
+  ZbText t = {0};
+  zb_text_put(&t, folder, n);
+  zb_text_add(&t, "%s", name);
+  return t.s;
+}
+
+static size_t folder_bytes(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? (size_t)(slash + 1 - path) : 0;
+}
+
+char *zb_resolve(const char *path, ZbErr *err) {
+  char *at = strdup(path), to[PATH_MAX];
+  if (!at) ZB_BUG("out of host memory");
+  for (int links = 0; links < 40; links++) {
+    ssize_t n = readlink(at, to, sizeof to - 1);
+    if (n < 0) return at; /* no link, or not there */
+    to[n] = 0;
+    char *next = joined(at, *to == '/' ? 0 : folder_bytes(at), to);
+    free(at);
+    at = next;
+  }
+  free(at);
+  zb_fail(err, "give another path", "cannot write %s: %s", zb_show(path), strerror(ELOOP));
+  return NULL;
+}
+
+/* One word for the machine since it was started, the same in all its containers; "" if it has none. */
+static void machine(char out[MACHINE + 1]) {
+  char id[64] = "";
+  int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  ssize_t n = fd < 0 ? 0 : read(fd, id, sizeof id - 1);
+  if (fd >= 0) close(fd);
+  out[0] = 0;
+  if (n > MACHINE) snprintf(out, MACHINE + 1, "%08x", (unsigned)zb_mix64(zb_stream(id)));
+}
+
+/* ---- temporaries ---- */
+/* The part of a temporary's name that says of which file it is: long names are cut. */
+static char *stem_of(const char *path) {
+  const char *name = path + folder_bytes(path);
+  size_t n = strlen(name);
+  char *stem = strndup(name, n < NAME_MAX - SUFFIX ? n : NAME_MAX - SUFFIX);
+  if (!stem) ZB_BUG("out of host memory");
+  return stem;
+}
+
+static bool is_ours(const char *name, const char *stem, const char *here) {
+  size_t n = strlen(stem);
+  if (!*here || strlen(name) != n + SUFFIX || strncmp(name, stem, n) || name[n] != '.') return false;
+  if (strncmp(name + n + 1, here, MACHINE) || name[n + 1 + MACHINE] != '-' || strcmp(name + n + SUFFIX - 4, ".tmp")) return false;
+  return strspn(name + n + 2 + MACHINE, "0123456789abcdef") == RANDOM;
+}
+
+/* A temporary that nobody has locked was left by a process that was killed. */
+static void remove_if_left(const char *tmp) {
+  struct stat st, now;
+  int fd = open(tmp, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (fd < 0) return;
+  if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0 && lstat(tmp, &now) == 0 &&
+      now.st_ino == st.st_ino && now.st_dev == st.st_dev)
+    unlink(tmp);
+  close(fd);
+}
+
+static void remove_left(const char *path, const char *stem, const char *here) {
+  char *folder = joined(path, folder_bytes(path), ".");
+  DIR *d = opendir(folder);
+  for (struct dirent *e; d && (e = readdir(d));) {
+    if (!is_ours(e->d_name, stem, here)) continue;
+    char *tmp = joined(path, folder_bytes(path), e->d_name);
+    remove_if_left(tmp);
+    free(tmp);
+  }
+  if (d) closedir(d);
+  free(folder);
+}
+
+/* Made and locked, or -1 with errno. Who removes what was left may have the lock for a moment and remove this one too:
+ * then it has no name any more, and another is tried. */
+static int make_tmp(ZbOut *o, const char *stem, const char *here) {
+  for (int tries = 0; tries < 100; tries++) {
+    uint64_t word = 0;
+    if (getrandom(&word, sizeof word, 0) != sizeof word) word = zb_mix64((uint64_t)getpid() << 32 ^ (uint64_t)tries);
+    char name[NAME_MAX + 1];
+    snprintf(name, sizeof name, "%s.%s-%08x.tmp", stem, *here ? here : "unknown.", (unsigned)word);
+    o->tmp = joined(o->path, folder_bytes(o->path), name);
+    int fd = open(o->tmp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, o->old ? 0600 : 0666);
+    if (fd < 0 && errno != EEXIST) return -1;
+    struct stat st;
+    if (fd >= 0 && !(flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) && fstat(fd, &st) == 0 && st.st_nlink) return fd;
+    if (fd >= 0) close(fd);
+    free(o->tmp);
+    o->tmp = NULL;
+  }
+  errno = EEXIST;
+  return -1;
+}
+
+/* ---- making a file ---- */
+static void out_free(ZbOut *o) {
+  if (o->tmp) forget_live(o->tmp);
+  if (o->fd >= 0) close(o->fd);
+  free(o->path);
+  free(o->tmp);
+  free(o);
+}
+
+/* What is there already and was made by something else had better not be replaced. */
+static bool may_replace(ZbOut *o, const ZbKind *kind, ZbErr *err) {
+  static const char help[] = "remove it, or choose another name";
+  struct stat st;
+  if (stat(o->path, &st) < 0) return true; /* creating it will say what is wrong, if anything */
+  if (!S_ISREG(st.st_mode)) return zb_fail(err, help, "%s exists and is not a file but %s", zb_show(o->path), zb_file_kind(st.st_mode));
+  o->old = true;
+  o->mode = st.st_mode & 0777;
+  if (access(o->path, W_OK)) return zb_fail(err, help, "cannot write %s: %s", zb_show(o->path), strerror(errno));
+  uint8_t head[HEAD];
+  int fd = open(o->path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  ssize_t n = fd < 0 ? -1 : read(fd, head, sizeof head);
+  if (fd >= 0) close(fd);
+  if (n == 0 || (n > 0 && kind->is(head, (size_t)n))) return true;
+  return zb_fail(err, help, "%s exists and is not %s: it is not replaced", zb_show(o->path), kind->what);
+}
+
+ZbOut *zb_out_new(const char *path, const ZbKind *kind, ZbErr *err) {
+  ZbOut *o = calloc(1, sizeof *o);
+  if (!o) ZB_BUG("out of host memory");
+  o->fd = -1;
+  if (!*path) zb_fail(err, NULL, "a file without a name cannot be written");
+  else o->path = zb_resolve(path, err);
+  if (o->path && may_replace(o, kind, err)) {
+    char here[MACHINE + 1], *stem = stem_of(o->path);
+    machine(here);
+    remove_left(o->path, stem, here);
+    o->fd = make_tmp(o, stem, here);
+    if (o->fd < 0) zb_fail(err, "check the folder and its permissions", "cannot create %s: %s", zb_show(o->path), strerror(errno));
+    free(stem);
+  }
+  if (o->fd >= 0) note_live(o->tmp);
+  else out_free(o), o = NULL;
+  return o;
+}
+
+ZbOut *zb_out_share(const char *tmp) {
+  ZbOut *o = calloc(1, sizeof *o);
+  if (!o || !(o->tmp = strdup(tmp))) ZB_BUG("out of host memory");
+  o->fd = -1;
+  note_live(o->tmp);
+  return o;
+}
+
+int zb_out_fd(const ZbOut *o) { return o->fd; }
+const char *zb_out_tmp(const ZbOut *o) { return o->tmp; }
+
+bool zb_out_failed(const char *path, int code, ZbErr *err) {
+  return zb_fail(err, "check the free space (df) and the limits (ulimit -f)", "cannot write %s: %s", zb_show(path), strerror(code));
+}
+
+/* The permissions and the owner of the file that is replaced. If its group cannot be given, that one may do no more than
+ * everybody. */
+static void take_after(const ZbOut *o) {
+  struct stat st;
+  if (stat(o->path, &st) < 0 || !S_ISREG(st.st_mode)) {
+    if (o->old) fchmod(o->fd, o->mode); /* it was there at the start */
+    return;
+  }
+  mode_t mode = st.st_mode & 0777;
+  if (fchown(o->fd, st.st_uid, st.st_gid) < 0 && fchown(o->fd, (uid_t)-1, st.st_gid) < 0)
+    mode = (mode & ~(mode_t)070) | (mode & (mode << 3) & 070);
+  fchmod(o->fd, mode);
+}
+
+/* A name is on the disk when its folder is. */
+static void sync_folder(const char *path) {
+  char *folder = joined(path, folder_bytes(path), ".");
+  int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0) fsync(fd), close(fd);
+  free(folder);
+}
+
+bool zb_out_commit(ZbOut *o, ZbErr *err) {
+  if (o->fd < 0) return out_free(o), true;
+  if (fsync(o->fd) < 0) {
+    zb_out_failed(o->path, errno, err);
+    zb_out_discard(o);
+    return false;
+  }
+  take_after(o);
+  bool ok = rename(o->tmp, o->path) == 0;
+  if (!ok)
+    zb_fail(err, "it is whole: rename it yourself", "cannot rename %s to %s: %s", zb_show(o->tmp), zb_show(o->path), strerror(errno));
+  else sync_folder(o->path);
+  out_free(o);
+  return ok;
+}
+
+void zb_out_discard(ZbOut *o) {
+  if (!o) return;
+  unlink(o->tmp);
+  out_free(o);
+}
+
+/* ---- a file at once ---- */
+static bool put_all(int fd, const char *path, const char *p, size_t n, ZbErr *err) {
+  while (n) {
+    ssize_t put = write(fd, p, n < (1u << 30) ? n : (1u << 30));
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return zb_out_failed(path, put < 0 ? errno : ENOSPC, err);
+    p += put;
+    n -= (size_t)put;
+  }
+  return true;
+}
+
+/* A stream of this process by its name: what it is connected to is written behind what is there. */
+static bool is_stream(const char *path) {
+  static const char *const names[] = {"/dev/stdout", "/dev/stderr"};
+  for (size_t i = 0; i < 2; i++)
+    if (!strcmp(path, names[i])) return true;
+  return !strncmp(path, "/dev/fd/", 8) || !strncmp(path, "/proc/self/fd/", 14);
+}
+
+/* Devices and pipes have nothing that could be lost. */
+static bool put_direct(const char *path, const void *bytes, size_t n, ZbErr *err) {
+  int fd = open(path, O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (fd < 0 || fcntl(fd, F_SETFL, O_APPEND) < 0) {
+    zb_fail(err, errno == ENXIO ? "start the reader first" : "give another path", "cannot write %s: %s", zb_show(path),
+            errno == ENXIO ? "nobody reads from it" : strerror(errno));
+    if (fd >= 0) close(fd);
+    return false;
+  }
+  bool ok = put_all(fd, path, bytes, n, err);
+  if (close(fd) < 0 && ok) ok = zb_out_failed(path, errno, err);
+  return ok;
+}
+
+bool zb_write_file(const char *path, const ZbKind *kind, const void *bytes, size_t n, ZbErr *err) {
+  struct stat st;
+  bool there = stat(path, &st) == 0;
+  if (is_stream(path) || (there && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))) return put_direct(path, bytes, n, err);
+  ZbOut *o = zb_out_new(path, kind, err);
+  if (!o) return false;
+  if (put_all(o->fd, path, bytes, n, err)) return zb_out_commit(o, err);
+  zb_out_discard(o);
+  return false;
+}
+
+bool zb_close_stdout(ZbErr *err) {
+  bool bad = ferror(stdout);
+  errno = 0;
+  if (fclose(stdout) == 0 && !bad) return true;
+  return zb_fail(err, NULL, "cannot write to the standard output: %s", errno ? strerror(errno) : "a part of it is lost");
+}

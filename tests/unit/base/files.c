@@ -1,0 +1,339 @@
+/* Unit tests of base: files that are read, and files that are written so that nothing is lost. */
+#define _GNU_SOURCE /* asprintf */
+#include "base/base.h"
+
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Every test is in an empty folder of its own. */
+static char folder[] = "/tmp/zug-files-XXXXXX";
+static ZbErr err;
+
+static void enter(void) {
+  cr_assert(mkdtemp(folder) && chdir(folder) == 0);
+  umask(022);
+}
+static int count(void) { /* of what is in the folder */
+  int n = -2;
+  DIR *d = opendir(folder);
+  while (d && readdir(d)) n++;
+  closedir(d);
+  return n;
+}
+static void leave(void) {
+  DIR *d = opendir(folder);
+  for (struct dirent *e; d && (e = readdir(d));)
+    if (unlink(e->d_name) < 0) rmdir(e->d_name);
+  closedir(d);
+  cr_assert(chdir("/") == 0 && rmdir(folder) == 0);
+}
+TestSuite(out, .init = enter, .fini = leave, .timeout = 60);
+TestSuite(in, .init = enter, .fini = leave, .timeout = 60);
+
+static void put(const char *path, const char *text, int mode) {
+  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  cr_assert(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) && fchmod(fd, (mode_t)mode) == 0);
+  close(fd);
+}
+static void has(const char *path, const char *want) {
+  char text[256] = "";
+  int fd = open(path, O_RDONLY);
+  cr_assert(fd >= 0, "no %s", path);
+  cr_assert(read(fd, text, sizeof text - 1) >= 0);
+  close(fd);
+  cr_expect_str_eq(text, want);
+}
+static unsigned mode(const char *path) {
+  struct stat st;
+  cr_assert(stat(path, &st) == 0);
+  return st.st_mode & 07777;
+}
+static bool starts_ok(const uint8_t *head, size_t n) { return n >= 2 && !memcmp(head, "ok", 2); }
+static const ZbKind kind = {"an ok file", starts_ok};
+static bool write_ok(const char *path, const char *text) { return zb_write_file(path, &kind, text, strlen(text), &err); }
+#define SAYS(words) cr_expect(strstr(err.text, words), "line %d: no '%s' in '%s'", __LINE__, words, err.text)
+
+/* ---- reading ---- */
+static void refused(const char *path, const char *words) {
+  ZbArena *a = zb_arena_new();
+  size_t n;
+  uint64_t size;
+  cr_expect(!zb_read_file(a, path, 100, &n, &err), "read %s", path);
+  SAYS(words);
+  cr_expect(zb_open_file(path, false, &size, &err) < 0);
+  cr_expect(!zb_open_stream(path, &err));
+  zb_arena_free(a);
+}
+
+Test(in, what_is_no_regular_file_is_not_waited_for) {
+  cr_assert(mkfifo("pipe", 0600) == 0 && mkdir("dir", 0700) == 0 && symlink("/dev/zero", "zero") == 0);
+  refused("pipe", "pipe is not a regular file but a pipe");
+  refused("dir", "dir is not a regular file but a folder");
+  refused("zero", "zero is not a regular file but a device");
+  refused("/dev/null", "a device");
+  refused("none", "cannot open none: No such file");
+  refused("-", "cannot open -");
+  cr_expect(strstr(err.help, "standard input"));
+}
+
+Test(in, streams_of_pipes_with_a_writer) {
+  char text[64] = "";
+  int p[2];
+  cr_assert(pipe(p) == 0 && write(p[1], "hello", 5) == 5);
+  char *path = NULL;
+  cr_assert(asprintf(&path, "/proc/self/fd/%d", p[0]) > 0);
+  FILE *f = zb_open_stream(path, &err);
+  cr_assert(f, "%s", err.text);
+  cr_assert(write(p[1], " there", 6) == 6 && close(p[1]) == 0);
+  cr_expect_eq(fread(text, 1, sizeof text, f), 11);
+  cr_expect_str_eq(text, "hello there");
+  fclose(f);
+  close(p[0]);
+  free(path);
+  /* A writer who has not yet written is waited for. */
+  cr_assert(mkfifo("pipe", 0600) == 0);
+  int both = open("pipe", O_RDWR);
+  f = zb_open_stream("pipe", &err);
+  cr_assert(both >= 0 && f, "%s", err.text);
+  cr_assert(write(both, "late", 4) == 4 && close(both) == 0);
+  cr_expect(fread(text, 1, sizeof text, f) == 4 && !memcmp(text, "late", 4));
+  fclose(f);
+}
+
+Test(in, one_file_of_many_names) {
+  put("a", "x", 0600);
+  put("b", "x", 0600);
+  cr_assert(link("a", "hard") == 0 && symlink("a", "soft") == 0 && symlink("none", "dangling") == 0);
+  cr_expect(zb_same_file("a", "./a") && zb_same_file("a", "hard") && zb_same_file("soft", "a"));
+  cr_expect(!zb_same_file("a", "b") && !zb_same_file("a", "none") && !zb_same_file("none", "none") && !zb_same_file("a", "dangling"));
+}
+
+/* ---- writing ---- */
+Test(out, whole_or_not_at_all) {
+  ZbOut *o = zb_out_new("f", &kind, &err);
+  cr_assert(o, "%s", err.text);
+  cr_expect(access("f", F_OK) < 0 && access(zb_out_tmp(o), F_OK) == 0);
+  cr_assert(write(zb_out_fd(o), "ok 1", 4) == 4 && zb_out_commit(o, &err), "%s", err.text);
+  has("f", "ok 1");
+  cr_expect_eq(mode("f"), 0644);
+  o = zb_out_new("f", &kind, &err);
+  cr_assert(o && write(zb_out_fd(o), "ok 2", 4) == 4);
+  has("f", "ok 1");
+  zb_out_discard(o);
+  has("f", "ok 1");
+  zb_out_discard(NULL);
+  cr_expect_eq(count(), 1);
+}
+
+Test(out, two_writers_do_not_meet) {
+  ZbOut *a = zb_out_new("f", &kind, &err), *b = zb_out_new("f", &kind, &err), *c = zb_out_new("f", &kind, &err);
+  cr_assert(a && b && c, "%s", err.text);
+  cr_assert(write(zb_out_fd(a), "ok a", 4) == 4 && write(zb_out_fd(b), "ok b", 4) == 4);
+  cr_expect(zb_out_commit(a, &err));
+  has("f", "ok a");
+  zb_out_discard(c);
+  cr_expect(zb_out_commit(b, &err), "%s", err.text);
+  has("f", "ok b");
+  cr_expect_eq(count(), 1);
+}
+
+/* What stands where a temporary might be is neither written to nor removed, least of all through a link. */
+Test(out, only_what_it_made_is_removed) {
+  put("precious", "ok", 0600);
+  put("f.tmp", "mine", 0600);
+  put("f.0123abcd-0123abcd.tmp", "of another machine", 0600);
+  cr_assert(symlink("precious", "f.link.tmp") == 0);
+  cr_expect(write_ok("f", "ok"));
+  zb_out_discard(zb_out_new("f", &kind, &err));
+  has("precious", "ok");
+  has("f.tmp", "mine");
+  has("f.0123abcd-0123abcd.tmp", "of another machine");
+  cr_expect_eq(count(), 5);
+}
+
+/* A child makes a temporary and ends in this way; the next writer removes what is left, if anything. */
+static int left_by(void (*end)(void)) {
+  pid_t child = fork();
+  if (!child) {
+    signal(SIGHUP, SIG_DFL); /* the tests may have been started by nohup */
+    signal(SIGINT, SIG_DFL); /* or behind a shell's & */
+    zb_begin();
+    ZbOut *o = zb_out_new("f", &kind, &err), *same = o ? zb_out_share(zb_out_tmp(o)) : NULL;
+    if (!same || write(zb_out_fd(o), "ok", 2) != 2) _exit(99);
+    end();
+    _exit(98);
+  }
+  int status, left = 0;
+  cr_assert(waitpid(child, &status, 0) == child && WIFSIGNALED(status), "status %x", status);
+  left = count();
+  zb_out_discard(zb_out_new("f", &kind, &err));
+  cr_expect_eq(count(), 0);
+  return left;
+}
+static void by_kill(void) { raise(SIGKILL); }
+static void by_term(void) { raise(SIGTERM); }
+static void by_int(void) { raise(SIGINT); }
+static void by_hup(void) { raise(SIGHUP); }
+static void by_bug(void) { ZB_BUG("a test's"); }
+
+Test(out, what_a_dead_program_leaves_is_removed) {
+  cr_expect_eq(left_by(by_kill), 1);
+  cr_expect_eq(left_by(by_term), 0);
+  cr_expect_eq(left_by(by_int), 0);
+  cr_expect_eq(left_by(by_hup), 0);
+  cr_expect_eq(left_by(by_bug), 0);
+}
+
+Test(out, a_signal_that_was_ignored_stays_so) {
+  pid_t child = fork();
+  if (!child) {
+    signal(SIGHUP, SIG_IGN); /* nohup */
+    zb_begin();
+    raise(SIGHUP);
+    _exit(7);
+  }
+  int status;
+  cr_expect(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+}
+
+Test(out, permissions_stay) {
+  put("f", "ok old", 0600);
+  ZbOut *o = zb_out_new("f", &kind, &err);
+  cr_expect_eq(mode(zb_out_tmp(o)) & 077, 0, "nobody may read what nobody may read");
+  cr_expect(zb_out_commit(o, &err));
+  cr_expect_eq(mode("f"), 0600);
+  put("f", "ok old", 0664);
+  cr_expect(write_ok("f", "ok new") && mode("f") == 0664);
+  umask(077);
+  cr_expect(write_ok("g", "ok") && mode("g") == 0600);
+  struct stat st;
+  if (geteuid() == 0 && chown("f", 12345, 54321) == 0) {
+    cr_expect(write_ok("f", "ok newer") && stat("f", &st) == 0 && st.st_uid == 12345 && st.st_gid == 54321);
+  } else {
+    put("f", "ok old", 0444);
+    cr_expect(!write_ok("f", "ok new"));
+    SAYS("cannot write f: Permission denied");
+  }
+}
+
+Test(out, links_are_followed) {
+  cr_assert(mkdir("d", 0700) == 0);
+  put("d/real", "ok old", 0640);
+  cr_assert(symlink("d/real", "one") == 0 && symlink("one", "two") == 0 && symlink("d/new", "dangling") == 0);
+  cr_expect(write_ok("two", "ok new"));
+  has("d/real", "ok new");
+  cr_expect_eq(mode("d/real"), 0640);
+  cr_expect(write_ok("dangling", "ok"), "%s", err.text);
+  has("d/new", "ok");
+  struct stat st;
+  cr_expect(lstat("two", &st) == 0 && S_ISLNK(st.st_mode) && lstat("dangling", &st) == 0 && S_ISLNK(st.st_mode));
+  cr_assert(symlink("round", "round") == 0);
+  cr_expect(!write_ok("round", "ok"));
+  SAYS("cannot write round: Too many levels");
+  unlink("d/real"), unlink("d/new");
+}
+
+Test(out, what_something_else_made_is_not_replaced) {
+  put("f", "letter", 0600);
+  cr_expect(!write_ok("f", "ok"));
+  SAYS("f exists and is not an ok file: it is not replaced");
+  has("f", "letter");
+  put("f", "", 0600);
+  cr_expect(write_ok("f", "ok"), "an empty file has nothing to lose");
+  cr_assert(mkdir("d", 0700) == 0);
+  cr_expect(!write_ok("d", "ok"));
+  SAYS("d exists and is not a file but a folder");
+  cr_expect(!write_ok("none/f", "ok"));
+  SAYS("cannot create none/f: No such file");
+  cr_expect(!write_ok("", "ok"));
+  SAYS("without a name");
+  cr_expect_eq(count(), 2);
+}
+
+Test(out, devices_and_pipes_are_written_to) {
+  struct stat before, after;
+  cr_assert(stat("/dev/null", &before) == 0);
+  cr_expect(write_ok("/dev/null", "ok"), "%s", err.text);
+  cr_expect(stat("/dev/null", &after) == 0 && S_ISCHR(after.st_mode) && after.st_ino == before.st_ino);
+  cr_assert(symlink("/dev/full", "full") == 0);
+  cr_expect(!write_ok("full", "ok"));
+  SAYS("cannot write full: No space left");
+  cr_assert(stat("/dev/full", &after) == 0 && S_ISCHR(after.st_mode));
+  cr_assert(mkfifo("pipe", 0600) == 0);
+  cr_expect(!write_ok("pipe", "ok"));
+  SAYS("cannot write pipe: nobody reads from it");
+  int fd = open("pipe", O_RDONLY | O_NONBLOCK);
+  char text[8] = "";
+  cr_expect(write_ok("pipe", "ok"), "%s", err.text);
+  cr_expect(read(fd, text, 7) == 2 && !strcmp(text, "ok"));
+  close(fd);
+  cr_expect(!zb_out_new("/dev/null", &kind, &err), "where there must be a file");
+  SAYS("/dev/null exists and is not a file but a device");
+  cr_expect_eq(count(), 2);
+}
+
+/* `-o /dev/stdout >>log`: behind what is there. */
+Test(out, streams_by_name) {
+  put("log", "before ", 0600);
+  int fd = open("log", O_WRONLY | O_APPEND), kept = dup(STDOUT_FILENO);
+  cr_assert(dup2(fd, STDOUT_FILENO) >= 0);
+  bool done = write_ok("/dev/stdout", "ok");
+  dup2(kept, STDOUT_FILENO);
+  close(fd), close(kept);
+  cr_expect(done, "%s", err.text);
+  has("log", "before ok");
+}
+
+Test(out, names_as_long_as_they_may_be) {
+  char name[256] = "";
+  memset(name, 'n', 255);
+  cr_expect(write_ok(name, "ok"), "%s", err.text);
+  has(name, "ok");
+  cr_expect_eq(count(), 1);
+}
+
+Test(out, a_result_that_cannot_be_renamed_is_kept) {
+  ZbOut *o = zb_out_new("f", &kind, &err);
+  char *tmp = strdup(zb_out_tmp(o));
+  cr_assert(write(zb_out_fd(o), "ok", 2) == 2 && mkdir("f", 0700) == 0);
+  put("f/x", "", 0600);
+  cr_expect(!zb_out_commit(o, &err));
+  SAYS("cannot rename f.");
+  cr_expect_str_eq(err.help, "it is whole: rename it yourself");
+  has(tmp, "ok");
+  unlink("f/x");
+  free(tmp);
+}
+
+Test(out, a_file_over_the_limit_is_an_error) {
+  zb_begin();
+  cr_assert(setrlimit(RLIMIT_FSIZE, &(struct rlimit){3, 3}) == 0);
+  cr_expect(!write_ok("f", "ok but long"));
+  SAYS("cannot write f: File too large");
+  cr_expect_eq(count(), 0);
+}
+
+/* With standard output closed, no file gets its number: what is printed would be written into it. */
+Test(out, closed_streams) {
+  pid_t child = fork();
+  if (!child) {
+    close(0), close(1), close(2);
+    zb_begin();
+    int fd = open("f", O_RDWR | O_CREAT, 0600);
+    errno = 0;
+    bool fails = write(1, "x", 1) < 0 && errno == EBADF;
+    _exit(fd > 2 && fails ? 7 : 1);
+  }
+  int status;
+  cr_expect(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+}
