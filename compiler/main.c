@@ -2,11 +2,9 @@
 #include "compiler/compiler.h"
 #include "lang/ast.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { OK = 0, FAILED = 1, USAGE = 2 };
 
@@ -41,12 +39,13 @@ typedef struct {
 } Options;
 
 static int usage(const char *fmt, ...) {
+  char text[1024];
   va_list ap;
   va_start(ap, fmt);
-  fprintf(stderr, "zc: ");
-  vfprintf(stderr, fmt, ap);
-  fprintf(stderr, "\nTry `zc --help`.\n");
+  vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
+  zb_show_all(text, sizeof text);
+  fprintf(stderr, "zc: %s\nTry `zc --help`.\n", text);
   return USAGE;
 }
 
@@ -129,27 +128,15 @@ static int check_options(int argc, char **argv, Options *o) {
   o->input = argv[optind];
   if (o->check && o->output) return usage("--check writes nothing, so -o has no meaning");
   if (!o->check && !o->output && !o->dump) return usage("nothing to do: give -o OUT.zsg, --check or -d PASS");
-  if (o->output && !strcmp(o->output, o->input)) return usage("-o %s would overwrite the input", o->output);
+  if (o->output && zb_same_file(o->output, o->input)) return usage("-o %s would overwrite the input %s", o->output, o->input);
   return OK;
 }
 
 /* ---- output ---- */
-static bool fail_file(const char *path, const char *what) {
-  fprintf(stderr, "zc: %s: cannot %s: %s\n", path, what, strerror(errno));
-  return false;
-}
-
-/* Into a file beside `path`, then renamed: a reader sees the old file or the new one. */
-static bool write_file(ZbArena *a, const char *path, const ZbText *bytes) {
-  char *tmp = zb_printf(a, "%s.%ld.tmp", path, (long)getpid());
-  FILE *f = fopen(tmp, "wb");
-  if (!f) return fail_file(tmp, "write");
-  bool ok = fwrite(bytes->s, 1, bytes->len, f) == bytes->len && fflush(f) == 0 && fsync(fileno(f)) == 0;
-  ok = fclose(f) == 0 && ok;
-  if (!ok) fail_file(tmp, "write");
-  else if (rename(tmp, path)) ok = fail_file(path, "replace");
-  if (!ok) unlink(tmp);
-  return ok;
+static int fail_with(const ZbErr *err) {
+  fprintf(stderr, "zc: %s\n", err->text);
+  if (*err->help) fprintf(stderr, "  = help: %s\n", err->help);
+  return FAILED;
 }
 
 /* "124,439,808" */
@@ -165,7 +152,7 @@ static const char *grouped(ZbArena *a, uint64_t n) {
 }
 
 static void say_done(ZbArena *a, const Options *o, const ZgGraph *g) {
-  printf("%s: %s, %s parameters;", o->output, g->model, grouped(a, zg_param_count(g)));
+  printf("%s: %s, %s parameters;", zb_show(o->output), g->model, grouped(a, zg_param_count(g)));
   for (uint32_t i = 0; i < g->naxes; i++) {
     printf("%s %s", i ? "," : "", g->axes[i].name);
     if (g->axes[i].size) printf(" %lld", (long long)g->axes[i].size);
@@ -188,19 +175,25 @@ static void print_after(void *arg, const char *pass, const ZgGraph *g) {
 static int dump_graph(ZbArena *a, const char *path) {
   ZbErr err;
   ZgGraph *g = zg_read_file(a, path, &err);
-  if (!g) {
-    fprintf(stderr, "zc: %s%s%s\n", err.text, err.help[0] ? "\n  = help: " : "", err.help);
-    return FAILED;
-  }
+  if (!g) return fail_with(&err);
   ZbText t = {0};
   zg_print(g, ZG_NONE, &t);
   put(stdout, &t);
   return OK;
 }
 
-static ZgGraph *run(ZbArena *a, ZlSources *s, ZlDiags *d, Options *o) {
+/* No file that the program uses may be the output. */
+static bool leaves_sources(const ZlProgram *p, const char *output, ZbErr *err) {
+  for (uint32_t i = 0; i < p->nfiles; i++)
+    if (zb_same_file(output, p->files[i]->name))
+      return zb_fail(err, "give the stage graph a name of its own", "-o %s would overwrite %s, which the program uses", zb_show(output),
+                     zb_show(p->files[i]->name));
+  return true;
+}
+
+static ZgGraph *run(ZbArena *a, ZlSources *s, ZlDiags *d, Options *o, ZlProgram **program) {
   ZlOptions load = {o->include, o->ninclude};
-  ZlProgram *p = zl_load(a, s, d, o->input, &load);
+  ZlProgram *p = *program = zl_load(a, s, d, o->input, &load);
   if (p && (o->dump & 1)) { /* zc_pass_names[0]: parse */
     ZbText t = {0};
     zl_dump(p, &t);
@@ -217,20 +210,23 @@ static int compile(ZbArena *a, Options *o) {
   ZlDiags *d = zl_diags_new(a, s);
   o->compile.after = print_after;
   o->compile.arg = o;
-  ZgGraph *g = run(a, s, d, o);
+  ZlProgram *p;
+  ZgGraph *g = run(a, s, d, o, &p);
   ZbText t = {0};
   (o->json ? zl_print_json : zl_print_text)(d, &t);
   put(stderr, &t);
   if (zl_errors(d) || (o->strict && zl_warnings(d))) return FAILED;
   if (!o->output) return OK;
+  ZbErr err;
   zg_write(g, &t);
-  bool ok = write_file(a, o->output, &t);
+  bool ok = leaves_sources(p, o->output, &err) && zb_write_file(o->output, &(ZbKind){"a stage graph", zg_is_one}, t.s, t.len, &err);
   zb_text_free(&t);
   if (ok && !o->quiet) say_done(a, o, g);
-  return ok ? OK : FAILED;
+  return ok ? OK : fail_with(&err);
 }
 
 int main(int argc, char **argv) {
+  zb_begin();
   ZbArena *a = zb_arena_new();
   Options o = {0};
   bool done;
@@ -243,6 +239,6 @@ int main(int argc, char **argv) {
     if (!done && rc == OK) rc = compile(a, &o);
   }
   zb_arena_free(a);
-  if (fflush(stdout) || ferror(stdout)) rc = fail_file("standard output", "write") ? rc : FAILED;
-  return rc;
+  ZbErr err;
+  return zb_close_stdout(&err) ? rc : fail_with(&err);
 }

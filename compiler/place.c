@@ -21,10 +21,7 @@ static ZgNode *maker(Elab *e, uint32_t seg, uint32_t id) {
 /* A graph names files without their folders: the same source gives the same graph wherever it lies. */
 static const char *file_name(Elab *e, int32_t file) {
   const char *path = zl_source_name(e->src, file), *slash = strrchr(path, '/');
-  char *name = zb_strndup(e->arena, slash ? slash + 1 : path, strnlen(slash ? slash + 1 : path, 200));
-  for (char *p = name; *p; p++)
-    if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = '?';
-  return name;
+  return zb_strdup(e->arena, zb_show(slash ? slash + 1 : path));
 }
 
 static bool in_library(const Elab *e, ZlSpan s) {

@@ -206,5 +206,6 @@ void zg_seal(void *bytes, size_t n);
  * file before they are checked against the file's own size. */
 ZgGraph *zg_read(ZbArena *a, const void *bytes, size_t n, ZbErr *err);
 ZgGraph *zg_read_file(ZbArena *a, const char *path, ZbErr *err);
+bool zg_is_one(const uint8_t *head, size_t n); /* whether a file that begins so is a .zsg file */
 
 #endif

@@ -130,20 +130,10 @@ static const uint8_t *take(Reader *r, int kind, uint32_t n) {
 }
 
 /* ---- strings and types ---- */
-/* UTF-8 without control bytes, overlong forms, surrogates and what is beyond U+10FFFF. */
 static bool text_ok(const uint8_t *p, uint32_t n) {
-  for (uint32_t i = 0; i < n;) {
-    uint32_t c = p[i], more = c < 0x80 ? 0 : c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : 1;
-    if (c < 0x20 || c == 0x7f || (c >= 0x80 && c < 0xc2) || c > 0xf4 || more >= n - i) return false;
-    if (more) c &= 0x3fu >> more;
-    for (uint32_t k = 1; k <= more; k++) {
-      if ((p[i + k] & 0xc0) != 0x80) return false;
-      c = c << 6 | (p[i + k] & 0x3f);
-    }
-    static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
-    if (c < least[more] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) return false;
-    i += more + 1;
-  }
+  size_t bytes;
+  for (uint32_t i = 0; i < n; i += (uint32_t)bytes)
+    if (!(bytes = zb_plain((const char *)p + i, n - i))) return false;
   return true;
 }
 
@@ -389,6 +379,8 @@ ZgGraph *zg_read(ZbArena *a, const void *bytes, size_t n, ZbErr *err) {
   return r.g;
 }
 
+bool zg_is_one(const uint8_t *head, size_t n) { return n >= 4 && !memcmp(head, ZSG_MAGIC, 4); }
+
 ZgGraph *zg_read_file(ZbArena *a, const char *path, ZbErr *err) {
   ZbArena *tmp = zb_arena_new();
   ZgGraph *g = NULL;
@@ -397,7 +389,7 @@ ZgGraph *zg_read_file(ZbArena *a, const char *path, ZbErr *err) {
   const char *bytes = zb_read_file(tmp, path, MAX_FILE, &n, err);
   if (bytes) {
     g = zg_read(a, bytes, n, &why);
-    if (!g) zb_fail(err, why.help, "%s: %s", path, why.text);
+    if (!g) zb_fail(err, why.help, "%s: %s", zb_show(path), why.text);
   }
   zb_arena_free(tmp);
   return g;

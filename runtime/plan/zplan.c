@@ -2,7 +2,6 @@
 #include "kernels/kernels.h"
 #include "runtime/plan/plan.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +24,8 @@ typedef struct {
   int threads;
   bool json, cuda;
 } Options;
+
+static void say(const ZbErr *err) { fprintf(stderr, "zplan: error: %s%s%s\n", err->text, *err->help ? "; " : "", err->help); }
 
 static int parse(int argc, char **argv, Options *o) {
   enum { RECIPE = 256, CLUSTER, DEVICE, THREADS, DIAG };
@@ -86,16 +87,19 @@ static ZpPlan *plan(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, ZpOp
 }
 
 int main(int argc, char **argv) {
+  zb_begin();
   Options o;
   int code = parse(argc, argv, &o);
-  if (code) return code == 1 ? 0 : code;
+  ZbErr err = {0};
+  if (code == 1 && zb_close_stdout(&err)) return 0;
+  if (code == 1) return say(&err), 1;
+  if (code) return code;
   static const struct { const char *name; void (*show)(const ZpPlan *, ZbText *); } commands[] = {
       {"show", zp_show}, {"explain", zp_explain}, {"programs", zp_show_programs}, {"check", NULL}};
   size_t c = 0;
   while (c < 4 && strcmp(o.command, commands[c].name)) c++;
-  if (c == 4) return fprintf(stderr, "zplan: no command `%s`; there are show, explain, programs, check\n", o.command), 2;
+  if (c == 4) return fprintf(stderr, "zplan: no command `%s`; there are show, explain, programs, check\n", zb_show(o.command)), 2;
   ZbArena *a = zb_arena_new();
-  ZbErr err = {0};
   ZbText out = {0}, messages = {0};
   ZgGraph *g = zg_read_file(a, o.graph, &err);
   ZlSources *s = zl_sources_new(a);
@@ -103,13 +107,14 @@ int main(int argc, char **argv) {
   ZpOptions po;
   bool ok = g && ask_device(&o, &po, &err);
   ZpPlan *p = ok ? plan(a, s, d, &o, po, g) : NULL;
-  if (!ok) fprintf(stderr, "zplan: error: %s%s%s\n", err.text, *err.help ? "; " : "", err.help);
+  if (!ok) say(&err);
   (o.json ? zl_print_json : zl_print_text)(d, &messages);
   if (messages.s) fputs(messages.s, stderr);
   if (p && commands[c].show) commands[c].show(p, &out);
   if (p && c == 0) zp_show_schedule(p, &out);
-  bool written = (!out.s || fputs(out.s, stdout) >= 0) && fflush(stdout) == 0;
-  if (!written) fprintf(stderr, "zplan: error: cannot write to the standard output: %s\n", strerror(errno));
+  if (out.s) fputs(out.s, stdout);
+  bool written = zb_close_stdout(&err);
+  if (!written) say(&err);
   zb_text_free(&out);
   zb_text_free(&messages);
   zb_arena_free(a);

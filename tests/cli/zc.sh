@@ -38,7 +38,7 @@ exits 1 $zc wrong.zug -o gpt2.zsg
 says 'error\[Z0102\]: unknown name `y`'
 cmp gpt2.zsg first.zsg || fail "a failed run touched its output"
 exits 1 $zc "$ZUG_SRC/examples/mlp.zug" -o no/such/folder/m.zsg
-says 'cannot write'
+says 'cannot create no/such/folder/m.zsg'
 exits 2 $zc wrong.zug -o wrong.zug
 mkdir folder.zsg
 exits 1 $zc "$ZUG_SRC/examples/mlp.zug" -o folder.zsg
