@@ -37,6 +37,7 @@ AM_TESTS_ENVIRONMENT = \
 
 # ---- scenarios ----
 scenario_tests = \
+  tests/cli/files.sh \
   tests/cli/zc.sh \
   tests/examples.sh \
   tests/bootstrap.sh \

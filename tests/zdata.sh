@@ -97,19 +97,23 @@ refuses 'nothing to pack' zdata pack docs/empty -o x.bin
 refuses 'not consist of whole tokens of 2 bytes: 1 are left over' zdata pack docs/sub/c --tokens u16 -o x.bin
 refuses 'has the id 258; --vocab says that ids are below 258' zdata pack ids.u16 --tokens u16 --vocab 258 -o x.bin
 refuses 'not consist of whole records of 12 bytes: 4 are left over' zdata records raw --field a:u8:12 -o x.bin
-refuses 'docs/a.txt exists and is not a token file' zdata pack docs -o docs/a.txt
+refuses 'docs/binary exists and is not a token file' zdata pack docs -o docs/binary
+refuses '-o docs/a.txt would overwrite docs/a.txt, from which it is made' zdata pack docs -o docs/a.txt
+ln corpus.bin hard.bin
+refuses '-o hard.bin would overwrite ./corpus.bin, from which' zdata pack ./corpus.bin -o hard.bin
+refuses '-o table.csv would overwrite table.csv' zdata table table.csv --label kind -o table.csv
 refuses 'docs exists and is not a file' zdata pack docs -o docs
 refuses '/dev/null exists and is not a file' zdata pack docs -o /dev/null
-refuses 'cannot create none/x.bin.tmp' zdata pack docs -o none/x.bin
+refuses 'cannot create none/x.bin: No such file' zdata pack docs -o none/x.bin
 refuses 'is not a token file' zdata show docs/a.txt
 head -c 140 corpus.bin >cut.bin
 refuses 'cut.bin is truncated: its header promises 17 tokens in 145 bytes, it has 140' zdata show cut.bin
 { head -c 144 corpus.bin; printf x; } >changed.bin
 refuses 'changed.bin is damaged: the checksum of its tokens differs' zdata check changed.bin
 head -c 100000 /dev/zero >big.txt
-refuses 'cannot write x.bin.tmp: File too large' sh -c "trap '' XFSZ; ulimit -f 8; exec zdata pack big.txt -o x.bin"
+refuses 'cannot write x.bin: File too large' sh -c "ulimit -f 8; exec zdata pack big.txt -o x.bin"
 if [ -w /dev/full ]; then
-  refuses 'cannot write: No space left' sh -c 'zdata show corpus.bin >/dev/full'
+  refuses 'cannot write to the standard output: No space left' sh -c 'zdata show corpus.bin >/dev/full'
 fi
 
 # ---- refusals: tables ----

@@ -104,6 +104,7 @@ static Mpi *mpi(ZxComm *c) { return (Mpi *)c; }
 static __attribute__((noreturn)) void mpi_abort(ZxComm *c, int code) {
   (void)c;
   fflush(stderr);
+  zb_out_discard_all();
   MPI_Abort(MPI_COMM_WORLD, code);
   abort(); /* MPI_Abort has no _Noreturn */
 }

@@ -53,6 +53,7 @@ static void self_barrier(ZxComm *c) { (void)c; }
 static __attribute__((noreturn)) void self_abort(ZxComm *c, int code) {
   (void)c;
   fflush(stderr);
+  zb_out_discard_all();
   _Exit(code);
 }
 

@@ -1,26 +1,48 @@
-/* Reads token and record files, and says which sample comes when. A file is mapped and never trusted: every
- * size in it is checked against the file's own before it is used. See DATA.md for the format. */
+/* Reads token and record files, and says which sample comes when. A file is never trusted: every size in it is checked
+ * against the file's own before it is used. It is read by calls, not mapped: of a mapping that a file which shrinks or a
+ * file server which fails leaves without memory, a process dies, and names no file. See DATA.md for the format. */
 #include "runtime/exec/data.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian and mapped as they are");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian and read as they are");
+
+enum { WINDOW = 8 << 10, PIECE = 4 << 10 /* bytes: read at once for what is small; converted at a time */ };
 
 struct ZxData {
-  char *name;
+  char *name; /* as messages have it */
+  int fd;     /* -1: all bytes are in memory */
   const uint8_t *bytes;
   uint64_t n;
-  bool mapped;
   ZxDataInfo info;
+  struct {
+    uint64_t at, n;
+    uint8_t bytes[WINDOW];
+  } *window; /* of the file, as it was last read */
 };
+
+/* n bytes from byte `at` of the file. Rows of a sample may be a few bytes each, so around those more is read. */
+static bool get(const ZxData *d, uint64_t at, uint64_t n, void *out, ZbErr *err) {
+  ZB_ASSERT(at <= d->n && n <= d->n - at);
+  if (d->fd < 0) {
+    if (n) memcpy(out, d->bytes + at, n);
+    return true;
+  }
+  if (n > WINDOW / 2) return zb_read_at(d->fd, d->name, out, n, at, err);
+  if (at < d->window->at || at + n > d->window->at + d->window->n) {
+    uint64_t from = at / (WINDOW / 2) * (WINDOW / 2), len = d->n - from < WINDOW ? d->n - from : WINDOW;
+    d->window->n = 0;
+    if (!zb_read_at(d->fd, d->name, d->window->bytes, len, from, err)) return false;
+    d->window->at = from;
+    d->window->n = len;
+  }
+  memcpy(out, d->window->bytes + (at - d->window->at), n);
+  return true;
+}
 
 /* ---- elements and fields ---- */
 static const struct {
@@ -125,14 +147,17 @@ void zx_data_encode(const ZxDataInfo *info, uint8_t *out) {
   memcpy(out + AT_HEAD_SUM, &sum, 8);
 }
 
+bool zx_data_is_one(const uint8_t *head, size_t n) { return n >= 4 && !memcmp(head, "ZTOK", 4); }
+
+static const char how[] = "make one: zdata pack TEXT... -o corpus.bin";
 static const char altered[] = "make it again with zdata, or copy it again";
 
-static bool read_fields(ZxData *d, ZbErr *err) {
+static bool read_fields(ZxData *d, const uint8_t *head, ZbErr *err) {
   ZxDataInfo *info = &d->info;
   info->field = calloc(info->nfield, sizeof *info->field);
   if (!info->field) ZB_BUG("out of host memory for %u fields", info->nfield);
   for (uint32_t i = 0; i < info->nfield; i++) {
-    const uint8_t *p = d->bytes + ZX_DATA_HEAD * (1 + (size_t)i);
+    const uint8_t *p = head + ZX_DATA_HEAD * (1 + (size_t)i);
     ZxDataField *f = &info->field[i];
     uint32_t elem = get32(p + FIELD_ELEM);
     if (elem >= ZX_DATA_ELEMS)
@@ -150,24 +175,9 @@ static bool read_fields(ZxData *d, ZbErr *err) {
   return true;
 }
 
-static bool read_head(ZxData *d, ZbErr *err) {
-  static const char how[] = "make one: zdata pack TEXT... -o corpus.bin";
-  const uint8_t *p = d->bytes;
-  if (d->n < 4 || memcmp(p, "ZTOK", 4)) return zb_fail(err, how, "%s is not a token file", d->name);
-  if (d->n < ZX_DATA_HEAD)
-    return zb_fail(err, altered, "%s is truncated: it ends within its header, at %" PRIu64 " bytes", d->name,
-                   d->n);
-  if (get32(p + AT_VERSION) != ZX_DATA_VERSION)
-    return zb_fail(err, "use the zdata of the same version to make it",
-                   "%s has format version %u; this program reads %d", d->name, get32(p + AT_VERSION),
-                   ZX_DATA_VERSION);
+/* What `p`, the header with its field table, says of itself and of the file. */
+static bool read_sizes(ZxData *d, const uint8_t *p, ZbErr *err) {
   ZxDataInfo *info = &d->info;
-  info->nfield = get32(p + AT_NFIELD);
-  if (info->nfield < 1 || info->nfield > ZX_DATA_MAX_FIELDS)
-    return zb_fail(err, altered, "%s: its header is damaged: it counts %u fields", d->name, info->nfield);
-  if (d->n < ZX_DATA_HEAD * (1 + (uint64_t)info->nfield))
-    return zb_fail(err, altered, "%s is truncated: it ends within its list of fields, at %" PRIu64 " bytes",
-                   d->name, d->n);
   if (get64(p + AT_HEAD_SUM) != zx_data_head_sum(p, info->nfield))
     return zb_fail(err, altered, "%s: its header is damaged: the checksum differs", d->name);
   uint32_t kind = get32(p + AT_KIND);
@@ -176,7 +186,7 @@ static bool read_head(ZxData *d, ZbErr *err) {
   info->stream = kind == KIND_STREAM;
   info->count = get64(p + AT_COUNT);
   info->data_sum = get64(p + AT_DATA_SUM);
-  if (!read_fields(d, err)) return false;
+  if (!read_fields(d, p, err)) return false;
   if (get64(p + AT_RECORD) != info->record_bytes || get64(p + AT_DATA) != info->data_at)
     return zb_fail(err, altered, "%s: its header is damaged: the sizes contradict its fields", d->name);
   uint64_t bytes, total;
@@ -191,10 +201,36 @@ static bool read_head(ZxData *d, ZbErr *err) {
   return true;
 }
 
+static bool read_head(ZxData *d, ZbErr *err) {
+  uint8_t p[ZX_DATA_HEAD];
+  if (!get(d, 0, d->n < sizeof p ? d->n : sizeof p, p, err)) return false;
+  if (!zx_data_is_one(p, d->n)) return zb_fail(err, how, "%s is not a token file", d->name);
+  if (d->n < ZX_DATA_HEAD)
+    return zb_fail(err, altered, "%s is truncated: it ends within its header, at %" PRIu64 " bytes", d->name,
+                   d->n);
+  if (get32(p + AT_VERSION) != ZX_DATA_VERSION)
+    return zb_fail(err, "use the zdata of the same version to make it",
+                   "%s has format version %u; this program reads %d", d->name, get32(p + AT_VERSION),
+                   ZX_DATA_VERSION);
+  uint32_t n = d->info.nfield = get32(p + AT_NFIELD);
+  if (n < 1 || n > ZX_DATA_MAX_FIELDS)
+    return zb_fail(err, altered, "%s: its header is damaged: it counts %u fields", d->name, n);
+  uint64_t bytes = ZX_DATA_HEAD * (1 + (uint64_t)n);
+  if (d->n < bytes)
+    return zb_fail(err, altered, "%s is truncated: it ends within its list of fields, at %" PRIu64 " bytes",
+                   d->name, d->n);
+  uint8_t *head = malloc(bytes);
+  if (!head) ZB_BUG("out of host memory for %u fields", n);
+  bool ok = get(d, 0, bytes, head, err) && read_sizes(d, head, err);
+  free(head);
+  return ok;
+}
+
 /* ---- opening ---- */
-ZxData *zx_data_of_bytes(const void *bytes, uint64_t n, const char *name, ZbErr *err) {
+static ZxData *data_new(const char *name, int fd, const void *bytes, uint64_t n, ZbErr *err) {
   ZxData *d = calloc(1, sizeof *d);
-  if (!d || !(d->name = strdup(name))) ZB_BUG("out of host memory");
+  if (!d || !(d->name = strdup(zb_show(name))) || !(d->window = calloc(1, sizeof *d->window))) ZB_BUG("out of host memory");
+  d->fd = fd;
   d->bytes = bytes;
   d->n = n;
   if (read_head(d, err)) return d;
@@ -202,38 +238,33 @@ ZxData *zx_data_of_bytes(const void *bytes, uint64_t n, const char *name, ZbErr 
   return NULL;
 }
 
+ZxData *zx_data_of_bytes(const void *bytes, uint64_t n, const char *name, ZbErr *err) {
+  return data_new(name, -1, bytes, n, err);
+}
+
 ZxData *zx_data_open(const char *path, ZbErr *err) {
-  static const char check_path[] = "check the path and its permissions";
-  struct stat st;
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0 || fstat(fd, &st) < 0) {
-    zb_fail(err, check_path, "cannot open %s: %s", path, strerror(errno));
-    if (fd >= 0) close(fd);
-    return NULL;
-  }
-  void *p = MAP_FAILED;
-  if (!S_ISREG(st.st_mode)) zb_fail(err, check_path, "%s is not a regular file", path);
-  else if (!st.st_size) zb_fail(err, "make one: zdata pack TEXT... -o corpus.bin", "%s is empty", path);
-  else if ((p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0)) == MAP_FAILED)
-    zb_fail(err, NULL, "cannot map %s: %s", path, strerror(errno));
+  uint64_t n;
+  int fd = zb_open_file(path, false, &n, err);
+  if (fd < 0) return NULL;
+  if (n) return data_new(path, fd, NULL, n, err);
+  zb_fail(err, how, "%s is empty", zb_show(path));
   close(fd);
-  if (p == MAP_FAILED) return NULL;
-  ZxData *d = zx_data_of_bytes(p, (uint64_t)st.st_size, path, err);
-  if (d) d->mapped = true;
-  else munmap(p, (size_t)st.st_size);
-  return d;
+  return NULL;
 }
 
 void zx_data_close(ZxData *d) {
   if (!d) return;
-  if (d->mapped) munmap((void *)d->bytes, d->n);
+  if (d->fd >= 0) close(d->fd);
   free(d->info.field);
+  free(d->window);
   free(d->name);
   free(d);
 }
 
 const ZxDataInfo *zx_data_info(const ZxData *d) { return &d->info; }
-const uint8_t *zx_data_bytes(const ZxData *d) { return d->bytes + d->info.data_at; }
+bool zx_data_get(const ZxData *d, uint64_t at, uint64_t n, void *out, ZbErr *err) {
+  return get(d, d->info.data_at + at, n, out, err);
+}
 uint64_t zx_data_tokens(const ZxData *d) { return d->info.stream ? d->info.count : 0; }
 
 /* A window's targets need one token after it. */
@@ -243,9 +274,22 @@ uint64_t zx_data_samples(const ZxData *d, int64_t seq) {
 }
 
 bool zx_data_verify(const ZxData *d, ZbErr *err) {
-  if (XXH3_64bits(zx_data_bytes(d), d->n - d->info.data_at) == d->info.data_sum) return true;
-  return zb_fail(err, altered, "%s is damaged: the checksum of its %s differs", d->name,
-                 d->info.stream ? "tokens" : "records");
+  enum { MUCH = 1 << 20 };
+  uint8_t *piece = malloc(MUCH);
+  XXH3_state_t *sum = XXH3_createState();
+  if (!piece || !sum) ZB_BUG("out of host memory");
+  XXH3_64bits_reset(sum);
+  bool ok = true;
+  for (uint64_t at = d->info.data_at, n; ok && at < d->n; at += n) {
+    n = d->n - at < MUCH ? d->n - at : MUCH;
+    ok = get(d, at, n, piece, err);
+    if (ok) XXH3_64bits_update(sum, piece, n);
+  }
+  if (ok && XXH3_64bits_digest(sum) != d->info.data_sum)
+    ok = zb_fail(err, altered, "%s is damaged: the checksum of its %s differs", d->name, d->info.stream ? "tokens" : "records");
+  XXH3_freeState(sum);
+  free(piece);
+  return ok;
 }
 
 /* ---- fields ---- */
@@ -355,28 +399,29 @@ bool zx_data_read(const ZxSampler *s, const char *field, uint64_t g, int64_t s0,
   ZB_ASSERT(f && s0 >= 0 && ns >= 0 && s0 <= s->seq - ns);
   uint64_t sample = sample_at(s, g);
   uint64_t first = (uint64_t)s0; /* position in the field of this sample */
-  const uint8_t *p = zx_data_bytes(d);
+  uint64_t record = d->info.data_at, size = elems[f->elem].bytes;
   if (d->info.stream) {
     first += sample * (uint64_t)s->seq + !strcmp(field, "targets");
     ZB_ASSERT(first + (uint64_t)ns <= d->info.count);
   } else {
     ZB_ASSERT((uint64_t)s->seq == f->values);
-    p += sample * d->info.record_bytes + f->at;
+    record += sample * d->info.record_bytes + f->at;
   }
-  if (limit < 0) {
-    float *real = out;
-    if (f->elem == ZX_DATA_F32) memcpy(real, p + 4 * first, 4 * (size_t)ns);
-    else
-      for (int64_t i = 0; i < ns; i++) real[i] = (float)id_at(p, f->elem, first + (uint64_t)i);
-    return true;
-  }
-  ZB_ASSERT(f->elem != ZX_DATA_F32);
-  int32_t *id = out;
-  for (int64_t i = 0; i < ns; i++) {
-    int64_t v = id_at(p, f->elem, first + (uint64_t)i);
-    if (v < -1 || v >= limit)
-      return bad_id(d, f, first + (uint64_t)i + (d->info.stream ? 0 : sample * f->values), v, limit, err);
-    id[i] = (int32_t)v;
+  ZB_ASSERT(limit < 0 || f->elem != ZX_DATA_F32);
+  if (f->elem == ZX_DATA_F32) return get(d, record + 4 * first, 4 * (uint64_t)ns, out, err);
+  for (uint64_t done = 0, n; done < (uint64_t)ns; done += n) {
+    uint8_t piece[PIECE];
+    n = (uint64_t)ns - done < PIECE / size ? (uint64_t)ns - done : PIECE / size;
+    if (!get(d, record + (first + done) * size, n * size, piece, err)) return false;
+    for (uint64_t i = 0; i < n; i++) {
+      int64_t v = id_at(piece, f->elem, i);
+      if (limit < 0) {
+        ((float *)out)[done + i] = (float)v;
+        continue;
+      }
+      if (v < -1 || v >= limit) return bad_id(d, f, first + done + i + (d->info.stream ? 0 : sample * f->values), v, limit, err);
+      ((int32_t *)out)[done + i] = (int32_t)v;
+    }
   }
   return true;
 }

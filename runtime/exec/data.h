@@ -42,7 +42,9 @@ bool zx_data_layout(ZxDataInfo *info, ZbErr *err);
 const ZxDataInfo *zx_data_info(const ZxData *d);
 /* A file's bytes that are in memory already, and stay there until the data is closed. */
 ZxData *zx_data_of_bytes(const void *bytes, uint64_t n, const char *name, ZbErr *err);
-const uint8_t *zx_data_bytes(const ZxData *d); /* the first record */
+/* n bytes from byte `at` of the records. */
+bool zx_data_get(const ZxData *d, uint64_t at, uint64_t n, void *out, ZbErr *err);
+bool zx_data_is_one(const uint8_t *head, size_t n); /* whether a file that begins so is a token file */
 /* Reads all records once and compares their checksum with the header's. */
 bool zx_data_verify(const ZxData *d, ZbErr *err);
 
@@ -50,8 +52,8 @@ bool zx_data_verify(const ZxData *d, ZbErr *err);
 uint64_t zx_data_permute(uint64_t seed, uint64_t epoch, uint64_t n, uint64_t i);
 
 /* ---- writing ---- */
-/* Writes PATH.tmp, which becomes PATH when finished; abandoned or failed, nothing is left. An existing PATH
- * that is no token file is not replaced. */
+/* PATH is there when finished; abandoned or failed, nothing is left, and what was there stays. An existing PATH that is no
+ * token file is not replaced. */
 typedef struct ZxDataWriter ZxDataWriter;
 ZxDataWriter *zx_data_create(const char *path, const ZxDataInfo *info,
                              ZbErr *err); /* info->count is not read */

@@ -6,36 +6,18 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 struct ZxDataWriter {
-  char *path, *tmp;
+  char *path; /* as messages have it */
+  ZbOut *out;
   FILE *f;
   ZxDataInfo info;
   uint64_t bytes; /* of records so far */
   XXH3_state_t *sum;
 };
 
-/* What is there already and is no token file was not made by us: better not replace it. */
-static bool may_replace(const char *path, ZbErr *err) {
-  struct stat st;
-  if (stat(path, &st) < 0) return true; /* creating it will say what is wrong, if anything */
-  static const char help[] = "remove it, or choose another name";
-  if (!S_ISREG(st.st_mode)) return zb_fail(err, help, "%s exists and is not a file", path);
-  char magic[4] = "";
-  FILE *f = fopen(path, "rb");
-  size_t n = f ? fread(magic, 1, 4, f) : 0;
-  if (f) fclose(f);
-  if (st.st_size == 0 || (n == 4 && !memcmp(magic, "ZTOK", 4))) return true;
-  return zb_fail(err, help, "%s exists and is not a token file: it is not replaced", path);
-}
-
-static bool write_failed(const ZxDataWriter *w, ZbErr *err) {
-  return zb_fail(err, "check the free space (df) and the limits (ulimit -f)", "cannot write %s: %s", w->tmp,
-                 strerror(errno));
-}
+static bool write_failed(const ZxDataWriter *w, ZbErr *err) { return zb_out_failed(w->path, errno, err); }
 
 static bool put_head(ZxDataWriter *w, ZbErr *err) {
   uint8_t *head = calloc(1, w->info.data_at);
@@ -47,26 +29,20 @@ static bool put_head(ZxDataWriter *w, ZbErr *err) {
 }
 
 ZxDataWriter *zx_data_create(const char *path, const ZxDataInfo *info, ZbErr *err) {
-  if (!may_replace(path, err)) return NULL;
+  static const ZbKind kind = {"a token file", zx_data_is_one};
   ZxDataWriter *w = calloc(1, sizeof *w);
-  ZbText tmp = {0};
-  zb_text_add(&tmp, "%s.tmp", path);
-  if (!w || !(w->path = strdup(path)) || !(w->sum = XXH3_createState())) ZB_BUG("out of host memory");
-  w->tmp = tmp.s;
+  if (!w || !(w->path = strdup(zb_show(path))) || !(w->sum = XXH3_createState())) ZB_BUG("out of host memory");
   XXH3_64bits_reset(w->sum);
   w->info = *info;
   w->info.count = 0;
   w->info.field = calloc(info->nfield, sizeof *info->field);
   if (!w->info.field) ZB_BUG("out of host memory");
   memcpy(w->info.field, info->field, info->nfield * sizeof *info->field);
-  if (!zx_data_layout(&w->info, err)) goto fail;
-  w->f = fopen(w->tmp, "wbe");
-  if (!w->f) {
-    zb_fail(err, "check the folder and its permissions", "cannot create %s: %s", w->tmp, strerror(errno));
-    goto fail;
+  if (zx_data_layout(&w->info, err) && (w->out = zb_out_new(path, &kind, err))) {
+    int fd = fcntl(zb_out_fd(w->out), F_DUPFD_CLOEXEC, 0);
+    if (fd < 0 || !(w->f = fdopen(fd, "wb"))) ZB_BUG("no stream for %s", w->path);
+    if (put_head(w, err)) return w;
   }
-  if (put_head(w, err)) return w;
-fail:
   zx_data_abandon(w);
   return NULL;
 }
@@ -85,28 +61,23 @@ bool zx_data_finish(ZxDataWriter *w, const uint64_t *limit, ZbErr *err) {
   for (uint32_t i = 0; i < w->info.nfield; i++) w->info.field[i].limit = limit[i];
   bool ok = false;
   if (fseek(w->f, 0, SEEK_SET) < 0) write_failed(w, err);
-  else if (put_head(w, err)) {
-    ok = fflush(w->f) == 0 && fsync(fileno(w->f)) == 0;
-    ok = ok || write_failed(w, err);
-  }
+  else if (put_head(w, err)) ok = fflush(w->f) == 0 || write_failed(w, err);
   if (fclose(w->f) != 0 && ok) ok = write_failed(w, err);
   w->f = NULL;
-  if (ok && rename(w->tmp, w->path) < 0)
-    ok = zb_fail(err, NULL, "cannot rename %s to %s: %s", w->tmp, w->path, strerror(errno));
-  if (!ok) unlink(w->tmp);
+  if (ok) {
+    ok = zb_out_commit(w->out, err);
+    w->out = NULL;
+  }
   zx_data_abandon(w);
   return ok;
 }
 
 void zx_data_abandon(ZxDataWriter *w) {
   if (!w) return;
-  if (w->f) {
-    fclose(w->f);
-    unlink(w->tmp);
-  }
+  if (w->f) fclose(w->f);
+  zb_out_discard(w->out);
   XXH3_freeState(w->sum);
   free(w->info.field);
   free(w->path);
-  free(w->tmp);
   free(w);
 }

@@ -85,6 +85,7 @@ static bool put_seed(ZxEngine *e, ZbErr *err) {
 }
 
 static void close_engine(ZxEngine *e) {
+  zb_out_discard(e->save);
   e->env->now = NULL;
   if (e->capture == ZX_CAPTURED) e->dev->forget(e->env);
   if (e->c && e->c != e->world) e->c->t->free(e->c);

@@ -75,6 +75,7 @@ struct ZxEngine {
   ZxCapture capture;
   const char *why_not;   /* ... NEVER */
   bool capturing;        /* what is queued is not done now */
+  ZbOut *save;           /* reserved: rank 0's temporary, on the others a share in it */
   float *row;            /* one row of real inputs, before rounding */
   ZxRange **ranges; uint32_t *nranges; /* per bucket template: runs of equal decay */
   ZxClear **clear;       /* per segment, per bucket of it: what its backward does not set */

@@ -147,7 +147,7 @@ typedef struct {
   void (*watch)(ZxComm *);
   /* May be NULL. Collective, after a capture that failed on some rank and is forgotten: operations work again. */
   void (*anew)(ZxComm *);
-  /* Ends the whole job with `code`; the one place that does. Flushes nothing but stderr. */
+  /* Ends the whole job with `code`; the one place that does. Flushes nothing but stderr; unfinished files are removed. */
   void (*abort)(ZxComm *, int code) __attribute__((noreturn));
   void (*free)(ZxComm *);
 } ZxCommTable;
@@ -167,7 +167,7 @@ bool zx_agree(ZxComm *c, bool ok);
 
 /* ---- data ------------------------------------------------------------------------------------------------------ */
 /* A token file: a header and either one stream of tokens or fixed-size records with named fields (for models
- * that are not language models). Mapped, never read whole; sizes are checked against the file's own. */
+ * that are not language models). Never read whole; sizes are checked against the file's own. By one thread at a time. */
 typedef struct ZxData ZxData;
 typedef enum { ZX_ORDER_SHUFFLED, ZX_ORDER_SEQUENTIAL } ZxOrder;
 ZxData *zx_data_open(const char *path, ZbErr *err);
@@ -199,9 +199,9 @@ typedef struct {
   int nshape;
   int64_t shape[8];      /* declared order */
 } ZxTensorInfo;
-/* `tensors` sorted by the caller in any order; atomically replaced on zx_weights_commit. */
-bool zx_weights_create(const char *path, const ZxTensorInfo *tensors, size_t n, ZbErr *err); /* one rank: writes PATH.tmp */
-ZxWeights *zx_weights_open(const char *path, bool write, ZbErr *err); /* write: opens PATH.tmp */
+/* One rank: the file's temporary, at its full size; `tensors` in any order. Committed after all that wrote have closed it. */
+ZbOut *zx_weights_create(const char *path, const ZxTensorInfo *tensors, size_t n, ZbErr *err);
+ZxWeights *zx_weights_open(const char *path, bool write, ZbErr *err); /* write: `path` is the temporary's */
 /* Index of a tensor; checks its shape; -1 with a message (nearest name, or found and expected shape). */
 int64_t zx_weights_find(const ZxWeights *w, const ZxTensorInfo *want, ZbErr *err);
 uint64_t zx_weights_count(const ZxWeights *w);
@@ -209,8 +209,6 @@ uint64_t zx_weights_count(const ZxWeights *w);
 bool zx_weights_read(const ZxWeights *w, int64_t i, uint64_t at, uint64_t n, float *out, ZbErr *err);
 bool zx_weights_write(ZxWeights *w, int64_t i, uint64_t at, uint64_t n, const float *in, ZbErr *err);
 bool zx_weights_close(ZxWeights *w, ZbErr *err); /* fsyncs when written */
-bool zx_weights_commit(const char *path, ZbErr *err); /* one rank, after all closed: rename PATH.tmp to PATH */
-void zx_weights_discard(const char *path);            /* one rank, instead: PATH.tmp goes, if there is one */
 
 /* ---- logs --------------------------------------------------------------------------------------------------------- */
 /* One line of metrics. What is negative (but the loss) was not measured and is left out; what is not finite is
@@ -224,8 +222,9 @@ typedef struct {
 /* Per rank class (pipeline stage): what differs. */
 typedef struct { int stage; uint64_t planned_bytes, used_bytes; double compute_ms, wait_ms; } ZxClassMetrics;
 typedef struct ZxLog ZxLog;
-/* dir NULL: no files. Fails with a message for an unwritable folder. tty: a live line is rewritten in place? No:
- * one line a step, flushed. Only rank 0 opens a log. */
+/* dir NULL: no files. Fails with a message for a folder that cannot be made or written. What an earlier run left in
+ * metrics.jsonl stays there until the first line of this one, and is kept as metrics.jsonl.1, .2, ... Lines are flushed.
+ * Only rank 0 opens a log. */
 ZxLog *zx_log_open(const char *dir, ZbErr *err);
 bool zx_log_step(ZxLog *l, const ZxMetrics *m, const ZxClassMetrics *c, int nclass, ZbErr *err);
 void zx_log_close(ZxLog *l);
@@ -250,10 +249,12 @@ void zx_engine_free(ZxEngine *e);
  * those that know why say it in `err`. */
 bool zx_engine_init(ZxEngine *e, ZbErr *err);
 bool zx_engine_load(ZxEngine *e, const char *path, ZbErr *err);
-/* Makes PATH.tmp at its full size, so that a wrong path or a full disk is known before a long run ... */
+/* Makes the file's temporary at its full size, and sees to it that every rank can write to it: a wrong path, a full disk or
+ * a folder of one node alone is known before a long run ... */
 bool zx_engine_reserve(ZxEngine *e, const char *path, ZbErr *err);
-/* ... that ends with writing all parameters into it, by their owners, and renaming it. */
-bool zx_engine_save(ZxEngine *e, const char *path, ZbErr *err);
+/* ... that ends with writing all parameters into it, by their owners, and giving it its name. Otherwise it goes with the
+ * engine, or with the process. */
+bool zx_engine_save(ZxEngine *e, ZbErr *err);
 typedef struct {
   double loss, aux, grad_norm, tokens; /* tokens: the loss denominator */
   double wait_ms, compute_ms;          /* of this rank; wait_ms -1: not measured */

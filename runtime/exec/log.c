@@ -1,7 +1,9 @@
 /* What a run says: a line a step for people, metrics.jsonl for programs, and messages of single ranks. */
+#define _GNU_SOURCE /* renameat2 */
 #include "runtime/exec/exec.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,10 +12,13 @@
 #include <unistd.h>
 
 struct ZxLog {
-  char *path; /* of metrics.jsonl; NULL: no files */
-  FILE *f;
+  char *name; /* of metrics.jsonl, for messages; NULL: no files */
+  char *path; /* the same, links resolved */
+  FILE *f;    /* NULL before the first line */
   ZbText line;
 };
+
+static const char help[] = "give another folder with --log, or make it writable";
 
 /* ---- opening ---- */
 /* Makes `dir` and what is missing above it. */
@@ -26,13 +31,21 @@ static bool make_folder(const char *dir, ZbErr *err) {
     char c = *p;
     *p = 0;
     if (mkdir(path, 0777) < 0 && errno != EEXIST)
-      ok = zb_fail(err, "give another folder with --log, or make it writable",
-                   "cannot make the log folder %s: %s", path, strerror(errno));
+      ok = zb_fail(err, help, "cannot make the log folder %s: %s", zb_show(path), strerror(errno));
     *p = c;
     if (!c) break;
   }
   free(path);
   return ok;
+}
+
+/* Not truncated: whether there will be a first line is not known yet. A pipe without a reader is not waited for. */
+static FILE *open_lines(const ZxLog *l, ZbErr *err) {
+  int fd = open(l->path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+  FILE *f = fd < 0 || fcntl(fd, F_SETFL, O_APPEND) < 0 ? NULL : fdopen(fd, "a");
+  if (!f) zb_fail(err, help, "cannot write %s: %s", zb_show(l->name), errno == ENXIO ? "nobody reads from it" : strerror(errno));
+  if (!f && fd >= 0) close(fd);
+  return f;
 }
 
 ZxLog *zx_log_open(const char *dir, ZbErr *err) {
@@ -43,20 +56,44 @@ ZxLog *zx_log_open(const char *dir, ZbErr *err) {
   else if (make_folder(dir, err)) {
     ZbText path = {0};
     zb_text_add(&path, "%s/metrics.jsonl", dir);
-    l->path = path.s;
-    l->f = fopen(l->path, "we");
-    if (l->f) return l;
-    zb_fail(err, "give another folder with --log, or make it writable", "cannot write %s: %s", l->path,
-            strerror(errno));
+    l->name = path.s;
+    l->path = zb_resolve(l->name, err);
+    FILE *f = l->path ? open_lines(l, err) : NULL;
+    if (f) return fclose(f), l;
   }
   zx_log_close(l);
   return NULL;
+}
+
+/* A file of an earlier run gets the first free number behind its name. */
+static bool keep_old(const char *path, ZbErr *err) {
+  struct stat st;
+  if (stat(path, &st) < 0 || !S_ISREG(st.st_mode) || !st.st_size) return true;
+  ZbText to = {0};
+  bool kept = false, more = true;
+  for (int i = 1; !kept && more; i++) {
+    to.len = 0;
+    zb_text_add(&to, "%s.%d", path, i);
+    kept = renameat2(AT_FDCWD, path, AT_FDCWD, to.s, RENAME_NOREPLACE) == 0;
+    more = !kept && errno == EEXIST;
+    if (kept || more || (errno != EINVAL && errno != ENOSYS)) continue;
+    more = lstat(to.s, &st) == 0; /* a file system that cannot do both at once */
+    kept = !more && rename(path, to.s) == 0;
+  }
+  if (!kept) zb_fail(err, help, "cannot keep %s as %s: %s", zb_show(path), zb_show(to.s), strerror(errno));
+  zb_text_free(&to);
+  return kept;
+}
+
+static bool begin_lines(ZxLog *l, ZbErr *err) {
+  return l->f || (keep_old(l->path, err) && (l->f = open_lines(l, err)));
 }
 
 void zx_log_close(ZxLog *l) {
   if (!l) return;
   if (l->f) fclose(l->f); /* every line was flushed, and its failure told */
   zb_text_free(&l->line);
+  free(l->name);
   free(l->path);
   free(l);
 }
@@ -96,8 +133,7 @@ static bool put_json(ZxLog *l, const ZxMetrics *m, const ZxClassMetrics *c, int 
   }
   zb_text_add(t, "%s}\n", nclass ? "]" : "");
   if (fwrite(t->s, 1, t->len, l->f) == t->len && fflush(l->f) == 0) return true;
-  return zb_fail(err, "check the free space (df) and the limits (ulimit -f)", "cannot write %s: %s", l->path,
-                 strerror(errno));
+  return zb_out_failed(l->name, errno, err);
 }
 
 /* "step  12/100  loss 3.1416  grad 0.52  lr 3.0e-04  41.2k tok/s  83 ms  41% peak  12.3 of 12.3 MB" */
@@ -122,7 +158,7 @@ static bool put_line(ZxLog *l, const ZxMetrics *m, ZbErr *err) {
 }
 
 bool zx_log_step(ZxLog *l, const ZxMetrics *m, const ZxClassMetrics *c, int nclass, ZbErr *err) {
-  return put_line(l, m, err) && (!l->f || put_json(l, m, c, nclass, err));
+  return put_line(l, m, err) && (!l->name || (begin_lines(l, err) && put_json(l, m, c, nclass, err)));
 }
 
 /* ---- single ranks ---- */
@@ -135,6 +171,9 @@ void zx_say(int rank, const char *fmt, ...) {
   va_end(ap);
   if (more > 0) n += more;
   if ((size_t)n > sizeof text - 1) n = sizeof text - 1; /* cut off: still one line in one write */
+  text[n] = 0;
+  zb_show_all(text, sizeof text - 1);
+  n = (int)strlen(text);
   text[n++] = '\n';
   ssize_t written = write(STDERR_FILENO, text, (size_t)n);
   (void)written; /* there is nobody left to tell */

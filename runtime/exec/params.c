@@ -3,6 +3,7 @@
  * is a pure function of (seed, parameter path, index in the whole parameter), so any sharding draws the same. */
 #include "runtime/exec/engine.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -222,7 +223,7 @@ static bool load_own(ZxEngine *e, const char *path, ZbErr *err) {
   for (uint32_t i = 0; i < e->p->graph->nparams; i++) want += iterations(e, i);
   bool ok = zx_weights_count(file) == want ||
             zb_fail(err, "a weights file must hold exactly the model's parameters", "%s holds %llu tensors; model %s has %llu",
-                    path, (unsigned long long)zx_weights_count(file), e->p->graph->model, (unsigned long long)want);
+                    zb_show(path), (unsigned long long)zx_weights_count(file), e->p->graph->model, (unsigned long long)want);
   Walk w = {.run = read_run, .file = file, .err = err};
   ok = ok && walk_all(e, &w, open_tensor, false);
   zx_weights_close(file, NULL);
@@ -234,7 +235,7 @@ bool zx_engine_load(ZxEngine *e, const char *path, ZbErr *err) {
   return spread_all(e, err);
 }
 
-static bool create_file(ZxEngine *e, const char *path, ZbErr *err) {
+static ZbOut *create_file(ZxEngine *e, const char *path, ZbErr *err) {
   ZxTensorInfo *t = NULL;
   size_t n = 0;
   for (uint32_t i = 0; i < e->p->graph->nparams; i++)
@@ -245,8 +246,25 @@ static bool create_file(ZxEngine *e, const char *path, ZbErr *err) {
   return zx_weights_create(path, t, n, err);
 }
 
-static bool write_own(ZxEngine *e, const char *path, ZbErr *err) {
-  ZxWeights *file = zx_weights_open(path, true, err);
+/* Rank 0's temporary becomes known to all ranks; each tries whether it can write to it. */
+static bool share_file(ZxEngine *e, ZbErr *err) {
+  char tmp[PATH_MAX] = "";
+  if (e->save) snprintf(tmp, sizeof tmp, "%s", zb_out_tmp(e->save));
+  e->world->t->wait(e->world, e->world->t->broadcast(e->world, 0, tmp, sizeof tmp, 0));
+  if (e->rank) e->save = zb_out_share(tmp);
+  ZbErr why;
+  ZxWeights *file = zx_weights_open(tmp, true, &why);
+  zx_weights_close(file, NULL);
+  return file || zb_fail(err, "--save wants a folder that all nodes share", "%s", why.text);
+}
+
+bool zx_engine_reserve(ZxEngine *e, const char *path, ZbErr *err) {
+  if (e->rank == 0) e->save = create_file(e, path, err);
+  return zx_agree(e->world, e->rank || e->save) && zx_agree(e->world, share_file(e, err));
+}
+
+static bool write_own(ZxEngine *e, ZbErr *err) {
+  ZxWeights *file = zx_weights_open(zb_out_tmp(e->save), true, err);
   bool ok = file != NULL;
   Walk w = {.run = write_run, .file = file, .err = err};
   ok = ok && walk_all(e, &w, open_tensor, true);
@@ -254,10 +272,9 @@ static bool write_own(ZxEngine *e, const char *path, ZbErr *err) {
   return ok;
 }
 
-bool zx_engine_reserve(ZxEngine *e, const char *path, ZbErr *err) {
-  return zx_agree(e->world, e->rank != 0 || create_file(e, path, err));
-}
-
-bool zx_engine_save(ZxEngine *e, const char *path, ZbErr *err) {
-  return zx_agree(e->world, write_own(e, path, err)) && zx_agree(e->world, e->rank != 0 || zx_weights_commit(path, err));
+bool zx_engine_save(ZxEngine *e, ZbErr *err) {
+  if (!zx_agree(e->world, write_own(e, err))) return false;
+  ZbOut *save = e->save;
+  e->save = NULL;
+  return zx_agree(e->world, zb_out_commit(save, err));
 }

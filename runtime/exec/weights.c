@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are little-endian and read as they are");
@@ -79,30 +78,11 @@ static const char *shape_text(char buf[192], const int64_t *shape, int n) {
   return buf;
 }
 
-/* ---- reading and writing runs of bytes ---- */
-static bool read_at(int fd, const char *name, void *p, uint64_t n, uint64_t at, ZbErr *err) {
-  for (char *q = p; n;) {
-    ssize_t got = pread(fd, q, n < (1u << 30) ? n : (1u << 30), (off_t)at);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return zb_fail(err, NULL, "cannot read %s: %s", name, strerror(errno));
-    if (!got) return zb_fail(err, NULL, "cannot read %s: it shrank while it was read", name);
-    q += got;
-    at += (uint64_t)got;
-    n -= (uint64_t)got;
-  }
-  return true;
-}
-
-static bool write_failed(const char *name, int code, ZbErr *err) {
-  return zb_fail(err, "check the free space (df) and the limits (ulimit -f)", "cannot write %s: %s", name,
-                 strerror(code));
-}
-
 static bool write_at(int fd, const char *name, const void *p, uint64_t n, uint64_t at, ZbErr *err) {
   for (const char *q = p; n;) {
     ssize_t put = pwrite(fd, q, n < (1u << 30) ? n : (1u << 30), (off_t)at);
     if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return write_failed(name, put < 0 ? errno : ENOSPC, err);
+    if (put <= 0) return zb_out_failed(name, put < 0 ? errno : ENOSPC, err);
     q += put;
     at += (uint64_t)put;
     n -= (uint64_t)put;
@@ -110,13 +90,14 @@ static bool write_at(int fd, const char *name, const void *p, uint64_t n, uint64
   return true;
 }
 
-static char *tmp_name(const char *path) {
-  ZbText t = {0};
-  zb_text_add(&t, "%s.tmp", path);
-  return t.s;
+/* ---- making a file ---- */
+/* A header's length, and the beginning of a JSON object. */
+static bool is_weights(const uint8_t *head, size_t n) {
+  uint64_t len = UINT64_MAX;
+  if (n >= 9) memcpy(&len, head, 8);
+  return len <= HEAD_LIMIT && head[8] == '{';
 }
 
-/* ---- making a file ---- */
 /* The whole header, padded with spaces so that data begins at a multiple of 64; *total: the file's bytes. */
 static bool make_head(ZbText *t, const ZxTensorInfo *tensors, size_t n, uint64_t *total, ZbErr *err) {
   uint64_t at = 0;
@@ -130,11 +111,11 @@ static bool make_head(ZbText *t, const ZxTensorInfo *tensors, size_t n, uint64_t
     for (int k = 0; k < x->nshape; k++) {
       zb_text_add(t, "%s%" PRId64, k ? "," : "", x->shape[k]);
       if (x->shape[k] < 0 || !zb_mul_u64(bytes, (uint64_t)x->shape[k], &bytes))
-        return zb_fail(err, NULL, "tensor '%s' is too large to be written", x->path);
+        return zb_fail(err, NULL, "tensor '%s' is too large to be written", zb_show(x->path));
     }
     zb_text_add(t, "],\"data_offsets\":[%" PRIu64, at);
     if (!zb_add_u64(at, bytes, &at) || at > INT64_MAX / 2)
-      return zb_fail(err, NULL, "tensor '%s' is too large to be written", x->path);
+      return zb_fail(err, NULL, "tensor '%s' is too large to be written", zb_show(x->path));
     zb_text_add(t, ",%" PRIu64 "]}", at);
   }
   zb_text_add(t, "}");
@@ -149,30 +130,22 @@ static bool make_head(ZbText *t, const ZxTensorInfo *tensors, size_t n, uint64_t
 static bool take_room(int fd, const char *name, uint64_t total, ZbErr *err) {
   int code = posix_fallocate(fd, 0, (off_t)total);
   if (code == EOPNOTSUPP || code == EINVAL) code = ftruncate(fd, (off_t)total) < 0 ? errno : 0;
-  return code ? write_failed(name, code, err) : true;
+  return code ? zb_out_failed(name, code, err) : true;
 }
 
-bool zx_weights_create(const char *path, const ZxTensorInfo *tensors, size_t n, ZbErr *err) {
+ZbOut *zx_weights_create(const char *path, const ZxTensorInfo *tensors, size_t n, ZbErr *err) {
+  static const ZbKind kind = {"a safetensors file", is_weights};
   ZbText head = {0};
-  char *tmp = tmp_name(path);
   uint64_t total = 0;
-  int fd = -1;
-  struct stat st;
-  bool ok = make_head(&head, tensors, n, &total, err);
-  if (ok && stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-    ok = zb_fail(err, "give another path", "%s exists and is not a file", path);
-  if (ok && (fd = open(tmp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
-    ok = zb_fail(err, "check the folder and its permissions", "cannot create %s: %s", tmp, strerror(errno));
-  if (fd >= 0) {
-    uint64_t len = head.len;
-    ok = take_room(fd, tmp, total, err) && write_at(fd, tmp, &len, 8, 0, err) &&
-         write_at(fd, tmp, head.s, head.len, 8, err);
-    if (close(fd) < 0 && ok) ok = write_failed(tmp, errno, err);
-    if (!ok) unlink(tmp);
+  ZbOut *out = make_head(&head, tensors, n, &total, err) ? zb_out_new(path, &kind, err) : NULL;
+  uint64_t len = head.len;
+  if (out && !(take_room(zb_out_fd(out), path, total, err) && write_at(zb_out_fd(out), path, &len, 8, 0, err) &&
+               write_at(zb_out_fd(out), path, head.s, len, 8, err))) {
+    zb_out_discard(out);
+    out = NULL;
   }
   zb_text_free(&head);
-  free(tmp);
-  return ok;
+  return out;
 }
 
 /* ---- reading a header ---- */
@@ -198,30 +171,30 @@ static bool read_tensor(Tensor *t, const cJSON *x, uint64_t from, uint64_t size,
   }
   uint64_t bytes, part;
   if (!cJSON_IsString(dtype) || !type_of(dtype->valuestring, &t->type, &bytes))
-    return zb_fail(err, bad, "%s: tensor '%.200s' has no known dtype", name, t->path);
+    return zb_fail(err, bad, "%s: tensor '%s' has no known dtype", name, zb_show(t->path));
   snprintf(t->dtype, sizeof t->dtype, "%s", dtype->valuestring);
   t->n = 1;
-  if (!cJSON_IsArray(shape)) return zb_fail(err, bad, "%s: tensor '%.200s' has no shape", name, t->path);
+  if (!cJSON_IsArray(shape)) return zb_fail(err, bad, "%s: tensor '%s' has no shape", name, zb_show(t->path));
   for (const cJSON *k = shape->child; k; k = k->next) {
     if (t->nshape == MAX_AXES)
-      return zb_fail(err, NULL, "%s: tensor '%.200s' has more than %d axes", name, t->path, MAX_AXES);
+      return zb_fail(err, NULL, "%s: tensor '%s' has more than %d axes", name, zb_show(t->path), MAX_AXES);
     if (!whole(k, &part) || !zb_mul_u64(t->n, part, &t->n))
-      return zb_fail(err, bad, "%s: tensor '%.200s' has an impossible shape", name, t->path);
+      return zb_fail(err, bad, "%s: tensor '%s' has an impossible shape", name, zb_show(t->path));
     t->shape[t->nshape++] = (int64_t)part;
   }
   if (!zb_mul_u64(t->n, bytes, &bytes))
-    return zb_fail(err, bad, "%s: tensor '%.200s' has an impossible shape", name, t->path);
+    return zb_fail(err, bad, "%s: tensor '%s' has an impossible shape", name, zb_show(t->path));
   const cJSON *first = cJSON_IsArray(place) ? place->child : NULL;
   if (!first || !first->next || first->next->next || !whole(first, &t->begin) || !whole(first->next, &t->end))
-    return zb_fail(err, bad, "%s: tensor '%.200s' has no data_offsets", name, t->path);
+    return zb_fail(err, bad, "%s: tensor '%s' has no data_offsets", name, zb_show(t->path));
   if (t->begin > t->end || t->end > size - from)
     return zb_fail(err, "the file is truncated or altered",
-                   "%s: tensor '%.200s' lies outside of the file: bytes %" PRIu64 " to %" PRIu64
+                   "%s: tensor '%s' lies outside of the file: bytes %" PRIu64 " to %" PRIu64
                    " of %" PRIu64,
-                   name, t->path, t->begin, t->end, size - from);
+                   name, zb_show(t->path), t->begin, t->end, size - from);
   if (t->end - t->begin != bytes)
-    return zb_fail(err, bad, "%s: tensor '%.200s' has %" PRIu64 " bytes, its shape takes %" PRIu64, name,
-                   t->path, t->end - t->begin, bytes);
+    return zb_fail(err, bad, "%s: tensor '%s' has %" PRIu64 " bytes, its shape takes %" PRIu64, name,
+                   zb_show(t->path), t->end - t->begin, bytes);
   t->begin += from;
   t->end += from;
   return true;
@@ -236,6 +209,24 @@ static int by_place(const void *a, const void *b) {
   return x->end < y->end ? -1 : x->end > y->end;
 }
 
+/* The format wants all data to be some tensor's, and in a row: a file with a byte too many would be read with all values
+ * behind it shifted. Sorts by place. */
+static bool check_places(ZxWeights *w, uint64_t from, uint64_t size, ZbErr *err) {
+  qsort(w->tensor, w->count, sizeof *w->tensor, by_place);
+  uint64_t at = from;
+  for (uint64_t i = 0; i <= w->count; i++) {
+    const Tensor *t = i < w->count ? &w->tensor[i] : NULL;
+    uint64_t next = t ? t->begin : size;
+    if (next < at)
+      return zb_fail(err, bad, "%s: tensors '%s' and '%s' overlap", w->name, zb_show(w->tensor[i - 1].path), zb_show(t->path));
+    if (next > at)
+      return zb_fail(err, bad, "%s: bytes %" PRIu64 " to %" PRIu64 " of its data are no tensor's; the data are %" PRIu64 " bytes", w->name,
+                     at - from, next - from, size - from);
+    if (t) at = t->end;
+  }
+  return true;
+}
+
 static bool read_tensors(ZxWeights *w, const cJSON *root, uint64_t from, uint64_t size, ZbErr *err) {
   uint64_t n = 0;
   for (const cJSON *x = root->child; x; x = x->next) n++;
@@ -247,26 +238,19 @@ static bool read_tensors(ZxWeights *w, const cJSON *root, uint64_t from, uint64_
       return zb_fail(err, bad, "%s: an entry of its header is no tensor", w->name);
     if (!read_tensor(&w->tensor[w->count++], x, from, size, w->name, err)) return false;
   }
-  qsort(w->tensor, w->count, sizeof *w->tensor, by_place);
-  for (uint64_t i = 1; i < w->count; i++)
-    if (w->tensor[i].begin < w->tensor[i - 1].end)
-      return zb_fail(err, bad, "%s: tensors '%.200s' and '%.200s' overlap", w->name, w->tensor[i - 1].path,
-                     w->tensor[i].path);
+  if (!check_places(w, from, size, err)) return false;
   qsort(w->tensor, w->count, sizeof *w->tensor, by_path);
   for (uint64_t i = 1; i < w->count; i++)
     if (!strcmp(w->tensor[i].path, w->tensor[i - 1].path))
-      return zb_fail(err, bad, "%s: tensor '%.200s' appears twice", w->name, w->tensor[i].path);
+      return zb_fail(err, bad, "%s: tensor '%s' appears twice", w->name, zb_show(w->tensor[i].path));
   return true;
 }
 
-static bool read_head(ZxWeights *w, ZbErr *err) {
-  struct stat st;
-  if (fstat(w->fd, &st) < 0 || !S_ISREG(st.st_mode))
-    return zb_fail(err, bad, "%s is not a regular file", w->name);
-  uint64_t size = (uint64_t)st.st_size, len;
+static bool read_head(ZxWeights *w, uint64_t size, ZbErr *err) {
+  uint64_t len;
   if (size < 8)
     return zb_fail(err, bad, "%s is not a safetensors file: it has %" PRIu64 " bytes", w->name, size);
-  if (!read_at(w->fd, w->name, &len, 8, 0, err)) return false;
+  if (!zb_read_at(w->fd, w->name, &len, 8, 0, err)) return false;
   if (len > HEAD_LIMIT || len > size - 8)
     return zb_fail(err, bad,
                    "%s is not a safetensors file, or truncated: a header of %" PRIu64 " bytes in %" PRIu64,
@@ -274,7 +258,7 @@ static bool read_head(ZxWeights *w, ZbErr *err) {
   char *text = malloc(len + 1);
   if (!text) ZB_BUG("out of host memory for a header of %" PRIu64 " bytes", len);
   text[len] = 0; /* a NUL inside ends the text early, which the parser takes for its end and refuses */
-  bool ok = read_at(w->fd, w->name, text, len, 8, err);
+  bool ok = zb_read_at(w->fd, w->name, text, len, 8, err);
   cJSON *root = ok ? cJSON_ParseWithOpts(text, NULL, 1) : NULL;
   if (ok && !cJSON_IsObject(root)) ok = zb_fail(err, bad, "%s: its header is no JSON object", w->name);
   ok = ok && read_tensors(w, root, 8 + len, size, err);
@@ -285,12 +269,11 @@ static bool read_head(ZxWeights *w, ZbErr *err) {
 
 ZxWeights *zx_weights_open(const char *path, bool write, ZbErr *err) {
   ZxWeights *w = calloc(1, sizeof *w);
-  if (!w || !(w->name = write ? tmp_name(path) : strdup(path))) ZB_BUG("out of host memory");
+  uint64_t size;
+  if (!w || !(w->name = strdup(zb_show(path)))) ZB_BUG("out of host memory");
   w->write = write;
-  w->fd = open(w->name, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC);
-  if (w->fd < 0)
-    zb_fail(err, "check the path and its permissions", "cannot open %s: %s", w->name, strerror(errno));
-  else if (read_head(w, err)) return w;
+  w->fd = zb_open_file(path, write, &size, err);
+  if (w->fd >= 0 && read_head(w, size, err)) return w;
   w->write = false;
   zx_weights_close(w, NULL);
   return NULL;
@@ -305,8 +288,8 @@ static int64_t not_found(const ZxWeights *w, const char *path, ZbErr *err) {
   for (uint64_t i = 0; i < w->count; i++) names[i] = w->tensor[i].path;
   const char *near = zb_nearest(path, names, w->count);
   char help[200] = "is it the file of another model?";
-  if (near) snprintf(help, sizeof help, "the nearest name in it is '%.150s'", near);
-  zb_fail(err, help, "%s has no tensor '%s'; it has %" PRIu64, w->name, path, w->count);
+  if (near) snprintf(help, sizeof help, "the nearest name in it is '%.150s'", zb_show(near));
+  zb_fail(err, help, "%s has no tensor '%s'; it has %" PRIu64, w->name, zb_show(path), w->count);
   free(names);
   return -1;
 }
@@ -318,12 +301,12 @@ int64_t zx_weights_find(const ZxWeights *w, const ZxTensorInfo *want, ZbErr *err
   char found[192], expected[192];
   if (t->type == OTHER) {
     zb_fail(err, "convert it to F32", "%s: tensor '%s' has dtype %s; F32, BF16 and F16 can be read", w->name,
-            t->path, t->dtype);
+            zb_show(t->path), t->dtype);
     return -1;
   }
   if (t->nshape != want->nshape || memcmp(t->shape, want->shape, sizeof *t->shape * (size_t)t->nshape)) {
     zb_fail(err, "was it saved with other sizes (-D)?", "%s: tensor '%s' has shape %s; the model wants %s",
-            w->name, t->path, shape_text(found, t->shape, t->nshape),
+            w->name, zb_show(t->path), shape_text(found, t->shape, t->nshape),
             shape_text(expected, want->shape, want->nshape));
     return -1;
   }
@@ -334,11 +317,11 @@ bool zx_weights_read(const ZxWeights *w, int64_t i, uint64_t at, uint64_t n, flo
   ZB_ASSERT(i >= 0 && (uint64_t)i < w->count);
   const Tensor *t = &w->tensor[i];
   ZB_ASSERT(t->type != OTHER && at <= t->n && n <= t->n - at);
-  if (t->type == F32) return read_at(w->fd, w->name, out, 4 * n, t->begin + 4 * at, err);
+  if (t->type == F32) return zb_read_at(w->fd, w->name, out, 4 * n, t->begin + 4 * at, err);
   uint16_t piece[PIECE];
   for (uint64_t done = 0; done < n;) {
     uint64_t m = n - done < PIECE ? n - done : PIECE;
-    if (!read_at(w->fd, w->name, piece, 2 * m, t->begin + 2 * (at + done), err)) return false;
+    if (!zb_read_at(w->fd, w->name, piece, 2 * m, t->begin + 2 * (at + done), err)) return false;
     for (uint64_t k = 0; k < m; k++) out[done + k] = t->type == BF16 ? of_bf16(piece[k]) : of_f16(piece[k]);
     done += m;
   }
@@ -355,25 +338,11 @@ bool zx_weights_write(ZxWeights *w, int64_t i, uint64_t at, uint64_t n, const fl
 bool zx_weights_close(ZxWeights *w, ZbErr *err) {
   if (!w) return true;
   bool ok = true;
-  if (w->write && fsync(w->fd) < 0) ok = write_failed(w->name, errno, err);
-  if (w->fd >= 0 && close(w->fd) < 0 && ok && w->write) ok = write_failed(w->name, errno, err);
+  if (w->write && fsync(w->fd) < 0) ok = zb_out_failed(w->name, errno, err);
+  if (w->fd >= 0 && close(w->fd) < 0 && ok && w->write) ok = zb_out_failed(w->name, errno, err);
   for (uint64_t i = 0; i < w->count; i++) free(w->tensor[i].path);
   free(w->tensor);
   free(w->name);
   free(w);
   return ok;
-}
-
-bool zx_weights_commit(const char *path, ZbErr *err) {
-  char *tmp = tmp_name(path);
-  bool ok = rename(tmp, path) == 0;
-  if (!ok) zb_fail(err, NULL, "cannot rename %s to %s: %s", tmp, path, strerror(errno));
-  free(tmp);
-  return ok;
-}
-
-void zx_weights_discard(const char *path) {
-  char *tmp = tmp_name(path);
-  unlink(tmp);
-  free(tmp);
 }

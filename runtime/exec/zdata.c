@@ -64,37 +64,45 @@ static void show_values(const uint8_t *p, const ZxDataField *f, uint64_t n) {
   }
 }
 
-static bool show(const ZdOptions *o, ZbArena *a, ZbErr *err) {
-  (void)a;
-  ZxData *d = zx_data_open(o->file[0], err);
-  if (!d) return false;
+static bool show_data(const ZxData *d, const char *path, ZbErr *err) {
+  enum { VALUES = 12, TEXT = 60 };
   const ZxDataInfo *info = zx_data_info(d);
+  uint8_t begin[TEXT];
   char size[24];
   zb_bytes(size, info->data_at + info->count * info->record_bytes);
-  printf("%s: %" PRIu64 " %s, %s\n", o->file[0], info->count, info->stream ? "tokens" : "records", size);
+  printf("%s: %" PRIu64 " %s, %s\n", zb_show(path), info->count, info->stream ? "tokens" : "records", size);
   for (uint32_t i = 0; i < info->nfield; i++) {
     const ZxDataField *f = &info->field[i];
     printf("  %-7s %s", f->name, zx_data_elem_name(f->elem));
     if (!info->stream) printf(" x %" PRIu64, f->values);
     if (f->limit) printf(", ids below %" PRIu64, f->limit);
     uint64_t n = info->stream ? info->count : info->count ? f->values : 0;
-    if (n) {
-      printf(", begins");
-      show_values(zx_data_bytes(d) + f->at, f, n < 12 ? n : 12);
-    }
+    if (n > VALUES) n = VALUES;
+    if (!zx_data_get(d, f->at, n * zx_data_elem_bytes(f->elem), begin, err)) return false;
+    if (n) printf(", begins");
+    show_values(begin, f, n);
     printf("\n");
   }
-  if (info->stream && info->field[0].elem == ZX_DATA_U8)
-    show_text(zx_data_bytes(d), info->count < 60 ? info->count : 60);
-  zx_data_close(d);
+  if (!info->stream || info->field[0].elem != ZX_DATA_U8) return true;
+  uint64_t n = info->count < TEXT ? info->count : TEXT;
+  if (!zx_data_get(d, 0, n, begin, err)) return false;
+  show_text(begin, n);
   return true;
+}
+
+static bool show(const ZdOptions *o, ZbArena *a, ZbErr *err) {
+  (void)a;
+  ZxData *d = zx_data_open(o->file[0], err);
+  bool ok = d && show_data(d, o->file[0], err);
+  zx_data_close(d);
+  return ok;
 }
 
 static bool check(const ZdOptions *o, ZbArena *a, ZbErr *err) {
   (void)a;
   ZxData *d = zx_data_open(o->file[0], err);
   bool ok = d && zx_data_verify(d, err);
-  if (ok) printf("%s: as it was written\n", o->file[0]);
+  if (ok) printf("%s: as it was written\n", zb_show(o->file[0]));
   zx_data_close(d);
   return ok;
 }
@@ -155,7 +163,7 @@ static bool run(int argc, char **argv, ZbArena *a, ZbErr *err) {
   if (k == ncommand) {
     const char *near = zb_nearest(argv[1], names, ncommand);
     return zb_fail(err, near ? zb_printf(a, "did you mean '%s'?", near) : see, "zdata has no command '%s'",
-                   argv[1]);
+                   zb_show(argv[1]));
   }
   opterr = 0;
   optind = 2;
@@ -164,8 +172,8 @@ static bool run(int argc, char **argv, ZbArena *a, ZbErr *err) {
       fputs(usage, stdout);
       return true;
     }
-    if (c == ':') return zb_fail(err, see, "%s needs a value", argv[optind - 1]);
-    if (c == '?') return zb_fail(err, see, "zdata knows no option %s", argv[optind - 1]);
+    if (c == ':') return zb_fail(err, see, "%s needs a value", zb_show(argv[optind - 1]));
+    if (c == '?') return zb_fail(err, see, "zdata knows no option %s", zb_show(argv[optind - 1]));
     if (!take(c, names[k], commands[k].needs, commands[k].takes, &o, err)) return false;
   }
   while (optind < argc) o.file[o.nfile++] = argv[optind++];
@@ -176,15 +184,13 @@ static bool run(int argc, char **argv, ZbArena *a, ZbErr *err) {
 }
 
 int main(int argc, char **argv) {
-  if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
-    fputs(usage, argc < 2 ? stderr : stdout);
-    return argc < 2 ? 2 : 0;
-  }
+  zb_begin();
+  if (argc < 2) return fputs(usage, stderr), 2;
   ZbArena *a = zb_arena_new();
   ZbErr err = {0};
-  bool ok = run(argc, argv, a, &err);
-  if (ok && (fflush(stdout) != 0 || ferror(stdout)))
-    ok = zb_fail(&err, NULL, "cannot write: %s", strerror(errno));
+  bool help = !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h");
+  if (help) fputs(usage, stdout);
+  bool ok = (help || run(argc, argv, a, &err)) && zb_close_stdout(&err);
   if (!ok) fprintf(stderr, "zdata: error: %s\n", err.text);
   if (!ok && err.help[0]) fprintf(stderr, "help: %s\n", err.help);
   zb_arena_free(a);

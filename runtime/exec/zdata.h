@@ -14,6 +14,8 @@ bool zd_pack(const ZdOptions *o, ZbArena *a, ZbErr *err);
 bool zd_records(const ZdOptions *o, ZbArena *a, ZbErr *err);
 bool zd_table(const ZdOptions *o, ZbArena *a, ZbErr *err);
 
+/* Whether the output is not this input by another path. */
+bool zd_other_file(const char *in, const char *out, ZbErr *err);
 /* Whether the whole text is a number of at least `least`, in decimal. */
 bool zd_whole(const char *text, uint64_t least, uint64_t *out);
 

@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_CLASSES = 1 << 16 };
+enum { MAX_CLASSES = 1 << 16, MAX_ROW = 64 << 20 /* bytes: more is a quote that is not closed */ };
 
 /* ---- rows of a CSV file (RFC 4180) ---- */
 typedef struct {
   FILE *f;
-  const char *path;
+  const char *path; /* as messages have it */
   uint64_t line; /* where the row begins, from 1 */
   uint64_t next;
   ZbText text;  /* all cells, each with a NUL */
@@ -41,6 +41,8 @@ static bool row(Csv *c, ZbErr *err) {
   for (int x; (x = getc_unlocked(c->f)) != EOF;) {
     char b = (char)x;
     if (x == '\n') c->next++;
+    if (c->text.len > MAX_ROW)
+      return zb_fail(err, "is a quote not closed?", "%s:%" PRIu64 ": a row of more than %d bytes", c->path, c->line, MAX_ROW);
     if (!x) return zb_fail(err, NULL, "%s:%" PRIu64 ": a NUL byte: this is no text", c->path, c->line);
     if (quoted && x == '"') {
       int y = getc_unlocked(c->f);
@@ -118,11 +120,11 @@ static bool first_row(Table *t, const char *label, ZbErr *err) {
   if (t->label == SIZE_MAX) {
     const char *near = t->header ? zb_nearest(label, (const char *const *)t->name, t->ncell) : NULL;
     char help[128] = "give its number, from 1";
-    if (near) snprintf(help, sizeof help, "did you mean '%.80s'?", near);
-    return zb_fail(err, help, "%s has no column '%s'%s", c->path, label,
+    if (near) snprintf(help, sizeof help, "did you mean '%.80s'?", zb_show(near));
+    return zb_fail(err, help, "%s has no column '%s'%s", c->path, zb_show(label),
                    t->header ? "" : ", and no first row with names");
   }
-  if (t->ncell < 2) return zb_fail(err, NULL, "%s has no column beside '%s'", c->path, label);
+  if (t->ncell < 2) return zb_fail(err, NULL, "%s has no column beside '%s'", c->path, zb_show(label));
   return true;
 }
 
@@ -149,7 +151,7 @@ static bool add_class(Table *t, const char *s, ZbErr *err) {
   if (at < t->nclass && !strcmp(t->class[at], s)) return true;
   if (t->nclass == MAX_CLASSES)
     return zb_fail(err, "is it the right column?", "%s:%" PRIu64 ": more than %d different labels in '%s'",
-                   t->csv.path, t->csv.line, MAX_CLASSES, column(t, t->label));
+                   t->csv.path, t->csv.line, MAX_CLASSES, zb_show(column(t, t->label)));
   ZB_PUSH(t->a, t->class, t->nclass, NULL);
   memmove(t->class + at + 1, t->class + at, (t->nclass - 1 - at) * sizeof *t->class);
   t->class[at] = zb_strdup(t->a, s);
@@ -185,8 +187,8 @@ static bool put_row(const Table *t, ZxDataWriter *w, float *value, ZbErr *err) {
     const char *s = cell(c, i);
     if (i == t->label) continue;
     if (!number(s, &x))
-      return zb_fail(err, NULL, "%s:%" PRIu64 ": '%.40s' in column '%.60s' is not a number", c->path, c->line,
-                     s, column(t, i));
+      return zb_fail(err, NULL, "%s:%" PRIu64 ": '%s' in column '%s' is not a number", c->path, c->line,
+                     zb_show(s), zb_show(column(t, i)));
     value[n++] = (float)x;
   }
   const char *s = cell(c, t->label);
@@ -209,23 +211,25 @@ static bool write_table(Table *t, const ZdOptions *o, const ZxDataInfo *info, Zb
   ZxDataWriter *w = zx_data_create(o->out, info, err);
   if (!w) return false;
   bool ok = !t->header || row(c, err);
-  while (ok && row(c, err)) ok = put_row(t, w, value, err);
+  uint64_t rows = 0;
+  for (; ok && row(c, err); rows++) ok = put_row(t, w, value, err);
+  if (ok && !err->text[0] && rows != t->rows) ok = zb_fail(err, NULL, "%s changed while it was read", c->path);
   uint64_t limit[2] = {0, t->numbers ? (uint64_t)t->largest + 1 : t->nclass};
   if (!ok || err->text[0]) {
     zx_data_abandon(w);
     return false;
   }
   if (!zx_data_finish(w, limit, err)) return false;
-  printf("%s: %" PRIu64 " records: %s of %zu numbers, %s of %" PRIu64 " classes\n", o->out, t->rows,
+  printf("%s: %" PRIu64 " records: %s of %zu numbers, %s of %" PRIu64 " classes\n", zb_show(o->out), t->rows,
          info->field[0].name, t->ncell - 1, info->field[1].name, limit[1]);
-  for (size_t i = 0; !t->numbers && i < t->nclass && i < 100; i++) printf("  %zu  %s\n", i, t->class[i]);
+  for (size_t i = 0; !t->numbers && i < t->nclass && i < 100; i++) printf("  %zu  %s\n", i, zb_show(t->class[i]));
   return true;
 }
 
 static bool name_field(ZxDataField *f, const char *name, ZbErr *err) {
   if (strlen(name) >= sizeof f->name)
     return zb_fail(err, "name it with --field and --label-field", "'%s' is too long for a field's name",
-                   name);
+                   zb_show(name));
   strcpy(f->name, name);
   return true;
 }
@@ -233,9 +237,11 @@ static bool name_field(ZxDataField *f, const char *name, ZbErr *err) {
 bool zd_table(const ZdOptions *o, ZbArena *a, ZbErr *err) {
   if (!o->label) return zb_fail(err, "zdata --help shows how", "zdata table needs --label COLUMN");
   if (o->nfield > 1) return zb_fail(err, NULL, "--field is given twice");
-  Table t = {.csv = {.path = o->file[0], .next = 1}, .a = a};
-  t.csv.f = fopen(o->file[0], "rb");
-  if (!t.csv.f) return zb_fail(err, "check the path", "cannot open %s: %s", o->file[0], strerror(errno));
+  if (!zd_other_file(o->file[0], o->out, err)) return false;
+  Table t = {.csv = {.path = zb_strdup(a, zb_show(o->file[0])), .next = 1}, .a = a};
+  uint64_t size; /* it is read twice, so a pipe will not do */
+  int fd = zb_open_file(o->file[0], false, &size, err);
+  if (fd < 0 || !(t.csv.f = fdopen(fd, "rb"))) return false;
   ZxDataField field[2] = {{.elem = ZX_DATA_F32}, {.elem = ZX_DATA_I32, .values = 1}};
   ZxDataInfo info = {.nfield = 2, .field = field};
   bool ok = first_row(&t, o->label, err) && survey(&t, err);

@@ -7,7 +7,6 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -370,10 +369,7 @@ static bool finite_here(Run *r, int64_t step, const ZxStep *s) {
 }
 
 /* The others wait for what this rank cannot do: it ends them all. */
-static _Noreturn void give_up(Run *r) {
-  if (r->o.save) zx_weights_discard(r->o.save);
-  r->c->t->abort(r->c, 1);
-}
+static _Noreturn void give_up(Run *r) { r->c->t->abort(r->c, 1); }
 
 static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
   ZbErr err = {0};
@@ -499,7 +495,7 @@ static bool train(Run *r) {
   summarize(r);
   if (r->o.times) print_times(r);
   if (!r->o.save) return true;
-  return agree(r, zx_engine_save(r->engine, r->o.save, &err), &err);
+  return agree(r, zx_engine_save(r->engine, &err), &err);
 }
 
 static bool dry_run(Run *r) {
@@ -552,7 +548,7 @@ int main(int argc, char **argv) {
   if (!alone) zb_bug_rank(launch.rank);
   if (alone && asks_help(argc, argv)) return fputs(usage, stdout), 0;
   Run r = {.began = zx_now(), .a = zb_arena_new()};
-  signal(SIGXFSZ, SIG_IGN); /* a file over the limit is then an error of its write, which has a message */
+  zb_begin();
   r.c = zx_comm_mpi(&argc, &argv, &err);
   if (!r.c) {
     if (alone) fprintf(stderr, "zrun: error: %s\n  help: %s\n", err.text, err.help);
@@ -561,7 +557,6 @@ int main(int argc, char **argv) {
   }
   r.rank = r.c->t->rank(r.c);
   int code = run(&r, argc, argv);
-  if (code && r.o.save && r.rank == 0) zx_weights_discard(r.o.save);
   zx_log_close(r.log);
   zx_engine_free(r.engine);
   if (r.opened) r.o.device->close(&r.env);

@@ -109,6 +109,51 @@ Test(log, folders_that_do_not_work) {
   says(err, "cannot make the log folder /proc/zug");
 }
 
+static void has(const char *name, const char *want) {
+  size_t n;
+  char *text = scratch_read(name, &n);
+  cr_expect_str_eq(text, want);
+  free(text);
+}
+
+/* A run that fails before its first step leaves all as it was; one that does not keeps it under another name. */
+Test(log, lines_of_earlier_runs_are_kept) {
+  cr_redirect_stdout();
+  zx_log_close(zx_log_open(scratch("log"), &err)); /* makes the folder, and an empty file */
+  cr_expect_eq(scratch_files(), 1);
+  static const char *const old[] = {"one", "two", "three"};
+  for (int i = 0; i < 3; i++) {
+    scratch_write("log/metrics.jsonl", old[i], strlen(old[i]));
+    ZxLog *l = zx_log_open(scratch("log"), &err);
+    cr_assert(l, "%s", err.text);
+    has("log/metrics.jsonl", old[i]);
+    if (i < 2) cr_assert(zx_log_step(l, &step, NULL, 0, &err) && zx_log_step(l, &step, NULL, 0, &err), "%s", err.text);
+    zx_log_close(l);
+  }
+  has("log/metrics.jsonl", "three");
+  has("log/metrics.jsonl.1", "one");
+  has("log/metrics.jsonl.2", "two");
+}
+
+Test(log, links_are_followed) {
+  cr_redirect_stdout();
+  cr_assert(mkdir(scratch("log"), 0777) == 0 && symlink("../there", scratch("log/metrics.jsonl")) == 0);
+  scratch_write("there", "old", 3);
+  ZxLog *l = zx_log_open(scratch("log"), &err);
+  cr_assert(l && zx_log_step(l, &step, NULL, 0, &err), "%s", err.text);
+  zx_log_close(l);
+  has("there.1", "old");
+  struct stat st;
+  cr_expect(lstat(scratch("log/metrics.jsonl"), &st) == 0 && S_ISLNK(st.st_mode));
+  cr_expect(stat(scratch("there"), &st) == 0 && st.st_size > 100);
+}
+
+Test(log, a_pipe_without_a_reader, .timeout = 20) {
+  cr_assert(mkdir(scratch("log"), 0777) == 0 && mkfifo(scratch("log/metrics.jsonl"), 0666) == 0);
+  cr_expect(!zx_log_open(scratch("log"), &err));
+  says(err, "metrics.jsonl: nobody reads from it");
+}
+
 Test(log, a_full_disk) {
   cr_redirect_stdout();
   ZxLog *l = zx_log_open(scratch("log"), &err);
@@ -134,7 +179,8 @@ Test(log, nobody_reads_the_lines) {
 Test(log, messages_of_ranks) {
   cr_redirect_stderr();
   zx_say(3, "loss is %g", 1.5);
-  cr_expect_stderr_eq_str("[rank 3] loss is 1.5\n");
+  zx_say(4, "no \033[1m%s", "\xff");
+  cr_expect_stderr_eq_str("[rank 3] loss is 1.5\n[rank 4] no \\x1b[1m\\xff\n");
 }
 
 Test(log, a_long_message_is_one_line) {

@@ -3,6 +3,7 @@
 #include "tests/unit/exec/scratch.h"
 
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <ftw.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -47,6 +48,15 @@ char *scratch_read(const char *name, size_t *n) {
   *n = fread(p, 1, (size_t)st.st_size, f);
   fclose(f);
   return p;
+}
+
+int scratch_files(void) {
+  int n = -2; /* . and .. */
+  DIR *d = opendir(folder);
+  cr_assert(d);
+  while (readdir(d)) n++;
+  closedir(d);
+  return n;
 }
 
 void scratch_full_at(uint64_t bytes) {
