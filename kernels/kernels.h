@@ -151,13 +151,14 @@ ZkKernel *zk_ref_kernel(int op);
 
 /* ---- kernels on flat buffers, outside graphs ------------------------------------------------- */
 /* AdamW (Loshchilov, Hutter 2019) on n elements: g is scaled by `scale` (1/norm clipping) first; m, v, w
- * f32; also rounds the new w into `w16` (bf16) unless NULL. step counts from 1. */
+ * f32; also rounds the new w into `w16` (bf16) unless NULL. step counts from 1. Both optimizers return whether all
+ * of the new w, m and v are finite. */
 typedef struct { float lr, b1, b2, eps, decay, scale; int64_t step; } ZkAdamW;
-void zk_cpu_adamw(const ZkEnv *env, const ZkAdamW *p, int64_t n, const float *g, float *w, float *m, float *v,
+bool zk_cpu_adamw(const ZkEnv *env, const ZkAdamW *p, int64_t n, const float *g, float *w, float *m, float *v,
                   uint16_t *w16);
 /* SGD with momentum and decoupled decay: m = momentum*m + g; w -= lr*(m + decay*w). m may be NULL when momentum is 0. */
 typedef struct { float lr, momentum, decay, scale; } ZkSgd;
-void zk_cpu_sgd(const ZkEnv *env, const ZkSgd *p, int64_t n, const float *g, float *w, float *m,
+bool zk_cpu_sgd(const ZkEnv *env, const ZkSgd *p, int64_t n, const float *g, float *w, float *m,
                 uint16_t *w16);
 /* Sum of squares in f64, in a fixed order that does not depend on the number of threads. */
 double zk_cpu_sumsq(const ZkEnv *env, int64_t n, const float *x);

@@ -6,32 +6,48 @@
 
 #define GRAIN 32768
 
-ZK_SIMD static void adamw(int64_t n, const float *g, float *w, float *m, float *v, float scale, float b1,
-                          float b2, float keep, float rate, float vscale, float eps) {
-#pragma omp simd
+/* The loops of the optimizers also sum 0 * x of all that they write: 0, or NaN if something is not finite. What they
+ * wait for is memory, so that is free. */
+ZK_SIMD static float adamw(int64_t n, const float *g, float *w, float *m, float *v, float scale, float b1,
+                           float b2, float keep, float rate, float vscale, float eps) {
+  float zero = 0;
+#pragma omp simd reduction(+ : zero)
   for (int64_t i = 0; i < n; i++) {
     float gi = g[i] * scale;
     float mi = b1 * m[i] + (1 - b1) * gi;
     float vi = b2 * v[i] + (1 - b2) * gi * gi;
+    float wi = keep * w[i] - rate * mi / (__builtin_sqrtf(vi) * vscale + eps);
     m[i] = mi;
     v[i] = vi;
-    w[i] = keep * w[i] - rate * mi / (__builtin_sqrtf(vi) * vscale + eps);
+    w[i] = wi;
+    zero += 0 * mi + 0 * vi + 0 * wi;
   }
+  return zero;
 }
 
-ZK_SIMD static void sgd(int64_t n, const float *g, float *w, float *m, float scale, float momentum,
-                        float keep, float lr) {
-#pragma omp simd
+ZK_SIMD static float sgd(int64_t n, const float *g, float *w, float *m, float scale, float momentum,
+                         float keep, float lr) {
+  float zero = 0;
+#pragma omp simd reduction(+ : zero)
   for (int64_t i = 0; i < n; i++) {
     float mi = momentum * m[i] + g[i] * scale;
+    float wi = keep * w[i] - lr * mi;
     m[i] = mi;
-    w[i] = keep * w[i] - lr * mi;
+    w[i] = wi;
+    zero += 0 * mi + 0 * wi;
   }
+  return zero;
 }
 
-ZK_SIMD static void sgd_plain(int64_t n, const float *g, float *w, float scale, float keep, float lr) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) w[i] = keep * w[i] - lr * (g[i] * scale);
+ZK_SIMD static float sgd_plain(int64_t n, const float *g, float *w, float scale, float keep, float lr) {
+  float zero = 0;
+#pragma omp simd reduction(+ : zero)
+  for (int64_t i = 0; i < n; i++) {
+    float wi = keep * w[i] - lr * (g[i] * scale);
+    w[i] = wi;
+    zero += 0 * wi;
+  }
+  return zero;
 }
 
 ZK_SIMD static double sumsq(int64_t n, const float *x) {
@@ -49,45 +65,52 @@ typedef struct {
   uint16_t *w16;
   const uint16_t *x16;
   float a;
+  bool lost; /* something is not finite */
 } Flat;
+
+static void look(Flat *f, float zero) {
+  if (!(zero == 0)) __atomic_store_n(&f->lost, true, __ATOMIC_RELAXED);
+}
 
 static void run_adamw(void *arg, int64_t from, int64_t to, int part) {
   (void)part;
-  const Flat *f = arg;
+  Flat *f = arg;
   const ZkAdamW *p = f->adamw;
   double bias1 = 1 - pow(p->b1, (double)p->step), bias2 = 1 - pow(p->b2, (double)p->step);
   for (int64_t i = from, n; i < to; i += n) { /* short pieces: w is still in cache when it is rounded */
     n = zk_min(4096, to - i);
-    adamw(n, f->g + i, f->w + i, f->m + i, f->v + i, p->scale, p->b1, p->b2, 1 - p->lr * p->decay,
-          (float)(p->lr / bias1), (float)(1 / sqrt(bias2)), p->eps);
+    look(f, adamw(n, f->g + i, f->w + i, f->m + i, f->v + i, p->scale, p->b1, p->b2, 1 - p->lr * p->decay,
+                  (float)(p->lr / bias1), (float)(1 / sqrt(bias2)), p->eps));
     if (f->w16) zk_run_to_bf16(f->w16 + i, f->w + i, n);
   }
 }
 
-void zk_cpu_adamw(const ZkEnv *env, const ZkAdamW *p, int64_t n, const float *g, float *w, float *m, float *v,
+bool zk_cpu_adamw(const ZkEnv *env, const ZkAdamW *p, int64_t n, const float *g, float *w, float *m, float *v,
                   uint16_t *w16) {
   Flat f = {.adamw = p, .g = g, .w = w, .m = m, .v = v, .w16 = w16};
   zk_for(env, n, GRAIN, run_adamw, &f);
+  return !f.lost;
 }
 
 static void run_sgd(void *arg, int64_t from, int64_t to, int part) {
   (void)part;
-  const Flat *f = arg;
+  Flat *f = arg;
   const ZkSgd *p = f->sgd;
   float keep = 1 - p->lr * p->decay;
   for (int64_t i = from, n; i < to; i += n) {
     n = zk_min(4096, to - i);
-    if (f->m) sgd(n, f->g + i, f->w + i, f->m + i, p->scale, p->momentum, keep, p->lr);
-    else sgd_plain(n, f->g + i, f->w + i, p->scale, keep, p->lr);
+    if (f->m) look(f, sgd(n, f->g + i, f->w + i, f->m + i, p->scale, p->momentum, keep, p->lr));
+    else look(f, sgd_plain(n, f->g + i, f->w + i, p->scale, keep, p->lr));
     if (f->w16) zk_run_to_bf16(f->w16 + i, f->w + i, n);
   }
 }
 
-void zk_cpu_sgd(const ZkEnv *env, const ZkSgd *p, int64_t n, const float *g, float *w, float *m,
+bool zk_cpu_sgd(const ZkEnv *env, const ZkSgd *p, int64_t n, const float *g, float *w, float *m,
                 uint16_t *w16) {
   ZB_ASSERT(m != NULL || p->momentum == 0);
   Flat f = {.sgd = p, .g = g, .w = w, .m = m, .w16 = w16};
   zk_for(env, n, GRAIN, run_sgd, &f);
+  return !f.lost;
 }
 
 #define SUMSQ_PARTS 256

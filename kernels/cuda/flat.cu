@@ -53,12 +53,19 @@ ZK_DEVICE float scale_of(const Scale &s) {
   return clip >= 1 ? s.scale : (float)clip * s.scale;
 }
 
+/* Becomes 1 if something is not finite; threads that find it write the same. */
+ZK_DEVICE bool is_lost(float x) { return !(fabsf(x) <= 3.4028234663852886e38f); }
+ZK_DEVICE void tell(double *lost, bool found) {
+  if (found && lost) *lost = 1;
+}
+
 typedef struct {
   float *g, *w, *m, *v;
   uint16_t *w16;
   Scale scale;
   const ZkNow *now; /* NULL: lr, rate and vscale are as given */
   float b1, b2, decay, lr, rate, vscale, eps;
+  double *lost;
   bool clear;
 } Adam;
 
@@ -69,23 +76,26 @@ ZK_DEVICE Adam at_step(const Adam &a) {
   return b;
 }
 
-ZK_DEVICE void adam_one(const Adam &a, float scale, float g, float &w, float &m, float &v) {
+/* True if something is not finite afterwards. */
+ZK_DEVICE bool adam_one(const Adam &a, float scale, float g, float &w, float &m, float &v) {
   g *= scale;
   m = a.b1 * m + (1 - a.b1) * g;
   v = a.b2 * v + (1 - a.b2) * g * g;
   w = (1 - a.lr * a.decay) * w - a.rate * m / (sqrtf(v) * a.vscale + a.eps);
+  return is_lost(w) || is_lost(m) || is_lost(v);
 }
 
 static __global__ void __launch_bounds__(THREADS)
     adamw(const __grid_constant__ Adam adam, int64_t n, bool wide) {
   const Adam a = at_step(adam);
   float scale = scale_of(a.scale);
+  bool lost = false;
   each<4>(
       n, wide,
       [&](int64_t i) {
         Four g = load4(a.g + i), w = load4(a.w + i), m = load4(a.m + i), v = load4(a.v + i);
 #pragma unroll
-        for (int j = 0; j < 4; j++) adam_one(a, scale, g.x[j], w.x[j], m.x[j], v.x[j]);
+        for (int j = 0; j < 4; j++) lost |= adam_one(a, scale, g.x[j], w.x[j], m.x[j], v.x[j]);
         store4(a.w + i, w);
         store4(a.m + i, m);
         store4(a.v + i, v);
@@ -93,14 +103,16 @@ static __global__ void __launch_bounds__(THREADS)
         if (a.clear) store4(a.g + i, Four{{0, 0, 0, 0}});
       },
       [&](int64_t i) {
-        adam_one(a, scale, a.g[i], a.w[i], a.m[i], a.v[i]);
+        lost |= adam_one(a, scale, a.g[i], a.w[i], a.m[i], a.v[i]);
         if (a.w16) a.w16[i] = zk_to_bf16(a.w[i]);
         if (a.clear) a.g[i] = 0;
       });
+  tell(a.lost, lost);
 }
 
 extern "C" void zk_cuda_adamw(const ZkEnv *env, const ZkAdamW *p, const double *squares, float most,
-                              int64_t n, float *g, float *w, float *m, float *v, uint16_t *w16, bool clear) {
+                              int64_t n, float *g, float *w, float *m, float *v, uint16_t *w16, double *lost,
+                              bool clear) {
   ZkCuda *cu = zk_cu(env);
   double bias1 = 1 - pow((double)p->b1, (double)p->step), bias2 = 1 - pow((double)p->b2, (double)p->step);
   Adam a = {g,
@@ -117,6 +129,7 @@ extern "C" void zk_cuda_adamw(const ZkEnv *env, const ZkAdamW *p, const double *
             (float)(p->lr / bias1),
             (float)(1 / sqrt(bias2)),
             p->eps,
+            lost,
             clear};
   ZK_LAUNCH(cu, NULL, adamw, blocks_for(cu, n, 4), THREADS, 0, a, n, aligned({g, w, m, v, w16}));
 }
@@ -127,23 +140,26 @@ typedef struct {
   Scale scale;
   const ZkNow *now; /* NULL: lr is as given */
   float momentum, decay, lr;
+  double *lost;
   bool clear;
 } Sgd;
 
-ZK_DEVICE void sgd_one(const Sgd &s, float scale, float lr, float g, float &w, float &m) {
+ZK_DEVICE bool sgd_one(const Sgd &s, float scale, float lr, float g, float &w, float &m) {
   m = s.momentum * m + g * scale;
   w = (1 - lr * s.decay) * w - lr * m;
+  return is_lost(w) || is_lost(m);
 }
 
 static __global__ void __launch_bounds__(THREADS) sgd(const __grid_constant__ Sgd s, int64_t n, bool wide) {
   float scale = scale_of(s.scale), lr = s.now ? s.now->lr : s.lr;
+  bool lost = false;
   each<4>(
       n, wide,
       [&](int64_t i) {
         Four g = load4(s.g + i), w = load4(s.w + i), m = {{0, 0, 0, 0}};
         if (s.m) m = load4(s.m + i);
 #pragma unroll
-        for (int j = 0; j < 4; j++) sgd_one(s, scale, lr, g.x[j], w.x[j], m.x[j]);
+        for (int j = 0; j < 4; j++) lost |= sgd_one(s, scale, lr, g.x[j], w.x[j], m.x[j]);
         store4(s.w + i, w);
         if (s.m) store4(s.m + i, m);
         if (s.w16) store4_bf16(s.w16 + i, w);
@@ -151,18 +167,19 @@ static __global__ void __launch_bounds__(THREADS) sgd(const __grid_constant__ Sg
       },
       [&](int64_t i) {
         float m = s.m ? s.m[i] : 0;
-        sgd_one(s, scale, lr, s.g[i], s.w[i], m);
+        lost |= sgd_one(s, scale, lr, s.g[i], s.w[i], m);
         if (s.m) s.m[i] = m;
         if (s.w16) s.w16[i] = zk_to_bf16(s.w[i]);
         if (s.clear) s.g[i] = 0;
       });
+  tell(s.lost, lost);
 }
 
 extern "C" void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, const double *squares, float most, int64_t n,
-                            float *g, float *w, float *m, uint16_t *w16, bool clear) {
+                            float *g, float *w, float *m, uint16_t *w16, double *lost, bool clear) {
   ZkCuda *cu = zk_cu(env);
   ZB_ASSERT(m != NULL || p->momentum == 0);
-  Sgd s = {g, w, m, w16, {squares, most, p->scale}, env->now, p->momentum, p->decay, p->lr, clear};
+  Sgd s = {g, w, m, w16, {squares, most, p->scale}, env->now, p->momentum, p->decay, p->lr, lost, clear};
   ZK_LAUNCH(cu, NULL, sgd, blocks_for(cu, n, 4), THREADS, 0, s, n, aligned({g, w, m, w16}));
 }
 

@@ -72,23 +72,23 @@ static double cpu_copy_peak(const ZkEnv *env, int ms) {
 static void cpu_run(const ZkEnv *env, const ZkCall *call) { zk_cpu_kernel(call->op)(env, call); }
 
 /* As PyTorch's clip_grad_norm_. */
-static float clip_scale(const ZxClip *c) {
+static float clip_scale(const ZxScalars *c) {
   double scale = c->most > 0 ? c->most / (sqrt(*c->squares) + 1e-6) : 1;
   return scale > 1 ? 1 : (float)scale;
 }
 
-static void cpu_adamw(const ZkEnv *env, const ZkAdamW *p, const ZxClip *clip, int64_t n, const float *g, float *w, float *m,
+static void cpu_adamw(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g, float *w, float *m,
                       float *v, uint16_t *w16) {
   ZkAdamW q = *p;
   q.scale = clip_scale(clip);
-  zk_cpu_adamw(env, &q, n, g, w, m, v, w16);
+  if (!zk_cpu_adamw(env, &q, n, g, w, m, v, w16)) *clip->lost = 1;
 }
 
-static void cpu_sgd(const ZkEnv *env, const ZkSgd *p, const ZxClip *clip, int64_t n, const float *g, float *w, float *m,
+static void cpu_sgd(const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, int64_t n, const float *g, float *w, float *m,
                     uint16_t *w16) {
   ZkSgd q = *p;
   q.scale = clip_scale(clip);
-  zk_cpu_sgd(env, &q, n, g, w, m, w16);
+  if (!zk_cpu_sgd(env, &q, n, g, w, m, w16)) *clip->lost = 1;
 }
 
 static void cpu_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum) { *sum += zk_cpu_sumsq(env, n, x); }

@@ -106,7 +106,7 @@ ZxEngine *zx_engine_new(ZbArena *a, ZpPlan *p, ZxComm *c, const ZxEngineOptions 
   const ZpProgram *g = &e->st->prog;
   e->sums = scalars(e, ZP_SCALARS_SUMS, sizeof *e->sums);
   e->count = scalars(e, ZP_SCALARS_COUNT, sizeof *e->count);
-  e->clip = (ZxClip){&e->sums->squares, (float)p->recipe->clip};
+  e->clip = (ZxScalars){&e->sums->squares, (float)p->recipe->clip, &e->sums->lost};
   e->done = ZB_NEWN(a, bool, g->ninstrs);
   e->request = ZB_NEWN(a, ZxRequest, g->ninstrs);
   e->flight = ZB_NEWN(a, uint32_t, g->ninstrs);

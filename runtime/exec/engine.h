@@ -5,7 +5,7 @@
  * call.c     one node: kernel, collective  update.c  norms and optimizer steps
  * params.c   initial values, files        feed.c    data into input blocks
  * times.c    what operations had to do      grads.c   what of a gradient is cleared, what is written first
- * capture.c  steps that are queued once and played from then on */
+ * capture.c  steps that are queued once     finite.c  whether a step can be gone on from */
 #ifndef ZUG_EXEC_ENGINE_H
 #define ZUG_EXEC_ENGINE_H
 
@@ -29,6 +29,7 @@ typedef struct { ZxRange *range; uint32_t n; } ZxClear;
 typedef struct {
   double loss, aux, squares; /* numerator of the loss, auxiliary losses, squared norm of the gradient */
   double denominator;
+  double lost;               /* of this rank: 1 if its update left something that is not finite */
 } ZxSums;
 typedef struct {
   double denominator;
@@ -83,7 +84,7 @@ struct ZxEngine {
   bool *fresh;           /* per held bucket: no backward of this step has touched its gradient */
   int64_t step;
   double lr;
-  ZxClip clip;
+  ZxScalars clip;
   ZxStep out;
   ZbErr *err;
   bool failed, polling, has_loss;
@@ -136,6 +137,16 @@ void zx_make_ranges(ZxEngine *e);
 void zx_norm_local(ZxEngine *e); /* adds to the squared norm */
 void zx_optimize(ZxEngine *e, const ZpHeld *h);
 
+/* params.c */
+const char *zx_path(ZxEngine *e, uint32_t param, uint32_t iter);
+uint32_t zx_iterations(const ZxEngine *e, uint32_t param);
+/* Calls fn for every run of the values, or gradients, that this rank speaks for: stretches of n elements of a parameter. */
+typedef bool ZxVisit(void *ctx, uint32_t param, uint32_t iter, uint64_t n, const float *at);
+bool zx_visit(ZxEngine *e, bool grads, ZxVisit *fn, void *ctx, ZbErr *err);
+
+/* finite.c: the first of n values that is not finite, or -1. */
+int64_t zx_not_finite(const float *x, uint64_t n);
+
 /* grads.c */
 void zx_make_clears(ZxEngine *e);
 void zx_begin_grads(ZxEngine *e); /* of a step: clears what no backward sets */
@@ -158,5 +169,7 @@ bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb);
 bool zx_feed_all(ZxEngine *e); /* a captured step's inputs, of all micro-batches, into pinned memory */
 uint64_t zx_input_bytes(const ZxEngine *e); /* of one micro-batch */
 bool zx_check_inputs(ZxEngine *e, ZbErr *err);
+/* Collective: the name of an input of this step that is not finite in some sample of the run, or NULL. */
+const char *zx_bad_input(ZxEngine *e, uint64_t *sample);
 
 #endif

@@ -9,8 +9,8 @@
  * engine.c play.c call.c   steps of a plan    data.c        token and record files
  * capture.c                steps queued once  weights.c     safetensors, read and written by owners
  * params.c update.c        parameters
- * rate.c                   learning rates     log.c         lines for people, metrics.jsonl
- * times.c                  what operations had to do
+ * finite.c                 sound steps        log.c         lines for people, metrics.jsonl
+ * rate.c                   learning rates     times.c       what operations had to do
  */
 #ifndef ZUG_EXEC_H
 #define ZUG_EXEC_H
@@ -23,7 +23,9 @@
 /* Where a rank's arena lives and who computes on it. If that is the host, a call is done when it returns, and there are no
  * events. On other devices every call but those that say so only queues its work on the current stream, one for each of the
  * plan's queues: work of a stream is done in order, and work of another is ordered after it by an event. */
-typedef struct { const double *squares; float most; } ZxClip; /* gradients are scaled to a norm of at most `most`; 0: not */
+/* What an update has to do with the step's scalars: gradients, whose squared norm is `squares`, are scaled to a norm of at most
+ * `most` (0: not); `lost` becomes 1 if a parameter or a state is not finite afterwards. */
+typedef struct { const double *squares; float most; double *lost; } ZxScalars;
 typedef struct ZxComm ZxComm;
 typedef struct {
   const char *name; /* "cpu" */
@@ -49,9 +51,9 @@ typedef struct {
   bool (*prepare)(const ZkEnv *env, const ZkCall *call, ZbErr *err);
   /* Computing. */
   void (*run)(const ZkEnv *env, const ZkCall *call);
-  void (*adamw)(const ZkEnv *env, const ZkAdamW *p, const ZxClip *clip, int64_t n, const float *g, float *w, float *m, float *v,
+  void (*adamw)(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g, float *w, float *m, float *v,
                 uint16_t *w16);
-  void (*sgd)(const ZkEnv *env, const ZkSgd *p, const ZxClip *clip, int64_t n, const float *g, float *w, float *m, uint16_t *w16);
+  void (*sgd)(const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, int64_t n, const float *g, float *w, float *m, uint16_t *w16);
   void (*sumsq)(const ZkEnv *env, int64_t n, const float *x, double *sum); /* sum += x.x */
   void (*axpy)(const ZkEnv *env, int64_t n, float a, const float *x, float *y);
   void (*to_bf16)(const ZkEnv *env, int64_t n, const float *x, uint16_t *y);
@@ -216,11 +218,11 @@ bool zx_weights_close(ZxWeights *w, ZbErr *err); /* fsyncs when written */
 typedef struct {
   int64_t step, steps;
   double loss, grad_norm, lr, tokens, step_ms, tokens_per_s, flops, peak_share; /* share of measured peak, 0..1 */
-  double bubble, wait_ms;                 /* share of the step spent waiting; -1: not measured */
+  double bubble, wait_ms, wait_max_ms;    /* waiting in the step: share of it, and time, means over all ranks; the most of one */
   uint64_t planned_bytes, used_bytes;
 } ZxMetrics;
-/* Per rank class (pipeline stage): what differs. */
-typedef struct { int stage; uint64_t planned_bytes, used_bytes; double compute_ms, wait_ms; } ZxClassMetrics;
+/* Per rank class (pipeline stage): what differs. Times are means over its ranks, but for the most of one. */
+typedef struct { int stage; uint64_t planned_bytes, used_bytes; double compute_ms, wait_ms, wait_max_ms; } ZxClassMetrics;
 typedef struct ZxLog ZxLog;
 /* dir NULL: no files. Fails with a message for a folder that cannot be made or written. What an earlier run left in
  * metrics.jsonl stays there until the first line of this one, and is kept as metrics.jsonl.1, .2, ... Lines are flushed.
@@ -228,6 +230,8 @@ typedef struct ZxLog ZxLog;
 ZxLog *zx_log_open(const char *dir, ZbErr *err);
 bool zx_log_step(ZxLog *l, const ZxMetrics *m, const ZxClassMetrics *c, int nclass, ZbErr *err);
 void zx_log_close(ZxLog *l);
+/* For printing: of a NaN there is only one, without a sign. */
+double zx_plain(double x);
 /* "[rank 3] text" on stderr, one write call. */
 void zx_say(int rank, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -259,9 +263,13 @@ typedef struct {
   double loss, aux, grad_norm, tokens; /* tokens: the loss denominator */
   double wait_ms, compute_ms;          /* of this rank; wait_ms -1: not measured */
   uint64_t used_bytes;                 /* highest byte of the arena that was touched, so far */
+  bool lost;                           /* this rank's update left a parameter or a state that is not finite */
 } ZxStep;
 /* One training step at learning rate lr; step counts from 1. False with a message when the data are at fault. */
 bool zx_engine_step(ZxEngine *e, int64_t step, double lr, ZxStep *out, ZbErr *err);
+/* Collective, after a step, with `lost` if it is so on any rank: whether the run can go on. If not, `err` says the same on
+ * all ranks: a loss without a positive denominator, or what of loss, gradients and parameters is not finite. */
+bool zx_engine_sound(ZxEngine *e, const ZxStep *s, ZbErr *err);
 uint64_t zx_engine_bytes(const ZxEngine *e); /* planned = allocated */
 /* Lines for people: how ranks exchange, what of the device's memory is taken beside the arena. Nothing for the host. */
 void zx_engine_tell(const ZxEngine *e, ZbText *out);

@@ -2,6 +2,7 @@
  * (s - 1) * global_batch + m * samples_per_micro_batch + k in every layout; a rank reads only its part. */
 #include "runtime/exec/engine.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const ZpValue *input_value(const ZxEngine *e, const ZpInputUse *u) {
@@ -18,7 +19,9 @@ static int64_t sample_values(const ZxEngine *e, const ZgType *t) {
   return n;
 }
 
+/* A run without steps has no data. */
 bool zx_check_inputs(ZxEngine *e, ZbErr *err) {
+  if (!e->o.data) return true;
   uint64_t longest = 0; /* row of all inputs that are rounded */
   for (uint32_t i = 0; i < e->p->ninputs; i++) {
     const ZgIo *io = &e->p->graph->inputs[e->p->inputs[i].input];
@@ -59,20 +62,66 @@ static bool feed_sample(ZxEngine *e, const ZpInputUse *u, uint64_t g, char *to) 
   return true;
 }
 
+/* Samples of a micro-batch that this rank reads of an input, and the number of the first of them in the run. */
+static bool batched(const ZxEngine *e, const ZpValue *v) { return v->type.naxes && v->axis[0] == e->p->batch; }
+static int64_t samples(const ZxEngine *e, const ZpValue *v) { return batched(e, v) ? v->size[0] : 1; }
+static int64_t first_sample(const ZxEngine *e, const ZpValue *v, uint32_t mb) {
+  int64_t start = batched(e, v) ? zp_view_start(&e->p->mesh, v, e->rank, v->axis[0], v->size[0]) : 0;
+  int64_t micro = e->p->batch == ZP_NONE ? 1 : e->p->axis_size[e->p->batch];
+  return (e->step - 1) * e->p->global_batch + (int64_t)mb * micro + start;
+}
+
 static bool feed(ZxEngine *e, char *inputs, uint32_t mb) {
   for (uint32_t i = 0; i < e->p->ninputs; i++) {
     const ZpInputUse *u = &e->p->inputs[i];
     const ZpValue *v = input_value(e, u);
-    bool batched = v->type.naxes && v->axis[0] == e->p->batch;
-    int64_t n = batched ? v->size[0] : 1;
-    int64_t start = batched ? zp_view_start(&e->p->mesh, v, e->rank, v->axis[0], n) : 0;
-    int64_t micro = e->p->batch == ZP_NONE ? 1 : e->p->axis_size[e->p->batch];
-    for (int64_t k = 0; k < n; k++) {
-      uint64_t g = (uint64_t)((e->step - 1) * e->p->global_batch + (int64_t)mb * micro + start + k);
-      if (!feed_sample(e, u, g, inputs + u->at + v->bytes / (uint64_t)n * (uint64_t)k)) return false;
-    }
+    int64_t n = samples(e, v), start = first_sample(e, v, mb);
+    for (int64_t k = 0; k < n; k++)
+      if (!feed_sample(e, u, (uint64_t)(start + k), inputs + u->at + v->bytes / (uint64_t)n * (uint64_t)k)) return false;
   }
   return true;
+}
+
+/* ---- what was wrong with a step ---- */
+static bool sane(const ZpValue *v, const char *p, uint64_t bytes) {
+  if (v->elem == ZK_F32) return zx_not_finite((const float *)(const void *)p, bytes / 4) < 0;
+  for (uint64_t i = 0; i < bytes; i += 2)
+    if ((p[i + 1] & 0x7f) == 0x7f && p[i] & 0x80) return false; /* all bits of a bf16's exponent */
+  return true;
+}
+
+/* The first bad one of this rank, as sample * inputs + input; -1: none. */
+static int64_t bad_here(ZxEngine *e, char *room) {
+  int64_t first = -1;
+  for (uint32_t mb = 0; mb < e->p->nmicro; mb++) {
+    if (!feed(e, room, mb)) return first;
+    for (uint32_t i = 0; i < e->p->ninputs; i++) {
+      const ZpInputUse *u = &e->p->inputs[i];
+      const ZpValue *v = input_value(e, u);
+      int64_t n = samples(e, v), start = first_sample(e, v, mb);
+      uint64_t each = v->bytes / (uint64_t)n;
+      if (is_index(&e->p->graph->inputs[u->input].type)) continue;
+      for (int64_t k = 0; k < n; k++) {
+        int64_t at = (start + k) * e->p->graph->ninputs + u->input;
+        if (!sane(v, room + u->at + each * (uint64_t)k, each) && (first < 0 || at < first)) first = at;
+      }
+    }
+  }
+  return first;
+}
+
+const char *zx_bad_input(ZxEngine *e, uint64_t *sample) {
+  ZbErr none, *err = e->err;
+  char *room = malloc(zx_input_bytes(e) + 1);
+  e->err = &none;
+  int64_t at = room ? bad_here(e, room) : -1;
+  e->err = err;
+  free(room);
+  double first = at < 0 ? -1e300 : -(double)at; /* the maximum of the negatives is the lowest */
+  e->world->t->wait(e->world, e->world->t->all_reduce(e->world, 0, &first, 1, ZX_F64, ZX_MAX));
+  if (first < -1e299) return NULL;
+  *sample = (uint64_t)-first / e->p->graph->ninputs;
+  return e->p->graph->inputs[(uint64_t)-first % e->p->graph->ninputs].name;
 }
 
 uint64_t zx_input_bytes(const ZxEngine *e) {

@@ -22,6 +22,7 @@ libexec_a_SOURCES = \
   runtime/exec/exec.h \
   runtime/exec/facts.c \
   runtime/exec/feed.c \
+  runtime/exec/finite.c \
   runtime/exec/grads.c \
   runtime/exec/log.c \
   runtime/exec/params.c \

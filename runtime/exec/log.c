@@ -123,12 +123,14 @@ static bool put_json(ZxLog *l, const ZxMetrics *m, const ZxClassMetrics *c, int 
   put_known(t, "peak_share", m->peak_share);
   put_known(t, "bubble", m->bubble);
   put_known(t, "wait_ms", m->wait_ms);
+  put_known(t, "wait_max_ms", m->wait_max_ms);
   zb_text_add(t, ",\"planned_bytes\":%" PRIu64 ",\"used_bytes\":%" PRIu64, m->planned_bytes, m->used_bytes);
   for (int i = 0; i < nclass; i++) {
     zb_text_add(t, "%s{\"stage\":%d,\"planned_bytes\":%" PRIu64 ",\"used_bytes\":%" PRIu64,
                 i ? "," : ",\"classes\":[", c[i].stage, c[i].planned_bytes, c[i].used_bytes);
     put_known(t, "compute_ms", c[i].compute_ms);
     put_known(t, "wait_ms", c[i].wait_ms);
+    put_known(t, "wait_max_ms", c[i].wait_max_ms);
     zb_text_add(t, "}");
   }
   zb_text_add(t, "%s}\n", nclass ? "]" : "");
@@ -142,8 +144,8 @@ static bool put_line(ZxLog *l, const ZxMetrics *m, ZbErr *err) {
   int width = snprintf(NULL, 0, "%" PRId64, m->steps);
   char used[24], planned[24];
   t->len = 0;
-  zb_text_add(t, "step %*" PRId64 "/%" PRId64 "  loss %.4f", width, m->step, m->steps, m->loss);
-  if (!(m->grad_norm < 0)) zb_text_add(t, "  grad %.3g", m->grad_norm);
+  zb_text_add(t, "step %*" PRId64 "/%" PRId64 "  loss %.4f", width, m->step, m->steps, zx_plain(m->loss));
+  if (!(m->grad_norm < 0)) zb_text_add(t, "  grad %.3g", zx_plain(m->grad_norm));
   if (!(m->lr < 0)) zb_text_add(t, "  lr %.2e", m->lr);
   if (m->tokens_per_s >= 0) zb_text_add(t, "  %.0f tok/s", m->tokens_per_s);
   if (m->step_ms >= 0)

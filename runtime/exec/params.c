@@ -12,8 +12,13 @@ typedef struct {
   const ZpSlice *s;
   const char *path;
   uint64_t stream;
+  uint32_t iter;
   ZxWeights *file; /* load, save */
+  const char *name; /* of the file */
   int64_t tensor;
+  bool grads; /* not values */
+  ZxVisit *visit;
+  void *ctx;
   bool (*run)(void *ctx, uint64_t global, uint64_t n, float *at);
   bool draws;      /* `run` does not fail and may run on all threads */
   float *values;   /* room on the host for one own range of a device that is not the host */
@@ -23,7 +28,7 @@ typedef struct {
 } Walk;
 
 /* Path of iteration `iter`: the `*` becomes its number. */
-static const char *path_of(ZxEngine *e, uint32_t param, uint32_t iter) {
+const char *zx_path(ZxEngine *e, uint32_t param, uint32_t iter) {
   const char *t = e->p->graph->params[param].path, *star = strchr(t, '*');
   return star ? zb_printf(e->a, "%.*s%u%s", (int)(star - t), t, iter, star + 1) : t;
 }
@@ -82,7 +87,8 @@ static bool walk_held(ZxEngine *e, const ZpHeld *h, uint64_t from, uint64_t to, 
     if (lo >= hi) continue;
     w->e = e;
     w->s = s;
-    w->path = path_of(e, s->param, h->iter);
+    w->iter = h->iter;
+    w->path = zx_path(e, s->param, h->iter);
     w->stream = zb_stream(w->path);
     w->base = values + (lo - from);
     w->first = lo - s->at;
@@ -145,7 +151,7 @@ static void spread(ZxEngine *e, const ZpHeld *h) {
 static bool walk_own(ZxEngine *e, const ZpHeld *h, Walk *w, bool (*open)(Walk *), bool fetch) {
   uint64_t from, to;
   zx_own_range(e, h, &from, &to);
-  float *own = zx_master(e, h), *values = e->dev->host ? own : w->values;
+  float *own = w->grads ? zx_grads(e, h) : zx_master(e, h), *values = e->dev->host ? own : w->values;
   size_t bytes = (to - from) * sizeof *own;
   if (!e->dev->host && fetch) {
     e->dev->download(e->env, values, own, bytes);
@@ -180,16 +186,10 @@ static bool spread_all(ZxEngine *e, ZbErr *err) {
   return zx_agree(e->world, zx_finish(e, err));
 }
 
-bool zx_engine_init(ZxEngine *e, ZbErr *err) {
-  Walk w = {.run = draw_run, .draws = true, .err = err};
-  if (!zx_agree(e->world, walk_all(e, &w, open_nothing, false))) return false;
-  return spread_all(e, err);
-}
-
 /* ---- files ---- */
 static ZxTensorInfo info_of(ZxEngine *e, uint32_t param, uint32_t iter) {
   const ZgParam *q = &e->p->graph->params[param];
-  ZxTensorInfo t = {.path = path_of(e, param, iter), .nshape = q->type.naxes};
+  ZxTensorInfo t = {.path = zx_path(e, param, iter), .nshape = q->type.naxes};
   for (int i = 0; i < q->type.naxes; i++) t.shape[i] = e->p->axis_valid[q->type.axis[q->order[i]]];
   return t;
 }
@@ -201,9 +201,29 @@ static bool open_tensor(Walk *w) {
   return w->tensor >= 0;
 }
 
+/* "layer.0.w1[3, 17]": one element of the whole parameter. */
+static const char *element(const Walk *w, uint64_t global) {
+  const char *text = "]";
+  for (int a = w->s->naxes; a-- > 0; global /= (uint64_t)w->s->valid[a])
+    text = zb_printf(w->e->a, "%s%llu%s", a ? ", " : "[", (unsigned long long)(global % (uint64_t)w->s->valid[a]), text);
+  return zb_printf(w->e->a, "%s%s", w->path, w->s->naxes ? text : "");
+}
+
+/* Training goes on from finite values only: what else there is came out of a run that had failed, or out of another program. */
 static bool read_run(void *ctx, uint64_t global, uint64_t n, float *at) {
   Walk *w = ctx;
-  return zx_weights_read(w->file, w->tensor, global, n, at, w->err);
+  if (!zx_weights_read(w->file, w->tensor, global, n, at, w->err)) return false;
+  int64_t i = zx_not_finite(at, n);
+  return i < 0 || zb_fail(w->err, "take a file of an earlier state", "%s: %s is %g", w->name, element(w, global + (uint64_t)i),
+                          zx_plain((double)at[i]));
+}
+
+static bool check_run(void *ctx, uint64_t global, uint64_t n, float *at) {
+  const Walk *w = ctx;
+  int64_t i = zx_not_finite(at, n);
+  return i < 0 || zb_fail(w->err, "its values must fit f32, below 3.4e38", "the initial value of %s is %g (parameter at %s)",
+                          element(w, global + (uint64_t)i), zx_plain((double)at[i]),
+                          zp_loc_text(w->e->p, w->e->p->graph->params[w->s->param].loc));
 }
 
 static bool write_run(void *ctx, uint64_t global, uint64_t n, float *at) {
@@ -211,20 +231,37 @@ static bool write_run(void *ctx, uint64_t global, uint64_t n, float *at) {
   return zx_weights_write(w->file, w->tensor, global, n, at, w->err);
 }
 
-static uint32_t iterations(const ZxEngine *e, uint32_t param) {
+uint32_t zx_iterations(const ZxEngine *e, uint32_t param) {
   uint32_t s = e->p->graph->params[param].segment;
   return s == ZG_NONE ? 1 : e->p->graph->segments[s].trip;
+}
+
+bool zx_engine_init(ZxEngine *e, ZbErr *err) {
+  Walk w = {.run = draw_run, .draws = true, .err = err}, look = {.run = check_run, .err = err};
+  if (!zx_agree(e->world, walk_all(e, &w, open_nothing, false) && walk_all(e, &look, open_nothing, true))) return false;
+  return spread_all(e, err);
+}
+
+static bool visit_run(void *ctx, uint64_t global, uint64_t n, float *at) {
+  const Walk *w = ctx;
+  (void)global;
+  return w->visit(w->ctx, w->s->param, w->iter, n, at);
+}
+
+bool zx_visit(ZxEngine *e, bool grads, ZxVisit *fn, void *ctx, ZbErr *err) {
+  Walk w = {.run = visit_run, .grads = grads, .visit = fn, .ctx = ctx, .err = err};
+  return walk_all(e, &w, open_nothing, true);
 }
 
 static bool load_own(ZxEngine *e, const char *path, ZbErr *err) {
   ZxWeights *file = zx_weights_open(path, false, err);
   if (!file) return false;
   uint64_t want = 0;
-  for (uint32_t i = 0; i < e->p->graph->nparams; i++) want += iterations(e, i);
+  for (uint32_t i = 0; i < e->p->graph->nparams; i++) want += zx_iterations(e, i);
   bool ok = zx_weights_count(file) == want ||
             zb_fail(err, "a weights file must hold exactly the model's parameters", "%s holds %llu tensors; model %s has %llu",
                     zb_show(path), (unsigned long long)zx_weights_count(file), e->p->graph->model, (unsigned long long)want);
-  Walk w = {.run = read_run, .file = file, .err = err};
+  Walk w = {.run = read_run, .file = file, .name = path, .err = err};
   ok = ok && walk_all(e, &w, open_tensor, false);
   zx_weights_close(file, NULL);
   return ok;
@@ -239,7 +276,7 @@ static ZbOut *create_file(ZxEngine *e, const char *path, ZbErr *err) {
   ZxTensorInfo *t = NULL;
   size_t n = 0;
   for (uint32_t i = 0; i < e->p->graph->nparams; i++)
-    for (uint32_t k = 0; k < iterations(e, i); k++) {
+    for (uint32_t k = 0; k < zx_iterations(e, i); k++) {
       ZxTensorInfo x = info_of(e, i, k);
       ZB_PUSH(e->a, t, n, x);
     }

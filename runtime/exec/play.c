@@ -232,7 +232,7 @@ static ZxRequest start_step_sums(ZxEngine *e, const ZpInstr *in) {
   if (zp_group_index(m, e->rank, all)) e->dev->zero(e->env, &s->aux, sizeof s->aux);
   if (e->has_loss && zp_group_index(m, e->rank, all) == 0)
     e->dev->copy(e->env, &s->denominator, &e->count->denominator, sizeof s->denominator);
-  ZB_ASSERT(in->bytes == (in->dims ? sizeof *s : 0));
+  ZB_ASSERT(in->bytes == (in->dims ? ZP_STEP_SUMS * sizeof(double) : 0));
   return e->c->t->all_reduce(e->c, 0, s, ZP_STEP_SUMS, ZX_F64, ZX_SUM);
 }
 
@@ -350,8 +350,9 @@ static void read_sums(ZxEngine *e) {
   }
   e->out.tokens = s->denominator;
   e->out.aux = s->aux / (double)e->p->nmicro;
-  e->out.loss = (s->denominator > 0 ? s->loss / s->denominator : 0) + e->out.aux;
+  e->out.loss = s->loss / s->denominator + e->out.aux;
   e->out.grad_norm = sqrt(s->squares);
+  e->out.lost = s->lost > 0;
 }
 
 /* All instructions in the order of the program, which is a part of one order of all ranks' (plan/program.c): transfers and

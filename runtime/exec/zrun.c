@@ -27,7 +27,7 @@ static const char usage[] =
     "usage: mpirun -np N zrun train GRAPH.zsg --recipe FILE:NAME --data FILE.bin --steps K [options]\n"
     "  --recipe FILE:NAME   how to spread the model over the ranks, and how to train it\n"
     "  --data FILE          a token or record file made by zdata\n"
-    "  --steps K            optimizer steps to make\n"
+    "  --steps K            optimizer steps to make; 0: none, which with --save writes the initial weights and needs no data\n"
     "  --seed S             of initial values, dropout and the order of samples (default 1)\n"
     "  --order WORD         shuffled (default) or sequential\n"
     "  --init FILE          start from the weights of a safetensors file\n"
@@ -58,7 +58,7 @@ static bool parse(int argc, char **argv, Options *o, const char *who) {
       {"order", 1, NULL, ORDER},   {"init", 1, NULL, INIT},       {"save", 1, NULL, SAVE},       {"log", 1, NULL, LOG},
       {"threads", 1, NULL, THREADS}, {"device", 1, NULL, DEVICE}, {"cluster", 1, NULL, CLUSTER}, {"times", 0, NULL, TIMES},
       {"dry-run", 0, NULL, DRY},   {"help", 0, NULL, HELP},       {NULL, 0, NULL, 0}};
-  *o = (Options){.seed = 1, .threads = 1};
+  *o = (Options){.steps = -1, .seed = 1, .threads = 1};
   optind = 0;
   opterr = who != NULL;
   if (who) argv[0] = (char *)who; /* as which getopt speaks */
@@ -70,7 +70,7 @@ static bool parse(int argc, char **argv, Options *o, const char *who) {
     switch (k) {
     case RECIPE: o->recipe = optarg; break;
     case DATA: o->data = optarg; break;
-    case STEPS: good = number(optarg, 1, &o->steps); break;
+    case STEPS: good = number(optarg, 0, &o->steps); break;
     case SEED: good = number(optarg, 0, &n), o->seed = (uint64_t)n; break;
     case ORDER:
       good = !strcmp(optarg, "shuffled") || !strcmp(optarg, "sequential");
@@ -104,8 +104,8 @@ static bool parse(int argc, char **argv, Options *o, const char *who) {
   const char *missing = NULL;
   if (optind + 2 != argc || strcmp(argv[optind], "train")) missing = "train GRAPH.zsg";
   else if (!o->recipe) missing = "--recipe FILE:NAME";
-  else if (!o->data && !o->dry_run) missing = "--data FILE";
-  else if (!o->steps && !o->dry_run) missing = "--steps K";
+  else if (!o->data && o->steps && !o->dry_run) missing = "--data FILE";
+  else if (o->steps < 0 && !o->dry_run) missing = "--steps K";
   if (missing && who) fprintf(stderr, "%s: give %s; zrun --help lists all options\n", who, missing);
   if (missing) return false;
   if (!o->device) o->device = zx_device("auto", &o->device_note);
@@ -236,6 +236,7 @@ static bool read_recipe(Run *r) {
 
 static bool read_data(Run *r, ZxFacts *f, ZbText *note) {
   ZbErr err = {0};
+  if (!r->o.data) return true; /* for no steps */
   r->data = zx_data_open(r->o.data, &err);
   return agree(r, r->data, &err) && agree(r, zx_data_facts(f, r->c, r->data, r->o.data, note, &err), &err);
 }
@@ -346,26 +347,42 @@ static double tokens_per_sample(const Run *r) {
   return seq == ZG_NONE || r->graph->axes[seq].size ? 1 : (double)r->plan->axis_size[seq];
 }
 
-/* What differs between stages, gathered to all ranks by maxima. */
-static void gather_classes(Run *r, const ZxStep *s, ZxClassMetrics *c) {
+/* Stages of which metrics tell apart. */
+enum { MAX_CLASSES = 64 };
+static uint32_t classes(const Run *r) { return r->plan->nstages < MAX_CLASSES ? r->plan->nstages : MAX_CLASSES; }
+
+/* What differs between ranks, of the whole step and of each stage: means, and the most of any rank. */
+static void gather(Run *r, ZxStep *s, ZxMetrics *m, ZxClassMetrics *c) {
+  enum { MOST = MAX_CLASSES };
   const ZpPlan *p = r->plan;
-  double x[64 * 3] = {0};
-  uint32_t n = p->nstages < 64 ? p->nstages : 64;
-  uint32_t mine = p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->mesh, r->rank, p->mesh.pipe);
-  if (mine < n) x[3 * mine] = s->compute_ms, x[3 * mine + 1] = s->wait_ms, x[3 * mine + 2] = (double)s->used_bytes;
-  r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, x, 3 * n, ZX_F64, ZX_MAX));
+  double sum[2 * MOST + 1] = {0}, top[2 * MOST + 2] = {0};
+  uint32_t n = classes(r), mine = p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->mesh, r->rank, p->mesh.pipe);
+  double ranks = (double)p->mesh.nranks, each = ranks / p->nstages;
+  bool known = s->wait_ms >= 0;
+  if (mine < n) sum[mine] = s->compute_ms, sum[MOST + mine] = s->wait_ms;
+  if (mine < n) top[mine] = (double)s->used_bytes, top[MOST + mine] = s->wait_ms;
+  sum[2 * MOST] = top[2 * MOST] = s->wait_ms;
+  top[2 * MOST + 1] = s->lost;
+  ZxRequest one = r->c->t->all_reduce(r->c, 0, sum, sizeof sum / sizeof *sum, ZX_F64, ZX_SUM);
+  ZxRequest two = r->c->t->all_reduce(r->c, 0, top, sizeof top / sizeof *top, ZX_F64, ZX_MAX);
+  r->c->t->wait(r->c, one);
+  r->c->t->wait(r->c, two);
+  m->wait_ms = known ? sum[2 * MOST] / ranks : -1;
+  m->wait_max_ms = known ? top[2 * MOST] : -1;
+  s->lost = top[2 * MOST + 1] > 0;
   for (uint32_t i = 0; i < n; i++)
-    c[i] = (ZxClassMetrics){(int)i, p->stages[i].ledger.total, (uint64_t)x[3 * i + 2], s->wait_ms < 0 ? -1 : x[3 * i],
-                            s->wait_ms < 0 ? -1 : x[3 * i + 1]};
+    c[i] = (ZxClassMetrics){.stage = (int)i,
+                            .planned_bytes = p->stages[i].ledger.total,
+                            .used_bytes = (uint64_t)top[i],
+                            .compute_ms = known ? sum[i] / each : -1,
+                            .wait_ms = known ? sum[MOST + i] / each : -1,
+                            .wait_max_ms = known ? top[MOST + i] : -1};
 }
 
-/* All ranks see the same sums, so all leave together. The weights are of no use any more and are not saved. */
-static bool finite_here(Run *r, int64_t step, const ZxStep *s) {
-  if (isfinite(s->loss) && isfinite(s->grad_norm)) return true;
+/* All ranks see the same, so all leave together. The weights are of no use any more and are not saved. */
+static bool sound(Run *r, const ZxStep *s) {
   ZbErr err = {0};
-  zb_fail(&err, "lower lr, raise warmup, or add `clip 1.0`; with bf16 try `precision compute f32`",
-          "step %" PRId64 ": the loss is %g and the gradient norm %g; the run cannot go on", step, s->loss, s->grad_norm);
-  return same_everywhere(r, &err);
+  return zx_engine_sound(r->engine, s, &err) || same_everywhere(r, &err);
 }
 
 /* The others wait for what this rank cannot do: it ends them all. */
@@ -382,18 +399,18 @@ static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
   double ms = 1e3 * (zx_now() - from);
   if (s.used_bytes != zx_engine_bytes(r->engine))
     ZB_BUG("rank %d planned %" PRIu64 " bytes and used %" PRIu64, r->rank, zx_engine_bytes(r->engine), s.used_bytes);
-  ZxClassMetrics classes[64];
-  gather_classes(r, &s, classes);
-  if (r->rank) return finite_here(r, step, &s);
-  r->ms[step % MS_KEPT] = ms;
-  if (step == 1) printf("first step %.0f ms after the start\n", 1e3 * (zx_now() - r->began));
   double tokens = (double)r->plan->global_batch * tokens_per_sample(r), flops = r->plan->model_flops;
   ZxMetrics m = {.step = step, .steps = r->o.steps, .loss = s.loss, .grad_norm = s.grad_norm, .lr = lr, .tokens = tokens,
                  .step_ms = ms, .tokens_per_s = tokens / ms * 1e3, .flops = flops,
-                 .peak_share = r->peak > 0 ? flops / ms * 1e3 / r->peak : -1, .bubble = ms > 0 && s.wait_ms >= 0 ? s.wait_ms / ms : -1,
-                 .wait_ms = s.wait_ms, .planned_bytes = zx_engine_bytes(r->engine), .used_bytes = s.used_bytes};
-  int n = r->plan->nstages < 64 ? (int)r->plan->nstages : 64;
-  if (zx_log_step(r->log, &m, classes, n, &err)) return finite_here(r, step, &s);
+                 .peak_share = r->peak > 0 ? flops / ms * 1e3 / r->peak : -1,
+                 .planned_bytes = zx_engine_bytes(r->engine), .used_bytes = s.used_bytes};
+  ZxClassMetrics c[MAX_CLASSES];
+  gather(r, &s, &m, c);
+  m.bubble = ms > 0 && m.wait_ms >= 0 ? m.wait_ms / ms : -1;
+  if (r->rank) return sound(r, &s);
+  r->ms[step % MS_KEPT] = ms;
+  if (step == 1) printf("first step %.0f ms after the start\n", 1e3 * (zx_now() - r->began));
+  if (zx_log_step(r->log, &m, c, (int)classes(r), &err)) return sound(r, &s);
   zx_say(r->rank, "error: %s%s%s", err.text, *err.help ? "; " : "", err.help);
   give_up(r);
 }
@@ -407,6 +424,10 @@ static int by_size(const void *a, const void *b) {
 static void summarize(Run *r) {
   if (r->rank) return;
   char text[24];
+  if (!r->o.steps) {
+    printf("no steps: the parameters are as they began\n");
+    return;
+  }
   printf("planned == used: %s on rank 0, and equal on every rank\n", zb_bytes(text, zx_engine_bytes(r->engine)));
   if (r->o.steps < 3) return;
   int64_t from = r->o.steps < MS_KEPT ? 2 : 0, n = r->o.steps < MS_KEPT ? r->o.steps - 1 : MS_KEPT;
@@ -493,7 +514,7 @@ static bool train(Run *r) {
     begin_times(r);
   }
   summarize(r);
-  if (r->o.times) print_times(r);
+  if (r->o.times && r->o.steps) print_times(r);
   if (!r->o.save) return true;
   return agree(r, zx_engine_save(r->engine, &err), &err);
 }

@@ -283,13 +283,13 @@ static ZkSgd *sgd_now(const ZkEnv *env, const ZkSgd *p, ZkSgd *out) {
   static void NAME PARAMS { push(env, do_##NAME, &(NAME##Args){alone(env), __VA_ARGS__}, sizeof(NAME##Args)); }
 
 WORK(run, ZkCall call;, run(&env, &a->call), (const ZkEnv *env, const ZkCall *call), *call)
-WORK(adamw, ZkAdamW p; ZxClip clip; int64_t n; const float *g; float *w; float *m; float *v; uint16_t *w16;,
+WORK(adamw, ZkAdamW p; ZxScalars clip; int64_t n; const float *g; float *w; float *m; float *v; uint16_t *w16;,
      adamw(&env, adamw_now(&a->env, &a->p, &(ZkAdamW){0}), &a->clip, a->n, a->g, a->w, a->m, a->v, a->w16),
-     (const ZkEnv *env, const ZkAdamW *p, const ZxClip *clip, int64_t n, const float *g, float *w, float *m, float *v,
+     (const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g, float *w, float *m, float *v,
       uint16_t *w16), *p, *clip, n, g, w, m, v, w16)
-WORK(sgd, ZkSgd p; ZxClip clip; int64_t n; const float *g; float *w; float *m; uint16_t *w16;,
+WORK(sgd, ZkSgd p; ZxScalars clip; int64_t n; const float *g; float *w; float *m; uint16_t *w16;,
      sgd(&env, sgd_now(&a->env, &a->p, &(ZkSgd){0}), &a->clip, a->n, a->g, a->w, a->m, a->w16),
-     (const ZkEnv *env, const ZkSgd *p, const ZxClip *clip, int64_t n, const float *g, float *w, float *m, uint16_t *w16), *p,
+     (const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, int64_t n, const float *g, float *w, float *m, uint16_t *w16), *p,
      *clip, n, g, w, m, w16)
 WORK(sumsq, int64_t n; const float *x; double *sum;, sumsq(&env, a->n, a->x, a->sum),
      (const ZkEnv *env, int64_t n, const float *x, double *sum), n, x, sum)

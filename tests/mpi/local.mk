@@ -2,6 +2,7 @@
 scenario_tests += \
   tests/mpi/cuda.sh \
   tests/mpi/errors.sh \
+  tests/mpi/finite.sh \
   tests/mpi/idle.sh \
   tests/mpi/layouts.sh \
   tests/mpi/meaning.sh \

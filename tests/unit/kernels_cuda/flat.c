@@ -107,7 +107,7 @@ Test(flat, clip) {
   ZkSgd s = {.lr = 1, .scale = 1};
   for (int i = 0; i < 5; i++) {
     float g = 1, w = 0;
-    zk_cuda_sgd(&env, &s, &square[i], 2, 1, &g, &w, NULL, NULL, false);
+    zk_cuda_sgd(&env, &s, &square[i], 2, 1, &g, &w, NULL, NULL, NULL, false);
     got[i] = -w;
   }
   cr_assert(got[0] == 1 && fabsf(got[1] - 1) < 1e-6f && fabsf(got[2] - 0.2f) < 1e-7f && got[3] > 0 &&
@@ -153,8 +153,8 @@ static void check_adamw(int64_t n, int64_t shift, bool half, bool clear) {
     dw[i] = (double)w.x[i], dm[i] = (double)m.x[i], dv[i] = (double)v.x[i];
   }
   ZkAdamW p = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .decay = 0.1f, .scale = 0.7f, .step = 3};
-  double square = 16; /* a norm of 4, clipped to 2 */
-  zk_cuda_adamw(&env, &p, half ? &square : NULL, 2, n, g.x, w.x, m.x, v.x, half ? w16.h : NULL, clear);
+  double square = 16, lost = 0; /* a norm of 4, clipped to 2 */
+  zk_cuda_adamw(&env, &p, half ? &square : NULL, 2, n, g.x, w.x, m.x, v.x, half ? w16.h : NULL, &lost, clear);
   double c1 = 1 - pow((double)p.b1, (double)p.step), c2 = 1 - pow((double)p.b2, (double)p.step);
   for (int64_t i = 0; i < n; i++) {
     double gi = (double)p.scale * (half ? 2 / (4 + 1e-6) : 1) * (double)g0.x[i];
@@ -169,7 +169,25 @@ static void check_adamw(int64_t n, int64_t shift, bool half, bool clear) {
     EACH_ASSERT(g.x[i] == (clear ? 0 : g0.x[i]), "gradient at %lld", (long long)i);
   }
   cr_assert(w.x[n] == MARK && m.x[n] == MARK && v.x[n] == MARK && g.x[n] == MARK && w16.h[n] == 77);
+  cr_assert(lost == 0);
   free(g.block), free(w.block), free(m.block), free(v.block), free(g0.block), free(w16.block), free(dw);
+}
+
+/* One value that does not stay finite, in the pieces of four or after them: a gradient, its square, or what it makes of w. */
+Test(flat, lost) {
+  enum { N = 1003 };
+  const float bad[] = {1, NAN, INFINITY, -INFINITY, 1e25f, 3e38f}; /* the square of 1e25 is not finite, 30 * 3e38 neither */
+  for (int64_t at = 0; at < N; at += 167) /* 1002 is the last */
+    for (int i = 0; i < 6; i++) {
+      Mem g = normals(N, 0, 6, 0.5), w = normals(N, 0, 7, 1), m = normals(N, 0, 8, 0), v = normals(N, 0, 8, 0);
+      double adam = 0, sgd = 0;
+      ZkAdamW a = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .scale = 1, .step = 1};
+      g.x[at] = bad[i];
+      zk_cuda_sgd(&env, &(ZkSgd){.lr = 30, .scale = 1}, NULL, 0, N, g.x, w.x, NULL, NULL, &sgd, false);
+      zk_cuda_adamw(&env, &a, NULL, 0, N, g.x, w.x, m.x, v.x, NULL, &adam, false);
+      cr_assert(sgd == (i != 0 && i != 4) && adam == (i != 0), "%g at %d: sgd %g, adamw %g", (double)bad[i], (int)at, sgd, adam);
+      free(g.block), free(w.block), free(m.block), free(v.block);
+    }
 }
 
 Test(flat, adamw) {
@@ -186,9 +204,10 @@ Test(flat, sgd) {
           w16 = halves(n, shift), w0 = normals(n, 0, 11, 1), g0 = normals(n, 0, 10, 1),
           m0 = normals(n, 0, 12, 1);
       ZkSgd s = {.lr = 0.1f, .momentum = momentum ? 0.9f : 0, .decay = 0.01f, .scale = 0.5f};
-      double square = 64; /* a norm of 8, clipped to 2 */
+      double square = 64, lost = 0; /* a norm of 8, clipped to 2 */
       zk_cuda_sgd(&env, &s, momentum ? &square : NULL, 2, n, g.x, w.x, momentum ? m.x : NULL, w16.h,
-                  momentum);
+                  &lost, momentum);
+      cr_assert(lost == 0);
       for (int64_t i = 0; i < n; i++) {
         double d = (momentum ? 1 / (8 + 1e-6) : 0.5) * (double)g0.x[i];
         if (momentum) d += (double)s.momentum * (double)m0.x[i];

@@ -1,0 +1,151 @@
+# What is not finite, and a loss that is divided by nothing: the step, the place and the cause are said, once, on any layout;
+# and no good file is replaced.
+. "$ZUG_SRC/tests/lib.sh"
+need_mpi
+
+cat >line.zug <<'END'
+use std.nn as nn
+model Line {
+  axis batch, a = 4, b = 4, c = 4
+  input x: real[batch, a]
+  input weight: real[batch]
+  input t: index(a)[batch]
+  param first[a, b] ~ normal(0.5)
+  h = dot[a](x, first)
+  repeat 2 as layer {
+    param turn[b, c] ~ normal(0.5)
+    h = h + rename[c, b](dot[b](h, turn))
+  }
+  param last[b] = 0.5
+  loss dot[b](h, last) * dot[b](h, last) per PER
+}
+END
+cat >recipes.zug <<'END'
+recipe one { bind batch = 8   micro 4   optimizer sgd(lr = 0.01, momentum = 0.9) }
+recipe wild from one { optimizer sgd(lr = 1e300) }
+recipe pipe_4 from one { mesh pipe = 2, data = 2   split batch over data   stages over pipe = [1, 1]   micro 2   shard params, grads, states over data }
+recipe wild_4 from pipe_4 { optimizer sgd(lr = 1e300) }
+recipe half_4 from pipe_4 { precision compute bf16   optimizer adamw(lr = 1e300) }
+recipe steep from one { optimizer sgd(lr = 1e18) }
+recipe steep_4 from pipe_4 { optimizer sgd(lr = 1e18) }
+END
+for per in "known(t)" "weight" "known(t) * 0" "-weight"; do
+  name=$(echo "$per" | tr - n | tr -dc 'a-z0-9')
+  sed "s/PER/$per/" line.zug >"$name.zug"
+  ok zc "$name.zug" -o "$name.zsg"
+done
+
+# records FILE BAD WEIGHT: 32 samples of four features of 1, a weight and a target; feature 2 of sample BAD is a NaN
+records() {
+  awk -v bad="$2" -v weight="$3" 'BEGIN {
+    for (s = 0; s < 32; s++) {
+      for (i = 0; i < 4; i++) printf "%s", s == bad && i == 2 ? "\\000\\000\\300\\177" : "\\000\\000\\200\\077"
+      printf "%s%s", s < 16 ? "\\000\\000\\200\\077" : weight, s < 16 ? "\\001\\000\\000\\000" : "\\377\\377\\377\\377"
+    }
+  }' >escapes.txt
+  printf "$(cat escapes.txt)" >records.raw
+  ok zdata records records.raw --field x:f32:4 --field weight:f32:1 --field t:i32:1 -o "$1"
+}
+records good.bin 99 '\\000\\000\\000\\000'
+records bad.bin 13 '\\000\\000\\000\\000'
+records nan.bin 99 '\\000\\000\\300\\177'
+
+# train NP GRAPH RECIPE DATA STEPS OPTION...; stops PATTERN and the same: it must end with such a message
+train() {
+  np=$1 graph=$2 recipe=$3 data=$4 steps=$5
+  shift 5
+  $how $MPIRUN -np "$np" zrun train "$graph.zsg" --recipe recipes.zug:"$recipe" --data "$data" --order sequential --steps "$steps" "$@"
+}
+trains() {
+  how="ok timeout -k 5 60"
+  train "$@"
+}
+stops() {
+  wanted=$1
+  shift
+  how=refused
+  train "$@"
+}
+refused() { refuses "$wanted" "$@"; }
+once() {
+  [ "$(grep -Ec -- "$1" out.txt)" -eq 1 ] || { cat out.txt; fail "not once: $1"; }
+  grep -Eq -- '-nan' out.txt && { cat out.txt; fail "a NaN with a sign"; }
+}
+
+# ---- the last step's update ----
+trains 1 weight one good.bin 1 --save good.safetensors
+cp good.safetensors w.safetensors
+for recipe in "wild 1" "wild_4 4" "half_4 4"; do
+  set -- $recipe
+  stops 'step 1: the update leaves values of .* parameters.* not finite .*lr 1e\+300' "$2" weight "$1" good.bin 1 --save w.safetensors
+  once 'the update leaves'
+  cmp w.safetensors good.safetensors || fail "$1: a good file was replaced"
+done
+
+# ---- a later step; all parameters are known ----
+stops 'step 2: the (loss is (inf|nan)|update leaves)' 1 weight steep good.bin 2 --log steep
+once 'gradients that are not finite: |the update leaves'
+stops 'step 2: the (loss is (inf|nan)|update leaves)' 4 weight steep_4 good.bin 2
+once 'gradients that are not finite: |the update leaves'
+
+# ---- data ----
+for recipe in "one 1" "pipe_4 4"; do
+  set -- $recipe
+  stops 'step 2: the loss is nan .*input `x` of sample 13 of the run' "$2" weight "$1" bad.bin 3
+  once 'all 4 parameters'
+done
+
+# ---- what the loss is divided by ----
+for recipe in "one 1" "pipe_4 4"; do
+  set -- $recipe
+  stops 'step 3: the loss is divided by 0, .*knownt.zug:[0-9]+.* 8 samples' "$2" knownt "$1" good.bin 4
+  once 'divided by 0'
+  stops 'step 3: the loss is divided by 0' "$2" weight "$1" good.bin 4
+  stops 'step 3: the loss is divided by nan' "$2" weight "$1" nan.bin 4
+  once 'divided by nan'
+done
+stops 'step 1: the loss is divided by 0' 1 knownt0 one good.bin 4 --save w.safetensors
+stops 'step 1: the loss is divided by -8' 1 nweight one good.bin 4 --save w.safetensors
+cmp w.safetensors good.safetensors || fail "a good file was replaced"
+
+# ---- initial values ----
+sed 's/= 0.5/= 1e39/' weight.zug >huge.zug
+ok zc huge.zug -o huge.zsg
+for np in "one 1" "pipe_4 4"; do
+  set -- $np
+  stops 'the initial value of last\[0\] is inf \(parameter at huge.zug:' "$2" huge "$1" good.bin 1 --save w.safetensors
+  once 'is inf'
+done
+
+# Byte 1 of element 9 of layer.1.turn becomes that of a NaN, in all its four bytes.
+trains 1 weight one good.bin 0 --save start.safetensors
+says 'no steps'
+at=$(od -An -t u8 -N 8 start.safetensors)
+begin=$(head -c $((at + 8)) start.safetensors | grep -ao '"layer.1.turn":{[^}]*"data_offsets":\[[0-9]*' | grep -o '[0-9]*$')
+cp start.safetensors broken.safetensors
+printf '\377\377\377\377' | dd of=broken.safetensors bs=1 seek=$((at + 8 + begin + 36)) conv=notrunc 2>dd.txt
+for recipe in "one 1" "pipe_4 4"; do
+  set -- $recipe
+  stops 'broken.safetensors: layer.1.turn\[2, 1\] is nan' "$2" weight "$1" good.bin 1 --init broken.safetensors --save w.safetensors
+  once 'is nan'
+done
+cmp w.safetensors good.safetensors || fail "a good file was replaced"
+
+# ---- no steps: the initial weights, without data, the same from any layout ----
+ok timeout -k 5 60 $MPIRUN -np 4 zrun train weight.zsg --recipe recipes.zug:pipe_4 --steps 0 --save four.safetensors
+cmp four.safetensors start.safetensors || fail "initial weights"
+trains 1 weight one good.bin 0 --init good.safetensors --save same.safetensors
+cmp same.safetensors good.safetensors || fail "weights that were read and written"
+refuses 'give --data' $MPIRUN -np 1 zrun train weight.zsg --recipe recipes.zug:one --steps 1
+refuses 'give --steps' $MPIRUN -np 1 zrun train weight.zsg --recipe recipes.zug:one --data good.bin
+
+# ---- who waits: means over ranks, and the most ----
+trains 4 weight pipe_4 good.bin 2 --log waits
+tail -n 1 waits/metrics.jsonl | sed 's/[{}"]//g; s/\[//; s/\]//' | tr ',' '\n' | awk -F: '
+  $1 == "wait_ms" { if (classes) sum += $2; else mean = $2 }
+  $1 == "wait_max_ms" { if (classes && $2 > most) most = $2; if (!classes) top = $2 }
+  $1 == "step_ms" { step = $2 }   $1 == "bubble" { bubble = $2 }   $1 == "classes" || /stage/ { classes++ }
+  function near(a, b) { return (a - b) ^ 2 <= 1e-10 * b ^ 2 }
+  END { exit !(classes == 2 && near(sum / 2, mean) && near(most, top) && near(bubble * step, mean) && top >= mean) }' ||
+  { cat waits/metrics.jsonl; fail "waiting in metrics.jsonl"; }
+exit 0
