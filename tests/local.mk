@@ -65,13 +65,19 @@ tests_mpi_moved_LDADD = $(libs_exec)
 
 # zrun with one device more: tests/mpi/streams.sh.
 check_PROGRAMS += tests/mpi/zrun-threads
-tests_mpi_zrun_threads_SOURCES = runtime/exec/zrun.c tests/mpi/device_threads.c
+tests_mpi_zrun_threads_SOURCES = runtime/exec/zrun.c tests/mpi/device_threads.c tests/mpi/patience.c
 tests_mpi_zrun_threads_LDADD = $(libs_exec)
 
 # zrun on nodes that are made up: tests/mpi/nodes.sh.
 check_PROGRAMS += tests/mpi/zrun-nodes
 tests_mpi_zrun_nodes_SOURCES = runtime/exec/zrun.c tests/mpi/nodes.c
 tests_mpi_zrun_nodes_LDADD = $(libs_exec)
+# Those that do not wait for long: tests/mpi/stall.sh.
+check_PROGRAMS += tests/mpi/stall tests/mpi/zrun-hasty
+tests_mpi_stall_SOURCES = tests/mpi/stall.c tests/mpi/patience.c
+tests_mpi_stall_LDADD = $(libs_exec)
+tests_mpi_zrun_hasty_SOURCES = runtime/exec/zrun.c tests/mpi/patience.c
+tests_mpi_zrun_hasty_LDADD = $(libs_exec)
 endif
 
 # ---- fuzzing: built and run where the sanitizers watch ----

@@ -262,6 +262,7 @@ void zx_run_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, co
       if (end > e->high) e->high = end;
       k->call.scratch = scratch;
     }
+    e->node = k->dims ? k : NULL;
     if (k->dims) collective(e, s, k, scratch);
     else if (zg_op_info[k->call.op].class == ZG_SINK) take_scalar(e, k);
     else if (k->call.op == ZG_OP_RANDOM) run_random(e, k, f);

@@ -4,7 +4,7 @@
  * follows is about transfers, and about groups that span nodes.
  *
  * Everything is non-blocking, and nothing progresses but inside `test` and `wait`. A wait tests some dozens
- * of times, giving the core away in between, and then sleeps: MPI's own blocking calls spin.
+ * of times, giving the core away in between, and then sleeps (wait.c): MPI's own blocking calls spin.
  *
  * Transfers, gathers, broadcasts and all-to-alls are MPI's. Reductions are ours, since MPI's non-blocking
  * ones go through a root or many dependent hops and promise no order of additions. They exchange directly,
@@ -26,21 +26,17 @@
 
 #include <limits.h>
 #include <mpi.h>
-#include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <signal.h>
 #include <sys/prctl.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
   SLOTS = 3,                /* rounds of a group in flight: some travel while one is combined */
   STAGE_BYTES = 512 << 10,  /* staging of a round */
   WHOLE_BYTES = 4 << 10,    /* vectors up to this size are sent whole, ... */
-  WHOLE_TRAFFIC = 16 << 10, /* ... unless all copies together are more than this */
-  SPINS = 40,               /* tests with a yield between before a wait sleeps */
-  NAP_NS = 50000
+  WHOLE_TRAFFIC = 16 << 10  /* ... unless all copies together are more than this */
 };
 
 typedef enum { FREE, PLAIN, REDUCE_SCATTER, ALL_REDUCE, SHARED } Kind;
@@ -51,14 +47,14 @@ typedef struct {
   MPI_Request req;  /* PLAIN */
   const char *what; /* for messages: */
   size_t bytes;
-  int peer; /* -1: a collective */
+  int peer; /* -1: a collective, of: */
+  ZxGroup group;
   /* reductions */
   char *in, *out;
   size_t n, started, finished; /* elements of a block (REDUCE_SCATTER) or of the vector (ALL_REDUCE) */
   ZxCommElem elem;
   ZxReduce reduce;
   /* SHARED */
-  ZxGroup group;
   uint64_t number;
 } Op;
 
@@ -70,6 +66,7 @@ typedef struct {
   size_t at, n; /* the round's elements of the operation's n */
   int tag, nreq;
   MPI_Request *req; /* 2 * (size - 1) */
+  int *from;        /* of each: the member that it receives from; -1: it sends */
   char *stage;      /* the others' parts, in rank order */
 } Slot;
 
@@ -96,6 +93,7 @@ typedef struct {
   size_t limit; /* counts larger than this go by a derived type */
   bool apart;   /* shared memory is not to be used */
   int *node;    /* of each rank of the world: the first rank there */
+  uint64_t moves;
 } Mpi;
 
 static Mpi *mpi(ZxComm *c) { return (Mpi *)c; }
@@ -185,6 +183,7 @@ static size_t block_at(const Group *g, size_t n, int i) {
 
 static void post(Mpi *m, Group *g, Slot *s, bool send, void *p, size_t bytes, int peer) {
   if (!bytes) return;
+  s->from[s->nreq] = send ? -1 : peer;
   MPI_Request *req = &s->req[s->nreq++];
   int rc = send ? MPI_Isend(p, (int)bytes, MPI_BYTE, peer, s->tag, g->comm, req)
                 : MPI_Irecv(p, (int)bytes, MPI_BYTE, peer, s->tag, g->comm, req);
@@ -217,7 +216,7 @@ static void round_start(Mpi *m, Group *g, Slot *s) {
   size_t most = STAGE_BYTES / others / size & ~(size_t)15; /* elements of a part */
   if (!most) most = 16;
   size_t left = o->n - o->started;
-  *s = (Slot){.phase = EXCHANGE, .op = g->head, .at = o->started, .req = s->req, .stage = s->stage};
+  *s = (Slot){.phase = EXCHANGE, .op = g->head, .at = o->started, .req = s->req, .from = s->from, .stage = s->stage};
   bool whole = o->n * size <= WHOLE_BYTES && o->n * size * others <= WHOLE_TRAFFIC;
   if (o->kind == ALL_REDUCE && whole) s->phase = EXCHANGE_WHOLE;
   else if (o->kind == ALL_REDUCE) most *= (size_t)g->size;
@@ -268,6 +267,7 @@ static void round_progress(Mpi *m, Group *g, Slot *s) {
   Op *o = &m->op[s->op];
   check(m, MPI_Testall(s->nreq, s->req, &done, MPI_STATUSES_IGNORE), o->what, o->bytes, -1);
   if (!done) return;
+  m->moves++;
   if (s->phase != SPREAD) combine(m, g, s);
   if (s->phase == EXCHANGE && o->kind == ALL_REDUCE) {
     spread(m, g, s);
@@ -313,6 +313,7 @@ static ZxRequest reduce_start(Mpi *m, Group *g, Kind kind, void *in, size_t n, Z
   }
   int32_t r = op_new(m, kind, kind == ALL_REDUCE ? "all-reduce" : "reduce-scatter", n * size, -1);
   Op *o = &m->op[r];
+  o->group = (ZxGroup)(g - m->group);
   o->in = in;
   o->out = out;
   o->n = n;
@@ -372,6 +373,12 @@ static ZxRequest mpi_reduce_scatter(ZxComm *c, ZxGroup gi, void *in, size_t n, Z
 }
 
 /* ---- MPI's own ---- */
+static int32_t plain(Mpi *m, ZxGroup g, const char *what, size_t bytes) {
+  int32_t r = op_new(m, PLAIN, what, bytes, -1);
+  m->op[r].group = g;
+  return r;
+}
+
 static ZxRequest mpi_send(ZxComm *c, const void *p, size_t bytes, int peer, int tag) {
   Mpi *m = mpi(c);
   int count, r = op_new(m, PLAIN, "send", bytes, peer);
@@ -401,7 +408,7 @@ static ZxRequest mpi_all_gather(ZxComm *c, ZxGroup gi, const void *part, size_t 
   }
   if (use_shm(m, g, bytes))
     return shared(m, g, zx_shm_all_gather(g->shm, part, bytes, out), "all-gather", bytes);
-  int count, r = op_new(m, PLAIN, "all-gather", bytes, -1);
+  int count, r = plain(m, gi, "all-gather", bytes);
   MPI_Datatype type = type_of(m, bytes, g->size, &count);
   int rc =
       MPI_Iallgather(in_place ? MPI_IN_PLACE : part, count, type, out, count, type, g->comm, &m->op[r].req);
@@ -421,7 +428,7 @@ static ZxRequest mpi_all_to_all(ZxComm *c, ZxGroup gi, const void *in, size_t by
   }
   if (use_shm(m, g, bytes))
     return shared(m, g, zx_shm_all_to_all(g->shm, in, bytes, out), "all-to-all", bytes);
-  int count, r = op_new(m, PLAIN, "all-to-all", bytes, -1);
+  int count, r = plain(m, gi, "all-to-all", bytes);
   MPI_Datatype type = type_of(m, bytes, g->size, &count);
   int rc = MPI_Ialltoall(in, count, type, out, count, type, g->comm, &m->op[r].req);
   check(m, rc, "all-to-all", bytes, -1);
@@ -434,7 +441,7 @@ static ZxRequest mpi_broadcast(ZxComm *c, ZxGroup gi, void *p, size_t bytes, int
   Group *g = &m->group[gi];
   if (!bytes || g->size == 1) return -1;
   if (use_shm(m, g, bytes)) return shared(m, g, zx_shm_broadcast(g->shm, p, bytes, root), "broadcast", bytes);
-  int count, r = op_new(m, PLAIN, "broadcast", bytes, -1);
+  int count, r = plain(m, gi, "broadcast", bytes);
   MPI_Datatype type = type_of(m, bytes, g->size, &count);
   check(m, MPI_Ibcast(p, count, type, root, g->comm, &m->op[r].req), "broadcast", bytes, -1);
   drop(m, type);
@@ -456,18 +463,90 @@ static bool mpi_test(ZxComm *c, ZxRequest r) {
   return done;
 }
 
-static void mpi_wait(ZxComm *c, ZxRequest r) {
-  for (int i = 0; !mpi_test(c, r); i++)
-    if (i < SPINS) sched_yield();
-    else nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+/* ---- waits that last ---- */
+static void add_members(Mpi *m, ZxGroup gi, bool (*is)(const Group *, int), ZbText *out) {
+  const Group *g = gi < m->ngroup ? &m->group[gi] : NULL; /* before there are any it is all */
+  int n = 0, size = g ? g->size : m->size, all = 0;
+  MPI_Group world, group;
+  MPI_Comm_group(m->world, &world);
+  MPI_Comm_group(g ? g->comm : m->world, &group);
+  for (int i = 0; i < size; i++) all += !is || is(g, i);
+  zb_text_add(out, all == 1 ? "rank" : "ranks");
+  for (int i = 0; i < size && n < 8; i++) {
+    int r = i;
+    if (is && !is(g, i)) continue;
+    MPI_Group_translate_ranks(group, 1, &i, world, &r);
+    zb_text_add(out, "%s%d", n++ ? ", " : " ", r);
+  }
+  if (all > n) zb_text_add(out, ", ... (%d)", all);
+  MPI_Group_free(&world);
+  MPI_Group_free(&group);
 }
 
-static void mpi_barrier(ZxComm *c) {
-  Mpi *m = mpi(c);
-  int r = op_new(m, PLAIN, "barrier", 0, -1);
-  check(m, MPI_Ibarrier(m->group[0].comm, &m->op[r].req), "barrier", 0, -1);
-  mpi_wait(c, r);
+/* Whether a message of that member is missing in some round. */
+static bool missing(const Group *g, int member) {
+  for (int i = 0; i < SLOTS; i++)
+    for (int k = 0; g->slot[i].phase != IDLE && k < g->slot[i].nreq; k++) {
+      int there = 1;
+      if (g->slot[i].from[k] != member) continue;
+      MPI_Request_get_status(g->slot[i].req[k], &there, MPI_STATUS_IGNORE);
+      if (!there) return true;
+    }
+  return false;
 }
+
+static bool late(const Group *g, int member) { return zx_shm_late(g->shm, member); }
+
+static void mpi_explain(ZxComm *c, ZxRequest r, ZbText *out) {
+  Mpi *m = mpi(c);
+  const Op *o = &m->op[r];
+  char size[24];
+  zb_text_add(out, "%s", o->what);
+  if (o->bytes) zb_text_add(out, " of %s", zb_bytes(size, o->bytes));
+  if (o->peer >= 0) {
+    zb_text_add(out, " %s rank %d", strcmp(o->what, "send") ? "from" : "to", o->peer);
+    return;
+  }
+  zb_text_add(out, " among ");
+  add_members(m, o->group, NULL, out);
+  if (o->kind == PLAIN) return;
+  zb_text_add(out, "; not there yet: ");
+  add_members(m, o->group, o->kind == SHARED ? late : missing, out);
+}
+
+static uint64_t mpi_moves(ZxComm *c) {
+  const Mpi *m = mpi(c);
+  uint64_t moves = m->moves;
+  for (int i = 0; i < m->ngroup; i++)
+    if (m->group[i].shm) moves += zx_shm_moves(m->group[i].shm);
+  return moves;
+}
+
+static void mpi_wait(ZxComm *c, ZxRequest r) {
+  ZxWait w = {0};
+  while (!mpi_test(c, r)) {
+    ZbText t = {0};
+    switch (zx_pause(&w, c)) {
+    case ZX_WAITS: break;
+    case ZX_STALLS:
+      mpi_explain(c, r, &t);
+      zx_say(mpi(c)->rank, "note: has waited %.0f s for %s", zx_patience, t.s);
+      zb_text_free(&t);
+      break;
+    case ZX_GOES_ON: zx_say(mpi(c)->rank, "note: it goes on"); break;
+    }
+  }
+  if (w.told) zx_say(mpi(c)->rank, "note: it goes on");
+}
+
+/* Before what MPI has only in a way that waits without a word, all meet in one that has words. */
+static void meet(Mpi *m, MPI_Comm comm, const char *what) {
+  int r = plain(m, 0, what, 0);
+  check(m, MPI_Ibarrier(comm, &m->op[r].req), what, 0, -1);
+  mpi_wait(&m->base, r);
+}
+
+static void mpi_barrier(ZxComm *c) { meet(mpi(c), mpi(c)->group[0].comm, "barrier"); }
 
 /* ---- groups ---- */
 static bool on_one_node(Mpi *m, const Group *g) {
@@ -525,6 +604,7 @@ static ZxGroup group_add(Mpi *m, MPI_Comm comm) {
   for (int i = 0; i < SLOTS && g->size > 1; i++) {
     size_t others = (size_t)g->size - 1, least = others * 16 * sizeof(double);
     g->slot[i].req = need(calloc(2 * others, sizeof(MPI_Request)));
+    g->slot[i].from = need(calloc(2 * others, sizeof(int)));
     g->slot[i].stage = need(malloc(least > STAGE_BYTES ? least : STAGE_BYTES));
   }
   share(m, g);
@@ -534,6 +614,7 @@ static ZxGroup group_add(Mpi *m, MPI_Comm comm) {
 static ZxGroup mpi_split(ZxComm *c, int color) {
   Mpi *m = mpi(c);
   MPI_Comm comm;
+  meet(m, m->group[0].comm, "making a group");
   int rc = MPI_Comm_split(m->world, color < 0 ? MPI_UNDEFINED : color, m->rank, &comm);
   check(m, rc, "split", 0, -1);
   return comm == MPI_COMM_NULL ? -1 : group_add(m, comm);
@@ -542,6 +623,7 @@ static ZxGroup mpi_split(ZxComm *c, int color) {
 static void group_free(Group *g) {
   for (int k = 0; k < SLOTS; k++) {
     free(g->slot[k].req);
+    free(g->slot[k].from);
     free(g->slot[k].stage);
   }
   free(g->part);
@@ -588,6 +670,7 @@ static void mpi_free(ZxComm *c) {
   Mpi *m = mpi(c);
   for (int32_t i = 0; i < m->nop; i++)
     if (m->op[i].kind != FREE) ZB_BUG("rank %d ends while its %s is open", m->rank, m->op[i].what);
+  meet(m, m->group[0].comm, "the end");
   for (int i = m->ngroup - 1; i >= 0; i--) group_free(&m->group[i]);
   if (m->world != MPI_COMM_WORLD) MPI_Comm_free(&m->world);
   MPI_Finalize();
@@ -616,6 +699,8 @@ static const ZxCommTable table = {
     .broadcast = mpi_broadcast,
     .test = mpi_test,
     .wait = mpi_wait,
+    .explain = mpi_explain,
+    .moves = mpi_moves,
     .barrier = mpi_barrier,
     .watch = mpi_watch,
     .abort = mpi_abort,
@@ -702,6 +787,8 @@ ZxComm *zx_comm_mpi(int *argc, char ***argv, ZbErr *err) {
   m->size = size;
   m->node = need(calloc((size_t)size, sizeof *m->node));
   check(m, MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "error handler", 0, -1);
+  MPI_Comm_rank(m->world, &m->rank);
+  meet(m, m->world, "the start");
   world_open(m);
   return &m->base;
 }

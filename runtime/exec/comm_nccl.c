@@ -37,7 +37,6 @@
 #include <nccl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define LIMIT_S 180 /* for making a communicator */
 #define IN_ORDER 22600 /* NCCL 2.26 has NCCL_LAUNCH_ORDER_IMPLICIT */
@@ -93,8 +92,6 @@ static void check(Nccl *n, const Group *g, ncclResult_t r, const char *what) {
   if (r != ncclSuccess && r != ncclInProgress) fail(n, g, r, what);
 }
 
-static void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL); }
-
 /* Others may wait for a message that only leaves when this rank calls MPI ("NCCL and MPI" in NCCL's guide). */
 static void keep_mpi_going(Nccl *n) {
   if (n->inner->t->watch) n->inner->t->watch(n->inner);
@@ -103,10 +100,12 @@ static void keep_mpi_going(Nccl *n) {
 /* What has become of what goes on in the background of a communicator that does not block; ncclInProgress: nothing, for long. */
 static ncclResult_t outcome(Nccl *n, ncclComm_t comm) {
   ncclResult_t state = ncclSuccess, asked;
-  for (double from = zx_now(); zx_now() - from < LIMIT_S; nap()) {
+  ZxWait w = {0};
+  for (double from = zx_now(); zx_now() - from < LIMIT_S;) {
     if ((asked = ncclCommGetAsyncError(comm, &state)) != ncclSuccess) return asked;
     if (state != ncclInProgress) break;
     keep_mpi_going(n);
+    if (zx_pause(&w, NULL) == ZX_STALLS) zx_say(n->rank, "note: has waited %.0f s for other ranks in NCCL", zx_patience);
   }
   return state;
 }

@@ -373,6 +373,20 @@ static bool take(ZxShm *s) {
   return true;
 }
 
+uint64_t zx_shm_moves(const ZxShm *s) { return s->post.round + s->reduce.round + s->take.round; }
+
+/* The last stage that has something to do is the one that waits, for what `take`, `reduce` and `post` ask of a member. */
+bool zx_shm_late(const ZxShm *s, int member) {
+  const Counters *c = &s->counters[member];
+  if (s->take.round < s->reduce.round) {
+    const Op *o = op_at(s, s->take.op);
+    if (o->kind == BROADCAST && member != o->root) return false;
+    return atomic_load(o->kind == ALL_REDUCE ? &c->reduced : &c->posted) <= s->take.round;
+  }
+  if (s->reduce.round < s->post.round) return atomic_load(&c->posted) <= s->reduce.round;
+  return s->post.round >= SLOTS && atomic_load(&c->taken) <= s->post.round - SLOTS;
+}
+
 void zx_shm_progress(ZxShm *s) {
   for (bool moved = true; moved;) { /* each of them, every time */
     moved = post(s);

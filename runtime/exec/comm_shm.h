@@ -38,5 +38,8 @@ uint64_t zx_shm_broadcast(ZxShm *s, void *p, size_t bytes, int root);
 void zx_shm_progress(ZxShm *s);
 bool zx_shm_done(const ZxShm *s, uint64_t op);
 bool zx_shm_idle(const ZxShm *s); /* all are done */
+uint64_t zx_shm_moves(const ZxShm *s); /* grows as operations get on */
+/* Whether the first open operation waits for this member. */
+bool zx_shm_late(const ZxShm *s, int member);
 
 #endif

@@ -119,9 +119,22 @@ static bool staged_test(ZxComm *c, ZxRequest r) {
   return true;
 }
 
+/* Nobody waits for long here: the engine polls. */
 static void staged_wait(ZxComm *c, ZxRequest r) {
   struct timespec pause = {0, 20000};
   while (!staged_test(c, r)) nanosleep(&pause, NULL);
+}
+
+static void staged_explain(ZxComm *c, ZxRequest r, ZbText *out) {
+  const Staged *s = staged(c);
+  const Op *o = &s->op[r];
+  if (o->state == INNER && s->inner->t->explain) s->inner->t->explain(s->inner, o->request, out);
+  else zb_text_add(out, "the device, to copy what is %s", o->state == BACK ? "received" : "sent");
+}
+
+static uint64_t staged_moves(ZxComm *c) {
+  ZxComm *inner = staged(c)->inner;
+  return staged(c)->order + (inner->t->moves ? inner->t->moves(inner) : 0);
 }
 
 /* ---- operations ---- */
@@ -211,6 +224,8 @@ static const ZxCommTable table = {
     .broadcast = staged_broadcast,
     .test = staged_test,
     .wait = staged_wait,
+    .explain = staged_explain,
+    .moves = staged_moves,
     .barrier = staged_barrier,
     .only_queues = staged_only_queues,
     .watch = staged_watch,

@@ -95,7 +95,7 @@ static void close_engine(ZxEngine *e) {
 
 ZxEngine *zx_engine_new(ZbArena *a, ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err) {
   ZxEngine *e = ZB_NEW(a, ZxEngine);
-  *e = (ZxEngine){.a = a, .p = p, .world = c, .o = *o, .dev = o->device, .env = o->env, .rank = c->t->rank(c)};
+  *e = (ZxEngine){.a = a, .p = p, .world = c, .o = *o, .dev = o->device, .env = o->env, .rank = c->t->rank(c), .at = ZP_NONE};
   e->stage = p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->mesh, e->rank, p->mesh.pipe);
   e->st = &p->stages[e->stage];
   zx_bind_calls(e);

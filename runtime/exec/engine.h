@@ -5,7 +5,8 @@
  * call.c     one node: kernel, collective  update.c  norms and optimizer steps
  * params.c   initial values, files        feed.c    data into input blocks
  * times.c    what operations had to do      grads.c   what of a gradient is cleared, what is written first
- * capture.c  steps that are queued once     finite.c  whether a step can be gone on from */
+ * capture.c  steps that are queued once     finite.c  whether a step can be gone on from
+ * stall.c    what a wait that lasts is for */
 #ifndef ZUG_EXEC_ENGINE_H
 #define ZUG_EXEC_ENGINE_H
 
@@ -89,6 +90,8 @@ struct ZxEngine {
   ZbErr *err;
   bool failed, polling, has_loss;
   bool playing;          /* within a step: only then do the queues move */
+  uint32_t at;           /* the compute instruction that is played or waits, or ZP_NONE; its node, if that is a collective */
+  const ZpNode *node;
   double times[ZG_OP_COUNT + 2];
   ZxWork work[ZG_OP_COUNT + 2];
   ZxCallTime *calls;     /* where calls are timed: those of segments' fwd, bwd and count, one after the other, ... */
@@ -119,8 +122,12 @@ void zx_await(ZxEngine *e, ZxRequest r);
 bool zx_finish(ZxEngine *e, ZbErr *err);
 /* Where every call is timed: waits for the current stream while the queues go on. */
 void zx_finish_call(ZxEngine *e);
-/* A pause in a wait that polls: short at first. `tries` counts from 0. */
-void zx_relax(ZxEngine *e, int *tries);
+
+/* stall.c: a pause in a wait for a request, for the queues or for the device, which tells when that lasts; and what comes
+ * when something has moved. */
+enum { ZX_FOR_QUEUES = -2, ZX_FOR_DEVICE = -3 };
+void zx_relax(ZxEngine *e, ZxWait *w, ZxRequest r);
+void zx_moved(ZxEngine *e, ZxWait *w);
 
 /* call.c */
 void zx_bind_calls(ZxEngine *e);

@@ -9,6 +9,7 @@
  * engine.c play.c call.c   steps of a plan    data.c        token and record files
  * capture.c                steps queued once  weights.c     safetensors, read and written by owners
  * params.c update.c        parameters
+ * wait.c                   waits              stall.c       what a wait that lasts is for
  * finite.c                 sound steps        log.c         lines for people, metrics.jsonl
  * rate.c                   learning rates     times.c       what operations had to do
  */
@@ -144,6 +145,10 @@ typedef struct {
   bool (*only_queues)(ZxComm *);
   /* May be NULL. Why such operations cannot be captured; NULL: they can. */
   const char *(*why_uncaptured)(ZxComm *);
+  /* May be NULL, both. For people: what an open request is, and whom it waits for as far as that is known: "receive of 1.2 MB
+   * from rank 3". A number that grows as open requests get on. */
+  void (*explain)(ZxComm *, ZxRequest, ZbText *out);
+  uint64_t (*moves)(ZxComm *);
   /* May be NULL. Called now and then while a rank waits for its device: lets go on what others wait for, and ends the job if
    * what was begun has failed. */
   void (*watch)(ZxComm *);
@@ -164,6 +169,12 @@ typedef struct { int rank, size; } ZxLaunch;
 ZxLaunch zx_launch(void);
 
 double zx_now(void); /* seconds, monotonic */
+/* A wait, 0 at its beginning. One more look was in vain: pauses, shortly at first. When nothing of `c` has moved for
+ * zx_patience seconds it says once that the wait stalls, and if so, when something moves. */
+typedef struct { uint64_t tries, moves; double since, seen; bool told; } ZxWait;
+typedef enum { ZX_WAITS, ZX_STALLS, ZX_GOES_ON } ZxWaited;
+ZxWaited zx_pause(ZxWait *w, ZxComm *c);
+extern const double zx_patience;
 /* Collective: true on all ranks if `ok` on all of them. */
 bool zx_agree(ZxComm *c, bool ok);
 

@@ -138,8 +138,11 @@ bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb) {
   if (end > e->high) e->high = end;
   if (e->dev->host) return feed(e, inputs, mb);
   char *block = e->pinned + mb % e->nblocks * bytes;
-  for (int tries = 0; mb && mb % e->nblocks == 0 && !e->dev->reached(e->env, e->pinned_event);) /* blocks are free again */
-    if (!zx_poll(e)) zx_relax(e, &tries);
+  ZxWait w = {0};
+  while (mb && mb % e->nblocks == 0 && !e->dev->reached(e->env, e->pinned_event)) /* blocks are free again */
+    if (zx_poll(e)) zx_moved(e, &w);
+    else zx_relax(e, &w, ZX_FOR_DEVICE);
+  zx_moved(e, &w);
   if (!e->capturing && !feed(e, block, mb)) return false;
   e->dev->upload(e->env, inputs, block, bytes);
   if (!e->capturing) e->dev->record(e->env, e->pinned_event);

@@ -26,13 +26,16 @@ libexec_a_SOURCES = \
   runtime/exec/grads.c \
   runtime/exec/log.c \
   runtime/exec/params.c \
+  runtime/exec/patience.c \
   runtime/exec/play.c \
   runtime/exec/rate.c \
   runtime/exec/same.c \
   runtime/exec/same.h \
   runtime/exec/setup.c \
+  runtime/exec/stall.c \
   runtime/exec/times.c \
   runtime/exec/update.c \
+  runtime/exec/wait.c \
   runtime/exec/weights.c
 if HAVE_MPI
 libexec_a_SOURCES += runtime/exec/comm_mpi.c

@@ -8,55 +8,39 @@
 #include <string.h>
 #include <time.h>
 
-#define LONG_S 120
-
 double zx_now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-void zx_relax(ZxEngine *e, int *tries) {
-  if (!e->dev->host && e->c->t->watch) e->c->t->watch(e->c);
-  if (++*tries < 64) {
-    sched_yield();
-    return;
-  }
-  struct timespec t = {0, 50000};
-  nanosleep(&t, NULL);
-}
-
 void zx_await(ZxEngine *e, ZxRequest r) {
   double from = zx_now();
-  for (int tries = 0; !e->c->t->test(e->c, r);)
-    if (!zx_poll(e)) zx_relax(e, &tries);
+  ZxWait w = {0};
+  while (!e->c->t->test(e->c, r))
+    if (zx_poll(e)) zx_moved(e, &w);
+    else zx_relax(e, &w, r);
+  zx_moved(e, &w);
   e->times[ZG_OP_COUNT + 1] += zx_now() - from;
 }
 
-/* A device that hangs says nothing: its ranks say at least where they are. */
-static void complain(ZxEngine *e, double *since) {
-  if (*since <= 0 || zx_now() - *since < LONG_S) return;
-  zx_say((int)e->rank, "note: step %lld: the device has not done its work for %d s%s", (long long)e->step, LONG_S,
-         e->c->t->describe ? "; NCCL_DEBUG=INFO says more, or the ranks that say nothing" : "");
-  *since = 0;
-}
-
 bool zx_finish(ZxEngine *e, ZbErr *err) {
-  double since = zx_now();
-  for (int tries = 0; !e->dev->host && !e->dev->idle(e->env);) {
-    zx_relax(e, &tries);
-    complain(e, &since);
-  }
+  ZxWait w = {0};
+  while (!e->dev->host && !e->dev->idle(e->env)) zx_relax(e, &w, ZX_FOR_DEVICE);
+  zx_moved(e, &w);
   return e->dev->finish(e->env, err);
 }
 
+/* The end should be seen when it comes: no naps. */
 void zx_finish_call(ZxEngine *e) {
   if (e->dev->host || !e->o.times) return;
+  ZxWait w = {0};
   e->dev->record(e->env, e->call_event);
   for (int tries = 1; !e->dev->reached(e->env, e->call_event); tries++) {
-    if (!zx_poll(e)) sched_yield(); /* the end should be seen when it comes */
-    if (tries % 4096 == 0 && e->c->t->watch) e->c->t->watch(e->c);
+    if (!zx_poll(e)) sched_yield();
+    if (tries % 4096 == 0) zx_relax(e, &w, ZX_FOR_DEVICE);
   }
+  zx_moved(e, &w);
 }
 
 /* ---- buffers of an instruction ---- */
@@ -364,6 +348,7 @@ static void play_in_order(ZxEngine *e) {
     ZB_ASSERT(ready(e, i));
     enter(e, in);
     if (in->queue == ZP_Q_COMPUTE) {
+      e->at = i;
       compute(e, in);
       leave(e, i);
       continue;
@@ -372,6 +357,7 @@ static void play_in_order(ZxEngine *e) {
     ZB_ASSERT(r < 0);
     complete(e, i);
   }
+  e->at = ZP_NONE;
   e->dev->stream(e->env, ZP_Q_COMPUTE);
 }
 
@@ -383,13 +369,17 @@ void zx_play(ZxEngine *e) {
     return;
   }
   memset(e->head, 0, sizeof e->head);
+  ZxWait w = {0};
   e->nflight = 0;
   e->playing = true;
   for (uint32_t k = 0; k < g->nqueue[ZP_Q_COMPUTE] && !e->failed; k++) {
     uint32_t i = g->queue[ZP_Q_COMPUTE][k];
     double from = zx_now();
-    for (int tries = 0; !ready(e, i);)
-      if (!zx_poll(e)) zx_relax(e, &tries);
+    e->at = i;
+    while (!ready(e, i))
+      if (zx_poll(e)) zx_moved(e, &w);
+      else zx_relax(e, &w, ZX_FOR_QUEUES);
+    zx_moved(e, &w);
     e->times[ZG_OP_COUNT + 1] += zx_now() - from;
     enter(e, &g->instrs[i]);
     compute(e, &g->instrs[i]);
@@ -397,8 +387,11 @@ void zx_play(ZxEngine *e) {
     zx_poll(e);
   }
   double from = zx_now();
-  for (int tries = 0; !e->failed && (e->nflight || !all_started(e));)
-    if (!zx_poll(e)) zx_relax(e, &tries);
+  e->at = ZP_NONE;
+  while (!e->failed && (e->nflight || !all_started(e)))
+    if (zx_poll(e)) zx_moved(e, &w);
+    else zx_relax(e, &w, ZX_FOR_QUEUES);
+  zx_moved(e, &w);
   e->times[ZG_OP_COUNT + 1] += zx_now() - from;
   e->playing = false;
 }

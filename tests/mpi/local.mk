@@ -15,6 +15,7 @@ scenario_tests += \
   tests/mpi/reference.sh \
   tests/mpi/same.sh \
   tests/mpi/save.sh \
+  tests/mpi/stall.sh \
   tests/mpi/streams.sh \
   tests/mpi/weights.sh
 EXTRA_DIST += tests/mpi/layouts.zug
