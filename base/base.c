@@ -23,6 +23,12 @@ _Noreturn void zb_bug(const char *file, int line, const char *fmt, ...) {
   abort();
 }
 
+_Noreturn void zb_out_of_memory(size_t bytes) {
+  if (bytes) fprintf(stderr, "out of memory: %zu bytes wanted\n", bytes);
+  else fprintf(stderr, "out of memory\n");
+  _Exit(1);
+}
+
 bool zb_fail(ZbErr *err, const char *help, const char *fmt, ...) {
   if (!err) return false;
   va_list ap;
@@ -57,7 +63,7 @@ struct ZbArena {
 
 ZbArena *zb_arena_new(void) {
   ZbArena *a = calloc(1, sizeof *a);
-  if (!a) ZB_BUG("out of host memory");
+  if (!a) zb_out_of_memory(sizeof *a);
   return a;
 }
 
@@ -75,7 +81,7 @@ static Block *block_new(size_t bytes) {
   Block *b = NULL;
   if (size <= SIZE_MAX - sizeof *b - 64)
     b = aligned_alloc(64, (sizeof *b + size + 63) & ~(size_t)63);
-  if (!b) ZB_BUG("out of host memory for %zu bytes", bytes);
+  if (!b) zb_out_of_memory(bytes);
   memset(b, 0, sizeof *b + size);
   b->size = size;
   return b;
@@ -110,6 +116,14 @@ size_t zb_array_bytes(size_t n, size_t size) {
 void *zb_grow(ZbArena *a, void *p, size_t n, size_t size) {
   if (n & (n - 1)) return p; /* between powers of two there is room */
   void *q = zb_alloc(a, zb_array_bytes(n ? 2 * n : 1, size));
+  if (n) memcpy(q, p, n * size);
+  return q;
+}
+
+void *zb_room(ZbArena *a, void *p, uint32_t n, size_t size, uint32_t *cap) {
+  if (n < *cap) return p;
+  *cap = *cap ? 2 * *cap : 4;
+  void *q = zb_alloc(a, zb_array_bytes(*cap, size));
   if (n) memcpy(q, p, n * size);
   return q;
 }
@@ -155,7 +169,7 @@ static void text_room(ZbText *t, size_t more) {
   if (t->cap - t->len > more) return;
   size_t cap = 2 * (t->cap + more) + 64;
   char *s = realloc(t->s, cap);
-  if (!s) ZB_BUG("out of host memory");
+  if (!s) zb_out_of_memory(cap);
   t->s = s;
   t->cap = cap;
 }

@@ -21,6 +21,9 @@ _Noreturn void zb_bug(const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* From now on such a message begins with "[rank N] "; below 0: it does not. */
 void zb_bug_rank(int rank);
+/* Ends the program with code 1 and "out of memory: N bytes wanted": it is not our mistake that the machine has no more.
+ * (0: the number is not known.) What could be large is limited before, with a message that says what. */
+_Noreturn void zb_out_of_memory(size_t bytes);
 
 /* One user-facing error where there is no source text to point at (files, run time).
  * Set by whoever knows the cause; callers pass it up untouched. */
@@ -33,8 +36,8 @@ bool zb_fail(ZbErr *err, const char *help, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* ---- memory by lifetime ----------------------------------------------------------------------
- * Memory of an arena is zeroed and lives until zb_arena_free. Running out of host memory while
- * compiling or planning is not survivable: zb_alloc never returns NULL. */
+ * Memory of an arena is zeroed and lives until zb_arena_free. zb_alloc never returns NULL: where there is no memory,
+ * zb_out_of_memory ends the program. */
 typedef struct ZbArena ZbArena;
 ZbArena *zb_arena_new(void);
 void zb_arena_free(ZbArena *a); /* NULL is allowed */
@@ -54,6 +57,24 @@ size_t zb_array_bytes(size_t n, size_t size); /* n * size, aborts on overflow */
     (p)[(n)++] = (value);                                                                          \
   } while (0)
 void *zb_grow(ZbArena *a, void *p, size_t n, size_t size);
+/* Room for one more element of an array that shrinks too, and so keeps its capacity in *cap. */
+void *zb_room(ZbArena *a, void *p, uint32_t n, size_t size, uint32_t *cap);
+
+/* ---- names by number ---------------------------------------------------------------------------
+ * Finds names among many in constant time. A name's number is how many were there before it, so that what belongs to names
+ * lies in an array beside the table. A zeroed ZbNames is empty; it lives in the arena of its first zb_names_add. */
+typedef struct {
+  const char **name; /* not copied */
+  uint32_t n, cap;
+  uint32_t *next, *head, size; /* chains of names of one hash, the latest first; none while names are few */
+} ZbNames;
+#define ZB_NO_NAME UINT32_MAX
+/* Adds a name, which may be there already, and returns its number. */
+uint32_t zb_names_add(ZbArena *a, ZbNames *t, const char *name);
+/* The number of the latest name that equals `name`, or ZB_NO_NAME. */
+uint32_t zb_names_find(const ZbNames *t, const char *name);
+/* Forgets all names but the first n. */
+void zb_names_cut(ZbNames *t, uint32_t n);
 
 /* ---- checked arithmetic: false on overflow, *out is untouched then ---------------------------- */
 bool zb_mul_u64(uint64_t a, uint64_t b, uint64_t *out);

@@ -107,7 +107,7 @@ static bool number_keyword(Call *c, const char *name, double otherwise, double *
   *out = otherwise;
   if (!x) return true;
   if (!static_eval(c->e, x, &v)) return false;
-  *out = v.v;
+  if (!v.assumed) *out = v.v;
   return true;
 }
 
@@ -275,6 +275,7 @@ static Val position_op(Call *c) {
 }
 
 static Val random_op(Call *c) {
+  if (c->arg[0].kind == VAL_NUM && c->arg[0].num.assumed) c->arg[0].num = num_int(1);
   if (c->arg[0].kind != VAL_NUM || !(c->arg[0].num.v >= 0 && c->arg[0].num.v <= 1)) {
     complain(c->e, ZL_Z0107, c->span[0], "the probability of `random` is a static number from 0 to 1");
     return poison();
@@ -287,7 +288,7 @@ static Val random_op(Call *c) {
 
 static Val size_op(Call *c) {
   int64_t size = axis_size(c, c->ax[0]);
-  if (size) return (Val){.kind = VAL_NUM, .num = num_int(size)};
+  if (size) return (Val){.kind = VAL_NUM, .num = static_size(c->e, c->ax[0])};
   return (Val){.kind = VAL_SIZE, .axis = c->ax[0]};
 }
 
@@ -581,7 +582,7 @@ static bool fold(Call *c, Val *out) {
     in[i] = c->arg[i].num;
   }
   *out = (Val){.kind = VAL_NUM};
-  if (num_call(c->op->name, in, &out->num)) return true;
+  if (num_call(c->op->name, in, &out->num) || static_assumed(&out->num)) return true;
   complain(c->e, ZL_Z0107, c->x->span, "%s of %s has no value", c->op->name, num_text(c->e->arena, in[0]));
   *out = poison();
   return true;

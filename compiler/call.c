@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#define MAX_CALLS 64 /* blocks calling blocks */
-
 static ZlDiag *wrong_args(Elab *e, ZlSpan span, const ZlBlock *b, const char *what) {
   ZlDiag *d = complain(e, ZL_Z0205, span, "`%s` %s", b->name.s, what);
   zl_also(d, b->span, "declared here");
@@ -25,25 +23,25 @@ static bool bind_axes(Elab *e, const ZlExpr *x, const ZlBlock *b, Frame *f) {
                          x->call.axes.n));
     return false;
   }
+  bool given[ZG_MAX_GRAPH_AXES] = {false};
   for (uint32_t i = 0; i < b->axes.n; i++) {
-    AxisBind a = {b->axes.at[i].s, 0};
-    if (!axis_resolve(e, x->call.axes.at[i], &a.axis)) return false;
-    for (uint32_t k = 0; k < f->naxes; k++) {
-      if (f->axes[k].axis != a.axis) continue;
+    uint16_t axis;
+    if (!axis_resolve(e, x->call.axes.at[i], &axis)) return false;
+    if (given[axis]) {
       ZlName again = x->call.axes.at[i];
       ZlDiag *d = complain(e, ZL_Z0208, again.span, "`%s` is two axes of `%s` at once", again.s, b->name.s);
       zl_help(d, "declare a second axis of the same size for one of them");
       return false;
     }
-    ZB_PUSH(e->arena, f->axes, f->naxes, a);
+    given[axis] = true;
+    axis_bind(e, f, b->axes.at[i].s, axis);
   }
   return true;
 }
 
 static const ZlFormal *formal_named(const ZlBlock *b, const char *name) {
-  for (uint32_t i = 0; i < b->nformals; i++)
-    if (!strcmp(b->formals[i].name.s, name)) return &b->formals[i];
-  return NULL;
+  uint32_t i = zb_names_find(&b->formal_names, name);
+  return i == ZB_NO_NAME ? NULL : &b->formals[i];
 }
 
 static void unknown_keyword(Elab *e, const ZlBlock *b, ZlName name) {
@@ -51,7 +49,7 @@ static void unknown_keyword(Elab *e, const ZlBlock *b, ZlName name) {
   size_t n = 0;
   for (uint32_t i = 0; i < b->nformals; i++)
     if (b->formals[i].is_static) ZB_PUSH(e->arena, names, n, b->formals[i].name.s);
-  const char *near = zb_nearest(name.s, names, n);
+  const char *near = zl_full(e->diags) ? NULL : zb_nearest(name.s, names, n);
   ZlDiag *d = wrong_args(e, name.span, b, zb_printf(e->arena, "has no static `%s`", name.s));
   if (near) zl_help(d, "did you mean `%s`?", near);
   else if (n == 1) zl_help(d, "its static is `%s`", names[0]);
@@ -156,8 +154,7 @@ static bool bind_tensor(Elab *e, const ZlFormal *f, Val v, ZlSpan span) {
     zl_help(d, "`..` in the block's signature lets it take more axes");
     return false;
   }
-  Bind b = {f->name, v, false, ZG_NONE};
-  ZB_PUSH(e->arena, fr->binds, fr->nbinds, b);
+  name_add(e, fr, (Bind){f->name, v, false, ZG_NONE});
   return true;
 }
 
@@ -172,8 +169,7 @@ static bool bind_formals(Elab *e, const ZlBlock *b, const Args *a) {
     }
     Val v = {.kind = VAL_NUM, .num = a->num[i]};
     if (!a->given[i] && !static_eval(e, f->value, &v.num)) v.kind = VAL_POISON;
-    Bind s = {f->name, v, false, ZG_NONE};
-    ZB_PUSH(e->arena, e->frame->binds, e->frame->nbinds, s);
+    name_add(e, e->frame, (Bind){f->name, v, false, ZG_NONE});
   }
   return ok;
 }
@@ -222,9 +218,7 @@ static bool too_deep(Elab *e, const ZlExpr *x, const ZlBlock *b) {
     zl_note(d, "a model is a finite graph; for depth there is `repeat`");
     return true;
   }
-  if (e->depth < MAX_CALLS) return false;
-  complain(e, ZL_Z0111, x->span, "blocks call each other more than %d deep", MAX_CALLS);
-  return true;
+  return !elab_depth(e, x->span);
 }
 
 /* Labels are names of places: each once in a scope. */
@@ -232,14 +226,16 @@ static void enter_region(Elab *e, Frame *f, ZlName label, const char *block) {
   if (label.s) {
     Frame *c = e->frame;
     const char *path = c->path;
-    for (uint32_t i = 0; i < c->nlabels; i++) {
-      if (c->labels[i].region != c->region || strcmp(c->labels[i].name.s, label.s)) continue;
+    const char *key = zb_printf(e->arena, "%u %s", c->region, label.s);
+    uint32_t first = zb_names_find(&c->label_names, key);
+    if (first != ZB_NO_NAME) {
       ZlDiag *d = complain(e, ZL_Z0101, label.span, "label `%s` is used twice", label.s);
-      zl_also(d, c->labels[i].name.span, "first used here");
-      path = zb_printf(e->arena, "%s'", path); /* so that its parameters are not reported too */
+      zl_also(d, c->labels[first], "first used here");
+      path = zb_printf(e->arena, "%s%zu'", path, zl_errors(e->diags)); /* so that its parameters are not reported too */
+    } else {
+      zb_names_add(e->arena, &c->label_names, key);
+      ZB_PUSH(e->arena, c->labels, c->nlabels, label.span);
     }
-    struct Label l = {c->region, label};
-    ZB_PUSH(e->arena, c->labels, c->nlabels, l);
     f->path = zb_printf(e->arena, "%s%s.", path, label.s);
     f->labelled = true;
   }
@@ -252,9 +248,17 @@ static void run_block(Elab *e, const ZlBlock *b, Val *out) {
   for (uint32_t i = 0; i < b->nresults; i++) out[i] = fit_result(e, b, i, values[i]);
 }
 
+/* What is written anew for every call: its arguments, its results, and the path of what is labelled in it. */
+static bool count_call(Elab *e, ZlSpan span, const ZlBlock *b) {
+  BlockUse *use = &e->uses[b->number];
+  if (use->calls++ == 0) ZB_PUSH(e->arena, e->called, e->ncalled, b);
+  uint32_t copied = b->nformals + b->nresults + b->axes.n + (uint32_t)strlen(e->frame->path) / 32;
+  return elab_spend(e, ELAB_CALLS, 1, span) && elab_spend(e, ELAB_WORK, copied, span);
+}
+
 void call_block(Elab *e, const ZlExpr *x, const ZlBlock *b, Val *out) {
   for (uint32_t i = 0; i < b->nresults; i++) out[i] = (Val){.kind = VAL_POISON};
-  if (too_deep(e, x, b)) return;
+  if (too_deep(e, x, b) || !count_call(e, x->span, b)) return;
   Args a = eval_args(e, x, b);
   Frame *f = new_frame(e, b, x->span);
   bool ok = bind_axes(e, x, b, f);
@@ -262,9 +266,8 @@ void call_block(Elab *e, const ZlExpr *x, const ZlBlock *b, Val *out) {
   enter_region(e, f, x->call.label, b->name.s);
   Frame *caller = e->frame;
   e->frame = f;
-  e->depth++;
   if (bind_formals(e, b, &a)) {
-    ZB_PUSH(e->arena, e->seen, e->nseen, b);
+    e->uses[b->number].seen = true;
     run_block(e, b, out);
   } else if (f->has_row) {
     for (uint32_t i = 0; i < b->nresults; i++) {
@@ -272,33 +275,32 @@ void call_block(Elab *e, const ZlExpr *x, const ZlBlock *b, Val *out) {
       if (type_resolve(e, &b->results[i], &t)) out[i] = val_stand_in(e, t);
     }
   }
-  e->depth--;
   e->frame = caller;
 }
 
 /* ---- a block that nobody calls ---- */
-static uint16_t own_axis(Elab *e, const char *name, int64_t size) {
-  const char *unique = name;
-  uint32_t known = zg_axis_find(e->g, name);
-  if (known != ZG_NONE && (!e->model || !size)) return (uint16_t)known; /* of another such block */
-  for (int i = 2; zg_axis_find(e->g, unique) != ZG_NONE; i++) unique = zb_printf(e->arena, "%s%d", name, i);
-  return (uint16_t)zg_axis_add(e->g, unique, size);
+static bool own_axis(Elab *e, ZlName name, int64_t size, uint16_t *axis) {
+  const char *unique = name.s;
+  if (e->g->naxes == ZG_MAX_GRAPH_AXES) {
+    complain(e, ZL_Z0111, name.span, "a model has at most %d axes", ZG_MAX_GRAPH_AXES);
+    return false;
+  }
+  for (int i = 2; zg_axis_find(e->g, unique) != ZG_NONE; i++) unique = zb_printf(e->arena, "%s%d", name.s, i);
+  *axis = (uint16_t)zg_axis_add(e->g, unique, size);
+  return true;
 }
 
-void call_block_alone(Elab *e, const ZlBlock *b) {
-  static const int64_t size = 64; /* any that halves and divides well */
-  Frame *caller = e->frame, *f = new_frame(e, b, ZL_NOWHERE);
-  f->path = zb_printf(e->arena, "(%s).", b->name.s);
-  f->region = zg_region_add(e->g, ZG_REGION_BLOCK, 0, "", b->name.s);
+/* The frame of the block: axes of its own, tensors made of nothing, statics with their defaults. */
+static bool bind_alone(Elab *e, const ZlBlock *b, Frame *f) {
+  static const int64_t size = 64; /* assumed: any that halves and divides well */
+  uint16_t axis;
   for (uint32_t i = 0; i < b->axes.n; i++) {
-    AxisBind a = {b->axes.at[i].s, own_axis(e, b->axes.at[i].s, size)};
-    ZB_PUSH(e->arena, f->axes, f->naxes, a);
+    if (!own_axis(e, b->axes.at[i], size, &axis)) return false;
+    axis_bind(e, f, b->axes.at[i].s, axis);
   }
-  e->frame = f;
-  ZB_PUSH(e->arena, e->seen, e->nseen, b);
   for (uint32_t i = 0; i < b->nformals; i++)
     f->has_row |= !b->formals[i].is_static && b->formals[i].type.rest;
-  if (f->has_row) f->row[f->nrow++] = own_axis(e, "..", 0);
+  if (f->has_row && !own_axis(e, (ZlName){"..", b->name.span}, 0, &f->row[f->nrow++])) return false;
   bool ok = true;
   for (uint32_t i = 0; i < b->nformals; i++) {
     const ZlFormal *p = &b->formals[i];
@@ -307,9 +309,23 @@ void call_block_alone(Elab *e, const ZlBlock *b) {
     if (p->is_static) ok = static_eval(e, p->value, &bind.val.num) && ok;
     else if (type_resolve(e, &p->type, &t)) bind.val = val_stand_in(e, t);
     else bind.val.kind = VAL_POISON;
-    ZB_PUSH(e->arena, f->binds, f->nbinds, bind);
+    name_add(e, f, bind);
   }
+  return ok;
+}
+
+void call_block_alone(Elab *e, const ZlBlock *b) {
+  Frame *caller = e->frame, *f = new_frame(e, b, ZL_NOWHERE);
+  f->path = zb_printf(e->arena, "(%s).", b->name.s);
+  f->region = zg_region_add(e->g, ZG_REGION_BLOCK, 0, "", b->name.s);
+  e->frame = f;
+  e->assumed = e->g->naxes;
+  e->uses[b->number].seen = true;
+  memset(e->spent, 0, sizeof e->spent);
   Val *out = ZB_NEWN(e->arena, Val, b->nresults + 1);
-  if (ok) run_block(e, b, out);
+  if (bind_alone(e, b, f)) run_block(e, b, out);
+  e->stopped = false;
+  e->g->naxes = e->assumed;
+  e->assumed = ZG_NONE;
   e->frame = caller;
 }

@@ -41,37 +41,27 @@ ZgGraph *zc_compile(ZbArena *a, ZlSources *s, ZlDiags *d, ZlProgram *p, const Zc
 }
 
 /* ---- zc --check ---- */
-static bool seen(const Elab *e, const ZlBlock *b) {
-  for (uint32_t i = 0; i < e->nseen; i++)
-    if (e->seen[i] == b) return true;
-  return false;
-}
-
 static void check_alone(Elab *e, ZlBlock *const *blocks, uint32_t n) {
   for (uint32_t i = 0; i < n; i++)
-    if (!seen(e, blocks[i])) call_block_alone(e, blocks[i]);
+    if (!e->uses[blocks[i]->number].seen) call_block_alone(e, blocks[i]);
 }
 
 void zc_check(ZbArena *a, ZlSources *s, ZlDiags *d, ZlProgram *p, const ZcOptions *opt) {
   const ZlFile *f = p->files[0];
-  ZlNames recipes = zl_recipe_names(p), clusters = zl_cluster_names(p);
-  for (uint32_t i = 0; i < recipes.n; i++) zl_recipe(p, d, recipes.at[i].s);
-  for (uint32_t i = 0; i < clusters.n; i++) zl_cluster(p, d, clusters.at[i].s);
+  zl_check_recipes(p, d);
   Elab e;
   if (opt->model && !zl_model(p, d, opt->model)) return;
-  const ZlBlock **called = NULL;
-  uint32_t ncalled = 0;
+  BlockUse *uses = ZB_NEWN(a, BlockUse, p->nblocks + 1);
   for (uint32_t i = 0; i < f->nmodels; i++) {
     const ZlModel *m = f->models[i];
     if (opt->model && strcmp(opt->model, m->name.s)) continue;
-    elab_init(&e, a, s, d, p, opt, m->name.s);
+    elab_init(&e, NULL, s, d, p, opt, uses, m->name.s);
     elab_model(&e, m);
+    e.stopped = false;
     check_alone(&e, m->blocks, m->nblocks);
-    for (uint32_t k = 0; k < e.nseen; k++) ZB_PUSH(a, called, ncalled, e.seen[k]);
-    zb_arena_free(e.arena);
+    elab_end(&e);
   }
-  elab_init(&e, a, s, d, p, opt, f->name);
-  for (uint32_t k = 0; k < ncalled; k++) ZB_PUSH(e.arena, e.seen, e.nseen, called[k]);
+  elab_init(&e, NULL, s, d, p, opt, uses, f->name);
   check_alone(&e, f->blocks, f->nblocks);
-  zb_arena_free(e.arena);
+  elab_end(&e);
 }

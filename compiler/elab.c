@@ -51,7 +51,7 @@ static void init_of(Elab *e, const ZlStmt *s, ZgParam *p) {
     p->init = (uint8_t)inits[i].init;
     for (uint32_t k = 0; k < s->param.nargs; k++) {
       if (!static_eval(e, s->param.args[k], &v)) return;
-      p->num[k] = v.v;
+      p->num[k] = v.assumed ? 1 : v.v;
     }
     if (p->init != ZG_INIT_UNIFORM && p->num[0] < 0)
       complain(e, ZL_Z0107, s->param.args[0]->span, "a standard deviation cannot be negative: %g", p->num[0]);
@@ -78,7 +78,6 @@ static void tags_of(Elab *e, const ZlStmt *s, ZgParam *p) {
 static bool param_type(Elab *e, const ZlParamDef *def, ZgParam *p) {
   ZlTypeExpr x = {.elem = ZL_REAL, .axes = def->axes, .span = def->span};
   if (!type_resolve(e, &x, &p->type)) return false;
-  uint64_t elements = 1;
   for (uint32_t i = 0; i < def->axes.n; i++) {
     uint16_t axis = 0;
     axis_find(e, def->axes.at[i].s, &axis);
@@ -89,14 +88,13 @@ static bool param_type(Elab *e, const ZlParamDef *def, ZgParam *p) {
                def->axes.at[i].s);
       return false;
     }
-    if (!zb_mul_u64(elements, (uint64_t)size, &elements) || elements > 1ull << 48) {
-      complain(e, ZL_Z0111, def->span, "parameter `%s` has more than 2^48 elements", def->name.s);
-      return false;
-    }
     for (int k = 0; k < p->type.naxes; k++)
       if (p->type.axis[k] == axis) p->order[i] = (uint8_t)k;
   }
-  return true;
+  uint64_t elements;
+  if (zg_elements(e->g, &p->type, &elements)) return true;
+  complain(e, ZL_Z0111, def->span, "parameter `%s` has more than 2^48 elements", def->name.s);
+  return false;
 }
 
 /* The call that would need a label for the paths in the current frame to differ: the innermost one without. */
@@ -112,24 +110,22 @@ static bool same_place(ZlSpan a, ZlSpan b) {
 }
 
 static bool unique_path(Elab *e, const ZlParamDef *def, const char *path) {
-  for (uint32_t i = 0; i < e->g->nparams; i++) {
-    if (strcmp(e->g->params[i].path, path)) continue;
-    const char *block;
-    ZlSpan call = unlabelled_call(e, &block), other = e->param_call[i];
-    if (same_place(call, other)) {
-      ZlDiag *d = complain(e, ZL_Z0109, def->name.span, "parameter `%s` is declared twice", def->name.s);
-      zl_also(d, e->param_span[i], "first here");
-      return false;
-    }
-    if (call.file < 0) call = def->name.span;
-    ZlDiag *d = complain(e, ZL_Z0109, call, "parameters of this %s have the paths of others",
-                         block ? zb_printf(e->arena, "call of `%s`", block) : "model");
-    zl_also(d, other.file < 0 ? e->param_span[i] : other, "of this one");
-    zl_note(d, "`%s`: a call without a label adds nothing to the paths of the parameters in it", path);
-    zl_help(d, "label the calls: `as first`, `as second`");
+  uint32_t i = zb_names_find(&e->param_paths, path);
+  if (i == ZB_NO_NAME) return true;
+  const char *block;
+  ZlSpan call = unlabelled_call(e, &block), other = e->param_call[i];
+  if (same_place(call, other)) {
+    ZlDiag *d = complain(e, ZL_Z0109, def->name.span, "parameter `%s` is declared twice", def->name.s);
+    zl_also(d, e->param_span[i], "first here");
     return false;
   }
-  return true;
+  if (call.file < 0) call = def->name.span;
+  ZlDiag *d = complain(e, ZL_Z0109, call, "parameters of this %s have the paths of others",
+                       block ? zb_printf(e->arena, "call of `%s`", block) : "model");
+  zl_also(d, other.file < 0 ? e->param_span[i] : other, "of this one");
+  zl_note(d, "`%s`: a call without a label adds nothing to the paths of the parameters in it", path);
+  zl_help(d, "label the calls: `as first`, `as second`");
+  return false;
 }
 
 static Val declare_param(Elab *e, const ZlParamDef *def, ZgParam p) {
@@ -145,6 +141,7 @@ static Val declare_param(Elab *e, const ZlParamDef *def, ZgParam p) {
   ZgNode n = {.op = ZG_OP_PARAM, .opt = {e->g->nparams}};
   const char *block;
   uint32_t k = zg_param_add(e->g, p), nused = k, nspan = k, ncall = k;
+  zb_names_add(e->arena, &e->param_paths, p.path);
   ZB_PUSH(e->arena, e->param_span, nspan, def->name.span);
   ZB_PUSH(e->arena, e->param_call, ncall, unlabelled_call(e, &block));
   ZB_PUSH(e->arena, e->param_used, nused, false);
@@ -185,16 +182,17 @@ static void do_let(Elab *e, const ZlStmt *s) {
 }
 
 /* ---- repeat ---- */
-/* Does the body bind `name`? */
-static bool binds_name(ZlStmt *const *body, uint32_t n, const char *name) {
+/* Marks in `rebound`, by number, which names of the frame the body binds again. */
+static void mark_rebound(Elab *e, ZlStmt *const *body, uint32_t n, bool *rebound) {
   for (uint32_t i = 0; i < n; i++) {
     const ZlStmt *s = body[i];
-    if (s->kind == ZL_S_REPEAT && binds_name(s->repeat.body, s->repeat.nbody, name)) return true;
+    if (s->kind == ZL_S_REPEAT) mark_rebound(e, s->repeat.body, s->repeat.nbody, rebound);
     if (s->kind != ZL_S_LET) continue;
-    for (uint32_t k = 0; k < s->let.names.n; k++)
-      if (!strcmp(s->let.names.at[k].s, name)) return true;
+    for (uint32_t k = 0; k < s->let.names.n; k++) {
+      uint32_t bind = zb_names_find(&e->frame->names, s->let.names.at[k].s);
+      if (bind != ZB_NO_NAME) rebound[bind] = true;
+    }
   }
-  return false;
 }
 
 /* A name that the body rebinds and that exists outside: carried from one iteration to the next. */
@@ -207,9 +205,11 @@ typedef struct {
 static Carried *carried_names(Elab *e, const ZlStmt *s, uint32_t *n) {
   Carried *c = NULL;
   *n = 0;
+  bool *rebound = ZB_NEWN(e->arena, bool, e->frame->nbinds + 1);
+  mark_rebound(e, s->repeat.body, s->repeat.nbody, rebound);
   for (uint32_t i = 0; i < e->frame->nbinds; i++) {
     Bind *b = &e->frame->binds[i];
-    if (!binds_name(s->repeat.body, s->repeat.nbody, b->name.s)) continue;
+    if (!rebound[i]) continue;
     if (b->param != ZG_NONE) e->param_used[b->param] = true;
     Carried one = {i, 0, val_tensor(e, s->span, b->val, ZG_REAL)};
     ZB_PUSH(e->arena, c, *n, one);
@@ -246,7 +246,7 @@ static void enter_repeat(Elab *e, const ZlStmt *s, const char *iteration, const 
 }
 
 static void leave_repeat(Elab *e, uint32_t nbinds, const char *path, uint32_t region) {
-  e->frame->nbinds = nbinds; /* names made inside stay inside */
+  name_cut(e->frame, nbinds); /* names made inside stay inside */
   e->frame->path = path;
   e->frame->region = region;
 }
@@ -257,13 +257,18 @@ static void unroll(Elab *e, const ZlStmt *s, int64_t count) {
   Carried *c = carried_names(e, s, &n);
   for (uint32_t k = 0; k < n; k++) e->frame->binds[c[k].bind].val = c[k].before;
   size_t errors = zl_errors(e->diags);
+  double times = e->times;
+  e->times *= (double)count;
+  uint32_t copied = n + (uint32_t)strlen(e->frame->path) / 32; /* what each iteration has anew */
   for (int64_t i = 0; i < count && zl_errors(e->diags) == errors; i++) {
     const char *path;
+    if (!elab_spend(e, ELAB_CALLS, 1, s->span) || !elab_spend(e, ELAB_WORK, copied, s->span)) break;
     enter_repeat(e, s, zb_printf(e->arena, "%lld", (long long)i), &path, &region);
     elab_body(e, s->repeat.body, s->repeat.nbody, NULL);
     for (uint32_t k = 0; k < n; k++) e->frame->binds[c[k].bind].val = checked_carry(e, s, &c[k]);
     leave_repeat(e, nbinds, path, region);
   }
+  e->times = times;
 }
 
 static void repeat_segment(Elab *e, const ZlStmt *s, int64_t count) {
@@ -297,15 +302,30 @@ static void do_repeat(Elab *e, const ZlStmt *s) {
   int64_t count;
   if (!static_int(e, s->repeat.count, 1, ZG_MAX_TRIP, "repeat count", &count))
     count = 1; /* still look at the body */
+  if (e->stopped || !elab_depth(e, s->span)) return;
+  if (!e->in_repeat && e->g->nsegments + 2 > ZG_MAX_SEGMENTS) {
+    zl_help(complain(e, ZL_Z0111, s->span, "the model has more than %d repeats one after the other", ZG_MAX_SEGMENTS / 2 - 1),
+            "write what is alike as one `repeat`, or the statements without");
+    e->stopped = true;
+    return;
+  }
   if (e->in_repeat) unroll(e, s, count);
   else repeat_segment(e, s, count);
 }
 
 /* ---- the model's own statements ---- */
+static bool room_for_io(Elab *e, ZlSpan span) {
+  if (e->g->ninputs + e->g->noutputs < ZG_MAX_IO) return true;
+  zl_help(complain(e, ZL_Z0111, span, "the model has more than %d inputs and outputs", ZG_MAX_IO),
+          "give one tensor an axis instead of many tensors");
+  e->stopped = true;
+  return false;
+}
+
 static void do_input(Elab *e, const ZlStmt *s) {
   ZgIo io = {.name = zb_strdup(e->g->arena, s->input.name.s)};
   Val v = {.kind = VAL_POISON};
-  if (type_resolve(e, &s->input.type, &io.type)) {
+  if (room_for_io(e, s->span) && type_resolve(e, &s->input.type, &io.type)) {
     ZgNode n = {.op = ZG_OP_INPUT, .opt = {e->g->ninputs}};
     ZB_PUSH(e->g->arena, e->g->inputs, e->g->ninputs, io);
     v = place_node(e, s->input.name.span, n, NULL, NULL);
@@ -325,7 +345,7 @@ static void do_output(Elab *e, const ZlStmt *s) {
   Val v = expr_eval(e, s->output.value);
   v = val_tensor(e, s->output.value->span, v, ZG_REAL);
   name_bind(e, s->output.name, v);
-  if (v.kind == VAL_POISON) return;
+  if (v.kind == VAL_POISON || !room_for_io(e, s->span)) return;
   ZgIo io = {.name = zb_strdup(e->g->arena, s->output.name.s), .type = v.type};
   ZgNode n = {.op = ZG_OP_OUTPUT, .nin = 1, .opt = {e->g->noutputs}};
   ZB_PUSH(e->g->arena, e->g->outputs, e->g->noutputs, io);
@@ -384,9 +404,8 @@ static void finish_loss(Elab *e) {
   zl_help(d, "`per known(targets)`, for example");
 }
 
-/* ---- all of it ---- */
 void elab_body(Elab *e, ZlStmt *const *body, uint32_t n, Val *out) {
-  for (uint32_t i = 0; i < n; i++) {
+  for (uint32_t i = 0; i < n && elab_spend(e, ELAB_WORK, 1, body[i]->span); i++) {
     const ZlStmt *s = body[i];
     switch (s->kind) {
     case ZL_S_PARAM: do_param(e, s); break;
@@ -404,14 +423,63 @@ void elab_body(Elab *e, ZlStmt *const *body, uint32_t n, Val *out) {
   }
 }
 
+/* ---- how large a model may be ---- */
+static void too_large(Elab *e, ElabBudget what, uint32_t most, ZlSpan span) {
+  static const char *const units[] = {"operations", "calls of blocks and iterations of inner repeats",
+                                      "evaluations of statements and expressions"};
+  ZlDiag *d = complain(e, ZL_Z0111, span, "the model comes to more than %u %s", most, units[what]);
+  const Frame *f = e->frame;
+  while (f->block && f->caller->block) f = f->caller;
+  if (f->block && f->call.file >= 0) zl_also(d, f->call, "in this call of `%s`", f->block->name.s);
+  if (e->times > 1) zl_note(d, "the inner repeats here run %.0f times altogether: each iteration is written out", e->times);
+  const ZlBlock *b = NULL; /* what is called most */
+  for (uint32_t i = 0; i < e->ncalled; i++)
+    if (!b || e->uses[e->called[i]->number].calls > e->uses[b->number].calls) b = e->called[i];
+  uint32_t calls = b ? e->uses[b->number].calls : 0;
+  if (calls > 1000) zl_note(d, "%u of the calls so far are of `%s`: each is written out", calls, b->name.s);
+  if (e->times > 1) zl_help(d, "repeat less often, or make it the outermost `repeat`, which is stored once");
+  else if (calls > 1000) zl_help(d, "where a block calls another twice for the same, call it once and use the result again");
+  else zl_help(d, "put what is alike into a `repeat`, which is stored once");
+}
+
+bool elab_spend(Elab *e, ElabBudget what, uint32_t n, ZlSpan span) {
+  static const uint32_t most[ELAB_BUDGETS] = {ELAB_MAX_NODES, ELAB_MAX_CALLS, ELAB_MAX_WORK};
+  if (e->stopped) return false;
+  if (n <= most[what] - e->spent[what]) {
+    e->spent[what] += n;
+    return true;
+  }
+  e->stopped = true;
+  too_large(e, what, most[what], span);
+  return false;
+}
+
+bool elab_depth(Elab *e, ZlSpan span) {
+  uint32_t depth = 0;
+  for (uint32_t r = e->frame->region; r; r = e->g->regions[r].parent) depth++;
+  if (depth < ZG_MAX_DEPTH) return true;
+  e->stopped = true;
+  ZlDiag *d = complain(e, ZL_Z0111, span, "blocks and repeats are nested more than %d deep", ZG_MAX_DEPTH);
+  zl_help(d, "write blocks that call each other as one, or repeats within repeats as one of more iterations");
+  return false;
+}
+
+/* ---- all of it ---- */
 void elab_init(Elab *e, ZbArena *a, ZlSources *s, ZlDiags *d, const ZlProgram *p, const ZcOptions *opt,
-               const char *name) {
-  *e = (Elab){.arena = zb_arena_new(), .src = s, .diags = d, .prog = p, .opt = opt, .errors = zl_errors(d)};
-  e->g = zg_graph_new(a, name);
+               BlockUse *uses, const char *name) {
+  *e = (Elab){.arena = zb_arena_new(), .src = s, .diags = d, .prog = p, .opt = opt, .errors = zl_errors(d), .uses = uses,
+              .times = 1, .assumed = ZG_NONE};
+  e->g = zg_graph_new(a ? a : e->arena, name);
+  e->file = ZB_NEWN(e->arena, const char *, p->nfiles);
   e->frame = ZB_NEW(e->arena, Frame);
   e->frame->call = ZL_NOWHERE;
   e->frame->path = "";
   zg_segment_add(e->g, "", 0, false, 1);
+}
+
+void elab_end(Elab *e) {
+  for (uint32_t i = 0; i < e->ncalled; i++) e->uses[e->called[i]->number].calls = 0;
+  zb_arena_free(e->arena);
 }
 
 void elab_model(Elab *e, const ZlModel *m) {
@@ -429,6 +497,10 @@ void elab_model(Elab *e, const ZlModel *m) {
   elab_body(e, m->body, m->nbody, NULL);
   if (zl_errors(e->diags) == e->errors) finish_loss(e);
   if (zl_errors(e->diags) != e->errors) return;
+  if (zg_param_count(e->g) > ZG_MAX_ELEMENTS) {
+    complain(e, ZL_Z0111, m->span, "the parameters of model %s have more than 2^48 elements together", m->name.s);
+    return;
+  }
   warn_unused(e);
   sep_check(e, batch);
 }
@@ -437,13 +509,13 @@ ZgGraph *zc_elaborate(ZbArena *a, ZlSources *s, ZlDiags *d, ZlProgram *p, const 
   const ZlModel *m = zl_model(p, d, opt->model);
   if (!m) return NULL;
   Elab e;
-  elab_init(&e, a, s, d, p, opt, m->name.s);
+  elab_init(&e, a, s, d, p, opt, ZB_NEWN(p->arena, BlockUse, p->nblocks + 1), m->name.s);
   elab_model(&e, m);
   ZgGraph *g = NULL;
   if (!zl_errors(d)) {
     place_settle(&e);
     g = e.g;
   }
-  zb_arena_free(e.arena);
+  elab_end(&e);
   return g;
 }

@@ -12,6 +12,7 @@ typedef struct {
   bool exact; /* n/d in lowest terms, d > 0; else only v */
   int64_t n, d;
   double v;
+  bool assumed; /* depends on a size that is only assumed: what is wrong with it is no news */
 } Num;
 #define NUM_MAX_FUNCTIONS 16
 Num num_int(int64_t n);
@@ -20,7 +21,7 @@ Num num_neg(Num a);
 Num num_add(Num a, Num b);
 Num num_sub(Num a, Num b);
 Num num_mul(Num a, Num b);
-bool num_div(Num a, Num b, Num *out); /* false: b is 0 */
+bool num_div(Num a, Num b, Num *out); /* false, and 1: b is 0 */
 bool num_less(Num a, Num b);
 bool num_equal(Num a, Num b);
 bool num_is_int(Num a, int64_t *out);
@@ -67,24 +68,46 @@ struct Frame {
   bool labelled; /* with `as` */
   uint32_t region;
   const char *path; /* prefix of parameter paths: "", "layer.*.attn." */
-  Bind *binds;
-  uint32_t nbinds;
+  Bind *binds; /* names in scope, an earlier one hidden by none: binding again replaces it */
+  uint32_t nbinds, room;
+  ZbNames names; /* of binds, by number */
   AxisBind *axes;
   uint32_t naxes;
+  ZbNames axis_names; /* of axes, by number */
   bool has_row; /* what `..` stands for is known */
   uint16_t row[ZG_MAX_AXES];
   int nrow;
-  struct Label {
-    uint32_t region; /* the scope: a repeat's iterations are scopes of their own */
-    ZlName name;
-  } * labels;
+  ZlSpan *labels; /* where each was used first */
   uint32_t nlabels;
+  ZbNames label_names; /* "REGION LABEL": a repeat's iterations are scopes of their own */
 };
 
-/* A value of one segment made available in a later one. */
+/* A value of one segment made available in a later one. Imports are found by where the value came from and where it is
+ * wanted, and by what it has become. */
 typedef struct {
   uint32_t seg, id, to, local;
+  uint32_t next[2]; /* of the same hash, in either table */
 } Import;
+
+typedef struct {
+  bool seen;      /* by any model */
+  uint32_t calls; /* by this one */
+} BlockUse;
+
+/* What one model may come to, once its blocks and inner repeats are written out. A model of thousands of layers, all of them
+ * written out, stays below; what reaches a limit is stopped there and then. */
+typedef enum {
+  ELAB_NODES, /* operations */
+  ELAB_CALLS, /* calls of blocks and iterations of inner repeats */
+  ELAB_WORK,  /* statements and expressions looked at */
+  ELAB_BUDGETS
+} ElabBudget;
+enum {
+  ELAB_MAX_NODES = 200000,
+  ELAB_MAX_CALLS = 200000,
+  ELAB_MAX_WORK = 4000000,
+  ELAB_MAX_CARRIED = 1024 /* values that one repeat takes in */
+};
 
 typedef struct {
   ZbArena *arena;
@@ -95,33 +118,42 @@ typedef struct {
   const ZlModel *model; /* NULL: a block by itself (zc --check) */
   ZgGraph *g;
   Frame *frame;
+  uint32_t assumed; /* axes from here on have a size that is only assumed: they are those of a block that nobody calls */
   uint32_t seg;   /* where nodes go */
   bool in_repeat; /* the current segment is a repeat: deeper repeats are unrolled */
   Import *imports;
   uint32_t nimports;
+  uint32_t *import_head[2], import_size; /* hash tables: by (seg, id, to), by (to, local) */
   ZlSpan *loc_span; /* the spans behind g->locs */
   uint32_t nloc_span;
   ZlSpan *param_span; /* by parameter number: its name where it is declared, */
   ZlSpan *param_call; /* and the call that would need a label to make its path another */
   bool *param_used;
-  uint32_t nparam;
+  ZbNames param_paths;
   uint32_t nrandom;
-  const ZlBlock **seen; /* blocks instantiated so far */
-  uint32_t nseen;
-  uint32_t depth; /* of block calls */
+  BlockUse *uses; /* by number of a block */
+  const ZlBlock **called; /* those with calls, each once */
+  uint32_t ncalled;
+  const char **file; /* by number of a source file: what places in the graph call it */
+  uint32_t spent[ELAB_BUDGETS];
+  double times;  /* the inner repeats here: how often they run their bodies altogether */
+  bool stopped;  /* a budget is spent, which was reported: nothing more is instantiated */
   size_t errors;  /* reported before this began */
   Val num, den;   /* of the loss */
   ZlSpan num_span, den_span;
 } Elab;
 
-#define ELAB_MAX_NODES 200000 /* per graph; unrolled repeats are what can reach it */
-
 /* ---- elab.c ----------------------------------------------------------------------------------------------- */
 /* Reports a mistake; inside a library block also says who called it. */
 ZlDiag *complain(Elab *e, ZlCode code, ZlSpan span, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* `uses` has an entry for each block of the program; the graph is made in `a` (NULL: it is gone with elab_end). */
 void elab_init(Elab *e, ZbArena *a, ZlSources *s, ZlDiags *d, const ZlProgram *p, const ZcOptions *opt,
-               const char *name);
+               BlockUse *uses, const char *name);
+void elab_end(Elab *e);
+/* Takes `n` from a budget. False, and a report the first time, when it is spent: then e->stopped is set. */
+bool elab_depth(Elab *e, ZlSpan span); /* may blocks and repeats nest one deeper here? Else a report */
+bool elab_spend(Elab *e, ElabBudget what, uint32_t n, ZlSpan span);
 /* Runs all of a model: statics, axes, statements, loss. What it found wrong is in e->diags. */
 void elab_model(Elab *e, const ZlModel *m);
 /* The statements of a body in the current frame; a return's values go to out[0..nout). */
@@ -133,6 +165,10 @@ bool static_eval(Elab *e, const ZlExpr *x, Num *out);
 bool static_binary(Elab *e, const ZlExpr *x, Num a, Num b, Num *out);
 /* A static that must be a whole number in a range: what it is for goes into the message. */
 bool static_int(Elab *e, const ZlExpr *x, int64_t least, int64_t most, const char *what, int64_t *out);
+/* The size of an axis of the model. */
+Num static_size(const Elab *e, uint16_t axis);
+/* What was made of an assumption has no value: no news, and any will do. Else false. */
+bool static_assumed(Num *v);
 void static_bind_model(Elab *e, const ZlModel *m); /* statics with overrides, then axes */
 
 /* ---- place.c ------------------------------------------------------------------------------------------------------ */
@@ -164,6 +200,10 @@ Val expr_eval(Elab *e, const ZlExpr *x);
 bool expr_eval_many(Elab *e, const ZlExpr *x, Val *out, uint32_t want);
 Bind *name_find(Elab *e, const char *name);
 void name_bind(Elab *e, ZlName name, Val v);
+/* Adds a name that the frame has not, and an axis. name_cut: back to the first n names. */
+void name_add(Elab *e, Frame *f, Bind b);
+void name_cut(Frame *f, uint32_t n);
+void axis_bind(Elab *e, Frame *f, const char *name, uint16_t axis);
 bool axis_find(Elab *e, const char *name, uint16_t *out);
 bool axis_resolve(Elab *e, ZlName name, uint16_t *out);       /* reports an unknown one */
 bool type_resolve(Elab *e, const ZlTypeExpr *t, ZgType *out); /* `..` is the frame's row */

@@ -18,9 +18,8 @@ const char *axes_text(Elab *e, const ZgType *t) {
 
 /* ---- names ---- */
 static Bind *find_in(Frame *f, const char *name, bool shared_only) {
-  for (uint32_t i = f->nbinds; i-- > 0;)
-    if (!strcmp(f->binds[i].name.s, name) && (f->binds[i].shared || !shared_only)) return &f->binds[i];
-  return NULL;
+  uint32_t i = zb_names_find(&f->names, name);
+  return i != ZB_NO_NAME && (f->binds[i].shared || !shared_only) ? &f->binds[i] : NULL;
 }
 
 Bind *name_find(Elab *e, const char *name) {
@@ -32,11 +31,23 @@ Bind *name_find(Elab *e, const char *name) {
 void name_bind(Elab *e, ZlName name, Val v) {
   Bind *b = find_in(e->frame, name.s, false), fresh = {name, v, false, ZG_NONE};
   if (b) *b = fresh;
-  else ZB_PUSH(e->arena, e->frame->binds, e->frame->nbinds, fresh);
+  else name_add(e, e->frame, fresh);
+}
+
+void name_add(Elab *e, Frame *f, Bind b) {
+  f->binds = zb_room(e->arena, f->binds, f->nbinds, sizeof *f->binds, &f->room);
+  f->binds[f->nbinds++] = b;
+  zb_names_add(e->arena, &f->names, b.name.s);
+}
+
+void name_cut(Frame *f, uint32_t n) {
+  f->nbinds = n;
+  zb_names_cut(&f->names, n);
 }
 
 /* All names one could write here, for "did you mean". */
 static const char *nearest_name(Elab *e, const char *name) {
+  if (zl_full(e->diags)) return NULL;
   const char **names = NULL;
   size_t n = 0;
   for (Frame *f = e->frame; f; f = f->model)
@@ -46,13 +57,19 @@ static const char *nearest_name(Elab *e, const char *name) {
 }
 
 /* ---- axes and types ---- */
+void axis_bind(Elab *e, Frame *f, const char *name, uint16_t axis) {
+  AxisBind b = {name, axis};
+  ZB_PUSH(e->arena, f->axes, f->naxes, b);
+  zb_names_add(e->arena, &f->axis_names, name);
+}
+
 bool axis_find(Elab *e, const char *name, uint16_t *out) {
-  for (Frame *f = e->frame; f; f = f->model)
-    for (uint32_t i = 0; i < f->naxes; i++)
-      if (!strcmp(f->axes[i].name, name)) {
-        *out = f->axes[i].axis;
-        return true;
-      }
+  for (Frame *f = e->frame; f; f = f->model) {
+    uint32_t i = zb_names_find(&f->axis_names, name);
+    if (i == ZB_NO_NAME) continue;
+    *out = f->axes[i].axis;
+    return true;
+  }
   return false;
 }
 
@@ -68,6 +85,7 @@ static const char *axis_sized_by(const Elab *e, const char *name) {
 bool axis_resolve(Elab *e, ZlName name, uint16_t *out) {
   if (axis_find(e, name.s, out)) return true;
   ZlDiag *d = complain(e, ZL_Z0102, name.span, "no axis `%s` here", name.s);
+  if (zl_full(e->diags)) return false;
   Bind *b = name_find(e, name.s);
   const char *sized = axis_sized_by(e, name.s);
   if (b && b->val.kind == VAL_NUM && sized) {
@@ -156,7 +174,7 @@ static Val eval_binary(Elab *e, const ZlExpr *x) {
     Val v = {.kind = VAL_NUM};
     return static_binary(e, x, a.num, b.num, &v.num) ? v : poison();
   }
-  if (x->bin.op == '/' && b.kind == VAL_NUM && b.num.v == 0) {
+  if (x->bin.op == '/' && b.kind == VAL_NUM && b.num.v == 0 && !static_assumed(&b.num)) {
     complain(e, ZL_Z0107, x->bin.b->span, "division by zero");
     return poison();
   }
@@ -198,6 +216,7 @@ Val expr_eval(Elab *e, const ZlExpr *x) {
 
 bool expr_eval_many(Elab *e, const ZlExpr *x, Val *out, uint32_t want) {
   uint32_t have = 1;
+  if (!elab_spend(e, ELAB_WORK, 1, x->span)) return false;
   bool one = x->kind == ZL_E_CALL && x->call.path.n == 1;
   const ZlBlock *b = NULL;
   if (x->kind == ZL_E_CALL) {

@@ -263,14 +263,17 @@ bool zc_differentiate(ZgGraph *g, ZbErr *err) {
   Facts *facts = find_facts(g, tmp);
   find_active(g, facts);
   bool ok = true;
+  uint32_t *first = nones(tmp, g->nparams); /* one table for all segments: few of many have a parameter */
   for (uint32_t i = g->nsegments; ok && i-- > 0;) {
     ZgSegment *s = &g->segments[i];
     Pass p = {.b = {.g = g, .s = s, .varied = facts[i].varied, .cot = nones(tmp, s->nvalues), .err = err},
               .f = &facts[i],
-              .first = nones(tmp, g->nparams),
+              .first = first,
               .left = ZB_NEWN(tmp, uint32_t, s->nvalues + 1),
               .seed = {ZG_NONE, ZG_NONE}};
     ok = differentiate_segment(&p);
+    for (uint32_t k = 0; k < s->nforward; k++)
+      if (s->nodes[k].op == ZG_OP_PARAM) first[s->nodes[k].opt[0]] = ZG_NONE;
   }
   zb_arena_free(tmp);
   return ok;

@@ -218,8 +218,8 @@ static int compile(ZbArena *a, Options *o) {
   if (zl_errors(d) || (o->strict && zl_warnings(d))) return FAILED;
   if (!o->output) return OK;
   ZbErr err;
-  zg_write(g, &t);
-  bool ok = leaves_sources(p, o->output, &err) && zb_write_file(o->output, &(ZbKind){"a stage graph", zg_is_one}, t.s, t.len, &err);
+  bool ok = zg_write(g, &t, &err) && leaves_sources(p, o->output, &err) &&
+            zb_write_file(o->output, &(ZbKind){"a stage graph", zg_is_one}, t.s, t.len, &err);
   zb_text_free(&t);
   if (ok && !o->quiet) say_done(a, o, g);
   return ok ? OK : fail_with(&err);

@@ -60,29 +60,33 @@ Num num_double(double v) {
   return r;
 }
 
-Num num_neg(Num a) {
-  if (a.exact) return fraction(-(__int128)a.n, a.d);
-  return inexact(-a.v);
+/* What is made of something assumed is assumed too. */
+static Num from(Num a, Num b, Num made) {
+  made.assumed = a.assumed || b.assumed;
+  return made;
 }
 
+Num num_neg(Num a) { return from(a, a, a.exact ? fraction(-(__int128)a.n, a.d) : inexact(-a.v)); }
+
 Num num_add(Num a, Num b) {
-  if (!a.exact || !b.exact) return inexact(a.v + b.v);
+  if (!a.exact || !b.exact) return from(a, b, inexact(a.v + b.v));
   int64_t g = gcd(a.d, b.d); /* keeps the intermediate below 2^127 */
   __int128 d = (__int128)a.d * (b.d / g);
-  return fraction((__int128)a.n * (b.d / g) + (__int128)b.n * (a.d / g), d);
+  return from(a, b, fraction((__int128)a.n * (b.d / g) + (__int128)b.n * (a.d / g), d));
 }
 
 Num num_sub(Num a, Num b) { return num_add(a, num_neg(b)); }
 
 Num num_mul(Num a, Num b) {
-  if (!a.exact || !b.exact) return inexact(a.v * b.v);
-  return fraction((__int128)a.n * b.n, (__int128)a.d * b.d);
+  if (!a.exact || !b.exact) return from(a, b, inexact(a.v * b.v));
+  return from(a, b, fraction((__int128)a.n * b.n, (__int128)a.d * b.d));
 }
 
 bool num_div(Num a, Num b, Num *out) {
+  *out = from(a, b, num_int(1)); /* if there is no value */
   if (b.v == 0) return false;
-  if (!a.exact || !b.exact) *out = inexact(a.v / b.v);
-  else *out = fraction((__int128)a.n * b.d, (__int128)a.d * b.n);
+  if (!a.exact || !b.exact) *out = from(a, b, inexact(a.v / b.v));
+  else *out = from(a, b, fraction((__int128)a.n * b.d, (__int128)a.d * b.n));
   return true;
 }
 
@@ -143,6 +147,7 @@ bool num_call(const char *name, const Num *arg, Num *out) {
                    : !strcmp(name, "cos")  ? cos(a.v)
                    : !strcmp(name, "tanh") ? tanh(a.v)
                                            : erf(a.v));
+  *out = from(a, num_function_args(name) > 1 ? arg[1] : a, *out);
   return isfinite(out->v);
 }
 

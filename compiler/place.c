@@ -9,6 +9,7 @@
  */
 #include "compiler/elab.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static ZgSegment *segment(Elab *e, uint32_t i) { return &e->g->segments[i]; }
@@ -21,7 +22,9 @@ static ZgNode *maker(Elab *e, uint32_t seg, uint32_t id) {
 /* A graph names files without their folders: the same source gives the same graph wherever it lies. */
 static const char *file_name(Elab *e, int32_t file) {
   const char *path = zl_source_name(e->src, file), *slash = strrchr(path, '/');
-  return zb_strdup(e->arena, zb_show(slash ? slash + 1 : path));
+  const char **name = &e->file[file];
+  if (!*name) *name = zb_strdup(e->arena, zb_show(slash ? slash + 1 : path)); /* clean, and not too long for a graph */
+  return *name;
 }
 
 static bool in_library(const Elab *e, ZlSpan s) {
@@ -43,7 +46,9 @@ static uint32_t loc_of(Elab *e, ZlSpan span) {
 ZlSpan place_span(const Elab *e, uint32_t loc) { return loc < e->nloc_span ? e->loc_span[loc] : ZL_NOWHERE; }
 
 /* ---- carrying ---- */
+/* A node counts even where a report is due: what it is to be an operand of is not made any more. */
 static uint32_t add(Elab *e, uint32_t seg, ZgNode n, const ZgType *hint) {
+  elab_spend(e, ELAB_NODES, 1, place_span(e, n.loc));
   return zg_node_add(e->g, segment(e, seg), n, hint);
 }
 
@@ -77,6 +82,13 @@ static void push_out(Elab *e, uint32_t seg, ZgType t) {
 static uint32_t new_slot(Elab *e, uint32_t to, uint32_t id) {
   ZgType t = segment(e, to - 1)->values[id].type;
   uint32_t slot = segment(e, to)->ncarry_in;
+  if (slot == ELAB_MAX_CARRIED && !e->stopped) {
+    ZlDiag *d = complain(e, ZL_Z0111, place_span(e, maker(e, to - 1, id)->loc),
+                         "a `repeat` uses more than %d values from before it", ELAB_MAX_CARRIED);
+    zl_note(d, "each is carried from one iteration to the next");
+    zl_help(d, "make them inside of the `repeat`, or give one tensor an axis instead of many tensors");
+    e->stopped = true;
+  }
   push_out(e, to - 1, t);
   push_in(e, to, t);
   if (segment(e, to)->repeat) {
@@ -87,17 +99,53 @@ static uint32_t new_slot(Elab *e, uint32_t to, uint32_t id) {
   return slot;
 }
 
+/* ---- imports ---- */
+enum { BY_ORIGIN, BY_LOCAL };
+
+static uint32_t *import_bucket(const Elab *e, int table, const Import *m) {
+  uint64_t place = table == BY_ORIGIN ? (uint64_t)m->seg << 32 | m->id : m->local;
+  return &e->import_head[table][zb_mix64(zb_mix64(place) + m->to) & (e->import_size - 1)];
+}
+
+static void chain_import(Elab *e, uint32_t i) {
+  for (int table = BY_ORIGIN; table <= BY_LOCAL; table++) {
+    uint32_t *head = import_bucket(e, table, &e->imports[i]);
+    e->imports[i].next[table] = *head;
+    *head = i;
+  }
+}
+
+static void remember(Elab *e, uint32_t seg, uint32_t id, uint32_t to, uint32_t local) {
+  Import m = {seg, id, to, local, {0}};
+  ZB_PUSH(e->arena, e->imports, e->nimports, m);
+  if (e->nimports <= e->import_size) {
+    chain_import(e, e->nimports - 1);
+    return;
+  }
+  e->import_size = e->import_size ? 2 * e->import_size : 64;
+  for (int table = BY_ORIGIN; table <= BY_LOCAL; table++) {
+    e->import_head[table] = ZB_NEWN(e->arena, uint32_t, e->import_size);
+    memset(e->import_head[table], 0xff, e->import_size * sizeof(uint32_t));
+  }
+  for (uint32_t i = 0; i < e->nimports; i++) chain_import(e, i);
+}
+
 static const Import *find_import(const Elab *e, uint32_t seg, uint32_t id, uint32_t to) {
-  for (uint32_t i = e->nimports; i-- > 0;) {
+  if (!e->nimports) return NULL;
+  uint32_t i = *import_bucket(e, BY_ORIGIN, &(Import){.seg = seg, .id = id, .to = to});
+  for (; i != ZG_NONE; i = e->imports[i].next[BY_ORIGIN]) {
     const Import *m = &e->imports[i];
     if (m->to == to && m->id == id && m->seg == seg) return m;
   }
   return NULL;
 }
 
-static void remember(Elab *e, uint32_t seg, uint32_t id, uint32_t to, uint32_t local) {
-  Import m = {seg, id, to, local};
-  ZB_PUSH(e->arena, e->imports, e->nimports, m);
+static const Import *find_local(const Elab *e, uint32_t to, uint32_t local) {
+  if (!e->nimports) return NULL;
+  uint32_t i = *import_bucket(e, BY_LOCAL, &(Import){.to = to, .local = local});
+  for (; i != ZG_NONE; i = e->imports[i].next[BY_LOCAL])
+    if (e->imports[i].to == to && e->imports[i].local == local) return &e->imports[i];
+  return NULL;
 }
 
 static bool is_remade(ZgOp op) {
@@ -136,6 +184,52 @@ static uint32_t bring(Elab *e, uint32_t seg, uint32_t id, uint32_t to) {
 /* ---- nodes ---- */
 static Val poison(void) { return (Val){.kind = VAL_POISON}; }
 
+/* ---- sizes that are only assumed ---- */
+/* Of concat: the joined axis, or if that is known some operand's. */
+static void fit_joined(Elab *e, const ZgNode *n) {
+  ZgAxis *axes = e->g->axes;
+  int64_t known = 0;
+  for (int i = 1; i < n->nax; i++) {
+    if (n->ax[i] >= e->assumed && n->ax[0] < e->assumed) axes[n->ax[i]].size = 1;
+    known += axes[n->ax[i]].size;
+  }
+  if (n->ax[0] >= e->assumed) {
+    axes[n->ax[0]].size = known;
+    return;
+  }
+  int64_t more = axes[n->ax[0]].size - known;
+  for (int i = 1; i < n->nax; i++) {
+    int64_t times = 0; /* an axis may be that of several operands */
+    for (int k = 1; k < n->nax; k++) times += n->ax[k] == n->ax[i];
+    if (n->ax[i] < e->assumed || more < 0 || more % times) continue;
+    axes[n->ax[i]].size += more / times;
+    return;
+  }
+}
+
+/* Gives the axes of a node whose sizes are only assumed such sizes that the node fits, if there are any: in a block that
+ * nobody calls, a mistake is what is wrong whatever their sizes. `before`: what they were. */
+static void assume_sizes(Elab *e, ZgNode *n, int64_t before[ZG_MAX_AXARG]) {
+  ZgAxis *axes = e->g->axes;
+  for (int i = 0; i < n->nax; i++) before[i] = axes[n->ax[i]].size;
+  int64_t *a = n->nax > 1 && n->ax[0] >= e->assumed ? &axes[n->ax[0]].size : NULL;
+  int64_t *b = n->nax > 1 && n->ax[1] >= e->assumed ? &axes[n->ax[1]].size : NULL;
+  if (n->op == ZG_OP_CONCAT) {
+    fit_joined(e, n);
+  } else if (n->op == ZG_OP_RENAME) {
+    if (a) *a = axes[n->ax[1]].size;
+    else if (b) *b = axes[n->ax[0]].size;
+  } else if (n->op == ZG_OP_SLICE) {
+    if (a) *a = INT32_MAX;
+    if (b) n->opt[1] = *b = 1;
+  } else if (n->op == ZG_OP_POSITION) {
+    if (a) *a = 1;
+    else if (b) *b = INT32_MAX;
+  } else if (n->op == ZG_OP_ROPE && b) {
+    *b = 2;
+  }
+}
+
 Val place_node(Elab *e, ZlSpan span, ZgNode n, const Val *in, const ZgType *hint) {
   ZgType types[ZG_MAX_IN], out[ZG_MAX_OUT];
   for (int i = 0; i < n.nin; i++)
@@ -148,16 +242,25 @@ Val place_node(Elab *e, ZlSpan span, ZgNode n, const Val *in, const ZgType *hint
   n.region = e->frame->region;
   n.loc = loc_of(e, span);
   ZbErr err;
-  if (!zg_infer(e->g, &n, types, hint, out, &err)) {
+  int64_t sizes[ZG_MAX_AXARG];
+  assume_sizes(e, &n, sizes);
+  bool fits = zg_infer(e->g, &n, types, hint, out, &err), small = true;
+  uint64_t elements;
+  for (int i = 0; fits && i < zg_op_info[n.op].nout; i++) small &= zg_elements(e->g, &out[i], &elements);
+  uint32_t id = fits ? add(e, e->seg, n, hint) : 0;
+  for (int i = n.nax; i-- > 0;) e->g->axes[n.ax[i]].size = sizes[i];
+  if (!fits) {
     ZlDiag *d = complain(e, ZL_Z0202, span, "%s", err.text);
+    bool own = false;
+    for (int i = 0; i < n.nax; i++) own |= n.ax[i] >= e->assumed;
+    if (own) zl_note(d, "nothing calls this block: a size of its axes is assumed, and none would do");
     if (err.help[0]) zl_help(d, "%s", err.help);
     return poison();
   }
-  if (segment(e, e->seg)->nnodes >= ELAB_MAX_NODES) {
-    complain(e, ZL_Z0111, span, "the model has more than %d operations", ELAB_MAX_NODES);
+  if (!small) {
+    complain(e, ZL_Z0111, span, "the result has more than 2^48 elements");
     return poison();
   }
-  uint32_t id = add(e, e->seg, n, hint);
   if (zg_op_info[n.op].nout == 0) return poison(); /* a sink: there is nothing to use */
   return (Val){.kind = VAL_TENSOR, .type = out[0], .seg = e->seg, .id = id};
 }
@@ -226,32 +329,62 @@ Val place_carried(Elab *e, ZlSpan span, uint32_t slot) {
 }
 
 /* ---- remaking: the loss denominator ---- */
+/* A value on the way; its operands are remade first. Values hang on each other in chains as long as the model, so these
+ * wait in a list and not on the stack. */
+typedef struct {
+  uint32_t seg, id;
+  ZgNode n; /* with `done` operands remade */
+  int done;
+} Remake;
+
+typedef struct {
+  Remake *at;
+  uint32_t n, room;
+} Remakes;
+
+static void want_remade(Elab *e, Remakes *r, uint32_t seg, uint32_t id) {
+  for (const Import *m; maker(e, seg, id)->op == ZG_OP_CARRY && (m = find_local(e, seg, id));) {
+    seg = m->seg; /* carried here unchanged: look at what was carried */
+    id = m->id;
+  }
+  r->at = zb_room(e->arena, r->at, r->n, sizeof *r->at, &r->room);
+  r->at[r->n++] = (Remake){seg, id, *maker(e, seg, id), 0};
+}
+
+static bool made_before(Elab *e, const Remake *v, uint32_t *out) {
+  const Import *m = find_import(e, v->seg, v->id, e->seg);
+  if (!m || maker(e, e->seg, m->local)->op == ZG_OP_CARRY) return false;
+  *out = m->local;
+  return true;
+}
+
+static uint32_t finish_remake(Elab *e, const Remake *v) {
+  uint32_t out = v->id;
+  if (v->seg != e->seg) {
+    ZgType t = segment(e, v->seg)->values[v->n.out].type;
+    out = add(e, e->seg, v->n, &t) + (v->id - v->n.out);
+  }
+  remember(e, v->seg, v->id, e->seg, out);
+  return out;
+}
+
 static bool remake(Elab *e, uint32_t seg, uint32_t id, uint32_t *out, ZlSpan *culprit) {
-  ZgNode n = *maker(e, seg, id);
-  if (n.op == ZG_OP_CARRY) { /* carried here unchanged: look at what was carried */
-    for (uint32_t i = 0; i < e->nimports; i++) {
-      Import m = e->imports[i];
-      if (m.to == seg && m.local == id) return remake(e, m.seg, m.id, out, culprit);
+  Remakes r = {0};
+  for (want_remade(e, &r, seg, id); r.n;) {
+    Remake *v = &r.at[r.n - 1];
+    if (v->n.op == ZG_OP_CARRY || v->n.op == ZG_OP_PARAM || v->n.op == ZG_OP_RANDOM) {
+      *culprit = place_span(e, v->n.loc);
+      return false;
     }
+    if (!made_before(e, v, out)) {
+      if (v->done < v->n.nin) {
+        want_remade(e, &r, v->seg, v->n.in[v->done]);
+        continue;
+      }
+      *out = finish_remake(e, v);
+    }
+    if (--r.n) r.at[r.n - 1].n.in[r.at[r.n - 1].done++] = *out;
   }
-  if (n.op == ZG_OP_CARRY || n.op == ZG_OP_PARAM || n.op == ZG_OP_RANDOM) {
-    *culprit = place_span(e, n.loc);
-    return false;
-  }
-  const Import *m = find_import(e, seg, id, e->seg);
-  if (m && maker(e, e->seg, m->local)->op != ZG_OP_CARRY) { /* seen before */
-    *out = m->local;
-    return true;
-  }
-  for (int i = 0; i < n.nin; i++)
-    if (!remake(e, seg, n.in[i], &n.in[i], culprit)) return false;
-  *out = id;
-  if (seg != e->seg) {
-    ZgType t = segment(e, seg)->values[id].type;
-    uint32_t first = maker(e, seg, id)->out;
-    *out = add(e, e->seg, n, &t) + (id - first);
-  }
-  remember(e, seg, id, e->seg, *out);
   return true;
 }
 
@@ -266,17 +399,19 @@ bool place_remake(Elab *e, Val v, Val *out, ZlSpan *culprit) {
 /* Before: 0. carries by position, 1. the rest as it stands, 2. carry_outs by position. */
 static int group(const ZgNode *n) { return n->op == ZG_OP_CARRY ? 0 : n->op == ZG_OP_CARRY_OUT ? 2 : 1; }
 
+static int by_position(const void *a, const void *b) {
+  const ZgNode *x = a, *y = b; /* a position has one node of a kind */
+  return (x->opt[0] > y->opt[0]) - (x->opt[0] < y->opt[0]);
+}
+
 static void settle_segment(Elab *e, ZgSegment *s) {
   uint32_t n = s->nnodes, at = 0;
   ZgNode *nodes = ZB_NEWN(e->g->arena, ZgNode, n + 1);
   for (int want = 0; want < 3; want++) {
     uint32_t start = at;
-    for (uint32_t i = 0; i < n; i++) {
-      if (group(&s->nodes[i]) != want) continue;
-      uint32_t k = at++; /* insertion, by position among carries */
-      for (; want != 1 && k > start && nodes[k - 1].opt[0] > s->nodes[i].opt[0]; k--) nodes[k] = nodes[k - 1];
-      nodes[k] = s->nodes[i];
-    }
+    for (uint32_t i = 0; i < n; i++)
+      if (group(&s->nodes[i]) == want) nodes[at++] = s->nodes[i];
+    if (want != 1) qsort(nodes + start, at - start, sizeof *nodes, by_position);
   }
   uint32_t *renamed = ZB_NEWN(e->arena, uint32_t, s->nvalues + 1);
   ZgValue *values = ZB_NEWN(e->g->arena, ZgValue, s->nvalues + 1);

@@ -282,9 +282,13 @@ static uint32_t keep_positions(ZbArena *a, const ZgType *types, uint32_t n, cons
   return m;
 }
 
-static int64_t position_now(const bool *need, int64_t k) {
-  int64_t now = 0;
-  for (int64_t i = 0; i < k; i++) now += need[i];
+/* By old position the new one. */
+static int64_t *positions_now(ZbArena *tmp, const bool *need, uint32_t n) {
+  int64_t *now = ZB_NEWN(tmp, int64_t, n + 1), m = 0;
+  for (uint32_t k = 0; k < n; k++) {
+    now[k] = m;
+    m += need[k];
+  }
   return now;
 }
 
@@ -295,14 +299,15 @@ static void drop_from_segment(ZgGraph *g, const Live *live, uint32_t si, ZbArena
   const bool *need_in = si ? live[si - 1].need : NULL;
   if (si) fresh.ncarry_in = keep_positions(g->arena, s->carry_in, s->ncarry_in, need_in, &fresh.carry_in);
   fresh.ncarry_out = keep_positions(g->arena, s->carry_out, s->ncarry_out, l->need, &fresh.carry_out);
+  const int64_t *now_in = positions_now(tmp, need_in, s->ncarry_in), *now_out = positions_now(tmp, l->need, s->ncarry_out);
   uint32_t *map = ZB_NEWN(tmp, uint32_t, s->nvalues + 1);
   for (uint32_t i = 0; i < s->nnodes; i++) {
     fresh.backward = i >= s->nforward;
     if (!l->node[i]) continue;
     ZgNode n = s->nodes[i];
     for (int k = 0; k < n.nin; k++) n.in[k] = map[n.in[k]];
-    if (n.op == ZG_OP_CARRY || n.op == ZG_OP_DCARRY_IN) n.opt[0] = position_now(need_in, n.opt[0]);
-    if (n.op == ZG_OP_CARRY_OUT || n.op == ZG_OP_DCARRY) n.opt[0] = position_now(l->need, n.opt[0]);
+    if (n.op == ZG_OP_CARRY || n.op == ZG_OP_DCARRY_IN) n.opt[0] = now_in[n.opt[0]];
+    if (n.op == ZG_OP_CARRY_OUT || n.op == ZG_OP_DCARRY) n.opt[0] = now_out[n.opt[0]];
     uint32_t v = zg_node_add(g, &fresh, n, n.nout ? &s->values[n.out].type : NULL);
     for (uint32_t k = 0; k < n.nout; k++) map[n.out + k] = v + k;
   }

@@ -91,6 +91,7 @@ static void note_values(Elab *e, ZlDiag *d, const ZlExpr *x) {
 
 /* ---- evaluation ---- */
 static const char *nearest_static(Elab *e, const char *name) {
+  if (zl_full(e->diags)) return NULL;
   const char **names = NULL;
   size_t n = 0;
   for (Frame *f = e->frame; f; f = f->model)
@@ -99,10 +100,23 @@ static const char *nearest_static(Elab *e, const char *name) {
   return zb_nearest(name, names, n);
 }
 
+Num static_size(const Elab *e, uint16_t axis) {
+  Num n = num_int(e->g->axes[axis].size);
+  n.assumed = axis >= e->assumed;
+  return n;
+}
+
+bool static_assumed(Num *v) {
+  if (!v->assumed) return false;
+  *v = num_int(1);
+  v->assumed = true;
+  return true;
+}
+
 static bool eval_size(Elab *e, ZlName axis, Num *out) {
   uint16_t a;
   if (!axis_resolve(e, axis, &a)) return false;
-  *out = num_int(e->g->axes[a].size);
+  *out = static_size(e, a);
   if (e->g->axes[a].size) return true;
   complain(e, ZL_Z0209, axis.span, "axis `%s` gets its size from the recipe, so it is not known here",
            axis.s);
@@ -150,7 +164,7 @@ static bool eval_call(Elab *e, const ZlExpr *x, Num *out) {
   Num arg[2];
   for (int i = 0; i < want; i++)
     if (!static_eval(e, x->call.args[i].value, &arg[i])) return false;
-  if (num_call(f, arg, out)) return true;
+  if (num_call(f, arg, out) || static_assumed(out)) return true;
   note_values(e, complain(e, ZL_Z0107, x->span, "%s has no value", expr_text(e, x, true)), x);
   return false;
 }
@@ -163,7 +177,7 @@ bool static_binary(Elab *e, const ZlExpr *x, Num a, Num b, Num *out) {
   case '*': *out = num_mul(a, b); break;
   default: ok = num_div(a, b, out);
   }
-  if (ok && out->v - out->v == 0) return true;
+  if ((ok && out->v - out->v == 0) || static_assumed(out)) return true;
   note_values(e, complain(e, ZL_Z0107, x->span, "%s", ok ? "the number is too large" : "division by zero"),
               x);
   return false;
@@ -171,6 +185,7 @@ bool static_binary(Elab *e, const ZlExpr *x, Num a, Num b, Num *out) {
 
 bool static_eval(Elab *e, const ZlExpr *x, Num *out) {
   Num a, b;
+  if (!elab_spend(e, ELAB_WORK, 1, x->span)) return false;
   switch (x->kind) {
   case ZL_E_NUM: *out = x->num.integer ? num_int(x->num.i) : num_double(x->num.value); return true;
   case ZL_E_NAME: return eval_name(e, x, out);
@@ -191,6 +206,10 @@ bool static_int(Elab *e, const ZlExpr *x, int64_t least, int64_t most, const cha
   Num v;
   if (!static_eval(e, x, &v)) return false;
   if (num_is_int(v, out) && *out >= least && *out <= most) return true;
+  if (v.assumed) {
+    *out = least;
+    return true;
+  }
   ZlDiag *d;
   const char *text = expr_text(e, x, false), *values = expr_text(e, x, true);
   bool leaf = x->kind == ZL_E_NUM || x->kind == ZL_E_NEG;
@@ -248,8 +267,7 @@ static void bind_statics(Elab *e, const ZlModel *m) {
       ok = static_eval(e, s->value, &v.num);
     }
     if (!ok) v = (Val){.kind = VAL_POISON};
-    Bind b = {s->name, v, true, ZG_NONE};
-    ZB_PUSH(e->arena, e->frame->binds, e->frame->nbinds, b);
+    name_add(e, e->frame, (Bind){s->name, v, true, ZG_NONE});
   }
 }
 
@@ -260,13 +278,14 @@ void static_bind_model(Elab *e, const ZlModel *m) {
     const ZlAxisDef *a = &m->axes[i];
     int64_t size = 0;
     if (e->g->naxes == ZG_MAX_GRAPH_AXES) {
-      complain(e, ZL_Z0111, a->name.span, "a model has at most %d axes", ZG_MAX_GRAPH_AXES);
+      zl_help(complain(e, ZL_Z0111, a->name.span, "a model has at most %d axes", ZG_MAX_GRAPH_AXES),
+              "remove axes that no tensor has");
+      e->stopped = true;
       return;
     }
     /* An axis without a usable size still exists, so that its uses are not reported as well. */
     if (a->size && !static_int(e, a->size, 1, INT32_MAX, zb_printf(e->arena, "axis %s", a->name.s), &size))
       size = 1;
-    AxisBind b = {a->name.s, (uint16_t)zg_axis_add(e->g, a->name.s, size)};
-    ZB_PUSH(e->arena, e->frame->axes, e->frame->naxes, b);
+    axis_bind(e, e->frame, a->name.s, (uint16_t)zg_axis_add(e->g, a->name.s, size));
   }
 }

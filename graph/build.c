@@ -174,6 +174,16 @@ ZgType zg_type_union(const ZgType *a, const ZgType *b) {
   return t;
 }
 
+bool zg_elements(const ZgGraph *g, const ZgType *t, uint64_t *out) {
+  uint64_t n = 1;
+  for (int i = 0; i < t->naxes && i < ZG_MAX_AXES; i++) {
+    uint64_t size = (uint64_t)g->axes[t->axis[i]].size;
+    if (size && (!zb_mul_u64(n, size, &n) || n > ZG_MAX_ELEMENTS)) return false;
+  }
+  *out = n;
+  return true;
+}
+
 ZgType zg_type_minus(const ZgType *a, const uint16_t *axes, int n) {
   ZgType t = {.elem = a->elem, .of = a->of};
   for (int i = 0; i < a->naxes; i++) {

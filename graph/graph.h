@@ -19,6 +19,10 @@
 #define ZG_MAX_AXARG 9     /* axis arguments of one node */
 #define ZG_MAX_GRAPH_AXES 1024 /* axes of one graph */
 #define ZG_MAX_TRIP 4096   /* iterations of a repeat */
+#define ZG_MAX_DEPTH 64    /* regions within regions */
+#define ZG_MAX_SEGMENTS 4096
+#define ZG_MAX_IO 4096     /* inputs and outputs of a graph */
+#define ZG_MAX_ELEMENTS (1ull << 48) /* of a tensor, and of all parameters */
 #define ZG_NONE UINT32_MAX /* no value, no region, ... */
 
 typedef enum {
@@ -161,6 +165,8 @@ bool zg_type_has(const ZgType *t, uint16_t axis);
 bool zg_type_eq(const ZgType *a, const ZgType *b);
 bool zg_type_contains(const ZgType *a, const ZgType *b);  /* axes(b) is a subset of axes(a) */
 ZgType zg_type_union(const ZgType *a, const ZgType *b);   /* elem of a; naxes > ZG_MAX_AXES marks overflow */
+/* How many elements, along the axes whose size the model gives; false beyond ZG_MAX_ELEMENTS. */
+bool zg_elements(const ZgGraph *g, const ZgType *t, uint64_t *out);
 ZgType zg_type_minus(const ZgType *a, const uint16_t *axes, int n);
 /* "real[batch, seq, embed]" into arena memory. */
 const char *zg_type_text(const ZgGraph *g, ZbArena *a, const ZgType *t);
@@ -197,8 +203,9 @@ void zg_print(const ZgGraph *g, uint32_t segment, ZbText *out);
 uint64_t zg_param_count(const ZgGraph *g);
 
 /* ---- write.c, read.c: the .zsg file (GRAPH-FORMAT in graph/FORMAT.md) -------------------------------------- */
-/* The bytes of a .zsg file into *out; deterministic. Sets g->hash. */
-void zg_write(ZgGraph *g, ZbText *out);
+/* The bytes of a .zsg file into *out; deterministic. Sets g->hash. False, and nothing in *out, for a graph too large to be
+ * read again. */
+bool zg_write(ZgGraph *g, ZbText *out, ZbErr *err);
 /* Puts the checksums of the bytes of a .zsg file into its header: for tests and fuzzing, which change bytes and
  * want to get past them. */
 void zg_seal(void *bytes, size_t n);

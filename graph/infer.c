@@ -315,12 +315,11 @@ static bool infer_concat(Ctx *c) {
       return FAIL(c, "concat: besides the joined axis the operands differ: %s and %s", y.s, x.s);
     }
     if (zg_type_has(&r, to)) return want_no_axis(c, i, to);
-    if (axis_size(c, a) > axis_size(c, to)) total = INT64_MAX / 2 / ZG_MAX_IN;
-    else total += axis_size(c, a);
+    total += axis_size(c, a); /* of at most 8 axes of at most INT32_MAX */
   }
   if (total != axis_size(c, to))
-    return FAIL(c, "concat: the joined axes have not the %lld elements of %s", (long long)axis_size(c, to),
-                axis_name(c, to));
+    return FAIL(c, "concat: the joined axes have %lld elements together, but %s has %lld", (long long)total,
+                axis_name(c, to), (long long)axis_size(c, to));
   ZgType add = zg_type(rest.elem, &to, 1);
   c->out[0] = zg_type_union(&rest, &add);
   return true;

@@ -98,7 +98,6 @@ static bool check_io(Ctx *c, const char *what, const ZgIo *io, uint32_t n) {
   return true;
 }
 
-#define MAX_DEPTH 64
 static bool check_regions(Ctx *c) {
   const ZgGraph *g = c->g;
   uint8_t *depth = ZB_NEWN(c->tmp, uint8_t, g->nregions + 1);
@@ -108,7 +107,7 @@ static bool check_regions(Ctx *c) {
     if (r->kind > ZG_REGION_REPEAT || model != (i == 0) || (model ? r->parent != ZG_NONE : r->parent >= i))
       return FAIL(c, "region %u has the wrong kind or parent", i);
     depth[i] = model ? 0 : depth[r->parent] + 1;
-    if (depth[i] > MAX_DEPTH) return FAIL(c, "region %u is more than %d deep", i, MAX_DEPTH);
+    if (depth[i] > ZG_MAX_DEPTH) return FAIL(c, "region %u is more than %d deep", i, ZG_MAX_DEPTH);
     if (!name_ok(r->label, true, ".") || !name_ok(r->block, true, "."))
       return FAIL(c, "region %u has a name that is not well-formed", i);
   }
@@ -120,18 +119,6 @@ static bool check_locs(Ctx *c) {
   for (uint32_t i = 0; i < g->nlocs; i++)
     if (!file_ok(g->locs[i].file)) return FAIL(c, "place %u has a file name that is not well-formed", i);
   return g->nlocs > 0 || FAIL(c, "no place number 0");
-}
-
-#define MAX_ELEMENTS (1ull << 48)
-
-/* Elements of a tensor along the axes whose size the model gives; false beyond MAX_ELEMENTS. */
-static bool elements_ok(const ZgGraph *g, const ZgType *t) {
-  uint64_t n = 1;
-  for (int i = 0; i < t->naxes; i++) {
-    uint64_t size = (uint64_t)g->axes[t->axis[i]].size;
-    if (size && (!zb_mul_u64(n, size, &n) || n > MAX_ELEMENTS)) return false;
-  }
-  return true;
 }
 
 static bool check_param(Ctx *c, uint32_t i) {
@@ -146,7 +133,8 @@ static bool check_param(Ctx *c, uint32_t i) {
     if (g->axes[p->type.axis[a]].size == 0)
       return FAIL(c, "parameter %s has the data axis %s", p->path, g->axes[p->type.axis[a]].name);
   }
-  if (!elements_ok(g, &p->type)) return FAIL(c, "parameter %s has more than 2^48 elements", p->path);
+  uint64_t elements;
+  if (!zg_elements(g, &p->type, &elements)) return FAIL(c, "parameter %s has more than 2^48 elements", p->path);
   if (seen != (1u << p->type.naxes) - 1)
     return FAIL(c, "parameter %s: the order of its axes is no order", p->path);
   if (p->init > ZG_INIT_TRUNC_NORMAL || !isfinite(p->num[0]) || !isfinite(p->num[1]))
@@ -166,7 +154,7 @@ static bool check_params(Ctx *c) {
   const ZgGraph *g = c->g;
   for (uint32_t i = 0; i < g->nparams; i++)
     if (!check_param(c, i)) return false;
-  if (zg_param_count(g) > MAX_ELEMENTS) return FAIL(c, "the parameters have more than 2^48 elements");
+  if (zg_param_count(g) > ZG_MAX_ELEMENTS) return FAIL(c, "the parameters have more than 2^48 elements");
   CHECK_UNIQUE(c, "parameter", g->params, g->nparams, path, names);
   return true;
 }
@@ -253,8 +241,9 @@ static bool check_node(Ctx *c, uint32_t si, uint32_t i, uint32_t values) {
   for (int k = 0; k < n->nout; k++)
     if (!type_ok(g, &s->values[n->out + k].type) || s->values[n->out + k].node != i)
       return NODE_FAIL(c, si, i, "result %d has no valid type", k);
+  uint64_t elements;
   for (int k = 0; k < n->nout; k++)
-    if (!elements_ok(g, &s->values[n->out + k].type))
+    if (!zg_elements(g, &s->values[n->out + k].type, &elements))
       return NODE_FAIL(c, si, i, "result %d has more than 2^48 elements", k);
   ZbErr why;
   if (!zg_infer(g, n, in, n->nout ? &s->values[n->out].type : NULL, out, &why))

@@ -160,12 +160,28 @@ static void align(ZbText *out, size_t start) {
   while ((out->len - start) % 8) zb_text_put(out, "", 1);
 }
 
-static void assemble(Writer *w, ZbText *out) {
-  static const uint32_t record[] = {0,
-#define X(kind, name, bytes, most) bytes,
-                                    ZG_SECTIONS(X)
+static const struct {
+  const char *name;
+  uint64_t record, most;
+} kinds[ZSG_KINDS + 1] = {
+#define X(kind, name, record, most) [kind] = {#name, record, most},
+    ZG_SECTIONS(X)
 #undef X
-  };
+};
+
+/* What zg_read would say. */
+static bool fits(const Writer *w, ZbErr *err) {
+  for (int k = 1; k <= ZSG_KINDS; k++) {
+    uint64_t count = w->section[k].len / kinds[k].record;
+    if (count > kinds[k].most)
+      return zb_fail(err, "make the model smaller: what is alike belongs into a `repeat`, which is stored once",
+                     "the stage graph is too large: %llu records in section %s, at most %llu are possible",
+                     (unsigned long long)count, kinds[k].name, (unsigned long long)kinds[k].most);
+  }
+  return true;
+}
+
+static void assemble(Writer *w, ZbText *out) {
   size_t start = out->len, offset = ZSG_HEADER + ZSG_KINDS * ZSG_ENTRY;
   uint8_t header[ZSG_HEADER + ZSG_KINDS * ZSG_ENTRY] = ZSG_MAGIC;
   zsg_set(header + 4, 2, ZSG_MAJOR);
@@ -178,7 +194,7 @@ static void assemble(Writer *w, ZbText *out) {
     zsg_set(e + 4, 4, ZSG_REQUIRED);
     zsg_set(e + 8, 8, offset);
     zsg_set(e + 16, 8, bytes);
-    zsg_set(e + 24, 8, bytes / record[k]);
+    zsg_set(e + 24, 8, bytes / kinds[k].record);
     offset = zb_round_up(offset + bytes, 8);
   }
   zsg_set(header + 16, 8, offset);
@@ -199,16 +215,18 @@ void zg_seal(void *bytes, size_t n) {
   zsg_set(p + 56, 8, XXH3_64bits(p, 56));
 }
 
-void zg_write(ZgGraph *g, ZbText *out) {
+bool zg_write(ZgGraph *g, ZbText *out, ZbErr *err) {
   Writer w = {.g = g, .tmp = zb_arena_new()};
   size_t start = out->len;
   put_tables(&w);
   for (uint32_t i = 0; i < g->nsegments; i++) put_segment(&w, &g->segments[i]);
   put_pools(&w);
-  assemble(&w, out);
-  for (int k = 0; k < 2; k++) g->hash[k] = zsg_get((uint8_t *)out->s + start + 24 + 8 * k, 8);
+  bool ok = fits(&w, err);
+  if (ok) assemble(&w, out);
+  for (int k = 0; k < 2 && ok; k++) g->hash[k] = zsg_get((uint8_t *)out->s + start + 24 + 8 * k, 8);
   for (int k = 0; k <= ZSG_KINDS; k++) zb_text_free(&w.section[k]);
   zb_text_free(&w.strings.bytes);
   zb_text_free(&w.types.bytes);
   zb_arena_free(w.tmp);
+  return ok;
 }

@@ -172,12 +172,14 @@ typedef struct {
 
 struct ZlBlock {
   ZlName name;
+  uint32_t number;        /* among all blocks of the program */
   ZlSpan span;            /* the head, up to the last result type */
   const ZlFile *file;     /* whose namespace its body sees */
   const ZlModel *model;   /* the model it is declared in: it sees the model's axes, statics and blocks; or NULL */
   ZlNames axes;           /* axis parameters */
   ZlFormal *formals;
   uint32_t nformals;
+  ZbNames formal_names;
   ZlTypeExpr *results;
   uint32_t nresults;
   ZlStmt **body;
@@ -197,6 +199,7 @@ struct ZlModel {
   uint32_t nstatics;
   ZlBlock **blocks; /* visible to each other and to the body, whatever the order */
   uint32_t nblocks;
+  ZbNames block_names;
   ZlAxisDef *axes; /* of all `axis` statements, in order; visible in all of the model and its blocks */
   uint32_t naxes;
   ZlStmt **body; /* everything but blocks, in order; `axis` statements too */
@@ -228,6 +231,7 @@ struct ZlFile {
   uint32_t nrecipes;
   ZlClusterAst **clusters;
   uint32_t nclusters;
+  ZbNames use_names, block_names, model_names, recipe_names, cluster_names; /* by number in those arrays */
 };
 
 struct ZlProgram {
@@ -235,6 +239,7 @@ struct ZlProgram {
   ZlSources *sources;
   ZlFile **files; /* files[0] is the one asked for; then those it uses, each once */
   uint32_t nfiles;
+  uint32_t nblocks; /* of all files, and of their models */
 };
 
 /* ---- finding things ------------------------------------------------------------------------------------------- */

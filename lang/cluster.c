@@ -102,8 +102,8 @@ ZlNames zl_cluster_names(const ZlProgram *p) {
 const ZlCluster *zl_cluster(ZlProgram *p, ZlDiags *d, const char *name) {
   const ZlFile *f = p->files[0];
   const ZlClusterAst *ast = !name && f->nclusters == 1 ? f->clusters[0] : NULL;
-  for (uint32_t i = 0; i < f->nclusters; i++)
-    if (name && !ast && strcmp(f->clusters[i]->name.s, name) == 0) ast = f->clusters[i];
+  uint32_t named = name ? zb_names_find(&f->cluster_names, name) : ZB_NO_NAME;
+  if (named != ZB_NO_NAME) ast = f->clusters[named];
   if (ast) return build(d, p->arena, ast);
   zl_report_no_such(d, p->arena, "cluster", f->name, name, zl_cluster_names(p));
   return NULL;

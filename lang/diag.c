@@ -48,6 +48,7 @@ ZlDiags *zl_diags_new(ZbArena *a, ZlSources *s) {
 
 size_t zl_errors(const ZlDiags *d) { return d->errors; }
 size_t zl_warnings(const ZlDiags *d) { return d->warnings; }
+bool zl_full(const ZlDiags *d) { return d->n == MAX_KEPT; }
 const char *zl_code_name(ZlCode code) { return codes[code].name; }
 
 const char *zl_explain(const char *code) {
@@ -329,7 +330,7 @@ void zl_print_json(const ZlDiags *d, ZbText *out) {
     add_strings(o, "notes", g->notes, g->nnotes);
     add_strings(o, "help", g->helps, g->nhelps);
     char *line = cJSON_PrintUnformatted(o);
-    if (!line) ZB_BUG("out of host memory");
+    if (!line) zb_out_of_memory(0);
     zb_text_add(out, "%s\n", line);
     cJSON_free(line);
     cJSON_Delete(o);

@@ -46,6 +46,7 @@ void zl_note(ZlDiag *d, const char *fmt, ...) __attribute__((format(printf, 2, 3
 void zl_help(ZlDiag *d, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* one concrete edit */
 size_t zl_errors(const ZlDiags *d);   /* reported so far, warnings not counted */
 size_t zl_warnings(const ZlDiags *d);
+bool zl_full(const ZlDiags *d); /* further reports are counted and not kept: no need to look for what would help */
 void zl_print_text(const ZlDiags *d, ZbText *out); /* with source lines and carets; no colour codes */
 void zl_print_json(const ZlDiags *d, ZbText *out); /* one JSON object a line */
 /* The explanation of "Z0301" (from ERRORS.md, embedded), or NULL. */
@@ -131,6 +132,8 @@ ZlProgram *zl_load_named(ZbArena *a, ZlSources *s, ZlDiags *d, const char *spec,
  * there is none or it is wrong. `name` NULL: the file's only one, or an error that lists them. */
 const ZlRecipe *zl_recipe(ZlProgram *p, ZlDiags *d, const char *name);
 const ZlCluster *zl_cluster(ZlProgram *p, ZlDiags *d, const char *name);
+/* Reports what is wrong with any recipe or cluster of the main file. */
+void zl_check_recipes(ZlProgram *p, ZlDiags *d);
 /* The setting `key` of an optimizer or schedule, or NULL. A checked recipe's optimizer has all of its settings,
  * those not given with their defaults, so that its user has none of its own. */
 const ZlKw *zl_kw(const ZlKw *kws, uint32_t n, const char *key);

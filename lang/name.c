@@ -139,6 +139,27 @@ static void resolve(Loader *l, const Entry *from, ZlUse *u) {
   u->file = load(l, &c, c.text, c.n);
 }
 
+/* Blocks get their numbers, and what is looked up by name its tables. */
+static void index_blocks(Loader *l, ZlBlock *const *at, uint32_t n, ZbNames *names) {
+  for (uint32_t i = 0; i < n; i++) {
+    ZlBlock *b = at[i];
+    b->number = l->program->nblocks++;
+    zb_names_add(l->arena, names, b->name.s);
+    for (uint32_t k = 0; k < b->nformals; k++) zb_names_add(l->arena, &b->formal_names, b->formals[k].name.s);
+  }
+}
+
+static void index_names(Loader *l, ZlFile *f) {
+  index_blocks(l, f->blocks, f->nblocks, &f->block_names);
+  for (uint32_t i = 0; i < f->nuses; i++) zb_names_add(l->arena, &f->use_names, f->uses[i].alias.s);
+  for (uint32_t i = 0; i < f->nrecipes; i++) zb_names_add(l->arena, &f->recipe_names, f->recipes[i]->name.s);
+  for (uint32_t i = 0; i < f->nclusters; i++) zb_names_add(l->arena, &f->cluster_names, f->clusters[i]->name.s);
+  for (uint32_t i = 0; i < f->nmodels; i++) {
+    zb_names_add(l->arena, &f->model_names, f->models[i]->name.s);
+    index_blocks(l, f->models[i]->blocks, f->models[i]->nblocks, &f->models[i]->block_names);
+  }
+}
+
 static const ZlFile *load(Loader *l, const Candidate *c, const char *text, size_t n) {
   Entry *e = ZB_NEW(l->arena, Entry);
   *e = (Entry){.file = ZB_NEW(l->arena, ZlFile),
@@ -153,6 +174,7 @@ static const ZlFile *load(Loader *l, const Candidate *c, const char *text, size_
   ZB_PUSH(l->arena, l->program->files, l->program->nfiles, f);
   size_t before = zl_errors(l->diags);
   zl_parse(l->arena, l->sources, l->diags, f);
+  index_names(l, f);
   if (zl_errors(l->diags) == before) zl_check_form(l->diags, l->arena, f);
   for (uint32_t i = 0; i < f->nuses; i++) resolve(l, e, &f->uses[i]);
   e->loading = false;
@@ -215,8 +237,8 @@ void zl_help_nearest_of(ZlDiag *d, ZbArena *a, const char *name, ZlNames names) 
 const ZlModel *zl_model(const ZlProgram *p, ZlDiags *d, const char *name) {
   const ZlFile *f = p->files[0];
   if (!name && f->nmodels == 1) return f->models[0];
-  for (uint32_t i = 0; name && i < f->nmodels; i++)
-    if (strcmp(f->models[i]->name.s, name) == 0) return f->models[i];
+  uint32_t named = name ? zb_names_find(&f->model_names, name) : ZB_NO_NAME;
+  if (named != ZB_NO_NAME) return f->models[named];
   ZlNames all = zl_model_names(p);
   if (f->nmodels == 0) {
     zl_report(d, ZL_Z0106, ZL_NOWHERE, "%s has no model", f->name);
@@ -236,26 +258,24 @@ ZlScope zl_block_scope(const ZlBlock *b) { return (ZlScope){b->file, b->model}; 
 ZlScope zl_model_scope(const ZlModel *m) { return (ZlScope){m->file, m}; }
 
 const ZlUse *zl_find_use(const ZlFile *f, const char *alias) {
-  for (uint32_t i = 0; i < f->nuses; i++)
-    if (strcmp(f->uses[i].alias.s, alias) == 0) return &f->uses[i];
-  return NULL;
+  uint32_t i = zb_names_find(&f->use_names, alias);
+  return i == ZB_NO_NAME ? NULL : &f->uses[i];
 }
 
-static const ZlBlock *among(ZlBlock *const *at, uint32_t n, const char *name) {
-  for (uint32_t i = 0; i < n; i++)
-    if (strcmp(at[i]->name.s, name) == 0) return at[i];
-  return NULL;
+static const ZlBlock *among(ZlBlock *const *at, const ZbNames *names, const char *name) {
+  uint32_t i = zb_names_find(names, name);
+  return i == ZB_NO_NAME ? NULL : at[i];
 }
 
 const ZlBlock *zl_find_block(const ZlProgram *p, ZlScope scope, const ZlPath *path) {
   (void)p;
   if (path->n == 1) {
     const ZlModel *m = scope.model;
-    const ZlBlock *b = m ? among(m->blocks, m->nblocks, path->part[0].s) : NULL;
-    return b ? b : among(scope.file->blocks, scope.file->nblocks, path->part[0].s);
+    const ZlBlock *b = m ? among(m->blocks, &m->block_names, path->part[0].s) : NULL;
+    return b ? b : among(scope.file->blocks, &scope.file->block_names, path->part[0].s);
   }
   const ZlUse *u = path->n == 2 ? zl_find_use(scope.file, path->part[0].s) : NULL;
-  return u && u->file ? among(u->file->blocks, u->file->nblocks, path->part[1].s) : NULL;
+  return u && u->file ? among(u->file->blocks, &u->file->block_names, path->part[1].s) : NULL;
 }
 
 const char **zl_visible_blocks(const ZlProgram *p, ZlScope scope, ZbArena *a, uint32_t *n) {
@@ -277,7 +297,7 @@ const char **zl_visible_blocks(const ZlProgram *p, ZlScope scope, ZbArena *a, ui
 static const char *qualified(ZlScope scope, ZbArena *a, const char *name) {
   for (uint32_t i = 0; i < scope.file->nuses; i++) {
     const ZlUse *u = &scope.file->uses[i];
-    if (u->file && among(u->file->blocks, u->file->nblocks, name))
+    if (u->file && among(u->file->blocks, &u->file->block_names, name))
       return zb_printf(a, "%s.%s", u->alias.s, name);
   }
   return NULL;
@@ -297,6 +317,7 @@ ZlDiag *zl_report_no_block(const ZlProgram *p, ZlDiags *d, ZlScope scope, const 
     return g;
   }
   ZlDiag *g = zl_report(d, ZL_Z0103, path->span, "no block or operation `%s`", text);
+  if (zl_full(d)) return g;
   uint32_t n;
   const char **names = zl_visible_blocks(p, scope, a, &n);
   for (uint32_t i = 0; i < nmore; i++) ZB_PUSH(a, names, n, more[i]);

@@ -9,10 +9,17 @@
 #include <math.h>
 #include <string.h>
 
+enum {
+  MAX_CHAIN = 64,      /* recipes that inherit from each other */
+  MAX_WORDS = 4096,    /* directives of one recipe with what it inherits, and what they list */
+  MAX_CHECKED = 4 << 20 /* the same of all recipes of a file */
+};
+
+/* The keys of one kind of directive that a body sets; "" if the directive has but one. */
 typedef struct {
-  ZlDirectiveKind kind;
-  const char *key; /* "" if the directive has but one */
-  ZlSpan span;
+  ZbNames keys;
+  ZlSpan *spans;
+  uint32_t n;
 } Seen;
 
 typedef struct {
@@ -20,8 +27,9 @@ typedef struct {
   ZbArena *arena;
   ZlRecipe *r;
   bool bad;
-  Seen *seen; /* of the body being applied */
-  uint32_t nseen;
+  Seen seen[ZL_D_LIMIT + 1];                          /* of the body being applied */
+  ZbNames bind_names, pad_names, split_names, mesh_names; /* by number in the recipe's arrays */
+  uint32_t words;
 } Build;
 
 #define BAD(b, ...) ((b)->bad = true, zl_report((b)->d, __VA_ARGS__))
@@ -35,15 +43,17 @@ static const char *directive_word(ZlDirectiveKind k) {
 
 /* Notes that this body sets `key` of a directive; false and a report if it did before. */
 static bool once(Build *b, ZlDirectiveKind kind, const char *key, ZlSpan span) {
-  for (uint32_t i = 0; i < b->nseen; i++)
-    if (b->seen[i].kind == kind && strcmp(b->seen[i].key, key) == 0) {
-      ZlDiag *g = BAD(b, ZL_Z0803, span, "`%s%s%s` is given twice in one recipe", directive_word(kind),
-                      *key ? " " : "", key);
-      zl_also(g, b->seen[i].span, "first here");
-      return false;
-    }
-  ZB_PUSH(b->arena, b->seen, b->nseen, ((Seen){kind, key, span}));
-  return true;
+  Seen *seen = &b->seen[kind];
+  uint32_t i = zb_names_find(&seen->keys, key);
+  if (i == ZB_NO_NAME) {
+    zb_names_add(b->arena, &seen->keys, key);
+    ZB_PUSH(b->arena, seen->spans, seen->n, span);
+    return true;
+  }
+  ZlDiag *g = BAD(b, ZL_Z0803, span, "`%s%s%s` is given twice in one recipe", directive_word(kind),
+                  *key ? " " : "", key);
+  zl_also(g, seen->spans[i], "first here");
+  return false;
 }
 
 /* A whole number of at least 1, small enough to multiply a few of. */
@@ -59,6 +69,7 @@ static void apply_mesh(Build *b, const ZlDirective *d) {
   if (!once(b, ZL_D_MESH, "", d->span)) return;
   r->mesh = NULL;
   r->nmesh = 0;
+  b->mesh_names = (ZbNames){0};
   uint64_t ranks = 1;
   for (uint32_t i = 0; i < d->nq; i++) {
     const ZlQuantity *q = &d->q[i];
@@ -68,19 +79,23 @@ static void apply_mesh(Build *b, const ZlDirective *d) {
       return;
     }
     ZB_PUSH(b->arena, r->mesh, r->nmesh, ((ZlMeshDim){q->name, q->i}));
+    zb_names_add(b->arena, &b->mesh_names, q->name.s);
   }
 }
 
 /* bind and pad: one entry for each axis. */
-static void apply_sizes(Build *b, const ZlDirective *d, ZlBind **at, uint32_t *n) {
+static void apply_sizes(Build *b, const ZlDirective *d, ZbNames *names, ZlBind **at, uint32_t *n) {
   for (uint32_t i = 0; i < d->nq; i++) {
     const ZlQuantity *q = &d->q[i];
     if (!once(b, d->kind, q->name.s, q->name.span) || !positive(b, "the size of an axis", q)) continue;
     ZlBind v = {q->name, q->i, q->span};
-    uint32_t k = 0;
-    while (k < *n && strcmp((*at)[k].axis.s, q->name.s) != 0) k++;
-    if (k < *n) (*at)[k] = v;
-    else ZB_PUSH(b->arena, *at, *n, v);
+    uint32_t k = zb_names_find(names, q->name.s);
+    if (k != ZB_NO_NAME) {
+      (*at)[k] = v;
+      continue;
+    }
+    zb_names_add(b->arena, names, q->name.s);
+    ZB_PUSH(b->arena, *at, *n, v);
   }
 }
 
@@ -112,19 +127,20 @@ static void apply_limit(Build *b, const ZlDirective *d) {
 }
 
 /* ---- directives over a mesh dimension ---- */
-static void axis_once(Build *b, ZlName axis, ZlNames *seen) {
-  for (uint32_t i = 0; i < seen->n; i++)
-    if (strcmp(seen->at[i].s, axis.s) == 0) {
-      ZlDiag *g = BAD(b, ZL_Z0803, axis.span, "axis `%s` is listed twice", axis.s);
-      zl_also(g, seen->at[i].span, "first here");
-      return;
-    }
-  ZB_PUSH(b->arena, seen->at, seen->n, axis);
+static void axis_once(Build *b, ZlName axis, Seen *seen) {
+  uint32_t i = zb_names_find(&seen->keys, axis.s);
+  if (i == ZB_NO_NAME) {
+    zb_names_add(b->arena, &seen->keys, axis.s);
+    ZB_PUSH(b->arena, seen->spans, seen->n, axis.span);
+    return;
+  }
+  ZlDiag *g = BAD(b, ZL_Z0803, axis.span, "axis `%s` is listed twice", axis.s);
+  zl_also(g, seen->spans[i], "first here");
 }
 
 static void apply_split(Build *b, const ZlDirective *d) {
   ZlRecipe *r = b->r;
-  ZlNames axes = {0};
+  Seen axes = {0};
   for (uint32_t i = 0; i < d->nprods; i++)
     for (uint32_t k = 0; k < d->prods[i].n; k++) axis_once(b, d->prods[i].axis[k], &axes);
   for (uint32_t i = 0; i < d->others.n; i++) axis_once(b, d->others.at[i], &axes);
@@ -132,10 +148,13 @@ static void apply_split(Build *b, const ZlDirective *d) {
     ZlName dim = d->names.at[i];
     if (!once(b, ZL_D_SPLIT, zb_printf(b->arena, "over %s", dim.s), dim.span)) continue;
     ZlSplit s = {.prods = d->prods, .nprods = d->nprods, .dim = dim, .otherwise = d->others, .span = d->span};
-    uint32_t k = 0;
-    while (k < r->nsplits && strcmp(r->splits[k].dim.s, dim.s) != 0) k++;
-    if (k < r->nsplits) r->splits[k] = s;
-    else ZB_PUSH(b->arena, r->splits, r->nsplits, s);
+    uint32_t k = zb_names_find(&b->split_names, dim.s);
+    if (k != ZB_NO_NAME) {
+      r->splits[k] = s;
+      continue;
+    }
+    zb_names_add(b->arena, &b->split_names, dim.s);
+    ZB_PUSH(b->arena, r->splits, r->nsplits, s);
   }
 }
 
@@ -295,7 +314,7 @@ static void apply_clip(Build *b, const ZlDirective *d) {
 static void apply(Build *b, const ZlDirective *d) {
   switch (d->kind) {
   case ZL_D_MESH: apply_mesh(b, d); break;
-  case ZL_D_BIND: apply_sizes(b, d, &b->r->binds, &b->r->nbinds); break;
+  case ZL_D_BIND: apply_sizes(b, d, &b->bind_names, &b->r->binds, &b->r->nbinds); break;
   case ZL_D_MICRO: apply_micro(b, d); break;
   case ZL_D_SPLIT: apply_split(b, d); break;
   case ZL_D_SHARD: apply_shard(b, d); break;
@@ -309,20 +328,19 @@ static void apply(Build *b, const ZlDirective *d) {
   case ZL_D_PRECISION: apply_precision(b, d); break;
   case ZL_D_OPTIMIZER: apply_optimizer(b, d); break;
   case ZL_D_CLIP: apply_clip(b, d); break;
-  case ZL_D_PAD: apply_sizes(b, d, &b->r->pads, &b->r->npads); break;
+  case ZL_D_PAD: apply_sizes(b, d, &b->pad_names, &b->r->pads, &b->r->npads); break;
   case ZL_D_LIMIT: apply_limit(b, d); break;
   }
 }
 
 /* ---- the whole: mesh dimensions exist, and are used for one thing ---- */
-static const ZlMeshDim *dim_named(const ZlRecipe *r, const char *name) {
-  for (uint32_t i = 0; i < r->nmesh; i++)
-    if (strcmp(r->mesh[i].name.s, name) == 0) return &r->mesh[i];
-  return NULL;
+static const ZlMeshDim *dim_named(const Build *b, const char *name) {
+  uint32_t i = zb_names_find(&b->mesh_names, name);
+  return i == ZB_NO_NAME ? NULL : &b->r->mesh[i];
 }
 
 static void check_dim(Build *b, ZlName dim) {
-  if (dim_named(b->r, dim.s)) return;
+  if (dim_named(b, dim.s)) return;
   const char **names = NULL;
   uint32_t n = 0;
   for (uint32_t i = 0; i < b->r->nmesh; i++) ZB_PUSH(b->arena, names, n, b->r->mesh[i].name.s);
@@ -342,7 +360,7 @@ static void check_stages(Build *b) {
     return;
   }
   check_dim(b, r->stages.dim);
-  const ZlMeshDim *m = dim_named(r, r->stages.dim.s);
+  const ZlMeshDim *m = dim_named(b, r->stages.dim.s);
   if (m && !r->stages.by_cost && r->stages.n != (uint64_t)m->size) {
     ZlDiag *g = BAD(b, ZL_Z0805, r->stages.span, "%u stages are listed, but mesh dimension `%s` has %lld",
                     r->stages.n, m->name.s, (long long)m->size);
@@ -374,9 +392,8 @@ ZlNames zl_recipe_names(const ZlProgram *p) {
 }
 
 static const ZlRecipeAst *recipe_named(const ZlFile *f, const char *name) {
-  for (uint32_t i = 0; f && i < f->nrecipes; i++)
-    if (strcmp(f->recipes[i]->name.s, name) == 0) return f->recipes[i];
-  return NULL;
+  uint32_t i = f ? zb_names_find(&f->recipe_names, name) : ZB_NO_NAME;
+  return i == ZB_NO_NAME ? NULL : f->recipes[i];
 }
 
 /* The recipe after `from`: of the same file, or `namespace.name`. */
@@ -411,6 +428,16 @@ static void circle(Build *b, const ZlRecipeAst *const *chain, uint32_t n, const 
   zl_help(g, "put what they share into a recipe of its own");
 }
 
+static bool count_words(Build *b, const ZlRecipeAst *ast, const ZlDirective *d) {
+  b->words += 1 + d->nq + d->nprods + d->names.n + d->others.n + d->npaths + d->nkws;
+  for (uint32_t i = 0; i < d->nprods; i++) b->words += d->prods[i].n;
+  for (uint32_t i = 0; i < d->npaths; i++) b->words += d->paths[i].n;
+  if (b->words <= MAX_WORDS) return true;
+  ZlDiag *g = BAD(b, ZL_Z0812, d->span, "recipe `%s` has more than %d words, with what it inherits", ast->name.s, MAX_WORDS);
+  zl_help(g, "leave out what the model does not have");
+  return false;
+}
+
 static void build(Build *b, const ZlRecipeAst *ast) {
   const ZlRecipeAst **chain = NULL;
   uint32_t n = 0;
@@ -420,31 +447,60 @@ static void build(Build *b, const ZlRecipeAst *ast) {
         circle(b, chain + i, n - i, r);
         return;
       }
+    if (n == MAX_CHAIN) {
+      ZlDiag *g = BAD(b, ZL_Z0003, ast->from.span, "recipe `%s` inherits from more than %d others", ast->name.s,
+                      MAX_CHAIN - 1);
+      zl_help(g, "write some of them as one");
+      return;
+    }
     ZB_PUSH(b->arena, chain, n, r);
   }
   for (uint32_t i = n; i-- > 0;) {
     if (chain[i]->model.s) b->r->model = chain[i]->model.s;
-    b->nseen = 0;
-    b->seen = NULL;
-    for (uint32_t k = 0; k < chain[i]->n; k++) apply(b, chain[i]->at[k]);
+    memset(b->seen, 0, sizeof b->seen);
+    for (uint32_t k = 0; k < chain[i]->n; k++) {
+      if (!count_words(b, ast, chain[i]->at[k])) return;
+      apply(b, chain[i]->at[k]);
+    }
   }
   if (!b->bad) check_whole(b);
 }
 
-const ZlRecipe *zl_recipe(ZlProgram *p, ZlDiags *d, const char *name) {
-  const ZlFile *f = p->files[0];
-  ZlNames all = zl_recipe_names(p);
-  const ZlRecipeAst *ast = name ? recipe_named(f, name) : f->nrecipes == 1 ? f->recipes[0] : NULL;
-  if (!ast) {
-    zl_report_no_such(d, p->arena, "recipe", f->name, name, all);
-    return NULL;
-  }
-  ZlRecipe *r = ZB_NEW(p->arena, ZlRecipe);
+/* The checked record, in `a`; NULL if something was reported. *words: how long it is. */
+static const ZlRecipe *made(ZbArena *a, ZlDiags *d, const ZlRecipeAst *ast, uint32_t *words) {
+  ZlRecipe *r = ZB_NEW(a, ZlRecipe);
   *r = (ZlRecipe){.name = ast->name.s, .span = ast->span, .micro_span = ZL_NOWHERE, .clip_span = ZL_NOWHERE};
   r->stages.span = r->precision.span = r->optimizer.span = ZL_NOWHERE;
   r->stages.dim.span = r->schedule.name.span = r->optimizer.name.span = ZL_NOWHERE;
   r->limit.memory_span = r->limit.host_span = ZL_NOWHERE;
-  Build b = {.d = d, .arena = p->arena, .r = r};
+  Build b = {.d = d, .arena = a, .r = r};
   build(&b, ast);
+  *words = b.words;
   return b.bad ? NULL : r;
+}
+
+const ZlRecipe *zl_recipe(ZlProgram *p, ZlDiags *d, const char *name) {
+  const ZlFile *f = p->files[0];
+  const ZlRecipeAst *ast = name ? recipe_named(f, name) : f->nrecipes == 1 ? f->recipes[0] : NULL;
+  uint32_t words;
+  if (ast) return made(p->arena, d, ast, &words);
+  zl_report_no_such(d, p->arena, "recipe", f->name, name, zl_recipe_names(p));
+  return NULL;
+}
+
+void zl_check_recipes(ZlProgram *p, ZlDiags *d) {
+  const ZlFile *f = p->files[0];
+  uint32_t total = 0, words;
+  for (uint32_t i = 0; i < f->nrecipes && total <= MAX_CHECKED; i++) {
+    ZbArena *tmp = zb_arena_new();
+    made(tmp, d, f->recipes[i], &words);
+    zb_arena_free(tmp);
+    total += words;
+    if (total <= MAX_CHECKED) continue;
+    ZlDiag *g = zl_report(d, ZL_Z0812, f->recipes[i]->span, "the recipes of %s come to more than %d words up to here",
+                          f->name, MAX_CHECKED);
+    zl_note(g, "what a recipe inherits counts again");
+    zl_help(g, "spread them over several files");
+  }
+  for (uint32_t i = 0; i < f->nclusters; i++) zl_cluster(p, d, f->clusters[i]->name.s);
 }

@@ -16,7 +16,7 @@ static void load(const uint8_t *data, size_t n) {
     if (!zg_verify(g, &err)) ZB_BUG("accepted, but: %s", err.text);
     ZbText text = {0}, bytes = {0};
     zg_print(g, ZG_NONE, &text);
-    zg_write(g, &bytes);
+    ZB_ASSERT(zg_write(g, &bytes, NULL));
     ZgGraph *again = zg_read(a, bytes.s, bytes.len, &err);
     if (!again) ZB_BUG("written, but: %s", err.text);
     ZB_ASSERT(!memcmp(g->hash, again->hash, sizeof g->hash));

@@ -4,7 +4,7 @@ check_PROGRAMS += tests/unit/test-compiler
 TESTS += tests/unit/test-compiler
 tests_unit_test_compiler_SOURCES = \
   tests/unit/compiler/graphs.c tests/unit/compiler/load.c tests/unit/compiler/load.h tests/unit/compiler/messages.c \
-  tests/unit/compiler/num.c tests/unit/compiler/structure.c
+  tests/unit/compiler/num.c tests/unit/compiler/scale.c tests/unit/compiler/structure.c
 tests_unit_test_compiler_CFLAGS = $(unit_cflags)
 tests_unit_test_compiler_LDADD = $(libs_compiler) $(unit_libs)
 endif

@@ -220,7 +220,7 @@ Test(structure, deterministic) {
   ZbText bytes[2] = {{0}};
   for (int i = 0; i < 2; i++) {
     Case c = load_file(i ? ZUG_SRC "/examples/llama3.zug" : ZUG_SRC "/examples/../examples/llama3.zug");
-    zg_write(must(&c, compile(&c)), &bytes[i]);
+    ZB_ASSERT(zg_write(must(&c, compile(&c)), &bytes[i], NULL));
     done(&c);
   }
   cr_expect(bytes[0].len == bytes[1].len && !memcmp(bytes[0].s, bytes[1].s, bytes[0].len));

@@ -79,7 +79,7 @@ static void change_section(Outcomes *o, const ZbText *file, int kind, const char
 Test(bytes, every_byte_of_every_section) {
   Make m = make_sample();
   ZbText file = {0}, got = {0};
-  zg_write(m.g, &file);
+  ZB_ASSERT(zg_write(m.g, &file, NULL));
   const char *before = printed(m.g, m.a);
   for (int kind = 1; kind <= ZSG_KINDS; kind++) {
     if (kind == SEC_STRB) continue; /* limits.c tries what text may hold */
