@@ -230,11 +230,11 @@ static size_t distance(const char *a, const char *b, size_t best) {
 }
 
 const char *zb_nearest(const char *name, const char *const *names, size_t n) {
-  size_t best = strlen(name) / 3 + 2;
+  size_t len = strlen(name), best = len / 3 + 2;
   const char *found = NULL;
   for (size_t i = 0; i < n; i++) {
-    size_t d = distance(name, names[i], best);
-    if (d < best) {
+    size_t d = distance(name, names[i], best), other = strlen(names[i]);
+    if (d < best && d < (len > other ? len : other)) { /* something must be the same: no letter is near another */
       best = d;
       found = names[i];
     }

@@ -156,7 +156,7 @@ void *zb_symbol(void *module, const char *name, ZbErr *err);
 /* Where that file is; false if there is none. */
 bool zb_module_path(const char *file, char *path, size_t size);
 
-/* Nearest of `n` names to `name` by edit distance (at most a third of its length + 1), or NULL. */
+/* Nearest of `n` names to `name` by edit distance (at most a third of its length + 1, and some letter the same), or NULL. */
 const char *zb_nearest(const char *name, const char *const *names, size_t n);
 
 /* Before a function: it is compiled for several instruction sets, and the best one is picked by cpuid at load time. Not with

@@ -267,8 +267,12 @@ static ZgNode with_axes(const Call *c, ZgOp op, int nin) {
 
 static Val position_op(Call *c) {
   if (!axis_size(c, c->ax[1])) {
-    complain(c->e, ZL_Z0209, c->x->call.axes.at[1].span,
-             "positions along the data axis `%s` have no table to select from", axis_name(c, c->ax[1]));
+    ZlDiag *d = complain(c->e, ZL_Z0209, c->x->call.axes.at[1].span,
+                         "positions select from an axis of the model, and `%s` is a data axis, without a size in the model",
+                         axis_name(c, c->ax[1]));
+    zl_note(d, "`position[s, p]()` is 0, 1, 2, ... along s, as places along p: of parameters, for example");
+    zl_help(d, "declare an axis as long as `%s` can be: `axis place = 1024`, then `position[%s, place]()`",
+            axis_name(c, c->ax[0]), axis_name(c, c->ax[0]));
     return poison();
   }
   return place_node(c->e, c->x->span, with_axes(c, ZG_OP_POSITION, 0), NULL, NULL);
@@ -392,8 +396,9 @@ static Val attend_op(Call *c) {
   if (!ok) return poison();
   int64_t h = axis_size(c, c->ax[1]);
   if (!h) {
-    complain(c->e, ZL_Z0209, c->x->call.axes.at[1].span,
-             "`attend` needs the size of `%s`, which is the recipe's", axis_name(c, c->ax[1]));
+    ZlDiag *d = complain(c->e, ZL_Z0209, c->x->call.axes.at[1].span,
+                         "`attend` needs the size of `%s`, a data axis, which gets it from the recipe", axis_name(c, c->ax[1]));
+    zl_help(d, "name the axis of the features second: `attend[positions, features](q, k, v)`");
     return poison();
   }
   if (!number_keyword(c, "scale", 1 / sqrt((double)h), &n.num[0])) return poison();

@@ -83,9 +83,10 @@ static bool param_type(Elab *e, const ZlParamDef *def, ZgParam *p) {
     axis_find(e, def->axes.at[i].s, &axis);
     int64_t size = e->g->axes[axis].size;
     if (!size) {
-      complain(e, ZL_Z0209, def->axes.at[i].span,
-               "parameter `%s` cannot have the data axis `%s`: its size is not the model's", def->name.s,
-               def->axes.at[i].s);
+      ZlDiag *d = complain(e, ZL_Z0209, def->axes.at[i].span,
+                           "parameter `%s` cannot have the data axis `%s`: its size is not the model's", def->name.s,
+                           def->axes.at[i].s);
+      zl_help(d, "give it an axis with a size, as in `axis pos = 1024`");
       return false;
     }
     for (int k = 0; k < p->type.naxes; k++)

@@ -118,8 +118,9 @@ static bool eval_size(Elab *e, ZlName axis, Num *out) {
   if (!axis_resolve(e, axis, &a)) return false;
   *out = static_size(e, a);
   if (e->g->axes[a].size) return true;
-  complain(e, ZL_Z0209, axis.span, "axis `%s` gets its size from the recipe, so it is not known here",
-           axis.s);
+  ZlDiag *d = complain(e, ZL_Z0209, axis.span, "axis `%s` gets its size from the recipe, so it is not known here",
+                       axis.s);
+  zl_help(d, "write a static number in its place");
   return false;
 }
 

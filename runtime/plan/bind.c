@@ -4,15 +4,29 @@
 
 #include <string.h>
 
-static uint32_t find_axis(ZpBuild *b, ZlName name) {
+/* Axes by where their sizes come from: what a directive can name. */
+typedef enum { AXIS_OF_DATA, AXIS_OF_MODEL, AXIS_ANY } AxisKind;
+
+/* The axis of that name. If there is none, the report says which of the kind there are, and the help names one of these. */
+static uint32_t find_axis(ZpBuild *b, ZlName name, AxisKind kind) {
+  enum { LISTED = 12 };
+  static const char *const kinds[] = {"data axes", "axes with a size", "axes"};
   const ZgGraph *g = b->p->graph;
-  uint32_t a = zg_axis_find(g, name.s);
+  uint32_t a = zg_axis_find(g, name.s), n = 0;
   if (a != ZG_NONE) return a;
   const char **names = ZB_NEWN(b->p->arena, const char *, g->naxes);
-  for (uint32_t i = 0; i < g->naxes; i++) names[i] = g->axes[i].name;
-  const char *near = zb_nearest(name.s, names, g->naxes);
+  for (uint32_t i = 0; i < g->naxes; i++)
+    if (kind == AXIS_ANY || (g->axes[i].size == 0) == (kind == AXIS_OF_DATA)) names[n++] = g->axes[i].name;
   ZlDiag *e = zl_report(b->d, ZL_Z0304, name.span, "no axis `%s` in model %s", name.s, g->model);
+  ZbText list = {0};
+  for (uint32_t i = 0; i < n && i < LISTED; i++) zb_text_add(&list, "%s`%s`", i ? ", " : "", names[i]);
+  if (n > LISTED) zb_text_add(&list, " and %u more", n - LISTED);
+  if (n) zl_note(e, "its %s are %s", kinds[kind], list.s);
+  zb_text_free(&list);
+  const char *near = zb_nearest(name.s, names, n);
   if (near) zl_help(e, "did you mean `%s`?", near);
+  else if (n) zl_help(e, "name one of these, or leave `%s` out", name.s);
+  else zl_help(e, "leave `%s` out", name.s);
   return ZG_NONE;
 }
 
@@ -33,7 +47,7 @@ static void bind_sizes(ZpBuild *b) {
   p->axis_valid = ZB_NEWN(p->arena, int64_t, g->naxes);
   for (uint32_t i = 0; i < g->naxes; i++) p->axis_size[i] = g->axes[i].size;
   for (uint32_t i = 0; i < r->nbinds; i++) {
-    uint32_t a = find_axis(b, r->binds[i].axis);
+    uint32_t a = find_axis(b, r->binds[i].axis, AXIS_OF_DATA);
     if (a == ZG_NONE) continue;
     if (g->axes[a].size)
       zl_help(zl_report(b->d, ZL_Z0805, r->binds[i].span, "`%s` is %lld by the model and cannot be bound to %lld",
@@ -50,7 +64,7 @@ static void bind_sizes(ZpBuild *b) {
               "add `bind %s = N`", g->axes[i].name);
   memcpy(p->axis_valid, p->axis_size, g->naxes * sizeof *p->axis_size);
   for (uint32_t i = 0; i < r->npads; i++) {
-    uint32_t a = find_axis(b, r->pads[i].axis);
+    uint32_t a = find_axis(b, r->pads[i].axis, AXIS_OF_MODEL);
     if (a == ZG_NONE) continue;
     if (!g->axes[a].size)
       zl_report(b->d, ZL_Z0308, r->pads[i].span, "`%s` is a data axis; only axes of the model can be padded",
@@ -114,7 +128,7 @@ static void add_dims(ZpBuild *b, uint32_t index) {
   int first = p->mesh.ndims;
   for (uint32_t f = 0; f < factors; f++) {
     int64_t size = left;
-    uint32_t a = prod ? find_axis(b, prod->axis[f]) : ZG_NONE;
+    uint32_t a = prod ? find_axis(b, prod->axis[f], AXIS_ANY) : ZG_NONE;
     if (prod && a == ZG_NONE) return;
     if (prod && f + 1 < factors) {
       int64_t x = p->axis_size[a], y = left;
@@ -133,11 +147,11 @@ static void add_dims(ZpBuild *b, uint32_t index) {
     if (prod && size != md->size) d->name = zb_printf(p->arena, "%s.%s", md->name.s, prod->axis[f].s);
     for (uint32_t i = 0; split && i < split->nprods; i++) {
       const ZlProd *q = &split->prods[i];
-      uint32_t ax = find_axis(b, q->axis[q->n > 1 ? f : 0]);
+      uint32_t ax = find_axis(b, q->axis[q->n > 1 ? f : 0], AXIS_ANY);
       if (ax != ZG_NONE) ZB_PUSH(p->arena, d->axes, d->naxes, (uint16_t)ax);
     }
     for (uint32_t i = 0; split && i < split->otherwise.n; i++) {
-      uint32_t ax = find_axis(b, split->otherwise.at[i]);
+      uint32_t ax = find_axis(b, split->otherwise.at[i], AXIS_ANY);
       if (ax != ZG_NONE) ZB_PUSH(p->arena, d->axes, d->naxes, (uint16_t)ax);
     }
   }
@@ -249,8 +263,9 @@ static void bind_batch(ZpBuild *b) {
   p->global_batch = p->nmicro = 1;
   if (p->batch == ZP_NONE) {
     if (r->micro_span.file >= 0)
-      zl_report(b->d, ZL_Z0304, r->micro_span, "`micro` counts samples, but model %s has no data axis `batch`",
-                p->graph->model);
+      zl_help(zl_report(b->d, ZL_Z0304, r->micro_span, "`micro` counts samples, but model %s has no data axis `batch`",
+                        p->graph->model),
+              "leave `micro` out");
     return;
   }
   int64_t split = 1, n = p->axis_size[p->batch];

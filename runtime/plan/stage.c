@@ -168,6 +168,21 @@ static void measure(const ZpPlan *p, ZpStage *st) {
   st->slot_bytes = at;
 }
 
+static void report_too_many(ZpBuild *b, uint32_t nitems) {
+  const ZpPlan *p = b->p;
+  const char *dim = p->recipe->stages.dim.s;
+  ZlSpan at = p->recipe->stages.span;
+  bool repeats = p->graph->nsegments > 1; /* straight segments and repeats alternate */
+  ZlDiag *e = repeats ? zl_report(b->d, ZL_Z0404, at, "%u pipeline stages, but the outermost repeats of model %s have %u iteration%s",
+                                  p->nstages, p->graph->model, nitems, nitems == 1 ? "" : "s")
+                      : zl_report(b->d, ZL_Z0404, at, "%u pipeline stages, but model %s has no `repeat`", p->nstages,
+                                  p->graph->model);
+  zl_note(e, "stages are cut between the iterations of the model's outermost `repeat`");
+  if (nitems > 1) zl_help(e, "use at most %s = %u", dim, nitems);
+  else if (repeats) zl_help(e, "use %s = 1, or compile the model with more layers", dim);
+  else zl_help(e, "use %s = 1, or write the model's layers as a `repeat`", dim);
+}
+
 bool zp_stages(ZpBuild *b) {
   ZpPlan *p = b->p;
   ZpInst *inst;
@@ -175,9 +190,7 @@ bool zp_stages(ZpBuild *b) {
   uint32_t ninst = all_instances(p, &inst), nitems = make_items(p, inst, ninst, &items);
   p->nstages = p->mesh.pipe < 0 ? 1 : (uint32_t)p->mesh.dim[p->mesh.pipe].size;
   if (p->nstages > nitems) {
-    ZlDiag *e = zl_report(b->d, ZL_Z0404, p->recipe->stages.span, "%u pipeline stages, but model %s has %u iterations to cut between",
-                          p->nstages, p->graph->model, nitems);
-    zl_help(e, "use at most %s = %u", p->recipe->stages.dim.s, nitems);
+    report_too_many(b, nitems);
     return false;
   }
   int64_t *counts = ZB_NEWN(p->arena, int64_t, p->nstages);

@@ -80,6 +80,9 @@ Test(names, nearest) {
   cr_assert_str_eq(zb_nearest("sek", axes, 4), "seq");
   cr_assert_null(zb_nearest("kv_heads", axes, 4));
   cr_assert_null(zb_nearest("x", axes, 0));
+  static const char *const letters[] = {"b", "cd", "aa"};
+  cr_assert_str_eq(zb_nearest("a", letters, 3), "aa");
+  cr_assert_null(zb_nearest("a", letters, 2));
 }
 
 Test(errors, fail_writes_the_message_and_the_help) {
