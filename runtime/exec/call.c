@@ -153,6 +153,18 @@ static void all_to_all(Coll *c) {
   }
 }
 
+/* A part of a sum: zeros but for what this rank gives to it. May be in place where that is all or nothing. */
+static void local_pad(Coll *c) {
+  bool split = c->n->axis != ZP_NO_AXIS && c->members > 1, gives = split || c->mine == 0;
+  ZkView to = *c->out;
+  if (split) {
+    int64_t len = c->in->size[axis_of(c->in, c->n->axis)];
+    to = part_of(c->out, c->n->axis, c->mine * len, len);
+  }
+  if (split || !gives) c->e->dev->zero(c->e->env, c->out->data, count_of(c->out) * zk_elem_bytes((ZkElem)c->out->elem));
+  if (gives && to.data != c->in->data) copy_view(c->e, *c->in, to);
+}
+
 static void collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, char *scratch) {
   Coll c = {e, n, &n->call.in[0], &n->call.out[0], scratch, e->node_group[n->dims], 0, 0, zp_node_bytes(s, n)};
   c.members = zp_group_size(&e->p->mesh, n->dims);
@@ -167,6 +179,7 @@ static void collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, char *s
     copy_view(e, part_of(c.in, n->axis, c.mine * len, len), *c.out);
     break;
   }
+  case ZG_OP_LOCAL_PAD: local_pad(&c); break;
   default: ZB_BUG("`%s` over mesh dims", zg_op_info[n->call.op].text);
   }
 }

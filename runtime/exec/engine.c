@@ -35,7 +35,7 @@ static void make_group(ZxEngine *e, ZxGroup *group, ZpDims dims) {
 
 static void groups_of(ZxEngine *e, const ZpNode *nodes, uint32_t n) {
   for (uint32_t i = 0; i < n; i++)
-    if (nodes[i].call.op != ZG_OP_LOCAL_SLICE) make_group(e, e->node_group, nodes[i].dims);
+    if (zp_sends(&nodes[i])) make_group(e, e->node_group, nodes[i].dims);
 }
 
 /* All groups that any rank's program uses, in one order on all ranks. */

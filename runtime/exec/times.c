@@ -89,7 +89,7 @@ static ZxCallTime *call_of(ZxEngine *e, const ZpSegment *s, const ZpNode *n) {
 
 void zx_count_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, double seconds) {
   if (!e->o.times) return;
-  bool sends = n->dims && n->call.op != ZG_OP_LOCAL_SLICE; /* its bound is not known here */
+  bool sends = zp_sends(n); /* its bound is not known here */
   double bytes = sends ? (double)zp_node_bytes(s, n) : moved_by(s, n);
   ZxCallTime *c = call_of(e, s, n);
   c->calls++;

@@ -207,7 +207,8 @@ static int64_t size_along(const ZpValue *v, uint16_t axis) {
 
 const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
   if (n->call.op == ZG_OP_ALL_REDUCE || n->call.op == ZG_OP_REDUCE_SCATTER ||
-      n->call.op == ZG_OP_ALL_GATHER || n->call.op == ZG_OP_ALL_TO_ALL || n->call.op == ZG_OP_LOCAL_SLICE)
+      n->call.op == ZG_OP_ALL_GATHER || n->call.op == ZG_OP_ALL_TO_ALL || n->call.op == ZG_OP_LOCAL_SLICE ||
+      n->call.op == ZG_OP_LOCAL_PAD)
     return "goes over no ranks";
   for (int i = 0; i < n->call.nin + n->call.nout; i++)
     for (int a = 0; a < operand(l, n, i)->type.naxes; a++)
@@ -265,9 +266,10 @@ const char *zp_collective_wrong(const Local *l, const ZpNode *n) {
     if (n->dims >> d & 1) members *= p->mesh.dim[d].size;
   const ZpValue *in = operand(l, n, 0), *out = operand(l, n, 1);
   uint16_t op = n->call.op, to = op == ZG_OP_ALL_TO_ALL ? n->axis2 : n->axis;
-  bool gathers = op == ZG_OP_ALL_GATHER || op == ZG_OP_ALL_TO_ALL;
+  bool pads = op == ZG_OP_LOCAL_PAD, keeps = pads && n->axis == ZP_NO_AXIS;
+  bool gathers = op == ZG_OP_ALL_GATHER || op == ZG_OP_ALL_TO_ALL || (pads && !keeps);
   bool cuts = op == ZG_OP_REDUCE_SCATTER || op == ZG_OP_LOCAL_SLICE || op == ZG_OP_ALL_TO_ALL;
-  if (!gathers && !cuts && op != ZG_OP_ALL_REDUCE) return "goes over ranks, but is no collective";
+  if (!gathers && !cuts && !keeps && op != ZG_OP_ALL_REDUCE) return "goes over ranks, but is no collective";
   if (in->elem != out->elem || in->type.naxes != out->type.naxes || (gathers && !size_along(in, n->axis)) ||
       (cuts && !size_along(in, to)))
     return "has a result of another kind than its operand";

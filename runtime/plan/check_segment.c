@@ -141,7 +141,7 @@ static bool reads(const Walk *w, int i) {
 /* Reads each element before it writes there; of cross-entropy's gradient, that of the logits. */
 static bool in_place(const ZpNode *n, int operand) {
   if (n->call.op == ZG_OP_XENT_GRAD) return operand == 0 && !n->call.chain;
-  return n->call.op == ZG_OP_CHAIN || n->call.op == ZG_OP_ALL_REDUCE;
+  return n->call.op == ZG_OP_CHAIN || n->call.op == ZG_OP_ALL_REDUCE || n->call.op == ZG_OP_LOCAL_PAD;
 }
 
 static bool may_write(const Walk *w, const ZpValue *x) {

@@ -1,7 +1,10 @@
-/* Layouts, and bringing a value from one state to another: the five instructions of the sharding rule.
+/* Layouts, and bringing a value from one state to another: the six instructions of the sharding rule.
  *
- *   P -> R     all_reduce           S(a) -> R     all_gather along a      R -> S(a)   local slice, no traffic
- *   P -> S(a)  reduce_scatter       S(a) -> S(b)  all_to_all
+ *   P -> R     all_reduce           S(a) -> R     all_gather along a      R -> S(a)     local slice, no traffic
+ *   P -> S(a)  reduce_scatter       S(a) -> S(b)  all_to_all              R, S(a) -> P  local pad, no traffic
+ *
+ * A local pad makes a sum's part of what is no sum: of a whole value the first rank of a group keeps all and the others have
+ * zeros, of a split one each rank has zeros around its part. Nothing is rounded.
  *
  * An axis split by several dims is cut by the first (slowest) one into blocks, each block by the next, and so on. A
  * collective moves blocks as they lie, so a cut can only be made or undone while it is the fastest of its axis: slower
@@ -141,7 +144,7 @@ static void step(Step *t, uint16_t op, ZpDims dims, uint16_t axis, uint16_t axis
   n->dims = dims;
   n->axis = axis;
   n->axis2 = axis2;
-  if (op != ZG_OP_LOCAL_SLICE) {
+  if (zp_sends(n)) {
     const char *over = zp_dims_text(&p->mesh, p->arena, dims);
     const char *from = op_text(h, t->maker), *by = op_text(h, h->node);
     if (op == ZG_OP_ALL_REDUCE || op == ZG_OP_REDUCE_SCATTER)
@@ -189,9 +192,11 @@ static bool may_enter(const Step *t, const ZpState *want, ZpDims dims, uint16_t 
   return true;
 }
 
+/* What makes a tensor smaller comes before what moves all of it. */
 static const struct { uint8_t from, to; uint16_t op; } steps[] = {
-    {'P', 'R', ZG_OP_ALL_REDUCE}, {'P', 'S', ZG_OP_REDUCE_SCATTER}, {'S', 'R', ZG_OP_ALL_GATHER},
-    {'S', 'S', ZG_OP_ALL_TO_ALL}, {'R', 'S', ZG_OP_LOCAL_SLICE}};
+    {'P', 'S', ZG_OP_REDUCE_SCATTER}, {'P', 'R', ZG_OP_ALL_REDUCE}, {'S', 'R', ZG_OP_ALL_GATHER},
+    {'S', 'S', ZG_OP_ALL_TO_ALL}, {'R', 'S', ZG_OP_LOCAL_SLICE},  {'S', 'P', ZG_OP_LOCAL_PAD},
+    {'R', 'P', ZG_OP_LOCAL_PAD}};
 
 /* Takes the first step that can be taken now, over as many dims at once as it can. */
 static bool advance(Step *t, const ZpState *want) {
@@ -203,7 +208,8 @@ static bool advance(Step *t, const ZpState *want) {
       for (int g = 0; g < 2; g++)
         if ((cur.kind != 'S' || may_leave(t, group[g], cur.axis)) &&
             (want[d].kind != 'S' || may_enter(t, want, group[g], want[d].axis))) {
-          step(t, steps[k].op, group[g], cur.kind == 'S' ? cur.axis : want[d].axis, want[d].axis, want[d]);
+          uint16_t axis = cur.kind == 'S' ? cur.axis : want[d].kind == 'S' ? want[d].axis : ZP_NO_AXIS;
+          step(t, steps[k].op, group[g], axis, want[d].axis, want[d]);
           return true;
         }
     }

@@ -132,7 +132,7 @@ static void add_nodes(Explain *x, uint32_t s, uint32_t segment, uint32_t phase, 
   for (uint32_t i = 0; i < n && runs; i++) {
     const ZpNode *k = &nodes[i];
     int64_t members = zp_group_size(&p->mesh, k->dims);
-    if (members < 2 || k->call.op == ZG_OP_LOCAL_SLICE) continue;
+    if (members < 2 || !zp_sends(k)) continue;
     const ZpSegment *seg = &p->segments[segment];
     const ZpValue *v = &seg->values[k->call.op == ZG_OP_ALL_GATHER ? k->out[0] : k->in[0]];
     add_row(x, (Row){.key = key_of(BY_NODE, segment, phase, i),

@@ -305,7 +305,7 @@ static int takes_place_of(const Place *c, const ZpNode *nodes, uint32_t i, int j
   const ZpNode *k = &nodes[i];
   const ZpValue *v = &c->s->values[k->out[j]];
   uint16_t op = k->call.op;
-  if (op != ZG_OP_CHAIN && op != ZG_OP_ALL_REDUCE && op != ZG_OP_XENT_GRAD) return -1;
+  if (op != ZG_OP_CHAIN && op != ZG_OP_ALL_REDUCE && op != ZG_OP_LOCAL_PAD && op != ZG_OP_XENT_GRAD) return -1;
   int n = op == ZG_OP_CHAIN ? k->call.nin : 1;
   for (int a = 0; a < n; a++) {
     const ZpValue *in = &c->s->values[k->in[a]];

@@ -26,6 +26,7 @@
 #define ZP_MAX_DIMS 8
 #define ZP_MAX_STACK 4
 #define ZP_NONE UINT32_MAX
+#define ZP_NO_AXIS UINT16_MAX
 typedef uint32_t ZpDims; /* set of mesh dims, bit d */
 
 /* ---- mesh -------------------------------------------------------------------------------------------------- */
@@ -97,9 +98,10 @@ typedef struct {
 typedef struct {
   ZkCall call;                 /* shapes and attributes; pointers are filled by the engine */
   uint32_t in[ZK_MAX_IN], out[ZK_MAX_OUT]; /* values */
-  ZpDims dims;                 /* collectives: over which */
+  ZpDims dims;                 /* collectives and what is local instead of one: over which */
   ZpDims split;                /* compute: dims along which each rank has its own part of the iteration space */
-  uint16_t axis, axis2;        /* collectives: gathered/scattered along; all_to_all: from, to */
+  uint16_t axis, axis2;        /* collectives: gathered/scattered along; all_to_all: from, to; local_pad: ZP_NO_AXIS: only the
+                                * first rank of a group keeps what it has, else: what is not its part is zero */
   bool packs;                  /* collectives: their blocks do not lie one behind the other in the tensor, so they are put
                                 * together, or taken apart, in scratch */
   uint64_t scratch_bytes;
@@ -133,6 +135,10 @@ typedef struct {
   double model_flops;               /* forward + backward of one instance, all ranks of a stage, no recompute */
   double cost;                      /* same per rank, with recompute: what `by cost` balances */
 } ZpSegment;
+/* Whether the node moves data between ranks. */
+static inline bool zp_sends(const ZpNode *n) {
+  return n->dims && n->call.op != ZG_OP_LOCAL_SLICE && n->call.op != ZG_OP_LOCAL_PAD;
+}
 /* Global start of local axis `axis` of a value on `rank` (batch: within the micro-batch's samples). */
 int64_t zp_view_start(const ZpMesh *m, const ZpValue *v, int64_t rank, uint16_t axis, int64_t local_size);
 

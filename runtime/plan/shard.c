@@ -7,7 +7,9 @@
  *
  * Example, tensor dim with list (ffn | seq): x[seq, embed] is S(seq). dot[embed](x, w1[embed, ffn]): X = ffn, so x must be
  * R: all_gather along seq; h is S(ffn). dot[ffn](h, w2): X = ffn, summed: y is P. x + y: X = seq, so y becomes S(seq):
- * reduce_scatter. That is Megatron's sequence parallelism, found rather than written. */
+ * reduce_scatter. That is Megatron's sequence parallelism, found rather than written.
+ *
+ * A sum of partial values stays partial, as long as it can: see keep_partial_sums. */
 #include "runtime/plan/impl_shard.h"
 
 #include <string.h>
@@ -30,17 +32,34 @@ static void choose(const ZpShard *h, const ZgNode *n, uint32_t *x) {
   }
 }
 
+static bool is_sum(const ZpValue *v, int d) { return v->state[d].kind == 'P' && !v->state[d].max; }
+
+/* Whether a value can be made a part of a sum along d without traffic: no other cut of its axis is in the way. */
+static bool can_pad(const ZpShard *h, const ZpValue *v, int d) {
+  if (v->state[d].kind == 'P') return false;
+  for (int e = 0; v->state[d].kind == 'S' && e < h->p->mesh.ndims; e++)
+    if (e != d && v->state[e].kind == 'S' && v->state[e].axis == v->state[d].axis) return false;
+  return true;
+}
+
 /* Where reducing can wait: a sum of two partial values, and the ends of gradients (sums, scattered rows), which are
- * linear in what they get. One reduction later instead of one or two now. */
+ * linear in what they get. One reduction later instead of one or two now.
+ *
+ * A sum that stays partial along one dim does so along others too, where only one of its operands is partial: the other is
+ * padded, and there is one reduction over all these dims instead of one over some now and one over the rest later. Where a
+ * sum is complete along every other dim nothing is gained, and the partial operand is reduced, which others may need too. */
 static void keep_partial_sums(const ZpShard *h, const ZgNode *n, const uint32_t *x, bool *partial) {
   memset(partial, 0, ZP_MAX_DIMS * sizeof *partial);
-  bool tail = n->op == ZG_OP_SUM || n->op == ZG_OP_LOOKUP_GRAD;
+  bool tail = n->op == ZG_OP_SUM || n->op == ZG_OP_LOOKUP_GRAD, waits = false;
   if (n->op != ZG_OP_ADD && !tail) return;
   const ZpValue *a = &h->out->values[zp_base(h, n->in[0])], *b = tail ? a : &h->out->values[zp_base(h, n->in[1])];
   if (a->type.naxes != b->type.naxes) return;
-  for (int d = 0; d < h->p->mesh.ndims; d++)
-    partial[d] = a->state[d].kind == 'P' && b->state[d].kind == 'P' && !a->state[d].max && !b->state[d].max &&
-                 (!tail || x[d] == ZG_NONE);
+  for (int d = 0; d < h->p->mesh.ndims; d++) {
+    partial[d] = is_sum(a, d) && is_sum(b, d) && (!tail || x[d] == ZG_NONE);
+    waits |= partial[d];
+  }
+  for (int d = 0; waits && d < h->p->mesh.ndims; d++)
+    partial[d] |= (is_sum(a, d) && can_pad(h, b, d)) || (is_sum(b, d) && can_pad(h, a, d));
 }
 
 static ZpState wanted(const ZgType *t, uint32_t x) {

@@ -76,7 +76,7 @@ static void add_nodes(Counts x, const ZpSegment *s, const ZpNode *nodes, uint32_
     case ZG_OP_REDUCE_SCATTER: add(x, REDUCE_SCATTER, elem, in->bytes); break;
     case ZG_OP_ALL_GATHER: add(x, ALL_GATHER, ZX_BYTES, out->bytes); break;
     case ZG_OP_ALL_TO_ALL: add(x, ALL_TO_ALL, ZX_BYTES, in->bytes); break;
-    default: break; /* a slice is local */
+    default: break; /* slices and pads are local */
     }
   }
 }

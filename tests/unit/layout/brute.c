@@ -112,10 +112,13 @@ static void check_collective(Brute *b, const ZpNode *k) {
                {ZG_OP_REDUCE_SCATTER, 'P', 'S'},
                {ZG_OP_ALL_GATHER, 'S', 'R'},
                {ZG_OP_ALL_TO_ALL, 'S', 'S'},
-               {ZG_OP_LOCAL_SLICE, 'R', 'S'}};
+               {ZG_OP_LOCAL_SLICE, 'R', 'S'},
+               {ZG_OP_LOCAL_PAD, 'S', 'P'},
+               {ZG_OP_LOCAL_PAD, 'R', 'P'}};
   const ZpState *in = value(b, k->in[0])->state, *out = value(b, k->out[0])->state;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     if (kinds[i].op != k->call.op) continue;
+    if (k->call.op == ZG_OP_LOCAL_PAD && (kinds[i].from == 'R') != (k->axis == ZP_NO_AXIS)) continue;
     for (int d = 0; d < b->p->mesh.ndims; d++) {
       if (!(k->dims >> d & 1)) {
         NEED(b, same_state(in[d], out[d]), "changes the state over another dim");
@@ -279,7 +282,8 @@ static void check_reads(Brute *b, const ZpNode *k) {
 
 /* Reads every element before it writes there. */
 static bool elementwise(const ZpNode *k) {
-  return k->call.op == ZG_OP_ALL_REDUCE || k->call.op == ZG_OP_CHAIN || k->call.op == ZG_OP_XENT_GRAD;
+  return k->call.op == ZG_OP_ALL_REDUCE || k->call.op == ZG_OP_LOCAL_PAD || k->call.op == ZG_OP_CHAIN ||
+         k->call.op == ZG_OP_XENT_GRAD;
 }
 
 static bool same_layout(const ZpValue *x, const ZpValue *y) {

@@ -94,6 +94,14 @@ static void add(Local *l, const Local *p, bool max) {
     }
 }
 
+/* Zeros but for the group's i-th block; or all of it for the first, and nothing for the others. */
+static Local pad(const Local *l, bool split, bool rows, int i, int n) {
+  Local p = {l->a * (split && rows ? n : 1), l->b * (split && !rows ? n : 1), {{0}}};
+  for (int y = 0; y < l->a && (split || i == 0); y++)
+    for (int x = 0; x < l->b; x++) p.x[y + (split && rows ? i * l->a : 0)][x + (split && !rows ? i * l->b : 0)] = l->x[y][x];
+  return p;
+}
+
 /* One instruction on all ranks. */
 static void play(const Bench *t, const ZpNode *k, Local *all) {
   Local now[RANKS];
@@ -113,6 +121,9 @@ static void play(const Bench *t, const ZpNode *k, Local *all) {
         case ZG_OP_ALL_GATHER: had++ ? append(&got, rows, &in) : (void)(got = in); break;
         case ZG_OP_LOCAL_SLICE:
           if (q == r) got = block(&in, rows, mine, n);
+          break;
+        case ZG_OP_LOCAL_PAD:
+          if (q == r) got = pad(&in, k->axis != ZP_NO_AXIS, rows, mine, n);
           break;
         default: cr_assert_fail("conversion by %s", zg_op_info[k->call.op].text);
         }
@@ -157,10 +168,16 @@ static uint32_t convert(Bench *t, const ZpState *from, const ZpState *to) {
   for (int r = 0; r < RANKS; r++) all[r] = part(t, from, r);
   for (uint32_t i = 0; i < out.nfwd; i++) {
     play(t, &out.fwd[i], all);
-    traffic += out.fwd[i].call.op != ZG_OP_LOCAL_SLICE;
+    traffic += zp_sends(&out.fwd[i]);
   }
+  ZpNode sum = {.call = {.op = ZG_OP_ALL_REDUCE}};
+  ZpState whole[ZP_MAX_DIMS];
+  memcpy(whole, to, sizeof whole);
+  for (int d = 0; d < MOST; d++)
+    if (to[d].kind == 'P') sum.dims |= 1u << d, whole[d] = (ZpState){.kind = 'R'};
+  if (sum.dims) play(t, &sum, all); /* what the parts of a sum come to is the value, whoever has what of it */
   for (int r = 0; r < RANKS; r++) {
-    Local want = part(t, to, r);
+    Local want = part(t, whole, r);
     cr_assert(!memcmp(&want, &all[r], sizeof want), "from %s to %s: rank %d has something else",
               text(t, from), text(t, to), r);
   }
@@ -201,6 +218,31 @@ Test(convert, every_pair_of_states) {
   bench_close(&t);
 }
 
+/* A whole value and a split one become parts of a sum without traffic, beside what is partial already; but not a cut that
+ * another one of the same axis stands upon. */
+Test(convert, becomes_partial) {
+  Bench t;
+  bench_open(&t);
+  uint32_t cases = 0;
+  for (int i = 0; i < 4 * 4 * 4; i++)
+    for (uint32_t dims = 1; dims < 1u << MOST; dims++) {
+      int f[MOST] = {i / 16, i / 4 % 4, i % 4};
+      ZpState from[ZP_MAX_DIMS] = {0}, to[ZP_MAX_DIMS] = {0};
+      bool ok = true;
+      for (int d = 0; d < MOST; d++) {
+        from[d] = to[d] = state_number(&t, f[d]);
+        if (dims >> d & 1) to[d] = state_number(&t, 1);
+        for (int e = 0; e < MOST; e++) ok &= e == d || from[d].kind != 'S' || f[e] != f[d];
+      }
+      if (!ok) continue;
+      uint32_t n = convert(&t, from, to);
+      cr_assert_eq(n, 0, "from %s to %s takes %u instructions", text(&t, from), text(&t, to), n);
+      cases++;
+    }
+  cr_assert_gt(cases, 200);
+  bench_close(&t);
+}
+
 /* The usual ones take one instruction over all dims at once. */
 Test(convert, usual) {
   Bench t;
@@ -222,6 +264,25 @@ Test(convert, usual) {
     cr_expect_eq(n, cases[i].n, "%s to %s takes %u instructions, not %u", cases[i].from, cases[i].to, n,
                  cases[i].n);
   }
+  bench_close(&t);
+}
+
+/* What is scattered over one dim and reduced over another is scattered first: then a part is reduced. */
+Test(convert, scatters_before_it_reduces) {
+  Bench t;
+  bench_open(&t);
+  ZpSegment out = {0};
+  ZpVersion *versions = NULL;
+  ZpShard h = {.b = &t.build, .p = t.q.p, .s = &t.s, .out = &out, .phase = ZP_FWD, .versions = &versions, .node = &t.maker};
+  ZpState r = state_number(&t, 0), p = state_number(&t, 1), a = state_number(&t, 2);
+  ZpState from[ZP_MAX_DIMS] = {p, p, r}, to[ZP_MAX_DIMS] = {r, a, r};
+  for (int d = MOST; d < ZP_MAX_DIMS; d++) from[d] = to[d] = r;
+  zp_version_add(&h, 0, zp_new_value(&h, &t.value.type, from));
+  zp_convert(&h, 0, to);
+  cr_assert_eq(out.nfwd, 2);
+  cr_assert_eq(out.fwd[0].call.op, ZG_OP_REDUCE_SCATTER);
+  cr_assert_eq(out.fwd[1].call.op, ZG_OP_ALL_REDUCE);
+  cr_assert_eq(2 * out.values[out.fwd[1].in[0]].bytes, out.values[out.fwd[0].in[0]].bytes);
   bench_close(&t);
 }
 

@@ -102,7 +102,7 @@ static void add_list(const ZpPlan *p, Sums *s, uint32_t stage, const ZpNode *nod
     const ZkCall *c = &nodes[i].call;
     uint64_t members = (uint64_t)zp_group_size(&p->mesh, nodes[i].dims),
              each = zk_elem_bytes((ZkElem)c->in[0].elem);
-    if (members < 2 || c->op == ZG_OP_LOCAL_SLICE) continue;
+    if (members < 2 || c->op == ZG_OP_LOCAL_SLICE || c->op == ZG_OP_LOCAL_PAD) continue;
     uint64_t whole = elems(&c->in[0]) * (c->op == ZG_OP_ALL_GATHER ? members : 1);
     add(s, stage, zg_op_info[c->op].text, dims_text(p, s->a, nodes[i].dims), whole * each);
   }

@@ -102,7 +102,7 @@ void put_collectives(const ZpPlan *p, uint32_t segment, Phase phase, ZbText *out
   for (uint32_t i = 0; i < n; i++) {
     const ZpNode *k = &nodes[i];
     if (!k->dims) continue;
-    bool along = k->call.op != ZG_OP_ALL_REDUCE;
+    bool along = k->call.op != ZG_OP_ALL_REDUCE && k->axis != ZP_NO_AXIS;
     zb_text_add(out, "%s%s %s: %s", zg_op_info[k->call.op].text, k->call.opt[0] && !along ? "(max)" : "",
                 zp_dims_text(&p->mesh, a, k->dims), zg_type_text(p->graph, a, &s->values[k->in[0]].type));
     if (along) zb_text_add(out, " %s", p->graph->axes[k->axis].name);

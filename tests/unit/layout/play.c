@@ -169,7 +169,9 @@ static void collective(Play *y, uint32_t inst, const ZpNode *k) {
           if ((k->call.op == ZG_OP_ALL_GATHER || k->call.op == ZG_OP_ALL_TO_ALL) && first)
             from = at[i] / lin == member, at[i] %= lin;
           if (k->call.op == ZG_OP_ALL_TO_ALL && second) at[i] += mine * lout2;
+          if (k->call.op == ZG_OP_LOCAL_PAD && first) from = q == r && at[i] / lin == mine, at[i] %= lin;
         }
+        if (k->call.op == ZG_OP_LOCAL_PAD && k->axis == ZP_NO_AXIS) from = q == r && mine == 0;
         if (!from) continue;
         const char *p =
             address(y, &y->rank[q], inst, &s->values[k->in[0]]) + 4 * offset_in(in, w.axis, at, w.n);

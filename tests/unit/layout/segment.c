@@ -167,6 +167,24 @@ Test(segment, collectives) {
   model_close(&m);
 }
 
+/* What is made a part of a sum has the sizes of the sum. */
+Test(segment, pads) {
+  Model m = model_open("llama3", NULL, "-D layers=1 -D heads=4 -D kv_heads=2 -D width=16 -D inner=16 -D words=32");
+  for (int seq = 0; seq < 2; seq++) {
+    Plan q = plan_of(m.g, zb_printf(m.c.a, "mesh d = 4 split kv*grp, ffn, vocab over d%s bind batch = 2, seq = 16",
+                                    seq ? " else seq" : ""));
+    ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
+    ZpNode *k = node_of(s, BWD, ZG_OP_LOCAL_PAD);
+    cr_assert_eq(k->axis == ZP_NO_AXIS, seq == 0);
+    WITH(k->dims, 0, "goes over no ranks");
+    WITH(k->axis, seq ? ZP_NO_AXIS : 0, "has a result of other sizes than its ranks make");
+    WITH(k->axis, 99, "has a result of another kind than its operand");
+    if (seq) WITH(k->dims, 3, "has a result of other sizes than its ranks make");
+    plan_close(&q);
+  }
+  model_close(&m);
+}
+
 /* ---- thousands ---- */
 typedef struct {
   Plan *q;
@@ -275,6 +293,12 @@ Test(segment, mlp_changed) {
 Test(segment, gpt2_changed) {
   Model m = model_open("gpt2", NULL, "-D layers=1 -D heads=2 -D width=16 -D context=16 -D words=32");
   mutate(m.g, "mesh d = 2 split head, ffn, vocab over d else seq bind batch = 2, seq = 16", NULL);
+  model_close(&m);
+}
+Test(segment, llama3_changed) { /* pads of both kinds: of parts of the sequence, and of a whole value */
+  Model m = model_open("llama3", NULL, "-D layers=1 -D heads=4 -D kv_heads=2 -D width=16 -D inner=16 -D words=32");
+  mutate(m.g, "mesh d = 4 split kv*grp, ffn, vocab over d else seq bind batch = 2, seq = 16", NULL);
+  mutate(m.g, "mesh d = 4 split kv*grp, ffn, vocab over d bind batch = 2, seq = 16", NULL);
   model_close(&m);
 }
 Test(segment, stacks_changed) {

@@ -213,8 +213,8 @@ Test(shard, grouped_queries) {
                      "all_reduce " BOTH X "\n"
                      "all_reduce tensor.grp: " KV "\n"
                      "all_reduce tensor.grp: " KV "\n"
-                     "all_reduce tensor.grp: " X "\n" /* the way of q; then with those of k and v */
-                     "all_reduce tensor.kv: " X "\n");
+                     "local_pad tensor.grp: " X "\n" /* the ways of k and v, complete over grp; then with that of q */
+                     "all_reduce " BOTH X "\n");
   expect_partial(&q, "layer.*.attn.wk", "nothing");
   close_both(&q, &m);
   q = plan_with(&m, "llama3", small_llama, "mesh tensor = 16 split kv*grp, ffn, vocab over tensor else seq");
@@ -225,6 +225,19 @@ Test(shard, grouped_queries) {
                      "all_gather tensor.grp: " KV " seq\n"
                      "reduce_scatter " BOTH X " seq\n"
                      "all_gather " BOTH X " seq\n"
+                     "reduce_scatter " BOTH X " seq\n");
+  expect_collectives(q.p, "layer", 0, BWD,
+                     "all_gather " BOTH X " seq\n"
+                     "all_gather " BOTH X " seq\n"
+                     "reduce_scatter " BOTH X " seq\n"
+                     "all_gather " BOTH X " seq\n"
+                     "all_gather tensor.grp: " KV " seq\n"
+                     "all_gather tensor.grp: " KV " seq\n"
+                     "reduce_scatter tensor.grp: " KV " seq\n"
+                     "all_gather " BOTH X " seq\n"
+                     "local_slice tensor.grp: " X " seq\n"
+                     "reduce_scatter tensor.grp: " KV " seq\n"
+                     "local_pad tensor.grp: " X " seq\n" /* the ways of k and v */
                      "reduce_scatter " BOTH X " seq\n");
   expect_partial(&q, "layer.*.attn.wk", "tensor.grp");
   expect_partial(&q, "layer.*.attn.wq", "nothing");
