@@ -33,6 +33,7 @@
  * MPI's: what follows (a shift before exp) meets that NaN again. */
 #include "runtime/exec/comm.h"
 #include "runtime/exec/cuda.h"
+#include "runtime/exec/same.h"
 
 #include <nccl.h>
 #include <stdlib.h>
@@ -467,6 +468,27 @@ static int blocks(ZxComm *world, const ZxCuda *d) {
   return least > -1 ? 1 : least < -32 ? 32 : (int)-least;
 }
 
+/* NCCL takes settings from the environment of each rank, and waits for ever where those that choose an algorithm differ. */
+static void same_settings(ZxComm *world) {
+  static const char *const names[] = {"NCCL_ALGO",     "NCCL_PROTO",    "NCCL_NTHREADS",      "NCCL_BUFFSIZE",
+                                      "NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",
+                                      "NCCL_LAUNCH_ORDER_IMPLICIT", "NCCL_RUNTIME_CONNECT", NULL};
+  ZxFacts f = {.a = zb_arena_new()};
+  ZbText t = {0};
+  zx_fact(&f, ZX_BUILD, "NCCL", "%s", zx_nccl_version());
+  for (int i = 0; names[i]; i++) {
+    const char *value = getenv(names[i]);
+    zx_fact(&f, ZX_OPTIONS, names[i], "%s", value ? value : "none");
+  }
+  bool same = zx_same(world, &f, &t);
+  if (t.s) zx_say(0, "error: %s", t.s);
+  zb_text_free(&t);
+  zb_arena_free(f.a);
+  if (same) return;
+  world->t->barrier(world); /* rank 0 has said it */
+  world->t->abort(world, 1);
+}
+
 ZxComm *zx_comm_nccl(ZxComm *world, ZkEnv *env, const char **why) {
   int size = world->t->size(world);
   if (sharing(world, zx_cuda(env), size)) {
@@ -479,6 +501,7 @@ ZxComm *zx_comm_nccl(ZxComm *world, ZkEnv *env, const char **why) {
   n->ctas = blocks(world, zx_cuda(env));
   setenv("NCCL_RUNTIME_CONNECT", "0", 0); /* see the top of this file */
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+  same_settings(world);
   if (!start_up(n)) {
     free(n);
     *why = "NCCL cannot start here";

@@ -176,7 +176,7 @@ static void tell_groups(ZxComm *c, ZbArena *a, ZbText *mine, ZbText *out) {
     if (me == 0) tell(&diffs, rank, n, out);
     zb_text_free(&diffs);
   }
-  if (left && me == 0) zb_text_add(out, "%d more ranks differ from rank 0 in other ways\n", left);
+  if (left && me == 0) zb_text_add(out, "%d more rank%s from rank 0 in other ways\n", left, left > 1 ? "s differ" : " differs");
 }
 
 bool zx_same(ZxComm *c, const ZxFacts *f, ZbText *out) {

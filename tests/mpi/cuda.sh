@@ -144,6 +144,8 @@ refuses 'device: there is no CUDA device here: no CUDA-capable device is detecte
 ok env ZUG_TEST_GPUS=0 $two --device auto # is the CPU then
 refuses 'error: rank 1 was given other options: --device cpu where rank 0 has cuda' $MPIRUN -np 1 $emu $args : -np 1 env ZUG_TEST_GPUS=0 $emu $args
 says 'rank 1\] note: computing on the CPU, there is no CUDA device here: '
+refuses 'error: rank 1 was given other options: NCCL_ALGO Ring where rank 0 has none' \
+  $MPIRUN -np 1 $emu $args : -np 1 env NCCL_ALGO=Ring $emu $args
 refuses 'error: `dot` is not among the CUDA kernels of this build \(.*:[0-9]+\)' env ZUG_TEST_LACKS=dot $two
 refuses 'error: cannot allocate the arena of .*: out of memory; stage 0 needs params .*; `shard' env ZUG_TEST_GPU_MEMORY=1000000 $two
 refuses 'rank [01]\] error: step [123]: CUDA: .*illegal memory access' env ZUG_TEST_GPU_FAIL=2500 $two

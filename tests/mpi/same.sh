@@ -93,6 +93,8 @@ recipe 'lr 0.02 where rank 0 has 0.01' 's/lr = 0.01/lr = 0.02/'
 recipe 'warmup 4 where rank 0 has 3' 's/warmup = 3/warmup = 4/'
 recipe 'decay 0.2 where rank 0 has 0.1; except none where rank 0 has norm' 's/decay 0.1 except norm/decay 0.2/'
 recipe 'clip 1 where rank 0 has 0.5' 's/clip 0.5/clip 1/'
+recipe 'micro 1 where rank 0 has none; lr 1 where rank 0 has 0.01; warmup 1 where rank 0 has 3; decay 0 where .* 0.1; and 2 more' \
+  's/lr = 0.01, warmup = 3/lr = 1, warmup = 1/; s/decay 0.1 except norm/micro 1/; s/clip 0.5/clip 1/'
 sed 's/a = 2, b = 2 /b = 2, a = 2 /' recipes.zug >edited.zug
 four="zrun train gpt2.zsg --recipe recipes.zug:four --data text.bin --steps 2"
 edited="zrun train gpt2.zsg --recipe edited.zug:four --data text.bin --steps 2"
@@ -100,6 +102,12 @@ apart '^zrun: error: ranks 1, 3 were given another recipe: mesh data = 1, b = 2,
   "$four" "$edited" "$four" "$edited"
 apart '^zrun: error: rank 2 was given other options: --seed 7 where rank 0 has 1$' "$four" "$four --times" "$four --seed 7" "$four"
 says '^zrun: error: rank 1 was given other options: --times yes where rank 0 has no$'
+# Many ranks, and long values, in few words.
+apart '^zrun: error: 1 more rank differs from rank 0 in other ways$' \
+  "$one" "$one --seed 2" "$one --seed 3" "$one --seed 4" "$one --seed 5" "$one --seed 6"
+[ "$(grep -c '^zrun: error' out.txt)" -eq 5 ] || { cat out.txt; fail "not five lines"; }
+long=$(printf '%0100d' 0)
+apart '^zrun: error: rank 1 was given other options: --log ...0*b where rank 0 has ...0*a$' "$one --log ${long}a" "$one --log ${long}b"
 apart '^zrun: error: rank 1 was given another cluster: name large where rank 0 has small; device memory 2000000000 B' \
   "$one --cluster clusters.zug:small" "$one --cluster clusters.zug:large"
 
