@@ -14,7 +14,7 @@ static const char help[] =
     "       zc dump GRAPH.zsg                   print a stage graph as text\n"
     "       zc --explain CODE                   what a message means and how to repair its cause\n"
     "\n"
-    "  -o FILE           write the stage graph here, all of it or nothing\n"
+    "  -o FILE           write the stage graph here, all of it or nothing; only a stage graph is replaced\n"
     "  -m MODEL          which model of the file (default: its only one)\n"
     "  -D NAME=VALUE     override a static of the model; may be repeated\n"
     "  -I DIR            search `use` here after the file's own folder; may be repeated\n"
@@ -93,8 +93,10 @@ static int read_options(ZbArena *a, int argc, char **argv, Options *o, bool *don
                                         {"help", no_argument, NULL, HELP},
                                         {NULL, 0, NULL, 0}};
   int c, rc = OK;
+  ZbErr err;
   *done = true;
-  while (rc == OK && (c = getopt_long(argc, argv, "o:m:D:I:d:qh", names, NULL)) != -1) {
+  opterr = 0;
+  while (rc == OK && (c = getopt_long(argc, argv, ":o:m:D:I:d:qh", names, NULL)) != -1) {
     switch (c) {
     case 'o': o->output = optarg; break;
     case 'm': o->compile.model = optarg; break;
@@ -112,7 +114,7 @@ static int read_options(ZbArena *a, int argc, char **argv, Options *o, bool *don
     case VERSION: printf("zc (zug) %s\n", PACKAGE_VERSION); return OK;
     case 'h':
     case HELP: fputs(help, stdout); return OK;
-    default: fprintf(stderr, "Try `zc --help`.\n"); return USAGE;
+    default: zb_option_failed(c, argv, names, &err); return usage("%s%s%s", err.text, *err.help ? "; " : "", err.help);
     }
   }
   o->compile.defines = o->defines;

@@ -48,8 +48,8 @@ static const char *real_path(ZbArena *a, const char *path) {
 }
 
 static bool on_disk(Loader *l, const char *path, Candidate *out) {
-  struct stat st;
-  if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) return false;
+  struct stat st; /* what is neither file nor folder is found, and reading it will say what it is */
+  if (stat(path, &st) != 0 || S_ISDIR(st.st_mode)) return false;
   *out = (Candidate){.name = path, .key = real_path(l->arena, path)};
   return true;
 }

@@ -27,6 +27,7 @@ static const char usage[] =
     "  zdata show OUT                            what is in it, and how it begins\n"
     "  zdata check OUT                           read it all and compare checksums\n"
     "\n"
+    "Inputs are regular files; pack and records also take a pipe that is written to, such as /dev/stdin.\n"
     "An OUT that exists is replaced only if it is such a file, and only when the new one is complete.\n";
 
 bool zd_whole(const char *text, uint64_t least, uint64_t *out) {

@@ -31,8 +31,9 @@ static const char usage[] =
     "  --seed S             of initial values, dropout and the order of samples (default 1)\n"
     "  --order WORD         shuffled (default) or sequential\n"
     "  --init FILE          start from the weights of a safetensors file\n"
-    "  --save FILE          write the weights to a safetensors file at the end\n"
-    "  --log DIR            write metrics.jsonl there\n"
+    "  --save FILE          write the weights to a safetensors file at the end; one that exists is replaced then (if it is\n"
+    "                       such a file), and room for it is taken at the start, in a folder that all nodes share\n"
+    "  --log DIR            write metrics.jsonl there; that of an earlier run becomes metrics.jsonl.1, .2, ...\n"
     "  --threads T          threads of each rank (default 1)\n"
     "  --device WORD        where to compute: cpu, cuda, or auto, the fastest that is there (default auto)\n"
     "  --cluster FILE:NAME  check the plan against a cluster's memory\n"
@@ -60,10 +61,9 @@ static bool parse(int argc, char **argv, Options *o, const char *who) {
       {"dry-run", 0, NULL, DRY},   {"help", 0, NULL, HELP},       {NULL, 0, NULL, 0}};
   *o = (Options){.steps = -1, .seed = 1, .threads = 1};
   optind = 0;
-  opterr = who != NULL;
-  if (who) argv[0] = (char *)who; /* as which getopt speaks */
+  opterr = 0;
   int long_one = -1;
-  for (int k; (k = getopt_long(argc, argv, "I:h", list, &long_one)) != -1;) {
+  for (int k; (k = getopt_long(argc, argv, ":I:h", list, &long_one)) != -1;) {
     int64_t n = 0;
     bool good = true;
     ZbErr err = {0};
@@ -91,13 +91,16 @@ static bool parse(int argc, char **argv, Options *o, const char *who) {
       good = o->ninclude < 16;
       if (good) o->include[o->ninclude++] = optarg;
       break;
-    default: return false; /* help was asked for before */
+    default: /* help was asked for before */
+      zb_option_failed(k, argv, list, &err);
+      if (who) fprintf(stderr, "%s: %s%s%s\n", who, err.text, *err.help ? "; " : "", err.help);
+      return false;
     }
     if (!good) {
       const char *name = k == 'I' ? "I" : list[long_one].name;
       if (who && k == 'I') fprintf(stderr, "%s: at most 16 folders with -I\n", who);
       else if (who && *err.text) fprintf(stderr, "%s: --%s: %s%s%s\n", who, name, err.text, *err.help ? "; " : "", err.help);
-      else if (who) fprintf(stderr, "%s: wrong value `%s` for --%s; zrun --help lists what is meant\n", who, optarg, name);
+      else if (who) fprintf(stderr, "%s: wrong value `%s` for --%s; zrun --help lists what is meant\n", who, zb_show(optarg), name);
       return false;
     }
   }

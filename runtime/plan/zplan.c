@@ -32,8 +32,10 @@ static int parse(int argc, char **argv, Options *o) {
   static const struct option list[] = {{"recipe", 1, NULL, RECIPE}, {"cluster", 1, NULL, CLUSTER}, {"device", 1, NULL, DEVICE},
                                        {"threads", 1, NULL, THREADS}, {"diag", 1, NULL, DIAG},     {"help", 0, NULL, 'h'},
                                        {NULL, 0, NULL, 0}};
+  ZbErr err;
   *o = (Options){.threads = 1};
-  for (int k; (k = getopt_long(argc, argv, "I:h", list, NULL)) != -1;) {
+  opterr = 0;
+  for (int k; (k = getopt_long(argc, argv, ":I:h", list, NULL)) != -1;) {
     switch (k) {
     case RECIPE: o->recipe = optarg; break;
     case CLUSTER: o->cluster = optarg; break;
@@ -57,7 +59,7 @@ static int parse(int argc, char **argv, Options *o) {
       o->include[o->ninclude++] = optarg;
       break;
     case 'h': return fputs(usage, stdout), 1;
-    default: return 2;
+    default: zb_option_failed(k, argv, list, &err); return say(&err), 2;
     }
   }
   if (optind + 2 != argc || !o->recipe) return fputs(usage, stderr), 2;

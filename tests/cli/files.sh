@@ -74,11 +74,10 @@ done
 says 'give a regular file'
 refuses 'nobody writes to it' zdata pack pipe -o x.bin
 refuses 'the standard input is not read' zc - -o x.zsg
-echo 'recipe s for M from pipe { }' >from.zug
 echo 'use pipe' >imports.zug
 cat m.zug >>imports.zug
 mv pipe pipe.zug
-refuses 'error.Z0005.: no file pipe.zug' zc imports.zug -o x.zsg
+refuses 'error.Z0004.: pipe.zug is not a regular file but a pipe' zc imports.zug -o x.zsg
 mkdir walked
 mv pipe.zug walked/pipe
 printf 'text' >walked/text
@@ -108,7 +107,8 @@ ls x.* ./*.tmp 2>/dev/null && fail "a failure left something"
 esc=$(printf '\033[31m') bad=$(printf 'caf\351')
 for name in "$esc" "$bad"; do
   for command in "zc $name -o x.zsg" "zc m.zug -o none/$name" "zc --check $name" "zc m.zug -D $name -o x" "zc m.zug -d $name" "zc dump $name" "zdata show $name" \
-    "zdata pack $name -o x" "zdata $name" "zdata records m.zug --field $name -o x" "zplan check $name --recipe r.zug:r"; do
+    "zdata pack $name -o x" "zdata $name" "zdata records m.zug --field $name -o x" "zplan check $name --recipe r.zug:r" \
+    "zplan $name m.zsg --recipe r.zug:r" "zc --$name" "zplan --$name" "zdata pack --$name"; do
     $command >out.txt 2>&1 && fail "no refusal: $command"
     LC_ALL=C grep -q '[^[:print:][:space:]]' out.txt && { cat -v out.txt; fail "bytes as they are from: $command"; }
     grep -qF -e '\x1b[31m' -e 'caf\xe9' out.txt || { cat out.txt; fail "the name is not shown: $command"; }

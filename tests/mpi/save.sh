@@ -84,6 +84,12 @@ for file in text.bin gpt2.zsg recipes.zug precious; do
   cmp $file kept || fail "$file is lost"
 done
 
+# ---- a folder that not all ranks see ----
+mkdir rank0 rank1
+refuses '\[rank 1\] error: cannot open result.safetensors.*; --save wants a folder that all nodes share' $MPIRUN -np 2 sh -c \
+  'cd rank$OMPI_COMM_WORLD_RANK && exec zrun train ../gpt2.zsg --recipe ../recipes.zug:two --data ../text.bin --steps 1 --save result.safetensors'
+[ "$(left)" -eq 0 ] || fail "something is left"
+
 # ---- metrics of earlier runs ----
 cp long/metrics.jsonl long.jsonl
 refuses 'cannot open none.safetensors' $MPIRUN -np 2 $two --steps 1 --log long --init none.safetensors
