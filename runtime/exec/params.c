@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct {
   ZxEngine *e;
@@ -290,9 +291,11 @@ static bool share_file(ZxEngine *e, ZbErr *err) {
   e->world->t->wait(e->world, e->world->t->broadcast(e->world, 0, tmp, sizeof tmp, 0));
   if (e->rank) e->save = zb_out_share(tmp);
   ZbErr why;
-  ZxWeights *file = zx_weights_open(tmp, true, &why);
-  zx_weights_close(file, NULL);
-  return file || zb_fail(err, "--save wants a folder that all nodes share", "%s", why.text);
+  uint64_t size;
+  int fd = zb_open_file(tmp, true, &size, &why);
+  if (fd < 0) return zb_fail(err, "--save wants a folder that all nodes share", "%s", why.text);
+  close(fd);
+  return true;
 }
 
 bool zx_engine_reserve(ZxEngine *e, const char *path, ZbErr *err) {

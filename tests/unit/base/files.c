@@ -147,6 +147,26 @@ Test(out, two_writers_do_not_meet) {
   cr_expect_eq(count(), 1);
 }
 
+/* Each of them looks for what was left while others make, lock, rename and remove theirs. */
+Test(out, many_writers_at_once) {
+  enum { WRITERS = 4, TIMES = 40 };
+  for (int i = 0; i < WRITERS; i++)
+    if (fork() == 0) {
+      bool ok = true;
+      for (int k = 0; ok && k < TIMES; k++) {
+        ok = write_ok("f", "ok");
+        ZbOut *o = ok ? zb_out_new("f", &kind, &err) : NULL;
+        ok = o && access(zb_out_tmp(o), F_OK) == 0;
+        zb_out_discard(o);
+      }
+      if (!ok) fprintf(stderr, "%s\n", err.text);
+      _exit(ok ? 0 : 1);
+    }
+  for (int i = 0, status; i < WRITERS; i++) cr_expect(wait(&status) > 0 && status == 0);
+  has("f", "ok");
+  cr_expect_eq(count(), 1);
+}
+
 /* What stands where a temporary might be is neither written to nor removed, least of all through a link. */
 Test(out, only_what_it_made_is_removed) {
   put("precious", "ok", 0600);
