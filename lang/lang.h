@@ -104,6 +104,9 @@ typedef struct {
   struct { uint64_t memory, host; ZlSpan memory_span, host_span; } limit; /* bytes; 0: none */
 } ZlRecipe;
 
+/* Tags that parameters of the standard library carry; NULL ends the list. A recipe for several models may name them all. */
+extern const char *const zl_std_tags[];
+
 typedef struct { ZlName name; int64_t size; double bandwidth, latency; } ZlLevel; /* bytes/s, seconds */
 typedef struct {
   const char *name;

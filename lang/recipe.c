@@ -377,9 +377,32 @@ static void check_stages(Build *b) {
   }
 }
 
+static const char *shard_words(const ZlShard *s) {
+  return s->what & ZL_SHARD_PARAMS ? "params, grads, states" : s->what & ZL_SHARD_GRADS ? "grads, states" : "states";
+}
+
+/* What is cut is cut over all these dimensions: a parameter's gradient has one place. */
+static void check_shards(Build *b) {
+  for (uint32_t i = 1; i < b->r->nshards; i++) {
+    const ZlShard *x = &b->r->shards[0], *y = &b->r->shards[i];
+    ZlDiag *g = NULL;
+    if (x->what != y->what) {
+      g = BAD(b, ZL_Z0806, y->span, "`%s` are sharded over `%s`, but `%s` over `%s`", shard_words(y), y->dim.s,
+              shard_words(x), x->dim.s);
+      zl_help(g, "name the same parts in all `shard` directives of a recipe");
+    } else if (x->keep != y->keep) {
+      g = BAD(b, ZL_Z0806, y->span, "gathered params stay for the step over `%s`, but not over `%s`",
+              (x->keep ? x : y)->dim.s, (x->keep ? y : x)->dim.s);
+      zl_help(g, "write `keep` in all `shard` directives of a recipe, or in none");
+    }
+    if (g) zl_also(g, x->span, "the other");
+  }
+}
+
 static void check_whole(Build *b) {
   for (uint32_t i = 0; i < b->r->nsplits; i++) check_dim(b, b->r->splits[i].dim);
   for (uint32_t i = 0; i < b->r->nshards; i++) check_dim(b, b->r->shards[i].dim);
+  check_shards(b);
   check_stages(b);
 }
 

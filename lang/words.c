@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+const char *const zl_std_tags[] = {"norm", "bias", NULL};
 const char *const zl_schedules[] = {"gpipe", "1f1b", NULL};
 const char *const zl_schedules_later[] = {"interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipe", NULL};
 

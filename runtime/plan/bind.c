@@ -291,8 +291,7 @@ static void bind_shards(ZpBuild *b) {
     const ZlShard *s = &p->recipe->shards[i];
     uint32_t index = find_mesh(b, s->dim.s);
     int level = s->what & ZL_SHARD_PARAMS ? 3 : s->what & ZL_SHARD_GRADS ? 2 : 1;
-    if (b->level && (b->level != level || b->keep != s->keep))
-      zl_report(b->d, ZL_Z0806, s->span, "all `shard` directives of a recipe must name the same parts");
+    ZB_ASSERT(!i || (b->level == level && b->keep == s->keep));
     b->level = level;
     b->keep = s->keep;
     for (int d = 0; d < p->mesh.ndims; d++) {
@@ -345,6 +344,32 @@ static void bind_recompute(ZpBuild *b) {
     if (g->regions[r].parent != ZG_NONE) b->recompute[r] |= b->recompute[g->regions[r].parent];
 }
 
+/* Tags after `except` are some parameter's, or of those that every recipe may name: a misspelt one would let decay what
+ * should not. */
+static void check_except(ZpBuild *b) {
+  const ZgGraph *g = b->p->graph;
+  const ZlNames *names = &b->p->recipe->optimizer.except;
+  uint32_t carried = 0;
+  for (uint32_t i = 0; i < g->nparams; i++) carried |= g->params[i].tags;
+  for (uint32_t i = 0; i < names->n; i++) {
+    const char **known = NULL, *list = "";
+    uint32_t n = 0;
+    for (uint32_t t = 0; t < g->ntags; t++)
+      if (carried >> t & 1) {
+        list = zb_printf(b->p->arena, "%s%s`%s`", list, n ? ", " : "", g->tags[t]);
+        ZB_PUSH(b->p->arena, known, n, g->tags[t]);
+      }
+    for (const char *const *std = zl_std_tags; *std; std++) ZB_PUSH(b->p->arena, known, n, *std);
+    bool found = false;
+    for (uint32_t k = 0; k < n; k++) found |= !strcmp(known[k], names->at[i].s);
+    if (found) continue;
+    ZlDiag *e = zl_report(b->d, ZL_Z0405, names->at[i].span, "no parameter of model %s has the tag `%s`", g->model, names->at[i].s);
+    zl_note(e, *list ? "tags of its parameters: %s" : "its parameters have no tags", list);
+    const char *near = zb_nearest(names->at[i].s, known, n);
+    if (near) zl_help(e, "did you mean `%s`?", near);
+  }
+}
+
 static void bind_optimizer(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZlRecipe *r = p->recipe;
@@ -353,6 +378,7 @@ static void bind_optimizer(ZpBuild *b) {
             "add `optimizer adamw(lr = 1e-3)`, or inherit from a recipe that has one");
     return;
   }
+  check_except(b);
   p->optimizer = strcmp(r->optimizer.name.s, "sgd") ? ZP_ADAMW : ZP_SGD;
   p->states = 2;
   if (p->optimizer == ZP_SGD) p->states = zl_kw(r->optimizer.kws, r->optimizer.n, "momentum")->num != 0;

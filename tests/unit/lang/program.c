@@ -154,6 +154,21 @@ Test(program, embedded_library_parses) {
   }
 }
 
+/* The tags that a recipe may name for any model are those of the embedded library, no more and no fewer. */
+Test(program, embedded_library_tags) {
+  uint32_t used = 0, known = 0;
+  while (zl_std_tags[known]) known++;
+  for (const char *const *e = zl_stdlib; *e; e += 2)
+    for (const char *at = e[1]; (at = strstr(at, " tag ")); at++) {
+      uint32_t k = 0;
+      size_t n = strcspn(at + 5, " ,\n");
+      while (k < known && (strlen(zl_std_tags[k]) != n || memcmp(zl_std_tags[k], at + 5, n) != 0)) k++;
+      cr_expect(k < known, "%s: %.20s", e[0], at);
+      used |= 1u << k;
+    }
+  cr_expect_eq(used, (1u << known) - 1);
+}
+
 /* The fenced examples of the manual, except the grammar: they parse, and their recipes and clusters resolve. */
 Test(program, reference_examples) {
   ZbArena *a = zb_arena_new();
