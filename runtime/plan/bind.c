@@ -80,7 +80,17 @@ static ZlSpan bind_span(const ZlRecipe *r, const char *axis) {
   return r->span;
 }
 
-/* Operations that relate two axes, of which the compiler did not know all sizes. */
+/* How to give the axes of node n as many elements: by `bind` of one of them, a data axis but not the batch. */
+static void help_size(ZpBuild *b, ZlDiag *e, const ZgNode *n) {
+  const ZpPlan *p = b->p;
+  int k = n->ax[0] == p->batch;
+  const ZgAxis *x = &p->graph->axes[n->ax[k]];
+  if (!x->size) zl_help(e, "bind %s = %lld", x->name, (long long)p->axis_valid[n->ax[!k]]);
+  else zl_help(e, "a smaller `micro`");
+}
+
+/* Operations that relate two axes, of which the compiler did not know all sizes. What they see of the batch is a
+ * micro-batch. */
 static void check_bound_sizes(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZgGraph *g = p->graph;
@@ -88,13 +98,16 @@ static void check_bound_sizes(ZpBuild *b) {
     for (uint32_t k = 0; k < g->segments[s].nnodes; k++) {
       const ZgNode *n = &g->segments[s].nodes[k];
       if (n->op != ZG_OP_POSITION && n->op != ZG_OP_RENAME) continue;
-      const ZgAxis *x = &g->axes[n->ax[0]], *y = &g->axes[n->ax[1]];
+      const char *what[2];
+      for (int i = 0; i < 2; i++)
+        what[i] = zb_printf(p->arena, "`%s` has %lld%s", g->axes[n->ax[i]].name, (long long)p->axis_valid[n->ax[i]],
+                            n->ax[i] == p->batch ? " samples in a micro-batch" : i ? "" : " elements");
       int64_t have = p->axis_valid[n->ax[0]], room = p->axis_valid[n->ax[1]];
       if (n->op == ZG_OP_POSITION ? have <= room : have == room) continue;
-      ZlDiag *e = zl_report(b->d, ZL_Z0805, bind_span(p->recipe, x->name), "`%s` has %lld elements, `%s` has %lld: %s at %s needs %s",
-                            x->name, (long long)have, y->name, (long long)room, zg_op_info[n->op].text, zp_loc_text(p, n->loc),
-                            n->op == ZG_OP_POSITION ? "at least as many there" : "as many there");
-      zl_help(e, "bind %s = %lld", x->name, (long long)room);
+      ZlSpan at = bind_span(p->recipe, g->axes[n->ax[n->ax[0] == p->batch]].name);
+      ZlDiag *e = zl_report(b->d, ZL_Z0805, at, "%s, %s: %s at %s needs %s", what[0], what[1], zg_op_info[n->op].text,
+                            zp_loc_text(p, n->loc), n->op == ZG_OP_POSITION ? "at least as many there" : "as many there");
+      help_size(b, e, n);
       return;
     }
 }
@@ -407,11 +420,11 @@ bool zp_bind(ZpBuild *b) {
     return false;
   }
   bind_sizes(b);
-  if (!zl_errors(b->d)) check_bound_sizes(b);
   if (zl_errors(b->d) || !bind_mesh(b)) return false;
   check_cluster(b);
   check_divides(b);
   bind_batch(b);
+  if (!zl_errors(b->d)) check_bound_sizes(b);
   check_pads(b);
   check_used(b);
   bind_shards(b);

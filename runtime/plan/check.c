@@ -14,7 +14,8 @@
  *  9 arena         buffers have the bytes that their contents take, lie inside it where the engine looks for them, overlap
  *                  only when one is dead; the ledger adds up
  * 10 segments      in the local programs every value lies inside its block, as calls see it; what is read was made before
- *                  and is not overwritten (zp_check_segments) */
+ *                  and is not overwritten (zp_check_segments)
+ * 11 shapes        in each call an axis has one size; the parts of a collective's members make up the whole */
 #include "runtime/plan/check.h"
 
 /* ---- 1 form ---- */
@@ -395,7 +396,7 @@ static bool check_all(Check *c) {
   if (!zp_check_pairs(c) || !zp_check_deadlock(c)) return false;
   for (uint32_t s = 0; s < P; s++)
     if (!zp_check_arena(c, s) || !zp_check_memory(c, s)) return false;
-  return true;
+  return zp_check_shapes(c);
 }
 
 bool zp_check(const ZpPlan *p, ZbErr *err) {

@@ -20,6 +20,7 @@ tests_unit_test_layout_SOURCES = \
   tests/unit/layout/recipes.h \
   tests/unit/layout/remat.c \
   tests/unit/layout/segment.c \
+  tests/unit/layout/shapes.c \
   tests/unit/layout/shard.c \
   tests/unit/layout/stack.c \
   tests/unit/layout/stage.c
