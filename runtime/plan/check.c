@@ -4,7 +4,8 @@
  *  1 form          indices in range, every instruction once in the queue of its kind, waits point backward
  *  2 ownership     every part of the model on exactly one stage, in order; every bucket where it is used
  *  3 completeness  every micro-batch forward and backward exactly once, in order
- *  4 reductions    every gradient over exactly the dims where it is partial, once; every bucket stepped once
+ *  4 reductions    every gradient over exactly the dims where it is partial, once; every bucket stepped once; collectives
+ *                  move the bytes that they are said to
  *  5 pairs         sends and receives, and collectives of several stages, fit each other
  *  6 deadlock      queues, waits and pairs together have no cycle, even if every queue ran strictly one by one; so all
  *                  collectives fit one total order, and two stages never meet the same ones in different order; nor
@@ -353,7 +354,7 @@ static bool reductions(const Check *c, uint32_t s) {
   uint32_t steps = 0, counts = 0, counted = 0;
   for (uint32_t i = 0; i < st->ninsts; i++) counted |= zp_counts(c->p, &st->insts[i]);
   for (uint32_t i = 0; i < st->prog.ninstrs; i++) {
-    if (!tally_instr(c, s, i, all)) return false;
+    if (!tally_instr(c, s, i, all) || !zp_check_bytes(c, s, i)) return false;
     steps += st->prog.instrs[i].op == ZP_I_REDUCE_STEP;
     counts += st->prog.instrs[i].op == ZP_I_REDUCE_COUNT;
   }

@@ -41,6 +41,7 @@ bool zp_check_deadlock(const Check *c);
 bool zp_check_operands(const Check *c, uint32_t stage, uint32_t instr);
 bool zp_check_memory(const Check *c, uint32_t stage);
 bool zp_check_buckets(const Check *c);
+bool zp_check_bytes(const Check *c, uint32_t stage, uint32_t instr); /* of a collective */
 bool zp_check_arena(const Check *c, uint32_t stage);
 bool zp_check_shapes(const Check *c);
 /* Whether BWD of this instance needs the loss denominator. */

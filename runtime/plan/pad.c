@@ -104,7 +104,7 @@ static Held joined(const Pads *c) {
   for (int i = 1; i < c->n->nin; i++) {
     Held k = in(c, i);
     if (k.kind == BAD || h.kind == BAD) h.kind = BAD;
-    else if (h.kind == ANY || k.kind == ANY || h.x != k.x) h.kind = ANY;
+    else if (k.kind == ANY || h.x != k.x) h.kind = ANY;
   }
   return h;
 }

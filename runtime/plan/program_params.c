@@ -35,7 +35,6 @@ uint64_t zp_tag_held(const Gen *g, ZpTag kind, uint32_t held, uint32_t n) {
 /* ---- who uses what ---- */
 typedef struct {
   uint32_t pos, use, held;
-  uint32_t again; /* next entry of the same bucket, or ZP_NONE */
 } Entry;
 
 /* Uses of the stage's buckets by position; list[at[t]..at[t+1]) are those of template t in order. */
@@ -60,7 +59,7 @@ static Entry *list_uses(Gen *g, uint32_t **at_out) {
       const ZpInst *inst = &g->st->insts[g->d[g->comp[pos]].in.inst];
       uint32_t held = inst->held[u - g->use_at[pos]];
       g->uses[u] = (Use){ZP_NONE, ZP_NONE, ZP_NONE, ZP_NONE, false};
-      list[at[g->st->held[held].bucket + 1]++] = (Entry){pos, u, held, ZP_NONE};
+      list[at[g->st->held[held].bucket + 1]++] = (Entry){pos, u, held};
     }
   }
   *at_out = at;
@@ -69,25 +68,9 @@ static Entry *list_uses(Gen *g, uint32_t **at_out) {
 
 /* ---- gathers ---- */
 typedef struct {
-  uint32_t held, last; /* contents; the entry that used it last; both ZP_NONE: empty */
+  uint32_t held, last; /* contents; the entry that used it last */
   uint32_t gather;     /* who gathered it */
 } Resident;
-
-/* The full buffer to gather into for entry i: that whose contents are needed again last (Belady 1966), but not that of
- * the entry before, which is still computing when we want to gather. */
-static uint32_t victim(const Resident *r, uint32_t n, const Entry *list, uint32_t i) {
-  uint32_t best = ZP_NONE;
-  for (uint32_t b = 0; b < n; b++) {
-    if (n > 1 && r[b].last + 1 == i) continue;
-    if (best == ZP_NONE) {
-      best = b;
-      continue;
-    }
-    uint32_t x = list[r[b].last].again, y = list[r[best].last].again; /* ZP_NONE is the largest */
-    if (x > y || (x == y && r[b].last < r[best].last)) best = b;
-  }
-  return best;
-}
 
 static uint32_t gather(Gen *g, uint32_t held, uint32_t after_pos, uint32_t need, uint32_t buf) {
   uint32_t t = g->st->held[held].bucket;
@@ -106,13 +89,10 @@ static uint32_t gather(Gen *g, uint32_t held, uint32_t after_pos, uint32_t need,
   return id;
 }
 
-/* list[0..n): uses of template t, of which the stage holds nheld. where: per held bucket, all ZP_NONE. */
-static void plan_gathers(Gen *g, uint32_t t, Entry *list, uint32_t n, uint32_t nheld, uint32_t *where) {
-  for (uint32_t i = n; i-- > 0;) {
-    list[i].again = where[list[i].held];
-    where[list[i].held] = i;
-  }
-  for (uint32_t i = 0; i < n; i++) where[list[i].held] = ZP_NONE;
+/* list[0..n): uses of template t, of which the stage holds nheld. where: per held bucket, all ZP_NONE. There are buffers for
+ * all of them, or two at the most; then one is gathered into the buffer that the entry before does not use, which is still
+ * computing when we want to gather. */
+static void plan_gathers(Gen *g, uint32_t t, const Entry *list, uint32_t n, uint32_t nheld, uint32_t *where) {
   const ZpBucket *b = &g->p->buckets[t];
   uint32_t nbufs = b->keep || nheld < 2 ? nheld : 2, full = 0;
   uint32_t buf = zp_gen_bufs(g, ZP_B_GATHER, t, nbufs, zb_round_up(b->elems * compute_bytes(g->p), 64));
@@ -120,7 +100,7 @@ static void plan_gathers(Gen *g, uint32_t t, Entry *list, uint32_t n, uint32_t n
   for (uint32_t i = 0; i < n; i++) {
     uint32_t held = list[i].held, k = where[held], after = ZP_NONE; /* k: the buffer that had it last */
     if (k == ZP_NONE || r[k].held != held) {
-      k = full < nbufs ? full : victim(r, nbufs, list, i);
+      k = full < nbufs ? full : nbufs > 1 && r[0].last + 1 == i;
       if (full < nbufs) full++;
       else after = list[r[k].last].pos;
       r[k] = (Resident){held, i, gather(g, held, after, list[i].pos, buf + k)};

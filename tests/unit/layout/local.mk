@@ -11,6 +11,7 @@ tests_unit_test_layout_SOURCES = \
   tests/unit/layout/explain.c \
   tests/unit/layout/fuse.c \
   tests/unit/layout/ledger.c \
+  tests/unit/layout/pad.c \
   tests/unit/layout/place.c \
   tests/unit/layout/plan.c \
   tests/unit/layout/plan.h \

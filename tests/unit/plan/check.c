@@ -117,6 +117,31 @@ Test(check, buffers_numbered) {
   rejects(p, "is of no known kind or pool");
 }
 
+/* One more than there are of each. */
+Test(check, indices_at_their_ends) {
+  static const struct {
+    ZpInstrOp op;
+    size_t field;
+    uint32_t end;
+  } ends[] = {{ZP_I_GATHER_PARAMS, offsetof(ZpInstr, held), 3}, {ZP_I_SCATTER_GRADS, offsetof(ZpInstr, held), 3},
+              {ZP_I_REDUCE_GRADS, offsetof(ZpInstr, held), 3},  {ZP_I_OPT_STEP, offsetof(ZpInstr, held), 3},
+              {ZP_I_SEND_ACT, offsetof(ZpInstr, peer), 3},      {ZP_I_RECV_GRAD, offsetof(ZpInstr, peer), 3},
+              {ZP_I_FWD, offsetof(ZpInstr, inst), 3},           {ZP_I_BWD, offsetof(ZpInstr, inst), 3},
+              {ZP_I_FWD, offsetof(ZpInstr, mb), 4},             {ZP_I_SEND_GRAD, offsetof(ZpInstr, mb), 4}};
+  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+    ZpPlan *p = good(rich);
+    cr_assert(p->stages[1].nheld == 3 && p->stages[1].ninsts == 3);
+    *(uint32_t *)(void *)((char *)find(p, 1, ends[i].op, ANY, ANY) + ends[i].field) = ends[i].end;
+    rejects(p, "names something that does not exist");
+  }
+  ZpPlan *p = good(rich);
+  find(p, 0, ZP_I_REDUCE_TIED, ANY, ANY)->tied = p->ntied;
+  rejects(p, "(REDUCE_TIED) names something that does not exist");
+  p = good(rich);
+  find(p, 0, ZP_I_REDUCE_TIED, ANY, ANY)->held = p->stages[0].nheld;
+  rejects(p, "(REDUCE_TIED) names something that does not exist");
+}
+
 /* ---- 2 ownership ---- */
 Test(check, bucket_dims) {
   ZpPlan *p = good(rich);
@@ -317,6 +342,32 @@ Test(check, optimizer_once) {
   p = good(rich);
   fake_remove(p, 1, fake_find(p, 1, ZP_I_REDUCE_STEP, ANY, ANY));
   rejects(p, "stage 1 has 0 REDUCE_STEP instead of 1");
+}
+
+/* By hand: 1024 elements in 2 parts. What a rank gathers and scatters is whole, what it reduces then is its part. */
+Test(check, bytes_of_collectives) {
+  static const struct {
+    ZpInstrOp op;
+    uint64_t bytes[4]; /* by level, in bf16; 0: there is none */
+  } want[] = {{ZP_I_GATHER_PARAMS, {0, 0, 0, 2048}},          {ZP_I_PUBLISH_PARAMS, {0, 2048, 2048, 0}},
+              {ZP_I_SCATTER_GRADS, {0, 4096, 4096, 4096}},    {ZP_I_REDUCE_GRADS, {4096, 2048, 2048, 2048}},
+              {ZP_I_REDUCE_TIED, {4096, 2048, 2048, 2048}},   {ZP_I_REDUCE_COUNT, {8, 8, 8, 8}},
+              {ZP_I_REDUCE_STEP, {32, 32, 32, 32}}};
+  for (int level = 0; level < 4; level++) {
+    ZpPlan *p = good((Fake){
+        .stages = 2, .nmicro = 2, .layers = 2, .level = level, .tied = true, .counts = true, .bf16 = true});
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+      uint64_t bytes = want[i].bytes[level];
+      if (!bytes) continue;
+      ZpInstr *in = find(p, 1, want[i].op, ANY, ANY);
+      cr_expect_eq(in->bytes, bytes, "%s, level %d: %llu bytes", zp_instr_info[in->op].text, level,
+                   (unsigned long long)in->bytes);
+      in->bytes = bytes + 64;
+      rejects(p, zb_printf(arena, "is said to move %llu bytes, but moves %llu", (unsigned long long)bytes + 64,
+                           (unsigned long long)bytes));
+      in->bytes = bytes;
+    }
+  }
 }
 
 /* ---- 5 pairs ---- */
@@ -657,6 +708,21 @@ Test(check, overlap_in_turn) {
     if (M == 1) cr_assert(zp_check(p, &err), "%s", err.text);
     else rejects(p, "stage 0 FWD(layer.0, mb 1) may ");
   }
+}
+
+/* Buffers in the bytes of another that nobody uses: each is met once, whatever else lies before it. */
+Test(check, overlap_with_what_is_idle) {
+  ZpPlan *p = good((Fake){.stages = 1, .nmicro = 1, .layers = 2, .level = 2, .alone = true});
+  ZpProgram *g = &p->stages[0].prog;
+  uint64_t slot = buffer(p, 0, ZP_B_SLOT, 0, 0)->offset;
+  for (uint32_t i = 0; i < 4; i++) {
+    ZpBuf idle = {.kind = ZP_B_BOUNDARY, .index = 2 + i, .bytes = 512, .offset = slot + 64 * i};
+    ZB_PUSH(arena, g->bufs, g->nbufs, idle);
+  }
+  ZbErr err = {0};
+  cr_assert(zp_check(p, &err), "%s", err.text);
+  g->bufs[g->nbufs - 1].offset = buffer(p, 0, ZP_B_STATE, 0, 0)->offset;
+  rejects(p, "optimizer state of wte and boundary buffer 5 overlap in the arena");
 }
 
 Test(check, overlap_within_one_instruction) {
