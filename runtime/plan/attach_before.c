@@ -114,7 +114,6 @@ static bool combine(const Before *a, uint32_t m, uint32_t i, ZpNode *to) {
   for (int l = 0; l < c->call.nin; l++) reg[0][l] = input(&j, c->in[l]);
   for (int l = operands(k); l < k->call.nin; l++)
     if (zp_output_of(c, k->in[l]) < 0) input(&j, k->in[l]);
-  if (!j.fits) return false;
   add_ops(&j, before, reg[0], c->call.nin);
   for (uint16_t r = 0; r < j.nres; r++) reg[1][r] = r;
   for (int l = operands(k); l < k->call.nin; l++) {

@@ -101,3 +101,41 @@ Test(attach_before, made_between) {
   expect_forward("s = softmax[embed](h) y = normalize[embed](h, mode = rms, eps = 1) * b x = y + dot[embed](s, y)",
                  "normalize: 1 ops before, 1 after, 2 in, 4 out\n");
 }
+
+/* Of a weight that is normalized and scaled element by element, the chain before normalize's gradient also adds to the
+ * gradient of the scale: such a chain stays, for what is joined adds to nothing. */
+Test(attach_before, what_adds_to_a_gradient) {
+  static const char text[] =
+      "model M() {\n  axis batch, seq\n  axis embed = 16, out = 16, vocab = 8\n"
+      "  input tokens: index(vocab)[batch, seq]\n  input targets: index(vocab)[batch, seq]\n"
+      "  param wte[vocab, embed] ~ normal(1)\n  x = lookup(wte, tokens)\n"
+      "  repeat 3 as layer {\n    param w[embed, out], g[embed, out] ~ normal(1)\n"
+      "    u = normalize[embed](w, mode = rms, eps = 1) * g\n    x = x + dot[out](sin(dot[embed](x, u)), u)\n  }\n"
+      "  loss xent[vocab](dot[embed](x, wte), targets) per known(targets)\n}\n";
+  Model m = model_open(NULL, text, NULL);
+  Plan q = plan_joins(m.g, "bind batch = 8, seq = 16 micro 1", joins_norms);
+  cr_assert_str_eq(plan_wrong(q.p, q.a), "");
+  const ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
+  int chains = 0, joined = 0;
+  for (uint32_t i = 0; i < s->nbwd; i++) {
+    bool grads = false;
+    for (int k = 0; k < s->bwd[i].call.nout; k++) grads |= s->values[s->bwd[i].out[k]].at.place == ZP_AT_GRAD;
+    chains += s->bwd[i].call.op == ZG_OP_CHAIN && grads;
+    joined += s->bwd[i].call.chain && s->bwd[i].call.chain->before;
+  }
+  cr_expect_eq(chains, 2); /* of g, and of w after normalize's gradient */
+  cr_expect_eq(joined, 0);
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* More inputs than a call can have: the chain before stays. */
+Test(attach_before, too_many_inputs) {
+  expect_forward("param p1[embed], p2[embed], p3[embed], p4[embed], p5[embed], p6[embed], p7[embed] ~ normal(1)\n"
+                 "x = normalize[embed](h * p1 * p2 * p3 * p4, mode = rms, eps = 1) * b * p5 * p6 * p7",
+                 "normalize: 5 ops before, 4 after, 9 in, 3 out\n");
+  expect_forward("param p1[embed], p2[embed], p3[embed], p4[embed], p5[embed], p6[embed], p7[embed] ~ normal(1)\n"
+                 "param q1[embed], q2[embed], q3[embed], q4[embed], q5[embed] ~ normal(1)\n"
+                 "x = normalize[embed](h * p1 * p2 * p3 * p4 * q1 * q2, mode = rms, eps = 1) * b * p5 * p6 * p7 * q3 * q4 * q5",
+                 "normalize: 0 ops before, 7 after, 8 in, 3 out\n");
+}

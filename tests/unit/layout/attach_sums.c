@@ -76,6 +76,54 @@ Test(attach_sums, which) {
   expect_layer("x = x + dot[ffn](sin(dot[embed](x, w) + b) * c, v)", 1, 1);
 }
 
+/* Both gradients must begin with the same backward: parameters of one unit, with the same users, staged or not alike. */
+Test(attach_sums, begin_together) {
+  static const char outside[] =
+      "model M() {\n  axis batch, seq\n  axis embed = 16, ffn = 32, vocab = 8\n"
+      "  input tokens: index(vocab)[batch, seq]\n  input targets: index(vocab)[batch, seq]\n"
+      "  param wte[vocab, embed] ~ normal(1)\n  param v[ffn, embed] ~ normal(1)\n"
+      "  param w[embed, ffn], w2[embed, ffn] ~ normal(1)\n  param b[ffn], b2[ffn] = 0\n  x = lookup(wte, tokens)\n"
+      "  repeat 3 as layer {\n    param wl[embed, ffn], bl[ffn] ~ normal(1)\n"
+      "    x = x + dot[ffn](sin(dot[embed](x, %s) + %s), v)\n  }\n"
+      "  x = x + dot[ffn](sin(dot[embed](x, %s) + %s), v)\n"
+      "  loss xent[vocab](dot[embed](x, wte), targets) per known(targets)\n}\n";
+  static const struct {
+    const char *in[2], *after[2];
+    int joined;
+  } c[] = {{{"wl", "bl"}, {"w", "b"}, 1}, /* of the layer alone */
+           {{"w", "b"}, {"w", "b"}, 1},   /* of both parts */
+           {{"w", "b"}, {"w2", "b2"}, 1},   {{"w", "b"}, {"w", "b2"}, 0},   {{"w", "b"}, {"w2", "b"}, 0},
+           {{"w", "bl"}, {"w", "b"}, 0},    {{"wl", "b"}, {"w", "b"}, 0},   {{"w", "bl"}, {"w2", "b2"}, 0},
+           {{"wl", "b"}, {"w2", "b2"}, 0}};
+  for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+    ZbText t = {0};
+    zb_text_add(&t, outside, c[i].in[0], c[i].in[1], c[i].after[0], c[i].after[1]);
+    expect(NULL, t.s, ONE, joins_sums, c[i].joined, !c[i].joined);
+    zb_text_free(&t);
+  }
+}
+
+/* A bias that is whole, and staged to be scattered, beside a weight that is split over the same ranks, and so is neither. */
+Test(attach_sums, staged_alike) {
+  static const char body[] = "param d[embed] = 0  x = x + dot[ffn](sin(dot[embed](x, w)), v) + d";
+  static const struct {
+    const char *recipe;
+    int joined;
+  } c[] = {{"split ffn over t", 1},
+           {"split ffn over t shard states over t", 1},
+           {"split ffn over t shard grads, states over t", 0},
+           {"split batch over t shard states over t", 1},
+           {"split batch over t shard grads, states over t", 1}};
+  for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+    ZbText t = {0}, r = {0};
+    zb_text_add(&t, layer, body);
+    zb_text_add(&r, "mesh t = 2 %s " ONE, c[i].recipe);
+    expect(NULL, t.s, r.s, joins_sums, c[i].joined, !c[i].joined);
+    zb_text_free(&t);
+    zb_text_free(&r);
+  }
+}
+
 /* ---- peaks ---- */
 /* Of all segments and phases. */
 static int count(const ZpPlan *p, ZgOp op) {
