@@ -292,6 +292,49 @@ Test(shard, all_to_all) {
   close_both(&q, &m);
 }
 
+/* What moves between ranks says why, in words. */
+static void expect_causes(const ZgGraph *g, const char *recipe, const char *label, uint32_t part, const char *expect) {
+  Plan q = plan_of(g, recipe);
+  const ZpSegment *s = &q.p->segments[segment_of(q.p, label, part)];
+  ZbText t = {0};
+  for (uint32_t i = 0; i < s->nfwd; i++)
+    if (s->fwd[i].dims)
+      zb_text_add(&t, "%s: %s\n", zg_op_info[s->fwd[i].call.op].text, s->fwd[i].cause ? s->fwd[i].cause : "-");
+  expect_text(&t, expect, "causes");
+  plan_close(&q);
+}
+
+Test(shard, causes) {
+  Model m = model_open("gpt2", NULL, small_gpt);
+  expect_causes(m.g, "mesh d = 2 split ffn over d bind batch = 8, seq = 128", "layer", 0,
+                "all_reduce: dot[ffn] leaves partial sums over d; add needs them complete\n");
+  expect_causes(m.g, "mesh d = 2 split ffn over d else seq bind batch = 8, seq = 128", "layer", 0,
+                "all_gather: seq (of add) is split over d; attend[seq, hd] needs it whole\n"
+                "all_gather: seq (of add) is split over d; attend[seq, hd] needs it whole\n"
+                "all_gather: seq (of add) is split over d; attend[seq, hd] needs it whole\n"
+                "local_slice: -\n"
+                "all_gather: seq (of add) is split over d; dot[embed] needs it whole\n"
+                "reduce_scatter: dot[ffn] leaves partial sums over d; add needs them complete\n");
+  expect_causes(m.g, "mesh d = 2 split vocab over d bind batch = 8, seq = 128", NULL, 1,
+                "all_reduce: peak[vocab] leaves partial maxima over d; xent_sums[vocab] needs them complete\n"
+                "all_reduce: xent_sums[vocab] leaves partial sums over d; log needs them complete\n"
+                "all_reduce: xent_sums[vocab] leaves partial sums over d; sub needs them complete\n");
+  model_close(&m);
+}
+
+/* A warning points to the directive that splits, wherever that stands. */
+Test(shard, resplit_is_shown) {
+  Model m = model_open("gpt2", NULL, small_gpt);
+  static const char *const recipes[] = {"mesh e = 2, d = 2\nsplit seq, head over d\nsplit batch over e\nbind batch = 8, seq = 128",
+                                        "mesh e = 2, d = 2\nsplit batch over e\nsplit seq, head over d\nbind batch = 8, seq = 128"};
+  for (int i = 0; i < 2; i++) {
+    Plan q = plan_of(m.g, recipes[i]);
+    cr_expect(strstr(plan_messages(&q), i ? "test.zug:4:1" : "test.zug:3:1"), "%s", plan_messages(&q));
+    plan_close(&q);
+  }
+  model_close(&m);
+}
+
 /* seq over two dims, one of which splits something else in the product: the slower cut changes under the faster one. */
 Test(shard, cut_under_a_cut) {
   Model m = model_open("gpt2", NULL, small_gpt);
