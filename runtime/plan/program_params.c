@@ -100,7 +100,7 @@ static void plan_gathers(Gen *g, uint32_t t, const Entry *list, uint32_t n, uint
   for (uint32_t i = 0; i < n; i++) {
     uint32_t held = list[i].held, k = where[held], after = ZP_NONE; /* k: the buffer that had it last */
     if (k == ZP_NONE || r[k].held != held) {
-      k = full < nbufs ? full : nbufs > 1 && r[0].last + 1 == i;
+      k = full < nbufs ? full : r[0].last + 1 == i;
       if (full < nbufs) full++;
       else after = list[r[k].last].pos;
       r[k] = (Resident){held, i, gather(g, held, after, list[i].pos, buf + k)};

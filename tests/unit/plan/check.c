@@ -710,13 +710,13 @@ Test(check, overlap_in_turn) {
   }
 }
 
-/* Buffers in the bytes of another that nobody uses: each is met once, whatever else lies before it. */
+/* Buffers in the bytes of others that nobody uses: each is met once, whatever else has ended before it. */
 Test(check, overlap_with_what_is_idle) {
   ZpPlan *p = good((Fake){.stages = 1, .nmicro = 1, .layers = 2, .level = 2, .alone = true});
   ZpProgram *g = &p->stages[0].prog;
-  uint64_t slot = buffer(p, 0, ZP_B_SLOT, 0, 0)->offset;
+  uint64_t slot = buffer(p, 0, ZP_B_SLOT, 0, 0)->offset, second = buffer(p, 0, ZP_B_BOUNDARY, 0, 1)->offset;
   for (uint32_t i = 0; i < 4; i++) {
-    ZpBuf idle = {.kind = ZP_B_BOUNDARY, .index = 2 + i, .bytes = 512, .offset = slot + 64 * i};
+    ZpBuf idle = {.kind = ZP_B_BOUNDARY, .index = 2 + i, .bytes = 512, .offset = i ? slot + 64 * i : second - 64};
     ZB_PUSH(arena, g->bufs, g->nbufs, idle);
   }
   ZbErr err = {0};
