@@ -7,6 +7,24 @@
 #include <string.h>
 
 /* ---- showing where a number comes from ---- */
+static bool is_product(const ZlExpr *x) { return strchr("*/", x->bin.op) != NULL; }
+
+/* Does operand o of x need parentheses: is it a weaker operator, or as strong and on the right? */
+static bool needs_parens(const ZlExpr *x, const ZlExpr *o, bool right) {
+  if (o->kind != ZL_E_BIN) return false;
+  if (x->kind == ZL_E_NEG) return true;
+  return is_product(x) == is_product(o) ? right : is_product(x);
+}
+
+static void put_expr(Elab *e, const ZlExpr *x, bool values, ZbText *out);
+
+static void put_operand(Elab *e, const ZlExpr *x, const ZlExpr *o, bool values, ZbText *out) {
+  bool parens = needs_parens(x, o, x->kind == ZL_E_BIN && o == x->bin.b);
+  if (parens) zb_text_add(out, "(");
+  put_expr(e, o, values, out);
+  if (parens) zb_text_add(out, ")");
+}
+
 static void put_expr(Elab *e, const ZlExpr *x, bool values, ZbText *out) {
   Num v;
   switch (x->kind) {
@@ -20,17 +38,12 @@ static void put_expr(Elab *e, const ZlExpr *x, bool values, ZbText *out) {
     break;
   case ZL_E_NEG:
     zb_text_add(out, "-");
-    put_expr(e, x->bin.a, values, out);
+    put_operand(e, x, x->bin.a, values, out);
     break;
   case ZL_E_BIN:
-    for (int side = 0; side < 2; side++) {
-      const ZlExpr *o = side ? x->bin.b : x->bin.a;
-      bool paren = o->kind == ZL_E_BIN && (side || strchr("*/", x->bin.op)) && o->bin.op != x->bin.op;
-      if (side) zb_text_add(out, " %c ", x->bin.op);
-      if (paren) zb_text_add(out, "(");
-      put_expr(e, o, values, out);
-      if (paren) zb_text_add(out, ")");
-    }
+    put_operand(e, x, x->bin.a, values, out);
+    zb_text_add(out, " %c ", x->bin.op);
+    put_operand(e, x, x->bin.b, values, out);
     break;
   default:
     zb_text_add(out, "%s", x->call.path.part[0].s);
