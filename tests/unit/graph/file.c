@@ -241,6 +241,19 @@ Test(file, every_field) {
   BROKEN(result_of_another_type, "its operands make it", section(&f, SEC_RSLT) + 8, 4, zsg_get(p - 4, 4));
 }
 
+/* The last list of the file, a record longer. */
+Test(file, results_that_nothing_uses) {
+  File f = written();
+  uint64_t bytes = zsg_get(entry(&f, SEC_RSLT) + 16, 8);
+  if (bytes % 8 == 0) zb_text_put(&f.t, "\0\0\0\0\0\0\0", 8);
+  zsg_set(at(&f, 16), 8, f.t.len);
+  zsg_set(entry(&f, SEC_RSLT) + 16, 8, bytes + 4);
+  zsg_set(entry(&f, SEC_RSLT) + 24, 8, bytes / 4 + 1);
+  zg_seal(f.t.s, f.t.len);
+  rejected(&f, "a longer list", "section RSLT has records that nothing uses");
+  done(&f);
+}
+
 Test(file, from_disk) {
   File f = written();
   ZbErr err;
