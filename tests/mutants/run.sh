@@ -11,8 +11,8 @@
 # is the share of caught ones in percent; exit code 0: at least MIN; 1: less; 2: something did not work.
 #
 # `make mutants ROOM=graph N=50 SEED=1` calls prepare.sh, which copies the source to WORK and records the commands of
-# the compiler there; then this. For a change one file is compiled, and the test programs are linked again. make also takes
-# MIN=92, the score that is enough, and JOBS, how many are judged at a time (all cores).
+# the compiler there; then this. For a change one file is compiled, and the test programs are linked again. make takes
+# MIN=92 too, the score that is enough, and JOBS, how many are judged at a time (all cores).
 work=$1 mutate=$2 room=$3 n=$4 seed=$5 min=$6 jobs=$7
 mutants=$(cd "$(dirname "$0")" && pwd)
 commands=$work/commands

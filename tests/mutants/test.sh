@@ -19,7 +19,7 @@ case $code in
 124 | 137) echo "$name hangs" ;;
 *)
   case $test in
-  *.sh) why=$(grep -m 1 '^FAILED' log) ;;
+  *.sh) why=$(grep -m 1 '^FAILED' log | sed "s|$work/[^ ]*/||g") ;;
   *) why=$(sed -n 's|^\[[A-Z]*\] \([A-Za-z0-9_]*::[A-Za-z0-9_]*\).*|\1|p' log | head -n 1) ;;
   esac
   echo "$name${why:+ $why}" ;;

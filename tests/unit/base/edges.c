@@ -1,4 +1,4 @@
-/* The last digit of what base promises: edges of arenas and arrays, units, edit distances, messages, fixed random bits. */
+/* What base promises, to the last digit: arenas and arrays, units, edit distances, messages, fixed random bits. */
 #include "base/base.h"
 
 #include <criterion/criterion.h>
@@ -42,7 +42,9 @@ Test(arena, arrays_double) {
   zb_arena_free(a);
 }
 
-Test(bugs, arrays_of_more_than_half_of_all_memory, .signal = SIGABRT) { zb_array_bytes(SIZE_MAX / 2 / 8 + 1, 8); }
+Test(bugs, arrays_of_more_than_half_of_all_memory, .signal = SIGABRT) {
+  zb_array_bytes(SIZE_MAX / 2 / 8 + 1, 8);
+}
 Test(bugs, memory_that_nobody_has, .signal = SIGABRT) { zb_alloc(zb_arena_new(), SIZE_MAX - 100); }
 
 static void redirect(void) { cr_redirect_stderr(); }
@@ -87,11 +89,21 @@ Test(text, units) {
   static const struct {
     uint64_t bytes;
     const char *text;
-  } cases[] = {{1, "1 B"}, {1000, "1.0 kB"}, {1049, "1.0 kB"}, {1051, "1.1 kB"}, {999900, "999.9 kB"}, {999949, "999.9 kB"},
-               {999950, "1.0 MB"}, {1000000000, "1.0 GB"}, {2500000000000, "2.5 TB"}, {999949999999999, "999.9 TB"},
-               {999950000000000, "1.0 PB"}, {1000000000000000000, "1000.0 PB"}};
+  } cases[] = {{1, "1 B"},
+               {1000, "1.0 kB"},
+               {1049, "1.0 kB"},
+               {1051, "1.1 kB"},
+               {999900, "999.9 kB"},
+               {999949, "999.9 kB"},
+               {999950, "1.0 MB"},
+               {1000000000, "1.0 GB"},
+               {2500000000000, "2.5 TB"},
+               {999949999999999, "999.9 TB"},
+               {999950000000000, "1.0 PB"},
+               {1000000000000000000, "1000.0 PB"}};
   char b[24];
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) cr_expect_str_eq(zb_bytes(b, cases[i].bytes), cases[i].text);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    cr_expect_str_eq(zb_bytes(b, cases[i].bytes), cases[i].text);
 }
 
 /* Near is at most a third of the name's length and one more; the first of those that are equally near. */
@@ -99,13 +111,31 @@ Test(names, distances) {
   static const struct {
     const char *name, *other;
     bool near;
-  } cases[] = {{"a", "b", true},       {"a", "bc", false},         {"ab", "cb", true},         {"ab", "cd", false},
-               {"abc", "axy", true},   {"abc", "xyz", false},      {"abcde", "abc", true},     {"abcde", "ab", false},
-               {"abcdef", "abc", true}, {"abcdef", "ab", false},   {"abc", "abcde", true},     {"abc", "abcdef", false},
-               {"abcd", "bacd", true}, {"abcdef", "badcef", true}, {"abcdef", "badcfe", false}, {"abcdef", "xbcdef", true}, {"abcdef", "abcdex", true},
-               {"abcdefghi", "defghi", true}, {"abcdefghi", "efghi", true}, {"abcdefghi", "fghi", false}, {"", "a", true}, {"", "ab", false}};
+  } cases[] = {{"a", "b", true},
+               {"a", "bc", false},
+               {"ab", "cb", true},
+               {"ab", "cd", false},
+               {"abc", "axy", true},
+               {"abc", "xyz", false},
+               {"abcde", "abc", true},
+               {"abcde", "ab", false},
+               {"abcdef", "abc", true},
+               {"abcdef", "ab", false},
+               {"abc", "abcde", true},
+               {"abc", "abcdef", false},
+               {"abcd", "bacd", true},
+               {"abcdef", "badcef", true},
+               {"abcdef", "badcfe", false},
+               {"abcdef", "xbcdef", true},
+               {"abcdef", "abcdex", true},
+               {"abcdefghi", "defghi", true},
+               {"abcdefghi", "efghi", true},
+               {"abcdefghi", "fghi", false},
+               {"", "a", true},
+               {"", "ab", false}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-    cr_expect_eq(zb_nearest(cases[i].name, &cases[i].other, 1) != NULL, cases[i].near, "%s and %s", cases[i].name, cases[i].other);
+    cr_expect_eq(zb_nearest(cases[i].name, &cases[i].other, 1) != NULL, cases[i].near, "%s and %s",
+                 cases[i].name, cases[i].other);
   const char *const two[] = {"heads", "heats", "head"};
   cr_expect_str_eq(zb_nearest("heaps", two, 3), "heads");
   cr_expect_str_eq(zb_nearest("hea", two, 3), "head");

@@ -1,5 +1,5 @@
-/* Every tests/graphs/NAME.zug gives exactly the graphs in NAME.expect: as instantiated, and after all passes. A new case is
- * two new files; `make regenerate-graphs` writes all .expect files anew. Whether the derivatives are right is for
+/* Every tests/graphs/NAME.zug gives exactly the graphs in NAME.expect: as instantiated, and after all passes. A new
+ * case is two new files; `make regenerate-graphs` writes all .expect files anew. Whether derivatives are right is for
  * tests/unit/grad; here nothing may change unseen. */
 #include "tests/unit/compiler/load.h"
 
@@ -50,18 +50,22 @@ Test(graphs, functions_of_constants) {
   static const struct {
     const char *call;
     double want;
-  } cases[] = {{"exp(0.5)", 1.6487212707001282},  {"log(3)", 1.0986122886681098},   {"sin(0.5)", 0.479425538604203},
-               {"cos(0.5)", 0.8775825618903728},  {"tanh(0.5)", 0.46211715726000975}, {"erf(0.5)", 0.5204998778130465},
-               {"sqrt(0.5)", 0.7071067811865476}, {"rsqrt(0.5)", 1.4142135623730951}};
+  } cases[] = {{"exp(0.5)", 1.6487212707001282},   {"log(3)", 1.0986122886681098},
+               {"sin(0.5)", 0.479425538604203},    {"cos(0.5)", 0.8775825618903728},
+               {"tanh(0.5)", 0.46211715726000975}, {"erf(0.5)", 0.5204998778130465},
+               {"sqrt(0.5)", 0.7071067811865476},  {"rsqrt(0.5)", 1.4142135623730951}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     int open = (int)strcspn(cases[i].call, "(");
     ZbText text = {0};
-    zb_text_add(&text, "model M { axis batch, a = 2  input x: real[batch, a]  param w[a] = %s\n  loss x * w * %.*s(f32%s) per x }",
+    zb_text_add(&text,
+                "model M { axis batch, a = 2  input x: real[batch, a]  param w[a] = %s\n  loss x * w * "
+                "%.*s(f32%s) per x }",
                 cases[i].call, open, cases[i].call, cases[i].call + open);
     Case c = load_text(text.s);
     const ZgGraph *g = compile(&c);
     cr_assert(g, "%s", messages(&c));
-    cr_expect_float_eq(g->params[0].num[0], cases[i].want, 1e-12, "%s: %.17g", cases[i].call, g->params[0].num[0]);
+    cr_expect_float_eq(g->params[0].num[0], cases[i].want, 1e-12, "%s: %.17g", cases[i].call,
+                       g->params[0].num[0]);
     int folded = 0;
     const ZgSegment *s = &g->segments[0];
     for (uint32_t k = 0; k < s->nforward; k++)

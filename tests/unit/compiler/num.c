@@ -80,15 +80,28 @@ Test(num, what_is_exact) {
   static const struct {
     double v;
     int64_t n, d;
-  } cases[] = {{0, 0, 1},          {-0.5, -1, 2},       {0.1, 1, 10},         {-2.5e-3, -1, 400},       {1e-18, 1, 1000000000000000000},
-               {123456789012345e-14, 24691357802469, 20000000000000}, {3e15, 3000000000000000, 1}, {0x1p61, 1ll << 61, 1},
-               {-0x1p61, -(1ll << 61), 1}, {5e18, 0, 0},   {1e-19, 0, 0},         {1e300, 0, 0},            {1.0 / 3, 0, 0},
-               {0.1234567890123456, 0, 0}, {0x1p62, 0, 0}};
+  } cases[] = {{0, 0, 1},
+               {-0.5, -1, 2},
+               {0.1, 1, 10},
+               {-2.5e-3, -1, 400},
+               {1e-18, 1, 1000000000000000000},
+               {123456789012345e-14, 24691357802469, 20000000000000},
+               {3e15, 3000000000000000, 1},
+               {0x1p61, 1ll << 61, 1},
+               {-0x1p61, -(1ll << 61), 1},
+               {5e18, 0, 0},
+               {1e-19, 0, 0},
+               {1e300, 0, 0},
+               {1.0 / 3, 0, 0},
+               {0.1234567890123456, 0, 0},
+               {0x1p62, 0, 0}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Num x = num_double(cases[i].v);
     cr_expect_eq(x.v, cases[i].v, "%g", cases[i].v);
     cr_expect_eq(x.exact, cases[i].d != 0, "%g", cases[i].v);
-    if (x.exact) cr_expect(x.n == cases[i].n && x.d == cases[i].d, "%g is %lld / %lld", cases[i].v, (long long)x.n, (long long)x.d);
+    if (x.exact)
+      cr_expect(x.n == cases[i].n && x.d == cases[i].d, "%g is %lld / %lld", cases[i].v, (long long)x.n,
+                (long long)x.d);
   }
   cr_expect(!num_double(__builtin_inf()).exact && !num_double(__builtin_nan("")).exact);
 }
@@ -104,7 +117,8 @@ Test(num, the_last_exact_ones) {
   IS_INT(num_mul(quotient(num_int(-4), num_int(6)), quotient(num_int(9), num_int(-2))), 3);
   Num root = call("sqrt", num_int(2)), minus = num_neg(root);
   cr_expect(!minus.exact && minus.v == -root.v && num_add(root, minus).v == 0 && !num_add(root, one).exact);
-  cr_expect(!num_mul(one, root).exact && num_mul(num_int(3), root).v == 3 * root.v && quotient(one, root).v == 1 / root.v);
+  cr_expect(!num_mul(one, root).exact && num_mul(num_int(3), root).v == 3 * root.v &&
+            quotient(one, root).v == 1 / root.v);
   IS_INT(call("sqrt", num_int(0)), 0);
   IS_INT(call("rsqrt", num_double(0.0625)), 4);
   cr_expect(!call("rsqrt", num_int(2)).exact);
@@ -125,7 +139,8 @@ Test(num, text_and_functions) {
   uint32_t n = num_function_names(names);
   cr_expect_eq(n, 12u);
   for (uint32_t i = 0; i < n; i++)
-    cr_expect_eq(num_function_args(names[i]), !strcmp(names[i], "max") || !strcmp(names[i], "min") ? 2 : 1, "%s", names[i]);
+    cr_expect_eq(num_function_args(names[i]), !strcmp(names[i], "max") || !strcmp(names[i], "min") ? 2 : 1,
+                 "%s", names[i]);
   cr_expect_eq(num_function_args("cube"), -1);
   int64_t i = 5;
   cr_expect(!num_is_int(num_double(0.5), &i) && !num_is_int(num_double(1e300), &i) && i == 5);

@@ -1,6 +1,6 @@
 /* The .zsg file of the sample, every byte of its sections but the text changed in three ways behind fresh checksums:
- * bytes.txt says which are refused with what, and what the others made of the graph: the first printed line that differs.
- * A change is RECORD.BYTE and what was done: +, - one, or ^ the highest bit. */
+ * bytes.txt says which are refused with what, and what the others made of the graph, as the first printed line that is
+ * new. A change is RECORD.BYTE and what was done: +, - one, or ^ the highest bit. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -69,8 +69,8 @@ static void change_section(Outcomes *o, const ZbText *file, int kind, const char
       if (way == 2) copy[at + i] ^= (char)0x80;
       else copy[at + i] = (char)(copy[at + i] + (way ? -1 : 1));
       zg_seal(copy, file->len);
-      const char *change = zb_printf(a, "%u.%u%c", (unsigned)(i / records[kind]),
-                                     (unsigned)(i % records[kind]), "+-^"[way]);
+      const char *change =
+          zb_printf(a, "%u.%u%c", (unsigned)(i / records[kind]), (unsigned)(i % records[kind]), "+-^"[way]);
       outcomes_note(o, outcome(copy, file->len, before, a), change);
       zb_arena_free(a);
     }

@@ -47,7 +47,8 @@ Test(limits, characters_of_names) {
 }
 
 Test(limits, points_in_names) {
-  static const char *const wrong[] = {".", "a.", ".a", "a..b", ""}, *const right[] = {"a", "a.b", "a.b.c", "_"};
+  static const char *const wrong[] = {".", "a.", ".a", "a..b", ""}, *const right[] = {"a", "a.b", "a.b.c",
+                                                                                      "_"};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     Make m = make_sample();
     m.g->params[0].path = wrong[i];
@@ -113,7 +114,8 @@ Test(limits, numbers_of_things) {
   for (int n = 1023; n <= 1025; n++) {
     Make m = make_sample();
     ZgAxis *axes = ZB_NEWN(m.a, ZgAxis, n);
-    for (int i = 0; i < n; i++) axes[i] = i < (int)m.g->naxes ? m.g->axes[i] : (ZgAxis){zb_printf(m.a, "a%d", i), i % 3};
+    for (int i = 0; i < n; i++)
+      axes[i] = i < (int)m.g->naxes ? m.g->axes[i] : (ZgAxis){zb_printf(m.a, "a%d", i), i % 3};
     m.g->axes = axes;
     m.g->naxes = (uint32_t)n;
     if (n <= 1024) ALLOWED(m);
@@ -167,14 +169,36 @@ Test(limits, text) {
   static const struct {
     const char *text;
     bool ok;
-  } cases[] = {{"a b", true},          {"~", true},                 {"\x7f", false},           {"\x1f", false},
-               {"\xc2\x80", true},     {"\xdf\xbf", true},          {"\xc1\xbf", false},       {"\xc0\x80", false},
-               {"\x80", false},        {"\xbf", false},             {"\xc2", false},           {"\xc2x", false},
-               {"\xc2\xc0", false},    {"\xe0\xa0\x80", true},      {"\xe0\x9f\xbf", false},   {"\xe1\x80", false},
-               {"\xed\x9f\xbf", true}, {"\xed\xa0\x80", false},     {"\xed\xbf\xbf", false},   {"\xee\x80\x80", true},
-               {"\xef\xbf\xbf", true}, {"\xf0\x90\x80\x80", true},  {"\xf0\x8f\xbf\xbf", false}, {"\xf1\x80\x80", false},
-               {"\xf4\x8f\xbf\xbf", true}, {"\xf4\x90\x80\x80", false}, {"\xf5\x80\x80\x80", false},
-               {"x\xe2\x82\xac\xc3\xa4y", true}, {"\xe2\x82\xac\x80", false}, {"\xe2\xac", false}};
+  } cases[] = {{"a b", true},
+               {"~", true},
+               {"\x7f", false},
+               {"\x1f", false},
+               {"\xc2\x80", true},
+               {"\xdf\xbf", true},
+               {"\xc1\xbf", false},
+               {"\xc0\x80", false},
+               {"\x80", false},
+               {"\xbf", false},
+               {"\xc2", false},
+               {"\xc2x", false},
+               {"\xc2\xc0", false},
+               {"\xe0\xa0\x80", true},
+               {"\xe0\x9f\xbf", false},
+               {"\xe1\x80", false},
+               {"\xed\x9f\xbf", true},
+               {"\xed\xa0\x80", false},
+               {"\xed\xbf\xbf", false},
+               {"\xee\x80\x80", true},
+               {"\xef\xbf\xbf", true},
+               {"\xf0\x90\x80\x80", true},
+               {"\xf0\x8f\xbf\xbf", false},
+               {"\xf1\x80\x80", false},
+               {"\xf4\x8f\xbf\xbf", true},
+               {"\xf4\x90\x80\x80", false},
+               {"\xf5\x80\x80\x80", false},
+               {"x\xe2\x82\xac\xc3\xa4y", true},
+               {"\xe2\x82\xac\x80", false},
+               {"\xe2\xac", false}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Make m = make_sample();
     ZbText t = {0};

@@ -31,8 +31,8 @@ void outcomes_compare(const char *got, const char *name) {
   cr_assert(want, "%s", path);
   for (int line = 1; *want || *got; line++) {
     size_t w = strcspn(want, "\n"), g = strcspn(got, "\n");
-    cr_assert(w == g && !memcmp(want, got, w), "%s, line %d: expected '%.*s', found '%.*s'", name, line, (int)w, want,
-              (int)g, got);
+    cr_assert(w == g && !memcmp(want, got, w), "%s, line %d: expected '%.*s', found '%.*s'", name, line,
+              (int)w, want, (int)g, got);
     want += w + (want[w] != 0);
     got += g + (got[g] != 0);
   }

@@ -1,5 +1,5 @@
-/* The type rule of every operation, by what one change makes of a node that types: rules.txt says for each operation the
- * results and axis classes of such nodes, and then every other outcome with the changes that lead to it:
+/* The type rule of every operation, by what one change makes of a node that types: rules.txt says for each operation
+ * the results and axis classes of such nodes, and then every other outcome with the changes that lead to it:
  *
  *   1:i32        the second operand is an i32         1-seq, 1+odd     it has an axis less, more
  *   1^2          it is as the third is                nin-1, nin+1     an operand less, one more (like the first)
@@ -22,8 +22,10 @@ typedef struct {
   ZgNode with; /* num, opt */
 } Base;
 
-#define SOME {"real batch embed"}
-#define TWO {"real batch embed", "real embed"}
+#define SOME                                                                                                 \
+  { "real batch embed" }
+#define TWO                                                                                                  \
+  { "real batch embed", "real embed" }
 /* clang-format off */
 static const Base bases[] = {
     {ZG_OP_PARAM, "", {0}, NULL, {0}},
@@ -44,7 +46,8 @@ static const Base bases[] = {
     {ZG_OP_SQRT, "", SOME, NULL, {0}}, {ZG_OP_RSQRT, "", SOME, NULL, {0}}, {ZG_OP_TANH, "", SOME, NULL, {0}},
     {ZG_OP_ERF, "", SOME, NULL, {0}}, {ZG_OP_SIN, "", SOME, NULL, {0}}, {ZG_OP_COS, "", SOME, NULL, {0}},
     {ZG_OP_ADD, "", TWO, NULL, {0}}, {ZG_OP_ADD, "", {"bf16 embed", "bf16 embed batch"}, NULL, {0}},
-    {ZG_OP_SUB, "", TWO, NULL, {0}}, {ZG_OP_MUL, "", {"i32 embed", "i32 embed"}, NULL, {0}}, {ZG_OP_DIV, "", TWO, NULL, {0}},
+    {ZG_OP_SUB, "", TWO, NULL, {0}},
+    {ZG_OP_MUL, "", {"i32 embed", "i32 embed"}, NULL, {0}}, {ZG_OP_DIV, "", TWO, NULL, {0}},
     {ZG_OP_MAX, "", TWO, NULL, {0}}, {ZG_OP_MIN, "", TWO, NULL, {0}}, {ZG_OP_LESS, "", TWO, NULL, {0}},
     {ZG_OP_EQUAL, "", {"i32 embed", "i32"}, NULL, {0}},
     {ZG_OP_SELECT, "", {"bool batch", "real batch embed", "real"}, NULL, {0}},
@@ -63,7 +66,8 @@ static const Base bases[] = {
     {ZG_OP_PAD, "odd embed", {"real batch odd"}, NULL, {.opt = {5}}},
     {ZG_OP_CONCAT, "vocab embed odd", {"real batch embed", "real batch odd"}, NULL, {0}},
     {ZG_OP_CONCAT, "embed hd x0 x1", {"bf16 hd", "bf16 x0", "bf16 x1"}, NULL, {0}},
-    {ZG_OP_CONCAT, "wide x0 x1 x2 x3 x4 x5 x6 x7", {"real x0", "real x1", "real x2", "real x3", "real x4", "real x5", "real x6", "real x7"}, NULL, {0}},
+    {ZG_OP_CONCAT, "wide x0 x1 x2 x3 x4 x5 x6 x7",
+     {"real x0", "real x1", "real x2", "real x3", "real x4", "real x5", "real x6", "real x7"}, NULL, {0}},
     {ZG_OP_SUM, "batch hd", {"real batch embed hd"}, NULL, {0}},
     {ZG_OP_SUM, "x0 x1 x2 x3 x4 x5 x6 x7", {"f16 x0 x1 x2 x3 x4 x5 x6 x7"}, NULL, {0}},
     {ZG_OP_PEAK, "vocab", {"f32 batch vocab"}, NULL, {.opt = {0, 11}}},
@@ -75,14 +79,16 @@ static const Base bases[] = {
     {ZG_OP_NORMALIZE, "embed", SOME, NULL, {.num = {1e-5}, .opt = {1}}},
     {ZG_OP_NORMALIZE_GRAD, "embed", {"real batch embed", "real batch embed", "f32 batch"}, NULL, {.num = {1e-5}}},
     {ZG_OP_ROPE, "seq hd", {"real seq head hd"}, NULL, {.num = {1e4}, .opt = {1}}},
-    {ZG_OP_ATTEND, "seq hd", {"real batch seq head hd", "real batch seq hd", "real batch seq hd"}, NULL, {.num = {1}, .opt = {1}}},
+    {ZG_OP_ATTEND, "seq hd",
+     {"real batch seq head hd", "real batch seq hd", "real batch seq hd"}, NULL, {.num = {1}, .opt = {1}}},
     {ZG_OP_ATTEND_GRAD, "seq hd",
      {"real head seq hd", "real head seq hd", "f32 head seq", "real head seq hd", "real seq hd", "real seq hd"},
      NULL, {.num = {1}, .opt = {1}}},
     {ZG_OP_LOOKUP, "vocab", {"real vocab embed", "index(vocab) batch seq"}, NULL, {0}},
     {ZG_OP_LOOKUP_GRAD, "vocab", {"bf16 batch seq embed", "index(vocab) batch seq"}, "f32 embed vocab", {0}},
     {ZG_OP_XENT_SUMS, "vocab", {"real batch vocab", "f32 batch", "index(vocab) batch"}, NULL, {.opt = {0, 11}}},
-    {ZG_OP_XENT_GRAD, "vocab", {"real batch vocab", "f32 batch", "index(vocab) batch", "f32 batch", "f32 batch"}, NULL, {.opt = {0, 11}}},
+    {ZG_OP_XENT_GRAD, "vocab",
+     {"real batch vocab", "f32 batch", "index(vocab) batch", "f32 batch", "f32 batch"}, NULL, {.opt = {0, 11}}},
 };
 /* clang-format on */
 
@@ -218,7 +224,11 @@ static void change_attributes(Table *t, const Node *base) {
     for (size_t i = 0; i < sizeof nums / sizeof *nums; i++) {
       Node x = *base;
       x.n.num[k] = nums[i];
-      note(t, &x, zb_printf(t->a, "num%d=%s", k, i < 4 ? zb_printf(t->a, "%g", nums[i]) : i < 5 ? "inf" : "nan"));
+      note(t, &x,
+           zb_printf(t->a, "num%d=%s", k,
+                     i < 4   ? zb_printf(t->a, "%g", nums[i])
+                     : i < 5 ? "inf"
+                             : "nan"));
     }
   }
 }
@@ -246,8 +256,11 @@ static void change_all(Table *t, const Node *base) {
 }
 
 static const char *classes(const Node *x) {
-  static const char *const name[] = {
-      [ZG_AXIS_ABSENT] = NULL, [ZG_AXIS_PAR] = "par", [ZG_AXIS_SUM] = "sum", [ZG_AXIS_MAX] = "max", [ZG_AXIS_PIN] = "pin"};
+  static const char *const name[] = {[ZG_AXIS_ABSENT] = NULL,
+                                     [ZG_AXIS_PAR] = "par",
+                                     [ZG_AXIS_SUM] = "sum",
+                                     [ZG_AXIS_MAX] = "max",
+                                     [ZG_AXIS_PIN] = "pin"};
   ZgType out[ZG_MAX_OUT];
   const char *s = "";
   zg_infer(x->m->g, &x->n, x->in, x->hinted ? &x->hint : NULL, out, NULL);
@@ -263,7 +276,8 @@ static void print_base(Make *m, const Base *b, ZbText *out) {
   Table t = {.a = m->a, .base = outcome(&x), .others = {.a = m->a}};
   cr_expect(t.base[0] != '!', "%s: %s", zg_op_info[b->op].text, t.base);
   zb_text_add(out, "%s[%s]", zg_op_info[b->op].text, b->ax);
-  for (int i = 0; i < x.n.nin; i++) zb_text_add(out, "%s %s", i ? "," : "", zg_type_text(m->g, m->a, &x.in[i]));
+  for (int i = 0; i < x.n.nin; i++)
+    zb_text_add(out, "%s %s", i ? "," : "", zg_type_text(m->g, m->a, &x.in[i]));
   zb_text_add(out, " -> %s%s%s\n", *t.base ? t.base : "nothing", x.hinted ? " as wanted" : "", classes(&x));
   change_all(&t, &x);
   outcomes_put(&t.others, out);

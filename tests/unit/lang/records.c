@@ -117,8 +117,8 @@ void put_recipe(const ZlSources *s, const ZlRecipe *r, ZbText *out) {
 void put_cluster(const ZlSources *s, const ZlCluster *c, ZbText *out) {
   zb_text_add(out, "cluster %s", c->name);
   line(s, c->span, out);
-  zb_text_add(out, "  device memory %llu, bf16 %.9g, f32 %.9g, hbm %.9g\n", (unsigned long long)c->device_memory,
-              c->flops_bf16, c->flops_f32, c->hbm);
+  zb_text_add(out, "  device memory %llu, bf16 %.9g, f32 %.9g, hbm %.9g\n",
+              (unsigned long long)c->device_memory, c->flops_bf16, c->flops_f32, c->hbm);
   zb_text_add(out, "  host memory %llu, link %.9g\n", (unsigned long long)c->host_memory, c->host_link);
   for (uint32_t i = 0; i < c->nlevels; i++) {
     zb_text_add(out, "  level");

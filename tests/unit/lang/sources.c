@@ -36,7 +36,8 @@ static void is_line(const Case *c, uint32_t line, const char *want) {
   uint32_t len = 77;
   const char *got = zl_source_line(c->s, c->file, line, &len);
   if (!want) cr_expect(!got && len == 77, "line %u", line);
-  else cr_expect(got && len == strlen(want) && !memcmp(got, want, len), "line %u: '%.*s'", line, (int)len, got);
+  else
+    cr_expect(got && len == strlen(want) && !memcmp(got, want, len), "line %u: '%.*s'", line, (int)len, got);
 }
 
 static void is_at(const Case *c, uint32_t at, uint32_t line, uint32_t col) {
@@ -108,7 +109,7 @@ Test(messages, three_places_of_a_line_and_others) {
   done(&c);
 }
 
-/* Where marks lie on top of each other, the later one is seen; a text that cannot stand beside its mark stands below. */
+/* Where marks lie on top of each other the later one is seen; a text that cannot stand beside its mark is below. */
 Test(messages, marks_on_marks) {
   Case c = begin("abcdefgh\n");
   ZlDiag *d = zl_report(c.d, ZL_Z0201, span(0, 8), "outer");
@@ -163,11 +164,14 @@ Test(messages, all_of_it_as_json) {
   zl_print_json(c.d, &c.out);
   cr_expect_str_eq(
       c.out.s,
-      "{\"severity\":\"error\",\"code\":\"Z0201\",\"message\":\"a \\\"b\\\"\",\"file\":\"one.zug\",\"line\":1,"
+      "{\"severity\":\"error\",\"code\":\"Z0201\",\"message\":\"a "
+      "\\\"b\\\"\",\"file\":\"one.zug\",\"line\":1,"
       "\"column\":2,\"end_line\":2,\"end_column\":2,\"also\":[{\"file\":\"one.zug\",\"line\":2,\"column\":1,"
       "\"end_line\":2,\"end_column\":2,\"label\":\"there\"},{\"file\":\"one.zug\",\"line\":1,\"column\":1,"
-      "\"end_line\":1,\"end_column\":2,\"label\":\"and there\"}],\"notes\":[\"n1\",\"n2\"],\"help\":[\"h1\"]}\n"
-      "{\"severity\":\"warning\",\"code\":\"Z0112\",\"message\":\"no place\",\"also\":[],\"notes\":[],\"help\":[]}\n");
+      "\"end_line\":1,\"end_column\":2,\"label\":\"and "
+      "there\"}],\"notes\":[\"n1\",\"n2\"],\"help\":[\"h1\"]}\n"
+      "{\"severity\":\"warning\",\"code\":\"Z0112\",\"message\":\"no "
+      "place\",\"also\":[],\"notes\":[],\"help\":[]}\n");
   done(&c);
 }
 
