@@ -199,6 +199,7 @@ Test(program, unreadable_file) {
   Case c = load("");
   cr_expect_null(zl_load(c.a, c.s, c.d, "no/such/file.zug", NULL));
   expect_code(&c, ZL_Z0004, "cannot open no/such/file.zug");
+  expect_code(&c, ZL_Z0004, "= help: check the path and its permissions");
   cr_expect_null(zl_load_text(c.a, c.s, c.d, "big.zug", "", ZL_MAX_FILE + 1, NULL));
   expect_code(&c, ZL_Z0004, "big.zug has 16777217 bytes");
   done(&c);
