@@ -173,7 +173,7 @@ Test(limits, text) {
                {"~", true},
                {"\x7f", false},
                {"\x1f", false},
-               {"\xc2\x80", true},
+               {"\xc2\x80", false}, {"\xc2\xa0", true},
                {"\xdf\xbf", true},
                {"\xc1\xbf", false},
                {"\xc0\x80", false},
