@@ -209,6 +209,13 @@ static bool adapt(Elab *e, const char *op, Val *a, Val *b, ZlSpan sa, ZlSpan sb)
       no_arithmetic(e, op, st, &t->type);
       return false;
     }
+    int64_t whole;
+    if (elem == ZG_I32 && n->kind == VAL_NUM && !num_is_int(n->num, &whole)) {
+      ZlDiag *d = complain(e, ZL_Z0202, sn, "`%s`: %s is no whole number, which an i32 operand needs", op,
+                           num_text(e->arena, n->num));
+      zl_help(d, "write `f32(...)` around the operand");
+      return false;
+    }
     *n = val_tensor(e, sn, *n, elem);
   }
   return a->kind == VAL_TENSOR && b->kind == VAL_TENSOR;
@@ -319,8 +326,10 @@ static Val concat_op(Call *c) {
     zl_help(d, "`concat[ab, a, b](x, y)`");
     return poison();
   }
-  for (int i = 0; i < c->nargs; i++)
-    if (!want_float(c, i) || !want_axis(c, i, c->ax[i + 1])) return poison();
+  for (int i = 0; i < c->nargs; i++) { /* of any element type; infer sees to it that all have the same */
+    c->arg[i] = val_tensor(c->e, c->span[i], c->arg[i], ZG_REAL);
+    if (c->arg[i].kind == VAL_POISON || !want_axis(c, i, c->ax[i + 1])) return poison();
+  }
   return place_node(c->e, c->x->span, with_axes(c, ZG_OP_CONCAT, c->nargs), c->arg, NULL);
 }
 

@@ -383,6 +383,9 @@ static int64_t id_at(const uint8_t *p, ZxDataElem e, uint64_t i) {
 static bool bad_id(const ZxData *d, const ZxDataField *f, uint64_t at, int64_t id, int64_t limit,
                    ZbErr *err) {
   static const char help[] = "was the file packed with another vocabulary than the model's?";
+  if (limit == ZX_ANY_I32)
+    return zb_fail(err, "declare the input as real", "%s: value %" PRIu64 " of '%s' is %" PRId64 "; i32 ends at %d", d->name, at,
+                   f->name, id, INT32_MAX);
   if (d->info.stream)
     return zb_fail(err, help, "%s: token %" PRIu64 " has the id %" PRId64 "; the model knows 0 to %" PRId64,
                    d->name, at, id, limit - 1);
@@ -419,7 +422,8 @@ bool zx_data_read(const ZxSampler *s, const char *field, uint64_t g, int64_t s0,
         ((float *)out)[done + i] = (float)v;
         continue;
       }
-      if (v < -1 || v >= limit) return bad_id(d, f, first + done + i + (d->info.stream ? 0 : sample * f->values), v, limit, err);
+      if (limit == ZX_ANY_I32 ? v > INT32_MAX : v < -1 || v >= limit)
+        return bad_id(d, f, first + done + i + (d->info.stream ? 0 : sample * f->values), v, limit, err);
       ((int32_t *)out)[done + i] = (int32_t)v;
     }
   }

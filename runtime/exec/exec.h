@@ -191,7 +191,9 @@ uint64_t zx_data_samples(const ZxData *d, int64_t seq); /* windows of seq tokens
  * one; ids as i32. For records: field by name, floats for real fields, i32 for index fields. Sample g, a global
  * position 0, 1, 2, ..., is the g-th window in order, or the g-th of a permutation that is a pure function of
  * (seed, epoch): the same in every layout. Fills out[ns values] for the part s0..s0+ns of the sample's `seq`
- * values. A value outside [-1, limit) is an error that names file, position and value. limit < 0: real field. */
+ * values. A value outside [-1, limit) is an error that names file, position and value. limit < 0: real field; ZX_ANY_I32: whole
+ * numbers, which select nothing. */
+#define ZX_ANY_I32 INT64_MAX
 typedef struct {
   const ZxData *data;
   ZxOrder order;

@@ -9,7 +9,7 @@ static const ZpValue *input_value(const ZxEngine *e, const ZpInputUse *u) {
   return &e->p->segments[u->value_segment].values[u->value];
 }
 
-static bool is_index(const ZgType *t) { return t->elem == ZG_INDEX; }
+static bool is_whole(const ZgType *t) { return t->elem == ZG_INDEX || t->elem == ZG_I32; }
 
 /* Values of one sample, without padding. */
 static int64_t sample_values(const ZxEngine *e, const ZgType *t) {
@@ -26,7 +26,7 @@ bool zx_check_inputs(ZxEngine *e, ZbErr *err) {
   for (uint32_t i = 0; i < e->p->ninputs; i++) {
     const ZgIo *io = &e->p->graph->inputs[e->p->inputs[i].input];
     const ZpValue *v = input_value(e, &e->p->inputs[i]);
-    if (!zx_data_check_field(e->o.data, io->name, is_index(&io->type), sample_values(e, &io->type), err)) return false;
+    if (!zx_data_check_field(e->o.data, io->name, is_whole(&io->type), sample_values(e, &io->type), err)) return false;
     for (int a = 1; a < v->type.naxes; a++)
       if (v->axis[a] == e->p->batch)
         return zb_fail(err, "declare the axis `batch` first", "input `%s`: samples are not its slowest axis", io->name);
@@ -42,7 +42,7 @@ static bool feed_sample(ZxEngine *e, const ZpInputUse *u, uint64_t g, char *to) 
   const ZpValue *v = input_value(e, u);
   const ZgIo *io = &e->p->graph->inputs[u->input];
   ZxSampler s = {e->o.data, e->o.order, e->o.seed, sample_values(e, &io->type)};
-  int64_t limit = is_index(&io->type) ? e->p->axis_valid[io->type.of] : -1;
+  int64_t limit = io->type.elem == ZG_INDEX ? e->p->axis_valid[io->type.of] : io->type.elem == ZG_I32 ? ZX_ANY_I32 : -1;
   int first = v->type.naxes && v->axis[0] == e->p->batch, last = v->type.naxes - 1;
   int64_t rows = 1, row = last >= first ? v->size[last] : 1;
   for (int a = first; a < last; a++) rows *= v->size[a];
@@ -100,7 +100,7 @@ static int64_t bad_here(ZxEngine *e, char *room) {
       const ZpValue *v = input_value(e, u);
       int64_t n = samples(e, v), start = first_sample(e, v, mb);
       uint64_t each = v->bytes / (uint64_t)n;
-      if (is_index(&e->p->graph->inputs[u->input].type)) continue;
+      if (is_whole(&e->p->graph->inputs[u->input].type)) continue;
       for (int64_t k = 0; k < n; k++) {
         int64_t at = (start + k) * e->p->graph->ninputs + u->input;
         if (!sane(v, room + u->at + each * (uint64_t)k, each) && (first < 0 || at < first)) first = at;

@@ -109,6 +109,8 @@ Test(data, fields_of_records) {
   cr_expect_eq(x[0], 255);
   cr_assert(zx_data_read(&s, "small", 1, 0, 2, 256, id, &err));
   cr_expect(id[0] == 6 && id[1] == 255);
+  cr_assert(zx_data_read(&s, "small", 1, 0, 2, ZX_ANY_I32, id, &err));
+  cr_expect(id[0] == 6 && id[1] == 255);
   s.seq = 1;
   cr_assert(zx_data_read(&s, "label", 0, 0, 1, 10, id, &err));
   cr_expect_eq(id[0], -1);
@@ -118,6 +120,7 @@ Test(data, fields_of_records) {
   r[1].y = -2;
   s.data = d = records("r", r, 2);
   cr_expect(!zx_data_read(&s, "label", 1, 0, 1, 9, id, &err), "-2 is no id");
+  cr_expect(zx_data_read(&s, "label", 1, 0, 1, ZX_ANY_I32, id, &err) && id[0] == -2, "and a whole number");
   zx_data_close(d);
 }
 
