@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_KEPT 100 /* further reports are counted, not kept: nobody reads them */
+enum {
+  MAX_KEPT = 100, /* further reports are counted, not kept: nobody reads them */
+  MAX_TEXT = 2000 /* bytes of a message, a label, a note or a help */
+};
 
 typedef enum { ERROR, WARNING } Severity;
 static const struct {
@@ -58,6 +61,19 @@ const char *zl_explain(const char *code) {
 }
 
 /* ---- collecting ---- */
+/* Text that a terminal and a reader of JSON can take, whatever names it holds; the end of what is very long is left out. */
+static const char *shown(ZbArena *a, const char *s, size_t n) {
+  size_t good = 0;
+  for (size_t bytes; good < n && (bytes = zb_plain(s + good, n - good)); good += bytes) {}
+  if (good == n && n <= MAX_TEXT) return s;
+  ZbText t = {0};
+  zb_text_show(&t, s, n < MAX_TEXT ? n : MAX_TEXT);
+  if (n > MAX_TEXT) zb_text_add(&t, "... (%zu bytes)", n);
+  const char *clean = zb_strndup(a, t.s, t.len);
+  zb_text_free(&t);
+  return clean;
+}
+
 static const char *formatted(ZbArena *a, const char *fmt, va_list ap) {
   va_list again;
   va_copy(again, ap);
@@ -66,7 +82,7 @@ static const char *formatted(ZbArena *a, const char *fmt, va_list ap) {
   char *s = zb_alloc(a, (size_t)n + 1);
   vsnprintf(s, (size_t)n + 1, fmt, again);
   va_end(again);
-  return s;
+  return shown(a, s, (size_t)n);
 }
 #define FORMATTED(var, arena, fmt)                                                                           \
   va_list ap;                                                                                                \
@@ -139,10 +155,28 @@ typedef struct {
   char mark;
 } Mark;
 
-/* Characters, not bytes, before byte `at` of a line: what a caret must skip. */
-static uint32_t columns(const char *line, uint32_t at) {
-  uint32_t c = 0;
-  for (uint32_t i = 0; i < at; i++) c += ((unsigned char)line[i] & 0xc0) != 0x80;
+/* Columns that the character at s[0..n) takes on a terminal, and its bytes. What is not plain is shown as one `?` a byte. */
+static uint32_t width_of(const char *s, uint32_t n, uint32_t *bytes) {
+  static const struct {
+    uint32_t from, to, width;
+  } other[] = {{0x300, 0x36f, 0},     {0x1100, 0x115f, 2}, {0x200b, 0x200d, 0}, {0x20d0, 0x20ff, 0},   {0x2e80, 0xa4cf, 2},
+               {0xac00, 0xd7a3, 2},   {0xf900, 0xfaff, 2}, {0xfe00, 0xfe0f, 0}, {0xfe30, 0xfe6f, 2},   {0xff00, 0xff60, 2},
+               {0xffe0, 0xffe6, 2},   {0x1f300, 0x1f64f, 2}, {0x1f900, 0x1f9ff, 2}, {0x20000, 0x3fffd, 2}};
+  *bytes = 1;
+  if ((unsigned char)*s < 0x80) return 1;
+  *bytes = (uint32_t)zb_plain(s, n);
+  if (*bytes == 0) return *bytes = 1;
+  uint32_t c = (unsigned char)*s & (0xffu >> (*bytes + 1));
+  for (uint32_t i = 1; i < *bytes; i++) c = c << 6 | ((unsigned char)s[i] & 0x3f);
+  for (size_t i = 0; i < sizeof other / sizeof *other; i++)
+    if (c >= other[i].from && c <= other[i].to) return other[i].width;
+  return 1;
+}
+
+/* Columns before byte `at` of a line of `len` bytes: what a caret must skip. */
+static uint32_t columns(const char *line, uint32_t len, uint32_t at) {
+  uint32_t c = 0, bytes;
+  for (uint32_t i = 0; i < at; i += bytes) c += width_of(line + i, len - i, &bytes);
   return c;
 }
 
@@ -155,8 +189,10 @@ static Mark mark_of(const ZlSources *s, const Label *l, bool primary) {
   uint32_t from = col - 1 < len ? col - 1 : len;
   uint32_t to = end_line > m.line ? len : end_col - 1;
   if (to > len) to = len;
-  m.from = columns(text, from);
-  m.to = columns(text, to < from ? from : to);
+  if (to < from) to = from;
+  if (to - from > 16 * SHOWN) to = from + 16 * SHOWN; /* further than is shown */
+  m.from = columns(text, len, from);
+  m.to = m.from + columns(text + from, len - from, to - from);
   if (m.to == m.from) m.to++;
   return m;
 }
@@ -170,16 +206,19 @@ static void gutter(ZbText *out, uint32_t width, const char *what) {
   zb_text_add(out, " %s", what);
 }
 
-/* Part of a source line, safe for a terminal: tabs become one space, control characters `?`. */
-static void put_line(ZbText *out, const char *text, uint32_t len, uint32_t skip, uint32_t *room) {
-  uint32_t c = 0;
-  for (uint32_t i = 0; i < len; i++) {
-    bool starts = ((unsigned char)text[i] & 0xc0) != 0x80;
-    c += starts;
-    if (c <= skip) continue;
-    if (c - skip > *room) break;
-    char ch = text[i] == '\t' ? ' ' : (unsigned char)text[i] < 0x20 || text[i] == 0x7f ? '?' : text[i];
-    zb_text_put(out, &ch, 1);
+/* Part of a source line, safe for a terminal: tabs become one space, what is not plain `?`. */
+static void put_line(ZbText *out, const char *text, uint32_t len, uint32_t skip, uint32_t room) {
+  uint32_t c = 0, bytes;
+  for (uint32_t i = 0; i < len && c < skip + room; i += bytes) {
+    uint32_t before = c;
+    c += width_of(text + i, len - i, &bytes);
+    if (c > skip + room) break;
+    if (before < skip) { /* of a wide character one half may be in sight */
+      for (uint32_t k = skip; k < c; k++) zb_text_put(out, " ", 1);
+      continue;
+    }
+    bool plain = bytes > 1 || zb_plain(text + i, 1);
+    zb_text_put(out, plain ? text + i : text[i] == '\t' ? " " : "?", bytes);
   }
 }
 
@@ -207,12 +246,12 @@ static void put_texts(ZbText *out, const Mark *at, uint32_t n, uint32_t skip, ui
 }
 
 static void put_marked(ZbText *out, const ZlSources *s, int32_t file, Mark *at, uint32_t n, uint32_t width) {
-  uint32_t len, room = SHOWN;
+  uint32_t len;
   const char *text = zl_source_line(s, file, at[0].line, &len);
   qsort(at, n, sizeof *at, by_column);
-  uint32_t skip = at[0].from > SHOWN / 2 && columns(text, len) > SHOWN ? at[0].from - SHOWN / 2 : 0;
+  uint32_t skip = at[0].from > SHOWN / 2 && columns(text, len, len < 16 * SHOWN ? len : 16 * SHOWN) > SHOWN ? at[0].from - SHOWN / 2 : 0;
   zb_text_add(out, "%*u | ", (int)width, at[0].line);
-  put_line(out, text, len, skip, &room);
+  put_line(out, text, len, skip, SHOWN);
   zb_text_add(out, "\n");
 
   char row[SHOWN + 2];
@@ -274,7 +313,8 @@ static void print_one(const ZlDiag *g, ZbText *out) {
     if (seen) continue;
     zl_source_place(s, g->labels[i].span, &line, &col);
     spaces(out, width);
-    zb_text_add(out, "%s %s:%u:%u\n", i == 0 ? "-->" : ":::", zl_source_name(s, file), line, col);
+    const char *name = zl_source_name(s, file);
+    zb_text_add(out, "%s %s:%u:%u\n", i == 0 ? "-->" : ":::", shown(g->all->arena, name, strlen(name)), line, col);
     put_file(out, g, file, width);
   }
   for (uint32_t i = 0; i < g->nnotes; i++) {
@@ -294,10 +334,12 @@ void zl_print_text(const ZlDiags *d, ZbText *out) {
 }
 
 /* ---- JSON: one object a line ---- */
-static void add_place(cJSON *o, const ZlSources *s, ZlSpan span) {
+static void add_place(cJSON *o, const ZlDiags *d, ZlSpan span) {
+  const ZlSources *s = d->sources;
   if (span.file < 0) return;
   uint32_t line, col;
-  cJSON_AddStringToObject(o, "file", zl_source_name(s, span.file));
+  const char *name = zl_source_name(s, span.file);
+  cJSON_AddStringToObject(o, "file", shown(d->arena, name, strlen(name)));
   zl_source_place(s, span, &line, &col);
   cJSON_AddNumberToObject(o, "line", line);
   cJSON_AddNumberToObject(o, "column", col);
@@ -318,12 +360,12 @@ void zl_print_json(const ZlDiags *d, ZbText *out) {
     cJSON_AddStringToObject(o, "severity", codes[g->code].severity == ERROR ? "error" : "warning");
     cJSON_AddStringToObject(o, "code", codes[g->code].name);
     cJSON_AddStringToObject(o, "message", g->text);
-    add_place(o, d->sources, g->labels[0].span);
+    add_place(o, d, g->labels[0].span);
     if (*g->labels[0].text) cJSON_AddStringToObject(o, "label", g->labels[0].text);
     cJSON *also = cJSON_AddArrayToObject(o, "also");
     for (uint32_t k = 1; k < g->nlabels; k++) {
       cJSON *place = cJSON_CreateObject();
-      add_place(place, d->sources, g->labels[k].span);
+      add_place(place, d, g->labels[k].span);
       cJSON_AddStringToObject(place, "label", g->labels[k].text);
       cJSON_AddItemToArray(also, place);
     }

@@ -222,7 +222,9 @@ ZlNames zl_model_names(const ZlProgram *p) {
 
 const char *zl_names_text(ZbArena *a, ZlNames names) {
   ZbText t = {0};
-  for (uint32_t i = 0; i < names.n; i++) zb_text_add(&t, "%s`%s`", i ? ", " : "", names.at[i].s);
+  enum { LISTED = 24 };
+  for (uint32_t i = 0; i < names.n && i < LISTED; i++) zb_text_add(&t, "%s`%s`", i ? ", " : "", names.at[i].s);
+  if (names.n > LISTED) zb_text_add(&t, " and %u more", names.n - LISTED);
   const char *s = zb_strdup(a, t.s ? t.s : "");
   zb_text_free(&t);
   return s;

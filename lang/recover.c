@@ -151,7 +151,7 @@ static const char *expected_text(ZlParser *ps, ZlExpected *e) {
 static const char *found_text(ZlParser *ps) {
   ZlSpan s = ps->last.span;
   if (ps->last.kind == 0) return "end of file";
-  return zb_printf(ps->arena, "`%.*s`", (int)(s.end - s.start), ps->text + s.start);
+  return zb_printf(ps->arena, "`%s`", zb_show_n(ps->text + s.start, s.end - s.start));
 }
 
 static void missing_brace(ZlParser *ps) {

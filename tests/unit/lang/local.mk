@@ -4,7 +4,7 @@ if HAVE_CRITERION
 check_PROGRAMS += tests/unit/test-lang
 TESTS += tests/unit/test-lang
 tests_unit_test_lang_SOURCES = \
-  tests/unit/lang/codes.c tests/unit/lang/golden.c tests/unit/lang/program.c tests/unit/lang/recipe.c \
+  tests/unit/lang/bytes.c tests/unit/lang/codes.c tests/unit/lang/golden.c tests/unit/lang/program.c tests/unit/lang/recipe.c \
   tests/unit/lang/recipe_text.c \
   tests/unit/lang/records.c tests/unit/lang/records.h tests/unit/lang/render.c tests/unit/lang/render.h \
   tests/unit/lang/sources.c
