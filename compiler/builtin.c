@@ -106,7 +106,7 @@ static bool number_keyword(Call *c, const char *name, double otherwise, double *
   Num v;
   *out = otherwise;
   if (!x) return true;
-  if (!static_eval(c->e, x, &v)) return false;
+  if (!static_eval(c->e, x, &v) || !static_fits(c->e, x->span, v)) return false;
   if (!v.assumed) *out = v.v;
   return true;
 }

@@ -37,7 +37,7 @@ static void init_of(Elab *e, const ZlStmt *s, ZgParam *p) {
   Num v;
   if (s->param.value) {
     p->init = ZG_INIT_CONST;
-    if (static_eval(e, s->param.value, &v)) p->num[0] = v.v;
+    if (static_eval(e, s->param.value, &v) && static_fits(e, s->param.value->span, v)) p->num[0] = v.v;
     return;
   }
   ZlName name = s->param.init;
@@ -50,8 +50,12 @@ static void init_of(Elab *e, const ZlStmt *s, ZgParam *p) {
     }
     p->init = (uint8_t)inits[i].init;
     for (uint32_t k = 0; k < s->param.nargs; k++) {
-      if (!static_eval(e, s->param.args[k], &v)) return;
+      if (!static_eval(e, s->param.args[k], &v) || !static_fits(e, s->param.args[k]->span, v)) return;
       p->num[k] = v.assumed ? 1 : v.v;
+    }
+    if (p->init == ZG_INIT_UNIFORM && p->num[0] > p->num[1]) {
+      ZlDiag *d = complain(e, ZL_Z0107, name.span, "`uniform` goes from low to high, found %g and %g", p->num[0], p->num[1]);
+      zl_help(d, "write `uniform(%g, %g)`", p->num[1], p->num[0]);
     }
     if (p->init != ZG_INIT_UNIFORM && p->num[0] < 0)
       complain(e, ZL_Z0107, s->param.args[0]->span, "a standard deviation cannot be negative: %g", p->num[0]);

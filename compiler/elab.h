@@ -169,6 +169,8 @@ bool static_int(Elab *e, const ZlExpr *x, int64_t least, int64_t most, const cha
 Num static_size(const Elab *e, uint16_t axis);
 /* What was made of an assumption has no value: no news, and any will do. Else false. */
 bool static_assumed(Num *v);
+/* Can a tensor hold the number? Else a report. */
+bool static_fits(Elab *e, ZlSpan span, Num v);
 void static_bind_model(Elab *e, const ZlModel *m); /* statics with overrides, then axes */
 
 /* ---- place.c ------------------------------------------------------------------------------------------------------ */

@@ -274,6 +274,7 @@ Val val_result(Elab *e, Val first, int i) {
 
 Val val_tensor(Elab *e, ZlSpan span, Val v, ZgElem elem) {
   ZgType t = {.elem = (uint8_t)elem};
+  if (v.kind == VAL_NUM && !static_fits(e, span, v.num)) return poison();
   if (v.kind == VAL_NUM) return place_node(e, span, (ZgNode){.op = ZG_OP_FILL, .num = {v.num.v}}, NULL, &t);
   if (v.kind == VAL_SIZE)
     return place_node(e, span, (ZgNode){.op = ZG_OP_AXSIZE, .nax = 1, .ax = {v.axis}}, NULL, &t);

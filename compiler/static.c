@@ -3,6 +3,8 @@
 #include "compiler/elab.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,6 +119,13 @@ Num static_size(const Elab *e, uint16_t axis) {
   Num n = num_int(e->g->axes[axis].size);
   n.assumed = axis >= e->assumed;
   return n;
+}
+
+bool static_fits(Elab *e, ZlSpan span, Num v) {
+  if (fabs(v.v) <= 3.4028234663852886e38 || v.assumed) return true;
+  ZlDiag *d = complain(e, ZL_Z0107, span, "%s is beyond the numbers of f32, which end at 3.4e38", num_text(e->arena, v));
+  zl_help(d, "write a smaller one; for a mask -1e30 is as good as minus infinity");
+  return false;
 }
 
 bool static_assumed(Num *v) {
@@ -241,8 +250,9 @@ bool static_int(Elab *e, const ZlExpr *x, int64_t least, int64_t most, const cha
 static bool parse_number(const char *s, Num *out) {
   char *end;
   if (!isdigit((unsigned char)*s) && *s != '-' && *s != '.') return false;
+  errno = 0;
   long long i = strtoll(s, &end, 10);
-  if (!*end) {
+  if (!*end && !errno) {
     *out = num_int(i);
     return true;
   }

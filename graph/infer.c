@@ -278,6 +278,9 @@ static bool infer_move(Ctx *c) {
   const ZgType *t = &c->in[0];
   if (from == to) return FAIL(c, "%s: the axis %s must get another name", OPNAME(c), axis_name(c, from));
   if (!want_no_axis(c, 0, to)) return false;
+  if (n->op == ZG_OP_RENAME && have != get && (!have || !get))
+    return FAIL(c, "rename: %s has %lld elements, and the size of %s is bound by the recipe", axis_name(c, have ? from : to),
+                (long long)(have ? have : get), axis_name(c, have ? to : from));
   if (n->op == ZG_OP_RENAME && have != get)
     return FAIL(c, "rename: %s has %lld elements and %s has %lld", axis_name(c, from), (long long)have,
                 axis_name(c, to), (long long)get);

@@ -12,6 +12,8 @@
 /* ---- span.c ---- */
 /* Adds a file; the text (NUL after n bytes) is kept, not copied. Returns its number. */
 int32_t zl_source_add(ZlSources *s, const char *name, const char *text, size_t n);
+/* Bytes of the mark that some editors begin a UTF-8 file with: 3 or 0. It is no part of the text. */
+uint32_t zl_bom(const char *text, size_t n);
 const char *zl_source_text(const ZlSources *s, int32_t file, size_t *n);
 /* The line (1-based) of a file without its newline; NULL past the end. */
 const char *zl_source_line(const ZlSources *s, int32_t file, uint32_t line, uint32_t *len);

@@ -22,10 +22,12 @@ ZlSources *zl_sources_new(ZbArena *a) {
   return s;
 }
 
+uint32_t zl_bom(const char *text, size_t n) { return n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0; }
+
 int32_t zl_source_add(ZlSources *s, const char *name, const char *text, size_t n) {
   ZB_ASSERT(n <= ZL_MAX_FILE);
   Source f = {.name = zb_strdup(s->arena, name), .text = text, .n = (uint32_t)n};
-  ZB_PUSH(s->arena, f.lines, f.nlines, 0);
+  ZB_PUSH(s->arena, f.lines, f.nlines, zl_bom(text, n));
   for (uint32_t i = 0; i < f.n; i++)
     if (text[i] == '\n') ZB_PUSH(s->arena, f.lines, f.nlines, i + 1);
   ZB_PUSH(s->arena, s->at, s->n, f);
@@ -62,7 +64,7 @@ void zl_source_at(const ZlSources *s, int32_t file, uint32_t at, uint32_t *line,
     else hi = mid;
   }
   *line = lo + 1;
-  *col = at - f->lines[lo] + 1;
+  *col = at < f->lines[lo] ? 1 : at - f->lines[lo] + 1;
 }
 
 void zl_source_place(const ZlSources *s, ZlSpan span, uint32_t *line, uint32_t *col) {
