@@ -65,7 +65,7 @@ typedef struct {
 #define ZK_CHAIN_MAX_OPS 64
 
 typedef struct ZkPool ZkPool; /* a rank's threads; sleep while idle */
-ZkPool *zk_pool_new(int threads);
+ZkPool *zk_pool_new(int threads); /* NULL: they cannot be started */
 void zk_pool_free(ZkPool *p);
 int zk_pool_threads(const ZkPool *p);
 /* Runs fn(arg, part, parts) for part = 0..parts-1, parts = the pool's threads, and returns when all are
@@ -165,6 +165,10 @@ double zk_cpu_sumsq(const ZkEnv *env, int64_t n, const float *x);
 void zk_cpu_axpy(const ZkEnv *env, int64_t n, float a, const float *x, float *y); /* y += a x */
 void zk_cpu_to_bf16(const ZkEnv *env, int64_t n, const float *x, uint16_t *y);    /* round to nearest even */
 void zk_cpu_from_bf16(const ZkEnv *env, int64_t n, const uint16_t *x, float *y);
+/* Takes what libraries keep for products of all the pool's threads, once and for all: later they would look for it for ever.
+ * NULL, or what cannot be had. Products touch up to ZK_CPU_ROOM bytes of it in each thread. */
+#define ZK_CPU_ROOM ((uint64_t)8 << 20)
+const char *zk_cpu_take(const ZkEnv *env);
 /* Peak of matrix products of this type on this machine with the pool's threads, in FLOP/s, measured for about `ms`. bf16 is
  * made from f32 where the CPU has no instructions for it. */
 double zk_cpu_peak(const ZkEnv *env, ZkElem elem, int ms);

@@ -83,13 +83,14 @@ ZkPool *zk_pool_new(int threads) {
   sigset_t all, old; /* signals are the main thread's business */
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  for (int i = 1; i < threads; i++) {
+  for (int i = 1; i < p->threads; i++) {
     p->worker[i] = (struct Worker){.pool = p, .part = i};
-    int rc = pthread_create(&p->worker[i].thread, NULL, work, &p->worker[i]);
-    ZB_ASSERT(rc == 0);
+    if (pthread_create(&p->worker[i].thread, NULL, work, &p->worker[i]) != 0) p->threads = i;
   }
   pthread_sigmask(SIG_SETMASK, &old, NULL);
-  return p;
+  if (p->threads == threads) return p;
+  zk_pool_free(p);
+  return NULL;
 }
 
 static void post(ZkPool *p) {

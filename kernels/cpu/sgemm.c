@@ -9,6 +9,9 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 
 #include "kernels/cpu/cpu.h"
 
@@ -55,6 +58,35 @@ void zk_sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, co
 #endif
   cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (int)m, (int)n,
               (int)k, alpha, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
+}
+
+/* ---- what OpenBLAS keeps for itself ----
+ * A buffer for each thread that multiplies, taken at the first product. Where that cannot be had, its allocation tries for
+ * ever (0.3.21, memory.c): so it is tried here before, and then taken. Only a part of a buffer is ever touched. */
+enum { BUFFER = (128 << 20) + (1 << 20) };
+void *blas_memory_alloc(int) __attribute__((weak)); /* exported, though in no header */
+void blas_memory_free(void *) __attribute__((weak));
+
+static void multiply(void *arg, int part, int parts) {
+  enum { N = 96 };
+  static const float x[N * N];
+  float y[N * N];
+  (void)arg, (void)part, (void)parts;
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, N, N, N, 1, x, N, x, N, 0, y, N);
+}
+
+const char *zk_cpu_take(const ZkEnv *env) {
+  int threads = zk_threads(env);
+  size_t bytes = (size_t)threads * BUFFER;
+  void *probe = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (probe == MAP_FAILED) return "the 128 MiB of address space that OpenBLAS wants for each thread";
+  munmap(probe, bytes);
+  void **buffer = calloc((size_t)threads, sizeof *buffer);
+  for (int i = 0; buffer && blas_memory_alloc && i < threads; i++) buffer[i] = blas_memory_alloc(0);
+  for (int i = 0; buffer && blas_memory_alloc && i < threads; i++) blas_memory_free(buffer[i]);
+  free(buffer);
+  if (env->pool) zk_pool_run(env->pool, multiply, NULL);
+  return NULL;
 }
 
 void zk_sgemm_describe(char *text, size_t size) {

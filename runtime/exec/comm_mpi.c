@@ -29,6 +29,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -36,7 +37,8 @@ enum {
   SLOTS = 3,                /* rounds of a group in flight: some travel while one is combined */
   STAGE_BYTES = 512 << 10,  /* staging of a round */
   WHOLE_BYTES = 4 << 10,    /* vectors up to this size are sent whole, ... */
-  WHOLE_TRAFFIC = 16 << 10  /* ... unless all copies together are more than this */
+  WHOLE_TRAFFIC = 16 << 10, /* ... unless all copies together are more than this */
+  ADDRESSES = 192 << 20     /* what MPI and the libraries map at least */
 };
 
 typedef enum { FREE, PLAIN, REDUCE_SCATTER, ALL_REDUCE, SHARED } Kind;
@@ -766,6 +768,13 @@ ZxComm *zx_comm_mpi(int *argc, char ***argv, ZbErr *err) {
   static const char launcher[] = "is this program started by the mpirun of the MPI it was built with?";
   /* Ranks may outnumber cores, and a host file turns off Open MPI's own detection of that. */
   setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+  /* Without it MPI dies in its first steps, and libraries for products wait for it for ever. */
+  void *probe = mmap(NULL, ADDRESSES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (probe == MAP_FAILED) {
+    zb_fail(err, "raise the limit (ulimit -v)", "there are no %d MiB of address space left for MPI and libraries", ADDRESSES >> 20);
+    return NULL;
+  }
+  munmap(probe, ADDRESSES);
   ZxLaunch l = zx_launch();
   int got, size, rc = init(argc, argv, &l, &got);
   if (rc != MPI_SUCCESS || got < MPI_THREAD_FUNNELED) {

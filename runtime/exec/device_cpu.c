@@ -7,8 +7,9 @@
 #include <sys/mman.h>
 
 static bool cpu_open(ZkEnv *env, int node_rank, ZbErr *err) {
-  (void)env, (void)node_rank, (void)err;
-  return true;
+  (void)node_rank;
+  const char *missing = zk_cpu_take(env);
+  return !missing || zb_fail(err, "raise the limit (ulimit -v), or start fewer threads or ranks", "a rank cannot have %s", missing);
 }
 static void cpu_close(ZkEnv *env) { (void)env; }
 

@@ -130,3 +130,7 @@ void zx_engine_free(ZxEngine *e) {
 }
 
 uint64_t zx_engine_bytes(const ZxEngine *e) { return e->st->ledger.total; }
+
+uint64_t zx_engine_untouched(const ZxEngine *e) {
+  return e->dev->host ? e->st->ledger.total + (uint64_t)zk_pool_threads(e->env->pool) * ZK_CPU_ROOM : 0;
+}

@@ -9,6 +9,7 @@
  * engine.c play.c call.c   steps of a plan    data.c        token and record files
  * capture.c                steps queued once  weights.c     safetensors, read and written by owners
  * params.c update.c        parameters
+ * memory.c                 is there enough    setup.c       what a device needs at start-up
  * wait.c                   waits              stall.c       what a wait that lasts is for
  * finite.c                 sound steps        log.c         lines for people, metrics.jsonl
  * rate.c                   learning rates     times.c       what operations had to do
@@ -36,7 +37,8 @@ typedef struct {
   bool host;
   /* NULL: always. Whether there is one on this machine; if not, why. */
   bool (*there)(ZbErr *err);
-  /* Fills env->device. `node_rank`: this rank's number among those of its node. */
+  /* Fills env->device, and takes what libraries keep for themselves. `node_rank`: this rank's number among those of its
+   * node. */
   bool (*open)(ZkEnv *env, int node_rank, ZbErr *err);
   void (*close)(ZkEnv *env);
   void *(*alloc)(const ZkEnv *env, size_t bytes, ZbErr *err); /* 64-byte aligned, zeroed; the one allocation of a run */
@@ -177,6 +179,9 @@ ZxWaited zx_pause(ZxWait *w, ZxComm *c);
 extern const double zx_patience;
 /* Collective: true on all ranks if `ok` on all of them. */
 bool zx_agree(ZxComm *c, bool ok);
+/* Collective: whether the nodes, and the control groups there, have the `need` bytes of the host's memory that each rank is
+ * going to touch. A line for people, of this rank's node, goes to `tell`. */
+bool zx_check_memory(ZxComm *c, uint64_t need, ZbText *tell, ZbErr *err);
 
 /* ---- data ------------------------------------------------------------------------------------------------------ */
 /* A token file: a header and either one stream of tokens or fixed-size records with named fields (for models
@@ -284,6 +289,7 @@ bool zx_engine_step(ZxEngine *e, int64_t step, double lr, ZxStep *out, ZbErr *er
  * all ranks: a loss without a positive denominator, or what of loss, gradients and parameters is not finite. */
 bool zx_engine_sound(ZxEngine *e, const ZxStep *s, ZbErr *err);
 uint64_t zx_engine_bytes(const ZxEngine *e); /* planned = allocated */
+uint64_t zx_engine_untouched(const ZxEngine *e); /* of the host's memory, at start-up: what steps are going to touch */
 /* Lines for people: how ranks exchange, what of the device's memory is taken beside the arena. Nothing for the host. */
 void zx_engine_tell(const ZxEngine *e, ZbText *out);
 /* Seconds by op so far on this rank, indexed by ZgOp; [ZG_OP_COUNT]: optimizer, [+1]: waiting. */

@@ -25,6 +25,8 @@ libexec_a_SOURCES = \
   runtime/exec/finite.c \
   runtime/exec/grads.c \
   runtime/exec/log.c \
+  runtime/exec/memory.c \
+  runtime/exec/memory.h \
   runtime/exec/params.c \
   runtime/exec/patience.c \
   runtime/exec/play.c \
@@ -33,6 +35,7 @@ libexec_a_SOURCES = \
   runtime/exec/same.h \
   runtime/exec/setup.c \
   runtime/exec/stall.c \
+  runtime/exec/system.c \
   runtime/exec/times.c \
   runtime/exec/update.c \
   runtime/exec/wait.c \

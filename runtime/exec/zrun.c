@@ -134,6 +134,7 @@ typedef struct {
   bool opened; /* the device, in env */
   ZxEngine *engine;
   ZxLog *log;
+  ZbText memory; /* what is said of it */
   double began, peak;
   ZxPeaks own;    /* of this rank, while all are busy */
   int64_t timed;  /* the first step that the table of times has */
@@ -312,6 +313,7 @@ static void introduce(Run *r) {
   ZbText t = {0};
   zx_engine_tell(r->engine, &t);
   if (t.s) fputs(t.s, stdout);
+  if (r->memory.s) fputs(r->memory.s, stdout);
   zb_text_free(&t);
   fflush(stdout);
 }
@@ -498,12 +500,14 @@ static bool train(Run *r) {
   ZbErr err = {0};
   if (!open_files(r)) return false;
   r->env = (ZkEnv){.pool = zk_pool_new(r->o.threads), .seed = r->o.seed};
-  r->opened = r->o.device->open(&r->env, r->c->t->node_rank(r->c), &err);
+  r->opened = r->env.pool ? r->o.device->open(&r->env, r->c->t->node_rank(r->c), &err)
+                          : zb_fail(&err, "raise the limit (ulimit -u, ulimit -v)", "%d threads cannot be started", r->o.threads);
   if (!agree(r, r->opened, &err)) return false;
   note_means(r);
   ZxEngineOptions eo = {r->o.device, &r->env, r->o.seed, r->data, r->o.order, r->o.times};
   r->engine = zx_engine_new(r->a, r->plan, r->c, &eo, &err);
   if (!agree(r, r->engine, &err)) return false;
+  if (!agree(r, zx_check_memory(r->c, zx_engine_untouched(r->engine), &r->memory, &err), &err)) return false;
   if (!r->o.init) {
     if (!agree(r, zx_engine_init(r->engine, &err), &err)) return false;
   } else if (!agree(r, zx_engine_load(r->engine, r->o.init, &err), &err)) return false;
@@ -586,6 +590,7 @@ int main(int argc, char **argv) {
   if (r.opened) r.o.device->close(&r.env);
   zk_pool_free(r.env.pool);
   if (r.data) zx_data_close(r.data);
+  zb_text_free(&r.memory);
   fflush(stdout);
   r.c->t->free(r.c);
   zb_arena_free(r.a);

@@ -6,6 +6,7 @@ scenario_tests += \
   tests/mpi/idle.sh \
   tests/mpi/layouts.sh \
   tests/mpi/meaning.sh \
+  tests/mpi/memory.sh \
   tests/mpi/optim.sh \
   tests/mpi/moved.sh \
   tests/mpi/nodes.sh \

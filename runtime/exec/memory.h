@@ -1,0 +1,16 @@
+/* What a machine has left for a process, and whether a run fits. */
+#ifndef ZUG_MEMORY_H
+#define ZUG_MEMORY_H
+
+#include "runtime/exec/exec.h"
+
+/* Where /proc, /sys and /dev are, "" but for tests. In a file of its own, system.c, so that a test program can have another. */
+extern const char zx_system[];
+
+/* Of the control group, of those that this process is in (versions 1 and 2, and all above), that has the least left. */
+typedef struct { uint64_t left, limit; char name[256]; } ZxRoom;
+bool zx_room_of_group(const char *root, ZxRoom *out); /* false: there is no limit */
+/* Without a swap, and what could be swapped; left UINT64_MAX, and false: not known. */
+bool zx_room_of_machine(const char *root, uint64_t *left, uint64_t *swap);
+
+#endif
