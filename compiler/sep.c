@@ -4,17 +4,20 @@
  *   constant    the same for all samples
  *   per sample  has the axis, and sample i of it depends on sample i of the inputs alone
  *   summed      a sum over samples, used linearly from there on
+ *   count       the number of samples of a micro-batch, times a constant
+ *   mean        a sum divided by a count, used linearly from there on, or with a constant added
  *
- * or it mixes samples in another way, which is the mistake reported here: at the first operation that mixes.
- * What does not reach the loss (aux terms, outputs) is free. */
+ * or it mixes samples in another way. The loss must be a sum; what else it is is the mistake reported here, at the first
+ * operation that mixes. An aux term is averaged over micro-batches, so a constant or a mean is the same however samples
+ * are cut; others depend on how many a micro-batch has, and are warned of. What reaches neither (outputs) is free. */
 #include "compiler/elab.h"
 
 #include <string.h>
 
-typedef enum { CONST, SAMPLE, SUMMED, MIXED } Kind;
+typedef enum { CONST, SAMPLE, SUMMED, COUNT, MEAN, MIXED } Kind;
 typedef struct {
   Kind kind;
-  uint32_t loc; /* MIXED: of the operation that mixed */
+  uint32_t loc; /* from COUNT on: of the operation that mixes */
 } State;
 
 typedef struct {
@@ -25,7 +28,12 @@ typedef struct {
   bool changed;
 } Sep;
 
-static State max_state(State a, State b) { return b.kind > a.kind ? b : a; }
+/* Of a value that comes on two ways. What is a mean on one is none if it is a sum on the other. */
+static State join(State a, State b) {
+  if (a.kind > b.kind) return join(b, a);
+  if (b.kind >= COUNT && a.kind != b.kind && !(b.kind == MEAN && a.kind == CONST)) b.kind = MIXED;
+  return b;
+}
 
 /* An elementwise op that is linear in its summed operands: a sum of samples stays one. */
 static bool linear(const ZgNode *n, const State *in) {
@@ -53,19 +61,47 @@ static bool linear(const ZgNode *n, const State *in) {
   }
 }
 
+/* The same of means and counts; ops that take a constant besides it give the same again. */
+static Kind linear_mean(const ZgNode *n, const State *in) {
+  Kind a = in[0].kind, b = n->nin > 1 ? in[1].kind : CONST;
+  bool means = true; /* all of them means or constants */
+  for (int i = 0; i < n->nin; i++) means &= in[i].kind == CONST || in[i].kind == MEAN;
+  switch (n->op) {
+  case ZG_OP_NEG:
+  case ZG_OP_CAST:
+  case ZG_OP_STOP:
+  case ZG_OP_BROADCAST: return a;
+  case ZG_OP_MUL:
+  case ZG_OP_DOT: return a == CONST ? b : b == CONST ? a : MIXED;
+  case ZG_OP_DIV: return a == SUMMED && b == COUNT ? MEAN : b == CONST ? a : MIXED;
+  case ZG_OP_SELECT: return means && a == CONST ? MEAN : MIXED;
+  case ZG_OP_RENAME:
+  case ZG_OP_SLICE:
+  case ZG_OP_PAD:
+  case ZG_OP_SUM:
+  case ZG_OP_ADD:
+  case ZG_OP_SUB:
+  case ZG_OP_CONCAT: return means ? MEAN : MIXED;
+  default: return MIXED;
+  }
+}
+
 /* What the results of a node are, given its operands. */
 static State step(const Sep *s, const ZgSegment *seg, const ZgNode *n, const State *in) {
   ZgType tin[ZG_MAX_IN], tout[ZG_MAX_OUT];
   State mixed = {MIXED, n->loc};
+  State whole = {CONST, 0};
   bool sample = false, summed = false;
   for (int i = 0; i < n->nin; i++) {
     if (in[i].kind == MIXED) return in[i];
     sample |= in[i].kind == SAMPLE;
     summed |= in[i].kind == SUMMED;
+    if (in[i].kind >= COUNT) whole = in[i];
     tin[i] = seg->values[n->in[i]].type;
   }
   for (int i = 0; i < n->nout; i++) tout[i] = seg->values[n->out + (uint32_t)i].type;
-  if (n->op == ZG_OP_AXSIZE && n->ax[0] == s->batch) return mixed; /* depends on the micro-batch */
+  if (n->op == ZG_OP_AXSIZE && n->ax[0] == s->batch) return (State){COUNT, n->loc};
+  if (whole.kind >= COUNT) return (State){linear_mean(n, in), whole.loc};
   if (summed) return !sample && linear(n, in) ? (State){SUMMED, 0} : mixed;
   switch (zg_axis_class(n, tin, tout, s->batch)) {
   case ZG_AXIS_ABSENT: return (State){CONST, 0};
@@ -83,7 +119,7 @@ static State source(const Sep *s, uint32_t segment, const ZgNode *n) {
 }
 
 static void flow_into(Sep *s, uint32_t segment, int64_t slot, State v) {
-  State *at = &s->inflow[segment][slot], now = max_state(*at, v);
+  State *at = &s->inflow[segment][slot], now = join(*at, v);
   if (now.kind == at->kind) return;
   *at = now;
   s->changed = true;
@@ -124,6 +160,16 @@ static void report(Elab *e, const ZgNode *sink, State st) {
   zl_help(d, "put the term under `aux`");
 }
 
+/* Once for a place in the text: repeats may have unrolled it. */
+static void report_aux(Elab *e, const ZgNode *sink, State st, ZlSpan *last) {
+  ZlSpan at = place_span(e, sink->loc);
+  if (st.kind == CONST || st.kind == MEAN || (at.file == last->file && at.start == last->start)) return;
+  *last = at;
+  ZlDiag *d = zl_report(e->diags, ZL_Z0705, at, "this term depends on how many samples a micro-batch has");
+  zl_note(d, "that is `micro` x the ranks that split `batch`; recipes with another number train differently");
+  zl_help(d, st.kind == SUMMED ? "take `mean[batch]` of it" : "a mean over `batch`, used linearly, is the same in every layout");
+}
+
 void sep_check(Elab *e, uint16_t batch) {
   Sep s = {.g = e->g, .batch = batch};
   uint32_t n = e->g->nsegments;
@@ -142,4 +188,10 @@ void sep_check(Elab *e, uint16_t batch) {
     const ZgNode *m = &last->nodes[i];
     if (m->op == ZG_OP_LOSS_NUM || m->op == ZG_OP_LOSS_DEN) report(e, m, s.value[n - 1][m->in[0]]);
   }
+  ZlSpan last_aux = ZL_NOWHERE;
+  for (uint32_t k = 0; k < n; k++)
+    for (uint32_t i = 0; i < e->g->segments[k].nnodes; i++) {
+      const ZgNode *m = &e->g->segments[k].nodes[i];
+      if (m->op == ZG_OP_AUX) report_aux(e, m, s.value[k][m->in[0]], &last_aux);
+    }
 }

@@ -44,7 +44,7 @@ run="$two --data text.bin --steps 2"
 wrong 2 'give train GRAPH.zsg' gpt2.zsg $run
 wrong 2 'give --recipe FILE:NAME' train gpt2.zsg --data text.bin --steps 1
 wrong 2 'give --steps K' train gpt2.zsg $two --data text.bin
-wrong 2 'wrong value .0. for --steps' train gpt2.zsg $two --data text.bin --steps 0
+wrong 2 'wrong value .-1. for --steps' train gpt2.zsg $two --data text.bin --steps -1
 wrong 2 'wrong value .1x. for --seed' train gpt2.zsg $run --seed 1x
 wrong 2 'wrong value .gpu. for --device' train gpt2.zsg $run --device gpu
 wrong 2 'device: (there is no CUDA device here: |this build has no CUDA;)' train gpt2.zsg $run --device cuda

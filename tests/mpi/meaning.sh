@@ -146,6 +146,22 @@ differ noise-seed noise-other
 END
 trained aux base again pipe
 
+# ---- means under aux, used linearly: the same whatever a micro-batch is ----
+{ head_of Means; cat <<'END'; } >means.zug
+  param route[embed, ffn] ~ normal(0.5)
+  x = e
+  repeat 2 as layer {
+    a = dot[embed](x, route)
+    aux 0.1 * mean[batch, seq, ffn](a * a) + 0.01 * sum[ffn](mean[batch](sum[seq](a)) * 0.3 - 1)
+    x = x + Half(x)
+  }
+  aux 0.05 * mean[batch](peak[seq, embed](x * x)) + 0.1 * sum[embed, ffn](route * route)
+  loss xent[vocab](dot[embed](x, wte), targets) per known(targets)
+}
+END
+grep -E 'recipe (one|data_2|data_4) ' base.txt >few.txt
+trained means few micro
+
 # ---- values that cross repeats ----
 { head_of Across; cat <<'END'; } >across.zug
   axis embed2 = width
