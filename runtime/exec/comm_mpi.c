@@ -115,10 +115,8 @@ static void check(Mpi *m, int rc, const char *what, size_t bytes, int peer) {
   char text[MPI_MAX_ERROR_STRING] = "";
   int n = 0;
   MPI_Error_string(rc, text, &n);
-  if (peer >= 0)
-    zx_say(m->rank, "error: MPI %s of %zu bytes with rank %d failed: %s", what, bytes, peer, text);
-  else zx_say(m->rank, "error: MPI %s of %zu bytes failed: %s", what, bytes, text);
-  mpi_abort(&m->base, 1);
+  if (peer >= 0) zx_die(&m->base, "MPI %s of %zu bytes with rank %d failed: %s", what, bytes, peer, text);
+  zx_die(&m->base, "MPI %s of %zu bytes failed: %s", what, bytes, text);
 }
 
 static void *need(void *p) {
@@ -550,6 +548,12 @@ static void meet(Mpi *m, MPI_Comm comm, const char *what) {
 
 static void mpi_barrier(ZxComm *c) { meet(mpi(c), mpi(c)->group[0].comm, "barrier"); }
 
+/* Ranks of several nodes share no window: each of them is the first. */
+static bool mpi_claim(ZxComm *c) {
+  Mpi *m = mpi(c);
+  return !m->ngroup || !m->group[0].shm || zx_shm_claim(m->group[0].shm);
+}
+
 /* ---- groups ---- */
 static bool on_one_node(Mpi *m, const Group *g) {
   MPI_Group world, group;
@@ -705,6 +709,7 @@ static const ZxCommTable table = {
     .moves = mpi_moves,
     .barrier = mpi_barrier,
     .watch = mpi_watch,
+    .claim = mpi_claim,
     .abort = mpi_abort,
     .free = mpi_free,
 };

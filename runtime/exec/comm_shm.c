@@ -59,6 +59,7 @@ _Static_assert(sizeof(Counters) == APART, "counters of one member fill their lin
 
 typedef struct {
   uint64_t key;
+  _Atomic uint64_t claimed;
 } Head; /* then Counters of each member, then, from the next page on, slots of each member */
 
 typedef enum { ALL_REDUCE, ALL_REDUCE_WHOLE, REDUCE_SCATTER, ALL_GATHER, ALL_TO_ALL, BROADCAST } Kind;
@@ -82,6 +83,7 @@ typedef struct {
 struct ZxShm {
   int rank, size;
   size_t slot_bytes;
+  Head *head;
   Counters *counters; /* of member 0 */
   char *slots;        /* of member 0 */
   Op *ops;            /* those not yet done, at their number % nops */
@@ -105,7 +107,7 @@ size_t zx_shm_bytes(int size) { return head_bytes(size) + (size_t)size * share_b
 ZxShmFile zx_shm_create(int size) {
   ZxShmFile f = {.pid = getpid(), .size = size, .fd = memfd_create("zug-group", MFD_CLOEXEC)};
   f.key = zb_random_u64((uint64_t)f.pid, (uint64_t)f.fd, (uint64_t)(zx_now() * 1e9));
-  Head h = {f.key};
+  Head h = {.key = f.key};
   if (f.fd >= 0 &&
       (ftruncate(f.fd, (off_t)zx_shm_bytes(size)) || pwrite(f.fd, &h, sizeof h, 0) != sizeof h)) {
     close(f.fd);
@@ -157,6 +159,7 @@ ZxShm *zx_shm_new(void *window, int rank, int size) {
   s->rank = rank;
   s->size = size;
   s->slot_bytes = slot_bytes(size);
+  s->head = (Head *)(void *)w;
   s->counters = (Counters *)(void *)(w + APART);
   s->slots = w + head_bytes(size);
   s->part = need(calloc((size_t)size, sizeof *s->part));
@@ -372,6 +375,8 @@ static bool take(ZxShm *s) {
   tell(&s->counters[s->rank].taken, r.round + 1);
   return true;
 }
+
+bool zx_shm_claim(ZxShm *s) { return atomic_exchange(&s->head->claimed, 1) == 0; }
 
 uint64_t zx_shm_moves(const ZxShm *s) { return s->post.round + s->reduce.round + s->take.round; }
 

@@ -36,6 +36,7 @@ uint64_t zx_shm_all_to_all(ZxShm *s, const void *in, size_t bytes, void *out);
 uint64_t zx_shm_broadcast(ZxShm *s, void *p, size_t bytes, int root);
 /* Does what can be done without waiting for another member. */
 void zx_shm_progress(ZxShm *s);
+bool zx_shm_claim(ZxShm *s); /* true for the first member that asks */
 bool zx_shm_done(const ZxShm *s, uint64_t op);
 bool zx_shm_idle(const ZxShm *s); /* all are done */
 uint64_t zx_shm_moves(const ZxShm *s); /* grows as operations get on */

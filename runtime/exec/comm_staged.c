@@ -48,9 +48,7 @@ static void need_room(Staged *s, Op *o, size_t size) {
   if (o->host) s->d->unpin(s->env, o->host);
   o->host = s->d->pinned(s->env, size, &err);
   o->size = size;
-  if (o->host) return;
-  zx_say(s->inner->t->rank(s->inner), "error: %s", err.text);
-  s->inner->t->abort(s->inner, 1);
+  if (!o->host) zx_die(s->inner, "%s", err.text);
 }
 
 /* Starts operation `like`: `out` bytes at `from` go to the host. apart: what comes back must not lie over them. */

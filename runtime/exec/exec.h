@@ -10,9 +10,10 @@
  * capture.c                steps queued once  weights.c     safetensors, read and written by owners
  * params.c update.c        parameters
  * memory.c                 is there enough    setup.c       what a device needs at start-up
- * wait.c                   waits              stall.c       what a wait that lasts is for
+ * die.c                    the end of a job   stall.c       what a wait that lasts is for
  * finite.c                 sound steps        log.c         lines for people, metrics.jsonl
  * rate.c                   learning rates     times.c       what operations had to do
+ * wait.c                   waits
  */
 #ifndef ZUG_EXEC_H
 #define ZUG_EXEC_H
@@ -156,6 +157,8 @@ typedef struct {
   void (*watch)(ZxComm *);
   /* May be NULL. Collective, after a capture that failed on some rank and is forgotten: operations work again. */
   void (*anew)(ZxComm *);
+  /* May be NULL: yes. Whether this rank is the first of its node to ask. */
+  bool (*claim)(ZxComm *);
   /* Ends the whole job with `code`; the one place that does. Flushes nothing but stderr; unfinished files are removed. */
   void (*abort)(ZxComm *, int code) __attribute__((noreturn));
   void (*free)(ZxComm *);
@@ -177,6 +180,8 @@ typedef struct { uint64_t tries, moves; double since, seen; bool told; } ZxWait;
 typedef enum { ZX_WAITS, ZX_STALLS, ZX_GOES_ON } ZxWaited;
 ZxWaited zx_pause(ZxWait *w, ZxComm *c);
 extern const double zx_patience;
+/* Says why and ends the whole job. Of ranks of a node that do so at the same time one says it. */
+_Noreturn void zx_die(ZxComm *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Collective: true on all ranks if `ok` on all of them. */
 bool zx_agree(ZxComm *c, bool ok);
 /* Collective: whether the nodes, and the control groups there, have the `need` bytes of the host's memory that each rank is

@@ -17,6 +17,7 @@ libexec_a_SOURCES = \
   runtime/exec/device_list.c \
   runtime/exec/device_load.c \
   runtime/exec/device_load.h \
+  runtime/exec/die.c \
   runtime/exec/engine.c \
   runtime/exec/engine.h \
   runtime/exec/exec.h \

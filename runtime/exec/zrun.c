@@ -391,16 +391,15 @@ static bool sound(Run *r, const ZxStep *s) {
 }
 
 /* The others wait for what this rank cannot do: it ends them all. */
-static _Noreturn void give_up(Run *r) { r->c->t->abort(r->c, 1); }
+static _Noreturn void give_up(Run *r, int64_t step, const ZbErr *err) {
+  zx_die(r->c, "step %" PRId64 ": %s%s%s", step, err->text, *err->help ? "; " : "", err->help);
+}
 
 static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
   ZbErr err = {0};
   ZxStep s;
   double from = zx_now(), lr = zx_rate(rate, step);
-  if (!zx_engine_step(r->engine, step, lr, &s, &err)) {
-    zx_say(r->rank, "error: step %" PRId64 ": %s%s%s", step, err.text, *err.help ? "; " : "", err.help);
-    give_up(r);
-  }
+  if (!zx_engine_step(r->engine, step, lr, &s, &err)) give_up(r, step, &err);
   double ms = 1e3 * (zx_now() - from);
   if (s.used_bytes != zx_engine_bytes(r->engine))
     ZB_BUG("rank %d planned %" PRIu64 " bytes and used %" PRIu64, r->rank, zx_engine_bytes(r->engine), s.used_bytes);
@@ -415,9 +414,8 @@ static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
   if (r->rank) return sound(r, &s);
   r->ms[step % MS_KEPT] = ms;
   if (step == 1) printf("first step %.0f ms after the start\n", 1e3 * (zx_now() - r->began));
-  if (zx_log_step(r->log, &m, c, (int)classes(r), &err)) return sound(r, &s);
-  zx_say(r->rank, "error: %s%s%s", err.text, *err.help ? "; " : "", err.help);
-  give_up(r);
+  if (!zx_log_step(r->log, &m, c, (int)classes(r), &err)) give_up(r, step, &err);
+  return sound(r, &s);
 }
 
 static int by_size(const void *a, const void *b) {

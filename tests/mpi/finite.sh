@@ -95,6 +95,15 @@ for recipe in "one 1" "pipe_4 4"; do
   once 'all 4 parameters'
 done
 
+# A value that is out of range, found by several ranks at once: one says it, and all end.
+sed 's/\\001\\000\\000\\000/\\011\\000\\000\\000/g; s/\\377\\377\\377\\377/\\011\\000\\000\\000/g' escapes.txt >nine.txt
+printf "$(cat nine.txt)" >records.raw
+ok zdata records records.raw --field x:f32:4 --field weight:f32:1 --field t:i32:1 -o nine.bin
+for try in 1 2 3; do
+  stops 'error: step 1: .*nine.bin' 4 knownt pipe_4 nine.bin 2
+  once 'error: step 1'
+done
+
 # ---- what the loss is divided by ----
 for recipe in "one 1" "pipe_4 4"; do
   set -- $recipe
