@@ -474,15 +474,12 @@ static void same_settings(ZxComm *world) {
                                       "NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",
                                       "NCCL_LAUNCH_ORDER_IMPLICIT", "NCCL_RUNTIME_CONNECT", NULL};
   ZxFacts f = {.a = zb_arena_new()};
-  ZbText t = {0};
   zx_fact(&f, ZX_BUILD, "NCCL", "%s", zx_nccl_version());
   for (int i = 0; names[i]; i++) {
     const char *value = getenv(names[i]);
     zx_fact(&f, ZX_OPTIONS, names[i], "%s", value ? value : "none");
   }
-  bool same = zx_same(world, &f, &t);
-  if (t.s) zx_say(0, "error: %s", t.s);
-  zb_text_free(&t);
+  bool same = zx_same_or_say(world, &f);
   zb_arena_free(f.a);
   if (same) return;
   world->t->barrier(world); /* rank 0 has said it */

@@ -2,8 +2,6 @@
 #include "runtime/exec/data.h"
 #include "runtime/exec/same.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <string.h>
@@ -16,15 +14,10 @@ enum { PIECE = 256 << 10, PIECES = 64, HEAD = 16 << 20 };
 
 static bool add_bytes(XXH3_state_t *h, int fd, const char *path, uint64_t at, uint64_t n, ZbErr *err) {
   static char piece[PIECE];
-  while (n) {
-    ssize_t got = pread(fd, piece, n < PIECE ? n : PIECE, (off_t)at);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0)
-      return zb_fail(err, NULL, "cannot read %s: %s", path,
-                     got ? strerror(errno) : "it shrank while it was read");
-    XXH3_64bits_update(h, piece, (size_t)got);
-    at += (uint64_t)got;
-    n -= (uint64_t)got;
+  for (uint64_t now; n; at += now, n -= now) {
+    now = n < PIECE ? n : PIECE;
+    if (!zb_read_at(fd, path, piece, now, at, err)) return false;
+    XXH3_64bits_update(h, piece, now);
   }
   return true;
 }
@@ -46,22 +39,11 @@ static bool digest_of(int fd, const char *path, uint64_t size, uint64_t *digest,
   return ok;
 }
 
-/* Not to be waited for: a pipe that nobody writes to. */
-static int open_file(const char *path, struct stat *st, ZbErr *err) {
-  int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  if (fd >= 0 && fstat(fd, st) == 0 && S_ISREG(st->st_mode)) return fd;
-  if (fd < 0) zb_fail(err, "check the path and its permissions", "cannot open %s: %s", path, strerror(errno));
-  else zb_fail(err, "check the path", "%s is not a regular file", path);
-  if (fd >= 0) close(fd);
-  return -1;
-}
-
 static uint64_t file_digest(const char *path) {
-  struct stat st;
-  uint64_t digest = 0;
-  int fd = open_file(path, &st, NULL);
+  uint64_t size, digest = 0;
+  int fd = zb_open_file(path, false, &size, NULL);
   if (fd < 0) return 0;
-  if (!digest_of(fd, path, (uint64_t)st.st_size, &digest, NULL)) digest = 0;
+  if (!digest_of(fd, path, size, &digest, NULL)) digest = 0;
   close(fd);
   return digest;
 }
@@ -92,14 +74,16 @@ typedef struct {
 /* Collective; false where this rank cannot read its file. */
 static bool content_of(ZxComm *c, const char *path, Content *out, ZbErr *err) {
   struct stat st = {0};
-  uint64_t digest = 0;
-  int fd = open_file(path, &st, err), reader = reader_of(c, &st), me = c->t->rank(c);
-  bool ok = fd >= 0 && (reader != me || digest_of(fd, path, (uint64_t)st.st_size, &digest, err));
+  uint64_t size = 0, digest = 0;
+  int fd = zb_open_file(path, false, &size, err), me = c->t->rank(c);
+  if (fd < 0 || fstat(fd, &st) < 0) st.st_ino = (ino_t)me;
+  int reader = reader_of(c, &st);
+  bool ok = fd >= 0 && (reader != me || digest_of(fd, path, size, &digest, err));
   if (fd >= 0) close(fd);
   ZbArena *a = zb_arena_new();
   uint64_t *all = ZB_NEWN(a, uint64_t, c->t->size(c));
   c->t->wait(c, c->t->all_gather(c, 0, &digest, sizeof digest, all));
-  *out = (Content){(uint64_t)st.st_size, all[reader]};
+  *out = (Content){size, all[reader]};
   zb_arena_free(a);
   return ok;
 }
@@ -107,8 +91,8 @@ static bool content_of(ZxComm *c, const char *path, Content *out, ZbErr *err) {
 static void note_size(ZxComm *c, const char *path, uint64_t bytes, const char *remedy, ZbText *note) {
   char x[2][24];
   if (bytes > ZX_READ_WHOLE && c->t->rank(c) == 0)
-    zb_text_add(note, "note: %s has %s, and more than %s is compared by pieces only%s\n", path,
-                zb_bytes(x[0], bytes), zb_bytes(x[1], ZX_READ_WHOLE), remedy);
+    zb_text_add(note, "note: %s has %s, and more than %s is compared by pieces only%s\n",
+                zb_show(path), zb_bytes(x[0], bytes), zb_bytes(x[1], ZX_READ_WHOLE), remedy);
 }
 
 static void digest_fact(ZxFacts *f, ZxFactKind kind, const char *name, uint64_t digest) {

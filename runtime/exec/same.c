@@ -125,7 +125,8 @@ static void show(const char *s, const char *other, ZbText *out) {
   size_t n = strlen(s), same = 0, from = 0;
   while (s[same] && s[same] == other[same]) same++;
   if (n > SHOWN && same > SHOWN / 2) from = same - SHOWN / 4;
-  zb_text_add(out, "%s%.*s%s", from ? "..." : "", SHOWN, s + from, n - from > SHOWN ? "..." : "");
+  zb_text_add(out, "%s%s%s", from ? "..." : "", zb_show_n(s + from, n - from > SHOWN ? SHOWN : n - from),
+              n - from > SHOWN ? "..." : "");
 }
 
 /* Lines of one group of ranks, a line for each kind of difference. */
@@ -193,5 +194,15 @@ bool zx_same(ZxComm *c, const ZxFacts *f, ZbText *out) {
   }
   zb_text_free(&mine);
   zb_text_free(&first);
+  return same;
+}
+
+bool zx_same_or_say(ZxComm *c, const ZxFacts *f) {
+  ZbText t = {0};
+  bool same = zx_same(c, f, &t);
+  char *rest = NULL, *line = t.s ? strtok_r(t.s, "\n", &rest) : NULL;
+  for (; line; line = strtok_r(NULL, "\n", &rest)) fprintf(stderr, "zrun: error: %s\n", line);
+  if (t.s) fprintf(stderr, "  help: start all ranks with the same program, options, files and environment\n");
+  zb_text_free(&t);
   return same;
 }

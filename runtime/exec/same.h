@@ -36,6 +36,8 @@ void zx_fact(ZxFacts *f, ZxFactKind kind, const char *name, const char *fmt, ...
 /* Collective: whether all ranks have the same facts. If not, rank 0 gets lines that say who differs from it in
  * what: "ranks 1, 3 were given another recipe: clip 1 where rank 0 has 0.5". One all-reduce where all are the same. */
 bool zx_same(ZxComm *c, const ZxFacts *f, ZbText *differences);
+/* The same, where they must be: rank 0 prints these lines as errors. */
+bool zx_same_or_say(ZxComm *c, const ZxFacts *f);
 
 /* The version, and a digest of the program's file; of a module's. */
 void zx_build_facts(ZxFacts *f);

@@ -177,17 +177,6 @@ static bool agree_diags(Run *r, bool ok) {
 }
 
 /* ---- whether ranks were started alike ---- */
-static bool same(Run *r, const ZxFacts *f) {
-  ZbText t = {0};
-  bool ok = zx_same(r->c, f, &t);
-  char *rest = NULL;
-  for (char *line = t.s ? strtok_r(t.s, "\n", &rest) : NULL; line; line = strtok_r(NULL, "\n", &rest))
-    fprintf(stderr, "zrun: error: %s\n", line);
-  if (t.s) fprintf(stderr, "  help: start all ranks with the same program, options and files\n");
-  zb_text_free(&t);
-  return ok;
-}
-
 /* Files to read are compared by what is in them, wherever they lie: nodes may have copies. Files to write are one for all
  * ranks. -I only says where to look. */
 static void option_facts(ZxFacts *f, const Options *o) {
@@ -211,7 +200,7 @@ static bool same_options(Run *r) {
   ZxFacts f = {.a = r->a};
   option_facts(&f, &r->o);
   zx_module_facts(&f, r->o.device);
-  if (same(r, &f)) return true;
+  if (zx_same_or_say(r->c, &f)) return true;
   if (*r->o.device_note.text) zx_say(r->rank, "note: computing on the CPU, %s", r->o.device_note.text);
   return false;
 }
@@ -258,7 +247,7 @@ static bool read_files(Run *r) {
   if (ok && r->o.init && !r->o.dry_run) ok = agree(r, zx_init_facts(&f, r->c, r->o.init, &note, &err), &err);
   if (ok && note.s) fputs(note.s, stdout);
   zb_text_free(&note);
-  return ok && same(r, &f);
+  return ok && zx_same_or_say(r->c, &f);
 }
 
 static bool make_plan(Run *r) {
@@ -268,7 +257,7 @@ static bool make_plan(Run *r) {
   if (!agree_diags(r, r->plan)) return false;
   if (r->rank == 0) print_diags(r); /* warnings */
   zx_plan_facts(&f, r->plan);
-  return same(r, &f);
+  return zx_same_or_say(r->c, &f);
 }
 
 static bool check_size(Run *r) {
@@ -546,7 +535,7 @@ static bool same_program(Run *r, bool help) {
   ZxFacts f = {.a = r->a};
   zx_build_facts(&f);
   zx_fact(&f, ZX_OPTIONS, "--help", "%s", help ? "yes" : "no");
-  return same(r, &f);
+  return zx_same_or_say(r->c, &f);
 }
 
 /* As parse, on all ranks: if it is wrong on some, the lowest of them says what. */
