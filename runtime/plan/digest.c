@@ -139,7 +139,7 @@ static Hash nodes(const ZpNode *n, uint32_t count) {
     add_call(&h, &n->call);
     for (int k = 0; k < n->call.nin; k++) add(&h, n->in[k]);
     for (int k = 0; k < n->call.nout; k++) add(&h, n->out[k]);
-    ADD(&h, n->dims, n->split, n->axis, n->axis2, n->scratch_bytes, n->scratch_at, n->sink, n->loc, n->region,
+    ADD(&h, n->dims, n->split, n->axis, n->axis2, n->packs, n->scratch_bytes, n->scratch_at, n->sink, n->loc, n->region,
         n->again, n->sets);
     add_double(&h, n->flops);
   }

@@ -115,6 +115,7 @@ Test(digest, every_field_counts) {
   CHANGE(forward, last->in[0]);
   CHANGE(forward, last->out[0]);
   CHANGE(forward, last->dims);
+  CHANGE(forward, last->packs);
   CHANGE(forward, last->scratch_at);
   for (uint32_t i = 0; i < s->nfwd; i++)
     if (s->fwd[i].call.chain) CHANGE(forward, s->fwd[i].call.chain->ops[0].op);
@@ -131,6 +132,7 @@ Test(digest, every_field_counts) {
   CHANGE("stage 1's instructions", in->pair);
   CHANGE("stage 1's instructions", in->dims);
   CHANGE("stage 1's instructions", in->bytes);
+  CHANGE("stage 1's instructions", in->coll);
   CHANGE("stage 1's instructions", in->in_place);
   CHANGE("stage 1's instructions", in->wait[0]);
   CHANGE("stage 1's instructions", in->access[0].tag);
