@@ -78,8 +78,8 @@ bool zp_check_bytes(const Check *c, uint32_t s, uint32_t i) {
   case ZP_I_SCATTER_GRADS: bytes = k->elems * 4; break;
   case ZP_I_REDUCE_GRADS: /* what this rank updates */
   case ZP_I_REDUCE_TIED: bytes = k->elems * 4 / parts(c->p, k, 1); break;
-  case ZP_I_REDUCE_COUNT: bytes = 8; break;
-  case ZP_I_REDUCE_STEP: bytes = 4 * 8; break;
+  case ZP_I_REDUCE_COUNT: bytes = in->dims ? 8 : 0; break;
+  case ZP_I_REDUCE_STEP: bytes = in->dims ? 4 * 8 : 0; break;
   default: break;
   }
   if (in->bytes == bytes) return true;
