@@ -8,7 +8,6 @@
  * check_arena.c     sizes and places of buffers
  * check_segment.c   local programs: what each call reads and writes
  * check_local.c     ... where values lie, and how large they are
- * check_shapes.c    operands of calls
  * check_words.c     counter-examples in words */
 #ifndef ZUG_PLAN_CHECK_H
 #define ZUG_PLAN_CHECK_H
@@ -41,9 +40,7 @@ bool zp_check_deadlock(const Check *c);
 bool zp_check_operands(const Check *c, uint32_t stage, uint32_t instr);
 bool zp_check_memory(const Check *c, uint32_t stage);
 bool zp_check_buckets(const Check *c);
-bool zp_check_bytes(const Check *c, uint32_t stage, uint32_t instr); /* of a collective */
 bool zp_check_arena(const Check *c, uint32_t stage);
-bool zp_check_shapes(const Check *c);
 /* Whether BWD of this instance needs the loss denominator. */
 static inline bool zp_counts(const ZpPlan *p, const ZpInst *i) {
   return p->segments[i->segment].has_loss && p->segments[i->segment].ncount;

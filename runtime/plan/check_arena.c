@@ -67,26 +67,6 @@ bool zp_check_buckets(const Check *c) {
   return true;
 }
 
-/* ---- collectives ---- */
-bool zp_check_bytes(const Check *c, uint32_t s, uint32_t i) {
-  const ZpInstr *in = &c->p->stages[s].prog.instrs[i];
-  const ZpBucket *k = in->held < c->p->stages[s].nheld ? &c->p->buckets[c->p->stages[s].held[in->held].bucket] : NULL;
-  uint64_t bytes = in->bytes;
-  switch ((ZpInstrOp)in->op) {
-  case ZP_I_GATHER_PARAMS:
-  case ZP_I_PUBLISH_PARAMS: bytes = k->elems * (is_half(c->p) ? 2 : 4); break;
-  case ZP_I_SCATTER_GRADS: bytes = k->elems * 4; break;
-  case ZP_I_REDUCE_GRADS: /* what this rank updates */
-  case ZP_I_REDUCE_TIED: bytes = k->elems * 4 / parts(c->p, k, 1); break;
-  case ZP_I_REDUCE_COUNT: bytes = in->dims ? 8 : 0; break;
-  case ZP_I_REDUCE_STEP: bytes = in->dims ? 4 * 8 : 0; break;
-  default: break;
-  }
-  if (in->bytes == bytes) return true;
-  return zp_fail_at(c, s, i, "is said to move %llu bytes, but moves %llu", (unsigned long long)in->bytes,
-                    (unsigned long long)bytes);
-}
-
 /* ---- buffers ---- */
 static const ZpSegment *segment_at(const ZpPlan *p, const ZpStage *st, uint32_t i) {
   return &p->segments[st->insts[i].segment];

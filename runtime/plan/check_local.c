@@ -216,6 +216,9 @@ const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
         int64_t size = size_along(operand(l, n, k), operand(l, n, i)->axis[a]);
         if (size && size != operand(l, n, i)->size[a]) return "has operands of which one axis has two sizes";
       }
+  const uint16_t *ax = n->call.ax;
+  if (n->call.op == ZG_OP_RENAME && size_along(operand(l, n, 0), ax[0]) != size_along(operand(l, n, 1), ax[1]))
+    return "renames an axis to one of another size";
   return NULL;
 }
 

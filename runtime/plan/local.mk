@@ -14,7 +14,6 @@ libplan_a_SOURCES = \
   runtime/plan/check_operands.c \
   runtime/plan/check_queues.c \
   runtime/plan/check_segment.c \
-  runtime/plan/check_shapes.c \
   runtime/plan/check_words.c \
   runtime/plan/convert.c \
   runtime/plan/digest.c \

@@ -363,8 +363,9 @@ Test(check, bytes_of_collectives) {
       cr_expect_eq(in->bytes, bytes, "%s, level %d: %llu bytes", zp_instr_info[in->op].text, level,
                    (unsigned long long)in->bytes);
       in->bytes = bytes + 64;
-      rejects(p, zb_printf(arena, "is said to move %llu bytes, but moves %llu", (unsigned long long)bytes + 64,
-                           (unsigned long long)bytes));
+      const char *coll = zg_op_info[in->coll].text;
+      rejects(p, zb_printf(arena, "is %s of %llu bytes, but has to be %s of %llu", coll, (unsigned long long)bytes + 64,
+                           coll, (unsigned long long)bytes));
       in->bytes = bytes;
     }
   }

@@ -54,7 +54,6 @@ static void fill_segments(ZpPlan *p, const Fake *f) {
     s->carry_out_bytes = s->dcarry_out_bytes = i == HEAD ? 0 : 512;
     s->has_loss = i == HEAD;
     s->ncount = i == HEAD && f->counts;
-    s->count = ZB_NEWN(p->arena, ZpNode, s->ncount); /* of no operands */
     s->cost = f->costs ? (i == LAYERS ? 7 : 1) : 0;
     uint32_t own = i == EMBED ? WTE : i == LAYERS ? LAYER : f->tied ? WTE : OUT;
     ZB_PUSH(p->arena, s->buckets, s->nbuckets, own);
