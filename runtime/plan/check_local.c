@@ -258,6 +258,27 @@ static const char *packing_wrong(const ZpNode *n, const ZpValue *in, const ZpVal
   return n->packs && n->scratch_bytes < need ? "has not the scratch to pack" : NULL;
 }
 
+/* What the collective makes of what ranks have: along its dims from one state to another, along the others nothing. */
+static const char *states_wrong(const ZpPlan *p, const ZpNode *n, const ZpState *in, const ZpState *out) {
+  static const struct { uint16_t op; char from, to; } changes[] = {
+      {ZG_OP_ALL_REDUCE, 'P', 'R'},  {ZG_OP_REDUCE_SCATTER, 'P', 'S'}, {ZG_OP_ALL_GATHER, 'S', 'R'},
+      {ZG_OP_ALL_TO_ALL, 'S', 'S'},  {ZG_OP_LOCAL_SLICE, 'R', 'S'},    {ZG_OP_LOCAL_PAD, 'S', 'P'}};
+  size_t k = 0;
+  while (changes[k].op != n->call.op) k++;
+  char from = n->call.op == ZG_OP_LOCAL_PAD && n->axis == ZP_NO_AXIS ? 'R' : changes[k].from;
+  uint16_t to = n->call.op == ZG_OP_ALL_TO_ALL ? n->axis2 : n->axis;
+  for (int d = 0; d < p->mesh.ndims; d++) {
+    ZpState a = in[d], b = out[d];
+    bool same = a.kind == b.kind && a.max == b.max && (a.kind != 'S' || a.axis == b.axis);
+    bool does = a.kind == from && b.kind == changes[k].to;
+    does &= (a.kind != 'S' || a.axis == n->axis) && (b.kind != 'S' || b.axis == to);
+    if (a.kind == 'P') does &= a.max == (n->call.opt[0] != 0);
+    if (b.kind == 'P' && n->dims >> d & 1) does &= !b.max;
+    if (n->dims >> d & 1 ? !does : !same) return "does not make of its operand what its result is said to be";
+  }
+  return NULL;
+}
+
 /* Sizes along an axis as the collective changes them; the rest stays. */
 const char *zp_collective_wrong(const Local *l, const ZpNode *n) {
   const ZpPlan *p = l->c->p;
@@ -282,6 +303,8 @@ const char *zp_collective_wrong(const Local *l, const ZpNode *n) {
     if (have != make * (cuts && axis == to ? members : 1))
       return "has a result of other sizes than its ranks make";
   }
+  const char *wrong = states_wrong(p, n, in->state, out->state);
+  if (wrong) return wrong;
   bool sums = op == ZG_OP_ALL_REDUCE || op == ZG_OP_REDUCE_SCATTER;
   if (sums && in->elem != ZK_F32 && in->elem != ZK_BF16) return "sums what is neither f32 nor bf16";
   if (op == ZG_OP_ALL_REDUCE && !in_blocks(in, out, in->axis[0])) return "has a result that lies otherwise";

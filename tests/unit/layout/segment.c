@@ -163,6 +163,8 @@ Test(segment, collectives) {
   WITH(r->scratch_bytes, s->values[r->in[0]].bytes - 1, "has not the scratch to pack");
   WITH(r->call.op, ZG_OP_ALL_GATHER, "has a result of other sizes than its ranks make");
   WITH(r->call.op, ZG_OP_COPY, "goes over ranks, but is no collective");
+  WITH(r->call.op, ZG_OP_LOCAL_SLICE, "does not make of its operand what its result is said to be");
+  WITH(r->call.opt[0], 1, "does not make of its operand what its result is said to be");
   plan_close(&q);
   model_close(&m);
 }
@@ -179,6 +181,7 @@ Test(segment, pads) {
     WITH(k->dims, 0, "goes over no ranks");
     WITH(k->axis, seq ? ZP_NO_AXIS : 0, "has a result of other sizes than its ranks make");
     WITH(k->axis, 99, "has a result of another kind than its operand");
+    if (!seq) WITH(k->dims, 1, "does not make of its operand what its result is said to be"); /* d.kv, of as many ranks */
     if (seq) WITH(k->dims, 3, "has a result of other sizes than its ranks make");
     plan_close(&q);
   }
