@@ -218,6 +218,7 @@ static void judge(Mutants *t, const char *what, uint32_t number) {
     }                                                                                                        \
   } while (0)
 #define NEAR(x) (uint64_t)(x) + 1, (uint64_t)(x)-1, 0
+#define LESS(x) ((x) < 64 ? 0 : (x)-64)
 
 static void mutate_value(Mutants *t, uint32_t i, ZpValue *v) {
   MUTATE(t, "place of value", i, v->at.place, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10);
@@ -275,9 +276,9 @@ static void mutate(const ZgGraph *g, const char *recipe, bool (*joins)(const ZkC
     }
     for (uint32_t i = 0; i < s->nvalues; i++)
       if (used[i]) mutate_value(&t, i, &s->values[i]);
-    MUTATE(&t, "temporaries of part", k, s->fwd_temp, s->fwd_temp - 64);
-    MUTATE(&t, "temporaries of part", k, s->bwd_temp, s->bwd_temp - 64);
-    MUTATE(&t, "saved bytes of part", k, s->saved_bytes, s->saved_bytes - 64);
+    MUTATE(&t, "temporaries of part", k, s->fwd_temp, LESS(s->fwd_temp));
+    MUTATE(&t, "temporaries of part", k, s->bwd_temp, LESS(s->bwd_temp));
+    MUTATE(&t, "saved bytes of part", k, s->saved_bytes, LESS(s->saved_bytes));
   }
   cr_log_info("%u changes, %u refused", t.tried, t.refused);
   cr_assert_gt(t.tried, 1000);
