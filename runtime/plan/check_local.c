@@ -205,6 +205,28 @@ static int64_t size_along(const ZpValue *v, uint16_t axis) {
   return 0;
 }
 
+/* Registers: results of the op that the chain is joined to, inputs, then one an instruction (kernels.h). */
+static const char *chain_wrong(const ZkCall *k) {
+  const ZkChain *c = k->chain;
+  bool joined = k->op != ZG_OP_CHAIN;
+  if (!c) return joined ? NULL : "is a chain of nothing";
+  int results = joined ? zg_op_info[k->op].nout : 0, own = joined ? zg_op_info[k->op].max_in - (c->before > 0) : 0;
+  int first = results + k->nin - own;
+  if (own > k->nin || c->nout != k->nout || c->nops > ZK_CHAIN_MAX_OPS || c->before > c->nops)
+    return "has a chain that does not fit the call";
+  for (int i = 0; i < c->nops; i++) {
+    const ZkChainOp *o = &c->ops[i];
+    const uint16_t arg[3] = {o->a, o->b, o->c};
+    if (o->op >= ZG_OP_COUNT || zg_op_info[o->op].class != ZG_EW) return "has a chain of what is not element by element";
+    for (int a = 0; a < zg_op_info[o->op].max_in; a++)
+      if (arg[a] >= first + i || (i < c->before && arg[a] < results)) return "has a chain that reads what is not made yet";
+  }
+  for (int j = 0; j < c->nout; j++)
+    if (c->out[j] >= first + c->nops) return "has a chain that gives out what it does not make";
+  bool fed = !c->before || (c->feeds >= results && c->feeds < first + c->before);
+  return fed ? NULL : "is fed by what is not made yet";
+}
+
 const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
   if (n->call.op == ZG_OP_ALL_REDUCE || n->call.op == ZG_OP_REDUCE_SCATTER ||
       n->call.op == ZG_OP_ALL_GATHER || n->call.op == ZG_OP_ALL_TO_ALL || n->call.op == ZG_OP_LOCAL_SLICE ||
@@ -219,7 +241,7 @@ const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
   const uint16_t *ax = n->call.ax;
   if (n->call.op == ZG_OP_RENAME && size_along(operand(l, n, 0), ax[0]) != size_along(operand(l, n, 1), ax[1]))
     return "renames an axis to one of another size";
-  return NULL;
+  return chain_wrong(&n->call);
 }
 
 /* The engine takes it as one f32, of which ranks have parts exactly along the dims that are reduced in the end. */

@@ -148,7 +148,7 @@ Test(place, packs_tightly) {
       for (uint32_t s = 0; s < x.g->nsegments; s++) {
         const ZpSegment *g = &q.p->segments[s];
         double f = loss_of(g, FWD, g->fwd_temp), b = loss_of(g, BWD, g->bwd_temp);
-        cr_expect(f < 1.35 && b < 1.35, "%s segment %u: %.2f forward, %.2f backward of what is alive", t.s, s,
+        cr_expect(f < 1.15 && b < 1.15, "%s segment %u: %.2f forward, %.2f backward of what is alive", t.s, s,
                   f, b);
       }
       zb_text_free(&t);

@@ -188,6 +188,50 @@ Test(segment, pads) {
   model_close(&m);
 }
 
+/* Registers of chains, alone and joined: only what is there already, only what is made. */
+static void break_chain(Plan *pq, const ZkCall *k) {
+  Plan q = *pq;
+  ZkChain *c = (ZkChain *)k->chain;
+  ZkChainOp *last = &c->ops[c->nops - 1];
+  bool joined = k->op != ZG_OP_CHAIN;
+  int results = joined ? zg_op_info[k->op].nout : 0, own = joined ? zg_op_info[k->op].max_in - (c->before > 0) : 0;
+  int first = results + k->nin - own;
+  cr_assert(zg_op_info[last->op].max_in > 0);
+  WITH(last->a, (uint16_t)(first + c->nops - 1), "has a chain that reads what is not made yet");
+  WITH(last->op, ZG_OP_DOT, "has a chain of what is not element by element");
+  WITH(last->op, ZG_OP_COUNT, "has a chain of what is not element by element");
+  WITH(c->out[0], (uint16_t)(first + c->nops), "has a chain that gives out what it does not make");
+  WITH(c->nout, c->nout + 1, "has a chain that does not fit the call");
+  WITH(c->before, c->nops + 1, "");
+  if (!c->before) return;
+  WITH(c->feeds, (uint16_t)(first + c->before), "is fed by what is not made yet");
+  WITH(c->feeds, 0, "is fed by what is not made yet");
+  WITH(c->ops[0].a, 0, "has a chain that reads what is not made yet");
+}
+
+Test(segment, chains) {
+  Model m = model_open("gpt2", NULL, "-D layers=1 -D heads=2 -D width=16 -D context=16 -D words=32");
+  Plan q = plan_joins(m.g, "bind batch = 2, seq = 16", joins_norms);
+  ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
+  int alone = 0, amid = 0, after = 0;
+  for (uint32_t i = 0; i < s->nfwd + s->nbwd; i++) {
+    ZpNode *n = i < s->nfwd ? &s->fwd[i] : &s->bwd[i - s->nfwd];
+    const ZkChain *c = n->call.chain;
+    if (!c || !c->nops) continue;
+    break_chain(&q, &n->call);
+    if (n->call.op == ZG_OP_CHAIN) {
+      if (s->values[n->in[0]].at.place == ZP_AT_GRAD)
+        WITH(n->call.op, ZG_OP_CONCAT, "reads operand 0 where this list has nothing to read");
+      WITH(n->call.chain, NULL, "is a chain of nothing");
+      alone++;
+    } else if (c->before) amid++;
+    else after++;
+  }
+  cr_assert(alone && amid && after);
+  plan_close(&q);
+  model_close(&m);
+}
+
 /* ---- thousands ---- */
 typedef struct {
   Plan *q;
