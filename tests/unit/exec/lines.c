@@ -1,0 +1,96 @@
+/* What a step prints, to the letter: what is known, what is not, and how many digits. */
+#include "runtime/exec/exec.h"
+#include "tests/unit/exec/scratch.h"
+
+#include <criterion/criterion.h>
+#include <criterion/redirect.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(lines, .init = scratch_make, .fini = scratch_remove);
+
+static const ZxMetrics nothing = {.step = 1,
+                                  .steps = 9,
+                                  .loss = 2,
+                                  .grad_norm = -1,
+                                  .lr = -1,
+                                  .tokens = -1,
+                                  .step_ms = -1,
+                                  .tokens_per_s = -1,
+                                  .flops = -1,
+                                  .peak_share = -1,
+                                  .bubble = -1,
+                                  .wait_ms = -1,
+                                  .wait_max_ms = -1};
+static const ZxMetrics zero = {.step = 10, .steps = 1000};
+
+static ZxMetrics with_ms(double ms) {
+  ZxMetrics m = nothing;
+  m.step_ms = ms;
+  return m;
+}
+
+Test(lines, for_people) {
+  cr_redirect_stdout();
+  ZbErr err;
+  ZxLog *l = zx_log_open(NULL, &err);
+  ZxMetrics odd = nothing;
+  odd.grad_norm = odd.loss = NAN;
+  odd.peak_share = 0.999;
+  odd.bubble = 0.004;
+  odd.planned_bytes = 1;
+  const double ms[] = {0, 9.994, 10, 99.94, 100, 12345.6};
+  cr_assert(zx_log_step(l, &nothing, NULL, 0, &err) && zx_log_step(l, &zero, NULL, 0, &err));
+  for (size_t i = 0; i < sizeof ms / sizeof *ms; i++) {
+    ZxMetrics m = with_ms(ms[i]);
+    cr_assert(zx_log_step(l, &m, NULL, 0, &err));
+  }
+  cr_assert(zx_log_step(l, &odd, NULL, 0, &err));
+  zx_log_close(l);
+  cr_expect_stdout_eq_str(
+      "step 1/9  loss 2.0000\n"
+      "step   10/1000  loss 0.0000  grad 0  lr 0.00e+00  0 tok/s  0.00 ms  0% of peak  0% idle\n"
+      "step 1/9  loss 2.0000  0.00 ms\n"
+      "step 1/9  loss 2.0000  9.99 ms\n"
+      "step 1/9  loss 2.0000  10.0 ms\n"
+      "step 1/9  loss 2.0000  99.9 ms\n"
+      "step 1/9  loss 2.0000  100 ms\n"
+      "step 1/9  loss 2.0000  12346 ms\n"
+      "step 1/9  loss nan  grad nan  100% of peak  0% idle  0 B of 1 B\n");
+}
+
+Test(lines, for_programs) {
+  cr_redirect_stdout();
+  ZbErr err;
+  ZxLog *l = zx_log_open(scratch("log"), &err);
+  cr_assert(l, "%s", err.text);
+  ZxClassMetrics c[2] = {
+      {.stage = 0, .planned_bytes = 5, .used_bytes = 4, .compute_ms = 0, .wait_ms = -1, .wait_max_ms = -1},
+      {.stage = 1, .planned_bytes = 7, .used_bytes = 6, .compute_ms = -1, .wait_ms = 2.5, .wait_max_ms = 3}};
+  cr_assert(zx_log_step(l, &nothing, c, 1, &err) && zx_log_step(l, &zero, c, 2, &err));
+  size_t n;
+  char *text = scratch_read("log/metrics.jsonl", &n);
+  cr_expect_str_eq(
+      text,
+      "{\"step\":1,\"steps\":9,\"loss\":2,\"planned_bytes\":0,\"used_bytes\":0,\"classes\":["
+      "{\"stage\":0,\"planned_bytes\":5,\"used_bytes\":4,\"compute_ms\":0}]}\n"
+      "{\"step\":10,\"steps\":1000,\"loss\":0,\"grad_norm\":0,\"lr\":0,\"tokens\":0,\"step_ms\":0,"
+      "\"tokens_per_s\":0,\"flops\":0,\"peak_share\":0,\"bubble\":0,\"wait_ms\":0,\"wait_max_ms\":0,"
+      "\"planned_bytes\":0,"
+      "\"used_bytes\":0,\"classes\":[{\"stage\":0,\"planned_bytes\":5,\"used_bytes\":4,\"compute_ms\":0},"
+      "{\"stage\":1,\"planned_bytes\":7,\"used_bytes\":6,\"wait_ms\":2.5,\"wait_max_ms\":3}]}\n");
+  free(text);
+  zx_log_close(l);
+}
+
+Test(lines, rates_at_the_edges) {
+  ZxRate none = {.lr = 3, .anneal = ZX_CONSTANT}, one = {.lr = 3, .warmup = 1, .anneal = ZX_CONSTANT};
+  ZxRate line = {.lr = 4, .until = 4, .anneal = ZX_LINEAR},
+         wave = {.lr = 4, .until = 2, .anneal = ZX_COSINE, .final = 0.5};
+  cr_expect(zx_rate(&none, 1) == 3 && zx_rate(&one, 1) == 3 && zx_rate(&one, 2) == 3);
+  cr_expect(zx_rate(&line, 1) == 3 && zx_rate(&line, 3) == 1 && zx_rate(&line, 4) == 0 &&
+            zx_rate(&line, 5) == 0);
+  cr_expect_float_eq(zx_rate(&wave, 1), 3, 1e-12);
+  cr_expect_float_eq(zx_rate(&wave, 2), 2, 1e-12);
+}
