@@ -359,9 +359,12 @@ static bool made_before(Elab *e, const Remake *v, uint32_t *out) {
   return true;
 }
 
+/* Of the last segment stays what is made of inputs; what is made of carried values, which are remade, is made anew too. */
 static uint32_t finish_remake(Elab *e, const Remake *v) {
   uint32_t out = v->id;
-  if (v->seg != e->seg) {
+  bool anew = v->seg != e->seg;
+  for (int i = 0; i < v->n.nin; i++) anew |= v->n.in[i] != maker(e, v->seg, v->id)->in[i];
+  if (anew) {
     ZgType t = segment(e, v->seg)->values[v->n.out].type;
     out = add(e, e->seg, v->n, &t) + (v->id - v->n.out);
   }
