@@ -1,3 +1,4 @@
+rm -rf new && mkdir new || exit 2
 # Copies the source and builds nothing yet: prepare.sh SOURCE WORK CC. WORK/src is a copy, WORK/build is configured for
 # quick tests (-O1, no sanitizers, no CUDA) and records the commands of the compiler in WORK/commands. What is there
 # already stays, so that a second run builds only what was edited.
@@ -7,7 +8,12 @@ rm -rf src new && mkdir new || exit 2
 for part in "$source"/* "$source/.clang-format"; do
   [ -e "$part/config.status" ] || cp -pR "$part" new/ || exit 2
 done
-mv new src && cp src/tests/mutants/record.sh . || exit 2
+# What differs from the last copy is new now, whenever it was saved: its object may have been made since.
+if [ -d src ]; then
+  : >stamp
+  diff -rq src new | sed -n 's|^Files .* and \(new/.*\) differ$|\1|p' | while read -r file; do touch -r stamp "$file"; done
+fi
+rm -rf src && mv new src && cp src/tests/mutants/record.sh . || exit 2
 [ -e build/config.status ] && exit 0
 echo "mutants: configuring a copy in $work"
 cd build && ../src/configure -q --with-cuda=no CFLAGS=-O1 CC="sh $work/record.sh $work/commands $cc" \
