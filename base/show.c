@@ -86,7 +86,7 @@ void zb_show_all(char *s, size_t size) {
   for (size_t bytes; good < n && (bytes = zb_plain(s + good, n - good)); good += bytes) {}
   if (good == n) return;
   char *from = strdup(s + good);
-  if (!from) ZB_BUG("out of host memory");
+  if (!from) zb_out_of_memory(0);
   size_t used;
   units(from, n - good, s + good, size - good, &used);
   free(from);

@@ -87,7 +87,7 @@ static size_t folder_bytes(const char *path) {
 
 char *zb_resolve(const char *path, ZbErr *err) {
   char *at = strdup(path), to[PATH_MAX];
-  if (!at) ZB_BUG("out of host memory");
+  if (!at) zb_out_of_memory(0);
   for (int links = 0; links < 40; links++) {
     ssize_t n = readlink(at, to, sizeof to - 1);
     if (n < 0) return at; /* no link, or not there */
@@ -117,7 +117,7 @@ static char *stem_of(const char *path) {
   const char *name = path + folder_bytes(path);
   size_t n = strlen(name);
   char *stem = strndup(name, n < NAME_MAX - SUFFIX ? n : NAME_MAX - SUFFIX);
-  if (!stem) ZB_BUG("out of host memory");
+  if (!stem) zb_out_of_memory(0);
   return stem;
 }
 
@@ -201,7 +201,7 @@ static bool may_replace(ZbOut *o, const ZbKind *kind, ZbErr *err) {
 
 ZbOut *zb_out_new(const char *path, const ZbKind *kind, ZbErr *err) {
   ZbOut *o = calloc(1, sizeof *o);
-  if (!o) ZB_BUG("out of host memory");
+  if (!o) zb_out_of_memory(0);
   o->fd = -1;
   if (!*path) zb_fail(err, NULL, "a file without a name cannot be written");
   else o->path = zb_resolve(path, err);
@@ -220,7 +220,7 @@ ZbOut *zb_out_new(const char *path, const ZbKind *kind, ZbErr *err) {
 
 ZbOut *zb_out_share(const char *tmp) {
   ZbOut *o = calloc(1, sizeof *o);
-  if (!o || !(o->tmp = strdup(tmp))) ZB_BUG("out of host memory");
+  if (!o || !(o->tmp = strdup(tmp))) zb_out_of_memory(0);
   o->fd = -1;
   note_live(o->tmp);
   return o;

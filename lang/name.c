@@ -26,6 +26,7 @@ typedef struct {
   ZlProgram *program;
   Entry **at;
   uint32_t n;
+  bool full; /* said so */
 } Loader;
 
 /* A place where a file may be. */
@@ -127,7 +128,10 @@ static void resolve(Loader *l, const Entry *from, ZlUse *u) {
       return;
     }
   if (l->n == ZL_MAX_FILES) {
-    zl_report(l->diags, ZL_Z0003, u->path.span, "a program has at most %d files", ZL_MAX_FILES);
+    if (!l->full)
+      zl_help(zl_report(l->diags, ZL_Z0003, u->path.span, "a program has at most %d files", ZL_MAX_FILES),
+              "write small files as one");
+    l->full = true;
     return;
   }
   ZbErr err;

@@ -497,7 +497,8 @@ static int yyreport_syntax_error(const yypcontext_t *ctx, ZlParser *ps) {
 /* Only the parser's own stack overflow comes here. */
 static void zl_bison_error(const ZlSpan *span, ZlParser *ps, const char *msg) {
   (void)msg;
-  zl_report(ps->diags, ZL_Z0003, *span, "nested too deeply");
+  zl_help(zl_report(ps->diags, ZL_Z0003, *span, "parentheses, calls or repeats are nested thousands deep here"),
+          "give parts of expressions names; blocks and repeats nest at most 64 deep");
 }
 
 void zl_parse(ZbArena *a, ZlSources *s, ZlDiags *d, ZlFile *f) {

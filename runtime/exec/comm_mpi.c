@@ -120,7 +120,7 @@ static void check(Mpi *m, int rc, const char *what, size_t bytes, int peer) {
 }
 
 static void *need(void *p) {
-  if (!p) ZB_BUG("out of host memory for the communicator's tables");
+  if (!p) zb_out_of_memory(0);
   return p;
 }
 

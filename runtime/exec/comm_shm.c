@@ -149,7 +149,7 @@ void zx_shm_close(const ZxShmFile *f) {
 
 /* ---- a member ---- */
 static void *need(void *p) {
-  if (!p) ZB_BUG("out of host memory for the communicator's tables");
+  if (!p) zb_out_of_memory(0);
   return p;
 }
 

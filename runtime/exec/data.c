@@ -155,7 +155,7 @@ static const char altered[] = "make it again with zdata, or copy it again";
 static bool read_fields(ZxData *d, const uint8_t *head, ZbErr *err) {
   ZxDataInfo *info = &d->info;
   info->field = calloc(info->nfield, sizeof *info->field);
-  if (!info->field) ZB_BUG("out of host memory for %u fields", info->nfield);
+  if (!info->field) zb_out_of_memory(0);
   for (uint32_t i = 0; i < info->nfield; i++) {
     const uint8_t *p = head + ZX_DATA_HEAD * (1 + (size_t)i);
     ZxDataField *f = &info->field[i];
@@ -220,7 +220,7 @@ static bool read_head(ZxData *d, ZbErr *err) {
     return zb_fail(err, altered, "%s is truncated: it ends within its list of fields, at %" PRIu64 " bytes",
                    d->name, d->n);
   uint8_t *head = malloc(bytes);
-  if (!head) ZB_BUG("out of host memory for %u fields", n);
+  if (!head) zb_out_of_memory(0);
   bool ok = get(d, 0, bytes, head, err) && read_sizes(d, head, err);
   free(head);
   return ok;
@@ -229,7 +229,7 @@ static bool read_head(ZxData *d, ZbErr *err) {
 /* ---- opening ---- */
 static ZxData *data_new(const char *name, int fd, const void *bytes, uint64_t n, ZbErr *err) {
   ZxData *d = calloc(1, sizeof *d);
-  if (!d || !(d->name = strdup(zb_show(name))) || !(d->window = calloc(1, sizeof *d->window))) ZB_BUG("out of host memory");
+  if (!d || !(d->name = strdup(zb_show(name))) || !(d->window = calloc(1, sizeof *d->window))) zb_out_of_memory(0);
   d->fd = fd;
   d->bytes = bytes;
   d->n = n;
@@ -277,7 +277,7 @@ bool zx_data_verify(const ZxData *d, ZbErr *err) {
   enum { MUCH = 1 << 20 };
   uint8_t *piece = malloc(MUCH);
   XXH3_state_t *sum = XXH3_createState();
-  if (!piece || !sum) ZB_BUG("out of host memory");
+  if (!piece || !sum) zb_out_of_memory(0);
   XXH3_64bits_reset(sum);
   bool ok = true;
   for (uint64_t at = d->info.data_at, n; ok && at < d->n; at += n) {

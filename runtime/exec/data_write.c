@@ -21,7 +21,7 @@ static bool write_failed(const ZxDataWriter *w, ZbErr *err) { return zb_out_fail
 
 static bool put_head(ZxDataWriter *w, ZbErr *err) {
   uint8_t *head = calloc(1, w->info.data_at);
-  if (!head) ZB_BUG("out of host memory");
+  if (!head) zb_out_of_memory(0);
   zx_data_encode(&w->info, head);
   bool ok = fwrite(head, 1, w->info.data_at, w->f) == w->info.data_at;
   free(head);
@@ -31,12 +31,12 @@ static bool put_head(ZxDataWriter *w, ZbErr *err) {
 ZxDataWriter *zx_data_create(const char *path, const ZxDataInfo *info, ZbErr *err) {
   static const ZbKind kind = {"a token file", zx_data_is_one};
   ZxDataWriter *w = calloc(1, sizeof *w);
-  if (!w || !(w->path = strdup(zb_show(path))) || !(w->sum = XXH3_createState())) ZB_BUG("out of host memory");
+  if (!w || !(w->path = strdup(zb_show(path))) || !(w->sum = XXH3_createState())) zb_out_of_memory(0);
   XXH3_64bits_reset(w->sum);
   w->info = *info;
   w->info.count = 0;
   w->info.field = calloc(info->nfield, sizeof *info->field);
-  if (!w->info.field) ZB_BUG("out of host memory");
+  if (!w->info.field) zb_out_of_memory(0);
   memcpy(w->info.field, info->field, info->nfield * sizeof *info->field);
   if (zx_data_layout(&w->info, err) && (w->out = zb_out_new(path, &kind, err))) {
     int fd = fcntl(zb_out_fd(w->out), F_DUPFD_CLOEXEC, 0);

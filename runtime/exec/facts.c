@@ -25,7 +25,7 @@ static bool add_bytes(XXH3_state_t *h, int fd, const char *path, uint64_t at, ui
 /* Of a large file the first bytes, where headers are, the last ones, and pieces between them. */
 static bool digest_of(int fd, const char *path, uint64_t size, uint64_t *digest, ZbErr *err) {
   XXH3_state_t *h = XXH3_createState();
-  if (!h) ZB_BUG("out of host memory");
+  if (!h) zb_out_of_memory(0);
   XXH3_64bits_reset(h);
   bool ok;
   if (size <= ZX_READ_WHOLE) ok = add_bytes(h, fd, path, 0, size, err);

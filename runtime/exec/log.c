@@ -24,7 +24,7 @@ static const char help[] = "give another folder with --log, or make it writable"
 /* Makes `dir` and what is missing above it. */
 static bool make_folder(const char *dir, ZbErr *err) {
   char *path = strdup(dir);
-  if (!path) ZB_BUG("out of host memory");
+  if (!path) zb_out_of_memory(0);
   bool ok = true;
   for (char *p = path + 1; ok; p++) {
     if (*p != '/' && *p) continue;
@@ -50,7 +50,7 @@ static FILE *open_lines(const ZxLog *l, ZbErr *err) {
 
 ZxLog *zx_log_open(const char *dir, ZbErr *err) {
   ZxLog *l = calloc(1, sizeof *l);
-  if (!l) ZB_BUG("out of host memory");
+  if (!l) zb_out_of_memory(0);
   if (!dir) return l;
   if (!*dir) zb_fail(err, NULL, "the log folder has no name");
   else if (make_folder(dir, err)) {

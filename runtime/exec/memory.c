@@ -209,7 +209,7 @@ bool zx_check_memory(ZxComm *c, uint64_t need, ZbText *tell, ZbErr *err) {
   int n = c->t->size(c), me = c->t->rank(c);
   ZxRoom room;
   Rank *all = calloc((size_t)n, sizeof *all);
-  if (!all) ZB_BUG("out of host memory");
+  if (!all) zb_out_of_memory(0);
   all[me] = (Rank){.node = c->t->nodes(c)[me], .need = need, .taken = taken_here()};
   zx_room_of_machine(zx_system, &all[me].left, &all[me].swap);
   if (zx_room_of_group(zx_system, &room))

@@ -163,7 +163,7 @@ static bool read_tensor(Tensor *t, const cJSON *x, uint64_t from, uint64_t size,
                         ZbErr *err) {
   const cJSON *dtype = NULL, *shape = NULL, *place = NULL;
   t->path = strdup(x->string);
-  if (!t->path) ZB_BUG("out of host memory");
+  if (!t->path) zb_out_of_memory(0);
   for (const cJSON *k = x->child; k; k = k->next) {
     if (!strcmp(k->string ? k->string : "", "dtype")) dtype = k;
     else if (!strcmp(k->string ? k->string : "", "shape")) shape = k;
@@ -231,7 +231,7 @@ static bool read_tensors(ZxWeights *w, const cJSON *root, uint64_t from, uint64_
   uint64_t n = 0;
   for (const cJSON *x = root->child; x; x = x->next) n++;
   w->tensor = calloc(n ? n : 1, sizeof *w->tensor);
-  if (!w->tensor) ZB_BUG("out of host memory for %" PRIu64 " tensors", n);
+  if (!w->tensor) zb_out_of_memory(0);
   for (const cJSON *x = root->child; x; x = x->next) {
     if (x->string && !strcmp(x->string, "__metadata__")) continue;
     if (!cJSON_IsObject(x) || !x->string)
@@ -256,7 +256,7 @@ static bool read_head(ZxWeights *w, uint64_t size, ZbErr *err) {
                    "%s is not a safetensors file, or truncated: a header of %" PRIu64 " bytes in %" PRIu64,
                    w->name, len, size);
   char *text = malloc(len + 1);
-  if (!text) ZB_BUG("out of host memory for a header of %" PRIu64 " bytes", len);
+  if (!text) zb_out_of_memory(0);
   text[len] = 0; /* a NUL inside ends the text early, which the parser takes for its end and refuses */
   bool ok = zb_read_at(w->fd, w->name, text, len, 8, err);
   cJSON *root = ok ? cJSON_ParseWithOpts(text, NULL, 1) : NULL;
@@ -270,7 +270,7 @@ static bool read_head(ZxWeights *w, uint64_t size, ZbErr *err) {
 ZxWeights *zx_weights_open(const char *path, bool write, ZbErr *err) {
   ZxWeights *w = calloc(1, sizeof *w);
   uint64_t size;
-  if (!w || !(w->name = strdup(zb_show(path)))) ZB_BUG("out of host memory");
+  if (!w || !(w->name = strdup(zb_show(path)))) zb_out_of_memory(0);
   w->write = write;
   w->fd = zb_open_file(path, write, &size, err);
   if (w->fd >= 0 && read_head(w, size, err)) return w;
@@ -284,7 +284,7 @@ uint64_t zx_weights_count(const ZxWeights *w) { return w->count; }
 /* ---- tensors ---- */
 static int64_t not_found(const ZxWeights *w, const char *path, ZbErr *err) {
   const char **names = calloc(w->count ? w->count : 1, sizeof *names);
-  if (!names) ZB_BUG("out of host memory");
+  if (!names) zb_out_of_memory(0);
   for (uint64_t i = 0; i < w->count; i++) names[i] = w->tensor[i].path;
   const char *near = zb_nearest(path, names, w->count);
   char help[200] = "is it the file of another model?";

@@ -25,7 +25,7 @@ static void begin_cell(Csv *c) {
   if (c->ncell == c->cap) {
     c->cap = c->cap ? 2 * c->cap : 64;
     c->cell = realloc(c->cell, zb_array_bytes(c->cap, sizeof *c->cell));
-    if (!c->cell) ZB_BUG("out of host memory for a row of %zu cells", c->ncell);
+    if (!c->cell) zb_out_of_memory(0);
   }
   c->cell[c->ncell++] = c->text.len;
 }

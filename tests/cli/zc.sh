@@ -95,3 +95,13 @@ exits 1 $zc dump warn.zug
 head -c 300 first.zsg >short.zsg
 exits 1 $zc dump short.zsg
 exits 1 sh -c "$zc --help >/dev/full"
+
+# ---- many files, little memory ----
+mkdir many && for i in $(seq 300); do echo "use many.f$i" >>many.zug; echo "# $i" >"many/f$i.zug"; done
+refuses 'Z0003.: a program has at most 256 files' zc many.zug --check
+[ "$(grep -c Z0003 out.txt)" = 1 ] || { cat out.txt; fail "said more than once"; }
+awk 'BEGIN { print "model M { axis batch input x: real[batch] y = x"; for (i = 0; i < 20000; i++) print "y = y + " i; print "loss y per x * 0 + 1 }" }' >long.zug
+ok zc long.zug -o long.zsg
+if (ulimit -v 40000 && zc --version) >/dev/null 2>&1; then # not with sanitizers
+  refuses '^out of memory: [0-9]+ bytes wanted' sh -c 'ulimit -v 40000; exec zc long.zug -o long.zsg'
+fi
