@@ -380,3 +380,17 @@ Test(shard, refusals) {
   }
   model_close(&m);
 }
+
+/* Where a rank's part of an axis begins: cut by dims 0 and 2, of 2 and 5, another axis by dim 1. */
+Test(shard, where_parts_begin) {
+  const ZpMesh m = {.ndims = 3, .pipe = -1, .nranks = 30, .dim = {{.size = 2}, {.size = 3}, {.size = 5}}};
+  ZpValue v = {.state = {{.kind = 'S', .axis = 7}, {.kind = 'S', .axis = 8}, {.kind = 'S', .axis = 7}}};
+  for (int64_t rank = 0; rank < 30; rank++) {
+    int64_t c[3] = {rank / 15, rank / 5 % 3, rank % 5};
+    cr_expect_eq(zp_view_start(&m, &v, rank, 7, 4), (c[0] * 5 + c[2]) * 4);
+    cr_expect_eq(zp_view_start(&m, &v, rank, 8, 9), c[1] * 9);
+    cr_expect_eq(zp_view_start(&m, &v, rank, 6, 9), 0);
+  }
+  v.state[2].kind = 'R';
+  cr_expect_eq(zp_view_start(&m, &v, 29, 7, 4), 4);
+}
