@@ -93,8 +93,9 @@ void zb_text_free(ZbText *t);
 const char *zb_bytes(char buf[24], uint64_t bytes);
 
 /* ---- files that are read ---------------------------------------------------------------------------
- * Regular files only: what else a path may name is refused with a message that says what it is, and never waited for. */
-int zb_open_file(const char *path, bool write, uint64_t *size, ZbErr *err); /* to be read, or `write` too; -1 with a message */
+ * Regular files only: what else a path may name is refused with a message that says what it is, never waited for. */
+/* To be read, and to be written too if `write`; -1 with a message. */
+int zb_open_file(const char *path, bool write, uint64_t *size, ZbErr *err);
 /* n bytes from byte `at`. `path` is for messages. */
 bool zb_read_at(int fd, const char *path, void *p, uint64_t n, uint64_t at, ZbErr *err);
 /* A whole file of at most `limit` bytes into `arena`, with a NUL after it that *n does not count. */
@@ -117,7 +118,7 @@ typedef struct {
 ZbOut *zb_out_new(const char *path, const ZbKind *kind, ZbErr *err); /* NULL with a message */
 int zb_out_fd(const ZbOut *o);                                       /* of the temporary, to be read and written */
 const char *zb_out_tmp(const ZbOut *o);
-/* Another process' temporary: what is left of it goes with this one too, if that is discarded; to commit it is to let go of it. */
+/* Another process' temporary: to discard it is to remove it as well, to commit it is to let go of it. */
 ZbOut *zb_out_share(const char *tmp);
 /* All is written: the file is there when this returns true. Both free `o`; NULL may be discarded. */
 bool zb_out_commit(ZbOut *o, ZbErr *err);
@@ -130,8 +131,8 @@ bool zb_out_failed(const char *path, int code, ZbErr *err); /* false, with the m
 char *zb_resolve(const char *path, ZbErr *err);
 /* Last of all in main: whether all that was printed was also written. */
 bool zb_close_stdout(ZbErr *err);
-/* First of all in main: a signal that ends the program removes its temporaries, a file over the limit is an error of its
- * write, and no file is opened as standard output because that was closed. */
+/* First of all in main: a signal that ends the program removes its temporaries, a file over the limit is an error of
+ * its write, and no file is opened as standard output because that was closed. */
 void zb_begin(void);
 
 /* ---- text of others, in messages ------------------------------------------------------------------
@@ -142,12 +143,12 @@ enum { ZB_SHOWN = 256 };
  * beginning, "..." and the end. The eight latest results of a thread are valid. */
 const char *zb_show(const char *s);
 const char *zb_show_n(const char *s, size_t n); /* of s[0..n), which need not end with a NUL */
-/* The same for a whole message in a buffer of `size` bytes, in place; what does not fit is cut off. zb_fail does this. */
+/* The same for a whole message in a buffer of `size` bytes, in place; what does not fit is cut off. As zb_fail does. */
 void zb_show_all(char *s, size_t size);
 /* The same, added to a text, whatever its length. */
 void zb_text_show(ZbText *t, const char *s, size_t n);
-/* False, with the message for what getopt_long refused by returning `c`, with opterr 0 and ':' before its short options. Values
- * of long options that have no short one are above 255. */
+/* False, with the message for what getopt_long refused by returning `c`, with opterr 0 and ':' before its short
+ * options. Values of long options that have no short one are above 255. */
 struct option;
 bool zb_option_failed(int c, char *const *argv, const struct option *longs, ZbErr *err);
 /* Bytes of the first character of s[0..n); 0 if there is none, if it is no UTF-8, or if it controls something. */

@@ -1,5 +1,5 @@
-/* Reading files that a user names. Only regular files are read: their size is known and they have an end. What else a path
- * may name (a folder, a pipe that nobody writes to, /dev/zero) is refused at once instead of waited for. See base.h. */
+/* Reading files that a user names. Only regular files are read: their size is known and they have an end. What else a
+ * path may name (a folder, a pipe that nobody writes to, /dev/zero) is refused at once, not waited for. See base.h. */
 #include "base/base.h"
 
 #include <errno.h>
@@ -23,15 +23,17 @@ const char *zb_file_kind(unsigned mode) {
 static int open_any(const char *path, bool write, struct stat *st, ZbErr *err) {
   int fd = open(path, (write ? O_RDWR : O_RDONLY) | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (fd >= 0 && fstat(fd, st) == 0) return fd;
-  zb_fail(err, strcmp(path, "-") ? "check the path and its permissions" : "the standard input is not read; write it into a file",
+  zb_fail(err,
+          strcmp(path, "-") ? "check the path and its permissions"
+                            : "the standard input is not read; write it into a file",
           "cannot open %s: %s", zb_show(path), strerror(errno));
   if (fd >= 0) close(fd);
   return -1;
 }
 
 static int refuse(int fd, const char *path, const struct stat *st, const char *help, ZbErr *err) {
-  zb_fail(err, S_ISFIFO(st->st_mode) ? help : "give a regular file", "%s is not a regular file but %s", zb_show(path),
-          zb_file_kind(st->st_mode));
+  zb_fail(err, S_ISFIFO(st->st_mode) ? help : "give a regular file", "%s is not a regular file but %s",
+          zb_show(path), zb_file_kind(st->st_mode));
   close(fd);
   return -1;
 }
@@ -50,7 +52,9 @@ bool zb_read_at(int fd, const char *path, void *p, uint64_t n, uint64_t at, ZbEr
     ssize_t got = pread(fd, q, n < (1u << 30) ? n : (1u << 30), (off_t)at);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return zb_fail(err, NULL, "cannot read %s: %s", zb_show(path), strerror(errno));
-    if (!got) return zb_fail(err, "leave it alone while it is used", "cannot read %s: it shrank while it was read", zb_show(path));
+    if (!got)
+      return zb_fail(err, "leave it alone while it is used", "cannot read %s: it shrank while it was read",
+                     zb_show(path));
     q += got;
     at += (uint64_t)got;
     n -= (uint64_t)got;
@@ -64,7 +68,8 @@ char *zb_read_file(ZbArena *a, const char *path, uint64_t limit, size_t *n, ZbEr
   if (fd < 0) return NULL;
   char *text = NULL;
   if (size > limit) {
-    zb_fail(err, NULL, "%s has %llu bytes; at most %llu are read", zb_show(path), (unsigned long long)size, (unsigned long long)limit);
+    zb_fail(err, NULL, "%s has %llu bytes; at most %llu are read", zb_show(path), (unsigned long long)size,
+            (unsigned long long)limit);
   } else {
     text = zb_alloc(a, size + 1);
     *n = size;
@@ -74,7 +79,7 @@ char *zb_read_file(ZbArena *a, const char *path, uint64_t limit, size_t *n, ZbEr
   return text;
 }
 
-/* A pipe that nobody has open for writing is at its end from the start; one with a writer who has not yet written is not. */
+/* A pipe that nobody has open for writing is at its end from the start; one whose writer has not yet written is not. */
 static FILE *open_pipe(int fd, const char *path, const struct stat *st, ZbErr *err) {
   char first;
   ssize_t got = read(fd, &first, 1);

@@ -1,11 +1,11 @@
-/* Text of others in our messages: names of files and tensors, options, cells of a table. It may hold anything: escape codes
- * that a terminal obeys, bytes that are no UTF-8, sixteen megabytes. See base.h. */
+/* Text of others in our messages: names of files and tensors, options, cells of a table. It may hold anything: escape
+ * codes that a terminal obeys, bytes that are no UTF-8, sixteen megabytes. See base.h. */
 #include "base/base.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The character at `p`, and its bytes; 0 if these are no UTF-8: overlong forms, surrogates and what is beyond U+10FFFF. */
+/* The character at `p`, and its bytes; 0 if these are no UTF-8: overlong, a surrogate, or beyond U+10FFFF. */
 static size_t decode(const unsigned char *p, size_t n, uint32_t *code) {
   static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
   uint32_t c = p[0], more = c < 0x80 ? 0 : c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : 1;
@@ -22,8 +22,8 @@ static size_t decode(const unsigned char *p, size_t n, uint32_t *code) {
 
 /* What ends a line, moves a cursor or turns the direction of writing. */
 static bool controls(uint32_t c) {
-  return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x2028 && c <= 0x202e) ||
-         (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
+  return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || c == 0x200e || c == 0x200f ||
+         (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
 }
 
 size_t zb_plain(const char *s, size_t n) {
@@ -39,7 +39,8 @@ static size_t unit(const char *s, size_t n, char out[12], size_t *used) {
   if (*used && !controls(c)) return memcpy(out, s, *used), *used;
   if (*used > 1) return (size_t)snprintf(out, 12, "\\u%04x", c);
   *used = 1;
-  if (*s == '\n' || *s == '\t' || *s == '\r') return (size_t)snprintf(out, 12, "\\%c", *s == '\n' ? 'n' : *s == '\t' ? 't' : 'r');
+  if (*s == '\n' || *s == '\t' || *s == '\r')
+    return (size_t)snprintf(out, 12, "\\%c", *s == '\n' ? 'n' : *s == '\t' ? 't' : 'r');
   return (size_t)snprintf(out, 12, "\\x%02x", (unsigned char)*s);
 }
 

@@ -18,7 +18,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MACHINE = 8, RANDOM = 8, SUFFIX = 1 + MACHINE + 1 + RANDOM + 4 /* ".MACHINE-RANDOM.tmp" */, HEAD = 16 };
+enum {
+  MACHINE = 8,
+  RANDOM = 8,
+  SUFFIX = 1 + MACHINE + 1 + RANDOM + 4 /* ".MACHINE-RANDOM.tmp" */,
+  HEAD = 16
+};
 
 struct ZbOut {
   char *path; /* links resolved */
@@ -30,7 +35,9 @@ struct ZbOut {
 
 /* ---- what is removed when the program ends before its time ---- */
 enum { MAX_LIVE = 16 };
-static char live[MAX_LIVE][PATH_MAX]; /* of other threads a handler may see an entry half written: its first byte comes last */
+static char
+    live[MAX_LIVE]
+        [PATH_MAX]; /* of other threads a handler may see an entry half written: its first byte comes last */
 
 static void note_live(const char *tmp) {
   for (int i = 0; i < MAX_LIVE; i++) {
@@ -51,7 +58,8 @@ void zb_out_discard_all(void) {
     if (__atomic_load_n(&live[i][0], __ATOMIC_ACQUIRE)) unlink(live[i]);
 }
 
-static void on_signal(int sig) { /* by SA_RESETHAND the second one ends the program as if there were no handler */
+static void on_signal(
+    int sig) { /* by SA_RESETHAND the second one ends the program as if there were no handler */
   int saved = errno;
   zb_out_discard_all();
   errno = saved;
@@ -124,7 +132,9 @@ static char *stem_of(const char *path) {
 static bool is_ours(const char *name, const char *stem, const char *here) {
   size_t n = strlen(stem);
   if (!*here || strlen(name) != n + SUFFIX || strncmp(name, stem, n) || name[n] != '.') return false;
-  if (strncmp(name + n + 1, here, MACHINE) || name[n + 1 + MACHINE] != '-' || strcmp(name + n + SUFFIX - 4, ".tmp")) return false;
+  if (strncmp(name + n + 1, here, MACHINE) || name[n + 1 + MACHINE] != '-' ||
+      strcmp(name + n + SUFFIX - 4, ".tmp"))
+    return false;
   return strspn(name + n + 2 + MACHINE, "0123456789abcdef") == RANDOM;
 }
 
@@ -133,8 +143,8 @@ static void remove_if_left(const char *tmp) {
   struct stat st, now;
   int fd = open(tmp, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (fd < 0) return;
-  if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0 && lstat(tmp, &now) == 0 &&
-      now.st_ino == st.st_ino && now.st_dev == st.st_dev)
+  if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+      lstat(tmp, &now) == 0 && now.st_ino == st.st_ino && now.st_dev == st.st_dev)
     unlink(tmp);
   close(fd);
 }
@@ -157,14 +167,17 @@ static void remove_left(const char *path, const char *stem, const char *here) {
 static int make_tmp(ZbOut *o, const char *stem, const char *here) {
   for (int tries = 0; tries < 100; tries++) {
     uint64_t word = 0;
-    if (getrandom(&word, sizeof word, 0) != sizeof word) word = zb_mix64((uint64_t)getpid() << 32 ^ (uint64_t)tries);
+    if (getrandom(&word, sizeof word, 0) != sizeof word)
+      word = zb_mix64((uint64_t)getpid() << 32 ^ (uint64_t)tries);
     char name[NAME_MAX + 1];
     snprintf(name, sizeof name, "%s.%s-%08x.tmp", stem, *here ? here : "unknown.", (unsigned)word);
     o->tmp = joined(o->path, folder_bytes(o->path), name);
     int fd = open(o->tmp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, o->old ? 0600 : 0666);
     if (fd < 0 && errno != EEXIST) return -1;
     struct stat st;
-    if (fd >= 0 && !(flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) && fstat(fd, &st) == 0 && st.st_nlink) return fd;
+    if (fd >= 0 && !(flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) && fstat(fd, &st) == 0 &&
+        st.st_nlink)
+      return fd;
     if (fd >= 0) close(fd);
     free(o->tmp);
     o->tmp = NULL;
@@ -187,10 +200,13 @@ static bool may_replace(ZbOut *o, const ZbKind *kind, ZbErr *err) {
   static const char help[] = "remove it, or choose another name";
   struct stat st;
   if (stat(o->path, &st) < 0) return true; /* creating it will say what is wrong, if anything */
-  if (!S_ISREG(st.st_mode)) return zb_fail(err, help, "%s exists and is not a file but %s", zb_show(o->path), zb_file_kind(st.st_mode));
+  if (!S_ISREG(st.st_mode))
+    return zb_fail(err, help, "%s exists and is not a file but %s", zb_show(o->path),
+                   zb_file_kind(st.st_mode));
   o->old = true;
   o->mode = st.st_mode & 0777;
-  if (access(o->path, W_OK)) return zb_fail(err, help, "cannot write %s: %s", zb_show(o->path), strerror(errno));
+  if (access(o->path, W_OK))
+    return zb_fail(err, help, "cannot write %s: %s", zb_show(o->path), strerror(errno));
   uint8_t head[HEAD];
   int fd = open(o->path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   ssize_t n = fd < 0 ? -1 : read(fd, head, sizeof head);
@@ -210,7 +226,9 @@ ZbOut *zb_out_new(const char *path, const ZbKind *kind, ZbErr *err) {
     machine(here);
     remove_left(o->path, stem, here);
     o->fd = make_tmp(o, stem, here);
-    if (o->fd < 0) zb_fail(err, "check the folder and its permissions", "cannot create %s: %s", zb_show(o->path), strerror(errno));
+    if (o->fd < 0)
+      zb_fail(err, "check the folder and its permissions", "cannot create %s: %s", zb_show(o->path),
+              strerror(errno));
     free(stem);
   }
   if (o->fd >= 0) note_live(o->tmp);
@@ -230,11 +248,12 @@ int zb_out_fd(const ZbOut *o) { return o->fd; }
 const char *zb_out_tmp(const ZbOut *o) { return o->tmp; }
 
 bool zb_out_failed(const char *path, int code, ZbErr *err) {
-  return zb_fail(err, "check the free space (df) and the limits (ulimit -f)", "cannot write %s: %s", zb_show(path), strerror(code));
+  return zb_fail(err, "check the free space (df) and the limits (ulimit -f)", "cannot write %s: %s",
+                 zb_show(path), strerror(code));
 }
 
-/* The permissions and the owner of the file that is replaced. If its group cannot be given, that one may do no more than
- * everybody. */
+/* The permissions and the owner of the file that is replaced. If its group cannot be given, another group may do no
+ * more than everybody. */
 static void take_after(const ZbOut *o) {
   struct stat st;
   if (stat(o->path, &st) < 0 || !S_ISREG(st.st_mode)) {
@@ -265,7 +284,8 @@ bool zb_out_commit(ZbOut *o, ZbErr *err) {
   take_after(o);
   bool ok = rename(o->tmp, o->path) == 0;
   if (!ok)
-    zb_fail(err, "it is whole: rename it yourself", "cannot rename %s to %s: %s", zb_show(o->tmp), zb_show(o->path), strerror(errno));
+    zb_fail(err, "it is whole: rename it yourself", "cannot rename %s to %s: %s", zb_show(o->tmp),
+            zb_show(o->path), strerror(errno));
   else sync_folder(o->path);
   out_free(o);
   return ok;
@@ -301,8 +321,8 @@ static bool is_stream(const char *path) {
 static bool put_direct(const char *path, const void *bytes, size_t n, ZbErr *err) {
   int fd = open(path, O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (fd < 0 || fcntl(fd, F_SETFL, O_APPEND) < 0) {
-    zb_fail(err, errno == ENXIO ? "start the reader first" : "give another path", "cannot write %s: %s", zb_show(path),
-            errno == ENXIO ? "nobody reads from it" : strerror(errno));
+    zb_fail(err, errno == ENXIO ? "start the reader first" : "give another path", "cannot write %s: %s",
+            zb_show(path), errno == ENXIO ? "nobody reads from it" : strerror(errno));
     if (fd >= 0) close(fd);
     return false;
   }
@@ -314,7 +334,8 @@ static bool put_direct(const char *path, const void *bytes, size_t n, ZbErr *err
 bool zb_write_file(const char *path, const ZbKind *kind, const void *bytes, size_t n, ZbErr *err) {
   struct stat st;
   bool there = stat(path, &st) == 0;
-  if (is_stream(path) || (there && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))) return put_direct(path, bytes, n, err);
+  if (is_stream(path) || (there && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
+    return put_direct(path, bytes, n, err);
   ZbOut *o = zb_out_new(path, kind, err);
   if (!o) return false;
   if (put_all(o->fd, path, bytes, n, err)) return zb_out_commit(o, err);
@@ -326,5 +347,6 @@ bool zb_close_stdout(ZbErr *err) {
   bool bad = ferror(stdout);
   errno = 0;
   if (fclose(stdout) == 0 && !bad) return true;
-  return zb_fail(err, NULL, "cannot write to the standard output: %s", errno ? strerror(errno) : "a part of it is lost");
+  return zb_fail(err, NULL, "cannot write to the standard output: %s",
+                 errno ? strerror(errno) : "a part of it is lost");
 }

@@ -1,6 +1,6 @@
 /* Reads token and record files, and says which sample comes when. A file is never trusted: every size in it is checked
- * against the file's own before it is used. It is read by calls, not mapped: of a mapping that a file which shrinks or a
- * file server which fails leaves without memory, a process dies, and names no file. See DATA.md for the format. */
+ * against the file's own before it is used. It is read by calls, not mapped: of a mapping without its file, which was
+ * cut off or whose server failed, a process dies and names no file. See DATA.md for the format. */
 #include "runtime/exec/data.h"
 
 #include <inttypes.h>
@@ -286,7 +286,8 @@ bool zx_data_verify(const ZxData *d, ZbErr *err) {
     if (ok) XXH3_64bits_update(sum, piece, n);
   }
   if (ok && XXH3_64bits_digest(sum) != d->info.data_sum)
-    ok = zb_fail(err, altered, "%s is damaged: the checksum of its %s differs", d->name, d->info.stream ? "tokens" : "records");
+    ok = zb_fail(err, altered, "%s is damaged: the checksum of its %s differs", d->name,
+                 d->info.stream ? "tokens" : "records");
   XXH3_freeState(sum);
   free(piece);
   return ok;

@@ -209,8 +209,8 @@ static int by_place(const void *a, const void *b) {
   return x->end < y->end ? -1 : x->end > y->end;
 }
 
-/* The format wants all data to be some tensor's, and in a row: a file with a byte too many would be read with all values
- * behind it shifted. Sorts by place. */
+/* The format wants all data to be some tensor's, and in a row: a file with a byte too many would be read with all
+ * values behind it shifted. Sorts by place. */
 static bool check_places(ZxWeights *w, uint64_t from, uint64_t size, ZbErr *err) {
   qsort(w->tensor, w->count, sizeof *w->tensor, by_place);
   uint64_t at = from;
@@ -218,10 +218,12 @@ static bool check_places(ZxWeights *w, uint64_t from, uint64_t size, ZbErr *err)
     const Tensor *t = i < w->count ? &w->tensor[i] : NULL;
     uint64_t next = t ? t->begin : size;
     if (next < at)
-      return zb_fail(err, bad, "%s: tensors '%s' and '%s' overlap", w->name, zb_show(w->tensor[i - 1].path), zb_show(t->path));
+      return zb_fail(err, bad, "%s: tensors '%s' and '%s' overlap", w->name,
+                     zb_show(w->tensor[i - 1].path), zb_show(t->path));
     if (next > at)
-      return zb_fail(err, bad, "%s: bytes %" PRIu64 " to %" PRIu64 " of its data are no tensor's; the data are %" PRIu64 " bytes", w->name,
-                     at - from, next - from, size - from);
+      return zb_fail(err, bad,
+                     "%s: bytes %" PRIu64 " to %" PRIu64 " of its data are no tensor's; the data are %" PRIu64 " bytes",
+                     w->name, at - from, next - from, size - from);
     if (t) at = t->end;
   }
   return true;

@@ -12,7 +12,9 @@
 enum { PIECE = 64 << 10, LOOK = 8 << 10 /* bytes looked at to tell text from the rest */ };
 
 bool zd_other_file(const char *in, const char *out, ZbErr *err) {
-  return !zb_same_file(in, out) || zb_fail(err, "choose another name", "-o %s would overwrite %s, from which it is made", zb_show(out), zb_show(in));
+  if (!zb_same_file(in, out)) return true;
+  return zb_fail(err, "choose another name", "-o %s would overwrite %s, from which it is made", zb_show(out),
+                 zb_show(in));
 }
 
 /* ---- which files ---- */
@@ -198,7 +200,8 @@ static bool parse_field(ZxDataField *f, const char *text, ZbArena *a, ZbErr *err
   *type++ = *values++ = 0;
   f->elem = zx_data_elem_of(type);
   if (f->elem == ZX_DATA_ELEMS)
-    return zb_fail(err, "types are u8, u16, u32, i32, f32", "--field %s: there is no type '%s'", zb_show(text), zb_show(type));
+    return zb_fail(err, "types are u8, u16, u32, i32, f32", "--field %s: there is no type '%s'", zb_show(text),
+                   zb_show(type));
   if (!zd_whole(values, 1, &f->values))
     return zb_fail(err, how, "--field %s: '%s' is no count", zb_show(text), zb_show(values));
   if (f->values * zx_data_elem_bytes(f->elem) % 4)
