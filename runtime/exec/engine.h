@@ -30,7 +30,7 @@ typedef struct { ZxRange *range; uint32_t n; } ZxClear;
 typedef struct {
   double loss, aux, squares; /* numerator of the loss, auxiliary losses, squared norm of the gradient */
   double denominator;
-  double lost;               /* of this rank: 1 if its update left something that is not finite */
+  double lost;               /* not summed; of this rank: 1 if its update left something that is not finite */
 } ZxSums;
 typedef struct {
   double denominator;
