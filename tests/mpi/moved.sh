@@ -13,6 +13,7 @@ recipe seq_micro2 from seq { micro 2 }                      # blocks of the sequ
 recipe zero1 from base { mesh data = 2, tensor = 2   split batch over data   split kv, ffn, vocab over tensor   shard states over data }
 recipe zero2 from zero1 { shard grads, states over data }
 recipe zero3 from zero1 { shard params, grads, states over data   split kv, ffn, vocab over tensor else seq }
+recipe owners from zero1 { shard grads, states over data   shard grads, states over tensor }   # some owners have no part of the sums
 recipe hsdp from base { mesh replica = 2, data = 2   split batch over replica, data   shard params, grads, states over data }
 recipe pipe from base { mesh pipe = 2, tensor = 2   split kv, ffn, vocab over tensor else seq   stages over pipe by cost }
 recipe ulysses from base { mesh data = 2, d = 2   split batch over data   split seq, kv over d }   # all-to-alls around attention
