@@ -530,7 +530,7 @@ static void mpi_wait(ZxComm *c, ZxRequest r) {
     case ZX_WAITS: break;
     case ZX_STALLS:
       mpi_explain(c, r, &t);
-      zx_say(mpi(c)->rank, "note: has waited %.0f s for %s", zx_patience, t.s);
+      zx_say(mpi(c)->rank, "note: has waited %.0f s for %s", zx_patience(), t.s);
       zb_text_free(&t);
       break;
     case ZX_GOES_ON: zx_say(mpi(c)->rank, "note: it goes on"); break;

@@ -179,7 +179,7 @@ double zx_now(void); /* seconds, monotonic */
 typedef struct { uint64_t tries, moves; double since, seen; bool told; } ZxWait;
 typedef enum { ZX_WAITS, ZX_STALLS, ZX_GOES_ON } ZxWaited;
 ZxWaited zx_pause(ZxWait *w, ZxComm *c);
-extern const double zx_patience;
+double zx_patience(void); /* a function, since zplan loads modules without it */
 /* Says why and ends the whole job. Of ranks of a node that do so at the same time one says it. */
 _Noreturn void zx_die(ZxComm *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Collective: true on all ranks if `ok` on all of them. */

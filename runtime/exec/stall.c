@@ -44,7 +44,7 @@ static void stalled(ZxEngine *e, ZxRequest r) {
   ZbText out = {0}, t = {0};
   if (e->step) zb_text_add(&out, "step %lld: ", (long long)e->step);
   if (e->at != ZP_NONE) zb_text_add(&out, "%s ", instr_text(e, e->at, &t));
-  zb_text_add(&out, "has waited %.0f s for ", zx_patience);
+  zb_text_add(&out, "has waited %.0f s for ", zx_patience());
   if (r == ZX_FOR_DEVICE) add_device(e, &out);
   else if (r == ZX_FOR_QUEUES) add_flights(e, &out);
   else {

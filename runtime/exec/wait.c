@@ -22,7 +22,7 @@ ZxWaited zx_pause(ZxWait *w, ZxComm *c) {
   w->moves = moves;
   w->seen = now;
   if (moved && told) return ZX_GOES_ON;
-  if (w->told || now - w->since < zx_patience) return ZX_WAITS;
+  if (w->told || now - w->since < zx_patience()) return ZX_WAITS;
   w->told = true;
   return ZX_STALLS;
 }
