@@ -56,7 +56,8 @@ sort -n timed | cut -d ' ' -f 2- >tests
 : >objects
 : >holds
 for file in $(cd src && ls "$room"/*.c); do
-  for object in $(cd "$commands" && grep -rlxE --include='*.o' "(.*/)?$file" . | sed 's|^\./||'); do
+  source=../src/$file # the whole path: src/tests/unit/$file is a test of it, which must not be changed
+  for object in $(cd "$commands" && grep -rlxF --include='*.o' -- "$source" . | sed 's|^\./||'); do
     [ -e "build/$object" ] || continue
     libraries=$(cd "$commands" && grep -rlxF --include='*.a' -- "$object" . | sed 's|^\./||')
     held=no
@@ -69,7 +70,6 @@ for file in $(cd src && ls "$room"/*.c); do
       done
     done
     [ $held = no ] && continue
-    source=$(grep -xE "(.*/)?$file" "$commands/$object" | tail -1)
     printf '%s\t%s\t%s\n' "$file" "$object" "$source" >>objects
   done
 done
