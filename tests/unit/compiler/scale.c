@@ -5,6 +5,7 @@
 #include "tests/unit/compiler/load.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -151,6 +152,43 @@ Test(scale, nested_repeats_are_stopped) {
     stops(cases[k].body, &t, cases[k].says);
     zb_text_free(&t);
   }
+}
+
+/* A call costs what is written for it alone, such as the path of its labels: 40 of 100 bytes. */
+Test(scale, calls_with_long_paths_are_stopped) {
+  ZbText t = {0}, label = {0};
+  for (int i = 0; i < 100; i++) zb_text_add(&label, "l");
+  zb_text_add(&t, "block B(x: real[..]) -> real[..] { return x }\nblock B0(x: real[..]) -> real[..] { ");
+  put_pieces(&t, "x = B(x) ", 1000);
+  zb_text_add(&t, "return x }\n");
+  for (int i = 1; i <= 40; i++)
+    zb_text_add(&t, "block B%d(x: real[..]) -> real[..] { return B%d(x) as %s }\n", i, i - 1, label.s);
+  zb_text_add(&t, HEAD "repeat 2 { repeat 60 { h = B40(h) } }" TAIL);
+  stops("long paths", &t, "more than 4000000 evaluations");
+  zb_text_free(&label);
+  zb_text_free(&t);
+}
+
+/* The calls of a model that is too large are counted, and not those of the model before it. */
+Test(scale, calls_are_counted_by_model) {
+  int calls[2];
+  for (int before = 0; before < 2; before++) {
+    ZbText t = {0};
+    zb_text_add(&t, "block B(x: real[..]) -> real[..] { return x + 1 }\n"
+                    "model L { axis batch input x: real[batch] loss %s per x }\n", before ? "B(x)" : "x");
+    zb_text_add(&t, HEAD "repeat 2 { repeat 4096 {");
+    put_pieces(&t, " h = B(h)", 60);
+    zb_text_add(&t, "} }" TAIL);
+    Case c = load_text(t.s);
+    zc_check(c.a, c.s, c.d, c.p, &c.opt);
+    const char *note = strstr(messages(&c), " of the calls so far are of `B`");
+    cr_assert(note && zl_errors(c.d) == 1, "%s", messages(&c));
+    while (note[-1] != ' ') note--;
+    calls[before] = atoi(note);
+    done(&c);
+    zb_text_free(&t);
+  }
+  cr_expect(calls[0] > 1000 && calls[1] == calls[0], "%d and %d", calls[0], calls[1]);
 }
 
 /* What a graph's file can hold, zc makes; what not, it does not. */

@@ -215,6 +215,16 @@ Test(structure, overrides) {
   done(&c);
 }
 
+/* An integer is exact beyond 2^53, whatever was read before it. */
+Test(structure, large_overrides) {
+  Case c = load_text("model M(a = 1, n = 1) { axis batch, k = n - 9007199254740990\n"
+                     "  input x: real[batch, k]  loss x per x }");
+  set_options(&c, "-D a=99999999999999999999 -D n=9007199254740993");
+  const ZgGraph *g = must(&c, elaborate(&c));
+  cr_expect_eq(g->axes[zg_axis_find(g, "k")].size, 3);
+  done(&c);
+}
+
 /* The same source gives the same bytes, wherever it lies and whenever it is compiled. */
 Test(structure, deterministic) {
   ZbText bytes[2] = {{0}};

@@ -85,6 +85,18 @@ BINARY(div, ZG_OP_DIV, positive(m, y))
 BINARY(max, ZG_OP_MAX, y)
 BINARY(min, ZG_OP_MIN, y)
 
+/* One operand is a parameter, the other one an input, on either side. */
+Test(ops, binary_with_what_is_given) {
+  static const ZgOp ops[] = {ZG_OP_ADD, ZG_OP_SUB, ZG_OP_MUL, ZG_OP_DIV, ZG_OP_MAX, ZG_OP_MIN};
+  for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+    for (int second = 0; second < 2; second++) {
+      Make t = start(), *m = &t;
+      uint32_t x = positive(m, make_param(m, "x", "a b"));
+      uint32_t c = positive(m, make_input(m, "c", make_type(m, ZG_REAL, "b")));
+      check(m, second ? make2(m, ops[i], c, x) : make2(m, ops[i], x, c));
+    }
+}
+
 Test(ops, select) {
   Make t = start(), *m = &t;
   uint32_t x = make_param(m, "x", "a b"), y = make_param(m, "y", "b"), z = make_param(m, "z", "a");

@@ -249,6 +249,36 @@ Test(limits, nesting) {
   }
 }
 
+/* Wherever an expression may stand. */
+Test(limits, nesting_everywhere) {
+  static const char *const places[][2] = {{"param w[d] = ", ""},
+                                          {"param w[d] ~ normal(", ")"},
+                                          {"param w[d] ~ uniform(0, ", ")"},
+                                          {"y = ", ""},
+                                          {"y = exp(", ")"},
+                                          {"repeat ", " { y = x }"},
+                                          {"repeat 2 { y = ", " }"},
+                                          {"aux ", ""},
+                                          {"axis e = ", ""},
+                                          {"axis e = 2, f = ", ""},
+                                          {"output o = ", ""},
+                                          {"block b(x: real[..]) -> real[..] { return ", " }"},
+                                          {"block b(x: real[..]) -> real[..], real[..] { return x, ", " }"},
+                                          {"block b(x: real[..], s = ", ") -> real[..] { return x }"},
+                                          {"loss ", " per x"},
+                                          {"loss x per ", ""}};
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+    for (int depth = 100; depth <= 1000; depth *= 10) {
+      ZbText head = {0}, tail = {0};
+      bool loss = strstr(places[i][0], "loss ");
+      zb_text_add(&head, "model M { axis batch, d = 2 input x: real[batch, d] %s1", places[i][0]);
+      zb_text_add(&tail, "%s %s }", places[i][1], loss ? "" : "loss x per x");
+      nested(head.s, " + 1", "", "", tail.s, depth, depth == 100);
+      zb_text_free(&head);
+      zb_text_free(&tail);
+    }
+}
+
 Test(limits, any_bytes) {
   char bytes[256];
   for (int i = 0; i < 256; i++) bytes[i] = (char)i;

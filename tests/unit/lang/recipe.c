@@ -160,6 +160,25 @@ Test(recipe, which_one) {
   done(&c);
 }
 
+/* The only cluster is meant where none is named; no cluster is meant by the name of another. */
+Test(cluster, which_one) {
+  static const char one[] = "cluster a { device memory 1 GB }", two[] = "cluster b { device memory 2 GB }";
+  Case c = load("");
+  cr_expect_null(zl_cluster(c.p, c.d, NULL));
+  done(&c);
+  c = load(one);
+  cr_expect_null(zl_cluster(c.p, c.d, "b"));
+  cr_expect(strstr(messages(&c), "no cluster `b`"), "%s", messages(&c));
+  done(&c);
+  ZbText both = {0};
+  zb_text_add(&both, "%s %s", one, two);
+  c = load(both.s);
+  cr_expect_null(zl_cluster(c.p, c.d, NULL));
+  cr_expect(strstr(messages(&c), "test.zug has 2 clusters: say which"), "%s", messages(&c));
+  done(&c);
+  zb_text_free(&both);
+}
+
 /* A wrong recipe stays wrong, though its messages are given once. */
 Test(recipe, wrong_twice) {
   Case c = load("recipe a { micro 0 } recipe b from a { clip 1 }");
@@ -168,6 +187,92 @@ Test(recipe, wrong_twice) {
   cr_expect_null(zl_recipe(c.p, c.d, "b"));
   cr_expect(zl_errors(c.d) == 1);
   done(&c);
+}
+
+/* Whatever is wrong with a setting of an optimizer, the recipe is not given out. */
+Test(recipe, wrong_settings) {
+  static const char *const settings[] = {"lr = 1, 2", "lr = 1, lrr = 2", "lr = 1, lr = 1", "lr = -1", "lr = 1, b1 = 1",
+                                         "lr = 1, anneal = up", "lr = 1, until = 5", ""};
+  for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+    ZbText t = {0};
+    zb_text_add(&t, "recipe r { optimizer adamw(%s) }", settings[i]);
+    Case c = load(t.s);
+    cr_expect_null(zl_recipe(c.p, c.d, "r"), "%s", settings[i]);
+    cr_expect_eq(zl_errors(c.d), 1, "%s: %s", settings[i], messages(&c));
+    done(&c);
+    zb_text_free(&t);
+  }
+}
+
+/* Whatever a directive lists counts as words of the recipe. */
+Test(recipe, words_of_every_list) {
+  static const struct {
+    const char *before, *piece, *between, *after;
+    uint32_t words; /* of a piece */
+  } lists[] = {{"bind ", "a%u = 1", ", ", "", 1},
+               {"split ", "a%u", ", ", " over t", 2}, /* the product and its factor */
+               {"split z, ", "a%u", "*", " over t", 1},
+               {"split z, ", "a%u", "*", ", y over t", 1},
+               {"split z over t else ", "a%u", ", ", "", 1},
+               {"recompute ", "a%u", ", ", "", 2},
+               {"recompute z, ", "a%u", ".", "", 1},
+               {"recompute z, ", "a%u", ".", ", y", 1},
+               {"stages over p = [", "%u", ", ", "]", 1},
+               {"optimizer sgd(", "k%u = 1", ", ", ")", 1},
+               {"optimizer sgd(lr = 1) decay 0.1 except ", "a%u", ", ", "", 1}};
+  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+    for (uint32_t words = 4000; words <= 4100; words += 100) {
+      uint32_t n = words / lists[i].words;
+      ZbText t = {0};
+      zb_text_add(&t, "recipe r { %s", lists[i].before);
+      for (uint32_t k = 1; k <= n; k++) {
+        const char *piece = lists[i].piece, *number = strstr(piece, "%u");
+        zb_text_add(&t, "%s%.*s%u%s", k > 1 ? lists[i].between : "", (int)(number - piece), piece, k, number + 2);
+      }
+      zb_text_add(&t, "%s }", lists[i].after);
+      Case c = load(t.s);
+      zl_recipe(c.p, c.d, "r");
+      bool large = strstr(messages(&c), "[Z0812]: recipe `r` has more than 4096 words");
+      cr_expect_eq(large, words > 4096, "%s%s%s..., %u of them", lists[i].before, lists[i].piece, lists[i].between, n);
+      done(&c);
+      zb_text_free(&t);
+    }
+}
+
+Test(units, prefixes) {
+  static const struct {
+    const char *text;
+    double scale;
+    ZlUnit unit;
+  } units[] = {{"B", 1, ZL_U_BYTES},
+               {"kB", 1e3, ZL_U_BYTES},
+               {"KB", 1e3, ZL_U_BYTES},
+               {"MB", 1e6, ZL_U_BYTES},
+               {"GB", 1e9, ZL_U_BYTES},
+               {"TB", 1e12, ZL_U_BYTES},
+               {"PB", 1e15, ZL_U_BYTES},
+               {"kiB", 1024, ZL_U_BYTES},
+               {"KiB", 1024, ZL_U_BYTES},
+               {"MiB", 1024.0 * 1024, ZL_U_BYTES},
+               {"GiB", 1024.0 * 1024 * 1024, ZL_U_BYTES},
+               {"TiB", 1024.0 * 1024 * 1024 * 1024, ZL_U_BYTES},
+               {"PiB", 1024.0 * 1024 * 1024 * 1024 * 1024, ZL_U_BYTES},
+               {"B/s", 1, ZL_U_BYTES_S},
+               {"GiB/s", 1024.0 * 1024 * 1024, ZL_U_BYTES_S},
+               {"TFLOPS", 1e12, ZL_U_FLOPS},
+               {"s", 1, ZL_U_SECONDS},
+               {"ms", 1e-3, ZL_U_SECONDS},
+               {"us", 1e-6, ZL_U_SECONDS},
+               {"ns", 1e-9, ZL_U_SECONDS}};
+  double scale;
+  ZlUnit unit;
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+    cr_assert(zl_unit_parse(units[i].text, strlen(units[i].text), &scale, &unit), "%s", units[i].text);
+    cr_expect(scale == units[i].scale && unit == units[i].unit, "%s is %.17g", units[i].text, scale);
+  }
+  static const char *const none[] = {"", "k", "i", "Ki", "b", "ks", "Gms", "KKB", "KiKiB", "EB", "GBs", "GB/"};
+  for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+    cr_expect(!zl_unit_parse(none[i], strlen(none[i]), &scale, &unit), "%s", none[i]);
 }
 
 Test(cluster, units) {
