@@ -103,7 +103,7 @@ static void look_at(const char *root, const Version *v, const char *dir, ZxRoom 
   if (out->limit && out->left <= left) return;
   out->limit = limit;
   out->left = left;
-  snprintf(out->name, sizeof out->name, "%s", dir);
+  snprintf(out->name, sizeof out->name, "%.*s", (int)sizeof out->name - 1, dir);
 }
 
 bool zx_room_of_group(const char *root, ZxRoom *out) {
