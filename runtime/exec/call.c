@@ -18,8 +18,8 @@ static char *place(ZxEngine *e, const ZxFrame *f, const ZpValue *v) {
   case ZP_AT_TEMP: p = f->scratch; break;
   case ZP_AT_SAVED: p = f->saved; break;
   case ZP_AT_INPUT: p = f->inputs; break;
-  case ZP_AT_PARAM: p = f->param[v->at.index]; break;
-  case ZP_AT_GRAD: p = f->grad[v->at.index]; break;
+  case ZP_AT_PARAM: p = f->held[v->at.index].param; break;
+  case ZP_AT_GRAD: p = f->held[v->at.index].grad; break;
   case ZP_AT_CARRY_IN: p = f->carry_in; break;
   case ZP_AT_CARRY_OUT: p = f->carry_out; break;
   case ZP_AT_DCARRY_OUT: p = f->dcarry_out; break;
@@ -268,7 +268,7 @@ void zx_run_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, co
     ZpNode *k = &nodes[i];
     for (int j = 0; j < k->call.nin; j++) k->call.in[j].data = place(e, f, &s->values[k->in[j]]);
     for (int j = 0; j < k->call.nout; j++) k->call.out[j].data = place(e, f, &s->values[k->out[j]]);
-    if (k->sets) k->call.accumulate = !f->fresh[s->values[k->out[0]].at.index];
+    if (k->sets) k->call.accumulate = !f->held[s->values[k->out[0]].at.index].fresh;
     char *scratch = f->scratch + k->scratch_at;
     if (k->scratch_bytes) {
       uint64_t end = (uint64_t)(scratch - e->arena) + k->scratch_bytes;

@@ -93,6 +93,13 @@ static void close_engine(ZxEngine *e) {
   if (e->arena) e->dev->free(e->env, e->arena, e->st->ledger.total);
 }
 
+static uint32_t most_held(const ZpStage *st) {
+  uint32_t most = 0;
+  for (uint32_t i = 0; i < st->ninsts; i++)
+    if (st->insts[i].nheld > most) most = st->insts[i].nheld;
+  return most;
+}
+
 ZxEngine *zx_engine_new(ZbArena *a, ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err) {
   ZxEngine *e = ZB_NEW(a, ZxEngine);
   *e = (ZxEngine){.a = a, .p = p, .world = c, .o = *o, .dev = o->device, .env = o->env, .rank = c->t->rank(c), .at = ZP_NONE};
@@ -107,6 +114,7 @@ ZxEngine *zx_engine_new(ZbArena *a, ZpPlan *p, ZxComm *c, const ZxEngineOptions 
   e->sums = scalars(e, ZP_SCALARS_SUMS, sizeof *e->sums);
   e->count = scalars(e, ZP_SCALARS_COUNT, sizeof *e->count);
   e->clip = (ZxScalars){&e->sums->squares, (float)p->recipe->clip, &e->sums->lost};
+  e->held_at = ZB_NEWN(a, ZxHeldAt, most_held(e->st));
   e->done = ZB_NEWN(a, bool, g->ninstrs);
   e->request = ZB_NEWN(a, ZxRequest, g->ninstrs);
   e->flight = ZB_NEWN(a, uint32_t, g->ninstrs);

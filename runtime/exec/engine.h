@@ -13,13 +13,17 @@
 #include "runtime/exec/exec.h"
 #include "runtime/plan/plan.h"
 
-#define ZX_MAX_BUCKETS 64
 #define ZX_STAGED_EVENTS 64
+/* Where a bucket lies that a running instruction uses. */
+typedef struct {
+  char *param, *grad; /* grad: of a backward */
+  bool fresh;         /* there is nothing yet in `grad` */
+} ZxHeldAt;
+
 /* Where the parts of a running instruction lie. */
 typedef struct {
   char *scratch, *saved, *inputs, *carry_in, *carry_out, *dcarry_in, *dcarry_out;
-  char *param[ZX_MAX_BUCKETS], *grad[ZX_MAX_BUCKETS]; /* per bucket of the segment */
-  bool fresh[ZX_MAX_BUCKETS]; /* there is nothing yet in `grad` */
+  const ZxHeldAt *held; /* per bucket of the segment */
   uint32_t mb, iter; /* micro-batch; iteration of the repeat */
 } ZxFrame;
 
@@ -58,6 +62,7 @@ struct ZxEngine {
    * order on all ranks, but how the two interleave depends on timing and so differs from rank to rank. */
   ZxGroup group[1 << ZP_MAX_DIMS], node_group[1 << ZP_MAX_DIMS];
   ZxGroup *tied;         /* per p->tied */
+  ZxHeldAt *held_at;     /* of the running instruction's frame: as many as any segment of the stage has buckets */
   bool *done;
   ZxRequest *request;
   uint32_t head[ZP_QUEUES];

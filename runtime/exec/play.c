@@ -107,16 +107,17 @@ static ZxFrame frame(ZxEngine *e, const ZpInstr *in) {
     f.dcarry_out = last ? find_buf(e, in, ZP_B_RECV_GRAD, ZP_NONE) : boundary(e, in, in->inst + 1);
     f.dcarry_in = in->inst == 0 ? find_buf(e, in, ZP_B_SEND_GRAD, ZP_NONE) : boundary(e, in, in->inst);
   }
-  ZB_ASSERT(x->nheld <= ZX_MAX_BUCKETS);
+  f.held = e->held_at;
   for (uint32_t i = 0; i < x->nheld; i++) {
     const ZpHeld *h = &e->st->held[x->held[i]];
     const ZpBucket *k = &e->p->buckets[h->bucket];
-    f.param[i] = k->level >= 3 ? find_buf(e, in, ZP_B_GATHER, h->bucket) : e->arena + h->param_at;
+    ZxHeldAt *at = &e->held_at[i];
+    *at = (ZxHeldAt){.param = k->level >= 3 ? find_buf(e, in, ZP_B_GATHER, h->bucket) : e->arena + h->param_at};
     if (in->op != ZP_I_BWD) continue;
     const ZpAccess *staged = find_access(e, in, ZP_B_STAGING, h->bucket);
     ZB_ASSERT((k->level >= 2) == (staged != NULL));
-    f.grad[i] = staged ? zx_buf_at(e, &e->st->prog.bufs[staged->buf]) : e->arena + h->grad_at;
-    f.fresh[i] = zx_begin_backward(e, in->inst, i, staged, f.grad[i]);
+    at->grad = staged ? zx_buf_at(e, &e->st->prog.bufs[staged->buf]) : e->arena + h->grad_at;
+    at->fresh = zx_begin_backward(e, in->inst, i, staged, at->grad);
   }
   return f;
 }

@@ -1,5 +1,6 @@
 # Scenarios on several ranks: scripts run by tests/run-mpi.
 scenario_tests += \
+  tests/mpi/buckets.sh \
   tests/mpi/cuda.sh \
   tests/mpi/errors.sh \
   tests/mpi/finite.sh \
