@@ -59,6 +59,9 @@ says 'did you mean .small.'
 refuses '^.*"code":"Z0304"' zplan show model.zsg --recipe sizes.zug:axis_unknown --diag json
 ok zplan show model.zsg --recipe mesh.zug:wide --cluster mesh.zug:wide
 says 'warning.Z0311.'
+says 'M parameters, [0-9]* ranks = '
+ok zplan show model.zsg --recipe sizes.zug:fits
+says 'M parameters, 1 rank$'
 ok zplan programs model.zsg --recipe stages.zug:fits
 says 'FWD'
 ok zplan explain model.zsg --recipe splits.zug:product

@@ -64,11 +64,11 @@ Test(attach, gpt2_layer) {
 }
 
 /* y is a layer's result, of what it takes in. */
-static Plan layer(Model *m, const char *body, bool (*joins)(const ZkCall *)) {
+static Plan layer_on(Model *m, const char *mesh, const char *body, bool (*joins)(const ZkCall *)) {
   ZbText t = {0};
   zb_text_add(
       &t,
-      "use std.nn as nn\nmodel M() {\n  axis batch, seq\n  axis embed = 16, ffn = 32, vocab = 8\n"
+      "use std.nn as nn\nmodel M() {\n  axis batch, seq\n  axis embed = 16, ffn = 32, vocab = 8, mid = 8\n"
       "  input tokens: index(vocab)[batch, seq]\n  input targets: index(vocab)[batch, seq]\n"
       "  param wte[vocab, embed] ~ normal(1)\n  x = lookup(wte, tokens)\n"
       "  repeat 3 as layer {\n"
@@ -77,18 +77,23 @@ static Plan layer(Model *m, const char *body, bool (*joins)(const ZkCall *)) {
       body);
   *m = model_open(NULL, t.s, NULL);
   zb_text_free(&t);
-  Plan q = plan_joins(m->g, "bind batch = 8, seq = 16 micro 1", joins);
+  zb_text_add(&t, "%s bind batch = 8, seq = 16 micro 1", mesh);
+  Plan q = plan_joins(m->g, t.s, joins);
+  zb_text_free(&t);
   cr_assert_str_eq(plan_wrong(q.p, q.a), "");
   return q;
 }
+static Plan layer(Model *m, const char *body, bool (*joins)(const ZkCall *)) { return layer_on(m, "", body, joins); }
 
-static void expect_layer(const char *body, const char *expect) {
+static void expect_layer_on(const char *mesh, const char *body, const char *expect) {
   Model m;
-  Plan q = layer(&m, body, joins_dots);
+  Plan q = layer_on(&m, mesh, body, joins_dots);
   expect_joined(q.p, FWD, expect);
   plan_close(&q);
   model_close(&m);
 }
+
+static void expect_layer(const char *body, const char *expect) { expect_layer_on("", body, expect); }
 
 /* A product that is also saved is one more result; so is one that is read later. */
 Test(attach, results) {
@@ -102,6 +107,14 @@ Test(attach, results) {
 Test(attach, read_between) {
   expect_layer("h = dot[embed](x, w) z = dot[ffn](h, v) x = z + dot[ffn](h + b, v)",
                "dot: add, 3 in, out embed\n"); /* the last sum */
+}
+
+/* A product that is made before a collective does not wait for it with the chain that does. */
+Test(attach, collective_between) {
+  static const char body[] = "param p[embed, mid], q[mid, embed] ~ normal(1)\n"
+                             "y = dot[mid](dot[embed](x, p), q) x = y + dot[ffn](dot[embed](x, w), v)";
+  expect_layer_on("mesh tensor = 2 split ffn over tensor", body, "");
+  expect_layer(body, "dot: add, 3 in, out embed\n");
 }
 
 Test(attach, as_the_device_says) {

@@ -78,7 +78,7 @@ Test(attach_before, collectives) {
 static void expect_forward(const char *body, const char *forward) {
   ZbText t = {0};
   zb_text_add(&t,
-              "model M() {\n  axis batch, seq\n  axis embed = 16, vocab = 8\n"
+              "model M() {\n  axis batch, seq\n  axis embed = 16, out = 16, vocab = 8\n"
               "  input tokens: index(vocab)[batch, seq]\n  input targets: index(vocab)[batch, seq]\n"
               "  param wte[vocab, embed] ~ normal(1)\n  x = lookup(wte, tokens)\n"
               "  repeat 3 as layer {\n    param b[embed] ~ normal(1)\n    h = x + b\n    %s\n  }\n"
@@ -100,6 +100,14 @@ Test(attach_before, made_between) {
                  "normalize: 0 ops before, 2 after, 3 in, 3 out\n");
   expect_forward("s = softmax[embed](h) y = normalize[embed](h, mode = rms, eps = 1) * b x = y + dot[embed](s, y)",
                  "normalize: 1 ops before, 1 after, 2 in, 4 out\n");
+}
+
+/* Of two pairs that cross, the first to be joined changes nothing about who makes what the other reads. */
+Test(attach_before, pairs_that_cross) {
+  expect_forward("param w[embed, out], g[embed, out] ~ normal(1)\n"
+                 "u = normalize[embed](w * g, mode = rms, eps = 1)\n"
+                 "y = normalize[embed](h, mode = rms, eps = 1) * x x = dot[out](dot[embed](y, u), u)",
+                 "normalize: 1 ops before, 1 after, 2 in, 3 out\nnormalize: 1 ops before, 0 after, 2 in, 2 out\n");
 }
 
 /* Of a weight that is normalized and scaled element by element, the chain before normalize's gradient also adds to the
