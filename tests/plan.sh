@@ -1,5 +1,5 @@
 # What the planner says: the messages of `zplan check` for every recipe of tests/plan/*.zug are those in the .expect beside it. A
-# recipe is planned for the cluster of its own name, if the file has one. `make regenerate-plan` writes all .expect files anew: read
+# recipe is planned for the cluster of its own name, if the file has one. shown.txt: tables for the recipes of shown.zug. `make regenerate-plan` writes all .expect files anew: read
 # the difference before committing.
 . "$ZUG_SRC/tests/lib.sh"
 
@@ -26,6 +26,14 @@ for file in *.zug; do
   fi
   diff -u "$name.expect" "$work/$name.expect" || bad="$bad $file"
 done
+# tables, but for the bytes of each rank, which are also those of the machine's kernels
+for recipe in $(awk '$1 == "recipe" { print $2 }' shown.zug); do
+  echo "== $recipe"
+  zplan show "$graph" --recipe "shown.zug:$recipe" 2>&1 | sed '/^bytes of one rank/,/^$/d'
+  zplan explain "$graph" --recipe "shown.zug:$recipe" 2>&1
+done | sed 's/ *$//' >"$work/shown.txt"
+if [ "$REGENERATE" ]; then cp "$work/shown.txt" .; fi
+diff -u shown.txt "$work/shown.txt" || bad="$bad shown.txt"
 [ "$bad" ] && fail "other messages than expected:$bad"
 cd "$work" || exit 99
 

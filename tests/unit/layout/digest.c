@@ -48,7 +48,7 @@ static void change(const ZpPlan *p, const ZbText *before, void *field, const cha
   *(unsigned char *)field = was;
   zb_text_free(&now);
 }
-#define CHANGE(part, field) change(p, &before, &(field), #field, part)
+#define CHANGE(part, field) change(p, &before, (void *)(uintptr_t)&(field), #field, part) /* const or not */
 
 Test(digest, every_field_counts) {
   Model m = model_open("gpt2", NULL, "-D layers=4 -D heads=4 -D width=32 -D context=16 -D words=128");
@@ -60,6 +60,9 @@ Test(digest, every_field_counts) {
   CHANGE("mesh", p->mesh.dim[1].size);
   CHANGE("mesh", p->mesh.dim[1].axes[0]);
   CHANGE("mesh", p->mesh.dim[1].directive);
+  CHANGE("mesh", p->mesh.dim[2].name);
+  CHANGE("mesh", p->mesh.pipe);
+  CHANGE("mesh", p->mesh.nranks);
   CHANGE("sizes", p->axis_size[0]);
   CHANGE("sizes", p->axis_valid[0]);
   CHANGE("sizes", p->global_batch);
@@ -69,6 +72,8 @@ Test(digest, every_field_counts) {
   CHANGE("sizes", p->states);
   CHANGE("sizes", p->loss_partial[2]);
   CHANGE("sizes", p->model_flops);
+  CHANGE("sizes", p->batch);
+  CHANGE("sizes", p->params);
   CHANGE("sizes", p->inputs[0].at);
   CHANGE("sizes", p->inputs[0].value);
 
@@ -85,7 +90,15 @@ Test(digest, every_field_counts) {
   CHANGE("parameters", b->slices[0].decay);
   CHANGE("parameters", b->slices[0].size[0]);
   CHANGE("parameters", b->slices[0].state[1].kind);
+  CHANGE("parameters", b->name);
+  CHANGE("parameters", b->segment);
+  CHANGE("parameters", b->slices[0].n);
+  CHANGE("parameters", b->slices[0].axis[1]);
+  CHANGE("parameters", b->slices[0].whole[1]);
+  CHANGE("parameters", b->slices[0].valid[0]);
+  CHANGE("parameters", b->slices[0].state[2].max);
   cr_assert(p->ntied > 0);
+  CHANGE("parameters", p->tied[0].bucket);
   CHANGE("parameters", p->tied[0].stages[0]);
 
   uint32_t layer = segment_of(p, "layer", 0);
@@ -99,7 +112,16 @@ Test(digest, every_field_counts) {
   CHANGE(values, s->values[3].at.offset);
   CHANGE(values, s->values[3].state[2].kind);
   CHANGE(values, s->values[3].elem);
+  CHANGE(values, s->values[3].type.elem);
+  CHANGE(values, s->values[3].type.axis[0]);
+  CHANGE(values, s->values[3].state[2].axis);
+  CHANGE(values, s->values[3].axis[1]);
+  CHANGE(values, s->values[3].size[0]);
+  CHANGE(values, s->values[3].at.index);
+  CHANGE(values, s->values[3].param);
   CHANGE(values, s->saved_bytes);
+  CHANGE(values, s->fwd_temp);
+  CHANGE(values, s->model_flops);
   CHANGE(values, s->bwd_temp);
   CHANGE(values, s->carry_bytes);
   CHANGE(values, s->buckets[0]);
@@ -118,7 +140,27 @@ Test(digest, every_field_counts) {
   CHANGE(forward, last->packs);
   CHANGE(forward, last->scratch_at);
   for (uint32_t i = 0; i < s->nfwd; i++)
-    if (s->fwd[i].call.chain) CHANGE(forward, s->fwd[i].call.chain->ops[0].op);
+    if (s->fwd[i].call.chain) {
+      const ZkChain *c = s->fwd[i].call.chain;
+      const ZkChainOp *o = &c->ops[c->nops - 1];
+      CHANGE(forward, c->ops[0].op);
+      CHANGE(forward, o->a);
+      CHANGE(forward, o->b);
+      CHANGE(forward, o->elem);
+      CHANGE(forward, o->num);
+      CHANGE(forward, c->out[c->nout - 1]);
+      CHANGE(forward, c->before);
+      CHANGE(forward, c->feeds);
+    } else if (s->fwd[i].call.nax) {
+      CHANGE(forward, s->fwd[i].call.ax[0]);
+    }
+  ZkView *view = &last->call.out[last->call.nout - 1];
+  CHANGE(forward, view->axis[view->rank - 1]);
+  CHANGE(forward, view->start[0]);
+  CHANGE(forward, view->whole[view->rank - 1]);
+  CHANGE(forward, last->call.num[1]);
+  CHANGE(forward, last->call.opt[1]);
+  CHANGE(forward, last->loc);
   CHANGE(backward, s->bwd[0].call.accumulate);
   CHANGE(backward, s->bwd[0].flops);
   CHANGE(backward, s->bwd[0].sets);
@@ -138,7 +180,16 @@ Test(digest, every_field_counts) {
   CHANGE("stage 1's instructions", in->access[0].tag);
   CHANGE("stage 1's instructions", in->access[0].mode);
   CHANGE("stage 1's instructions", st->prog.queue[0][0]);
+  CHANGE("stage 1's instructions", st->prog.queue[2][0]);
+  CHANGE("stage 1's instructions", st->prog.live);
+  CHANGE("stage 1's instructions", in->access[0].buf);
   CHANGE("stage 1's memory", st->prog.bufs[0].offset);
+  CHANGE("stage 1's memory", st->prog.bufs[0].bytes);
+  CHANGE("stage 1's memory", st->ledger.bytes[ZP_L_COUNT_ - 1]);
+  CHANGE("stage 1's memory", st->send_grad_bytes);
+  CHANGE("stage 1's parts", st->insts[0].iter);
+  CHANGE("stage 1's parts", st->held[st->nheld - 1].state_at);
+  CHANGE("stage 1's parts", st->cost);
   CHANGE("stage 1's memory", st->prog.bufs[0].pool);
   CHANGE("stage 1's memory", st->ledger.bytes[0]);
   CHANGE("stage 1's memory", st->ledger.total);
