@@ -1,6 +1,6 @@
 # What the planner says: the messages of `zplan check` for every recipe of tests/plan/*.zug are those in the .expect beside it. A
-# recipe is planned for the cluster of its own name, if the file has one. shown.txt: tables for the recipes of shown.zug. `make regenerate-plan` writes all .expect files anew: read
-# the difference before committing.
+# recipe is planned for the cluster of its own name, if the file has one. The tables for the recipes of shown.zug are those of
+# shown.txt. `make regenerate-plan` writes all of them anew: read the difference before committing.
 . "$ZUG_SRC/tests/lib.sh"
 
 messages() { # FILE: of all its recipes
