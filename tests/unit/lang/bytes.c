@@ -85,3 +85,60 @@ Test(bytes, carets_are_below) {
     for (int k = 0; k < 2; k++) zb_text_free(&out[k]);
   }
 }
+
+static size_t utf8(uint32_t c, char out[4]) {
+  static const uint32_t end[] = {0x80, 0x800, 0x10000};
+  size_t n = 1;
+  while (n < 4 && c >= end[n - 1]) n++;
+  for (size_t k = n; k-- > 1; c >>= 6) out[k] = (char)(0x80 | (c & 0x3f));
+  out[0] = (char)(n == 1 ? c : (0xf00u >> n & 0xff) | c);
+  return n;
+}
+
+/* Wide and zero-width characters by ranges: the first and the last of each, and those around it, which take one column or,
+ * as they control a terminal, one `?` a byte. */
+Test(bytes, columns_of_characters) {
+  static const struct {
+    uint32_t from, to, width, before, after;
+  } ranges[] = {{0x21, 0x7e, 1, 1, 1},
+                {0xa0, 0x2ff, 1, 2, 0},
+                {0x300, 0x36f, 0, 1, 1},
+                {0x1100, 0x115f, 2, 1, 1},
+                {0x200b, 0x200d, 0, 1, 3},
+                {0x20d0, 0x20ff, 0, 1, 1},
+                {0x2e80, 0xa4cf, 2, 1, 1},
+                {0xac00, 0xd7a3, 2, 1, 1},
+                {0xf900, 0xfaff, 2, 1, 1},
+                {0xfe00, 0xfe0f, 0, 1, 1},
+                {0xfe30, 0xfe6f, 2, 1, 1},
+                {0xff00, 0xff60, 2, 3, 1},
+                {0xffe0, 0xffe6, 2, 1, 1},
+                {0x1f300, 0x1f64f, 2, 1, 1},
+                {0x1f900, 0x1f9ff, 2, 1, 1},
+                {0x20000, 0x3fffd, 2, 1, 1},
+                {0x40000, 0x10ffff, 1, 1, 4}};
+  for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+    const uint32_t of[][2] = {{ranges[i].from - 1, ranges[i].before},
+                              {ranges[i].from, ranges[i].width},
+                              {(ranges[i].from + ranges[i].to) / 2, ranges[i].width},
+                              {ranges[i].to, ranges[i].width},
+                              {ranges[i].to + 1, ranges[i].after}};
+    for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
+      char text[8] = "a"; /* a mark of the order of bytes is no part of a text that begins with it */
+      uint32_t n = 1 + (uint32_t)utf8(of[k][0], text + 1);
+      text[n] = '!';
+      ZbArena *a = zb_arena_new();
+      ZlSources *s = zl_sources_new(a);
+      ZlDiags *d = zl_diags_new(a, s);
+      ZbText out = {0};
+      zl_load_text(a, s, d, "t.zug", text, n + 1, NULL);
+      d = zl_diags_new(a, s);
+      zl_report(d, ZL_Z0102, (ZlSpan){0, n, n + 1}, "here");
+      zl_print_text(d, &out);
+      const char *want = zb_printf(a, "!\n  | %*s^\n", (int)of[k][1] + 1, "");
+      cr_expect(strstr(out.s, want), "U+%04X takes %u columns: %s", of[k][0], of[k][1], out.s);
+      zb_text_free(&out);
+      zb_arena_free(a);
+    }
+  }
+}

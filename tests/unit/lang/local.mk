@@ -1,8 +1,8 @@
 # Unit tests of lang: see the conventions at the top of Makefile.am.
 EXTRA_DIST += tests/lang
 if HAVE_CRITERION
-check_PROGRAMS += tests/unit/test-lang
-TESTS += tests/unit/test-lang
+check_PROGRAMS += tests/unit/test-lang tests/unit/test-library
+TESTS += tests/unit/test-lang tests/unit/test-library
 tests_unit_test_lang_SOURCES = \
   tests/unit/lang/bytes.c tests/unit/lang/codes.c tests/unit/lang/golden.c tests/unit/lang/program.c tests/unit/lang/recipe.c \
   tests/unit/lang/recipe_text.c \
@@ -10,6 +10,9 @@ tests_unit_test_lang_SOURCES = \
   tests/unit/lang/sources.c
 tests_unit_test_lang_CFLAGS = $(unit_cflags)
 tests_unit_test_lang_LDADD = $(libs_lang) $(unit_libs)
+tests_unit_test_library_SOURCES = tests/unit/lang/library.c
+tests_unit_test_library_CFLAGS = $(unit_cflags)
+tests_unit_test_library_LDADD = $(libs_lang) $(unit_libs)
 endif
 
 # The expected messages, trees and recipes of tests/lang, from what is said now.

@@ -179,6 +179,55 @@ Test(cluster, which_one) {
   zb_text_free(&both);
 }
 
+/* Whatever is wrong with a cluster, it is reported once and the cluster is not given out. */
+Test(cluster, wrong) {
+  static const char *const lines[] = {"device memory 1 GB, memory 2 GB",
+                                      "device memory 1 GB, memory 2 s",
+                                      "device memory 0 GB",
+                                      "device bf16 1 GB",
+                                      "device f32 1 s",
+                                      "device hbm 1 GB",
+                                      "device link 1 GB/s",
+                                      "host hbm 1 GB/s",
+                                      "host memory 1 GB/s",
+                                      "host link 1 GB",
+                                      "host link 1 GB/s, link 1 GB/s",
+                                      "device speed 1 GB  host memory 1 GB",
+                                      "level a 2, latency 1 us",
+                                      "level a 0, link 1 GB/s",
+                                      "level a 1.5, link 1 GB/s",
+                                      "level a 0, memory 1 GB",
+                                      "level a 2, link 1 GB",
+                                      "level a 2, link 1 GB/s, latency 1 GB/s",
+                                      "level a 2, link 1 GB/s, speed 1 GB/s",
+                                      "level a 2, link 1 GB/s, link 1 GB/s",
+                                      "level a 2, link 1 GB/s  level a 2, link 1 GB/s",
+                                      "level a 2, link 1 GB/s  level b 2, link 1 GB/s  level b 2, latency 1 s",
+                                      "level a 2, latency 1 s  level b 2, link 1 GB/s"};
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    ZbText t = {0};
+    zb_text_add(&t, "cluster c { %s }", lines[i]);
+    Case c = load(t.s);
+    cr_expect_null(zl_cluster(c.p, c.d, NULL), "%s", lines[i]);
+    cr_expect_eq(zl_errors(c.d), 1, "%s: %s", lines[i], messages(&c));
+    done(&c);
+    zb_text_free(&t);
+  }
+}
+
+/* Every recipe and every cluster of a file is checked, asked for or not, though not those of files that it uses. */
+Test(recipe, all_of_a_file_are_checked) {
+  Case c = load("recipe a { micro 0 } recipe b { clip 1 } recipe c { bind x = 0 }\n"
+                "cluster d { device memory 1 s } cluster e { host link 1 GB/s } cluster f { level g 2, latency 1 s }");
+  zl_check_recipes(c.p, c.d);
+  cr_expect_eq(zl_errors(c.d), 4, "%s", messages(&c));
+  done(&c);
+  c = load("recipe a { micro 1 } recipe b from a { clip 1 } cluster e { host link 1 GB/s }");
+  zl_check_recipes(c.p, c.d);
+  cr_expect_eq(zl_errors(c.d), 0, "%s", messages(&c));
+  done(&c);
+}
+
 /* A wrong recipe stays wrong, though its messages are given once. */
 Test(recipe, wrong_twice) {
   Case c = load("recipe a { micro 0 } recipe b from a { clip 1 }");
@@ -201,6 +250,93 @@ Test(recipe, wrong_settings) {
     cr_expect_eq(zl_errors(c.d), 1, "%s: %s", settings[i], messages(&c));
     done(&c);
     zb_text_free(&t);
+  }
+}
+
+/* What is given twice is reported, and nothing is said of the second. */
+Test(recipe, second_is_not_looked_at) {
+  static const char *const bodies[] = {"mesh a = 1  mesh a = 0, b = 0",
+                                       "mesh a = 1, a = 0",
+                                       "mesh a = 4096, a = 4097",
+                                       "bind a = 1, a = 0",
+                                       "pad a to 1  pad a to 0",
+                                       "micro 1  micro 0",
+                                       "mesh a = 1  shard states over a  shard grads over a",
+                                       "mesh a = 1  shard states over a  shard none over a keep",
+                                       "mesh a = 1  stages over a = [1]  stages over b by luck",
+                                       "mesh a = 1  stages over a by cost  schedule gpipe  schedule 1f2b",
+                                       "mesh a = 1  stages over a by cost  schedule gpipe  schedule dualpipe",
+                                       "optimizer sgd(lr = 1)  optimizer sgt(lr = 1)",
+                                       "optimizer sgd(lr = 1)  optimizer sgd(lr = 1) decay 2",
+                                       "optimizer sgd(lr = 1, lr = -1)",
+                                       "limit memory 1 B, memory 1 s",
+                                       "recompute a  recompute b",
+                                       "precision compute bf16  precision compute f32",
+                                       "clip 1  clip 2"};
+  for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+    ZbText t = {0};
+    zb_text_add(&t, "recipe r { %s }", bodies[i]);
+    Case c = load(t.s);
+    cr_expect_null(zl_recipe(c.p, c.d, "r"), "%s", bodies[i]);
+    cr_expect(zl_errors(c.d) == 1 && strstr(messages(&c), "[Z0803]") && strstr(messages(&c), "first here"), "%s: %s",
+              bodies[i], messages(&c));
+    done(&c);
+    zb_text_free(&t);
+  }
+}
+
+/* The first and the last number that each setting of an optimizer may have, and the next. */
+Test(recipe, settings_have_edges) {
+  static const struct {
+    const char *settings;
+    bool ok;
+  } cases[] = {{"sgd(lr = 0)", true},
+               {"sgd(lr = 1e30)", true},
+               {"sgd(lr = -1e-9)", false},
+               {"sgd(lr = cosine)", false},
+               {"sgd(lr = 1, momentum = 0)", true},
+               {"sgd(lr = 1, momentum = 0.999999)", true},
+               {"sgd(lr = 1, momentum = 1)", false},
+               {"sgd(lr = 1, momentum = -0.1)", false},
+               {"sgd(lr = 1, b1 = 0.5)", false},
+               {"adamw(lr = 1, b1 = 0, b2 = 0, eps = 1e-30)", true},
+               {"adamw(lr = 1, b2 = 1)", false},
+               {"adamw(lr = 1, eps = -1)", false},
+               {"adamw(lr = 1, momentum = 0.5)", false},
+               {"sgd(lr = 1, warmup = 0)", true},
+               {"sgd(lr = 1, warmup = -1)", false},
+               {"sgd(lr = 1, warmup = 1.5)", false},
+               {"sgd(lr = 1, anneal = constant)", true},
+               {"sgd(lr = 1, anneal = constant, final = 1)", false},
+               {"sgd(lr = 1, anneal = linear)", false},
+               {"sgd(lr = 1, anneal = linear, until = 1)", true},
+               {"sgd(lr = 1, anneal = cosine, until = 2147483647, final = 0)", true},
+               {"sgd(lr = 1, anneal = cosine, until = 2147483648)", false},
+               {"sgd(lr = 1, anneal = cosine, until = 9, final = -0.1)", false},
+               {"sgd(lr = 1, anneal = cosine, until = 9, final = 1.1)", false},
+               {"sgd(lr = 1, anneal = linear, warmup = 8, until = 8)", false},
+               {"sgd(lr = 1, anneal = linear, warmup = 8, until = 9)", true},
+               {"sgd(lr = 1) decay 0", true},
+               {"sgd(lr = 1) decay 1", false}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    ZbText t = {0};
+    zb_text_add(&t, "recipe r { optimizer %s }", cases[i].settings);
+    Case c = load(t.s);
+    cr_expect_eq(zl_recipe(c.p, c.d, "r") != NULL, cases[i].ok, "%s: %s", cases[i].settings, messages(&c));
+    cr_expect_eq(zl_errors(c.d), !cases[i].ok, "%s: %s", cases[i].settings, messages(&c));
+    done(&c);
+    zb_text_free(&t);
+  }
+}
+
+/* Files without recipes, and files that are not there, have none to inherit from, nor one to propose. */
+Test(recipe, nothing_to_inherit_from) {
+  static const char *const texts[] = {"use std.nn recipe r from nn.base { }", "use no.file recipe r from file.base { }"};
+  for (size_t i = 0; i < 2; i++) {
+    Case c = load(texts[i]);
+    cr_expect_null(zl_recipe(c.p, c.d, "r"));
+    cr_expect(strstr(messages(&c), "[Z0801]: no recipe `") && !strstr(messages(&c), "did you mean"), "%s", messages(&c));
+    done(&c);
   }
 }
 

@@ -152,6 +152,34 @@ Test(messages, long_lines_and_wide_characters) {
   done(&c);
 }
 
+/* A line and a mark far longer than what is shown: what is in sight of both is as it would be of shorter ones. */
+Test(messages, very_long_marks) {
+  char line[6001];
+  memset(line, 'a', sizeof line - 1);
+  line[sizeof line - 1] = 0;
+  Case c = begin(line);
+  ZlDiag *d = zl_report(c.d, ZL_Z0201, span(1, 6000), "long");
+  zl_label(d, "all");
+  char marks[161] = " ";
+  memset(marks + 1, '^', 159);
+  const char *text = text_of(&c);
+  cr_expect(strstr(text, zb_printf(c.a, "1 | %.160s\n  | %s", line, marks)), "%s", text);
+  for (const char *p = text; *p; p += strcspn(p, "\n") + 1) cr_expect(strcspn(p, "\n") < 180);
+  done(&c);
+}
+
+/* Messages have 2000 bytes; the end of longer ones is left out, and their length told. */
+Test(messages, of_any_length) {
+  char text[2002];
+  memset(text, 'x', sizeof text);
+  Case c = begin("abc\n");
+  zl_report(c.d, ZL_Z0201, ZL_NOWHERE, "%.2000s", text);
+  cr_expect_str_eq(text_of(&c), zb_printf(c.a, "error[Z0201]: %.2000s\n\n", text));
+  zl_report(c.d, ZL_Z0201, ZL_NOWHERE, "%.2001s", text);
+  cr_expect(strstr(text_of(&c), zb_printf(c.a, "error[Z0201]: %.2000s... (2001 bytes)\n\n", text)), "%s", c.out.s);
+  done(&c);
+}
+
 Test(messages, all_of_it_as_json) {
   Case c = begin("abc\ndef\n");
   ZlDiag *d = zl_report(c.d, ZL_Z0201, span(1, 5), "a \"b\"");
@@ -178,8 +206,12 @@ Test(messages, all_of_it_as_json) {
 /* The first hundred reports are kept, and no more said of the others than how many. */
 Test(messages, hundred_are_kept) {
   Case c = begin("abc\n");
-  for (int i = 0; i < 100; i++) zl_report(c.d, ZL_Z0201, ZL_NOWHERE, "report %d", i);
+  for (int i = 0; i < 100; i++) {
+    cr_expect(!zl_full(c.d));
+    zl_report(c.d, ZL_Z0201, ZL_NOWHERE, "report %d", i);
+  }
   cr_expect(strstr(text_of(&c), "report 99\n\n") && !strstr(c.out.s, "more"));
+  cr_expect(zl_full(c.d));
   zl_report(c.d, ZL_Z0112, ZL_NOWHERE, "report 100");
   cr_expect(zl_errors(c.d) == 100 && zl_warnings(c.d) == 1);
   cr_expect(strstr(text_of(&c), "report 99\n\n... and 1 more\n\n"));
@@ -219,6 +251,23 @@ Test(programs, loaded_with_a_name) {
   done(&c);
 }
 
+/* The first 24 names are listed, and the others counted. */
+Test(programs, names_as_text) {
+  Case c = begin("");
+  for (uint32_t n = 0; n <= 26; n++) {
+    ZlNames names = {0};
+    ZbText want = {0};
+    for (uint32_t i = 0; i < n; i++) {
+      ZB_PUSH(c.a, names.at, names.n, ((ZlName){zb_printf(c.a, "n%u", i), ZL_NOWHERE}));
+      if (i < 24) zb_text_add(&want, "%s`n%u`", i ? ", " : "", i);
+    }
+    if (n > 24) zb_text_add(&want, " and %u more", n - 24);
+    cr_expect_str_eq(zl_names_text(c.a, names), want.s ? want.s : "");
+    zb_text_free(&want);
+  }
+  done(&c);
+}
+
 static void nested_repeats(int depth, bool ok) {
   ZbText t = {0};
   zb_text_add(&t, "block f(x: real) -> real {");
@@ -232,6 +281,7 @@ static void nested_repeats(int depth, bool ok) {
   zl_load_text(c.a, c.s, c.d, "deep.zug", t.s, t.len, NULL);
   if (ok) cr_expect_eq(zl_errors(c.d), 0, "%s", text_of(&c));
   else cr_expect(strstr(text_of(&c), "`repeat` is nested more than 256 deep"), "%s", c.out.s);
+  if (!ok) cr_expect_eq(zl_errors(c.d), 1, "%s", c.out.s); /* said once, however deep it goes on */
   zb_text_free(&t);
   done(&c);
 }
@@ -239,4 +289,5 @@ static void nested_repeats(int depth, bool ok) {
 Test(programs, repeats_in_repeats) {
   nested_repeats(ZL_MAX_NESTING, true);
   nested_repeats(ZL_MAX_NESTING + 1, false);
+  nested_repeats(ZL_MAX_NESTING + 4, false);
 }
