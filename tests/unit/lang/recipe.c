@@ -228,6 +228,23 @@ Test(recipe, all_of_a_file_are_checked) {
   done(&c);
 }
 
+/* All recipes of a file have 4194304 words at most, here 4096 in each; it is said once where they are too many. */
+Test(recipe, words_of_a_file) {
+  for (int n = 1024; n <= 1030; n += 6) {
+    ZbText t = {0};
+    zb_text_add(&t, "recipe base { bind ");
+    for (int i = 0; i < 4095; i++) zb_text_add(&t, "%sa%d = 1", i ? ", " : "", i);
+    zb_text_add(&t, " }\n");
+    for (int i = 1; i < n; i++) zb_text_add(&t, "recipe r%d from base { }\n", i);
+    Case c = load(t.s);
+    zl_check_recipes(c.p, c.d);
+    cr_expect_eq(zl_errors(c.d), n > 1024, "%d recipes: %s", n, messages(&c));
+    if (n > 1024) cr_expect(strstr(messages(&c), "test.zug:1025:1"), "%s", messages(&c));
+    done(&c);
+    zb_text_free(&t);
+  }
+}
+
 /* A wrong recipe stays wrong, though its messages are given once. */
 Test(recipe, wrong_twice) {
   Case c = load("recipe a { micro 0 } recipe b from a { clip 1 }");

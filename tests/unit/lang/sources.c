@@ -168,6 +168,21 @@ Test(messages, very_long_marks) {
   done(&c);
 }
 
+/* A wide character of which one half would be out of sight is left out; a line's end is not marked. */
+Test(messages, edges_of_lines) {
+  ZbText line = {0};
+  for (int i = 0; i < 159; i++) zb_text_put(&line, "a", 1);
+  zb_text_add(&line, "%s", "\xe6\xa8\xa1\xe6\xa8\xa1\ntwo\r\n");
+  Case c = begin(line.s);
+  zl_report(c.d, ZL_Z0201, span(0, 1), "wide");
+  cr_expect(strstr(text_of(&c), zb_printf(c.a, "1 | %.159s\n  | ^\n", line.s)), "%s", c.out.s);
+  uint32_t two = (uint32_t)(strstr(line.s, "two") - line.s);
+  zl_report(c.d, ZL_Z0201, span(two + 2, two + 4), "end");
+  cr_expect(strstr(text_of(&c), "2 | two\n  |   ^\n"), "%s", c.out.s);
+  zb_text_free(&line);
+  done(&c);
+}
+
 /* Messages have 2000 bytes; the end of longer ones is left out, and their length told. */
 Test(messages, of_any_length) {
   char text[2002];
