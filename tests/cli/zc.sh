@@ -87,6 +87,8 @@ for wrong in "" "-o x.zsg" "warn.zug" "warn.zug two.zug -o x" "--check warn.zug 
   "warn.zug -D n -o x" "warn.zug --diag xml --check" "--explain Z9999" "--no-such" "dump" "dump a b"; do
   exits 2 $zc $wrong
 done
+exits 2 $zc warn.zug two.zug -o x
+says 'one input file at a time: `warn\.zug` and `two\.zug`'
 exits 2 $zc warn.zug -d graad
 says 'did you mean `grad`'
 exits 1 $zc --check no-such-file.zug
