@@ -80,7 +80,8 @@ static void put(Walk *w, uint8_t place, uint64_t from, uint64_t to, uint32_t val
   uint32_t first = span_at(m, from), last = first, more = value != ZP_NONE;
   if (from == to) return;
   while (last < m->n && m->span[last].from < to) last++;
-  if (more && first == last) {
+  if (!more && first == last) return;
+  if (first == last) {
     Span none = {0};
     ZB_PUSH(w->l.c->a, m->span, m->n, none);
     memmove(&m->span[first + 1], &m->span[first], (m->n - 1 - first) * sizeof *m->span);
