@@ -15,7 +15,7 @@ const char *const zl_stdlib[] = {
     "lost.zug", "use first\n",
     "circle/a.zug", "use far use b\n",
     "circle/b.zug", "use far use c\n",
-    "circle/c.zug", "use near use b\n",
+    "circle/c.zug", "use deep.near use b\n",
     NULL};
 
 typedef struct {

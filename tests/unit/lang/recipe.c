@@ -302,6 +302,22 @@ Test(recipe, second_is_not_looked_at) {
   }
 }
 
+/* Any two directives of one recipe that disagree on what is sharded are reported. */
+Test(recipe, shards_agree) {
+  static const char *const bodies[] = {"shard states over a  shard grads, states over b",
+                                       "shard states over a  shard states over b  shard grads, states over c",
+                                       "shard params, grads, states over a keep  shard params, grads, states over b"};
+  for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+    ZbText t = {0};
+    zb_text_add(&t, "recipe r { mesh a = 2, b = 2, c = 2  %s }", bodies[i]);
+    Case c = load(t.s);
+    cr_expect_null(zl_recipe(c.p, c.d, "r"), "%s", bodies[i]);
+    cr_expect(zl_errors(c.d) == 1 && strstr(messages(&c), "[Z0806]"), "%s: %s", bodies[i], messages(&c));
+    done(&c);
+    zb_text_free(&t);
+  }
+}
+
 /* The first and the last number that each setting of an optimizer may have, and the next. */
 Test(recipe, settings_have_edges) {
   static const struct {
