@@ -176,7 +176,9 @@ Test(digest, every_field_counts) {
   CHANGE("stage 1's instructions", in->bytes);
   CHANGE("stage 1's instructions", in->coll);
   CHANGE("stage 1's instructions", in->in_place);
-  CHANGE("stage 1's instructions", in->wait[0]);
+  const ZpInstr *waits = in;
+  while (!waits->nwait) waits--;
+  CHANGE("stage 1's instructions", waits->wait[0]);
   CHANGE("stage 1's instructions", in->access[0].tag);
   CHANGE("stage 1's instructions", in->access[0].mode);
   CHANGE("stage 1's instructions", st->prog.queue[0][0]);
