@@ -383,16 +383,15 @@ static ncclResult_t find_others(Nccl *n) {
 static bool start_up(Nccl *n) {
   ZxComm *world = n->inner;
   ncclResult_t r = find_others(n);
-  double first = r == ncclSuccess ? -1e9 : -n->rank;
   char why[200];
   const char *last = last_words();
   snprintf(why, sizeof why, "%s%s%s", r == ncclInProgress ? "other ranks do not answer" : ncclGetErrorString(r),
            *last ? ": " : "", last);
   if (r != ncclSuccess && n->root) ncclCommAbort(n->root);
-  world->t->wait(world, world->t->all_reduce(world, 0, &first, 1, ZX_F64, ZX_MAX));
-  if (first < -1e8) return true;
+  int64_t first = zx_lowest(world, r == ncclSuccess ? -1 : n->rank);
+  if (first < 0) return true;
   if (r == ncclSuccess && n->root) ncclCommAbort(n->root);
-  if (first == -n->rank) zx_say(n->rank, "note: NCCL cannot start: %s", why);
+  if (first == n->rank) zx_say(n->rank, "note: NCCL cannot start: %s", why);
   cudaGetLastError();
   return false;
 }
@@ -463,9 +462,8 @@ static int sharing(ZxComm *world, const ZxCuda *d, int ranks) {
 
 /* Blocks of an operation, the same on all ranks: with one on each queue there is a quarter left for other kernels. */
 static int blocks(ZxComm *world, const ZxCuda *d) {
-  double least = -(double)d->cu->sms / (ZP_QUEUES + 1);
-  world->t->wait(world, world->t->all_reduce(world, 0, &least, 1, ZX_F64, ZX_MAX));
-  return least > -1 ? 1 : least < -32 ? 32 : (int)-least;
+  int64_t least = zx_lowest(world, d->cu->sms / (ZP_QUEUES + 1));
+  return least < 1 ? 1 : least > 32 ? 32 : (int)least;
 }
 
 /* NCCL takes settings from the environment of each rank, and waits for ever where those that choose an algorithm differ. */

@@ -27,6 +27,12 @@ bool zx_agree(ZxComm *c, bool ok) {
   return bad == 0;
 }
 
+int64_t zx_lowest(ZxComm *c, int64_t mine) {
+  double first = mine < 0 ? -1e300 : -(double)mine; /* the maximum of the negatives is the lowest */
+  c->t->wait(c, c->t->all_reduce(c, 0, &first, 1, ZX_F64, ZX_MAX));
+  return first < -1e299 ? -1 : (int64_t)-first;
+}
+
 /* ---- set-up ---- */
 static void make_group(ZxEngine *e, ZxGroup *group, ZpDims dims) {
   if (!dims || group[dims] >= 0) return;

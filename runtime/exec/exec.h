@@ -184,6 +184,8 @@ double zx_patience(void); /* a function, since zplan loads modules without it */
 _Noreturn void zx_die(ZxComm *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Collective: true on all ranks if `ok` on all of them. */
 bool zx_agree(ZxComm *c, bool ok);
+/* Collective: the lowest number that a rank has; below 0: it has none. -1 if no rank has one. Exact up to 2^53. */
+int64_t zx_lowest(ZxComm *c, int64_t mine);
 /* Collective: whether the nodes, and the control groups there, have the `need` bytes of the host's memory that each rank is
  * going to touch. A line for people, of this rank's node, goes to `tell`. */
 bool zx_check_memory(ZxComm *c, uint64_t need, ZbText *tell, ZbErr *err);

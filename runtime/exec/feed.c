@@ -117,11 +117,9 @@ const char *zx_bad_input(ZxEngine *e, uint64_t *sample) {
   int64_t at = room ? bad_here(e, room) : -1;
   e->err = err;
   free(room);
-  double first = at < 0 ? -1e300 : -(double)at; /* the maximum of the negatives is the lowest */
-  e->world->t->wait(e->world, e->world->t->all_reduce(e->world, 0, &first, 1, ZX_F64, ZX_MAX));
-  if (first < -1e299) return NULL;
-  *sample = (uint64_t)-first / e->p->graph->ninputs;
-  return e->p->graph->inputs[(uint64_t)-first % e->p->graph->ninputs].name;
+  if ((at = zx_lowest(e->world, at)) < 0) return NULL;
+  *sample = (uint64_t)at / e->p->graph->ninputs;
+  return e->p->graph->inputs[(uint64_t)at % e->p->graph->ninputs].name;
 }
 
 uint64_t zx_input_bytes(const ZxEngine *e) {

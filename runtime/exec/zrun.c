@@ -148,11 +148,7 @@ static bool same_everywhere(Run *r, const ZbErr *err) {
 }
 
 /* The lowest rank for which `mine` is true, on all ranks; -1: none. */
-static int lowest(Run *r, bool mine) {
-  double first = mine ? -r->rank : -1e9; /* the maximum of the negatives */
-  r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, &first, 1, ZX_F64, ZX_MAX));
-  return first < -1e8 ? -1 : (int)-first;
-}
+static int lowest(Run *r, bool mine) { return (int)zx_lowest(r->c, mine ? r->rank : -1); }
 
 /* One that some ranks may have and others not: the lowest rank that knows it says it; nobody goes on. */
 static bool agree(Run *r, bool ok, const ZbErr *err) {
