@@ -4,10 +4,8 @@
 #include "tests/unit/compiler/load.h"
 
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 static void print_after(void *arg, const char *pass, const ZgGraph *g) {
   if (strcmp(pass, "elab") && strcmp(pass, "final")) return;
@@ -32,16 +30,7 @@ static void check_case(const char *file) {
 }
 
 Test(graphs, golden) {
-  cr_assert(chdir(ZUG_SRC "/tests/graphs") == 0);
-  DIR *dir = opendir(".");
-  int cases = 0;
-  for (struct dirent *f; (f = readdir(dir));) {
-    size_t n = strlen(f->d_name);
-    if (n < 5 || strcmp(f->d_name + n - 4, ".zug")) continue;
-    check_case(f->d_name);
-    cases++;
-  }
-  closedir(dir);
+  int cases = each_program(ZUG_SRC "/tests/graphs", check_case);
   cr_expect(cases >= 5);
 }
 

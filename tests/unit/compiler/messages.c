@@ -5,7 +5,6 @@
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <string.h>
-#include <unistd.h>
 
 static void check_case(const char *file) {
   Case c = load_file(file);
@@ -23,16 +22,7 @@ static void check_case(const char *file) {
 }
 
 Test(messages, golden) {
-  cr_assert(chdir(ZUG_SRC "/tests/lang/types") == 0);
-  DIR *dir = opendir(".");
-  int cases = 0;
-  for (struct dirent *f; (f = readdir(dir));) {
-    size_t n = strlen(f->d_name);
-    if (n < 5 || strcmp(f->d_name + n - 4, ".zug")) continue;
-    check_case(f->d_name);
-    cases++;
-  }
-  closedir(dir);
+  int cases = each_program(ZUG_SRC "/tests/lang/types", check_case);
   cr_expect(cases > 15);
 }
 
