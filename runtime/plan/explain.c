@@ -6,9 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint64_t zp_node_bytes(const ZpSegment *s, const ZpNode *n) {
-  return s->values[n->call.op == ZG_OP_ALL_GATHER ? n->out[0] : n->in[0]].bytes;
+/* A collective's whole tensor: as gathered, or before it is reduced or exchanged. */
+static const ZpValue *whole_of(const ZpSegment *s, const ZpNode *n) {
+  return &s->values[n->call.op == ZG_OP_ALL_GATHER ? n->out[0] : n->in[0]];
 }
+
+uint64_t zp_node_bytes(const ZpSegment *s, const ZpNode *n) { return whole_of(s, n)->bytes; }
 
 /* ---- rows: what is alike, with how often ---- */
 enum { BY_NODE, BY_TRANSFER, BY_BUCKET, BY_SCALARS }; /* in this order in the table */
@@ -133,15 +136,14 @@ static void add_nodes(Explain *x, uint32_t s, uint32_t segment, uint32_t phase, 
     const ZpNode *k = &nodes[i];
     int64_t members = zp_group_size(&p->mesh, k->dims);
     if (members < 2 || !zp_sends(k)) continue;
-    const ZpSegment *seg = &p->segments[segment];
-    const ZpValue *v = &seg->values[k->call.op == ZG_OP_ALL_GATHER ? k->out[0] : k->in[0]];
+    const ZpValue *v = whole_of(&p->segments[segment], k);
     add_row(x, (Row){.key = key_of(BY_NODE, segment, phase, i),
                      .from = s,
                      .to = s,
                      .op = k->call.op,
                      .dims = k->dims,
                      .members = members,
-                     .bytes = zp_node_bytes(seg, k),
+                     .bytes = v->bytes,
                      .count = runs,
                      .over = zb_printf(x->a, "%s (%lld)", zp_dims_text(&p->mesh, x->a, k->dims),
                                        (long long)members),
