@@ -38,7 +38,7 @@ diff -u shown.txt "$work/shown.txt" || bad="$bad shown.txt"
 cd "$work" || exit 99
 
 # every code that the planner reports is provoked, but Z0999, a bug of ours, which tests/unit/plan provokes
-for code in $(grep -oh 'ZL_Z[0-9]*' "$ZUG_SRC"/runtime/plan/*.c | sort -u | sed 's/ZL_//; /Z0999/d'); do
+for code in $(grep -rohE --include='*.c' 'ZL_Z[0-9]+' "$ZUG_SRC"/runtime/plan | sort -u | sed 's/ZL_//; /Z0999/d'); do
   grep -q "\[$code\]" "$ZUG_SRC"/tests/plan/*.expect || fail "no case in tests/plan provokes $code"
   ok zc --explain "$code"
 done

@@ -1,19 +1,12 @@
 /* runtime/exec: plays a checked plan on ranks. The rooms' seams to the outside world are tables of
  * functions, so that a device or a communicator more is a file more.
  *
- * comm_self.c comm_mpi.c   communicators      device.c      which devices there are
- * comm_shm.c               ... inside a node  device_cpu.c  the CPU
- * comm_staged.c            ... of a device's memory, by way of the host's
- * comm_nccl.c              ... by NCCL        device_cuda.c CUDA, in a module that device_load.c loads
- * combine.c                their sums
- * engine.c play.c call.c   steps of a plan    data.c        token and record files
- * capture.c                steps queued once  weights.c     safetensors, read and written by owners
- * params.c update.c        parameters
- * memory.c                 is there enough    setup.c       what a device needs at start-up
- * die.c                    the end of a job   stall.c       what a wait that lasts is for
- * finite.c                 sound steps        log.c         lines for people, metrics.jsonl
- * rate.c                   learning rates     times.c       what operations had to do
- * wait.c                   waits
+ * comm/       communicators: one rank, MPI, shared memory inside a node, NCCL, the host's memory for a device's
+ * device/     which devices there are, the CPU, CUDA in a module, how much memory there is
+ * engine/     set-up and steps of a plan: queues, nodes, collectives, updates, what waits and why
+ * state/      parameters and states: initial values, weights in safetensors files
+ * data/       token and record files, and zdata, which makes them
+ * same.c, facts.c   do all ranks have the same? log.c  lines for people, metrics.jsonl; die.c  the end of a job
  */
 #ifndef ZUG_EXEC_H
 #define ZUG_EXEC_H

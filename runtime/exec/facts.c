@@ -1,5 +1,5 @@
 /* What must be the same on all ranks, as facts. */
-#include "runtime/exec/data.h"
+#include "runtime/exec/data/data.h"
 #include "runtime/exec/same.h"
 
 #include <inttypes.h>

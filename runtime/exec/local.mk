@@ -1,52 +1,52 @@
 # runtime/exec: see the conventions at the top of Makefile.am.
 noinst_LIBRARIES += libexec.a
 libexec_a_SOURCES = \
-  runtime/exec/call.c \
-  runtime/exec/capture.c \
-  runtime/exec/comm.h \
-  runtime/exec/combine.c \
-  runtime/exec/comm_self.c \
-  runtime/exec/comm_shm.c \
-  runtime/exec/comm_shm.h \
-  runtime/exec/comm_staged.c \
-  runtime/exec/data.c \
-  runtime/exec/data.h \
-  runtime/exec/data_write.c \
-  runtime/exec/device.c \
-  runtime/exec/device_cpu.c \
-  runtime/exec/device_list.c \
-  runtime/exec/device_load.c \
-  runtime/exec/device_load.h \
   runtime/exec/die.c \
-  runtime/exec/engine.c \
-  runtime/exec/engine.h \
   runtime/exec/exec.h \
   runtime/exec/facts.c \
-  runtime/exec/feed.c \
-  runtime/exec/finite.c \
-  runtime/exec/grads.c \
   runtime/exec/log.c \
-  runtime/exec/memory.c \
-  runtime/exec/memory.h \
-  runtime/exec/params.c \
-  runtime/exec/patience.c \
-  runtime/exec/play.c \
-  runtime/exec/rate.c \
   runtime/exec/same.c \
   runtime/exec/same.h \
-  runtime/exec/setup.c \
-  runtime/exec/stall.c \
-  runtime/exec/system.c \
-  runtime/exec/times.c \
-  runtime/exec/update.c \
-  runtime/exec/wait.c \
-  runtime/exec/weights.c
+  runtime/exec/comm/combine.c \
+  runtime/exec/comm/comm.h \
+  runtime/exec/comm/self.c \
+  runtime/exec/comm/shm.c \
+  runtime/exec/comm/shm.h \
+  runtime/exec/comm/staged.c \
+  runtime/exec/data/data.c \
+  runtime/exec/data/data.h \
+  runtime/exec/data/data_write.c \
+  runtime/exec/device/cpu.c \
+  runtime/exec/device/device.c \
+  runtime/exec/device/list.c \
+  runtime/exec/device/load.c \
+  runtime/exec/device/load.h \
+  runtime/exec/device/memory.c \
+  runtime/exec/device/memory.h \
+  runtime/exec/device/system.c \
+  runtime/exec/engine/capture.c \
+  runtime/exec/engine/engine.c \
+  runtime/exec/engine/engine.h \
+  runtime/exec/engine/feed.c \
+  runtime/exec/engine/finite.c \
+  runtime/exec/engine/grads.c \
+  runtime/exec/engine/node.c \
+  runtime/exec/engine/optimizer.c \
+  runtime/exec/engine/patience.c \
+  runtime/exec/engine/profile.c \
+  runtime/exec/engine/queues.c \
+  runtime/exec/engine/rate.c \
+  runtime/exec/engine/setup.c \
+  runtime/exec/engine/stall.c \
+  runtime/exec/engine/wait.c \
+  runtime/exec/state/params.c \
+  runtime/exec/state/weights.c
 if HAVE_MPI
-libexec_a_SOURCES += runtime/exec/comm_mpi.c
+libexec_a_SOURCES += runtime/exec/comm/mpi.c
 endif
 libexec_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) $(MPI_CFLAGS) $(CJSON_CFLAGS) $(XXHASH_CFLAGS)
 libexec_a_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS) # sums and updates of whole tensors are here too
-EXTRA_DIST += runtime/exec/DATA.md
+EXTRA_DIST += runtime/exec/data/DATA.md
 
 # The CUDA device: a library for test programs, and the module that zrun loads where there is a GPU. The module is linked
 # as a program is, but for -shared, and finds in zrun what it does not have itself.
@@ -56,9 +56,9 @@ if HAVE_MPI
 modules_PROGRAMS += zug-cuda.so
 endif
 endif
-libexec_cuda_a_SOURCES = runtime/exec/cuda.h runtime/exec/device_cuda.c runtime/exec/device_cuda_peak.c
+libexec_cuda_a_SOURCES = runtime/exec/device/cuda.h runtime/exec/device/cuda.c runtime/exec/device/cuda_peak.c
 if HAVE_NCCL
-libexec_cuda_a_SOURCES += runtime/exec/comm_nccl.c
+libexec_cuda_a_SOURCES += runtime/exec/comm/nccl.c
 endif
 libexec_cuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 libexec_cuda_a_CFLAGS = $(AM_CFLAGS) -fPIC
@@ -68,7 +68,8 @@ zug_cuda_so_LDFLAGS = $(AM_LDFLAGS) -shared -Wl,-soname,zug-cuda.so -Wl,-u,zx_de
 zug_cuda_so_LDADD = libexec_cuda.a libkernels_cuda.a $(CUDA_LIBS) -lstdc++
 
 bin_PROGRAMS += zdata
-zdata_SOURCES = runtime/exec/zdata.c runtime/exec/zdata.h runtime/exec/zdata_pack.c runtime/exec/zdata_table.c
+zdata_SOURCES = runtime/exec/data/zdata.c runtime/exec/data/zdata.h runtime/exec/data/zdata_pack.c \
+  runtime/exec/data/zdata_table.c
 zdata_LDADD = libexec.a $(XXHASH_LIBS) $(libs_base)
 
 if HAVE_MPI

@@ -55,30 +55,30 @@ static inline bool zp_same_layout(const ZpValue *x, const ZpValue *y) {
   return x->elem == y->elem && n == y->type.naxes && !memcmp(x->axis, y->axis, n * sizeof *x->axis) &&
          !memcmp(x->size, y->size, n * sizeof *x->size);
 }
-/* fuse.c: elementwise nodes of one phase into chains. needed_later[v]: another phase reads value v. */
+/* fuse_pointwise.c: elementwise nodes of one phase into chains. needed_later[v]: another phase reads value v. */
 void zp_fuse(ZpPlan *p, ZpSegment *s, ZpNode **nodes, uint32_t *n, const bool *needed_later);
-/* attach.c: chains join the nodes before them, as far as the device says. Returns how many nodes are left. */
+/* fuse_epilogue.c: chains join the nodes before them, as far as the device says. Returns how many nodes are left. */
 uint32_t zp_attach(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n, const bool *needed_later);
-/* attach_before.c: ... and what makes their operand. */
+/* fuse_prologue.c: ... and what makes their operand. */
 uint32_t zp_attach_before(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n, const bool *needed_later);
-/* attach_peak.c: peaks join the sums of cross-entropy. Returns likewise. */
+/* fuse_xent_max.c: peaks join the sums of cross-entropy. Returns likewise. */
 uint32_t zp_attach_peaks(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n);
-/* attach_sums.c: gradients of biases join those of weights, in a backward list. Returns likewise. */
+/* fuse_bias_grad.c: gradients of biases join those of weights, in a backward list. Returns likewise. */
 uint32_t zp_attach_sums(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n);
-/* stack.c: products that may be one become runs of nodes, before anything is placed. */
+/* batch_gemms.c: products that may be one become runs of nodes, before anything is placed. */
 void zp_line_up(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n, const bool *needed_later);
 /* ... the call that n such nodes would be */
 ZkCall zp_stacked_call(const ZpPlan *p, const ZpSegment *s, const ZpNode *run, uint32_t n);
 /* ... and one node each, where their values have come to lie in rows. Returns how many nodes are left. */
 uint32_t zp_stack(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n);
-/* place.c: a value as a kernel sees it, without pointer; all those of a node's call. */
+/* memory.c: a value as a kernel sees it, without pointer; all those of a node's call. */
 ZkView zp_view(const ZpPlan *p, const ZpValue *v);
 void zp_views(const ZpPlan *p, const ZpSegment *s, ZpNode *n);
-/* bucket.c: templates; every slice gets its place. */
+/* buckets.c: templates; every slice gets its place. */
 void zp_buckets(ZpBuild *b);
-/* place.c: offsets of all values, kernel calls, temp sizes. */
+/* memory.c: offsets of all values, kernel calls, temp sizes. */
 void zp_place(ZpBuild *b, uint32_t index);
-/* stage.c: instances to stages. False with reports. */
+/* stages.c: instances to stages. False with reports. */
 bool zp_stages(ZpBuild *b);
 /* ledger.c: arena offsets of everything; checks `limit memory`. False with reports. */
 bool zp_ledger(ZpBuild *b);

@@ -1,46 +1,48 @@
 # runtime/plan: see the conventions at the top of Makefile.am.
 noinst_LIBRARIES += libplan.a
 libplan_a_SOURCES = \
-  runtime/plan/attach.c runtime/plan/attach_before.c runtime/plan/attach_peak.c \
-  runtime/plan/attach_sums.c \
   runtime/plan/bind.c \
-  runtime/plan/bucket.c \
-  runtime/plan/check.c \
-  runtime/plan/check.h \
-  runtime/plan/check_arena.c \
-  runtime/plan/check_local.c \
-  runtime/plan/check_local.h \
-  runtime/plan/check_memory.c \
-  runtime/plan/check_operands.c \
-  runtime/plan/check_queues.c \
-  runtime/plan/check_segment.c \
-  runtime/plan/check_words.c \
-  runtime/plan/convert.c \
-  runtime/plan/digest.c \
-  runtime/plan/explain.c \
-  runtime/plan/fuse.c \
   runtime/plan/impl.h \
-  runtime/plan/impl_shard.h \
-  runtime/plan/instr.c \
   runtime/plan/instr.def \
-  runtime/plan/ledger.c \
   runtime/plan/ledger.def \
   runtime/plan/mesh.c \
   runtime/plan/nodes.c \
-  runtime/plan/order.c \
   runtime/plan/pad.c \
-  runtime/plan/place.c \
   runtime/plan/plan.c \
   runtime/plan/plan.h \
-  runtime/plan/program.c \
-  runtime/plan/program.h \
-  runtime/plan/program_params.c \
-  runtime/plan/program_time.c \
-  runtime/plan/remat.c \
-  runtime/plan/shard.c \
-  runtime/plan/show.c \
-  runtime/plan/stack.c \
-  runtime/plan/stage.c
+  runtime/plan/check/arena.c \
+  runtime/plan/check/check.c \
+  runtime/plan/check/check.h \
+  runtime/plan/check/contents.c \
+  runtime/plan/check/layout.c \
+  runtime/plan/check/layout.h \
+  runtime/plan/check/operands.c \
+  runtime/plan/check/queues.c \
+  runtime/plan/check/say.c \
+  runtime/plan/check/segment.c \
+  runtime/plan/local/batch_gemms.c \
+  runtime/plan/local/buckets.c \
+  runtime/plan/local/fuse_bias_grad.c \
+  runtime/plan/local/fuse_epilogue.c \
+  runtime/plan/local/fuse_pointwise.c \
+  runtime/plan/local/fuse_prologue.c \
+  runtime/plan/local/fuse_xent_max.c \
+  runtime/plan/local/memory.c \
+  runtime/plan/local/remat.c \
+  runtime/plan/local/reshard.c \
+  runtime/plan/local/shard.c \
+  runtime/plan/local/shard.h \
+  runtime/plan/output/digest.c \
+  runtime/plan/output/explain.c \
+  runtime/plan/output/instr.c \
+  runtime/plan/output/show.c \
+  runtime/plan/schedule/ledger.c \
+  runtime/plan/schedule/orders.c \
+  runtime/plan/schedule/program.c \
+  runtime/plan/schedule/schedule.h \
+  runtime/plan/schedule/simulate.c \
+  runtime/plan/schedule/stages.c \
+  runtime/plan/schedule/zero.c
 
 bin_PROGRAMS += zplan
 zplan_SOURCES = runtime/plan/zplan.c

@@ -1,19 +1,13 @@
 /* runtime/plan: stage graph + recipe -> checked programs. Pure: no MPI, no devices, no files; the same call
  * gives the same plan on a laptop and on every rank of a cluster.
  *
- * mesh.c    dims, ranks, coordinates          bind.c    recipe against graph: sizes, layouts, directives
- * remat.c   which forward values are saved    shard.c   the one sharding rule, collectives
- * fuse.c    elementwise chains                attach.c  ... in one call with the op before
- * place.c   lifetimes to offsets in a segment attach_before.c  ... with the op after
- *                                             attach_sums.c    bias gradients with their weights'
- *                                             attach_peak.c    peaks with cross-entropy
- *                                             stack.c   products of one operand
- * bucket.c  parameters to flat buffers        stage.c   segment instances to pipeline stages
- * order.c   gpipe, 1f1b                       program.c one instruction list per stage, its buffers
- * ledger.c  the arena, byte by byte           check.c   the proofs
- * show.c    tables for people                 explain.c what ranks send each other, and why
- * nodes.c   which ranks go to which node      digest.c  whether two plans are the same
- * plan.c    the ordered list of all that
+ * plan.c       the ordered list of what follows
+ * bind.c       recipe against graph: sizes, layouts, directives; pad.c, mesh.c
+ * nodes.c      which ranks go to which node
+ * local/       a segment of the graph to a local program, placed: sharded, fused, its values at offsets
+ * schedule/    local programs to stages, orders, one instruction list per stage, its buffers and ledger
+ * check/       the proofs, which share nothing with those that made the plan
+ * output/      tables for people, and whether two plans are the same
  */
 #ifndef ZUG_PLAN_H
 #define ZUG_PLAN_H
@@ -327,7 +321,7 @@ typedef struct {
  * fails a proof is a bug of ours and says so (Z0999) with the counter-example. */
 ZpPlan *zp_plan(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o);
 
-/* ---- order.c ------------------------------------------------------------------------------------------------------- */
+/* ---- orders.c ------------------------------------------------------------------------------------------------------- */
 typedef struct { bool backward; uint32_t mb; } ZpWork;
 /* Compute order of `stage` of P stages and M micro-batches: 2M items. */
 ZpWork *zp_order(ZbArena *a, const char *schedule, uint32_t stages, uint32_t nmicro, uint32_t stage);

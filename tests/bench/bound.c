@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "runtime/exec/engine.h"
+#include "runtime/exec/engine/engine.h"
 #include "tests/bench/plan.h"
 
 static const char usage[] =

@@ -24,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/exec/comm.h"
+#include "runtime/exec/comm/comm.h"
 
 enum { RANKS = 8, SPLITS = 256, CHUNK = 16384 };
 

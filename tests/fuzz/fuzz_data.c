@@ -1,6 +1,6 @@
 /* Fuzz target: any bytes as a token file, once as they are and once with the checksum that they should have, so
  * that mutations get past it. What opens must answer reads within and beyond its samples. */
-#include "runtime/exec/data.h"
+#include "runtime/exec/data/data.h"
 
 #include <stdlib.h>
 #include <string.h>

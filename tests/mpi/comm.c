@@ -4,7 +4,7 @@
  *
  *     mpirun -np 4 tests/mpi/comm
  */
-#include "runtime/exec/comm.h"
+#include "runtime/exec/comm/comm.h"
 
 #include <math.h>
 #include <mpi.h>

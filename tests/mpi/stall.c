@@ -2,7 +2,7 @@
  *
  *     mpirun -np 3 tests/mpi/stall [split|free|barrier|reduce|apart|gather|transfer]...
  */
-#include "runtime/exec/comm.h"
+#include "runtime/exec/comm/comm.h"
 
 #include <string.h>
 #include <time.h>

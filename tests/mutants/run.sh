@@ -55,7 +55,9 @@ sort -n timed | cut -d ' ' -f 2- >tests
 (cd "$commands" && find . -type f ! -name '*.o' ! -name '*.a' | sed 's|^\./||') >programs
 : >objects
 : >holds
-for file in $(cd src && ls "$room"/*.c); do
+for file in $(cd src && find "$room" -name '*.c' | sort); do
+  innermost=$(grep '^[^ #]' $rooms | while read -r other; do case $file in "$other"/*) echo "$other" ;; esac; done | sort | tail -n 1)
+  [ "$innermost" = "$room" ] || continue
   source=../src/$file # the whole path: src/tests/unit/$file is a test of it, which must not be changed
   for object in $(cd "$commands" && grep -rlxF --include='*.o' -- "$source" . | sed 's|^\./||'); do
     [ -e "build/$object" ] || continue

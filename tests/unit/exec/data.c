@@ -1,5 +1,5 @@
 /* Token and record files: what is read is what was written, every refusal, and the order of samples. */
-#include "runtime/exec/data.h"
+#include "runtime/exec/data/data.h"
 #include "tests/unit/exec/scratch.h"
 
 #include <criterion/criterion.h>

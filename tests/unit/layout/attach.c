@@ -44,7 +44,7 @@ static uint32_t passes(const ZpPlan *p, Phase phase) {
 }
 
 /* Forward, no chain is left that follows a product: those of the norms stay. What GELU is of is saved with the bias. (q, k and
- * v, which are alike, have become one: stack.c.) */
+ * v, which are alike, have become one: batch_gemms.c.) */
 Test(attach, gpt2_layer) {
   Model m = model_open("gpt2", NULL, "-D layers=4");
   Plan q = plan_joins(m.g, "bind batch = 8, seq = 16 micro 1", joins_dots);

@@ -22,7 +22,7 @@ static Found find(const ZpPlan *p) {
     const ZpValue *dw = &s->values[k->out[0]], *db = &s->values[k->out[1]];
     cr_assert(k->call.accumulate && k->sets && dw->at.place == ZP_AT_GRAD && db->at.place == ZP_AT_GRAD);
     cr_assert_eq(db->type.naxes + k->call.nax, s->values[k->in[1]].type.naxes);
-    f.joined += dw->nparts ? dw->nparts : 1; /* of q, k and v, one: stack.c */
+    f.joined += dw->nparts ? dw->nparts : 1; /* of q, k and v, one: batch_gemms.c */
   }
   return f;
 }

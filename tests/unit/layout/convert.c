@@ -1,6 +1,6 @@
 /* Bringing a value from one state to another, exhaustively: every pair of states over three mesh dims, played on
  * simulated ranks with real numbers. */
-#include "runtime/plan/impl_shard.h"
+#include "runtime/plan/local/shard.h"
 #include "tests/unit/layout/plan.h"
 
 #include <criterion/criterion.h>

@@ -108,7 +108,7 @@ Test(program, deterministic) {
   zb_arena_free(a);
 }
 
-/* The example at the top of program_params.c: two gathers are saved where the step turns around. */
+/* The example at the top of zero.c: two gathers are saved where the step turns around. */
 Test(program, gathers) {
   ZbArena *a = zb_arena_new();
   ZpPlan *p = fake_programs(a, (Fake){.stages = 1, .nmicro = 1, .layers = 4, .level = 3});

@@ -1,0 +1,432 @@
+/* Reads token and record files, and says which sample comes when. A file is never trusted: every size in it is checked
+ * against the file's own before it is used. It is read by calls, not mapped: of a mapping without its file, which was
+ * cut off or whose server failed, a process dies and names no file. See DATA.md for the format. */
+#include "runtime/exec/data/data.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian and read as they are");
+
+enum { WINDOW = 8 << 10, PIECE = 4 << 10 /* bytes: read at once for what is small; converted at a time */ };
+
+struct ZxData {
+  char *name; /* as messages have it */
+  int fd;     /* -1: all bytes are in memory */
+  const uint8_t *bytes;
+  uint64_t n;
+  ZxDataInfo info;
+  struct {
+    uint64_t at, n;
+    uint8_t bytes[WINDOW];
+  } *window; /* of the file, as it was last read */
+};
+
+/* n bytes from byte `at` of the file. Rows of a sample may be a few bytes each, so around those more is read. */
+static bool get(const ZxData *d, uint64_t at, uint64_t n, void *out, ZbErr *err) {
+  ZB_ASSERT(at <= d->n && n <= d->n - at);
+  if (d->fd < 0) {
+    if (n) memcpy(out, d->bytes + at, n);
+    return true;
+  }
+  if (n > WINDOW / 2) return zb_read_at(d->fd, d->name, out, n, at, err);
+  if (at < d->window->at || at + n > d->window->at + d->window->n) {
+    uint64_t from = at / (WINDOW / 2) * (WINDOW / 2), len = d->n - from < WINDOW ? d->n - from : WINDOW;
+    d->window->n = 0;
+    if (!zb_read_at(d->fd, d->name, d->window->bytes, len, from, err)) return false;
+    d->window->at = from;
+    d->window->n = len;
+  }
+  memcpy(out, d->window->bytes + (at - d->window->at), n);
+  return true;
+}
+
+/* ---- elements and fields ---- */
+static const struct {
+  const char *name;
+  size_t bytes;
+} elems[ZX_DATA_ELEMS] = {{"u8", 1}, {"u16", 2}, {"u32", 4}, {"i32", 4}, {"f32", 4}};
+
+size_t zx_data_elem_bytes(ZxDataElem e) { return elems[e].bytes; }
+const char *zx_data_elem_name(ZxDataElem e) { return elems[e].name; }
+ZxDataElem zx_data_elem_of(const char *name) {
+  int e = 0;
+  while (e < ZX_DATA_ELEMS && strcmp(elems[e].name, name)) e++;
+  return (ZxDataElem)e;
+}
+
+static bool name_is_good(const char name[ZX_DATA_NAME]) {
+  size_t n = strnlen(name, ZX_DATA_NAME);
+  if (n == 0 || n == ZX_DATA_NAME) return false;
+  for (size_t i = 0; i < n; i++) {
+    char c = name[i];
+    bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+    if (!letter && !(i && c >= '0' && c <= '9')) return false;
+  }
+  return true;
+}
+
+bool zx_data_layout(ZxDataInfo *info, ZbErr *err) {
+  if (info->nfield < 1 || info->nfield > ZX_DATA_MAX_FIELDS)
+    return zb_fail(err, NULL, "%u fields; there must be 1 to %d", info->nfield, ZX_DATA_MAX_FIELDS);
+  uint64_t at = 0;
+  for (uint32_t i = 0; i < info->nfield; i++) {
+    ZxDataField *f = &info->field[i];
+    if (!name_is_good(f->name))
+      return zb_fail(err, "use letters, digits and _, beginning with a letter, at most 39",
+                     "field %u has no proper name", i);
+    for (uint32_t j = 0; j < i; j++)
+      if (!strcmp(info->field[j].name, f->name))
+        return zb_fail(err, NULL, "two fields are named '%s'", f->name);
+    uint64_t bytes;
+    f->at = at;
+    if (!f->values || !zb_mul_u64(f->values, elems[f->elem].bytes, &bytes) || bytes > INT64_MAX / 2 ||
+        !zb_add_u64(at, info->stream ? bytes : zb_round_up(bytes, 4), &at) || at > INT64_MAX / 2)
+      return zb_fail(err, NULL, "field '%s' cannot have %" PRIu64 " values", f->name, f->values);
+  }
+  info->record_bytes = at;
+  info->data_at = ZX_DATA_HEAD * (1 + (uint64_t)info->nfield);
+  return true;
+}
+
+/* ---- the header ---- */
+static uint32_t get32(const uint8_t *p) {
+  uint32_t v;
+  memcpy(&v, p, 4);
+  return v;
+}
+static uint64_t get64(const uint8_t *p) {
+  uint64_t v;
+  memcpy(&v, p, 8);
+  return v;
+}
+
+enum {
+  AT_VERSION = 4,
+  AT_KIND = 8,
+  AT_NFIELD = 12,
+  AT_COUNT = 16,
+  AT_RECORD = 24,
+  AT_DATA = 32,
+  AT_DATA_SUM = 40,
+  AT_ZERO = 48,
+  AT_HEAD_SUM = 56
+};
+enum { KIND_STREAM = 1, KIND_RECORDS = 2 };
+enum { FIELD_ELEM = 40, FIELD_VALUES = 48, FIELD_LIMIT = 56 }; /* the name is at 0 */
+
+/* Of the header's bytes before the sum, and of the field table. */
+uint64_t zx_data_head_sum(const uint8_t *p, uint32_t nfield) {
+  uint64_t seed = XXH3_64bits(p, AT_HEAD_SUM);
+  return XXH3_64bits_withSeed(p + ZX_DATA_HEAD, (size_t)nfield * ZX_DATA_HEAD, seed);
+}
+
+void zx_data_encode(const ZxDataInfo *info, uint8_t *out) {
+  uint32_t version = ZX_DATA_VERSION, kind = info->stream ? KIND_STREAM : KIND_RECORDS;
+  memset(out, 0, info->data_at);
+  memcpy(out, "ZTOK", 4);
+  memcpy(out + AT_VERSION, &version, 4);
+  memcpy(out + AT_KIND, &kind, 4);
+  memcpy(out + AT_NFIELD, &info->nfield, 4);
+  memcpy(out + AT_COUNT, &info->count, 8);
+  memcpy(out + AT_RECORD, &info->record_bytes, 8);
+  memcpy(out + AT_DATA, &info->data_at, 8);
+  memcpy(out + AT_DATA_SUM, &info->data_sum, 8);
+  for (uint32_t i = 0; i < info->nfield; i++) {
+    uint8_t *p = out + ZX_DATA_HEAD * (1 + (size_t)i);
+    uint32_t elem = info->field[i].elem;
+    memcpy(p, info->field[i].name, strlen(info->field[i].name));
+    memcpy(p + FIELD_ELEM, &elem, 4);
+    memcpy(p + FIELD_VALUES, &info->field[i].values, 8);
+    memcpy(p + FIELD_LIMIT, &info->field[i].limit, 8);
+  }
+  uint64_t sum = zx_data_head_sum(out, info->nfield);
+  memcpy(out + AT_HEAD_SUM, &sum, 8);
+}
+
+bool zx_data_is_one(const uint8_t *head, size_t n) { return n >= 4 && !memcmp(head, "ZTOK", 4); }
+
+static const char how[] = "make one: zdata pack TEXT... -o corpus.bin";
+static const char altered[] = "make it again with zdata, or copy it again";
+
+static bool read_fields(ZxData *d, const uint8_t *head, ZbErr *err) {
+  ZxDataInfo *info = &d->info;
+  info->field = calloc(info->nfield, sizeof *info->field);
+  if (!info->field) zb_out_of_memory(0);
+  for (uint32_t i = 0; i < info->nfield; i++) {
+    const uint8_t *p = head + ZX_DATA_HEAD * (1 + (size_t)i);
+    ZxDataField *f = &info->field[i];
+    uint32_t elem = get32(p + FIELD_ELEM);
+    if (elem >= ZX_DATA_ELEMS)
+      return zb_fail(err, altered, "%s: field %u has the unknown element type %u", d->name, i, elem);
+    memcpy(f->name, p, ZX_DATA_NAME);
+    f->elem = (ZxDataElem)elem;
+    f->values = get64(p + FIELD_VALUES);
+    f->limit = get64(p + FIELD_LIMIT);
+  }
+  ZbErr why;
+  if (!zx_data_layout(info, &why)) return zb_fail(err, altered, "%s: %s", d->name, why.text);
+  bool one = info->nfield == 1 && info->field[0].values == 1 && info->field[0].elem <= ZX_DATA_U32;
+  if (info->stream && !one)
+    return zb_fail(err, altered, "%s: a stream must have one field of one u8, u16 or u32", d->name);
+  return true;
+}
+
+/* What `p`, the header with its field table, says of itself and of the file. */
+static bool read_sizes(ZxData *d, const uint8_t *p, ZbErr *err) {
+  ZxDataInfo *info = &d->info;
+  if (get64(p + AT_HEAD_SUM) != zx_data_head_sum(p, info->nfield))
+    return zb_fail(err, altered, "%s: its header is damaged: the checksum differs", d->name);
+  uint32_t kind = get32(p + AT_KIND);
+  if ((kind != KIND_STREAM && kind != KIND_RECORDS) || get64(p + AT_ZERO))
+    return zb_fail(err, altered, "%s: its header is damaged: unknown kind %u", d->name, kind);
+  info->stream = kind == KIND_STREAM;
+  info->count = get64(p + AT_COUNT);
+  info->data_sum = get64(p + AT_DATA_SUM);
+  if (!read_fields(d, p, err)) return false;
+  if (get64(p + AT_RECORD) != info->record_bytes || get64(p + AT_DATA) != info->data_at)
+    return zb_fail(err, altered, "%s: its header is damaged: the sizes contradict its fields", d->name);
+  uint64_t bytes, total;
+  if (!zb_mul_u64(info->count, info->record_bytes, &bytes) || !zb_add_u64(bytes, info->data_at, &total))
+    return zb_fail(err, altered, "%s: its header is damaged: %" PRIu64 " %s of %" PRIu64 " bytes", d->name,
+                   info->count, info->stream ? "tokens" : "records", info->record_bytes);
+  if (total != d->n)
+    return zb_fail(err, altered,
+                   "%s is %s: its header promises %" PRIu64 " %s in %" PRIu64 " bytes, it has %" PRIu64,
+                   d->name, d->n < total ? "truncated" : "too long", info->count,
+                   info->stream ? "tokens" : "records", total, d->n);
+  return true;
+}
+
+static bool read_head(ZxData *d, ZbErr *err) {
+  uint8_t p[ZX_DATA_HEAD];
+  if (!get(d, 0, d->n < sizeof p ? d->n : sizeof p, p, err)) return false;
+  if (!zx_data_is_one(p, d->n)) return zb_fail(err, how, "%s is not a token file", d->name);
+  if (d->n < ZX_DATA_HEAD)
+    return zb_fail(err, altered, "%s is truncated: it ends within its header, at %" PRIu64 " bytes", d->name,
+                   d->n);
+  if (get32(p + AT_VERSION) != ZX_DATA_VERSION)
+    return zb_fail(err, "use the zdata of the same version to make it",
+                   "%s has format version %u; this program reads %d", d->name, get32(p + AT_VERSION),
+                   ZX_DATA_VERSION);
+  uint32_t n = d->info.nfield = get32(p + AT_NFIELD);
+  if (n < 1 || n > ZX_DATA_MAX_FIELDS)
+    return zb_fail(err, altered, "%s: its header is damaged: it counts %u fields", d->name, n);
+  uint64_t bytes = ZX_DATA_HEAD * (1 + (uint64_t)n);
+  if (d->n < bytes)
+    return zb_fail(err, altered, "%s is truncated: it ends within its list of fields, at %" PRIu64 " bytes",
+                   d->name, d->n);
+  uint8_t *head = malloc(bytes);
+  if (!head) zb_out_of_memory(0);
+  bool ok = get(d, 0, bytes, head, err) && read_sizes(d, head, err);
+  free(head);
+  return ok;
+}
+
+/* ---- opening ---- */
+static ZxData *data_new(const char *name, int fd, const void *bytes, uint64_t n, ZbErr *err) {
+  ZxData *d = calloc(1, sizeof *d);
+  if (!d || !(d->name = strdup(zb_show(name))) || !(d->window = calloc(1, sizeof *d->window))) zb_out_of_memory(0);
+  d->fd = fd;
+  d->bytes = bytes;
+  d->n = n;
+  if (read_head(d, err)) return d;
+  zx_data_close(d);
+  return NULL;
+}
+
+ZxData *zx_data_of_bytes(const void *bytes, uint64_t n, const char *name, ZbErr *err) {
+  return data_new(name, -1, bytes, n, err);
+}
+
+ZxData *zx_data_open(const char *path, ZbErr *err) {
+  uint64_t n;
+  int fd = zb_open_file(path, false, &n, err);
+  if (fd < 0) return NULL;
+  if (n) return data_new(path, fd, NULL, n, err);
+  zb_fail(err, how, "%s is empty", zb_show(path));
+  close(fd);
+  return NULL;
+}
+
+void zx_data_close(ZxData *d) {
+  if (!d) return;
+  if (d->fd >= 0) close(d->fd);
+  free(d->info.field);
+  free(d->window);
+  free(d->name);
+  free(d);
+}
+
+const ZxDataInfo *zx_data_info(const ZxData *d) { return &d->info; }
+bool zx_data_get(const ZxData *d, uint64_t at, uint64_t n, void *out, ZbErr *err) {
+  return get(d, d->info.data_at + at, n, out, err);
+}
+uint64_t zx_data_tokens(const ZxData *d) { return d->info.stream ? d->info.count : 0; }
+
+/* A window's targets need one token after it. */
+uint64_t zx_data_samples(const ZxData *d, int64_t seq) {
+  if (!d->info.stream) return d->info.count;
+  return d->info.count && seq > 0 ? (d->info.count - 1) / (uint64_t)seq : 0;
+}
+
+bool zx_data_verify(const ZxData *d, ZbErr *err) {
+  enum { MUCH = 1 << 20 };
+  uint8_t *piece = malloc(MUCH);
+  XXH3_state_t *sum = XXH3_createState();
+  if (!piece || !sum) zb_out_of_memory(0);
+  XXH3_64bits_reset(sum);
+  bool ok = true;
+  for (uint64_t at = d->info.data_at, n; ok && at < d->n; at += n) {
+    n = d->n - at < MUCH ? d->n - at : MUCH;
+    ok = get(d, at, n, piece, err);
+    if (ok) XXH3_64bits_update(sum, piece, n);
+  }
+  if (ok && XXH3_64bits_digest(sum) != d->info.data_sum)
+    ok = zb_fail(err, altered, "%s is damaged: the checksum of its %s differs", d->name,
+                 d->info.stream ? "tokens" : "records");
+  XXH3_freeState(sum);
+  free(piece);
+  return ok;
+}
+
+/* ---- fields ---- */
+static const ZxDataField *find_field(const ZxData *d, const char *name) {
+  if (d->info.stream) return strcmp(name, "tokens") && strcmp(name, "targets") ? NULL : &d->info.field[0];
+  for (uint32_t i = 0; i < d->info.nfield; i++)
+    if (!strcmp(d->info.field[i].name, name)) return &d->info.field[i];
+  return NULL;
+}
+
+static bool no_field(const ZxData *d, const char *name, ZbErr *err) {
+  if (d->info.stream)
+    return zb_fail(err, "a model that is no language model needs records: zdata table, zdata records",
+                   "%s has no field '%s': it is a stream, which gives 'tokens' and 'targets'", d->name, name);
+  ZbText list = {0};
+  for (uint32_t i = 0; i < d->info.nfield; i++)
+    zb_text_add(&list, "%s%s", i ? ", " : "", d->info.field[i].name);
+  const char *names[ZX_DATA_MAX_FIELDS];
+  for (uint32_t i = 0; i < d->info.nfield; i++) names[i] = d->info.field[i].name;
+  const char *near = zb_nearest(name, names, d->info.nfield);
+  char help[128] = "";
+  if (near) snprintf(help, sizeof help, "did you mean '%s'?", near);
+  zb_fail(err, help, "%s has no field '%s'; it has: %s", d->name, name, list.s);
+  zb_text_free(&list);
+  return false;
+}
+
+bool zx_data_check_field(const ZxData *d, const char *field, bool index, int64_t seq, ZbErr *err) {
+  const ZxDataField *f = find_field(d, field);
+  if (!f) return no_field(d, field, err);
+  if (index && f->elem == ZX_DATA_F32)
+    return zb_fail(err, NULL, "%s: the model wants indices in '%s', the file has real numbers (f32)", d->name,
+                   field);
+  if (!index && d->info.stream)
+    return zb_fail(err, NULL, "%s: the model wants real numbers in '%s', the file has tokens (%s)", d->name,
+                   field, elems[f->elem].name);
+  if (!d->info.stream && (uint64_t)seq != f->values)
+    return zb_fail(err, NULL,
+                   "%s: the model wants %" PRId64 " values of '%s' per sample, the file has %" PRIu64,
+                   d->name, seq, field, f->values);
+  if (!zx_data_samples(d, seq)) {
+    if (!d->info.stream) return zb_fail(err, NULL, "%s has no records", d->name);
+    return zb_fail(err, "use more text, or a shorter sequence",
+                   "%s has %" PRIu64 " tokens; one sample takes %" PRId64 " and one more for the last target",
+                   d->name, d->info.count, seq);
+  }
+  return true;
+}
+
+/* ---- the order of samples ----
+ * A Feistel network over the smallest power of two that holds n, walked until it lands below n (Black and
+ * Rogaway, "Ciphers with arbitrary finite domains", 2002): a permutation that needs no memory. */
+uint64_t zx_data_permute(uint64_t seed, uint64_t epoch, uint64_t n, uint64_t i) {
+  ZB_ASSERT(i < n);
+  int bits = n > 64 ? 64 - __builtin_clzll(n - 1) : 6; /* fewer would hardly mix */
+  do {
+    int left = bits / 2, right = bits - left; /* i = (high: left bits, low: right bits) */
+    for (int round = 0; round < 8; round++) {
+      uint64_t low = i & ((1ull << right) - 1), high = i >> right;
+      high ^= zb_random_u64(seed, epoch, ((uint64_t)round << 58) ^ low) & ((1ull << left) - 1);
+      i = low << left | high; /* halves change places, and so do their widths */
+      int t = left;
+      left = right;
+      right = t;
+    }
+  } while (i >= n);
+  return i;
+}
+
+/* Which sample of the file is the g-th. */
+static uint64_t sample_at(const ZxSampler *s, uint64_t g) {
+  uint64_t n = zx_data_samples(s->data, s->seq);
+  ZB_ASSERT(n > 0); /* zx_data_check_field said so */
+  return s->order == ZX_ORDER_SEQUENTIAL ? g % n : zx_data_permute(s->seed, g / n, n, g % n);
+}
+
+/* ---- values ---- */
+/* Value i of `p` as an id; all ones is "unknown" in u16 and u32, as -1 is in i32. */
+static int64_t id_at(const uint8_t *p, ZxDataElem e, uint64_t i) {
+  uint16_t h;
+  uint32_t w;
+  int32_t v;
+  switch (e) {
+  case ZX_DATA_U8: return p[i];
+  case ZX_DATA_U16: return memcpy(&h, p + 2 * i, 2), h == UINT16_MAX ? -1 : h;
+  case ZX_DATA_U32: return memcpy(&w, p + 4 * i, 4), w == UINT32_MAX ? -1 : (int64_t)w;
+  default: return memcpy(&v, p + 4 * i, 4), v;
+  }
+}
+
+static bool bad_id(const ZxData *d, const ZxDataField *f, uint64_t at, int64_t id, int64_t limit,
+                   ZbErr *err) {
+  static const char help[] = "was the file packed with another vocabulary than the model's?";
+  if (limit == ZX_ANY_I32)
+    return zb_fail(err, "declare the input as real", "%s: value %" PRIu64 " of '%s' is %" PRId64 "; i32 ends at %d", d->name, at,
+                   f->name, id, INT32_MAX);
+  if (d->info.stream)
+    return zb_fail(err, help, "%s: token %" PRIu64 " has the id %" PRId64 "; the model knows 0 to %" PRId64,
+                   d->name, at, id, limit - 1);
+  return zb_fail(err, help,
+                 "%s: record %" PRIu64 ", '%s', value %" PRIu64 " is %" PRId64
+                 "; the model knows 0 to %" PRId64 ", and -1 for unknown",
+                 d->name, at / f->values, f->name, at % f->values, id, limit - 1);
+}
+
+bool zx_data_read(const ZxSampler *s, const char *field, uint64_t g, int64_t s0, int64_t ns, int64_t limit,
+                  void *out, ZbErr *err) {
+  const ZxData *d = s->data;
+  const ZxDataField *f = find_field(d, field);
+  ZB_ASSERT(f && s0 >= 0 && ns >= 0 && s0 <= s->seq - ns);
+  uint64_t sample = sample_at(s, g);
+  uint64_t first = (uint64_t)s0; /* position in the field of this sample */
+  uint64_t record = d->info.data_at, size = elems[f->elem].bytes;
+  if (d->info.stream) {
+    first += sample * (uint64_t)s->seq + !strcmp(field, "targets");
+    ZB_ASSERT(first + (uint64_t)ns <= d->info.count);
+  } else {
+    ZB_ASSERT((uint64_t)s->seq == f->values);
+    record += sample * d->info.record_bytes + f->at;
+  }
+  ZB_ASSERT(limit < 0 || f->elem != ZX_DATA_F32);
+  if (f->elem == ZX_DATA_F32) return get(d, record + 4 * first, 4 * (uint64_t)ns, out, err);
+  for (uint64_t done = 0, n; done < (uint64_t)ns; done += n) {
+    uint8_t piece[PIECE];
+    n = (uint64_t)ns - done < PIECE / size ? (uint64_t)ns - done : PIECE / size;
+    if (!get(d, record + (first + done) * size, n * size, piece, err)) return false;
+    for (uint64_t i = 0; i < n; i++) {
+      int64_t v = id_at(piece, f->elem, i);
+      if (limit < 0) {
+        ((float *)out)[done + i] = (float)v;
+        continue;
+      }
+      if (limit == ZX_ANY_I32 ? v > INT32_MAX : v < -1 || v >= limit)
+        return bad_id(d, f, first + done + i + (d->info.stream ? 0 : sample * f->values), v, limit, err);
+      ((int32_t *)out)[done + i] = (int32_t)v;
+    }
+  }
+  return true;
+}

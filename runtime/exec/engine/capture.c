@@ -1,0 +1,81 @@
+/* A step, and steps that are queued once.
+ *
+ * What a device is given in a step is the same in all steps: the same calls on the same memory. So the second step is
+ * captured while it is queued, and it and all that follow are played from there as one thing (a CUDA graph): launching
+ * thousands of kernels costs the host nothing any more, and leaves no gaps between them. The first is done as it is
+ * queued, and libraries set up then what they set up at first use.
+ *
+ * What does differ from step to step is read from memory: the inputs of all micro-batches and ZkNow, which copies from
+ * pinned memory bring. The copies are captured; the host fills the memory before. Where the host takes part in a step
+ * itself (ranks that exchange through it, calls that are timed one by one) there is nothing to capture. */
+#include "runtime/exec/engine/engine.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- what differs from step to step ---- */
+static void put_now(ZxEngine *e) {
+  const ZlKw *k = e->p->recipe->optimizer.kws;
+  uint32_t n = e->p->recipe->optimizer.n;
+  ZkNow *now = (ZkNow *)(void *)(e->pinned + e->pinned_now);
+  *now = (ZkNow){.step = (uint64_t)e->step, .lr = (float)e->lr};
+  if (e->p->optimizer != ZP_ADAMW) return;
+  double b1 = (float)zl_kw(k, n, "b1")->num, b2 = (float)zl_kw(k, n, "b2")->num; /* as ZkAdamW has them */
+  now->rate = (float)(now->lr / (1 - pow(b1, (double)e->step)));
+  now->vscale = (float)(1 / sqrt(1 - pow(b2, (double)e->step)));
+}
+
+/* ---- playing ---- */
+static void queue(ZxEngine *e) {
+  if (!e->dev->host) e->dev->upload(e->env, &e->count->now, e->pinned + e->pinned_now, sizeof e->count->now);
+  zx_play(e);
+}
+
+static void replay(ZxEngine *e) {
+  if (!zx_feed_all(e)) {
+    e->failed = true;
+    return;
+  }
+  e->dev->replay(e->env);
+}
+
+/* Collective: NCCL wants that an operation is captured by all of its ranks or by none, and may wait for the others' hosts
+ * while it captures one. What cannot be captured is queued anew in this step and in all others. */
+static void capture(ZxEngine *e) {
+  ZbErr why = {0};
+  bool ok = e->dev->capture(e->env, &why), all = zx_agree(e->world, ok);
+  e->capturing = true;
+  if (all) queue(e);
+  e->capturing = false;
+  if (ok) ok = e->dev->captured(e->env, &why);
+  all = zx_agree(e->world, all && ok);
+  e->capture = all ? ZX_CAPTURED : ZX_CAPTURE_NEVER;
+  if (all || e->failed) return;
+  if (ok) e->dev->forget(e->env);
+  else zx_say((int)e->rank, "note: each step is queued anew: %s", why.text);
+  if (e->c->t->anew) e->c->t->anew(e->c);
+}
+
+void zx_step(ZxEngine *e) {
+  if (!e->dev->host) put_now(e);
+  if (e->capture == ZX_CAPTURE_NEXT) capture(e);
+  if (e->failed) return;
+  if (e->capture == ZX_CAPTURED) replay(e);
+  else queue(e);
+  if (e->capture == ZX_CAPTURE_LATER) e->capture = ZX_CAPTURE_NEXT;
+  zx_end_step(e);
+}
+
+/* ---- whether ---- */
+void zx_open_capture(ZxEngine *e) {
+  const ZxCommTable *t = e->c->t;
+  e->capture = ZX_CAPTURE_NEVER;
+  e->why_not = NULL;
+  if (!e->dev->capture) e->why_not = "this device cannot do otherwise";
+  else if (e->o.times) e->why_not = "every call is timed";
+  else if (!e->in_order) e->why_not = "ranks exchange by way of the host";
+  else if (t->why_uncaptured) e->why_not = t->why_uncaptured(e->c);
+  if (!e->why_not && e->nblocks < e->p->nmicro) e->why_not = "its inputs are too large to be pinned at once";
+  if (zx_agree(e->world, !e->why_not)) e->capture = ZX_CAPTURE_LATER;
+  else if (!e->why_not) e->why_not = "another rank must";
+}

@@ -1,0 +1,150 @@
+/* The engine of one rank: its groups, its arena, its calls. */
+#include "runtime/exec/engine/engine.h"
+
+#include <string.h>
+
+bool zx_engine_step(ZxEngine *e, int64_t step, double lr, ZxStep *out, ZbErr *err) {
+  double from = zx_now(), waited = e->times[ZG_OP_COUNT + 1];
+  e->step = step;
+  e->env->step = (uint64_t)step;
+  e->lr = lr;
+  e->err = err;
+  e->out = (ZxStep){0};
+  zx_step(e);
+  e->out.wait_ms = e->out.compute_ms = -1; /* what the host waits says nothing about another device */
+  if (e->dev->host) {
+    e->out.wait_ms = 1e3 * (e->times[ZG_OP_COUNT + 1] - waited);
+    e->out.compute_ms = 1e3 * (zx_now() - from) - e->out.wait_ms;
+  }
+  e->out.used_bytes = zb_round_up(e->high, 64);
+  *out = e->out;
+  return !e->failed;
+}
+
+bool zx_agree(ZxComm *c, bool ok) {
+  double bad = ok ? 0 : 1;
+  c->t->wait(c, c->t->all_reduce(c, 0, &bad, 1, ZX_F64, ZX_SUM));
+  return bad == 0;
+}
+
+int64_t zx_lowest(ZxComm *c, int64_t mine) {
+  double first = mine < 0 ? -1e300 : -(double)mine; /* the maximum of the negatives is the lowest */
+  c->t->wait(c, c->t->all_reduce(c, 0, &first, 1, ZX_F64, ZX_MAX));
+  return first < -1e299 ? -1 : (int64_t)-first;
+}
+
+/* ---- set-up ---- */
+static void make_group(ZxEngine *e, ZxGroup *group, ZpDims dims) {
+  if (!dims || group[dims] >= 0) return;
+  group[dims] = e->c->t->split(e->c, (int)zp_group_color(&e->p->mesh, e->rank, dims));
+}
+
+static void groups_of(ZxEngine *e, const ZpNode *nodes, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++)
+    if (zp_sends(&nodes[i])) make_group(e, e->node_group, nodes[i].dims);
+}
+
+/* All groups that any rank's program uses, in one order on all ranks. */
+static void make_groups(ZxEngine *e) {
+  ZpPlan *p = e->p;
+  for (int i = 0; i < 1 << ZP_MAX_DIMS; i++) e->group[i] = e->node_group[i] = -1;
+  for (uint32_t i = 0; i < p->graph->nsegments; i++) {
+    groups_of(e, p->segments[i].fwd, p->segments[i].nfwd);
+    groups_of(e, p->segments[i].bwd, p->segments[i].nbwd);
+    groups_of(e, p->segments[i].count, p->segments[i].ncount);
+  }
+  for (uint32_t s = 0; s < p->nstages; s++)
+    for (uint32_t i = 0; i < p->stages[s].prog.ninstrs; i++) {
+      const ZpInstr *in = &p->stages[s].prog.instrs[i];
+      if (in->queue == ZP_Q_COLL && in->op != ZP_I_REDUCE_TIED && in->op != ZP_I_REDUCE_STEP)
+        make_group(e, e->group, in->dims);
+    }
+  e->tied = ZB_NEWN(e->a, ZxGroup, p->ntied + 1);
+  for (uint32_t i = 0; i < p->ntied; i++) {
+    bool in = false;
+    for (uint32_t k = 0; k < p->tied[i].nstages; k++) in |= p->tied[i].stages[k] == e->stage;
+    e->tied[i] = e->c->t->split(e->c, in ? (int)zp_group_color(&p->mesh, e->rank, 1u << p->mesh.pipe) : -1);
+  }
+}
+
+static void *scalars(ZxEngine *e, uint32_t index, size_t bytes) {
+  for (uint32_t i = 0; i < e->st->prog.nbufs; i++) {
+    const ZpBuf *b = &e->st->prog.bufs[i];
+    if (b->kind != ZP_B_SCALARS || b->index != index) continue;
+    ZB_ASSERT(bytes <= b->bytes);
+    return zx_buf_at(e, b);
+  }
+  ZB_BUG("a plan without scalars");
+}
+
+/* The one seed that does not change from step to step; and where what does will be. */
+static bool put_seed(ZxEngine *e, ZbErr *err) {
+  float seed = (float)(1.0 / (double)e->p->nmicro);
+  if (e->dev->host) {
+    e->count->seed[1] = seed;
+    return true;
+  }
+  e->env->now = &e->count->now;
+  memcpy(e->pinned, &seed, sizeof seed);
+  e->dev->upload(e->env, &e->count->seed[1], e->pinned, sizeof seed);
+  return e->dev->finish(e->env, err);
+}
+
+static void close_engine(ZxEngine *e) {
+  zb_out_discard(e->save);
+  e->env->now = NULL;
+  if (e->capture == ZX_CAPTURED) e->dev->forget(e->env);
+  if (e->c && e->c != e->world) e->c->t->free(e->c);
+  if (e->pinned) e->dev->unpin(e->env, e->pinned);
+  if (e->arena) e->dev->free(e->env, e->arena, e->st->ledger.total);
+}
+
+static uint32_t most_held(const ZpStage *st) {
+  uint32_t most = 0;
+  for (uint32_t i = 0; i < st->ninsts; i++)
+    if (st->insts[i].nheld > most) most = st->insts[i].nheld;
+  return most;
+}
+
+ZxEngine *zx_engine_new(ZbArena *a, ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err) {
+  ZxEngine *e = ZB_NEW(a, ZxEngine);
+  *e = (ZxEngine){.a = a, .p = p, .world = c, .o = *o, .dev = o->device, .env = o->env, .rank = c->t->rank(c), .at = ZP_NONE};
+  e->stage = p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->mesh, e->rank, p->mesh.pipe);
+  e->st = &p->stages[e->stage];
+  zx_bind_calls(e);
+  if (!zx_agree(c, zx_check_inputs(e, err) && zx_prepare(e, err) && zx_open_memory(e, err) && zx_open_events(e, err))) {
+    close_engine(e);
+    return NULL;
+  }
+  const ZpProgram *g = &e->st->prog;
+  e->sums = scalars(e, ZP_SCALARS_SUMS, sizeof *e->sums);
+  e->count = scalars(e, ZP_SCALARS_COUNT, sizeof *e->count);
+  e->clip = (ZxScalars){&e->sums->squares, (float)p->recipe->clip, &e->sums->lost};
+  e->held_at = ZB_NEWN(a, ZxHeldAt, most_held(e->st));
+  e->done = ZB_NEWN(a, bool, g->ninstrs);
+  e->request = ZB_NEWN(a, ZxRequest, g->ninstrs);
+  e->flight = ZB_NEWN(a, uint32_t, g->ninstrs);
+  for (uint32_t i = 0; i < e->st->ninsts; i++) e->has_loss |= p->segments[e->st->insts[i].segment].has_loss;
+  if (!zx_agree(c, put_seed(e, err))) {
+    close_engine(e);
+    return NULL;
+  }
+  zx_open_comm(e);
+  make_groups(e);
+  zx_connect(e);
+  zx_open_capture(e);
+  zx_make_counts(e);
+  zx_make_ranges(e);
+  zx_make_clears(e);
+  return e;
+}
+
+void zx_engine_free(ZxEngine *e) {
+  if (e) close_engine(e);
+}
+
+uint64_t zx_engine_bytes(const ZxEngine *e) { return e->st->ledger.total; }
+
+uint64_t zx_engine_untouched(const ZxEngine *e) {
+  return e->dev->host ? e->st->ledger.total + (uint64_t)zk_pool_threads(e->env->pool) * ZK_CPU_ROOM : 0;
+}

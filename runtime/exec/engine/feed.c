@@ -1,0 +1,154 @@
+/* Data into the input blocks of activation slots. Sample k of micro-batch m of step s is global sample
+ * (s - 1) * global_batch + m * samples_per_micro_batch + k in every layout; a rank reads only its part. */
+#include "runtime/exec/engine/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const ZpValue *input_value(const ZxEngine *e, const ZpInputUse *u) {
+  return &e->p->segments[u->value_segment].values[u->value];
+}
+
+static bool is_whole(const ZgType *t) { return t->elem == ZG_INDEX || t->elem == ZG_I32; }
+
+/* Values of one sample, without padding. */
+static int64_t sample_values(const ZxEngine *e, const ZgType *t) {
+  int64_t n = 1;
+  for (int i = 0; i < t->naxes; i++)
+    if (t->axis[i] != e->p->batch) n *= e->p->axis_valid[t->axis[i]];
+  return n;
+}
+
+/* A run without steps has no data. */
+bool zx_check_inputs(ZxEngine *e, ZbErr *err) {
+  if (!e->o.data) return true;
+  uint64_t longest = 0; /* row of all inputs that are rounded */
+  for (uint32_t i = 0; i < e->p->ninputs; i++) {
+    const ZgIo *io = &e->p->graph->inputs[e->p->inputs[i].input];
+    const ZpValue *v = input_value(e, &e->p->inputs[i]);
+    if (!zx_data_check_field(e->o.data, io->name, is_whole(&io->type), sample_values(e, &io->type), err)) return false;
+    for (int a = 1; a < v->type.naxes; a++)
+      if (v->axis[a] == e->p->batch)
+        return zb_fail(err, "declare the axis `batch` first", "input `%s`: samples are not its slowest axis", io->name);
+    uint64_t row = v->type.naxes ? (uint64_t)v->size[v->type.naxes - 1] : 1;
+    if (v->elem == ZK_BF16 && row > longest) longest = row;
+  }
+  e->row = ZB_NEWN(e->a, float, longest);
+  return true;
+}
+
+/* One local sample: rows of the last axis, each contiguous in the file's sample. */
+static bool feed_sample(ZxEngine *e, const ZpInputUse *u, uint64_t g, char *to) {
+  const ZpValue *v = input_value(e, u);
+  const ZgIo *io = &e->p->graph->inputs[u->input];
+  ZxSampler s = {e->o.data, e->o.order, e->o.seed, sample_values(e, &io->type)};
+  int64_t limit = io->type.elem == ZG_INDEX ? e->p->axis_valid[io->type.of] : io->type.elem == ZG_I32 ? ZX_ANY_I32 : -1;
+  int first = v->type.naxes && v->axis[0] == e->p->batch, last = v->type.naxes - 1;
+  int64_t rows = 1, row = last >= first ? v->size[last] : 1;
+  for (int a = first; a < last; a++) rows *= v->size[a];
+  for (int64_t r = 0; r < rows; r++) {
+    int64_t at = 0, stride = 1, left = r;
+    for (int a = last; a >= first; a--) { /* global position of the row's first value */
+      int64_t i = a == last ? 0 : left % v->size[a];
+      if (a != last) left /= v->size[a];
+      at += (i + zp_view_start(&e->p->mesh, v, e->rank, v->axis[a], v->size[a])) * stride;
+      stride *= e->p->axis_valid[v->axis[a]];
+    }
+    char *out = to + (uint64_t)(r * row) * zk_elem_bytes((ZkElem)v->elem);
+    bool wide = v->elem == ZK_BF16;
+    if (!zx_data_read(&s, io->name, g, at, row, limit, wide ? (void *)e->row : out, e->err)) return false;
+    if (wide) zk_cpu_to_bf16(e->env, row, e->row, (uint16_t *)(void *)out);
+  }
+  return true;
+}
+
+/* Samples of a micro-batch that this rank reads of an input, and the number of the first of them in the run. */
+static bool batched(const ZxEngine *e, const ZpValue *v) { return v->type.naxes && v->axis[0] == e->p->batch; }
+static int64_t samples(const ZxEngine *e, const ZpValue *v) { return batched(e, v) ? v->size[0] : 1; }
+static int64_t first_sample(const ZxEngine *e, const ZpValue *v, uint32_t mb) {
+  int64_t start = batched(e, v) ? zp_view_start(&e->p->mesh, v, e->rank, v->axis[0], v->size[0]) : 0;
+  int64_t micro = e->p->batch == ZP_NONE ? 1 : e->p->axis_size[e->p->batch];
+  return (e->step - 1) * e->p->global_batch + (int64_t)mb * micro + start;
+}
+
+static bool feed(ZxEngine *e, char *inputs, uint32_t mb) {
+  for (uint32_t i = 0; i < e->p->ninputs; i++) {
+    const ZpInputUse *u = &e->p->inputs[i];
+    const ZpValue *v = input_value(e, u);
+    int64_t n = samples(e, v), start = first_sample(e, v, mb);
+    for (int64_t k = 0; k < n; k++)
+      if (!feed_sample(e, u, (uint64_t)(start + k), inputs + u->at + v->bytes / (uint64_t)n * (uint64_t)k)) return false;
+  }
+  return true;
+}
+
+/* ---- what was wrong with a step ---- */
+static bool sane(const ZpValue *v, const char *p, uint64_t bytes) {
+  if (v->elem == ZK_F32) return zx_not_finite((const float *)(const void *)p, bytes / 4) < 0;
+  for (uint64_t i = 0; i < bytes; i += 2)
+    if ((p[i + 1] & 0x7f) == 0x7f && p[i] & 0x80) return false; /* all bits of a bf16's exponent */
+  return true;
+}
+
+/* The first bad one of this rank, as sample * inputs + input; -1: none. */
+static int64_t bad_here(ZxEngine *e, char *room) {
+  int64_t first = -1;
+  for (uint32_t mb = 0; mb < e->p->nmicro; mb++) {
+    if (!feed(e, room, mb)) return first;
+    for (uint32_t i = 0; i < e->p->ninputs; i++) {
+      const ZpInputUse *u = &e->p->inputs[i];
+      const ZpValue *v = input_value(e, u);
+      int64_t n = samples(e, v), start = first_sample(e, v, mb);
+      uint64_t each = v->bytes / (uint64_t)n;
+      if (is_whole(&e->p->graph->inputs[u->input].type)) continue;
+      for (int64_t k = 0; k < n; k++) {
+        int64_t at = (start + k) * e->p->graph->ninputs + u->input;
+        if (!sane(v, room + u->at + each * (uint64_t)k, each) && (first < 0 || at < first)) first = at;
+      }
+    }
+  }
+  return first;
+}
+
+const char *zx_bad_input(ZxEngine *e, uint64_t *sample) {
+  ZbErr none, *err = e->err;
+  char *room = malloc(zx_input_bytes(e) + 1);
+  e->err = &none;
+  int64_t at = room ? bad_here(e, room) : -1;
+  e->err = err;
+  free(room);
+  if ((at = zx_lowest(e->world, at)) < 0) return NULL;
+  *sample = (uint64_t)at / e->p->graph->ninputs;
+  return e->p->graph->inputs[(uint64_t)at % e->p->graph->ninputs].name;
+}
+
+uint64_t zx_input_bytes(const ZxEngine *e) {
+  uint64_t end = 0;
+  for (uint32_t i = 0; i < e->p->ninputs; i++) {
+    const ZpInputUse *u = &e->p->inputs[i];
+    if (end < u->at + input_value(e, u)->bytes) end = u->at + input_value(e, u)->bytes;
+  }
+  return end;
+}
+
+bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb) {
+  uint64_t bytes = zx_input_bytes(e), end = (uint64_t)(inputs - e->arena) + bytes;
+  if (end > e->high) e->high = end;
+  if (e->dev->host) return feed(e, inputs, mb);
+  char *block = e->pinned + mb % e->nblocks * bytes;
+  ZxWait w = {0};
+  while (mb && mb % e->nblocks == 0 && !e->dev->reached(e->env, e->pinned_event)) /* blocks are free again */
+    if (zx_poll(e)) zx_moved(e, &w);
+    else zx_relax(e, &w, ZX_FOR_DEVICE);
+  zx_moved(e, &w);
+  if (!e->capturing && !feed(e, block, mb)) return false;
+  e->dev->upload(e->env, inputs, block, bytes);
+  if (!e->capturing) e->dev->record(e->env, e->pinned_event);
+  return true;
+}
+
+bool zx_feed_all(ZxEngine *e) {
+  for (uint32_t mb = 0; mb < e->p->nmicro; mb++)
+    if (!feed(e, e->pinned + mb * zx_input_bytes(e), mb)) return false;
+  return true;
+}

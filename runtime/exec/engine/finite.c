@@ -1,0 +1,106 @@
+/* Whether a step can be gone on from. In a step only three numbers are looked at; why one of them is no good is found out
+ * afterwards, when time does not matter: gradients are still there, data can be read again. All ranks see the same sums,
+ * find out together, and say the same. */
+#include "runtime/exec/engine/engine.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+double zx_plain(double x) { return isnan(x) ? (double)NAN : x; }
+
+int64_t zx_not_finite(const float *x, uint64_t n) {
+  float zero = 0;
+  for (uint64_t i = 0; i < n; i++) zero += 0 * x[i];
+  for (uint64_t i = 0; zero != 0 && i < n; i++)
+    if (!isfinite(x[i])) return (int64_t)i;
+  return -1;
+}
+
+/* ---- which parameters ---- */
+typedef struct {
+  uint32_t *first; /* of each parameter of the graph: the number of its first iteration */
+  uint32_t n;
+  double *lost; /* of each iteration: 1 if something in it is not finite */
+} Lost;
+
+static bool look(void *ctx, uint32_t param, uint32_t iter, uint64_t n, const float *at) {
+  Lost *l = ctx;
+  if (zx_not_finite(at, n) >= 0) l->lost[l->first[param] + iter] = 1;
+  return true;
+}
+
+/* Collective: "3 of 52 parameters (wte, layer.0.w1, layer.1.w1)"; their number. */
+static uint32_t find_lost(ZxEngine *e, bool grads, ZbText *out) {
+  Lost l = {.first = ZB_NEWN(e->a, uint32_t, e->p->graph->nparams + 1)};
+  uint32_t found = 0, named = 0;
+  for (uint32_t i = 0; i < e->p->graph->nparams; i++) {
+    l.first[i] = l.n;
+    l.n += zx_iterations(e, i);
+  }
+  l.lost = ZB_NEWN(e->a, double, l.n + 1);
+  zx_visit(e, grads, look, &l, NULL);
+  e->world->t->wait(e->world, e->world->t->all_reduce(e->world, 0, l.lost, l.n, ZX_F64, ZX_MAX));
+  for (uint32_t i = 0; i < l.n; i++) found += l.lost[i] > 0;
+  if (found == l.n) zb_text_add(out, "all %u parameters", l.n);
+  else zb_text_add(out, "%u of %u parameters (", found, l.n);
+  for (uint32_t i = 0; found < l.n && i < e->p->graph->nparams; i++)
+    for (uint32_t k = 0; k < zx_iterations(e, i); k++) {
+      if (!(l.lost[l.first[i] + k] > 0) || ++named > 6) continue;
+      zb_text_add(out, "%s%s", named > 1 ? ", " : "", named == 6 && found > 6 ? "..." : zx_path(e, i, k));
+    }
+  if (found < l.n) zb_text_add(out, ")");
+  return found;
+}
+
+/* ---- what is said ---- */
+static const char *loc_of_denominator(const ZxEngine *e) {
+  for (uint32_t i = 0; i < e->p->graph->nsegments; i++) {
+    const ZpSegment *s = &e->p->segments[i];
+    for (uint32_t k = 0; k < s->ncount; k++)
+      if (s->count[k].call.op == ZG_OP_LOSS_DEN) return zp_loc_text(e->p, s->count[k].loc);
+  }
+  return "the loss";
+}
+
+static bool no_weight(const ZxEngine *e, const ZxStep *s, ZbErr *err) {
+  return zb_fail(err, "every step needs data of which something is known: look at the targets, or `bind` a larger batch",
+                 "step %" PRId64 ": the loss is divided by %g, the sum of what is after `per` (%s) over the %" PRId64
+                 " samples of the step; it must be positive",
+                 e->step, zx_plain(s->tokens), loc_of_denominator(e), e->p->global_batch);
+}
+
+static bool not_finite(ZxEngine *e, const ZxStep *s, ZbErr *err) {
+  ZbText t = {0};
+  uint64_t sample;
+  const char *input = zx_bad_input(e, &sample);
+  find_lost(e, true, &t);
+  zb_fail(err,
+          input ? "mend the data"
+                : "lower lr, raise warmup, or add `clip 1.0`; with bf16 try `precision compute f32`",
+          "step %" PRId64 ": the loss is %g and the gradient norm %g; the run cannot go on; gradients that are not finite: %s",
+          e->step, zx_plain(s->loss), zx_plain(s->grad_norm), t.s);
+  if (input) {
+    size_t n = strlen(err->text);
+    snprintf(err->text + n, sizeof err->text - n, "; input `%s` of sample %" PRIu64 " of the run is not finite", input, sample);
+  }
+  zb_text_free(&t);
+  return false;
+}
+
+static bool lost(ZxEngine *e, const ZxStep *s, ZbErr *err) {
+  ZbText t = {0};
+  uint32_t n = find_lost(e, false, &t);
+  zb_fail(err, "lower lr, raise warmup, or add `clip 1.0`",
+          "step %" PRId64 ": the update leaves %s of %s not finite (loss %g, gradient norm %g, lr %g); the run cannot go on",
+          e->step, n ? "values" : "optimizer states", n ? t.s : "its parameters", s->loss, s->grad_norm, e->lr);
+  zb_text_free(&t);
+  return false;
+}
+
+bool zx_engine_sound(ZxEngine *e, const ZxStep *s, ZbErr *err) {
+  if (!(s->tokens > 0 && isfinite(s->tokens))) return no_weight(e, s, err);
+  if (!isfinite(s->loss) || !isfinite(s->grad_norm)) return not_finite(e, s, err);
+  return !s->lost || lost(e, s, err);
+}

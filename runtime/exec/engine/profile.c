@@ -1,0 +1,162 @@
+/* What operations had to do, beside how long they took: FLOPs, bytes, and how long that takes at the device's peaks. Counted
+ * only for zx_engine_times, and by nodes: of a fused chain what goes in and comes out, of a product each operand once.
+ *
+ * The bound of a call is the longer of its FLOPs at the rate of large products and its bytes at the rate of large copies.
+ * What lies in a cache may be faster than that. */
+#include "runtime/exec/engine/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void add(const ZxEngine *e, ZxWork *w, double flops, double bytes, bool bounded) {
+  w->flops += flops;
+  w->bytes += bytes;
+  if (!bounded || e->peak.flops <= 0 || e->peak.bytes <= 0) return;
+  double by_flops = flops / e->peak.flops, by_bytes = bytes / e->peak.bytes;
+  w->bound += by_flops > by_bytes ? by_flops : by_bytes;
+  if (by_flops > by_bytes) w->bound_by_flops += by_flops;
+}
+
+static double elems(const ZpValue *v) { return (double)v->bytes / (double)zk_elem_bytes((ZkElem)v->elem); }
+
+/* A table's rows are touched once for each id, at most all of them. */
+static double rows(const ZpValue *table, const ZpValue *taken) {
+  double bytes = elems(taken) * (double)zk_elem_bytes((ZkElem)table->elem);
+  return bytes < (double)table->bytes ? bytes : (double)table->bytes;
+}
+
+static double read_by(const ZpSegment *s, const ZpNode *n, int i) {
+  const ZpValue *v = &s->values[n->in[i]], *out = &s->values[n->out[0]];
+  for (int k = 0; k < i; k++)
+    if (n->in[k] == n->in[i]) return 0;
+  switch (n->call.op) {
+  case ZG_OP_LOOKUP: return i == 0 ? rows(v, out) : (double)v->bytes;
+  case ZG_OP_SLICE:
+  case ZG_OP_LOCAL_SLICE: return (double)out->bytes;
+  default: return (double)v->bytes;
+  }
+}
+
+static double written_by(const ZpSegment *s, const ZpNode *n, int i) {
+  const ZpValue *v = &s->values[n->out[i]];
+  bool adds = n->call.accumulate;
+  double bytes = adds && n->call.op == ZG_OP_LOOKUP_GRAD ? rows(v, &s->values[n->in[0]]) : (double)v->bytes;
+  return adds ? 2 * bytes : bytes;
+}
+
+static double moved_by(const ZpSegment *s, const ZpNode *n) {
+  double bytes = 0;
+  for (int i = 0; i < n->call.nin; i++) bytes += read_by(s, n, i);
+  for (int i = 0; i < n->call.nout; i++) bytes += written_by(s, n, i);
+  return bytes;
+}
+
+/* ---- nodes ---- */
+void zx_make_counts(ZxEngine *e) {
+  if (!e->o.times) return;
+  uint32_t nsegments = e->p->graph->nsegments;
+  e->calls_at = ZB_NEWN(e->a, uint32_t, nsegments);
+  for (uint32_t i = 0; i < nsegments; i++) {
+    const ZpSegment *s = &e->p->segments[i];
+    e->calls_at[i] = e->ncalls;
+    e->ncalls += s->nfwd + s->nbwd + s->ncount;
+  }
+  e->calls = ZB_NEWN(e->a, ZxCallTime, e->ncalls);
+}
+
+static bool among(const ZpNode *n, const ZpNode *list, uint32_t count, uint32_t *at) {
+  uintptr_t from = (uintptr_t)list, to = (uintptr_t)(list + count), here = (uintptr_t)n;
+  bool in = here >= from && here < to;
+  *at += in ? (uint32_t)(n - list) : count;
+  return in;
+}
+
+static ZxCallTime *call_of(ZxEngine *e, const ZpSegment *s, const ZpNode *n) {
+  uint32_t at = e->calls_at[s - e->p->segments];
+  const char *phase = among(n, s->fwd, s->nfwd, &at)     ? "forward"
+                      : among(n, s->bwd, s->nbwd, &at)   ? "backward"
+                      : among(n, s->count, s->ncount, &at) ? "count"
+                                                         : NULL;
+  ZB_ASSERT(phase != NULL);
+  ZxCallTime *c = &e->calls[at];
+  c->op = n->call.op;
+  c->joined = n->call.chain && n->call.op != ZG_OP_CHAIN;
+  c->loc = n->loc;
+  c->phase = phase;
+  c->type = &s->values[n->call.nout ? n->out[0] : n->in[0]].type;
+  return c;
+}
+
+void zx_count_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, double seconds) {
+  if (!e->o.times) return;
+  bool sends = zp_sends(n); /* its bound is not known here */
+  double bytes = sends ? (double)zp_node_bytes(s, n) : moved_by(s, n);
+  ZxCallTime *c = call_of(e, s, n);
+  c->calls++;
+  c->seconds += seconds;
+  add(e, &c->work, n->flops, bytes, !sends);
+  add(e, &e->work[n->call.op], n->flops, bytes, !sends);
+}
+
+static bool alike(const ZxCallTime *a, const ZxCallTime *b) {
+  return a->op == b->op && a->joined == b->joined && a->loc == b->loc && a->phase == b->phase && zg_type_eq(a->type, b->type);
+}
+
+static int longer_first(const void *a, const void *b) {
+  double x = ((const ZxCallTime *)a)->seconds, y = ((const ZxCallTime *)b)->seconds;
+  return (x < y) - (x > y);
+}
+
+uint32_t zx_engine_calls(const ZxEngine *e, ZxCallTime *out, uint32_t most) {
+  ZbArena *tmp = zb_arena_new();
+  ZxCallTime *all = ZB_NEWN(tmp, ZxCallTime, e->ncalls + 1);
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < e->ncalls; i++) {
+    const ZxCallTime *c = &e->calls[i];
+    if (!c->calls) continue;
+    uint32_t k = 0;
+    while (k < n && !alike(&all[k], c)) k++;
+    if (k == n) {
+      all[n++] = *c;
+      continue;
+    }
+    all[k].calls += c->calls;
+    all[k].seconds += c->seconds;
+    all[k].work.flops += c->work.flops;
+    all[k].work.bytes += c->work.bytes;
+    all[k].work.bound += c->work.bound;
+    all[k].work.bound_by_flops += c->work.bound_by_flops;
+  }
+  qsort(all, n, sizeof *all, longer_first);
+  memcpy(out, all, (n < most ? n : most) * sizeof *all);
+  zb_arena_free(tmp);
+  return n < most ? n : most;
+}
+
+/* ---- the optimizer ---- */
+static double own_elems(const ZxEngine *e, const ZpHeld *h) {
+  uint64_t from, to;
+  zx_own_range(e, h, &from, &to);
+  return (double)(to - from);
+}
+
+void zx_count_norm(ZxEngine *e) {
+  for (uint32_t i = 0; e->o.times && i < e->st->nheld; i++)
+    if (zx_counts(e, &e->st->held[i])) add(e, &e->work[ZG_OP_COUNT], 0, 4 * own_elems(e, &e->st->held[i]), true);
+}
+
+/* Gradients are read, parameters and states read and written, the rounded copy written. */
+void zx_count_update(ZxEngine *e, const ZpHeld *h) {
+  double each = 4 + 8 + 8 * e->p->states + (h->master_at != UINT64_MAX ? 2 : 0);
+  if (e->o.times) add(e, &e->work[ZG_OP_COUNT], 0, each * own_elems(e, h), true);
+}
+
+const double *zx_engine_times(const ZxEngine *e) { return e->times; }
+const ZxWork *zx_engine_work(const ZxEngine *e) { return e->work; }
+
+void zx_engine_count_anew(ZxEngine *e, const ZxPeaks *p) {
+  memset(e->times, 0, sizeof e->times);
+  memset(e->work, 0, sizeof e->work);
+  if (e->calls) memset(e->calls, 0, e->ncalls * sizeof *e->calls);
+  e->peak = *p;
+}

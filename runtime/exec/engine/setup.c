@@ -1,0 +1,142 @@
+/* What the engine needs of a device before the first step: the arena, events, prepared calls, a communicator of its memory;
+ * and what to say if the memory is too small. Calls are prepared before the arena is there: what that takes only for a
+ * while has room, and an op that the device lacks is known at once. */
+#include "runtime/exec/engine/engine.h"
+
+#include <string.h>
+
+/* ---- the arena ---- */
+static const char *const line_text[] = {
+#define L(NAME, text) text,
+#include "runtime/plan/ledger.def"
+};
+
+typedef struct {
+  uint64_t bytes;
+  const char *what;
+} Remedy;
+
+static void by_size(Remedy *r, int n) {
+  for (int i = 1; i < n; i++)
+    for (int k = i; k > 0 && r[k].bytes > r[k - 1].bytes; k--) {
+      Remedy x = r[k];
+      r[k] = r[k - 1];
+      r[k - 1] = x;
+    }
+}
+
+/* Adds what the arena holds to an error's text; its help becomes the remedies for what is most, three at the most. */
+static void explain_size(const ZxEngine *e, ZbErr *err) {
+  const uint64_t *b = e->st->ledger.bytes;
+  ZbText t = {0};
+  char x[24];
+  for (int i = 0; i < ZP_L_COUNT_; i++)
+    if (b[i]) zb_text_add(&t, "%s%s %s", t.len ? ", " : "", line_text[i], zb_bytes(x, b[i]));
+  size_t n = strlen(err->text);
+  snprintf(err->text + n, sizeof err->text - n, "; stage %u needs %s", e->stage, t.s ? t.s : "nothing");
+  t.len = 0;
+  Remedy r[] = {
+      {b[ZP_L_PARAMS] + b[ZP_L_MASTER] + b[ZP_L_GRADS] + b[ZP_L_STATES], "`shard params, grads, states`, or more pipeline ranks"},
+      {b[ZP_L_ACTIVATIONS], "`recompute` a block, or a smaller `micro`"},
+      {b[ZP_L_SCRATCH] + b[ZP_L_COMM], "a smaller `micro`"},
+      {b[ZP_L_GATHERED] + b[ZP_L_STAGING], "more tensor ranks"}};
+  by_size(r, 4);
+  for (int i = 0; i < 3 && r[i].bytes > e->st->ledger.total / 20; i++)
+    zb_text_add(&t, "%s%s (for %s)", i ? "; " : "", r[i].what, zb_bytes(x, r[i].bytes));
+  snprintf(err->help, sizeof err->help, "%s", t.s ? t.s : "");
+  zb_text_free(&t);
+}
+
+void zx_note_memory(ZxEngine *e, int when) {
+  if (e->dev->memory) e->dev->memory(e->env, &e->beside.total, &e->beside.at[when]);
+}
+
+#define MOST_PINNED ((uint64_t)256 << 20) /* for inputs; one block there must be */
+
+/* What goes to memory that is not the host's, and what comes back, passes through a block of the host's that the device can
+ * reach: the inputs of as many micro-batches as have room, what comes with a step, a step's sums. */
+bool zx_open_memory(ZxEngine *e, ZbErr *err) {
+  if (!(e->arena = e->dev->alloc(e->env, e->st->ledger.total, err))) {
+    explain_size(e, err);
+    return false;
+  }
+  zx_note_memory(e, 2);
+  if (e->dev->host) return true;
+  uint64_t bytes = zx_input_bytes(e), most = bytes ? MOST_PINNED / bytes : (uint64_t)e->p->nmicro;
+  e->nblocks = (uint32_t)(most < 1 ? 1 : most < (uint64_t)e->p->nmicro ? most : (uint64_t)e->p->nmicro);
+  e->pinned_now = zb_round_up(e->nblocks * bytes, 64);
+  e->pinned_sums = zb_round_up(e->pinned_now + sizeof(ZkNow), 64);
+  e->pinned = e->dev->pinned(e->env, e->pinned_sums + sizeof(ZxSums), err);
+  return e->pinned != NULL;
+}
+
+/* ---- events: one for each instruction, and those of the engine and of a staged communicator ---- */
+bool zx_open_events(ZxEngine *e, ZbErr *err) {
+  uint32_t n = e->st->prog.ninstrs;
+  e->pinned_event = n;
+  e->call_event = n + 1;
+  return e->dev->host || e->dev->events(e->env, n + 2 + ZX_STAGED_EVENTS, err);
+}
+
+/* ---- prepared calls ---- */
+static bool used(const ZxEngine *e, uint32_t segment) {
+  for (uint32_t i = 0; i < e->st->ninsts; i++)
+    if (e->st->insts[i].segment == segment) return true;
+  return false;
+}
+
+bool zx_prepare(ZxEngine *e, ZbErr *err) {
+  bool ok = true;
+  zx_note_memory(e, 0);
+  for (uint32_t i = 0; e->dev->prepare && ok && i < e->p->graph->nsegments; i++) {
+    ZpSegment *s = &e->p->segments[i];
+    ok = !used(e, i) || (zx_prepare_nodes(e, s, s->count, s->ncount, err) && zx_prepare_nodes(e, s, s->fwd, s->nfwd, err) &&
+                         zx_prepare_nodes(e, s, s->bwd, s->nbwd, err));
+  }
+  zx_note_memory(e, 1);
+  return ok;
+}
+
+/* ---- communicators ---- */
+void zx_open_comm(ZxEngine *e) {
+  e->c = e->world;
+  if (e->dev->host) return;
+  e->beside.road = "there is no communicator for this device";
+  e->c = e->dev->comm ? e->dev->comm(e->world, e->env, &e->beside.road) : NULL;
+  if (!e->c) e->c = zx_comm_staged(e->world, e->dev, e->env, e->call_event + 1);
+  e->in_order = e->c->t->only_queues && e->c->t->only_queues(e->c);
+}
+
+/* The ranks that this one sends to and receives from. */
+void zx_connect(ZxEngine *e) {
+  int peer[2], n = 0; /* the stages before and after */
+  const ZpProgram *g = &e->st->prog;
+  for (uint32_t i = 0; i < g->ninstrs; i++) {
+    if (g->instrs[i].queue != ZP_Q_P2P) continue;
+    int p = (int)zp_rank_of_stage(&e->p->mesh, e->rank, g->instrs[i].peer);
+    bool known = false;
+    for (int k = 0; k < n; k++) known |= peer[k] == p;
+    ZB_ASSERT(known || n < 2);
+    if (!known) peer[n++] = p;
+  }
+  if (e->c->t->connect && e->p->nstages > 1) e->c->t->connect(e->c, peer, n);
+  zx_note_memory(e, 3);
+}
+
+/* ---- for people ---- */
+void zx_engine_tell(const ZxEngine *e, ZbText *out) {
+  if (e->dev->host) return;
+  if (e->c->t->describe) zb_text_add(out, "ranks exchange by %s\n", e->c->t->describe(e->c));
+  else zb_text_add(out, "ranks exchange by way of the host's memory: %s\n", e->beside.road);
+  if (e->why_not) zb_text_add(out, "each step is queued anew: %s\n", e->why_not);
+  else zb_text_add(out, "steps are captured: the third and all that follow are played from the second\n");
+  if (!e->dev->memory) return;
+  const uint64_t *at = e->beside.at;
+  char x[5][24];
+  uint64_t calls = at[0] > at[1] ? at[0] - at[1] : 0, comms = at[2] > at[3] ? at[2] - at[3] : 0;
+  bool shared = !e->c->t->describe && e->world->t->size(e->world) > 1; /* others' comes and goes meanwhile */
+  zb_text_add(out, "device memory beside the arena%s: ", shared ? ", with that of other ranks there" : "");
+  zb_text_add(out, "%s taken at first, %s for prepared calls, %s for communicators; %s of %s left\n",
+              zb_bytes(x[0], e->beside.total - at[0]), zb_bytes(x[1], calls), zb_bytes(x[2], comms), zb_bytes(x[3], at[3]),
+              zb_bytes(x[4], e->beside.total));
+}

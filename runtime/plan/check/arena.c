@@ -1,0 +1,194 @@
+/* Bytes: that every buffer has as many as its contents take, and lies where the engine will look for it.
+ *
+ * What contents take is derived here a second time, from the mesh, the buckets and the segments; the planner's
+ * own sizes (zp_param_bytes and the like, and what a stage says of itself) are looked at only to be compared. */
+#include "runtime/plan/check/check.h"
+
+#define LINE 64    /* where things begin: kernels and devices count on it */
+#define SCALARS 64 /* bytes of each of the engine's two blocks */
+
+static uint64_t lines(uint64_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
+
+/* Into how many parts the storage of bucket k is cut, from ZeRO stage `level` on. */
+static uint64_t parts(const ZpPlan *p, const ZpBucket *k, int level) {
+  uint64_t n = 1;
+  for (int d = 0; d < p->mesh.ndims && k->level >= level; d++)
+    if (k->shard >> d & 1) n *= (uint64_t)p->mesh.dim[d].size;
+  return n;
+}
+
+static bool is_half(const ZpPlan *p) { return p->compute == ZK_BF16; }
+
+/* Per element: what computes, the f32 master behind it if that is rounded, gradient, optimizer states. */
+static uint64_t param_bytes(const ZpPlan *p, const ZpBucket *k) {
+  return lines(k->elems / parts(p, k, 3) * (is_half(p) ? 2 : 4));
+}
+static uint64_t master_bytes(const ZpPlan *p, const ZpBucket *k) {
+  return is_half(p) ? lines(k->elems / parts(p, k, 1) * 4) : 0;
+}
+static uint64_t grad_bytes(const ZpPlan *p, const ZpBucket *k) {
+  return lines(k->elems / parts(p, k, 2) * 4);
+}
+static uint64_t state_bytes(const ZpPlan *p, const ZpBucket *k) {
+  return lines(k->elems / parts(p, k, 1) * 4 * (uint64_t)p->states);
+}
+
+/* ---- buckets ---- */
+static bool dims_fit(const Check *c, const ZpBucket *k) {
+  const ZpMesh *m = &c->p->mesh;
+  ZpDims ours = ((1u << m->ndims) - 1) & ~(m->pipe < 0 ? 0 : 1u << m->pipe);
+  bool within = !(k->replicas & ~ours) && !(k->shard & ~k->replicas) && !(k->partial & ~k->replicas);
+  if (within && k->level >= 0 && k->level <= 3 && !k->level == !k->shard) return true;
+  return zb_fail(c->err, NULL, "bucket %s is cut or reduced over dims along which it is no copy", k->name);
+}
+
+/* Slices follow each other, and every rank's part is a whole number of lines in f32. */
+static bool slices_fit(const Check *c, const ZpBucket *k) {
+  uint64_t end = 0;
+  for (uint32_t i = 0; i < k->nslices; i++) {
+    const ZpSlice *s = &k->slices[i];
+    uint64_t n = 1;
+    for (int a = 0; a < s->naxes; a++) n *= (uint64_t)s->size[a];
+    if (s->at < end || s->at % (LINE / 4) || s->n != n)
+      return zb_fail(
+          c->err, NULL, "bucket %s: slice %u has %llu elements at %llu, but the one before ends at %llu",
+          k->name, i, (unsigned long long)s->n, (unsigned long long)s->at, (unsigned long long)end);
+    end = s->at + n;
+  }
+  if (end <= k->elems && k->elems % (LINE / 4 * parts(c->p, k, 0)) == 0) return true;
+  return zb_fail(c->err, NULL, "bucket %s has %llu elements for slices of %llu, in %llu parts", k->name,
+                 (unsigned long long)k->elems, (unsigned long long)end,
+                 (unsigned long long)parts(c->p, k, 0));
+}
+
+bool zp_check_buckets(const Check *c) {
+  for (uint32_t i = 0; i < c->p->nbuckets; i++)
+    if (!dims_fit(c, &c->p->buckets[i]) || !slices_fit(c, &c->p->buckets[i])) return false;
+  return true;
+}
+
+/* ---- buffers ---- */
+static const ZpSegment *segment_at(const ZpPlan *p, const ZpStage *st, uint32_t i) {
+  return &p->segments[st->insts[i].segment];
+}
+
+/* The segment that takes in what leaves stage s; NULL: nothing leaves it. */
+static const ZpSegment *next_segment(const Check *c, uint32_t s) {
+  return s + 1 < c->p->nstages ? segment_at(c->p, &c->p->stages[s + 1], 0) : NULL;
+}
+
+/* Between instance i - 1 and i of one stage. The tuple is in the slot if backward reads it. */
+static uint64_t boundary_bytes(const ZpPlan *p, const ZpStage *st) {
+  uint64_t most = 0;
+  for (uint32_t i = 1; i < st->ninsts; i++) {
+    const ZpSegment *g = segment_at(p, st, i);
+    if (!g->saves_carry && g->carry_bytes > most) most = g->carry_bytes;
+    if (g->dcarry_bytes > most) most = g->dcarry_bytes;
+  }
+  return most;
+}
+
+static uint64_t scratch_bytes(const ZpPlan *p, const ZpStage *st) {
+  uint64_t most = 0;
+  for (uint32_t i = 0; i < st->ninsts; i++) {
+    const ZpSegment *g = segment_at(p, st, i);
+    const uint64_t temp[3] = {g->count_temp, g->fwd_temp, g->bwd_temp};
+    for (int k = 0; k < 3; k++)
+      if (temp[k] > most) most = temp[k];
+  }
+  return most;
+}
+
+/* Behind what instance i saves: the tuple that it takes in. */
+static uint64_t saved_bytes(const ZpPlan *p, const ZpStage *st, uint32_t i) {
+  const ZpSegment *g = segment_at(p, st, i);
+  return g->saved_bytes + (i && g->saves_carry ? g->carry_bytes : 0);
+}
+
+static uint64_t slot_bytes(const ZpPlan *p, const ZpStage *st) {
+  uint32_t last = st->ninsts - 1;
+  return st->saved_at[last] + saved_bytes(p, st, last);
+}
+
+static uint64_t needed(const Check *c, uint32_t s, const ZpBuf *b) {
+  const ZpPlan *p = c->p;
+  const ZpStage *st = &p->stages[s];
+  const ZpSegment *next = next_segment(c, s);
+  const ZpBucket *k = NULL;
+  if (b->kind == ZP_B_GATHER || b->kind == ZP_B_STAGING) k = &p->buckets[b->pool];
+  if (b->kind == ZP_B_PARAM || b->kind == ZP_B_GRAD || b->kind == ZP_B_STATE)
+    k = &p->buckets[st->held[b->pool].bucket];
+  switch ((ZpBufKind)b->kind) {
+  case ZP_B_SLOT: return slot_bytes(p, st);
+  case ZP_B_RECV_ACT: return s ? segment_at(p, st, 0)->carry_bytes : 0;
+  case ZP_B_SEND_ACT: return next ? next->carry_bytes : 0;
+  case ZP_B_RECV_GRAD: return next ? next->dcarry_bytes : 0;
+  case ZP_B_SEND_GRAD: return s ? segment_at(p, st, 0)->dcarry_bytes : 0;
+  case ZP_B_GATHER: return k->elems * (is_half(p) ? 2 : 4);
+  case ZP_B_STAGING: return k->elems * 4;
+  case ZP_B_PARAM: return param_bytes(p, k) + master_bytes(p, k);
+  case ZP_B_GRAD: return grad_bytes(p, k);
+  case ZP_B_STATE: return state_bytes(p, k);
+  case ZP_B_BOUNDARY: return boundary_bytes(p, st);
+  case ZP_B_SCRATCH: return scratch_bytes(p, st);
+  case ZP_B_SCALARS: return SCALARS;
+  case ZP_B_KINDS: break;
+  }
+  return UINT64_MAX;
+}
+
+/* What lies inside a slot: inputs, then instance by instance what it saves. */
+static bool blocks_fit(const Check *c, uint32_t s) {
+  const ZpStage *st = &c->p->stages[s];
+  uint64_t end = st->input_bytes;
+  for (uint32_t i = 0; i < st->ninsts; i++) {
+    bool fit = st->saved_at[i] >= end && st->saved_at[i] % LINE == 0 &&
+               zb_add_u64(st->saved_at[i], saved_bytes(c->p, st, i), &end);
+    if (!fit)
+      return zb_fail(c->err, NULL, "stage %u: what %s saves overlaps what lies before it in the slot", s,
+                     zp_say_inst(c, st->insts[i].segment, st->insts[i].iter));
+  }
+  if (st->scratch_bytes || !scratch_bytes(c->p, st)) return true;
+  return zb_fail(c->err, NULL, "stage %u has temporaries, but no scratch", s);
+}
+
+/* ---- the arena ---- */
+/* A held bucket's offsets, by which the engine finds what is stored. */
+static bool held_at(const ZpPlan *p, const ZpHeld *h, const ZpBuf *b) {
+  if (b->kind == ZP_B_GRAD) return h->grad_at == b->offset;
+  if (b->kind == ZP_B_STATE) return h->state_at == b->offset;
+  uint64_t master = is_half(p) ? b->offset + param_bytes(p, &p->buckets[h->bucket]) : UINT64_MAX;
+  return h->param_at == b->offset && h->master_at == master && (p->states || h->state_at == UINT64_MAX);
+}
+
+static bool buffer_fits(const Check *c, uint32_t s, uint32_t b) {
+  const ZpStage *st = &c->p->stages[s];
+  const ZpBuf *x = &st->prog.bufs[b];
+  uint64_t end = UINT64_MAX, want = needed(c, s, x);
+  if (!zb_add_u64(x->offset, x->bytes, &end) || end > st->ledger.total || x->offset % LINE)
+    return zb_fail(c->err, NULL, "stage %u: %s lies at bytes %llu to %llu of an arena of %llu", s,
+                   zp_say_buf(c, s, b), (unsigned long long)x->offset, (unsigned long long)end,
+                   (unsigned long long)st->ledger.total);
+  if (x->bytes < want)
+    return zb_fail(c->err, NULL, "stage %u: %s has %llu bytes, but needs %llu", s, zp_say_buf(c, s, b),
+                   (unsigned long long)x->bytes, (unsigned long long)want);
+  bool stored = x->kind == ZP_B_PARAM || x->kind == ZP_B_GRAD || x->kind == ZP_B_STATE;
+  if (stored && !held_at(c->p, &st->held[x->pool], x))
+    return zb_fail(c->err, NULL, "stage %u: %s is not where its bucket says", s, zp_say_buf(c, s, b));
+  return true;
+}
+
+bool zp_check_arena(const Check *c, uint32_t s) {
+  const ZpStage *st = &c->p->stages[s];
+  uint64_t sum = 0;
+  if (!blocks_fit(c, s)) return false;
+  for (int l = 0; l < ZP_L_COUNT_; l++)
+    if (!zb_add_u64(sum, st->ledger.bytes[l], &sum))
+      return zb_fail(c->err, NULL, "stage %u: the ledger overflows", s);
+  if (sum != st->ledger.total)
+    return zb_fail(c->err, NULL, "stage %u: the lines of the ledger add up to %llu bytes, its total is %llu",
+                   s, (unsigned long long)sum, (unsigned long long)st->ledger.total);
+  for (uint32_t b = 0; b < st->prog.nbufs; b++)
+    if (!buffer_fits(c, s, b)) return false;
+  return true;
+}

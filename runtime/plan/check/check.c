@@ -1,0 +1,407 @@
+/* The proofs of a plan. Each either holds for every possible timing of the run, or names the instructions that break it.
+ * Cost is linear in the number of instructions (but for one sort of the buffers).
+ *
+ *  1 form          indices in range, every instruction once in the queue of its kind, waits point backward
+ *  2 ownership     every part of the model on exactly one stage, in order; every bucket where it is used
+ *  3 completeness  every micro-batch forward and backward exactly once, in order
+ *  4 reductions    every gradient over exactly the dims where it is partial, once; every bucket stepped once; collectives
+ *                  move the bytes that they are said to
+ *  5 pairs         sends and receives, and collectives of several stages, fit each other
+ *  6 deadlock      queues, waits and pairs together have no cycle, even if every queue ran strictly one by one; so all
+ *                  collectives fit one total order, and two stages never meet the same ones in different order; nor
+ *                  have the lists, if every stage does all of its own one by one
+ *  7 operands      each instruction reads and writes what it must, no more
+ *  8 contents      what is read was written, completely, and is not overwritten before
+ *  9 arena         buffers have the bytes that their contents take, lie inside it where the engine looks for them, overlap
+ *                  only when one is dead; the ledger adds up
+ * 10 segments      in the local programs every value lies inside its block, as calls see it; what is read was made before
+ *                  and is not overwritten (zp_check_segments); in each call an axis has one size */
+#include "runtime/plan/check/check.h"
+
+/* ---- 1 form ---- */
+static bool of_bucket(int op) {
+  return op == ZP_I_OPT_STEP || op == ZP_I_GATHER_PARAMS || op == ZP_I_SCATTER_GRADS ||
+         op == ZP_I_REDUCE_GRADS || op == ZP_I_REDUCE_TIED || op == ZP_I_PUBLISH_PARAMS;
+}
+
+static bool instr_form(const Check *c, uint32_t s, uint32_t i) {
+  const ZpStage *st = &c->p->stages[s];
+  const ZpInstr *in = &st->prog.instrs[i];
+  if (in->op >= ZP_I_COUNT_ || in->queue != zp_instr_info[in->op].queue)
+    return zb_fail(c->err, NULL, "stage %u: instruction %u is of no known kind or in another's queue", s, i);
+  bool inst = in->op == ZP_I_FWD || in->op == ZP_I_BWD || in->op == ZP_I_COUNT, p2p = in->queue == ZP_Q_P2P;
+  if (in->mb >= c->p->nmicro || (inst && in->inst >= st->ninsts) ||
+      (of_bucket(in->op) && in->held >= st->nheld) || (p2p && in->peer >= c->p->nstages) ||
+      (in->op == ZP_I_REDUCE_TIED && in->tied >= c->p->ntied))
+    return zb_fail(c->err, NULL, "stage %u: instruction %u (%s) names something that does not exist", s, i,
+                   zp_instr_info[in->op].text);
+  for (uint32_t k = 0; k < in->naccess; k++)
+    if (in->access[k].buf >= st->prog.nbufs || !in->access[k].mode ||
+        in->access[k].mode > (ZP_READ | ZP_WRITE))
+      return zb_fail(c->err, NULL, "%s: operand %u is no buffer of this stage", zp_say(c, s, i), k);
+  for (uint32_t k = 0; k < in->nwait; k++) {
+    if (in->wait[k] >= st->prog.ninstrs)
+      return zb_fail(c->err, NULL, "%s waits for an instruction that does not exist", zp_say(c, s, i));
+    if (in->wait[k] >= i)
+      return zb_fail(c->err, NULL, "%s waits for %s, which is listed after it", zp_say(c, s, i),
+                     zp_say(c, s, in->wait[k]));
+  }
+  return true;
+}
+
+/* Buffers of a kind and pool are numbered in their order, so no two are alike: the engine finds them by that. */
+static bool buffers_form(const Check *c, uint32_t s) {
+  const ZpProgram *g = &c->p->stages[s].prog;
+  uint32_t held = c->p->stages[s].nheld, pools = held > c->p->nbuckets ? held : c->p->nbuckets;
+  uint32_t *next = ZB_NEWN(c->a, uint32_t, (size_t)ZP_B_KINDS * (pools + 1));
+  for (uint32_t b = 0; b < g->nbufs; b++) {
+    const ZpBuf *x = &g->bufs[b];
+    bool stored = x->kind == ZP_B_PARAM || x->kind == ZP_B_GRAD || x->kind == ZP_B_STATE;
+    bool pool = x->kind == ZP_B_GATHER || x->kind == ZP_B_STAGING;
+    if (x->kind >= ZP_B_KINDS || x->pool >= (stored ? held : pool ? c->p->nbuckets : 1))
+      return zb_fail(c->err, NULL, "stage %u: buffer %u is of no known kind or pool", s, b);
+    if (x->index != next[x->kind * (pools + 1) + x->pool]++)
+      return zb_fail(c->err, NULL, "stage %u: %s is not numbered as it is listed", s, zp_say_buf(c, s, b));
+  }
+  return true;
+}
+
+static bool form(const Check *c, uint32_t s) {
+  const ZpProgram *g = &c->p->stages[s].prog;
+  uint64_t queued = 0;
+  if (!buffers_form(c, s)) return false;
+  for (uint32_t i = 0; i < g->ninstrs; i++)
+    if (!instr_form(c, s, i)) return false;
+  for (int q = 0; q < ZP_QUEUES; q++) {
+    queued += g->nqueue[q];
+    for (uint32_t k = 0; k < g->nqueue[q]; k++) {
+      uint32_t i = g->queue[q][k];
+      if (i >= g->ninstrs || g->instrs[i].queue != q || (k && i <= g->queue[q][k - 1]))
+        return zb_fail(c->err, NULL, "stage %u: queue %d does not list its instructions in order, entry %u",
+                       s, q, k);
+      c->pos[c->base[s] + i] = k;
+    }
+  }
+  if (queued != g->ninstrs) return zb_fail(c->err, NULL, "stage %u: an instruction is in no queue", s);
+  return true;
+}
+
+/* ---- 2 ownership ---- */
+static bool bucket_copies(const Check *c, uint32_t *at);
+
+static bool parts_owned(const Check *c) {
+  const ZpPlan *p = c->p;
+  uint32_t *at = ZB_NEWN(c->a, uint32_t, p->graph->nsegments + 1), n = 0;
+  for (uint32_t g = 0; g < p->graph->nsegments; g++) at[g] = n, n += p->graph->segments[g].trip;
+  uint32_t *owner = ZB_NEWN(c->a, uint32_t, n), next = 0; /* stage + 1; 0: none */
+  bool order = true;
+  for (uint32_t s = 0; s < p->nstages; s++) {
+    if (!p->stages[s].ninsts) return zb_fail(c->err, NULL, "stage %u has no part of the model", s);
+    for (uint32_t i = 0; i < p->stages[s].ninsts; i++) {
+      const ZpInst *x = &p->stages[s].insts[i];
+      if (x->segment >= p->graph->nsegments || x->iter >= p->graph->segments[x->segment].trip)
+        return zb_fail(c->err, NULL, "stage %u: instance %u is no part of the model", s, i);
+      uint32_t *o = &owner[at[x->segment] + x->iter];
+      if (*o)
+        return zb_fail(c->err, NULL, "%s is on stage %u and again on stage %u",
+                       zp_say_inst(c, x->segment, x->iter), *o - 1, s);
+      *o = s + 1;
+      order &= at[x->segment] + x->iter == next++;
+    }
+  }
+  for (uint32_t g = 0; g < p->graph->nsegments; g++)
+    for (uint32_t i = 0; i < p->graph->segments[g].trip; i++)
+      if (!owner[at[g] + i]) return zb_fail(c->err, NULL, "%s is on no stage", zp_say_inst(c, g, i));
+  if (!order) return zb_fail(c->err, NULL, "the parts of the model are not on the stages in their order");
+  return true;
+}
+
+static bool tuples_fit(const Check *c) {
+  const ZpPlan *p = c->p;
+  const ZpInst *before = NULL;
+  for (uint32_t s = 0; s < p->nstages; s++) {
+    for (uint32_t i = 0; i < p->stages[s].ninsts; i++) {
+      const ZpInst *x = &p->stages[s].insts[i];
+      const ZpSegment *g = &p->segments[x->segment], *b = before ? &p->segments[before->segment] : NULL;
+      if (b && (b->carry_out_bytes != g->carry_bytes || b->dcarry_out_bytes != g->dcarry_bytes))
+        return zb_fail(c->err, NULL,
+                       "%s carries out %llu bytes and takes back %llu, but %s takes in %llu and returns %llu",
+                       zp_say_inst(c, before->segment, before->iter), (unsigned long long)b->carry_out_bytes,
+                       (unsigned long long)b->dcarry_out_bytes, zp_say_inst(c, x->segment, x->iter),
+                       (unsigned long long)g->carry_bytes, (unsigned long long)g->dcarry_bytes);
+      before = x;
+    }
+  }
+  return true;
+}
+
+static bool inst_buckets(const Check *c, uint32_t s, uint32_t inst) {
+  const ZpPlan *p = c->p;
+  const ZpStage *st = &p->stages[s];
+  const ZpInst *x = &st->insts[inst];
+  const ZpSegment *g = &p->segments[x->segment];
+  bool fit = x->nheld == g->nbuckets;
+  for (uint32_t k = 0; fit && k < x->nheld; k++) {
+    const ZpHeld *h = x->held[k] < st->nheld ? &st->held[x->held[k]] : NULL;
+    fit = h && h->bucket == g->buckets[k] &&
+          h->iter == (p->buckets[h->bucket].segment == ZP_NONE ? 0 : x->iter);
+    if (fit) c->last_user[s][x->held[k]] = inst;
+  }
+  if (!fit)
+    return zb_fail(c->err, NULL, "stage %u does not hold the parameters of %s", s,
+                   zp_say_inst(c, x->segment, x->iter));
+  return true;
+}
+
+static bool buckets_owned(const Check *c) {
+  const ZpPlan *p = c->p;
+  uint32_t *at = ZB_NEWN(c->a, uint32_t, p->nbuckets + 1);
+  for (uint32_t b = 0; b < p->nbuckets; b++) {
+    uint32_t seg = p->buckets[b].segment;
+    at[b + 1] = at[b] + (seg == ZP_NONE ? 1 : p->graph->segments[seg].trip);
+  }
+  for (uint32_t s = 0; s < p->nstages; s++) {
+    const ZpStage *st = &p->stages[s];
+    c->last_user[s] = ZB_NEWN(c->a, uint32_t, st->nheld);
+    for (uint32_t h = 0; h < st->nheld; h++) {
+      const ZpHeld *x = &st->held[h];
+      c->last_user[s][h] = ZP_NONE;
+      if (x->bucket >= p->nbuckets || x->iter >= at[x->bucket + 1] - at[x->bucket] ||
+          (x->tied != ZP_NONE && x->tied >= p->ntied))
+        return zb_fail(c->err, NULL, "stage %u: held bucket %u does not exist", s, h);
+    }
+    for (uint32_t i = 0; i < st->ninsts; i++)
+      if (!inst_buckets(c, s, i)) return false;
+    for (uint32_t h = 0; h < st->nheld; h++)
+      if (c->last_user[s][h] == ZP_NONE)
+        return zb_fail(c->err, NULL, "stage %u holds %s but does not use it", s,
+                       zp_say_held(c, st->held[h].bucket, st->held[h].iter));
+  }
+  return bucket_copies(c, at);
+}
+
+/* A bucket on several stages is tied on all of them; its norm counts on one. */
+static bool bucket_copies(const Check *c, uint32_t *at) {
+  const ZpPlan *p = c->p;
+  uint32_t n = at[p->nbuckets], *holders = ZB_NEWN(c->a, uint32_t, n), *counted = ZB_NEWN(c->a, uint32_t, n);
+  uint32_t *last = ZB_NEWN(c->a, uint32_t, n); /* stage + 1 */
+  for (uint32_t s = 0; s < p->nstages; s++) {
+    for (uint32_t h = 0; h < p->stages[s].nheld; h++) {
+      const ZpHeld *x = &p->stages[s].held[h];
+      uint32_t k = at[x->bucket] + x->iter;
+      if (last[k] == s + 1)
+        return zb_fail(c->err, NULL, "stage %u holds %s twice", s, zp_say_held(c, x->bucket, x->iter));
+      last[k] = s + 1;
+      holders[k]++;
+      counted[k] += x->counted;
+    }
+  }
+  for (uint32_t s = 0; s < p->nstages; s++) {
+    for (uint32_t h = 0; h < p->stages[s].nheld; h++) {
+      const ZpHeld *x = &p->stages[s].held[h];
+      uint32_t k = at[x->bucket] + x->iter;
+      const ZpTied *t = x->tied == ZP_NONE ? NULL : &p->tied[x->tied];
+      bool listed = false;
+      for (uint32_t i = 0; t && i < t->nstages; i++) listed |= t->stages[i] == s;
+      if (t ? !listed || t->bucket != x->bucket || t->nstages != holders[k] : holders[k] != 1)
+        return zb_fail(c->err, NULL,
+                       "%s is on %u stages, but stage %u does not know that it is tied to the others",
+                       zp_say_held(c, x->bucket, x->iter), holders[k], s);
+      if (counted[k] != 1)
+        return zb_fail(c->err, NULL, "the norm of %s counts on %u stages", zp_say_held(c, x->bucket, x->iter),
+                       counted[k]);
+    }
+  }
+  return true;
+}
+
+/* ---- 3 completeness ---- */
+typedef struct {
+  uint32_t loads, counts;
+  uint32_t fwd, bwd; /* instances done */
+} Progress;
+
+static bool one_fwd_bwd(const Check *c, uint32_t s, uint32_t i, Progress *m) {
+  const ZpStage *st = &c->p->stages[s];
+  const ZpInstr *in = &st->prog.instrs[i];
+  bool back = in->op == ZP_I_BWD;
+  uint32_t *done = back ? &m->bwd : &m->fwd, turn = back ? st->ninsts - 1 - in->inst : in->inst;
+  if (turn < *done) return zb_fail(c->err, NULL, "%s runs twice", zp_say(c, s, i));
+  if (turn > *done || (back && m->fwd < st->ninsts)) {
+    uint32_t missing = turn == *done ? m->fwd : back ? st->ninsts - 1 - *done : *done;
+    const char *what = turn == *done || !back ? "forward" : "backward";
+    const ZpInst *x = &st->insts[missing];
+    return zb_fail(c->err, NULL, "%s runs before the %s of %s", zp_say(c, s, i), what,
+                   zp_say_inst(c, x->segment, x->iter));
+  }
+  ++*done;
+  return true;
+}
+
+static bool all_done(const Check *c, uint32_t s, const Progress *m, uint32_t mb, bool counts) {
+  const ZpStage *st = &c->p->stages[s];
+  if (m->fwd < st->ninsts || m->bwd < st->ninsts) {
+    bool back = m->fwd == st->ninsts;
+    const ZpInst *x = &st->insts[back ? st->ninsts - 1 - m->bwd : m->fwd];
+    return zb_fail(c->err, NULL, "stage %u never runs the %s of %s for micro-batch %u", s,
+                   back ? "backward" : "forward", zp_say_inst(c, x->segment, x->iter), mb);
+  }
+  if (m->counts != counts)
+    return zb_fail(c->err, NULL, "stage %u counts the loss denominator of micro-batch %u %u times", s, mb,
+                   m->counts);
+  uint32_t loads = st->input_bytes ? 1 + counts : 0;
+  if (m->loads != loads)
+    return zb_fail(c->err, NULL, "stage %u loads micro-batch %u %u times instead of %u", s, mb, m->loads,
+                   loads);
+  return true;
+}
+
+static bool completeness(const Check *c, uint32_t s) {
+  const ZpStage *st = &c->p->stages[s];
+  const ZpProgram *g = &st->prog;
+  uint32_t M = (uint32_t)c->p->nmicro, live = 0, most = 0, zeros = 0, norms = 0;
+  Progress *m = ZB_NEWN(c->a, Progress, M);
+  bool counts = false;
+  for (uint32_t i = 0; i < st->ninsts; i++) counts |= zp_counts(c->p, &st->insts[i]);
+  for (uint32_t k = 0; k < g->nqueue[ZP_Q_COMPUTE]; k++) {
+    uint32_t i = g->queue[ZP_Q_COMPUTE][k];
+    const ZpInstr *in = &g->instrs[i];
+    Progress *x = &m[in->mb];
+    if (in->op == ZP_I_LOAD) x->loads++;
+    if (in->op == ZP_I_COUNT) {
+      if (!zp_counts(c->p, &st->insts[in->inst]))
+        return zp_fail_at(c, s, i, "counts a part of the model that has no loss");
+      x->counts++;
+    }
+    zeros += in->op == ZP_I_ZERO_GRADS;
+    norms += in->op == ZP_I_NORM_LOCAL;
+    if (in->op != ZP_I_FWD && in->op != ZP_I_BWD) continue;
+    if (!one_fwd_bwd(c, s, i, x)) return false;
+    if (in->op == ZP_I_FWD && x->fwd == 1) live++;
+    if (live > most) most = live;
+    if (x->bwd == st->ninsts) live--;
+  }
+  for (uint32_t mb = 0; mb < M; mb++)
+    if (!all_done(c, s, &m[mb], mb, counts)) return false;
+  if (zeros != 1 || norms != 1)
+    return zb_fail(c->err, NULL, "stage %u has %u ZERO_GRADS and %u NORM_LOCAL instead of one each", s, zeros,
+                   norms);
+  if (g->live != most || g->nslots < most)
+    return zb_fail(c->err, NULL, "stage %u holds %u micro-batches at once; its plan says %u, in %u slots", s,
+                   most, g->live, g->nslots);
+  return true;
+}
+
+/* ---- 4 reductions ---- */
+typedef struct {
+  uint32_t staged, in_place, reduced, tied, stepped, published;
+} Tally;
+
+static bool moves(const Check *c, uint32_t s, uint32_t i, ZgOp coll, ZpDims over, uint64_t bytes) {
+  const ZpInstr *in = &c->p->stages[s].prog.instrs[i];
+  if (in->dims != over)
+    return zb_fail(c->err, NULL, "%s goes over %s, but has to go over %s", zp_say(c, s, i),
+                   zp_dims_text(&c->p->mesh, c->a, in->dims), zp_dims_text(&c->p->mesh, c->a, over));
+  if (in->bytes != (over ? bytes : 0) || in->coll != coll)
+    return zb_fail(c->err, NULL, "%s is %s of %llu bytes, but has to be %s of %llu", zp_say(c, s, i),
+                   in->coll < ZG_OP_COUNT ? zg_op_info[in->coll].text : "nothing known", (unsigned long long)in->bytes,
+                   zg_op_info[coll].text, (unsigned long long)(over ? bytes : 0));
+  return true;
+}
+
+/* A full gradient can go to its owners by one reduce-scatter if each of these ranks has a part of the sum. */
+static bool goes_to_owners(const Check *c, uint32_t s, uint32_t i, const ZpBucket *b) {
+  ZpDims sums = b->shard & b->partial;
+  return moves(c, s, i, sums == b->shard ? ZG_OP_REDUCE_SCATTER : ZG_OP_ALL_REDUCE, sums, b->elems * 4);
+}
+
+static bool tally_instr(const Check *c, uint32_t s, uint32_t i, Tally *all) {
+  const ZpPlan *p = c->p;
+  const ZpInstr *in = &p->stages[s].prog.instrs[i];
+  if (in->op == ZP_I_REDUCE_COUNT) return moves(c, s, i, ZG_OP_ALL_REDUCE, p->loss_partial[1], 8);
+  if (in->op == ZP_I_REDUCE_STEP) return moves(c, s, i, ZG_OP_ALL_REDUCE, (1u << p->mesh.ndims) - 1, 8 * ZP_STEP_SUMS);
+  if (!of_bucket(in->op)) return true;
+  const ZpBucket *b = &p->buckets[p->stages[s].held[in->held].bucket];
+  Tally *t = &all[in->held];
+  uint64_t params = b->elems * zk_elem_bytes(p->compute);
+  uint64_t own = 4 * (b->level ? b->elems / (uint64_t)zp_group_size(&p->mesh, b->shard) : b->elems);
+  switch ((ZpInstrOp)in->op) {
+  case ZP_I_SCATTER_GRADS: ++*(in->in_place ? &t->in_place : &t->staged); return goes_to_owners(c, s, i, b);
+  case ZP_I_REDUCE_GRADS:
+    t->reduced++;
+    return moves(c, s, i, ZG_OP_ALL_REDUCE, b->level ? b->partial & ~b->shard : b->partial, own);
+  case ZP_I_REDUCE_TIED:
+    t->tied++;
+    return moves(c, s, i, ZG_OP_ALL_REDUCE, p->mesh.pipe < 0 ? 0 : 1u << p->mesh.pipe, own);
+  case ZP_I_PUBLISH_PARAMS: t->published++; return moves(c, s, i, ZG_OP_ALL_GATHER, b->shard, params);
+  case ZP_I_OPT_STEP: t->stepped++; return true;
+  default: return moves(c, s, i, ZG_OP_ALL_GATHER, b->shard, params); /* GATHER_PARAMS */
+  }
+}
+
+static bool times(const Check *c, uint32_t s, uint32_t held, const char *what, uint32_t found,
+                  uint64_t want) {
+  if (found == want) return true;
+  const ZpHeld *h = &c->p->stages[s].held[held];
+  return zb_fail(c->err, NULL, "stage %u: %s of %s happens %u times in a step instead of %llu", s, what,
+                 zp_say_held(c, h->bucket, h->iter), found, (unsigned long long)want);
+}
+
+static bool reductions(const Check *c, uint32_t s) {
+  const ZpStage *st = &c->p->stages[s];
+  Tally *all = ZB_NEWN(c->a, Tally, st->nheld);
+  uint32_t steps = 0, counts = 0, counted = 0;
+  for (uint32_t i = 0; i < st->ninsts; i++) counted |= zp_counts(c->p, &st->insts[i]);
+  for (uint32_t i = 0; i < st->prog.ninstrs; i++) {
+    if (!tally_instr(c, s, i, all)) return false;
+    steps += st->prog.instrs[i].op == ZP_I_REDUCE_STEP;
+    counts += st->prog.instrs[i].op == ZP_I_REDUCE_COUNT;
+  }
+  for (uint32_t h = 0; h < st->nheld; h++) {
+    const ZpBucket *b = &c->p->buckets[st->held[h].bucket];
+    ZpDims rest = b->level ? b->partial & ~b->shard : b->partial;
+    uint64_t staged = b->level >= 2 ? (uint64_t)c->p->nmicro : 0;
+    if (!times(c, s, h, "scattering a gradient", all[h].staged, staged) ||
+        !times(c, s, h, "scattering the accumulated gradient", all[h].in_place, b->level == 1) ||
+        !times(c, s, h, "reducing the gradient", all[h].reduced, rest != 0) ||
+        !times(c, s, h, "reducing the gradient with tied copies", all[h].tied, st->held[h].tied != ZP_NONE) ||
+        !times(c, s, h, "the optimizer step", all[h].stepped, 1) ||
+        !times(c, s, h, "publishing the parameters", all[h].published, b->level == 1 || b->level == 2))
+      return false;
+  }
+  if (steps != 1 || counts != counted)
+    return zb_fail(c->err, NULL, "stage %u has %u REDUCE_STEP instead of 1 and %u REDUCE_COUNT instead of %u",
+                   s, steps, counts, counted);
+  return true;
+}
+
+/* ---- all of them ---- */
+static bool check_all(Check *c) {
+  uint32_t P = c->p->nstages;
+  const ZpMesh *m = &c->p->mesh;
+  if (!P || c->p->nmicro < 1) return zb_fail(c->err, NULL, "the plan has no stages or no micro-batches");
+  if ((int64_t)P != (m->pipe < 0 ? 1 : m->dim[m->pipe].size))
+    return zb_fail(c->err, NULL, "the plan has %u stages, but not its mesh", P);
+  c->base = ZB_NEWN(c->a, uint32_t, P + 1);
+  for (uint32_t s = 0; s < P; s++) {
+    if (c->p->stages[s].prog.ninstrs > UINT32_MAX / 2 - c->base[s])
+      return zb_fail(c->err, NULL, "the programs are too long");
+    c->base[s + 1] = c->base[s] + c->p->stages[s].prog.ninstrs;
+  }
+  c->pos = ZB_NEWN(c->a, uint32_t, c->base[P]);
+  c->last_user = ZB_NEWN(c->a, uint32_t *, P);
+  if (!zp_check_buckets(c) || !parts_owned(c) || !tuples_fit(c) || !buckets_owned(c)) return false;
+  for (uint32_t s = 0; s < P; s++)
+    if (!form(c, s) || !completeness(c, s) || !reductions(c, s)) return false;
+  if (!zp_check_pairs(c) || !zp_check_deadlock(c)) return false;
+  for (uint32_t s = 0; s < P; s++)
+    if (!zp_check_arena(c, s) || !zp_check_memory(c, s)) return false;
+  return true;
+}
+
+bool zp_check(const ZpPlan *p, ZbErr *err) {
+  Check c = {.p = p, .err = err, .a = zb_arena_new()};
+  bool ok = check_all(&c);
+  zb_arena_free(c.a);
+  return ok;
+}

@@ -1,0 +1,49 @@
+/* What the files of this room pass to each other; nobody outside reads it. The checker shares nothing with what made the
+ * plan but plan.h: what an instruction must read and write is derived here a second time.
+ *
+ * check.c     form, ownership, completeness, reductions
+ * queues.c    pairs, deadlock
+ * operands.c  what each instruction must read and write
+ * contents.c  happens-before, contents
+ * arena.c     sizes and places of buffers
+ * segment.c   local programs: what each call reads and writes
+ * layout.c    ... where values lie, and how large they are
+ * say.c       counter-examples in words */
+#ifndef ZUG_PLAN_CHECK_H
+#define ZUG_PLAN_CHECK_H
+
+#include "runtime/plan/impl.h"
+
+typedef struct {
+  const ZpPlan *p;
+  ZbErr *err;
+  ZbArena *a; /* scratch */
+  uint32_t
+      *base;     /* per stage: number of its first instruction among all; base[nstages]: how many there are */
+  uint32_t *pos; /* per instruction: position in its queue */
+  uint32_t **last_user; /* per stage, per held bucket: the last instance that uses it; its backward comes first */
+} Check;
+
+/* For messages, in scratch memory: "stage 0 FWD(layer.1, mb 2)", "layer.1" */
+const char *zp_say(const Check *c, uint32_t stage, uint32_t instr);
+const char *zp_say_held(const Check *c, uint32_t bucket, uint32_t iter);
+const char *zp_say_inst(const Check *c, uint32_t segment, uint32_t iter);
+const char *zp_say_tag(const Check *c, uint64_t tag); /* contents: "parameters of layer.1" */
+const char *zp_say_buf(const Check *c, uint32_t stage, uint32_t buf);
+extern const char *const zp_buf_text[ZP_B_KINDS];
+/* Fails with "stage 0 FWD(layer.1, mb 2) TEXT". */
+bool zp_fail_at(const Check *c, uint32_t stage, uint32_t instr, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+bool zp_check_pairs(const Check *c);
+bool zp_check_deadlock(const Check *c);
+bool zp_check_operands(const Check *c, uint32_t stage, uint32_t instr);
+bool zp_check_memory(const Check *c, uint32_t stage);
+bool zp_check_buckets(const Check *c);
+bool zp_check_arena(const Check *c, uint32_t stage);
+/* Whether BWD of this instance needs the loss denominator. */
+static inline bool zp_counts(const ZpPlan *p, const ZpInst *i) {
+  return p->segments[i->segment].has_loss && p->segments[i->segment].ncount;
+}
+
+#endif

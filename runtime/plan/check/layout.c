@@ -1,0 +1,406 @@
+/* Values of a local program: sizes, types, blocks, views; shapes of collectives and other calls. */
+#include "runtime/plan/check/layout.h"
+
+#include <string.h>
+
+static bool fail(const Local *l, uint32_t v, const char *text) {
+  return zb_fail(l->c->err, NULL, "part %u: value %u %s", l->index, v, text);
+}
+
+static uint64_t lines(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+static uint64_t width(uint8_t elem) { return elem == ZK_BF16 ? 2 : 4; }
+
+static uint8_t elem_of(const ZpPlan *p, const ZgType *t) {
+  return t->elem == ZG_REAL                         ? p->compute
+         : t->elem == ZG_BF16                       ? ZK_BF16
+         : t->elem == ZG_I32 || t->elem == ZG_INDEX ? ZK_I32
+                                                    : ZK_F32;
+}
+
+/* ---- carried tuples ---- */
+bool zp_differentiable(const ZgType *t) {
+  return t->elem == ZG_REAL || t->elem == ZG_F32 || t->elem == ZG_BF16;
+}
+
+/* The axis along which dim d cuts values of this type, as the recipe's lists say; ZP_NONE: none. */
+static uint32_t cut_axis(const ZpPlan *p, const ZgType *t, int d) {
+  for (uint32_t i = 0; d != p->mesh.pipe && i < p->mesh.dim[d].naxes; i++)
+    for (int a = 0; a < t->naxes; a++)
+      if (t->axis[a] == p->mesh.dim[d].axes[i]) return t->axis[a];
+  return ZP_NONE;
+}
+
+/* Bytes of a rank's part of a carried value. */
+static uint64_t part_bytes(const ZpPlan *p, const ZgType *t) {
+  uint64_t n = width(elem_of(p, t));
+  for (int a = 0; a < t->naxes; a++) n *= (uint64_t)p->axis_size[t->axis[a]];
+  for (int d = 0; d < p->mesh.ndims; d++)
+    n /= cut_axis(p, t, d) == ZP_NONE ? 1 : (uint64_t)p->mesh.dim[d].size;
+  return n;
+}
+
+uint64_t zp_tuple_at(const Local *l, const ZgType *types, uint32_t k, bool cotangents) {
+  uint64_t at = 0;
+  for (uint32_t i = 0; i < k; i++)
+    if (!cotangents || zp_differentiable(&types[i])) at += lines(part_bytes(l->c->p, &types[i]));
+  return at;
+}
+
+bool zp_tuples_fit(const Local *l) {
+  const ZpSegment *s = l->s;
+  const ZgSegment *g = l->gs;
+  if (s->carry_bytes == zp_tuple_at(l, g->carry_in, g->ncarry_in, false) &&
+      s->dcarry_bytes == zp_tuple_at(l, g->carry_in, g->ncarry_in, true) &&
+      s->carry_out_bytes == zp_tuple_at(l, g->carry_out, g->ncarry_out, false) &&
+      s->dcarry_out_bytes == zp_tuple_at(l, g->carry_out, g->ncarry_out, true))
+    return true;
+  return zb_fail(l->c->err, NULL, "part %u: a carried tuple has not the bytes of its values", l->index);
+}
+
+/* ---- blocks ---- */
+static bool carried_fits(const Local *l, const ZpValue *v) {
+  bool in = v->at.place == ZP_AT_CARRY_IN || v->at.place == ZP_AT_DCARRY_IN;
+  bool back = v->at.place == ZP_AT_DCARRY_IN || v->at.place == ZP_AT_DCARRY_OUT;
+  const ZgType *types = in ? l->gs->carry_in : l->gs->carry_out, *t = &types[v->at.index];
+  if (v->at.index >= (in ? l->gs->ncarry_in : l->gs->ncarry_out)) return false;
+  bool same = v->elem == elem_of(l->c->p, t) && v->type.naxes == t->naxes && (!back || zp_differentiable(t));
+  for (int a = 0; same && a < t->naxes; a++) same = v->axis[a] == t->axis[a];
+  for (int d = 0; same && d < l->c->p->mesh.ndims; d++) {
+    uint32_t axis = cut_axis(l->c->p, t, d);
+    same = axis == ZP_NONE ? v->state[d].kind == 'R' : v->state[d].kind == 'S' && v->state[d].axis == axis;
+  }
+  return same && v->at.offset == zp_tuple_at(l, types, v->at.index, back);
+}
+
+/* As the data is laid there. */
+static bool input_fits(const Local *l, const ZpValue *v) {
+  const ZpPlan *p = l->c->p;
+  for (uint32_t i = 0; i < p->ninputs; i++) {
+    const ZpInputUse *u = &p->inputs[i];
+    const ZpValue *w = &p->segments[u->value_segment].values[u->value];
+    bool same = u->at == v->at.offset && w->elem == v->elem && w->type.naxes == v->type.naxes;
+    for (int a = 0; same && a < v->type.naxes; a++)
+      same = v->axis[a] == w->axis[a] && v->size[a] == w->size[a];
+    for (int d = 0; same && d < p->mesh.ndims; d++)
+      same = v->state[d].kind == w->state[d].kind &&
+             (v->state[d].kind != 'S' || v->state[d].axis == w->state[d].axis);
+    if (same) return true;
+  }
+  return false;
+}
+
+const ZpSlice *zp_slice_at(const Local *l, const ZpValue *v) {
+  if (v->at.index >= l->s->nbuckets) return NULL;
+  const ZpBucket *k = &l->c->p->buckets[l->s->buckets[v->at.index]];
+  uint64_t each = v->at.place == ZP_AT_GRAD ? 4 : width(l->c->p->compute);
+  for (uint32_t i = 0; i < k->nslices; i++)
+    if (k->slices[i].at * each == v->at.offset) return &k->slices[i];
+  return NULL;
+}
+
+static bool slice_fits(const Local *l, const ZpValue *v) {
+  const ZpSlice *q = zp_slice_at(l, v);
+  bool grad = v->at.place == ZP_AT_GRAD;
+  if (!q || q->naxes != v->type.naxes || q->n * width(v->elem) != v->bytes || (!grad && q->param != v->param))
+    return false;
+  const ZpBucket *k = &l->c->p->buckets[l->s->buckets[v->at.index]];
+  for (int a = 0; a < q->naxes; a++)
+    if (q->axis[a] != v->axis[a] || q->size[a] != v->size[a]) return false;
+  for (int d = 0; d < l->c->p->mesh.ndims; d++)
+    if (v->state[d].kind != (grad && k->partial >> d & 1 ? 'P' : q->state[d].kind)) return false;
+  return true;
+}
+
+static bool block_fits(const Local *l, const ZpValue *v) {
+  const ZpSegment *s = l->s;
+  uint64_t end;
+  if (!zb_add_u64(v->at.offset, v->bytes, &end)) return false;
+  switch ((ZpPlace)v->at.place) {
+  case ZP_AT_TEMP: return end <= l->temp && v->at.offset % 64 == 0;
+  case ZP_AT_SAVED: return end <= s->saved_bytes && v->at.offset % 64 == 0;
+  case ZP_AT_INPUT: return input_fits(l, v);
+  case ZP_AT_PARAM:
+  case ZP_AT_GRAD: return slice_fits(l, v);
+  case ZP_AT_CARRY_IN:
+  case ZP_AT_CARRY_OUT:
+  case ZP_AT_DCARRY_IN:
+  case ZP_AT_DCARRY_OUT: return carried_fits(l, v);
+  case ZP_AT_SEED: return v->at.index < 2 && v->at.offset == 0 && v->elem == ZK_F32 && v->bytes == 4;
+  case ZP_AT_NOWHERE: break;
+  }
+  return false;
+}
+
+/* ---- values ---- */
+bool zp_value_fits(const Local *l, uint32_t index) {
+  const ZpPlan *p = l->c->p;
+  if (index >= l->s->nvalues) return fail(l, index, "does not exist");
+  const ZpValue *v = &l->s->values[index];
+  uint64_t bytes = width(v->elem), cut = 0;
+  if (v->elem != (v->at.place == ZP_AT_GRAD ? ZK_F32 : elem_of(p, &v->type)))
+    return fail(l, index, "is not of its type's elements");
+  for (int a = 0; a < v->type.naxes; a++) {
+    int64_t parts = 1, found = 0;
+    for (int i = 0; i < v->type.naxes; i++) found += v->type.axis[i] == v->axis[a];
+    for (int i = 0; i < a; i++) found += v->axis[i] == v->axis[a];
+    for (int d = 0; d < p->mesh.ndims; d++)
+      if (v->state[d].kind == 'S' && v->state[d].axis == v->axis[a]) parts *= p->mesh.dim[d].size, cut++;
+    if (found != 1) return fail(l, index, "has not the axes of its type");
+    if (v->size[a] * parts != p->axis_size[v->axis[a]])
+      return fail(l, index, "has not the sizes that the mesh leaves of its axes");
+    bytes *= (uint64_t)v->size[a];
+  }
+  for (int d = 0; d < p->mesh.ndims; d++) {
+    if (d == p->mesh.pipe && v->state[d].kind != 'R') return fail(l, index, "is not whole on its stage");
+    if (v->state[d].kind == 'S' && cut-- == 0) return fail(l, index, "is cut along an axis that it lacks");
+  }
+  if (bytes != v->bytes) return fail(l, index, "has not the bytes of its sizes");
+  return block_fits(l, v) ||
+         fail(l, index,
+              "does not lie in the block in which it is said to lie, or not where others look for it");
+}
+
+static bool lie_alike(const ZpValue *x, const ZpValue *y) {
+  bool same = x->elem == y->elem && x->type.naxes == y->type.naxes && x->bytes == y->bytes;
+  for (int i = 0; same && i < x->type.naxes; i++) same = x->axis[i] == y->axis[i] && x->size[i] == y->size[i];
+  return same;
+}
+
+bool zp_stack_fits(const Local *l, uint32_t index) {
+  const ZpValue *v = &l->s->values[index], *first = &l->s->values[v->part[0]];
+  for (int i = 0; i < v->nparts; i++) {
+    const ZpValue *x = &l->s->values[v->part[i]];
+    bool row = x->at.place == v->at.place && x->at.index == v->at.index &&
+               x->at.offset == v->at.offset + (uint64_t)i * first->bytes;
+    if (!row || !lie_alike(first, x)) return fail(l, index, "is no row of its parts");
+  }
+  return v->bytes == v->nparts * first->bytes || fail(l, index, "has not the bytes of its parts");
+}
+
+/* Dense, in the order of memory; a stack has its number as the slowest axis, which is no model's. */
+bool zp_view_fits(const Local *l, uint32_t index, const ZkView *w) {
+  const ZpPlan *p = l->c->p;
+  const ZpValue *v = &l->s->values[index];
+  int more = v->nparts > 0;
+  int64_t stride = 1;
+  if (v->nparts > ZP_MAX_STACK || w->elem != v->elem || w->rank != v->type.naxes + more) return false;
+  for (int a = v->type.naxes; a-- > 0;) {
+    int i = a + more;
+    if (w->axis[i] != v->axis[a] || w->size[i] != v->size[a] || w->stride[i] != stride ||
+        w->whole[i] != p->axis_size[v->axis[a]])
+      return false;
+    stride *= v->size[a];
+  }
+  return !more || (w->axis[0] == p->graph->naxes && w->size[0] == v->nparts && w->stride[0] == stride);
+}
+
+/* ---- calls ---- */
+static const ZpValue *operand(const Local *l, const ZpNode *n, int i) {
+  return &l->s->values[i < n->call.nin ? n->in[i] : n->out[i - n->call.nin]];
+}
+
+static int64_t size_along(const ZpValue *v, uint16_t axis) {
+  for (int a = 0; a < v->type.naxes; a++)
+    if (v->axis[a] == axis) return v->size[a];
+  return 0;
+}
+
+/* Registers: results of the op that the chain is joined to, inputs, then one an instruction (kernels.h). */
+static const char *chain_wrong(const ZkCall *k) {
+  const ZkChain *c = k->chain;
+  bool joined = k->op != ZG_OP_CHAIN;
+  if (!c) return joined ? NULL : "is a chain of nothing";
+  int results = joined ? zg_op_info[k->op].nout : 0, own = joined ? zg_op_info[k->op].max_in - (c->before > 0) : 0;
+  int first = results + k->nin - own;
+  if (own > k->nin || c->nout != k->nout || c->nops > ZK_CHAIN_MAX_OPS || c->before > c->nops)
+    return "has a chain that does not fit the call";
+  for (int i = 0; i < c->nops; i++) {
+    const ZkChainOp *o = &c->ops[i];
+    const uint16_t arg[3] = {o->a, o->b, o->c};
+    if (o->op >= ZG_OP_COUNT || zg_op_info[o->op].class != ZG_EW) return "has a chain of what is not element by element";
+    for (int a = 0; a < zg_op_info[o->op].max_in; a++)
+      if (arg[a] >= first + i || (i < c->before && arg[a] < results)) return "has a chain that reads what is not made yet";
+  }
+  for (int j = 0; j < c->nout; j++)
+    if (c->out[j] >= first + c->nops) return "has a chain that gives out what it does not make";
+  bool fed = !c->before || (c->feeds >= results && c->feeds < first + c->before);
+  return fed ? NULL : "is fed by what is not made yet";
+}
+
+const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
+  if (n->call.op == ZG_OP_ALL_REDUCE || n->call.op == ZG_OP_REDUCE_SCATTER ||
+      n->call.op == ZG_OP_ALL_GATHER || n->call.op == ZG_OP_ALL_TO_ALL || n->call.op == ZG_OP_LOCAL_SLICE ||
+      n->call.op == ZG_OP_LOCAL_PAD)
+    return "goes over no ranks";
+  for (int i = 0; i < n->call.nin + n->call.nout; i++)
+    for (int a = 0; a < operand(l, n, i)->type.naxes; a++)
+      for (int k = 0; k < i; k++) {
+        int64_t size = size_along(operand(l, n, k), operand(l, n, i)->axis[a]);
+        if (size && size != operand(l, n, i)->size[a]) return "has operands of which one axis has two sizes";
+      }
+  bool linear = n->call.op == ZG_OP_SUM || n->call.op == ZG_OP_LOOKUP_GRAD || n->call.op == ZG_OP_COPY;
+  for (int i = 0; i < n->call.nin && !linear && !n->call.chain; i++)
+    for (int d = 0; d < l->c->p->mesh.ndims; d++)
+      if (operand(l, n, i)->state[d].kind == 'P') return "reads a part of a sum as if it were all";
+  const uint16_t *ax = n->call.ax;
+  if (n->call.op == ZG_OP_RENAME && size_along(operand(l, n, 0), ax[0]) != size_along(operand(l, n, 1), ax[1]))
+    return "renames an axis to one of another size";
+  return chain_wrong(&n->call);
+}
+
+/* The engine takes it as one f32, of which ranks have parts exactly along the dims that are reduced in the end. */
+const char *zp_sink_wrong(const Local *l, const ZpNode *n) {
+  const ZpPlan *p = l->c->p;
+  int k = n->call.op == ZG_OP_LOSS_NUM   ? 0
+          : n->call.op == ZG_OP_LOSS_DEN ? 1
+          : n->call.op == ZG_OP_AUX      ? 2
+                                         : -1;
+  if (k < 0 || n->call.nin != 1 || n->call.nout != 0 || n->dims) return "is nothing that is taken out";
+  const ZpValue *v = operand(l, n, 0);
+  if (v->type.naxes || v->elem != ZK_F32) return "takes out what is no number in f32";
+  for (int d = 0; d < p->mesh.ndims; d++)
+    if (v->state[d].kind != (p->loss_partial[k] >> d & 1 ? 'P' : 'R'))
+      return "takes out what is reduced over other dims";
+  return NULL;
+}
+
+/* Whether a collective's blocks along `axis` lie one behind the other in the whole tensor, in the order of the part's. */
+static bool in_blocks(const ZpValue *whole, const ZpValue *part, uint16_t axis) {
+  for (int a = 0; a < whole->type.naxes; a++)
+    if (whole->axis[a] != part->axis[a]) return false;
+  for (int a = 0; a < whole->type.naxes && whole->axis[a] != axis; a++)
+    if (whole->size[a] != 1) return false;
+  return true;
+}
+
+/* Blocks that do not lie so are put together, or taken apart, in scratch. */
+static const char *packing_wrong(const ZpNode *n, const ZpValue *in, const ZpValue *out) {
+  uint64_t need = 0;
+  bool must = n->call.op == ZG_OP_ALL_TO_ALL;
+  if (n->call.op == ZG_OP_ALL_GATHER) must = !in_blocks(out, in, n->axis), need = out->bytes;
+  if (n->call.op == ZG_OP_REDUCE_SCATTER) must = !in_blocks(in, out, n->axis), need = in->bytes;
+  if (n->call.op == ZG_OP_ALL_TO_ALL) need = lines(in->bytes) + out->bytes;
+  if (must && !n->packs) return "does not pack what does not lie in blocks";
+  return n->packs && n->scratch_bytes < need ? "has not the scratch to pack" : NULL;
+}
+
+/* What the collective makes of what ranks have: along its dims from one state to another, along the others nothing. */
+static const char *states_wrong(const ZpPlan *p, const ZpNode *n, const ZpState *in, const ZpState *out) {
+  static const struct { uint16_t op; char from, to; } changes[] = {
+      {ZG_OP_ALL_REDUCE, 'P', 'R'},  {ZG_OP_REDUCE_SCATTER, 'P', 'S'}, {ZG_OP_ALL_GATHER, 'S', 'R'},
+      {ZG_OP_ALL_TO_ALL, 'S', 'S'},  {ZG_OP_LOCAL_SLICE, 'R', 'S'},    {ZG_OP_LOCAL_PAD, 'S', 'P'}};
+  size_t k = 0;
+  while (changes[k].op != n->call.op) k++;
+  char from = n->call.op == ZG_OP_LOCAL_PAD && n->axis == ZP_NO_AXIS ? 'R' : changes[k].from;
+  uint16_t to = n->call.op == ZG_OP_ALL_TO_ALL ? n->axis2 : n->axis;
+  for (int d = 0; d < p->mesh.ndims; d++) {
+    ZpState a = in[d], b = out[d];
+    bool same = a.kind == b.kind && a.max == b.max && (a.kind != 'S' || a.axis == b.axis);
+    bool does = a.kind == from && b.kind == changes[k].to;
+    does &= (a.kind != 'S' || a.axis == n->axis) && (b.kind != 'S' || b.axis == to);
+    if (a.kind == 'P') does &= a.max == (n->call.opt[0] != 0);
+    if (b.kind == 'P' && n->dims >> d & 1) does &= !b.max;
+    if (n->dims >> d & 1 ? !does : !same) return "does not make of its operand what its result is said to be";
+  }
+  return NULL;
+}
+
+/* Sizes along an axis as the collective changes them; the rest stays. */
+const char *zp_collective_wrong(const Local *l, const ZpNode *n) {
+  const ZpPlan *p = l->c->p;
+  int64_t members = 1;
+  if (n->call.nin != 1 || n->call.nout != 1 || n->dims >> p->mesh.ndims ||
+      (p->mesh.pipe >= 0 && n->dims >> p->mesh.pipe & 1))
+    return "is no collective within a stage";
+  for (int d = 0; d < p->mesh.ndims; d++)
+    if (n->dims >> d & 1) members *= p->mesh.dim[d].size;
+  const ZpValue *in = operand(l, n, 0), *out = operand(l, n, 1);
+  uint16_t op = n->call.op, to = op == ZG_OP_ALL_TO_ALL ? n->axis2 : n->axis;
+  bool pads = op == ZG_OP_LOCAL_PAD, keeps = pads && n->axis == ZP_NO_AXIS;
+  bool gathers = op == ZG_OP_ALL_GATHER || op == ZG_OP_ALL_TO_ALL || (pads && !keeps);
+  bool cuts = op == ZG_OP_REDUCE_SCATTER || op == ZG_OP_LOCAL_SLICE || op == ZG_OP_ALL_TO_ALL;
+  if (!gathers && !cuts && !keeps && op != ZG_OP_ALL_REDUCE) return "goes over ranks, but is no collective";
+  if (in->elem != out->elem || in->type.naxes != out->type.naxes || (gathers && !size_along(in, n->axis)) ||
+      (cuts && !size_along(in, to)))
+    return "has a result of another kind than its operand";
+  for (int a = 0; a < in->type.naxes; a++) {
+    uint16_t axis = in->axis[a];
+    int64_t have = in->size[a] * (gathers && axis == n->axis ? members : 1), make = size_along(out, axis);
+    if (have != make * (cuts && axis == to ? members : 1))
+      return "has a result of other sizes than its ranks make";
+  }
+  const char *wrong = states_wrong(p, n, in->state, out->state);
+  if (wrong) return wrong;
+  bool sums = op == ZG_OP_ALL_REDUCE || op == ZG_OP_REDUCE_SCATTER;
+  if (sums && in->elem != ZK_F32 && in->elem != ZK_BF16) return "sums what is neither f32 nor bf16";
+  if (op == ZG_OP_ALL_REDUCE && !in_blocks(in, out, in->axis[0])) return "has a result that lies otherwise";
+  return packing_wrong(n, in, out);
+}
+
+/* ---- the plan as a whole ---- */
+static bool inputs_fit(const Check *c) {
+  const ZpPlan *p = c->p;
+  uint64_t end = 0;
+  for (uint32_t i = 0; i < p->ninputs; i++) {
+    const ZpInputUse *u = &p->inputs[i];
+    if (u->input >= p->graph->ninputs || u->value_segment >= p->graph->nsegments ||
+        u->value >= p->segments[u->value_segment].nvalues)
+      return zb_fail(c->err, NULL, "input %u does not exist", i);
+    const ZpValue *v = &p->segments[u->value_segment].values[u->value];
+    if (u->at < end || u->at % 64) return zb_fail(c->err, NULL, "input %u lies over the one before", i);
+    if (v->at.place != ZP_AT_INPUT || v->at.offset != u->at)
+      return zb_fail(c->err, NULL, "input %u is not where its value is said to lie", i);
+    const ZgType *t = &p->graph->inputs[u->input].type;
+    bool same = t->elem == v->type.elem && t->naxes == v->type.naxes;
+    for (int a = 0; same && a < t->naxes; a++) same = t->axis[a] == v->type.axis[a];
+    if (!same) return zb_fail(c->err, NULL, "input %u is of another type than the data", i);
+    end = u->at + v->bytes;
+  }
+  for (uint32_t s = 0; s < p->nstages; s++)
+    for (uint32_t i = 0; i < p->stages[s].ninsts; i++) {
+      const ZpSegment *g = &p->segments[p->stages[s].insts[i].segment];
+      for (uint32_t v = 0; v < g->nvalues; v++)
+        if (g->values[v].at.place == ZP_AT_INPUT && p->stages[s].input_bytes < end)
+          return zb_fail(c->err, NULL, "stage %u has %llu bytes for inputs of %llu", s,
+                         (unsigned long long)p->stages[s].input_bytes, (unsigned long long)end);
+    }
+  return true;
+}
+
+/* Every parameter is one slice, with the sizes that the mesh leaves of it. */
+static bool params_fit(const Check *c) {
+  const ZpPlan *p = c->p;
+  uint32_t *found = ZB_NEWN(c->a, uint32_t, p->graph->nparams), n = 0;
+  for (uint32_t b = 0; b < p->nbuckets; b++)
+    for (uint32_t i = 0; i < p->buckets[b].nslices; i++, n++) {
+      const ZpSlice *s = &p->buckets[b].slices[i];
+      const ZgParam *q = s->param < p->graph->nparams ? &p->graph->params[s->param] : NULL;
+      bool fit = q && !found[s->param]++ && s->naxes == q->type.naxes && q->segment == p->buckets[b].segment;
+      for (int a = 0; fit && a < s->naxes; a++) {
+        int64_t parts = 1;
+        for (int d = 0; d < p->mesh.ndims; d++)
+          if (s->state[d].kind == 'S' && s->state[d].axis == s->axis[a]) parts *= p->mesh.dim[d].size;
+        fit = s->axis[a] == q->type.axis[q->order[a]] && s->whole[a] == p->axis_size[s->axis[a]] &&
+              s->valid[a] == p->axis_valid[s->axis[a]] && s->size[a] * parts == s->whole[a];
+      }
+      for (int d = 0; fit && d < p->mesh.ndims; d++)
+        fit = (s->state[d].kind == 'R') == (d == p->mesh.pipe || p->buckets[b].replicas >> d & 1);
+      if (!fit)
+        return zb_fail(c->err, NULL, "bucket %s: slice %u is not the parameter that it is said to be",
+                       p->buckets[b].name, i);
+    }
+  return n == p->graph->nparams ||
+         zb_fail(c->err, NULL, "%u of %u parameters are in buckets", n, p->graph->nparams);
+}
+
+bool zp_check_facts(const Check *c) {
+  const ZpPlan *p = c->p;
+  int64_t micro = p->batch == ZP_NONE ? 1 : p->axis_size[p->batch];
+  const ZlRecipe *r = p->recipe;
+  int states = p->optimizer == ZP_ADAMW ? 2 : zl_kw(r->optimizer.kws, r->optimizer.n, "momentum")->num != 0;
+  if (p->states != states)
+    return zb_fail(c->err, NULL, "%d states of the optimizer instead of %d", p->states, states);
+  if (p->global_batch != p->nmicro * micro)
+    return zb_fail(c->err, NULL, "a step's samples are not those of its micro-batches");
+  return inputs_fit(c) && params_fit(c);
+}

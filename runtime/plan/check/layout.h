@@ -1,0 +1,34 @@
+/* Between segment.c, which follows the node lists, and layout.c, which looks at one value or node. */
+#ifndef ZUG_PLAN_CHECK_LOCAL_H
+#define ZUG_PLAN_CHECK_LOCAL_H
+
+#include "runtime/plan/check/check.h"
+
+typedef struct {
+  const Check *c;
+  uint32_t index; /* of the segment */
+  const ZpSegment *s;
+  const ZgSegment *gs;
+  uint64_t temp; /* bytes of the list's temporaries */
+} Local;
+
+/* What the plan says of inputs, parameters, micro-batches and the optimizer is what graph and recipe say. */
+bool zp_check_facts(const Check *c);
+/* Tuples have the bytes of their types. */
+bool zp_tuples_fit(const Local *l);
+bool zp_differentiable(const ZgType *t);
+/* Where position k of a carried tuple begins. */
+uint64_t zp_tuple_at(const Local *l, const ZgType *types, uint32_t k, bool cotangents);
+/* Value v has the sizes that the mesh leaves of its axes and lies inside its block; a stack, behind each other,
+ * its parts. */
+bool zp_value_fits(const Local *l, uint32_t v);
+bool zp_stack_fits(const Local *l, uint32_t v);
+bool zp_view_fits(const Local *l, uint32_t v, const ZkView *view);
+/* The slice of its bucket that a parameter or gradient is; of one that fits. */
+const ZpSlice *zp_slice_at(const Local *l, const ZpValue *v);
+/* NULL, or what is wrong with the operands' shapes: of a sum that is taken out, a collective, another call. */
+const char *zp_sink_wrong(const Local *l, const ZpNode *n);
+const char *zp_collective_wrong(const Local *l, const ZpNode *n);
+const char *zp_sizes_wrong(const Local *l, const ZpNode *n);
+
+#endif

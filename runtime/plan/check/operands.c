@@ -1,0 +1,184 @@
+/* What an instruction must read and write, derived from the plan alone; nothing may be missing, nothing may be added. */
+#include "runtime/plan/check/check.h"
+
+typedef struct {
+  const Check *c;
+  const ZpPlan *p;
+  const ZpStage *st;
+  uint32_t s, instr;
+  uint32_t cursor, matched; /* where to look next among its accesses */
+  bool ok;
+} Wants;
+
+/* `pool`: which of its kind; of scalars and boundaries, which the engine finds by it, the index. Returns the buffer. */
+static uint32_t want(Wants *w, ZpBufKind kind, uint32_t pool, uint32_t mode, uint64_t tag) {
+  const ZpInstr *in = &w->st->prog.instrs[w->instr];
+  for (uint32_t k = 0; k < in->naccess && w->ok; k++) { /* usually the first one looked at */
+    const ZpAccess *x = &in->access[(w->cursor + k) % in->naccess];
+    const ZpBuf *b = &w->st->prog.bufs[x->buf];
+    if (b->kind != kind || x->mode != mode || x->tag != tag) continue;
+    if (kind == ZP_B_SCALARS || kind == ZP_B_BOUNDARY ? b->index != pool : b->pool != pool) continue;
+    w->cursor = (w->cursor + k + 1) % in->naccess;
+    w->matched++;
+    return x->buf;
+  }
+  if (!w->ok) return ZP_NONE;
+  const char *verb = mode == ZP_READ ? "read" : mode == ZP_WRITE ? "write" : "update";
+  w->ok = zp_fail_at(w->c, w->s, w->instr, "should %s %s (%s), but does not", verb, zp_say_tag(w->c, tag),
+                     zp_buf_text[kind]);
+  return ZP_NONE;
+}
+
+static uint64_t held_tag(const Wants *w, ZpTag kind, uint32_t held, uint32_t n) {
+  return zp_tag(kind, w->st->held[held].bucket, w->st->held[held].iter, n);
+}
+static const ZpBucket *bucket_of(const Wants *w, uint32_t held) {
+  return &w->p->buckets[w->st->held[held].bucket];
+}
+
+/* Reductions of a held bucket's accumulator up to and including that of kind `op`; all for ZP_I_COUNT_. */
+static uint32_t phase_after(const Wants *w, uint32_t held, ZpInstrOp op) {
+  const ZpBucket *b = bucket_of(w, held);
+  uint32_t n = b->level == 1;
+  if (op == ZP_I_SCATTER_GRADS) return n;
+  n += (b->level ? b->partial & ~b->shard : b->partial) != 0;
+  if (op == ZP_I_REDUCE_GRADS) return n;
+  return n + (w->st->held[held].tied != ZP_NONE);
+}
+
+static void want_tuple(Wants *w, int backward, uint32_t i, uint32_t mode, ZpBufKind from_stage, uint32_t mb) {
+  bool outside = i == 0 || i == w->st->ninsts; /* between stages */
+  if (outside && (i ? w->s + 1 == w->p->nstages : w->s == 0)) return;
+  const ZpInst *x = i < w->st->ninsts ? &w->st->insts[i] : &w->p->stages[w->s + 1].insts[0];
+  const ZpSegment *g = &w->p->segments[x->segment];
+  if (!(backward ? g->dcarry_bytes : g->carry_bytes)) return;
+  if (!outside && !backward && g->saves_carry) return; /* in the slot */
+  want(w, outside ? from_stage : ZP_B_BOUNDARY, outside ? 0 : i % 2, mode,
+       zp_tag(backward ? ZP_TAG_DCARRY : ZP_TAG_CARRY, x->segment, x->iter, mb));
+}
+
+static void want_work(Wants *w, const ZpInstr *in) {
+  const ZpInst *x = &w->st->insts[in->inst];
+  bool back = in->op == ZP_I_BWD;
+  bool fresh = in->inst == 0 && !w->st->input_bytes;
+  uint32_t slot_mode = back ? ZP_READ : fresh ? ZP_WRITE : ZP_READ | ZP_WRITE;
+  want(w, ZP_B_SLOT, 0, slot_mode, zp_tag(ZP_TAG_SLOT, 0, 0, in->mb));
+  if (!back) {
+    want_tuple(w, 0, in->inst, ZP_READ, ZP_B_RECV_ACT, in->mb);
+    want_tuple(w, 0, in->inst + 1, ZP_WRITE, ZP_B_SEND_ACT, in->mb);
+  } else {
+    if (!in->inst && w->p->segments[x->segment].saves_carry)
+      want_tuple(w, 0, 0, ZP_READ, ZP_B_RECV_ACT, in->mb);
+    want_tuple(w, 1, in->inst + 1, ZP_READ, ZP_B_RECV_GRAD, in->mb);
+    want_tuple(w, 1, in->inst, ZP_WRITE, ZP_B_SEND_GRAD, in->mb);
+  }
+  for (uint32_t k = 0; k < x->nheld; k++) {
+    uint32_t h = x->held[k], t = w->st->held[h].bucket;
+    int level = w->p->buckets[t].level;
+    want(w, level >= 3 ? ZP_B_GATHER : ZP_B_PARAM, level >= 3 ? t : h, ZP_READ,
+         held_tag(w, ZP_TAG_PARAM, h, 0));
+    uint32_t first = w->c->last_user[w->s][h] == in->inst; /* of the micro-batch's backwards with this bucket */
+    if (back && level >= 2)
+      want(w, ZP_B_STAGING, t, first ? ZP_WRITE : ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_STAGED, h, in->mb));
+    if (back && level < 2) want(w, ZP_B_GRAD, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_GRAD, h, 0));
+  }
+  if (!back) want(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, ZP_READ | ZP_WRITE, zp_tag(ZP_TAG_SUMS, 0, 0, 0));
+  if (back && zp_counts(w->p, x))
+    want(w, ZP_B_SCALARS, ZP_SCALARS_COUNT, ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, 1));
+}
+
+/* One contents into another, in one place. */
+static void want_change(Wants *w, ZpBufKind kind, uint32_t pool, uint64_t before, uint64_t after) {
+  uint32_t from = want(w, kind, pool, ZP_READ, before), to = want(w, kind, pool, ZP_WRITE, after);
+  if (w->ok && from != to)
+    w->ok = zp_fail_at(w->c, w->s, w->instr, "reads %s, but writes %s", zp_say_buf(w->c, w->s, from),
+                       zp_say_buf(w->c, w->s, to));
+}
+
+static void want_of_bucket(Wants *w, const ZpInstr *in) {
+  uint32_t h = in->held, t = w->st->held[h].bucket, phase = phase_after(w, h, (ZpInstrOp)in->op);
+  uint64_t param = held_tag(w, ZP_TAG_PARAM, h, 0), stepped = held_tag(w, ZP_TAG_PARAM, h, 1);
+  switch ((ZpInstrOp)in->op) {
+  case ZP_I_GATHER_PARAMS:
+    want(w, ZP_B_PARAM, h, ZP_READ, param);
+    want(w, ZP_B_GATHER, t, ZP_WRITE, param);
+    return;
+  case ZP_I_SCATTER_GRADS:
+    if (in->in_place) break;
+    want_change(w, ZP_B_STAGING, t, held_tag(w, ZP_TAG_STAGED, h, in->mb), zp_tag(ZP_TAG_NOTHING, 0, 0, 0));
+    want(w, ZP_B_GRAD, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_GRAD, h, 0));
+    return;
+  case ZP_I_PUBLISH_PARAMS: want_change(w, ZP_B_PARAM, h, stepped, held_tag(w, ZP_TAG_PARAM, h, 2)); return;
+  case ZP_I_OPT_STEP:
+    want(w, ZP_B_GRAD, h, ZP_READ, held_tag(w, ZP_TAG_GRAD, h, phase_after(w, h, ZP_I_COUNT_)));
+    want_change(w, ZP_B_PARAM, h, param, stepped);
+    if (w->p->states) want(w, ZP_B_STATE, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_STATE, h, 0));
+    want(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, ZP_READ, zp_tag(ZP_TAG_SUMS, 0, 0, 2));
+    return;
+  default: break;
+  }
+  want_change(w, ZP_B_GRAD, h, held_tag(w, ZP_TAG_GRAD, h, phase - 1), held_tag(w, ZP_TAG_GRAD, h, phase));
+}
+
+static void want_of_step(Wants *w, const ZpInstr *in) {
+  bool counted = false;
+  uint64_t count0 = zp_tag(ZP_TAG_COUNT, 0, 0, 0), sums0 = zp_tag(ZP_TAG_SUMS, 0, 0, 0);
+  switch ((ZpInstrOp)in->op) {
+  case ZP_I_ZERO_GRADS:
+    for (uint32_t h = 0; h < w->st->nheld; h++)
+      want(w, ZP_B_GRAD, h, ZP_WRITE, held_tag(w, ZP_TAG_GRAD, h, 0));
+    want(w, ZP_B_SCALARS, ZP_SCALARS_COUNT, ZP_WRITE, count0);
+    want(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, ZP_WRITE, sums0);
+    return;
+  case ZP_I_NORM_LOCAL:
+    for (uint32_t h = 0; h < w->st->nheld; h++)
+      want(w, ZP_B_GRAD, h, ZP_READ, held_tag(w, ZP_TAG_GRAD, h, phase_after(w, h, ZP_I_COUNT_)));
+    want_change(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, sums0, zp_tag(ZP_TAG_SUMS, 0, 0, 1));
+    return;
+  case ZP_I_REDUCE_COUNT:
+    want_change(w, ZP_B_SCALARS, ZP_SCALARS_COUNT, count0, zp_tag(ZP_TAG_COUNT, 0, 0, 1));
+    return;
+  default: break; /* REDUCE_STEP */
+  }
+  for (uint32_t i = 0; i < w->st->ninsts; i++) counted |= zp_counts(w->p, &w->st->insts[i]);
+  want(w, ZP_B_SCALARS, ZP_SCALARS_COUNT, ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, counted));
+  want_change(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, zp_tag(ZP_TAG_SUMS, 0, 0, 1), zp_tag(ZP_TAG_SUMS, 0, 0, 2));
+}
+
+static void want_transfer(Wants *w, const ZpInstr *in) {
+  static const ZpBufKind ring[] = {ZP_B_SEND_ACT, ZP_B_RECV_ACT, ZP_B_SEND_GRAD, ZP_B_RECV_GRAD};
+  bool act = in->op == ZP_I_SEND_ACT || in->op == ZP_I_RECV_ACT;
+  bool send = in->op == ZP_I_SEND_ACT || in->op == ZP_I_SEND_GRAD;
+  uint32_t later = act == send ? in->peer : w->s;
+  const ZpInst *x = &w->p->stages[later].insts[0];
+  const ZpSegment *g = &w->p->segments[x->segment];
+  uint64_t bytes = act ? g->carry_bytes : g->dcarry_bytes;
+  if (in->bytes != bytes)
+    w->ok =
+        zp_fail_at(w->c, w->s, w->instr, "moves %llu bytes, but %s has %llu", (unsigned long long)in->bytes,
+                   act ? "what is carried" : "its cotangent", (unsigned long long)bytes);
+  want(w, ring[in->op - ZP_I_SEND_ACT], 0, send ? ZP_READ : ZP_WRITE,
+       zp_tag(act ? ZP_TAG_CARRY : ZP_TAG_DCARRY, x->segment, x->iter, in->mb));
+}
+
+bool zp_check_operands(const Check *c, uint32_t s, uint32_t i) {
+  const ZpStage *st = &c->p->stages[s];
+  const ZpInstr *in = &st->prog.instrs[i];
+  Wants w = {c, c->p, st, s, i, 0, 0, true};
+  uint64_t slot = zp_tag(ZP_TAG_SLOT, 0, 0, in->mb);
+  bool temp = in->op == ZP_I_FWD || in->op == ZP_I_BWD || in->op == ZP_I_COUNT;
+  if (in->queue == ZP_Q_P2P) want_transfer(&w, in);
+  else if (in->op == ZP_I_FWD || in->op == ZP_I_BWD) want_work(&w, in);
+  else if (in->op == ZP_I_LOAD) want(&w, ZP_B_SLOT, 0, ZP_WRITE, slot);
+  else if (in->op == ZP_I_COUNT) {
+    if (st->input_bytes) want(&w, ZP_B_SLOT, 0, ZP_READ, slot);
+    want(&w, ZP_B_SCALARS, ZP_SCALARS_COUNT, ZP_READ | ZP_WRITE, zp_tag(ZP_TAG_COUNT, 0, 0, 0));
+  } else if (in->op == ZP_I_ZERO_GRADS || in->op == ZP_I_NORM_LOCAL || in->op == ZP_I_REDUCE_COUNT ||
+             in->op == ZP_I_REDUCE_STEP)
+    want_of_step(&w, in);
+  else want_of_bucket(&w, in);
+  if (temp && st->scratch_bytes) want(&w, ZP_B_SCRATCH, 0, ZP_WRITE, zp_tag(ZP_TAG_TEMP, 0, 0, 0));
+  if (w.ok && w.matched != in->naccess)
+    return zp_fail_at(c, s, i, "has %u operands, but needs %u", in->naccess, w.matched);
+  return w.ok;
+}

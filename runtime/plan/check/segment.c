@@ -1,0 +1,341 @@
+/* The local programs, of which instructions know no more than how many bytes they take.
+ *
+ * A value has the bytes of its sizes and its type, lies inside the block in which it is said to lie, and the
+ * view that a call has of it is that. What a call reads has been made and nothing has been written over it since;
+ * what it writes is nothing that it still reads, unless element by element, and belongs to its list: forward
+ * saves, backward adds to gradients, the count has its temporaries alone. What is carried is made, all of it,
+ * where the instance on the other side looks for it.
+ *
+ * Shares nothing with memory.c and its like: all is derived again from the node lists, the mesh and the graph. */
+#include "runtime/plan/check/layout.h"
+
+#include <string.h>
+
+/* What lies in one place: spans without common bytes, by where they begin. */
+typedef struct {
+  uint64_t from, to;
+  uint32_t value;
+} Span;
+typedef struct {
+  Span *span;
+  uint32_t n;
+} Memory;
+
+typedef enum { COUNT, FORWARD, BACKWARD } List;
+static const char *const list_name[] = {"count", "forward", "backward"};
+
+typedef struct {
+  Local l;
+  List list;
+  const ZpNode *n; /* the node that is looked at */
+  Memory memory[ZP_AT_SEED + 1];
+  bool *set; /* per parameter: something has been added to its gradient in this list */
+} Walk;
+
+static bool fail(const Walk *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static bool fail(const Walk *w, const char *fmt, ...) {
+  char text[256];
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  const char *op = w->n && w->n->call.op < ZG_OP_COUNT ? zg_op_info[w->n->call.op].text : "";
+  return zb_fail(w->l.c->err, NULL, "part %u, %s, %s (%s) %s", w->l.index, list_name[w->list], op,
+                 zp_loc_text(w->l.c->p, w->n ? w->n->loc : 0), text);
+}
+
+static const ZpValue *value(const Walk *w, uint32_t v) { return &w->l.s->values[v]; }
+static uint64_t end_of(const ZpValue *v) { return v->at.offset + v->bytes; }
+static bool same_place(const ZpValue *x, const ZpValue *y) {
+  bool bucket = x->at.place == ZP_AT_GRAD || x->at.place == ZP_AT_PARAM;
+  return x->at.place == y->at.place && (!bucket || x->at.index == y->at.index);
+}
+static bool overlap(const ZpValue *x, const ZpValue *y) {
+  return same_place(x, y) && x->at.offset < end_of(y) && y->at.offset < end_of(x);
+}
+static bool same_bytes(const ZpValue *x, const ZpValue *y) {
+  return same_place(x, y) && x->at.offset == y->at.offset && x->bytes == y->bytes;
+}
+static bool lie_alike(const ZpValue *x, const ZpValue *y) {
+  bool same = x->elem == y->elem && x->type.naxes == y->type.naxes;
+  for (int i = 0; same && i < x->type.naxes; i++) same = x->axis[i] == y->axis[i] && x->size[i] == y->size[i];
+  return same;
+}
+
+/* ---- memory ---- */
+/* The first span that ends behind `at`. */
+static uint32_t span_at(const Memory *m, uint64_t at) {
+  uint32_t lo = 0, hi = m->n;
+  while (lo < hi) {
+    uint32_t mid = (lo + hi) / 2;
+    if (m->span[mid].to <= at) lo = mid + 1;
+    else hi = mid;
+  }
+  return lo;
+}
+
+/* From now on `value` is there, and whatever had any of these bytes is not; ZP_NONE: nothing is. */
+static void put(Walk *w, uint8_t place, uint64_t from, uint64_t to, uint32_t value) {
+  Memory *m = &w->memory[place];
+  uint32_t first = span_at(m, from), last = first, more = value != ZP_NONE;
+  if (from == to) return;
+  while (last < m->n && m->span[last].from < to) last++;
+  if (!more && first == last) return;
+  if (first == last) {
+    Span none = {0};
+    ZB_PUSH(w->l.c->a, m->span, m->n, none);
+    memmove(&m->span[first + 1], &m->span[first], (m->n - 1 - first) * sizeof *m->span);
+  } else {
+    memmove(&m->span[first + more], &m->span[last], (m->n - last) * sizeof *m->span);
+    m->n -= last - first - more;
+  }
+  if (more) m->span[first] = (Span){from, to, value};
+}
+
+static bool holds(const Walk *w, uint32_t v) {
+  const ZpValue *x = value(w, v);
+  const Memory *m = &w->memory[x->at.place];
+  uint32_t i = span_at(m, x->at.offset);
+  return i < m->n && m->span[i].value == v && m->span[i].from == x->at.offset && m->span[i].to == end_of(x);
+}
+
+/* ---- operands ---- */
+static bool may_read(const Walk *w, const ZpValue *v) {
+  switch ((ZpPlace)v->at.place) {
+  case ZP_AT_TEMP:
+  case ZP_AT_INPUT: return true;
+  case ZP_AT_SAVED:
+  case ZP_AT_PARAM: return w->list != COUNT;
+  case ZP_AT_CARRY_IN: return w->list == FORWARD || (w->list == BACKWARD && w->l.s->saves_carry);
+  case ZP_AT_CARRY_OUT: return w->list == FORWARD;
+  case ZP_AT_GRAD:
+    return w->list == BACKWARD && w->n->call.op == ZG_OP_CHAIN; /* to add to it: reads_gradient */
+  case ZP_AT_DCARRY_IN:
+  case ZP_AT_DCARRY_OUT:
+  case ZP_AT_SEED: return w->list == BACKWARD;
+  case ZP_AT_NOWHERE: break;
+  }
+  return false;
+}
+
+static bool is_made(uint8_t place) {
+  return place == ZP_AT_TEMP || place == ZP_AT_SAVED || place == ZP_AT_CARRY_OUT || place == ZP_AT_DCARRY_IN;
+}
+
+static bool reads_one(const Walk *w, int i, uint32_t v) {
+  const ZpValue *x = value(w, v);
+  if (!zp_value_fits(&w->l, v)) return false;
+  if (!may_read(w, x)) return fail(w, "reads operand %d where this list has nothing to read", i);
+  if (is_made(x->at.place) && !holds(w, v))
+    return fail(w, "reads operand %d (value %u), which is not there, or not any more", i, v);
+  return true;
+}
+
+static bool reads(const Walk *w, int i) {
+  const ZpValue *x = value(w, w->n->in[i]);
+  for (int k = 0; k < x->nparts; k++)
+    if (!reads_one(w, i, x->part[k])) return false;
+  return x->nparts ? zp_stack_fits(&w->l, w->n->in[i]) : reads_one(w, i, w->n->in[i]);
+}
+
+/* ---- results ---- */
+/* Reads each element before it writes there; of cross-entropy's gradient, that of the logits. */
+static bool in_place(const ZpNode *n, int operand) {
+  if (n->call.op == ZG_OP_XENT_GRAD) return operand == 0 && !n->call.chain;
+  return n->call.op == ZG_OP_CHAIN || n->call.op == ZG_OP_ALL_REDUCE || n->call.op == ZG_OP_LOCAL_PAD;
+}
+
+static bool may_write(const Walk *w, const ZpValue *x) {
+  bool there = false;
+  switch ((ZpPlace)x->at.place) {
+  case ZP_AT_TEMP: return true;
+  case ZP_AT_CARRY_OUT: return w->list == FORWARD;
+  case ZP_AT_DCARRY_IN:
+  case ZP_AT_GRAD: return w->list == BACKWARD;
+  case ZP_AT_SAVED: /* what is read for the last time leaves its place to what is made of it */
+    for (int i = 0; i < w->n->call.nin; i++) there |= same_bytes(x, value(w, w->n->in[i]));
+    return w->list == FORWARD || (w->list == BACKWARD && there);
+  default: return false;
+  }
+}
+
+/* A result adds to a gradient: by itself, or as a chain that reads it. */
+static bool adds(const Walk *w, const ZpValue *x) {
+  const ZpNode *n = w->n;
+  bool able = n->call.op == ZG_OP_DOT || n->call.op == ZG_OP_SUM || n->call.op == ZG_OP_LOOKUP_GRAD;
+  if (n->call.accumulate) return able;
+  for (int i = 0; n->call.op == ZG_OP_CHAIN && i < n->call.nin; i++)
+    if (same_bytes(x, value(w, n->in[i]))) return true;
+  return false;
+}
+
+static bool writes_one(const Walk *w, int j, uint32_t v) {
+  const ZpNode *n = w->n;
+  const ZpValue *x = value(w, v);
+  if (!zp_value_fits(&w->l, v)) return false;
+  if (!may_write(w, x)) return fail(w, "writes result %d where this list has nothing to write", j);
+  if (x->at.place == ZP_AT_GRAD ? !adds(w, x) : n->call.accumulate)
+    return fail(w, "%s", n->call.accumulate ? "adds to what is no gradient" : "overwrites a gradient");
+  for (int i = 0; i < n->call.nin; i++) {
+    const ZpValue *y = value(w, n->in[i]);
+    if (overlap(x, y) && !(in_place(n, i) && same_bytes(x, y) && lie_alike(x, y)))
+      return fail(w, "writes result %d over operand %d", j, i);
+  }
+  for (int i = 0; i < j; i++)
+    if (overlap(x, value(w, n->out[i]))) return fail(w, "writes results %d and %d into common bytes", i, j);
+  return true;
+}
+
+static bool writes(Walk *w, int j) {
+  uint32_t v = w->n->out[j];
+  const ZpValue *x = value(w, v);
+  if (!x->nparts) {
+    if (!writes_one(w, j, v)) return false;
+    put(w, x->at.place, x->at.offset, end_of(x), v);
+    return true;
+  }
+  for (int k = 0; k < x->nparts; k++)
+    if (!writes_one(w, j, x->part[k])) return false;
+  if (!zp_stack_fits(&w->l, v)) return false;
+  for (int k = 0; k < x->nparts; k++)
+    put(w, x->at.place, value(w, x->part[k])->at.offset, end_of(value(w, x->part[k])), x->part[k]);
+  return true;
+}
+
+/* A gradient of which nothing is there yet may be written instead of added to; the engine then clears nothing. */
+static bool begins(Walk *w) {
+  const ZpNode *n = w->n;
+  const ZpBucket *first = NULL;
+  for (int j = 0; j < n->call.nout; j++) {
+    const ZpValue *x = value(w, n->out[j]);
+    uint32_t m = x->nparts ? x->nparts : 1;
+    if (n->sets && (x->at.place != ZP_AT_GRAD || (n->call.op != ZG_OP_DOT && n->call.op != ZG_OP_SUM) ||
+                    !n->call.accumulate))
+      return fail(w, "begins what is no gradient, or not all of one");
+    if (x->at.place != ZP_AT_GRAD) continue;
+    for (uint32_t k = 0; k < m; k++) {
+      bool *set = &w->set[zp_slice_at(&w->l, x->nparts ? value(w, x->part[k]) : x)->param];
+      if (n->sets && *set) return fail(w, "begins a gradient to which something has been added");
+      *set = true;
+    }
+    const ZpBucket *b = &w->l.c->p->buckets[w->l.s->buckets[x->at.index]];
+    bool together = !first || (first->segment == b->segment && (first->level >= 2) == (b->level >= 2) &&
+                               first->nusers == b->nusers &&
+                               !memcmp(first->users, b->users, b->nusers * sizeof *b->users));
+    if (n->sets && !together) return fail(w, "begins two gradients that do not begin together");
+    first = b;
+  }
+  return true;
+}
+
+/* ---- nodes ---- */
+static bool scratch(Walk *w) {
+  const ZpNode *n = w->n;
+  uint64_t end;
+  if (!n->scratch_bytes) return true;
+  if (n->scratch_at % 64 || !zb_add_u64(n->scratch_at, n->scratch_bytes, &end) || end > w->l.temp)
+    return fail(w, "has its scratch outside of the temporaries");
+  for (int i = 0; i < n->call.nin + n->call.nout; i++) {
+    const ZpValue *x = value(w, i < n->call.nin ? n->in[i] : n->out[i - n->call.nin]);
+    if (x->at.place == ZP_AT_TEMP && x->at.offset < end && n->scratch_at < end_of(x))
+      return fail(w, "has its scratch over an operand or result");
+  }
+  put(w, ZP_AT_TEMP, n->scratch_at, end, ZP_NONE);
+  return true;
+}
+
+static bool form(const Walk *w) {
+  const ZpNode *n = w->n;
+  if (n->call.op >= ZG_OP_COUNT || n->call.nin > ZK_MAX_IN || n->call.nout > ZK_MAX_OUT)
+    return fail(w, "is no call");
+  ZgOpClass class = zg_op_info[n->call.op].class;
+  if (class == ZG_SOURCE || class == ZG_EW) return fail(w, "is nothing that can be called");
+  for (int i = 0; i < n->call.nin + n->call.nout; i++) {
+    bool in = i < n->call.nin;
+    uint32_t v = in ? n->in[i] : n->out[i - n->call.nin];
+    if (v >= w->l.s->nvalues) return fail(w, "names a value that does not exist");
+    if (!zp_view_fits(&w->l, v, in ? &n->call.in[i] : &n->call.out[i - n->call.nin]))
+      return fail(w, "sees %s %d otherwise than it lies", in ? "operand" : "result",
+                  in ? i : i - n->call.nin);
+  }
+  return true;
+}
+
+/* Values of one stack go through one call: all of the node's are single, or stacks of one height. */
+static bool heights(const Walk *w) {
+  const ZpNode *n = w->n;
+  uint8_t high = n->call.nout ? value(w, n->out[0])->nparts : 0;
+  for (int i = 0; i < n->call.nin; i++)
+    if (value(w, n->in[i])->nparts && value(w, n->in[i])->nparts != high)
+      return fail(w, "has stacks of different heights");
+  for (int j = 0; j < n->call.nout; j++)
+    if (value(w, n->out[j])->nparts != high) return fail(w, "has stacks of different heights");
+  return !high || n->call.op == ZG_OP_DOT || fail(w, "is a stack of others than products");
+}
+
+static bool node(Walk *w) {
+  const ZpNode *n = w->n;
+  if (!form(w) || !heights(w)) return false;
+  for (int i = 0; i < n->call.nin; i++)
+    if (!reads(w, i)) return false;
+  const char *wrong = zg_op_info[n->call.op].class == ZG_SINK ? zp_sink_wrong(&w->l, n)
+                      : n->dims                               ? zp_collective_wrong(&w->l, n)
+                                                              : zp_sizes_wrong(&w->l, n);
+  if (wrong) return fail(w, "%s", wrong);
+  if (!scratch(w)) return false;
+  for (int j = 0; j < n->call.nout; j++)
+    if (!writes(w, j)) return false;
+  return begins(w);
+}
+
+/* ---- lists ---- */
+/* All that leaves the instance is there. */
+static bool leaves_all(Walk *w, uint8_t place, const ZgType *types, uint32_t n, bool cotangents) {
+  const Memory *m = &w->memory[place];
+  uint32_t found = 0, want = 0;
+  for (uint32_t k = 0; k < n; k++) want += !cotangents || zp_differentiable(&types[k]);
+  for (uint32_t i = 0; i < m->n; i++)
+    found += m->span[i].from == zp_tuple_at(&w->l, types, value(w, m->span[i].value)->at.index, cotangents);
+  w->n = NULL;
+  return found == want || fail(w, "makes %u of %u values that it carries", found, want);
+}
+
+/* Every gradient that the graph makes is added to that of its parameter. */
+static bool adds_all(Walk *w) {
+  const ZgSegment *g = w->l.gs;
+  w->n = NULL;
+  for (uint32_t i = 0; i < g->nnodes; i++)
+    if (g->nodes[i].op == ZG_OP_PARAM_GRAD && !w->set[g->nodes[i].opt[0]])
+      return fail(w, "makes no gradient of %s", w->l.c->p->graph->params[g->nodes[i].opt[0]].path);
+  return true;
+}
+
+static bool list(Walk *w, List which, const ZpNode *nodes, uint32_t n, uint64_t temp) {
+  w->list = which;
+  w->l.temp = temp;
+  w->memory[ZP_AT_TEMP].n = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    w->n = &nodes[i];
+    if (!node(w)) return false;
+  }
+  const ZgSegment *g = w->l.gs;
+  if (which == FORWARD) return leaves_all(w, ZP_AT_CARRY_OUT, g->carry_out, g->ncarry_out, false);
+  return which != BACKWARD ||
+         (leaves_all(w, ZP_AT_DCARRY_IN, g->carry_in, g->ncarry_in, true) && adds_all(w));
+}
+
+static bool segment(Check *c, uint32_t index) {
+  const ZpSegment *s = &c->p->segments[index];
+  Walk w = {.l = {c, index, s, &c->p->graph->segments[index]}};
+  w.set = ZB_NEWN(c->a, bool, c->p->graph->nparams);
+  return zp_tuples_fit(&w.l) && list(&w, COUNT, s->count, s->ncount, s->count_temp) &&
+         list(&w, FORWARD, s->fwd, s->nfwd, s->fwd_temp) && list(&w, BACKWARD, s->bwd, s->nbwd, s->bwd_temp);
+}
+
+bool zp_check_segments(const ZpPlan *p, ZbErr *err) {
+  Check c = {.p = p, .err = err, .a = zb_arena_new()};
+  bool ok = zp_check_facts(&c);
+  for (uint32_t i = 0; ok && i < p->graph->nsegments; i++) ok = segment(&c, i);
+  zb_arena_free(c.a);
+  return ok;
+}

@@ -1,0 +1,283 @@
+/* The one sharding rule, for forward and backward alike (PartIR and GSPMD are relatives; here the choice is made by
+ * the recipe's ordered lists, not by search).
+ *
+ * Per node and mesh dim d: X = the first axis of d's list that is in the node's iteration space and not pinned. Operands
+ * that have X must be S(X), others R. A result that has X is S(X); one that lacks it is P. Without an X all is R and
+ * every rank along d computes the same. Values are converted when first consumed, and conversions are kept.
+ *
+ * Example, tensor dim with list (ffn | seq): x[seq, embed] is S(seq). dot[embed](x, w1[embed, ffn]): X = ffn, so x must be
+ * R: all_gather along seq; h is S(ffn). dot[ffn](h, w2): X = ffn, summed: y is P. x + y: X = seq, so y becomes S(seq):
+ * reduce_scatter. That is Megatron's sequence parallelism, found rather than written.
+ *
+ * A sum of partial values stays partial, as long as it can: see keep_partial_sums. */
+#include "runtime/plan/local/shard.h"
+
+#include <string.h>
+
+static bool usable_dim(const ZpPlan *p, int d) { return d != p->mesh.pipe; }
+
+/* X of every dim, as the axis or ZG_NONE. */
+static void choose(const ZpShard *h, const ZgNode *n, uint32_t *x) {
+  const ZpPlan *p = h->p;
+  ZgType in[ZG_MAX_IN], out[ZG_MAX_OUT];
+  for (int i = 0; i < n->nin; i++) in[i] = h->s->values[n->in[i]].type;
+  for (int i = 0; i < n->nout; i++) out[i] = h->s->values[n->out + (uint32_t)i].type;
+  for (int d = 0; d < p->mesh.ndims; d++) {
+    x[d] = ZG_NONE;
+    const ZpDim *dim = &p->mesh.dim[d];
+    for (uint32_t i = 0; usable_dim(p, d) && i < dim->naxes && x[d] == ZG_NONE; i++) {
+      ZgAxisClass c = zg_axis_class(n, in, out, dim->axes[i]);
+      if (c == ZG_AXIS_PAR || c == ZG_AXIS_SUM || c == ZG_AXIS_MAX) x[d] = dim->axes[i];
+    }
+  }
+}
+
+static bool is_sum(const ZpValue *v, int d) { return v->state[d].kind == 'P' && !v->state[d].max; }
+
+/* Whether a value can be made a part of a sum along d without traffic: no other cut of its axis is in the way. */
+static bool can_pad(const ZpShard *h, const ZpValue *v, int d) {
+  if (v->state[d].kind == 'P') return false;
+  for (int e = 0; v->state[d].kind == 'S' && e < h->p->mesh.ndims; e++)
+    if (e != d && v->state[e].kind == 'S' && v->state[e].axis == v->state[d].axis) return false;
+  return true;
+}
+
+/* Where reducing can wait: a sum of two partial values, and the ends of gradients (sums, scattered rows), which are
+ * linear in what they get. One reduction later instead of one or two now.
+ *
+ * A sum that stays partial along one dim does so along others too, where only one of its operands is partial: the other is
+ * padded, and there is one reduction over all these dims instead of one over some now and one over the rest later. Where a
+ * sum is complete along every other dim nothing is gained, and the partial operand is reduced, which others may need too. */
+static void keep_partial_sums(const ZpShard *h, const ZgNode *n, const uint32_t *x, bool *partial) {
+  memset(partial, 0, ZP_MAX_DIMS * sizeof *partial);
+  bool tail = n->op == ZG_OP_SUM || n->op == ZG_OP_LOOKUP_GRAD, waits = false;
+  if (n->op != ZG_OP_ADD && !tail) return;
+  const ZpValue *a = &h->out->values[zp_base(h, n->in[0])], *b = tail ? a : &h->out->values[zp_base(h, n->in[1])];
+  if (a->type.naxes != b->type.naxes) return;
+  for (int d = 0; d < h->p->mesh.ndims; d++) {
+    partial[d] = is_sum(a, d) && is_sum(b, d) && (!tail || x[d] == ZG_NONE);
+    waits |= partial[d];
+  }
+  for (int d = 0; waits && d < h->p->mesh.ndims; d++)
+    partial[d] |= (is_sum(a, d) && can_pad(h, b, d)) || (is_sum(b, d) && can_pad(h, a, d));
+}
+
+static ZpState wanted(const ZgType *t, uint32_t x) {
+  return x != ZG_NONE && zg_type_has(t, (uint16_t)x) ? (ZpState){.kind = 'S', .axis = (uint16_t)x} : (ZpState){.kind = 'R'};
+}
+
+/* Elements of a node's local iteration space: the product over the union of its axes. */
+static double space_size(const ZpShard *h, const ZpNode *n) {
+  uint16_t seen[ZG_MAX_AXES * (ZG_MAX_IN + ZG_MAX_OUT)];
+  int nseen = 0;
+  double size = 1;
+  for (int i = 0; i < n->call.nin + n->call.nout; i++) {
+    const ZpValue *v = &h->out->values[i < n->call.nin ? n->in[i] : n->out[i - n->call.nin]];
+    for (int k = 0; k < v->type.naxes; k++) {
+      bool had = false;
+      for (int q = 0; q < nseen; q++) had |= seen[q] == v->axis[k];
+      if (had) continue;
+      seen[nseen++] = v->axis[k];
+      size *= (double)v->size[k];
+    }
+  }
+  return size;
+}
+
+static void finish_source(ZpShard *h, const ZgNode *n, ZpNode *m, uint32_t value) {
+  ZpValue *v = &h->out->values[value];
+  m->out[0] = value;
+  if (n->op != ZG_OP_PARAM) return;
+  const ZgParam *q = &h->p->graph->params[n->opt[0]];
+  v->param = (uint32_t)n->opt[0];
+  for (int i = 0; i < q->type.naxes; i++) {
+    v->axis[i] = q->type.axis[q->order[i]];
+    v->size[i] = zp_local_size(h->p, v->axis[i], v->state);
+  }
+}
+
+static ZpNode *shell(ZpShard *h, const ZgNode *n) {
+  ZpNode *m = zp_emit(h, n->op);
+  m->call.nin = n->nin;
+  m->call.nout = n->nout;
+  m->call.nax = n->nax;
+  memcpy(m->call.ax, n->ax, sizeof m->call.ax);
+  memcpy(m->call.num, n->num, sizeof m->call.num);
+  memcpy(m->call.opt, n->opt, sizeof m->call.opt);
+  m->sink = (uint32_t)n->opt[0];
+  return m;
+}
+
+static void shard_source(ZpShard *h, const ZgNode *n) {
+  ZpState state[ZP_MAX_DIMS];
+  const ZgType *t = &h->s->values[n->out].type;
+  zp_layout(h->p, t, state);
+  uint32_t value = zp_new_value(h, t, state);
+  finish_source(h, n, shell(h, n), value);
+  zp_version_add(h, n->out, value);
+}
+
+/* Gradients may stay partial until the end of the step where the parameter is replicated. */
+static void shard_param_grad(ZpShard *h, const ZgNode *n, ZpDims *partial) {
+  ZpState want[ZP_MAX_DIMS];
+  const ZgParam *q = &h->p->graph->params[n->opt[0]];
+  zp_layout(h->p, &q->type, want);
+  const ZpValue *v = &h->out->values[zp_base(h, n->in[0])];
+  ZpDims kept = 0;
+  for (int d = 0; d < h->p->mesh.ndims; d++)
+    if (v->state[d].kind == 'P' && !v->state[d].max && want[d].kind == 'R' && h->b->grad_partial[n->opt[0]] >> d & 1) {
+      want[d] = v->state[d];
+      kept |= 1u << d;
+    }
+  partial[n->opt[0]] &= kept;
+  uint32_t value = zp_convert(h, n->in[0], want);
+  shell(h, n)->in[0] = value;
+}
+
+/* Loss sums are scalars and may stay partial; aux terms differ from place to place and are completed. */
+static void shard_scalar(ZpShard *h, const ZgNode *n) {
+  ZpState want[ZP_MAX_DIMS];
+  int k = n->op == ZG_OP_LOSS_NUM ? 0 : n->op == ZG_OP_LOSS_DEN ? 1 : 2;
+  const ZpValue *v = &h->out->values[zp_base(h, n->in[0])];
+  ZpDims kept = 0;
+  for (int d = 0; d < ZP_MAX_DIMS; d++) {
+    want[d] = (ZpState){.kind = 'R'};
+    if (k < 2 && d < h->p->mesh.ndims && v->state[d].kind == 'P' && !v->state[d].max) want[d] = v->state[d], kept |= 1u << d;
+  }
+  h->p->loss_partial[k] = kept;
+  uint32_t value = zp_convert(h, n->in[0], want);
+  if (n->op == ZG_OP_LOSS_NUM) h->out->has_loss = true;
+  shell(h, n)->in[0] = value;
+}
+
+static void shard_sink(ZpShard *h, const ZgNode *n, ZpDims *partial) {
+  switch (n->op) {
+  case ZG_OP_PARAM_GRAD: shard_param_grad(h, n, partial); break;
+  case ZG_OP_LOSS_NUM:
+  case ZG_OP_LOSS_DEN:
+  case ZG_OP_AUX: shard_scalar(h, n); break;
+  case ZG_OP_CARRY_OUT:
+  case ZG_OP_DCARRY_IN: {
+    ZpState want[ZP_MAX_DIMS];
+    zp_layout(h->p, &h->s->values[n->in[0]].type, want);
+    uint32_t value = zp_convert(h, n->in[0], want);
+    shell(h, n)->in[0] = value;
+    break;
+  }
+  default: ZB_BUG("sink `%s` in a training segment", zg_op_info[n->op].text);
+  }
+}
+
+static void count_flops(ZpShard *h, ZpNode *m) {
+  switch (m->call.op) {
+  case ZG_OP_DOT: m->flops = 2 * space_size(h, m); break;
+  case ZG_OP_ATTEND:
+  case ZG_OP_ATTEND_GRAD: {
+    /* q.k and p.v: 2 products of [seq, seq, hd] a head, half of them under the causal mask; backward twice that */
+    const ZpValue *q = &h->out->values[m->in[m->call.op == ZG_OP_ATTEND ? 0 : 3]];
+    double n = 4, seq = (double)h->p->axis_size[m->call.ax[0]];
+    for (int k = 0; k < q->type.naxes; k++) n *= (double)q->size[k];
+    n *= seq * (m->call.opt[0] ? 0.5 : 1);
+    m->flops = m->call.op == ZG_OP_ATTEND ? n : 2 * n;
+    break;
+  }
+  default: break;
+  }
+}
+
+static void shard_node(ZpShard *h, const ZgNode *n) {
+  const ZpPlan *p = h->p;
+  uint32_t x[ZP_MAX_DIMS], in[ZG_MAX_IN];
+  bool partial[ZP_MAX_DIMS];
+  choose(h, n, x);
+  keep_partial_sums(h, n, x, partial);
+  for (int i = 0; i < n->nin; i++) {
+    ZpState want[ZP_MAX_DIMS] = {0};
+    for (int d = 0; d < p->mesh.ndims; d++)
+      want[d] = partial[d] && (i == 0 || n->op == ZG_OP_ADD) ? (ZpState){.kind = 'P'}
+                                                             : wanted(&h->s->values[n->in[i]].type, x[d]);
+    in[i] = zp_convert(h, n->in[i], want);
+  }
+  uint32_t first = h->out->nvalues;
+  for (int i = 0; i < n->nout; i++) {
+    const ZgType *t = &h->s->values[n->out + (uint32_t)i].type;
+    ZpState state[ZP_MAX_DIMS];
+    for (int d = 0; d < ZP_MAX_DIMS; d++) {
+      state[d] = (ZpState){.kind = 'R'};
+      if (d >= p->mesh.ndims) continue;
+      state[d] = wanted(t, x[d]);
+      bool lacks = x[d] != ZG_NONE && !zg_type_has(t, (uint16_t)x[d]);
+      if (partial[d] || lacks) state[d] = (ZpState){.kind = 'P', .max = n->op == ZG_OP_PEAK};
+    }
+    zp_version_add(h, n->out + (uint32_t)i, zp_new_value(h, t, state));
+  }
+  ZpNode *m = shell(h, n);
+  memcpy(m->in, in, sizeof in);
+  for (int i = 0; i < n->nout; i++) m->out[i] = first + (uint32_t)i;
+  for (int d = 0; d < p->mesh.ndims; d++)
+    if (x[d] != ZG_NONE) m->split |= 1u << d;
+  if (n->op == ZG_OP_AXSIZE) {
+    m->call.op = ZG_OP_FILL;
+    m->call.num[0] = (double)p->axis_valid[n->ax[0]];
+    m->call.nax = 0;
+  }
+  if ((n->op == ZG_OP_PEAK || n->op == ZG_OP_XENT_SUMS || n->op == ZG_OP_XENT_GRAD) &&
+      p->axis_valid[n->ax[0]] != p->axis_size[n->ax[0]])
+    m->call.opt[1] = p->axis_valid[n->ax[0]];
+  count_flops(h, m);
+}
+
+static void run(ZpShard *h, const ZgSegment *s, uint32_t from, uint32_t to, const bool *again, ZpDims *partial) {
+  for (uint32_t i = from; i < to; i++) {
+    const ZgNode *n = &s->nodes[i];
+    h->node = n;
+    uint32_t *count = h->phase == ZP_FWD ? &h->out->nfwd : h->phase == ZP_BWD ? &h->out->nbwd : &h->out->ncount;
+    uint32_t before = *count;
+    switch (zg_op_info[n->op].class) {
+    case ZG_SOURCE: shard_source(h, n); break;
+    case ZG_SINK: shard_sink(h, n, partial); break;
+    default: shard_node(h, n); break;
+    }
+    ZpNode *list = h->phase == ZP_FWD ? h->out->fwd : h->phase == ZP_BWD ? h->out->bwd : h->out->count;
+    for (uint32_t k = before; k < *count; k++) list[k].again = again && again[i];
+  }
+}
+
+/* What attention and rotary embedding need whole cannot be split by name: it would be gathered at every use. */
+static bool check_pins(ZpBuild *b, const ZgSegment *s) {
+  for (uint32_t i = 0; i < s->nforward; i++) {
+    const ZgNode *n = &s->nodes[i];
+    if (n->op != ZG_OP_ATTEND && n->op != ZG_OP_ROPE) continue;
+    ZpState state[ZP_MAX_DIMS];
+    zp_layout(b->p, &s->values[n->in[0]].type, state);
+    for (int d = 0; d < b->p->mesh.ndims; d++) {
+      if (state[d].kind != 'S' || state[d].axis != n->ax[1] || b->p->mesh.dim[d].size == 1) continue;
+      const ZlMeshDim *md = &b->p->recipe->mesh[b->p->mesh.dim[d].directive];
+      ZlSpan span = md->name.span;
+      for (uint32_t k = 0; k < b->p->recipe->nsplits; k++)
+        if (!strcmp(b->p->recipe->splits[k].dim.s, md->name.s)) span = b->p->recipe->splits[k].span;
+      ZlDiag *e = zl_report(b->d, ZL_Z0302, span, "`%s` cannot be split: %s (%s) needs it whole",
+                            b->p->graph->axes[n->ax[1]].name, zg_op_info[n->op].text, zp_loc_text(b->p, n->loc));
+      zl_help(e, "split an axis of heads instead; it occurs in the same tensors");
+      return false;
+    }
+  }
+  return true;
+}
+
+bool zp_shard(ZpBuild *b, uint32_t index, const ZgSegment *s, const bool *again, const ZgSegment *count, ZpDims *partial) {
+  ZpPlan *p = b->p;
+  ZpSegment *out = &p->segments[index];
+  *out = (ZpSegment){0};
+  if (!check_pins(b, s)) return false;
+  ZpShard h = {.b = b, .p = p, .s = count, .out = out, .phase = ZP_COUNT};
+  h.versions = ZB_NEWN(p->arena, ZpVersion *, count->nvalues + 1);
+  run(&h, count, 0, count->nnodes, NULL, partial);
+  h.s = s;
+  h.versions = ZB_NEWN(p->arena, ZpVersion *, s->nvalues + 1);
+  h.phase = ZP_FWD;
+  run(&h, s, 0, s->nforward, again, partial);
+  h.phase = ZP_BWD;
+  run(&h, s, s->nforward, s->nnodes, again, partial);
+  return true;
+}

@@ -1,0 +1,457 @@
+/* One instruction list per stage, from the schedule, the stage's instances and its held buckets.
+ *
+ * Why these programs cannot deadlock: zp_timelines simulates all stages once and so puts everything that happens at a
+ * time. A transfer gets its place in both queues from that one time (with one tie-break for all), and so does what
+ * stages reduce together; collectives within a stage get the time of the computation that sets them off. Whatever an
+ * instruction waits for has an earlier time. So every queue of every stage is a part of one total order, and waits
+ * only point backward in it: in any state of a run, the earliest instruction that has not completed can. Real times
+ * may differ from the simulated ones; that costs waiting, never progress. zp_check proves it again for each plan.
+ *
+ * Two stages, two micro-batches, 1f1b, in the order of the simulated times:
+ *   stage 0  F0 SEND_ACT0 F1 SEND_ACT1                        RECV_GRAD0 B0           RECV_GRAD1 B1
+ *   stage 1     RECV_ACT0    RECV_ACT1 F0 B0 SEND_GRAD0 F1 B1               SEND_GRAD1 */
+#include "runtime/plan/schedule/schedule.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint32_t zp_gen_bufs(Gen *g, ZpBufKind kind, uint32_t pool, uint32_t n, uint64_t bytes) {
+  uint32_t first = g->nbufs;
+  for (uint32_t i = 0; i < n; i++) {
+    ZpBuf b = {.kind = (uint8_t)kind, .index = i, .pool = pool, .bytes = bytes};
+    ZB_PUSH(g->p->arena, g->bufs, g->nbufs, b);
+  }
+  return first;
+}
+
+uint32_t zp_gen_draft(Gen *g, ZpInstrOp op, uint64_t time, uint32_t rank, uint32_t need) {
+  Draft d = {
+      .when = 2 * time, .rank = rank, .need = need, .pos = ZP_NONE, .after_pos = ZP_NONE, .after = ZP_NONE};
+  d.in.op = (uint8_t)op;
+  d.in.queue = (uint8_t)zp_instr_info[op].queue;
+  d.in.pair = d.in.tied = d.in.inst = d.in.held = d.in.peer = ZP_NONE;
+  ZB_PUSH(g->a, g->d, g->nd, d);
+  return g->nd - 1;
+}
+
+static ZpInstr *compute(Gen *g, ZpInstrOp op, uint64_t start, uint64_t duration) {
+  uint32_t id = zp_gen_draft(g, op, start, 0, 0), n = g->ncomp, m = g->ncomp;
+  g->d[id].when++;
+  g->d[id].pos = g->ncomp;
+  ZB_PUSH(g->a, g->start, n, start);
+  ZB_PUSH(g->a, g->end, m, start + duration);
+  ZB_PUSH(g->a, g->comp, g->ncomp, id);
+  return &g->d[id].in;
+}
+
+/* ---- buffers ---- */
+static void add_ring(Gen *g, ZpBufKind kind, Ring *r) {
+  r->buf = zp_gen_bufs(g, kind, 0, r->bytes ? r->n : 0, zb_round_up(r->bytes, 64));
+}
+
+static void add_buffers(Gen *g) {
+  const ZpPlan *p = g->p;
+  const ZpStage *st = g->st;
+  Timeline *t = g->t;
+  t->slot.buf = zp_gen_bufs(g, ZP_B_SLOT, 0, t->slot.n, zb_round_up(st->slot_bytes, 64)); /* even if empty */
+  add_ring(g, ZP_B_RECV_ACT, &t->recv[ACT]);
+  add_ring(g, ZP_B_SEND_ACT, &t->send[ACT]);
+  add_ring(g, ZP_B_RECV_GRAD, &t->recv[GRAD]);
+  add_ring(g, ZP_B_SEND_GRAD, &t->send[GRAD]);
+  g->param_buf = ZB_NEWN(g->a, uint32_t, st->nheld);
+  g->grad_buf = ZB_NEWN(g->a, uint32_t, st->nheld);
+  g->state_buf = ZB_NEWN(g->a, uint32_t, st->nheld);
+  for (uint32_t h = 0; h < st->nheld; h++) {
+    uint32_t b = st->held[h].bucket;
+    g->param_buf[h] = zp_gen_bufs(g, ZP_B_PARAM, h, 1, zp_param_bytes(p, b) + zp_master_bytes(p, b));
+    g->grad_buf[h] = zp_gen_bufs(g, ZP_B_GRAD, h, 1, zp_grad_bytes(p, b));
+    g->state_buf[h] = p->states ? zp_gen_bufs(g, ZP_B_STATE, h, 1, zp_state_bytes(p, b)) : ZP_NONE;
+  }
+  g->boundary_buf =
+      zp_gen_bufs(g, ZP_B_BOUNDARY, 0, st->boundary_bytes ? 2 : 0, zb_round_up(st->boundary_bytes, 64));
+  g->scratch_buf = ZP_NONE;
+  if (st->scratch_bytes)
+    g->scratch_buf = zp_gen_bufs(g, ZP_B_SCRATCH, 0, 1, zb_round_up(st->scratch_bytes, 64));
+  g->scalars_buf = zp_gen_bufs(g, ZP_B_SCALARS, 0, 2, 64);
+}
+
+/* ---- the compute queue up to the last backward ---- */
+static void add_work(Gen *g, const uint64_t *duration) {
+  const ZpPlan *p = g->p;
+  const ZpStage *st = g->st;
+  uint32_t M = (uint32_t)p->nmicro;
+  uint64_t now = 1;
+  compute(g, ZP_I_ZERO_GRADS, 0, 1);
+  g->count_pos = ZP_NONE;
+  for (uint32_t m = 0; m < M && g->counted; m++) {
+    if (st->input_bytes) compute(g, ZP_I_LOAD, now++, 1)->mb = m;
+    ZpInstr *count = compute(g, ZP_I_COUNT, now++, 1);
+    count->mb = m;
+    count->inst = (uint32_t)(zp_count_inst(g->p, g->st) - g->st->insts);
+    g->count_pos = g->ncomp - 1;
+  }
+  g->item_pos = ZB_NEWN(g->a, uint32_t, 2 * (size_t)M);
+  for (uint32_t i = 0; i < 2 * M; i++) {
+    ZpWork w = g->t->work[i];
+    now = g->t->start[i];
+    if (!w.backward && st->input_bytes) compute(g, ZP_I_LOAD, now++, 1)->mb = w.mb;
+    g->item_pos[i] = g->ncomp;
+    for (uint32_t k = 0; k < st->ninsts; k++) {
+      uint32_t inst = w.backward ? st->ninsts - 1 - k : k;
+      uint64_t takes = duration[st->insts[inst].segment] * (w.backward ? 2 : 1);
+      ZpInstr *in = compute(g, w.backward ? ZP_I_BWD : ZP_I_FWD, now, takes);
+      in->mb = w.mb;
+      in->inst = inst;
+      now += takes;
+    }
+    ZB_ASSERT(now == g->t->end[i]);
+  }
+  g->last_work = g->ncomp - 1;
+}
+
+/* Position of the FWD or BWD of (instance, micro-batch). */
+static uint32_t pos_of(const Gen *g, bool backward, uint32_t inst, uint32_t mb) {
+  return g->item_pos[g->t->item[backward][mb]] + (backward ? g->st->ninsts - 1 - inst : inst);
+}
+
+/* ---- transfers ---- */
+/* The tuple between two stages is named after the instance that takes it in. */
+static uint64_t tag_between(const Gen *g, int kind, uint32_t later_stage, uint32_t mb) {
+  const ZpInst *i = &g->p->stages[later_stage].insts[0];
+  return zp_tag(kind == ACT ? ZP_TAG_CARRY : ZP_TAG_DCARRY, i->segment, i->iter, mb);
+}
+
+/* All transfers of one kind that this stage takes part in as receiver, or as sender. */
+static void add_transfers(Gen *g, int kind, bool send, const Timeline *receiver, uint32_t pair) {
+  static const ZpInstrOp op[2][2] = {{ZP_I_RECV_ACT, ZP_I_SEND_ACT}, {ZP_I_RECV_GRAD, ZP_I_SEND_GRAD}};
+  const Ring *r = send ? &g->t->send[kind] : &g->t->recv[kind];
+  uint32_t M = (uint32_t)g->p->nmicro, last = g->st->ninsts - 1;
+  bool later = (kind == ACT) == send; /* the peer is the stage after this one */
+  if (!r->bytes) return;
+  g->moves[kind][send] = ZB_NEWN(g->a, uint32_t, M);
+  for (uint32_t m = 0; m < M; m++) {
+    uint32_t id = zp_gen_draft(g, op[kind][send], receiver->arrive[kind][m], BY_TRANSFER, pair + m);
+    g->moves[kind][send][m] = id;
+    Draft *d = &g->d[id];
+    d->in.mb = m;
+    d->in.peer = later ? g->s + 1 : g->s - 1;
+    d->in.pair = pair + m;
+    d->in.bytes = r->bytes;
+    d->in.naccess = 1;
+    d->in.access = ZB_NEW(g->p->arena, ZpAccess);
+    *d->in.access = (ZpAccess){r->buf + r->index[m], send ? ZP_READ : ZP_WRITE,
+                               tag_between(g, kind, later ? g->s + 1 : g->s, m)};
+    if (send) d->after_pos = pos_of(g, kind == GRAD, kind == GRAD ? 0 : last, m);
+    else if (r->before[m] != ZP_NONE)
+      d->after_pos = pos_of(g, kind == GRAD || g->t->keeps_act, kind == GRAD ? last : 0, r->before[m]);
+  }
+}
+
+static void add_count(Gen *g) {
+  g->count = ZP_NONE;
+  if (g->count_pos == ZP_NONE) return;
+  g->count = zp_gen_draft(g, ZP_I_REDUCE_COUNT, g->end[g->count_pos], BY_SCATTER, 0);
+  Draft *d = &g->d[g->count];
+  d->in.dims = g->p->loss_partial[1];
+  d->in.coll = ZG_OP_ALL_REDUCE;
+  d->in.bytes = d->in.dims ? sizeof(double) : 0;
+  d->after_pos = g->count_pos;
+  d->in.naccess = 2;
+  d->in.access = ZB_NEWN(g->p->arena, ZpAccess, 2);
+  for (uint32_t k = 0; k < 2; k++)
+    d->in.access[k] =
+        (ZpAccess){g->scalars_buf + ZP_SCALARS_COUNT, k ? ZP_WRITE : ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, k)};
+}
+
+/* ---- the end of the step ---- */
+static void add_step(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
+  compute(g, ZP_I_NORM_LOCAL, norm, 1);
+  uint32_t norm_pos = g->ncomp - 1;
+  g->step = zp_gen_draft(g, ZP_I_REDUCE_STEP, step, BY_STEP, pair);
+  Draft *d = &g->d[g->step];
+  d->in.pair = pair;
+  d->in.dims = (1u << g->p->mesh.ndims) - 1;
+  d->in.coll = ZG_OP_ALL_REDUCE;
+  d->in.bytes = d->in.dims ? ZP_STEP_SUMS * sizeof(double) : 0;
+  d->after_pos = norm_pos;
+  d->in.naccess = 3;
+  d->in.access = ZB_NEWN(g->p->arena, ZpAccess, 3);
+  uint32_t counted = g->count != ZP_NONE;
+  d->in.access[0] =
+      (ZpAccess){g->scalars_buf + ZP_SCALARS_COUNT, ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, counted)};
+  for (uint32_t k = 1; k < 3; k++)
+    d->in.access[k] = (ZpAccess){g->scalars_buf + ZP_SCALARS_SUMS, k == 1 ? ZP_READ : ZP_WRITE,
+                                 zp_tag(ZP_TAG_SUMS, 0, 0, k)};
+  for (uint32_t h = 0; h < g->st->nheld; h++) {
+    compute(g, ZP_I_OPT_STEP, step + h, 1)->held = h;
+    const ZpBucket *b = &g->p->buckets[g->st->held[h].bucket];
+    if (b->level != 1 && b->level != 2) continue;
+    uint32_t id = zp_gen_draft(g, ZP_I_PUBLISH_PARAMS, step + h + 1, BY_PUBLISH, h);
+    Draft *pub = &g->d[id];
+    pub->after_pos = g->ncomp - 1;
+    pub->in.held = h;
+    pub->in.dims = b->shard;
+    pub->in.coll = ZG_OP_ALL_GATHER;
+    pub->in.bytes = b->elems * zk_elem_bytes(g->p->compute);
+    pub->in.naccess = 2;
+    pub->in.access = ZB_NEWN(g->p->arena, ZpAccess, 2);
+    for (uint32_t k = 0; k < 2; k++)
+      pub->in.access[k] =
+          (ZpAccess){g->param_buf[h], k ? ZP_WRITE : ZP_READ, zp_tag_held(g, ZP_TAG_PARAM, h, 1 + k)};
+  }
+}
+
+/* ---- operands and waits of the compute queue ---- */
+static void touch(Gen *g, uint32_t buf, uint32_t mode, uint64_t tag) {
+  ZpAccess x = {buf, mode, tag};
+  ZB_PUSH(g->a, g->access, g->naccess, x);
+}
+
+/* Compute runs in order, so what one instruction has waited for is complete for all later ones. */
+static void await(Gen *g, uint32_t pos, uint32_t id) {
+  if (id == ZP_NONE || g->d[id].pos != ZP_NONE) return;
+  g->d[id].pos = pos;
+  ZB_PUSH(g->a, g->wait, g->nwait, id);
+}
+
+/* Parameters of instance and, for BWD, where their gradients go. */
+static void touch_params(Gen *g, uint32_t pos, const ZpInstr *in) {
+  const ZpInst *inst = &g->st->insts[in->inst];
+  for (uint32_t k = 0; k < inst->nheld; k++) {
+    const Use *u = &g->uses[g->use_at[pos] + k];
+    uint32_t h = inst->held[k];
+    touch(g, u->gather_buf == ZP_NONE ? g->param_buf[h] : u->gather_buf, ZP_READ,
+          zp_tag_held(g, ZP_TAG_PARAM, h, 0));
+    await(g, pos, u->gather);
+    if (in->op != ZP_I_BWD) continue;
+    if (u->staging_buf == ZP_NONE) {
+      touch(g, g->grad_buf[h], ZP_READ | ZP_WRITE, zp_tag_held(g, ZP_TAG_GRAD, h, 0));
+      continue;
+    }
+    touch(g, u->staging_buf, u->adds ? ZP_READ | ZP_WRITE : ZP_WRITE, zp_tag_held(g, ZP_TAG_STAGED, h, in->mb));
+    await(g, pos, u->staging);
+  }
+}
+
+/* One end of a ring: the transfer is waited for, either because it brings data or because it took the last away. */
+static void touch_ring(Gen *g, uint32_t pos, int kind, bool send, uint32_t mb, uint64_t tag) {
+  const Ring *r = send ? &g->t->send[kind] : &g->t->recv[kind];
+  if (!r->bytes) return;
+  touch(g, r->buf + r->index[mb], send ? ZP_WRITE : ZP_READ, tag);
+  uint32_t mover = send ? r->before[mb] : mb;
+  if (mover != ZP_NONE) await(g, pos, g->moves[kind][send][mover]);
+}
+
+/* Between instance i - 1 and i of a stage: a boundary buffer, unless it is carried in the slot. */
+static void touch_boundary(Gen *g, int kind, uint32_t i, uint32_t mode, uint32_t mb) {
+  const ZpInst *inst = &g->st->insts[i];
+  const ZpSegment *seg = &g->p->segments[inst->segment];
+  if (kind == ACT ? !seg->carry_bytes || seg->saves_carry : !seg->dcarry_bytes) return;
+  touch(g, g->boundary_buf + i % 2, mode,
+        zp_tag(kind == ACT ? ZP_TAG_CARRY : ZP_TAG_DCARRY, inst->segment, inst->iter, mb));
+}
+
+static void touch_fwd(Gen *g, uint32_t pos, const ZpInstr *in) {
+  uint32_t i = in->inst, mb = in->mb;
+  uint32_t fresh = i == 0 && !g->st->input_bytes; /* nothing in the slot yet */
+  touch(g, g->t->slot.buf + g->t->slot.index[mb], fresh ? ZP_WRITE : ZP_READ | ZP_WRITE,
+        zp_tag(ZP_TAG_SLOT, 0, 0, mb));
+  if (i) touch_boundary(g, ACT, i, ZP_READ, mb);
+  else touch_ring(g, pos, ACT, false, mb, tag_between(g, ACT, g->s, mb));
+  if (i + 1 < g->st->ninsts) touch_boundary(g, ACT, i + 1, ZP_WRITE, mb);
+  else if (g->s + 1 < g->p->nstages) touch_ring(g, pos, ACT, true, mb, tag_between(g, ACT, g->s + 1, mb));
+  touch_params(g, pos, in);
+  touch(g, g->scalars_buf + ZP_SCALARS_SUMS, ZP_READ | ZP_WRITE, zp_tag(ZP_TAG_SUMS, 0, 0, 0));
+}
+
+static void touch_bwd(Gen *g, uint32_t pos, const ZpInstr *in) {
+  uint32_t i = in->inst, mb = in->mb;
+  touch(g, g->t->slot.buf + g->t->slot.index[mb], ZP_READ, zp_tag(ZP_TAG_SLOT, 0, 0, mb));
+  if (!i && g->t->keeps_act) touch_ring(g, pos, ACT, false, mb, tag_between(g, ACT, g->s, mb));
+  if (i + 1 < g->st->ninsts) touch_boundary(g, GRAD, i + 1, ZP_READ, mb);
+  else if (g->s + 1 < g->p->nstages) touch_ring(g, pos, GRAD, false, mb, tag_between(g, GRAD, g->s + 1, mb));
+  if (i) touch_boundary(g, GRAD, i, ZP_WRITE, mb);
+  else if (g->s) touch_ring(g, pos, GRAD, true, mb, tag_between(g, GRAD, g->s, mb));
+  touch_params(g, pos, in);
+  if (g->counted == &g->st->insts[i]) {
+    touch(g, g->scalars_buf + ZP_SCALARS_COUNT, ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, 1));
+    await(g, pos, g->count);
+  }
+}
+
+static void touch_compute(Gen *g, uint32_t pos, const ZpInstr *in) {
+  uint32_t sums = g->scalars_buf + ZP_SCALARS_SUMS, count = g->scalars_buf + ZP_SCALARS_COUNT;
+  uint32_t slot =
+      g->t->slot.buf + (pos > g->count_pos || g->count_pos == ZP_NONE ? g->t->slot.index[in->mb] : 0);
+  switch ((ZpInstrOp)in->op) {
+  case ZP_I_FWD: touch_fwd(g, pos, in); break;
+  case ZP_I_BWD: touch_bwd(g, pos, in); break;
+  case ZP_I_LOAD: touch(g, slot, ZP_WRITE, zp_tag(ZP_TAG_SLOT, 0, 0, in->mb)); break;
+  case ZP_I_COUNT:
+    if (g->st->input_bytes) touch(g, slot, ZP_READ, zp_tag(ZP_TAG_SLOT, 0, 0, in->mb));
+    touch(g, count, ZP_READ | ZP_WRITE, zp_tag(ZP_TAG_COUNT, 0, 0, 0));
+    break;
+  case ZP_I_ZERO_GRADS:
+    for (uint32_t h = 0; h < g->st->nheld; h++)
+      touch(g, g->grad_buf[h], ZP_WRITE, zp_tag_held(g, ZP_TAG_GRAD, h, 0));
+    touch(g, count, ZP_WRITE, zp_tag(ZP_TAG_COUNT, 0, 0, 0));
+    touch(g, sums, ZP_WRITE, zp_tag(ZP_TAG_SUMS, 0, 0, 0));
+    return;
+  case ZP_I_NORM_LOCAL:
+    for (uint32_t h = 0; h < g->st->nheld; h++) {
+      touch(g, g->grad_buf[h], ZP_READ, zp_tag_held(g, ZP_TAG_GRAD, h, g->phase[h]));
+      await(g, pos, g->reduced[h]);
+    }
+    touch(g, sums, ZP_READ, zp_tag(ZP_TAG_SUMS, 0, 0, 0));
+    touch(g, sums, ZP_WRITE, zp_tag(ZP_TAG_SUMS, 0, 0, 1));
+    return;
+  case ZP_I_OPT_STEP:
+    touch(g, g->grad_buf[in->held], ZP_READ, zp_tag_held(g, ZP_TAG_GRAD, in->held, g->phase[in->held]));
+    touch(g, g->param_buf[in->held], ZP_READ, zp_tag_held(g, ZP_TAG_PARAM, in->held, 0));
+    touch(g, g->param_buf[in->held], ZP_WRITE, zp_tag_held(g, ZP_TAG_PARAM, in->held, 1));
+    if (g->p->states)
+      touch(g, g->state_buf[in->held], ZP_READ | ZP_WRITE, zp_tag_held(g, ZP_TAG_STATE, in->held, 0));
+    touch(g, sums, ZP_READ, zp_tag(ZP_TAG_SUMS, 0, 0, 2));
+    await(g, pos, g->step);
+    return;
+  default: ZB_BUG("%s is not a compute instruction", zp_instr_info[in->op].text);
+  }
+  if (g->scratch_buf != ZP_NONE && in->op != ZP_I_LOAD)
+    touch(g, g->scratch_buf, ZP_WRITE, zp_tag(ZP_TAG_TEMP, 0, 0, 0));
+}
+
+static void set_waits(Gen *g, ZpInstr *in, const uint32_t *wait, uint32_t n) {
+  in->nwait = n;
+  in->wait = ZB_NEWN(g->p->arena, uint32_t, n);
+  if (n) memcpy(in->wait, wait, n * sizeof *wait);
+}
+
+static void operands(Gen *g) {
+  for (uint32_t pos = 0; pos < g->ncomp; pos++) {
+    ZpInstr *in = &g->d[g->comp[pos]].in;
+    g->naccess = g->nwait = 0;
+    touch_compute(g, pos, in);
+    in->naccess = g->naccess;
+    in->access = ZB_NEWN(g->p->arena, ZpAccess, g->naccess);
+    memcpy(in->access, g->access, g->naccess * sizeof *g->access);
+    set_waits(g, in, g->wait, g->nwait);
+  }
+  for (uint32_t i = 0; i < g->nd; i++) {
+    Draft *d = &g->d[i];
+    if (d->in.queue == ZP_Q_COMPUTE) continue;
+    uint32_t wait[2], n = 0;
+    if (d->after_pos != ZP_NONE) wait[n++] = g->comp[d->after_pos];
+    /* Dropped if the computation waited for has itself (or one before it) waited for that. */
+    bool known = d->after != ZP_NONE && d->after_pos != ZP_NONE && g->d[d->after].pos <= d->after_pos;
+    if (d->after != ZP_NONE && !known) wait[n++] = d->after;
+    set_waits(g, &d->in, wait, n);
+  }
+}
+
+/* ---- drafts to programs ---- */
+typedef struct {
+  uint64_t when;
+  uint32_t rank, need, id;
+} Key;
+
+static int by_key(const void *x, const void *y) {
+  const Key *a = x, *b = y;
+  if (a->when != b->when) return a->when < b->when ? -1 : 1;
+  if (a->rank != b->rank) return a->rank < b->rank ? -1 : 1;
+  if (a->need != b->need) return a->need < b->need ? -1 : 1;
+  return a->id < b->id ? -1 : a->id > b->id;
+}
+
+static void finish(Gen *g) {
+  ZpProgram *out = &g->st->prog;
+  Key *keys = ZB_NEWN(g->a, Key, g->nd);
+  uint32_t *place = ZB_NEWN(g->a, uint32_t, g->nd);
+  *out = (ZpProgram){.bufs = g->bufs, .nbufs = g->nbufs, .ninstrs = g->nd};
+  for (uint32_t i = 0; i < g->nd; i++) {
+    keys[i] = (Key){g->d[i].when, g->d[i].rank, g->d[i].need, i};
+    out->nqueue[g->d[i].in.queue]++;
+  }
+  qsort(keys, g->nd, sizeof *keys, by_key);
+  for (uint32_t i = 0; i < g->nd; i++) place[keys[i].id] = i;
+  out->instrs = ZB_NEWN(g->p->arena, ZpInstr, g->nd);
+  for (int q = 0; q < ZP_QUEUES; q++) {
+    out->queue[q] = ZB_NEWN(g->p->arena, uint32_t, out->nqueue[q]);
+    out->nqueue[q] = 0;
+  }
+  for (uint32_t i = 0; i < g->nd; i++) {
+    ZpInstr *in = &out->instrs[i];
+    *in = g->d[keys[i].id].in;
+    for (uint32_t k = 0; k < in->nwait; k++) in->wait[k] = place[in->wait[k]];
+    out->queue[in->queue][out->nqueue[in->queue]++] = i;
+  }
+  const Timeline *t = g->t;
+  out->nslots = out->live = t->slot.n;
+  out->nrecv_act = t->recv[ACT].bytes ? t->recv[ACT].n : 0;
+  out->nsend_act = t->send[ACT].bytes ? t->send[ACT].n : 0;
+  out->nrecv_grad = t->recv[GRAD].bytes ? t->recv[GRAD].n : 0;
+  out->nsend_grad = t->send[GRAD].bytes ? t->send[GRAD].n : 0;
+  g->st->recv_bytes = t->recv[ACT].bytes;
+  g->st->send_bytes = t->send[ACT].bytes;
+  g->st->recv_grad_bytes = t->recv[GRAD].bytes;
+  g->st->send_grad_bytes = t->send[GRAD].bytes;
+}
+
+static uint32_t held_of(const ZpStage *st, uint32_t tied) {
+  for (uint32_t h = 0; h < st->nheld; h++)
+    if (st->held[h].tied == tied) return h;
+  ZB_BUG("tied bucket %u is not held where it should be", tied);
+}
+
+/* What stages reduce together happens when the last of them is ready. Returns the next free pair number. */
+static uint32_t add_tied(ZpPlan *p, Gen *g, uint32_t pair, uint64_t *norm) {
+  for (uint32_t i = 0; i < p->ntied; i++, pair++) {
+    const ZpTied *tied = &p->tied[i];
+    uint64_t time = 0;
+    for (uint32_t k = 0; k < tied->nstages; k++) {
+      const Gen *x = &g[tied->stages[k]];
+      uint64_t ready = zp_gen_ready(x, held_of(x->st, i));
+      if (ready > time) time = ready;
+    }
+    for (uint32_t k = 0; k < tied->nstages; k++) {
+      uint32_t s = tied->stages[k];
+      zp_gen_tied(&g[s], held_of(g[s].st, i), time, pair);
+      if (time > norm[s]) norm[s] = time;
+    }
+  }
+  return pair;
+}
+
+void zp_program(ZpPlan *p) {
+  ZB_ASSERT(p->nmicro > 0 && p->nmicro < 1 << 24 && p->nbuckets < 1 << 16 && p->graph->nsegments < 1 << 16);
+  uint32_t P = p->nstages, pair = 0;
+  ZbArena *a = zb_arena_new();
+  uint64_t *duration = zp_durations(p, a), *norm = ZB_NEWN(a, uint64_t, P), step = 0;
+  Timeline *t = zp_timelines(p, a, duration);
+  Gen *g = ZB_NEWN(a, Gen, P);
+  for (uint32_t s = 0; s < P; s++) {
+    g[s] = (Gen){.p = p, .st = &p->stages[s], .s = s, .a = a, .t = &t[s]};
+    g[s].counted = zp_count_inst(p, g[s].st);
+    add_buffers(&g[s]);
+    add_work(&g[s], duration);
+    add_count(&g[s]);
+    zp_gen_params(&g[s]);
+    norm[s] = g[s].end[g[s].last_work];
+  }
+  for (uint32_t s = 0; s + 1 < P; s++) { /* between s and s + 1 */
+    add_transfers(&g[s], ACT, true, &t[s + 1], pair);
+    add_transfers(&g[s + 1], ACT, false, &t[s + 1], pair);
+    if (t[s].send[ACT].bytes) pair += (uint32_t)p->nmicro;
+    add_transfers(&g[s + 1], GRAD, true, &t[s], pair);
+    add_transfers(&g[s], GRAD, false, &t[s], pair);
+    if (t[s + 1].send[GRAD].bytes) pair += (uint32_t)p->nmicro;
+  }
+  pair = add_tied(p, g, pair, norm);
+  for (uint32_t s = 0; s < P; s++)
+    if (norm[s] + 1 > step) step = norm[s] + 1;
+  for (uint32_t s = 0; s < P; s++) {
+    add_step(&g[s], norm[s], step, pair);
+    operands(&g[s]);
+    finish(&g[s]);
+  }
+  zb_arena_free(a);
+}

@@ -1,0 +1,102 @@
+/* What the files of this room pass to each other; nobody outside reads it.
+ *
+ * stages.c    segment instances to pipeline stages
+ * orders.c    in which order a stage computes: gpipe, 1f1b
+ * simulate.c  when everything would happen, ignoring queues: gives all stages one global order
+ * zero.c      gathers, staged gradients, reductions of a stage
+ * program.c   the instructions, their operands and waits
+ * ledger.c    the arena, byte by byte */
+#ifndef ZUG_PLAN_SCHEDULE_H
+#define ZUG_PLAN_SCHEDULE_H
+
+#include "runtime/plan/impl.h"
+
+/* Equal buffers that micro-batches hand on to each other, the one that is free longest first. */
+typedef struct {
+  uint64_t bytes;   /* of the tuple; 0: nothing is carried, so there is no ring */
+  uint32_t n, buf;  /* how many; the first one's number among the stage's buffers */
+  uint32_t *index;  /* per micro-batch: which it gets */
+  uint32_t *before; /* and which micro-batch had that before, or ZP_NONE */
+} Ring;
+
+/* A stage's schedule in simulated time. Items are forwards and backwards of one micro-batch. */
+typedef struct {
+  ZpWork *work;
+  uint32_t *item[2];     /* per micro-batch: its forward, its backward */
+  uint64_t *start, *end; /* per item */
+  uint64_t *arrive[2]; /* per micro-batch: when its activations, cotangents arrive; UNKNOWN until simulated */
+  uint64_t prologue;   /* time before the first item */
+  Ring slot, recv[2], send[2]; /* recv, send: activations, cotangents */
+  bool keeps_act;              /* what arrives is read again by backward */
+} Timeline;
+enum { ACT, GRAD };
+#define UNKNOWN UINT64_MAX
+
+/* Time units of one instance's forward, by segment; its backward takes twice that. */
+uint64_t *zp_durations(const ZpPlan *p, ZbArena *a);
+/* Orders, rings and times of all stages. */
+Timeline *zp_timelines(const ZpPlan *p, ZbArena *a, const uint64_t *duration);
+const ZpInst *zp_count_inst(const ZpPlan *p,
+                            const ZpStage *st); /* the one whose loss denominator is counted */
+
+/* An instruction in the making. Listed by (when, rank, need, number of the draft), an order in which nothing ever waits for
+ * what comes later, on any stage: see zp_program. */
+typedef struct {
+  ZpInstr in;
+  uint64_t when;       /* twice the time; compute + 1, since it starts after what has happened by then */
+  uint32_t rank, need; /* among those of one moment */
+  uint32_t pos;        /* compute: position in its queue; others: first that waits for it */
+  uint32_t after_pos;  /* P2P, COLL: waits for compute at this position, or ZP_NONE */
+  uint32_t after;      /* COLL: waits for this draft of its queue, or ZP_NONE */
+} Draft;
+enum { BY_TRANSFER, BY_GATHER, BY_SCATTER, BY_REDUCE, BY_TIED, BY_STEP, BY_PUBLISH };
+
+typedef struct {                 /* one bucket as FWD or BWD at some position uses it */
+  uint32_t gather_buf, gather;   /* where it is gathered; who gathers it, or ZP_NONE */
+  uint32_t staging_buf, staging; /* where its gradient goes; who must have emptied that, or ZP_NONE */
+  bool adds;                     /* ... to what an earlier backward of the micro-batch has put there */
+} Use;
+
+typedef struct {
+  ZpPlan *p;
+  ZpStage *st;
+  uint32_t s;
+  ZbArena *a; /* scratch */
+  Timeline *t;
+  Draft *d;
+  uint32_t nd;
+  ZpBuf *bufs;
+  uint32_t nbufs;
+  uint32_t *comp;
+  uint32_t ncomp; /* compute queue: drafts; times by position */
+  uint64_t *start, *end;
+  uint32_t last_work;    /* position of the last backward */
+  const ZpInst *counted; /* zp_count_inst */
+  uint32_t count_pos;    /* position of the last COUNT, or ZP_NONE */
+  uint32_t count;        /* its reduction: draft, or ZP_NONE */
+  uint32_t step;         /* REDUCE_STEP: draft */
+  uint32_t *item_pos;    /* per item: position of its first FWD or BWD */
+  uint32_t *moves[2][2]; /* [ACT, GRAD][receive, send], per micro-batch: draft; NULL: none */
+  uint32_t *use_at;
+  Use *uses;                                  /* use_at[position] + k: k-th bucket of the instance */
+  uint32_t *last_bwd;                         /* per held bucket: position */
+  uint32_t *reduced;                          /* per held bucket: last draft that reduces it, or ZP_NONE */
+  uint32_t *phase;                            /* per held bucket: reductions of the accumulator so far */
+  uint32_t *param_buf, *grad_buf, *state_buf; /* per held bucket; state_buf ZP_NONE: none */
+  uint32_t boundary_buf, scratch_buf, scalars_buf; /* ZP_NONE: none */
+  ZpAccess *access;
+  uint32_t naccess; /* of the instruction in the making */
+  uint32_t *wait;
+  uint32_t nwait;
+} Gen;
+
+uint32_t zp_gen_bufs(Gen *g, ZpBufKind kind, uint32_t pool, uint32_t n,
+                     uint64_t bytes); /* the first's number */
+uint32_t zp_gen_draft(Gen *g, ZpInstrOp op, uint64_t time, uint32_t rank, uint32_t need);
+/* zero.c */
+void zp_gen_params(Gen *g);                         /* uses, gathers, scatters, reductions within the stage */
+uint64_t zp_gen_ready(const Gen *g, uint32_t held); /* when its gradient is reduced within the stage */
+void zp_gen_tied(Gen *g, uint32_t held, uint64_t time, uint32_t pair);
+uint64_t zp_tag_held(const Gen *g, ZpTag kind, uint32_t held, uint32_t n);
+
+#endif

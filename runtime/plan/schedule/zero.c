@@ -1,0 +1,246 @@
+/* Parameters and gradients of one stage over a step: which bucket is gathered when and where, where its gradients
+ * are staged, how they are reduced. Works on the stage's compute order alone.
+ *
+ * Four layers, ZeRO-3, two gather buffers, one micro-batch; `A<2` gathers layer 2 into buffer A:
+ *   F0 F1   F2   F3   B3 B2 B1   B0     F2 needs a buffer while F1 still runs in B, so it takes A, where F0 is done;
+ *   A0 B1  A<2  B<3   -  -  B<1  A<0    B3 and B2 find theirs still there; B1 and B0 do not */
+#include "runtime/plan/schedule/schedule.h"
+
+static uint64_t shards(const ZpPlan *p, uint32_t bucket) {
+  return (uint64_t)zp_group_size(&p->mesh, p->buckets[bucket].shard);
+}
+/* `each` bytes per element, of the whole bucket or this rank's part of it. */
+static uint64_t bucket_bytes(const ZpPlan *p, uint32_t bucket, bool part, uint64_t each) {
+  return zb_round_up(p->buckets[bucket].elems / (part ? shards(p, bucket) : 1) * each, 64);
+}
+static uint64_t compute_bytes(const ZpPlan *p) { return zk_elem_bytes(p->compute); }
+
+uint64_t zp_param_bytes(const ZpPlan *p, uint32_t b) {
+  return bucket_bytes(p, b, p->buckets[b].level >= 3, compute_bytes(p));
+}
+uint64_t zp_master_bytes(const ZpPlan *p, uint32_t b) {
+  return p->compute == ZK_F32 ? 0 : bucket_bytes(p, b, p->buckets[b].level >= 1, 4);
+}
+uint64_t zp_grad_bytes(const ZpPlan *p, uint32_t b) {
+  return bucket_bytes(p, b, p->buckets[b].level >= 2, 4);
+}
+uint64_t zp_state_bytes(const ZpPlan *p, uint32_t b) {
+  return p->states ? bucket_bytes(p, b, p->buckets[b].level >= 1, 4 * (uint64_t)p->states) : 0;
+}
+
+uint64_t zp_tag_held(const Gen *g, ZpTag kind, uint32_t held, uint32_t n) {
+  return zp_tag(kind, g->st->held[held].bucket, g->st->held[held].iter, n);
+}
+
+/* ---- who uses what ---- */
+typedef struct {
+  uint32_t pos, use, held;
+} Entry;
+
+/* Uses of the stage's buckets by position; list[at[t]..at[t+1]) are those of template t in order. */
+static Entry *list_uses(Gen *g, uint32_t **at_out) {
+  const ZpPlan *p = g->p;
+  uint32_t *at = ZB_NEWN(g->a, uint32_t, p->nbuckets + 2), n = 0;
+  g->use_at = ZB_NEWN(g->a, uint32_t, g->ncomp + 1);
+  for (uint32_t pos = 0; pos < g->ncomp; pos++) {
+    const ZpInstr *in = &g->d[g->comp[pos]].in;
+    g->use_at[pos] = n;
+    if (in->op != ZP_I_FWD && in->op != ZP_I_BWD) continue;
+    const ZpInst *inst = &g->st->insts[in->inst];
+    n += inst->nheld;
+    for (uint32_t k = 0; k < inst->nheld; k++) at[g->st->held[inst->held[k]].bucket + 2]++;
+  }
+  g->use_at[g->ncomp] = n;
+  g->uses = ZB_NEWN(g->a, Use, n);
+  Entry *list = ZB_NEWN(g->a, Entry, n);
+  for (uint32_t t = 0; t < p->nbuckets; t++) at[t + 2] += at[t + 1];
+  for (uint32_t pos = 0; pos < g->ncomp; pos++) {
+    for (uint32_t u = g->use_at[pos]; u < g->use_at[pos + 1]; u++) {
+      const ZpInst *inst = &g->st->insts[g->d[g->comp[pos]].in.inst];
+      uint32_t held = inst->held[u - g->use_at[pos]];
+      g->uses[u] = (Use){ZP_NONE, ZP_NONE, ZP_NONE, ZP_NONE, false};
+      list[at[g->st->held[held].bucket + 1]++] = (Entry){pos, u, held};
+    }
+  }
+  *at_out = at;
+  return list;
+}
+
+/* ---- gathers ---- */
+typedef struct {
+  uint32_t held, last; /* contents; the entry that used it last */
+  uint32_t gather;     /* who gathered it */
+} Resident;
+
+static uint32_t gather(Gen *g, uint32_t held, uint32_t after_pos, uint32_t need, uint32_t buf) {
+  uint32_t t = g->st->held[held].bucket;
+  uint32_t id =
+      zp_gen_draft(g, ZP_I_GATHER_PARAMS, after_pos == ZP_NONE ? 0 : g->end[after_pos], BY_GATHER, need);
+  Draft *d = &g->d[id];
+  d->in.held = held;
+  d->in.dims = g->p->buckets[t].shard;
+  d->in.coll = ZG_OP_ALL_GATHER;
+  d->in.bytes = g->p->buckets[t].elems * compute_bytes(g->p);
+  d->after_pos = after_pos;
+  d->in.naccess = 2;
+  d->in.access = ZB_NEWN(g->p->arena, ZpAccess, 2);
+  d->in.access[0] = (ZpAccess){g->param_buf[held], ZP_READ, zp_tag_held(g, ZP_TAG_PARAM, held, 0)};
+  d->in.access[1] = (ZpAccess){buf, ZP_WRITE, zp_tag_held(g, ZP_TAG_PARAM, held, 0)};
+  return id;
+}
+
+/* list[0..n): uses of template t, of which the stage holds nheld. where: per held bucket, all ZP_NONE. There are buffers for
+ * all of them, or two at the most; then one is gathered into the buffer that the entry before does not use, which is still
+ * computing when we want to gather. */
+static void plan_gathers(Gen *g, uint32_t t, const Entry *list, uint32_t n, uint32_t nheld, uint32_t *where) {
+  const ZpBucket *b = &g->p->buckets[t];
+  uint32_t nbufs = b->keep || nheld < 2 ? nheld : 2, full = 0;
+  uint32_t buf = zp_gen_bufs(g, ZP_B_GATHER, t, nbufs, zb_round_up(b->elems * compute_bytes(g->p), 64));
+  Resident *r = ZB_NEWN(g->a, Resident, nbufs);
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t held = list[i].held, k = where[held], after = ZP_NONE; /* k: the buffer that had it last */
+    if (k == ZP_NONE || r[k].held != held) {
+      k = full < nbufs ? full : r[0].last + 1 == i;
+      if (full < nbufs) full++;
+      else after = list[r[k].last].pos;
+      r[k] = (Resident){held, i, gather(g, held, after, list[i].pos, buf + k)};
+      where[held] = k;
+    }
+    r[k].last = i;
+    g->uses[list[i].use].gather_buf = buf + k;
+    g->uses[list[i].use].gather = r[k].gather;
+  }
+}
+
+/* ---- gradients ---- */
+static uint32_t reduction(Gen *g, ZpInstrOp op, uint32_t held, uint64_t time, uint32_t rank, uint32_t need) {
+  uint32_t id = zp_gen_draft(g, op, time, rank, need);
+  g->d[id].in.held = held;
+  g->d[id].after = g->reduced[held];
+  g->reduced[held] = id;
+  return id;
+}
+
+/* A full gradient to its owners. Where it is partial along some of the shards' dims only, it is completed along these, and
+ * every rank has its part; where it is partial along none, nothing moves. */
+static void scatters(Gen *g, uint32_t id, const ZpBucket *b) {
+  ZpInstr *in = &g->d[id].in;
+  in->dims = b->shard & b->partial;
+  in->coll = in->dims == b->shard ? ZG_OP_REDUCE_SCATTER : ZG_OP_ALL_REDUCE;
+  in->bytes = in->dims ? b->elems * 4 : 0;
+}
+
+/* Whether x and the next use y are backwards of one micro-batch that add to one gradient. */
+static bool one_gradient(const Gen *g, const Entry *x, const Entry *y) {
+  const ZpInstr *a = &g->d[g->comp[x->pos]].in, *b = &g->d[g->comp[y->pos]].in;
+  return a->op == ZP_I_BWD && b->op == ZP_I_BWD && a->mb == b->mb && x->held == y->held;
+}
+
+/* Staged gradients of template t: the buffers in turn, each emptied by a scatter into the bucket's shard. What several
+ * backwards of a micro-batch have for one bucket (a tied table's: the head's comes first, the embedding's last) is added
+ * up in the buffer and scattered once. Two scatters of one bucket add to the same shard, so the later waits for the
+ * earlier. */
+static void plan_scatters(Gen *g, uint32_t t, const Entry *list, uint32_t n, uint32_t nheld) {
+  const ZpBucket *b = &g->p->buckets[t];
+  uint32_t nbufs = nheld < 2 ? 1 : 2, turn = 0, emptied[2] = {ZP_NONE, ZP_NONE};
+  uint32_t buf = zp_gen_bufs(g, ZP_B_STAGING, t, nbufs, zb_round_up(b->elems * 4, 64));
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t pos = list[i].pos, held = list[i].held;
+    const ZpInstr *bwd = &g->d[g->comp[pos]].in;
+    if (bwd->op != ZP_I_BWD) continue;
+    uint32_t mb = bwd->mb;
+    Use *use = &g->uses[list[i].use];
+    use->staging_buf = buf + turn;
+    use->adds = i && one_gradient(g, &list[i - 1], &list[i]);
+    if (!use->adds) use->staging = emptied[turn];
+    if (i + 1 < n && one_gradient(g, &list[i], &list[i + 1])) continue;
+    uint32_t id = emptied[turn] = reduction(g, ZP_I_SCATTER_GRADS, held, g->end[pos], BY_SCATTER, 0);
+    Draft *d = &g->d[id];
+    d->in.mb = mb;
+    d->after_pos = pos;
+    scatters(g, id, b);
+    d->in.naccess = 3;
+    d->in.access = ZB_NEWN(g->p->arena, ZpAccess, 3);
+    d->in.access[0] = (ZpAccess){buf + turn, ZP_READ, zp_tag_held(g, ZP_TAG_STAGED, held, mb)};
+    d->in.access[1] = (ZpAccess){buf + turn, ZP_WRITE, zp_tag(ZP_TAG_NOTHING, 0, 0, 0)};
+    d->in.access[2] = (ZpAccess){g->grad_buf[held], ZP_READ | ZP_WRITE, zp_tag_held(g, ZP_TAG_GRAD, held, 0)};
+    turn = (turn + 1) % nbufs;
+  }
+}
+
+/* The accumulator of a held bucket goes through one more reduction. */
+static void reduces(Gen *g, uint32_t id, uint32_t held) {
+  Draft *d = &g->d[id];
+  if (d->after == ZP_NONE) d->after_pos = g->last_bwd[held];
+  d->in.naccess = 2;
+  d->in.access = ZB_NEWN(g->p->arena, ZpAccess, 2);
+  d->in.access[0] = (ZpAccess){g->grad_buf[held], ZP_READ, zp_tag_held(g, ZP_TAG_GRAD, held, g->phase[held])};
+  g->phase[held]++;
+  d->in.access[1] =
+      (ZpAccess){g->grad_buf[held], ZP_WRITE, zp_tag_held(g, ZP_TAG_GRAD, held, g->phase[held])};
+}
+
+/* ... of what this rank has of it by then: its own part, if there are owners. */
+static void reduces_own(Gen *g, uint32_t id, uint32_t held, ZpDims dims) {
+  uint32_t t = g->st->held[held].bucket;
+  ZpInstr *in = &g->d[id].in;
+  in->dims = dims;
+  in->coll = ZG_OP_ALL_REDUCE;
+  in->bytes = g->p->buckets[t].elems / shards(g->p, t) * 4;
+  reduces(g, id, held);
+}
+
+/* After the last backward that touches it: what is partial beyond the shards, or all of it. A reduction that follows a
+ * scatter is put one computation later, so that gathers and scatters triggered meanwhile are not behind it. */
+static void plan_reductions(Gen *g, uint32_t held) {
+  const ZpBucket *b = &g->p->buckets[g->st->held[held].bucket];
+  uint32_t pos = g->last_bwd[held];
+  if (b->level == 1) {
+    uint32_t id = reduction(g, ZP_I_SCATTER_GRADS, held, g->end[pos], BY_SCATTER, 1);
+    g->d[id].in.in_place = true;
+    scatters(g, id, b);
+    reduces(g, id, held);
+  }
+  ZpDims rest = b->level ? b->partial & ~b->shard : b->partial;
+  if (!rest) return;
+  if (g->reduced[held] != ZP_NONE && pos < g->last_work) pos++;
+  uint32_t id = reduction(g, ZP_I_REDUCE_GRADS, held, g->end[pos], BY_REDUCE, 0);
+  reduces_own(g, id, held, rest);
+}
+
+void zp_gen_tied(Gen *g, uint32_t held, uint64_t time, uint32_t pair) {
+  uint32_t id = reduction(g, ZP_I_REDUCE_TIED, held, time, BY_TIED, pair);
+  g->d[id].in.tied = g->st->held[held].tied;
+  g->d[id].in.pair = pair;
+  reduces_own(g, id, held, 1u << g->p->mesh.pipe);
+}
+
+uint64_t zp_gen_ready(const Gen *g, uint32_t held) {
+  uint32_t id = g->reduced[held];
+  return id == ZP_NONE ? g->end[g->last_bwd[held]] : g->d[id].when / 2;
+}
+
+void zp_gen_params(Gen *g) {
+  uint32_t *at, nheld = g->st->nheld;
+  Entry *list = list_uses(g, &at);
+  uint32_t *where = ZB_NEWN(g->a, uint32_t, nheld), *copies = ZB_NEWN(g->a, uint32_t, g->p->nbuckets);
+  g->last_bwd = ZB_NEWN(g->a, uint32_t, nheld);
+  g->reduced = ZB_NEWN(g->a, uint32_t, nheld);
+  g->phase = ZB_NEWN(g->a, uint32_t, nheld);
+  for (uint32_t h = 0; h < nheld; h++) {
+    where[h] = g->reduced[h] = g->last_bwd[h] = ZP_NONE;
+    copies[g->st->held[h].bucket]++;
+  }
+  for (uint32_t i = 0; i < at[g->p->nbuckets]; i++)
+    if (g->d[g->comp[list[i].pos]].in.op == ZP_I_BWD) g->last_bwd[list[i].held] = list[i].pos;
+  for (uint32_t t = 0; t < g->p->nbuckets; t++) {
+    uint32_t n = at[t + 1] - at[t];
+    if (!n) continue;
+    if (g->p->buckets[t].level >= 3) plan_gathers(g, t, list + at[t], n, copies[t], where);
+    if (g->p->buckets[t].level >= 2) plan_scatters(g, t, list + at[t], n, copies[t]);
+  }
+  for (uint32_t h = 0; h < nheld; h++) {
+    ZB_ASSERT(g->last_bwd[h] != ZP_NONE); /* a stage holds what its instances use */
+    plan_reductions(g, h);
+  }
+}
