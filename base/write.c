@@ -35,9 +35,8 @@ struct ZbOut {
 
 /* ---- what is removed when the program ends before its time ---- */
 enum { MAX_LIVE = 16 };
-static char
-    live[MAX_LIVE]
-        [PATH_MAX]; /* of other threads a handler may see an entry half written: its first byte comes last */
+/* Of other threads a handler may see an entry half written: its first byte comes last. */
+static char live[MAX_LIVE][PATH_MAX];
 
 static void note_live(const char *tmp) {
   for (int i = 0; i < MAX_LIVE; i++) {
@@ -58,8 +57,8 @@ void zb_out_discard_all(void) {
     if (__atomic_load_n(&live[i][0], __ATOMIC_ACQUIRE)) unlink(live[i]);
 }
 
-static void on_signal(
-    int sig) { /* by SA_RESETHAND the second one ends the program as if there were no handler */
+/* By SA_RESETHAND the second signal ends the program as if there were no handler. */
+static void on_signal(int sig) {
   int saved = errno;
   zb_out_discard_all();
   errno = saved;
@@ -255,7 +254,7 @@ bool zb_out_failed(const char *path, int code, ZbErr *err) {
 /* The permissions and the owner of the file that is replaced. If its group cannot be given, another group may do no
  * more than everybody. */
 static void take_after(const ZbOut *o) {
-  struct stat st;
+  struct stat st = {0};
   if (stat(o->path, &st) < 0 || !S_ISREG(st.st_mode)) {
     if (o->old) fchmod(o->fd, o->mode); /* it was there at the start */
     return;

@@ -3,8 +3,11 @@
 
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A large request gets memory of its own, and the small ones go on where they were. */
 #ifndef __SANITIZE_ADDRESS__ /* which is given bytes between them */
@@ -169,6 +172,21 @@ Test(modules, that_are_not_there) {
   e = (ZbErr){0};
   cr_expect_not_null(zb_symbol(NULL, "malloc", &e));
   cr_expect_eq(e.text[0], 0);
+}
+
+/* A module beside the program is taken before one that is installed. */
+Test(modules, that_lie_beside_the_program) {
+  char path[PATH_MAX], self[PATH_MAX];
+  cr_expect(!zb_module_path("zug-beside.so", path, sizeof path));
+  ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+  cr_assert(n > 0);
+  self[n] = 0;
+  strcpy(strrchr(self, '/') + 1, "zug-beside.so");
+  int fd = open(self, O_WRONLY | O_CREAT, 0600);
+  cr_assert(fd >= 0 && close(fd) == 0);
+  cr_expect(zb_module_path("zug-beside.so", path, sizeof path));
+  cr_expect_str_eq(path, self);
+  unlink(self);
 }
 
 /* Weights and dropout of every run depend on these. */

@@ -1,5 +1,5 @@
 /* Unit tests of base: files that are read, and files that are written so that nothing is lost. */
-#define _GNU_SOURCE /* asprintf */
+#define _GNU_SOURCE /* asprintf, memfd_create */
 #include "base/base.h"
 
 #include <criterion/criterion.h>
@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -108,6 +109,24 @@ Test(in, streams_of_pipes_with_a_writer) {
   cr_assert(write(both, "late", 4) == 4 && close(both) == 0);
   cr_expect(fread(text, 1, sizeof text, f) == 4 && !memcmp(text, "late", 4));
   fclose(f);
+}
+
+/* More than is read at a time. Where the bytes go, the same 16 MiB of memory lie again and again. */
+Test(in, more_than_a_gigabyte) {
+  const size_t part = 16 << 20, parts = 64, more = 1 << 16;
+  uint64_t size;
+  int fd = open("large", O_RDWR | O_CREAT, 0600), memory = memfd_create("part", 0);
+  cr_assert(fd >= 0 && memory >= 0 && ftruncate(memory, (off_t)part) == 0);
+  cr_assert(pwrite(fd, "end", 3, (off_t)(parts * part + more - 3)) == 3 && close(fd) == 0);
+  char *to = mmap(NULL, parts * part + more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  cr_assert(to != MAP_FAILED);
+  for (size_t i = 0; i < parts; i++)
+    cr_assert(mmap(to + i * part, part, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory, 0) != MAP_FAILED);
+  fd = zb_open_file("large", false, &size, &err);
+  cr_assert(fd >= 0 && size == parts * part + more);
+  cr_expect(zb_read_at(fd, "large", to, size, 0, &err), "%s", err.text);
+  cr_expect(memcmp(to + size - 3, "end", 3) == 0);
+  munmap(to, size), close(fd), close(memory);
 }
 
 Test(in, one_file_of_many_names) {
@@ -341,6 +360,64 @@ Test(out, a_file_over_the_limit_is_an_error) {
   cr_expect(!write_ok("f", "ok but long"));
   SAYS("cannot write f: File too large");
   cr_expect_eq(count(), 0);
+}
+
+static int descriptors(void) {
+  int n = -1; /* the folder's own */
+  DIR *d = opendir("/proc/self/fd");
+  while (d && readdir(d)) n++;
+  closedir(d);
+  return n;
+}
+
+/* Whatever ends well or badly, no file stays open. */
+Test(out, nothing_stays_open) {
+  ZbArena *a = zb_arena_new();
+  size_t n;
+  put("letter", "letter", 0600);
+  cr_assert(mkfifo("pipe", 0600) == 0 && mkdir("dir", 0700) == 0 && symlink("/dev/full", "full") == 0);
+  int before = descriptors();
+  cr_expect(write_ok("f", "ok") && write_ok("f", "ok") && write_ok("/dev/null", "ok"));
+  cr_expect(!write_ok("letter", "ok") && !write_ok("dir", "ok") && !write_ok("full", "ok") && !write_ok("pipe", "ok"));
+  zb_out_discard(zb_out_new("f", &kind, &err));
+  zb_out_discard(zb_out_share("f.tmp"));
+  cr_expect(zb_read_file(a, "f", 100, &n, &err) && !zb_read_file(a, "f", 1, &n, &err));
+  for (const char *const *p = (const char *const[]){"dir", "pipe", "full", "none", NULL}; *p; p++)
+    cr_expect(!zb_read_file(a, *p, 100, &n, &err) && !zb_open_stream(*p, &err));
+  cr_expect_eq(descriptors(), before);
+  zb_arena_free(a);
+}
+
+/* A program that was started without standard input has a file of number 0 sooner or later. */
+Test(out, descriptor_0_is_one_as_all_others) {
+  pid_t child = fork();
+  if (!child) {
+    close(0);
+    bool ok = write_ok("f", "ok");
+    _exit(ok && fcntl(0, F_GETFD) < 0 ? 7 : 1);
+  }
+  int status;
+  cr_expect(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+  has("f", "ok");
+}
+
+/* A disk that does not take what was written, here a pipe in its place. */
+Test(out, a_file_that_cannot_be_synced) {
+  int p[2];
+  ZbOut *o = zb_out_new("f", &kind, &err);
+  cr_assert(o && pipe(p) == 0 && dup2(p[1], zb_out_fd(o)) >= 0);
+  cr_expect(!zb_out_commit(o, &err));
+  SAYS("cannot write f: Invalid argument");
+  cr_expect_eq(count(), 0);
+}
+
+/* What was removed while its successor was made keeps its permissions. */
+Test(out, permissions_of_what_was_removed_meanwhile) {
+  put("f", "ok old", 0640);
+  ZbOut *o = zb_out_new("f", &kind, &err);
+  cr_assert(o && unlink("f") == 0);
+  cr_expect(zb_out_commit(o, &err), "%s", err.text);
+  cr_expect_eq(mode("f"), 0640);
 }
 
 /* With standard output closed, no file gets its number: what is printed would be written into it. */

@@ -95,6 +95,13 @@ static bool edit_differs(const char *name, const char *from, const char *to) {
   return differs;
 }
 
+Test(recipe_text, other_stages_and_shards) {
+  ZbText t = list_of("recipe r { mesh p = 2, d = 2  stages over p = [3, 5]  shard states over d }", "r");
+  cr_expect(strstr(t.s, "\nstages: over p as 3 5\n"), "%s", t.s);
+  cr_expect(strstr(t.s, "\nshard: states over d\n"), "%s", t.s);
+  zb_text_free(&t);
+}
+
 Test(recipe_text, every_edit_shows) {
   static const char *const edits[][2] = {
       {"for M", ""},

@@ -165,6 +165,8 @@ Test(messages, very_long_marks) {
   const char *text = text_of(&c);
   cr_expect(strstr(text, zb_printf(c.a, "1 | %.160s\n  | %s", line, marks)), "%s", text);
   for (const char *p = text; *p; p += strcspn(p, "\n") + 1) cr_expect(strcspn(p, "\n") < 180);
+  zl_report(c.d, ZL_Z0201, span(3000, 3003), "short");
+  cr_expect(strstr(text_of(&c), zb_printf(c.a, "1 | %.160s\n  | %80s^^^\n", line, "")), "%s", c.out.s);
   done(&c);
 }
 
@@ -179,6 +181,17 @@ Test(messages, edges_of_lines) {
   uint32_t two = (uint32_t)(strstr(line.s, "two") - line.s);
   zl_report(c.d, ZL_Z0201, span(two + 2, two + 4), "end");
   cr_expect(strstr(text_of(&c), "2 | two\n  |   ^\n"), "%s", c.out.s);
+  zb_text_free(&line);
+  done(&c);
+}
+
+/* What is shown begins 80 columns before the mark; of a wide character there only its second half is in sight. */
+Test(messages, half_a_character) {
+  ZbText line = {0};
+  zb_text_add(&line, "%20s\xe6\xa8\xa1%0200d", "", 0);
+  Case c = begin(line.s);
+  zl_report(c.d, ZL_Z0201, span(23 + 79, 23 + 80), "half");
+  cr_expect(strstr(text_of(&c), zb_printf(c.a, "1 |  %0159d\n  | %80s^\n", 0, "")), "%s", c.out.s);
   zb_text_free(&line);
   done(&c);
 }
