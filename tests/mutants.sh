@@ -15,10 +15,16 @@ int within(int n, enum Way way) {
   return n < LIMIT ? n : LIMIT;
 }
 const char *said(int way) { return text[way]; }
+int only_in_test(void);
+int (*const pointer)(void) = only_in_test;
 END_OF_FILE
+# A program that takes something else of the same library, and could not be linked with the room's file.
+echo 'int more(void) { return 0; }' >src/test/more.c
+echo 'int more(void); int main(void) { return more(); }' >src/test/less.c
 cat >src/test/test.c <<'END_OF_FILE'
 #include <stdio.h>
 int within(int n, int way);
+int only_in_test(void) { return 1; }
 int main(void) {
   if (within(20, 0) == 9 && within(3, 0) == 3 && within(4, 1) == -4 && within(-4, 1) == -4) return 0;
   printf("[FAIL] sample::within: (0.00s)\n");
@@ -29,14 +35,16 @@ cat >build/Makefile <<END_OF_FILE
 CC = sh ../record.sh ../commands $cc -I../src
 test/test: test/test.o libroom.a
 	\$(CC) -o \$@ test/test.o libroom.a
-libroom.a: room/sample.o
-	sh ../record.sh ../commands ar crD \$@ room/sample.o
+test/less: test/less.o libroom.a
+	\$(CC) -o \$@ test/less.o libroom.a
+libroom.a: room/sample.o test/more.o
+	sh ../record.sh ../commands ar crD \$@ room/sample.o test/more.o
 room/%.o: ../src/room/%.c
 	mkdir -p room && \$(CC) -O1 -c -o \$@ $<
 test/%.o: ../src/test/%.c
 	mkdir -p test && \$(CC) -O1 -c -o \$@ $<
 END_OF_FILE
-printf 'room\n  test/test\n' >src/tests/mutants/rooms.txt
+printf 'room\n  test/test\n  test/less\n' >src/tests/mutants/rooms.txt
 cat >src/tests/mutants/known.txt <<'END_OF_FILE'
 # As in tests/mutants/known.txt.
 room/sample.c: return n {< -> <=} LIMIT ? n : LIMIT;

@@ -35,14 +35,16 @@ while IFS=$tab read -r _ object source; do
 done <"$room/objects"
 [ $same = yes ] && verdict same
 
-# The programs that hold it, beside those that do not.
+# The programs that hold it, or whose library does, beside those that do not.
 link() {
   [ -e "$room/$1" ] && [ ! -L "$room/$1" ] && return
   mkdir -p "$room/$(dirname "$1")"
   while IFS=$tab read -r _ object _; do
-    grep -q "^$1$tab$object\$" "$work/holds" || continue
+    part=$(awk -F "$tab" -v p="$1" -v o="$object" '$1 == p && $2 == o { print $3 }' "$work/holds")
+    [ -n "$part" ] || continue
     rm -f "$room/$1"
-    again "$1" "$room/$1" "$object" "$room/$object" "" >"$room/refused" 2>&1 || {
+    [ -e "$room/$part" ] || again "$part" "$room/$part" "$object" "$room/$object" "" >"$room/refused" 2>&1 &&
+      again "$1" "$room/$1" "$part" "$room/$part" "" >"$room/refused" 2>&1 || {
       cat "$room/refused" >&2
       verdict broken "$1 cannot be linked"
     }

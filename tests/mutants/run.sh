@@ -66,7 +66,7 @@ for file in $(cd src && find "$room" -name '*.c' | sort); do
     for program in $made; do
       for part in "$object" $libraries; do
         grep -qxF -- "$part" "$commands/$program" || continue
-        printf '%s\t%s\n' "$program" "$object" >>holds
+        printf '%s\t%s\t%s\n' "$program" "$object" "$part" >>holds
         held=yes
         break
       done
