@@ -42,8 +42,8 @@ bool zb_fail(ZbErr *err, const char *help, const char *fmt, ...) {
 }
 
 /* ---- arenas ---- */
-/* AddressSanitizer knows whole blocks only. So each allocation is followed by bytes that may not be touched, and it sees what
- * goes past an allocation into the next. */
+/* AddressSanitizer knows whole blocks only. So each allocation is followed by bytes that may not be touched,
+ * and it sees what goes past an allocation into the next. */
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 #define GUARD 16
@@ -79,8 +79,7 @@ void zb_arena_free(ZbArena *a) {
 static Block *block_new(size_t bytes) {
   size_t size = bytes > (64u << 10) ? bytes : (64u << 10);
   Block *b = NULL;
-  if (size <= SIZE_MAX - sizeof *b - 64)
-    b = aligned_alloc(64, (sizeof *b + size + 63) & ~(size_t)63);
+  if (size <= SIZE_MAX - sizeof *b - 64) b = aligned_alloc(64, (sizeof *b + size + 63) & ~(size_t)63);
   if (!b) zb_out_of_memory(bytes);
   memset(b, 0, sizeof *b + size);
   b->size = size;
@@ -234,7 +233,8 @@ const char *zb_nearest(const char *name, const char *const *names, size_t n) {
   const char *found = NULL;
   for (size_t i = 0; i < n; i++) {
     size_t d = distance(name, names[i], best), other = strlen(names[i]);
-    if (d < best && d < (len > other ? len : other)) { /* something must be the same: no letter is near another */
+    /* Something must be the same: no letter is near another. */
+    if (d < best && d < (len > other ? len : other)) {
       best = d;
       found = names[i];
     }

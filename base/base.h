@@ -13,16 +13,16 @@
 /* ---- our mistakes ---------------------------------------------------------------------------
  * A user's mistake is a message (lang.h's diagnostics, or a ZbErr); ours says "bug in zug" and aborts. */
 #define ZB_BUG(...) zb_bug(__FILE__, __LINE__, __VA_ARGS__)
-#define ZB_ASSERT(cond)                                                                            \
-  do {                                                                                             \
-    if (!(cond)) zb_bug(__FILE__, __LINE__, "%s does not hold", #cond);                            \
+#define ZB_ASSERT(cond)                                                                                      \
+  do {                                                                                                       \
+    if (!(cond)) zb_bug(__FILE__, __LINE__, "%s does not hold", #cond);                                      \
   } while (0)
-_Noreturn void zb_bug(const char *file, int line, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
+_Noreturn void zb_bug(const char *file, int line, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* From now on such a message begins with "[rank N] "; below 0: it does not. */
 void zb_bug_rank(int rank);
-/* Ends the program with code 1 and "out of memory: N bytes wanted": it is not our mistake that the machine has no more.
- * (0: the number is not known.) What could be large is limited before, with a message that says what. */
+/* Ends the program with code 1 and "out of memory: N bytes wanted": it is not our mistake that the machine
+ * has no more. (0: the number is not known.) What could be large is limited before, with a message that says
+ * what. */
 _Noreturn void zb_out_of_memory(size_t bytes);
 
 /* One user-facing error where there is no source text to point at (files, run time).
@@ -32,12 +32,11 @@ typedef struct {
   char help[256];  /* one remedy, or "" */
 } ZbErr;
 /* Writes a message to `err` (may be NULL) and returns false, so that `return zb_fail(...)` reads well. */
-bool zb_fail(ZbErr *err, const char *help, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
+bool zb_fail(ZbErr *err, const char *help, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* ---- memory by lifetime ----------------------------------------------------------------------
- * Memory of an arena is zeroed and lives until zb_arena_free. zb_alloc never returns NULL: where there is no memory,
- * zb_out_of_memory ends the program. */
+ * Memory of an arena is zeroed and lives until zb_arena_free. zb_alloc never returns NULL: where there is no
+ * memory, zb_out_of_memory ends the program. */
 typedef struct ZbArena ZbArena;
 ZbArena *zb_arena_new(void);
 void zb_arena_free(ZbArena *a); /* NULL is allowed */
@@ -51,18 +50,19 @@ size_t zb_array_bytes(size_t n, size_t size); /* n * size, aborts on overflow */
 
 /* Appends `value` to the array `p` of `n` elements, which lives in an arena and doubles as it
  * grows (capacity is the next power of two of n, so it needs no field of its own). */
-#define ZB_PUSH(arena, p, n, value)                                                                \
-  do {                                                                                             \
-    (p) = zb_grow((arena), (p), (size_t)(n), sizeof *(p));                                         \
-    (p)[(n)++] = (value);                                                                          \
+#define ZB_PUSH(arena, p, n, value)                                                                          \
+  do {                                                                                                       \
+    (p) = zb_grow((arena), (p), (size_t)(n), sizeof *(p));                                                   \
+    (p)[(n)++] = (value);                                                                                    \
   } while (0)
 void *zb_grow(ZbArena *a, void *p, size_t n, size_t size);
 /* Room for one more element of an array that shrinks too, and so keeps its capacity in *cap. */
 void *zb_room(ZbArena *a, void *p, uint32_t n, size_t size, uint32_t *cap);
 
 /* ---- names by number ---------------------------------------------------------------------------
- * Finds names among many in constant time. A name's number is how many were there before it, so that what belongs to names
- * lies in an array beside the table. A zeroed ZbNames is empty; it lives in the arena of its first zb_names_add. */
+ * Finds names among many in constant time. A name's number is how many were there before it, so that what
+ * belongs to names lies in an array beside the table. A zeroed ZbNames is empty; it lives in the arena of its
+ * first zb_names_add. */
 typedef struct {
   const char **name; /* not copied */
   uint32_t n, cap;
@@ -93,7 +93,8 @@ void zb_text_free(ZbText *t);
 const char *zb_bytes(char buf[24], uint64_t bytes);
 
 /* ---- files that are read ---------------------------------------------------------------------------
- * Regular files only: what else a path may name is refused with a message that says what it is, never waited for. */
+ * Regular files only: what else a path may name is refused with a message that says what it is, never waited
+ * for. */
 /* To be read, and to be written too if `write`; -1 with a message. */
 int zb_open_file(const char *path, bool write, uint64_t *size, ZbErr *err);
 /* n bytes from byte `at`. `path` is for messages. */
@@ -106,17 +107,20 @@ bool zb_same_file(const char *a, const char *b); /* both are there, and are one:
 const char *zb_file_kind(unsigned mode);         /* "a pipe", of a stat's st_mode */
 
 /* ---- files that are written --------------------------------------------------------------------------
- * A file is written into a temporary beside it, which takes its name, its permissions and its owner once it is whole:
- * who reads it sees the old one or the new one. Links are followed. No two writers have the same temporary, nothing is
- * removed that was not made here, and what a killed program left goes when the same file is written again. */
+ * A file is written into a temporary beside it, which takes its name, its permissions and its owner once it
+ * is whole: who reads it sees the old one or the new one. Links are followed. No two writers have the same
+ * temporary, nothing is removed that was not made here, and what a killed program left goes when the same
+ * file is written again. */
 typedef struct ZbOut ZbOut;
-/* What a file must be to be replaced, by its first 16 bytes at most: better not one that something else made. */
+/* What a file must be to be replaced, by its first 16 bytes at most: better not one that something
+ * else made. */
 typedef struct {
   const char *what; /* "a token file" */
   bool (*is)(const uint8_t *head, size_t n);
 } ZbKind;
 ZbOut *zb_out_new(const char *path, const ZbKind *kind, ZbErr *err); /* NULL with a message */
-int zb_out_fd(const ZbOut *o);                                       /* of the temporary, to be read and written */
+/* Of the temporary, to be read and written. */
+int zb_out_fd(const ZbOut *o);
 const char *zb_out_tmp(const ZbOut *o);
 /* Another process' temporary: to discard it is to remove it as well, to commit it is to let go of it. */
 ZbOut *zb_out_share(const char *tmp);
@@ -126,48 +130,53 @@ void zb_out_discard(ZbOut *o);
 void zb_out_discard_all(void); /* removes all temporaries, before the process ends; safe in signal handlers */
 /* All of it at once. A device, a pipe with a reader, /dev/stdout: written to as it is. */
 bool zb_write_file(const char *path, const ZbKind *kind, const void *bytes, size_t n, ZbErr *err);
-bool zb_out_failed(const char *path, int code, ZbErr *err); /* false, with the message for an errno of writing */
+/* False, with the message for an errno of writing. */
+bool zb_out_failed(const char *path, int code, ZbErr *err);
 /* What a path leads to when links are followed, which need not be there; to be freed. NULL with a message. */
 char *zb_resolve(const char *path, ZbErr *err);
 /* Last of all in main: whether all that was printed was also written. */
 bool zb_close_stdout(ZbErr *err);
-/* First of all in main: a signal that ends the program removes its temporaries, a file over the limit is an error of
- * its write, and no file is opened as standard output because that was closed. */
+/* First of all in main: a signal that ends the program removes its temporaries, a file over the limit is an
+ * error of its write, and no file is opened as standard output because that was closed. */
 void zb_begin(void);
 
 /* ---- text of others, in messages ------------------------------------------------------------------
- * Names of files and tensors, options, cells: they may hold escape codes that a terminal obeys, bytes that are no
- * UTF-8, and megabytes. */
+ * Names of files and tensors, options, cells: they may hold escape codes that a terminal obeys, bytes that
+ * are no UTF-8, and megabytes. */
 enum { ZB_SHOWN = 256 };
-/* What a message may say for `s`: such bytes as \x1b, \u202e or \n, and of what is longer than ZB_SHOWN - 1 the
- * beginning, "..." and the end. The eight latest results of a thread are valid. */
+/* What a message may say for `s`: such bytes as \x1b, \u202e or \n, and of what is longer than ZB_SHOWN - 1
+ * the beginning, "..." and the end. The eight latest results of a thread are valid. */
 const char *zb_show(const char *s);
 const char *zb_show_n(const char *s, size_t n); /* of s[0..n), which need not end with a NUL */
-/* The same for a whole message in a buffer of `size` bytes, in place; what does not fit is cut off. As zb_fail does. */
+/* The same for a whole message in a buffer of `size` bytes, in place; what does not fit is cut off. As
+ * zb_fail does. */
 void zb_show_all(char *s, size_t size);
 /* The same, added to a text, whatever its length. */
 void zb_text_show(ZbText *t, const char *s, size_t n);
-/* False, with the message for what getopt_long refused by returning `c`, with opterr 0 and ':' before its short
- * options. Values of long options that have no short one are above 255. */
+/* False, with the message for what getopt_long refused by returning `c`, with opterr 0 and ':' before its
+ * short options. Values of long options that have no short one are above 255. */
 struct option;
 bool zb_option_failed(int c, char *const *argv, const struct option *longs, ZbErr *err);
-/* Bytes of the first character of s[0..n); 0 if there is none, if it is no UTF-8, or if it controls something. */
+/* Bytes of the first character of s[0..n); 0 if there is none, if it is no UTF-8, or if it controls
+ * something. */
 size_t zb_plain(const char *s, size_t n);
 
-/* Loads a module, a shared library beside the program or where modules are installed; it uses what the program has. all:
- * everything that it uses must be there; otherwise only what is called. It stays. NULL with a message. */
+/* Loads a module, a shared library beside the program or where modules are installed; it uses what the
+ * program has. all: everything that it uses must be there; otherwise only what is called. It stays. NULL with
+ * a message. */
 void *zb_module(const char *file, bool all, ZbErr *err);
 void *zb_symbol(void *module, const char *name, ZbErr *err);
 /* Where that file is; false if there is none. */
 bool zb_module_path(const char *file, char *path, size_t size);
 
-/* Nearest of `n` names to `name` by edit distance (at most a third of its length + 1, and some letter the same), or NULL. */
+/* Nearest of `n` names to `name` by edit distance (at most a third of its length + 1, and some letter the
+ * same), or NULL. */
 const char *zb_nearest(const char *name, const char *const *names, size_t n);
 
-/* Before a function: it is compiled for several instruction sets, and the best one is picked by cpuid at load time. Not with
- * sanitizers: they instrument the picking, which runs before they are ready. */
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
+/* Before a function: it is compiled for several instruction sets, and the best one is picked by cpuid at load
+ * time. Not with sanitizers: they instrument the picking, which runs before they are ready. */
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) &&                 \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define ZB_WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define ZB_WIDE
@@ -190,8 +199,8 @@ static inline uint64_t zb_random_u64(uint64_t seed, uint64_t stream, uint64_t in
 static inline double zb_random_unit(uint64_t seed, uint64_t stream, uint64_t index) {
   return ((double)(zb_random_u64(seed, stream, index) >> 11) + 0.5) * 0x1p-53;
 }
-/* Standard normal by Box-Muller (1958) from the counters 2*index and 2*index+1: the first root and cosine. The same bits on
- * every machine, and for indices first .. first+n-1 at once. */
+/* Standard normal by Box-Muller (1958) from the counters 2*index and 2*index+1: the first root and cosine.
+ * The same bits on every machine, and for indices first .. first+n-1 at once. */
 double zb_random_normal(uint64_t seed, uint64_t stream, uint64_t index);
 void zb_random_normals(uint64_t seed, uint64_t stream, uint64_t first, size_t n, double *out);
 /* A stream number from a name (FNV-1a, 64 bit): a parameter's path, a dropout's region path. */

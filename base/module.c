@@ -21,7 +21,8 @@ void *zb_module(const char *file, bool all, ZbErr *err) {
   char path[PATH_MAX];
   zb_module_path(file, path, sizeof path);
   void *module = dlopen(path, (all ? RTLD_NOW : RTLD_LAZY) | RTLD_LOCAL);
-  if (!module) zb_fail(err, "configure --with-cuda=DIR, build and install again", "cannot load %s: %s", file, dlerror());
+  if (!module)
+    zb_fail(err, "configure --with-cuda=DIR, build and install again", "cannot load %s: %s", file, dlerror());
   return module;
 }
 

@@ -45,6 +45,7 @@ uint32_t zb_names_find(const ZbNames *t, const char *name) {
 }
 
 void zb_names_cut(ZbNames *t, uint32_t n) {
-  for (uint32_t i = t->n; t->size && i-- > n;) *bucket(t, t->name[i]) = t->next[i]; /* the latest of its bucket */
+  /* The latest of its bucket. */
+  for (uint32_t i = t->n; t->size && i-- > n;) *bucket(t, t->name[i]) = t->next[i];
   if (n < t->n) t->n = n;
 }

@@ -1,7 +1,8 @@
 /* Normal numbers, many at a time: initial values of a model are hundreds of millions of them.
  *
- * The loop is plain arithmetic, so that the compiler makes vectors of it, and it calls no mathematical library: with
- * division and root correctly rounded, and no products fused with sums (local.mk), every machine draws the same bits. */
+ * The loop is plain arithmetic, so that the compiler makes vectors of it, and it calls no mathematical
+ * library: with division and root correctly rounded, and no products fused with sums (local.mk), every
+ * machine draws the same bits. */
 #include "base/base.h"
 
 #include <math.h>
@@ -20,14 +21,15 @@ INLINE uint64_t to_bits(double x) {
   return b;
 }
 
-/* k < 2^52 as a double; k < 2^53 likewise, in two parts. By additions, since not all vectors can convert 64-bit integers. */
+/* k < 2^52 as a double; k < 2^53 likewise, in two parts. By additions, since not all vectors can convert
+ * 64-bit integers. */
 INLINE double small(uint64_t k) { return from_bits(k | 0x4330000000000000ull) - 0x1p52; }
 INLINE double large(uint64_t k) { return small(k >> 26) * 0x1p26 + small(k & 0x3ffffff); }
 /* zb_random_unit's last step. */
 INLINE double unit(uint64_t bits) { return (large(bits >> 11) + 0.5) * 0x1p-53; }
 
-/* ln x for normal x > 0: x = 2^e m, m from sqrt(1/2) to sqrt(2); ln m = 2 artanh s, s = (m - 1)/(m + 1), |s| < 0.172: what
- * its series to s^21 leaves is below 2^-55 of it. */
+/* ln x for normal x > 0: x = 2^e m, m from sqrt(1/2) to sqrt(2); ln m = 2 artanh s, s = (m - 1)/(m + 1), |s|
+ * < 0.172: what its series to s^21 leaves is below 2^-55 of it. */
 INLINE double ln(double x) {
   const uint64_t root = 0x3fe6a09e667f3bcdull; /* sqrt(1/2) */
   uint64_t t = to_bits(x) + (0x3ff0000000000000ull - root);
@@ -46,8 +48,8 @@ INLINE double ln(double x) {
   return e * high + (2 * s + (2 * s * z * p + e * low));
 }
 
-/* cos(2 pi v) for v from 0 to 1: quarters of a turn, and Taylor's series of the rest, at most an eighth: what they leave is
- * below 2^-57. */
+/* cos(2 pi v) for v from 0 to 1: quarters of a turn, and Taylor's series of the rest, at most an eighth: what
+ * they leave is below 2^-57. */
 INLINE double cos_turns(double v) {
   const double round = 0x1.8p52;
   double shifted = 4 * v + round, x = (v - (shifted - round) * 0.25) * 6.283185307179586, z = x * x;

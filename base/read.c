@@ -1,5 +1,6 @@
-/* Reading files that a user names. Only regular files are read: their size is known and they have an end. What else a
- * path may name (a folder, a pipe that nobody writes to, /dev/zero) is refused at once, not waited for. See base.h. */
+/* Reading files that a user names. Only regular files are read: their size is known and they have an end.
+ * What else a path may name (a folder, a pipe that nobody writes to, /dev/zero) is refused at once, not
+ * waited for. See base.h. */
 #include "base/base.h"
 
 #include <errno.h>
@@ -79,7 +80,8 @@ char *zb_read_file(ZbArena *a, const char *path, uint64_t limit, size_t *n, ZbEr
   return text;
 }
 
-/* A pipe that nobody has open for writing is at its end from the start; one whose writer has not yet written is not. */
+/* A pipe that nobody has open for writing is at its end from the start; one whose writer has not yet written
+ * is not. */
 static FILE *open_pipe(int fd, const char *path, const struct stat *st, ZbErr *err) {
   char first;
   ssize_t got = read(fd, &first, 1);

@@ -1,5 +1,5 @@
-/* Text of others in our messages: names of files and tensors, options, cells of a table. It may hold anything: escape
- * codes that a terminal obeys, bytes that are no UTF-8, sixteen megabytes. See base.h. */
+/* Text of others in our messages: names of files and tensors, options, cells of a table. It may hold
+ * anything: escape codes that a terminal obeys, bytes that are no UTF-8, sixteen megabytes. See base.h. */
 #include "base/base.h"
 
 #include <stdlib.h>

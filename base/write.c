@@ -1,9 +1,10 @@
 /* Writing files so that nothing is lost. See base.h.
  *
- * A file is written into a temporary beside it, NAME.MACHINE-RANDOM.tmp, which takes its name when it is whole. The
- * temporary is made anew (O_EXCL: nothing that is there is opened, no link is followed) and locked as long as its maker
- * lives. What the maker left, because it was killed, is known by the missing lock, and removed when the same file is
- * written again. Locks of other machines may not be seen here, so MACHINE must be this one. */
+ * A file is written into a temporary beside it, NAME.MACHINE-RANDOM.tmp, which takes its name when it is
+ * whole. The temporary is made anew (O_EXCL: nothing that is there is opened, no link is followed) and locked
+ * as long as its maker lives. What the maker left, because it was killed, is known by the missing lock, and
+ * removed when the same file is written again. Locks of other machines may not be seen here, so MACHINE must
+ * be this one. */
 #include "base/base.h"
 
 #include <dirent.h>
@@ -161,8 +162,8 @@ static void remove_left(const char *path, const char *stem, const char *here) {
   free(folder);
 }
 
-/* Made and locked, or -1 with errno. Who removes what was left may have the lock for a moment and remove this one too:
- * then it has no name any more, and another is tried. */
+/* Made and locked, or -1 with errno. Who removes what was left may have the lock for a moment and remove this
+ * one too: then it has no name any more, and another is tried. */
 static int make_tmp(ZbOut *o, const char *stem, const char *here) {
   for (int tries = 0; tries < 100; tries++) {
     uint64_t word = 0;
@@ -251,8 +252,8 @@ bool zb_out_failed(const char *path, int code, ZbErr *err) {
                  zb_show(path), strerror(code));
 }
 
-/* The permissions and the owner of the file that is replaced. If its group cannot be given, another group may do no
- * more than everybody. */
+/* The permissions and the owner of the file that is replaced. If its group cannot be given, another group may
+ * do no more than everybody. */
 static void take_after(const ZbOut *o) {
   struct stat st = {0};
   if (stat(o->path, &st) < 0 || !S_ISREG(st.st_mode)) {

@@ -1,17 +1,18 @@
-/* The syntax tree of a program: the files read, and in them blocks, models, recipes and clusters. Names are as
- * written, with their places; nothing is typed or evaluated here (that is the compiler's, which instantiates
- * a model with concrete sizes). All of it lives in the arena given to zl_load and is never changed after.
+/* The syntax tree of a program: the files read, and in them blocks, models, recipes and clusters. Names are
+ * as written, with their places; nothing is typed or evaluated here (that is the compiler's, which
+ * instantiates a model with concrete sizes). All of it lives in the arena given to zl_load and is never
+ * changed after.
  *
  * What holds when zl_load reported no error (so nobody needs to check it again):
  *   - every `use` has its file; there are no import cycles
- *   - names are unique: namespaces and models and blocks of a file, blocks of a model, statics of a model, axes of
- *     a model (and no axis is named like a static), inputs and outputs of a model, axis parameters and
+ *   - names are unique: namespaces and models and blocks of a file, blocks of a model, statics of a model,
+ * axes of a model (and no axis is named like a static), inputs and outputs of a model, axis parameters and
  *     formals of a block, named arguments of a call, names on the left of one `=`
  *   - a block's body ends in its one `return`, with as many expressions as the block has result types;
  *     `return` stands nowhere else; the axis lists of types and parameters name no axis twice
  *   - a model has exactly one `loss`, not inside `repeat`; axis, input, output, loss stand only in models
- *   - positional arguments come before named ones; expressions nest at most ZL_MAX_NESTING deep
- */
+ *   - positional arguments come before named ones; expressions nest at most
+ * ZL_MAX_NESTING deep */
 #ifndef ZUG_LANG_AST_H
 #define ZUG_LANG_AST_H
 
@@ -53,9 +54,9 @@ typedef struct {
   ZlExpr *value;
 } ZlArg;
 
-/* Static expressions (sizes, initial values, defaults, repeat counts) are ZlExpr too: only NUM, NAME, NEG, BIN,
- * and CALL with a one-part path, positional arguments, no axes and no label. A named argument of a call, such
- * as `eps = 2 * e`, is parsed as a general expression; whether it must be static is the callee's say. */
+/* Static expressions (sizes, initial values, defaults, repeat counts) are ZlExpr too: only NUM, NAME, NEG,
+ * BIN, and CALL with a one-part path, positional arguments, no axes and no label. A named argument of a call,
+ * such as `eps = 2 * e`, is parsed as a general expression; whether it must be static is the callee's say. */
 struct ZlExpr {
   ZlExprKind kind;
   uint16_t depth; /* of the tree below, 1 for a leaf; at most ZL_MAX_NESTING */
@@ -120,9 +121,9 @@ struct ZlStmt {
     struct {
       ZlParamDef *defs;
       uint32_t ndefs;
-      ZlExpr *value;    /* `= static`: a constant; NULL with `~` */
-      ZlName init;      /* `~ init(args)`: normal, uniform, ...; s NULL with `=` */
-      ZlExpr **args;    /* static */
+      ZlExpr *value; /* `= static`: a constant; NULL with `~` */
+      ZlName init;   /* `~ init(args)`: normal, uniform, ...; s NULL with `=` */
+      ZlExpr **args; /* static */
       uint32_t nargs;
       ZlNames tags;
     } param;
@@ -160,11 +161,12 @@ struct ZlStmt {
   };
 };
 
-/* ---- blocks and models ------------------------------------------------------------------------------------ */
+/* ---- blocks and
+ * models ------------------------------------------------------------------------------------ */
 /* x: real[.., seq, embed]   or   eps = 1e-5 */
 typedef struct {
   ZlName name;
-  bool is_static; /* a size or number with a default, not a tensor */
+  bool is_static;  /* a size or number with a default, not a tensor */
   ZlTypeExpr type; /* of a tensor */
   ZlExpr *value;   /* default of a static */
   ZlSpan span;
@@ -172,11 +174,12 @@ typedef struct {
 
 struct ZlBlock {
   ZlName name;
-  uint32_t number;        /* among all blocks of the program */
-  ZlSpan span;            /* the head, up to the last result type */
-  const ZlFile *file;     /* whose namespace its body sees */
-  const ZlModel *model;   /* the model it is declared in: it sees the model's axes, statics and blocks; or NULL */
-  ZlNames axes;           /* axis parameters */
+  uint32_t number;    /* among all blocks of the program */
+  ZlSpan span;        /* the head, up to the last result type */
+  const ZlFile *file; /* whose namespace its body sees */
+  /* The model it is declared in: it sees the model's axes, statics and blocks; or NULL. */
+  const ZlModel *model;
+  ZlNames axes; /* axis parameters */
   ZlFormal *formals;
   uint32_t nformals;
   ZbNames formal_names;
@@ -206,15 +209,17 @@ struct ZlModel {
   uint32_t nbody;
 };
 
-/* ---- recipes and clusters as written: only recipe.c looks inside (zl_recipe gives checked records) ---------- */
+/* ---- recipes and clusters as written: only recipe.c looks inside (zl_recipe gives checked records)
+ * ---------- */
 typedef struct ZlRecipeAst ZlRecipeAst;
 typedef struct ZlClusterAst ZlClusterAst;
 
-/* ---- files: each is a namespace ----------------------------------------------------------------------------- */
+/* ---- files: each is a namespace
+ * ----------------------------------------------------------------------------- */
 typedef struct {
-  ZlPath path;         /* std.nn */
-  ZlName alias;        /* what calls write before the dot: after `as`, else the last part of the path */
-  const ZlFile *file;  /* the file it stands for */
+  ZlPath path;        /* std.nn */
+  ZlName alias;       /* what calls write before the dot: after `as`, else the last part of the path */
+  const ZlFile *file; /* the file it stands for */
   ZlSpan span;
 } ZlUse;
 
@@ -242,8 +247,10 @@ struct ZlProgram {
   uint32_t nblocks; /* of all files, and of their models */
 };
 
-/* ---- finding things ------------------------------------------------------------------------------------------- */
-/* The model `name` of the main file; NULL: its only one. Reports (Z0106) and returns NULL if there is no such. */
+/* ---- finding things
+ * ------------------------------------------------------------------------------------------- */
+/* The model `name` of the main file; NULL: its only one. Reports (Z0106) and returns NULL if there is no
+ * such. */
 const ZlModel *zl_model(const ZlProgram *p, ZlDiags *d, const char *name);
 /* All model names of the main file, in order. */
 ZlNames zl_model_names(const ZlProgram *p);
@@ -256,8 +263,8 @@ typedef struct {
 ZlScope zl_block_scope(const ZlBlock *b); /* of a block's body */
 ZlScope zl_model_scope(const ZlModel *m); /* of a model's body */
 
-/* The block a call's path names: `Name` among the blocks of the model, then of the file; `ns.Name` in the file
- * that `use` calls ns. NULL if there is none (a primitive op, perhaps); says nothing. */
+/* The block a call's path names: `Name` among the blocks of the model, then of the file; `ns.Name` in the
+ * file that `use` calls ns. NULL if there is none (a primitive op, perhaps); says nothing. */
 const ZlBlock *zl_find_block(const ZlProgram *p, ZlScope scope, const ZlPath *path);
 /* Reports that `path` names no block (Z0103, Z0104 for an unknown namespace), with the nearest of the visible
  * blocks and of the `nmore` names `more` (the primitive ops, say) as help. */
@@ -268,7 +275,8 @@ const char **zl_visible_blocks(const ZlProgram *p, ZlScope scope, ZbArena *a, ui
 /* "nn.Linear" */
 const char *zl_path_text(ZbArena *a, const ZlPath *path);
 
-/* ---- printing: `zc -d parse` ------------------------------------------------------------------------------------ */
+/* ---- printing: `zc -d parse`
+ * ------------------------------------------------------------------------------------ */
 /* The main file's uses, blocks and models as canonical source text, fully parenthesised. */
 void zl_dump(const ZlProgram *p, ZbText *out);
 

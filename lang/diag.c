@@ -61,7 +61,8 @@ const char *zl_explain(const char *code) {
 }
 
 /* ---- collecting ---- */
-/* Text that a terminal and a reader of JSON can take, whatever names it holds; the end of what is very long is left out. */
+/* Text that a terminal and a reader of JSON can take, whatever names it holds; the end of what is very long
+ * is left out. */
 static const char *shown(ZbArena *a, const char *s, size_t n) {
   size_t good = 0;
   for (size_t bytes; good < n && (bytes = zb_plain(s + good, n - good)); good += bytes) {}
@@ -155,13 +156,15 @@ typedef struct {
   char mark;
 } Mark;
 
-/* Columns that the character at s[0..n) takes on a terminal, and its bytes. What is not plain is shown as one `?` a byte. */
+/* Columns that the character at s[0..n) takes on a terminal, and its bytes. What is not plain is shown as one
+ * `?` a byte. */
 static uint32_t width_of(const char *s, uint32_t n, uint32_t *bytes) {
   static const struct {
     uint32_t from, to, width;
-  } other[] = {{0x300, 0x36f, 0},     {0x1100, 0x115f, 2}, {0x200b, 0x200d, 0}, {0x20d0, 0x20ff, 0},   {0x2e80, 0xa4cf, 2},
-               {0xac00, 0xd7a3, 2},   {0xf900, 0xfaff, 2}, {0xfe00, 0xfe0f, 0}, {0xfe30, 0xfe6f, 2},   {0xff00, 0xff60, 2},
-               {0xffe0, 0xffe6, 2},   {0x1f300, 0x1f64f, 2}, {0x1f900, 0x1f9ff, 2}, {0x20000, 0x3fffd, 2}};
+  } other[] = {{0x300, 0x36f, 0},     {0x1100, 0x115f, 2},  {0x200b, 0x200d, 0}, {0x20d0, 0x20ff, 0},
+               {0x2e80, 0xa4cf, 2},   {0xac00, 0xd7a3, 2},  {0xf900, 0xfaff, 2}, {0xfe00, 0xfe0f, 0},
+               {0xfe30, 0xfe6f, 2},   {0xff00, 0xff60, 2},  {0xffe0, 0xffe6, 2}, {0x1f300, 0x1f64f, 2},
+               {0x1f900, 0x1f9ff, 2}, {0x20000, 0x3fffd, 2}};
   *bytes = 1;
   if ((unsigned char)*s < 0x80) return 1;
   *bytes = (uint32_t)zb_plain(s, n);
@@ -249,7 +252,9 @@ static void put_marked(ZbText *out, const ZlSources *s, int32_t file, Mark *at, 
   uint32_t len;
   const char *text = zl_source_line(s, file, at[0].line, &len);
   qsort(at, n, sizeof *at, by_column);
-  uint32_t skip = at[0].from > SHOWN / 2 && columns(text, len, len < 16 * SHOWN ? len : 16 * SHOWN) > SHOWN ? at[0].from - SHOWN / 2 : 0;
+  uint32_t skip = at[0].from > SHOWN / 2 && columns(text, len, len < 16 * SHOWN ? len : 16 * SHOWN) > SHOWN
+                      ? at[0].from - SHOWN / 2
+                      : 0;
   zb_text_add(out, "%*u | ", (int)width, at[0].line);
   put_line(out, text, len, skip, SHOWN);
   zb_text_add(out, "\n");
@@ -314,7 +319,8 @@ static void print_one(const ZlDiag *g, ZbText *out) {
     zl_source_place(s, g->labels[i].span, &line, &col);
     spaces(out, width);
     const char *name = zl_source_name(s, file);
-    zb_text_add(out, "%s %s:%u:%u\n", i == 0 ? "-->" : ":::", shown(g->all->arena, name, strlen(name)), line, col);
+    zb_text_add(out, "%s %s:%u:%u\n", i == 0 ? "-->" : ":::", shown(g->all->arena, name, strlen(name)), line,
+                col);
     put_file(out, g, file, width);
   }
   for (uint32_t i = 0; i < g->nnotes; i++) {

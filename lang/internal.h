@@ -21,7 +21,7 @@ const char *zl_source_line(const ZlSources *s, int32_t file, uint32_t line, uint
 void zl_source_at(const ZlSources *s, int32_t file, uint32_t at, uint32_t *line, uint32_t *col);
 
 /* ---- embedded text, generated at build time: name and text in turn, then NULL ---- */
-extern const char *const zl_stdlib[]; /* "std/nn.zug", ... */
+extern const char *const zl_stdlib[];    /* "std/nn.zug", ... */
 extern const char *const zl_errors_md[]; /* "Z0001", its section of ERRORS.md, ... */
 
 /* ---- recipes and clusters as written ---- */
@@ -44,11 +44,24 @@ typedef struct {
 } ZlQuantity;
 
 typedef enum {
-  ZL_D_MESH, ZL_D_BIND, ZL_D_MICRO, ZL_D_SPLIT, ZL_D_SHARD, ZL_D_STAGES, ZL_D_SCHEDULE, ZL_D_RECOMPUTE,
-  ZL_D_OFFLOAD, ZL_D_PRECISION, ZL_D_OPTIMIZER, ZL_D_CLIP, ZL_D_PAD, ZL_D_LIMIT
+  ZL_D_MESH,
+  ZL_D_BIND,
+  ZL_D_MICRO,
+  ZL_D_SPLIT,
+  ZL_D_SHARD,
+  ZL_D_STAGES,
+  ZL_D_SCHEDULE,
+  ZL_D_RECOMPUTE,
+  ZL_D_OFFLOAD,
+  ZL_D_PRECISION,
+  ZL_D_OPTIMIZER,
+  ZL_D_CLIP,
+  ZL_D_PAD,
+  ZL_D_LIMIT
 } ZlDirectiveKind;
 
 /* One directive; which fields are used depends on the kind. */
+/* clang-format off */
 typedef struct {
   ZlDirectiveKind kind;
   ZlSpan span;
@@ -63,17 +76,19 @@ typedef struct {
   ZlKw *kws; uint32_t nkws;           /* schedule, optimizer */
   bool keep;                          /* shard */
 } ZlDirective;
+/* clang-format on */
 
 struct ZlRecipeAst {
   ZlName name, model; /* model.s NULL without `for` */
   ZlPath from;        /* n = 0 without */
   const ZlFile *file;
-  ZlSpan span;        /* the head */
+  ZlSpan span; /* the head */
   ZlDirective **at;
   uint32_t n;
 };
 
 typedef enum { ZL_C_DEVICE, ZL_C_HOST, ZL_C_LEVEL } ZlClusterKind;
+/* clang-format off */
 typedef struct {
   ZlClusterKind kind;
   ZlSpan span;
@@ -81,6 +96,7 @@ typedef struct {
   ZlNumber size;
   ZlQuantity *q; uint32_t nq;
 } ZlClusterLine;
+/* clang-format on */
 
 struct ZlClusterAst {
   ZlName name;

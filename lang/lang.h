@@ -3,9 +3,9 @@
  *
  * scan.l parse.y recover.c  tokens, grammar, going on after a mistake    ast.h ast.c  the syntax tree
  * form.c                    what the grammar does not say of a file      name.c       files, imports, scopes
- * recipe.c words.c          recipes: inheritance, checked records        cluster.c unit.c  clusters, quantities
- * recipe_text.c             what these say, as text
- * span.c diag.c             sources, collecting and printing messages    errors.def ERRORS.md  all codes
+ * recipe.c words.c          recipes: inheritance, checked records        cluster.c unit.c  clusters,
+ * quantities recipe_text.c             what these say, as text span.c diag.c             sources, collecting
+ * and printing messages    errors.def ERRORS.md  all codes
  */
 #ifndef ZUG_LANG_H
 #define ZUG_LANG_H
@@ -26,7 +26,8 @@ const char *zl_source_name(const ZlSources *s, int32_t file);
 /* 1-based line and column (in bytes) of a span's start. */
 void zl_source_place(const ZlSources *s, ZlSpan span, uint32_t *line, uint32_t *col);
 
-/* ---- diagnostics -------------------------------------------------------------------------------------------- */
+/* ---- diagnostics
+ * -------------------------------------------------------------------------------------------- */
 typedef enum {
 #define E(code, severity, title) ZL_##code,
 #include "lang/errors.def"
@@ -40,20 +41,24 @@ ZlDiags *zl_diags_new(ZbArena *a, ZlSources *s);
  * at the same span with the same text is reported once. */
 ZlDiag *zl_report(ZlDiags *d, ZlCode code, ZlSpan span, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-void zl_label(ZlDiag *d, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* under the primary caret */
-void zl_also(ZlDiag *d, ZlSpan span, const char *fmt, ...) __attribute__((format(printf, 3, 4))); /* second place */
+/* Under the primary caret. */
+void zl_label(ZlDiag *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Second place. */
+void zl_also(ZlDiag *d, ZlSpan span, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void zl_note(ZlDiag *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void zl_help(ZlDiag *d, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* one concrete edit */
-size_t zl_errors(const ZlDiags *d);   /* reported so far, warnings not counted */
+size_t zl_errors(const ZlDiags *d); /* reported so far, warnings not counted */
 size_t zl_warnings(const ZlDiags *d);
-bool zl_full(const ZlDiags *d); /* further reports are counted and not kept: no need to look for what would help */
+/* Further reports are counted and not kept: no need to look for what would help. */
+bool zl_full(const ZlDiags *d);
 void zl_print_text(const ZlDiags *d, ZbText *out); /* with source lines and carets; no colour codes */
 void zl_print_json(const ZlDiags *d, ZbText *out); /* one JSON object a line */
 /* The explanation of "Z0301" (from ERRORS.md, embedded), or NULL. */
 const char *zl_explain(const char *code);
 const char *zl_code_name(ZlCode code);
 
-/* ---- recipes -------------------------------------------------------------------------------------------------- */
+/* ---- recipes
+ * -------------------------------------------------------------------------------------------------- */
 typedef struct {
   const char *s;
   ZlSpan span;
@@ -62,18 +67,21 @@ typedef struct {
   ZlName *at;
   uint32_t n;
 } ZlNames;
-typedef struct { /* lr = 3e-4, anneal = cosine */
-  ZlName key;    /* key.s NULL for a bare value */
+typedef struct {    /* lr = 3e-4, anneal = cosine */
+  ZlName key;       /* key.s NULL for a bare value */
   const char *word; /* a value that is a name, else NULL */
   double num;
   ZlSpan span;
 } ZlKw;
 
+/* clang-format off */
 typedef struct { ZlName name; int64_t size; } ZlMeshDim;
 typedef struct { ZlName axis; int64_t size; ZlSpan span; } ZlBind;     /* also: pad AXIS to SIZE */
 typedef struct { ZlName *axis; uint32_t n; } ZlProd;                    /* kv*grp */
 typedef struct { ZlProd *prods; uint32_t nprods; ZlName dim; ZlNames otherwise; ZlSpan span; } ZlSplit;
+/* clang-format on */
 enum { ZL_SHARD_STATES = 1, ZL_SHARD_GRADS = 2, ZL_SHARD_PARAMS = 4 };
+/* clang-format off */
 typedef struct {
   unsigned what;  /* ZL_SHARD_* */
   ZlName dim;
@@ -81,11 +89,17 @@ typedef struct {
   bool keep;      /* `keep`: gathered once a step, not again for backward */
   ZlSpan span;
 } ZlShard;
-typedef struct { ZlName *part; uint32_t n; ZlSpan span; } ZlPath;
+/* clang-format on */
+typedef struct {
+  ZlName *part;
+  uint32_t n;
+  ZlSpan span;
+} ZlPath;
 
-/* A recipe with everything it inherits, its words checked, its numbers positive where they must be. What needs
- * the model (axis names, divisibility) is the planner's to check. A directive that is absent has n = 0, size 0
- * or span.file < 0. */
+/* A recipe with everything it inherits, its words checked, its numbers positive where they must be. What
+ * needs the model (axis names, divisibility) is the planner's to check. A directive that is absent has n = 0,
+ * size 0 or span.file < 0. */
+/* clang-format off */
 typedef struct {
   const char *name, *model; /* model NULL: for any */
   ZlSpan span;
@@ -97,17 +111,25 @@ typedef struct {
   struct { ZlName dim; bool by_cost; int64_t *counts; uint32_t n; ZlSpan span; } stages;
   struct { ZlName name; ZlKw *kws; uint32_t n; } schedule;
   ZlPath *recompute; uint32_t nrecompute;
-  struct { const char *compute, *params, *reduce, *states; ZlSpan span; } precision; /* "f32", "bf16"; NULL: default f32 */
+  /* "f32", "bf16"; NULL: default f32. */
+  struct { const char *compute, *params, *reduce, *states; ZlSpan span; } precision;
   struct { ZlName name; ZlKw *kws; uint32_t n; double decay; ZlNames except; ZlSpan span; } optimizer;
   double clip;     ZlSpan clip_span;    /* 0: none */
   ZlBind *pads;    uint32_t npads;
   struct { uint64_t memory, host; ZlSpan memory_span, host_span; } limit; /* bytes; 0: none */
 } ZlRecipe;
+/* clang-format on */
 
-/* Tags that parameters of the standard library carry; NULL ends the list. A recipe for several models may name them all. */
+/* Tags that parameters of the standard library carry; NULL ends the list. A recipe for several models may
+ * name them all. */
 extern const char *const zl_std_tags[];
 
-typedef struct { ZlName name; int64_t size; double bandwidth, latency; } ZlLevel; /* bytes/s, seconds */
+typedef struct {
+  ZlName name;
+  int64_t size;
+  double bandwidth, latency;
+} ZlLevel; /* bytes/s, seconds */
+/* clang-format off */
 typedef struct {
   const char *name;
   ZlSpan span;
@@ -115,8 +137,10 @@ typedef struct {
   double flops_bf16, flops_f32, hbm, host_link; /* 1/s, bytes/s; 0: not said */
   ZlLevel *levels; uint32_t nlevels;          /* innermost first */
 } ZlCluster;
+/* clang-format on */
 
-/* ---- entry points ------------------------------------------------------------------------------------------------ */
+/* ---- entry points
+ * ------------------------------------------------------------------------------------------------ */
 typedef struct ZlProgram ZlProgram; /* ast.h */
 typedef struct {
   const char *const *include; /* -I folders, searched after the file's own and before the embedded library */
@@ -128,20 +152,22 @@ ZlProgram *zl_load(ZbArena *a, ZlSources *s, ZlDiags *d, const char *path, const
 /* As zl_load, from memory; for tests, fuzzing and tools. */
 ZlProgram *zl_load_text(ZbArena *a, ZlSources *s, ZlDiags *d, const char *name, const char *text, size_t n,
                         const ZlOptions *opt);
-/* The program of "FILE:NAME" or "FILE", as tools are told which recipe or cluster to take; *name: NULL for the latter.
- * NULL also if there were mistakes. */
-ZlProgram *zl_load_named(ZbArena *a, ZlSources *s, ZlDiags *d, const char *spec, const ZlOptions *opt, const char **name);
+/* The program of "FILE:NAME" or "FILE", as tools are told which recipe or cluster to take; *name: NULL for
+ * the latter. NULL also if there were mistakes. */
+ZlProgram *zl_load_named(ZbArena *a, ZlSources *s, ZlDiags *d, const char *spec, const ZlOptions *opt,
+                         const char **name);
 /* The recipe or cluster `name` with everything it inherits; NULL and a report (with the nearest name) if
  * there is none or it is wrong. `name` NULL: the file's only one, or an error that lists them. */
 const ZlRecipe *zl_recipe(ZlProgram *p, ZlDiags *d, const char *name);
 const ZlCluster *zl_cluster(ZlProgram *p, ZlDiags *d, const char *name);
 /* Reports what is wrong with any recipe or cluster of the main file. */
 void zl_check_recipes(ZlProgram *p, ZlDiags *d);
-/* The setting `key` of an optimizer or schedule, or NULL. A checked recipe's optimizer has all of its settings,
- * those not given with their defaults, so that its user has none of its own. */
+/* The setting `key` of an optimizer or schedule, or NULL. A checked recipe's optimizer has all of its
+ * settings, those not given with their defaults, so that its user has none of its own. */
 const ZlKw *zl_kw(const ZlKw *kws, uint32_t n, const char *key);
-/* All that a checked recipe or cluster says, a directive at a time: "clip" and "0.5", "mesh" and "data = 2, tensor = 4". Two
- * that mean the same give the same; what is absent and has no default is left out. `text` is the callee's during the call. */
+/* All that a checked recipe or cluster says, a directive at a time: "clip" and "0.5", "mesh" and "data = 2,
+ * tensor = 4". Two that mean the same give the same; what is absent and has no default is left out. `text` is
+ * the callee's during the call. */
 typedef void ZlEach(void *ctx, const char *what, const char *text);
 void zl_recipe_list(const ZlRecipe *r, ZlEach *each, void *ctx);
 void zl_cluster_list(const ZlCluster *c, ZlEach *each, void *ctx);

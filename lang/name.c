@@ -157,7 +157,8 @@ static void index_names(Loader *l, ZlFile *f) {
   index_blocks(l, f->blocks, f->nblocks, &f->block_names);
   for (uint32_t i = 0; i < f->nuses; i++) zb_names_add(l->arena, &f->use_names, f->uses[i].alias.s);
   for (uint32_t i = 0; i < f->nrecipes; i++) zb_names_add(l->arena, &f->recipe_names, f->recipes[i]->name.s);
-  for (uint32_t i = 0; i < f->nclusters; i++) zb_names_add(l->arena, &f->cluster_names, f->clusters[i]->name.s);
+  for (uint32_t i = 0; i < f->nclusters; i++)
+    zb_names_add(l->arena, &f->cluster_names, f->clusters[i]->name.s);
   for (uint32_t i = 0; i < f->nmodels; i++) {
     zb_names_add(l->arena, &f->model_names, f->models[i]->name.s);
     index_blocks(l, f->models[i]->blocks, f->models[i]->nblocks, &f->models[i]->block_names);
@@ -227,7 +228,8 @@ ZlNames zl_model_names(const ZlProgram *p) {
 const char *zl_names_text(ZbArena *a, ZlNames names) {
   ZbText t = {0};
   enum { LISTED = 24 };
-  for (uint32_t i = 0; i < names.n && i < LISTED; i++) zb_text_add(&t, "%s`%s`", i ? ", " : "", names.at[i].s);
+  for (uint32_t i = 0; i < names.n && i < LISTED; i++)
+    zb_text_add(&t, "%s`%s`", i ? ", " : "", names.at[i].s);
   if (names.n > LISTED) zb_text_add(&t, " and %u more", names.n - LISTED);
   const char *s = zb_strdup(a, t.s ? t.s : "");
   zb_text_free(&t);
@@ -333,7 +335,8 @@ ZlDiag *zl_report_no_block(const ZlProgram *p, ZlDiags *d, ZlScope scope, const 
   return g;
 }
 
-ZlProgram *zl_load_named(ZbArena *a, ZlSources *s, ZlDiags *d, const char *spec, const ZlOptions *opt, const char **name) {
+ZlProgram *zl_load_named(ZbArena *a, ZlSources *s, ZlDiags *d, const char *spec, const ZlOptions *opt,
+                         const char **name) {
   const char *colon = strrchr(spec, ':');
   *name = colon ? colon + 1 : NULL;
   ZlProgram *p = zl_load(a, s, d, colon ? zb_strndup(a, spec, (size_t)(colon - spec)) : spec, opt);

@@ -1,17 +1,17 @@
 /* Recipes: from directives as written to one checked record with everything it inherits.
  *
- * A recipe is its ancestors applied from the root down, then itself. A directive replaces the inherited one of
- * the same key: mesh, micro, stages, schedule, recompute, optimizer and clip have one; split and shard have one
- * for each mesh dimension; bind and pad for each axis; precision and limit for each of their words. Within one
- * body the same key twice is a mistake. Nothing is accepted that has no meaning. */
+ * A recipe is its ancestors applied from the root down, then itself. A directive replaces the inherited one
+ * of the same key: mesh, micro, stages, schedule, recompute, optimizer and clip have one; split and shard
+ * have one for each mesh dimension; bind and pad for each axis; precision and limit for each of their words.
+ * Within one body the same key twice is a mistake. Nothing is accepted that has no meaning. */
 #include "lang/words.h"
 
 #include <math.h>
 #include <string.h>
 
 enum {
-  MAX_CHAIN = 64,      /* recipes that inherit from each other */
-  MAX_WORDS = 4096,    /* directives of one recipe with what it inherits, and what they list */
+  MAX_CHAIN = 64,       /* recipes that inherit from each other */
+  MAX_WORDS = 4096,     /* directives of one recipe with what it inherits, and what they list */
   MAX_CHECKED = 4 << 20 /* the same of all recipes of a file */
 };
 
@@ -27,7 +27,7 @@ typedef struct {
   ZbArena *arena;
   ZlRecipe *r;
   bool bad;
-  Seen seen[ZL_D_LIMIT + 1];                          /* of the body being applied */
+  Seen seen[ZL_D_LIMIT + 1];                              /* of the body being applied */
   ZbNames bind_names, pad_names, split_names, mesh_names; /* by number in the recipe's arrays */
   uint32_t words;
 } Build;
@@ -378,7 +378,9 @@ static void check_stages(Build *b) {
 }
 
 static const char *shard_words(const ZlShard *s) {
-  return s->what & ZL_SHARD_PARAMS ? "params, grads, states" : s->what & ZL_SHARD_GRADS ? "grads, states" : "states";
+  return s->what & ZL_SHARD_PARAMS  ? "params, grads, states"
+         : s->what & ZL_SHARD_GRADS ? "grads, states"
+                                    : "states";
 }
 
 /* What is cut is cut over all these dimensions: a parameter's gradient has one place. */
@@ -387,8 +389,8 @@ static void check_shards(Build *b) {
     const ZlShard *x = &b->r->shards[0], *y = &b->r->shards[i];
     ZlDiag *g = NULL;
     if (x->what != y->what) {
-      g = BAD(b, ZL_Z0806, y->span, "`%s` are sharded over `%s`, but `%s` over `%s`", shard_words(y), y->dim.s,
-              shard_words(x), x->dim.s);
+      g = BAD(b, ZL_Z0806, y->span, "`%s` are sharded over `%s`, but `%s` over `%s`", shard_words(y),
+              y->dim.s, shard_words(x), x->dim.s);
       zl_help(g, "name the same parts in all `shard` directives of a recipe");
     } else if (x->keep != y->keep) {
       g = BAD(b, ZL_Z0806, y->span, "gathered params stay for the step over `%s`, but not over `%s`",
@@ -456,7 +458,8 @@ static bool count_words(Build *b, const ZlRecipeAst *ast, const ZlDirective *d) 
   for (uint32_t i = 0; i < d->nprods; i++) b->words += d->prods[i].n;
   for (uint32_t i = 0; i < d->npaths; i++) b->words += d->paths[i].n;
   if (b->words <= MAX_WORDS) return true;
-  ZlDiag *g = BAD(b, ZL_Z0812, d->span, "recipe `%s` has more than %d words, with what it inherits", ast->name.s, MAX_WORDS);
+  ZlDiag *g = BAD(b, ZL_Z0812, d->span, "recipe `%s` has more than %d words, with what it inherits",
+                  ast->name.s, MAX_WORDS);
   zl_help(g, "leave out what the model does not have");
   return false;
 }
@@ -471,8 +474,8 @@ static void build(Build *b, const ZlRecipeAst *ast) {
         return;
       }
     if (n == MAX_CHAIN) {
-      ZlDiag *g = BAD(b, ZL_Z0003, ast->from.span, "recipe `%s` inherits from more than %d others", ast->name.s,
-                      MAX_CHAIN - 1);
+      ZlDiag *g = BAD(b, ZL_Z0003, ast->from.span, "recipe `%s` inherits from more than %d others",
+                      ast->name.s, MAX_CHAIN - 1);
       zl_help(g, "write some of them as one");
       return;
     }
@@ -520,8 +523,8 @@ void zl_check_recipes(ZlProgram *p, ZlDiags *d) {
     zb_arena_free(tmp);
     total += words;
     if (total <= MAX_CHECKED) continue;
-    ZlDiag *g = zl_report(d, ZL_Z0812, f->recipes[i]->span, "the recipes of %s come to more than %d words up to here",
-                          f->name, MAX_CHECKED);
+    ZlDiag *g = zl_report(d, ZL_Z0812, f->recipes[i]->span,
+                          "the recipes of %s come to more than %d words up to here", f->name, MAX_CHECKED);
     zl_note(g, "what a recipe inherits counts again");
     zl_help(g, "spread them over several files");
   }

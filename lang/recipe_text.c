@@ -1,5 +1,5 @@
-/* What a checked recipe or cluster says, a directive at a time, as text. Two that give the same lists mean the
- * same: all that they hold is here, but for where it stands in a file. */
+/* What a checked recipe or cluster says, a directive at a time, as text. Two that give the same lists mean
+ * the same: all that they hold is here, but for where it stands in a file. */
 #include "lang/lang.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* Syntax errors: one report for each mistake, and where to go on after it.
  *
- * After a report the parser waits for the made-up token RESYNC (see parse.y). It gets it before the next token, at
- * the same depth of braces as the mistake, at which a statement, directive or item can start:
+ * After a report the parser waits for the made-up token RESYNC (see parse.y). It gets it before the next
+ * token, at the same depth of braces as the mistake, at which a statement, directive or item can start:
  *   - a keyword that begins one (in a model only at the start of a line: there, mistakes in the middle of
  *     a line are more likely a misused keyword than the next statement)
  *   - a name at the start of a line outside parentheses, or the mistake itself if it is such a name

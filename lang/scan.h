@@ -5,6 +5,7 @@
 #include "lang/internal.h"
 
 /* Lists under construction in the arena. */
+/* clang-format off */
 typedef struct { ZlExpr **at; uint32_t n; } ZlExprList;
 typedef struct { ZlArg *at; uint32_t n; } ZlArgList;
 typedef struct { ZlStmt **at; uint32_t n, depth; } ZlStmtList; /* depth: repeats within */
@@ -19,16 +20,17 @@ typedef struct { ZlPath *at; uint32_t n; } ZlPathList;
 typedef struct { ZlKw *at; uint32_t n; } ZlKwList;
 typedef struct { ZlName key, value; } ZlPair;
 typedef struct { ZlNames keys, values; } ZlPairs;
+/* clang-format on */
 
 /* One token as the scanner gives it. */
 typedef struct {
   int kind;
   ZlSpan span;
-  uint32_t depth;      /* open braces before it */
-  bool first;          /* first of its line */
+  uint32_t depth; /* open braces before it */
+  bool first;     /* first of its line */
   union {
-    ZlName name;       /* IDENT */
-    ZlNumber number;   /* NUMBER */
+    ZlName name;     /* IDENT */
+    ZlNumber number; /* NUMBER */
     ZlQuantity quantity;
     ZlElem elem;
   };
@@ -42,21 +44,21 @@ struct ZlParser {
   void *scanner; /* flex's */
 
   /* Of the scanner: where it is, and which words are keywords there. */
-  uint32_t pos;      /* byte after the last token */
-  bool line_start;   /* nothing but blanks since the last newline */
-  bool bad_line;     /* a character of this line was reported and skipped */
-  int body;          /* RECIPE or CLUSTER: the next brace opens such a body; else 0 */
+  uint32_t pos;    /* byte after the last token */
+  bool line_start; /* nothing but blanks since the last newline */
+  bool bad_line;   /* a character of this line was reported and skipped */
+  int body;        /* RECIPE or CLUSTER: the next brace opens such a body; else 0 */
   uint32_t body_depth;
-  ZlSpan *open;      /* open braces */
+  ZlSpan *open; /* open braces */
   uint32_t nopen, parens;
 
   /* Of error recovery (recover.c). */
   ZlToken before, last, again;
   bool skipping, replay;
-  bool brace_missing;  /* said so: the end of the file is no news */
-  bool reported;       /* a syntax error at byte last_error */
+  bool brace_missing; /* said so: the end of the file is no news */
+  bool reported;      /* a syntax error at byte last_error */
   uint32_t last_error;
-  int statement;       /* kind of the keyword that began the current statement; USE matters */
+  int statement; /* kind of the keyword that began the current statement; USE matters */
 
   ZlModel *model; /* being parsed */
 };

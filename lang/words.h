@@ -14,6 +14,7 @@ int zl_word_index(const char *word, const char *const *words, int n);
  * optimizer's table, those not given with their defaults. False if something was reported. */
 bool zl_optimizer_words(ZlDiags *d, ZbArena *a, const ZlDirective *o, ZlKw **kws, uint32_t *n);
 /* "no recipe `x` in FILE", with the nearest; or, without a name, that there are none or several. */
-void zl_report_no_such(ZlDiags *d, ZbArena *a, const char *what, const char *file, const char *name, ZlNames all);
+void zl_report_no_such(ZlDiags *d, ZbArena *a, const char *what, const char *file, const char *name,
+                       ZlNames all);
 
 #endif

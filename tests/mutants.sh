@@ -75,4 +75,19 @@ refuses 'survived:' sh run room 100 1 100
 refuses "no room 'rom'.*there are: room" sh run rom 1 1 0
 sed -i 's/20, 0) == 9/20, 0) == 8/' src/test/test.c
 refuses 'fails without any change' sh run room 1 1 0
+
+# What is known to change nothing is still there: a line that was edited says nothing of what is there now.
+awk '/^[^ #]/ {
+  file = substr($0, 1, index($0, ": ") - 1)
+  line = substr($0, length(file) + 3)
+  if (!match(line, /\{[^{}]* -> [^{}]*\}/) && !match(line, /\{.* -> .*\}/)) { print "no change in: " $0; next }
+  was = substr(line, RSTART + 1, RLENGTH - 2)
+  line = substr(line, 1, RSTART - 1) substr(was, 1, index(was, " -> ") - 1) substr(line, RSTART + RLENGTH)
+  found = 0
+  path = "'"$ZUG_SRC"'/" file
+  while ((getline text <path) > 0) { gsub(/^[ \t]+|[ \t]+$/, "", text); if (text == line) found = 1 }
+  close(path)
+  if (!found) print "not in " file ": " line
+}' "$ZUG_SRC/tests/mutants/known.txt" >stale
+[ -s stale ] && { cat stale; fail "tests/mutants/known.txt is of older code"; }
 exit 0

@@ -1,6 +1,7 @@
-/* bench-bound: what a step takes at least on a device of given rates, by the plan alone: no such device is needed. Every call
- * takes the longer of its FLOPs at the rate of large products and its bytes at the rate of large copies, as `zrun --times`
- * counts them; so a change to the plan or to what is done in one can be predicted before it is measured. */
+/* bench-bound: what a step takes at least on a device of given rates, by the plan alone: no such device is
+ * needed. Every call takes the longer of its FLOPs at the rate of large products and its bytes at the rate of
+ * large copies, as `zrun --times` counts them; so a change to the plan or to what is done in one can be
+ * predicted before it is measured. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -24,8 +25,9 @@ typedef struct {
 
 static int parse(int argc, char **argv, Options *o) {
   enum { RECIPE = 256, PRODUCTS, COPIES, APART, CALLS };
-  static const struct option list[] = {{"recipe", 1, NULL, RECIPE}, {"products", 1, NULL, PRODUCTS}, {"copies", 1, NULL, COPIES},
-                                       {"apart", 0, NULL, APART},   {"calls", 1, NULL, CALLS},       {"help", 0, NULL, 'h'},
+  static const struct option list[] = {{"recipe", 1, NULL, RECIPE}, {"products", 1, NULL, PRODUCTS},
+                                       {"copies", 1, NULL, COPIES}, {"apart", 0, NULL, APART},
+                                       {"calls", 1, NULL, CALLS},   {"help", 0, NULL, 'h'},
                                        {NULL, 0, NULL, 0}};
   *o = (Options){.peak = {700e12, 2900e9}, .calls = 12};
   for (int k; (k = getopt_long(argc, argv, "h", list, NULL)) != -1;) {
@@ -39,7 +41,8 @@ static int parse(int argc, char **argv, Options *o) {
     default: return 2;
     }
   }
-  if (optind + 1 != argc || !o->recipe || o->peak.flops <= 0 || o->peak.bytes <= 0 || o->calls < 0) return fputs(usage, stderr), 2;
+  if (optind + 1 != argc || !o->recipe || o->peak.flops <= 0 || o->peak.bytes <= 0 || o->calls < 0)
+    return fputs(usage, stderr), 2;
   o->graph = argv[optind];
   return 0;
 }
@@ -85,31 +88,37 @@ static uint64_t count_step(ZxEngine *e) {
     default: break;
     }
   }
-  for (uint32_t i = 0; i < e->ncalls; i++) e->calls[i].seconds = e->calls[i].work.bound; /* the longest are listed */
+  /* The longest are listed. */
+  for (uint32_t i = 0; i < e->ncalls; i++) e->calls[i].seconds = e->calls[i].work.bound;
   return calls;
 }
 
-static const char *bounded_by(const ZxWork *w) { return 2 * w->bound_by_flops > w->bound ? "FLOPs" : "bytes"; }
+static const char *bounded_by(const ZxWork *w) {
+  return 2 * w->bound_by_flops > w->bound ? "FLOPs" : "bytes";
+}
 
 static void print(const ZxEngine *e, uint64_t calls, uint32_t most) {
   const ZpPlan *p = e->p;
   double sum = 0;
   for (int i = 0; i <= ZG_OP_COUNT; i++) sum += e->work[i].bound;
-  printf("at %.4g TFLOP/s and %.4g GB/s a step takes %.3f ms at least: %.0f samples/s, %.1f %% of those FLOP/s; %" PRIu64 " calls\n",
+  printf("at %.4g TFLOP/s and %.4g GB/s a step takes %.3f ms at least: %.0f samples/s, %.1f %% of those "
+         "FLOP/s; %" PRIu64 " calls\n",
          e->peak.flops / 1e12, e->peak.bytes / 1e9, 1e3 * sum, (double)p->global_batch / sum,
          100 * p->model_flops / (double)p->mesh.nranks / sum / e->peak.flops, calls);
   for (int i = 0; i <= ZG_OP_COUNT; i++) {
     const ZxWork *w = &e->work[i];
     if (w->bound > 5e-4 * sum)
-      printf("  %-16s %10.3f ms %5.1f %%  %14.6f TFLOP %14.6f GB  %s\n", i < ZG_OP_COUNT ? zg_op_info[i].text : "optimizer",
-             1e3 * w->bound, 100 * w->bound / sum, w->flops / 1e12, w->bytes / 1e9, bounded_by(w));
+      printf("  %-16s %10.3f ms %5.1f %%  %14.6f TFLOP %14.6f GB  %s\n",
+             i < ZG_OP_COUNT ? zg_op_info[i].text : "optimizer", 1e3 * w->bound, 100 * w->bound / sum,
+             w->flops / 1e12, w->bytes / 1e9, bounded_by(w));
   }
   ZxCallTime *c = ZB_NEWN(e->a, ZxCallTime, most + 1);
   uint32_t n = zx_engine_calls(e, c, most);
   for (uint32_t i = 0; i < n; i++)
     printf("  %-20s %-8s  %-18s %-28s %9.3f ms x %-5" PRIu64 " %5.1f %%  %s\n",
-           zb_printf(e->a, "%s%s", zg_op_info[c[i].op].text, c[i].joined ? "+chain" : ""), c[i].phase, zp_loc_text(p, c[i].loc),
-           zg_type_text(p->graph, e->a, c[i].type), 1e3 * c[i].seconds / (double)c[i].calls, c[i].calls, 100 * c[i].seconds / sum,
+           zb_printf(e->a, "%s%s", zg_op_info[c[i].op].text, c[i].joined ? "+chain" : ""), c[i].phase,
+           zp_loc_text(p, c[i].loc), zg_type_text(p->graph, e->a, c[i].type),
+           1e3 * c[i].seconds / (double)c[i].calls, c[i].calls, 100 * c[i].seconds / sum,
            bounded_by(&c[i].work));
 }
 

@@ -1,5 +1,5 @@
-/* bench-replay: how fast a training step would be if it were nothing but its matrix products, each by the library that
- * is fastest for it. See replay.h and README.md. */
+/* bench-replay: how fast a training step would be if it were nothing but its matrix products, each by the
+ * library that is fastest for it. See replay.h and README.md. */
 #define _GNU_SOURCE
 #include <getopt.h>
 #include <stdio.h>
@@ -64,7 +64,8 @@ static uint64_t sets_of(const Replay *r, uint32_t i) {
 }
 
 static char *map(uint64_t bytes) {
-  char *p = mmap(NULL, bytes + 64, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  char *p =
+      mmap(NULL, bytes + 64, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) return NULL;
   madvise(p, bytes, MADV_HUGEPAGE); /* as in a run */
   return p;
@@ -74,7 +75,8 @@ static char *map(uint64_t bytes) {
 static void fill(char *p, uint64_t bytes, bool bf16) {
   for (uint64_t i = 0; i < bytes / 4; i++) {
     uint32_t x = (uint32_t)zb_mix64(i);
-    uint32_t half = 0x3f00 | (x & 0x80ff), word = bf16 ? half | (0x3f00 | (x >> 16 & 0x80ff)) << 16 : half << 16;
+    uint32_t half = 0x3f00 | (x & 0x80ff),
+             word = bf16 ? half | (0x3f00 | (x >> 16 & 0x80ff)) << 16 : half << 16;
     memcpy(p + 4 * i, &word, 4);
   }
 }
@@ -114,7 +116,8 @@ static void open_all(Replay *r, ZbArena *a) {
   r->choice = ZB_NEWN(a, int, r->all.n);
   for (uint32_t i = 0; i < r->all.n; i++) {
     const Shape *s = &r->all.p[i].shape;
-    for (int k = 0; k < 3; k++) r->bytes[i][k] = (uint64_t)replay_elems(s, k) * zk_elem_bytes((ZkElem)s->elem[k]);
+    for (int k = 0; k < 3; k++)
+      r->bytes[i][k] = (uint64_t)replay_elems(s, k) * zk_elem_bytes((ZkElem)s->elem[k]);
     r->choice[i] = -1;
   }
   for (int k = 0; k < r->nlibs; k++) {
@@ -130,7 +133,8 @@ static void close_all(Replay *r) {
       if (r->opened[i][k]) r->lib[k]->close(r->state[i][k]);
 }
 
-/* Seconds of one product: the fastest of some runs after a first one, which other users of the machine disturb least. */
+/* Seconds of one product: the fastest of some runs after a first one, which other users of the machine
+ * disturb least. */
 typedef void RunOnce(const Replay *r, uint32_t i, int lib, void *const data[3]);
 
 static double fastest(const Replay *r, uint32_t i, int lib, RunOnce *f) {
@@ -175,8 +179,8 @@ static double time_zug(Replay *r, uint32_t i) {
 /* ---- choosing ---- */
 static void print_shape(FILE *f, const Product *p) {
   const Shape *s = &p->shape;
-  fprintf(f, "%lld x %lld x %lld %s%s", (long long)s->M, (long long)s->N, (long long)s->K, s->cs[A] == 1 ? "n" : "t",
-          s->cs[B] == 1 ? "n" : "t");
+  fprintf(f, "%lld x %lld x %lld %s%s", (long long)s->M, (long long)s->N, (long long)s->K,
+          s->cs[A] == 1 ? "n" : "t", s->cs[B] == 1 ? "n" : "t");
   if (replay_batch(s) > 1) fprintf(f, " x %lld", (long long)replay_batch(s));
 }
 
@@ -220,7 +224,8 @@ static bool choose(Replay *r, ZbArena *a, bool verbose) {
   }
   if (verbose) print_head(r);
   for (uint32_t i = 0; i < r->all.n; i++) {
-    if (r->choice[i] < 0) return fprintf(stderr, "bench-replay: no library here makes product %u\n", i), false;
+    if (r->choice[i] < 0)
+      return fprintf(stderr, "bench-replay: no library here makes product %u\n", i), false;
     if (!verbose) continue;
     seconds[i][r->nlibs] = time_zug(r, i);
     print_row(r, i, seconds[i]);
@@ -284,11 +289,13 @@ static double replay(const Replay *r, double *seconds) {
 
 static double tokens(const ZpPlan *p) {
   uint32_t seq = zg_axis_find(p->graph, "seq");
-  return (double)p->global_batch * (seq == ZG_NONE || p->graph->axes[seq].size ? 1 : (double)p->axis_size[seq]);
+  return (double)p->global_batch *
+         (seq == ZG_NONE || p->graph->axes[seq].size ? 1 : (double)p->axis_size[seq]);
 }
 
 static void run(Replay *r, ZbArena *a, const ZpPlan *p, const Options *o) {
-  double *t = ZB_NEWN(a, double, o->steps + 1), *by = ZB_NEWN(a, double, r->all.n), attention = 0, flops = 0, last = 0;
+  double *t = ZB_NEWN(a, double, o->steps + 1), *by = ZB_NEWN(a, double, r->all.n), attention = 0, flops = 0,
+         last = 0;
   for (int i = 0; i <= o->steps; i++) t[i] = last = replay(r, by);
   qsort(t + 1, (size_t)o->steps, sizeof *t, by_size); /* the first one warms up */
   double ms = 1e3 * t[1 + o->steps / 2];
@@ -296,8 +303,8 @@ static void run(Replay *r, ZbArena *a, const ZpPlan *p, const Options *o) {
     if (!r->all.p[i].call) attention += by[i];
     flops += (double)r->all.p[i].count * replay_flops(&r->all.p[i].shape);
   }
-  printf("replay %.1f ms: %.0f tokens/s, %.1f GFLOP/s, attention %.1f %%\n", ms, tokens(p) / ms * 1e3, flops / ms * 1e-6,
-         100 * attention / last);
+  printf("replay %.1f ms: %.0f tokens/s, %.1f GFLOP/s, attention %.1f %%\n", ms, tokens(p) / ms * 1e3,
+         flops / ms * 1e-6, 100 * attention / last);
 }
 
 /* ---- the program ---- */
@@ -328,13 +335,15 @@ static ZpPlan *plan(ZbArena *a, const Options *o) {
   ZpOptions po = {.scratch = zk_cpu_scratch, .threads = o->threads};
   ZpPlan *p = bench_plan(a, "bench-replay", o->graph, o->recipe, &po);
   if (!p || p->mesh.nranks == 1) return p;
-  return fprintf(stderr, "bench-replay: error: recipe %s is for %lld ranks; the replay is of one\n", p->recipe->name,
-                 (long long)p->mesh.nranks), NULL;
+  return fprintf(stderr, "bench-replay: error: recipe %s is for %lld ranks; the replay is of one\n",
+                 p->recipe->name, (long long)p->mesh.nranks),
+         NULL;
 }
 
 int main(int argc, char **argv) {
   Options o;
-  if (!getenv("OMP_WAIT_POLICY")) { /* read when a program is loaded; OpenMP's threads shall not spin into others */
+  /* Read when a program is loaded; OpenMP's threads shall not spin into others. */
+  if (!getenv("OMP_WAIT_POLICY")) {
     setenv("OMP_WAIT_POLICY", "passive", 1);
     execv("/proc/self/exe", argv);
   }

@@ -19,9 +19,10 @@ typedef struct {
   int64_t M, N, K, rs[3], cs[3]; /* from row to row, from column to column */
   Loop loop[MAX_LOOPS];          /* batched */
   int64_t nloops;
-  int64_t elem[3];               /* ZkElem */
-  int64_t weights;               /* B is a parameter */
-  int64_t packed;                /* no library can take the operands as they lie: as if they had been copied */
+  int64_t elem[3]; /* ZkElem */
+  int64_t weights; /* B is a parameter */
+  /* No library can take the operands as they lie: as if they had been copied. */
+  int64_t packed;
 } Shape;
 
 typedef struct {
@@ -42,7 +43,8 @@ int64_t replay_batch(const Shape *s);
 int64_t replay_elems(const Shape *s, int operand); /* from the first element to the last */
 double replay_flops(const Shape *s);
 
-/* One way to make products. open: false if it cannot make this one; it may ask for more bytes of an operand. */
+/* One way to make products. open: false if it cannot make this one; it may ask for more bytes of
+ * an operand. */
 typedef struct {
   const char *name;
   void (*start)(int threads); /* before a run of products */
@@ -53,8 +55,8 @@ typedef struct {
 extern const Library *const replay_blas[], *const replay_dnnl[]; /* up to NULL */
 
 /* f32 products on one thread, shared out over a pool: whole products of a batch, or rows of one. */
-typedef void Sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
-                   int64_t ldb, float *c, int64_t ldc);
+typedef void Sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
+                   const float *b, int64_t ldb, float *c, int64_t ldc);
 void replay_sgemm_all(Sgemm *f, const Shape *s, void *const data[3]); /* one after the other */
 void *replay_split_open(Sgemm *f, void (*in_thread)(void), int threads);
 void replay_split_run(void *split, const Shape *s, void *const data[3]);

@@ -25,8 +25,8 @@ static void one(Sgemm *f, const Shape *s, void *const data[3], int64_t i, int64_
   int64_t off[3];
   offsets(s, i, off);
   Matrix a = seen(s, A), b = seen(s, B), c = seen(s, C);
-  f(a.trans, b.trans, rows, s->N, s->K, (float *)data[A] + off[A] + from * s->rs[A], a.ld, (float *)data[B] + off[B],
-    b.ld, (float *)data[C] + off[C] + from * s->rs[C], c.ld);
+  f(a.trans, b.trans, rows, s->N, s->K, (float *)data[A] + off[A] + from * s->rs[A], a.ld,
+    (float *)data[B] + off[B], b.ld, (float *)data[C] + off[C] + from * s->rs[C], c.ld);
 }
 
 void replay_sgemm_all(Sgemm *f, const Shape *s, void *const data[3]) {
@@ -74,13 +74,15 @@ void replay_split_close(void *split) {
 }
 
 /* ---- OpenBLAS ---- */
-static void sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
-                  int64_t ldb, float *c, int64_t ldc) {
-  cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k, 1, a,
-              (int)lda, b, (int)ldb, 0, c, (int)ldc);
+static void sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
+                  const float *b, int64_t ldb, float *c, int64_t ldc) {
+  cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (int)m, (int)n,
+              (int)k, 1, a, (int)lda, b, (int)ldb, 0, c, (int)ldc);
 }
 
-static bool f32(const Shape *s) { return s->elem[A] == ZK_F32 && s->elem[B] == ZK_F32 && s->elem[C] == ZK_F32; }
+static bool f32(const Shape *s) {
+  return s->elem[A] == ZK_F32 && s->elem[B] == ZK_F32 && s->elem[C] == ZK_F32;
+}
 
 static bool open_own(const Shape *s, int threads, void **state, size_t bytes[3]) {
   (void)threads, (void)bytes;
@@ -108,5 +110,6 @@ static void start_split(int threads) {
 }
 
 static const Library own = {"OpenBLAS", start_own, open_own, run_own, close_own},
-                     split = {"OpenBLAS/thread", start_split, open_split, replay_split_run, replay_split_close};
+                     split = {"OpenBLAS/thread", start_split, open_split, replay_split_run,
+                              replay_split_close};
 const Library *const replay_blas[] = {&own, &split, NULL};

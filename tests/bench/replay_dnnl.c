@@ -1,5 +1,6 @@
-/* Products by oneDNN, whose threads are OpenMP's: dnnl_sgemm for f32, the matmul primitive for f32 and bf16, the latter
- * also with parameters already in the layout that it likes best (how they got there is not counted). */
+/* Products by oneDNN, whose threads are OpenMP's: dnnl_sgemm for f32, the matmul primitive for f32 and bf16,
+ * the latter also with parameters already in the layout that it likes best (how they got there is not
+ * counted). */
 #include <stdlib.h>
 
 #include "tests/bench/replay.h"
@@ -9,13 +10,15 @@
 void omp_set_num_threads(int n); /* omp.h is only there with the compiler's OpenMP */
 
 /* ---- sgemm ---- */
-static void sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
-                  int64_t ldb, float *c, int64_t ldc) {
+static void sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
+                  const float *b, int64_t ldb, float *c, int64_t ldc) {
   dnnl_status_t rc = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, 1, a, lda, b, ldb, 0, c, ldc);
   ZB_ASSERT(rc == dnnl_success);
 }
 
-static bool f32(const Shape *s) { return s->elem[A] == ZK_F32 && s->elem[B] == ZK_F32 && s->elem[C] == ZK_F32; }
+static bool f32(const Shape *s) {
+  return s->elem[A] == ZK_F32 && s->elem[B] == ZK_F32 && s->elem[C] == ZK_F32;
+}
 
 static bool open_own(const Shape *s, int threads, void **state, size_t bytes[3]) {
   (void)threads, (void)bytes;
@@ -43,7 +46,8 @@ static void close_own(void *state) { (void)state; }
 #if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t Desc;
 typedef const_dnnl_memory_desc_t DescIn;
-#define desc_strided(d, n, dims, type, strides) dnnl_memory_desc_create_with_strides(d, n, dims, type, strides)
+#define desc_strided(d, n, dims, type, strides)                                                              \
+  dnnl_memory_desc_create_with_strides(d, n, dims, type, strides)
 #define desc_any(d, n, dims, type) dnnl_memory_desc_create_with_tag(d, n, dims, type, dnnl_format_tag_any)
 #define desc_free(d) dnnl_memory_desc_destroy(d)
 #define desc_in(d) (d)
@@ -103,7 +107,8 @@ static dnnl_status_t make_desc(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, 
 static bool make(Matmul *m, const Desc d[3], size_t bytes[3]) {
   static const dnnl_query_t which[3] = {dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md};
   dnnl_primitive_desc_t pd;
-  if (dnnl_engine_create(&m->engine, dnnl_cpu, 0) || dnnl_stream_create(&m->stream, m->engine, dnnl_stream_default_flags))
+  if (dnnl_engine_create(&m->engine, dnnl_cpu, 0) ||
+      dnnl_stream_create(&m->stream, m->engine, dnnl_stream_default_flags))
     return false;
   if (make_desc(&pd, m->engine, d)) return false;
   bool ok = dnnl_primitive_create(&m->primitive, pd) == dnnl_success;
@@ -144,7 +149,8 @@ static bool open_packed(const Shape *s, int threads, void **state, size_t bytes[
 static void run_matmul(void *state, const Shape *s, void *const data[3]) {
   Matmul *m = state;
   (void)s;
-  dnnl_exec_arg_t args[3] = {{DNNL_ARG_SRC, m->memory[A]}, {DNNL_ARG_WEIGHTS, m->memory[B]}, {DNNL_ARG_DST, m->memory[C]}};
+  dnnl_exec_arg_t args[3] = {
+      {DNNL_ARG_SRC, m->memory[A]}, {DNNL_ARG_WEIGHTS, m->memory[B]}, {DNNL_ARG_DST, m->memory[C]}};
   for (int k = 0; k < 3; k++) dnnl_memory_set_data_handle(m->memory[k], data[k]);
   dnnl_status_t rc = dnnl_primitive_execute(m->primitive, m->stream, 3, args);
   if (rc == dnnl_success) rc = dnnl_stream_wait(m->stream);

@@ -1,6 +1,7 @@
-/* The products of a step, found by walking the instructions of its plan. A dot's axes fall into four classes, as in
- * kernels/cpu/dot.c: batch, M, N, K. Attention is six products of whole squares, since no library leaves out what a
- * causal mask hides: q k' and p v forward; g v', p' g, ds k and ds' q backward. Recomputing q k' is not counted. */
+/* The products of a step, found by walking the instructions of its plan. A dot's axes fall into four classes,
+ * as in kernels/cpu/dot.c: batch, M, N, K. Attention is six products of whole squares, since no library
+ * leaves out what a causal mask hides: q k' and p v forward; g v', p' g, ds k and ds' q backward. Recomputing
+ * q k' is not counted. */
 #include <string.h>
 
 #include "tests/bench/replay.h"
@@ -59,15 +60,16 @@ static bool contracted(const ZkCall *c, uint16_t axis) {
   return false;
 }
 
-/* Loops over the axes of `from` that the other operand has or lacks, slowest first by `order`, merged where both
- * operands that have them lie so. */
+/* Loops over the axes of `from` that the other operand has or lacks, slowest first by `order`, merged where
+ * both operands that have them lie so. */
 static int64_t loops(const ZkView *const v[3], int from, bool shared, bool summed, int order, const ZkCall *c,
                      Loop *out) {
   Loop all[ZK_MAX_AXES];
   int64_t n = 0, merged = 0;
   for (int i = 0; i < v[from]->rank; i++) {
     uint16_t axis = v[from]->axis[i];
-    if (has(v[from == A ? B : A], axis) != shared || contracted(c, axis) != summed || v[from]->size[i] == 1) continue;
+    if (has(v[from == A ? B : A], axis) != shared || contracted(c, axis) != summed || v[from]->size[i] == 1)
+      continue;
     Loop k = {v[from]->size[i], {0}};
     for (int j = 0; j < 3; j++) k.s[j] = stride(v[j], axis, &k.n);
     int64_t at = n++;

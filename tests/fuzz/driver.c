@@ -1,11 +1,11 @@
-/* A small fuzzer for compilers without libFuzzer: runs LLVMFuzzerTestOneInput on every file of a corpus folder,
- * then on mutations of them, a pure function of the seed and the count. The sanitizers judge.
+/* A small fuzzer for compilers without libFuzzer: runs LLVMFuzzerTestOneInput on every file of a corpus
+ * folder, then on mutations of them, a pure function of the seed and the count. The sanitizers judge.
  *
  *   PROGRAM CORPUS [--seconds S] [--runs N] [--seed K] [--only I]
  *
- * Stops after N mutations (default: no limit) or S seconds (default 2), whichever is first. On a crash it prints
- * the number of the input (--only I repeats it alone) and leaves its bytes in crash-I.bin.
- * A target knows nothing of this file: it links with libFuzzer as well. */
+ * Stops after N mutations (default: no limit) or S seconds (default 2), whichever is first. On a crash it
+ * prints the number of the input (--only I repeats it alone) and leaves its bytes in crash-I.bin. A target
+ * knows nothing of this file: it links with libFuzzer as well. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -95,8 +95,19 @@ static uint64_t draw(Dice *d, uint64_t below) {
 
 /* Values at the edges of integers, which length and index fields do not like. */
 static uint64_t edge_value(Dice *d) {
-  static const uint64_t edges[] = {0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff,
-                                   0x7fffffffffffffff, 0x8000000000000000, UINT64_MAX};
+  static const uint64_t edges[] = {0,
+                                   1,
+                                   0x7f,
+                                   0x80,
+                                   0xff,
+                                   0x7fff,
+                                   0xffff,
+                                   0x7fffffff,
+                                   0x80000000,
+                                   0xffffffff,
+                                   0x7fffffffffffffff,
+                                   0x8000000000000000,
+                                   UINT64_MAX};
   return edges[draw(d, sizeof edges / sizeof *edges)] + draw(d, 2);
 }
 
@@ -118,11 +129,8 @@ static size_t mutate_once(Dice *d, uint8_t *x, size_t n, const Seed *other) {
     if (at + width <= n) memcpy(x + at, &v, width); /* little-endian machines, as the formats */
     return n;
   }
-  case 3: /* cut the end off */
-    return at;
-  case 4: /* remove a piece */
-    memmove(x + at, x + at + len, n - at - len);
-    return n - len;
+  case 3: /* cut the end off */ return at;
+  case 4: /* remove a piece */ memmove(x + at, x + at + len, n - at - len); return n - len;
   case 5: /* double a piece */
     if (n + len > INPUT_LIMIT) return n;
     memmove(x + at + len, x + at, n - at);

@@ -1,5 +1,5 @@
-/* Fuzz target: any bytes as a token file, once as they are and once with the checksum that they should have, so
- * that mutations get past it. What opens must answer reads within and beyond its samples. */
+/* Fuzz target: any bytes as a token file, once as they are and once with the checksum that they should have,
+ * so that mutations get past it. What opens must answer reads within and beyond its samples. */
 #include "runtime/exec/data/data.h"
 
 #include <stdlib.h>

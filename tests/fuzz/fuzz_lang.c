@@ -1,5 +1,5 @@
-/* Any bytes as a source file: messages, or a graph that verifies; never a crash. Imports are looked for only in the embedded library
- * and in folders that do not exist. */
+/* Any bytes as a source file: messages, or a graph that verifies; never a crash. Imports are looked for only
+ * in the embedded library and in folders that do not exist. */
 #include "compiler/compiler.h"
 #include "lang/ast.h"
 

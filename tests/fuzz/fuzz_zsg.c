@@ -1,6 +1,6 @@
-/* Fuzz target: any bytes through the .zsg loader, as they are and with checksums that fit, so that the checks behind
- * those are reached. What it accepts must verify, print, and be written back as bytes that it accepts again with
- * the same hash. */
+/* Fuzz target: any bytes through the .zsg loader, as they are and with checksums that fit, so that the checks
+ * behind those are reached. What it accepts must verify, print, and be written back as bytes that it accepts
+ * again with the same hash. */
 #include "graph/graph.h"
 
 #include <stdlib.h>

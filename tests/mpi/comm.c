@@ -58,7 +58,9 @@ static double get(const void *p, ZxCommElem e, size_t i) {
   return e == ZX_F32 ? (double)((const float *)p)[i] : ((const double *)p)[i];
 }
 /* What that type makes of a whole number: in bf16 those beyond 256 are rounded. */
-static double as(ZxCommElem e, double x) { return e == ZX_BF16 ? (double)zk_bf16_to_f32(zk_f32_to_bf16((float)x)) : x; }
+static double as(ZxCommElem e, double x) {
+  return e == ZX_BF16 ? (double)zk_bf16_to_f32(zk_f32_to_bf16((float)x)) : x;
+}
 
 static void all_reduce(const Team *m, size_t n, ZxCommElem e, ZxReduce op) {
   void *p = fresh(n * 8);
@@ -135,7 +137,8 @@ static void broadcast(const Team *m, size_t n) {
   free(p);
 }
 
-/* Everybody sends to everybody, itself included, two messages under different tags, received in the other order. */
+/* Everybody sends to everybody, itself included, two messages under different tags, received in the other
+ * order. */
 static void transfers(size_t n) {
   int k = 2 * size;
   unsigned char *in = fresh(n * (size_t)k), *out = fresh(n * (size_t)k);
@@ -163,10 +166,13 @@ static void transfers(size_t n) {
   free(r);
 }
 
-static double spread(int r, size_t i) { return zb_random_normal(1, (uint64_t)r, i) * exp(3 * zb_random_normal(2, (uint64_t)r, i)); }
+static double spread(int r, size_t i) {
+  return zb_random_normal(1, (uint64_t)r, i) * exp(3 * zb_random_normal(2, (uint64_t)r, i));
+}
 
-/* The order of additions shows in the last bits: all members must have got the same, and the reduce-scatter the
- * same as the all-reduce. bf16 must be rounded once: the bits of a sum in f32 of all parts in the order of ranks. */
+/* The order of additions shows in the last bits: all members must have got the same, and the reduce-scatter
+ * the same as the all-reduce. bf16 must be rounded once: the bits of a sum in f32 of all parts in the order
+ * of ranks. */
 static void same_bits(const Team *m, size_t n, ZxCommElem e) {
   size_t all = n * (size_t)m->size, size = zx_elem_bytes(e), own = n * (size_t)m->rank;
   char *a = fresh(all * size), *b = fresh(all * size), *other = fresh(all * size);
@@ -180,11 +186,13 @@ static void same_bits(const Team *m, size_t n, ZxCommElem e) {
   EXPECT(!memcmp(mine, a + own * size, n * size), "%s: reduce-scatter of %zu has other bits", m->name, n);
   memcpy(other, a, all * size);
   t->wait(c, t->broadcast(c, m->g, other, all * size, 0));
-  EXPECT(!memcmp(other, a, all * size), "%s: all-reduce of %zu has other bits than on its rank 0", m->name, all);
+  EXPECT(!memcmp(other, a, all * size), "%s: all-reduce of %zu has other bits than on its rank 0", m->name,
+         all);
   for (size_t i = 0; e == ZX_BF16 && i < all && i < 5000; i++) {
     float sum = 0;
     for (int k = 0; k < m->size; k++) sum += zk_bf16_to_f32(zk_f32_to_bf16((float)spread(m->member[k], i)));
-    EXPECT(((uint16_t *)(void *)a)[i] == zk_f32_to_bf16(sum), "%s: element %zu of bf16 is not rounded once", m->name, i);
+    EXPECT(((uint16_t *)(void *)a)[i] == zk_f32_to_bf16(sum), "%s: element %zu of bf16 is not rounded once",
+           m->name, i);
   }
   free(a);
   free(b);
@@ -220,8 +228,8 @@ int MPI_Isend(const void *p, int n, MPI_Datatype type, int to, int tag, MPI_Comm
   return PMPI_Isend(p, n, type, to, tag, comm, r);
 }
 
-/* By messages, a rank sends all but its own block of a vector to be summed, and its sums to all others: of every type its
- * own bytes and no more. */
+/* By messages, a rank sends all but its own block of a vector to be summed, and its sums to all others: of
+ * every type its own bytes and no more. */
 static void on_the_wire(const Team *m) {
   size_t n = 16 * 1024 * (size_t)m->size, others = (size_t)m->size - 1, block = n / (size_t)m->size;
   char *p = calloc(n, 8), *out = fresh(n * 8);
@@ -229,10 +237,12 @@ static void on_the_wire(const Team *m) {
     size_t size = zx_elem_bytes((ZxCommElem)e);
     wire = 0;
     t->wait(c, t->reduce_scatter(c, m->g, p, block, (ZxCommElem)e, ZX_SUM, out));
-    EXPECT(wire == others * block * size, "%s: a reduce-scatter sends %zu bytes, not %zu", m->name, wire, others * block * size);
+    EXPECT(wire == others * block * size, "%s: a reduce-scatter sends %zu bytes, not %zu", m->name, wire,
+           others * block * size);
     wire = 0;
     t->wait(c, t->all_reduce(c, m->g, p, n, (ZxCommElem)e, ZX_SUM));
-    EXPECT(wire == 2 * others * block * size, "%s: an all-reduce sends %zu bytes, not %zu", m->name, wire, 2 * others * block * size);
+    EXPECT(wire == 2 * others * block * size, "%s: an all-reduce sends %zu bytes, not %zu", m->name, wire,
+           2 * others * block * size);
   }
   free(p);
   free(out);
@@ -359,7 +369,8 @@ static void contract(Team *team, int nteam) {
   many(team, nteam);
 }
 
-/* Twice in another order: as many ranks before as after, each with the place and the node that it was given. */
+/* Twice in another order: as many ranks before as after, each with the place and the node that it
+ * was given. */
 static void reorder(void) {
   int *order = fresh((size_t)size * sizeof *order), was = rank;
   for (int turn = 0; turn < 2; turn++) {
@@ -391,7 +402,8 @@ int main(int argc, char **argv) {
   rank = t->rank(c);
   size = t->size(c);
   if (nodes)
-    for (int i = 0; i < size; i++) EXPECT(t->nodes(c)[i] == i % 2, "rank %d is on node %d", i, t->nodes(c)[i]);
+    for (int i = 0; i < size; i++)
+      EXPECT(t->nodes(c)[i] == i % 2, "rank %d is on node %d", i, t->nodes(c)[i]);
   if (argc > 2 && !strcmp(argv[1], "abort")) { /* one rank ends the job; the others wait for it forever */
     if (rank == size - 1) t->abort(c, atoi(argv[2]));
     t->barrier(c);

@@ -1,10 +1,11 @@
-/* A device that is the CPU but asynchronous, for tests: a stream is a thread that takes one piece of work after another,
- * each after a pause of some length, so that what is not ordered by an event happens in another order than the host's and
- * gives other numbers. Its memory is the host's, but nobody outside may know that. A step that is captured is kept as the
- * list of its work, and queued from there; what of it was not in memory would be an old step's.
+/* A device that is the CPU but asynchronous, for tests: a stream is a thread that takes one piece of work
+ * after another, each after a pause of some length, so that what is not ordered by an event happens in
+ * another order than the host's and gives other numbers. Its memory is the host's, but nobody outside may
+ * know that. A step that is captured is kept as the list of its work, and queued from there; what of it was
+ * not in memory would be an old step's.
  *
- * ZUG_TEST_NO_WAIT=1 makes streams ignore events: a run that still gives the right numbers would show that the test sees
- * nothing. */
+ * ZUG_TEST_NO_WAIT=1 makes streams ignore events: a run that still gives the right numbers would show that
+ * the test sees nothing. */
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -256,8 +257,12 @@ static void replay(const ZkEnv *env) {
 
 /* ---- work: arguments are kept, and the CPU's function is called with them ----
  * The step, and the rate that goes with it, are as they are in memory when the work is done. */
-static ZkEnv alone(const ZkEnv *env) { return (ZkEnv){.seed = env->seed, .step = env->step, .now = env->now}; }
-static ZkEnv at_now(const ZkEnv *env) { return (ZkEnv){.seed = env->seed, .step = env->now ? env->now->step : env->step}; }
+static ZkEnv alone(const ZkEnv *env) {
+  return (ZkEnv){.seed = env->seed, .step = env->step, .now = env->now};
+}
+static ZkEnv at_now(const ZkEnv *env) {
+  return (ZkEnv){.seed = env->seed, .step = env->now ? env->now->step : env->step};
+}
 static ZkAdamW *adamw_now(const ZkEnv *env, const ZkAdamW *p, ZkAdamW *out) {
   *out = *p;
   out->lr = env->now->lr;
@@ -270,40 +275,47 @@ static ZkSgd *sgd_now(const ZkEnv *env, const ZkSgd *p, ZkSgd *out) {
   return out;
 }
 
-#define WORK(NAME, FIELDS, CALL, PARAMS, ...)                                                                                \
-  typedef struct {                                                                                                           \
-    ZkEnv env;                                                                                                               \
-    FIELDS                                                                                                                   \
-  } NAME##Args;                                                                                                              \
-  static void do_##NAME(const void *p) {                                                                                     \
-    const NAME##Args *a = p;                                                                                                 \
-    ZkEnv env = at_now(&a->env);                                                                                             \
-    zx_device_cpu.CALL;                                                                                                      \
-  }                                                                                                                          \
-  static void NAME PARAMS { push(env, do_##NAME, &(NAME##Args){alone(env), __VA_ARGS__}, sizeof(NAME##Args)); }
+#define WORK(NAME, FIELDS, CALL, PARAMS, ...)                                                                \
+  typedef struct {                                                                                           \
+    ZkEnv env;                                                                                               \
+    FIELDS                                                                                                   \
+  } NAME##Args;                                                                                              \
+  static void do_##NAME(const void *p) {                                                                     \
+    const NAME##Args *a = p;                                                                                 \
+    ZkEnv env = at_now(&a->env);                                                                             \
+    zx_device_cpu.CALL;                                                                                      \
+  }                                                                                                          \
+  static void NAME PARAMS {                                                                                  \
+    push(env, do_##NAME, &(NAME##Args){alone(env), __VA_ARGS__}, sizeof(NAME##Args));                        \
+  }
 
 WORK(run, ZkCall call;, run(&env, &a->call), (const ZkEnv *env, const ZkCall *call), *call)
-WORK(adamw, ZkAdamW p; ZxScalars clip; int64_t n; const float *g; float *w; float *m; float *v; uint16_t *w16;,
-     adamw(&env, adamw_now(&a->env, &a->p, &(ZkAdamW){0}), &a->clip, a->n, a->g, a->w, a->m, a->v, a->w16),
-     (const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g, float *w, float *m, float *v,
-      uint16_t *w16), *p, *clip, n, g, w, m, v, w16)
-WORK(sgd, ZkSgd p; ZxScalars clip; int64_t n; const float *g; float *w; float *m; uint16_t *w16;,
-     sgd(&env, sgd_now(&a->env, &a->p, &(ZkSgd){0}), &a->clip, a->n, a->g, a->w, a->m, a->w16),
-     (const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, int64_t n, const float *g, float *w, float *m, uint16_t *w16), *p,
-     *clip, n, g, w, m, w16)
-WORK(sumsq, int64_t n; const float *x; double *sum;, sumsq(&env, a->n, a->x, a->sum),
-     (const ZkEnv *env, int64_t n, const float *x, double *sum), n, x, sum)
-WORK(axpy, int64_t n; float s; const float *x; float *y;, axpy(&env, a->n, a->s, a->x, a->y),
-     (const ZkEnv *env, int64_t n, float s, const float *x, float *y), n, s, x, y)
-WORK(to_bf16, int64_t n; const float *x; uint16_t *y;, to_bf16(&env, a->n, a->x, a->y),
-     (const ZkEnv *env, int64_t n, const float *x, uint16_t *y), n, x, y)
+WORK(adamw, ZkAdamW p; ZxScalars clip; int64_t n; const float *g; float *w; float *m; float *v;
+     uint16_t * w16;
+     , adamw(&env, adamw_now(&a->env, &a->p, &(ZkAdamW){0}), &a->clip, a->n, a->g, a->w, a->m, a->v, a->w16),
+     (const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g, float *w,
+      float *m, float *v, uint16_t *w16),
+     *p, *clip, n, g, w, m, v, w16)
+WORK(sgd, ZkSgd p; ZxScalars clip; int64_t n; const float *g; float *w; float *m; uint16_t * w16;
+     , sgd(&env, sgd_now(&a->env, &a->p, &(ZkSgd){0}), &a->clip, a->n, a->g, a->w, a->m, a->w16),
+     (const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, int64_t n, const float *g, float *w, float *m,
+      uint16_t *w16),
+     *p, *clip, n, g, w, m, w16)
+WORK(sumsq, int64_t n; const float *x; double *sum;
+     , sumsq(&env, a->n, a->x, a->sum), (const ZkEnv *env, int64_t n, const float *x, double *sum), n, x, sum)
+WORK(axpy, int64_t n; float s; const float *x; float *y;
+     , axpy(&env, a->n, a->s, a->x, a->y), (const ZkEnv *env, int64_t n, float s, const float *x, float *y),
+     n, s, x, y)
+WORK(to_bf16, int64_t n; const float *x; uint16_t * y;
+     , to_bf16(&env, a->n, a->x, a->y), (const ZkEnv *env, int64_t n, const float *x, uint16_t *y), n, x, y)
 WORK(zero, void *p; size_t n;, zero(&env, a->p, a->n), (const ZkEnv *env, void *p, size_t n), p, n)
 WORK(copy, void *to; const void *from; size_t n;, copy(&env, a->to, a->from, a->n),
-     (const ZkEnv *env, void *to, const void *from, size_t n), to, from, n)
-WORK(add_scalar, const float *x; double *sum;, add_scalar(&env, a->x, a->sum),
-     (const ZkEnv *env, const float *x, double *sum), x, sum)
-WORK(reciprocal, const double *x; float *y;, reciprocal(&env, a->x, a->y),
-     (const ZkEnv *env, const double *x, float *y), x, y)
+                                                (const ZkEnv *env, void *to, const void *from, size_t n), to,
+                                                from, n)
+WORK(add_scalar, const float *x; double *sum;
+     , add_scalar(&env, a->x, a->sum), (const ZkEnv *env, const float *x, double *sum), x, sum)
+WORK(reciprocal, const double *x; float *y;
+     , reciprocal(&env, a->x, a->y), (const ZkEnv *env, const double *x, float *y), x, y)
 
 static void *pinned(const ZkEnv *env, size_t bytes, ZbErr *err) {
   (void)env, (void)err;
@@ -313,7 +325,9 @@ static void unpin(const ZkEnv *env, void *p) {
   (void)env;
   free(p);
 }
-static void *alloc(const ZkEnv *env, size_t bytes, ZbErr *err) { return zx_device_cpu.alloc(env, bytes, err); }
+static void *alloc(const ZkEnv *env, size_t bytes, ZbErr *err) {
+  return zx_device_cpu.alloc(env, bytes, err);
+}
 static void release(const ZkEnv *env, void *p, size_t bytes) { zx_device_cpu.free(env, p, bytes); }
 static size_t scratch(const ZkCall *call, int threads) { return zx_device_cpu.scratch(call, threads); }
 static double peak(const ZkEnv *env, ZkElem elem, int ms) {

@@ -1,10 +1,11 @@
 /* What a step moves is what its plan says: every recipe named makes one step, with a
- * communicator that counts what it is given, and the counts are compared with the sums over the plan: by kind of operation
- * and by type, in number and in bytes.
+ * communicator that counts what it is given, and the counts are compared with the sums over the plan: by kind
+ * of operation and by type, in number and in bytes.
  *
  *     mpirun -np 4 tests/mpi/moved GRAPH RECIPES DATA RECIPE...
  *
- * Bytes are those of one rank's whole tensor, as in a plan: of a gather what comes out, of a scatter what goes in. */
+ * Bytes are those of one rank's whole tensor, as in a plan: of a gather what comes out, of a scatter what
+ * goes in. */
 #include "kernels/kernels.h"
 #include "runtime/exec/exec.h"
 
@@ -13,7 +14,8 @@
 #include <string.h>
 
 typedef enum { SEND, RECV, ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, KINDS } Kind;
-static const char *const kind_text[] = {"send", "receive", "all-reduce", "all-gather", "reduce-scatter", "all-to-all"};
+static const char *const kind_text[] = {"send",       "receive",        "all-reduce",
+                                        "all-gather", "reduce-scatter", "all-to-all"};
 enum { ELEMS = ZX_BYTES + 1 };
 static const char *const elem_text[] = {"f32", "f64", "bf16", "bytes"};
 typedef struct {
@@ -50,7 +52,8 @@ static ZxRequest all_gather(ZxComm *c, ZxGroup g, const void *part, size_t bytes
   note(ALL_GATHER, ZX_BYTES, bytes * members(c, g));
   return plain->all_gather(c, g, part, bytes, out);
 }
-static ZxRequest reduce_scatter(ZxComm *c, ZxGroup g, void *in, size_t n, ZxCommElem e, ZxReduce how, void *out) {
+static ZxRequest reduce_scatter(ZxComm *c, ZxGroup g, void *in, size_t n, ZxCommElem e, ZxReduce how,
+                                void *out) {
   note(REDUCE_SCATTER, e, n * size_of(e) * members(c, g));
   return plain->reduce_scatter(c, g, in, n, e, how, out);
 }
@@ -115,15 +118,18 @@ static int compare(const ZpPlan *p, uint32_t stage, int rank) {
     for (int e = 0; e < ELEMS; e++) {
       Count a = planned[k][e], b = moved[k][e];
       if (a.n == b.n && a.bytes == b.bytes) continue;
-      zx_say(rank, "%s: %s of %s: %" PRIu64 " with %" PRIu64 " bytes are planned, %" PRIu64 " with %" PRIu64 " done", p->recipe->name,
-             kind_text[k], elem_text[e], a.n, a.bytes, b.n, b.bytes);
+      zx_say(rank,
+             "%s: %s of %s: %" PRIu64 " with %" PRIu64 " bytes are planned, %" PRIu64 " with %" PRIu64
+             " done",
+             p->recipe->name, kind_text[k], elem_text[e], a.n, a.bytes, b.n, b.bytes);
       wrong++;
     }
   if (rank == 0)
-    printf("%-12s all-reduce %" PRIu64 " of bf16, %" PRIu64 " of f32; reduce-scatter %" PRIu64 ", %" PRIu64 "; all-gather %" PRIu64
-           "; all-to-all %" PRIu64 "; send %" PRIu64 "\n",
-           p->recipe->name, moved[ALL_REDUCE][ZX_BF16].n, moved[ALL_REDUCE][ZX_F32].n, moved[REDUCE_SCATTER][ZX_BF16].n,
-           moved[REDUCE_SCATTER][ZX_F32].n, moved[ALL_GATHER][ZX_BYTES].n, moved[ALL_TO_ALL][ZX_BYTES].n, moved[SEND][ZX_BYTES].n);
+    printf("%-12s all-reduce %" PRIu64 " of bf16, %" PRIu64 " of f32; reduce-scatter %" PRIu64 ", %" PRIu64
+           "; all-gather %" PRIu64 "; all-to-all %" PRIu64 "; send %" PRIu64 "\n",
+           p->recipe->name, moved[ALL_REDUCE][ZX_BF16].n, moved[ALL_REDUCE][ZX_F32].n,
+           moved[REDUCE_SCATTER][ZX_BF16].n, moved[REDUCE_SCATTER][ZX_F32].n, moved[ALL_GATHER][ZX_BYTES].n,
+           moved[ALL_TO_ALL][ZX_BYTES].n, moved[SEND][ZX_BYTES].n);
   return wrong;
 }
 

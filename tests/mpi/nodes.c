@@ -1,5 +1,5 @@
-/* With zrun.c: ranks that believe they are on several nodes. ZUG_TEST_NODES=ABAB: ranks 0 and 2 on one, 1 and 3 on
- * another. */
+/* With zrun.c: ranks that believe they are on several nodes. ZUG_TEST_NODES=ABAB: ranks 0 and 2 on one, 1 and
+ * 3 on another. */
 #include "runtime/exec/comm/comm.h"
 
 #include <stdlib.h>

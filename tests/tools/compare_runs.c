@@ -1,10 +1,10 @@
 /* compare_runs: are two training runs the same run? A test tool.
  *
  *   compare_runs [--loss T] [--norm T] RUN.jsonl OTHER
- *       losses and gradient norms step by step, within relative tolerances. OTHER is another metrics.jsonl or a
- *       JSON file with an array "steps" of objects with "step", "loss", "grad_norm".
- *   compare_runs [--abs T] [--rel T] A.safetensors B.safetensors
- *       the same tensors by name and shape (f32), |a - b| <= abs + rel max(|a|, |b|).
+ *       losses and gradient norms step by step, within relative tolerances. OTHER is another metrics.jsonl or
+ * a JSON file with an array "steps" of objects with "step", "loss", "grad_norm". compare_runs [--abs T]
+ * [--rel T] A.safetensors B.safetensors the same tensors by name and shape (f32), |a - b| <= abs + rel
+ * max(|a|, |b|).
  *
  * Prints the largest differences. Exit code 0: the same; 1: not; 2: cannot tell (unreadable, no steps). */
 #include <cjson/cJSON.h>

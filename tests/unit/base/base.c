@@ -140,8 +140,8 @@ Test(random, is_a_pure_function_with_the_right_moments) {
   cr_assert_lt(fabs(usum / N - 0.5), 4 * sqrt(1.0 / 12 / N));
 }
 
-/* As the mathematical library has it, up to its and our last digits; the cosine passes zero, so absolutely. Lengths that fill
- * no vector. */
+/* As the mathematical library has it, up to its and our last digits; the cosine passes zero, so absolutely.
+ * Lengths that fill no vector. */
 Test(random, many_normals_at_a_time) {
   enum { N = 10007 };
   static double x[N], more[N];
@@ -184,7 +184,8 @@ Test(bugs, ranks_are_named) {
   char text[256] = "";
   close(end[1]);
   cr_assert(child > 0 && waitpid(child, &status, 0) == child && read(end[0], text, sizeof text - 1) > 0);
-  cr_expect(WIFSIGNALED(status) && strstr(text, "[rank 12] bug in zug: ") == text && strstr(text, "so it is"), "%s", text);
+  cr_expect(WIFSIGNALED(status) && strstr(text, "[rank 12] bug in zug: ") == text && strstr(text, "so it is"),
+            "%s", text);
   close(end[0]);
 }
 

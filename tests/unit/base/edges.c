@@ -1,4 +1,5 @@
-/* What base promises, to the last digit: arenas and arrays, units, edit distances, messages, fixed random bits. */
+/* What base promises, to the last digit: arenas and arrays, units, edit distances, messages, fixed random
+ * bits. */
 #include "base/base.h"
 
 #include <criterion/criterion.h>
@@ -111,7 +112,8 @@ Test(text, units) {
     cr_expect_str_eq(zb_bytes(b, cases[i].bytes), cases[i].text);
 }
 
-/* Near is at most a third of the length and one more, with a letter the same; the first of those that are equally near. */
+/* Near is at most a third of the length and one more, with a letter the same; the first of those that are
+ * equally near. */
 Test(names, distances) {
   static const struct {
     const char *name, *other;

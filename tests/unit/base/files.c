@@ -43,7 +43,8 @@ TestSuite(in, .init = enter, .fini = leave, .timeout = 60);
 
 static void put(const char *path, const char *text, int mode) {
   int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  cr_assert(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) && fchmod(fd, (mode_t)mode) == 0);
+  cr_assert(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) &&
+            fchmod(fd, (mode_t)mode) == 0);
   close(fd);
 }
 static void has(const char *path, const char *want) {
@@ -61,7 +62,9 @@ static unsigned mode(const char *path) {
 }
 static bool starts_ok(const uint8_t *head, size_t n) { return n >= 2 && !memcmp(head, "ok", 2); }
 static const ZbKind kind = {"an ok file", starts_ok};
-static bool write_ok(const char *path, const char *text) { return zb_write_file(path, &kind, text, strlen(text), &err); }
+static bool write_ok(const char *path, const char *text) {
+  return zb_write_file(path, &kind, text, strlen(text), &err);
+}
 #define SAYS(words) cr_expect(strstr(err.text, words), "line %d: no '%s' in '%s'", __LINE__, words, err.text)
 
 /* ---- reading ---- */
@@ -118,10 +121,12 @@ Test(in, more_than_a_gigabyte) {
   int fd = open("large", O_RDWR | O_CREAT, 0600), memory = memfd_create("part", 0);
   cr_assert(fd >= 0 && memory >= 0 && ftruncate(memory, (off_t)part) == 0);
   cr_assert(pwrite(fd, "end", 3, (off_t)(parts * part + more - 3)) == 3 && close(fd) == 0);
-  char *to = mmap(NULL, parts * part + more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  char *to = mmap(NULL, parts * part + more, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   cr_assert(to != MAP_FAILED);
   for (size_t i = 0; i < parts; i++)
-    cr_assert(mmap(to + i * part, part, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory, 0) != MAP_FAILED);
+    cr_assert(mmap(to + i * part, part, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory, 0) !=
+              MAP_FAILED);
   fd = zb_open_file("large", false, &size, &err);
   cr_assert(fd >= 0 && size == parts * part + more);
   cr_expect(zb_read_at(fd, "large", to, size, 0, &err), "%s", err.text);
@@ -134,7 +139,8 @@ Test(in, one_file_of_many_names) {
   put("b", "x", 0600);
   cr_assert(link("a", "hard") == 0 && symlink("a", "soft") == 0 && symlink("none", "dangling") == 0);
   cr_expect(zb_same_file("a", "./a") && zb_same_file("a", "hard") && zb_same_file("soft", "a"));
-  cr_expect(!zb_same_file("a", "b") && !zb_same_file("a", "none") && !zb_same_file("none", "none") && !zb_same_file("a", "dangling"));
+  cr_expect(!zb_same_file("a", "b") && !zb_same_file("a", "none") && !zb_same_file("none", "none") &&
+            !zb_same_file("a", "dangling"));
 }
 
 /* ---- writing ---- */
@@ -155,7 +161,8 @@ Test(out, whole_or_not_at_all) {
 }
 
 Test(out, two_writers_do_not_meet) {
-  ZbOut *a = zb_out_new("f", &kind, &err), *b = zb_out_new("f", &kind, &err), *c = zb_out_new("f", &kind, &err);
+  ZbOut *a = zb_out_new("f", &kind, &err), *b = zb_out_new("f", &kind, &err),
+        *c = zb_out_new("f", &kind, &err);
   cr_assert(a && b && c, "%s", err.text);
   cr_assert(write(zb_out_fd(a), "ok a", 4) == 4 && write(zb_out_fd(b), "ok b", 4) == 4);
   cr_expect(zb_out_commit(a, &err));
@@ -275,7 +282,8 @@ Test(out, links_are_followed) {
   cr_expect(write_ok("dangling", "ok"), "%s", err.text);
   has("d/new", "ok");
   struct stat st;
-  cr_expect(lstat("two", &st) == 0 && S_ISLNK(st.st_mode) && lstat("dangling", &st) == 0 && S_ISLNK(st.st_mode));
+  cr_expect(lstat("two", &st) == 0 && S_ISLNK(st.st_mode) && lstat("dangling", &st) == 0 &&
+            S_ISLNK(st.st_mode));
   cr_assert(symlink("round", "round") == 0);
   cr_expect(!write_ok("round", "ok"));
   SAYS("cannot write round: Too many levels");
@@ -378,7 +386,8 @@ Test(out, nothing_stays_open) {
   cr_assert(mkfifo("pipe", 0600) == 0 && mkdir("dir", 0700) == 0 && symlink("/dev/full", "full") == 0);
   int before = descriptors();
   cr_expect(write_ok("f", "ok") && write_ok("f", "ok") && write_ok("/dev/null", "ok"));
-  cr_expect(!write_ok("letter", "ok") && !write_ok("dir", "ok") && !write_ok("full", "ok") && !write_ok("pipe", "ok"));
+  cr_expect(!write_ok("letter", "ok") && !write_ok("dir", "ok") && !write_ok("full", "ok") &&
+            !write_ok("pipe", "ok"));
   zb_out_discard(zb_out_new("f", &kind, &err));
   zb_out_discard(zb_out_share("f.tmp"));
   cr_expect(zb_read_file(a, "f", 100, &n, &err) && !zb_read_file(a, "f", 1, &n, &err));

@@ -6,9 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void shows(const char *s, size_t n, const char *want) {
-  cr_expect_str_eq(zb_show_n(s, n), want);
-}
+static void shows(const char *s, size_t n, const char *want) { cr_expect_str_eq(zb_show_n(s, n), want); }
 #define SHOWS(literal, want) shows(literal, sizeof literal - 1, want)
 
 Test(show, what_is_plain_stays) {
@@ -22,18 +20,20 @@ Test(show, what_a_terminal_obeys_is_written_out) {
   SHOWS("a\033[31mb", "a\\x1b[31mb");
   SHOWS("a\nb\tc\rd\x7f", "a\\nb\\tc\\rd\\x7f");
   SHOWS("nul\0end", "nul\\x00end");
-  SHOWS("\xc2\x9b" "31m", "\\u009b31m");                            /* CSI, of one character */
-  SHOWS("x\xe2\x80\xaeguz.\xe2\x80\xac", "x\\u202eguz.\\u202c");    /* written from right to left */
+  SHOWS("\xc2\x9b"
+        "31m",
+        "\\u009b31m");                                           /* CSI, of one character */
+  SHOWS("x\xe2\x80\xaeguz.\xe2\x80\xac", "x\\u202eguz.\\u202c"); /* written from right to left */
   SHOWS("\xe2\x80\xa8\xef\xbb\xbf\xe2\x81\xa6", "\\u2028\\ufeff\\u2066");
 }
 
 Test(show, what_is_no_utf8_is_written_out) {
   SHOWS("\xff\xfe", "\\xff\\xfe");
-  SHOWS("caf\xe9", "caf\\xe9");                      /* latin-1 */
-  SHOWS("\xe2\x82", "\\xe2\\x82");                   /* cut off */
+  SHOWS("caf\xe9", "caf\\xe9");    /* latin-1 */
+  SHOWS("\xe2\x82", "\\xe2\\x82"); /* cut off */
   SHOWS("\xe2\x82x", "\\xe2\\x82x");
   SHOWS("\xc0\xaf\xe0\x80\xaf", "\\xc0\\xaf\\xe0\\x80\\xaf"); /* overlong */
-  SHOWS("\xed\xa0\x80", "\\xed\\xa0\\x80");          /* a surrogate */
+  SHOWS("\xed\xa0\x80", "\\xed\\xa0\\x80");                   /* a surrogate */
   SHOWS("\xf4\x90\x80\x80\xf8", "\\xf4\\x90\\x80\\x80\\xf8");
 }
 
@@ -53,7 +53,8 @@ Test(show, what_is_long_keeps_its_ends) {
     cr_expect((strstr(t, "...") == NULL) == (k < ZB_SHOWN) && strlen(t) < ZB_SHOWN);
   }
   /* Never within a character, and what is written out counts as it is written. */
-  static const char *const units[] = {"\xc3\xbc", "\xe6\xa8\xa1", "\xf0\x9f\x90\x8c", "\xff", "\033", "a\xe6\xa8\xa1"};
+  static const char *const units[] = {"\xc3\xbc", "\xe6\xa8\xa1", "\xf0\x9f\x90\x8c",
+                                      "\xff",     "\033",         "a\xe6\xa8\xa1"};
   for (size_t u = 0; u < sizeof units / sizeof *units; u++)
     for (size_t shift = 0; shift < 5; shift++) {
       size_t at = shift, len = strlen(units[u]);
@@ -105,7 +106,8 @@ Test(show, plain_characters) {
 
 /* ---- options ---- */
 static const char *option_error(const char *a, const char *b) {
-  static const struct option longs[] = {{"save", 1, NULL, 256}, {"seed", 1, NULL, 257}, {"help", 0, NULL, 258}, {0}};
+  static const struct option longs[] = {
+      {"save", 1, NULL, 256}, {"seed", 1, NULL, 257}, {"help", 0, NULL, 258}, {0}};
   static ZbErr err;
   char one[64], two[64];
   char *argv[] = {"prog", strcpy(one, a), b ? strcpy(two, b) : NULL, NULL};

@@ -1,4 +1,5 @@
-/* Whatever bytes a source, its name or an option holds, messages are text that a terminal and JSON can take, and short. */
+/* Whatever bytes a source, its name or an option holds, messages are text that a terminal and JSON can take,
+ * and short. */
 #include "lang/internal.h"
 
 #include <cjson/cJSON.h>
@@ -48,10 +49,12 @@ static void try(const char *name, const char *text, size_t n) {
 Test(bytes, messages_are_plain) {
   TRY("good.zug", "model M { axis batch }");
   TRY("esc\033[31m\xff\xe2\x80\xae.zug", "model M { axis batch \033]0;x\a y = \xff\xfe + \"\xe9 }");
-  TRY("new\nline.zug", "model caf\xc3\xa9\xff { \xe2\x80\xae = \xed\xa0\x80 \xf4\x90\x80\x80\r\n\tx\0y = 3 \x7f}");
+  TRY("new\nline.zug",
+      "model caf\xc3\xa9\xff { \xe2\x80\xae = \xed\xa0\x80 \xf4\x90\x80\x80\r\n\tx\0y = 3 \x7f}");
   TRY("bom.zug", "\xef\xbb\xbfmodel M { axis batch }");
   char all[256 * 3];
-  for (int i = 0; i < 256; i++) all[3 * i] = 'a', all[3 * i + 1] = (char)i, all[3 * i + 2] = i % 3 ? ' ' : '\n';
+  for (int i = 0; i < 256; i++)
+    all[3 * i] = 'a', all[3 * i + 1] = (char)i, all[3 * i + 2] = i % 3 ? ' ' : '\n';
   try("all.zug", all, sizeof all);
 }
 
@@ -97,28 +100,17 @@ static size_t utf8(uint32_t c, char out[4]) {
   return n;
 }
 
-/* Wide and zero-width characters by ranges: the first and the last of each, and those around it, which take one column or,
- * as they control a terminal, one `?` a byte. */
+/* Wide and zero-width characters by ranges: the first and the last of each, and those around it, which take
+ * one column or, as they control a terminal, one `?` a byte. */
 Test(bytes, columns_of_characters) {
   static const struct {
     uint32_t from, to, width, before, after;
-  } ranges[] = {{0x21, 0x7e, 1, 1, 1},
-                {0xa0, 0x2ff, 1, 2, 0},
-                {0x300, 0x36f, 0, 1, 1},
-                {0x1100, 0x115f, 2, 1, 1},
-                {0x200b, 0x200d, 0, 1, 3},
-                {0x20d0, 0x20ff, 0, 1, 1},
-                {0x2e80, 0xa4cf, 2, 1, 1},
-                {0xac00, 0xd7a3, 2, 1, 1},
-                {0xf900, 0xfaff, 2, 1, 1},
-                {0xfe00, 0xfe0f, 0, 1, 1},
-                {0xfe30, 0xfe6f, 2, 1, 1},
-                {0xff00, 0xff60, 2, 3, 1},
-                {0xffe0, 0xffe6, 2, 1, 1},
-                {0x1f300, 0x1f64f, 2, 1, 1},
-                {0x1f900, 0x1f9ff, 2, 1, 1},
-                {0x20000, 0x3fffd, 2, 1, 1},
-                {0x40000, 0x10ffff, 1, 1, 4}};
+  } ranges[] = {{0x21, 0x7e, 1, 1, 1},       {0xa0, 0x2ff, 1, 2, 0},      {0x300, 0x36f, 0, 1, 1},
+                {0x1100, 0x115f, 2, 1, 1},   {0x200b, 0x200d, 0, 1, 3},   {0x20d0, 0x20ff, 0, 1, 1},
+                {0x2e80, 0xa4cf, 2, 1, 1},   {0xac00, 0xd7a3, 2, 1, 1},   {0xf900, 0xfaff, 2, 1, 1},
+                {0xfe00, 0xfe0f, 0, 1, 1},   {0xfe30, 0xfe6f, 2, 1, 1},   {0xff00, 0xff60, 2, 3, 1},
+                {0xffe0, 0xffe6, 2, 1, 1},   {0x1f300, 0x1f64f, 2, 1, 1}, {0x1f900, 0x1f9ff, 2, 1, 1},
+                {0x20000, 0x3fffd, 2, 1, 1}, {0x40000, 0x10ffff, 1, 1, 4}};
   for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
     const uint32_t of[][2] = {{ranges[i].from - 1, ranges[i].before},
                               {ranges[i].from, ranges[i].width},

@@ -1,6 +1,6 @@
-/* Every tests/lang/NAME.zug gives exactly the messages in NAME.expect, and the tree and the recipes of a file without
- * errors. A new case is two new files; `make regenerate-lang` writes all .expect files anew: read the difference before
- * committing. */
+/* Every tests/lang/NAME.zug gives exactly the messages in NAME.expect, and the tree and the recipes of a file
+ * without errors. A new case is two new files; `make regenerate-lang` writes all .expect files anew: read the
+ * difference before committing. */
 #include "tests/unit/lang/render.h"
 
 #include <criterion/criterion.h>

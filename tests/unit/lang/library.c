@@ -6,17 +6,25 @@
 
 #define BLOCK(name) "block " name "(x: real[..]) -> real[..] { return x }\n"
 
-const char *const zl_stdlib[] = {
-    "near.zug", BLOCK("outer"),
-    "far.zug", BLOCK("far"),
-    "deep/near.zug", BLOCK("inner"),
-    "deep/first.zug", "use near use far use deep.second as second\n" BLOCK("first"),
-    "deep/second.zug", "use near use far use deep.near as again\n" BLOCK("second"),
-    "lost.zug", "use first\n",
-    "circle/a.zug", "use far use b\n",
-    "circle/b.zug", "use far use c\n",
-    "circle/c.zug", "use deep.near use b\n",
-    NULL};
+const char *const zl_stdlib[] = {"near.zug",
+                                 BLOCK("outer"),
+                                 "far.zug",
+                                 BLOCK("far"),
+                                 "deep/near.zug",
+                                 BLOCK("inner"),
+                                 "deep/first.zug",
+                                 "use near use far use deep.second as second\n" BLOCK("first"),
+                                 "deep/second.zug",
+                                 "use near use far use deep.near as again\n" BLOCK("second"),
+                                 "lost.zug",
+                                 "use first\n",
+                                 "circle/a.zug",
+                                 "use far use b\n",
+                                 "circle/b.zug",
+                                 "use far use c\n",
+                                 "circle/c.zug",
+                                 "use deep.near use b\n",
+                                 NULL};
 
 typedef struct {
   ZbArena *a;
@@ -51,7 +59,8 @@ static void uses(const Case *c, const ZlFile *f, const char *alias, const char *
   cr_expect(u->file == file(c, name), "%s: %s is %s", f->name, alias, u->file->name);
 }
 
-/* What a file of the library uses is looked for in its own folder, then at the top; a file is read once, for all. */
+/* What a file of the library uses is looked for in its own folder, then at the top; a file is read once, for
+ * all. */
 Test(library, files_use_their_neighbours) {
   Case c = load("use deep.first use near use deep.near as deep use far use far as too\n");
   cr_assert_eq(zl_errors(c.d), 0, "%s", c.out.s);
@@ -71,7 +80,8 @@ Test(library, files_use_their_neighbours) {
   done(&c);
 }
 
-/* Nor does a file of the library see the folders of others, so no folder is named as one that was looked in. */
+/* Nor does a file of the library see the folders of others, so no folder is named as one that was
+ * looked in. */
 Test(library, files_see_only_the_library) {
   Case c = load("use lost\n");
   cr_expect_eq(zl_errors(c.d), 1);
@@ -86,7 +96,8 @@ Test(library, files_see_only_the_library) {
 Test(library, circle) {
   Case c = load("use near use circle.a\n");
   cr_expect_eq(zl_errors(c.d), 1);
-  cr_expect(strstr(c.out.s, "= note: <library>/circle/b.zug -> <library>/circle/c.zug -> <library>/circle/b.zug\n"), "%s",
-            c.out.s);
+  cr_expect(
+      strstr(c.out.s, "= note: <library>/circle/b.zug -> <library>/circle/c.zug -> <library>/circle/b.zug\n"),
+      "%s", c.out.s);
   done(&c);
 }

@@ -169,7 +169,8 @@ Test(program, embedded_library_tags) {
   cr_expect_eq(used, (1u << known) - 1);
 }
 
-/* The fenced examples of the manual, except the grammar: they parse, and their recipes and clusters resolve. */
+/* The fenced examples of the manual, except the grammar: they parse, and their recipes and
+ * clusters resolve. */
 Test(program, reference_examples) {
   ZbArena *a = zb_arena_new();
   size_t n;

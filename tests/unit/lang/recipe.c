@@ -181,29 +181,30 @@ Test(cluster, which_one) {
 
 /* Whatever is wrong with a cluster, it is reported once and the cluster is not given out. */
 Test(cluster, wrong) {
-  static const char *const lines[] = {"device memory 1 GB, memory 2 GB",
-                                      "device memory 1 GB, memory 2 s",
-                                      "device memory 0 GB",
-                                      "device bf16 1 GB",
-                                      "device f32 1 s",
-                                      "device hbm 1 GB",
-                                      "device link 1 GB/s",
-                                      "host hbm 1 GB/s",
-                                      "host memory 1 GB/s",
-                                      "host link 1 GB",
-                                      "host link 1 GB/s, link 1 GB/s",
-                                      "device speed 1 GB  host memory 1 GB",
-                                      "level a 2, latency 1 us",
-                                      "level a 0, link 1 GB/s",
-                                      "level a 1.5, link 1 GB/s",
-                                      "level a 0, memory 1 GB",
-                                      "level a 2, link 1 GB",
-                                      "level a 2, link 1 GB/s, latency 1 GB/s",
-                                      "level a 2, link 1 GB/s, speed 1 GB/s",
-                                      "level a 2, link 1 GB/s, link 1 GB/s",
-                                      "level a 2, link 1 GB/s  level a 2, link 1 GB/s",
-                                      "level a 2, link 1 GB/s  level b 2, link 1 GB/s  level b 2, latency 1 s",
-                                      "level a 2, latency 1 s  level b 2, link 1 GB/s"};
+  static const char *const lines[] = {
+      "device memory 1 GB, memory 2 GB",
+      "device memory 1 GB, memory 2 s",
+      "device memory 0 GB",
+      "device bf16 1 GB",
+      "device f32 1 s",
+      "device hbm 1 GB",
+      "device link 1 GB/s",
+      "host hbm 1 GB/s",
+      "host memory 1 GB/s",
+      "host link 1 GB",
+      "host link 1 GB/s, link 1 GB/s",
+      "device speed 1 GB  host memory 1 GB",
+      "level a 2, latency 1 us",
+      "level a 0, link 1 GB/s",
+      "level a 1.5, link 1 GB/s",
+      "level a 0, memory 1 GB",
+      "level a 2, link 1 GB",
+      "level a 2, link 1 GB/s, latency 1 GB/s",
+      "level a 2, link 1 GB/s, speed 1 GB/s",
+      "level a 2, link 1 GB/s, link 1 GB/s",
+      "level a 2, link 1 GB/s  level a 2, link 1 GB/s",
+      "level a 2, link 1 GB/s  level b 2, link 1 GB/s  level b 2, latency 1 s",
+      "level a 2, latency 1 s  level b 2, link 1 GB/s"};
   for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
     ZbText t = {0};
     zb_text_add(&t, "cluster c { %s }", lines[i]);
@@ -215,10 +216,12 @@ Test(cluster, wrong) {
   }
 }
 
-/* Every recipe and every cluster of a file is checked, asked for or not, though not those of files that it uses. */
+/* Every recipe and every cluster of a file is checked, asked for or not, though not those of files that it
+ * uses. */
 Test(recipe, all_of_a_file_are_checked) {
-  Case c = load("recipe a { micro 0 } recipe b { clip 1 } recipe c { bind x = 0 }\n"
-                "cluster d { device memory 1 s } cluster e { host link 1 GB/s } cluster f { level g 2, latency 1 s }");
+  Case c = load(
+      "recipe a { micro 0 } recipe b { clip 1 } recipe c { bind x = 0 }\n"
+      "cluster d { device memory 1 s } cluster e { host link 1 GB/s } cluster f { level g 2, latency 1 s }");
   zl_check_recipes(c.p, c.d);
   cr_expect_eq(zl_errors(c.d), 4, "%s", messages(&c));
   done(&c);
@@ -228,7 +231,8 @@ Test(recipe, all_of_a_file_are_checked) {
   done(&c);
 }
 
-/* All recipes of a file have 4194304 words at most, here 4096 in each; it is said once where they are too many. */
+/* All recipes of a file have 4194304 words at most, here 4096 in each; it is said once where they are too
+ * many. */
 Test(recipe, words_of_a_file) {
   for (int n = 1024; n <= 1030; n += 6) {
     ZbText t = {0};
@@ -257,8 +261,9 @@ Test(recipe, wrong_twice) {
 
 /* Whatever is wrong with a setting of an optimizer, the recipe is not given out. */
 Test(recipe, wrong_settings) {
-  static const char *const settings[] = {"lr = 1, 2", "lr = 1, lrr = 2", "lr = 1, lr = 1", "lr = -1", "lr = 1, b1 = 1",
-                                         "lr = 1, anneal = up", "lr = 1, until = 5", ""};
+  static const char *const settings[] = {
+      "lr = 1, 2",      "lr = 1, lrr = 2",     "lr = 1, lr = 1",    "lr = -1",
+      "lr = 1, b1 = 1", "lr = 1, anneal = up", "lr = 1, until = 5", ""};
   for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
     ZbText t = {0};
     zb_text_add(&t, "recipe r { optimizer adamw(%s) }", settings[i]);
@@ -295,8 +300,8 @@ Test(recipe, second_is_not_looked_at) {
     zb_text_add(&t, "recipe r { %s }", bodies[i]);
     Case c = load(t.s);
     cr_expect_null(zl_recipe(c.p, c.d, "r"), "%s", bodies[i]);
-    cr_expect(zl_errors(c.d) == 1 && strstr(messages(&c), "[Z0803]") && strstr(messages(&c), "first here"), "%s: %s",
-              bodies[i], messages(&c));
+    cr_expect(zl_errors(c.d) == 1 && strstr(messages(&c), "[Z0803]") && strstr(messages(&c), "first here"),
+              "%s: %s", bodies[i], messages(&c));
     done(&c);
     zb_text_free(&t);
   }
@@ -304,9 +309,10 @@ Test(recipe, second_is_not_looked_at) {
 
 /* Any two directives of one recipe that disagree on what is sharded are reported. */
 Test(recipe, shards_agree) {
-  static const char *const bodies[] = {"shard states over a  shard grads, states over b",
-                                       "shard states over a  shard states over b  shard grads, states over c",
-                                       "shard params, grads, states over a keep  shard params, grads, states over b"};
+  static const char *const bodies[] = {
+      "shard states over a  shard grads, states over b",
+      "shard states over a  shard states over b  shard grads, states over c",
+      "shard params, grads, states over a keep  shard params, grads, states over b"};
   for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
     ZbText t = {0};
     zb_text_add(&t, "recipe r { mesh a = 2, b = 2, c = 2  %s }", bodies[i]);
@@ -364,11 +370,13 @@ Test(recipe, settings_have_edges) {
 
 /* Files without recipes, and files that are not there, have none to inherit from, nor one to propose. */
 Test(recipe, nothing_to_inherit_from) {
-  static const char *const texts[] = {"use std.nn recipe r from nn.base { }", "use no.file recipe r from file.base { }"};
+  static const char *const texts[] = {"use std.nn recipe r from nn.base { }",
+                                      "use no.file recipe r from file.base { }"};
   for (size_t i = 0; i < 2; i++) {
     Case c = load(texts[i]);
     cr_expect_null(zl_recipe(c.p, c.d, "r"));
-    cr_expect(strstr(messages(&c), "[Z0801]: no recipe `") && !strstr(messages(&c), "did you mean"), "%s", messages(&c));
+    cr_expect(strstr(messages(&c), "[Z0801]: no recipe `") && !strstr(messages(&c), "did you mean"), "%s",
+              messages(&c));
     done(&c);
   }
 }
@@ -396,13 +404,15 @@ Test(recipe, words_of_every_list) {
       zb_text_add(&t, "recipe r { %s", lists[i].before);
       for (uint32_t k = 1; k <= n; k++) {
         const char *piece = lists[i].piece, *number = strstr(piece, "%u");
-        zb_text_add(&t, "%s%.*s%u%s", k > 1 ? lists[i].between : "", (int)(number - piece), piece, k, number + 2);
+        zb_text_add(&t, "%s%.*s%u%s", k > 1 ? lists[i].between : "", (int)(number - piece), piece, k,
+                    number + 2);
       }
       zb_text_add(&t, "%s }", lists[i].after);
       Case c = load(t.s);
       zl_recipe(c.p, c.d, "r");
       bool large = strstr(messages(&c), "[Z0812]: recipe `r` has more than 4096 words");
-      cr_expect_eq(large, words > 4096, "%s%s%s..., %u of them", lists[i].before, lists[i].piece, lists[i].between, n);
+      cr_expect_eq(large, words > 4096, "%s%s%s..., %u of them", lists[i].before, lists[i].piece,
+                   lists[i].between, n);
       done(&c);
       zb_text_free(&t);
     }
@@ -439,7 +449,8 @@ Test(units, prefixes) {
     cr_assert(zl_unit_parse(units[i].text, strlen(units[i].text), &scale, &unit), "%s", units[i].text);
     cr_expect(scale == units[i].scale && unit == units[i].unit, "%s is %.17g", units[i].text, scale);
   }
-  static const char *const none[] = {"", "k", "i", "Ki", "b", "ks", "Gms", "KKB", "KiKiB", "EB", "GBs", "GB/"};
+  static const char *const none[] = {"",    "k",   "i",     "Ki", "b",   "ks",
+                                     "Gms", "KKB", "KiKiB", "EB", "GBs", "GB/"};
   for (size_t i = 0; i < sizeof none / sizeof *none; i++)
     cr_expect(!zl_unit_parse(none[i], strlen(none[i]), &scale, &unit), "%s", none[i]);
 }

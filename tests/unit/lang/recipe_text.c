@@ -169,7 +169,8 @@ Test(recipe_text, heirs_replace) {
       {"bind x = 2", "bind x = 5, y = 4"},
       {"pad x to 2  pad y to 3", "pad x to 5  pad y to 4"},
       {"micro 2", "micro 1"},
-      {"mesh a = 2, b = 2  split x*y, z over a else v  split w over b", "mesh a = 2, b = 2  split u over a  split t over b"},
+      {"mesh a = 2, b = 2  split x*y, z over a else v  split w over b",
+       "mesh a = 2, b = 2  split u over a  split t over b"},
       {"mesh a = 2, b = 2  split x over b, a", "mesh a = 2, b = 2  split u over b  split t over a else x"},
       {"mesh a = 2  shard params, grads, states over a unit b.c keep", "mesh a = 2  shard states over a"},
       {"mesh a = 2  shard states over a", "mesh a = 2  shard params, grads, states over a unit b.c keep"},
@@ -178,14 +179,16 @@ Test(recipe_text, heirs_replace) {
       {"mesh p = 3  stages over p = [1, 2, 3]", "mesh p = 3  stages over p by cost"},
       {"mesh p = 3  stages over p by cost", "mesh p = 3  stages over p = [1, 2, 3]"},
       {"mesh p = 3, q = 2  stages over p = [1, 2, 3]", "mesh p = 3, q = 2  stages over q = [4, 5]"},
-      {"mesh p = 1  stages over p by cost  schedule gpipe", "mesh p = 1  stages over p by cost  schedule 1f1b"},
+      {"mesh p = 1  stages over p by cost  schedule gpipe",
+       "mesh p = 1  stages over p by cost  schedule 1f1b"},
       {"recompute a.b, c", "recompute d"},
       {"recompute a", "recompute b, c.d, e"},
       {"recompute a.b, c", "recompute none"},
       {"recompute none", "recompute a"},
       {"precision compute bf16, params f32", "precision compute f32, params f32"},
       {"precision compute f32", "precision compute bf16"},
-      {"optimizer adamw(lr = 1, warmup = 3, anneal = linear, until = 9) decay 0.1 except norm, bias", "optimizer sgd(lr = 2)"},
+      {"optimizer adamw(lr = 1, warmup = 3, anneal = linear, until = 9) decay 0.1 except norm, bias",
+       "optimizer sgd(lr = 2)"},
       {"optimizer adamw(lr = 1, b1 = 0.5) decay 0.1", "optimizer adamw(lr = 1) decay 0.2 except norm"},
       {"clip 2", "clip 1"},
       {"clip 2", "clip 0"},
@@ -195,7 +198,8 @@ Test(recipe_text, heirs_replace) {
     zb_text_add(&both, "recipe base for A { %s } recipe r for B from base { %s }", again[i][0], again[i][1]);
     zb_text_add(&one, "recipe r for B { %s }", again[i][1]);
     ZbText heir = list_of(both.s, "r"), alone = list_of(one.s, "r");
-    cr_expect(strcmp(heir.s, alone.s) == 0, "{ %s } after { %s } is\n%sfor\n%s", again[i][1], again[i][0], heir.s, alone.s);
+    cr_expect(strcmp(heir.s, alone.s) == 0, "{ %s } after { %s } is\n%sfor\n%s", again[i][1], again[i][0],
+              heir.s, alone.s);
     zb_text_free(&heir);
     zb_text_free(&alone);
     zb_text_free(&both);
@@ -210,11 +214,14 @@ Test(recipe_text, heirs_add) {
       {"pad x to 2  pad y to 3", "pad y to 4  pad z to 5", "pad x to 2  pad y to 4  pad z to 5"},
       {"mesh a = 2, b = 2, c = 2  split x over a  split y over b", "split z over b  split w over c",
        "mesh a = 2, b = 2, c = 2  split x over a  split z over b  split w over c"},
-      {"mesh a = 2, b = 2  shard states over a", "shard states over b", "mesh a = 2, b = 2  shard states over a  shard states over b"},
-      {"mesh a = 2, b = 2, c = 2  shard states over a  shard states over b  shard states over c", "shard none over a",
-       "mesh a = 2, b = 2, c = 2  shard states over c  shard states over b"},
-      {"mesh a = 2, b = 2  shard states over a  shard states over b", "shard none over b", "mesh a = 2, b = 2  shard states over a"},
-      {"mesh a = 2, b = 2  shard states over a", "shard none over b", "mesh a = 2, b = 2  shard states over a"},
+      {"mesh a = 2, b = 2  shard states over a", "shard states over b",
+       "mesh a = 2, b = 2  shard states over a  shard states over b"},
+      {"mesh a = 2, b = 2, c = 2  shard states over a  shard states over b  shard states over c",
+       "shard none over a", "mesh a = 2, b = 2, c = 2  shard states over c  shard states over b"},
+      {"mesh a = 2, b = 2  shard states over a  shard states over b", "shard none over b",
+       "mesh a = 2, b = 2  shard states over a"},
+      {"mesh a = 2, b = 2  shard states over a", "shard none over b",
+       "mesh a = 2, b = 2  shard states over a"},
       {"precision compute bf16", "precision params f32", "precision compute bf16, params f32"},
       {"limit memory 1 GB, host 2 GB", "limit host 3 GB", "limit memory 1 GB, host 3 GB"},
       {"limit host 2 GB", "limit memory 1 GB", "limit memory 1 GB, host 2 GB"},
@@ -224,7 +231,8 @@ Test(recipe_text, heirs_add) {
     zb_text_add(&both, "recipe base for A { %s } recipe r from base { %s }", more[i][0], more[i][1]);
     zb_text_add(&one, "recipe r for A { %s }", more[i][2]);
     ZbText heir = list_of(both.s, "r"), alone = list_of(one.s, "r");
-    cr_expect(strcmp(heir.s, alone.s) == 0, "{ %s } after { %s } is\n%sfor\n%s", more[i][1], more[i][0], heir.s, alone.s);
+    cr_expect(strcmp(heir.s, alone.s) == 0, "{ %s } after { %s } is\n%sfor\n%s", more[i][1], more[i][0],
+              heir.s, alone.s);
     zb_text_free(&heir);
     zb_text_free(&alone);
     zb_text_free(&both);

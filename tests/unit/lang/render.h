@@ -4,8 +4,8 @@
 
 #include "lang/ast.h"
 
-/* Loads `path` and, if that went well, resolves each of its recipes and clusters. Appends all messages to *out, and of
- * a file without errors the tree and those recipes and clusters that are right. */
+/* Loads `path` and, if that went well, resolves each of its recipes and clusters. Appends all messages to
+ * *out, and of a file without errors the tree and those recipes and clusters that are right. */
 void render_file(const char *path, ZbText *out);
 
 #endif

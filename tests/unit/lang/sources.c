@@ -69,7 +69,8 @@ Test(sources, lines) {
   done(&c);
 }
 
-/* Texts of one line hang below each other from right to left, with a stroke for each that is still to come. */
+/* Texts of one line hang below each other from right to left, with a stroke for each that is still
+ * to come. */
 Test(messages, three_places_of_a_line_and_others) {
   Case c = begin("abc def ghi jkl\n2\n3\n4\n5\n6\n7\n8\n9\nten\n");
   int32_t second = zl_source_add(c.s, "two.zug", "x\ny z\n", 6);
@@ -109,7 +110,8 @@ Test(messages, three_places_of_a_line_and_others) {
   done(&c);
 }
 
-/* Where marks lie on top of each other the later one is seen; a text that cannot stand beside its mark is below. */
+/* Where marks lie on top of each other the later one is seen; a text that cannot stand beside its mark is
+ * below. */
 Test(messages, marks_on_marks) {
   Case c = begin("abcdefgh\n");
   ZlDiag *d = zl_report(c.d, ZL_Z0201, span(0, 8), "outer");
@@ -152,7 +154,8 @@ Test(messages, long_lines_and_wide_characters) {
   done(&c);
 }
 
-/* A line and a mark far longer than what is shown: what is in sight of both is as it would be of shorter ones. */
+/* A line and a mark far longer than what is shown: what is in sight of both is as it would be of shorter
+ * ones. */
 Test(messages, very_long_marks) {
   char line[6001];
   memset(line, 'a', sizeof line - 1);
@@ -185,7 +188,8 @@ Test(messages, edges_of_lines) {
   done(&c);
 }
 
-/* What is shown begins 80 columns before the mark; of a wide character there only its second half is in sight. */
+/* What is shown begins 80 columns before the mark; of a wide character there only its second half is in
+ * sight. */
 Test(messages, half_a_character) {
   ZbText line = {0};
   zb_text_add(&line, "%20s\xe6\xa8\xa1%0200d", "", 0);
@@ -204,7 +208,8 @@ Test(messages, of_any_length) {
   zl_report(c.d, ZL_Z0201, ZL_NOWHERE, "%.2000s", text);
   cr_expect_str_eq(text_of(&c), zb_printf(c.a, "error[Z0201]: %.2000s\n\n", text));
   zl_report(c.d, ZL_Z0201, ZL_NOWHERE, "%.2001s", text);
-  cr_expect(strstr(text_of(&c), zb_printf(c.a, "error[Z0201]: %.2000s... (2001 bytes)\n\n", text)), "%s", c.out.s);
+  cr_expect(strstr(text_of(&c), zb_printf(c.a, "error[Z0201]: %.2000s... (2001 bytes)\n\n", text)), "%s",
+            c.out.s);
   done(&c);
 }
 
