@@ -112,15 +112,26 @@ typedef struct {
                                 * gradients: of both, which begin together */
 } ZpNode;
 
+/* The node lists of a segment, in the order in which a step runs them. */
+typedef enum {
+  ZP_COUNT, /* the loss denominator alone */
+  ZP_FWD,
+  ZP_BWD,
+  ZP_PHASES
+} ZpPhase;
+extern const char *const zp_phase_text[ZP_PHASES]; /* "count", "forward", "backward" */
+typedef struct {
+  ZpNode *nodes;
+  uint32_t n;
+  uint64_t temp; /* bytes of its temporaries in the stage's scratch */
+} ZpList;
+
 /* The local program of one segment, the same for all its instances and all ranks of a stage. Views' `start` of
  * split axes differ from rank to rank: view.start holds only the part that does not (0), see zp_view_start. */
 typedef struct {
   ZpValue *values; uint32_t nvalues;
-  ZpNode *fwd;     uint32_t nfwd;
-  ZpNode *bwd;     uint32_t nbwd;
-  ZpNode *count;   uint32_t ncount; /* the loss denominator alone; its values are in `values` too */
+  ZpList list[ZP_PHASES];           /* all speak of `values` */
   uint64_t saved_bytes;             /* of one instance and micro-batch */
-  uint64_t fwd_temp, bwd_temp, count_temp;
   bool saves_carry;                 /* backward reads what is carried in */
   uint64_t carry_bytes, dcarry_bytes;          /* tuple carried in; its cotangents */
   uint64_t carry_out_bytes, dcarry_out_bytes;
@@ -183,6 +194,10 @@ typedef enum {
 } ZpInstrOp;
 typedef struct { const char *text; ZpQueue queue; } ZpInstrInfo;
 extern const ZpInstrInfo zp_instr_info[ZP_I_COUNT_];
+/* The list of its segment that an instruction runs; ZP_PHASES: it runs none. */
+static inline ZpPhase zp_phase(ZpInstrOp op) {
+  return op == ZP_I_COUNT ? ZP_COUNT : op == ZP_I_FWD ? ZP_FWD : op == ZP_I_BWD ? ZP_BWD : ZP_PHASES;
+}
 
 /* Memory of a rank that instructions share. Rings and pools hold several of a kind, `index` tells them apart. */
 typedef enum {

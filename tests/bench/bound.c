@@ -64,12 +64,13 @@ static bool ask_device(const Options *o, ZpOptions *po) {
 }
 
 /* ---- a step of rank 0, counted and not played ---- */
-static uint64_t count_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, bool first) {
-  for (uint32_t i = 0; i < n; i++) {
-    if (nodes[i].sets) nodes[i].call.accumulate = !first;
-    zx_count_node(e, s, &nodes[i], 0);
+static uint64_t count_nodes(ZxEngine *e, const ZpSegment *s, ZpPhase phase, bool first) {
+  const ZpList *l = &s->list[phase];
+  for (uint32_t i = 0; i < l->n; i++) {
+    if (l->nodes[i].sets) l->nodes[i].call.accumulate = !first;
+    zx_count_node(e, s, &l->nodes[i], 0);
   }
-  return n;
+  return l->n;
 }
 
 static uint64_t count_step(ZxEngine *e) {
@@ -77,12 +78,10 @@ static uint64_t count_step(ZxEngine *e) {
   uint64_t calls = 0;
   for (uint32_t i = 0; i < g->ninstrs; i++) {
     const ZpInstr *in = &g->instrs[i];
-    bool plays = in->op == ZP_I_FWD || in->op == ZP_I_BWD || in->op == ZP_I_COUNT, first = in->mb == 0;
-    const ZpSegment *s = plays ? &e->p->segments[e->st->insts[in->inst].segment] : NULL;
+    ZpPhase phase = zp_phase(in->op);
+    if (phase < ZP_PHASES)
+      calls += count_nodes(e, &e->p->segments[e->st->insts[in->inst].segment], phase, in->mb == 0);
     switch (in->op) {
-    case ZP_I_FWD: calls += count_nodes(e, s, s->fwd, s->nfwd, first); break;
-    case ZP_I_BWD: calls += count_nodes(e, s, s->bwd, s->nbwd, first); break;
-    case ZP_I_COUNT: calls += count_nodes(e, s, s->count, s->ncount, first); break;
     case ZP_I_NORM_LOCAL: zx_count_norm(e); break;
     case ZP_I_OPT_STEP: zx_count_update(e, &e->st->held[in->held]); break;
     default: break;

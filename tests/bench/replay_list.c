@@ -211,11 +211,11 @@ static void add_attend_grad(List *l, const ZkCall *c) {
 }
 
 /* ---- the walk ---- */
-static void add_nodes(List *l, const ZpSegment *g, const ZpNode *nodes, uint32_t n) {
-  for (uint32_t i = 0; i < n; i++) {
-    const ZkCall *c = &nodes[i].call;
-    if (nodes[i].dims) continue;
-    if (c->op == ZG_OP_DOT) add_dot(l, g, &nodes[i]);
+static void add_nodes(List *l, const ZpSegment *g, const ZpList *list) {
+  for (const ZpNode *n = list->nodes; n < list->nodes + list->n; n++) {
+    const ZkCall *c = &n->call;
+    if (n->dims) continue;
+    if (c->op == ZG_OP_DOT) add_dot(l, g, n);
     if (c->op == ZG_OP_ATTEND) add_attend(l, c);
     if (c->op == ZG_OP_ATTEND_GRAD) add_attend_grad(l, c);
   }
@@ -228,8 +228,7 @@ Products replay_list(ZbArena *a, const ZpPlan *p) {
     const ZpInstr *in = &st->prog.instrs[i];
     if (in->op != ZP_I_FWD && in->op != ZP_I_BWD) continue;
     const ZpSegment *g = &p->segments[st->insts[in->inst].segment];
-    if (in->op == ZP_I_FWD) add_nodes(&l, g, g->fwd, g->nfwd);
-    else add_nodes(&l, g, g->bwd, g->nbwd);
+    add_nodes(&l, g, &g->list[zp_phase(in->op)]);
   }
   return l.all;
 }

@@ -40,16 +40,16 @@ typedef struct {
   const char *op[MOST];
 } List;
 
-static void collect(List *l, const ZpNode *nodes, uint32_t n) {
-  for (uint32_t i = 0; i < n; i++) {
-    ZbText t = text_of(&nodes[i].call);
+static void collect(List *l, const ZpList *list) {
+  for (uint32_t i = 0; i < list->n; i++) {
+    ZbText t = text_of(&list->nodes[i].call);
     int k = 0;
     if (!t.s) continue;
     while (k < l->n && strcmp(l->text[k].s, t.s) != 0) k++;
     if (k < l->n || k == MOST) {
       zb_text_free(&t);
     } else {
-      l->op[k] = zg_op_info[nodes[i].call.op].text;
+      l->op[k] = zg_op_info[list->nodes[i].call.op].text;
       l->text[l->n++] = t;
     }
   }
@@ -72,11 +72,8 @@ static bool collect_plan(ZbArena *a, List *l, const char *graph, const char *rec
   zl_print_text(d, &messages);
   if (messages.s) fputs(messages.s, stderr);
   zb_text_free(&messages);
-  for (uint32_t i = 0; p && i < g->nsegments; i++) {
-    collect(l, p->segments[i].fwd, p->segments[i].nfwd);
-    collect(l, p->segments[i].bwd, p->segments[i].nbwd);
-    collect(l, p->segments[i].count, p->segments[i].ncount);
-  }
+  for (uint32_t i = 0; p && i < g->nsegments; i++)
+    for (int k = 0; k < ZP_PHASES; k++) collect(l, &p->segments[i].list[k]);
   return p != NULL;
 }
 

@@ -68,9 +68,8 @@ static void add(Counts x, Kind kind, ZxCommElem elem, uint64_t bytes) {
   x[kind][elem].bytes += bytes;
 }
 
-static void add_nodes(Counts x, const ZpSegment *s, const ZpNode *nodes, uint32_t n) {
-  for (uint32_t i = 0; i < n; i++) {
-    const ZpNode *k = &nodes[i];
+static void add_nodes(Counts x, const ZpSegment *s, const ZpList *l) {
+  for (const ZpNode *k = l->nodes; k < l->nodes + l->n; k++) {
     if (!k->dims) continue;
     const ZpValue *in = &s->values[k->in[0]], *out = &s->values[k->out[0]];
     ZxCommElem elem = in->elem == ZK_BF16 ? ZX_BF16 : ZX_F32;
@@ -87,9 +86,9 @@ static void add_nodes(Counts x, const ZpSegment *s, const ZpNode *nodes, uint32_
 static void add_instr(Counts x, const ZpPlan *p, const ZpStage *st, const ZpInstr *in) {
   const ZpSegment *s = in->inst < st->ninsts ? &p->segments[st->insts[in->inst].segment] : NULL;
   switch (in->op) {
-  case ZP_I_COUNT: add_nodes(x, s, s->count, s->ncount); break;
-  case ZP_I_FWD: add_nodes(x, s, s->fwd, s->nfwd); break;
-  case ZP_I_BWD: add_nodes(x, s, s->bwd, s->nbwd); break;
+  case ZP_I_COUNT:
+  case ZP_I_FWD:
+  case ZP_I_BWD: add_nodes(x, s, &s->list[zp_phase(in->op)]); break;
   case ZP_I_SEND_ACT:
   case ZP_I_SEND_GRAD: add(x, SEND, ZX_BYTES, in->bytes); break;
   case ZP_I_RECV_ACT:

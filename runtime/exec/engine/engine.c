@@ -39,20 +39,17 @@ static void make_group(ZxEngine *e, ZxGroup *group, ZpDims dims) {
   group[dims] = e->c->t->split(e->c, (int)zp_group_color(&e->p->mesh, e->rank, dims));
 }
 
-static void groups_of(ZxEngine *e, const ZpNode *nodes, uint32_t n) {
-  for (uint32_t i = 0; i < n; i++)
-    if (zp_sends(&nodes[i])) make_group(e, e->node_group, nodes[i].dims);
+static void groups_of(ZxEngine *e, const ZpList *l) {
+  for (uint32_t i = 0; i < l->n; i++)
+    if (zp_sends(&l->nodes[i])) make_group(e, e->node_group, l->nodes[i].dims);
 }
 
 /* All groups that any rank's program uses, in one order on all ranks. */
 static void make_groups(ZxEngine *e) {
   ZpPlan *p = e->p;
   for (int i = 0; i < 1 << ZP_MAX_DIMS; i++) e->group[i] = e->node_group[i] = -1;
-  for (uint32_t i = 0; i < p->graph->nsegments; i++) {
-    groups_of(e, p->segments[i].fwd, p->segments[i].nfwd);
-    groups_of(e, p->segments[i].bwd, p->segments[i].nbwd);
-    groups_of(e, p->segments[i].count, p->segments[i].ncount);
-  }
+  for (uint32_t i = 0; i < p->graph->nsegments; i++)
+    for (int k = 0; k < ZP_PHASES; k++) groups_of(e, &p->segments[i].list[k]);
   for (uint32_t s = 0; s < p->nstages; s++)
     for (uint32_t i = 0; i < p->stages[s].prog.ninstrs; i++) {
       const ZpInstr *in = &p->stages[s].prog.instrs[i];

@@ -57,9 +57,9 @@ static uint32_t find_lost(ZxEngine *e, bool grads, ZbText *out) {
 /* ---- what is said ---- */
 static const char *loc_of_denominator(const ZxEngine *e) {
   for (uint32_t i = 0; i < e->p->graph->nsegments; i++) {
-    const ZpSegment *s = &e->p->segments[i];
-    for (uint32_t k = 0; k < s->ncount; k++)
-      if (s->count[k].call.op == ZG_OP_LOSS_DEN) return zp_loc_text(e->p, s->count[k].loc);
+    const ZpList *l = &e->p->segments[i].list[ZP_COUNT];
+    for (uint32_t k = 0; k < l->n; k++)
+      if (l->nodes[k].call.op == ZG_OP_LOSS_DEN) return zp_loc_text(e->p, l->nodes[k].loc);
   }
   return "the loss";
 }

@@ -11,9 +11,10 @@
 
 static bool set_by(const ZpSegment *s, uint32_t bucket, const ZpSlice *slice) {
   uint64_t from = slice->at * sizeof(float);
-  for (uint32_t i = 0; i < s->nbwd; i++)
-    for (int k = 0; s->bwd[i].sets && k < s->bwd[i].call.nout; k++) {
-      const ZpValue *v = &s->values[s->bwd[i].out[k]]; /* a gradient, or several in a row */
+  const ZpList *l = &s->list[ZP_BWD];
+  for (uint32_t i = 0; i < l->n; i++)
+    for (int k = 0; l->nodes[i].sets && k < l->nodes[i].call.nout; k++) {
+      const ZpValue *v = &s->values[l->nodes[i].out[k]]; /* a gradient, or several in a row */
       if (v->at.index == bucket && v->at.offset <= from && from < v->at.offset + v->bytes) return true;
     }
   return false;

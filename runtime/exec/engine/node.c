@@ -197,13 +197,14 @@ static void take_scalar(ZxEngine *e, const ZpNode *n) {
 
 /* Global starts of split axes, once: they depend on the rank only. `random` counts samples through the whole
  * step, and no padding. */
-static void bind_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n) {
-  for (uint32_t i = 0; i < n; i++) {
-    ZkCall *c = &nodes[i].call;
+static void bind_list(ZxEngine *e, const ZpSegment *s, ZpList *l) {
+  for (uint32_t i = 0; i < l->n; i++) {
+    ZpNode *n = &l->nodes[i];
+    ZkCall *c = &n->call;
     for (int k = 0; k < c->nin + c->nout; k++) {
       bool in = k < c->nin;
       ZkView *w = in ? &c->in[k] : &c->out[k - c->nin];
-      const ZpValue *v = &s->values[in ? nodes[i].in[k] : nodes[i].out[k - c->nin]];
+      const ZpValue *v = &s->values[in ? n->in[k] : n->out[k - c->nin]];
       for (int a = 0; a < w->rank; a++) {
         w->start[a] = zp_view_start(&e->p->mesh, v, e->rank, w->axis[a], w->size[a]);
         if (c->op == ZG_OP_RANDOM) w->whole[a] = w->axis[a] == e->p->batch ? e->p->global_batch : e->p->axis_valid[w->axis[a]];
@@ -215,9 +216,7 @@ static void bind_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t 
 void zx_bind_calls(ZxEngine *e) {
   for (uint32_t i = 0; i < e->p->graph->nsegments; i++) {
     ZpSegment *s = &e->p->segments[i];
-    bind_nodes(e, s, s->fwd, s->nfwd);
-    bind_nodes(e, s, s->bwd, s->nbwd);
-    bind_nodes(e, s, s->count, s->ncount);
+    for (int k = 0; k < ZP_PHASES; k++) bind_list(e, s, &s->list[k]);
   }
 }
 

@@ -59,30 +59,26 @@ void zx_make_counts(ZxEngine *e) {
   for (uint32_t i = 0; i < nsegments; i++) {
     const ZpSegment *s = &e->p->segments[i];
     e->calls_at[i] = e->ncalls;
-    e->ncalls += s->nfwd + s->nbwd + s->ncount;
+    for (int k = 0; k < ZP_PHASES; k++) e->ncalls += s->list[k].n;
   }
   e->calls = ZB_NEWN(e->a, ZxCallTime, e->ncalls);
 }
 
-static bool among(const ZpNode *n, const ZpNode *list, uint32_t count, uint32_t *at) {
-  uintptr_t from = (uintptr_t)list, to = (uintptr_t)(list + count), here = (uintptr_t)n;
-  bool in = here >= from && here < to;
-  *at += in ? (uint32_t)(n - list) : count;
-  return in;
+static bool among(const ZpNode *n, const ZpList *l) {
+  uintptr_t from = (uintptr_t)l->nodes, to = (uintptr_t)(l->nodes + l->n), here = (uintptr_t)n;
+  return here >= from && here < to;
 }
 
 static ZxCallTime *call_of(ZxEngine *e, const ZpSegment *s, const ZpNode *n) {
   uint32_t at = e->calls_at[s - e->p->segments];
-  const char *phase = among(n, s->fwd, s->nfwd, &at)     ? "forward"
-                      : among(n, s->bwd, s->nbwd, &at)   ? "backward"
-                      : among(n, s->count, s->ncount, &at) ? "count"
-                                                         : NULL;
-  ZB_ASSERT(phase != NULL);
-  ZxCallTime *c = &e->calls[at];
+  int phase = 0;
+  for (; phase < ZP_PHASES && !among(n, &s->list[phase]); phase++) at += s->list[phase].n;
+  ZB_ASSERT(phase < ZP_PHASES);
+  ZxCallTime *c = &e->calls[at + (n - s->list[phase].nodes)];
   c->op = n->call.op;
   c->joined = n->call.chain && n->call.op != ZG_OP_CHAIN;
   c->loc = n->loc;
-  c->phase = phase;
+  c->phase = zp_phase_text[phase];
   c->type = &s->values[n->call.nout ? n->out[0] : n->in[0]].type;
   return c;
 }

@@ -128,29 +128,22 @@ static void begin_step(ZxEngine *e) {
   e->dev->zero(e->env, &e->count->denominator, sizeof e->count->denominator);
 }
 
+static void run_segment(ZxEngine *e, const ZpInstr *in) {
+  const ZpSegment *s = &e->p->segments[e->st->insts[in->inst].segment];
+  const ZpList *l = &s->list[zp_phase(in->op)];
+  ZxFrame f = frame(e, in);
+  zx_run_nodes(e, s, l->nodes, l->n, &f);
+}
+
 static void compute(ZxEngine *e, const ZpInstr *in) {
-  const ZpSegment *s = NULL;
-  if (in->op == ZP_I_FWD || in->op == ZP_I_BWD || in->op == ZP_I_COUNT) s = &e->p->segments[e->st->insts[in->inst].segment];
   switch (in->op) {
   case ZP_I_ZERO_GRADS: begin_step(e); break;
   case ZP_I_LOAD:
     if (!zx_feed(e, need_buf(e, in, ZP_B_SLOT, ZP_NONE), in->mb)) e->failed = true;
     break;
-  case ZP_I_COUNT: {
-    ZxFrame f = frame(e, in);
-    zx_run_nodes(e, s, s->count, s->ncount, &f);
-    break;
-  }
-  case ZP_I_FWD: {
-    ZxFrame f = frame(e, in);
-    zx_run_nodes(e, s, s->fwd, s->nfwd, &f);
-    break;
-  }
-  case ZP_I_BWD: {
-    ZxFrame f = frame(e, in);
-    zx_run_nodes(e, s, s->bwd, s->nbwd, &f);
-    break;
-  }
+  case ZP_I_COUNT:
+  case ZP_I_FWD:
+  case ZP_I_BWD: run_segment(e, in); break;
   case ZP_I_NORM_LOCAL: {
     double t = zx_now();
     zx_norm_local(e);

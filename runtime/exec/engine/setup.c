@@ -88,10 +88,10 @@ static bool used(const ZxEngine *e, uint32_t segment) {
 bool zx_prepare(ZxEngine *e, ZbErr *err) {
   bool ok = true;
   zx_note_memory(e, 0);
-  for (uint32_t i = 0; e->dev->prepare && ok && i < e->p->graph->nsegments; i++) {
+  for (uint32_t i = 0; e->dev->prepare && i < e->p->graph->nsegments; i++) {
     ZpSegment *s = &e->p->segments[i];
-    ok = !used(e, i) || (zx_prepare_nodes(e, s, s->count, s->ncount, err) && zx_prepare_nodes(e, s, s->fwd, s->nfwd, err) &&
-                         zx_prepare_nodes(e, s, s->bwd, s->nbwd, err));
+    for (int k = 0; ok && used(e, i) && k < ZP_PHASES; k++)
+      ok = zx_prepare_nodes(e, s, s->list[k].nodes, s->list[k].n, err);
   }
   zx_note_memory(e, 1);
   return ok;

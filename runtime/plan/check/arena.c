@@ -92,9 +92,8 @@ static uint64_t scratch_bytes(const ZpPlan *p, const ZpStage *st) {
   uint64_t most = 0;
   for (uint32_t i = 0; i < st->ninsts; i++) {
     const ZpSegment *g = segment_at(p, st, i);
-    const uint64_t temp[3] = {g->count_temp, g->fwd_temp, g->bwd_temp};
-    for (int k = 0; k < 3; k++)
-      if (temp[k] > most) most = temp[k];
+    for (int k = 0; k < ZP_PHASES; k++)
+      if (g->list[k].temp > most) most = g->list[k].temp;
   }
   return most;
 }

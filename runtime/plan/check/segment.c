@@ -21,12 +21,9 @@ typedef struct {
   uint32_t n;
 } Memory;
 
-typedef enum { COUNT, FORWARD, BACKWARD } List;
-static const char *const list_name[] = {"count", "forward", "backward"};
-
 typedef struct {
   Local l;
-  List list;
+  ZpPhase phase;
   const ZpNode *n; /* the node that is looked at */
   Memory memory[ZP_AT_SEED + 1];
   bool *set; /* per parameter: something has been added to its gradient in this list */
@@ -40,7 +37,7 @@ static bool fail(const Walk *w, const char *fmt, ...) {
   vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
   const char *op = w->n && w->n->call.op < ZG_OP_COUNT ? zg_op_info[w->n->call.op].text : "";
-  return zb_fail(w->l.c->err, NULL, "part %u, %s, %s (%s) %s", w->l.index, list_name[w->list], op,
+  return zb_fail(w->l.c->err, NULL, "part %u, %s, %s (%s) %s", w->l.index, zp_phase_text[w->phase], op,
                  zp_loc_text(w->l.c->p, w->n ? w->n->loc : 0), text);
 }
 
@@ -105,14 +102,14 @@ static bool may_read(const Walk *w, const ZpValue *v) {
   case ZP_AT_TEMP:
   case ZP_AT_INPUT: return true;
   case ZP_AT_SAVED:
-  case ZP_AT_PARAM: return w->list != COUNT;
-  case ZP_AT_CARRY_IN: return w->list == FORWARD || (w->list == BACKWARD && w->l.s->saves_carry);
-  case ZP_AT_CARRY_OUT: return w->list == FORWARD;
+  case ZP_AT_PARAM: return w->phase != ZP_COUNT;
+  case ZP_AT_CARRY_IN: return w->phase == ZP_FWD || (w->phase == ZP_BWD && w->l.s->saves_carry);
+  case ZP_AT_CARRY_OUT: return w->phase == ZP_FWD;
   case ZP_AT_GRAD:
-    return w->list == BACKWARD && w->n->call.op == ZG_OP_CHAIN; /* to add to it: reads_gradient */
+    return w->phase == ZP_BWD && w->n->call.op == ZG_OP_CHAIN; /* to add to it: reads_gradient */
   case ZP_AT_DCARRY_IN:
   case ZP_AT_DCARRY_OUT:
-  case ZP_AT_SEED: return w->list == BACKWARD;
+  case ZP_AT_SEED: return w->phase == ZP_BWD;
   case ZP_AT_NOWHERE: break;
   }
   return false;
@@ -149,12 +146,12 @@ static bool may_write(const Walk *w, const ZpValue *x) {
   bool there = false;
   switch ((ZpPlace)x->at.place) {
   case ZP_AT_TEMP: return true;
-  case ZP_AT_CARRY_OUT: return w->list == FORWARD;
+  case ZP_AT_CARRY_OUT: return w->phase == ZP_FWD;
   case ZP_AT_DCARRY_IN:
-  case ZP_AT_GRAD: return w->list == BACKWARD;
+  case ZP_AT_GRAD: return w->phase == ZP_BWD;
   case ZP_AT_SAVED: /* what is read for the last time leaves its place to what is made of it */
     for (int i = 0; i < w->n->call.nin; i++) there |= same_bytes(x, value(w, w->n->in[i]));
-    return w->list == FORWARD || (w->list == BACKWARD && there);
+    return w->phase == ZP_FWD || (w->phase == ZP_BWD && there);
   default: return false;
   }
 }
@@ -310,17 +307,18 @@ static bool adds_all(Walk *w) {
   return true;
 }
 
-static bool list(Walk *w, List which, const ZpNode *nodes, uint32_t n, uint64_t temp) {
-  w->list = which;
-  w->l.temp = temp;
+static bool list(Walk *w, ZpPhase phase) {
+  const ZpList *l = &w->l.s->list[phase];
+  w->phase = phase;
+  w->l.temp = l->temp;
   w->memory[ZP_AT_TEMP].n = 0;
-  for (uint32_t i = 0; i < n; i++) {
-    w->n = &nodes[i];
+  for (uint32_t i = 0; i < l->n; i++) {
+    w->n = &l->nodes[i];
     if (!node(w)) return false;
   }
   const ZgSegment *g = w->l.gs;
-  if (which == FORWARD) return leaves_all(w, ZP_AT_CARRY_OUT, g->carry_out, g->ncarry_out, false);
-  return which != BACKWARD ||
+  if (phase == ZP_FWD) return leaves_all(w, ZP_AT_CARRY_OUT, g->carry_out, g->ncarry_out, false);
+  return phase != ZP_BWD ||
          (leaves_all(w, ZP_AT_DCARRY_IN, g->carry_in, g->ncarry_in, true) && adds_all(w));
 }
 
@@ -328,8 +326,9 @@ static bool segment(Check *c, uint32_t index) {
   const ZpSegment *s = &c->p->segments[index];
   Walk w = {.l = {c, index, s, &c->p->graph->segments[index]}};
   w.set = ZB_NEWN(c->a, bool, c->p->graph->nparams);
-  return zp_tuples_fit(&w.l) && list(&w, COUNT, s->count, s->ncount, s->count_temp) &&
-         list(&w, FORWARD, s->fwd, s->nfwd, s->fwd_temp) && list(&w, BACKWARD, s->bwd, s->nbwd, s->bwd_temp);
+  bool ok = zp_tuples_fit(&w.l);
+  for (int k = 0; ok && k < ZP_PHASES; k++) ok = list(&w, (ZpPhase)k);
+  return ok;
 }
 
 bool zp_check_segments(const ZpPlan *p, ZbErr *err) {

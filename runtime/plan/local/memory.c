@@ -56,10 +56,10 @@ static void declared_order(const ZpPlan *p, ZpValue *v, uint32_t param) {
   }
 }
 
-static uint32_t count_uses(const ZpSegment *s, uint32_t value) {
+static uint32_t count_uses(const ZpList *l, uint32_t value) {
   uint32_t n = 0;
-  for (uint32_t i = 0; i < s->nbwd; i++)
-    for (int k = 0; k < s->bwd[i].call.nin; k++) n += s->bwd[i].in[k] == value;
+  for (uint32_t i = 0; i < l->n; i++)
+    for (int k = 0; k < l->nodes[i].call.nin; k++) n += l->nodes[i].in[k] == value;
   return n;
 }
 
@@ -67,24 +67,25 @@ static uint32_t count_uses(const ZpSegment *s, uint32_t value) {
  * otherwise the sum becomes an elementwise node, to be fused with what makes the gradient. */
 static void lower_param_grads(Place *c) {
   ZpSegment *s = c->s;
+  ZpList *l = &s->list[ZP_BWD];
   uint32_t *maker = ZB_NEWN(c->p->arena, uint32_t, s->nvalues + 1);
   uint32_t *sum = ZB_NEWN(c->p->arena, uint32_t, c->p->graph->nparams + 1); /* 1 + the latest sum's value */
   memset(maker, 0xff, (s->nvalues + 1) * sizeof *maker);
-  for (uint32_t i = 0; i < s->nbwd; i++)
-    for (int k = 0; k < s->bwd[i].call.nout; k++) maker[s->bwd[i].out[k]] = i;
+  for (uint32_t i = 0; i < l->n; i++)
+    for (int k = 0; k < l->nodes[i].call.nout; k++) maker[l->nodes[i].out[k]] = i;
   uint32_t n = 0;
-  for (uint32_t i = 0; i < s->nbwd; i++) {
-    ZpNode node = s->bwd[i];
+  for (uint32_t i = 0; i < l->n; i++) {
+    ZpNode node = l->nodes[i];
     if (node.call.op != ZG_OP_PARAM_GRAD) {
-      s->bwd[n++] = node;
+      l->nodes[n++] = node;
       continue;
     }
     uint32_t v = node.in[0], m = maker[v];
     ZpLoc at = bucket_loc(c, node.sink, ZP_AT_GRAD, 4);
-    uint16_t op = m == ZP_NONE ? 0 : s->bwd[m].call.op;
-    if ((op == ZG_OP_DOT || op == ZG_OP_SUM || op == ZG_OP_LOOKUP_GRAD) && count_uses(s, v) == 1) {
+    uint16_t op = m == ZP_NONE ? 0 : l->nodes[m].call.op;
+    if ((op == ZG_OP_DOT || op == ZG_OP_SUM || op == ZG_OP_LOOKUP_GRAD) && count_uses(l, v) == 1) {
       for (uint32_t j = 0; j < n; j++) /* nodes before i may have moved */
-        if (s->bwd[j].out[0] == v && s->bwd[j].call.nout) s->bwd[j].call.accumulate = true;
+        if (l->nodes[j].out[0] == v && l->nodes[j].call.nout) l->nodes[j].call.accumulate = true;
       s->values[v].at = at;
       s->values[v].elem = ZK_F32;
       s->values[v].bytes = s->values[v].bytes / zk_elem_bytes(zp_store_elem(c->p, &s->values[v].type)) * 4;
@@ -107,15 +108,16 @@ static void lower_param_grads(Place *c) {
     ZB_PUSH(c->p->arena, s->values, s->nvalues, old);
     sum[node.sink] = s->nvalues;
     add.out[0] = s->nvalues - 1;
-    s->bwd[n++] = add;
+    l->nodes[n++] = add;
   }
-  s->nbwd = n;
+  l->n = n;
 }
 
 static bool adds_before(const ZpSegment *s, uint32_t before, ZpLoc at) {
+  const ZpNode *nodes = s->list[ZP_BWD].nodes;
   for (uint32_t i = 0; i < before; i++)
-    for (int k = 0; k < s->bwd[i].call.nout; k++) {
-      ZpLoc l = s->values[s->bwd[i].out[k]].at;
+    for (int k = 0; k < nodes[i].call.nout; k++) {
+      ZpLoc l = s->values[nodes[i].out[k]].at;
       if (l.place == ZP_AT_GRAD && l.index == at.index && l.offset == at.offset) return true;
     }
   return false;
@@ -123,8 +125,9 @@ static bool adds_before(const ZpSegment *s, uint32_t before, ZpLoc at) {
 
 /* Products and sums make every element of a gradient, scattered rows may not. */
 static void mark_setters(ZpSegment *s) {
-  for (uint32_t i = 0; i < s->nbwd; i++) {
-    ZpNode *n = &s->bwd[i];
+  ZpList *l = &s->list[ZP_BWD];
+  for (uint32_t i = 0; i < l->n; i++) {
+    ZpNode *n = &l->nodes[i];
     if (!n->call.accumulate || (n->call.op != ZG_OP_DOT && n->call.op != ZG_OP_SUM)) continue;
     n->sets = true;
     for (int k = 0; k < n->call.nout; k++) n->sets &= !adds_before(s, i, s->values[n->out[k]].at);
@@ -164,22 +167,22 @@ static void place_source(Place *c, const ZpNode *n) {
 static bool is_class(const ZpNode *n, ZgOpClass k) { return zg_op_info[n->call.op].class == k; }
 
 /* Drops sources that nothing reads and places the others. */
-static void place_sources(Place *c, ZpNode *nodes, uint32_t *n, const bool *read) {
+static void place_sources(Place *c, ZpList *l, const bool *read) {
   uint32_t m = 0;
-  for (uint32_t i = 0; i < *n; i++) {
-    if (!is_class(&nodes[i], ZG_SOURCE)) {
-      nodes[m++] = nodes[i];
+  for (uint32_t i = 0; i < l->n; i++) {
+    if (!is_class(&l->nodes[i], ZG_SOURCE)) {
+      l->nodes[m++] = l->nodes[i];
       continue;
     }
-    if (read[nodes[i].out[0]]) place_source(c, &nodes[i]);
+    if (read[l->nodes[i].out[0]]) place_source(c, &l->nodes[i]);
   }
-  *n = m;
+  l->n = m;
 }
 
 /* carry_out and dcarry_in: the value is made where it must end up, or copied there. */
-static void place_carried(Place *c, ZpNode *nodes, uint32_t n, const bool *saved, const uint32_t *maker) {
-  for (uint32_t i = 0; i < n; i++) {
-    ZpNode *k = &nodes[i];
+static void place_carried(Place *c, ZpList *l, const bool *saved, const uint32_t *maker) {
+  for (uint32_t i = 0; i < l->n; i++) {
+    ZpNode *k = &l->nodes[i];
     if (k->call.op != ZG_OP_CARRY_OUT && k->call.op != ZG_OP_DCARRY_IN) continue;
     bool out = k->call.op == ZG_OP_CARRY_OUT;
     ZpLoc at = {out ? ZP_AT_CARRY_OUT : ZP_AT_DCARRY_IN, k->sink,
@@ -204,12 +207,14 @@ static void place_carried(Place *c, ZpNode *nodes, uint32_t n, const bool *saved
   }
 }
 
-static uint32_t drop_done(ZpNode *nodes, uint32_t n) {
+static void drop_done(ZpList *l) {
   uint32_t m = 0;
-  for (uint32_t i = 0; i < n; i++)
-    if ((nodes[i].call.op != ZG_OP_CARRY_OUT && nodes[i].call.op != ZG_OP_DCARRY_IN) || nodes[i].call.nin)
-      nodes[m++] = nodes[i];
-  return m;
+  for (uint32_t i = 0; i < l->n; i++) {
+    const ZpNode *k = &l->nodes[i];
+    bool carries = k->call.op == ZG_OP_CARRY_OUT || k->call.op == ZG_OP_DCARRY_IN;
+    if (!carries || k->call.nin) l->nodes[m++] = *k;
+  }
+  l->n = m;
 }
 
 /* ---- kernel calls ---- */
@@ -260,9 +265,9 @@ static uint64_t kernel_scratch(const Place *c, const ZkCall *call) {
   return c->b->o->scratch ? aligned(c->b->o->scratch(call, c->b->o->threads)) : 0;
 }
 
-static void make_calls(Place *c, ZpNode *nodes, uint32_t n) {
-  for (uint32_t i = 0; i < n; i++) {
-    ZpNode *k = &nodes[i];
+static void make_calls(Place *c, ZpList *l) {
+  for (uint32_t i = 0; i < l->n; i++) {
+    ZpNode *k = &l->nodes[i];
     zp_views(c->p, c->s, k);
     bool collective = k->dims != 0;
     k->packs = collective && packs(k);
@@ -421,9 +426,9 @@ static uint64_t pack(Place *c, ZpNode *nodes, uint32_t n, bool backward) {
 }
 
 /* ---- all of it ---- */
-static void count_work(Place *c, const ZpNode *nodes, uint32_t n) {
-  for (uint32_t i = 0; i < n; i++) {
-    const ZpNode *k = &nodes[i];
+static void count_work(Place *c, const ZpList *l) {
+  for (uint32_t i = 0; i < l->n; i++) {
+    const ZpNode *k = &l->nodes[i];
     c->s->cost += k->flops;
     if (!k->again) c->s->model_flops += k->flops * (double)zp_group_size(&c->p->mesh, k->split);
     for (int j = 0; j < k->call.nout && k->flops == 0; j++) /* memory-bound work: about 20 FLOPs an element */
@@ -431,40 +436,38 @@ static void count_work(Place *c, const ZpNode *nodes, uint32_t n) {
   }
 }
 
-static void mark_read(const ZpNode *nodes, uint32_t n, bool *read) {
-  for (uint32_t i = 0; i < n; i++)
-    for (int k = 0; k < nodes[i].call.nin; k++) read[nodes[i].in[k]] = true;
+static void mark_read(const ZpList *l, bool *read) {
+  for (uint32_t i = 0; i < l->n; i++)
+    for (int k = 0; k < l->nodes[i].call.nin; k++) read[l->nodes[i].in[k]] = true;
 }
 
-static void find_makers(const ZpNode *nodes, uint32_t n, uint32_t *maker) {
-  for (uint32_t i = 0; i < n; i++)
-    for (int k = 0; k < nodes[i].call.nout; k++)
-      if (!is_class(&nodes[i], ZG_SOURCE)) maker[nodes[i].out[k]] = i;
+static void find_makers(const ZpList *l, uint32_t *maker) {
+  for (uint32_t i = 0; i < l->n; i++)
+    for (int k = 0; k < l->nodes[i].call.nout; k++)
+      if (!is_class(&l->nodes[i], ZG_SOURCE)) maker[l->nodes[i].out[k]] = i;
 }
 
 /* What backward reads of the forward pass, in order of making. */
 static void place_saved(ZpSegment *s, const bool *saved) {
-  for (uint32_t i = 0; i < s->nfwd; i++) {
-    s->saves_carry |= s->fwd[i].call.op == ZG_OP_CARRY && saved[s->fwd[i].out[0]];
-    for (int k = 0; k < s->fwd[i].call.nout && !is_class(&s->fwd[i], ZG_SOURCE); k++) {
-      ZpValue *v = &s->values[s->fwd[i].out[k]];
-      if (!saved[s->fwd[i].out[k]] || v->at.place != ZP_AT_NOWHERE) continue;
+  for (uint32_t i = 0; i < s->list[ZP_FWD].n; i++) {
+    const ZpNode *n = &s->list[ZP_FWD].nodes[i];
+    s->saves_carry |= n->call.op == ZG_OP_CARRY && saved[n->out[0]];
+    for (int k = 0; k < n->call.nout && !is_class(n, ZG_SOURCE); k++) {
+      ZpValue *v = &s->values[n->out[k]];
+      if (!saved[n->out[k]] || v->at.place != ZP_AT_NOWHERE) continue;
       v->at = (ZpLoc){ZP_AT_SAVED, 0, s->saved_bytes};
       s->saved_bytes += aligned(v->bytes);
     }
   }
 }
 
-static void place_all_carried(Place *c, const bool *saved, const bool *none) {
+static void place_all_carried(Place *c, const bool *const later[ZP_PHASES]) {
   ZpSegment *s = c->s;
   uint32_t *maker = ZB_NEWN(c->p->arena, uint32_t, s->nvalues);
   memset(maker, 0xff, s->nvalues * sizeof *maker);
-  find_makers(s->fwd, s->nfwd, maker);
-  find_makers(s->bwd, s->nbwd, maker);
-  place_carried(c, s->fwd, s->nfwd, saved, maker);
-  place_carried(c, s->bwd, s->nbwd, none, maker);
-  s->nfwd = drop_done(s->fwd, s->nfwd);
-  s->nbwd = drop_done(s->bwd, s->nbwd);
+  for (int k = ZP_FWD; k < ZP_PHASES; k++) find_makers(&s->list[k], maker);
+  for (int k = ZP_FWD; k < ZP_PHASES; k++) place_carried(c, &s->list[k], later[k], maker);
+  for (int k = ZP_FWD; k < ZP_PHASES; k++) drop_done(&s->list[k]);
   const ZgSegment *g = c->gs;
   s->carry_bytes = tuple_at(c->p, g->carry_in, g->ncarry_in, false);
   s->dcarry_bytes = tuple_at(c->p, g->carry_in, g->ncarry_in, true);
@@ -479,26 +482,27 @@ void zp_place(ZpBuild *b, uint32_t index) {
   lower_param_grads(&c);
   bool *none = ZB_NEWN(p->arena, bool, s->nvalues), *saved = ZB_NEWN(p->arena, bool, s->nvalues);
   bool *read = ZB_NEWN(p->arena, bool, s->nvalues);
-  struct { ZpNode **nodes; uint32_t *n; uint64_t *temp; const bool *later; } lists[] = {
-      {&s->count, &s->ncount, &s->count_temp, none}, {&s->fwd, &s->nfwd, &s->fwd_temp, saved}, {&s->bwd, &s->nbwd, &s->bwd_temp, none}};
-  mark_read(s->bwd, s->nbwd, saved);
-  for (int i = 0; i < 3; i++) {
-    zp_fuse(p, s, lists[i].nodes, lists[i].n, lists[i].later);
-    *lists[i].n = zp_attach(b, s, *lists[i].nodes, *lists[i].n, lists[i].later);
-    *lists[i].n = zp_attach_before(b, s, *lists[i].nodes, *lists[i].n, lists[i].later);
-    *lists[i].n = zp_attach_peaks(b, s, *lists[i].nodes, *lists[i].n);
-    if (i == 2) *lists[i].n = zp_attach_sums(b, s, *lists[i].nodes, *lists[i].n);
-    zp_line_up(b, s, *lists[i].nodes, *lists[i].n, lists[i].later);
-    mark_read(*lists[i].nodes, *lists[i].n, read);
+  const bool *const later[ZP_PHASES] = {[ZP_COUNT] = none, [ZP_FWD] = saved, [ZP_BWD] = none};
+  mark_read(&s->list[ZP_BWD], saved);
+  for (int i = 0; i < ZP_PHASES; i++) {
+    ZpList *l = &s->list[i];
+    zp_fuse(p, s, &l->nodes, &l->n, later[i]);
+    l->n = zp_attach(b, s, l->nodes, l->n, later[i]);
+    l->n = zp_attach_before(b, s, l->nodes, l->n, later[i]);
+    l->n = zp_attach_peaks(b, s, l->nodes, l->n);
+    if (i == ZP_BWD) l->n = zp_attach_sums(b, s, l->nodes, l->n);
+    zp_line_up(b, s, l->nodes, l->n, later[i]);
+    mark_read(l, read);
   }
   place_saved(s, saved);
-  for (int i = 0; i < 3; i++) place_sources(&c, *lists[i].nodes, lists[i].n, read);
-  place_all_carried(&c, saved, none);
-  for (int i = 0; i < 3; i++) {
-    make_calls(&c, *lists[i].nodes, *lists[i].n);
-    *lists[i].temp = pack(&c, *lists[i].nodes, *lists[i].n, i == 2);
-    if (i) count_work(&c, *lists[i].nodes, *lists[i].n); /* counting the denominator is nothing */
+  for (int i = 0; i < ZP_PHASES; i++) place_sources(&c, &s->list[i], read);
+  place_all_carried(&c, later);
+  for (int i = 0; i < ZP_PHASES; i++) {
+    ZpList *l = &s->list[i];
+    make_calls(&c, l);
+    l->temp = pack(&c, l->nodes, l->n, i == ZP_BWD);
+    if (i != ZP_COUNT) count_work(&c, l); /* counting the denominator is nothing */
   }
   mark_setters(s);
-  for (int i = 0; i < 3; i++) *lists[i].n = zp_stack(b, s, *lists[i].nodes, *lists[i].n);
+  for (int i = 0; i < ZP_PHASES; i++) s->list[i].n = zp_stack(b, s, s->list[i].nodes, s->list[i].n);
 }

@@ -65,13 +65,10 @@ uint32_t zp_new_value(ZpShard *h, const ZgType *t, const ZpState *state) {
 }
 
 ZpNode *zp_emit(ZpShard *h, uint16_t op) {
-  ZpSegment *o = h->out;
+  ZpList *l = &h->out->list[h->phase];
   ZpNode n = {.call.op = op, .loc = h->node->loc, .region = h->node->region};
-  switch (h->phase) {
-  case ZP_COUNT: ZB_PUSH(h->p->arena, o->count, o->ncount, n); return &o->count[o->ncount - 1];
-  case ZP_FWD: ZB_PUSH(h->p->arena, o->fwd, o->nfwd, n); return &o->fwd[o->nfwd - 1];
-  default: ZB_PUSH(h->p->arena, o->bwd, o->nbwd, n); return &o->bwd[o->nbwd - 1];
-  }
+  ZB_PUSH(h->p->arena, l->nodes, l->n, n);
+  return &l->nodes[l->n - 1];
 }
 
 void zp_version_add(ZpShard *h, uint32_t v, uint32_t value) {

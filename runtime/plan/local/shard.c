@@ -231,15 +231,14 @@ static void run(ZpShard *h, const ZgSegment *s, uint32_t from, uint32_t to, cons
   for (uint32_t i = from; i < to; i++) {
     const ZgNode *n = &s->nodes[i];
     h->node = n;
-    uint32_t *count = h->phase == ZP_FWD ? &h->out->nfwd : h->phase == ZP_BWD ? &h->out->nbwd : &h->out->ncount;
-    uint32_t before = *count;
+    ZpList *l = &h->out->list[h->phase];
+    uint32_t before = l->n;
     switch (zg_op_info[n->op].class) {
     case ZG_SOURCE: shard_source(h, n); break;
     case ZG_SINK: shard_sink(h, n, partial); break;
     default: shard_node(h, n); break;
     }
-    ZpNode *list = h->phase == ZP_FWD ? h->out->fwd : h->phase == ZP_BWD ? h->out->bwd : h->out->count;
-    for (uint32_t k = before; k < *count; k++) list[k].again = again && again[i];
+    for (uint32_t k = before; k < l->n; k++) l->nodes[k].again = again && again[i];
   }
 }
 

@@ -4,8 +4,6 @@
 
 #include "runtime/plan/impl.h"
 
-typedef enum { ZP_COUNT, ZP_FWD, ZP_BWD } ZpPhase;
-
 /* A graph value as it exists locally: one version per state it was needed in. */
 typedef struct ZpVersion {
   uint32_t value; /* of the ZpSegment */

@@ -98,8 +98,9 @@ static Hash values(const ZpPlan *p, const ZpSegment *s) {
     ADD(&h, v->elem, v->bytes, v->at.place, v->at.index, v->at.offset, v->param, v->nparts);
     for (int k = 0; k < v->nparts; k++) add(&h, v->part[k]);
   }
-  ADD(&h, s->saved_bytes, s->fwd_temp, s->bwd_temp, s->count_temp, s->saves_carry, s->carry_bytes,
-      s->dcarry_bytes, s->carry_out_bytes, s->dcarry_out_bytes, s->has_loss);
+  for (int k = 0; k < ZP_PHASES; k++) add(&h, s->list[k].temp);
+  ADD(&h, s->saved_bytes, s->saves_carry, s->carry_bytes, s->dcarry_bytes, s->carry_out_bytes,
+      s->dcarry_out_bytes, s->has_loss);
   add_u32s(&h, s->buckets, s->nbuckets);
   add_double(&h, s->model_flops);
   add_double(&h, s->cost);
@@ -132,10 +133,10 @@ static void add_call(Hash *h, const ZkCall *c) {
   add_chain(h, c->chain);
 }
 
-static Hash nodes(const ZpNode *n, uint32_t count) {
+static Hash nodes(const ZpList *l) {
   Hash h = 0;
-  add(&h, count);
-  for (uint32_t i = 0; i < count; i++, n++) {
+  add(&h, l->n);
+  for (const ZpNode *n = l->nodes; n < l->nodes + l->n; n++) {
     add_call(&h, &n->call);
     for (int k = 0; k < n->call.nin; k++) add(&h, n->in[k]);
     for (int k = 0; k < n->call.nout; k++) add(&h, n->out[k]);
@@ -197,9 +198,8 @@ void zp_digest(const ZpPlan *p, ZbArena *a, ZpEachDigest *each, void *ctx) {
   for (uint32_t i = 0; i < p->graph->nsegments; i++) {
     const ZpSegment *s = &p->segments[i];
     each(ctx, zb_printf(a, "part %u's values", i), values(p, s));
-    each(ctx, zb_printf(a, "part %u's forward", i), nodes(s->fwd, s->nfwd));
-    each(ctx, zb_printf(a, "part %u's backward", i), nodes(s->bwd, s->nbwd));
-    each(ctx, zb_printf(a, "part %u's count", i), nodes(s->count, s->ncount));
+    for (int k = 0; k < ZP_PHASES; k++)
+      each(ctx, zb_printf(a, "part %u's %s", i, zp_phase_text[k]), nodes(&s->list[k]));
   }
   for (uint32_t i = 0; i < p->nstages; i++) {
     each(ctx, zb_printf(a, "stage %u's parts", i), instances(&p->stages[i]));

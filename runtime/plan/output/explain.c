@@ -127,13 +127,12 @@ static void add_instr(Explain *x, uint32_t s, const ZpInstr *in) {
 }
 
 /* ---- nodes: of each segment as often as it is run ---- */
-static void add_nodes(Explain *x, uint32_t s, uint32_t segment, uint32_t phase, const ZpNode *nodes,
-                      uint32_t n, uint64_t runs) {
-  static const char *const word[] = {"count", "forward", "backward"};
+static void add_nodes(Explain *x, uint32_t s, uint32_t segment, ZpPhase phase, uint64_t runs) {
   const ZpPlan *p = x->p;
   const ZgSegment *g = &p->graph->segments[segment];
-  for (uint32_t i = 0; i < n && runs; i++) {
-    const ZpNode *k = &nodes[i];
+  const ZpList *l = &p->segments[segment].list[phase];
+  for (uint32_t i = 0; i < l->n && runs; i++) {
+    const ZpNode *k = &l->nodes[i];
     int64_t members = zp_group_size(&p->mesh, k->dims);
     if (members < 2 || !zp_sends(k)) continue;
     const ZpValue *v = whole_of(&p->segments[segment], k);
@@ -148,8 +147,8 @@ static void add_nodes(Explain *x, uint32_t s, uint32_t segment, uint32_t phase, 
                      .over = zb_printf(x->a, "%s (%lld)", zp_dims_text(&p->mesh, x->a, k->dims),
                                        (long long)members),
                      .what = zg_type_text(p->graph, x->a, &v->type),
-                     .why = zb_printf(x->a, "%s %s: %s (%s)", g->repeat ? g->label : "part", word[phase],
-                                      k->cause, zp_loc_text(p, k->loc))});
+                     .why = zb_printf(x->a, "%s %s: %s (%s)", g->repeat ? g->label : "part",
+                                      zp_phase_text[phase], k->cause, zp_loc_text(p, k->loc))});
   }
 }
 
@@ -157,20 +156,17 @@ static void add_stage(Explain *x, uint32_t s) {
   const ZpPlan *p = x->p;
   const ZpStage *st = &p->stages[s];
   uint32_t nsegments = p->graph->nsegments;
-  uint64_t *runs = ZB_NEWN(x->a, uint64_t, 3 * (size_t)nsegments); /* per segment: count, forward, backward */
+  typedef uint64_t Runs[ZP_PHASES];
+  Runs *runs = ZB_NEWN(x->a, Runs, nsegments);
   memset(x->first, 0xff, (p->nbuckets + 1) * ZP_I_COUNT_ * sizeof *x->first);
   for (uint32_t i = 0; i < st->prog.ninstrs; i++) {
     const ZpInstr *in = &st->prog.instrs[i];
-    uint32_t phase = in->op == ZP_I_COUNT ? 0 : in->op == ZP_I_FWD ? 1 : in->op == ZP_I_BWD ? 2 : 3;
-    if (phase < 3) runs[3 * st->insts[in->inst].segment + phase]++;
+    ZpPhase phase = zp_phase(in->op);
+    if (phase < ZP_PHASES) runs[st->insts[in->inst].segment][phase]++;
     else add_instr(x, s, in);
   }
-  for (uint32_t i = 0; i < nsegments; i++) {
-    const ZpSegment *g = &p->segments[i];
-    add_nodes(x, s, i, 0, g->count, g->ncount, runs[3 * i]);
-    add_nodes(x, s, i, 1, g->fwd, g->nfwd, runs[3 * i + 1]);
-    add_nodes(x, s, i, 2, g->bwd, g->nbwd, runs[3 * i + 2]);
-  }
+  for (uint32_t i = 0; i < nsegments; i++)
+    for (int k = 0; k < ZP_PHASES; k++) add_nodes(x, s, i, (ZpPhase)k, runs[i][k]);
 }
 
 /* ---- the table ---- */

@@ -8,6 +8,8 @@ const ZpInstrInfo zp_instr_info[ZP_I_COUNT_] = {
 #include "runtime/plan/instr.def"
 };
 
+const char *const zp_phase_text[ZP_PHASES] = {"count", "forward", "backward"};
+
 void zp_held_text(const ZpPlan *p, uint32_t bucket, uint32_t iter, ZbText *out) {
   const char *name = p->buckets[bucket].name, *star = strchr(name, '*');
   if (star) zb_text_add(out, "%.*s%u%s", (int)(star - name), name, iter, star + 1);

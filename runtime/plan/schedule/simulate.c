@@ -21,7 +21,7 @@ uint64_t *zp_durations(const ZpPlan *p, ZbArena *a) {
 const ZpInst *zp_count_inst(const ZpPlan *p, const ZpStage *st) {
   for (uint32_t i = 0; i < st->ninsts; i++) {
     const ZpSegment *g = &p->segments[st->insts[i].segment];
-    if (g->has_loss && g->ncount) return &st->insts[i];
+    if (g->has_loss && g->list[ZP_COUNT].n) return &st->insts[i];
   }
   return NULL;
 }

@@ -161,7 +161,7 @@ static void measure(const ZpPlan *p, ZpStage *st) {
     const ZpSegment *s = &p->segments[st->insts[i].segment];
     st->saved_at[i] = at;
     at += s->saved_bytes + (i > 0 && s->saves_carry ? s->carry_bytes : 0);
-    st->scratch_bytes = larger(st->scratch_bytes, larger(s->count_temp, larger(s->fwd_temp, s->bwd_temp)));
+    for (int k = 0; k < ZP_PHASES; k++) st->scratch_bytes = larger(st->scratch_bytes, s->list[k].temp);
     if (i > 0) st->boundary_bytes = larger(st->boundary_bytes, larger(s->carry_bytes, s->dcarry_bytes));
     st->cost += s->cost;
   }

@@ -10,7 +10,7 @@ static bool joins_none(const ZkCall *k) { return k->op == ZG_OP_COUNT; }
 
 /* One line a joined node: the op, its chain, how many inputs, and its outputs; those that are results of the op in
  * brackets: "dot: add tanh, 3 in, out ffn [ffn]" by their last axis. */
-static void put_joined(const ZpPlan *p, uint32_t segment, Phase phase, ZbText *out) {
+static void put_joined(const ZpPlan *p, uint32_t segment, ZpPhase phase, ZbText *out) {
   uint32_t n;
   const ZpSegment *s = &p->segments[segment];
   const ZpNode *nodes = phase_nodes(s, phase, &n);
@@ -29,14 +29,14 @@ static void put_joined(const ZpPlan *p, uint32_t segment, Phase phase, ZbText *o
   }
 }
 
-static void expect_joined(const ZpPlan *p, Phase phase, const char *expect) {
+static void expect_joined(const ZpPlan *p, ZpPhase phase, const char *expect) {
   ZbText t = {0};
   put_joined(p, segment_of(p, "layer", 0), phase, &t);
-  expect_text(&t, expect, phase_name[phase]);
+  expect_text(&t, expect, zp_phase_text[phase]);
 }
 
 /* Chains of a phase, joined or not. */
-static uint32_t passes(const ZpPlan *p, Phase phase) {
+static uint32_t passes(const ZpPlan *p, ZpPhase phase) {
   uint32_t n, count = 0;
   const ZpNode *nodes = phase_nodes(&p->segments[segment_of(p, "layer", 0)], phase, &n);
   for (uint32_t i = 0; i < n; i++) count += nodes[i].call.op == ZG_OP_CHAIN;
@@ -49,14 +49,14 @@ Test(attach, gpt2_layer) {
   Model m = model_open("gpt2", NULL, "-D layers=4");
   Plan q = plan_joins(m.g, "bind batch = 8, seq = 16 micro 1", joins_dots);
   cr_assert_str_eq(plan_wrong(q.p, q.a), "");
-  expect_joined(q.p, FWD,
+  expect_joined(q.p, ZP_FWD,
                 "dot: add, 3 in, out hd\n"
                 "dot: add add, 4 in, out embed\n"
                 "dot: add fill mul fill fill fill mul mul mul add mul tanh add mul, 3 in, out ffn ffn\n"
                 "dot: add add, 4 in, out embed\n");
-  cr_assert_eq(passes(q.p, FWD), 2);
+  cr_assert_eq(passes(q.p, ZP_FWD), 2);
   ZbText t = {0};
-  put_joined(q.p, segment_of(q.p, "layer", 0), BWD, &t);
+  put_joined(q.p, segment_of(q.p, "layer", 0), ZP_BWD, &t);
   cr_assert(t.s && strstr(t.s, "tanh add mul mul mul sub"), "%s", t.s); /* the gradient of GELU's input */
   zb_text_free(&t);
   plan_close(&q);
@@ -88,7 +88,7 @@ static Plan layer(Model *m, const char *body, bool (*joins)(const ZkCall *)) { r
 static void expect_layer_on(const char *mesh, const char *body, const char *expect) {
   Model m;
   Plan q = layer_on(&m, mesh, body, joins_dots);
-  expect_joined(q.p, FWD, expect);
+  expect_joined(q.p, ZP_FWD, expect);
   plan_close(&q);
   model_close(&m);
 }
@@ -121,9 +121,9 @@ Test(attach, as_the_device_says) {
   Model m, n;
   Plan none = layer(&m, "x = x + dot[ffn](nn.gelu(dot[embed](x, w) + b), v)", joins_none);
   Plan all = layer(&n, "x = x + dot[ffn](nn.gelu(dot[embed](x, w) + b), v)", joins_dots);
-  expect_joined(none.p, FWD, "");
-  cr_assert_eq(passes(none.p, FWD), 2);
-  cr_assert_eq(passes(all.p, FWD), 0);
+  expect_joined(none.p, ZP_FWD, "");
+  cr_assert_eq(passes(none.p, ZP_FWD), 2);
+  cr_assert_eq(passes(all.p, ZP_FWD), 0);
   plan_close(&none), plan_close(&all);
   model_close(&m), model_close(&n);
 }
@@ -132,14 +132,14 @@ Test(attach, as_the_device_says) {
 Test(attach, part_of_a_chain) {
   Model m;
   Plan q = layer(&m, "x = x + dot[ffn](nn.gelu_tanh(dot[embed](x, w) + b), v)", joins_single);
-  expect_joined(q.p, FWD, "dot: add, 3 in, out embed\n");
-  expect_joined(q.p, BWD,
+  expect_joined(q.p, ZP_FWD, "dot: add, 3 in, out embed\n");
+  expect_joined(q.p, ZP_BWD,
                 "dot: fill mul fill fill fill mul mul mul add mul tanh add mul mul sub mul mul mul add mul "
                 "mul add mul mul "
                 "add mul mul add, 3 in, out ffn\n"
                 "dot: add, 3 in, out embed\n");
   ZbText t = {0};
-  put_chains(q.p, segment_of(q.p, "layer", 0), BWD, &t);
+  put_chains(q.p, segment_of(q.p, "layer", 0), ZP_BWD, &t);
   expect_text(&t, "fill mul fill fill fill mul mul mul add mul tanh add mul, 1 in, 1 out\n", "chains");
   plan_close(&q);
   model_close(&m);

@@ -10,7 +10,7 @@ static bool joins_after(const ZkCall *k) { return norm(k) && !k->chain->before; 
 static bool joins_small(const ZkCall *k) { return norm(k) && (!k->chain->before || k->nout < 4); }
 
 /* One line a joined node: "normalize: 1 ops before, 2 after, 4 in, 4 out". */
-static void expect_amid(const ZpPlan *p, Phase phase, const char *expect) {
+static void expect_amid(const ZpPlan *p, ZpPhase phase, const char *expect) {
   ZbText t = {0};
   uint32_t n;
   const ZpSegment *s = &p->segments[segment_of(p, "layer", 0)];
@@ -21,10 +21,10 @@ static void expect_amid(const ZpPlan *p, Phase phase, const char *expect) {
       zb_text_add(&t, "%s: %d ops before, %d after, %d in, %d out\n", zg_op_info[k->op].text, k->chain->before,
                   k->chain->nops - k->chain->before, k->nin, k->nout);
   }
-  expect_text(&t, expect, phase_name[phase]);
+  expect_text(&t, expect, zp_phase_text[phase]);
 }
 
-static uint32_t passes(const ZpPlan *p, Phase phase) {
+static uint32_t passes(const ZpPlan *p, ZpPhase phase) {
   uint32_t n, count = 0;
   const ZpNode *nodes = phase_nodes(&p->segments[segment_of(p, "layer", 0)], phase, &n);
   for (uint32_t i = 0; i < n; i++) count += nodes[i].call.op == ZG_OP_CHAIN;
@@ -37,9 +37,9 @@ static void expect_layer(const char *name, const char *recipe, bool (*joins)(con
   Model m = model_open(name, NULL, "-D layers=4");
   Plan q = plan_joins(m.g, recipe, joins);
   cr_assert_str_eq(plan_wrong(q.p, q.a), "");
-  expect_amid(q.p, FWD, forward);
-  expect_amid(q.p, BWD, backward);
-  cr_assert_eq(passes(q.p, BWD), chains, "%u chains in backward", passes(q.p, BWD));
+  expect_amid(q.p, ZP_FWD, forward);
+  expect_amid(q.p, ZP_BWD, backward);
+  cr_assert_eq(passes(q.p, ZP_BWD), chains, "%u chains in backward", passes(q.p, ZP_BWD));
   plan_close(&q);
   model_close(&m);
 }
@@ -88,7 +88,7 @@ static void expect_forward(const char *body, const char *forward) {
   zb_text_free(&t);
   Plan q = plan_joins(m.g, "bind batch = 8, seq = 16 micro 1", joins_norms);
   cr_assert_str_eq(plan_wrong(q.p, q.a), "");
-  expect_amid(q.p, FWD, forward);
+  expect_amid(q.p, ZP_FWD, forward);
   plan_close(&q);
   model_close(&m);
 }
@@ -124,12 +124,14 @@ Test(attach_before, what_adds_to_a_gradient) {
   Plan q = plan_joins(m.g, "bind batch = 8, seq = 16 micro 1", joins_norms);
   cr_assert_str_eq(plan_wrong(q.p, q.a), "");
   const ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
+  const ZpList *l = &s->list[ZP_BWD];
   int chains = 0, joined = 0;
-  for (uint32_t i = 0; i < s->nbwd; i++) {
+  for (uint32_t i = 0; i < l->n; i++) {
+    const ZpNode *n = &l->nodes[i];
     bool grads = false;
-    for (int k = 0; k < s->bwd[i].call.nout; k++) grads |= s->values[s->bwd[i].out[k]].at.place == ZP_AT_GRAD;
-    chains += s->bwd[i].call.op == ZG_OP_CHAIN && grads;
-    joined += s->bwd[i].call.chain && s->bwd[i].call.chain->before;
+    for (int k = 0; k < n->call.nout; k++) grads |= s->values[n->out[k]].at.place == ZP_AT_GRAD;
+    chains += n->call.op == ZG_OP_CHAIN && grads;
+    joined += n->call.chain && n->call.chain->before;
   }
   cr_expect_eq(chains, 2); /* of g, and of w after normalize's gradient */
   cr_expect_eq(joined, 0);

@@ -14,7 +14,7 @@ static Found find(const ZpPlan *p) {
   Found f = {0, 0};
   uint32_t n;
   const ZpSegment *s = &p->segments[segment_of(p, "layer", 0)];
-  const ZpNode *nodes = phase_nodes(s, BWD, &n);
+  const ZpNode *nodes = phase_nodes(s, ZP_BWD, &n);
   for (uint32_t i = 0; i < n; i++) {
     const ZpNode *k = &nodes[i];
     f.sums += k->call.op == ZG_OP_SUM;
@@ -129,9 +129,9 @@ Test(attach_sums, staged_alike) {
 static int count(const ZpPlan *p, ZgOp op) {
   int found = 0;
   for (uint32_t i = 0; i < p->graph->nsegments; i++)
-    for (int phase = FWD; phase <= COUNT; phase++) {
+    for (int phase = 0; phase < ZP_PHASES; phase++) {
       uint32_t n;
-      const ZpNode *nodes = phase_nodes(&p->segments[i], (Phase)phase, &n);
+      const ZpNode *nodes = phase_nodes(&p->segments[i], (ZpPhase)phase, &n);
       for (uint32_t k = 0; k < n; k++) found += nodes[k].call.op == op;
     }
   return found;

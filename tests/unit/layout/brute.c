@@ -16,7 +16,7 @@ typedef struct {
   ZbArena *a;
   const ZpSegment *s;
   uint32_t segment, node;
-  Phase phase;
+  ZpPhase phase;
   Cell *cells;
   uint32_t ncells;
   const char *wrong;
@@ -29,7 +29,7 @@ static const char *where(Brute *b, const char *text) {
   uint32_t n = 0;
   const ZpNode *k = b->s ? phase_nodes(b->s, b->phase, &n) : NULL;
   if (b->node >= n) return text;
-  return zb_printf(b->a, "segment %u %s node %u (%s): %s", b->segment, phase_name[b->phase], b->node,
+  return zb_printf(b->a, "segment %u %s node %u (%s): %s", b->segment, zp_phase_text[b->phase], b->node,
                    zg_op_info[k[b->node].call.op].text, text);
 }
 
@@ -196,7 +196,7 @@ static void check_rules(Brute *b, const ZpNode *k) {
 static uint64_t room(const Brute *b, uint8_t place) {
   switch (place) {
   case ZP_AT_TEMP:
-    return b->phase == FWD ? b->s->fwd_temp : b->phase == BWD ? b->s->bwd_temp : b->s->count_temp;
+    return b->s->list[b->phase].temp;
   case ZP_AT_SAVED: return b->s->saved_bytes;
   case ZP_AT_CARRY_IN: return b->s->carry_bytes;
   case ZP_AT_CARRY_OUT: return b->s->carry_out_bytes;
@@ -259,11 +259,11 @@ static void check_reads(Brute *b, const ZpNode *k) {
     const ZpValue *x = value(b, v);
     check_place(b, v);
     NEED(b, !written(x->at.place) || intact(b, v), "operand %d (value %u) is not there any more", i, v);
-    NEED(b, b->phase == FWD || x->at.place != ZP_AT_CARRY_IN || b->s->saves_carry,
+    NEED(b, b->phase == ZP_FWD || x->at.place != ZP_AT_CARRY_IN || b->s->saves_carry,
          "reads what was carried in");
-    NEED(b, b->phase != BWD || x->at.place != ZP_AT_CARRY_OUT, "reads what was carried out");
+    NEED(b, b->phase != ZP_BWD || x->at.place != ZP_AT_CARRY_OUT, "reads what was carried out");
     NEED(b,
-         b->phase == BWD ||
+         b->phase == ZP_BWD ||
              (x->at.place != ZP_AT_DCARRY_OUT && x->at.place != ZP_AT_GRAD && x->at.place != ZP_AT_SEED),
          "reads what only backward has");
     if (x->at.place == ZP_AT_GRAD) {
@@ -299,7 +299,7 @@ static void check_writes(Brute *b, const ZpNode *k) {
     uint64_t from = x->at.offset, to = from + x->bytes;
     NEED(b, written(x->at.place) || x->at.place == ZP_AT_GRAD, "writes to place %u", x->at.place);
     NEED(b,
-         b->phase == BWD ? (x->at.place != ZP_AT_SAVED || elementwise(k)) && x->at.place != ZP_AT_CARRY_OUT
+         b->phase == ZP_BWD ? (x->at.place != ZP_AT_SAVED || elementwise(k)) && x->at.place != ZP_AT_CARRY_OUT
                          : x->at.place != ZP_AT_GRAD && x->at.place != ZP_AT_DCARRY_IN,
          "writes what belongs to another phase");
     for (int j = 0; j < k->call.nin; j++) {
@@ -408,7 +408,7 @@ static void check_stacked(Brute *b, const ZpNode *k) {
   }
 }
 
-static void check_phase(Brute *b, Phase phase) {
+static void check_phase(Brute *b, ZpPhase phase) {
   uint32_t n, kept = 0;
   b->phase = phase;
   const ZpNode *nodes = phase_nodes(b->s, phase, &n);
@@ -440,10 +440,7 @@ static void check_stage(Brute *b, const ZpStage *st) {
     const ZpSegment *s = &b->p->segments[st->insts[i].segment];
     NEED(b, st->saved_at[i] >= at && st->saved_at[i] % 64 == 0, "saved blocks overlap");
     at = st->saved_at[i] + s->saved_bytes + (i && s->saves_carry ? s->carry_bytes : 0);
-    NEED(b,
-         st->scratch_bytes >= s->fwd_temp && st->scratch_bytes >= s->bwd_temp &&
-             st->scratch_bytes >= s->count_temp,
-         "scratch");
+    for (int k = 0; k < ZP_PHASES; k++) NEED(b, st->scratch_bytes >= s->list[k].temp, "scratch");
     NEED(b, i == 0 || st->boundary_bytes >= s->carry_bytes, "boundary");
     NEED(b, i == 0 || st->boundary_bytes >= s->dcarry_bytes, "boundary of cotangents");
     for (uint32_t v = 0; v < s->nvalues; v++)
@@ -506,9 +503,7 @@ const char *plan_wrong(const ZpPlan *p, ZbArena *a) {
   for (b.segment = 0; b.segment < p->graph->nsegments; b.segment++) {
     b.s = &p->segments[b.segment];
     b.ncells = 0;
-    check_phase(&b, COUNT);
-    check_phase(&b, FWD);
-    check_phase(&b, BWD);
+    for (int k = 0; k < ZP_PHASES; k++) check_phase(&b, (ZpPhase)k);
   }
   b.s = NULL;
   b.node = UINT32_MAX;

@@ -166,9 +166,10 @@ static uint32_t convert(Bench *t, const ZpState *from, const ZpState *to) {
   cr_assert(zp_state_eq(&h, out.values[v].state, to));
   Local all[RANKS];
   for (int r = 0; r < RANKS; r++) all[r] = part(t, from, r);
-  for (uint32_t i = 0; i < out.nfwd; i++) {
-    play(t, &out.fwd[i], all);
-    traffic += zp_sends(&out.fwd[i]);
+  const ZpList *l = &out.list[ZP_FWD];
+  for (uint32_t i = 0; i < l->n; i++) {
+    play(t, &l->nodes[i], all);
+    traffic += zp_sends(&l->nodes[i]);
   }
   ZpNode sum = {.call = {.op = ZG_OP_ALL_REDUCE}};
   ZpState whole[ZP_MAX_DIMS];
@@ -279,10 +280,11 @@ Test(convert, scatters_before_it_reduces) {
   for (int d = MOST; d < ZP_MAX_DIMS; d++) from[d] = to[d] = r;
   zp_version_add(&h, 0, zp_new_value(&h, &t.value.type, from));
   zp_convert(&h, 0, to);
-  cr_assert_eq(out.nfwd, 2);
-  cr_assert_eq(out.fwd[0].call.op, ZG_OP_REDUCE_SCATTER);
-  cr_assert_eq(out.fwd[1].call.op, ZG_OP_ALL_REDUCE);
-  cr_assert_eq(2 * out.values[out.fwd[1].in[0]].bytes, out.values[out.fwd[0].in[0]].bytes);
+  const ZpNode *made = out.list[ZP_FWD].nodes;
+  cr_assert_eq(out.list[ZP_FWD].n, 2);
+  cr_assert_eq(made[0].call.op, ZG_OP_REDUCE_SCATTER);
+  cr_assert_eq(made[1].call.op, ZG_OP_ALL_REDUCE);
+  cr_assert_eq(2 * out.values[made[1].in[0]].bytes, out.values[made[0].in[0]].bytes);
   bench_close(&t);
 }
 
@@ -305,9 +307,10 @@ Test(convert, reuses_what_is_whole) {
   zp_version_add(&h, 0, zp_new_value(&h, &t.value.type, split));
   zp_convert(&h, 0, second);
   zp_convert(&h, 0, whole);
-  cr_assert_eq(out.nfwd, 2);
-  cr_assert_eq(out.fwd[0].call.op, ZG_OP_ALL_GATHER);
-  cr_assert_eq(out.fwd[0].dims, 3);
-  cr_assert_eq(out.fwd[1].call.op, ZG_OP_LOCAL_SLICE);
+  const ZpNode *made = out.list[ZP_FWD].nodes;
+  cr_assert_eq(out.list[ZP_FWD].n, 2);
+  cr_assert_eq(made[0].call.op, ZG_OP_ALL_GATHER);
+  cr_assert_eq(made[0].dims, 3);
+  cr_assert_eq(made[1].call.op, ZG_OP_LOCAL_SLICE);
   bench_close(&t);
 }

@@ -120,13 +120,13 @@ Test(digest, every_field_counts) {
   CHANGE(values, s->values[3].at.index);
   CHANGE(values, s->values[3].param);
   CHANGE(values, s->saved_bytes);
-  CHANGE(values, s->fwd_temp);
+  for (int k = 0; k < ZP_PHASES; k++) CHANGE(values, s->list[k].temp);
   CHANGE(values, s->model_flops);
-  CHANGE(values, s->bwd_temp);
   CHANGE(values, s->carry_bytes);
   CHANGE(values, s->buckets[0]);
   CHANGE(values, s->cost);
-  ZpNode *last = &s->fwd[s->nfwd - 1];
+  const ZpList *l = &s->list[ZP_FWD];
+  ZpNode *last = &l->nodes[l->n - 1];
   CHANGE(forward, last->call.op);
   CHANGE(forward, last->call.in[0].size[0]);
   CHANGE(forward, last->call.in[0].stride[0]);
@@ -139,9 +139,9 @@ Test(digest, every_field_counts) {
   CHANGE(forward, last->dims);
   CHANGE(forward, last->packs);
   CHANGE(forward, last->scratch_at);
-  for (uint32_t i = 0; i < s->nfwd; i++)
-    if (s->fwd[i].call.chain) {
-      const ZkChain *c = s->fwd[i].call.chain;
+  for (uint32_t i = 0; i < l->n; i++)
+    if (l->nodes[i].call.chain) {
+      const ZkChain *c = l->nodes[i].call.chain;
       const ZkChainOp *o = &c->ops[c->nops - 1];
       CHANGE(forward, c->ops[0].op);
       CHANGE(forward, o->a);
@@ -151,8 +151,8 @@ Test(digest, every_field_counts) {
       CHANGE(forward, c->out[c->nout - 1]);
       CHANGE(forward, c->before);
       CHANGE(forward, c->feeds);
-    } else if (s->fwd[i].call.nax) {
-      CHANGE(forward, s->fwd[i].call.ax[0]);
+    } else if (l->nodes[i].call.nax) {
+      CHANGE(forward, l->nodes[i].call.ax[0]);
     }
   ZkView *view = &last->call.out[last->call.nout - 1];
   CHANGE(forward, view->axis[view->rank - 1]);
@@ -161,9 +161,10 @@ Test(digest, every_field_counts) {
   CHANGE(forward, last->call.num[1]);
   CHANGE(forward, last->call.opt[1]);
   CHANGE(forward, last->loc);
-  CHANGE(backward, s->bwd[0].call.accumulate);
-  CHANGE(backward, s->bwd[0].flops);
-  CHANGE(backward, s->bwd[0].sets);
+  ZpNode *first = s->list[ZP_BWD].nodes;
+  CHANGE(backward, first->call.accumulate);
+  CHANGE(backward, first->flops);
+  CHANGE(backward, first->sets);
 
   ZpStage *st = &p->stages[1];
   ZpInstr *in = &st->prog.instrs[st->prog.ninstrs - 1];

@@ -97,14 +97,14 @@ static uint64_t elems(const ZkView *v) {
 }
 
 /* What the nodes of a list move, by the shapes of their calls. */
-static void add_list(const ZpPlan *p, Sums *s, uint32_t stage, const ZpNode *nodes, uint32_t n) {
-  for (uint32_t i = 0; i < n; i++) {
-    const ZkCall *c = &nodes[i].call;
-    uint64_t members = (uint64_t)zp_group_size(&p->mesh, nodes[i].dims),
+static void add_list(const ZpPlan *p, Sums *s, uint32_t stage, const ZpList *l) {
+  for (uint32_t i = 0; i < l->n; i++) {
+    const ZkCall *c = &l->nodes[i].call;
+    uint64_t members = (uint64_t)zp_group_size(&p->mesh, l->nodes[i].dims),
              each = zk_elem_bytes((ZkElem)c->in[0].elem);
     if (members < 2 || c->op == ZG_OP_LOCAL_SLICE || c->op == ZG_OP_LOCAL_PAD) continue;
     uint64_t whole = elems(&c->in[0]) * (c->op == ZG_OP_ALL_GATHER ? members : 1);
-    add(s, stage, zg_op_info[c->op].text, dims_text(p, s->a, nodes[i].dims), whole * each);
+    add(s, stage, zg_op_info[c->op].text, dims_text(p, s->a, l->nodes[i].dims), whole * each);
   }
 }
 
@@ -122,11 +122,9 @@ static void add_program(const ZpPlan *p, Sums *s, uint32_t stage) {
   const ZpStage *st = &p->stages[stage];
   for (uint32_t i = 0; i < st->prog.ninstrs; i++) {
     const ZpInstr *in = &st->prog.instrs[i];
-    const ZpSegment *g =
-        in->op <= ZP_I_BWD && in->op != ZP_I_LOAD ? &p->segments[st->insts[in->inst].segment] : NULL;
-    if (in->op == ZP_I_COUNT) add_list(p, s, stage, g->count, g->ncount);
-    if (in->op == ZP_I_FWD) add_list(p, s, stage, g->fwd, g->nfwd);
-    if (in->op == ZP_I_BWD) add_list(p, s, stage, g->bwd, g->nbwd);
+    ZpPhase phase = zp_phase(in->op);
+    if (phase < ZP_PHASES)
+      add_list(p, s, stage, &p->segments[st->insts[in->inst].segment].list[phase]);
     if (in->op == ZP_I_SEND_ACT) add(s, stage, "send", "next stage", in->bytes);
     if (in->op == ZP_I_SEND_GRAD) add(s, stage, "send", "stage before", in->bytes);
     if (in->queue != ZP_Q_COLL) continue;

@@ -6,17 +6,17 @@
 
 static const char sizes[] = "bind batch = 8, seq = 16 micro 1\n";
 
-static void expect_chains(const ZpPlan *p, const char *label, Phase phase, const char *expect) {
+static void expect_chains(const ZpPlan *p, const char *label, ZpPhase phase, const char *expect) {
   ZbText t = {0};
   put_chains(p, segment_of(p, label, 0), phase, &t);
-  expect_text(&t, expect, phase_name[phase]);
+  expect_text(&t, expect, zp_phase_text[phase]);
 }
 
 Test(fuse, gpt2_layer) {
   Model m = model_open("gpt2", NULL, "-D layers=4");
   Plan q = plan_of(m.g, sizes);
   expect_chains(
-      q.p, "layer", FWD,
+      q.p, "layer", ZP_FWD,
       "mul add, 3 in, 1 out\n"                                                      /* ln1: gain, bias */
       "add, 2 in, 1 out\nadd, 2 in, 1 out\nadd, 2 in, 1 out\n"                      /* biases of q, k, v */
       "add add, 3 in, 1 out\n"                                                      /* bias, residual */
@@ -24,7 +24,7 @@ Test(fuse, gpt2_layer) {
       "fill add mul fill fill fill mul mul mul add mul tanh add mul, 2 in, 1 out\n" /* bias and GELU */
       "add add, 3 in, 1 out\n");
   ZbText t = {0};
-  put_chains(q.p, segment_of(q.p, "layer", 0), BWD, &t);
+  put_chains(q.p, segment_of(q.p, "layer", 0), ZP_BWD, &t);
   /* GELU again for w2's gradient, and its derivative, in one pass over the saved product */
   cr_assert(strstr(t.s, "tanh add mul mul mul sub"), "%s", t.s);
   uint32_t tanh = 0, lines = 0;
@@ -40,15 +40,15 @@ Test(fuse, gpt2_layer) {
 Test(fuse, llama3_layer) {
   Model m = model_open("llama3", NULL, "-D layers=4");
   Plan q = plan_of(m.g, sizes);
-  expect_chains(q.p, "layer", FWD,
+  expect_chains(q.p, "layer", ZP_FWD,
                 "mul, 2 in, 1 out\nadd, 2 in, 1 out\nmul, 2 in, 1 out\n"
                 "fill neg exp add div mul mul, 2 in, 1 out\n" /* silu(gate) * up */
                 "add, 2 in, 1 out\n");
   /* of the gated product: itself again and the gradients of both factors, one pass over three tensors */
   const ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
   uint32_t ffn = zg_axis_find(m.g, "ffn"), wide = 0;
-  for (uint32_t i = 0; i < s->nbwd; i++) {
-    const ZpNode *k = &s->bwd[i];
+  for (uint32_t i = 0; i < s->list[ZP_BWD].n; i++) {
+    const ZpNode *k = &s->list[ZP_BWD].nodes[i];
     if (k->call.op != ZG_OP_CHAIN || !zg_type_has(&s->values[k->out[0]].type, (uint16_t)ffn)) continue;
     wide++;
     cr_assert_eq(k->call.nin, 3);
@@ -63,7 +63,7 @@ Test(fuse, llama3_layer) {
 typedef struct {
   uint32_t chains, ops, in, out;
 } Most;
-static Most most_of(const ZpPlan *p, Phase phase) {
+static Most most_of(const ZpPlan *p, ZpPhase phase) {
   Most most = {0};
   for (uint32_t s = 0; s < p->graph->nsegments; s++) {
     uint32_t n;
@@ -110,7 +110,7 @@ Test(fuse, many_ops) {
   ZbText body = {0};
   for (int i = 0; i < 100; i++) zb_text_add(&body, "  y = sin(y * p)\n");
   Plan q = planned(&m, body.s, ", p[a]");
-  Most f = most_of(q.p, FWD), b = most_of(q.p, BWD);
+  Most f = most_of(q.p, ZP_FWD), b = most_of(q.p, ZP_BWD);
   cr_assert_geq(f.chains, 200 / 64 + 1);
   cr_assert_leq(f.chains, 12);
   cr_assert_gt(f.ops, 32);
@@ -128,7 +128,7 @@ Test(fuse, many_operands) {
     zb_text_add(&body, i ? " * (y + p%d)" : "  y = (y + p%d)", i);
   }
   Plan q = planned(&m, body.s, params.s);
-  Most f = most_of(q.p, FWD);
+  Most f = most_of(q.p, ZP_FWD);
   cr_assert_geq(f.chains, 40 / 12);
   cr_assert_leq(f.chains, 12);
   cr_assert_geq(f.in, 11);
@@ -146,7 +146,7 @@ Test(fuse, many_results) {
     zb_text_add(&body, "  z = z + sum[a](sin(%d * y * p)) * y\n", i + 1);
   zb_text_add(&body, "  y = z\n");
   Plan q = planned(&m, body.s, ", p[a]");
-  Most f = most_of(q.p, FWD);
+  Most f = most_of(q.p, ZP_FWD);
   cr_assert_eq(f.out, ZK_MAX_OUT);
   zb_text_free(&body);
   plan_close(&q);
@@ -162,7 +162,7 @@ Test(fuse, order) {
                    "v * s + y * p * r\n",
                    ", p[a]");
   ZbText t = {0};
-  put_chains(q.p, 0, FWD, &t);
+  put_chains(q.p, 0, ZP_FWD, &t);
   cr_assert(strstr(t.s, "mul sin, 2 in, 1 out\nmul cos mul, 3 in, 1 out\n") == t.s, "%s", t.s);
   zb_text_free(&t);
   plan_close(&q);

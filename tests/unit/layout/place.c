@@ -68,7 +68,7 @@ Test(place, all_reduce_in_place) {
   Plan q = plan_of(m.g, "mesh d = 2 split head, ffn, vocab over d bind batch = 4, seq = 16");
   uint32_t in_place = 0;
   for (uint32_t s = 0; s < m.g->nsegments; s++)
-    for (Phase k = FWD; k <= BWD; k++) {
+    for (ZpPhase k = ZP_FWD; k <= ZP_BWD; k++) {
       uint32_t n;
       const ZpNode *nodes = phase_nodes(&q.p->segments[s], k, &n);
       for (uint32_t i = 0; i < n; i++) {
@@ -93,8 +93,8 @@ Test(place, logits_and_their_gradient) {
   Plan q = plan_of(m.g, "bind batch = 2, seq = 64");
   int found = 0;
   for (uint32_t s = 0; s < m.g->nsegments; s++)
-    for (uint32_t i = 0; i < q.p->segments[s].nbwd; i++) {
-      const ZpNode *k = &q.p->segments[s].bwd[i];
+    for (uint32_t i = 0; i < q.p->segments[s].list[ZP_BWD].n; i++) {
+      const ZpNode *k = &q.p->segments[s].list[ZP_BWD].nodes[i];
       if (k->call.op != ZG_OP_XENT_GRAD) continue;
       const ZpLoc *z = &q.p->segments[s].values[k->in[0]].at, *dz = &q.p->segments[s].values[k->out[0]].at;
       cr_expect(z->place == ZP_AT_SAVED && dz->place == ZP_AT_SAVED && z->offset == dz->offset);
@@ -106,7 +106,7 @@ Test(place, logits_and_their_gradient) {
 }
 
 /* No packing can do with less than what is alive at once; ours needs little more. */
-static double loss_of(const ZpSegment *s, Phase phase, uint64_t room) {
+static double loss_of(const ZpSegment *s, ZpPhase phase, uint64_t room) {
   uint32_t n;
   const ZpNode *nodes = phase_nodes(s, phase, &n);
   uint64_t most = 0;
@@ -147,7 +147,7 @@ Test(place, packs_tightly) {
       Plan q = plan_of(x.g, t.s);
       for (uint32_t s = 0; s < x.g->nsegments; s++) {
         const ZpSegment *g = &q.p->segments[s];
-        double f = loss_of(g, FWD, g->fwd_temp), b = loss_of(g, BWD, g->bwd_temp);
+        double f = loss_of(g, ZP_FWD, g->list[ZP_FWD].temp), b = loss_of(g, ZP_BWD, g->list[ZP_BWD].temp);
         cr_expect(f < 1.15 && b < 1.15, "%s segment %u: %.2f forward, %.2f backward of what is alive", t.s, s,
                   f, b);
       }

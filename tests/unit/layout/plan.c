@@ -78,11 +78,9 @@ void plan_close(Plan *q) {
   zb_arena_free(q->a);
 }
 
-const char *const phase_name[] = {"forward", "backward", "count"};
-
-const ZpNode *phase_nodes(const ZpSegment *s, Phase phase, uint32_t *n) {
-  *n = phase == FWD ? s->nfwd : phase == BWD ? s->nbwd : s->ncount;
-  return phase == FWD ? s->fwd : phase == BWD ? s->bwd : s->count;
+const ZpNode *phase_nodes(const ZpSegment *s, ZpPhase phase, uint32_t *n) {
+  *n = s->list[phase].n;
+  return s->list[phase].nodes;
 }
 
 uint32_t segment_of(const ZpPlan *p, const char *label, uint32_t part) {
@@ -94,7 +92,7 @@ uint32_t segment_of(const ZpPlan *p, const char *label, uint32_t part) {
   return 0;
 }
 
-void put_collectives(const ZpPlan *p, uint32_t segment, Phase phase, ZbText *out) {
+void put_collectives(const ZpPlan *p, uint32_t segment, ZpPhase phase, ZbText *out) {
   uint32_t n;
   const ZpSegment *s = &p->segments[segment];
   const ZpNode *nodes = phase_nodes(s, phase, &n);
@@ -116,8 +114,8 @@ void put_saved(const ZpPlan *p, uint32_t segment, ZbText *out) {
   const ZpSegment *s = &p->segments[segment];
   ZbArena *a = zb_arena_new();
   if (s->saves_carry) zb_text_add(out, "carry\n");
-  for (uint32_t i = 0; i < s->nfwd; i++) {
-    const ZpNode *k = &s->fwd[i];
+  for (uint32_t i = 0; i < s->list[ZP_FWD].n; i++) {
+    const ZpNode *k = &s->list[ZP_FWD].nodes[i];
     for (int j = 0; j < k->call.nout; j++) {
       const ZpValue *v = &s->values[k->out[j]];
       if (v->at.place != ZP_AT_SAVED) continue;
@@ -130,7 +128,7 @@ void put_saved(const ZpPlan *p, uint32_t segment, ZbText *out) {
   zb_arena_free(a);
 }
 
-void put_chains(const ZpPlan *p, uint32_t segment, Phase phase, ZbText *out) {
+void put_chains(const ZpPlan *p, uint32_t segment, ZpPhase phase, ZbText *out) {
   uint32_t n;
   const ZpNode *nodes = phase_nodes(&p->segments[segment], phase, &n);
   for (uint32_t i = 0; i < n; i++) {
@@ -150,10 +148,11 @@ void expect_text(ZbText *got, const char *expect, const char *what) {
   cr_assert(same, "%s differ", what);
 }
 
-void expect_collectives(const ZpPlan *p, const char *label, uint32_t part, Phase phase, const char *expect) {
+void expect_collectives(const ZpPlan *p, const char *label, uint32_t part, ZpPhase phase,
+                        const char *expect) {
   ZbText t = {0};
   char what[64];
-  snprintf(what, sizeof what, "collectives of %s %u %s", label ? label : "part", part, phase_name[phase]);
+  snprintf(what, sizeof what, "collectives of %s %u %s", label ? label : "part", part, zp_phase_text[phase]);
   put_collectives(p, segment_of(p, label, part), phase, &t);
   expect_text(&t, expect, what);
 }
@@ -164,7 +163,7 @@ void expect_saved(const ZpPlan *p, const char *label, uint32_t part, const char 
   expect_text(&t, expect, "saved values");
 }
 
-uint32_t count_collectives(const ZpPlan *p, uint32_t segment, Phase phase, ZgOp op, const char *dims) {
+uint32_t count_collectives(const ZpPlan *p, uint32_t segment, ZpPhase phase, ZgOp op, const char *dims) {
   uint32_t n, count = 0;
   const ZpNode *nodes = phase_nodes(&p->segments[segment], phase, &n);
   ZbArena *a = zb_arena_new();

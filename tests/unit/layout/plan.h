@@ -37,26 +37,24 @@ bool joins_peaks(const ZkCall *call);  /* cross-entropy that finds the peak */
 const char *plan_messages(Plan *q);
 void plan_close(Plan *q);
 
-typedef enum { FWD, BWD, COUNT } Phase;
-extern const char *const phase_name[];
-const ZpNode *phase_nodes(const ZpSegment *s, Phase phase, uint32_t *n);
+const ZpNode *phase_nodes(const ZpSegment *s, ZpPhase phase, uint32_t *n);
 /* The segment with this label, or the `part`-th straight one if `label` is NULL. */
 uint32_t segment_of(const ZpPlan *p, const char *label, uint32_t part);
 
 /* One line a collective (local slices too), in order: "all_gather tensor: real[batch, seq, embed] seq". */
-void put_collectives(const ZpPlan *p, uint32_t segment, Phase phase, ZbText *out);
+void put_collectives(const ZpPlan *p, uint32_t segment, ZpPhase phase, ZbText *out);
 /* One line a saved value, in order of making: "normalize: real[batch, seq, embed]"; of a chain
  * the op that made it, "chain/tanh". The carried value, if it is saved, comes first: "carry". */
 void put_saved(const ZpPlan *p, uint32_t segment, ZbText *out);
 /* One line a chain: its ops, then inputs and outputs: "mul add, 3 in, 1 out". */
-void put_chains(const ZpPlan *p, uint32_t segment, Phase phase, ZbText *out);
+void put_chains(const ZpPlan *p, uint32_t segment, ZpPhase phase, ZbText *out);
 /* Fails unless the text is `expect`; frees it. */
 void expect_text(ZbText *got, const char *expect, const char *what);
-void expect_collectives(const ZpPlan *p, const char *label, uint32_t part, Phase phase, const char *expect);
+void expect_collectives(const ZpPlan *p, const char *label, uint32_t part, ZpPhase phase, const char *expect);
 void expect_saved(const ZpPlan *p, const char *label, uint32_t part, const char *expect);
 
 /* Number of collectives `op` in a phase, over dims named `dims` ("" for any). */
-uint32_t count_collectives(const ZpPlan *p, uint32_t segment, Phase phase, ZgOp op, const char *dims);
+uint32_t count_collectives(const ZpPlan *p, uint32_t segment, ZpPhase phase, ZgOp op, const char *dims);
 const ZpBucket *bucket_with(const ZpPlan *p, const char *param); /* fails if there is none */
 /* brute.c: shapes, states, places and arena of a plan by brute force; "" or the first thing that is wrong. */
 const char *plan_wrong(const ZpPlan *p, ZbArena *a);

@@ -219,7 +219,7 @@ static void play_node(Play *y, uint32_t inst, uint32_t mb, const ZpNode *k, Rank
   for (int i = 0; i < parts.n; i++) zk_cpu_kernel(parts.call[i].op)(&y->env, &parts.call[i]);
 }
 
-static void play_phase(Play *y, uint32_t inst, uint32_t mb, Phase phase) {
+static void play_phase(Play *y, uint32_t inst, uint32_t mb, ZpPhase phase) {
   uint32_t n;
   const ZpNode *nodes = phase_nodes(&y->p->segments[y->inst[inst].segment], phase, &n);
   for (uint32_t i = 0; i < n; i++) {
@@ -275,8 +275,8 @@ static void play(Play *y, const ZpPlan *p) {
   for (int pass = 0; pass < 2; pass++) {
     for (uint32_t mb = 0; mb < p->nmicro; mb++) {
       for (int r = 0; r < y->nranks; r++) fill_inputs(y, &y->rank[r], mb);
-      for (uint32_t i = 0; i < y->ninsts; i++) play_phase(y, i, mb, pass ? FWD : COUNT);
-      for (uint32_t i = y->ninsts; pass && i-- > 0;) play_phase(y, i, mb, BWD);
+      for (uint32_t i = 0; i < y->ninsts; i++) play_phase(y, i, mb, pass ? ZP_FWD : ZP_COUNT);
+      for (uint32_t i = y->ninsts; pass && i-- > 0;) play_phase(y, i, mb, ZP_BWD);
     }
     y->seed[0] = (float)(1 / y->den);
     y->seed[1] = (float)(1.0 / (double)p->nmicro);

@@ -102,7 +102,8 @@ Test(remat, llama3_layer) {
 static uint32_t count_again(const ZpPlan *p, ZgOp op) {
   const ZpSegment *s = &p->segments[segment_of(p, "layer", 0)];
   uint32_t n = 0;
-  for (uint32_t i = 0; i < s->nbwd; i++) n += s->bwd[i].again && s->bwd[i].call.op == op;
+  const ZpList *l = &s->list[ZP_BWD];
+  for (uint32_t i = 0; i < l->n; i++) n += l->nodes[i].again && l->nodes[i].call.op == op;
   return n;
 }
 

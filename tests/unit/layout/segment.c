@@ -30,7 +30,7 @@ static void accepts(const ZpPlan *p) {
     accepts(q.p);                                                                                            \
   } while (0)
 
-static ZpNode *node_of(ZpSegment *s, Phase phase, ZgOp op) {
+static ZpNode *node_of(ZpSegment *s, ZpPhase phase, ZgOp op) {
   uint32_t n;
   const ZpNode *nodes = phase_nodes(s, phase, &n);
   for (uint32_t i = 0; i < n; i++)
@@ -44,7 +44,7 @@ Test(segment, bytes_and_types) {
   Model m = model_open(NULL, rows, NULL);
   Plan q = plan_of(m.g, "bind batch = 4 precision compute bf16");
   ZpSegment *s = &q.p->segments[0];
-  ZpNode *dot = node_of(s, FWD, ZG_OP_DOT), *sum = node_of(s, COUNT, ZG_OP_SUM);
+  ZpNode *dot = node_of(s, ZP_FWD, ZG_OP_DOT), *sum = node_of(s, ZP_COUNT, ZG_OP_SUM);
   ZpValue *x = &s->values[dot->in[0]], *w = &s->values[dot->in[1]], *y = &s->values[dot->out[0]];
   accepts(q.p);
   cr_assert(x->at.place == ZP_AT_INPUT && x->bytes == 56 && w->at.place == ZP_AT_PARAM);
@@ -108,8 +108,8 @@ Test(segment, what_is_carried) {
   WITH(s->dcarry_bytes, s->dcarry_bytes - 64, "a carried tuple has not the bytes of its values");
   WITH(s->carry_out_bytes, 0, "a carried tuple has not the bytes of its values");
   WITH(s->dcarry_out_bytes, s->dcarry_out_bytes + 1, "a carried tuple has not the bytes of its values");
-  WITH(s->nfwd, s->nfwd - 1, "");
-  WITH(s->nbwd, s->nbwd - 1, "");
+  WITH(s->list[ZP_FWD].n, s->list[ZP_FWD].n - 1, "");
+  WITH(s->list[ZP_BWD].n, s->list[ZP_BWD].n - 1, "");
   for (uint32_t i = 0; i < s->nvalues; i++)
     if (s->values[i].at.place == ZP_AT_CARRY_OUT) {
       WITH(s->values[i].at.offset, 64, "does not lie in the block");
@@ -130,14 +130,14 @@ Test(segment, sums_and_gradients) {
        "part 0, count, loss_den (test.zug:2) takes out what is reduced over other dims");
   WITH(q.p->buckets[0].partial, 0, "does not lie in the block");
   ZpSegment *s = &q.p->segments[0];
-  ZpNode *dot = node_of(s, BWD, ZG_OP_DOT), *sum = node_of(s, FWD, ZG_OP_LOSS_NUM);
+  ZpNode *dot = node_of(s, ZP_BWD, ZG_OP_DOT), *sum = node_of(s, ZP_FWD, ZG_OP_LOSS_NUM);
   cr_assert(dot->sets && dot->call.accumulate && s->values[dot->out[0]].at.place == ZP_AT_GRAD);
   WITH(dot->call.accumulate, false, "overwrites a gradient");
   WITH(dot->call.op, ZG_OP_LOOKUP_GRAD, "begins what is no gradient, or not all of one");
   WITH(dot->call.op, ZG_OP_NORMALIZE, "adds to what is no gradient");
   WITH(s->values[dot->out[0]].at.place, ZP_AT_PARAM, "");
-  WITH(s->nbwd, (uint32_t)(dot - s->bwd), "makes no gradient of w");
-  WITH(node_of(s, FWD, ZG_OP_DOT)->call.accumulate, true, "adds to what is no gradient");
+  WITH(s->list[ZP_BWD].n, (uint32_t)(dot - s->list[ZP_BWD].nodes), "makes no gradient of w");
+  WITH(node_of(s, ZP_FWD, ZG_OP_DOT)->call.accumulate, true, "adds to what is no gradient");
   WITH(sum->call.op, ZG_OP_CARRY_OUT, "is nothing that is taken out");
   WITH(s->values[sum->in[0]].elem, ZK_I32, "");
   plan_close(&q);
@@ -149,7 +149,7 @@ Test(segment, collectives) {
   Plan q = plan_of(m.g, "mesh pipe = 2, d = 2 stages over pipe by cost split head, ffn, vocab over d else "
                         "seq bind batch = 2, seq = 16");
   ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
-  ZpNode *k = node_of(s, FWD, ZG_OP_ALL_GATHER), *r = node_of(s, FWD, ZG_OP_REDUCE_SCATTER);
+  ZpNode *k = node_of(s, ZP_FWD, ZG_OP_ALL_GATHER), *r = node_of(s, ZP_FWD, ZG_OP_REDUCE_SCATTER);
   WITH(k->dims, k->dims | 1u, "is no collective within a stage");
   WITH(k->dims, 4, "is no collective within a stage");
   WITH(k->dims, 0, "goes over no ranks");
@@ -176,7 +176,7 @@ Test(segment, pads) {
     Plan q = plan_of(m.g, zb_printf(m.c.a, "mesh d = 4 split kv*grp, ffn, vocab over d%s bind batch = 2, seq = 16",
                                     seq ? " else seq" : ""));
     ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
-    ZpNode *k = node_of(s, BWD, ZG_OP_LOCAL_PAD);
+    ZpNode *k = node_of(s, ZP_BWD, ZG_OP_LOCAL_PAD);
     cr_assert_eq(k->axis == ZP_NO_AXIS, seq == 0);
     WITH(k->dims, 0, "goes over no ranks");
     WITH(k->axis, seq ? ZP_NO_AXIS : 0, "has a result of other sizes than its ranks make");
@@ -214,8 +214,9 @@ Test(segment, chains) {
   Plan q = plan_joins(m.g, "bind batch = 2, seq = 16", joins_norms);
   ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
   int alone = 0, amid = 0, after = 0;
-  for (uint32_t i = 0; i < s->nfwd + s->nbwd; i++) {
-    ZpNode *n = i < s->nfwd ? &s->fwd[i] : &s->bwd[i - s->nfwd];
+  const ZpList *f = &s->list[ZP_FWD], *b = &s->list[ZP_BWD];
+  for (uint32_t i = 0; i < f->n + b->n; i++) {
+    ZpNode *n = i < f->n ? &f->nodes[i] : &b->nodes[i - f->n];
     const ZkChain *c = n->call.chain;
     if (!c || !c->nops) continue;
     break_chain(&q, &n->call);
@@ -309,7 +310,8 @@ static void mutate(const ZgGraph *g, const char *recipe, bool (*joins)(const ZkC
   for (uint32_t k = 0; k < g->nsegments; k++) {
     ZpSegment *s = &q.p->segments[k];
     bool *used = ZB_NEWN(q.a, bool, s->nvalues);
-    for (Phase f = FWD; f <= COUNT; f++) {
+    for (ZpPhase f = 0; f < ZP_PHASES; f++) {
+      MUTATE(&t, "temporaries of part", k, s->list[f].temp, LESS(s->list[f].temp));
       uint32_t n;
       ZpNode *nodes = (ZpNode *)phase_nodes(s, f, &n);
       for (uint32_t i = 0; i < n; i++) {
@@ -320,8 +322,6 @@ static void mutate(const ZgGraph *g, const char *recipe, bool (*joins)(const ZkC
     }
     for (uint32_t i = 0; i < s->nvalues; i++)
       if (used[i]) mutate_value(&t, i, &s->values[i]);
-    MUTATE(&t, "temporaries of part", k, s->fwd_temp, LESS(s->fwd_temp));
-    MUTATE(&t, "temporaries of part", k, s->bwd_temp, LESS(s->bwd_temp));
     MUTATE(&t, "saved bytes of part", k, s->saved_bytes, LESS(s->saved_bytes));
   }
   cr_log_info("%u changes, %u refused", t.tried, t.refused);

@@ -25,7 +25,7 @@ static void expect_partial(const Plan *q, const char *param, const char *dims) {
 
 static void expect_quiet(const ZpPlan *p) {
   for (uint32_t s = 0; s < p->graph->nsegments; s++)
-    for (Phase k = FWD; k <= COUNT; k++) {
+    for (ZpPhase k = 0; k < ZP_PHASES; k++) {
       ZbText t = {0};
       put_collectives(p, s, k, &t);
       expect_text(&t, "", "collectives");
@@ -36,7 +36,7 @@ static void expect_quiet(const ZpPlan *p) {
 static void expect_logits_split(const ZpPlan *p) {
   uint32_t vocab = zg_axis_find(p->graph, "vocab");
   for (uint32_t s = 0; s < p->graph->nsegments; s++)
-    for (Phase k = FWD; k <= BWD; k++) {
+    for (ZpPhase k = ZP_FWD; k <= ZP_BWD; k++) {
       uint32_t n;
       const ZpNode *nodes = phase_nodes(&p->segments[s], k, &n);
       for (uint32_t i = 0; i < n; i++)
@@ -62,16 +62,16 @@ Test(shard, megatron) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Model m;
     Plan q = plan_with(&m, cases[i].name, cases[i].options, cases[i].recipe);
-    expect_collectives(q.p, "layer", 0, FWD, "all_reduce tensor: " X "\nall_reduce tensor: " X "\n");
-    expect_collectives(q.p, "layer", 0, BWD, "all_reduce tensor: " X "\nall_reduce tensor: " X "\n");
-    expect_collectives(q.p, NULL, 0, FWD, "all_reduce tensor: " X "\n"); /* the table's rows */
-    expect_collectives(q.p, NULL, 0, BWD, "");
+    expect_collectives(q.p, "layer", 0, ZP_FWD, "all_reduce tensor: " X "\nall_reduce tensor: " X "\n");
+    expect_collectives(q.p, "layer", 0, ZP_BWD, "all_reduce tensor: " X "\nall_reduce tensor: " X "\n");
+    expect_collectives(q.p, NULL, 0, ZP_FWD, "all_reduce tensor: " X "\n"); /* the table's rows */
+    expect_collectives(q.p, NULL, 0, ZP_BWD, "");
     /* the loss: maximum, sum and the target's logit, one number a token each */
-    expect_collectives(q.p, NULL, 1, FWD,
+    expect_collectives(q.p, NULL, 1, ZP_FWD,
                        "all_reduce(max) tensor: real[batch, seq]\n"
                        "all_reduce tensor: f32[batch, seq]\n"
                        "all_reduce tensor: f32[batch, seq]\n");
-    expect_collectives(q.p, NULL, 1, BWD, "all_reduce tensor: " X "\n");
+    expect_collectives(q.p, NULL, 1, ZP_BWD, "all_reduce tensor: " X "\n");
     expect_logits_split(q.p);
     close_both(&q, &m);
   }
@@ -91,17 +91,17 @@ Test(shard, sequence_parallel) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Model m;
     Plan q = plan_with(&m, cases[i].name, cases[i].options, cases[i].recipe);
-    expect_collectives(q.p, "layer", 0, FWD, AG RS AG RS);
-    expect_collectives(q.p, "layer", 0, BWD, AG AG RS AG AG RS);
-    expect_collectives(q.p, NULL, 0, FWD, RS);
-    expect_collectives(q.p, NULL, 0, BWD, AG);
-    expect_collectives(q.p, NULL, 1, FWD,
+    expect_collectives(q.p, "layer", 0, ZP_FWD, AG RS AG RS);
+    expect_collectives(q.p, "layer", 0, ZP_BWD, AG AG RS AG AG RS);
+    expect_collectives(q.p, NULL, 0, ZP_FWD, RS);
+    expect_collectives(q.p, NULL, 0, ZP_BWD, AG);
+    expect_collectives(q.p, NULL, 1, ZP_FWD,
                        AG "all_reduce(max) tensor: real[batch, seq]\n"
                           "reduce_scatter tensor: f32[batch, seq] seq\n"
                           "local_slice tensor: real[batch, seq] seq\n"
                           "reduce_scatter tensor: f32[batch, seq] seq\n");
     expect_collectives(
-        q.p, NULL, 1, BWD,
+        q.p, NULL, 1, ZP_BWD,
         "all_gather tensor: f32[batch, seq] seq\nall_gather tensor: f32[batch, seq] seq\n" AG RS);
     expect_logits_split(q.p);
     close_both(&q, &m);
@@ -208,8 +208,8 @@ Test(shard, grouped_queries) {
   cr_assert_eq(q.p->mesh.dim[0].size, 8);
   cr_assert_str_eq(q.p->mesh.dim[1].name, "tensor.grp");
   cr_assert_eq(q.p->mesh.dim[1].size, 2);
-  expect_collectives(q.p, "layer", 0, FWD, "all_reduce " BOTH X "\nall_reduce " BOTH X "\n");
-  expect_collectives(q.p, "layer", 0, BWD,
+  expect_collectives(q.p, "layer", 0, ZP_FWD, "all_reduce " BOTH X "\nall_reduce " BOTH X "\n");
+  expect_collectives(q.p, "layer", 0, ZP_BWD,
                      "all_reduce " BOTH X "\n"
                      "all_reduce tensor.grp: " KV "\n"
                      "all_reduce tensor.grp: " KV "\n"
@@ -218,7 +218,7 @@ Test(shard, grouped_queries) {
   expect_partial(&q, "layer.*.attn.wk", "nothing");
   close_both(&q, &m);
   q = plan_with(&m, "llama3", small_llama, "mesh tensor = 16 split kv*grp, ffn, vocab over tensor else seq");
-  expect_collectives(q.p, "layer", 0, FWD,
+  expect_collectives(q.p, "layer", 0, ZP_FWD,
                      "all_gather " BOTH X " seq\n"
                      "local_slice tensor.grp: " X " seq\n"
                      "all_gather tensor.grp: " KV " seq\n"
@@ -226,7 +226,7 @@ Test(shard, grouped_queries) {
                      "reduce_scatter " BOTH X " seq\n"
                      "all_gather " BOTH X " seq\n"
                      "reduce_scatter " BOTH X " seq\n");
-  expect_collectives(q.p, "layer", 0, BWD,
+  expect_collectives(q.p, "layer", 0, ZP_BWD,
                      "all_gather " BOTH X " seq\n"
                      "all_gather " BOTH X " seq\n"
                      "reduce_scatter " BOTH X " seq\n"
@@ -252,7 +252,7 @@ Test(shard, product_of_one) {
   Plan q = plan_with(&m, "llama3", small_llama, "mesh tensor = 8 split kv*grp, ffn, vocab over tensor");
   cr_assert_eq(q.p->mesh.ndims, 1);
   cr_assert_str_eq(q.p->mesh.dim[0].name, "tensor");
-  expect_collectives(q.p, "layer", 0, BWD, "all_reduce tensor: " X "\nall_reduce tensor: " X "\n");
+  expect_collectives(q.p, "layer", 0, ZP_BWD, "all_reduce tensor: " X "\nall_reduce tensor: " X "\n");
   close_both(&q, &m);
 }
 
@@ -268,12 +268,12 @@ Test(shard, all_to_all) {
                        NULL);
   Plan q = plan_of(m.g, "mesh d = 4 split seq, embed over d bind batch = 8, seq = 128");
   /* the parameters are laid out by embed and wanted whole where seq is split */
-  expect_collectives(q.p, NULL, 0, FWD,
+  expect_collectives(q.p, NULL, 0, ZP_FWD,
                      "all_gather d: real[embed] embed\n"
                      "all_to_all d: " X " seq to embed\n"
                      "all_to_all d: " X " embed to seq\n"
                      "all_gather d: real[embed, vocab] embed\n");
-  expect_collectives(q.p, NULL, 0, BWD,
+  expect_collectives(q.p, NULL, 0, ZP_BWD,
                      "all_gather d: real[embed, vocab] embed\n"
                      "reduce_scatter d: real[embed, vocab] embed\n"
                      "all_to_all d: " X " seq to embed\n"
@@ -282,9 +282,10 @@ Test(shard, all_to_all) {
   cr_assert(strstr(plan_messages(&q), "Z0611"));
   cr_assert_eq(zl_errors(q.d), 0);
   const ZpValue *v = NULL; /* an all_to_all keeps the number of elements */
-  for (uint32_t i = 0; i < q.p->segments[0].nfwd; i++)
-    if (q.p->segments[0].fwd[i].call.op == ZG_OP_ALL_TO_ALL) {
-      const ZpNode *k = &q.p->segments[0].fwd[i];
+  const ZpList *l = &q.p->segments[0].list[ZP_FWD];
+  for (uint32_t i = 0; i < l->n; i++)
+    if (l->nodes[i].call.op == ZG_OP_ALL_TO_ALL) {
+      const ZpNode *k = &l->nodes[i];
       v = &q.p->segments[0].values[k->out[0]];
       cr_assert_eq(v->bytes, q.p->segments[0].values[k->in[0]].bytes);
       cr_assert_eq(k->scratch_bytes, 2 * v->bytes);
@@ -297,9 +298,11 @@ static void expect_causes(const ZgGraph *g, const char *recipe, const char *labe
   Plan q = plan_of(g, recipe);
   const ZpSegment *s = &q.p->segments[segment_of(q.p, label, part)];
   ZbText t = {0};
-  for (uint32_t i = 0; i < s->nfwd; i++)
-    if (s->fwd[i].dims)
-      zb_text_add(&t, "%s: %s\n", zg_op_info[s->fwd[i].call.op].text, s->fwd[i].cause ? s->fwd[i].cause : "-");
+  const ZpList *l = &s->list[ZP_FWD];
+  for (uint32_t i = 0; i < l->n; i++)
+    if (l->nodes[i].dims)
+      zb_text_add(&t, "%s: %s\n", zg_op_info[l->nodes[i].call.op].text,
+                  l->nodes[i].cause ? l->nodes[i].cause : "-");
   expect_text(&t, expect, "causes");
   plan_close(&q);
 }
@@ -344,7 +347,7 @@ Test(shard, cut_under_a_cut) {
   cr_assert_str_eq(wrong, "");
   /* x is S(seq) over both; the product with w1 wants seq whole over d0 and still split over d1 */
   ZbText t = {0};
-  put_collectives(q.p, segment_of(q.p, "layer", 0), FWD, &t);
+  put_collectives(q.p, segment_of(q.p, "layer", 0), ZP_FWD, &t);
   cr_assert(strstr(t.s, "all_gather d0 x d1: " X " seq\nlocal_slice d1: " X " seq\n"), "%s", t.s);
   cr_assert(strstr(t.s, "reduce_scatter d0: " X " seq\n"), "%s", t.s);
   zb_text_free(&t);

@@ -8,7 +8,7 @@ static bool joins_biased(const ZkCall *k) { return k->op == ZG_OP_DOT && (joins_
 
 /* One line a stack: what it makes, by the last axis of its results or the parameters of which they are gradients, and "+"
  * with a chain: "hd hd hd +". */
-static void put_stacks(const ZpPlan *p, Phase phase, ZbText *out) {
+static void put_stacks(const ZpPlan *p, ZpPhase phase, ZbText *out) {
   uint32_t n;
   const ZpSegment *s = &p->segments[segment_of(p, "layer", 0)];
   const ZpNode *nodes = phase_nodes(s, phase, &n);
@@ -28,11 +28,11 @@ static void expect(Model *m, const char *recipe, bool (*joins)(const ZkCall *), 
   Plan q = plan_joins(m->g, recipe, joins);
   const char *wrong = plan_wrong(q.p, q.a);
   cr_assert_str_eq(wrong, "", "%s", wrong);
-  const char *const want[] = {forward, backward};
-  for (int phase = FWD; phase <= BWD; phase++) {
+  const char *const want[ZP_PHASES] = {"", forward, backward};
+  for (int phase = 0; phase < ZP_PHASES; phase++) {
     ZbText t = {0};
-    put_stacks(q.p, (Phase)phase, &t);
-    if (want[phase]) expect_text(&t, want[phase], phase_name[phase]);
+    put_stacks(q.p, (ZpPhase)phase, &t);
+    if (want[phase]) expect_text(&t, want[phase], zp_phase_text[phase]);
     zb_text_free(&t);
   }
   plan_close(&q);

@@ -793,9 +793,9 @@ Test(check, sizes_by_hand) {
 
 /* What is larger on this stage than elsewhere: temporaries of each kind, tuples of each instance. */
 Test(check, sizes_of_each_segment) {
-  for (int k = 0; k < 3; k++) {
+  for (int k = 0; k < ZP_PHASES; k++) {
     ZpPlan *p = good(rich);
-    *(k == 0 ? &p->segments[1].fwd_temp : k == 1 ? &p->segments[1].bwd_temp : &p->segments[1].count_temp) = 192;
+    p->segments[1].list[k].temp = 192;
     rejects(p, "stage 0: scratch 0 has 128 bytes, but needs 192");
   }
   ZpPlan *p = good(rich);

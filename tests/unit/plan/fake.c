@@ -48,12 +48,12 @@ static void fill_segments(ZpPlan *p, const Fake *f) {
   for (uint32_t i = 0; i < NSEGMENTS; i++) {
     ZpSegment *s = &p->segments[i];
     s->saved_bytes = 256;
-    s->fwd_temp = s->bwd_temp = 128;
+    s->list[ZP_FWD].temp = s->list[ZP_BWD].temp = 128;
     s->saves_carry = i == LAYERS && f->saves_carry;
     s->carry_bytes = s->dcarry_bytes = i == EMBED ? 0 : 512;
     s->carry_out_bytes = s->dcarry_out_bytes = i == HEAD ? 0 : 512;
     s->has_loss = i == HEAD;
-    s->ncount = i == HEAD && f->counts;
+    s->list[ZP_COUNT].n = i == HEAD && f->counts;
     s->cost = f->costs ? (i == LAYERS ? 7 : 1) : 0;
     uint32_t own = i == EMBED ? WTE : i == LAYERS ? LAYER : f->tied ? WTE : OUT;
     ZB_PUSH(p->arena, s->buckets, s->nbuckets, own);

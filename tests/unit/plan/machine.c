@@ -127,7 +127,7 @@ static void work(Machine *m, uint32_t s, const ZpInstr *in) {
     h = mix(h, read(gathered ? part_of(m, s, in, ZP_B_GATHER, held->bucket, bucket(m, held)->elems * width(m))
                              : params(m, s, held)));
   }
-  Part scratch = part_of(m, s, in, ZP_B_SCRATCH, ZP_NONE, back ? g->bwd_temp : g->fwd_temp);
+  Part scratch = part_of(m, s, in, ZP_B_SCRATCH, ZP_NONE, g->list[zp_phase(in->op)].temp);
   if (!back) {
     write(saved, h);
     write(scratch, h);
@@ -175,7 +175,7 @@ static void compute(Machine *m, uint32_t s, const ZpInstr *in) {
     break;
   case ZP_I_LOAD: write(part_of(m, s, in, ZP_B_SLOT, ZP_NONE, st->input_bytes), in->mb); break;
   case ZP_I_COUNT:
-    if (m->p->segments[st->insts[in->inst].segment].ncount)
+    if (m->p->segments[st->insts[in->inst].segment].list[ZP_COUNT].n)
       add(scalars(m, s, ZP_SCALARS_COUNT), read(part_of(m, s, in, ZP_B_SLOT, ZP_NONE, st->input_bytes)));
     break;
   case ZP_I_FWD:
