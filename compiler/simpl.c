@@ -236,7 +236,7 @@ static bool kept(const Live *live, uint32_t si, const ZgNode *n) {
   case ZG_OP_CARRY_OUT: return live[si].need[k];
   case ZG_OP_DCARRY: return live[si].dneed[k];
   case ZG_OP_DCARRY_IN: return live[si - 1].dneed[k];
-  default: return zg_op_info[n->op].class == ZG_SINK;
+  default: return zg_op_info[n->op].kind == ZG_SINK;
   }
 }
 

@@ -3,11 +3,6 @@
 
 #include <string.h>
 
-const ZgOpInfo zg_op_info[ZG_OP_COUNT] = {
-#define OP(NAME, text, class, lo, hi, outs) [ZG_OP_##NAME] = {text, ZG_##class, lo, hi, outs},
-#include "graph/ops.def"
-};
-
 const ZgOpAttrs zg_op_attrs[ZG_OP_COUNT] = {
     [ZG_OP_PARAM] = {.opt = {"param"}},
     [ZG_OP_INPUT] = {.opt = {"input"}},

@@ -4,7 +4,8 @@
  * segments, or two iterations of one, is an explicit list of carried values, so that a pipeline cut
  * is legal exactly there. Nothing here knows of recipes, ranks or devices.
  *
- * build.c  make graphs          infer.c  result types and axis classes of every op
+ * ops.h    the operations       infer.c  result types and axis classes of every op
+ * build.c  make graphs
  * verify.c what must hold       print.c  the text form
  * write.c, read.c               the .zsg file; read.c trusts nothing
  */
@@ -12,6 +13,7 @@
 #define ZUG_GRAPH_H
 
 #include "base/base.h"
+#include "graph/ops.h"
 
 #define ZG_MAX_AXES 8      /* axes of one tensor */
 #define ZG_MAX_IN 8        /* operands of one node */
@@ -25,20 +27,6 @@
 #define ZG_MAX_ELEMENTS (1ull << 48) /* of a tensor, and of all parameters */
 #define ZG_NONE UINT32_MAX /* no value, no region, ... */
 
-typedef enum {
-#define OP(NAME, text, class, lo, hi, outs) ZG_OP_##NAME,
-#include "graph/ops.def"
-  ZG_OP_COUNT
-} ZgOp;
-
-typedef enum { ZG_SOURCE, ZG_SINK, ZG_EW, ZG_MOVE, ZG_COMPUTE, ZG_PLANNED } ZgOpClass;
-
-typedef struct {
-  const char *text;
-  ZgOpClass class;
-  uint8_t min_in, max_in, nout;
-} ZgOpInfo;
-extern const ZgOpInfo zg_op_info[ZG_OP_COUNT];
 /* What an op's num[0], opt[0] and opt[1] are called; NULL: it has none, and the field is 0. */
 typedef struct {
   const char *num, *opt[2];

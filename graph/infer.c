@@ -493,11 +493,11 @@ static bool well_formed(Ctx *c) {
   const ZgNode *n = c->n;
   if (n->op >= ZG_OP_COUNT) return FAIL(c, "there is no op number %u", n->op);
   const ZgOpInfo *o = &zg_op_info[n->op];
-  if (o->class == ZG_PLANNED) return FAIL(c, "%s is made by the planner, a model has none", o->text);
+  if (o->kind == ZG_PLANNED) return FAIL(c, "%s is made by the planner, a model has none", o->text);
   if (n->nin < o->min_in || n->nin > o->max_in || n->nin > ZG_MAX_IN)
     return FAIL(c, "%s takes %d to %d operands, found %d", o->text, o->min_in, o->max_in, n->nin);
   if (n->nax > ZG_MAX_AXARG) return FAIL(c, "%s has %d axis arguments", o->text, n->nax);
-  if ((o->class == ZG_SOURCE || o->class == ZG_SINK) && !want_nax(c, 0, 0)) return false;
+  if ((o->kind == ZG_SOURCE || o->kind == ZG_SINK) && !want_nax(c, 0, 0)) return false;
   bool joined = n->op == ZG_OP_CONCAT; /* where operands may give the same axis */
   for (int i = 0; i < n->nax; i++) {
     if (n->ax[i] >= c->g->naxes) return FAIL(c, "%s: there is no axis number %u", o->text, n->ax[i]);
@@ -511,7 +511,7 @@ static bool well_formed(Ctx *c) {
 }
 
 static bool infer_results(Ctx *c) {
-  switch (zg_op_info[c->n->op].class) {
+  switch (zg_op_info[c->n->op].kind) {
   case ZG_SOURCE: return infer_source(c);
   case ZG_SINK: return infer_sink(c);
   case ZG_EW: return infer_elementwise(c);

@@ -5,7 +5,9 @@ libgraph_a_SOURCES = \
   graph/file.h \
   graph/graph.h \
   graph/infer.c \
+  graph/ops.c \
   graph/ops.def \
+  graph/ops.h \
   graph/print.c \
   graph/read.c \
   graph/verify.c \

@@ -2,13 +2,6 @@
  * calls are. */
 #include "kernels/cpu/cpu.h"
 
-static const struct {
-  uint8_t operands, results;
-} arity[ZG_OP_COUNT] = {
-#define OP(NAME, text, class, lo, hi, outs) [ZG_OP_##NAME] = {lo, outs},
-#include "graph/ops.def"
-};
-
 static int output_of(const ZkCall *joined, int reg) {
   for (int k = 0; k < joined->nout; k++)
     if (joined->chain->out[k] == reg) return k;
@@ -17,7 +10,7 @@ static int output_of(const ZkCall *joined, int reg) {
 
 /* The output that holds result 0 or, before that, operand 0 if it is not stored. */
 static int place_of(const ZkCall *joined, int reg) {
-  int nres = arity[joined->op].results, at = output_of(joined, reg);
+  int nres = zg_op_info[joined->op].nout, at = output_of(joined, reg);
   if (at >= 0) return at;
   for (int k = joined->nout; k-- > 0;) {
     bool first = joined->chain->out[k] == 0 || joined->chain->out[k] >= nres; /* has the axes of result 0 */
@@ -28,13 +21,13 @@ static int place_of(const ZkCall *joined, int reg) {
 }
 
 static int operands_in(const ZkCall *joined) {
-  return arity[joined->op].operands - (joined->chain->before > 0);
+  return zg_op_info[joined->op].min_in - (joined->chain->before > 0);
 }
 
 /* What must be done before the op, if it stands amid the chain: as much of the chain as makes its operand 0, which lies where
  * it is stored or where result 0 will. */
 static bool unjoin_first(const ZkCall *joined, ZkCall *chain, ZkChain *first) {
-  int nin = operands_in(joined), nres = arity[joined->op].results;
+  int nin = operands_in(joined), nres = zg_op_info[joined->op].nout;
   if (joined->chain->before == 0) return false;
   ZB_ASSERT(joined->nin > nin);
   *chain = *joined;
@@ -53,7 +46,7 @@ static bool unjoin_first(const ZkCall *joined, ZkCall *chain, ZkChain *first) {
 /* The op, whose results go straight to the outputs that store them (or, result 0 without one, to the output with the most
  * bits, where the chain then finds it: in place), and what is left of the chain; chain->nout = 0 if nothing is. */
 static void unjoin(const ZkCall *joined, ZkCall *op, ZkCall *chain, ZkChain *rest) {
-  int nin = operands_in(joined), nres = arity[joined->op].results, n = 0;
+  int nin = operands_in(joined), nres = zg_op_info[joined->op].nout, n = 0;
   *op = *chain = *joined;
   *rest = *joined->chain;
   rest->before = rest->feeds = 0;

@@ -12,7 +12,7 @@ wall base 'base/.*'
 wall graph 'base/.*|graph/.*'
 wall lang 'base/.*|lang/.*'
 wall compiler 'base/.*|graph/.*|lang/(lang|ast)\.h|compiler/.*'
-wall kernels 'base/.*|graph/ops\.def|kernels/.*'
+wall kernels 'base/.*|graph/ops\.h|kernels/.*'
 wall runtime/plan 'base/.*|graph/graph\.h|graph/ops\.def|lang/lang\.h|kernels/kernels\.h|runtime/plan/.*'
 wall runtime/exec 'base/.*|graph/graph\.h|graph/ops\.def|lang/lang\.h|kernels/kernels\.h|kernels/cuda/cuda\.h|runtime/plan/(plan\.h|[a-z]*\.def)|runtime/exec/.*'
 

@@ -9,17 +9,8 @@
 #include <time.h>
 
 #include "base/base.h"
+#include "graph/ops.h"
 #include "kernels/kernels.h"
-
-enum {
-#define OP(NAME, text, class, lo, hi, outs) ZG_OP_##NAME,
-#include "graph/ops.def"
-  ZG_OP_COUNT
-};
-static const char *const op_text[] = {
-#define OP(NAME, text, class, lo, hi, outs) text,
-#include "graph/ops.def"
-};
 
 /* An axis is a letter; its number is the letter, its size is in a model's table. */
 typedef struct {
@@ -279,7 +270,7 @@ static void bench(Machine *m, Memory mem, const Model *model, const Case *c) {
   }
   call.scratch = take(&mem, zk_cpu_scratch(&call, zk_pool_threads(m->env.pool)));
   double t = best_time(m, zk_cpu_kernel(c->op), &call), work = flops(&call);
-  printf("%-6s %-15s %-9s %-46s %9.3f ms ", model->name, op_text[c->op],
+  printf("%-6s %-15s %-9s %-46s %9.3f ms ", model->name, zg_op_info[c->op].text,
          c->chain                  ? c->chain
          : c->opt == 1 && work > 0 ? "causal"
                                    : "",
@@ -362,7 +353,7 @@ int main(int argc, char **argv) {
   for (size_t i = 0; i < sizeof models / sizeof *models; i++)
     for (size_t j = 0; j < sizeof cases / sizeof *cases; j++) {
       char line[128];
-      snprintf(line, sizeof line, "%s %s %s %s", models[i].name, op_text[cases[j].op],
+      snprintf(line, sizeof line, "%s %s %s %s", models[i].name, zg_op_info[cases[j].op].text,
                cases[j].chain ? cases[j].chain : "", cases[j].views);
       if (!word || strstr(line, word)) bench(&m, mem, &models[i], &cases[j]);
     }

@@ -45,12 +45,6 @@ typedef struct {
   bool busy[ZK_CHAIN_PLACES]; /* temporaries */
 } Coder;
 
-/* How many operands each op takes. */
-static const uint8_t operand_count[ZG_OP_COUNT] = {
-#define OP(NAME, text, class, lo, hi, outs) [ZG_OP_##NAME] = lo,
-#include "graph/ops.def"
-};
-
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
 static float evaluate(const ZkChainOp *op, float a, float b, float c) {
@@ -152,7 +146,7 @@ static Ref product_node(Coder *c, const ZkChainOp *op) {
 
 static void add_op(Coder *c, int reg, const ZkChainOp *op) {
   const uint16_t arg[3] = {op->a, op->b, op->c};
-  int n = operand_count[op->op];
+  int n = zg_op_info[op->op].min_in;
   bool known = true;
   float x[3] = {0};
   for (int k = 0; k < n; k++) {

@@ -1,4 +1,4 @@
-/* What the CPU kernels share among themselves: op numbers, loop nests over strided views, rows in f32,
+/* What the CPU kernels share among themselves: loop nests over strided views, rows in f32,
  * parallel loops, and vectorised passes over contiguous runs. Private to kernels/cpu. */
 #ifndef ZUG_KERNELS_CPU_H
 #define ZUG_KERNELS_CPU_H
@@ -6,14 +6,8 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "graph/ops.h"
 #include "kernels/kernels.h"
-
-/* kernels/ does not include graph.h; the numbers come from the same list. */
-enum {
-#define OP(NAME, text, class, lo, hi, outs) ZG_OP_##NAME,
-#include "graph/ops.def"
-  ZG_OP_COUNT
-};
 
 #define ZK_SIMD ZB_WIDE
 #define ZK_INLINE static inline __attribute__((always_inline))

@@ -46,11 +46,6 @@ static __global__ void __launch_bounds__(THREADS) interpret(const __grid_constan
   }
 }
 
-static const unsigned char operands[ZG_OP_COUNT] = {
-#define OP(NAME, text, class, lo, hi, outs) lo,
-#include "graph/ops.def"
-};
-
 static Program program_of(const ZkCall *call) {
   const ZkChain *chain = call->chain;
   Program p = {};
@@ -61,7 +56,7 @@ static Program program_of(const ZkCall *call) {
     p.out_elem[k] = call->out[k].elem, p.out[k] = (unsigned char)chain->out[k];
   for (int i = 0; i < chain->nops; i++) {
     const ZkChainOp *o = &chain->ops[i];
-    int n = operands[o->op];
+    int n = zg_op_info[o->op].min_in;
     ZB_ASSERT(o->op < ZG_OP_COUNT && (n < 1 || o->a < call->nin + i) && (n < 2 || o->b < call->nin + i) &&
               (n < 3 || o->c < call->nin + i));
     p.ops[i] = Op{(unsigned char)o->op, (unsigned char)(n > 0 ? o->a : 0), (unsigned char)(n > 1 ? o->b : 0),

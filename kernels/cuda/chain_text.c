@@ -67,7 +67,7 @@ void zk_chain_put_ops(ZbText *t, const ZkChain *chain) {
     int op = chain->ops[i].op;
     if (seen[op] || !op_name[op]) continue;
     seen[op] = true;
-    zb_text_add(t, "ZK_DEVICE float zk_%s(%s) { return %s; }\n", op_name[op], parameters[zk_cuda_operands[op]],
+    zb_text_add(t, "ZK_DEVICE float zk_%s(%s) { return %s; }\n", op_name[op], parameters[zg_op_info[op].min_in],
                 op_expression[op]);
   }
 }
@@ -87,7 +87,7 @@ void zk_chain_put_op(ZbText *t, const ZkChainOp *o, int to, int indent) {
   } else {
     ZB_ASSERT(o->op < ZG_OP_COUNT && op_name[o->op]);
     zb_text_add(t, "zk_%s(", op_name[o->op]);
-    for (int k = 0; k < zk_cuda_operands[o->op]; k++) zb_text_add(t, "%sr%d", k ? ", " : "", from[k]);
+    for (int k = 0; k < zg_op_info[o->op].min_in; k++) zb_text_add(t, "%sr%d", k ? ", " : "", from[k]);
     zb_text_add(t, ");\n");
   }
 }

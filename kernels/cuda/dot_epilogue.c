@@ -73,7 +73,7 @@ static bool value_at(const Chain *c, int of, int x, double at_x, int y, double a
     }
     const uint16_t arg[3] = {o ? o->a : 0, o ? o->b : 0, o ? o->c : 0};
     double a[3] = {0, 0, 0};
-    for (int k = 0; o && k < zk_cuda_operands[o->op]; k++) known[i] &= known[arg[k]], a[k] = known[i] ? v[arg[k]] : 0;
+    for (int k = 0; o && k < zg_op_info[o->op].min_in; k++) known[i] &= known[arg[k]], a[k] = known[i] ? v[arg[k]] : 0;
     if (known[i]) v[i] = apply(o, a[0], a[1], a[2]);
   }
   if (known[of]) *value = v[of];
@@ -103,7 +103,7 @@ static Form form_of_op(const Chain *c, const ZkChainOp *o, const Form *f) {
   static const Form none;
   const Form *a = &f[o->a], *b = &f[o->b];
   bool all = true;
-  int n = zk_cuda_operands[o->op];
+  int n = zg_op_info[o->op].min_in;
   for (int k = 0; k < n; k++) all &= constant(k == 0 ? a : k == 1 ? b : &f[o->c], c->nin);
   if (all) {
     double of_c = n > 2 ? f[o->c].one : 0;

@@ -2,19 +2,9 @@
 #ifndef ZUG_KERNELS_CUDA_HOST_H
 #define ZUG_KERNELS_CUDA_HOST_H
 
+#include "graph/ops.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/shape.h"
-
-/* kernels/ does not include graph.h; the numbers come from the same list. */
-#if !defined ZUG_KERNELS_CPU_H && !defined ZUG_GRAPH_H /* they have them too */
-enum {
-#define OP(NAME, text, class, lo, hi, outs) ZG_OP_##NAME,
-#include "graph/ops.def"
-  ZG_OP_COUNT
-};
-#endif
-
-extern const unsigned char zk_cuda_operands[ZG_OP_COUNT]; /* of each op; of concat, the fewest */
 
 /* Notes the first error: what failed, why, and the sizes of the call (NULL: a flat kernel). */
 void zk_cuda_fail(ZkCuda *cu, const ZkCall *call, const char *what, const char *why);

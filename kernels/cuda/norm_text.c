@@ -113,7 +113,7 @@ static void need(Part *p, int r) {
   if (from < 0) return;
   const ZkChainOp *o = &p->call->chain->ops[from];
   const uint16_t arg[3] = {o->a, o->b, o->c};
-  for (int k = 0; k < zk_cuda_operands[o->op]; k++) need(p, arg[k]);
+  for (int k = 0; k < zg_op_info[o->op].min_in; k++) need(p, arg[k]);
 }
 
 /* The part before the op, or the one after it. */

@@ -35,16 +35,6 @@ static const Entry table[ZG_OP_COUNT] = {
     [ZG_OP_COPY] = {zk_cuda_copy, NULL, NULL},
 };
 
-const unsigned char zk_cuda_operands[ZG_OP_COUNT] = {
-#define OP(NAME, text, class, lo, hi, outs) [ZG_OP_##NAME] = lo,
-#include "graph/ops.def"
-};
-
-static const char *const op_text[ZG_OP_COUNT] = {
-#define OP(NAME, text, class, lo, hi, outs) [ZG_OP_##NAME] = text,
-#include "graph/ops.def"
-};
-
 ZkKernel *zk_cuda_kernel(int op) { return op >= 0 && op < ZG_OP_COUNT ? table[op].run : NULL; }
 
 size_t zk_cuda_scratch(const ZkCall *call, int threads) {
@@ -98,7 +88,7 @@ void zk_cuda_fail(ZkCuda *cu, const ZkCall *call, const char *what, const char *
   cu->failed = true;
   char sizes[384] = "";
   if (call) {
-    snprintf(sizes, sizeof sizes, "`%s` ", call->op < ZG_OP_COUNT ? op_text[call->op] : "?");
+    snprintf(sizes, sizeof sizes, "`%s` ", call->op < ZG_OP_COUNT ? zg_op_info[call->op].text : "?");
     for (int i = 0; i < call->nin; i++) add_view(sizes, sizeof sizes, &call->in[i], i ? ", " : "");
     for (int i = 0; i < call->nout; i++) add_view(sizes, sizeof sizes, &call->out[i], i ? ", " : " -> ");
     strcat(sizes, strlen(sizes) + 3 < sizeof sizes ? ": " : "");

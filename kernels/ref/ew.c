@@ -63,7 +63,7 @@ void zk_ref_chain(const ZkEnv *env, const ZkCall *c) {
       const ZkChainOp *o = &chain->ops[k];
       double x[3] = {0, 0, 0};
       const uint16_t from[3] = {o->a, o->b, o->c};
-      for (int j = 0; j < ref_operands[o->op]; j++) {
+      for (int j = 0; j < zg_op_info[o->op].max_in; j++) {
         ZB_ASSERT(from[j] < n);
         x[j] = reg[from[j]];
       }

@@ -148,12 +148,6 @@ int64_t ref_start(const ZkView *v, uint16_t axis) {
 }
 
 /* ---- the table ---- */
-enum { SOURCE, SINK, EW, MOVE, COMPUTE, PLANNED };
-const int8_t ref_operands[ZG_OP_COUNT] = {
-#define OP(NAME, text, class, lo, hi, outs) [ZG_OP_##NAME] = class == EW ? hi : -1,
-#include "graph/ops.def"
-};
-
 ZkKernel *zk_ref_kernel(int op) {
   switch (op) {
   case ZG_OP_POSITION: return zk_ref_position;
@@ -179,5 +173,5 @@ ZkKernel *zk_ref_kernel(int op) {
   case ZG_OP_CHAIN: return zk_ref_chain;
   case ZG_OP_COPY: return zk_ref_copy;
   }
-  return op >= 0 && op < ZG_OP_COUNT && ref_operands[op] >= 0 ? zk_ref_ew : NULL;
+  return op >= 0 && op < ZG_OP_COUNT && zg_op_info[op].kind == ZG_EW ? zk_ref_ew : NULL;
 }

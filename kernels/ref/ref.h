@@ -16,14 +16,8 @@
 #ifndef ZUG_KERNELS_REF_H
 #define ZUG_KERNELS_REF_H
 
+#include "graph/ops.h"
 #include "kernels/kernels.h"
-
-/* kernels/ does not include graph.h; the numbers come from the same list. */
-enum {
-#define OP(NAME, text, class, lo, hi, outs) ZG_OP_##NAME,
-#include "graph/ops.def"
-  ZG_OP_COUNT
-};
 
 #define REF_MAX_AXES 32
 
@@ -60,9 +54,6 @@ double ref_round(double x, ZkElem e); /* to the nearest number of an element typ
 /* Extent and start of an axis that the view must have. */
 int64_t ref_size(const ZkView *v, uint16_t axis);
 int64_t ref_start(const ZkView *v, uint16_t axis);
-
-/* How many operands an elementwise operation takes; -1 for other operations. */
-extern const int8_t ref_operands[];
 
 /* ew.c */
 ZkKernel zk_ref_ew, zk_ref_chain, zk_ref_position, zk_ref_random;

@@ -139,7 +139,7 @@ static Held held_by(Pads *c, bool named) {
   case ZG_OP_PAD: c->size |= named; return linear(c, 0);
   default: break;
   }
-  bool ew = zg_op_info[n->op].class == ZG_EW;
+  bool ew = zg_op_info[n->op].kind == ZG_EW;
   c->size |= named;
   return ew ? elementwise(c) : (Held){.kind = ANY};
 }
@@ -153,7 +153,7 @@ static void check_sink(Pads *c) {
 
 static void visit(Pads *c) {
   const ZgNode *n = c->n;
-  if (zg_op_info[n->op].class == ZG_SINK) {
+  if (zg_op_info[n->op].kind == ZG_SINK) {
     check_sink(c);
     return;
   }

@@ -237,7 +237,7 @@ static void prepared(const ZpSegment *s, const ZpNode *n, ZkCall *c) {
 bool zx_prepare_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, ZbErr *err) {
   for (uint32_t i = 0; i < n; i++) {
     ZkCall c;
-    if (zg_op_info[nodes[i].call.op].class == ZG_SINK) continue;
+    if (zg_op_info[nodes[i].call.op].kind == ZG_SINK) continue;
     prepared(s, &nodes[i], &c);
     bool ok = e->dev->prepare(e->env, &c, err);
     if (ok && nodes[i].sets) {
@@ -276,7 +276,7 @@ void zx_run_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, co
     }
     e->node = k->dims ? k : NULL;
     if (k->dims) collective(e, s, k, scratch);
-    else if (zg_op_info[k->call.op].class == ZG_SINK) take_scalar(e, k);
+    else if (zg_op_info[k->call.op].kind == ZG_SINK) take_scalar(e, k);
     else if (k->call.op == ZG_OP_RANDOM) run_random(e, k, f);
     else e->dev->run(e->env, &k->call);
     zx_finish_call(e);

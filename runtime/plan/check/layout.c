@@ -217,7 +217,7 @@ static const char *chain_wrong(const ZkCall *k) {
   for (int i = 0; i < c->nops; i++) {
     const ZkChainOp *o = &c->ops[i];
     const uint16_t arg[3] = {o->a, o->b, o->c};
-    if (o->op >= ZG_OP_COUNT || zg_op_info[o->op].class != ZG_EW) return "has a chain of what is not element by element";
+    if (o->op >= ZG_OP_COUNT || zg_op_info[o->op].kind != ZG_EW) return "has a chain of what is not element by element";
     for (int a = 0; a < zg_op_info[o->op].max_in; a++)
       if (arg[a] >= first + i || (i < c->before && arg[a] < results)) return "has a chain that reads what is not made yet";
   }

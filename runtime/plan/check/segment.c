@@ -245,7 +245,7 @@ static bool form(const Walk *w) {
   const ZpNode *n = w->n;
   if (n->call.op >= ZG_OP_COUNT || n->call.nin > ZK_MAX_IN || n->call.nout > ZK_MAX_OUT)
     return fail(w, "is no call");
-  ZgOpClass class = zg_op_info[n->call.op].class;
+  ZgOpKind class = zg_op_info[n->call.op].kind;
   if (class == ZG_SOURCE || class == ZG_EW) return fail(w, "is nothing that can be called");
   for (int i = 0; i < n->call.nin + n->call.nout; i++) {
     bool in = i < n->call.nin;
@@ -275,7 +275,7 @@ static bool node(Walk *w) {
   if (!form(w) || !heights(w)) return false;
   for (int i = 0; i < n->call.nin; i++)
     if (!reads(w, i)) return false;
-  const char *wrong = zg_op_info[n->call.op].class == ZG_SINK ? zp_sink_wrong(&w->l, n)
+  const char *wrong = zg_op_info[n->call.op].kind == ZG_SINK ? zp_sink_wrong(&w->l, n)
                       : n->dims                               ? zp_collective_wrong(&w->l, n)
                                                               : zp_sizes_wrong(&w->l, n);
   if (wrong) return fail(w, "%s", wrong);

@@ -97,7 +97,7 @@ static bool alike(const Stack *k, const ZpNode *i, const ZpNode *m) {
 static bool can_rise(const Stack *k, uint32_t m, uint32_t i) {
   for (int l = 0; l < k->nodes[m].call.nin; l++) {
     uint32_t from = k->maker[k->nodes[m].in[l]];
-    if (from != ZP_NONE && from >= i && zg_op_info[k->nodes[from].call.op].class != ZG_SOURCE) return false;
+    if (from != ZP_NONE && from >= i && zg_op_info[k->nodes[from].call.op].kind != ZG_SOURCE) return false;
   }
   return true;
 }

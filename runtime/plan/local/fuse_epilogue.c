@@ -35,7 +35,7 @@ static bool reads(const Attach *a, uint32_t node, uint32_t value) {
  * operands it makes numbers of where its result begins, which the engine tells it by its op.) */
 static bool movable(const Attach *a, uint32_t m, uint32_t i) {
   const ZpNode *k = &a->nodes[m];
-  if (zg_op_info[k->call.op].class != ZG_COMPUTE || k->call.chain || k->call.accumulate || k->dims || !k->call.nin)
+  if (zg_op_info[k->call.op].kind != ZG_COMPUTE || k->call.chain || k->call.accumulate || k->dims || !k->call.nin)
     return false;
   for (int r = 0; r < k->call.nout; r++)
     if (a->s->values[k->out[r]].at.place != ZP_AT_NOWHERE) return false;

@@ -40,7 +40,7 @@ typedef struct {
   uint32_t nchains;
 } Fuse;
 
-static bool is_ew(const ZpNode *n) { return zg_op_info[n->call.op].class == ZG_EW; }
+static bool is_ew(const ZpNode *n) { return zg_op_info[n->call.op].kind == ZG_EW; }
 static bool is_constant(const ZpNode *n) { return n->call.op == ZG_OP_FILL; }
 
 static void find_roots(Fuse *f, const bool *needed_later) {

@@ -45,7 +45,7 @@ static bool can_rise(const Before *a, uint32_t m, uint32_t i) {
   if (!zp_same_space(&a->s->values[k->in[0]].type, &a->s->values[k->out[0]].type)) return false;
   for (int l = 1; l < k->call.nin; l++) {
     uint32_t from = a->maker[k->in[l]];
-    bool source = from == ZP_NONE || zg_op_info[a->nodes[from].call.op].class == ZG_SOURCE;
+    bool source = from == ZP_NONE || zg_op_info[a->nodes[from].call.op].kind == ZG_SOURCE;
     if (!source && (l < operands(k) ? from >= m : from > m)) return false;
   }
   for (uint32_t j = m + 1; j < i; j++)

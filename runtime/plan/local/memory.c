@@ -164,7 +164,7 @@ static void place_source(Place *c, const ZpNode *n) {
   }
 }
 
-static bool is_class(const ZpNode *n, ZgOpClass k) { return zg_op_info[n->call.op].class == k; }
+static bool is_class(const ZpNode *n, ZgOpKind k) { return zg_op_info[n->call.op].kind == k; }
 
 /* Drops sources that nothing reads and places the others. */
 static void place_sources(Place *c, ZpList *l, const bool *read) {

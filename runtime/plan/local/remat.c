@@ -31,9 +31,9 @@ static const ZgNode *maker(const ZgSegment *s, uint32_t v) { return &s->nodes[s-
 static bool is_forward(const ZgSegment *s, uint32_t v) { return s->values[v].node < s->nforward; }
 
 /* Values that exist in backward without being kept: sources, and what needs no operand. */
-static bool is_source(const ZgNode *n) { return zg_op_info[n->op].class == ZG_SOURCE; }
+static bool is_source(const ZgNode *n) { return zg_op_info[n->op].kind == ZG_SOURCE; }
 static bool is_free(const Remat *r, const ZgNode *n) {
-  return zg_op_info[n->op].class == ZG_EW || n->op == ZG_OP_POSITION || n->op == ZG_OP_RANDOM ||
+  return zg_op_info[n->op].kind == ZG_EW || n->op == ZG_OP_POSITION || n->op == ZG_OP_RANDOM ||
          r->b->recompute[n->region];
 }
 
@@ -72,7 +72,7 @@ static uint32_t narrowest(Remat *r, uint32_t v) {
     if (!r->pending[u]) continue;
     const ZgNode *n = maker(r->s, u);
     if (!is_free(r, n)) break;
-    if (npending == 1 && zg_op_info[n->op].class == ZG_EW && !r->b->recompute[n->region] &&
+    if (npending == 1 && zg_op_info[n->op].kind == ZG_EW && !r->b->recompute[n->region] &&
         r->s->values[u].type.elem == r->s->values[v].type.elem)
       best = u;
     r->pending[u] = false;
@@ -149,7 +149,7 @@ static uint32_t resolve(Remat *r, uint32_t v) {
   if (!is_free(r, n)) return r->kept[v];
   uint32_t in[ZG_MAX_IN] = {0};
   for (int i = 0; i < n->nin; i++) in[i] = resolve(r, n->in[i]);
-  uint32_t out = append(r, n, in, r->b->recompute[n->region] && zg_op_info[n->op].class != ZG_EW);
+  uint32_t out = append(r, n, in, r->b->recompute[n->region] && zg_op_info[n->op].kind != ZG_EW);
   for (int i = 0; i < n->nout; i++) r->copied[n->out + (uint32_t)i] = out + (uint32_t)i;
   return r->copied[v];
 }
@@ -160,7 +160,7 @@ static void sweep(ZbArena *a, ZgSegment *t, bool *again, bool (*root)(const ZgNo
   bool *stay = ZB_NEWN(a, bool, t->nnodes);
   for (uint32_t i = t->nnodes; i-- > 0;) {
     const ZgNode *n = &t->nodes[i];
-    bool need = zg_op_info[n->op].class == ZG_SINK && root(n);
+    bool need = zg_op_info[n->op].kind == ZG_SINK && root(n);
     for (int k = 0; k < n->nout; k++) need |= live[n->out + (uint32_t)k];
     stay[i] = need;
     for (int k = 0; need && k < n->nin; k++) live[n->in[k]] = true;

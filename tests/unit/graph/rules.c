@@ -305,7 +305,7 @@ Test(rules, every_operation_changed_in_every_way) {
 /* No operation is left out: all but the planner's. */
 Test(rules, there_is_a_node_of_every_operation) {
   for (int op = 0; op < ZG_OP_COUNT; op++) {
-    bool found = zg_op_info[op].class == ZG_PLANNED;
+    bool found = zg_op_info[op].kind == ZG_PLANNED;
     for (size_t i = 0; i < sizeof bases / sizeof *bases; i++) found |= (int)bases[i].op == op;
     cr_expect(found, "%s", zg_op_info[op].text);
   }

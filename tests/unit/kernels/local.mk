@@ -11,5 +11,5 @@ tests_unit_test_kernels_SOURCES = tests/unit/kernels/conform.h tests/unit/kernel
   tests/unit/kernels/move.c tests/unit/kernels/norm.c tests/unit/kernels/reduce.c \
   tests/unit/kernels/select.c
 tests_unit_test_kernels_CFLAGS = $(unit_cflags)
-tests_unit_test_kernels_LDADD = $(libs_kernels) $(libs_graph) $(unit_libs)
+tests_unit_test_kernels_LDADD = $(libs_kernels) $(unit_libs)
 endif

@@ -24,7 +24,7 @@ tests_unit_test_kernels_cuda_CFLAGS = $(unit_cflags) -DZUG_CXX='"$(CXX)"' -DZUG_
   $(CUDA_CPPFLAGS)
 tests_unit_test_kernels_cuda_LDFLAGS = $(AM_LDFLAGS) -rdynamic \
   -Wl,--wrap=zk_cuda_program,--wrap=zk_cuda_program_launch
-tests_unit_test_kernels_cuda_LDADD = tests/unit/kernels_cuda/faults.emu.o libkernels_emu.a $(libs_kernels) $(libs_graph) \
+tests_unit_test_kernels_cuda_LDADD = tests/unit/kernels_cuda/faults.emu.o libkernels_emu.a $(libs_kernels) \
   $(unit_libs) -lstdc++
 if HAVE_NVRTC
 tests_unit_test_kernels_cuda_SOURCES += kernels/cuda/compile.c kernels/cuda/program.c \

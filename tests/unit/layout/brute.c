@@ -141,7 +141,7 @@ static void check_collective(Brute *b, const ZpNode *k) {
 /* Over one dim, all that is split is split along one axis; a result is partial exactly if that axis is summed, or if the
  * op is linear and its operands are. */
 static void check_rule(Brute *b, const ZpNode *k) {
-  if (zg_op_info[k->call.op].class == ZG_SINK) {
+  if (zg_op_info[k->call.op].kind == ZG_SINK) {
     ZpDims partial = b->p->loss_partial[k->call.op == ZG_OP_LOSS_NUM   ? 0
                                         : k->call.op == ZG_OP_LOSS_DEN ? 1
                                                                        : 2];
@@ -170,7 +170,7 @@ static void check_rule(Brute *b, const ZpNode *k) {
       const ZpValue *v = value(b, k->out[i]);
       bool has = x != ZG_NONE && zg_type_has(&v->type, (uint16_t)x), lacks = x != ZG_NONE && !has;
       char want = has ? 'S' : lacks || partial ? 'P' : 'R';
-      NEED(b, v->state[d].kind == want || zg_op_info[k->call.op].class == ZG_SOURCE,
+      NEED(b, v->state[d].kind == want || zg_op_info[k->call.op].kind == ZG_SOURCE,
            "result %d is %c over dim %d, not %c", i, v->state[d].kind, d, want);
     }
   }
@@ -417,7 +417,7 @@ static void check_phase(Brute *b, ZpPhase phase) {
   b->ncells = kept;
   for (b->node = 0; b->node < n; b->node++) {
     const ZpNode *k = &nodes[b->node];
-    ZgOpClass class = zg_op_info[k->call.op].class;
+    ZgOpKind class = zg_op_info[k->call.op].kind;
     NEED(b, class != ZG_EW, "an elementwise node outside a chain");
     if (class == ZG_SOURCE) {
       check_place(b, k->out[0]);

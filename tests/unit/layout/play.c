@@ -206,7 +206,7 @@ static void play_node(Play *y, uint32_t inst, uint32_t mb, const ZpNode *k, Rank
     }
   }
   if (c.op == ZG_OP_RANDOM) c.opt[0] = (int64_t)zb_random_u64((uint64_t)c.opt[0], y->inst[inst].iter, 0);
-  if (zg_op_info[c.op].class == ZG_SINK) {
+  if (zg_op_info[c.op].kind == ZG_SINK) {
     int which = c.op == ZG_OP_LOSS_NUM ? 0 : c.op == ZG_OP_LOSS_DEN ? 1 : 2;
     double *sum = which == 0 ? &y->num : which == 1 ? &y->den : &y->aux;
     if (zp_group_index(&p->mesh, r->id, ~p->loss_partial[which] & ((1u << p->mesh.ndims) - 1)) == 0)
@@ -223,7 +223,7 @@ static void play_phase(Play *y, uint32_t inst, uint32_t mb, ZpPhase phase) {
   uint32_t n;
   const ZpNode *nodes = phase_nodes(&y->p->segments[y->inst[inst].segment], phase, &n);
   for (uint32_t i = 0; i < n; i++) {
-    if (zg_op_info[nodes[i].call.op].class == ZG_SOURCE) continue;
+    if (zg_op_info[nodes[i].call.op].kind == ZG_SOURCE) continue;
     if (nodes[i].dims) collective(y, inst, &nodes[i]);
     else
       for (int r = 0; r < y->nranks; r++) play_node(y, inst, mb, &nodes[i], &y->rank[r]);
