@@ -34,6 +34,9 @@ typedef struct {
 /* Writes a message to `err` (may be NULL) and returns false, so that `return zb_fail(...)` reads well. */
 bool zb_fail(ZbErr *err, const char *help, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
+/* What a test program may define anew, and is then linked with instead. */
+#define ZB_REPLACEABLE __attribute__((weak))
+
 /* ---- memory by lifetime ----------------------------------------------------------------------
  * Memory of an arena is zeroed and lives until zb_arena_free. zb_alloc never returns NULL: where there is no
  * memory, zb_out_of_memory ends the program. */
@@ -81,6 +84,15 @@ bool zb_mul_u64(uint64_t a, uint64_t b, uint64_t *out);
 bool zb_add_u64(uint64_t a, uint64_t b, uint64_t *out);
 static inline uint64_t zb_round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
+/* ---- numbers ------------------------------------------------------------------------------------- */
+/* For printing: of a NaN there is only one, without a sign. */
+double zb_plain_nan(double x);
+/* The index of the first of n values that is not finite; -1: all are. */
+int64_t zb_not_finite(const float *x, uint64_t n);
+
+/* ---- time --------------------------------------------------------------------------------------- */
+double zb_now(void); /* seconds, monotonic */
+
 /* ---- growable text ------------------------------------------------------------------------------ */
 typedef struct {
   char *s; /* always NUL-terminated after the first zb_text_add; NULL while empty */
@@ -89,6 +101,8 @@ typedef struct {
 void zb_text_add(ZbText *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void zb_text_put(ZbText *t, const char *s, size_t n);
 void zb_text_free(ZbText *t);
+/* "1, 5 to 7", "0 to 6 by 2": ascending numbers. */
+void zb_text_ranges(ZbText *t, const int *x, int n);
 /* Formats bytes as a person reads them, "12.3 MB" (powers of 1000), into buf; returns buf. */
 const char *zb_bytes(char buf[24], uint64_t bytes);
 

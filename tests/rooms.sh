@@ -14,20 +14,32 @@ wall lang 'base/.*|lang/.*'
 wall compiler 'base/.*|graph/.*|lang/(lang|ast)\.h|compiler/.*'
 wall kernels 'base/.*|graph/ops\.h|kernels/.*'
 wall runtime/plan 'base/.*|graph/graph\.h|graph/ops\.def|lang/lang\.h|kernels/kernels\.h|runtime/plan/.*'
-wall runtime/exec 'base/.*|graph/graph\.h|graph/ops\.def|lang/lang\.h|kernels/kernels\.h|kernels/cuda/cuda\.h|runtime/plan/(plan\.h|[a-z]*\.def)|runtime/exec/.*'
+# The rooms of exec lie on each other: each may include what lies below, no more than it needs of it.
+exec=runtime/exec
+wall $exec/comm "base/.*|kernels/kernels\.h|$exec/comm/.*"
+wall $exec/data "base/.*|$exec/data/.*"
+wall $exec/device "base/.*|graph/graph\.h|kernels/kernels\.h|kernels/cuda/cuda\.h|runtime/plan/plan\.h|$exec/comm/(comm|same)\.h|$exec/device/.*"
+engine_needs='base/.*|graph/graph\.h|kernels/kernels\.h|runtime/plan/(plan\.h|[a-z]*\.def)'
+engine_needs="$engine_needs|$exec/comm/comm\.h|$exec/data/data\.h|$exec/device/device\.h"
+wall $exec/engine "$engine_needs|$exec/engine/.*"
+wall $exec/state "$engine_needs|$exec/engine/(engine|internal)\.h|$exec/state/.*"
+wall $exec 'base/.*|graph/graph\.h|lang/lang\.h|kernels/kernels\.h|kernels/cuda/cuda\.h|runtime/plan/(plan\.h|[a-z]*\.def)|runtime/exec/.*'
+# What the engine's files share is theirs and that of the room on top of them.
+grep -l 'exec/engine/internal\.h' $exec/*.[ch] $exec/comm/* $exec/data/* $exec/device/* &&
+  { echo "^ only $exec/engine and $exec/state may include engine/internal.h"; broken=1; }
 
 rooms="base graph lang compiler kernels runtime"
 # MPI is seen in one file.
 grep -rlE '\bMPI_[A-Z]|<mpi\.h>' $rooms --include='*.[ch]' | grep -vxF runtime/exec/comm/mpi.c &&
   { echo "^ only runtime/exec/comm/mpi.c may use MPI"; broken=1; }
 # So is NCCL; CUDA in the files of its device, and in the kernels. Others may say "cuda" only to name that device.
-grep -rlE '\bnccl[A-Z]|<nccl\.h>' $rooms --include='*.[ch]' | grep -vxF runtime/exec/comm/nccl.c &&
-  { echo "^ only runtime/exec/comm/nccl.c may use NCCL"; broken=1; }
+grep -rlE '\bnccl[A-Z]|<nccl\.h>' $rooms --include='*.[ch]' | grep -vxF runtime/exec/device/nccl.c &&
+  { echo "^ only runtime/exec/device/nccl.c may use NCCL"; broken=1; }
 grep -rlE '\bcuda[A-Z]|<cuda|zk_cuda_|kernels/cuda/' $rooms --include='*.[ch]' |
-  grep -vE '^(kernels/cuda/.*|runtime/exec/(device/cuda[a-z_]*\.[ch]|comm/nccl\.c))$' &&
-  { echo "^ only kernels/cuda, device/cuda* and comm/nccl.c may use CUDA"; broken=1; }
+  grep -vE '^(kernels/cuda/.*|runtime/exec/device/(cuda[a-z_]*\.[ch]|nccl\.c))$' &&
+  { echo "^ only kernels/cuda, device/cuda* and device/nccl.c may use CUDA"; broken=1; }
 # No environment variables (but what Open MPI and NCCL themselves are told); nothing but a program's main file ends the process.
-grep -rnE '\b(getenv|setenv|putenv)\(' $rooms --include='*.c' | grep -vE '^runtime/exec/comm/(mpi|nccl)\.c:' &&
+grep -rnE '\b(getenv|setenv|putenv)\(' $rooms --include='*.c' | grep -vE '^runtime/exec/(comm/mpi|device/nccl)\.c:' &&
   { echo "^ no environment variables"; broken=1; }
 grep -rnE '(^|[^a-z_.])exit\(' $rooms --include='*.c' | grep -vE '(main|z[a-z]+)\.c:' &&
   { echo "^ libraries return, they do not exit"; broken=1; }

@@ -4,17 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/base.h"
 #include "kernels/cpu/bgemm.h"
 
 #define SIDE 384 /* three matrices of it fit a second-level cache */
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 typedef struct {
   double seconds;
@@ -48,7 +42,7 @@ static void run_peak(void *arg, int part, int parts) {
   while (done < 1 || end - start < p->seconds) {
     if (p->half) zk_bgemm(&alone, &g, x + matrices);
     else multiply_f32((float *)(void *)x);
-    end = now();
+    end = zb_now();
     if (++done == 0) start = end;
   }
   p->rate[part] = 2.0 * SIDE * SIDE * SIDE * (double)done / (end - start);

@@ -1,6 +1,5 @@
 /* What must be the same on all ranks, as facts. */
-#include "runtime/exec/data/data.h"
-#include "runtime/exec/same.h"
+#include "runtime/exec/facts.h"
 
 #include <inttypes.h>
 #include <limits.h>

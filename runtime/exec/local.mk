@@ -1,46 +1,46 @@
 # runtime/exec: see the conventions at the top of Makefile.am.
 noinst_LIBRARIES += libexec.a
 libexec_a_SOURCES = \
-  runtime/exec/die.c \
-  runtime/exec/exec.h \
   runtime/exec/facts.c \
+  runtime/exec/facts.h \
   runtime/exec/log.c \
-  runtime/exec/same.c \
-  runtime/exec/same.h \
+  runtime/exec/log.h \
+  runtime/exec/comm/agree.c \
   runtime/exec/comm/combine.c \
   runtime/exec/comm/comm.h \
+  runtime/exec/comm/same.c \
+  runtime/exec/comm/same.h \
+  runtime/exec/comm/say.c \
   runtime/exec/comm/self.c \
   runtime/exec/comm/shm.c \
   runtime/exec/comm/shm.h \
-  runtime/exec/comm/staged.c \
-  runtime/exec/data/data.c \
+  runtime/exec/comm/wait.c \
   runtime/exec/data/data.h \
-  runtime/exec/data/data_write.c \
+  runtime/exec/data/read.c \
+  runtime/exec/data/write.c \
   runtime/exec/device/cpu.c \
-  runtime/exec/device/device.c \
-  runtime/exec/device/list.c \
-  runtime/exec/device/load.c \
-  runtime/exec/device/load.h \
+  runtime/exec/device/device.h \
   runtime/exec/device/memory.c \
   runtime/exec/device/memory.h \
-  runtime/exec/device/system.c \
+  runtime/exec/device/registry.c \
+  runtime/exec/device/staged.c \
   runtime/exec/engine/capture.c \
   runtime/exec/engine/engine.c \
   runtime/exec/engine/engine.h \
   runtime/exec/engine/feed.c \
-  runtime/exec/engine/finite.c \
   runtime/exec/engine/grads.c \
+  runtime/exec/engine/internal.h \
   runtime/exec/engine/node.c \
   runtime/exec/engine/optimizer.c \
-  runtime/exec/engine/patience.c \
   runtime/exec/engine/profile.c \
   runtime/exec/engine/queues.c \
-  runtime/exec/engine/rate.c \
   runtime/exec/engine/setup.c \
   runtime/exec/engine/stall.c \
-  runtime/exec/engine/wait.c \
+  runtime/exec/state/finite.c \
   runtime/exec/state/params.c \
-  runtime/exec/state/weights.c
+  runtime/exec/state/state.h \
+  runtime/exec/state/weights.c \
+  runtime/exec/state/weights.h
 if HAVE_MPI
 libexec_a_SOURCES += runtime/exec/comm/mpi.c
 endif
@@ -58,7 +58,7 @@ endif
 endif
 libexec_cuda_a_SOURCES = runtime/exec/device/cuda.h runtime/exec/device/cuda.c runtime/exec/device/cuda_peak.c
 if HAVE_NCCL
-libexec_cuda_a_SOURCES += runtime/exec/comm/nccl.c
+libexec_cuda_a_SOURCES += runtime/exec/device/nccl.c
 endif
 libexec_cuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 libexec_cuda_a_CFLAGS = $(AM_CFLAGS) -fPIC

@@ -1,6 +1,6 @@
-/* What a run says: a line a step for people, metrics.jsonl for programs, and messages of single ranks. */
+/* What a run says: a line a step for people, and metrics.jsonl for programs. */
 #define _GNU_SOURCE /* renameat2 */
-#include "runtime/exec/exec.h"
+#include "runtime/exec/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -145,8 +145,8 @@ static bool put_line(ZxLog *l, const ZxMetrics *m, ZbErr *err) {
   int width = snprintf(NULL, 0, "%" PRId64, m->steps);
   char used[24], planned[24];
   t->len = 0;
-  zb_text_add(t, "step %*" PRId64 "/%" PRId64 "  loss %.4f", width, m->step, m->steps, zx_plain(m->loss));
-  if (!(m->grad_norm < 0)) zb_text_add(t, "  grad %.3g", zx_plain(m->grad_norm));
+  zb_text_add(t, "step %*" PRId64 "/%" PRId64 "  loss %.4f", width, m->step, m->steps, zb_plain_nan(m->loss));
+  if (!(m->grad_norm < 0)) zb_text_add(t, "  grad %.3g", zb_plain_nan(m->grad_norm));
   if (!(m->lr < 0)) zb_text_add(t, "  lr %.2e", m->lr);
   if (m->tokens_per_s >= 0) zb_text_add(t, "  %.0f tok/s", m->tokens_per_s);
   if (m->step_ms >= 0)
@@ -162,22 +162,4 @@ static bool put_line(ZxLog *l, const ZxMetrics *m, ZbErr *err) {
 
 bool zx_log_step(ZxLog *l, const ZxMetrics *m, const ZxClassMetrics *c, int nclass, ZbErr *err) {
   return put_line(l, m, err) && (!l->name || (begin_lines(l, err) && put_json(l, m, c, nclass, err)));
-}
-
-/* ---- single ranks ---- */
-void zx_say(int rank, const char *fmt, ...) {
-  char text[2048];
-  int n = snprintf(text, sizeof text, "[rank %d] ", rank);
-  va_list ap;
-  va_start(ap, fmt);
-  int more = vsnprintf(text + n, sizeof text - (size_t)n, fmt, ap);
-  va_end(ap);
-  if (more > 0) n += more;
-  if ((size_t)n > sizeof text - 1) n = sizeof text - 1; /* cut off: still one line in one write */
-  text[n] = 0;
-  zb_show_all(text, sizeof text - 1);
-  n = (int)strlen(text);
-  text[n++] = '\n';
-  ssize_t written = write(STDERR_FILENO, text, (size_t)n);
-  (void)written; /* there is nobody left to tell */
 }

@@ -1,7 +1,11 @@
 /* zrun: trains a stage graph on the ranks that mpirun started. Every rank reads the same files and makes the same plan,
  * and all make sure of that before they go on (same.h); what is wrong with them is wrong everywhere, so rank 0 says it
  * and all leave in order. What goes wrong on one rank alone is said there, and the job is aborted. */
-#include "runtime/exec/same.h"
+#include "runtime/exec/device/memory.h"
+#include "runtime/exec/engine/engine.h"
+#include "runtime/exec/facts.h"
+#include "runtime/exec/log.h"
+#include "runtime/exec/state/state.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -383,9 +387,9 @@ static _Noreturn void give_up(Run *r, int64_t step, const ZbErr *err) {
 static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
   ZbErr err = {0};
   ZxStep s;
-  double from = zx_now(), lr = zx_rate(rate, step);
+  double from = zb_now(), lr = zx_rate(rate, step);
   if (!zx_engine_step(r->engine, step, lr, &s, &err)) give_up(r, step, &err);
-  double ms = 1e3 * (zx_now() - from);
+  double ms = 1e3 * (zb_now() - from);
   if (s.used_bytes != zx_engine_bytes(r->engine))
     ZB_BUG("rank %d planned %" PRIu64 " bytes and used %" PRIu64, r->rank, zx_engine_bytes(r->engine), s.used_bytes);
   double tokens = (double)r->plan->global_batch * tokens_per_sample(r), flops = r->plan->model_flops;
@@ -398,7 +402,7 @@ static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
   m.bubble = ms > 0 && m.wait_ms >= 0 ? m.wait_ms / ms : -1;
   if (r->rank) return sound(r, &s);
   r->ms[step % MS_KEPT] = ms;
-  if (step == 1) printf("first step %.0f ms after the start\n", 1e3 * (zx_now() - r->began));
+  if (step == 1) printf("first step %.0f ms after the start\n", 1e3 * (zb_now() - r->began));
   if (!zx_log_step(r->log, &m, c, (int)classes(r), &err)) give_up(r, step, &err);
   return sound(r, &s);
 }
@@ -558,7 +562,7 @@ int main(int argc, char **argv) {
   bool alone = launch.rank < 0 || launch.size == 1; /* else others would wait for ever for one that leaves before MPI */
   if (!alone) zb_bug_rank(launch.rank);
   if (alone && asks_help(argc, argv)) return fputs(usage, stdout), 0;
-  Run r = {.began = zx_now(), .a = zb_arena_new()};
+  Run r = {.began = zb_now(), .a = zb_arena_new()};
   zb_begin();
   r.c = zx_comm_mpi(&argc, &argv, &err);
   if (!r.c) {

@@ -9,22 +9,6 @@
 
 #include <string.h>
 
-/* ---- ranks as text ---- */
-void zp_ranks_text(const int *rank, int n, ZbText *out) {
-  for (int i = 0; i < n;) {
-    int run = 1, by = i + 1 < n ? rank[i + 1] - rank[i] : 0;
-    while (i + run < n && rank[i + run] - rank[i + run - 1] == by) run++;
-    if (i) zb_text_add(out, ", ");
-    if (by < 1 || run < 3 || (by > 1 && run < 4)) {
-      zb_text_add(out, "%d", rank[i++]);
-      continue;
-    }
-    zb_text_add(out, "%d to %d", rank[i], rank[i + run - 1]);
-    if (by > 1) zb_text_add(out, " by %d", by);
-    i += run;
-  }
-}
-
 /* ---- nodes, numbered in the order of their first ranks ---- */
 typedef struct {
   int nranks, nnodes;
@@ -193,9 +177,9 @@ static void tell_order(ZbArena *a, const Nodes *o, const int *order, ZbText *out
     for (int i = 0; i < o->nranks; i++)
       if (o->node[order[i]] == k) now[n] = i, was[n++] = order[i];
     if (k) zb_text_add(out, "; ");
-    zp_ranks_text(now, n, out);
+    zb_text_ranges(out, now, n);
     zb_text_add(out, " (mpirun's ");
-    zp_ranks_text(was, n, out);
+    zb_text_ranges(out, was, n);
     zb_text_add(out, ")");
   }
   if (o->nnodes > NODES_TOLD) zb_text_add(out, "; and so on");

@@ -384,8 +384,6 @@ uint64_t zp_node_bytes(const ZpSegment *s, const ZpNode *n);
 bool zp_order_ranks(const ZpMesh *m, ZbArena *a, const int *node, int *order);
 /* Lines on which dims are inside nodes in that order, which ranks are where, and why it is not better. One node: none. */
 void zp_show_nodes(const ZpMesh *m, ZbArena *a, const int *node, const int *order, ZbText *out);
-/* "1, 5 to 7", "0 to 6 by 2": ascending numbers. */
-void zp_ranks_text(const int *rank, int n, ZbText *out);
 
 /* ---- digest.c --------------------------------------------------------------------------------------------------------- */
 /* Digests of everything in a plan that no engine has touched, a part at a time: "stage 0's instructions". */

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "runtime/exec/engine/engine.h"
+#include "runtime/exec/engine/internal.h"
 #include "tests/bench/plan.h"
 
 static const char usage[] =

@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "runtime/exec/exec.h"
 
 /* What is done, by one item or, in a graph, by many. */
 typedef struct {
@@ -121,7 +120,7 @@ static void release(Deed *d) {
 /* Does what stands first in stream s, if it can be done now. Holds the lock but while it works. */
 static bool serve(struct CUstream_st *s) {
   Item *i = s->head;
-  if (!i || zx_now() < i->from) return false;
+  if (!i || zb_now() < i->from) return false;
   for (struct CUstream_st *k = gpu.streams; k && gpu_setting("ZUG_TEST_ONE_QUEUE", 0); k = k->next)
     if (k->head && k->head->number < i->number) return false;
   protect(PROT_READ | PROT_WRITE);
@@ -141,7 +140,7 @@ static bool serve(struct CUstream_st *s) {
 static void *work(void *arg) {
   (void)arg;
   pthread_mutex_lock(&gpu.lock);
-  gpu.moved = zx_now();
+  gpu.moved = zb_now();
   while (!gpu.quit) {
     int n = 0, skip;
     for (struct CUstream_st *s = gpu.streams; s; s = s->next) n++;
@@ -154,9 +153,9 @@ static void *work(void *arg) {
     }
     bool idle = true;
     for (struct CUstream_st *s = gpu.streams; s; s = s->next) idle &= !s->head;
-    if (moved || idle) gpu.moved = zx_now();
+    if (moved || idle) gpu.moved = zb_now();
     if (moved) continue;
-    if (zx_now() - gpu.moved > PATIENCE_S) ZB_BUG("the GPU has work and does none of it since %d s", PATIENCE_S);
+    if (zb_now() - gpu.moved > PATIENCE_S) ZB_BUG("the GPU has work and does none of it since %d s", PATIENCE_S);
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     t.tv_nsec += 100000;
@@ -173,7 +172,7 @@ static void enqueue(struct CUstream_st *s, Deed *d) {
   ZB_ASSERT(i != NULL);
   uint64_t x = draw();
   d->refs++;
-  *i = (Item){NULL, d, gpu.given++, x % 8 ? 0 : zx_now() + 4e-4 * (double)(x >> 40) / (1 << 24)};
+  *i = (Item){NULL, d, gpu.given++, x % 8 ? 0 : zb_now() + 4e-4 * (double)(x >> 40) / (1 << 24)};
   *s->tail = i;
   s->tail = &i->next;
   pthread_cond_broadcast(&gpu.changed);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/exec/engine/engine.h"
+#include "runtime/exec/engine/internal.h"
 
 #define ZUG_KERNELS_CPU_H /* graph.h has the numbers of ops */
 #include "kernels/cuda/chain.h"

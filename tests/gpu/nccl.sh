@@ -47,7 +47,7 @@ for recipe in zero3_2 tensor2 pipe2; do
   same $recipe
 done
 
-# Stages queue in one order of all (comm/nccl.c): nothing may hang where a GPU does one thing after another, or where hosts
+# Stages queue in one order of all (device/nccl.c): nothing may hang where a GPU does one thing after another, or where hosts
 # wait for each.
 for alone in CUDA_DEVICE_MAX_CONNECTIONS=1 CUDA_LAUNCH_BLOCKING=1 CUDA_MODULE_LOADING=EAGER; do
   run cuda 2 cuda pipe2 env $alone $program

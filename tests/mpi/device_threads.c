@@ -14,7 +14,8 @@
 #include <time.h>
 
 #include "base/base.h"
-#include "runtime/exec/exec.h"
+#include "runtime/exec/device/device.h"
+#include "runtime/plan/plan.h"
 
 typedef struct Work {
   struct Work *next;
@@ -368,9 +369,9 @@ static const ZxDeviceTable threads = {
     .idle = idle,
     .finish = finish,
     .capture = capture,
-    .captured = captured,
+    .end_capture = captured,
     .replay = replay,
-    .forget = forget,
+    .drop_graph = forget,
 };
 
 const ZxDeviceTable *const zx_devices[] = {&threads, NULL};

@@ -7,7 +7,8 @@
  * Bytes are those of one rank's whole tensor, as in a plan: of a gather what comes out, of a scatter what
  * goes in. */
 #include "kernels/kernels.h"
-#include "runtime/exec/exec.h"
+#include "runtime/exec/engine/engine.h"
+#include "runtime/exec/state/state.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

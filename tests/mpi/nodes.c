@@ -5,9 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int part(int rank) {
+int zx_comm_mpi_part(int rank) {
   const char *nodes = getenv("ZUG_TEST_NODES");
   return nodes && rank < (int)strlen(nodes) ? nodes[rank] : 0;
 }
-
-__attribute__((constructor)) static void begin(void) { zx_comm_mpi_parts(part); }

@@ -2,6 +2,7 @@
  *
  * A few vectors of the result at a time, which stay in registers while the parts are added to them: each part
  * goes through memory once, and nothing else does (2.5 times as fast as a running sum in a small buffer). */
+#include "kernels/kernels.h"
 #include "runtime/exec/comm/comm.h"
 
 typedef float F32 __attribute__((vector_size(64), aligned(4), may_alias));

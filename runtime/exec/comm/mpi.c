@@ -119,16 +119,11 @@ static void check(Mpi *m, int rc, const char *what, size_t bytes, int peer) {
   zx_die(&m->base, "MPI %s of %zu bytes failed: %s", what, bytes, text);
 }
 
-static void *need(void *p) {
-  if (!p) zb_out_of_memory(0);
-  return p;
-}
-
 /* ---- operations ---- */
 static int32_t op_new(Mpi *m, Kind kind, const char *what, size_t bytes, int peer) {
   if (m->free_op < 0) { /* happens while the first steps find out how many are ever open */
     int32_t more = m->nop ? m->nop : 256;
-    m->op = need(realloc(m->op, zb_array_bytes((size_t)m->nop + (size_t)more, sizeof *m->op)));
+    m->op = zx_need(realloc(m->op, zb_array_bytes((size_t)m->nop + (size_t)more, sizeof *m->op)));
     for (int32_t i = m->nop + more - 1; i >= m->nop; i--) {
       m->op[i] = (Op){.kind = FREE, .next = m->free_op};
       m->free_op = i;
@@ -344,7 +339,7 @@ static ZxRequest shared(Mpi *m, Group *g, uint64_t number, const char *what, siz
 }
 
 /* What this rank has sent, and is rid of, may still want it to call MPI. */
-static void mpi_watch(ZxComm *c) {
+static void mpi_keep_going(ZxComm *c) {
   int found; /* looks for what nobody sends, and so gets to MPI's progress */
   check(mpi(c), MPI_Iprobe(0, 0, MPI_COMM_SELF, &found, MPI_STATUS_IGNORE), "progress", 0, -1);
 }
@@ -352,7 +347,7 @@ static void mpi_watch(ZxComm *c) {
 /* Transfers of this rank may be what the others wait for before they join in: MPI must go on as well. */
 static bool shared_test(Mpi *m, const Op *o) {
   if (zx_shm_done(m->group[o->group].shm, o->number)) return true;
-  mpi_watch(&m->base);
+  mpi_keep_going(&m->base);
   return false;
 }
 
@@ -522,28 +517,11 @@ static uint64_t mpi_moves(ZxComm *c) {
   return moves;
 }
 
-static void mpi_wait(ZxComm *c, ZxRequest r) {
-  ZxWait w = {0};
-  while (!mpi_test(c, r)) {
-    ZbText t = {0};
-    switch (zx_pause(&w, c)) {
-    case ZX_WAITS: break;
-    case ZX_STALLS:
-      mpi_explain(c, r, &t);
-      zx_say(mpi(c)->rank, "note: has waited %.0f s for %s", zx_patience(), t.s);
-      zb_text_free(&t);
-      break;
-    case ZX_GOES_ON: zx_say(mpi(c)->rank, "note: it goes on"); break;
-    }
-  }
-  if (w.told) zx_say(mpi(c)->rank, "note: it goes on");
-}
-
 /* Before what MPI has only in a way that waits without a word, all meet in one that has words. */
 static void meet(Mpi *m, MPI_Comm comm, const char *what) {
   int r = plain(m, 0, what, 0);
   check(m, MPI_Ibarrier(comm, &m->op[r].req), what, 0, -1);
-  mpi_wait(&m->base, r);
+  zx_wait(&m->base, r);
 }
 
 static void mpi_barrier(ZxComm *c) { meet(mpi(c), mpi(c)->group[0].comm, "barrier"); }
@@ -584,13 +562,13 @@ static void share(Mpi *m, Group *g) {
   else if (g->window) zx_shm_unmap(g->window, g->size);
 }
 
-static int (*part_of_node)(int rank); /* for tests */
+ZB_REPLACEABLE int zx_comm_mpi_part(int rank) { return (void)rank, 0; }
 
 /* Who is on which node, named by its first rank. */
 static void find_nodes(Mpi *m) {
   MPI_Comm node, part;
   check(m, MPI_Comm_split_type(m->world, MPI_COMM_TYPE_SHARED, m->rank, MPI_INFO_NULL, &node), "split", 0, -1);
-  check(m, MPI_Comm_split(node, part_of_node ? part_of_node(m->rank) : 0, m->rank, &part), "split", 0, -1);
+  check(m, MPI_Comm_split(node, zx_comm_mpi_part(m->rank), m->rank, &part), "split", 0, -1);
   int first = m->rank;
   check(m, MPI_Bcast(&first, 1, MPI_INT, 0, part), "broadcast", sizeof first, -1);
   check(m, MPI_Allgather(&first, 1, MPI_INT, m->node, 1, MPI_INT, m->world), "all-gather", sizeof first, -1);
@@ -600,18 +578,18 @@ static void find_nodes(Mpi *m) {
 
 /* Takes over `comm`. The staging's pages cost nothing until a reduction touches them. */
 static ZxGroup group_add(Mpi *m, MPI_Comm comm) {
-  m->group = need(realloc(m->group, zb_array_bytes((size_t)m->ngroup + 1, sizeof *m->group)));
+  m->group = zx_need(realloc(m->group, zb_array_bytes((size_t)m->ngroup + 1, sizeof *m->group)));
   Group *g = &m->group[m->ngroup];
   *g = (Group){.comm = comm, .head = -1, .tail = -1};
   check(m, MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "error handler", 0, -1);
   MPI_Comm_rank(comm, &g->rank);
   MPI_Comm_size(comm, &g->size);
-  g->part = need(calloc((size_t)g->size, sizeof *g->part));
+  g->part = zx_need(calloc((size_t)g->size, sizeof *g->part));
   for (int i = 0; i < SLOTS && g->size > 1; i++) {
     size_t others = (size_t)g->size - 1, least = others * 16 * sizeof(double);
-    g->slot[i].req = need(calloc(2 * others, sizeof(MPI_Request)));
-    g->slot[i].from = need(calloc(2 * others, sizeof(int)));
-    g->slot[i].stage = need(malloc(least > STAGE_BYTES ? least : STAGE_BYTES));
+    g->slot[i].req = zx_need(calloc(2 * others, sizeof(MPI_Request)));
+    g->slot[i].from = zx_need(calloc(2 * others, sizeof(int)));
+    g->slot[i].stage = zx_need(malloc(least > STAGE_BYTES ? least : STAGE_BYTES));
   }
   share(m, g);
   return m->ngroup++;
@@ -704,11 +682,11 @@ static const ZxCommTable table = {
     .all_to_all = mpi_all_to_all,
     .broadcast = mpi_broadcast,
     .test = mpi_test,
-    .wait = mpi_wait,
+    .wait = zx_wait,
     .explain = mpi_explain,
     .moves = mpi_moves,
     .barrier = mpi_barrier,
-    .watch = mpi_watch,
+    .progress = mpi_keep_going,
     .claim = mpi_claim,
     .abort = mpi_abort,
     .free = mpi_free,
@@ -723,8 +701,6 @@ void zx_comm_mpi_apart(ZxComm *c, bool apart) {
   ZB_ASSERT(c->t == &table);
   mpi(c)->apart = apart;
 }
-
-void zx_comm_mpi_parts(int (*part)(int rank)) { part_of_node = part; }
 
 /* ---- starting ---- */
 static int number_in(const char *const *variables) {
@@ -793,13 +769,13 @@ ZxComm *zx_comm_mpi(int *argc, char ***argv, ZbErr *err) {
     return NULL;
   }
   prctl(PR_SET_TIMERSLACK, 1ul); /* else the kernel rounds naps up by another 50 us */
-  Mpi *m = need(calloc(1, sizeof *m));
+  Mpi *m = zx_need(calloc(1, sizeof *m));
   m->base.t = &table;
   m->free_op = -1;
   m->limit = INT_MAX;
   m->world = MPI_COMM_WORLD;
   m->size = size;
-  m->node = need(calloc((size_t)size, sizeof *m->node));
+  m->node = zx_need(calloc((size_t)size, sizeof *m->node));
   check(m, MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "error handler", 0, -1);
   MPI_Comm_rank(m->world, &m->rank);
   meet(m, m->world, "the start");

@@ -106,7 +106,7 @@ size_t zx_shm_bytes(int size) { return head_bytes(size) + (size_t)size * share_b
 
 ZxShmFile zx_shm_create(int size) {
   ZxShmFile f = {.pid = getpid(), .size = size, .fd = memfd_create("zug-group", MFD_CLOEXEC)};
-  f.key = zb_random_u64((uint64_t)f.pid, (uint64_t)f.fd, (uint64_t)(zx_now() * 1e9));
+  f.key = zb_random_u64((uint64_t)f.pid, (uint64_t)f.fd, (uint64_t)(zb_now() * 1e9));
   Head h = {.key = f.key};
   if (f.fd >= 0 &&
       (ftruncate(f.fd, (off_t)zx_shm_bytes(size)) || pwrite(f.fd, &h, sizeof h, 0) != sizeof h)) {
@@ -148,13 +148,8 @@ void zx_shm_close(const ZxShmFile *f) {
 }
 
 /* ---- a member ---- */
-static void *need(void *p) {
-  if (!p) zb_out_of_memory(0);
-  return p;
-}
-
 ZxShm *zx_shm_new(void *window, int rank, int size) {
-  ZxShm *s = need(calloc(1, sizeof *s));
+  ZxShm *s = zx_need(calloc(1, sizeof *s));
   char *w = window;
   s->rank = rank;
   s->size = size;
@@ -162,9 +157,9 @@ ZxShm *zx_shm_new(void *window, int rank, int size) {
   s->head = (Head *)(void *)w;
   s->counters = (Counters *)(void *)(w + APART);
   s->slots = w + head_bytes(size);
-  s->part = need(calloc((size_t)size, sizeof *s->part));
+  s->part = zx_need(calloc((size_t)size, sizeof *s->part));
   s->nops = 16;
-  s->ops = need(calloc(s->nops, sizeof *s->ops));
+  s->ops = zx_need(calloc(s->nops, sizeof *s->ops));
   return s;
 }
 
@@ -183,7 +178,7 @@ static Op *op_at(const ZxShm *s, uint64_t op) { return &s->ops[op & (s->nops - 1
 
 /* Happens while the first steps find out how many operations are ever open. */
 static void grow(ZxShm *s) {
-  Op *more = need(calloc(zb_array_bytes(s->nops, 2), sizeof *more));
+  Op *more = zx_need(calloc(zb_array_bytes(s->nops, 2), sizeof *more));
   for (uint64_t i = s->take.op; i < s->started; i++) more[i & (2 * s->nops - 1)] = *op_at(s, i);
   free(s->ops);
   s->ops = more;

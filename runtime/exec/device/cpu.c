@@ -1,5 +1,5 @@
 /* The CPU as a device: its memory is the host's, in one mapping that asks for huge pages. */
-#include "runtime/exec/exec.h"
+#include "runtime/exec/device/device.h"
 
 #include <errno.h>
 #include <math.h>
@@ -50,9 +50,9 @@ static void copy_part(void *arg, int part, int parts) {
   size_t n = COPIED / (size_t)parts, at = n * (size_t)part;
   memset(c->from + at, 1, n); /* and so touches it; what was never written is one page of zeros */
   memcpy(c->to + at, c->from + at, n);
-  double start = zx_now(), t = 0;
+  double start = zb_now(), t = 0;
   long done = 0;
-  for (; t < c->seconds; done++, t = zx_now() - start) memcpy(c->to + at, c->from + at, n);
+  for (; t < c->seconds; done++, t = zb_now() - start) memcpy(c->to + at, c->from + at, n);
   c->rate[part] = 2.0 * (double)n * (double)done / t;
 }
 

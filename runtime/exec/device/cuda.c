@@ -27,7 +27,7 @@ static bool check(cudaError_t status, const char *what, ZbErr *err) {
 }
 
 /* ---- the device ---- */
-static bool cuda_there(ZbErr *err) {
+static bool cuda_available(ZbErr *err) {
   int n = 0;
   cudaError_t status = cudaGetDeviceCount(&n);
   if (status == cudaSuccess && n > 0) return true;
@@ -37,7 +37,7 @@ static bool cuda_there(ZbErr *err) {
 }
 
 static void cuda_close(ZkEnv *env);
-static void cuda_forget(ZkEnv *env);
+static void cuda_drop_graph(ZkEnv *env);
 
 /* Streams of communication come first where both have work: others wait for what they bring. */
 static bool make_streams(ZxCuda *d, ZbErr *err) {
@@ -81,7 +81,7 @@ static void cuda_close(ZkEnv *env) {
       cudaStreamSynchronize(d->stream[q]);
       cudaStreamDestroy(d->stream[q]);
     }
-  cuda_forget(env);
+  cuda_drop_graph(env);
   for (uint32_t i = 0; i < d->nevents; i++) cudaEventDestroy(d->event[i]);
   for (int q = 0; q < ZP_QUEUES; q++)
     if (d->fork[q]) cudaEventDestroy(d->fork[q]);
@@ -305,7 +305,7 @@ static bool went_well(ZxCuda *d, ZbErr *err) {
   return well;
 }
 
-static bool cuda_captured(ZkEnv *env, ZbErr *err) {
+static bool cuda_end_capture(ZkEnv *env, ZbErr *err) {
   ZxCuda *d = zx_cuda(env);
   cudaGraph_t graph = NULL;
   bool ok = went_well(d, err) && join_streams(d, err);
@@ -315,7 +315,7 @@ static bool cuda_captured(ZkEnv *env, ZbErr *err) {
        check(cudaGraphUpload(d->graph, d->stream[ZP_Q_COMPUTE]), "cudaGraphUpload", err);
   if (graph) cudaGraphDestroy(graph);
   cudaGetLastError();
-  if (!ok) cuda_forget(env);
+  if (!ok) cuda_drop_graph(env);
   return ok;
 }
 
@@ -324,7 +324,7 @@ static void cuda_replay(const ZkEnv *env) {
   note(d, cudaGraphLaunch(d->graph, zx_cuda_stream(env)), "starting a captured step", 0);
 }
 
-static void cuda_forget(ZkEnv *env) {
+static void cuda_drop_graph(ZkEnv *env) {
   ZxCuda *d = zx_cuda(env);
   if (d->graph) cudaGraphExecDestroy(d->graph);
   d->graph = NULL;
@@ -342,7 +342,7 @@ static ZxComm *cuda_comm(ZxComm *world, ZkEnv *env, const char **why) {
 
 const ZxDeviceTable zx_device_cuda = {
     .name = "cuda",
-    .there = cuda_there,
+    .available = cuda_available,
     .open = cuda_open,
     .close = cuda_close,
     .alloc = cuda_alloc,
@@ -376,9 +376,9 @@ const ZxDeviceTable zx_device_cuda = {
     .idle = cuda_idle,
     .finish = cuda_finish,
     .capture = cuda_capture,
-    .captured = cuda_captured,
+    .end_capture = cuda_end_capture,
     .replay = cuda_replay,
-    .forget = cuda_forget,
+    .drop_graph = cuda_drop_graph,
     .memory = cuda_memory,
     .comm = cuda_comm,
 };

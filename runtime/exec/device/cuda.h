@@ -1,11 +1,12 @@
-/* What the files that know CUDA share: device/cuda.c, device/cuda_peak.c, comm/nccl.c. */
+/* What the files that know CUDA share: cuda.c, cuda_peak.c, nccl.c. */
 #ifndef ZUG_EXEC_CUDA_H
 #define ZUG_EXEC_CUDA_H
 
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda/cuda.h"
-#include "runtime/exec/exec.h"
+#include "runtime/exec/device/device.h"
+#include "runtime/plan/plan.h" /* queues */
 
 typedef struct {
   ZkCuda *cu; /* ZkEnv's device; its `owner` is this */
@@ -24,12 +25,12 @@ typedef struct {
 static inline ZxCuda *zx_cuda(const ZkEnv *env) { return ((ZkCuda *)env->device)->owner; }
 static inline cudaStream_t zx_cuda_stream(const ZkEnv *env) { return zx_cuda(env)->stream[zx_cuda(env)->current]; }
 
-/* device/cuda_peak.c */
+/* cuda_peak.c */
 double zx_cuda_peak(const ZkEnv *env, ZkElem elem, int ms);
 double zx_cuda_copy_peak(const ZkEnv *env, int ms);
 
 #ifdef HAVE_NCCL
-/* comm/nccl.c, as ZxDeviceTable's `comm`. */
+/* nccl.c, as ZxDeviceTable's `comm`. */
 ZxComm *zx_comm_nccl(ZxComm *world, ZkEnv *env, const char **why);
 const char *zx_nccl_version(void); /* "2.28.9" */
 #endif

@@ -66,10 +66,10 @@ static char *make(Products *p, const ZkEnv *env, ZkElem elem, int64_t side) {
 
 /* Seconds of `n` pieces of work; negative after an error. */
 static double run(const ZkEnv *env, void (*one)(const ZkEnv *env, const void *arg), const void *arg, int n) {
-  double from = zx_now();
+  double from = zb_now();
   for (int i = 0; i < n; i++) one(env, arg);
   if (cudaStreamSynchronize(zx_cuda_stream(env)) != cudaSuccess || zk_cuda_error(zx_cuda(env)->cu)) return -1;
-  return zx_now() - from;
+  return zb_now() - from;
 }
 
 /* How many of them a second, for that long; 0 after an error. */

@@ -14,6 +14,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+ZB_REPLACEABLE const char zx_system[] = "";
+
 enum { SEGMENT = 4 << 20 }; /* of a rank in /dev/shm, by Open MPI's default */
 
 /* ---- files of one line or a few ---- */

@@ -1,10 +1,14 @@
 /* What a machine has left for a process, and whether a run fits. */
-#ifndef ZUG_MEMORY_H
-#define ZUG_MEMORY_H
+#ifndef ZUG_EXEC_MEMORY_H
+#define ZUG_EXEC_MEMORY_H
 
-#include "runtime/exec/exec.h"
+#include "runtime/exec/comm/comm.h"
 
-/* Where /proc, /sys and /dev are, "" but for tests. In a file of its own, system.c, so that a test program can have another. */
+/* Collective: whether the nodes, and the control groups there, have the `need` bytes of the host's memory that each rank is
+ * going to touch. A line for people, of this rank's node, goes to `tell`. */
+bool zx_check_memory(ZxComm *c, uint64_t need, ZbText *tell, ZbErr *err);
+
+/* Where /proc, /sys and /dev are: "". A test program may replace it. */
 extern const char zx_system[];
 
 /* Of the control group, of those that this process is in (versions 1 and 2, and all above), that has the least left. */

@@ -8,7 +8,7 @@
  * What does differ from step to step is read from memory: the inputs of all micro-batches and ZkNow, which copies from
  * pinned memory bring. The copies are captured; the host fills the memory before. Where the host takes part in a step
  * itself (ranks that exchange through it, calls that are timed one by one) there is nothing to capture. */
-#include "runtime/exec/engine/engine.h"
+#include "runtime/exec/engine/internal.h"
 
 #include <math.h>
 #include <string.h>
@@ -47,13 +47,13 @@ static void capture(ZxEngine *e) {
   e->capturing = true;
   if (all) queue(e);
   e->capturing = false;
-  if (ok) ok = e->dev->captured(e->env, &why);
+  if (ok) ok = e->dev->end_capture(e->env, &why);
   all = zx_agree(e->world, all && ok);
   e->capture = all ? ZX_CAPTURED : ZX_CAPTURE_NEVER;
   if (all || e->failed) return;
-  if (ok) e->dev->forget(e->env);
+  if (ok) e->dev->drop_graph(e->env);
   else zx_say((int)e->rank, "note: each step is queued anew: %s", why.text);
-  if (e->c->t->anew) e->c->t->anew(e->c);
+  if (e->c->t->rebuild) e->c->t->rebuild(e->c);
 }
 
 void zx_step(ZxEngine *e) {
@@ -74,7 +74,7 @@ void zx_open_capture(ZxEngine *e) {
   if (!e->dev->capture) e->why_not = "this device cannot do otherwise";
   else if (e->o.times) e->why_not = "every call is timed";
   else if (!e->in_order) e->why_not = "ranks exchange by way of the host";
-  else if (t->why_uncaptured) e->why_not = t->why_uncaptured(e->c);
+  else if (t->capture_blocker) e->why_not = t->capture_blocker(e->c);
   if (!e->why_not && e->nblocks < e->p->nmicro) e->why_not = "its inputs are too large to be pinned at once";
   if (zx_agree(e->world, !e->why_not)) e->capture = ZX_CAPTURE_LATER;
   else if (!e->why_not) e->why_not = "another rank must";

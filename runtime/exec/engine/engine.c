@@ -1,10 +1,10 @@
 /* The engine of one rank: its groups, its arena, its calls. */
-#include "runtime/exec/engine/engine.h"
+#include "runtime/exec/engine/internal.h"
 
 #include <string.h>
 
 bool zx_engine_step(ZxEngine *e, int64_t step, double lr, ZxStep *out, ZbErr *err) {
-  double from = zx_now(), waited = e->times[ZG_OP_COUNT + 1];
+  double from = zb_now(), waited = e->times[ZG_OP_COUNT + 1];
   e->step = step;
   e->env->step = (uint64_t)step;
   e->lr = lr;
@@ -14,23 +14,11 @@ bool zx_engine_step(ZxEngine *e, int64_t step, double lr, ZxStep *out, ZbErr *er
   e->out.wait_ms = e->out.compute_ms = -1; /* what the host waits says nothing about another device */
   if (e->dev->host) {
     e->out.wait_ms = 1e3 * (e->times[ZG_OP_COUNT + 1] - waited);
-    e->out.compute_ms = 1e3 * (zx_now() - from) - e->out.wait_ms;
+    e->out.compute_ms = 1e3 * (zb_now() - from) - e->out.wait_ms;
   }
   e->out.used_bytes = zb_round_up(e->high, 64);
   *out = e->out;
   return !e->failed;
-}
-
-bool zx_agree(ZxComm *c, bool ok) {
-  double bad = ok ? 0 : 1;
-  c->t->wait(c, c->t->all_reduce(c, 0, &bad, 1, ZX_F64, ZX_SUM));
-  return bad == 0;
-}
-
-int64_t zx_lowest(ZxComm *c, int64_t mine) {
-  double first = mine < 0 ? -1e300 : -(double)mine; /* the maximum of the negatives is the lowest */
-  c->t->wait(c, c->t->all_reduce(c, 0, &first, 1, ZX_F64, ZX_MAX));
-  return first < -1e299 ? -1 : (int64_t)-first;
 }
 
 /* ---- set-up ---- */
@@ -90,7 +78,7 @@ static bool put_seed(ZxEngine *e, ZbErr *err) {
 static void close_engine(ZxEngine *e) {
   zb_out_discard(e->save);
   e->env->now = NULL;
-  if (e->capture == ZX_CAPTURED) e->dev->forget(e->env);
+  if (e->capture == ZX_CAPTURED) e->dev->drop_graph(e->env);
   if (e->c && e->c != e->world) e->c->t->free(e->c);
   if (e->pinned) e->dev->unpin(e->env, e->pinned);
   if (e->arena) e->dev->free(e->env, e->arena, e->st->ledger.total);

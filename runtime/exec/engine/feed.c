@@ -1,6 +1,6 @@
 /* Data into the input blocks of activation slots. Sample k of micro-batch m of step s is global sample
  * (s - 1) * global_batch + m * samples_per_micro_batch + k in every layout; a rank reads only its part. */
-#include "runtime/exec/engine/engine.h"
+#include "runtime/exec/engine/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +84,7 @@ static bool feed(ZxEngine *e, char *inputs, uint32_t mb) {
 
 /* ---- what was wrong with a step ---- */
 static bool sane(const ZpValue *v, const char *p, uint64_t bytes) {
-  if (v->elem == ZK_F32) return zx_not_finite((const float *)(const void *)p, bytes / 4) < 0;
+  if (v->elem == ZK_F32) return zb_not_finite((const float *)(const void *)p, bytes / 4) < 0;
   for (uint64_t i = 0; i < bytes; i += 2)
     if ((p[i + 1] & 0x7f) == 0x7f && p[i] & 0x80) return false; /* all bits of a bf16's exponent */
   return true;

@@ -5,7 +5,7 @@
  *
  * The first contribution of a step to a held bucket comes from the backward of its last user on the stage; that is also
  * the first of a micro-batch to its staged gradient, and the plan's operands say so: it writes, others read and write. */
-#include "runtime/exec/engine/engine.h"
+#include "runtime/exec/engine/internal.h"
 
 #include <string.h>
 

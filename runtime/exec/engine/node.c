@@ -6,7 +6,7 @@
  *
  * Example: all_gather of x[batch, seq] along seq over 2 ranks, batch = 2, seq = 4: rank 0 has b0 s01, b1 s01. The blocks arrive
  * as (b0 s01, b1 s01)(b0 s23, b1 s23); unpacking block i writes columns 2i..2i+1 of every row. */
-#include "runtime/exec/engine/engine.h"
+#include "runtime/exec/engine/internal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -262,7 +262,7 @@ static void run_random(ZxEngine *e, const ZpNode *n, const ZxFrame *f) {
 }
 
 void zx_run_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, const ZxFrame *f) {
-  double t = zx_now();
+  double t = zb_now();
   for (uint32_t i = 0; i < n; i++) {
     ZpNode *k = &nodes[i];
     for (int j = 0; j < k->call.nin; j++) k->call.in[j].data = place(e, f, &s->values[k->in[j]]);
@@ -281,7 +281,7 @@ void zx_run_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, co
     else e->dev->run(e->env, &k->call);
     zx_finish_call(e);
     zx_poll(e);
-    double now = zx_now();
+    double now = zb_now();
     e->times[k->call.op] += now - t;
     zx_count_node(e, s, k, now - t);
     t = now;

@@ -1,10 +1,11 @@
-/* The end of a step on this rank's part of the parameters: squared norm, clipping, AdamW or SGD, the rounded copy.
+/* The end of a step on this rank's part of the parameters: squared norm, clipping, AdamW or SGD, the rounded copy; and learning rates.
  *
  * A rank's *own range* of a bucket is what it updates: its shard where optimizer states are cut, else all of it. Where
  * several ranks have the same range (replicas, copies of a tied parameter on other stages) they compute the same; exactly
  * one of them *counts* it in the norm and writes it to files. */
-#include "runtime/exec/engine/engine.h"
+#include "runtime/exec/engine/internal.h"
 
+#include <math.h>
 #include <string.h>
 
 static const ZpBucket *bucket_of(const ZxEngine *e, const ZpHeld *h) { return &e->p->buckets[h->bucket]; }
@@ -98,4 +99,14 @@ void zx_optimize(ZxEngine *e, const ZpHeld *h) {
       e->dev->sgd(e->env, &s, &e->clip, n, g + at, w + at, state ? state + at : NULL, w16 ? w16 + at : NULL);
     }
   }
+}
+
+/* ---- learning rates ---- */
+double zx_rate(const ZxRate *r, int64_t step) {
+  ZB_ASSERT(step >= 1);
+  if (step <= r->warmup) return r->lr * (double)step / (double)r->warmup;
+  if (r->anneal == ZX_CONSTANT) return r->lr;
+  double part = step >= r->until ? 1 : (double)(step - r->warmup) / (double)(r->until - r->warmup);
+  double rest = r->anneal == ZX_LINEAR ? 1 - part : 0.5 * (1 + cos(M_PI * part)); /* 1 falling to 0 */
+  return r->lr * (r->final + (1 - r->final) * rest);
 }

@@ -3,7 +3,7 @@
  *
  * The bound of a call is the longer of its FLOPs at the rate of large products and its bytes at the rate of large copies.
  * What lies in a cache may be faster than that. */
-#include "runtime/exec/engine/engine.h"
+#include "runtime/exec/engine/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

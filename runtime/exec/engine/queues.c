@@ -1,27 +1,21 @@
 /* Plays the program of one rank: three queues, one thread. Compute runs in order; transfers and collectives start in
  * order as soon as what they wait for is complete, and go on while compute works. Where all that is done by a device's
  * streams, instructions are queued in the order of the program. Nothing is allocated in a step. */
-#include "runtime/exec/engine/engine.h"
+#include "runtime/exec/engine/internal.h"
 
 #include <math.h>
 #include <sched.h>
 #include <string.h>
 #include <time.h>
 
-double zx_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 void zx_await(ZxEngine *e, ZxRequest r) {
-  double from = zx_now();
+  double from = zb_now();
   ZxWait w = {0};
   while (!e->c->t->test(e->c, r))
     if (zx_poll(e)) zx_moved(e, &w);
     else zx_relax(e, &w, r);
   zx_moved(e, &w);
-  e->times[ZG_OP_COUNT + 1] += zx_now() - from;
+  e->times[ZG_OP_COUNT + 1] += zb_now() - from;
 }
 
 bool zx_finish(ZxEngine *e, ZbErr *err) {
@@ -145,19 +139,19 @@ static void compute(ZxEngine *e, const ZpInstr *in) {
   case ZP_I_FWD:
   case ZP_I_BWD: run_segment(e, in); break;
   case ZP_I_NORM_LOCAL: {
-    double t = zx_now();
+    double t = zb_now();
     zx_norm_local(e);
     zx_count_norm(e);
     zx_finish_call(e);
-    e->times[ZG_OP_COUNT] += zx_now() - t;
+    e->times[ZG_OP_COUNT] += zb_now() - t;
     break;
   }
   case ZP_I_OPT_STEP: {
-    double t = zx_now();
+    double t = zb_now();
     zx_optimize(e, &e->st->held[in->held]);
     zx_count_update(e, &e->st->held[in->held]);
     zx_finish_call(e);
-    e->times[ZG_OP_COUNT] += zx_now() - t;
+    e->times[ZG_OP_COUNT] += zb_now() - t;
     break;
   }
   default: ZB_BUG("%s in the compute queue", zp_instr_info[in->op].text);
@@ -368,31 +362,31 @@ void zx_play(ZxEngine *e) {
   e->playing = true;
   for (uint32_t k = 0; k < g->nqueue[ZP_Q_COMPUTE] && !e->failed; k++) {
     uint32_t i = g->queue[ZP_Q_COMPUTE][k];
-    double from = zx_now();
+    double from = zb_now();
     e->at = i;
     while (!ready(e, i))
       if (zx_poll(e)) zx_moved(e, &w);
       else zx_relax(e, &w, ZX_FOR_QUEUES);
     zx_moved(e, &w);
-    e->times[ZG_OP_COUNT + 1] += zx_now() - from;
+    e->times[ZG_OP_COUNT + 1] += zb_now() - from;
     enter(e, &g->instrs[i]);
     compute(e, &g->instrs[i]);
     leave(e, i);
     zx_poll(e);
   }
-  double from = zx_now();
+  double from = zb_now();
   e->at = ZP_NONE;
   while (!e->failed && (e->nflight || !all_started(e)))
     if (zx_poll(e)) zx_moved(e, &w);
     else zx_relax(e, &w, ZX_FOR_QUEUES);
   zx_moved(e, &w);
-  e->times[ZG_OP_COUNT + 1] += zx_now() - from;
+  e->times[ZG_OP_COUNT + 1] += zb_now() - from;
   e->playing = false;
 }
 
 void zx_end_step(ZxEngine *e) {
-  double from = zx_now();
+  double from = zb_now();
   if (!e->failed && !zx_finish(e, e->err)) e->failed = true;
-  e->times[ZG_OP_COUNT + 1] += zx_now() - from;
+  e->times[ZG_OP_COUNT + 1] += zb_now() - from;
   if (!e->failed) read_sums(e);
 }

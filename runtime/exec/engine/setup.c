@@ -1,7 +1,7 @@
 /* What the engine needs of a device before the first step: the arena, events, prepared calls, a communicator of its memory;
  * and what to say if the memory is too small. Calls are prepared before the arena is there: what that takes only for a
  * while has room, and an op that the device lacks is known at once. */
-#include "runtime/exec/engine/engine.h"
+#include "runtime/exec/engine/internal.h"
 
 #include <string.h>
 
@@ -104,7 +104,7 @@ void zx_open_comm(ZxEngine *e) {
   e->beside.road = "there is no communicator for this device";
   e->c = e->dev->comm ? e->dev->comm(e->world, e->env, &e->beside.road) : NULL;
   if (!e->c) e->c = zx_comm_staged(e->world, e->dev, e->env, e->call_event + 1);
-  e->in_order = e->c->t->only_queues && e->c->t->only_queues(e->c);
+  e->in_order = e->c->t->stream_ordered && e->c->t->stream_ordered(e->c);
 }
 
 /* The ranks that this one sends to and receives from. */

@@ -1,7 +1,7 @@
 /* What a rank waits for, when a wait in a step lasts: a rank that stands still, a dead link and a device that hangs say
  * nothing themselves. Said once in a wait by every rank that waits; the one that none of them waits for in vain is at fault,
  * or what lies between them. */
-#include "runtime/exec/engine/engine.h"
+#include "runtime/exec/engine/internal.h"
 
 static const char *instr_text(const ZxEngine *e, uint32_t i, ZbText *t) {
   t->len = 0;
@@ -36,7 +36,7 @@ static void add_device(const ZxEngine *e, ZbText *out) {
       zb_text_add(out, ", which has not done %s", instr_text(e, i, &t));
       break;
     }
-  if (e->c->t->describe) zb_text_add(out, "; NCCL_DEBUG=INFO says more, or the ranks that say nothing");
+  if (e->c->t->stall_hint) zb_text_add(out, "; %s, or the ranks that say nothing", e->c->t->stall_hint);
   zb_text_free(&t);
 }
 
@@ -57,7 +57,7 @@ static void stalled(ZxEngine *e, ZxRequest r) {
 }
 
 void zx_relax(ZxEngine *e, ZxWait *w, ZxRequest r) {
-  if (!e->dev->host && e->c->t->watch) e->c->t->watch(e->c);
+  if (!e->dev->host && e->c->t->progress) e->c->t->progress(e->c);
   switch (zx_pause(w, e->c)) {
   case ZX_WAITS: break;
   case ZX_STALLS: stalled(e, r); break;

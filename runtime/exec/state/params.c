@@ -1,7 +1,9 @@
 /* Parameter values: drawn from the seed, read from a file, written to one. All three walk the same *runs*: stretches of a
  * rank's part of a bucket that are also contiguous in the whole parameter, in declared order and without padding. A value
  * is a pure function of (seed, parameter path, index in the whole parameter), so any sharding draws the same. */
-#include "runtime/exec/engine/engine.h"
+#include "runtime/exec/engine/internal.h"
+#include "runtime/exec/state/state.h"
+#include "runtime/exec/state/weights.h"
 
 #include <limits.h>
 #include <math.h>
@@ -214,16 +216,16 @@ static const char *element(const Walk *w, uint64_t global) {
 static bool read_run(void *ctx, uint64_t global, uint64_t n, float *at) {
   Walk *w = ctx;
   if (!zx_weights_read(w->file, w->tensor, global, n, at, w->err)) return false;
-  int64_t i = zx_not_finite(at, n);
+  int64_t i = zb_not_finite(at, n);
   return i < 0 || zb_fail(w->err, "take a file of an earlier state", "%s: %s is %g", w->name, element(w, global + (uint64_t)i),
-                          zx_plain((double)at[i]));
+                          zb_plain_nan((double)at[i]));
 }
 
 static bool check_run(void *ctx, uint64_t global, uint64_t n, float *at) {
   const Walk *w = ctx;
-  int64_t i = zx_not_finite(at, n);
+  int64_t i = zb_not_finite(at, n);
   return i < 0 || zb_fail(w->err, "its values must fit f32, below 3.4e38", "the initial value of %s is %g (parameter at %s)",
-                          element(w, global + (uint64_t)i), zx_plain((double)at[i]),
+                          element(w, global + (uint64_t)i), zb_plain_nan((double)at[i]),
                           zp_loc_text(w->e->p, w->e->p->graph->params[w->s->param].loc));
 }
 

@@ -1,6 +1,6 @@
 /* safetensors files: parameters by path, read and written piecewise by their owners. Nothing here knows which
  * rank owns what. The format: 8 bytes header length, a JSON object {path: {dtype, shape, data_offsets}}, data. */
-#include "runtime/exec/exec.h"
+#include "runtime/exec/state/weights.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>

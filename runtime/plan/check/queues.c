@@ -8,7 +8,7 @@
  *   stage 0: SEND_ACT(mb 1), RECV_GRAD(mb 0)     stage 1: SEND_GRAD(mb 0), RECV_ACT(mb 1)
  *   SEND_ACT(mb 1) needs its partner, which waits for SEND_GRAD(mb 0), which needs its partner, behind SEND_ACT(mb 1)
  *
- * Devices get all that their streams do in the order of the lists, and may do it one by one (exec/comm/nccl.c): the lists
+ * Devices get all that their streams do in the order of the lists, and may do it one by one (exec/device/nccl.c): the lists
  * too, of all stages together, must come to their ends. */
 #include "runtime/plan/check/check.h"
 

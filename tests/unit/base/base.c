@@ -190,3 +190,21 @@ Test(bugs, ranks_are_named) {
 }
 
 Test(bugs, impossible_arrays_abort, .signal = SIGABRT) { zb_array_bytes(SIZE_MAX / 2, 3); }
+
+Test(text, ranges) {
+  static const struct {
+    int x[8], n;
+    const char *want;
+  } t[] = {{{3}, 1, "3"},
+           {{0, 1}, 2, "0, 1"},
+           {{0, 1, 2}, 3, "0 to 2"},
+           {{1, 5, 6, 7}, 4, "1, 5 to 7"},
+           {{0, 2, 4}, 3, "0, 2, 4"},
+           {{0, 2, 4, 6, 7}, 5, "0 to 6 by 2, 7"}};
+  for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+    ZbText text = {0};
+    zb_text_ranges(&text, t[i].x, t[i].n);
+    cr_expect_str_eq(text.s, t[i].want);
+    zb_text_free(&text);
+  }
+}

@@ -1,5 +1,6 @@
 /* What a step prints, to the letter: what is known, what is not, and how many digits. */
-#include "runtime/exec/exec.h"
+#include "runtime/exec/engine/engine.h"
+#include "runtime/exec/log.h"
 #include "tests/unit/exec/scratch.h"
 
 #include <criterion/criterion.h>

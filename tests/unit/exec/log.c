@@ -1,5 +1,6 @@
 /* metrics.jsonl is JSON whatever the numbers are; the line for people; learning rates. */
-#include "runtime/exec/exec.h"
+#include "runtime/exec/engine/engine.h"
+#include "runtime/exec/log.h"
 #include "tests/unit/exec/scratch.h"
 
 #include <cjson/cJSON.h>

@@ -1,4 +1,5 @@
 /* The communicator of one rank, and the arithmetic of reductions. What several ranks do: tests/mpi/comm.c. */
+#include "kernels/kernels.h"
 #include "runtime/exec/comm/comm.h"
 
 #include <criterion/criterion.h>

@@ -1,9 +1,8 @@
 /* What `explain` prints is what is done. Its rows are read back as text and added up against the plan's instruction
  * lists and nodes, for many random recipes; and for some of them against what the engine hands to its communicator,
  * which here notes operations and their bytes and carries nothing. */
-#include "runtime/exec/comm/comm.h"
-#include "runtime/exec/data/data.h"
-#include "runtime/exec/engine/engine.h"
+#include "runtime/exec/engine/internal.h"
+#include "runtime/exec/state/state.h"
 #include "tests/unit/layout/recipes.h"
 
 #include <criterion/criterion.h>

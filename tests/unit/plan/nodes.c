@@ -145,21 +145,3 @@ Test(nodes, what_is_said) {
         9, 2);
   TELLS("AB", "2 nodes of 1 rank; between nodes: a\n", 2);
 }
-
-Test(nodes, lists_of_ranks) {
-  static const struct {
-    int rank[8], n;
-    const char *want;
-  } t[] = {{{3}, 1, "3"},
-           {{0, 1}, 2, "0, 1"},
-           {{0, 1, 2}, 3, "0 to 2"},
-           {{1, 5, 6, 7}, 4, "1, 5 to 7"},
-           {{0, 2, 4}, 3, "0, 2, 4"},
-           {{0, 2, 4, 6, 7}, 5, "0 to 6 by 2, 7"}};
-  for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
-    ZbText x = {0};
-    zp_ranks_text(t[i].rank, t[i].n, &x);
-    cr_expect_str_eq(x.s, t[i].want);
-    zb_text_free(&x);
-  }
-}

@@ -31,9 +31,8 @@
  * communicator only up to rounding; of bf16 every partial sum that one GPU passes on is rounded: N - 1 times in a ring of
  * N, up to 2^-9 of the partial sum each, where MPI's rounds once. A maximum drops a NaN that only one member has, unlike
  * MPI's: what follows (a shift before exp) meets that NaN again. */
-#include "runtime/exec/comm/comm.h"
+#include "runtime/exec/comm/same.h"
 #include "runtime/exec/device/cuda.h"
-#include "runtime/exec/same.h"
 
 #include <nccl.h>
 #include <stdlib.h>
@@ -95,14 +94,14 @@ static void check(Nccl *n, const Group *g, ncclResult_t r, const char *what) {
 
 /* Others may wait for a message that only leaves when this rank calls MPI ("NCCL and MPI" in NCCL's guide). */
 static void keep_mpi_going(Nccl *n) {
-  if (n->inner->t->watch) n->inner->t->watch(n->inner);
+  if (n->inner->t->progress) n->inner->t->progress(n->inner);
 }
 
 /* What has become of what goes on in the background of a communicator that does not block; ncclInProgress: nothing, for long. */
 static ncclResult_t outcome(Nccl *n, ncclComm_t comm) {
   ncclResult_t state = ncclSuccess, asked;
   ZxWait w = {0};
-  for (double from = zx_now(); zx_now() - from < LIMIT_S;) {
+  for (double from = zb_now(); zb_now() - from < LIMIT_S;) {
     if ((asked = ncclCommGetAsyncError(comm, &state)) != ncclSuccess) return asked;
     if (state != ncclInProgress) break;
     keep_mpi_going(n);
@@ -121,7 +120,7 @@ static void settle(Nccl *n, const Group *g, ncclComm_t comm, const char *what) {
   n->inner->t->abort(n->inner, 1);
 }
 
-static void nccl_watch(ZxComm *c) {
+static void nccl_progress(ZxComm *c) {
   Nccl *n = nccl(c);
   ncclResult_t state;
   keep_mpi_going(n);
@@ -157,13 +156,11 @@ static ncclComm_t split(Nccl *n, int color) {
 }
 
 static ZxGroup add(Nccl *n, ZxGroup inner, int color) {
-  n->split = realloc(n->split, zb_array_bytes((size_t)n->nsplits + 1, sizeof *n->split));
-  ZB_ASSERT(n->split != NULL);
+  n->split = zx_need(realloc(n->split, zb_array_bytes((size_t)n->nsplits + 1, sizeof *n->split)));
   n->split[n->nsplits++] = (Split){color, color < 0 ? -1 : n->ngroups};
   ncclComm_t comm = split(n, color);
   if (color < 0) return -1;
-  n->group = realloc(n->group, zb_array_bytes((size_t)n->ngroups + 1, sizeof *n->group));
-  ZB_ASSERT(n->group != NULL);
+  n->group = zx_need(realloc(n->group, zb_array_bytes((size_t)n->ngroups + 1, sizeof *n->group)));
   n->group[n->ngroups] = (Group){.comm = comm,
                                  .inner = inner,
                                  .rank = n->inner->t->group_rank(n->inner, inner),
@@ -236,7 +233,7 @@ static ncclDataType_t type_of(ZxCommElem e) {
 }
 static ncclRedOp_t op_of(ZxReduce r) { return r == ZX_MAX ? ncclMax : ncclSum; }
 
-/* What fails while it is captured makes the capture fail; nccl_anew comes then.
+/* What fails while it is captured makes the capture fail; nccl_rebuild comes then.
  * With NCCL_COMM_BLOCKING=0 in the environment even these communicators do not block; the next operation would be refused. */
 static ZxRequest end(ZxComm *c, const Group *g, ncclResult_t r) {
   Nccl *n = nccl(c);
@@ -260,33 +257,31 @@ static Group *transfer(ZxComm *c, const char *what, size_t bytes, int peer) {
   return spoilt(nccl(c)) ? NULL : g;
 }
 
-#define DO(g, call) ((g) ? end(c, g, call) : -1)
-
 static ZxRequest nccl_send(ZxComm *c, const void *p, size_t bytes, int peer, int tag) {
   (void)tag;
   const Group *g = transfer(c, "send", bytes, peer);
-  return DO(g, ncclSend(p, bytes, ncclUint8, peer, g->comm, zx_cuda_stream(nccl(c)->env)));
+  return g ? end(c, g, ncclSend(p, bytes, ncclUint8, peer, g->comm, zx_cuda_stream(nccl(c)->env))) : -1;
 }
 
 static ZxRequest nccl_recv(ZxComm *c, void *p, size_t bytes, int peer, int tag) {
   (void)tag;
   const Group *g = transfer(c, "receive", bytes, peer);
-  return DO(g, ncclRecv(p, bytes, ncclUint8, peer, g->comm, zx_cuda_stream(nccl(c)->env)));
+  return g ? end(c, g, ncclRecv(p, bytes, ncclUint8, peer, g->comm, zx_cuda_stream(nccl(c)->env))) : -1;
 }
 
 static ZxRequest nccl_all_reduce(ZxComm *c, ZxGroup gi, void *p, size_t n, ZxCommElem e, ZxReduce op) {
   const Group *g = begin(c, gi, "all-reduce", n * zx_elem_bytes(e));
-  return DO(g, ncclAllReduce(p, p, n, type_of(e), op_of(op), g->comm, zx_cuda_stream(nccl(c)->env)));
+  return g ? end(c, g, ncclAllReduce(p, p, n, type_of(e), op_of(op), g->comm, zx_cuda_stream(nccl(c)->env))) : -1;
 }
 
 static ZxRequest nccl_all_gather(ZxComm *c, ZxGroup gi, const void *part, size_t bytes, void *out) {
   const Group *g = begin(c, gi, "all-gather", bytes);
-  return DO(g, ncclAllGather(part, out, bytes, ncclUint8, g->comm, zx_cuda_stream(nccl(c)->env)));
+  return g ? end(c, g, ncclAllGather(part, out, bytes, ncclUint8, g->comm, zx_cuda_stream(nccl(c)->env))) : -1;
 }
 
 static ZxRequest nccl_reduce_scatter(ZxComm *c, ZxGroup gi, void *in, size_t n, ZxCommElem e, ZxReduce op, void *out) {
   const Group *g = begin(c, gi, "reduce-scatter", n * zx_elem_bytes(e));
-  return DO(g, ncclReduceScatter(in, out, n, type_of(e), op_of(op), g->comm, zx_cuda_stream(nccl(c)->env)));
+  return g ? end(c, g, ncclReduceScatter(in, out, n, type_of(e), op_of(op), g->comm, zx_cuda_stream(nccl(c)->env))) : -1;
 }
 
 /* In one group, since each send waits for its receiver. */
@@ -302,12 +297,12 @@ static ncclResult_t exchange(const Group *g, const char *in, size_t bytes, char 
 
 static ZxRequest nccl_all_to_all(ZxComm *c, ZxGroup gi, const void *in, size_t bytes, void *out) {
   const Group *g = begin(c, gi, "all-to-all", bytes);
-  return DO(g, exchange(g, in, bytes, out, zx_cuda_stream(nccl(c)->env)));
+  return g ? end(c, g, exchange(g, in, bytes, out, zx_cuda_stream(nccl(c)->env))) : -1;
 }
 
 static ZxRequest nccl_broadcast(ZxComm *c, ZxGroup gi, void *p, size_t bytes, int root) {
   const Group *g = begin(c, gi, "broadcast", bytes);
-  return DO(g, ncclBroadcast(p, p, bytes, ncclUint8, root, g->comm, zx_cuda_stream(nccl(c)->env)));
+  return g ? end(c, g, ncclBroadcast(p, p, bytes, ncclUint8, root, g->comm, zx_cuda_stream(nccl(c)->env))) : -1;
 }
 
 static bool nccl_test(ZxComm *c, ZxRequest r) {
@@ -318,8 +313,8 @@ static bool nccl_test(ZxComm *c, ZxRequest r) {
 static void nccl_wait(ZxComm *c, ZxRequest r) { nccl_test(c, r); }
 
 /* ---- the rest ---- */
-static bool nccl_only_queues(ZxComm *c) { return (void)c, true; }
-static const char *nccl_why_uncaptured(ZxComm *c) {
+static bool nccl_stream_ordered(ZxComm *c) { return (void)c, true; }
+static const char *nccl_capture_blocker(ZxComm *c) {
   int version = 0;
   ncclGetVersion(&version);
   return nccl(c)->size == 1 || version >= IN_ORDER ? NULL : "NCCL keeps its operations in order in a graph from 2.26 on only";
@@ -397,7 +392,7 @@ static bool start_up(Nccl *n) {
 }
 
 /* A capture that failed on some rank may have left communicators there that only say so, and others elsewhere. */
-static void nccl_anew(ZxComm *c) {
+static void nccl_rebuild(ZxComm *c) {
   Nccl *n = nccl(c);
   if (n->transfers.comm) ncclCommAbort(n->transfers.comm);
   for (int i = n->ngroups - 1; i >= 0; i--) ncclCommAbort(n->group[i].comm);
@@ -413,6 +408,7 @@ static void nccl_anew(ZxComm *c) {
 
 static const ZxCommTable table = {
     .name = "nccl",
+    .stall_hint = "NCCL_DEBUG=INFO says more",
     .describe = nccl_describe,
     .rank = nccl_rank,
     .size = nccl_size,
@@ -432,10 +428,10 @@ static const ZxCommTable table = {
     .test = nccl_test,
     .wait = nccl_wait,
     .barrier = nccl_barrier,
-    .only_queues = nccl_only_queues,
-    .why_uncaptured = nccl_why_uncaptured,
-    .watch = nccl_watch,
-    .anew = nccl_anew,
+    .stream_ordered = nccl_stream_ordered,
+    .capture_blocker = nccl_capture_blocker,
+    .progress = nccl_progress,
+    .rebuild = nccl_rebuild,
     .abort = nccl_abort,
     .free = nccl_free,
 };
@@ -445,8 +441,7 @@ static const ZxCommTable table = {
 static int sharing(ZxComm *world, const ZxCuda *d, int ranks) {
   struct cudaDeviceProp p;
   enum { BYTES = sizeof p.uuid };
-  char *all = calloc((size_t)ranks, BYTES);
-  ZB_ASSERT(all != NULL);
+  char *all = zx_need(calloc((size_t)ranks, BYTES));
   memset(&p, 0, sizeof p);
   bool known = cudaGetDeviceProperties(&p, d->device) == cudaSuccess;
   world->t->wait(world, world->t->all_gather(world, 0, &p.uuid, BYTES, all));
@@ -490,8 +485,7 @@ ZxComm *zx_comm_nccl(ZxComm *world, ZkEnv *env, const char **why) {
     *why = "NCCL wants a GPU for every rank, and some share one";
     return NULL;
   }
-  Nccl *n = calloc(1, sizeof *n);
-  ZB_ASSERT(n != NULL);
+  Nccl *n = zx_need(calloc(1, sizeof *n));
   *n = (Nccl){.base.t = &table, .inner = world, .env = env, .rank = world->t->rank(world), .size = size};
   n->ctas = blocks(world, zx_cuda(env));
   setenv("NCCL_RUNTIME_CONNECT", "0", 0); /* see the top of this file */

@@ -1,22 +1,13 @@
 /* Whether a step can be gone on from. In a step only three numbers are looked at; why one of them is no good is found out
  * afterwards, when time does not matter: gradients are still there, data can be read again. All ranks see the same sums,
  * find out together, and say the same. */
-#include "runtime/exec/engine/engine.h"
+#include "runtime/exec/engine/internal.h"
+#include "runtime/exec/state/state.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-double zx_plain(double x) { return isnan(x) ? (double)NAN : x; }
-
-int64_t zx_not_finite(const float *x, uint64_t n) {
-  float zero = 0;
-  for (uint64_t i = 0; i < n; i++) zero += 0 * x[i];
-  for (uint64_t i = 0; zero != 0 && i < n; i++)
-    if (!isfinite(x[i])) return (int64_t)i;
-  return -1;
-}
 
 /* ---- which parameters ---- */
 typedef struct {
@@ -27,7 +18,7 @@ typedef struct {
 
 static bool look(void *ctx, uint32_t param, uint32_t iter, uint64_t n, const float *at) {
   Lost *l = ctx;
-  if (zx_not_finite(at, n) >= 0) l->lost[l->first[param] + iter] = 1;
+  if (zb_not_finite(at, n) >= 0) l->lost[l->first[param] + iter] = 1;
   return true;
 }
 
@@ -68,7 +59,7 @@ static bool no_weight(const ZxEngine *e, const ZxStep *s, ZbErr *err) {
   return zb_fail(err, "every step needs data of which something is known: look at the targets, or `bind` a larger batch",
                  "step %" PRId64 ": the loss is divided by %g, the sum of what is after `per` (%s) over the %" PRId64
                  " samples of the step; it must be positive",
-                 e->step, zx_plain(s->tokens), loc_of_denominator(e), e->p->global_batch);
+                 e->step, zb_plain_nan(s->tokens), loc_of_denominator(e), e->p->global_batch);
 }
 
 static bool not_finite(ZxEngine *e, const ZxStep *s, ZbErr *err) {
@@ -80,7 +71,7 @@ static bool not_finite(ZxEngine *e, const ZxStep *s, ZbErr *err) {
           input ? "mend the data"
                 : "lower lr, raise warmup, or add `clip 1.0`; with bf16 try `precision compute f32`",
           "step %" PRId64 ": the loss is %g and the gradient norm %g; the run cannot go on; gradients that are not finite: %s",
-          e->step, zx_plain(s->loss), zx_plain(s->grad_norm), t.s);
+          e->step, zb_plain_nan(s->loss), zb_plain_nan(s->grad_norm), t.s);
   if (input) {
     size_t n = strlen(err->text);
     snprintf(err->text + n, sizeof err->text - n, "; input `%s` of sample %" PRIu64 " of the run is not finite", input, sample);

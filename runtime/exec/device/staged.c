@@ -3,11 +3,9 @@
  * share a device, and nothing but MPI is needed.
  *
  * Operations that start on one stream reach the inner communicator in that order, as its collectives require. */
-#include "runtime/exec/comm/comm.h"
-#include "runtime/exec/engine/engine.h"
+#include "runtime/exec/device/device.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 typedef enum { FREE, OUT, INNER, BACK } State; /* to the host; in the inner communicator; to the device */
 typedef enum { SEND, RECV, ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, BROADCAST } Kind;
@@ -117,12 +115,6 @@ static bool staged_test(ZxComm *c, ZxRequest r) {
   return true;
 }
 
-/* Nobody waits for long here: the engine polls. */
-static void staged_wait(ZxComm *c, ZxRequest r) {
-  struct timespec pause = {0, 20000};
-  while (!staged_test(c, r)) nanosleep(&pause, NULL);
-}
-
 static void staged_explain(ZxComm *c, ZxRequest r, ZbText *out) {
   const Staged *s = staged(c);
   const Op *o = &s->op[r];
@@ -181,7 +173,7 @@ static ZxRequest staged_broadcast(ZxComm *c, ZxGroup g, void *p, size_t bytes, i
 
 /* ---- the rest is the inner one's ---- */
 /* Only of a rank alone. */
-static bool staged_only_queues(ZxComm *c) { return members(staged(c), 0) == 1; }
+static bool staged_stream_ordered(ZxComm *c) { return members(staged(c), 0) == 1; }
 static int staged_rank(ZxComm *c) { return staged(c)->inner->t->rank(staged(c)->inner); }
 static int staged_size(ZxComm *c) { return staged(c)->inner->t->size(staged(c)->inner); }
 static int staged_node_rank(ZxComm *c) { return staged(c)->inner->t->node_rank(staged(c)->inner); }
@@ -190,9 +182,9 @@ static ZxGroup staged_split(ZxComm *c, int color) { return staged(c)->inner->t->
 static int staged_group_rank(ZxComm *c, ZxGroup g) { return staged(c)->inner->t->group_rank(staged(c)->inner, g); }
 static int staged_group_size(ZxComm *c, ZxGroup g) { return staged(c)->inner->t->group_size(staged(c)->inner, g); }
 static void staged_barrier(ZxComm *c) { staged(c)->inner->t->barrier(staged(c)->inner); }
-static void staged_watch(ZxComm *c) {
+static void staged_progress(ZxComm *c) {
   ZxComm *inner = staged(c)->inner;
-  if (inner->t->watch) inner->t->watch(inner);
+  if (inner->t->progress) inner->t->progress(inner);
 }
 static __attribute__((noreturn)) void staged_abort(ZxComm *c, int code) { staged(c)->inner->t->abort(staged(c)->inner, code); }
 
@@ -221,19 +213,18 @@ static const ZxCommTable table = {
     .all_to_all = staged_all_to_all,
     .broadcast = staged_broadcast,
     .test = staged_test,
-    .wait = staged_wait,
+    .wait = zx_wait,
     .explain = staged_explain,
     .moves = staged_moves,
     .barrier = staged_barrier,
-    .only_queues = staged_only_queues,
-    .watch = staged_watch,
+    .stream_ordered = staged_stream_ordered,
+    .progress = staged_progress,
     .abort = staged_abort,
     .free = staged_free,
 };
 
 ZxComm *zx_comm_staged(ZxComm *inner, const ZxDeviceTable *d, ZkEnv *env, uint32_t event) {
-  Staged *s = calloc(1, sizeof *s);
-  ZB_ASSERT(s != NULL);
+  Staged *s = zx_need(calloc(1, sizeof *s));
   *s = (Staged){.base.t = &table, .inner = inner, .d = d, .env = env, .event = event};
   return &s->base;
 }

@@ -1,6 +1,6 @@
 /* Lists of facts, compared on all ranks: first a digest of the whole; only where that differs are rank 0's list and
  * the differences from it sent around. */
-#include "runtime/exec/same.h"
+#include "runtime/exec/comm/same.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -140,7 +140,7 @@ static void tell(const ZbText *diffs, const int *rank, int n, ZbText *out) {
       if (k != kind || count[kind]++ >= TOLD_FACTS) continue;
       if (count[kind] == 1) {
         zb_text_add(out, "rank%s ", n > 1 ? "s" : "");
-        zp_ranks_text(rank, n, out);
+        zb_text_ranges(out, rank, n);
         zb_text_add(out, " %s: ", n > 1 ? kinds[kind].many : kinds[kind].one);
       }
       zb_text_add(out, "%s%s ", count[kind] > 1 ? "; " : "", name);

@@ -1,0 +1,29 @@
+/* Numbers that are none, and lists of numbers as text. */
+#include "base/base.h"
+
+#include <math.h>
+
+double zb_plain_nan(double x) { return isnan(x) ? (double)NAN : x; }
+
+int64_t zb_not_finite(const float *x, uint64_t n) {
+  float zero = 0;
+  for (uint64_t i = 0; i < n; i++) zero += 0 * x[i];
+  for (uint64_t i = 0; zero != 0 && i < n; i++)
+    if (!isfinite(x[i])) return (int64_t)i;
+  return -1;
+}
+
+void zb_text_ranges(ZbText *t, const int *x, int n) {
+  for (int i = 0; i < n;) {
+    int run = 1, by = i + 1 < n ? x[i + 1] - x[i] : 0;
+    while (i + run < n && x[i + run] - x[i + run - 1] == by) run++;
+    if (i) zb_text_add(t, ", ");
+    if (by < 1 || run < 3 || (by > 1 && run < 4)) {
+      zb_text_add(t, "%d", x[i++]);
+      continue;
+    }
+    zb_text_add(t, "%d to %d", x[i], x[i + run - 1]);
+    if (by > 1) zb_text_add(t, " by %d", by);
+    i += run;
+  }
+}

@@ -1,0 +1,118 @@
+/* device: where a rank's arena lies and who computes on it. A device is a table of functions; another one is a file more
+ * and a line in the list.
+ *
+ * registry.c    the list of devices; choosing one, and loading its module
+ * cpu.c         the CPU
+ * cuda.c        a GPU by CUDA (cuda.h), in a module of its own; cuda_peak.c measures it
+ * staged.c      a communicator of a device's memory by way of the host's
+ * nccl.c        one by NCCL
+ * memory.c      whether the machine has the memory that ranks will touch (memory.h) */
+#ifndef ZUG_EXEC_DEVICE_H
+#define ZUG_EXEC_DEVICE_H
+
+#include "base/base.h"
+#include "kernels/kernels.h"
+#include "runtime/exec/comm/comm.h"
+
+/* What an update has to do with the step's scalars: gradients, whose squared norm is `squares`, are scaled to a norm of at most
+ * `most` (0: not); `lost` becomes 1 if a parameter or a state is not finite afterwards. */
+typedef struct {
+  const double *squares;
+  float most;
+  double *lost;
+} ZxScalars;
+
+/* On a host device a call is done when it returns, and there are no events. On other devices every call but those that
+ * say so only queues its work on the current stream, one for each of the plan's queues: work of a stream is done in order,
+ * and work of another is ordered after it by an event. */
+typedef struct {
+  /* ---- what it is ---- */
+  const char *name; /* "cpu" */
+  /* A device in a module has only these: how people call it, the module's file, which has the rest as zx_device_NAME, and
+   * a library that machines with such a device have. */
+  const char *label, *module, *driver;
+  bool host;
+  /* May be NULL: always. Whether there is one on this machine; if not, why. */
+  bool (*available)(ZbErr *err);
+  /* Fills env->device, and takes what libraries keep for themselves. `node_rank`: this rank's number among those of its
+   * node. */
+  bool (*open)(ZkEnv *env, int node_rank, ZbErr *err);
+  void (*close)(ZkEnv *env);
+  const char *(*describe)(const ZkEnv *env);
+  /* FLOP/s of products of this type (ZK_F32, ZK_BF16), measured for about `ms`; returns when done. 0: not known. */
+  double (*peak)(const ZkEnv *env, ZkElem elem, int ms);
+  /* May be NULL. The same of copying large blocks, in bytes/s read and written. */
+  double (*copy_peak)(const ZkEnv *env, int ms);
+
+  /* ---- what planners ask: as ZpOptions has it ---- */
+  size_t (*scratch)(const ZkCall *call, int threads);
+  bool (*joins)(const ZkCall *call); /* may be NULL */
+
+  /* ---- memory ---- */
+  void *(*alloc)(const ZkEnv *env, size_t bytes, ZbErr *err); /* 64-byte aligned, zeroed; the one allocation of a run */
+  void (*free)(const ZkEnv *env, void *p, size_t bytes);
+  /* May be NULL. Bytes of the device's memory, and how many of them nobody has taken. */
+  void (*memory)(const ZkEnv *env, uint64_t *total, uint64_t *unused);
+  void (*zero)(const ZkEnv *env, void *p, size_t bytes);
+  void (*copy)(const ZkEnv *env, void *to, const void *from, size_t bytes);
+  /* NULL for the host: memory of the host's that the device can reach; to the device, and from it. `from` (`to`) is memory of
+   * `pinned` and stays untouched until done. */
+  void *(*pinned)(const ZkEnv *env, size_t bytes, ZbErr *err);
+  void (*unpin)(const ZkEnv *env, void *p);
+  void (*upload)(const ZkEnv *env, void *to, const void *from, size_t bytes);
+  void (*download)(const ZkEnv *env, void *to, const void *from, size_t bytes);
+
+  /* ---- computing ---- */
+  /* May be NULL. At start-up, for all calls of the steps to come: makes what it needs. False if the device lacks it. */
+  bool (*prepare)(const ZkEnv *env, const ZkCall *call, ZbErr *err);
+  void (*run)(const ZkEnv *env, const ZkCall *call);
+  void (*adamw)(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g, float *w,
+                float *m, float *v, uint16_t *w16);
+  void (*sgd)(const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, int64_t n, const float *g, float *w,
+              float *m, uint16_t *w16);
+  void (*sumsq)(const ZkEnv *env, int64_t n, const float *x, double *sum); /* sum += x.x */
+  void (*axpy)(const ZkEnv *env, int64_t n, float a, const float *x, float *y);
+  void (*to_bf16)(const ZkEnv *env, int64_t n, const float *x, uint16_t *y);
+  void (*add_scalar)(const ZkEnv *env, const float *x, double *sum); /* sum += x */
+  void (*reciprocal)(const ZkEnv *env, const double *x, float *y);   /* y = 1/x, 0 where x is not positive */
+
+  /* ---- streams and events 0..n-1, which are made once; NULL for the host, but for `finish` ---- */
+  bool (*events)(ZkEnv *env, uint32_t n, ZbErr *err);
+  void (*stream)(ZkEnv *env, int queue); /* makes that queue's stream the current one */
+  int (*current)(const ZkEnv *env);
+  void (*record)(const ZkEnv *env, uint32_t event); /* reached when all that the current stream has so far is done */
+  void (*wait)(const ZkEnv *env, uint32_t event);   /* later work of the current stream is done after it */
+  bool (*reached)(const ZkEnv *env, uint32_t event);
+  bool (*idle)(const ZkEnv *env); /* all streams have done their work */
+  /* Returns when all streams have done their work. False if any of it failed: where and why. */
+  bool (*finish)(const ZkEnv *env, ZbErr *err);
+
+  /* ---- captured steps. May be NULL, all four ---- */
+  /* From `capture` on, what streams are given is not done but noted, until `end_capture`; at both the compute queue's stream
+   * is the current one, and what others are given in between is ordered by events of that time. False: it cannot be done,
+   * nothing is noted, and the step is to be queued anew. `replay` gives the current stream all that was noted to do;
+   * `drop_graph` ends it, before communicators that are used in it end. */
+  bool (*capture)(ZkEnv *env, ZbErr *err);
+  bool (*end_capture)(ZkEnv *env, ZbErr *err);
+  void (*replay)(const ZkEnv *env);
+  void (*drop_graph)(ZkEnv *env);
+
+  /* May be NULL. Collective: a communicator of the device's memory over the ranks of `world`, whose operations go to the
+   * current stream and are complete (-1) once they are there. NULL on all ranks if there is none, and why. */
+  ZxComm *(*comm)(ZxComm *world, ZkEnv *env, const char **why);
+} ZxDeviceTable;
+
+extern const ZxDeviceTable zx_device_cpu;
+extern const ZxDeviceTable zx_device_cuda; /* in a module of builds with CUDA */
+/* The devices, the best first; NULL ends the list. A test program may replace it. */
+extern const ZxDeviceTable *const zx_devices[];
+/* The device of that name, or NULL; "auto" is the first that this build and machine have. `err` says why a device is not
+ * had that is in the list (of "auto": why it is not one whose driver is there). */
+const ZxDeviceTable *zx_device(const char *name, ZbErr *err);
+
+/* Events of a staged communicator, beside those of its user. */
+enum { ZX_STAGED_EVENTS = 64 };
+/* A communicator of a device's memory by way of the host's, `inner`. Uses events [event, event + ZX_STAGED_EVENTS). */
+ZxComm *zx_comm_staged(ZxComm *inner, const ZxDeviceTable *d, ZkEnv *env, uint32_t event);
+
+#endif

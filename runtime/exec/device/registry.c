@@ -1,0 +1,53 @@
+/* The devices of zrun, and choosing one. Those whose libraries are large are in modules of their own, loaded when such a
+ * device is there: ranks on CPUs start without them (CUDA's take 80 ms and 250 MB of each). A module uses what the program
+ * has, and is loaded with all its symbols bound. */
+#include "runtime/exec/device/device.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#ifdef HAVE_CUDA
+static const ZxDeviceTable cuda = {
+    .name = "cuda", .label = "CUDA", .module = "zug-cuda.so", .driver = "libcuda.so.1"};
+#endif
+
+ZB_REPLACEABLE const ZxDeviceTable *const zx_devices[] = {
+#ifdef HAVE_CUDA
+    &cuda,
+#endif
+    &zx_device_cpu, NULL};
+
+/* ---- devices in modules ---- */
+/* Whether the driver is on this machine; the module itself is not needed for that. */
+static bool has_driver(const ZxDeviceTable *d, ZbErr *err) {
+  if (dlopen(d->driver, RTLD_LAZY)) return true; /* and stays: the module wants it */
+  return zb_fail(err, "install the GPU's driver, or use --device cpu",
+                 "there is no %s device here: its driver cannot be loaded: %s", d->label, dlerror());
+}
+
+/* The device itself, out of its module, which stays loaded. */
+static const ZxDeviceTable *load_module(const ZxDeviceTable *d, ZbErr *err) {
+  char symbol[64];
+  snprintf(symbol, sizeof symbol, "zx_device_%s", d->name);
+  void *module = zb_module(d->module, true, err);
+  return module ? zb_symbol(module, symbol, err) : NULL;
+}
+
+/* ---- choosing ---- */
+static const ZxDeviceTable *open_table(const ZxDeviceTable *d, ZbErr *err) {
+  if (d->module && !(d = load_module(d, err))) return NULL;
+  return !d->available || d->available(err) ? d : NULL;
+}
+
+const ZxDeviceTable *zx_device(const char *name, ZbErr *err) {
+  bool any = !strcmp(name, "auto");
+  for (int i = 0; zx_devices[i]; i++) {
+    const ZxDeviceTable *d = zx_devices[i], *found = NULL;
+    if (!any && strcmp(name, d->name)) continue;
+    if (!d->module || has_driver(d, any ? NULL : err)) found = open_table(d, err);
+    if (found || !any) return found;
+  }
+  if (!any && !strcmp(name, "cuda"))
+    zb_fail(err, "configure --with-cuda=DIR, and build again; or --device cpu", "this build has no CUDA");
+  return NULL;
+}

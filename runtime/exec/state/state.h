@@ -1,0 +1,35 @@
+/* state: the parameters of a model on the ranks, beside the steps that change them.
+ *
+ * params.c     initial values; parameters from a weights file and to one
+ * weights.c    weights files (weights.h)
+ * finite.c     whether a run can go on from a step
+ *
+ * Stands on the engine, which owns the memory. */
+#ifndef ZUG_EXEC_STATE_H
+#define ZUG_EXEC_STATE_H
+
+#include "runtime/exec/engine/engine.h"
+
+/* Parameters from the seed, or from a weights file. All of these are collective: false on all ranks if one failed;
+ * those that know why say it in `err`. */
+bool zx_engine_init(ZxEngine *e, ZbErr *err);
+bool zx_engine_load(ZxEngine *e, const char *path, ZbErr *err);
+/* Makes the file's temporary at its full size, and sees to it that every rank can write to it: a wrong path, a full disk or
+ * a folder of one node alone is known before a long run ... */
+bool zx_engine_reserve(ZxEngine *e, const char *path, ZbErr *err);
+/* ... that ends with writing all parameters into it, by their owners, and giving it its name. Otherwise it goes with the
+ * engine, or with the process. */
+bool zx_engine_save(ZxEngine *e, ZbErr *err);
+
+/* Collective, after a step, with `lost` if it is so on any rank: whether the run can go on. If not, `err` says the same on
+ * all ranks: a loss without a positive denominator, or what of loss, gradients and parameters is not finite. */
+bool zx_engine_sound(ZxEngine *e, const ZxStep *s, ZbErr *err);
+
+/* ---- for files of this room ------------------------------------------------------------------------------- */
+const char *zx_path(ZxEngine *e, uint32_t param, uint32_t iter);
+uint32_t zx_iterations(const ZxEngine *e, uint32_t param);
+/* Calls fn for every run of the values, or gradients, that this rank speaks for: stretches of n elements of a parameter. */
+typedef bool ZxVisit(void *ctx, uint32_t param, uint32_t iter, uint64_t n, const float *at);
+bool zx_visit(ZxEngine *e, bool grads, ZxVisit *fn, void *ctx, ZbErr *err);
+
+#endif

@@ -1,0 +1,25 @@
+/* safetensors files of f32 tensors by parameter path. Writing: one rank makes the file with its header
+ * (zx_weights_create), then every owner writes its runs of elements at their place; nothing is gathered. */
+#ifndef ZUG_EXEC_WEIGHTS_H
+#define ZUG_EXEC_WEIGHTS_H
+
+#include "base/base.h"
+
+typedef struct ZxWeights ZxWeights;
+typedef struct {
+  const char *path;      /* "layer.3.attn.wq" */
+  int nshape;
+  int64_t shape[8];      /* declared order */
+} ZxTensorInfo;
+/* One rank: the file's temporary, at its full size; `tensors` in any order. Committed after all that wrote have closed it. */
+ZbOut *zx_weights_create(const char *path, const ZxTensorInfo *tensors, size_t n, ZbErr *err);
+ZxWeights *zx_weights_open(const char *path, bool write, ZbErr *err); /* write: `path` is the temporary's */
+/* Index of a tensor; checks its shape; -1 with a message (nearest name, or found and expected shape). */
+int64_t zx_weights_find(const ZxWeights *w, const ZxTensorInfo *want, ZbErr *err);
+uint64_t zx_weights_count(const ZxWeights *w);
+/* n elements from flat element `at` of tensor i. Reading converts F32, BF16, F16 files to f32. */
+bool zx_weights_read(const ZxWeights *w, int64_t i, uint64_t at, uint64_t n, float *out, ZbErr *err);
+bool zx_weights_write(ZxWeights *w, int64_t i, uint64_t at, uint64_t n, const float *in, ZbErr *err);
+bool zx_weights_close(ZxWeights *w, ZbErr *err); /* fsyncs when written */
+
+#endif
