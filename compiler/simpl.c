@@ -34,28 +34,10 @@ static bool is_constant(const Fold *f, uint32_t v, double x) {
   return constant(f, v, &y) && y == x;
 }
 
+/* The number that an elementwise operation makes of numbers; false if f32 cannot hold it. */
 static bool evaluate(ZgOp op, double a, double b, double *y) {
-  switch (op) {
-  case ZG_OP_NEG: *y = -a; break;
-  case ZG_OP_EXP: *y = exp(a); break;
-  case ZG_OP_LOG: *y = log(a); break;
-  case ZG_OP_SQRT: *y = sqrt(a); break;
-  case ZG_OP_RSQRT: *y = 1 / sqrt(a); break;
-  case ZG_OP_TANH: *y = tanh(a); break;
-  case ZG_OP_ERF: *y = erf(a); break;
-  case ZG_OP_SIN: *y = sin(a); break;
-  case ZG_OP_COS: *y = cos(a); break;
-  case ZG_OP_ADD: *y = a + b; break;
-  case ZG_OP_SUB: *y = a - b; break;
-  case ZG_OP_MUL: *y = a * b; break;
-  case ZG_OP_DIV: *y = a / b; break;
-  case ZG_OP_MAX: *y = a > b ? a : b; break;
-  case ZG_OP_MIN: *y = a < b ? a : b; break;
-  case ZG_OP_CAST:
-  case ZG_OP_STOP: *y = a; break;
-  default: return false;
-  }
-  return isfinite(*y) && fabs(*y) <= 3.4028234e38; /* what f32 can hold */
+  *y = op == ZG_OP_CAST ? a : zg_pointwise(op, a, b, 0);
+  return isfinite(*y) && fabs(*y) <= 3.4028234e38;
 }
 
 /* Turns `n` into a fill if all that it depends on is known. */
@@ -65,6 +47,7 @@ static void fold_constants(const Fold *f, ZgNode *n, const ZgType *t) {
     y = (double)f->g->axes[n->ax[0]].size;
     if (y == 0) return;
   } else {
+    if (zg_op_info[n->op].kind != ZG_EW) return;
     if (n->nin < 1 || n->nin > 2 || t->naxes || !is_float(t->elem) || !constant(f, n->in[0], &a)) return;
     if (n->nin == 2 && !constant(f, n->in[1], &b)) return;
     if (!evaluate(n->op, a, b, &y)) return;

@@ -8,6 +8,7 @@ libgraph_a_SOURCES = \
   graph/ops.c \
   graph/ops.def \
   graph/ops.h \
+  graph/pointwise.def \
   graph/print.c \
   graph/read.c \
   graph/verify.c \

@@ -20,4 +20,8 @@ typedef struct {
 } ZgOpInfo;
 extern const ZgOpInfo zg_op_info[ZG_OP_COUNT];
 
+/* The formula of an elementwise operation (pointwise.def) at operands a, b and c, of which it takes its first. Not
+ * for CAST, FILL and AXSIZE, which have none. */
+double zg_pointwise(int op, double a, double b, double c);
+
 #endif

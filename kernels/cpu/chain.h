@@ -19,11 +19,11 @@
 #define ZK_TILE_MAX 128 /* elements in a tile of the widest vectors */
 
 enum {
-#define STEP(name, expr) ZK_STEP_##name,
+#define STEP(name, ...) ZK_STEP_##name,
 #include "kernels/cpu/chain.def"
 #undef STEP
-  ZK_STEP_SIN,
-  ZK_STEP_COS,
+  ZK_STEP_FAST_SIN,
+  ZK_STEP_FAST_COS,
   ZK_STEP_ST_M, /* stores the accumulator */
   ZK_STEP_ST_H,
   ZK_STEP_END,

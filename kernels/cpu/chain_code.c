@@ -49,31 +49,15 @@ typedef struct {
 
 static float evaluate(const ZkChainOp *op, float a, float b, float c) {
   switch (op->op) {
-  case ZG_OP_NEG: return -a;
-  case ZG_OP_EXP: return zk_exp(a);
-  case ZG_OP_LOG: return zk_log(a);
-  case ZG_OP_SQRT: return sqrtf(a);
-  case ZG_OP_RSQRT: return 1 / sqrtf(a);
-  case ZG_OP_TANH: return zk_tanh(a);
-  case ZG_OP_ERF: return zk_erf(a);
-  case ZG_OP_SIN: return sinf(a);
-  case ZG_OP_COS: return cosf(a);
-  case ZG_OP_ADD: return a + b;
-  case ZG_OP_SUB: return a - b;
-  case ZG_OP_MUL: return a * b;
-  case ZG_OP_DIV: return a / b;
-  case ZG_OP_MAX: return a > b ? a : b;
-  case ZG_OP_MIN: return a < b ? a : b;
-  case ZG_OP_LESS: return a < b;
-  case ZG_OP_EQUAL: return a == b;
-  case ZG_OP_SELECT: return a != 0 ? b : c;
-  case ZG_OP_KNOWN: return a >= 0;
-  case ZG_OP_STOP:
-  case ZG_OP_BROADCAST: return a;
-  case ZG_OP_CAST:
-    return op->elem == ZK_BF16 ? zk_bf16_to_f32(zk_f32_to_bf16(a)) : op->elem == ZK_I32 ? truncf(a) : a;
   case ZG_OP_FILL:
   case ZG_OP_AXSIZE: return op->num;
+  case ZG_OP_CAST:
+    return op->elem == ZK_BF16 ? zk_bf16_to_f32(zk_f32_to_bf16(a)) : op->elem == ZK_I32 ? truncf(a) : a;
+  /* clang-format off */
+#define FN(name) zk_##name
+#define POINTWISE(NAME, formula) case ZG_OP_##NAME: return formula;
+#include "graph/pointwise.def"
+  /* clang-format on */
   }
   ZB_BUG("op %d cannot be in a chain", op->op);
 }
@@ -313,17 +297,20 @@ typedef struct {
 
 static Steps steps_of(uint16_t op) {
 #define S(n) ZK_STEP_##n
+  static const Steps steps[ZG_OP_COUNT] = {
+#define UNARY(NAME, formula)
+#define BINARY(NAME, formula) [ZG_OP_##NAME] = {{S(NAME##_M), NONE, S(NAME##_X)}, {NONE, NONE, NONE}},
+#define TERNARY(NAME, formula)
+#include "graph/pointwise.def"
+  };
   switch (op) {
   case ZG_OP_ADD: return (Steps){{S(ADD_M), S(ADD_H), S(ADD_X)}, {S(ADD_M), S(ADD_H), S(ADD_X)}};
-  case ZG_OP_SUB: return (Steps){{S(SUB_M), S(SUB_H), NONE}, {S(RSUB_M), S(RSUB_H), S(RSUB_X)}};
+  case ZG_OP_SUB: return (Steps){{S(SUB_M), S(SUB_H), S(SUB_X)}, {S(RSUB_M), S(RSUB_H), S(RSUB_X)}};
   case ZG_OP_MUL: return (Steps){{S(MUL_M), S(MUL_H), S(MUL_X)}, {S(MUL_M), S(MUL_H), S(MUL_X)}};
   case ZG_OP_DIV: return (Steps){{S(DIV_M), S(DIV_H), S(DIV_X)}, {S(RDIV_M), S(RDIV_H), S(RDIV_X)}};
-  case ZG_OP_MAX: return (Steps){{S(MAX_M), NONE, S(MAX_X)}, {NONE, NONE, NONE}};
-  case ZG_OP_MIN: return (Steps){{S(MIN_M), NONE, S(MIN_X)}, {NONE, NONE, NONE}};
-  case ZG_OP_LESS: return (Steps){{S(LESS_M), NONE, S(LESS_X)}, {NONE, NONE, NONE}};
   case ZG_OP_EQUAL: return (Steps){{S(EQUAL_M), NONE, S(EQUAL_X)}, {S(EQUAL_M), NONE, S(EQUAL_X)}};
+  default: return steps[op];
   }
-  ZB_BUG("op %d has no steps", op);
 }
 
 static bool fits(const Coder *c, const int step[3], Arg a) {
@@ -403,19 +390,18 @@ static bool fuse(Coder *c, const Node *n, int k) {
 }
 
 static int unary_step(const Node *n) {
+  static const int steps[ZG_OP_COUNT] = {
+#define UNARY(NAME, formula) [ZG_OP_##NAME] = S(NAME),
+#define BINARY(NAME, formula)
+#define TERNARY(NAME, formula)
+#include "graph/pointwise.def"
+  };
   switch (n->op) {
-  case ZG_OP_EXP: return ZK_STEP_EXP;
-  case ZG_OP_LOG: return ZK_STEP_LOG;
-  case ZG_OP_SQRT: return ZK_STEP_SQRT;
-  case ZG_OP_RSQRT: return ZK_STEP_RSQRT;
-  case ZG_OP_TANH: return ZK_STEP_TANH;
-  case ZG_OP_ERF: return ZK_STEP_ERF;
-  case ZG_OP_SIN: return ZK_STEP_SIN;
-  case ZG_OP_COS: return ZK_STEP_COS;
-  case ZG_OP_KNOWN: return ZK_STEP_KNOWN;
-  case ZG_OP_CAST: return n->elem == ZK_BF16 ? ZK_STEP_BF16 : ZK_STEP_TRUNC;
+  case ZG_OP_SIN: return S(FAST_SIN);
+  case ZG_OP_COS: return S(FAST_COS);
+  case ZG_OP_CAST: return n->elem == ZK_BF16 ? S(BF16) : S(TRUNC);
+  default: return steps[n->op];
   }
-  ZB_BUG("op %d has no step", n->op);
 }
 
 /* Computes a node into the accumulator. */

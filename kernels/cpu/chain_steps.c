@@ -24,7 +24,6 @@
 #define GET(t) GET1(t, 0) GET1(t, 1) GET1(t, 2) GET1(t, 3) GET1(t, 4) GET1(t, 5) GET1(t, 6) GET1(t, 7)
 
 #define h(i) zk_bf16_to_f32(((const uint16_t *)p)[i])
-ZK_INLINE float zk_choose(bool which, float yes, float no) { return which ? yes : no; }
 
 /* ---- the instruction sets ---- */
 #define LANES 4

@@ -4,16 +4,16 @@ typedef float NAME(Vector) __attribute__((vector_size(4 * LANES)));
 typedef float NAME(Floats) __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef void NAME(Fn)(STEP_ARGS);
 
-#define STEP(name, expr)                                                                                     \
+#define STEP(name, first, second, third, formula)                                                            \
   static void NAME(name)(STEP_ARGS) {                                                                        \
     float t[TILE] ALIGNED;                                                                                   \
     const float *p = (const float *)place[s->p], *q = (const float *)place[s->q], k = s->x, l = s->y;        \
     (void)p, (void)q, (void)k, (void)l;                                                                      \
     PUT(t)                                                                                                   \
     _Pragma("omp simd") for (int i = 0; i < TILE; i++) {                                                     \
-      const float x = t[i];                                                                                  \
-      (void)x;                                                                                               \
-      t[i] = expr;                                                                                           \
+      const float x = t[i], a = first, b = second, c = third;                                                \
+      (void)x, (void)a, (void)b, (void)c;                                                                    \
+      t[i] = formula;                                                                                        \
     }                                                                                                        \
     GET(t)                                                                                                   \
     NEXT;                                                                                                    \
@@ -21,32 +21,33 @@ typedef void NAME(Fn)(STEP_ARGS);
 #include "kernels/cpu/chain.def"
 #undef STEP
 
-/* Sines or cosines of a tile. Beyond 2^20 the fast reduction loses digits. */
-static void NAME(sincos)(float *t, bool sine) {
-  float other[TILE];
+/* Sines and cosines by vectors. Beyond 2^20 their reduction loses digits: tiles with such numbers take the plain step. */
+static bool NAME(moderate)(const float *t) {
   bool moderate = true;
   for (int i = 0; i < TILE; i++) moderate &= zk_fabs(t[i]) < 0x1p20f;
-  if (!moderate) {
-    for (int i = 0; i < TILE; i++) t[i] = sine ? sinf(t[i]) : cosf(t[i]);
-  } else if (sine) {
-#pragma omp simd
-    for (int i = 0; i < TILE; i++) zk_sincos(t[i], &t[i], &other[i]);
-  } else {
-#pragma omp simd
-    for (int i = 0; i < TILE; i++) zk_sincos(t[i], &other[i], &t[i]);
-  }
+  return moderate;
 }
-static void NAME(SIN)(STEP_ARGS) {
-  float t[TILE] ALIGNED;
+static void NAME(FAST_SIN)(STEP_ARGS) {
+  float t[TILE] ALIGNED, other[TILE];
   PUT(t)
-  NAME(sincos)(t, true);
+  if (!NAME(moderate)(t)) {
+    NAME(SIN)(s, place, a0, a1, a2, a3, a4, a5, a6, a7);
+    return;
+  }
+#pragma omp simd
+  for (int i = 0; i < TILE; i++) zk_sincos(t[i], &t[i], &other[i]);
   GET(t)
   NEXT;
 }
-static void NAME(COS)(STEP_ARGS) {
-  float t[TILE] ALIGNED;
+static void NAME(FAST_COS)(STEP_ARGS) {
+  float t[TILE] ALIGNED, other[TILE];
   PUT(t)
-  NAME(sincos)(t, false);
+  if (!NAME(moderate)(t)) {
+    NAME(COS)(s, place, a0, a1, a2, a3, a4, a5, a6, a7);
+    return;
+  }
+#pragma omp simd
+  for (int i = 0; i < TILE; i++) zk_sincos(t[i], &other[i], &t[i]);
   GET(t)
   NEXT;
 }
@@ -78,11 +79,11 @@ static void NAME(run)(const ZkStep *steps, char **place, const ZkMove *move, int
 }
 
 static ZkStepFn *const NAME(fn)[] = {
-#define STEP(name, expr) (ZkStepFn *)NAME(name),
+#define STEP(name, ...) (ZkStepFn *)NAME(name),
 #include "kernels/cpu/chain.def"
 #undef STEP
-    (ZkStepFn *)NAME(SIN),  (ZkStepFn *)NAME(COS), (ZkStepFn *)NAME(ST_M),
-    (ZkStepFn *)NAME(ST_H), (ZkStepFn *)NAME(END),
+    (ZkStepFn *)NAME(FAST_SIN), (ZkStepFn *)NAME(FAST_COS), (ZkStepFn *)NAME(ST_M),
+    (ZkStepFn *)NAME(ST_H),     (ZkStepFn *)NAME(END),
 };
 _Static_assert(sizeof NAME(fn) / sizeof *NAME(fn) == ZK_STEP_COUNT, "a function for each step");
 static const ZkChainSet NAME(set) = {.name = SET, .tile = TILE, .fn = NAME(fn), .run = NAME(run)};

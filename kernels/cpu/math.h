@@ -5,6 +5,8 @@
 #ifndef ZUG_KERNELS_MATH_H
 #define ZUG_KERNELS_MATH_H
 
+#include <math.h>
+
 #include "kernels/cpu/cpu.h"
 
 ZK_INLINE float zk_from_bits(uint32_t u) {
@@ -21,6 +23,9 @@ ZK_INLINE float zk_fabs(float x) { return zk_from_bits(zk_to_bits(x) & 0x7ffffff
 ZK_INLINE float zk_with_sign(float x, float sign) {
   return zk_from_bits((zk_to_bits(x) & 0x7fffffff) | (zk_to_bits(sign) & 0x80000000));
 }
+
+ZK_INLINE float zk_sqrt(float x) { return __builtin_sqrtf(x); }
+ZK_INLINE float zk_rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
 
 /* 2^(x/ln 2): the integer part by adding 1.5 2^23, the rest by a polynomial on [-ln2/2, ln2/2]. The
  * sum's low bits, shifted, are what the integer part adds to the exponent. Results below the smallest
@@ -107,6 +112,9 @@ ZK_INLINE float zk_erf(float x) {
   float small = p * x + x;
   return t > 0.927734375f ? large : small;
 }
+
+ZK_INLINE float zk_sin(float x) { return sinf(x); } /* of any size; zk_sincos is faster */
+ZK_INLINE float zk_cos(float x) { return cosf(x); }
 
 /* Reduces by pi/2 in f64, in two steps (the product with the first is exact up to |x| = 2^20), then a
  * polynomial on [-pi/4, pi/4]. */

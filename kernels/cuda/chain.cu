@@ -21,8 +21,9 @@ typedef struct {
 ZK_DEVICE float apply(const Op &o, float a, float b, float c) {
   switch (o.op) {
   /* clang-format off */
-#define EXPR(NAME, expression) case ZG_OP_##NAME: return expression;
-#include "kernels/cuda/chain.def"
+#define FN(name) name##f
+#define POINTWISE(NAME, formula) case ZG_OP_##NAME: return formula;
+#include "graph/pointwise.def"
   /* clang-format on */
   case ZG_OP_CAST: return o.c == ZK_BF16 ? zk_from_bf16(zk_to_bf16(a)) : o.c == ZK_I32 ? truncf(a) : a;
   default: return o.num; /* FILL, AXSIZE */

@@ -51,13 +51,14 @@ ZkChainShape zk_chain_shape(const ZkCall *call, bool wide_allowed) {
 }
 
 /* ---- the ops as functions ---- */
-static const char *const op_name[ZG_OP_COUNT] = {
-#define EXPR(NAME, expression) [ZG_OP_##NAME] = #NAME,
-#include "kernels/cuda/chain.def"
-};
-static const char *const op_expression[ZG_OP_COUNT] = {
-#define EXPR(NAME, expression) [ZG_OP_##NAME] = #expression,
-#include "kernels/cuda/chain.def"
+#define TEXT(formula) TEXT_OF(formula)
+#define TEXT_OF(formula) #formula
+static const struct {
+  const char *name, *formula;
+} functions[ZG_OP_COUNT] = {
+#define FN(name) name##f
+#define POINTWISE(NAME, formula) [ZG_OP_##NAME] = {#NAME, TEXT(formula)},
+#include "graph/pointwise.def"
 };
 
 void zk_chain_put_ops(ZbText *t, const ZkChain *chain) {
@@ -65,10 +66,10 @@ void zk_chain_put_ops(ZbText *t, const ZkChain *chain) {
   bool seen[ZG_OP_COUNT] = {false};
   for (int i = 0; i < chain->nops; i++) {
     int op = chain->ops[i].op;
-    if (seen[op] || !op_name[op]) continue;
+    if (seen[op] || !functions[op].name) continue;
     seen[op] = true;
-    zb_text_add(t, "ZK_DEVICE float zk_%s(%s) { return %s; }\n", op_name[op], parameters[zg_op_info[op].min_in],
-                op_expression[op]);
+    zb_text_add(t, "ZK_DEVICE float zk_%s(%s) { return %s; }\n", functions[op].name, parameters[zg_op_info[op].min_in],
+                functions[op].formula);
   }
 }
 
@@ -85,8 +86,8 @@ void zk_chain_put_op(ZbText *t, const ZkChainOp *o, int to, int indent) {
                                           : "r%d;\n";
     zb_text_add(t, how, o->a);
   } else {
-    ZB_ASSERT(o->op < ZG_OP_COUNT && op_name[o->op]);
-    zb_text_add(t, "zk_%s(", op_name[o->op]);
+    ZB_ASSERT(o->op < ZG_OP_COUNT && functions[o->op].name);
+    zb_text_add(t, "zk_%s(", functions[o->op].name);
     for (int k = 0; k < zg_op_info[o->op].min_in; k++) zb_text_add(t, "%sr%d", k ? ", " : "", from[k]);
     zb_text_add(t, ");\n");
   }

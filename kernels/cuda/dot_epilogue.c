@@ -20,33 +20,14 @@
 #define REGS (ZK_MAX_IN + ZK_CHAIN_MAX_OPS)
 
 /* ---- the chain in f64 ---------------------------------------------------------------------------------------- */
-/* The expressions of chain.def are of floats; here they are of doubles. */
-#define expf exp
-#define logf log
-#define sqrtf sqrt
-#define rsqrtf(x) (1 / sqrt(x))
-#define tanhf tanh
-#define erff erf
-#define sinf sin
-#define cosf cos
 static double apply(const ZkChainOp *o, double a, double b, double c) {
   switch (o->op) {
-    /* clang-format off */
-#define EXPR(NAME, expression) case ZG_OP_##NAME: return expression;
-#include "kernels/cuda/chain.def"
-  /* clang-format on */
+  case ZG_OP_FILL:
+  case ZG_OP_AXSIZE: return o->num;
   case ZG_OP_CAST: return o->elem == ZK_F32 ? a : NAN; /* what rounds is nothing that we look for */
-  default: return o->num;                              /* FILL, AXSIZE */
+  default: return zg_pointwise(o->op, a, b, c);
   }
 }
-#undef expf
-#undef logf
-#undef sqrtf
-#undef rsqrtf
-#undef tanhf
-#undef erff
-#undef sinf
-#undef cosf
 
 typedef struct {
   const ZkCall *call;

@@ -13,7 +13,7 @@ cuda_kernels = kernels/cuda/attend.cu \
   kernels/cuda/xent.cu
 cuda_host = kernels/cuda/cuda.h kernels/cuda/host.h kernels/cuda/shape.h kernels/cuda/common.cuh \
   kernels/cuda/rows.cuh kernels/cuda/norm_text.c kernels/cuda/norm_chain.c \
-  kernels/cuda/device.cuh kernels/cuda/table.c kernels/cuda/host.c kernels/cuda/chain.def kernels/cuda/chain.h \
+  kernels/cuda/device.cuh kernels/cuda/table.c kernels/cuda/host.c kernels/cuda/chain.h \
   kernels/cuda/chain_text.c kernels/cuda/program.c kernels/cuda/dot.h kernels/cuda/dot.c kernels/cuda/dot_epilogue.c kernels/cuda/dot_lt.c \
   kernels/cuda/attend.h kernels/cuda/attend.c kernels/cuda/attend_cudnn.c
 

@@ -1,6 +1,4 @@
 /* Elementwise operations, alone and in chains, and the two that make values from positions. */
-#include <math.h>
-
 #include "base/base.h"
 #include "kernels/ref/ref.h"
 
@@ -8,30 +6,9 @@ static double apply(int op, double a, double b, double c, double num, ZkElem ele
   switch (op) {
   case ZG_OP_FILL:
   case ZG_OP_AXSIZE: return num; /* the caller puts the axis' size there: no view has the axis */
-  case ZG_OP_NEG: return -a;
-  case ZG_OP_EXP: return exp(a);
-  case ZG_OP_LOG: return log(a);
-  case ZG_OP_SQRT: return sqrt(a);
-  case ZG_OP_RSQRT: return 1 / sqrt(a);
-  case ZG_OP_TANH: return tanh(a);
-  case ZG_OP_ERF: return erf(a);
-  case ZG_OP_SIN: return sin(a);
-  case ZG_OP_COS: return cos(a);
-  case ZG_OP_ADD: return a + b;
-  case ZG_OP_SUB: return a - b;
-  case ZG_OP_MUL: return a * b;
-  case ZG_OP_DIV: return a / b;
-  case ZG_OP_MAX: return a > b ? a : b;
-  case ZG_OP_MIN: return a < b ? a : b;
-  case ZG_OP_LESS: return a < b;
-  case ZG_OP_EQUAL: return a == b;
-  case ZG_OP_SELECT: return a != 0 ? b : c;
   case ZG_OP_CAST: return ref_round(a, elem);
-  case ZG_OP_STOP:
-  case ZG_OP_BROADCAST: return a;
-  case ZG_OP_KNOWN: return a >= 0;
+  default: return zg_pointwise(op, a, b, c);
   }
-  ZB_BUG("operation %d is not elementwise", op);
 }
 
 /* One operation: operands are repeated along the axes they lack. */

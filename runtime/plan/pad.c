@@ -31,34 +31,6 @@ static bool is_zero(Held h) { return h.kind == KNOWN && h.x == 0; }
 static bool has(const Pads *c, uint32_t v) { return zg_type_has(&c->s->values[v].type, c->axis); }
 static Held in(const Pads *c, int i) { return c->held[c->n->in[i]]; }
 
-static double unary(uint16_t op, double x) {
-  switch (op) {
-  case ZG_OP_NEG: return -x;
-  case ZG_OP_EXP: return exp(x);
-  case ZG_OP_LOG: return log(x);
-  case ZG_OP_SQRT: return sqrt(x);
-  case ZG_OP_RSQRT: return 1 / sqrt(x);
-  case ZG_OP_TANH: return tanh(x);
-  case ZG_OP_ERF: return erf(x);
-  case ZG_OP_SIN: return sin(x);
-  case ZG_OP_COS: return cos(x);
-  default: return x; /* cast, stop, broadcast */
-  }
-}
-
-static double binary(uint16_t op, double x, double y) {
-  switch (op) {
-  case ZG_OP_ADD: return x + y;
-  case ZG_OP_SUB: return x - y;
-  case ZG_OP_MUL: return x * y;
-  case ZG_OP_DIV: return x / y;
-  case ZG_OP_MAX: return fmax(x, y);
-  case ZG_OP_MIN: return fmin(x, y);
-  case ZG_OP_LESS: return x < y;
-  default: return x == y;
-  }
-}
-
 static Held elementwise(const Pads *c) {
   const ZgNode *n = c->n;
   if (n->op == ZG_OP_FILL) return known(n->num[0]);
@@ -71,8 +43,8 @@ static Held elementwise(const Pads *c) {
     return (Held){.kind = b.kind == BAD || d.kind == BAD ? BAD : ANY};
   }
   if (a.kind == BAD || b.kind == BAD) return (Held){.kind = BAD};
-  bool one = n->nin == 1;
-  if (a.kind == KNOWN && b.kind == KNOWN) return known(one ? unary(n->op, a.x) : binary(n->op, a.x, b.x));
+  if (n->op == ZG_OP_CAST) return a;
+  if (a.kind == KNOWN && b.kind == KNOWN) return known(zg_pointwise(n->op, a.x, b.x, 0));
   if (n->op == ZG_OP_MUL && (is_zero(a) || is_zero(b))) return known(0);
   if (n->op ==
       ZG_OP_DIV) { /* what the model divides by elsewhere is taken to be right; what padding holds is not */
