@@ -8,6 +8,9 @@ libexec_a_SOURCES = \
   runtime/exec/comm/agree.c \
   runtime/exec/comm/combine.c \
   runtime/exec/comm/comm.h \
+  runtime/exec/comm/launch.c \
+  runtime/exec/comm/p2p_reduce.c \
+  runtime/exec/comm/p2p_reduce.h \
   runtime/exec/comm/same.c \
   runtime/exec/comm/same.h \
   runtime/exec/comm/say.c \
@@ -42,7 +45,11 @@ libexec_a_SOURCES = \
   runtime/exec/state/weights.c \
   runtime/exec/state/weights.h
 if HAVE_MPI
-libexec_a_SOURCES += runtime/exec/comm/mpi.c
+libexec_a_SOURCES += \
+  runtime/exec/comm/mpi.c \
+  runtime/exec/comm/mpi.h \
+  runtime/exec/comm/mpi_group.c \
+  runtime/exec/comm/mpi_ops.c
 endif
 libexec_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) $(MPI_CFLAGS) $(CJSON_CFLAGS) $(XXHASH_CFLAGS)
 libexec_a_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS) # sums and updates of whole tensors are here too

@@ -2,9 +2,11 @@
  * functions; who uses one does not know which it is. This room knows no plan, no device and no engine.
  *
  * self.c         a world of one rank
- * mpi.c          MPI: transfers, groups, and which of the following a collective goes by
- * shm.c          collectives inside a node, through memory that its ranks share
+ * mpi*.c         MPI: transfers, groups, and by which of the following a collective goes (mpi.h)
+ * shm.c          collectives inside a node, through memory that its ranks share (shm.h)
+ * p2p_reduce.c   reductions by messages between two ranks (p2p_reduce.h)
  * combine.c      the arithmetic of reductions
+ * launch.c       what a launcher says of this process
  * wait.c         waits that poll: how they pause, and what is said when one lasts
  * agree.c        whether all ranks are content
  * same.c         whether all ranks were given the same (same.h)
