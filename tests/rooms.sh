@@ -28,6 +28,35 @@ wall $exec 'base/.*|graph/graph\.h|lang/lang\.h|kernels/kernels\.h|kernels/cuda/
 grep -l 'exec/engine/internal\.h' $exec/*.[ch] $exec/comm/* $exec/data/* $exec/device/* &&
   { echo "^ only $exec/engine and $exec/state may include engine/internal.h"; broken=1; }
 
+# Files of a room of exec are floors, given from the ground up: none calls a function (zx_...) of a floor above its own.
+# A function is where its definition is, at the beginning of a line with its `{`.
+floors() {
+  room=$exec/$1
+  shift
+  (cd "$room" && awk -v room="$room" '
+    FNR == 1 { floor++; name[floor] = FILENAME }
+    { code = $0; sub(/\/\*.*/, "", code); text[floor] = text[floor] " " code }
+    /^[A-Za-z].*[ *]zx_[a-z0-9_]*\(/ && !/;[ \t]*(\/\*.*)?$/ {
+      f = $0; sub(/\(.*/, "", f); sub(/.*[ *]/, "", f); at[f] = floor
+    }
+    END {
+      for (i = 1; i <= floor; i++) {
+        n = split(text[i], word, /[^A-Za-z0-9_]+/)
+        for (k = 1; k <= n; k++)
+          if (at[word[k]] > i && !told[i, word[k]]++) { print room "/" name[i] " uses " word[k] " of " name[at[word[k]]]; bad = 1 }
+      }
+      exit bad
+    }' "$@") || { echo "^ files of $room call no higher floor"; broken=1; }
+  for f in "$room"/*.c; do
+    case " $* " in *" ${f##*/} "*) ;; *) echo "$f is on no floor: see tests/rooms.sh"; broken=1 ;; esac
+  done
+}
+floors comm say.c wait.c agree.c launch.c combine.c self.c shm.c p2p_reduce.c same.c mpi_ops.c mpi_group.c mpi.c
+floors device memory.c cpu.c staged.c cuda_peak.c nccl.c cuda.c registry.c
+floors engine buffers.c exchange.c stall.c queues.c collective.c profile.c node.c feed.c grads.c optimizer.c compute.c play.c \
+  capture.c setup.c engine.c
+floors state weights.c slices.c init.c checkpoint.c finite.c
+
 rooms="base graph lang compiler kernels runtime"
 # MPI is seen in a few files.
 grep -rlE '\bMPI_[A-Z]|<mpi\.h>' $rooms --include='*.[ch]' | grep -vE '^runtime/exec/comm/mpi[a-z_]*\.[ch]$' &&

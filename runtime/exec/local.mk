@@ -27,20 +27,28 @@ libexec_a_SOURCES = \
   runtime/exec/device/memory.h \
   runtime/exec/device/registry.c \
   runtime/exec/device/staged.c \
+  runtime/exec/engine/buffers.c \
   runtime/exec/engine/capture.c \
+  runtime/exec/engine/collective.c \
+  runtime/exec/engine/compute.c \
   runtime/exec/engine/engine.c \
   runtime/exec/engine/engine.h \
+  runtime/exec/engine/exchange.c \
   runtime/exec/engine/feed.c \
   runtime/exec/engine/grads.c \
   runtime/exec/engine/internal.h \
   runtime/exec/engine/node.c \
   runtime/exec/engine/optimizer.c \
+  runtime/exec/engine/play.c \
   runtime/exec/engine/profile.c \
   runtime/exec/engine/queues.c \
   runtime/exec/engine/setup.c \
   runtime/exec/engine/stall.c \
+  runtime/exec/state/checkpoint.c \
   runtime/exec/state/finite.c \
-  runtime/exec/state/params.c \
+  runtime/exec/state/init.c \
+  runtime/exec/state/slices.c \
+  runtime/exec/state/slices.h \
   runtime/exec/state/state.h \
   runtime/exec/state/weights.c \
   runtime/exec/state/weights.h

@@ -68,7 +68,7 @@ static uint64_t count_nodes(ZxEngine *e, const ZpSegment *s, ZpPhase phase, bool
   const ZpList *l = &s->list[phase];
   for (uint32_t i = 0; i < l->n; i++) {
     if (l->nodes[i].sets) l->nodes[i].call.accumulate = !first;
-    zx_count_node(e, s, &l->nodes[i], 0);
+    zx_profile_node(e, s, &l->nodes[i], 0);
   }
   return l->n;
 }
@@ -82,13 +82,13 @@ static uint64_t count_step(ZxEngine *e) {
     if (phase < ZP_PHASES)
       calls += count_nodes(e, &e->p->segments[e->st->insts[in->inst].segment], phase, in->mb == 0);
     switch (in->op) {
-    case ZP_I_NORM_LOCAL: zx_count_norm(e); break;
-    case ZP_I_OPT_STEP: zx_count_update(e, &e->st->held[in->held]); break;
+    case ZP_I_NORM_LOCAL: zx_profile_norm(e); break;
+    case ZP_I_OPT_STEP: zx_profile_update(e, &e->st->held[in->held]); break;
     default: break;
     }
   }
   /* The longest are listed. */
-  for (uint32_t i = 0; i < e->ncalls; i++) e->calls[i].seconds = e->calls[i].work.bound;
+  for (uint32_t i = 0; i < e->ntimed; i++) e->timed[i].seconds = e->timed[i].work.bound;
   return calls;
 }
 
@@ -130,7 +130,7 @@ int main(int argc, char **argv) {
   ZpPlan *p = ask_device(&o, &po) ? bench_plan(a, "bench-bound", o.graph, o.recipe, &po) : NULL;
   if (p) {
     ZxEngine e = {.a = a, .p = p, .st = &p->stages[0], .o.times = true, .peak = o.peak};
-    zx_make_counts(&e);
+    zx_profile_open(&e);
     uint64_t calls = count_step(&e);
     print(&e, calls, (uint32_t)o.calls);
   }

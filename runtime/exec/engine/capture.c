@@ -70,12 +70,12 @@ void zx_step(ZxEngine *e) {
 void zx_open_capture(ZxEngine *e) {
   const ZxCommTable *t = e->c->t;
   e->capture = ZX_CAPTURE_NEVER;
-  e->why_not = NULL;
-  if (!e->dev->capture) e->why_not = "this device cannot do otherwise";
-  else if (e->o.times) e->why_not = "every call is timed";
-  else if (!e->in_order) e->why_not = "ranks exchange by way of the host";
-  else if (t->capture_blocker) e->why_not = t->capture_blocker(e->c);
-  if (!e->why_not && e->nblocks < e->p->nmicro) e->why_not = "its inputs are too large to be pinned at once";
-  if (zx_agree(e->world, !e->why_not)) e->capture = ZX_CAPTURE_LATER;
-  else if (!e->why_not) e->why_not = "another rank must";
+  e->no_capture_reason = NULL;
+  if (!e->dev->capture) e->no_capture_reason = "this device cannot do otherwise";
+  else if (e->o.times) e->no_capture_reason = "every call is timed";
+  else if (!e->in_order) e->no_capture_reason = "ranks exchange by way of the host";
+  else if (t->capture_blocker) e->no_capture_reason = t->capture_blocker(e->c);
+  if (!e->no_capture_reason && e->nblocks < e->p->nmicro) e->no_capture_reason = "its inputs are too large to be pinned at once";
+  if (zx_agree(e->world, !e->no_capture_reason)) e->capture = ZX_CAPTURE_LATER;
+  else if (!e->no_capture_reason) e->no_capture_reason = "another rank must";
 }

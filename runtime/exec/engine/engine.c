@@ -118,7 +118,7 @@ ZxEngine *zx_engine_new(ZbArena *a, ZpPlan *p, ZxComm *c, const ZxEngineOptions 
   make_groups(e);
   zx_connect(e);
   zx_open_capture(e);
-  zx_make_counts(e);
+  zx_profile_open(e);
   zx_make_ranges(e);
   zx_make_clears(e);
   return e;

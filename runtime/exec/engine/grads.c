@@ -38,7 +38,7 @@ static ZxClear unset(ZxEngine *e, const ZpSegment *s, uint32_t index) {
 void zx_make_clears(ZxEngine *e) {
   uint32_t nsegments = e->p->graph->nsegments;
   e->clear = ZB_NEWN(e->a, ZxClear *, nsegments);
-  e->fresh = ZB_NEWN(e->a, bool, e->st->nheld);
+  e->first_write = ZB_NEWN(e->a, bool, e->st->nheld);
   e->first_user = ZB_NEWN(e->a, const ZxClear *, e->st->nheld);
   for (uint32_t i = 0; i < nsegments; i++) {
     const ZpSegment *s = &e->p->segments[i];
@@ -61,16 +61,16 @@ void zx_begin_grads(ZxEngine *e) {
     const ZpHeld *h = &e->st->held[i];
     const ZpBucket *k = &e->p->buckets[h->bucket];
     char *grads = e->arena + h->grad_at;
-    e->fresh[i] = k->level < 2 && e->first_user[i] != NULL;
-    if (e->fresh[i]) clear(e, grads, e->first_user[i]);
+    e->first_write[i] = k->level < 2 && e->first_user[i] != NULL;
+    if (e->first_write[i]) clear(e, grads, e->first_user[i]);
     else e->dev->zero(e->env, grads, k->elems / (k->level < 2 ? 1 : (uint64_t)zp_group_size(&e->p->mesh, k->shard)) * sizeof(float));
   }
 }
 
 bool zx_begin_backward(ZxEngine *e, uint32_t inst, uint32_t i, const ZpAccess *staged, char *grads) {
   const ZpInst *x = &e->st->insts[inst];
-  bool fresh = staged ? !(staged->mode & ZP_READ) : e->fresh[x->held[i]];
+  bool fresh = staged ? !(staged->mode & ZP_READ) : e->first_write[x->held[i]];
   if (staged && fresh) clear(e, grads, &e->clear[x->segment][i]);
-  e->fresh[x->held[i]] = false;
+  e->first_write[x->held[i]] = false;
   return fresh;
 }

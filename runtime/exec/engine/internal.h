@@ -1,15 +1,19 @@
-/* What the engine's files share.
+/* What the engine's files share. They are floors: each calls those below it, and none of those above.
  *
- * engine.c    set-up
- * queues.c    the queues and their instructions
- * setup.c     what a device needs at start-up
- * node.c      one node: kernel, collective
- * optimizer.c norms, optimizer steps, learning rates
- * feed.c      data into input blocks
- * profile.c   what operations had to do
- * grads.c     what of a gradient is cleared, what is written first
- * capture.c   steps that are queued once
- * stall.c     what a wait that lasts is for
+ * engine.c      set-up and end; what it does collectively; setup.c what it needs of a device
+ * capture.c     a step; steps that are queued once and played again
+ * play.c        the program of a step, instruction by instruction
+ * compute.c     an instruction of the compute queue, by
+ *   node.c        one node of a local program: a kernel, or collective.c
+ *   feed.c        data into input blocks
+ *   grads.c       what of a gradient is cleared, what is written first
+ *   optimizer.c   norm, update, learning rates
+ *   profile.c     what operations had to do, beside how long they took
+ * queues.c      the other two queues, which go on while compute works; waits
+ * exchange.c    how an instruction of theirs starts, and what is left to do at its end
+ * stall.c       what is said of a wait that lasts
+ * buffers.c     where things lie in the arena
+ *
  * The room on top of this one, state/, reads it too. */
 #ifndef ZUG_EXEC_ENGINE_INTERNAL_H
 #define ZUG_EXEC_ENGINE_INTERNAL_H
@@ -19,7 +23,7 @@
 /* Where a bucket lies that a running instruction uses. */
 typedef struct {
   char *param, *grad; /* grad: of a backward */
-  bool fresh;         /* there is nothing yet in `grad` */
+  bool first_write;   /* there is nothing yet in `grad` */
 } ZxHeldAt;
 
 /* Where the parts of a running instruction lie. */
@@ -48,76 +52,139 @@ typedef struct {
 typedef enum { ZX_CAPTURE_NEVER, ZX_CAPTURE_LATER, ZX_CAPTURE_NEXT, ZX_CAPTURED } ZxCapture;
 
 struct ZxEngine {
+  /* ---- what it was made of: engine.c ---- */
   ZbArena *a;
   ZpPlan *p;
-  ZxComm *world; /* of the host's memory */
-  ZxComm *c;     /* of the arena's */
   ZxEngineOptions o;
   const ZxDeviceTable *dev; /* = o.device */
   ZkEnv *env;               /* = o.env */
   int64_t rank;
   uint32_t stage;
   ZpStage *st;
+  bool has_loss; /* some segment of the stage has the loss */
+
+  /* ---- memory: setup.c, buffers.c ---- */
   char *arena;
-  uint64_t high;         /* highest byte handed out */
-  /* Groups by set of dims; -1: not made. Nodes and the collective queue have groups of their own: each keeps its
-   * order on all ranks, but how the two interleave depends on timing and so differs from rank to rank. */
-  ZxGroup group[1 << ZP_MAX_DIMS], node_group[1 << ZP_MAX_DIMS];
-  ZxGroup *tied;         /* per p->tied */
-  ZxHeldAt *held_at;     /* of the running instruction's frame: as many as any segment of the stage has buckets */
-  bool *done;
-  ZxRequest *request;
-  uint32_t head[ZP_QUEUES];
-  uint32_t *flight, nflight;
-  ZxSums *sums;          /* in the arena */
-  ZxCount *count;        /* in the arena */
-  char *pinned;          /* not a host's device: `nblocks` micro-batches' inputs; what comes with a step; its sums */
+  uint64_t high;  /* highest byte handed out */
+  ZxSums *sums;   /* in the arena */
+  ZxCount *count; /* in the arena */
+  char *pinned;   /* not a host's device: `nblocks` micro-batches' inputs; what comes with a step; its sums */
   uint64_t pinned_now, pinned_sums;
   uint32_t nblocks;      /* used in turn */
   uint32_t pinned_event; /* the latest inputs' upload */
   uint32_t call_event;   /* the call just made, where the host waits for each */
   struct {
     uint64_t total, at[4]; /* of the device's memory; unused at first, after all calls were prepared, with the arena, ... */
-    const char *road;      /* ... and with the communicators; why those are not of the device's memory */
-  } beside;
-  bool in_order; /* all that is queued is, in the order of the program */
-  ZxCapture capture;
-  const char *why_not;   /* ... NEVER */
-  bool capturing;        /* what is queued is not done now */
-  ZbOut *save;           /* reserved: rank 0's temporary, on the others a share in it */
-  float *row;            /* one row of real inputs, before rounding */
-  ZxRange **ranges; uint32_t *nranges; /* per bucket template: runs of equal decay */
-  ZxClear **clear;       /* per segment, per bucket of it: what its backward does not set */
-  const ZxClear **first_user; /* per held bucket: that of the backward which comes first in a step; NULL: none */
-  bool *fresh;           /* per held bucket: no backward of this step has touched its gradient */
+  } device_memory_use;     /* ... and with the communicators */
+
+  /* ---- communicators: engine.c, setup.c ---- */
+  ZxComm *world;           /* of the host's memory */
+  ZxComm *c;               /* of the arena's */
+  const char *comm_reason; /* why that is none of the device's memory */
+  bool in_order;           /* all that is queued is, in the order of the program */
+  /* Groups by set of dims; -1: not made. Nodes and the collective queue have groups of their own: each keeps its
+   * order on all ranks, but how the two interleave depends on timing and so differs from rank to rank. */
+  ZxGroup group[1 << ZP_MAX_DIMS], node_group[1 << ZP_MAX_DIMS];
+  ZxGroup *tied; /* per p->tied */
+
+  /* ---- the step: capture.c ---- */
   int64_t step;
   double lr;
-  ZxScalars clip;
   ZxStep out;
   ZbErr *err;
-  bool failed, polling, has_loss;
-  bool playing;          /* within a step: only then do the queues move */
-  uint32_t at;           /* the compute instruction that is played or waits, or ZP_NONE; its node, if that is a collective */
+  bool failed;
+  ZxCapture capture;
+  const char *no_capture_reason; /* of ZX_CAPTURE_NEVER */
+  bool capturing;                /* what is queued is not done now */
+
+  /* ---- the queues: play.c, queues.c ---- */
+  bool playing, polling; /* within a step: only then do the queues move; they are moving */
+  bool *done;            /* per instruction */
+  ZxRequest *request;    /* per instruction */
+  uint32_t head[ZP_QUEUES];
+  uint32_t *flight, nflight; /* instructions under way */
+  uint32_t at;               /* the compute instruction that is played or waits, or ZP_NONE; its node, if that is a collective */
   const ZpNode *node;
+
+  /* ---- compute: compute.c, feed.c, grads.c, optimizer.c ---- */
+  ZxHeldAt *held_at; /* of the running instruction's frame: as many as any segment of the stage has buckets */
+  float *row;        /* one row of real inputs, before rounding */
+  ZxClear **clear;            /* per segment, per bucket of it: what its backward does not set */
+  const ZxClear **first_user; /* per held bucket: that of the backward which comes first in a step; NULL: none */
+  bool *first_write;          /* per held bucket: no backward of this step has touched its gradient */
+  ZxRange **ranges;           /* per bucket template: runs of equal decay */
+  uint32_t *nranges;
+  ZxScalars clip;
+
+  /* ---- where time goes: profile.c ---- */
   double times[ZG_OP_COUNT + 2];
   ZxWork work[ZG_OP_COUNT + 2];
-  ZxCallTime *calls;     /* where calls are timed: those of segments' fwd, bwd and count, one after the other, ... */
-  uint32_t ncalls, *calls_at; /* ... from here on for each segment */
+  ZxCallTime *timed;          /* where calls are timed: those of all lists of segments, one after the other, ... */
+  uint32_t ntimed, *timed_at; /* ... from here on for each segment */
   ZxPeaks peak;
+
+  /* ---- files: state/ ---- */
+  ZbOut *save; /* reserved: rank 0's temporary, on the others a share in it */
 };
 
-/* setup.c */
+/* ---- capture.c ---- */
+void zx_open_capture(ZxEngine *e); /* collective */
+void zx_step(ZxEngine *e);
+
+/* ---- setup.c ---- */
 bool zx_open_memory(ZxEngine *e, ZbErr *err); /* the arena, and a block to reach it through */
 bool zx_open_events(ZxEngine *e, ZbErr *err);
-void zx_open_comm(ZxEngine *e); /* collective */
-void zx_connect(ZxEngine *e);   /* collective */
+void zx_open_comm(ZxEngine *e);           /* collective */
+void zx_connect(ZxEngine *e);             /* collective */
 bool zx_prepare(ZxEngine *e, ZbErr *err); /* all calls of the stage */
-void zx_note_memory(ZxEngine *e, int when);
 
-/* queues.c */
-char *zx_buf_at(ZxEngine *e, const ZpBuf *b);
+/* ---- play.c ---- */
 void zx_play(ZxEngine *e);     /* queues all instructions of one step */
 void zx_end_step(ZxEngine *e); /* waits for them, and takes in their sums */
+
+/* ---- compute.c ---- */
+void zx_compute(ZxEngine *e, const ZpInstr *in);
+
+/* ---- node.c, collective.c ---- */
+void zx_bind_calls(ZxEngine *e);
+/* Prepares the calls of one segment; what cannot be said, with where it comes from. */
+bool zx_prepare_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, ZbErr *err);
+void zx_run_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, const ZxFrame *f);
+/* A node over mesh dims, with its pointers filled in. */
+void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, char *scratch);
+
+/* ---- feed.c ---- */
+bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb);
+bool zx_feed_all(ZxEngine *e); /* a captured step's inputs, of all micro-batches, into pinned memory */
+uint64_t zx_input_bytes(const ZxEngine *e); /* of one micro-batch */
+bool zx_check_inputs(ZxEngine *e, ZbErr *err);
+/* Collective: the name of an input of this step that is not finite in some sample of the run, or NULL. */
+const char *zx_bad_input(ZxEngine *e, uint64_t *sample);
+
+/* ---- grads.c ---- */
+void zx_make_clears(ZxEngine *e);
+void zx_begin_grads(ZxEngine *e); /* of a step: clears what no backward sets */
+/* Before the backward of an instance adds to the gradient of its bucket i at `grads`: clears it as far as needed if it is
+ * staged there (else `staged` is NULL); true if there is nothing in it yet. */
+bool zx_begin_backward(ZxEngine *e, uint32_t inst, uint32_t i, const ZpAccess *staged, char *grads);
+
+/* ---- optimizer.c ---- */
+void zx_make_ranges(ZxEngine *e);
+void zx_norm_local(ZxEngine *e); /* adds to the squared norm */
+void zx_optimize(ZxEngine *e, const ZpHeld *h);
+
+/* ---- profile.c: where calls are timed, adds what one had to do ---- */
+void zx_profile_open(ZxEngine *e);
+void zx_profile_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, double seconds);
+void zx_profile_norm(ZxEngine *e);
+void zx_profile_update(ZxEngine *e, const ZpHeld *h);
+
+/* ---- queues.c ---- */
+/* Whether all that the instruction waits for is done. */
+bool zx_ready(const ZxEngine *e, uint32_t instr);
+void zx_enter(ZxEngine *e, const ZpInstr *in); /* before it is queued: its stream, in order after others */
+void zx_leave(ZxEngine *e, uint32_t instr);    /* after it: it is done, for those that wait for it */
+void zx_complete(ZxEngine *e, uint32_t instr); /* a transfer or collective is complete: what is left to do, and out */
 /* Advances the transfer and collective queues without waiting. True if anything moved. */
 bool zx_poll(ZxEngine *e);
 /* Waits for a request while the queues go on; yields, then sleeps. */
@@ -127,50 +194,30 @@ bool zx_finish(ZxEngine *e, ZbErr *err);
 /* Where every call is timed: waits for the current stream while the queues go on. */
 void zx_finish_call(ZxEngine *e);
 
-/* stall.c: a pause in a wait for a request, for the queues or for the device, which tells when that lasts; and what comes
- * when something has moved. */
+/* ---- exchange.c ---- */
+ZxRequest zx_start_exchange(ZxEngine *e, const ZpInstr *in);
+void zx_finish_exchange(ZxEngine *e, const ZpInstr *in);
+
+/* ---- stall.c ---- */
+/* A pause in a wait for a request, for the queues or for the device, which tells when that lasts; and what comes when
+ * something has moved. */
 enum { ZX_FOR_QUEUES = -2, ZX_FOR_DEVICE = -3 };
 void zx_relax(ZxEngine *e, ZxWait *w, ZxRequest r);
 void zx_moved(ZxEngine *e, ZxWait *w);
 
-/* node.c */
-void zx_bind_calls(ZxEngine *e);
-/* Prepares the calls of one segment; what cannot be said, with where it comes from. */
-bool zx_prepare_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, ZbErr *err);
-void zx_run_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, const ZxFrame *f);
-
-/* optimizer.c: own range of a held bucket: what this rank updates and saves. */
-void zx_own_range(const ZxEngine *e, const ZpHeld *h, uint64_t *from, uint64_t *to);
-bool zx_counts(const ZxEngine *e, const ZpHeld *h); /* whether this rank speaks for the own range */
-float *zx_master(const ZxEngine *e, const ZpHeld *h);  /* f32 values of the own range */
-float *zx_grads(const ZxEngine *e, const ZpHeld *h);   /* gradients of the own range */
-void zx_make_ranges(ZxEngine *e);
-void zx_norm_local(ZxEngine *e); /* adds to the squared norm */
-void zx_optimize(ZxEngine *e, const ZpHeld *h);
-
-/* grads.c */
-void zx_make_clears(ZxEngine *e);
-void zx_begin_grads(ZxEngine *e); /* of a step: clears what no backward sets */
-/* Before the backward of an instance adds to the gradient of its bucket i at `grads`: clears it as far as needed if it is
- * staged there (else `staged` is NULL); true if there is nothing in it yet. */
-bool zx_begin_backward(ZxEngine *e, uint32_t inst, uint32_t i, const ZpAccess *staged, char *grads);
-
-/* profile.c: where calls are timed, adds what one had to do. */
-void zx_make_counts(ZxEngine *e);
-void zx_count_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, double seconds);
-void zx_count_norm(ZxEngine *e);
-void zx_count_update(ZxEngine *e, const ZpHeld *h);
-
-/* capture.c */
-void zx_open_capture(ZxEngine *e); /* collective */
-void zx_step(ZxEngine *e);
-
-/* feed.c */
-bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb);
-bool zx_feed_all(ZxEngine *e); /* a captured step's inputs, of all micro-batches, into pinned memory */
-uint64_t zx_input_bytes(const ZxEngine *e); /* of one micro-batch */
-bool zx_check_inputs(ZxEngine *e, ZbErr *err);
-/* Collective: the name of an input of this step that is not finite in some sample of the run, or NULL. */
-const char *zx_bad_input(ZxEngine *e, uint64_t *sample);
+/* ---- buffers.c ---- */
+char *zx_buf_at(ZxEngine *e, const ZpBuf *b);
+/* The instruction's access of a buffer of this kind and pool (ZP_NONE: any); NULL: it has none. The buffer's memory. The
+ * same, where it must have one. */
+const ZpAccess *zx_find_access(const ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool);
+char *zx_find_buf(ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool);
+char *zx_need_buf(ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool);
+/* The owned shard of a held bucket, what this rank updates and saves: elements from..to of the bucket, */
+void zx_owned_shard(const ZxEngine *e, const ZpHeld *h, uint64_t *from, uint64_t *to);
+/* its f32 values, its gradients, and whether this rank speaks for it. */
+float *zx_master(const ZxEngine *e, const ZpHeld *h);
+float *zx_grads(const ZxEngine *e, const ZpHeld *h);
+uint16_t *zx_rounded(const ZxEngine *e, const ZpHeld *h); /* its bf16 values, beside the f32 ones; NULL: there are none */
+bool zx_is_norm_owner(const ZxEngine *e, const ZpHeld *h);
 
 #endif

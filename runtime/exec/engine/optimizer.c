@@ -1,45 +1,9 @@
-/* The end of a step on this rank's part of the parameters: squared norm, clipping, AdamW or SGD, the rounded copy; and learning rates.
- *
- * A rank's *own range* of a bucket is what it updates: its shard where optimizer states are cut, else all of it. Where
- * several ranks have the same range (replicas, copies of a tied parameter on other stages) they compute the same; exactly
- * one of them *counts* it in the norm and writes it to files. */
+/* The end of a step on this rank's shards of the parameters: squared norm, clipping, AdamW or SGD, the rounded copy; and
+ * learning rates. */
 #include "runtime/exec/engine/internal.h"
 
 #include <math.h>
 #include <string.h>
-
-static const ZpBucket *bucket_of(const ZxEngine *e, const ZpHeld *h) { return &e->p->buckets[h->bucket]; }
-
-void zx_own_range(const ZxEngine *e, const ZpHeld *h, uint64_t *from, uint64_t *to) {
-  const ZpBucket *k = bucket_of(e, h);
-  uint64_t n = k->elems, i = 0;
-  if (k->level >= 1) {
-    n /= (uint64_t)zp_group_size(&e->p->mesh, k->shard);
-    i = (uint64_t)zp_group_index(&e->p->mesh, e->rank, k->shard);
-  }
-  *from = i * n;
-  *to = *from + n;
-}
-
-bool zx_counts(const ZxEngine *e, const ZpHeld *h) {
-  const ZpBucket *k = bucket_of(e, h);
-  ZpDims same = k->level >= 1 ? k->replicas & ~k->shard : k->replicas;
-  return h->counted && zp_group_index(&e->p->mesh, e->rank, same) == 0;
-}
-
-/* A buffer that is full below some level: the own range starts inside it. */
-static char *own_part(const ZxEngine *e, const ZpHeld *h, uint64_t at, int cut_from, size_t elem) {
-  uint64_t from, to;
-  zx_own_range(e, h, &from, &to);
-  return e->arena + at + (bucket_of(e, h)->level >= cut_from ? 0 : from * elem);
-}
-
-float *zx_master(const ZxEngine *e, const ZpHeld *h) {
-  if (h->master_at != UINT64_MAX) return (float *)(void *)own_part(e, h, h->master_at, 1, 4);
-  return (float *)(void *)own_part(e, h, h->param_at, 3, 4);
-}
-
-float *zx_grads(const ZxEngine *e, const ZpHeld *h) { return (float *)(void *)own_part(e, h, h->grad_at, 2, 4); }
 
 void zx_make_ranges(ZxEngine *e) {
   e->ranges = ZB_NEWN(e->a, ZxRange *, e->p->nbuckets);
@@ -64,8 +28,8 @@ void zx_norm_local(ZxEngine *e) {
   for (uint32_t i = 0; i < e->st->nheld; i++) {
     const ZpHeld *h = &e->st->held[i];
     uint64_t from, to;
-    if (!zx_counts(e, h)) continue;
-    zx_own_range(e, h, &from, &to);
+    if (!zx_is_norm_owner(e, h)) continue;
+    zx_owned_shard(e, h, &from, &to);
     e->dev->sumsq(e->env, (int64_t)(to - from), zx_grads(e, h), &e->sums->squares);
   }
 }
@@ -77,12 +41,11 @@ static float setting(const ZlRecipe *r, const char *key) {
 void zx_optimize(ZxEngine *e, const ZpHeld *h) {
   const ZlRecipe *r = e->p->recipe;
   uint64_t own, end;
-  zx_own_range(e, h, &own, &end);
+  zx_owned_shard(e, h, &own, &end);
   float *w = zx_master(e, h), *g = zx_grads(e, h), *state = NULL;
   uint64_t nstate = end - own;
   if (h->state_at != UINT64_MAX) state = (float *)(void *)(e->arena + h->state_at);
-  uint16_t *w16 = NULL;
-  if (h->master_at != UINT64_MAX) w16 = (uint16_t *)(void *)own_part(e, h, h->param_at, 3, 2);
+  uint16_t *w16 = zx_rounded(e, h);
   for (uint32_t i = 0; i < e->nranges[h->bucket]; i++) {
     const ZxRange *x = &e->ranges[h->bucket][i];
     uint64_t from = x->from > own ? x->from : own, to = x->to < end ? x->to : end;

@@ -52,16 +52,16 @@ static double moved_by(const ZpSegment *s, const ZpNode *n) {
 }
 
 /* ---- nodes ---- */
-void zx_make_counts(ZxEngine *e) {
+void zx_profile_open(ZxEngine *e) {
   if (!e->o.times) return;
   uint32_t nsegments = e->p->graph->nsegments;
-  e->calls_at = ZB_NEWN(e->a, uint32_t, nsegments);
+  e->timed_at = ZB_NEWN(e->a, uint32_t, nsegments);
   for (uint32_t i = 0; i < nsegments; i++) {
     const ZpSegment *s = &e->p->segments[i];
-    e->calls_at[i] = e->ncalls;
-    for (int k = 0; k < ZP_PHASES; k++) e->ncalls += s->list[k].n;
+    e->timed_at[i] = e->ntimed;
+    for (int k = 0; k < ZP_PHASES; k++) e->ntimed += s->list[k].n;
   }
-  e->calls = ZB_NEWN(e->a, ZxCallTime, e->ncalls);
+  e->timed = ZB_NEWN(e->a, ZxCallTime, e->ntimed);
 }
 
 static bool among(const ZpNode *n, const ZpList *l) {
@@ -70,11 +70,11 @@ static bool among(const ZpNode *n, const ZpList *l) {
 }
 
 static ZxCallTime *call_of(ZxEngine *e, const ZpSegment *s, const ZpNode *n) {
-  uint32_t at = e->calls_at[s - e->p->segments];
+  uint32_t at = e->timed_at[s - e->p->segments];
   int phase = 0;
   for (; phase < ZP_PHASES && !among(n, &s->list[phase]); phase++) at += s->list[phase].n;
   ZB_ASSERT(phase < ZP_PHASES);
-  ZxCallTime *c = &e->calls[at + (n - s->list[phase].nodes)];
+  ZxCallTime *c = &e->timed[at + (n - s->list[phase].nodes)];
   c->op = n->call.op;
   c->joined = n->call.chain && n->call.op != ZG_OP_CHAIN;
   c->loc = n->loc;
@@ -83,7 +83,7 @@ static ZxCallTime *call_of(ZxEngine *e, const ZpSegment *s, const ZpNode *n) {
   return c;
 }
 
-void zx_count_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, double seconds) {
+void zx_profile_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, double seconds) {
   if (!e->o.times) return;
   bool sends = zp_sends(n); /* its bound is not known here */
   double bytes = sends ? (double)zp_node_bytes(s, n) : moved_by(s, n);
@@ -105,10 +105,10 @@ static int longer_first(const void *a, const void *b) {
 
 uint32_t zx_engine_calls(const ZxEngine *e, ZxCallTime *out, uint32_t most) {
   ZbArena *tmp = zb_arena_new();
-  ZxCallTime *all = ZB_NEWN(tmp, ZxCallTime, e->ncalls + 1);
+  ZxCallTime *all = ZB_NEWN(tmp, ZxCallTime, e->ntimed + 1);
   uint32_t n = 0;
-  for (uint32_t i = 0; i < e->ncalls; i++) {
-    const ZxCallTime *c = &e->calls[i];
+  for (uint32_t i = 0; i < e->ntimed; i++) {
+    const ZxCallTime *c = &e->timed[i];
     if (!c->calls) continue;
     uint32_t k = 0;
     while (k < n && !alike(&all[k], c)) k++;
@@ -132,17 +132,17 @@ uint32_t zx_engine_calls(const ZxEngine *e, ZxCallTime *out, uint32_t most) {
 /* ---- the optimizer ---- */
 static double own_elems(const ZxEngine *e, const ZpHeld *h) {
   uint64_t from, to;
-  zx_own_range(e, h, &from, &to);
+  zx_owned_shard(e, h, &from, &to);
   return (double)(to - from);
 }
 
-void zx_count_norm(ZxEngine *e) {
+void zx_profile_norm(ZxEngine *e) {
   for (uint32_t i = 0; e->o.times && i < e->st->nheld; i++)
-    if (zx_counts(e, &e->st->held[i])) add(e, &e->work[ZG_OP_COUNT], 0, 4 * own_elems(e, &e->st->held[i]), true);
+    if (zx_is_norm_owner(e, &e->st->held[i])) add(e, &e->work[ZG_OP_COUNT], 0, 4 * own_elems(e, &e->st->held[i]), true);
 }
 
 /* Gradients are read, parameters and states read and written, the rounded copy written. */
-void zx_count_update(ZxEngine *e, const ZpHeld *h) {
+void zx_profile_update(ZxEngine *e, const ZpHeld *h) {
   double each = 4 + 8 + 8 * e->p->states + (h->master_at != UINT64_MAX ? 2 : 0);
   if (e->o.times) add(e, &e->work[ZG_OP_COUNT], 0, each * own_elems(e, h), true);
 }
@@ -153,6 +153,6 @@ const ZxWork *zx_engine_work(const ZxEngine *e) { return e->work; }
 void zx_engine_count_anew(ZxEngine *e, const ZxPeaks *p) {
   memset(e->times, 0, sizeof e->times);
   memset(e->work, 0, sizeof e->work);
-  if (e->calls) memset(e->calls, 0, e->ncalls * sizeof *e->calls);
+  if (e->timed) memset(e->timed, 0, e->ntimed * sizeof *e->timed);
   e->peak = *p;
 }

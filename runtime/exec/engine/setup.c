@@ -47,8 +47,8 @@ static void explain_size(const ZxEngine *e, ZbErr *err) {
   zb_text_free(&t);
 }
 
-void zx_note_memory(ZxEngine *e, int when) {
-  if (e->dev->memory) e->dev->memory(e->env, &e->beside.total, &e->beside.at[when]);
+static void note_memory(ZxEngine *e, int when) {
+  if (e->dev->memory) e->dev->memory(e->env, &e->device_memory_use.total, &e->device_memory_use.at[when]);
 }
 
 #define MOST_PINNED ((uint64_t)256 << 20) /* for inputs; one block there must be */
@@ -60,7 +60,7 @@ bool zx_open_memory(ZxEngine *e, ZbErr *err) {
     explain_size(e, err);
     return false;
   }
-  zx_note_memory(e, 2);
+  note_memory(e, 2);
   if (e->dev->host) return true;
   uint64_t bytes = zx_input_bytes(e), most = bytes ? MOST_PINNED / bytes : (uint64_t)e->p->nmicro;
   e->nblocks = (uint32_t)(most < 1 ? 1 : most < (uint64_t)e->p->nmicro ? most : (uint64_t)e->p->nmicro);
@@ -87,13 +87,13 @@ static bool used(const ZxEngine *e, uint32_t segment) {
 
 bool zx_prepare(ZxEngine *e, ZbErr *err) {
   bool ok = true;
-  zx_note_memory(e, 0);
+  note_memory(e, 0);
   for (uint32_t i = 0; e->dev->prepare && i < e->p->graph->nsegments; i++) {
     ZpSegment *s = &e->p->segments[i];
     for (int k = 0; ok && used(e, i) && k < ZP_PHASES; k++)
       ok = zx_prepare_nodes(e, s, s->list[k].nodes, s->list[k].n, err);
   }
-  zx_note_memory(e, 1);
+  note_memory(e, 1);
   return ok;
 }
 
@@ -101,8 +101,8 @@ bool zx_prepare(ZxEngine *e, ZbErr *err) {
 void zx_open_comm(ZxEngine *e) {
   e->c = e->world;
   if (e->dev->host) return;
-  e->beside.road = "there is no communicator for this device";
-  e->c = e->dev->comm ? e->dev->comm(e->world, e->env, &e->beside.road) : NULL;
+  e->comm_reason = "there is no communicator for this device";
+  e->c = e->dev->comm ? e->dev->comm(e->world, e->env, &e->comm_reason) : NULL;
   if (!e->c) e->c = zx_comm_staged(e->world, e->dev, e->env, e->call_event + 1);
   e->in_order = e->c->t->stream_ordered && e->c->t->stream_ordered(e->c);
 }
@@ -120,23 +120,23 @@ void zx_connect(ZxEngine *e) {
     if (!known) peer[n++] = p;
   }
   if (e->c->t->connect && e->p->nstages > 1) e->c->t->connect(e->c, peer, n);
-  zx_note_memory(e, 3);
+  note_memory(e, 3);
 }
 
 /* ---- for people ---- */
 void zx_engine_tell(const ZxEngine *e, ZbText *out) {
   if (e->dev->host) return;
   if (e->c->t->describe) zb_text_add(out, "ranks exchange by %s\n", e->c->t->describe(e->c));
-  else zb_text_add(out, "ranks exchange by way of the host's memory: %s\n", e->beside.road);
-  if (e->why_not) zb_text_add(out, "each step is queued anew: %s\n", e->why_not);
+  else zb_text_add(out, "ranks exchange by way of the host's memory: %s\n", e->comm_reason);
+  if (e->no_capture_reason) zb_text_add(out, "each step is queued anew: %s\n", e->no_capture_reason);
   else zb_text_add(out, "steps are captured: the third and all that follow are played from the second\n");
   if (!e->dev->memory) return;
-  const uint64_t *at = e->beside.at;
+  const uint64_t *at = e->device_memory_use.at;
   char x[5][24];
   uint64_t calls = at[0] > at[1] ? at[0] - at[1] : 0, comms = at[2] > at[3] ? at[2] - at[3] : 0;
   bool shared = !e->c->t->describe && e->world->t->size(e->world) > 1; /* others' comes and goes meanwhile */
   zb_text_add(out, "device memory beside the arena%s: ", shared ? ", with that of other ranks there" : "");
   zb_text_add(out, "%s taken at first, %s for prepared calls, %s for communicators; %s of %s left\n",
-              zb_bytes(x[0], e->beside.total - at[0]), zb_bytes(x[1], calls), zb_bytes(x[2], comms), zb_bytes(x[3], at[3]),
-              zb_bytes(x[4], e->beside.total));
+              zb_bytes(x[0], e->device_memory_use.total - at[0]), zb_bytes(x[1], calls), zb_bytes(x[2], comms), zb_bytes(x[3], at[3]),
+              zb_bytes(x[4], e->device_memory_use.total));
 }

@@ -1,7 +1,7 @@
 /* Whether a step can be gone on from. In a step only three numbers are looked at; why one of them is no good is found out
  * afterwards, when time does not matter: gradients are still there, data can be read again. All ranks see the same sums,
  * find out together, and say the same. */
-#include "runtime/exec/engine/internal.h"
+#include "runtime/exec/state/slices.h"
 #include "runtime/exec/state/state.h"
 
 #include <inttypes.h>
@@ -16,9 +16,11 @@ typedef struct {
   double *lost; /* of each iteration: 1 if something in it is not finite */
 } Lost;
 
-static bool look(void *ctx, uint32_t param, uint32_t iter, uint64_t n, const float *at) {
-  Lost *l = ctx;
-  if (zb_not_finite(at, n) >= 0) l->lost[l->first[param] + iter] = 1;
+static bool look(void *walk, uint64_t global, uint64_t n, float *at) {
+  const ZxWalk *w = walk;
+  Lost *l = w->ctx;
+  (void)global;
+  if (zb_not_finite(at, n) >= 0) l->lost[l->first[w->s->param] + w->iter] = 1;
   return true;
 }
 
@@ -31,7 +33,7 @@ static uint32_t find_lost(ZxEngine *e, bool grads, ZbText *out) {
     l.n += zx_iterations(e, i);
   }
   l.lost = ZB_NEWN(e->a, double, l.n + 1);
-  zx_visit(e, grads, look, &l, NULL);
+  zx_walk(e, &(ZxWalk){.each = look, .fetch = true, .grads = grads, .ctx = &l});
   e->world->t->wait(e->world, e->world->t->all_reduce(e->world, 0, l.lost, l.n, ZX_F64, ZX_MAX));
   for (uint32_t i = 0; i < l.n; i++) found += l.lost[i] > 0;
   if (found == l.n) zb_text_add(out, "all %u parameters", l.n);

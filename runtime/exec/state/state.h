@@ -1,8 +1,10 @@
 /* state: the parameters of a model on the ranks, beside the steps that change them.
  *
- * params.c     initial values; parameters from a weights file and to one
- * weights.c    weights files (weights.h)
- * finite.c     whether a run can go on from a step
+ * init.c        initial values
+ * checkpoint.c  parameters from a weights file, and to one
+ * finite.c      whether a run can go on from a step
+ * slices.c      what these have in common: where a rank's values are in the whole model (slices.h)
+ * weights.c     weights files (weights.h)
  *
  * Stands on the engine, which owns the memory. */
 #ifndef ZUG_EXEC_STATE_H
@@ -24,12 +26,5 @@ bool zx_engine_save(ZxEngine *e, ZbErr *err);
 /* Collective, after a step, with `lost` if it is so on any rank: whether the run can go on. If not, `err` says the same on
  * all ranks: a loss without a positive denominator, or what of loss, gradients and parameters is not finite. */
 bool zx_engine_sound(ZxEngine *e, const ZxStep *s, ZbErr *err);
-
-/* ---- for files of this room ------------------------------------------------------------------------------- */
-const char *zx_path(ZxEngine *e, uint32_t param, uint32_t iter);
-uint32_t zx_iterations(const ZxEngine *e, uint32_t param);
-/* Calls fn for every run of the values, or gradients, that this rank speaks for: stretches of n elements of a parameter. */
-typedef bool ZxVisit(void *ctx, uint32_t param, uint32_t iter, uint64_t n, const float *at);
-bool zx_visit(ZxEngine *e, bool grads, ZxVisit *fn, void *ctx, ZbErr *err);
 
 #endif

@@ -1,0 +1,70 @@
+/* Where things lie in the arena: the buffers of an instruction, and of a bucket the shard that this rank owns.
+ *
+ * A rank's *owned shard* of a bucket is what it updates: its part where optimizer states are cut, else all of it. Where
+ * several ranks own the same (replicas, copies of a tied parameter on other stages) they compute the same; exactly one of
+ * them counts it in the norm and writes it to files. */
+#include "runtime/exec/engine/internal.h"
+
+/* ---- buffers of an instruction ---- */
+char *zx_buf_at(ZxEngine *e, const ZpBuf *b) {
+  uint64_t end = b->offset + b->bytes;
+  if (b->kind != ZP_B_SCRATCH && end > e->high && b->offset != UINT64_MAX) e->high = end;
+  return e->arena + b->offset;
+}
+
+const ZpAccess *zx_find_access(const ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool) {
+  for (uint32_t i = 0; i < in->naccess; i++) {
+    const ZpBuf *b = &e->st->prog.bufs[in->access[i].buf];
+    if (b->kind == kind && (pool == ZP_NONE || b->pool == pool)) return &in->access[i];
+  }
+  return NULL;
+}
+
+char *zx_find_buf(ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool) {
+  const ZpAccess *x = zx_find_access(e, in, kind, pool);
+  return x ? zx_buf_at(e, &e->st->prog.bufs[x->buf]) : NULL;
+}
+
+char *zx_need_buf(ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool) {
+  char *p = zx_find_buf(e, in, kind, pool);
+  if (!p) ZB_BUG("%s has no buffer of kind %d", zp_instr_info[in->op].text, kind);
+  return p;
+}
+
+/* ---- the owned shard of a bucket ---- */
+static const ZpBucket *bucket_of(const ZxEngine *e, const ZpHeld *h) { return &e->p->buckets[h->bucket]; }
+
+void zx_owned_shard(const ZxEngine *e, const ZpHeld *h, uint64_t *from, uint64_t *to) {
+  const ZpBucket *k = bucket_of(e, h);
+  uint64_t n = k->elems, i = 0;
+  if (k->level >= 1) {
+    n /= (uint64_t)zp_group_size(&e->p->mesh, k->shard);
+    i = (uint64_t)zp_group_index(&e->p->mesh, e->rank, k->shard);
+  }
+  *from = i * n;
+  *to = *from + n;
+}
+
+bool zx_is_norm_owner(const ZxEngine *e, const ZpHeld *h) {
+  const ZpBucket *k = bucket_of(e, h);
+  ZpDims same = k->level >= 1 ? k->replicas & ~k->shard : k->replicas;
+  return h->counted && zp_group_index(&e->p->mesh, e->rank, same) == 0;
+}
+
+/* A buffer that is full below some level: the owned shard starts inside it. */
+static char *shard_at(const ZxEngine *e, const ZpHeld *h, uint64_t at, int cut_from, size_t elem) {
+  uint64_t from, to;
+  zx_owned_shard(e, h, &from, &to);
+  return e->arena + at + (bucket_of(e, h)->level >= cut_from ? 0 : from * elem);
+}
+
+float *zx_master(const ZxEngine *e, const ZpHeld *h) {
+  if (h->master_at != UINT64_MAX) return (float *)(void *)shard_at(e, h, h->master_at, 1, 4);
+  return (float *)(void *)shard_at(e, h, h->param_at, 3, 4);
+}
+
+float *zx_grads(const ZxEngine *e, const ZpHeld *h) { return (float *)(void *)shard_at(e, h, h->grad_at, 2, 4); }
+
+uint16_t *zx_rounded(const ZxEngine *e, const ZpHeld *h) {
+  return h->master_at == UINT64_MAX ? NULL : (uint16_t *)(void *)shard_at(e, h, h->param_at, 3, 2);
+}

@@ -1,0 +1,161 @@
+/* Collectives of local programs.
+ *
+ * A collective along an axis moves contiguous blocks, one per member, of the tensor's own type. Where the axis is the
+ * slowest of the tensor the blocks are the tensor; elsewhere (ZpNode's `packs`) they are packed or unpacked in the node's
+ * scratch.
+ *
+ * Example: all_gather of x[batch, seq] along seq over 2 ranks, batch = 2, seq = 4: rank 0 has b0 s01, b1 s01. The blocks arrive
+ * as (b0 s01, b1 s01)(b0 s23, b1 s23); unpacking block i writes columns 2i..2i+1 of every row. */
+#include "runtime/exec/engine/internal.h"
+
+#include <string.h>
+
+/* ---- views ---- */
+static int axis_of(const ZkView *v, uint16_t axis) {
+  for (int i = 0; i < v->rank; i++)
+    if (v->axis[i] == axis) return i;
+  ZB_BUG("a collective along an axis that its tensor lacks");
+}
+
+/* Elements from..from+n of an axis. */
+static ZkView part_of(const ZkView *v, uint16_t axis, int64_t from, int64_t n) {
+  ZkView w = *v;
+  int i = axis_of(v, axis);
+  w.data = (char *)v->data + (size_t)(from * v->stride[i]) * zk_elem_bytes((ZkElem)v->elem);
+  w.size[i] = n;
+  return w;
+}
+
+/* The same tensor, dense at p. */
+static ZkView dense_at(const ZkView *v, void *p, ZkElem elem) {
+  ZkView w = *v;
+  int64_t stride = 1;
+  w.data = p;
+  w.elem = (uint8_t)elem;
+  for (int i = w.rank; i-- > 0;) {
+    w.stride[i] = stride;
+    stride *= w.size[i];
+  }
+  return w;
+}
+
+static uint64_t count_of(const ZkView *v) {
+  uint64_t n = 1;
+  for (int i = 0; i < v->rank; i++) n *= (uint64_t)v->size[i];
+  return n;
+}
+
+/* A parameter lies in declared order, what is gathered of it in axis order. */
+static bool same_order(const ZkView *v, const ZkView *w) {
+  return v->rank == w->rank && !memcmp(v->axis, w->axis, (size_t)v->rank * sizeof *v->axis);
+}
+
+static void copy_view(ZxEngine *e, ZkView from, ZkView to) {
+  ZkCall c = {.op = ZG_OP_COPY, .nin = 1, .nout = 1};
+  memset(from.start, 0, sizeof from.start);
+  memset(to.start, 0, sizeof to.start);
+  c.in[0] = from;
+  c.out[0] = to;
+  e->dev->run(e->env, &c);
+}
+
+/* ---- collectives ---- */
+typedef struct {
+  ZxEngine *e;
+  const ZpNode *n;
+  const ZkView *in, *out;
+  char *scratch;
+  ZxGroup g;
+  int64_t members, mine;
+  uint64_t bytes; /* as the plan has it: of the whole tensor, as it travels */
+} Coll;
+
+/* What a collective reduces travels as it lies: no more bytes than the plan says. */
+static ZxCommElem moved_as(const ZkView *v) {
+  ZB_ASSERT(v->elem == ZK_F32 || v->elem == ZK_BF16);
+  return v->elem == ZK_BF16 ? ZX_BF16 : ZX_F32;
+}
+
+static ZxReduce how(const ZpNode *n) { return n->call.opt[0] ? ZX_MAX : ZX_SUM; }
+
+static void all_reduce(Coll *c) {
+  uint64_t n = count_of(c->in);
+  ZB_ASSERT(c->in->elem == c->out->elem && same_order(c->in, c->out));
+  ZB_ASSERT(c->bytes == n * zk_elem_bytes((ZkElem)c->in->elem));
+  if (c->in->data != c->out->data)
+    c->e->dev->copy(c->e->env, c->out->data, c->in->data, c->bytes);
+  zx_await(c->e, c->e->c->t->all_reduce(c->e->c, c->g, c->out->data, n, moved_as(c->in), how(c->n)));
+}
+
+static void all_gather(Coll *c) {
+  uint16_t axis = c->n->axis;
+  uint64_t bytes = count_of(c->in) * zk_elem_bytes((ZkElem)c->in->elem);
+  ZB_ASSERT(c->bytes == bytes * (uint64_t)c->members);
+  char *all = c->n->packs ? c->scratch : c->out->data;
+  zx_await(c->e, c->e->c->t->all_gather(c->e->c, c->g, c->in->data, bytes, all));
+  int64_t n = c->in->size[axis_of(c->in, axis)];
+  for (int64_t i = 0; c->n->packs && i < c->members; i++)
+    copy_view(c->e, dense_at(c->in, all + (uint64_t)i * bytes, (ZkElem)c->in->elem), part_of(c->out, axis, i * n, n));
+}
+
+static void reduce_scatter(Coll *c) {
+  uint16_t axis = c->n->axis;
+  ZkElem elem = (ZkElem)c->in->elem;
+  uint64_t n = count_of(c->out), bytes = n * zk_elem_bytes(elem);
+  int64_t len = c->out->size[axis_of(c->out, axis)];
+  ZB_ASSERT(c->out->elem == elem && c->bytes == bytes * (uint64_t)c->members);
+  char *all = c->n->packs ? c->scratch : c->in->data;
+  for (int64_t i = 0; c->n->packs && i < c->members; i++)
+    copy_view(c->e, part_of(c->in, axis, i * len, len), dense_at(c->out, all + (uint64_t)i * bytes, elem));
+  zx_await(c->e, c->e->c->t->reduce_scatter(c->e->c, c->g, all, n, moved_as(c->in), how(c->n), c->out->data));
+}
+
+/* From split along `axis` to split along `axis2`: block j is what member j will own. */
+static void all_to_all(Coll *c) {
+  uint16_t from = c->n->axis, to = c->n->axis2;
+  ZkElem elem = (ZkElem)c->in->elem;
+  uint64_t bytes = count_of(c->in) * zk_elem_bytes(elem), block = bytes / (uint64_t)c->members;
+  ZB_ASSERT(c->bytes == bytes);
+  char *sent = c->scratch, *got = c->scratch + zb_round_up(bytes, 64);
+  int64_t nto = c->out->size[axis_of(c->out, to)], nfrom = c->in->size[axis_of(c->in, from)];
+  for (int64_t i = 0; i < c->members; i++) {
+    ZkView p = part_of(c->in, to, i * nto, nto);
+    copy_view(c->e, p, dense_at(&p, sent + (uint64_t)i * block, elem));
+  }
+  zx_await(c->e, c->e->c->t->all_to_all(c->e->c, c->g, sent, block, got));
+  for (int64_t i = 0; i < c->members; i++) {
+    ZkView p = part_of(c->out, from, i * nfrom, nfrom);
+    copy_view(c->e, dense_at(&p, got + (uint64_t)i * block, elem), p);
+  }
+}
+
+/* A part of a sum: zeros but for what this rank gives to it. May be in place where that is all or nothing. */
+static void local_pad(Coll *c) {
+  bool split = c->n->axis != ZP_NO_AXIS && c->members > 1, gives = split || c->mine == 0;
+  ZkView to = *c->out;
+  if (split) {
+    int64_t len = c->in->size[axis_of(c->in, c->n->axis)];
+    to = part_of(c->out, c->n->axis, c->mine * len, len);
+  }
+  if (split || !gives) c->e->dev->zero(c->e->env, c->out->data, count_of(c->out) * zk_elem_bytes((ZkElem)c->out->elem));
+  if (gives && to.data != c->in->data) copy_view(c->e, *c->in, to);
+}
+
+void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, char *scratch) {
+  Coll c = {e, n, &n->call.in[0], &n->call.out[0], scratch, e->node_group[n->dims], 0, 0, zp_node_bytes(s, n)};
+  c.members = zp_group_size(&e->p->mesh, n->dims);
+  c.mine = zp_group_index(&e->p->mesh, e->rank, n->dims);
+  switch (n->call.op) {
+  case ZG_OP_ALL_REDUCE: all_reduce(&c); break;
+  case ZG_OP_ALL_GATHER: all_gather(&c); break;
+  case ZG_OP_REDUCE_SCATTER: reduce_scatter(&c); break;
+  case ZG_OP_ALL_TO_ALL: all_to_all(&c); break;
+  case ZG_OP_LOCAL_SLICE: {
+    int64_t len = c.out->size[axis_of(c.out, n->axis)];
+    copy_view(e, part_of(c.in, n->axis, c.mine * len, len), *c.out);
+    break;
+  }
+  case ZG_OP_LOCAL_PAD: local_pad(&c); break;
+  default: ZB_BUG("`%s` over mesh dims", zg_op_info[n->call.op].text);
+  }
+}

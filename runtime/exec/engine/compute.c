@@ -1,0 +1,91 @@
+/* Instructions of the compute queue: where the parts of one lie, and who does it. */
+#include "runtime/exec/engine/internal.h"
+
+/* ---- where its parts lie ---- */
+static char *boundary(ZxEngine *e, const ZpInstr *in, uint32_t index) {
+  for (uint32_t i = 0; i < in->naccess; i++) {
+    const ZpBuf *b = &e->st->prog.bufs[in->access[i].buf];
+    if (b->kind == ZP_B_BOUNDARY && b->index == (index & 1)) return zx_buf_at(e, b);
+  }
+  return NULL;
+}
+
+static char *carry_in(ZxEngine *e, const ZpInstr *in, uint32_t inst, char *slot) {
+  const ZpSegment *s = &e->p->segments[e->st->insts[inst].segment];
+  if (inst == 0) return zx_find_buf(e, in, ZP_B_RECV_ACT, ZP_NONE);
+  if (s->saves_carry) return slot + e->st->saved_at[inst] + s->saved_bytes;
+  return boundary(e, in, inst);
+}
+
+static ZxFrame frame(ZxEngine *e, const ZpInstr *in) {
+  const ZpInst *x = &e->st->insts[in->inst];
+  ZxFrame f = {.mb = in->mb, .iter = x->iter};
+  char *slot = zx_find_buf(e, in, ZP_B_SLOT, ZP_NONE);
+  bool last = in->inst + 1 == e->st->ninsts;
+  f.scratch = zx_find_buf(e, in, ZP_B_SCRATCH, ZP_NONE);
+  f.inputs = slot;
+  f.saved = slot ? slot + e->st->saved_at[in->inst] : NULL;
+  f.carry_in = carry_in(e, in, in->inst, slot);
+  if (in->op == ZP_I_FWD) {
+    f.carry_out = last ? zx_find_buf(e, in, ZP_B_SEND_ACT, ZP_NONE) : carry_in(e, in, in->inst + 1, slot);
+  } else if (in->op == ZP_I_BWD) {
+    f.dcarry_out = last ? zx_find_buf(e, in, ZP_B_RECV_GRAD, ZP_NONE) : boundary(e, in, in->inst + 1);
+    f.dcarry_in = in->inst == 0 ? zx_find_buf(e, in, ZP_B_SEND_GRAD, ZP_NONE) : boundary(e, in, in->inst);
+  }
+  f.held = e->held_at;
+  for (uint32_t i = 0; i < x->nheld; i++) {
+    const ZpHeld *h = &e->st->held[x->held[i]];
+    const ZpBucket *k = &e->p->buckets[h->bucket];
+    ZxHeldAt *at = &e->held_at[i];
+    *at = (ZxHeldAt){.param = k->level >= 3 ? zx_find_buf(e, in, ZP_B_GATHER, h->bucket) : e->arena + h->param_at};
+    if (in->op != ZP_I_BWD) continue;
+    const ZpAccess *staged = zx_find_access(e, in, ZP_B_STAGING, h->bucket);
+    ZB_ASSERT((k->level >= 2) == (staged != NULL));
+    at->grad = staged ? zx_buf_at(e, &e->st->prog.bufs[staged->buf]) : e->arena + h->grad_at;
+    at->first_write = zx_begin_backward(e, in->inst, i, staged, at->grad);
+  }
+  return f;
+}
+
+/* ---- who does it ---- */
+static void begin_step(ZxEngine *e) {
+  zx_begin_grads(e);
+  e->dev->zero(e->env, e->sums, sizeof *e->sums);
+  e->dev->zero(e->env, &e->count->denominator, sizeof e->count->denominator);
+}
+
+static void run_segment(ZxEngine *e, const ZpInstr *in) {
+  const ZpSegment *s = &e->p->segments[e->st->insts[in->inst].segment];
+  const ZpList *l = &s->list[zp_phase(in->op)];
+  ZxFrame f = frame(e, in);
+  zx_run_nodes(e, s, l->nodes, l->n, &f);
+}
+
+void zx_compute(ZxEngine *e, const ZpInstr *in) {
+  switch (in->op) {
+  case ZP_I_ZERO_GRADS: begin_step(e); break;
+  case ZP_I_LOAD:
+    if (!zx_feed(e, zx_need_buf(e, in, ZP_B_SLOT, ZP_NONE), in->mb)) e->failed = true;
+    break;
+  case ZP_I_COUNT:
+  case ZP_I_FWD:
+  case ZP_I_BWD: run_segment(e, in); break;
+  case ZP_I_NORM_LOCAL: {
+    double t = zb_now();
+    zx_norm_local(e);
+    zx_profile_norm(e);
+    zx_finish_call(e);
+    e->times[ZG_OP_COUNT] += zb_now() - t;
+    break;
+  }
+  case ZP_I_OPT_STEP: {
+    double t = zb_now();
+    zx_optimize(e, &e->st->held[in->held]);
+    zx_profile_update(e, &e->st->held[in->held]);
+    zx_finish_call(e);
+    e->times[ZG_OP_COUNT] += zb_now() - t;
+    break;
+  }
+  default: ZB_BUG("%s in the compute queue", zp_instr_info[in->op].text);
+  }
+}

@@ -1,0 +1,93 @@
+/* Instructions of the transfer and the collective queue: how each starts, and what is left to do when it is complete. The
+ * instruction says which collective, over which dims, and how many bytes. */
+#include "runtime/exec/engine/internal.h"
+
+static uint64_t shard_elems(const ZxEngine *e, const ZpBucket *k) {
+  return k->elems / (uint64_t)zp_group_size(&e->p->mesh, k->shard);
+}
+static uint64_t shard_index(const ZxEngine *e, const ZpBucket *k) {
+  return (uint64_t)zp_group_index(&e->p->mesh, e->rank, k->shard);
+}
+
+/* ---- buckets ---- */
+static ZxRequest gather(ZxEngine *e, const ZpInstr *in, uint64_t elems, const char *shard, char *all) {
+  ZB_ASSERT(in->coll == ZG_OP_ALL_GATHER && in->bytes == elems * zk_elem_bytes(e->p->compute));
+  uint64_t members = (uint64_t)zp_group_size(&e->p->mesh, in->dims);
+  return e->c->t->all_gather(e->c, e->group[in->dims], shard, in->bytes / members, all);
+}
+
+static ZxRequest reduce(ZxEngine *e, const ZpInstr *in, ZxGroup group, float *grads, uint64_t elems) {
+  ZB_ASSERT(in->coll == ZG_OP_ALL_REDUCE && in->bytes == elems * sizeof *grads);
+  return e->c->t->all_reduce(e->c, group, grads, elems, ZX_F32, ZX_SUM);
+}
+
+static ZxRequest scatter(ZxEngine *e, const ZpInstr *in, const ZpBucket *k, float *all) {
+  if (!in->dims) return -1; /* complete on every rank already */
+  if (in->coll == ZG_OP_ALL_REDUCE) return reduce(e, in, e->group[in->dims], all, k->elems);
+  uint64_t n = shard_elems(e, k);
+  ZB_ASSERT(in->coll == ZG_OP_REDUCE_SCATTER && in->dims == k->shard && in->bytes == k->elems * sizeof *all);
+  return e->c->t->reduce_scatter(e->c, e->group[in->dims], all, n, ZX_F32, ZX_SUM, all + shard_index(e, k) * n);
+}
+
+static ZxRequest start_bucket_collective(ZxEngine *e, const ZpInstr *in) {
+  const ZpHeld *h = &e->st->held[in->held];
+  const ZpBucket *k = &e->p->buckets[h->bucket];
+  char *params = e->arena + h->param_at, *grads = e->arena + h->grad_at;
+  uint64_t from, to;
+  zx_owned_shard(e, h, &from, &to);
+  switch (in->op) {
+  case ZP_I_GATHER_PARAMS: return gather(e, in, k->elems, params, zx_need_buf(e, in, ZP_B_GATHER, h->bucket));
+  case ZP_I_PUBLISH_PARAMS: return gather(e, in, k->elems, params + from * zk_elem_bytes(e->p->compute), params);
+  case ZP_I_SCATTER_GRADS:
+    return scatter(e, in, k, (float *)(void *)(in->in_place ? grads : zx_need_buf(e, in, ZP_B_STAGING, h->bucket)));
+  case ZP_I_REDUCE_GRADS: return reduce(e, in, e->group[in->dims], zx_grads(e, h), to - from);
+  case ZP_I_REDUCE_TIED: return reduce(e, in, e->tied[in->tied], zx_grads(e, h), to - from);
+  default: ZB_BUG("%s in the collective queue", zp_instr_info[in->op].text);
+  }
+}
+
+/* Loss sums and norm: each counted by exactly one rank of those that hold the same. */
+static ZxRequest start_step_sums(ZxEngine *e, const ZpInstr *in) {
+  const ZpMesh *m = &e->p->mesh;
+  ZpDims all = zp_all_dims(m);
+  ZxSums *s = e->sums;
+  if (zp_group_index(m, e->rank, all & ~e->p->loss_partial[0])) e->dev->zero(e->env, &s->loss, sizeof s->loss);
+  if (zp_group_index(m, e->rank, all)) e->dev->zero(e->env, &s->aux, sizeof s->aux);
+  if (e->has_loss && zp_group_index(m, e->rank, all) == 0)
+    e->dev->copy(e->env, &s->denominator, &e->count->denominator, sizeof s->denominator);
+  ZB_ASSERT(in->bytes == (in->dims ? ZP_STEP_SUMS * sizeof(double) : 0));
+  return e->c->t->all_reduce(e->c, 0, s, ZP_STEP_SUMS, ZX_F64, ZX_SUM);
+}
+
+ZxRequest zx_start_exchange(ZxEngine *e, const ZpInstr *in) {
+  const ZxCommTable *t = e->c->t;
+  int peer = (int)zp_rank_of_stage(&e->p->mesh, e->rank, in->peer);
+  switch (in->op) {
+  case ZP_I_SEND_ACT: return t->send(e->c, zx_need_buf(e, in, ZP_B_SEND_ACT, ZP_NONE), in->bytes, peer, (int)in->pair);
+  case ZP_I_RECV_ACT: return t->recv(e->c, zx_need_buf(e, in, ZP_B_RECV_ACT, ZP_NONE), in->bytes, peer, (int)in->pair);
+  case ZP_I_SEND_GRAD: return t->send(e->c, zx_need_buf(e, in, ZP_B_SEND_GRAD, ZP_NONE), in->bytes, peer, (int)in->pair);
+  case ZP_I_RECV_GRAD: return t->recv(e->c, zx_need_buf(e, in, ZP_B_RECV_GRAD, ZP_NONE), in->bytes, peer, (int)in->pair);
+  case ZP_I_REDUCE_COUNT:
+    if (!in->dims) return -1;
+    ZB_ASSERT(in->bytes == sizeof e->count->denominator);
+    return t->all_reduce(e->c, e->group[in->dims], &e->count->denominator, 1, ZX_F64, ZX_SUM);
+  case ZP_I_REDUCE_STEP: return start_step_sums(e, in);
+  default: return start_bucket_collective(e, in);
+  }
+}
+
+void zx_finish_exchange(ZxEngine *e, const ZpInstr *in) {
+  switch (in->op) {
+  case ZP_I_REDUCE_COUNT: e->dev->reciprocal(e->env, &e->count->denominator, &e->count->seed[0]); break;
+  case ZP_I_SCATTER_GRADS: {
+    if (in->in_place) break;
+    const ZpHeld *h = &e->st->held[in->held];
+    const ZpBucket *k = &e->p->buckets[h->bucket];
+    uint64_t n = shard_elems(e, k);
+    const float *all = (const float *)(const void *)zx_need_buf(e, in, ZP_B_STAGING, h->bucket);
+    e->dev->axpy(e->env, (int64_t)n, 1, all + shard_index(e, k) * n, (float *)(void *)(e->arena + h->grad_at));
+    break;
+  }
+  default: break;
+  }
+}

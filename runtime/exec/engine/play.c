@@ -1,0 +1,91 @@
+/* Plays the program of one rank: three queues, one thread. Compute runs in order; transfers and collectives start in
+ * order as soon as what they wait for is complete, and go on while compute works. Where all that is done by a device's
+ * streams, instructions are queued in the order of the program. */
+#include "runtime/exec/engine/internal.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool all_started(const ZxEngine *e) {
+  const ZpProgram *g = &e->st->prog;
+  return e->head[ZP_Q_P2P] == g->nqueue[ZP_Q_P2P] && e->head[ZP_Q_COLL] == g->nqueue[ZP_Q_COLL];
+}
+
+/* What the step's sums say, on the host. */
+static void read_sums(ZxEngine *e) {
+  const ZxSums *s = e->sums;
+  if (!e->dev->host) {
+    s = (const ZxSums *)(const void *)(e->pinned + e->pinned_sums);
+    e->dev->download(e->env, e->pinned + e->pinned_sums, e->sums, sizeof *e->sums);
+    if (!zx_finish(e, e->err)) e->failed = true;
+  }
+  e->out.tokens = s->denominator;
+  e->out.aux = s->aux / (double)e->p->nmicro;
+  e->out.loss = s->loss / s->denominator + e->out.aux;
+  e->out.grad_norm = sqrt(s->squares);
+  e->out.lost = s->lost > 0;
+}
+
+/* All instructions in the order of the program, which is a part of one order of all ranks' (plan/program.c): transfers and
+ * collectives too, for which the host then waits never. comm/nccl.c says why it must be this one. */
+static void play_in_order(ZxEngine *e) {
+  const ZpProgram *g = &e->st->prog;
+  for (uint32_t i = 0; i < g->ninstrs && !e->failed; i++) {
+    const ZpInstr *in = &g->instrs[i];
+    ZB_ASSERT(zx_ready(e, i));
+    zx_enter(e, in);
+    if (in->queue == ZP_Q_COMPUTE) {
+      e->at = i;
+      zx_compute(e, in);
+      zx_leave(e, i);
+      continue;
+    }
+    ZxRequest r = zx_start_exchange(e, in);
+    ZB_ASSERT(r < 0);
+    zx_complete(e, i);
+  }
+  e->at = ZP_NONE;
+  e->dev->stream(e->env, ZP_Q_COMPUTE);
+}
+
+void zx_play(ZxEngine *e) {
+  const ZpProgram *g = &e->st->prog;
+  memset(e->done, 0, g->ninstrs * sizeof *e->done);
+  if (e->in_order) {
+    play_in_order(e);
+    return;
+  }
+  memset(e->head, 0, sizeof e->head);
+  ZxWait w = {0};
+  e->nflight = 0;
+  e->playing = true;
+  for (uint32_t k = 0; k < g->nqueue[ZP_Q_COMPUTE] && !e->failed; k++) {
+    uint32_t i = g->queue[ZP_Q_COMPUTE][k];
+    double from = zb_now();
+    e->at = i;
+    while (!zx_ready(e, i))
+      if (zx_poll(e)) zx_moved(e, &w);
+      else zx_relax(e, &w, ZX_FOR_QUEUES);
+    zx_moved(e, &w);
+    e->times[ZG_OP_COUNT + 1] += zb_now() - from;
+    zx_enter(e, &g->instrs[i]);
+    zx_compute(e, &g->instrs[i]);
+    zx_leave(e, i);
+    zx_poll(e);
+  }
+  double from = zb_now();
+  e->at = ZP_NONE;
+  while (!e->failed && (e->nflight || !all_started(e)))
+    if (zx_poll(e)) zx_moved(e, &w);
+    else zx_relax(e, &w, ZX_FOR_QUEUES);
+  zx_moved(e, &w);
+  e->times[ZG_OP_COUNT + 1] += zb_now() - from;
+  e->playing = false;
+}
+
+void zx_end_step(ZxEngine *e) {
+  double from = zb_now();
+  if (!e->failed && !zx_finish(e, e->err)) e->failed = true;
+  e->times[ZG_OP_COUNT + 1] += zb_now() - from;
+  if (!e->failed) read_sums(e);
+}

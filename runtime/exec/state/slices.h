@@ -1,0 +1,45 @@
+/* Values of parameters, where a rank has them and where they are in the whole model: what this room's files share. */
+#ifndef ZUG_EXEC_SLICES_H
+#define ZUG_EXEC_SLICES_H
+
+#include "runtime/exec/engine/internal.h"
+#include "runtime/exec/state/weights.h"
+
+/* "layer.3.attn.wq": path of iteration `iter`; how many iterations there are. */
+const char *zx_path(ZxEngine *e, uint32_t param, uint32_t iter);
+uint32_t zx_iterations(const ZxEngine *e, uint32_t param);
+
+/* A walk over the shards that this rank owns, by *stretches*: what is contiguous in the shard and in the whole parameter,
+ * in declared order and without padding. */
+typedef struct ZxWalk ZxWalk;
+struct ZxWalk {
+  /* The caller's: what is done at the beginning of a slice of a parameter (may be NULL), and with each stretch: n elements
+   * from `global` of the whole parameter, at `at`. False ends the walk. */
+  bool (*open)(ZxWalk *);
+  bool (*each)(void *walk, uint64_t global, uint64_t n, float *at);
+  bool draws;      /* `each` does not fail and may run on all threads */
+  bool fetch;      /* values are read, of the shards that this rank speaks for; else written, of all */
+  bool grads;      /* gradients, not values */
+  ZxWeights *file; /* load, save */
+  const char *name; /* of the file */
+  int64_t tensor;   /* there */
+  void *ctx;
+  ZbErr *err;
+  /* Where it is. */
+  ZxEngine *e;
+  const ZpSlice *s;
+  const char *path;
+  uint64_t stream; /* of random numbers */
+  uint32_t iter;
+  float *base; /* f32 values; element `first` of the slice is base[0] */
+  uint64_t first;
+  float *values; /* room on the host for one shard of a device that is not the host */
+};
+bool zx_walk(ZxEngine *e, ZxWalk *w);
+/* "layer.0.w1[3, 17]": one element of the whole parameter where the walk is. */
+const char *zx_element(const ZxWalk *w, uint64_t global);
+
+/* init.c: collective. From the f32 values of owned shards to all parameters that steps read. */
+bool zx_publish_initial(ZxEngine *e, ZbErr *err);
+
+#endif
