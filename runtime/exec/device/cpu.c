@@ -1,8 +1,9 @@
-/* The CPU as a device: its memory is the host's, in one mapping that asks for huge pages. */
+/* The CPU as a device: its memory is the host's, in one mapping that asks for huge pages, and its streams are trivial. */
 #include "runtime/exec/device/device.h"
 
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -110,10 +111,31 @@ static void cpu_reciprocal(const ZkEnv *env, const double *x, float *y) {
   (void)env;
   *y = *x > 0 ? (float)(1 / *x) : 0;
 }
-static bool cpu_finish(const ZkEnv *env, ZbErr *err) {
-  (void)env, (void)err;
-  return true;
+
+/* ---- memory that the device can reach is the host's, as all of it ---- */
+static void *cpu_pinned(const ZkEnv *env, size_t bytes, ZbErr *err) {
+  char text[24];
+  void *p = aligned_alloc(64, zb_round_up(bytes ? bytes : 1, 64));
+  (void)env;
+  if (!p) zb_fail(err, "", "cannot allocate %s", zb_bytes(text, bytes));
+  return p;
 }
+static void cpu_unpin(const ZkEnv *env, void *p) {
+  (void)env;
+  free(p);
+}
+
+/* ---- streams and events: a call is done when it returns, so all orders are kept and all events are reached ---- */
+static bool cpu_events(ZkEnv *env, uint32_t n, ZbErr *err) { return (void)env, (void)n, (void)err, true; }
+static void cpu_stream(ZkEnv *env, int queue) { (void)env, (void)queue; }
+static int cpu_current(const ZkEnv *env) { return (void)env, 0; }
+static void cpu_pass(const ZkEnv *env, uint32_t event) { (void)env, (void)event; }
+static bool cpu_reached(const ZkEnv *env, uint32_t event) { return (void)env, (void)event, true; }
+static bool cpu_idle(const ZkEnv *env) { return (void)env, true; }
+static bool cpu_finish(const ZkEnv *env, ZbErr *err) { return (void)env, (void)err, true; }
+
+/* Its memory is the host's. */
+static ZxComm *cpu_comm(ZxComm *world, ZkEnv *env, const char **why) { return (void)env, (void)why, world; }
 
 const ZxDeviceTable zx_device_cpu = {
     .name = "cpu",
@@ -136,5 +158,17 @@ const ZxDeviceTable zx_device_cpu = {
     .copy = cpu_copy,
     .add_scalar = cpu_add_scalar,
     .reciprocal = cpu_reciprocal,
+    .pinned = cpu_pinned,
+    .unpin = cpu_unpin,
+    .upload = cpu_copy,
+    .download = cpu_copy,
+    .events = cpu_events,
+    .stream = cpu_stream,
+    .current = cpu_current,
+    .record = cpu_pass,
+    .wait = cpu_pass,
+    .reached = cpu_reached,
+    .idle = cpu_idle,
     .finish = cpu_finish,
+    .comm = cpu_comm,
 };

@@ -22,16 +22,15 @@ typedef struct {
   double *lost;
 } ZxScalars;
 
-/* On a host device a call is done when it returns, and there are no events. On other devices every call but those that
- * say so only queues its work on the current stream, one for each of the plan's queues: work of a stream is done in order,
- * and work of another is ordered after it by an event. */
+/* Every call but those that say so may only queue its work on the current stream, one for each of the plan's queues: work of
+ * a stream is done in order, and work of another is ordered after it by an event. A host device does it at once. */
 typedef struct {
   /* ---- what it is ---- */
   const char *name; /* "cpu" */
   /* A device in a module has only these: how people call it, the module's file, which has the rest as zx_device_NAME, and
    * a library that machines with such a device have. */
   const char *label, *module, *driver;
-  bool host;
+  bool host; /* its memory is the host's, and a call is done when it returns: nothing need be copied to be fed or read */
   /* May be NULL: always. Whether there is one on this machine; if not, why. */
   bool (*available)(ZbErr *err);
   /* Fills env->device, and takes what libraries keep for themselves. `node_rank`: this rank's number among those of its
@@ -55,8 +54,8 @@ typedef struct {
   void (*memory)(const ZkEnv *env, uint64_t *total, uint64_t *unused);
   void (*zero)(const ZkEnv *env, void *p, size_t bytes);
   void (*copy)(const ZkEnv *env, void *to, const void *from, size_t bytes);
-  /* NULL for the host: memory of the host's that the device can reach; to the device, and from it. `from` (`to`) is memory of
-   * `pinned` and stays untouched until done. */
+  /* Memory of the host's that the device can reach; to the device, and from it. `from` (`to`) is memory of `pinned` and
+   * stays untouched until done. */
   void *(*pinned)(const ZkEnv *env, size_t bytes, ZbErr *err);
   void (*unpin)(const ZkEnv *env, void *p);
   void (*upload)(const ZkEnv *env, void *to, const void *from, size_t bytes);
@@ -76,7 +75,7 @@ typedef struct {
   void (*add_scalar)(const ZkEnv *env, const float *x, double *sum); /* sum += x */
   void (*reciprocal)(const ZkEnv *env, const double *x, float *y);   /* y = 1/x, 0 where x is not positive */
 
-  /* ---- streams and events 0..n-1, which are made once; NULL for the host, but for `finish` ---- */
+  /* ---- streams and events 0..n-1, which are made once ---- */
   bool (*events)(ZkEnv *env, uint32_t n, ZbErr *err);
   void (*stream)(ZkEnv *env, int queue); /* makes that queue's stream the current one */
   int (*current)(const ZkEnv *env);
@@ -98,7 +97,8 @@ typedef struct {
   void (*drop_graph)(ZkEnv *env);
 
   /* May be NULL. Collective: a communicator of the device's memory over the ranks of `world`, whose operations go to the
-   * current stream and are complete (-1) once they are there. NULL on all ranks if there is none, and why. */
+   * current stream and are complete (-1) once they are there; of a host device, `world` itself. NULL on all ranks if there
+   * is none, and why. */
   ZxComm *(*comm)(ZxComm *world, ZkEnv *env, const char **why);
 } ZxDeviceTable;
 

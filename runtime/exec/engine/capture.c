@@ -27,7 +27,7 @@ static void put_now(ZxEngine *e) {
 
 /* ---- playing ---- */
 static void queue(ZxEngine *e) {
-  if (!e->dev->host) e->dev->upload(e->env, &e->count->now, e->pinned + e->pinned_now, sizeof e->count->now);
+  e->dev->upload(e->env, &e->count->now, e->pinned + e->pinned_now, sizeof e->count->now);
   zx_play(e);
 }
 
@@ -57,7 +57,7 @@ static void capture(ZxEngine *e) {
 }
 
 void zx_step(ZxEngine *e) {
-  if (!e->dev->host) put_now(e);
+  put_now(e);
   if (e->capture == ZX_CAPTURE_NEXT) capture(e);
   if (e->failed) return;
   if (e->capture == ZX_CAPTURED) replay(e);

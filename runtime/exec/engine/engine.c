@@ -65,10 +65,6 @@ static void *scalars(ZxEngine *e, uint32_t index, size_t bytes) {
 /* The one seed that does not change from step to step; and where what does will be. */
 static bool put_seed(ZxEngine *e, ZbErr *err) {
   float seed = (float)(1.0 / (double)e->p->nmicro);
-  if (e->dev->host) {
-    e->count->seed[1] = seed;
-    return true;
-  }
   e->env->now = &e->count->now;
   memcpy(e->pinned, &seed, sizeof seed);
   e->dev->upload(e->env, &e->count->seed[1], e->pinned, sizeof seed);

@@ -134,7 +134,7 @@ uint64_t zx_input_bytes(const ZxEngine *e) {
 bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb) {
   uint64_t bytes = zx_input_bytes(e), end = (uint64_t)(inputs - e->arena) + bytes;
   if (end > e->high) e->high = end;
-  if (e->dev->host) return feed(e, inputs, mb);
+  if (!e->nblocks) return feed(e, inputs, mb);
   char *block = e->pinned + mb % e->nblocks * bytes;
   ZxWait w = {0};
   while (mb && mb % e->nblocks == 0 && !e->dev->reached(e->env, e->pinned_event)) /* blocks are free again */

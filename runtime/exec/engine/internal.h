@@ -45,7 +45,7 @@ typedef struct {
 typedef struct {
   double denominator;
   float seed[2]; /* 1/denominator, 1/micro-batches */
-  ZkNow now;     /* of a device that is not the host */
+  ZkNow now;
 } ZxCount;
 
 /* Whether steps are captured: no; once one was played; in this step; they are. */
@@ -68,9 +68,9 @@ struct ZxEngine {
   uint64_t high;  /* highest byte handed out */
   ZxSums *sums;   /* in the arena */
   ZxCount *count; /* in the arena */
-  char *pinned;   /* not a host's device: `nblocks` micro-batches' inputs; what comes with a step; its sums */
+  char *pinned;   /* `nblocks` micro-batches' inputs; what comes with a step; its sums */
   uint64_t pinned_now, pinned_sums;
-  uint32_t nblocks;      /* used in turn */
+  uint32_t nblocks;      /* used in turn; 0: inputs are read into the arena */
   uint32_t pinned_event; /* the latest inputs' upload */
   uint32_t call_event;   /* the call just made, where the host waits for each */
   struct {

@@ -1,8 +1,8 @@
 /* The transfer and the collective queue, which go on while compute works: their instructions start in order, as soon as what
  * they wait for is complete, and may be under way together. Waits for one request, or for the device, keep them going.
  *
- * An instruction is *done* once what comes after it can be put in order: when it is complete, or, on a
- * device that is not the host, when it is in its stream and has an event. Nothing is allocated in a step. */
+ * An instruction is *done* once what comes after it can be put in order: when it is in its stream and has an event; one of
+ * a communicator that the host waits for, when it is complete. Nothing is allocated in a step. */
 #include "runtime/exec/engine/internal.h"
 
 #include <sched.h>
@@ -17,7 +17,6 @@ bool zx_ready(const ZxEngine *e, uint32_t i) {
 
 /* Makes the instruction's stream current and orders it after what it waits for in others. */
 void zx_enter(ZxEngine *e, const ZpInstr *in) {
-  if (e->dev->host) return;
   e->dev->stream(e->env, in->queue);
   for (uint32_t k = 0; k < in->nwait; k++)
     if (e->st->prog.instrs[in->wait[k]].queue != in->queue) e->dev->wait(e->env, in->wait[k]);
@@ -25,12 +24,12 @@ void zx_enter(ZxEngine *e, const ZpInstr *in) {
 
 void zx_leave(ZxEngine *e, uint32_t i) {
   e->done[i] = true;
-  if (!e->dev->host) e->dev->record(e->env, i);
+  e->dev->record(e->env, i);
 }
 
 void zx_complete(ZxEngine *e, uint32_t i) {
   const ZpInstr *in = &e->st->prog.instrs[i];
-  if (!e->dev->host) e->dev->stream(e->env, in->queue);
+  e->dev->stream(e->env, in->queue);
   zx_finish_exchange(e, in);
   zx_leave(e, i);
 }
@@ -67,7 +66,7 @@ bool zx_poll(ZxEngine *e) {
   }
   e->nflight = left;
   e->polling = false;
-  if (!e->dev->host) e->dev->stream(e->env, ZP_Q_COMPUTE);
+  e->dev->stream(e->env, ZP_Q_COMPUTE);
   return moved;
 }
 
@@ -84,14 +83,14 @@ void zx_await(ZxEngine *e, ZxRequest r) {
 
 bool zx_finish(ZxEngine *e, ZbErr *err) {
   ZxWait w = {0};
-  while (!e->dev->host && !e->dev->idle(e->env)) zx_relax(e, &w, ZX_FOR_DEVICE);
+  while (!e->dev->idle(e->env)) zx_relax(e, &w, ZX_FOR_DEVICE);
   zx_moved(e, &w);
   return e->dev->finish(e->env, err);
 }
 
 /* The end should be seen when it comes: no naps. */
 void zx_finish_call(ZxEngine *e) {
-  if (e->dev->host || !e->o.times) return;
+  if (!e->o.times) return;
   ZxWait w = {0};
   e->dev->record(e->env, e->call_event);
   for (int tries = 1; !e->dev->reached(e->env, e->call_event); tries++) {

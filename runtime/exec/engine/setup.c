@@ -53,17 +53,18 @@ static void note_memory(ZxEngine *e, int when) {
 
 #define MOST_PINNED ((uint64_t)256 << 20) /* for inputs; one block there must be */
 
-/* What goes to memory that is not the host's, and what comes back, passes through a block of the host's that the device can
- * reach: the inputs of as many micro-batches as have room, what comes with a step, a step's sums. */
+/* What goes to the arena and what comes back passes through a block of the host's memory that the device can reach: the
+ * inputs of as many micro-batches as have room (none of a host device: they are read into the arena), what comes with a
+ * step, a step's sums. */
 bool zx_open_memory(ZxEngine *e, ZbErr *err) {
   if (!(e->arena = e->dev->alloc(e->env, e->st->ledger.total, err))) {
     explain_size(e, err);
     return false;
   }
   note_memory(e, 2);
-  if (e->dev->host) return true;
   uint64_t bytes = zx_input_bytes(e), most = bytes ? MOST_PINNED / bytes : (uint64_t)e->p->nmicro;
   e->nblocks = (uint32_t)(most < 1 ? 1 : most < (uint64_t)e->p->nmicro ? most : (uint64_t)e->p->nmicro);
+  if (e->dev->host) e->nblocks = 0;
   e->pinned_now = zb_round_up(e->nblocks * bytes, 64);
   e->pinned_sums = zb_round_up(e->pinned_now + sizeof(ZkNow), 64);
   e->pinned = e->dev->pinned(e->env, e->pinned_sums + sizeof(ZxSums), err);
@@ -75,7 +76,7 @@ bool zx_open_events(ZxEngine *e, ZbErr *err) {
   uint32_t n = e->st->prog.ninstrs;
   e->pinned_event = n;
   e->call_event = n + 1;
-  return e->dev->host || e->dev->events(e->env, n + 2 + ZX_STAGED_EVENTS, err);
+  return e->dev->events(e->env, n + 2 + ZX_STAGED_EVENTS, err);
 }
 
 /* ---- prepared calls ---- */
@@ -99,8 +100,6 @@ bool zx_prepare(ZxEngine *e, ZbErr *err) {
 
 /* ---- communicators ---- */
 void zx_open_comm(ZxEngine *e) {
-  e->c = e->world;
-  if (e->dev->host) return;
   e->comm_reason = "there is no communicator for this device";
   e->c = e->dev->comm ? e->dev->comm(e->world, e->env, &e->comm_reason) : NULL;
   if (!e->c) e->c = zx_comm_staged(e->world, e->dev, e->env, e->call_event + 1);
@@ -125,7 +124,7 @@ void zx_connect(ZxEngine *e) {
 
 /* ---- for people ---- */
 void zx_engine_tell(const ZxEngine *e, ZbText *out) {
-  if (e->dev->host) return;
+  if (e->c == e->world) return;
   if (e->c->t->describe) zb_text_add(out, "ranks exchange by %s\n", e->c->t->describe(e->c));
   else zb_text_add(out, "ranks exchange by way of the host's memory: %s\n", e->comm_reason);
   if (e->no_capture_reason) zb_text_add(out, "each step is queued anew: %s\n", e->no_capture_reason);

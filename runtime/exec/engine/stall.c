@@ -57,7 +57,7 @@ static void stalled(ZxEngine *e, ZxRequest r) {
 }
 
 void zx_relax(ZxEngine *e, ZxWait *w, ZxRequest r) {
-  if (!e->dev->host && e->c->t->progress) e->c->t->progress(e->c);
+  if (e->c->t->progress) e->c->t->progress(e->c);
   switch (zx_pause(w, e->c)) {
   case ZX_WAITS: break;
   case ZX_STALLS: stalled(e, r); break;

@@ -83,16 +83,16 @@ static bool walk_held(ZxEngine *e, const ZpHeld *h, uint64_t from, uint64_t to, 
 static bool walk_own(ZxEngine *e, const ZpHeld *h, ZxWalk *w) {
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
-  float *own = w->grads ? zx_grads(e, h) : zx_master(e, h), *values = e->dev->host ? own : w->values;
+  float *own = w->grads ? zx_grads(e, h) : zx_master(e, h), *values = w->values ? w->values : own;
   size_t bytes = (to - from) * sizeof *own;
-  if (!e->dev->host && w->fetch) {
+  if (w->values && w->fetch) {
     e->dev->download(e->env, values, own, bytes);
     if (!zx_finish(e, w->err)) return false;
-  } else if (!e->dev->host) {
+  } else if (w->values) {
     memset(values, 0, bytes); /* padding */
   }
   if (!walk_held(e, h, from, to, values, w)) return false;
-  if (e->dev->host || w->fetch) return true;
+  if (!w->values || w->fetch) return true;
   e->dev->upload(e->env, own, values, bytes);
   return zx_finish(e, w->err);
 }

@@ -33,7 +33,7 @@ struct ZxWalk {
   uint32_t iter;
   float *base; /* f32 values; element `first` of the slice is base[0] */
   uint64_t first;
-  float *values; /* room on the host for one shard of a device that is not the host */
+  float *values; /* room on the host for one shard; NULL: the device is the host */
 };
 bool zx_walk(ZxEngine *e, ZxWalk *w);
 /* "layer.0.w1[3, 17]": one element of the whole parameter where the walk is. */
