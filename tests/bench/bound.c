@@ -64,12 +64,10 @@ static bool ask_device(const Options *o, ZpOptions *po) {
 }
 
 /* ---- a step of rank 0, counted and not played ---- */
-static uint64_t count_nodes(ZxEngine *e, const ZpSegment *s, ZpPhase phase, bool first) {
-  const ZpList *l = &s->list[phase];
-  for (uint32_t i = 0; i < l->n; i++) {
-    if (l->nodes[i].sets) l->nodes[i].call.accumulate = !first;
-    zx_profile_node(e, s, &l->nodes[i], 0);
-  }
+static uint64_t count_nodes(ZxEngine *e, uint32_t segment, ZpPhase phase, bool first) {
+  const ZpList *l = &e->p->segments[segment].list[phase];
+  for (uint32_t i = 0; i < l->n; i++)
+    zx_profile_node(e, segment, phase, i, l->nodes[i].sets ? !first : l->nodes[i].call.accumulate, 0);
   return l->n;
 }
 
@@ -80,7 +78,7 @@ static uint64_t count_step(ZxEngine *e) {
     const ZpInstr *in = &g->instrs[i];
     ZpPhase phase = zp_phase(in->op);
     if (phase < ZP_PHASES)
-      calls += count_nodes(e, &e->p->segments[e->st->insts[in->inst].segment], phase, in->mb == 0);
+      calls += count_nodes(e, e->st->insts[in->inst].segment, phase, in->mb == 0);
     switch (in->op) {
     case ZP_I_NORM_LOCAL: zx_profile_norm(e); break;
     case ZP_I_OPT_STEP: zx_profile_update(e, &e->st->held[in->held]); break;

@@ -141,11 +141,11 @@ static void local_pad(Coll *c) {
   if (gives && to.data != c->in->data) copy_view(c->e, *c->in, to);
 }
 
-void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, char *scratch) {
-  Coll c = {e, n, &n->call.in[0], &n->call.out[0], scratch, e->node_group[n->dims], 0, 0, zp_node_bytes(s, n)};
+void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *call) {
+  Coll c = {e, n, &call->in[0], &call->out[0], call->scratch, e->node_group[n->dims], 0, 0, zp_node_bytes(s, n)};
   c.members = zp_group_size(&e->p->mesh, n->dims);
   c.mine = zp_group_index(&e->p->mesh, e->rank, n->dims);
-  switch (n->call.op) {
+  switch (call->op) {
   case ZG_OP_ALL_REDUCE: all_reduce(&c); break;
   case ZG_OP_ALL_GATHER: all_gather(&c); break;
   case ZG_OP_REDUCE_SCATTER: reduce_scatter(&c); break;
@@ -156,6 +156,6 @@ void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, char *scrat
     break;
   }
   case ZG_OP_LOCAL_PAD: local_pad(&c); break;
-  default: ZB_BUG("`%s` over mesh dims", zg_op_info[n->call.op].text);
+  default: ZB_BUG("`%s` over mesh dims", zg_op_info[call->op].text);
   }
 }

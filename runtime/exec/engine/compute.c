@@ -55,10 +55,8 @@ static void begin_step(ZxEngine *e) {
 }
 
 static void run_segment(ZxEngine *e, const ZpInstr *in) {
-  const ZpSegment *s = &e->p->segments[e->st->insts[in->inst].segment];
-  const ZpList *l = &s->list[zp_phase(in->op)];
   ZxFrame f = frame(e, in);
-  zx_run_nodes(e, s, l->nodes, l->n, &f);
+  zx_run_list(e, e->st->insts[in->inst].segment, zp_phase(in->op), &f);
 }
 
 void zx_compute(ZxEngine *e, const ZpInstr *in) {

@@ -34,7 +34,7 @@ static void groups_of(ZxEngine *e, const ZpList *l) {
 
 /* All groups that any rank's program uses, in one order on all ranks. */
 static void make_groups(ZxEngine *e) {
-  ZpPlan *p = e->p;
+  const ZpPlan *p = e->p;
   for (int i = 0; i < 1 << ZP_MAX_DIMS; i++) e->group[i] = e->node_group[i] = -1;
   for (uint32_t i = 0; i < p->graph->nsegments; i++)
     for (int k = 0; k < ZP_PHASES; k++) groups_of(e, &p->segments[i].list[k]);
@@ -87,12 +87,12 @@ static uint32_t most_held(const ZpStage *st) {
   return most;
 }
 
-ZxEngine *zx_engine_new(ZbArena *a, ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err) {
+ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err) {
   ZxEngine *e = ZB_NEW(a, ZxEngine);
   *e = (ZxEngine){.a = a, .p = p, .world = c, .o = *o, .dev = o->device, .env = o->env, .rank = c->t->rank(c), .at = ZP_NONE};
   e->stage = p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->mesh, e->rank, p->mesh.pipe);
   e->st = &p->stages[e->stage];
-  zx_bind_calls(e);
+  zx_make_calls(e);
   if (!zx_agree(c, zx_check_inputs(e, err) && zx_prepare(e, err) && zx_open_memory(e, err) && zx_open_events(e, err))) {
     close_engine(e);
     return NULL;

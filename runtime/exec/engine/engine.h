@@ -18,9 +18,9 @@ typedef struct {
   ZxOrder order;
   bool times; /* the host waits for every call, so that zx_engine_times can tell them apart, and work is counted */
 } ZxEngineOptions;
-/* Makes this rank's groups, allocates its arena (exactly the planned bytes) and fills the calls. The plan's calls are
- * the engine's from now on. Collective: NULL on all ranks if one failed; those that know why say it in `err`. */
-ZxEngine *zx_engine_new(ZbArena *a, ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err);
+/* Makes this rank's groups, allocates its arena (exactly the planned bytes) and makes its calls out of the plan's.
+ * Collective: NULL on all ranks if one failed; those that know why say it in `err`. */
+ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err);
 void zx_engine_free(ZxEngine *e);
 typedef struct {
   double loss, aux, grad_norm, tokens; /* tokens: the loss denominator */

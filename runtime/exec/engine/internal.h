@@ -33,6 +33,10 @@ typedef struct {
   uint32_t mb, iter; /* micro-batch; iteration of the repeat */
 } ZxFrame;
 
+/* The calls of a segment's lists, one a node: the plan's, with what differs from rank to rank, and the pointers and the first
+ * writes of the instruction that runs. */
+typedef struct { ZkCall *of[ZP_PHASES]; } ZxCalls;
+
 typedef struct { uint64_t from, to; bool decay; } ZxRange; /* elements of a bucket */
 typedef struct { ZxRange *range; uint32_t n; } ZxClear;
 
@@ -54,13 +58,13 @@ typedef enum { ZX_CAPTURE_NEVER, ZX_CAPTURE_LATER, ZX_CAPTURE_NEXT, ZX_CAPTURED 
 struct ZxEngine {
   /* ---- what it was made of: engine.c ---- */
   ZbArena *a;
-  ZpPlan *p;
+  const ZpPlan *p;
   ZxEngineOptions o;
   const ZxDeviceTable *dev; /* = o.device */
   ZkEnv *env;               /* = o.env */
   int64_t rank;
   uint32_t stage;
-  ZpStage *st;
+  const ZpStage *st;
   bool has_loss; /* some segment of the stage has the loss */
 
   /* ---- memory: setup.c, buffers.c ---- */
@@ -107,6 +111,7 @@ struct ZxEngine {
   const ZpNode *node;
 
   /* ---- compute: compute.c, feed.c, grads.c, optimizer.c ---- */
+  ZxCalls *calls;    /* per segment */
   ZxHeldAt *held_at; /* of the running instruction's frame: as many as any segment of the stage has buckets */
   float *row;        /* one row of real inputs, before rounding */
   ZxClear **clear;            /* per segment, per bucket of it: what its backward does not set */
@@ -120,7 +125,7 @@ struct ZxEngine {
   double times[ZG_OP_COUNT + 2];
   ZxWork work[ZG_OP_COUNT + 2];
   ZxCallTime *timed;          /* where calls are timed: those of all lists of segments, one after the other, ... */
-  uint32_t ntimed, *timed_at; /* ... from here on for each segment */
+  uint32_t ntimed, *timed_at; /* ... from here on for each list */
   ZxPeaks peak;
 
   /* ---- files: state/ ---- */
@@ -146,12 +151,12 @@ void zx_end_step(ZxEngine *e); /* waits for them, and takes in their sums */
 void zx_compute(ZxEngine *e, const ZpInstr *in);
 
 /* ---- node.c, collective.c ---- */
-void zx_bind_calls(ZxEngine *e);
-/* Prepares the calls of one segment; what cannot be said, with where it comes from. */
-bool zx_prepare_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, ZbErr *err);
-void zx_run_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, const ZxFrame *f);
-/* A node over mesh dims, with its pointers filled in. */
-void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, char *scratch);
+void zx_make_calls(ZxEngine *e); /* of the stage's segments */
+/* Lets the device prepare them; what it cannot do, with where that comes from. */
+bool zx_prepare_calls(ZxEngine *e, ZbErr *err);
+void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f);
+/* A node over mesh dims, by its call with pointers. */
+void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *call);
 
 /* ---- feed.c ---- */
 bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb);
@@ -175,7 +180,8 @@ void zx_optimize(ZxEngine *e, const ZpHeld *h);
 
 /* ---- profile.c: where calls are timed, adds what one had to do ---- */
 void zx_profile_open(ZxEngine *e);
-void zx_profile_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, double seconds);
+/* Node i of a segment's list; adds: its call accumulates. */
+void zx_profile_node(ZxEngine *e, uint32_t segment, ZpPhase phase, uint32_t i, bool adds, double seconds);
 void zx_profile_norm(ZxEngine *e);
 void zx_profile_update(ZxEngine *e, const ZpHeld *h);
 

@@ -28,46 +28,55 @@ static char *place(ZxEngine *e, const ZxFrame *f, const ZpValue *v) {
 }
 
 /* ---- nodes ---- */
-static void take_scalar(ZxEngine *e, const ZpNode *n) {
-  const float *x = n->call.in[0].data;
-  switch (n->call.op) {
+static void take_scalar(ZxEngine *e, const ZkCall *c) {
+  const float *x = c->in[0].data;
+  switch (c->op) {
   case ZG_OP_LOSS_NUM: e->dev->add_scalar(e->env, x, &e->sums->loss); break;
   case ZG_OP_AUX: e->dev->add_scalar(e->env, x, &e->sums->aux); break;
   case ZG_OP_LOSS_DEN: e->dev->add_scalar(e->env, x, &e->count->denominator); break;
-  default: ZB_BUG("sink `%s`", zg_op_info[n->call.op].text);
+  default: ZB_BUG("sink `%s`", zg_op_info[c->op].text);
   }
 }
 
 /* Global starts of split axes, once: they depend on the rank only. `random` counts samples through the whole
  * step, and no padding. */
-static void bind_list(ZxEngine *e, const ZpSegment *s, ZpList *l) {
-  for (uint32_t i = 0; i < l->n; i++) {
-    ZpNode *n = &l->nodes[i];
-    ZkCall *c = &n->call;
-    for (int k = 0; k < c->nin + c->nout; k++) {
-      bool in = k < c->nin;
-      ZkView *w = in ? &c->in[k] : &c->out[k - c->nin];
-      const ZpValue *v = &s->values[in ? n->in[k] : n->out[k - c->nin]];
-      for (int a = 0; a < w->rank; a++) {
-        w->start[a] = zp_view_start(&e->p->mesh, v, e->rank, w->axis[a], w->size[a]);
-        if (c->op == ZG_OP_RANDOM) w->whole[a] = w->axis[a] == e->p->batch ? e->p->global_batch : e->p->axis_valid[w->axis[a]];
-      }
+static void set_starts(const ZxEngine *e, const ZpSegment *s, const ZpNode *n, ZkCall *c) {
+  for (int k = 0; k < c->nin + c->nout; k++) {
+    bool in = k < c->nin;
+    ZkView *w = in ? &c->in[k] : &c->out[k - c->nin];
+    const ZpValue *v = &s->values[in ? n->in[k] : n->out[k - c->nin]];
+    for (int a = 0; a < w->rank; a++) {
+      uint16_t axis = w->axis[a];
+      w->start[a] = zp_view_start(&e->p->mesh, v, e->rank, axis, w->size[a]);
+      if (c->op == ZG_OP_RANDOM) w->whole[a] = axis == e->p->batch ? e->p->global_batch : e->p->axis_valid[axis];
     }
   }
 }
 
-void zx_bind_calls(ZxEngine *e) {
-  for (uint32_t i = 0; i < e->p->graph->nsegments; i++) {
-    ZpSegment *s = &e->p->segments[i];
-    for (int k = 0; k < ZP_PHASES; k++) bind_list(e, s, &s->list[k]);
-  }
+static bool runs(const ZxEngine *e, uint32_t segment) {
+  for (uint32_t i = 0; i < e->st->ninsts; i++)
+    if (e->st->insts[i].segment == segment) return true;
+  return false;
+}
+
+void zx_make_calls(ZxEngine *e) {
+  e->calls = ZB_NEWN(e->a, ZxCalls, e->p->graph->nsegments);
+  for (uint32_t i = 0; i < e->p->graph->nsegments; i++)
+    for (int k = 0; runs(e, i) && k < ZP_PHASES; k++) {
+      const ZpSegment *s = &e->p->segments[i];
+      const ZpList *l = &s->list[k];
+      ZkCall *call = e->calls[i].of[k] = ZB_NEWN(e->a, ZkCall, l->n);
+      for (uint32_t j = 0; j < l->n; j++) {
+        call[j] = l->nodes[j].call;
+        set_starts(e, s, &l->nodes[j], &call[j]);
+      }
+    }
 }
 
 /* A call as a step will make it, as far as a device may look: of pointers, how they are aligned. There is no arena yet;
  * where the parts of an instruction will begin is a multiple of 64. */
-static void prepared(const ZpSegment *s, const ZpNode *n, ZkCall *c) {
+static void give_addresses(const ZpSegment *s, const ZpNode *n, ZkCall *c) {
   char *anywhere = (char *)(uintptr_t)256;
-  *c = n->call;
   for (int i = 0; i < c->nin; i++) c->in[i].data = anywhere + s->values[n->in[i]].at.offset;
   for (int i = 0; i < c->nout; i++) c->out[i].data = anywhere + s->values[n->out[i]].at.offset;
   c->scratch = anywhere;
@@ -77,56 +86,70 @@ static void prepared(const ZpSegment *s, const ZpNode *n, ZkCall *c) {
   c->out[0] = c->in[0];
 }
 
-bool zx_prepare_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, ZbErr *err) {
-  for (uint32_t i = 0; i < n; i++) {
-    ZkCall c;
-    if (zg_op_info[nodes[i].call.op].kind == ZG_SINK) continue;
-    prepared(s, &nodes[i], &c);
+static bool prepare_list(ZxEngine *e, const ZpSegment *s, const ZpList *l, const ZkCall *calls, ZbErr *err) {
+  for (uint32_t i = 0; i < l->n; i++) {
+    const ZpNode *n = &l->nodes[i];
+    ZkCall c = calls[i];
+    if (zg_op_info[c.op].kind == ZG_SINK) continue;
+    give_addresses(s, n, &c);
     bool ok = e->dev->prepare(e->env, &c, err);
-    if (ok && nodes[i].sets) {
+    if (ok && n->sets) {
       c.accumulate = !c.accumulate;
       ok = e->dev->prepare(e->env, &c, err);
     }
     if (ok) continue;
     size_t len = err ? strlen(err->text) : 0;
-    if (err) snprintf(err->text + len, sizeof err->text - len, " (%s)", zp_loc_text(e->p, nodes[i].loc));
+    if (err) snprintf(err->text + len, sizeof err->text - len, " (%s)", zp_loc_text(e->p, n->loc));
     return false;
   }
   return true;
 }
 
+bool zx_prepare_calls(ZxEngine *e, ZbErr *err) {
+  bool ok = true;
+  for (uint32_t i = 0; e->dev->prepare && i < e->p->graph->nsegments; i++)
+    for (int k = 0; ok && runs(e, i) && k < ZP_PHASES; k++)
+      ok = prepare_list(e, &e->p->segments[i], &e->p->segments[i].list[k], e->calls[i].of[k], err);
+  return ok;
+}
+
 /* Every iteration of a repeat draws its own numbers; backward draws those of its forward again. */
-static void run_random(ZxEngine *e, const ZpNode *n, const ZxFrame *f) {
-  ZkCall c = n->call;
+static void run_random(ZxEngine *e, const ZkCall *call, const ZxFrame *f) {
+  ZkCall c = *call;
   c.opt[0] = (int64_t)zb_random_u64((uint64_t)c.opt[0], f->iter, 0);
   for (int a = 0; a < c.out[0].rank; a++)
     if (c.out[0].axis[a] == e->p->batch) c.out[0].start[a] += (int64_t)f->mb * e->p->axis_size[e->p->batch];
   e->dev->run(e->env, &c);
 }
 
-void zx_run_nodes(ZxEngine *e, const ZpSegment *s, ZpNode *nodes, uint32_t n, const ZxFrame *f) {
+/* The call of a node in this frame: its pointers, and whether a gradient begins with it. */
+static void set_pointers(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZxFrame *f, ZkCall *c) {
+  for (int j = 0; j < c->nin; j++) c->in[j].data = place(e, f, &s->values[n->in[j]]);
+  for (int j = 0; j < c->nout; j++) c->out[j].data = place(e, f, &s->values[n->out[j]]);
+  if (n->sets) c->accumulate = !f->held[s->values[n->out[0]].at.index].first_write;
+  c->scratch = f->scratch + n->scratch_at;
+  uint64_t end = (uint64_t)(f->scratch - e->arena) + n->scratch_at + n->scratch_bytes;
+  if (n->scratch_bytes && end > e->high) e->high = end;
+}
+
+void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f) {
+  const ZpSegment *s = &e->p->segments[segment];
+  const ZpList *l = &s->list[phase];
   double t = zb_now();
-  for (uint32_t i = 0; i < n; i++) {
-    ZpNode *k = &nodes[i];
-    for (int j = 0; j < k->call.nin; j++) k->call.in[j].data = place(e, f, &s->values[k->in[j]]);
-    for (int j = 0; j < k->call.nout; j++) k->call.out[j].data = place(e, f, &s->values[k->out[j]]);
-    if (k->sets) k->call.accumulate = !f->held[s->values[k->out[0]].at.index].first_write;
-    char *scratch = f->scratch + k->scratch_at;
-    if (k->scratch_bytes) {
-      uint64_t end = (uint64_t)(scratch - e->arena) + k->scratch_bytes;
-      if (end > e->high) e->high = end;
-      k->call.scratch = scratch;
-    }
-    e->node = k->dims ? k : NULL;
-    if (k->dims) zx_collective(e, s, k, scratch);
-    else if (zg_op_info[k->call.op].kind == ZG_SINK) take_scalar(e, k);
-    else if (k->call.op == ZG_OP_RANDOM) run_random(e, k, f);
-    else e->dev->run(e->env, &k->call);
+  for (uint32_t i = 0; i < l->n; i++) {
+    const ZpNode *n = &l->nodes[i];
+    ZkCall *c = &e->calls[segment].of[phase][i];
+    set_pointers(e, s, n, f, c);
+    e->node = n->dims ? n : NULL;
+    if (n->dims) zx_collective(e, s, n, c);
+    else if (zg_op_info[c->op].kind == ZG_SINK) take_scalar(e, c);
+    else if (c->op == ZG_OP_RANDOM) run_random(e, c, f);
+    else e->dev->run(e->env, c);
     zx_finish_call(e);
     zx_poll(e);
     double now = zb_now();
-    e->times[k->call.op] += now - t;
-    zx_profile_node(e, s, k, now - t);
+    e->times[c->op] += now - t;
+    zx_profile_node(e, segment, phase, i, c->accumulate, now - t);
     t = now;
   }
 }

@@ -37,17 +37,16 @@ static double read_by(const ZpSegment *s, const ZpNode *n, int i) {
   }
 }
 
-static double written_by(const ZpSegment *s, const ZpNode *n, int i) {
+static double written_by(const ZpSegment *s, const ZpNode *n, bool adds, int i) {
   const ZpValue *v = &s->values[n->out[i]];
-  bool adds = n->call.accumulate;
   double bytes = adds && n->call.op == ZG_OP_LOOKUP_GRAD ? rows(v, &s->values[n->in[0]]) : (double)v->bytes;
   return adds ? 2 * bytes : bytes;
 }
 
-static double moved_by(const ZpSegment *s, const ZpNode *n) {
+static double moved_by(const ZpSegment *s, const ZpNode *n, bool adds) {
   double bytes = 0;
   for (int i = 0; i < n->call.nin; i++) bytes += read_by(s, n, i);
-  for (int i = 0; i < n->call.nout; i++) bytes += written_by(s, n, i);
+  for (int i = 0; i < n->call.nout; i++) bytes += written_by(s, n, adds, i);
   return bytes;
 }
 
@@ -55,39 +54,26 @@ static double moved_by(const ZpSegment *s, const ZpNode *n) {
 void zx_profile_open(ZxEngine *e) {
   if (!e->o.times) return;
   uint32_t nsegments = e->p->graph->nsegments;
-  e->timed_at = ZB_NEWN(e->a, uint32_t, nsegments);
-  for (uint32_t i = 0; i < nsegments; i++) {
-    const ZpSegment *s = &e->p->segments[i];
+  e->timed_at = ZB_NEWN(e->a, uint32_t, (size_t)nsegments * ZP_PHASES);
+  for (uint32_t i = 0; i < nsegments * ZP_PHASES; i++) {
     e->timed_at[i] = e->ntimed;
-    for (int k = 0; k < ZP_PHASES; k++) e->ntimed += s->list[k].n;
+    e->ntimed += e->p->segments[i / ZP_PHASES].list[i % ZP_PHASES].n;
   }
   e->timed = ZB_NEWN(e->a, ZxCallTime, e->ntimed);
 }
 
-static bool among(const ZpNode *n, const ZpList *l) {
-  uintptr_t from = (uintptr_t)l->nodes, to = (uintptr_t)(l->nodes + l->n), here = (uintptr_t)n;
-  return here >= from && here < to;
-}
-
-static ZxCallTime *call_of(ZxEngine *e, const ZpSegment *s, const ZpNode *n) {
-  uint32_t at = e->timed_at[s - e->p->segments];
-  int phase = 0;
-  for (; phase < ZP_PHASES && !among(n, &s->list[phase]); phase++) at += s->list[phase].n;
-  ZB_ASSERT(phase < ZP_PHASES);
-  ZxCallTime *c = &e->timed[at + (n - s->list[phase].nodes)];
+void zx_profile_node(ZxEngine *e, uint32_t segment, ZpPhase phase, uint32_t i, bool adds, double seconds) {
+  if (!e->o.times) return;
+  const ZpSegment *s = &e->p->segments[segment];
+  const ZpNode *n = &s->list[phase].nodes[i];
+  bool sends = zp_sends(n); /* its bound is not known here */
+  double bytes = sends ? (double)zp_node_bytes(s, n) : moved_by(s, n, adds);
+  ZxCallTime *c = &e->timed[e->timed_at[segment * ZP_PHASES + phase] + i];
   c->op = n->call.op;
   c->joined = n->call.chain && n->call.op != ZG_OP_CHAIN;
   c->loc = n->loc;
   c->phase = zp_phase_text[phase];
   c->type = &s->values[n->call.nout ? n->out[0] : n->in[0]].type;
-  return c;
-}
-
-void zx_profile_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, double seconds) {
-  if (!e->o.times) return;
-  bool sends = zp_sends(n); /* its bound is not known here */
-  double bytes = sends ? (double)zp_node_bytes(s, n) : moved_by(s, n);
-  ZxCallTime *c = call_of(e, s, n);
   c->calls++;
   c->seconds += seconds;
   add(e, &c->work, n->flops, bytes, !sends);

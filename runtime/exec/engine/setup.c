@@ -80,20 +80,9 @@ bool zx_open_events(ZxEngine *e, ZbErr *err) {
 }
 
 /* ---- prepared calls ---- */
-static bool used(const ZxEngine *e, uint32_t segment) {
-  for (uint32_t i = 0; i < e->st->ninsts; i++)
-    if (e->st->insts[i].segment == segment) return true;
-  return false;
-}
-
 bool zx_prepare(ZxEngine *e, ZbErr *err) {
-  bool ok = true;
   note_memory(e, 0);
-  for (uint32_t i = 0; e->dev->prepare && i < e->p->graph->nsegments; i++) {
-    ZpSegment *s = &e->p->segments[i];
-    for (int k = 0; ok && used(e, i) && k < ZP_PHASES; k++)
-      ok = zx_prepare_nodes(e, s, s->list[k].nodes, s->list[k].n, err);
-  }
+  bool ok = zx_prepare_calls(e, err);
   note_memory(e, 1);
   return ok;
 }
