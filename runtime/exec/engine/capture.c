@@ -40,7 +40,8 @@ static void replay(ZxEngine *e) {
 }
 
 /* Collective: NCCL wants that an operation is captured by all of its ranks or by none, and may wait for the others' hosts
- * while it captures one. What cannot be captured is queued anew in this step and in all others. */
+ * while it captures one. What cannot be captured is queued anew in this step and in all others; the lowest rank that knows
+ * why says it. */
 static void capture(ZxEngine *e) {
   ZbErr why = {0};
   bool ok = e->dev->capture(e->env, &why), all = zx_agree(e->world, ok);
@@ -48,11 +49,11 @@ static void capture(ZxEngine *e) {
   if (all) queue(e);
   e->capturing = false;
   if (ok) ok = e->dev->end_capture(e->env, &why);
-  all = zx_agree(e->world, all && ok);
-  e->capture = all ? ZX_CAPTURED : ZX_CAPTURE_NEVER;
-  if (all || e->failed) return;
+  int64_t first = zx_lowest(e->world, ok ? -1 : e->rank); /* that could not */
+  e->capture = first < 0 ? ZX_CAPTURED : ZX_CAPTURE_NEVER;
+  if (first < 0 || e->failed) return;
   if (ok) e->dev->drop_graph(e->env);
-  else zx_say((int)e->rank, "note: each step is queued anew: %s", why.text);
+  if (first == e->rank) zx_say((int)e->rank, "note: each step is queued anew: %s", why.text);
   if (e->c->t->rebuild) e->c->t->rebuild(e->c);
 }
 
