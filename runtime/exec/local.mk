@@ -5,6 +5,10 @@ libexec_a_SOURCES = \
   runtime/exec/facts.h \
   runtime/exec/log.c \
   runtime/exec/log.h \
+  runtime/exec/options.c \
+  runtime/exec/options.h \
+  runtime/exec/report.c \
+  runtime/exec/report.h \
   runtime/exec/comm/agree.c \
   runtime/exec/comm/combine.c \
   runtime/exec/comm/comm.h \

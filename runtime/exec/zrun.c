@@ -5,126 +5,17 @@
 #include "runtime/exec/engine/engine.h"
 #include "runtime/exec/facts.h"
 #include "runtime/exec/log.h"
+#include "runtime/exec/options.h"
+#include "runtime/exec/report.h"
 #include "runtime/exec/state/state.h"
 
-#include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct {
-  const char *graph, *recipe, *cluster, *data, *init, *save, *log;
-  const char *include[16];
-  uint32_t ninclude;
-  int64_t steps;
-  uint64_t seed;
-  int threads;
-  const ZxDeviceTable *device;
-  ZbErr device_note; /* `auto`: why it is not one whose driver is there */
-  ZxOrder order;
-  bool dry_run, times;
-} Options;
-
-static const char usage[] =
-    "usage: mpirun -np N zrun train GRAPH.zsg --recipe FILE:NAME --data FILE.bin --steps K [options]\n"
-    "  --recipe FILE:NAME   how to spread the model over the ranks, and how to train it\n"
-    "  --data FILE          a token or record file made by zdata\n"
-    "  --steps K            optimizer steps to make; 0: none, which with --save writes the initial weights and needs no data\n"
-    "  --seed S             of initial values, dropout and the order of samples (default 1)\n"
-    "  --order WORD         shuffled (default) or sequential\n"
-    "  --init FILE          start from the weights of a safetensors file\n"
-    "  --save FILE          write the weights to a safetensors file at the end; one that exists is replaced then (if it is\n"
-    "                       such a file), and room for it is taken at the start, in a folder that all nodes share\n"
-    "  --log DIR            write metrics.jsonl there; that of an earlier run becomes metrics.jsonl.1, .2, ...\n"
-    "  --threads T          threads of each rank (default 1)\n"
-    "  --device WORD        where to compute: cpu, cuda, or auto, the fastest that is there (default auto)\n"
-    "  --cluster FILE:NAME  check the plan against a cluster's memory\n"
-    "  -I DIR               where imported recipe files are searched too\n"
-    "  --times              print the time by operation at the end, and what it reaches of its bound\n"
-    "                       (a GPU is waited for after every call, so such a run is slower)\n"
-    "  --dry-run            make and show the plan, and stop\n";
-
-static bool number(const char *text, int64_t least, int64_t *out) {
-  char *end;
-  errno = 0;
-  long long n = strtoll(text, &end, 10);
-  if (end == text || *end || errno || n < least) return false;
-  *out = n;
-  return true;
-}
-
-/* False if they are wrong; as `who` it says why, and NULL says nothing. What is added here is added to option_facts. */
-static bool parse(int argc, char **argv, Options *o, const char *who) {
-  enum { RECIPE = 256, DATA, STEPS, SEED, ORDER, INIT, SAVE, LOG, THREADS, DEVICE, CLUSTER, TIMES, DRY, HELP };
-  static const struct option list[] = {
-      {"recipe", 1, NULL, RECIPE}, {"data", 1, NULL, DATA},       {"steps", 1, NULL, STEPS},     {"seed", 1, NULL, SEED},
-      {"order", 1, NULL, ORDER},   {"init", 1, NULL, INIT},       {"save", 1, NULL, SAVE},       {"log", 1, NULL, LOG},
-      {"threads", 1, NULL, THREADS}, {"device", 1, NULL, DEVICE}, {"cluster", 1, NULL, CLUSTER}, {"times", 0, NULL, TIMES},
-      {"dry-run", 0, NULL, DRY},   {"help", 0, NULL, HELP},       {NULL, 0, NULL, 0}};
-  *o = (Options){.steps = -1, .seed = 1, .threads = 1};
-  optind = 0;
-  opterr = 0;
-  int long_one = -1;
-  for (int k; (k = getopt_long(argc, argv, ":I:h", list, &long_one)) != -1;) {
-    int64_t n = 0;
-    bool good = true;
-    ZbErr err = {0};
-    switch (k) {
-    case RECIPE: o->recipe = optarg; break;
-    case DATA: o->data = optarg; break;
-    case STEPS: good = number(optarg, 0, &o->steps); break;
-    case SEED: good = number(optarg, 0, &n), o->seed = (uint64_t)n; break;
-    case ORDER:
-      good = !strcmp(optarg, "shuffled") || !strcmp(optarg, "sequential");
-      o->order = !strcmp(optarg, "sequential") ? ZX_ORDER_SEQUENTIAL : ZX_ORDER_SHUFFLED;
-      break;
-    case INIT: o->init = optarg; break;
-    case SAVE: o->save = optarg; break;
-    case LOG: o->log = optarg; break;
-    case THREADS: good = number(optarg, 1, &n) && n <= 1024, o->threads = (int)n; break;
-    case DEVICE:
-      good = (o->device = zx_device(optarg, &err)) != NULL;
-      o->device_note = err;
-      break;
-    case CLUSTER: o->cluster = optarg; break;
-    case TIMES: o->times = true; break;
-    case DRY: o->dry_run = true; break;
-    case 'I':
-      good = o->ninclude < 16;
-      if (good) o->include[o->ninclude++] = optarg;
-      break;
-    default: /* help was asked for before */
-      zb_option_failed(k, argv, list, &err);
-      if (who) fprintf(stderr, "%s: %s%s%s\n", who, err.text, *err.help ? "; " : "", err.help);
-      return false;
-    }
-    if (!good) {
-      const char *name = k == 'I' ? "I" : list[long_one].name;
-      if (who && k == 'I') fprintf(stderr, "%s: at most 16 folders with -I\n", who);
-      else if (who && *err.text) fprintf(stderr, "%s: --%s: %s%s%s\n", who, name, err.text, *err.help ? "; " : "", err.help);
-      else if (who) fprintf(stderr, "%s: wrong value `%s` for --%s; zrun --help lists what is meant\n", who, zb_show(optarg), name);
-      return false;
-    }
-  }
-  const char *missing = NULL;
-  if (optind + 2 != argc || strcmp(argv[optind], "train")) missing = "train GRAPH.zsg";
-  else if (!o->recipe) missing = "--recipe FILE:NAME";
-  else if (!o->data && o->steps && !o->dry_run) missing = "--data FILE";
-  else if (o->steps < 0 && !o->dry_run) missing = "--steps K";
-  if (missing && who) fprintf(stderr, "%s: give %s; zrun --help lists all options\n", who, missing);
-  if (missing) return false;
-  if (!o->device) o->device = zx_device("auto", &o->device_note);
-  o->graph = argv[optind + 1];
-  return true;
-}
-
-enum { MS_KEPT = 1000 }; /* steps */
-
-typedef struct {
   ZbArena *a;
-  Options o;
+  ZxOptions o;
   ZxComm *c;
   int rank;
   ZlSources *sources;
@@ -142,7 +33,7 @@ typedef struct {
   double began, peak;
   ZxPeaks own;    /* of this rank, while all are busy */
   int64_t timed;  /* the first step that the table of times has */
-  double ms[MS_KEPT]; /* of the last steps, on rank 0 */
+  ZxStepTimes times; /* on rank 0 */
 } Run;
 
 /* A mistake that every rank sees alike. */
@@ -177,28 +68,10 @@ static bool agree_diags(Run *r, bool ok) {
 }
 
 /* ---- whether ranks were started alike ---- */
-/* Files to read are compared by what is in them, wherever they lie: nodes may have copies. Files to write are one for all
- * ranks. -I only says where to look. */
-static void option_facts(ZxFacts *f, const Options *o) {
-  static const char *const no_yes[] = {"no", "yes"};
-  zx_fact(f, ZX_OPTIONS, "--device", "%s", o->device->name);
-  zx_fact(f, ZX_OPTIONS, "--steps", "%" PRId64, o->steps);
-  zx_fact(f, ZX_OPTIONS, "--seed", "%" PRIu64, o->seed);
-  zx_fact(f, ZX_OPTIONS, "--order", "%s", o->order == ZX_ORDER_SEQUENTIAL ? "sequential" : "shuffled");
-  zx_fact(f, ZX_OPTIONS, "--threads", "%d", o->threads);
-  zx_fact(f, ZX_OPTIONS, "--times", "%s", no_yes[o->times]);
-  zx_fact(f, ZX_OPTIONS, "--dry-run", "%s", no_yes[o->dry_run]);
-  zx_fact(f, ZX_OPTIONS, "a file for --data", "%s", no_yes[o->data != NULL]);
-  zx_fact(f, ZX_OPTIONS, "a file for --init", "%s", no_yes[o->init != NULL]);
-  zx_fact(f, ZX_OPTIONS, "a --cluster", "%s", no_yes[o->cluster != NULL]);
-  zx_fact(f, ZX_OPTIONS, "--save", "%s", o->save ? o->save : "none");
-  zx_fact(f, ZX_OPTIONS, "--log", "%s", o->log ? o->log : "none");
-}
-
 /* `auto` is another device where a GPU or its driver is missing; those ranks say so. */
 static bool same_options(Run *r) {
   ZxFacts f = {.a = r->a};
-  option_facts(&f, &r->o);
+  zx_option_facts(&f, &r->o);
   zx_module_facts(&f, r->o.device);
   if (zx_same_or_say(r->c, &f)) return true;
   if (*r->o.device_note.text) zx_say(r->rank, "note: computing on the CPU, %s", r->o.device_note.text);
@@ -336,11 +209,6 @@ static void begin_times(Run *r) {
   r->timed = 2;
 }
 
-static double tokens_per_sample(const Run *r) {
-  uint32_t seq = zg_axis_find(r->graph, "seq");
-  return seq == ZG_NONE || r->graph->axes[seq].size ? 1 : (double)r->plan->axis_size[seq];
-}
-
 /* Stages of which metrics tell apart. */
 enum { MAX_CLASSES = 64 };
 static uint32_t classes(const Run *r) { return r->plan->nstages < MAX_CLASSES ? r->plan->nstages : MAX_CLASSES; }
@@ -392,7 +260,7 @@ static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
   double ms = 1e3 * (zb_now() - from);
   if (s.used_bytes != zx_engine_bytes(r->engine))
     ZB_BUG("rank %d planned %" PRIu64 " bytes and used %" PRIu64, r->rank, zx_engine_bytes(r->engine), s.used_bytes);
-  double tokens = (double)r->plan->global_batch * tokens_per_sample(r), flops = r->plan->model_flops;
+  double tokens = zx_tokens_per_step(r->plan), flops = r->plan->model_flops;
   ZxMetrics m = {.step = step, .steps = r->o.steps, .loss = s.loss, .grad_norm = s.grad_norm, .lr = lr, .tokens = tokens,
                  .step_ms = ms, .tokens_per_s = tokens / ms * 1e3, .flops = flops,
                  .peak_share = r->peak > 0 ? flops / ms * 1e3 / r->peak : -1,
@@ -401,79 +269,23 @@ static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
   gather(r, &s, &m, c);
   m.bubble = ms > 0 && m.wait_ms >= 0 ? m.wait_ms / ms : -1;
   if (r->rank) return sound(r, &s);
-  r->ms[step % MS_KEPT] = ms;
+  r->times.last = step;
+  r->times.ms[step % ZX_STEPS_KEPT] = ms;
   if (step == 1) printf("first step %.0f ms after the start\n", 1e3 * (zb_now() - r->began));
   if (!zx_log_step(r->log, &m, c, (int)classes(r), &err)) give_up(r, step, &err);
   return sound(r, &s);
 }
 
-static int by_size(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-/* The median step, of those kept, without the first, which touches all memory for the first time. */
-static void summarize(Run *r) {
-  if (r->rank) return;
+static void conclude(Run *r) {
   char text[24];
+  if (r->rank) return;
   if (!r->o.steps) {
     printf("no steps: the parameters are as they began\n");
     return;
   }
   printf("planned == used: %s on rank 0, and equal on every rank\n", zb_bytes(text, zx_engine_bytes(r->engine)));
-  if (r->o.steps < 3) return;
-  int64_t from = r->o.steps < MS_KEPT ? 2 : 0, n = r->o.steps < MS_KEPT ? r->o.steps - 1 : MS_KEPT;
-  qsort(r->ms + from, (size_t)n, sizeof *r->ms, by_size);
-  double ms = r->ms[from + n / 2], flops = r->plan->model_flops / ms * 1e3;
-  printf("median step %.1f ms: %.0f tokens/s, %.1f GFLOP/s", ms, (double)r->plan->global_batch * tokens_per_sample(r) / ms * 1e3,
-         flops / 1e9);
-  if (r->peak > 0) printf(", %.1f %% of the %.1f GFLOP/s that products reach here", 100 * flops / r->peak, r->peak / 1e9);
-  printf("\n");
-}
-
-/* "      95.1 GFLOP/s       3.2 GB/s   78 % of its bound (FLOPs)" */
-static void print_work(double t, const ZxWork *w) {
-  if (w->flops > 0) printf("  %10.1f GFLOP/s", w->flops / t / 1e9);
-  else if (w->bytes > 0) printf("  %18s", "");
-  if (w->bytes > 0) printf("  %8.1f GB/s", w->bytes / t / 1e9);
-  if (w->bound > 0) printf("  %3.0f %% of its bound (%s)", 100 * w->bound / t, 2 * w->bound_by_flops > w->bound ? "FLOPs" : "bytes");
-  printf("\n");
-}
-
-/* "  dot             backward  gpt2.zug:31        bf16[batch, seq, ffn]        0.812 ms x 480   12.1 %  ..." */
-static void print_calls(Run *r, double sum) {
-  ZxCallTime c[16];
-  uint32_t n = zx_engine_calls(r->engine, c, 16);
-  if (n) printf("of that the longest calls:\n");
-  for (uint32_t i = 0; i < n; i++) {
-    const char *op = zb_printf(r->a, "%s%s", zg_op_info[c[i].op].text, c[i].joined ? "+chain" : "");
-    printf("  %-20s %-8s  %-18s %-28s %9.3f ms x %-5" PRIu64 " %5.1f %%", op, c[i].phase, zp_loc_text(r->plan, c[i].loc),
-           zg_type_text(r->graph, r->a, c[i].type), 1e3 * c[i].seconds / (double)c[i].calls, c[i].calls, 100 * c[i].seconds / sum);
-    print_work(c[i].seconds, &c[i].work);
-  }
-}
-
-static void print_times(Run *r) {
-  const double *t = zx_engine_times(r->engine);
-  const ZxWork *w = zx_engine_work(r->engine);
-  double sum = 0, bounded = 0, bound = 0;
-  for (int i = 0; i < ZG_OP_COUNT + 2; i++) {
-    sum += t[i];
-    if (w[i].bound > 0) bounded += t[i], bound += w[i].bound;
-  }
-  if (r->rank || sum <= 0) return;
-  printf("time by operation on rank 0 in steps %" PRId64 " to %" PRId64 " (waiting inside collectives is theirs):\n", r->timed,
-         r->o.steps);
-  for (int i = 0; i < ZG_OP_COUNT + 2; i++) {
-    if (t[i] <= 0.001 * sum) continue;
-    printf("  %-16s %8.3f s  %5.1f %%", i < ZG_OP_COUNT ? zg_op_info[i].text : i == ZG_OP_COUNT ? "optimizer" : "waiting", t[i],
-           100 * t[i] / sum);
-    print_work(t[i], &w[i]);
-  }
-  if (bounded > 0)
-    printf("at the %.1f GFLOP/s of large products and the %.1f GB/s of large copies these take %.3f of %.3f s, %.0f %%\n",
-           r->own.flops / 1e9, r->own.bytes / 1e9, bound, bounded, 100 * bound / bounded);
-  print_calls(r, sum);
+  zx_report_speed(&r->times, r->plan, r->peak);
+  if (r->o.times) zx_report_times(r->engine, r->plan, &r->own, r->timed, r->o.steps);
 }
 
 static bool open_files(Run *r) {
@@ -507,8 +319,7 @@ static bool train(Run *r) {
     r->peak = measure_peak(r); /* not before: the first step should come soon */
     begin_times(r);
   }
-  summarize(r);
-  if (r->o.times && r->o.steps) print_times(r);
+  conclude(r);
   if (!r->o.save) return true;
   return agree(r, zx_engine_save(r->engine, &err), &err);
 }
@@ -521,15 +332,6 @@ static bool dry_run(Run *r) {
   return true;
 }
 
-/* Before any option is looked at, since help needs nothing of what the others do. */
-static bool asks_help(int argc, char **argv) {
-  for (int i = 1; i < argc; i++) {
-    size_t n = strlen(argv[i]);
-    if (!strncmp(argv[i], "-h", 2) || (n > 2 && !strncmp("--help", argv[i], n))) return true;
-  }
-  return false;
-}
-
 /* Nothing of the options has been looked at before: another build may know others. */
 static bool same_program(Run *r, bool help) {
   ZxFacts f = {.a = r->a};
@@ -538,18 +340,18 @@ static bool same_program(Run *r, bool help) {
   return zx_same_or_say(r->c, &f);
 }
 
-/* As parse, on all ranks: if it is wrong on some, the lowest of them says what. */
+/* As zx_parse_options, on all ranks: if it is wrong on some, the lowest of them says what. */
 static bool parse_all(Run *r, int argc, char **argv) {
-  int first = lowest(r, !parse(argc, argv, &r->o, NULL));
-  Options again;
-  if (first == r->rank) parse(argc, argv, &again, r->rank ? zb_printf(r->a, "[rank %d] zrun", r->rank) : "zrun");
+  int first = lowest(r, !zx_parse_options(argc, argv, &r->o, NULL));
+  ZxOptions again;
+  if (first == r->rank) zx_parse_options(argc, argv, &again, r->rank ? zb_printf(r->a, "[rank %d] zrun", r->rank) : "zrun");
   return first < 0;
 }
 
 static int run(Run *r, int argc, char **argv) {
-  bool help = asks_help(argc, argv);
+  bool help = zx_asks_help(argc, argv);
   if (!same_program(r, help)) return 1;
-  if (help) return fputs(r->rank ? "" : usage, stdout), 0;
+  if (help) return fputs(r->rank ? "" : zx_usage, stdout), 0;
   if (!parse_all(r, argc, argv)) return 2;
   if (!same_options(r) || !read_files(r) || !make_plan(r) || !check_size(r)) return 1;
   place_ranks(r);
@@ -561,7 +363,7 @@ int main(int argc, char **argv) {
   ZxLaunch launch = zx_launch();
   bool alone = launch.rank < 0 || launch.size == 1; /* else others would wait for ever for one that leaves before MPI */
   if (!alone) zb_bug_rank(launch.rank);
-  if (alone && asks_help(argc, argv)) return fputs(usage, stdout), 0;
+  if (alone && zx_asks_help(argc, argv)) return fputs(zx_usage, stdout), 0;
   Run r = {.began = zb_now(), .a = zb_arena_new()};
   zb_begin();
   r.c = zx_comm_mpi(&argc, &argv, &err);

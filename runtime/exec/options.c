@@ -1,0 +1,127 @@
+/* zrun's options: what they are, reading them, and what of them ranks compare. */
+#include "runtime/exec/options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char zx_usage[] =
+    "usage: mpirun -np N zrun train GRAPH.zsg --recipe FILE:NAME --data FILE.bin --steps K [options]\n"
+    "  --recipe FILE:NAME   how to spread the model over the ranks, and how to train it\n"
+    "  --data FILE          a token or record file made by zdata\n"
+    "  --steps K            optimizer steps to make; 0: none, which with --save writes the initial weights and needs no data\n"
+    "  --seed S             of initial values, dropout and the order of samples (default 1)\n"
+    "  --order WORD         shuffled (default) or sequential\n"
+    "  --init FILE          start from the weights of a safetensors file\n"
+    "  --save FILE          write the weights to a safetensors file at the end; one that exists is replaced then (if it is\n"
+    "                       such a file), and room for it is taken at the start, in a folder that all nodes share\n"
+    "  --log DIR            write metrics.jsonl there; that of an earlier run becomes metrics.jsonl.1, .2, ...\n"
+    "  --threads T          threads of each rank (default 1)\n"
+    "  --device WORD        where to compute: cpu, cuda, or auto, the fastest that is there (default auto)\n"
+    "  --cluster FILE:NAME  check the plan against a cluster's memory\n"
+    "  -I DIR               where imported recipe files are searched too\n"
+    "  --times              print the time by operation at the end, and what it reaches of its bound\n"
+    "                       (a GPU is waited for after every call, so such a run is slower)\n"
+    "  --dry-run            make and show the plan, and stop\n";
+
+static bool number(const char *text, int64_t least, int64_t *out) {
+  char *end;
+  errno = 0;
+  long long n = strtoll(text, &end, 10);
+  if (end == text || *end || errno || n < least) return false;
+  *out = n;
+  return true;
+}
+
+/* What is added here is added to zx_option_facts. */
+bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
+  enum { RECIPE = 256, DATA, STEPS, SEED, ORDER, INIT, SAVE, LOG, THREADS, DEVICE, CLUSTER, TIMES, DRY, HELP };
+  static const struct option list[] = {
+      {"recipe", 1, NULL, RECIPE}, {"data", 1, NULL, DATA},       {"steps", 1, NULL, STEPS},     {"seed", 1, NULL, SEED},
+      {"order", 1, NULL, ORDER},   {"init", 1, NULL, INIT},       {"save", 1, NULL, SAVE},       {"log", 1, NULL, LOG},
+      {"threads", 1, NULL, THREADS}, {"device", 1, NULL, DEVICE}, {"cluster", 1, NULL, CLUSTER}, {"times", 0, NULL, TIMES},
+      {"dry-run", 0, NULL, DRY},   {"help", 0, NULL, HELP},       {NULL, 0, NULL, 0}};
+  *o = (ZxOptions){.steps = -1, .seed = 1, .threads = 1};
+  optind = 0;
+  opterr = 0;
+  int long_one = -1;
+  for (int k; (k = getopt_long(argc, argv, ":I:h", list, &long_one)) != -1;) {
+    int64_t n = 0;
+    bool good = true;
+    ZbErr err = {0};
+    switch (k) {
+    case RECIPE: o->recipe = optarg; break;
+    case DATA: o->data = optarg; break;
+    case STEPS: good = number(optarg, 0, &o->steps); break;
+    case SEED: good = number(optarg, 0, &n), o->seed = (uint64_t)n; break;
+    case ORDER:
+      good = !strcmp(optarg, "shuffled") || !strcmp(optarg, "sequential");
+      o->order = !strcmp(optarg, "sequential") ? ZX_ORDER_SEQUENTIAL : ZX_ORDER_SHUFFLED;
+      break;
+    case INIT: o->init = optarg; break;
+    case SAVE: o->save = optarg; break;
+    case LOG: o->log = optarg; break;
+    case THREADS: good = number(optarg, 1, &n) && n <= 1024, o->threads = (int)n; break;
+    case DEVICE:
+      good = (o->device = zx_device(optarg, &err)) != NULL;
+      o->device_note = err;
+      break;
+    case CLUSTER: o->cluster = optarg; break;
+    case TIMES: o->times = true; break;
+    case DRY: o->dry_run = true; break;
+    case 'I':
+      good = o->ninclude < 16;
+      if (good) o->include[o->ninclude++] = optarg;
+      break;
+    default: /* help was asked for before */
+      zb_option_failed(k, argv, list, &err);
+      if (who) fprintf(stderr, "%s: %s%s%s\n", who, err.text, *err.help ? "; " : "", err.help);
+      return false;
+    }
+    if (!good) {
+      const char *name = k == 'I' ? "I" : list[long_one].name;
+      if (who && k == 'I') fprintf(stderr, "%s: at most 16 folders with -I\n", who);
+      else if (who && *err.text) fprintf(stderr, "%s: --%s: %s%s%s\n", who, name, err.text, *err.help ? "; " : "", err.help);
+      else if (who) fprintf(stderr, "%s: wrong value `%s` for --%s; zrun --help lists what is meant\n", who, zb_show(optarg), name);
+      return false;
+    }
+  }
+  const char *missing = NULL;
+  if (optind + 2 != argc || strcmp(argv[optind], "train")) missing = "train GRAPH.zsg";
+  else if (!o->recipe) missing = "--recipe FILE:NAME";
+  else if (!o->data && o->steps && !o->dry_run) missing = "--data FILE";
+  else if (o->steps < 0 && !o->dry_run) missing = "--steps K";
+  if (missing && who) fprintf(stderr, "%s: give %s; zrun --help lists all options\n", who, missing);
+  if (missing) return false;
+  if (!o->device) o->device = zx_device("auto", &o->device_note);
+  o->graph = argv[optind + 1];
+  return true;
+}
+
+/* Files to read are compared by what is in them, wherever they lie: nodes may have copies. Files to write are one for all
+ * ranks. -I only says where to look. */
+void zx_option_facts(ZxFacts *f, const ZxOptions *o) {
+  static const char *const no_yes[] = {"no", "yes"};
+  zx_fact(f, ZX_OPTIONS, "--device", "%s", o->device->name);
+  zx_fact(f, ZX_OPTIONS, "--steps", "%" PRId64, o->steps);
+  zx_fact(f, ZX_OPTIONS, "--seed", "%" PRIu64, o->seed);
+  zx_fact(f, ZX_OPTIONS, "--order", "%s", o->order == ZX_ORDER_SEQUENTIAL ? "sequential" : "shuffled");
+  zx_fact(f, ZX_OPTIONS, "--threads", "%d", o->threads);
+  zx_fact(f, ZX_OPTIONS, "--times", "%s", no_yes[o->times]);
+  zx_fact(f, ZX_OPTIONS, "--dry-run", "%s", no_yes[o->dry_run]);
+  zx_fact(f, ZX_OPTIONS, "a file for --data", "%s", no_yes[o->data != NULL]);
+  zx_fact(f, ZX_OPTIONS, "a file for --init", "%s", no_yes[o->init != NULL]);
+  zx_fact(f, ZX_OPTIONS, "a --cluster", "%s", no_yes[o->cluster != NULL]);
+  zx_fact(f, ZX_OPTIONS, "--save", "%s", o->save ? o->save : "none");
+  zx_fact(f, ZX_OPTIONS, "--log", "%s", o->log ? o->log : "none");
+}
+
+bool zx_asks_help(int argc, char **argv) {
+  for (int i = 1; i < argc; i++) {
+    size_t n = strlen(argv[i]);
+    if (!strncmp(argv[i], "-h", 2) || (n > 2 && !strncmp("--help", argv[i], n))) return true;
+  }
+  return false;
+}

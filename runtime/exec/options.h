@@ -1,0 +1,30 @@
+/* zrun's options. */
+#ifndef ZUG_EXEC_OPTIONS_H
+#define ZUG_EXEC_OPTIONS_H
+
+#include "runtime/exec/comm/same.h"
+#include "runtime/exec/data/data.h"
+#include "runtime/exec/device/device.h"
+
+typedef struct {
+  const char *graph, *recipe, *cluster, *data, *init, *save, *log;
+  const char *include[16];
+  uint32_t ninclude;
+  int64_t steps;
+  uint64_t seed;
+  int threads;
+  const ZxDeviceTable *device;
+  ZbErr device_note; /* `auto`: why it is not one whose driver is there */
+  ZxOrder order;
+  bool dry_run, times;
+} ZxOptions;
+
+extern const char zx_usage[];
+/* Whether help is asked for. Before any option is looked at, since help needs nothing of what the others do. */
+bool zx_asks_help(int argc, char **argv);
+/* False if they are wrong; as `who` it says why, and NULL says nothing. */
+bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who);
+/* What must be the same on all ranks. */
+void zx_option_facts(ZxFacts *f, const ZxOptions *o);
+
+#endif

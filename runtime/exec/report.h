@@ -1,0 +1,18 @@
+/* What zrun says at the end of a run: how fast it was, and where time went. For rank 0, on the standard output. */
+#ifndef ZUG_EXEC_REPORT_H
+#define ZUG_EXEC_REPORT_H
+
+#include "runtime/exec/engine/engine.h"
+
+enum { ZX_STEPS_KEPT = 1000 };
+typedef struct {
+  int64_t last;             /* the latest step, from 1 */
+  double ms[ZX_STEPS_KEPT]; /* of the last ones, each at its number % ZX_STEPS_KEPT */
+} ZxStepTimes;
+/* The median step; `peak`: FLOP/s of all ranks together, 0: not known. Sorts the times. */
+void zx_report_speed(ZxStepTimes *t, const ZpPlan *p, double peak);
+/* Time by operation in steps `from` to `to`, and what of the rank's peaks it reaches. */
+void zx_report_times(const ZxEngine *e, const ZpPlan *p, const ZxPeaks *own, int64_t from, int64_t to);
+double zx_tokens_per_step(const ZpPlan *p); /* samples, where there is no sequence */
+
+#endif
