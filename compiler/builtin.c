@@ -474,23 +474,8 @@ static Val later(Call *c) {
 }
 
 #define ANY 8
-/* name, axis names from..to, takes [..], operands from..to, keywords, lowering, op */
+/* Those that are not found by other lists, see `find`: name, axis names from..to, takes [..], operands from..to, keywords, lowering, op */
 static const Builtin builtins[] = {
-    {"exp", 0, 0, false, 1, 1, NULL, unary, ZG_OP_EXP},
-    {"log", 0, 0, false, 1, 1, NULL, unary, ZG_OP_LOG},
-    {"sqrt", 0, 0, false, 1, 1, NULL, unary, ZG_OP_SQRT},
-    {"rsqrt", 0, 0, false, 1, 1, NULL, unary, ZG_OP_RSQRT},
-    {"tanh", 0, 0, false, 1, 1, NULL, unary, ZG_OP_TANH},
-    {"erf", 0, 0, false, 1, 1, NULL, unary, ZG_OP_ERF},
-    {"sin", 0, 0, false, 1, 1, NULL, unary, ZG_OP_SIN},
-    {"cos", 0, 0, false, 1, 1, NULL, unary, ZG_OP_COS},
-    {"stop", 0, 0, false, 1, 1, NULL, unary, ZG_OP_STOP},
-    {"floor", 0, 0, false, 1, 1, NULL, static_only, 0},
-    {"ceil", 0, 0, false, 1, 1, NULL, static_only, 0},
-    {"max", 0, 0, false, 2, 2, NULL, binary, ZG_OP_MAX},
-    {"min", 0, 0, false, 2, 2, NULL, binary, ZG_OP_MIN},
-    {"less", 0, 0, false, 2, 2, NULL, binary, ZG_OP_LESS},
-    {"equal", 0, 0, false, 2, 2, NULL, binary, ZG_OP_EQUAL},
     {"select", 0, 0, false, 3, 3, NULL, select_op, 0},
     {"known", 0, 0, false, 1, 1, NULL, known_op, 0},
     {"position", 2, 2, false, 0, 0, NULL, position_op, 0},
@@ -516,18 +501,43 @@ static const Builtin builtins[] = {
 };
 enum { NBUILTINS = sizeof builtins / sizeof *builtins };
 
-static const Builtin *find(const char *name) {
-  for (int i = 0; i < NBUILTINS; i++)
-    if (!strcmp(builtins[i].name, name)) return &builtins[i];
-  return NULL;
+/* Elementwise functions are those of graph/ops.def; what else num.c has is of static numbers only. */
+static bool find(const char *name, Builtin *out) {
+  for (int i = 0; i < NBUILTINS; i++) {
+    *out = builtins[i];
+    if (!strcmp(name, out->name)) return true;
+  }
+  for (uint16_t op = 0; op < ZG_OP_COUNT; op++) {
+    const ZgOpInfo *o = &zg_op_info[op];
+    *out = (Builtin){.name = o->text, .min_in = o->min_in, .max_in = o->max_in, .op = op};
+    out->make = o->min_in == 1 ? unary : binary;
+    if (o->function && !strcmp(name, o->text)) return true;
+  }
+  int args = num_function_args(name);
+  *out = (Builtin){.name = name, .min_in = (uint8_t)args, .max_in = (uint8_t)args, .make = static_only};
+  return args > 0;
 }
 
-bool is_builtin(const char *name) { return find(name) != NULL; }
-bool is_later(const char *name) { return find(name) && find(name)->make == later; }
+bool is_builtin(const char *name) {
+  Builtin b;
+  return find(name, &b);
+}
+bool is_later(const char *name) {
+  Builtin b;
+  return find(name, &b) && b.make == later;
+}
 
 uint32_t builtin_names(const char **out, uint32_t max) {
   uint32_t n = 0;
-  for (; n < NBUILTINS && n < max; n++) out[n] = builtins[n].name;
+  for (uint16_t op = 0; op < ZG_OP_COUNT && n < max; op++)
+    if (zg_op_info[op].function) out[n++] = zg_op_info[op].text;
+  for (int i = 0; i < NBUILTINS && n < max; i++) out[n++] = builtins[i].name;
+  const char *statics[NUM_MAX_FUNCTIONS];
+  uint32_t nstatics = num_function_names(statics);
+  for (uint32_t i = 0; i < nstatics && n < max; i++) {
+    Builtin b;
+    if (find(statics[i], &b) && b.make == static_only) out[n++] = statics[i];
+  }
   return n;
 }
 
@@ -603,7 +613,9 @@ static bool fold(Call *c, Val *out) {
 }
 
 Val builtin_call(Elab *e, const ZlExpr *x) {
-  Call c = {.e = e, .x = x, .op = find(x->call.path.part[0].s)};
+  Builtin op;
+  if (!find(x->call.path.part[0].s, &op)) ZB_BUG("`%s` is no operation", x->call.path.part[0].s);
+  Call c = {.e = e, .x = x, .op = &op};
   if (c.op->make == later) return later(&c);
   if (x->call.label.s)
     complain(e, ZL_Z0205, x->call.label.span, "`%s` takes no label: labels name calls of blocks", c.op->name);

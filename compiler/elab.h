@@ -14,7 +14,7 @@ typedef struct {
   double v;
   bool assumed; /* depends on a size that is only assumed: what is wrong with it is no news */
 } Num;
-#define NUM_MAX_FUNCTIONS 16
+#define NUM_MAX_FUNCTIONS 32
 Num num_int(int64_t n);
 Num num_double(double v);
 Num num_neg(Num a);

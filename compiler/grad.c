@@ -36,7 +36,7 @@ static void find_varied(const ZgSegment *s, Facts *f) {
     for (int k = 0; k < n->nin; k++) v |= f->varied[n->in[k]];
     if (n->op == ZG_OP_CARRY_OUT) f->varied_out[n->opt[0]] = v;
     for (int k = 0; k < n->nout; k++)
-      f->varied[n->out + k] = v && n->op != ZG_OP_STOP && is_float(&s->values[n->out + k].type);
+      f->varied[n->out + k] = v && !zg_op_info[n->op].flat && is_float(&s->values[n->out + k].type);
   }
 }
 
@@ -47,7 +47,7 @@ static void find_useful(const ZgSegment *s, Facts *f) {
              (n->op == ZG_OP_CARRY_OUT && f->useful_out[n->opt[0]]);
     for (int k = 0; k < n->nout; k++) u |= f->useful[n->out + k] && is_float(&s->values[n->out + k].type);
     if (n->op == ZG_OP_CARRY) f->useful_in[n->opt[0]] = u;
-    for (int k = 0; k < n->nin; k++) f->useful[n->in[k]] |= u && n->op != ZG_OP_STOP;
+    for (int k = 0; k < n->nin; k++) f->useful[n->in[k]] |= u && !zg_op_info[n->op].flat;
   }
 }
 

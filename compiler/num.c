@@ -113,23 +113,37 @@ bool num_is_int(Num a, int64_t *out) {
 
 static int64_t floor_div(int64_t n, int64_t d) { return n / d - (n % d < 0); }
 
-/* The functions of statics. */
-static const struct {
-  const char *name;
-  int args;
-} functions[] = {{"sqrt", 1}, {"exp", 1},   {"log", 1},   {"sin", 1},  {"cos", 1}, {"tanh", 1},
-                 {"erf", 1},  {"rsqrt", 1}, {"floor", 1}, {"ceil", 1}, {"max", 2}, {"min", 2}};
-enum { NFUNCTIONS = sizeof functions / sizeof *functions };
+/* The functions of statics: those of tensors that make numbers, and some that tensors lack. */
+static const char *const more_functions[] = {"floor", "ceil"};
+enum { NMORE = sizeof more_functions / sizeof *more_functions };
+
+static bool is_function(uint16_t op) {
+  const ZgOpInfo *o = &zg_op_info[op];
+  return o->function && !o->truth && op != ZG_OP_STOP;
+}
+
+/* ZG_OP_COUNT: it is none of tensors. */
+static uint16_t function_named(const char *name) {
+  uint16_t op = 0;
+  while (op < ZG_OP_COUNT && !(is_function(op) && !strcmp(zg_op_info[op].text, name))) op++;
+  return op;
+}
 
 int num_function_args(const char *name) {
-  for (int i = 0; i < NFUNCTIONS; i++)
-    if (!strcmp(functions[i].name, name)) return functions[i].args;
+  uint16_t op = function_named(name);
+  if (op < ZG_OP_COUNT) return zg_op_info[op].max_in;
+  for (int i = 0; i < NMORE; i++)
+    if (!strcmp(more_functions[i], name)) return 1;
   return -1;
 }
 
 uint32_t num_function_names(const char *out[NUM_MAX_FUNCTIONS]) {
-  for (int i = 0; i < NFUNCTIONS; i++) out[i] = functions[i].name;
-  return NFUNCTIONS;
+  uint32_t n = 0;
+  for (uint16_t op = 0; op < ZG_OP_COUNT; op++)
+    if (is_function(op)) out[n++] = zg_op_info[op].text;
+  for (int i = 0; i < NMORE; i++) out[n++] = more_functions[i];
+  ZB_ASSERT(n <= NUM_MAX_FUNCTIONS);
+  return n;
 }
 
 bool num_call(const char *name, const Num *arg, Num *out) {
@@ -140,13 +154,7 @@ bool num_call(const char *name, const Num *arg, Num *out) {
   else if (!strcmp(name, "ceil")) *out = a.exact ? fraction(-floor_div(-a.n, a.d), 1) : num_double(ceil(a.v));
   else if (!strcmp(name, "sqrt")) *out = num_sqrt(a);
   else if (!strcmp(name, "rsqrt")) return a.v > 0 && num_div(num_int(1), num_sqrt(a), out);
-  else
-    *out = inexact(!strcmp(name, "exp")    ? exp(a.v)
-                   : !strcmp(name, "log")  ? log(a.v)
-                   : !strcmp(name, "sin")  ? sin(a.v)
-                   : !strcmp(name, "cos")  ? cos(a.v)
-                   : !strcmp(name, "tanh") ? tanh(a.v)
-                                           : erf(a.v));
+  else *out = inexact(zg_pointwise(function_named(name), a.v, num_function_args(name) > 1 ? arg[1].v : 0, 0));
   *out = from(a, num_function_args(name) > 1 ? arg[1] : a, *out);
   return isfinite(out->v);
 }

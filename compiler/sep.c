@@ -35,55 +35,31 @@ static State join(State a, State b) {
   return b;
 }
 
-/* An elementwise op that is linear in its summed operands: a sum of samples stays one. */
+/* Whether a sum of samples stays one: the op is linear in its summed operands. */
 static bool linear(const ZgNode *n, const State *in) {
-  bool s0 = in[0].kind == SUMMED, s1 = n->nin > 1 && in[1].kind == SUMMED;
-  switch (n->op) {
-  case ZG_OP_NEG:
-  case ZG_OP_CAST:
-  case ZG_OP_STOP:
-  case ZG_OP_BROADCAST:
-  case ZG_OP_RENAME:
-  case ZG_OP_SLICE:
-  case ZG_OP_PAD:
-  case ZG_OP_SUM: return true;
-  case ZG_OP_ADD:
-  case ZG_OP_SUB: return s0 && s1;
-  case ZG_OP_MUL:
-  case ZG_OP_DOT: return s0 != s1;
-  case ZG_OP_DIV: return s0 && !s1;
-  case ZG_OP_SELECT: return in[0].kind == CONST && s1 && in[2].kind == SUMMED;
-  case ZG_OP_CONCAT:
-    for (int i = 0; i < n->nin; i++)
-      if (in[i].kind != SUMMED) return false;
-    return true;
-  default: return false;
-  }
+  uint8_t in_which = zg_op_info[n->op].linear, summed = 0;
+  int count = 0;
+  for (int i = 0; i < n->nin; i++)
+    if (in[i].kind == SUMMED) summed |= (uint8_t)(1 << i), count++;
+  if (n->op == ZG_OP_SELECT) return in[0].kind == CONST && count == 2;
+  if (in_which == ZG_TOGETHER) return count == n->nin;
+  return count == 1 && n->nout == 1 && summed & in_which;
 }
 
 /* The same of means and counts; ops that take a constant besides it give the same again. */
 static Kind linear_mean(const ZgNode *n, const State *in) {
-  Kind a = in[0].kind, b = n->nin > 1 ? in[1].kind : CONST;
-  bool means = true; /* all of them means or constants */
-  for (int i = 0; i < n->nin; i++) means &= in[i].kind == CONST || in[i].kind == MEAN;
-  switch (n->op) {
-  case ZG_OP_NEG:
-  case ZG_OP_CAST:
-  case ZG_OP_STOP:
-  case ZG_OP_BROADCAST: return a;
-  case ZG_OP_MUL:
-  case ZG_OP_DOT: return a == CONST ? b : b == CONST ? a : MIXED;
-  case ZG_OP_DIV: return a == SUMMED && b == COUNT ? MEAN : b == CONST ? a : MIXED;
-  case ZG_OP_SELECT: return means && a == CONST ? MEAN : MIXED;
-  case ZG_OP_RENAME:
-  case ZG_OP_SLICE:
-  case ZG_OP_PAD:
-  case ZG_OP_SUM:
-  case ZG_OP_ADD:
-  case ZG_OP_SUB:
-  case ZG_OP_CONCAT: return means ? MEAN : MIXED;
-  default: return MIXED;
+  const ZgOpInfo *o = &zg_op_info[n->op];
+  bool means = true;        /* all of them means or constants */
+  int count = 0, which = 0; /* operands that are no constants, the last of them */
+  for (int i = 0; i < n->nin; i++) {
+    means &= in[i].kind == CONST || in[i].kind == MEAN;
+    if (in[i].kind != CONST) count++, which = i;
   }
+  if (n->op == ZG_OP_SELECT) return means && in[0].kind == CONST ? MEAN : MIXED;
+  if (n->op == ZG_OP_DIV && in[0].kind == SUMMED && in[1].kind == COUNT) return MEAN;
+  if (o->linear == ZG_TOGETHER && o->kind == ZG_EW && n->nin == 1) return in[0].kind;
+  if (o->linear == ZG_TOGETHER) return means ? MEAN : MIXED;
+  return count == 1 && n->nout == 1 && o->linear >> which & 1 ? in[which].kind : MIXED;
 }
 
 /* What the results of a node are, given its operands. */
@@ -167,7 +143,8 @@ static void report_aux(Elab *e, const ZgNode *sink, State st, ZlSpan *last) {
   *last = at;
   ZlDiag *d = zl_report(e->diags, ZL_Z0705, at, "this term depends on how many samples a micro-batch has");
   zl_note(d, "that is `micro` x the ranks that split `batch`; recipes with another number train differently");
-  zl_help(d, st.kind == SUMMED ? "take `mean[batch]` of it" : "a mean over `batch`, used linearly, is the same in every layout");
+  zl_help(d, st.kind == SUMMED ? "take `mean[batch]` of it"
+                               : "a mean over `batch`, used linearly, is the same in every layout");
 }
 
 void sep_check(Elab *e, uint16_t batch) {

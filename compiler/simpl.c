@@ -89,18 +89,7 @@ static uint32_t identity(const Fold *f, const ZgNode *n, const ZgType *t) {
 /* Elementwise operations broadcast by themselves: an operand need not be repeated along axes that another operand
  * has. */
 static void skip_broadcasts(const Fold *f, ZgNode *n, const ZgType *t) {
-  switch (n->op) {
-  case ZG_OP_ADD:
-  case ZG_OP_SUB:
-  case ZG_OP_MUL:
-  case ZG_OP_DIV:
-  case ZG_OP_MAX:
-  case ZG_OP_MIN:
-  case ZG_OP_LESS:
-  case ZG_OP_EQUAL:
-  case ZG_OP_SELECT: break;
-  default: return;
-  }
+  if (zg_op_info[n->op].kind != ZG_EW || n->nin < 2) return;
   for (int i = 0; i < n->nin; i++) {
     if (maker(f, n->in[i])->op != ZG_OP_BROADCAST) continue;
     ZgNode with = *n;
@@ -110,8 +99,6 @@ static void skip_broadcasts(const Fold *f, ZgNode *n, const ZgType *t) {
     if (zg_infer(f->g, &with, in, t, out, NULL) && zg_type_eq(&out[0], t)) *n = with;
   }
 }
-
-static bool commutes(uint16_t op) { return op == ZG_OP_ADD || op == ZG_OP_MUL || op == ZG_OP_EQUAL; }
 
 /* What two equal nodes have in common, apart from their result type. */
 typedef struct {
@@ -128,7 +115,7 @@ static Key key_of(const ZgNode *n) {
   k.counts = (uint32_t)n->nin << 8 | n->nax;
   for (int i = 0; i < n->nin; i++) k.in[i] = n->in[i];
   for (int i = 0; i < n->nax; i++) k.ax[i] = n->ax[i];
-  if (commutes(n->op) && k.in[0] > k.in[1]) {
+  if (zg_op_info[n->op].commutes && k.in[0] > k.in[1]) {
     k.in[0] = n->in[1];
     k.in[1] = n->in[0];
   }

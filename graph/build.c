@@ -3,30 +3,6 @@
 
 #include <string.h>
 
-const ZgOpAttrs zg_op_attrs[ZG_OP_COUNT] = {
-    [ZG_OP_PARAM] = {.opt = {"param"}},
-    [ZG_OP_INPUT] = {.opt = {"input"}},
-    [ZG_OP_CARRY] = {.opt = {"k"}},
-    [ZG_OP_DCARRY] = {.opt = {"k"}},
-    [ZG_OP_SEED] = {.opt = {"aux"}},
-    [ZG_OP_FILL] = {.num = "value"},
-    [ZG_OP_CARRY_OUT] = {.opt = {"k"}},
-    [ZG_OP_DCARRY_IN] = {.opt = {"k"}},
-    [ZG_OP_PARAM_GRAD] = {.opt = {"param"}},
-    [ZG_OP_OUTPUT] = {.opt = {"output"}},
-    [ZG_OP_RANDOM] = {.num = "p", .opt = {"stream"}},
-    [ZG_OP_SLICE] = {.opt = {"start", "count"}},
-    [ZG_OP_PAD] = {.opt = {"start"}},
-    [ZG_OP_PEAK] = {.opt = {NULL, "valid"}},
-    [ZG_OP_NORMALIZE] = {.num = "eps", .opt = {"std"}},
-    [ZG_OP_NORMALIZE_GRAD] = {.num = "eps", .opt = {"std"}},
-    [ZG_OP_ROPE] = {.num = "base", .opt = {"inverse"}},
-    [ZG_OP_ATTEND] = {.num = "scale", .opt = {"causal"}},
-    [ZG_OP_ATTEND_GRAD] = {.num = "scale", .opt = {"causal"}},
-    [ZG_OP_XENT_SUMS] = {.opt = {NULL, "valid"}},
-    [ZG_OP_XENT_GRAD] = {.opt = {NULL, "valid"}},
-};
-
 const char *const zg_elem_name[ZG_ELEMS] = {"real", "f32", "bf16", "f16", "i32", "bool", "index"};
 
 /* ---- graphs ---- */

@@ -27,12 +27,6 @@
 #define ZG_MAX_ELEMENTS (1ull << 48) /* of a tensor, and of all parameters */
 #define ZG_NONE UINT32_MAX /* no value, no region, ... */
 
-/* What an op's num[0], opt[0] and opt[1] are called; NULL: it has none, and the field is 0. */
-typedef struct {
-  const char *num, *opt[2];
-} ZgOpAttrs;
-extern const ZgOpAttrs zg_op_attrs[ZG_OP_COUNT];
-
 /* Element types. REAL is "the recipe's compute type". INDEX(axis) is an i32 that selects along an axis;
  * BOOL is stored as f32 0 or 1. */
 typedef enum { ZG_REAL, ZG_F32, ZG_BF16, ZG_F16, ZG_I32, ZG_BOOL, ZG_INDEX, ZG_ELEMS } ZgElem;

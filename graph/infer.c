@@ -234,24 +234,11 @@ static bool infer_broadcast(Ctx *c) {
 
 static bool infer_elementwise(Ctx *c) {
   const ZgNode *n = c->n;
+  const ZgOpInfo *o = &zg_op_info[n->op];
   ZgElem e;
   if (n->op == ZG_OP_FILL || n->op == ZG_OP_AXSIZE) return infer_constant(c);
   if (!want_nax(c, 0, 0)) return false;
   switch (n->op) {
-  case ZG_OP_NEG:
-    if (c->in[0].elem == ZG_I32) break;
-    /* fall through */
-  case ZG_OP_EXP:
-  case ZG_OP_LOG:
-  case ZG_OP_SQRT:
-  case ZG_OP_RSQRT:
-  case ZG_OP_TANH:
-  case ZG_OP_ERF:
-  case ZG_OP_SIN:
-  case ZG_OP_COS:
-  case ZG_OP_STOP:
-    if (!want_float(c, 0)) return false;
-    break;
   case ZG_OP_KNOWN:
     if (c->in[0].elem != ZG_INDEX) return FAIL(c, "known takes an index, found %s", TYPE(c, &c->in[0]));
     c->out[0] = zg_type(ZG_REAL, c->in[0].axis, c->in[0].naxes);
@@ -259,13 +246,15 @@ static bool infer_elementwise(Ctx *c) {
   case ZG_OP_SELECT: return infer_select(c);
   case ZG_OP_CAST: return infer_cast(c);
   case ZG_OP_BROADCAST: return infer_broadcast(c);
-  default: /* two operands */
-    if (!join_elem(c, &c->in[0], &c->in[1], &e) || !wider(c, &c->in[0], &c->in[1], &c->out[0])) return false;
-    if (n->op == ZG_OP_DIV && e == ZG_I32) return FAIL(c, "div takes real tensors; cast the i32 operands");
-    c->out[0].elem = (uint8_t)(n->op == ZG_OP_LESS || n->op == ZG_OP_EQUAL ? ZG_BOOL : e);
+  }
+  if (n->nin == 1) {
+    if (!(o->whole && c->in[0].elem == ZG_I32) && !want_float(c, 0)) return false;
+    c->out[0] = c->in[0];
     return true;
   }
-  c->out[0] = c->in[0];
+  if (!join_elem(c, &c->in[0], &c->in[1], &e) || !wider(c, &c->in[0], &c->in[1], &c->out[0])) return false;
+  if (!o->whole && e == ZG_I32) return FAIL(c, "%s takes real tensors; cast the i32 operands", OPNAME(c));
+  c->out[0].elem = (uint8_t)(o->truth ? ZG_BOOL : e);
   return true;
 }
 
@@ -552,37 +541,14 @@ bool zg_infer(const ZgGraph *g, const ZgNode *n, const ZgType *in, const ZgType 
 }
 
 /* ---- axis classes ---- */
-/* Axes that a kernel needs whole: the first `*n` axis arguments from ax[*first]. */
-static void pinned(const ZgNode *n, int *first, int *count) {
-  *first = 0;
-  switch (n->op) {
-  case ZG_OP_RENAME:
-  case ZG_OP_SLICE:
-  case ZG_OP_PAD:
-  case ZG_OP_CONCAT:
-  case ZG_OP_SOFTMAX:
-  case ZG_OP_SOFTMAX_GRAD:
-  case ZG_OP_NORMALIZE:
-  case ZG_OP_NORMALIZE_GRAD:
-  case ZG_OP_ATTEND:
-  case ZG_OP_ATTEND_GRAD: *count = n->nax; break;
-  case ZG_OP_ROPE:
-    *first = 1;
-    *count = 1;
-    break;
-  default: *count = 0;
-  }
-}
-
 ZgAxisClass zg_axis_class(const ZgNode *n, const ZgType *in, const ZgType *out, uint16_t axis) {
-  int nout = zg_op_info[n->op].nout, first, count;
+  const ZgOpInfo *o = &zg_op_info[n->op];
   bool operand = false, result = false;
   for (int i = 0; i < n->nin; i++) operand |= zg_type_has(&in[i], axis);
-  for (int i = 0; i < nout; i++) result |= zg_type_has(&out[i], axis);
+  for (int i = 0; i < o->nout; i++) result |= zg_type_has(&out[i], axis);
   if (!operand && !result) return ZG_AXIS_ABSENT;
-  pinned(n, &first, &count);
-  for (int i = first; i < first + count; i++)
-    if (n->ax[i] == axis) return ZG_AXIS_PIN;
-  if (result || nout == 0) return ZG_AXIS_PAR;
+  for (int i = 0; i < n->nax; i++)
+    if (o->pins >> i & 1 && n->ax[i] == axis) return ZG_AXIS_PIN;
+  if (result || o->nout == 0) return ZG_AXIS_PAR;
   return n->op == ZG_OP_PEAK ? ZG_AXIS_MAX : ZG_AXIS_SUM;
 }

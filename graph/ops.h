@@ -3,6 +3,7 @@
 #ifndef ZUG_OPS_H
 #define ZUG_OPS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef enum {
@@ -13,10 +14,24 @@ typedef enum {
 
 typedef enum { ZG_SOURCE, ZG_SINK, ZG_EW, ZG_MOVE, ZG_COMPUTE, ZG_PLANNED } ZgOpKind;
 
+#define ZG_TOGETHER 0x80 /* ZgOpInfo.linear: in all operands at once */
+
 typedef struct {
   const char *text;
   ZgOpKind kind;
   uint8_t min_in, max_in, nout;
+  uint8_t linear;       /* bit i: linear in operand i while the others stay as they are; or ZG_TOGETHER */
+  uint16_t pins;        /* bit i: axis argument i must be whole on each rank */
+  uint16_t never_split; /* bit i: of these, what no recipe may split, since every use would gather it */
+  const char *num,
+      *opt[2]; /* what num[0], opt[0] and opt[1] are called; NULL: it has none, and the field is 0 */
+  /* Of EW operations. */
+  bool function; /* the language has it as a function of this name */
+  bool whole;    /* takes i32, too; others take real operands only */
+  bool truth;    /* makes a bool */
+  bool commutes;
+  bool partial; /* not defined everywhere: can make infinities or NaN of any finite numbers */
+  bool flat;    /* no cotangent passes: its slope is zero, or is said to be */
 } ZgOpInfo;
 extern const ZgOpInfo zg_op_info[ZG_OP_COUNT];
 

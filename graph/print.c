@@ -65,7 +65,7 @@ static void put_tables(const ZgGraph *g, ZbText *b) {
 
 /* The attributes of a node, parameters and the like by name. */
 static void put_attrs(const ZgGraph *g, ZbText *b, const ZgNode *n) {
-  const ZgOpAttrs *a = &zg_op_attrs[n->op];
+  const ZgOpInfo *a = &zg_op_info[n->op];
   int64_t k = n->opt[0];
   switch (n->op) {
   case ZG_OP_PARAM:

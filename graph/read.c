@@ -272,7 +272,7 @@ static bool read_io(Reader *r) {
 
 /* ---- segments ---- */
 static bool read_attrs(Reader *r, ZgNode *n, unsigned mask) {
-  const ZgOpAttrs *a = &zg_op_attrs[n->op];
+  const ZgOpInfo *a = &zg_op_info[n->op];
   unsigned has = (a->num ? ZSG_HAS_NUM : 0) | (a->opt[0] ? ZSG_HAS_OPT0 : 0) | (a->opt[1] ? ZSG_HAS_OPT1 : 0);
   if (mask != has) return FAIL(r, "a node of %s has other attributes than the op", zg_op_info[n->op].text);
   const uint8_t *p = take(r, SEC_ATTR, (uint32_t)__builtin_popcount(mask));

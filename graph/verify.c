@@ -226,7 +226,7 @@ static bool check_node(Ctx *c, uint32_t si, uint32_t i, uint32_t values) {
     return NODE_FAIL(c, si, i, "its results are not the next values");
   if (n->loc >= g->nlocs || n->region >= g->nregions) return NODE_FAIL(c, si, i, "no such place or region");
   if (!inside(g, n->region, s->region)) return NODE_FAIL(c, si, i, "it is outside of its segment's region");
-  const ZgOpAttrs *a = &zg_op_attrs[n->op];
+  const ZgOpInfo *a = &zg_op_info[n->op];
   if ((!a->num && n->num[0] != 0) || n->num[1] != 0 || (!a->opt[0] && n->opt[0]) || (!a->opt[1] && n->opt[1]))
     return NODE_FAIL(c, si, i, "an attribute that it does not have is set");
   if (i < s->nforward ? backward_only(n->op) : forward_only(n->op))

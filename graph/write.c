@@ -122,7 +122,7 @@ static void put_tables(Writer *w) {
 
 /* ---- segments ---- */
 static void put_node(Writer *w, const ZgSegment *s, const ZgNode *n) {
-  const ZgOpAttrs *a = &zg_op_attrs[n->op];
+  const ZgOpInfo *a = &zg_op_info[n->op];
   unsigned mask =
       (a->num ? ZSG_HAS_NUM : 0) | (a->opt[0] ? ZSG_HAS_OPT0 : 0) | (a->opt[1] ? ZSG_HAS_OPT1 : 0);
   put(w, SEC_NODE, 2, n->op);

@@ -171,7 +171,7 @@ void zk_cpu_from_bf16(const ZkEnv *env, int64_t n, const uint16_t *x, float *y);
 const char *zk_cpu_take(const ZkEnv *env);
 /* Peak of matrix products of this type on this machine with the pool's threads, in FLOP/s, measured for about `ms`. bf16 is
  * made from f32 where the CPU has no instructions for it. */
-double zk_cpu_peak(const ZkEnv *env, ZkElem elem, int ms);
+double zk_cpu_measure_flops(const ZkEnv *env, ZkElem elem, int ms);
 /* Which libraries and instruction sets are used, for logs: "OpenBLAS 0.3.21 SkylakeX, avx512f". */
 const char *zk_cpu_describe(void);
 

@@ -2,7 +2,7 @@
 # every optimisation level that vectorises; no OpenMP threads. The other two let comparisons and square roots
 # be vectors.
 noinst_LIBRARIES += libkernels.a
-libkernels_a_SOURCES = kernels/kernels.h kernels/parts.c kernels/table.c kernels/cpu/cpu.h kernels/cpu/math.h \
+libkernels_a_SOURCES = kernels/kernels.h kernels/kernels.def kernels/parts.c kernels/table.c kernels/cpu/cpu.h kernels/cpu/math.h \
   kernels/cpu/attend.h kernels/cpu/view.c kernels/cpu/pool.c kernels/cpu/run.c kernels/cpu/machine.c \
   kernels/cpu/attend.c kernels/cpu/attend_grad.c kernels/cpu/attend_half.c \
   kernels/cpu/attend_rows.c kernels/cpu/bgemm.h \
@@ -14,6 +14,19 @@ libkernels_a_SOURCES = kernels/kernels.h kernels/parts.c kernels/table.c kernels
   kernels/cpu/softmax.c kernels/cpu/xent.c
 libkernels_a_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
 libkernels_a_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS) -fopenmp-simd -fno-math-errno -fno-trapping-math
+
+# For GPUs: kernels/cuda/local.mk says how they are compiled.
+cuda_kernels = kernels/cuda/attend.cu \
+  kernels/cuda/chain.cu \
+  kernels/cuda/dot.cu \
+  kernels/cuda/flat.cu \
+  kernels/cuda/lookup.cu \
+  kernels/cuda/move.cu \
+  kernels/cuda/norm.cu \
+  kernels/cuda/random.cu \
+  kernels/cuda/reduce.cu \
+  kernels/cuda/rope.cu \
+  kernels/cuda/xent.cu
 
 # Times of all kernels against the peaks of the machine: build/bench-kernels 1
 noinst_PROGRAMS += bench-kernels

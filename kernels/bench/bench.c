@@ -346,7 +346,7 @@ int main(int argc, char **argv) {
   }
   Memory mem = memory_new((size_t)2 << 30);
   Machine m = {.env = {.pool = zk_pool_new(threads), .seed = 1, .step = 1}};
-  m.flops = zk_cpu_peak(&m.env, ZK_F32, 200);
+  m.flops = zk_cpu_measure_flops(&m.env, ZK_F32, 200);
   m.bandwidth = measure_bandwidth(&m.env, mem);
   printf("%s; %d threads; products %.1f GF/s, memory %.1f GB/s\n", zk_cpu_describe(), threads, m.flops * 1e-9,
          m.bandwidth * 1e-9);

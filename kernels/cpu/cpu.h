@@ -117,12 +117,11 @@ void zk_sgemm_describe(char *text, size_t size);
 void zk_reduce_dot(const ZkEnv *env, const ZkCall *call);
 size_t zk_reduce_dot_scratch(const ZkCall *call);
 
-/* ---- scratch functions, beside their kernels ------------------------------------------------- */
+/* ---- kernels by op, and the scratch functions beside them ------------------------------------ */
+#define KERNEL(NAME, name) ZkKernel zk_cpu_##name;
+#include "kernels/kernels.def"
+ZkKernel zk_cpu_chain, zk_cpu_copy;
 typedef size_t ZkScratch(const ZkCall *call, int threads);
-ZkKernel zk_cpu_position, zk_cpu_random, zk_cpu_rename, zk_cpu_slice, zk_cpu_pad, zk_cpu_concat, zk_cpu_sum,
-    zk_cpu_peak_op, zk_cpu_dot, zk_cpu_softmax, zk_cpu_softmax_grad, zk_cpu_normalize, zk_cpu_normalize_grad,
-    zk_cpu_rope, zk_cpu_attend, zk_cpu_attend_grad, zk_cpu_lookup, zk_cpu_lookup_grad, zk_cpu_xent_sums,
-    zk_cpu_xent_grad, zk_cpu_chain, zk_cpu_copy;
 ZkScratch zk_scratch_sum, zk_scratch_dot, zk_scratch_softmax, zk_scratch_normalize, zk_scratch_rope,
     zk_scratch_attend, zk_scratch_attend_grad, zk_scratch_lookup_grad;
 

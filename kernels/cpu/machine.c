@@ -49,7 +49,7 @@ static void run_peak(void *arg, int part, int parts) {
   free(x);
 }
 
-double zk_cpu_peak(const ZkEnv *env, ZkElem elem, int ms) {
+double zk_cpu_measure_flops(const ZkEnv *env, ZkElem elem, int ms) {
   int threads = zk_threads(env);
   double rate[threads], sum = 0;
   Peak p = {.seconds = ms * 1e-3, .half = elem == ZK_BF16 && zk_bgemm_here(), .rate = rate};

@@ -174,7 +174,7 @@ static size_t scratch(const ZkCall *c, Kind kind) {
 }
 
 void zk_cpu_sum(const ZkEnv *env, const ZkCall *c) { reduce(env, c, SUM); }
-void zk_cpu_peak_op(const ZkEnv *env, const ZkCall *c) { reduce(env, c, PEAK); }
+void zk_cpu_peak(const ZkEnv *env, const ZkCall *c) { reduce(env, c, PEAK); }
 void zk_reduce_dot(const ZkEnv *env, const ZkCall *c) { reduce(env, c, DOT); }
 size_t zk_scratch_sum(const ZkCall *c, int threads) {
   (void)threads;

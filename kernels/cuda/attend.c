@@ -44,6 +44,8 @@ void zk_cuda_attend(const ZkEnv *env, const ZkCall *c) {
   if (zkc_attend_rows(&a) && !zk_attend_dnn(env, c, &a)) zk_attend_own(env->device, c, &a);
 }
 
+void zk_cuda_attend_grad(const ZkEnv *env, const ZkCall *c) { zk_cuda_attend(env, c); }
+
 void zk_cuda_attend_prepare(const ZkEnv *env, const ZkCall *c) {
   ZkcAttend a = zkc_attend_of(c);
   if (zkc_attend_rows(&a)) zk_attend_dnn_prepare(env->device, c);

@@ -19,10 +19,10 @@ void zk_cuda_forget(ZkCuda *cu); /* ends all memos */
 
 /* Kernels by op, and the scratch they need, beside each other in NAME.cu. */
 typedef size_t ZkCudaScratch(const ZkCall *call);
-ZkKernel zk_cuda_copy, zk_cuda_rename, zk_cuda_slice, zk_cuda_pad, zk_cuda_concat, zk_cuda_chain, zk_cuda_chain_prepare, zk_cuda_sum,
-    zk_cuda_peak, zk_cuda_softmax, zk_cuda_softmax_grad, zk_cuda_normalize, zk_cuda_normalize_grad, zk_cuda_rope,
-    zk_cuda_lookup, zk_cuda_lookup_grad, zk_cuda_xent_sums, zk_cuda_xent_grad, zk_cuda_random, zk_cuda_position,
-    zk_cuda_dot, zk_cuda_dot_prepare, zk_cuda_attend, zk_cuda_attend_prepare;
+#define KERNEL(NAME, name) ZkKernel zk_cuda_##name;
+#include "kernels/kernels.def"
+ZkKernel zk_cuda_copy, zk_cuda_chain;
+ZkKernel zk_cuda_chain_prepare, zk_cuda_dot_prepare, zk_cuda_attend_prepare;
 ZkKernel zk_cuda_run_parts, zk_cuda_prepare_parts; /* of calls that are several in one (kernels.h: zk_parts) */
 bool zk_cuda_dot_joins(const ZkCall *call);
 ZkCudaScratch zk_cuda_reduce_scratch, zk_cuda_lookup_grad_scratch, zk_cuda_dot_scratch,

@@ -1,16 +1,5 @@
 # kernels/cuda: nvcc compiles the .cu files if configure found it; the C++ compiler compiles them again for the
-# emulator, in which tests run them without a GPU.
-cuda_kernels = kernels/cuda/attend.cu \
-  kernels/cuda/chain.cu \
-  kernels/cuda/dot.cu \
-  kernels/cuda/flat.cu \
-  kernels/cuda/lookup.cu \
-  kernels/cuda/move.cu \
-  kernels/cuda/norm.cu \
-  kernels/cuda/random.cu \
-  kernels/cuda/reduce.cu \
-  kernels/cuda/rope.cu \
-  kernels/cuda/xent.cu
+# emulator, in which tests run them without a GPU. They are listed beside those of the CPU, in kernels/local.mk.
 cuda_host = kernels/cuda/cuda.h kernels/cuda/host.h kernels/cuda/shape.h kernels/cuda/common.cuh \
   kernels/cuda/rows.cuh kernels/cuda/norm_text.c kernels/cuda/norm_chain.c \
   kernels/cuda/device.cuh kernels/cuda/table.c kernels/cuda/host.c kernels/cuda/chain.h \

@@ -3,45 +3,39 @@
 
 #include <string.h>
 
-typedef struct {
-  ZkKernel *run;
-  ZkCudaScratch *scratch; /* NULL: none */
-  ZkKernel *prepare;      /* NULL: nothing to prepare */
-} Entry;
-
-/* Ops that are not here are not in this build. */
-static const Entry table[ZG_OP_COUNT] = {
-    [ZG_OP_POSITION] = {zk_cuda_position, NULL, NULL},
-    [ZG_OP_RANDOM] = {zk_cuda_random, NULL, NULL},
-    [ZG_OP_RENAME] = {zk_cuda_rename, NULL, NULL},
-    [ZG_OP_SLICE] = {zk_cuda_slice, NULL, NULL},
-    [ZG_OP_PAD] = {zk_cuda_pad, NULL, NULL},
-    [ZG_OP_CONCAT] = {zk_cuda_concat, NULL, NULL},
-    [ZG_OP_SUM] = {zk_cuda_sum, zk_cuda_reduce_scratch, NULL},
-    [ZG_OP_PEAK] = {zk_cuda_peak, zk_cuda_reduce_scratch, NULL},
-    [ZG_OP_DOT] = {zk_cuda_dot, zk_cuda_dot_scratch, zk_cuda_dot_prepare},
-    [ZG_OP_SOFTMAX] = {zk_cuda_softmax, NULL, NULL},
-    [ZG_OP_SOFTMAX_GRAD] = {zk_cuda_softmax_grad, NULL, NULL},
-    [ZG_OP_NORMALIZE] = {zk_cuda_normalize, NULL, zk_cuda_norm_prepare},
-    [ZG_OP_NORMALIZE_GRAD] = {zk_cuda_normalize_grad, NULL, zk_cuda_norm_prepare},
-    [ZG_OP_ROPE] = {zk_cuda_rope, NULL, NULL},
-    [ZG_OP_LOOKUP] = {zk_cuda_lookup, NULL, NULL},
-    [ZG_OP_LOOKUP_GRAD] = {zk_cuda_lookup_grad, zk_cuda_lookup_grad_scratch, NULL},
-    [ZG_OP_XENT_SUMS] = {zk_cuda_xent_sums, NULL, NULL},
-    [ZG_OP_XENT_GRAD] = {zk_cuda_xent_grad, NULL, NULL},
-    [ZG_OP_ATTEND] = {zk_cuda_attend, zk_cuda_attend_scratch, zk_cuda_attend_prepare},
-    [ZG_OP_ATTEND_GRAD] = {zk_cuda_attend, zk_cuda_attend_scratch, zk_cuda_attend_prepare},
-    [ZG_OP_CHAIN] = {zk_cuda_chain, NULL, zk_cuda_chain_prepare},
-    [ZG_OP_COPY] = {zk_cuda_copy, NULL, NULL},
+static ZkKernel *const kernels[ZG_OP_COUNT] = {
+#define KERNEL(NAME, name) [ZG_OP_##NAME] = zk_cuda_##name,
+#include "kernels/kernels.def"
+    [ZG_OP_CHAIN] = zk_cuda_chain,
+    [ZG_OP_COPY] = zk_cuda_copy,
 };
 
-ZkKernel *zk_cuda_kernel(int op) { return op >= 0 && op < ZG_OP_COUNT ? table[op].run : NULL; }
+/* Of the others: none. */
+static ZkCudaScratch *const scratch[ZG_OP_COUNT] = {
+    [ZG_OP_SUM] = zk_cuda_reduce_scratch,
+    [ZG_OP_PEAK] = zk_cuda_reduce_scratch,
+    [ZG_OP_DOT] = zk_cuda_dot_scratch,
+    [ZG_OP_ATTEND] = zk_cuda_attend_scratch,
+    [ZG_OP_ATTEND_GRAD] = zk_cuda_attend_scratch,
+    [ZG_OP_LOOKUP_GRAD] = zk_cuda_lookup_grad_scratch,
+};
+
+/* Others need no preparation. */
+static ZkKernel *const prepare[ZG_OP_COUNT] = {
+    [ZG_OP_DOT] = zk_cuda_dot_prepare,
+    [ZG_OP_NORMALIZE] = zk_cuda_norm_prepare,
+    [ZG_OP_NORMALIZE_GRAD] = zk_cuda_norm_prepare,
+    [ZG_OP_ATTEND] = zk_cuda_attend_prepare,
+    [ZG_OP_ATTEND_GRAD] = zk_cuda_attend_prepare,
+    [ZG_OP_CHAIN] = zk_cuda_chain_prepare,
+};
+
+ZkKernel *zk_cuda_kernel(int op) { return op >= 0 && op < ZG_OP_COUNT ? kernels[op] : NULL; }
 
 size_t zk_cuda_scratch(const ZkCall *call, int threads) {
   (void)threads;
   if (!zk_cuda_kernel(call->op)) return 0; /* that it is lacking is for prepare to say */
-  ZkCudaScratch *scratch = table[call->op].scratch;
-  return scratch ? scratch(call) : 0;
+  return scratch[call->op] ? scratch[call->op](call) : 0;
 }
 
 bool zk_cuda_joins(const ZkCall *call) {
@@ -58,7 +52,7 @@ const ZkPlanning zk_planning_cuda = {zk_cuda_scratch, zk_cuda_joins};
 
 void zk_cuda_prepare(const ZkEnv *env, const ZkCall *call) {
   ZB_ASSERT(zk_cuda_kernel(call->op) != NULL);
-  if (table[call->op].prepare) table[call->op].prepare(env, call);
+  if (prepare[call->op]) prepare[call->op](env, call);
 }
 
 void zk_cuda_run_parts(const ZkEnv *env, const ZkCall *call) {

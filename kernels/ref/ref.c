@@ -149,29 +149,12 @@ int64_t ref_start(const ZkView *v, uint16_t axis) {
 
 /* ---- the table ---- */
 ZkKernel *zk_ref_kernel(int op) {
-  switch (op) {
-  case ZG_OP_POSITION: return zk_ref_position;
-  case ZG_OP_RANDOM: return zk_ref_random;
-  case ZG_OP_RENAME: return zk_ref_rename;
-  case ZG_OP_SLICE: return zk_ref_slice;
-  case ZG_OP_PAD: return zk_ref_pad;
-  case ZG_OP_CONCAT: return zk_ref_concat;
-  case ZG_OP_SUM: return zk_ref_sum;
-  case ZG_OP_PEAK: return zk_ref_peak;
-  case ZG_OP_DOT: return zk_ref_dot;
-  case ZG_OP_SOFTMAX: return zk_ref_softmax;
-  case ZG_OP_SOFTMAX_GRAD: return zk_ref_softmax_grad;
-  case ZG_OP_NORMALIZE: return zk_ref_normalize;
-  case ZG_OP_NORMALIZE_GRAD: return zk_ref_normalize_grad;
-  case ZG_OP_ROPE: return zk_ref_rope;
-  case ZG_OP_ATTEND: return zk_ref_attend;
-  case ZG_OP_ATTEND_GRAD: return zk_ref_attend_grad;
-  case ZG_OP_LOOKUP: return zk_ref_lookup;
-  case ZG_OP_LOOKUP_GRAD: return zk_ref_lookup_grad;
-  case ZG_OP_XENT_SUMS: return zk_ref_xent_sums;
-  case ZG_OP_XENT_GRAD: return zk_ref_xent_grad;
-  case ZG_OP_CHAIN: return zk_ref_chain;
-  case ZG_OP_COPY: return zk_ref_copy;
-  }
-  return op >= 0 && op < ZG_OP_COUNT && zg_op_info[op].kind == ZG_EW ? zk_ref_ew : NULL;
+  static ZkKernel *const kernels[ZG_OP_COUNT] = {
+#define KERNEL(NAME, name) [ZG_OP_##NAME] = zk_ref_##name,
+#include "kernels/kernels.def"
+      [ZG_OP_CHAIN] = zk_ref_chain,
+      [ZG_OP_COPY] = zk_ref_copy,
+  };
+  if (op < 0 || op >= ZG_OP_COUNT) return NULL;
+  return zg_op_info[op].kind == ZG_EW ? zk_ref_ew : kernels[op];
 }

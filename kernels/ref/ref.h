@@ -55,17 +55,10 @@ double ref_round(double x, ZkElem e); /* to the nearest number of an element typ
 int64_t ref_size(const ZkView *v, uint16_t axis);
 int64_t ref_start(const ZkView *v, uint16_t axis);
 
-/* ew.c */
-ZkKernel zk_ref_ew, zk_ref_chain, zk_ref_position, zk_ref_random;
-/* move.c */
-ZkKernel zk_ref_copy, zk_ref_rename, zk_ref_slice, zk_ref_pad, zk_ref_concat;
-/* reduce.c */
-ZkKernel zk_ref_sum, zk_ref_peak, zk_ref_dot;
-/* norm.c */
-ZkKernel zk_ref_softmax, zk_ref_softmax_grad, zk_ref_normalize, zk_ref_normalize_grad, zk_ref_rope;
-/* attend.c */
-ZkKernel zk_ref_attend, zk_ref_attend_grad;
-/* select.c */
-ZkKernel zk_ref_lookup, zk_ref_lookup_grad, zk_ref_xent_sums, zk_ref_xent_grad;
+/* What ew.c has for all elementwise operations; kernels of the others, by name; and of the planner's. */
+ZkKernel zk_ref_ew;
+#define KERNEL(NAME, name) ZkKernel zk_ref_##name;
+#include "kernels/kernels.def"
+ZkKernel zk_ref_chain, zk_ref_copy;
 
 #endif

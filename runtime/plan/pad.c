@@ -51,8 +51,8 @@ static Held elementwise(const Pads *c) {
     if (b.kind == KNOWN ? b.x == 0 : has(c, n->in[1])) return (Held){.kind = BAD};
     return is_zero(a) ? a : (Held){.kind = ANY};
   }
-  bool picky = n->op == ZG_OP_LOG || n->op == ZG_OP_SQRT || n->op == ZG_OP_RSQRT;
-  return (Held){.kind = picky && has(c, n->in[0]) ? BAD : ANY};
+  bool padded = has(c, n->in[0]) || (n->nin > 1 && has(c, n->in[1]));
+  return (Held){.kind = zg_op_info[n->op].partial && padded ? BAD : ANY};
 }
 
 /* Operations that are linear in operand i give zeros for zeros. */
@@ -99,21 +99,19 @@ static Held held_by(Pads *c, bool named) {
   case ZG_OP_LOOKUP_GRAD: return named ? known(0) : linear(c, 0);
   case ZG_OP_XENT_SUMS: return (Held){.kind = ANY};
   case ZG_OP_XENT_GRAD: return named ? known(0) : (Held){.kind = ANY};
-  case ZG_OP_NORMALIZE:
-  case ZG_OP_NORMALIZE_GRAD:
-  case ZG_OP_SOFTMAX_GRAD:
-  case ZG_OP_ROPE: c->size |= named; return linear(c, 0);
-  case ZG_OP_ATTEND: c->size |= named; return linear(c, 2);
-  case ZG_OP_ATTEND_GRAD: c->size |= named; return linear(c, 0);
+  case ZG_OP_NORMALIZE: c->size |= named; return linear(c, 0); /* rows of zeros stay so */
   case ZG_OP_RENAME:
   case ZG_OP_SLICE:
   case ZG_OP_CONCAT: c->size |= named; return joined(c);
   case ZG_OP_PAD: c->size |= named; return linear(c, 0);
   default: break;
   }
-  bool ew = zg_op_info[n->op].kind == ZG_EW;
+  const ZgOpInfo *o = &zg_op_info[n->op];
   c->size |= named;
-  return ew ? elementwise(c) : (Held){.kind = ANY};
+  if (o->kind == ZG_EW) return elementwise(c);
+  for (int i = 0; i < n->nin; i++)
+    if (o->linear >> i & 1) return linear(c, i);
+  return (Held){.kind = ANY};
 }
 
 /* What leaves a segment or becomes a gradient must hold zeros. */

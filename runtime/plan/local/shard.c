@@ -242,24 +242,29 @@ static void run(ZpShard *h, const ZgSegment *s, uint32_t from, uint32_t to, cons
   }
 }
 
-/* What attention and rotary embedding need whole cannot be split by name: it would be gathered at every use. */
+/* `never_split` axes cannot be split by name: they would be gathered at every use. */
+static bool check_pin(ZpBuild *b, const ZgSegment *s, const ZgNode *n, uint16_t axis) {
+  ZpState state[ZP_MAX_DIMS];
+  zp_layout(b->p, &s->values[n->in[0]].type, state);
+  for (int d = 0; d < b->p->mesh.ndims; d++) {
+    if (state[d].kind != 'S' || state[d].axis != axis || b->p->mesh.dim[d].size == 1) continue;
+    const ZlMeshDim *md = &b->p->recipe->mesh[b->p->mesh.dim[d].directive];
+    ZlSpan span = md->name.span;
+    for (uint32_t k = 0; k < b->p->recipe->nsplits; k++)
+      if (!strcmp(b->p->recipe->splits[k].dim.s, md->name.s)) span = b->p->recipe->splits[k].span;
+    ZlDiag *e = zl_report(b->d, ZL_Z0302, span, "`%s` cannot be split: %s (%s) needs it whole",
+                          b->p->graph->axes[axis].name, zg_op_info[n->op].text, zp_loc_text(b->p, n->loc));
+    zl_help(e, "split an axis of heads instead; it occurs in the same tensors");
+    return false;
+  }
+  return true;
+}
+
 static bool check_pins(ZpBuild *b, const ZgSegment *s) {
   for (uint32_t i = 0; i < s->nforward; i++) {
     const ZgNode *n = &s->nodes[i];
-    if (n->op != ZG_OP_ATTEND && n->op != ZG_OP_ROPE) continue;
-    ZpState state[ZP_MAX_DIMS];
-    zp_layout(b->p, &s->values[n->in[0]].type, state);
-    for (int d = 0; d < b->p->mesh.ndims; d++) {
-      if (state[d].kind != 'S' || state[d].axis != n->ax[1] || b->p->mesh.dim[d].size == 1) continue;
-      const ZlMeshDim *md = &b->p->recipe->mesh[b->p->mesh.dim[d].directive];
-      ZlSpan span = md->name.span;
-      for (uint32_t k = 0; k < b->p->recipe->nsplits; k++)
-        if (!strcmp(b->p->recipe->splits[k].dim.s, md->name.s)) span = b->p->recipe->splits[k].span;
-      ZlDiag *e = zl_report(b->d, ZL_Z0302, span, "`%s` cannot be split: %s (%s) needs it whole",
-                            b->p->graph->axes[n->ax[1]].name, zg_op_info[n->op].text, zp_loc_text(b->p, n->loc));
-      zl_help(e, "split an axis of heads instead; it occurs in the same tensors");
-      return false;
-    }
+    for (int k = 0; k < n->nax; k++)
+      if (zg_op_info[n->op].never_split >> k & 1 && !check_pin(b, s, n, n->ax[k])) return false;
   }
   return true;
 }
