@@ -66,7 +66,9 @@ static void unary(Rule *r) {
   }
   case ZG_OP_SIN: give(r, 0, node2(r, ZG_OP_MUL, g, node1(r, ZG_OP_COS, x))); break;
   case ZG_OP_COS: give(r, 0, node1(r, ZG_OP_NEG, node2(r, ZG_OP_MUL, g, node1(r, ZG_OP_SIN, x)))); break;
-  default: give(r, 0, g); /* CAST, BROADCAST */
+  case ZG_OP_CAST:
+  case ZG_OP_BROADCAST: give(r, 0, g); break;
+  default: ZB_BUG("`%s` has no gradient rule", zg_op_info[r->n->op].text);
   }
 }
 
@@ -97,12 +99,15 @@ static void binary(Rule *r) {
     if (wanted(r, 1)) give(r, 1, node1(r, ZG_OP_NEG, node2(r, ZG_OP_MUL, da, r->y)));
     break;
   }
-  default: { /* MAX, MIN: the first operand only if it wins outright */
+  case ZG_OP_MAX:
+  case ZG_OP_MIN: { /* the first operand only if it wins outright */
     bool max = r->n->op == ZG_OP_MAX;
     uint32_t first = max ? node2(r, ZG_OP_LESS, b, a) : node2(r, ZG_OP_LESS, a, b);
     if (wanted(r, 0)) give(r, 0, where(r, first, true));
     if (wanted(r, 1)) give(r, 1, where(r, first, false));
+    break;
   }
+  default: ZB_BUG("`%s` has no gradient rule", zg_op_info[r->n->op].text);
   }
 }
 
@@ -225,25 +230,13 @@ bool zc_grad_rule(ZcGrad *b, const ZgNode *n) {
     return true;
   }
   if (r.g == ZG_NONE) r.g = zc_grad_fill(b, 0, type_of(&r, n->out)); /* only the second result has one */
+  if (zg_op_info[n->op].kind == ZG_EW) {
+    if (n->nin == 1) unary(&r);
+    else if (n->nin == 2) binary(&r);
+    else select_rule(&r);
+    return true;
+  }
   switch (n->op) {
-  case ZG_OP_NEG:
-  case ZG_OP_EXP:
-  case ZG_OP_LOG:
-  case ZG_OP_SQRT:
-  case ZG_OP_RSQRT:
-  case ZG_OP_TANH:
-  case ZG_OP_ERF:
-  case ZG_OP_SIN:
-  case ZG_OP_COS:
-  case ZG_OP_CAST:
-  case ZG_OP_BROADCAST: unary(&r); return true;
-  case ZG_OP_ADD:
-  case ZG_OP_SUB:
-  case ZG_OP_MUL:
-  case ZG_OP_DIV:
-  case ZG_OP_MAX:
-  case ZG_OP_MIN: binary(&r); return true;
-  case ZG_OP_SELECT: select_rule(&r); return true;
   case ZG_OP_RENAME:
   case ZG_OP_SLICE:
   case ZG_OP_PAD: move(&r); return true;
