@@ -67,6 +67,15 @@ UNARY(erf, ZG_OP_ERF, x)
 UNARY(sin, ZG_OP_SIN, x)
 UNARY(cos, ZG_OP_COS, x)
 
+/* What has no slope: the derivative of its product with x is itself. */
+#define FLAT(NAME, OP)                                                                                       \
+  Test(ops, NAME) {                                                                                          \
+    Make t = start(), *m = &t;                                                                               \
+    uint32_t x = make_param(m, "x", "a b");                                                                  \
+    check(m, make2(m, ZG_OP_MUL, make1(m, OP, x), x));                                                       \
+  }
+FLAT(sign, ZG_OP_SIGN)
+
 /* Each binary op with the narrow operand first, second, scalar, and used twice. */
 #define BINARY(NAME, OP, Y)                                                                                  \
   Test(ops, NAME) {                                                                                          \

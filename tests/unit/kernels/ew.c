@@ -74,6 +74,11 @@ Test(ew, sines) {
   sweep(ZG_OP_COS, 1e4, 2e6, 2e-7, 1e-7);
 }
 
+Test(ew, sign) {
+  sweep(ZG_OP_SIGN, -2, 2, 0, 0);
+  sweep(ZG_OP_SIGN, 0, 0, 0, 0);
+}
+
 /* ---- single ops with broadcasting; tolerance: a rounding or two ------------------ */
 #define EW_TOL 3e-7
 

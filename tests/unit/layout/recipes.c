@@ -28,7 +28,7 @@ static const char odd[] =
     "  param gain[embed] = 1 tag norm\n"
     "  param wte[vocab, embed], wpe[pos, embed] ~ normal(0.1)\n"
     "  x = lookup(wte, tokens) + lookup(wpe, position[seq, pos]())\n"
-    "  memory = x * 0.5\n"
+    "  memory = x * (0.5 + 0.25 * sign(weight))\n"
     "  repeat a as first { x = Mix(x, memory) as mix  x = Mlp(x) as mlp }\n"
     "  left = slice[embed, half](x)\n"
     "  right = slice[embed, half](x, start = half) * peak[embed](memory)\n"
