@@ -64,6 +64,7 @@ static void unary(Rule *r) {
     give(r, 0, node2(r, ZG_OP_MUL, scaled(r, g, M_2_SQRTPI), bell));
     break;
   }
+  case ZG_OP_ABS: give(r, 0, node2(r, ZG_OP_MUL, g, node1(r, ZG_OP_SIGN, x))); break;
   case ZG_OP_SIN: give(r, 0, node2(r, ZG_OP_MUL, g, node1(r, ZG_OP_COS, x))); break;
   case ZG_OP_COS: give(r, 0, node1(r, ZG_OP_NEG, node2(r, ZG_OP_MUL, g, node1(r, ZG_OP_SIN, x)))); break;
   case ZG_OP_CAST:

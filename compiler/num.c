@@ -152,6 +152,7 @@ bool num_call(const char *name, const Num *arg, Num *out) {
   else if (!strcmp(name, "min")) *out = num_less(arg[1], a) ? arg[1] : a;
   else if (!strcmp(name, "floor")) *out = a.exact ? fraction(floor_div(a.n, a.d), 1) : num_double(floor(a.v));
   else if (!strcmp(name, "sign")) *out = num_int(num_less(num_int(0), a) - num_less(a, num_int(0)));
+  else if (!strcmp(name, "abs")) *out = num_less(a, num_int(0)) ? num_neg(a) : a;
   else if (!strcmp(name, "ceil")) *out = a.exact ? fraction(-floor_div(-a.n, a.d), 1) : num_double(ceil(a.v));
   else if (!strcmp(name, "sqrt")) *out = num_sqrt(a);
   else if (!strcmp(name, "rsqrt")) return a.v > 0 && num_div(num_int(1), num_sqrt(a), out);

@@ -127,6 +127,8 @@ Test(num, the_last_exact_ones) {
   IS_INT(call("sign", quotient(num_int(-7), num_int(2))), -1);
   IS_INT(call("sign", num_int(0)), 0);
   IS_INT(call("sign", call("exp", num_int(1))), 1);
+  IS_INT(call("abs", num_int(-3)), 3);
+  IS_INT(call("abs", num_int(4)), 4);
   IS_INT(call("floor", num_int(-3)), -3);
   IS_INT(call("ceil", quotient(num_int(7), num_int(2))), 4);
   IS_INT(call("floor", quotient(num_int(7), num_int(2))), 3);
@@ -140,7 +142,7 @@ Test(num, text_and_functions) {
   cr_expect_str_eq(num_text(a, num_double(1e300)), "1e+300");
   const char *names[NUM_MAX_FUNCTIONS];
   uint32_t n = num_function_names(names);
-  cr_expect_eq(n, 13u);
+  cr_expect_eq(n, 14u);
   for (uint32_t i = 0; i < n; i++)
     cr_expect_eq(num_function_args(names[i]), !strcmp(names[i], "max") || !strcmp(names[i], "min") ? 2 : 1,
                  "%s", names[i]);

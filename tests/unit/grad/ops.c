@@ -66,6 +66,7 @@ UNARY(tanh, ZG_OP_TANH, x)
 UNARY(erf, ZG_OP_ERF, x)
 UNARY(sin, ZG_OP_SIN, x)
 UNARY(cos, ZG_OP_COS, x)
+UNARY(abs, ZG_OP_ABS, x)
 
 /* What has no slope: the derivative of its product with x is itself. */
 #define FLAT(NAME, OP)                                                                                       \

@@ -79,6 +79,11 @@ Test(ew, sign) {
   sweep(ZG_OP_SIGN, 0, 0, 0, 0);
 }
 
+Test(ew, abs) {
+  sweep(ZG_OP_ABS, -3, 3, 0, 0);
+  sweep(ZG_OP_ABS, 0, 0, 0, 0);
+}
+
 /* ---- single ops with broadcasting; tolerance: a rounding or two ------------------ */
 #define EW_TOL 3e-7
 
