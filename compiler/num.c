@@ -114,7 +114,7 @@ bool num_is_int(Num a, int64_t *out) {
 static int64_t floor_div(int64_t n, int64_t d) { return n / d - (n % d < 0); }
 
 /* The functions of statics: those of tensors that make numbers, and some that tensors lack. */
-static const char *const more_functions[] = {"floor", "ceil"};
+static const char *const more_functions[] = {"ceil"};
 enum { NMORE = sizeof more_functions / sizeof *more_functions };
 
 static bool is_function(uint16_t op) {

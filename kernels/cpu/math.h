@@ -25,6 +25,7 @@ ZK_INLINE float zk_with_sign(float x, float sign) {
 }
 
 ZK_INLINE float zk_sqrt(float x) { return __builtin_sqrtf(x); }
+ZK_INLINE float zk_floor(float x) { return __builtin_floorf(x); }
 ZK_INLINE float zk_rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
 
 /* 2^(x/ln 2): the integer part by adding 1.5 2^23, the rest by a polynomial on [-ln2/2, ln2/2]. The

@@ -43,6 +43,7 @@ Test(graphs, functions_of_constants) {
                {"sin(0.5)", 0.479425538604203},    {"cos(0.5)", 0.8775825618903728},
                {"tanh(0.5)", 0.46211715726000975}, {"erf(0.5)", 0.5204998778130465},
                {"sqrt(0.5)", 0.7071067811865476},  {"rsqrt(0.5)", 1.4142135623730951},
+               {"floor(2.5)", 2},
                {"abs(-0.5)", 0.5}, {"sign(-2.5)", -1}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     int open = (int)strcspn(cases[i].call, "(");

@@ -76,6 +76,7 @@ UNARY(abs, ZG_OP_ABS, x)
     check(m, make2(m, ZG_OP_MUL, make1(m, OP, x), x));                                                       \
   }
 FLAT(sign, ZG_OP_SIGN)
+FLAT(floor, ZG_OP_FLOOR)
 
 /* Each binary op with the narrow operand first, second, scalar, and used twice. */
 #define BINARY(NAME, OP, Y)                                                                                  \

@@ -58,6 +58,7 @@ static const Base bases[] = {
     {ZG_OP_BROADCAST, "", {"real embed"}, "real batch embed", {0}},
     {ZG_OP_SIGN, "", SOME, NULL, {0}},
     {ZG_OP_ABS, "", SOME, NULL, {0}},
+    {ZG_OP_FLOOR, "", SOME, NULL, {0}},
     {ZG_OP_POSITION, "seq vocab", {0}, NULL, {0}},
     {ZG_OP_POSITION, "embed eight", {0}, NULL, {0}},
     {ZG_OP_POSITION, "seq batch", {0}, NULL, {0}},

@@ -84,6 +84,12 @@ Test(ew, abs) {
   sweep(ZG_OP_ABS, 0, 0, 0, 0);
 }
 
+Test(ew, floor) {
+  sweep(ZG_OP_FLOOR, -5, 5, 0, 0);
+  sweep(ZG_OP_FLOOR, -2049, 2049, 0, 0); /* whole numbers */
+  sweep(ZG_OP_FLOOR, -1e9, 1e9, 0, 0);   /* beyond those that have halves */
+}
+
 /* ---- single ops with broadcasting; tolerance: a rounding or two ------------------ */
 #define EW_TOL 3e-7
 

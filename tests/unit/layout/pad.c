@@ -51,7 +51,8 @@ Test(pad, functions) {
            {{"select(less(h, 1), h, h + 1)", "select(less(h, 0), h + 1, h)", "h * s"}, {"select(less(h, 1), h + 1, h)", "select(less(h, 0), h, h + 1)", "s + h"}},
            {{"select(equal(h, 0), h, h + 1)", "select(less(s, 1), h, h * 2)", "stop(h)"}, {"select(equal(h, 1), h, h + 1)", "select(less(s, 1), h, h + 1)", "stop(h) + 1"}},
            {{"sign(h)", "h * sign(s)", "sign(h) * s"}, {"sign(h + 1)", "sign(h - 1)", "sign(s) + h"}},
-           {{"abs(h)", "abs(h) * s", "h * abs(s)"}, {"abs(h + 1)", "abs(h - 1)", "abs(s) + h"}}};
+           {{"abs(h)", "abs(h) * s", "h * abs(s)"}, {"abs(h + 1)", "abs(h - 1)", "abs(s) + h"}},
+           {{"floor(h)", "floor(h + 0.5)", "h * floor(s)"}, {"floor(h + 1)", "floor(h - 0.5)", "floor(s) + h"}}};
   for (size_t i = 0; i < sizeof f / sizeof *f; i++)
     for (int k = 0; k < 3; k++) {
       expect_zero(f[i].zero[k], NULL);

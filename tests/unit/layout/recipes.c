@@ -33,7 +33,7 @@ static const char odd[] =
     "  left = slice[embed, half](x)\n"
     "  right = slice[embed, half](x, start = half) * peak[embed](memory)\n"
     "  x = concat[embed, half, half](abs(right), softmax[half](left))\n"
-    "  repeat b as second { x = Mlp(x) as mlp  x = x + memory * weight }\n"
+    "  repeat b as second { x = Mlp(x) as mlp  x = x + memory * (weight - floor(weight)) }\n"
     "  output logits = dot[embed](x, wte)\n"
     "  loss weight * xent[vocab](logits, targets) per weight * known(targets)\n"
     "}\n";
