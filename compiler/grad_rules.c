@@ -65,6 +65,11 @@ static void unary(Rule *r) {
     break;
   }
   case ZG_OP_ABS: give(r, 0, node2(r, ZG_OP_MUL, g, node1(r, ZG_OP_SIGN, x))); break;
+  case ZG_OP_SIGMOID: { /* g y (1 - y) */
+    uint32_t slope = node2(r, ZG_OP_MUL, y, node2(r, ZG_OP_SUB, number(r, 1, y), y));
+    give(r, 0, node2(r, ZG_OP_MUL, g, slope));
+    break;
+  }
   case ZG_OP_SIN: give(r, 0, node2(r, ZG_OP_MUL, g, node1(r, ZG_OP_COS, x))); break;
   case ZG_OP_COS: give(r, 0, node1(r, ZG_OP_NEG, node2(r, ZG_OP_MUL, g, node1(r, ZG_OP_SIN, x)))); break;
   case ZG_OP_CAST:

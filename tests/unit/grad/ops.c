@@ -67,6 +67,7 @@ UNARY(erf, ZG_OP_ERF, x)
 UNARY(sin, ZG_OP_SIN, x)
 UNARY(cos, ZG_OP_COS, x)
 UNARY(abs, ZG_OP_ABS, x)
+UNARY(sigmoid, ZG_OP_SIGMOID, x)
 
 /* What has no slope: the derivative of its product with x is itself. */
 #define FLAT(NAME, OP)                                                                                       \

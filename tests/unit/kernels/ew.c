@@ -90,6 +90,12 @@ Test(ew, floor) {
   sweep(ZG_OP_FLOOR, -1e9, 1e9, 0, 0);   /* beyond those that have halves */
 }
 
+Test(ew, sigmoid) {
+  sweep(ZG_OP_SIGMOID, -20, 20, 3e-7, 0);
+  sweep(ZG_OP_SIGMOID, -200, -86, 3e-7, 1.2e-38); /* where e^-x overflows, 0 */
+  sweep(ZG_OP_SIGMOID, 20, 1000, 3e-7, 0);
+}
+
 /* ---- single ops with broadcasting; tolerance: a rounding or two ------------------ */
 #define EW_TOL 3e-7
 

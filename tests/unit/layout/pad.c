@@ -52,7 +52,8 @@ Test(pad, functions) {
            {{"select(equal(h, 0), h, h + 1)", "select(less(s, 1), h, h * 2)", "stop(h)"}, {"select(equal(h, 1), h, h + 1)", "select(less(s, 1), h, h + 1)", "stop(h) + 1"}},
            {{"sign(h)", "h * sign(s)", "sign(h) * s"}, {"sign(h + 1)", "sign(h - 1)", "sign(s) + h"}},
            {{"abs(h)", "abs(h) * s", "h * abs(s)"}, {"abs(h + 1)", "abs(h - 1)", "abs(s) + h"}},
-           {{"floor(h)", "floor(h + 0.5)", "h * floor(s)"}, {"floor(h + 1)", "floor(h - 0.5)", "floor(s) + h"}}};
+           {{"floor(h)", "floor(h + 0.5)", "h * floor(s)"}, {"floor(h + 1)", "floor(h - 0.5)", "floor(s) + h"}},
+           {{"sigmoid(h) - 0.5", "h * sigmoid(h)", "h * sigmoid(s)"}, {"sigmoid(h)", "sigmoid(h) * s", "sigmoid(h + 1)"}}};
   for (size_t i = 0; i < sizeof f / sizeof *f; i++)
     for (int k = 0; k < 3; k++) {
       expect_zero(f[i].zero[k], NULL);
@@ -66,7 +67,7 @@ Test(pad, not_finite) {
                                     "tanh(1 / h)",   "1 / h + s",  "s + 1 / h",       "s * log(h)",     "sqrt(h * s + s)",
                                     "rsqrt(h * s + s)", "log(h) * 0", "0 * log(h)", "select(less(s, 1), h, log(h))",
                                     "select(less(s, 1), log(h), h)", "select(less(h, 1), log(h), h)"};
-  static const char *const good[] = {"1 / (h + 1)", "log(s)", "rsqrt(s)", "exp(h * s + s)", "1 / s", "s / s", "tanh(h * s + s)",
+  static const char *const good[] = {"1 / (h + 1)", "log(s)", "rsqrt(s)", "exp(h * s + s)", "sigmoid(h * s + s)", "1 / s", "s / s", "tanh(h * s + s)",
                                      "select(less(h, 0), log(h), h)", "select(less(s, 1), h, h + 1)"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     ZbText t = {0};
