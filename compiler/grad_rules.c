@@ -70,6 +70,7 @@ static void unary(Rule *r) {
     give(r, 0, node2(r, ZG_OP_MUL, g, slope));
     break;
   }
+  case ZG_OP_LOG1P: give(r, 0, node2(r, ZG_OP_DIV, g, node2(r, ZG_OP_ADD, x, number(r, 1, x)))); break;
   case ZG_OP_SIN: give(r, 0, node2(r, ZG_OP_MUL, g, node1(r, ZG_OP_COS, x))); break;
   case ZG_OP_COS: give(r, 0, node1(r, ZG_OP_NEG, node2(r, ZG_OP_MUL, g, node1(r, ZG_OP_SIN, x)))); break;
   case ZG_OP_CAST:

@@ -68,6 +68,7 @@ UNARY(sin, ZG_OP_SIN, x)
 UNARY(cos, ZG_OP_COS, x)
 UNARY(abs, ZG_OP_ABS, x)
 UNARY(sigmoid, ZG_OP_SIGMOID, x)
+UNARY(log1p, ZG_OP_LOG1P, make2(m, ZG_OP_MUL, x, x))
 
 /* What has no slope: the derivative of its product with x is itself. */
 #define FLAT(NAME, OP)                                                                                       \

@@ -56,6 +56,7 @@ static Value apply(const ZkChainOp *op, Value a, Value b, Value c) {
   case ZG_OP_ABS: return (Value){fabs(a.x), a.err};
   case ZG_OP_FLOOR: return (Value){floor(a.x), floor(a.x + a.err) - floor(a.x - a.err)};
   case ZG_OP_SIGMOID: y = (Value){1 / (1 + exp(-a.x)), a.err / 4 + 2e-7}; break;
+  case ZG_OP_LOG1P: y = (Value){log1p(a.x), a.err / larger(1 + a.x - a.err, 0) + 2e-7}; break;
   default: cr_assert_fail("op %d", op->op);
   }
   y.err += EPS * fabs(y.x);
@@ -103,7 +104,7 @@ static void make_ops(Random *r) {
       ZG_OP_ADD,   ZG_OP_SUB,    ZG_OP_MUL,   ZG_OP_ADD,  ZG_OP_SUB,  ZG_OP_MUL,  ZG_OP_MUL,
       ZG_OP_FILL,  ZG_OP_NEG,    ZG_OP_DIV,   ZG_OP_MAX,  ZG_OP_MIN,  ZG_OP_LESS, ZG_OP_EQUAL,
       ZG_OP_KNOWN, ZG_OP_SELECT, ZG_OP_TANH,  ZG_OP_ERF,  ZG_OP_SIN,  ZG_OP_COS,  ZG_OP_EXP,
-      ZG_OP_LOG,   ZG_OP_SQRT,   ZG_OP_RSQRT, ZG_OP_CAST, ZG_OP_STOP, ZG_OP_SIGN, ZG_OP_ABS, ZG_OP_FLOOR, ZG_OP_SIGMOID, ZG_OP_TANH};
+      ZG_OP_LOG,   ZG_OP_SQRT,   ZG_OP_RSQRT, ZG_OP_CAST, ZG_OP_STOP, ZG_OP_SIGN, ZG_OP_ABS, ZG_OP_FLOOR, ZG_OP_SIGMOID, ZG_OP_LOG1P, ZG_OP_TANH};
   static const float numbers[] = {0.5f, -1, 1, 2, 0, 0.044715f, -3, 0.79788456f};
   int nin = r->call.nin, many = (int)(sizeof kinds / sizeof *kinds), most = draw(3) ? 12 : ZK_CHAIN_MAX_OPS;
   r->chain = (ZkChain){.nops = (uint16_t)(1 + draw(most)), .ops = r->ops};

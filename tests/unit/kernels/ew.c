@@ -96,6 +96,15 @@ Test(ew, sigmoid) {
   sweep(ZG_OP_SIGMOID, 20, 1000, 3e-7, 0);
 }
 
+Test(ew, log1p) {
+  sweep(ZG_OP_LOG1P, -0.99, 100, 4e-7, 0);
+  sweep(ZG_OP_LOG1P, -1e-3, 1e-3, 4e-7, 0);
+  sweep(ZG_OP_LOG1P, 1e-30, 1e-8, 4e-7, 0);
+  sweep(ZG_OP_LOG1P, 1e6, 1e38, 4e-7, 0);
+  sweep(ZG_OP_LOG1P, -1, -1, 0, 0);
+  sweep(ZG_OP_LOG1P, HUGE_VAL, HUGE_VAL, 0, 0);
+}
+
 /* ---- single ops with broadcasting; tolerance: a rounding or two ------------------ */
 #define EW_TOL 3e-7
 

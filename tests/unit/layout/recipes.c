@@ -32,7 +32,7 @@ static const char odd[] =
     "  repeat a as first { x = Mix(x, memory) as mix  x = Mlp(x) as mlp }\n"
     "  left = slice[embed, half](x)\n"
     "  right = slice[embed, half](x, start = half) * peak[embed](memory)\n"
-    "  x = concat[embed, half, half](abs(right), softmax[half](left))\n"
+    "  x = concat[embed, half, half](log1p(abs(right)), softmax[half](left))\n"
     "  repeat b as second { x = Mlp(x) as mlp  x = x + memory * (weight - floor(weight)) }\n"
     "  output logits = dot[embed](x, wte)\n"
     "  loss weight * xent[vocab](logits, targets) per weight * known(targets)\n"
