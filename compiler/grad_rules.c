@@ -85,6 +85,33 @@ static uint32_t where(Rule *r, uint32_t c, bool keep) {
   return node3(r, ZG_OP_SELECT, c, keep ? r->g : zero, keep ? zero : r->g);
 }
 
+static bool is_number_but_0(const Rule *r, uint32_t v) {
+  const ZgNode *n = &r->b->s->nodes[r->b->s->values[v].node];
+  return n->op == ZG_OP_FILL && n->num[0] != 0;
+}
+
+/* `v`, but 0 where `x` is 0. */
+static uint32_t unless_0(Rule *r, uint32_t x, uint32_t v) {
+  uint32_t is = node2(r, ZG_OP_EQUAL, x, number(r, 0, x));
+  return node3(r, ZG_OP_SELECT, is, number(r, 0, v), v);
+}
+
+/* y = a^b: da = g b a^(b - 1), db = g y log(a). Where b or y is 0 so is the product's limit, and its other factor may be
+ * infinite. */
+static void power(Rule *r) {
+  uint32_t a = r->n->in[0], b = r->n->in[1];
+  if (wanted(r, 0)) {
+    uint32_t less = node2(r, ZG_OP_POW, a, node2(r, ZG_OP_SUB, b, number(r, 1, b)));
+    uint32_t slope = node2(r, ZG_OP_MUL, b, less);
+    if (!is_number_but_0(r, b)) slope = unless_0(r, b, slope);
+    give(r, 0, node2(r, ZG_OP_MUL, r->g, slope));
+  }
+  if (wanted(r, 1)) {
+    uint32_t slope = node2(r, ZG_OP_MUL, r->y, node1(r, ZG_OP_LOG, a));
+    give(r, 1, node2(r, ZG_OP_MUL, r->g, unless_0(r, r->y, slope)));
+  }
+}
+
 static void binary(Rule *r) {
   uint32_t a = r->n->in[0], b = r->n->in[1], g = r->g;
   switch (r->n->op) {
@@ -106,6 +133,7 @@ static void binary(Rule *r) {
     if (wanted(r, 1)) give(r, 1, node1(r, ZG_OP_NEG, node2(r, ZG_OP_MUL, da, r->y)));
     break;
   }
+  case ZG_OP_POW: power(r); break;
   case ZG_OP_MAX:
   case ZG_OP_MIN: { /* the first operand only if it wins outright */
     bool max = r->n->op == ZG_OP_MAX;

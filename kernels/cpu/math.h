@@ -124,6 +124,7 @@ ZK_INLINE float zk_erf(float x) {
   return t > 0.927734375f ? large : small;
 }
 
+ZK_INLINE float zk_pow(float x, float y) { return powf(x, y); }
 ZK_INLINE float zk_sin(float x) { return sinf(x); } /* of any size; zk_sincos is faster */
 ZK_INLINE float zk_cos(float x) { return cosf(x); }
 

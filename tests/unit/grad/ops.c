@@ -98,9 +98,25 @@ BINARY(div, ZG_OP_DIV, positive(m, y))
 BINARY(max, ZG_OP_MAX, y)
 BINARY(min, ZG_OP_MIN, y)
 
+/* Powers of positive numbers, by all operands that vary; `check` of BINARY multiplies by x, which may be negative. */
+Test(ops, pow) {
+  const char *const shapes[][2] = {{"a b", "a b"}, {"a b", "b"}, {"a", "a b"}, {"", "a b"}, {"a", ""}};
+  for (int i = 0; i < 5; i++) {
+    Make t = start(), *m = &t;
+    uint32_t x = make_param(m, "x", shapes[i][0]), y = make_param(m, "y", shapes[i][1]);
+    check(m, make2(m, ZG_OP_MUL, make2(m, ZG_OP_POW, positive(m, x), y), x));
+  }
+  for (int power = -2; power <= 3; power++) { /* of negative numbers, too, but by whole powers */
+    Make t = start(), *m = &t;
+    uint32_t x = make_param(m, "x", "a b");
+    if (power < 0) x = positive(m, x);
+    check(m, make2(m, ZG_OP_POW, x, make_fill(m, power)));
+  }
+}
+
 /* One operand is a parameter, the other one an input, on either side. */
 Test(ops, binary_with_what_is_given) {
-  static const ZgOp ops[] = {ZG_OP_ADD, ZG_OP_SUB, ZG_OP_MUL, ZG_OP_DIV, ZG_OP_MAX, ZG_OP_MIN};
+  static const ZgOp ops[] = {ZG_OP_ADD, ZG_OP_SUB, ZG_OP_MUL, ZG_OP_DIV, ZG_OP_MAX, ZG_OP_MIN, ZG_OP_POW};
   for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
     for (int second = 0; second < 2; second++) {
       Make t = start(), *m = &t;
@@ -184,6 +200,23 @@ Test(ops, peak_shares_ties) {
   cr_expect_float_eq(p->grad[0][0], 0.25, 1e-15);
   cr_expect_float_eq(p->grad[0][1], 0, 0);
   cr_expect_float_eq(p->grad[0][2], 0.25, 1e-15);
+  zb_arena_free(t.a);
+}
+
+/* 0^2 and 0^0 have slope 0 by the base, 0^2 and 1^0 by the power: no infinity comes of the logarithm or of 0^-1. */
+Test(ops, powers_of_0) {
+  Make t = start(), *m = &t;
+  uint32_t x = make_param(m, "x", "a"), y = make_param(m, "y", "a");
+  make_loss(m, make2(m, ZG_OP_POW, x, y));
+  cr_assert(zc_differentiate(t.g, NULL));
+  Interp *p = interp_new(t.g, t.a, 4, 3);
+  const double base[] = {0, 0, 1}, power[] = {2, 0, 0};
+  for (int i = 0; i < 3; i++) p->param[0][i] = base[i], p->param[1][i] = power[i];
+  interp_run(p, true);
+  for (int i = 0; i < 3; i++) {
+    cr_expect_float_eq(p->grad[0][i], 0, 0);
+    if (i != 1) cr_expect_float_eq(p->grad[1][i], 0, 0); /* 0^y falls from 1 to 0 at once */
+  }
   zb_arena_free(t.a);
 }
 

@@ -61,6 +61,7 @@ static const Base bases[] = {
     {ZG_OP_FLOOR, "", SOME, NULL, {0}},
     {ZG_OP_SIGMOID, "", SOME, NULL, {0}},
     {ZG_OP_LOG1P, "", SOME, NULL, {0}},
+    {ZG_OP_POW, "", TWO, NULL, {0}},
     {ZG_OP_POSITION, "seq vocab", {0}, NULL, {0}},
     {ZG_OP_POSITION, "embed eight", {0}, NULL, {0}},
     {ZG_OP_POSITION, "seq batch", {0}, NULL, {0}},

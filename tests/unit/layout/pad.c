@@ -54,7 +54,8 @@ Test(pad, functions) {
            {{"abs(h)", "abs(h) * s", "h * abs(s)"}, {"abs(h + 1)", "abs(h - 1)", "abs(s) + h"}},
            {{"floor(h)", "floor(h + 0.5)", "h * floor(s)"}, {"floor(h + 1)", "floor(h - 0.5)", "floor(s) + h"}},
            {{"sigmoid(h) - 0.5", "h * sigmoid(h)", "h * sigmoid(s)"}, {"sigmoid(h)", "sigmoid(h) * s", "sigmoid(h + 1)"}},
-           {{"log1p(h)", "log1p(h) * s", "log1p(h * h)"}, {"log1p(h + 1)", "log1p(h) + 1", "s + log1p(h)"}}};
+           {{"log1p(h)", "log1p(h) * s", "log1p(h * h)"}, {"log1p(h + 1)", "log1p(h) + 1", "s + log1p(h)"}},
+           {{"pow(h, 2)", "pow(h + 1, 2) - 1", "h * pow(s, 2)"}, {"pow(h + 1, 2)", "pow(h + 2, h)", "pow(s, 2) + h"}}};
   for (size_t i = 0; i < sizeof f / sizeof *f; i++)
     for (int k = 0; k < 3; k++) {
       expect_zero(f[i].zero[k], NULL);
@@ -67,8 +68,8 @@ Test(pad, not_finite) {
   static const char *const bad[] = {"1 / h",         "log(h)",     "rsqrt(h)",        "log(h * s + s)", "s / (h * s + s)", "-(1 / h)",
                                     "tanh(1 / h)",   "1 / h + s",  "s + 1 / h",       "s * log(h)",     "sqrt(h * s + s)",
                                     "rsqrt(h * s + s)", "log(h) * 0", "0 * log(h)", "select(less(s, 1), h, log(h))",
-                                    "select(less(s, 1), log(h), h)", "select(less(h, 1), log(h), h)", "log1p(h * s + s)"};
-  static const char *const good[] = {"1 / (h + 1)", "log(s)", "log1p(s)", "rsqrt(s)", "exp(h * s + s)", "sigmoid(h * s + s)", "1 / s", "s / s", "tanh(h * s + s)",
+                                    "select(less(s, 1), log(h), h)", "select(less(h, 1), log(h), h)", "log1p(h * s + s)", "pow(h * s + s, 2)", "pow(2, log(h))"};
+  static const char *const good[] = {"1 / (h + 1)", "log(s)", "log1p(s)", "pow(s, 2)", "rsqrt(s)", "exp(h * s + s)", "sigmoid(h * s + s)", "1 / s", "s / s", "tanh(h * s + s)",
                                      "select(less(h, 0), log(h), h)", "select(less(s, 1), h, h + 1)"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     ZbText t = {0};

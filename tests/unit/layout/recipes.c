@@ -20,7 +20,7 @@ static const char odd[] =
     "    param w1[embed, ffn], w2[ffn, embed] ~ normal(0.1)\n"
     "    h = nn.gelu(dot[embed](x, w1))\n"
     "    aux 0.01 * mean[..](mean[ffn](h * h))\n"
-    "    return x + dot[ffn](h, w2) * sigmoid(gain)\n"
+    "    return x + dot[ffn](h, w2) * pow(sigmoid(gain), gain)\n"
     "  }\n"
     "  input tokens: index(vocab)[batch, seq]\n"
     "  input targets: index(vocab)[batch, seq]\n"
