@@ -378,6 +378,13 @@ static Val dot_op(Call *c) {
   return a && b ? place_node(c->e, c->x->span, with_axes(c, ZG_OP_DOT, 2), c->arg, NULL) : poison();
 }
 
+static Val cumsum_op(Call *c) {
+  ZgNode n = with_axes(c, ZG_OP_CUMSUM, 1);
+  if (keyword(c, "order") && !word_keyword(c, "order", "forward", "reverse", &n.opt[0])) return poison();
+  if (!want_float(c, 0) || !want_axes(c, 0)) return poison();
+  return place_node(c->e, c->x->span, n, c->arg, NULL);
+}
+
 static Val softmax_op(Call *c) {
   if (!want_float(c, 0) || !want_axes(c, 0)) return poison();
   return place_node(c->e, c->x->span, with_axes(c, ZG_OP_SOFTMAX, 1), c->arg, NULL);
@@ -488,6 +495,7 @@ static const Builtin builtins[] = {
     {"mean", 1, ANY, true, 1, 1, NULL, mean_op, ZG_OP_SUM},
     {"peak", 1, ANY, true, 1, 1, NULL, reduce, ZG_OP_PEAK},
     {"dot", 1, ANY, false, 2, 2, NULL, dot_op, 0},
+    {"cumsum", 1, 1, false, 1, 1, "order", cumsum_op, 0},
     {"softmax", 1, 1, false, 1, 1, NULL, softmax_op, 0},
     {"normalize", 1, 1, false, 1, 1, "mode,eps", normalize_op, 0},
     {"rope", 2, 2, false, 1, 1, "base", rope_op, 0},

@@ -218,6 +218,10 @@ static bool with_kernel(Rule *r) {
     d.op = ZG_OP_SOFTMAX_GRAD;
     give(r, 0, zc_grad_node(r->b, d, 2, (uint32_t[]){r->g, r->y}, NULL));
     return true;
+  case ZG_OP_CUMSUM: /* an element is in the sums of those after it */
+    d.opt[0] = !n->opt[0];
+    give(r, 0, zc_grad_node(r->b, d, 1, &r->g, NULL));
+    return true;
   case ZG_OP_ROPE: /* a rotation: its transpose is its inverse */
     d.opt[0] = !n->opt[0];
     give(r, 0, zc_grad_node(r->b, d, 1, &r->g, NULL));

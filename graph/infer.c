@@ -342,6 +342,12 @@ static bool infer_dot(Ctx *c) {
   return true;
 }
 
+static bool infer_cumsum(Ctx *c) {
+  if (!want_float(c, 0) || !want_nax(c, 1, 1) || !want_axis(c, 0, c->n->ax[0])) return false;
+  c->out[0] = c->in[0];
+  return want_opt(c, 0, 0, 1, "reverse");
+}
+
 static bool infer_softmax(Ctx *c) {
   const ZgNode *n = c->n;
   if (!want_floats(c) || !want_nax(c, 1, 1) || !want_axis(c, 0, n->ax[0])) return false;
@@ -511,6 +517,7 @@ static bool infer_results(Ctx *c) {
   case ZG_OP_SUM:
   case ZG_OP_PEAK: return infer_reduce(c);
   case ZG_OP_DOT: return infer_dot(c);
+  case ZG_OP_CUMSUM: return infer_cumsum(c);
   case ZG_OP_SOFTMAX:
   case ZG_OP_SOFTMAX_GRAD: return infer_softmax(c);
   case ZG_OP_NORMALIZE:

@@ -1,4 +1,4 @@
-/* Reductions: sum, maximum, and the product of two tensors. */
+/* Reductions: sum, running sum, maximum, and the product of two tensors. */
 #include <math.h>
 
 #include "kernels/ref/ref.h"
@@ -17,6 +17,23 @@ void zk_ref_sum(const ZkEnv *env, const ZkCall *c) {
     double sum = 0;
     REF_EACH(&i, reduced) sum += ref_get(x, &i);
     store(c, &i, sum);
+  }
+}
+
+/* opt[0]: from the last element on. */
+void zk_ref_cumsum(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  const ZkView *x = &c->in[0], *y = &c->out[0];
+  int64_t n = ref_size(x, c->ax[0]);
+  RefIndex i = {0};
+  RefAxes rest = ref_axes(&i, x, c->ax, 1);
+  REF_EACH(&i, rest) {
+    double sum = 0;
+    for (int64_t k = 0; k < n; k++) {
+      RefIndex at = ref_with(&i, c->ax[0], c->opt[0] ? n - 1 - k : k);
+      sum += ref_get(x, &at);
+      ref_put(y, &at, sum);
+    }
   }
 }
 

@@ -93,6 +93,9 @@ static Held held_by(Pads *c, bool named) {
     c->size |= n->ax[0] == c->axis;
     return (Held){.kind = ANY}; /* ax[1] is only selected from */
   case ZG_OP_SUM: c->sum |= named && !is_zero(in(c, 0)); return linear(c, 0);
+  case ZG_OP_CUMSUM: /* padding comes last; in reverse order it comes first, and must add nothing */
+    c->sum |= named && n->opt[0] && !is_zero(in(c, 0));
+    return named && !n->opt[0] && in(c, 0).kind != BAD ? (Held){.kind = ANY} : linear(c, 0);
   case ZG_OP_PEAK: c->size |= named && n->ax[0] != c->axis; return named ? (Held){.kind = ANY} : in(c, 0);
   case ZG_OP_DOT: return dot(c, named);
   case ZG_OP_LOOKUP: return named ? (Held){.kind = ANY} : linear(c, 0);

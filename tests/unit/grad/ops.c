@@ -188,6 +188,15 @@ Test(ops, relu_has_slope_0_at_0) {
   zb_arena_free(t.a);
 }
 
+Test(ops, cumsum) {
+  for (int reverse = 0; reverse < 2; reverse++) {
+    Make t = start(), *m = &t;
+    uint32_t x = make_param(m, "x", "a b c");
+    uint32_t y = make_with(m, (ZgNode){.op = ZG_OP_CUMSUM, .opt = {reverse}}, "b", 1, &x);
+    check(m, make2(m, ZG_OP_MUL, y, y));
+  }
+}
+
 Test(ops, peak_shares_ties) {
   Make t = start(), *m = &t;
   uint32_t x = make_param(m, "x", "a");

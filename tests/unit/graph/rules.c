@@ -76,6 +76,7 @@ static const Base bases[] = {
      {"real x0", "real x1", "real x2", "real x3", "real x4", "real x5", "real x6", "real x7"}, NULL, {0}},
     {ZG_OP_SUM, "batch hd", {"real batch embed hd"}, NULL, {0}},
     {ZG_OP_SUM, "x0 x1 x2 x3 x4 x5 x6 x7", {"f16 x0 x1 x2 x3 x4 x5 x6 x7"}, NULL, {0}},
+    {ZG_OP_CUMSUM, "embed", SOME, NULL, {.opt = {1}}},
     {ZG_OP_PEAK, "vocab", {"f32 batch vocab"}, NULL, {.opt = {0, 11}}},
     {ZG_OP_PEAK, "vocab batch", {"f32 batch vocab"}, NULL, {0}},
     {ZG_OP_DOT, "embed", {"real batch embed", "real embed vocab"}, NULL, {0}},

@@ -63,6 +63,19 @@ Test(pad, functions) {
     }
 }
 
+/* Sums of what comes before padding are right, whatever that holds; what comes after it is not zero. */
+Test(pad, running_sums) {
+  expect_zero("h * cumsum[f](h)", NULL);
+  expect_zero("h * cumsum[f](h + 1)", SUM);
+  expect_zero("h * stop(cumsum[f](h + 1))", NULL);
+  expect_zero("cumsum[f](h)", NO);
+  expect_zero("cumsum[f](h, order = reverse)", NO);
+  expect_zero("stop(cumsum[f](h, order = reverse))", NULL);
+  expect_zero("stop(cumsum[f](h + 1, order = reverse))", SUM);
+  expect_zero("sum[k](cumsum[k](hk))", NULL);
+  expect_zero("sum[k](cumsum[k](hk + 1, order = reverse))", NO);
+}
+
 /* What may be no number at all is not zero when multiplied by zero. */
 Test(pad, not_finite) {
   static const char *const bad[] = {"1 / h",         "log(h)",     "rsqrt(h)",        "log(h * s + s)", "s / (h * s + s)", "-(1 / h)",
