@@ -35,7 +35,7 @@ void zp_layout(const ZpPlan *p, const ZgType *t, ZpState *state); /* state[ZP_MA
 /* Local size of an axis in the given states. */
 int64_t zp_local_size(const ZpPlan *p, uint16_t axis, const ZpState *state);
 ZkElem zp_store_elem(const ZpPlan *p, const ZgType *t);
-/* For those who join nodes. Which output of the node the value is, or -1; whether it is an input; whether two values have
+/* For those who fuse nodes. Which output of the node the value is, or -1; whether it is an input; whether two values have
  * the same axes; whether they lie alike. */
 static inline int zp_output_of(const ZpNode *n, uint32_t value) {
   for (int k = 0; k < n->call.nout; k++)
@@ -55,22 +55,6 @@ static inline bool zp_same_layout(const ZpValue *x, const ZpValue *y) {
   return x->elem == y->elem && n == y->type.naxes && !memcmp(x->axis, y->axis, n * sizeof *x->axis) &&
          !memcmp(x->size, y->size, n * sizeof *x->size);
 }
-/* fuse_pointwise.c: elementwise nodes of one phase into chains. needed_later[v]: another phase reads value v. */
-void zp_fuse(ZpPlan *p, ZpSegment *s, ZpNode **nodes, uint32_t *n, const bool *needed_later);
-/* fuse_epilogue.c: chains join the nodes before them, as far as the device says. Returns how many nodes are left. */
-uint32_t zp_attach(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n, const bool *needed_later);
-/* fuse_prologue.c: ... and what makes their operand. */
-uint32_t zp_attach_before(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n, const bool *needed_later);
-/* fuse_xent_max.c: peaks join the sums of cross-entropy. Returns likewise. */
-uint32_t zp_attach_peaks(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n);
-/* fuse_bias_grad.c: gradients of biases join those of weights, in a backward list. Returns likewise. */
-uint32_t zp_attach_sums(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n);
-/* batch_gemms.c: products that may be one become runs of nodes, before anything is placed. */
-void zp_line_up(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n, const bool *needed_later);
-/* ... the call that n such nodes would be */
-ZkCall zp_stacked_call(const ZpPlan *p, const ZpSegment *s, const ZpNode *run, uint32_t n);
-/* ... and one node each, where their values have come to lie in rows. Returns how many nodes are left. */
-uint32_t zp_stack(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n);
 /* memory.c: a value as a kernel sees it, without pointer; all those of a node's call. */
 ZkView zp_view(const ZpPlan *p, const ZpValue *v);
 void zp_views(const ZpPlan *p, const ZpSegment *s, ZpNode *n);

@@ -21,6 +21,7 @@ libplan_a_SOURCES = \
   runtime/plan/check/say.c \
   runtime/plan/check/segment.c \
   runtime/plan/local/batch_gemms.c \
+  runtime/plan/local/batch_gemms.h \
   runtime/plan/local/buckets.c \
   runtime/plan/local/fuse_bias_grad.c \
   runtime/plan/local/fuse_epilogue.c \
@@ -30,6 +31,8 @@ libplan_a_SOURCES = \
   runtime/plan/local/memory.c \
   runtime/plan/local/remat.c \
   runtime/plan/local/reshard.c \
+  runtime/plan/local/rewrite.c \
+  runtime/plan/local/rewrite.h \
   runtime/plan/local/shard.c \
   runtime/plan/local/shard.h \
   runtime/plan/output/digest.c \

@@ -102,8 +102,6 @@ typedef struct {
   uint64_t scratch_at;         /* in the stage's scratch */
   uint32_t sink;               /* SINK nodes: attribute opt[0] of the graph node */
   uint32_t loc, region;        /* of the graph node it comes from or that consumes it */
-  uint8_t run;                 /* while planning: so many products from here on are done as one unit; 0: it is alone */
-  bool row;                    /* while planning: its results should lie one behind the other */
   const char *cause;           /* collectives: the rule, in words; else NULL */
   double flops;                /* of this rank */
   bool again;                  /* recomputed in backward: its FLOPs are not the model's */

@@ -1,35 +1,29 @@
-/* Products that have an operand in common become one: q, k and v of one x, gate and up, the gradients of their weights.
+/* GEMMs that share one operand become one batched GEMM if their other tensors are contiguous: q, k and v of one x, gate and up,
+ * the gradients of their weights.
  *
- * Such products must agree in everything but which tensors they read and make, and of those each kind must lie in a row,
- * one behind the other without gaps. Then they are one product with an axis more, which numbers them: a *stack*. Weights and
- * gradients lie in a row if they are declared so; the rest is asked of memory.c. So there are two passes:
+ * Such GEMMs agree in everything but which tensors they read and make. The batched GEMM has one axis more, the slowest, which
+ * numbers them; the shared operand lacks it. Weights and gradients are contiguous if they are declared one after the other;
+ * memory.c is asked to make other tensors so. Hence two passes:
  *
- * zp_line_up    before anything is placed, moves such products to the first of them, in the order of their parameters. Until
- *               the second pass they are a *run*: nodes that are done as one unit. Whoever makes what they read in order
- *               is told to lay it in a row. The device is shown the call and says whether it wants it.
- * zp_stack      when all is placed, makes one node of every run whose tensors do lie in rows; of the others nothing is left
- *               but the order. The node's values are stacks too: places of others (ZpValue: part).
+ * zp_group_gemms   before anything is placed, moves such GEMMs to the first of them, in the order of their parameters. They are
+ *                  a *group*: until the second pass, nodes that run as one unit. A node that makes what they read is asked to
+ *                  make it contiguous. The device is shown the batched call and says whether it wants it.
+ * zp_batch_gemms   when all is placed, makes one node of every group whose tensors are contiguous. Of the other groups only the
+ *                  order is left. The values of the batched node name the values that they consist of (ZpValue: part).
  *
  * Example: q[b s h] = dot(x, wq), k = dot(x, wk), v = dot(x, wv) become qkv[3 b s h] = dot(x[b s e], w[3 e h]). */
-#include "runtime/plan/impl.h"
+#include "runtime/plan/local/batch_gemms.h"
 
 #include <string.h>
 
-typedef struct {
-  const ZpBuild *b;
-  ZpSegment *s;
-  ZpNode *nodes;
-  uint32_t n;
-  const bool *later;
-  uint32_t *maker; /* value -> node of this list, or ZP_NONE; also for sources */
-} Stack;
-
-static const ZpValue *value(const Stack *k, uint32_t v) { return &k->s->values[v]; }
+ZpGemmGroups zp_no_groups(ZbArena *a, const ZpSegment *s) {
+  return (ZpGemmGroups){ZB_NEWN(a, uint8_t, s->nvalues + 1), ZB_NEWN(a, bool, s->nvalues + 1), s->nvalues};
+}
 
 /* ---- the call ---- */
-static uint16_t stack_axis(const ZpPlan *p) { return (uint16_t)p->graph->naxes; } /* no model's */
+static uint16_t batch_axis(const ZpPlan *p) { return (uint16_t)p->graph->naxes; } /* no model's */
 
-static ZkView stacked_view(const ZpPlan *p, const ZpValue *v, uint32_t n) {
+static ZkView batched_view(const ZpPlan *p, const ZpValue *v, uint32_t n) {
   ZkView one = zp_view(p, v), w = one;
   int64_t count = 1;
   for (int a = 0; a < one.rank; a++) {
@@ -37,28 +31,28 @@ static ZkView stacked_view(const ZpPlan *p, const ZpValue *v, uint32_t n) {
     w.axis[a + 1] = one.axis[a], w.size[a + 1] = one.size[a];
     w.stride[a + 1] = one.stride[a], w.whole[a + 1] = one.whole[a];
   }
-  w.axis[0] = stack_axis(p);
+  w.axis[0] = batch_axis(p);
   w.size[0] = w.whole[0] = n;
   w.stride[0] = count;
   w.rank++;
   return w;
 }
 
-/* Of products that have input i in common or not; they are alike in all of them. */
-static bool common(const ZpNode *run, int i) { return run[0].in[i] == run[1].in[i]; }
+/* Whether GEMMs of a group share input i; they all do, or all differ. */
+static bool shared(const ZpNode *group, int i) { return group[0].in[i] == group[1].in[i]; }
 
-ZkCall zp_stacked_call(const ZpPlan *p, const ZpSegment *s, const ZpNode *run, uint32_t n) {
-  ZkCall c = run->call;
+ZkCall zp_batched_call(const ZpPlan *p, const ZpSegment *s, const ZpNode *group, uint32_t n) {
+  ZkCall c = group->call;
   for (int i = 0; i < c.nin; i++) {
-    const ZpValue *v = &s->values[run->in[i]];
-    c.in[i] = common(run, i) ? zp_view(p, v) : stacked_view(p, v, n);
+    const ZpValue *v = &s->values[group->in[i]];
+    c.in[i] = shared(group, i) ? zp_view(p, v) : batched_view(p, v, n);
   }
-  for (int i = 0; i < c.nout; i++) c.out[i] = stacked_view(p, &s->values[run->out[i]], n);
+  for (int i = 0; i < c.nout; i++) c.out[i] = batched_view(p, &s->values[group->out[i]], n);
   return c;
 }
 
 /* ---- which go together ---- */
-static bool same_chain(const ZkChain *a, const ZkChain *b) {
+static bool same_program(const ZkChain *a, const ZkChain *b) {
   if (!a || !b) return !a && !b;
   bool same = a->nops == b->nops && a->nout == b->nout && !memcmp(a->out, b->out, a->nout * sizeof *a->out);
   for (int i = 0; same && i < a->nops; i++) {
@@ -68,167 +62,154 @@ static bool same_chain(const ZkChain *a, const ZkChain *b) {
   return same;
 }
 
-/* Whether x and y may come to lie in one row: in one buffer, or where memory.c will put both. */
-static bool may_neighbour(const Stack *k, uint32_t x, uint32_t y) {
-  const ZpValue *v = value(k, x), *w = value(k, y);
+/* Whether x and y may come to be contiguous: in one buffer, or where memory.c will put both. */
+static bool may_be_contiguous(const ZpRewrite *r, uint32_t x, uint32_t y) {
+  const ZpValue *v = zp_value(r, x), *w = zp_value(r, y);
   bool room = v->type.naxes < ZK_MAX_AXES; /* for one axis more */
-  bool same = v->at.place == w->at.place && v->at.index == w->at.index && k->later[x] == k->later[y];
+  bool same = v->at.place == w->at.place && v->at.index == w->at.index && r->needed_later[x] == r->needed_later[y];
   return x != y && room && same && zp_same_layout(v, w);
 }
 
-static bool product(const ZpNode *n) { return n->call.op == ZG_OP_DOT && !n->dims && n->call.nin >= 2; }
+static bool is_gemm(const ZpNode *n) { return n->call.op == ZG_OP_DOT && !n->dims && n->call.nin >= 2; }
 
-/* Whether product m is like product i but for one operand, and what comes after it. Of a summed call, in[1] is the one. */
-static bool alike(const Stack *k, const ZpNode *i, const ZpNode *m) {
+/* Whether GEMM m is like GEMM i but for one operand, and what its epilogue reads. With a bias's gradient, in[0] is shared. */
+static bool alike(const ZpRewrite *r, const ZpNode *i, const ZpNode *m) {
   const ZkCall *a = &i->call, *b = &m->call;
-  if (!product(i) || !product(m) || a->nin != b->nin || a->nout != b->nout || a->nax != b->nax) return false;
+  if (!is_gemm(i) || !is_gemm(m) || a->nin != b->nin || a->nout != b->nout || a->nax != b->nax) return false;
   if (a->accumulate != b->accumulate || memcmp(a->ax, b->ax, a->nax * sizeof *a->ax)) return false;
-  if (!same_chain(a->chain, b->chain)) return false;
+  if (!same_program(a->chain, b->chain)) return false;
   bool first = i->in[0] == m->in[0], second = i->in[1] == m->in[1] && (a->chain || a->nout == 1);
   if (first == second) return false;
   for (int l = 0; l < a->nin; l++)
-    if (l != !first && !may_neighbour(k, i->in[l], m->in[l])) return false;
+    if (l != !first && !may_be_contiguous(r, i->in[l], m->in[l])) return false;
   for (int l = 0; l < a->nout; l++)
-    if (!may_neighbour(k, i->out[l], m->out[l])) return false;
+    if (!may_be_contiguous(r, i->out[l], m->out[l])) return false;
   return true;
 }
 
-/* Whether all that node m reads exists before node i. */
-static bool can_rise(const Stack *k, uint32_t m, uint32_t i) {
-  for (int l = 0; l < k->nodes[m].call.nin; l++) {
-    uint32_t from = k->maker[k->nodes[m].in[l]];
-    if (from != ZP_NONE && from >= i && zg_op_info[k->nodes[from].call.op].kind != ZG_SOURCE) return false;
-  }
+static bool may_rise(const ZpRewrite *r, uint32_t m, uint32_t i) {
+  for (int l = 0; l < r->nodes[m].call.nin; l++)
+    if (!zp_made_before(r, r->nodes[m].in[l], i)) return false;
   return true;
 }
 
-/* ---- lining up ---- */
-/* The value at which their parameter, or its gradient, begins: in[] and then out[], by which they are ordered. */
-static uint32_t numbered(const ZpNode *n, int l) { return l < n->call.nin ? n->in[l] : n->out[l - n->call.nin]; }
-static int key_of(const Stack *k, const ZpNode *run) {
-  for (int l = 0; l < run->call.nin + run->call.nout; l++) {
-    uint8_t place = value(k, numbered(run, l))->at.place;
-    if ((l >= run->call.nin || !common(run, l)) && (place == ZP_AT_PARAM || place == ZP_AT_GRAD)) return l;
+/* ---- groups ---- */
+/* A node's values: its inputs, then its results. */
+static uint32_t value_of(const ZpNode *n, int l) { return l < n->call.nin ? n->in[l] : n->out[l - n->call.nin]; }
+
+/* The value by whose offset a group is ordered: a parameter or a gradient, else the first result. */
+static int key_of(const ZpRewrite *r, const ZpNode *group) {
+  for (int l = 0; l < group->call.nin + group->call.nout; l++) {
+    uint8_t place = zp_value(r, value_of(group, l))->at.place;
+    if ((l >= group->call.nin || !shared(group, l)) && (place == ZP_AT_PARAM || place == ZP_AT_GRAD)) return l;
   }
-  return run->call.nin; /* results */
+  return group->call.nin;
 }
 
-static void sort(const Stack *k, ZpNode *run, uint32_t n) {
-  int key = key_of(k, run);
+static void sort_group(const ZpRewrite *r, ZpNode *group, uint32_t n) {
+  int key = key_of(r, group);
   for (uint32_t i = 1; i < n; i++)
     for (uint32_t j = i; j > 0; j--) {
-      if (value(k, numbered(&run[j], key))->at.offset >= value(k, numbered(&run[j - 1], key))->at.offset) break;
-      ZpNode swap = run[j];
-      run[j] = run[j - 1], run[j - 1] = swap;
+      if (zp_value(r, value_of(&group[j], key))->at.offset >= zp_value(r, value_of(&group[j - 1], key))->at.offset) break;
+      ZpNode swap = group[j];
+      group[j] = group[j - 1], group[j - 1] = swap;
     }
 }
 
-/* The run stands where its first node does, the rest keeps its order. which[] ascends. */
-static void gather(Stack *k, const uint32_t *which, const ZpNode *run, uint32_t n) {
+/* The group stands where its first node did, the other nodes keep their order. which[] ascends. */
+static void move_group(ZpRewrite *r, const uint32_t *which, const ZpNode *group, uint32_t n) {
   uint32_t at = which[n - 1] + 1, left = n;
   for (uint32_t i = at; i-- > which[0];) {
     if (left > 0 && which[left - 1] == i) left--;
-    else k->nodes[--at] = k->nodes[i];
+    else r->nodes[--at] = r->nodes[i];
   }
-  memcpy(&k->nodes[which[0]], run, n * sizeof *run);
+  memcpy(&r->nodes[which[0]], group, n * sizeof *group);
+  zp_set_nodes(r, r->nodes, r->n);
 }
 
-static void find_makers(Stack *k) {
-  memset(k->maker, 0xff, k->s->nvalues * sizeof *k->maker);
-  for (uint32_t i = 0; i < k->n; i++)
-    for (int j = 0; j < k->nodes[i].call.nout; j++) k->maker[k->nodes[i].out[j]] = i;
-}
-
-/* What the run reads and one node makes lies in a row there; chains have their own ideas (memory.c: in place). */
-static void ask_for_rows(Stack *k, const ZpNode *run, uint32_t n) {
-  for (int l = 0; l < run->call.nin; l++) {
-    uint32_t m = k->maker[run->in[l]];
-    bool row = m != ZP_NONE && !common(run, l) && k->nodes[m].call.op != ZG_OP_CHAIN;
-    for (uint32_t i = 1; i < n; i++) row = row && k->maker[run[i].in[l]] == m;
-    if (row && value(k, run->in[l])->at.place == ZP_AT_NOWHERE) k->nodes[m].row = true;
+/* What the group reads and one node makes should be contiguous. A pointwise node takes its operands' memory instead. */
+static void ask_for_contiguous(const ZpRewrite *r, ZpGemmGroups *g, const ZpNode *group, uint32_t n) {
+  for (int l = 0; l < group->call.nin; l++) {
+    uint32_t m = r->maker[group->in[l]];
+    bool one = m != ZP_NONE && !shared(group, l) && r->nodes[m].call.op != ZG_OP_CHAIN;
+    for (uint32_t i = 1; i < n; i++) one = one && r->maker[group[i].in[l]] == m;
+    if (one && zp_unplaced(r, group->in[l])) g->contiguous[r->nodes[m].out[0]] = true;
   }
 }
 
-/* The products that may be one with node i, itself the first, into which[]. */
-static uint32_t find_alike(const Stack *k, uint32_t i, uint32_t *which) {
+/* The GEMMs that may be one with node i, itself the first, into which[]. */
+static uint32_t find_group(const ZpRewrite *r, uint32_t i, uint32_t *which) {
   uint32_t count = 1;
   which[0] = i;
-  for (uint32_t m = i + 1; m < k->n && count < ZP_MAX_STACK; m++) {
-    bool fits = can_rise(k, m, i);
-    for (uint32_t j = 0; j < count; j++) fits = fits && alike(k, &k->nodes[which[j]], &k->nodes[m]);
+  for (uint32_t m = i + 1; m < r->n && count < ZP_MAX_STACK; m++) {
+    bool fits = may_rise(r, m, i);
+    for (uint32_t j = 0; j < count; j++) fits = fits && alike(r, &r->nodes[which[j]], &r->nodes[m]);
     if (fits) which[count++] = m;
   }
   return count;
 }
 
-void zp_line_up(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n, const bool *needed_later) {
-  if (!b->o->joins) return;
-  ZbArena *tmp = zb_arena_new();
-  Stack k = {b, s, nodes, n, needed_later, ZB_NEWN(tmp, uint32_t, s->nvalues + 1)};
-  find_makers(&k);
-  for (uint32_t i = 0; i < n; i++) {
-    uint32_t which[ZP_MAX_STACK], count = find_alike(&k, i, which);
+void zp_group_gemms(ZpRewrite *r, ZpGemmGroups *g) {
+  for (uint32_t i = 0; i < r->n; i++) {
+    uint32_t which[ZP_MAX_STACK], count = find_group(r, i, which);
     if (count == 1) continue;
-    ZpNode run[ZP_MAX_STACK];
-    for (uint32_t j = 0; j < count; j++) run[j] = nodes[which[j]];
-    sort(&k, run, count);
-    ZkCall c = zp_stacked_call(b->p, s, run, count);
-    if (!b->o->joins(&c)) continue;
-    run->run = (uint8_t)count;
-    gather(&k, which, run, count);
-    find_makers(&k);
-    ask_for_rows(&k, run, count);
+    ZpNode group[ZP_MAX_STACK];
+    for (uint32_t j = 0; j < count; j++) group[j] = r->nodes[which[j]];
+    sort_group(r, group, count);
+    ZkCall c = zp_batched_call(r->b->p, r->s, group, count);
+    if (!r->b->o->joins(&c)) continue;
+    g->group[group->out[0]] = (uint8_t)count;
+    move_group(r, which, group, count);
+    ask_for_contiguous(r, g, group, count);
     i += count - 1;
   }
-  zb_arena_free(tmp);
 }
 
-/* ---- stacking ---- */
-/* Value l of each node of the run; whether they lie one behind the other. */
-static bool in_a_row(const ZpSegment *s, const ZpNode *run, int l, uint32_t *part) {
-  for (uint32_t i = 0; i < run->run; i++) {
-    part[i] = numbered(&run[i], l);
-    const ZpValue *x = &s->values[part[i ? i - 1 : 0]], *y = &s->values[part[i]];
+/* ---- one node of a group ---- */
+/* Value l of each node of the group into part[]; whether they are contiguous. */
+static bool contiguous(const ZpRewrite *r, const ZpNode *group, uint32_t n, int l, uint32_t *part) {
+  for (uint32_t i = 0; i < n; i++) {
+    part[i] = value_of(&group[i], l);
+    const ZpValue *x = zp_value(r, part[i ? i - 1 : 0]), *y = zp_value(r, part[i]);
     bool behind = y->at.place == x->at.place && y->at.index == x->at.index && y->at.offset == x->at.offset + x->bytes;
     if (i && !behind) return false;
   }
   return true;
 }
 
-static bool fits(const ZpSegment *s, const ZpNode *run) {
+static bool all_contiguous(const ZpRewrite *r, const ZpNode *group, uint32_t n) {
   uint32_t part[ZP_MAX_STACK];
-  for (int l = 0; l < run->call.nin + run->call.nout; l++)
-    if ((l >= run->call.nin || !common(run, l)) && !in_a_row(s, run, l, part)) return false;
-  for (uint32_t i = 1; i < run->run; i++)
-    if (run[i].sets != run->sets) return false;
+  for (int l = 0; l < group->call.nin + group->call.nout; l++)
+    if ((l >= group->call.nin || !shared(group, l)) && !contiguous(r, group, n, l, part)) return false;
+  for (uint32_t i = 1; i < n; i++)
+    if (group[i].sets != group->sets) return false;
   return true;
 }
 
-static ZpNode stack(ZpBuild *b, ZpSegment *s, const ZpNode *run) {
-  ZpNode to = *run;
-  to.call = zp_stacked_call(b->p, s, run, run->run);
-  for (uint32_t i = 1; i < run->run; i++) to.flops += run[i].flops;
-  for (int l = 0; l < run->call.nin + run->call.nout; l++) {
-    bool in = l < run->call.nin;
-    if (in && common(run, l)) continue;
-    ZpValue w = s->values[numbered(run, l)];
-    w.bytes *= run->run;
-    w.nparts = run->run;
-    in_a_row(s, run, l, w.part);
-    ZB_PUSH(b->p->arena, s->values, s->nvalues, w);
-    *(in ? &to.in[l] : &to.out[l - run->call.nin]) = s->nvalues - 1;
+static ZpNode batched_node(ZpRewrite *r, const ZpNode *group, uint32_t n) {
+  ZpSegment *s = r->s;
+  ZpNode to = *group;
+  to.call = zp_batched_call(r->b->p, s, group, n);
+  for (uint32_t i = 1; i < n; i++) to.flops += group[i].flops;
+  for (int l = 0; l < group->call.nin + group->call.nout; l++) {
+    bool in = l < group->call.nin;
+    if (in && shared(group, l)) continue;
+    ZpValue w = s->values[value_of(group, l)];
+    w.bytes *= n;
+    w.nparts = (uint8_t)n;
+    contiguous(r, group, n, l, w.part);
+    ZB_PUSH(r->b->p->arena, s->values, s->nvalues, w);
+    *(in ? &to.in[l] : &to.out[l - group->call.nin]) = s->nvalues - 1;
   }
   return to;
 }
 
-uint32_t zp_stack(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n) {
-  uint32_t kept = 0;
-  for (uint32_t i = 0; i < n; i++) {
-    bool one = nodes[i].run && fits(s, &nodes[i]);
-    ZpNode to = one ? stack(b, s, &nodes[i]) : nodes[i];
-    i += one ? nodes[i].run - 1u : 0;
-    to.run = 0;
-    nodes[kept++] = to;
+void zp_batch_gemms(ZpRewrite *r, const ZpGemmGroups *g) {
+  for (uint32_t i = 0, n; i < r->n; i += n ? n : 1) {
+    n = zp_group_of(g, &r->nodes[i]);
+    if (!n || !all_contiguous(r, &r->nodes[i], n)) continue;
+    r->nodes[i] = batched_node(r, &r->nodes[i], n);
+    for (uint32_t k = 1; k < n; k++) zp_drop(r, i + k);
   }
-  return kept;
+  zp_compact(r);
 }

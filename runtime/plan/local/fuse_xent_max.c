@@ -1,46 +1,39 @@
-/* Cross-entropy finds the peak of its logits while it sums their exponentials, where a device does the two in one pass
- * (kernels.h: peaked calls): logits are the largest tensor there is, and a pass over them is a pass less.
+/* Cross-entropy finds the maximum of its logits while it sums their exponentials, where the device does both in one call.
+ * Logits are the largest tensor there is: a pass over them is a pass less.
  *
- * Needs and provides a node list. Not where ranks must first agree on the peak, each having a part of the vocabulary.
+ * Needs and provides a node list. Where the vocabulary is split, ranks must agree on the maximum first, and the two stay apart.
  *
  * Example: m = peak[v](z); s, p = xent_sums[v](z, m, t) become s, p, m = xent_sums[v](z, t). */
-#include "runtime/plan/impl.h"
+#include "runtime/plan/local/rewrite.h"
 
-/* The node before i that makes its peak and is for nobody else until then; ZP_NONE: none. */
-static uint32_t peak_of(const ZpSegment *s, const ZpNode *nodes, uint32_t i) {
-  const ZpNode *k = &nodes[i];
-  bool given = k->call.op == ZG_OP_XENT_SUMS && k->call.nin == 3 && !k->call.chain;
-  for (uint32_t m = i; given && m-- > 0;) {
-    const ZpNode *p = &nodes[m];
-    if (zp_output_of(p, k->in[1]) < 0) {
-      if (zp_reads(p, k->in[1])) return ZP_NONE;
-      continue;
-    }
-    bool same = p->in[0] == k->in[0] && p->call.nax == 1 && p->call.ax[0] == k->call.ax[0] && p->call.opt[1] == k->call.opt[1];
-    bool exact = s->values[p->out[0]].elem == s->values[p->in[0]].elem;
-    return p->call.op == ZG_OP_PEAK && !p->dims && !p->call.chain && same && exact ? m : ZP_NONE;
-  }
-  return ZP_NONE;
+/* The node that makes the maximum that sums i are given, if nobody else reads it before them; else ZP_NONE. */
+static uint32_t max_of(const ZpRewrite *r, uint32_t i) {
+  const ZpNode *k = &r->nodes[i];
+  if (k->call.op != ZG_OP_XENT_SUMS || k->call.nin != 3 || k->call.chain) return ZP_NONE;
+  uint32_t m = r->maker[k->in[1]];
+  if (m == ZP_NONE || zp_read_between(r, m, i, k->in[1])) return ZP_NONE;
+  const ZpNode *p = &r->nodes[m];
+  bool same = p->in[0] == k->in[0] && p->call.nax == 1 && p->call.ax[0] == k->call.ax[0] && p->call.opt[1] == k->call.opt[1];
+  bool exact = zp_value(r, p->out[0])->elem == zp_value(r, p->in[0])->elem;
+  return p->call.op == ZG_OP_PEAK && !p->dims && !p->call.chain && same && exact ? m : ZP_NONE;
 }
 
-/* Node k with the peak as its third result. */
-static ZpNode with_peak(const ZpBuild *b, const ZpSegment *s, const ZpNode *k) {
+/* Sums k with the maximum as their third result. */
+static ZpNode with_max(const ZpNode *k) {
   ZpNode to = *k;
   to.in[1] = k->in[2], to.out[2] = k->in[1];
   to.call.nin = 2, to.call.nout = 3;
-  zp_views(b->p, s, &to);
   return to;
 }
 
-uint32_t zp_attach_peaks(ZpBuild *b, ZpSegment *s, ZpNode *nodes, uint32_t n) {
-  if (!b->o->joins) return n;
-  for (uint32_t i = 0; i < n; i++) {
-    uint32_t m = peak_of(s, nodes, i);
-    ZpNode to = m == ZP_NONE ? nodes[i] : with_peak(b, s, &nodes[i]);
-    if (m == ZP_NONE || !b->o->joins(&to.call)) continue;
-    nodes[i] = to;
-    memmove(&nodes[m], &nodes[m + 1], (n - m - 1) * sizeof *nodes);
-    n--, i--;
+void zp_fuse_xent_max(ZpRewrite *r) {
+  for (uint32_t i = 0; i < r->n; i++) {
+    uint32_t m = max_of(r, i);
+    if (m == ZP_NONE) continue;
+    ZpNode to = with_max(&r->nodes[i]);
+    if (!zp_supported(r, &to)) continue;
+    zp_replace(r, i, &to);
+    zp_drop(r, m);
   }
-  return n;
+  zp_compact(r);
 }

@@ -3,7 +3,7 @@
  * Needs sharded segments and buckets. Forward values that backward reads are saved; what is carried leaves straight into
  * its boundary; gradients accumulate where they are stored; the rest are temporaries, packed by lifetime into the
  * scratch of the running instruction (first fit over the intervals of one node list). */
-#include "runtime/plan/impl.h"
+#include "runtime/plan/local/batch_gemms.h"
 
 #include <string.h>
 
@@ -15,6 +15,7 @@ typedef struct {
   const ZgSegment *gs;
   ZpSegment *s;
   uint32_t index;
+  ZpGemmGroups groups;
 } Place;
 
 static uint64_t aligned(uint64_t n) { return zb_round_up(n, ALIGN); }
@@ -272,8 +273,9 @@ static void make_calls(Place *c, ZpList *l) {
     bool collective = k->dims != 0;
     k->packs = collective && packs(k);
     k->scratch_bytes = collective ? collective_scratch(c, k) : is_class(k, ZG_SINK) ? 0 : kernel_scratch(c, &k->call);
-    if (!k->run) continue;
-    ZkCall one = zp_stacked_call(c->p, c->s, k, k->run);
+    uint32_t group = zp_group_of(&c->groups, k);
+    if (!group) continue;
+    ZkCall one = zp_batched_call(c->p, c->s, k, group);
     uint64_t together = kernel_scratch(c, &one);
     if (together > k->scratch_bytes) k->scratch_bytes = together;
   }
@@ -326,7 +328,10 @@ static int takes_place_of(const Place *c, const ZpNode *nodes, uint32_t i, int j
 
 /* Nodes i..end-1 are one unit: all that they read is there until the last is done, and all that they make from the first
  * on. */
-static uint32_t unit_end(const ZpNode *nodes, uint32_t i) { return i + (nodes[i].run ? nodes[i].run : 1u); }
+static uint32_t unit_end(const Place *c, const ZpNode *nodes, uint32_t i) {
+  uint32_t group = zp_group_of(&c->groups, &nodes[i]);
+  return i + (group ? group : 1);
+}
 
 typedef struct {
   Place *c;
@@ -340,8 +345,8 @@ typedef struct {
 
 static bool unplaced(const Pack *k, uint32_t v) { return k->c->s->values[v].at.place == ZP_AT_NOWHERE; }
 
-/* Values that want to lie one behind the other do, if none of them has a place. */
-static void place_row(Pack *k, const uint32_t *v, uint32_t n) {
+/* Values that should be contiguous are, if none of them has a place. */
+static void place_contiguous(Pack *k, const uint32_t *v, uint32_t n) {
   ZpValue *values = k->c->s->values;
   uint64_t all = 0;
   uint32_t q = 0;
@@ -361,14 +366,14 @@ static void place_row(Pack *k, const uint32_t *v, uint32_t n) {
   }
 }
 
-static void place_rows(Pack *k, uint32_t i, uint32_t end) {
+static void place_groups(Pack *k, uint32_t i, uint32_t end) {
   const ZpNode *n = &k->nodes[i];
   uint32_t v[ZP_MAX_STACK];
-  for (int j = 0; n->run && j < n->call.nout; j++) {
+  for (int j = 0; end - i > 1 && j < n->call.nout; j++) {
     for (uint32_t q = i; q < end; q++) v[q - i] = k->nodes[q].out[j];
-    place_row(k, v, end - i);
+    place_contiguous(k, v, end - i);
   }
-  if (n->row) place_row(k, n->out, n->call.nout);
+  if (zp_wants_contiguous(&k->c->groups, n)) place_contiguous(k, n->out, n->call.nout);
 }
 
 static void place_result(Pack *k, uint32_t i, int j) {
@@ -402,14 +407,14 @@ static uint64_t pack(Place *c, ZpNode *nodes, uint32_t n, bool backward) {
   ZpSegment *s = c->s;
   ZbArena *tmp = zb_arena_new();
   Pack k = {c, nodes, backward, ZB_NEWN(tmp, uint32_t, s->nvalues + 1), ZB_NEWN(tmp, Block, s->nvalues + 2), 0, 0};
-  for (uint32_t i = 0; i < n; i = unit_end(nodes, i))
-    for (uint32_t q = i; q < unit_end(nodes, i); q++) {
+  for (uint32_t i = 0; i < n; i = unit_end(c, nodes, i))
+    for (uint32_t q = i; q < unit_end(c, nodes, i); q++) {
       for (int j = 0; j < nodes[q].call.nin; j++) k.last[nodes[q].in[j]] = i;
       for (int j = 0; j < nodes[q].call.nout; j++) k.last[nodes[q].out[j]] = i;
     }
   for (uint32_t i = 0, end; i < n; i = end) {
-    end = unit_end(nodes, i);
-    place_rows(&k, i, end);
+    end = unit_end(c, nodes, i);
+    place_groups(&k, i, end);
     for (uint32_t q = i; q < end; q++)
       for (int j = 0; j < nodes[q].call.nout; j++) place_result(&k, q, j);
     place_scratch(&k, i, end);
@@ -475,24 +480,41 @@ static void place_all_carried(Place *c, const bool *const later[ZP_PHASES]) {
   s->dcarry_out_bytes = tuple_at(c->p, g->carry_out, g->ncarry_out, true);
 }
 
+/* One call does what several nodes did, as far as the device has such calls. */
+static void fuse_list(Place *c, ZpPhase phase, const bool *needed_later) {
+  ZpRewrite r;
+  zp_rewrite_begin(&r, c->b, c->s, phase, needed_later);
+  zp_fuse_pointwise(&r);
+  if (c->b->o->joins) {
+    zp_fuse_epilogue(&r);
+    zp_fuse_prologue(&r);
+    zp_fuse_xent_max(&r);
+    if (phase == ZP_BWD) zp_fuse_bias_grad(&r);
+    zp_group_gemms(&r, &c->groups);
+  }
+  zp_rewrite_end(&r);
+}
+
+static void batch_list(Place *c, ZpPhase phase) {
+  ZpRewrite r;
+  zp_rewrite_begin(&r, c->b, c->s, phase, NULL);
+  zp_batch_gemms(&r, &c->groups);
+  zp_rewrite_end(&r);
+}
+
 void zp_place(ZpBuild *b, uint32_t index) {
   ZpPlan *p = b->p;
   ZpSegment *s = &p->segments[index];
-  Place c = {b, p, &p->graph->segments[index], s, index};
+  Place c = {.b = b, .p = p, .gs = &p->graph->segments[index], .s = s, .index = index};
   lower_param_grads(&c);
+  c.groups = zp_no_groups(p->arena, s);
   bool *none = ZB_NEWN(p->arena, bool, s->nvalues), *saved = ZB_NEWN(p->arena, bool, s->nvalues);
   bool *read = ZB_NEWN(p->arena, bool, s->nvalues);
   const bool *const later[ZP_PHASES] = {[ZP_COUNT] = none, [ZP_FWD] = saved, [ZP_BWD] = none};
   mark_read(&s->list[ZP_BWD], saved);
   for (int i = 0; i < ZP_PHASES; i++) {
-    ZpList *l = &s->list[i];
-    zp_fuse(p, s, &l->nodes, &l->n, later[i]);
-    l->n = zp_attach(b, s, l->nodes, l->n, later[i]);
-    l->n = zp_attach_before(b, s, l->nodes, l->n, later[i]);
-    l->n = zp_attach_peaks(b, s, l->nodes, l->n);
-    if (i == ZP_BWD) l->n = zp_attach_sums(b, s, l->nodes, l->n);
-    zp_line_up(b, s, l->nodes, l->n, later[i]);
-    mark_read(l, read);
+    fuse_list(&c, (ZpPhase)i, later[i]);
+    mark_read(&s->list[i], read);
   }
   place_saved(s, saved);
   for (int i = 0; i < ZP_PHASES; i++) place_sources(&c, &s->list[i], read);
@@ -504,5 +526,5 @@ void zp_place(ZpBuild *b, uint32_t index) {
     if (i != ZP_COUNT) count_work(&c, l); /* counting the denominator is nothing */
   }
   mark_setters(s);
-  for (int i = 0; i < ZP_PHASES; i++) s->list[i].n = zp_stack(b, s, s->list[i].nodes, s->list[i].n);
+  for (int i = 0; i < ZP_PHASES; i++) batch_list(&c, (ZpPhase)i);
 }
