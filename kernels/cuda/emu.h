@@ -123,7 +123,8 @@ static inline unsigned ballot(unsigned mask, bool p, Place at) {
 #define __shfl_down_sync(mask, v, d)                                                                         \
   zk_emu::shuffle(mask, v, zk_emu::lane() + (d) < 32 ? zk_emu::lane() + (d) : zk_emu::lane(), ZK_HERE)
 #define __shfl_up_sync(mask, v, d)                                                                           \
-  zk_emu::shuffle(mask, v, zk_emu::lane() >= (d) ? zk_emu::lane() - (d) : zk_emu::lane(), ZK_HERE)
+  zk_emu::shuffle(                                                                                           \
+      mask, v, zk_emu::lane() >= (unsigned)(d) ? zk_emu::lane() - (unsigned)(d) : zk_emu::lane(), ZK_HERE)
 #define __ballot_sync(mask, p) zk_emu::ballot(mask, p, ZK_HERE)
 #define __any_sync(mask, p) (zk_emu::ballot(mask, p, ZK_HERE) != 0)
 #define __all_sync(mask, p) (zk_emu::ballot(mask, p, ZK_HERE) == (mask))
