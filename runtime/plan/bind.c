@@ -1,6 +1,6 @@
 /* A recipe against a graph: names are looked up, sizes bound, dims factored, directives checked. After this
  * pass nothing of the recipe's text is consulted but its places, for messages. */
-#include "runtime/plan/impl.h"
+#include "runtime/plan/bind.h"
 
 #include <string.h>
 
@@ -73,13 +73,6 @@ static void bind_sizes(ZpBuild *b) {
   }
 }
 
-/* Where recipe `r` says how large an axis is. */
-static ZlSpan bind_span(const ZlRecipe *r, const char *axis) {
-  for (uint32_t i = 0; i < r->nbinds; i++)
-    if (!strcmp(r->binds[i].axis.s, axis)) return r->binds[i].span;
-  return r->span;
-}
-
 /* How to give the axes of node n as many elements: by `bind` of one of them, a data axis but not the batch. */
 static void help_size(ZpBuild *b, ZlDiag *e, const ZgNode *n) {
   const ZpPlan *p = b->p;
@@ -104,7 +97,7 @@ static void check_bound_sizes(ZpBuild *b) {
                             n->ax[i] == p->batch ? " samples in a micro-batch" : i ? "" : " elements");
       int64_t have = p->axis_valid[n->ax[0]], room = p->axis_valid[n->ax[1]];
       if (n->op == ZG_OP_POSITION ? have <= room : have == room) continue;
-      ZlSpan at = bind_span(p->recipe, g->axes[n->ax[n->ax[0] == p->batch]].name);
+      ZlSpan at = zp_bind_span(p->recipe, g->axes[n->ax[n->ax[0] == p->batch]].name);
       ZlDiag *e = zl_report(b->d, ZL_Z0805, at, "%s, %s: %s at %s needs %s", what[0], what[1], zg_op_info[n->op].text,
                             zp_loc_text(p, n->loc), n->op == ZG_OP_POSITION ? "at least as many there" : "as many there");
       help_size(b, e, n);
@@ -125,9 +118,7 @@ static void check_pads(ZpBuild *b) {
 static void add_dims(ZpBuild *b, uint32_t index) {
   ZpPlan *p = b->p;
   const ZlMeshDim *md = &p->recipe->mesh[index];
-  const ZlSplit *split = NULL;
-  for (uint32_t i = 0; i < p->recipe->nsplits; i++)
-    if (!strcmp(p->recipe->splits[i].dim.s, md->name.s)) split = &p->recipe->splits[i];
+  const ZlSplit *split = zp_split(p, index);
   const ZlProd *prod = NULL;
   for (uint32_t i = 0; split && i < split->nprods; i++)
     if (split->prods[i].n > 1) {
@@ -214,12 +205,6 @@ static void check_cluster(ZpBuild *b) {
   }
 }
 
-static bool dim_splits(const ZpDim *d, uint32_t axis) {
-  for (uint32_t i = 0; i < d->naxes; i++)
-    if (d->axes[i] == axis) return true;
-  return false;
-}
-
 /* A vocabulary, say: usually its size can be rounded up. */
 static bool is_looked_up(const ZgGraph *g, uint32_t axis) {
   for (uint32_t s = 0; s < g->nsegments; s++)
@@ -237,14 +222,11 @@ static void report_indivisible(ZpBuild *b, uint32_t a, int last, int64_t by) {
   const ZgAxis *axis = &p->graph->axes[a];
   const ZpDim *dim = &p->mesh.dim[last];
   const char *dims = "", *mesh = r->mesh[dim->directive].name.s;
-  ZlSpan span = r->span;
-  for (uint32_t k = 0; k < r->nsplits; k++)
-    if (!strcmp(r->splits[k].dim.s, mesh)) span = r->splits[k].span;
   for (int d = 0; d <= last; d++)
-    if (dim_splits(&p->mesh.dim[d], a)) dims = zb_printf(p->arena, "%s%s`%s`", dims, *dims ? " x " : "", p->mesh.dim[d].name);
+    if (zp_dim_splits(&p->mesh.dim[d], a)) dims = zb_printf(p->arena, "%s%s`%s`", dims, *dims ? " x " : "", p->mesh.dim[d].name);
   long long size = p->axis_size[a];
   bool small = size < by && axis->size;
-  ZlDiag *e = zl_report(b->d, small ? ZL_Z0303 : ZL_Z0301, span, "axis `%s` (%lld) does not divide over %s (%lld)", axis->name, size,
+  ZlDiag *e = zl_report(b->d, small ? ZL_Z0303 : ZL_Z0301, zp_split_span(p, dim), "axis `%s` (%lld) does not divide over %s (%lld)", axis->name, size,
                         dims, (long long)by);
   if (!small && axis->size && is_looked_up(p->graph, a))
     zl_help(e, "`pad %s to %lld` makes it %lld", axis->name, (long long)by, (long long)zb_round_up((uint64_t)size, (uint64_t)by));
@@ -260,41 +242,13 @@ static void check_divides(ZpBuild *b) {
   for (uint32_t a = 0; a < p->graph->naxes; a++) {
     int64_t by = 1;
     for (int d = 0; a != p->batch && d < p->mesh.ndims; d++) {
-      if (!dim_splits(&p->mesh.dim[d], a)) continue;
+      if (!zp_dim_splits(&p->mesh.dim[d], a)) continue;
       by *= p->mesh.dim[d].size;
       if (p->axis_size[a] % by == 0) continue;
       report_indivisible(b, a, d, by);
       return;
     }
   }
-}
-
-/* global batch = micro x dims that split it x micro-batches */
-static void bind_batch(ZpBuild *b) {
-  ZpPlan *p = b->p;
-  const ZlRecipe *r = p->recipe;
-  p->global_batch = p->nmicro = 1;
-  if (p->batch == ZP_NONE) {
-    if (r->micro_span.file >= 0)
-      zl_help(zl_report(b->d, ZL_Z0304, r->micro_span, "`micro` counts samples, but model %s has no data axis `batch`",
-                        p->graph->model),
-              "leave `micro` out");
-    return;
-  }
-  int64_t split = 1, n = p->axis_size[p->batch];
-  for (int d = 0; d < p->mesh.ndims; d++)
-    if (dim_splits(&p->mesh.dim[d], p->batch)) split *= p->mesh.dim[d].size;
-  int64_t micro = r->micro ? r->micro : n / split ? n / split : 1;
-  if (n % (micro * split)) {
-    ZlDiag *e = zl_report(b->d, ZL_Z0403, bind_span(r, "batch"), "global batch %lld is not a multiple of micro %lld x ranks that split it %lld",
-                          (long long)n, (long long)micro, (long long)split);
-    zl_help(e, "bind batch = %lld", (long long)zb_round_up((uint64_t)n, (uint64_t)(micro * split)));
-    return;
-  }
-  p->global_batch = n;
-  p->nmicro = n / (micro * split);
-  if (p->nmicro > 65535) zl_report(b->d, ZL_Z0403, r->span, "a step has at most 65535 micro-batches, here %lld", (long long)p->nmicro);
-  p->axis_size[p->batch] = p->axis_valid[p->batch] = micro * split;
 }
 
 /* ---- shard, recompute, precision, optimizer ---- */
@@ -423,7 +377,7 @@ bool zp_bind(ZpBuild *b) {
   if (zl_errors(b->d) || !bind_mesh(b)) return false;
   check_cluster(b);
   check_divides(b);
-  bind_batch(b);
+  zp_bind_batch(b);
   if (!zl_errors(b->d)) check_bound_sizes(b);
   check_pads(b);
   check_used(b);

@@ -1,8 +1,9 @@
 # runtime/plan: see the conventions at the top of Makefile.am.
 noinst_LIBRARIES += libplan.a
 libplan_a_SOURCES = \
+  runtime/plan/batch.c \
   runtime/plan/bind.c \
-  runtime/plan/impl.h \
+  runtime/plan/bind.h \
   runtime/plan/instr.def \
   runtime/plan/ledger.def \
   runtime/plan/mesh.c \
@@ -10,6 +11,7 @@ libplan_a_SOURCES = \
   runtime/plan/pad.c \
   runtime/plan/plan.c \
   runtime/plan/plan.h \
+  runtime/plan/words.c \
   runtime/plan/check/arena.c \
   runtime/plan/check/check.c \
   runtime/plan/check/check.h \
@@ -23,22 +25,28 @@ libplan_a_SOURCES = \
   runtime/plan/local/batch_gemms.c \
   runtime/plan/local/batch_gemms.h \
   runtime/plan/local/buckets.c \
+  runtime/plan/local/calls.c \
   runtime/plan/local/fuse_bias_grad.c \
   runtime/plan/local/fuse_epilogue.c \
   runtime/plan/local/fuse_pointwise.c \
   runtime/plan/local/fuse_prologue.c \
   runtime/plan/local/fuse_xent_max.c \
+  runtime/plan/local/local.c \
+  runtime/plan/local/local.h \
+  runtime/plan/local/lower.h \
   runtime/plan/local/memory.c \
+  runtime/plan/local/param_grads.c \
   runtime/plan/local/remat.c \
   runtime/plan/local/reshard.c \
   runtime/plan/local/rewrite.c \
   runtime/plan/local/rewrite.h \
   runtime/plan/local/shard.c \
   runtime/plan/local/shard.h \
+  runtime/plan/local/values.c \
   runtime/plan/output/digest.c \
   runtime/plan/output/explain.c \
-  runtime/plan/output/instr.c \
   runtime/plan/output/show.c \
+  runtime/plan/schedule/draft.c \
   runtime/plan/schedule/ledger.c \
   runtime/plan/schedule/orders.c \
   runtime/plan/schedule/program.c \

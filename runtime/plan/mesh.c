@@ -1,7 +1,7 @@
 /* Ranks and their coordinates. Rank = ((c0 * n1 + c1) * n2 + c2) ...: the first dim of the mesh varies slowest, so
  * that the last one lands on neighbouring ranks, inside a node. Example: mesh pipe = 2, data = 2, tensor = 2; rank 5 has
  * pipe 1, data 0, tensor 1; its group along {data} is ranks 5 and 7, along {data, tensor} ranks 4, 5, 6, 7. */
-#include "runtime/plan/impl.h"
+#include "runtime/plan/plan.h"
 
 static int64_t stride_of(const ZpMesh *m, int dim) {
   int64_t s = 1;
@@ -34,6 +34,12 @@ int64_t zp_group_color(const ZpMesh *m, int64_t rank, ZpDims dims) {
 int64_t zp_rank_of_stage(const ZpMesh *m, int64_t rank, int64_t stage) {
   if (m->pipe < 0) return rank;
   return rank + (stage - zp_coord(m, rank, m->pipe)) * stride_of(m, m->pipe);
+}
+
+bool zp_dim_splits(const ZpDim *d, uint32_t axis) {
+  for (uint32_t i = 0; i < d->naxes; i++)
+    if (d->axes[i] == axis) return true;
+  return false;
 }
 
 ZpDims zp_all_dims(const ZpMesh *m) {

@@ -1,13 +1,15 @@
 /* runtime/plan: stage graph + recipe -> checked programs. Pure: no MPI, no devices, no files; the same call
  * gives the same plan on a laptop and on every rank of a cluster.
  *
- * plan.c       the ordered list of what follows
- * bind.c       recipe against graph: sizes, layouts, directives; pad.c, mesh.c
- * nodes.c      which ranks go to which node
- * local/       a segment of the graph to a local program, placed: sharded, fused, its values at offsets
- * schedule/    local programs to stages, orders, one instruction list per stage, its buffers and ledger
- * check/       the proofs, which share nothing with those that made the plan
+ * plan.c       the passes in order
+ * bind.c       recipe against graph: sizes, layouts, directives; batch.c, pad.c; bind.h
+ * local/       a segment of the graph to a local program: sharded, fused, its values at offsets; local.h
+ * schedule/    local programs to stages, orders, one instruction list per stage, its buffers and ledger; schedule.h
+ * check/       the proofs, which share nothing with those that made the plan; check.h
  * output/      tables for people, and whether two plans are the same
+ * mesh.c       ranks and their coordinates
+ * words.c      what messages and tables call things; instr.def, ledger.def
+ * nodes.c      which ranks go to which node
  */
 #ifndef ZUG_PLAN_H
 #define ZUG_PLAN_H
@@ -44,6 +46,7 @@ int64_t zp_group_index(const ZpMesh *m, int64_t rank, ZpDims dims);
 int64_t zp_group_size(const ZpMesh *m, ZpDims dims);
 /* A number that is equal for two ranks exactly if they are in the same group along `dims`. */
 int64_t zp_group_color(const ZpMesh *m, int64_t rank, ZpDims dims);
+bool zp_dim_splits(const ZpDim *d, uint32_t axis); /* whether it may: it lists the axis */
 ZpDims zp_all_dims(const ZpMesh *m); /* all but the one of pipeline stages */
 int64_t zp_rank_of_stage(const ZpMesh *m, int64_t rank, int64_t stage); /* same coordinates, other stage */
 /* "data x tensor" */
@@ -276,6 +279,7 @@ typedef enum {
 #include "runtime/plan/ledger.def"
   ZP_L_COUNT_
 } ZpLedgerLine;
+extern const char *const zp_ledger_text[ZP_L_COUNT_];
 typedef struct {
   uint64_t bytes[ZP_L_COUNT_];
   uint64_t total; /* = arena bytes */
@@ -345,7 +349,7 @@ uint32_t zp_order_live(const ZpWork *w, uint32_t n);
  * nothing else takes any. Returns the end of the last. */
 uint64_t zp_order_times(ZbArena *a, ZpWork *const *w, uint32_t stages, uint32_t nmicro, uint64_t **start);
 
-/* ---- program.c, check.c --------------------------------------------------------------------------------------------- */
+/* ---- buckets.c, program.c, check/ ------------------------------------------------------------------------------------- */
 /* Fills prog and the transfer sizes (recv_bytes, ...) of every stage from segments, instances, held buckets and the
  * schedule. */
 void zp_program(ZpPlan *p);
@@ -355,17 +359,25 @@ uint64_t zp_param_bytes(const ZpPlan *p, uint32_t bucket);
 uint64_t zp_master_bytes(const ZpPlan *p, uint32_t bucket);
 uint64_t zp_grad_bytes(const ZpPlan *p, uint32_t bucket);
 uint64_t zp_state_bytes(const ZpPlan *p, uint32_t bucket);
+/* The proofs of a plan; false with the first counter-example in *err. Works on programs alone, so tests can
+ * break one and see it caught. */
+bool zp_check(const ZpPlan *p, ZbErr *err);
+/* The proof of the local programs alone, which the other takes to be as large as they say. */
+bool zp_check_segments(const ZpPlan *p, ZbErr *err);
+/* Both. A plan that fails is a bug of ours: reports the counter-example. */
+bool zp_prove(const ZpPlan *p, ZlDiags *d);
+
+/* ---- words.c -------------------------------------------------------------------------------------------------------- */
 /* "layer.3": a held bucket, an instance; "FWD(layer.3, mb 1)", "SEND_ACT(mb 1)", "REDUCE_GRADS(wte)": an instruction. */
 void zp_held_text(const ZpPlan *p, uint32_t bucket, uint32_t iter, ZbText *out);
 void zp_inst_text(const ZpPlan *p, uint32_t segment, uint32_t iter, ZbText *out);
 void zp_instr_text(const ZpPlan *p, uint32_t stage, const ZpInstr *in, ZbText *out);
 /* "gpt2.zug:12": a node's `loc`. */
 const char *zp_loc_text(const ZpPlan *p, uint32_t loc);
-/* The proofs of a plan; false with the first counter-example in *err. Works on programs alone, so tests can
- * break one and see it caught. */
-bool zp_check(const ZpPlan *p, ZbErr *err);
-/* The proof of the local programs alone, which the other takes to be as large as they say. */
-bool zp_check_segments(const ZpPlan *p, ZbErr *err);
+/* Where the recipe says how large an axis is; its `split ... over` a mesh dim of the recipe, or NULL; where that is. */
+ZlSpan zp_bind_span(const ZlRecipe *r, const char *axis);
+const ZlSplit *zp_split(const ZpPlan *p, uint32_t directive);
+ZlSpan zp_split_span(const ZpPlan *p, const ZpDim *d);
 
 /* ---- show.c, explain.c ------------------------------------------------------------------------------------------------ */
 void zp_show(const ZpPlan *p, ZbText *out);          /* mesh, stages, ledger */

@@ -6,11 +6,6 @@
 #include <string.h>
 
 /* ---- the arena ---- */
-static const char *const line_text[] = {
-#define L(NAME, text) text,
-#include "runtime/plan/ledger.def"
-};
-
 typedef struct {
   uint64_t bytes;
   const char *what;
@@ -31,7 +26,7 @@ static void explain_size(const ZxEngine *e, ZbErr *err) {
   ZbText t = {0};
   char x[24];
   for (int i = 0; i < ZP_L_COUNT_; i++)
-    if (b[i]) zb_text_add(&t, "%s%s %s", t.len ? ", " : "", line_text[i], zb_bytes(x, b[i]));
+    if (b[i]) zb_text_add(&t, "%s%s %s", t.len ? ", " : "", zp_ledger_text[i], zb_bytes(x, b[i]));
   size_t n = strlen(err->text);
   snprintf(err->text + n, sizeof err->text - n, "; stage %u needs %s", e->stage, t.s ? t.s : "nothing");
   t.len = 0;

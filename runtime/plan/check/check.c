@@ -405,3 +405,12 @@ bool zp_check(const ZpPlan *p, ZbErr *err) {
   zb_arena_free(c.a);
   return ok;
 }
+
+bool zp_prove(const ZpPlan *p, ZlDiags *d) {
+  ZbErr err = {0};
+  if (zp_check(p, &err) && zp_check_segments(p, &err)) return true;
+  const ZlRecipe *r = p->recipe;
+  ZlDiag *e = zl_report(d, ZL_Z0999, r->span, "the plan of recipe %s failed its proof (please report)", r->name);
+  zl_note(e, "%s", err.text);
+  return false;
+}

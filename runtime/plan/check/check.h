@@ -12,7 +12,7 @@
 #ifndef ZUG_PLAN_CHECK_H
 #define ZUG_PLAN_CHECK_H
 
-#include "runtime/plan/impl.h"
+#include "runtime/plan/plan.h"
 
 typedef struct {
   const ZpPlan *p;

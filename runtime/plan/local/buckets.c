@@ -2,7 +2,7 @@
  * same dims to reduce over) are one bucket: gathered by one all-gather, reduced by one reduce-scatter, updated by one
  * pass. The parameters of an iteration of a repeat form units of their own; a parameter used by several segments (a
  * tied table) has users of its own and so a bucket of its own. */
-#include "runtime/plan/impl.h"
+#include "runtime/plan/local/local.h"
 
 #include <string.h>
 
@@ -36,9 +36,8 @@ static ZpSlice slice_of(const ZpPlan *p, uint32_t param, uint64_t at) {
   const ZgParam *q = &p->graph->params[param];
   ZpSlice s = {.param = param, .at = at, .n = 1, .naxes = q->type.naxes, .decay = decays(p, q)};
   zp_layout(p, &q->type, s.state);
+  zp_declared_order(p, param, s.state, s.axis, s.size);
   for (int i = 0; i < s.naxes; i++) {
-    s.axis[i] = q->type.axis[q->order[i]];
-    s.size[i] = zp_local_size(p, s.axis[i], s.state);
     s.whole[i] = p->axis_size[s.axis[i]];
     s.valid[i] = p->axis_valid[s.axis[i]];
     s.n *= (uint64_t)s.size[i];
@@ -60,6 +59,15 @@ static const char *bucket_name(const ZpPlan *p, const ZpBucket *k) {
   if (k->nslices == 1) return p->graph->params[k->slices[0].param].path;
   if (k->segment != ZP_NONE) return zb_printf(p->arena, "%s.*", p->graph->segments[k->segment].label);
   return zb_printf(p->arena, "%s, ... (%u)", p->graph->params[k->slices[0].param].path, k->nslices);
+}
+
+static void count_params(ZpPlan *p) {
+  for (uint32_t i = 0; i < p->nbuckets; i++)
+    for (uint32_t k = 0; k < p->buckets[i].nslices; k++) {
+      double n = 1;
+      for (int a = 0; a < p->buckets[i].slices[k].naxes; a++) n *= (double)p->buckets[i].slices[k].valid[a];
+      p->params += p->buckets[i].segment == ZP_NONE ? n : n * p->graph->segments[p->buckets[i].segment].trip;
+    }
 }
 
 void zp_buckets(ZpBuild *b) {
@@ -97,4 +105,35 @@ void zp_buckets(ZpBuild *b) {
       ZB_PUSH(p->arena, s->buckets, s->nbuckets, i);
     }
   }
+  count_params(p);
+}
+
+ZpLoc zp_bucket_loc(const ZpPlan *p, const ZpSegment *s, uint32_t param, ZpPlace place) {
+  uint64_t each = place == ZP_AT_GRAD ? 4 : zk_elem_bytes(p->compute);
+  for (uint32_t i = 0; i < s->nbuckets; i++) {
+    const ZpBucket *k = &p->buckets[s->buckets[i]];
+    for (uint32_t j = 0; j < k->nslices; j++)
+      if (k->slices[j].param == param) return (ZpLoc){(uint8_t)place, i, k->slices[j].at * each};
+  }
+  ZB_BUG("parameter %s is in no bucket of its segment", p->graph->params[param].path);
+}
+
+/* ---- what a rank stores ---- */
+/* `each` bytes per element, of the whole bucket or this rank's part of it. */
+static uint64_t bucket_bytes(const ZpPlan *p, uint32_t bucket, bool part, uint64_t each) {
+  const ZpBucket *k = &p->buckets[bucket];
+  uint64_t parts = part ? (uint64_t)zp_group_size(&p->mesh, k->shard) : 1;
+  return zb_round_up(k->elems / parts * each, 64);
+}
+uint64_t zp_param_bytes(const ZpPlan *p, uint32_t b) {
+  return bucket_bytes(p, b, p->buckets[b].level >= 3, zk_elem_bytes(p->compute));
+}
+uint64_t zp_master_bytes(const ZpPlan *p, uint32_t b) {
+  return p->compute == ZK_F32 ? 0 : bucket_bytes(p, b, p->buckets[b].level >= 1, 4);
+}
+uint64_t zp_grad_bytes(const ZpPlan *p, uint32_t b) {
+  return bucket_bytes(p, b, p->buckets[b].level >= 2, 4);
+}
+uint64_t zp_state_bytes(const ZpPlan *p, uint32_t b) {
+  return p->states ? bucket_bytes(p, b, p->buckets[b].level >= 1, 4 * (uint64_t)p->states) : 0;
 }

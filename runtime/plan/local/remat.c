@@ -7,7 +7,7 @@
  * sublinear memory cost"). Copies stand just before their first use. Dead nodes go.
  *
  * Example: h = dot(x, w); y = gelu(h). Backward needs h, tanh(..h..), h*h, ...: only h is kept. */
-#include "runtime/plan/impl.h"
+#include "runtime/plan/local/local.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Layouts, and bringing a value from one state to another: the six instructions of the sharding rule.
+/* Bringing a value from one state to another: the six instructions of the sharding rule.
  *
  *   P -> R     all_reduce           S(a) -> R     all_gather along a      R -> S(a)     local slice, no traffic
  *   P -> S(a)  reduce_scatter       S(a) -> S(b)  all_to_all              R, S(a) -> P  local pad, no traffic
@@ -12,38 +12,6 @@
 #include "runtime/plan/local/shard.h"
 
 #include <string.h>
-
-static bool dim_lists(const ZpDim *d, const ZgType *t, uint16_t *axis) {
-  for (uint32_t i = 0; i < d->naxes; i++)
-    if (zg_type_has(t, d->axes[i])) return *axis = d->axes[i], true;
-  return false;
-}
-
-void zp_layout(const ZpPlan *p, const ZgType *t, ZpState *state) {
-  for (int d = 0; d < ZP_MAX_DIMS; d++) {
-    state[d] = (ZpState){.kind = 'R'};
-    uint16_t a;
-    if (d < p->mesh.ndims && d != p->mesh.pipe && dim_lists(&p->mesh.dim[d], t, &a))
-      state[d] = (ZpState){.kind = 'S', .axis = a};
-  }
-}
-
-int64_t zp_local_size(const ZpPlan *p, uint16_t axis, const ZpState *state) {
-  int64_t n = p->axis_size[axis];
-  for (int d = 0; d < p->mesh.ndims; d++)
-    if (state[d].kind == 'S' && state[d].axis == axis) n /= p->mesh.dim[d].size;
-  return n;
-}
-
-ZkElem zp_store_elem(const ZpPlan *p, const ZgType *t) {
-  switch (t->elem) {
-  case ZG_REAL: return p->compute;
-  case ZG_BF16: return ZK_BF16;
-  case ZG_I32:
-  case ZG_INDEX: return ZK_I32;
-  default: return ZK_F32;
-  }
-}
 
 bool zp_state_eq(const ZpShard *h, const ZpState *a, const ZpState *b) {
   for (int d = 0; d < h->p->mesh.ndims; d++)
@@ -113,13 +81,9 @@ static const char *op_text(const ZpShard *h, const ZgNode *n) {
 static void warn_resplit(ZpShard *h, const ZpNode *n, ZpDims dims) {
   const ZpPlan *p = h->p;
   char bytes[24];
-  int d = __builtin_ctz(dims);
-  const char *dim = p->recipe->mesh[p->mesh.dim[d].directive].name.s;
-  ZlSpan span = p->recipe->span;
-  for (uint32_t i = 0; i < p->recipe->nsplits; i++)
-    if (!strcmp(p->recipe->splits[i].dim.s, dim)) span = p->recipe->splits[i].span;
-  ZlDiag *e = zl_report(h->b->d, ZL_Z0611, span, "%s of a rank are re-split here in every micro-batch (all_to_all over `%s`)",
-                        zb_bytes(bytes, h->out->values[n->in[0]].bytes), dim);
+  const ZpDim *dim = &p->mesh.dim[__builtin_ctz(dims)];
+  ZlDiag *e = zl_report(h->b->d, ZL_Z0611, zp_split_span(p, dim), "%s of a rank are re-split here in every micro-batch (all_to_all over `%s`)",
+                        zb_bytes(bytes, h->out->values[n->in[0]].bytes), p->recipe->mesh[dim->directive].name.s);
   zl_note(e, "%s, at %s", n->cause, zp_loc_text(p, n->loc));
 }
 

@@ -13,7 +13,7 @@
 #ifndef ZUG_PLAN_REWRITE_H
 #define ZUG_PLAN_REWRITE_H
 
-#include "runtime/plan/impl.h"
+#include "runtime/plan/local/local.h"
 
 typedef struct {
   ZpBuild *b;

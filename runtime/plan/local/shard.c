@@ -88,12 +88,8 @@ static void finish_source(ZpShard *h, const ZgNode *n, ZpNode *m, uint32_t value
   ZpValue *v = &h->out->values[value];
   m->out[0] = value;
   if (n->op != ZG_OP_PARAM) return;
-  const ZgParam *q = &h->p->graph->params[n->opt[0]];
   v->param = (uint32_t)n->opt[0];
-  for (int i = 0; i < q->type.naxes; i++) {
-    v->axis[i] = q->type.axis[q->order[i]];
-    v->size[i] = zp_local_size(h->p, v->axis[i], v->state);
-  }
+  zp_declared_order(h->p, v->param, v->state, v->axis, v->size);
 }
 
 static ZpNode *shell(ZpShard *h, const ZgNode *n) {
@@ -248,10 +244,7 @@ static bool check_pin(ZpBuild *b, const ZgSegment *s, const ZgNode *n, uint16_t 
   zp_layout(b->p, &s->values[n->in[0]].type, state);
   for (int d = 0; d < b->p->mesh.ndims; d++) {
     if (state[d].kind != 'S' || state[d].axis != axis || b->p->mesh.dim[d].size == 1) continue;
-    const ZlMeshDim *md = &b->p->recipe->mesh[b->p->mesh.dim[d].directive];
-    ZlSpan span = md->name.span;
-    for (uint32_t k = 0; k < b->p->recipe->nsplits; k++)
-      if (!strcmp(b->p->recipe->splits[k].dim.s, md->name.s)) span = b->p->recipe->splits[k].span;
+    ZlSpan span = zp_split_span(b->p, &b->p->mesh.dim[d]);
     ZlDiag *e = zl_report(b->d, ZL_Z0302, span, "`%s` cannot be split: %s (%s) needs it whole",
                           b->p->graph->axes[axis].name, zg_op_info[n->op].text, zp_loc_text(b->p, n->loc));
     zl_help(e, "split an axis of heads instead; it occurs in the same tensors");
@@ -269,7 +262,8 @@ static bool check_pins(ZpBuild *b, const ZgSegment *s) {
   return true;
 }
 
-bool zp_shard(ZpBuild *b, uint32_t index, const ZgSegment *s, const bool *again, const ZgSegment *count, ZpDims *partial) {
+bool zp_shard_segment(ZpBuild *b, uint32_t index, const ZgSegment *s, const bool *again, const ZgSegment *count,
+                      ZpDims *partial) {
   ZpPlan *p = b->p;
   ZpSegment *out = &p->segments[index];
   *out = (ZpSegment){0};

@@ -2,7 +2,7 @@
 #ifndef ZUG_PLAN_LOCAL_SHARD_H
 #define ZUG_PLAN_LOCAL_SHARD_H
 
-#include "runtime/plan/impl.h"
+#include "runtime/plan/local/local.h"
 
 /* A graph value as it exists locally: one version per state it was needed in. */
 typedef struct ZpVersion {

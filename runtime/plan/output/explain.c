@@ -1,7 +1,7 @@
 /* What ranks send each other in one step, and why: added up from what they play, the instruction lists and the
  * collectives among the nodes that FWD, BWD and COUNT run. Nothing is worked out here a second time, so what is
  * printed is what is done; zp_check proves the instructions' dims and bytes, and the engine moves exactly these. */
-#include "runtime/plan/impl.h"
+#include "runtime/plan/plan.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,5 @@
 /* Plans as text for people. */
-#include "runtime/plan/impl.h"
-
-static const char *const line_name[] = {
-#define L(NAME, text) text,
-#include "runtime/plan/ledger.def"
-};
+#include "runtime/plan/plan.h"
 
 static const char *schedule_name(const ZpPlan *p) {
   return p->recipe->schedule.name.s ? p->recipe->schedule.name.s : "1f1b";
@@ -98,7 +93,7 @@ static void show_stages(const ZpPlan *p, ZbText *out) {
 static void show_ledger(const ZpPlan *p, ZbText *out) {
   char text[24];
   zb_text_add(out, "\nbytes of one rank\nstage");
-  for (int i = 0; i < ZP_L_COUNT_; i++) zb_text_add(out, " %13s", line_name[i]);
+  for (int i = 0; i < ZP_L_COUNT_; i++) zb_text_add(out, " %13s", zp_ledger_text[i]);
   zb_text_add(out, " %13s\n", "arena");
   for (uint32_t s = 0; s < p->nstages; s++) {
     const ZpLedger *l = &p->stages[s].ledger;

@@ -1,6 +1,6 @@
 /* The arena of a rank, byte by byte: what is stored, what programs share, the scratch. Every byte is on one line of
  * the ledger, and the total is what the engine allocates. */
-#include "runtime/plan/impl.h"
+#include "runtime/plan/schedule/schedule.h"
 
 #include <string.h>
 
@@ -53,12 +53,8 @@ static bool check_limit(ZpBuild *b) {
     ZlDiag *e = zl_report(b->d, ZL_Z0501, at, "rank class pipe=%u needs %s, limit is %s", s, zb_bytes(need, l->total),
                           zb_bytes(have, limit));
     ZbText t = {0};
-    static const char *const name[] = {
-#define L(NAME, text) text,
-#include "runtime/plan/ledger.def"
-    };
     for (int i = 0; i < ZP_L_COUNT_; i++)
-      if (l->bytes[i]) zb_text_add(&t, "%s%s %s", t.len ? ", " : "", name[i], zb_bytes(x, l->bytes[i]));
+      if (l->bytes[i]) zb_text_add(&t, "%s%s %s", t.len ? ", " : "", zp_ledger_text[i], zb_bytes(x, l->bytes[i]));
     zl_note(e, "%s (%u live micro-batch%s)", t.s ? t.s : "", p->stages[s].prog.live, p->stages[s].prog.live == 1 ? "" : "es");
     zb_text_free(&t);
     uint64_t acts = l->bytes[ZP_L_ACTIVATIONS], stored = l->total - acts;

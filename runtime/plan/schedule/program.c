@@ -15,25 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint32_t zp_gen_bufs(Gen *g, ZpBufKind kind, uint32_t pool, uint32_t n, uint64_t bytes) {
-  uint32_t first = g->nbufs;
-  for (uint32_t i = 0; i < n; i++) {
-    ZpBuf b = {.kind = (uint8_t)kind, .index = i, .pool = pool, .bytes = bytes};
-    ZB_PUSH(g->p->arena, g->bufs, g->nbufs, b);
-  }
-  return first;
-}
-
-uint32_t zp_gen_draft(Gen *g, ZpInstrOp op, uint64_t time, uint32_t rank, uint32_t need) {
-  Draft d = {
-      .when = 2 * time, .rank = rank, .need = need, .pos = ZP_NONE, .after_pos = ZP_NONE, .after = ZP_NONE};
-  d.in.op = (uint8_t)op;
-  d.in.queue = (uint8_t)zp_instr_info[op].queue;
-  d.in.pair = d.in.tied = d.in.inst = d.in.held = d.in.peer = ZP_NONE;
-  ZB_PUSH(g->a, g->d, g->nd, d);
-  return g->nd - 1;
-}
-
 static ZpInstr *compute(Gen *g, ZpInstrOp op, uint64_t start, uint64_t duration) {
   uint32_t id = zp_gen_draft(g, op, start, 0, 0), n = g->ncomp, m = g->ncomp;
   g->d[id].when++;

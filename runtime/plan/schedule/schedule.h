@@ -4,12 +4,13 @@
  * orders.c    in which order a stage computes: gpipe, 1f1b
  * simulate.c  when everything would happen, ignoring queues: gives all stages one global order
  * zero.c      gathers, staged gradients, reductions of a stage
+ * draft.c     instructions and buffers in the making
  * program.c   the instructions, their operands and waits
  * ledger.c    the arena, byte by byte */
 #ifndef ZUG_PLAN_SCHEDULE_H
 #define ZUG_PLAN_SCHEDULE_H
 
-#include "runtime/plan/impl.h"
+#include "runtime/plan/bind.h"
 
 /* Equal buffers that micro-batches hand on to each other, the one that is free longest first. */
 typedef struct {
@@ -90,13 +91,19 @@ typedef struct {
   uint32_t nwait;
 } Gen;
 
-uint32_t zp_gen_bufs(Gen *g, ZpBufKind kind, uint32_t pool, uint32_t n,
-                     uint64_t bytes); /* the first's number */
+/* draft.c: n buffers of a kind, the first one's number; a draft, its number; the tag of what a held bucket has. */
+uint32_t zp_gen_bufs(Gen *g, ZpBufKind kind, uint32_t pool, uint32_t n, uint64_t bytes);
 uint32_t zp_gen_draft(Gen *g, ZpInstrOp op, uint64_t time, uint32_t rank, uint32_t need);
+uint64_t zp_tag_held(const Gen *g, ZpTag kind, uint32_t held, uint32_t n);
 /* zero.c */
 void zp_gen_params(Gen *g);                         /* uses, gathers, scatters, reductions within the stage */
 uint64_t zp_gen_ready(const Gen *g, uint32_t held); /* when its gradient is reduced within the stage */
 void zp_gen_tied(Gen *g, uint32_t held, uint64_t time, uint32_t pair);
-uint64_t zp_tag_held(const Gen *g, ZpTag kind, uint32_t held, uint32_t n);
+
+/* ---- passes: what plan.c calls; the third, zp_program, is in plan.h ---- */
+/* Instances to stages. False with reports. */
+bool zp_stages(ZpBuild *b);
+/* Arena offsets of everything; checks `limit memory`. False with reports. */
+bool zp_ledger(ZpBuild *b);
 
 #endif

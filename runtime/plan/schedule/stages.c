@@ -1,6 +1,6 @@
 /* Segment instances to pipeline stages. A cut is legal only between two iterations of a repeat: straight parts before
  * the first iteration go with it, those after an iteration go with that one. Every instance lands on exactly one stage. */
-#include "runtime/plan/impl.h"
+#include "runtime/plan/schedule/schedule.h"
 
 #include <float.h>
 #include <string.h>

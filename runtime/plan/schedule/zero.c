@@ -9,28 +9,7 @@
 static uint64_t shards(const ZpPlan *p, uint32_t bucket) {
   return (uint64_t)zp_group_size(&p->mesh, p->buckets[bucket].shard);
 }
-/* `each` bytes per element, of the whole bucket or this rank's part of it. */
-static uint64_t bucket_bytes(const ZpPlan *p, uint32_t bucket, bool part, uint64_t each) {
-  return zb_round_up(p->buckets[bucket].elems / (part ? shards(p, bucket) : 1) * each, 64);
-}
 static uint64_t compute_bytes(const ZpPlan *p) { return zk_elem_bytes(p->compute); }
-
-uint64_t zp_param_bytes(const ZpPlan *p, uint32_t b) {
-  return bucket_bytes(p, b, p->buckets[b].level >= 3, compute_bytes(p));
-}
-uint64_t zp_master_bytes(const ZpPlan *p, uint32_t b) {
-  return p->compute == ZK_F32 ? 0 : bucket_bytes(p, b, p->buckets[b].level >= 1, 4);
-}
-uint64_t zp_grad_bytes(const ZpPlan *p, uint32_t b) {
-  return bucket_bytes(p, b, p->buckets[b].level >= 2, 4);
-}
-uint64_t zp_state_bytes(const ZpPlan *p, uint32_t b) {
-  return p->states ? bucket_bytes(p, b, p->buckets[b].level >= 1, 4 * (uint64_t)p->states) : 0;
-}
-
-uint64_t zp_tag_held(const Gen *g, ZpTag kind, uint32_t held, uint32_t n) {
-  return zp_tag(kind, g->st->held[held].bucket, g->st->held[held].iter, n);
-}
 
 /* ---- who uses what ---- */
 typedef struct {

@@ -3,7 +3,7 @@
 #ifndef ZUG_TESTS_LAYOUT_PLAN_H
 #define ZUG_TESTS_LAYOUT_PLAN_H
 
-#include "runtime/plan/impl.h"
+#include "runtime/plan/local/local.h"
 #include "tests/unit/compiler/load.h"
 
 /* The graph of examples/NAME.zug (or of `text`, if that is not NULL) with options as on zc's command line; fails the test

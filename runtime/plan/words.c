@@ -1,4 +1,4 @@
-/* Instructions in words. */
+/* What messages and tables call the things of a plan, and where the user wrote them. */
 #include "runtime/plan/plan.h"
 
 #include <string.h>
@@ -6,6 +6,11 @@
 const ZpInstrInfo zp_instr_info[ZP_I_COUNT_] = {
 #define I(NAME, text, queue) [ZP_I_##NAME] = {text, ZP_Q_##queue},
 #include "runtime/plan/instr.def"
+};
+
+const char *const zp_ledger_text[ZP_L_COUNT_] = {
+#define L(NAME, text) text,
+#include "runtime/plan/ledger.def"
 };
 
 const char *const zp_phase_text[ZP_PHASES] = {"count", "forward", "backward"};
@@ -56,4 +61,27 @@ void zp_instr_text(const ZpPlan *p, uint32_t stage, const ZpInstr *in, ZbText *o
   case ZP_I_REDUCE_STEP:
   case ZP_I_COUNT_: break;
   }
+}
+
+const char *zp_loc_text(const ZpPlan *p, uint32_t loc) {
+  const ZgLoc *l = &p->graph->locs[loc < p->graph->nlocs ? loc : 0];
+  return l->line ? zb_printf(p->arena, "%s:%u", l->file, l->line) : "the model";
+}
+
+ZlSpan zp_bind_span(const ZlRecipe *r, const char *axis) {
+  for (uint32_t i = 0; i < r->nbinds; i++)
+    if (!strcmp(r->binds[i].axis.s, axis)) return r->binds[i].span;
+  return r->span;
+}
+
+const ZlSplit *zp_split(const ZpPlan *p, uint32_t directive) {
+  const ZlRecipe *r = p->recipe;
+  for (uint32_t i = r->nsplits; i-- > 0;)
+    if (!strcmp(r->splits[i].dim.s, r->mesh[directive].name.s)) return &r->splits[i];
+  return NULL;
+}
+
+ZlSpan zp_split_span(const ZpPlan *p, const ZpDim *d) {
+  const ZlSplit *split = zp_split(p, d->directive);
+  return split ? split->span : p->recipe->mesh[d->directive].name.span;
 }

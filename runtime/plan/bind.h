@@ -1,0 +1,30 @@
+/* What binding a recipe to a graph decides, and what of that the passes behind it ask for.
+ *
+ * bind.c   names, sizes, the mesh, directives
+ * batch.c  the global batch: micro-batches of so many samples on so many ranks
+ * pad.c    whether padding an axis changes the result */
+#ifndef ZUG_PLAN_BIND_H
+#define ZUG_PLAN_BIND_H
+
+#include "runtime/plan/plan.h"
+
+/* A plan in the making: what its passes pass to each other beside the plan itself. */
+typedef struct {
+  ZpPlan *p;
+  ZlDiags *d;
+  const ZpOptions *o;
+  bool *recompute;      /* per region: its forward runs again in backward */
+  ZpDims *grad_partial; /* per parameter: dims along which its gradient may stay partial within a step */
+  ZpDims shard;         /* dims of `shard .. over` */
+  int level;            /* ZeRO stage of those */
+  bool keep;
+} ZpBuild;
+
+/* False with reports if the recipe does not fit. */
+bool zp_bind(ZpBuild *b);
+/* Splits the samples of a step over ranks and micro-batches; reports if that leaves a remainder. */
+void zp_bind_batch(ZpBuild *b);
+/* False with a report if the entries that `pad` adds to `axis` could change the result. */
+bool zp_check_pad(ZpBuild *b, const ZlBind *pad, uint16_t axis);
+
+#endif

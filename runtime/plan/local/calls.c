@@ -1,0 +1,66 @@
+/* The kernel call of every node: its views, the scratch it needs, the work it is.
+ *
+ * Needs lists that no pass changes any more but to batch GEMMs. Views have no pointers yet; those are the engine's. */
+#include "runtime/plan/local/lower.h"
+
+#include <string.h>
+
+/* Whether the blocks along `axis` of a tensor lie one behind the other, in the order of the other one's. */
+static bool in_blocks(const ZkView *whole, const ZkView *part, uint16_t axis) {
+  if (memcmp(whole->axis, part->axis, whole->rank * sizeof *whole->axis) != 0) return false;
+  for (int i = 0; whole->axis[i] != axis; i++)
+    if (whole->size[i] != 1) return false;
+  return true;
+}
+
+static bool packs(const ZpNode *n) {
+  const ZkView *in = &n->call.in[0], *out = &n->call.out[0];
+  switch (n->call.op) {
+  case ZG_OP_REDUCE_SCATTER: return !in_blocks(in, out, n->axis);
+  case ZG_OP_ALL_GATHER: return !in_blocks(out, in, n->axis);
+  case ZG_OP_ALL_TO_ALL: return true;
+  default: return false;
+  }
+}
+
+/* Room to pack and unpack. */
+static uint64_t collective_scratch(const ZpLocal *c, const ZpNode *n) {
+  if (!n->packs) return 0;
+  uint64_t in = zp_lines(c->s->values[n->in[0]].bytes), out = zp_lines(c->s->values[n->out[0]].bytes);
+  return n->call.op == ZG_OP_ALL_TO_ALL ? in + out : n->call.op == ZG_OP_ALL_GATHER ? out : in;
+}
+
+static uint64_t kernel_scratch(const ZpLocal *c, const ZkCall *call) {
+  return c->b->o->scratch ? zp_lines(c->b->o->scratch(call, c->b->o->threads)) : 0;
+}
+
+void zp_make_calls(ZpLocal *c, ZpPhase phase) {
+  ZpList *l = &c->s->list[phase];
+  for (uint32_t i = 0; i < l->n; i++) {
+    ZpNode *k = &l->nodes[i];
+    zp_views(c->p, c->s, k);
+    bool collective = k->dims != 0;
+    k->packs = collective && packs(k);
+    k->scratch_bytes = collective                ? collective_scratch(c, k)
+                       : zp_is_kind(k, ZG_SINK) ? 0
+                                                 : kernel_scratch(c, &k->call);
+    uint32_t group = zp_group_of(&c->groups, k);
+    if (!group) continue;
+    ZkCall one = zp_batched_call(c->p, c->s, k, group);
+    uint64_t together = kernel_scratch(c, &one);
+    if (together > k->scratch_bytes) k->scratch_bytes = together;
+  }
+}
+
+void zp_count_work(ZpLocal *c, ZpPhase phase) {
+  const ZpList *l = &c->s->list[phase];
+  if (phase == ZP_COUNT) return; /* it is nothing */
+  for (uint32_t i = 0; i < l->n; i++) {
+    const ZpNode *k = &l->nodes[i];
+    c->s->cost += k->flops;
+    if (!k->again) c->s->model_flops += k->flops * (double)zp_group_size(&c->p->mesh, k->split);
+    for (int j = 0; j < k->call.nout && k->flops == 0; j++) /* memory-bound work: about 20 FLOPs an element */
+      c->s->cost +=
+          20.0 * (double)c->s->values[k->out[j]].bytes / (double)zk_elem_bytes(c->s->values[k->out[j]].elem);
+  }
+}

@@ -1,0 +1,111 @@
+/* The passes of this room in their order: see local.h. */
+#include "runtime/plan/local/lower.h"
+#include "runtime/plan/local/shard.h"
+
+#include <string.h>
+
+/* ---- sharding ---- */
+/* Shards all segments. A parameter used in several places may have a gradient that is partial along a dim in one
+ * and complete in another; then the common dims are what may stay partial, and everything is sharded again. */
+static bool shard_all(ZpBuild *b) {
+  ZpPlan *p = b->p;
+  const ZgGraph *g = p->graph;
+  p->segments = ZB_NEWN(p->arena, ZpSegment, g->nsegments);
+  ZgSegment **local = ZB_NEWN(p->arena, ZgSegment *, g->nsegments),
+            **count = ZB_NEWN(p->arena, ZgSegment *, g->nsegments);
+  bool **again = ZB_NEWN(p->arena, bool *, g->nsegments);
+  for (uint32_t i = 0; i < g->nsegments; i++) {
+    local[i] = zp_remat(b, &g->segments[i], &again[i]);
+    count[i] = zp_count_segment(b, &g->segments[i]);
+  }
+  ZpDims *partial = ZB_NEWN(p->arena, ZpDims, g->nparams + 1);
+  for (int round = 0; round < 2 + p->mesh.ndims; round++) {
+    memset(partial, 0xff, g->nparams * sizeof *partial);
+    for (uint32_t i = 0; i < g->nsegments; i++)
+      if (!zp_shard_segment(b, i, local[i], again[i], count[i], partial)) return false;
+    bool stable = true;
+    for (uint32_t i = 0; i < g->nparams; i++) {
+      ZpDims now = b->grad_partial[i] & partial[i];
+      stable &= now == b->grad_partial[i] || round > 0;
+      b->grad_partial[i] = now;
+    }
+    if (stable) return true;
+  }
+  ZB_BUG("gradient states do not settle");
+}
+
+/* Sizes have 31 bits, their products more than 64. What adds up bytes below must stay far from overflow. */
+static bool check_amount(ZpBuild *b) {
+  const ZpPlan *p = b->p;
+  double total = 0;
+  for (uint32_t i = 0; i < p->graph->nsegments; i++)
+    for (uint32_t v = 0; v < p->segments[i].nvalues; v++) {
+      const ZpValue *x = &p->segments[i].values[v];
+      double bytes = (double)zk_elem_bytes(x->elem) * p->graph->segments[i].trip * (double)p->nmicro;
+      for (int a = 0; a < x->type.naxes; a++) bytes *= (double)x->size[a];
+      total += bytes;
+    }
+  if (total < 0x1p60) return true;
+  zl_help(zl_report(b->d, ZL_Z0501, p->recipe->span, "a rank would need some %.3g PB", total / 1e15),
+          "`bind` or `pad` smaller sizes");
+  return false;
+}
+
+bool zp_shard(ZpBuild *b) { return shard_all(b) && check_amount(b); }
+
+/* ---- lowering ---- */
+static void mark_read(const ZpList *l, bool *read) {
+  for (uint32_t i = 0; i < l->n; i++)
+    for (int k = 0; k < l->nodes[i].call.nin; k++) read[l->nodes[i].in[k]] = true;
+}
+
+static void find_readers(ZpLocal *c) {
+  uint32_t n = c->s->nvalues;
+  c->read = ZB_NEWN(c->p->arena, bool, n);
+  for (int k = 0; k < ZP_PHASES; k++) c->later[k] = ZB_NEWN(c->p->arena, bool, n);
+  mark_read(&c->s->list[ZP_BWD], c->later[ZP_FWD]);
+}
+
+/* One call does what several nodes did, as far as the device has such calls. */
+static void fuse(ZpLocal *c, ZpPhase phase) {
+  ZpRewrite r;
+  zp_rewrite_begin(&r, c->b, c->s, phase, c->later[phase]);
+  zp_fuse_pointwise(&r);
+  if (c->b->o->joins) {
+    zp_fuse_epilogue(&r);
+    zp_fuse_prologue(&r);
+    zp_fuse_xent_max(&r);
+    if (phase == ZP_BWD) zp_fuse_bias_grad(&r);
+    zp_group_gemms(&r, &c->groups);
+  }
+  zp_rewrite_end(&r);
+  mark_read(&c->s->list[phase], c->read);
+}
+
+static void batch(ZpLocal *c, ZpPhase phase) {
+  ZpRewrite r;
+  zp_rewrite_begin(&r, c->b, c->s, phase, NULL);
+  zp_batch_gemms(&r, &c->groups);
+  zp_rewrite_end(&r);
+}
+
+static void lower(ZpBuild *b, uint32_t index) {
+  ZpPlan *p = b->p;
+  ZpLocal c = {.b = b, .p = p, .gs = &p->graph->segments[index], .s = &p->segments[index], .index = index};
+  zp_lower_param_grads(&c);
+  c.groups = zp_no_groups(p->arena, c.s);
+  find_readers(&c);
+  for (ZpPhase k = 0; k < ZP_PHASES; k++) fuse(&c, k);
+  zp_place_saved(&c);
+  for (ZpPhase k = 0; k < ZP_PHASES; k++) zp_place_sources(&c, k);
+  zp_place_carried(&c);
+  for (ZpPhase k = 0; k < ZP_PHASES; k++) zp_make_calls(&c, k);
+  for (ZpPhase k = 0; k < ZP_PHASES; k++) zp_place_temps(&c, k);
+  for (ZpPhase k = 0; k < ZP_PHASES; k++) zp_count_work(&c, k);
+  zp_mark_setters(&c);
+  for (ZpPhase k = 0; k < ZP_PHASES; k++) batch(&c, k);
+}
+
+void zp_lower(ZpBuild *b) {
+  for (uint32_t i = 0; i < b->p->graph->nsegments; i++) lower(b, i);
+}

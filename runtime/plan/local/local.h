@@ -1,0 +1,84 @@
+/* A segment of the graph to a local program: what one rank does for it, and where its values lie.
+ *
+ * local.c            the passes of a segment, in order
+ * -- sharded --
+ * remat.c            which forward values are kept for backward and which are made again; the count of the denominator
+ * shard.c            the sharding rule: by which dim each node is split; shard.h
+ * reshard.c          a value from one layout to another: collectives, slices, pads
+ * -- all segments together --
+ * buckets.c          parameters into flat buffers, and what a rank stores of them
+ * -- lowered; lower.h --
+ * param_grads.c      gradients of parameters are added where they are stored
+ * fuse_*.c           one call does what several nodes did; rewrite.h
+ * memory.c           where every value lies
+ * calls.c            the kernel call of every node, its scratch, its FLOPs
+ * batch_gemms.c      GEMMs whose tensors lie contiguous become one
+ * -- asked by all --
+ * values.c           where the elements of a value lie: layouts, sizes, views */
+#ifndef ZUG_PLAN_LOCAL_H
+#define ZUG_PLAN_LOCAL_H
+
+#include <string.h>
+
+#include "runtime/plan/bind.h"
+
+/* ---- passes: what plan.c calls ---- */
+/* Local programs of all segments: values, nodes; nothing placed. False with reports. */
+bool zp_shard(ZpBuild *b);
+/* Templates of parameters; every slice gets its place. */
+void zp_buckets(ZpBuild *b);
+/* Fuses the nodes of all segments, places their values, makes their calls. */
+void zp_lower(ZpBuild *b);
+
+/* ---- remat.c ---- */
+/* The segment with every forward value that backward can make again made again there. again[i]: node i of the result
+ * is such a copy. Dead nodes are gone. */
+ZgSegment *zp_remat(const ZpBuild *b, const ZgSegment *s, bool **again);
+/* The sub-list that computes the loss denominator, as a segment of its own; nnodes 0 if it has none. */
+ZgSegment *zp_count_segment(const ZpBuild *b, const ZgSegment *s);
+
+/* ---- shard.c ---- */
+/* Graph segment `index` into p->segments[index]. partial[param] is narrowed to the dims along which every contribution
+ * so far is partial. False with reports. */
+bool zp_shard_segment(ZpBuild *b, uint32_t index, const ZgSegment *s, const bool *again,
+                      const ZgSegment *count, ZpDims *partial);
+
+/* ---- buckets.c ---- */
+/* Where a parameter (ZP_AT_PARAM) or its gradient (ZP_AT_GRAD) lies, as the segment that uses it counts buckets. */
+ZpLoc zp_bucket_loc(const ZpPlan *p, const ZpSegment *s, uint32_t param, ZpPlace place);
+
+/* ---- values.c ---- */
+/* The layout of a set of axes: a pure function of (axis set, recipe). state: ZP_MAX_DIMS. */
+void zp_layout(const ZpPlan *p, const ZgType *t, ZpState *state);
+/* Local size of an axis in the given states. */
+int64_t zp_local_size(const ZpPlan *p, uint16_t axis, const ZpState *state);
+ZkElem zp_store_elem(const ZpPlan *p, const ZgType *t);
+/* Axes of a parameter in the order in which it was declared, slowest first, and their local sizes. */
+void zp_declared_order(const ZpPlan *p, uint32_t param, const ZpState *state, uint16_t *axis, int64_t *size);
+/* A value as a kernel sees it, without pointer; all those of a node's call. */
+ZkView zp_view(const ZpPlan *p, const ZpValue *v);
+void zp_views(const ZpPlan *p, const ZpSegment *s, ZpNode *n);
+
+/* ---- questions of those who fuse and place ---- */
+/* Which output of the node the value is, or -1. */
+static inline int zp_output_of(const ZpNode *n, uint32_t value) {
+  for (int k = 0; k < n->call.nout; k++)
+    if (n->out[k] == value) return k;
+  return -1;
+}
+/* Whether the value is an input of the node. */
+static inline bool zp_reads(const ZpNode *n, uint32_t value) {
+  for (int k = 0; k < n->call.nin; k++)
+    if (n->in[k] == value) return true;
+  return false;
+}
+static inline bool zp_same_space(const ZgType *a, const ZgType *b) {
+  return a->naxes == b->naxes && !memcmp(a->axis, b->axis, a->naxes * sizeof *a->axis);
+}
+static inline bool zp_same_layout(const ZpValue *x, const ZpValue *y) {
+  size_t n = x->type.naxes;
+  return x->elem == y->elem && n == y->type.naxes && !memcmp(x->axis, y->axis, n * sizeof *x->axis) &&
+         !memcmp(x->size, y->size, n * sizeof *x->size);
+}
+
+#endif

@@ -1,0 +1,92 @@
+/* Gradients of parameters are added where they are stored.
+ *
+ * The graph ends a gradient in a sink, param_grad. Products, sums and scattered rows can add their result in place; of any
+ * other node the sum with what is stored becomes an elementwise node, to be fused with it. Example, w used twice:
+ *   dw1 = dot(x, dy)   param_grad w <- dw1        grad w += dot(x, dy)
+ *   dw2 = y * dz       param_grad w <- dw2        grad w = grad w + y * dz */
+#include "runtime/plan/local/lower.h"
+
+#include <string.h>
+
+static void declared(const ZpPlan *p, ZpValue *v, uint32_t param) {
+  zp_declared_order(p, param, v->state, v->axis, v->size);
+}
+
+static uint32_t count_uses(const ZpList *l, uint32_t value) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < l->n; i++)
+    for (int k = 0; k < l->nodes[i].call.nin; k++) n += l->nodes[i].in[k] == value;
+  return n;
+}
+
+/* param_grad sinks: the op that makes the gradient adds it in place where it can (products, sums, scattered rows);
+ * otherwise the sum becomes an elementwise node, to be fused with what makes the gradient. */
+void zp_lower_param_grads(ZpLocal *c) {
+  ZpSegment *s = c->s;
+  ZpList *l = &s->list[ZP_BWD];
+  uint32_t *maker = ZB_NEWN(c->p->arena, uint32_t, s->nvalues + 1);
+  uint32_t *sum = ZB_NEWN(c->p->arena, uint32_t, c->p->graph->nparams + 1); /* 1 + the latest sum's value */
+  memset(maker, 0xff, (s->nvalues + 1) * sizeof *maker);
+  zp_find_makers(l->nodes, l->n, maker);
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < l->n; i++) {
+    ZpNode node = l->nodes[i];
+    if (node.call.op != ZG_OP_PARAM_GRAD) {
+      l->nodes[n++] = node;
+      continue;
+    }
+    uint32_t v = node.in[0], m = maker[v];
+    ZpLoc at = zp_bucket_loc(c->p, c->s, node.sink, ZP_AT_GRAD);
+    uint16_t op = m == ZP_NONE ? 0 : l->nodes[m].call.op;
+    if ((op == ZG_OP_DOT || op == ZG_OP_SUM || op == ZG_OP_LOOKUP_GRAD) && count_uses(l, v) == 1) {
+      for (uint32_t j = 0; j < n; j++) /* nodes before i may have moved */
+        if (l->nodes[j].out[0] == v && l->nodes[j].call.nout) l->nodes[j].call.accumulate = true;
+      s->values[v].at = at;
+      s->values[v].elem = ZK_F32;
+      s->values[v].bytes = s->values[v].bytes / zk_elem_bytes(zp_store_elem(c->p, &s->values[v].type)) * 4;
+      declared(c->p, &s->values[v], node.sink);
+      continue;
+    }
+    ZpValue old = s->values[v];
+    old.at = at;
+    old.bytes = old.bytes / zk_elem_bytes(old.elem) * 4;
+    old.elem = ZK_F32;
+    old.type.elem = ZG_F32;
+    declared(c->p, &old, node.sink);
+    ZpNode add = {
+        .call.op = ZG_OP_ADD, .call.nin = 2, .call.nout = 1, .loc = node.loc, .region = node.region};
+    add.in[1] = v;
+    if (!sum[node.sink]) { /* a second gradient of the same parameter adds to the first sum */
+      ZB_PUSH(c->p->arena, s->values, s->nvalues, old);
+      sum[node.sink] = s->nvalues;
+    }
+    add.in[0] = sum[node.sink] - 1;
+    ZB_PUSH(c->p->arena, s->values, s->nvalues, old);
+    sum[node.sink] = s->nvalues;
+    add.out[0] = s->nvalues - 1;
+    l->nodes[n++] = add;
+  }
+  l->n = n;
+}
+
+static bool adds_before(const ZpSegment *s, uint32_t before, ZpLoc at) {
+  const ZpNode *nodes = s->list[ZP_BWD].nodes;
+  for (uint32_t i = 0; i < before; i++)
+    for (int k = 0; k < nodes[i].call.nout; k++) {
+      ZpLoc l = s->values[nodes[i].out[k]].at;
+      if (l.place == ZP_AT_GRAD && l.index == at.index && l.offset == at.offset) return true;
+    }
+  return false;
+}
+
+/* Products and sums make every element of a gradient, scattered rows may not. */
+void zp_mark_setters(ZpLocal *c) {
+  ZpSegment *s = c->s;
+  ZpList *l = &s->list[ZP_BWD];
+  for (uint32_t i = 0; i < l->n; i++) {
+    ZpNode *n = &l->nodes[i];
+    if (!n->call.accumulate || (n->call.op != ZG_OP_DOT && n->call.op != ZG_OP_SUM)) continue;
+    n->sets = true;
+    for (int k = 0; k < n->call.nout; k++) n->sets &= !adds_before(s, i, s->values[n->out[k]].at);
+  }
+}

@@ -1,0 +1,64 @@
+/* Where the elements of a local value lie: pure functions of the mesh, a type and its states.
+ *
+ * A tensor's axes are cut by the dims that list them; what a rank has is dense, its axes in the type's order, those of a
+ * parameter in the order of its declaration. Example: x[seq, embed] with seq split over 2 ranks is S(seq), of 8 x 16 each
+ * rank has 4 x 16, and the view that a kernel gets has strides 16 and 1. */
+#include "runtime/plan/local/local.h"
+
+static bool dim_lists(const ZpDim *d, const ZgType *t, uint16_t *axis) {
+  for (uint32_t i = 0; i < d->naxes; i++)
+    if (zg_type_has(t, d->axes[i])) return *axis = d->axes[i], true;
+  return false;
+}
+
+void zp_layout(const ZpPlan *p, const ZgType *t, ZpState *state) {
+  for (int d = 0; d < ZP_MAX_DIMS; d++) {
+    state[d] = (ZpState){.kind = 'R'};
+    uint16_t a;
+    if (d < p->mesh.ndims && d != p->mesh.pipe && dim_lists(&p->mesh.dim[d], t, &a))
+      state[d] = (ZpState){.kind = 'S', .axis = a};
+  }
+}
+
+int64_t zp_local_size(const ZpPlan *p, uint16_t axis, const ZpState *state) {
+  int64_t n = p->axis_size[axis];
+  for (int d = 0; d < p->mesh.ndims; d++)
+    if (state[d].kind == 'S' && state[d].axis == axis) n /= p->mesh.dim[d].size;
+  return n;
+}
+
+ZkElem zp_store_elem(const ZpPlan *p, const ZgType *t) {
+  switch (t->elem) {
+  case ZG_REAL: return p->compute;
+  case ZG_BF16: return ZK_BF16;
+  case ZG_I32:
+  case ZG_INDEX: return ZK_I32;
+  default: return ZK_F32;
+  }
+}
+
+void zp_declared_order(const ZpPlan *p, uint32_t param, const ZpState *state, uint16_t *axis, int64_t *size) {
+  const ZgParam *q = &p->graph->params[param];
+  for (int i = 0; i < q->type.naxes; i++) {
+    axis[i] = q->type.axis[q->order[i]];
+    size[i] = zp_local_size(p, axis[i], state);
+  }
+}
+
+ZkView zp_view(const ZpPlan *p, const ZpValue *v) {
+  ZkView w = {.elem = v->elem, .rank = v->type.naxes};
+  int64_t stride = 1;
+  for (int i = v->type.naxes; i-- > 0;) {
+    w.axis[i] = v->axis[i];
+    w.size[i] = v->size[i];
+    w.whole[i] = p->axis_size[v->axis[i]];
+    w.stride[i] = stride;
+    stride *= v->size[i];
+  }
+  return w;
+}
+
+void zp_views(const ZpPlan *p, const ZpSegment *s, ZpNode *n) {
+  for (int i = 0; i < n->call.nin; i++) n->call.in[i] = zp_view(p, &s->values[n->in[i]]);
+  for (int i = 0; i < n->call.nout; i++) n->call.out[i] = zp_view(p, &s->values[n->out[i]]);
+}
