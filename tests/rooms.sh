@@ -14,6 +14,9 @@ wall lang 'base/.*|lang/.*'
 wall compiler 'base/.*|graph/.*|lang/(lang|ast)\.h|compiler/.*'
 wall kernels 'base/.*|graph/(ops\.h|(ops|pointwise)\.def)|kernels/.*'
 wall runtime/plan 'base/.*|graph/graph\.h|graph/ops\.def|lang/lang\.h|kernels/kernels\.h|runtime/plan/.*'
+# The proofs share nothing with what made the plan: neither its headers nor, beside definitions and words, its functions.
+wall runtime/plan/check 'base/.*|graph/graph\.h|kernels/kernels\.h|runtime/plan/plan\.h|runtime/plan/check/.*'
+grep -rnE '\bzp_(param|master|grad|state)_bytes\(' runtime/plan/check && { echo "^ sizes are derived here a second time"; broken=1; }
 # The rooms of exec lie on each other: each may include what lies below, no more than it needs of it.
 exec=runtime/exec
 wall $exec/comm "base/.*|kernels/kernels\.h|$exec/comm/.*"

@@ -258,13 +258,13 @@ static void bind_shards(ZpBuild *b) {
     const ZlShard *s = &p->recipe->shards[i];
     uint32_t index = find_mesh(b, s->dim.s);
     int level = s->what & ZL_SHARD_PARAMS ? 3 : s->what & ZL_SHARD_GRADS ? 2 : 1;
-    ZB_ASSERT(!i || (b->level == level && b->keep == s->keep));
-    b->level = level;
-    b->keep = s->keep;
+    ZB_ASSERT(!i || (p->zero.level == level && p->zero.keep == s->keep));
+    p->zero.level = level;
+    p->zero.keep = s->keep;
     for (int d = 0; d < p->mesh.ndims; d++) {
       if (p->mesh.dim[d].directive != index) continue;
       ZB_ASSERT(d != p->mesh.pipe);
-      b->shard |= 1u << d;
+      p->zero.over |= 1u << d;
     }
     bool found = !s->nunit;
     for (uint32_t k = 0; s->nunit == 1 && k < p->graph->nsegments; k++)

@@ -15,9 +15,6 @@ typedef struct {
   const ZpOptions *o;
   bool *recompute;      /* per region: its forward runs again in backward */
   ZpDims *grad_partial; /* per parameter: dims along which its gradient may stay partial within a step */
-  ZpDims shard;         /* dims of `shard .. over` */
-  int level;            /* ZeRO stage of those */
-  bool keep;
 } ZpBuild;
 
 /* False with reports if the recipe does not fit. */

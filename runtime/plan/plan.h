@@ -160,6 +160,14 @@ typedef struct { /* one parameter inside a bucket */
   bool decay;
 } ZpSlice;
 
+/* What `shard ... over` says of the recipe's parameters. A bucket is cut over those of the dims along which it would be
+ * copied otherwise. */
+typedef struct {
+  ZpDims over;
+  int level;                 /* 1: states are cut, 2: and gradients, 3: and parameters */
+  bool keep;                 /* parameters are gathered once a step */
+} ZpZero;
+
 /* Parameters of one unit that are stored and reduced alike: one flat buffer. A template stands for all iterations
  * of its repeat. */
 typedef struct {
@@ -313,6 +321,7 @@ typedef struct ZpPlan {
   int64_t global_batch, nmicro; /* samples a step; micro-batches a step (M) */
   uint8_t compute;           /* ZK_F32, ZK_BF16 */
   ZpOptimizer optimizer;
+  ZpZero zero;
   int states;                /* f32 state values per parameter element: 2, 1 or 0 */
   ZpSegment *segments;       /* one per graph segment */
   ZpBucket *buckets; uint32_t nbuckets;

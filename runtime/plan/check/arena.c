@@ -1,7 +1,7 @@
 /* Bytes: that every buffer has as many as its contents take, and lies where the engine will look for it.
  *
- * What contents take is derived here a second time, from the mesh, the buckets and the segments; the planner's
- * own sizes (zp_param_bytes and the like, and what a stage says of itself) are looked at only to be compared. */
+ * What contents take is derived here a second time, from the mesh, the parameters and the segments; what buckets, stages
+ * and buffers say of their own size is looked at only to be compared. */
 #include "runtime/plan/check/check.h"
 
 #define LINE 64    /* where things begin: kernels and devices count on it */
@@ -42,20 +42,21 @@ static bool dims_fit(const Check *c, const ZpBucket *k) {
   return zb_fail(c->err, NULL, "bucket %s is cut or reduced over dims along which it is no copy", k->name);
 }
 
-/* Slices follow each other, and every rank's part is a whole number of lines in f32. */
+/* Slices follow each other, each from a whole line in f32 on, and so does every rank's part; there is nothing else. */
 static bool slices_fit(const Check *c, const ZpBucket *k) {
+  const uint64_t line = LINE / 4, cut = line * parts(c->p, k, 0);
   uint64_t end = 0;
   for (uint32_t i = 0; i < k->nslices; i++) {
     const ZpSlice *s = &k->slices[i];
     uint64_t n = 1;
     for (int a = 0; a < s->naxes; a++) n *= (uint64_t)s->size[a];
-    if (s->at < end || s->at % (LINE / 4) || s->n != n)
+    if (s->at != (end + line - 1) / line * line || s->n != n)
       return zb_fail(
           c->err, NULL, "bucket %s: slice %u has %llu elements at %llu, but the one before ends at %llu",
           k->name, i, (unsigned long long)s->n, (unsigned long long)s->at, (unsigned long long)end);
     end = s->at + n;
   }
-  if (end <= k->elems && k->elems % (LINE / 4 * parts(c->p, k, 0)) == 0) return true;
+  if (k->elems == (end + cut - 1) / cut * cut) return true;
   return zb_fail(c->err, NULL, "bucket %s has %llu elements for slices of %llu, in %llu parts", k->name,
                  (unsigned long long)k->elems, (unsigned long long)end,
                  (unsigned long long)parts(c->p, k, 0));

@@ -1,5 +1,8 @@
-/* What the files of this room pass to each other; nobody outside reads it. The checker shares nothing with what made the
- * plan but plan.h: what an instruction must read and write is derived here a second time.
+/* The proofs of a plan. They share with what made it the graph, the mesh and what the plan says that the recipe asks for:
+ * how large axes are, how it cuts storage, the optimizer. All else - what an instruction must read and write, the bytes of
+ * every buffer, the layout of every value, the dims of every reduction - is derived here a second time, and the plan is
+ * compared with it. So nothing here calls what made the plan; of plan.h it uses types, the definitions of mesh.c (a rank's
+ * coordinates, the size of a group) and, in messages, words.c.
  *
  * check.c     form, ownership, completeness, reductions
  * queues.c    pairs, deadlock
@@ -8,7 +11,9 @@
  * arena.c     sizes and places of buffers
  * segment.c   local programs: what each call reads and writes
  * layout.c    ... where values lie, and how large they are
- * say.c       counter-examples in words */
+ * say.c       counter-examples in words
+ *
+ * Nobody outside reads this header: see zp_check and zp_check_segments in plan.h. */
 #ifndef ZUG_PLAN_CHECK_H
 #define ZUG_PLAN_CHECK_H
 

@@ -227,6 +227,8 @@ static const char *chain_wrong(const ZkCall *k) {
   return fed ? NULL : "is fed by what is not made yet";
 }
 
+static bool padded(const ZpPlan *p, uint16_t axis) { return p->axis_size[axis] != p->axis_valid[axis]; }
+
 const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
   if (n->call.op == ZG_OP_ALL_REDUCE || n->call.op == ZG_OP_REDUCE_SCATTER ||
       n->call.op == ZG_OP_ALL_GATHER || n->call.op == ZG_OP_ALL_TO_ALL || n->call.op == ZG_OP_LOCAL_SLICE ||
@@ -243,6 +245,9 @@ const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
     for (int d = 0; d < l->c->p->mesh.ndims; d++)
       if (operand(l, n, i)->state[d].kind == 'P') return "reads a part of a sum as if it were all";
   const uint16_t *ax = n->call.ax;
+  bool classes = n->call.op == ZG_OP_PEAK || n->call.op == ZG_OP_XENT_SUMS || n->call.op == ZG_OP_XENT_GRAD;
+  if (classes && n->call.opt[1] != (padded(l->c->p, ax[0]) ? l->c->p->axis_valid[ax[0]] : 0))
+    return "takes padding for classes";
   if (n->call.op == ZG_OP_RENAME && size_along(operand(l, n, 0), ax[0]) != size_along(operand(l, n, 1), ax[1]))
     return "renames an axis to one of another size";
   return chain_wrong(&n->call);
@@ -367,6 +372,46 @@ static bool inputs_fit(const Check *c) {
   return true;
 }
 
+/* Ranks are the product of the mesh; padding is behind what the model has, and of the batch there is none. */
+static bool axes_fit(const Check *c) {
+  const ZpPlan *p = c->p;
+  int64_t ranks = 1;
+  for (int d = 0; d < p->mesh.ndims; d++) ranks *= p->mesh.dim[d].size;
+  if (ranks != p->mesh.nranks)
+    return zb_fail(c->err, NULL, "a mesh of %lld ranks has %lld", (long long)ranks, (long long)p->mesh.nranks);
+  for (uint32_t i = 0; i < p->graph->naxes; i++) {
+    const ZgAxis *x = &p->graph->axes[i];
+    int64_t valid = p->axis_valid[i], size = p->axis_size[i];
+    if (x->size && valid != x->size)
+      return zb_fail(c->err, NULL, "axis %s has %lld elements by the model, but %lld without padding by the plan",
+                     x->name, (long long)x->size, (long long)valid);
+    if (valid < 1 || size < valid || (!x->size && size != valid))
+      return zb_fail(c->err, NULL, "axis %s has %lld elements, but %lld with padding", x->name, (long long)valid,
+                     (long long)size);
+  }
+  return true;
+}
+
+static bool decays(const ZpPlan *p, const ZgParam *q) {
+  const ZlNames *except = &p->recipe->optimizer.except;
+  for (uint32_t t = 0; t < p->graph->ntags; t++)
+    for (uint32_t i = 0; q->tags >> t & 1 && i < except->n; i++)
+      if (!strcmp(p->graph->tags[t], except->at[i].s)) return false;
+  return true;
+}
+
+/* A bucket is cut as the recipe says along the dims that would otherwise hold copies. */
+static bool storage_fits(const Check *c, const ZpBucket *k) {
+  const ZpPlan *p = c->p;
+  ZpDims cut = k->replicas & p->zero.over;
+  if (k->shard != cut || k->level != (cut ? p->zero.level : 0) || k->keep != p->zero.keep)
+    return zb_fail(c->err, NULL, "bucket %s is stored otherwise than the recipe says", k->name);
+  for (uint32_t i = 0; i < k->nslices; i++)
+    if (k->slices[i].decay != decays(p, &p->graph->params[k->slices[i].param]))
+      return zb_fail(c->err, NULL, "bucket %s: slice %u decays otherwise than the recipe says", k->name, i);
+  return true;
+}
+
 /* Every parameter is one slice, with the sizes that the mesh leaves of it. */
 static bool params_fit(const Check *c) {
   const ZpPlan *p = c->p;
@@ -383,14 +428,20 @@ static bool params_fit(const Check *c) {
         fit = s->axis[a] == q->type.axis[q->order[a]] && s->whole[a] == p->axis_size[s->axis[a]] &&
               s->valid[a] == p->axis_valid[s->axis[a]] && s->size[a] * parts == s->whole[a];
       }
-      for (int d = 0; fit && d < p->mesh.ndims; d++)
-        fit = (s->state[d].kind == 'R') == (d == p->mesh.pipe || p->buckets[b].replicas >> d & 1);
+      for (int d = 0; fit && d < p->mesh.ndims; d++) {
+        uint32_t axis = cut_axis(p, &q->type, d);
+        fit = axis == ZP_NONE ? s->state[d].kind == 'R' : s->state[d].kind == 'S' && s->state[d].axis == axis;
+        fit &= (p->buckets[b].replicas >> d & 1) == (axis == ZP_NONE && d != p->mesh.pipe);
+      }
       if (!fit)
         return zb_fail(c->err, NULL, "bucket %s: slice %u is not the parameter that it is said to be",
                        p->buckets[b].name, i);
     }
-  return n == p->graph->nparams ||
-         zb_fail(c->err, NULL, "%u of %u parameters are in buckets", n, p->graph->nparams);
+  if (n != p->graph->nparams)
+    return zb_fail(c->err, NULL, "%u of %u parameters are in buckets", n, p->graph->nparams);
+  for (uint32_t b = 0; b < p->nbuckets; b++)
+    if (!storage_fits(c, &p->buckets[b])) return false;
+  return true;
 }
 
 bool zp_check_facts(const Check *c) {
@@ -402,5 +453,5 @@ bool zp_check_facts(const Check *c) {
     return zb_fail(c->err, NULL, "%d states of the optimizer instead of %d", p->states, states);
   if (p->global_batch != p->nmicro * micro)
     return zb_fail(c->err, NULL, "a step's samples are not those of its micro-batches");
-  return inputs_fit(c) && params_fit(c);
+  return axes_fit(c) && inputs_fit(c) && params_fit(c);
 }

@@ -81,10 +81,10 @@ void zp_buckets(ZpBuild *b) {
     like.users = users;
     for (int d = 0; d < p->mesh.ndims; d++)
       if (d != p->mesh.pipe && s.state[d].kind == 'R') like.replicas |= 1u << d;
-    like.shard = b->shard & like.replicas;
+    like.shard = p->zero.over & like.replicas;
     like.partial = b->grad_partial[i] & like.replicas;
-    like.level = like.shard ? b->level : 0;
-    like.keep = b->keep;
+    like.level = like.shard ? p->zero.level : 0;
+    like.keep = p->zero.keep;
     ZpBucket *k = find_bucket(p, &like);
     if (!k) {
       like.users = ZB_NEWN(p->arena, uint32_t, like.nusers);

@@ -42,6 +42,7 @@ static Hash sizes(const ZpPlan *p) {
   Hash h = 0;
   for (uint32_t i = 0; i < p->graph->naxes; i++) ADD(&h, U(p->axis_size[i]), U(p->axis_valid[i]));
   ADD(&h, p->batch, U(p->global_batch), U(p->nmicro), p->compute, U(p->optimizer), U(p->states));
+  ADD(&h, p->zero.over, U(p->zero.level), p->zero.keep);
   for (int i = 0; i < 3; i++) add(&h, p->loss_partial[i]);
   add_double(&h, p->model_flops);
   add_double(&h, p->params);

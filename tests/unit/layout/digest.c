@@ -70,6 +70,9 @@ Test(digest, every_field_counts) {
   CHANGE("sizes", p->compute);
   CHANGE("sizes", p->optimizer);
   CHANGE("sizes", p->states);
+  CHANGE("sizes", p->zero.over);
+  CHANGE("sizes", p->zero.level);
+  CHANGE("sizes", p->zero.keep);
   CHANGE("sizes", p->loss_partial[2]);
   CHANGE("sizes", p->model_flops);
   CHANGE("sizes", p->batch);

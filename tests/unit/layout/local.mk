@@ -10,6 +10,7 @@ tests_unit_test_layout_SOURCES = \
   tests/unit/layout/convert.c tests/unit/layout/digest.c \
   tests/unit/layout/explain.c \
   tests/unit/layout/fuse.c \
+  tests/unit/layout/generator.c \
   tests/unit/layout/ledger.c \
   tests/unit/layout/pad.c \
   tests/unit/layout/place.c \

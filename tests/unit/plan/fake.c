@@ -37,6 +37,9 @@ static void fill_graph(ZpPlan *p, const Fake *f) {
 static void add_bucket(ZpPlan *p, const Fake *f, const char *name, uint32_t segment) {
   ZpDims partial = (f->alone ? 0 : 1u << REPLICA) | 1u << DATA;
   ZpBucket b = {.name = name, .segment = segment, .elems = 1024, .partial = partial, .replicas = partial};
+  b.nslices = 1;
+  b.slices = ZB_NEW(p->arena, ZpSlice);
+  *b.slices = (ZpSlice){.n = 1024, .naxes = 1, .size = {1024}};
   b.level = f->level;
   b.shard = f->level ? 1u << DATA : 0;
   b.keep = f->keep && f->level == 3;
