@@ -3,20 +3,41 @@
 cd "$ZUG_SRC" || exit 99
 broken=0
 
-# wall ROOM PATTERN: every quoted include of the room's files must match PATTERN (grep -E, whole path).
+# wall ROOM PATTERN [OPTION...]: every quoted include of the room's files (that find finds with these options) must match
+# PATTERN (grep -E, whole path).
 wall() {
-  find "$1" -name '*.[chly]' -exec grep -HnE '^[[:space:]]*#[[:space:]]*include "' {} + |
-    grep -vE "include \"($2)\"" && { echo "^ $1 must not include these"; broken=1; }
+  room=$1 pattern=$2
+  shift 2
+  find "$room" "$@" -name '*.[chly]' -exec grep -HnE '^[[:space:]]*#[[:space:]]*include "' {} + |
+    grep -vE "include \"($pattern)\"" && { echo "^ $room must not include these"; broken=1; }
+}
+# calls LIBRARY: "caller callee" for every two of its files of which one calls the other.
+calls() {
+  nm -A "$ZUG_BUILD/$1" | awk '{ n = split($1, at, ":"); file = at[n - 1]; type = $(NF - 1); if (type == "U") use[file " " $NF]
+    else if (type ~ /^[TDRB]$/) home[$NF] = file }
+    END { for (u in use) { split(u, x, " "); if (x[2] in home && home[x[2]] != x[1]) print x[1], home[x[2]] } }' | sort -u
 }
 wall base 'base/.*'
 wall graph 'base/.*|graph/.*'
 wall lang 'base/.*|lang/.*'
 wall compiler 'base/.*|graph/.*|lang/(lang|ast)\.h|compiler/.*'
 wall kernels 'base/.*|graph/(ops\.h|(ops|pointwise)\.def)|kernels/.*'
-wall runtime/plan 'base/.*|graph/graph\.h|graph/ops\.def|lang/lang\.h|kernels/kernels\.h|runtime/plan/.*'
-# The proofs share nothing with what made the plan: neither its headers nor, beside definitions and words, its functions.
-wall runtime/plan/check 'base/.*|graph/graph\.h|kernels/kernels\.h|runtime/plan/plan\.h|runtime/plan/check/.*'
-grep -rnE '\bzp_(param|master|grad|state)_bytes\(' runtime/plan/check && { echo "^ sizes are derived here a second time"; broken=1; }
+plan='base/.*|graph/graph\.h|lang/lang\.h|kernels/kernels\.h|runtime/plan/plan\.h'
+wall runtime/plan "$plan|runtime/plan/((instr|ledger)\.def|bind\.h|(local/local|schedule/schedule)\.h)" -maxdepth 1
+wall runtime/plan/local "$plan|runtime/plan/bind\.h|runtime/plan/local/.*"
+wall runtime/plan/schedule "$plan|runtime/plan/bind\.h|runtime/plan/schedule/.*"
+wall runtime/plan/check "$plan|runtime/plan/check/.*"
+wall runtime/plan/output "$plan"
+grep -lE 'include "runtime/plan/(local|schedule)/' runtime/plan/*.[ch] | grep -vxF runtime/plan/plan.c &&
+  { echo "^ only runtime/plan/plan.c lists the passes of its rooms"; broken=1; }
+# Calls between files of a plan go down: tsort finds a circle.
+calls=$(calls libplan.a)
+[ "$(echo "$calls" | wc -l)" -gt 50 ] || fail "the files of libplan.a do not call each other"
+echo "$calls" | tsort >/dev/null || { echo "^ these files of libplan.a call each other in a circle"; broken=1; }
+# The proofs call nothing that made the plan: only each other, the definitions of mesh.c, and words.c.
+proofs=$(cd runtime/plan/check && ls -- *.c | sed 's/c$/o/' | paste -sd '|')
+echo "$calls" | grep -E "^($proofs) " | grep -vE " ($proofs|mesh\.o|words\.o)\$" &&
+  { echo "^ runtime/plan/check must not call these"; broken=1; }
 # The rooms of exec lie on each other: each may include what lies below, no more than it needs of it.
 exec=runtime/exec
 wall $exec/comm "base/.*|kernels/kernels\.h|$exec/comm/.*"
