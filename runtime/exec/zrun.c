@@ -194,7 +194,7 @@ static ZxRate rate_of(const ZlRecipe *r) {
 /* FLOP/s of all ranks' products, measured at once: ranks that share cores share their peak. */
 static double measure_peak(Run *r) {
   r->c->t->barrier(r->c);
-  double peak = r->own.flops = r->o.device->peak(&r->env, (ZkElem)r->plan->compute, 40);
+  double peak = r->own.flops = r->o.device->measure_flops(&r->env, (ZkElem)r->plan->compute, 40);
   r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, &peak, 1, ZX_F64, ZX_SUM));
   return peak;
 }
@@ -204,7 +204,7 @@ static void begin_times(Run *r) {
   r->timed = 1;
   if (!r->o.times || r->o.steps < 3) return;
   r->c->t->barrier(r->c);
-  if (r->o.device->copy_peak) r->own.bytes = r->o.device->copy_peak(&r->env, 40);
+  if (r->o.device->measure_copy) r->own.bytes = r->o.device->measure_copy(&r->env, 40);
   zx_engine_count_anew(r->engine, &r->own);
   r->timed = 2;
 }

@@ -333,7 +333,7 @@ static void release(const ZkEnv *env, void *p, size_t bytes) { zx_device_cpu.fre
 static size_t scratch(const ZkCall *call, int threads) { return zx_device_cpu.scratch(call, threads); }
 static double peak(const ZkEnv *env, ZkElem elem, int ms) {
   ZkEnv e = at_now(env);
-  return zx_device_cpu.peak(&e, elem, ms);
+  return zx_device_cpu.measure_flops(&e, elem, ms);
 }
 static const char *describe(const ZkEnv *env) { return (void)env, "the CPU, with threads as streams"; }
 
@@ -345,7 +345,7 @@ static const ZxDeviceTable threads = {
     .free = release,
     .scratch = scratch,
     .describe = describe,
-    .peak = peak,
+    .measure_flops = peak,
     .run = run,
     .adamw = adamw,
     .sgd = sgd,

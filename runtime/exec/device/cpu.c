@@ -57,7 +57,7 @@ static void copy_part(void *arg, int part, int parts) {
   c->rate[part] = 2.0 * (double)n * (double)done / t;
 }
 
-static double cpu_copy_peak(const ZkEnv *env, int ms) {
+static double cpu_measure_copy(const ZkEnv *env, int ms) {
   int threads = env->pool ? zk_pool_threads(env->pool) : 1;
   double rate[threads], sum = 0;
   ZbErr err;
@@ -146,8 +146,8 @@ const ZxDeviceTable zx_device_cpu = {
     .free = cpu_free,
     .scratch = zk_cpu_scratch,
     .describe = cpu_describe,
-    .peak = zk_cpu_measure_flops,
-    .copy_peak = cpu_copy_peak,
+    .measure_flops = zk_cpu_measure_flops,
+    .measure_copy = cpu_measure_copy,
     .run = cpu_run,
     .adamw = cpu_adamw,
     .sgd = cpu_sgd,

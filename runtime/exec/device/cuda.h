@@ -26,8 +26,8 @@ static inline ZxCuda *zx_cuda(const ZkEnv *env) { return ((ZkCuda *)env->device)
 static inline cudaStream_t zx_cuda_stream(const ZkEnv *env) { return zx_cuda(env)->stream[zx_cuda(env)->current]; }
 
 /* cuda_peak.c */
-double zx_cuda_peak(const ZkEnv *env, ZkElem elem, int ms);
-double zx_cuda_copy_peak(const ZkEnv *env, int ms);
+double zx_cuda_measure_flops(const ZkEnv *env, ZkElem elem, int ms);
+double zx_cuda_measure_copy(const ZkEnv *env, int ms);
 
 #ifdef HAVE_NCCL
 /* nccl.c, as ZxDeviceTable's `comm`. */

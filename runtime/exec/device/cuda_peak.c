@@ -83,7 +83,7 @@ static double rate(const ZkEnv *env, void (*one)(const ZkEnv *env, const void *a
 static void product(const ZkEnv *env, const void *arg) { zk_cuda_kernel(ZG_OP_DOT)(env, arg); }
 
 /* The way that is fastest in a short trial each is measured. */
-double zx_cuda_peak(const ZkEnv *env, ZkElem elem, int ms) {
+double zx_cuda_measure_flops(const ZkEnv *env, ZkElem elem, int ms) {
   ZxCuda *d = zx_cuda(env);
   if (!zk_cuda_kernel(ZG_OP_DOT)) return 0;
   /* As much work as fills the device, or as its memory still has room for; f32, not by tensor cores, takes ten times as long. */
@@ -118,7 +118,7 @@ static void copy(const ZkEnv *env, const void *arg) {
 }
 
 /* Of blocks far larger than a cache, or it is not known. */
-double zx_cuda_copy_peak(const ZkEnv *env, int ms) {
+double zx_cuda_measure_copy(const ZkEnv *env, int ms) {
   Copy c = {.bytes = (size_t)zx_cuda(env)->cu->sms << 22};
   while (c.bytes >= 256 << 20 && cudaMalloc((void **)&c.memory, 2 * c.bytes) != cudaSuccess) {
     cudaGetLastError();

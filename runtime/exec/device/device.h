@@ -39,9 +39,9 @@ typedef struct {
   void (*close)(ZkEnv *env);
   const char *(*describe)(const ZkEnv *env);
   /* FLOP/s of products of this type (ZK_F32, ZK_BF16), measured for about `ms`; returns when done. 0: not known. */
-  double (*peak)(const ZkEnv *env, ZkElem elem, int ms);
+  double (*measure_flops)(const ZkEnv *env, ZkElem elem, int ms);
   /* May be NULL. The same of copying large blocks, in bytes/s read and written. */
-  double (*copy_peak)(const ZkEnv *env, int ms);
+  double (*measure_copy)(const ZkEnv *env, int ms);
 
   /* ---- what planners ask: as ZpOptions has it ---- */
   size_t (*scratch)(const ZkCall *call, int threads);
