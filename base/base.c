@@ -41,6 +41,16 @@ bool zb_fail(ZbErr *err, const char *help, const char *fmt, ...) {
   return false;
 }
 
+void zb_fail_more(ZbErr *err, const char *fmt, ...) {
+  if (!err) return;
+  size_t n = strlen(err->text);
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(err->text + n, sizeof err->text - n, fmt, ap);
+  va_end(ap);
+  zb_show_all(err->text, sizeof err->text);
+}
+
 /* ---- arenas ---- */
 /* AddressSanitizer knows whole blocks only. So each allocation is followed by bytes that may not be touched,
  * and it sees what goes past an allocation into the next. */

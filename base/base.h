@@ -26,13 +26,15 @@ void zb_bug_rank(int rank);
 _Noreturn void zb_out_of_memory(size_t bytes);
 
 /* One user-facing error where there is no source text to point at (files, run time).
- * Set by whoever knows the cause; callers pass it up untouched. */
+ * Set by whoever knows the cause; callers pass it up, or add to it what only they know. */
 typedef struct {
   char text[1024]; /* what, where, found, expected; no newline at the end */
   char help[256];  /* one remedy, or "" */
 } ZbErr;
 /* Writes a message to `err` (may be NULL) and returns false, so that `return zb_fail(...)` reads well. */
 bool zb_fail(ZbErr *err, const char *help, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Adds to the message what the caller knows beside: where, how it was come to. `err` may be NULL. */
+void zb_fail_more(ZbErr *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* What a test program may define anew, and is then linked with instead. */
 #define ZB_REPLACEABLE __attribute__((weak))

@@ -98,8 +98,7 @@ static bool prepare_list(ZxEngine *e, const ZpSegment *s, const ZpList *l, const
       ok = e->dev->prepare(e->env, &c, err);
     }
     if (ok) continue;
-    size_t len = err ? strlen(err->text) : 0;
-    if (err) snprintf(err->text + len, sizeof err->text - len, " (%s)", zp_loc_text(e->p, n->loc));
+    zb_fail_more(err, " (%s)", zp_loc_text(e->p, n->loc));
     return false;
   }
   return true;

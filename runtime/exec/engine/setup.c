@@ -27,8 +27,7 @@ static void explain_size(const ZxEngine *e, ZbErr *err) {
   char x[24];
   for (int i = 0; i < ZP_L_COUNT_; i++)
     if (b[i]) zb_text_add(&t, "%s%s %s", t.len ? ", " : "", zp_ledger_text[i], zb_bytes(x, b[i]));
-  size_t n = strlen(err->text);
-  snprintf(err->text + n, sizeof err->text - n, "; stage %u needs %s", e->stage, t.s ? t.s : "nothing");
+  zb_fail_more(err, "; stage %u needs %s", e->stage, t.s ? t.s : "nothing");
   t.len = 0;
   Remedy r[] = {
       {b[ZP_L_PARAMS] + b[ZP_L_MASTER] + b[ZP_L_GRADS] + b[ZP_L_STATES], "`shard params, grads, states`, or more pipeline ranks"},

@@ -74,10 +74,7 @@ static bool not_finite(ZxEngine *e, const ZxStep *s, ZbErr *err) {
                 : "lower lr, raise warmup, or add `clip 1.0`; with bf16 try `precision compute f32`",
           "step %" PRId64 ": the loss is %g and the gradient norm %g; the run cannot go on; gradients that are not finite: %s",
           e->step, zb_plain_nan(s->loss), zb_plain_nan(s->grad_norm), t.s);
-  if (input) {
-    size_t n = strlen(err->text);
-    snprintf(err->text + n, sizeof err->text - n, "; input `%s` of sample %" PRIu64 " of the run is not finite", input, sample);
-  }
+  if (input) zb_fail_more(err, "; input `%s` of sample %" PRIu64 " of the run is not finite", input, sample);
   zb_text_free(&t);
   return false;
 }

@@ -191,6 +191,21 @@ Test(bugs, ranks_are_named) {
 
 Test(bugs, impossible_arrays_abort, .signal = SIGABRT) { zb_array_bytes(SIZE_MAX / 2, 3); }
 
+Test(fail, more_is_added) {
+  ZbErr err;
+  cr_expect(!zb_fail(&err, "help", "%s is wrong", "this"));
+  zb_fail_more(&err, " (at line %d)", 3);
+  cr_expect_str_eq(err.text, "this is wrong (at line 3)");
+  cr_expect_str_eq(err.help, "help");
+  char long_text[2 * sizeof err.text];
+  memset(long_text, 'x', sizeof long_text - 1);
+  long_text[sizeof long_text - 1] = 0;
+  zb_fail_more(&err, "%s", long_text); /* as much of it as there is room for */
+  cr_expect(strlen(err.text) < sizeof err.text);
+  cr_expect(!strncmp(err.text, "this is wrong (at line 3)xxx", 28));
+  zb_fail_more(NULL, "nobody asked");
+}
+
 Test(text, ranges) {
   static const struct {
     int x[8], n;
