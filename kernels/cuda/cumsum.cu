@@ -15,7 +15,7 @@ typedef struct {
 } Cumsum;
 
 static __global__ void __launch_bounds__(THREADS) cumsum_warps(const __grid_constant__ Cumsum p) {
-  int lane = threadIdx.x % 32;
+  unsigned lane = threadIdx.x % 32;
   for (long long row = blockIdx.x * (long long)WARPS + threadIdx.x / 32; row < p.rest.count;
        row += gridDim.x * (long long)WARPS) {
     long long off[2];
@@ -25,7 +25,7 @@ static __global__ void __launch_bounds__(THREADS) cumsum_warps(const __grid_cons
       long long i = first + lane, at = p.reverse ? p.n - 1 - i : i;
       float sum = i < p.n ? zk_load(p.x, p.xelem, off[1] + at * p.sx) : 0;
 #pragma unroll
-      for (int d = 1; d < 32; d <<= 1) {
+      for (unsigned d = 1; d < 32; d <<= 1) {
         float t = __shfl_up_sync(0xffffffffu, sum, d);
         if (lane >= d) sum += t;
       }
