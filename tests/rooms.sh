@@ -97,4 +97,9 @@ grep -rnE '\b(getenv|setenv|putenv)\(' $rooms --include='*.c' | grep -vE '^runti
 grep -rnE '(^|[^a-z_.])exit\(' $rooms --include='*.c' | grep -vE '(main|z[a-z]+)\.c:' &&
   { echo "^ libraries return, they do not exit"; broken=1; }
 
+# What ARCHITECTURE.md and CONTRIBUTING.md name is there.
+for name in $(grep -ohE '`[a-z_/]+\.(c|h|y|def|sh)`' ARCHITECTURE.md CONTRIBUTING.md | tr -d '`' | sort -u); do
+  [ -e "$name" ] || [ -n "$(find runtime -path "*/$name")" ] || { echo "^ $name is named, and not there"; broken=1; }
+done
+
 [ $broken -eq 0 ] || fail "the lines above"
