@@ -56,7 +56,7 @@ TRY(sources,
     {ZG_OP_DCARRY, "", {0}, "! only real values have cotangents, not index(vocab)[batch]", {0}, "index(vocab) batch"},
     {ZG_OP_SEED, "", {0}, "f32", {.opt = {1}}, NULL},
     {ZG_OP_SEED, "", {0}, "! the kind of seed is 2", {.opt = {2}}, NULL},
-    {ZG_OP_COUNT - 1, "", {"real"}, "! made by the planner", {0}, NULL})
+    {ZG_OP_COPY, "", {"real"}, "! made by the planner", {0}, NULL})
 
 TRY(sinks,
     {ZG_OP_LOSS_NUM, "", {"f32"}, "", {0}, NULL},

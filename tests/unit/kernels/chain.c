@@ -52,7 +52,7 @@ static Value apply(const ZkChainOp *op, Value a, Value b, Value c) {
   case ZG_OP_SQRT: y = (Value){sqrt(a.x), a.err / sqrt(larger(a.x - a.err, 0))}; break;
   case ZG_OP_RSQRT: y = (Value){1 / sqrt(a.x), a.err / pow(larger(a.x - a.err, 0), 1.5)}; break;
   case ZG_OP_CAST: y = (Value){a.x, a.err + (op->elem == ZK_BF16 ? ldexp(fabs(a.x), -8) : 0)}; break;
-  case ZG_OP_SIGN: return (Value){(a.x > 0) - (a.x < 0), fabs(a.x) <= a.err && a.err > 0 ? 2 : 0};
+  case ZG_OP_SIGN: return (Value){a.x > 0 ? 1 : a.x < 0 ? -1 : a.x, a.err == 0 || fabs(a.x) > a.err ? 0 : 2};
   case ZG_OP_ABS: return (Value){fabs(a.x), a.err};
   case ZG_OP_FLOOR: return (Value){floor(a.x), floor(a.x + a.err) - floor(a.x - a.err)};
   case ZG_OP_SIGMOID: y = (Value){1 / (1 + exp(-a.x)), a.err / 4 + 2e-7}; break;
