@@ -63,6 +63,16 @@ static Value apply(const ZkChainOp *op, Value a, Value b, Value c) {
   return y;
 }
 
+/* Near the end of f32's range a value promises nothing, nor does what is made of it: zero times infinity is no number. */
+static bool promises(Value v) { return isfinite(v.x) && isfinite(v.err) && fabs(v.x) + v.err <= 1e30; }
+
+static Value apply_to(const ZkChainOp *op, const Value *reg) {
+  const uint16_t arg[] = {op->a, op->b, op->c};
+  for (int k = 0; k < zg_op_info[op->op].min_in; k++)
+    if (!promises(reg[arg[k]])) return (Value){NAN, NAN};
+  return apply(op, reg[op->a], reg[op->b], reg[op->c]);
+}
+
 enum { ROWS = 7, MOST = 301 };
 
 /* A chain over [b, s], b = ROWS, of operands [b, s], [s], [b] and [], some results in the memory of operands. */
@@ -158,14 +168,14 @@ static void check(const Random *r, const char *set, int number, int64_t b, int64
   }
   for (int i = 0; i < r->chain.nops; i++) {
     const ZkChainOp *o = &r->ops[i];
-    reg[r->call.nin + i] = apply(o, reg[o->a], reg[o->b], reg[o->c]);
+    reg[r->call.nin + i] = apply_to(o, reg);
   }
   for (int o = 0; o < r->call.nout; o++) {
     const ZkView *v = &r->call.out[o];
     Value want = reg[r->chain.out[o]];
     double got = get(v, offset(v, b, s));
     if (v->elem == ZK_BF16) want.err += ldexp(fabs(want.x) + want.err, -8);
-    if (!isfinite(want.x) || !isfinite(want.err) || fabs(want.x) + want.err > 1e30) continue;
+    if (!promises(want)) continue;
     if (!(fabs(got - want.x) <= want.err + 1e-37)) /* Criterion sends a message for every assertion */
       cr_assert_fail("%s, chain %d, result %d at %d, %d: %.9g, not %.9g +- %.3g", set, number, o, (int)b,
                      (int)s, got, want.x, want.err);
