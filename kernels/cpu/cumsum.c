@@ -9,8 +9,8 @@
 
 typedef struct {
   ZkView x, y;
-  ZkNest rest; /* views: x, y; without `side` */
-  ZkLoop side; /* rows that lie side by side; one if a row is contiguous */
+  ZkNest rest;                /* views: x, y; without `side` */
+  ZkLoop side;                /* rows that lie side by side; one if a row is contiguous */
   int64_t n, sx, sy, bundles; /* bundles: of `side` */
   bool reverse;
 } Cumsum;

@@ -111,10 +111,10 @@ static double get(const ZkView *v, int64_t at) {
 
 static void make_ops(Random *r) {
   static const uint16_t kinds[] = {
-      ZG_OP_ADD,   ZG_OP_SUB,    ZG_OP_MUL,   ZG_OP_ADD,  ZG_OP_SUB,  ZG_OP_MUL,  ZG_OP_MUL,
-      ZG_OP_FILL,  ZG_OP_NEG,    ZG_OP_DIV,   ZG_OP_MAX,  ZG_OP_MIN,  ZG_OP_LESS, ZG_OP_EQUAL,
-      ZG_OP_KNOWN, ZG_OP_SELECT, ZG_OP_TANH,  ZG_OP_ERF,  ZG_OP_SIN,  ZG_OP_COS,  ZG_OP_EXP,
-      ZG_OP_LOG,   ZG_OP_SQRT,   ZG_OP_RSQRT, ZG_OP_CAST, ZG_OP_STOP, ZG_OP_SIGN, ZG_OP_ABS, ZG_OP_FLOOR, ZG_OP_SIGMOID, ZG_OP_LOG1P, ZG_OP_TANH};
+      ZG_OP_ADD,  ZG_OP_SUB,  ZG_OP_MUL,  ZG_OP_ADD, ZG_OP_SUB,   ZG_OP_MUL,     ZG_OP_MUL,   ZG_OP_FILL,
+      ZG_OP_NEG,  ZG_OP_DIV,  ZG_OP_MAX,  ZG_OP_MIN, ZG_OP_LESS,  ZG_OP_EQUAL,   ZG_OP_KNOWN, ZG_OP_SELECT,
+      ZG_OP_TANH, ZG_OP_ERF,  ZG_OP_SIN,  ZG_OP_COS, ZG_OP_EXP,   ZG_OP_LOG,     ZG_OP_SQRT,  ZG_OP_RSQRT,
+      ZG_OP_CAST, ZG_OP_STOP, ZG_OP_SIGN, ZG_OP_ABS, ZG_OP_FLOOR, ZG_OP_SIGMOID, ZG_OP_LOG1P, ZG_OP_TANH};
   static const float numbers[] = {0.5f, -1, 1, 2, 0, 0.044715f, -3, 0.79788456f};
   int nin = r->call.nin, many = (int)(sizeof kinds / sizeof *kinds), most = draw(3) ? 12 : ZK_CHAIN_MAX_OPS;
   r->chain = (ZkChain){.nops = (uint16_t)(1 + draw(most)), .ops = r->ops};

@@ -137,13 +137,16 @@ Test(ew, pow) {
   const ZkChain chain = {
       .nops = 1, .nout = 1, .out = {2}, .ops = (ZkChainOp[]){{.op = ZG_OP_POW, .a = 0, .b = 1}}};
   Tensor a = {"bse", REAL, 0.25, 4, NULL}, b = {"bse", REAL, -3, 3, NULL};
-  CONFORM(.op = ZG_OP_CHAIN, .dims = "b=3 s=17 e=33", .in = {a, b}, .out = {{"bse"}}, .chain = &chain, .tol = EW_TOL);
+  CONFORM(.op = ZG_OP_CHAIN, .dims = "b=3 s=17 e=33", .in = {a, b}, .out = {{"bse"}}, .chain = &chain,
+          .tol = EW_TOL);
   b.axes = "e";
-  CONFORM(.op = ZG_OP_CHAIN, .dims = "b=3 s=17 e=33", .in = {a, b}, .out = {{"bse"}}, .chain = &chain, .tol = EW_TOL);
+  CONFORM(.op = ZG_OP_CHAIN, .dims = "b=3 s=17 e=33", .in = {a, b}, .out = {{"bse"}}, .chain = &chain,
+          .tol = EW_TOL);
   a.axes = "";
-  CONFORM(.op = ZG_OP_CHAIN, .dims = "s=5 e=33", .in = {a, {"se"}}, .out = {{"se"}}, .chain = &chain, .tol = EW_TOL);
-  CONFORM(.op = ZG_OP_CHAIN, .dims = "b=3 s=65", .in = {{"bs", REAL, -4, 4}, {"s", ID, 0, 5}}, .out = {{"bs"}},
-          .chain = &chain, .tol = EW_TOL);
+  CONFORM(.op = ZG_OP_CHAIN, .dims = "s=5 e=33", .in = {a, {"se"}}, .out = {{"se"}}, .chain = &chain,
+          .tol = EW_TOL);
+  CONFORM(.op = ZG_OP_CHAIN, .dims = "b=3 s=65", .in = {{"bs", REAL, -4, 4}, {"s", ID, 0, 5}},
+          .out = {{"bs"}}, .chain = &chain, .tol = EW_TOL);
 }
 
 /* Values on a coarse grid, so that equality happens and no comparison hangs on a rounding. */

@@ -3,7 +3,7 @@
 
 #define TOL 2e-6 /* one pass of exp or of a mean over at most 1104 terms, some roundings */
 
-static const char *const dims[] = {"b=3 s=17 e=33", "b=1 s=1 e=1",     "b=5 s=3 e=64",   "b=2 s=3 e=130",
+static const char *const dims[] = {"b=3 s=17 e=33", "b=1 s=1 e=1",    "b=5 s=3 e=64",  "b=2 s=3 e=130",
                                    "b=64 s=1 e=5",  "b=2 s=1 e=1104", "b=1 s=2 e=1051"};
 #define EACH_DIMS for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
 
@@ -14,12 +14,12 @@ Test(norm, cumsum) {
     for (int a = 0; a < 3; a++)
       EACH_DIMS CONFORM(.op = ZG_OP_CUMSUM, .dims = dims[i], .ax = ax[a], .opt = {reverse}, .in = {{"bse"}},
                         .out = {{"bse"}}, .tol = TOL);
-    CONFORM(.op = ZG_OP_CUMSUM, .dims = "s=7@14/28 e=70", .ax = "e", .opt = {reverse}, .in = {{"se"}}, .out = {{"es"}},
-            .tol = TOL);
-    CONFORM(.op = ZG_OP_CUMSUM, .dims = "e=1051", .ax = "e", .opt = {reverse}, .in = {{"e", REAL, 1, 2, NULL}},
-            .out = {{"e"}}, .tol = TOL);
-    CONFORM(.op = ZG_OP_CUMSUM, .dims = "b=2 e=0", .ax = "e", .opt = {reverse}, .in = {{"be"}}, .out = {{"be"}},
-            .tol = TOL);
+    CONFORM(.op = ZG_OP_CUMSUM, .dims = "s=7@14/28 e=70", .ax = "e", .opt = {reverse}, .in = {{"se"}},
+            .out = {{"es"}}, .tol = TOL);
+    CONFORM(.op = ZG_OP_CUMSUM, .dims = "e=1051", .ax = "e", .opt = {reverse},
+            .in = {{"e", REAL, 1, 2, NULL}}, .out = {{"e"}}, .tol = TOL);
+    CONFORM(.op = ZG_OP_CUMSUM, .dims = "b=2 e=0", .ax = "e", .opt = {reverse}, .in = {{"be"}},
+            .out = {{"be"}}, .tol = TOL);
   }
 }
 
