@@ -47,8 +47,8 @@ static uint64_t file_digest(const char *path) {
   return digest;
 }
 
-/* Collective: the lowest rank that has the very file which this one has. Ranks of one node that were given one file
- * share the work of reading it. */
+/* Collective: the lowest rank that has the very file which this one has. Ranks of one node that were given
+ * one file share the work of reading it. */
 static int reader_of(ZxComm *c, const struct stat *st) {
   int me = c->t->rank(c), first = 0;
   uint64_t id[] = {(uint64_t)c->t->nodes(c)[me],
@@ -90,8 +90,8 @@ static bool content_of(ZxComm *c, const char *path, Content *out, ZbErr *err) {
 static void note_size(ZxComm *c, const char *path, uint64_t bytes, const char *remedy, ZbText *note) {
   char x[2][24];
   if (bytes > ZX_READ_WHOLE && c->t->rank(c) == 0)
-    zb_text_add(note, "note: %s has %s, and more than %s is compared by pieces only%s\n",
-                zb_show(path), zb_bytes(x[0], bytes), zb_bytes(x[1], ZX_READ_WHOLE), remedy);
+    zb_text_add(note, "note: %s has %s, and more than %s is compared by pieces only%s\n", zb_show(path),
+                zb_bytes(x[0], bytes), zb_bytes(x[1], ZX_READ_WHOLE), remedy);
 }
 
 static void digest_fact(ZxFacts *f, ZxFactKind kind, const char *name, uint64_t digest) {

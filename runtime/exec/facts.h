@@ -1,4 +1,5 @@
-/* What must be the same on all ranks, as facts (comm/same.h): builds, what is to be trained and how, files. */
+/* What must be the same on all ranks, as facts (comm/same.h): builds, what is to be trained and how,
+ * files. */
 #ifndef ZUG_EXEC_FACTS_H
 #define ZUG_EXEC_FACTS_H
 
@@ -15,9 +16,9 @@ void zx_graph_facts(ZxFacts *f, const ZgGraph *g);
 void zx_recipe_facts(ZxFacts *f, const ZlRecipe *r);
 void zx_cluster_facts(ZxFacts *f, const ZlCluster *c);
 void zx_plan_facts(ZxFacts *f, const ZpPlan *p);
-/* Collective, both: false on ranks that found their file unreadable or damaged. Of each file that ranks of a node
- * were given one reads it all if it has at most ZX_READ_WHOLE bytes, else pieces of it; then rank 0 gets a note.
- * What the data's header says of its content is compared in any case. */
+/* Collective, both: false on ranks that found their file unreadable or damaged. Of each file that ranks of a
+ * node were given one reads it all if it has at most ZX_READ_WHOLE bytes, else pieces of it; then rank 0 gets
+ * a note. What the data's header says of its content is compared in any case. */
 #define ZX_READ_WHOLE ((uint64_t)1 << 30)
 bool zx_data_facts(ZxFacts *f, ZxComm *c, const ZxData *d, const char *path, ZbText *note, ZbErr *err);
 bool zx_init_facts(ZxFacts *f, ZxComm *c, const char *path, ZbText *note, ZbErr *err);

@@ -39,12 +39,14 @@ static bool make_folder(const char *dir, ZbErr *err) {
   return ok;
 }
 
-/* Not truncated: whether there will be a first line is not known yet. A pipe without a reader is not waited for. */
+/* Not truncated: whether there will be a first line is not known yet. A pipe without a reader is not waited
+ * for. */
 static FILE *open_lines(const ZxLog *l, ZbErr *err) {
   int fd = open(l->path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
   FILE *f = fd < 0 || fcntl(fd, F_SETFL, O_APPEND) < 0 ? NULL : fdopen(fd, "a");
-  if (!f) zb_fail(err, help, "cannot write %s: %s", zb_show(l->name),
-                  errno == ENXIO ? "nobody reads from it" : strerror(errno));
+  if (!f)
+    zb_fail(err, help, "cannot write %s: %s", zb_show(l->name),
+            errno == ENXIO ? "nobody reads from it" : strerror(errno));
   if (!f && fd >= 0) close(fd);
   return f;
 }

@@ -4,20 +4,26 @@
 
 #include "base/base.h"
 
-/* One line of metrics. What is negative (but the loss) was not measured and is left out; what is not finite is
- * null in metrics.jsonl. */
+/* One line of metrics. What is negative (but the loss) was not measured and is left out; what is not finite
+ * is null in metrics.jsonl. */
 typedef struct {
   int64_t step, steps;
-  double loss, grad_norm, lr, tokens, step_ms, tokens_per_s, flops, peak_share; /* share of measured peak, 0..1 */
-  double bubble, wait_ms, wait_max_ms;    /* waiting in the step: share of it, and time, means over all ranks; the most of one */
+  double loss, grad_norm, lr, tokens, step_ms, tokens_per_s, flops,
+      peak_share; /* share of measured peak, 0..1 */
+  double bubble, wait_ms,
+      wait_max_ms; /* waiting in the step: share of it, and time, means over all ranks; the most of one */
   uint64_t planned_bytes, used_bytes;
 } ZxMetrics;
 /* Per rank class (pipeline stage): what differs. Times are means over its ranks, but for the most of one. */
-typedef struct { int stage; uint64_t planned_bytes, used_bytes; double compute_ms, wait_ms, wait_max_ms; } ZxClassMetrics;
+typedef struct {
+  int stage;
+  uint64_t planned_bytes, used_bytes;
+  double compute_ms, wait_ms, wait_max_ms;
+} ZxClassMetrics;
 typedef struct ZxLog ZxLog;
-/* dir NULL: no files. Fails with a message for a folder that cannot be made or written. What an earlier run left in
- * metrics.jsonl stays there until the first line of this one, and is kept as metrics.jsonl.1, .2, ... Lines are flushed.
- * Only rank 0 opens a log. */
+/* dir NULL: no files. Fails with a message for a folder that cannot be made or written. What an earlier run
+ * left in metrics.jsonl stays there until the first line of this one, and is kept as metrics.jsonl.1, .2, ...
+ * Lines are flushed. Only rank 0 opens a log. */
 ZxLog *zx_log_open(const char *dir, ZbErr *err);
 bool zx_log_step(ZxLog *l, const ZxMetrics *m, const ZxClassMetrics *c, int nclass, ZbErr *err);
 void zx_log_close(ZxLog *l);

@@ -11,13 +11,17 @@ const char zx_usage[] =
     "usage: mpirun -np N zrun train GRAPH.zsg --recipe FILE:NAME --data FILE.bin --steps K [options]\n"
     "  --recipe FILE:NAME   how to spread the model over the ranks, and how to train it\n"
     "  --data FILE          a token or record file made by zdata\n"
-    "  --steps K            optimizer steps to make; 0: none, which with --save writes the initial weights and needs no data\n"
+    "  --steps K            optimizer steps to make; 0: none, which with --save writes the initial weights "
+    "and needs no data\n"
     "  --seed S             of initial values, dropout and the order of samples (default 1)\n"
     "  --order WORD         shuffled (default) or sequential\n"
     "  --init FILE          start from the weights of a safetensors file\n"
-    "  --save FILE          write the weights to a safetensors file at the end; one that exists is replaced then (if it is\n"
-    "                       such a file), and room for it is taken at the start, in a folder that all nodes share\n"
-    "  --log DIR            write metrics.jsonl there; that of an earlier run becomes metrics.jsonl.1, .2, ...\n"
+    "  --save FILE          write the weights to a safetensors file at the end; one that exists is replaced "
+    "then (if it is\n"
+    "                       such a file), and room for it is taken at the start, in a folder that all nodes "
+    "share\n"
+    "  --log DIR            write metrics.jsonl there; that of an earlier run becomes metrics.jsonl.1, .2, "
+    "...\n"
     "  --threads T          threads of each rank (default 1)\n"
     "  --device WORD        where to compute: cpu, cuda, or auto, the fastest that is there (default auto)\n"
     "  --cluster FILE:NAME  check the plan against a cluster's memory\n"
@@ -37,11 +41,27 @@ static bool number(const char *text, int64_t least, int64_t *out) {
 
 /* What is added here is added to zx_option_facts. */
 bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
-  enum { RECIPE = 256, DATA, STEPS, SEED, ORDER, INIT, SAVE, LOG, THREADS, DEVICE, CLUSTER, TIMES, DRY, HELP };
+  enum {
+    RECIPE = 256,
+    DATA,
+    STEPS,
+    SEED,
+    ORDER,
+    INIT,
+    SAVE,
+    LOG,
+    THREADS,
+    DEVICE,
+    CLUSTER,
+    TIMES,
+    DRY,
+    HELP
+  };
   static const struct option list[] = {
-      {"recipe", 1, NULL, RECIPE}, {"data", 1, NULL, DATA},       {"steps", 1, NULL, STEPS},     {"seed", 1, NULL, SEED},
-      {"order", 1, NULL, ORDER},   {"init", 1, NULL, INIT},       {"save", 1, NULL, SAVE},       {"log", 1, NULL, LOG},
-      {"threads", 1, NULL, THREADS}, {"device", 1, NULL, DEVICE}, {"cluster", 1, NULL, CLUSTER}, {"times", 0, NULL, TIMES},
+      {"recipe", 1, NULL, RECIPE}, {"data", 1, NULL, DATA},       {"steps", 1, NULL, STEPS},
+      {"seed", 1, NULL, SEED},     {"order", 1, NULL, ORDER},     {"init", 1, NULL, INIT},
+      {"save", 1, NULL, SAVE},     {"log", 1, NULL, LOG},         {"threads", 1, NULL, THREADS},
+      {"device", 1, NULL, DEVICE}, {"cluster", 1, NULL, CLUSTER}, {"times", 0, NULL, TIMES},
       {"dry-run", 0, NULL, DRY},   {"help", 0, NULL, HELP},       {NULL, 0, NULL, 0}};
   *o = (ZxOptions){.steps = -1, .seed = 1, .threads = 1};
   optind = 0;
@@ -83,8 +103,11 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
     if (!good) {
       const char *name = k == 'I' ? "I" : list[long_one].name;
       if (who && k == 'I') fprintf(stderr, "%s: at most 16 folders with -I\n", who);
-      else if (who && *err.text) fprintf(stderr, "%s: --%s: %s%s%s\n", who, name, err.text, *err.help ? "; " : "", err.help);
-      else if (who) fprintf(stderr, "%s: wrong value `%s` for --%s; zrun --help lists what is meant\n", who, zb_show(optarg), name);
+      else if (who && *err.text)
+        fprintf(stderr, "%s: --%s: %s%s%s\n", who, name, err.text, *err.help ? "; " : "", err.help);
+      else if (who)
+        fprintf(stderr, "%s: wrong value `%s` for --%s; zrun --help lists what is meant\n", who,
+                zb_show(optarg), name);
       return false;
     }
   }
@@ -100,8 +123,8 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
   return true;
 }
 
-/* Files to read are compared by what is in them, wherever they lie: nodes may have copies. Files to write are one for all
- * ranks. -I only says where to look. */
+/* Files to read are compared by what is in them, wherever they lie: nodes may have copies. Files to write are
+ * one for all ranks. -I only says where to look. */
 void zx_option_facts(ZxFacts *f, const ZxOptions *o) {
   static const char *const no_yes[] = {"no", "yes"};
   zx_fact(f, ZX_OPTIONS, "--device", "%s", o->device->name);

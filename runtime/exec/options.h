@@ -20,7 +20,8 @@ typedef struct {
 } ZxOptions;
 
 extern const char zx_usage[];
-/* Whether help is asked for. Before any option is looked at, since help needs nothing of what the others do. */
+/* Whether help is asked for. Before any option is looked at, since help needs nothing of what the others
+ * do. */
 bool zx_asks_help(int argc, char **argv);
 /* False if they are wrong; as `who` it says why, and NULL says nothing. */
 bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who);

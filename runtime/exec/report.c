@@ -25,7 +25,8 @@ void zx_report_speed(ZxStepTimes *t, const ZpPlan *p, double peak) {
   double ms = t->ms[from + n / 2], flops = p->model_flops / ms * 1e3;
   printf("median step %.1f ms: %.0f tokens/s, %.1f GFLOP/s", ms, zx_tokens_per_step(p) / ms * 1e3,
          flops / 1e9);
-  if (peak > 0) printf(", %.1f %% of the %.1f GFLOP/s that products reach here", 100 * flops / peak, peak / 1e9);
+  if (peak > 0)
+    printf(", %.1f %% of the %.1f GFLOP/s that products reach here", 100 * flops / peak, peak / 1e9);
   printf("\n");
 }
 
@@ -35,11 +36,14 @@ static void print_work(double t, const ZxWork *w) {
   if (w->flops > 0) printf("  %10.1f GFLOP/s", w->flops / t / 1e9);
   else if (w->bytes > 0) printf("  %18s", "");
   if (w->bytes > 0) printf("  %8.1f GB/s", w->bytes / t / 1e9);
-  if (w->bound > 0) printf("  %3.0f %% of its bound (%s)", 100 * w->bound / t, 2 * w->bound_by_flops > w->bound ? "FLOPs" : "bytes");
+  if (w->bound > 0)
+    printf("  %3.0f %% of its bound (%s)", 100 * w->bound / t,
+           2 * w->bound_by_flops > w->bound ? "FLOPs" : "bytes");
   printf("\n");
 }
 
-/* "  dot             backward  gpt2.zug:31        bf16[batch, seq, ffn]        0.812 ms x 480   12.1 %  ..." */
+/* "  dot             backward  gpt2.zug:31        bf16[batch, seq, ffn]        0.812 ms x 480   12.1 %
+ * ..." */
 static void print_calls(const ZxEngine *e, const ZpPlan *p, double sum) {
   ZbArena *a = zb_arena_new();
   ZxCallTime c[16];
@@ -47,8 +51,9 @@ static void print_calls(const ZxEngine *e, const ZpPlan *p, double sum) {
   if (n) printf("of that the longest calls:\n");
   for (uint32_t i = 0; i < n; i++) {
     const char *op = zb_printf(a, "%s%s", zg_op_info[c[i].op].text, c[i].joined ? "+chain" : "");
-    printf("  %-20s %-8s  %-18s %-28s %9.3f ms x %-5" PRIu64 " %5.1f %%", op, c[i].phase, zp_loc_text(p, c[i].loc),
-           zg_type_text(p->graph, a, c[i].type), 1e3 * c[i].seconds / (double)c[i].calls, c[i].calls, 100 * c[i].seconds / sum);
+    printf("  %-20s %-8s  %-18s %-28s %9.3f ms x %-5" PRIu64 " %5.1f %%", op, c[i].phase,
+           zp_loc_text(p, c[i].loc), zg_type_text(p->graph, a, c[i].type),
+           1e3 * c[i].seconds / (double)c[i].calls, c[i].calls, 100 * c[i].seconds / sum);
     print_work(c[i].seconds, &c[i].work);
   }
   zb_arena_free(a);
@@ -63,15 +68,21 @@ void zx_report_times(const ZxEngine *e, const ZpPlan *p, const ZxPeaks *own, int
     if (w[i].bound > 0) bounded += t[i], bound += w[i].bound;
   }
   if (sum <= 0) return;
-  printf("time by operation on rank 0 in steps %" PRId64 " to %" PRId64 " (waiting inside collectives is theirs):\n", from, to);
+  printf("time by operation on rank 0 in steps %" PRId64 " to %" PRId64
+         " (waiting inside collectives is theirs):\n",
+         from, to);
   for (int i = 0; i < ZG_OP_COUNT + 2; i++) {
     if (t[i] <= 0.001 * sum) continue;
-    printf("  %-16s %8.3f s  %5.1f %%", i < ZG_OP_COUNT ? zg_op_info[i].text : i == ZG_OP_COUNT ? "optimizer" : "waiting", t[i],
-           100 * t[i] / sum);
+    printf("  %-16s %8.3f s  %5.1f %%",
+           i < ZG_OP_COUNT    ? zg_op_info[i].text
+           : i == ZG_OP_COUNT ? "optimizer"
+                              : "waiting",
+           t[i], 100 * t[i] / sum);
     print_work(t[i], &w[i]);
   }
   if (bounded > 0)
-    printf("at the %.1f GFLOP/s of large products and the %.1f GB/s of large copies these take %.3f of %.3f s, %.0f %%\n",
+    printf("at the %.1f GFLOP/s of large products and the %.1f GB/s of large copies these take %.3f of %.3f "
+           "s, %.0f %%\n",
            own->flops / 1e9, own->bytes / 1e9, bound, bounded, 100 * bound / bounded);
   print_calls(e, p, sum);
 }

@@ -1,4 +1,5 @@
-/* What zrun says at the end of a run: how fast it was, and where time went. For rank 0, on the standard output. */
+/* What zrun says at the end of a run: how fast it was, and where time went. For rank 0, on the standard
+ * output. */
 #ifndef ZUG_EXEC_REPORT_H
 #define ZUG_EXEC_REPORT_H
 

@@ -1,6 +1,7 @@
-/* zrun: trains a stage graph on the ranks that mpirun started. Every rank reads the same files and makes the same plan,
- * and all make sure of that before they go on (same.h); what is wrong with them is wrong everywhere, so rank 0 says it
- * and all leave in order. What goes wrong on one rank alone is said there, and the job is aborted. */
+/* zrun: trains a stage graph on the ranks that mpirun started. Every rank reads the same files and makes the
+ * same plan, and all make sure of that before they go on (same.h); what is wrong with them is wrong
+ * everywhere, so rank 0 says it and all leave in order. What goes wrong on one rank alone is said there, and
+ * the job is aborted. */
 #include "runtime/exec/device/memory.h"
 #include "runtime/exec/engine/engine.h"
 #include "runtime/exec/facts.h"
@@ -31,14 +32,16 @@ typedef struct {
   ZxLog *log;
   ZbText memory; /* what is said of it */
   double began, peak;
-  ZxPeaks own;    /* of this rank, while all are busy */
-  int64_t timed;  /* the first step that the table of times has */
+  ZxPeaks own;       /* of this rank, while all are busy */
+  int64_t timed;     /* the first step that the table of times has */
   ZxStepTimes times; /* on rank 0 */
 } Run;
 
 /* A mistake that every rank sees alike. */
 static bool same_everywhere(Run *r, const ZbErr *err) {
-  if (r->rank == 0) fprintf(stderr, "zrun: error: %s\n%s%s%s", err->text, *err->help ? "  help: " : "", err->help, *err->help ? "\n" : "");
+  if (r->rank == 0)
+    fprintf(stderr, "zrun: error: %s\n%s%s%s", err->text, *err->help ? "  help: " : "", err->help,
+            *err->help ? "\n" : "");
   return false;
 }
 
@@ -78,12 +81,14 @@ static bool same_options(Run *r) {
   return false;
 }
 
-/* Ranks whose CPUs or libraries are others round other sums otherwise. That is no mistake, but should be known. */
+/* Ranks whose CPUs or libraries are others round other sums otherwise. That is no mistake, but should be
+ * known. */
 static void note_means(Run *r) {
   ZxFacts f = {.a = r->a};
   ZbText t = {0};
   zx_fact(&f, ZX_MEANS, "device", "%s", r->o.device->describe(&r->env));
-  if (!zx_same(r->c, &f, &t) && r->rank == 0) printf("note: sums will be rounded differently: %s", t.s ? t.s : "");
+  if (!zx_same(r->c, &f, &t) && r->rank == 0)
+    printf("note: sums will be rounded differently: %s", t.s ? t.s : "");
   zb_text_free(&t);
 }
 
@@ -139,9 +144,10 @@ static bool check_size(Run *r) {
   ZbErr err = {0};
   const char *dims = "";
   for (uint32_t i = 0; i < r->recipe->nmesh; i++)
-    dims = zb_printf(r->a, "%s%s%s = %" PRId64, dims, i ? ", " : "", r->recipe->mesh[i].name.s, r->recipe->mesh[i].size);
-  zb_fail(&err, "", "recipe %s is for %" PRId64 " rank%s (%s); mpirun started %d [Z0310]", r->recipe->name, r->plan->mesh.nranks,
-          r->plan->mesh.nranks == 1 ? "" : "s", *dims ? dims : "no mesh", n);
+    dims = zb_printf(r->a, "%s%s%s = %" PRId64, dims, i ? ", " : "", r->recipe->mesh[i].name.s,
+                     r->recipe->mesh[i].size);
+  zb_fail(&err, "", "recipe %s is for %" PRId64 " rank%s (%s); mpirun started %d [Z0310]", r->recipe->name,
+          r->plan->mesh.nranks, r->plan->mesh.nranks == 1 ? "" : "s", *dims ? dims : "no mesh", n);
   snprintf(err.help, sizeof err.help, "mpirun -np %" PRId64 " zrun ...", r->plan->mesh.nranks);
   return same_everywhere(r, &err);
 }
@@ -166,12 +172,13 @@ static void introduce(Run *r) {
   if (*r->o.device_note.text) printf("note: computing on the CPU, %s\n", r->o.device_note.text);
   const ZpPlan *p = r->plan;
   char text[24];
-  printf("model %s, %.4g M parameters; recipe %s: %" PRId64 " ranks, %u stage%s, %" PRId64 " micro-batches; %s\n", r->graph->model,
-         p->params / 1e6, r->recipe->name, p->mesh.nranks, p->nstages, p->nstages > 1 ? "s" : "", p->nmicro,
-         r->o.device->describe(&r->env));
+  printf("model %s, %.4g M parameters; recipe %s: %" PRId64 " ranks, %u stage%s, %" PRId64
+         " micro-batches; %s\n",
+         r->graph->model, p->params / 1e6, r->recipe->name, p->mesh.nranks, p->nstages,
+         p->nstages > 1 ? "s" : "", p->nmicro, r->o.device->describe(&r->env));
   for (uint32_t s = 0; s < p->nstages; s++)
-    printf("stage %u: arena %s a rank, %u part%s\n", s, zb_bytes(text, p->stages[s].ledger.total), p->stages[s].ninsts,
-           p->stages[s].ninsts > 1 ? "s" : "");
+    printf("stage %u: arena %s a rank, %u part%s\n", s, zb_bytes(text, p->stages[s].ledger.total),
+           p->stages[s].ninsts, p->stages[s].ninsts > 1 ? "s" : "");
   ZbText t = {0};
   zx_engine_tell(r->engine, &t);
   if (t.s) fputs(t.s, stdout);
@@ -188,7 +195,9 @@ static ZxRate rate_of(const ZlRecipe *r) {
                   .warmup = (int64_t)zl_kw(k, n, "warmup")->num,
                   .until = (int64_t)zl_kw(k, n, "until")->num,
                   .final = zl_kw(k, n, "final")->num,
-                  .anneal = !strcmp(anneal, "cosine") ? ZX_COSINE : !strcmp(anneal, "linear") ? ZX_LINEAR : ZX_CONSTANT};
+                  .anneal = !strcmp(anneal, "cosine")   ? ZX_COSINE
+                            : !strcmp(anneal, "linear") ? ZX_LINEAR
+                                                        : ZX_CONSTANT};
 }
 
 /* FLOP/s of all ranks' products, measured at once: ranks that share cores share their peak. */
@@ -211,7 +220,9 @@ static void begin_times(Run *r) {
 
 /* Stages of which metrics tell apart. */
 enum { MAX_CLASSES = 64 };
-static uint32_t classes(const Run *r) { return r->plan->nstages < MAX_CLASSES ? r->plan->nstages : MAX_CLASSES; }
+static uint32_t classes(const Run *r) {
+  return r->plan->nstages < MAX_CLASSES ? r->plan->nstages : MAX_CLASSES;
+}
 
 /* What differs between ranks, of the whole step and of each stage: means, and the most of any rank. */
 static void gather(Run *r, ZxStep *s, ZxMetrics *m, ZxClassMetrics *c) {
@@ -259,12 +270,21 @@ static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
   if (!zx_engine_step(r->engine, step, lr, &s, &err)) give_up(r, step, &err);
   double ms = 1e3 * (zb_now() - from);
   if (s.used_bytes != zx_engine_bytes(r->engine))
-    ZB_BUG("rank %d planned %" PRIu64 " bytes and used %" PRIu64, r->rank, zx_engine_bytes(r->engine), s.used_bytes);
+    ZB_BUG("rank %d planned %" PRIu64 " bytes and used %" PRIu64, r->rank, zx_engine_bytes(r->engine),
+           s.used_bytes);
   double tokens = zx_tokens_per_step(r->plan), flops = r->plan->model_flops;
-  ZxMetrics m = {.step = step, .steps = r->o.steps, .loss = s.loss, .grad_norm = s.grad_norm, .lr = lr, .tokens = tokens,
-                 .step_ms = ms, .tokens_per_s = tokens / ms * 1e3, .flops = flops,
+  ZxMetrics m = {.step = step,
+                 .steps = r->o.steps,
+                 .loss = s.loss,
+                 .grad_norm = s.grad_norm,
+                 .lr = lr,
+                 .tokens = tokens,
+                 .step_ms = ms,
+                 .tokens_per_s = tokens / ms * 1e3,
+                 .flops = flops,
                  .peak_share = r->peak > 0 ? flops / ms * 1e3 / r->peak : -1,
-                 .planned_bytes = zx_engine_bytes(r->engine), .used_bytes = s.used_bytes};
+                 .planned_bytes = zx_engine_bytes(r->engine),
+                 .used_bytes = s.used_bytes};
   ZxClassMetrics c[MAX_CLASSES];
   gather(r, &s, &m, c);
   m.bubble = ms > 0 && m.wait_ms >= 0 ? m.wait_ms / ms : -1;
@@ -283,7 +303,8 @@ static void conclude(Run *r) {
     printf("no steps: the parameters are as they began\n");
     return;
   }
-  printf("planned == used: %s on rank 0, and equal on every rank\n", zb_bytes(text, zx_engine_bytes(r->engine)));
+  printf("planned == used: %s on rank 0, and equal on every rank\n",
+         zb_bytes(text, zx_engine_bytes(r->engine)));
   zx_report_speed(&r->times, r->plan, r->peak);
   if (r->o.times) zx_report_times(r->engine, r->plan, &r->own, r->timed, r->o.steps);
 }
@@ -300,7 +321,8 @@ static bool train(Run *r) {
   if (!open_files(r)) return false;
   r->env = (ZkEnv){.pool = zk_pool_new(r->o.threads), .seed = r->o.seed};
   r->opened = r->env.pool ? r->o.device->open(&r->env, r->c->t->node_rank(r->c), &err)
-                          : zb_fail(&err, "raise the limit (ulimit -u, ulimit -v)", "%d threads cannot be started", r->o.threads);
+                          : zb_fail(&err, "raise the limit (ulimit -u, ulimit -v)",
+                                    "%d threads cannot be started", r->o.threads);
   if (!agree(r, r->opened, &err)) return false;
   note_means(r);
   ZxEngineOptions eo = {r->o.device, &r->env, r->o.seed, r->data, r->o.order, r->o.times};
@@ -344,7 +366,8 @@ static bool same_program(Run *r, bool help) {
 static bool parse_all(Run *r, int argc, char **argv) {
   int first = lowest(r, !zx_parse_options(argc, argv, &r->o, NULL));
   ZxOptions again;
-  if (first == r->rank) zx_parse_options(argc, argv, &again, r->rank ? zb_printf(r->a, "[rank %d] zrun", r->rank) : "zrun");
+  if (first == r->rank)
+    zx_parse_options(argc, argv, &again, r->rank ? zb_printf(r->a, "[rank %d] zrun", r->rank) : "zrun");
   return first < 0;
 }
 
@@ -361,7 +384,8 @@ static int run(Run *r, int argc, char **argv) {
 int main(int argc, char **argv) {
   ZbErr err = {0};
   ZxLaunch launch = zx_launch();
-  bool alone = launch.rank < 0 || launch.size == 1; /* else others would wait for ever for one that leaves before MPI */
+  bool alone = launch.rank < 0 ||
+               launch.size == 1; /* else others would wait for ever for one that leaves before MPI */
   if (!alone) zb_bug_rank(launch.rank);
   if (alone && zx_asks_help(argc, argv)) return fputs(zx_usage, stdout), 0;
   Run r = {.began = zb_now(), .a = zb_arena_new()};

@@ -12,7 +12,7 @@ typedef double F64 __attribute__((vector_size(64), aligned(8), may_alias));
 #define MAX_OF(acc, x) ((acc) != (acc) || (x) <= (acc) ? (acc) : (x))
 
 #define COMBINE(NAME, T, V)                                                                                  \
-  ZB_WIDE static void NAME(T *out, const void *const *part, int count, size_t n, ZxReduce op) {                 \
+  ZB_WIDE static void NAME(T *out, const void *const *part, int count, size_t n, ZxReduce op) {              \
     enum { STEP = 64 / sizeof(T) };                                                                          \
     size_t i = 0;                                                                                            \
     for (; op == ZX_SUM && i + 4 * STEP <= n; i += 4 * STEP) {                                               \
@@ -43,17 +43,19 @@ typedef double F64 __attribute__((vector_size(64), aligned(8), may_alias));
 COMBINE(combine_f32, float, F32)
 COMBINE(combine_f64, double, F64)
 
-/* bf16 is added up in f32 and rounded once, to nearest even, at the end: zk_bf16_to_f32 and zk_f32_to_bf16 of vectors. A word
- * of 32 bits is two numbers. Each becomes an f32 where it lies, the lower one by a shift, so nothing crosses lanes. Vectors
- * are half as long as above: gcc 12 takes longer ones apart badly where the machine has none. */
+/* bf16 is added up in f32 and rounded once, to nearest even, at the end: zk_bf16_to_f32 and zk_f32_to_bf16 of
+ * vectors. A word of 32 bits is two numbers. Each becomes an f32 where it lies, the lower one by a shift, so
+ * nothing crosses lanes. Vectors are half as long as above: gcc 12 takes longer ones apart badly where the
+ * machine has none. */
 typedef uint32_t Words __attribute__((vector_size(32), aligned(2), may_alias));
 typedef int32_t Ints __attribute__((vector_size(32), aligned(2), may_alias));
 typedef float Floats __attribute__((vector_size(32), aligned(2), may_alias));
 #define UPPER 0xffff0000u
 #define LOW(w) ((Floats)((w) << 16))
-#define HIGH(w) ((Floats)((w) & UPPER))
-/* All ones for a NaN, whose bits without the sign are more than infinity's; gcc would compare number by number. */
-#define NANS(u) ((Words)((Ints)(0x7f800000 - ((u) & 0x7fffffff)) >> 31))
+#define HIGH(w) ((Floats)((w)&UPPER))
+/* All ones for a NaN, whose bits without the sign are more than infinity's; gcc would compare number by
+ * number. */
+#define NANS(u) ((Words)((Ints)(0x7f800000 - ((u)&0x7fffffff)) >> 31))
 #define ROUNDED(u) ((NANS(u) & ((u) | 0x400000)) | (~NANS(u) & ((u) + 0x7fff + ((u) >> 16 & 1))))
 #define PAIR(low, high) (ROUNDED((Words)(low)) >> 16 | (ROUNDED((Words)(high)) & UPPER))
 

@@ -1,5 +1,6 @@
-/* comm: communicators of the host's memory, and what ranks do together by way of them. A communicator is a table of
- * functions; who uses one does not know which it is. This room knows no plan, no device and no engine.
+/* comm: communicators of the host's memory, and what ranks do together by way of them. A communicator is a
+ * table of functions; who uses one does not know which it is. This room knows no plan, no device and no
+ * engine.
  *
  * self.c         a world of one rank
  * mpi*.c         MPI: transfers, groups, and by which of the following a collective goes (mpi.h)
@@ -19,12 +20,13 @@
 #include "base/base.h"
 
 /* ---- the table --------------------------------------------------------------------------------------------
- * One world of ranks and its subgroups. All operations are non-blocking: a function that starts one returns a request, `test`
- * says whether it is complete and makes progress on all. Buffers must stay untouched until then. Collectives of one group
- * must be started in the same order by all its members; the plan guarantees it.
+ * One world of ranks and its subgroups. All operations are non-blocking: a function that starts one returns a
+ * request, `test` says whether it is complete and makes progress on all. Buffers must stay untouched until
+ * then. Collectives of one group must be started in the same order by all its members; the plan guarantees
+ * it.
  *
- * What is moved is what is handed over: bf16 is reduced by exchanging bf16. It is summed in f32, in the order of ranks, and
- * rounded once; but by NCCL, which rounds where it adds. */
+ * What is moved is what is handed over: bf16 is reduced by exchanging bf16. It is summed in f32, in the order
+ * of ranks, and rounded once; but by NCCL, which rounds where it adds. */
 typedef struct ZxComm ZxComm;
 typedef enum { ZX_F32, ZX_F64, ZX_BF16, ZX_BYTES } ZxCommElem; /* what is reduced; ZX_BYTES: nothing is */
 typedef enum { ZX_SUM, ZX_MAX } ZxReduce;
@@ -39,7 +41,8 @@ typedef struct {
   int (*size)(ZxComm *);
   int (*node_rank)(ZxComm *);    /* this rank's number among those of its node */
   const int *(*nodes)(ZxComm *); /* of each rank, the first rank of its node */
-  /* May be NULL. Collective, before anything but the world is used: what was rank order[i] is rank i from now on. */
+  /* May be NULL. Collective, before anything but the world is used: what was rank order[i] is rank i from now
+   * on. */
   void (*reorder)(ZxComm *, const int *order);
   /* Collective over the world: ranks with the same color form a group, ordered by world rank; color < 0: this
    * rank is in none and gets -1. Groups are made at start-up, in the same order on all ranks. */
@@ -54,8 +57,8 @@ typedef struct {
   ZxRequest (*all_reduce)(ZxComm *, ZxGroup, void *p, size_t n, ZxCommElem, ZxReduce); /* in place */
   /* Member i contributes `bytes` bytes, found at `part` (which may be out + i*bytes: in place). */
   ZxRequest (*all_gather)(ZxComm *, ZxGroup, const void *part, size_t bytes, void *out);
-  /* `in` holds group_size blocks of n elements; block i summed over members arrives at member i. `in` stays as it is,
-   * but for its own block if that is `out`. */
+  /* `in` holds group_size blocks of n elements; block i summed over members arrives at member i. `in` stays
+   * as it is, but for its own block if that is `out`. */
   ZxRequest (*reduce_scatter)(ZxComm *, ZxGroup, void *in, size_t n, ZxCommElem, ZxReduce, void *out);
   ZxRequest (*all_to_all)(ZxComm *, ZxGroup, const void *in, size_t bytes, void *out); /* bytes per pair */
   ZxRequest (*broadcast)(ZxComm *, ZxGroup, void *p, size_t bytes, int root);
@@ -63,26 +66,28 @@ typedef struct {
   void (*wait)(ZxComm *, ZxRequest); /* tests, yields and then sleeps: never spins a core dry */
   void (*barrier)(ZxComm *);
 
-  /* May be NULL: no. Whether all operations are complete (-1) for the host when they start, and a device's streams do the
-   * rest. Ranks must then start them in one order of all. */
+  /* May be NULL: no. Whether all operations are complete (-1) for the host when they start, and a device's
+   * streams do the rest. Ranks must then start them in one order of all. */
   bool (*stream_ordered)(ZxComm *);
   /* May be NULL. Why such operations cannot be captured; NULL: they can. */
   const char *(*capture_blocker)(ZxComm *);
-  /* May be NULL. Collective, after a capture that failed on some rank and is forgotten: operations work again. */
+  /* May be NULL. Collective, after a capture that failed on some rank and is forgotten: operations work
+   * again. */
   void (*rebuild)(ZxComm *);
-  /* May be NULL. Called now and then while a rank waits for its device: lets go on what others wait for, and ends the job if
-   * what was begun has failed. */
+  /* May be NULL. Called now and then while a rank waits for its device: lets go on what others wait for, and
+   * ends the job if what was begun has failed. */
   void (*progress)(ZxComm *);
 
-  /* May be NULL, both. For people: what an open request is, and whom it waits for as far as that is known: "receive of 1.2 MB
-   * from rank 3". A number that grows as open requests get on. */
+  /* May be NULL, both. For people: what an open request is, and whom it waits for as far as that is known:
+   * "receive of 1.2 MB from rank 3". A number that grows as open requests get on. */
   void (*explain)(ZxComm *, ZxRequest, ZbText *out);
   uint64_t (*moves)(ZxComm *);
   /* May be NULL. What says more about a wait of its own that lasts: "NCCL_DEBUG=INFO says more". */
   const char *stall_hint;
   /* May be NULL: yes. Whether this rank is the first of its node to ask. */
   bool (*claim)(ZxComm *);
-  /* Ends the whole job with `code`; the one place that does. Flushes nothing but stderr; unfinished files are removed. */
+  /* Ends the whole job with `code`; the one place that does. Flushes nothing but stderr; unfinished files are
+   * removed. */
   void (*abort)(ZxComm *, int code) __attribute__((noreturn));
   void (*free)(ZxComm *);
 } ZxCommTable;
@@ -90,7 +95,7 @@ struct ZxComm {
   const ZxCommTable *t;
 };
 
-/* ---- communicators ------------------------------------------------------------------------------------------ */
+/* ---- communicators ------------------------------------------------------------------------------------- */
 ZxComm *zx_comm_self(void);
 /* Initialises MPI (funneled). With one rank this is still MPI. `argc`, `argv` as main's. */
 ZxComm *zx_comm_mpi(int *argc, char ***argv, ZbErr *err);
@@ -102,15 +107,16 @@ ZxLaunch zx_launch(void);
 
 /* For tests: messages of more than `bytes` bytes go the way of those too large for MPI's int counts. */
 void zx_comm_mpi_limit(ZxComm *comm, size_t bytes);
-/* For tests: collectives started from now on go by messages, as if every rank were on a node of its own. The same on
- * all ranks, while nothing is open. */
+/* For tests: collectives started from now on go by messages, as if every rank were on a node of its own. The
+ * same on all ranks, while nothing is open. */
 void zx_comm_mpi_apart(ZxComm *comm, bool apart);
 /* A test program may replace it: ranks of one machine for which it gives other numbers are on other nodes. */
 int zx_comm_mpi_part(int rank);
 
-/* ---- waits -------------------------------------------------------------------------------------------------- */
-/* A wait that polls, 0 at its beginning. zx_pause: one more look was in vain. Pauses, shortly at first. When nothing of `c`
- * (may be NULL) has moved for zx_patience seconds it says once that the wait stalls, and if so, when something moves. */
+/* ---- waits --------------------------------------------------------------------------------------------- */
+/* A wait that polls, 0 at its beginning. zx_pause: one more look was in vain. Pauses, shortly at first. When
+ * nothing of `c` (may be NULL) has moved for zx_patience seconds it says once that the wait stalls, and if
+ * so, when something moves. */
 typedef struct {
   uint64_t tries, moves;
   double since, seen;
@@ -120,29 +126,31 @@ typedef enum { ZX_WAITS, ZX_STALLS, ZX_GOES_ON } ZxWaited;
 ZxWaited zx_pause(ZxWait *w, ZxComm *c);
 /* Waits for a request by testing it; a rank that waits for long says for what. A communicator's `wait`. */
 void zx_wait(ZxComm *c, ZxRequest r);
-/* How long a wait may last, in seconds, before a rank says what it waits for. A test program may replace it. (A function,
- * since zplan loads modules without it.) */
+/* How long a wait may last, in seconds, before a rank says what it waits for. A test program may replace it.
+ * (A function, since zplan loads modules without it.) */
 double zx_patience(void);
 
-/* ---- agreement ------------------------------------------------------------------------------------------------ */
+/* ---- agreement ----------------------------------------------------------------------------------------- */
 /* Collective: true on all ranks if `ok` on all of them. */
 bool zx_agree(ZxComm *c, bool ok);
-/* Collective: the lowest number that a rank has; below 0: it has none. -1 if no rank has one. Exact up to 2^53. */
+/* Collective: the lowest number that a rank has; below 0: it has none. -1 if no rank has one. Exact up to
+ * 2^53. */
 int64_t zx_lowest(ZxComm *c, int64_t mine);
 
-/* ---- single ranks ---------------------------------------------------------------------------------------------- */
+/* ---- single ranks -------------------------------------------------------------------------------------- */
 /* "[rank 3] text" on stderr, one write call. */
 void zx_say(int rank, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Says why and ends the whole job. Of ranks of a node that do so at the same time one says it. */
 _Noreturn void zx_die(ZxComm *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* ---- for communicators ----------------------------------------------------------------------------------------- */
+/* ---- for communicators --------------------------------------------------------------------------------- */
 static inline size_t zx_elem_bytes(ZxCommElem e) {
   return e == ZX_F64 ? 8 : e == ZX_F32 ? 4 : e == ZX_BF16 ? 2 : 1;
 }
-/* out[0..n) = part[0] + part[1] + ... + part[count-1] (or their maximum), combined in exactly this order, so the result does
- * not depend on which rank computes it. bf16 is summed in f32 and rounded once. `out` may be one of the parts. A NaN in any
- * part gives NaN, for the maximum too: a diverged rank must not disappear in a reduction. */
+/* out[0..n) = part[0] + part[1] + ... + part[count-1] (or their maximum), combined in exactly this order, so
+ * the result does not depend on which rank computes it. bf16 is summed in f32 and rounded once. `out` may be
+ * one of the parts. A NaN in any part gives NaN, for the maximum too: a diverged rank must not disappear in a
+ * reduction. */
 void zx_combine(void *out, const void *const *part, int count, size_t n, ZxCommElem elem, ZxReduce op);
 /* What calloc, malloc or realloc returned; without memory it ends the program. */
 static inline void *zx_need(void *p) {

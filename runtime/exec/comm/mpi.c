@@ -1,8 +1,9 @@
-/* The communicator over MPI. Only comm/mpi* know MPI: mpi_ops.c operations, mpi_group.c groups; here are its start and end.
+/* The communicator over MPI. Only comm/mpi* know MPI: mpi_ops.c operations, mpi_group.c groups; here are its
+ * start and end.
  *
- * A collective of a group whose members all live on one node goes through memory that they share: shm.c. Elsewhere
- * transfers, gathers, broadcasts and all-to-alls are MPI's. Reductions are ours (p2p_reduce.c), since MPI's non-blocking
- * ones go through a root or many dependent hops and promise no order of additions.
+ * A collective of a group whose members all live on one node goes through memory that they share: shm.c.
+ * Elsewhere transfers, gathers, broadcasts and all-to-alls are MPI's. Reductions are ours (p2p_reduce.c),
+ * since MPI's non-blocking ones go through a root or many dependent hops and promise no order of additions.
  *
  * Everything is non-blocking, and nothing progresses but inside `test` and `wait`. A wait tests some dozens
  * of times, giving the core away in between, and then sleeps (wait.c): MPI's own blocking calls spin. */
@@ -99,10 +100,12 @@ void zx_comm_mpi_apart(ZxComm *c, bool apart) {
 /* ---- starting ---- */
 enum { SLOW_START = 10 }; /* seconds */
 
-/* MPI_Init returns when all ranks have called it. A program that never does holds up all others, which cannot end it. */
+/* MPI_Init returns when all ranks have called it. A program that never does holds up all others, which cannot
+ * end it. */
 static void slow(int sig) {
-  static const char text[] = "zrun: MPI_Init waits since 10 s for ranks that have not called it: was every rank "
-                             "started as `zrun train`, and does every node run?\n";
+  static const char text[] =
+      "zrun: MPI_Init waits since 10 s for ranks that have not called it: was every rank "
+      "started as `zrun train`, and does every node run?\n";
   (void)sig;
   if (write(STDERR_FILENO, text, sizeof text - 1) < 0) return; /* nothing can be done here */
 }
@@ -129,7 +132,8 @@ ZxComm *zx_comm_mpi(int *argc, char ***argv, ZbErr *err) {
   /* Without it MPI dies in its first steps, and libraries for products wait for it for ever. */
   void *probe = mmap(NULL, ADDRESSES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (probe == MAP_FAILED) {
-    zb_fail(err, "raise the limit (ulimit -v)", "there are no %d MiB of address space left for MPI and libraries", ADDRESSES >> 20);
+    zb_fail(err, "raise the limit (ulimit -v)",
+            "there are no %d MiB of address space left for MPI and libraries", ADDRESSES >> 20);
     return NULL;
   }
   munmap(probe, ADDRESSES);

@@ -26,7 +26,8 @@ static void share(Mpi *m, Group *g) {
   zx_mpi_check(m, MPI_Bcast(&f, sizeof f, MPI_BYTE, 0, g->comm), "broadcast", sizeof f, -1);
   g->window = zx_shm_map(&f, g->rank);
   int all = g->window != NULL;
-  zx_mpi_check(m, MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, g->comm), "all-reduce", sizeof all, -1);
+  zx_mpi_check(m, MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, g->comm), "all-reduce", sizeof all,
+               -1);
   if (g->rank == 0) zx_shm_close(&f);
   if (all) g->shm = zx_shm_new(g->window, g->rank, g->size);
   else if (g->window) zx_shm_unmap(g->window, g->size);
@@ -37,11 +38,13 @@ ZB_REPLACEABLE int zx_comm_mpi_part(int rank) { return (void)rank, 0; }
 /* Who is on which node, named by its first rank. */
 static void find_nodes(Mpi *m) {
   MPI_Comm node, part;
-  zx_mpi_check(m, MPI_Comm_split_type(m->world, MPI_COMM_TYPE_SHARED, m->rank, MPI_INFO_NULL, &node), "split", 0, -1);
+  zx_mpi_check(m, MPI_Comm_split_type(m->world, MPI_COMM_TYPE_SHARED, m->rank, MPI_INFO_NULL, &node), "split",
+               0, -1);
   zx_mpi_check(m, MPI_Comm_split(node, zx_comm_mpi_part(m->rank), m->rank, &part), "split", 0, -1);
   int first = m->rank;
   zx_mpi_check(m, MPI_Bcast(&first, 1, MPI_INT, 0, part), "broadcast", sizeof first, -1);
-  zx_mpi_check(m, MPI_Allgather(&first, 1, MPI_INT, m->node, 1, MPI_INT, m->world), "all-gather", sizeof first, -1);
+  zx_mpi_check(m, MPI_Allgather(&first, 1, MPI_INT, m->node, 1, MPI_INT, m->world), "all-gather",
+               sizeof first, -1);
   zx_mpi_check(m, MPI_Comm_free(&part), "split", 0, -1);
   zx_mpi_check(m, MPI_Comm_free(&node), "split", 0, -1);
 }

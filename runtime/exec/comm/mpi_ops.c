@@ -39,7 +39,8 @@ static void op_free(Mpi *m, int32_t r) {
 }
 
 /* `bytes` bytes as a type and a count; counts are ints in MPI 3. `parts` of them must be countable, because
- * Open MPI multiplies counts by ranks in int. The type is freed by `drop` once the call that uses it is made. */
+ * Open MPI multiplies counts by ranks in int. The type is freed by `drop` once the call that uses it is
+ * made. */
 static MPI_Datatype type_of(Mpi *m, size_t bytes, int parts, int *count) {
   size_t limit = m->limit / (size_t)parts;
   if (bytes <= limit) {
@@ -148,7 +149,7 @@ ZxRequest zx_mpi_all_reduce(ZxComm *c, ZxGroup gi, void *p, size_t n, ZxCommElem
 }
 
 ZxRequest zx_mpi_reduce_scatter(ZxComm *c, ZxGroup gi, void *in, size_t n, ZxCommElem e, ZxReduce op,
-                                    void *out) {
+                                void *out) {
   static const char what[] = "reduce-scatter";
   Mpi *m = zx_mpi(c);
   Group *g = &m->group[gi];

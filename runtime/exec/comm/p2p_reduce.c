@@ -1,5 +1,5 @@
-/* Reductions by messages. They exchange directly, in rounds over a staging buffer. For 3 ranks and one round of 6 elements,
- * rank 1's view:
+/* Reductions by messages. They exchange directly, in rounds over a staging buffer. For 3 ranks and one round
+ * of 6 elements, rank 1's view:
  *
  *                 rank 0      rank 1      rank 2
  *     exchange    a0..a5      b0..b5      c0..c5      rank i receives everybody's block i
@@ -47,8 +47,9 @@ struct ZxP2p {
   const ZxP2pTransport *t;
   int rank, size;
   Op *ops; /* those not yet done, at their number % nops */
-  uint64_t nops, begun, next, done; /* numbers: of the next to come, the first with rounds to start, the first open */
-  uint32_t rounds;                  /* started so far: gives tags */
+  uint64_t nops;
+  uint64_t begun, next, done; /* numbers: the next to come, the first with rounds to start, the first open */
+  uint32_t rounds;            /* started so far: gives tags */
   uint64_t moves;
   Slot slot[ZX_P2P_SLOTS];
   const void **part; /* one pointer a member, for combining */
@@ -108,7 +109,9 @@ static char *stage_of(const ZxP2p *r, const Slot *s, int i, size_t n) {
 /* ---- rounds ---- */
 static void post(ZxP2p *r, void *group, const Slot *s, bool send, void *p, size_t n, int peer) {
   const Op *o = op_at(r, s->op);
-  if (n) r->t->post(group, (int)(s - r->slot), &(ZxP2pMessage){name_of(o), send, p, n * zx_elem_bytes(o->elem), peer, s->tag});
+  if (n)
+    r->t->post(group, (int)(s - r->slot),
+               &(ZxP2pMessage){name_of(o), send, p, n * zx_elem_bytes(o->elem), peer, s->tag});
 }
 
 static int before(const ZxP2p *r, int k) { return (r->rank + r->size - k) % r->size; }
@@ -117,7 +120,8 @@ static int after(const ZxP2p *r, int k) { return (r->rank + k) % r->size; }
 static void exchange(ZxP2p *r, void *group, Slot *s) {
   size_t n;
   part_of(r, s, r->rank, &n);
-  for (int k = 1; k < r->size; k++) post(r, group, s, false, stage_of(r, s, before(r, k), n), n, before(r, k));
+  for (int k = 1; k < r->size; k++)
+    post(r, group, s, false, stage_of(r, s, before(r, k), n), n, before(r, k));
   for (int k = 1; k < r->size; k++) {
     char *p = part_of(r, s, after(r, k), &n);
     post(r, group, s, true, p, n, after(r, k));

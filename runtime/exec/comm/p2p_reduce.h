@@ -1,5 +1,5 @@
-/* Reductions among the members of a group by messages between two members. Knows no transport: whoever makes a group
- * says how a message is sent. See p2p_reduce.c. */
+/* Reductions among the members of a group by messages between two members. Knows no transport: whoever makes
+ * a group says how a message is sent. See p2p_reduce.c. */
 #ifndef ZUG_COMM_P2P_REDUCE_H
 #define ZUG_COMM_P2P_REDUCE_H
 
@@ -7,7 +7,8 @@
 
 enum { ZX_P2P_SLOTS = 3 }; /* rounds of a group in flight: some travel while one is combined */
 
-/* A message to (from) a member. Of two members, messages of one tag arrive in the order in which they were sent. */
+/* A message to (from) a member. Of two members, messages of one tag arrive in the order in which they were
+ * sent. */
 typedef struct {
   const char *what; /* the operation, for messages to people */
   bool send;
@@ -27,8 +28,8 @@ typedef struct ZxP2p ZxP2p;
 ZxP2p *zx_p2p_new(const ZxP2pTransport *t, int rank, int size);
 void zx_p2p_free(ZxP2p *r);
 
-/* Operations are numbered 0, 1, 2, ... as they start. They mean what their namesakes in ZxCommTable mean; nothing is empty.
- * `group` goes to the transport. */
+/* Operations are numbered 0, 1, 2, ... as they start. They mean what their namesakes in ZxCommTable mean;
+ * nothing is empty. `group` goes to the transport. */
 uint64_t zx_p2p_all_reduce(ZxP2p *r, void *group, void *p, size_t n, ZxCommElem elem, ZxReduce reduce);
 uint64_t zx_p2p_reduce_scatter(ZxP2p *r, void *group, void *in, size_t n, ZxCommElem elem, ZxReduce reduce,
                                void *out);

@@ -1,5 +1,5 @@
-/* Lists of facts, compared on all ranks: first a digest of the whole; only where that differs are rank 0's list and
- * the differences from it sent around. */
+/* Lists of facts, compared on all ranks: first a digest of the whole; only where that differs are rank 0's
+ * list and the differences from it sent around. */
 #include "runtime/exec/comm/same.h"
 
 #include <stdlib.h>
@@ -177,7 +177,8 @@ static void tell_groups(ZxComm *c, ZbArena *a, ZbText *mine, ZbText *out) {
     if (me == 0) tell(&diffs, rank, n, out);
     zb_text_free(&diffs);
   }
-  if (left && me == 0) zb_text_add(out, "%d more rank%s from rank 0 in other ways\n", left, left > 1 ? "s differ" : " differs");
+  if (left && me == 0)
+    zb_text_add(out, "%d more rank%s from rank 0 in other ways\n", left, left > 1 ? "s differ" : " differs");
 }
 
 bool zx_same(ZxComm *c, const ZxFacts *f, ZbText *out) {

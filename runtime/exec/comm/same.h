@@ -1,7 +1,7 @@
-/* Whether all ranks were started alike. Ranks decide alone when they take part in what, and compute parts of one
- * result: two that were given different options or files would wait for each other for ever, or train two models at
- * once. So what they were given is listed as named facts, and the lists are compared before anything is decided by
- * them.
+/* Whether all ranks were started alike. Ranks decide alone when they take part in what, and compute parts of
+ * one result: two that were given different options or files would wait for each other for ever, or train two
+ * models at once. So what they were given is listed as named facts, and the lists are compared before
+ * anything is decided by them.
  *
  * This room knows lists of names and values. What there is to compare is in exec/facts.h. */
 #ifndef ZUG_EXEC_SAME_H
@@ -32,8 +32,9 @@ typedef struct {
 /* Adds one. Names differ within a kind; the first facts that differ are those that are told. */
 void zx_fact(ZxFacts *f, ZxFactKind kind, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* Collective: whether all ranks have the same facts. If not, rank 0 gets lines that say who differs from it in
- * what: "ranks 1, 3 were given another recipe: clip 1 where rank 0 has 0.5". One all-reduce where all are the same. */
+/* Collective: whether all ranks have the same facts. If not, rank 0 gets lines that say who differs from it
+ * in what: "ranks 1, 3 were given another recipe: clip 1 where rank 0 has 0.5". One all-reduce where all are
+ * the same. */
 bool zx_same(ZxComm *c, const ZxFacts *f, ZbText *differences);
 /* The same, where they must be: rank 0 prints these lines as errors. */
 bool zx_same_or_say(ZxComm *c, const ZxFacts *f);

@@ -24,8 +24,8 @@ void zx_say(int rank, const char *fmt, ...) {
 
 enum { LAST_S = 10 }; /* if the one that spoke cannot end the job, the next one does */
 
-/* Ranks that read the same data find the same mistake at the same time: the first of a node to say it does, and ends the
- * others while they wait for it. */
+/* Ranks that read the same data find the same mistake at the same time: the first of a node to say it does,
+ * and ends the others while they wait for it. */
 void zx_die(ZxComm *c, const char *fmt, ...) {
   ZbErr e = {0};
   va_list ap;

@@ -1,9 +1,9 @@
 /* Collectives through a window of memory that all members of a group map.
  *
- * A member writes only its own part of the window and reads everybody's. Its part is a few slots for data, and
- * counters that say how far it is. An operation is cut into rounds that fit into a slot; all members see the
- * same rounds 0, 1, 2, ..., since they start the same operations in the same order. Round r of all members uses
- * slot r % SLOTS and has up to three stages, each of which runs through the rounds in order:
+ * A member writes only its own part of the window and reads everybody's. Its part is a few slots for data,
+ * and counters that say how far it is. An operation is cut into rounds that fit into a slot; all members see
+ * the same rounds 0, 1, 2, ..., since they start the same operations in the same order. Round r of all
+ * members uses slot r % SLOTS and has up to three stages, each of which runs through the rounds in order:
  *
  *     post    copies what the others need into the own slot;       then posted = r + 1
  *     reduce  (large all-reduces) sums the own block of all slots
@@ -16,20 +16,20 @@
  *     reduce  s1 = a1 + b1 + c1, always in rank order: the same bits on any layout; [b0 s1 b2]
  *     take    s0 from slot 0, s2 from slot 2
  *
- * So every element is summed by one member and all get the same bits. A small vector is instead posted whole and
- * summed by each member for itself, in the same order: one time less to wait for each other.
+ * So every element is summed by one member and all get the same bits. A small vector is instead posted whole
+ * and summed by each member for itself, in the same order: one time less to wait for each other.
  *
- * Why nobody reads what is not yet, or no more, there. A counter is stored with release by its owner alone, after
- * the reads and writes of the stage it counts, and loaded with acquire by the others:
- * - What member i posts in round r it writes before posted_i = r + 1. Others read it in `reduce` and `take` of r,
- *   having seen posted_i > r.
+ * Why nobody reads what is not yet, or no more, there. A counter is stored with release by its owner alone,
+ * after the reads and writes of the stage it counts, and loaded with acquire by the others:
+ * - What member i posts in round r it writes before posted_i = r + 1. Others read it in `reduce` and `take`
+ *   of r, having seen posted_i > r.
  * - The sum of block i is written to slot i between posted_i = r + 1 and reduced_i = r + 1. Block i of slot i
  *   is not part of what is posted, and others read it only in `take`, having seen reduced_i > r.
- * - Slot i is written anew in round r + SLOTS. Before, member i has seen taken_j > r of all j, and j's reads of
- *   round r all came before its taken_j = r + 1, since `take` is the last stage.
- * Every pair of conflicting accesses is thus ordered by one release and one acquire of the same counter. A member
- * whose operation is done owes the others nothing: all its stages are behind it. It may leave and never come
- * back, but for freeing the window, which the others keep mapped. */
+ * - Slot i is written anew in round r + SLOTS. Before, member i has seen taken_j > r of all j, and j's reads
+ *   of round r all came before its taken_j = r + 1, since `take` is the last stage.
+ * Every pair of conflicting accesses is thus ordered by one release and one acquire of the same counter. A
+ * member whose operation is done owes the others nothing: all its stages are behind it. It may leave and
+ * never come back, but for freeing the window, which the others keep mapped. */
 #define _GNU_SOURCE /* memfd_create */
 #include "runtime/exec/comm/shm.h"
 
@@ -375,7 +375,8 @@ bool zx_shm_claim(ZxShm *s) { return atomic_exchange(&s->head->claimed, 1) == 0;
 
 uint64_t zx_shm_moves(const ZxShm *s) { return s->post.round + s->reduce.round + s->take.round; }
 
-/* The last stage that has something to do is the one that waits, for what `take`, `reduce` and `post` ask of a member. */
+/* The last stage that has something to do is the one that waits, for what `take`, `reduce` and `post` ask of
+ * a member. */
 bool zx_shm_late(const ZxShm *s, int member) {
   const Counters *c = &s->counters[member];
   if (s->take.round < s->reduce.round) {

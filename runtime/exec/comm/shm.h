@@ -27,8 +27,8 @@ typedef struct ZxShm ZxShm;
 ZxShm *zx_shm_new(void *window, int rank, int size);
 void zx_shm_free(ZxShm *s);
 
-/* Operations are numbered 0, 1, 2, ... as they start and complete in this order. They mean what their namesakes
- * in ZxCommTable mean; nothing is empty, and nothing of a window's arithmetic is of bytes. */
+/* Operations are numbered 0, 1, 2, ... as they start and complete in this order. They mean what their
+ * namesakes in ZxCommTable mean; nothing is empty, and nothing of a window's arithmetic is of bytes. */
 uint64_t zx_shm_all_reduce(ZxShm *s, void *p, size_t n, ZxCommElem elem, ZxReduce reduce);
 uint64_t zx_shm_reduce_scatter(ZxShm *s, void *in, size_t n, ZxCommElem elem, ZxReduce reduce, void *out);
 uint64_t zx_shm_all_gather(ZxShm *s, const void *part, size_t bytes, void *out);
@@ -38,7 +38,7 @@ uint64_t zx_shm_broadcast(ZxShm *s, void *p, size_t bytes, int root);
 void zx_shm_progress(ZxShm *s);
 bool zx_shm_claim(ZxShm *s); /* true for the first member that asks */
 bool zx_shm_done(const ZxShm *s, uint64_t op);
-bool zx_shm_idle(const ZxShm *s); /* all are done */
+bool zx_shm_idle(const ZxShm *s);      /* all are done */
 uint64_t zx_shm_moves(const ZxShm *s); /* grows as operations get on */
 /* Whether the first open operation waits for this member. */
 bool zx_shm_late(const ZxShm *s, int member);

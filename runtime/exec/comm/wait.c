@@ -1,5 +1,5 @@
-/* A wait that polls: gives the core away at first, then sleeps, and tells when it lasts. The clock is looked at only
- * between naps, now and then: what does not last costs nothing. */
+/* A wait that polls: gives the core away at first, then sleeps, and tells when it lasts. The clock is looked
+ * at only between naps, now and then: what does not last costs nothing. */
 #include "runtime/exec/comm/comm.h"
 
 #include <sched.h>

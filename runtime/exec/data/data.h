@@ -10,21 +10,22 @@
 
 #include "base/base.h"
 
-/* ---- samples ---------------------------------------------------------------------------------------------- */
+/* ---- samples ------------------------------------------------------------------------------------------- */
 /* A token file: a header and either one stream of tokens or fixed-size records with named fields (for models
- * that are not language models). Never read whole; sizes are checked against the file's own. By one thread at a time. */
+ * that are not language models). Never read whole; sizes are checked against the file's own. By one thread at
+ * a time. */
 typedef struct ZxData ZxData;
 typedef enum { ZX_ORDER_SHUFFLED, ZX_ORDER_SEQUENTIAL } ZxOrder;
 ZxData *zx_data_open(const char *path, ZbErr *err);
 void zx_data_close(ZxData *d);
-uint64_t zx_data_tokens(const ZxData *d);       /* 0 for records */
+uint64_t zx_data_tokens(const ZxData *d);               /* 0 for records */
 uint64_t zx_data_samples(const ZxData *d, int64_t seq); /* windows of seq tokens (stream), or records */
 /* One field of samples. For a stream: field "tokens" is window[s0 .. s0+ns), "targets" the same shifted by
- * one; ids as i32. For records: field by name, floats for real fields, i32 for index fields. Sample g, a global
- * position 0, 1, 2, ..., is the g-th window in order, or the g-th of a permutation that is a pure function of
- * (seed, epoch): the same in every layout. Fills out[ns values] for the part s0..s0+ns of the sample's `seq`
- * values. A value outside [-1, limit) is an error that names file, position and value. limit < 0: real field; ZX_ANY_I32: whole
- * numbers, which select nothing. */
+ * one; ids as i32. For records: field by name, floats for real fields, i32 for index fields. Sample g, a
+ * global position 0, 1, 2, ..., is the g-th window in order, or the g-th of a permutation that is a pure
+ * function of (seed, epoch): the same in every layout. Fills out[ns values] for the part s0..s0+ns of the
+ * sample's `seq` values. A value outside [-1, limit) is an error that names file, position and value. limit <
+ * 0: real field; ZX_ANY_I32: whole numbers, which select nothing. */
 #define ZX_ANY_I32 INT64_MAX
 typedef struct {
   const ZxData *data;
@@ -32,12 +33,13 @@ typedef struct {
   uint64_t seed;
   int64_t seq; /* values per sample: the product of the field's axes without batch */
 } ZxSampler;
-/* Whether `field` exists and holds `seq` values per sample (records) or can (stream), with a helpful message. */
+/* Whether `field` exists and holds `seq` values per sample (records) or can (stream), with a helpful
+ * message. */
 bool zx_data_check_field(const ZxData *d, const char *field, bool index, int64_t seq, ZbErr *err);
 bool zx_data_read(const ZxSampler *s, const char *field, uint64_t g, int64_t s0, int64_t ns, int64_t limit,
                   void *out, ZbErr *err);
 
-/* ---- files as bytes ---------------------------------------------------------------------------------------- */
+/* ---- files as bytes ------------------------------------------------------------------------------------ */
 enum {
   ZX_DATA_HEAD = 64, /* bytes of the header, and of an entry of the field table after it */
   ZX_DATA_NAME = 40, /* bytes of a field's name, the NUL included */
@@ -84,9 +86,9 @@ bool zx_data_verify(const ZxData *d, ZbErr *err);
 /* The i-th of a permutation of 0..n-1, chosen by seed and epoch. */
 uint64_t zx_data_permute(uint64_t seed, uint64_t epoch, uint64_t n, uint64_t i);
 
-/* ---- writing ----------------------------------------------------------------------------------------------- */
-/* PATH is there when finished; abandoned or failed, nothing is left, and what was there stays. An existing PATH that is no
- * token file is not replaced. */
+/* ---- writing ------------------------------------------------------------------------------------------- */
+/* PATH is there when finished; abandoned or failed, nothing is left, and what was there stays. An existing
+ * PATH that is no token file is not replaced. */
 typedef struct ZxDataWriter ZxDataWriter;
 ZxDataWriter *zx_data_create(const char *path, const ZxDataInfo *info,
                              ZbErr *err); /* info->count is not read */

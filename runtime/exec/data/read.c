@@ -1,6 +1,7 @@
-/* Reads token and record files, and says which sample comes when. A file is never trusted: every size in it is checked
- * against the file's own before it is used. It is read by calls, not mapped: of a mapping without its file, which was
- * cut off or whose server failed, a process dies and names no file. See DATA.md for the format. */
+/* Reads token and record files, and says which sample comes when. A file is never trusted: every size in it
+ * is checked against the file's own before it is used. It is read by calls, not mapped: of a mapping without
+ * its file, which was cut off or whose server failed, a process dies and names no file. See DATA.md for the
+ * format. */
 #include "runtime/exec/data/data.h"
 
 #include <inttypes.h>
@@ -22,10 +23,11 @@ struct ZxData {
   struct {
     uint64_t at, n;
     uint8_t bytes[WINDOW];
-  } *window; /* of the file, as it was last read */
+  } * window; /* of the file, as it was last read */
 };
 
-/* n bytes from byte `at` of the file. Rows of a sample may be a few bytes each, so around those more is read. */
+/* n bytes from byte `at` of the file. Rows of a sample may be a few bytes each, so around those more is
+ * read. */
 static bool get(const ZxData *d, uint64_t at, uint64_t n, void *out, ZbErr *err) {
   ZB_ASSERT(at <= d->n && n <= d->n - at);
   if (d->fd < 0) {
@@ -229,7 +231,8 @@ static bool read_head(ZxData *d, ZbErr *err) {
 /* ---- opening ---- */
 static ZxData *data_new(const char *name, int fd, const void *bytes, uint64_t n, ZbErr *err) {
   ZxData *d = calloc(1, sizeof *d);
-  if (!d || !(d->name = strdup(zb_show(name))) || !(d->window = calloc(1, sizeof *d->window))) zb_out_of_memory(0);
+  if (!d || !(d->name = strdup(zb_show(name))) || !(d->window = calloc(1, sizeof *d->window)))
+    zb_out_of_memory(0);
   d->fd = fd;
   d->bytes = bytes;
   d->n = n;
@@ -385,8 +388,9 @@ static bool bad_id(const ZxData *d, const ZxDataField *f, uint64_t at, int64_t i
                    ZbErr *err) {
   static const char help[] = "was the file packed with another vocabulary than the model's?";
   if (limit == ZX_ANY_I32)
-    return zb_fail(err, "declare the input as real", "%s: value %" PRIu64 " of '%s' is %" PRId64 "; i32 ends at %d", d->name, at,
-                   f->name, id, INT32_MAX);
+    return zb_fail(err, "declare the input as real",
+                   "%s: value %" PRIu64 " of '%s' is %" PRId64 "; i32 ends at %d", d->name, at, f->name, id,
+                   INT32_MAX);
   if (d->info.stream)
     return zb_fail(err, help, "%s: token %" PRIu64 " has the id %" PRId64 "; the model knows 0 to %" PRId64,
                    d->name, at, id, limit - 1);

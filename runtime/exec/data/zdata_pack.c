@@ -47,7 +47,8 @@ static bool walk(Files *fs, const char *folder, ZbErr *err);
 static bool take(Files *fs, const char *path, ZbErr *err) {
   struct stat st;
   bool text = false;
-  if (lstat(path, &st) < 0) return zb_fail(err, NULL, "cannot look at %s: %s", zb_show(path), strerror(errno));
+  if (lstat(path, &st) < 0)
+    return zb_fail(err, NULL, "cannot look at %s: %s", zb_show(path), strerror(errno));
   if (S_ISDIR(st.st_mode)) return walk(fs, path, err);
   if (S_ISREG(st.st_mode) && !is_text(path, &text, err)) return false;
   if (text) ZB_PUSH(fs->a, fs->path, fs->n, path);
@@ -59,7 +60,8 @@ static bool walk(Files *fs, const char *folder, ZbErr *err) {
   struct dirent **list;
   int n = scandir(folder, &list, not_hidden, by_name);
   if (n < 0)
-    return zb_fail(err, "check its permissions", "cannot open the folder %s: %s", zb_show(folder), strerror(errno));
+    return zb_fail(err, "check its permissions", "cannot open the folder %s: %s", zb_show(folder),
+                   strerror(errno));
   bool ok = true;
   for (int i = 0; i < n; i++) {
     ok = ok && take(fs, zb_printf(fs->a, "%s/%s", folder, list[i]->d_name), err);
@@ -121,8 +123,8 @@ static bool look(Copy *c, const uint8_t *p, uint64_t n, const char *path, ZbErr 
       uint64_t limit = largest(p + at + f->at, f);
       if (c->vocab && limit > c->vocab)
         return zb_fail(err, "is --tokens the type that it was written with?",
-                       "%s has the id %" PRIu64 "; --vocab says that ids are below %" PRIu64, zb_show(path), limit - 1,
-                       c->vocab);
+                       "%s has the id %" PRIu64 "; --vocab says that ids are below %" PRIu64, zb_show(path),
+                       limit - 1, c->vocab);
       if (limit > c->limit[i]) c->limit[i] = limit;
     }
   return true;
@@ -138,8 +140,8 @@ static bool copy(Copy *c, const char *path, uint8_t *piece, uint64_t room, ZbErr
     if (ferror(f)) break;
     if (n % c->unit)
       ok = zb_fail(err, "is it the right file, and the right type?",
-                   "%s does not consist of whole %s of %" PRIu64 " bytes: %" PRIu64 " are left over", zb_show(path),
-                   c->info->stream ? "tokens" : "records", c->unit, (uint64_t)(n % c->unit));
+                   "%s does not consist of whole %s of %" PRIu64 " bytes: %" PRIu64 " are left over",
+                   zb_show(path), c->info->stream ? "tokens" : "records", c->unit, (uint64_t)(n % c->unit));
     ok = ok && (c->unit == 1 || look(c, piece, n, path, err)) && zx_data_put(c->w, piece, n, err);
     c->bytes += n;
   }
@@ -167,8 +169,8 @@ static bool copy_all(const ZdOptions *o, Files *fs, ZxDataInfo *info, uint64_t v
   if (!ok) zx_data_abandon(c.w);
   else ok = zx_data_finish(c.w, c.limit, err);
   if (!ok) return false;
-  printf("%s: %" PRIu64 " %s from %zu file%s", zb_show(o->out), c.bytes / c.unit, info->stream ? "tokens" : "records",
-         fs->n, fs->n == 1 ? "" : "s");
+  printf("%s: %" PRIu64 " %s from %zu file%s", zb_show(o->out), c.bytes / c.unit,
+         info->stream ? "tokens" : "records", fs->n, fs->n == 1 ? "" : "s");
   if (fs->skipped) printf(", %zu that are no text left out", fs->skipped);
   printf("\n");
   return true;
@@ -200,8 +202,8 @@ static bool parse_field(ZxDataField *f, const char *text, ZbArena *a, ZbErr *err
   *type++ = *values++ = 0;
   f->elem = zx_data_elem_of(type);
   if (f->elem == ZX_DATA_ELEMS)
-    return zb_fail(err, "types are u8, u16, u32, i32, f32", "--field %s: there is no type '%s'", zb_show(text),
-                   zb_show(type));
+    return zb_fail(err, "types are u8, u16, u32, i32, f32", "--field %s: there is no type '%s'",
+                   zb_show(text), zb_show(type));
   if (!zd_whole(values, 1, &f->values))
     return zb_fail(err, how, "--field %s: '%s' is no count", zb_show(text), zb_show(values));
   if (f->values * zx_data_elem_bytes(f->elem) % 4)

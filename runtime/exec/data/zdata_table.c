@@ -14,7 +14,7 @@ enum { MAX_CLASSES = 1 << 16, MAX_ROW = 64 << 20 /* bytes: more is a quote that 
 typedef struct {
   FILE *f;
   const char *path; /* as messages have it */
-  uint64_t line; /* where the row begins, from 1 */
+  uint64_t line;    /* where the row begins, from 1 */
   uint64_t next;
   ZbText text;  /* all cells, each with a NUL */
   size_t *cell; /* offsets in text */
@@ -102,8 +102,8 @@ static const char *column(const Table *t, size_t i) {
   return t->name ? t->name[i] : zb_printf(t->a, "%zu", i + 1);
 }
 
-/* The first row tells the number of columns, and whether it is a header: if it has anything but numbers beside
- * the label. */
+/* The first row tells the number of columns, and whether it is a header: if it has anything but numbers
+ * beside the label. */
 static bool first_row(Table *t, const char *label, ZbErr *err) {
   Csv *c = &t->csv;
   double x;
@@ -214,7 +214,8 @@ static bool write_table(Table *t, const ZdOptions *o, const ZxDataInfo *info, Zb
   bool ok = !t->header || row(c, err);
   uint64_t rows = 0;
   for (; ok && row(c, err); rows++) ok = put_row(t, w, value, err);
-  if (ok && !err->text[0] && rows != t->rows) ok = zb_fail(err, NULL, "%s changed while it was read", c->path);
+  if (ok && !err->text[0] && rows != t->rows)
+    ok = zb_fail(err, NULL, "%s changed while it was read", c->path);
   uint64_t limit[2] = {0, t->numbers ? (uint64_t)t->largest + 1 : t->nclass};
   if (!ok || err->text[0]) {
     zx_data_abandon(w);
@@ -223,7 +224,8 @@ static bool write_table(Table *t, const ZdOptions *o, const ZxDataInfo *info, Zb
   if (!zx_data_finish(w, limit, err)) return false;
   printf("%s: %" PRIu64 " records: %s of %zu numbers, %s of %" PRIu64 " classes\n", zb_show(o->out), t->rows,
          info->field[0].name, t->ncell - 1, info->field[1].name, limit[1]);
-  for (size_t i = 0; !t->numbers && i < t->nclass && i < 100; i++) printf("  %zu  %s\n", i, zb_show(t->class[i]));
+  for (size_t i = 0; !t->numbers && i < t->nclass && i < 100; i++)
+    printf("  %zu  %s\n", i, zb_show(t->class[i]));
   return true;
 }
 

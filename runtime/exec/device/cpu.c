@@ -1,4 +1,5 @@
-/* The CPU as a device: its memory is the host's, in one mapping that asks for huge pages, and its streams are trivial. */
+/* The CPU as a device: its memory is the host's, in one mapping that asks for huge pages, and its streams are
+ * trivial. */
 #include "runtime/exec/device/device.h"
 
 #include <errno.h>
@@ -10,7 +11,8 @@
 static bool cpu_open(ZkEnv *env, int node_rank, ZbErr *err) {
   (void)node_rank;
   const char *missing = zk_cpu_take(env);
-  return !missing || zb_fail(err, "raise the limit (ulimit -v), or start fewer threads or ranks", "a rank cannot have %s", missing);
+  return !missing || zb_fail(err, "raise the limit (ulimit -v), or start fewer threads or ranks",
+                             "a rank cannot have %s", missing);
 }
 static void cpu_close(ZkEnv *env) { (void)env; }
 
@@ -79,21 +81,23 @@ static float clip_scale(const ZxScalars *c) {
   return scale > 1 ? 1 : (float)scale;
 }
 
-static void cpu_adamw(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g, float *w, float *m,
-                      float *v, uint16_t *w16) {
+static void cpu_adamw(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g,
+                      float *w, float *m, float *v, uint16_t *w16) {
   ZkAdamW q = *p;
   q.scale = clip_scale(clip);
   if (!zk_cpu_adamw(env, &q, n, g, w, m, v, w16)) *clip->lost = 1;
 }
 
-static void cpu_sgd(const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, int64_t n, const float *g, float *w, float *m,
-                    uint16_t *w16) {
+static void cpu_sgd(const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, int64_t n, const float *g,
+                    float *w, float *m, uint16_t *w16) {
   ZkSgd q = *p;
   q.scale = clip_scale(clip);
   if (!zk_cpu_sgd(env, &q, n, g, w, m, w16)) *clip->lost = 1;
 }
 
-static void cpu_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum) { *sum += zk_cpu_sumsq(env, n, x); }
+static void cpu_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum) {
+  *sum += zk_cpu_sumsq(env, n, x);
+}
 
 static void cpu_zero(const ZkEnv *env, void *p, size_t bytes) {
   (void)env;
@@ -125,7 +129,7 @@ static void cpu_unpin(const ZkEnv *env, void *p) {
   free(p);
 }
 
-/* ---- streams and events: a call is done when it returns, so all orders are kept and all events are reached ---- */
+/* ---- streams and events: a call is done when it returns, so order is kept and events are reached ------- */
 static bool cpu_events(ZkEnv *env, uint32_t n, ZbErr *err) { return (void)env, (void)n, (void)err, true; }
 static void cpu_stream(ZkEnv *env, int queue) { (void)env, (void)queue; }
 static int cpu_current(const ZkEnv *env) { return (void)env, 0; }

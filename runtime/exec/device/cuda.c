@@ -1,7 +1,8 @@
-/* A GPU by CUDA: one stream for each queue of the plan, one allocation for the arena, kernels of kernels/cuda.
+/* A GPU by CUDA: one stream for each queue of the plan, one allocation for the arena, kernels of
+ * kernels/cuda.
  *
- * Kernels share their context's workspaces, and those belong to one stream: all kernels that may use one run on the
- * compute queue. On the others there are copies, flat sums, and what communicators put there. */
+ * Kernels share their context's workspaces, and those belong to one stream: all kernels that may use one run
+ * on the compute queue. On the others there are copies, flat sums, and what communicators put there. */
 #include "runtime/exec/device/cuda.h"
 
 #include <stdlib.h>
@@ -44,7 +45,8 @@ static bool make_streams(ZxCuda *d, ZbErr *err) {
   int last, first;
   if (!check(cudaDeviceGetStreamPriorityRange(&last, &first), "stream priorities", err)) return false;
   for (int q = 0; q < ZP_QUEUES; q++)
-    if (!check(cudaStreamCreateWithPriority(&d->stream[q], cudaStreamNonBlocking, q == ZP_Q_COMPUTE ? last : first),
+    if (!check(cudaStreamCreateWithPriority(&d->stream[q], cudaStreamNonBlocking,
+                                            q == ZP_Q_COMPUTE ? last : first),
                "cudaStreamCreate", err))
       return false;
   return true;
@@ -100,7 +102,8 @@ static const char *cuda_describe(const ZkEnv *env) {
     n += snprintf(d->text + n, sizeof d->text - (size_t)n, ", cuBLASLt %zu.%zu", v / 10000, v % 10000 / 100);
 #endif
 #ifdef HAVE_NCCL
-  if (n > 0 && (size_t)n < sizeof d->text) snprintf(d->text + n, sizeof d->text - (size_t)n, ", NCCL %s", zx_nccl_version());
+  if (n > 0 && (size_t)n < sizeof d->text)
+    snprintf(d->text + n, sizeof d->text - (size_t)n, ", NCCL %s", zx_nccl_version());
 #endif
   (void)n;
   return d->text;
@@ -122,17 +125,20 @@ static void *cuda_alloc(const ZkEnv *env, size_t bytes, ZbErr *err) {
   cudaMemGetInfo(&left, &total);
   cudaError_t status = cudaMalloc(&p, bytes ? bytes : 1);
   if (status == cudaSuccess) status = cudaMemset(p, 0, bytes);
-  if (status == cudaSuccess) status = cudaDeviceSynchronize(); /* streams of ours do not wait for the one that cleared */
+  if (status == cudaSuccess)
+    status = cudaDeviceSynchronize(); /* streams of ours do not wait for the one that cleared */
   if (status == cudaSuccess) return p;
   cudaGetLastError();
   if (p) cudaFree(p);
-  zb_fail(err, "", "cannot allocate the arena of %s on %s (device %d%s, %s of %s unused): %s", zb_bytes(text[0], bytes),
-          d->cu->name, d->device, d->shared ? ", which ranks share" : "", zb_bytes(text[1], left), zb_bytes(text[2], total),
-          cudaGetErrorString(status));
+  zb_fail(err, "", "cannot allocate the arena of %s on %s (device %d%s, %s of %s unused): %s",
+          zb_bytes(text[0], bytes), d->cu->name, d->device, d->shared ? ", which ranks share" : "",
+          zb_bytes(text[1], left), zb_bytes(text[2], total), cudaGetErrorString(status));
   return NULL;
 }
 
-static void cuda_free(const ZkEnv *env, void *p, size_t bytes) { note(zx_cuda(env), cudaFree(p), "giving back the arena", bytes); }
+static void cuda_free(const ZkEnv *env, void *p, size_t bytes) {
+  note(zx_cuda(env), cudaFree(p), "giving back the arena", bytes);
+}
 
 static void *cuda_pinned(const ZkEnv *env, size_t bytes, ZbErr *err) {
   (void)env;
@@ -146,10 +152,14 @@ static void *cuda_pinned(const ZkEnv *env, size_t bytes, ZbErr *err) {
   return NULL;
 }
 
-static void cuda_unpin(const ZkEnv *env, void *p) { note(zx_cuda(env), cudaFreeHost(p), "giving back pinned memory", 0); }
+static void cuda_unpin(const ZkEnv *env, void *p) {
+  note(zx_cuda(env), cudaFreeHost(p), "giving back pinned memory", 0);
+}
 
-static void move(const ZkEnv *env, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, const char *what) {
-  if (bytes && to != from) note(zx_cuda(env), cudaMemcpyAsync(to, from, bytes, kind, zx_cuda_stream(env)), what, bytes);
+static void move(const ZkEnv *env, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                 const char *what) {
+  if (bytes && to != from)
+    note(zx_cuda(env), cudaMemcpyAsync(to, from, bytes, kind, zx_cuda_stream(env)), what, bytes);
 }
 static void cuda_copy(const ZkEnv *env, void *to, const void *from, size_t bytes) {
   move(env, to, from, bytes, cudaMemcpyDeviceToDevice, "a copy");
@@ -169,7 +179,8 @@ static void on_compute(const ZkEnv *env) { ZB_ASSERT(zx_cuda(env)->current == ZP
 
 static bool cuda_prepare(const ZkEnv *env, const ZkCall *call, ZbErr *err) {
   if (!zk_cuda_kernel(call->op))
-    return zb_fail(err, "use --device cpu", "`%s` is not among the CUDA kernels of this build", zg_op_info[call->op].text);
+    return zb_fail(err, "use --device cpu", "`%s` is not among the CUDA kernels of this build",
+                   zg_op_info[call->op].text);
   zk_cuda_prepare(env, call);
   const char *error = zk_cuda_error(zx_cuda(env)->cu);
   return !error || zb_fail(err, "", "CUDA: %s", error);
@@ -182,16 +193,16 @@ static void cuda_run(const ZkEnv *env, const ZkCall *call) {
 
 static const double *squares_of(const ZxScalars *clip) { return clip->most > 0 ? clip->squares : NULL; }
 
-static void cuda_adamw(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g, float *w, float *m,
-                       float *v, uint16_t *w16) {
+static void cuda_adamw(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g,
+                       float *w, float *m, float *v, uint16_t *w16) {
   ZkAdamW q = *p;
   q.scale = 1;
   zk_cuda_adamw(env, &q, squares_of(clip), clip->most, n, (float *)(uintptr_t)g, w, m, v, w16, clip->lost,
                 false); /* g is not cleared */
 }
 
-static void cuda_sgd(const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, int64_t n, const float *g, float *w, float *m,
-                     uint16_t *w16) {
+static void cuda_sgd(const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, int64_t n, const float *g,
+                     float *w, float *m, uint16_t *w16) {
   ZkSgd q = *p;
   q.scale = 1;
   zk_cuda_sgd(env, &q, squares_of(clip), clip->most, n, (float *)(uintptr_t)g, w, m, w16, clip->lost, false);
@@ -209,7 +220,9 @@ static bool cuda_events(ZkEnv *env, uint32_t n, ZbErr *err) {
   d->event = calloc(n, sizeof *d->event);
   if (!d->event) return zb_fail(err, "", "no host memory for %u events", n);
   for (; d->nevents < n; d->nevents++)
-    if (!check(cudaEventCreateWithFlags(&d->event[d->nevents], cudaEventDisableTiming), "cudaEventCreate", err)) return false;
+    if (!check(cudaEventCreateWithFlags(&d->event[d->nevents], cudaEventDisableTiming), "cudaEventCreate",
+               err))
+      return false;
   return true;
 }
 
@@ -226,10 +239,12 @@ static void cuda_record(const ZkEnv *env, uint32_t event) {
 }
 
 static void cuda_wait(const ZkEnv *env, uint32_t event) {
-  note(zx_cuda(env), cudaStreamWaitEvent(zx_cuda_stream(env), zx_cuda(env)->event[event], 0), "waiting for an event", 0);
+  note(zx_cuda(env), cudaStreamWaitEvent(zx_cuda_stream(env), zx_cuda(env)->event[event], 0),
+       "waiting for an event", 0);
 }
 
-/* "Not yet" is no error, but is left where kernels look for errors. What failed counts as done: `finish` says it. */
+/* "Not yet" is no error, but is left where kernels look for errors. What failed counts as done: `finish` says
+ * it. */
 static bool done(ZxCuda *d, cudaError_t status, const char *what) {
   if (status == cudaErrorNotReady) {
     cudaGetLastError();
@@ -253,7 +268,8 @@ static bool cuda_idle(const ZkEnv *env) {
 
 /* What a kernel did wrong is known some time after it began, and in a captured step not of which. */
 static bool cuda_finish(const ZkEnv *env, ZbErr *err) {
-  static const char where[] = "with --times and CUDA_LAUNCH_BLOCKING=1 in the environment the first call that fails is named";
+  static const char where[] =
+      "with --times and CUDA_LAUNCH_BLOCKING=1 in the environment the first call that fails is named";
   ZxCuda *d = zx_cuda(env);
   for (int q = 0; q < ZP_QUEUES; q++) note(d, cudaStreamSynchronize(d->stream[q]), "work on a stream", 0);
   const char *error = zk_cuda_error(d->cu);
@@ -262,21 +278,24 @@ static bool cuda_finish(const ZkEnv *env, ZbErr *err) {
 }
 
 /* ---- captured steps: CUDA graphs ----
- * The compute queue's stream is the origin: others come in by an event at the beginning, and are joined by one of each at
- * the end. What captured kernels report is no error of a run: all of it is done again, by replay or anew. */
+ * The compute queue's stream is the origin: others come in by an event at the beginning, and are joined by
+ * one of each at the end. What captured kernels report is no error of a run: all of it is done again, by
+ * replay or anew. */
 static bool fork_streams(ZxCuda *d, ZbErr *err) {
   cudaStream_t origin = d->stream[ZP_Q_COMPUTE];
   if (!check(cudaEventRecord(d->fork[ZP_Q_COMPUTE], origin), "cudaEventRecord", err)) return false;
   for (int q = 0; q < ZP_QUEUES; q++)
-    if (q != ZP_Q_COMPUTE && !check(cudaStreamWaitEvent(d->stream[q], d->fork[ZP_Q_COMPUTE], 0), "cudaStreamWaitEvent", err))
+    if (q != ZP_Q_COMPUTE &&
+        !check(cudaStreamWaitEvent(d->stream[q], d->fork[ZP_Q_COMPUTE], 0), "cudaStreamWaitEvent", err))
       return false;
   return true;
 }
 
 static bool join_streams(ZxCuda *d, ZbErr *err) {
   for (int q = 0; q < ZP_QUEUES; q++)
-    if (q != ZP_Q_COMPUTE && (!check(cudaEventRecord(d->fork[q], d->stream[q]), "cudaEventRecord", err) ||
-                              !check(cudaStreamWaitEvent(d->stream[ZP_Q_COMPUTE], d->fork[q], 0), "cudaStreamWaitEvent", err)))
+    if (q != ZP_Q_COMPUTE &&
+        (!check(cudaEventRecord(d->fork[q], d->stream[q]), "cudaEventRecord", err) ||
+         !check(cudaStreamWaitEvent(d->stream[ZP_Q_COMPUTE], d->fork[q], 0), "cudaStreamWaitEvent", err)))
       return false;
   return true;
 }
@@ -284,8 +303,11 @@ static bool join_streams(ZxCuda *d, ZbErr *err) {
 static bool cuda_capture(ZkEnv *env, ZbErr *err) {
   ZxCuda *d = zx_cuda(env);
   for (int q = 0; q < ZP_QUEUES; q++)
-    if (!d->fork[q] && !check(cudaEventCreateWithFlags(&d->fork[q], cudaEventDisableTiming), "cudaEventCreate", err)) return false;
-  if (!check(cudaStreamBeginCapture(d->stream[ZP_Q_COMPUTE], cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture", err))
+    if (!d->fork[q] &&
+        !check(cudaEventCreateWithFlags(&d->fork[q], cudaEventDisableTiming), "cudaEventCreate", err))
+      return false;
+  if (!check(cudaStreamBeginCapture(d->stream[ZP_Q_COMPUTE], cudaStreamCaptureModeThreadLocal),
+             "cudaStreamBeginCapture", err))
     return false;
   if (fork_streams(d, err)) return true;
   cudaGraph_t none = NULL;
@@ -295,7 +317,8 @@ static bool cuda_capture(ZkEnv *env, ZbErr *err) {
   return false;
 }
 
-/* The first thing that went wrong while a step was captured, taken back: it is to be said once, and is not the run's. */
+/* The first thing that went wrong while a step was captured, taken back: it is to be said once, and is not
+ * the run's. */
 static bool went_well(ZxCuda *d, ZbErr *err) {
   const char *kernels = zk_cuda_error(d->cu);
   bool well = !d->failed && !kernels;
@@ -309,9 +332,11 @@ static bool cuda_end_capture(ZkEnv *env, ZbErr *err) {
   ZxCuda *d = zx_cuda(env);
   cudaGraph_t graph = NULL;
   bool ok = went_well(d, err) && join_streams(d, err);
-  cudaError_t status = cudaStreamEndCapture(d->stream[ZP_Q_COMPUTE], &graph); /* also where it is of no use any more */
+  cudaError_t status =
+      cudaStreamEndCapture(d->stream[ZP_Q_COMPUTE], &graph); /* also where it is of no use any more */
   ok = ok && check(status, "cudaStreamEndCapture", err) &&
-       check(cudaGraphInstantiateWithFlags(&d->graph, graph, cudaGraphInstantiateFlagUseNodePriority), "cudaGraphInstantiate", err) &&
+       check(cudaGraphInstantiateWithFlags(&d->graph, graph, cudaGraphInstantiateFlagUseNodePriority),
+             "cudaGraphInstantiate", err) &&
        check(cudaGraphUpload(d->graph, d->stream[ZP_Q_COMPUTE]), "cudaGraphUpload", err);
   if (graph) cudaGraphDestroy(graph);
   cudaGetLastError();

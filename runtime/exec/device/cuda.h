@@ -23,7 +23,9 @@ typedef struct {
 } ZxCuda;
 
 static inline ZxCuda *zx_cuda(const ZkEnv *env) { return ((ZkCuda *)env->device)->owner; }
-static inline cudaStream_t zx_cuda_stream(const ZkEnv *env) { return zx_cuda(env)->stream[zx_cuda(env)->current]; }
+static inline cudaStream_t zx_cuda_stream(const ZkEnv *env) {
+  return zx_cuda(env)->stream[zx_cuda(env)->current];
+}
 
 /* cuda_peak.c */
 double zx_cuda_measure_flops(const ZkEnv *env, ZkElem elem, int ms);

@@ -11,13 +11,21 @@ typedef struct {
 } Products;
 
 static ZkView matrix(ZkElem elem, uint16_t rows, uint16_t columns, int64_t side, void *data) {
-  return (ZkView){.data = data, .elem = (uint8_t)elem, .rank = 2, .axis = {rows, columns}, .size = {side, side},
-                  .stride = {side, 1}, .whole = {side, side}};
+  return (ZkView){.data = data,
+                  .elem = (uint8_t)elem,
+                  .rank = 2,
+                  .axis = {rows, columns},
+                  .size = {side, side},
+                  .stride = {side, 1},
+                  .whole = {side, side}};
 }
 
 /* Numbers as they occur: products of zeros take less power, and so are faster than any of use. */
 static bool fill(char *to, size_t bytes, ZkElem elem, cudaStream_t stream) {
-  union { float f[4096]; uint16_t h[8192]; } x;
+  union {
+    float f[4096];
+    uint16_t h[8192];
+  } x;
   size_t have = sizeof x < bytes ? sizeof x : bytes;
   for (size_t i = 0; i < 8192; i++) {
     float f = (float)zb_random_normal(1, 2, i);
@@ -27,7 +35,8 @@ static bool fill(char *to, size_t bytes, ZkElem elem, cudaStream_t stream) {
     else if (i < 4096) x.f[i] = f;
   }
   /* The stream does not wait for what is copied outside of it. */
-  bool ok = cudaMemcpy(to, &x, have, cudaMemcpyHostToDevice) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess;
+  bool ok = cudaMemcpy(to, &x, have, cudaMemcpyHostToDevice) == cudaSuccess &&
+            cudaDeviceSynchronize() == cudaSuccess;
   for (size_t n = have; ok && n < bytes; n *= 2) {
     size_t more = n < bytes - n ? n : bytes - n;
     ok = cudaMemcpyAsync(to + n, to, more, cudaMemcpyDeviceToDevice, stream) == cudaSuccess;
@@ -73,7 +82,8 @@ static double run(const ZkEnv *env, void (*one)(const ZkEnv *env, const void *ar
 }
 
 /* How many of them a second, for that long; 0 after an error. */
-static double rate(const ZkEnv *env, void (*one)(const ZkEnv *env, const void *arg), const void *arg, double seconds) {
+static double rate(const ZkEnv *env, void (*one)(const ZkEnv *env, const void *arg), const void *arg,
+                   double seconds) {
   double t;
   int n = 1;
   while ((t = run(env, one, arg, n)) >= 0 && t < seconds) n *= 2;
@@ -86,7 +96,8 @@ static void product(const ZkEnv *env, const void *arg) { zk_cuda_kernel(ZG_OP_DO
 double zx_cuda_measure_flops(const ZkEnv *env, ZkElem elem, int ms) {
   ZxCuda *d = zx_cuda(env);
   if (!zk_cuda_kernel(ZG_OP_DOT)) return 0;
-  /* As much work as fills the device, or as its memory still has room for; f32, not by tensor cores, takes ten times as long. */
+  /* As much work as fills the device, or as its memory still has room for; f32, not by tensor cores, takes
+   * ten times as long. */
   int64_t side = (int64_t)zb_round_up((uint64_t)d->cu->sms * (elem == ZK_BF16 ? 60 : 30), 256);
   Products p;
   char *memory = NULL;

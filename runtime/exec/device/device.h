@@ -1,5 +1,5 @@
-/* device: where a rank's arena lies and who computes on it. A device is a table of functions; another one is a file more
- * and a line in the list.
+/* device: where a rank's arena lies and who computes on it. A device is a table of functions; another one is
+ * a file more and a line in the list.
  *
  * registry.c    the list of devices; choosing one, and loading its module
  * cpu.c         the CPU
@@ -14,31 +14,35 @@
 #include "kernels/kernels.h"
 #include "runtime/exec/comm/comm.h"
 
-/* What an update has to do with the step's scalars: gradients, whose squared norm is `squares`, are scaled to a norm of at most
- * `most` (0: not); `lost` becomes 1 if a parameter or a state is not finite afterwards. */
+/* What an update has to do with the step's scalars: gradients, whose squared norm is `squares`, are scaled to
+ * a norm of at most `most` (0: not); `lost` becomes 1 if a parameter or a state is not finite afterwards. */
 typedef struct {
   const double *squares;
   float most;
   double *lost;
 } ZxScalars;
 
-/* Every call but those that say so may only queue its work on the current stream, one for each of the plan's queues: work of
- * a stream is done in order, and work of another is ordered after it by an event. A host device does it at once. */
+/* Every call but those that say so may only queue its work on the current stream, one for each of the plan's
+ * queues: work of a stream is done in order, and work of another is ordered after it by an event. A host
+ * device does it at once. */
 typedef struct {
   /* ---- what it is ---- */
   const char *name; /* "cpu" */
-  /* A device in a module has only these: how people call it, the module's file, which has the rest as zx_device_NAME, and
-   * a library that machines with such a device have. */
+  /* A device in a module has only these: how people call it, the module's file, which has the rest as
+   * zx_device_NAME, and a library that machines with such a device have. */
   const char *label, *module, *driver;
-  bool host; /* its memory is the host's, and a call is done when it returns: nothing need be copied to be fed or read */
+  /* Its memory is the host's, and a call is done when it returns: nothing need be copied to be fed or
+   * read. */
+  bool host;
   /* May be NULL: always. Whether there is one on this machine; if not, why. */
   bool (*available)(ZbErr *err);
-  /* Fills env->device, and takes what libraries keep for themselves. `node_rank`: this rank's number among those of its
-   * node. */
+  /* Fills env->device, and takes what libraries keep for themselves. `node_rank`: this rank's number among
+   * those of its node. */
   bool (*open)(ZkEnv *env, int node_rank, ZbErr *err);
   void (*close)(ZkEnv *env);
   const char *(*describe)(const ZkEnv *env);
-  /* FLOP/s of products of this type (ZK_F32, ZK_BF16), measured for about `ms`; returns when done. 0: not known. */
+  /* FLOP/s of products of this type (ZK_F32, ZK_BF16), measured for about `ms`; returns when done. 0: not
+   * known. */
   double (*measure_flops)(const ZkEnv *env, ZkElem elem, int ms);
   /* May be NULL. The same of copying large blocks, in bytes/s read and written. */
   double (*measure_copy)(const ZkEnv *env, int ms);
@@ -48,25 +52,27 @@ typedef struct {
   bool (*joins)(const ZkCall *call); /* may be NULL */
 
   /* ---- memory ---- */
-  void *(*alloc)(const ZkEnv *env, size_t bytes, ZbErr *err); /* 64-byte aligned, zeroed; the one allocation of a run */
+  void *(*alloc)(const ZkEnv *env, size_t bytes,
+                 ZbErr *err); /* 64-byte aligned, zeroed; the one allocation of a run */
   void (*free)(const ZkEnv *env, void *p, size_t bytes);
   /* May be NULL. Bytes of the device's memory, and how many of them nobody has taken. */
   void (*memory)(const ZkEnv *env, uint64_t *total, uint64_t *unused);
   void (*zero)(const ZkEnv *env, void *p, size_t bytes);
   void (*copy)(const ZkEnv *env, void *to, const void *from, size_t bytes);
-  /* Memory of the host's that the device can reach; to the device, and from it. `from` (`to`) is memory of `pinned` and
-   * stays untouched until done. */
+  /* Memory of the host's that the device can reach; to the device, and from it. `from` (`to`) is memory of
+   * `pinned` and stays untouched until done. */
   void *(*pinned)(const ZkEnv *env, size_t bytes, ZbErr *err);
   void (*unpin)(const ZkEnv *env, void *p);
   void (*upload)(const ZkEnv *env, void *to, const void *from, size_t bytes);
   void (*download)(const ZkEnv *env, void *to, const void *from, size_t bytes);
 
   /* ---- computing ---- */
-  /* May be NULL. At start-up, for all calls of the steps to come: makes what it needs. False if the device lacks it. */
+  /* May be NULL. At start-up, for all calls of the steps to come: makes what it needs. False if the device
+   * lacks it. */
   bool (*prepare)(const ZkEnv *env, const ZkCall *call, ZbErr *err);
   void (*run)(const ZkEnv *env, const ZkCall *call);
-  void (*adamw)(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g, float *w,
-                float *m, float *v, uint16_t *w16);
+  void (*adamw)(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g,
+                float *w, float *m, float *v, uint16_t *w16);
   void (*sgd)(const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, int64_t n, const float *g, float *w,
               float *m, uint16_t *w16);
   void (*sumsq)(const ZkEnv *env, int64_t n, const float *x, double *sum); /* sum += x.x */
@@ -79,26 +85,28 @@ typedef struct {
   bool (*events)(ZkEnv *env, uint32_t n, ZbErr *err);
   void (*stream)(ZkEnv *env, int queue); /* makes that queue's stream the current one */
   int (*current)(const ZkEnv *env);
-  void (*record)(const ZkEnv *env, uint32_t event); /* reached when all that the current stream has so far is done */
-  void (*wait)(const ZkEnv *env, uint32_t event);   /* later work of the current stream is done after it */
+  void (*record)(const ZkEnv *env,
+                 uint32_t event); /* reached when all that the current stream has so far is done */
+  void (*wait)(const ZkEnv *env, uint32_t event); /* later work of the current stream is done after it */
   bool (*reached)(const ZkEnv *env, uint32_t event);
   bool (*idle)(const ZkEnv *env); /* all streams have done their work */
   /* Returns when all streams have done their work. False if any of it failed: where and why. */
   bool (*finish)(const ZkEnv *env, ZbErr *err);
 
   /* ---- captured steps. May be NULL, all four ---- */
-  /* From `capture` on, what streams are given is not done but noted, until `end_capture`; at both the compute queue's stream
-   * is the current one, and what others are given in between is ordered by events of that time. False: it cannot be done,
-   * nothing is noted, and the step is to be queued anew. `replay` gives the current stream all that was noted to do;
-   * `drop_graph` ends it, before communicators that are used in it end. */
+  /* From `capture` on, what streams are given is not done but noted, until `end_capture`; at both the compute
+   * queue's stream is the current one, and what others are given in between is ordered by events of that
+   * time. False: it cannot be done, nothing is noted, and the step is to be queued anew. `replay` gives the
+   * current stream all that was noted to do; `drop_graph` ends it, before communicators that are used in it
+   * end. */
   bool (*capture)(ZkEnv *env, ZbErr *err);
   bool (*end_capture)(ZkEnv *env, ZbErr *err);
   void (*replay)(const ZkEnv *env);
   void (*drop_graph)(ZkEnv *env);
 
-  /* May be NULL. Collective: a communicator of the device's memory over the ranks of `world`, whose operations go to the
-   * current stream and are complete (-1) once they are there; of a host device, `world` itself. NULL on all ranks if there
-   * is none, and why. */
+  /* May be NULL. Collective: a communicator of the device's memory over the ranks of `world`, whose
+   * operations go to the current stream and are complete (-1) once they are there; of a host device, `world`
+   * itself. NULL on all ranks if there is none, and why. */
   ZxComm *(*comm)(ZxComm *world, ZkEnv *env, const char **why);
 } ZxDeviceTable;
 
@@ -106,13 +114,14 @@ extern const ZxDeviceTable zx_device_cpu;
 extern const ZxDeviceTable zx_device_cuda; /* in a module of builds with CUDA */
 /* The devices, the best first; NULL ends the list. A test program may replace it. */
 extern const ZxDeviceTable *const zx_devices[];
-/* The device of that name, or NULL; "auto" is the first that this build and machine have. `err` says why a device is not
- * had that is in the list (of "auto": why it is not one whose driver is there). */
+/* The device of that name, or NULL; "auto" is the first that this build and machine have. `err` says why a
+ * device is not had that is in the list (of "auto": why it is not one whose driver is there). */
 const ZxDeviceTable *zx_device(const char *name, ZbErr *err);
 
 /* Events of a staged communicator, beside those of its user. */
 enum { ZX_STAGED_EVENTS = 64 };
-/* A communicator of a device's memory by way of the host's, `inner`. Uses events [event, event + ZX_STAGED_EVENTS). */
+/* A communicator of a device's memory by way of the host's, `inner`. Uses events [event, event +
+ * ZX_STAGED_EVENTS). */
 ZxComm *zx_comm_staged(ZxComm *inner, const ZxDeviceTable *d, ZkEnv *env, uint32_t event);
 
 #endif

@@ -1,36 +1,38 @@
-/* The communicator over NCCL, and the only file that knows NCCL. What starts goes to the device's current stream and is
- * done for the host (-1): the rest is the streams' and events' to order. MPI remains the communicator of the host's memory,
- * by which ranks find each other, and which ends the job.
+/* The communicator over NCCL, and the only file that knows NCCL. What starts goes to the device's current
+ * stream and is done for the host (-1): the rest is the streams' and events' to order. MPI remains the
+ * communicator of the host's memory, by which ranks find each other, and which ends the job.
  *
- * Why ranks cannot come to wait for each other in a circle. An operation of NCCL is a kernel that holds its place on the
- * GPU until its partners run theirs, and more than one communicator has work there at the same time. NCCL's documents
- * ("Using multiple NCCL communicators concurrently") want one order of all operations, the same on all devices. There is
- * one: plan/program.c puts all that happens anywhere at a time of one history, and each rank queues its program in that
- * order (queues.c, play_in_order). Whatever an operation waits for is before it in the order, wherever it is: in its own
- * stream, in another by an event, on a partner's GPU. So the first one that is not complete can always go on, if only
+ * Why ranks cannot come to wait for each other in a circle. An operation of NCCL is a kernel that holds its
+ * place on the GPU until its partners run theirs, and more than one communicator has work there at the same
+ * time. NCCL's documents ("Using multiple NCCL communicators concurrently") want one order of all operations,
+ * the same on all devices. There is one: plan/program.c puts all that happens anywhere at a time of one
+ * history, and each rank queues its program in that order (queues.c, play_in_order). Whatever an operation
+ * waits for is before it in the order, wherever it is: in its own stream, in another by an event, on a
+ * partner's GPU. So the first one that is not complete can always go on, if only
  *
- *   1. hosts get to it. A host waits in a step for what it has queued (an input's upload, a call that is timed), where NCCL
- *      makes a connection, and wherever CUDA waits for a device on its own: to load a kernel that runs for the first time
- *      ("Lazy Loading" in the CUDA guide), to allocate. All that is before what comes next; it ends.
- *   2. it has room on the GPU beside operations that come later but were begun before. Kernels that end by themselves give
- *      room; an operation takes at most `ctas` blocks, a fraction of the multiprocessors, so that one of each stream has.
- *      Besides, NCCL from 2.26 on begins operations in the order of their hosts (NCCL_LAUNCH_ORDER_IMPLICIT=1). In a graph
- *      there are no streams, and nothing says which kernels may run at once: there that is needed, and older ones are not
- *      captured.
+ *   1. hosts get to it. A host waits in a step for what it has queued (an input's upload, a call that is
+ *      timed), where NCCL makes a connection, and wherever CUDA waits for a device on its own: to load a
+ *      kernel that runs for the first time ("Lazy Loading" in the CUDA guide), to allocate. All that is
+ *      before what comes next; it ends.
+ *   2. it has room on the GPU beside operations that come later but were begun before. Kernels that end by
+ *      themselves give room; an operation takes at most `ctas` blocks, a fraction of the multiprocessors, so
+ *      that one of each stream has. Besides, NCCL from 2.26 on begins operations in the order of their hosts
+ *      (NCCL_LAUNCH_ORDER_IMPLICIT=1). In a graph there are no streams, and nothing says which kernels may
+ *      run at once: there that is needed, and older ones are not captured.
  *
- * Connections are made at start-up all the same (NCCL_RUNTIME_CONNECT=0, `connect`): steps should not wait for them, and
- * what memory they take is known then.
+ * Connections are made at start-up all the same (NCCL_RUNTIME_CONNECT=0, `connect`): steps should not wait
+ * for them, and what memory they take is known then.
  *
- * Transfers match by their order, without tags: both ends' are parts of the plan's one order. They share one stream in both
- * directions; pairs that a schedule exchanges at the same time thus go one after the other.
+ * Transfers match by their order, without tags: both ends' are parts of the plan's one order. They share one
+ * stream in both directions; pairs that a schedule exchanges at the same time thus go one after the other.
  *
- * Communicators belong to one queue each: the engine makes groups of nodes and of the collective queue apart, and
- * transfers have one of their own.
+ * Communicators belong to one queue each: the engine makes groups of nodes and of the collective queue apart,
+ * and transfers have one of their own.
  *
- * NCCL's sums are not those of combine.c. The order of additions is NCCL's to choose, so bits are those of MPI's
- * communicator only up to rounding; of bf16 every partial sum that one GPU passes on is rounded: N - 1 times in a ring of
- * N, up to 2^-9 of the partial sum each, where MPI's rounds once. A maximum drops a NaN that only one member has, unlike
- * MPI's: what follows (a shift before exp) meets that NaN again. */
+ * NCCL's sums are not those of combine.c. The order of additions is NCCL's to choose, so bits are those of
+ * MPI's communicator only up to rounding; of bf16 every partial sum that one GPU passes on is rounded: N - 1
+ * times in a ring of N, up to 2^-9 of the partial sum each, where MPI's rounds once. A maximum drops a NaN
+ * that only one member has, unlike MPI's: what follows (a shift before exp) meets that NaN again. */
 #include "runtime/exec/comm/same.h"
 #include "runtime/exec/device/cuda.h"
 
@@ -38,7 +40,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIMIT_S 180 /* for making a communicator */
+#define LIMIT_S 180    /* for making a communicator */
 #define IN_ORDER 22600 /* NCCL 2.26 has NCCL_LAUNCH_ORDER_IMPLICIT */
 
 typedef struct {
@@ -50,7 +52,9 @@ typedef struct {
   int peer; /* -1: a collective */
 } Group;
 
-typedef struct { int color, group; } Split; /* group: -1: this rank is in none */
+typedef struct {
+  int color, group;
+} Split; /* group: -1: this rank is in none */
 
 typedef struct {
   ZxComm base;
@@ -81,9 +85,11 @@ static _Noreturn void fail(Nccl *n, const Group *g, ncclResult_t r, const char *
   char text[24], where[160] = "";
   const char *last = last_words();
   if (g && g->what && g->peer >= 0)
-    snprintf(where, sizeof where, "; last here: %s of %s with rank %d", g->what, zb_bytes(text, g->bytes), g->peer);
+    snprintf(where, sizeof where, "; last here: %s of %s with rank %d", g->what, zb_bytes(text, g->bytes),
+             g->peer);
   else if (g && g->what)
-    snprintf(where, sizeof where, "; last here: %s of %s among %d ranks", g->what, zb_bytes(text, g->bytes), g->size);
+    snprintf(where, sizeof where, "; last here: %s of %s among %d ranks", g->what, zb_bytes(text, g->bytes),
+             g->size);
   zx_say(n->rank, "error: NCCL: %s: %s%s%s%s", what, ncclGetErrorString(r), *last ? ": " : "", last, where);
   n->inner->t->abort(n->inner, 1);
 }
@@ -92,12 +98,14 @@ static void check(Nccl *n, const Group *g, ncclResult_t r, const char *what) {
   if (r != ncclSuccess && r != ncclInProgress) fail(n, g, r, what);
 }
 
-/* Others may wait for a message that only leaves when this rank calls MPI ("NCCL and MPI" in NCCL's guide). */
+/* Others may wait for a message that only leaves when this rank calls MPI ("NCCL and MPI" in NCCL's
+ * guide). */
 static void keep_mpi_going(Nccl *n) {
   if (n->inner->t->progress) n->inner->t->progress(n->inner);
 }
 
-/* What has become of what goes on in the background of a communicator that does not block; ncclInProgress: nothing, for long. */
+/* What has become of what goes on in the background of a communicator that does not block; ncclInProgress:
+ * nothing, for long. */
 static ncclResult_t outcome(Nccl *n, ncclComm_t comm) {
   ncclResult_t state = ncclSuccess, asked;
   ZxWait w = {0};
@@ -105,7 +113,8 @@ static ncclResult_t outcome(Nccl *n, ncclComm_t comm) {
     if ((asked = ncclCommGetAsyncError(comm, &state)) != ncclSuccess) return asked;
     if (state != ncclInProgress) break;
     keep_mpi_going(n);
-    if (zx_pause(&w, NULL) == ZX_STALLS) zx_say(n->rank, "note: has waited %.0f s for other ranks in NCCL", zx_patience());
+    if (zx_pause(&w, NULL) == ZX_STALLS)
+      zx_say(n->rank, "note: has waited %.0f s for other ranks in NCCL", zx_patience());
   }
   return state;
 }
@@ -140,15 +149,16 @@ static ncclConfig_t config_of(bool blocking, int ctas) {
   return c;
 }
 
-/* Collective over the world. Operations of the new communicator return when they are in the stream: one that does not
- * block would start a thread for each, and would have to be asked whether they are there. */
+/* Collective over the world. Operations of the new communicator return when they are in the stream: one that
+ * does not block would start a thread for each, and would have to be asked whether they are there. */
 static ncclComm_t split(Nccl *n, int color) {
   ncclComm_t comm = NULL;
   ncclConfig_t config = config_of(true, n->ctas);
   const char *what = "making a communicator";
-  check(n, NULL, ncclCommSplit(n->root, color < 0 ? NCCL_SPLIT_NOCOLOR : color, n->rank, &comm, &config), what);
+  check(n, NULL, ncclCommSplit(n->root, color < 0 ? NCCL_SPLIT_NOCOLOR : color, n->rank, &comm, &config),
+        what);
   settle(n, NULL, n->root, what); /* only then it is there */
-  cudaGetLastError(); /* of what NCCL tried in vain; kernels look at it after their launches */
+  cudaGetLastError();             /* of what NCCL tried in vain; kernels look at it after their launches */
   if (color < 0) return NULL;
   if (!comm) fail(n, NULL, ncclInternalError, what);
   settle(n, NULL, comm, what);
@@ -175,7 +185,8 @@ static ZxGroup nccl_split(ZxComm *c, int color) {
   return add(n, inner, color);
 }
 
-/* The first transfer between two ranks makes their connection, and waits for the other's: here, where all are. */
+/* The first transfer between two ranks makes their connection, and waits for the other's: here, where all
+ * are. */
 static void connect_transfers(Nccl *n) {
   Group *g = &n->transfers;
   cudaStream_t stream = zx_cuda(n->env)->stream[ZP_Q_P2P]; /* as all that follow */
@@ -205,8 +216,8 @@ static void nccl_connect(ZxComm *c, const int *peer, int npeers) {
 }
 
 /* ---- operations ---- */
-/* Whether the step that is being captured is of no use any more. An operation would fail there, and with it what its
- * communicator is good for. */
+/* Whether the step that is being captured is of no use any more. An operation would fail there, and with it
+ * what its communicator is good for. */
 static bool spoilt(Nccl *n) {
   enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   if (cudaStreamIsCapturing(zx_cuda_stream(n->env), &status) != cudaSuccess) cudaGetLastError();
@@ -234,7 +245,8 @@ static ncclDataType_t type_of(ZxCommElem e) {
 static ncclRedOp_t op_of(ZxReduce r) { return r == ZX_MAX ? ncclMax : ncclSum; }
 
 /* What fails while it is captured makes the capture fail; nccl_rebuild comes then.
- * With NCCL_COMM_BLOCKING=0 in the environment even these communicators do not block; the next operation would be refused. */
+ * With NCCL_COMM_BLOCKING=0 in the environment even these communicators do not block; the next operation
+ * would be refused. */
 static ZxRequest end(ZxComm *c, const Group *g, ncclResult_t r) {
   Nccl *n = nccl(c);
   ZxCuda *d = zx_cuda(n->env);
@@ -244,7 +256,7 @@ static ZxRequest end(ZxComm *c, const Group *g, ncclResult_t r) {
     snprintf(d->failure, sizeof d->failure, "NCCL: %s: %s: %s", g->what, ncclGetErrorString(r), last_words());
   } else check(n, g, r, g->what);
   if (r == ncclInProgress) settle(n, g, g->comm, g->what);
-  cudaGetLastError(); /* NCCL built to share our CUDA runtime leaves what it asked in vain (cudaErrorLossyQuery) */
+  cudaGetLastError(); /* NCCL with our CUDA runtime leaves what it asked in vain (cudaErrorLossyQuery) */
   return -1;
 }
 
@@ -271,17 +283,22 @@ static ZxRequest nccl_recv(ZxComm *c, void *p, size_t bytes, int peer, int tag) 
 
 static ZxRequest nccl_all_reduce(ZxComm *c, ZxGroup gi, void *p, size_t n, ZxCommElem e, ZxReduce op) {
   const Group *g = begin(c, gi, "all-reduce", n * zx_elem_bytes(e));
-  return g ? end(c, g, ncclAllReduce(p, p, n, type_of(e), op_of(op), g->comm, zx_cuda_stream(nccl(c)->env))) : -1;
+  return g ? end(c, g, ncclAllReduce(p, p, n, type_of(e), op_of(op), g->comm, zx_cuda_stream(nccl(c)->env)))
+           : -1;
 }
 
 static ZxRequest nccl_all_gather(ZxComm *c, ZxGroup gi, const void *part, size_t bytes, void *out) {
   const Group *g = begin(c, gi, "all-gather", bytes);
-  return g ? end(c, g, ncclAllGather(part, out, bytes, ncclUint8, g->comm, zx_cuda_stream(nccl(c)->env))) : -1;
+  return g ? end(c, g, ncclAllGather(part, out, bytes, ncclUint8, g->comm, zx_cuda_stream(nccl(c)->env)))
+           : -1;
 }
 
-static ZxRequest nccl_reduce_scatter(ZxComm *c, ZxGroup gi, void *in, size_t n, ZxCommElem e, ZxReduce op, void *out) {
+static ZxRequest nccl_reduce_scatter(ZxComm *c, ZxGroup gi, void *in, size_t n, ZxCommElem e, ZxReduce op,
+                                     void *out) {
   const Group *g = begin(c, gi, "reduce-scatter", n * zx_elem_bytes(e));
-  return g ? end(c, g, ncclReduceScatter(in, out, n, type_of(e), op_of(op), g->comm, zx_cuda_stream(nccl(c)->env))) : -1;
+  return g ? end(c, g,
+                 ncclReduceScatter(in, out, n, type_of(e), op_of(op), g->comm, zx_cuda_stream(nccl(c)->env)))
+           : -1;
 }
 
 /* In one group, since each send waits for its receiver. */
@@ -289,7 +306,8 @@ static ncclResult_t exchange(const Group *g, const char *in, size_t bytes, char 
   ncclResult_t r = ncclGroupStart(), ended;
   for (int i = 0; i < g->size && (r == ncclSuccess || r == ncclInProgress); i++) {
     r = ncclSend(in + (size_t)i * bytes, bytes, ncclUint8, i, g->comm, stream);
-    if (r == ncclSuccess || r == ncclInProgress) r = ncclRecv(out + (size_t)i * bytes, bytes, ncclUint8, i, g->comm, stream);
+    if (r == ncclSuccess || r == ncclInProgress)
+      r = ncclRecv(out + (size_t)i * bytes, bytes, ncclUint8, i, g->comm, stream);
   }
   ended = ncclGroupEnd();
   return r == ncclSuccess || r == ncclInProgress ? ended : r;
@@ -302,7 +320,8 @@ static ZxRequest nccl_all_to_all(ZxComm *c, ZxGroup gi, const void *in, size_t b
 
 static ZxRequest nccl_broadcast(ZxComm *c, ZxGroup gi, void *p, size_t bytes, int root) {
   const Group *g = begin(c, gi, "broadcast", bytes);
-  return g ? end(c, g, ncclBroadcast(p, p, bytes, ncclUint8, root, g->comm, zx_cuda_stream(nccl(c)->env))) : -1;
+  return g ? end(c, g, ncclBroadcast(p, p, bytes, ncclUint8, root, g->comm, zx_cuda_stream(nccl(c)->env)))
+           : -1;
 }
 
 static bool nccl_test(ZxComm *c, ZxRequest r) {
@@ -317,7 +336,9 @@ static bool nccl_stream_ordered(ZxComm *c) { return (void)c, true; }
 static const char *nccl_capture_blocker(ZxComm *c) {
   int version = 0;
   ncclGetVersion(&version);
-  return nccl(c)->size == 1 || version >= IN_ORDER ? NULL : "NCCL keeps its operations in order in a graph from 2.26 on only";
+  return nccl(c)->size == 1 || version >= IN_ORDER
+             ? NULL
+             : "NCCL keeps its operations in order in a graph from 2.26 on only";
 }
 static int nccl_rank(ZxComm *c) { return nccl(c)->rank; }
 static int nccl_size(ZxComm *c) { return nccl(c)->size; }
@@ -326,7 +347,9 @@ static const int *nccl_nodes(ZxComm *c) { return nccl(c)->inner->t->nodes(nccl(c
 static int nccl_group_rank(ZxComm *c, ZxGroup g) { return nccl(c)->group[g].rank; }
 static int nccl_group_size(ZxComm *c, ZxGroup g) { return nccl(c)->group[g].size; }
 static void nccl_barrier(ZxComm *c) { nccl(c)->inner->t->barrier(nccl(c)->inner); }
-static __attribute__((noreturn)) void nccl_abort(ZxComm *c, int code) { nccl(c)->inner->t->abort(nccl(c)->inner, code); }
+static __attribute__((noreturn)) void nccl_abort(ZxComm *c, int code) {
+  nccl(c)->inner->t->abort(nccl(c)->inner, code);
+}
 
 static void drop(Nccl *n, ncclComm_t comm) {
   if (!comm) return;
@@ -373,15 +396,16 @@ static ncclResult_t find_others(Nccl *n) {
   return r == ncclInProgress ? outcome(n, n->root) : r;
 }
 
-/* Collective. Where NCCL cannot start (two parts of one GPU, no network, a driver that is too old), the lowest rank that
- * knows it says why. Aborting tells those that still look for this one. */
+/* Collective. Where NCCL cannot start (two parts of one GPU, no network, a driver that is too old), the
+ * lowest rank that knows it says why. Aborting tells those that still look for this one. */
 static bool start_up(Nccl *n) {
   ZxComm *world = n->inner;
   ncclResult_t r = find_others(n);
   char why[200];
   const char *last = last_words();
-  snprintf(why, sizeof why, "%s%s%s", r == ncclInProgress ? "other ranks do not answer" : ncclGetErrorString(r),
-           *last ? ": " : "", last);
+  snprintf(why, sizeof why, "%s%s%s",
+           r == ncclInProgress ? "other ranks do not answer" : ncclGetErrorString(r), *last ? ": " : "",
+           last);
   if (r != ncclSuccess && n->root) ncclCommAbort(n->root);
   int64_t first = zx_lowest(world, r == ncclSuccess ? -1 : n->rank);
   if (first < 0) return true;
@@ -391,7 +415,8 @@ static bool start_up(Nccl *n) {
   return false;
 }
 
-/* A capture that failed on some rank may have left communicators there that only say so, and others elsewhere. */
+/* A capture that failed on some rank may have left communicators there that only say so, and others
+ * elsewhere. */
 static void nccl_rebuild(ZxComm *c) {
   Nccl *n = nccl(c);
   if (n->transfers.comm) ncclCommAbort(n->transfers.comm);
@@ -455,17 +480,27 @@ static int sharing(ZxComm *world, const ZxCuda *d, int ranks) {
   return zx_agree(world, known) ? n : ranks;
 }
 
-/* Blocks of an operation, the same on all ranks: with one on each queue there is a quarter left for other kernels. */
+/* Blocks of an operation, the same on all ranks: with one on each queue there is a quarter left for other
+ * kernels. */
 static int blocks(ZxComm *world, const ZxCuda *d) {
   int64_t least = zx_lowest(world, d->cu->sms / (ZP_QUEUES + 1));
   return least < 1 ? 1 : least > 32 ? 32 : (int)least;
 }
 
-/* NCCL takes settings from the environment of each rank, and waits for ever where those that choose an algorithm differ. */
+/* NCCL takes settings from the environment of each rank, and waits for ever where those that choose an
+ * algorithm differ. */
 static void same_settings(ZxComm *world) {
-  static const char *const names[] = {"NCCL_ALGO",     "NCCL_PROTO",    "NCCL_NTHREADS",      "NCCL_BUFFSIZE",
-                                      "NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",
-                                      "NCCL_LAUNCH_ORDER_IMPLICIT", "NCCL_RUNTIME_CONNECT", NULL};
+  static const char *const names[] = {"NCCL_ALGO",
+                                      "NCCL_PROTO",
+                                      "NCCL_NTHREADS",
+                                      "NCCL_BUFFSIZE",
+                                      "NCCL_MIN_CTAS",
+                                      "NCCL_MAX_CTAS",
+                                      "NCCL_MIN_NCHANNELS",
+                                      "NCCL_MAX_NCHANNELS",
+                                      "NCCL_LAUNCH_ORDER_IMPLICIT",
+                                      "NCCL_RUNTIME_CONNECT",
+                                      NULL};
   ZxFacts f = {.a = zb_arena_new()};
   zx_fact(&f, ZX_BUILD, "NCCL", "%s", zx_nccl_version());
   for (int i = 0; names[i]; i++) {

@@ -1,6 +1,6 @@
-/* The devices of zrun, and choosing one. Those whose libraries are large are in modules of their own, loaded when such a
- * device is there: ranks on CPUs start without them (CUDA's take 80 ms and 250 MB of each). A module uses what the program
- * has, and is loaded with all its symbols bound. */
+/* The devices of zrun, and choosing one. Those whose libraries are large are in modules of their own, loaded
+ * when such a device is there: ranks on CPUs start without them (CUDA's take 80 ms and 250 MB of each). A
+ * module uses what the program has, and is loaded with all its symbols bound. */
 #include "runtime/exec/device/device.h"
 
 #include <dlfcn.h>

@@ -1,8 +1,9 @@
-/* A communicator of a device's memory by way of the host's: what is sent is copied to the host on the stream of its queue,
- * goes through the communicator of the host's memory, and what arrives is copied back on that stream. So many ranks can
- * share a device, and nothing but MPI is needed.
+/* A communicator of a device's memory by way of the host's: what is sent is copied to the host on the stream
+ * of its queue, goes through the communicator of the host's memory, and what arrives is copied back on that
+ * stream. So many ranks can share a device, and nothing but MPI is needed.
  *
- * Operations that start on one stream reach the inner communicator in that order, as its collectives require. */
+ * Operations that start on one stream reach the inner communicator in that order, as its collectives
+ * require. */
 #include "runtime/exec/device/device.h"
 
 #include <stdlib.h>
@@ -17,10 +18,10 @@ typedef struct {
   ZxGroup group;
   ZxCommElem elem;
   ZxReduce how;
-  void *to;        /* on the device */
-  size_t n, back;  /* elements or bytes of the operation; bytes to the device */
-  char *host;      /* what goes out, and what comes back: in its place, or after it */
-  size_t size;     /* of the room at `host` */
+  void *to;       /* on the device */
+  size_t n, back; /* elements or bytes of the operation; bytes to the device */
+  char *host;     /* what goes out, and what comes back: in its place, or after it */
+  size_t size;    /* of the room at `host` */
   char *result;
   uint64_t order;
   ZxRequest request;
@@ -49,7 +50,8 @@ static void need_room(Staged *s, Op *o, size_t size) {
   if (!o->host) zx_die(s->inner, "%s", err.text);
 }
 
-/* Starts operation `like`: `out` bytes at `from` go to the host. apart: what comes back must not lie over them. */
+/* Starts operation `like`: `out` bytes at `from` go to the host. apart: what comes back must not lie over
+ * them. */
 static ZxRequest begin(Staged *s, Op like, const void *from, size_t out, bool apart) {
   Op *o = NULL;
   for (int i = 0; i < ZX_STAGED_EVENTS && !o; i++)
@@ -140,7 +142,8 @@ static ZxRequest staged_send(ZxComm *c, const void *p, size_t bytes, int peer, i
   return begin(staged(c), (Op){.kind = SEND, .n = bytes, .peer = peer, .tag = tag}, p, bytes, false);
 }
 static ZxRequest staged_recv(ZxComm *c, void *p, size_t bytes, int peer, int tag) {
-  return begin(staged(c), (Op){.kind = RECV, .n = bytes, .peer = peer, .tag = tag, .to = p, .back = bytes}, NULL, 0, false);
+  return begin(staged(c), (Op){.kind = RECV, .n = bytes, .peer = peer, .tag = tag, .to = p, .back = bytes},
+               NULL, 0, false);
 }
 static ZxRequest staged_all_reduce(ZxComm *c, ZxGroup g, void *p, size_t n, ZxCommElem elem, ZxReduce how) {
   size_t bytes = n * zx_elem_bytes(elem);
@@ -153,7 +156,8 @@ static ZxRequest staged_all_gather(ZxComm *c, ZxGroup g, const void *part, size_
   Op o = {.kind = ALL_GATHER, .group = g, .n = bytes, .to = out, .back = bytes * members(staged(c), g)};
   return begin(staged(c), o, part, bytes, true);
 }
-static ZxRequest staged_reduce_scatter(ZxComm *c, ZxGroup g, void *in, size_t n, ZxCommElem elem, ZxReduce how, void *out) {
+static ZxRequest staged_reduce_scatter(ZxComm *c, ZxGroup g, void *in, size_t n, ZxCommElem elem,
+                                       ZxReduce how, void *out) {
   size_t bytes = n * zx_elem_bytes(elem);
   if (members(staged(c), g) == 1) return alone(staged(c), out, in, bytes);
   Op o = {.kind = REDUCE_SCATTER, .group = g, .n = n, .elem = elem, .how = how, .to = out, .back = bytes};
@@ -162,7 +166,8 @@ static ZxRequest staged_reduce_scatter(ZxComm *c, ZxGroup g, void *in, size_t n,
 static ZxRequest staged_all_to_all(ZxComm *c, ZxGroup g, const void *in, size_t bytes, void *out) {
   size_t all = bytes * members(staged(c), g);
   if (all == bytes) return alone(staged(c), out, in, bytes);
-  return begin(staged(c), (Op){.kind = ALL_TO_ALL, .group = g, .n = bytes, .to = out, .back = all}, in, all, true);
+  return begin(staged(c), (Op){.kind = ALL_TO_ALL, .group = g, .n = bytes, .to = out, .back = all}, in, all,
+               true);
 }
 static ZxRequest staged_broadcast(ZxComm *c, ZxGroup g, void *p, size_t bytes, int root) {
   bool mine = staged(c)->inner->t->group_rank(staged(c)->inner, g) == root;
@@ -178,15 +183,23 @@ static int staged_rank(ZxComm *c) { return staged(c)->inner->t->rank(staged(c)->
 static int staged_size(ZxComm *c) { return staged(c)->inner->t->size(staged(c)->inner); }
 static int staged_node_rank(ZxComm *c) { return staged(c)->inner->t->node_rank(staged(c)->inner); }
 static const int *staged_nodes(ZxComm *c) { return staged(c)->inner->t->nodes(staged(c)->inner); }
-static ZxGroup staged_split(ZxComm *c, int color) { return staged(c)->inner->t->split(staged(c)->inner, color); }
-static int staged_group_rank(ZxComm *c, ZxGroup g) { return staged(c)->inner->t->group_rank(staged(c)->inner, g); }
-static int staged_group_size(ZxComm *c, ZxGroup g) { return staged(c)->inner->t->group_size(staged(c)->inner, g); }
+static ZxGroup staged_split(ZxComm *c, int color) {
+  return staged(c)->inner->t->split(staged(c)->inner, color);
+}
+static int staged_group_rank(ZxComm *c, ZxGroup g) {
+  return staged(c)->inner->t->group_rank(staged(c)->inner, g);
+}
+static int staged_group_size(ZxComm *c, ZxGroup g) {
+  return staged(c)->inner->t->group_size(staged(c)->inner, g);
+}
 static void staged_barrier(ZxComm *c) { staged(c)->inner->t->barrier(staged(c)->inner); }
 static void staged_progress(ZxComm *c) {
   ZxComm *inner = staged(c)->inner;
   if (inner->t->progress) inner->t->progress(inner);
 }
-static __attribute__((noreturn)) void staged_abort(ZxComm *c, int code) { staged(c)->inner->t->abort(staged(c)->inner, code); }
+static __attribute__((noreturn)) void staged_abort(ZxComm *c, int code) {
+  staged(c)->inner->t->abort(staged(c)->inner, code);
+}
 
 /* The inner communicator is not ours to free. */
 static void staged_free(ZxComm *c) {

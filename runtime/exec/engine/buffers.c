@@ -1,8 +1,9 @@
-/* Where things lie in the arena: the buffers of an instruction, and of a bucket the shard that this rank owns.
+/* Where things lie in the arena: the buffers of an instruction, and of a bucket the shard that this rank
+ * owns.
  *
- * A rank's *owned shard* of a bucket is what it updates: its part where optimizer states are cut, else all of it. Where
- * several ranks own the same (replicas, copies of a tied parameter on other stages) they compute the same; exactly one of
- * them counts it in the norm and writes it to files. */
+ * A rank's *owned shard* of a bucket is what it updates: its part where optimizer states are cut, else all of
+ * it. Where several ranks own the same (replicas, copies of a tied parameter on other stages) they compute
+ * the same; exactly one of them counts it in the norm and writes it to files. */
 #include "runtime/exec/engine/internal.h"
 
 /* ---- buffers of an instruction ---- */
@@ -63,7 +64,9 @@ float *zx_master(const ZxEngine *e, const ZpHeld *h) {
   return (float *)(void *)shard_at(e, h, h->param_at, 3, 4);
 }
 
-float *zx_grads(const ZxEngine *e, const ZpHeld *h) { return (float *)(void *)shard_at(e, h, h->grad_at, 2, 4); }
+float *zx_grads(const ZxEngine *e, const ZpHeld *h) {
+  return (float *)(void *)shard_at(e, h, h->grad_at, 2, 4);
+}
 
 uint16_t *zx_rounded(const ZxEngine *e, const ZpHeld *h) {
   return h->master_at == UINT64_MAX ? NULL : (uint16_t *)(void *)shard_at(e, h, h->param_at, 3, 2);

@@ -1,13 +1,14 @@
 /* A step, and steps that are queued once.
  *
- * What a device is given in a step is the same in all steps: the same calls on the same memory. So the second step is
- * captured while it is queued, and it and all that follow are played from there as one thing (a CUDA graph): launching
- * thousands of kernels costs the host nothing any more, and leaves no gaps between them. The first is done as it is
- * queued, and libraries set up then what they set up at first use.
+ * What a device is given in a step is the same in all steps: the same calls on the same memory. So the second
+ * step is captured while it is queued, and it and all that follow are played from there as one thing (a CUDA
+ * graph): launching thousands of kernels costs the host nothing any more, and leaves no gaps between them.
+ * The first is done as it is queued, and libraries set up then what they set up at first use.
  *
- * What does differ from step to step is read from memory: the inputs of all micro-batches and ZkNow, which copies from
- * pinned memory bring. The copies are captured; the host fills the memory before. Where the host takes part in a step
- * itself (ranks that exchange through it, calls that are timed one by one) there is nothing to capture. */
+ * What does differ from step to step is read from memory: the inputs of all micro-batches and ZkNow, which
+ * copies from pinned memory bring. The copies are captured; the host fills the memory before. Where the host
+ * takes part in a step itself (ranks that exchange through it, calls that are timed one by one) there is
+ * nothing to capture. */
 #include "runtime/exec/engine/internal.h"
 
 #include <math.h>
@@ -39,9 +40,9 @@ static void replay(ZxEngine *e) {
   e->dev->replay(e->env);
 }
 
-/* Collective: NCCL wants that an operation is captured by all of its ranks or by none, and may wait for the others' hosts
- * while it captures one. What cannot be captured is queued anew in this step and in all others; the lowest rank that knows
- * why says it. */
+/* Collective: NCCL wants that an operation is captured by all of its ranks or by none, and may wait for the
+ * others' hosts while it captures one. What cannot be captured is queued anew in this step and in all others;
+ * the lowest rank that knows why says it. */
 static void capture(ZxEngine *e) {
   ZbErr why = {0};
   bool ok = e->dev->capture(e->env, &why), all = zx_agree(e->world, ok);
@@ -76,7 +77,8 @@ void zx_open_capture(ZxEngine *e) {
   else if (e->o.times) e->no_capture_reason = "every call is timed";
   else if (!e->in_order) e->no_capture_reason = "ranks exchange by way of the host";
   else if (t->capture_blocker) e->no_capture_reason = t->capture_blocker(e->c);
-  if (!e->no_capture_reason && e->nblocks < e->p->nmicro) e->no_capture_reason = "its inputs are too large to be pinned at once";
+  if (!e->no_capture_reason && e->nblocks < e->p->nmicro)
+    e->no_capture_reason = "its inputs are too large to be pinned at once";
   if (zx_agree(e->world, !e->no_capture_reason)) e->capture = ZX_CAPTURE_LATER;
   else if (!e->no_capture_reason) e->no_capture_reason = "another rank must";
 }

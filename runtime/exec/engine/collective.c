@@ -1,11 +1,12 @@
 /* Collectives of local programs.
  *
- * A collective along an axis moves contiguous blocks, one per member, of the tensor's own type. Where the axis is the
- * slowest of the tensor the blocks are the tensor; elsewhere (ZpNode's `packs`) they are packed or unpacked in the node's
- * scratch.
+ * A collective along an axis moves contiguous blocks, one per member, of the tensor's own type. Where the
+ * axis is the slowest of the tensor the blocks are the tensor; elsewhere (ZpNode's `packs`) they are packed
+ * or unpacked in the node's scratch.
  *
- * Example: all_gather of x[batch, seq] along seq over 2 ranks, batch = 2, seq = 4: rank 0 has b0 s01, b1 s01. The blocks arrive
- * as (b0 s01, b1 s01)(b0 s23, b1 s23); unpacking block i writes columns 2i..2i+1 of every row. */
+ * Example: all_gather of x[batch, seq] along seq over 2 ranks, batch = 2, seq = 4: rank 0 has b0 s01, b1 s01.
+ * The blocks arrive as (b0 s01, b1 s01)(b0 s23, b1 s23); unpacking block i writes columns 2i..2i+1 of every
+ * row. */
 #include "runtime/exec/engine/internal.h"
 
 #include <string.h>
@@ -82,8 +83,7 @@ static void all_reduce(Coll *c) {
   uint64_t n = count_of(c->in);
   ZB_ASSERT(c->in->elem == c->out->elem && same_order(c->in, c->out));
   ZB_ASSERT(c->bytes == n * zk_elem_bytes((ZkElem)c->in->elem));
-  if (c->in->data != c->out->data)
-    c->e->dev->copy(c->e->env, c->out->data, c->in->data, c->bytes);
+  if (c->in->data != c->out->data) c->e->dev->copy(c->e->env, c->out->data, c->in->data, c->bytes);
   zx_await(c->e, c->e->c->t->all_reduce(c->e->c, c->g, c->out->data, n, moved_as(c->in), how(c->n)));
 }
 
@@ -95,7 +95,8 @@ static void all_gather(Coll *c) {
   zx_await(c->e, c->e->c->t->all_gather(c->e->c, c->g, c->in->data, bytes, all));
   int64_t n = c->in->size[axis_of(c->in, axis)];
   for (int64_t i = 0; c->n->packs && i < c->members; i++)
-    copy_view(c->e, dense_at(c->in, all + (uint64_t)i * bytes, (ZkElem)c->in->elem), part_of(c->out, axis, i * n, n));
+    copy_view(c->e, dense_at(c->in, all + (uint64_t)i * bytes, (ZkElem)c->in->elem),
+              part_of(c->out, axis, i * n, n));
 }
 
 static void reduce_scatter(Coll *c) {
@@ -137,12 +138,14 @@ static void local_pad(Coll *c) {
     int64_t len = c->in->size[axis_of(c->in, c->n->axis)];
     to = part_of(c->out, c->n->axis, c->mine * len, len);
   }
-  if (split || !gives) c->e->dev->zero(c->e->env, c->out->data, count_of(c->out) * zk_elem_bytes((ZkElem)c->out->elem));
+  if (split || !gives)
+    c->e->dev->zero(c->e->env, c->out->data, count_of(c->out) * zk_elem_bytes((ZkElem)c->out->elem));
   if (gives && to.data != c->in->data) copy_view(c->e, *c->in, to);
 }
 
 void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *call) {
-  Coll c = {e, n, &call->in[0], &call->out[0], call->scratch, e->node_group[n->dims], 0, 0, zp_node_bytes(s, n)};
+  Coll c = {e, n, &call->in[0],       &call->out[0], call->scratch, e->node_group[n->dims],
+            0, 0, zp_node_bytes(s, n)};
   c.members = zp_group_size(&e->p->mesh, n->dims);
   c.mine = zp_group_index(&e->p->mesh, e->rank, n->dims);
   switch (call->op) {

@@ -37,7 +37,8 @@ static ZxFrame frame(ZxEngine *e, const ZpInstr *in) {
     const ZpHeld *h = &e->st->held[x->held[i]];
     const ZpBucket *k = &e->p->buckets[h->bucket];
     ZxHeldAt *at = &e->held_at[i];
-    *at = (ZxHeldAt){.param = k->level >= 3 ? zx_find_buf(e, in, ZP_B_GATHER, h->bucket) : e->arena + h->param_at};
+    *at = (ZxHeldAt){.param =
+                         k->level >= 3 ? zx_find_buf(e, in, ZP_B_GATHER, h->bucket) : e->arena + h->param_at};
     if (in->op != ZP_I_BWD) continue;
     const ZpAccess *staged = zx_find_access(e, in, ZP_B_STAGING, h->bucket);
     ZB_ASSERT((k->level >= 2) == (staged != NULL));

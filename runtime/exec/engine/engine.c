@@ -89,11 +89,19 @@ static uint32_t most_held(const ZpStage *st) {
 
 ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err) {
   ZxEngine *e = ZB_NEW(a, ZxEngine);
-  *e = (ZxEngine){.a = a, .p = p, .world = c, .o = *o, .dev = o->device, .env = o->env, .rank = c->t->rank(c), .at = ZP_NONE};
+  *e = (ZxEngine){.a = a,
+                  .p = p,
+                  .world = c,
+                  .o = *o,
+                  .dev = o->device,
+                  .env = o->env,
+                  .rank = c->t->rank(c),
+                  .at = ZP_NONE};
   e->stage = p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->mesh, e->rank, p->mesh.pipe);
   e->st = &p->stages[e->stage];
   zx_make_calls(e);
-  if (!zx_agree(c, zx_check_inputs(e, err) && zx_prepare(e, err) && zx_open_memory(e, err) && zx_open_events(e, err))) {
+  if (!zx_agree(c, zx_check_inputs(e, err) && zx_prepare(e, err) && zx_open_memory(e, err) &&
+                       zx_open_events(e, err))) {
     close_engine(e);
     return NULL;
   }

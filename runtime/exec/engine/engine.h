@@ -1,4 +1,5 @@
-/* engine: plays a checked plan on one rank. What it keeps, and how its files share the work, is in internal.h. */
+/* engine: plays a checked plan on one rank. What it keeps, and how its files share the work, is in
+ * internal.h. */
 #ifndef ZUG_EXEC_ENGINE_H
 #define ZUG_EXEC_ENGINE_H
 
@@ -8,7 +9,7 @@
 #include "runtime/exec/device/device.h"
 #include "runtime/plan/plan.h"
 
-/* ---- an engine and its steps ------------------------------------------------------------------------------ */
+/* ---- an engine and its steps --------------------------------------------------------------------------- */
 typedef struct ZxEngine ZxEngine;
 typedef struct {
   const ZxDeviceTable *device;
@@ -16,10 +17,11 @@ typedef struct {
   uint64_t seed;
   ZxData *data;
   ZxOrder order;
-  bool times; /* the host waits for every call, so that zx_engine_times can tell them apart, and work is counted */
+  /* The host waits for every call, so that zx_engine_times can tell them apart, and work is counted. */
+  bool times;
 } ZxEngineOptions;
-/* Makes this rank's groups, allocates its arena (exactly the planned bytes) and makes its calls out of the plan's.
- * Collective: NULL on all ranks if one failed; those that know why say it in `err`. */
+/* Makes this rank's groups, allocates its arena (exactly the planned bytes) and makes its calls out of the
+ * plan's. Collective: NULL on all ranks if one failed; those that know why say it in `err`. */
 ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err);
 void zx_engine_free(ZxEngine *e);
 typedef struct {
@@ -28,29 +30,40 @@ typedef struct {
   uint64_t used_bytes;                 /* highest byte of the arena that was touched, so far */
   bool lost;                           /* this rank's update left a parameter or a state that is not finite */
 } ZxStep;
-/* One training step at learning rate lr; step counts from 1. False with a message when the data are at fault. */
+/* One training step at learning rate lr; step counts from 1. False with a message when the data are at
+ * fault. */
 bool zx_engine_step(ZxEngine *e, int64_t step, double lr, ZxStep *out, ZbErr *err);
 uint64_t zx_engine_bytes(const ZxEngine *e); /* planned = allocated */
-uint64_t zx_engine_untouched(const ZxEngine *e); /* of the host's memory, at start-up: what steps are going to touch */
-/* Lines for people: how ranks exchange, what of the device's memory is taken beside the arena. Nothing for the host. */
+uint64_t zx_engine_untouched(
+    const ZxEngine *e); /* of the host's memory, at start-up: what steps are going to touch */
+/* Lines for people: how ranks exchange, what of the device's memory is taken beside the arena. Nothing for
+ * the host. */
 void zx_engine_tell(const ZxEngine *e, ZbText *out);
 
-/* ---- learning rates ---------------------------------------------------------------------------------------- */
+/* ---- learning rates ------------------------------------------------------------------------------------ */
 typedef enum { ZX_CONSTANT, ZX_LINEAR, ZX_COSINE } ZxAnneal;
-typedef struct { double lr; int64_t warmup, until; ZxAnneal anneal; double final; } ZxRate;
-/* Rate of step 1, 2, ...: linear from lr/warmup, then annealed to final*lr at step `until`, constant after. */
+typedef struct {
+  double lr;
+  int64_t warmup, until;
+  ZxAnneal anneal;
+  double final;
+} ZxRate;
+/* Rate of step 1, 2, ...: linear from lr/warmup, then annealed to final*lr at step `until`, constant
+ * after. */
 double zx_rate(const ZxRate *r, int64_t step);
 
-/* ---- where time goes --------------------------------------------------------------------------------------- */
+/* ---- where time goes ----------------------------------------------------------------------------------- */
 /* Seconds by op so far on this rank, indexed by ZgOp; [ZG_OP_COUNT]: optimizer, [+1]: waiting. */
 const double *zx_engine_times(const ZxEngine *e);
-/* With `times`, indexed alike: what that was for. FLOPs are those of products and attention; bytes those of operands and
- * results, each moved once, of a collective those of its whole tensor. `bound`: the seconds that this takes at the peaks at least,
- * each call the longer of its FLOPs and its bytes; 0: not known. */
-typedef struct { double flops, bytes, bound, bound_by_flops; } ZxWork;
+/* With `times`, indexed alike: what that was for. FLOPs are those of products and attention; bytes those of
+ * operands and results, each moved once, of a collective those of its whole tensor. `bound`: the seconds that
+ * this takes at the peaks at least, each call the longer of its FLOPs and its bytes; 0: not known. */
+typedef struct {
+  double flops, bytes, bound, bound_by_flops;
+} ZxWork;
 const ZxWork *zx_engine_work(const ZxEngine *e);
-/* With `times`, the calls that took the longest: of one op, from one place in the source, in one phase and with results of
- * one type. */
+/* With `times`, the calls that took the longest: of one op, from one place in the source, in one phase and
+ * with results of one type. */
 typedef struct {
   int op;
   bool joined; /* with a chain, in one */
@@ -62,7 +75,9 @@ typedef struct {
   ZxWork work;
 } ZxCallTime;
 uint32_t zx_engine_calls(const ZxEngine *e, ZxCallTime *out, uint32_t most); /* how many there are of them */
-typedef struct { double flops, bytes; } ZxPeaks; /* of this rank's device, a second; 0: not known */
+typedef struct {
+  double flops, bytes;
+} ZxPeaks; /* of this rank's device, a second; 0: not known */
 /* Between steps: times and work count from here on, against these peaks. */
 void zx_engine_count_anew(ZxEngine *e, const ZxPeaks *p);
 

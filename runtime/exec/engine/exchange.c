@@ -1,5 +1,5 @@
-/* Instructions of the transfer and the collective queue: how each starts, and what is left to do when it is complete. The
- * instruction says which collective, over which dims, and how many bytes. */
+/* Instructions of the transfer and the collective queue: how each starts, and what is left to do when it is
+ * complete. The instruction says which collective, over which dims, and how many bytes. */
 #include "runtime/exec/engine/internal.h"
 
 static uint64_t shard_elems(const ZxEngine *e, const ZpBucket *k) {
@@ -26,7 +26,8 @@ static ZxRequest scatter(ZxEngine *e, const ZpInstr *in, const ZpBucket *k, floa
   if (in->coll == ZG_OP_ALL_REDUCE) return reduce(e, in, e->group[in->dims], all, k->elems);
   uint64_t n = shard_elems(e, k);
   ZB_ASSERT(in->coll == ZG_OP_REDUCE_SCATTER && in->dims == k->shard && in->bytes == k->elems * sizeof *all);
-  return e->c->t->reduce_scatter(e->c, e->group[in->dims], all, n, ZX_F32, ZX_SUM, all + shard_index(e, k) * n);
+  return e->c->t->reduce_scatter(e->c, e->group[in->dims], all, n, ZX_F32, ZX_SUM,
+                                 all + shard_index(e, k) * n);
 }
 
 static ZxRequest start_bucket_collective(ZxEngine *e, const ZpInstr *in) {
@@ -37,9 +38,11 @@ static ZxRequest start_bucket_collective(ZxEngine *e, const ZpInstr *in) {
   zx_owned_shard(e, h, &from, &to);
   switch (in->op) {
   case ZP_I_GATHER_PARAMS: return gather(e, in, k->elems, params, zx_need_buf(e, in, ZP_B_GATHER, h->bucket));
-  case ZP_I_PUBLISH_PARAMS: return gather(e, in, k->elems, params + from * zk_elem_bytes(e->p->compute), params);
+  case ZP_I_PUBLISH_PARAMS:
+    return gather(e, in, k->elems, params + from * zk_elem_bytes(e->p->compute), params);
   case ZP_I_SCATTER_GRADS:
-    return scatter(e, in, k, (float *)(void *)(in->in_place ? grads : zx_need_buf(e, in, ZP_B_STAGING, h->bucket)));
+    return scatter(e, in, k,
+                   (float *)(void *)(in->in_place ? grads : zx_need_buf(e, in, ZP_B_STAGING, h->bucket)));
   case ZP_I_REDUCE_GRADS: return reduce(e, in, e->group[in->dims], zx_grads(e, h), to - from);
   case ZP_I_REDUCE_TIED: return reduce(e, in, e->tied[in->tied], zx_grads(e, h), to - from);
   default: ZB_BUG("%s in the collective queue", zp_instr_info[in->op].text);
@@ -51,7 +54,8 @@ static ZxRequest start_step_sums(ZxEngine *e, const ZpInstr *in) {
   const ZpMesh *m = &e->p->mesh;
   ZpDims all = zp_all_dims(m);
   ZxSums *s = e->sums;
-  if (zp_group_index(m, e->rank, all & ~e->p->loss_partial[0])) e->dev->zero(e->env, &s->loss, sizeof s->loss);
+  if (zp_group_index(m, e->rank, all & ~e->p->loss_partial[0]))
+    e->dev->zero(e->env, &s->loss, sizeof s->loss);
   if (zp_group_index(m, e->rank, all)) e->dev->zero(e->env, &s->aux, sizeof s->aux);
   if (e->has_loss && zp_group_index(m, e->rank, all) == 0)
     e->dev->copy(e->env, &s->denominator, &e->count->denominator, sizeof s->denominator);
@@ -63,10 +67,14 @@ ZxRequest zx_start_exchange(ZxEngine *e, const ZpInstr *in) {
   const ZxCommTable *t = e->c->t;
   int peer = (int)zp_rank_of_stage(&e->p->mesh, e->rank, in->peer);
   switch (in->op) {
-  case ZP_I_SEND_ACT: return t->send(e->c, zx_need_buf(e, in, ZP_B_SEND_ACT, ZP_NONE), in->bytes, peer, (int)in->pair);
-  case ZP_I_RECV_ACT: return t->recv(e->c, zx_need_buf(e, in, ZP_B_RECV_ACT, ZP_NONE), in->bytes, peer, (int)in->pair);
-  case ZP_I_SEND_GRAD: return t->send(e->c, zx_need_buf(e, in, ZP_B_SEND_GRAD, ZP_NONE), in->bytes, peer, (int)in->pair);
-  case ZP_I_RECV_GRAD: return t->recv(e->c, zx_need_buf(e, in, ZP_B_RECV_GRAD, ZP_NONE), in->bytes, peer, (int)in->pair);
+  case ZP_I_SEND_ACT:
+    return t->send(e->c, zx_need_buf(e, in, ZP_B_SEND_ACT, ZP_NONE), in->bytes, peer, (int)in->pair);
+  case ZP_I_RECV_ACT:
+    return t->recv(e->c, zx_need_buf(e, in, ZP_B_RECV_ACT, ZP_NONE), in->bytes, peer, (int)in->pair);
+  case ZP_I_SEND_GRAD:
+    return t->send(e->c, zx_need_buf(e, in, ZP_B_SEND_GRAD, ZP_NONE), in->bytes, peer, (int)in->pair);
+  case ZP_I_RECV_GRAD:
+    return t->recv(e->c, zx_need_buf(e, in, ZP_B_RECV_GRAD, ZP_NONE), in->bytes, peer, (int)in->pair);
   case ZP_I_REDUCE_COUNT:
     if (!in->dims) return -1;
     ZB_ASSERT(in->bytes == sizeof e->count->denominator);
@@ -85,7 +93,8 @@ void zx_finish_exchange(ZxEngine *e, const ZpInstr *in) {
     const ZpBucket *k = &e->p->buckets[h->bucket];
     uint64_t n = shard_elems(e, k);
     const float *all = (const float *)(const void *)zx_need_buf(e, in, ZP_B_STAGING, h->bucket);
-    e->dev->axpy(e->env, (int64_t)n, 1, all + shard_index(e, k) * n, (float *)(void *)(e->arena + h->grad_at));
+    e->dev->axpy(e->env, (int64_t)n, 1, all + shard_index(e, k) * n,
+                 (float *)(void *)(e->arena + h->grad_at));
     break;
   }
   default: break;

@@ -26,10 +26,12 @@ bool zx_check_inputs(ZxEngine *e, ZbErr *err) {
   for (uint32_t i = 0; i < e->p->ninputs; i++) {
     const ZgIo *io = &e->p->graph->inputs[e->p->inputs[i].input];
     const ZpValue *v = input_value(e, &e->p->inputs[i]);
-    if (!zx_data_check_field(e->o.data, io->name, is_whole(&io->type), sample_values(e, &io->type), err)) return false;
+    if (!zx_data_check_field(e->o.data, io->name, is_whole(&io->type), sample_values(e, &io->type), err))
+      return false;
     for (int a = 1; a < v->type.naxes; a++)
       if (v->axis[a] == e->p->batch)
-        return zb_fail(err, "declare the axis `batch` first", "input `%s`: samples are not its slowest axis", io->name);
+        return zb_fail(err, "declare the axis `batch` first", "input `%s`: samples are not its slowest axis",
+                       io->name);
     uint64_t row = v->type.naxes ? (uint64_t)v->size[v->type.naxes - 1] : 1;
     if (v->elem == ZK_BF16 && row > longest) longest = row;
   }
@@ -42,7 +44,9 @@ static bool feed_sample(ZxEngine *e, const ZpInputUse *u, uint64_t g, char *to) 
   const ZpValue *v = input_value(e, u);
   const ZgIo *io = &e->p->graph->inputs[u->input];
   ZxSampler s = {e->o.data, e->o.order, e->o.seed, sample_values(e, &io->type)};
-  int64_t limit = io->type.elem == ZG_INDEX ? e->p->axis_valid[io->type.of] : io->type.elem == ZG_I32 ? ZX_ANY_I32 : -1;
+  int64_t limit = io->type.elem == ZG_INDEX ? e->p->axis_valid[io->type.of]
+                  : io->type.elem == ZG_I32 ? ZX_ANY_I32
+                                            : -1;
   int first = v->type.naxes && v->axis[0] == e->p->batch, last = v->type.naxes - 1;
   int64_t rows = 1, row = last >= first ? v->size[last] : 1;
   for (int a = first; a < last; a++) rows *= v->size[a];
@@ -62,8 +66,11 @@ static bool feed_sample(ZxEngine *e, const ZpInputUse *u, uint64_t g, char *to) 
   return true;
 }
 
-/* Samples of a micro-batch that this rank reads of an input, and the number of the first of them in the run. */
-static bool batched(const ZxEngine *e, const ZpValue *v) { return v->type.naxes && v->axis[0] == e->p->batch; }
+/* Samples of a micro-batch that this rank reads of an input, and the number of the first of them in the
+ * run. */
+static bool batched(const ZxEngine *e, const ZpValue *v) {
+  return v->type.naxes && v->axis[0] == e->p->batch;
+}
 static int64_t samples(const ZxEngine *e, const ZpValue *v) { return batched(e, v) ? v->size[0] : 1; }
 static int64_t first_sample(const ZxEngine *e, const ZpValue *v, uint32_t mb) {
   int64_t start = batched(e, v) ? zp_view_start(&e->p->mesh, v, e->rank, v->axis[0], v->size[0]) : 0;
@@ -77,7 +84,8 @@ static bool feed(ZxEngine *e, char *inputs, uint32_t mb) {
     const ZpValue *v = input_value(e, u);
     int64_t n = samples(e, v), start = first_sample(e, v, mb);
     for (int64_t k = 0; k < n; k++)
-      if (!feed_sample(e, u, (uint64_t)(start + k), inputs + u->at + v->bytes / (uint64_t)n * (uint64_t)k)) return false;
+      if (!feed_sample(e, u, (uint64_t)(start + k), inputs + u->at + v->bytes / (uint64_t)n * (uint64_t)k))
+        return false;
   }
   return true;
 }

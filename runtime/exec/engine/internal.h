@@ -30,21 +30,29 @@ typedef struct {
 typedef struct {
   char *scratch, *saved, *inputs, *carry_in, *carry_out, *dcarry_in, *dcarry_out;
   const ZxHeldAt *held; /* per bucket of the segment */
-  uint32_t mb, iter; /* micro-batch; iteration of the repeat */
+  uint32_t mb, iter;    /* micro-batch; iteration of the repeat */
 } ZxFrame;
 
-/* The calls of a segment's lists, one a node: the plan's, with what differs from rank to rank, and the pointers and the first
- * writes of the instruction that runs. */
-typedef struct { ZkCall *of[ZP_PHASES]; } ZxCalls;
+/* The calls of a segment's lists, one a node: the plan's, with what differs from rank to rank, and the
+ * pointers and the first writes of the instruction that runs. */
+typedef struct {
+  ZkCall *of[ZP_PHASES];
+} ZxCalls;
 
-typedef struct { uint64_t from, to; bool decay; } ZxRange; /* elements of a bucket */
-typedef struct { ZxRange *range; uint32_t n; } ZxClear;
+typedef struct {
+  uint64_t from, to;
+  bool decay;
+} ZxRange; /* elements of a bucket */
+typedef struct {
+  ZxRange *range;
+  uint32_t n;
+} ZxClear;
 
 /* The plan's two blocks of scalars, 64 bytes each, on the device. */
 typedef struct {
   double loss, aux, squares; /* numerator of the loss, auxiliary losses, squared norm of the gradient */
   double denominator;
-  double lost;               /* not summed; of this rank: 1 if its update left something that is not finite */
+  double lost; /* not summed; of this rank: 1 if its update left something that is not finite */
 } ZxSums;
 typedef struct {
   double denominator;
@@ -78,16 +86,17 @@ struct ZxEngine {
   uint32_t pinned_event; /* the latest inputs' upload */
   uint32_t call_event;   /* the call just made, where the host waits for each */
   struct {
-    uint64_t total, at[4]; /* of the device's memory; unused at first, after all calls were prepared, with the arena, ... */
-  } device_memory_use;     /* ... and with the communicators */
+    uint64_t total;
+    uint64_t at[4]; /* unused at first, after all calls were prepared, with the arena, with communicators */
+  } device_memory_use;
 
   /* ---- communicators: engine.c, setup.c ---- */
   ZxComm *world;           /* of the host's memory */
   ZxComm *c;               /* of the arena's */
   const char *comm_reason; /* why that is none of the device's memory */
   bool in_order;           /* all that is queued is, in the order of the program */
-  /* Groups by set of dims; -1: not made. Nodes and the collective queue have groups of their own: each keeps its
-   * order on all ranks, but how the two interleave depends on timing and so differs from rank to rank. */
+  /* Groups by set of dims; -1: not made. Nodes and the collective queue have groups of their own: each keeps
+   * its order on all ranks, but how the two interleave depends on timing and so differs from rank to rank. */
   ZxGroup group[1 << ZP_MAX_DIMS], node_group[1 << ZP_MAX_DIMS];
   ZxGroup *tied; /* per p->tied */
 
@@ -107,24 +116,25 @@ struct ZxEngine {
   ZxRequest *request;    /* per instruction */
   uint32_t head[ZP_QUEUES];
   uint32_t *flight, nflight; /* instructions under way */
-  uint32_t at;               /* the compute instruction that is played or waits, or ZP_NONE; its node, if that is a collective */
-  const ZpNode *node;
+  uint32_t at;               /* the compute instruction that is played or waits; ZP_NONE: none */
+  const ZpNode *node;        /* its node, if that is a collective */
 
   /* ---- compute: compute.c, feed.c, grads.c, optimizer.c ---- */
   ZxCalls *calls;    /* per segment */
   ZxHeldAt *held_at; /* of the running instruction's frame: as many as any segment of the stage has buckets */
   float *row;        /* one row of real inputs, before rounding */
-  ZxClear **clear;            /* per segment, per bucket of it: what its backward does not set */
-  const ZxClear **first_user; /* per held bucket: that of the backward which comes first in a step; NULL: none */
-  bool *first_write;          /* per held bucket: no backward of this step has touched its gradient */
-  ZxRange **ranges;           /* per bucket template: runs of equal decay */
+  ZxClear **clear;   /* per segment, per bucket of it: what its backward does not set */
+  const ZxClear *
+      *first_user;   /* per held bucket: that of the backward which comes first in a step; NULL: none */
+  bool *first_write; /* per held bucket: no backward of this step has touched its gradient */
+  ZxRange **ranges;  /* per bucket template: runs of equal decay */
   uint32_t *nranges;
   ZxScalars clip;
 
   /* ---- where time goes: profile.c ---- */
   double times[ZG_OP_COUNT + 2];
   ZxWork work[ZG_OP_COUNT + 2];
-  ZxCallTime *timed;          /* where calls are timed: those of all lists of segments, one after the other, ... */
+  ZxCallTime *timed; /* where calls are timed: those of all lists of segments, one after the other, ... */
   uint32_t ntimed, *timed_at; /* ... from here on for each list */
   ZxPeaks peak;
 
@@ -169,8 +179,8 @@ const char *zx_bad_input(ZxEngine *e, uint64_t *sample);
 /* ---- grads.c ---- */
 void zx_make_clears(ZxEngine *e);
 void zx_begin_grads(ZxEngine *e); /* of a step: clears what no backward sets */
-/* Before the backward of an instance adds to the gradient of its bucket i at `grads`: clears it as far as needed if it is
- * staged there (else `staged` is NULL); true if there is nothing in it yet. */
+/* Before the backward of an instance adds to the gradient of its bucket i at `grads`: clears it as far as
+ * needed if it is staged there (else `staged` is NULL); true if there is nothing in it yet. */
 bool zx_begin_backward(ZxEngine *e, uint32_t inst, uint32_t i, const ZpAccess *staged, char *grads);
 
 /* ---- optimizer.c ---- */
@@ -190,7 +200,8 @@ void zx_profile_update(ZxEngine *e, const ZpHeld *h);
 bool zx_ready(const ZxEngine *e, uint32_t instr);
 void zx_enter(ZxEngine *e, const ZpInstr *in); /* before it is queued: its stream, in order after others */
 void zx_leave(ZxEngine *e, uint32_t instr);    /* after it: it is done, for those that wait for it */
-void zx_complete(ZxEngine *e, uint32_t instr); /* a transfer or collective is complete: what is left to do, and out */
+void zx_complete(ZxEngine *e,
+                 uint32_t instr); /* a transfer or collective is complete: what is left to do, and out */
 /* Advances the transfer and collective queues without waiting. True if anything moved. */
 bool zx_poll(ZxEngine *e);
 /* Waits for a request while the queues go on; yields, then sleeps. */
@@ -205,16 +216,16 @@ ZxRequest zx_start_exchange(ZxEngine *e, const ZpInstr *in);
 void zx_finish_exchange(ZxEngine *e, const ZpInstr *in);
 
 /* ---- stall.c ---- */
-/* A pause in a wait for a request, for the queues or for the device, which tells when that lasts; and what comes when
- * something has moved. */
+/* A pause in a wait for a request, for the queues or for the device, which tells when that lasts; and what
+ * comes when something has moved. */
 enum { ZX_FOR_QUEUES = -2, ZX_FOR_DEVICE = -3 };
 void zx_relax(ZxEngine *e, ZxWait *w, ZxRequest r);
 void zx_moved(ZxEngine *e, ZxWait *w);
 
 /* ---- buffers.c ---- */
 char *zx_buf_at(ZxEngine *e, const ZpBuf *b);
-/* The instruction's access of a buffer of this kind and pool (ZP_NONE: any); NULL: it has none. The buffer's memory. The
- * same, where it must have one. */
+/* The instruction's access of a buffer of this kind and pool (ZP_NONE: any); NULL: it has none. The buffer's
+ * memory. The same, where it must have one. */
 const ZpAccess *zx_find_access(const ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool);
 char *zx_find_buf(ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool);
 char *zx_need_buf(ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool);
@@ -223,7 +234,8 @@ void zx_owned_shard(const ZxEngine *e, const ZpHeld *h, uint64_t *from, uint64_t
 /* its f32 values, its gradients, and whether this rank speaks for it. */
 float *zx_master(const ZxEngine *e, const ZpHeld *h);
 float *zx_grads(const ZxEngine *e, const ZpHeld *h);
-uint16_t *zx_rounded(const ZxEngine *e, const ZpHeld *h); /* its bf16 values, beside the f32 ones; NULL: there are none */
+uint16_t *zx_rounded(const ZxEngine *e,
+                     const ZpHeld *h); /* its bf16 values, beside the f32 ones; NULL: there are none */
 bool zx_is_norm_owner(const ZxEngine *e, const ZpHeld *h);
 
 #endif

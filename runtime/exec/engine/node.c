@@ -48,7 +48,8 @@ static void set_starts(const ZxEngine *e, const ZpSegment *s, const ZpNode *n, Z
     for (int a = 0; a < w->rank; a++) {
       uint16_t axis = w->axis[a];
       w->start[a] = zp_view_start(&e->p->mesh, v, e->rank, axis, w->size[a]);
-      if (c->op == ZG_OP_RANDOM) w->whole[a] = axis == e->p->batch ? e->p->global_batch : e->p->axis_valid[axis];
+      if (c->op == ZG_OP_RANDOM)
+        w->whole[a] = axis == e->p->batch ? e->p->global_batch : e->p->axis_valid[axis];
     }
   }
 }
@@ -73,8 +74,8 @@ void zx_make_calls(ZxEngine *e) {
     }
 }
 
-/* A call as a step will make it, as far as a device may look: of pointers, how they are aligned. There is no arena yet;
- * where the parts of an instruction will begin is a multiple of 64. */
+/* A call as a step will make it, as far as a device may look: of pointers, how they are aligned. There is no
+ * arena yet; where the parts of an instruction will begin is a multiple of 64. */
 static void give_addresses(const ZpSegment *s, const ZpNode *n, ZkCall *c) {
   char *anywhere = (char *)(uintptr_t)256;
   for (int i = 0; i < c->nin; i++) c->in[i].data = anywhere + s->values[n->in[i]].at.offset;

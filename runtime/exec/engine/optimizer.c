@@ -1,5 +1,5 @@
-/* The end of a step on this rank's shards of the parameters: squared norm, clipping, AdamW or SGD, the rounded copy; and
- * learning rates. */
+/* The end of a step on this rank's shards of the parameters: squared norm, clipping, AdamW or SGD, the
+ * rounded copy; and learning rates. */
 #include "runtime/exec/engine/internal.h"
 
 #include <math.h>
@@ -54,9 +54,14 @@ void zx_optimize(ZxEngine *e, const ZpHeld *h) {
     int64_t n = (int64_t)(to - from);
     float decay = x->decay ? (float)r->optimizer.decay : 0;
     if (e->p->optimizer == ZP_ADAMW) {
-      ZkAdamW a = {.lr = (float)e->lr, .b1 = setting(r, "b1"), .b2 = setting(r, "b2"), .eps = setting(r, "eps"),
-                   .decay = decay, .step = e->step};
-      e->dev->adamw(e->env, &a, &e->clip, n, g + at, w + at, state + at, state + nstate + at, w16 ? w16 + at : NULL);
+      ZkAdamW a = {.lr = (float)e->lr,
+                   .b1 = setting(r, "b1"),
+                   .b2 = setting(r, "b2"),
+                   .eps = setting(r, "eps"),
+                   .decay = decay,
+                   .step = e->step};
+      e->dev->adamw(e->env, &a, &e->clip, n, g + at, w + at, state + at, state + nstate + at,
+                    w16 ? w16 + at : NULL);
     } else {
       ZkSgd s = {.lr = (float)e->lr, .momentum = setting(r, "momentum"), .decay = decay};
       e->dev->sgd(e->env, &s, &e->clip, n, g + at, w + at, state ? state + at : NULL, w16 ? w16 + at : NULL);

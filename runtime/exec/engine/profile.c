@@ -1,8 +1,9 @@
-/* What operations had to do, beside how long they took: FLOPs, bytes, and how long that takes at the device's peaks. Counted
- * only for zx_engine_times, and by nodes: of a fused chain what goes in and comes out, of a product each operand once.
+/* What operations had to do, beside how long they took: FLOPs, bytes, and how long that takes at the device's
+ * peaks. Counted only for zx_engine_times, and by nodes: of a fused chain what goes in and comes out, of a
+ * product each operand once.
  *
- * The bound of a call is the longer of its FLOPs at the rate of large products and its bytes at the rate of large copies.
- * What lies in a cache may be faster than that. */
+ * The bound of a call is the longer of its FLOPs at the rate of large products and its bytes at the rate of
+ * large copies. What lies in a cache may be faster than that. */
 #include "runtime/exec/engine/internal.h"
 
 #include <stdlib.h>
@@ -81,7 +82,8 @@ void zx_profile_node(ZxEngine *e, uint32_t segment, ZpPhase phase, uint32_t i, b
 }
 
 static bool alike(const ZxCallTime *a, const ZxCallTime *b) {
-  return a->op == b->op && a->joined == b->joined && a->loc == b->loc && a->phase == b->phase && zg_type_eq(a->type, b->type);
+  return a->op == b->op && a->joined == b->joined && a->loc == b->loc && a->phase == b->phase &&
+         zg_type_eq(a->type, b->type);
 }
 
 static int longer_first(const void *a, const void *b) {
@@ -124,7 +126,8 @@ static double own_elems(const ZxEngine *e, const ZpHeld *h) {
 
 void zx_profile_norm(ZxEngine *e) {
   for (uint32_t i = 0; e->o.times && i < e->st->nheld; i++)
-    if (zx_is_norm_owner(e, &e->st->held[i])) add(e, &e->work[ZG_OP_COUNT], 0, 4 * own_elems(e, &e->st->held[i]), true);
+    if (zx_is_norm_owner(e, &e->st->held[i]))
+      add(e, &e->work[ZG_OP_COUNT], 0, 4 * own_elems(e, &e->st->held[i]), true);
 }
 
 /* Gradients are read, parameters and states read and written, the rounded copy written. */

@@ -1,8 +1,10 @@
-/* The transfer and the collective queue, which go on while compute works: their instructions start in order, as soon as what
- * they wait for is complete, and may be under way together. Waits for one request, or for the device, keep them going.
+/* The transfer and the collective queue, which go on while compute works: their instructions start in order,
+ * as soon as what they wait for is complete, and may be under way together. Waits for one request, or for the
+ * device, keep them going.
  *
- * An instruction is *done* once what comes after it can be put in order: when it is in its stream and has an event; one of
- * a communicator that the host waits for, when it is complete. Nothing is allocated in a step. */
+ * An instruction is *done* once what comes after it can be put in order: when it is in its stream and has an
+ * event; one of a communicator that the host waits for, when it is complete. Nothing is allocated in a
+ * step. */
 #include "runtime/exec/engine/internal.h"
 
 #include <sched.h>

@@ -1,6 +1,6 @@
-/* What the engine needs of a device before the first step: the arena, events, prepared calls, a communicator of its memory;
- * and what to say if the memory is too small. Calls are prepared before the arena is there: what that takes only for a
- * while has room, and an op that the device lacks is known at once. */
+/* What the engine needs of a device before the first step: the arena, events, prepared calls, a communicator
+ * of its memory; and what to say if the memory is too small. Calls are prepared before the arena is there:
+ * what that takes only for a while has room, and an op that the device lacks is known at once. */
 #include "runtime/exec/engine/internal.h"
 
 #include <string.h>
@@ -20,7 +20,8 @@ static void by_size(Remedy *r, int n) {
     }
 }
 
-/* Adds what the arena holds to an error's text; its help becomes the remedies for what is most, three at the most. */
+/* Adds what the arena holds to an error's text; its help becomes the remedies for what is most, three at the
+ * most. */
 static void explain_size(const ZxEngine *e, ZbErr *err) {
   const uint64_t *b = e->st->ledger.bytes;
   ZbText t = {0};
@@ -29,11 +30,11 @@ static void explain_size(const ZxEngine *e, ZbErr *err) {
     if (b[i]) zb_text_add(&t, "%s%s %s", t.len ? ", " : "", zp_ledger_text[i], zb_bytes(x, b[i]));
   zb_fail_more(err, "; stage %u needs %s", e->stage, t.s ? t.s : "nothing");
   t.len = 0;
-  Remedy r[] = {
-      {b[ZP_L_PARAMS] + b[ZP_L_MASTER] + b[ZP_L_GRADS] + b[ZP_L_STATES], "`shard params, grads, states`, or more pipeline ranks"},
-      {b[ZP_L_ACTIVATIONS], "`recompute` a block, or a smaller `micro`"},
-      {b[ZP_L_SCRATCH] + b[ZP_L_COMM], "a smaller `micro`"},
-      {b[ZP_L_GATHERED] + b[ZP_L_STAGING], "more tensor ranks"}};
+  Remedy r[] = {{b[ZP_L_PARAMS] + b[ZP_L_MASTER] + b[ZP_L_GRADS] + b[ZP_L_STATES],
+                 "`shard params, grads, states`, or more pipeline ranks"},
+                {b[ZP_L_ACTIVATIONS], "`recompute` a block, or a smaller `micro`"},
+                {b[ZP_L_SCRATCH] + b[ZP_L_COMM], "a smaller `micro`"},
+                {b[ZP_L_GATHERED] + b[ZP_L_STAGING], "more tensor ranks"}};
   by_size(r, 4);
   for (int i = 0; i < 3 && r[i].bytes > e->st->ledger.total / 20; i++)
     zb_text_add(&t, "%s%s (for %s)", i ? "; " : "", r[i].what, zb_bytes(x, r[i].bytes));
@@ -47,9 +48,9 @@ static void note_memory(ZxEngine *e, int when) {
 
 #define MOST_PINNED ((uint64_t)256 << 20) /* for inputs; one block there must be */
 
-/* What goes to the arena and what comes back passes through a block of the host's memory that the device can reach: the
- * inputs of as many micro-batches as have room (none of a host device: they are read into the arena), what comes with a
- * step, a step's sums. */
+/* What goes to the arena and what comes back passes through a block of the host's memory that the device can
+ * reach: the inputs of as many micro-batches as have room (none of a host device: they are read into the
+ * arena), what comes with a step, a step's sums. */
 bool zx_open_memory(ZxEngine *e, ZbErr *err) {
   if (!(e->arena = e->dev->alloc(e->env, e->st->ledger.total, err))) {
     explain_size(e, err);
@@ -119,6 +120,6 @@ void zx_engine_tell(const ZxEngine *e, ZbText *out) {
   bool shared = !e->c->t->describe && e->world->t->size(e->world) > 1; /* others' comes and goes meanwhile */
   zb_text_add(out, "device memory beside the arena%s: ", shared ? ", with that of other ranks there" : "");
   zb_text_add(out, "%s taken at first, %s for prepared calls, %s for communicators; %s of %s left\n",
-              zb_bytes(x[0], e->device_memory_use.total - at[0]), zb_bytes(x[1], calls), zb_bytes(x[2], comms), zb_bytes(x[3], at[3]),
-              zb_bytes(x[4], e->device_memory_use.total));
+              zb_bytes(x[0], e->device_memory_use.total - at[0]), zb_bytes(x[1], calls),
+              zb_bytes(x[2], comms), zb_bytes(x[3], at[3]), zb_bytes(x[4], e->device_memory_use.total));
 }

@@ -1,6 +1,6 @@
-/* What a rank waits for, when a wait in a step lasts: a rank that stands still, a dead link and a device that hangs say
- * nothing themselves. Said once in a wait by every rank that waits; the one that none of them waits for in vain is at fault,
- * or what lies between them. */
+/* What a rank waits for, when a wait in a step lasts: a rank that stands still, a dead link and a device that
+ * hangs say nothing themselves. Said once in a wait by every rank that waits; the one that none of them waits
+ * for in vain is at fault, or what lies between them. */
 #include "runtime/exec/engine/internal.h"
 
 static const char *instr_text(const ZxEngine *e, uint32_t i, ZbText *t) {
@@ -48,7 +48,8 @@ static void stalled(ZxEngine *e, ZxRequest r) {
   if (r == ZX_FOR_DEVICE) add_device(e, &out);
   else if (r == ZX_FOR_QUEUES) add_flights(e, &out);
   else {
-    if (e->at != ZP_NONE && e->node) zb_text_add(&out, "`%s` at %s: ", zg_op_info[e->node->call.op].text, zp_loc_text(e->p, e->node->loc));
+    if (e->at != ZP_NONE && e->node)
+      zb_text_add(&out, "`%s` at %s: ", zg_op_info[e->node->call.op].text, zp_loc_text(e->p, e->node->loc));
     add_request(e, r, &out);
   }
   zx_say((int)e->rank, "note: %s", out.s);

@@ -1,6 +1,6 @@
-/* Whether a step can be gone on from. In a step only three numbers are looked at; why one of them is no good is found out
- * afterwards, when time does not matter: gradients are still there, data can be read again. All ranks see the same sums,
- * find out together, and say the same. */
+/* Whether a step can be gone on from. In a step only three numbers are looked at; why one of them is no good
+ * is found out afterwards, when time does not matter: gradients are still there, data can be read again. All
+ * ranks see the same sums, find out together, and say the same. */
 #include "runtime/exec/state/slices.h"
 #include "runtime/exec/state/state.h"
 
@@ -58,10 +58,11 @@ static const char *loc_of_denominator(const ZxEngine *e) {
 }
 
 static bool no_weight(const ZxEngine *e, const ZxStep *s, ZbErr *err) {
-  return zb_fail(err, "every step needs data of which something is known: look at the targets, or `bind` a larger batch",
-                 "step %" PRId64 ": the loss is divided by %g, the sum of what is after `per` (%s) over the %" PRId64
-                 " samples of the step; it must be positive",
-                 e->step, zb_plain_nan(s->tokens), loc_of_denominator(e), e->p->global_batch);
+  return zb_fail(
+      err, "every step needs data of which something is known: look at the targets, or `bind` a larger batch",
+      "step %" PRId64 ": the loss is divided by %g, the sum of what is after `per` (%s) over the %" PRId64
+      " samples of the step; it must be positive",
+      e->step, zb_plain_nan(s->tokens), loc_of_denominator(e), e->p->global_batch);
 }
 
 static bool not_finite(ZxEngine *e, const ZxStep *s, ZbErr *err) {
@@ -69,11 +70,13 @@ static bool not_finite(ZxEngine *e, const ZxStep *s, ZbErr *err) {
   uint64_t sample;
   const char *input = zx_bad_input(e, &sample);
   find_lost(e, true, &t);
-  zb_fail(err,
-          input ? "mend the data"
-                : "lower lr, raise warmup, or add `clip 1.0`; with bf16 try `precision compute f32`",
-          "step %" PRId64 ": the loss is %g and the gradient norm %g; the run cannot go on; gradients that are not finite: %s",
-          e->step, zb_plain_nan(s->loss), zb_plain_nan(s->grad_norm), t.s);
+  zb_fail(
+      err,
+      input ? "mend the data"
+            : "lower lr, raise warmup, or add `clip 1.0`; with bf16 try `precision compute f32`",
+      "step %" PRId64
+      ": the loss is %g and the gradient norm %g; the run cannot go on; gradients that are not finite: %s",
+      e->step, zb_plain_nan(s->loss), zb_plain_nan(s->grad_norm), t.s);
   if (input) zb_fail_more(err, "; input `%s` of sample %" PRIu64 " of the run is not finite", input, sample);
   zb_text_free(&t);
   return false;
@@ -83,8 +86,10 @@ static bool lost(ZxEngine *e, const ZxStep *s, ZbErr *err) {
   ZbText t = {0};
   uint32_t n = find_lost(e, false, &t);
   zb_fail(err, "lower lr, raise warmup, or add `clip 1.0`",
-          "step %" PRId64 ": the update leaves %s of %s not finite (loss %g, gradient norm %g, lr %g); the run cannot go on",
-          e->step, n ? "values" : "optimizer states", n ? t.s : "its parameters", s->loss, s->grad_norm, e->lr);
+          "step %" PRId64
+          ": the update leaves %s of %s not finite (loss %g, gradient norm %g, lr %g); the run cannot go on",
+          e->step, n ? "values" : "optimizer states", n ? t.s : "its parameters", s->loss, s->grad_norm,
+          e->lr);
   zb_text_free(&t);
   return false;
 }

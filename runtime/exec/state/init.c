@@ -1,5 +1,5 @@
-/* Initial values, drawn from the seed. A value is a pure function of (seed, parameter path, index in the whole parameter),
- * so any sharding draws the same. */
+/* Initial values, drawn from the seed. A value is a pure function of (seed, parameter path, index in the
+ * whole parameter), so any sharding draws the same. */
 #include "runtime/exec/state/slices.h"
 #include "runtime/exec/state/state.h"
 
@@ -17,7 +17,8 @@ static void draw_normals(const ZxWalk *w, const ZgParam *q, uint64_t global, uin
   for (uint64_t i = 0, m; i < n; i += m) {
     m = n - i < 256 ? n - i : 256;
     zb_random_normals(seed, w->stream, global + i, m, x);
-    for (uint64_t k = 0; k < m && q->init == ZG_INIT_TRUNC_NORMAL; k++) x[k] = truncated(x[k], seed, w->stream, global + i + k);
+    for (uint64_t k = 0; k < m && q->init == ZG_INIT_TRUNC_NORMAL; k++)
+      x[k] = truncated(x[k], seed, w->stream, global + i + k);
     for (uint64_t k = 0; k < m; k++) at[i + k] = (float)(q->num[0] * x[k]);
   }
 }
@@ -31,7 +32,8 @@ static bool draw_run(void *ctx, uint64_t global, uint64_t n, float *at) {
   }
   for (uint64_t i = 0; i < n; i++)
     at[i] = q->init == ZG_INIT_UNIFORM
-                ? (float)(q->num[0] + (q->num[1] - q->num[0]) * zb_random_unit(w->e->o.seed, w->stream, global + i))
+                ? (float)(q->num[0] +
+                          (q->num[1] - q->num[0]) * zb_random_unit(w->e->o.seed, w->stream, global + i))
                 : (float)q->num[0];
   return true;
 }
@@ -39,21 +41,25 @@ static bool draw_run(void *ctx, uint64_t global, uint64_t n, float *at) {
 static bool check_run(void *ctx, uint64_t global, uint64_t n, float *at) {
   const ZxWalk *w = ctx;
   int64_t i = zb_not_finite(at, n);
-  return i < 0 || zb_fail(w->err, "its values must fit f32, below 3.4e38", "the initial value of %s is %g (parameter at %s)",
-                          zx_element(w, global + (uint64_t)i), zb_plain_nan((double)at[i]),
-                          zp_loc_text(w->e->p, w->e->p->graph->params[w->s->param].loc));
+  return i < 0 ||
+         zb_fail(w->err, "its values must fit f32, below 3.4e38",
+                 "the initial value of %s is %g (parameter at %s)", zx_element(w, global + (uint64_t)i),
+                 zb_plain_nan((double)at[i]), zp_loc_text(w->e->p, w->e->p->graph->params[w->s->param].loc));
 }
 
 /* ---- publishing ---- */
-/* Compute-precision parameters from the f32 values of the owned shard, and to the other owners of a full copy. */
+/* Compute-precision parameters from the f32 values of the owned shard, and to the other owners of a full
+ * copy. */
 static void publish(ZxEngine *e, const ZpHeld *h) {
   const ZpBucket *k = &e->p->buckets[h->bucket];
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
   size_t w = zk_elem_bytes(e->p->compute);
   char *all = e->arena + h->param_at, *own = k->level >= 3 ? all : all + from * w;
-  if (h->master_at != UINT64_MAX) e->dev->to_bf16(e->env, (int64_t)(to - from), zx_master(e, h), (uint16_t *)(void *)own);
-  if (k->level == 1 || k->level == 2) zx_await(e, e->c->t->all_gather(e->c, e->group[k->shard], own, (to - from) * w, all));
+  if (h->master_at != UINT64_MAX)
+    e->dev->to_bf16(e->env, (int64_t)(to - from), zx_master(e, h), (uint16_t *)(void *)own);
+  if (k->level == 1 || k->level == 2)
+    zx_await(e, e->c->t->all_gather(e->c, e->group[k->shard], own, (to - from) * w, all));
 }
 
 /* The first step's other streams do not wait for this one. */
@@ -63,6 +69,7 @@ bool zx_publish_initial(ZxEngine *e, ZbErr *err) {
 }
 
 bool zx_engine_init(ZxEngine *e, ZbErr *err) {
-  ZxWalk draw = {.each = draw_run, .draws = true, .err = err}, look = {.each = check_run, .fetch = true, .err = err};
+  ZxWalk draw = {.each = draw_run, .draws = true, .err = err},
+         look = {.each = check_run, .fetch = true, .err = err};
   return zx_agree(e->world, zx_walk(e, &draw) && zx_walk(e, &look)) && zx_publish_initial(e, err);
 }

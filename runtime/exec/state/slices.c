@@ -1,4 +1,5 @@
-/* Walks the values of parameters on this rank: the same for those that are drawn, read, written and looked at. */
+/* Walks the values of parameters on this rank: the same for those that are drawn, read, written and looked
+ * at. */
 #include "runtime/exec/state/slices.h"
 
 #include <string.h>
@@ -14,7 +15,8 @@ uint32_t zx_iterations(const ZxEngine *e, uint32_t param) {
   return s == ZG_NONE ? 1 : e->p->graph->segments[s].trip;
 }
 
-/* Calls w->each for every stretch within local elements from..to of the slice. Padding is skipped (it holds zeros). */
+/* Calls w->each for every stretch within local elements from..to of the slice. Padding is skipped (it holds
+ * zeros). */
 static bool walk_slice(ZxWalk *w, uint64_t from, uint64_t to) {
   const ZpSlice *s = w->s;
   ZpValue v = {.type.naxes = (uint8_t)s->naxes};
@@ -22,7 +24,8 @@ static bool walk_slice(ZxWalk *w, uint64_t from, uint64_t to) {
   int last = s->naxes - 1;
   uint64_t row = s->naxes ? (uint64_t)s->size[last] : 1;
   int64_t start[ZG_MAX_AXES];
-  for (int a = 0; a <= last; a++) start[a] = zp_view_start(&w->e->p->mesh, &v, w->e->rank, s->axis[a], s->size[a]);
+  for (int a = 0; a <= last; a++)
+    start[a] = zp_view_start(&w->e->p->mesh, &v, w->e->rank, s->axis[a], s->size[a]);
   for (uint64_t at = from; at < to;) {
     uint64_t n = row - at % row, left = at / row;
     if (n > to - at) n = to - at;
@@ -79,7 +82,8 @@ static bool walk_held(ZxEngine *e, const ZpHeld *h, uint64_t from, uint64_t to, 
   return true;
 }
 
-/* Walks the f32 values of the owned shard, on the host; those of another device are fetched before, or brought there after. */
+/* Walks the f32 values of the owned shard, on the host; those of another device are fetched before, or
+ * brought there after. */
 static bool walk_own(ZxEngine *e, const ZpHeld *h, ZxWalk *w) {
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
@@ -115,6 +119,7 @@ bool zx_walk(ZxEngine *e, ZxWalk *w) {
 const char *zx_element(const ZxWalk *w, uint64_t global) {
   const char *text = "]";
   for (int a = w->s->naxes; a-- > 0; global /= (uint64_t)w->s->valid[a])
-    text = zb_printf(w->e->a, "%s%llu%s", a ? ", " : "[", (unsigned long long)(global % (uint64_t)w->s->valid[a]), text);
+    text = zb_printf(w->e->a, "%s%llu%s", a ? ", " : "[",
+                     (unsigned long long)(global % (uint64_t)w->s->valid[a]), text);
   return zb_printf(w->e->a, "%s%s", w->path, w->s->naxes ? text : "");
 }

@@ -1,4 +1,5 @@
-/* Values of parameters, where a rank has them and where they are in the whole model: what this room's files share. */
+/* Values of parameters, where a rank has them and where they are in the whole model: what this room's files
+ * share. */
 #ifndef ZUG_EXEC_SLICES_H
 #define ZUG_EXEC_SLICES_H
 
@@ -9,18 +10,18 @@
 const char *zx_path(ZxEngine *e, uint32_t param, uint32_t iter);
 uint32_t zx_iterations(const ZxEngine *e, uint32_t param);
 
-/* A walk over the shards that this rank owns, by *stretches*: what is contiguous in the shard and in the whole parameter,
- * in declared order and without padding. */
+/* A walk over the shards that this rank owns, by *stretches*: what is contiguous in the shard and in the
+ * whole parameter, in declared order and without padding. */
 typedef struct ZxWalk ZxWalk;
 struct ZxWalk {
-  /* The caller's: what is done at the beginning of a slice of a parameter (may be NULL), and with each stretch: n elements
-   * from `global` of the whole parameter, at `at`. False ends the walk. */
+  /* The caller's: what is done at the beginning of a slice of a parameter (may be NULL), and with each
+   * stretch: n elements from `global` of the whole parameter, at `at`. False ends the walk. */
   bool (*open)(ZxWalk *);
   bool (*each)(void *walk, uint64_t global, uint64_t n, float *at);
-  bool draws;      /* `each` does not fail and may run on all threads */
-  bool fetch;      /* values are read, of the shards that this rank speaks for; else written, of all */
-  bool grads;      /* gradients, not values */
-  ZxWeights *file; /* load, save */
+  bool draws;       /* `each` does not fail and may run on all threads */
+  bool fetch;       /* values are read, of the shards that this rank speaks for; else written, of all */
+  bool grads;       /* gradients, not values */
+  ZxWeights *file;  /* load, save */
   const char *name; /* of the file */
   int64_t tensor;   /* there */
   void *ctx;

@@ -12,19 +12,20 @@
 
 #include "runtime/exec/engine/engine.h"
 
-/* Parameters from the seed, or from a weights file. All of these are collective: false on all ranks if one failed;
- * those that know why say it in `err`. */
+/* Parameters from the seed, or from a weights file. All of these are collective: false on all ranks if one
+ * failed; those that know why say it in `err`. */
 bool zx_engine_init(ZxEngine *e, ZbErr *err);
 bool zx_engine_load(ZxEngine *e, const char *path, ZbErr *err);
-/* Makes the file's temporary at its full size, and sees to it that every rank can write to it: a wrong path, a full disk or
- * a folder of one node alone is known before a long run ... */
+/* Makes the file's temporary at its full size, and sees to it that every rank can write to it: a wrong path,
+ * a full disk or a folder of one node alone is known before a long run ... */
 bool zx_engine_reserve(ZxEngine *e, const char *path, ZbErr *err);
-/* ... that ends with writing all parameters into it, by their owners, and giving it its name. Otherwise it goes with the
- * engine, or with the process. */
+/* ... that ends with writing all parameters into it, by their owners, and giving it its name. Otherwise it
+ * goes with the engine, or with the process. */
 bool zx_engine_save(ZxEngine *e, ZbErr *err);
 
-/* Collective, after a step, with `lost` if it is so on any rank: whether the run can go on. If not, `err` says the same on
- * all ranks: a loss without a positive denominator, or what of loss, gradients and parameters is not finite. */
+/* Collective, after a step, with `lost` if it is so on any rank: whether the run can go on. If not, `err`
+ * says the same on all ranks: a loss without a positive denominator, or what of loss, gradients and
+ * parameters is not finite. */
 bool zx_engine_sound(ZxEngine *e, const ZxStep *s, ZbErr *err);
 
 #endif

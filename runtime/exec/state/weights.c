@@ -1,5 +1,6 @@
 /* safetensors files: parameters by path, read and written piecewise by their owners. Nothing here knows which
- * rank owns what. The format: 8 bytes header length, a JSON object {path: {dtype, shape, data_offsets}}, data. */
+ * rank owns what. The format: 8 bytes header length, a JSON object {path: {dtype, shape, data_offsets}},
+ * data. */
 #include "runtime/exec/state/weights.h"
 
 #include <cjson/cJSON.h>
@@ -139,8 +140,9 @@ ZbOut *zx_weights_create(const char *path, const ZxTensorInfo *tensors, size_t n
   uint64_t total = 0;
   ZbOut *out = make_head(&head, tensors, n, &total, err) ? zb_out_new(path, &kind, err) : NULL;
   uint64_t len = head.len;
-  if (out && !(take_room(zb_out_fd(out), path, total, err) && write_at(zb_out_fd(out), path, &len, 8, 0, err) &&
-               write_at(zb_out_fd(out), path, head.s, len, 8, err))) {
+  if (out &&
+      !(take_room(zb_out_fd(out), path, total, err) && write_at(zb_out_fd(out), path, &len, 8, 0, err) &&
+        write_at(zb_out_fd(out), path, head.s, len, 8, err))) {
     zb_out_discard(out);
     out = NULL;
   }
@@ -189,8 +191,7 @@ static bool read_tensor(Tensor *t, const cJSON *x, uint64_t from, uint64_t size,
     return zb_fail(err, bad, "%s: tensor '%s' has no data_offsets", name, zb_show(t->path));
   if (t->begin > t->end || t->end > size - from)
     return zb_fail(err, "the file is truncated or altered",
-                   "%s: tensor '%s' lies outside of the file: bytes %" PRIu64 " to %" PRIu64
-                   " of %" PRIu64,
+                   "%s: tensor '%s' lies outside of the file: bytes %" PRIu64 " to %" PRIu64 " of %" PRIu64,
                    name, zb_show(t->path), t->begin, t->end, size - from);
   if (t->end - t->begin != bytes)
     return zb_fail(err, bad, "%s: tensor '%s' has %" PRIu64 " bytes, its shape takes %" PRIu64, name,
@@ -209,8 +210,8 @@ static int by_place(const void *a, const void *b) {
   return x->end < y->end ? -1 : x->end > y->end;
 }
 
-/* The format wants all data to be some tensor's, and in a row: a file with a byte too many would be read with all
- * values behind it shifted. Sorts by place. */
+/* The format wants all data to be some tensor's, and in a row: a file with a byte too many would be read with
+ * all values behind it shifted. Sorts by place. */
 static bool check_places(ZxWeights *w, uint64_t from, uint64_t size, ZbErr *err) {
   qsort(w->tensor, w->count, sizeof *w->tensor, by_place);
   uint64_t at = from;
@@ -218,11 +219,12 @@ static bool check_places(ZxWeights *w, uint64_t from, uint64_t size, ZbErr *err)
     const Tensor *t = i < w->count ? &w->tensor[i] : NULL;
     uint64_t next = t ? t->begin : size;
     if (next < at)
-      return zb_fail(err, bad, "%s: tensors '%s' and '%s' overlap", w->name,
-                     zb_show(w->tensor[i - 1].path), zb_show(t->path));
+      return zb_fail(err, bad, "%s: tensors '%s' and '%s' overlap", w->name, zb_show(w->tensor[i - 1].path),
+                     zb_show(t->path));
     if (next > at)
       return zb_fail(err, bad,
-                     "%s: bytes %" PRIu64 " to %" PRIu64 " of its data are no tensor's; the data are %" PRIu64 " bytes",
+                     "%s: bytes %" PRIu64 " to %" PRIu64 " of its data are no tensor's; the data are %" PRIu64
+                     " bytes",
                      w->name, at - from, next - from, size - from);
     if (t) at = t->end;
   }

@@ -7,11 +7,12 @@
 
 typedef struct ZxWeights ZxWeights;
 typedef struct {
-  const char *path;      /* "layer.3.attn.wq" */
+  const char *path; /* "layer.3.attn.wq" */
   int nshape;
-  int64_t shape[8];      /* declared order */
+  int64_t shape[8]; /* declared order */
 } ZxTensorInfo;
-/* One rank: the file's temporary, at its full size; `tensors` in any order. Committed after all that wrote have closed it. */
+/* One rank: the file's temporary, at its full size; `tensors` in any order. Committed after all that wrote
+ * have closed it. */
 ZbOut *zx_weights_create(const char *path, const ZxTensorInfo *tensors, size_t n, ZbErr *err);
 ZxWeights *zx_weights_open(const char *path, bool write, ZbErr *err); /* write: `path` is the temporary's */
 /* Index of a tensor; checks its shape; -1 with a message (nearest name, or found and expected shape). */
