@@ -2,7 +2,7 @@
  * strides) and attributes; it knows nothing of graphs, plans or ranks. Kernels do not fail: they assert.
  *
  * table.c     from op to function        cpu/NAME.c  the fast CPU version of op NAME
- * parts.c     calls that are several in one, as several
+ * unfuse.c    fused calls, as several
  * cpu/pool.c  the threads of one rank    ref/NAME.c  the obvious version in f64 that defines it
  * cuda/       the same on GPUs, see cuda/cuda.h */
 #ifndef ZUG_KERNELS_H
@@ -104,9 +104,7 @@ typedef struct {
  * Example: y[b n] = gelu(x[b k] . w[k n] + b[n]), h = x . w + b kept for its gradient: op dot, in x w b, out h y; register
  * 0 is the product, 1 is b, 2 = 0 + 1 is stored to h, and so on.
  *
- * A dot without a chain that has two outputs is a *summed* call: out[1] is in[1] summed over the contracted axes, which leaves
- * all its others (the gradient of a bias, beside that of its weight); `accumulate` goes for both. Xent_sums with two
- * operands, z and t, is a *peaked* call: it makes m itself, out[2], the peak of z. Both also only where a device says so.
+ * Dot_bias_grad and xent_max_sums are ops that do what two others do (graph/OPS.md), where a device says so.
  *
  * A *stacked* call is a dot, whatever else it is, of which all tensors but one operand have one axis more, the slowest, that
  * numbers several products of that operand. It means what its axes say; planners ask the device whether it gains by it. */
@@ -125,20 +123,20 @@ typedef struct {
 typedef void ZkKernel(const ZkEnv *env, const ZkCall *call);
 
 /* What a planner asks of a device; devices in modules export it as zk_planning_NAME. `scratch`: as zk_cpu_scratch. `joins`:
- * whether a joined, summed, peaked or stacked call is done in one. */
+ * whether a joined or stacked call, or an op that is two, is done in one. */
 typedef struct {
   size_t (*scratch)(const ZkCall *call, int threads);
   bool (*joins)(const ZkCall *call);
 } ZkPlanning;
 
-/* What a call that is joined, summed or peaked is in calls that are none of that, in order; of others, itself. They use the
- * scratch of the whole, one after the other. (parts.c) */
+/* What a fused call is in calls that are not, in order; of others, itself. They use the scratch of the whole, one after the
+ * other. (unfuse.c) */
 typedef struct {
   int n;
   ZkCall call[3];
-  ZkChain chain[2]; /* of calls */
-} ZkParts;
-void zk_parts(const ZkCall *call, ZkParts *to);
+  ZkChain program[2]; /* of calls */
+} ZkUnfused;
+void zk_unfuse(const ZkCall *call, ZkUnfused *to);
 
 /* Kernel of an op of class COMPUTE, MOVE, or of CHAIN and COPY; NULL for others. All semantics:
  * graph/OPS.md. */

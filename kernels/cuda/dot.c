@@ -92,7 +92,7 @@ static bool empty(const ZkDot *d) { return d->batch.count * d->m.count * d->n.co
 /* What comes in one call with a product is done in one where cuBLASLt can, else after it. */
 void zk_cuda_dot(const ZkEnv *env, const ZkCall *c) {
   if (zk_dot_more(c)) {
-    if (!zk_dot_lt(env, c)) zk_cuda_run_parts(env, c);
+    if (!zk_dot_lt(env, c)) zk_cuda_run_unfused(env, c);
     return;
   }
   ZkDot d = zk_dot_of(c);
@@ -104,26 +104,26 @@ void zk_cuda_dot(const ZkEnv *env, const ZkCall *c) {
 
 void zk_cuda_dot_prepare(const ZkEnv *env, const ZkCall *c) {
   if (zk_dot_more(c)) {
-    if (!zk_dot_lt_prepare(env->device, c)) zk_cuda_prepare_parts(env, c);
+    if (!zk_dot_lt_prepare(env->device, c)) zk_cuda_prepare_unfused(env, c);
     return;
   }
   ZkDot d = zk_dot_of(c);
   if (!empty(&d)) zk_dot_lt_prepare(env->device, c);
 }
 
-static size_t scratch_of_parts(const ZkCall *c) {
-  ZkParts parts;
+static size_t scratch_unfused(const ZkCall *c) {
+  ZkUnfused u;
   size_t most = zk_dot_lt_scratch(c);
-  zk_parts(c, &parts);
-  for (int i = 0; i < parts.n; i++) {
-    size_t bytes = zk_cuda_scratch(&parts.call[i], 1);
+  zk_unfuse(c, &u);
+  for (int i = 0; i < u.n; i++) {
+    size_t bytes = zk_cuda_scratch(&u.call[i], 1);
     most = bytes > most ? bytes : most;
   }
   return most;
 }
 
 size_t zk_cuda_dot_scratch(const ZkCall *c) {
-  if (zk_dot_more(c)) return scratch_of_parts(c);
+  if (zk_dot_more(c)) return scratch_unfused(c);
   ZkDot d = zk_dot_of(c);
   if (empty(&d)) return 0;
   return d.m.count * d.n.count == 1 ? zk_dot_inner_scratch(&d) : zk_dot_lt_scratch(c);

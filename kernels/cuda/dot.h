@@ -22,7 +22,7 @@ typedef struct {
 } ZkDot;
 
 /* ---- dot_epilogue.c ---- */
-/* COLUMN_SUMS is that of a summed call: a second result, B summed over k. */
+/* COLUMN_SUMS is that of dot_bias_grad: a second result, B summed over k. */
 typedef enum { ZKD_SUM, ZKD_GELU, ZKD_RELU, ZKD_GELU_SLOPE, ZKD_COLUMN_SUMS } ZkDotEpilogueKind;
 typedef struct {
   ZkDotEpilogueKind kind;
@@ -46,7 +46,7 @@ void zk_dot_noise(ZkCuda *cu, void *p, int elem, int64_t n, unsigned seed);
 void zk_dot_compare(ZkCuda *cu, const void *x, const void *y, int64_t n, int *flag);
 
 /* ---- dot_lt.c ---- */
-/* A product, joined, summed or neither. False if there is no cuBLASLt, or if it has nothing for this call: then nothing was done. */
+/* A product, with an epilogue, column sums or neither. False if there is no cuBLASLt, or if it has nothing for this call: then nothing was done. */
 bool zk_dot_lt(const ZkEnv *env, const ZkCall *call);
 bool zk_dot_lt_prepare(ZkCuda *cu, const ZkCall *call); /* whether it will be done */
 size_t zk_dot_lt_scratch(const ZkCall *call);
@@ -54,7 +54,7 @@ size_t zk_dot_lt_scratch(const ZkCall *call);
 /* ---- dot.c ---- */
 ZkDot zk_dot_of(const ZkCall *call);
 /* Whether a call has more to it than a product, and can also be done in parts. */
-static inline bool zk_dot_more(const ZkCall *c) { return c->chain || c->nout == 2; }
+static inline bool zk_dot_more(const ZkCall *c) { return c->chain || c->op == ZG_OP_DOT_BIAS_GRAD; }
 bool zk_dot_stacked(const ZkDot *d); /* an operand lacks the batch */
 /* The axes by descending stride in v. */
 ZkDotAxes zk_dot_in_order(const ZkDotAxes *axes, const ZkView *v);

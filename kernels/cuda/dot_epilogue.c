@@ -2,7 +2,7 @@
  *
  *   alpha product + beta full + bias,   GELU or ReLU of that (GELU: with that itself as another result),
  *   product times GELU'(full),
- *   product, and the second operand's column sums beside it (summed calls)
+ *   product, and the second operand's column sums beside it (dot_bias_grad)
  *
  * where `full` is a tensor that lies as the result does, and `bias` one of the axes that are fastest there. Sums are
  * recognised by their coefficients; activations, which are written in many ways, by their values: the chain is computed at
@@ -253,7 +253,7 @@ static bool fits(const Chain *c, const Form *f, int out, ZkDotEpilogue *e) {
 bool zk_dot_epilogue(const ZkCall *call, ZkDotEpilogue *e) {
   *e = (ZkDotEpilogue){.kind = ZKD_SUM, .alpha = 1, .bias = -1, .full = -1, .aux = -1};
   if (!call->chain) {
-    if (call->nout == 2) e->kind = ZKD_COLUMN_SUMS;
+    if (call->op == ZG_OP_DOT_BIAS_GRAD) e->kind = ZKD_COLUMN_SUMS;
     return true;
   }
   Chain c = chain_of(call);
@@ -276,10 +276,10 @@ static bool worth_summing(const ZkCall *call, const ZkDot *d) {
 /* Of stacks, activations are left alone: a cuBLASLt of 12.2 takes the first bias for all. */
 bool zk_cuda_dot_joins(const ZkCall *call) {
   ZkDotEpilogue e;
-  ZkParts parts;
+  ZkUnfused u;
   if (!zk_dot_epilogue(call, &e)) return false;
-  zk_parts(call, &parts);
-  ZkDot d = zk_dot_of(&parts.call[0]);
+  zk_unfuse(call, &u);
+  ZkDot d = zk_dot_of(&u.call[0]);
   bool stacked = zk_dot_stacked(&d);
   if (d.m.count * d.n.count == 1) return false;
   if (e.kind == ZKD_COLUMN_SUMS) return worth_summing(call, &d);

@@ -15,7 +15,7 @@
  * A joined call (dot_epilogue.c) is the same with an epilogue, and the tensor that it adds as cuBLASLt's C. It needs the
  * result where it lies. Activations are left to generations from 9.0 on: before, they are known to be slower than a
  * kernel of their own (karpathy/llm.c, pull request 338), and so they are on 12.0 (sgl-project/sglang, pull request
- * 34350). Column sums of a summed call are known to be slower before 9.0 too (NVIDIA/CUDALibrarySamples, issue 90), and
+ * 34350). Column sums (dot_bias_grad) are known to be slower before 9.0 too (NVIDIA/CUDALibrarySamples, issue 90), and
  * cuBLAS must be 12.3.4 or newer for them: its release notes name wrong sums before. They are written and
  * never added to, so what accumulates has them in scratch first, and operand B must lie with its columns side by side. */
 #include "kernels/cuda/dot.h"

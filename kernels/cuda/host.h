@@ -21,9 +21,9 @@ void zk_cuda_forget(ZkCuda *cu); /* ends all memos */
 typedef size_t ZkCudaScratch(const ZkCall *call);
 #define KERNEL(NAME, name) ZkKernel zk_cuda_##name;
 #include "kernels/kernels.def"
-ZkKernel zk_cuda_copy, zk_cuda_chain;
+ZkKernel zk_cuda_copy, zk_cuda_chain, zk_cuda_xent_max_sums;
 ZkKernel zk_cuda_chain_prepare, zk_cuda_dot_prepare, zk_cuda_attend_prepare;
-ZkKernel zk_cuda_run_parts, zk_cuda_prepare_parts; /* of calls that are several in one (kernels.h: zk_parts) */
+ZkKernel zk_cuda_run_unfused, zk_cuda_prepare_unfused; /* of fused calls, one by one (kernels.h: zk_unfuse) */
 bool zk_cuda_dot_joins(const ZkCall *call);
 ZkCudaScratch zk_cuda_reduce_scratch, zk_cuda_lookup_grad_scratch, zk_cuda_dot_scratch,
     zk_cuda_attend_scratch;

@@ -10,7 +10,7 @@ if HAVE_CUDA
 noinst_LIBRARIES += libkernels_cuda.a
 endif
 libkernels_cuda_a_SOURCES = $(cuda_host) $(cuda_kernels) kernels/cuda/context.c kernels/cuda/compile.c \
-  graph/ops.c kernels/parts.c # the module has its own: zrun may need none of it
+  graph/ops.c kernels/unfuse.c # the module has its own: zrun may need none of it
 nodist_libkernels_cuda_a_SOURCES = kernels/cuda/texts.embed.c
 libkernels_cuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 libkernels_cuda_a_CFLAGS = $(AM_CFLAGS) -fPIC # a part of a module

@@ -26,14 +26,14 @@ bool zk_cuda_norm_joins(const ZkCall *call) {
 void zk_cuda_norm_prepare(const ZkEnv *env, const ZkCall *call) {
   if (!call->chain) return;
   const Plan *p = zk_cuda_memo(env->device, call, sizeof *p, make_plan, NULL);
-  if (!p->kernel) zk_cuda_prepare_parts(env, call);
+  if (!p->kernel) zk_cuda_prepare_unfused(env, call);
 }
 
 void zk_cuda_norm_joined(const ZkEnv *env, const ZkCall *call) {
   ZkCuda *cu = env->device;
   const Plan *p = zk_cuda_memo(cu, call, sizeof *p, make_plan, NULL);
   if (!p->kernel) {
-    zk_cuda_run_parts(env, call);
+    zk_cuda_run_unfused(env, call);
     return;
   }
   ZkcRows c = p->shape.args;

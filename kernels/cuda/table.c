@@ -8,6 +8,8 @@ static ZkKernel *const kernels[ZG_OP_COUNT] = {
 #include "kernels/kernels.def"
     [ZG_OP_CHAIN] = zk_cuda_chain,
     [ZG_OP_COPY] = zk_cuda_copy,
+    [ZG_OP_DOT_BIAS_GRAD] = zk_cuda_dot,
+    [ZG_OP_XENT_MAX_SUMS] = zk_cuda_xent_max_sums,
 };
 
 /* Of the others: none. */
@@ -15,6 +17,7 @@ static ZkCudaScratch *const scratch[ZG_OP_COUNT] = {
     [ZG_OP_SUM] = zk_cuda_reduce_scratch,
     [ZG_OP_PEAK] = zk_cuda_reduce_scratch,
     [ZG_OP_DOT] = zk_cuda_dot_scratch,
+    [ZG_OP_DOT_BIAS_GRAD] = zk_cuda_dot_scratch,
     [ZG_OP_ATTEND] = zk_cuda_attend_scratch,
     [ZG_OP_ATTEND_GRAD] = zk_cuda_attend_scratch,
     [ZG_OP_LOOKUP_GRAD] = zk_cuda_lookup_grad_scratch,
@@ -23,6 +26,7 @@ static ZkCudaScratch *const scratch[ZG_OP_COUNT] = {
 /* Others need no preparation. */
 static ZkKernel *const prepare[ZG_OP_COUNT] = {
     [ZG_OP_DOT] = zk_cuda_dot_prepare,
+    [ZG_OP_DOT_BIAS_GRAD] = zk_cuda_dot_prepare,
     [ZG_OP_NORMALIZE] = zk_cuda_norm_prepare,
     [ZG_OP_NORMALIZE_GRAD] = zk_cuda_norm_prepare,
     [ZG_OP_ATTEND] = zk_cuda_attend_prepare,
@@ -40,10 +44,11 @@ size_t zk_cuda_scratch(const ZkCall *call, int threads) {
 
 bool zk_cuda_joins(const ZkCall *call) {
   switch (call->op) {
-  case ZG_OP_DOT: return zk_cuda_dot_joins(call);
+  case ZG_OP_DOT:
+  case ZG_OP_DOT_BIAS_GRAD: return zk_cuda_dot_joins(call);
   case ZG_OP_NORMALIZE:
   case ZG_OP_NORMALIZE_GRAD: return zk_cuda_norm_joins(call);
-  case ZG_OP_XENT_SUMS: return !call->chain; /* peaked */
+  case ZG_OP_XENT_MAX_SUMS: return true;
   default: return false;
   }
 }
@@ -55,16 +60,16 @@ void zk_cuda_prepare(const ZkEnv *env, const ZkCall *call) {
   if (prepare[call->op]) prepare[call->op](env, call);
 }
 
-void zk_cuda_run_parts(const ZkEnv *env, const ZkCall *call) {
-  ZkParts parts;
-  zk_parts(call, &parts);
-  for (int i = 0; i < parts.n; i++) zk_cuda_kernel(parts.call[i].op)(env, &parts.call[i]);
+void zk_cuda_run_unfused(const ZkEnv *env, const ZkCall *call) {
+  ZkUnfused u;
+  zk_unfuse(call, &u);
+  for (int i = 0; i < u.n; i++) zk_cuda_kernel(u.call[i].op)(env, &u.call[i]);
 }
 
-void zk_cuda_prepare_parts(const ZkEnv *env, const ZkCall *call) {
-  ZkParts parts;
-  zk_parts(call, &parts);
-  for (int i = 0; i < parts.n; i++) zk_cuda_prepare(env, &parts.call[i]);
+void zk_cuda_prepare_unfused(const ZkEnv *env, const ZkCall *call) {
+  ZkUnfused u;
+  zk_unfuse(call, &u);
+  for (int i = 0; i < u.n; i++) zk_cuda_prepare(env, &u.call[i]);
 }
 
 /* ---- errors ------------------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* The two passes over the logits that cross-entropy takes: T threads a row, as in norm.cu. A part of a split vocabulary
  * begins at `start`; entries from `valid` on are padding.
  *
- * A peaked call finds the peak in the first of them (Milakov, Gimelshein 2018, "Online normalizer calculation for softmax"):
+ * Xent_max_sums finds the maximum in the first of them (Milakov, Gimelshein 2018, "Online normalizer calculation for softmax"):
  * a thread's sum is of exponentials less the largest it has seen, and shrinks when it sees a larger one. */
 #include "kernels/cuda/common.cuh"
 
@@ -13,7 +13,7 @@
 typedef struct {
   const void *z;
   const int *t;
-  void *m, *a, *b, *dz; /* m: of a peaked call a result; a, b: s and p of the sums; gs and gp of the gradient */
+  void *m, *a, *b, *dz; /* m: of xent_max_sums a result; a, b: s and p of the sums; gs and gp of the gradient */
   int zelem, melem, aelem, belem, dzelem;
   long long n, valid, start, zs, dzs;
   bool wide;
@@ -159,11 +159,13 @@ template <int E> static void grad(ZkCuda *cu, const ZkCall *c, const Xent &x) {
 }
 
 extern "C" void zk_cuda_xent_sums(const ZkEnv *env, const ZkCall *c) {
-  bool peaked = c->nin == 2;
-  const ZkView *m = peaked ? &c->out[2] : &c->in[1], *t = &c->in[peaked ? 1 : 2];
-  Xent x = analyse(c, m, t, &c->out[0], &c->out[1], &c->in[0]);
-  if (peaked) sums_of<true>(zk_cu(env), c, x);
-  else sums_of<false>(zk_cu(env), c, x);
+  Xent x = analyse(c, &c->in[1], &c->in[2], &c->out[0], &c->out[1], &c->in[0]);
+  sums_of<false>(zk_cu(env), c, x);
+}
+
+extern "C" void zk_cuda_xent_max_sums(const ZkEnv *env, const ZkCall *c) {
+  Xent x = analyse(c, &c->out[2], &c->in[1], &c->out[0], &c->out[1], &c->in[0]);
+  sums_of<true>(zk_cu(env), c, x);
 }
 
 extern "C" void zk_cuda_xent_grad(const ZkEnv *env, const ZkCall *c) {

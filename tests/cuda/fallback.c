@@ -21,10 +21,10 @@ typedef struct {
 /* What the CUDA kernels do in one call, the CPU's do in several. */
 static bool run(void *arg) {
   Call *c = arg;
-  ZkParts parts;
+  ZkUnfused u;
   if (c->env.now) c->env.step = c->env.now->step;
-  zk_parts(&c->call, &parts);
-  for (int i = 0; i < parts.n; i++) zk_cpu_kernel(parts.call[i].op)(&c->env, &parts.call[i]);
+  zk_unfuse(&c->call, &u);
+  for (int i = 0; i < u.n; i++) zk_cpu_kernel(u.call[i].op)(&c->env, &u.call[i]);
   return true;
 }
 
@@ -45,39 +45,32 @@ ZkKernel *__wrap_zk_cuda_kernel(int op) {
 }
 
 size_t __wrap_zk_cuda_scratch(const ZkCall *call, int threads) {
-  ZkParts parts;
+  ZkUnfused u;
   size_t most = 0;
   if (emulated(call->op)) return __real_zk_cuda_scratch(call, threads);
-  zk_parts(call, &parts);
-  for (int i = 0; i < parts.n; i++) {
-    size_t bytes = zk_cpu_scratch(&parts.call[i], 1);
+  zk_unfuse(call, &u);
+  for (int i = 0; i < u.n; i++) {
+    size_t bytes = zk_cpu_scratch(&u.call[i], 1);
     most = bytes > most ? bytes : most;
   }
   return most;
 }
 
-static const char *kind_of(const ZkCall *c, const ZkParts *parts) {
-  if (c->op == ZG_OP_XENT_SUMS) return parts->n > 1 ? "peaked " : "";
-  if (c->chain || c->op != ZG_OP_DOT) return c->chain && c->op != ZG_OP_CHAIN ? "joined " : "";
-  return parts->n > 1 ? "summed " : "";
-}
-
-/* ZUG_TEST_SAY_JOINED=1: says which joined, summed, peaked and stacked calls there are. */
-static void say_joined(const ZkCall *c) {
-  ZkParts parts;
-  bool stacked = false;
-  zk_parts(c, &parts);
-  if (parts.call[0].op == ZG_OP_DOT) {
-    ZkDot d = zk_dot_of(&parts.call[0]);
-    stacked = zk_dot_stacked(&d);
+/* ZUG_TEST_SAY_FUSED=1: says which fused and batched calls there are; "fused" with a prologue or an epilogue. */
+static void say_fused(const ZkCall *c) {
+  ZkUnfused u;
+  bool batched = false, fused = c->chain && c->op != ZG_OP_CHAIN;
+  zk_unfuse(c, &u);
+  if (u.call[0].op == ZG_OP_DOT) {
+    ZkDot d = zk_dot_of(&u.call[0]);
+    batched = zk_dot_stacked(&d);
   }
-  const char *kind = kind_of(c, &parts);
-  if (*kind || stacked)
-    fprintf(stderr, "%s%s%s: %d operands, %d ops, %d results\n", stacked ? "stacked " : "", kind, zg_op_info[c->op].text, c->nin,
-            c->chain ? c->chain->nops : 0, c->nout);
+  if (u.n > 1 || fused || batched)
+    fprintf(stderr, "%s%s%s: %d operands, %d ops, %d results\n", batched ? "batched " : "", fused ? "fused " : "",
+            zg_op_info[c->op].text, c->nin, c->chain ? c->chain->nops : 0, c->nout);
 }
 
 void __wrap_zk_cuda_prepare(const ZkEnv *env, const ZkCall *call) {
-  if (gpu_setting("ZUG_TEST_SAY_JOINED", 0)) say_joined(call);
+  if (gpu_setting("ZUG_TEST_SAY_FUSED", 0)) say_fused(call);
   if (emulated(call->op)) __real_zk_cuda_prepare(env, call);
 }

@@ -67,22 +67,22 @@ $compare --loss 1e-6 --norm 1e-6 none/metrics.jsonl cpu/metrics.jsonl >/dev/null
 # in each of some dozens of roundings, of which most cancel in a mean over tokens ----
 unset ZUG_TEST_CPU
 run cpu 1 zrun short small.zsg
-run cuda 1 "env ZUG_TEST_SAY_JOINED=1 $emu" short small.zsg
-says '^stacked joined dot: 3 operands, 1 ops, 1 results' # q, k and v with their biases
-says '^stacked dot: 2 operands, 0 ops, 1 results'         # gradients of their weights
-says 'joined dot: 4 operands, 2 ops, 1 results'      # ... and a residual
-says 'joined normalize: 3 operands, 2 ops, 3 results' # scale and shift
-says 'joined normalize_grad: 10 operands, 7 ops, 4 results' # its gradient, and what goes round the block
+run cuda 1 "env ZUG_TEST_SAY_FUSED=1 $emu" short small.zsg
+says '^batched fused dot: 3 operands, 1 ops, 1 results' # q, k and v with their biases
+says '^batched dot: 2 operands, 0 ops, 1 results'         # gradients of their weights
+says 'fused dot: 4 operands, 2 ops, 1 results'      # ... and a residual
+says 'fused normalize: 3 operands, 2 ops, 3 results' # scale and shift
+says 'fused normalize_grad: 10 operands, 7 ops, 4 results' # its gradient, and what goes round the block
 same short cuda cpu --loss 1e-6 --norm 1e-5
 run cuda 2 "$emu" short2 small.zsg
 same short2 cuda cpu --loss 1e-6 --norm 1e-5
 run cpu 1 zrun half small.zsg
-run cuda 1 "env ZUG_TEST_SAY_JOINED=1 $emu" half small.zsg
-says 'joined dot: 3 operands, 14 ops, 2 results'    # GELU, and what it is of
-says 'joined dot: 3 operands, (2[0-9]) ops, 1 results' # its gradient
-says '^stacked summed dot: 2 operands, 0 ops, 2 results' # gradients of the weights and biases of q, k and v
-says '^summed dot: 2 operands'
-says '^peaked xent_sums: 2 operands, 0 ops, 3 results'
+run cuda 1 "env ZUG_TEST_SAY_FUSED=1 $emu" half small.zsg
+says 'fused dot: 3 operands, 14 ops, 2 results'    # GELU, and what it is of
+says 'fused dot: 3 operands, (2[0-9]) ops, 1 results' # its gradient
+says '^batched dot_bias_grad: 2 operands, 0 ops, 2 results' # gradients of the weights and biases of q, k and v
+says '^dot_bias_grad: 2 operands'
+says '^xent_max_sums: 2 operands, 0 ops, 3 results'
 same half cuda cpu --loss 5e-4 --norm 5e-3
 
 # ---- one order for all: streams that do not run side by side, hosts that wait for the device now and then, connections made

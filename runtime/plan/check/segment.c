@@ -156,11 +156,15 @@ static bool may_write(const Walk *w, const ZpValue *x) {
   }
 }
 
+/* Makes every element of its results. */
+static bool makes_all(const ZpNode *n) {
+  return n->call.op == ZG_OP_DOT || n->call.op == ZG_OP_DOT_BIAS_GRAD || n->call.op == ZG_OP_SUM;
+}
+
 /* A result adds to a gradient: by itself, or as a chain that reads it. */
 static bool adds(const Walk *w, const ZpValue *x) {
   const ZpNode *n = w->n;
-  bool able = n->call.op == ZG_OP_DOT || n->call.op == ZG_OP_SUM || n->call.op == ZG_OP_LOOKUP_GRAD;
-  if (n->call.accumulate) return able;
+  if (n->call.accumulate) return makes_all(n) || n->call.op == ZG_OP_LOOKUP_GRAD;
   for (int i = 0; n->call.op == ZG_OP_CHAIN && i < n->call.nin; i++)
     if (same_bytes(x, value(w, n->in[i]))) return true;
   return false;
@@ -206,8 +210,7 @@ static bool begins(Walk *w) {
   for (int j = 0; j < n->call.nout; j++) {
     const ZpValue *x = value(w, n->out[j]);
     uint32_t m = x->nparts ? x->nparts : 1;
-    if (n->sets && (x->at.place != ZP_AT_GRAD || (n->call.op != ZG_OP_DOT && n->call.op != ZG_OP_SUM) ||
-                    !n->call.accumulate))
+    if (n->sets && (x->at.place != ZP_AT_GRAD || !makes_all(n) || !n->call.accumulate))
       return fail(w, "begins what is no gradient, or not all of one");
     if (x->at.place != ZP_AT_GRAD) continue;
     for (uint32_t k = 0; k < m; k++) {
@@ -267,7 +270,8 @@ static bool heights(const Walk *w) {
       return fail(w, "has stacks of different heights");
   for (int j = 0; j < n->call.nout; j++)
     if (value(w, n->out[j])->nparts != high) return fail(w, "has stacks of different heights");
-  return !high || n->call.op == ZG_OP_DOT || fail(w, "is a stack of others than products");
+  bool gemm = n->call.op == ZG_OP_DOT || n->call.op == ZG_OP_DOT_BIAS_GRAD;
+  return !high || gemm || fail(w, "is a stack of others than products");
 }
 
 static bool node(Walk *w) {

@@ -70,15 +70,16 @@ static bool may_be_contiguous(const ZpRewrite *r, uint32_t x, uint32_t y) {
   return x != y && room && same && zp_same_layout(v, w);
 }
 
-static bool is_gemm(const ZpNode *n) { return n->call.op == ZG_OP_DOT && !n->dims && n->call.nin >= 2; }
+static bool is_gemm(const ZpNode *n) { return n->call.op == ZG_OP_DOT || n->call.op == ZG_OP_DOT_BIAS_GRAD; }
 
-/* Whether GEMM m is like GEMM i but for one operand, and what its epilogue reads. With a bias's gradient, in[0] is shared. */
+/* Whether GEMM m is like GEMM i but for one operand, and what its epilogue reads. Of dot_bias_grad, in[0] is
+ * shared. */
 static bool alike(const ZpRewrite *r, const ZpNode *i, const ZpNode *m) {
   const ZkCall *a = &i->call, *b = &m->call;
-  if (!is_gemm(i) || !is_gemm(m) || a->nin != b->nin || a->nout != b->nout || a->nax != b->nax) return false;
+  if (!is_gemm(i) || a->op != b->op || a->nin != b->nin || a->nout != b->nout || a->nax != b->nax) return false;
   if (a->accumulate != b->accumulate || memcmp(a->ax, b->ax, a->nax * sizeof *a->ax)) return false;
   if (!same_program(a->chain, b->chain)) return false;
-  bool first = i->in[0] == m->in[0], second = i->in[1] == m->in[1] && (a->chain || a->nout == 1);
+  bool first = i->in[0] == m->in[0], second = i->in[1] == m->in[1] && a->op == ZG_OP_DOT;
   if (first == second) return false;
   for (int l = 0; l < a->nin; l++)
     if (l != !first && !may_be_contiguous(r, i->in[l], m->in[l])) return false;

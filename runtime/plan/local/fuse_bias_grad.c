@@ -3,14 +3,14 @@
  *
  * Needs a backward list whose gradients are placed, and provides the same. The dot keeps its place.
  *
- * Example: dw[i o] = dot[batch](x, dy), db[o] = sum[batch](dy) become dw, db = dot[batch](x, dy). */
+ * Example: dw[i o] = dot[batch](x, dy), db[o] = sum[batch](dy) become dw, db = dot_bias_grad[batch](x, dy). */
 #include "runtime/plan/local/rewrite.h"
 
 #include <string.h>
 
 /* Whether the node does nothing but add to a gradient. */
 static bool adds_to_gradient(const ZpRewrite *r, const ZpNode *n, ZgOp op) {
-  return n->call.op == op && n->call.nout == 1 && n->call.accumulate && !n->call.chain && !n->dims &&
+  return n->call.op == op && n->call.accumulate && !n->call.chain && !n->dims &&
          zp_value(r, n->out[0])->at.place == ZP_AT_GRAD;
 }
 
@@ -38,7 +38,7 @@ static bool fuse(const ZpRewrite *r, const ZpNode *d, const ZpNode *sum, ZpNode 
   *to = *d;
   to->in[0] = d->in[1 - k], to->in[1] = d->in[k];
   to->out[1] = sum->out[0];
-  to->call.nout = 2;
+  to->call.op = ZG_OP_DOT_BIAS_GRAD, to->call.nout = 2;
   to->flops += sum->flops;
   return zp_supported(r, to);
 }

@@ -3,13 +3,13 @@
  *
  * Needs and provides a node list. Where the vocabulary is split, ranks must agree on the maximum first, and the two stay apart.
  *
- * Example: m = peak[v](z); s, p = xent_sums[v](z, m, t) become s, p, m = xent_sums[v](z, t). */
+ * Example: m = peak[v](z); s, p = xent_sums[v](z, m, t) become s, p, m = xent_max_sums[v](z, t). */
 #include "runtime/plan/local/rewrite.h"
 
 /* The node that makes the maximum that sums i are given, if nobody else reads it before them; else ZP_NONE. */
 static uint32_t max_of(const ZpRewrite *r, uint32_t i) {
   const ZpNode *k = &r->nodes[i];
-  if (k->call.op != ZG_OP_XENT_SUMS || k->call.nin != 3 || k->call.chain) return ZP_NONE;
+  if (k->call.op != ZG_OP_XENT_SUMS || k->call.chain) return ZP_NONE;
   uint32_t m = r->maker[k->in[1]];
   if (m == ZP_NONE || zp_read_between(r, m, i, k->in[1])) return ZP_NONE;
   const ZpNode *p = &r->nodes[m];
@@ -22,7 +22,7 @@ static uint32_t max_of(const ZpRewrite *r, uint32_t i) {
 static ZpNode with_max(const ZpNode *k) {
   ZpNode to = *k;
   to.in[1] = k->in[2], to.out[2] = k->in[1];
-  to.call.nin = 2, to.call.nout = 3;
+  to.call.op = ZG_OP_XENT_MAX_SUMS, to.call.nin = 2, to.call.nout = 3;
   return to;
 }
 

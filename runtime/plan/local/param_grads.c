@@ -85,7 +85,8 @@ void zp_mark_setters(ZpLocal *c) {
   ZpList *l = &s->list[ZP_BWD];
   for (uint32_t i = 0; i < l->n; i++) {
     ZpNode *n = &l->nodes[i];
-    if (!n->call.accumulate || (n->call.op != ZG_OP_DOT && n->call.op != ZG_OP_SUM)) continue;
+    bool all = n->call.op == ZG_OP_DOT || n->call.op == ZG_OP_DOT_BIAS_GRAD || n->call.op == ZG_OP_SUM;
+    if (!n->call.accumulate || !all) continue;
     n->sets = true;
     for (int k = 0; k < n->call.nout; k++) n->sets &= !adds_before(s, i, s->values[n->out[k]].at);
   }

@@ -206,12 +206,12 @@ static void run_reference(const Case *c, Mode mode, double *result[ZK_MAX_OUT]) 
   Buffer buf[ZK_MAX_IN + ZK_MAX_OUT];
   ZkEnv env = {.seed = 11, .step = 3};
   set_up(c, &call, mode, true, 0, buf);
-  ZkParts parts;
-  zk_parts(&call, &parts);
-  for (int i = 0; i < parts.n; i++) {
-    ZkKernel *kernel = zk_ref_kernel(parts.call[i].op);
-    cr_assert(kernel != NULL, "no reference kernel of %s", zg_op_info[parts.call[i].op].text);
-    kernel(&env, &parts.call[i]);
+  ZkUnfused u;
+  zk_unfuse(&call, &u);
+  for (int i = 0; i < u.n; i++) {
+    ZkKernel *kernel = zk_ref_kernel(u.call[i].op);
+    cr_assert(kernel != NULL, "no reference kernel of %s", zg_op_info[u.call[i].op].text);
+    kernel(&env, &u.call[i]);
   }
   for (int k = 0; k < call.nout; k++) {
     int64_t n = count_of(c, c->out[k].axes);

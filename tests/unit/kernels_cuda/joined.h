@@ -12,7 +12,7 @@ typedef struct {
 } Joined;
 extern const Joined joined_cases[];
 extern const size_t njoined;
-#define SUMMED .op = ZG_OP_DOT, .accumulate = true, .tol = 3e-6 /* as in reduce.c */
+#define SUMMED .op = ZG_OP_DOT_BIAS_GRAD, .accumulate = true, .tol = 3e-6 /* as in reduce.c */
 extern const Case summed_cases[], stacked_cases[]; /* of the stacked, the last has an operand that must be copied */
 extern const size_t nsummed, nstacked;
 

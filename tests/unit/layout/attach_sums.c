@@ -18,7 +18,7 @@ static Found find(const ZpPlan *p) {
   for (uint32_t i = 0; i < n; i++) {
     const ZpNode *k = &nodes[i];
     f.sums += k->call.op == ZG_OP_SUM;
-    if (k->call.op != ZG_OP_DOT || k->call.nout != 2) continue;
+    if (k->call.op != ZG_OP_DOT_BIAS_GRAD) continue;
     const ZpValue *dw = &s->values[k->out[0]], *db = &s->values[k->out[1]];
     cr_assert(k->call.accumulate && k->sets && dw->at.place == ZP_AT_GRAD && db->at.place == ZP_AT_GRAD);
     cr_assert_eq(db->type.naxes + k->call.nax, s->values[k->in[1]].type.naxes);
@@ -143,7 +143,8 @@ static void expect_peaks(const char *recipe, bool (*joins)(const ZkCall *), int 
   const char *wrong = plan_wrong(q.p, q.a);
   cr_assert_str_eq(wrong, "", "%s", wrong);
   cr_expect_eq(count(q.p, ZG_OP_PEAK), peaks);
-  cr_expect_eq(count(q.p, ZG_OP_XENT_SUMS), 1);
+  cr_expect_eq(count(q.p, peaks ? ZG_OP_XENT_SUMS : ZG_OP_XENT_MAX_SUMS), 1);
+  cr_expect_eq(count(q.p, peaks ? ZG_OP_XENT_MAX_SUMS : ZG_OP_XENT_SUMS), 0);
   plan_close(&q);
   model_close(&m);
 }

@@ -176,18 +176,19 @@ static void check_rule(Brute *b, const ZpNode *k) {
   }
 }
 
-/* A product that makes a second sum is two, and so are the sums of cross-entropy that find the peak. */
+/* Ops that do what two do have the rules of the two. */
 static void check_rules(Brute *b, const ZpNode *k) {
   ZpNode one = *k, two = *k;
-  if (k->call.chain || (k->call.op == ZG_OP_DOT ? k->call.nout == 1 : k->call.op != ZG_OP_XENT_SUMS || k->call.nin == 3)) {
+  if (k->call.op == ZG_OP_DOT_BIAS_GRAD) {
+    one.call.op = ZG_OP_DOT, one.call.nout = 1;
+    two.call.op = ZG_OP_SUM, two.call.nin = two.call.nout = 1, two.in[0] = k->in[1], two.out[0] = k->out[1];
+  } else if (k->call.op == ZG_OP_XENT_MAX_SUMS) {
+    one.call.op = ZG_OP_PEAK, one.call.nin = one.call.nout = 1, one.out[0] = k->out[2];
+    two.call.op = ZG_OP_XENT_SUMS, two.call.nin = 3, two.call.nout = 2, two.in[1] = k->out[2], two.in[2] = k->in[1];
+  } else {
     check_rule(b, k);
     return;
   }
-  one.call.nout = 1;
-  two.call.nout = k->call.op == ZG_OP_DOT ? 1 : 2;
-  if (k->call.op == ZG_OP_DOT) two.call.op = ZG_OP_SUM, two.call.nin = 1, two.in[0] = k->in[1], two.out[0] = k->out[1];
-  else one.call.op = ZG_OP_PEAK, one.call.nin = 1, one.out[0] = k->out[2];
-  if (k->call.op != ZG_OP_DOT) two.call.nin = 3, two.in[1] = k->out[2], two.in[2] = k->in[1];
   check_rule(b, &one);
   check_rule(b, &two);
 }
@@ -316,7 +317,7 @@ static void check_writes(Brute *b, const ZpNode *k) {
            "two results in one place");
     }
     if (x->at.place == ZP_AT_GRAD) {
-      bool adds = k->call.accumulate && (i == 0 || k->call.op == ZG_OP_DOT);
+      bool adds = k->call.accumulate && (i == 0 || k->call.op == ZG_OP_DOT_BIAS_GRAD);
       for (int j = 0; k->call.op == ZG_OP_CHAIN && j < k->call.nin; j++)
         adds |= value(b, k->in[j])->at.place == ZP_AT_GRAD && value(b, k->in[j])->at.offset == from;
       NEED(b, adds, "overwrites a gradient");
@@ -380,7 +381,7 @@ static void check_node(Brute *b, const ZpNode *k) {
 /* All of them read before any of them writes. */
 static void check_stacked(Brute *b, const ZpNode *k) {
   int n = value(b, k->out[0])->nparts;
-  NEED(b, k->call.op == ZG_OP_DOT, "a stack of others than products");
+  NEED(b, k->call.op == ZG_OP_DOT || k->call.op == ZG_OP_DOT_BIAS_GRAD, "a stack of others than products");
   for (int i = 0; i < k->call.nin + k->call.nout; i++) {
     bool in = i < k->call.nin;
     uint32_t v = in ? k->in[i] : k->out[i - k->call.nin];

@@ -54,19 +54,19 @@ Plan plan_bare(const ZgGraph *g, const char *recipe) {
   return made(make(g, recipe, (ZpOptions){.threads = 1}), recipe);
 }
 
-bool joins_sums(const ZkCall *call) { return call->op == ZG_OP_DOT && !call->chain && call->nout == 2; }
+bool joins_sums(const ZkCall *call) { return call->op == ZG_OP_DOT_BIAS_GRAD; }
 static size_t scratch_of_all(const ZkCall *call, int threads) {
-  ZkParts parts;
+  ZkUnfused u;
   size_t most = 0;
-  zk_parts(call, &parts);
-  for (int i = 0; i < parts.n; i++) {
-    size_t bytes = zk_cpu_scratch(&parts.call[i], threads);
+  zk_unfuse(call, &u);
+  for (int i = 0; i < u.n; i++) {
+    size_t bytes = zk_cpu_scratch(&u.call[i], threads);
     most = bytes > most ? bytes : most;
   }
   return most;
 }
-bool joins_stacks(const ZkCall *call) { return call->op == ZG_OP_DOT && !call->chain && call->nout == 1; }
-bool joins_peaks(const ZkCall *call) { return call->op == ZG_OP_XENT_SUMS && !call->chain; }
+bool joins_stacks(const ZkCall *call) { return call->op == ZG_OP_DOT && !call->chain; }
+bool joins_peaks(const ZkCall *call) { return call->op == ZG_OP_XENT_MAX_SUMS; }
 bool joins_all(const ZkCall *call) { return (void)call, true; }
 bool joins_single(const ZkCall *call) { return call->chain && call->nout == 1; }
 Plan plan_joins(const ZgGraph *g, const char *recipe, bool (*joins)(const ZkCall *)) {

@@ -214,9 +214,9 @@ static void play_node(Play *y, uint32_t inst, uint32_t mb, const ZpNode *k, Rank
     return;
   }
   c.scratch = r->temp + k->scratch_at;
-  ZkParts parts;
-  zk_parts(&c, &parts);
-  for (int i = 0; i < parts.n; i++) zk_cpu_kernel(parts.call[i].op)(&y->env, &parts.call[i]);
+  ZkUnfused u;
+  zk_unfuse(&c, &u);
+  for (int i = 0; i < u.n; i++) zk_cpu_kernel(u.call[i].op)(&y->env, &u.call[i]);
 }
 
 static void play_phase(Play *y, uint32_t inst, uint32_t mb, ZpPhase phase) {

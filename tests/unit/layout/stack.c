@@ -15,7 +15,7 @@ static void put_stacks(const ZpPlan *p, ZpPhase phase, ZbText *out) {
   for (uint32_t i = 0; i < n; i++) {
     const ZpValue *v = nodes[i].call.nout ? &s->values[nodes[i].out[0]] : NULL;
     if (!v || !v->nparts) continue;
-    cr_assert_eq(nodes[i].call.op, ZG_OP_DOT);
+    cr_assert(nodes[i].call.op == ZG_OP_DOT || nodes[i].call.op == ZG_OP_DOT_BIAS_GRAD);
     for (int k = 0; k < v->nparts; k++) {
       const ZpValue *x = &s->values[v->part[k]];
       zb_text_add(out, "%s%s", k ? " " : "", p->graph->axes[x->axis[x->type.naxes - 1]].name);

@@ -1,0 +1,122 @@
+/* Fused calls taken apart, for devices and kernels that do one thing a time. kernels.h says what fused calls mean; this says
+ * it in calls that are none. */
+#include "kernels/cpu/cpu.h"
+
+/* ---- prologues and epilogues ---- */
+static int output_of(const ZkCall *fused, int reg) {
+  for (int k = 0; k < fused->nout; k++)
+    if (fused->chain->out[k] == reg) return k;
+  return -1;
+}
+
+/* Where register `reg`, which has the axes of result 0, may lie between two calls: in the output that stores it, or in the one
+ * with the most bits, whose own value comes after. */
+static int output_for(const ZkCall *fused, int reg) {
+  int nres = zg_op_info[fused->op].nout, at = output_of(fused, reg);
+  if (at >= 0) return at;
+  for (int k = fused->nout; k-- > 0;) {
+    bool fits = fused->chain->out[k] == 0 || fused->chain->out[k] >= nres;
+    if (fits && (at < 0 || fused->out[k].elem == ZK_F32)) at = k;
+  }
+  ZB_ASSERT(at >= 0);
+  return at;
+}
+
+/* Operands of the op that the call has as inputs: all, or all but the one that a prologue makes. */
+static int own_inputs(const ZkCall *fused) { return zg_op_info[fused->op].max_in - (fused->chain->before > 0); }
+
+/* A pointwise call whose registers are numbered as those of the fused call: inputs `results` first. */
+static ZkCall pointwise_call(const ZkCall *fused, const ZkView *results, ZkChain *program) {
+  ZkCall c = *fused;
+  c.op = ZG_OP_CHAIN, c.nax = 0, c.chain = program;
+  c.nin = c.nout = 0;
+  for (int q = 0; q < zg_op_info[fused->op].nout; q++) c.in[c.nin++] = results[q];
+  for (int k = own_inputs(fused); k < fused->nin; k++) c.in[c.nin++] = fused->in[k];
+  program->before = program->feeds = 0;
+  return c;
+}
+
+/* As much of the program as makes operand 0. */
+static void add_prologue(const ZkCall *fused, ZkUnfused *to) {
+  ZkChain *program = &to->program[0];
+  if (fused->chain->before == 0) return;
+  ZB_ASSERT(fused->nin > own_inputs(fused));
+  *program = *fused->chain;
+  program->nops = fused->chain->before;
+  program->nout = 1, program->out[0] = fused->chain->feeds;
+  const ZkView *unread = &fused->in[own_inputs(fused)];
+  const ZkView results[ZK_MAX_OUT] = {*unread, *unread, *unread, *unread};
+  ZkCall *c = &to->call[to->n++];
+  *c = pointwise_call(fused, results, program);
+  c->out[c->nout++] = fused->out[output_for(fused, fused->chain->feeds)];
+}
+
+/* The op. Its results lie where they are stored; result 0 otherwise where the epilogue finds it and overwrites it. */
+static void add_op(const ZkCall *fused, ZkUnfused *to) {
+  ZkCall *c = &to->call[to->n++];
+  int n = 0;
+  *c = *fused;
+  if (fused->chain->before) c->in[n++] = fused->out[output_for(fused, fused->chain->feeds)];
+  for (int k = 0; k < own_inputs(fused); k++) c->in[n++] = fused->in[k];
+  c->nin = (uint8_t)n, c->nout = zg_op_info[fused->op].nout, c->chain = NULL;
+  for (int q = 0; q < c->nout; q++) {
+    ZB_ASSERT(q == 0 || output_of(fused, q) >= 0);
+    c->out[q] = fused->out[output_for(fused, q)];
+  }
+}
+
+/* The whole program again, for the outputs that are not there yet; nothing if all are. */
+static void add_epilogue(const ZkCall *fused, ZkUnfused *to) {
+  ZkChain *program = &to->program[1];
+  *program = *fused->chain;
+  program->nout = 0;
+  ZkCall c = pointwise_call(fused, to->call[to->n - 1].out, program);
+  for (int k = 0; k < fused->nout; k++) {
+    int reg = fused->chain->out[k];
+    if (reg < zg_op_info[fused->op].nout && output_of(fused, reg) == k) continue;
+    program->out[program->nout++] = (uint16_t)reg;
+    c.out[c.nout++] = fused->out[k];
+  }
+  if (c.nout) to->call[to->n++] = c;
+}
+
+static void unfuse_pointwise(const ZkCall *fused, ZkUnfused *to) {
+  add_prologue(fused, to);
+  add_op(fused, to);
+  add_epilogue(fused, to);
+}
+
+/* ---- ops that are two ---- */
+static void unfuse_bias_grad(const ZkCall *fused, ZkUnfused *to) {
+  ZkCall *dot = &to->call[0], *sum = &to->call[1];
+  to->n = 2;
+  *dot = *sum = *fused;
+  dot->op = ZG_OP_DOT, sum->op = ZG_OP_SUM;
+  dot->nout = sum->nin = sum->nout = 1;
+  sum->in[0] = fused->in[1], sum->out[0] = fused->out[1];
+}
+
+static void unfuse_xent_max(const ZkCall *fused, ZkUnfused *to) {
+  ZkCall *max = &to->call[0], *sums = &to->call[1];
+  to->n = 2;
+  *max = *sums = *fused;
+  max->op = ZG_OP_PEAK, sums->op = ZG_OP_XENT_SUMS;
+  max->nin = max->nout = 1, max->out[0] = fused->out[2];
+  sums->nin = 3, sums->nout = 2;
+  sums->in[1] = fused->out[2], sums->in[2] = fused->in[1];
+}
+
+static void unfuse_nothing(const ZkCall *call, ZkUnfused *to) {
+  to->n = 1;
+  to->call[0] = *call;
+}
+
+void zk_unfuse(const ZkCall *call, ZkUnfused *to) {
+  static void (*const by_op[ZG_OP_COUNT])(const ZkCall *, ZkUnfused *) = {[ZG_OP_CHAIN] = unfuse_nothing,
+                                                                          [ZG_OP_DOT_BIAS_GRAD] = unfuse_bias_grad,
+                                                                          [ZG_OP_XENT_MAX_SUMS] = unfuse_xent_max};
+  to->n = 0;
+  if (by_op[call->op]) by_op[call->op](call, to);
+  else if (call->chain) unfuse_pointwise(call, to);
+  else unfuse_nothing(call, to);
+}
