@@ -46,23 +46,29 @@ typedef struct {
   int64_t whole[ZK_MAX_AXES];  /* global size */
 } ZkView;
 
-/* A fused run of elementwise ops: registers hold one f32 per element. Registers 0..nin-1 are the inputs,
- * each broadcast along the axes it lacks; instruction i writes register nin + i. All outputs have the
- * same axes (in any order): that is the iteration space. An output may share memory with an input of the
- * same layout and type. AXSIZE counts as FILL: whoever makes the chain puts the size into `num`. */
+/* A pointwise function: elementwise ops on f32 registers, one value of each for every point of the iteration
+ * space. The function of a call of op POINTWISE has these registers:
+ *
+ *   0 .. nin-1     the inputs, each broadcast along the axes that it lacks
+ *   nin ..         one an instruction, in order; an instruction reads lower registers
+ *
+ * out[k] is the register that the call's output k stores. All outputs have the same axes, in any order: the
+ * iteration space. An output may share memory with an input of the same layout and type. AXSIZE counts as
+ * FILL: whoever makes the function puts the size into `num`. Functions of other ops are below, at ZkCall. */
 typedef struct {
   uint16_t op;      /* ZG_OP_ADD, ...: the EW ops of graph/ops.def; CAST rounds to `elem` */
   uint16_t a, b, c; /* operand registers */
   uint16_t elem;    /* CAST: ZkElem to round to */
   float num;        /* FILL */
-} ZkChainOp;
+} ZkPointwiseOp;
 typedef struct {
   uint16_t nops, nout;
   uint16_t out[ZK_MAX_OUT]; /* register stored into each output */
-  uint16_t before, feeds;   /* of joined calls only, see ZkCall; else 0 */
-  ZkChainOp *ops;
-} ZkChain;
-#define ZK_CHAIN_MAX_OPS 64
+  uint16_t prologue;        /* of fused calls: so many instructions come before the op; else 0 */
+  uint16_t operand;         /* with a prologue: the register that is the op's operand 0 */
+  ZkPointwiseOp *ops;
+} ZkPointwise;
+#define ZK_POINTWISE_MAX_OPS 64
 
 typedef struct ZkPool ZkPool; /* a rank's threads; sleep while idle */
 ZkPool *zk_pool_new(int threads); /* NULL: they cannot be started */
@@ -72,8 +78,8 @@ int zk_pool_threads(const ZkPool *p);
  * done. */
 void zk_pool_run(ZkPool *p, void (*fn)(void *arg, int part, int parts), void *arg);
 
-/* What changes from step to step, where a device can read it: work that was queued once and is done again in every step
- * must find it in memory. */
+/* What changes from step to step, where a device can read it: work that was queued once and is done again in
+ * every step must find it in memory. */
 typedef struct {
   uint64_t step;      /* as ZkEnv's */
   float lr;           /* the rate; for AdamW also as it is used: */
@@ -89,25 +95,31 @@ typedef struct {
   void *device;  /* what a device that is not the CPU keeps of its own */
 } ZkEnv;
 
-/* A call of another op than CHAIN with a `chain` is a *joined* call: the op and the chain that follows it, in one. Of an op
- * with k operands and r results, in[0..k) are its operands and in[k..nin) the chain's other inputs. Registers 0..r-1 are
- * the op's results, as f32 or rounded to the type of one of the outputs; registers r.. are in[k..]; instruction i writes
- * register r + nin - k + i. Outputs have the axes of result 0, the iteration space; an output whose register is that of a
- * result stores that result and has its axes. Each result but the first has such an output; the first has one if it is
- * read elsewhere. No output shares memory with an operand; nothing is accumulated. Which calls may be joined, a device
- * says; the CPU's kernels take none.
+/* A call. With a pointwise function, a call of another op than POINTWISE is *fused*: the op with a prologue,
+ * an epilogue or both.
  *
- * With chain->before, the op stands amid the chain: so many instructions come before it, read only inputs and each other,
- * and make its operand 0, register `feeds`, which has the axes of result 0; in[0..k-1) are its other operands, and k - 1
- * goes for k above. Only normalize and its gradient, which can be done in place, are joined so.
+ *     extra inputs -> prologue -> operand 0 -> the op -> results -> epilogue -> outputs
  *
- * Example: y[b n] = gelu(x[b k] . w[k n] + b[n]), h = x . w + b kept for its gradient: op dot, in x w b, out h y; register
- * 0 is the product, 1 is b, 2 = 0 + 1 is stored to h, and so on.
+ * Both are parts of one function, since an epilogue may read what the prologue made. Its registers:
  *
- * Dot_bias_grad and xent_max_sums are ops that do what two others do (graph/OPS.md), where a device says so.
+ *   0 .. r-1       the r results of the op, as f32 or rounded to the type of one of the outputs
+ *   r .. r+e-1     the e extra inputs, in[nin-e .. nin). The inputs before those are the op's operands; with a
+ *                  prologue all but operand 0, which is register `operand`
+ *   r+e ..         one an instruction: `prologue` instructions that read no results, then the epilogue's
  *
- * A *stacked* call is a dot, whatever else it is, of which all tensors but one operand have one axis more, the slowest, that
- * numbers several products of that operand. It means what its axes say; planners ask the device whether it gains by it. */
+ * Result 0 has the axes of the iteration space; so have operand 0 that a prologue makes, and every output but
+ * those that store another result of the op. Each result but the first is stored; the first is if somebody
+ * reads it. No output shares memory with an operand; nothing is accumulated. Only normalize and its gradient,
+ * which can work in place, have prologues.
+ *
+ * Example: y[b n] = gelu(x[b k] . w[k n] + b[n]), of which h = x . w + b is kept for the gradient: op dot, in
+ * x w b, out h y. Register 0 is the product, 1 is b, 2 = 0 + 1 is stored to h, and so on.
+ *
+ * A *batched* call is a dot, fused or not, or a dot_bias_grad, of which one operand lacks the slowest axis of
+ * all other tensors: several GEMMs that share an operand. It means what its axes say.
+ *
+ * Planners ask a device which fused and batched calls it supports, and whether it has the ops dot_bias_grad
+ * and xent_max_sums, which do what two others do (graph/OPS.md). The CPU supports none. */
 typedef struct {
   uint16_t op;
   uint8_t nin, nout, nax;
@@ -115,30 +127,31 @@ typedef struct {
   ZkView in[ZK_MAX_IN], out[ZK_MAX_OUT];
   double num[2];
   int64_t opt[2];
-  const ZkChain *chain;
+  const ZkPointwise *pointwise;
   bool accumulate;  /* out[0] += result instead of =; dot, sum and lookup_grad only */
   void *scratch;    /* as many bytes as the op's scratch function asked for, 64-byte aligned */
 } ZkCall;
 
 typedef void ZkKernel(const ZkEnv *env, const ZkCall *call);
 
-/* What a planner asks of a device; devices in modules export it as zk_planning_NAME. `scratch`: as zk_cpu_scratch. `joins`:
- * whether a joined or stacked call, or an op that is two, is done in one. */
+/* What a planner asks of a device; devices in modules export it as zk_planning_NAME. `scratch`: as
+ * zk_cpu_scratch. `supports`: whether the device does a fused or batched call, or an op that is two, as
+ * one. */
 typedef struct {
   size_t (*scratch)(const ZkCall *call, int threads);
-  bool (*joins)(const ZkCall *call);
+  bool (*supports)(const ZkCall *call);
 } ZkPlanning;
 
-/* What a fused call is in calls that are not, in order; of others, itself. They use the scratch of the whole, one after the
- * other. (unfuse.c) */
+/* What a fused call is in calls that are not, in order; of others, itself. They use the scratch of the whole,
+ * one after the other. (unfuse.c) */
 typedef struct {
   int n;
   ZkCall call[3];
-  ZkChain program[2]; /* of calls */
+  ZkPointwise function[2]; /* of calls */
 } ZkUnfused;
 void zk_unfuse(const ZkCall *call, ZkUnfused *to);
 
-/* Kernel of an op of class COMPUTE, MOVE, or of CHAIN and COPY; NULL for others. All semantics:
+/* Kernel of an op of class COMPUTE, MOVE, or of POINTWISE and COPY; NULL for others. All semantics:
  * graph/OPS.md. */
 ZkKernel *zk_cpu_kernel(int op);
 /* Bytes of scratch that the kernel needs for this call's shapes (pointers are not looked at) with
@@ -148,13 +161,14 @@ size_t zk_cpu_scratch(const ZkCall *call, int threads);
 ZkKernel *zk_ref_kernel(int op);
 
 /* ---- kernels on flat buffers, outside graphs ------------------------------------------------- */
-/* AdamW (Loshchilov, Hutter 2019) on n elements: g is scaled by `scale` (1/norm clipping) first; m, v, w
- * f32; also rounds the new w into `w16` (bf16) unless NULL. step counts from 1. Both optimizers return whether all
+/* AdamW (Loshchilov, Hutter 2019) on n elements: g is scaled by `scale` (1/norm clipping) first; m, v, w f32;
+ * also rounds the new w into `w16` (bf16) unless NULL. step counts from 1. Both optimizers return whether all
  * of the new w, m and v are finite. */
 typedef struct { float lr, b1, b2, eps, decay, scale; int64_t step; } ZkAdamW;
 bool zk_cpu_adamw(const ZkEnv *env, const ZkAdamW *p, int64_t n, const float *g, float *w, float *m, float *v,
                   uint16_t *w16);
-/* SGD with momentum and decoupled decay: m = momentum*m + g; w -= lr*(m + decay*w). m may be NULL when momentum is 0. */
+/* SGD with momentum and decoupled decay: m = momentum*m + g; w -= lr*(m + decay*w). m may be NULL when
+ * momentum is 0. */
 typedef struct { float lr, momentum, decay, scale; } ZkSgd;
 bool zk_cpu_sgd(const ZkEnv *env, const ZkSgd *p, int64_t n, const float *g, float *w, float *m,
                 uint16_t *w16);
@@ -163,12 +177,13 @@ double zk_cpu_sumsq(const ZkEnv *env, int64_t n, const float *x);
 void zk_cpu_axpy(const ZkEnv *env, int64_t n, float a, const float *x, float *y); /* y += a x */
 void zk_cpu_to_bf16(const ZkEnv *env, int64_t n, const float *x, uint16_t *y);    /* round to nearest even */
 void zk_cpu_from_bf16(const ZkEnv *env, int64_t n, const uint16_t *x, float *y);
-/* Takes what libraries keep for products of all the pool's threads, once and for all: later they would look for it for ever.
- * NULL, or what cannot be had. Products touch up to ZK_CPU_ROOM bytes of it in each thread. */
+/* Takes what libraries keep for products of all the pool's threads, once and for all: later they would look
+ * for it for ever. NULL, or what cannot be had. Products touch up to ZK_CPU_ROOM bytes of it in each
+ * thread. */
 #define ZK_CPU_ROOM ((uint64_t)8 << 20)
 const char *zk_cpu_take(const ZkEnv *env);
-/* Peak of matrix products of this type on this machine with the pool's threads, in FLOP/s, measured for about `ms`. bf16 is
- * made from f32 where the CPU has no instructions for it. */
+/* Peak of matrix products of this type on this machine with the pool's threads, in FLOP/s, measured for about
+ * `ms`. bf16 is made from f32 where the CPU has no instructions for it. */
 double zk_cpu_measure_flops(const ZkEnv *env, ZkElem elem, int ms);
 /* Which libraries and instruction sets are used, for logs: "OpenBLAS 0.3.21 SkylakeX, avx512f". */
 const char *zk_cpu_describe(void);

@@ -4,7 +4,7 @@
 static ZkKernel *const kernels[ZG_OP_COUNT] = {
 #define KERNEL(NAME, name) [ZG_OP_##NAME] = zk_cpu_##name,
 #include "kernels/kernels.def"
-    [ZG_OP_CHAIN] = zk_cpu_chain,
+    [ZG_OP_POINTWISE] = zk_cpu_pointwise,
     [ZG_OP_COPY] = zk_cpu_copy,
 };
 

@@ -1,21 +1,21 @@
-/* Fused calls taken apart, for devices and kernels that do one thing a time. kernels.h says what fused calls mean; this says
- * it in calls that are none. */
+/* Fused calls taken apart, for devices and kernels that do one thing a time. kernels.h says what fused calls
+ * mean; this says it in calls that are none. */
 #include "kernels/cpu/cpu.h"
 
 /* ---- prologues and epilogues ---- */
 static int output_of(const ZkCall *fused, int reg) {
   for (int k = 0; k < fused->nout; k++)
-    if (fused->chain->out[k] == reg) return k;
+    if (fused->pointwise->out[k] == reg) return k;
   return -1;
 }
 
-/* Where register `reg`, which has the axes of result 0, may lie between two calls: in the output that stores it, or in the one
- * with the most bits, whose own value comes after. */
+/* Where register `reg`, which has the axes of result 0, may lie between two calls: in the output that stores
+ * it, or in the one with the most bits, whose own value comes after. */
 static int output_for(const ZkCall *fused, int reg) {
   int nres = zg_op_info[fused->op].nout, at = output_of(fused, reg);
   if (at >= 0) return at;
   for (int k = fused->nout; k-- > 0;) {
-    bool fits = fused->chain->out[k] == 0 || fused->chain->out[k] >= nres;
+    bool fits = fused->pointwise->out[k] == 0 || fused->pointwise->out[k] >= nres;
     if (fits && (at < 0 || fused->out[k].elem == ZK_F32)) at = k;
   }
   ZB_ASSERT(at >= 0);
@@ -23,58 +23,61 @@ static int output_for(const ZkCall *fused, int reg) {
 }
 
 /* Operands of the op that the call has as inputs: all, or all but the one that a prologue makes. */
-static int own_inputs(const ZkCall *fused) { return zg_op_info[fused->op].max_in - (fused->chain->before > 0); }
+static int own_inputs(const ZkCall *fused) {
+  return zg_op_info[fused->op].max_in - (fused->pointwise->prologue > 0);
+}
 
 /* A pointwise call whose registers are numbered as those of the fused call: inputs `results` first. */
-static ZkCall pointwise_call(const ZkCall *fused, const ZkView *results, ZkChain *program) {
+static ZkCall pointwise_call(const ZkCall *fused, const ZkView *results, ZkPointwise *function) {
   ZkCall c = *fused;
-  c.op = ZG_OP_CHAIN, c.nax = 0, c.chain = program;
+  c.op = ZG_OP_POINTWISE, c.nax = 0, c.pointwise = function;
   c.nin = c.nout = 0;
   for (int q = 0; q < zg_op_info[fused->op].nout; q++) c.in[c.nin++] = results[q];
   for (int k = own_inputs(fused); k < fused->nin; k++) c.in[c.nin++] = fused->in[k];
-  program->before = program->feeds = 0;
+  function->prologue = function->operand = 0;
   return c;
 }
 
-/* As much of the program as makes operand 0. */
+/* As much of the function as makes operand 0. */
 static void add_prologue(const ZkCall *fused, ZkUnfused *to) {
-  ZkChain *program = &to->program[0];
-  if (fused->chain->before == 0) return;
+  ZkPointwise *function = &to->function[0];
+  if (fused->pointwise->prologue == 0) return;
   ZB_ASSERT(fused->nin > own_inputs(fused));
-  *program = *fused->chain;
-  program->nops = fused->chain->before;
-  program->nout = 1, program->out[0] = fused->chain->feeds;
+  *function = *fused->pointwise;
+  function->nops = fused->pointwise->prologue;
+  function->nout = 1, function->out[0] = fused->pointwise->operand;
   const ZkView *unread = &fused->in[own_inputs(fused)];
   const ZkView results[ZK_MAX_OUT] = {*unread, *unread, *unread, *unread};
   ZkCall *c = &to->call[to->n++];
-  *c = pointwise_call(fused, results, program);
-  c->out[c->nout++] = fused->out[output_for(fused, fused->chain->feeds)];
+  *c = pointwise_call(fused, results, function);
+  c->out[c->nout++] = fused->out[output_for(fused, fused->pointwise->operand)];
 }
 
-/* The op. Its results lie where they are stored; result 0 otherwise where the epilogue finds it and overwrites it. */
+/* The op. Its results lie where they are stored; result 0 otherwise where the epilogue finds it and
+ * overwrites it. */
 static void add_op(const ZkCall *fused, ZkUnfused *to) {
   ZkCall *c = &to->call[to->n++];
   int n = 0;
   *c = *fused;
-  if (fused->chain->before) c->in[n++] = fused->out[output_for(fused, fused->chain->feeds)];
+  if (fused->pointwise->prologue) c->in[n++] = fused->out[output_for(fused, fused->pointwise->operand)];
   for (int k = 0; k < own_inputs(fused); k++) c->in[n++] = fused->in[k];
-  c->nin = (uint8_t)n, c->nout = zg_op_info[fused->op].nout, c->chain = NULL;
+  c->nin = (uint8_t)n, c->nout = zg_op_info[fused->op].nout, c->pointwise = NULL;
   for (int q = 0; q < c->nout; q++) {
     ZB_ASSERT(q == 0 || output_of(fused, q) >= 0);
     c->out[q] = fused->out[output_for(fused, q)];
   }
 }
 
-/* The whole program again, for the outputs that are not there yet; nothing if all are. */
+/* The whole function again, for the outputs that are not there yet; nothing if all are. */
 static void add_epilogue(const ZkCall *fused, ZkUnfused *to) {
-  ZkChain *program = &to->program[1];
-  *program = *fused->chain;
-  program->nout = 0;
-  ZkCall c = pointwise_call(fused, to->call[to->n - 1].out, program);
+  ZkPointwise *function = &to->function[1];
+  *function = *fused->pointwise;
+  function->nout = 0;
+  ZkCall c = pointwise_call(fused, to->call[to->n - 1].out, function);
   for (int k = 0; k < fused->nout; k++) {
-    int reg = fused->chain->out[k];
+    int reg = fused->pointwise->out[k];
     if (reg < zg_op_info[fused->op].nout && output_of(fused, reg) == k) continue;
-    program->out[program->nout++] = (uint16_t)reg;
+    function->out[function->nout++] = (uint16_t)reg;
     c.out[c.nout++] = fused->out[k];
   }
   if (c.nout) to->call[to->n++] = c;
@@ -112,11 +115,12 @@ static void unfuse_nothing(const ZkCall *call, ZkUnfused *to) {
 }
 
 void zk_unfuse(const ZkCall *call, ZkUnfused *to) {
-  static void (*const by_op[ZG_OP_COUNT])(const ZkCall *, ZkUnfused *) = {[ZG_OP_CHAIN] = unfuse_nothing,
-                                                                          [ZG_OP_DOT_BIAS_GRAD] = unfuse_bias_grad,
-                                                                          [ZG_OP_XENT_MAX_SUMS] = unfuse_xent_max};
+  static void (*const by_op[ZG_OP_COUNT])(const ZkCall *,
+                                          ZkUnfused *) = {[ZG_OP_POINTWISE] = unfuse_nothing,
+                                                          [ZG_OP_DOT_BIAS_GRAD] = unfuse_bias_grad,
+                                                          [ZG_OP_XENT_MAX_SUMS] = unfuse_xent_max};
   to->n = 0;
   if (by_op[call->op]) by_op[call->op](call, to);
-  else if (call->chain) unfuse_pointwise(call, to);
+  else if (call->pointwise) unfuse_pointwise(call, to);
   else unfuse_nothing(call, to);
 }

@@ -58,7 +58,7 @@ typedef struct {
   double num;
   int64_t opt;
   bool accumulate;
-  const char *chain; /* a named chain */
+  const char *pointwise; /* the name of a pointwise function */
 } Case;
 
 static const Case cases[] = {
@@ -90,13 +90,13 @@ static const Case cases[] = {
     {ZG_OP_SUM, "bse -> e", "bs", 0, 0, true, NULL},
     {ZG_OP_SUM, "bse -> bs", "e", 0, 0, false, NULL},
     {ZG_OP_SUM, "bse -> .", "bse", 0, 0, false, NULL},
-    {ZG_OP_CHAIN, "bse bse -> bse", "", 0, 0, false, "add"},
-    {ZG_OP_CHAIN, "bse e e -> bse", "", 0, 0, false, "affine"},
-    {ZG_OP_CHAIN, "bsf f -> bsf", "", 0, 0, false, "bias+gelu"},
-    {ZG_OP_CHAIN, "bsf bsf -> bsf", "", 0, 0, false, "gelu'"},
-    {ZG_OP_CHAIN, "bsf bsf -> bsf", "", 0, 0, false, "silu*"},
-    {ZG_OP_CHAIN, "bsf -> bsf", "", 0, 0, false, "erf"},
-    {ZG_OP_CHAIN, "bs bs bs -> bs", "", 0, 0, false, "xent"},
+    {ZG_OP_POINTWISE, "bse bse -> bse", "", 0, 0, false, "add"},
+    {ZG_OP_POINTWISE, "bse e e -> bse", "", 0, 0, false, "affine"},
+    {ZG_OP_POINTWISE, "bsf f -> bsf", "", 0, 0, false, "bias+gelu"},
+    {ZG_OP_POINTWISE, "bsf bsf -> bsf", "", 0, 0, false, "gelu'"},
+    {ZG_OP_POINTWISE, "bsf bsf -> bsf", "", 0, 0, false, "silu*"},
+    {ZG_OP_POINTWISE, "bsf -> bsf", "", 0, 0, false, "erf"},
+    {ZG_OP_POINTWISE, "bs bs bs -> bs", "", 0, 0, false, "xent"},
     {ZG_OP_RANDOM, "-> bse", "", 0.9, 7, false, NULL},
     {ZG_OP_COPY, "bse -> bse", "", 0, 0, false, NULL},
     {ZG_OP_COPY, "bse -> ebs", "", 0, 0, false, NULL},
@@ -159,29 +159,29 @@ static int64_t count(const ZkView *v) {
 }
 
 typedef struct {
-  ZkChain chain;
-  ZkChainOp ops[ZK_CHAIN_MAX_OPS];
+  ZkPointwise pointwise;
+  ZkPointwiseOp ops[ZK_POINTWISE_MAX_OPS];
   int nin;
-} Chain;
+} Pointwise;
 
-static uint16_t emit(Chain *c, int op, int a, int b) {
-  c->ops[c->chain.nops] = (ZkChainOp){.op = (uint16_t)op, .a = (uint16_t)a, .b = (uint16_t)b};
-  return (uint16_t)(c->nin + c->chain.nops++);
+static uint16_t emit(Pointwise *c, int op, int a, int b) {
+  c->ops[c->pointwise.nops] = (ZkPointwiseOp){.op = (uint16_t)op, .a = (uint16_t)a, .b = (uint16_t)b};
+  return (uint16_t)(c->nin + c->pointwise.nops++);
 }
-static uint16_t fill(Chain *c, float x) {
+static uint16_t fill(Pointwise *c, float x) {
   uint16_t r = emit(c, ZG_OP_FILL, 0, 0);
   c->ops[r - c->nin].num = x;
   return r;
 }
 
 /* tanh(sqrt(2/pi) (x + 0.044715 x^3)) */
-static uint16_t gelu_tanh(Chain *c, int x) {
+static uint16_t gelu_tanh(Pointwise *c, int x) {
   int cube = emit(c, ZG_OP_MUL, emit(c, ZG_OP_MUL, x, x), x);
   int sum = emit(c, ZG_OP_ADD, x, emit(c, ZG_OP_MUL, fill(c, 0.044715f), cube));
   return emit(c, ZG_OP_TANH, emit(c, ZG_OP_MUL, fill(c, 0.7978845608f), sum), 0);
 }
 
-static int chain_of(Chain *c, const char *name) {
+static int pointwise_of(Pointwise *c, const char *name) {
   if (!strcmp(name, "add")) return emit(c, ZG_OP_ADD, 0, 1);
   if (!strcmp(name, "affine")) return emit(c, ZG_OP_ADD, emit(c, ZG_OP_MUL, 0, 1), 2);
   if (!strcmp(name, "erf")) return emit(c, ZG_OP_ERF, 0, 0);
@@ -251,7 +251,7 @@ static double best_time(const Machine *m, ZkKernel *kernel, const ZkCall *call) 
 }
 
 static void bench(Machine *m, Memory mem, const Model *model, const Case *c) {
-  Chain chain = {.chain = {.nout = 1}};
+  Pointwise pointwise = {.pointwise = {.nout = 1}};
   ZkCall call = {.op = c->op, .num = {c->num}, .opt = {c->opt}, .accumulate = c->accumulate};
   bool results = false;
   for (const char *p = c->views; *p;) {
@@ -262,16 +262,16 @@ static void bench(Machine *m, Memory mem, const Model *model, const Case *c) {
     p += len + strspn(p + len, " ");
   }
   for (const char *p = c->ax; *p; p++) call.ax[call.nax++] = (uint16_t)*p;
-  if (c->chain) {
-    chain.nin = call.nin;
-    chain.chain.ops = chain.ops;
-    chain.chain.out[0] = (uint16_t)chain_of(&chain, c->chain);
-    call.chain = &chain.chain;
+  if (c->pointwise) {
+    pointwise.nin = call.nin;
+    pointwise.pointwise.ops = pointwise.ops;
+    pointwise.pointwise.out[0] = (uint16_t)pointwise_of(&pointwise, c->pointwise);
+    call.pointwise = &pointwise.pointwise;
   }
   call.scratch = take(&mem, zk_cpu_scratch(&call, zk_pool_threads(m->env.pool)));
   double t = best_time(m, zk_cpu_kernel(c->op), &call), work = flops(&call);
   printf("%-6s %-15s %-9s %-46s %9.3f ms ", model->name, zg_op_info[c->op].text,
-         c->chain                  ? c->chain
+         c->pointwise                  ? c->pointwise
          : c->opt == 1 && work > 0 ? "causal"
                                    : "",
          c->views, t * 1e3);
@@ -354,7 +354,7 @@ int main(int argc, char **argv) {
     for (size_t j = 0; j < sizeof cases / sizeof *cases; j++) {
       char line[128];
       snprintf(line, sizeof line, "%s %s %s %s", models[i].name, zg_op_info[cases[j].op].text,
-               cases[j].chain ? cases[j].chain : "", cases[j].views);
+               cases[j].pointwise ? cases[j].pointwise : "", cases[j].views);
       if (!word || strstr(line, word)) bench(&m, mem, &models[i], &cases[j]);
     }
   bench_flat(&m, mem, word);

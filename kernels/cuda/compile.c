@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/chain.h"
+#include "kernels/cuda/pointwise.h"
 
 #ifdef HAVE_NVRTC
 #include <nvrtc.h>
@@ -69,7 +69,7 @@ bool zk_cuda_compile(const char *text, int arch, void **code, size_t *bytes, ZbE
   *code = NULL;
   if (known == 0) return zb_fail(err, "", "NVRTC: it compiles for no generation up to %d", arch);
   snprintf(target, sizeof target, "--gpu-architecture=%s_%d", ptx ? "compute" : "sm", known);
-  nvrtcResult r = nvrtcCreateProgram(&p, text, ZK_CHAIN_NAME ".cu", 0, NULL, NULL);
+  nvrtcResult r = nvrtcCreateProgram(&p, text, ZK_POINTWISE_NAME ".cu", 0, NULL, NULL);
   if (r == NVRTC_SUCCESS) r = nvrtcCompileProgram(p, (int)(sizeof options / sizeof *options), options);
   if (r == NVRTC_SUCCESS) r = take_code(p, ptx, code, bytes);
   bool ok = r == NVRTC_SUCCESS || complain(p, r, err);

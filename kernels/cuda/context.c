@@ -1,5 +1,5 @@
 /* A GPU: its handles and workspaces. The emulator has its own context, in emu.cc. */
-#include "kernels/cuda/chain.h"
+#include "kernels/cuda/pointwise.h"
 
 #include <cuda_runtime_api.h>
 #include <stdlib.h>

@@ -4,11 +4,11 @@
  * context.c  a device: handles, workspaces       NAME.cu       ops: their kernels and the code that launches them
  * table.c    from op to function, errors         common.cuh    what .cu files share; device.cuh, rows.cuh: on the device
  * host.c     views as loops for a kernel, memos  emu.h emu.cc  the same kernels on the CPU, for tests
- * program.c  kernels made at run time            NAME_text.c   their text: chains, and norms with chains round them
+ * program.c  kernels made at run time            NAME_text.c   their text: pointwise functions, fused norms
  *
- * Kernels only enqueue work on the context's stream: they never wait, and allocate nothing once zk_cuda_prepare has
- * seen a call. What goes wrong is noted in the context once, with op and sizes; later calls do nothing. Results
- * depend on shapes only: no sums in the order in which threads happen to come. */
+ * Kernels only enqueue work on the context's stream: they never wait, and allocate nothing once
+ * zk_cuda_prepare has seen a call. What goes wrong is noted in the context once, with op and sizes; later
+ * calls do nothing. Results depend on shapes only: no sums in the order in which threads happen to come. */
 #ifndef ZUG_KERNELS_CUDA_H
 #define ZUG_KERNELS_CUDA_H
 
@@ -37,8 +37,8 @@ typedef struct ZkCuda {
   char error[512]; /* the first thing that went wrong */
 } ZkCuda;
 
-/* ZkEnv's `device` is one of these. NULL with a message if there is no such device or it is too old. Makes a stream;
- * zk_cuda_free ends that one. */
+/* ZkEnv's `device` is one of these. NULL with a message if there is no such device or it is too old. Makes a
+ * stream; zk_cuda_free ends that one. */
 ZkCuda *zk_cuda_new(int device, ZbErr *err);
 void zk_cuda_free(ZkCuda *cu); /* NULL is allowed */
 /* NULL while all is well. Looks for what kernels reported since, too, but does not wait for them. */
@@ -47,21 +47,25 @@ const char *zk_cuda_error(ZkCuda *cu);
 const char *zk_cuda_describe(ZkCuda *cu);
 
 /* ---- operations ---------------------------------------------------------------------------------- */
-/* As zk_cpu_kernel and zk_cpu_scratch. NULL too for ops that this build lacks. Scratch does not depend on threads. */
+/* As zk_cpu_kernel and zk_cpu_scratch. NULL too for ops that this build lacks. Scratch does not depend on
+ * threads. */
 ZkKernel *zk_cuda_kernel(int op);
 size_t zk_cuda_scratch(const ZkCall *call, int threads);
-/* Whether a joined call (kernels.h) is done in one, or as well as two; by its shapes and chain alone, not by the device:
- * where cuBLASLt cannot, the op runs and then the chain. Also in builds without cuBLASLt. */
-bool zk_cuda_joins(const ZkCall *call);
+/* Whether a fused or batched call (kernels.h) is better done as one. This is known by its shapes and its
+ * pointwise function alone, not by the device and the libraries: where cuBLASLt cannot do it, the op runs and
+ * then its epilogue. */
+bool zk_cuda_supports(const ZkCall *call);
 extern const ZkPlanning zk_planning_cuda; /* the two, for planners that load the module */
-/* Compiles and plans whatever running this call will need, so that a step does not. Optional: a kernel that was not
- * prepared does it at its first call. Only whether pointers are multiples of 16 matters, not where they point. */
+/* Compiles and plans whatever running this call will need, so that a step does not. Optional: a kernel that
+ * was not prepared does it at its first call. Only whether pointers are multiples of 16 matters, not where
+ * they point. */
 void zk_cuda_prepare(const ZkEnv *env, const ZkCall *call);
 
 /* ---- flat buffers -------------------------------------------------------------------------------- */
-/* As zk_cpu_adamw and zk_cpu_sgd, all in one pass. Unless `squares` is NULL, g is also scaled by
- * min(1, most / (sqrt(*squares) + 1e-6)): the norm lies on the device and the host need not wait for it. Unless `lost` is
- * NULL, *lost, on the device too, becomes 1 if something of the new w, m or v is not finite. `clear` leaves g zero. */
+/* As zk_cpu_adamw and zk_cpu_sgd, all in one pass. Unless `squares` is NULL, g is also scaled by min(1, most
+ * / (sqrt(*squares) + 1e-6)): the norm lies on the device and the host need not wait for it. Unless `lost` is
+ * NULL, *lost, on the device too, becomes 1 if something of the new w, m or v is not finite. `clear` leaves g
+ * zero. */
 void zk_cuda_adamw(const ZkEnv *env, const ZkAdamW *p, const double *squares, float most, int64_t n, float *g,
                    float *w, float *m, float *v, uint16_t *w16, double *lost, bool clear);
 void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, const double *squares, float most, int64_t n, float *g, float *w,
@@ -75,8 +79,9 @@ void zk_cuda_to_bf16(const ZkEnv *env, int64_t n, const float *x, uint16_t *y);
 void zk_cuda_from_bf16(const ZkEnv *env, int64_t n, const uint16_t *x, float *y);
 void zk_cuda_zero(const ZkEnv *env, void *p, size_t bytes);
 
-/* Only in builds for the emulator: the order in which threads run. 0 all up to the next barrier or warp operation in turn;
- * 1 downwards, the last warp as far ahead as it can; 2 shuffled; 3 upwards, the first warp ahead; more: shuffled. */
+/* Only in builds for the emulator: the order in which threads run. 0 all up to the next barrier or warp
+ * operation in turn; 1 downwards, the last warp as far ahead as it can; 2 shuffled; 3 upwards, the first warp
+ * ahead; more: shuffled. */
 void zk_cuda_emulate(int order);
 
 #endif

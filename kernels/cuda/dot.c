@@ -1,13 +1,14 @@
 /* dot: the classes of its axes, and who computes it.
  *
- * An axis is of class batch (both operands and the result have it), M (A and C), N (B and C) or K (contracted).
- * Example: a weight gradient x[b s e] . g[b s f] -> [e f] contracts b and s: M = e, N = f, K = b s.
+ * An axis is of class batch (both operands and the result have it), M (A and C), N (B and C) or K
+ * (contracted). Example: a weight gradient x[b s e] . g[b s f] -> [e f] contracts b and s: M = e, N = f, K =
+ * b s.
  *
- * An axis of N that numbers products of one A (kernels.h: stacked calls) is none that N could go along with the others:
- * it counts as batch, and A lacks it. So with M and B.
+ * An axis of N that numbers products of one A (kernels.h: batched calls) is none that N could go along with
+ * the others: it counts as batch, and A lacks it. So with M and B.
  *
- * M = N = 1 is a reduction and has kernels of its own. Other products go to cuBLASLt where it is there; else, and where
- * it knows nothing, to ours. All add in f32, with f32 operands too: no TF32. */
+ * M = N = 1 is a reduction and has kernels of its own. Other products go to cuBLASLt where it is there; else,
+ * and where it knows nothing, to ours. All add in f32, with f32 operands too: no TF32. */
 #include "kernels/cuda/dot.h"
 
 ZkDotAxes zk_dot_in_order(const ZkDotAxes *axes, const ZkView *v) {
@@ -47,15 +48,15 @@ static void add(ZkDotAxes *class, const ZkView *v, int i) {
   class->count *= v->size[i];
 }
 
-/* ---- stacks ---- */
+/* ---- batched calls ---- */
 static bool one_loop(const ZkDotAxes *class, const ZkView *v) {
   int64_t stride;
   ZkDotAxes o = zk_dot_in_order(class, v);
   return zk_dot_one_loop(&o, v, &stride);
 }
 
-/* Takes the axis that is the slowest of both operand v and result c out of the class, if that makes one loop of it over
- * both. */
+/* Takes the axis that is the slowest of both operand v and result c out of the class, if that makes one loop
+ * of it over both. */
 static bool take_slowest(ZkDotAxes *class, const ZkView *v, const ZkView *c, ZkDotAxes *to) {
   ZkDotAxes rest = {.count = 1};
   if (class->n < 2 || v->rank == 0 || c->rank == 0 || v->axis[0] != c->axis[0] || (one_loop(class, v) && one_loop(class, c)))
@@ -83,7 +84,7 @@ ZkDot zk_dot_of(const ZkCall *c) {
   return d;
 }
 
-bool zk_dot_stacked(const ZkDot *d) {
+bool zk_dot_shares_operand(const ZkDot *d) {
   return d->batch.n == 1 && (zkc_find(&d->v[ZKD_A], d->batch.ax[0]) < 0 || zkc_find(&d->v[ZKD_B], d->batch.ax[0]) < 0);
 }
 

@@ -1,5 +1,6 @@
-/* What the files of `dot` share. dot.c sorts the axes of a product into classes and decides who computes it: cuBLASLt
- * (dot_lt.c) or our own kernels (dot.cu). dot_epilogue.c says what may follow a product in one call with it. */
+/* What the files of `dot` share. dot.c sorts the axes of a product into classes and decides who computes it:
+ * cuBLASLt (dot_lt.c) or our own kernels (dot.cu). dot_epilogue.c says what may follow a product in one call
+ * with it. */
 #ifndef ZUG_KERNELS_CUDA_DOT_H
 #define ZUG_KERNELS_CUDA_DOT_H
 
@@ -14,7 +15,8 @@ typedef struct {
   int64_t count;
 } ZkDotAxes;
 
-/* C[batch, m, n] (+)= sum over k of A[batch, m, k] B[batch, k, n]: every axis is in one class. A or B may lack the batch. */
+/* C[batch, m, n] (+)= sum over k of A[batch, m, k] B[batch, k, n]: every axis is in one class. A or B may
+ * lack the batch. */
 typedef struct {
   ZkView v[3];
   ZkDotAxes batch, m, n, k;
@@ -32,7 +34,7 @@ typedef struct {
   int out; /* the result, an output */
   int aux; /* GELU: the output where it stores what it is of; GELU_SLOPE: the operand that GELU was of; -1: none */
 } ZkDotEpilogue;
-/* Of any call: of a plain product, nothing. False if its chain is no such thing. */
+/* Of any call: of a plain product, nothing. False if its pointwise function is no epilogue that there is. */
 bool zk_dot_epilogue(const ZkCall *call, ZkDotEpilogue *e);
 
 /* ---- dot.cu ---- */
@@ -46,7 +48,8 @@ void zk_dot_noise(ZkCuda *cu, void *p, int elem, int64_t n, unsigned seed);
 void zk_dot_compare(ZkCuda *cu, const void *x, const void *y, int64_t n, int *flag);
 
 /* ---- dot_lt.c ---- */
-/* A product, with an epilogue, column sums or neither. False if there is no cuBLASLt, or if it has nothing for this call: then nothing was done. */
+/* A product, with an epilogue, column sums or neither. False if there is no cuBLASLt, or if it has nothing
+ * for this call: then nothing was done. */
 bool zk_dot_lt(const ZkEnv *env, const ZkCall *call);
 bool zk_dot_lt_prepare(ZkCuda *cu, const ZkCall *call); /* whether it will be done */
 size_t zk_dot_lt_scratch(const ZkCall *call);
@@ -54,11 +57,12 @@ size_t zk_dot_lt_scratch(const ZkCall *call);
 /* ---- dot.c ---- */
 ZkDot zk_dot_of(const ZkCall *call);
 /* Whether a call has more to it than a product, and can also be done in parts. */
-static inline bool zk_dot_more(const ZkCall *c) { return c->chain || c->op == ZG_OP_DOT_BIAS_GRAD; }
-bool zk_dot_stacked(const ZkDot *d); /* an operand lacks the batch */
+static inline bool zk_dot_more(const ZkCall *c) { return c->pointwise || c->op == ZG_OP_DOT_BIAS_GRAD; }
+bool zk_dot_shares_operand(const ZkDot *d); /* an operand lacks the batch */
 /* The axes by descending stride in v. */
 ZkDotAxes zk_dot_in_order(const ZkDotAxes *axes, const ZkView *v);
-/* Whether the axes, in their order, are one loop over v, and its stride; 1 for no loop, 0 along what v lacks. */
+/* Whether the axes, in their order, are one loop over v, and its stride; 1 for no loop, 0 along what v
+ * lacks. */
 bool zk_dot_one_loop(const ZkDotAxes *axes, const ZkView *v, int64_t *stride);
 
 #endif

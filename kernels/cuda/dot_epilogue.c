@@ -4,23 +4,24 @@
  *   product times GELU'(full),
  *   product, and the second operand's column sums beside it (dot_bias_grad)
  *
- * where `full` is a tensor that lies as the result does, and `bias` one of the axes that are fastest there. Sums are
- * recognised by their coefficients; activations, which are written in many ways, by their values: the chain is computed at
- * points from -12 to 12 in f64 and must be GELU (the tanh form; constants of chains are f32) or ReLU up to TOLERANCE times
- * 1 + |x|. The exact GELU, by erf, is 5e-4 away from it and is none of these.
+ * where `full` is a tensor that lies as the result does, and `bias` one of the axes that are fastest there.
+ * Sums are recognised by their coefficients; activations, which are written in many ways, by their values:
+ * the function is computed at points from -12 to 12 in f64 and must be GELU (the tanh form; constants of
+ * functions are f32) or ReLU up to TOLERANCE times 1 + |x|. The exact GELU, by erf, is 5e-4 away from it and
+ * is none of these.
  *
- * How exactly cuBLASLt computes its tanh is not documented, so GELU is left to it with bf16 results only: f32 stays
- * exact. */
+ * How exactly cuBLASLt computes its tanh is not documented, so GELU is left to it with bf16 results only: f32
+ * stays exact. */
 #include "kernels/cuda/dot.h"
 
 #include <math.h>
 #include <string.h>
 
 #define TOLERANCE 2e-6
-#define REGS (ZK_MAX_IN + ZK_CHAIN_MAX_OPS)
+#define REGS (ZK_MAX_IN + ZK_POINTWISE_MAX_OPS)
 
-/* ---- the chain in f64 ---------------------------------------------------------------------------------------- */
-static double apply(const ZkChainOp *o, double a, double b, double c) {
+/* ---- the function in f64 ------------------------------------------------------------------------------ */
+static double apply(const ZkPointwiseOp *o, double a, double b, double c) {
   switch (o->op) {
   case ZG_OP_FILL:
   case ZG_OP_AXSIZE: return o->num;
@@ -32,21 +33,22 @@ static double apply(const ZkChainOp *o, double a, double b, double c) {
 typedef struct {
   const ZkCall *call;
   int nin, nregs; /* registers: the product, the other inputs; all */
-} Chain;
+} Pointwise;
 
-static Chain chain_of(const ZkCall *call) {
-  Chain c = {call, call->nin - 1, call->nin - 1 + call->chain->nops};
+static Pointwise pointwise_of(const ZkCall *call) {
+  Pointwise c = {call, call->nin - 1, call->nin - 1 + call->pointwise->nops};
   return c;
 }
 
-static const ZkChainOp *op_of(const Chain *c, int reg) { return &c->call->chain->ops[reg - c->nin]; }
+static const ZkPointwiseOp *op_of(const Pointwise *c, int reg) { return &c->call->pointwise->ops[reg - c->nin]; }
 
-/* The value of register `of`, given those of the two registers x and y (-1: none): false if it depends on others. */
-static bool value_at(const Chain *c, int of, int x, double at_x, int y, double at_y, double *value) {
+/* The value of register `of`, given those of the two registers x and y (-1: none): false if it depends on
+ * others. */
+static bool value_at(const Pointwise *c, int of, int x, double at_x, int y, double at_y, double *value) {
   double v[REGS];
   bool known[REGS];
   for (int i = 0; i <= of; i++) {
-    const ZkChainOp *o = i < c->nin ? NULL : op_of(c, i);
+    const ZkPointwiseOp *o = i < c->nin ? NULL : op_of(c, i);
     known[i] = o != NULL;
     if (i == x || i == y) {
       known[i] = true, v[i] = i == x ? at_x : at_y;
@@ -80,7 +82,7 @@ static Form combine(double p, const Form *a, double q, const Form *b) {
   return f;
 }
 
-static Form form_of_op(const Chain *c, const ZkChainOp *o, const Form *f) {
+static Form form_of_op(const Pointwise *c, const ZkPointwiseOp *o, const Form *f) {
   static const Form none;
   const Form *a = &f[o->a], *b = &f[o->b];
   bool all = true;
@@ -109,7 +111,7 @@ static Form form_of_op(const Chain *c, const ZkChainOp *o, const Form *f) {
   }
 }
 
-static void forms(const Chain *c, Form *f) {
+static void forms(const Pointwise *c, Form *f) {
   memset(f, 0, (size_t)c->nregs * sizeof *f);
   for (int i = 0; i < c->nregs; i++) {
     if (i < c->nin) f[i].linear = true, f[i].of[i] = 1;
@@ -138,8 +140,8 @@ static int last_axis(const ZkView *v, int rank) {
   return rank;
 }
 
-/* Whether b is a dense vector along the fastest axes of d, all those of `class` and no others; of stacked products, one for
- * each or one for all. */
+/* Whether b is a dense vector along the fastest axes of d, all those of `class` and no others; of batched
+ * products, one for each or one for all. */
 static bool along(const ZkView *b, const ZkView *d, const ZkDotAxes *class, const ZkDotAxes *batch) {
   int i = last_axis(b, b->rank), j = last_axis(d, d->rank);
   int64_t n = 1;
@@ -154,7 +156,7 @@ static bool along(const ZkView *b, const ZkView *d, const ZkDotAxes *class, cons
 }
 
 /* Sorts what the sum adds up into e. */
-static bool place_sum(const Chain *c, const Form *f, ZkDotEpilogue *e) {
+static bool place_sum(const Pointwise *c, const Form *f, ZkDotEpilogue *e) {
   const ZkCall *call = c->call;
   const ZkView *d = &call->out[e->out];
   ZkCall plain = *call;
@@ -191,7 +193,7 @@ static bool close_to(double got, double want, double x) {
 }
 
 /* Whether register `of` is fn of register x, and of nothing else. */
-static bool is_function(const Chain *c, int of, int x, double (*fn)(double)) {
+static bool is_function(const Pointwise *c, int of, int x, double (*fn)(double)) {
   for (double t = -12; t <= 12; t += 0.09375) {
     double got;
     if (!value_at(c, of, x, t, -1, 0, &got) || !close_to(got, fn(t), t)) return false;
@@ -199,8 +201,9 @@ static bool is_function(const Chain *c, int of, int x, double (*fn)(double)) {
   return true;
 }
 
-/* The register of which `of` is an activation: the last one that is a sum, since what it was computed from are sums too. */
-static bool find_activation(const Chain *c, const Form *f, int of, ZkDotEpilogue *e, int *sum) {
+/* The register of which `of` is an activation: the last one that is a sum, since what it was computed from
+ * are sums too. */
+static bool find_activation(const Pointwise *c, const Form *f, int of, ZkDotEpilogue *e, int *sum) {
   for (int x = of - 1; x >= 0; x--) {
     if (!f[x].linear || constant(&f[x], c->nin)) continue;
     if (c->call->out[e->out].elem == ZK_BF16 && is_function(c, of, x, gelu)) e->kind = ZKD_GELU;
@@ -213,7 +216,7 @@ static bool find_activation(const Chain *c, const Form *f, int of, ZkDotEpilogue
 }
 
 /* product * gelu'(full) */
-static bool find_slope(const Chain *c, int of, ZkDotEpilogue *e) {
+static bool find_slope(const Pointwise *c, int of, ZkDotEpilogue *e) {
   const ZkView *d = &c->call->out[e->out];
   for (int y = 1; y < c->nin; y++) {
     bool is = d->elem == ZK_BF16 && lies_as(&c->call->in[y + 1], d);
@@ -234,11 +237,12 @@ static bool same_form(const Form *a, const Form *b) {
   return a->linear && b->linear && a->one == b->one && memcmp(a->of, b->of, sizeof a->of) == 0;
 }
 
-/* Output `out` as the result of the product with its epilogue, and the other one, if there is, as what GELU is of. */
-static bool fits(const Chain *c, const Form *f, int out, ZkDotEpilogue *e) {
+/* Output `out` as the result of the product with its epilogue, and the other one, if there is, as what GELU
+ * is of. */
+static bool fits(const Pointwise *c, const Form *f, int out, ZkDotEpilogue *e) {
   const ZkCall *call = c->call;
-  const ZkChain *chain = call->chain;
-  int of = chain->out[out], other = chain->out[1 - out], sum;
+  const ZkPointwise *pointwise = call->pointwise;
+  int of = pointwise->out[out], other = pointwise->out[1 - out], sum;
   *e = (ZkDotEpilogue){.kind = ZKD_SUM, .out = out, .aux = -1};
   if (call->nout == 1 && place_sum(c, &f[of], e)) return true;
   if (find_activation(c, f, of, e, &sum) && place_sum(c, &f[sum], e)) {
@@ -252,11 +256,11 @@ static bool fits(const Chain *c, const Form *f, int out, ZkDotEpilogue *e) {
 
 bool zk_dot_epilogue(const ZkCall *call, ZkDotEpilogue *e) {
   *e = (ZkDotEpilogue){.kind = ZKD_SUM, .alpha = 1, .bias = -1, .full = -1, .aux = -1};
-  if (!call->chain) {
+  if (!call->pointwise) {
     if (call->op == ZG_OP_DOT_BIAS_GRAD) e->kind = ZKD_COLUMN_SUMS;
     return true;
   }
-  Chain c = chain_of(call);
+  Pointwise c = pointwise_of(call);
   Form f[REGS];
   if (call->nout > 2 || call->accumulate) return false;
   for (int k = 0; k < call->nout; k++)
@@ -270,18 +274,18 @@ bool zk_dot_epilogue(const ZkCall *call, ZkDotEpilogue *e) {
 /* In f32 a product takes so long that a sum beside it is nothing. */
 static bool worth_summing(const ZkCall *call, const ZkDot *d) {
   bool half = call->in[0].elem == ZK_BF16 && call->in[1].elem == ZK_BF16;
-  return half && (d->batch.n == 0 || zk_dot_stacked(d));
+  return half && (d->batch.n == 0 || zk_dot_shares_operand(d));
 }
 
-/* Of stacks, activations are left alone: a cuBLASLt of 12.2 takes the first bias for all. */
-bool zk_cuda_dot_joins(const ZkCall *call) {
+/* No activations of batched products: a cuBLASLt of 12.2 takes the first bias for all. */
+bool zk_cuda_dot_supports(const ZkCall *call) {
   ZkDotEpilogue e;
   ZkUnfused u;
   if (!zk_dot_epilogue(call, &e)) return false;
   zk_unfuse(call, &u);
   ZkDot d = zk_dot_of(&u.call[0]);
-  bool stacked = zk_dot_stacked(&d);
+  bool shared = zk_dot_shares_operand(&d);
   if (d.m.count * d.n.count == 1) return false;
   if (e.kind == ZKD_COLUMN_SUMS) return worth_summing(call, &d);
-  return call->chain ? !stacked || e.kind == ZKD_SUM : stacked;
+  return call->pointwise ? !shared || e.kind == ZKD_SUM : shared;
 }

@@ -1,23 +1,24 @@
 /* Products by cuBLASLt.
  *
- * It wants matrices: each of the classes M, N, K and batch one loop, one of the two loops of an operand with stride 1.
- * What lies otherwise is first copied into scratch as it should lie, and a result that does is copied back from there.
- * Which operands those are depends on the orders in which the axes of the classes are counted; all are tried, and the
- * one that copies the fewest bytes is kept. Rows of bf16 operands that are no multiples of 16 bytes are copied too if
- * the product is large enough to gain by it: the tensor cores' fast kernels read 16 bytes a time. (Such results are
- * not: the planner pads what is that large.)
+ * It wants matrices: each of the classes M, N, K and batch one loop, one of the two loops of an operand with
+ * stride 1. What lies otherwise is first copied into scratch as it should lie, and a result that does is
+ * copied back from there. Which operands those are depends on the orders in which the axes of the classes are
+ * counted; all are tried, and the one that copies the fewest bytes is kept. Rows of bf16 operands that are no
+ * multiples of 16 bytes are copied too if the product is large enough to gain by it: the tensor cores' fast
+ * kernels read 16 bytes a time. (Such results are not: the planner pads what is that large.)
  *
- * Of the algorithms that cuBLASLt proposes for a shape, the one taken is the fastest of those that give, on random
- * operands, every bit of what its first proposal gives. So what is measured decides about time and never about
- * results: they are the same from run to run and on every rank. Split sums are only let through if they are added in
- * f32 in a separate pass, which has a fixed order.
+ * Of the algorithms that cuBLASLt proposes for a shape, the one taken is the fastest of those that give, on
+ * random operands, every bit of what its first proposal gives. So what is measured decides about time and
+ * never about results: they are the same from run to run and on every rank. Split sums are only let through
+ * if they are added in f32 in a separate pass, which has a fixed order.
  *
- * A joined call (dot_epilogue.c) is the same with an epilogue, and the tensor that it adds as cuBLASLt's C. It needs the
- * result where it lies. Activations are left to generations from 9.0 on: before, they are known to be slower than a
- * kernel of their own (karpathy/llm.c, pull request 338), and so they are on 12.0 (sgl-project/sglang, pull request
- * 34350). Column sums (dot_bias_grad) are known to be slower before 9.0 too (NVIDIA/CUDALibrarySamples, issue 90), and
- * cuBLAS must be 12.3.4 or newer for them: its release notes name wrong sums before. They are written and
- * never added to, so what accumulates has them in scratch first, and operand B must lie with its columns side by side. */
+ * A fused call (dot_epilogue.c) is the same with an epilogue, and the tensor that it adds as cuBLASLt's C. It
+ * needs the result where it lies. Activations are left to generations from 9.0 on: before, they are known to
+ * be slower than a kernel of their own (karpathy/llm.c, pull request 338), and so they are on 12.0
+ * (sgl-project/sglang, pull request 34350). Column sums (dot_bias_grad) are known to be slower before 9.0 too
+ * (NVIDIA/CUDALibrarySamples, issue 90), and cuBLAS must be 12.3.4 or newer for them: its release notes name
+ * wrong sums before. They are written and never added to, so what accumulates has them in scratch first, and
+ * operand B must lie with its columns side by side. */
 #include "kernels/cuda/dot.h"
 
 #ifdef HAVE_CUBLASLT
@@ -168,8 +169,8 @@ static cublasStatus_t describe(Plan *p, int i) {
                                           sizeof m->step);
 }
 
-/* A result with stride 1 along n is, in columns, C' = B' A'; with stride 1 along m it is C = A B. An operand that lies
- * as the result does is then what is wanted, one that does not is wanted transposed. */
+/* A result with stride 1 along n is, in columns, C' = B' A'; with stride 1 along m it is C = A B. An operand
+ * that lies as the result does is then what is wanted, one that does not is wanted transposed. */
 static cublasStatus_t describe_all(Plan *p) {
   const Matrix *m = p->layout.mat;
   p->left = m[ZKD_C].trans ? ZKD_A : ZKD_B;
@@ -215,8 +216,8 @@ static uint32_t kind_of(const Plan *p) {
   return kinds[e->kind][e->bias >= 0];
 }
 
-/* The vector is of the result's type, and aux too, which is what it is unless told otherwise. The heuristics look at how the
- * two are aligned: they are told of addresses that are multiples of 16 and no more. */
+/* The vector is of the result's type, and aux too, which is what it is unless told otherwise. The heuristics
+ * look at how the two are aligned: they are told of addresses that are multiples of 16 and no more. */
 static cublasStatus_t describe_epilogue(const Plan *p) {
   const Matrix *m = &p->layout.mat[ZKD_C];
   uint32_t kind = kind_of(p);
@@ -265,8 +266,9 @@ static bool may_follow(const ZkCuda *cu, Plan *p, const ZkCall *call) {
   if (p->layout.packed[ZKD_C] || (e->kind != ZKD_SUM && !activations)) return false;
   if (e->kind == ZKD_COLUMN_SUMS) return may_sum(p, call);
   if (e->bias >= 0 && (m->trans != e->bias_along_m || !may_have_vector(p, call))) return false;
-  /* Known to go wrong in versions that are in use: a bias of a single row or column (before 12.8.1, by the release notes
-   * of CUDA 12.9.1), and DGELU of sums of a single term (12.4). Neither is worth a look at the version. */
+  /* Known to go wrong in versions that are in use: a bias of a single row or column (before 12.8.1, by the
+   * release notes of CUDA 12.9.1), and DGELU of sums of a single term (12.4). Neither is worth a look at the
+   * version. */
   if (e->bias >= 0 && (d->m.count == 1 || d->n.count == 1)) return false;
   if (e->kind == ZKD_GELU_SLOPE && d->k.count == 1) return false;
   if (e->kind != ZKD_SUM && p->vector_step) return false; /* 12.2 takes the first bias for all */
@@ -307,13 +309,14 @@ static cublasStatus_t prefer(const ZkCuda *cu, const Plan *p, const ZkCall *call
   return s;
 }
 
-/* It has nothing for this, however it says so: what is no algorithm to one version are impossible parameters to another. */
+/* It has nothing for this, however it says so: what is no algorithm to one version are impossible parameters
+ * to another. */
 static bool refused(cublasStatus_t s) {
   return s == CUBLAS_STATUS_NOT_SUPPORTED || s == CUBLAS_STATUS_INVALID_VALUE || s == CUBLAS_STATUS_ARCH_MISMATCH;
 }
 
-/* What cuBLASLt proposes for the plan, best first; none where it has nothing. What can be done as two can do without:
- * whatever it says against an epilogue counts as nothing. */
+/* What cuBLASLt proposes for the plan, best first; none where it has nothing. What can be done as two can do
+ * without: whatever it says against an epilogue counts as nothing. */
 static int propose(ZkCuda *cu, const ZkCall *call, const Plan *p, cublasLtMatmulHeuristicResult_t *found) {
   cublasLtMatmulPreference_t pref;
   int n = 0, kept = 0;
@@ -454,8 +457,8 @@ static bool same_bits(ZkCuda *cu, const Plan *p, const Trial *t) {
          cudaStreamSynchronize(cu->stream) == cudaSuccess && !differs;
 }
 
-/* Would other sums show in this result? In f32 they do in about every second element; rounded to bf16, in one of some
- * 2^15. */
+/* Would other sums show in this result? In f32 they do in about every second element; rounded to bf16, in one
+ * of some 2^15. */
 static bool tells(const Plan *p) {
   int64_t n = p->layout.d.batch.count * p->layout.d.m.count * p->layout.d.n.count;
   return n >= (elem_of(&p->layout.d, ZKD_C) == ZK_BF16 ? 1 << 20 : 1 << 8);
@@ -476,7 +479,7 @@ static int fastest(ZkCuda *cu, const Plan *p, Trial *t, int n, const cublasLtMat
   return best;
 }
 
-/* The product of a call; false if its chain is no epilogue. */
+/* The product of a call; false if its function is no epilogue. */
 static bool product_of(const ZkCall *call, ZkDotEpilogue *e, ZkDot *d) {
   if (!zk_dot_epilogue(call, e)) return false;
   ZkCall plain = *call;

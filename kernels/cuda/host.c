@@ -90,8 +90,8 @@ typedef struct {
     uint16_t axis[ZK_MAX_AXES];
     int64_t size[ZK_MAX_AXES], stride[ZK_MAX_AXES], start[ZK_MAX_AXES], whole[ZK_MAX_AXES];
   } view[ZK_MAX_IN + ZK_MAX_OUT];
-  uint16_t nops, nstored, stored[ZK_MAX_OUT], before, feeds;
-  ZkChainOp ops[ZK_CHAIN_MAX_OPS];
+  uint16_t nops, nstored, stored[ZK_MAX_OUT], prologue, operand;
+  ZkPointwiseOp ops[ZK_POINTWISE_MAX_OPS];
 } Key;
 
 typedef struct {
@@ -126,13 +126,13 @@ static void key_of(Key *k, const ZkCall *c) {
   memcpy(k->num, c->num, sizeof k->num);
   memcpy(k->opt, c->opt, sizeof k->opt);
   for (int i = 0; i < c->nin + c->nout; i++) key_view(k, i, i < c->nin ? &c->in[i] : &c->out[i - c->nin]);
-  if (!c->chain) return;
-  k->nops = c->chain->nops, k->nstored = c->chain->nout, k->before = c->chain->before,
-  k->feeds = c->chain->feeds;
-  memcpy(k->stored, c->chain->out, c->chain->nout * sizeof *k->stored);
-  for (int i = 0; i < c->chain->nops;
+  if (!c->pointwise) return;
+  k->nops = c->pointwise->nops, k->nstored = c->pointwise->nout, k->prologue = c->pointwise->prologue,
+  k->operand = c->pointwise->operand;
+  memcpy(k->stored, c->pointwise->out, c->pointwise->nout * sizeof *k->stored);
+  for (int i = 0; i < c->pointwise->nops;
        i++) { /* field by field: no padding, and nothing that its op does not use */
-    const ZkChainOp *o = &c->chain->ops[i];
+    const ZkPointwiseOp *o = &c->pointwise->ops[i];
     k->ops[i].op = o->op, k->ops[i].a = o->a, k->ops[i].b = o->b, k->ops[i].c = o->c;
     k->ops[i].elem = o->elem, k->ops[i].num = o->num;
   }

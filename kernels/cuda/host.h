@@ -10,9 +10,9 @@
 void zk_cuda_fail(ZkCuda *cu, const ZkCall *call, const char *what, const char *why);
 /* Says, once for each `what`, that something is done in another way, and why. It is no error. */
 void zk_cuda_note(ZkCuda *cu, const char *what, const char *why);
-/* The memory that belongs to calls of these shapes and attributes: `bytes` bytes, zeroed and then filled by `make` when
- * they are first asked for. Pointers count only by whether they are multiples of 16. `drop` (may be NULL) ends what
- * `make` began, when the context goes. */
+/* The memory that belongs to calls of these shapes and attributes: `bytes` bytes, zeroed and then filled by
+ * `make` when they are first asked for. Pointers count only by whether they are multiples of 16. `drop` (may
+ * be NULL) ends what `make` began, when the context goes. */
 typedef void ZkCudaMake(ZkCuda *cu, const ZkCall *call, void *memo);
 void *zk_cuda_memo(ZkCuda *cu, const ZkCall *call, size_t bytes, ZkCudaMake *make, void (*drop)(void *memo));
 void zk_cuda_forget(ZkCuda *cu); /* ends all memos */
@@ -21,27 +21,28 @@ void zk_cuda_forget(ZkCuda *cu); /* ends all memos */
 typedef size_t ZkCudaScratch(const ZkCall *call);
 #define KERNEL(NAME, name) ZkKernel zk_cuda_##name;
 #include "kernels/kernels.def"
-ZkKernel zk_cuda_copy, zk_cuda_chain, zk_cuda_xent_max_sums;
-ZkKernel zk_cuda_chain_prepare, zk_cuda_dot_prepare, zk_cuda_attend_prepare;
+ZkKernel zk_cuda_copy, zk_cuda_pointwise, zk_cuda_xent_max_sums;
+ZkKernel zk_cuda_pointwise_prepare, zk_cuda_dot_prepare, zk_cuda_attend_prepare;
 ZkKernel zk_cuda_run_unfused, zk_cuda_prepare_unfused; /* of fused calls, one by one (kernels.h: zk_unfuse) */
-bool zk_cuda_dot_joins(const ZkCall *call);
+bool zk_cuda_dot_supports(const ZkCall *call);
 ZkCudaScratch zk_cuda_reduce_scratch, zk_cuda_lookup_grad_scratch, zk_cuda_dot_scratch,
     zk_cuda_attend_scratch;
-ZkKernel zk_cuda_norm_joined, zk_cuda_norm_prepare; /* of calls with a chain */
-bool zk_cuda_norm_joins(const ZkCall *call);
+ZkKernel zk_cuda_norm_fused, zk_cuda_norm_prepare; /* of fused calls */
+bool zk_cuda_norm_supports(const ZkCall *call);
 
 /* ---- views ------------------------------------------------------------------------------------------- */
 static inline int64_t zk_ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* The axes of views[0] that are (in) or are not (!in) among ax[0..nax), merged, in descending stride of views[0]. */
+/* The axes of views[0] that are (in) or are not (!in) among ax[0..nax), merged, in descending stride of
+ * views[0]. */
 ZkcNest zkc_nest(const ZkView *const *views, int nviews, const uint16_t *ax, int nax, bool in);
 /* The same, with the innermost loop apart: {1, all 0} if there is none. */
 ZkcNest zkc_nest_run(const ZkView *const *views, int nviews, const uint16_t *ax, int nax, bool in, ZkcRun *run);
 /* Takes loop `l` out of the nest. */
 ZkcRun zkc_take(ZkcNest *nest, int l);
 ZkcUnits zkc_units(int64_t rows, int64_t n);
-/* Do contiguous rows, one at each point of the nest, all begin at multiples of 16 bytes in view v, which is number k of
- * the nest? `stride` is that along the rows. */
+/* Do contiguous rows, one at each point of the nest, all begin at multiples of 16 bytes in view v, which is
+ * number k of the nest? `stride` is that along the rows. */
 bool zkc_aligned(const ZkView *v, const ZkcNest *nest, int k, int64_t stride);
 /* And are they whole eights, as the wide rows of device.cuh must be? */
 bool zkc_wide(const ZkView *v, const ZkcNest *nest, int k, int64_t n, int64_t stride);

@@ -1,6 +1,6 @@
-/* Ops along one axis that keep it: softmax, normalize and their gradients. T threads take a row: a warp for short
- * ones, a block for others. A row is read once per pass; the later passes find it in the nearest cache. What of it has
- * elementwise neighbours fused to it is in norm_chain.c. */
+/* Ops along one axis that keep it: softmax, normalize and their gradients. T threads take a row: a warp for
+ * short ones, a block for others. A row is read once per pass; the later passes find it in the nearest cache.
+ * What of it has elementwise neighbours fused to it is in norm_fused.c. */
 #include "kernels/cuda/common.cuh"
 
 #define THREADS 256
@@ -162,7 +162,7 @@ extern "C" void zk_cuda_softmax_grad(const ZkEnv *env, const ZkCall *c) {
 }
 
 extern "C" void zk_cuda_normalize(const ZkEnv *env, const ZkCall *c) {
-  if (c->chain) return zk_cuda_norm_joined(env, c);
+  if (c->pointwise) return zk_cuda_norm_fused(env, c);
   const ZkView *views[] = {&c->in[0], &c->out[0], &c->out[1]};
   Norm p = analyse(c, views, 3, 2);
   ZB_ASSERT(c->out[1].elem == ZK_F32);
@@ -171,7 +171,7 @@ extern "C" void zk_cuda_normalize(const ZkEnv *env, const ZkCall *c) {
 }
 
 extern "C" void zk_cuda_normalize_grad(const ZkEnv *env, const ZkCall *c) {
-  if (c->chain) return zk_cuda_norm_joined(env, c);
+  if (c->pointwise) return zk_cuda_norm_fused(env, c);
   const ZkView *views[] = {&c->in[0], &c->out[0], &c->in[1], &c->in[2]};
   Norm p = analyse(c, views, 4, 3);
   ZB_ASSERT(c->in[2].elem == ZK_F32);

@@ -1,10 +1,11 @@
-/* Writes normalize, or its gradient, and the chain in which it stands as one CUDA program. T threads (a warp or a block)
- * take a row: they load it once, or compute it of what they load, keep it in registers while they sum over it, and apply
- * the chain to what comes out. The arithmetic of the op itself is in rows.cuh.
+/* Writes normalize, or its gradient, with its prologue and epilogue as one CUDA program. T threads (a warp or
+ * a block) take a row: they load it once, or compute it of what they load, keep it in registers while they
+ * sum over it, and apply the epilogue to what comes out. The arithmetic of the op itself is in rows.cuh.
  *
- * y, r = normalize(x); z = y * w (bf16, w along the row and f32; y and r are wanted too; 768 in a row) becomes
+ * y, r = normalize(x); z = y * w (bf16, w along the row and f32; y and r are wanted too; 768 in a row)
+ * becomes
  *
- *   extern "C" __global__ void __launch_bounds__(256) zk_chain(const __grid_constant__ ZkcRows c) {
+ *   extern "C" __global__ void __launch_bounds__(256) zk_pointwise(const __grid_constant__ ZkcRows c) {
  *     ZK_SHARED(float, part, [1]);
  *     for (long long row = (blockIdx.x * 256ll + threadIdx.x) / 32; row < c.rest.count; row += gridDim.x * 8ll) {
  *       long long off[5];
@@ -32,18 +33,18 @@
  *       if (threadIdx.x % 32 == 0) zk_store(c.out[2], 0, off[2], r);
  *     }
  *   } */
-#include "kernels/cuda/chain.h"
+#include "kernels/cuda/pointwise.h"
 
 #define MOST_KEPT 8 /* values of a row in a thread's registers, in eights */
 
 extern const char *const zk_cuda_texts[]; /* name and text of shape.h, device.cuh and rows.cuh */
 
 /* ---- the shape ---- */
-/* A thread keeps up to four eights of a row; with a block's threads, up to MOST_KEPT; more is loaded again. Gradients are
- * of two such rows. */
+/* A thread keeps up to four eights of a row; with a block's threads, up to MOST_KEPT; more is loaded again.
+ * Gradients are of two such rows. */
 static void share_row(ZkNormShape *s, int rows) {
   int64_t n = s->args.n;
-  for (s->threads = 32; s->threads < ZK_CHAIN_THREADS && zk_ceil_of(n, 8 * s->threads) > 4;) s->threads *= 2;
+  for (s->threads = 32; s->threads < ZK_POINTWISE_THREADS && zk_ceil_of(n, 8 * s->threads) > 4;) s->threads *= 2;
   int64_t eights = zk_ceil_of(n, 8 * s->threads);
   s->keep = eights * rows <= MOST_KEPT ? (int)eights : 0;
 }
@@ -54,21 +55,21 @@ static bool has(const ZkView *v, uint16_t axis) {
   return false;
 }
 
-static ZkChainClass class_of(const ZkNormShape *s, const ZkView *v, int n, uint16_t axis) {
-  if (!has(v, axis)) return ZK_CHAIN_SCALAR;
-  return zkc_wide(v, &s->args.rest, n, s->args.n, s->args.stride[n]) ? ZK_CHAIN_WIDE : ZK_CHAIN_ANY;
+static ZkPointwiseClass class_of(const ZkNormShape *s, const ZkView *v, int n, uint16_t axis) {
+  if (!has(v, axis)) return ZK_POINTWISE_SCALAR;
+  return zkc_wide(v, &s->args.rest, n, s->args.n, s->args.stride[n]) ? ZK_POINTWISE_WIDE : ZK_POINTWISE_ANY;
 }
 
 ZkNormShape zk_norm_shape(const ZkCall *call) {
   const ZkView *views[ZKC_VIEWS];
   bool grad = call->op == ZG_OP_NORMALIZE_GRAD;
   ZkNormShape s = {
-      .operands = (grad ? 3 : 1) - (call->chain->before > 0), .results = grad ? 1 : 2, .wide = true};
+      .operands = (grad ? 3 : 1) - (call->pointwise->prologue > 0), .results = grad ? 1 : 2, .wide = true};
   uint16_t axis = call->ax[0];
   int n = 0;
-  ZB_ASSERT((grad || call->op == ZG_OP_NORMALIZE) && call->chain->nout == call->nout &&
-            call->nin >= s.operands && call->chain->nops <= ZK_CHAIN_MAX_OPS);
-  ZB_ASSERT(call->nout > 0 && has(&call->out[0], axis)); /* the chain's own come first */
+  ZB_ASSERT((grad || call->op == ZG_OP_NORMALIZE) && call->pointwise->nout == call->nout &&
+            call->nin >= s.operands && call->pointwise->nops <= ZK_POINTWISE_MAX_OPS);
+  ZB_ASSERT(call->nout > 0 && has(&call->out[0], axis)); /* those that store no result come first */
   for (int k = 0; k < call->nout; k++) views[n++] = &call->out[k];
   for (int k = 0; k < call->nin; k++) views[n++] = &call->in[k];
   s.args.n = zkc_size(views[0], axis);
@@ -77,8 +78,8 @@ ZkNormShape zk_norm_shape(const ZkCall *call) {
   for (int v = 0; v < n; v++) s.args.stride[v] = zkc_stride(views[v], axis);
   for (int v = 0; v < n; v++) s.class_of[v] = class_of(&s, views[v], v, axis);
   for (int k = 0; k < call->nout; k++) {
-    s.wide &= s.class_of[k] != ZK_CHAIN_ANY;
-    ZB_ASSERT(s.class_of[k] != ZK_CHAIN_SCALAR || (!grad && call->chain->out[k] == 1)); /* r */
+    s.wide &= s.class_of[k] != ZK_POINTWISE_ANY;
+    ZB_ASSERT(s.class_of[k] != ZK_POINTWISE_SCALAR || (!grad && call->pointwise->out[k] == 1)); /* r */
   }
   share_row(&s, grad ? 2 : 1);
   return s;
@@ -90,19 +91,19 @@ static const char *yes(bool x) { return x ? "true" : "false"; }
 static void put_load(ZbText *t, const ZkNormShape *s, const ZkCall *call, int k, const char *to) {
   int v = call->nout + k;
   zb_text_add(t, "      zkc_load_row(c.in[%d], %d, off[%d], c.stride[%d], %s, first, step, c.n, 0, %s);\n", k,
-              call->in[k].elem, v, v, yes(s->wide && s->class_of[v] == ZK_CHAIN_WIDE), to);
+              call->in[k].elem, v, v, yes(s->wide && s->class_of[v] == ZK_POINTWISE_WIDE), to);
 }
 
-static bool along(const ZkNormShape *s, int view) { return s->class_of[view] != ZK_CHAIN_SCALAR; }
+static bool along(const ZkNormShape *s, int view) { return s->class_of[view] != ZK_POINTWISE_SCALAR; }
 
-/* The register that the chain knows operand k as: the op's results come first. */
+/* The register of input k, which is no operand: the op's results come first. */
 static int reg(const ZkNormShape *s, int k) { return s->results + k - s->operands; }
 
-/* A part of the chain: what some registers need. */
+/* A part of the function: what some registers need. */
 typedef struct {
   const ZkNormShape *s;
   const ZkCall *call;
-  bool need[ZK_MAX_IN + ZK_CHAIN_MAX_OPS];
+  bool need[ZK_MAX_IN + ZK_POINTWISE_MAX_OPS];
   bool stores[ZK_MAX_OUT]; /* which results are this part's, along rows */
 } Part;
 
@@ -111,21 +112,21 @@ static void need(Part *p, int r) {
   if (p->need[r]) return;
   p->need[r] = true;
   if (from < 0) return;
-  const ZkChainOp *o = &p->call->chain->ops[from];
+  const ZkPointwiseOp *o = &p->call->pointwise->ops[from];
   const uint16_t arg[3] = {o->a, o->b, o->c};
   for (int k = 0; k < zg_op_info[o->op].min_in; k++) need(p, arg[k]);
 }
 
-/* The part before the op, or the one after it. */
-static Part part_of(const ZkNormShape *s, const ZkCall *call, bool before) {
+/* The prologue, or the epilogue. */
+static Part part_of(const ZkNormShape *s, const ZkCall *call, bool prologue) {
   Part p = {.s = s, .call = call};
-  const ZkChain *chain = call->chain;
-  int ops = reg(s, call->nin), middle = ops + chain->before;
-  if (before) need(&p, chain->feeds);
+  const ZkPointwise *pointwise = call->pointwise;
+  int ops = reg(s, call->nin), middle = ops + pointwise->prologue;
+  if (prologue) need(&p, pointwise->operand);
   for (int k = 0; k < call->nout; k++) {
-    bool made_before = chain->out[k] >= ops && chain->out[k] < middle;
-    p.stores[k] = along(s, k) && made_before == before;
-    if (p.stores[k]) need(&p, chain->out[k]);
+    bool made_before = pointwise->out[k] >= ops && pointwise->out[k] < middle;
+    p.stores[k] = along(s, k) && made_before == prologue;
+    if (p.stores[k]) need(&p, pointwise->out[k]);
   }
   return p;
 }
@@ -149,10 +150,10 @@ static void put_part(ZbText *t, const Part *p, const char *line, const char *whe
   for (int k = s->operands; k < call->nin; k++)
     if (p->need[reg(s, k)] && along(s, call->nout + k))
       zb_text_add(t, "        const float r%d = x%d[j];\n", reg(s, k), reg(s, k));
-  for (int i = 0; i < call->chain->nops; i++)
-    if (p->need[ops + i]) zk_chain_put_op(t, &call->chain->ops[i], ops + i, 8);
+  for (int i = 0; i < call->pointwise->nops; i++)
+    if (p->need[ops + i]) zk_pointwise_put_op(t, &call->pointwise->ops[i], ops + i, 8);
   for (int k = 0; k < call->nout; k++)
-    if (p->stores[k]) zb_text_add(t, "        y%d[j] = r%d;\n", k, call->chain->out[k]);
+    if (p->stores[k]) zb_text_add(t, "        y%d[j] = r%d;\n", k, call->pointwise->out[k]);
   zb_text_add(t, "%s      }\n", line);
   for (int k = 0; k < call->nout; k++)
     if (p->stores[k])
@@ -161,19 +162,19 @@ static void put_part(ZbText *t, const Part *p, const char *line, const char *whe
                   when, k, call->out[k].elem, k, k, yes(s->wide), k);
 }
 
-/* What the op is given and what becomes of its results, as functions. Where there are no elements, its operand is 0
- * whatever the chain makes of zeros. */
+/* What the op is given and what becomes of its results, as functions. Where there are no elements, its
+ * operand is 0 whatever the prologue makes of zeros. */
 static void put_neighbours(ZbText *t, const ZkNormShape *s, const ZkCall *call) {
-  bool grad = call->op == ZG_OP_NORMALIZE_GRAD, before = call->chain->before > 0;
+  bool grad = call->op == ZG_OP_NORMALIZE_GRAD, prologue = call->pointwise->prologue > 0;
   Part first = part_of(s, call, true), rest = part_of(s, call, false);
   char line[96];
   zb_text_add(t, "    const auto load = [&](long long first, int step, float (&x)[%d][8], bool again) {\n",
               grad ? 2 : 1);
-  if (!before) put_load(t, s, call, 0, "x[0]");
-  if (grad) put_load(t, s, call, 1 - before, "x[1]");
+  if (!prologue) put_load(t, s, call, 0, "x[0]");
+  if (grad) put_load(t, s, call, 1 - prologue, "x[1]");
   snprintf(line, sizeof line, "        x[0][j] = zkc_there(%s, first, step, j, c.n) ? r%d : 0;\n",
-           yes(s->wide), call->chain->feeds);
-  if (before) put_part(t, &first, line, "if (!again) ");
+           yes(s->wide), call->pointwise->operand);
+  if (prologue) put_part(t, &first, line, "if (!again) ");
   zb_text_add(t, "    };\n    const auto store = [&](long long first, int step, const float (&y)[8]%s) {\n",
               grad ? "" : ", float r1");
   put_part(t, &rest, "", "");
@@ -200,10 +201,10 @@ static void put_normalize_grad(ZbText *t, const ZkNormShape *s, const ZkCall *ca
 void zk_norm_text(ZbText *t, const ZkCall *call, const ZkNormShape *s) {
   int block = zk_norm_block(s);
   zb_text_add(t, "%s%s%s", zk_cuda_texts[1], zk_cuda_texts[3], zk_cuda_texts[5]);
-  zk_chain_put_ops(t, call->chain);
+  zk_pointwise_put_ops(t, call->pointwise);
   zb_text_add(t,
               "extern \"C\" __global__ void __launch_bounds__(%d) %s(const __grid_constant__ ZkcRows c) {\n",
-              block, ZK_CHAIN_NAME);
+              block, ZK_POINTWISE_NAME);
   zb_text_add(t, "  ZK_SHARED(float, part, [%d]);\n", s->threads / 32);
   zb_text_add(t,
               "  for (long long row = (blockIdx.x * %dll + threadIdx.x) / %d; row < c.rest.count; "

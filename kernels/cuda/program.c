@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/chain.h"
+#include "kernels/cuda/pointwise.h"
 
 #ifdef HAVE_NVRTC
 #include <cuda_runtime_api.h>
@@ -22,7 +22,7 @@ struct ZkCudaProgram {
 static cudaError_t load(ZkCudaProgram *p) {
   struct cudaFuncAttributes a;
   cudaError_t status = cudaLibraryLoadData(&p->library, p->code, NULL, NULL, 0, NULL, NULL, 0);
-  if (status == cudaSuccess) status = cudaLibraryGetKernel(&p->kernel, p->library, ZK_CHAIN_NAME);
+  if (status == cudaSuccess) status = cudaLibraryGetKernel(&p->kernel, p->library, ZK_POINTWISE_NAME);
   if (status == cudaSuccess) status = cudaFuncGetAttributes(&a, (const void *)p->kernel);
   return status;
 }

@@ -1,5 +1,5 @@
-/* How kernels are told about views: loops with a stride for each view. Plain C without includes, shared by the
- * host, by .cu files and by programs compiled at run time. */
+/* How kernels are told about views: loops with a stride for each view. Plain C without includes, shared by
+ * the host, by .cu files and by programs compiled at run time. */
 #ifndef ZUG_KERNELS_CUDA_SHAPE_H
 #define ZUG_KERNELS_CUDA_SHAPE_H
 
@@ -32,21 +32,21 @@ typedef struct {
   ZkcDiv div; /* by n, where all numbers are below 2^32; else div.n is 0 */
 } ZkcUnits;
 
-/* A chain's operands and results. Views of the nest and the run: results, then operands. */
-#define ZKC_CHAIN_IN 12
-#define ZKC_CHAIN_OUT 4
+/* A pointwise function's operands and results. Views of the nest and the run: results, then operands. */
+#define ZKC_POINTWISE_IN 12
+#define ZKC_POINTWISE_OUT 4
 typedef struct {
-  void *out[ZKC_CHAIN_OUT];
-  const void *in[ZKC_CHAIN_IN];
+  void *out[ZKC_POINTWISE_OUT];
+  const void *in[ZKC_POINTWISE_IN];
   ZkcNest nest;
   ZkcRun run;
   ZkcUnits units; /* of `width` elements along the run */
-} ZkcChain;
+} ZkcPointwise;
 
-/* The same for an op along rows with a chain after it. */
+/* The same for an op along rows with a prologue or an epilogue. */
 typedef struct {
-  void *out[ZKC_CHAIN_OUT];
-  const void *in[ZKC_CHAIN_IN];
+  void *out[ZKC_POINTWISE_OUT];
+  const void *in[ZKC_POINTWISE_IN];
   ZkcNest rest; /* [row] */
   long long n, stride[ZKC_VIEWS]; /* along a row */
   float eps;

@@ -6,7 +6,7 @@
 static ZkKernel *const kernels[ZG_OP_COUNT] = {
 #define KERNEL(NAME, name) [ZG_OP_##NAME] = zk_cuda_##name,
 #include "kernels/kernels.def"
-    [ZG_OP_CHAIN] = zk_cuda_chain,
+    [ZG_OP_POINTWISE] = zk_cuda_pointwise,
     [ZG_OP_COPY] = zk_cuda_copy,
     [ZG_OP_DOT_BIAS_GRAD] = zk_cuda_dot,
     [ZG_OP_XENT_MAX_SUMS] = zk_cuda_xent_max_sums,
@@ -31,7 +31,7 @@ static ZkKernel *const prepare[ZG_OP_COUNT] = {
     [ZG_OP_NORMALIZE_GRAD] = zk_cuda_norm_prepare,
     [ZG_OP_ATTEND] = zk_cuda_attend_prepare,
     [ZG_OP_ATTEND_GRAD] = zk_cuda_attend_prepare,
-    [ZG_OP_CHAIN] = zk_cuda_chain_prepare,
+    [ZG_OP_POINTWISE] = zk_cuda_pointwise_prepare,
 };
 
 ZkKernel *zk_cuda_kernel(int op) { return op >= 0 && op < ZG_OP_COUNT ? kernels[op] : NULL; }
@@ -42,18 +42,18 @@ size_t zk_cuda_scratch(const ZkCall *call, int threads) {
   return scratch[call->op] ? scratch[call->op](call) : 0;
 }
 
-bool zk_cuda_joins(const ZkCall *call) {
+bool zk_cuda_supports(const ZkCall *call) {
   switch (call->op) {
   case ZG_OP_DOT:
-  case ZG_OP_DOT_BIAS_GRAD: return zk_cuda_dot_joins(call);
+  case ZG_OP_DOT_BIAS_GRAD: return zk_cuda_dot_supports(call);
   case ZG_OP_NORMALIZE:
-  case ZG_OP_NORMALIZE_GRAD: return zk_cuda_norm_joins(call);
+  case ZG_OP_NORMALIZE_GRAD: return zk_cuda_norm_supports(call);
   case ZG_OP_XENT_MAX_SUMS: return true;
   default: return false;
   }
 }
 
-const ZkPlanning zk_planning_cuda = {zk_cuda_scratch, zk_cuda_joins};
+const ZkPlanning zk_planning_cuda = {zk_cuda_scratch, zk_cuda_supports};
 
 void zk_cuda_prepare(const ZkEnv *env, const ZkCall *call) {
   ZB_ASSERT(zk_cuda_kernel(call->op) != NULL);

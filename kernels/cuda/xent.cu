@@ -1,8 +1,9 @@
-/* The two passes over the logits that cross-entropy takes: T threads a row, as in norm.cu. A part of a split vocabulary
- * begins at `start`; entries from `valid` on are padding.
+/* The two passes over the logits that cross-entropy takes: T threads a row, as in norm.cu. A part of a split
+ * vocabulary begins at `start`; entries from `valid` on are padding.
  *
- * Xent_max_sums finds the maximum in the first of them (Milakov, Gimelshein 2018, "Online normalizer calculation for softmax"):
- * a thread's sum is of exponentials less the largest it has seen, and shrinks when it sees a larger one. */
+ * Xent_max_sums finds the maximum in the first of them (Milakov, Gimelshein 2018, "Online normalizer
+ * calculation for softmax"): a thread's sum is of exponentials less the largest it has seen, and shrinks when
+ * it sees a larger one. */
 #include "kernels/cuda/common.cuh"
 
 #define THREADS 256
@@ -30,7 +31,8 @@ ZK_DEVICE long long target(const Xent &x, const long long *off) {
 /* E: the type of z (and dz), whose rows are wide; ANY: of any types, wide or not. */
 enum { ANY = -1 };
 
-/* AHEAD eights from `k` on, all under way before the first is waited for; what there is not is left as it is. */
+/* AHEAD eights from `k` on, all under way before the first is waited for; what there is not is left as it
+ * is. */
 template <int T, int E>
 ZK_DEVICE void load(const Xent &x, long long off, int k, float (&z)[AHEAD][8]) {
   int t = threadIdx.x % T, n = (int)x.n;
@@ -44,7 +46,8 @@ ZK_DEVICE void load(const Xent &x, long long off, int k, float (&z)[AHEAD][8]) {
 
 #define LOWEST (-3e38f) /* below all logits but -infinity, and a number: differences are none of infinities */
 
-/* Of eight logits, those that are there, onto a sum of exponentials less `m`; PEAK: which is the largest so far, and grows. */
+/* Of eight logits, those that are there, onto a sum of exponentials less `m`; PEAK: which is the largest so
+ * far, and grows. */
 template <bool PEAK>
 ZK_DEVICE void add_eight(const float (&z)[8], int first, int step, int valid, float &m, float &sum) {
   bool whole = first + 7 * step < valid;

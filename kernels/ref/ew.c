@@ -1,4 +1,4 @@
-/* Elementwise operations, alone and in chains, and the two that make values from positions. */
+/* Elementwise operations, alone and in pointwise functions, and the two that make values from positions. */
 #include "base/base.h"
 #include "kernels/ref/ref.h"
 
@@ -25,19 +25,19 @@ void zk_ref_ew(const ZkEnv *env, const ZkCall *c) {
 }
 
 /* A register for each input, then one for each instruction. */
-void zk_ref_chain(const ZkEnv *env, const ZkCall *c) {
+void zk_ref_pointwise(const ZkEnv *env, const ZkCall *c) {
   (void)env;
-  const ZkChain *chain = c->chain;
-  ZB_ASSERT(chain->nops <= ZK_CHAIN_MAX_OPS && chain->nout == c->nout);
+  const ZkPointwise *pointwise = c->pointwise;
+  ZB_ASSERT(pointwise->nops <= ZK_POINTWISE_MAX_OPS && pointwise->nout == c->nout);
   RefIndex i = {0};
   for (int k = 0; k < c->nout; k++) ref_axes(&i, &c->out[k], NULL, 0);
   RefAxes all = {0, i.n};
   REF_EACH(&i, all) {
-    double reg[ZK_MAX_IN + ZK_CHAIN_MAX_OPS] = {0};
+    double reg[ZK_MAX_IN + ZK_POINTWISE_MAX_OPS] = {0};
     int n = 0;
     for (int k = 0; k < c->nin; k++) reg[n++] = ref_get(&c->in[k], &i);
-    for (int k = 0; k < chain->nops; k++) {
-      const ZkChainOp *o = &chain->ops[k];
+    for (int k = 0; k < pointwise->nops; k++) {
+      const ZkPointwiseOp *o = &pointwise->ops[k];
       double x[3] = {0, 0, 0};
       const uint16_t from[3] = {o->a, o->b, o->c};
       for (int j = 0; j < zg_op_info[o->op].max_in; j++) {
@@ -46,7 +46,7 @@ void zk_ref_chain(const ZkEnv *env, const ZkCall *c) {
       }
       reg[n++] = apply(o->op, x[0], x[1], x[2], (double)o->num, o->elem);
     }
-    for (int k = 0; k < c->nout; k++) ref_put(&c->out[k], &i, reg[chain->out[k]]);
+    for (int k = 0; k < c->nout; k++) ref_put(&c->out[k], &i, reg[pointwise->out[k]]);
   }
 }
 

@@ -152,7 +152,7 @@ ZkKernel *zk_ref_kernel(int op) {
   static ZkKernel *const kernels[ZG_OP_COUNT] = {
 #define KERNEL(NAME, name) [ZG_OP_##NAME] = zk_ref_##name,
 #include "kernels/kernels.def"
-      [ZG_OP_CHAIN] = zk_ref_chain,
+      [ZG_OP_POINTWISE] = zk_ref_pointwise,
       [ZG_OP_COPY] = zk_ref_copy,
   };
   if (op < 0 || op >= ZG_OP_COUNT) return NULL;

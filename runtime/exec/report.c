@@ -50,7 +50,7 @@ static void print_calls(const ZxEngine *e, const ZpPlan *p, double sum) {
   uint32_t n = zx_engine_calls(e, c, 16);
   if (n) printf("of that the longest calls:\n");
   for (uint32_t i = 0; i < n; i++) {
-    const char *op = zb_printf(a, "%s%s", zg_op_info[c[i].op].text, c[i].joined ? "+chain" : "");
+    const char *op = zb_printf(a, "%s%s", zg_op_info[c[i].op].text, c[i].fused ? "+pointwise" : "");
     printf("  %-20s %-8s  %-18s %-28s %9.3f ms x %-5" PRIu64 " %5.1f %%", op, c[i].phase,
            zp_loc_text(p, c[i].loc), zg_type_text(p->graph, a, c[i].type),
            1e3 * c[i].seconds / (double)c[i].calls, c[i].calls, 100 * c[i].seconds / sum);

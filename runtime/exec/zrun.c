@@ -130,7 +130,7 @@ static bool read_files(Run *r) {
 
 static bool make_plan(Run *r) {
   ZxFacts f = {.a = r->a};
-  ZpOptions po = {r->o.device->scratch, r->o.threads, r->cluster, r->o.device->joins};
+  ZpOptions po = {r->o.device->scratch, r->o.threads, r->cluster, r->o.device->supports};
   r->plan = zp_plan(r->a, r->graph, r->recipe, r->diags, &po);
   if (!agree_diags(r, r->plan)) return false;
   if (r->rank == 0) print_diags(r); /* warnings */

@@ -20,7 +20,7 @@
 #include "lang/lang.h"
 
 #define ZP_MAX_DIMS 8
-#define ZP_MAX_STACK 4
+#define ZP_MAX_GROUP 4
 #define ZP_NONE UINT32_MAX
 #define ZP_NO_AXIS UINT16_MAX
 typedef uint32_t ZpDims; /* set of mesh dims, bit d */
@@ -61,7 +61,7 @@ typedef struct { /* state of a value along one mesh dim */
 
 /* Where a value lies. offset is within that thing. */
 typedef enum {
-  ZP_AT_NOWHERE,    /* not materialised (inside a chain, or unused) */
+  ZP_AT_NOWHERE,    /* not materialised (inside a pointwise node, or unused) */
   ZP_AT_TEMP,       /* the stage's scratch, valid within one FWD, BWD or COUNT */
   ZP_AT_SAVED,      /* saved block of (instance, activation slot) */
   ZP_AT_INPUT,      /* input block of the activation slot */
@@ -88,8 +88,8 @@ typedef struct {
   uint64_t bytes;
   ZpLoc at;
   uint32_t param;              /* made by PARAM: which; else ZP_NONE */
-  uint8_t nparts;              /* a stack: so many other values, alike, one behind the other; else 0. type, axis and size */
-  uint32_t part[ZP_MAX_STACK]; /* ... are those of each. */
+  uint8_t nmembers;            /* of a batched GEMM: it is a group of so many values, alike and contiguous; else 0 */
+  uint32_t member[ZP_MAX_GROUP]; /* these; type, axis and size are those of each */
 } ZpValue;
 
 typedef struct {
@@ -338,9 +338,9 @@ typedef struct {
   size_t (*scratch)(const ZkCall *call, int threads);
   int threads;
   const ZlCluster *cluster;  /* or NULL */
-  /* Whether the device does this joined, summed, peaked or stacked call (kernels.h) in one; views are filled but for pointers. NULL: none. A pure
+  /* Whether the device does this fused or batched call (kernels.h) as one; views are filled but for pointers. NULL: none. A pure
    * function: every rank, and zplan, must hear the same. */
-  bool (*joins)(const ZkCall *call);
+  bool (*supports)(const ZkCall *call);
 } ZpOptions;
 
 /* Makes and proves a plan. NULL with reports in `d` if the recipe does not fit the graph or a limit; a plan that

@@ -74,7 +74,7 @@ static bool ask_device(const Options *o, ZpOptions *po, ZbErr *err) {
   if (!o->cuda) return true;
   void *module = zb_module("zug-cuda.so", false, err);
   const ZkPlanning *p = module ? zb_symbol(module, "zk_planning_cuda", err) : NULL;
-  if (p) po->scratch = p->scratch, po->joins = p->joins;
+  if (p) po->scratch = p->scratch, po->supports = p->supports;
   return p != NULL;
 }
 

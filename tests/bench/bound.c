@@ -56,7 +56,7 @@ static bool ask_device(const Options *o, ZpOptions *po) {
   const ZkPlanning *p = module ? zb_symbol(module, "zk_planning_cuda", &err) : NULL;
   if (!p) return fprintf(stderr, "bench-bound: error: %s; %s\n", err.text, err.help), false;
   po->scratch = p->scratch;
-  po->joins = o->apart ? NULL : p->joins;
+  po->supports = o->apart ? NULL : p->supports;
 #else
   (void)o;
 #endif
@@ -113,7 +113,7 @@ static void print(const ZxEngine *e, uint64_t calls, uint32_t most) {
   uint32_t n = zx_engine_calls(e, c, most);
   for (uint32_t i = 0; i < n; i++)
     printf("  %-20s %-8s  %-18s %-28s %9.3f ms x %-5" PRIu64 " %5.1f %%  %s\n",
-           zb_printf(e->a, "%s%s", zg_op_info[c[i].op].text, c[i].joined ? "+chain" : ""), c[i].phase,
+           zb_printf(e->a, "%s%s", zg_op_info[c[i].op].text, c[i].fused ? "+pointwise" : ""), c[i].phase,
            zp_loc_text(p, c[i].loc), zg_type_text(p->graph, e->a, c[i].type),
            1e3 * c[i].seconds / (double)c[i].calls, c[i].calls, 100 * c[i].seconds / sum,
            bounded_by(&c[i].work));

@@ -1,5 +1,6 @@
-/* Kernels that kernels/cuda does not have are the CPU's, run on the GPU's thread; linked with --wrap. ZUG_TEST_CPU=1: all of
- * them are, for tests of streams and communicators: emulated products take their time. */
+/* Kernels that kernels/cuda does not have are the CPU's, run on the GPU's thread; linked with --wrap.
+ * ZUG_TEST_CPU=1: all of them are, for tests of streams and communicators: emulated products take their
+ * time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,18 +57,19 @@ size_t __wrap_zk_cuda_scratch(const ZkCall *call, int threads) {
   return most;
 }
 
-/* ZUG_TEST_SAY_FUSED=1: says which fused and batched calls there are; "fused" with a prologue or an epilogue. */
+/* ZUG_TEST_SAY_FUSED=1: says which fused and batched calls there are; "fused" with a prologue or an
+ * epilogue. */
 static void say_fused(const ZkCall *c) {
   ZkUnfused u;
-  bool batched = false, fused = c->chain && c->op != ZG_OP_CHAIN;
+  bool batched = false, fused = c->pointwise && c->op != ZG_OP_POINTWISE;
   zk_unfuse(c, &u);
   if (u.call[0].op == ZG_OP_DOT) {
     ZkDot d = zk_dot_of(&u.call[0]);
-    batched = zk_dot_stacked(&d);
+    batched = zk_dot_shares_operand(&d);
   }
   if (u.n > 1 || fused || batched)
     fprintf(stderr, "%s%s%s: %d operands, %d ops, %d results\n", batched ? "batched " : "", fused ? "fused " : "",
-            zg_op_info[c->op].text, c->nin, c->chain ? c->chain->nops : 0, c->nout);
+            zg_op_info[c->op].text, c->nin, c->pointwise ? c->pointwise->nops : 0, c->nout);
 }
 
 void __wrap_zk_cuda_prepare(const ZkEnv *env, const ZkCall *call) {

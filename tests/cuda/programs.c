@@ -1,13 +1,13 @@
 /* All programs that plans would have NVRTC make for a GPU, in one: programs.sm_80.cubin and programs.sm_90.cubin, for
  * tests/cuda/machine_code.sh to look at. programs GRAPH.zsg FILE:NAME [GRAPH.zsg FILE:NAME]...
- * Kernels are named by op: chain_3, normalize_5, normalize_grad_7. */
+ * Kernels are named by op: pointwise_3, normalize_5, normalize_grad_7. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/exec/engine/internal.h"
 
 #define ZUG_KERNELS_CPU_H /* graph.h has the numbers of ops */
-#include "kernels/cuda/chain.h"
+#include "kernels/cuda/pointwise.h"
 
 extern const char *const zk_cuda_texts[];
 
@@ -23,10 +23,10 @@ static const char *own_part(const char *text) {
 /* The program of a call; empty if it has none. */
 static ZbText text_of(const ZkCall *call) {
   ZbText t = {0};
-  if (call->op == ZG_OP_CHAIN) {
-    ZkChainShape s = zk_chain_shape(call, true);
-    zk_chain_text(&t, call, &s);
-  } else if (call->chain && (call->op == ZG_OP_NORMALIZE || call->op == ZG_OP_NORMALIZE_GRAD)) {
+  if (call->op == ZG_OP_POINTWISE) {
+    ZkPointwiseShape s = zk_pointwise_shape(call, true);
+    zk_pointwise_text(&t, call, &s);
+  } else if (call->pointwise && (call->op == ZG_OP_NORMALIZE || call->op == ZG_OP_NORMALIZE_GRAD)) {
     ZkNormShape s = zk_norm_shape(call);
     zk_norm_text(&t, call, &s);
   }
@@ -67,7 +67,7 @@ static bool collect_plan(ZbArena *a, List *l, const char *graph, const char *rec
   if (!g) return fprintf(stderr, "programs: error: %s\n", err.text), false;
   ZlProgram *program = zl_load_named(a, s, d, recipe, &lo, &name);
   const ZlRecipe *r = program ? zl_recipe(program, d, name) : NULL;
-  ZpOptions po = {.scratch = zk_cuda_scratch, .threads = 1, .joins = zk_cuda_joins};
+  ZpOptions po = {.scratch = zk_cuda_scratch, .threads = 1, .supports = zk_cuda_supports};
   ZpPlan *p = r && !zl_errors(d) ? zp_plan(a, g, r, d, &po) : NULL;
   zl_print_text(d, &messages);
   if (messages.s) fputs(messages.s, stderr);
@@ -81,7 +81,7 @@ static bool collect_plan(ZbArena *a, List *l, const char *graph, const char *rec
 static void put_all(ZbText *t, const List *l) {
   for (int i = 1; zk_cuda_texts[i - 1]; i += 2) zb_text_add(t, "%s", zk_cuda_texts[i]);
   for (int i = 0; i < l->n; i++)
-    zb_text_add(t, "#define " ZK_CHAIN_NAME " %s_%d\nnamespace n%d {\n%s}\n#undef " ZK_CHAIN_NAME "\n", l->op[i], i, i,
+    zb_text_add(t, "#define " ZK_POINTWISE_NAME " %s_%d\nnamespace n%d {\n%s}\n#undef " ZK_POINTWISE_NAME "\n", l->op[i], i, i,
                 own_part(l->text[i].s));
 }
 

@@ -49,7 +49,7 @@ typedef struct {
 
   /* ---- what planners ask: as ZpOptions has it ---- */
   size_t (*scratch)(const ZkCall *call, int threads);
-  bool (*joins)(const ZkCall *call); /* may be NULL */
+  bool (*supports)(const ZkCall *call); /* may be NULL */
 
   /* ---- memory ---- */
   void *(*alloc)(const ZkEnv *env, size_t bytes,

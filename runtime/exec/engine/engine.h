@@ -66,7 +66,7 @@ const ZxWork *zx_engine_work(const ZxEngine *e);
  * with results of one type. */
 typedef struct {
   int op;
-  bool joined; /* with a chain, in one */
+  bool fused; /* with a prologue or an epilogue */
   uint32_t loc;
   const char *phase; /* "forward", "backward", "count" */
   const ZgType *type;

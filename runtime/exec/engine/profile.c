@@ -1,5 +1,5 @@
 /* What operations had to do, beside how long they took: FLOPs, bytes, and how long that takes at the device's
- * peaks. Counted only for zx_engine_times, and by nodes: of a fused chain what goes in and comes out, of a
+ * peaks. Counted only for zx_engine_times, and by nodes: of a pointwise call what goes in and comes out, of a
  * product each operand once.
  *
  * The bound of a call is the longer of its FLOPs at the rate of large products and its bytes at the rate of
@@ -71,7 +71,7 @@ void zx_profile_node(ZxEngine *e, uint32_t segment, ZpPhase phase, uint32_t i, b
   double bytes = sends ? (double)zp_node_bytes(s, n) : moved_by(s, n, adds);
   ZxCallTime *c = &e->timed[e->timed_at[segment * ZP_PHASES + phase] + i];
   c->op = n->call.op;
-  c->joined = n->call.chain && n->call.op != ZG_OP_CHAIN;
+  c->fused = n->call.pointwise && n->call.op != ZG_OP_POINTWISE;
   c->loc = n->loc;
   c->phase = zp_phase_text[phase];
   c->type = &s->values[n->call.nout ? n->out[0] : n->in[0]].type;
@@ -82,7 +82,7 @@ void zx_profile_node(ZxEngine *e, uint32_t segment, ZpPhase phase, uint32_t i, b
 }
 
 static bool alike(const ZxCallTime *a, const ZxCallTime *b) {
-  return a->op == b->op && a->joined == b->joined && a->loc == b->loc && a->phase == b->phase &&
+  return a->op == b->op && a->fused == b->fused && a->loc == b->loc && a->phase == b->phase &&
          zg_type_eq(a->type, b->type);
 }
 

@@ -166,24 +166,24 @@ static bool lie_alike(const ZpValue *x, const ZpValue *y) {
   return same;
 }
 
-bool zp_stack_fits(const Local *l, uint32_t index) {
-  const ZpValue *v = &l->s->values[index], *first = &l->s->values[v->part[0]];
-  for (int i = 0; i < v->nparts; i++) {
-    const ZpValue *x = &l->s->values[v->part[i]];
-    bool row = x->at.place == v->at.place && x->at.index == v->at.index &&
+bool zp_group_fits(const Local *l, uint32_t index) {
+  const ZpValue *v = &l->s->values[index], *first = &l->s->values[v->member[0]];
+  for (int i = 0; i < v->nmembers; i++) {
+    const ZpValue *x = &l->s->values[v->member[i]];
+    bool behind = x->at.place == v->at.place && x->at.index == v->at.index &&
                x->at.offset == v->at.offset + (uint64_t)i * first->bytes;
-    if (!row || !lie_alike(first, x)) return fail(l, index, "is no row of its parts");
+    if (!behind || !lie_alike(first, x)) return fail(l, index, "is not contiguous in its members");
   }
-  return v->bytes == v->nparts * first->bytes || fail(l, index, "has not the bytes of its parts");
+  return v->bytes == v->nmembers * first->bytes || fail(l, index, "has not the bytes of its members");
 }
 
-/* Dense, in the order of memory; a stack has its number as the slowest axis, which is no model's. */
+/* Dense, in the order of memory; a group has its number as the slowest axis, which is no model's. */
 bool zp_view_fits(const Local *l, uint32_t index, const ZkView *w) {
   const ZpPlan *p = l->c->p;
   const ZpValue *v = &l->s->values[index];
-  int more = v->nparts > 0;
+  int more = v->nmembers > 0;
   int64_t stride = 1;
-  if (v->nparts > ZP_MAX_STACK || w->elem != v->elem || w->rank != v->type.naxes + more) return false;
+  if (v->nmembers > ZP_MAX_GROUP || w->elem != v->elem || w->rank != v->type.naxes + more) return false;
   for (int a = v->type.naxes; a-- > 0;) {
     int i = a + more;
     if (w->axis[i] != v->axis[a] || w->size[i] != v->size[a] || w->stride[i] != stride ||
@@ -191,7 +191,7 @@ bool zp_view_fits(const Local *l, uint32_t index, const ZkView *w) {
       return false;
     stride *= v->size[a];
   }
-  return !more || (w->axis[0] == p->graph->naxes && w->size[0] == v->nparts && w->stride[0] == stride);
+  return !more || (w->axis[0] == p->graph->naxes && w->size[0] == v->nmembers && w->stride[0] == stride);
 }
 
 /* ---- calls ---- */
@@ -205,25 +205,25 @@ static int64_t size_along(const ZpValue *v, uint16_t axis) {
   return 0;
 }
 
-/* Registers: results of the op that the chain is joined to, inputs, then one an instruction (kernels.h). */
-static const char *chain_wrong(const ZkCall *k) {
-  const ZkChain *c = k->chain;
-  bool joined = k->op != ZG_OP_CHAIN;
-  if (!c) return joined ? NULL : "is a chain of nothing";
-  int results = joined ? zg_op_info[k->op].nout : 0, own = joined ? zg_op_info[k->op].max_in - (c->before > 0) : 0;
+/* Registers: results of the op that it is fused to, inputs, then one an instruction (kernels.h). */
+static const char *pointwise_wrong(const ZkCall *k) {
+  const ZkPointwise *c = k->pointwise;
+  bool fused = k->op != ZG_OP_POINTWISE;
+  if (!c) return fused ? NULL : "has no pointwise function";
+  int results = fused ? zg_op_info[k->op].nout : 0, own = fused ? zg_op_info[k->op].max_in - (c->prologue > 0) : 0;
   int first = results + k->nin - own;
-  if (own > k->nin || c->nout != k->nout || c->nops > ZK_CHAIN_MAX_OPS || c->before > c->nops)
-    return "has a chain that does not fit the call";
+  if (own > k->nin || c->nout != k->nout || c->nops > ZK_POINTWISE_MAX_OPS || c->prologue > c->nops)
+    return "has a pointwise function that does not fit the call";
   for (int i = 0; i < c->nops; i++) {
-    const ZkChainOp *o = &c->ops[i];
+    const ZkPointwiseOp *o = &c->ops[i];
     const uint16_t arg[3] = {o->a, o->b, o->c};
-    if (o->op >= ZG_OP_COUNT || zg_op_info[o->op].kind != ZG_EW) return "has a chain of what is not element by element";
+    if (o->op >= ZG_OP_COUNT || zg_op_info[o->op].kind != ZG_EW) return "has a pointwise function of what is not element by element";
     for (int a = 0; a < zg_op_info[o->op].max_in; a++)
-      if (arg[a] >= first + i || (i < c->before && arg[a] < results)) return "has a chain that reads what is not made yet";
+      if (arg[a] >= first + i || (i < c->prologue && arg[a] < results)) return "has a pointwise function that reads what is not made yet";
   }
   for (int j = 0; j < c->nout; j++)
-    if (c->out[j] >= first + c->nops) return "has a chain that gives out what it does not make";
-  bool fed = !c->before || (c->feeds >= results && c->feeds < first + c->before);
+    if (c->out[j] >= first + c->nops) return "has a pointwise function that gives out what it does not make";
+  bool fed = !c->prologue || (c->operand >= results && c->operand < first + c->prologue);
   return fed ? NULL : "is fed by what is not made yet";
 }
 
@@ -241,7 +241,7 @@ const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
         if (size && size != operand(l, n, i)->size[a]) return "has operands of which one axis has two sizes";
       }
   bool linear = n->call.op == ZG_OP_SUM || n->call.op == ZG_OP_LOOKUP_GRAD || n->call.op == ZG_OP_COPY;
-  for (int i = 0; i < n->call.nin && !linear && !n->call.chain; i++)
+  for (int i = 0; i < n->call.nin && !linear && !n->call.pointwise; i++)
     for (int d = 0; d < l->c->p->mesh.ndims; d++)
       if (operand(l, n, i)->state[d].kind == 'P') return "reads a part of a sum as if it were all";
   const uint16_t *ax = n->call.ax;
@@ -250,7 +250,7 @@ const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
     return "takes padding for classes";
   if (n->call.op == ZG_OP_RENAME && size_along(operand(l, n, 0), ax[0]) != size_along(operand(l, n, 1), ax[1]))
     return "renames an axis to one of another size";
-  return chain_wrong(&n->call);
+  return pointwise_wrong(&n->call);
 }
 
 /* The engine takes it as one f32, of which ranks have parts exactly along the dims that are reduced in the end. */

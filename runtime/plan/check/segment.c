@@ -106,7 +106,7 @@ static bool may_read(const Walk *w, const ZpValue *v) {
   case ZP_AT_CARRY_IN: return w->phase == ZP_FWD || (w->phase == ZP_BWD && w->l.s->saves_carry);
   case ZP_AT_CARRY_OUT: return w->phase == ZP_FWD;
   case ZP_AT_GRAD:
-    return w->phase == ZP_BWD && w->n->call.op == ZG_OP_CHAIN; /* to add to it: reads_gradient */
+    return w->phase == ZP_BWD && w->n->call.op == ZG_OP_POINTWISE; /* to add to it: reads_gradient */
   case ZP_AT_DCARRY_IN:
   case ZP_AT_DCARRY_OUT:
   case ZP_AT_SEED: return w->phase == ZP_BWD;
@@ -130,16 +130,16 @@ static bool reads_one(const Walk *w, int i, uint32_t v) {
 
 static bool reads(const Walk *w, int i) {
   const ZpValue *x = value(w, w->n->in[i]);
-  for (int k = 0; k < x->nparts; k++)
-    if (!reads_one(w, i, x->part[k])) return false;
-  return x->nparts ? zp_stack_fits(&w->l, w->n->in[i]) : reads_one(w, i, w->n->in[i]);
+  for (int k = 0; k < x->nmembers; k++)
+    if (!reads_one(w, i, x->member[k])) return false;
+  return x->nmembers ? zp_group_fits(&w->l, w->n->in[i]) : reads_one(w, i, w->n->in[i]);
 }
 
 /* ---- results ---- */
 /* Reads each element before it writes there; of cross-entropy's gradient, that of the logits. */
 static bool in_place(const ZpNode *n, int operand) {
-  if (n->call.op == ZG_OP_XENT_GRAD) return operand == 0 && !n->call.chain;
-  return n->call.op == ZG_OP_CHAIN || n->call.op == ZG_OP_ALL_REDUCE || n->call.op == ZG_OP_LOCAL_PAD;
+  if (n->call.op == ZG_OP_XENT_GRAD) return operand == 0 && !n->call.pointwise;
+  return n->call.op == ZG_OP_POINTWISE || n->call.op == ZG_OP_ALL_REDUCE || n->call.op == ZG_OP_LOCAL_PAD;
 }
 
 static bool may_write(const Walk *w, const ZpValue *x) {
@@ -161,11 +161,11 @@ static bool makes_all(const ZpNode *n) {
   return n->call.op == ZG_OP_DOT || n->call.op == ZG_OP_DOT_BIAS_GRAD || n->call.op == ZG_OP_SUM;
 }
 
-/* A result adds to a gradient: by itself, or as a chain that reads it. */
+/* A result adds to a gradient: by itself, or by a pointwise node that reads it. */
 static bool adds(const Walk *w, const ZpValue *x) {
   const ZpNode *n = w->n;
   if (n->call.accumulate) return makes_all(n) || n->call.op == ZG_OP_LOOKUP_GRAD;
-  for (int i = 0; n->call.op == ZG_OP_CHAIN && i < n->call.nin; i++)
+  for (int i = 0; n->call.op == ZG_OP_POINTWISE && i < n->call.nin; i++)
     if (same_bytes(x, value(w, n->in[i]))) return true;
   return false;
 }
@@ -190,16 +190,16 @@ static bool writes_one(const Walk *w, int j, uint32_t v) {
 static bool writes(Walk *w, int j) {
   uint32_t v = w->n->out[j];
   const ZpValue *x = value(w, v);
-  if (!x->nparts) {
+  if (!x->nmembers) {
     if (!writes_one(w, j, v)) return false;
     put(w, x->at.place, x->at.offset, end_of(x), v);
     return true;
   }
-  for (int k = 0; k < x->nparts; k++)
-    if (!writes_one(w, j, x->part[k])) return false;
-  if (!zp_stack_fits(&w->l, v)) return false;
-  for (int k = 0; k < x->nparts; k++)
-    put(w, x->at.place, value(w, x->part[k])->at.offset, end_of(value(w, x->part[k])), x->part[k]);
+  for (int k = 0; k < x->nmembers; k++)
+    if (!writes_one(w, j, x->member[k])) return false;
+  if (!zp_group_fits(&w->l, v)) return false;
+  for (int k = 0; k < x->nmembers; k++)
+    put(w, x->at.place, value(w, x->member[k])->at.offset, end_of(value(w, x->member[k])), x->member[k]);
   return true;
 }
 
@@ -209,12 +209,12 @@ static bool begins(Walk *w) {
   const ZpBucket *first = NULL;
   for (int j = 0; j < n->call.nout; j++) {
     const ZpValue *x = value(w, n->out[j]);
-    uint32_t m = x->nparts ? x->nparts : 1;
+    uint32_t m = x->nmembers ? x->nmembers : 1;
     if (n->sets && (x->at.place != ZP_AT_GRAD || !makes_all(n) || !n->call.accumulate))
       return fail(w, "begins what is no gradient, or not all of one");
     if (x->at.place != ZP_AT_GRAD) continue;
     for (uint32_t k = 0; k < m; k++) {
-      bool *set = &w->set[zp_slice_at(&w->l, x->nparts ? value(w, x->part[k]) : x)->param];
+      bool *set = &w->set[zp_slice_at(&w->l, x->nmembers ? value(w, x->member[k]) : x)->param];
       if (n->sets && *set) return fail(w, "begins a gradient to which something has been added");
       *set = true;
     }
@@ -261,22 +261,22 @@ static bool form(const Walk *w) {
   return true;
 }
 
-/* Values of one stack go through one call: all of the node's are single, or stacks of one height. */
-static bool heights(const Walk *w) {
+/* A batched call: all of the node's values are groups of one size, but for the operand that is shared. */
+static bool group_sizes(const Walk *w) {
   const ZpNode *n = w->n;
-  uint8_t high = n->call.nout ? value(w, n->out[0])->nparts : 0;
+  uint8_t size = n->call.nout ? value(w, n->out[0])->nmembers : 0;
   for (int i = 0; i < n->call.nin; i++)
-    if (value(w, n->in[i])->nparts && value(w, n->in[i])->nparts != high)
-      return fail(w, "has stacks of different heights");
+    if (value(w, n->in[i])->nmembers && value(w, n->in[i])->nmembers != size)
+      return fail(w, "has groups of different sizes");
   for (int j = 0; j < n->call.nout; j++)
-    if (value(w, n->out[j])->nparts != high) return fail(w, "has stacks of different heights");
+    if (value(w, n->out[j])->nmembers != size) return fail(w, "has groups of different sizes");
   bool gemm = n->call.op == ZG_OP_DOT || n->call.op == ZG_OP_DOT_BIAS_GRAD;
-  return !high || gemm || fail(w, "is a stack of others than products");
+  return !size || gemm || fail(w, "is a group of others than GEMMs");
 }
 
 static bool node(Walk *w) {
   const ZpNode *n = w->n;
-  if (!form(w) || !heights(w)) return false;
+  if (!form(w) || !group_sizes(w)) return false;
   for (int i = 0; i < n->call.nin; i++)
     if (!reads(w, i)) return false;
   const char *wrong = zg_op_info[n->call.op].kind == ZG_SINK ? zp_sink_wrong(&w->l, n)

@@ -1,17 +1,18 @@
-/* GEMMs that share one operand become one batched GEMM if their other tensors are contiguous: q, k and v of one x, gate and up,
- * the gradients of their weights.
+/* GEMMs that share one operand become one batched GEMM if their other tensors are contiguous: q, k and v of
+ * one x, gate and up, the gradients of their weights.
  *
- * Such GEMMs agree in everything but which tensors they read and make. The batched GEMM has one axis more, the slowest, which
- * numbers them; the shared operand lacks it. Weights and gradients are contiguous if they are declared one after the other;
- * memory.c is asked to make other tensors so. Hence two passes:
+ * Such GEMMs agree in everything but which tensors they read and make. The batched GEMM has one axis more,
+ * the slowest, which numbers them; the shared operand lacks it. Weights and gradients are contiguous if they
+ * are declared one after the other; memory.c is asked to make other tensors so. Hence two passes:
  *
  * zp_group_gemms   before anything is placed, moves such GEMMs to the first of them, in the order of their parameters. They are
  *                  a *group*: until the second pass, nodes that run as one unit. A node that makes what they read is asked to
  *                  make it contiguous. The device is shown the batched call and says whether it wants it.
  * zp_batch_gemms   when all is placed, makes one node of every group whose tensors are contiguous. Of the other groups only the
- *                  order is left. The values of the batched node name the values that they consist of (ZpValue: part).
+ *                  order is left. The values of the batched node name the values that they consist of (ZpValue: member).
  *
- * Example: q[b s h] = dot(x, wq), k = dot(x, wk), v = dot(x, wv) become qkv[3 b s h] = dot(x[b s e], w[3 e h]). */
+ * Example: q[b s h] = dot(x, wq), k = dot(x, wk), v = dot(x, wv) become qkv[3 b s h] = dot(x[b s e], w[3 e
+ * h]). */
 #include "runtime/plan/local/batch_gemms.h"
 
 #include <string.h>
@@ -52,12 +53,13 @@ ZkCall zp_batched_call(const ZpPlan *p, const ZpSegment *s, const ZpNode *group,
 }
 
 /* ---- which go together ---- */
-static bool same_program(const ZkChain *a, const ZkChain *b) {
+static bool same_function(const ZkPointwise *a, const ZkPointwise *b) {
   if (!a || !b) return !a && !b;
   bool same = a->nops == b->nops && a->nout == b->nout && !memcmp(a->out, b->out, a->nout * sizeof *a->out);
   for (int i = 0; same && i < a->nops; i++) {
-    const ZkChainOp *x = &a->ops[i], *y = &b->ops[i];
-    same = x->op == y->op && x->a == y->a && x->b == y->b && x->c == y->c && x->elem == y->elem && x->num == y->num;
+    const ZkPointwiseOp *x = &a->ops[i], *y = &b->ops[i];
+    same = x->op == y->op && x->a == y->a && x->b == y->b && x->c == y->c && x->elem == y->elem &&
+           x->num == y->num;
   }
   return same;
 }
@@ -66,7 +68,8 @@ static bool same_program(const ZkChain *a, const ZkChain *b) {
 static bool may_be_contiguous(const ZpRewrite *r, uint32_t x, uint32_t y) {
   const ZpValue *v = zp_value(r, x), *w = zp_value(r, y);
   bool room = v->type.naxes < ZK_MAX_AXES; /* for one axis more */
-  bool same = v->at.place == w->at.place && v->at.index == w->at.index && r->needed_later[x] == r->needed_later[y];
+  bool same =
+      v->at.place == w->at.place && v->at.index == w->at.index && r->needed_later[x] == r->needed_later[y];
   return x != y && room && same && zp_same_layout(v, w);
 }
 
@@ -76,9 +79,10 @@ static bool is_gemm(const ZpNode *n) { return n->call.op == ZG_OP_DOT || n->call
  * shared. */
 static bool alike(const ZpRewrite *r, const ZpNode *i, const ZpNode *m) {
   const ZkCall *a = &i->call, *b = &m->call;
-  if (!is_gemm(i) || a->op != b->op || a->nin != b->nin || a->nout != b->nout || a->nax != b->nax) return false;
+  if (!is_gemm(i) || a->op != b->op || a->nin != b->nin || a->nout != b->nout || a->nax != b->nax)
+    return false;
   if (a->accumulate != b->accumulate || memcmp(a->ax, b->ax, a->nax * sizeof *a->ax)) return false;
-  if (!same_program(a->chain, b->chain)) return false;
+  if (!same_function(a->pointwise, b->pointwise)) return false;
   bool first = i->in[0] == m->in[0], second = i->in[1] == m->in[1] && a->op == ZG_OP_DOT;
   if (first == second) return false;
   for (int l = 0; l < a->nin; l++)
@@ -96,13 +100,16 @@ static bool may_rise(const ZpRewrite *r, uint32_t m, uint32_t i) {
 
 /* ---- groups ---- */
 /* A node's values: its inputs, then its results. */
-static uint32_t value_of(const ZpNode *n, int l) { return l < n->call.nin ? n->in[l] : n->out[l - n->call.nin]; }
+static uint32_t value_of(const ZpNode *n, int l) {
+  return l < n->call.nin ? n->in[l] : n->out[l - n->call.nin];
+}
 
 /* The value by whose offset a group is ordered: a parameter or a gradient, else the first result. */
 static int key_of(const ZpRewrite *r, const ZpNode *group) {
   for (int l = 0; l < group->call.nin + group->call.nout; l++) {
     uint8_t place = zp_value(r, value_of(group, l))->at.place;
-    if ((l >= group->call.nin || !shared(group, l)) && (place == ZP_AT_PARAM || place == ZP_AT_GRAD)) return l;
+    if ((l >= group->call.nin || !shared(group, l)) && (place == ZP_AT_PARAM || place == ZP_AT_GRAD))
+      return l;
   }
   return group->call.nin;
 }
@@ -111,7 +118,9 @@ static void sort_group(const ZpRewrite *r, ZpNode *group, uint32_t n) {
   int key = key_of(r, group);
   for (uint32_t i = 1; i < n; i++)
     for (uint32_t j = i; j > 0; j--) {
-      if (zp_value(r, value_of(&group[j], key))->at.offset >= zp_value(r, value_of(&group[j - 1], key))->at.offset) break;
+      if (zp_value(r, value_of(&group[j], key))->at.offset >=
+          zp_value(r, value_of(&group[j - 1], key))->at.offset)
+        break;
       ZpNode swap = group[j];
       group[j] = group[j - 1], group[j - 1] = swap;
     }
@@ -128,11 +137,12 @@ static void move_group(ZpRewrite *r, const uint32_t *which, const ZpNode *group,
   zp_set_nodes(r, r->nodes, r->n);
 }
 
-/* What the group reads and one node makes should be contiguous. A pointwise node takes its operands' memory instead. */
+/* What the group reads and one node makes should be contiguous. A pointwise node takes its operands' memory
+ * instead. */
 static void ask_for_contiguous(const ZpRewrite *r, ZpGemmGroups *g, const ZpNode *group, uint32_t n) {
   for (int l = 0; l < group->call.nin; l++) {
     uint32_t m = r->maker[group->in[l]];
-    bool one = m != ZP_NONE && !shared(group, l) && r->nodes[m].call.op != ZG_OP_CHAIN;
+    bool one = m != ZP_NONE && !shared(group, l) && r->nodes[m].call.op != ZG_OP_POINTWISE;
     for (uint32_t i = 1; i < n; i++) one = one && r->maker[group[i].in[l]] == m;
     if (one && zp_unplaced(r, group->in[l])) g->contiguous[r->nodes[m].out[0]] = true;
   }
@@ -142,7 +152,7 @@ static void ask_for_contiguous(const ZpRewrite *r, ZpGemmGroups *g, const ZpNode
 static uint32_t find_group(const ZpRewrite *r, uint32_t i, uint32_t *which) {
   uint32_t count = 1;
   which[0] = i;
-  for (uint32_t m = i + 1; m < r->n && count < ZP_MAX_STACK; m++) {
+  for (uint32_t m = i + 1; m < r->n && count < ZP_MAX_GROUP; m++) {
     bool fits = may_rise(r, m, i);
     for (uint32_t j = 0; j < count; j++) fits = fits && alike(r, &r->nodes[which[j]], &r->nodes[m]);
     if (fits) which[count++] = m;
@@ -152,13 +162,13 @@ static uint32_t find_group(const ZpRewrite *r, uint32_t i, uint32_t *which) {
 
 void zp_group_gemms(ZpRewrite *r, ZpGemmGroups *g) {
   for (uint32_t i = 0; i < r->n; i++) {
-    uint32_t which[ZP_MAX_STACK], count = find_group(r, i, which);
+    uint32_t which[ZP_MAX_GROUP], count = find_group(r, i, which);
     if (count == 1) continue;
-    ZpNode group[ZP_MAX_STACK];
+    ZpNode group[ZP_MAX_GROUP];
     for (uint32_t j = 0; j < count; j++) group[j] = r->nodes[which[j]];
     sort_group(r, group, count);
     ZkCall c = zp_batched_call(r->b->p, r->s, group, count);
-    if (!r->b->o->joins(&c)) continue;
+    if (!r->b->o->supports(&c)) continue;
     g->group[group->out[0]] = (uint8_t)count;
     move_group(r, which, group, count);
     ask_for_contiguous(r, g, group, count);
@@ -172,14 +182,15 @@ static bool contiguous(const ZpRewrite *r, const ZpNode *group, uint32_t n, int 
   for (uint32_t i = 0; i < n; i++) {
     part[i] = value_of(&group[i], l);
     const ZpValue *x = zp_value(r, part[i ? i - 1 : 0]), *y = zp_value(r, part[i]);
-    bool behind = y->at.place == x->at.place && y->at.index == x->at.index && y->at.offset == x->at.offset + x->bytes;
+    bool behind =
+        y->at.place == x->at.place && y->at.index == x->at.index && y->at.offset == x->at.offset + x->bytes;
     if (i && !behind) return false;
   }
   return true;
 }
 
 static bool all_contiguous(const ZpRewrite *r, const ZpNode *group, uint32_t n) {
-  uint32_t part[ZP_MAX_STACK];
+  uint32_t part[ZP_MAX_GROUP];
   for (int l = 0; l < group->call.nin + group->call.nout; l++)
     if ((l >= group->call.nin || !shared(group, l)) && !contiguous(r, group, n, l, part)) return false;
   for (uint32_t i = 1; i < n; i++)
@@ -197,8 +208,8 @@ static ZpNode batched_node(ZpRewrite *r, const ZpNode *group, uint32_t n) {
     if (in && shared(group, l)) continue;
     ZpValue w = s->values[value_of(group, l)];
     w.bytes *= n;
-    w.nparts = (uint8_t)n;
-    contiguous(r, group, n, l, w.part);
+    w.nmembers = (uint8_t)n;
+    contiguous(r, group, n, l, w.member);
     ZB_PUSH(r->b->p->arena, s->values, s->nvalues, w);
     *(in ? &to.in[l] : &to.out[l - group->call.nin]) = s->nvalues - 1;
   }

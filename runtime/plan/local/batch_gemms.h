@@ -6,7 +6,8 @@
 
 /* Nodes are known by their first result, since their numbers change until all is placed. */
 typedef struct {
-  uint8_t *group;   /* by value: the node that makes it and those behind it, so many in all, are a group; 0: it begins none */
+  uint8_t *
+      group; /* by value: the node that makes it and those behind it, so many in all, are a group; 0: it begins none */
   bool *contiguous; /* by value: the results of the node that makes it should lie one behind the other */
   uint32_t nvalues; /* values that were there when groups were made */
 } ZpGemmGroups;

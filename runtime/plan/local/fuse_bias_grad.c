@@ -1,16 +1,18 @@
-/* The gradient of a bias is summed by the dot that makes the gradient of its weight. Both go over the same cotangent, along
- * the same axes: where the device does the two in one call, the second reading costs nothing.
+/* The gradient of a bias is summed by the dot that makes the gradient of its weight. Both go over the same
+ * cotangent, along the same axes: where the device does the two in one call, the second reading costs
+ * nothing.
  *
  * Needs a backward list whose gradients are placed, and provides the same. The dot keeps its place.
  *
- * Example: dw[i o] = dot[batch](x, dy), db[o] = sum[batch](dy) become dw, db = dot_bias_grad[batch](x, dy). */
+ * Example: dw[i o] = dot[batch](x, dy), db[o] = sum[batch](dy) become dw, db = dot_bias_grad[batch](x,
+ * dy). */
 #include "runtime/plan/local/rewrite.h"
 
 #include <string.h>
 
 /* Whether the node does nothing but add to a gradient. */
 static bool adds_to_gradient(const ZpRewrite *r, const ZpNode *n, ZgOp op) {
-  return n->call.op == op && n->call.accumulate && !n->call.chain && !n->dims &&
+  return n->call.op == op && n->call.accumulate && !n->call.pointwise && !n->dims &&
          zp_value(r, n->out[0])->at.place == ZP_AT_GRAD;
 }
 
@@ -21,7 +23,8 @@ static bool same_axes(const ZkCall *a, const ZkCall *b) {
   return a->nax == b->nax && found == a->nax;
 }
 
-/* Whether either both gradients begin with this micro-batch or neither does: those of one unit that are staged alike. */
+/* Whether either both gradients begin with this micro-batch or neither does: those of one unit that are
+ * staged alike. */
 static bool begin_together(const ZpRewrite *r, uint32_t x, uint32_t y) {
   const ZpBucket *buckets = r->b->p->buckets;
   const ZpBucket *a = &buckets[r->s->buckets[zp_value(r, x)->at.index]];

@@ -1,19 +1,20 @@
 /* Elementwise nodes become pointwise nodes: one pass over memory for many of them.
  *
- * Needs a sharded list; provides one without elementwise nodes. A value is a *root* if it must exist in memory: another kind
- * of node, another phase or an elementwise node over a larger space reads it. Every other value is computed inside the
- * pointwise nodes of the roots that need it: cheap work is done twice rather than stored. A pointwise node takes in further
- * roots over the same space if all that they read exists where it stands. So the gradients of a gated product, which share
- * their inputs, are one pass with two outputs. */
+ * Needs a sharded list; provides one without elementwise nodes. A value is a *root* if it must exist in
+ * memory: another kind of node, another phase or an elementwise node over a larger space reads it. Every
+ * other value is computed inside the pointwise nodes of the roots that need it: cheap work is done twice
+ * rather than stored. A pointwise node takes in further roots over the same space if all that they read
+ * exists where it stands. So the gradients of a gated product, which share their inputs, are one pass with
+ * two outputs. */
 #include "runtime/plan/local/rewrite.h"
 
 #include <string.h>
 
-#define LOOK_BACK 8               /* earlier pointwise nodes that a root may go into */
-#define INPUT(i) (-(int)(i) - 1)  /* operand: an input of the node; otherwise the index of an instruction */
+#define LOOK_BACK 8            /* earlier pointwise nodes that a root may go into */
+#define INPUT(i) (-(int)(i)-1) /* operand: an input of the node; otherwise the index of an instruction */
 
 typedef struct {
-  ZkChainOp op;
+  ZkPointwiseOp op;
   int arg[3];
   uint32_t value;
 } Instr;
@@ -23,7 +24,7 @@ typedef struct {
   ZgType space;
   uint32_t in[ZK_MAX_IN]; /* values */
   uint32_t nin;
-  Instr instr[ZK_CHAIN_MAX_OPS];
+  Instr instr[ZK_POINTWISE_MAX_OPS];
   uint32_t ninstr;
   uint32_t out[ZK_MAX_OUT]; /* values */
   int out_instr[ZK_MAX_OUT];
@@ -52,7 +53,8 @@ static void find_roots(Fuse *f) {
     for (int k = 0; k < n->call.nin; k++) {
       const ZpNode *m = ew_of(f, n->in[k]);
       if (!m) continue;
-      bool grows = is_ew(n) && !zp_same_space(&zp_value(f->r, n->in[k])->type, &zp_value(f->r, n->out[0])->type);
+      bool grows =
+          is_ew(n) && !zp_same_space(&zp_value(f->r, n->in[k])->type, &zp_value(f->r, n->out[0])->type);
       if (!is_ew(n) || (grows && m->call.op != ZG_OP_FILL)) f->root[n->in[k]] = true;
     }
     for (int k = 0; is_ew(n) && k < n->call.nout; k++)
@@ -75,8 +77,8 @@ static bool add_input(Pointwise *c, uint32_t value, int *arg) {
   return true;
 }
 
-/* Makes `value` available in the node; false if it does not fit. `top`: computes it though it is a root. `limit`: inputs must
- * be made before this place of the new list. */
+/* Makes `value` available in the node; false if it does not fit. `top`: computes it though it is a root.
+ * `limit`: inputs must be made before this place of the new list. */
 static bool pull(Fuse *f, Pointwise *c, uint32_t value, bool top, uint32_t limit, int *arg) {
   int have = find_instr(c, value);
   if (have >= 0) return *arg = have, true;
@@ -86,7 +88,7 @@ static bool pull(Fuse *f, Pointwise *c, uint32_t value, bool top, uint32_t limit
              .op = {.op = n->call.op, .num = (float)n->call.num[0], .elem = zp_value(f->r, value)->elem}};
   for (int i = 0; i < n->call.nin; i++)
     if (!pull(f, c, n->in[i], false, limit, &q.arg[i])) return false;
-  if (c->ninstr == ZK_CHAIN_MAX_OPS) return false;
+  if (c->ninstr == ZK_POINTWISE_MAX_OPS) return false;
   c->instr[c->ninstr] = q;
   *arg = (int)c->ninstr++;
   return true;
@@ -141,10 +143,10 @@ static bool add_to_earlier(Fuse *f, uint32_t value) {
 
 static void put_call(const Fuse *f, const Pointwise *c, ZpNode *n) {
   ZbArena *a = f->r->b->p->arena;
-  ZkChain *k = ZB_NEW(a, ZkChain);
+  ZkPointwise *k = ZB_NEW(a, ZkPointwise);
   k->nops = (uint16_t)c->ninstr;
   k->nout = (uint16_t)c->nout;
-  k->ops = ZB_NEWN(a, ZkChainOp, c->ninstr + 1);
+  k->ops = ZB_NEWN(a, ZkPointwiseOp, c->ninstr + 1);
 #define REG(arg) (uint16_t)((arg) < 0 ? -(arg)-1 : (int)c->nin + (arg))
   for (uint32_t i = 0; i < c->ninstr; i++) {
     k->ops[i] = c->instr[i].op;
@@ -157,7 +159,7 @@ static void put_call(const Fuse *f, const Pointwise *c, ZpNode *n) {
     n->out[i] = c->out[i];
   }
 #undef REG
-  n->call.chain = k;
+  n->call.pointwise = k;
   n->call.nin = (uint8_t)c->nin;
   n->call.nout = (uint8_t)c->nout;
   memcpy(n->in, c->in, sizeof n->in);
@@ -172,12 +174,15 @@ static ZpNode new_node(Fuse *f, const ZpNode *n, uint32_t at) {
   bool fits = add_output(f, c, n->out[0], at);
   ZB_ASSERT(fits);
   f->stands[n->out[0]] = at + 1;
-  return (ZpNode){.call.op = ZG_OP_CHAIN, .loc = n->loc, .region = n->region, .split = n->split, .again = n->again};
+  return (ZpNode){
+      .call.op = ZG_OP_POINTWISE, .loc = n->loc, .region = n->region, .split = n->split, .again = n->again};
 }
 
 void zp_fuse_pointwise(ZpRewrite *r) {
   ZbArena *tmp = zb_arena_new();
-  Fuse f = {.r = r, .stands = ZB_NEWN(tmp, uint32_t, r->s->nvalues + 1), .root = ZB_NEWN(tmp, bool, r->s->nvalues + 1)};
+  Fuse f = {.r = r,
+            .stands = ZB_NEWN(tmp, uint32_t, r->s->nvalues + 1),
+            .root = ZB_NEWN(tmp, bool, r->s->nvalues + 1)};
   f.made = ZB_NEWN(tmp, Pointwise, r->n + 1);
   find_roots(&f);
   limit_size(&f, &f.made[r->n]);

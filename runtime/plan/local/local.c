@@ -71,7 +71,7 @@ static void fuse(ZpLocal *c, ZpPhase phase) {
   ZpRewrite r;
   zp_rewrite_begin(&r, c->b, c->s, phase, c->later[phase]);
   zp_fuse_pointwise(&r);
-  if (c->b->o->joins) {
+  if (c->b->o->supports) {
     zp_fuse_epilogue(&r);
     zp_fuse_prologue(&r);
     zp_fuse_xent_max(&r);

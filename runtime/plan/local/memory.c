@@ -164,13 +164,13 @@ static void release(Block *live, uint32_t *nlive, uint32_t value) {
 
 /* Which operand's memory result j of node i can take, because nothing reads it any more: one of the same layout, where the
  * kernel works element by element. So the gradient of logits takes the place of the logits. -1: none. What an instance
- * saved is its own backward's: for everybody else a slot holds the same before and after. (A joined call takes none.) */
+ * saved is its own backward's: for everybody else a slot holds the same before and after. (A fused call takes none.) */
 static int takes_place_of(const ZpLocal *c, const ZpNode *nodes, uint32_t i, int j, const uint32_t *last, bool backward) {
   const ZpNode *k = &nodes[i];
   const ZpValue *v = &c->s->values[k->out[j]];
   uint16_t op = k->call.op;
-  if (op != ZG_OP_CHAIN && op != ZG_OP_ALL_REDUCE && op != ZG_OP_LOCAL_PAD && op != ZG_OP_XENT_GRAD) return -1;
-  int n = op == ZG_OP_CHAIN ? k->call.nin : 1;
+  if (op != ZG_OP_POINTWISE && op != ZG_OP_ALL_REDUCE && op != ZG_OP_LOCAL_PAD && op != ZG_OP_XENT_GRAD) return -1;
+  int n = op == ZG_OP_POINTWISE ? k->call.nin : 1;
   for (int a = 0; a < n; a++) {
     const ZpValue *in = &c->s->values[k->in[a]];
     bool free = in->at.place == ZP_AT_TEMP || (backward && in->at.place == ZP_AT_SAVED), taken = false;
@@ -225,7 +225,7 @@ static void place_contiguous(Pack *k, const uint32_t *v, uint32_t n) {
 
 static void place_groups(Pack *k, uint32_t i, uint32_t end) {
   const ZpNode *n = &k->nodes[i];
-  uint32_t v[ZP_MAX_STACK];
+  uint32_t v[ZP_MAX_GROUP];
   for (int j = 0; end - i > 1 && j < n->call.nout; j++) {
     for (uint32_t q = i; q < end; q++) v[q - i] = k->nodes[q].out[j];
     place_contiguous(k, v, end - i);

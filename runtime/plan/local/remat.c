@@ -214,7 +214,7 @@ ZgSegment *zp_remat(const ZpBuild *b, const ZgSegment *s, bool **again) {
   for (uint32_t i = s->nforward; i < s->nnodes; i++)
     for (int k = 0; k < s->nodes[i].nin; k++)
       if (is_forward(s, s->nodes[i].in[k])) decide(&r, s->nodes[i].in[k]);
-  if (b->o->joins) keep_sums(&r);
+  if (b->o->supports) keep_sums(&r);
 
   for (uint32_t i = 0; i < s->nnodes; i++) {
     const ZgNode *n = &s->nodes[i];

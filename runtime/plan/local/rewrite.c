@@ -10,7 +10,8 @@ void zp_find_makers(const ZpNode *nodes, uint32_t n, uint32_t *maker) {
 
 /* The tables of a list as it is now. */
 static void begin_list(ZpRewrite *r) {
-  if (r->s->nvalues > r->nvalues) r->nvalues = r->s->nvalues, r->maker = ZB_NEWN(r->tmp, uint32_t, r->nvalues);
+  if (r->s->nvalues > r->nvalues)
+    r->nvalues = r->s->nvalues, r->maker = ZB_NEWN(r->tmp, uint32_t, r->nvalues);
   memset(r->dropped, 0, r->n * sizeof *r->dropped);
   memset(r->behind, 0, r->n * sizeof *r->behind);
   memset(r->maker, 0xff, r->nvalues * sizeof *r->maker);
@@ -19,7 +20,8 @@ static void begin_list(ZpRewrite *r) {
 
 void zp_rewrite_begin(ZpRewrite *r, ZpBuild *b, ZpSegment *s, ZpPhase phase, const bool *needed_later) {
   ZpList *l = &s->list[phase];
-  *r = (ZpRewrite){.b = b, .s = s, .phase = phase, .nodes = l->nodes, .n = l->n, .needed_later = needed_later};
+  *r =
+      (ZpRewrite){.b = b, .s = s, .phase = phase, .nodes = l->nodes, .n = l->n, .needed_later = needed_later};
   r->tmp = zb_arena_new();
   r->dropped = ZB_NEWN(r->tmp, bool, l->n + 1);
   r->behind = ZB_NEWN(r->tmp, ZpNode *, l->n + 1);
@@ -85,7 +87,8 @@ bool zp_collective_between(const ZpRewrite *r, uint32_t from, uint32_t to) {
 }
 
 bool zp_read_elsewhere(const ZpRewrite *r, uint32_t from, uint32_t reader, uint32_t value) {
-  return r->needed_later[value] || zp_read_between(r, from, reader, value) || zp_read_between(r, reader, r->n, value);
+  return r->needed_later[value] || zp_read_between(r, from, reader, value) ||
+         zp_read_between(r, reader, r->n, value);
 }
 
 bool zp_made_before(const ZpRewrite *r, uint32_t value, uint32_t i) {
@@ -95,5 +98,5 @@ bool zp_made_before(const ZpRewrite *r, uint32_t value, uint32_t i) {
 
 bool zp_supported(const ZpRewrite *r, ZpNode *n) {
   zp_views(r->b->p, r->s, n);
-  return r->b->o->joins(&n->call);
+  return r->b->o->supports(&n->call);
 }

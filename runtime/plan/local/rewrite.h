@@ -1,7 +1,7 @@
 /* Rewriting the node list of a phase: what every fusing pass needs, written once.
  *
- * A pass looks for nodes that one call can do, asks the device whether it has that call, writes the fused node over one
- * of them and drops the others:
+ * A pass looks for nodes that one call can do, asks the device whether it has that call, writes the fused
+ * node over one of them and drops the others:
  *
  *   uint32_t m = r->maker[r->nodes[i].in[0]];
  *   ...
@@ -9,7 +9,8 @@
  *   ...
  *   zp_compact(r);
  *
- * Nothing of a list is placed while passes go over it, but gradients and the values that other phases read. */
+ * Nothing of a list is placed while passes go over it, but gradients and the values that other phases
+ * read. */
 #ifndef ZUG_PLAN_REWRITE_H
 #define ZUG_PLAN_REWRITE_H
 
@@ -45,7 +46,9 @@ void zp_compact(ZpRewrite *r);
 /* ---- questions ---- */
 static inline const ZpValue *zp_value(const ZpRewrite *r, uint32_t v) { return &r->s->values[v]; }
 /* Whether no place is prescribed for the value. */
-static inline bool zp_unplaced(const ZpRewrite *r, uint32_t v) { return zp_value(r, v)->at.place == ZP_AT_NOWHERE; }
+static inline bool zp_unplaced(const ZpRewrite *r, uint32_t v) {
+  return zp_value(r, v)->at.place == ZP_AT_NOWHERE;
+}
 /* Whether every result of the node may come from another kind of call: it is of real numbers and unplaced. */
 bool zp_results_free(const ZpRewrite *r, const ZpNode *n);
 /* Whether a node strictly between two reads the value, or moves data between ranks. */
@@ -61,9 +64,12 @@ bool zp_supported(const ZpRewrite *r, ZpNode *n);
 /* ---- the passes, in their order ---- */
 void zp_fuse_pointwise(ZpRewrite *r); /* fuse_pointwise.c: elementwise nodes into pointwise ones */
 /* The others make calls that the device supports, and none without a device that does. */
-void zp_fuse_epilogue(ZpRewrite *r);  /* fuse_epilogue.c: an op and the pointwise node that follows it */
-void zp_fuse_prologue(ZpRewrite *r);  /* fuse_prologue.c: a pointwise node and the op along rows that follows it */
-void zp_fuse_xent_max(ZpRewrite *r);  /* fuse_xent_max.c: the maximum of logits and the sums of cross-entropy */
-void zp_fuse_bias_grad(ZpRewrite *r); /* fuse_bias_grad.c: the gradients of a weight and of a bias; backward lists alone */
+void zp_fuse_epilogue(ZpRewrite *r); /* fuse_epilogue.c: an op and the pointwise node that follows it */
+void zp_fuse_prologue(
+    ZpRewrite *r); /* fuse_prologue.c: a pointwise node and the op along rows that follows it */
+void zp_fuse_xent_max(
+    ZpRewrite *r); /* fuse_xent_max.c: the maximum of logits and the sums of cross-entropy */
+void zp_fuse_bias_grad(
+    ZpRewrite *r); /* fuse_bias_grad.c: the gradients of a weight and of a bias; backward lists alone */
 
 #endif

@@ -96,8 +96,8 @@ static Hash values(const ZpPlan *p, const ZpSegment *s) {
     add_type(&h, &v->type);
     add_states(&h, v->state, p->mesh.ndims);
     for (int k = 0; k < v->type.naxes; k++) ADD(&h, v->axis[k], U(v->size[k]));
-    ADD(&h, v->elem, v->bytes, v->at.place, v->at.index, v->at.offset, v->param, v->nparts);
-    for (int k = 0; k < v->nparts; k++) add(&h, v->part[k]);
+    ADD(&h, v->elem, v->bytes, v->at.place, v->at.index, v->at.offset, v->param, v->nmembers);
+    for (int k = 0; k < v->nmembers; k++) add(&h, v->member[k]);
   }
   for (int k = 0; k < ZP_PHASES; k++) add(&h, s->list[k].temp);
   ADD(&h, s->saved_bytes, s->saves_carry, s->carry_bytes, s->dcarry_bytes, s->carry_out_bytes,
@@ -114,10 +114,10 @@ static void add_view(Hash *h, const ZkView *v) {
     ADD(h, v->axis[i], U(v->size[i]), U(v->stride[i]), U(v->start[i]), U(v->whole[i]));
 }
 
-static void add_chain(Hash *h, const ZkChain *c) {
+static void add_pointwise(Hash *h, const ZkPointwise *c) {
   add(h, c != NULL);
   if (!c) return;
-  ADD(h, c->nops, c->nout, c->before, c->feeds);
+  ADD(h, c->nops, c->nout, c->prologue, c->operand);
   for (int i = 0; i < c->nout; i++) add(h, c->out[i]);
   for (int i = 0; i < c->nops; i++) {
     ADD(h, c->ops[i].op, c->ops[i].a, c->ops[i].b, c->ops[i].c, c->ops[i].elem);
@@ -131,7 +131,7 @@ static void add_call(Hash *h, const ZkCall *c) {
   for (int i = 0; i < 2; i++) add_double(h, c->num[i]);
   for (int i = 0; i < c->nin; i++) add_view(h, &c->in[i]);
   for (int i = 0; i < c->nout; i++) add_view(h, &c->out[i]);
-  add_chain(h, c->chain);
+  add_pointwise(h, c->pointwise);
 }
 
 static Hash nodes(const ZpList *l) {

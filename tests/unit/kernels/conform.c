@@ -169,7 +169,7 @@ static ZkElem elem_of(const Tensor *t, Mode mode, bool result) {
 }
 
 static ZkCall make_call(const Case *c) {
-  ZkCall call = {.op = (uint16_t)c->op, .chain = c->chain, .accumulate = c->accumulate};
+  ZkCall call = {.op = (uint16_t)c->op, .pointwise = c->pointwise, .accumulate = c->accumulate};
   while (c->in[call.nin].axes) call.nin++;
   while (c->out[call.nout].axes) call.nout++;
   for (const char *a = c->ax; a && *a; a++) call.ax[call.nax++] = (uint16_t)*a;

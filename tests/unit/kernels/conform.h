@@ -49,7 +49,7 @@ typedef struct {
   Tensor in[ZK_MAX_IN + 1], out[ZK_MAX_OUT + 1];
   double num[2];
   int64_t opt[2];
-  const ZkChain *chain;
+  const ZkPointwise *pointwise;
   bool accumulate;
   bool f32_only; /* not in bf16 */
   double floor;  /* absolute error allowed besides: rounding of what cancels */

@@ -1,14 +1,14 @@
-/* Chains of elementwise ops, and values made from positions. */
+/* Pointwise calls, and values made from positions. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/base.h"
 #include "tests/unit/kernels/conform.h"
 
-#define CHAIN(n_out, outs, ...)                                                                              \
-  &(ZkChain) {                                                                                               \
-    .nops = sizeof((ZkChainOp[]){__VA_ARGS__}) / sizeof(ZkChainOp), .nout = n_out, .out = outs,              \
-    .ops = (ZkChainOp[]) {                                                                                   \
+#define POINTWISE(n_out, outs, ...)                                                                          \
+  &(ZkPointwise) {                                                                                           \
+    .nops = sizeof((ZkPointwiseOp[]){__VA_ARGS__}) / sizeof(ZkPointwiseOp), .nout = n_out, .out = outs,      \
+    .ops = (ZkPointwiseOp[]) {                                                                               \
       __VA_ARGS__                                                                                            \
     }                                                                                                        \
   }
@@ -21,8 +21,8 @@
 static void sweep(int op, double lo, double hi, double tol, double floor) {
   enum { N = 4099 };
   static float x[N], y[N];
-  ZkChain chain = {.nops = 1, .nout = 1, .out = {1}, .ops = (ZkChainOp[]){{.op = (uint16_t)op}}};
-  ZkCall call = {.op = ZG_OP_CHAIN, .nin = 1, .nout = 1, .chain = &chain};
+  ZkPointwise pointwise = {.nops = 1, .nout = 1, .out = {1}, .ops = (ZkPointwiseOp[]){{.op = (uint16_t)op}}};
+  ZkCall call = {.op = ZG_OP_POINTWISE, .nin = 1, .nout = 1, .pointwise = &pointwise};
   ZkView v = {.data = x, .elem = ZK_F32, .rank = 1, .axis = {1}, .size = {N}, .stride = {1}, .whole = {N}};
   for (int i = 0; i < N; i++) x[i] = (float)(lo + (hi - lo) * i / (N - 1));
   call.in[0] = call.out[0] = v;
@@ -111,124 +111,130 @@ Test(ew, log1p) {
 Test(ew, binary) {
   static const int ops[] = {ZG_OP_ADD, ZG_OP_SUB, ZG_OP_MUL, ZG_OP_DIV, ZG_OP_MAX, ZG_OP_MIN};
   for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
-    ZkChain chain = {
-        .nops = 1, .nout = 1, .out = {2}, .ops = (ZkChainOp[]){{.op = (uint16_t)ops[i], .a = 0, .b = 1}}};
+    ZkPointwise pointwise = {
+        .nops = 1, .nout = 1, .out = {2}, .ops = (ZkPointwiseOp[]){{.op = (uint16_t)ops[i], .a = 0, .b = 1}}};
     Tensor b = {"bse", REAL, 0.5, 2, NULL};
-    CONFORM(.op = ZG_OP_CHAIN, .dims = "b=3 s=17 e=33", .in = {{"bse"}, b}, .out = {{"bse"}}, .chain = &chain,
-            .tol = EW_TOL);
+    CONFORM(.op = ZG_OP_POINTWISE, .dims = "b=3 s=17 e=33", .in = {{"bse"}, b}, .out = {{"bse"}},
+            .pointwise = &pointwise, .tol = EW_TOL);
     b.axes = "e";
-    CONFORM(.op = ZG_OP_CHAIN, .dims = "b=3 s=17 e=33", .in = {{"bse"}, b}, .out = {{"bse"}}, .chain = &chain,
-            .tol = EW_TOL);
+    CONFORM(.op = ZG_OP_POINTWISE, .dims = "b=3 s=17 e=33", .in = {{"bse"}, b}, .out = {{"bse"}},
+            .pointwise = &pointwise, .tol = EW_TOL);
     b.axes = "b";
-    CONFORM(.op = ZG_OP_CHAIN, .dims = "b=64 s=5 e=1", .in = {{"bse"}, b}, .out = {{"bse"}}, .chain = &chain,
-            .tol = EW_TOL);
+    CONFORM(.op = ZG_OP_POINTWISE, .dims = "b=64 s=5 e=1", .in = {{"bse"}, b}, .out = {{"bse"}},
+            .pointwise = &pointwise, .tol = EW_TOL);
     b.axes = "";
-    CONFORM(.op = ZG_OP_CHAIN, .dims = "b=2 s=1031", .in = {{"bs"}, b}, .out = {{"bs"}}, .chain = &chain,
-            .tol = EW_TOL);
+    CONFORM(.op = ZG_OP_POINTWISE, .dims = "b=2 s=1031", .in = {{"bs"}, b}, .out = {{"bs"}},
+            .pointwise = &pointwise, .tol = EW_TOL);
     b.axes = "be";
-    CONFORM(.op = ZG_OP_CHAIN, .dims = "b=5 s=3 e=5 f=7", .in = {{"sef"}, b}, .out = {{"bsef"}},
-            .chain = &chain, .tol = EW_TOL);
+    CONFORM(.op = ZG_OP_POINTWISE, .dims = "b=5 s=3 e=5 f=7", .in = {{"sef"}, b}, .out = {{"bsef"}},
+            .pointwise = &pointwise, .tol = EW_TOL);
     b.axes = "";
-    CONFORM(.op = ZG_OP_CHAIN, .dims = "", .in = {{""}, b}, .out = {{""}}, .chain = &chain, .tol = EW_TOL);
+    CONFORM(.op = ZG_OP_POINTWISE, .dims = "", .in = {{""}, b}, .out = {{""}}, .pointwise = &pointwise,
+            .tol = EW_TOL);
   }
 }
 
 Test(ew, pow) {
-  const ZkChain chain = {
-      .nops = 1, .nout = 1, .out = {2}, .ops = (ZkChainOp[]){{.op = ZG_OP_POW, .a = 0, .b = 1}}};
+  const ZkPointwise pointwise = {
+      .nops = 1, .nout = 1, .out = {2}, .ops = (ZkPointwiseOp[]){{.op = ZG_OP_POW, .a = 0, .b = 1}}};
   Tensor a = {"bse", REAL, 0.25, 4, NULL}, b = {"bse", REAL, -3, 3, NULL};
-  CONFORM(.op = ZG_OP_CHAIN, .dims = "b=3 s=17 e=33", .in = {a, b}, .out = {{"bse"}}, .chain = &chain,
-          .tol = EW_TOL);
+  CONFORM(.op = ZG_OP_POINTWISE, .dims = "b=3 s=17 e=33", .in = {a, b}, .out = {{"bse"}},
+          .pointwise = &pointwise, .tol = EW_TOL);
   b.axes = "e";
-  CONFORM(.op = ZG_OP_CHAIN, .dims = "b=3 s=17 e=33", .in = {a, b}, .out = {{"bse"}}, .chain = &chain,
-          .tol = EW_TOL);
+  CONFORM(.op = ZG_OP_POINTWISE, .dims = "b=3 s=17 e=33", .in = {a, b}, .out = {{"bse"}},
+          .pointwise = &pointwise, .tol = EW_TOL);
   a.axes = "";
-  CONFORM(.op = ZG_OP_CHAIN, .dims = "s=5 e=33", .in = {a, {"se"}}, .out = {{"se"}}, .chain = &chain,
-          .tol = EW_TOL);
-  CONFORM(.op = ZG_OP_CHAIN, .dims = "b=3 s=65", .in = {{"bs", REAL, -4, 4}, {"s", ID, 0, 5}},
-          .out = {{"bs"}}, .chain = &chain, .tol = EW_TOL);
+  CONFORM(.op = ZG_OP_POINTWISE, .dims = "s=5 e=33", .in = {a, {"se"}}, .out = {{"se"}},
+          .pointwise = &pointwise, .tol = EW_TOL);
+  CONFORM(.op = ZG_OP_POINTWISE, .dims = "b=3 s=65", .in = {{"bs", REAL, -4, 4}, {"s", ID, 0, 5}},
+          .out = {{"bs"}}, .pointwise = &pointwise, .tol = EW_TOL);
 }
 
 /* Values on a coarse grid, so that equality happens and no comparison hangs on a rounding. */
 Test(ew, comparisons) {
   double grid[3 * 65];
   for (int i = 0; i < 3 * 65; i++) grid[i] = (double)(zb_random_u64(1, 2, (uint64_t)i) % 5) - 2;
-  CONFORM(.op = ZG_OP_CHAIN, .dims = "b=3 s=65", .in = {{"bs", .value = grid}, {"s", ID, -2, 2}},
+  CONFORM(.op = ZG_OP_POINTWISE, .dims = "b=3 s=65", .in = {{"bs", .value = grid}, {"s", ID, -2, 2}},
           .out = {{"bs"}, {"bs"}},
-          .chain =
-              CHAIN(2, OUT(2, 3), {.op = ZG_OP_LESS, .a = 0, .b = 1}, {.op = ZG_OP_EQUAL, .a = 0, .b = 1}));
-  CONFORM(.op = ZG_OP_CHAIN, .dims = "b=3 s=65", .in = {{"bs", .value = grid}, {"s"}, {"b"}}, .out = {{"bs"}},
-          .chain = CHAIN(1, OUT(3), {.op = ZG_OP_SELECT, .a = 0, .b = 1, .c = 2}));
-  CONFORM(.op = ZG_OP_CHAIN, .dims = "b=3 s=65", .in = {{"bs", ID, -1, 2}, {"bs"}}, .out = {{"bs"}, {"bs"}},
-          .chain = CHAIN(2, OUT(2, 3), {.op = ZG_OP_KNOWN, .a = 0}, {.op = ZG_OP_MUL, .a = 1, .b = 2}));
+          .pointwise = POINTWISE(2, OUT(2, 3), {.op = ZG_OP_LESS, .a = 0, .b = 1},
+                                 {.op = ZG_OP_EQUAL, .a = 0, .b = 1}));
+  CONFORM(.op = ZG_OP_POINTWISE, .dims = "b=3 s=65", .in = {{"bs", .value = grid}, {"s"}, {"b"}},
+          .out = {{"bs"}}, .pointwise = POINTWISE(1, OUT(3), {.op = ZG_OP_SELECT, .a = 0, .b = 1, .c = 2}));
+  CONFORM(.op = ZG_OP_POINTWISE, .dims = "b=3 s=65", .in = {{"bs", ID, -1, 2}, {"bs"}},
+          .out = {{"bs"}, {"bs"}},
+          .pointwise =
+              POINTWISE(2, OUT(2, 3), {.op = ZG_OP_KNOWN, .a = 0}, {.op = ZG_OP_MUL, .a = 1, .b = 2}));
 }
 
 Test(ew, casts) { /* of an operand: rounding what is already rounded differently would be off by one place */
-  CONFORM(.op = ZG_OP_CHAIN, .dims = "b=3 s=65", .in = {{"bs", EXACT}},
+  CONFORM(.op = ZG_OP_POINTWISE, .dims = "b=3 s=65", .in = {{"bs", EXACT}},
           .out = {{"bs", EXACT}, {"bs", EXACT}, {"bs", EXACT}},
-          .chain = CHAIN(3, OUT(1, 2, 3), {.op = ZG_OP_CAST, .a = 0, .elem = ZK_BF16},
-                         {.op = ZG_OP_CAST, .a = 0, .elem = ZK_F32}, {.op = ZG_OP_STOP, .a = 0}));
-  CONFORM(.op = ZG_OP_CHAIN, .dims = "s=65", .in = {{"s", EXACT, -9, 9}}, .out = {{"s", ID}},
-          .chain = CHAIN(1, OUT(1), {.op = ZG_OP_CAST, .a = 0, .elem = ZK_I32}));
+          .pointwise = POINTWISE(3, OUT(1, 2, 3), {.op = ZG_OP_CAST, .a = 0, .elem = ZK_BF16},
+                                 {.op = ZG_OP_CAST, .a = 0, .elem = ZK_F32}, {.op = ZG_OP_STOP, .a = 0}));
+  CONFORM(.op = ZG_OP_POINTWISE, .dims = "s=65", .in = {{"s", EXACT, -9, 9}}, .out = {{"s", ID}},
+          .pointwise = POINTWISE(1, OUT(1), {.op = ZG_OP_CAST, .a = 0, .elem = ZK_I32}));
 }
 
-/* ---- real chains; tolerance: some roundings ------------------ */
-#define CHAIN_TOL 2e-6
+/* ---- real pointwise functions; tolerance: some roundings ------------------ */
+#define POINTWISE_TOL 2e-6
 
 /* 0.5 x (1 + tanh(k (x + 0.044715 x^3))) + bias, and the sum under the tanh */
 Test(ew, gelu) {
-  CONFORM(.op = ZG_OP_CHAIN, .dims = "b=2 s=17 f=65", .in = {{"bsf"}, {"f"}}, .out = {{"bsf"}, {"bsf"}},
-          .tol = CHAIN_TOL,
-          .chain = CHAIN(2, OUT(14, 8), {.op = ZG_OP_MUL, .a = 0, .b = 0}, {.op = ZG_OP_MUL, .a = 2, .b = 0},
-                         {.op = ZG_OP_FILL, .num = 0.044715f}, {.op = ZG_OP_MUL, .a = 3, .b = 4},
-                         {.op = ZG_OP_ADD, .a = 0, .b = 5}, {.op = ZG_OP_FILL, .num = 0.79788456f},
-                         {.op = ZG_OP_MUL, .a = 6, .b = 7}, {.op = ZG_OP_TANH, .a = 8},
-                         {.op = ZG_OP_FILL, .num = 1}, {.op = ZG_OP_ADD, .a = 9, .b = 10},
-                         {.op = ZG_OP_MUL, .a = 11, .b = 0}, {.op = ZG_OP_FILL, .num = 0.5f},
-                         {.op = ZG_OP_MUL, .a = 12, .b = 13}));
+  CONFORM(.op = ZG_OP_POINTWISE, .dims = "b=2 s=17 f=65", .in = {{"bsf"}, {"f"}}, .out = {{"bsf"}, {"bsf"}},
+          .tol = POINTWISE_TOL,
+          .pointwise = POINTWISE(2, OUT(14, 8), {.op = ZG_OP_MUL, .a = 0, .b = 0},
+                                 {.op = ZG_OP_MUL, .a = 2, .b = 0}, {.op = ZG_OP_FILL, .num = 0.044715f},
+                                 {.op = ZG_OP_MUL, .a = 3, .b = 4}, {.op = ZG_OP_ADD, .a = 0, .b = 5},
+                                 {.op = ZG_OP_FILL, .num = 0.79788456f}, {.op = ZG_OP_MUL, .a = 6, .b = 7},
+                                 {.op = ZG_OP_TANH, .a = 8}, {.op = ZG_OP_FILL, .num = 1},
+                                 {.op = ZG_OP_ADD, .a = 9, .b = 10}, {.op = ZG_OP_MUL, .a = 11, .b = 0},
+                                 {.op = ZG_OP_FILL, .num = 0.5f}, {.op = ZG_OP_MUL, .a = 12, .b = 13}));
 }
 
 /* The gradient of silu times up: four operands, three results, one of them an intermediate */
 Test(ew, swiglu_grad) {
-  CONFORM(.op = ZG_OP_CHAIN, .dims = "b=3 s=5 f=130", .in = {{"bsf"}, {"bsf"}, {"bsf"}, {"bs"}},
-          .out = {{"bsf"}, {"bsf"}, {"bsf"}}, .tol = CHAIN_TOL,
-          .chain = CHAIN(3, OUT(15, 9, 8), {.op = ZG_OP_NEG, .a = 0}, {.op = ZG_OP_EXP, .a = 4},
-                         {.op = ZG_OP_FILL, .num = 1}, {.op = ZG_OP_ADD, .a = 5, .b = 6},
-                         {.op = ZG_OP_DIV, .a = 6, .b = 7}, /* sigmoid */
-                         {.op = ZG_OP_MUL, .a = 0, .b = 8}, {.op = ZG_OP_MUL, .a = 2, .b = 3},
-                         {.op = ZG_OP_SUB, .a = 6, .b = 8}, {.op = ZG_OP_MUL, .a = 9, .b = 11},
-                         {.op = ZG_OP_ADD, .a = 12, .b = 8}, {.op = ZG_OP_MUL, .a = 10, .b = 1},
-                         {.op = ZG_OP_MUL, .a = 13, .b = 14}));
+  CONFORM(.op = ZG_OP_POINTWISE, .dims = "b=3 s=5 f=130", .in = {{"bsf"}, {"bsf"}, {"bsf"}, {"bs"}},
+          .out = {{"bsf"}, {"bsf"}, {"bsf"}}, .tol = POINTWISE_TOL,
+          .pointwise = POINTWISE(3, OUT(15, 9, 8), {.op = ZG_OP_NEG, .a = 0}, {.op = ZG_OP_EXP, .a = 4},
+                                 {.op = ZG_OP_FILL, .num = 1}, {.op = ZG_OP_ADD, .a = 5, .b = 6},
+                                 {.op = ZG_OP_DIV, .a = 6, .b = 7}, /* sigmoid */
+                                 {.op = ZG_OP_MUL, .a = 0, .b = 8}, {.op = ZG_OP_MUL, .a = 2, .b = 3},
+                                 {.op = ZG_OP_SUB, .a = 6, .b = 8}, {.op = ZG_OP_MUL, .a = 9, .b = 11},
+                                 {.op = ZG_OP_ADD, .a = 12, .b = 8}, {.op = ZG_OP_MUL, .a = 10, .b = 1},
+                                 {.op = ZG_OP_MUL, .a = 13, .b = 14}));
 }
 
 Test(ew, edges) {
   /* no operands; the same register twice; an operand as a result; a register nobody reads */
-  CONFORM(.op = ZG_OP_CHAIN, .dims = "b=3 s=33", .out = {{"bs"}, {"bs"}},
-          .chain = CHAIN(2, OUT(0, 1), {.op = ZG_OP_FILL, .num = 2.5f}, {.op = ZG_OP_AXSIZE, .num = 33}));
-  CONFORM(.op = ZG_OP_CHAIN, .dims = "b=3 s=700", .in = {{"bs"}, {"b"}},
+  CONFORM(.op = ZG_OP_POINTWISE, .dims = "b=3 s=33", .out = {{"bs"}, {"bs"}},
+          .pointwise =
+              POINTWISE(2, OUT(0, 1), {.op = ZG_OP_FILL, .num = 2.5f}, {.op = ZG_OP_AXSIZE, .num = 33}));
+  CONFORM(.op = ZG_OP_POINTWISE, .dims = "b=3 s=700", .in = {{"bs"}, {"b"}},
           .out = {{"bs"}, {"bs"}, {"bs"}, {"bs"}}, .tol = EW_TOL,
-          .chain = CHAIN(4, OUT(3, 3, 0, 1), {.op = ZG_OP_EXP, .a = 0}, {.op = ZG_OP_ADD, .a = 0, .b = 1}));
-  CONFORM(.op = ZG_OP_CHAIN, .dims = "b=3 s=65 e=5", .in = {{"b"}, {"e"}, {""}}, .out = {{"bse"}, {"bse"}},
-          .tol = EW_TOL,
-          .chain = CHAIN(2, OUT(6, 5), {.op = ZG_OP_BROADCAST, .a = 0}, {.op = ZG_OP_MUL, .a = 2, .b = 2},
-                         {.op = ZG_OP_MUL, .a = 0, .b = 1}, {.op = ZG_OP_ADD, .a = 5, .b = 4}));
-  CONFORM(.op = ZG_OP_CHAIN, .dims = "s=0 b=3", .in = {{"bs"}}, .out = {{"bs"}},
-          .chain = CHAIN(1, OUT(1), {.op = ZG_OP_NEG, .a = 0}));
+          .pointwise =
+              POINTWISE(4, OUT(3, 3, 0, 1), {.op = ZG_OP_EXP, .a = 0}, {.op = ZG_OP_ADD, .a = 0, .b = 1}));
+  CONFORM(.op = ZG_OP_POINTWISE, .dims = "b=3 s=65 e=5", .in = {{"b"}, {"e"}, {""}},
+          .out = {{"bse"}, {"bse"}}, .tol = EW_TOL,
+          .pointwise =
+              POINTWISE(2, OUT(6, 5), {.op = ZG_OP_BROADCAST, .a = 0}, {.op = ZG_OP_MUL, .a = 2, .b = 2},
+                        {.op = ZG_OP_MUL, .a = 0, .b = 1}, {.op = ZG_OP_ADD, .a = 5, .b = 4}));
+  CONFORM(.op = ZG_OP_POINTWISE, .dims = "s=0 b=3", .in = {{"bs"}}, .out = {{"bs"}},
+          .pointwise = POINTWISE(1, OUT(1), {.op = ZG_OP_NEG, .a = 0}));
 }
 
 /* Twelve operands with every subset of three axes, and as many ops as fit. */
-Test(ew, long_chain) {
-  ZkChainOp ops[ZK_CHAIN_MAX_OPS];
-  ZkChain chain = {.nops = ZK_CHAIN_MAX_OPS, .nout = 4, .out = {75, 40, 12, 60}, .ops = ops};
-  for (int i = 0; i < ZK_CHAIN_MAX_OPS;
+Test(ew, long_pointwise) {
+  ZkPointwiseOp ops[ZK_POINTWISE_MAX_OPS];
+  ZkPointwise pointwise = {.nops = ZK_POINTWISE_MAX_OPS, .nout = 4, .out = {75, 40, 12, 60}, .ops = ops};
+  for (int i = 0; i < ZK_POINTWISE_MAX_OPS;
        i++) { /* averages of the register before and another: stay moderate */
     uint16_t other = (uint16_t)(zb_random_u64(5, 5, (uint64_t)i) % (uint64_t)(12 + i));
-    ops[i] = i % 4 == 3 ? (ZkChainOp){.op = ZG_OP_TANH, .a = (uint16_t)(11 + i)}
-                        : (ZkChainOp){.op = (uint16_t)(i % 4 == 1 ? ZG_OP_SUB : ZG_OP_ADD),
-                                      .a = (uint16_t)(11 + i),
-                                      .b = other};
+    ops[i] = i % 4 == 3 ? (ZkPointwiseOp){.op = ZG_OP_TANH, .a = (uint16_t)(11 + i)}
+                        : (ZkPointwiseOp){.op = (uint16_t)(i % 4 == 1 ? ZG_OP_SUB : ZG_OP_ADD),
+                                          .a = (uint16_t)(11 + i),
+                                          .b = other};
   }
-  CONFORM(.op = ZG_OP_CHAIN, .dims = "b=3 s=17 e=33",
+  CONFORM(.op = ZG_OP_POINTWISE, .dims = "b=3 s=17 e=33",
           .in = {{"bse"},
                  {"bs"},
                  {"be"},
@@ -241,10 +247,12 @@ Test(ew, long_chain) {
                  {"es"},
                  {"seb"},
                  {"b", ID, 0, 4}},
-          .out = {{"bse"}, {"bse"}, {"bse"}, {"bse"}}, .chain = &chain, .tol = 1e-5); /* 64 roundings */
+          .out = {{"bse"}, {"bse"}, {"bse"}, {"bse"}}, .pointwise = &pointwise,
+          .tol = 1e-5); /* 64 roundings */
 }
 
-/* An output may share memory with an operand that lies alike, even if it is made before the operand is last read. */
+/* An output may share memory with an operand that lies alike, even if it is made before the operand is last
+ * read. */
 Test(ew, in_place) {
   enum { N = 1500 };
   static float x[N], y[N], old[N];
@@ -252,13 +260,13 @@ Test(ew, in_place) {
   ZkView v = {.data = x, .elem = ZK_F32, .rank = 1, .axis = {1}, .size = {N}, .stride = {1}, .whole = {N}};
   ZkView w = v;
   w.data = y;
-  ZkCall call = {
-      .op = ZG_OP_CHAIN,
-      .nin = 1,
-      .nout = 2,
-      .in = {v},
-      .out = {v, w},
-      .chain = CHAIN(2, OUT(1, 2), {.op = ZG_OP_MUL, .a = 0, .b = 0}, {.op = ZG_OP_ADD, .a = 1, .b = 0})};
+  ZkCall call = {.op = ZG_OP_POINTWISE,
+                 .nin = 1,
+                 .nout = 2,
+                 .in = {v},
+                 .out = {v, w},
+                 .pointwise = POINTWISE(2, OUT(1, 2), {.op = ZG_OP_MUL, .a = 0, .b = 0},
+                                        {.op = ZG_OP_ADD, .a = 1, .b = 0})};
   run_call(&call, backend.ways - 1);
   for (int i = 0; i < N; i++) {
     double square = (double)old[i] * (double)old[i];

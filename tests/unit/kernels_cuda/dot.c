@@ -1,4 +1,5 @@
-/* Products: what the CPU's cases do not reach, and the way through cuBLASLt, with another one behind it (fake_lt.h). */
+/* Products: what the CPU's cases do not reach, and the way through cuBLASLt, with another one behind it
+ * (fake_lt.h). */
 #include <string.h>
 #ifdef HAVE_CUBLASLT
 #include <cublasLt.h>
@@ -7,7 +8,7 @@
 #include "base/base.h"
 #include "tests/unit/kernels_cuda/emu.h"
 #include "tests/unit/kernels_cuda/fake_lt.h"
-#include "tests/unit/kernels_cuda/joined.h"
+#include "tests/unit/kernels_cuda/fused.h"
 
 #define DOT_TOL 3e-6 /* as in reduce.c */
 
@@ -170,17 +171,19 @@ static size_t scratch_of(const Case *c) {
   return s.scratch;
 }
 
-/* Each by products of one operand in common, not by one whose rows are copied first: nothing lies so that it must be. */
-Test(dot_lt, stacks) {
+/* Each by products of one operand in common, not by one whose rows are copied first: nothing lies so that it
+ * must be. */
+Test(dot_lt, batched) {
   emu_use_blas(fake_lt_handle());
-  for (size_t i = 0; i < nstacked; i++)
-    cr_assert((scratch_of(&stacked_cases[i]) > 0) == (i == nstacked - 1), "case %zu: %zu bytes", i, scratch_of(&stacked_cases[i]));
+  for (size_t i = 0; i < nbatched; i++)
+    cr_assert((scratch_of(&batched_cases[i]) > 0) == (i == nbatched - 1), "case %zu: %zu bytes", i, scratch_of(&batched_cases[i]));
   fake_lt.batched = 0;
-  for (size_t i = 0; i < nstacked; i++) products_of(&stacked_cases[i]);
-  cr_assert(fake_lt.batched >= 3 * (int64_t)nstacked, "%lld", (long long)fake_lt.batched); /* as written, in all types */
+  for (size_t i = 0; i < nbatched; i++) products_of(&batched_cases[i]);
+  cr_assert(fake_lt.batched >= 3 * (int64_t)nbatched, "%lld", (long long)fake_lt.batched); /* as written, in all types */
 }
 
-/* What a transformer computes needs no copies; a class that is not one loop does, of the smallest operand it can be. */
+/* What a transformer computes needs no copies; a class that is not one loop does, of the smallest operand it
+ * can be. */
 Test(dot_lt, copies) {
   cr_assert(scratch_of(&usual[0]) == 0 && scratch_of(&usual[1]) == 0 && scratch_of(&usual[2]) == 0);
   Case split = {

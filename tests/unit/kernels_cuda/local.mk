@@ -9,15 +9,15 @@ endif
 tests_unit_test_kernels_cuda_SOURCES = tests/unit/kernels/conform.h tests/unit/kernels/conform.c \
   tests/unit/kernels_cuda/emu.h tests/unit/kernels_cuda/emu.c \
   tests/unit/kernels_cuda/programs.h tests/unit/kernels_cuda/programs.c \
-  tests/unit/kernels_cuda/norm_chain.c tests/unit/kernels_cuda/norm_joined.h tests/unit/kernels_cuda/norm_joined.c \
+  tests/unit/kernels_cuda/norm_text.c tests/unit/kernels_cuda/norm_fused.h tests/unit/kernels_cuda/norm_fused.c \
   tests/unit/kernels_cuda/attend.c \
-  tests/unit/kernels_cuda/chain.c \
+  tests/unit/kernels_cuda/pointwise.c \
   tests/unit/kernels_cuda/dot.c \
   tests/unit/kernels_cuda/emulator.c \
   tests/unit/kernels_cuda/flat.c \
   tests/unit/kernels_cuda/host.c tests/unit/kernels_cuda/lookup.c \
   tests/unit/kernels_cuda/xent.c \
-  tests/unit/kernels_cuda/joined.h tests/unit/kernels_cuda/joined.c tests/unit/kernels_cuda/joined_lt.c \
+  tests/unit/kernels_cuda/fused.h tests/unit/kernels_cuda/fused.c tests/unit/kernels_cuda/fused_lt.c \
   tests/unit/kernels/attend.h tests/unit/kernels/attend.c tests/unit/kernels/ew.c tests/unit/kernels/move.c tests/unit/kernels/norm.c tests/unit/kernels/reduce.c \
   tests/unit/kernels/select.c
 tests_unit_test_kernels_cuda_CFLAGS = $(unit_cflags) -DZUG_CXX='"$(CXX)"' -DZUG_SANITIZE='"$(SANITIZE_FLAGS)"' \
@@ -38,7 +38,7 @@ tests_unit_test_kernels_cuda_SOURCES += kernels/cuda/dot_lt.c kernels/cuda/atten
   tests/unit/kernels_cuda/fake_dnn.h tests/unit/kernels_cuda/fake_dnn.c
 tests_unit_test_kernels_cuda_CFLAGS += -DZK_ATTEND_PIECE=65536 -DZK_ATTEND_TILE=1
 endif
-EXTRA_DIST += tests/unit/kernels_cuda/faults.cu tests/unit/kernels_cuda/chain.txt tests/unit/kernels_cuda/norm_chain.txt
+EXTRA_DIST += tests/unit/kernels_cuda/faults.cu tests/unit/kernels_cuda/pointwise.txt tests/unit/kernels_cuda/norm_text.txt
 CLEANFILES += tests/unit/kernels_cuda/*.emu.o
 
 # cuDNN itself, asked for plans.

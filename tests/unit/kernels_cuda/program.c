@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/cuda/chain.h"
+#include "kernels/cuda/pointwise.h"
 
 static int loaded, unloaded, launched;
 static cudaError_t loads, gets, looks; /* what it says to each */
@@ -20,7 +20,7 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t *to, const void *code, enum cudaJi
 }
 cudaError_t cudaLibraryUnload(cudaLibrary_t l) { return (void)l, unloaded++, cudaSuccess; }
 cudaError_t cudaLibraryGetKernel(cudaKernel_t *to, cudaLibrary_t l, const char *name) {
-  cr_assert((void *)l == &loaded && strcmp(name, ZK_CHAIN_NAME) == 0);
+  cr_assert((void *)l == &loaded && strcmp(name, ZK_POINTWISE_NAME) == 0);
   return gets ? gets : (*to = (cudaKernel_t)(void *)&launched, cudaSuccess);
 }
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *a, const void *kernel) {
@@ -43,7 +43,7 @@ struct CUkern_st *__real_zk_cuda_program(ZkCuda *cu, const ZkCall *call, const c
 void __real_zk_cuda_program_launch(ZkCuda *cu, const ZkCall *call, struct CUkern_st *kernel, unsigned blocks,
                                    unsigned threads, void **args);
 
-static const char text[] = "extern \"C\" __global__ void zk_chain(float *x) { *x = 1; }";
+static const char text[] = "extern \"C\" __global__ void zk_pointwise(float *x) { *x = 1; }";
 
 /* What is said meanwhile, in lines. */
 static FILE *said;
@@ -99,7 +99,7 @@ Test(program, generations) {
     cr_assert(zk_cuda_compile(text, archs[i], &code, &bytes, &err), "%s", err.text);
     const char *t = code;
     if (archs[i] < 999) cr_assert(memcmp(t, "\177ELF", 4) == 0);
-    else cr_assert(t[bytes - 1] == 0 && strstr(t, ".target sm_") && strstr(t, ".entry zk_chain"), "%s", t);
+    else cr_assert(t[bytes - 1] == 0 && strstr(t, ".target sm_") && strstr(t, ".entry zk_pointwise"), "%s", t);
     free(code);
   }
   void *code;

@@ -2,7 +2,7 @@
 #include "graph/graph.h"
 
 #define ZUG_KERNELS_CPU_H /* graph.h has the numbers of ops */
-#include "kernels/cuda/chain.h"
+#include "kernels/cuda/pointwise.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -86,18 +86,18 @@ static void write_source(const char *path, const char *args) {
   fprintf(f, "#include \"kernels/cuda/common.cuh\"\n");
   for (int i = 0; i < list.n; i++)
     fprintf(f,
-            "#define zk_chain zk_chain_%d\nnamespace n%d {\n%s}\n#undef zk_chain\n"
+            "#define zk_pointwise zk_pointwise_%d\nnamespace n%d {\n%s}\n#undef zk_pointwise\n"
             "extern \"C\" void launch_%d(ZkCuda *cu, unsigned blocks, unsigned threads, const %s *c) {\n"
-            "  ZK_LAUNCH(cu, NULL, n%d::zk_chain_%d, blocks, threads, 0, *c);\n}\n",
+            "  ZK_LAUNCH(cu, NULL, n%d::zk_pointwise_%d, blocks, threads, 0, *c);\n}\n",
             i, i, programs_own_part(list.text[i]), i, args, i, i);
   cr_assert(fclose(f) == 0);
 }
 
 void programs_build(const char *args) {
-  char folder[] = "/tmp/zug-chain-XXXXXX", source[64], library[64], command[8192], name[32];
+  char folder[] = "/tmp/zug-pointwise-XXXXXX", source[64], library[64], command[8192], name[32];
   cr_assert(mkdtemp(folder) != NULL);
-  snprintf(source, sizeof source, "%s/chains.cc", folder);
-  snprintf(library, sizeof library, "%s/chains.so", folder);
+  snprintf(source, sizeof source, "%s/pointwise.cc", folder);
+  snprintf(library, sizeof library, "%s/pointwise.so", folder);
   write_source(source, args);
   snprintf(command, sizeof command,
            "%s -std=c++17 -DZK_EMU -O1 -shared -fPIC -Wno-unknown-pragmas %s -I'%s' -o %s %s", ZUG_CXX,

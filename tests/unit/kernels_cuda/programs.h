@@ -17,7 +17,7 @@ void programs_drop(void);
 
 /* All of them: for two generations of GPUs. */
 void programs_compile(void);
-/* And for the emulator, of kernels that take an `args` ("ZkcChain"): from then on calls run by these, as if NVRTC had
+/* And for the emulator, of kernels that take an `args` ("ZkcPointwise"): from then on calls run by these, as if NVRTC had
  * compiled them, and there must be one for each text that is asked for. */
 void programs_build(const char *args);
 int programs_launched(void); /* how often since */

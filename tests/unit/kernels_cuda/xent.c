@@ -1,10 +1,11 @@
-/* Cross-entropy's sums that find the peak themselves. (Those that are given it: tests/unit/kernels/select.c.) */
+/* Cross-entropy's sums that find the peak themselves. (Those that are given it:
+ * tests/unit/kernels/select.c.) */
 #include <math.h>
 
 #include "tests/unit/kernels/conform.h"
 
-/* Sums of up to 9000 exponentials, all positive, each off by some roundings of its exponent, which is at most 16; one more
- * for each time that a thread meets a larger logit. */
+/* Sums of up to 9000 exponentials, all positive, each off by some roundings of its exponent, which is at most
+ * 16; one more for each time that a thread meets a larger logit. */
 #define TOL 6e-6
 
 static const struct {

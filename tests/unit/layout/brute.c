@@ -1,5 +1,5 @@
-/* What must hold of any plan, derived again from its node lists and nothing else: shapes, states, places, the arena.
- * Shares no code with the planner. */
+/* What must hold of any plan, derived again from its node lists and nothing else: shapes, states, places, the
+ * arena. Shares no code with the planner. */
 #include "tests/unit/layout/plan.h"
 
 #include <string.h>
@@ -138,8 +138,8 @@ static void check_collective(Brute *b, const ZpNode *k) {
   FAIL(b, "no collective has dims");
 }
 
-/* Over one dim, all that is split is split along one axis; a result is partial exactly if that axis is summed, or if the
- * op is linear and its operands are. */
+/* Over one dim, all that is split is split along one axis; a result is partial exactly if that axis is
+ * summed, or if the op is linear and its operands are. */
 static void check_rule(Brute *b, const ZpNode *k) {
   if (zg_op_info[k->call.op].kind == ZG_SINK) {
     ZpDims partial = b->p->loss_partial[k->call.op == ZG_OP_LOSS_NUM   ? 0
@@ -158,7 +158,7 @@ static void check_rule(Brute *b, const ZpNode *k) {
       if (s.kind == 'S') NEED(b, x == ZG_NONE || x == s.axis, "two axes split over dim %d", d), x = s.axis;
       partial |= i < k->call.nin && s.kind == 'P' && value(b, k->in[i])->at.place != ZP_AT_GRAD;
     }
-    if (k->call.chain) continue; /* what lies inside is gone */
+    if (k->call.pointwise) continue; /* what lies inside is gone */
     bool linear = k->call.op == ZG_OP_SUM || k->call.op == ZG_OP_LOOKUP_GRAD || k->call.op == ZG_OP_COPY;
     NEED(b, !partial || linear, "reads a partial value");
     for (int i = 0; i < k->call.nin; i++) {
@@ -268,7 +268,7 @@ static void check_reads(Brute *b, const ZpNode *k) {
              (x->at.place != ZP_AT_DCARRY_OUT && x->at.place != ZP_AT_GRAD && x->at.place != ZP_AT_SEED),
          "reads what only backward has");
     if (x->at.place == ZP_AT_GRAD) {
-      bool adds = k->call.op == ZG_OP_CHAIN;
+      bool adds = k->call.op == ZG_OP_POINTWISE;
       for (int j = 0, any = 0; adds && j <= k->call.nout; j++) {
         if (j == k->call.nout) NEED(b, any, "reads a gradient");
         else
@@ -283,7 +283,7 @@ static void check_reads(Brute *b, const ZpNode *k) {
 
 /* Reads every element before it writes there. */
 static bool elementwise(const ZpNode *k) {
-  return k->call.op == ZG_OP_ALL_REDUCE || k->call.op == ZG_OP_LOCAL_PAD || k->call.op == ZG_OP_CHAIN ||
+  return k->call.op == ZG_OP_ALL_REDUCE || k->call.op == ZG_OP_LOCAL_PAD || k->call.op == ZG_OP_POINTWISE ||
          k->call.op == ZG_OP_XENT_GRAD;
 }
 
@@ -318,7 +318,7 @@ static void check_writes(Brute *b, const ZpNode *k) {
     }
     if (x->at.place == ZP_AT_GRAD) {
       bool adds = k->call.accumulate && (i == 0 || k->call.op == ZG_OP_DOT_BIAS_GRAD);
-      for (int j = 0; k->call.op == ZG_OP_CHAIN && j < k->call.nin; j++)
+      for (int j = 0; k->call.op == ZG_OP_POINTWISE && j < k->call.nin; j++)
         adds |= value(b, k->in[j])->at.place == ZP_AT_GRAD && value(b, k->in[j])->at.offset == from;
       NEED(b, adds, "overwrites a gradient");
     } else {
@@ -343,29 +343,29 @@ static void check_scratch(Brute *b, const ZpNode *k) {
   overwrite(b, ZP_AT_TEMP, from, to);
 }
 
-/* ---- stacks ---- */
+/* ---- batched GEMMs ---- */
 /* Several values, alike, one behind the other; the call's view has one axis more, over them. */
-static void check_stack(Brute *b, uint32_t v, const ZkView *w) {
-  const ZpValue *x = value(b, v), *first = value(b, x->part[0]);
+static void check_group(Brute *b, uint32_t v, const ZkView *w) {
+  const ZpValue *x = value(b, v), *first = value(b, x->member[0]);
   int64_t count = 1;
   for (int a = 0; a < first->type.naxes; a++) count *= first->size[a];
   bool there = x->at.place == first->at.place && x->at.index == first->at.index && x->at.offset == first->at.offset;
-  NEED(b, there && x->bytes == x->nparts * first->bytes, "a stack is elsewhere than its parts");
-  for (int i = 1; i < x->nparts; i++) {
-    const ZpValue *y = value(b, x->part[i]), *z = value(b, x->part[i - 1]);
+  NEED(b, there && x->bytes == x->nmembers * first->bytes, "a group is elsewhere than its members");
+  for (int i = 1; i < x->nmembers; i++) {
+    const ZpValue *y = value(b, x->member[i]), *z = value(b, x->member[i - 1]);
     bool behind = y->at.place == z->at.place && y->at.index == z->at.index && y->at.offset == z->at.offset + z->bytes;
     NEED(b, behind && same_layout(first, y), "part %d does not lie behind the one before", i);
   }
-  NEED(b, w->rank == first->type.naxes + 1 && w->size[0] == x->nparts && w->stride[0] == count && w->axis[0] == b->p->graph->naxes,
-       "the view of a stack");
+  NEED(b, w->rank == first->type.naxes + 1 && w->size[0] == x->nmembers && w->stride[0] == count && w->axis[0] == b->p->graph->naxes,
+       "the view of a group");
 }
 
-/* One of the nodes that a stacked one is. */
+/* One of the nodes that a batched one is. */
 static ZpNode member(const Brute *b, const ZpNode *k, int i) {
   ZpNode m = *k;
   for (int j = 0; j < m.call.nin; j++)
-    if (value(b, m.in[j])->nparts) m.in[j] = value(b, m.in[j])->part[i];
-  for (int j = 0; j < m.call.nout; j++) m.out[j] = value(b, m.out[j])->part[i];
+    if (value(b, m.in[j])->nmembers) m.in[j] = value(b, m.in[j])->member[i];
+  for (int j = 0; j < m.call.nout; j++) m.out[j] = value(b, m.out[j])->member[i];
   return m;
 }
 
@@ -379,14 +379,14 @@ static void check_node(Brute *b, const ZpNode *k) {
 }
 
 /* All of them read before any of them writes. */
-static void check_stacked(Brute *b, const ZpNode *k) {
-  int n = value(b, k->out[0])->nparts;
-  NEED(b, k->call.op == ZG_OP_DOT || k->call.op == ZG_OP_DOT_BIAS_GRAD, "a stack of others than products");
+static void check_batched(Brute *b, const ZpNode *k) {
+  int n = value(b, k->out[0])->nmembers;
+  NEED(b, k->call.op == ZG_OP_DOT || k->call.op == ZG_OP_DOT_BIAS_GRAD, "a group of others than GEMMs");
   for (int i = 0; i < k->call.nin + k->call.nout; i++) {
     bool in = i < k->call.nin;
     uint32_t v = in ? k->in[i] : k->out[i - k->call.nin];
-    NEED(b, value(b, v)->nparts == n || (i < 2 && in && !value(b, v)->nparts), "stacks of different heights");
-    if (value(b, v)->nparts) check_stack(b, v, in ? &k->call.in[i] : &k->call.out[i - k->call.nin]);
+    NEED(b, value(b, v)->nmembers == n || (i < 2 && in && !value(b, v)->nmembers), "groups of different sizes");
+    if (value(b, v)->nmembers) check_group(b, v, in ? &k->call.in[i] : &k->call.out[i - k->call.nin]);
   }
   if (b->wrong) return;
   for (int i = 0; i < n; i++) {
@@ -419,13 +419,13 @@ static void check_phase(Brute *b, ZpPhase phase) {
   for (b->node = 0; b->node < n; b->node++) {
     const ZpNode *k = &nodes[b->node];
     ZgOpKind class = zg_op_info[k->call.op].kind;
-    NEED(b, class != ZG_EW, "an elementwise node outside a chain");
+    NEED(b, class != ZG_EW, "an elementwise node outside a pointwise one");
     if (class == ZG_SOURCE) {
       check_place(b, k->out[0]);
       continue;
     }
-    if (k->call.nout && value(b, k->out[0])->nparts) {
-      check_stacked(b, k);
+    if (k->call.nout && value(b, k->out[0])->nmembers) {
+      check_batched(b, k);
       continue;
     }
     check_node(b, k);

@@ -143,17 +143,17 @@ Test(digest, every_field_counts) {
   CHANGE(forward, last->packs);
   CHANGE(forward, last->scratch_at);
   for (uint32_t i = 0; i < l->n; i++)
-    if (l->nodes[i].call.chain) {
-      const ZkChain *c = l->nodes[i].call.chain;
-      const ZkChainOp *o = &c->ops[c->nops - 1];
+    if (l->nodes[i].call.pointwise) {
+      const ZkPointwise *c = l->nodes[i].call.pointwise;
+      const ZkPointwiseOp *o = &c->ops[c->nops - 1];
       CHANGE(forward, c->ops[0].op);
       CHANGE(forward, o->a);
       CHANGE(forward, o->b);
       CHANGE(forward, o->elem);
       CHANGE(forward, o->num);
       CHANGE(forward, c->out[c->nout - 1]);
-      CHANGE(forward, c->before);
-      CHANGE(forward, c->feeds);
+      CHANGE(forward, c->prologue);
+      CHANGE(forward, c->operand);
     } else if (l->nodes[i].call.nax) {
       CHANGE(forward, l->nodes[i].call.ax[0]);
     }

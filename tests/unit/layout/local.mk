@@ -5,11 +5,11 @@ check_PROGRAMS += tests/unit/test-layout
 TESTS += tests/unit/test-layout
 tests_unit_test_layout_SOURCES = \
   tests/unit/compiler/load.c tests/unit/compiler/load.h \
-  tests/unit/layout/attach.c tests/unit/layout/attach_before.c tests/unit/layout/attach_sums.c \
+  tests/unit/layout/fuse_epilogue.c tests/unit/layout/fuse_prologue.c tests/unit/layout/fuse_bias_grad.c \
   tests/unit/layout/brute.c \
   tests/unit/layout/convert.c tests/unit/layout/digest.c \
   tests/unit/layout/explain.c \
-  tests/unit/layout/fuse.c \
+  tests/unit/layout/fuse_pointwise.c \
   tests/unit/layout/generator.c \
   tests/unit/layout/ledger.c \
   tests/unit/layout/pad.c \
@@ -24,7 +24,7 @@ tests_unit_test_layout_SOURCES = \
   tests/unit/layout/segment.c \
   tests/unit/layout/shapes.c \
   tests/unit/layout/shard.c \
-  tests/unit/layout/stack.c \
+  tests/unit/layout/batch_gemms.c \
   tests/unit/layout/stage.c
 tests_unit_test_layout_CFLAGS = $(unit_cflags)
 tests_unit_test_layout_LDADD = libcompiler.a $(libs_exec) $(unit_libs)

@@ -98,8 +98,8 @@ Test(pad, not_finite) {
   }
 }
 
-/* Joined, what is padded must hold the same in all parts; what one part lacks the whole does. */
-Test(pad, joined) {
+/* Fused, what is padded must hold the same in all parts; what one part lacks the whole does. */
+Test(pad, fused) {
   static const struct {
     const char *a, *b, *y;
     const char *text;

@@ -54,7 +54,7 @@ Plan plan_bare(const ZgGraph *g, const char *recipe) {
   return made(make(g, recipe, (ZpOptions){.threads = 1}), recipe);
 }
 
-bool joins_sums(const ZkCall *call) { return call->op == ZG_OP_DOT_BIAS_GRAD; }
+bool supports_bias_grads(const ZkCall *call) { return call->op == ZG_OP_DOT_BIAS_GRAD; }
 static size_t scratch_of_all(const ZkCall *call, int threads) {
   ZkUnfused u;
   size_t most = 0;
@@ -65,12 +65,12 @@ static size_t scratch_of_all(const ZkCall *call, int threads) {
   }
   return most;
 }
-bool joins_stacks(const ZkCall *call) { return call->op == ZG_OP_DOT && !call->chain; }
-bool joins_peaks(const ZkCall *call) { return call->op == ZG_OP_XENT_MAX_SUMS; }
-bool joins_all(const ZkCall *call) { return (void)call, true; }
-bool joins_single(const ZkCall *call) { return call->chain && call->nout == 1; }
-Plan plan_joins(const ZgGraph *g, const char *recipe, bool (*joins)(const ZkCall *)) {
-  return made(make(g, recipe, (ZpOptions){.scratch = scratch_of_all, .threads = 2, .joins = joins}), recipe);
+bool supports_batched(const ZkCall *call) { return call->op == ZG_OP_DOT && !call->pointwise; }
+bool supports_xent_max(const ZkCall *call) { return call->op == ZG_OP_XENT_MAX_SUMS; }
+bool supports_all(const ZkCall *call) { return (void)call, true; }
+bool supports_single(const ZkCall *call) { return call->pointwise && call->nout == 1; }
+Plan plan_fused(const ZgGraph *g, const char *recipe, bool (*supports)(const ZkCall *)) {
+  return made(make(g, recipe, (ZpOptions){.scratch = scratch_of_all, .threads = 2, .supports = supports}), recipe);
 }
 
 void plan_close(Plan *q) {
@@ -120,22 +120,22 @@ void put_saved(const ZpPlan *p, uint32_t segment, ZbText *out) {
       const ZpValue *v = &s->values[k->out[j]];
       if (v->at.place != ZP_AT_SAVED) continue;
       zb_text_add(out, "%s", zg_op_info[k->call.op].text);
-      if (k->call.op == ZG_OP_CHAIN)
-        zb_text_add(out, "/%s", zg_op_info[k->call.chain->ops[k->call.chain->out[j] - k->call.nin].op].text);
+      if (k->call.op == ZG_OP_POINTWISE)
+        zb_text_add(out, "/%s", zg_op_info[k->call.pointwise->ops[k->call.pointwise->out[j] - k->call.nin].op].text);
       zb_text_add(out, ": %s\n", zg_type_text(p->graph, a, &v->type));
     }
   }
   zb_arena_free(a);
 }
 
-void put_chains(const ZpPlan *p, uint32_t segment, ZpPhase phase, ZbText *out) {
+void put_pointwise(const ZpPlan *p, uint32_t segment, ZpPhase phase, ZbText *out) {
   uint32_t n;
   const ZpNode *nodes = phase_nodes(&p->segments[segment], phase, &n);
   for (uint32_t i = 0; i < n; i++) {
     const ZkCall *k = &nodes[i].call;
-    if (k->op != ZG_OP_CHAIN) continue;
-    for (uint32_t j = 0; j < k->chain->nops; j++)
-      zb_text_add(out, "%s%s", j ? " " : "", zg_op_info[k->chain->ops[j].op].text);
+    if (k->op != ZG_OP_POINTWISE) continue;
+    for (uint32_t j = 0; j < k->pointwise->nops; j++)
+      zb_text_add(out, "%s%s", j ? " " : "", zg_op_info[k->pointwise->ops[j].op].text);
     zb_text_add(out, ", %d in, %d out\n", k->nin, k->nout);
   }
 }

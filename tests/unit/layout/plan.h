@@ -1,13 +1,13 @@
-/* Planning for a test: a model from the source folder or from text, a recipe from text, and the plan as short lines that
- * an expectation can be written against. */
+/* Planning for a test: a model from the source folder or from text, a recipe from text, and the plan as short
+ * lines that an expectation can be written against. */
 #ifndef ZUG_TESTS_LAYOUT_PLAN_H
 #define ZUG_TESTS_LAYOUT_PLAN_H
 
 #include "runtime/plan/local/local.h"
 #include "tests/unit/compiler/load.h"
 
-/* The graph of examples/NAME.zug (or of `text`, if that is not NULL) with options as on zc's command line; fails the test
- * with the messages if it does not compile. */
+/* The graph of examples/NAME.zug (or of `text`, if that is not NULL) with options as on zc's command line;
+ * fails the test with the messages if it does not compile. */
 typedef struct {
   Case c;
   ZgGraph *g;
@@ -26,14 +26,14 @@ typedef struct {
 Plan plan_try(const ZgGraph *g, const char *recipe);
 Plan plan_of(const ZgGraph *g, const char *recipe);   /* fails the test if there is no plan */
 Plan plan_bare(const ZgGraph *g, const char *recipe); /* as plan_of, for kernels that need no scratch */
-/* As plan_of, for a device that joins what `joins` says, with kernels of the CPU's. */
-Plan plan_joins(const ZgGraph *g, const char *recipe, bool (*joins)(const ZkCall *call));
-bool joins_all(const ZkCall *call);    /* true */
-bool joins_single(const ZkCall *call); /* those with one result: other chains are taken apart */
-bool joins_norms(const ZkCall *call);  /* normalize and its gradient, with what is before and after them */
-bool joins_sums(const ZkCall *call);   /* products with gradients of biases */
-bool joins_stacks(const ZkCall *call); /* products with one operand in common, with nothing after them */
-bool joins_peaks(const ZkCall *call);  /* cross-entropy that finds the peak */
+/* As plan_of, for a device that supports what `supports` says, with kernels of the CPU's. */
+Plan plan_fused(const ZgGraph *g, const char *recipe, bool (*supports)(const ZkCall *call));
+bool supports_all(const ZkCall *call);        /* true */
+bool supports_single(const ZkCall *call);     /* with one result: other pointwise nodes are taken apart */
+bool supports_norms(const ZkCall *call);      /* normalize and its gradient with prologues and epilogues */
+bool supports_bias_grads(const ZkCall *call); /* dot_bias_grad */
+bool supports_batched(const ZkCall *call);    /* batched GEMMs without epilogues */
+bool supports_xent_max(const ZkCall *call);   /* xent_max_sums */
 const char *plan_messages(Plan *q);
 void plan_close(Plan *q);
 
@@ -43,11 +43,11 @@ uint32_t segment_of(const ZpPlan *p, const char *label, uint32_t part);
 
 /* One line a collective (local slices too), in order: "all_gather tensor: real[batch, seq, embed] seq". */
 void put_collectives(const ZpPlan *p, uint32_t segment, ZpPhase phase, ZbText *out);
-/* One line a saved value, in order of making: "normalize: real[batch, seq, embed]"; of a chain
- * the op that made it, "chain/tanh". The carried value, if it is saved, comes first: "carry". */
+/* One line a saved value, in order of making: "normalize: real[batch, seq, embed]"; of a pointwise node
+ * the op that made it, "pointwise/tanh". The carried value, if it is saved, comes first: "carry". */
 void put_saved(const ZpPlan *p, uint32_t segment, ZbText *out);
-/* One line a chain: its ops, then inputs and outputs: "mul add, 3 in, 1 out". */
-void put_chains(const ZpPlan *p, uint32_t segment, ZpPhase phase, ZbText *out);
+/* One line a pointwise node: its ops, then inputs and outputs: "mul add, 3 in, 1 out". */
+void put_pointwise(const ZpPlan *p, uint32_t segment, ZpPhase phase, ZbText *out);
 /* Fails unless the text is `expect`; frees it. */
 void expect_text(ZbText *got, const char *expect, const char *what);
 void expect_collectives(const ZpPlan *p, const char *label, uint32_t part, ZpPhase phase, const char *expect);

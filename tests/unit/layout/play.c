@@ -1,5 +1,5 @@
-/* Random recipes again, now with numbers: the local programs of all ranks are played in this process, on the CPU kernels
- * and with collectives of our own, and must give the loss and the gradients of one rank. */
+/* Random recipes again, now with numbers: the local programs of all ranks are played in this process, on the
+ * CPU kernels and with collectives of our own, and must give the loss and the gradients of one rank. */
 #include "kernels/kernels.h"
 #include "tests/unit/layout/recipes.h"
 
@@ -342,10 +342,10 @@ static void compare(const Play *one, const Play *y, const char *recipe) {
     }
 }
 
-/* Recipes that plan, with few ranks and in f32; unless `joins` is NULL, with chains joined
+/* Recipes that plan, with few ranks and in f32; unless `supports` is NULL, with nodes fused
  * to the ops before them. */
 static void many(int m, uint32_t from, uint32_t to, uint32_t least,
-                 bool (*joins)(const ZkCall *)) {
+                 bool (*supports)(const ZkCall *)) {
   Model x = model_open(random_models[m].name, random_models[m].text, random_models[m].options);
   uint32_t played = 0;
   for (uint32_t i = from; i < to; i++) {
@@ -359,9 +359,9 @@ static void many(int m, uint32_t from, uint32_t to, uint32_t least,
       Plan ref = plan_of(x.g, zb_printf(q.a, "bind batch = %lld%s micro %lld", (long long)p->global_batch,
                                         seq, (long long)p->axis_size[p->batch]));
       Play one, y;
-      if (joins) {
+      if (supports) {
         plan_close(&q);
-        q = plan_joins(x.g, t.s, joins);
+        q = plan_fused(x.g, t.s, supports);
         p = q.p;
         const char *wrong = plan_wrong(p, q.a);
         cr_assert_str_eq(wrong, "", "%s\n%s", wrong, t.s);
@@ -386,23 +386,23 @@ Test(play, mlp) { many(MLP, 0, 300, 10, NULL); }
 Test(play, gpt2) { many(GPT2, 0, 150, 6, NULL); }
 Test(play, llama3) { many(LLAMA3, 0, 150, 6, NULL); }
 Test(play, odd) { many(ODD, 0, 100, 6, NULL); }
-Test(play, mlp_joined) { many(MLP, 0, 300, 10, joins_all); }
-Test(play, gpt2_joined) { many(GPT2, 0, 150, 6, joins_all); }
-Test(play, llama3_joined) { many(LLAMA3, 0, 150, 6, joins_all); }
-Test(play, odd_joined) { many(ODD, 0, 100, 6, joins_all); }
-Test(play, gpt2_norms) { many(GPT2, 0, 150, 6, joins_norms); }
-Test(play, llama3_norms) { many(LLAMA3, 0, 150, 6, joins_norms); }
-Test(play, odd_norms) { many(ODD, 0, 100, 6, joins_norms); }
-/* One of each alone; all together are in joins_all. */
-Test(play, mlp_sums) { many(MLP, 0, 100, 3, joins_sums); }
-Test(play, gpt2_sums) { many(GPT2, 0, 60, 2, joins_sums); }
-Test(play, odd_sums) { many(ODD, 0, 50, 3, joins_sums); }
-Test(play, mlp_stacks) { many(MLP, 0, 100, 3, joins_stacks); }
-Test(play, gpt2_stacks) { many(GPT2, 0, 60, 2, joins_stacks); }
-Test(play, llama3_stacks) { many(LLAMA3, 0, 60, 2, joins_stacks); }
-Test(play, odd_stacks) { many(ODD, 0, 50, 3, joins_stacks); }
-Test(play, mlp_peaks) { many(MLP, 0, 100, 3, joins_peaks); }
-Test(play, gpt2_peaks) { many(GPT2, 0, 60, 2, joins_peaks); }
-Test(play, mlp_taken_apart) { many(MLP, 0, 300, 10, joins_single); }
-Test(play, gpt2_taken_apart) { many(GPT2, 0, 150, 6, joins_single); }
-Test(play, odd_taken_apart) { many(ODD, 0, 100, 6, joins_single); }
+Test(play, mlp_fused) { many(MLP, 0, 300, 10, supports_all); }
+Test(play, gpt2_fused) { many(GPT2, 0, 150, 6, supports_all); }
+Test(play, llama3_fused) { many(LLAMA3, 0, 150, 6, supports_all); }
+Test(play, odd_fused) { many(ODD, 0, 100, 6, supports_all); }
+Test(play, gpt2_norms) { many(GPT2, 0, 150, 6, supports_norms); }
+Test(play, llama3_norms) { many(LLAMA3, 0, 150, 6, supports_norms); }
+Test(play, odd_norms) { many(ODD, 0, 100, 6, supports_norms); }
+/* One of each alone; all together are in supports_all. */
+Test(play, mlp_bias_grads) { many(MLP, 0, 100, 3, supports_bias_grads); }
+Test(play, gpt2_bias_grads) { many(GPT2, 0, 60, 2, supports_bias_grads); }
+Test(play, odd_bias_grads) { many(ODD, 0, 50, 3, supports_bias_grads); }
+Test(play, mlp_batched) { many(MLP, 0, 100, 3, supports_batched); }
+Test(play, gpt2_batched) { many(GPT2, 0, 60, 2, supports_batched); }
+Test(play, llama3_batched) { many(LLAMA3, 0, 60, 2, supports_batched); }
+Test(play, odd_batched) { many(ODD, 0, 50, 3, supports_batched); }
+Test(play, mlp_xent_max) { many(MLP, 0, 100, 3, supports_xent_max); }
+Test(play, gpt2_xent_max) { many(GPT2, 0, 60, 2, supports_xent_max); }
+Test(play, mlp_taken_apart) { many(MLP, 0, 300, 10, supports_single); }
+Test(play, gpt2_taken_apart) { many(GPT2, 0, 150, 6, supports_single); }
+Test(play, odd_taken_apart) { many(ODD, 0, 100, 6, supports_single); }

@@ -51,7 +51,7 @@ Test(remat, activations) {
 /* A sum of two products is one tensor instead of two; whoever is kept anyway is used again. */
 Test(remat, several_operands) {
   expect_of("x = dot[ffn](nn.silu(dot[embed](x, w) + dot[embed](x, u)), v)", "",
-            "carry\nchain/add: real[batch, seq, ffn]\n");
+            "carry\npointwise/add: real[batch, seq, ffn]\n");
   expect_of("a = dot[embed](x, w) c = dot[embed](x, u) x = dot[ffn](nn.silu(a + c) * a * c, v)", "",
             "carry\ndot: real[batch, seq, ffn]\ndot: real[batch, seq, ffn]\n");
 }
@@ -160,8 +160,8 @@ Test(remat, flops) {
   Plan q = plan_of(m.g, sizes), r = plan_of(m.g, zb_printf(m.c.a, "%srecompute Layer", sizes));
   cr_assert_float_eq(q.p->model_flops, r.p->model_flops, 1);
   cr_assert_gt(r.p->stages[0].cost, 1.05 * q.p->stages[0].cost);
-  /* 6 a parameter and token in the products (the tied table once, as head; vectors and positions not at all), and causal
-   * attention: 6 * layers * seq * width a token, forward 2, backward 4 */
+  /* 6 a parameter and token in the products (the tied table once, as head; vectors and positions not at all),
+   * and causal attention: 6 * layers * seq * width a token, forward 2, backward 4 */
   double vectors = 4 * (2 * 768 + 2 * 768 + 3 * 768 + 768 + 3072 + 768) + 2 * 768, tokens = 8 * 128;
   double products = q.p->params - vectors - 1024 * 768;
   cr_assert_float_eq(q.p->model_flops, 6 * tokens * (products + 4 * 128 * 768), 1);

@@ -188,44 +188,45 @@ Test(segment, pads) {
   model_close(&m);
 }
 
-/* Registers of chains, alone and joined: only what is there already, only what is made. */
-static void break_chain(Plan *pq, const ZkCall *k) {
+/* Registers of pointwise functions, of nodes of their own and of fused ones: only what is there already, only
+ * what is made. */
+static void break_pointwise(Plan *pq, const ZkCall *k) {
   Plan q = *pq;
-  ZkChain *c = (ZkChain *)k->chain;
-  ZkChainOp *last = &c->ops[c->nops - 1];
-  bool joined = k->op != ZG_OP_CHAIN;
-  int results = joined ? zg_op_info[k->op].nout : 0, own = joined ? zg_op_info[k->op].max_in - (c->before > 0) : 0;
+  ZkPointwise *c = (ZkPointwise *)k->pointwise;
+  ZkPointwiseOp *last = &c->ops[c->nops - 1];
+  bool fused = k->op != ZG_OP_POINTWISE;
+  int results = fused ? zg_op_info[k->op].nout : 0, own = fused ? zg_op_info[k->op].max_in - (c->prologue > 0) : 0;
   int first = results + k->nin - own;
   cr_assert(zg_op_info[last->op].max_in > 0);
-  WITH(last->a, (uint16_t)(first + c->nops - 1), "has a chain that reads what is not made yet");
-  WITH(last->op, ZG_OP_DOT, "has a chain of what is not element by element");
-  WITH(last->op, ZG_OP_COUNT, "has a chain of what is not element by element");
-  WITH(c->out[0], (uint16_t)(first + c->nops), "has a chain that gives out what it does not make");
-  WITH(c->nout, c->nout + 1, "has a chain that does not fit the call");
-  WITH(c->before, c->nops + 1, "");
-  if (!c->before) return;
-  WITH(c->feeds, (uint16_t)(first + c->before), "is fed by what is not made yet");
-  WITH(c->feeds, 0, "is fed by what is not made yet");
-  WITH(c->ops[0].a, 0, "has a chain that reads what is not made yet");
+  WITH(last->a, (uint16_t)(first + c->nops - 1), "has a pointwise function that reads what is not made yet");
+  WITH(last->op, ZG_OP_DOT, "has a pointwise function of what is not element by element");
+  WITH(last->op, ZG_OP_COUNT, "has a pointwise function of what is not element by element");
+  WITH(c->out[0], (uint16_t)(first + c->nops), "has a pointwise function that gives out what it does not make");
+  WITH(c->nout, c->nout + 1, "has a pointwise function that does not fit the call");
+  WITH(c->prologue, c->nops + 1, "");
+  if (!c->prologue) return;
+  WITH(c->operand, (uint16_t)(first + c->prologue), "is fed by what is not made yet");
+  WITH(c->operand, 0, "is fed by what is not made yet");
+  WITH(c->ops[0].a, 0, "has a pointwise function that reads what is not made yet");
 }
 
-Test(segment, chains) {
+Test(segment, pointwise) {
   Model m = model_open("gpt2", NULL, "-D layers=1 -D heads=2 -D width=16 -D context=16 -D words=32");
-  Plan q = plan_joins(m.g, "bind batch = 2, seq = 16", joins_norms);
+  Plan q = plan_fused(m.g, "bind batch = 2, seq = 16", supports_norms);
   ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
   int alone = 0, amid = 0, after = 0;
   const ZpList *f = &s->list[ZP_FWD], *b = &s->list[ZP_BWD];
   for (uint32_t i = 0; i < f->n + b->n; i++) {
     ZpNode *n = i < f->n ? &f->nodes[i] : &b->nodes[i - f->n];
-    const ZkChain *c = n->call.chain;
+    const ZkPointwise *c = n->call.pointwise;
     if (!c || !c->nops) continue;
-    break_chain(&q, &n->call);
-    if (n->call.op == ZG_OP_CHAIN) {
+    break_pointwise(&q, &n->call);
+    if (n->call.op == ZG_OP_POINTWISE) {
       if (s->values[n->in[0]].at.place == ZP_AT_GRAD)
         WITH(n->call.op, ZG_OP_CONCAT, "reads operand 0 where this list has nothing to read");
-      WITH(n->call.chain, NULL, "is a chain of nothing");
+      WITH(n->call.pointwise, NULL, "has no pointwise function");
       alone++;
-    } else if (c->before) amid++;
+    } else if (c->prologue) amid++;
     else after++;
   }
   cr_assert(alone && amid && after);
@@ -304,8 +305,8 @@ static void mutate_node(Mutants *t, uint32_t i, ZpNode *n) {
   MUTATE(t, "bytes of scratch of node", i, n->scratch_bytes, n->scratch_bytes + 4096, UINT64_MAX);
 }
 
-static void mutate(const ZgGraph *g, const char *recipe, bool (*joins)(const ZkCall *)) {
-  Plan q = joins ? plan_joins(g, recipe, joins) : plan_of(g, recipe);
+static void mutate(const ZgGraph *g, const char *recipe, bool (*supports)(const ZkCall *)) {
+  Plan q = supports ? plan_fused(g, recipe, supports) : plan_of(g, recipe);
   Mutants t = {.q = &q};
   for (uint32_t k = 0; k < g->nsegments; k++) {
     ZpSegment *s = &q.p->segments[k];
@@ -351,6 +352,6 @@ Test(segment, llama3_changed) { /* pads of both kinds: of parts of the sequence,
 }
 Test(segment, stacks_changed) {
   Model m = model_open("gpt2", NULL, "-D layers=1 -D heads=2 -D width=16 -D context=16 -D words=32");
-  mutate(m.g, "bind batch = 2, seq = 16", joins_stacks);
+  mutate(m.g, "bind batch = 2, seq = 16", supports_batched);
   model_close(&m);
 }

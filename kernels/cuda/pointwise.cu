@@ -1,8 +1,9 @@
-/* chain: a fused run of elementwise ops. Where programs can be compiled at run time (program.c), each kind of chain is
- * one; else, and for operands at odd addresses, a kernel interprets it, element by element. */
+/* pointwise: a pointwise function on all elements. Where programs can be compiled at run time (program.c),
+ * each function is one; else, and for operands at odd addresses, a kernel interprets it, element by
+ * element. */
 #include "kernels/cuda/common.cuh"
 extern "C" {
-#include "kernels/cuda/chain.h"
+#include "kernels/cuda/pointwise.h"
 }
 
 typedef struct {
@@ -10,13 +11,13 @@ typedef struct {
   float num;
 } Op;
 typedef struct {
-  ZkcChain c;
-  unsigned char nin, nout, nops, out[ZKC_CHAIN_OUT];
-  unsigned char in_elem[ZKC_CHAIN_IN], out_elem[ZKC_CHAIN_OUT];
-  Op ops[ZK_CHAIN_MAX_OPS];
+  ZkcPointwise c;
+  unsigned char nin, nout, nops, out[ZKC_POINTWISE_OUT];
+  unsigned char in_elem[ZKC_POINTWISE_IN], out_elem[ZKC_POINTWISE_OUT];
+  Op ops[ZK_POINTWISE_MAX_OPS];
 } Program;
 
-#define THREADS ZK_CHAIN_THREADS
+#define THREADS ZK_POINTWISE_THREADS
 
 ZK_DEVICE float apply(const Op &o, float a, float b, float c) {
   switch (o.op) {
@@ -31,7 +32,7 @@ ZK_DEVICE float apply(const Op &o, float a, float b, float c) {
 }
 
 static __global__ void __launch_bounds__(THREADS) interpret(const __grid_constant__ Program p) {
-  float reg[ZK_MAX_IN + ZK_CHAIN_MAX_OPS];
+  float reg[ZK_MAX_IN + ZK_POINTWISE_MAX_OPS];
   for (long long u = blockIdx.x * (long long)THREADS + threadIdx.x; u < p.c.units.total;
        u += (long long)gridDim.x * THREADS) {
     long long off[ZKC_VIEWS], at;
@@ -48,15 +49,15 @@ static __global__ void __launch_bounds__(THREADS) interpret(const __grid_constan
 }
 
 static Program program_of(const ZkCall *call) {
-  const ZkChain *chain = call->chain;
+  const ZkPointwise *pointwise = call->pointwise;
   Program p = {};
-  p.c = zk_chain_shape(call, false).args;
-  p.nin = call->nin, p.nout = call->nout, p.nops = (unsigned char)chain->nops;
+  p.c = zk_pointwise_shape(call, false).args;
+  p.nin = call->nin, p.nout = call->nout, p.nops = (unsigned char)pointwise->nops;
   for (int k = 0; k < call->nin; k++) p.in_elem[k] = call->in[k].elem;
   for (int k = 0; k < call->nout; k++)
-    p.out_elem[k] = call->out[k].elem, p.out[k] = (unsigned char)chain->out[k];
-  for (int i = 0; i < chain->nops; i++) {
-    const ZkChainOp *o = &chain->ops[i];
+    p.out_elem[k] = call->out[k].elem, p.out[k] = (unsigned char)pointwise->out[k];
+  for (int i = 0; i < pointwise->nops; i++) {
+    const ZkPointwiseOp *o = &pointwise->ops[i];
     int n = zg_op_info[o->op].min_in;
     ZB_ASSERT(o->op < ZG_OP_COUNT && (n < 1 || o->a < call->nin + i) && (n < 2 || o->b < call->nin + i) &&
               (n < 3 || o->c < call->nin + i));
@@ -70,33 +71,33 @@ static Program program_of(const ZkCall *call) {
 }
 
 typedef struct {
-  ZkChainShape shape;
+  ZkPointwiseShape shape;
   struct CUkern_st *kernel; /* NULL: interpreted */
 } Plan;
 
 static void make_plan(ZkCuda *cu, const ZkCall *call, void *memo) {
   Plan *p = (Plan *)memo;
   ZbText text = {};
-  p->shape = zk_chain_shape(call, true);
-  zk_chain_text(&text, call, &p->shape);
+  p->shape = zk_pointwise_shape(call, true);
+  zk_pointwise_text(&text, call, &p->shape);
   p->kernel = zk_cuda_program(cu, call, text.s);
   zb_text_free(&text);
 }
 
-static void set_pointers(ZkcChain *c, const ZkCall *call) {
+static void set_pointers(ZkcPointwise *c, const ZkCall *call) {
   for (int k = 0; k < call->nin; k++) c->in[k] = call->in[k].data;
   for (int k = 0; k < call->nout; k++) c->out[k] = call->out[k].data;
 }
 
-extern "C" void zk_cuda_chain_prepare(const ZkEnv *env, const ZkCall *call) {
+extern "C" void zk_cuda_pointwise_prepare(const ZkEnv *env, const ZkCall *call) {
   zk_cuda_memo(zk_cu(env), call, sizeof(Plan), make_plan, NULL);
 }
 
-extern "C" void zk_cuda_chain(const ZkEnv *env, const ZkCall *call) {
+extern "C" void zk_cuda_pointwise(const ZkEnv *env, const ZkCall *call) {
   ZkCuda *cu = zk_cu(env);
   const Plan *plan = (const Plan *)zk_cuda_memo(cu, call, sizeof(Plan), make_plan, NULL);
   if (plan->kernel) {
-    ZkcChain c = plan->shape.args;
+    ZkcPointwise c = plan->shape.args;
     void *args[] = {&c};
     set_pointers(&c, call);
     unsigned blocks = zk_blocks(cu, zk_ceil_of(c.units.total, THREADS));

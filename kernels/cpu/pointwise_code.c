@@ -1,16 +1,17 @@
-/* From the ops of a chain to steps on an accumulator.
+/* From the ops of a pointwise function to steps on an accumulator.
  *
- * First the ops become nodes: constants are folded, values that are the same for all elements being constants here;
- * signs are moved outwards (a + -b is a - b, -a * b is -(a * b)), which changes no rounding; a product by two constants
- * becomes one by their product. Then each result is computed depth first. A value that is needed once is computed into
- * the accumulator right before its use; one that is needed again, or as a second operand, is stored into a temporary,
- * unless it is in memory anyway. A sum with a product that is needed nowhere else is one step. */
+ * First the ops become nodes: constants are folded, values that are the same for all elements being constants
+ * here; signs are moved outwards (a + -b is a - b, -a * b is -(a * b)), which changes no rounding; a product
+ * by two constants becomes one by their product. Then each result is computed depth first. A value that is
+ * needed once is computed into the accumulator right before its use; one that is needed again, or as a second
+ * operand, is stored into a temporary, unless it is in memory anyway. A sum with a product that is needed
+ * nowhere else is one step. */
 #include <math.h>
 
-#include "kernels/cpu/chain.h"
+#include "kernels/cpu/pointwise.h"
 #include "kernels/cpu/math.h"
 
-#define MAX_NODES (2 * ZK_CHAIN_REGS) /* registers, and what negates them */
+#define MAX_NODES (2 * ZK_POINTWISE_REGS) /* registers, and what negates them */
 #define NONE (-1)
 
 typedef struct {
@@ -33,21 +34,21 @@ typedef struct {
 } Node;
 
 typedef struct {
-  ZkChainCode *code;
-  const ZkChainLayout *layout;
+  ZkPointwiseCode *code;
+  const ZkPointwiseLayout *layout;
   int nin, nout, nnodes, acc; /* acc: the node that the accumulator holds */
   Node node[MAX_NODES];
-  Ref ref[ZK_CHAIN_REGS];
-  bool known[ZK_CHAIN_REGS]; /* a constant: */
-  float number[ZK_CHAIN_REGS];
+  Ref ref[ZK_POINTWISE_REGS];
+  bool known[ZK_POINTWISE_REGS]; /* a constant: */
+  float number[ZK_POINTWISE_REGS];
   Arg result[ZK_MAX_OUT];
   bool stored[ZK_MAX_OUT];
-  bool busy[ZK_CHAIN_PLACES]; /* temporaries */
+  bool busy[ZK_POINTWISE_PLACES]; /* temporaries */
 } Coder;
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-static float evaluate(const ZkChainOp *op, float a, float b, float c) {
+static float evaluate(const ZkPointwiseOp *op, float a, float b, float c) {
   switch (op->op) {
   case ZG_OP_FILL:
   case ZG_OP_AXSIZE: return op->num;
@@ -59,7 +60,7 @@ static float evaluate(const ZkChainOp *op, float a, float b, float c) {
 #include "graph/pointwise.def"
   /* clang-format on */
   }
-  ZB_BUG("op %d cannot be in a chain", op->op);
+  ZB_BUG("op %d cannot be in a pointwise function", op->op);
 }
 
 static int new_node(Coder *c, Node n) {
@@ -88,7 +89,7 @@ static bool power_of_two(float x) {
   return (zk_to_bits(x) & 0x007fffff) == 0 && isnormal(x) && isnormal(1 / x);
 }
 
-static Ref sum_node(Coder *c, const ZkChainOp *op) {
+static Ref sum_node(Coder *c, const ZkPointwiseOp *op) {
   bool sa, sb;
   Arg a = size_of(c, op->a, &sa), b = size_of(c, op->b, &sb);
   sb ^= op->op == ZG_OP_SUB;
@@ -111,7 +112,7 @@ static Ref sum_node(Coder *c, const ZkChainOp *op) {
   return (Ref){new_node(c, n), sa && sb};
 }
 
-static Ref product_node(Coder *c, const ZkChainOp *op) {
+static Ref product_node(Coder *c, const ZkPointwiseOp *op) {
   bool sa, sb;
   Arg a = size_of(c, op->a, &sa), b = size_of(c, op->b, &sb);
   Node n = {.op = op->op, .nargs = 2, .arg = {a, b}};
@@ -128,7 +129,7 @@ static Ref product_node(Coder *c, const ZkChainOp *op) {
   return (Ref){new_node(c, n), sa != sb};
 }
 
-static void add_op(Coder *c, int reg, const ZkChainOp *op) {
+static void add_op(Coder *c, int reg, const ZkPointwiseOp *op) {
   const uint16_t arg[3] = {op->a, op->b, op->c};
   int n = zg_op_info[op->op].min_in;
   bool known = true;
@@ -172,7 +173,7 @@ static void use(Coder *c, Arg a) {
   for (int k = 0; k < n->nargs; k++) use(c, n->arg[k]);
 }
 
-static void make_nodes(Coder *c, const ZkChain *chain) {
+static void make_nodes(Coder *c, const ZkPointwise *pointwise) {
   for (int i = 0; i < c->nin; i++) {
     c->known[i] = c->layout->in[i] == ZK_LIES_SAME;
     c->number[i] = c->layout->value[i];
@@ -181,15 +182,15 @@ static void make_nodes(Coder *c, const ZkChain *chain) {
     c->node[node].place = i;
     c->node[node].bf16 = c->layout->in[i] == ZK_LIES_BF16;
   }
-  for (int i = 0; i < chain->nops; i++) add_op(c, c->nin + i, &chain->ops[i]);
-  for (int o = 0; o < c->nout; o++) use(c, c->result[o] = value_of(c, chain->out[o]));
+  for (int i = 0; i < pointwise->nops; i++) add_op(c, c->nin + i, &pointwise->ops[i]);
+  for (int o = 0; o < c->nout; o++) use(c, c->result[o] = value_of(c, pointwise->out[o]));
 }
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
 static void emit(Coder *c, int id, int p, int q, float x, float y) {
-  ZkChainCode *k = c->code;
-  ZB_ASSERT(k->nsteps < ZK_CHAIN_MAX_STEPS);
+  ZkPointwiseCode *k = c->code;
+  ZB_ASSERT(k->nsteps < ZK_POINTWISE_MAX_STEPS);
   k->step[k->nsteps++] = (ZkStep){.id = id, .p = (uint8_t)p, .q = (uint8_t)q, .x = x, .y = y};
 }
 
@@ -202,10 +203,10 @@ static int take_temp(Coder *c) {
 }
 
 static int constant(Coder *c, float x) {
-  ZkChainCode *k = c->code;
+  ZkPointwiseCode *k = c->code;
   for (int i = 0; i < k->nconstants; i++)
     if (zk_to_bits(k->number[i]) == zk_to_bits(x)) return k->constant + i;
-  ZB_ASSERT(k->nconstants < ZK_CHAIN_REGS);
+  ZB_ASSERT(k->nconstants < ZK_POINTWISE_REGS);
   k->number[k->nconstants] = x;
   return k->constant + k->nconstants++;
 }
@@ -244,8 +245,8 @@ static void store_result(Coder *c, int o) {
   if (n->place == NONE && !bf16) n->place = c->nin + o;
 }
 
-/* The accumulator holds a node that was just computed: stores it where it will be wanted. `here`: uses that need no
- * copy of it. */
+/* The accumulator holds a node that was just computed: stores it where it will be wanted. `here`: uses that
+ * need no copy of it. */
 static void settle(Coder *c, int node, int here) {
   Node *n = &c->node[node];
   c->acc = node;
@@ -463,17 +464,17 @@ static void make_steps(Coder *c) {
   emit(c, ZK_STEP_END, 0, 0, 0, 0);
 }
 
-void zk_chain_code(ZkChainCode *code, const ZkChain *chain, int nin, const ZkChainLayout *layout) {
-  Coder c = {.code = code, .layout = layout, .nin = nin, .nout = chain->nout, .acc = NONE};
+void zk_pointwise_code(ZkPointwiseCode *code, const ZkPointwise *pointwise, int nin, const ZkPointwiseLayout *layout) {
+  Coder c = {.code = code, .layout = layout, .nin = nin, .nout = pointwise->nout, .acc = NONE};
   code->nsteps = code->ntemps = code->nconstants = 0;
-  code->temp = nin + chain->nout;
-  code->constant = ZK_CHAIN_PLACES - ZK_CHAIN_REGS;
-  make_nodes(&c, chain);
+  code->temp = nin + pointwise->nout;
+  code->constant = ZK_POINTWISE_PLACES - ZK_POINTWISE_REGS;
+  make_nodes(&c, pointwise);
   make_steps(&c);
   ZB_ASSERT(code->temp + code->ntemps <= code->constant);
 }
 
-void zk_chain_link(ZkChainCode *code, const ZkChainSet *set) {
+void zk_pointwise_link(ZkPointwiseCode *code, const ZkPointwiseSet *set) {
   for (int i = 0; i < code->nsteps; i++) {
     int64_t id = code->step[i].id;
     code->step[i].fn = id == ZK_STEP_ST_H && set->store_bf16 ? set->store_bf16 : set->fn[id];

@@ -1,4 +1,5 @@
-/* Joined and summed products through cuBLASLt's epilogues, with another cuBLASLt behind them (fake_lt.h). */
+/* Fused products and gradients of biases through cuBLASLt's epilogues, with another cuBLASLt behind them
+ * (fake_lt.h). */
 #ifdef HAVE_CUBLASLT
 #include <cublasLt.h>
 #include <string.h>
@@ -6,20 +7,21 @@
 #include "kernels/cuda/cuda.h"
 #include "tests/unit/kernels_cuda/emu.h"
 #include "tests/unit/kernels_cuda/fake_lt.h"
-#include "tests/unit/kernels_cuda/joined.h"
+#include "tests/unit/kernels_cuda/fused.h"
 
 static int64_t followed(void) {
   return fake_lt.products - fake_lt.with[CUBLASLT_EPILOGUE_DEFAULT] + fake_lt.added + fake_lt.scaled;
 }
 
-/* Each case that is joined reaches an epilogue, or adds, or scales; the others are a product and a chain. */
-Test(joined, lt) {
+/* Each case that is fused reaches an epilogue, or adds, or scales; the others are a product and a pointwise
+ * call. */
+Test(fused, lt) {
   emu_use_blas(fake_lt_handle());
-  for (size_t i = 0; i < njoined; i++) {
+  for (size_t i = 0; i < nfused; i++) {
     int64_t before = followed();
-    conform(joined_cases[i].what, 0, &joined_cases[i].c);
-    cr_expect_eq(followed() > before, joined_cases[i].bf16 && !joined_cases[i].two, "%s",
-                 joined_cases[i].what);
+    conform(fused_cases[i].what, 0, &fused_cases[i].c);
+    cr_expect_eq(followed() > before, fused_cases[i].bf16 && !fused_cases[i].two, "%s",
+                 fused_cases[i].what);
   }
   static const uint32_t kinds[] = {CUBLASLT_EPILOGUE_BIAS,     CUBLASLT_EPILOGUE_RELU_BIAS,
                                    CUBLASLT_EPILOGUE_GELU,     CUBLASLT_EPILOGUE_GELU_BIAS,
@@ -31,8 +33,9 @@ Test(joined, lt) {
   cr_assert_eq(fake_lt.misuses, 0);
 }
 
-/* What some versions of cuBLASLt compute wrongly is not asked of any: a bias of one row or column, GELU' of single terms. */
-Test(joined, lt_known_wrong) {
+/* What some versions of cuBLASLt compute wrongly is not asked of any: a bias of one row or column, GELU' of
+ * single terms. */
+Test(fused, lt_known_wrong) {
   static const struct {
     const char *what, *dims;
   } odd[] = {{"bias", "b=1 s=1 e=16 f=24"},
@@ -41,9 +44,9 @@ Test(joined, lt_known_wrong) {
              {"GELU's slope", "b=2 s=5 e=1 f=24"}};
   emu_use_blas(fake_lt_handle());
   for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
-    for (size_t k = 0; k < njoined; k++) {
-      if (strcmp(joined_cases[k].what, odd[i].what) != 0) continue;
-      Case c = joined_cases[k].c;
+    for (size_t k = 0; k < nfused; k++) {
+      if (strcmp(fused_cases[k].what, odd[i].what) != 0) continue;
+      Case c = fused_cases[k].c;
       int64_t before = fake_lt.products;
       c.dims = odd[i].dims;
       conform(odd[i].what, 0, &c);
@@ -74,8 +77,8 @@ static int64_t with_epilogue(const ZkCall *call) {
   return fake_lt.products - fake_lt.with[CUBLASLT_EPILOGUE_DEFAULT] - before;
 }
 
-/* Bias and aux are read 16 bytes at a time: at other addresses the chain is one apart. */
-Test(joined, lt_addresses) {
+/* Bias and aux are read 16 bytes at a time: at other addresses the epilogue is a call of its own. */
+Test(fused, lt_addresses) {
   static const struct {
     const char *what;
     bool out; /* the view that is moved */
@@ -86,10 +89,10 @@ Test(joined, lt_addresses) {
                {"GELU, the product kept", true, 1},
                {"GELU's slope", false, 2}};
   for (size_t i = 0; i < sizeof moved / sizeof *moved; i++)
-    for (size_t k = 0; k < njoined; k++) {
-      if (strcmp(joined_cases[k].what, moved[i].what) != 0) continue;
+    for (size_t k = 0; k < nfused; k++) {
+      if (strcmp(fused_cases[k].what, moved[i].what) != 0) continue;
       First f = {.calls = 0};
-      each_call(&joined_cases[k].c, keep_bf16, &f);
+      each_call(&fused_cases[k].c, keep_bf16, &f);
       for (int n = 0; n < f.call.nin; n++) f.call.in[n].data = (void *)(uintptr_t)4096;
       for (int n = 0; n < f.call.nout; n++) f.call.out[n].data = (void *)(uintptr_t)4096;
       cr_expect_gt(with_epilogue(&f.call), 0, "%s", moved[i].what);
@@ -101,7 +104,7 @@ Test(joined, lt_addresses) {
 }
 
 /* Activations only where they gain. */
-Test(joined, lt_generations) {
+Test(fused, lt_generations) {
   static const struct {
     int arch;
     bool activations;
@@ -110,7 +113,7 @@ Test(joined, lt_generations) {
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     FakeLt before = fake_lt;
     emu_use_arch(known[i].arch);
-    for (size_t k = 0; k < njoined; k++) conform(joined_cases[k].what, 0, &joined_cases[k].c);
+    for (size_t k = 0; k < nfused; k++) conform(fused_cases[k].what, 0, &fused_cases[k].c);
     int64_t sums = fake_lt.with[CUBLASLT_EPILOGUE_BIAS] - before.with[CUBLASLT_EPILOGUE_BIAS];
     int64_t plain = fake_lt.with[CUBLASLT_EPILOGUE_DEFAULT] - before.with[CUBLASLT_EPILOGUE_DEFAULT];
     cr_expect(sums > 0 && (fake_lt.products - before.products > sums + plain) == known[i].activations, "on %d",
@@ -121,30 +124,30 @@ Test(joined, lt_generations) {
 /* ---- gradients of weights and biases ---- */
 static int64_t sums(void) { return fake_lt.with[CUBLASLT_EPILOGUE_BGRADA] + fake_lt.with[CUBLASLT_EPILOGUE_BGRADB]; }
 
-static void all_summed(void) {
-  for (size_t i = 0; i < nsummed; i++) {
-    Case set = summed_cases[i];
+static void all_bias_grads(void) {
+  for (size_t i = 0; i < nbias_grad; i++) {
+    Case set = bias_grad_cases[i];
     set.accumulate = false;
-    conform("added", (int)i, &summed_cases[i]);
+    conform("added", (int)i, &bias_grad_cases[i]);
     conform("set", (int)i, &set);
   }
 }
 
-Test(summed, lt) {
+Test(bias_grad, lt) {
   emu_use_blas(fake_lt_handle());
-  for (size_t i = 0; i < nsummed; i++) {
+  for (size_t i = 0; i < nbias_grad; i++) {
     int64_t before = sums();
-    conform("summed", (int)i, &summed_cases[i]);
+    conform("bias_grad", (int)i, &bias_grad_cases[i]);
     cr_expect_gt(sums(), before, "case %zu", i);
   }
   cr_expect(fake_lt.with[CUBLASLT_EPILOGUE_BGRADA] > 0 && fake_lt.with[CUBLASLT_EPILOGUE_BGRADB] > 0);
-  all_summed();
+  all_bias_grads();
   cr_expect(fake_lt.wrong == 0 && fake_lt.misuses == 0);
 }
 
 /* Where B lacks the batch, every product of it would write the same sums: they are one apart. */
-Test(summed, shared) {
-  Case shared = {SUMMED, .dims = "q=3 b=2 s=9 e=8 f=24", .ax = "bs", .in = {{"qbse"}, {"bsf"}}, .out = {{"qef", EXACT}, {"f", EXACT}}};
+Test(bias_grad, shared) {
+  Case shared = {BIAS_GRAD, .dims = "q=3 b=2 s=9 e=8 f=24", .ax = "bs", .in = {{"qbse"}, {"bsf"}}, .out = {{"qef", EXACT}, {"f", EXACT}}};
   emu_use_blas(fake_lt_handle());
   conform("shared", 0, &shared);
   cr_expect(fake_lt.products > 0 && sums() == 0);
@@ -152,29 +155,29 @@ Test(summed, shared) {
 }
 
 /* In two, where the sums do not lie as the product counts them, where cuBLASLt cannot, and without it. */
-Test(summed, in_two) {
-  Case turned = {SUMMED, .dims = "b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bse"}, {"bshd"}}, .out = {{"ehd", EXACT}, {"dh", EXACT}}};
-  all_summed();
+Test(bias_grad, in_two) {
+  Case turned = {BIAS_GRAD, .dims = "b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bse"}, {"bshd"}}, .out = {{"ehd", EXACT}, {"dh", EXACT}}};
+  all_bias_grads();
   emu_use_blas(fake_lt_handle());
   conform("turned", 0, &turned);
   fake_lt.runs_no_epilogue = true;
-  all_summed();
+  all_bias_grads();
   fake_lt.runs_no_epilogue = false, fake_lt.version = 120303; /* which sums wrongly */
   int64_t before = sums();
-  all_summed();
+  all_bias_grads();
   fake_lt.version = 0, fake_lt.knows_no_epilogue = true;
-  all_summed();
+  all_bias_grads();
   cr_assert_eq(sums(), before);
   fake_lt.knows_nothing = true;
-  all_summed();
+  all_bias_grads();
 }
 
 static void all(void) {
-  for (size_t i = 0; i < njoined; i++) conform(joined_cases[i].what, 0, &joined_cases[i].c);
+  for (size_t i = 0; i < nfused; i++) conform(fused_cases[i].what, 0, &fused_cases[i].c);
 }
 
 /* With epilogues that do not run, without trials, without epilogues. */
-Test(joined, lt_refuses) {
+Test(fused, lt_refuses) {
   emu_use_blas(fake_lt_handle());
   fake_lt.runs_no_epilogue = true;
   all();

@@ -1,14 +1,14 @@
-/* Products with chains, sums or other products in one call: which calls are joined, and that they compute what the product and then the chain do.
- * (With another cuBLASLt: joined_lt.c.) */
-#include "tests/unit/kernels_cuda/joined.h"
+/* Products with epilogues, with column sums, and batched: which calls the device supports, and that they
+ * compute what their parts do one by one. (With another cuBLASLt: fused_lt.c.) */
+#include "tests/unit/kernels_cuda/fused.h"
 
 #include "kernels/cuda/cuda.h"
 
 #define DOT_TOL 3e-6 /* as in reduce.c */
 #define HALF_TOL                                                                                             \
-  6e-3 /* the product is rounded to bf16 before the chain: 2^-9 of it, and 2^-9 of sums on the way */
+  6e-3 /* the product is rounded to bf16 before the epilogue: 2^-9 of it, and 2^-9 of sums on the way */
 #define OPS(...)                                                                                             \
-  .nops = sizeof((ZkChainOp[]){__VA_ARGS__}) / sizeof(ZkChainOp), .ops = (ZkChainOp[]) { __VA_ARGS__ }
+  .nops = sizeof((ZkPointwiseOp[]){__VA_ARGS__}) / sizeof(ZkPointwiseOp), .ops = (ZkPointwiseOp[]) { __VA_ARGS__ }
 #define F(NAME, x)                                                                                           \
   { .op = ZG_OP_##NAME, .a = x }
 #define EW(NAME, x, y)                                                                                       \
@@ -17,33 +17,33 @@
   { .op = ZG_OP_FILL, .num = (float)(x) }
 
 /* Registers: 0 the product, then the other operands, then the ops. */
-static const ZkChain bias = {.nout = 1, .out = {2}, OPS(EW(ADD, 1, 0))};
-static const ZkChain residual = {.nout = 1, .out = {2}, OPS(EW(ADD, 0, 1))};
-static const ZkChain both = {.nout = 1, .out = {4}, OPS(EW(ADD, 0, 1), EW(ADD, 2, 3))};
-static const ZkChain scaled = {
+static const ZkPointwise bias = {.nout = 1, .out = {2}, OPS(EW(ADD, 1, 0))};
+static const ZkPointwise residual = {.nout = 1, .out = {2}, OPS(EW(ADD, 0, 1))};
+static const ZkPointwise both = {.nout = 1, .out = {4}, OPS(EW(ADD, 0, 1), EW(ADD, 2, 3))};
+static const ZkPointwise scaled = {
     .nout = 1, .out = {6}, OPS(NUM(0.25), EW(MUL, 0, 2), NUM(-2), EW(MUL, 4, 1), EW(ADD, 3, 5))};
-static const ZkChain only_scaled = {.nout = 1, .out = {2}, OPS(NUM(8), EW(DIV, 0, 1))};
+static const ZkPointwise only_scaled = {.nout = 1, .out = {2}, OPS(NUM(8), EW(DIV, 0, 1))};
 /* 0.5 x (1 + tanh(0.79788 (x + 0.044715 x x x))) of register x, from register r on, which is 0.5 */
 #define GELU(x, r)                                                                                           \
   NUM(0.5), EW(MUL, r, x), NUM(1), NUM(0.7978845608028654), NUM(0.044715), EW(MUL, r + 4, x),                \
       EW(MUL, r + 5, x), EW(MUL, r + 6, x), EW(ADD, x, r + 7), EW(MUL, r + 3, r + 8), F(TANH, r + 9),        \
       EW(ADD, r + 2, r + 10), EW(MUL, r + 1, r + 11)
 #define GELU_OPS 13
-static const ZkChain gelu = {.nout = 1, .out = {1 + GELU_OPS - 1}, OPS(GELU(0, 1))};
-static const ZkChain gelu_bias = {.nout = 1, .out = {3 + GELU_OPS - 1}, OPS(EW(ADD, 0, 1), GELU(2, 3))};
-static const ZkChain gelu_kept = {.nout = 2, .out = {2, 3 + GELU_OPS - 1}, OPS(EW(ADD, 0, 1), GELU(2, 3))};
-static const ZkChain gelu_product_kept = {.nout = 2, .out = {1 + GELU_OPS - 1, 0}, OPS(GELU(0, 1))};
-static const ZkChain relu_bias = {.nout = 1, .out = {4}, OPS(EW(ADD, 0, 1), NUM(0), EW(MAX, 2, 3))};
+static const ZkPointwise gelu = {.nout = 1, .out = {1 + GELU_OPS - 1}, OPS(GELU(0, 1))};
+static const ZkPointwise gelu_bias = {.nout = 1, .out = {3 + GELU_OPS - 1}, OPS(EW(ADD, 0, 1), GELU(2, 3))};
+static const ZkPointwise gelu_kept = {.nout = 2, .out = {2, 3 + GELU_OPS - 1}, OPS(EW(ADD, 0, 1), GELU(2, 3))};
+static const ZkPointwise gelu_product_kept = {.nout = 2, .out = {1 + GELU_OPS - 1, 0}, OPS(GELU(0, 1))};
+static const ZkPointwise relu_bias = {.nout = 1, .out = {4}, OPS(EW(ADD, 0, 1), NUM(0), EW(MAX, 2, 3))};
 /* tanh'd product with a factor; the product too */
-static const ZkChain other = {.nout = 2, .out = {3, 0}, OPS(F(TANH, 0), EW(MUL, 2, 1))};
+static const ZkPointwise other = {.nout = 2, .out = {3, 0}, OPS(F(TANH, 0), EW(MUL, 2, 1))};
 /* erf instead */
-static const ZkChain exact_gelu = {.nout = 1,
+static const ZkPointwise exact_gelu = {.nout = 1,
                                    .out = {8},
                                    OPS(NUM(0.5), EW(MUL, 0, 1), NUM(0.70710678), EW(MUL, 0, 3), F(ERF, 4),
                                        NUM(1), EW(ADD, 5, 6), EW(MUL, 2, 7))};
 
 /* 0 g, 1 x: g (0.5 (1 + t) + 0.5 x (1 - t t) 0.79788 (1 + 0.134145 x x)), t as above */
-static const ZkChain gelu_slope = {
+static const ZkPointwise gelu_slope = {
     .nout = 1,
     .out = {26},
     OPS(NUM(0.5), NUM(1), NUM(0.7978845608028654), NUM(0.044715), NUM(0.134145),                 /* 2..6 */
@@ -60,15 +60,15 @@ static const ZkChain gelu_slope = {
 #define BSE_EF                                                                                               \
   {"bse"}, { "ef" }
 
-const Joined joined_cases[] = {
-    {"bias", {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}}, .chain = &bias, TOL}, true, true, false},
+const Fused fused_cases[] = {
+    {"bias", {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}}, .pointwise = &bias, TOL}, true, true, false},
     {"bias of heads",
-     {HEADS, .in = {{"bse"}, {"ehd"}, {"hd"}}, .out = {{"bshd"}}, .chain = &bias, TOL},
+     {HEADS, .in = {{"bse"}, {"ehd"}, {"hd"}}, .out = {{"bshd"}}, .pointwise = &bias, TOL},
      true,
      true,
      false},
     {"bias of odd sizes",
-     {ODD_SIZES, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}}, .chain = &bias, TOL},
+     {ODD_SIZES, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}}, .pointwise = &bias, TOL},
      true,
      true,
      false},
@@ -78,7 +78,7 @@ const Joined joined_cases[] = {
       .ax = "k",
       .in = {{"mk"}, {"kn"}, {"m"}},
       .out = {{"nm"}},
-      .chain = &bias,
+      .pointwise = &bias,
       TOL},
      true,
      true,
@@ -89,7 +89,7 @@ const Joined joined_cases[] = {
       .ax = "k",
       .in = {{"mk"}, {"kn"}, {"m"}},
       .out = {{"mn"}},
-      .chain = &bias,
+      .pointwise = &bias,
       TOL},
      true,
      true,
@@ -100,122 +100,122 @@ const Joined joined_cases[] = {
       .ax = "k",
       .in = {{"bmk"}, {"bkn"}, {"n"}},
       .out = {{"bmn"}},
-      .chain = &bias,
+      .pointwise = &bias,
       TOL},
      true,
      true,
      false},
     {"biases of q, k and v",
-     {HEADS_OF_THREE, .in = {{"bse"}, {"qehd"}, {"qhd"}}, .out = {{"qbshd"}}, .chain = &bias, TOL},
+     {HEADS_OF_THREE, .in = {{"bse"}, {"qehd"}, {"qhd"}}, .out = {{"qbshd"}}, .pointwise = &bias, TOL},
      true,
      true,
      false},
     {"one bias of q, k and v",
-     {HEADS_OF_THREE, .in = {{"bse"}, {"qehd"}, {"hd"}}, .out = {{"qbshd"}}, .chain = &bias, TOL},
+     {HEADS_OF_THREE, .in = {{"bse"}, {"qehd"}, {"hd"}}, .out = {{"qbshd"}}, .pointwise = &bias, TOL},
      true,
      true,
      false},
     {"biases and residuals of q, k and v",
-     {HEADS_OF_THREE, .in = {{"bse"}, {"qehd"}, {"qhd"}, {"qbshd"}}, .out = {{"qbshd"}}, .chain = &both, TOL},
+     {HEADS_OF_THREE, .in = {{"bse"}, {"qehd"}, {"qhd"}, {"qbshd"}}, .out = {{"qbshd"}}, .pointwise = &both, TOL},
      true,
      true,
      false},
     {"GELU of gate and up",
-     {HEADS_OF_THREE, .in = {{"bse"}, {"qehd"}, {"qhd"}}, .out = {{"qbshd"}}, .chain = &gelu_bias, TOL},
+     {HEADS_OF_THREE, .in = {{"bse"}, {"qehd"}, {"qhd"}}, .out = {{"qbshd"}}, .pointwise = &gelu_bias, TOL},
      false,
      false,
      true},
     {"residual",
-     {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}}, .chain = &residual, TOL},
+     {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}}, .pointwise = &residual, TOL},
      true,
      true,
      false},
     {"bias and residual",
-     {LINEAR, .in = {BSE_EF, {"f"}, {"bsf"}}, .out = {{"bsf"}}, .chain = &both, TOL},
+     {LINEAR, .in = {BSE_EF, {"f"}, {"bsf"}}, .out = {{"bsf"}}, .pointwise = &both, TOL},
      true,
      true,
      false},
     {"residual and bias",
-     {ODD_SIZES, .in = {BSE_EF, {"bsf"}, {"f"}}, .out = {{"bsf"}}, .chain = &both, TOL},
+     {ODD_SIZES, .in = {BSE_EF, {"bsf"}, {"f"}}, .out = {{"bsf"}}, .pointwise = &both, TOL},
      true,
      true,
      false},
     {"scaled sum",
-     {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}}, .chain = &scaled, TOL},
+     {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}}, .pointwise = &scaled, TOL},
      true,
      true,
      false},
-    {"scaled", {LINEAR, .in = {BSE_EF}, .out = {{"bsf"}}, .chain = &only_scaled, TOL}, true, true, false},
-    {"GELU", {LINEAR, .in = {BSE_EF}, .out = {{"bsf"}}, .chain = &gelu, TOL}, false, true, false},
+    {"scaled", {LINEAR, .in = {BSE_EF}, .out = {{"bsf"}}, .pointwise = &only_scaled, TOL}, true, true, false},
+    {"GELU", {LINEAR, .in = {BSE_EF}, .out = {{"bsf"}}, .pointwise = &gelu, TOL}, false, true, false},
     {"GELU and bias",
-     {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}}, .chain = &gelu_bias, TOL},
+     {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}}, .pointwise = &gelu_bias, TOL},
      false,
      true,
      false},
     {"GELU, what it is of kept",
-     {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}, {"bsf"}}, .chain = &gelu_kept, TOL},
+     {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}, {"bsf"}}, .pointwise = &gelu_kept, TOL},
      false,
      true,
      false},
     {"GELU of odd sizes, what it is of kept",
-     {ODD_SIZES, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}, {"bsf"}}, .chain = &gelu_kept, TOL},
+     {ODD_SIZES, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}, {"bsf"}}, .pointwise = &gelu_kept, TOL},
      false,
      true,
      true}, /* rows of 13 */
     {"GELU, the product kept",
-     {LINEAR, .in = {BSE_EF}, .out = {{"bsf"}, {"bsf"}}, .chain = &gelu_product_kept, TOL},
+     {LINEAR, .in = {BSE_EF}, .out = {{"bsf"}, {"bsf"}}, .pointwise = &gelu_product_kept, TOL},
      false,
      true,
      false},
     {"ReLU and bias",
-     {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}}, .chain = &relu_bias, TOL},
+     {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}}, .pointwise = &relu_bias, TOL},
      true,
      true,
      false},
     {"GELU's slope",
-     {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}}, .chain = &gelu_slope, TOL},
+     {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}}, .pointwise = &gelu_slope, TOL},
      false,
      true,
      false},
     /* none of cuBLASLt's */
     {"exact GELU",
-     {LINEAR, .in = {BSE_EF}, .out = {{"bsf"}}, .chain = &exact_gelu, TOL},
+     {LINEAR, .in = {BSE_EF}, .out = {{"bsf"}}, .pointwise = &exact_gelu, TOL},
      false,
      false,
      false},
     {"tanh",
-     {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}, {"bsf"}}, .chain = &other, TOL},
+     {LINEAR, .in = {BSE_EF, {"bsf"}}, .out = {{"bsf"}, {"bsf"}}, .pointwise = &other, TOL},
      false,
      false,
      false},
     {"bias along the slower axis",
-     {LINEAR, .in = {BSE_EF, {"bs"}}, .out = {{"bsf"}}, .chain = &bias, TOL},
+     {LINEAR, .in = {BSE_EF, {"bs"}}, .out = {{"bsf"}}, .pointwise = &bias, TOL},
      false,
      false,
      false},
     {"bias along a part",
-     {HEADS, .in = {{"bse"}, {"ehd"}, {"d"}}, .out = {{"bshd"}}, .chain = &bias, TOL},
+     {HEADS, .in = {{"bse"}, {"ehd"}, {"d"}}, .out = {{"bshd"}}, .pointwise = &bias, TOL},
      false,
      false,
      false},
     {"bias turned",
-     {HEADS, .in = {{"bse"}, {"ehd"}, {"dh"}}, .out = {{"bshd"}}, .chain = &bias, TOL},
+     {HEADS, .in = {{"bse"}, {"ehd"}, {"dh"}}, .out = {{"bshd"}}, .pointwise = &bias, TOL},
      false,
      false,
      false},
     {"residual turned",
-     {LINEAR, .in = {BSE_EF, {"sbf"}}, .out = {{"bsf"}}, .chain = &residual, TOL},
+     {LINEAR, .in = {BSE_EF, {"sbf"}}, .out = {{"bsf"}}, .pointwise = &residual, TOL},
      false,
      false,
      false},
     {"two residuals",
-     {LINEAR, .in = {BSE_EF, {"bsf"}, {"bsf"}}, .out = {{"bsf"}}, .chain = &both, TOL},
+     {LINEAR, .in = {BSE_EF, {"bsf"}, {"bsf"}}, .out = {{"bsf"}}, .pointwise = &both, TOL},
      false,
      false,
      false},
     {"a sum and its product",
      {LINEAR, .in = {BSE_EF, {"f"}}, .out = {{"bsf"}, {"bsf"}},
-      .chain = &(ZkChain){.nout = 2, .out = {2, 0}, OPS(EW(ADD, 1, 0))}, TOL},
+      .pointwise = &(ZkPointwise){.nout = 2, .out = {2, 0}, OPS(EW(ADD, 1, 0))}, TOL},
      false,
      false,
      false},
@@ -225,65 +225,66 @@ const Joined joined_cases[] = {
       .ax = "k",
       .in = {{"bk"}, {"bk"}, {"b"}},
       .out = {{"b"}},
-      .chain = &residual,
+      .pointwise = &residual,
       TOL},
      false,
      false,
      false},
 };
-const size_t njoined = sizeof joined_cases / sizeof *joined_cases;
+const size_t nfused = sizeof fused_cases / sizeof *fused_cases;
 
 typedef struct {
   int calls;
-  bool joins[9];
+  bool supports[9];
 } Asked;
 static void ask(const ZkCall *call, void *arg) {
   Asked *a = arg;
   ZkCall c = *call;
   for (int k = 0; k < c.nin; k++) c.in[k].data = NULL;
   for (int k = 0; k < c.nout; k++) c.out[k].data = NULL;
-  a->joins[a->calls++] = zk_cuda_joins(&c);
+  a->supports[a->calls++] = zk_cuda_supports(&c);
 }
 
-Test(joined, which) {
-  for (size_t i = 0; i < njoined; i++) {
+Test(fused, which) {
+  for (size_t i = 0; i < nfused; i++) {
     Asked a = {0};
-    each_call(&joined_cases[i].c, ask,
+    each_call(&fused_cases[i].c, ask,
               &a); /* f32, bf16, bf16 into f32; three orders of axes each, the first as written */
-    cr_expect_eq(a.joins[0], joined_cases[i].f32, "%s in f32", joined_cases[i].what);
-    cr_expect_eq(a.joins[3], joined_cases[i].bf16, "%s in bf16", joined_cases[i].what);
+    cr_expect_eq(a.supports[0], fused_cases[i].f32, "%s in f32", fused_cases[i].what);
+    cr_expect_eq(a.supports[3], fused_cases[i].bf16, "%s in bf16", fused_cases[i].what);
   }
 }
 
-Test(joined, as_in_two) {
-  for (size_t i = 0; i < njoined; i++) conform(joined_cases[i].what, 0, &joined_cases[i].c);
+Test(fused, as_in_two) {
+  for (size_t i = 0; i < nfused; i++) conform(fused_cases[i].what, 0, &fused_cases[i].c);
 }
 
 /* ---- gradients of weights and biases ---- */
 /* As a linear layer's: results fastest along what is summed, or along the other; of bf16 operands alone. */
-const Case summed_cases[] = {
-    {SUMMED, .dims = "b=2 s=9 e=8 f=24", .ax = "bs", .in = {{"bse"}, {"bsf"}}, .out = {{"ef", EXACT}, {"f", EXACT}}},
-    {SUMMED, .dims = "b=2 s=9 e=8 f=24", .ax = "bs", .in = {{"bse"}, {"bsf"}}, .out = {{"fe", EXACT}, {"f", EXACT}}},
-    {SUMMED, .dims = "b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bse"}, {"bshd"}}, .out = {{"ehd", EXACT}, {"hd", EXACT}}},
-    {SUMMED, .dims = "b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bshd"}, {"bse"}}, .out = {{"hde", EXACT}, {"e", EXACT}}},
+const Case bias_grad_cases[] = {
+    {BIAS_GRAD, .dims = "b=2 s=9 e=8 f=24", .ax = "bs", .in = {{"bse"}, {"bsf"}}, .out = {{"ef", EXACT}, {"f", EXACT}}},
+    {BIAS_GRAD, .dims = "b=2 s=9 e=8 f=24", .ax = "bs", .in = {{"bse"}, {"bsf"}}, .out = {{"fe", EXACT}, {"f", EXACT}}},
+    {BIAS_GRAD, .dims = "b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bse"}, {"bshd"}}, .out = {{"ehd", EXACT}, {"hd", EXACT}}},
+    {BIAS_GRAD, .dims = "b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bshd"}, {"bse"}}, .out = {{"hde", EXACT}, {"e", EXACT}}},
     /* of q, k and v together */
-    {SUMMED, .dims = "q=3 b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bse"}, {"qbshd"}}, .out = {{"qehd", EXACT}, {"qhd", EXACT}}},
-    {SUMMED, .dims = "m=17 n=19 k=23", .ax = "k", .in = {{"km"}, {"kn"}}, .out = {{"mn", EXACT}, {"n", EXACT}}},
+    {BIAS_GRAD, .dims = "q=3 b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bse"}, {"qbshd"}}, .out = {{"qehd", EXACT}, {"qhd", EXACT}}},
+    {BIAS_GRAD, .dims = "m=17 n=19 k=23", .ax = "k", .in = {{"km"}, {"kn"}}, .out = {{"mn", EXACT}, {"n", EXACT}}},
 };
-const size_t nsummed = sizeof summed_cases / sizeof *summed_cases;
+const size_t nbias_grad = sizeof bias_grad_cases / sizeof *bias_grad_cases;
 
-Test(summed, as_in_two) {
-  for (size_t i = 0; i < nsummed; i++) {
-    Case set = summed_cases[i];
+Test(bias_grad, as_in_two) {
+  for (size_t i = 0; i < nbias_grad; i++) {
+    Case set = bias_grad_cases[i];
     set.accumulate = false;
-    conform("added", (int)i, &summed_cases[i]);
+    conform("added", (int)i, &bias_grad_cases[i]);
     conform("set", (int)i, &set);
   }
 }
 
-/* ---- stacks ---- */
-/* Forward, where the results lie turned, of the other operand, a gradient, and with a packed operand in common. */
-const Case stacked_cases[] = {
+/* ---- batched ---- */
+/* Forward, where the results lie turned, of the other operand, a gradient, and with a packed operand in
+ * common. */
+const Case batched_cases[] = {
     {.op = ZG_OP_DOT, .dims = "q=3 b=2 s=5 e=16 f=8", .ax = "e", .in = {{"bse"}, {"qef"}}, .out = {{"qbsf"}}, .tol = DOT_TOL},
     {.op = ZG_OP_DOT, .dims = "q=3 b=2 s=5 e=16 f=8", .ax = "e", .in = {{"bse"}, {"qef"}}, .out = {{"qfbs"}}, .tol = DOT_TOL},
     {.op = ZG_OP_DOT, .dims = "q=3 b=2 s=5 e=16 f=8", .ax = "e", .in = {{"qef"}, {"bse"}}, .out = {{"qbsf"}}, .tol = DOT_TOL},
@@ -296,8 +297,8 @@ const Case stacked_cases[] = {
      .tol = DOT_TOL},
     {.op = ZG_OP_DOT, .dims = "q=2 b=2 s=5 e=8 f=24", .ax = "bs", .in = {{"sbe"}, {"qbsf"}}, .out = {{"qef"}}, .tol = DOT_TOL},
 };
-const size_t nstacked = sizeof stacked_cases / sizeof *stacked_cases;
+const size_t nbatched = sizeof batched_cases / sizeof *batched_cases;
 
-Test(stacked, as_one_by_one) {
-  for (size_t i = 0; i < nstacked; i++) conform("stacked", (int)i, &stacked_cases[i]);
+Test(batched, as_one_by_one) {
+  for (size_t i = 0; i < nbatched; i++) conform("batched", (int)i, &batched_cases[i]);
 }

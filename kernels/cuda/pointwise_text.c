@@ -1,10 +1,11 @@
-/* Writes a chain of elementwise ops as a CUDA program, to be compiled when a run starts. A thread takes a unit of eight
- * neighbours (or one element): it loads all operands, computes element by element with values in registers named as the
- * chain numbers them, then stores all results, which may therefore share memory with operands of the same layout.
+/* Writes a pointwise function as a CUDA program, to be compiled when a run starts. A thread takes a unit of
+ * eight neighbours (or one element): it loads all operands, computes element by element with values in
+ * registers named as the function numbers them, then stores all results, which may therefore share memory
+ * with operands of the same layout.
  *
- * The chain y = a * b (f32, b repeated along the run) becomes
+ * The function y = a * b (f32, b repeated along the run) becomes
  *
- *   extern "C" __global__ void __launch_bounds__(256) zk_chain(const __grid_constant__ ZkcChain c) {
+ *   extern "C" __global__ void __launch_bounds__(256) zk_pointwise(const __grid_constant__ ZkcPointwise c) {
  *     for (long long u = blockIdx.x * 256ll + threadIdx.x; u < c.units.total; u += gridDim.x * 256ll) {
  *       long long at, off[3];
  *       zkc_seek(c.nest, zkc_row(c.units, u, at), off);
@@ -22,15 +23,15 @@
  *   } */
 #include <string.h>
 
-#include "kernels/cuda/chain.h"
+#include "kernels/cuda/pointwise.h"
 
 extern const char *const zk_cuda_texts[]; /* name and text of shape.h and device.cuh */
 
-ZkChainShape zk_chain_shape(const ZkCall *call, bool wide_allowed) {
+ZkPointwiseShape zk_pointwise_shape(const ZkCall *call, bool wide_allowed) {
   const ZkView *views[ZKC_VIEWS];
-  ZkChainShape s = {.width = wide_allowed ? 8 : 1};
+  ZkPointwiseShape s = {.width = wide_allowed ? 8 : 1};
   int n = 0;
-  ZB_ASSERT(call->nout > 0 && call->chain->nout == call->nout && call->chain->nops <= ZK_CHAIN_MAX_OPS);
+  ZB_ASSERT(call->nout > 0 && call->pointwise->nout == call->nout && call->pointwise->nops <= ZK_POINTWISE_MAX_OPS);
   for (int i = 0; i < call->nout; i++) {
     ZB_ASSERT(call->out[i].rank == call->out[0].rank);
     views[n++] = &call->out[i];
@@ -42,9 +43,9 @@ ZkChainShape zk_chain_shape(const ZkCall *call, bool wide_allowed) {
     if (!zkc_wide(views[i], &s.args.nest, i, run->n, run->stride[i])) s.width = 1;
   for (int k = 0; k < call->nin; k++) {
     int i = call->nout + k;
-    s.class_of[k] = run->stride[i] == 0 ? ZK_CHAIN_SCALAR : ZK_CHAIN_ANY;
+    s.class_of[k] = run->stride[i] == 0 ? ZK_POINTWISE_SCALAR : ZK_POINTWISE_ANY;
     if (s.width == 8 && zkc_wide(views[i], &s.args.nest, i, run->n, run->stride[i]))
-      s.class_of[k] = ZK_CHAIN_WIDE;
+      s.class_of[k] = ZK_POINTWISE_WIDE;
   }
   s.args.units = zkc_units(s.args.nest.count, run->n / s.width);
   return s;
@@ -61,11 +62,11 @@ static const struct {
 #include "graph/pointwise.def"
 };
 
-void zk_chain_put_ops(ZbText *t, const ZkChain *chain) {
+void zk_pointwise_put_ops(ZbText *t, const ZkPointwise *pointwise) {
   static const char *const parameters[] = {"", "float a", "float a, float b", "float a, float b, float c"};
   bool seen[ZG_OP_COUNT] = {false};
-  for (int i = 0; i < chain->nops; i++) {
-    int op = chain->ops[i].op;
+  for (int i = 0; i < pointwise->nops; i++) {
+    int op = pointwise->ops[i].op;
     if (seen[op] || !functions[op].name) continue;
     seen[op] = true;
     zb_text_add(t, "ZK_DEVICE float zk_%s(%s) { return %s; }\n", functions[op].name, parameters[zg_op_info[op].min_in],
@@ -73,7 +74,7 @@ void zk_chain_put_ops(ZbText *t, const ZkChain *chain) {
   }
 }
 
-void zk_chain_put_op(ZbText *t, const ZkChainOp *o, int to, int indent) {
+void zk_pointwise_put_op(ZbText *t, const ZkPointwiseOp *o, int to, int indent) {
   const uint16_t from[] = {o->a, o->b, o->c};
   uint32_t bits;
   memcpy(&bits, &o->num, sizeof bits);
@@ -94,17 +95,17 @@ void zk_chain_put_op(ZbText *t, const ZkChainOp *o, int to, int indent) {
 }
 
 /* ---- loads and stores ---- */
-static void put_load(ZbText *t, const ZkChainShape *s, const ZkCall *call, int k) {
+static void put_load(ZbText *t, const ZkPointwiseShape *s, const ZkCall *call, int k) {
   int elem = call->in[k].elem, view = call->nout + k;
   switch (s->class_of[k]) {
-  case ZK_CHAIN_SCALAR:
+  case ZK_POINTWISE_SCALAR:
     zb_text_add(t, "    const float r%d = zk_load(c.in[%d], %d, off[%d]);\n", k, k, elem, view);
     break;
-  case ZK_CHAIN_WIDE:
+  case ZK_POINTWISE_WIDE:
     zb_text_add(t, "    float x%d[8];\n    zk_load8(c.in[%d], %d, off[%d] + 8 * at, x%d);\n", k, k, elem,
                 view, k);
     break;
-  case ZK_CHAIN_ANY:
+  case ZK_POINTWISE_ANY:
     zb_text_add(t, "    float x%d[%d];\n", k, s->width);
     zb_text_add(t,
                 "    for (int j = 0; j < %d; j++) x%d[j] = zk_load(c.in[%d], %d, off[%d] + (%d * at + j) * "
@@ -114,7 +115,7 @@ static void put_load(ZbText *t, const ZkChainShape *s, const ZkCall *call, int k
   }
 }
 
-static void put_store(ZbText *t, const ZkChainShape *s, const ZkCall *call, int k) {
+static void put_store(ZbText *t, const ZkPointwiseShape *s, const ZkCall *call, int k) {
   int elem = call->out[k].elem;
   if (s->width == 8) zb_text_add(t, "    zk_store8(c.out[%d], %d, off[%d] + 8 * at, y%d);\n", k, elem, k, k);
   else
@@ -122,17 +123,17 @@ static void put_store(ZbText *t, const ZkChainShape *s, const ZkCall *call, int 
                 k);
 }
 
-void zk_chain_text(ZbText *t, const ZkCall *call, const ZkChainShape *s) {
-  const ZkChain *chain = call->chain;
+void zk_pointwise_text(ZbText *t, const ZkCall *call, const ZkPointwiseShape *s) {
+  const ZkPointwise *pointwise = call->pointwise;
   zb_text_add(t, "%s%s", zk_cuda_texts[1], zk_cuda_texts[3]);
-  zk_chain_put_ops(t, chain);
+  zk_pointwise_put_ops(t, pointwise);
   zb_text_add(t,
-              "extern \"C\" __global__ void __launch_bounds__(%d) %s(const __grid_constant__ ZkcChain c) {\n",
-              ZK_CHAIN_THREADS, ZK_CHAIN_NAME);
+              "extern \"C\" __global__ void __launch_bounds__(%d) %s(const __grid_constant__ ZkcPointwise c) {\n",
+              ZK_POINTWISE_THREADS, ZK_POINTWISE_NAME);
   zb_text_add(
       t,
       "  for (long long u = blockIdx.x * %dll + threadIdx.x; u < c.units.total; u += gridDim.x * %dll) {\n",
-      ZK_CHAIN_THREADS, ZK_CHAIN_THREADS);
+      ZK_POINTWISE_THREADS, ZK_POINTWISE_THREADS);
   /* All in one run, as most are: nothing to look up. */
   if (s->args.nest.nloops == 0)
     zb_text_add(t, "    const long long at = u, off[%d] = {};\n", call->nout + call->nin);
@@ -143,9 +144,9 @@ void zk_chain_text(ZbText *t, const ZkCall *call, const ZkChainShape *s) {
   for (int k = 0; k < call->nout; k++) zb_text_add(t, "    float y%d[%d];\n", k, s->width);
   zb_text_add(t, "#pragma unroll\n    for (int j = 0; j < %d; j++) {\n", s->width);
   for (int k = 0; k < call->nin; k++)
-    if (s->class_of[k] != ZK_CHAIN_SCALAR) zb_text_add(t, "      const float r%d = x%d[j];\n", k, k);
-  for (int i = 0; i < chain->nops; i++) zk_chain_put_op(t, &chain->ops[i], call->nin + i, 6);
-  for (int k = 0; k < call->nout; k++) zb_text_add(t, "      y%d[j] = r%d;\n", k, chain->out[k]);
+    if (s->class_of[k] != ZK_POINTWISE_SCALAR) zb_text_add(t, "      const float r%d = x%d[j];\n", k, k);
+  for (int i = 0; i < pointwise->nops; i++) zk_pointwise_put_op(t, &pointwise->ops[i], call->nin + i, 6);
+  for (int k = 0; k < call->nout; k++) zb_text_add(t, "      y%d[j] = r%d;\n", k, pointwise->out[k]);
   zb_text_add(t, "    }\n");
   for (int k = 0; k < call->nout; k++) put_store(t, s, call, k);
   zb_text_add(t, "  }\n}\n");

@@ -6,16 +6,16 @@
 
 static const char sizes[] = "bind batch = 8, seq = 16 micro 1\n";
 
-static void expect_chains(const ZpPlan *p, const char *label, ZpPhase phase, const char *expect) {
+static void expect_pointwise(const ZpPlan *p, const char *label, ZpPhase phase, const char *expect) {
   ZbText t = {0};
-  put_chains(p, segment_of(p, label, 0), phase, &t);
+  put_pointwise(p, segment_of(p, label, 0), phase, &t);
   expect_text(&t, expect, zp_phase_text[phase]);
 }
 
 Test(fuse, gpt2_layer) {
   Model m = model_open("gpt2", NULL, "-D layers=4");
   Plan q = plan_of(m.g, sizes);
-  expect_chains(
+  expect_pointwise(
       q.p, "layer", ZP_FWD,
       "mul add, 3 in, 1 out\n"                                                      /* ln1: gain, bias */
       "add, 2 in, 1 out\nadd, 2 in, 1 out\nadd, 2 in, 1 out\n"                      /* biases of q, k, v */
@@ -24,7 +24,7 @@ Test(fuse, gpt2_layer) {
       "fill add mul fill fill fill mul mul mul add mul tanh add mul, 2 in, 1 out\n" /* bias and GELU */
       "add add, 3 in, 1 out\n");
   ZbText t = {0};
-  put_chains(q.p, segment_of(q.p, "layer", 0), ZP_BWD, &t);
+  put_pointwise(q.p, segment_of(q.p, "layer", 0), ZP_BWD, &t);
   /* GELU again for w2's gradient, and its derivative, in one pass over the saved product */
   cr_assert(strstr(t.s, "tanh add mul mul mul sub"), "%s", t.s);
   uint32_t tanh = 0, lines = 0;
@@ -40,7 +40,7 @@ Test(fuse, gpt2_layer) {
 Test(fuse, llama3_layer) {
   Model m = model_open("llama3", NULL, "-D layers=4");
   Plan q = plan_of(m.g, sizes);
-  expect_chains(q.p, "layer", ZP_FWD,
+  expect_pointwise(q.p, "layer", ZP_FWD,
                 "mul, 2 in, 1 out\nadd, 2 in, 1 out\nmul, 2 in, 1 out\n"
                 "fill neg exp add div mul mul, 2 in, 1 out\n" /* silu(gate) * up */
                 "add, 2 in, 1 out\n");
@@ -49,7 +49,7 @@ Test(fuse, llama3_layer) {
   uint32_t ffn = zg_axis_find(m.g, "ffn"), wide = 0;
   for (uint32_t i = 0; i < s->list[ZP_BWD].n; i++) {
     const ZpNode *k = &s->list[ZP_BWD].nodes[i];
-    if (k->call.op != ZG_OP_CHAIN || !zg_type_has(&s->values[k->out[0]].type, (uint16_t)ffn)) continue;
+    if (k->call.op != ZG_OP_POINTWISE || !zg_type_has(&s->values[k->out[0]].type, (uint16_t)ffn)) continue;
     wide++;
     cr_assert_eq(k->call.nin, 3);
     cr_assert_eq(k->call.nout, 3);
@@ -59,9 +59,10 @@ Test(fuse, llama3_layer) {
   model_close(&m);
 }
 
-/* A chain of 3 n and more ops; of products of many tensors; of many results: all are cut to what a kernel takes. */
+/* A function of 3 n and more ops; of products of many tensors; of many results: all are cut to what a kernel
+ * takes. */
 typedef struct {
-  uint32_t chains, ops, in, out;
+  uint32_t pointwise, ops, in, out;
 } Most;
 static Most most_of(const ZpPlan *p, ZpPhase phase) {
   Most most = {0};
@@ -70,16 +71,16 @@ static Most most_of(const ZpPlan *p, ZpPhase phase) {
     const ZpNode *nodes = phase_nodes(&p->segments[s], phase, &n);
     for (uint32_t i = 0; i < n; i++) {
       const ZkCall *k = &nodes[i].call;
-      if (k->op != ZG_OP_CHAIN) continue;
-      most.chains++;
-      if (k->chain->nops > most.ops) most.ops = k->chain->nops;
+      if (k->op != ZG_OP_POINTWISE) continue;
+      most.pointwise++;
+      if (k->pointwise->nops > most.ops) most.ops = k->pointwise->nops;
       if (k->nin > most.in) most.in = k->nin;
       if (k->nout > most.out) most.out = k->nout;
-      cr_assert_leq(k->chain->nops, ZK_CHAIN_MAX_OPS);
+      cr_assert_leq(k->pointwise->nops, ZK_POINTWISE_MAX_OPS);
       cr_assert_leq(k->nin, ZK_MAX_IN);
       cr_assert_leq(k->nout, ZK_MAX_OUT);
-      for (uint32_t j = 0; j < k->chain->nops; j++) { /* operands are inputs or earlier ops */
-        const ZkChainOp *o = &k->chain->ops[j];
+      for (uint32_t j = 0; j < k->pointwise->nops; j++) { /* operands are inputs or earlier ops */
+        const ZkPointwiseOp *o = &k->pointwise->ops[j];
         int nin = zg_op_info[o->op].max_in;
         cr_assert(nin < 1 || o->a < k->nin + j);
         cr_assert(nin < 2 || o->b < k->nin + j);
@@ -111,8 +112,8 @@ Test(fuse, many_ops) {
   for (int i = 0; i < 100; i++) zb_text_add(&body, "  y = sin(y * p)\n");
   Plan q = planned(&m, body.s, ", p[a]");
   Most f = most_of(q.p, ZP_FWD), b = most_of(q.p, ZP_BWD);
-  cr_assert_geq(f.chains, 200 / 64 + 1);
-  cr_assert_leq(f.chains, 12);
+  cr_assert_geq(f.pointwise, 200 / 64 + 1);
+  cr_assert_leq(f.pointwise, 12);
   cr_assert_gt(f.ops, 32);
   cr_assert_leq(b.ops, 64);
   zb_text_free(&body);
@@ -129,8 +130,8 @@ Test(fuse, many_operands) {
   }
   Plan q = planned(&m, body.s, params.s);
   Most f = most_of(q.p, ZP_FWD);
-  cr_assert_geq(f.chains, 40 / 12);
-  cr_assert_leq(f.chains, 12);
+  cr_assert_geq(f.pointwise, 40 / 12);
+  cr_assert_leq(f.pointwise, 12);
   cr_assert_geq(f.in, 11);
   zb_text_free(&body);
   zb_text_free(&params);
@@ -153,8 +154,8 @@ Test(fuse, many_results) {
   model_close(&m);
 }
 
-/* x is whole and y comes of it by a product, so a chain over both cannot stand where x's does: nothing is read before
- * it is made (brute force says so for every plan of this file). */
+/* x is whole and y comes of it by a product, so a pointwise node over both cannot stand where x's does:
+ * nothing is read before it is made (brute force says so for every plan of this file). */
 Test(fuse, order) {
   Model m;
   Plan q = planned(&m,
@@ -162,7 +163,7 @@ Test(fuse, order) {
                    "v * s + y * p * r\n",
                    ", p[a]");
   ZbText t = {0};
-  put_chains(q.p, 0, ZP_FWD, &t);
+  put_pointwise(q.p, 0, ZP_FWD, &t);
   cr_assert(strstr(t.s, "mul sin, 2 in, 1 out\nmul cos mul, 3 in, 1 out\n") == t.s, "%s", t.s);
   zb_text_free(&t);
   plan_close(&q);

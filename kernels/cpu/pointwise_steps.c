@@ -1,11 +1,12 @@
-/* The steps of chains, for each instruction set. A step takes the accumulator's eight vectors as arguments, does its
- * work on each and calls the next step: in optimised code that is a jump, and nothing leaves its register. */
+/* The steps of pointwise functions, for each instruction set. A step takes the accumulator's eight vectors as
+ * arguments, does its work on each and calls the next step: in optimised code that is a jump, and nothing
+ * leaves its register. */
 #include <math.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
-#include "kernels/cpu/chain.h"
+#include "kernels/cpu/pointwise.h"
 #include "kernels/cpu/math.h"
 
 #pragma GCC diagnostic ignored "-Wpsabi" /* vectors wider than the machine's are not passed between files */
@@ -16,8 +17,8 @@
 #define STEP_ARGS const ZkStep *s, char *const *place, V a0, V a1, V a2, V a3, V a4, V a5, V a6, V a7
 #define NEXT ((NAME(Fn) *)s[1].fn)(s + 1, place, a0, a1, a2, a3, a4, a5, a6, a7)
 
-/* The accumulator to and from an array. Most steps are a loop over such an array: compilers turn it into vector code,
- * and where they unroll it entirely, the array is gone. */
+/* The accumulator to and from an array. Most steps are a loop over such an array: compilers turn it into
+ * vector code, and where they unroll it entirely, the array is gone. */
 #define PUT1(t, i) *(NAME(Floats) *)(t + LANES * i) = a##i;
 #define GET1(t, i) a##i = *(const NAME(Floats) *)(t + LANES * i);
 #define PUT(t) PUT1(t, 0) PUT1(t, 1) PUT1(t, 2) PUT1(t, 3) PUT1(t, 4) PUT1(t, 5) PUT1(t, 6) PUT1(t, 7)
@@ -30,7 +31,7 @@
 #define NAME(x) x##_any
 #define SET "portable"
 #define LEAVE (void)0
-#include "kernels/cpu/chain_steps.h"
+#include "kernels/cpu/pointwise_steps.h"
 #undef LANES
 #undef NAME
 #undef SET
@@ -45,7 +46,7 @@
 #define LANES 8
 #define NAME(x) x##_v3
 #define SET "x86-64-v3"
-#include "kernels/cpu/chain_steps.h"
+#include "kernels/cpu/pointwise_steps.h"
 #undef LANES
 #undef NAME
 #undef SET
@@ -56,7 +57,7 @@
 #define LANES 16
 #define NAME(x) x##_v4
 #define SET "x86-64-v4"
-#include "kernels/cpu/chain_steps.h"
+#include "kernels/cpu/pointwise_steps.h"
 #pragma GCC pop_options
 
 /* The same on CPUs that round to bf16 themselves; they take numbers below the normal ones for 0. */
@@ -72,11 +73,11 @@ static void ST_H_bf16(STEP_ARGS) {
   NEXT;
 }
 #pragma GCC pop_options
-static const ZkChainSet set_bf16 = {
+static const ZkPointwiseSet set_bf16 = {
     .name = "x86-64-v4 with bf16", .tile = TILE, .fn = fn_v4, .store_bf16 = (ZkStepFn *)ST_H_bf16, .run = run_v4};
 #endif
 
-const ZkChainSet *zk_chain_set(int i) {
+const ZkPointwiseSet *zk_pointwise_set(int i) {
 #ifdef ZK_WIDE
   __builtin_cpu_init();
   if (i == 1 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&

@@ -1,37 +1,37 @@
-/* Products with one operand in common that have become one: which, and which not. (That such plans compute the same:
- * play.c.) */
+/* Products with one operand in common that have become one: which, and which not. (That such plans compute
+ * the same: play.c.) */
 #include "tests/unit/layout/plan.h"
 
 #include <criterion/criterion.h>
 
-static bool joins_biased(const ZkCall *k) { return k->op == ZG_OP_DOT && (joins_stacks(k) || k->chain); }
+static bool supports_biased(const ZkCall *k) { return k->op == ZG_OP_DOT && (supports_batched(k) || k->pointwise); }
 
-/* One line a stack: what it makes, by the last axis of its results or the parameters of which they are gradients, and "+"
- * with a chain: "hd hd hd +". */
-static void put_stacks(const ZpPlan *p, ZpPhase phase, ZbText *out) {
+/* One line a batched GEMM: what it makes, by the last axis of its results or the parameters of which they are
+ * gradients, and "+" with an epilogue: "hd hd hd +". */
+static void put_batched(const ZpPlan *p, ZpPhase phase, ZbText *out) {
   uint32_t n;
   const ZpSegment *s = &p->segments[segment_of(p, "layer", 0)];
   const ZpNode *nodes = phase_nodes(s, phase, &n);
   for (uint32_t i = 0; i < n; i++) {
     const ZpValue *v = nodes[i].call.nout ? &s->values[nodes[i].out[0]] : NULL;
-    if (!v || !v->nparts) continue;
+    if (!v || !v->nmembers) continue;
     cr_assert(nodes[i].call.op == ZG_OP_DOT || nodes[i].call.op == ZG_OP_DOT_BIAS_GRAD);
-    for (int k = 0; k < v->nparts; k++) {
-      const ZpValue *x = &s->values[v->part[k]];
+    for (int k = 0; k < v->nmembers; k++) {
+      const ZpValue *x = &s->values[v->member[k]];
       zb_text_add(out, "%s%s", k ? " " : "", p->graph->axes[x->axis[x->type.naxes - 1]].name);
     }
-    zb_text_add(out, "%s\n", nodes[i].call.chain ? " +" : "");
+    zb_text_add(out, "%s\n", nodes[i].call.pointwise ? " +" : "");
   }
 }
 
-static void expect(Model *m, const char *recipe, bool (*joins)(const ZkCall *), const char *forward, const char *backward) {
-  Plan q = plan_joins(m->g, recipe, joins);
+static void expect(Model *m, const char *recipe, bool (*supports)(const ZkCall *), const char *forward, const char *backward) {
+  Plan q = plan_fused(m->g, recipe, supports);
   const char *wrong = plan_wrong(q.p, q.a);
   cr_assert_str_eq(wrong, "", "%s", wrong);
   const char *const want[ZP_PHASES] = {"", forward, backward};
   for (int phase = 0; phase < ZP_PHASES; phase++) {
     ZbText t = {0};
-    put_stacks(q.p, (ZpPhase)phase, &t);
+    put_batched(q.p, (ZpPhase)phase, &t);
     if (want[phase]) expect_text(&t, want[phase], zp_phase_text[phase]);
     zb_text_free(&t);
   }
@@ -40,27 +40,27 @@ static void expect(Model *m, const char *recipe, bool (*joins)(const ZkCall *), 
 
 #define ONE "bind batch = 8, seq = 16 micro 1"
 
-/* Without their biases joined, q, k and v are temporaries, and lie in a row because they are asked to; so do the cotangents
- * that attention's gradient makes. */
-Test(stack, gpt2) {
+/* Without their biases as epilogues, q, k and v are temporaries, and are contiguous because they are asked to
+ * be; so do the cotangents that attention's gradient makes. */
+Test(batch_gemms, gpt2) {
   Model m = model_open("gpt2", NULL, "-D layers=4");
-  expect(&m, ONE, joins_stacks, "hd hd hd\n", "hd hd hd\n");
-  expect(&m, ONE, joins_biased, "hd hd hd +\n", "hd hd hd\n");
-  expect(&m, "mesh data = 2, tensor = 2 split batch over data split head, ffn over tensor " ONE, joins_biased, "hd hd hd +\n",
+  expect(&m, ONE, supports_batched, "hd hd hd\n", "hd hd hd\n");
+  expect(&m, ONE, supports_biased, "hd hd hd +\n", "hd hd hd\n");
+  expect(&m, "mesh data = 2, tensor = 2 split batch over data split head, ffn over tensor " ONE, supports_biased, "hd hd hd +\n",
          "hd hd hd\n");
-  expect(&m, "recompute layer " ONE, joins_biased, "hd hd hd +\n", "hd hd hd +\nhd hd hd\n");
+  expect(&m, "recompute layer " ONE, supports_biased, "hd hd hd +\n", "hd hd hd +\nhd hd hd\n");
   model_close(&m);
 }
 
-/* Of grouped queries q is larger than k and v, and of those one is turned before it is saved. Gate and up lie in a row
- * where they are saved. */
-Test(stack, llama3) {
+/* Of grouped queries q is larger than k and v, and of those one is turned before it is saved. Gate and up are
+ * contiguous where they are saved. */
+Test(batch_gemms, llama3) {
   Model m = model_open("llama3", NULL, "-D layers=2 -D heads=4 -D kv_heads=2 -D width=32 -D inner=64");
-  expect(&m, ONE, joins_stacks, "ffn ffn\n", "");
+  expect(&m, ONE, supports_batched, "ffn ffn\n", "");
   model_close(&m);
 }
 
-static void expect_joined(const char *params, const char *body, bool (*joins)(const ZkCall *), const char *forward,
+static void expect_fused(const char *params, const char *body, bool (*supports)(const ZkCall *), const char *forward,
                           const char *backward) {
   ZbText t = {0};
   Model m;
@@ -73,15 +73,15 @@ static void expect_joined(const char *params, const char *body, bool (*joins)(co
               params, body);
   m = model_open(NULL, t.s, NULL);
   zb_text_free(&t);
-  expect(&m, ONE, joins, forward, backward);
+  expect(&m, ONE, supports, forward, backward);
   model_close(&m);
 }
 static void expect_layer(const char *params, const char *body, const char *forward, const char *backward) {
-  expect_joined(params, body, joins_stacks, forward, backward);
+  expect_fused(params, body, supports_batched, forward, backward);
 }
 
 /* What comes after them must be the same, number by number. */
-Test(stack, chains) {
+Test(batch_gemms, epilogues) {
   static const struct {
     const char *u, *v;
     bool one;
@@ -94,13 +94,14 @@ Test(stack, chains) {
     snprintf(v, sizeof v, c[i].v, "dot[embed](x, v)");
     ZbText t = {0};
     zb_text_add(&t, "p = %s  q = %s  x = x + dot[ffn](p, w) + dot[ffn](q, w)", u, v);
-    expect_joined("u[embed, ffn], v[embed, ffn], b[ffn], d[ffn], w[ffn, embed]", t.s, joins_biased, c[i].one ? "ffn ffn +\n" : "", NULL);
+    expect_fused("u[embed, ffn], v[embed, ffn], b[ffn], d[ffn], w[ffn, embed]", t.s, supports_biased, c[i].one ? "ffn ffn +\n" : "", NULL);
     zb_text_free(&t);
   }
 }
 
-/* Not if other parameters lie between, if there are gaps, or if one is needed before the other can be; four at most. */
-Test(stack, which) {
+/* Not if other parameters lie between, if there are gaps, or if one is needed before the other can be; four
+ * at most. */
+Test(batch_gemms, which) {
   expect_layer("u[embed, ffn], v[embed, ffn], w[ffn, embed]", "x = x + dot[ffn](dot[embed](x, u) * sin(dot[embed](x, v)), w)",
                "ffn ffn\n", "");
   expect_layer("u[embed, ffn], w[ffn, embed], v[embed, ffn]", "x = x + dot[ffn](dot[embed](x, u) * sin(dot[embed](x, v)), w)", "",

@@ -1,18 +1,19 @@
-/* What the parts of the chain kernel share: steps, the code made of them, and the instruction sets that they exist for.
+/* What the parts of the pointwise kernel share: steps, the code made of them, and the instruction sets that
+ * they exist for.
  *
- * A chain runs on tiles of eight vectors that stay in registers from step to step: the accumulator. A step works on
- * the accumulator and up to two other operands and calls the next one, which takes the accumulator as arguments, so
- * that a step costs little more than its arithmetic: no loop, and no trip of the result through memory. Example, x y + z
- * in f32, and a second result of twice that:
+ * A pointwise function runs on tiles of eight vectors that stay in registers from step to step: the
+ * accumulator. A step works on the accumulator and up to two other operands and calls the next one, which
+ * takes the accumulator as arguments, so that a step costs little more than its arithmetic: no loop, and no
+ * trip of the result through memory. Example, x y + z in f32, and a second result of twice that:
  *
  *   LD x    MAD y, z    ST out 0    MUL 2    ST out 1    END
  *
- * chain.c        geometry: tiles out of views; runs them
- * chain.def      the steps that compute
- * chain_code.c   from the ops of a chain to steps
- * chain_steps.c  the steps, for each instruction set */
-#ifndef ZUG_KERNELS_CHAIN_H
-#define ZUG_KERNELS_CHAIN_H
+ * pointwise.c         geometry: tiles out of views; runs them
+ * pointwise_steps.def  the steps that compute
+ * pointwise_code.c    from the ops of a pointwise function to steps
+ * pointwise_steps.c   the steps, for each instruction set */
+#ifndef ZUG_KERNELS_POINTWISE_H
+#define ZUG_KERNELS_POINTWISE_H
 
 #include "kernels/cpu/cpu.h"
 
@@ -20,7 +21,7 @@
 
 enum {
 #define STEP(name, ...) ZK_STEP_##name,
-#include "kernels/cpu/chain.def"
+#include "kernels/cpu/pointwise_steps.def"
 #undef STEP
   ZK_STEP_FAST_SIN,
   ZK_STEP_FAST_COS,
@@ -35,7 +36,7 @@ typedef void ZkStepFn(void); /* its real type depends on the vectors */
 typedef struct {
   union {
     ZkStepFn *fn;
-    int64_t id; /* until zk_chain_link */
+    int64_t id; /* until zk_pointwise_link */
   };
   uint8_t p, q; /* operands in memory: which of the tile's places */
   float x, y;   /* or numbers */
@@ -54,16 +55,16 @@ typedef struct {
   ZkStepFn *store_bf16; /* instead of the one for ST_H, unless NULL */
   /* Runs the steps on `tiles` tiles, moving places in between. */
   void (*run)(const ZkStep *steps, char **place, const ZkMove *move, int nmoves, int64_t tiles);
-} ZkChainSet;
+} ZkPointwiseSet;
 
 /* The i-th set, from the least to the best; NULL if it or this machine does not have it. */
-#define ZK_CHAIN_SETS 4
-const ZkChainSet *zk_chain_set(int i);
+#define ZK_POINTWISE_SETS 4
+const ZkPointwiseSet *zk_pointwise_set(int i);
 
 /* ---- code ---- */
-#define ZK_CHAIN_REGS (ZK_MAX_IN + ZK_CHAIN_MAX_OPS)
-#define ZK_CHAIN_MAX_STEPS 512
-#define ZK_CHAIN_PLACES 255
+#define ZK_POINTWISE_REGS (ZK_MAX_IN + ZK_POINTWISE_MAX_OPS)
+#define ZK_POINTWISE_MAX_STEPS 512
+#define ZK_POINTWISE_PLACES 255
 
 /* How an operand or result lies within a tile. */
 typedef enum {
@@ -76,19 +77,19 @@ typedef struct {
   ZkLies in[ZK_MAX_IN], out[ZK_MAX_OUT];
   float value[ZK_MAX_IN];      /* of LIES_SAME */
   uint16_t shares[ZK_MAX_OUT]; /* bit i: the result has the memory of operand i */
-} ZkChainLayout;
+} ZkPointwiseLayout;
 
 /* Places are numbered: operands, results, then temporaries from `temp`, then constants from `constant`. */
 typedef struct {
   int nsteps, temp, ntemps, constant, nconstants;
-  float number[ZK_CHAIN_REGS]; /* of each constant */
-  ZkStep step[ZK_CHAIN_MAX_STEPS];
-} ZkChainCode;
+  float number[ZK_POINTWISE_REGS]; /* of each constant */
+  ZkStep step[ZK_POINTWISE_MAX_STEPS];
+} ZkPointwiseCode;
 
-void zk_chain_code(ZkChainCode *code, const ZkChain *chain, int nin, const ZkChainLayout *layout);
-void zk_chain_link(ZkChainCode *code, const ZkChainSet *set);
+void zk_pointwise_code(ZkPointwiseCode *code, const ZkPointwise *pointwise, int nin, const ZkPointwiseLayout *layout);
+void zk_pointwise_link(ZkPointwiseCode *code, const ZkPointwiseSet *set);
 
-/* The chain kernel on one instruction set. */
-void zk_chain_run(const ZkEnv *env, const ZkCall *call, const ZkChainSet *set);
+/* The pointwise kernel on one instruction set. */
+void zk_pointwise_run(const ZkEnv *env, const ZkCall *call, const ZkPointwiseSet *set);
 
 #endif

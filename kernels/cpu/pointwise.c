@@ -1,11 +1,12 @@
-/* chain: a fused run of elementwise ops. The iteration space is cut into blocks: some rows of the fastest loop, or a
- * piece of one; a block is a number of tiles, and all steps of the chain run on one tile after the other (chain.h).
+/* pointwise: a pointwise function on all elements. The iteration space is cut into blocks: some rows of the
+ * fastest loop, or a piece of one; a block is a number of tiles, and all steps of the function run on one
+ * tile after the other (pointwise.h).
  *
- * Operands are classed by their strides. `same` ones have one value everywhere: they are constants of the code. `row`
- * ones have one value along a row. `direct` ones lie contiguous and are read where they lie; others are gathered into
- * a block of f32 first. Results are written where they lie, or into a block that is scattered. A last tile that is not
- * whole works on copies. */
-#include "kernels/cpu/chain.h"
+ * Operands are classed by their strides. `same` ones have one value everywhere: they are constants of the
+ * code. `row` ones have one value along a row. `direct` ones lie contiguous and are read where they lie;
+ * others are gathered into a block of f32 first. Results are written where they lie, or into a block that is
+ * scattered. A last tile that is not whole works on copies. */
+#include "kernels/cpu/pointwise.h"
 
 #define BLOCK 1024 /* elements, whole tiles */
 #define SHORT 256  /* rows up to this length are worked on several at once */
@@ -13,7 +14,7 @@
 typedef enum { SAME, ROW, DIRECT, GATHER } Class;
 
 typedef struct {
-  const ZkChainSet *set;
+  const ZkPointwiseSet *set;
   int nin, nout, nmoves;
   ZkView view[ZK_NEST_VIEWS]; /* operands, then results: as the places of the code */
   Class class[ZK_NEST_VIEWS];
@@ -23,14 +24,14 @@ typedef struct {
   int64_t rows;   /* rows of `run` in a block; 1: a block is (a piece of) a row */
   int64_t pieces; /* blocks of a row when rows is 1 */
   int64_t nouter, blocks;
-  ZkChainCode code;
-} Chain;
+  ZkPointwiseCode code;
+} Pointwise;
 
 /* The nest's number of view k. */
-static int nest_view(const Chain *c, int k) { return k < c->nin ? c->nout + k : k - c->nin; }
+static int nest_view(const Pointwise *c, int k) { return k < c->nin ? c->nout + k : k - c->nin; }
 
 /* Do all loops make one contiguous range of the nest's view v? */
-static bool dense(const Chain *c, int v) {
+static bool dense(const Pointwise *c, int v) {
   int64_t expect = c->run.n;
   if (c->run.n > 1 && c->run.s[v] != 1) return false;
   for (int l = c->outer.nloops - 1; l >= 0; l--) {
@@ -40,7 +41,7 @@ static bool dense(const Chain *c, int v) {
   return true;
 }
 
-static Class class_of(const Chain *c, int k) {
+static Class class_of(const Pointwise *c, int k) {
   int v = nest_view(c, k);
   bool flat = c->run.s[v] == 0 || c->run.n == 1, same = flat;
   for (int l = 0; l < c->outer.nloops; l++) same &= c->outer.loop[l].s[v] == 0;
@@ -50,7 +51,7 @@ static Class class_of(const Chain *c, int k) {
   return k < c->nin && c->rows == 1 && flat ? ROW : GATHER;
 }
 
-static void geometry(Chain *c) {
+static void geometry(Pointwise *c) {
   const ZkView *views[ZK_NEST_VIEWS];
   int n = c->nin + c->nout;
   for (int k = 0; k < n; k++) views[nest_view(c, k)] = &c->view[k];
@@ -70,8 +71,8 @@ static void geometry(Chain *c) {
   }
 }
 
-static ZkChainLayout layout_of(const Chain *c) {
-  ZkChainLayout l = {0};
+static ZkPointwiseLayout layout_of(const Pointwise *c) {
+  ZkPointwiseLayout l = {0};
   for (int i = 0; i < c->nin; i++) {
     bool bf16 = c->class[i] == DIRECT && c->view[i].elem == ZK_BF16;
     l.in[i] = c->class[i] == SAME ? ZK_LIES_SAME : bf16 ? ZK_LIES_BF16 : ZK_LIES_F32;
@@ -93,15 +94,15 @@ typedef float Tile[ZK_TILE_MAX];
 
 /* Memory of one thread. */
 typedef struct {
-  char *place[ZK_CHAIN_PLACES];
+  char *place[ZK_POINTWISE_PLACES];
   Tile tile[ZK_NEST_VIEWS]
       __attribute__((aligned(64))); /* values of rows; copies of a tile that is not whole */
-  Tile constant[ZK_CHAIN_REGS], temp[ZK_CHAIN_PLACES - ZK_CHAIN_REGS];
+  Tile constant[ZK_POINTWISE_REGS], temp[ZK_POINTWISE_PLACES - ZK_POINTWISE_REGS];
   float block[ZK_NEST_VIEWS][BLOCK];
 } Memory;
 
-static void set_up(const Chain *c, Memory *m) {
-  const ZkChainCode *code = &c->code;
+static void set_up(const Pointwise *c, Memory *m) {
+  const ZkPointwiseCode *code = &c->code;
   for (int k = 0; k < c->nin + c->nout; k++) {
     m->place[k] = (char *)m->tile[k];
     zk_run_fill(m->tile[k], 0, ZK_TILE_MAX); /* what is beyond the end is computed with, too */
@@ -115,7 +116,7 @@ static void set_up(const Chain *c, Memory *m) {
 }
 
 /* The last n elements of a block, less than a tile: on copies of what lies direct. */
-static void last_tile(const Chain *c, Memory *m, int64_t n) {
+static void last_tile(const Pointwise *c, Memory *m, int64_t n) {
   char *at[ZK_NEST_VIEWS];
   for (int k = 0; k < c->nin + c->nout; k++) {
     at[k] = m->place[k];
@@ -129,7 +130,7 @@ static void last_tile(const Chain *c, Memory *m, int64_t n) {
 }
 
 /* `rows` rows of n elements between views of class GATHER and their blocks, in or out. */
-static void move_rows(const Chain *c, Memory *m, const ZkWalk *w, int64_t at, int64_t rows, int64_t n,
+static void move_rows(const Pointwise *c, Memory *m, const ZkWalk *w, int64_t at, int64_t rows, int64_t n,
                       bool in) {
   ZkWalk each = *w;
   for (int64_t r = 0; r < rows; r++) {
@@ -146,7 +147,7 @@ static void move_rows(const Chain *c, Memory *m, const ZkWalk *w, int64_t at, in
 }
 
 /* One block: `rows` rows from the walk's position, or `n` elements from `at` of one row. */
-static void do_block(const Chain *c, Memory *m, const ZkWalk *w, int64_t at, int64_t rows, int64_t n) {
+static void do_block(const Pointwise *c, Memory *m, const ZkWalk *w, int64_t at, int64_t rows, int64_t n) {
   bool gathers = false, scatters = false;
   for (int k = 0; k < c->nin + c->nout; k++) {
     int v = nest_view(c, k);
@@ -170,7 +171,7 @@ static void do_block(const Chain *c, Memory *m, const ZkWalk *w, int64_t at, int
 
 static void run_blocks(void *arg, int64_t from, int64_t to, int part) {
   (void)part;
-  const Chain *c = arg;
+  const Pointwise *c = arg;
   Memory m;
   set_up(c, &m);
   ZkWalk w;
@@ -188,10 +189,10 @@ static void run_blocks(void *arg, int64_t from, int64_t to, int part) {
   }
 }
 
-void zk_chain_run(const ZkEnv *env, const ZkCall *call, const ZkChainSet *set) {
-  const ZkChain *chain = call->chain;
-  ZB_ASSERT(chain->nops <= ZK_CHAIN_MAX_OPS && chain->nout == call->nout && chain->nout >= 1);
-  Chain c;
+void zk_pointwise_run(const ZkEnv *env, const ZkCall *call, const ZkPointwiseSet *set) {
+  const ZkPointwise *pointwise = call->pointwise;
+  ZB_ASSERT(pointwise->nops <= ZK_POINTWISE_MAX_OPS && pointwise->nout == call->nout && pointwise->nout >= 1);
+  Pointwise c;
   c.set = set;
   c.nin = call->nin;
   c.nout = call->nout;
@@ -199,14 +200,14 @@ void zk_chain_run(const ZkEnv *env, const ZkCall *call, const ZkChainSet *set) {
   for (int i = 0; i < c.nin; i++) c.view[i] = call->in[i];
   for (int i = 0; i < c.nout; i++) c.view[c.nin + i] = call->out[i];
   geometry(&c);
-  ZkChainLayout layout = layout_of(&c);
-  zk_chain_code(&c.code, chain, c.nin, &layout);
-  zk_chain_link(&c.code, set);
+  ZkPointwiseLayout layout = layout_of(&c);
+  zk_pointwise_code(&c.code, pointwise, c.nin, &layout);
+  zk_pointwise_link(&c.code, set);
   zk_for(env, c.blocks, 16, run_blocks, &c);
 }
 
-void zk_cpu_chain(const ZkEnv *env, const ZkCall *call) {
-  const ZkChainSet *set = NULL;
-  for (int i = ZK_CHAIN_SETS; !set; i--) set = zk_chain_set(i - 1);
-  zk_chain_run(env, call, set);
+void zk_cpu_pointwise(const ZkEnv *env, const ZkCall *call) {
+  const ZkPointwiseSet *set = NULL;
+  for (int i = ZK_POINTWISE_SETS; !set; i--) set = zk_pointwise_set(i - 1);
+  zk_pointwise_run(env, call, set);
 }

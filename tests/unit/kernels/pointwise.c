@@ -1,5 +1,5 @@
-/* The CPU's chains, by every instruction set that this machine has: random chains against f64, element by element,
- * each within the error that its own ops may add up to. */
+/* The CPU's pointwise functions, by every instruction set that this machine has: random functions against
+ * f64, element by element, each within the error that its own ops may add up to. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include <criterion/criterion.h>
 
 #include "base/base.h"
-#include "kernels/cpu/chain.h"
+#include "kernels/cpu/pointwise.h"
 
 #define EPS 4e-7 /* of one op: a few units in the last place */
 
@@ -21,7 +21,7 @@ typedef struct {
 static double larger(double a, double b) { return a > b ? a : b; }
 
 /* What an op makes of values that may be off by their err. */
-static Value apply(const ZkChainOp *op, Value a, Value b, Value c) {
+static Value apply(const ZkPointwiseOp *op, Value a, Value b, Value c) {
   Value y = {0, 0};
   switch (op->op) {
   case ZG_OP_FILL: return (Value){op->num, 0};
@@ -66,7 +66,7 @@ static Value apply(const ZkChainOp *op, Value a, Value b, Value c) {
 /* Near the end of f32's range a value promises nothing, nor does what is made of it: zero times infinity is no number. */
 static bool promises(Value v) { return isfinite(v.x) && isfinite(v.err) && fabs(v.x) + v.err <= 1e30; }
 
-static Value apply_to(const ZkChainOp *op, const Value *reg) {
+static Value apply_to(const ZkPointwiseOp *op, const Value *reg) {
   const uint16_t arg[] = {op->a, op->b, op->c};
   for (int k = 0; k < zg_op_info[op->op].min_in; k++)
     if (!promises(reg[arg[k]])) return (Value){NAN, NAN};
@@ -75,10 +75,11 @@ static Value apply_to(const ZkChainOp *op, const Value *reg) {
 
 enum { ROWS = 7, MOST = 301 };
 
-/* A chain over [b, s], b = ROWS, of operands [b, s], [s], [b] and [], some results in the memory of operands. */
+/* A function over [b, s], b = ROWS, of operands [b, s], [s], [b] and [], some results in the memory of
+ * operands. */
 typedef struct {
-  ZkChain chain;
-  ZkChainOp ops[ZK_CHAIN_MAX_OPS];
+  ZkPointwise pointwise;
+  ZkPointwiseOp ops[ZK_POINTWISE_MAX_OPS];
   ZkCall call;
   int64_t n;
   float in[ZK_MAX_IN][ROWS * MOST];                     /* what operands are */
@@ -116,13 +117,13 @@ static void make_ops(Random *r) {
       ZG_OP_TANH, ZG_OP_ERF,  ZG_OP_SIN,  ZG_OP_COS, ZG_OP_EXP,   ZG_OP_LOG,     ZG_OP_SQRT,  ZG_OP_RSQRT,
       ZG_OP_CAST, ZG_OP_STOP, ZG_OP_SIGN, ZG_OP_ABS, ZG_OP_FLOOR, ZG_OP_SIGMOID, ZG_OP_LOG1P, ZG_OP_TANH};
   static const float numbers[] = {0.5f, -1, 1, 2, 0, 0.044715f, -3, 0.79788456f};
-  int nin = r->call.nin, many = (int)(sizeof kinds / sizeof *kinds), most = draw(3) ? 12 : ZK_CHAIN_MAX_OPS;
-  r->chain = (ZkChain){.nops = (uint16_t)(1 + draw(most)), .ops = r->ops};
-  for (int i = 0; i < r->chain.nops; i++) {
+  int nin = r->call.nin, many = (int)(sizeof kinds / sizeof *kinds), most = draw(3) ? 12 : ZK_POINTWISE_MAX_OPS;
+  r->pointwise = (ZkPointwise){.nops = (uint16_t)(1 + draw(most)), .ops = r->ops};
+  for (int i = 0; i < r->pointwise.nops; i++) {
     int have = nin + i;
     uint16_t op = have ? kinds[draw(draw(3) ? 9 : many)] : ZG_OP_FILL;
-    ZkChainOp *o = &r->ops[i];
-    *o = (ZkChainOp){.op = op, .num = numbers[draw(8)], .elem = draw(2) ? ZK_BF16 : ZK_F32};
+    ZkPointwiseOp *o = &r->ops[i];
+    *o = (ZkPointwiseOp){.op = op, .num = numbers[draw(8)], .elem = draw(2) ? ZK_BF16 : ZK_F32};
     if (!have) continue;
     uint16_t *arg[] = {&o->a, &o->b, &o->c};
     for (int k = 0; k < 3; k++) /* mostly what is new */
@@ -133,20 +134,20 @@ static void make_ops(Random *r) {
 static void make(Random *r) {
   memset(&r->call, 0, sizeof r->call);
   r->n = 1 + draw(draw(2) ? MOST : 40);
-  r->call.op = ZG_OP_CHAIN;
+  r->call.op = ZG_OP_POINTWISE;
   r->call.nin = (uint8_t)draw(6);
   r->call.nout = (uint8_t)(1 + draw(ZK_MAX_OUT));
-  r->call.chain = &r->chain;
+  r->call.pointwise = &r->pointwise;
   int place = 0;
   for (int i = 0; i < r->call.nin; i++) {
     r->call.in[i] = view(draw(2) ? 0 : draw(4), r->n, draw(2) ? ZK_F32 : ZK_BF16, r->memory[place++]);
     for (int64_t k = 0; k < ROWS * r->n; k++) r->in[i][k] = (float)(draw(129) - 64) / 32;
   }
   make_ops(r);
-  r->chain.nout = r->call.nout;
+  r->pointwise.nout = r->call.nout;
   for (int o = 0; o < r->call.nout; o++) {
-    r->chain.out[o] =
-        (uint16_t)(draw(2) ? r->call.nin + r->chain.nops - 1 : draw(r->call.nin + r->chain.nops));
+    r->pointwise.out[o] =
+        (uint16_t)(draw(2) ? r->call.nin + r->pointwise.nops - 1 : draw(r->call.nin + r->pointwise.nops));
     r->call.out[o] = view(0, r->n, draw(2) ? ZK_F32 : ZK_BF16, r->memory[place++]);
     int i = draw(ZK_MAX_IN);
     bool free = i < r->call.nin && r->call.in[i].rank == 2; /* may lie in the operand's memory */
@@ -162,41 +163,41 @@ static int64_t offset(const ZkView *v, int64_t b, int64_t s) {
 }
 
 static void check(const Random *r, const char *set, int number, int64_t b, int64_t s) {
-  Value reg[ZK_MAX_IN + ZK_CHAIN_MAX_OPS];
+  Value reg[ZK_MAX_IN + ZK_POINTWISE_MAX_OPS];
   for (int i = 0; i < r->call.nin; i++) {
     reg[i] = (Value){(double)r->in[i][offset(&r->call.in[i], b, s)], 0};
   }
-  for (int i = 0; i < r->chain.nops; i++) {
-    const ZkChainOp *o = &r->ops[i];
+  for (int i = 0; i < r->pointwise.nops; i++) {
+    const ZkPointwiseOp *o = &r->ops[i];
     reg[r->call.nin + i] = apply_to(o, reg);
   }
   for (int o = 0; o < r->call.nout; o++) {
     const ZkView *v = &r->call.out[o];
-    Value want = reg[r->chain.out[o]];
+    Value want = reg[r->pointwise.out[o]];
     double got = get(v, offset(v, b, s));
     if (v->elem == ZK_BF16) want.err += ldexp(fabs(want.x) + want.err, -8);
     if (!promises(want)) continue;
     if (!(fabs(got - want.x) <= want.err + 1e-37)) /* Criterion sends a message for every assertion */
-      cr_assert_fail("%s, chain %d, result %d at %d, %d: %.9g, not %.9g +- %.3g", set, number, o, (int)b,
+      cr_assert_fail("%s, function %d, result %d at %d, %d: %.9g, not %.9g +- %.3g", set, number, o, (int)b,
                      (int)s, got, want.x, want.err);
   }
 }
 
-Test(chain, random) {
+Test(pointwise, random) {
   Random *r = malloc(sizeof *r);
   ZkPool *pool = zk_pool_new(2);
   ZkEnv env = {.pool = pool};
   int sets = 0;
   for (int number = 0; number < 1500; number++) {
     make(r);
-    for (int set = 0; set < ZK_CHAIN_SETS; set++) {
-      if (!zk_chain_set(set)) continue;
+    for (int set = 0; set < ZK_POINTWISE_SETS; set++) {
+      if (!zk_pointwise_set(set)) continue;
       sets |= 1 << set;
       for (int i = 0; i < r->call.nin; i++)
         for (int64_t k = 0; k < zk_view_count(&r->call.in[i]); k++) put(&r->call.in[i], k, r->in[i][k]);
-      zk_chain_run(&env, &r->call, zk_chain_set(set));
+      zk_pointwise_run(&env, &r->call, zk_pointwise_set(set));
       for (int64_t b = 0; b < ROWS; b++)
-        for (int64_t s = 0; s < r->n; s++) check(r, zk_chain_set(set)->name, number, b, s);
+        for (int64_t s = 0; s < r->n; s++) check(r, zk_pointwise_set(set)->name, number, b, s);
     }
   }
   cr_assert(sets & 1);
@@ -205,37 +206,37 @@ Test(chain, random) {
 }
 
 /* Two operands change places: each is a result that lies in the other's memory. */
-Test(chain, swap) {
+Test(pointwise, swap) {
   float x[150], y[150];
   for (int i = 0; i < 150; i++) x[i] = (float)i, y[i] = (float)-i;
-  ZkChain chain = {.nout = 2, .out = {1, 0}};
-  ZkCall call = {.op = ZG_OP_CHAIN, .nin = 2, .nout = 2, .chain = &chain};
+  ZkPointwise pointwise = {.nout = 2, .out = {1, 0}};
+  ZkCall call = {.op = ZG_OP_POINTWISE, .nin = 2, .nout = 2, .pointwise = &pointwise};
   call.in[0] = call.out[0] = view(1, 150, ZK_F32, x);
   call.in[1] = call.out[1] = view(1, 150, ZK_F32, y);
-  zk_cpu_chain(&(ZkEnv){0}, &call);
+  zk_cpu_pointwise(&(ZkEnv){0}, &call);
   for (int i = 0; i < 150; i++)
     if (x[i] != (float)-i || y[i] != (float)i)
       cr_assert_fail("at %d: %g and %g", i, (double)x[i], (double)y[i]);
 }
 
 /* The code of (x + y) x - y: what stays in the accumulator, and what is one step. */
-Test(chain, code) {
-  ZkChainOp ops[] = {{.op = ZG_OP_ADD, .a = 0, .b = 1}, {.op = ZG_OP_MUL, .a = 2, .b = 0},
+Test(pointwise, code) {
+  ZkPointwiseOp ops[] = {{.op = ZG_OP_ADD, .a = 0, .b = 1}, {.op = ZG_OP_MUL, .a = 2, .b = 0},
                      {.op = ZG_OP_SUB, .a = 3, .b = 1}, {.op = ZG_OP_FILL, .num = 0.5f},
                      {.op = ZG_OP_MUL, .a = 5, .b = 4}, {.op = ZG_OP_FILL, .num = 1},
                      {.op = ZG_OP_ADD, .a = 6, .b = 7}};
-  ZkChain chain = {.nops = 7, .nout = 1, .out = {8}, .ops = ops};
-  ZkChainLayout layout = {.in = {ZK_LIES_F32, ZK_LIES_F32}, .out = {ZK_LIES_F32}};
-  ZkChainCode *code = malloc(sizeof *code);
+  ZkPointwise pointwise = {.nops = 7, .nout = 1, .out = {8}, .ops = ops};
+  ZkPointwiseLayout layout = {.in = {ZK_LIES_F32, ZK_LIES_F32}, .out = {ZK_LIES_F32}};
+  ZkPointwiseCode *code = malloc(sizeof *code);
   static const int64_t want[] = {ZK_STEP_LD_M,   ZK_STEP_ADD_M, ZK_STEP_MSUB_MM,
                                  ZK_STEP_MAD_XX, ZK_STEP_ST_M,  ZK_STEP_END};
-  zk_chain_code(code, &chain, 2, &layout);
+  zk_pointwise_code(code, &pointwise, 2, &layout);
   cr_assert(code->nsteps == 6 && code->ntemps == 0 && code->nconstants == 0, "%d steps", code->nsteps);
   for (int i = 0; i < 6; i++)
     cr_assert(code->step[i].id == want[i], "step %d is %d", i, (int)code->step[i].id);
   layout.in[1] = ZK_LIES_SAME; /* (x + 3) x - 3 */
   layout.value[1] = 3;
-  zk_chain_code(code, &chain, 2, &layout);
+  zk_pointwise_code(code, &pointwise, 2, &layout);
   cr_assert(code->step[1].id == ZK_STEP_ADD_X && code->step[2].id == ZK_STEP_MAD_MX && code->step[2].y == -3);
   free(code);
 }

@@ -1,5 +1,5 @@
-/* The steps of chains for vectors of LANES floats: included by chain_steps.c once for each instruction set, with
- * NAME(x) a name of its own. */
+/* The steps of pointwise functions for vectors of LANES floats: included by pointwise_steps.c once for each
+ * instruction set, with NAME(x) a name of its own. */
 typedef float NAME(Vector) __attribute__((vector_size(4 * LANES)));
 typedef float NAME(Floats) __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef void NAME(Fn)(STEP_ARGS);
@@ -18,10 +18,11 @@ typedef void NAME(Fn)(STEP_ARGS);
     GET(t)                                                                                                   \
     NEXT;                                                                                                    \
   }
-#include "kernels/cpu/chain.def"
+#include "kernels/cpu/pointwise_steps.def"
 #undef STEP
 
-/* Sines and cosines by vectors. Beyond 2^20 their reduction loses digits: tiles with such numbers take the plain step. */
+/* Sines and cosines by vectors. Beyond 2^20 their reduction loses digits: tiles with such numbers take the
+ * plain step. */
 static bool NAME(moderate)(const float *t) {
   bool moderate = true;
   for (int i = 0; i < TILE; i++) moderate &= zk_fabs(t[i]) < 0x1p20f;
@@ -80,10 +81,10 @@ static void NAME(run)(const ZkStep *steps, char **place, const ZkMove *move, int
 
 static ZkStepFn *const NAME(fn)[] = {
 #define STEP(name, ...) (ZkStepFn *)NAME(name),
-#include "kernels/cpu/chain.def"
+#include "kernels/cpu/pointwise_steps.def"
 #undef STEP
     (ZkStepFn *)NAME(FAST_SIN), (ZkStepFn *)NAME(FAST_COS), (ZkStepFn *)NAME(ST_M),
     (ZkStepFn *)NAME(ST_H),     (ZkStepFn *)NAME(END),
 };
 _Static_assert(sizeof NAME(fn) / sizeof *NAME(fn) == ZK_STEP_COUNT, "a function for each step");
-static const ZkChainSet NAME(set) = {.name = SET, .tile = TILE, .fn = NAME(fn), .run = NAME(run)};
+static const ZkPointwiseSet NAME(set) = {.name = SET, .tile = TILE, .fn = NAME(fn), .run = NAME(run)};

@@ -1,83 +1,85 @@
-/* normalize and its gradient joined with chains: that they compute what the chain before, the op and the chain after it do.
- * In the emulator they are these three calls, as in builds without NVRTC; norm_chain.c runs the programs there. */
-#include "tests/unit/kernels_cuda/norm_joined.h"
+/* normalize and its gradient with prologues and epilogues: that they compute what the three do one by one. In
+ * the emulator they are these three calls, as in builds without NVRTC; norm_text.c runs the programs
+ * there. */
+#include "tests/unit/kernels_cuda/norm_fused.h"
 
 #define OPS(...)                                                                                             \
-  .nops = sizeof((ZkChainOp[]){__VA_ARGS__}) / sizeof(ZkChainOp), .ops = (ZkChainOp[]) { __VA_ARGS__ }
+  .nops = sizeof((ZkPointwiseOp[]){__VA_ARGS__}) / sizeof(ZkPointwiseOp), .ops = (ZkPointwiseOp[]) { __VA_ARGS__ }
 
 /* y w, y, r: registers 0 and 1 are y and r */
-static const ZkChain scaled = {.nout = 3, .out = {3, 0, 1}, OPS({.op = ZG_OP_MUL, .a = 0, .b = 2})};
+static const ZkPointwise scaled = {.nout = 3, .out = {3, 0, 1}, OPS({.op = ZG_OP_MUL, .a = 0, .b = 2})};
 /* y w + b, nobody wants y */
-static const ZkChain affine = {
+static const ZkPointwise affine = {
     .nout = 2, .out = {5, 1}, OPS({.op = ZG_OP_MUL, .a = 0, .b = 2}, {.op = ZG_OP_ADD, .a = 4, .b = 3})};
-/* (y + a) c r and its tanh; a along rows, c for each row, and one value for all, below which y counts as that */
-static const ZkChain mixed = {.nout = 4,
+/* (y + a) c r and its tanh; a along rows, c for each row, and one value for all, below which y counts as
+ * that */
+static const ZkPointwise mixed = {.nout = 4,
                               .out = {8, 9, 0, 1},
                               OPS({.op = ZG_OP_MAX, .a = 0, .b = 4}, {.op = ZG_OP_ADD, .a = 5, .b = 2},
                                   {.op = ZG_OP_MUL, .a = 6, .b = 3}, {.op = ZG_OP_MUL, .a = 7, .b = 1},
                                   {.op = ZG_OP_TANH, .a = 8})};
 /* dx + d: register 0 is dx */
-static const ZkChain sum = {.nout = 1, .out = {2}, OPS({.op = ZG_OP_ADD, .a = 0, .b = 1})};
+static const ZkPointwise sum = {.nout = 1, .out = {2}, OPS({.op = ZG_OP_ADD, .a = 0, .b = 1})};
 /* dx w + d in bf16, and dx */
-static const ZkChain weighted = {.nout = 2,
+static const ZkPointwise weighted = {.nout = 2,
                                  .out = {5, 0},
                                  OPS({.op = ZG_OP_MUL, .a = 0, .b = 2}, {.op = ZG_OP_ADD, .a = 3, .b = 1},
                                      {.op = ZG_OP_CAST, .a = 4, .elem = ZK_F32})};
 
 /* a + b is normalized, and kept; y w */
-static const ZkChain residual = {.nout = 4,
+static const ZkPointwise residual = {.nout = 4,
                                  .out = {6, 0, 1, 5},
-                                 .before = 1,
-                                 .feeds = 5,
+                                 .prologue = 1,
+                                 .operand = 5,
                                  OPS({.op = ZG_OP_ADD, .a = 2, .b = 3}, {.op = ZG_OP_MUL, .a = 0, .b = 4})};
 /* a w + 3, which is not 0 where there is nothing; with nothing after it */
-static const ZkChain shifted = {
+static const ZkPointwise shifted = {
     .nout = 2,
     .out = {0, 1},
-    .before = 3,
-    .feeds = 6,
+    .prologue = 3,
+    .operand = 6,
     OPS({.op = ZG_OP_FILL, .num = 3}, {.op = ZG_OP_MUL, .a = 2, .b = 3}, {.op = ZG_OP_ADD, .a = 5, .b = 4})};
 /* h w is the gradient; h y, kept, and dx + d. Registers: dx, h, w, d, y */
-static const ZkChain around = {.nout = 2,
+static const ZkPointwise around = {.nout = 2,
                                .out = {7, 6},
-                               .before = 2,
-                               .feeds = 5,
+                               .prologue = 2,
+                               .operand = 5,
                                OPS({.op = ZG_OP_MUL, .a = 1, .b = 2}, {.op = ZG_OP_MUL, .a = 1, .b = 4},
                                    {.op = ZG_OP_ADD, .a = 0, .b = 3})};
 /* The same, but what comes after wants h w + 1 again, and nothing else is kept. */
-static const ZkChain twice = {.nout = 1,
+static const ZkPointwise twice = {.nout = 1,
                               .out = {8},
-                              .before = 3,
-                              .feeds = 6,
+                              .prologue = 3,
+                              .operand = 6,
                               OPS({.op = ZG_OP_MUL, .a = 1, .b = 2}, {.op = ZG_OP_FILL, .num = 1},
                                   {.op = ZG_OP_ADD, .a = 4, .b = 5}, {.op = ZG_OP_MUL, .a = 6, .b = 3},
                                   {.op = ZG_OP_ADD, .a = 0, .b = 7})};
 
-/* Rows of a lane, odd ones, of some lanes, of a warp, of small and large blocks, and too long for registers. Tolerances
- * are those of norm.c, and a product or two; sums are longer here. */
+/* Rows of a lane, odd ones, of some lanes, of a warp, of small and large blocks, and too long for registers.
+ * Tolerances are those of norm.c, and a product or two; sums are longer here. */
 #define TOL 4e-6
 #define NORMALIZE(std, size, ...)                                                                            \
   { .op = ZG_OP_NORMALIZE, .dims = size, .ax = "e", .num = {1e-5}, .opt = {std}, .tol = TOL, __VA_ARGS__ }
 #define GRAD(std, size, ...)                                                                                 \
   { .op = ZG_OP_NORMALIZE_GRAD, .dims = size, .ax = "e", .opt = {std}, .tol = TOL, __VA_ARGS__ }
-#define SCALED .in = {{"bse"}, {"e", EXACT}}, .out = {{"bse"}, {"bse"}, {"bs", EXACT}}, .chain = &scaled
-#define AFFINE .in = {{"bse"}, {"e"}, {"e"}}, .out = {{"bse"}, {"bs", EXACT}}, .chain = &affine
+#define SCALED .in = {{"bse"}, {"e", EXACT}}, .out = {{"bse"}, {"bse"}, {"bs", EXACT}}, .pointwise = &scaled
+#define AFFINE .in = {{"bse"}, {"e"}, {"e"}}, .out = {{"bse"}, {"bs", EXACT}}, .pointwise = &affine
 #define MIXED                                                                                                \
   .in = {{"bse"}, {"bse"}, {"bs"}, {""}}, .out = {{"bse"}, {"bse"}, {"bse", EXACT}, {"bs", EXACT}},          \
-  .chain = &mixed
-#define SUM .in = {{"bse"}, {"bse"}, {"bs", EXACT, 0.5, 2, NULL}, {"bse"}}, .out = {{"bse"}}, .chain = &sum
+  .pointwise = &mixed
+#define SUM .in = {{"bse"}, {"bse"}, {"bs", EXACT, 0.5, 2, NULL}, {"bse"}}, .out = {{"bse"}}, .pointwise = &sum
 #define WEIGHTED                                                                                             \
   .in = {{"bse"}, {"bse"}, {"bs", EXACT, 0.5, 2, NULL}, {"bse"}, {"e"}}, .out = {{"bse"}, {"bse"}},          \
-  .chain = &weighted
+  .pointwise = &weighted
 #define RESIDUAL                                                                                             \
-  .in = {{"bse"}, {"bse"}, {"e"}}, .out = {{"bse"}, {"bse"}, {"bs", EXACT}, {"bse"}}, .chain = &residual
-#define SHIFTED .in = {{"bse"}, {"e"}}, .out = {{"bse"}, {"bs", EXACT}}, .chain = &shifted
+  .in = {{"bse"}, {"bse"}, {"e"}}, .out = {{"bse"}, {"bse"}, {"bs", EXACT}, {"bse"}}, .pointwise = &residual
+#define SHIFTED .in = {{"bse"}, {"e"}}, .out = {{"bse"}, {"bs", EXACT}}, .pointwise = &shifted
 #define AROUND                                                                                               \
   .in = {{"bse"}, {"bs", EXACT, 0.5, 2, NULL}, {"bse"}, {"e"}, {"bse"}, {"bse"}}, .out = {{"bse"}, {"bse"}}, \
-  .chain = &around
+  .pointwise = &around
 #define TWICE                                                                                                \
-  .in = {{"bse"}, {"bs", EXACT, 0.5, 2, NULL}, {"bse"}, {"e"}, {"bse"}}, .out = {{"bse"}}, .chain = &twice
-const Case norm_joined[] = {
+  .in = {{"bse"}, {"bs", EXACT, 0.5, 2, NULL}, {"bse"}, {"e"}, {"bse"}}, .out = {{"bse"}}, .pointwise = &twice
+const Case norm_fused[] = {
     NORMALIZE(0, "b=5 s=3 e=768", SCALED),
     NORMALIZE(0, "b=3 s=17 e=33", SCALED),
     NORMALIZE(0, "b=1 s=1 e=1", SCALED),
@@ -114,18 +116,18 @@ const Case norm_joined[] = {
     GRAD(1, "b=5 s=3 e=64", TWICE),
     GRAD(0, "b=0 s=3 e=40", TWICE),
 };
-const size_t nnorm_joined = sizeof norm_joined / sizeof *norm_joined;
+const size_t nnorm_joined = sizeof norm_fused / sizeof *norm_fused;
 
-/* What comes out of the op is rounded to bf16 on the way: 2^-9 of it, tripled by the largest weights; and what goes into it,
- * which is up to 8 here, or 2^-6 off. */
-Test(norm_joined, cases) {
+/* What comes out of the op is rounded to bf16 on the way: 2^-9 of it, tripled by the largest weights; and
+ * what goes into it, which is up to 8 here, or 2^-6 off. */
+Test(norm_fused, cases) {
   for (size_t i = 0; i < nnorm_joined; i++) {
-    Case c = norm_joined[i];
+    Case c = norm_fused[i];
     c.f32_only = true;
     conform(__FILE__, (int)i, &c);
     c.f32_only = false;
     c.half_tol = 0x1p-7;
-    c.floor = c.chain->before ? 0x1p-6 : 0;
+    c.floor = c.pointwise->prologue ? 0x1p-6 : 0;
     conform(__FILE__, (int)i, &c);
   }
 }

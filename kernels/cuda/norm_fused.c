@@ -1,6 +1,6 @@
-/* Joined calls of normalize and its gradient: where programs can be compiled at run time, one; else the op, between
- * what its chain has before it and the rest. */
-#include "kernels/cuda/chain.h"
+/* Fused calls of normalize and its gradient. Where programs can be compiled at run time, each is one kernel;
+ * else the prologue, the op and the epilogue are one each. */
+#include "kernels/cuda/pointwise.h"
 
 typedef struct {
   ZkNormShape shape;
@@ -16,20 +16,20 @@ static void make_plan(ZkCuda *cu, const ZkCall *call, void *memo) {
   zb_text_free(&text);
 }
 
-/* All of them but one whose results only lack the rows' axis: the chain works along rows. */
-bool zk_cuda_norm_joins(const ZkCall *call) {
+/* All of them but one whose results only lack the rows' axis: prologues and epilogues work along rows. */
+bool zk_cuda_norm_supports(const ZkCall *call) {
   for (int a = 0; a < call->out[0].rank; a++)
     if (call->out[0].axis[a] == call->ax[0]) return true;
   return false;
 }
 
 void zk_cuda_norm_prepare(const ZkEnv *env, const ZkCall *call) {
-  if (!call->chain) return;
+  if (!call->pointwise) return;
   const Plan *p = zk_cuda_memo(env->device, call, sizeof *p, make_plan, NULL);
   if (!p->kernel) zk_cuda_prepare_unfused(env, call);
 }
 
-void zk_cuda_norm_joined(const ZkEnv *env, const ZkCall *call) {
+void zk_cuda_norm_fused(const ZkEnv *env, const ZkCall *call) {
   ZkCuda *cu = env->device;
   const Plan *p = zk_cuda_memo(cu, call, sizeof *p, make_plan, NULL);
   if (!p->kernel) {

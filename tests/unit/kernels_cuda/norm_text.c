@@ -1,15 +1,15 @@
-/* The programs of normalize and its gradient joined with chains: their text, that NVRTC compiles it, and what it computes in
- * the emulator. */
+/* The programs of normalize and its gradient with prologues and epilogues: their text, that NVRTC compiles
+ * it, and what it computes in the emulator. */
 #include "base/base.h"
 #include "graph/graph.h"
 
 #define ZUG_KERNELS_CPU_H /* graph.h has the numbers of ops */
-#include "kernels/cuda/chain.h"
+#include "kernels/cuda/pointwise.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/unit/kernels_cuda/norm_joined.h"
+#include "tests/unit/kernels_cuda/norm_fused.h"
 #include "tests/unit/kernels_cuda/programs.h"
 
 static char *text_of(const ZkCall *call) {
@@ -24,10 +24,10 @@ static void first_text(const ZkCall *call, void *arg) {
   if (!*text) *text = text_of(call);
 }
 
-Test(norm_chain, text) {
+Test(norm_pointwise, text) {
   char *text = NULL;
-  each_call(&norm_joined[0], first_text, &text);
-  programs_expect(text, "norm_chain.txt");
+  each_call(&norm_fused[0], first_text, &text);
+  programs_expect(text, "norm_text.txt");
   free(text);
 }
 
@@ -37,18 +37,18 @@ static void collect(const ZkCall *call, void *arg) {
 }
 
 #ifdef HAVE_NVRTC
-Test(norm_chain, nvrtc) {
-  for (size_t i = 0; i < nnorm_joined; i += 4) each_call(&norm_joined[i], collect, NULL);
+Test(norm_pointwise, nvrtc) {
+  for (size_t i = 0; i < nnorm_joined; i += 4) each_call(&norm_fused[i], collect, NULL);
   programs_compile();
   programs_drop();
 }
 #endif
 
-Test(norm_chain, emulated) {
-  for (size_t i = 0; i < nnorm_joined; i++) each_call(&norm_joined[i], collect, NULL);
+Test(norm_pointwise, emulated) {
+  for (size_t i = 0; i < nnorm_joined; i++) each_call(&norm_fused[i], collect, NULL);
   cr_assert(programs_count() >= 20);
   programs_build("ZkcRows");
-  for (size_t i = 0; i < nnorm_joined; i++) conform(__FILE__, (int)i, &norm_joined[i]);
+  for (size_t i = 0; i < nnorm_joined; i++) conform(__FILE__, (int)i, &norm_fused[i]);
   cr_assert(programs_launched() >= (int)nnorm_joined, "not by programs");
   programs_drop();
 }
