@@ -5,8 +5,8 @@
  * Why ranks cannot come to wait for each other in a circle. An operation of NCCL is a kernel that holds its
  * place on the GPU until its partners run theirs, and more than one communicator has work there at the same
  * time. NCCL's documents ("Using multiple NCCL communicators concurrently") want one order of all operations,
- * the same on all devices. There is one: plan/program.c puts all that happens anywhere at a time of one
- * history, and each rank queues its program in that order (queues.c, play_in_order). Whatever an operation
+ * the same on all devices. There is one: plan/schedule/program.c puts all that happens anywhere at a time of
+ * one history, and each rank queues its program in that order (play.c, play_in_order). Whatever an operation
  * waits for is before it in the order, wherever it is: in its own stream, in another by an event, on a
  * partner's GPU. So the first one that is not complete can always go on, if only
  *

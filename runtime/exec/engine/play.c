@@ -23,9 +23,9 @@ static void read_sums(ZxEngine *e) {
   e->out.lost = s->lost > 0;
 }
 
-/* All instructions in the order of the program, which is a part of one order of all ranks' (plan/program.c):
- * transfers and collectives too, for which the host then waits never. comm/nccl.c says why it must be this
- * one. */
+/* All instructions in the order of the program, which is a part of one order of all ranks'
+ * (plan/schedule/program.c): transfers and collectives too, for which the host then waits never.
+ * device/nccl.c says why it must be this one. */
 static void play_in_order(ZxEngine *e) {
   const ZpProgram *g = &e->st->prog;
   for (uint32_t i = 0; i < g->ninstrs && !e->failed; i++) {

@@ -6,6 +6,7 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/data.c \
   tests/unit/exec/lines.c \
   tests/unit/exec/log.c \
+  tests/unit/exec/p2p_reduce.c \
   tests/unit/exec/scratch.c \
   tests/unit/exec/scratch.h \
   tests/unit/exec/self.c \

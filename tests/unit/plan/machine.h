@@ -1,4 +1,4 @@
-/* Plays the programs of all stages as the engine does (runtime/exec/engine/queues.c), with made-up numbers: what an
+/* Plays the programs of all stages as the engine does (runtime/exec/engine/play.c), with made-up numbers: what an
  * instruction makes is a hash of all that it reads. So two plans that do the same end with the same numbers,
  * whatever the order in which transfers and collectives happen to start and to end; a plan of which that is not
  * true is broken.

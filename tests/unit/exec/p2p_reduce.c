@@ -1,0 +1,195 @@
+/* Reductions by messages, without a transport: all members of a group are in this process, and a message is a
+ * copy. What is looked at are the bits of sums, in whatever order members get on. */
+#include "runtime/exec/comm/p2p_reduce.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+
+enum { MEMBERS = 5, MOST_OPEN = 40, POSTED = 4096 };
+
+/* ---- the transport: what is posted waits here for its counterpart ---- */
+typedef struct {
+  ZxP2pMessage m;
+  int member, slot;
+  bool done;
+} Posted;
+typedef struct {
+  int member;
+} Member;
+static Posted posted[POSTED];
+static int nposted;
+
+static bool fits(const Posted *a, const Posted *b) {
+  return !b->done && a->m.send != b->m.send && a->m.tag == b->m.tag && a->m.peer == b->member &&
+         b->m.peer == a->member;
+}
+
+static void post(void *group, int slot, const ZxP2pMessage *m) {
+  Posted p = {*m, ((const Member *)group)->member, slot, false};
+  for (int i = 0; i < nposted && !p.done; i++) {
+    if (!fits(&p, &posted[i])) continue;
+    const Posted *from = p.m.send ? &p : &posted[i], *to = p.m.send ? &posted[i] : &p;
+    cr_assert_eq(from->m.bytes, to->m.bytes);
+    memcpy(to->m.p, from->m.p, from->m.bytes);
+    p.done = posted[i].done = true;
+  }
+  cr_assert(nposted < POSTED);
+  posted[nposted++] = p;
+}
+
+static bool complete(void *group, int slot, const char *what, size_t bytes) {
+  int member = ((const Member *)group)->member, left = 0;
+  (void)what, (void)bytes;
+  for (int i = 0; i < nposted; i++)
+    if (posted[i].member == member && posted[i].slot == slot && !posted[i].done) return false;
+  for (int i = 0; i < nposted; i++) /* its messages are gone */
+    if (posted[i].member != member || posted[i].slot != slot) posted[left++] = posted[i];
+  nposted = left;
+  return true;
+}
+static const ZxP2pTransport transport = {post, complete};
+
+/* ---- a group ---- */
+static ZxP2p *reducer[MEMBERS];
+static Member member[MEMBERS];
+static int size;
+
+static void group_new(int n) {
+  size = n;
+  nposted = 0;
+  for (int i = 0; i < n; i++) {
+    reducer[i] = zx_p2p_new(&transport, i, n);
+    member[i].member = i;
+  }
+}
+
+static void group_free(void) {
+  for (int i = 0; i < size; i++) {
+    cr_expect(zx_p2p_idle(reducer[i]));
+    zx_p2p_free(reducer[i]);
+  }
+  cr_expect_eq(nposted, 0);
+}
+
+/* Members get on in an order that looks like none, until all are idle. */
+static void play(uint64_t seed) {
+  for (uint64_t i = 0; i < 100000; i++) {
+    bool idle = true;
+    int k = (int)(zb_random_u64(seed, 0, i) % (uint64_t)size);
+    zx_p2p_progress(reducer[k], &member[k]);
+    for (int m = 0; m < size; m++) idle &= zx_p2p_idle(reducer[m]);
+    if (idle) return;
+  }
+  cr_assert_fail("%d members wait for each other", size);
+}
+
+/* ---- vectors ---- */
+static void *vector(int m, size_t n, ZxCommElem elem, uint64_t seed) {
+  char *p = calloc(n, zx_elem_bytes(elem));
+  for (size_t i = 0; i < n; i++) {
+    double x = zb_random_unit(seed, (uint64_t)m, i) - 0.5;
+    if (elem == ZX_F32) ((float *)(void *)p)[i] = (float)x;
+    if (elem == ZX_F64) ((double *)(void *)p)[i] = x;
+    if (elem == ZX_BF16) ((uint16_t *)(void *)p)[i] = zk_f32_to_bf16((float)x);
+  }
+  return p;
+}
+
+static void all_reduce(int members, size_t n, ZxCommElem elem, ZxReduce how) {
+  void *x[MEMBERS], *want = vector(0, n, elem, n);
+  const void *part[MEMBERS];
+  size_t bytes = n * zx_elem_bytes(elem);
+  uint64_t op[MEMBERS];
+  group_new(members);
+  for (int m = 0; m < members; m++) part[m] = x[m] = vector(m, n, elem, n);
+  zx_combine(want, part, members, n, elem, how);
+  for (int m = 0; m < members; m++) op[m] = zx_p2p_all_reduce(reducer[m], &member[m], x[m], n, elem, how);
+  play(n);
+  for (int m = 0; m < members; m++) {
+    cr_expect(zx_p2p_done(reducer[m], op[m]));
+    cr_expect(!memcmp(x[m], want, bytes), "%d members, %zu elements of type %d: member %d", members, n,
+              (int)elem, m);
+    free(x[m]);
+  }
+  free(want);
+  group_free();
+}
+
+Test(p2p_reduce, all_reduce) {
+  /* One message whole; at the limit of that and above; blocks of a round; several rounds, the last one
+   * short. */
+  static const size_t n[] = {1, 17, 1024, 1025, 5000, 131072, 700001};
+  for (size_t i = 0; i < sizeof n / sizeof *n; i++)
+    for (int members = 2; members <= MEMBERS; members++) all_reduce(members, n[i], ZX_F32, ZX_SUM);
+  all_reduce(3, 5000, ZX_F64, ZX_SUM);
+  all_reduce(3, 5000, ZX_BF16, ZX_SUM);
+  all_reduce(4, 5000, ZX_F32, ZX_MAX);
+}
+
+Test(p2p_reduce, reduce_scatter) {
+  enum { N = 150000, M = 3 };
+  float *x[M], *out[M], *want = calloc(N, sizeof *want);
+  group_new(M);
+  for (int m = 0; m < M; m++) {
+    x[m] = vector(m, (size_t)M * N, ZX_F32, 7);
+    out[m] = m ? calloc(N, sizeof **out) : x[m]; /* member 0: in place */
+  }
+  float *before = malloc(sizeof *before * M * N); /* of member 1: stays as it is */
+  memcpy(before, x[1], sizeof *before * M * N);
+  float *own = malloc(sizeof *own * N);
+  memcpy(own, x[0], sizeof *own * N);
+  for (int m = 0; m < M; m++) zx_p2p_reduce_scatter(reducer[m], &member[m], x[m], N, ZX_F32, ZX_SUM, out[m]);
+  play(1);
+  for (int m = 0; m < M; m++) {
+    const void *part[M];
+    for (int k = 0; k < M; k++) part[k] = k == 0 && m == 0 ? own : x[k] + (size_t)m * N;
+    zx_combine(want, part, M, N, ZX_F32, ZX_SUM);
+    cr_expect(!memcmp(out[m], want, N * sizeof *want), "member %d", m);
+  }
+  cr_expect(!memcmp(before, x[1], sizeof *before * M * N));
+  for (int m = 0; m < M; m++) {
+    if (m) free(out[m]);
+    free(x[m]);
+  }
+  free(before);
+  free(own);
+  free(want);
+  group_free();
+}
+
+/* More operations at once than there is room for at first, of many lengths: numbers stay true, and each has
+ * its sum. */
+Test(p2p_reduce, many_open) {
+  enum { M = 3 };
+  float *x[M][MOST_OPEN];
+  uint64_t op[M][MOST_OPEN];
+  group_new(M);
+  for (int m = 0; m < M; m++)
+    for (int i = 0; i < MOST_OPEN; i++) {
+      size_t n = (size_t)(i % 7 ? 10 * i + 1 : 40000);
+      x[m][i] = vector(m, n, ZX_F32, (uint64_t)i);
+      op[m][i] = zx_p2p_all_reduce(reducer[m], &member[m], x[m][i], n, ZX_F32, ZX_SUM);
+      cr_expect_eq(op[m][i], (uint64_t)i);
+    }
+  uint64_t moves = zx_p2p_moves(reducer[0]);
+  play(3);
+  cr_expect(zx_p2p_moves(reducer[0]) > moves);
+  for (int i = 0; i < MOST_OPEN; i++) {
+    size_t n = (size_t)(i % 7 ? 10 * i + 1 : 40000);
+    float *part[M], *want = malloc(n * sizeof *want);
+    for (int m = 0; m < M; m++) part[m] = vector(m, n, ZX_F32, (uint64_t)i);
+    zx_combine(want, (const void *const *)part, M, n, ZX_F32, ZX_SUM);
+    for (int m = 0; m < M; m++) {
+      cr_expect(zx_p2p_done(reducer[m], op[m][i]));
+      cr_expect(!memcmp(want, x[m][i], n * sizeof *want), "operation %d at member %d", i, m);
+      free(part[m]);
+      free(x[m][i]);
+    }
+    free(want);
+  }
+  group_free();
+}
