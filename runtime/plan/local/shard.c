@@ -164,21 +164,13 @@ static void shard_sink(ZpShard *h, const ZgNode *n, ZpDims *partial) {
   }
 }
 
+/* A product is a multiplication and an addition at every point. Those of attend are q.k and p.v; its gradient has twice
+ * as many. */
 static void count_flops(ZpShard *h, ZpNode *m) {
-  switch (m->call.op) {
-  case ZG_OP_DOT: m->flops = 2 * space_size(h, m); break;
-  case ZG_OP_ATTEND:
-  case ZG_OP_ATTEND_GRAD: {
-    /* q.k and p.v: 2 products of [seq, seq, hd] a head, half of them under the causal mask; backward twice that */
-    const ZpValue *q = &h->out->values[m->in[m->call.op == ZG_OP_ATTEND ? 0 : 3]];
-    double n = 4, seq = (double)h->p->axis_size[m->call.ax[0]];
-    for (int k = 0; k < q->type.naxes; k++) n *= (double)q->size[k];
-    n *= seq * (m->call.opt[0] ? 0.5 : 1);
-    m->flops = m->call.op == ZG_OP_ATTEND ? n : 2 * n;
-    break;
-  }
-  default: break;
-  }
+  const ZgOpInfo *o = &zg_op_info[m->call.op];
+  if (!o->products) return;
+  m->flops = 2 * o->products * space_size(h, m);
+  if (o->pairs) m->flops *= (double)h->p->axis_size[m->call.ax[0]] * (m->call.opt[0] ? 0.5 : 1);
 }
 
 static void shard_node(ZpShard *h, const ZgNode *n) {
