@@ -90,6 +90,8 @@ static const Case cases[] = {
     {ZG_OP_SUM, "bse -> e", "bs", 0, 0, true, NULL},
     {ZG_OP_SUM, "bse -> bs", "e", 0, 0, false, NULL},
     {ZG_OP_SUM, "bse -> .", "bse", 0, 0, false, NULL},
+    {ZG_OP_CUMSUM, "bse -> bse", "e", 0, 0, false, NULL},
+    {ZG_OP_CUMSUM, "bse -> bse", "s", 0, 0, false, NULL},
     {ZG_OP_POINTWISE, "bse bse -> bse", "", 0, 0, false, "add"},
     {ZG_OP_POINTWISE, "bse e e -> bse", "", 0, 0, false, "affine"},
     {ZG_OP_POINTWISE, "bsf f -> bsf", "", 0, 0, false, "bias+gelu"},
