@@ -114,13 +114,15 @@ static void unfuse_nothing(const ZkCall *call, ZkUnfused *to) {
   to->call[0] = *call;
 }
 
+typedef void Unfuse(const ZkCall *fused, ZkUnfused *to);
+static Unfuse *const by_op[ZG_OP_COUNT] = {
+    [ZG_OP_POINTWISE] = unfuse_nothing,
+    [ZG_OP_DOT_BIAS_GRAD] = unfuse_bias_grad,
+    [ZG_OP_XENT_MAX_SUMS] = unfuse_xent_max,
+};
+
 void zk_unfuse(const ZkCall *call, ZkUnfused *to) {
-  static void (*const by_op[ZG_OP_COUNT])(const ZkCall *,
-                                          ZkUnfused *) = {[ZG_OP_POINTWISE] = unfuse_nothing,
-                                                          [ZG_OP_DOT_BIAS_GRAD] = unfuse_bias_grad,
-                                                          [ZG_OP_XENT_MAX_SUMS] = unfuse_xent_max};
+  Unfuse *other = call->pointwise ? unfuse_pointwise : unfuse_nothing;
   to->n = 0;
-  if (by_op[call->op]) by_op[call->op](call, to);
-  else if (call->pointwise) unfuse_pointwise(call, to);
-  else unfuse_nothing(call, to);
+  (by_op[call->op] ? by_op[call->op] : other)(call, to);
 }

@@ -161,29 +161,29 @@ static int64_t count(const ZkView *v) {
 }
 
 typedef struct {
-  ZkPointwise pointwise;
+  ZkPointwise fn;
   ZkPointwiseOp ops[ZK_POINTWISE_MAX_OPS];
   int nin;
-} Pointwise;
+} Function;
 
-static uint16_t emit(Pointwise *c, int op, int a, int b) {
-  c->ops[c->pointwise.nops] = (ZkPointwiseOp){.op = (uint16_t)op, .a = (uint16_t)a, .b = (uint16_t)b};
-  return (uint16_t)(c->nin + c->pointwise.nops++);
+static uint16_t emit(Function *c, int op, int a, int b) {
+  c->ops[c->fn.nops] = (ZkPointwiseOp){.op = (uint16_t)op, .a = (uint16_t)a, .b = (uint16_t)b};
+  return (uint16_t)(c->nin + c->fn.nops++);
 }
-static uint16_t fill(Pointwise *c, float x) {
+static uint16_t fill(Function *c, float x) {
   uint16_t r = emit(c, ZG_OP_FILL, 0, 0);
   c->ops[r - c->nin].num = x;
   return r;
 }
 
 /* tanh(sqrt(2/pi) (x + 0.044715 x^3)) */
-static uint16_t gelu_tanh(Pointwise *c, int x) {
+static uint16_t gelu_tanh(Function *c, int x) {
   int cube = emit(c, ZG_OP_MUL, emit(c, ZG_OP_MUL, x, x), x);
   int sum = emit(c, ZG_OP_ADD, x, emit(c, ZG_OP_MUL, fill(c, 0.044715f), cube));
   return emit(c, ZG_OP_TANH, emit(c, ZG_OP_MUL, fill(c, 0.7978845608f), sum), 0);
 }
 
-static int pointwise_of(Pointwise *c, const char *name) {
+static int function_of(Function *c, const char *name) {
   if (!strcmp(name, "add")) return emit(c, ZG_OP_ADD, 0, 1);
   if (!strcmp(name, "affine")) return emit(c, ZG_OP_ADD, emit(c, ZG_OP_MUL, 0, 1), 2);
   if (!strcmp(name, "erf")) return emit(c, ZG_OP_ERF, 0, 0);
@@ -253,7 +253,7 @@ static double best_time(const Machine *m, ZkKernel *kernel, const ZkCall *call) 
 }
 
 static void bench(Machine *m, Memory mem, const Model *model, const Case *c) {
-  Pointwise pointwise = {.pointwise = {.nout = 1}};
+  Function f = {.fn = {.nout = 1}};
   ZkCall call = {.op = c->op, .num = {c->num}, .opt = {c->opt}, .accumulate = c->accumulate};
   bool results = false;
   for (const char *p = c->views; *p;) {
@@ -265,10 +265,10 @@ static void bench(Machine *m, Memory mem, const Model *model, const Case *c) {
   }
   for (const char *p = c->ax; *p; p++) call.ax[call.nax++] = (uint16_t)*p;
   if (c->pointwise) {
-    pointwise.nin = call.nin;
-    pointwise.pointwise.ops = pointwise.ops;
-    pointwise.pointwise.out[0] = (uint16_t)pointwise_of(&pointwise, c->pointwise);
-    call.pointwise = &pointwise.pointwise;
+    f.nin = call.nin;
+    f.fn.ops = f.ops;
+    f.fn.out[0] = (uint16_t)function_of(&f, c->pointwise);
+    call.pointwise = &f.fn;
   }
   call.scratch = take(&mem, zk_cpu_scratch(&call, zk_pool_threads(m->env.pool)));
   double t = best_time(m, zk_cpu_kernel(c->op), &call), work = flops(&call);

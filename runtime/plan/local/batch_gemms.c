@@ -5,14 +5,16 @@
  * the slowest, which numbers them; the shared operand lacks it. Weights and gradients are contiguous if they
  * are declared one after the other; memory.c is asked to make other tensors so. Hence two passes:
  *
- * zp_group_gemms   before anything is placed, moves such GEMMs to the first of them, in the order of their parameters. They are
- *                  a *group*: until the second pass, nodes that run as one unit. A node that makes what they read is asked to
- *                  make it contiguous. The device is shown the batched call and says whether it wants it.
- * zp_batch_gemms   when all is placed, makes one node of every group whose tensors are contiguous. Of the other groups only the
- *                  order is left. The values of the batched node name the values that they consist of (ZpValue: member).
+ * zp_group_gemms   before anything is placed, moves such GEMMs to the first of them, in the order of their
+ *                  parameters. They are a *group*: nodes that run as one unit until the second pass. A node
+ *                  that makes what they read is asked to make it contiguous. The device is shown the batched
+ *                  call and says whether it supports it.
+ * zp_batch_gemms   when all is placed, makes one node of every group whose tensors are contiguous. Of the
+ *                  other groups only the order is left. A value of the batched node names the values that it
+ *                  consists of (ZpValue: member).
  *
- * Example: q[b s h] = dot(x, wq), k = dot(x, wk), v = dot(x, wv) become qkv[3 b s h] = dot(x[b s e], w[3 e
- * h]). */
+ * Example: q[b s h] = dot(x, wq), k = dot(x, wk), v = dot(x, wv) become
+ * qkv[3 b s h] = dot(x[b s e], w[3 e h]). */
 #include "runtime/plan/local/batch_gemms.h"
 
 #include <string.h>

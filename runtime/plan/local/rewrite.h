@@ -9,8 +9,7 @@
  *   ...
  *   zp_compact(r);
  *
- * Nothing of a list is placed while passes go over it, but gradients and the values that other phases
- * read. */
+ * Only gradients are placed while passes go over a list; `needed_later` tells which other values must exist. */
 #ifndef ZUG_PLAN_REWRITE_H
 #define ZUG_PLAN_REWRITE_H
 
@@ -62,14 +61,16 @@ bool zp_made_before(const ZpRewrite *r, uint32_t value, uint32_t i);
 bool zp_supported(const ZpRewrite *r, ZpNode *n);
 
 /* ---- the passes, in their order ---- */
-void zp_fuse_pointwise(ZpRewrite *r); /* fuse_pointwise.c: elementwise nodes into pointwise ones */
-/* The others make calls that the device supports, and none without a device that does. */
-void zp_fuse_epilogue(ZpRewrite *r); /* fuse_epilogue.c: an op and the pointwise node that follows it */
-void zp_fuse_prologue(
-    ZpRewrite *r); /* fuse_prologue.c: a pointwise node and the op along rows that follows it */
-void zp_fuse_xent_max(
-    ZpRewrite *r); /* fuse_xent_max.c: the maximum of logits and the sums of cross-entropy */
-void zp_fuse_bias_grad(
-    ZpRewrite *r); /* fuse_bias_grad.c: the gradients of a weight and of a bias; backward lists alone */
+/* fuse_pointwise.c: elementwise nodes into pointwise ones. */
+void zp_fuse_pointwise(ZpRewrite *r);
+/* The others make calls that the device supports; they are for devices that support any.
+ * fuse_epilogue.c: an op and the pointwise node that follows it. */
+void zp_fuse_epilogue(ZpRewrite *r);
+/* fuse_prologue.c: a pointwise node and the op along rows that follows it. */
+void zp_fuse_prologue(ZpRewrite *r);
+/* fuse_xent_max.c: the maximum of logits and the sums of cross-entropy. */
+void zp_fuse_xent_max(ZpRewrite *r);
+/* fuse_bias_grad.c: the gradients of a weight and of its bias. Of backward lists. */
+void zp_fuse_bias_grad(ZpRewrite *r);
 
 #endif
