@@ -1,5 +1,5 @@
-/* A recipe against a graph: names are looked up, sizes bound, dims factored, directives checked. After this
- * pass nothing of the recipe's text is consulted but its places, for messages. */
+/* A recipe against a graph: names are looked up, sizes bound, dims factored, directives checked, words resolved. After
+ * this pass nothing of the recipe is consulted but, for messages, names and places. */
 #include "runtime/plan/bind.h"
 
 #include <string.h>
@@ -337,6 +337,18 @@ static void check_except(ZpBuild *b) {
   }
 }
 
+static uint32_t tags_of(const ZgGraph *g, const ZlNames *names) {
+  uint32_t tags = 0;
+  for (uint32_t t = 0; t < g->ntags; t++)
+    for (uint32_t i = 0; i < names->n; i++)
+      if (!strcmp(g->tags[t], names->at[i].s)) tags |= 1u << t;
+  return tags;
+}
+
+static double number(const ZlRecipe *r, const char *key) {
+  return zl_kw(r->optimizer.kws, r->optimizer.n, key)->num;
+}
+
 static void bind_optimizer(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZlRecipe *r = p->recipe;
@@ -346,9 +358,18 @@ static void bind_optimizer(ZpBuild *b) {
     return;
   }
   check_except(b);
-  p->optimizer = strcmp(r->optimizer.name.s, "sgd") ? ZP_ADAMW : ZP_SGD;
+  ZpOptimizer *o = &p->optimizer;
+  o->decay = r->optimizer.decay;
+  o->except = tags_of(p->graph, &r->optimizer.except);
+  if (!strcmp(r->optimizer.name.s, "sgd")) {
+    o->kind = ZP_SGD;
+    o->momentum = number(r, "momentum");
+    p->states = o->momentum != 0;
+    return;
+  }
+  o->kind = ZP_ADAMW;
+  o->b1 = number(r, "b1"), o->b2 = number(r, "b2"), o->eps = number(r, "eps");
   p->states = 2;
-  if (p->optimizer == ZP_SGD) p->states = zl_kw(r->optimizer.kws, r->optimizer.n, "momentum")->num != 0;
 }
 
 /* A dim that nothing uses would make ranks do the same work twice. */
@@ -385,7 +406,14 @@ bool zp_bind(ZpBuild *b) {
   bind_recompute(b);
   p->compute = r->precision.compute && !strcmp(r->precision.compute, "bf16") ? ZK_BF16 : ZK_F32;
   bind_optimizer(b);
-  ZB_ASSERT(!r->schedule.name.s || zp_schedule_known(r->schedule.name.s));
+  p->clip = r->clip;
+  p->schedule = zp_schedule(r->schedule.name.s);
+  ZB_ASSERT(p->schedule);
+  if (p->mesh.pipe >= 0 && !r->stages.by_cost) {
+    ZB_ASSERT(r->stages.n == p->mesh.dim[p->mesh.pipe].size);
+    b->stage_items = r->stages.counts;
+  }
+  b->limit = r->limit.memory;
   if (r->limit.host)
     zl_report(b->d, ZL_Z0809, r->limit.host_span, "`limit host` has no effect: nothing is offloaded in this version");
   b->grad_partial = ZB_NEWN(p->arena, ZpDims, p->graph->nparams);

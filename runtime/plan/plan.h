@@ -309,18 +309,26 @@ typedef struct {
 typedef struct { uint32_t bucket; uint32_t *stages; uint32_t nstages; } ZpTied;
 typedef struct { uint32_t input; uint32_t value_segment, value; uint64_t at; } ZpInputUse; /* at: in the input block */
 
-typedef enum { ZP_ADAMW, ZP_SGD } ZpOptimizer;
+typedef enum { ZP_ADAMW, ZP_SGD } ZpOptimizerKind;
+typedef struct {
+  ZpOptimizerKind kind;
+  double b1, b2, eps, momentum; /* ADAMW: the first three; SGD: the last */
+  double decay;
+  uint32_t except; /* tags of parameters that do not decay, bit i: tag i of the graph */
+} ZpOptimizer;
 typedef struct ZpPlan {
   ZbArena *arena;
   const ZgGraph *graph;
-  const ZlRecipe *recipe;
+  const ZlRecipe *recipe;    /* for messages: its name and places. What it asks for is resolved below */
   ZpMesh mesh;
   int64_t *axis_size;        /* per axis: global; batch: samples of one micro-batch over all ranks; with padding */
   int64_t *axis_valid;       /* the same without padding */
   uint32_t batch;            /* the sample axis, or ZP_NONE */
   int64_t global_batch, nmicro; /* samples a step; micro-batches a step (M) */
   uint8_t compute;           /* ZK_F32, ZK_BF16 */
+  const char *schedule;      /* "1f1b": one that zp_order knows */
   ZpOptimizer optimizer;
+  double clip;               /* norm that gradients are clipped to; 0: they are not */
   ZpZero zero;
   int states;                /* f32 state values per parameter element: 2, 1 or 0 */
   ZpSegment *segments;       /* one per graph segment */
@@ -351,7 +359,8 @@ ZpPlan *zp_plan(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, con
 typedef struct { bool backward; uint32_t mb; } ZpWork;
 /* Compute order of `stage` of P stages and M micro-batches: 2M items. */
 ZpWork *zp_order(ZbArena *a, const char *schedule, uint32_t stages, uint32_t nmicro, uint32_t stage);
-bool zp_schedule_known(const char *name);
+/* The schedule of that name, or NULL; of NULL: the default. */
+const char *zp_schedule(const char *name);
 /* Most micro-batches between their forward and the end of their backward. */
 uint32_t zp_order_live(const ZpWork *w, uint32_t n);
 /* When every item starts (start[stage][item]; w[stage]: its 2M items) if a forward takes 1 unit of time, a backward 2 and

@@ -16,12 +16,11 @@
 
 /* ---- what differs from step to step ---- */
 static void put_now(ZxEngine *e) {
-  const ZlKw *k = e->p->recipe->optimizer.kws;
-  uint32_t n = e->p->recipe->optimizer.n;
+  const ZpOptimizer *o = &e->p->optimizer;
   ZkNow *now = (ZkNow *)(void *)(e->pinned + e->pinned_now);
   *now = (ZkNow){.step = (uint64_t)e->step, .lr = (float)e->lr};
-  if (e->p->optimizer != ZP_ADAMW) return;
-  double b1 = (float)zl_kw(k, n, "b1")->num, b2 = (float)zl_kw(k, n, "b2")->num; /* as ZkAdamW has them */
+  if (o->kind != ZP_ADAMW) return;
+  double b1 = (float)o->b1, b2 = (float)o->b2; /* as ZkAdamW has them */
   now->rate = (float)(now->lr / (1 - pow(b1, (double)e->step)));
   now->vscale = (float)(1 / sqrt(1 - pow(b2, (double)e->step)));
 }

@@ -34,12 +34,8 @@ void zx_norm_local(ZxEngine *e) {
   }
 }
 
-static float setting(const ZlRecipe *r, const char *key) {
-  return (float)zl_kw(r->optimizer.kws, r->optimizer.n, key)->num;
-}
-
 void zx_optimize(ZxEngine *e, const ZpHeld *h) {
-  const ZlRecipe *r = e->p->recipe;
+  const ZpOptimizer *o = &e->p->optimizer;
   uint64_t own, end;
   zx_owned_shard(e, h, &own, &end);
   float *w = zx_master(e, h), *g = zx_grads(e, h), *state = NULL;
@@ -52,18 +48,18 @@ void zx_optimize(ZxEngine *e, const ZpHeld *h) {
     if (from >= to) continue;
     uint64_t at = from - own;
     int64_t n = (int64_t)(to - from);
-    float decay = x->decay ? (float)r->optimizer.decay : 0;
-    if (e->p->optimizer == ZP_ADAMW) {
+    float decay = x->decay ? (float)o->decay : 0;
+    if (o->kind == ZP_ADAMW) {
       ZkAdamW a = {.lr = (float)e->lr,
-                   .b1 = setting(r, "b1"),
-                   .b2 = setting(r, "b2"),
-                   .eps = setting(r, "eps"),
+                   .b1 = (float)o->b1,
+                   .b2 = (float)o->b2,
+                   .eps = (float)o->eps,
                    .decay = decay,
                    .step = e->step};
       e->dev->adamw(e->env, &a, &e->clip, n, g + at, w + at, state + at, state + nstate + at,
                     w16 ? w16 + at : NULL);
     } else {
-      ZkSgd s = {.lr = (float)e->lr, .momentum = setting(r, "momentum"), .decay = decay};
+      ZkSgd s = {.lr = (float)e->lr, .momentum = (float)o->momentum, .decay = decay};
       e->dev->sgd(e->env, &s, &e->clip, n, g + at, w + at, state ? state + at : NULL, w16 ? w16 + at : NULL);
     }
   }

@@ -392,14 +392,6 @@ static bool axes_fit(const Check *c) {
   return true;
 }
 
-static bool decays(const ZpPlan *p, const ZgParam *q) {
-  const ZlNames *except = &p->recipe->optimizer.except;
-  for (uint32_t t = 0; t < p->graph->ntags; t++)
-    for (uint32_t i = 0; q->tags >> t & 1 && i < except->n; i++)
-      if (!strcmp(p->graph->tags[t], except->at[i].s)) return false;
-  return true;
-}
-
 /* A bucket is cut as the recipe says along the dims that would otherwise hold copies. */
 static bool storage_fits(const Check *c, const ZpBucket *k) {
   const ZpPlan *p = c->p;
@@ -407,7 +399,7 @@ static bool storage_fits(const Check *c, const ZpBucket *k) {
   if (k->shard != cut || k->level != (cut ? p->zero.level : 0) || k->keep != p->zero.keep)
     return zb_fail(c->err, NULL, "bucket %s is stored otherwise than the recipe says", k->name);
   for (uint32_t i = 0; i < k->nslices; i++)
-    if (k->slices[i].decay != decays(p, &p->graph->params[k->slices[i].param]))
+    if (k->slices[i].decay == ((p->graph->params[k->slices[i].param].tags & p->optimizer.except) != 0))
       return zb_fail(c->err, NULL, "bucket %s: slice %u decays otherwise than the recipe says", k->name, i);
   return true;
 }
@@ -447,8 +439,7 @@ static bool params_fit(const Check *c) {
 bool zp_check_facts(const Check *c) {
   const ZpPlan *p = c->p;
   int64_t micro = p->batch == ZP_NONE ? 1 : p->axis_size[p->batch];
-  const ZlRecipe *r = p->recipe;
-  int states = p->optimizer == ZP_ADAMW ? 2 : zl_kw(r->optimizer.kws, r->optimizer.n, "momentum")->num != 0;
+  int states = p->optimizer.kind == ZP_ADAMW ? 2 : p->optimizer.momentum != 0;
   if (p->states != states)
     return zb_fail(c->err, NULL, "%d states of the optimizer instead of %d", p->states, states);
   if (p->global_batch != p->nmicro * micro)

@@ -24,17 +24,9 @@ static uint32_t users_of(const ZpPlan *p, uint32_t param, uint32_t *users) {
   return n;
 }
 
-static bool decays(const ZpPlan *p, const ZgParam *q) {
-  const ZlRecipe *r = p->recipe;
-  for (uint32_t i = 0; i < r->optimizer.except.n; i++)
-    for (uint32_t t = 0; t < p->graph->ntags; t++)
-      if (q->tags >> t & 1 && !strcmp(p->graph->tags[t], r->optimizer.except.at[i].s)) return false;
-  return true;
-}
-
 static ZpSlice slice_of(const ZpPlan *p, uint32_t param, uint64_t at) {
   const ZgParam *q = &p->graph->params[param];
-  ZpSlice s = {.param = param, .at = at, .n = 1, .naxes = q->type.naxes, .decay = decays(p, q)};
+  ZpSlice s = {.param = param, .at = at, .n = 1, .naxes = q->type.naxes, .decay = !(q->tags & p->optimizer.except)};
   zp_layout(p, &q->type, s.state);
   zp_declared_order(p, param, s.state, s.axis, s.size);
   for (int i = 0; i < s.naxes; i++) {

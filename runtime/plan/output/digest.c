@@ -38,10 +38,19 @@ static Hash mesh(const ZpPlan *p) {
   return h;
 }
 
+static void add_optimizer(Hash *h, const ZpOptimizer *o) {
+  ADD(h, U(o->kind), o->except);
+  add_double(h, o->b1), add_double(h, o->b2), add_double(h, o->eps);
+  add_double(h, o->momentum), add_double(h, o->decay);
+}
+
 static Hash sizes(const ZpPlan *p) {
   Hash h = 0;
   for (uint32_t i = 0; i < p->graph->naxes; i++) ADD(&h, U(p->axis_size[i]), U(p->axis_valid[i]));
-  ADD(&h, p->batch, U(p->global_batch), U(p->nmicro), p->compute, U(p->optimizer), U(p->states));
+  ADD(&h, p->batch, U(p->global_batch), U(p->nmicro), p->compute, U(p->states));
+  add_text(&h, p->schedule);
+  add_optimizer(&h, &p->optimizer);
+  add_double(&h, p->clip);
   ADD(&h, p->zero.over, U(p->zero.level), p->zero.keep);
   for (int i = 0; i < 3; i++) add(&h, p->loss_partial[i]);
   add_double(&h, p->model_flops);

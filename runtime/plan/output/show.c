@@ -1,10 +1,6 @@
 /* Plans as text for people. */
 #include "runtime/plan/plan.h"
 
-static const char *schedule_name(const ZpPlan *p) {
-  return p->recipe->schedule.name.s ? p->recipe->schedule.name.s : "1f1b";
-}
-
 /* ---- the timeline: what the compute queues have, in units of time: forward takes 1, backward 2 ---- */
 typedef struct {
   ZbArena *a;
@@ -51,7 +47,7 @@ static void show_mesh(const ZpPlan *p, ZbText *out) {
   if (p->nstages > 1) {
     Timeline t = timeline(p);
     double busy = 3 * (double)p->nmicro / (double)t.span;
-    zb_text_add(out, "schedule %s: %.1f %% idle by the schedule alone\n", schedule_name(p), 100 * (1 - busy));
+    zb_text_add(out, "schedule %s: %.1f %% idle by the schedule alone\n", p->schedule, 100 * (1 - busy));
     zb_arena_free(t.a);
   }
 }
@@ -130,7 +126,7 @@ void zp_show_schedule(const ZpPlan *p, ZbText *out) {
     return;
   }
   Timeline t = timeline(p);
-  zb_text_add(out, "\nschedule %s, %u stages, %u micro-batches: %llu units of time (F 1, B 2)\n", schedule_name(p),
+  zb_text_add(out, "\nschedule %s, %u stages, %u micro-batches: %llu units of time (F 1, B 2)\n", p->schedule,
               p->nstages, M, (unsigned long long)t.span);
   for (uint32_t s = 0; s < p->nstages; s++) {
     zb_text_add(out, "%5u ", s);

@@ -42,14 +42,14 @@ static void take_buf(ZpStage *st, ZpBuf *buf, Arena *a) {
 
 static bool check_limit(ZpBuild *b) {
   ZpPlan *p = b->p;
-  uint64_t limit = p->recipe->limit.memory;
+  uint64_t limit = b->limit;
   const ZlCluster *c = b->o->cluster;
   if (c && c->device_memory && (!limit || c->device_memory < limit)) limit = c->device_memory;
   for (uint32_t s = 0; limit && s < p->nstages; s++) {
     const ZpLedger *l = &p->stages[s].ledger;
     if (l->total <= limit) continue;
     char need[24], have[24], x[24];
-    ZlSpan at = p->recipe->limit.memory ? p->recipe->limit.memory_span : p->recipe->span;
+    ZlSpan at = b->limit ? p->recipe->limit.memory_span : p->recipe->span;
     ZlDiag *e = zl_report(b->d, ZL_Z0501, at, "rank class pipe=%u needs %s, limit is %s", s, zb_bytes(need, l->total),
                           zb_bytes(have, limit));
     ZbText t = {0};

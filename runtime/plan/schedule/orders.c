@@ -28,16 +28,17 @@ static void one_f_one_b(ZpWork *w, uint32_t stages, uint32_t nmicro, uint32_t st
   }
 }
 
+/* The first is the default. */
 static const struct {
   const char *name;
   void (*fill)(ZpWork *w, uint32_t stages, uint32_t nmicro, uint32_t stage);
 } schedules[] = {{"1f1b", one_f_one_b}, {"gpipe", gpipe}};
 enum { NSCHEDULES = sizeof schedules / sizeof *schedules };
 
-bool zp_schedule_known(const char *name) {
+const char *zp_schedule(const char *name) {
   for (int i = 0; i < NSCHEDULES; i++)
-    if (!strcmp(name, schedules[i].name)) return true;
-  return false;
+    if (!name || !strcmp(name, schedules[i].name)) return schedules[i].name;
+  return NULL;
 }
 
 ZpWork *zp_order(ZbArena *a, const char *schedule, uint32_t stages, uint32_t nmicro, uint32_t stage) {

@@ -80,8 +80,7 @@ static void fill_rings(const ZpPlan *p, ZbArena *a, uint32_t s, Timeline *t) {
 
 static void fill_timeline(const ZpPlan *p, ZbArena *a, uint32_t s, Timeline *t) {
   uint32_t M = (uint32_t)p->nmicro;
-  const char *schedule = p->recipe && p->recipe->schedule.name.s ? p->recipe->schedule.name.s : "1f1b";
-  t->work = zp_order(a, schedule, p->nstages, M, s);
+  t->work = zp_order(a, p->schedule, p->nstages, M, s);
   t->start = ZB_NEWN(a, uint64_t, 2 * (size_t)M);
   t->end = ZB_NEWN(a, uint64_t, 2 * (size_t)M);
   for (int k = 0; k < 2; k++) {

@@ -71,15 +71,14 @@ static double by_cost(ZbArena *a, const Item *items, uint32_t n, uint32_t stages
 static bool explicit_counts(ZpBuild *b, const Item *items, uint32_t n, uint32_t stages, int64_t *counts) {
   const ZlRecipe *r = b->p->recipe;
   int64_t total = 0;
-  for (uint32_t i = 0; i < r->stages.n; i++) total += r->stages.counts[i];
-  ZB_ASSERT(r->stages.n == stages);
+  for (uint32_t i = 0; i < stages; i++) total += b->stage_items[i];
   if (total != n) {
     ZlDiag *e = zl_report(b->d, ZL_Z0402, r->stages.span, "stages over %s places %lld layers; model %s repeats %u",
                           r->stages.dim.s, (long long)total, b->p->graph->model, n);
     zl_help(e, "`stages over %s by cost` chooses them", r->stages.dim.s);
     return false;
   }
-  memcpy(counts, r->stages.counts, stages * sizeof *counts);
+  memcpy(counts, b->stage_items, stages * sizeof *counts);
   double sum = 0, max = 0;
   uint32_t at = 0;
   for (uint32_t s = 0; s < stages; s++) {
@@ -194,7 +193,7 @@ bool zp_stages(ZpBuild *b) {
     return false;
   }
   int64_t *counts = ZB_NEWN(p->arena, int64_t, p->nstages);
-  if (p->nstages > 1 && !p->recipe->stages.by_cost) {
+  if (p->nstages > 1 && b->stage_items) {
     if (!explicit_counts(b, items, nitems, p->nstages, counts)) return false;
   } else {
     by_cost(p->arena, items, nitems, p->nstages, counts);

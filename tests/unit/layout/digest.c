@@ -68,7 +68,15 @@ Test(digest, every_field_counts) {
   CHANGE("sizes", p->global_batch);
   CHANGE("sizes", p->nmicro);
   CHANGE("sizes", p->compute);
-  CHANGE("sizes", p->optimizer);
+  CHANGE("sizes", p->schedule);
+  CHANGE("sizes", p->clip);
+  CHANGE("sizes", p->optimizer.kind);
+  CHANGE("sizes", p->optimizer.b1);
+  CHANGE("sizes", p->optimizer.b2);
+  CHANGE("sizes", p->optimizer.eps);
+  CHANGE("sizes", p->optimizer.momentum);
+  CHANGE("sizes", p->optimizer.decay);
+  CHANGE("sizes", p->optimizer.except);
   CHANGE("sizes", p->states);
   CHANGE("sizes", p->zero.over);
   CHANGE("sizes", p->zero.level);

@@ -105,10 +105,8 @@ static void tie(ZpPlan *p, uint32_t bucket) {
 
 ZpPlan *fake_plan(ZbArena *a, Fake f) {
   ZpPlan *p = ZB_NEW(a, ZpPlan);
-  ZlRecipe *r = ZB_NEW(a, ZlRecipe);
-  r->schedule.name.s = f.schedule ? f.schedule : "1f1b";
   p->arena = a;
-  p->recipe = r;
+  p->schedule = zp_schedule(f.schedule);
   p->nmicro = f.nmicro;
   p->compute = f.bf16 ? ZK_BF16 : ZK_F32;
   p->states = 2;
