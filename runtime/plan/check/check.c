@@ -324,12 +324,12 @@ static bool tally_instr(const Check *c, uint32_t s, uint32_t i, Tally *all) {
   const ZpBucket *b = &p->buckets[p->stages[s].held[in->held].bucket];
   Tally *t = &all[in->held];
   uint64_t params = b->elems * zk_elem_bytes(p->compute);
-  uint64_t own = 4 * (b->level ? b->elems / (uint64_t)zp_group_size(&p->mesh, b->shard) : b->elems);
+  uint64_t own = b->elems / (uint64_t)zp_group_size(&p->mesh, b->shard) * 4;
   switch ((ZpInstrOp)in->op) {
   case ZP_I_SCATTER_GRADS: ++*(in->in_place ? &t->in_place : &t->staged); return goes_to_owners(c, s, i, b);
   case ZP_I_REDUCE_GRADS:
     t->reduced++;
-    return moves(c, s, i, ZG_OP_ALL_REDUCE, b->level ? b->partial & ~b->shard : b->partial, own);
+    return moves(c, s, i, ZG_OP_ALL_REDUCE, b->partial & ~b->shard, own);
   case ZP_I_REDUCE_TIED:
     t->tied++;
     return moves(c, s, i, ZG_OP_ALL_REDUCE, p->mesh.pipe < 0 ? 0 : 1u << p->mesh.pipe, own);
@@ -359,7 +359,7 @@ static bool reductions(const Check *c, uint32_t s) {
   }
   for (uint32_t h = 0; h < st->nheld; h++) {
     const ZpBucket *b = &c->p->buckets[st->held[h].bucket];
-    ZpDims rest = b->level ? b->partial & ~b->shard : b->partial;
+    ZpDims rest = b->partial & ~b->shard;
     uint64_t staged = b->level >= 2 ? (uint64_t)c->p->nmicro : 0;
     if (!times(c, s, h, "scattering a gradient", all[h].staged, staged) ||
         !times(c, s, h, "scattering the accumulated gradient", all[h].in_place, b->level == 1) ||

@@ -41,7 +41,7 @@ static uint32_t phase_after(const Wants *w, uint32_t held, ZpInstrOp op) {
   const ZpBucket *b = bucket_of(w, held);
   uint32_t n = b->level == 1;
   if (op == ZP_I_SCATTER_GRADS) return n;
-  n += (b->level ? b->partial & ~b->shard : b->partial) != 0;
+  n += (b->partial & ~b->shard) != 0;
   if (op == ZP_I_REDUCE_GRADS) return n;
   return n + (w->st->held[held].tied != ZP_NONE);
 }

@@ -180,7 +180,7 @@ static void plan_reductions(Gen *g, uint32_t held) {
     scatters(g, id, b);
     reduces(g, id, held);
   }
-  ZpDims rest = b->level ? b->partial & ~b->shard : b->partial;
+  ZpDims rest = b->partial & ~b->shard;
   if (!rest) return;
   if (g->reduced[held] != ZP_NONE && pos < g->last_work) pos++;
   uint32_t id = reduction(g, ZP_I_REDUCE_GRADS, held, g->end[pos], BY_REDUCE, 0);
