@@ -3,7 +3,7 @@
 work=$1 build=$2 limit=$3 test=$4
 mkdir -p "$build/run" && cd "$build/run" || exit 99
 ulimit -c 0
-ulimit -f 2000000 2>/dev/null # a change may write without end, or take memory so
+ulimit -f 4000000 2>/dev/null # 2 GB: a change may write without end, or take memory so
 ulimit -v 16000000 2>/dev/null
 case $test in
 *.sh)
