@@ -21,10 +21,9 @@ static void deepen(ZlExpr *e, const ZlExpr *child) {
     e->depth = child->depth < ZL_MAX_NESTING ? child->depth + 1 : ZL_MAX_NESTING + 1;
 }
 
-ZlExpr *zl_binary(ZbArena *a, ZlSpan span, ZlSpan op_span, char op, ZlExpr *x, ZlExpr *y) {
+ZlExpr *zl_binary(ZbArena *a, ZlSpan span, char op, ZlExpr *x, ZlExpr *y) {
   ZlExpr *e = expr(a, op ? ZL_E_BIN : ZL_E_NEG, span);
   e->bin.op = op;
-  e->bin.op_span = op_span;
   e->bin.a = x;
   e->bin.b = y;
   deepen(e, x);

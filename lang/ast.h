@@ -70,7 +70,6 @@ struct ZlExpr {
     ZlName name;
     struct {
       char op; /* + - * /; 0 for NEG, which has only `a` */
-      ZlSpan op_span;
       ZlExpr *a, *b;
     } bin;
     struct {

@@ -265,11 +265,11 @@ tag     : %empty         { $$ = (ZlNames){0}; }
 exprs   : expr           { $$ = (ZlExprList){0}; PUSH($$, $1); }
         | exprs ',' expr { $$ = $1; PUSH($$, $3); }
         ;
-expr    : expr '+' expr  { $$ = zl_binary(ps->arena, @$, @2, '+', $1, $3); }
-        | expr '-' expr  { $$ = zl_binary(ps->arena, @$, @2, '-', $1, $3); }
-        | expr '*' expr  { $$ = zl_binary(ps->arena, @$, @2, '*', $1, $3); }
-        | expr '/' expr  { $$ = zl_binary(ps->arena, @$, @2, '/', $1, $3); }
-        | '-' expr %prec UMINUS { $$ = zl_binary(ps->arena, @$, @1, 0, $2, NULL); }
+expr    : expr '+' expr  { $$ = zl_binary(ps->arena, @$, '+', $1, $3); }
+        | expr '-' expr  { $$ = zl_binary(ps->arena, @$, '-', $1, $3); }
+        | expr '*' expr  { $$ = zl_binary(ps->arena, @$, '*', $1, $3); }
+        | expr '/' expr  { $$ = zl_binary(ps->arena, @$, '/', $1, $3); }
+        | '-' expr %prec UMINUS { $$ = zl_binary(ps->arena, @$, 0, $2, NULL); }
         | '(' expr ')'   { $$ = $2; }
         | NUMBER         { $$ = zl_number(ps->arena, $1); }
         | IDENT          { $$ = zl_named(ps->arena, $1); }
@@ -299,11 +299,11 @@ args    : arg            { $$ = (ZlArgList){0}; PUSH($$, $1); }
 arg     : expr           { $$ = (ZlArg){.value = $1}; }
         | IDENT '=' expr { $$ = (ZlArg){$1, $3}; }
         ;
-sexpr   : sexpr '+' sexpr { $$ = zl_binary(ps->arena, @$, @2, '+', $1, $3); }
-        | sexpr '-' sexpr { $$ = zl_binary(ps->arena, @$, @2, '-', $1, $3); }
-        | sexpr '*' sexpr { $$ = zl_binary(ps->arena, @$, @2, '*', $1, $3); }
-        | sexpr '/' sexpr { $$ = zl_binary(ps->arena, @$, @2, '/', $1, $3); }
-        | '-' sexpr %prec UMINUS { $$ = zl_binary(ps->arena, @$, @1, 0, $2, NULL); }
+sexpr   : sexpr '+' sexpr { $$ = zl_binary(ps->arena, @$, '+', $1, $3); }
+        | sexpr '-' sexpr { $$ = zl_binary(ps->arena, @$, '-', $1, $3); }
+        | sexpr '*' sexpr { $$ = zl_binary(ps->arena, @$, '*', $1, $3); }
+        | sexpr '/' sexpr { $$ = zl_binary(ps->arena, @$, '/', $1, $3); }
+        | '-' sexpr %prec UMINUS { $$ = zl_binary(ps->arena, @$, 0, $2, NULL); }
         | '(' sexpr ')'  { $$ = $2; }
         | NUMBER         { $$ = zl_number(ps->arena, $1); }
         | IDENT          { $$ = zl_named(ps->arena, $1); }
