@@ -91,7 +91,7 @@ typedef struct {
   ZkPool *pool;
   uint64_t seed;
   uint64_t step;    /* for `random` */
-  const ZkNow *now; /* in a device's memory, and then it goes for `step` and for optimizers' rates; NULL: not used */
+  const ZkNow *now; /* in a device's memory: `step` and optimizers' rates are read there; NULL: not */
   void *device;  /* what a device that is not the CPU keeps of its own */
 } ZkEnv;
 
@@ -103,8 +103,8 @@ typedef struct {
  * Both are parts of one function, since an epilogue may read what the prologue made. Its registers:
  *
  *   0 .. r-1       the r results of the op, as f32 or rounded to the type of one of the outputs
- *   r .. r+e-1     the e extra inputs, in[nin-e .. nin). The inputs before those are the op's operands; with a
- *                  prologue all but operand 0, which is register `operand`
+ *   r .. r+e-1     the e extra inputs, in[nin-e .. nin). The inputs before those are the op's operands; with
+ *                  a prologue all but operand 0, which is register `operand`
  *   r+e ..         one an instruction: `prologue` instructions that read no results, then the epilogue's
  *
  * Result 0 has the axes of the iteration space; so have operand 0 that a prologue makes, and every output but

@@ -86,7 +86,8 @@ typedef struct {
   ZkStep step[ZK_POINTWISE_MAX_STEPS];
 } ZkPointwiseCode;
 
-void zk_pointwise_code(ZkPointwiseCode *code, const ZkPointwise *pointwise, int nin, const ZkPointwiseLayout *layout);
+void zk_pointwise_code(ZkPointwiseCode *code, const ZkPointwise *pointwise, int nin,
+                       const ZkPointwiseLayout *layout);
 void zk_pointwise_link(ZkPointwiseCode *code, const ZkPointwiseSet *set);
 
 /* The pointwise kernel on one instruction set. */

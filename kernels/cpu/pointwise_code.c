@@ -54,11 +54,11 @@ static float evaluate(const ZkPointwiseOp *op, float a, float b, float c) {
   case ZG_OP_AXSIZE: return op->num;
   case ZG_OP_CAST:
     return op->elem == ZK_BF16 ? zk_bf16_to_f32(zk_f32_to_bf16(a)) : op->elem == ZK_I32 ? truncf(a) : a;
-  /* clang-format off */
+    /* clang-format off */
 #define FN(name) zk_##name
 #define POINTWISE(NAME, formula) case ZG_OP_##NAME: return formula;
 #include "graph/pointwise.def"
-  /* clang-format on */
+    /* clang-format on */
   }
   ZB_BUG("op %d cannot be in a pointwise function", op->op);
 }
@@ -464,7 +464,8 @@ static void make_steps(Coder *c) {
   emit(c, ZK_STEP_END, 0, 0, 0, 0);
 }
 
-void zk_pointwise_code(ZkPointwiseCode *code, const ZkPointwise *pointwise, int nin, const ZkPointwiseLayout *layout) {
+void zk_pointwise_code(ZkPointwiseCode *code, const ZkPointwise *pointwise, int nin,
+                       const ZkPointwiseLayout *layout) {
   Coder c = {.code = code, .layout = layout, .nin = nin, .nout = pointwise->nout, .acc = NONE};
   code->nsteps = code->ntemps = code->nconstants = 0;
   code->temp = nin + pointwise->nout;

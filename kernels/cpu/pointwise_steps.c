@@ -63,7 +63,8 @@
 /* The same on CPUs that round to bf16 themselves; they take numbers below the normal ones for 0. */
 #pragma GCC push_options
 #pragma GCC target("arch=x86-64-v4,avx512bf16")
-#define PAIR(i, low, high) _mm512_storeu_si512(p + 32 * i, (__m512i)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low));
+#define PAIR(i, low, high)                                                                                   \
+  _mm512_storeu_si512(p + 32 * i, (__m512i)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low));
 static void ST_H_bf16(STEP_ARGS) {
   uint16_t *p = (uint16_t *)place[s->p];
   PAIR(0, a0, a1)
@@ -73,8 +74,11 @@ static void ST_H_bf16(STEP_ARGS) {
   NEXT;
 }
 #pragma GCC pop_options
-static const ZkPointwiseSet set_bf16 = {
-    .name = "x86-64-v4 with bf16", .tile = TILE, .fn = fn_v4, .store_bf16 = (ZkStepFn *)ST_H_bf16, .run = run_v4};
+static const ZkPointwiseSet set_bf16 = {.name = "x86-64-v4 with bf16",
+                                        .tile = TILE,
+                                        .fn = fn_v4,
+                                        .store_bf16 = (ZkStepFn *)ST_H_bf16,
+                                        .run = run_v4};
 #endif
 
 const ZkPointwiseSet *zk_pointwise_set(int i) {

@@ -1,8 +1,8 @@
 /* kernels/cuda: the same calls as kernels/cpu, on device pointers, for NVIDIA GPUs. This header is the host's
  * side and plain C; it needs no CUDA headers.
  *
- * context.c  a device: handles, workspaces       NAME.cu       ops: their kernels and the code that launches them
- * table.c    from op to function, errors         common.cuh    what .cu files share; device.cuh, rows.cuh: on the device
+ * context.c  a device: handles, workspaces       NAME.cu       ops: their kernels, and what launches them
+ * table.c    from op to function, errors         common.cuh    what .cu files share; on devices: *.cuh
  * host.c     views as loops for a kernel, memos  emu.h emu.cc  the same kernels on the CPU, for tests
  * program.c  kernels made at run time            NAME_text.c   their text: pointwise functions, fused norms
  *
@@ -22,7 +22,7 @@ typedef struct ZkCuda {
   struct CUstream_st *stream; /* kernels go here; the caller may change it between calls */
   void *owner;                /* the caller's */
   int device, sms, arch;      /* number, multiprocessors, 90 for 9.0 */
-  int most_blocks;            /* of kernels that go on with the next piece of work: enough to fill the device */
+  int most_blocks; /* of kernels that go on with the next piece of work: enough to fill the device */
   char name[256], text[384];
   struct CUstream_st *own_stream;
   struct cublasLtContext *blas; /* NULL: not in this build */
@@ -68,12 +68,12 @@ void zk_cuda_prepare(const ZkEnv *env, const ZkCall *call);
  * zero. */
 void zk_cuda_adamw(const ZkEnv *env, const ZkAdamW *p, const double *squares, float most, int64_t n, float *g,
                    float *w, float *m, float *v, uint16_t *w16, double *lost, bool clear);
-void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, const double *squares, float most, int64_t n, float *g, float *w,
-                 float *m, uint16_t *w16, double *lost, bool clear);
+void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, const double *squares, float most, int64_t n, float *g,
+                 float *w, float *m, uint16_t *w16, double *lost, bool clear);
 /* Sum of squares in f64 into (add: onto) *sum, on the device, in an order that depends on n only. */
 void zk_cuda_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum, bool add);
 void zk_cuda_add_scalar(const ZkEnv *env, const float *x, double *sum); /* *sum += *x */
-void zk_cuda_reciprocal(const ZkEnv *env, const double *x, float *y);   /* *y = 1 / *x, 0 where x is not positive */
+void zk_cuda_reciprocal(const ZkEnv *env, const double *x, float *y);   /* *y = 1 / *x; 0 unless *x > 0 */
 void zk_cuda_axpy(const ZkEnv *env, int64_t n, float a, const float *x, float *y); /* y += a x */
 void zk_cuda_to_bf16(const ZkEnv *env, int64_t n, const float *x, uint16_t *y);
 void zk_cuda_from_bf16(const ZkEnv *env, int64_t n, const uint16_t *x, float *y);

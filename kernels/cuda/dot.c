@@ -59,7 +59,8 @@ static bool one_loop(const ZkDotAxes *class, const ZkView *v) {
  * of it over both. */
 static bool take_slowest(ZkDotAxes *class, const ZkView *v, const ZkView *c, ZkDotAxes *to) {
   ZkDotAxes rest = {.count = 1};
-  if (class->n < 2 || v->rank == 0 || c->rank == 0 || v->axis[0] != c->axis[0] || (one_loop(class, v) && one_loop(class, c)))
+  if (class->n < 2 || v->rank == 0 || c->rank == 0 || v->axis[0] != c->axis[0] ||
+      (one_loop(class, v) && one_loop(class, c)))
     return false;
   for (int k = 0; k < class->n; k++)
     if (class->ax[k] != c->axis[0]) add(&rest, v, zkc_find(v, class->ax[k]));
@@ -80,12 +81,14 @@ ZkDot zk_dot_of(const ZkCall *c) {
   }
   for (int i = 0; i < b->rank; i++)
     if (zkc_find(a, b->axis[i]) < 0) add(&d.n, b, i);
-  if (d.batch.n == 0 && !take_slowest(&d.n, b, &d.v[ZKD_C], &d.batch)) take_slowest(&d.m, a, &d.v[ZKD_C], &d.batch);
+  if (d.batch.n == 0 && !take_slowest(&d.n, b, &d.v[ZKD_C], &d.batch))
+    take_slowest(&d.m, a, &d.v[ZKD_C], &d.batch);
   return d;
 }
 
 bool zk_dot_shares_operand(const ZkDot *d) {
-  return d->batch.n == 1 && (zkc_find(&d->v[ZKD_A], d->batch.ax[0]) < 0 || zkc_find(&d->v[ZKD_B], d->batch.ax[0]) < 0);
+  return d->batch.n == 1 &&
+         (zkc_find(&d->v[ZKD_A], d->batch.ax[0]) < 0 || zkc_find(&d->v[ZKD_B], d->batch.ax[0]) < 0);
 }
 
 static bool empty(const ZkDot *d) { return d->batch.count * d->m.count * d->n.count == 0; }

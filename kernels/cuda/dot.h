@@ -32,7 +32,7 @@ typedef struct {
   int bias, full;    /* operands of the call, or -1 */
   bool bias_along_m;
   int out; /* the result, an output */
-  int aux; /* GELU: the output where it stores what it is of; GELU_SLOPE: the operand that GELU was of; -1: none */
+  int aux; /* GELU: the output that stores its operand; GELU_SLOPE: the operand that GELU was of; -1: none */
 } ZkDotEpilogue;
 /* Of any call: of a plain product, nothing. False if its pointwise function is no epilogue that there is. */
 bool zk_dot_epilogue(const ZkCall *call, ZkDotEpilogue *e);

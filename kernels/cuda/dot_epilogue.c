@@ -40,7 +40,9 @@ static Pointwise pointwise_of(const ZkCall *call) {
   return c;
 }
 
-static const ZkPointwiseOp *op_of(const Pointwise *c, int reg) { return &c->call->pointwise->ops[reg - c->nin]; }
+static const ZkPointwiseOp *op_of(const Pointwise *c, int reg) {
+  return &c->call->pointwise->ops[reg - c->nin];
+}
 
 /* The value of register `of`, given those of the two registers x and y (-1: none): false if it depends on
  * others. */
@@ -56,14 +58,15 @@ static bool value_at(const Pointwise *c, int of, int x, double at_x, int y, doub
     }
     const uint16_t arg[3] = {o ? o->a : 0, o ? o->b : 0, o ? o->c : 0};
     double a[3] = {0, 0, 0};
-    for (int k = 0; o && k < zg_op_info[o->op].min_in; k++) known[i] &= known[arg[k]], a[k] = known[i] ? v[arg[k]] : 0;
+    for (int k = 0; o && k < zg_op_info[o->op].min_in; k++)
+      known[i] &= known[arg[k]], a[k] = known[i] ? v[arg[k]] : 0;
     if (known[i]) v[i] = apply(o, a[0], a[1], a[2]);
   }
   if (known[of]) *value = v[of];
   return known[of];
 }
 
-/* ---- sums ------------------------------------------------------------------------------------------------------ */
+/* ---- sums --------------------------------------------------------------------------------------------- */
 typedef struct {
   bool linear;
   double of[ZK_MAX_IN], one; /* coefficients of the product and the other inputs; a constant */
@@ -119,7 +122,7 @@ static void forms(const Pointwise *c, Form *f) {
   }
 }
 
-/* ---- operands by how they lie ------------------------------------------------------------------------------------ */
+/* ---- operands by how they lie ------------------------------------------------------------------------- */
 static bool lies_as(const ZkView *v, const ZkView *d) {
   if (v->elem != d->elem || v->rank != d->rank) return false;
   for (int i = 0; i < d->rank; i++)
@@ -180,7 +183,7 @@ static bool place_sum(const Pointwise *c, const Form *f, ZkDotEpilogue *e) {
   return true;
 }
 
-/* ---- activations --------------------------------------------------------------------------------------------------- */
+/* ---- activations -------------------------------------------------------------------------------------- */
 static double gelu(double x) { return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
 static double gelu_slope(double x) {
   double t = tanh(0.7978845608028654 * (x + 0.044715 * x * x * x));

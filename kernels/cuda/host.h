@@ -37,7 +37,8 @@ static inline int64_t zk_ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b;
  * views[0]. */
 ZkcNest zkc_nest(const ZkView *const *views, int nviews, const uint16_t *ax, int nax, bool in);
 /* The same, with the innermost loop apart: {1, all 0} if there is none. */
-ZkcNest zkc_nest_run(const ZkView *const *views, int nviews, const uint16_t *ax, int nax, bool in, ZkcRun *run);
+ZkcNest zkc_nest_run(const ZkView *const *views, int nviews, const uint16_t *ax, int nax, bool in,
+                     ZkcRun *run);
 /* Takes loop `l` out of the nest. */
 ZkcRun zkc_take(ZkcNest *nest, int l);
 ZkcUnits zkc_units(int64_t rows, int64_t n);

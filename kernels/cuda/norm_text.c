@@ -44,7 +44,8 @@ extern const char *const zk_cuda_texts[]; /* name and text of shape.h, device.cu
  * Gradients are of two such rows. */
 static void share_row(ZkNormShape *s, int rows) {
   int64_t n = s->args.n;
-  for (s->threads = 32; s->threads < ZK_POINTWISE_THREADS && zk_ceil_of(n, 8 * s->threads) > 4;) s->threads *= 2;
+  for (s->threads = 32; s->threads < ZK_POINTWISE_THREADS && zk_ceil_of(n, 8 * s->threads) > 4;)
+    s->threads *= 2;
   int64_t eights = zk_ceil_of(n, 8 * s->threads);
   s->keep = eights * rows <= MOST_KEPT ? (int)eights : 0;
 }

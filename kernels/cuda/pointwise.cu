@@ -21,7 +21,7 @@ typedef struct {
 
 ZK_DEVICE float apply(const Op &o, float a, float b, float c) {
   switch (o.op) {
-  /* clang-format off */
+    /* clang-format off */
 #define FN(name) name##f
 #define POINTWISE(NAME, formula) case ZG_OP_##NAME: return formula;
 #include "graph/pointwise.def"

@@ -14,7 +14,7 @@
 typedef enum { ZK_POINTWISE_SCALAR, ZK_POINTWISE_WIDE, ZK_POINTWISE_ANY } ZkPointwiseClass;
 typedef struct {
   ZkcPointwise args; /* without the pointers */
-  int width;     /* elements of a unit: 8 if all results are wide, else 1 */
+  int width;         /* elements of a unit: 8 if all results are wide, else 1 */
   ZkPointwiseClass class_of[ZKC_POINTWISE_IN];
 } ZkPointwiseShape;
 

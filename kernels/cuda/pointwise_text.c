@@ -31,7 +31,8 @@ ZkPointwiseShape zk_pointwise_shape(const ZkCall *call, bool wide_allowed) {
   const ZkView *views[ZKC_VIEWS];
   ZkPointwiseShape s = {.width = wide_allowed ? 8 : 1};
   int n = 0;
-  ZB_ASSERT(call->nout > 0 && call->pointwise->nout == call->nout && call->pointwise->nops <= ZK_POINTWISE_MAX_OPS);
+  ZB_ASSERT(call->nout > 0 && call->pointwise->nout == call->nout &&
+            call->pointwise->nops <= ZK_POINTWISE_MAX_OPS);
   for (int i = 0; i < call->nout; i++) {
     ZB_ASSERT(call->out[i].rank == call->out[0].rank);
     views[n++] = &call->out[i];
@@ -69,8 +70,8 @@ void zk_pointwise_put_ops(ZbText *t, const ZkPointwise *pointwise) {
     int op = pointwise->ops[i].op;
     if (seen[op] || !functions[op].name) continue;
     seen[op] = true;
-    zb_text_add(t, "ZK_DEVICE float zk_%s(%s) { return %s; }\n", functions[op].name, parameters[zg_op_info[op].min_in],
-                functions[op].formula);
+    zb_text_add(t, "ZK_DEVICE float zk_%s(%s) { return %s; }\n", functions[op].name,
+                parameters[zg_op_info[op].min_in], functions[op].formula);
   }
 }
 
@@ -127,9 +128,9 @@ void zk_pointwise_text(ZbText *t, const ZkCall *call, const ZkPointwiseShape *s)
   const ZkPointwise *pointwise = call->pointwise;
   zb_text_add(t, "%s%s", zk_cuda_texts[1], zk_cuda_texts[3]);
   zk_pointwise_put_ops(t, pointwise);
-  zb_text_add(t,
-              "extern \"C\" __global__ void __launch_bounds__(%d) %s(const __grid_constant__ ZkcPointwise c) {\n",
-              ZK_POINTWISE_THREADS, ZK_POINTWISE_NAME);
+  zb_text_add(
+      t, "extern \"C\" __global__ void __launch_bounds__(%d) %s(const __grid_constant__ ZkcPointwise c) {\n",
+      ZK_POINTWISE_THREADS, ZK_POINTWISE_NAME);
   zb_text_add(
       t,
       "  for (long long u = blockIdx.x * %dll + threadIdx.x; u < c.units.total; u += gridDim.x * %dll) {\n",

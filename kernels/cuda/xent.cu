@@ -14,7 +14,7 @@
 typedef struct {
   const void *z;
   const int *t;
-  void *m, *a, *b, *dz; /* m: of xent_max_sums a result; a, b: s and p of the sums; gs and gp of the gradient */
+  void *m, *a, *b, *dz; /* m: a result of xent_max_sums; a, b: s, p of the sums, gs, gp of the gradient */
   int zelem, melem, aelem, belem, dzelem;
   long long n, valid, start, zs, dzs;
   bool wide;
@@ -33,8 +33,7 @@ enum { ANY = -1 };
 
 /* AHEAD eights from `k` on, all under way before the first is waited for; what there is not is left as it
  * is. */
-template <int T, int E>
-ZK_DEVICE void load(const Xent &x, long long off, int k, float (&z)[AHEAD][8]) {
+template <int T, int E> ZK_DEVICE void load(const Xent &x, long long off, int k, float (&z)[AHEAD][8]) {
   int t = threadIdx.x % T, n = (int)x.n;
 #pragma unroll
   for (int i = 0; i < AHEAD; i++, k += 8 * T) {
@@ -119,15 +118,15 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) xent_grad(const __gr
           int v = first + j * step;
           z[i][j] = v < valid ? zk_exp(z[i][j] - m) * gs + (v == at ? gp : 0) : 0;
         }
-        if (E == ANY)
-          zkc_store_row(x.dz, x.dzelem, off[DZ], x.dzs, wide, first, step, n, z[i]);
+        if (E == ANY) zkc_store_row(x.dz, x.dzelem, off[DZ], x.dzs, wide, first, step, n, z[i]);
         else zk_store8(x.dz, E, off[DZ] + first, z[i]);
       }
     }
   }
 }
 
-static Xent analyse(const ZkCall *c, const ZkView *m, const ZkView *t, const ZkView *a, const ZkView *b, const ZkView *dz) {
+static Xent analyse(const ZkCall *c, const ZkView *m, const ZkView *t, const ZkView *a, const ZkView *b,
+                    const ZkView *dz) {
   const ZkView *z = &c->in[0], *views[] = {z, m, t, a, b, dz};
   uint16_t v = c->ax[0];
   Xent x = {};
@@ -147,7 +146,8 @@ static Xent analyse(const ZkCall *c, const ZkView *m, const ZkView *t, const ZkV
 
 template <int E, bool PEAK> static void sums(ZkCuda *cu, const ZkCall *c, const Xent &x) {
   if (x.n <= SHORT)
-    ZK_LAUNCH(cu, c, (xent_sums<32, E, PEAK>), zk_blocks(cu, zk_ceil_of(x.rest.count, THREADS / 32)), THREADS, 0, x);
+    ZK_LAUNCH(cu, c, (xent_sums<32, E, PEAK>), zk_blocks(cu, zk_ceil_of(x.rest.count, THREADS / 32)), THREADS,
+              0, x);
   else ZK_LAUNCH(cu, c, (xent_sums<THREADS, E, PEAK>), zk_blocks(cu, x.rest.count), THREADS, 0, x);
 }
 template <bool PEAK> static void sums_of(ZkCuda *cu, const ZkCall *c, const Xent &x) {
@@ -157,7 +157,8 @@ template <bool PEAK> static void sums_of(ZkCuda *cu, const ZkCall *c, const Xent
 }
 template <int E> static void grad(ZkCuda *cu, const ZkCall *c, const Xent &x) {
   if (x.n <= SHORT)
-    ZK_LAUNCH(cu, c, (xent_grad<32, E>), zk_blocks(cu, zk_ceil_of(x.rest.count, THREADS / 32)), THREADS, 0, x);
+    ZK_LAUNCH(cu, c, (xent_grad<32, E>), zk_blocks(cu, zk_ceil_of(x.rest.count, THREADS / 32)), THREADS, 0,
+              x);
   else ZK_LAUNCH(cu, c, (xent_grad<THREADS, E>), zk_blocks(cu, x.rest.count), THREADS, 0, x);
 }
 

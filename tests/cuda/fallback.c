@@ -11,8 +11,10 @@
 #include "tests/cuda/gpu.h"
 
 ZkKernel *__real_zk_cuda_kernel(int op), *__wrap_zk_cuda_kernel(int op);
-size_t __real_zk_cuda_scratch(const ZkCall *call, int threads), __wrap_zk_cuda_scratch(const ZkCall *call, int threads);
-void __real_zk_cuda_prepare(const ZkEnv *env, const ZkCall *call), __wrap_zk_cuda_prepare(const ZkEnv *env, const ZkCall *call);
+size_t __real_zk_cuda_scratch(const ZkCall *call, int threads),
+    __wrap_zk_cuda_scratch(const ZkCall *call, int threads);
+void __real_zk_cuda_prepare(const ZkEnv *env, const ZkCall *call),
+    __wrap_zk_cuda_prepare(const ZkEnv *env, const ZkCall *call);
 
 typedef struct {
   ZkEnv env;
@@ -43,7 +45,8 @@ ZkKernel *__wrap_zk_cuda_kernel(int op) {
   const char *lacks = getenv("ZUG_TEST_LACKS");
   if (lacks && !strcmp(lacks, zg_op_info[op].text)) return NULL;
   if (emulated(op)) return __real_zk_cuda_kernel(op);
-  return zk_cpu_kernel(op) || __real_zk_cuda_kernel(op) ? on_cpu : NULL; /* what the CPU lacks it does in several */
+  bool known = zk_cpu_kernel(op) || __real_zk_cuda_kernel(op); /* what the CPU lacks it does in several */
+  return known ? on_cpu : NULL;
 }
 
 size_t __wrap_zk_cuda_scratch(const ZkCall *call, int threads) {
@@ -69,8 +72,9 @@ static void say_fused(const ZkCall *c) {
     batched = zk_dot_shares_operand(&d);
   }
   if (u.n > 1 || fused || batched)
-    fprintf(stderr, "%s%s%s: %d operands, %d ops, %d results\n", batched ? "batched " : "", fused ? "fused " : "",
-            zg_op_info[c->op].text, c->nin, c->pointwise ? c->pointwise->nops : 0, c->nout);
+    fprintf(stderr, "%s%s%s: %d operands, %d ops, %d results\n", batched ? "batched " : "",
+            fused ? "fused " : "", zg_op_info[c->op].text, c->nin, c->pointwise ? c->pointwise->nops : 0,
+            c->nout);
 }
 
 void __wrap_zk_cuda_prepare(const ZkEnv *env, const ZkCall *call) {

@@ -63,7 +63,8 @@ static Value apply(const ZkPointwiseOp *op, Value a, Value b, Value c) {
   return y;
 }
 
-/* Near the end of f32's range a value promises nothing, nor does what is made of it: zero times infinity is no number. */
+/* Near the end of f32's range a value promises nothing, nor does what is made of it: zero times infinity is
+ * no number. */
 static bool promises(Value v) { return isfinite(v.x) && isfinite(v.err) && fabs(v.x) + v.err <= 1e30; }
 
 static Value apply_to(const ZkPointwiseOp *op, const Value *reg) {
@@ -117,7 +118,8 @@ static void make_ops(Random *r) {
       ZG_OP_TANH, ZG_OP_ERF,  ZG_OP_SIN,  ZG_OP_COS, ZG_OP_EXP,   ZG_OP_LOG,     ZG_OP_SQRT,  ZG_OP_RSQRT,
       ZG_OP_CAST, ZG_OP_STOP, ZG_OP_SIGN, ZG_OP_ABS, ZG_OP_FLOOR, ZG_OP_SIGMOID, ZG_OP_LOG1P, ZG_OP_TANH};
   static const float numbers[] = {0.5f, -1, 1, 2, 0, 0.044715f, -3, 0.79788456f};
-  int nin = r->call.nin, many = (int)(sizeof kinds / sizeof *kinds), most = draw(3) ? 12 : ZK_POINTWISE_MAX_OPS;
+  int nin = r->call.nin, many = (int)(sizeof kinds / sizeof *kinds),
+      most = draw(3) ? 12 : ZK_POINTWISE_MAX_OPS;
   r->pointwise = (ZkPointwise){.nops = (uint16_t)(1 + draw(most)), .ops = r->ops};
   for (int i = 0; i < r->pointwise.nops; i++) {
     int have = nin + i;
@@ -222,9 +224,9 @@ Test(pointwise, swap) {
 /* The code of (x + y) x - y: what stays in the accumulator, and what is one step. */
 Test(pointwise, code) {
   ZkPointwiseOp ops[] = {{.op = ZG_OP_ADD, .a = 0, .b = 1}, {.op = ZG_OP_MUL, .a = 2, .b = 0},
-                     {.op = ZG_OP_SUB, .a = 3, .b = 1}, {.op = ZG_OP_FILL, .num = 0.5f},
-                     {.op = ZG_OP_MUL, .a = 5, .b = 4}, {.op = ZG_OP_FILL, .num = 1},
-                     {.op = ZG_OP_ADD, .a = 6, .b = 7}};
+                         {.op = ZG_OP_SUB, .a = 3, .b = 1}, {.op = ZG_OP_FILL, .num = 0.5f},
+                         {.op = ZG_OP_MUL, .a = 5, .b = 4}, {.op = ZG_OP_FILL, .num = 1},
+                         {.op = ZG_OP_ADD, .a = 6, .b = 7}};
   ZkPointwise pointwise = {.nops = 7, .nout = 1, .out = {8}, .ops = ops};
   ZkPointwiseLayout layout = {.in = {ZK_LIES_F32, ZK_LIES_F32}, .out = {ZK_LIES_F32}};
   ZkPointwiseCode *code = malloc(sizeof *code);

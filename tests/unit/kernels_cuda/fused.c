@@ -8,7 +8,9 @@
 #define HALF_TOL                                                                                             \
   6e-3 /* the product is rounded to bf16 before the epilogue: 2^-9 of it, and 2^-9 of sums on the way */
 #define OPS(...)                                                                                             \
-  .nops = sizeof((ZkPointwiseOp[]){__VA_ARGS__}) / sizeof(ZkPointwiseOp), .ops = (ZkPointwiseOp[]) { __VA_ARGS__ }
+  .nops = sizeof((ZkPointwiseOp[]){__VA_ARGS__}) / sizeof(ZkPointwiseOp), .ops = (ZkPointwiseOp[]) {         \
+    __VA_ARGS__                                                                                              \
+  }
 #define F(NAME, x)                                                                                           \
   { .op = ZG_OP_##NAME, .a = x }
 #define EW(NAME, x, y)                                                                                       \
@@ -31,16 +33,17 @@ static const ZkPointwise only_scaled = {.nout = 1, .out = {2}, OPS(NUM(8), EW(DI
 #define GELU_OPS 13
 static const ZkPointwise gelu = {.nout = 1, .out = {1 + GELU_OPS - 1}, OPS(GELU(0, 1))};
 static const ZkPointwise gelu_bias = {.nout = 1, .out = {3 + GELU_OPS - 1}, OPS(EW(ADD, 0, 1), GELU(2, 3))};
-static const ZkPointwise gelu_kept = {.nout = 2, .out = {2, 3 + GELU_OPS - 1}, OPS(EW(ADD, 0, 1), GELU(2, 3))};
+static const ZkPointwise gelu_kept = {
+    .nout = 2, .out = {2, 3 + GELU_OPS - 1}, OPS(EW(ADD, 0, 1), GELU(2, 3))};
 static const ZkPointwise gelu_product_kept = {.nout = 2, .out = {1 + GELU_OPS - 1, 0}, OPS(GELU(0, 1))};
 static const ZkPointwise relu_bias = {.nout = 1, .out = {4}, OPS(EW(ADD, 0, 1), NUM(0), EW(MAX, 2, 3))};
 /* tanh'd product with a factor; the product too */
 static const ZkPointwise other = {.nout = 2, .out = {3, 0}, OPS(F(TANH, 0), EW(MUL, 2, 1))};
 /* erf instead */
 static const ZkPointwise exact_gelu = {.nout = 1,
-                                   .out = {8},
-                                   OPS(NUM(0.5), EW(MUL, 0, 1), NUM(0.70710678), EW(MUL, 0, 3), F(ERF, 4),
-                                       NUM(1), EW(ADD, 5, 6), EW(MUL, 2, 7))};
+                                       .out = {8},
+                                       OPS(NUM(0.5), EW(MUL, 0, 1), NUM(0.70710678), EW(MUL, 0, 3), F(ERF, 4),
+                                           NUM(1), EW(ADD, 5, 6), EW(MUL, 2, 7))};
 
 /* 0 g, 1 x: g (0.5 (1 + t) + 0.5 x (1 - t t) 0.79788 (1 + 0.134145 x x)), t as above */
 static const ZkPointwise gelu_slope = {
@@ -116,7 +119,8 @@ const Fused fused_cases[] = {
      true,
      false},
     {"biases and residuals of q, k and v",
-     {HEADS_OF_THREE, .in = {{"bse"}, {"qehd"}, {"qhd"}, {"qbshd"}}, .out = {{"qbshd"}}, .pointwise = &both, TOL},
+     {HEADS_OF_THREE, .in = {{"bse"}, {"qehd"}, {"qhd"}, {"qbshd"}}, .out = {{"qbshd"}}, .pointwise = &both,
+      TOL},
      true,
      true,
      false},
@@ -262,13 +266,19 @@ Test(fused, as_in_two) {
 /* ---- gradients of weights and biases ---- */
 /* As a linear layer's: results fastest along what is summed, or along the other; of bf16 operands alone. */
 const Case bias_grad_cases[] = {
-    {BIAS_GRAD, .dims = "b=2 s=9 e=8 f=24", .ax = "bs", .in = {{"bse"}, {"bsf"}}, .out = {{"ef", EXACT}, {"f", EXACT}}},
-    {BIAS_GRAD, .dims = "b=2 s=9 e=8 f=24", .ax = "bs", .in = {{"bse"}, {"bsf"}}, .out = {{"fe", EXACT}, {"f", EXACT}}},
-    {BIAS_GRAD, .dims = "b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bse"}, {"bshd"}}, .out = {{"ehd", EXACT}, {"hd", EXACT}}},
-    {BIAS_GRAD, .dims = "b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bshd"}, {"bse"}}, .out = {{"hde", EXACT}, {"e", EXACT}}},
+    {BIAS_GRAD, .dims = "b=2 s=9 e=8 f=24", .ax = "bs", .in = {{"bse"}, {"bsf"}},
+     .out = {{"ef", EXACT}, {"f", EXACT}}},
+    {BIAS_GRAD, .dims = "b=2 s=9 e=8 f=24", .ax = "bs", .in = {{"bse"}, {"bsf"}},
+     .out = {{"fe", EXACT}, {"f", EXACT}}},
+    {BIAS_GRAD, .dims = "b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bse"}, {"bshd"}},
+     .out = {{"ehd", EXACT}, {"hd", EXACT}}},
+    {BIAS_GRAD, .dims = "b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bshd"}, {"bse"}},
+     .out = {{"hde", EXACT}, {"e", EXACT}}},
     /* of q, k and v together */
-    {BIAS_GRAD, .dims = "q=3 b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bse"}, {"qbshd"}}, .out = {{"qehd", EXACT}, {"qhd", EXACT}}},
-    {BIAS_GRAD, .dims = "m=17 n=19 k=23", .ax = "k", .in = {{"km"}, {"kn"}}, .out = {{"mn", EXACT}, {"n", EXACT}}},
+    {BIAS_GRAD, .dims = "q=3 b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bse"}, {"qbshd"}},
+     .out = {{"qehd", EXACT}, {"qhd", EXACT}}},
+    {BIAS_GRAD, .dims = "m=17 n=19 k=23", .ax = "k", .in = {{"km"}, {"kn"}},
+     .out = {{"mn", EXACT}, {"n", EXACT}}},
 };
 const size_t nbias_grad = sizeof bias_grad_cases / sizeof *bias_grad_cases;
 
@@ -285,9 +295,24 @@ Test(bias_grad, as_in_two) {
 /* Forward, where the results lie turned, of the other operand, a gradient, and with a packed operand in
  * common. */
 const Case batched_cases[] = {
-    {.op = ZG_OP_DOT, .dims = "q=3 b=2 s=5 e=16 f=8", .ax = "e", .in = {{"bse"}, {"qef"}}, .out = {{"qbsf"}}, .tol = DOT_TOL},
-    {.op = ZG_OP_DOT, .dims = "q=3 b=2 s=5 e=16 f=8", .ax = "e", .in = {{"bse"}, {"qef"}}, .out = {{"qfbs"}}, .tol = DOT_TOL},
-    {.op = ZG_OP_DOT, .dims = "q=3 b=2 s=5 e=16 f=8", .ax = "e", .in = {{"qef"}, {"bse"}}, .out = {{"qbsf"}}, .tol = DOT_TOL},
+    {.op = ZG_OP_DOT,
+     .dims = "q=3 b=2 s=5 e=16 f=8",
+     .ax = "e",
+     .in = {{"bse"}, {"qef"}},
+     .out = {{"qbsf"}},
+     .tol = DOT_TOL},
+    {.op = ZG_OP_DOT,
+     .dims = "q=3 b=2 s=5 e=16 f=8",
+     .ax = "e",
+     .in = {{"bse"}, {"qef"}},
+     .out = {{"qfbs"}},
+     .tol = DOT_TOL},
+    {.op = ZG_OP_DOT,
+     .dims = "q=3 b=2 s=5 e=16 f=8",
+     .ax = "e",
+     .in = {{"qef"}, {"bse"}},
+     .out = {{"qbsf"}},
+     .tol = DOT_TOL},
     {.op = ZG_OP_DOT,
      .dims = "q=2 b=2 s=5 e=8 f=24",
      .ax = "bs",
@@ -295,7 +320,12 @@ const Case batched_cases[] = {
      .out = {{"qef", EXACT}},
      .accumulate = true,
      .tol = DOT_TOL},
-    {.op = ZG_OP_DOT, .dims = "q=2 b=2 s=5 e=8 f=24", .ax = "bs", .in = {{"sbe"}, {"qbsf"}}, .out = {{"qef"}}, .tol = DOT_TOL},
+    {.op = ZG_OP_DOT,
+     .dims = "q=2 b=2 s=5 e=8 f=24",
+     .ax = "bs",
+     .in = {{"sbe"}, {"qbsf"}},
+     .out = {{"qef"}},
+     .tol = DOT_TOL},
 };
 const size_t nbatched = sizeof batched_cases / sizeof *batched_cases;
 

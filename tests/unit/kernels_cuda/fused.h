@@ -13,7 +13,8 @@ typedef struct {
 extern const Fused fused_cases[];
 extern const size_t nfused;
 #define BIAS_GRAD .op = ZG_OP_DOT_BIAS_GRAD, .accumulate = true, .tol = 3e-6 /* as in reduce.c */
-extern const Case bias_grad_cases[], batched_cases[]; /* of the batched, the last has an operand that must be copied */
+extern const Case bias_grad_cases[],
+    batched_cases[]; /* of the batched, the last has an operand that must be copied */
 extern const size_t nbias_grad, nbatched;
 
 #endif

@@ -20,8 +20,7 @@ Test(fused, lt) {
   for (size_t i = 0; i < nfused; i++) {
     int64_t before = followed();
     conform(fused_cases[i].what, 0, &fused_cases[i].c);
-    cr_expect_eq(followed() > before, fused_cases[i].bf16 && !fused_cases[i].two, "%s",
-                 fused_cases[i].what);
+    cr_expect_eq(followed() > before, fused_cases[i].bf16 && !fused_cases[i].two, "%s", fused_cases[i].what);
   }
   static const uint32_t kinds[] = {CUBLASLT_EPILOGUE_BIAS,     CUBLASLT_EPILOGUE_RELU_BIAS,
                                    CUBLASLT_EPILOGUE_GELU,     CUBLASLT_EPILOGUE_GELU_BIAS,
@@ -116,13 +115,15 @@ Test(fused, lt_generations) {
     for (size_t k = 0; k < nfused; k++) conform(fused_cases[k].what, 0, &fused_cases[k].c);
     int64_t sums = fake_lt.with[CUBLASLT_EPILOGUE_BIAS] - before.with[CUBLASLT_EPILOGUE_BIAS];
     int64_t plain = fake_lt.with[CUBLASLT_EPILOGUE_DEFAULT] - before.with[CUBLASLT_EPILOGUE_DEFAULT];
-    cr_expect(sums > 0 && (fake_lt.products - before.products > sums + plain) == known[i].activations, "on %d",
-              known[i].arch);
+    cr_expect(sums > 0 && (fake_lt.products - before.products > sums + plain) == known[i].activations,
+              "on %d", known[i].arch);
   }
 }
 
 /* ---- gradients of weights and biases ---- */
-static int64_t sums(void) { return fake_lt.with[CUBLASLT_EPILOGUE_BGRADA] + fake_lt.with[CUBLASLT_EPILOGUE_BGRADB]; }
+static int64_t sums(void) {
+  return fake_lt.with[CUBLASLT_EPILOGUE_BGRADA] + fake_lt.with[CUBLASLT_EPILOGUE_BGRADB];
+}
 
 static void all_bias_grads(void) {
   for (size_t i = 0; i < nbias_grad; i++) {
@@ -147,7 +148,8 @@ Test(bias_grad, lt) {
 
 /* Where B lacks the batch, every product of it would write the same sums: they are one apart. */
 Test(bias_grad, shared) {
-  Case shared = {BIAS_GRAD, .dims = "q=3 b=2 s=9 e=8 f=24", .ax = "bs", .in = {{"qbse"}, {"bsf"}}, .out = {{"qef", EXACT}, {"f", EXACT}}};
+  Case shared = {BIAS_GRAD, .dims = "q=3 b=2 s=9 e=8 f=24", .ax = "bs", .in = {{"qbse"}, {"bsf"}},
+                 .out = {{"qef", EXACT}, {"f", EXACT}}};
   emu_use_blas(fake_lt_handle());
   conform("shared", 0, &shared);
   cr_expect(fake_lt.products > 0 && sums() == 0);
@@ -156,7 +158,8 @@ Test(bias_grad, shared) {
 
 /* In two, where the sums do not lie as the product counts them, where cuBLASLt cannot, and without it. */
 Test(bias_grad, in_two) {
-  Case turned = {BIAS_GRAD, .dims = "b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bse"}, {"bshd"}}, .out = {{"ehd", EXACT}, {"dh", EXACT}}};
+  Case turned = {BIAS_GRAD, .dims = "b=2 s=9 e=8 h=2 d=8", .ax = "bs", .in = {{"bse"}, {"bshd"}},
+                 .out = {{"ehd", EXACT}, {"dh", EXACT}}};
   all_bias_grads();
   emu_use_blas(fake_lt_handle());
   conform("turned", 0, &turned);

@@ -4,7 +4,9 @@
 #include "tests/unit/kernels_cuda/norm_fused.h"
 
 #define OPS(...)                                                                                             \
-  .nops = sizeof((ZkPointwiseOp[]){__VA_ARGS__}) / sizeof(ZkPointwiseOp), .ops = (ZkPointwiseOp[]) { __VA_ARGS__ }
+  .nops = sizeof((ZkPointwiseOp[]){__VA_ARGS__}) / sizeof(ZkPointwiseOp), .ops = (ZkPointwiseOp[]) {         \
+    __VA_ARGS__                                                                                              \
+  }
 
 /* y w, y, r: registers 0 and 1 are y and r */
 static const ZkPointwise scaled = {.nout = 3, .out = {3, 0, 1}, OPS({.op = ZG_OP_MUL, .a = 0, .b = 2})};
@@ -14,24 +16,25 @@ static const ZkPointwise affine = {
 /* (y + a) c r and its tanh; a along rows, c for each row, and one value for all, below which y counts as
  * that */
 static const ZkPointwise mixed = {.nout = 4,
-                              .out = {8, 9, 0, 1},
-                              OPS({.op = ZG_OP_MAX, .a = 0, .b = 4}, {.op = ZG_OP_ADD, .a = 5, .b = 2},
-                                  {.op = ZG_OP_MUL, .a = 6, .b = 3}, {.op = ZG_OP_MUL, .a = 7, .b = 1},
-                                  {.op = ZG_OP_TANH, .a = 8})};
+                                  .out = {8, 9, 0, 1},
+                                  OPS({.op = ZG_OP_MAX, .a = 0, .b = 4}, {.op = ZG_OP_ADD, .a = 5, .b = 2},
+                                      {.op = ZG_OP_MUL, .a = 6, .b = 3}, {.op = ZG_OP_MUL, .a = 7, .b = 1},
+                                      {.op = ZG_OP_TANH, .a = 8})};
 /* dx + d: register 0 is dx */
 static const ZkPointwise sum = {.nout = 1, .out = {2}, OPS({.op = ZG_OP_ADD, .a = 0, .b = 1})};
 /* dx w + d in bf16, and dx */
 static const ZkPointwise weighted = {.nout = 2,
-                                 .out = {5, 0},
-                                 OPS({.op = ZG_OP_MUL, .a = 0, .b = 2}, {.op = ZG_OP_ADD, .a = 3, .b = 1},
-                                     {.op = ZG_OP_CAST, .a = 4, .elem = ZK_F32})};
+                                     .out = {5, 0},
+                                     OPS({.op = ZG_OP_MUL, .a = 0, .b = 2}, {.op = ZG_OP_ADD, .a = 3, .b = 1},
+                                         {.op = ZG_OP_CAST, .a = 4, .elem = ZK_F32})};
 
 /* a + b is normalized, and kept; y w */
-static const ZkPointwise residual = {.nout = 4,
-                                 .out = {6, 0, 1, 5},
-                                 .prologue = 1,
-                                 .operand = 5,
-                                 OPS({.op = ZG_OP_ADD, .a = 2, .b = 3}, {.op = ZG_OP_MUL, .a = 0, .b = 4})};
+static const ZkPointwise residual = {
+    .nout = 4,
+    .out = {6, 0, 1, 5},
+    .prologue = 1,
+    .operand = 5,
+    OPS({.op = ZG_OP_ADD, .a = 2, .b = 3}, {.op = ZG_OP_MUL, .a = 0, .b = 4})};
 /* a w + 3, which is not 0 where there is nothing; with nothing after it */
 static const ZkPointwise shifted = {
     .nout = 2,
@@ -41,19 +44,19 @@ static const ZkPointwise shifted = {
     OPS({.op = ZG_OP_FILL, .num = 3}, {.op = ZG_OP_MUL, .a = 2, .b = 3}, {.op = ZG_OP_ADD, .a = 5, .b = 4})};
 /* h w is the gradient; h y, kept, and dx + d. Registers: dx, h, w, d, y */
 static const ZkPointwise around = {.nout = 2,
-                               .out = {7, 6},
-                               .prologue = 2,
-                               .operand = 5,
-                               OPS({.op = ZG_OP_MUL, .a = 1, .b = 2}, {.op = ZG_OP_MUL, .a = 1, .b = 4},
-                                   {.op = ZG_OP_ADD, .a = 0, .b = 3})};
+                                   .out = {7, 6},
+                                   .prologue = 2,
+                                   .operand = 5,
+                                   OPS({.op = ZG_OP_MUL, .a = 1, .b = 2}, {.op = ZG_OP_MUL, .a = 1, .b = 4},
+                                       {.op = ZG_OP_ADD, .a = 0, .b = 3})};
 /* The same, but what comes after wants h w + 1 again, and nothing else is kept. */
 static const ZkPointwise twice = {.nout = 1,
-                              .out = {8},
-                              .prologue = 3,
-                              .operand = 6,
-                              OPS({.op = ZG_OP_MUL, .a = 1, .b = 2}, {.op = ZG_OP_FILL, .num = 1},
-                                  {.op = ZG_OP_ADD, .a = 4, .b = 5}, {.op = ZG_OP_MUL, .a = 6, .b = 3},
-                                  {.op = ZG_OP_ADD, .a = 0, .b = 7})};
+                                  .out = {8},
+                                  .prologue = 3,
+                                  .operand = 6,
+                                  OPS({.op = ZG_OP_MUL, .a = 1, .b = 2}, {.op = ZG_OP_FILL, .num = 1},
+                                      {.op = ZG_OP_ADD, .a = 4, .b = 5}, {.op = ZG_OP_MUL, .a = 6, .b = 3},
+                                      {.op = ZG_OP_ADD, .a = 0, .b = 7})};
 
 /* Rows of a lane, odd ones, of some lanes, of a warp, of small and large blocks, and too long for registers.
  * Tolerances are those of norm.c, and a product or two; sums are longer here. */
@@ -67,7 +70,8 @@ static const ZkPointwise twice = {.nout = 1,
 #define MIXED                                                                                                \
   .in = {{"bse"}, {"bse"}, {"bs"}, {""}}, .out = {{"bse"}, {"bse"}, {"bse", EXACT}, {"bs", EXACT}},          \
   .pointwise = &mixed
-#define SUM .in = {{"bse"}, {"bse"}, {"bs", EXACT, 0.5, 2, NULL}, {"bse"}}, .out = {{"bse"}}, .pointwise = &sum
+#define SUM                                                                                                  \
+  .in = {{"bse"}, {"bse"}, {"bs", EXACT, 0.5, 2, NULL}, {"bse"}}, .out = {{"bse"}}, .pointwise = &sum
 #define WEIGHTED                                                                                             \
   .in = {{"bse"}, {"bse"}, {"bs", EXACT, 0.5, 2, NULL}, {"bse"}, {"e"}}, .out = {{"bse"}, {"bse"}},          \
   .pointwise = &weighted

@@ -4,7 +4,9 @@
 
 #include <criterion/criterion.h>
 
-static bool supports_biased(const ZkCall *k) { return k->op == ZG_OP_DOT && (supports_batched(k) || k->pointwise); }
+static bool supports_biased(const ZkCall *k) {
+  return k->op == ZG_OP_DOT && (supports_batched(k) || k->pointwise);
+}
 
 /* One line a batched GEMM: what it makes, by the last axis of its results or the parameters of which they are
  * gradients, and "+" with an epilogue: "hd hd hd +". */
@@ -24,7 +26,8 @@ static void put_batched(const ZpPlan *p, ZpPhase phase, ZbText *out) {
   }
 }
 
-static void expect(Model *m, const char *recipe, bool (*supports)(const ZkCall *), const char *forward, const char *backward) {
+static void expect(Model *m, const char *recipe, bool (*supports)(const ZkCall *), const char *forward,
+                   const char *backward) {
   Plan q = plan_fused(m->g, recipe, supports);
   const char *wrong = plan_wrong(q.p, q.a);
   cr_assert_str_eq(wrong, "", "%s", wrong);
@@ -46,8 +49,8 @@ Test(batch_gemms, gpt2) {
   Model m = model_open("gpt2", NULL, "-D layers=4");
   expect(&m, ONE, supports_batched, "hd hd hd\n", "hd hd hd\n");
   expect(&m, ONE, supports_biased, "hd hd hd +\n", "hd hd hd\n");
-  expect(&m, "mesh data = 2, tensor = 2 split batch over data split head, ffn over tensor " ONE, supports_biased, "hd hd hd +\n",
-         "hd hd hd\n");
+  expect(&m, "mesh data = 2, tensor = 2 split batch over data split head, ffn over tensor " ONE,
+         supports_biased, "hd hd hd +\n", "hd hd hd\n");
   expect(&m, "recompute layer " ONE, supports_biased, "hd hd hd +\n", "hd hd hd +\nhd hd hd\n");
   model_close(&m);
 }
@@ -60,8 +63,8 @@ Test(batch_gemms, llama3) {
   model_close(&m);
 }
 
-static void expect_fused(const char *params, const char *body, bool (*supports)(const ZkCall *), const char *forward,
-                          const char *backward) {
+static void expect_fused(const char *params, const char *body, bool (*supports)(const ZkCall *),
+                         const char *forward, const char *backward) {
   ZbText t = {0};
   Model m;
   zb_text_add(&t,
@@ -94,7 +97,8 @@ Test(batch_gemms, epilogues) {
     snprintf(v, sizeof v, c[i].v, "dot[embed](x, v)");
     ZbText t = {0};
     zb_text_add(&t, "p = %s  q = %s  x = x + dot[ffn](p, w) + dot[ffn](q, w)", u, v);
-    expect_fused("u[embed, ffn], v[embed, ffn], b[ffn], d[ffn], w[ffn, embed]", t.s, supports_biased, c[i].one ? "ffn ffn +\n" : "", NULL);
+    expect_fused("u[embed, ffn], v[embed, ffn], b[ffn], d[ffn], w[ffn, embed]", t.s, supports_biased,
+                 c[i].one ? "ffn ffn +\n" : "", NULL);
     zb_text_free(&t);
   }
 }
@@ -102,16 +106,19 @@ Test(batch_gemms, epilogues) {
 /* Not if other parameters lie between, if there are gaps, or if one is needed before the other can be; four
  * at most. */
 Test(batch_gemms, which) {
-  expect_layer("u[embed, ffn], v[embed, ffn], w[ffn, embed]", "x = x + dot[ffn](dot[embed](x, u) * sin(dot[embed](x, v)), w)",
-               "ffn ffn\n", "");
-  expect_layer("u[embed, ffn], w[ffn, embed], v[embed, ffn]", "x = x + dot[ffn](dot[embed](x, u) * sin(dot[embed](x, v)), w)", "",
-               "");
-  expect_layer("y[embed, odd], u[odd, few], v[odd, few], w[few, embed]", /* 15 elements each, at multiples of 16 */
-               "h = dot[embed](x, y) x = x + dot[few](dot[odd](h, u) * sin(dot[odd](h, v)), w)", "", "");
   expect_layer("u[embed, ffn], v[embed, ffn], w[ffn, embed]",
-               "h = dot[embed](x, u) x = x + dot[ffn](h, w) x = x + dot[ffn](dot[embed](x, v) * h, w)", "", "");
-  expect_layer("a[embed, ffn], b[embed, ffn], c[embed, ffn], d[embed, ffn], f[embed, ffn], w[ffn, embed]",
-               "h = dot[embed](x, a) * dot[embed](x, b) * dot[embed](x, c) * dot[embed](x, d) * dot[embed](x, f)"
-               " x = x + dot[ffn](sin(h), w)",
-               "ffn ffn ffn ffn\n", "");
+               "x = x + dot[ffn](dot[embed](x, u) * sin(dot[embed](x, v)), w)", "ffn ffn\n", "");
+  expect_layer("u[embed, ffn], w[ffn, embed], v[embed, ffn]",
+               "x = x + dot[ffn](dot[embed](x, u) * sin(dot[embed](x, v)), w)", "", "");
+  expect_layer(
+      "y[embed, odd], u[odd, few], v[odd, few], w[few, embed]", /* 15 elements each, at multiples of 16 */
+      "h = dot[embed](x, y) x = x + dot[few](dot[odd](h, u) * sin(dot[odd](h, v)), w)", "", "");
+  expect_layer("u[embed, ffn], v[embed, ffn], w[ffn, embed]",
+               "h = dot[embed](x, u) x = x + dot[ffn](h, w) x = x + dot[ffn](dot[embed](x, v) * h, w)", "",
+               "");
+  expect_layer(
+      "a[embed, ffn], b[embed, ffn], c[embed, ffn], d[embed, ffn], f[embed, ffn], w[ffn, embed]",
+      "h = dot[embed](x, a) * dot[embed](x, b) * dot[embed](x, c) * dot[embed](x, d) * dot[embed](x, f)"
+      " x = x + dot[ffn](sin(h), w)",
+      "ffn ffn ffn ffn\n", "");
 }

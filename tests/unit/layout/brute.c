@@ -82,9 +82,10 @@ static void check_shapes(Brute *b, const ZpNode *k) {
   }
   static const struct {
     int op, ax;
-  } pinned[] = {{ZG_OP_CUMSUM, 0}, {ZG_OP_SOFTMAX, 0},        {ZG_OP_SOFTMAX_GRAD, 0}, {ZG_OP_NORMALIZE, 0},
-                {ZG_OP_NORMALIZE_GRAD, 0}, {ZG_OP_ROPE, 1},         {ZG_OP_ATTEND, 0},
-                {ZG_OP_ATTEND, 1},         {ZG_OP_ATTEND_GRAD, 0},  {ZG_OP_ATTEND_GRAD, 1}};
+  } pinned[] = {{ZG_OP_CUMSUM, 0},     {ZG_OP_SOFTMAX, 0},        {ZG_OP_SOFTMAX_GRAD, 0},
+                {ZG_OP_NORMALIZE, 0},  {ZG_OP_NORMALIZE_GRAD, 0}, {ZG_OP_ROPE, 1},
+                {ZG_OP_ATTEND, 0},     {ZG_OP_ATTEND, 1},         {ZG_OP_ATTEND_GRAD, 0},
+                {ZG_OP_ATTEND_GRAD, 1}};
   for (size_t i = 0; i < sizeof pinned / sizeof *pinned; i++) {
     uint16_t a = k->call.ax[pinned[i].ax];
     NEED(b, k->call.op != pinned[i].op || size[a] == b->p->axis_size[a], "%s is not whole",
@@ -108,12 +109,8 @@ static void check_collective(Brute *b, const ZpNode *k) {
   static const struct {
     int op;
     char from, to;
-  } kinds[] = {{ZG_OP_ALL_REDUCE, 'P', 'R'},
-               {ZG_OP_REDUCE_SCATTER, 'P', 'S'},
-               {ZG_OP_ALL_GATHER, 'S', 'R'},
-               {ZG_OP_ALL_TO_ALL, 'S', 'S'},
-               {ZG_OP_LOCAL_SLICE, 'R', 'S'},
-               {ZG_OP_LOCAL_PAD, 'S', 'P'},
+  } kinds[] = {{ZG_OP_ALL_REDUCE, 'P', 'R'}, {ZG_OP_REDUCE_SCATTER, 'P', 'S'}, {ZG_OP_ALL_GATHER, 'S', 'R'},
+               {ZG_OP_ALL_TO_ALL, 'S', 'S'}, {ZG_OP_LOCAL_SLICE, 'R', 'S'},    {ZG_OP_LOCAL_PAD, 'S', 'P'},
                {ZG_OP_LOCAL_PAD, 'R', 'P'}};
   const ZpState *in = value(b, k->in[0])->state, *out = value(b, k->out[0])->state;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -184,7 +181,8 @@ static void check_rules(Brute *b, const ZpNode *k) {
     two.call.op = ZG_OP_SUM, two.call.nin = two.call.nout = 1, two.in[0] = k->in[1], two.out[0] = k->out[1];
   } else if (k->call.op == ZG_OP_XENT_MAX_SUMS) {
     one.call.op = ZG_OP_PEAK, one.call.nin = one.call.nout = 1, one.out[0] = k->out[2];
-    two.call.op = ZG_OP_XENT_SUMS, two.call.nin = 3, two.call.nout = 2, two.in[1] = k->out[2], two.in[2] = k->in[1];
+    two.call.op = ZG_OP_XENT_SUMS, two.call.nin = 3, two.call.nout = 2, two.in[1] = k->out[2],
+    two.in[2] = k->in[1];
   } else {
     check_rule(b, k);
     return;
@@ -196,8 +194,7 @@ static void check_rules(Brute *b, const ZpNode *k) {
 /* ---- places ---- */
 static uint64_t room(const Brute *b, uint8_t place) {
   switch (place) {
-  case ZP_AT_TEMP:
-    return b->s->list[b->phase].temp;
+  case ZP_AT_TEMP: return b->s->list[b->phase].temp;
   case ZP_AT_SAVED: return b->s->saved_bytes;
   case ZP_AT_CARRY_IN: return b->s->carry_bytes;
   case ZP_AT_CARRY_OUT: return b->s->carry_out_bytes;
@@ -301,12 +298,13 @@ static void check_writes(Brute *b, const ZpNode *k) {
     NEED(b, written(x->at.place) || x->at.place == ZP_AT_GRAD, "writes to place %u", x->at.place);
     NEED(b,
          b->phase == ZP_BWD ? (x->at.place != ZP_AT_SAVED || elementwise(k)) && x->at.place != ZP_AT_CARRY_OUT
-                         : x->at.place != ZP_AT_GRAD && x->at.place != ZP_AT_DCARRY_IN,
+                            : x->at.place != ZP_AT_GRAD && x->at.place != ZP_AT_DCARRY_IN,
          "writes what belongs to another phase");
     for (int j = 0; j < k->call.nin; j++) {
       const ZpValue *y = value(b, k->in[j]);
       if (y->at.place != x->at.place || y->at.index != x->at.index) continue;
-      bool in_place = (elementwise(k) || x->at.place == ZP_AT_GRAD) && y->at.offset == from && same_layout(x, y);
+      bool in_place =
+          (elementwise(k) || x->at.place == ZP_AT_GRAD) && y->at.offset == from && same_layout(x, y);
       NEED(b, in_place || !meet(y->at.offset, y->at.offset + y->bytes, from, to), "overwrites operand %d", j);
     }
     for (int j = 0; j < i; j++) {
@@ -349,14 +347,18 @@ static void check_group(Brute *b, uint32_t v, const ZkView *w) {
   const ZpValue *x = value(b, v), *first = value(b, x->member[0]);
   int64_t count = 1;
   for (int a = 0; a < first->type.naxes; a++) count *= first->size[a];
-  bool there = x->at.place == first->at.place && x->at.index == first->at.index && x->at.offset == first->at.offset;
+  bool there =
+      x->at.place == first->at.place && x->at.index == first->at.index && x->at.offset == first->at.offset;
   NEED(b, there && x->bytes == x->nmembers * first->bytes, "a group is elsewhere than its members");
   for (int i = 1; i < x->nmembers; i++) {
     const ZpValue *y = value(b, x->member[i]), *z = value(b, x->member[i - 1]);
-    bool behind = y->at.place == z->at.place && y->at.index == z->at.index && y->at.offset == z->at.offset + z->bytes;
+    bool behind =
+        y->at.place == z->at.place && y->at.index == z->at.index && y->at.offset == z->at.offset + z->bytes;
     NEED(b, behind && same_layout(first, y), "part %d does not lie behind the one before", i);
   }
-  NEED(b, w->rank == first->type.naxes + 1 && w->size[0] == x->nmembers && w->stride[0] == count && w->axis[0] == b->p->graph->naxes,
+  NEED(b,
+       w->rank == first->type.naxes + 1 && w->size[0] == x->nmembers && w->stride[0] == count &&
+           w->axis[0] == b->p->graph->naxes,
        "the view of a group");
 }
 
@@ -385,7 +387,8 @@ static void check_batched(Brute *b, const ZpNode *k) {
   for (int i = 0; i < k->call.nin + k->call.nout; i++) {
     bool in = i < k->call.nin;
     uint32_t v = in ? k->in[i] : k->out[i - k->call.nin];
-    NEED(b, value(b, v)->nmembers == n || (i < 2 && in && !value(b, v)->nmembers), "groups of different sizes");
+    NEED(b, value(b, v)->nmembers == n || (i < 2 && in && !value(b, v)->nmembers),
+         "groups of different sizes");
     if (value(b, v)->nmembers) check_group(b, v, in ? &k->call.in[i] : &k->call.out[i - k->call.nin]);
   }
   if (b->wrong) return;
@@ -398,7 +401,9 @@ static void check_batched(Brute *b, const ZpNode *k) {
         for (int y = 0; y < other.call.nout; y++) {
           const ZpValue *from = value(b, m.in[x]), *to = value(b, other.out[y]);
           bool same = from->at.place == to->at.place && from->at.index == to->at.index;
-          NEED(b, !same || !meet(from->at.offset, from->at.offset + from->bytes, to->at.offset, to->at.offset + to->bytes),
+          NEED(b,
+               !same || !meet(from->at.offset, from->at.offset + from->bytes, to->at.offset,
+                              to->at.offset + to->bytes),
                "result %d overwrites an operand of another part", y);
         }
     }

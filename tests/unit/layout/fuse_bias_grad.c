@@ -27,7 +27,8 @@ static Found find(const ZpPlan *p) {
   return f;
 }
 
-static void expect(const char *name, const char *text, const char *recipe, bool (*supports)(const ZkCall *), int fused, int sums) {
+static void expect(const char *name, const char *text, const char *recipe, bool (*supports)(const ZkCall *),
+                   int fused, int sums) {
   Model m = model_open(name, text, name ? "-D layers=4" : NULL);
   Plan q = plan_fused(m.g, recipe, supports);
   const char *wrong = plan_wrong(q.p, q.a);
@@ -50,7 +51,8 @@ Test(fuse_bias_grad, gpt2) {
 /* Each rank's part of both is partial along the same dims. The weights wo and w2 are split and their biases
  * are not: two buckets, but of one unit. */
 Test(fuse_bias_grad, split_over_ranks) {
-  expect("gpt2", NULL, "mesh data = 2, tensor = 2 split batch over data split head, ffn over tensor " ONE, supports_bias_grads, 6, 4);
+  expect("gpt2", NULL, "mesh data = 2, tensor = 2 split batch over data split head, ffn over tensor " ONE,
+         supports_bias_grads, 6, 4);
 }
 
 static const char layer[] =
@@ -83,7 +85,8 @@ Test(fuse_bias_grad, begin_together) {
       "model M() {\n  axis batch, seq\n  axis embed = 16, ffn = 32, vocab = 8\n"
       "  input tokens: index(vocab)[batch, seq]\n  input targets: index(vocab)[batch, seq]\n"
       "  param wte[vocab, embed] ~ normal(1)\n  param v[ffn, embed] ~ normal(1)\n"
-      "  param w[embed, ffn], w2[embed, ffn] ~ normal(1)\n  param b[ffn], b2[ffn] = 0\n  x = lookup(wte, tokens)\n"
+      "  param w[embed, ffn], w2[embed, ffn] ~ normal(1)\n  param b[ffn], b2[ffn] = 0\n  x = lookup(wte, "
+      "tokens)\n"
       "  repeat 3 as layer {\n    param wl[embed, ffn], bl[ffn] ~ normal(1)\n"
       "    x = x + dot[ffn](sin(dot[embed](x, %s) + %s), v)\n  }\n"
       "  x = x + dot[ffn](sin(dot[embed](x, %s) + %s), v)\n"
@@ -93,8 +96,8 @@ Test(fuse_bias_grad, begin_together) {
     int fused;
   } c[] = {{{"wl", "bl"}, {"w", "b"}, 1}, /* of the layer alone */
            {{"w", "b"}, {"w", "b"}, 1},   /* of both parts */
-           {{"w", "b"}, {"w2", "b2"}, 1},   {{"w", "b"}, {"w", "b2"}, 0},   {{"w", "b"}, {"w2", "b"}, 0},
-           {{"w", "bl"}, {"w", "b"}, 0},    {{"wl", "b"}, {"w", "b"}, 0},   {{"w", "bl"}, {"w2", "b2"}, 0},
+           {{"w", "b"}, {"w2", "b2"}, 1}, {{"w", "b"}, {"w", "b2"}, 0}, {{"w", "b"}, {"w2", "b"}, 0},
+           {{"w", "bl"}, {"w", "b"}, 0},  {{"wl", "b"}, {"w", "b"}, 0}, {{"w", "bl"}, {"w2", "b2"}, 0},
            {{"wl", "b"}, {"w2", "b2"}, 0}};
   for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
     ZbText t = {0};
@@ -156,5 +159,6 @@ Test(fuse_xent_max, gpt2) {
   expect_maxima(ONE, supports_xent_max, 0);
   expect_maxima(ONE, wants_none, 1);
   expect_maxima("mesh data = 2 split batch over data " ONE, supports_xent_max, 0);
-  expect_maxima("mesh tensor = 2 split head, ffn, vocab over tensor pad vocab to 64 " ONE, supports_xent_max, 1);
+  expect_maxima("mesh tensor = 2 split head, ffn, vocab over tensor pad vocab to 64 " ONE, supports_xent_max,
+                1);
 }

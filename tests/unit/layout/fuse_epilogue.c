@@ -18,7 +18,8 @@ static void put_fused(const ZpPlan *p, uint32_t segment, ZpPhase phase, ZbText *
     const ZkCall *k = &nodes[i].call;
     if (!k->pointwise || k->op == ZG_OP_POINTWISE) continue;
     zb_text_add(out, "%s:", zg_op_info[k->op].text);
-    for (int j = 0; j < k->pointwise->nops; j++) zb_text_add(out, " %s", zg_op_info[k->pointwise->ops[j].op].text);
+    for (int j = 0; j < k->pointwise->nops; j++)
+      zb_text_add(out, " %s", zg_op_info[k->pointwise->ops[j].op].text);
     zb_text_add(out, ", %d in, out", k->nin);
     for (int j = 0; j < k->nout; j++) {
       const ZpValue *v = &s->values[nodes[i].out[j]];
@@ -50,10 +51,10 @@ Test(fuse_epilogue, gpt2_layer) {
   Plan q = plan_fused(m.g, "bind batch = 8, seq = 16 micro 1", supports_dots);
   cr_assert_str_eq(plan_wrong(q.p, q.a), "");
   expect_fused(q.p, ZP_FWD,
-                "dot: add, 3 in, out hd\n"
-                "dot: add add, 4 in, out embed\n"
-                "dot: add fill mul fill fill fill mul mul mul add mul tanh add mul, 3 in, out ffn ffn\n"
-                "dot: add add, 4 in, out embed\n");
+               "dot: add, 3 in, out hd\n"
+               "dot: add add, 4 in, out embed\n"
+               "dot: add fill mul fill fill fill mul mul mul add mul tanh add mul, 3 in, out ffn ffn\n"
+               "dot: add add, 4 in, out embed\n");
   cr_assert_eq(passes(q.p, ZP_FWD), 2);
   ZbText t = {0};
   put_fused(q.p, segment_of(q.p, "layer", 0), ZP_BWD, &t);
@@ -83,7 +84,9 @@ static Plan layer_on(Model *m, const char *mesh, const char *body, bool (*suppor
   cr_assert_str_eq(plan_wrong(q.p, q.a), "");
   return q;
 }
-static Plan layer(Model *m, const char *body, bool (*supports)(const ZkCall *)) { return layer_on(m, "", body, supports); }
+static Plan layer(Model *m, const char *body, bool (*supports)(const ZkCall *)) {
+  return layer_on(m, "", body, supports);
+}
 
 static void expect_layer_on(const char *mesh, const char *body, const char *expect) {
   Model m;
@@ -135,13 +138,14 @@ Test(fuse_epilogue, part_of_a_node) {
   Plan q = layer(&m, "x = x + dot[ffn](nn.gelu_tanh(dot[embed](x, w) + b), v)", supports_single);
   expect_fused(q.p, ZP_FWD, "dot: add, 3 in, out embed\n");
   expect_fused(q.p, ZP_BWD,
-                "dot: fill mul fill fill fill mul mul mul add mul tanh add mul mul sub mul mul mul add mul "
-                "mul add mul mul "
-                "add mul mul add, 3 in, out ffn\n"
-                "dot: add, 3 in, out embed\n");
+               "dot: fill mul fill fill fill mul mul mul add mul tanh add mul mul sub mul mul mul add mul "
+               "mul add mul mul "
+               "add mul mul add, 3 in, out ffn\n"
+               "dot: add, 3 in, out embed\n");
   ZbText t = {0};
   put_pointwise(q.p, segment_of(q.p, "layer", 0), ZP_BWD, &t);
-  expect_text(&t, "fill mul fill fill fill mul mul mul add mul tanh add mul, 1 in, 1 out\n", "pointwise nodes");
+  expect_text(&t, "fill mul fill fill fill mul mul mul add mul tanh add mul, 1 in, 1 out\n",
+              "pointwise nodes");
   plan_close(&q);
   model_close(&m);
 }

@@ -41,9 +41,9 @@ Test(fuse, llama3_layer) {
   Model m = model_open("llama3", NULL, "-D layers=4");
   Plan q = plan_of(m.g, sizes);
   expect_pointwise(q.p, "layer", ZP_FWD,
-                "mul, 2 in, 1 out\nadd, 2 in, 1 out\nmul, 2 in, 1 out\n"
-                "fill neg exp add div mul mul, 2 in, 1 out\n" /* silu(gate) * up */
-                "add, 2 in, 1 out\n");
+                   "mul, 2 in, 1 out\nadd, 2 in, 1 out\nmul, 2 in, 1 out\n"
+                   "fill neg exp add div mul mul, 2 in, 1 out\n" /* silu(gate) * up */
+                   "add, 2 in, 1 out\n");
   /* of the gated product: itself again and the gradients of both factors, one pass over three tensors */
   const ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
   uint32_t ffn = zg_axis_find(m.g, "ffn"), wide = 0;

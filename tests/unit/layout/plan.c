@@ -70,7 +70,8 @@ bool supports_xent_max(const ZkCall *call) { return call->op == ZG_OP_XENT_MAX_S
 bool supports_all(const ZkCall *call) { return (void)call, true; }
 bool supports_single(const ZkCall *call) { return call->pointwise && call->nout == 1; }
 Plan plan_fused(const ZgGraph *g, const char *recipe, bool (*supports)(const ZkCall *)) {
-  return made(make(g, recipe, (ZpOptions){.scratch = scratch_of_all, .threads = 2, .supports = supports}), recipe);
+  return made(make(g, recipe, (ZpOptions){.scratch = scratch_of_all, .threads = 2, .supports = supports}),
+              recipe);
 }
 
 void plan_close(Plan *q) {
@@ -121,7 +122,8 @@ void put_saved(const ZpPlan *p, uint32_t segment, ZbText *out) {
       if (v->at.place != ZP_AT_SAVED) continue;
       zb_text_add(out, "%s", zg_op_info[k->call.op].text);
       if (k->call.op == ZG_OP_POINTWISE)
-        zb_text_add(out, "/%s", zg_op_info[k->call.pointwise->ops[k->call.pointwise->out[j] - k->call.nin].op].text);
+        zb_text_add(out, "/%s",
+                    zg_op_info[k->call.pointwise->ops[k->call.pointwise->out[j] - k->call.nin].op].text);
       zb_text_add(out, ": %s\n", zg_type_text(p->graph, a, &v->type));
     }
   }

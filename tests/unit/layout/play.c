@@ -344,8 +344,7 @@ static void compare(const Play *one, const Play *y, const char *recipe) {
 
 /* Recipes that plan, with few ranks and in f32; unless `supports` is NULL, with nodes fused
  * to the ops before them. */
-static void many(int m, uint32_t from, uint32_t to, uint32_t least,
-                 bool (*supports)(const ZkCall *)) {
+static void many(int m, uint32_t from, uint32_t to, uint32_t least, bool (*supports)(const ZkCall *)) {
   Model x = model_open(random_models[m].name, random_models[m].text, random_models[m].options);
   uint32_t played = 0;
   for (uint32_t i = from; i < to; i++) {
