@@ -1,6 +1,6 @@
 /* The operations of the language: arity, axis names and keywords of each, and how it is lowered to nodes.
- * A mistake that has a name of its own (an axis that is missing, an index of the wrong axis) is reported here;
- * for the rest zg_infer says why the node does not type. */
+ * A mistake that has a name of its own (an axis that is missing, an index of the wrong axis) is reported
+ * here; for the rest zg_infer says why the node does not type. */
 #include "compiler/elab.h"
 
 #include <math.h>
@@ -31,7 +31,7 @@ static Val poison(void) { return (Val){.kind = VAL_POISON}; }
 static const char *axis_name(const Call *c, uint16_t a) { return c->e->g->axes[a].name; }
 static int64_t axis_size(const Call *c, uint16_t a) { return c->e->g->axes[a].size; }
 
-/* ---- pieces of messages ---- */
+/* ---- pieces of messages -------------------------------------------------------------------------------- */
 /* "dot[embed]" */
 static const char *head(const Call *c) {
   const char *s = c->op->name;
@@ -59,7 +59,7 @@ static void also_declared(const Call *c, ZlDiag *d, int i) {
   }
 }
 
-/* ---- checks ---- */
+/* ---- checks -------------------------------------------------------------------------------------------- */
 static bool want_axis(Call *c, int i, uint16_t axis) {
   if (zg_type_has(&c->arg[i].type, axis)) return true;
   ZlDiag *d = complain(c->e, ZL_Z0203, c->span[i], "`%s`: %s has no axis `%s`", head(c), operand(c, i),
@@ -93,7 +93,7 @@ static bool want_index(Call *c, int i) {
   return false;
 }
 
-/* ---- keywords ---- */
+/* ---- keywords ------------------------------------------------------------------------------------------ */
 static const ZlExpr *keyword(const Call *c, const char *name) {
   for (uint32_t i = 0; i < c->x->call.nargs; i++)
     if (c->x->call.args[i].name.s && !strcmp(c->x->call.args[i].name.s, name))
@@ -156,7 +156,7 @@ static bool known_keywords(Call *c) {
   return ok;
 }
 
-/* ---- elementwise ---- */
+/* ---- elementwise --------------------------------------------------------------------------------------- */
 static Val unary(Call *c) {
   if (!want_float(c, 0)) return poison();
   return place_node(c->e, c->x->span, (ZgNode){.op = c->op->op, .nin = 1}, c->arg, NULL);
@@ -265,7 +265,7 @@ static Val static_only(Call *c) {
   return poison();
 }
 
-/* ---- sources ---- */
+/* ---- sources ------------------------------------------------------------------------------------------- */
 static ZgNode with_axes(const Call *c, ZgOp op, int nin) {
   ZgNode n = {.op = (uint16_t)op, .nin = (uint8_t)nin, .nax = (uint8_t)c->nax};
   memcpy(n.ax, c->ax, sizeof n.ax);
@@ -274,9 +274,10 @@ static ZgNode with_axes(const Call *c, ZgOp op, int nin) {
 
 static Val position_op(Call *c) {
   if (!axis_size(c, c->ax[1])) {
-    ZlDiag *d = complain(c->e, ZL_Z0209, c->x->call.axes.at[1].span,
-                         "positions select from an axis of the model, and `%s` is a data axis, without a size in the model",
-                         axis_name(c, c->ax[1]));
+    ZlDiag *d = complain(
+        c->e, ZL_Z0209, c->x->call.axes.at[1].span,
+        "positions select from an axis of the model, and `%s` is a data axis, without a size in the model",
+        axis_name(c, c->ax[1]));
     zl_note(d, "`position[s, p]()` is 0, 1, 2, ... along s, as places along p: of parameters, for example");
     zl_help(d, "declare an axis as long as `%s` can be: `axis place = 1024`, then `position[%s, place]()`",
             axis_name(c, c->ax[0]), axis_name(c, c->ax[0]));
@@ -303,7 +304,7 @@ static Val size_op(Call *c) {
   return (Val){.kind = VAL_SIZE, .axis = c->ax[0]};
 }
 
-/* ---- moving ---- */
+/* ---- moving -------------------------------------------------------------------------------------------- */
 static Val rename_op(Call *c) {
   if (!want_axis(c, 0, c->ax[0])) return poison();
   return place_node(c->e, c->x->span, with_axes(c, ZG_OP_RENAME, 1), c->arg, NULL);
@@ -333,7 +334,7 @@ static Val concat_op(Call *c) {
   return place_node(c->e, c->x->span, with_axes(c, ZG_OP_CONCAT, c->nargs), c->arg, NULL);
 }
 
-/* ---- reductions and products ---- */
+/* ---- reductions and products --------------------------------------------------------------------------- */
 Val builtin_sum(Elab *e, ZlSpan span, Val v, const uint16_t *ax, int nax) {
   ZgNode n = {.op = ZG_OP_SUM, .nin = 1, .nax = (uint8_t)nax};
   memcpy(n.ax, ax, (size_t)nax * sizeof *ax);
@@ -398,7 +399,7 @@ static Val normalize_op(Call *c) {
   return place_node(c->e, c->x->span, n, c->arg, NULL);
 }
 
-/* ---- attention ---- */
+/* ---- attention ----------------------------------------------------------------------------------------- */
 static Val rope_op(Call *c) {
   ZgNode n = with_axes(c, ZG_OP_ROPE, 1);
   if (!want_float(c, 0) || !want_axes(c, 0) || !number_keyword(c, "base", 10000, &n.num[0])) return poison();
@@ -413,7 +414,8 @@ static Val attend_op(Call *c) {
   int64_t h = axis_size(c, c->ax[1]);
   if (!h) {
     ZlDiag *d = complain(c->e, ZL_Z0209, c->x->call.axes.at[1].span,
-                         "`attend` needs the size of `%s`, a data axis, which gets it from the recipe", axis_name(c, c->ax[1]));
+                         "`attend` needs the size of `%s`, a data axis, which gets it from the recipe",
+                         axis_name(c, c->ax[1]));
     zl_help(d, "name the axis of the features second: `attend[positions, features](q, k, v)`");
     return poison();
   }
@@ -421,7 +423,7 @@ static Val attend_op(Call *c) {
   return place_node(c->e, c->x->span, n, c->arg, NULL);
 }
 
-/* ---- tables and cross-entropy ---- */
+/* ---- tables and cross-entropy -------------------------------------------------------------------------- */
 static Val lookup_op(Call *c) {
   if (!want_float(c, 0) || !want_index(c, 1)) return poison();
   const ZgType *t = &c->arg[0].type;
@@ -473,7 +475,7 @@ static Val xent_op(Call *c) {
   return place_node(e, at, (ZgNode){.op = ZG_OP_MUL, .nin = 2}, masked, NULL);
 }
 
-/* ---- the list ---- */
+/* ---- the list ------------------------------------------------------------------------------------------ */
 static Val later(Call *c) {
   complain(c->e, ZL_Z0113, c->x->call.path.span,
            "`%s` is not in this version: mixtures of experts come later", c->op->name);
@@ -481,7 +483,8 @@ static Val later(Call *c) {
 }
 
 #define ANY 8
-/* Those that are not found by other lists, see `find`: name, axis names from..to, takes [..], operands from..to, keywords, lowering, op */
+/* Those that are not found by other lists, see `find`: name, axis names from..to, takes [..], operands
+ * from..to, keywords, lowering, op */
 static const Builtin builtins[] = {
     {"select", 0, 0, false, 3, 3, NULL, select_op, 0},
     {"known", 0, 0, false, 1, 1, NULL, known_op, 0},
@@ -549,7 +552,7 @@ uint32_t builtin_names(const char **out, uint32_t max) {
   return n;
 }
 
-/* ---- the call ---- */
+/* ---- the call ------------------------------------------------------------------------------------------ */
 static const char *range_text(ZbArena *a, int lo, int hi, const char *what) {
   if (lo == hi) return zb_printf(a, "%d %s%s", lo, what, lo == 1 ? "" : "s");
   return zb_printf(a, "%d to %d %ss", lo, hi, what);

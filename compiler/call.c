@@ -1,5 +1,5 @@
-/* Calls of blocks. A block is instantiated anew for every call, with the caller's axes for its axis parameters
- * and for `..`; so everything in it is as concrete as in the model itself. */
+/* Calls of blocks. A block is instantiated anew for every call, with the caller's axes for its axis
+ * parameters and for `..`; so everything in it is as concrete as in the model itself. */
 #include "compiler/elab.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@ static ZlDiag *wrong_args(Elab *e, ZlSpan span, const ZlBlock *b, const char *wh
   return d;
 }
 
-/* ---- what the caller gives ---- */
+/* ---- what the caller gives ----------------------------------------------------------------------------- */
 static bool bind_axes(Elab *e, const ZlExpr *x, const ZlBlock *b, Frame *f) {
   if (x->call.all_axes) {
     wrong_args(e, x->call.ax_span, b, "takes axis names, not `..`, which comes with the arguments");
@@ -55,7 +55,8 @@ static void unknown_keyword(Elab *e, const ZlBlock *b, ZlName name) {
   else if (n == 1) zl_help(d, "its static is `%s`", names[0]);
 }
 
-/* Tensors by position, statics by name. Evaluated in the caller's frame; bound in the new one by bind_formals. */
+/* Tensors by position, statics by name. Evaluated in the caller's frame; bound in the new one by
+ * bind_formals. */
 typedef struct {
   Val *tensor; /* by formal */
   ZlSpan *span;
@@ -98,7 +99,7 @@ static Args eval_args(Elab *e, const ZlExpr *x, const ZlBlock *b) {
   return a;
 }
 
-/* ---- fitting them to the signature ---- */
+/* ---- fitting them to the signature --------------------------------------------------------------------- */
 /* `real` in a signature is any floating type: a block works in the precision it is given. */
 static bool elem_fits(const ZgType *want, const ZgType *have) {
   if (want->elem == ZG_REAL) return is_float(have);
@@ -174,7 +175,7 @@ static bool bind_formals(Elab *e, const ZlBlock *b, const Args *a) {
   return ok;
 }
 
-/* ---- what the block gives back ---- */
+/* ---- what the block gives back ------------------------------------------------------------------------- */
 static Val fit_result(Elab *e, const ZlBlock *b, uint32_t i, Val v) {
   const ZlStmt *ret = b->body[b->nbody - 1];
   ZlSpan span = ret->ret.values[i]->span;
@@ -197,7 +198,7 @@ static Val fit_result(Elab *e, const ZlBlock *b, uint32_t i, Val v) {
   return val_stand_in(e, want);
 }
 
-/* ---- the call ---- */
+/* ---- the call ------------------------------------------------------------------------------------------ */
 static Frame *new_frame(Elab *e, const ZlBlock *b, ZlSpan call) {
   Frame *f = ZB_NEW(e->arena, Frame);
   f->caller = e->frame;
@@ -231,7 +232,8 @@ static void enter_region(Elab *e, Frame *f, ZlName label, const char *block) {
     if (first != ZB_NO_NAME) {
       ZlDiag *d = complain(e, ZL_Z0101, label.span, "label `%s` is used twice", label.s);
       zl_also(d, c->labels[first], "first used here");
-      path = zb_printf(e->arena, "%s%zu'", path, zl_errors(e->diags)); /* so that its parameters are not reported too */
+      /* So that its parameters are not reported too. */
+      path = zb_printf(e->arena, "%s%zu'", path, zl_errors(e->diags));
     } else {
       zb_names_add(e->arena, &c->label_names, key);
       ZB_PUSH(e->arena, c->labels, c->nlabels, label.span);
@@ -278,7 +280,7 @@ void call_block(Elab *e, const ZlExpr *x, const ZlBlock *b, Val *out) {
   e->frame = caller;
 }
 
-/* ---- a block that nobody calls ---- */
+/* ---- a block that nobody calls ------------------------------------------------------------------------- */
 static bool own_axis(Elab *e, ZlName name, int64_t size, uint16_t *axis) {
   const char *unique = name.s;
   if (e->g->naxes == ZG_MAX_GRAPH_AXES) {

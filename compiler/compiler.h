@@ -49,8 +49,9 @@ ZgGraph *zc_elaborate(ZbArena *a, ZlSources *s, ZlDiags *d, ZlProgram *p, const 
  * Needs and keeps: a graph that verifies, with or without its backward part. */
 void zc_simplify(ZgGraph *g);
 
-/* Appends the backward nodes of every segment. Needs: forward nodes only (nnodes == nforward) in every segment.
- * Fails (with what is missing in *err) only for an operation without a gradient on the way to a parameter. */
+/* Appends the backward nodes of every segment. Needs: forward nodes only (nnodes == nforward) in every
+ * segment. Fails (with what is missing in *err) only for an operation without a gradient on the way to a
+ * parameter. */
 bool zc_differentiate(ZgGraph *g, ZbErr *err);
 
 #endif

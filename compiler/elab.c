@@ -1,10 +1,11 @@
-/* Statements: instantiates a model from top to bottom. Every size but those of data axes is a number by then, so
- * there is nothing to infer but the types of results. Mistakes are reported and poison what depends on them. */
+/* Statements: instantiates a model from top to bottom. Every size but those of data axes is a number by then,
+ * so there is nothing to infer but the types of results. Mistakes are reported and poison what depends on
+ * them. */
 #include "compiler/elab.h"
 
 #include <string.h>
 
-/* ---- messages ---- */
+/* ---- messages ------------------------------------------------------------------------------------------ */
 static bool main_file(const Elab *e, ZlSpan s) { return s.file < 0 || s.file == e->prog->files[0]->id; }
 
 ZlDiag *complain(Elab *e, ZlCode code, ZlSpan span, const char *fmt, ...) {
@@ -23,7 +24,7 @@ ZlDiag *complain(Elab *e, ZlCode code, ZlSpan span, const char *fmt, ...) {
   return d;
 }
 
-/* ---- parameters ---- */
+/* ---- parameters ---------------------------------------------------------------------------------------- */
 /* A wrong initialiser or tag still leaves a well-typed parameter, so both only report. */
 static void init_of(Elab *e, const ZlStmt *s, ZgParam *p) {
   static const struct {
@@ -54,7 +55,8 @@ static void init_of(Elab *e, const ZlStmt *s, ZgParam *p) {
       p->num[k] = v.assumed ? 1 : v.v;
     }
     if (p->init == ZG_INIT_UNIFORM && p->num[0] > p->num[1]) {
-      ZlDiag *d = complain(e, ZL_Z0107, name.span, "`uniform` goes from low to high, found %g and %g", p->num[0], p->num[1]);
+      ZlDiag *d = complain(e, ZL_Z0107, name.span, "`uniform` goes from low to high, found %g and %g",
+                           p->num[0], p->num[1]);
       zl_help(d, "write `uniform(%g, %g)`", p->num[1], p->num[0]);
     }
     if (p->init != ZG_INIT_UNIFORM && p->num[0] < 0)
@@ -88,8 +90,8 @@ static bool param_type(Elab *e, const ZlParamDef *def, ZgParam *p) {
     int64_t size = e->g->axes[axis].size;
     if (!size) {
       ZlDiag *d = complain(e, ZL_Z0209, def->axes.at[i].span,
-                           "parameter `%s` cannot have the data axis `%s`: its size is not the model's", def->name.s,
-                           def->axes.at[i].s);
+                           "parameter `%s` cannot have the data axis `%s`: its size is not the model's",
+                           def->name.s, def->axes.at[i].s);
       zl_help(d, "give it an axis with a size, as in `axis pos = 1024`");
       return false;
     }
@@ -102,7 +104,8 @@ static bool param_type(Elab *e, const ZlParamDef *def, ZgParam *p) {
   return false;
 }
 
-/* The call that would need a label for the paths in the current frame to differ: the innermost one without. */
+/* The call that would need a label for the paths in the current frame to differ: the innermost one without.
+ * */
 static ZlSpan unlabelled_call(const Elab *e, const char **block) {
   const Frame *f = e->frame;
   while (f->labelled) f = f->caller;
@@ -178,7 +181,7 @@ static void warn_unused(Elab *e) {
                 e->g->params[i].path);
 }
 
-/* ---- names on the left ---- */
+/* ---- names on the left --------------------------------------------------------------------------------- */
 static void do_let(Elab *e, const ZlStmt *s) {
   uint32_t n = s->let.names.n;
   Val *v = ZB_NEWN(e->arena, Val, n);
@@ -186,7 +189,7 @@ static void do_let(Elab *e, const ZlStmt *s) {
   for (uint32_t i = 0; i < n; i++) name_bind(e, s->let.names.at[i], ok ? v[i] : (Val){.kind = VAL_POISON});
 }
 
-/* ---- repeat ---- */
+/* ---- repeat -------------------------------------------------------------------------------------------- */
 /* Marks in `rebound`, by number, which names of the frame the body binds again. */
 static void mark_rebound(Elab *e, ZlStmt *const *body, uint32_t n, bool *rebound) {
   for (uint32_t i = 0; i < n; i++) {
@@ -309,7 +312,8 @@ static void do_repeat(Elab *e, const ZlStmt *s) {
     count = 1; /* still look at the body */
   if (e->stopped || !elab_depth(e, s->span)) return;
   if (!e->in_repeat && e->g->nsegments + 2 > ZG_MAX_SEGMENTS) {
-    zl_help(complain(e, ZL_Z0111, s->span, "the model has more than %d repeats one after the other", ZG_MAX_SEGMENTS / 2 - 1),
+    zl_help(complain(e, ZL_Z0111, s->span, "the model has more than %d repeats one after the other",
+                     ZG_MAX_SEGMENTS / 2 - 1),
             "write what is alike as one `repeat`, or the statements without");
     e->stopped = true;
     return;
@@ -318,7 +322,7 @@ static void do_repeat(Elab *e, const ZlStmt *s) {
   else repeat_segment(e, s, count);
 }
 
-/* ---- the model's own statements ---- */
+/* ---- the model's own statements ------------------------------------------------------------------------ */
 static bool room_for_io(Elab *e, ZlSpan span) {
   if (e->g->ninputs + e->g->noutputs < ZG_MAX_IO) return true;
   zl_help(complain(e, ZL_Z0111, span, "the model has more than %d inputs and outputs", ZG_MAX_IO),
@@ -428,7 +432,7 @@ void elab_body(Elab *e, ZlStmt *const *body, uint32_t n, Val *out) {
   }
 }
 
-/* ---- how large a model may be ---- */
+/* ---- how large a model may be -------------------------------------------------------------------------- */
 static void too_large(Elab *e, ElabBudget what, uint32_t most, ZlSpan span) {
   static const char *const units[] = {"operations", "calls of blocks and iterations of inner repeats",
                                       "evaluations of statements and expressions"};
@@ -436,14 +440,16 @@ static void too_large(Elab *e, ElabBudget what, uint32_t most, ZlSpan span) {
   const Frame *f = e->frame;
   while (f->block && f->caller->block) f = f->caller;
   if (f->block && f->call.file >= 0) zl_also(d, f->call, "in this call of `%s`", f->block->name.s);
-  if (e->times > 1) zl_note(d, "the inner repeats here run %.0f times altogether: each iteration is written out", e->times);
+  if (e->times > 1)
+    zl_note(d, "the inner repeats here run %.0f times altogether: each iteration is written out", e->times);
   const ZlBlock *b = NULL; /* what is called most */
   for (uint32_t i = 0; i < e->ncalled; i++)
     if (!b || e->uses[e->called[i]->number].calls > e->uses[b->number].calls) b = e->called[i];
   uint32_t calls = b ? e->uses[b->number].calls : 0;
   if (calls > 1000) zl_note(d, "%u of the calls so far are of `%s`: each is written out", calls, b->name.s);
   if (e->times > 1) zl_help(d, "repeat less often, or make it the outermost `repeat`, which is stored once");
-  else if (calls > 1000) zl_help(d, "where a block calls another twice for the same, call it once and use the result again");
+  else if (calls > 1000)
+    zl_help(d, "where a block calls another twice for the same, call it once and use the result again");
   else zl_help(d, "put what is alike into a `repeat`, which is stored once");
 }
 
@@ -469,11 +475,18 @@ bool elab_depth(Elab *e, ZlSpan span) {
   return false;
 }
 
-/* ---- all of it ---- */
+/* ---- all of it ----------------------------------------------------------------------------------------- */
 void elab_init(Elab *e, ZbArena *a, ZlSources *s, ZlDiags *d, const ZlProgram *p, const ZcOptions *opt,
                BlockUse *uses, const char *name) {
-  *e = (Elab){.arena = zb_arena_new(), .src = s, .diags = d, .prog = p, .opt = opt, .errors = zl_errors(d), .uses = uses,
-              .times = 1, .assumed = ZG_NONE};
+  *e = (Elab){.arena = zb_arena_new(),
+              .src = s,
+              .diags = d,
+              .prog = p,
+              .opt = opt,
+              .errors = zl_errors(d),
+              .uses = uses,
+              .times = 1,
+              .assumed = ZG_NONE};
   e->g = zg_graph_new(a ? a : e->arena, name);
   e->file = ZB_NEWN(e->arena, const char *, p->nfiles);
   e->frame = ZB_NEW(e->arena, Frame);
@@ -503,7 +516,8 @@ void elab_model(Elab *e, const ZlModel *m) {
   if (zl_errors(e->diags) == e->errors) finish_loss(e);
   if (zl_errors(e->diags) != e->errors) return;
   if (zg_param_count(e->g) > ZG_MAX_ELEMENTS) {
-    complain(e, ZL_Z0111, m->span, "the parameters of model %s have more than 2^48 elements together", m->name.s);
+    complain(e, ZL_Z0111, m->span, "the parameters of model %s have more than 2^48 elements together",
+             m->name.s);
     return;
   }
   warn_unused(e);

@@ -1,13 +1,13 @@
-/* Private to elaboration (num.c static.c place.c expr.c call.c builtin.c elab.c sep.c check.c): what is known while a
- * model is instantiated. Elaboration walks the tree once per instance, in the order of the text, and appends
- * nodes to the segment it is in; so a value is a place (segment, number) and a type. */
+/* Private to elaboration (num.c static.c place.c expr.c call.c builtin.c elab.c sep.c check.c): what is known
+ * while a model is instantiated. Elaboration walks the tree once per instance, in the order of the text, and
+ * appends nodes to the segment it is in; so a value is a place (segment, number) and a type. */
 #ifndef ZUG_COMPILER_ELAB_H
 #define ZUG_COMPILER_ELAB_H
 
 #include "compiler/compiler.h"
 #include "lang/ast.h"
 
-/* ---- num.c: static numbers -------------------------------------------------------------------------- */
+/* ---- num.c: static numbers ----------------------------------------------------------------------------- */
 typedef struct {
   bool exact; /* n/d in lowest terms, d > 0; else only v */
   int64_t n, d;
@@ -30,7 +30,7 @@ uint32_t num_function_names(const char *out[NUM_MAX_FUNCTIONS]);
 bool num_call(const char *name, const Num *arg, Num *out); /* false: no value there */
 const char *num_text(ZbArena *a, Num v);
 
-/* ---- values and names --------------------------------------------------------------------------------- */
+/* ---- values and names ---------------------------------------------------------------------------------- */
 typedef enum {
   VAL_POISON, /* reported already: whatever uses it says nothing */
   VAL_NUM,    /* a static number: takes the element type of what it meets */
@@ -68,13 +68,13 @@ struct Frame {
   bool labelled; /* with `as` */
   uint32_t region;
   const char *path; /* prefix of parameter paths: "", "layer.*.attn." */
-  Bind *binds; /* names in scope, an earlier one hidden by none: binding again replaces it */
+  Bind *binds;      /* names in scope, an earlier one hidden by none: binding again replaces it */
   uint32_t nbinds, room;
   ZbNames names; /* of binds, by number */
   AxisBind *axes;
   uint32_t naxes;
   ZbNames axis_names; /* of axes, by number */
-  bool has_row; /* what `..` stands for is known */
+  bool has_row;       /* what `..` stands for is known */
   uint16_t row[ZG_MAX_AXES];
   int nrow;
   ZlSpan *labels; /* where each was used first */
@@ -82,8 +82,8 @@ struct Frame {
   ZbNames label_names; /* "REGION LABEL": a repeat's iterations are scopes of their own */
 };
 
-/* A value of one segment made available in a later one. Imports are found by where the value came from and where it is
- * wanted, and by what it has become. */
+/* A value of one segment made available in a later one. Imports are found by where the value came from and
+ * where it is wanted, and by what it has become. */
 typedef struct {
   uint32_t seg, id, to, local;
   uint32_t next[2]; /* of the same hash, in either table */
@@ -94,8 +94,8 @@ typedef struct {
   uint32_t calls; /* by this one */
 } BlockUse;
 
-/* What one model may come to, once its blocks and inner repeats are written out. A model of thousands of layers, all of them
- * written out, stays below; what reaches a limit is stopped there and then. */
+/* What one model may come to, once its blocks and inner repeats are written out. A model of thousands of
+ * layers, all of them written out, stays below; what reaches a limit is stopped there and then. */
 typedef enum {
   ELAB_NODES, /* operations */
   ELAB_CALLS, /* calls of blocks and iterations of inner repeats */
@@ -118,36 +118,38 @@ typedef struct {
   const ZlModel *model; /* NULL: a block by itself (zc --check) */
   ZgGraph *g;
   Frame *frame;
-  uint32_t assumed; /* axes from here on have a size that is only assumed: they are those of a block that nobody calls */
+  /* Axes from here on have a size that is only assumed: they are those of a block that nobody calls. */
+  uint32_t assumed;
   uint32_t seg;   /* where nodes go */
   bool in_repeat; /* the current segment is a repeat: deeper repeats are unrolled */
   Import *imports;
   uint32_t nimports;
   uint32_t *import_head[2], import_size; /* hash tables: by (seg, id, to), by (to, local) */
-  ZlSpan *loc_span; /* the spans behind g->locs */
+  ZlSpan *loc_span;                      /* the spans behind g->locs */
   uint32_t nloc_span;
   ZlSpan *param_span; /* by parameter number: its name where it is declared, */
   ZlSpan *param_call; /* and the call that would need a label to make its path another */
   bool *param_used;
   ZbNames param_paths;
   uint32_t nrandom;
-  BlockUse *uses; /* by number of a block */
+  BlockUse *uses;         /* by number of a block */
   const ZlBlock **called; /* those with calls, each once */
   uint32_t ncalled;
   const char **file; /* by number of a source file: what places in the graph call it */
   uint32_t spent[ELAB_BUDGETS];
   double times;  /* the inner repeats here: how often they run their bodies altogether */
   bool stopped;  /* a budget is spent, which was reported: nothing more is instantiated */
-  size_t errors;  /* reported before this began */
-  Val num, den;   /* of the loss */
+  size_t errors; /* reported before this began */
+  Val num, den;  /* of the loss */
   ZlSpan num_span, den_span;
 } Elab;
 
-/* ---- elab.c ----------------------------------------------------------------------------------------------- */
+/* ---- elab.c -------------------------------------------------------------------------------------------- */
 /* Reports a mistake; inside a library block also says who called it. */
 ZlDiag *complain(Elab *e, ZlCode code, ZlSpan span, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* `uses` has an entry for each block of the program; the graph is made in `a` (NULL: it is gone with elab_end). */
+/* `uses` has an entry for each block of the program; the graph is made in `a` (NULL: it is gone with
+ * elab_end). */
 void elab_init(Elab *e, ZbArena *a, ZlSources *s, ZlDiags *d, const ZlProgram *p, const ZcOptions *opt,
                BlockUse *uses, const char *name);
 void elab_end(Elab *e);
@@ -159,7 +161,7 @@ void elab_model(Elab *e, const ZlModel *m);
 /* The statements of a body in the current frame; a return's values go to out[0..nout). */
 void elab_body(Elab *e, ZlStmt *const *body, uint32_t n, Val *out);
 
-/* ---- static.c ------------------------------------------------------------------------------------------------- */
+/* ---- static.c ------------------------------------------------------------------------------------------ */
 bool static_eval(Elab *e, const ZlExpr *x, Num *out);
 /* a op b, both static; false and a report when there is no value. */
 bool static_binary(Elab *e, const ZlExpr *x, Num a, Num b, Num *out);
@@ -173,9 +175,9 @@ bool static_assumed(Num *v);
 bool static_fits(Elab *e, ZlSpan span, Num v);
 void static_bind_model(Elab *e, const ZlModel *m); /* statics with overrides, then axes */
 
-/* ---- place.c ------------------------------------------------------------------------------------------------------ */
-/* Appends a node to the current segment, operands brought there first. What does not type is reported and gives
- * poison, as does a poisoned operand. Result i > 0: val_result. */
+/* ---- place.c ------------------------------------------------------------------------------------------- */
+/* Appends a node to the current segment, operands brought there first. What does not type is reported and
+ * gives poison, as does a poisoned operand. Result i > 0: val_result. */
 Val place_node(Elab *e, ZlSpan span, ZgNode n, const Val *in, const ZgType *hint);
 Val val_result(Elab *e, Val first, int i);
 /* The value as a tensor: numbers become fills of element type `elem`. */
@@ -196,7 +198,7 @@ bool place_remake(Elab *e, Val v, Val *out, ZlSpan *culprit);
 void place_settle(Elab *e);
 ZlSpan place_span(const Elab *e, uint32_t loc);
 
-/* ---- expr.c --------------------------------------------------------------------------------------------------------- */
+/* ---- expr.c -------------------------------------------------------------------------------------------- */
 Val expr_eval(Elab *e, const ZlExpr *x);
 /* As expr_eval for an expression that must give `want` values (a block call for more than one). */
 bool expr_eval_many(Elab *e, const ZlExpr *x, Val *out, uint32_t want);
@@ -214,7 +216,7 @@ const char *axes_text(Elab *e, const ZgType *t);
 const char *type_text(Elab *e, const ZgType *t);
 bool is_float(const ZgType *t);
 
-/* ---- call.c, builtin.c ------------------------------------------------------------------------------------------------ */
+/* ---- call.c, builtin.c --------------------------------------------------------------------------------- */
 void call_block(Elab *e, const ZlExpr *x, const ZlBlock *b, Val *out);
 /* Instantiates a block that nobody calls, with axes of its own. */
 void call_block_alone(Elab *e, const ZlBlock *b);
@@ -225,7 +227,7 @@ Val builtin_call(Elab *e, const ZlExpr *x);
 Val builtin_binary(Elab *e, const ZlExpr *x, ZgOp op, Val a, Val b, ZlSpan sa, ZlSpan sb);
 Val builtin_sum(Elab *e, ZlSpan span, Val v, const uint16_t *ax, int nax);
 
-/* ---- sep.c --------------------------------------------------------------------------------------------------------------- */
+/* ---- sep.c --------------------------------------------------------------------------------------------- */
 /* Reports what makes the loss inseparable over `batch`. */
 void sep_check(Elab *e, uint16_t batch);
 

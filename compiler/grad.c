@@ -1,14 +1,15 @@
-/* Reverse mode on whole tensors: appends to each segment the nodes that turn cotangents of what leaves it into
- * cotangents of what enters it, and into gradients of its parameters. The derivative of each operation is in
- * grad_rules.c; here is which values need one.
+/* Reverse mode on whole tensors: appends to each segment the nodes that turn cotangents of what leaves it
+ * into cotangents of what enters it, and into gradients of its parameters. The derivative of each operation
+ * is in grad_rules.c; here is which values need one.
  *
  * Needs: forward nodes only. Provides: a graph with backward nodes, which refer to any forward value of their
- * segment (what to save and what to recompute is the planner's business), and carry the region and place of the
- * forward node they stem from. Sharding comes later: these are ordinary operations on whole tensors.
+ * segment (what to save and what to recompute is the planner's business), and carry the region and place of
+ * the forward node they stem from. Sharding comes later: these are ordinary operations on whole tensors.
  *
- * A value's cotangent is built if the value is *varied* (depends on a parameter) and *useful* (the loss or an aux
- * term depends on it). Between segments the same holds for carried positions, as a fixed point around repeats.
- * The positions with cotangents are one set per boundary, and the same set before, inside and after a repeat:
+ * A value's cotangent is built if the value is *varied* (depends on a parameter) and *useful* (the loss or an
+ * aux term depends on it). Between segments the same holds for carried positions, as a fixed point around
+ * repeats. The positions with cotangents are one set per boundary, and the same set before, inside and after
+ * a repeat:
  * dcarry k and dcarry_in k have the same k as the carried value, other positions have neither. Where an
  * iteration has nothing to say about a position of that set, it passes back zeros. */
 #include "compiler/grad.h"
@@ -28,7 +29,7 @@ static bool is_float(const ZgType *t) {
   return t->elem == ZG_REAL || t->elem == ZG_F32 || t->elem == ZG_BF16 || t->elem == ZG_F16;
 }
 
-/* ---- which values depend on parameters, and on which the loss depends ---- */
+/* ---- which values depend on parameters, and on which the loss depends ---------------------------------- */
 static void find_varied(const ZgSegment *s, Facts *f) {
   for (uint32_t i = 0; i < s->nforward; i++) {
     const ZgNode *n = &s->nodes[i];
@@ -112,7 +113,7 @@ static void find_active(const ZgGraph *g, Facts *facts) {
   }
 }
 
-/* ---- nodes and cotangents ---- */
+/* ---- nodes and cotangents ------------------------------------------------------------------------------ */
 uint32_t zc_grad_node(ZcGrad *b, ZgNode n, int nin, const uint32_t *in, const ZgType *hint) {
   n.nin = (uint8_t)nin;
   for (int i = 0; i < nin; i++) n.in[i] = in[i];
@@ -150,7 +151,7 @@ void zc_grad_give(ZcGrad *b, uint32_t of, uint32_t v) {
   b->cot[of] = v;
 }
 
-/* ---- one segment ---- */
+/* ---- one segment --------------------------------------------------------------------------------------- */
 typedef struct {
   ZcGrad b;
   const Facts *f;
@@ -171,7 +172,8 @@ static uint32_t seed(Pass *p, int kind) {
 }
 
 /* A value whose uses are all differentiated: if it came from outside, its cotangent can go there. As early as
- * that, rather than when its own node is reached, because parameters may be listed at the top of a segment. */
+ * that, rather than when its own node is reached, because parameters may be listed at the top of a segment.
+ * */
 static void finish(Pass *p, uint32_t v) {
   ZcGrad *b = &p->b;
   ZgNode n = b->s->nodes[b->s->values[v].node];

@@ -1,5 +1,5 @@
-/* What grad.c (which values have cotangents, and the order of the backward nodes) and grad_rules.c (one rule per
- * operation) share. */
+/* What grad.c (which values have cotangents, and the order of the backward nodes) and grad_rules.c (one rule
+ * per operation) share. */
 #ifndef ZUG_COMPILER_GRAD_H
 #define ZUG_COMPILER_GRAD_H
 

@@ -1,9 +1,9 @@
-/* The derivative of each operation, as nodes. A rule sees the forward node and the cotangents of its results and
- * gives each float operand its share; zc_grad_give drops shares that nobody wants and fits the rest to the
- * operand's type, so that rules need not think about broadcasting.
+/* The derivative of each operation, as nodes. A rule sees the forward node and the cotangents of its results
+ * and gives each float operand its share; zc_grad_give drops shares that nobody wants and fits the rest to
+ * the operand's type, so that rules need not think about broadcasting.
  *
- * Where a derivative is not unique: `max` and `min` give ties to the second operand (so max(x, 0) has slope 0 at
- * 0, as relu has everywhere else); `peak` shares a tie equally. */
+ * Where a derivative is not unique: `max` and `min` give ties to the second operand (so max(x, 0) has slope 0
+ * at 0, as relu has everywhere else); `peak` shares a tie equally. */
 #include "compiler/grad.h"
 
 #include <math.h>
@@ -41,7 +41,7 @@ static bool no_derivative(Rule *r, const char *why) {
                  zg_op_info[r->n->op].text, why);
 }
 
-/* ---- elementwise ---- */
+/* ---- elementwise --------------------------------------------------------------------------------------- */
 static void unary(Rule *r) {
   uint32_t x = r->n->in[0], y = r->y, g = r->g;
   switch (r->n->op) {
@@ -96,8 +96,8 @@ static uint32_t unless_0(Rule *r, uint32_t x, uint32_t v) {
   return node3(r, ZG_OP_SELECT, is, number(r, 0, v), v);
 }
 
-/* y = a^b: da = g b a^(b - 1), db = g y log(a). Where b or y is 0 so is the product's limit, and its other factor may be
- * infinite. */
+/* y = a^b: da = g b a^(b - 1), db = g y log(a). Where b or y is 0 so is the product's limit, and its other
+ * factor may be infinite. */
 static void power(Rule *r) {
   uint32_t a = r->n->in[0], b = r->n->in[1];
   if (wanted(r, 0)) {
@@ -151,7 +151,7 @@ static void select_rule(Rule *r) {
   if (wanted(r, 2)) give(r, 2, where(r, r->n->in[0], false));
 }
 
-/* ---- moving ---- */
+/* ---- moving -------------------------------------------------------------------------------------------- */
 static void move(Rule *r) {
   const ZgNode *n = r->n;
   ZgNode back = {.op = n->op, .nax = 2, .ax = {n->ax[1], n->ax[0]}};
@@ -176,7 +176,7 @@ static void concat(Rule *r) {
   }
 }
 
-/* ---- reductions and products ---- */
+/* ---- reductions and products --------------------------------------------------------------------------- */
 static bool peak(Rule *r) {
   const ZgNode *n = r->n;
   if (n->opt[1]) return no_derivative(r, " over a padded axis");
@@ -189,8 +189,8 @@ static bool peak(Rule *r) {
   return true;
 }
 
-/* y = dot[C](a, b): the cotangent of a contracts what only b has; that of b what only a has. Batched axes stay
- * batched. With nothing to contract it is a product of elements. */
+/* y = dot[C](a, b): the cotangent of a contracts what only b has; that of b what only a has. Batched axes
+ * stay batched. With nothing to contract it is a product of elements. */
 static uint32_t dot_side(Rule *r, int want) {
   const ZgType *mine = type_of(r, r->n->in[want]), *other = type_of(r, r->n->in[!want]);
   ZgNode n = {.op = ZG_OP_DOT};
@@ -208,7 +208,7 @@ static void dot(Rule *r) {
     if (wanted(r, i)) give(r, i, dot_side(r, i));
 }
 
-/* ---- the ops with a kernel for their derivative ---- */
+/* ---- the ops with a kernel for their derivative -------------------------------------------------------- */
 static bool with_kernel(Rule *r) {
   const ZgNode *n = r->n;
   ZgNode d = *n; /* same axis arguments and attributes */

@@ -54,7 +54,7 @@ static void put(FILE *f, ZbText *t) {
   zb_text_free(t);
 }
 
-/* ---- options ---- */
+/* ---- options ------------------------------------------------------------------------------------------- */
 static int add_define(ZbArena *a, Options *o, const char *text) {
   const char *eq = strchr(text, '=');
   if (!eq || eq == text || !eq[1]) return usage("-D %s: write -D name=value", text);
@@ -114,7 +114,9 @@ static int read_options(ZbArena *a, int argc, char **argv, Options *o, bool *don
     case VERSION: printf("zc (zug) %s\n", PACKAGE_VERSION); return OK;
     case 'h':
     case HELP: fputs(help, stdout); return OK;
-    default: zb_option_failed(c, argv, names, &err); return usage("%s%s%s", err.text, *err.help ? "; " : "", err.help);
+    default:
+      zb_option_failed(c, argv, names, &err);
+      return usage("%s%s%s", err.text, *err.help ? "; " : "", err.help);
     }
   }
   o->compile.defines = o->defines;
@@ -130,11 +132,12 @@ static int check_options(int argc, char **argv, Options *o) {
   o->input = argv[optind];
   if (o->check && o->output) return usage("--check writes nothing, so -o has no meaning");
   if (!o->check && !o->output && !o->dump) return usage("nothing to do: give -o OUT.zsg, --check or -d PASS");
-  if (o->output && zb_same_file(o->output, o->input)) return usage("-o %s would overwrite the input %s", o->output, o->input);
+  if (o->output && zb_same_file(o->output, o->input))
+    return usage("-o %s would overwrite the input %s", o->output, o->input);
   return OK;
 }
 
-/* ---- output ---- */
+/* ---- output -------------------------------------------------------------------------------------------- */
 static int fail_with(const ZbErr *err) {
   fprintf(stderr, "zc: %s\n", err->text);
   if (*err->help) fprintf(stderr, "  = help: %s\n", err->help);
@@ -173,7 +176,7 @@ static void print_after(void *arg, const char *pass, const ZgGraph *g) {
   }
 }
 
-/* ---- the three things it does ---- */
+/* ---- the three things it does -------------------------------------------------------------------------- */
 static int dump_graph(ZbArena *a, const char *path) {
   ZbErr err;
   ZgGraph *g = zg_read_file(a, path, &err);
@@ -188,7 +191,8 @@ static int dump_graph(ZbArena *a, const char *path) {
 static bool leaves_sources(const ZlProgram *p, const char *output, ZbErr *err) {
   for (uint32_t i = 0; i < p->nfiles; i++)
     if (zb_same_file(output, p->files[i]->name))
-      return zb_fail(err, "give the stage graph a name of its own", "-o %s would overwrite %s, which the program uses", zb_show(output),
+      return zb_fail(err, "give the stage graph a name of its own",
+                     "-o %s would overwrite %s, which the program uses", zb_show(output),
                      zb_show(p->files[i]->name));
   return true;
 }

@@ -1,6 +1,6 @@
 /* Where values live: appending nodes, and bringing a value into a later segment. A model's segments alternate
- * straight and repeat. A value of an earlier segment is either made again where it is used (parameters, inputs,
- * constants) or carried through every boundary in between:
+ * straight and repeat. A value of an earlier segment is either made again where it is used (parameters,
+ * inputs, constants) or carried through every boundary in between:
  *
  *   0 straight   x = ...; m = ...       carry_out 0 x, carry_out 1 m
  *   1 repeat     x' = carry 0           the body rebinds x: carry_out 0 is its last value
@@ -18,12 +18,13 @@ static ZgNode *maker(Elab *e, uint32_t seg, uint32_t id) {
   return &s->nodes[s->values[id].node];
 }
 
-/* ---- places in the text ---- */
+/* ---- places in the text -------------------------------------------------------------------------------- */
 /* A graph names files without their folders: the same source gives the same graph wherever it lies. */
 static const char *file_name(Elab *e, int32_t file) {
   const char *path = zl_source_name(e->src, file), *slash = strrchr(path, '/');
   const char **name = &e->file[file];
-  if (!*name) *name = zb_strdup(e->arena, zb_show(slash ? slash + 1 : path)); /* clean, and not too long for a graph */
+  /* Clean, and not too long for a graph. */
+  if (!*name) *name = zb_strdup(e->arena, zb_show(slash ? slash + 1 : path));
   return *name;
 }
 
@@ -45,7 +46,7 @@ static uint32_t loc_of(Elab *e, ZlSpan span) {
 
 ZlSpan place_span(const Elab *e, uint32_t loc) { return loc < e->nloc_span ? e->loc_span[loc] : ZL_NOWHERE; }
 
-/* ---- carrying ---- */
+/* ---- carrying ------------------------------------------------------------------------------------------ */
 /* A node counts even where a report is due: what it is to be an operand of is not made any more. */
 static uint32_t add(Elab *e, uint32_t seg, ZgNode n, const ZgType *hint) {
   elab_spend(e, ELAB_NODES, 1, place_span(e, n.loc));
@@ -77,8 +78,8 @@ static void push_out(Elab *e, uint32_t seg, ZgType t) {
   ZB_PUSH(e->g->arena, s->carry_out, s->ncarry_out, t);
 }
 
-/* A new position on the way from straight segment `to` - 1 into `to`, fed by value `id` of the former. A repeat
- * carries out what it carries in, so there the position exists behind it too. */
+/* A new position on the way from straight segment `to` - 1 into `to`, fed by value `id` of the former. A
+ * repeat carries out what it carries in, so there the position exists behind it too. */
 static uint32_t new_slot(Elab *e, uint32_t to, uint32_t id) {
   ZgType t = segment(e, to - 1)->values[id].type;
   uint32_t slot = segment(e, to)->ncarry_in;
@@ -99,7 +100,7 @@ static uint32_t new_slot(Elab *e, uint32_t to, uint32_t id) {
   return slot;
 }
 
-/* ---- imports ---- */
+/* ---- imports ------------------------------------------------------------------------------------------- */
 enum { BY_ORIGIN, BY_LOCAL };
 
 static uint32_t *import_bucket(const Elab *e, int table, const Import *m) {
@@ -181,10 +182,10 @@ static uint32_t bring(Elab *e, uint32_t seg, uint32_t id, uint32_t to) {
   return local;
 }
 
-/* ---- nodes ---- */
+/* ---- nodes --------------------------------------------------------------------------------------------- */
 static Val poison(void) { return (Val){.kind = VAL_POISON}; }
 
-/* ---- sizes that are only assumed ---- */
+/* ---- sizes that are only assumed ----------------------------------------------------------------------- */
 /* Of concat: the joined axis, or if that is known some operand's. */
 static void fit_joined(Elab *e, const ZgNode *n) {
   ZgAxis *axes = e->g->axes;
@@ -207,8 +208,8 @@ static void fit_joined(Elab *e, const ZgNode *n) {
   }
 }
 
-/* Gives the axes of a node whose sizes are only assumed such sizes that the node fits, if there are any: in a block that
- * nobody calls, a mistake is what is wrong whatever their sizes. `before`: what they were. */
+/* Gives the axes of a node whose sizes are only assumed such sizes that the node fits, if there are any: in a
+ * block that nobody calls, a mistake is what is wrong whatever their sizes. `before`: what they were. */
 static void assume_sizes(Elab *e, ZgNode *n, int64_t before[ZG_MAX_AXARG]) {
   ZgAxis *axes = e->g->axes;
   for (int i = 0; i < n->nax; i++) before[i] = axes[n->ax[i]].size;
@@ -295,7 +296,7 @@ Val val_stand_in(Elab *e, ZgType t) {
   return (Val){.kind = VAL_TENSOR, .type = t, .seg = e->seg, .id = add(e, e->seg, n, &t)};
 }
 
-/* ---- repeats ---- */
+/* ---- repeats ------------------------------------------------------------------------------------------- */
 static void begin_segment(Elab *e, const char *label, uint32_t region, bool repeat, uint32_t trip) {
   zg_segment_add(e->g, label, region, repeat, trip);
   e->seg = e->g->nsegments - 1;
@@ -329,9 +330,9 @@ Val place_carried(Elab *e, ZlSpan span, uint32_t slot) {
       .kind = VAL_TENSOR, .type = t, .seg = e->seg, .id = add_carry(e, e->seg, slot, loc_of(e, span))};
 }
 
-/* ---- remaking: the loss denominator ---- */
-/* A value on the way; its operands are remade first. Values hang on each other in chains as long as the model, so these
- * wait in a list and not on the stack. */
+/* ---- remaking: the loss denominator -------------------------------------------------------------------- */
+/* A value on the way; its operands are remade first. Values hang on each other in chains as long as the
+ * model, so these wait in a list and not on the stack. */
 typedef struct {
   uint32_t seg, id;
   ZgNode n; /* with `done` operands remade */
@@ -359,7 +360,8 @@ static bool made_before(Elab *e, const Remake *v, uint32_t *out) {
   return true;
 }
 
-/* Of the last segment stays what is made of inputs; what is made of carried values, which are remade, is made anew too. */
+/* Of the last segment stays what is made of inputs; what is made of carried values, which are remade, is made
+ * anew too. */
 static uint32_t finish_remake(Elab *e, const Remake *v) {
   uint32_t out = v->id;
   bool anew = v->seg != e->seg;
@@ -399,7 +401,7 @@ bool place_remake(Elab *e, Val v, Val *out, ZlSpan *culprit) {
   return remake(e, v.seg, v.id, &out->id, culprit);
 }
 
-/* ---- order ---- */
+/* ---- order --------------------------------------------------------------------------------------------- */
 /* Before: 0. carries by position, 1. the rest as it stands, 2. carry_outs by position. */
 static int group(const ZgNode *n) { return n->op == ZG_OP_CARRY ? 0 : n->op == ZG_OP_CARRY_OUT ? 2 : 1; }
 

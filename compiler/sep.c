@@ -1,5 +1,5 @@
-/* Is the loss separable over `batch`? Then, and only then, a step may cut its samples into micro-batches of any
- * size and onto any ranks. Along `batch` every value on the way to the loss is
+/* Is the loss separable over `batch`? Then, and only then, a step may cut its samples into micro-batches of
+ * any size and onto any ranks. Along `batch` every value on the way to the loss is
  *
  *   constant    the same for all samples
  *   per sample  has the axis, and sample i of it depends on sample i of the inputs alone
@@ -7,9 +7,10 @@
  *   count       the number of samples of a micro-batch, times a constant
  *   mean        a sum divided by a count, used linearly from there on, or with a constant added
  *
- * or it mixes samples in another way. The loss must be a sum; what else it is is the mistake reported here, at the first
- * operation that mixes. An aux term is averaged over micro-batches, so a constant or a mean is the same however samples
- * are cut; others depend on how many a micro-batch has, and are warned of. What reaches neither (outputs) is free. */
+ * or it mixes samples in another way. The loss must be a sum; what else it is is the mistake reported here,
+ * at the first operation that mixes. An aux term is averaged over micro-batches, so a constant or a mean is
+ * the same however samples are cut; others depend on how many a micro-batch has, and are warned of. What
+ * reaches neither (outputs) is free. */
 #include "compiler/elab.h"
 
 #include <string.h>

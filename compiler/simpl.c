@@ -1,15 +1,16 @@
-/* Makes a graph smaller without changing what it computes: folds constants, removes operations that do nothing,
- * shares equal nodes, drops nodes and carried positions that reach no sink.
+/* Makes a graph smaller without changing what it computes: folds constants, removes operations that do
+ * nothing, shares equal nodes, drops nodes and carried positions that reach no sink.
  *
- * Needs and keeps a graph that verifies; every node keeps its region and place (a shared node those of the first).
- * Only exact rewrites: x*1, x+0 and the like, never a reassociation, so that a loss curve does not depend on what
- * was recognised here. No rewrite takes an axis away from a node that can be split along it. */
+ * Needs and keeps a graph that verifies; every node keeps its region and place (a shared node those of the
+ * first). Only exact rewrites: x*1, x+0 and the like, never a reassociation, so that a loss curve does not
+ * depend on what was recognised here. No rewrite takes an axis away from a node that can be split along it.
+ * */
 #include "compiler/compiler.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- folding and sharing: one walk over a segment, which is built anew ---- */
+/* ---- folding and sharing: one walk over a segment, which is built anew --------------------------------- */
 typedef struct {
   ZgGraph *g;
   const ZgSegment *old;
@@ -86,8 +87,8 @@ static uint32_t identity(const Fold *f, const ZgNode *n, const ZgType *t) {
   return keep != ZG_NONE && zg_type_eq(type_of(f, keep), t) ? keep : ZG_NONE;
 }
 
-/* Elementwise operations broadcast by themselves: an operand need not be repeated along axes that another operand
- * has. */
+/* Elementwise operations broadcast by themselves: an operand need not be repeated along axes that another
+ * operand has. */
 static void skip_broadcasts(const Fold *f, ZgNode *n, const ZgType *t) {
   if (zg_op_info[n->op].kind != ZG_EW || n->nin < 2) return;
   for (int i = 0; i < n->nin; i++) {
@@ -133,7 +134,8 @@ static uint32_t hash_of(const Key *k) {
   return (uint32_t)h;
 }
 
-/* The place in the table of a node equal to `n` with a first result of type `t`, or the empty place for it. */
+/* The place in the table of a node equal to `n` with a first result of type `t`, or the empty place for it.
+ * */
 static uint32_t *find_equal(Fold *f, const ZgNode *n, const ZgType *t) {
   Key k = key_of(n);
   for (uint32_t i = hash_of(&k);; i++) {
@@ -192,7 +194,7 @@ static void fold_segment(ZgGraph *g, ZgSegment *s, ZbArena *tmp) {
   *s = fresh;
 }
 
-/* ---- dropping: what reaches no sink, over all segments ---- */
+/* ---- dropping: what reaches no sink, over all segments ------------------------------------------------- */
 typedef struct {
   bool *node;         /* by node: reaches a sink that stays */
   bool *value;        /* by value: used by such a node */
@@ -269,7 +271,8 @@ static void drop_from_segment(ZgGraph *g, const Live *live, uint32_t si, ZbArena
   const bool *need_in = si ? live[si - 1].need : NULL;
   if (si) fresh.ncarry_in = keep_positions(g->arena, s->carry_in, s->ncarry_in, need_in, &fresh.carry_in);
   fresh.ncarry_out = keep_positions(g->arena, s->carry_out, s->ncarry_out, l->need, &fresh.carry_out);
-  const int64_t *now_in = positions_now(tmp, need_in, s->ncarry_in), *now_out = positions_now(tmp, l->need, s->ncarry_out);
+  const int64_t *now_in = positions_now(tmp, need_in, s->ncarry_in),
+                *now_out = positions_now(tmp, l->need, s->ncarry_out);
   uint32_t *map = ZB_NEWN(tmp, uint32_t, s->nvalues + 1);
   for (uint32_t i = 0; i < s->nnodes; i++) {
     fresh.backward = i >= s->nforward;

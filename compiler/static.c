@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- showing where a number comes from ---- */
+/* ---- showing where a number comes from ----------------------------------------------------------------- */
 static bool is_product(const ZlExpr *x) { return strchr("*/", x->bin.op) != NULL; }
 
 /* Does operand o of x need parentheses: is it a weaker operator, or as strong and on the right? */
@@ -104,7 +104,7 @@ static void note_values(Elab *e, ZlDiag *d, const ZlExpr *x) {
   }
 }
 
-/* ---- evaluation ---- */
+/* ---- evaluation ---------------------------------------------------------------------------------------- */
 static const char *nearest_static(Elab *e, const char *name) {
   if (zl_full(e->diags)) return NULL;
   const char **names = NULL;
@@ -123,7 +123,8 @@ Num static_size(const Elab *e, uint16_t axis) {
 
 bool static_fits(Elab *e, ZlSpan span, Num v) {
   if (fabs(v.v) <= 3.4028234663852886e38 || v.assumed) return true;
-  ZlDiag *d = complain(e, ZL_Z0107, span, "%s is beyond the numbers of f32, which end at 3.4e38", num_text(e->arena, v));
+  ZlDiag *d = complain(e, ZL_Z0107, span, "%s is beyond the numbers of f32, which end at 3.4e38",
+                       num_text(e->arena, v));
   zl_help(d, "write a smaller one; for a mask -1e30 is as good as minus infinity");
   return false;
 }
@@ -140,8 +141,8 @@ static bool eval_size(Elab *e, ZlName axis, Num *out) {
   if (!axis_resolve(e, axis, &a)) return false;
   *out = static_size(e, a);
   if (e->g->axes[a].size) return true;
-  ZlDiag *d = complain(e, ZL_Z0209, axis.span, "axis `%s` gets its size from the recipe, so it is not known here",
-                       axis.s);
+  ZlDiag *d = complain(e, ZL_Z0209, axis.span,
+                       "axis `%s` gets its size from the recipe, so it is not known here", axis.s);
   zl_help(d, "write a static number in its place");
   return false;
 }
@@ -246,7 +247,7 @@ bool static_int(Elab *e, const ZlExpr *x, int64_t least, int64_t most, const cha
   return false;
 }
 
-/* ---- the model's statics and axes ---- */
+/* ---- the model's statics and axes ---------------------------------------------------------------------- */
 static bool parse_number(const char *s, Num *out) {
   char *end;
   if (!isdigit((unsigned char)*s) && *s != '-' && *s != '.') return false;

@@ -15,8 +15,8 @@
   X(7, TYPE, 20, 1 << 20)                                                                                    \
   X(8, PARM, 48, 1 << 20)                                                                                    \
   X(9, REGN, 16, 1 << 20)                                                                                    \
-  X(10, INOU, 16, ZG_MAX_IO)                                                                                   \
-  X(11, SEGM, 32, ZG_MAX_SEGMENTS)                                                                                   \
+  X(10, INOU, 16, ZG_MAX_IO)                                                                                 \
+  X(11, SEGM, 32, ZG_MAX_SEGMENTS)                                                                           \
   X(12, CARR, 4, 1 << 20)                                                                                    \
   X(13, NODE, 16, 1 << 20)                                                                                   \
   X(14, OPND, 4, 1 << 23)                                                                                    \

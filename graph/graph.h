@@ -15,17 +15,17 @@
 #include "base/base.h"
 #include "graph/ops.h"
 
-#define ZG_MAX_AXES 8      /* axes of one tensor */
-#define ZG_MAX_IN 8        /* operands of one node */
-#define ZG_MAX_OUT 4       /* results of one node */
-#define ZG_MAX_AXARG 9     /* axis arguments of one node */
+#define ZG_MAX_AXES 8          /* axes of one tensor */
+#define ZG_MAX_IN 8            /* operands of one node */
+#define ZG_MAX_OUT 4           /* results of one node */
+#define ZG_MAX_AXARG 9         /* axis arguments of one node */
 #define ZG_MAX_GRAPH_AXES 1024 /* axes of one graph */
-#define ZG_MAX_TRIP 4096   /* iterations of a repeat */
-#define ZG_MAX_DEPTH 64    /* regions within regions */
+#define ZG_MAX_TRIP 4096       /* iterations of a repeat */
+#define ZG_MAX_DEPTH 64        /* regions within regions */
 #define ZG_MAX_SEGMENTS 4096
-#define ZG_MAX_IO 4096     /* inputs and outputs of a graph */
+#define ZG_MAX_IO 4096               /* inputs and outputs of a graph */
 #define ZG_MAX_ELEMENTS (1ull << 48) /* of a tensor, and of all parameters */
-#define ZG_NONE UINT32_MAX /* no value, no region, ... */
+#define ZG_NONE UINT32_MAX           /* no value, no region, ... */
 
 /* Element types. REAL is "the recipe's compute type". INDEX(axis) is an i32 that selects along an axis;
  * BOOL is stored as f32 0 or 1. */
@@ -33,10 +33,10 @@ typedef enum { ZG_REAL, ZG_F32, ZG_BF16, ZG_F16, ZG_I32, ZG_BOOL, ZG_INDEX, ZG_E
 extern const char *const zg_elem_name[ZG_ELEMS];
 
 typedef struct {
-  uint8_t elem;                 /* ZgElem */
+  uint8_t elem; /* ZgElem */
   uint8_t naxes;
-  uint16_t of;                  /* the axis an INDEX selects along; else 0 */
-  uint16_t axis[ZG_MAX_AXES];   /* ascending axis numbers: a set */
+  uint16_t of;                /* the axis an INDEX selects along; else 0 */
+  uint16_t axis[ZG_MAX_AXES]; /* ascending axis numbers: a set */
 } ZgType;
 
 /* An axis. size 0: a data axis, bound by the recipe. Numbered in order of declaration, which is also
@@ -55,9 +55,9 @@ typedef struct {
   uint8_t order[ZG_MAX_AXES]; /* order[i] = position in type.axis of the i-th declared axis */
   uint8_t init;               /* ZgInit */
   double num[2];
-  uint32_t tags;              /* bit i: carries tag i of the graph */
-  uint32_t segment;           /* per-iteration parameters: the repeat they belong to; others: ZG_NONE */
-  uint32_t loc;               /* where it was declared */
+  uint32_t tags;    /* bit i: carries tag i of the graph */
+  uint32_t segment; /* per-iteration parameters: the repeat they belong to; others: ZG_NONE */
+  uint32_t loc;     /* where it was declared */
 } ZgParam;
 
 /* A labelled part of the model: the model itself, a block call, a repeat. What `recompute Layer.attn` and
@@ -96,11 +96,11 @@ typedef struct {
   uint32_t region;   /* the repeat's region, or 0 */
   uint32_t trip;     /* iterations; 1 for straight parts */
   bool repeat;
-  uint32_t ncarry_in, ncarry_out;  /* a repeat carries out what it carries in, type by type */
+  uint32_t ncarry_in, ncarry_out; /* a repeat carries out what it carries in, type by type */
   ZgType *carry_in, *carry_out;
-  ZgNode *nodes;     /* forward [0, nforward), then backward */
+  ZgNode *nodes; /* forward [0, nforward), then backward */
   uint32_t nnodes, nforward;
-  bool backward;     /* zg_node_add appends backward nodes (set by zc_differentiate) */
+  bool backward; /* zg_node_add appends backward nodes (set by zc_differentiate) */
   ZgValue *values;
   uint32_t nvalues;
 } ZgSegment;
@@ -111,6 +111,7 @@ typedef struct {
   uint32_t loc;
 } ZgIo;
 
+/* clang-format off */
 typedef struct ZgGraph {
   ZbArena *arena; /* everything below lives here */
   const char *model;
@@ -124,8 +125,9 @@ typedef struct ZgGraph {
   ZgLoc *locs;         uint32_t nlocs; /* loc 0 is "nowhere" */
   uint64_t hash[2];    /* of the file's contents: the same graph on all ranks */
 } ZgGraph;
+/* clang-format on */
 
-/* ---- build.c: all of it lives in g->arena ---------------------------------------------------------- */
+/* ---- build.c: all of it lives in g->arena -------------------------------------------------------------- */
 ZgGraph *zg_graph_new(ZbArena *arena, const char *model);
 uint32_t zg_axis_add(ZgGraph *g, const char *name, int64_t size);
 uint32_t zg_axis_find(const ZgGraph *g, const char *name); /* ZG_NONE if there is none */
@@ -135,18 +137,18 @@ uint32_t zg_tag_add(ZgGraph *g, const char *tag); /* finds or adds; ZG_NONE when
 uint32_t zg_loc_add(ZgGraph *g, const char *file, uint32_t line, uint32_t col); /* finds or adds */
 /* The pointer holds until the next segment is added. */
 ZgSegment *zg_segment_add(ZgGraph *g, const char *label, uint32_t region, bool repeat, uint32_t trip);
-/* Appends a node (forward, while s->backward is not set) whose op, operands, axis arguments and attributes are set in `n`; infers the result types,
- * makes the result values and returns the first one. Types that cannot be inferred (sources, cast,
- * broadcast, random, slice to a fresh axis, lookup_grad: see zg_infer) are given by `hint`, else NULL.
- * A type error here is a bug of the caller, who checks with zg_infer first. */
+/* Appends a node (forward, while s->backward is not set) whose op, operands, axis arguments and attributes
+ * are set in `n`; infers the result types, makes the result values and returns the first one. Types that
+ * cannot be inferred (sources, cast, broadcast, random, slice to a fresh axis, lookup_grad: see zg_infer) are
+ * given by `hint`, else NULL. A type error here is a bug of the caller, who checks with zg_infer first. */
 uint32_t zg_node_add(ZgGraph *g, ZgSegment *s, ZgNode n, const ZgType *hint);
 
-/* ---- types: sets of axes ------------------------------------------------------------------------------ */
+/* ---- types: sets of axes ------------------------------------------------------------------------------- */
 ZgType zg_type(ZgElem elem, const uint16_t *axes, int n); /* sorts */
 bool zg_type_has(const ZgType *t, uint16_t axis);
 bool zg_type_eq(const ZgType *a, const ZgType *b);
-bool zg_type_contains(const ZgType *a, const ZgType *b);  /* axes(b) is a subset of axes(a) */
-ZgType zg_type_union(const ZgType *a, const ZgType *b);   /* elem of a; naxes > ZG_MAX_AXES marks overflow */
+bool zg_type_contains(const ZgType *a, const ZgType *b); /* axes(b) is a subset of axes(a) */
+ZgType zg_type_union(const ZgType *a, const ZgType *b);  /* elem of a; naxes > ZG_MAX_AXES marks overflow */
 /* How many elements, along the axes whose size the model gives; false beyond ZG_MAX_ELEMENTS. */
 bool zg_elements(const ZgGraph *g, const ZgType *t, uint64_t *out);
 ZgType zg_type_minus(const ZgType *a, const uint16_t *axes, int n);
@@ -154,10 +156,11 @@ ZgType zg_type_minus(const ZgType *a, const uint16_t *axes, int n);
 const char *zg_type_text(const ZgGraph *g, ZbArena *a, const ZgType *t);
 void zg_type_put(const ZgGraph *g, ZbText *out, const ZgType *t); /* the same, appended to `out` */
 
-/* ---- infer.c ------------------------------------------------------------------------------------------------ */
+/* ---- infer.c ------------------------------------------------------------------------------------------- */
 /* Result types of node `n` whose operands have types in[0..n->nin); `hint` as for zg_node_add. False with a
  * reason in *err (in axis names) when they do not fit. The one type rule of compiler and loader. */
-bool zg_infer(const ZgGraph *g, const ZgNode *n, const ZgType *in, const ZgType *hint, ZgType *out, ZbErr *err);
+bool zg_infer(const ZgGraph *g, const ZgNode *n, const ZgType *in, const ZgType *hint, ZgType *out,
+              ZbErr *err);
 /* How an op treats an axis of its iteration space (the axes of its operands and results):
  *   ABSENT  not in it      PIN  must be whole on each rank
  *   PAR     some result has it. Results that have it are split with it; results that lack it (dk, dv of
@@ -167,7 +170,7 @@ bool zg_infer(const ZgGraph *g, const ZgNode *n, const ZgType *in, const ZgType 
 typedef enum { ZG_AXIS_ABSENT, ZG_AXIS_PAR, ZG_AXIS_SUM, ZG_AXIS_MAX, ZG_AXIS_PIN } ZgAxisClass;
 ZgAxisClass zg_axis_class(const ZgNode *n, const ZgType *in, const ZgType *out, uint16_t axis);
 
-/* ---- verify.c, print.c --------------------------------------------------------------------------------------- */
+/* ---- verify.c, print.c --------------------------------------------------------------------------------- */
 /* Everything a graph must satisfy; false with the first violation. Indices in range, names well-formed and
  * unique, operands defined before use, types as inferred. Then, of the chain:
  *   - the first segment carries nothing in, the last one carries nothing out and is no repeat; between two
@@ -184,12 +187,12 @@ void zg_print(const ZgGraph *g, uint32_t segment, ZbText *out);
 /* Parameters, over all iterations and without padding. */
 uint64_t zg_param_count(const ZgGraph *g);
 
-/* ---- write.c, read.c: the .zsg file (GRAPH-FORMAT in graph/FORMAT.md) -------------------------------------- */
-/* The bytes of a .zsg file into *out; deterministic. Sets g->hash. False, and nothing in *out, for a graph too large to be
- * read again. */
+/* ---- write.c, read.c: the .zsg file (GRAPH-FORMAT in graph/FORMAT.md) ---------------------------------- */
+/* The bytes of a .zsg file into *out; deterministic. Sets g->hash. False, and nothing in *out, for a graph
+ * too large to be read again. */
 bool zg_write(ZgGraph *g, ZbText *out, ZbErr *err);
-/* Puts the checksums of the bytes of a .zsg file into its header: for tests and fuzzing, which change bytes and
- * want to get past them. */
+/* Puts the checksums of the bytes of a .zsg file into its header: for tests and fuzzing, which change bytes
+ * and want to get past them. */
 void zg_seal(void *bytes, size_t n);
 /* Reads and validates untrusted bytes; NULL with a reason on any doubt. Allocates nothing from sizes in the
  * file before they are checked against the file's own size. */

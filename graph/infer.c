@@ -39,7 +39,7 @@ static bool is_number(ZgElem e) { return is_float(e) || e == ZG_I32; }
 static const char *const ordinal[] = {"first", "second",  "third",  "fourth", "fifth",
                                       "sixth", "seventh", "eighth", "ninth"};
 
-/* ---- small checks ---- */
+/* ---- small checks -------------------------------------------------------------------------------------- */
 static bool want_float(Ctx *c, int i) {
   if (is_float(c->in[i].elem)) return true;
   return FAIL(c, "%s takes a real tensor, but its %s operand is %s", OPNAME(c), ordinal[i],
@@ -138,7 +138,7 @@ static bool wider(Ctx *c, const ZgType *a, const ZgType *b, ZgType *out) {
   return true;
 }
 
-/* ---- sources and sinks ---- */
+/* ---- sources and sinks --------------------------------------------------------------------------------- */
 static bool infer_source(Ctx *c) {
   const ZgGraph *g = c->g;
   int64_t k = c->n->opt[0];
@@ -185,7 +185,7 @@ static bool infer_sink(Ctx *c) {
   }
 }
 
-/* ---- elementwise ---- */
+/* ---- elementwise --------------------------------------------------------------------------------------- */
 static bool infer_constant(Ctx *c) { /* FILL, AXSIZE: scalars, of the floating type hinted at */
   bool fill = c->n->op == ZG_OP_FILL;
   if (!want_nax(c, !fill, !fill)) return false;
@@ -258,7 +258,7 @@ static bool infer_elementwise(Ctx *c) {
   return true;
 }
 
-/* ---- moving ---- */
+/* ---- moving -------------------------------------------------------------------------------------------- */
 static bool infer_move(Ctx *c) {
   const ZgNode *n = c->n;
   if (!want_nax(c, 2, 2) || !want_axis(c, 0, n->ax[0])) return false;
@@ -268,8 +268,9 @@ static bool infer_move(Ctx *c) {
   if (from == to) return FAIL(c, "%s: the axis %s must get another name", OPNAME(c), axis_name(c, from));
   if (!want_no_axis(c, 0, to)) return false;
   if (n->op == ZG_OP_RENAME && have != get && (!have || !get))
-    return FAIL(c, "rename: %s has %lld elements, and the size of %s is bound by the recipe", axis_name(c, have ? from : to),
-                (long long)(have ? have : get), axis_name(c, have ? to : from));
+    return FAIL(c, "rename: %s has %lld elements, and the size of %s is bound by the recipe",
+                axis_name(c, have ? from : to), (long long)(have ? have : get),
+                axis_name(c, have ? to : from));
   if (n->op == ZG_OP_RENAME && have != get)
     return FAIL(c, "rename: %s has %lld elements and %s has %lld", axis_name(c, from), (long long)have,
                 axis_name(c, to), (long long)get);
@@ -317,7 +318,7 @@ static bool infer_concat(Ctx *c) {
   return true;
 }
 
-/* ---- reductions and products ---- */
+/* ---- reductions and products --------------------------------------------------------------------------- */
 static bool infer_reduce(Ctx *c) {
   const ZgNode *n = c->n;
   if (!want_float(c, 0) || !want_nax(c, 1, ZG_MAX_AXES)) return false;
@@ -384,7 +385,7 @@ static bool infer_rope(Ctx *c) {
   return want_opt(c, 0, 0, 1, "inverse");
 }
 
-/* ---- attention ---- */
+/* ---- attention ----------------------------------------------------------------------------------------- */
 static bool infer_attend(Ctx *c) {
   const ZgNode *n = c->n;
   bool grad = n->op == ZG_OP_ATTEND_GRAD;
@@ -413,7 +414,7 @@ static bool infer_attend(Ctx *c) {
   return want_same(c, 0, q) && want_same(c, 1, q) && want_same(c, 2, &l);
 }
 
-/* ---- tables and cross-entropy ---- */
+/* ---- tables and cross-entropy -------------------------------------------------------------------------- */
 static bool infer_lookup(Ctx *c) {
   const ZgNode *n = c->n;
   if (!want_float(c, 0) || !want_nax(c, 1, 1)) return false;
@@ -482,7 +483,7 @@ static bool infer_created(Ctx *c) { /* POSITION, RANDOM */
   return true;
 }
 
-/* ---- the node ---- */
+/* ---- the node ------------------------------------------------------------------------------------------ */
 /* What is said of a node apart from its operands' types: nothing below reads outside of the tables. */
 static bool well_formed(Ctx *c) {
   const ZgNode *n = c->n;
@@ -547,7 +548,7 @@ bool zg_infer(const ZgGraph *g, const ZgNode *n, const ZgType *in, const ZgType 
   return true;
 }
 
-/* ---- axis classes ---- */
+/* ---- axis classes -------------------------------------------------------------------------------------- */
 ZgAxisClass zg_axis_class(const ZgNode *n, const ZgType *in, const ZgType *out, uint16_t axis) {
   const ZgOpInfo *o = &zg_op_info[n->op];
   bool operand = false, result = false;

@@ -1,5 +1,5 @@
-/* ops: the operations by number, and what the row of each in ops.def says. For every room, also for those that
- * know no graphs. What the operations mean: OPS.md. */
+/* ops: the operations by number, and what the row of each in ops.def says. For every room, also for those
+ * that know no graphs. What the operations mean: OPS.md. */
 #ifndef ZUG_OPS_H
 #define ZUG_OPS_H
 
@@ -37,8 +37,8 @@ typedef struct {
 } ZgOpInfo;
 extern const ZgOpInfo zg_op_info[ZG_OP_COUNT];
 
-/* The formula of an elementwise operation (pointwise.def) at operands a, b and c, of which it takes its first. Not
- * for CAST, FILL and AXSIZE, which have none. */
+/* The formula of an elementwise operation (pointwise.def) at operands a, b and c, of which it takes its
+ * first. Not for CAST, FILL and AXSIZE, which have none. */
 double zg_pointwise(int op, double a, double b, double c);
 
 #endif

@@ -1,7 +1,7 @@
-/* A graph from the bytes of a .zsg file (FORMAT.md). The bytes may be anything: a truncated download, a file of
- * another program, or one made to do harm. Sizes are checked against the file's own before memory is taken, every
- * number against its table before it is used, and what comes out has passed zg_verify, which infers all types
- * again. */
+/* A graph from the bytes of a .zsg file (FORMAT.md). The bytes may be anything: a truncated download, a file
+ * of another program, or one made to do harm. Sizes are checked against the file's own before memory is
+ * taken, every number against its table before it is used, and what comes out has passed zg_verify, which
+ * infers all types again. */
 #include "graph/graph.h"
 #include "graph/file.h"
 
@@ -54,7 +54,7 @@ static bool all_zero(const uint8_t *p, uint64_t n) {
   return true;
 }
 
-/* ---- header and directory ---- */
+/* ---- header and directory ------------------------------------------------------------------------------ */
 static bool read_header(Reader *r) {
   const uint8_t *p = r->bytes;
   if (r->n < 4 || memcmp(p, ZSG_MAGIC, 4))
@@ -129,7 +129,7 @@ static const uint8_t *take(Reader *r, int kind, uint32_t n) {
   return p;
 }
 
-/* ---- strings and types ---- */
+/* ---- strings and types --------------------------------------------------------------------------------- */
 static bool text_ok(const uint8_t *p, uint32_t n) {
   size_t bytes;
   for (uint32_t i = 0; i < n; i += (uint32_t)bytes)
@@ -187,7 +187,7 @@ static bool read_types(Reader *r) {
   return true;
 }
 
-/* ---- tables ---- */
+/* ---- tables -------------------------------------------------------------------------------------------- */
 static bool read_small_tables(Reader *r) {
   ZgGraph *g = r->g;
   const uint8_t *meta = record(r, SEC_META, 0);
@@ -270,7 +270,7 @@ static bool read_io(Reader *r) {
   return true;
 }
 
-/* ---- segments ---- */
+/* ---- segments ------------------------------------------------------------------------------------------ */
 static bool read_attrs(Reader *r, ZgNode *n, unsigned mask) {
   const ZgOpInfo *a = &zg_op_info[n->op];
   unsigned has = (a->num ? ZSG_HAS_NUM : 0) | (a->opt[0] ? ZSG_HAS_OPT0 : 0) | (a->opt[1] ? ZSG_HAS_OPT1 : 0);
@@ -361,7 +361,7 @@ static bool read_segments(Reader *r) {
   return true;
 }
 
-/* ---- entry points ---- */
+/* ---- entry points -------------------------------------------------------------------------------------- */
 ZgGraph *zg_read(ZbArena *a, const void *bytes, size_t n, ZbErr *err) {
   Reader r = {.bytes = bytes, .n = n, .err = err, .a = a};
   if (!read_header(&r) || !read_directory(&r)) return NULL;

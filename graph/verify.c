@@ -15,7 +15,7 @@ typedef struct {
 
 #define FAIL(c, ...) zb_fail((c)->err, NULL, __VA_ARGS__)
 
-/* ---- names ---- */
+/* ---- names --------------------------------------------------------------------------------------------- */
 #define MAX_NAME 255
 
 /* Names of axes, tags, inputs, blocks: letters, digits, `_`; `.` joins the parts of paths and of labels of
@@ -63,7 +63,7 @@ static bool check_unique(Ctx *c, const char *what, const char *const *names, uin
   for (uint32_t i_ = 0; i_ < (n); i_++) names[i_] = (array)[i_].field;                                       \
   if (!check_unique((c), what, names, (n))) return false
 
-/* ---- tables ---- */
+/* ---- tables -------------------------------------------------------------------------------------------- */
 static bool type_ok(const ZgGraph *g, const ZgType *t) {
   if (t->elem >= ZG_ELEMS || t->naxes > ZG_MAX_AXES) return false;
   if (t->elem == ZG_INDEX ? t->of >= g->naxes : t->of != 0) return false;
@@ -134,7 +134,8 @@ static bool check_param(Ctx *c, uint32_t i) {
       return FAIL(c, "parameter %s has the data axis %s", p->path, g->axes[p->type.axis[a]].name);
   }
   uint64_t elements;
-  if (!zg_elements(g, &p->type, &elements)) return FAIL(c, "parameter %s has more than 2^48 elements", p->path);
+  if (!zg_elements(g, &p->type, &elements))
+    return FAIL(c, "parameter %s has more than 2^48 elements", p->path);
   if (seen != (1u << p->type.naxes) - 1)
     return FAIL(c, "parameter %s: the order of its axes is no order", p->path);
   if (p->init > ZG_INIT_TRUNC_NORMAL || !isfinite(p->num[0]) || !isfinite(p->num[1]))
@@ -159,7 +160,7 @@ static bool check_params(Ctx *c) {
   return true;
 }
 
-/* ---- segments ---- */
+/* ---- segments ------------------------------------------------------------------------------------------ */
 /* What the nodes of one segment said, by position or number: how often. */
 typedef struct {
   uint8_t *carry, *carry_out, *dcarry, *dcarry_in;
@@ -357,7 +358,7 @@ static bool check_segment(Ctx *c, uint32_t si, Seen *seen) {
   return true;
 }
 
-/* ---- the chain ---- */
+/* ---- the chain ----------------------------------------------------------------------------------------- */
 static bool same_types(const ZgType *a, uint32_t na, const ZgType *b, uint32_t nb) {
   if (na != nb) return false;
   for (uint32_t k = 0; k < na; k++)

@@ -1,5 +1,5 @@
-/* A graph as the bytes of a .zsg file (FORMAT.md). Deterministic: strings, types and records are numbered in the
- * order in which the graph has them. */
+/* A graph as the bytes of a .zsg file (FORMAT.md). Deterministic: strings, types and records are numbered in
+ * the order in which the graph has them. */
 #include "graph/graph.h"
 #include "graph/file.h"
 
@@ -76,7 +76,7 @@ static void put_f64(Writer *w, int kind, double x) {
   put(w, kind, 8, v);
 }
 
-/* ---- tables ---- */
+/* ---- tables -------------------------------------------------------------------------------------------- */
 static void put_params(Writer *w) {
   const ZgGraph *g = w->g;
   for (uint32_t i = 0; i < g->nparams; i++) {
@@ -120,7 +120,7 @@ static void put_tables(Writer *w) {
   put_io(w, 1, g->outputs, g->noutputs);
 }
 
-/* ---- segments ---- */
+/* ---- segments ------------------------------------------------------------------------------------------ */
 static void put_node(Writer *w, const ZgSegment *s, const ZgNode *n) {
   const ZgOpInfo *a = &zg_op_info[n->op];
   unsigned mask =
@@ -149,7 +149,7 @@ static void put_segment(Writer *w, const ZgSegment *s) {
   for (uint32_t k = 0; k < s->nnodes; k++) put_node(w, s, &s->nodes[k]);
 }
 
-/* ---- the file ---- */
+/* ---- the file ------------------------------------------------------------------------------------------ */
 static void put_pools(Writer *w) {
   for (uint32_t i = 0; i < w->strings.n; i++) put32(w, SEC_STRE, w->strings.end[i]);
   if (w->strings.bytes.len) zb_text_put(&w->section[SEC_STRB], w->strings.bytes.s, w->strings.bytes.len);
@@ -174,7 +174,8 @@ static bool fits(const Writer *w, ZbErr *err) {
   for (int k = 1; k <= ZSG_KINDS; k++) {
     uint64_t count = w->section[k].len / kinds[k].record;
     if (count > kinds[k].most)
-      return zb_fail(err, "make the model smaller: what is alike belongs into a `repeat`, which is stored once",
+      return zb_fail(err,
+                     "make the model smaller: what is alike belongs into a `repeat`, which is stored once",
                      "the stage graph is too large: %llu records in section %s, at most %llu are possible",
                      (unsigned long long)count, kinds[k].name, (unsigned long long)kinds[k].most);
   }

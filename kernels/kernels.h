@@ -70,7 +70,7 @@ typedef struct {
 } ZkPointwise;
 #define ZK_POINTWISE_MAX_OPS 64
 
-typedef struct ZkPool ZkPool; /* a rank's threads; sleep while idle */
+typedef struct ZkPool ZkPool;     /* a rank's threads; sleep while idle */
 ZkPool *zk_pool_new(int threads); /* NULL: they cannot be started */
 void zk_pool_free(ZkPool *p);
 int zk_pool_threads(const ZkPool *p);
@@ -92,7 +92,7 @@ typedef struct {
   uint64_t seed;
   uint64_t step;    /* for `random` */
   const ZkNow *now; /* in a device's memory: `step` and optimizers' rates are read there; NULL: not */
-  void *device;  /* what a device that is not the CPU keeps of its own */
+  void *device;     /* what a device that is not the CPU keeps of its own */
 } ZkEnv;
 
 /* A call. With a pointwise function, a call of another op than POINTWISE is *fused*: the op with a prologue,
@@ -128,8 +128,8 @@ typedef struct {
   double num[2];
   int64_t opt[2];
   const ZkPointwise *pointwise;
-  bool accumulate;  /* out[0] += result instead of =; dot, sum and lookup_grad only */
-  void *scratch;    /* as many bytes as the op's scratch function asked for, 64-byte aligned */
+  bool accumulate; /* out[0] += result instead of =; dot, sum and lookup_grad only */
+  void *scratch;   /* as many bytes as the op's scratch function asked for, 64-byte aligned */
 } ZkCall;
 
 typedef void ZkKernel(const ZkEnv *env, const ZkCall *call);
@@ -160,16 +160,21 @@ size_t zk_cpu_scratch(const ZkCall *call, int threads);
 /* The reference in f64: every view of real type is ZK_F64. Also takes single EW ops (class EW). */
 ZkKernel *zk_ref_kernel(int op);
 
-/* ---- kernels on flat buffers, outside graphs ------------------------------------------------- */
+/* ---- kernels on flat buffers, outside graphs ----------------------------------------------------------- */
 /* AdamW (Loshchilov, Hutter 2019) on n elements: g is scaled by `scale` (1/norm clipping) first; m, v, w f32;
  * also rounds the new w into `w16` (bf16) unless NULL. step counts from 1. Both optimizers return whether all
  * of the new w, m and v are finite. */
-typedef struct { float lr, b1, b2, eps, decay, scale; int64_t step; } ZkAdamW;
+typedef struct {
+  float lr, b1, b2, eps, decay, scale;
+  int64_t step;
+} ZkAdamW;
 bool zk_cpu_adamw(const ZkEnv *env, const ZkAdamW *p, int64_t n, const float *g, float *w, float *m, float *v,
                   uint16_t *w16);
 /* SGD with momentum and decoupled decay: m = momentum*m + g; w -= lr*(m + decay*w). m may be NULL when
  * momentum is 0. */
-typedef struct { float lr, momentum, decay, scale; } ZkSgd;
+typedef struct {
+  float lr, momentum, decay, scale;
+} ZkSgd;
 bool zk_cpu_sgd(const ZkEnv *env, const ZkSgd *p, int64_t n, const float *g, float *w, float *m,
                 uint16_t *w16);
 /* Sum of squares in f64, in a fixed order that does not depend on the number of threads. */

@@ -40,6 +40,7 @@ scenario_tests = \
   tests/cli/files.sh \
   tests/cli/zc.sh \
   tests/examples.sh \
+  tests/format.sh \
   tests/bootstrap.sh \
   tests/mpi/comm.sh \
   tests/mutants.sh \

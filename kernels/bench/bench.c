@@ -111,7 +111,7 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- memory: one mapping that asks for huge pages, as in a run ------------------------------- */
+/* ---- memory: one mapping that asks for huge pages, as in a run ----------------------------------------- */
 typedef struct {
   char *base;
   size_t used, size;
@@ -132,7 +132,7 @@ static void *take(Memory *m, size_t bytes) {
   return p;
 }
 
-/* ---- cases ----------------------------------------------------------------------------------- */
+/* ---- cases --------------------------------------------------------------------------------------------- */
 static ZkView view(Memory *m, const Model *model, const char *word, size_t len) {
   ZkView v = {.elem = ZK_F32};
   if (len && word[len - 1] == '#') v.elem = ZK_I32, len--;
@@ -273,7 +273,7 @@ static void bench(Machine *m, Memory mem, const Model *model, const Case *c) {
   call.scratch = take(&mem, zk_cpu_scratch(&call, zk_pool_threads(m->env.pool)));
   double t = best_time(m, zk_cpu_kernel(c->op), &call), work = flops(&call);
   printf("%-6s %-15s %-9s %-46s %9.3f ms ", model->name, zg_op_info[c->op].text,
-         c->pointwise                  ? c->pointwise
+         c->pointwise              ? c->pointwise
          : c->opt == 1 && work > 0 ? "causal"
                                    : "",
          c->views, t * 1e3);
@@ -282,7 +282,7 @@ static void bench(Machine *m, Memory mem, const Model *model, const Case *c) {
   fflush(stdout);
 }
 
-/* ---- flat kernels ---------------------------------------------------------------------------- */
+/* ---- flat kernels -------------------------------------------------------------------------------------- */
 enum { FLAT = 1 << 23 };
 typedef struct {
   float *x[4];

@@ -53,7 +53,8 @@ const float *zk_attend_rows(const ZkAttend *a, int k, int64_t off, int64_t from,
   return buf;
 }
 
-void zk_attend_transpose(const ZkAttend *a, int k, int64_t off, int64_t from, int64_t to, float *dst, float *buf) {
+void zk_attend_transpose(const ZkAttend *a, int k, int64_t off, int64_t from, int64_t to, float *dst,
+                         float *buf) {
   for (int64_t j = from, n; j < to; j += n) {
     int ld;
     n = zk_min(ZK_TILE_K, to - j);
@@ -67,12 +68,12 @@ void zk_attend_store(const ZkAttend *a, int k, int64_t off, int64_t from, int64_
     zk_store(&a->v[k], off + (from + i) * a->ss[k], a->hs[k], a->H, rows + i * a->H, false);
 }
 
-/* ---- forward --------------------------------------------------------------------------------- */
+/* ---- forward ------------------------------------------------------------------------------------------- */
 
 typedef struct { /* of one thread */
   float *score, *q, *o, *v;
   ZkHalf *half; /* instead of q, v and kt */
-  float *kt; /* keys [0, keys) of head `head`, transposed: its next tile of queries finds them there */
+  float *kt;    /* keys [0, keys) of head `head`, transposed: its next tile of queries finds them there */
   int64_t head, keys;
   float peak[ZK_TILE_Q], sum[ZK_TILE_Q];
 } Tiles;
@@ -111,7 +112,8 @@ static void query_tile(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t 
     int64_t nk = zk_min(ZK_TILE_K, keys - k0), ld = zk_attend_ld(nk);
     if (t->half) zk_half_scores(t->half, nq, k0, nk, t->score, ld);
     else zk_sgemm(false, false, nq, nk, H, 1, q, ldq, t->kt + k0, zk_attend_ldt(a->S), 0, t->score, ld);
-    zk_attend_soften(&(ZkSoften){a->causal, q0, k0, H, a->scale, t->peak, t->sum, t->o}, t->score, nq, nk, ld);
+    zk_attend_soften(&(ZkSoften){a->causal, q0, k0, H, a->scale, t->peak, t->sum, t->o}, t->score, nq, nk,
+                     ld);
     if (t->half) {
       zk_half_output(t->half, nq, k0, nk, t->score, ld, t->o);
       continue;

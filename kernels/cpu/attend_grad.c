@@ -20,7 +20,8 @@ typedef struct {
 } Tiles;
 
 static size_t tile_floats(int64_t S, int64_t H) {
-  return (size_t)(2 * ZK_TILE_Q * ZK_TILE_K + 4 * ZK_TILE_Q * H + ZK_TILE_K * H + (2 * S + 2 * zk_attend_ldt(S)) * H);
+  return (size_t)(2 * ZK_TILE_Q * ZK_TILE_K + 4 * ZK_TILE_Q * H + ZK_TILE_K * H +
+                  (2 * S + 2 * zk_attend_ldt(S)) * H);
 }
 
 static size_t f32_bytes(int64_t S, int64_t H) { return zb_round_up(tile_floats(S, H) * sizeof(float), 64); }

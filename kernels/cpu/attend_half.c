@@ -1,6 +1,6 @@
-/* Attention's products in bf16 with f32 sums, where the CPU has instructions for it (bgemm.h). Operands are packed once for
- * a head or a tile; probabilities and their gradients are rounded to bf16 before they are multiplied, as kernels for GPUs
- * do (Dao et al. 2022).
+/* Attention's products in bf16 with f32 sums, where the CPU has instructions for it (bgemm.h). Operands are
+ * packed once for a head or a tile; probabilities and their gradients are rounded to bf16 before they are
+ * multiplied, as kernels for GPUs do (Dao et al. 2022).
  *
  * *Panels* are the right operand of a product as zk_bgemm_pack_b packs it; k is what a product sums over. */
 #include "kernels/cpu/attend.h"
@@ -12,11 +12,11 @@ enum { ROWS, COLS, KT, VT, K, V, Q, G, QP, GP, P, DS, TURNED, PARTS };
 
 struct ZkHalf {
   const ZkBgemmPath *path;
-  int64_t S, H, S32, H32;        /* ..32: in whole units of k and whole panels */
-  int64_t *rows, *cols;          /* offsets of a tile's rows; 0, 1, 2.. */
-  uint16_t *part[PARTS];         /* KT, VT: panels of keys with k = h; K, V: panels of h with k = keys; */
-};                               /* Q, G: left operands; QP, GP: panels of h with k = queries; P, DS: tiles */
-                                 /* [queries, LDP]; TURNED: one of them as the left operand [keys, queries] */
+  int64_t S, H, S32, H32; /* ..32: in whole units of k and whole panels */
+  int64_t *rows, *cols;   /* offsets of a tile's rows; 0, 1, 2.. */
+  uint16_t *part[PARTS];  /* KT, VT: panels of keys with k = h; K, V: panels of h with k = keys; */
+};                        /* Q, G: left operands; QP, GP: panels of h with k = queries; P, DS: tiles */
+                          /* [queries, LDP]; TURNED: one of them as the left operand [keys, queries] */
 
 static int64_t up32(int64_t n) { return zk_ceil_div(n, 32) * 32; }
 static int64_t up_strips(int64_t n) { return zk_ceil_div(n, ZK_MUNIT) * ZK_MUNIT; }
@@ -72,10 +72,11 @@ bool zk_half_fits(const ZkAttend *a) {
   return true;
 }
 
-/* ---- packing --------------------------------------------------------------------------------- */
+/* ---- packing ------------------------------------------------------------------------------------------- */
 
 /* Rows [from, from + n) of view k as a piece: index x along rows and k along h, or the other way round. */
-static ZkPiece piece(ZkHalf *h, const ZkAttend *a, int k, int64_t off, int64_t from, int64_t n, bool rows_are_x) {
+static ZkPiece piece(ZkHalf *h, const ZkAttend *a, int k, int64_t off, int64_t from, int64_t n,
+                     bool rows_are_x) {
   for (int64_t i = 0; i < n; i++) h->rows[i] = i * a->ss[k];
   ZkPiece p = {.data = (const uint16_t *)a->v[k].data + off + from * a->ss[k]};
   p.x = rows_are_x ? h->rows : h->cols;
@@ -87,7 +88,8 @@ static ZkPiece piece(ZkHalf *h, const ZkAttend *a, int k, int64_t off, int64_t f
   return p;
 }
 
-static void pack_keys(ZkHalf *h, const ZkAttend *a, int view, int64_t off, int64_t from, int64_t to, int turned, int plain) {
+static void pack_keys(ZkHalf *h, const ZkAttend *a, int view, int64_t off, int64_t from, int64_t to,
+                      int turned, int plain) {
   for (int64_t j = from, n; j < to; j += n) {
     n = zk_min(ZK_TILE_K, to - j);
     if (turned >= 0) {
@@ -108,7 +110,8 @@ void zk_half_keys(ZkHalf *h, const ZkAttend *a, const int64_t *off, int64_t from
   pack_keys(h, a, ZK_AV, off[ZK_AV], from, to, grad ? VT : -1, grad ? -1 : V);
 }
 
-static void pack_queries(ZkHalf *h, const ZkAttend *a, int view, int64_t off, int64_t q0, int64_t n, int left, int panels) {
+static void pack_queries(ZkHalf *h, const ZkAttend *a, int view, int64_t off, int64_t q0, int64_t n, int left,
+                         int panels) {
   ZkPiece p = piece(h, a, view, off, q0, n, true);
   zk_bgemm_pack_a(&p, h->part[left], h->path->strip, h->path->strip * h->H32);
   if (a->nviews <= ZK_AG) return;
@@ -129,10 +132,11 @@ static void round_tile(uint16_t *to, const float *x, int64_t rows, int64_t nk, i
   }
 }
 
-/* ---- products -------------------------------------------------------------------------------- */
+/* ---- products ------------------------------------------------------------------------------------------ */
 
 /* A packed left operand [m, h] by panels of keys: scores. */
-static void by_keys(const ZkHalf *h, int left, int panels, int64_t m, int64_t k0, int64_t nk, float *c, int64_t ld) {
+static void by_keys(const ZkHalf *h, int left, int panels, int64_t m, int64_t k0, int64_t nk, float *c,
+                    int64_t ld) {
   int strip = h->path->strip;
   ZkBlock b = {.a = h->part[left], .a_strip = strip * h->H32, .a_row = ZK_KUNIT, .a_block = ZK_KUNIT * strip};
   b.b = h->part[panels] + k0 * h->H32;
@@ -143,7 +147,8 @@ static void by_keys(const ZkHalf *h, int left, int panels, int64_t m, int64_t k0
 }
 
 /* A tile in bf16 [m, keys] by panels of h. */
-static void by_rows(const ZkHalf *h, int tile, int panels, int64_t m, int64_t k0, int64_t nk, float *c, bool add) {
+static void by_rows(const ZkHalf *h, int tile, int panels, int64_t m, int64_t k0, int64_t nk, float *c,
+                    bool add) {
   ZkBlock b = {.a = h->part[tile], .a_strip = h->path->strip * LDP, .a_row = LDP, .a_block = ZK_KUNIT};
   b.b = h->part[panels] + k0 * ZK_PANEL;
   b.b_panel = ZK_PANEL * h->S32;
@@ -159,7 +164,8 @@ static void by_queries(ZkHalf *h, int tile, int panels, int64_t queries, int64_t
   for (int64_t i = 0; i < queries; i++) h->rows[i] = i * LDP;
   ZkPiece p = {.data = h->part[tile], .x = h->cols, .k = h->rows, .nx = nk, .nk = queries, .x_runs = true};
   zk_bgemm_pack_a(&p, h->part[TURNED], strip, strip * depth);
-  ZkBlock b = {.a = h->part[TURNED], .a_strip = strip * depth, .a_row = ZK_KUNIT, .a_block = ZK_KUNIT * strip};
+  ZkBlock b = {
+      .a = h->part[TURNED], .a_strip = strip * depth, .a_row = ZK_KUNIT, .a_block = ZK_KUNIT * strip};
   b.b = h->part[panels];
   b.b_panel = ZK_PANEL * up32(ZK_TILE_Q);
   b.c = c, b.ldc = h->H, b.c_elem = ZK_F32, b.add = true;
@@ -190,4 +196,6 @@ void zk_half_dkeys(ZkHalf *h, int64_t m, int64_t nk, float *dk, float *dv) {
   by_queries(h, DS, QP, m, nk, dk);
 }
 
-void zk_half_dqueries(ZkHalf *h, int64_t m, int64_t k0, int64_t nk, float *dq) { by_rows(h, DS, K, m, k0, nk, dq, k0 > 0); }
+void zk_half_dqueries(ZkHalf *h, int64_t m, int64_t k0, int64_t nk, float *dq) {
+  by_rows(h, DS, K, m, k0, nk, dq, k0 > 0);
+}

@@ -1,6 +1,6 @@
-/* Attention's passes over tiles of scores, and transposing into tiles. Rows of a tile lie `ld` floats apart, ld a
- * multiple of LANES; entries behind those that a query sees become 0, so that passes run over whole vectors and the
- * products that follow may take the tile as it is. */
+/* Attention's passes over tiles of scores, and transposing into tiles. Rows of a tile lie `ld` floats apart,
+ * ld a multiple of LANES; entries behind those that a query sees become 0, so that passes run over whole
+ * vectors and the products that follow may take the tile as it is. */
 #include "kernels/cpu/attend.h"
 #include "kernels/cpu/math.h"
 
@@ -69,7 +69,7 @@ ZK_SIMD void zk_attend_score_grad(const ZkScoreGrad *s, float *score, float *dsc
   }
 }
 
-/* ---- transposing ----------------------------------------------------------------------------- */
+/* ---- transposing --------------------------------------------------------------------------------------- */
 #define SIDE 8
 typedef float Row __attribute__((vector_size(SIDE * sizeof(float))));
 

@@ -1,8 +1,9 @@
-/* cumsum: the running sum along an axis, from its first element on or from its last. Sums are kept in f64: the error of a
+/* cumsum: the running sum along an axis, from its first element on or from its last. Sums are kept in f64:
+ * the error of a
  * long row's end would be that of all its roundings.
  *
- * Rows that lie contiguous are worked on one by one. Of others the elements at one position lie side by side, so that as
- * many rows as a bundle holds are summed at once. */
+ * Rows that lie contiguous are worked on one by one. Of others the elements at one position lie side by side,
+ * so that as many rows as a bundle holds are summed at once. */
 #include "kernels/cpu/cpu.h"
 
 #define PIECE 256 /* elements of a row, or rows of a bundle */

@@ -123,7 +123,7 @@ static Dot analyse(const ZkCall *c, int threads) {
   return d;
 }
 
-/* ---- in place -------------------------------------------------------------------------------- */
+/* ---- in place ------------------------------------------------------------------------------------------ */
 
 static void run_direct(void *arg, int64_t from, int64_t to, int part) {
   (void)part;
@@ -141,7 +141,7 @@ static void run_direct(void *arg, int64_t from, int64_t to, int part) {
   }
 }
 
-/* ---- by panels ------------------------------------------------------------------------------- */
+/* ---- by panels ----------------------------------------------------------------------------------------- */
 
 /* Offsets in `view` of indices [from, from + n) of the nest. */
 static void offsets(int64_t *off, const ZkNest *nest, int view, int64_t from, int64_t n) {
@@ -214,18 +214,18 @@ static void run_panels(void *arg, int64_t from, int64_t to, int part) {
   }
 }
 
-/* ---- bf16 operands: bgemm.c where the CPU multiplies them, else by panels ----------------------- */
+/* ---- bf16 operands: bgemm.c where the CPU multiplies them, else by panels ------------------------------ */
 
 static bool is_bf16(const Dot *d) {
   return d->v[A].elem == ZK_BF16 && d->v[B].elem == ZK_BF16 && d->M * d->N * d->K * d->nbatch > 0;
 }
 
 static ZkBgemm bf16_product(const Dot *d) {
-  return (ZkBgemm){{d->v[A], d->v[B], d->v[C]}, d->batch, d->m, d->n, d->k, d->nbatch,
-                   d->M, d->N, d->K, d->add};
+  return (ZkBgemm){
+      {d->v[A], d->v[B], d->v[C]}, d->batch, d->m, d->n, d->k, d->nbatch, d->M, d->N, d->K, d->add};
 }
 
-/* ---- the op ---------------------------------------------------------------------------------- */
+/* ---- the op -------------------------------------------------------------------------------------------- */
 
 void zk_cpu_dot(const ZkEnv *env, const ZkCall *c) {
   Dot d = analyse(c, zk_threads(env));

@@ -6,8 +6,8 @@
 
 #define GRAIN 32768
 
-/* The loops of the optimizers also sum 0 * x of all that they write: 0, or NaN if something is not finite. What they
- * wait for is memory, so that is free. */
+/* The loops of the optimizers also sum 0 * x of all that they write: 0, or NaN if something is not finite.
+ * What they wait for is memory, so that is free. */
 ZK_SIMD static float adamw(int64_t n, const float *g, float *w, float *m, float *v, float scale, float b1,
                            float b2, float keep, float rate, float vscale, float eps) {
   float zero = 0;

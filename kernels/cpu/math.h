@@ -74,8 +74,8 @@ ZK_INLINE float zk_log(float x) {
   return x < 0.0f ? __builtin_nanf("") : r;
 }
 
-/* Of u = 1 + x, rounded: log(u) x / (u - 1) is right to a few roundings, since log(u) / (u - 1) changes slowly
- * (Kahan). */
+/* Of u = 1 + x, rounded: log(u) x / (u - 1) is right to a few roundings, since log(u) / (u - 1) changes
+ * slowly (Kahan). */
 ZK_INLINE float zk_log1p(float x) {
   float u = 1.0f + x, d = u - 1.0f;
   float y = zk_log(u);
@@ -84,8 +84,8 @@ ZK_INLINE float zk_log1p(float x) {
   return x > 16777216.0f ? y : r; /* x / d is no number for infinity */
 }
 
-/* u / (u + 1) for u = (e^2|x| - 1) / 2, which is small where tanh is and large where it is 1. e^2|x| is 2^n e^2r with n
- * as in zk_exp and |r| <= ln2 / 4, and e^2r - 1 a polynomial. From 9.1 on tanh is 1. */
+/* u / (u + 1) for u = (e^2|x| - 1) / 2, which is small where tanh is and large where it is 1. e^2|x| is 2^n
+ * e^2r with n as in zk_exp and |r| <= ln2 / 4, and e^2r - 1 a polynomial. From 9.1 on tanh is 1. */
 ZK_INLINE float zk_tanh(float x) {
   float a = zk_fabs(x);
   a = a > 9.1f ? 9.1f : a;

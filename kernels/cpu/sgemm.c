@@ -48,7 +48,8 @@ static bool by_dnnl(int64_t m, int64_t n, int64_t k) {
 void zk_sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
               const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
   if (by_dnnl(m, n, k)) {
-    dnnl_status_t rc = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    dnnl_status_t rc =
+        dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
     ZB_ASSERT(rc == dnnl_success);
     return;
   }
@@ -60,9 +61,10 @@ void zk_sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, co
               (int)k, alpha, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
 }
 
-/* ---- what OpenBLAS keeps for itself ----
- * A buffer for each thread that multiplies, taken at the first product. Where that cannot be had, its allocation tries for
- * ever (0.3.21, memory.c): so it is tried here before, and then taken. Only a part of a buffer is ever touched. */
+/* ---- what OpenBLAS keeps for itself -----------------------------------------------------------------------
+ * A buffer for each thread that multiplies, taken at the first product. Where that cannot be had, its
+ * allocation tries for ever (0.3.21, memory.c): so it is tried here before, and then taken. Only a part of a
+ * buffer is ever touched. */
 enum { BUFFER = (128 << 20) + (1 << 20) };
 void *blas_memory_alloc(int) __attribute__((weak)); /* exported, though in no header */
 void blas_memory_free(void *) __attribute__((weak));

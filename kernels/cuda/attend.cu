@@ -1,12 +1,12 @@
 /* Attention and its gradient, for any layout and element types, in f32 arithmetic.
  *
- * The three kernels go over tiles of queries by keys and keep nothing of size S x S (Dao et al. 2022, FlashAttention).
- * With rows r that a block keeps and rows c that stream past it, all work on tiles s[r, c]:
+ * The three kernels go over tiles of queries by keys and keep nothing of size S x S (Dao et al. 2022,
+ * FlashAttention). With rows r that a block keeps and rows c that stream past it, all work on tiles s[r, c]:
  *   forward   r: queries, c: keys     s = q k'   o = sum_c exp(s - peak) v, rescaled when the peak rises
  *   dq        r: queries, c: keys     s = q k'   d = g v'   ds = exp(s - l) (d - D)   dq = ds k
- *   dk, dv    r: keys,    c: queries  s = k q'   d = v g'   ds = exp(s - l) (d - D)   dk = ds q, dv = exp(s - l) g
- * with D = sum_h g o of a query. A kernel for queries and one for keys compute s and d twice, and need no atomics: every
- * sum has one order. A causal mask skips the tiles that it empties.
+ *   dk, dv    r: keys,    c: queries  s = k q'  d = v g'  ds = e (d - D)   dk = ds q, dv = e g
+ * with D = sum_h g o of a query and e = exp(s - l). A kernel for queries and one for keys compute s and d
+ * twice, and need no atomics: every sum has one order. A causal mask skips the tiles that it empties.
  *
  * Heads of up to 256 are padded with zeros to one of four sizes. Larger ones take the kernels at the end. */
 #include "kernels/cuda/common.cuh"
@@ -44,9 +44,9 @@ ZK_DEVICE void seek_head(const Attend &a, unsigned head, unsigned group, long lo
   for (int v = 0; v < ZKA_VIEWS; v++) off[v] += g[v];
 }
 
-/* ---- tiles ----------------------------------------------------------------------------------------------
- * T rows of D elements in shared memory, 4 apart from the next so that neither of the two products below has bank
- * conflicts. Thread (x, y) has rows y + 16 i and columns x + 16 j of a tile [T, T]. */
+/* ---- tiles ------------------------------------------------------------------------------------------------
+ * T rows of D elements in shared memory, 4 apart from the next so that neither of the two products below has
+ * bank conflicts. Thread (x, y) has rows y + 16 i and columns x + 16 j of a tile [T, T]. */
 template <int D> struct Row {
   enum { LD = D + 4 };
 };
@@ -100,7 +100,8 @@ ZK_DEVICE void scores(const float *a, const float *b, float (&s)[T / SIDE][T / S
   }
 }
 
-/* Thread x has D / 16 columns of results of D: groups of W neighbours, so that they load and store together. */
+/* Thread x has D / 16 columns of results of D: groups of W neighbours, so that they load and store together.
+ * */
 template <int D> struct Columns {
   enum { N = D / SIDE, W = N < 4 ? N : 4 };
   ZK_DEVICE int at(int n) { return n / W * (SIDE * W) + (int)(threadIdx.x % SIDE) * W + n % W; }
@@ -175,8 +176,9 @@ template <class F> ZK_DEVICE float across(float x, F f) {
 /* Keys that some query of [from, from + n) sees. */
 ZK_DEVICE int keys_of(const Attend &a, int from, int n) { return a.causal ? min(from + n, a.S) : a.S; }
 
-/* ---- forward ------------------------------------------------------------------------------------------------ */
-/* Scores in powers of two to weights about the new peak; what was summed about the old one is to be scaled. */
+/* ---- forward ------------------------------------------------------------------------------------------- */
+/* Scores in powers of two to weights about the new peak; what was summed about the old one is to be scaled.
+ * */
 template <int T> struct Softmax {
   float peak[T / SIDE], sum[T / SIDE], scale[T / SIDE];
   ZK_DEVICE void begin(Softmax &me) {
@@ -247,9 +249,10 @@ static __global__ void __launch_bounds__(THREADS, 2) forward(const __grid_consta
   store_rows<D, T>(a, ZKA_O, off[ZKA_O], q0, o, factor);
 }
 
-/* ---- gradient ------------------------------------------------------------------------------------------------ */
+/* ---- gradient ------------------------------------------------------------------------------------------ */
 /* A warp to a row of q. */
-static __global__ void __launch_bounds__(THREADS, 4) deltas(const __grid_constant__ Attend a, long long rows) {
+static __global__ void __launch_bounds__(THREADS, 4)
+    deltas(const __grid_constant__ Attend a, long long rows) {
   for (long long u = blockIdx.x * (THREADS / 32LL) + threadIdx.x / 32; u < rows;
        u += gridDim.x * (THREADS / 32LL)) {
     unsigned head = (unsigned)(u / a.S), s = (unsigned)(u % a.S);
@@ -332,9 +335,9 @@ static __global__ void __launch_bounds__(THREADS) gradient(const __grid_constant
   if (KEYS) store_rows<D, T>(a, ZKA_DV, off[ZKA_DV], row0, sum1, one);
 }
 
-/* ---- heads of any size ------------------------------------------------------------------------------------------
- * A block to a row, a thread to one of T rows of the other side; scores are computed anew for every CHUNK elements of
- * the result. Slow, and only for heads that nobody trains with. */
+/* ---- heads of any size ------------------------------------------------------------------------------------
+ * A block to a row, a thread to one of T rows of the other side; scores are computed anew for every CHUNK
+ * elements of the result. Slow, and only for heads that nobody trains with. */
 #define ANY 128
 #define CHUNK (4 * ANY)
 
@@ -346,7 +349,8 @@ ZK_DEVICE float row_dot(const Attend &a, int v, long long voff, int i, int w, lo
   return sum;
 }
 
-/* sum[n] += weight of each of the `count` rows of view v from `from` on, times its element h0 + thread + ANY n */
+/* sum[n] += weight of each of the `count` rows of view v from `from` on, times its element h0 + thread + ANY
+ * n */
 ZK_DEVICE void weigh_any(const Attend &a, int v, long long off, int from, int count, int h0,
                          const float *weight, float (&sum)[4]) {
 #pragma unroll
@@ -425,7 +429,7 @@ static __global__ void __launch_bounds__(ANY) gradient_any(const __grid_constant
   }
 }
 
-/* ---- launches ----------------------------------------------------------------------------------------------------- */
+/* ---- launches ------------------------------------------------------------------------------------------ */
 static bool rows_wide(const ZkcAttend *a, int v) {
   if (a->hs[v] != 1 || a->H % 8 != 0 || a->ss[v] * (int64_t)zk_elem_bytes((ZkElem)a->v[v]->elem) % 16 != 0)
     return false;
@@ -466,7 +470,8 @@ static void launch(ZkCuda *cu, const ZkCall *call, K kernel, unsigned grid, size
   ZK_LAUNCH(cu, call, kernel, grid, THREADS, bytes, a);
 }
 
-/* F: T of the forward pass, B: of the gradient; for what 96 KB of shared memory hold, which every device has. */
+/* F: T of the forward pass, B: of the gradient; for what 96 KB of shared memory hold, which every device has.
+ * */
 template <int D, int F, int B>
 static void run(ZkCuda *cu, const ZkCall *call, const ZkcAttend *from, Attend a) {
   int64_t kv = from->heads.count, heads = kv * from->groups.count;

@@ -1,4 +1,5 @@
-/* What the files of `attend` and `attend_grad` share. attend.c looks at a call and decides who computes it. */
+/* What the files of `attend` and `attend_grad` share. attend.c looks at a call and decides who computes it.
+ * */
 #ifndef ZUG_KERNELS_CUDA_ATTEND_H
 #define ZUG_KERNELS_CUDA_ATTEND_H
 
@@ -17,22 +18,22 @@ typedef struct {
   int64_t ss[ZKA_VIEWS], hs[ZKA_VIEWS]; /* strides along positions and along h */
 } ZkcAttend;
 
-/* ---- attend.c ---- */
+/* ---- attend.c ------------------------------------------------------------------------------------------ */
 ZkcAttend zkc_attend_of(const ZkCall *call);
 static inline int64_t zkc_attend_rows(const ZkcAttend *a) {
   return (int64_t)a->heads.count * a->groups.count * a->S;
 }
 
-/* ---- attend_cudnn.c ---- */
+/* ---- attend_cudnn.c ------------------------------------------------------------------------------------ */
 /* False if there is no cuDNN, or if it does not support the call: then nothing was done. */
 bool zk_attend_dnn(const ZkEnv *env, const ZkCall *call, const ZkcAttend *a);
 void zk_attend_dnn_prepare(ZkCuda *cu, const ZkCall *call);
 size_t zk_attend_dnn_scratch(const ZkcAttend *a);
-/* Only where cuDNN is: does it support the call on the device that the text (JSON) describes, which need not be here?
- * Also the workspace that its plan wants, and into how many pieces the heads are cut. */
+/* Only where cuDNN is: does it support the call on the device that the text (JSON) describes, which need not
+ * be here? Also the workspace that its plan wants, and into how many pieces the heads are cut. */
 bool zk_attend_dnn_plan(const ZkCall *call, const char *device, int64_t *workspace, int *pieces);
 
-/* ---- attend.cu: any call. Scratch: a float for each row of q, where there are gradients. ---- */
+/* ---- attend.cu: any call. Scratch: a float for each row of q, where there are gradients. --------------- */
 void zk_attend_own(ZkCuda *cu, const ZkCall *call, const ZkcAttend *a);
 
 #endif

@@ -1,15 +1,15 @@
 /* Attention by cuDNN's fused kernels, through its backend interface: bf16, with f32 sums and l.
  *
- * A graph of products, pointwise operations and reductions says what is meant; cuDNN recognises it and answers with
- * one fused kernel, or with "not supported", and then our own kernels are used. Tensors are [batch, head, s, h] with
- * any strides. cuDNN's `stats` are our l, log sum exp of the scaled scores, but dense; where l lies otherwise it is
- * copied. Between the two products p and ds are bf16.
+ * A graph of products, pointwise operations and reductions says what is meant; cuDNN recognises it and
+ * answers with one fused kernel, or with "not supported", and then our own kernels are used. Tensors are
+ * [batch, head, s, h] with any strides. cuDNN's `stats` are our l, log sum exp of the scaled scores, but
+ * dense; where l lies otherwise it is copied. Between the two products p and ds are bf16.
  *
- * The gradient: cuDNN's fastest kernels add to dq with atomics and give other bits each time. The graph here has no
- * sum for them to add to: cuDNN then stores ds in its workspace, [head, s, s] in bf16, and multiplies it by k from
- * there, in one order. (That is how NVIDIA's own frontend asks for it up to Hopper; later devices use our kernels, and so
- * do versions and lengths that are known to go wrong: see whole_tiles and trusted.)
- * The workspace for all heads can be gigabytes, so the heads are done in equal pieces. */
+ * The gradient: cuDNN's fastest kernels add to dq with atomics and give other bits each time. The graph here
+ * has no sum for them to add to: cuDNN then stores ds in its workspace, [head, s, s] in bf16, and multiplies
+ * it by k from there, in one order. (That is how NVIDIA's own frontend asks for it up to Hopper; later
+ * devices use our kernels, and so do versions and lengths that are known to go wrong: see whole_tiles and
+ * trusted.) The workspace for all heads can be gigabytes, so the heads are done in equal pieces. */
 #include "kernels/cuda/attend.h"
 
 #ifdef HAVE_CUDNN
@@ -28,9 +28,9 @@
 #define SPARE ((int64_t)1 << 20)   /* what plans ask for besides */
 #define CONFIGS 8
 
-/* ---- heads as cuDNN sees them ----------------------------------------------------------------------------- */
-/* Query head h of a batch element uses key head h / groups. Strides of the batch, of heads (of queries or keys,
- * whichever the view has), of positions. */
+/* ---- heads as cuDNN sees them -------------------------------------------------------------------------- */
+/* Query head h of a batch element uses key head h / groups. Strides of the batch, of heads (of queries or
+ * keys, whichever the view has), of positions. */
 typedef struct {
   int64_t batch, keys, groups, S, H; /* keys: heads of k and v */
   int64_t sb[ZKA_VIEWS], sh[ZKA_VIEWS], ss[ZKA_VIEWS];
@@ -47,7 +47,8 @@ static int64_t largest_divisor(int64_t n, int64_t most) {
   return d < 1 ? 1 : d;
 }
 
-/* Bytes of workspace per key head: ds of its queries' heads, padded, and dk, dv of each of those if there are more. */
+/* Bytes of workspace per key head: ds of its queries' heads, padded, and dk, dv of each of those if there are
+ * more. */
 static int64_t head_bytes(const Heads *h) {
   int64_t S = (h->S + 127) / 128 * 128;
   if (!h->grad) return 0;
@@ -77,10 +78,11 @@ static bool stride(Heads *h, const ZkcAttend *a, int v) {
   return (h->sb[v] | h->sh[v] | h->ss[v]) % 8 == 0 && a->hs[v] == 1 && a->v[v]->elem == ZK_BF16;
 }
 
-/* A single position is refused by most versions and crashes one (9.26: cudnn-frontend, issue 1071). Gradients are left to
- * cuDNN for whole tiles only: what a kernel makes of the rest of the last one was not masked, and is NaN where all scores
- * are far below 0. (Up to 9.15.0 its frontend therefore asks for another graph; without a causal mask it was seen on
- * Hopper with 9.20 and 9.30: cudnn-frontend, issue 160 and pull request 628, pytorch, issue 196678.) */
+/* A single position is refused by most versions and crashes one (9.26: cudnn-frontend, issue 1071). Gradients
+ * are left to cuDNN for whole tiles only: what a kernel makes of the rest of the last one was not masked, and
+ * is NaN where all scores are far below 0. (Up to 9.15.0 its frontend therefore asks for another graph;
+ * without a causal mask it was seen on Hopper with 9.20 and 9.30: cudnn-frontend, issue 160 and pull request
+ * 628, pytorch, issue 196678.) */
 static bool whole_tiles(const ZkcAttend *a) { return a->S > 1 && (!a->grad || a->S % ZK_ATTEND_TILE == 0); }
 
 static bool heads_of(Heads *h, const ZkcAttend *a) {
@@ -121,7 +123,7 @@ static bool dense_l(const ZkcAttend *a, ZkView *dense) {
   return same;
 }
 
-/* ---- graphs ------------------------------------------------------------------------------------------------ */
+/* ---- graphs -------------------------------------------------------------------------------------------- */
 enum { MADE = 256, TENSORS = 64, OPS = 32 };
 enum { SCALE = ZKA_VIEWS + 1, MASKED, ONE, SUMS, FIRST_VIRTUAL }; /* after 1 + view, the names of tensors */
 enum { VIRTUAL = 1, BY_VALUE = 2 };
@@ -237,7 +239,7 @@ static void reshape(Graph *g, int x, int y) {
   add(g, op);
 }
 
-/* ---- the two graphs ------------------------------------------------------------------------------------------ */
+/* ---- the two graphs ------------------------------------------------------------------------------------ */
 static const cudnnDataType_t BF16 = CUDNN_DATA_BFLOAT16, F32 = CUDNN_DATA_FLOAT;
 static const Four one = {{1, 1, 1, 1}};
 
@@ -339,7 +341,7 @@ static void gradient(Graph *g, const Heads *h) {
   matmul(g, ds, rows_of_k, dq);
 }
 
-/* ---- plans ------------------------------------------------------------------------------------------------------ */
+/* ---- plans --------------------------------------------------------------------------------------------- */
 typedef struct {
   bool usable;
   Heads heads;
@@ -354,7 +356,8 @@ static int64_t workspace_least(const Heads *h) {
 }
 static int64_t workspace_most(const Heads *h) { return head_bytes(h) * h->pbatch * h->pkeys + SPARE; }
 
-/* Makes the plan of one configuration. False if cuDNN cannot, or if its workspace is not what it should be. */
+/* Makes the plan of one configuration. False if cuDNN cannot, or if its workspace is not what it should be.
+ * */
 static bool plan_one(Plan *p, cudnnHandle_t handle, cudnnBackendDescriptor_t device,
                      cudnnBackendDescriptor_t config) {
   Graph *g = &p->graph;
@@ -400,8 +403,9 @@ static bool plan_for(Plan *p, cudnnHandle_t handle, cudnnBackendDescriptor_t dev
   return p->usable;
 }
 
-/* As NVIDIA's own frontend has it: 9.10.0 and 9.10.1 have known bugs; gradients in one order (what its support matrix calls
- * deterministic) are there for Hopper, and since 9.18 for Ampere and Ada. Before 9.0 other things differ too. */
+/* As NVIDIA's own frontend has it: 9.10.0 and 9.10.1 have known bugs; gradients in one order (what its
+ * support matrix calls deterministic) are there for Hopper, and since 9.18 for Ampere and Ada. Before 9.0
+ * other things differ too. */
 static bool trusted(int arch, size_t version, bool grad) {
   if (version < 90000 || version == 91000 || version == 91001) return false;
   return !grad || (arch < 90 ? version >= 91800 : arch < 100);
@@ -421,9 +425,9 @@ void zk_attend_dnn_prepare(ZkCuda *cu, const ZkCall *call) {
   if (cu->dnn) zk_cuda_memo(cu, call, sizeof(Plan), make_plan, drop_plan);
 }
 
-/* ---- run ---------------------------------------------------------------------------------------------------------- */
-/* Scratch: the workspace, D, and l if it must be copied; from a multiple of 256 on, as memory of the driver's own is and
- * workspaces of NVIDIA's libraries are expected to be. */
+/* ---- run ----------------------------------------------------------------------------------------------- */
+/* Scratch: the workspace, D, and l if it must be copied; from a multiple of 256 on, as memory of the driver's
+ * own is and workspaces of NVIDIA's libraries are expected to be. */
 #define BEGIN 256
 static size_t rounded(int64_t bytes) { return (size_t)zb_round_up((uint64_t)bytes, BEGIN); }
 static char *begin(const ZkCall *call) {
@@ -504,7 +508,7 @@ bool zk_attend_dnn(const ZkEnv *env, const ZkCall *call, const ZkcAttend *a) {
   return true;
 }
 
-/* ---- for tests -------------------------------------------------------------------------------------------------- */
+/* ---- for tests ----------------------------------------------------------------------------------------- */
 bool zk_attend_dnn_plan(const ZkCall *call, const char *device, int64_t *workspace, int *pieces) {
   Plan p = {.usable = false};
   Graph g = {.nmade = 0};

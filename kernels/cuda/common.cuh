@@ -26,9 +26,10 @@ extern "C" {
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/rows.cuh"
 
-/* ---- launches ----------------------------------------------------------------------------------------
+/* ---- launches ---------------------------------------------------------------------------------------------
  *   ZK_LAUNCH(cu, call, kernel, blocks, threads, shared bytes, arguments...)
- * on the context's stream; nothing for no blocks or after an error. `call` is for the error's text and may be NULL. */
+ * on the context's stream; nothing for no blocks or after an error. `call` is for the error's text and may be
+ * NULL. */
 #ifdef ZK_EMU
 #define ZK_LAUNCH(cu, call, kernel, grid, block, bytes, ...)                                                 \
   do {                                                                                                       \

@@ -1,7 +1,8 @@
 /* A CUDA program's text to machine code, by NVRTC. Needs no device.
  *
- * For a generation that this NVRTC knows it is machine code, which drivers of the same major version load whatever their
- * minor one. A GPU that came later has a driver that came later: it gets PTX for the newest generation below its own. */
+ * For a generation that this NVRTC knows it is machine code, which drivers of the same major version load
+ * whatever their minor one. A GPU that came later has a driver that came later: it gets PTX for the newest
+ * generation below its own. */
 #define _GNU_SOURCE /* dladdr */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -23,8 +24,9 @@ static bool complain(nvrtcProgram p, nvrtcResult r, ZbErr *err) {
   return zb_fail(err, "", "NVRTC: %s%s", nvrtcGetErrorString(r), log);
 }
 
-/* NVRTC opens its library of built-in functions by name, for which the path that we were linked with does not count; one
- * that is there already will do. It lies beside NVRTC. (nlesc-recruit/cudawrappers, pull request 354.) */
+/* NVRTC opens its library of built-in functions by name, for which the path that we were linked with does not
+ * count; one that is there already will do. It lies beside NVRTC. (nlesc-recruit/cudawrappers, pull request
+ * 354.) */
 static void open_builtins(void) {
   static bool tried;
   Dl_info nvrtc;

@@ -15,11 +15,14 @@
 
 static const char *remedy(cudaError_t status) {
   switch (status) {
-  case cudaErrorMemoryAllocation: return "its memory is taken by others (see nvidia-smi), or too many ranks share it";
+  case cudaErrorMemoryAllocation:
+    return "its memory is taken by others (see nvidia-smi), or too many ranks share it";
   case cudaErrorDevicesUnavailable:
-    return "another process has it for itself: let ranks share it (nvidia-smi -c DEFAULT, or MPS), or give each one of its own";
+    return "another process has it for itself: let ranks share it (nvidia-smi -c DEFAULT, or MPS), or give "
+           "each one of its own";
   case cudaErrorInsufficientDriver:
-  case cudaErrorSystemDriverMismatch: return "install a driver for this CUDA, or build with the one that the driver has";
+  case cudaErrorSystemDriverMismatch:
+    return "install a driver for this CUDA, or build with the one that the driver has";
   default: return "";
   }
 }
@@ -27,8 +30,8 @@ static const char *remedy(cudaError_t status) {
 /* The first call that needs a context is the one that fails where a GPU cannot be had. */
 static bool check(const ZkCuda *cu, cudaError_t status, const char *what, ZbErr *err) {
   if (status == cudaSuccess) return true;
-  return zb_fail(err, remedy(status), "GPU %d (%s): %s: %s", cu->device, *cu->name ? cu->name : "unknown", what,
-                 cudaGetErrorString(status));
+  return zb_fail(err, remedy(status), "GPU %d (%s): %s: %s", cu->device, *cu->name ? cu->name : "unknown",
+                 what, cudaGetErrorString(status));
 }
 
 static bool look_at_device(ZkCuda *cu, ZbErr *err) {
@@ -53,7 +56,8 @@ static bool look_at_device(ZkCuda *cu, ZbErr *err) {
 
 static bool make_handles(ZkCuda *cu, ZbErr *err) {
   if (!check(cu, cudaSetDevice(cu->device), "cudaSetDevice", err) ||
-      !check(cu, cudaStreamCreateWithFlags(&cu->own_stream, cudaStreamNonBlocking), "cudaStreamCreate", err) ||
+      !check(cu, cudaStreamCreateWithFlags(&cu->own_stream, cudaStreamNonBlocking), "cudaStreamCreate",
+             err) ||
       !check(cu, cudaMalloc(&cu->workspace, WORKSPACE), "a workspace of 32 MiB", err) ||
       !check(cu, cudaMalloc((void **)&cu->parts, ZK_CUDA_PARTS * sizeof(double)), "a workspace", err))
     return false;
@@ -65,7 +69,8 @@ static bool make_handles(ZkCuda *cu, ZbErr *err) {
     return zb_fail(err, "", "cublasLtCreate: %s", cublasLtGetStatusString(blas));
 #endif
 #ifdef HAVE_CUDNN
-  cudnnStatus_t dnn = cudnnCreate(&cu->dnn); /* its own libraries, which it opens now, may not be there or not fit */
+  /* Its own libraries, which it opens now, may not be there or not fit. */
+  cudnnStatus_t dnn = cudnnCreate(&cu->dnn);
   if (dnn != CUDNN_STATUS_SUCCESS) {
     cu->dnn = NULL;
     zk_cuda_note(cu, "attention is by our own kernels, without cuDNN", cudnnGetErrorString(dnn));
@@ -114,7 +119,8 @@ const char *zk_cuda_describe(ZkCuda *cu) {
                    CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
 #ifdef HAVE_CUDNN
   size_t v = cudnnGetVersion();
-  if (cu->dnn) snprintf(cu->text + n, sizeof cu->text - (size_t)n, ", cuDNN %zu.%zu", v / 10000, v % 10000 / 100);
+  if (cu->dnn)
+    snprintf(cu->text + n, sizeof cu->text - (size_t)n, ", cuDNN %zu.%zu", v / 10000, v % 10000 / 100);
 #endif
   (void)n;
   return cu->text;

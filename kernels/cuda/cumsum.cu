@@ -1,6 +1,7 @@
-/* cumsum: the running sum along an axis, from its first element on or from its last. A row that lies contiguous is a
- * warp's: it takes 32 elements at a time, whose sums it finds in five steps (Hillis, Steele 1986), and adds what came
- * before. Of other rows, neighbours lie side by side, and each is a thread's, which sums with compensation (Kahan). */
+/* cumsum: the running sum along an axis, from its first element on or from its last. A row that lies
+ * contiguous is a warp's: it takes 32 elements at a time, whose sums it finds in five steps (Hillis, Steele
+ * 1986), and adds what came before. Of other rows, neighbours lie side by side, and each is a thread's, which
+ * sums with compensation (Kahan). */
 #include "kernels/cuda/common.cuh"
 
 #define THREADS 256

@@ -1,5 +1,5 @@
-/* Device code without includes: element access and index arithmetic. For .cu files (through common.cuh) and for
- * programs compiled at run time, which carry this text. */
+/* Device code without includes: element access and index arithmetic. For .cu files (through common.cuh) and
+ * for programs compiled at run time, which carry this text. */
 #ifndef ZUG_KERNELS_CUDA_DEVICE_CUH
 #define ZUG_KERNELS_CUDA_DEVICE_CUH
 
@@ -21,7 +21,7 @@
 #endif
 #define ZK_DEVICE static __device__ __forceinline__
 
-/* ---- indices ---- */
+/* ---- indices ------------------------------------------------------------------------------------------- */
 ZK_DEVICE unsigned zkc_div(unsigned x, const ZkcDiv &d) {
   return (unsigned)(((unsigned long long)__umulhi(x, d.mul) + x) >> d.shift);
 }
@@ -56,7 +56,7 @@ ZK_DEVICE unsigned zkc_row(const ZkcUnits &units, long long u, long long &at) {
   return row;
 }
 
-/* ---- elements ---- */
+/* ---- elements ------------------------------------------------------------------------------------------ */
 ZK_DEVICE float zk_from_bf16(unsigned h) { return __uint_as_float(h << 16); }
 /* Two at once, to nearest even; the first in the lower half. */
 ZK_DEVICE unsigned zk_to_bf16x2(float lo, float hi) {
@@ -88,13 +88,13 @@ ZK_DEVICE uint4 zk_load16(const void *p) {
   ZK_ALIGNED(p);
   return *(const uint4 *)p;
 }
-/* In so many words: of an assignment nvcc makes four stores of 4 bytes where it cannot tell that nothing reads between
- * them what an earlier one wrote. */
+/* In so many words: of an assignment nvcc makes four stores of 4 bytes where it cannot tell that nothing
+ * reads between them what an earlier one wrote. */
 ZK_DEVICE void zk_store16(void *p, uint4 x) {
   ZK_ALIGNED(p);
 #ifndef ZK_EMU
-  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p)), "r"(x.x), "r"(x.y), "r"(x.z),
-               "r"(x.w)
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p)), "r"(x.x),
+               "r"(x.y), "r"(x.z), "r"(x.w)
                : "memory");
 #else
   *(uint4 *)p = x;

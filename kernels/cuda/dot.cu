@@ -1,9 +1,10 @@
 /* Products by our own kernels: any strides, f32 and bf16 operands, sums in f32.
  *
- * tiles   A block computes a square tile of C, 16 steps of k a time, from tiles of A and B in shared memory. Each element
- *         is the sum of its products in the order of k, whatever the tiles: the two sizes give the same bits.
- * inner   One result for each point of the batch: over rows, where threads go along k, or over columns, where they go
- *         along the batch. Long sums are cut into parts, which a second kernel adds up.
+ * tiles   A block computes a square tile of C, 16 steps of k a time, from tiles of A and B in shared memory.
+ *         Each element is the sum of its products in the order of k, whatever the tiles: the two sizes give
+ *         the same bits.
+ * inner   One result for each point of the batch: over rows, where threads go along k, or over columns, where
+ *         they go along the batch. Long sums are cut into parts, which a second kernel adds up.
  *
  * The first is what builds without cuBLASLt have, and what it is checked against. */
 #include "kernels/cuda/common.cuh"
@@ -55,7 +56,8 @@ template <int R> ZK_DEVICE Walk walk(bool along_k) {
   return {t / (SIDE * R), THREADS / (SIDE * R), t % (SIDE * R), 0};
 }
 
-/* The steps that exist of `count` rows (columns), the others zero. Offsets of rows: off[], of steps: koff[]. */
+/* The steps that exist of `count` rows (columns), the others zero. Offsets of rows: off[], of steps: koff[].
+ * */
 template <int R>
 ZK_DEVICE void load_tile(const void *p, int elem, const Walk &w, const long long *off, unsigned count,
                          const long long *koff, unsigned steps, float (&x)[R]) {
@@ -203,7 +205,7 @@ extern "C" void zk_dot_tiles(ZkCuda *cu, const ZkCall *call, const ZkDot *given)
   }
 }
 
-/* ---- inner products ---------------------------------------------------------------------------------------- */
+/* ---- inner products ------------------------------------------------------------------------------------ */
 typedef struct {
   const void *a, *b;
   void *c;
@@ -304,7 +306,7 @@ extern "C" void zk_dot_inner(ZkCuda *cu, const ZkCall *call, const ZkDot *d) {
     ZK_LAUNCH(cu, call, inner_parts, zk_blocks(cu, zk_ceil_of(p.count, THREADS)), THREADS, 0, p);
 }
 
-/* ---- for trials of algorithms ------------------------------------------------------------------------------ */
+/* ---- for trials of algorithms -------------------------------------------------------------------------- */
 static __global__ void __launch_bounds__(THREADS) noise(void *p, int elem, int64_t n, unsigned seed) {
   for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS) {
     unsigned h = ((unsigned)i ^ seed) * 0x9e3779b1u; /* the mixing of MurmurHash3 */

@@ -27,13 +27,13 @@
 #include <string.h>
 
 #define PROPOSALS 8
-#define ROUNDS 5           /* the best of so many measurements counts */
-#define WORTH_ALIGNING 256 /* products of each element that is copied */
-#define OLDEST_ACTIVATIONS 90  /* generations */
+#define ROUNDS 5              /* the best of so many measurements counts */
+#define WORTH_ALIGNING 256    /* products of each element that is copied */
+#define OLDEST_ACTIVATIONS 90 /* generations */
 #define NEWEST_ACTIVATIONS 119
-#define OLDEST_SUMS 120304     /* version of the library */
+#define OLDEST_SUMS 120304 /* version of the library */
 
-/* ---- layout --------------------------------------------------------------------------------------------- */
+/* ---- layout -------------------------------------------------------------------------------------------- */
 /* rows x cols; `trans`: the rows have stride 1, and the columns are `ld` apart, else the other way round. */
 typedef struct {
   int64_t rows, cols, ld, step; /* step: from one of the batch to the next */
@@ -52,7 +52,8 @@ typedef struct {
 static bool see(const ZkView *v, const ZkDotAxes *batch, const ZkDotAxes *r, const ZkDotAxes *c, Matrix *m) {
   int64_t sr, sc;
   *m = (Matrix){.rows = r->count, .cols = c->count};
-  if (!zk_dot_one_loop(batch, v, &m->step) || !zk_dot_one_loop(r, v, &sr) || !zk_dot_one_loop(c, v, &sc)) return false;
+  if (!zk_dot_one_loop(batch, v, &m->step) || !zk_dot_one_loop(r, v, &sr) || !zk_dot_one_loop(c, v, &sc))
+    return false;
   if (batch->count == 1) m->step = 0;
   bool flat = (m->cols == 1 || sc == 1) && (m->rows == 1 || sr >= m->cols);
   m->trans = !flat;
@@ -137,12 +138,12 @@ static Layout best_layout(const ZkDot *d) {
   return best;
 }
 
-/* ---- plan ------------------------------------------------------------------------------------------------ */
+/* ---- plan ---------------------------------------------------------------------------------------------- */
 typedef struct {
   bool usable;
   ZkDotEpilogue epi;
   Layout layout;
-  int left, right; /* which operand comes first: cuBLASLt counts along columns */
+  int left, right;     /* which operand comes first: cuBLASLt counts along columns */
   int64_t vector_step; /* of a bias or column sums, from one of the batch to the next */
   cublasLtMatmulDesc_t desc;
   cublasLtMatrixLayout_t mat[3];
@@ -186,7 +187,7 @@ static cublasStatus_t describe_all(Plan *p) {
   return s;
 }
 
-/* ---- epilogues ---- */
+/* ---- epilogues ----------------------------------------------------------------------------------------- */
 static cublasStatus_t set(const Plan *p, cublasLtMatmulDescAttributes_t what, const void *from,
                           size_t bytes) {
   return cublasLtMatmulDescSetAttribute(p->desc, what, from, bytes);
@@ -212,7 +213,8 @@ static uint32_t kind_of(const Plan *p) {
                                        {CUBLASLT_EPILOGUE_DGELU, CUBLASLT_EPILOGUE_DGELU}};
   if (e->kind == ZKD_GELU && e->aux >= 0)
     return e->bias >= 0 ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
-  if (e->kind == ZKD_COLUMN_SUMS) return p->left == ZKD_B ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BGRADB;
+  if (e->kind == ZKD_COLUMN_SUMS)
+    return p->left == ZKD_B ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BGRADB;
   return kinds[e->kind][e->bias >= 0];
 }
 
@@ -224,7 +226,8 @@ static cublasStatus_t describe_epilogue(const Plan *p) {
   int32_t type = elem_of(&p->layout.d, ZKD_C) == ZK_BF16 ? CUDA_R_16BF : CUDA_R_32F;
   cublasStatus_t s = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE, &kind, sizeof kind);
   if (!s && has_vector(&p->epi)) s = set(p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
-  if (!s && p->vector_step) s = set(p, CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, &p->vector_step, sizeof p->vector_step);
+  if (!s && p->vector_step)
+    s = set(p, CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, &p->vector_step, sizeof p->vector_step);
   if (!s && p->epi.aux >= 0) s = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &m->ld, sizeof m->ld);
   if (!s && p->epi.aux >= 0)
     s = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, &m->step, sizeof m->step);
@@ -244,7 +247,8 @@ static bool may_have_vector(Plan *p, const ZkCall *call) {
   const ZkView *v = sums ? &call->out[1] : &call->in[p->epi.bias];
   const ZkDotAxes *axes = sums || !p->epi.bias_along_m ? &l->d.n : &l->d.m;
   int64_t stride, size = (int64_t)zk_elem_bytes((ZkElem)v->elem);
-  bool lies = zk_dot_one_loop(axes, v, &stride) && stride == 1 && zk_dot_one_loop(&l->d.batch, v, &p->vector_step);
+  bool lies =
+      zk_dot_one_loop(axes, v, &stride) && stride == 1 && zk_dot_one_loop(&l->d.batch, v, &p->vector_step);
   if (l->d.batch.count == 1) p->vector_step = 0;
   return lies && p->vector_step * size % 16 == 0 && (p->vector_step == 0 || p->vector_step == axes->count) &&
          (sixteen(v) || (sums && call->accumulate)) && v->elem == elem_of(&l->d, ZKD_C);
@@ -253,8 +257,8 @@ static bool may_have_vector(Plan *p, const ZkCall *call) {
 /* Where B lacks the batch, every product would write the same sums. */
 static bool may_sum(Plan *p, const ZkCall *call) {
   const Layout *l = &p->layout;
-  return cublasLtGetVersion() >= OLDEST_SUMS && l->d.k.count > 1 && !l->mat[ZKD_B].trans && may_have_vector(p, call) &&
-         (l->d.batch.count == 1 || p->vector_step > 0);
+  return cublasLtGetVersion() >= OLDEST_SUMS && l->d.k.count > 1 && !l->mat[ZKD_B].trans &&
+         may_have_vector(p, call) && (l->d.batch.count == 1 || p->vector_step > 0);
 }
 
 /* What cuBLASLt wants of a product with an epilogue. */
@@ -312,7 +316,8 @@ static cublasStatus_t prefer(const ZkCuda *cu, const Plan *p, const ZkCall *call
 /* It has nothing for this, however it says so: what is no algorithm to one version are impossible parameters
  * to another. */
 static bool refused(cublasStatus_t s) {
-  return s == CUBLAS_STATUS_NOT_SUPPORTED || s == CUBLAS_STATUS_INVALID_VALUE || s == CUBLAS_STATUS_ARCH_MISMATCH;
+  return s == CUBLAS_STATUS_NOT_SUPPORTED || s == CUBLAS_STATUS_INVALID_VALUE ||
+         s == CUBLAS_STATUS_ARCH_MISMATCH;
 }
 
 /* What cuBLASLt proposes for the plan, best first; none where it has nothing. What can be done as two can do
@@ -351,7 +356,7 @@ static cublasStatus_t multiply(ZkCuda *cu, const Plan *p, const Places *l, bool 
                         l->at[ZKD_C], p->mat[ZKD_C], algo, cu->workspace, workspace, cu->stream);
 }
 
-/* ---- trials ---------------------------------------------------------------------------------------------- */
+/* ---- trials -------------------------------------------------------------------------------------------- */
 typedef struct {
   char *mem;
   Places now, first; /* operands, results; the first proposal's results */
@@ -467,8 +472,8 @@ static bool tells(const Plan *p) {
 /* The fastest of those that agree with the first that runs, mostly number 0; -1 if none does. */
 static int fastest(ZkCuda *cu, const Plan *p, Trial *t, int n, const cublasLtMatmulHeuristicResult_t *found) {
   int best = 0;
-  while (best < n &&
-         multiply(cu, p, &t->first, false, &found[best].algo, found[best].workspaceSize) != CUBLAS_STATUS_SUCCESS)
+  while (best < n && multiply(cu, p, &t->first, false, &found[best].algo, found[best].workspaceSize) !=
+                         CUBLAS_STATUS_SUCCESS)
     best++;
   if (best == n) return -1;
   float best_ms = measure(cu, p, t, &found[best]);
@@ -524,7 +529,7 @@ bool zk_dot_lt_prepare(ZkCuda *cu, const ZkCall *call) {
   return cu->blas && ((const Plan *)zk_cuda_memo(cu, call, sizeof(Plan), make_plan, drop_plan))->usable;
 }
 
-/* ---- run -------------------------------------------------------------------------------------------------- */
+/* ---- run ----------------------------------------------------------------------------------------------- */
 static void copy(const ZkEnv *env, const ZkView *to, const ZkView *from) {
   ZkCall c = {.op = ZG_OP_COPY, .nin = 1, .nout = 1, .in = {*from}, .out = {*to}};
   zk_cuda_copy(env, &c);

@@ -120,7 +120,7 @@ void stop(const char *why, Place at) {
   abort();
 }
 
-/* ---- fibers ---- */
+/* ---- fibers -------------------------------------------------------------------------------------------- */
 static void enter(unsigned i) {
   s.current = i;
   unsigned x = now.block_dim.x, y = now.block_dim.y;
@@ -149,8 +149,8 @@ static void to_fiber(Fiber *f) {
 #endif
 }
 
-/* Runs threads that have not begun. A thread that waits leaves this loop in the middle of its body, on this stack,
- * and comes back to it later. */
+/* Runs threads that have not begun. A thread that waits leaves this loop in the middle of its body, on this
+ * stack, and comes back to it later. */
 static void fiber_main() {
 #ifdef EMU_ASAN
   __sanitizer_finish_switch_fiber(nullptr, &s.scheduler_bottom, &s.scheduler_size);
@@ -189,7 +189,7 @@ static void wait_here(State state, Place at) {
   enter(me);
 }
 
-/* ---- barriers and meetings ---- */
+/* ---- barriers and meetings ----------------------------------------------------------------------------- */
 void barrier(Place at) {
   static Place first; /* where the threads that are here already wait */
   if (s.waiting == 0) first = at;
@@ -225,7 +225,7 @@ void meet(unsigned mask, void *mine, Combine *combine, Place at) {
     if ((mask >> l & 1) && base + l != me) s.thread[base + l].state = READY, s.ready = true;
 }
 
-/* ---- shared memory ---- */
+/* ---- shared memory ------------------------------------------------------------------------------------- */
 void *shared(const void *tag, size_t bytes) {
   for (const Shared &v : s.shared)
     if (v.tag == tag) return v.p;
@@ -239,7 +239,7 @@ void *shared(const void *tag, size_t bytes) {
 
 void *shared_dynamic() { return s.dynamic; }
 
-/* ---- a launch ---- */
+/* ---- a launch ------------------------------------------------------------------------------------------ */
 static void make_turns() {
   for (unsigned i = 0; i < s.n; i++) s.turn[i] = s.order == 1 ? s.n - 1 - i : i;
   for (unsigned i = s.n - 1; s.order >= 2 && s.order != 3 && i > 0; i--) {
@@ -315,7 +315,7 @@ void run(const char *name, dim3 grid, dim3 block, size_t shared, Body *body, voi
 
 } // namespace zk_emu
 
-/* ---- a context without a device ---- */
+/* ---- a context without a device ------------------------------------------------------------------------ */
 ZkCuda *zk_cuda_new(int device, ZbErr *err) {
   (void)err;
   ZkCuda *cu = (ZkCuda *)calloc(1, sizeof *cu);

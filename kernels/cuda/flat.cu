@@ -1,5 +1,5 @@
-/* Kernels on flat buffers: optimisers, sums of squares, conversions. One pass each, 16 bytes a thread and access
- * where all pointers are multiples of 16, else one element. */
+/* Kernels on flat buffers: optimisers, sums of squares, conversions. One pass each, 16 bytes a thread and
+ * access where all pointers are multiples of 16, else one element. */
 #include "kernels/cuda/common.cuh"
 
 #define THREADS 256
@@ -10,7 +10,7 @@ static bool aligned(std::initializer_list<const void *> all) {
   return bits % 16 == 0;
 }
 
-/* ---- pieces of four ---- */
+/* ---- pieces of four ------------------------------------------------------------------------------------ */
 typedef struct {
   float x[4];
 } Four;
@@ -41,7 +41,7 @@ static unsigned blocks_for(const ZkCuda *cu, int64_t n, int w) {
   return zk_blocks(cu, zk_ceil_of(n, w * THREADS));
 }
 
-/* ---- optimisers ---- */
+/* ---- optimisers ---------------------------------------------------------------------------------------- */
 typedef struct {
   const double *squares; /* NULL: not clipped */
   float most, scale;
@@ -183,9 +183,9 @@ extern "C" void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, const double *squa
   ZK_LAUNCH(cu, NULL, sgd, blocks_for(cu, n, 4), THREADS, 0, s, n, aligned({g, w, m, w16}));
 }
 
-/* ---- norm ---- */
-/* Block b sums the b-th of gridDim.x equal chunks, which are whole fours; the blocks, and who adds what in which order,
- * depend on n only. */
+/* ---- norm ---------------------------------------------------------------------------------------------- */
+/* Block b sums the b-th of gridDim.x equal chunks, which are whole fours; the blocks, and who adds what in
+ * which order, depend on n only. */
 #define AHEAD 4 /* fours that a thread has under way */
 static __global__ void __launch_bounds__(THREADS)
     sumsq_parts(const float *x, int64_t n, int64_t chunk, bool wide, double *part) {
@@ -241,7 +241,7 @@ extern "C" void zk_cuda_reciprocal(const ZkEnv *env, const double *x, float *y) 
   ZK_LAUNCH(zk_cu(env), NULL, reciprocal, 1, 1, 0, x, y);
 }
 
-/* ---- the rest ---- */
+/* ---- the rest ------------------------------------------------------------------------------------------ */
 static __global__ void __launch_bounds__(THREADS)
     axpy(int64_t n, bool wide, float a, const float *x, float *y) {
   each<4>(

@@ -1,9 +1,11 @@
-/* lookup of rows by id, and its gradient, which adds rows into a table. Tables may be a part of the whole one.
+/* lookup of rows by id, and its gradient, which adds rows into a table. Tables may be a part of the whole
+ * one.
  *
- * The gradient first sorts the ids' numbers by the table's row, in passes over DIGIT bits of it that keep the order of what
- * is equal: warps count the digits of a range each, then put everything in its place. A block then adds up a stretch of the
- * sorted list, whatever rows it has; what only begins or ends there is a partial sum, and these are joined in order. So the
- * work is the same for one id many times and for many once each, and every sum has one order. Ids 7 3 7 7 5, stretches of 2:
+ * The gradient first sorts the ids' numbers by the table's row, in passes over DIGIT bits of it that keep the
+ * order of what is equal: warps count the digits of a range each, then put everything in its place. A block
+ * then adds up a stretch of the sorted list, whatever rows it has; what only begins or ends there is a
+ * partial sum, and these are joined in order. So the work is the same for one id many times and for many once
+ * each, and every sum has one order. Ids 7 3 7 7 5, stretches of 2:
  *   sorted  3: 1 | 5: 4 | 7: 0 2 3     stretches  3: 1, 5: 4 | 7: 0 2 | 7: 3     row 7 = (0 + 2) + 3 */
 #include "kernels/cuda/common.cuh"
 
@@ -77,7 +79,7 @@ extern "C" void zk_cuda_lookup(const ZkEnv *env, const ZkCall *c) {
   ZK_LAUNCH(cu, c, lookup, zk_blocks(cu, zk_ceil_of(p.units.total, THREADS)), THREADS, 0, p);
 }
 
-/* ---- gradient: sorting ---- */
+/* ---- gradient: sorting --------------------------------------------------------------------------------- */
 typedef struct {
   Lookup l;
   int n;               /* ids */
@@ -88,7 +90,8 @@ typedef struct {
   int *first;          /* [digit]: where they go */
   int *begin;          /* [size + 1]: where each row begins in the sorted list, which is in row[0], id[0] */
   int stretch, stretches;
-  float *partial;            /* [stretch][2][width]: of the row that goes on there, and of the one that will */
+  /* [stretch][2][width]: of the row that goes on there, and of the one that will. */
+  float *partial;
   long long width;           /* elements of a row */
   long long pieces, threads; /* pieces of the run; elements that a block's threads take at once */
   bool add;
@@ -193,7 +196,7 @@ static __global__ void __launch_bounds__(THREADS) find_begins(const __grid_const
   }
 }
 
-/* ---- gradient: adding ---- */
+/* ---- gradient: adding ---------------------------------------------------------------------------------- */
 /* A place of the rest, and this thread's part of its run. */
 typedef struct {
   long long at, in_rows, in_table, in_partial;
@@ -233,7 +236,8 @@ template <int E> ZK_DEVICE void store_row(const Grad &g, const Column &c, long l
 
 /* What a stretch has of a row: all of it, or the end (0) or the beginning (1). */
 template <int E>
-ZK_DEVICE void keep(const Grad &g, const Column &c, int stretch, int row, bool began, bool goes_on, float (&sum)[8]) {
+ZK_DEVICE void keep(const Grad &g, const Column &c, int stretch, int row, bool began, bool goes_on,
+                    float (&sum)[8]) {
   if (!began && !goes_on) return store_row<E>(g, c, row, sum);
   float *to = g.partial + (2ll * stretch + !began) * g.width + c.in_partial;
   if (E == ANY) *to = sum[0];
@@ -327,7 +331,7 @@ static __global__ void __launch_bounds__(ADD_THREADS, 8) join_stretches(const __
   }
 }
 
-/* ---- gradient: host ---- */
+/* ---- gradient: host ------------------------------------------------------------------------------------ */
 /* Sizes, by shapes alone; places in the scratch, from its start. */
 typedef struct {
   int64_t n, size, width, sorters, range, stretch, stretches, partial, bytes; /* partial: where, in bytes */

@@ -1,6 +1,7 @@
-/* Ops that move data without arithmetic: copy, rename, slice, pad, concat. All are one copy between two strided
- * views, which converts the element type where it differs. Three kernels: 16 bytes a time where both sides are
- * contiguous alike; square tiles through shared memory where the fastest axes differ; else element by element. */
+/* Ops that move data without arithmetic: copy, rename, slice, pad, concat. All are one copy between two
+ * strided views, which converts the element type where it differs. Three kernels: 16 bytes a time where both
+ * sides are contiguous alike; square tiles through shared memory where the fastest axes differ; else element
+ * by element. */
 #include "kernels/cuda/common.cuh"
 
 enum { DST, SRC };
@@ -75,7 +76,8 @@ static __global__ void __launch_bounds__(SIDE *TILE_ROWS)
   }
 }
 
-/* The loop of the nest that is fastest in src, if `run` is not; -1 if there is none or a tile would be mostly empty. */
+/* The loop of the nest that is fastest in src, if `run` is not; -1 if there is none or a tile would be mostly
+ * empty. */
 static int fastest_in_src(const Copy &c) {
   if (c.run.stride[SRC] <= 1 || c.run.n < SIDE / 4) return -1;
   for (int l = 0; l < c.nest.nloops; l++)

@@ -5,7 +5,8 @@
 
 #define THREADS 256
 #define SHORT 1024 /* longest row of a warp */
-#define RESIDENT 4 /* blocks of a multiprocessor that must have registers: nvcc would rather spill than have fewer than six */
+/* Blocks of a multiprocessor that must have registers: nvcc would rather spill than have fewer than six. */
+#define RESIDENT 4
 
 typedef struct {
   const void *p;
@@ -45,7 +46,8 @@ template <int T, int V, class F> ZK_DEVICE void rows(const Norm &p, F f) {
   }
 }
 
-template <int T> static __global__ void __launch_bounds__(THREADS, RESIDENT) softmax(const __grid_constant__ Norm p) {
+template <int T>
+static __global__ void __launch_bounds__(THREADS, RESIDENT) softmax(const __grid_constant__ Norm p) {
   ZK_SHARED(float, part, [THREADS / 32]);
   rows<T, 2>(p, [&](const long long *off) {
     float x[8], peak = -INFINITY, sum = 0;
@@ -93,7 +95,8 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) softmax_grad(const _
   });
 }
 
-template <int T> static __global__ void __launch_bounds__(THREADS, RESIDENT) normalize(const __grid_constant__ Norm p) {
+template <int T>
+static __global__ void __launch_bounds__(THREADS, RESIDENT) normalize(const __grid_constant__ Norm p) {
   ZK_SHARED(float, part, [THREADS / 32]);
   rows<T, 3>(p, [&](const long long *off) {
     float r = zk_normalize<T, 0>(
@@ -120,7 +123,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) normalize_grad(const
   });
 }
 
-/* ---- host ---- */
+/* ---- host ---------------------------------------------------------------------------------------------- */
 static Line line(const ZkView *v, uint16_t axis) { return Line{v->data, v->elem, zkc_stride(v, axis)}; }
 
 /* `views` in the order of the nest; the first three are lines if `lines` says so. */

@@ -7,7 +7,8 @@
  *
  *   extern "C" __global__ void __launch_bounds__(256) zk_pointwise(const __grid_constant__ ZkcRows c) {
  *     ZK_SHARED(float, part, [1]);
- *     for (long long row = (blockIdx.x * 256ll + threadIdx.x) / 32; row < c.rest.count; row += gridDim.x * 8ll) {
+ *     for (long long row = (blockIdx.x * 256ll + threadIdx.x) / 32; row < c.rest.count; row += gridDim.x *
+ *         8ll) {
  *       long long off[5];
  *       zkc_seek(c.rest, (unsigned)row, off);
  *       const auto load = [&](long long first, int step, float (&x)[1][8], bool again) {
@@ -39,7 +40,7 @@
 
 extern const char *const zk_cuda_texts[]; /* name and text of shape.h, device.cuh and rows.cuh */
 
-/* ---- the shape ---- */
+/* ---- the shape ----------------------------------------------------------------------------------------- */
 /* A thread keeps up to four eights of a row; with a block's threads, up to MOST_KEPT; more is loaded again.
  * Gradients are of two such rows. */
 static void share_row(ZkNormShape *s, int rows) {
@@ -86,7 +87,7 @@ ZkNormShape zk_norm_shape(const ZkCall *call) {
   return s;
 }
 
-/* ---- the text ---- */
+/* ---- the text ------------------------------------------------------------------------------------------ */
 static const char *yes(bool x) { return x ? "true" : "false"; }
 
 static void put_load(ZbText *t, const ZkNormShape *s, const ZkCall *call, int k, const char *to) {

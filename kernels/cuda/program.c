@@ -1,5 +1,6 @@
-/* Kernels of programs that are compiled while a run starts, one for each text. Where NVRTC or the driver cannot, as without
- * NVRTC's library of built-in functions, which it looks for only when it compiles, others take over and a line says so. */
+/* Kernels of programs that are compiled while a run starts, one for each text. Where NVRTC or the driver
+ * cannot, as without NVRTC's library of built-in functions, which it looks for only when it compiles, others
+ * take over and a line says so. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,8 +18,8 @@ struct ZkCudaProgram {
   cudaKernel_t kernel;
 };
 
-/* Asking for its attributes loads the kernel, which is otherwise left until it is first launched (lazy loading): by then a
- * step may be being captured, and what cannot be loaded should be known here. */
+/* Asking for its attributes loads the kernel, which is otherwise left until it is first launched (lazy
+ * loading): by then a step may be being captured, and what cannot be loaded should be known here. */
 static cudaError_t load(ZkCudaProgram *p) {
   struct cudaFuncAttributes a;
   cudaError_t status = cudaLibraryLoadData(&p->library, p->code, NULL, NULL, 0, NULL, NULL, 0);

@@ -9,13 +9,14 @@ typedef struct {
   ZkcNest nest; /* views: y, and the whole tensor with its axes in ascending number */
   ZkcRun run;
   ZkcUnits units;
-  unsigned long long first;  /* global index of the view's first element */
+  unsigned long long first;              /* global index of the view's first element */
   unsigned long long seed, step, number; /* the run's, the step's and the op's */
-  const ZkNow *now;          /* NULL: the step is as given */
-  unsigned long long below;  /* 1 where the number's upper 53 bits are less */
+  const ZkNow *now;                      /* NULL: the step is as given */
+  unsigned long long below;              /* 1 where the number's upper 53 bits are less */
 } Random;
 
-/* zb_mix64 of base.h, on the device; of zb_random_u64 the part that does not depend on the index, and all of it. */
+/* zb_mix64 of base.h, on the device; of zb_random_u64 the part that does not depend on the index, and all of
+ * it. */
 ZK_DEVICE unsigned long long mix(unsigned long long z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;

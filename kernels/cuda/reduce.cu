@@ -1,25 +1,25 @@
-/* sum and peak. As on the CPU there are two shapes. Rows: the fastest axis is reduced; T threads make one result.
- * Columns: the fastest axis is kept; a block makes 32 or 256 neighbouring results, its warps take every eighth row.
- * Where that gives too few blocks, the reduced range is cut into chunks whose partial results lie in scratch and are
- * joined in order. All cuts depend on shapes only. */
+/* sum and peak. As on the CPU there are two shapes. Rows: the fastest axis is reduced; T threads make one
+ * result. Columns: the fastest axis is kept; a block makes 32 or 256 neighbouring results, its warps take
+ * every eighth row. Where that gives too few blocks, the reduced range is cut into chunks whose partial
+ * results lie in scratch and are joined in order. All cuts depend on shapes only. */
 #include "kernels/cuda/common.cuh"
 
 #define THREADS 256
 #define WARPS (THREADS / 32)
-#define TASKS 512 /* enough blocks for a device: four for each multiprocessor of the largest */
-#define AHEAD 4   /* loads that a thread has under way */
+#define TASKS 512  /* enough blocks for a device: four for each multiprocessor of the largest */
+#define AHEAD 4    /* loads that a thread has under way */
 #define RESIDENT 4 /* blocks of a multiprocessor that must have registers; rows need a few more */
 
 typedef struct {
   const void *x;
   void *y;
   int xelem, yelem;
-  bool add, rows, wide, small; /* small: a warp makes a result, not a block */
-  ZkcNest kept, red;                 /* views: x, y; without `run`, the fastest loop of x */
-  ZkcRun run;                        /* of the reduced axes (rows) or of the kept ones (columns) */
-  ZkcUnits units;                    /* rows: eights or single elements of the reduced range, along the run */
-  ZkcUnits points;                   /* results, along the run (columns) */
-  long long tiles, tasks, range;     /* columns: of 32 threads along the run. range: what chunks cut */
+  bool add, rows, wide, small;   /* small: a warp makes a result, not a block */
+  ZkcNest kept, red;             /* views: x, y; without `run`, the fastest loop of x */
+  ZkcRun run;                    /* of the reduced axes (rows) or of the kept ones (columns) */
+  ZkcUnits units;                /* rows: eights or single elements of the reduced range, along the run */
+  ZkcUnits points;               /* results, along the run (columns) */
+  long long tiles, tasks, range; /* columns: of 32 threads along the run. range: what chunks cut */
   int chunks;
   float *partial; /* [chunk][point], if there are several */
 } Reduce;
@@ -32,7 +32,8 @@ template <bool PEAK> ZK_DEVICE float join(float a, float b) { return !PEAK ? a +
 
 /* AHEAD loads, all under way before the first is waited for, joined to `acc` in their order. */
 template <int E, bool PEAK>
-ZK_DEVICE void take(const Reduce &r, const bool (&there)[AHEAD], const long long (&off)[AHEAD], float (&acc)[8]) {
+ZK_DEVICE void take(const Reduce &r, const bool (&there)[AHEAD], const long long (&off)[AHEAD],
+                    float (&acc)[8]) {
   float x[AHEAD][8];
 #pragma unroll
   for (int i = 0; i < AHEAD; i++) {
@@ -55,7 +56,8 @@ ZK_DEVICE void put(const Reduce &r, long long point, int chunk, long long off, f
 }
 
 template <int T, int E, bool PEAK>
-static __global__ void __launch_bounds__(THREADS, RESIDENT - 1) reduce_rows(const __grid_constant__ Reduce r) {
+static __global__ void __launch_bounds__(THREADS, RESIDENT - 1)
+    reduce_rows(const __grid_constant__ Reduce r) {
   ZK_SHARED(float, part, [WARPS]);
   const int width = E == ANY ? 1 : 8;
   int t = threadIdx.x % T;
@@ -154,7 +156,7 @@ static __global__ void __launch_bounds__(THREADS) reduce_join(const __grid_const
   }
 }
 
-/* ---- host ---- */
+/* ---- host ---------------------------------------------------------------------------------------------- */
 static int64_t clamp(int64_t x, int64_t lo, int64_t hi) {
   return x > hi ? (hi > lo ? hi : lo) : x > lo ? x : lo;
 }

@@ -1,5 +1,6 @@
-/* rope: rotary position embedding. A block takes one position and some of the rows (batch, heads) there: it computes the
- * position's sines and cosines once, in f64 (at position 4000 a f32 angle is off by 2e-4), and rotates all its rows. */
+/* rope: rotary position embedding. A block takes one position and some of the rows (batch, heads) there: it
+ * computes the position's sines and cosines once, in f64 (at position 4000 a f32 angle is off by 2e-4), and
+ * rotates all its rows. */
 #include "kernels/cuda/common.cuh"
 
 #define THREADS 128
@@ -13,7 +14,7 @@ typedef struct {
   ZkcUnits pairs; /* eights of pairs, or pairs, of one row */
   long long positions, sx, sy, hx, hy, start;
   int half, width, chunks; /* chunks: of the rows */
-  double octaves, sign; /* octaves: log2 of the ratio of neighbours' frequencies */
+  double octaves, sign;    /* octaves: log2 of the ratio of neighbours' frequencies */
 } Rope;
 
 /* Of pi times x. Unlike sin and cos, these need no table of 2 / pi in local memory for large x. */
@@ -26,7 +27,8 @@ ZK_DEVICE void sine_cosine(double x, double *s, double *c) {
 #endif
 }
 
-/* E: the type of x and y, whose eights of pairs are read 16 bytes at a time; ANY: of any types, pair by pair. */
+/* E: the type of x and y, whose eights of pairs are read 16 bytes at a time; ANY: of any types, pair by pair.
+ * */
 enum { ANY = -1 };
 
 template <int E> static __global__ void __launch_bounds__(THREADS) rope(const __grid_constant__ Rope p) {
@@ -85,8 +87,8 @@ extern "C" void zk_cuda_rope(const ZkEnv *env, const ZkCall *c) {
   p.start = zkc_start(x, s);
   p.octaves = p.half ? -log2(c->num[0]) / p.half : 0, p.sign = c->opt[0] == 1 ? -1 : 1;
   bool alike = x->elem == y->elem && (x->elem == ZK_F32 || x->elem == ZK_BF16);
-  bool wide = alike && p.half % 8 == 0 && zkc_aligned(x, &p.rest, 0, p.hx) && zkc_aligned(y, &p.rest, 1, p.hy) &&
-              p.sx * (int64_t)zk_elem_bytes((ZkElem)x->elem) % 16 == 0 &&
+  bool wide = alike && p.half % 8 == 0 && zkc_aligned(x, &p.rest, 0, p.hx) &&
+              zkc_aligned(y, &p.rest, 1, p.hy) && p.sx * (int64_t)zk_elem_bytes((ZkElem)x->elem) % 16 == 0 &&
               p.sy * (int64_t)zk_elem_bytes((ZkElem)y->elem) % 16 == 0;
   p.width = wide ? 8 : 1;
   p.pairs = zkc_units(p.rest.count, p.half / p.width);

@@ -1,12 +1,14 @@
-/* Device code without includes: rows shared by threads, reductions over them, and the arithmetic of normalize. For .cu
- * files (through common.cuh) and for programs compiled at run time in which normalize has neighbours. */
+/* Device code without includes: rows shared by threads, reductions over them, and the arithmetic of
+ * normalize. For .cu files (through common.cuh) and for programs compiled at run time in which normalize has
+ * neighbours. */
 #ifndef ZUG_KERNELS_CUDA_ROWS_CUH
 #define ZUG_KERNELS_CUDA_ROWS_CUH
 
-/* ---- reductions --------------------------------------------------------------------------------------
- * The result of f over T threads in a fixed order, given to all of them. T = 32: each warp by itself; T more: the
- * block's T threads, which must all be here. `part` is shared memory for T/32 values; it may be used again after the
- * next barrier. */
+/* ---- reductions -------------------------------------------------------------------------------------------
+ * The result of f over T threads in a fixed order, given to all of them. T = 32: each warp by itself; T more:
+ * the
+ * block's T threads, which must all be here. `part` is shared memory for T/32 values; it may be used again
+ * after the next barrier. */
 struct ZkSum {
   template <class S> __device__ S operator()(S a, S b) const { return a + b; }
 };
@@ -28,10 +30,10 @@ template <int T, class F, class S> ZK_DEVICE S zk_block(S x, F f, S *part) {
   return x;
 }
 
-/* ---- rows: one line of a view along an axis, shared by T threads ----------------------------------------
- * A thread takes eight elements a time: neighbours where the row is `wide` (contiguous, begins at a multiple of 16
- * bytes, a multiple of 8 long), else every T-th, so that the threads' accesses lie side by side. Element j of thread
- * t's k-th eight is zkc_first(...) + j * zkc_step(...). */
+/* ---- rows: one line of a view along an axis, shared by T threads ------------------------------------------
+ * A thread takes eight elements a time: neighbours where the row is `wide` (contiguous, begins at a multiple
+ * of 16 bytes, a multiple of 8 long), else every T-th, so that the threads' accesses lie side by side.
+ * Element j of thread t's k-th eight is zkc_first(...) + j * zkc_step(...). */
 ZK_DEVICE long long zkc_first(bool wide, long long k, int t) { return wide ? k + 8 * t : k + t; }
 template <int T> ZK_DEVICE int zkc_step(bool wide) { return wide ? 1 : T; }
 
@@ -66,12 +68,12 @@ ZK_DEVICE void zkc_store_row(void *p, int elem, long long off, long long stride,
 }
 
 /* ---- normalize --------------------------------------------------------------------------------------------
- * Of a row of n elements that T threads share. K > 0: the row has at most K eights for each thread, which keeps them in
- * registers; K = 0: of any length, and loaded whenever it is looked at. What is summed, and in what order, does not
- * depend on K.
+ * Of a row of n elements that T threads share. K > 0: the row has at most K eights for each thread, which
+ * keeps them in registers; K = 0: of any length, and loaded whenever it is looked at. What is summed, and in
+ * what order, does not depend on K.
  *
- * load(first, step, x, again) brings V values for each of eight elements, 0 where there are none; `again`: it has done so
- * before. `part` is as for zk_block. */
+ * load(first, step, x, again) brings V values for each of eight elements, 0 where there are none; `again`: it
+ * has done so before. `part` is as for zk_block. */
 ZK_DEVICE bool zkc_there(bool wide, long long first, int step, int j, long long n) {
   return wide ? first < n : first + (long long)j * step < n;
 }
@@ -94,8 +96,9 @@ ZK_DEVICE void zkc_each(float (&kept)[K ? K : 1][V][8], long long n, bool wide, 
   }
 }
 
-/* y = (x - mean) r, r = 1/sqrt(mean (x - mean)^2 + eps), by store(first, step, y, r); rms, !std: the mean is taken as 0.
- * The squares are of differences from the mean: a mean of many deviations loses nothing. Returns r. */
+/* y = (x - mean) r, r = 1/sqrt(mean (x - mean)^2 + eps), by store(first, step, y, r); rms, !std: the mean is
+ * taken as 0. The squares are of differences from the mean: a mean of many deviations loses nothing. Returns
+ * r. */
 template <int T, int K, class Load, class Store>
 ZK_DEVICE float zk_normalize(long long n, bool wide, bool std, float eps, float *part, Load load,
                              Store store) {

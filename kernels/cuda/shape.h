@@ -47,7 +47,7 @@ typedef struct {
 typedef struct {
   void *out[ZKC_POINTWISE_OUT];
   const void *in[ZKC_POINTWISE_IN];
-  ZkcNest rest; /* [row] */
+  ZkcNest rest;                   /* [row] */
   long long n, stride[ZKC_VIEWS]; /* along a row */
   float eps;
 } ZkcRows;

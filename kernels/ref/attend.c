@@ -1,5 +1,5 @@
-/* Attention and its gradient. Axes s (sequence) and h (head dim); the axes of q that k and v lack are groups of
- * query heads that share one k and v. */
+/* Attention and its gradient. Axes s (sequence) and h (head dim); the axes of q that k and v lack are groups
+ * of query heads that share one k and v. */
 #include <math.h>
 
 #include "kernels/ref/ref.h"
@@ -52,7 +52,8 @@ void zk_ref_attend(const ZkEnv *env, const ZkCall *c) {
 }
 
 /* With dp_ij = g_i.v_j and ds_ij = p_ij (dp_ij - g_i.o_i):
- * dq_i = scale sum_j ds_ij k_j, dk_j = scale sum_i ds_ij q_i, dv_j = sum_i p_ij g_i, groups summed in dk, dv. */
+ * dq_i = scale sum_j ds_ij k_j, dk_j = scale sum_i ds_ij q_i, dv_j = sum_i p_ij g_i, groups summed in dk, dv.
+ * */
 void zk_ref_attend_grad(const ZkEnv *env, const ZkCall *c) {
   (void)env;
   const ZkView *g = &c->in[0], *o = &c->in[1], *l = &c->in[2];

@@ -1,8 +1,8 @@
-/* kernels/ref: what each operation means, as loops over index tuples in f64. Slow on purpose: nothing here may
- * be clever, because the CPU and device kernels and the derivative rules are judged against it.
+/* kernels/ref: what each operation means, as loops over index tuples in f64. Slow on purpose: nothing here
+ * may be clever, because the CPU and device kernels and the derivative rules are judged against it.
  *
- * An index is a table from axes to positions. Reading a view at an index looks at the axes that the view has and
- * ignores the others: that is all there is to broadcasting, to batching and to memory orders.
+ * An index is a table from axes to positions. Reading a view at an index looks at the axes that the view has
+ * and ignores the others: that is all there is to broadcasting, to batching and to memory orders.
  *
  *   RefIndex i = {0};
  *   RefAxes rest = ref_axes(&i, x, c->ax, 1);      all axes of x but one

@@ -1,5 +1,5 @@
-/* A recipe against a graph: names are looked up, sizes bound, dims factored, directives checked, words resolved. After
- * this pass nothing of the recipe is consulted but, for messages, names and places. */
+/* A recipe against a graph: names are looked up, sizes bound, dims factored, directives checked, words
+ * resolved. After this pass nothing of the recipe is consulted but, for messages, names and places. */
 #include "runtime/plan/bind.h"
 
 #include <string.h>
@@ -7,7 +7,8 @@
 /* Axes by where their sizes come from: what a directive can name. */
 typedef enum { AXIS_OF_DATA, AXIS_OF_MODEL, AXIS_ANY } AxisKind;
 
-/* The axis of that name. If there is none, the report says which of the kind there are, and the help names one of these. */
+/* The axis of that name. If there is none, the report says which of the kind there are, and the help names
+ * one of these. */
 static uint32_t find_axis(ZpBuild *b, ZlName name, AxisKind kind) {
   enum { LISTED = 12 };
   static const char *const kinds[] = {"data axes", "axes with a size", "axes"};
@@ -38,7 +39,7 @@ static uint32_t find_mesh(ZpBuild *b, const char *name) {
   ZB_BUG("recipe %s has no mesh dimension %s", r->name, name);
 }
 
-/* ---- sizes ---- */
+/* ---- sizes --------------------------------------------------------------------------------------------- */
 static void bind_sizes(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZgGraph *g = p->graph;
@@ -50,8 +51,9 @@ static void bind_sizes(ZpBuild *b) {
     uint32_t a = find_axis(b, r->binds[i].axis, AXIS_OF_DATA);
     if (a == ZG_NONE) continue;
     if (g->axes[a].size)
-      zl_help(zl_report(b->d, ZL_Z0805, r->binds[i].span, "`%s` is %lld by the model and cannot be bound to %lld",
-                        g->axes[a].name, (long long)g->axes[a].size, (long long)r->binds[i].size),
+      zl_help(zl_report(b->d, ZL_Z0805, r->binds[i].span,
+                        "`%s` is %lld by the model and cannot be bound to %lld", g->axes[a].name,
+                        (long long)g->axes[a].size, (long long)r->binds[i].size),
               "compile the model with another size, or leave the axis out of `bind`");
     p->axis_size[a] = r->binds[i].size;
   }
@@ -59,8 +61,8 @@ static void bind_sizes(ZpBuild *b) {
   if (p->batch != ZG_NONE && g->axes[p->batch].size) p->batch = ZG_NONE;
   for (uint32_t i = 0; i < g->naxes; i++)
     if (!p->axis_size[i] && !zl_errors(b->d))
-      zl_help(zl_report(b->d, ZL_Z0307, r->span, "recipe %s does not give the size of the data axis `%s`", r->name,
-                        g->axes[i].name),
+      zl_help(zl_report(b->d, ZL_Z0307, r->span, "recipe %s does not give the size of the data axis `%s`",
+                        r->name, g->axes[i].name),
               "add `bind %s = N`", g->axes[i].name);
   memcpy(p->axis_valid, p->axis_size, g->naxes * sizeof *p->axis_size);
   for (uint32_t i = 0; i < r->npads; i++) {
@@ -73,7 +75,8 @@ static void bind_sizes(ZpBuild *b) {
   }
 }
 
-/* How to give the axes of node n as many elements: by `bind` of one of them, a data axis but not the batch. */
+/* How to give the axes of node n as many elements: by `bind` of one of them, a data axis but not the batch.
+ * */
 static void help_size(ZpBuild *b, ZlDiag *e, const ZgNode *n) {
   const ZpPlan *p = b->p;
   int k = n->ax[0] == p->batch;
@@ -82,8 +85,8 @@ static void help_size(ZpBuild *b, ZlDiag *e, const ZgNode *n) {
   else zl_help(e, "a smaller `micro`");
 }
 
-/* Operations that relate two axes, of which the compiler did not know all sizes. What they see of the batch is a
- * micro-batch. */
+/* Operations that relate two axes, of which the compiler did not know all sizes. What they see of the batch
+ * is a micro-batch. */
 static void check_bound_sizes(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZgGraph *g = p->graph;
@@ -93,13 +96,17 @@ static void check_bound_sizes(ZpBuild *b) {
       if (n->op != ZG_OP_POSITION && n->op != ZG_OP_RENAME) continue;
       const char *what[2];
       for (int i = 0; i < 2; i++)
-        what[i] = zb_printf(p->arena, "`%s` has %lld%s", g->axes[n->ax[i]].name, (long long)p->axis_valid[n->ax[i]],
-                            n->ax[i] == p->batch ? " samples in a micro-batch" : i ? "" : " elements");
+        what[i] =
+            zb_printf(p->arena, "`%s` has %lld%s", g->axes[n->ax[i]].name, (long long)p->axis_valid[n->ax[i]],
+                      n->ax[i] == p->batch ? " samples in a micro-batch"
+                      : i                  ? ""
+                                           : " elements");
       int64_t have = p->axis_valid[n->ax[0]], room = p->axis_valid[n->ax[1]];
       if (n->op == ZG_OP_POSITION ? have <= room : have == room) continue;
       ZlSpan at = zp_bind_span(p->recipe, g->axes[n->ax[n->ax[0] == p->batch]].name);
-      ZlDiag *e = zl_report(b->d, ZL_Z0805, at, "%s, %s: %s at %s needs %s", what[0], what[1], zg_op_info[n->op].text,
-                            zp_loc_text(p, n->loc), n->op == ZG_OP_POSITION ? "at least as many there" : "as many there");
+      ZlDiag *e = zl_report(b->d, ZL_Z0805, at, "%s, %s: %s at %s needs %s", what[0], what[1],
+                            zg_op_info[n->op].text, zp_loc_text(p, n->loc),
+                            n->op == ZG_OP_POSITION ? "at least as many there" : "as many there");
       help_size(b, e, n);
       return;
     }
@@ -109,11 +116,13 @@ static void check_pads(ZpBuild *b) {
   const ZlRecipe *r = b->p->recipe;
   for (uint32_t i = 0; i < r->npads; i++) {
     uint32_t a = zg_axis_find(b->p->graph, r->pads[i].axis.s);
-    if (a != ZG_NONE && b->p->axis_size[a] != b->p->axis_valid[a] && !zp_check_pad(b, &r->pads[i], (uint16_t)a)) return;
+    if (a != ZG_NONE && b->p->axis_size[a] != b->p->axis_valid[a] &&
+        !zp_check_pad(b, &r->pads[i], (uint16_t)a))
+      return;
   }
 }
 
-/* ---- mesh ---- */
+/* ---- mesh ---------------------------------------------------------------------------------------------- */
 /* Dims of one recipe dim: one, or for `split kv*grp` one per factor that is larger than 1. */
 static void add_dims(ZpBuild *b, uint32_t index) {
   ZpPlan *p = b->p;
@@ -123,8 +132,8 @@ static void add_dims(ZpBuild *b, uint32_t index) {
   for (uint32_t i = 0; split && i < split->nprods; i++)
     if (split->prods[i].n > 1) {
       if (prod)
-        zl_report(b->d, ZL_Z0302, split->prods[i].axis[0].span, "only one product of axes can be split over `%s`",
-                  md->name.s);
+        zl_report(b->d, ZL_Z0302, split->prods[i].axis[0].span,
+                  "only one product of axes can be split over `%s`", md->name.s);
       prod = &split->prods[i];
     }
   int64_t left = md->size;
@@ -136,14 +145,19 @@ static void add_dims(ZpBuild *b, uint32_t index) {
     if (prod && a == ZG_NONE) return;
     if (prod && f + 1 < factors) {
       int64_t x = p->axis_size[a], y = left;
-      while (y) { int64_t t = x % y; x = y; y = t; }
+      while (y) {
+        int64_t t = x % y;
+        x = y;
+        y = t;
+      }
       size = x;
     }
     left /= size;
     bool last = f + 1 == factors;
     if (size == 1 && prod && !(last && p->mesh.ndims == first)) continue;
     if (p->mesh.ndims == ZP_MAX_DIMS) {
-      zl_report(b->d, ZL_Z0808, md->name.span, "a mesh has at most %d dimensions in this version", ZP_MAX_DIMS);
+      zl_report(b->d, ZL_Z0808, md->name.span, "a mesh has at most %d dimensions in this version",
+                ZP_MAX_DIMS);
       return;
     }
     ZpDim *d = &p->mesh.dim[p->mesh.ndims++];
@@ -168,7 +182,8 @@ static bool bind_mesh(ZpBuild *b) {
   p->mesh.nranks = 1;
   for (uint32_t i = 0; i < r->nmesh; i++) {
     add_dims(b, i);
-    if (__builtin_mul_overflow(p->mesh.nranks, r->mesh[i].size, &p->mesh.nranks) || p->mesh.nranks > 1 << 24) {
+    if (__builtin_mul_overflow(p->mesh.nranks, r->mesh[i].size, &p->mesh.nranks) ||
+        p->mesh.nranks > 1 << 24) {
       zl_report(b->d, ZL_Z0805, r->mesh[i].name.span, "the mesh has more than %d ranks", 1 << 24);
       return false;
     }
@@ -181,8 +196,8 @@ static bool bind_mesh(ZpBuild *b) {
   return !zl_errors(b->d);
 }
 
-/* The mesh on a cluster: as many ranks as devices, and the traffic of model splits inside the fastest level. The last
- * dim varies fastest, so a dim's ranks lie within `stride * size` neighbours. */
+/* The mesh on a cluster: as many ranks as devices, and the traffic of model splits inside the fastest level.
+ * The last dim varies fastest, so a dim's ranks lie within `stride * size` neighbours. */
 static void check_cluster(ZpBuild *b) {
   const ZlCluster *c = b->o->cluster;
   ZpPlan *p = b->p;
@@ -191,16 +206,19 @@ static void check_cluster(ZpBuild *b) {
   for (uint32_t i = 0; i < c->nlevels; i++) devices *= c->levels[i].size;
   if (p->mesh.nranks > devices)
     zl_report(b->d, ZL_Z0310, p->recipe->nmesh ? p->recipe->mesh[0].name.span : p->recipe->span,
-              "the mesh has %lld ranks, cluster %s has %lld devices", (long long)p->mesh.nranks, c->name, (long long)devices);
+              "the mesh has %lld ranks, cluster %s has %lld devices", (long long)p->mesh.nranks, c->name,
+              (long long)devices);
   for (int d = p->mesh.ndims; d-- > 0; stride *= p->mesh.dim[d].size) {
     const ZpDim *dim = &p->mesh.dim[d];
     bool model = false; /* splits more than samples: traffic in every layer */
     for (uint32_t i = 0; i < dim->naxes; i++) model |= dim->axes[i] != p->batch;
     if (!model || c->nlevels < 2 || stride * dim->size <= c->levels[0].size) continue;
     const ZlMeshDim *md = &p->recipe->mesh[dim->directive];
-    ZlDiag *e = zl_report(b->d, ZL_Z0311, md->name.span, "mesh dimension `%s` (%lld) spans more than one %s of %lld", md->name.s,
-                          (long long)dim->size, c->levels[0].name.s, (long long)c->levels[0].size);
-    zl_note(e, "its collectives run at %.3g GB/s instead of %.3g GB/s", c->levels[1].bandwidth / 1e9, c->levels[0].bandwidth / 1e9);
+    ZlDiag *e =
+        zl_report(b->d, ZL_Z0311, md->name.span, "mesh dimension `%s` (%lld) spans more than one %s of %lld",
+                  md->name.s, (long long)dim->size, c->levels[0].name.s, (long long)c->levels[0].size);
+    zl_note(e, "its collectives run at %.3g GB/s instead of %.3g GB/s", c->levels[1].bandwidth / 1e9,
+            c->levels[0].bandwidth / 1e9);
     zl_help(e, "make it at most %lld, and name it last in the mesh", (long long)c->levels[0].size);
   }
 }
@@ -223,17 +241,19 @@ static void report_indivisible(ZpBuild *b, uint32_t a, int last, int64_t by) {
   const ZpDim *dim = &p->mesh.dim[last];
   const char *dims = "", *mesh = r->mesh[dim->directive].name.s;
   for (int d = 0; d <= last; d++)
-    if (zp_dim_splits(&p->mesh.dim[d], a)) dims = zb_printf(p->arena, "%s%s`%s`", dims, *dims ? " x " : "", p->mesh.dim[d].name);
+    if (zp_dim_splits(&p->mesh.dim[d], a))
+      dims = zb_printf(p->arena, "%s%s`%s`", dims, *dims ? " x " : "", p->mesh.dim[d].name);
   long long size = p->axis_size[a];
   bool small = size < by && axis->size;
-  ZlDiag *e = zl_report(b->d, small ? ZL_Z0303 : ZL_Z0301, zp_split_span(p, dim), "axis `%s` (%lld) does not divide over %s (%lld)", axis->name, size,
-                        dims, (long long)by);
+  ZlDiag *e =
+      zl_report(b->d, small ? ZL_Z0303 : ZL_Z0301, zp_split_span(p, dim),
+                "axis `%s` (%lld) does not divide over %s (%lld)", axis->name, size, dims, (long long)by);
   if (!small && axis->size && is_looked_up(p->graph, a))
-    zl_help(e, "`pad %s to %lld` makes it %lld", axis->name, (long long)by, (long long)zb_round_up((uint64_t)size, (uint64_t)by));
+    zl_help(e, "`pad %s to %lld` makes it %lld", axis->name, (long long)by,
+            (long long)zb_round_up((uint64_t)size, (uint64_t)by));
   else if (small && dim->size == r->mesh[dim->directive].size)
     zl_help(e, "use a smaller `%s`, or for query groups `split %s*GROUPS`", mesh, axis->name);
-  else
-    zl_help(e, "use a smaller `%s`, or sizes that divide", mesh);
+  else zl_help(e, "use a smaller `%s`, or sizes that divide", mesh);
 }
 
 /* Every axis must divide by all dims that may split it. */
@@ -251,7 +271,7 @@ static void check_divides(ZpBuild *b) {
   }
 }
 
-/* ---- shard, recompute, precision, optimizer ---- */
+/* ---- shard, recompute, precision, optimizer ------------------------------------------------------------ */
 static void bind_shards(ZpBuild *b) {
   ZpPlan *p = b->p;
   for (uint32_t i = 0; i < p->recipe->nshards; i++) {
@@ -270,13 +290,14 @@ static void bind_shards(ZpBuild *b) {
     for (uint32_t k = 0; s->nunit == 1 && k < p->graph->nsegments; k++)
       found |= p->graph->segments[k].repeat && !strcmp(p->graph->segments[k].label, s->unit[0].s);
     if (!found)
-      zl_help(zl_report(b->d, ZL_Z0405, s->unit[0].span, "`unit` names no repeat of model %s", p->graph->model),
-              "a unit is one iteration of a repeat in this version; name the repeat's label");
+      zl_help(
+          zl_report(b->d, ZL_Z0405, s->unit[0].span, "`unit` names no repeat of model %s", p->graph->model),
+          "a unit is one iteration of a repeat in this version; name the repeat's label");
   }
 }
 
-/* A selector matches a region when its last part is the region's label or block name and each part before it that
- * of the parent, of its parent, ... */
+/* A selector matches a region when its last part is the region's label or block name and each part before it
+ * that of the parent, of its parent, ... */
 static bool matches(const ZgGraph *g, uint32_t region, const ZlPath *path) {
   for (uint32_t i = path->n; i-- > 0;) {
     if (region == ZG_NONE) return false;
@@ -311,8 +332,8 @@ static void bind_recompute(ZpBuild *b) {
     if (g->regions[r].parent != ZG_NONE) b->recompute[r] |= b->recompute[g->regions[r].parent];
 }
 
-/* Tags after `except` are some parameter's, or of those that every recipe may name: a misspelt one would let decay what
- * should not. */
+/* Tags after `except` are some parameter's, or of those that every recipe may name: a misspelt one would let
+ * decay what should not. */
 static void check_except(ZpBuild *b) {
   const ZgGraph *g = b->p->graph;
   const ZlNames *names = &b->p->recipe->optimizer.except;
@@ -330,7 +351,8 @@ static void check_except(ZpBuild *b) {
     bool found = false;
     for (uint32_t k = 0; k < n; k++) found |= !strcmp(known[k], names->at[i].s);
     if (found) continue;
-    ZlDiag *e = zl_report(b->d, ZL_Z0405, names->at[i].span, "no parameter of model %s has the tag `%s`", g->model, names->at[i].s);
+    ZlDiag *e = zl_report(b->d, ZL_Z0405, names->at[i].span, "no parameter of model %s has the tag `%s`",
+                          g->model, names->at[i].s);
     zl_note(e, *list ? "tags of its parameters: %s" : "its parameters have no tags", list);
     const char *near = zb_nearest(names->at[i].s, known, n);
     if (near) zl_help(e, "did you mean `%s`?", near);
@@ -379,8 +401,9 @@ static void check_used(ZpBuild *b) {
     const ZpDim *dim = &p->mesh.dim[d];
     if (dim->size == 1 || dim->naxes || d == p->mesh.pipe) continue;
     const ZlName *n = &p->recipe->mesh[dim->directive].name;
-    zl_help(zl_report(b->d, ZL_Z0306, n->span, "mesh dimension `%s` (%lld) splits nothing: its ranks would all do the same work",
-                      n->s, (long long)dim->size),
+    zl_help(zl_report(b->d, ZL_Z0306, n->span,
+                      "mesh dimension `%s` (%lld) splits nothing: its ranks would all do the same work", n->s,
+                      (long long)dim->size),
             "add `split batch over %s`", n->s);
   }
 }
@@ -389,8 +412,8 @@ bool zp_bind(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZlRecipe *r = p->recipe;
   if (r->model && strcmp(r->model, p->graph->model)) {
-    zl_help(zl_report(b->d, ZL_Z0810, r->span, "recipe %s is for model %s; this stage graph is model %s", r->name, r->model,
-                      p->graph->model),
+    zl_help(zl_report(b->d, ZL_Z0810, r->span, "recipe %s is for model %s; this stage graph is model %s",
+                      r->name, r->model, p->graph->model),
             "choose a recipe for %s", p->graph->model);
     return false;
   }
@@ -415,7 +438,8 @@ bool zp_bind(ZpBuild *b) {
   }
   b->limit = r->limit.memory;
   if (r->limit.host)
-    zl_report(b->d, ZL_Z0809, r->limit.host_span, "`limit host` has no effect: nothing is offloaded in this version");
+    zl_report(b->d, ZL_Z0809, r->limit.host_span,
+              "`limit host` has no effect: nothing is offloaded in this version");
   b->grad_partial = ZB_NEWN(p->arena, ZpDims, p->graph->nparams);
   for (uint32_t i = 0; i < p->graph->nparams; i++) b->grad_partial[i] = zp_all_dims(&p->mesh);
   return !zl_errors(b->d);

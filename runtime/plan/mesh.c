@@ -1,6 +1,7 @@
-/* Ranks and their coordinates. Rank = ((c0 * n1 + c1) * n2 + c2) ...: the first dim of the mesh varies slowest, so
- * that the last one lands on neighbouring ranks, inside a node. Example: mesh pipe = 2, data = 2, tensor = 2; rank 5 has
- * pipe 1, data 0, tensor 1; its group along {data} is ranks 5 and 7, along {data, tensor} ranks 4, 5, 6, 7. */
+/* Ranks and their coordinates. Rank = ((c0 * n1 + c1) * n2 + c2) ...: the first dim of the mesh varies
+ * slowest, so that the last one lands on neighbouring ranks, inside a node. Example: mesh pipe = 2, data = 2,
+ * tensor = 2; rank 5 has pipe 1, data 0, tensor 1; its group along {data} is ranks 5 and 7, along {data,
+ * tensor} ranks 4, 5, 6, 7. */
 #include "runtime/plan/plan.h"
 
 static int64_t stride_of(const ZpMesh *m, int dim) {

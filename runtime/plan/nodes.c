@@ -1,15 +1,16 @@
-/* Ranks on nodes. The dims of a mesh that vary fastest have the most to say to each other, and neighbouring ranks
- * are to be on one node; a launcher may have dealt them out in another order. Example: mesh data = 2, tensor = 2
- * and ranks 0 to 3 on nodes A B A B. In that order both tensor groups, {0, 1} and {2, 3}, span nodes; in the order
+/* Ranks on nodes. The dims of a mesh that vary fastest have the most to say to each other, and neighbouring
+ * ranks are to be on one node; a launcher may have dealt them out in another order. Example: mesh data = 2,
+ * tensor = 2 and ranks 0 to 3 on nodes A B A B. In that order both tensor groups, {0, 1} and {2, 3}, span
+ * nodes; in the order
  * 0 2 1 3 none does.
  *
- * Groups of a mesh's inner dims are blocks of neighbouring ranks: of `tensor` alone, of `data x tensor`, ... A
- * block is put on one node if any has room for it; else its parts are, each by the same rule. */
+ * Groups of a mesh's inner dims are blocks of neighbouring ranks: of `tensor` alone, of `data x tensor`, ...
+ * A block is put on one node if any has room for it; else its parts are, each by the same rule. */
 #include "runtime/plan/plan.h"
 
 #include <string.h>
 
-/* ---- nodes, numbered in the order of their first ranks ---- */
+/* ---- nodes, numbered in the order of their first ranks ------------------------------------------------- */
 typedef struct {
   int nranks, nnodes;
   int *node;  /* of each rank */
@@ -42,7 +43,7 @@ static int block_of(const ZpMesh *m, int d) {
   return d < m->ndims ? (int)zp_group_size(m, ~0u << d & ((1u << m->ndims) - 1)) : 1;
 }
 
-/* ---- the order ---- */
+/* ---- the order ----------------------------------------------------------------------------------------- */
 typedef struct {
   const ZpMesh *m;
   const Nodes *o;
@@ -51,9 +52,9 @@ typedef struct {
   int n, last; /* and the node that the last one is of */
 } Fill;
 
-/* The node for a block of so many ranks within one of `outer`, or -1. The first rank stays where it is; then, a
- * node that has ranks over when its whole outer blocks are gone: that of the last ones, or the one with fewest;
- * then any. */
+/* The node for a block of so many ranks within one of `outer`, or -1. The first rank stays where it is; then,
+ * a node that has ranks over when its whole outer blocks are gone: that of the last ones, or the one with
+ * fewest; then any. */
 static int node_for(const Fill *f, int block, int outer) {
   if (f->n == 0) return f->left[0] >= block ? 0 : -1;
   if (f->left[f->last] % outer >= block) return f->last;
@@ -119,7 +120,7 @@ bool zp_order_ranks(const ZpMesh *m, ZbArena *a, const int *node, int *order) {
   return true;
 }
 
-/* ---- for people ---- */
+/* ---- for people ---------------------------------------------------------------------------------------- */
 /* "2 nodes of 4 ranks", "3 nodes of 1 to 4 ranks" */
 static void count_text(const Nodes *o, ZbText *out) {
   int least = count_of(o, 0), most = least;
@@ -140,7 +141,8 @@ static ZpDims from_dim(const ZpMesh *m, int d) {
   return dims;
 }
 
-/* Why the blocks of the dims from `d` on are not all on one node, if they might be, or if nothing at all is. */
+/* Why the blocks of the dims from `d` on are not all on one node, if they might be, or if nothing at all is.
+ * */
 static void explain(const ZpMesh *m, ZbArena *a, const Nodes *o, const int *order, int d, ZbText *out) {
   int block = block_of(m, d), n = spanning(m, o, order, d), most = 0;
   for (int k = 0; k < o->nnodes; k++) most = count_of(o, k) > most ? count_of(o, k) : most;

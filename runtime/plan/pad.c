@@ -1,16 +1,19 @@
 /* Whether padding an axis can change the result.
  *
- * The entries that `pad` adds are zeros in parameters, and are never looked up or a target. What becomes of them is followed
- * through forward and backward alike: what do all padded entries of a value hold? A sum over them is right if they are zeros,
- * and so is a gradient of a parameter, whose added rows must stay zero for ever.
+ * The entries that `pad` adds are zeros in parameters, and are never looked up or a target. What becomes of
+ * them is followed through forward and backward alike: what do all padded entries of a value hold? A sum over
+ * them is right if they are zeros, and so is a gradient of a parameter, whose added rows must stay zero for
+ * ever.
  *
- * Example, ffn padded: h = dot[embed](x, up) is 0 there, silu(h) = h / (1 + exp(-h)) is 0 / (1 + 1) = 0, so dot[ffn](silu(h), down)
- * adds zeros. sigmoid(h) is 0.5: the sum would still be right since `down` has zeros there, but not the gradient of `down`. */
+ * Example, ffn padded: h = dot[embed](x, up) is 0 there, silu(h) = h / (1 + exp(-h)) is 0 / (1 + 1) = 0, so
+ * dot[ffn](silu(h), down) adds zeros. sigmoid(h) is 0.5: the sum would still be right since `down` has zeros
+ * there, but not the gradient of `down`. */
 #include "runtime/plan/bind.h"
 
 #include <math.h>
 
-/* KNOWN: all padded entries are x (all entries, of a value without the axis). ANY: finite numbers. BAD: perhaps not even that. */
+/* KNOWN: all padded entries are x (all entries, of a value without the axis). ANY: finite numbers. BAD:
+ * perhaps not even that. */
 typedef enum { KNOWN, ANY, BAD } Kind;
 typedef struct {
   Kind kind;

@@ -4,7 +4,8 @@
  * plan.c       the passes in order
  * bind.c       recipe against graph: sizes, layouts, directives; batch.c, pad.c; bind.h
  * local/       a segment of the graph to a local program: sharded, fused, its values at offsets; local.h
- * schedule/    local programs to stages, orders, one instruction list per stage, its buffers and ledger; schedule.h
+ * schedule/    local programs to stages, orders, one instruction list per stage, its buffers and ledger;
+ *              schedule.h
  * check/       the proofs, which share nothing with those that made the plan; check.h
  * output/      tables for people, and whether two plans are the same
  * mesh.c       ranks and their coordinates
@@ -25,7 +26,7 @@
 #define ZP_NO_AXIS UINT16_MAX
 typedef uint32_t ZpDims; /* set of mesh dims, bit d */
 
-/* ---- mesh -------------------------------------------------------------------------------------------------- */
+/* ---- mesh ---------------------------------------------------------------------------------------------- */
 /* Dims slowest-varying first. A dim split by a product (`split kv*grp over tensor`) is two dims here,
  * "tensor.kv" and "tensor.grp". pipe: the dim of `stages over`, or -1. */
 typedef struct {
@@ -47,12 +48,12 @@ int64_t zp_group_size(const ZpMesh *m, ZpDims dims);
 /* A number that is equal for two ranks exactly if they are in the same group along `dims`. */
 int64_t zp_group_color(const ZpMesh *m, int64_t rank, ZpDims dims);
 bool zp_dim_splits(const ZpDim *d, uint32_t axis); /* whether it may: it lists the axis */
-ZpDims zp_all_dims(const ZpMesh *m); /* all but the one of pipeline stages */
+ZpDims zp_all_dims(const ZpMesh *m);               /* all but the one of pipeline stages */
 int64_t zp_rank_of_stage(const ZpMesh *m, int64_t rank, int64_t stage); /* same coordinates, other stage */
 /* "data x tensor" */
 const char *zp_dims_text(const ZpMesh *m, ZbArena *a, ZpDims dims);
 
-/* ---- local values and nodes --------------------------------------------------------------------------------- */
+/* ---- local values and nodes ---------------------------------------------------------------------------- */
 typedef struct { /* state of a value along one mesh dim */
   uint8_t kind;  /* 'R' replicated, 'S' split along axis, 'P' partial */
   uint8_t max;   /* P: maximum instead of sum */
@@ -61,13 +62,13 @@ typedef struct { /* state of a value along one mesh dim */
 
 /* Where a value lies. offset is within that thing. */
 typedef enum {
-  ZP_AT_NOWHERE,    /* not materialised (inside a pointwise node, or unused) */
-  ZP_AT_TEMP,       /* the stage's scratch, valid within one FWD, BWD or COUNT */
-  ZP_AT_SAVED,      /* saved block of (instance, activation slot) */
-  ZP_AT_INPUT,      /* input block of the activation slot */
-  ZP_AT_PARAM,      /* bucket `index` of the instance: offset in its full buffer */
-  ZP_AT_GRAD,       /* the same of its gradient buffer (staged or accumulated) */
-  ZP_AT_CARRY_IN,   /* the tuple carried in; offset within it */
+  ZP_AT_NOWHERE,  /* not materialised (inside a pointwise node, or unused) */
+  ZP_AT_TEMP,     /* the stage's scratch, valid within one FWD, BWD or COUNT */
+  ZP_AT_SAVED,    /* saved block of (instance, activation slot) */
+  ZP_AT_INPUT,    /* input block of the activation slot */
+  ZP_AT_PARAM,    /* bucket `index` of the instance: offset in its full buffer */
+  ZP_AT_GRAD,     /* the same of its gradient buffer (staged or accumulated) */
+  ZP_AT_CARRY_IN, /* the tuple carried in; offset within it */
   ZP_AT_CARRY_OUT,
   ZP_AT_DCARRY_OUT, /* cotangents arriving from the next instance */
   ZP_AT_DCARRY_IN,  /* cotangents leaving to the instance before */
@@ -82,35 +83,40 @@ typedef struct {
 typedef struct {
   ZgType type;
   ZpState state[ZP_MAX_DIMS];
-  uint8_t elem;                /* ZkElem */
-  uint16_t axis[ZG_MAX_AXES];  /* memory order, slowest first */
-  int64_t size[ZG_MAX_AXES];   /* local, in that order */
+  uint8_t elem;               /* ZkElem */
+  uint16_t axis[ZG_MAX_AXES]; /* memory order, slowest first */
+  int64_t size[ZG_MAX_AXES];  /* local, in that order */
   uint64_t bytes;
   ZpLoc at;
-  uint32_t param;              /* made by PARAM: which; else ZP_NONE */
-  uint8_t nmembers;            /* of a batched GEMM: it is a group of so many values, alike and contiguous; else 0 */
+  uint32_t param; /* made by PARAM: which; else ZP_NONE */
+  /* Of a batched GEMM: it is a group of so many values, alike and contiguous; else 0. */
+  uint8_t nmembers;
   uint32_t member[ZP_MAX_GROUP]; /* these; type, axis and size are those of each */
 } ZpValue;
 
 typedef struct {
-  ZkCall call;                 /* shapes and attributes; pointers are filled by the engine */
+  ZkCall call;                             /* shapes and attributes; pointers are filled by the engine */
   uint32_t in[ZK_MAX_IN], out[ZK_MAX_OUT]; /* values */
-  ZpDims dims;                 /* collectives and what is local instead of one: over which */
-  ZpDims split;                /* compute: dims along which each rank has its own part of the iteration space */
-  uint16_t axis, axis2;        /* collectives: gathered/scattered along; all_to_all: from, to; local_pad: ZP_NO_AXIS: only the
-                                * first rank of a group keeps what it has, else: what is not its part is zero */
-  bool packs;                  /* collectives: their blocks do not lie one behind the other in the tensor, so they are put
-                                * together, or taken apart, in scratch */
+  ZpDims dims;                             /* collectives and what is local instead of one: over which */
+  /* Compute: dims along which each rank has its own part of the iteration space. */
+  ZpDims split;
+  /* Collectives: gathered, scattered along; all_to_all: from, to. local_pad: what is not the rank's part of
+   * axis is zero; ZP_NO_AXIS: only the first rank of a group keeps what it has. */
+  uint16_t axis, axis2;
+  /* Collectives: their blocks do not lie one behind the other in the tensor, so they are put together, or
+   * taken apart, in scratch. */
+  bool packs;
   uint64_t scratch_bytes;
-  uint64_t scratch_at;         /* in the stage's scratch */
-  uint32_t sink;               /* SINK nodes: attribute opt[0] of the graph node */
-  uint32_t loc, region;        /* of the graph node it comes from or that consumes it */
-  const char *cause;           /* collectives: the rule, in words; else NULL */
-  double flops;                /* of this rank */
-  bool again;                  /* recomputed in backward: its FLOPs are not the model's */
-  bool sets;                   /* the first in this list to add to a parameter's gradient, and to all of it: where there
-                                * is nothing yet to add to it may write instead (call.accumulate = false). With two
-                                * gradients: of both, which begin together */
+  uint64_t scratch_at;  /* in the stage's scratch */
+  uint32_t sink;        /* SINK nodes: attribute opt[0] of the graph node */
+  uint32_t loc, region; /* of the graph node it comes from or that consumes it */
+  const char *cause;    /* collectives: the rule, in words; else NULL */
+  double flops;         /* of this rank */
+  bool recomputed;      /* recomputed in backward: its FLOPs are not the model's */
+  /* The first in this list to add to a parameter's gradient, and to all of it: where there is nothing yet to
+   * add to it may write instead (call.accumulate = false). With two gradients: of both, which begin
+   * together. */
+  bool overwrites;
 } ZpNode;
 
 /* The node lists of a segment, in the order in which a step runs them. */
@@ -127,8 +133,10 @@ typedef struct {
   uint64_t temp; /* bytes of its temporaries in the stage's scratch */
 } ZpList;
 
-/* The local program of one segment, the same for all its instances and all ranks of a stage. Views' `start` of
- * split axes differ from rank to rank: view.start holds only the part that does not (0), see zp_view_start. */
+/* The local program of one segment, the same for all its instances and all ranks of a stage. Views' `start`
+ * of split axes differ from rank to rank: view.start holds only the part that does not (0), see
+ * zp_view_start. */
+/* clang-format off */
 typedef struct {
   ZpValue *values; uint32_t nvalues;
   ZpList list[ZP_PHASES];           /* all speak of `values` */
@@ -138,9 +146,11 @@ typedef struct {
   uint64_t carry_out_bytes, dcarry_out_bytes;
   uint32_t *buckets; uint32_t nbuckets;        /* templates that its instances use, ascending */
   bool has_loss;                    /* loss_num is here */
-  double model_flops;               /* forward + backward of one instance, all ranks of a stage, no recompute */
+  /* Forward + backward of one instance, all ranks of a stage, no recompute. */
+  double model_flops;
   double cost;                      /* same per rank, with recompute: what `by cost` balances */
 } ZpSegment;
+/* clang-format on */
 /* Whether the node moves data between ranks. */
 static inline bool zp_sends(const ZpNode *n) {
   return n->dims && n->call.op != ZG_OP_LOCAL_SLICE && n->call.op != ZG_OP_LOCAL_PAD;
@@ -148,28 +158,29 @@ static inline bool zp_sends(const ZpNode *n) {
 /* Global start of local axis `axis` of a value on `rank` (batch: within the micro-batch's samples). */
 int64_t zp_view_start(const ZpMesh *m, const ZpValue *v, int64_t rank, uint16_t axis, int64_t local_size);
 
-/* ---- parameters ------------------------------------------------------------------------------------------------ */
+/* ---- parameters ---------------------------------------------------------------------------------------- */
 typedef struct { /* one parameter inside a bucket */
   uint32_t param;
-  uint64_t at, n;            /* elements: offset in the full buffer, local (tensor-parallel) elements */
+  uint64_t at, n; /* elements: offset in the full buffer, local (tensor-parallel) elements */
   int naxes;
-  uint16_t axis[ZG_MAX_AXES]; /* declared order */
+  uint16_t axis[ZG_MAX_AXES];                    /* declared order */
   int64_t size[ZG_MAX_AXES], whole[ZG_MAX_AXES]; /* local; global with padding */
-  int64_t valid[ZG_MAX_AXES]; /* global without padding: what a checkpoint holds */
+  int64_t valid[ZG_MAX_AXES];                    /* global without padding: what a checkpoint holds */
   ZpState state[ZP_MAX_DIMS];
   bool decay;
 } ZpSlice;
 
-/* What `shard ... over` says of the recipe's parameters. A bucket is cut over those of the dims along which it would be
- * copied otherwise. */
+/* What `shard ... over` says of the recipe's parameters. A bucket is cut over those of the dims along which
+ * it would be copied otherwise. */
 typedef struct {
   ZpDims over;
-  int level;                 /* 1: states are cut, 2: and gradients, 3: and parameters */
-  bool keep;                 /* parameters are gathered once a step */
+  int level; /* 1: states are cut, 2: and gradients, 3: and parameters */
+  bool keep; /* parameters are gathered once a step */
 } ZpZero;
 
-/* Parameters of one unit that are stored and reduced alike: one flat buffer. A template stands for all iterations
- * of its repeat. */
+/* Parameters of one unit that are stored and reduced alike: one flat buffer. A template stands for all
+ * iterations of its repeat. */
+/* clang-format off */
 typedef struct {
   const char *name;          /* "layer.*", "wte", ... */
   uint32_t segment;          /* the repeat whose iterations each have one, or ZP_NONE: one in all */
@@ -182,18 +193,22 @@ typedef struct {
   int level;                 /* 0..3: ZeRO stage */
   bool keep;                 /* gathered once a step */
 } ZpBucket;
+/* clang-format on */
 
-/* ---- stages, programs --------------------------------------------------------------------------------------------- */
-typedef struct {             /* a bucket on a stage */
-  uint32_t bucket, iter;     /* template; iteration (0 for single ones) */
-  uint32_t tied;             /* index into plan->tied, or ZP_NONE: copies on other stages */
-  bool counted;              /* its squared norm counts on this stage (the first that holds it) */
+/* ---- stages, programs ---------------------------------------------------------------------------------- */
+typedef struct {         /* a bucket on a stage */
+  uint32_t bucket, iter; /* template; iteration (0 for single ones) */
+  uint32_t tied;         /* index into plan->tied, or ZP_NONE: copies on other stages */
+  bool counted;          /* its squared norm counts on this stage (the first that holds it) */
   uint64_t param_at, master_at, grad_at, state_at; /* arena offsets; UINT64_MAX: has none */
 } ZpHeld;
+/* clang-format off */
 typedef struct {
   uint32_t segment, iter;
-  uint32_t *held; uint32_t nheld; /* indices into the stage's `held`, in the order of the segment's `buckets` */
+  /* Indices into the stage's `held`, in the order of the segment's `buckets`. */
+  uint32_t *held; uint32_t nheld;
 } ZpInst;
+/* clang-format on */
 
 typedef enum { ZP_Q_COMPUTE, ZP_Q_P2P, ZP_Q_COLL, ZP_QUEUES } ZpQueue;
 typedef enum {
@@ -201,37 +216,48 @@ typedef enum {
 #include "runtime/plan/instr.def"
   ZP_I_COUNT_
 } ZpInstrOp;
-typedef struct { const char *text; ZpQueue queue; } ZpInstrInfo;
+typedef struct {
+  const char *text;
+  ZpQueue queue;
+} ZpInstrInfo;
 extern const ZpInstrInfo zp_instr_info[ZP_I_COUNT_];
 /* The list of its segment that an instruction runs; ZP_PHASES: it runs none. */
 static inline ZpPhase zp_phase(ZpInstrOp op) {
   return op == ZP_I_COUNT ? ZP_COUNT : op == ZP_I_FWD ? ZP_FWD : op == ZP_I_BWD ? ZP_BWD : ZP_PHASES;
 }
 
-/* Memory of a rank that instructions share. Rings and pools hold several of a kind, `index` tells them apart. */
+/* Memory of a rank that instructions share. Rings and pools hold several of a kind, `index` tells them apart.
+ * */
 typedef enum {
-  ZP_B_SLOT,       /* activation slot: inputs, then saved blocks of all instances */
-  ZP_B_RECV_ACT, ZP_B_SEND_ACT, ZP_B_RECV_GRAD, ZP_B_SEND_GRAD,
-  ZP_B_GATHER,     /* full parameters of one bucket, compute precision */
-  ZP_B_STAGING,    /* full gradients of one bucket, f32, before they are scattered */
-  ZP_B_PARAM,      /* what a rank stores of a held bucket: parameters and master */
-  ZP_B_GRAD,       /* gradient accumulator of a held bucket */
-  ZP_B_STATE,      /* optimizer state of a held bucket */
-  ZP_B_BOUNDARY,   /* ping-pong of carried values and cotangents between instances: index 0, 1 */
-  ZP_B_SCRATCH,    /* temporaries of the running instruction */
-  ZP_B_SCALARS,    /* index: ZP_SCALARS_* */
+  ZP_B_SLOT, /* activation slot: inputs, then saved blocks of all instances */
+  ZP_B_RECV_ACT,
+  ZP_B_SEND_ACT,
+  ZP_B_RECV_GRAD,
+  ZP_B_SEND_GRAD,
+  ZP_B_GATHER,   /* full parameters of one bucket, compute precision */
+  ZP_B_STAGING,  /* full gradients of one bucket, f32, before they are scattered */
+  ZP_B_PARAM,    /* what a rank stores of a held bucket: parameters and master */
+  ZP_B_GRAD,     /* gradient accumulator of a held bucket */
+  ZP_B_STATE,    /* optimizer state of a held bucket */
+  ZP_B_BOUNDARY, /* ping-pong of carried values and cotangents between instances: index 0, 1 */
+  ZP_B_SCRATCH,  /* temporaries of the running instruction */
+  ZP_B_SCALARS,  /* index: ZP_SCALARS_* */
   ZP_B_KINDS
 } ZpBufKind;
 enum { ZP_SCALARS_COUNT, ZP_SCALARS_SUMS }; /* loss denominator; what REDUCE_STEP adds up */
 #define ZP_STEP_SUMS 4 /* f64: loss numerator, aux sums, squared norm and the loss denominator */
 typedef struct {
   uint8_t kind;
-  uint32_t index;  /* within its kind; GATHER, STAGING: within its pool */
-  uint32_t pool;   /* GATHER, STAGING: bucket template; PARAM, GRAD, STATE: held bucket */
+  uint32_t index;         /* within its kind; GATHER, STAGING: within its pool */
+  uint32_t pool;          /* GATHER, STAGING: bucket template; PARAM, GRAD, STATE: held bucket */
   uint64_t bytes, offset; /* in the arena; offset is the ledger's to fill */
 } ZpBuf;
 enum { ZP_READ = 1, ZP_WRITE = 2 }; /* both: accumulates */
-typedef struct { uint32_t buf; uint32_t mode; uint64_t tag; } ZpAccess;
+typedef struct {
+  uint32_t buf;
+  uint32_t mode;
+  uint64_t tag;
+} ZpAccess;
 /* tag: what the buffer must hold when read and holds after being written: a number that names contents
  * (activation of micro-batch m, bucket b, ...). A read whose tag is not the last written is a broken plan.
  * An instruction that turns one contents into another has two accesses of the buffer, the read first. */
@@ -240,15 +266,17 @@ typedef enum {
   ZP_TAG_SLOT,    /* inputs and saved values of micro-batch mb */
   ZP_TAG_CARRY,   /* a = segment, b = iteration: the tuple that it takes in, micro-batch mb */
   ZP_TAG_DCARRY,  /* its cotangents */
-  ZP_TAG_PARAM,   /* a = bucket, b = iteration: parameters. mb: 0 before OPT_STEP, 1 after (with states sharded only
-                   * the own shard), 2 published */
-  ZP_TAG_STAGED,  /* a, b as before: gradient of one micro-batch mb */
-  ZP_TAG_GRAD,    /* a, b as before: accumulated gradient after mb of its reductions (SCATTER in place, REDUCE_GRADS,
-                   * REDUCE_TIED) */
-  ZP_TAG_STATE,   /* a, b as before: optimizer state */
-  ZP_TAG_TEMP,    /* temporaries: nobody reads them later */
-  ZP_TAG_COUNT,   /* mb: 0 this rank's loss denominator, 1 the global one */
-  ZP_TAG_SUMS     /* mb: 0 this rank's loss sums, 1 with its norm, 2 those of the world */
+  /* a = bucket, b = iteration: parameters. mb: 0 before OPT_STEP, 1 after (with states sharded only the own
+   * shard), 2 published. */
+  ZP_TAG_PARAM,
+  ZP_TAG_STAGED, /* a, b as before: gradient of one micro-batch mb */
+  /* a, b as before: accumulated gradient after mb of its reductions (SCATTER in place, REDUCE_GRADS,
+   * REDUCE_TIED). */
+  ZP_TAG_GRAD,
+  ZP_TAG_STATE, /* a, b as before: optimizer state */
+  ZP_TAG_TEMP,  /* temporaries: nobody reads them later */
+  ZP_TAG_COUNT, /* mb: 0 this rank's loss denominator, 1 the global one */
+  ZP_TAG_SUMS   /* mb: 0 this rank's loss sums, 1 with its norm, 2 those of the world */
 } ZpTag;
 static inline uint64_t zp_tag(ZpTag kind, uint32_t a, uint32_t b, uint32_t mb) {
   return (uint64_t)kind << 56 | (uint64_t)(a & 0xffff) << 40 | (uint64_t)(b & 0xffff) << 24 | (mb & 0xffffff);
@@ -256,24 +284,26 @@ static inline uint64_t zp_tag(ZpTag kind, uint32_t a, uint32_t b, uint32_t mb) {
 
 typedef struct {
   uint8_t op, queue;
-  bool in_place;       /* SCATTER_GRADS on the accumulator itself (ZeRO-1) */
-  uint32_t mb;         /* micro-batch */
-  uint32_t inst;       /* FWD, BWD: instance of the stage */
-  uint32_t held;       /* bucket instructions: index into the stage's held */
-  uint32_t peer;       /* P2P: stage */
-  uint32_t pair;       /* P2P: equal on both sides, unique otherwise; cross-stage collectives: equal on all */
-  ZpDims dims;         /* COLL: over which mesh dims (REDUCE_STEP: all); 0: nothing moves */
-  uint16_t coll;       /* COLL: ZG_OP_ALL_REDUCE, ZG_OP_REDUCE_SCATTER, ZG_OP_ALL_GATHER */
-  uint32_t tied;       /* REDUCE_TIED: which */
-  uint64_t bytes;      /* P2P: what is sent; COLL: a rank's whole tensor: as gathered, or before it is reduced */
+  bool in_place; /* SCATTER_GRADS on the accumulator itself (ZeRO-1) */
+  uint32_t mb;   /* micro-batch */
+  uint32_t inst; /* FWD, BWD: instance of the stage */
+  uint32_t held; /* bucket instructions: index into the stage's held */
+  uint32_t peer; /* P2P: stage */
+  uint32_t pair; /* P2P: equal on both sides, unique otherwise; cross-stage collectives: equal on all */
+  ZpDims dims;   /* COLL: over which mesh dims (REDUCE_STEP: all); 0: nothing moves */
+  uint16_t coll; /* COLL: ZG_OP_ALL_REDUCE, ZG_OP_REDUCE_SCATTER, ZG_OP_ALL_GATHER */
+  uint32_t tied; /* REDUCE_TIED: which */
+  /* P2P: what is sent; COLL: a rank's whole tensor: as gathered, or before it is reduced. */
+  uint64_t bytes;
   uint32_t nwait, *wait; /* instructions of this stage that must be complete before it starts */
   uint32_t naccess;
-  ZpAccess *access;    /* operands: FWD carries in/out by the accesses' buffer kinds */
+  ZpAccess *access; /* operands: FWD carries in/out by the accesses' buffer kinds */
 } ZpInstr;
 
 /* One rank's step. Instructions of a queue start in list order: compute runs to completion, P2P and COLL only
- * start in order and may be in flight together. A step ends when all are complete. Instructions are listed such
- * that waits and queues only ever point backward. */
+ * start in order and may be in flight together. A step ends when all are complete. Instructions are listed
+ * such that waits and queues only ever point backward. */
+/* clang-format off */
 typedef struct {
   ZpInstr *instrs; uint32_t ninstrs;
   uint32_t *queue[ZP_QUEUES]; uint32_t nqueue[ZP_QUEUES]; /* instruction indices in order */
@@ -281,6 +311,7 @@ typedef struct {
   uint32_t nslots, nrecv_act, nsend_act, nrecv_grad, nsend_grad;
   uint32_t live; /* most micro-batches whose activations are held at once */
 } ZpProgram;
+/* clang-format on */
 
 typedef enum {
 #define L(NAME, text) ZP_L_##NAME,
@@ -293,6 +324,7 @@ typedef struct {
   uint64_t total; /* = arena bytes */
 } ZpLedger;
 
+/* clang-format off */
 typedef struct {
   ZpInst *insts; uint32_t ninsts;
   ZpHeld *held;  uint32_t nheld;
@@ -305,9 +337,13 @@ typedef struct {
   ZpLedger ledger;
   double cost;
 } ZpStage;
+/* clang-format on */
 
+/* clang-format off */
 typedef struct { uint32_t bucket; uint32_t *stages; uint32_t nstages; } ZpTied;
-typedef struct { uint32_t input; uint32_t value_segment, value; uint64_t at; } ZpInputUse; /* at: in the input block */
+/* at: in the input block */
+typedef struct { uint32_t input; uint32_t value_segment, value; uint64_t at; } ZpInputUse;
+/* clang-format on */
 
 typedef enum { ZP_ADAMW, ZP_SGD } ZpOptimizerKind;
 typedef struct {
@@ -316,12 +352,14 @@ typedef struct {
   double decay;
   uint32_t except; /* tags of parameters that do not decay, bit i: tag i of the graph */
 } ZpOptimizer;
+/* clang-format off */
 typedef struct ZpPlan {
   ZbArena *arena;
   const ZgGraph *graph;
   const ZlRecipe *recipe;    /* for messages: its name and places. What it asks for is resolved below */
   ZpMesh mesh;
-  int64_t *axis_size;        /* per axis: global; batch: samples of one micro-batch over all ranks; with padding */
+  /* Per axis: global; batch: samples of one micro-batch over all ranks; with padding. */
+  int64_t *axis_size;
   int64_t *axis_valid;       /* the same without padding */
   uint32_t batch;            /* the sample axis, or ZP_NONE */
   int64_t global_batch, nmicro; /* samples a step; micro-batches a step (M) */
@@ -340,36 +378,41 @@ typedef struct ZpPlan {
   double model_flops;        /* of one step, whole mesh; forward + backward, no recompute */
   double params;             /* trained elements */
 } ZpPlan;
+/* clang-format on */
 
 typedef struct {
-  /* Bytes of scratch a kernel call needs; zk_cpu_scratch with the run's threads, or that of another device. */
+  /* Bytes of scratch a kernel call needs; zk_cpu_scratch with the run's threads, or that of another device.
+   * */
   size_t (*scratch)(const ZkCall *call, int threads);
   int threads;
-  const ZlCluster *cluster;  /* or NULL */
-  /* Whether the device does this fused or batched call (kernels.h) as one; views are filled but for pointers. NULL: none. A pure
-   * function: every rank, and zplan, must hear the same. */
+  const ZlCluster *cluster; /* or NULL */
+  /* Whether the device does this fused or batched call (kernels.h) as one; views are filled but for pointers.
+   * NULL: none. A pure function: every rank, and zplan, must hear the same. */
   bool (*supports)(const ZkCall *call);
 } ZpOptions;
 
-/* Makes and proves a plan. NULL with reports in `d` if the recipe does not fit the graph or a limit; a plan that
- * fails a proof is a bug of ours and says so (Z0999) with the counter-example. */
+/* Makes and proves a plan. NULL with reports in `d` if the recipe does not fit the graph or a limit; a plan
+ * that fails a proof is a bug of ours and says so (Z0999) with the counter-example. */
 ZpPlan *zp_plan(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o);
 
-/* ---- orders.c ------------------------------------------------------------------------------------------------------- */
-typedef struct { bool backward; uint32_t mb; } ZpWork;
+/* ---- orders.c ------------------------------------------------------------------------------------------ */
+typedef struct {
+  bool backward;
+  uint32_t mb;
+} ZpWork;
 /* Compute order of `stage` of P stages and M micro-batches: 2M items. */
 ZpWork *zp_order(ZbArena *a, const char *schedule, uint32_t stages, uint32_t nmicro, uint32_t stage);
 /* The schedule of that name, or NULL; of NULL: the default. */
 const char *zp_schedule(const char *name);
 /* Most micro-batches between their forward and the end of their backward. */
 uint32_t zp_order_live(const ZpWork *w, uint32_t n);
-/* When every item starts (start[stage][item]; w[stage]: its 2M items) if a forward takes 1 unit of time, a backward 2 and
- * nothing else takes any. Returns the end of the last. */
+/* When every item starts (start[stage][item]; w[stage]: its 2M items) if a forward takes 1 unit of time, a
+ * backward 2 and nothing else takes any. Returns the end of the last. */
 uint64_t zp_order_times(ZbArena *a, ZpWork *const *w, uint32_t stages, uint32_t nmicro, uint64_t **start);
 
-/* ---- buckets.c, program.c, check/ ------------------------------------------------------------------------------------- */
-/* Fills prog and the transfer sizes (recv_bytes, ...) of every stage from segments, instances, held buckets and the
- * schedule. */
+/* ---- buckets.c, program.c, check/ ---------------------------------------------------------------------- */
+/* Fills prog and the transfer sizes (recv_bytes, ...) of every stage from segments, instances, held buckets
+ * and the schedule. */
 void zp_program(ZpPlan *p);
 /* Bytes that a rank stores for one held bucket of a template, each a multiple of 64. The PARAM buffer holds
  * parameters, then master (if there is one). */
@@ -385,35 +428,40 @@ bool zp_check_segments(const ZpPlan *p, ZbErr *err);
 /* Both. A plan that fails is a bug of ours: reports the counter-example. */
 bool zp_prove(const ZpPlan *p, ZlDiags *d);
 
-/* ---- words.c -------------------------------------------------------------------------------------------------------- */
-/* "layer.3": a held bucket, an instance; "FWD(layer.3, mb 1)", "SEND_ACT(mb 1)", "REDUCE_GRADS(wte)": an instruction. */
+/* ---- words.c ------------------------------------------------------------------------------------------- */
+/* "layer.3": a held bucket, an instance; "FWD(layer.3, mb 1)", "SEND_ACT(mb 1)", "REDUCE_GRADS(wte)": an
+ * instruction. */
 void zp_held_text(const ZpPlan *p, uint32_t bucket, uint32_t iter, ZbText *out);
 void zp_inst_text(const ZpPlan *p, uint32_t segment, uint32_t iter, ZbText *out);
 void zp_instr_text(const ZpPlan *p, uint32_t stage, const ZpInstr *in, ZbText *out);
 /* "gpt2.zug:12": a node's `loc`. */
 const char *zp_loc_text(const ZpPlan *p, uint32_t loc);
-/* Where the recipe says how large an axis is; its `split ... over` a mesh dim of the recipe, or NULL; where that is. */
+/* Where the recipe says how large an axis is; its `split ... over` a mesh dim of the recipe, or NULL; where
+ * that is. */
 ZlSpan zp_bind_span(const ZlRecipe *r, const char *axis);
 const ZlSplit *zp_split(const ZpPlan *p, uint32_t directive);
 ZlSpan zp_split_span(const ZpPlan *p, const ZpDim *d);
 
-/* ---- show.c, explain.c ------------------------------------------------------------------------------------------------ */
+/* ---- show.c, explain.c --------------------------------------------------------------------------------- */
 void zp_show(const ZpPlan *p, ZbText *out);          /* mesh, stages, ledger */
 void zp_show_schedule(const ZpPlan *p, ZbText *out); /* the timeline of micro-batches */
 void zp_show_programs(const ZpPlan *p, ZbText *out); /* every instruction */
-void zp_explain(const ZpPlan *p, ZbText *out);       /* every collective and transfer: count, bytes, dims, tensor, cause */
+/* Every collective and transfer: count, bytes, dims, tensor, cause. */
+void zp_explain(const ZpPlan *p, ZbText *out);
 /* Bytes of a collective node's whole tensor, as gathered, or before it is reduced or exchanged. */
 uint64_t zp_node_bytes(const ZpSegment *s, const ZpNode *n);
 
-/* ---- nodes.c: ranks on the nodes of a cluster ------------------------------------------------------------------------- */
-/* The order in which the mesh should have the ranks that a launcher started: its rank i is to be the launcher's order[i].
- * node[r]: which node the launcher's rank r is on, by any numbers. Groups of the dims that vary fastest are on one node as
- * far as that can be; rank 0 stays rank 0. False: the launcher's own order is as good. */
+/* ---- nodes.c: ranks on the nodes of a cluster ---------------------------------------------------------- */
+/* The order in which the mesh should have the ranks that a launcher started: its rank i is to be the
+ * launcher's order[i]. node[r]: which node the launcher's rank r is on, by any numbers. Groups of the dims
+ * that vary fastest are on one node as far as that can be; rank 0 stays rank 0. False: the launcher's own
+ * order is as good. */
 bool zp_order_ranks(const ZpMesh *m, ZbArena *a, const int *node, int *order);
-/* Lines on which dims are inside nodes in that order, which ranks are where, and why it is not better. One node: none. */
+/* Lines on which dims are inside nodes in that order, which ranks are where, and why it is not better. One
+ * node: none. */
 void zp_show_nodes(const ZpMesh *m, ZbArena *a, const int *node, const int *order, ZbText *out);
 
-/* ---- digest.c --------------------------------------------------------------------------------------------------------- */
+/* ---- digest.c ------------------------------------------------------------------------------------------ */
 /* Digests of everything in a plan that no engine has touched, a part at a time: "stage 0's instructions". */
 typedef void ZpEachDigest(void *ctx, const char *what, uint64_t digest);
 void zp_digest(const ZpPlan *p, ZbArena *a, ZpEachDigest *each, void *ctx);

@@ -14,7 +14,8 @@ static const char usage[] =
     "  check      only make the plan and its proofs\n"
     "  --cluster FILE:NAME  check against a cluster's memory\n"
     "  --device WORD        where zrun will compute: cpu (default) or cuda, for which no GPU need be here\n"
-    "  --threads T          threads of a rank, as zrun will be given (default 1): some scratch depends on it\n"
+    "  --threads T          threads of a rank, as zrun will be given (default 1): some scratch depends on "
+    "it\n"
     "  -I DIR               where imported recipe files are searched too\n"
     "  --diag json          messages as JSON lines\n";
 
@@ -25,12 +26,15 @@ typedef struct {
   bool json, cuda;
 } Options;
 
-static void say(const ZbErr *err) { fprintf(stderr, "zplan: error: %s%s%s\n", err->text, *err->help ? "; " : "", err->help); }
+static void say(const ZbErr *err) {
+  fprintf(stderr, "zplan: error: %s%s%s\n", err->text, *err->help ? "; " : "", err->help);
+}
 
 static int parse(int argc, char **argv, Options *o) {
   enum { RECIPE = 256, CLUSTER, DEVICE, THREADS, DIAG };
-  static const struct option list[] = {{"recipe", 1, NULL, RECIPE}, {"cluster", 1, NULL, CLUSTER}, {"device", 1, NULL, DEVICE},
-                                       {"threads", 1, NULL, THREADS}, {"diag", 1, NULL, DIAG},     {"help", 0, NULL, 'h'},
+  static const struct option list[] = {{"recipe", 1, NULL, RECIPE}, {"cluster", 1, NULL, CLUSTER},
+                                       {"device", 1, NULL, DEVICE}, {"threads", 1, NULL, THREADS},
+                                       {"diag", 1, NULL, DIAG},     {"help", 0, NULL, 'h'},
                                        {NULL, 0, NULL, 0}};
   ZbErr err;
   *o = (Options){.threads = 1};
@@ -41,7 +45,8 @@ static int parse(int argc, char **argv, Options *o) {
     case CLUSTER: o->cluster = optarg; break;
     case DEVICE:
       o->cuda = !strcmp(optarg, "cuda");
-      if (!o->cuda && strcmp(optarg, "cpu")) return fprintf(stderr, "zplan: --device takes `cpu` or `cuda`\n"), 2;
+      if (!o->cuda && strcmp(optarg, "cpu"))
+        return fprintf(stderr, "zplan: --device takes `cpu` or `cuda`\n"), 2;
       break;
     case THREADS: {
       char *end;
@@ -84,7 +89,8 @@ static ZpPlan *plan(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, ZpOp
   ZlOptions lo = {o->include, o->ninclude};
   ZlProgram *p = zl_load_named(a, s, d, o->recipe, &lo, &name);
   if (p) r = zl_recipe(p, d, name);
-  if (r && o->cluster && (p = zl_load_named(a, s, d, o->cluster, &lo, &name))) po.cluster = zl_cluster(p, d, name);
+  if (r && o->cluster && (p = zl_load_named(a, s, d, o->cluster, &lo, &name)))
+    po.cluster = zl_cluster(p, d, name);
   return r && !zl_errors(d) ? zp_plan(a, g, r, d, &po) : NULL;
 }
 
@@ -96,11 +102,17 @@ int main(int argc, char **argv) {
   if (code == 1 && zb_close_stdout(&err)) return 0;
   if (code == 1) return say(&err), 1;
   if (code) return code;
-  static const struct { const char *name; void (*show)(const ZpPlan *, ZbText *); } commands[] = {
+  static const struct {
+    const char *name;
+    void (*show)(const ZpPlan *, ZbText *);
+  } commands[] = {
       {"show", zp_show}, {"explain", zp_explain}, {"programs", zp_show_programs}, {"check", NULL}};
   size_t c = 0;
   while (c < 4 && strcmp(o.command, commands[c].name)) c++;
-  if (c == 4) return fprintf(stderr, "zplan: no command `%s`; there are show, explain, programs, check\n", zb_show(o.command)), 2;
+  if (c == 4)
+    return fprintf(stderr, "zplan: no command `%s`; there are show, explain, programs, check\n",
+                   zb_show(o.command)),
+           2;
   ZbArena *a = zb_arena_new();
   ZbText out = {0}, messages = {0};
   ZgGraph *g = zg_read_file(a, o.graph, &err);

@@ -63,11 +63,11 @@ static bool ask_device(const Options *o, ZpOptions *po) {
   return true;
 }
 
-/* ---- a step of rank 0, counted and not played ---- */
+/* ---- a step of rank 0, counted and not played ---------------------------------------------------------- */
 static uint64_t count_nodes(ZxEngine *e, uint32_t segment, ZpPhase phase, bool first) {
   const ZpList *l = &e->p->segments[segment].list[phase];
   for (uint32_t i = 0; i < l->n; i++)
-    zx_profile_node(e, segment, phase, i, l->nodes[i].sets ? !first : l->nodes[i].call.accumulate, 0);
+    zx_profile_node(e, segment, phase, i, l->nodes[i].overwrites ? !first : l->nodes[i].call.accumulate, 0);
   return l->n;
 }
 
@@ -77,8 +77,7 @@ static uint64_t count_step(ZxEngine *e) {
   for (uint32_t i = 0; i < g->ninstrs; i++) {
     const ZpInstr *in = &g->instrs[i];
     ZpPhase phase = zp_phase(in->op);
-    if (phase < ZP_PHASES)
-      calls += count_nodes(e, e->st->insts[in->inst].segment, phase, in->mb == 0);
+    if (phase < ZP_PHASES) calls += count_nodes(e, e->st->insts[in->inst].segment, phase, in->mb == 0);
     switch (in->op) {
     case ZP_I_NORM_LOCAL: zx_profile_norm(e); break;
     case ZP_I_OPT_STEP: zx_profile_update(e, &e->st->held[in->held]); break;

@@ -1,10 +1,11 @@
 /* The CUDA runtime as far as zrun uses it, on a GPU that is a thread. ZUG_TEST_GPUS: how many there are (8).
- * ZUG_TEST_GPU_MEMORY: bytes of each. ZUG_TEST_NO_WAIT=1: streams ignore events; numbers must then be others, or the test
- * sees nothing. ZUG_TEST_GPU_FAIL=N: the N-th piece of work breaks the device.
+ * ZUG_TEST_GPU_MEMORY: bytes of each. ZUG_TEST_NO_WAIT=1: streams ignore events; numbers must then be others,
+ * or the test sees nothing. ZUG_TEST_GPU_FAIL=N: the N-th piece of work breaks the device.
  *
- * What the real one may do, and a program must live with: ZUG_TEST_ONE_QUEUE=1: streams do not run side by side, all is done
- * in the order in which hosts gave it (CUDA promises no concurrency). ZUG_TEST_SYNC=1: now and then a call first waits for all
- * that the device has to do, as one that loads a kernel may. A GPU that has work and does none for long ends the program.
+ * What the real one may do, and a program must live with: ZUG_TEST_ONE_QUEUE=1: streams do not run side by
+ * side, all is done in the order in which hosts gave it (CUDA promises no concurrency). ZUG_TEST_SYNC=1: now
+ * and then a call first waits for all that the device has to do, as one that loads a kernel may. A GPU that
+ * has work and does none for long ends the program.
  *
  * What the real one refuses is refused: see `unsafe`, `broken`, cudaStreamEndCapture. */
 #include "tests/cuda/gpu.h"
@@ -52,7 +53,8 @@ struct CUevent_st {
   struct Node *latest;
 };
 
-/* Work, records and waits in the order in which streams were given them. Events are those of the graph alone. */
+/* Work, records and waits in the order in which streams were given them. Events are those of the graph alone.
+ * */
 typedef enum { WORK, RECORD, WAIT } Step;
 typedef struct Node {
   struct Node *next;
@@ -86,7 +88,7 @@ static struct {
   size_t taken;
   uint64_t drawn, given, captures;
   long done;
-  double moved; /* when it did something, or had nothing to do */
+  double moved;               /* when it did something, or had nothing to do */
   struct CUgraph_st *capture; /* that goes on */
 } gpu = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 static _Thread_local cudaError_t last;
@@ -102,7 +104,7 @@ static cudaError_t say(cudaError_t e) {
   return e;
 }
 
-/* ---- the thread ---- */
+/* ---- the thread ---------------------------------------------------------------------------------------- */
 static uint64_t draw(void) { return zb_mix64(gpu.drawn++ + ((uint64_t)getpid() << 32)); }
 
 /* The device's memory is there for the thread while it works, and for nobody else. */
@@ -146,7 +148,8 @@ static void *work(void *arg) {
     for (struct CUstream_st *s = gpu.streams; s; s = s->next) n++;
     bool moved = false;
     skip = n ? (int)(draw() % (uint64_t)n) : 0;
-    for (int turn = 0; turn < 2 && !moved; turn++) { /* from a stream drawn by chance to the end, then from the first */
+    /* From a stream drawn by chance to the end, then from the first. */
+    for (int turn = 0; turn < 2 && !moved; turn++) {
       int at = 0;
       for (struct CUstream_st *s = gpu.streams; s && !moved; s = s->next)
         if (turn || at++ >= skip) moved = serve(s);
@@ -155,7 +158,8 @@ static void *work(void *arg) {
     for (struct CUstream_st *s = gpu.streams; s; s = s->next) idle &= !s->head;
     if (moved || idle) gpu.moved = zb_now();
     if (moved) continue;
-    if (zb_now() - gpu.moved > PATIENCE_S) ZB_BUG("the GPU has work and does none of it since %d s", PATIENCE_S);
+    if (zb_now() - gpu.moved > PATIENCE_S)
+      ZB_BUG("the GPU has work and does none of it since %d s", PATIENCE_S);
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     t.tv_nsec += 100000;
@@ -212,8 +216,9 @@ void gpu_push(struct CUstream_st *s, bool (*go)(void *), void (*drop)(void *), v
   pthread_mutex_unlock(&gpu.lock);
 }
 
-/* ---- kernels ---- */
-extern void (*zk_emu_queue)(struct CUstream_st *stream, void (*run)(void *arg), void (*drop)(void *arg), void *arg);
+/* ---- kernels ------------------------------------------------------------------------------------------- */
+extern void (*zk_emu_queue)(struct CUstream_st *stream, void (*run)(void *arg), void (*drop)(void *arg),
+                            void *arg);
 typedef struct {
   void (*run)(void *), (*drop)(void *);
   void *arg;
@@ -240,7 +245,7 @@ static void queue_launch(struct CUstream_st *stream, void (*run)(void *), void (
 
 __attribute__((constructor)) static void begin(void) { zk_emu_queue = queue_launch; }
 
-/* ---- devices, errors ---- */
+/* ---- devices, errors ----------------------------------------------------------------------------------- */
 cudaError_t cudaGetDeviceCount(int *n) {
   *n = (int)gpu_setting("ZUG_TEST_GPUS", 8);
   return *n ? cudaSuccess : say(cudaErrorNoDevice);
@@ -260,24 +265,26 @@ cudaError_t cudaGetLastError(void) {
 }
 
 const char *cudaGetErrorString(cudaError_t e) {
-  return e == cudaSuccess            ? "no error"
-         : e == cudaErrorNoDevice    ? "no CUDA-capable device is detected"
-         : e == cudaErrorMemoryAllocation ? "out of memory"
-         : e == cudaErrorIllegalAddress   ? "an illegal memory access was encountered"
+  return e == cudaSuccess                         ? "no error"
+         : e == cudaErrorNoDevice                 ? "no CUDA-capable device is detected"
+         : e == cudaErrorMemoryAllocation         ? "out of memory"
+         : e == cudaErrorIllegalAddress           ? "an illegal memory access was encountered"
          : e == cudaErrorStreamCaptureUnsupported ? "operation not permitted when stream is capturing"
          : e == cudaErrorStreamCaptureInvalidated ? "operation failed due to a previous error during capture"
-         : e == cudaErrorStreamCaptureUnjoined ? "capture sequence contains an unjoined subsequence"
-         : e == cudaErrorCapturedEvent ? "operation not permitted on an event last recorded in a capturing stream"
-         : e == cudaErrorInvalidValue ? "invalid argument"
+         : e == cudaErrorStreamCaptureUnjoined    ? "capture sequence contains an unjoined subsequence"
+         : e == cudaErrorCapturedEvent
+             ? "operation not permitted on an event last recorded in a capturing stream"
+         : e == cudaErrorInvalidValue           ? "invalid argument"
          : e == cudaErrorStreamCaptureIsolation ? "dependency created on uncaptured work in another stream"
-                                          : "another error";
+                                                : "another error";
 }
 
 size_t cublasLtGetVersion(void);
 size_t cublasLtGetVersion(void) { return 0; }
 
-/* ---- what a thread that captures may not do ----
- * Calls that do not only queue, with a capture that is not cudaStreamCaptureModeRelaxed (cudaThreadExchangeStreamCaptureMode:
+/* ---- what a thread that captures may not do ---------------------------------------------------------------
+ * Calls that do not only queue, with a capture that is not cudaStreamCaptureModeRelaxed
+ * (cudaThreadExchangeStreamCaptureMode:
  * "potentially unsafe"): they are refused, and the capture is of no use any more. */
 static bool unsafe(void) {
   if (!gpu.capture) return false;
@@ -285,7 +292,7 @@ static bool unsafe(void) {
   return true;
 }
 
-/* ---- memory ---- */
+/* ---- memory -------------------------------------------------------------------------------------------- */
 static size_t size_of_memory(void) { return (size_t)gpu_setting("ZUG_TEST_GPU_MEMORY", 1l << 34); }
 
 cudaError_t cudaMemGetInfo(size_t *left, size_t *total) {
@@ -300,7 +307,8 @@ static cudaError_t get(void **out, size_t bytes, bool pinned) {
   Memory *m = malloc(sizeof *m);
   ZB_ASSERT(m != NULL);
   bytes = zb_round_up(bytes, 4096);
-  char *p = mmap(NULL, bytes, pinned ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char *p =
+      mmap(NULL, bytes, pinned ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ZB_ASSERT(p != MAP_FAILED);
   pthread_mutex_lock(&gpu.lock);
   *m = (Memory){gpu.memory, p, bytes, pinned};
@@ -365,9 +373,11 @@ static cudaError_t push_move(cudaStream_t stream, void *to, const void *from, si
   return cudaSuccess;
 }
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream) {
   bool down = kind == cudaMemcpyDeviceToHost, up = kind == cudaMemcpyHostToDevice;
-  if (!inside(to, bytes, down) || !inside(from, bytes, up)) ZB_BUG("a copy of %zu bytes from or to the wrong memory", bytes);
+  if (!inside(to, bytes, down) || !inside(from, bytes, up))
+    ZB_BUG("a copy of %zu bytes from or to the wrong memory", bytes);
   return push_move(stream, to, from, bytes);
 }
 
@@ -376,7 +386,7 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t strea
   return push_move(stream, p, NULL, bytes);
 }
 
-/* ---- streams ---- */
+/* ---- streams ------------------------------------------------------------------------------------------- */
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
   *least = 0;
   *greatest = -5;
@@ -458,7 +468,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
   return at_once(to, from, bytes);
 }
 
-/* ---- events ---- */
+/* ---- events -------------------------------------------------------------------------------------------- */
 typedef struct {
   cudaEvent_t event;
   uint64_t count;
@@ -490,7 +500,8 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags) {
   return *e ? cudaSuccess : say(cudaErrorMemoryAllocation);
 }
 cudaError_t cudaEventDestroy(cudaEvent_t e) {
-  if (e->reached != e->wanted) ZB_BUG("an event goes that work is still to reach"); /* allowed; here it would be missed */
+  /* Allowed; here it would be missed. */
+  if (e->reached != e->wanted) ZB_BUG("an event goes that work is still to reach");
   free(e);
   return cudaSuccess;
 }
@@ -538,7 +549,7 @@ cudaError_t cudaEventQuery(cudaEvent_t e) {
   return gpu.broken ? say(cudaErrorIllegalAddress) : yes ? cudaSuccess : say(cudaErrorNotReady);
 }
 
-/* ---- graphs ----
+/* ---- graphs -----------------------------------------------------------------------------------------------
  * ZUG_TEST_GRAPH_FAIL=1: none can be made. */
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode) {
   ZB_ASSERT(mode == cudaStreamCaptureModeThreadLocal && !gpu.capture);
@@ -552,7 +563,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mo
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t s, enum cudaStreamCaptureStatus *status) {
-  *status = !s->graph         ? cudaStreamCaptureStatusNone
+  *status = !s->graph          ? cudaStreamCaptureStatusNone
             : s->graph->spoilt ? cudaStreamCaptureStatusInvalidated
                                : cudaStreamCaptureStatusActive;
   return cudaSuccess;

@@ -1,17 +1,20 @@
-/* NCCL as far as zrun uses it, between processes that share a folder: messages go through mailboxes in a file that all
- * members map. As the real one: an operation holds its stream until its partners come; a send returns when its
- * receiver has all; the first transfer of a pair makes the callers themselves wait for each other, and so does the first
- * operation of members unless NCCL_RUNTIME_CONNECT is 0; a communicator that does not block is ready only when asked,
- * and so are those split from it.
+/* NCCL as far as zrun uses it, between processes that share a folder: messages go through mailboxes in a file
+ * that all members map. As the real one: an operation holds its stream until its partners come; a send
+ * returns when its receiver has all; the first transfer of a pair makes the callers themselves wait for each
+ * other, and so does the first operation of members unless NCCL_RUNTIME_CONNECT is 0; a communicator that
+ * does not block is ready only when asked, and so are those split from it.
  *
- * What the real one refuses, or hangs at, ends the program here: members that do not do the same, in the same order, with the
- * same sizes and types, captured or not; a communicator used while something of it goes on; one ended before the graphs that
- * have operations of it. So does one that is used on two streams at once, which the real one orders by itself.
+ * What the real one refuses, or hangs at, ends the program here: members that do not do the same, in the same
+ * order, with the same sizes and types, captured or not; a communicator used while something of it goes on;
+ * one ended before the graphs that have operations of it. So does one that is used on two streams at once,
+ * which the real one orders by itself.
  *
- * ZUG_TEST_NCCL_FAIL=N: after N operations communicators say that a rank has failed. ZUG_TEST_NCCL_START=R: rank R cannot
- * start, nor those that then look for it in vain; -1: none can, since two are on one GPU. ZUG_TEST_NCCL_CAPTURE=R: rank R's
- * tenth operation that is captured fails, and its communicator with it. NCCL_COMM_BLOCKING=0, as the real one has it: no
- * communicator blocks. ZUG_TEST_NCCL_VERSION=V: of what version it is. */
+ * ZUG_TEST_NCCL_FAIL=N: after N operations communicators say that a rank has failed. ZUG_TEST_NCCL_START=R:
+ * rank R cannot
+ * start, nor those that then look for it in vain; -1: none can, since two are on one GPU.
+ * ZUG_TEST_NCCL_CAPTURE=R: rank R's tenth operation that is captured fails, and its communicator with it.
+ * NCCL_COMM_BLOCKING=0, as the real one has it: no communicator blocks. ZUG_TEST_NCCL_VERSION=V: of what
+ * version it is. */
 #include "tests/cuda/gpu.h"
 
 #include <cuda_runtime_api.h>
@@ -36,7 +39,8 @@ typedef struct {
   bool captured;
 } Sign;
 enum { ALL_REDUCE = 1, REDUCE_SCATTER, ALL_GATHER, BROADCAST };
-static const char *const kind_text[] = {"a transfer", "an all-reduce", "a reduce-scatter", "an all-gather", "a broadcast"};
+static const char *const kind_text[] = {"a transfer", "an all-reduce", "a reduce-scatter", "an all-gather",
+                                        "a broadcast"};
 
 typedef struct {
   _Atomic int full;
@@ -58,9 +62,9 @@ struct ncclComm {
   int rank, size;
   bool blocking, connected, finalized;
   int splits;
-  int busy;             /* a communicator that does not block: how often it will still say so */
+  int busy; /* a communicator that does not block: how often it will still say so */
   uint64_t operations;
-  cudaStream_t stream; /* of the latest */
+  cudaStream_t stream;  /* of the latest */
   _Atomic int living;   /* operations that are queued, or in a graph */
   ncclResult_t refused; /* it could not start */
   /* a split that goes on */
@@ -90,7 +94,7 @@ static ncclComm_t join(const char *name, int rank, int size, bool blocking) {
 
 static bool here(const struct ncclComm *c) { return atomic_load(&c->s->arrived) == c->size; }
 
-/* ---- making communicators ---- */
+/* ---- making communicators ------------------------------------------------------------------------------ */
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
   static int n;
   snprintf(id->internal, sizeof id->internal, "nccl-%d-%d", (int)getpid(), n++);
@@ -100,12 +104,15 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
 static const char *why = "";
 static int world_rank;
 
-ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, int rank, ncclConfig_t *config) {
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config) {
   ZB_ASSERT(config->maxCTAs >= 1 && config->maxCTAs <= 32);
   long start = gpu_setting("ZUG_TEST_NCCL_START", -2);
   world_rank = rank;
   *out = join(id.internal, rank, size, config->blocking);
-  if (start == -1) (*out)->refused = ncclInvalidUsage, why = "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000";
+  if (start == -1)
+    (*out)->refused = ncclInvalidUsage,
+    why = "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000";
   if (start == rank) (*out)->refused = ncclSystemError, why = "Call to connect failed";
   if ((*out)->refused) atomic_fetch_sub(&(*out)->s->arrived, 1); /* the others look for it */
   if (start >= -1) return ncclInProgress;
@@ -114,7 +121,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
 }
 
 /* "Attempt to use communicator before the previous operation returned ncclSuccess" */
-static bool ready(const struct ncclComm *c) { return here(c) && !c->child && !c->busy && !c->finalized && !c->refused; }
+static bool ready(const struct ncclComm *c) {
+  return here(c) && !c->child && !c->busy && !c->finalized && !c->refused;
+}
 
 ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t *out, ncclConfig_t *config) {
   ZB_ASSERT(!c->blocking && config->blocking && key == c->rank && c->splits < SPLITS);
@@ -168,7 +177,9 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state) {
 ncclResult_t ncclCommFinalize(ncclComm_t c) {
   if (!ready(c)) return ncclInvalidArgument;
   for (int i = 0; atomic_load(&c->living); nap()) /* the real one waits for ever */
-    if (++i == 40000) ZB_BUG("a communicator ends before %d of its operations, or before their graph", atomic_load(&c->living));
+    if (++i == 40000)
+      ZB_BUG("a communicator ends before %d of its operations, or before their graph",
+             atomic_load(&c->living));
   c->finalized = true;
   if (c->rank == 0) unlink(c->name);
   return ncclSuccess;
@@ -190,7 +201,7 @@ ncclResult_t ncclCommAbort(ncclComm_t c) {
   return ncclSuccess;
 }
 
-/* ---- operations ---- */
+/* ---- operations ---------------------------------------------------------------------------------------- */
 typedef struct {
   bool send;
   int peer;
@@ -228,9 +239,11 @@ static bool sends(const Op *o, Part *p) {
 
 static void meet(const Sign *a, const Sign *b) {
   if (a->kind != b->kind || a->number != b->number)
-    ZB_BUG("%s, number %zu, meets %s, number %zu", kind_text[a->kind], (size_t)a->number, kind_text[b->kind], (size_t)b->number);
+    ZB_BUG("%s, number %zu, meets %s, number %zu", kind_text[a->kind], (size_t)a->number, kind_text[b->kind],
+           (size_t)b->number);
   if (a->type != b->type || a->how != b->how || a->n != b->n)
-    ZB_BUG("%s of %zu of type %d meets one of %zu of type %d", kind_text[a->kind], a->n, a->type, b->n, b->type);
+    ZB_BUG("%s of %zu of type %d meets one of %zu of type %d", kind_text[a->kind], a->n, a->type, b->n,
+           b->type);
   if (a->captured != b->captured) ZB_BUG("%s is captured on one rank only", kind_text[a->kind]);
 }
 
@@ -257,7 +270,8 @@ static void reduce(const Op *o) {
 static bool go(void *arg) {
   Op *o = arg;
   bool done = true;
-  if (!o->begun && !o->room && o->own && o->out != o->own) memmove(o->out, o->own, o->n); /* the own part of a gather */
+  /* The own part of a gather. */
+  if (!o->begun && !o->room && o->own && o->out != o->own) memmove(o->out, o->own, o->n);
   o->begun = true;
   for (int i = 0; i < o->nparts; i++) {
     Part *p = &o->part[i];
@@ -329,7 +343,8 @@ static ncclResult_t collective(Op *o, int kind, size_t n, ncclDataType_t type, c
 }
 
 /* Room for one part of each member; what is sent to and received from each. */
-static Op *reduction(ncclComm_t c, const void *in, size_t n, ncclDataType_t type, ncclRedOp_t op, size_t step) {
+static Op *reduction(ncclComm_t c, const void *in, size_t n, ncclDataType_t type, ncclRedOp_t op,
+                     size_t step) {
   Op *o = begin(c);
   o->elem = type == ncclFloat32 ? ZX_F32 : type == ncclBfloat16 ? ZX_BF16 : ZX_F64;
   ZB_ASSERT(type == ncclFloat32 || type == ncclFloat64 || type == ncclBfloat16);
@@ -347,21 +362,22 @@ static Op *reduction(ncclComm_t c, const void *in, size_t n, ncclDataType_t type
   return o;
 }
 
-ncclResult_t ncclAllReduce(const void *in, void *out, size_t n, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c,
-                           cudaStream_t stream) {
+ncclResult_t ncclAllReduce(const void *in, void *out, size_t n, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t c, cudaStream_t stream) {
   Op *o = reduction(c, in, n, type, op, 0);
   o->out = out;
   return collective(o, ALL_REDUCE, n, type, stream);
 }
 
-ncclResult_t ncclReduceScatter(const void *in, void *out, size_t n, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c,
-                               cudaStream_t stream) {
+ncclResult_t ncclReduceScatter(const void *in, void *out, size_t n, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t c, cudaStream_t stream) {
   Op *o = reduction(c, in, n, type, op, n * (type == ncclFloat32 ? 4 : 8));
   o->out = out;
   return collective(o, REDUCE_SCATTER, n, type, stream);
 }
 
-ncclResult_t ncclAllGather(const void *in, void *out, size_t bytes, ncclDataType_t type, ncclComm_t c, cudaStream_t stream) {
+ncclResult_t ncclAllGather(const void *in, void *out, size_t bytes, ncclDataType_t type, ncclComm_t c,
+                           cudaStream_t stream) {
   ZB_ASSERT(type == ncclUint8);
   Op *o = begin(c);
   o->own = in;
@@ -375,8 +391,8 @@ ncclResult_t ncclAllGather(const void *in, void *out, size_t bytes, ncclDataType
   return collective(o, ALL_GATHER, bytes, type, stream);
 }
 
-ncclResult_t ncclBroadcast(const void *in, void *out, size_t bytes, ncclDataType_t type, int root, ncclComm_t c,
-                           cudaStream_t stream) {
+ncclResult_t ncclBroadcast(const void *in, void *out, size_t bytes, ncclDataType_t type, int root,
+                           ncclComm_t c, cudaStream_t stream) {
   ZB_ASSERT(type == ncclUint8);
   Op *o = begin(c);
   for (int i = 0; i < c->size; i++)
@@ -385,12 +401,13 @@ ncclResult_t ncclBroadcast(const void *in, void *out, size_t bytes, ncclDataType
   return collective(o, BROADCAST, bytes, type, stream);
 }
 
-/* ---- transfers ---- */
+/* ---- transfers ----------------------------------------------------------------------------------------- */
 static Op *group;
 static int depth;
 static cudaStream_t group_stream;
 
-static ncclResult_t transfer(bool send, const void *p, size_t bytes, int peer, ncclComm_t c, cudaStream_t stream) {
+static ncclResult_t transfer(bool send, const void *p, size_t bytes, int peer, ncclComm_t c,
+                             cudaStream_t stream) {
   if (!ready(c)) return ncclInvalidArgument;
   ncclGroupStart();
   if (!group) group = begin(c);
@@ -400,7 +417,8 @@ static ncclResult_t transfer(bool send, const void *p, size_t bytes, int peer, n
   return ncclGroupEnd();
 }
 
-ncclResult_t ncclSend(const void *p, size_t n, ncclDataType_t type, int peer, ncclComm_t c, cudaStream_t stream) {
+ncclResult_t ncclSend(const void *p, size_t n, ncclDataType_t type, int peer, ncclComm_t c,
+                      cudaStream_t stream) {
   ZB_ASSERT(type == ncclUint8);
   return transfer(true, p, n, peer, c, stream);
 }
@@ -423,7 +441,7 @@ ncclResult_t ncclGroupEnd(void) {
   return give(o, group_stream);
 }
 
-/* ---- words ---- */
+/* ---- words --------------------------------------------------------------------------------------------- */
 ncclResult_t ncclGetVersion(int *v) {
   *v = (int)gpu_setting("ZUG_TEST_NCCL_VERSION", NCCL_VERSION_CODE);
   return ncclSuccess;

@@ -1,6 +1,6 @@
-/* All programs that plans would have NVRTC make for a GPU, in one: programs.sm_80.cubin and programs.sm_90.cubin, for
- * tests/cuda/machine_code.sh to look at. programs GRAPH.zsg FILE:NAME [GRAPH.zsg FILE:NAME]...
- * Kernels are named by op: pointwise_3, normalize_5, normalize_grad_7. */
+/* All programs that plans would have NVRTC make for a GPU, in one: programs.sm_80.cubin and
+ * programs.sm_90.cubin, for tests/cuda/machine_code.sh to look at. programs GRAPH.zsg FILE:NAME [GRAPH.zsg
+ * FILE:NAME]... Kernels are named by op: pointwise_3, normalize_5, normalize_grad_7. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 extern const char *const zk_cuda_texts[];
 
-/* ---- texts ---- */
+/* ---- texts --------------------------------------------------------------------------------------------- */
 static const char *own_part(const char *text) {
   for (int i = 1; zk_cuda_texts[i - 1]; i += 2) {
     size_t n = strlen(zk_cuda_texts[i]);
@@ -55,7 +55,7 @@ static void collect(List *l, const ZpList *list) {
   }
 }
 
-/* ---- plans ---- */
+/* ---- plans --------------------------------------------------------------------------------------------- */
 static bool collect_plan(ZbArena *a, List *l, const char *graph, const char *recipe) {
   ZbErr err = {0};
   ZbText messages = {0};
@@ -77,12 +77,13 @@ static bool collect_plan(ZbArena *a, List *l, const char *graph, const char *rec
   return p != NULL;
 }
 
-/* ---- one program of all ---- */
+/* ---- one program of all -------------------------------------------------------------------------------- */
 static void put_all(ZbText *t, const List *l) {
   for (int i = 1; zk_cuda_texts[i - 1]; i += 2) zb_text_add(t, "%s", zk_cuda_texts[i]);
   for (int i = 0; i < l->n; i++)
-    zb_text_add(t, "#define " ZK_POINTWISE_NAME " %s_%d\nnamespace n%d {\n%s}\n#undef " ZK_POINTWISE_NAME "\n", l->op[i], i, i,
-                own_part(l->text[i].s));
+    zb_text_add(t,
+                "#define " ZK_POINTWISE_NAME " %s_%d\nnamespace n%d {\n%s}\n#undef " ZK_POINTWISE_NAME "\n",
+                l->op[i], i, i, own_part(l->text[i].s));
 }
 
 static bool write_cubin(const char *text, int arch) {
@@ -90,7 +91,8 @@ static bool write_cubin(const char *text, int arch) {
   void *cubin;
   size_t bytes;
   ZbErr err;
-  if (!zk_cuda_compile(text, arch, &cubin, &bytes, &err)) return fprintf(stderr, "programs: error: %s\n", err.text), false;
+  if (!zk_cuda_compile(text, arch, &cubin, &bytes, &err))
+    return fprintf(stderr, "programs: error: %s\n", err.text), false;
   snprintf(path, sizeof path, "programs.sm_%d.cubin", arch);
   FILE *f = fopen(path, "wb");
   bool ok = f && fwrite(cubin, 1, bytes, f) == bytes;

@@ -1,5 +1,6 @@
-/* Attention over whole tiles, which is what goes to cuDNN (kernels/cuda/attend_cudnn.c); the cases of the CPU's kernels are
- * all of other lengths. Heads alone and shared by groups of queries, of the sizes that its kernels come in, and another. */
+/* Attention over whole tiles, which is what goes to cuDNN (kernels/cuda/attend_cudnn.c); the cases of the
+ * CPU's kernels are all of other lengths. Heads alone and shared by groups of queries, of the sizes that its
+ * kernels come in, and another. */
 #include "tests/unit/kernels/attend.h"
 
 static const AttendShape shapes[] = {

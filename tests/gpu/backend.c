@@ -1,4 +1,5 @@
-/* The CUDA kernels as a back end, on the GPU: buffers are memory that both sides see. One context for all calls of a test:
+/* The CUDA kernels as a back end, on the GPU: buffers are memory that both sides see. One context for all
+ * calls of a test:
  * every test is a process. */
 #include <cuda_runtime_api.h>
 #include <unistd.h>

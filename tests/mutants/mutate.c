@@ -3,19 +3,19 @@
  *   mutate list SEED NAME FILE EXPANDED     a line each: KEY <tab> NAME <tab> NUMBER <tab> LINE <tab> CHANGE
  *   mutate apply NUMBER FILE EXPANDED       the changed text
  *
- * EXPANDED is what the preprocessor makes of the file: the enumerations are read there. CHANGE is the source line with
- * the change in it, `if (n {< -> <=} max)`. KEY orders the changes at random: it depends on the seed, the file and the
- * changed line, so that an edit elsewhere leaves the order of the others as it was.
+ * EXPANDED is what the preprocessor makes of the file: the enumerations are read there. CHANGE is the source
+ * line with the change in it, `if (n {< -> <=} max)`. KEY orders the changes at random: it depends on the
+ * seed, the file and the changed line, so that an edit elsewhere leaves the order of the others as it was.
  *
  * What is changed, in bodies of functions, in tables and in bodies of macros:
  *   comparisons shifted and flipped, && and ||, + and -, * and /, << and >>, & and |, with their
  *   assignments, ++ and --;
- *   conditions of `if` and `while` negated, `!` and the sign of a number dropped; `true` and `false`, 0 and 1, other
- *   numbers and the one after it; an enumerator and the next of its enumeration; `break` and `continue`; a statement
- *   deleted (a call, an assignment, a jump).
- * What is not: comments, text, directives, declarations; the lengths of arrays and how much memory is asked for, which
- * is for sanitizers to see; assertions (ZB_ASSERT, ZB_BUG and the condition before it), since no test can break what
- * they hold. */
+ *   conditions of `if` and `while` negated, `!` and the sign of a number dropped; `true` and `false`, 0 and
+ *   1, other numbers and the one after it; an enumerator and the next of its enumeration; `break` and
+ *   `continue`; a statement deleted (a call, an assignment, a jump).
+ * What is not: comments, text, directives, declarations; the lengths of arrays and how much memory is asked
+ * for, which is for sanitizers to see; assertions (ZB_ASSERT, ZB_BUG and the condition before it), since no
+ * test can break what they hold. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +53,7 @@ typedef struct {
   size_t nenum;
 } Mutate;
 
-/* ---- tokens ----------------------------------------------------------------------------------- */
+/* ---- tokens -------------------------------------------------------------------------------------------- */
 static bool is(const Source *s, size_t i, const char *what) {
   return i < s->n && s->tok[i].len == strlen(what) && strncmp(s->s + s->tok[i].at, what, s->tok[i].len) == 0;
 }
@@ -164,7 +164,7 @@ static char *word(ZbArena *a, const Source *s, size_t i) {
   return zb_strndup(a, s->s + s->tok[i].at, s->tok[i].len);
 }
 
-/* ---- enumerations ------------------------------------------------------------------------------ */
+/* ---- enumerations -------------------------------------------------------------------------------------- */
 static void read_enums(Mutate *m, const Source *s) {
   for (size_t i = 0; i + 2 < s->n; i++) {
     if (!is(s, i, "enum")) continue;
@@ -189,7 +189,7 @@ static const char *exchanged(const Mutate *m, size_t i) {
   return NULL;
 }
 
-/* ---- changes ------------------------------------------------------------------------------------ */
+/* ---- changes ------------------------------------------------------------------------------------------- */
 static void change(Mutate *m, size_t i, const char *with) {
   const Token *t = &m->src.tok[i];
   const char *said = zb_printf(m->a, "%s -> %s", word(m->a, &m->src, i), *with ? with : "nothing");
@@ -292,7 +292,8 @@ static bool declares_array(const Source *s, size_t i) {
   return is(s, k - 2, "*") && !binary(s, k - 2);
 }
 
-/* The first token after what is not changed and begins at i, an assertion or how much memory is asked for, or i. */
+/* The first token after what is not changed and begins at i, an assertion or how much memory is asked for, or
+ * i. */
 static size_t after_fixed(const Source *s, size_t i) {
   static const char *const allocators[] = {"ZB_NEWN", "zb_alloc", "malloc", "calloc", "realloc", NULL};
   if (among(s, i, allocators) && is(s, i + 1, "(")) return closing(s, i + 1) + 1;
@@ -325,7 +326,7 @@ static void find_changes(Mutate *m) {
   }
 }
 
-/* ---- output -------------------------------------------------------------------------------------- */
+/* ---- output -------------------------------------------------------------------------------------------- */
 /* The line of a change, with the change in it; what is changed beyond the line's end is not shown. */
 static const char *shown(const Mutate *m, const Change *c) {
   const char *s = m->src.s, *from = s + c->at, *to = from + c->len;

@@ -14,7 +14,7 @@ static bool set_by(const ZpSegment *s, uint32_t bucket, const ZpSlice *slice) {
   uint64_t from = slice->at * sizeof(float);
   const ZpList *l = &s->list[ZP_BWD];
   for (uint32_t i = 0; i < l->n; i++)
-    for (int k = 0; l->nodes[i].sets && k < l->nodes[i].call.nout; k++) {
+    for (int k = 0; l->nodes[i].overwrites && k < l->nodes[i].call.nout; k++) {
       const ZpValue *v = &s->values[l->nodes[i].out[k]]; /* a gradient, or several in a row */
       if (v->at.index == bucket && v->at.offset <= from && from < v->at.offset + v->bytes) return true;
     }

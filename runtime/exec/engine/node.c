@@ -94,7 +94,7 @@ static bool prepare_list(ZxEngine *e, const ZpSegment *s, const ZpList *l, const
     if (zg_op_info[c.op].kind == ZG_SINK) continue;
     give_addresses(s, n, &c);
     bool ok = e->dev->prepare(e->env, &c, err);
-    if (ok && n->sets) {
+    if (ok && n->overwrites) {
       c.accumulate = !c.accumulate;
       ok = e->dev->prepare(e->env, &c, err);
     }
@@ -126,7 +126,7 @@ static void run_random(ZxEngine *e, const ZkCall *call, const ZxFrame *f) {
 static void set_pointers(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZxFrame *f, ZkCall *c) {
   for (int j = 0; j < c->nin; j++) c->in[j].data = place(e, f, &s->values[n->in[j]]);
   for (int j = 0; j < c->nout; j++) c->out[j].data = place(e, f, &s->values[n->out[j]]);
-  if (n->sets) c->accumulate = !f->held[s->values[n->out[0]].at.index].first_write;
+  if (n->overwrites) c->accumulate = !f->held[s->values[n->out[0]].at.index].first_write;
   c->scratch = f->scratch + n->scratch_at;
   uint64_t end = (uint64_t)(f->scratch - e->arena) + n->scratch_at + n->scratch_bytes;
   if (n->scratch_bytes && end > e->high) e->high = end;

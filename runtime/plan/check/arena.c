@@ -1,7 +1,7 @@
 /* Bytes: that every buffer has as many as its contents take, and lies where the engine will look for it.
  *
- * What contents take is derived here a second time, from the mesh, the parameters and the segments; what buckets, stages
- * and buffers say of their own size is looked at only to be compared. */
+ * What contents take is derived here a second time, from the mesh, the parameters and the segments; what
+ * buckets, stages and buffers say of their own size is looked at only to be compared. */
 #include "runtime/plan/check/check.h"
 
 #define LINE 64    /* where things begin: kernels and devices count on it */
@@ -33,7 +33,7 @@ static uint64_t state_bytes(const ZpPlan *p, const ZpBucket *k) {
   return lines(k->elems / parts(p, k, 1) * 4 * (uint64_t)p->states);
 }
 
-/* ---- buckets ---- */
+/* ---- buckets ------------------------------------------------------------------------------------------- */
 static bool dims_fit(const Check *c, const ZpBucket *k) {
   const ZpMesh *m = &c->p->mesh;
   ZpDims ours = ((1u << m->ndims) - 1) & ~(m->pipe < 0 ? 0 : 1u << m->pipe);
@@ -42,7 +42,8 @@ static bool dims_fit(const Check *c, const ZpBucket *k) {
   return zb_fail(c->err, NULL, "bucket %s is cut or reduced over dims along which it is no copy", k->name);
 }
 
-/* Slices follow each other, each from a whole line in f32 on, and so does every rank's part; there is nothing else. */
+/* Slices follow each other, each from a whole line in f32 on, and so does every rank's part; there is nothing
+ * else. */
 static bool slices_fit(const Check *c, const ZpBucket *k) {
   const uint64_t line = LINE / 4, cut = line * parts(c->p, k, 0);
   uint64_t end = 0;
@@ -68,7 +69,7 @@ bool zp_check_buckets(const Check *c) {
   return true;
 }
 
-/* ---- buffers ---- */
+/* ---- buffers ------------------------------------------------------------------------------------------- */
 static const ZpSegment *segment_at(const ZpPlan *p, const ZpStage *st, uint32_t i) {
   return &p->segments[st->insts[i].segment];
 }
@@ -152,7 +153,7 @@ static bool blocks_fit(const Check *c, uint32_t s) {
   return zb_fail(c->err, NULL, "stage %u has temporaries, but no scratch", s);
 }
 
-/* ---- the arena ---- */
+/* ---- the arena ----------------------------------------------------------------------------------------- */
 /* A held bucket's offsets, by which the engine finds what is stored. */
 static bool held_at(const ZpPlan *p, const ZpHeld *h, const ZpBuf *b) {
   if (b->kind == ZP_B_GRAD) return h->grad_at == b->offset;

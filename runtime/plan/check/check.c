@@ -1,24 +1,25 @@
-/* The proofs of a plan. Each either holds for every possible timing of the run, or names the instructions that break it.
- * Cost is linear in the number of instructions (but for one sort of the buffers).
+/* The proofs of a plan. Each either holds for every possible timing of the run, or names the instructions
+ * that break it. Cost is linear in the number of instructions (but for one sort of the buffers).
  *
  *  1 form          indices in range, every instruction once in the queue of its kind, waits point backward
  *  2 ownership     every part of the model on exactly one stage, in order; every bucket where it is used
  *  3 completeness  every micro-batch forward and backward exactly once, in order
- *  4 reductions    every gradient over exactly the dims where it is partial, once; every bucket stepped once; collectives
- *                  move the bytes that they are said to
+ *  4 reductions    every gradient over exactly the dims where it is partial, once; every bucket stepped once;
+ *                  collectives move the bytes that they are said to
  *  5 pairs         sends and receives, and collectives of several stages, fit each other
- *  6 deadlock      queues, waits and pairs together have no cycle, even if every queue ran strictly one by one; so all
- *                  collectives fit one total order, and two stages never meet the same ones in different order; nor
- *                  have the lists, if every stage does all of its own one by one
+ *  6 deadlock      queues, waits and pairs together have no cycle, even if every queue ran strictly one by
+ *                  one; so all collectives fit one total order, and two stages never meet the same ones in
+ *                  different order; nor have the lists, if every stage does all of its own one by one
  *  7 operands      each instruction reads and writes what it must, no more
  *  8 contents      what is read was written, completely, and is not overwritten before
- *  9 arena         buffers have the bytes that their contents take, lie inside it where the engine looks for them, overlap
- *                  only when one is dead; the ledger adds up
- * 10 segments      in the local programs every value lies inside its block, as calls see it; what is read was made before
- *                  and is not overwritten (zp_check_segments); in each call an axis has one size */
+ *  9 arena         buffers have the bytes that their contents take, lie inside it where the engine looks for
+ *                  them, overlap only when one is dead; the ledger adds up
+ * 10 segments      in the local programs every value lies inside its block, as calls see it; what is read was
+ *                  made before and is not overwritten (zp_check_segments); in each call an axis has one
+ *                  size */
 #include "runtime/plan/check/check.h"
 
-/* ---- 1 form ---- */
+/* ---- 1 form -------------------------------------------------------------------------------------------- */
 static bool of_bucket(int op) {
   return op == ZP_I_OPT_STEP || op == ZP_I_GATHER_PARAMS || op == ZP_I_SCATTER_GRADS ||
          op == ZP_I_REDUCE_GRADS || op == ZP_I_REDUCE_TIED || op == ZP_I_PUBLISH_PARAMS;
@@ -49,7 +50,8 @@ static bool instr_form(const Check *c, uint32_t s, uint32_t i) {
   return true;
 }
 
-/* Buffers of a kind and pool are numbered in their order, so no two are alike: the engine finds them by that. */
+/* Buffers of a kind and pool are numbered in their order, so no two are alike: the engine finds them by that.
+ * */
 static bool buffers_form(const Check *c, uint32_t s) {
   const ZpProgram *g = &c->p->stages[s].prog;
   uint32_t held = c->p->stages[s].nheld, pools = held > c->p->nbuckets ? held : c->p->nbuckets;
@@ -86,7 +88,7 @@ static bool form(const Check *c, uint32_t s) {
   return true;
 }
 
-/* ---- 2 ownership ---- */
+/* ---- 2 ownership --------------------------------------------------------------------------------------- */
 static bool bucket_copies(const Check *c, uint32_t *at);
 
 static bool parts_owned(const Check *c) {
@@ -215,7 +217,7 @@ static bool bucket_copies(const Check *c, uint32_t *at) {
   return true;
 }
 
-/* ---- 3 completeness ---- */
+/* ---- 3 completeness ------------------------------------------------------------------------------------ */
 typedef struct {
   uint32_t loads, counts;
   uint32_t fwd, bwd; /* instances done */
@@ -292,7 +294,7 @@ static bool completeness(const Check *c, uint32_t s) {
   return true;
 }
 
-/* ---- 4 reductions ---- */
+/* ---- 4 reductions -------------------------------------------------------------------------------------- */
 typedef struct {
   uint32_t staged, in_place, reduced, tied, stepped, published;
 } Tally;
@@ -304,8 +306,9 @@ static bool moves(const Check *c, uint32_t s, uint32_t i, ZgOp coll, ZpDims over
                    zp_dims_text(&c->p->mesh, c->a, in->dims), zp_dims_text(&c->p->mesh, c->a, over));
   if (in->bytes != (over ? bytes : 0) || in->coll != coll)
     return zb_fail(c->err, NULL, "%s is %s of %llu bytes, but has to be %s of %llu", zp_say(c, s, i),
-                   in->coll < ZG_OP_COUNT ? zg_op_info[in->coll].text : "nothing known", (unsigned long long)in->bytes,
-                   zg_op_info[coll].text, (unsigned long long)(over ? bytes : 0));
+                   in->coll < ZG_OP_COUNT ? zg_op_info[in->coll].text : "nothing known",
+                   (unsigned long long)in->bytes, zg_op_info[coll].text,
+                   (unsigned long long)(over ? bytes : 0));
   return true;
 }
 
@@ -319,7 +322,8 @@ static bool tally_instr(const Check *c, uint32_t s, uint32_t i, Tally *all) {
   const ZpPlan *p = c->p;
   const ZpInstr *in = &p->stages[s].prog.instrs[i];
   if (in->op == ZP_I_REDUCE_COUNT) return moves(c, s, i, ZG_OP_ALL_REDUCE, p->loss_partial[1], 8);
-  if (in->op == ZP_I_REDUCE_STEP) return moves(c, s, i, ZG_OP_ALL_REDUCE, (1u << p->mesh.ndims) - 1, 8 * ZP_STEP_SUMS);
+  if (in->op == ZP_I_REDUCE_STEP)
+    return moves(c, s, i, ZG_OP_ALL_REDUCE, (1u << p->mesh.ndims) - 1, 8 * ZP_STEP_SUMS);
   if (!of_bucket(in->op)) return true;
   const ZpBucket *b = &p->buckets[p->stages[s].held[in->held].bucket];
   Tally *t = &all[in->held];
@@ -327,9 +331,7 @@ static bool tally_instr(const Check *c, uint32_t s, uint32_t i, Tally *all) {
   uint64_t own = b->elems / (uint64_t)zp_group_size(&p->mesh, b->shard) * 4;
   switch ((ZpInstrOp)in->op) {
   case ZP_I_SCATTER_GRADS: ++*(in->in_place ? &t->in_place : &t->staged); return goes_to_owners(c, s, i, b);
-  case ZP_I_REDUCE_GRADS:
-    t->reduced++;
-    return moves(c, s, i, ZG_OP_ALL_REDUCE, b->partial & ~b->shard, own);
+  case ZP_I_REDUCE_GRADS: t->reduced++; return moves(c, s, i, ZG_OP_ALL_REDUCE, b->partial & ~b->shard, own);
   case ZP_I_REDUCE_TIED:
     t->tied++;
     return moves(c, s, i, ZG_OP_ALL_REDUCE, p->mesh.pipe < 0 ? 0 : 1u << p->mesh.pipe, own);
@@ -375,7 +377,7 @@ static bool reductions(const Check *c, uint32_t s) {
   return true;
 }
 
-/* ---- all of them ---- */
+/* ---- all of them --------------------------------------------------------------------------------------- */
 static bool check_all(Check *c) {
   uint32_t P = c->p->nstages;
   const ZpMesh *m = &c->p->mesh;
@@ -410,7 +412,8 @@ bool zp_prove(const ZpPlan *p, ZlDiags *d) {
   ZbErr err = {0};
   if (zp_check(p, &err) && zp_check_segments(p, &err)) return true;
   const ZlRecipe *r = p->recipe;
-  ZlDiag *e = zl_report(d, ZL_Z0999, r->span, "the plan of recipe %s failed its proof (please report)", r->name);
+  ZlDiag *e =
+      zl_report(d, ZL_Z0999, r->span, "the plan of recipe %s failed its proof (please report)", r->name);
   zl_note(e, "%s", err.text);
   return false;
 }

@@ -1,8 +1,9 @@
-/* The proofs of a plan. They share with what made it the graph, the mesh and what the plan says that the recipe asks for:
- * how large axes are, how it cuts storage, the optimizer. All else - what an instruction must read and write, the bytes of
- * every buffer, the layout of every value, the dims of every reduction - is derived here a second time, and the plan is
- * compared with it. So nothing here calls what made the plan; of plan.h it uses types, the definitions of mesh.c (a rank's
- * coordinates, the size of a group) and, in messages, words.c.
+/* The proofs of a plan. They share with what made it the graph, the mesh and what the plan says that the
+ * recipe asks for:
+ * how large axes are, how it cuts storage, the optimizer. All else - what an instruction must read and write,
+ * the bytes of every buffer, the layout of every value, the dims of every reduction - is derived here a
+ * second time, and the plan is compared with it. So nothing here calls what made the plan; of plan.h it uses
+ * types, the definitions of mesh.c (a rank's coordinates, the size of a group) and, in messages, words.c.
  *
  * check.c     form, ownership, completeness, reductions
  * queues.c    pairs, deadlock
@@ -26,7 +27,8 @@ typedef struct {
   uint32_t
       *base;     /* per stage: number of its first instruction among all; base[nstages]: how many there are */
   uint32_t *pos; /* per instruction: position in its queue */
-  uint32_t **last_user; /* per stage, per held bucket: the last instance that uses it; its backward comes first */
+  /* Per stage, per held bucket: the last instance that uses it; its backward comes first. */
+  uint32_t **last_user;
 } Check;
 
 /* For messages, in scratch memory: "stage 0 FWD(layer.1, mb 2)", "layer.1" */

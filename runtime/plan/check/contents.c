@@ -1,10 +1,11 @@
 /* Contents of the buffers of one stage.
  *
- * What "before" means: an instruction is complete before another starts if the other waits for it, or starts after (in
- * its queue, or through waits) one that does; in the compute queue the next one also waits for the one before. Starting
- * in order says nothing about completing in order. So for every instruction e we want the first instruction of each
- * queue that starts after e is complete: `done`, three positions. All later ones of that queue do too. Computed from the
- * back of the list in one pass, with `begun`, the same for what starts after e has started:
+ * What "before" means: an instruction is complete before another starts if the other waits for it, or starts
+ * after (in its queue, or through waits) one that does; in the compute queue the next one also waits for the
+ * one before. Starting in order says nothing about completing in order. So for every instruction e we want
+ * the first instruction of each queue that starts after e is complete: `done`, three positions. All later
+ * ones of that queue do too. Computed from the back of the list in one pass, with `begun`, the same for what
+ * starts after e has started:
  *   begun[e] = e itself, begun of the next in its queue, done[e]
  *   done[e]  = begun of all that wait for e; of the next one too if e computes */
 #include "runtime/plan/check/check.h"
@@ -41,7 +42,7 @@ static uint64_t held_tag(const Mem *m, ZpTag kind, uint32_t held, uint32_t n) {
   return zp_tag(kind, m->st->held[held].bucket, m->st->held[held].iter, n);
 }
 
-/* ---- before ---- */
+/* ---- before -------------------------------------------------------------------------------------------- */
 static void earlier(Clock *c, const Clock *than) {
   for (int q = 0; q < ZP_QUEUES; q++)
     if (than->at[q] < c->at[q]) c->at[q] = than->at[q];
@@ -87,7 +88,7 @@ static bool step_in_order(const Mem *m) {
   return true;
 }
 
-/* ---- contents ---- */
+/* ---- contents ------------------------------------------------------------------------------------------ */
 static bool passing(const Mem *m,
                     uint32_t buf) { /* what is written into such buffers is written for somebody */
   switch ((ZpBufKind)m->st->prog.bufs[buf].kind) {
@@ -145,7 +146,8 @@ static bool writes(Mem *m, uint32_t i, uint32_t buf, uint64_t tag) {
   return true;
 }
 
-/* Writing into one buffer destroys what others hold in the same bytes; not even the writer may be using them. */
+/* Writing into one buffer destroys what others hold in the same bytes; not even the writer may be using them.
+ * */
 static bool destroys(Mem *m, uint32_t i, uint32_t buf, uint32_t by) {
   const Cell *x = &m->cells[buf];
   bool uses = x->writer == i;

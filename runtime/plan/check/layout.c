@@ -17,7 +17,7 @@ static uint8_t elem_of(const ZpPlan *p, const ZgType *t) {
                                                     : ZK_F32;
 }
 
-/* ---- carried tuples ---- */
+/* ---- carried tuples ------------------------------------------------------------------------------------ */
 bool zp_differentiable(const ZgType *t) {
   return t->elem == ZG_REAL || t->elem == ZG_F32 || t->elem == ZG_BF16;
 }
@@ -57,7 +57,7 @@ bool zp_tuples_fit(const Local *l) {
   return zb_fail(l->c->err, NULL, "part %u: a carried tuple has not the bytes of its values", l->index);
 }
 
-/* ---- blocks ---- */
+/* ---- blocks -------------------------------------------------------------------------------------------- */
 static bool carried_fits(const Local *l, const ZpValue *v) {
   bool in = v->at.place == ZP_AT_CARRY_IN || v->at.place == ZP_AT_DCARRY_IN;
   bool back = v->at.place == ZP_AT_DCARRY_IN || v->at.place == ZP_AT_DCARRY_OUT;
@@ -131,7 +131,7 @@ static bool block_fits(const Local *l, const ZpValue *v) {
   return false;
 }
 
-/* ---- values ---- */
+/* ---- values -------------------------------------------------------------------------------------------- */
 bool zp_value_fits(const Local *l, uint32_t index) {
   const ZpPlan *p = l->c->p;
   if (index >= l->s->nvalues) return fail(l, index, "does not exist");
@@ -171,7 +171,7 @@ bool zp_group_fits(const Local *l, uint32_t index) {
   for (int i = 0; i < v->nmembers; i++) {
     const ZpValue *x = &l->s->values[v->member[i]];
     bool behind = x->at.place == v->at.place && x->at.index == v->at.index &&
-               x->at.offset == v->at.offset + (uint64_t)i * first->bytes;
+                  x->at.offset == v->at.offset + (uint64_t)i * first->bytes;
     if (!behind || !lie_alike(first, x)) return fail(l, index, "is not contiguous in its members");
   }
   return v->bytes == v->nmembers * first->bytes || fail(l, index, "has not the bytes of its members");
@@ -194,7 +194,7 @@ bool zp_view_fits(const Local *l, uint32_t index, const ZkView *w) {
   return !more || (w->axis[0] == p->graph->naxes && w->size[0] == v->nmembers && w->stride[0] == stride);
 }
 
-/* ---- calls ---- */
+/* ---- calls --------------------------------------------------------------------------------------------- */
 static const ZpValue *operand(const Local *l, const ZpNode *n, int i) {
   return &l->s->values[i < n->call.nin ? n->in[i] : n->out[i - n->call.nin]];
 }
@@ -210,16 +210,19 @@ static const char *pointwise_wrong(const ZkCall *k) {
   const ZkPointwise *c = k->pointwise;
   bool fused = k->op != ZG_OP_POINTWISE;
   if (!c) return fused ? NULL : "has no pointwise function";
-  int results = fused ? zg_op_info[k->op].nout : 0, own = fused ? zg_op_info[k->op].max_in - (c->prologue > 0) : 0;
+  int results = fused ? zg_op_info[k->op].nout : 0,
+      own = fused ? zg_op_info[k->op].max_in - (c->prologue > 0) : 0;
   int first = results + k->nin - own;
   if (own > k->nin || c->nout != k->nout || c->nops > ZK_POINTWISE_MAX_OPS || c->prologue > c->nops)
     return "has a pointwise function that does not fit the call";
   for (int i = 0; i < c->nops; i++) {
     const ZkPointwiseOp *o = &c->ops[i];
     const uint16_t arg[3] = {o->a, o->b, o->c};
-    if (o->op >= ZG_OP_COUNT || zg_op_info[o->op].kind != ZG_EW) return "has a pointwise function of what is not element by element";
+    if (o->op >= ZG_OP_COUNT || zg_op_info[o->op].kind != ZG_EW)
+      return "has a pointwise function of what is not element by element";
     for (int a = 0; a < zg_op_info[o->op].max_in; a++)
-      if (arg[a] >= first + i || (i < c->prologue && arg[a] < results)) return "has a pointwise function that reads what is not made yet";
+      if (arg[a] >= first + i || (i < c->prologue && arg[a] < results))
+        return "has a pointwise function that reads what is not made yet";
   }
   for (int j = 0; j < c->nout; j++)
     if (c->out[j] >= first + c->nops) return "has a pointwise function that gives out what it does not make";
@@ -248,12 +251,14 @@ const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
   bool classes = n->call.op == ZG_OP_PEAK || n->call.op == ZG_OP_XENT_SUMS || n->call.op == ZG_OP_XENT_GRAD;
   if (classes && n->call.opt[1] != (padded(l->c->p, ax[0]) ? l->c->p->axis_valid[ax[0]] : 0))
     return "takes padding for classes";
-  if (n->call.op == ZG_OP_RENAME && size_along(operand(l, n, 0), ax[0]) != size_along(operand(l, n, 1), ax[1]))
+  if (n->call.op == ZG_OP_RENAME &&
+      size_along(operand(l, n, 0), ax[0]) != size_along(operand(l, n, 1), ax[1]))
     return "renames an axis to one of another size";
   return pointwise_wrong(&n->call);
 }
 
-/* The engine takes it as one f32, of which ranks have parts exactly along the dims that are reduced in the end. */
+/* The engine takes it as one f32, of which ranks have parts exactly along the dims that are reduced in the
+ * end. */
 const char *zp_sink_wrong(const Local *l, const ZpNode *n) {
   const ZpPlan *p = l->c->p;
   int k = n->call.op == ZG_OP_LOSS_NUM   ? 0
@@ -269,7 +274,8 @@ const char *zp_sink_wrong(const Local *l, const ZpNode *n) {
   return NULL;
 }
 
-/* Whether a collective's blocks along `axis` lie one behind the other in the whole tensor, in the order of the part's. */
+/* Whether a collective's blocks along `axis` lie one behind the other in the whole tensor, in the order of
+ * the part's. */
 static bool in_blocks(const ZpValue *whole, const ZpValue *part, uint16_t axis) {
   for (int a = 0; a < whole->type.naxes; a++)
     if (whole->axis[a] != part->axis[a]) return false;
@@ -289,11 +295,14 @@ static const char *packing_wrong(const ZpNode *n, const ZpValue *in, const ZpVal
   return n->packs && n->scratch_bytes < need ? "has not the scratch to pack" : NULL;
 }
 
-/* What the collective makes of what ranks have: along its dims from one state to another, along the others nothing. */
+/* What the collective makes of what ranks have: along its dims from one state to another, along the others
+ * nothing. */
 static const char *states_wrong(const ZpPlan *p, const ZpNode *n, const ZpState *in, const ZpState *out) {
-  static const struct { uint16_t op; char from, to; } changes[] = {
-      {ZG_OP_ALL_REDUCE, 'P', 'R'},  {ZG_OP_REDUCE_SCATTER, 'P', 'S'}, {ZG_OP_ALL_GATHER, 'S', 'R'},
-      {ZG_OP_ALL_TO_ALL, 'S', 'S'},  {ZG_OP_LOCAL_SLICE, 'R', 'S'},    {ZG_OP_LOCAL_PAD, 'S', 'P'}};
+  static const struct {
+    uint16_t op;
+    char from, to;
+  } changes[] = {{ZG_OP_ALL_REDUCE, 'P', 'R'}, {ZG_OP_REDUCE_SCATTER, 'P', 'S'}, {ZG_OP_ALL_GATHER, 'S', 'R'},
+                 {ZG_OP_ALL_TO_ALL, 'S', 'S'}, {ZG_OP_LOCAL_SLICE, 'R', 'S'},    {ZG_OP_LOCAL_PAD, 'S', 'P'}};
   size_t k = 0;
   while (changes[k].op != n->call.op) k++;
   char from = n->call.op == ZG_OP_LOCAL_PAD && n->axis == ZP_NO_AXIS ? 'R' : changes[k].from;
@@ -342,7 +351,7 @@ const char *zp_collective_wrong(const Local *l, const ZpNode *n) {
   return packing_wrong(n, in, out);
 }
 
-/* ---- the plan as a whole ---- */
+/* ---- the plan as a whole ------------------------------------------------------------------------------- */
 static bool inputs_fit(const Check *c) {
   const ZpPlan *p = c->p;
   uint64_t end = 0;
@@ -378,16 +387,18 @@ static bool axes_fit(const Check *c) {
   int64_t ranks = 1;
   for (int d = 0; d < p->mesh.ndims; d++) ranks *= p->mesh.dim[d].size;
   if (ranks != p->mesh.nranks)
-    return zb_fail(c->err, NULL, "a mesh of %lld ranks has %lld", (long long)ranks, (long long)p->mesh.nranks);
+    return zb_fail(c->err, NULL, "a mesh of %lld ranks has %lld", (long long)ranks,
+                   (long long)p->mesh.nranks);
   for (uint32_t i = 0; i < p->graph->naxes; i++) {
     const ZgAxis *x = &p->graph->axes[i];
     int64_t valid = p->axis_valid[i], size = p->axis_size[i];
     if (x->size && valid != x->size)
-      return zb_fail(c->err, NULL, "axis %s has %lld elements by the model, but %lld without padding by the plan",
-                     x->name, (long long)x->size, (long long)valid);
+      return zb_fail(c->err, NULL,
+                     "axis %s has %lld elements by the model, but %lld without padding by the plan", x->name,
+                     (long long)x->size, (long long)valid);
     if (valid < 1 || size < valid || (!x->size && size != valid))
-      return zb_fail(c->err, NULL, "axis %s has %lld elements, but %lld with padding", x->name, (long long)valid,
-                     (long long)size);
+      return zb_fail(c->err, NULL, "axis %s has %lld elements, but %lld with padding", x->name,
+                     (long long)valid, (long long)size);
   }
   return true;
 }

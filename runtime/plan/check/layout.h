@@ -19,14 +19,15 @@ bool zp_tuples_fit(const Local *l);
 bool zp_differentiable(const ZgType *t);
 /* Where position k of a carried tuple begins. */
 uint64_t zp_tuple_at(const Local *l, const ZgType *types, uint32_t k, bool cotangents);
-/* Value v has the sizes that the mesh leaves of its axes and lies inside its block; a group, behind each other,
- * its parts. */
+/* Value v has the sizes that the mesh leaves of its axes and lies inside its block; a group, behind each
+ * other, its parts. */
 bool zp_value_fits(const Local *l, uint32_t v);
 bool zp_group_fits(const Local *l, uint32_t v);
 bool zp_view_fits(const Local *l, uint32_t v, const ZkView *view);
 /* The slice of its bucket that a parameter or gradient is; of one that fits. */
 const ZpSlice *zp_slice_at(const Local *l, const ZpValue *v);
-/* NULL, or what is wrong with the operands' shapes: of a sum that is taken out, a collective, another call. */
+/* NULL, or what is wrong with the operands' shapes: of a sum that is taken out, a collective, another call.
+ * */
 const char *zp_sink_wrong(const Local *l, const ZpNode *n);
 const char *zp_collective_wrong(const Local *l, const ZpNode *n);
 const char *zp_sizes_wrong(const Local *l, const ZpNode *n);

@@ -1,4 +1,5 @@
-/* What an instruction must read and write, derived from the plan alone; nothing may be missing, nothing may be added. */
+/* What an instruction must read and write, derived from the plan alone; nothing may be missing, nothing may
+ * be added. */
 #include "runtime/plan/check/check.h"
 
 typedef struct {
@@ -10,7 +11,8 @@ typedef struct {
   bool ok;
 } Wants;
 
-/* `pool`: which of its kind; of scalars and boundaries, which the engine finds by it, the index. Returns the buffer. */
+/* `pool`: which of its kind; of scalars and boundaries, which the engine finds by it, the index. Returns the
+ * buffer. */
 static uint32_t want(Wants *w, ZpBufKind kind, uint32_t pool, uint32_t mode, uint64_t tag) {
   const ZpInstr *in = &w->st->prog.instrs[w->instr];
   for (uint32_t k = 0; k < in->naccess && w->ok; k++) { /* usually the first one looked at */
@@ -77,7 +79,8 @@ static void want_work(Wants *w, const ZpInstr *in) {
     int level = w->p->buckets[t].level;
     want(w, level >= 3 ? ZP_B_GATHER : ZP_B_PARAM, level >= 3 ? t : h, ZP_READ,
          held_tag(w, ZP_TAG_PARAM, h, 0));
-    uint32_t first = w->c->last_user[w->s][h] == in->inst; /* of the micro-batch's backwards with this bucket */
+    /* Of the micro-batch's backwards with this bucket. */
+    uint32_t first = w->c->last_user[w->s][h] == in->inst;
     if (back && level >= 2)
       want(w, ZP_B_STAGING, t, first ? ZP_WRITE : ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_STAGED, h, in->mb));
     if (back && level < 2) want(w, ZP_B_GRAD, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_GRAD, h, 0));

@@ -1,15 +1,17 @@
-/* Pairs and deadlock. Ranks of one stage run one program, so stages stand for all their ranks: a cycle among ranks would
- * be a cycle among stages.
+/* Pairs and deadlock. Ranks of one stage run one program, so stages stand for all their ranks: a cycle among
+ * ranks would be a cycle among stages.
  *
- * Every pair (and every collective of several stages) becomes one node: it happens on all sides or on none. An edge goes
- * from what must have happened to what waits: along each queue, as if it ran strictly one by one (the real ones may keep
- * several transfers in flight, which only helps), and along waits. If Kahn's algorithm can take away all nodes, then in
- * any state of a run something can happen. Example of a cycle, both stages sending first:
+ * Every pair (and every collective of several stages) becomes one node: it happens on all sides or on none.
+ * An edge goes from what must have happened to what waits: along each queue, as if it ran strictly one by one
+ * (the real ones may keep several transfers in flight, which only helps), and along waits. If Kahn's
+ * algorithm can take away all nodes, then in any state of a run something can happen. Example of a cycle,
+ * both stages sending first:
  *   stage 0: SEND_ACT(mb 1), RECV_GRAD(mb 0)     stage 1: SEND_GRAD(mb 0), RECV_ACT(mb 1)
- *   SEND_ACT(mb 1) needs its partner, which waits for SEND_GRAD(mb 0), which needs its partner, behind SEND_ACT(mb 1)
+ *   SEND_ACT(mb 1) needs its partner, which waits for SEND_GRAD(mb 0), which needs its partner, behind
+ *   SEND_ACT(mb 1)
  *
- * Devices get all that their streams do in the order of the lists, and may do it one by one (exec/device/nccl.c): the lists
- * too, of all stages together, must come to their ends. */
+ * Devices get all that their streams do in the order of the lists, and may do it one by one
+ * (exec/device/nccl.c): the lists too, of all stages together, must come to their ends. */
 #include "runtime/plan/check/check.h"
 
 typedef struct {
@@ -126,7 +128,7 @@ bool zp_check_pairs(const Check *c) {
   return true;
 }
 
-/* ---- deadlock ---- */
+/* ---- deadlock ------------------------------------------------------------------------------------------ */
 typedef struct {
   const Check *c;
   uint32_t n;
@@ -211,7 +213,8 @@ static bool lists_end(const Check *c, const Pair *pairs) {
   }
   for (uint32_t s = 0; s < stages; s++)
     if (at[s] < c->p->stages[s].prog.ninstrs)
-      return zb_fail(c->err, NULL, "deadlock: in the order of the lists %s waits for its partner for ever", zp_say(c, s, at[s]));
+      return zb_fail(c->err, NULL, "deadlock: in the order of the lists %s waits for its partner for ever",
+                     zp_say(c, s, at[s]));
   return true;
 }
 

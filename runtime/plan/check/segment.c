@@ -1,12 +1,14 @@
 /* The local programs, of which instructions know no more than how many bytes they take.
  *
  * A value has the bytes of its sizes and its type, lies inside the block in which it is said to lie, and the
- * view that a call has of it is that. What a call reads has been made and nothing has been written over it since;
- * what it writes is nothing that it still reads, unless element by element, and belongs to its list: forward
+ * view that a call has of it is that. What a call reads has been made and nothing has been written over it
+ * since; what it writes is nothing that it still reads, unless element by element, and belongs to its list:
+ * forward
  * saves, backward adds to gradients, the count has its temporaries alone. What is carried is made, all of it,
  * where the instance on the other side looks for it.
  *
- * Shares nothing with memory.c and its like: all is derived again from the node lists, the mesh and the graph. */
+ * Shares nothing with memory.c and its like: all is derived again from the node lists, the mesh and the
+ * graph. */
 #include "runtime/plan/check/layout.h"
 
 #include <string.h>
@@ -59,7 +61,7 @@ static bool lie_alike(const ZpValue *x, const ZpValue *y) {
   return same;
 }
 
-/* ---- memory ---- */
+/* ---- memory -------------------------------------------------------------------------------------------- */
 /* The first span that ends behind `at`. */
 static uint32_t span_at(const Memory *m, uint64_t at) {
   uint32_t lo = 0, hi = m->n;
@@ -96,7 +98,7 @@ static bool holds(const Walk *w, uint32_t v) {
   return i < m->n && m->span[i].value == v && m->span[i].from == x->at.offset && m->span[i].to == end_of(x);
 }
 
-/* ---- operands ---- */
+/* ---- operands ------------------------------------------------------------------------------------------ */
 static bool may_read(const Walk *w, const ZpValue *v) {
   switch ((ZpPlace)v->at.place) {
   case ZP_AT_TEMP:
@@ -135,7 +137,7 @@ static bool reads(const Walk *w, int i) {
   return x->nmembers ? zp_group_fits(&w->l, w->n->in[i]) : reads_one(w, i, w->n->in[i]);
 }
 
-/* ---- results ---- */
+/* ---- results ------------------------------------------------------------------------------------------- */
 /* Reads each element before it writes there; of cross-entropy's gradient, that of the logits. */
 static bool in_place(const ZpNode *n, int operand) {
   if (n->call.op == ZG_OP_XENT_GRAD) return operand == 0 && !n->call.pointwise;
@@ -203,32 +205,33 @@ static bool writes(Walk *w, int j) {
   return true;
 }
 
-/* A gradient of which nothing is there yet may be written instead of added to; the engine then clears nothing. */
+/* A gradient of which nothing is there yet may be written instead of added to; the engine then clears
+ * nothing. */
 static bool begins(Walk *w) {
   const ZpNode *n = w->n;
   const ZpBucket *first = NULL;
   for (int j = 0; j < n->call.nout; j++) {
     const ZpValue *x = value(w, n->out[j]);
     uint32_t m = x->nmembers ? x->nmembers : 1;
-    if (n->sets && (x->at.place != ZP_AT_GRAD || !makes_all(n) || !n->call.accumulate))
+    if (n->overwrites && (x->at.place != ZP_AT_GRAD || !makes_all(n) || !n->call.accumulate))
       return fail(w, "begins what is no gradient, or not all of one");
     if (x->at.place != ZP_AT_GRAD) continue;
     for (uint32_t k = 0; k < m; k++) {
       bool *set = &w->set[zp_slice_at(&w->l, x->nmembers ? value(w, x->member[k]) : x)->param];
-      if (n->sets && *set) return fail(w, "begins a gradient to which something has been added");
+      if (n->overwrites && *set) return fail(w, "begins a gradient to which something has been added");
       *set = true;
     }
     const ZpBucket *b = &w->l.c->p->buckets[w->l.s->buckets[x->at.index]];
     bool together = !first || (first->segment == b->segment && (first->level >= 2) == (b->level >= 2) &&
                                first->nusers == b->nusers &&
                                !memcmp(first->users, b->users, b->nusers * sizeof *b->users));
-    if (n->sets && !together) return fail(w, "begins two gradients that do not begin together");
+    if (n->overwrites && !together) return fail(w, "begins two gradients that do not begin together");
     first = b;
   }
   return true;
 }
 
-/* ---- nodes ---- */
+/* ---- nodes --------------------------------------------------------------------------------------------- */
 static bool scratch(Walk *w) {
   const ZpNode *n = w->n;
   uint64_t end;
@@ -280,8 +283,8 @@ static bool node(Walk *w) {
   for (int i = 0; i < n->call.nin; i++)
     if (!reads(w, i)) return false;
   const char *wrong = zg_op_info[n->call.op].kind == ZG_SINK ? zp_sink_wrong(&w->l, n)
-                      : n->dims                               ? zp_collective_wrong(&w->l, n)
-                                                              : zp_sizes_wrong(&w->l, n);
+                      : n->dims                              ? zp_collective_wrong(&w->l, n)
+                                                             : zp_sizes_wrong(&w->l, n);
   if (wrong) return fail(w, "%s", wrong);
   if (!scratch(w)) return false;
   for (int j = 0; j < n->call.nout; j++)
@@ -289,7 +292,7 @@ static bool node(Walk *w) {
   return begins(w);
 }
 
-/* ---- lists ---- */
+/* ---- lists --------------------------------------------------------------------------------------------- */
 /* All that leaves the instance is there. */
 static bool leaves_all(Walk *w, uint8_t place, const ZgType *types, uint32_t n, bool cotangents) {
   const Memory *m = &w->memory[place];
@@ -322,8 +325,7 @@ static bool list(Walk *w, ZpPhase phase) {
   }
   const ZgSegment *g = w->l.gs;
   if (phase == ZP_FWD) return leaves_all(w, ZP_AT_CARRY_OUT, g->carry_out, g->ncarry_out, false);
-  return phase != ZP_BWD ||
-         (leaves_all(w, ZP_AT_DCARRY_IN, g->carry_in, g->ncarry_in, true) && adds_all(w));
+  return phase != ZP_BWD || (leaves_all(w, ZP_AT_DCARRY_IN, g->carry_in, g->ncarry_in, true) && adds_all(w));
 }
 
 static bool segment(Check *c, uint32_t index) {

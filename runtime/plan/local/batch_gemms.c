@@ -196,7 +196,7 @@ static bool all_contiguous(const ZpRewrite *r, const ZpNode *group, uint32_t n) 
   for (int l = 0; l < group->call.nin + group->call.nout; l++)
     if ((l >= group->call.nin || !shared(group, l)) && !contiguous(r, group, n, l, part)) return false;
   for (uint32_t i = 1; i < n; i++)
-    if (group[i].sets != group->sets) return false;
+    if (group[i].overwrites != group->overwrites) return false;
   return true;
 }
 

@@ -1,7 +1,7 @@
-/* Parameters into flat buffers. Parameters of one unit that live and are reduced alike (same users, same storage cut,
- * same dims to reduce over) are one bucket: gathered by one all-gather, reduced by one reduce-scatter, updated by one
- * pass. The parameters of an iteration of a repeat form units of their own; a parameter used by several segments (a
- * tied table) has users of its own and so a bucket of its own. */
+/* Parameters into flat buffers. Parameters of one unit that live and are reduced alike (same users, same
+ * storage cut, same dims to reduce over) are one bucket: gathered by one all-gather, reduced by one
+ * reduce-scatter, updated by one pass. The parameters of an iteration of a repeat form units of their own; a
+ * parameter used by several segments (a tied table) has users of its own and so a bucket of its own. */
 #include "runtime/plan/local/local.h"
 
 #include <string.h>
@@ -20,13 +20,15 @@ static uint32_t users_of(const ZpPlan *p, uint32_t param, uint32_t *users) {
     }
     if (used) users[n++] = s;
   }
-  if (!n) users[n++] = g->params[param].segment == ZG_NONE ? 0 : g->params[param].segment; /* unused, yet stored */
+  /* Unused, yet stored. */
+  if (!n) users[n++] = g->params[param].segment == ZG_NONE ? 0 : g->params[param].segment;
   return n;
 }
 
 static ZpSlice slice_of(const ZpPlan *p, uint32_t param, uint64_t at) {
   const ZgParam *q = &p->graph->params[param];
-  ZpSlice s = {.param = param, .at = at, .n = 1, .naxes = q->type.naxes, .decay = !(q->tags & p->optimizer.except)};
+  ZpSlice s = {
+      .param = param, .at = at, .n = 1, .naxes = q->type.naxes, .decay = !(q->tags & p->optimizer.except)};
   zp_layout(p, &q->type, s.state);
   zp_declared_order(p, param, s.state, s.axis, s.size);
   for (int i = 0; i < s.naxes; i++) {
@@ -40,8 +42,9 @@ static ZpSlice slice_of(const ZpPlan *p, uint32_t param, uint64_t at) {
 static ZpBucket *find_bucket(ZpPlan *p, const ZpBucket *like) {
   for (uint32_t i = 0; i < p->nbuckets; i++) {
     ZpBucket *k = &p->buckets[i];
-    if (k->segment == like->segment && k->nusers == like->nusers && k->shard == like->shard && k->partial == like->partial &&
-        k->replicas == like->replicas && !memcmp(k->users, like->users, k->nusers * sizeof *k->users))
+    if (k->segment == like->segment && k->nusers == like->nusers && k->shard == like->shard &&
+        k->partial == like->partial && k->replicas == like->replicas &&
+        !memcmp(k->users, like->users, k->nusers * sizeof *k->users))
       return k;
   }
   return NULL;
@@ -110,7 +113,7 @@ ZpLoc zp_bucket_loc(const ZpPlan *p, const ZpSegment *s, uint32_t param, ZpPlace
   ZB_BUG("parameter %s is in no bucket of its segment", p->graph->params[param].path);
 }
 
-/* ---- what a rank stores ---- */
+/* ---- what a rank stores -------------------------------------------------------------------------------- */
 /* `each` bytes per element, of the whole bucket or this rank's part of it. */
 static uint64_t bucket_bytes(const ZpPlan *p, uint32_t bucket, bool part, uint64_t each) {
   const ZpBucket *k = &p->buckets[bucket];

@@ -1,6 +1,7 @@
 /* The kernel call of every node: its views, the scratch it needs, the work it is.
  *
- * Needs lists that no pass changes any more but to batch GEMMs. Views have no pointers yet; those are the engine's. */
+ * Needs lists that no pass changes any more but to batch GEMMs. Views have no pointers yet; those are the
+ * engine's. */
 #include "runtime/plan/local/lower.h"
 
 #include <string.h>
@@ -41,9 +42,9 @@ void zp_make_calls(ZpLocal *c, ZpPhase phase) {
     zp_views(c->p, c->s, k);
     bool collective = k->dims != 0;
     k->packs = collective && packs(k);
-    k->scratch_bytes = collective                ? collective_scratch(c, k)
+    k->scratch_bytes = collective               ? collective_scratch(c, k)
                        : zp_is_kind(k, ZG_SINK) ? 0
-                                                 : kernel_scratch(c, &k->call);
+                                                : kernel_scratch(c, &k->call);
     uint32_t group = zp_group_of(&c->groups, k);
     if (!group) continue;
     ZkCall one = zp_batched_call(c->p, c->s, k, group);
@@ -58,7 +59,7 @@ void zp_count_work(ZpLocal *c, ZpPhase phase) {
   for (uint32_t i = 0; i < l->n; i++) {
     const ZpNode *k = &l->nodes[i];
     c->s->cost += k->flops;
-    if (!k->again) c->s->model_flops += k->flops * (double)zp_group_size(&c->p->mesh, k->split);
+    if (!k->recomputed) c->s->model_flops += k->flops * (double)zp_group_size(&c->p->mesh, k->split);
     for (int j = 0; j < k->call.nout && k->flops == 0; j++) /* memory-bound work: about 20 FLOPs an element */
       c->s->cost +=
           20.0 * (double)c->s->values[k->out[j]].bytes / (double)zk_elem_bytes(c->s->values[k->out[j]].elem);

@@ -174,8 +174,11 @@ static ZpNode new_node(Fuse *f, const ZpNode *n, uint32_t at) {
   bool fits = add_output(f, c, n->out[0], at);
   ZB_ASSERT(fits);
   f->stands[n->out[0]] = at + 1;
-  return (ZpNode){
-      .call.op = ZG_OP_POINTWISE, .loc = n->loc, .region = n->region, .split = n->split, .again = n->again};
+  return (ZpNode){.call.op = ZG_OP_POINTWISE,
+                  .loc = n->loc,
+                  .region = n->region,
+                  .split = n->split,
+                  .recomputed = n->recomputed};
 }
 
 void zp_fuse_pointwise(ZpRewrite *r) {

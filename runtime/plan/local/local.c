@@ -4,9 +4,10 @@
 
 #include <string.h>
 
-/* ---- sharding ---- */
-/* Shards all segments. A parameter used in several places may have a gradient that is partial along a dim in one
- * and complete in another; then the common dims are what may stay partial, and everything is sharded again. */
+/* ---- sharding ------------------------------------------------------------------------------------------ */
+/* Shards all segments. A parameter used in several places may have a gradient that is partial along a dim in
+ * one and complete in another; then the common dims are what may stay partial, and everything is sharded
+ * again. */
 static bool shard_all(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZgGraph *g = p->graph;
@@ -53,7 +54,7 @@ static bool check_amount(ZpBuild *b) {
 
 bool zp_shard(ZpBuild *b) { return shard_all(b) && check_amount(b); }
 
-/* ---- lowering ---- */
+/* ---- lowering ------------------------------------------------------------------------------------------ */
 static void mark_read(const ZpList *l, bool *read) {
   for (uint32_t i = 0; i < l->n; i++)
     for (int k = 0; k < l->nodes[i].call.nin; k++) read[l->nodes[i].in[k]] = true;

@@ -2,7 +2,8 @@
  *
  * local.c            the passes of a segment, in order
  * -- sharded --
- * remat.c            which forward values are kept for backward and which are made again; the count of the denominator
+ * remat.c            which forward values are kept for backward and which are made again; the count of the
+ *                    denominator
  * shard.c            the sharding rule: by which dim each node is split; shard.h
  * reshard.c          a value from one layout to another: collectives, slices, pads
  * -- all segments together --
@@ -22,7 +23,7 @@
 
 #include "runtime/plan/bind.h"
 
-/* ---- passes: what plan.c calls ---- */
+/* ---- passes: what plan.c calls ------------------------------------------------------------------------- */
 /* Local programs of all segments: values, nodes; nothing placed. False with reports. */
 bool zp_shard(ZpBuild *b);
 /* Templates of parameters; every slice gets its place. */
@@ -30,24 +31,25 @@ void zp_buckets(ZpBuild *b);
 /* Fuses the nodes of all segments, places their values, makes their calls. */
 void zp_lower(ZpBuild *b);
 
-/* ---- remat.c ---- */
-/* The segment with every forward value that backward can make again made again there. again[i]: node i of the result
- * is such a copy. Dead nodes are gone. */
+/* ---- remat.c ------------------------------------------------------------------------------------------- */
+/* The segment with every forward value that backward can make again made again there. again[i]: node i of the
+ * result is such a copy. Dead nodes are gone. */
 ZgSegment *zp_remat(const ZpBuild *b, const ZgSegment *s, bool **again);
 /* The sub-list that computes the loss denominator, as a segment of its own; nnodes 0 if it has none. */
 ZgSegment *zp_count_segment(const ZpBuild *b, const ZgSegment *s);
 
-/* ---- shard.c ---- */
-/* Graph segment `index` into p->segments[index]. partial[param] is narrowed to the dims along which every contribution
- * so far is partial. False with reports. */
+/* ---- shard.c ------------------------------------------------------------------------------------------- */
+/* Graph segment `index` into p->segments[index]. partial[param] is narrowed to the dims along which every
+ * contribution so far is partial. False with reports. */
 bool zp_shard_segment(ZpBuild *b, uint32_t index, const ZgSegment *s, const bool *again,
                       const ZgSegment *count, ZpDims *partial);
 
-/* ---- buckets.c ---- */
-/* Where a parameter (ZP_AT_PARAM) or its gradient (ZP_AT_GRAD) lies, as the segment that uses it counts buckets. */
+/* ---- buckets.c ----------------------------------------------------------------------------------------- */
+/* Where a parameter (ZP_AT_PARAM) or its gradient (ZP_AT_GRAD) lies, as the segment that uses it counts
+ * buckets. */
 ZpLoc zp_bucket_loc(const ZpPlan *p, const ZpSegment *s, uint32_t param, ZpPlace place);
 
-/* ---- values.c ---- */
+/* ---- values.c ------------------------------------------------------------------------------------------ */
 /* The layout of a set of axes: a pure function of (axis set, recipe). state: ZP_MAX_DIMS. */
 void zp_layout(const ZpPlan *p, const ZgType *t, ZpState *state);
 /* Local size of an axis in the given states. */
@@ -59,7 +61,7 @@ void zp_declared_order(const ZpPlan *p, uint32_t param, const ZpState *state, ui
 ZkView zp_view(const ZpPlan *p, const ZpValue *v);
 void zp_views(const ZpPlan *p, const ZpSegment *s, ZpNode *n);
 
-/* ---- questions of those who fuse and place ---- */
+/* ---- questions of those who fuse and place ------------------------------------------------------------- */
 /* Which output of the node the value is, or -1. */
 static inline int zp_output_of(const ZpNode *n, uint32_t value) {
   for (int k = 0; k < n->call.nout; k++)

@@ -1,13 +1,13 @@
 /* Where every local value lies.
  *
- * Needs fused lists. Forward values that backward reads are saved; what is carried leaves straight into its boundary;
- * parameters, gradients and inputs lie where they are stored; the rest are temporaries, packed by lifetime into the
- * scratch of the running instruction (first fit over the intervals of one node list). */
+ * Needs fused lists. Forward values that backward reads are saved; what is carried leaves straight into its
+ * boundary; parameters, gradients and inputs lie where they are stored; the rest are temporaries, packed by
+ * lifetime into the scratch of the running instruction (first fit over the intervals of one node list). */
 #include "runtime/plan/local/lower.h"
 
 #include <string.h>
 
-/* ---- tuples carried between instances ---- */
+/* ---- tuples carried between instances ------------------------------------------------------------------ */
 static uint64_t value_bytes(const ZpPlan *p, const ZgType *t) {
   ZpState state[ZP_MAX_DIMS];
   zp_layout(p, t, state);
@@ -16,9 +16,12 @@ static uint64_t value_bytes(const ZpPlan *p, const ZgType *t) {
   return n;
 }
 
-static bool differentiable(const ZgType *t) { return t->elem == ZG_REAL || t->elem == ZG_F32 || t->elem == ZG_BF16; }
+static bool differentiable(const ZgType *t) {
+  return t->elem == ZG_REAL || t->elem == ZG_F32 || t->elem == ZG_BF16;
+}
 
-/* Offset of position k in a carried tuple; of position n: its size. Cotangents: only of differentiable ones. */
+/* Offset of position k in a carried tuple; of position n: its size. Cotangents: only of differentiable ones.
+ * */
 static uint64_t tuple_at(const ZpPlan *p, const ZgType *types, uint32_t k, bool cotangents) {
   uint64_t at = 0;
   for (uint32_t i = 0; i < k; i++)
@@ -26,7 +29,7 @@ static uint64_t tuple_at(const ZpPlan *p, const ZgType *types, uint32_t k, bool 
   return at;
 }
 
-/* ---- sources and sinks ---- */
+/* ---- sources and sinks --------------------------------------------------------------------------------- */
 static uint64_t input_at(ZpLocal *c, uint32_t input, uint32_t value) {
   ZpPlan *p = c->p;
   const ZpValue *v = &c->s->values[value];
@@ -35,7 +38,8 @@ static uint64_t input_at(ZpLocal *c, uint32_t input, uint32_t value) {
     const ZpInputUse *u = &p->inputs[i];
     const ZpValue *w = &p->segments[u->value_segment].values[u->value];
     bool same = u->input == input;
-    for (int d = 0; d < p->mesh.ndims; d++) same &= v->state[d].kind == w->state[d].kind && v->state[d].axis == w->state[d].axis;
+    for (int d = 0; d < p->mesh.ndims; d++)
+      same &= v->state[d].kind == w->state[d].kind && v->state[d].axis == w->state[d].axis;
     if (same) return u->at;
     end = u->at + zp_lines(w->bytes);
   }
@@ -49,8 +53,12 @@ static void place_source(ZpLocal *c, const ZpNode *n) {
   switch (n->call.op) {
   case ZG_OP_PARAM: v->at = zp_bucket_loc(c->p, c->s, n->sink, ZP_AT_PARAM); break;
   case ZG_OP_INPUT: v->at = (ZpLoc){ZP_AT_INPUT, 0, input_at(c, (uint32_t)n->call.opt[0], n->out[0])}; break;
-  case ZG_OP_CARRY: v->at = (ZpLoc){ZP_AT_CARRY_IN, n->sink, tuple_at(c->p, c->gs->carry_in, n->sink, false)}; break;
-  case ZG_OP_DCARRY: v->at = (ZpLoc){ZP_AT_DCARRY_OUT, n->sink, tuple_at(c->p, c->gs->carry_out, n->sink, true)}; break;
+  case ZG_OP_CARRY:
+    v->at = (ZpLoc){ZP_AT_CARRY_IN, n->sink, tuple_at(c->p, c->gs->carry_in, n->sink, false)};
+    break;
+  case ZG_OP_DCARRY:
+    v->at = (ZpLoc){ZP_AT_DCARRY_OUT, n->sink, tuple_at(c->p, c->gs->carry_out, n->sink, true)};
+    break;
   case ZG_OP_SEED: v->at = (ZpLoc){ZP_AT_SEED, n->sink, 0}; break;
   default: ZB_BUG("source `%s`", zg_op_info[n->call.op].text);
   }
@@ -138,8 +146,11 @@ void zp_place_carried(ZpLocal *c) {
   s->dcarry_out_bytes = tuple_at(c->p, g->carry_out, g->ncarry_out, true);
 }
 
-/* ---- temporaries ---- */
-typedef struct { uint64_t from, to; uint32_t value; } Block; /* value ZP_NONE: a node's scratch */
+/* ---- temporaries --------------------------------------------------------------------------------------- */
+typedef struct {
+  uint64_t from, to;
+  uint32_t value;
+} Block; /* value ZP_NONE: a node's scratch */
 
 static uint64_t first_fit(Block *live, uint32_t *nlive, uint64_t bytes, uint32_t value) {
   uint64_t at = 0;
@@ -162,14 +173,17 @@ static void release(Block *live, uint32_t *nlive, uint32_t value) {
     }
 }
 
-/* Which operand's memory result j of node i can take, because nothing reads it any more: one of the same layout, where the
- * kernel works element by element. So the gradient of logits takes the place of the logits. -1: none. What an instance
- * saved is its own backward's: for everybody else a slot holds the same before and after. (A fused call takes none.) */
-static int takes_place_of(const ZpLocal *c, const ZpNode *nodes, uint32_t i, int j, const uint32_t *last, bool backward) {
+/* Which operand's memory result j of node i can take, because nothing reads it any more: one of the same
+ * layout, where the kernel works element by element. So the gradient of logits takes the place of the logits.
+ * -1: none. What an instance saved is its own backward's: for everybody else a slot holds the same before and
+ * after. (A fused call takes none.) */
+static int takes_place_of(const ZpLocal *c, const ZpNode *nodes, uint32_t i, int j, const uint32_t *last,
+                          bool backward) {
   const ZpNode *k = &nodes[i];
   const ZpValue *v = &c->s->values[k->out[j]];
   uint16_t op = k->call.op;
-  if (op != ZG_OP_POINTWISE && op != ZG_OP_ALL_REDUCE && op != ZG_OP_LOCAL_PAD && op != ZG_OP_XENT_GRAD) return -1;
+  if (op != ZG_OP_POINTWISE && op != ZG_OP_ALL_REDUCE && op != ZG_OP_LOCAL_PAD && op != ZG_OP_XENT_GRAD)
+    return -1;
   int n = op == ZG_OP_POINTWISE ? k->call.nin : 1;
   for (int a = 0; a < n; a++) {
     const ZpValue *in = &c->s->values[k->in[a]];
@@ -183,8 +197,8 @@ static int takes_place_of(const ZpLocal *c, const ZpNode *nodes, uint32_t i, int
   return -1;
 }
 
-/* Nodes i..end-1 are one unit: all that they read is there until the last is done, and all that they make from the first
- * on. */
+/* Nodes i..end-1 are one unit: all that they read is there until the last is done, and all that they make
+ * from the first on. */
 static uint32_t unit_end(const ZpLocal *c, const ZpNode *nodes, uint32_t i) {
   uint32_t group = zp_group_of(&c->groups, &nodes[i]);
   return i + (group ? group : 1);
@@ -265,7 +279,9 @@ void zp_place_temps(ZpLocal *c, ZpPhase phase) {
   uint32_t n = c->s->list[phase].n;
   ZpSegment *s = c->s;
   ZbArena *tmp = zb_arena_new();
-  Pack k = {c, nodes, phase == ZP_BWD, ZB_NEWN(tmp, uint32_t, s->nvalues + 1), ZB_NEWN(tmp, Block, s->nvalues + 2), 0, 0};
+  Pack k = {
+      c, nodes, phase == ZP_BWD, ZB_NEWN(tmp, uint32_t, s->nvalues + 1), ZB_NEWN(tmp, Block, s->nvalues + 2),
+      0, 0};
   for (uint32_t i = 0; i < n; i = unit_end(c, nodes, i))
     for (uint32_t q = i; q < unit_end(c, nodes, i); q++) {
       for (int j = 0; j < nodes[q].call.nin; j++) k.last[nodes[q].in[j]] = i;

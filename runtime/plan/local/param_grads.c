@@ -1,7 +1,8 @@
 /* Gradients of parameters are added where they are stored.
  *
- * The graph ends a gradient in a sink, param_grad. Products, sums and scattered rows can add their result in place; of any
- * other node the sum with what is stored becomes an elementwise node, to be fused with it. Example, w used twice:
+ * The graph ends a gradient in a sink, param_grad. Products, sums and scattered rows can add their result in
+ * place; of any other node the sum with what is stored becomes an elementwise node, to be fused with it.
+ * Example, w used twice:
  *   dw1 = dot(x, dy)   param_grad w <- dw1        grad w += dot(x, dy)
  *   dw2 = y * dz       param_grad w <- dw2        grad w = grad w + y * dz */
 #include "runtime/plan/local/lower.h"
@@ -19,8 +20,8 @@ static uint32_t count_uses(const ZpList *l, uint32_t value) {
   return n;
 }
 
-/* param_grad sinks: the op that makes the gradient adds it in place where it can (products, sums, scattered rows);
- * otherwise the sum becomes an elementwise node, to be fused with what makes the gradient. */
+/* param_grad sinks: the op that makes the gradient adds it in place where it can (products, sums, scattered
+ * rows); otherwise the sum becomes an elementwise node, to be fused with what makes the gradient. */
 void zp_lower_param_grads(ZpLocal *c) {
   ZpSegment *s = c->s;
   ZpList *l = &s->list[ZP_BWD];
@@ -87,7 +88,7 @@ void zp_mark_setters(ZpLocal *c) {
     ZpNode *n = &l->nodes[i];
     bool all = n->call.op == ZG_OP_DOT || n->call.op == ZG_OP_DOT_BIAS_GRAD || n->call.op == ZG_OP_SUM;
     if (!n->call.accumulate || !all) continue;
-    n->sets = true;
-    for (int k = 0; k < n->call.nout; k++) n->sets &= !adds_before(s, i, s->values[n->out[k]].at);
+    n->overwrites = true;
+    for (int k = 0; k < n->call.nout; k++) n->overwrites &= !adds_before(s, i, s->values[n->out[k]].at);
   }
 }

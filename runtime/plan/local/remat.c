@@ -1,10 +1,11 @@
 /* Which forward values are kept for backward, and which are made again there.
  *
- * Needs a differentiated segment. Provides one in which a backward node refers to a forward value only if that value
- * is worth keeping: an elementwise value is made again when that costs no more memory than keeping it (its inputs are
- * kept anyway, or one value stands in for it), so that a GELU written as ten small ops keeps one tensor; everything in a
- * region named by `recompute` is made again from what enters that region (Chen et al. 2016, "Training deep nets with
- * sublinear memory cost"). Copies stand just before their first use. Dead nodes go.
+ * Needs a differentiated segment. Provides one in which a backward node refers to a forward value only if
+ * that value is worth keeping: an elementwise value is made again when that costs no more memory than keeping
+ * it (its inputs are kept anyway, or one value stands in for it), so that a GELU written as ten small ops
+ * keeps one tensor; everything in a region named by `recompute` is made again from what enters that region
+ * (Chen et al. 2016, "Training deep nets with sublinear memory cost"). Copies stand just before their first
+ * use. Dead nodes go.
  *
  * Example: h = dot(x, w); y = gelu(h). Backward needs h, tanh(..h..), h*h, ...: only h is kept. */
 #include "runtime/plan/local/local.h"
@@ -18,9 +19,9 @@ typedef struct {
   ZbArena *arena;
   const ZgSegment *s;
   ZgSegment *t;
-  uint8_t *decided;   /* per old forward value */
-  uint32_t *kept;     /* old value -> new value of the forward pass, or of the backward nodes */
-  uint32_t *copied;   /* old forward value -> its copy in backward, or ZG_NONE */
+  uint8_t *decided; /* per old forward value */
+  uint32_t *kept;   /* old value -> new value of the forward pass, or of the backward nodes */
+  uint32_t *copied; /* old forward value -> its copy in backward, or ZG_NONE */
   uint32_t *stamp, now;
   bool *needs, *pending; /* of narrowest */
   bool *again;
@@ -63,8 +64,9 @@ static bool needs_leaf(Remat *r, uint32_t v) {
   return r->needs[v];
 }
 
-/* What to keep instead of v: the first elementwise value that all of v is made from. So a + b is kept of silu(a + b),
- * not the steps on the way there. Goes back from v; where one value alone is pending, everything passes through it. */
+/* What to keep instead of v: the first elementwise value that all of v is made from. So a + b is kept of
+ * silu(a + b), not the steps on the way there. Goes back from v; where one value alone is pending, everything
+ * passes through it. */
 static uint32_t narrowest(Remat *r, uint32_t v) {
   uint32_t best = v, npending = 1, u = v;
   r->now++;
@@ -106,12 +108,13 @@ static void decide(Remat *r, uint32_t v) {
   r->decided[v] = AGAIN;
 }
 
-/* A device that computes h = product + bias in one does not store the product on the way. Where h is all that a kept product is
- * for, h is kept instead: the same memory, and backward need not add the bias again. Not where h only goes into another
- * sum, of which h would be one more result. */
+/* A device that computes h = product + bias in one does not store the product on the way. Where h is all that
+ * a kept product is for, h is kept instead: the same memory, and backward need not add the bias again. Not
+ * where h only goes into another sum, of which h would be one more result. */
 static void keep_sums(Remat *r) {
   const ZgSegment *s = r->s;
-  uint32_t *uses = ZB_NEWN(r->arena, uint32_t, s->nvalues + 1), *reader = ZB_NEWN(r->arena, uint32_t, s->nvalues + 1);
+  uint32_t *uses = ZB_NEWN(r->arena, uint32_t, s->nvalues + 1),
+           *reader = ZB_NEWN(r->arena, uint32_t, s->nvalues + 1);
   for (uint32_t i = 0; i < s->nnodes; i++)
     for (int k = 0; k < s->nodes[i].nin; k++) uses[s->nodes[i].in[k]]++, reader[s->nodes[i].in[k]] = i;
   for (uint32_t v = 0; v < s->nvalues; v++) {

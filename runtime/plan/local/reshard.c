@@ -1,14 +1,15 @@
 /* Bringing a value from one state to another: the six instructions of the sharding rule.
  *
- *   P -> R     all_reduce           S(a) -> R     all_gather along a      R -> S(a)     local slice, no traffic
- *   P -> S(a)  reduce_scatter       S(a) -> S(b)  all_to_all              R, S(a) -> P  local pad, no traffic
+ *   P -> R     all_reduce       S(a) -> R     all_gather along a   R -> S(a)     local slice, no traffic
+ *   P -> S(a)  reduce_scatter   S(a) -> S(b)  all_to_all           R, S(a) -> P  local pad, no traffic
  *
- * A local pad makes a sum's part of what is no sum: of a whole value the first rank of a group keeps all and the others have
- * zeros, of a split one each rank has zeros around its part. Nothing is rounded.
+ * A local pad makes a sum's part of what is no sum: of a whole value the first rank of a group keeps all and
+ * the others have zeros, of a split one each rank has zeros around its part. Nothing is rounded.
  *
- * An axis split by several dims is cut by the first (slowest) one into blocks, each block by the next, and so on. A
- * collective moves blocks as they lie, so a cut can only be made or undone while it is the fastest of its axis: slower
- * cuts are made first and undone last, and one that changes under a faster one needs that undone. */
+ * An axis split by several dims is cut by the first (slowest) one into blocks, each block by the next, and so
+ * on. A collective moves blocks as they lie, so a cut can only be made or undone while it is the fastest of
+ * its axis: slower cuts are made first and undone last, and one that changes under a faster one needs that
+ * undone. */
 #include "runtime/plan/local/shard.h"
 
 #include <string.h>
@@ -63,7 +64,7 @@ uint32_t zp_base(const ZpShard *h, uint32_t v) {
   return here->value;
 }
 
-/* ---- one step ---- */
+/* ---- one step ------------------------------------------------------------------------------------------ */
 typedef struct {
   ZpShard *h;
   const ZgNode *maker; /* of the graph value, for the cause */
@@ -73,17 +74,21 @@ typedef struct {
 static const char *op_text(const ZpShard *h, const ZgNode *n) {
   ZbArena *a = h->p->arena;
   const char *s = zg_op_info[n->op].text;
-  for (int i = 0; i < n->nax; i++) s = zb_printf(a, "%s%s%s", s, i ? ", " : "[", h->p->graph->axes[n->ax[i]].name);
+  for (int i = 0; i < n->nax; i++)
+    s = zb_printf(a, "%s%s%s", s, i ? ", " : "[", h->p->graph->axes[n->ax[i]].name);
   return n->nax ? zb_printf(a, "%s]", s) : s;
 }
 
-/* Between two splits of one tensor all of it moves, in every micro-batch; usually a recipe that splits one axis too few. */
+/* Between two splits of one tensor all of it moves, in every micro-batch; usually a recipe that splits one
+ * axis too few. */
 static void warn_resplit(ZpShard *h, const ZpNode *n, ZpDims dims) {
   const ZpPlan *p = h->p;
   char bytes[24];
   const ZpDim *dim = &p->mesh.dim[__builtin_ctz(dims)];
-  ZlDiag *e = zl_report(h->b->d, ZL_Z0611, zp_split_span(p, dim), "%s of a rank are re-split here in every micro-batch (all_to_all over `%s`)",
-                        zb_bytes(bytes, h->out->values[n->in[0]].bytes), p->recipe->mesh[dim->directive].name.s);
+  ZlDiag *e =
+      zl_report(h->b->d, ZL_Z0611, zp_split_span(p, dim),
+                "%s of a rank are re-split here in every micro-batch (all_to_all over `%s`)",
+                zb_bytes(bytes, h->out->values[n->in[0]].bytes), p->recipe->mesh[dim->directive].name.s);
   zl_note(e, "%s, at %s", n->cause, zp_loc_text(p, n->loc));
 }
 
@@ -109,12 +114,14 @@ static void step(Step *t, uint16_t op, ZpDims dims, uint16_t axis, uint16_t axis
     const char *over = zp_dims_text(&p->mesh, p->arena, dims);
     const char *from = op_text(h, t->maker), *by = op_text(h, h->node);
     if (op == ZG_OP_ALL_REDUCE || op == ZG_OP_REDUCE_SCATTER)
-      n->cause = zb_printf(p->arena, "%s leaves partial %s over %s; %s needs them complete", from, max ? "maxima" : "sums", over, by);
+      n->cause = zb_printf(p->arena, "%s leaves partial %s over %s; %s needs them complete", from,
+                           max ? "maxima" : "sums", over, by);
     else if (op == ZG_OP_ALL_GATHER)
-      n->cause = zb_printf(p->arena, "%s (of %s) is split over %s; %s needs it whole", p->graph->axes[axis].name, from, over, by);
+      n->cause = zb_printf(p->arena, "%s (of %s) is split over %s; %s needs it whole",
+                           p->graph->axes[axis].name, from, over, by);
     else
-      n->cause = zb_printf(p->arena, "%s is split over %s; %s needs %s split instead", p->graph->axes[axis].name, over, by,
-                           p->graph->axes[axis2].name);
+      n->cause = zb_printf(p->arena, "%s is split over %s; %s needs %s split instead",
+                           p->graph->axes[axis].name, over, by, p->graph->axes[axis2].name);
   }
   if (op == ZG_OP_ALL_TO_ALL) warn_resplit(h, n, dims);
   t->at = v;
@@ -142,22 +149,27 @@ static bool may_leave(const Step *t, ZpDims dims, uint16_t axis) {
   return true;
 }
 
-/* Whether `dims` can cut `axis` now: every slower cut of it has been made and stays, no faster one has been made. */
+/* Whether `dims` can cut `axis` now: every slower cut of it has been made and stays, no faster one has been
+ * made. */
 static bool may_enter(const Step *t, const ZpState *want, ZpDims dims, uint16_t axis) {
   const ZpState *cur = t->h->out->values[t->at].state;
   int slowest = __builtin_ctz(dims), fastest = 31 - __builtin_clz(dims);
   for (int e = 0; e < t->h->p->mesh.ndims; e++) {
     if (dims >> e & 1) continue;
-    if (is_split(cur[e], axis) ? e > slowest || differs(cur[e], want[e]) : is_split(want[e], axis) && e < fastest) return false;
+    if (is_split(cur[e], axis) ? e > slowest || differs(cur[e], want[e])
+                               : is_split(want[e], axis) && e < fastest)
+      return false;
   }
   return true;
 }
 
 /* What makes a tensor smaller comes before what moves all of it. */
-static const struct { uint8_t from, to; uint16_t op; } steps[] = {
-    {'P', 'S', ZG_OP_REDUCE_SCATTER}, {'P', 'R', ZG_OP_ALL_REDUCE}, {'S', 'R', ZG_OP_ALL_GATHER},
-    {'S', 'S', ZG_OP_ALL_TO_ALL}, {'R', 'S', ZG_OP_LOCAL_SLICE},  {'S', 'P', ZG_OP_LOCAL_PAD},
-    {'R', 'P', ZG_OP_LOCAL_PAD}};
+static const struct {
+  uint8_t from, to;
+  uint16_t op;
+} steps[] = {{'P', 'S', ZG_OP_REDUCE_SCATTER}, {'P', 'R', ZG_OP_ALL_REDUCE},  {'S', 'R', ZG_OP_ALL_GATHER},
+             {'S', 'S', ZG_OP_ALL_TO_ALL},     {'R', 'S', ZG_OP_LOCAL_SLICE}, {'S', 'P', ZG_OP_LOCAL_PAD},
+             {'R', 'P', ZG_OP_LOCAL_PAD}};
 
 /* Takes the first step that can be taken now, over as many dims at once as it can. */
 static bool advance(Step *t, const ZpState *want) {
@@ -177,7 +189,8 @@ static bool advance(Step *t, const ZpState *want) {
   return false;
 }
 
-/* Undoes the fastest cut that stands in the way of a change of the same axis, with those that are to go anyway. */
+/* Undoes the fastest cut that stands in the way of a change of the same axis, with those that are to go
+ * anyway. */
 static void undo_fastest(Step *t, const ZpState *want) {
   const ZpState *cur = t->h->out->values[t->at].state;
   for (int e = t->h->p->mesh.ndims; e-- > 0;)
@@ -185,7 +198,8 @@ static void undo_fastest(Step *t, const ZpState *want) {
       if (differs(cur[d], want[d]) && (is_split(cur[d], cur[e].axis) || is_split(want[d], cur[e].axis))) {
         ZpDims all = alike(t, want, e);
         for (int f = 0; f < e; f++) all |= is_split(cur[f], cur[e].axis) && want[f].kind == 'R' ? 1u << f : 0;
-        step(t, ZG_OP_ALL_GATHER, may_leave(t, all, cur[e].axis) ? all : 1u << e, cur[e].axis, 0, (ZpState){.kind = 'R'});
+        step(t, ZG_OP_ALL_GATHER, may_leave(t, all, cur[e].axis) ? all : 1u << e, cur[e].axis, 0,
+             (ZpState){.kind = 'R'});
         return;
       }
   ZB_BUG("no way from one state to another");
@@ -198,7 +212,8 @@ static uint32_t whole_of(const ZpShard *h, uint32_t v, const ZpState *want) {
     bool part = k->phase == h->phase;
     for (int d = 0; d < h->p->mesh.ndims; d++) {
       part &= !differs(have[d], want[d]) || (have[d].kind == 'R' && want[d].kind == 'S');
-      for (int e = d + 1; e < h->p->mesh.ndims; e++) part &= !(differs(have[d], want[d]) && is_split(have[e], want[d].axis));
+      for (int e = d + 1; e < h->p->mesh.ndims; e++)
+        part &= !(differs(have[d], want[d]) && is_split(have[e], want[d].axis));
     }
     if (part) return k->value;
   }

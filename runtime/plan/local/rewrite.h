@@ -9,7 +9,8 @@
  *   ...
  *   zp_compact(r);
  *
- * Only gradients are placed while passes go over a list; `needed_later` tells which other values must exist. */
+ * Only gradients are placed while passes go over a list; `needed_later` tells which other values must exist.
+ * */
 #ifndef ZUG_PLAN_REWRITE_H
 #define ZUG_PLAN_REWRITE_H
 
@@ -35,14 +36,14 @@ void zp_set_nodes(ZpRewrite *r, ZpNode *nodes, uint32_t n);
 /* By value, for lists without a rewrite: the node that makes it; others stay as they are. */
 void zp_find_makers(const ZpNode *nodes, uint32_t n, uint32_t *maker);
 
-/* ---- changes ---- */
+/* ---- changes ------------------------------------------------------------------------------------------- */
 void zp_replace(ZpRewrite *r, uint32_t i, const ZpNode *by);
 static inline void zp_drop(ZpRewrite *r, uint32_t i) { r->dropped[i] = true; }
 /* `rest` will stand behind node i. A node before i must have been dropped for it. */
 void zp_put_behind(ZpRewrite *r, uint32_t i, const ZpNode *rest);
 void zp_compact(ZpRewrite *r);
 
-/* ---- questions ---- */
+/* ---- questions ----------------------------------------------------------------------------------------- */
 static inline const ZpValue *zp_value(const ZpRewrite *r, uint32_t v) { return &r->s->values[v]; }
 /* Whether no place is prescribed for the value. */
 static inline bool zp_unplaced(const ZpRewrite *r, uint32_t v) {
@@ -60,7 +61,7 @@ bool zp_made_before(const ZpRewrite *r, uint32_t value, uint32_t i);
 /* Fills the node's views; whether the device does it in one call. */
 bool zp_supported(const ZpRewrite *r, ZpNode *n);
 
-/* ---- the passes, in their order ---- */
+/* ---- the passes, in their order ------------------------------------------------------------------------ */
 /* fuse_pointwise.c: elementwise nodes into pointwise ones. */
 void zp_fuse_pointwise(ZpRewrite *r);
 /* The others make calls that the device supports; they are for devices that support any.

@@ -1,12 +1,14 @@
-/* The one sharding rule, for forward and backward alike (PartIR and GSPMD are relatives; here the choice is made by
- * the recipe's ordered lists, not by search).
+/* The one sharding rule, for forward and backward alike (PartIR and GSPMD are relatives; here the choice is
+ * made by the recipe's ordered lists, not by search).
  *
- * Per node and mesh dim d: X = the first axis of d's list that is in the node's iteration space and not pinned. Operands
- * that have X must be S(X), others R. A result that has X is S(X); one that lacks it is P. Without an X all is R and
- * every rank along d computes the same. Values are converted when first consumed, and conversions are kept.
+ * Per node and mesh dim d: X = the first axis of d's list that is in the node's iteration space and not
+ * pinned. Operands that have X must be S(X), others R. A result that has X is S(X); one that lacks it is P.
+ * Without an X all is R and every rank along d computes the same. Values are converted when first consumed,
+ * and conversions are kept.
  *
- * Example, tensor dim with list (ffn | seq): x[seq, embed] is S(seq). dot[embed](x, w1[embed, ffn]): X = ffn, so x must be
- * R: all_gather along seq; h is S(ffn). dot[ffn](h, w2): X = ffn, summed: y is P. x + y: X = seq, so y becomes S(seq):
+ * Example, tensor dim with list (ffn | seq): x[seq, embed] is S(seq). dot[embed](x, w1[embed, ffn]): X = ffn,
+ * so x must be R: all_gather along seq; h is S(ffn). dot[ffn](h, w2): X = ffn, summed: y is P. x + y: X =
+ * seq, so y becomes S(seq):
  * reduce_scatter. That is Megatron's sequence parallelism, found rather than written.
  *
  * A sum of partial values stays partial, as long as it can: see keep_partial_sums. */
@@ -34,7 +36,8 @@ static void choose(const ZpShard *h, const ZgNode *n, uint32_t *x) {
 
 static bool is_sum(const ZpValue *v, int d) { return v->state[d].kind == 'P' && !v->state[d].max; }
 
-/* Whether a value can be made a part of a sum along d without traffic: no other cut of its axis is in the way. */
+/* Whether a value can be made a part of a sum along d without traffic: no other cut of its axis is in the
+ * way. */
 static bool can_pad(const ZpShard *h, const ZpValue *v, int d) {
   if (v->state[d].kind == 'P') return false;
   for (int e = 0; v->state[d].kind == 'S' && e < h->p->mesh.ndims; e++)
@@ -42,17 +45,20 @@ static bool can_pad(const ZpShard *h, const ZpValue *v, int d) {
   return true;
 }
 
-/* Where reducing can wait: a sum of two partial values, and the ends of gradients (sums, scattered rows), which are
- * linear in what they get. One reduction later instead of one or two now.
+/* Where reducing can wait: a sum of two partial values, and the ends of gradients (sums, scattered rows),
+ * which are linear in what they get. One reduction later instead of one or two now.
  *
- * A sum that stays partial along one dim does so along others too, where only one of its operands is partial: the other is
- * padded, and there is one reduction over all these dims instead of one over some now and one over the rest later. Where a
- * sum is complete along every other dim nothing is gained, and the partial operand is reduced, which others may need too. */
+ * A sum that stays partial along one dim does so along others too, where only one of its operands is partial:
+ * the other is
+ * padded, and there is one reduction over all these dims instead of one over some now and one over the rest
+ * later. Where a sum is complete along every other dim nothing is gained, and the partial operand is reduced,
+ * which others may need too. */
 static void keep_partial_sums(const ZpShard *h, const ZgNode *n, const uint32_t *x, bool *partial) {
   memset(partial, 0, ZP_MAX_DIMS * sizeof *partial);
   bool tail = n->op == ZG_OP_SUM || n->op == ZG_OP_LOOKUP_GRAD, waits = false;
   if (n->op != ZG_OP_ADD && !tail) return;
-  const ZpValue *a = &h->out->values[zp_base(h, n->in[0])], *b = tail ? a : &h->out->values[zp_base(h, n->in[1])];
+  const ZpValue *a = &h->out->values[zp_base(h, n->in[0])],
+                *b = tail ? a : &h->out->values[zp_base(h, n->in[1])];
   if (a->type.naxes != b->type.naxes) return;
   for (int d = 0; d < h->p->mesh.ndims; d++) {
     partial[d] = is_sum(a, d) && is_sum(b, d) && (!tail || x[d] == ZG_NONE);
@@ -63,7 +69,8 @@ static void keep_partial_sums(const ZpShard *h, const ZgNode *n, const uint32_t 
 }
 
 static ZpState wanted(const ZgType *t, uint32_t x) {
-  return x != ZG_NONE && zg_type_has(t, (uint16_t)x) ? (ZpState){.kind = 'S', .axis = (uint16_t)x} : (ZpState){.kind = 'R'};
+  return x != ZG_NONE && zg_type_has(t, (uint16_t)x) ? (ZpState){.kind = 'S', .axis = (uint16_t)x}
+                                                     : (ZpState){.kind = 'R'};
 }
 
 /* Elements of a node's local iteration space: the product over the union of its axes. */
@@ -121,7 +128,8 @@ static void shard_param_grad(ZpShard *h, const ZgNode *n, ZpDims *partial) {
   const ZpValue *v = &h->out->values[zp_base(h, n->in[0])];
   ZpDims kept = 0;
   for (int d = 0; d < h->p->mesh.ndims; d++)
-    if (v->state[d].kind == 'P' && !v->state[d].max && want[d].kind == 'R' && h->b->grad_partial[n->opt[0]] >> d & 1) {
+    if (v->state[d].kind == 'P' && !v->state[d].max && want[d].kind == 'R' &&
+        h->b->grad_partial[n->opt[0]] >> d & 1) {
       want[d] = v->state[d];
       kept |= 1u << d;
     }
@@ -138,7 +146,8 @@ static void shard_scalar(ZpShard *h, const ZgNode *n) {
   ZpDims kept = 0;
   for (int d = 0; d < ZP_MAX_DIMS; d++) {
     want[d] = (ZpState){.kind = 'R'};
-    if (k < 2 && d < h->p->mesh.ndims && v->state[d].kind == 'P' && !v->state[d].max) want[d] = v->state[d], kept |= 1u << d;
+    if (k < 2 && d < h->p->mesh.ndims && v->state[d].kind == 'P' && !v->state[d].max)
+      want[d] = v->state[d], kept |= 1u << d;
   }
   h->p->loss_partial[k] = kept;
   uint32_t value = zp_convert(h, n->in[0], want);
@@ -164,8 +173,8 @@ static void shard_sink(ZpShard *h, const ZgNode *n, ZpDims *partial) {
   }
 }
 
-/* A product is a multiplication and an addition at every point. Those of attend are q.k and p.v; its gradient has twice
- * as many. */
+/* A product is a multiplication and an addition at every point. Those of attend are q.k and p.v; its gradient
+ * has twice as many. */
 static void count_flops(ZpShard *h, ZpNode *m) {
   const ZgOpInfo *o = &zg_op_info[m->call.op];
   if (!o->products) return;
@@ -215,7 +224,8 @@ static void shard_node(ZpShard *h, const ZgNode *n) {
   count_flops(h, m);
 }
 
-static void run(ZpShard *h, const ZgSegment *s, uint32_t from, uint32_t to, const bool *again, ZpDims *partial) {
+static void run(ZpShard *h, const ZgSegment *s, uint32_t from, uint32_t to, const bool *again,
+                ZpDims *partial) {
   for (uint32_t i = from; i < to; i++) {
     const ZgNode *n = &s->nodes[i];
     h->node = n;
@@ -226,7 +236,7 @@ static void run(ZpShard *h, const ZgSegment *s, uint32_t from, uint32_t to, cons
     case ZG_SINK: shard_sink(h, n, partial); break;
     default: shard_node(h, n); break;
     }
-    for (uint32_t k = before; k < l->n; k++) l->nodes[k].again = again && again[i];
+    for (uint32_t k = before; k < l->n; k++) l->nodes[k].recomputed = again && again[i];
   }
 }
 
@@ -254,8 +264,8 @@ static bool check_pins(ZpBuild *b, const ZgSegment *s) {
   return true;
 }
 
-bool zp_shard_segment(ZpBuild *b, uint32_t index, const ZgSegment *s, const bool *again, const ZgSegment *count,
-                      ZpDims *partial) {
+bool zp_shard_segment(ZpBuild *b, uint32_t index, const ZgSegment *s, const bool *again,
+                      const ZgSegment *count, ZpDims *partial) {
   ZpPlan *p = b->p;
   ZpSegment *out = &p->segments[index];
   *out = (ZpSegment){0};

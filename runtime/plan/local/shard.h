@@ -24,8 +24,8 @@ typedef struct {
 uint32_t zp_new_value(ZpShard *h, const ZgType *t, const ZpState *state);
 ZpNode *zp_emit(ZpShard *h, uint16_t op); /* appends a node to the current phase */
 void zp_version_add(ZpShard *h, uint32_t v, uint32_t value);
-/* The version of graph value v that conversions start from: of this phase or kept from forward; one without partial
- * states if there is one, so that nothing is reduced twice. */
+/* The version of graph value v that conversions start from: of this phase or kept from forward; one without
+ * partial states if there is one, so that nothing is reduced twice. */
 uint32_t zp_base(const ZpShard *h, uint32_t v);
 /* Local value of graph value v in state `want` (P where it stays partial): found or made. */
 uint32_t zp_convert(ZpShard *h, uint32_t v, const ZpState *want);

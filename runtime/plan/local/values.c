@@ -1,8 +1,8 @@
 /* Where the elements of a local value lie: pure functions of the mesh, a type and its states.
  *
- * A tensor's axes are cut by the dims that list them; what a rank has is dense, its axes in the type's order, those of a
- * parameter in the order of its declaration. Example: x[seq, embed] with seq split over 2 ranks is S(seq), of 8 x 16 each
- * rank has 4 x 16, and the view that a kernel gets has strides 16 and 1. */
+ * A tensor's axes are cut by the dims that list them; what a rank has is dense, its axes in the type's order,
+ * those of a parameter in the order of its declaration. Example: x[seq, embed] with seq split over 2 ranks is
+ * S(seq), of 8 x 16 each rank has 4 x 16, and the view that a kernel gets has strides 16 and 1. */
 #include "runtime/plan/local/local.h"
 
 static bool dim_lists(const ZpDim *d, const ZgType *t, uint16_t *axis) {

@@ -1,6 +1,6 @@
-/* Digests of all that a plan says, a part at a time, so that ranks can find out whether they made the same one, and
- * where not. Field by field: structures have holes. Left out is what the engine fills in (pointers), and what only
- * planning uses. */
+/* Digests of all that a plan says, a part at a time, so that ranks can find out whether they made the same
+ * one, and where not. Field by field: structures have holes. Left out is what the engine fills in (pointers),
+ * and what only planning uses. */
 #include "runtime/plan/plan.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ static void add_u32s(Hash *h, const uint32_t *x, uint32_t n) {
   } while (0)
 #define U(x) ((uint64_t)(x))
 
-/* ---- mesh, sizes, parameters ---- */
+/* ---- mesh, sizes, parameters --------------------------------------------------------------------------- */
 static Hash mesh(const ZpPlan *p) {
   const ZpMesh *m = &p->mesh;
   Hash h = 0;
@@ -91,7 +91,7 @@ static Hash buckets(const ZpPlan *p) {
   return h;
 }
 
-/* ---- segments ---- */
+/* ---- segments ------------------------------------------------------------------------------------------ */
 static void add_type(Hash *h, const ZgType *t) {
   ADD(h, t->elem, t->naxes, t->of);
   for (int i = 0; i < t->naxes; i++) add(h, t->axis[i]);
@@ -150,21 +150,21 @@ static Hash nodes(const ZpList *l) {
     add_call(&h, &n->call);
     for (int k = 0; k < n->call.nin; k++) add(&h, n->in[k]);
     for (int k = 0; k < n->call.nout; k++) add(&h, n->out[k]);
-    ADD(&h, n->dims, n->split, n->axis, n->axis2, n->packs, n->scratch_bytes, n->scratch_at, n->sink, n->loc, n->region,
-        n->again, n->sets);
+    ADD(&h, n->dims, n->split, n->axis, n->axis2, n->packs, n->scratch_bytes, n->scratch_at, n->sink, n->loc,
+        n->region, n->recomputed, n->overwrites);
     add_double(&h, n->flops);
   }
   return h;
 }
 
-/* ---- stages ---- */
+/* ---- stages -------------------------------------------------------------------------------------------- */
 static Hash instructions(const ZpProgram *g) {
   Hash h = 0;
   ADD(&h, g->ninstrs, g->nslots, g->nrecv_act, g->nsend_act, g->nrecv_grad, g->nsend_grad, g->live);
   for (uint32_t i = 0; i < g->ninstrs; i++) {
     const ZpInstr *in = &g->instrs[i];
-    ADD(&h, in->op, in->queue, in->in_place, in->mb, in->inst, in->held, in->peer, in->pair, in->dims, in->coll,
-        in->tied, in->bytes, in->naccess);
+    ADD(&h, in->op, in->queue, in->in_place, in->mb, in->inst, in->held, in->peer, in->pair, in->dims,
+        in->coll, in->tied, in->bytes, in->naccess);
     add_u32s(&h, in->wait, in->nwait);
     for (uint32_t k = 0; k < in->naccess; k++)
       ADD(&h, in->access[k].buf, in->access[k].mode, in->access[k].tag);

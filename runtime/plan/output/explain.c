@@ -1,6 +1,7 @@
-/* What ranks send each other in one step, and why: added up from what they play, the instruction lists and the
- * collectives among the nodes that FWD, BWD and COUNT run. Nothing is worked out here a second time, so what is
- * printed is what is done; zp_check proves the instructions' dims and bytes, and the engine moves exactly these. */
+/* What ranks send each other in one step, and why: added up from what they play, the instruction lists and
+ * the collectives among the nodes that FWD, BWD and COUNT run. Nothing is worked out here a second time, so
+ * what is printed is what is done; zp_check proves the instructions' dims and bytes, and the engine moves
+ * exactly these. */
 #include "runtime/plan/plan.h"
 
 #include <stdlib.h>
@@ -13,7 +14,7 @@ static const ZpValue *whole_of(const ZpSegment *s, const ZpNode *n) {
 
 uint64_t zp_node_bytes(const ZpSegment *s, const ZpNode *n) { return whole_of(s, n)->bytes; }
 
-/* ---- rows: what is alike, with how often ---- */
+/* ---- rows: what is alike, with how often --------------------------------------------------------------- */
 enum { BY_NODE, BY_TRANSFER, BY_BUCKET, BY_SCALARS }; /* in this order in the table */
 enum { SEND = ZG_OP_COUNT };                          /* beside collectives */
 
@@ -42,7 +43,7 @@ static uint64_t key_of(uint64_t by, uint64_t a, uint64_t b, uint64_t c) {
 
 static void add_row(Explain *x, Row r) { ZB_PUSH(x->a, x->rows, x->nrows, r); }
 
-/* ---- instructions ---- */
+/* ---- instructions -------------------------------------------------------------------------------------- */
 static int64_t members_of(const ZpPlan *p, const ZpInstr *in) {
   return in->op == ZP_I_REDUCE_TIED ? p->tied[in->tied].nstages : zp_group_size(&p->mesh, in->dims);
 }
@@ -85,8 +86,7 @@ static const char *why_of(const Explain *x, const ZpInstr *in, const ZpBucket *k
   case ZP_I_SCATTER_GRADS:
     if (in->in_place) return zb_printf(x->a, "ZeRO-1: gradients to the owners of the states%s", whole);
     return zb_printf(x->a, "ZeRO-%d: every micro-batch's gradients to their owners%s", k->level, whole);
-  case ZP_I_REDUCE_GRADS:
-    return "each of these ranks has a part of the gradient's sum";
+  case ZP_I_REDUCE_GRADS: return "each of these ranks has a part of the gradient's sum";
   case ZP_I_REDUCE_TIED:
     return zb_printf(x->a, "held by %lld stages: their gradients add up", (long long)members_of(x->p, in));
   case ZP_I_PUBLISH_PARAMS: return zb_printf(x->a, "ZeRO-%d: updated parameters to all", k->level);
@@ -126,7 +126,7 @@ static void add_instr(Explain *x, uint32_t s, const ZpInstr *in) {
   *first = x->nrows - 1;
 }
 
-/* ---- nodes: of each segment as often as it is run ---- */
+/* ---- nodes: of each segment as often as it is run ------------------------------------------------------ */
 static void add_nodes(Explain *x, uint32_t s, uint32_t segment, ZpPhase phase, uint64_t runs) {
   const ZpPlan *p = x->p;
   const ZgSegment *g = &p->graph->segments[segment];
@@ -169,7 +169,7 @@ static void add_stage(Explain *x, uint32_t s) {
     for (int k = 0; k < ZP_PHASES; k++) add_nodes(x, s, i, (ZpPhase)k, runs[i][k]);
 }
 
-/* ---- the table ---- */
+/* ---- the table ----------------------------------------------------------------------------------------- */
 static int in_table(const void *a, const void *b) {
   const Row *x = a, *y = b;
   if (x->key != y->key) return x->key < y->key ? -1 : 1;

@@ -1,10 +1,10 @@
 /* Plans as text for people. */
 #include "runtime/plan/plan.h"
 
-/* ---- the timeline: what the compute queues have, in units of time: forward takes 1, backward 2 ---- */
+/* ---- the timeline: what the compute queues have, in units of time: forward takes 1, backward 2 --------- */
 typedef struct {
   ZbArena *a;
-  ZpWork **work;    /* per stage: micro-batches in the order of its queue, 2M */
+  ZpWork **work; /* per stage: micro-batches in the order of its queue, 2M */
   uint64_t **start;
   uint64_t span;
 } Timeline;
@@ -20,7 +20,8 @@ static Timeline timeline(const ZpPlan *p) {
     t.start[s] = ZB_NEWN(a, uint64_t, 2 * (size_t)M);
     for (uint32_t k = 0; k < st->prog.nqueue[ZP_Q_COMPUTE]; k++) {
       const ZpInstr *in = &st->prog.instrs[st->prog.queue[ZP_Q_COMPUTE][k]];
-      bool forward = in->op == ZP_I_FWD && in->inst == 0, backward = in->op == ZP_I_BWD && in->inst + 1 == st->ninsts;
+      bool forward = in->op == ZP_I_FWD && in->inst == 0,
+           backward = in->op == ZP_I_BWD && in->inst + 1 == st->ninsts;
       if (forward || backward) t.work[s][n++] = (ZpWork){backward, in->mb};
     }
     ZB_ASSERT(n == 2 * M);
@@ -31,17 +32,20 @@ static Timeline timeline(const ZpPlan *p) {
 
 static void show_mesh(const ZpPlan *p, ZbText *out) {
   const ZpMesh *m = &p->mesh;
-  zb_text_add(out, "recipe %s for model %s: %.4g M parameters, %lld rank%s", p->recipe->name, p->graph->model, p->params / 1e6,
-              (long long)m->nranks, m->nranks == 1 ? "" : "s");
+  zb_text_add(out, "recipe %s for model %s: %.4g M parameters, %lld rank%s", p->recipe->name, p->graph->model,
+              p->params / 1e6, (long long)m->nranks, m->nranks == 1 ? "" : "s");
   for (int d = 0; d < m->ndims; d++) {
     zb_text_add(out, "%s%s %lld", d ? " x " : " = ", m->dim[d].name, (long long)m->dim[d].size);
     if (d == m->pipe) zb_text_add(out, " (stages)");
     for (uint32_t i = 0; i < m->dim[d].naxes; i++)
-      zb_text_add(out, "%s%s%s", i ? ", " : " (", p->graph->axes[m->dim[d].axes[i]].name, i + 1 == m->dim[d].naxes ? ")" : "");
+      zb_text_add(out, "%s%s%s", i ? ", " : " (", p->graph->axes[m->dim[d].axes[i]].name,
+                  i + 1 == m->dim[d].naxes ? ")" : "");
   }
   zb_text_add(out, "\n");
   if (p->batch != ZP_NONE)
-    zb_text_add(out, "batch %lld = %lld micro-batches x %lld samples; compute %s; %.3g TFLOP a step (forward + backward)\n",
+    zb_text_add(out,
+                "batch %lld = %lld micro-batches x %lld samples; compute %s; %.3g TFLOP a step (forward + "
+                "backward)\n",
                 (long long)p->global_batch, (long long)p->nmicro, (long long)p->axis_size[p->batch],
                 p->compute == ZK_BF16 ? "bf16" : "f32", p->model_flops / 1e12);
   if (p->nstages > 1) {
@@ -75,13 +79,15 @@ static void show_stages(const ZpPlan *p, ZbText *out) {
   zb_text_add(out, "\nstage   cost  live  instructions  holds\n");
   for (uint32_t s = 0; s < p->nstages; s++) {
     const ZpStage *st = &p->stages[s];
-    zb_text_add(out, "%5u  %5.2f  %4u  %12u  ", s, sum > 0 ? st->cost * p->nstages / sum : 0, st->prog.live, st->prog.ninstrs);
+    zb_text_add(out, "%5u  %5.2f  %4u  %12u  ", s, sum > 0 ? st->cost * p->nstages / sum : 0, st->prog.live,
+                st->prog.ninstrs);
     show_insts(p, st, out);
     zb_text_add(out, "\n");
   }
   for (uint32_t i = 0; i < p->ntied; i++) {
     zb_text_add(out, "%s is held by stages", p->buckets[p->tied[i].bucket].name);
-    for (uint32_t k = 0; k < p->tied[i].nstages; k++) zb_text_add(out, "%s %u", k ? "," : "", p->tied[i].stages[k]);
+    for (uint32_t k = 0; k < p->tied[i].nstages; k++)
+      zb_text_add(out, "%s %u", k ? "," : "", p->tied[i].stages[k]);
     zb_text_add(out, "; its gradients are summed over them\n");
   }
 }
@@ -101,12 +107,14 @@ static void show_ledger(const ZpPlan *p, ZbText *out) {
 
 static void show_buckets(const ZpPlan *p, ZbText *out) {
   char text[24];
-  zb_text_add(out, "\nbucket                        elements  ZeRO  cut over            gradients partial over\n");
+  zb_text_add(out,
+              "\nbucket                        elements  ZeRO  cut over            gradients partial over\n");
   for (uint32_t i = 0; i < p->nbuckets; i++) {
     const ZpBucket *k = &p->buckets[i];
     ZbArena *tmp = zb_arena_new();
-    zb_text_add(out, "%-26s %11llu  %4d  %-18s  %s (%s of gradients)\n", k->name, (unsigned long long)k->elems, k->level,
-                zp_dims_text(&p->mesh, tmp, k->shard), zp_dims_text(&p->mesh, tmp, k->partial), zb_bytes(text, k->elems * 4));
+    zb_text_add(out, "%-26s %11llu  %4d  %-18s  %s (%s of gradients)\n", k->name,
+                (unsigned long long)k->elems, k->level, zp_dims_text(&p->mesh, tmp, k->shard),
+                zp_dims_text(&p->mesh, tmp, k->partial), zb_bytes(text, k->elems * 4));
     zb_arena_free(tmp);
   }
 }
@@ -122,7 +130,8 @@ void zp_show(const ZpPlan *p, ZbText *out) {
 void zp_show_schedule(const ZpPlan *p, ZbText *out) {
   uint32_t M = (uint32_t)p->nmicro;
   if (M > 64) {
-    zb_text_add(out, "the timeline of %u micro-batches is too wide to draw; `programs` lists every instruction\n", M);
+    zb_text_add(
+        out, "the timeline of %u micro-batches is too wide to draw; `programs` lists every instruction\n", M);
     return;
   }
   Timeline t = timeline(p);

@@ -1,5 +1,5 @@
-/* The arena of a rank, byte by byte: what is stored, what programs share, the scratch. Every byte is on one line of
- * the ledger, and the total is what the engine allocates. */
+/* The arena of a rank, byte by byte: what is stored, what programs share, the scratch. Every byte is on one
+ * line of the ledger, and the total is what the engine allocates. */
 #include "runtime/plan/schedule/schedule.h"
 
 #include <string.h>
@@ -25,9 +25,9 @@ static void take_held(ZpPlan *p, ZpHeld *h, Arena *a) { /* the master lies right
 }
 
 static const ZpLedgerLine line_of[ZP_B_KINDS] = {
-    [ZP_B_SLOT] = ZP_L_ACTIVATIONS, [ZP_B_RECV_ACT] = ZP_L_COMM,     [ZP_B_SEND_ACT] = ZP_L_COMM,
-    [ZP_B_RECV_GRAD] = ZP_L_COMM,   [ZP_B_SEND_GRAD] = ZP_L_COMM,    [ZP_B_GATHER] = ZP_L_GATHERED,
-    [ZP_B_STAGING] = ZP_L_STAGING,  [ZP_B_BOUNDARY] = ZP_L_SCRATCH,  [ZP_B_SCRATCH] = ZP_L_SCRATCH,
+    [ZP_B_SLOT] = ZP_L_ACTIVATIONS, [ZP_B_RECV_ACT] = ZP_L_COMM,    [ZP_B_SEND_ACT] = ZP_L_COMM,
+    [ZP_B_RECV_GRAD] = ZP_L_COMM,   [ZP_B_SEND_GRAD] = ZP_L_COMM,   [ZP_B_GATHER] = ZP_L_GATHERED,
+    [ZP_B_STAGING] = ZP_L_STAGING,  [ZP_B_BOUNDARY] = ZP_L_SCRATCH, [ZP_B_SCRATCH] = ZP_L_SCRATCH,
     [ZP_B_SCALARS] = ZP_L_OTHER};
 
 static void take_buf(ZpStage *st, ZpBuf *buf, Arena *a) {
@@ -50,16 +50,19 @@ static bool check_limit(ZpBuild *b) {
     if (l->total <= limit) continue;
     char need[24], have[24], x[24];
     ZlSpan at = b->limit ? p->recipe->limit.memory_span : p->recipe->span;
-    ZlDiag *e = zl_report(b->d, ZL_Z0501, at, "rank class pipe=%u needs %s, limit is %s", s, zb_bytes(need, l->total),
-                          zb_bytes(have, limit));
+    ZlDiag *e = zl_report(b->d, ZL_Z0501, at, "rank class pipe=%u needs %s, limit is %s", s,
+                          zb_bytes(need, l->total), zb_bytes(have, limit));
     ZbText t = {0};
     for (int i = 0; i < ZP_L_COUNT_; i++)
-      if (l->bytes[i]) zb_text_add(&t, "%s%s %s", t.len ? ", " : "", zp_ledger_text[i], zb_bytes(x, l->bytes[i]));
-    zl_note(e, "%s (%u live micro-batch%s)", t.s ? t.s : "", p->stages[s].prog.live, p->stages[s].prog.live == 1 ? "" : "es");
+      if (l->bytes[i])
+        zb_text_add(&t, "%s%s %s", t.len ? ", " : "", zp_ledger_text[i], zb_bytes(x, l->bytes[i]));
+    zl_note(e, "%s (%u live micro-batch%s)", t.s ? t.s : "", p->stages[s].prog.live,
+            p->stages[s].prog.live == 1 ? "" : "es");
     zb_text_free(&t);
     uint64_t acts = l->bytes[ZP_L_ACTIVATIONS], stored = l->total - acts;
     if (acts > stored) zl_help(e, "`recompute` a block of the layer, or a smaller `micro`");
-    else zl_help(e, "`shard params, grads, states over` a data dimension, or more `tensor` or pipeline ranks");
+    else
+      zl_help(e, "`shard params, grads, states over` a data dimension, or more `tensor` or pipeline ranks");
     return false;
   }
   return true;

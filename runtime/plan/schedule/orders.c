@@ -1,5 +1,5 @@
-/* Compute orders of pipeline schedules, as data: a pure function of (stages, micro-batches, stage). Knows nothing of
- * models, buffers or messages; a new schedule is a function and a row of `schedules`.
+/* Compute orders of pipeline schedules, as data: a pure function of (stages, micro-batches, stage). Knows
+ * nothing of models, buffers or messages; a new schedule is a function and a row of `schedules`.
  *
  * Stage 0 of 3 with 4 micro-batches, one character per unit of time; a backward takes two:
  *   gpipe  0123......00112233   every forward first: 4 micro-batches are held at once

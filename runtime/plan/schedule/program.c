@@ -1,11 +1,12 @@
 /* One instruction list per stage, from the schedule, the stage's instances and its held buckets.
  *
- * Why these programs cannot deadlock: zp_timelines simulates all stages once and so puts everything that happens at a
- * time. A transfer gets its place in both queues from that one time (with one tie-break for all), and so does what
- * stages reduce together; collectives within a stage get the time of the computation that sets them off. Whatever an
- * instruction waits for has an earlier time. So every queue of every stage is a part of one total order, and waits
- * only point backward in it: in any state of a run, the earliest instruction that has not completed can. Real times
- * may differ from the simulated ones; that costs waiting, never progress. zp_check proves it again for each plan.
+ * Why these programs cannot deadlock: zp_timelines simulates all stages once and so puts everything that
+ * happens at a time. A transfer gets its place in both queues from that one time (with one tie-break for
+ * all), and so does what stages reduce together; collectives within a stage get the time of the computation
+ * that sets them off. Whatever an instruction waits for has an earlier time. So every queue of every stage is
+ * a part of one total order, and waits only point backward in it: in any state of a run, the earliest
+ * instruction that has not completed can. Real times may differ from the simulated ones; that costs waiting,
+ * never progress. zp_check proves it again for each plan.
  *
  * Two stages, two micro-batches, 1f1b, in the order of the simulated times:
  *   stage 0  F0 SEND_ACT0 F1 SEND_ACT1                        RECV_GRAD0 B0           RECV_GRAD1 B1
@@ -25,7 +26,7 @@ static ZpInstr *compute(Gen *g, ZpInstrOp op, uint64_t start, uint64_t duration)
   return &g->d[id].in;
 }
 
-/* ---- buffers ---- */
+/* ---- buffers ------------------------------------------------------------------------------------------- */
 static void add_ring(Gen *g, ZpBufKind kind, Ring *r) {
   r->buf = zp_gen_bufs(g, kind, 0, r->bytes ? r->n : 0, zb_round_up(r->bytes, 64));
 }
@@ -56,7 +57,7 @@ static void add_buffers(Gen *g) {
   g->scalars_buf = zp_gen_bufs(g, ZP_B_SCALARS, 0, 2, 64);
 }
 
-/* ---- the compute queue up to the last backward ---- */
+/* ---- the compute queue up to the last backward --------------------------------------------------------- */
 static void add_work(Gen *g, const uint64_t *duration) {
   const ZpPlan *p = g->p;
   const ZpStage *st = g->st;
@@ -95,7 +96,7 @@ static uint32_t pos_of(const Gen *g, bool backward, uint32_t inst, uint32_t mb) 
   return g->item_pos[g->t->item[backward][mb]] + (backward ? g->st->ninsts - 1 - inst : inst);
 }
 
-/* ---- transfers ---- */
+/* ---- transfers ----------------------------------------------------------------------------------------- */
 /* The tuple between two stages is named after the instance that takes it in. */
 static uint64_t tag_between(const Gen *g, int kind, uint32_t later_stage, uint32_t mb) {
   const ZpInst *i = &g->p->stages[later_stage].insts[0];
@@ -144,7 +145,7 @@ static void add_count(Gen *g) {
         (ZpAccess){g->scalars_buf + ZP_SCALARS_COUNT, k ? ZP_WRITE : ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, k)};
 }
 
-/* ---- the end of the step ---- */
+/* ---- the end of the step ------------------------------------------------------------------------------- */
 static void add_step(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
   compute(g, ZP_I_NORM_LOCAL, norm, 1);
   uint32_t norm_pos = g->ncomp - 1;
@@ -182,7 +183,7 @@ static void add_step(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
   }
 }
 
-/* ---- operands and waits of the compute queue ---- */
+/* ---- operands and waits of the compute queue ----------------------------------------------------------- */
 static void touch(Gen *g, uint32_t buf, uint32_t mode, uint64_t tag) {
   ZpAccess x = {buf, mode, tag};
   ZB_PUSH(g->a, g->access, g->naccess, x);
@@ -209,12 +210,14 @@ static void touch_params(Gen *g, uint32_t pos, const ZpInstr *in) {
       touch(g, g->grad_buf[h], ZP_READ | ZP_WRITE, zp_tag_held(g, ZP_TAG_GRAD, h, 0));
       continue;
     }
-    touch(g, u->staging_buf, u->adds ? ZP_READ | ZP_WRITE : ZP_WRITE, zp_tag_held(g, ZP_TAG_STAGED, h, in->mb));
+    touch(g, u->staging_buf, u->adds ? ZP_READ | ZP_WRITE : ZP_WRITE,
+          zp_tag_held(g, ZP_TAG_STAGED, h, in->mb));
     await(g, pos, u->staging);
   }
 }
 
-/* One end of a ring: the transfer is waited for, either because it brings data or because it took the last away. */
+/* One end of a ring: the transfer is waited for, either because it brings data or because it took the last
+ * away. */
 static void touch_ring(Gen *g, uint32_t pos, int kind, bool send, uint32_t mb, uint64_t tag) {
   const Ring *r = send ? &g->t->send[kind] : &g->t->recv[kind];
   if (!r->bytes) return;
@@ -329,7 +332,7 @@ static void operands(Gen *g) {
   }
 }
 
-/* ---- drafts to programs ---- */
+/* ---- drafts to programs -------------------------------------------------------------------------------- */
 typedef struct {
   uint64_t when;
   uint32_t rank, need, id;

@@ -40,8 +40,8 @@ Timeline *zp_timelines(const ZpPlan *p, ZbArena *a, const uint64_t *duration);
 const ZpInst *zp_count_inst(const ZpPlan *p,
                             const ZpStage *st); /* the one whose loss denominator is counted */
 
-/* An instruction in the making. Listed by (when, rank, need, number of the draft), an order in which nothing ever waits for
- * what comes later, on any stage: see zp_program. */
+/* An instruction in the making. Listed by (when, rank, need, number of the draft), an order in which nothing
+ * ever waits for what comes later, on any stage: see zp_program. */
 typedef struct {
   ZpInstr in;
   uint64_t when;       /* twice the time; compute + 1, since it starts after what has happened by then */
@@ -91,7 +91,8 @@ typedef struct {
   uint32_t nwait;
 } Gen;
 
-/* draft.c: n buffers of a kind, the first one's number; a draft, its number; the tag of what a held bucket has. */
+/* draft.c: n buffers of a kind, the first one's number; a draft, its number; the tag of what a held bucket
+ * has. */
 uint32_t zp_gen_bufs(Gen *g, ZpBufKind kind, uint32_t pool, uint32_t n, uint64_t bytes);
 uint32_t zp_gen_draft(Gen *g, ZpInstrOp op, uint64_t time, uint32_t rank, uint32_t need);
 uint64_t zp_tag_held(const Gen *g, ZpTag kind, uint32_t held, uint32_t n);
@@ -100,7 +101,7 @@ void zp_gen_params(Gen *g);                         /* uses, gathers, scatters, 
 uint64_t zp_gen_ready(const Gen *g, uint32_t held); /* when its gradient is reduced within the stage */
 void zp_gen_tied(Gen *g, uint32_t held, uint64_t time, uint32_t pair);
 
-/* ---- passes: what plan.c calls; the third, zp_program, is in plan.h ---- */
+/* ---- passes: what plan.c calls; the third, zp_program, is in plan.h ------------------------------------ */
 /* Instances to stages. False with reports. */
 bool zp_stages(ZpBuild *b);
 /* Arena offsets of everything; checks `limit memory`. False with reports. */

@@ -1,7 +1,7 @@
-/* When every item and transfer would happen if queues did not exist: computes run in the schedule's order, a transfer
- * happens when its data is made and a receive buffer is free, a send buffer is free again after its transfer. All
- * programs are cut from this one history (see zp_program), so its times only order things; they are integers to be
- * equal on every machine. */
+/* When every item and transfer would happen if queues did not exist: computes run in the schedule's order, a
+ * transfer happens when its data is made and a receive buffer is free, a send buffer is free again after its
+ * transfer. All programs are cut from this one history (see zp_program), so its times only order things; they
+ * are integers to be equal on every machine. */
 #include "runtime/plan/schedule/schedule.h"
 
 uint64_t *zp_durations(const ZpPlan *p, ZbArena *a) {

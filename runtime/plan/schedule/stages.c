@@ -1,11 +1,12 @@
-/* Segment instances to pipeline stages. A cut is legal only between two iterations of a repeat: straight parts before
- * the first iteration go with it, those after an iteration go with that one. Every instance lands on exactly one stage. */
+/* Segment instances to pipeline stages. A cut is legal only between two iterations of a repeat: straight
+ * parts before the first iteration go with it, those after an iteration go with that one. Every instance
+ * lands on exactly one stage. */
 #include "runtime/plan/schedule/schedule.h"
 
 #include <float.h>
 #include <string.h>
 
-typedef struct { /* what must stay together: an iteration and the straight parts that go with it */
+typedef struct {     /* what must stay together: an iteration and the straight parts that go with it */
   uint32_t first, n; /* instances */
   double cost;
 } Item;
@@ -41,8 +42,9 @@ static uint32_t make_items(ZpPlan *p, const ZpInst *inst, uint32_t ninst, Item *
   return n;
 }
 
-/* Least maximum over contiguous groups, by dynamic programming over (items, stages); ties take the earlier cut later,
- * so that later stages, which hold fewer activations, are not starved. counts[k]: items of stage k. */
+/* Least maximum over contiguous groups, by dynamic programming over (items, stages); ties take the earlier
+ * cut later, so that later stages, which hold fewer activations, are not starved. counts[k]: items of stage
+ * k. */
 static double by_cost(ZbArena *a, const Item *items, uint32_t n, uint32_t stages, int64_t *counts) {
   double *best = ZB_NEWN(a, double, (n + 1) * (stages + 1)), *sum = ZB_NEWN(a, double, n + 1);
   uint32_t *cut = ZB_NEWN(a, uint32_t, (n + 1) * (stages + 1));
@@ -73,8 +75,9 @@ static bool explicit_counts(ZpBuild *b, const Item *items, uint32_t n, uint32_t 
   int64_t total = 0;
   for (uint32_t i = 0; i < stages; i++) total += b->stage_items[i];
   if (total != n) {
-    ZlDiag *e = zl_report(b->d, ZL_Z0402, r->stages.span, "stages over %s places %lld layers; model %s repeats %u",
-                          r->stages.dim.s, (long long)total, b->p->graph->model, n);
+    ZlDiag *e =
+        zl_report(b->d, ZL_Z0402, r->stages.span, "stages over %s places %lld layers; model %s repeats %u",
+                  r->stages.dim.s, (long long)total, b->p->graph->model, n);
     zl_help(e, "`stages over %s by cost` chooses them", r->stages.dim.s);
     return false;
   }
@@ -91,10 +94,13 @@ static bool explicit_counts(ZpBuild *b, const Item *items, uint32_t n, uint32_t 
   double least = by_cost(b->p->arena, items, n, stages, better);
   if (max > 1.1 * least) {
     const char *list = "";
-    for (uint32_t s = 0; s < stages; s++) list = zb_printf(b->p->arena, "%s%s%lld", list, s ? ", " : "", (long long)better[s]);
-    ZlDiag *e = zl_report(b->d, ZL_Z0401, r->stages.span, "pipeline stages are unbalanced: the slowest is %.0f %% above the mean",
+    for (uint32_t s = 0; s < stages; s++)
+      list = zb_printf(b->p->arena, "%s%s%lld", list, s ? ", " : "", (long long)better[s]);
+    ZlDiag *e = zl_report(b->d, ZL_Z0401, r->stages.span,
+                          "pipeline stages are unbalanced: the slowest is %.0f %% above the mean",
                           100 * (max * stages / sum - 1));
-    zl_help(e, "stages over %s = [%s] would be %.0f %% faster", r->stages.dim.s, list, 100 * (1 - least / max));
+    zl_help(e, "stages over %s = [%s] would be %.0f %% faster", r->stages.dim.s, list,
+            100 * (1 - least / max));
   }
   return true;
 }
@@ -106,7 +112,10 @@ static void hold_buckets(ZpPlan *p, ZpStage *st) {
     x->held = ZB_NEWN(p->arena, uint32_t, s->nbuckets + 1);
     for (uint32_t k = 0; k < s->nbuckets; k++) {
       const ZpBucket *bk = &p->buckets[s->buckets[k]];
-      ZpHeld h = {.bucket = s->buckets[k], .iter = bk->segment == ZP_NONE ? 0 : x->iter, .tied = ZP_NONE, .counted = true};
+      ZpHeld h = {.bucket = s->buckets[k],
+                  .iter = bk->segment == ZP_NONE ? 0 : x->iter,
+                  .tied = ZP_NONE,
+                  .counted = true};
       uint32_t at = st->nheld;
       /* per-iteration buckets are new with every instance; single ones may be held already */
       for (uint32_t q = 0; bk->segment == ZP_NONE && q < st->nheld; q++)
@@ -145,8 +154,9 @@ static bool reads_inputs(const ZpSegment *s) {
   return false;
 }
 
-/* What a stage needs beside its buckets: its activation slot (inputs, then instance by instance the saved values and
- * after them the carried tuple, if backward reads it), scratch, and boundaries between instances. */
+/* What a stage needs beside its buckets: its activation slot (inputs, then instance by instance the saved
+ * values and after them the carried tuple, if backward reads it), scratch, and boundaries between instances.
+ * */
 static void measure(const ZpPlan *p, ZpStage *st) {
   bool inputs = false;
   for (uint32_t i = 0; i < st->ninsts; i++) inputs |= reads_inputs(&p->segments[st->insts[i].segment]);
@@ -172,10 +182,12 @@ static void report_too_many(ZpBuild *b, uint32_t nitems) {
   const char *dim = p->recipe->stages.dim.s;
   ZlSpan at = p->recipe->stages.span;
   bool repeats = p->graph->nsegments > 1; /* straight segments and repeats alternate */
-  ZlDiag *e = repeats ? zl_report(b->d, ZL_Z0404, at, "%u pipeline stages, but the outermost repeats of model %s have %u iteration%s",
-                                  p->nstages, p->graph->model, nitems, nitems == 1 ? "" : "s")
-                      : zl_report(b->d, ZL_Z0404, at, "%u pipeline stages, but model %s has no `repeat`", p->nstages,
-                                  p->graph->model);
+  ZlDiag *e = repeats
+                  ? zl_report(b->d, ZL_Z0404, at,
+                              "%u pipeline stages, but the outermost repeats of model %s have %u iteration%s",
+                              p->nstages, p->graph->model, nitems, nitems == 1 ? "" : "s")
+                  : zl_report(b->d, ZL_Z0404, at, "%u pipeline stages, but model %s has no `repeat`",
+                              p->nstages, p->graph->model);
   zl_note(e, "stages are cut between the iterations of the model's outermost `repeat`");
   if (nitems > 1) zl_help(e, "use at most %s = %u", dim, nitems);
   else if (repeats) zl_help(e, "use %s = 1, or compile the model with more layers", dim);

@@ -1,9 +1,9 @@
-/* Parameters and gradients of one stage over a step: which bucket is gathered when and where, where its gradients
- * are staged, how they are reduced. Works on the stage's compute order alone.
+/* Parameters and gradients of one stage over a step: which bucket is gathered when and where, where its
+ * gradients are staged, how they are reduced. Works on the stage's compute order alone.
  *
  * Four layers, ZeRO-3, two gather buffers, one micro-batch; `A<2` gathers layer 2 into buffer A:
- *   F0 F1   F2   F3   B3 B2 B1   B0     F2 needs a buffer while F1 still runs in B, so it takes A, where F0 is done;
- *   A0 B1  A<2  B<3   -  -  B<1  A<0    B3 and B2 find theirs still there; B1 and B0 do not */
+ *   F0 F1   F2   F3   B3 B2 B1   B0     F2 needs a buffer while F1 still runs in B: it takes A, where F0 is
+ *   A0 B1  A<2  B<3   -  -  B<1  A<0    done; B3 and B2 find theirs still there; B1 and B0 do not */
 #include "runtime/plan/schedule/schedule.h"
 
 static uint64_t shards(const ZpPlan *p, uint32_t bucket) {
@@ -11,7 +11,7 @@ static uint64_t shards(const ZpPlan *p, uint32_t bucket) {
 }
 static uint64_t compute_bytes(const ZpPlan *p) { return zk_elem_bytes(p->compute); }
 
-/* ---- who uses what ---- */
+/* ---- who uses what ------------------------------------------------------------------------------------- */
 typedef struct {
   uint32_t pos, use, held;
 } Entry;
@@ -45,7 +45,7 @@ static Entry *list_uses(Gen *g, uint32_t **at_out) {
   return list;
 }
 
-/* ---- gathers ---- */
+/* ---- gathers ------------------------------------------------------------------------------------------- */
 typedef struct {
   uint32_t held, last; /* contents; the entry that used it last */
   uint32_t gather;     /* who gathered it */
@@ -68,9 +68,9 @@ static uint32_t gather(Gen *g, uint32_t held, uint32_t after_pos, uint32_t need,
   return id;
 }
 
-/* list[0..n): uses of template t, of which the stage holds nheld. where: per held bucket, all ZP_NONE. There are buffers for
- * all of them, or two at the most; then one is gathered into the buffer that the entry before does not use, which is still
- * computing when we want to gather. */
+/* list[0..n): uses of template t, of which the stage holds nheld. where: per held bucket, all ZP_NONE. There
+ * are buffers for all of them, or two at the most; then one is gathered into the buffer that the entry before
+ * does not use, which is still computing when we want to gather. */
 static void plan_gathers(Gen *g, uint32_t t, const Entry *list, uint32_t n, uint32_t nheld, uint32_t *where) {
   const ZpBucket *b = &g->p->buckets[t];
   uint32_t nbufs = b->keep || nheld < 2 ? nheld : 2, full = 0;
@@ -91,7 +91,7 @@ static void plan_gathers(Gen *g, uint32_t t, const Entry *list, uint32_t n, uint
   }
 }
 
-/* ---- gradients ---- */
+/* ---- gradients ----------------------------------------------------------------------------------------- */
 static uint32_t reduction(Gen *g, ZpInstrOp op, uint32_t held, uint64_t time, uint32_t rank, uint32_t need) {
   uint32_t id = zp_gen_draft(g, op, time, rank, need);
   g->d[id].in.held = held;
@@ -100,8 +100,8 @@ static uint32_t reduction(Gen *g, ZpInstrOp op, uint32_t held, uint64_t time, ui
   return id;
 }
 
-/* A full gradient to its owners. Where it is partial along some of the shards' dims only, it is completed along these, and
- * every rank has its part; where it is partial along none, nothing moves. */
+/* A full gradient to its owners. Where it is partial along some of the shards' dims only, it is completed
+ * along these, and every rank has its part; where it is partial along none, nothing moves. */
 static void scatters(Gen *g, uint32_t id, const ZpBucket *b) {
   ZpInstr *in = &g->d[id].in;
   in->dims = b->shard & b->partial;
@@ -115,10 +115,10 @@ static bool one_gradient(const Gen *g, const Entry *x, const Entry *y) {
   return a->op == ZP_I_BWD && b->op == ZP_I_BWD && a->mb == b->mb && x->held == y->held;
 }
 
-/* Staged gradients of template t: the buffers in turn, each emptied by a scatter into the bucket's shard. What several
- * backwards of a micro-batch have for one bucket (a tied table's: the head's comes first, the embedding's last) is added
- * up in the buffer and scattered once. Two scatters of one bucket add to the same shard, so the later waits for the
- * earlier. */
+/* Staged gradients of template t: the buffers in turn, each emptied by a scatter into the bucket's shard.
+ * What several backwards of a micro-batch have for one bucket (a tied table's: the head's comes first, the
+ * embedding's last) is added up in the buffer and scattered once. Two scatters of one bucket add to the same
+ * shard, so the later waits for the earlier. */
 static void plan_scatters(Gen *g, uint32_t t, const Entry *list, uint32_t n, uint32_t nheld) {
   const ZpBucket *b = &g->p->buckets[t];
   uint32_t nbufs = nheld < 2 ? 1 : 2, turn = 0, emptied[2] = {ZP_NONE, ZP_NONE};
@@ -169,8 +169,9 @@ static void reduces_own(Gen *g, uint32_t id, uint32_t held, ZpDims dims) {
   reduces(g, id, held);
 }
 
-/* After the last backward that touches it: what is partial beyond the shards, or all of it. A reduction that follows a
- * scatter is put one computation later, so that gathers and scatters triggered meanwhile are not behind it. */
+/* After the last backward that touches it: what is partial beyond the shards, or all of it. A reduction that
+ * follows a scatter is put one computation later, so that gathers and scatters triggered meanwhile are not
+ * behind it. */
 static void plan_reductions(Gen *g, uint32_t held) {
   const ZpBucket *b = &g->p->buckets[g->st->held[held].bucket];
   uint32_t pos = g->last_bwd[held];

@@ -1,6 +1,6 @@
-/* Every tests/graphs/NAME.zug gives exactly the graphs in NAME.expect: as instantiated, and after all passes. A new
- * case is two new files; `make regenerate-graphs` writes all .expect files anew. Whether derivatives are right is for
- * tests/unit/grad; here nothing may change unseen. */
+/* Every tests/graphs/NAME.zug gives exactly the graphs in NAME.expect: as instantiated, and after all passes.
+ * A new case is two new files; `make regenerate-graphs` writes all .expect files anew. Whether derivatives
+ * are right is for tests/unit/grad; here nothing may change unseen. */
 #include "tests/unit/compiler/load.h"
 
 #include <criterion/criterion.h>
@@ -34,7 +34,8 @@ Test(graphs, golden) {
   cr_expect(cases >= 5);
 }
 
-/* Functions of numbers whose last digits are the C library's: statics, and constant tensors that are folded. */
+/* Functions of numbers whose last digits are the C library's: statics, and constant tensors that are folded.
+ * */
 Test(graphs, functions_of_constants) {
   static const struct {
     const char *call;

@@ -1,5 +1,6 @@
-/* Every tests/lang/types/NAME.zug gives exactly the messages in NAME.expect, and every message of the compiler is
- * among them. A new case is two new files; `make regenerate-types` writes all .expect files anew. */
+/* Every tests/lang/types/NAME.zug gives exactly the messages in NAME.expect, and every message of the
+ * compiler is among them. A new case is two new files; `make regenerate-types` writes all .expect files anew.
+ * */
 #include "tests/unit/compiler/load.h"
 
 #include <criterion/criterion.h>
@@ -79,10 +80,11 @@ Test(messages, checking_goes_on_behind_a_wrong_block) {
 
 /* A call of the wrong number of results has no value: what is made of it says nothing. */
 Test(messages, no_value_of_several_results) {
-  Case c = load_text("block two(x: real[..]) -> real[..], real[..] { return x, x }\n"
-                     "model M { axis batch, a = 2  input x: real[batch, a]\n"
-                     "  k = 3 * 2  y = two(x) * 2  k = 3 + 2  z = sum[a](y) + sum[a](1 * two(x))  p, q = exp(x)\n"
-                     "  loss sum[a](p) * sum[a](q) per z }");
+  Case c =
+      load_text("block two(x: real[..]) -> real[..], real[..] { return x, x }\n"
+                "model M { axis batch, a = 2  input x: real[batch, a]\n"
+                "  k = 3 * 2  y = two(x) * 2  k = 3 + 2  z = sum[a](y) + sum[a](1 * two(x))  p, q = exp(x)\n"
+                "  loss sum[a](p) * sum[a](q) per z }");
   cr_expect_null(compile(&c));
   cr_expect(zl_errors(c.d) == 3, "%s", messages(&c));
   done(&c);

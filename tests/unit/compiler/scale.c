@@ -1,6 +1,6 @@
-/* The time of the compiler grows with the source: eight times the source, about eight times the work. Programs are made of n
- * pieces of one kind and compiled, written and read again; what is quadratic anywhere on the way takes 64 times as long. And
- * what a few lines would write out without end is stopped at once. */
+/* The time of the compiler grows with the source: eight times the source, about eight times the work.
+ * Programs are made of n pieces of one kind and compiled, written and read again; what is quadratic anywhere
+ * on the way takes 64 times as long. And what a few lines would write out without end is stopped at once. */
 #include "lang/ast.h"
 #include "tests/unit/compiler/load.h"
 
@@ -9,8 +9,9 @@
 #include <string.h>
 #include <time.h>
 
-#define HEAD                                                                                                  \
-  "model M { axis batch, d = 8, c = 4 input x: real[batch, d] input t: index(c)[batch] param w[d, c] = 1 h = x\n"
+#define HEAD                                                                                                 \
+  "model M { axis batch, d = 8, c = 4 input x: real[batch, d] input t: index(c)[batch] param w[d, c] = 1 h " \
+  "= x\n"
 #define TAIL "loss xent[c](dot[d](h, w), t) per known(t) }\n"
 
 /* `before` n times, then `head`, `piece` n times and `tail`; %u is the number of the piece. */
@@ -27,18 +28,24 @@ static const Scale scales[] = {
     {"inputs", "", HEAD, "input x%u: real[batch, d] h = h + x%u\n", TAIL, 500},
     {"outputs", "", HEAD, "output o%u = h + %u\n", TAIL, 500},
     {"axes", "", HEAD, "axis a%u = %u + 1\n", TAIL, 120},
-    {"blocks", "block B%u(x: real[..]) -> real[..] { return x + 1 }\n", HEAD, "h = B%u(h) as l%u\n", TAIL, 1000},
-    {"blocks of a model", "", HEAD, "block B%u(x: real[..]) -> real[..] { return x + 1 } h = B%u(h)\n", TAIL, 1000},
+    {"blocks", "block B%u(x: real[..]) -> real[..] { return x + 1 }\n", HEAD, "h = B%u(h) as l%u\n", TAIL,
+     1000},
+    {"blocks of a model", "", HEAD, "block B%u(x: real[..]) -> real[..] { return x + 1 } h = B%u(h)\n", TAIL,
+     1000},
     {"blocks that nobody calls",
-     "block B%u[a, b%u](x: real[.., a]) -> real[.., b%u] { param w[a, b%u] = 0 return dot[a](x, w) }\n",
-     HEAD, "", TAIL, 1000},
-    {"calls", "", "block B[d](x: real[.., d]) -> real[.., d] { param b[d] = 0 return x + b }\n" HEAD, "h = B[d](h) as l%u\n", TAIL, 1000},
-    {"labels", "", "block B(x: real[..]) -> real[..] { return x + 1 }\n" HEAD, "h = B(h) as l%u\n", TAIL, 1000},
+     "block B%u[a, b%u](x: real[.., a]) -> real[.., b%u] { param w[a, b%u] = 0 return dot[a](x, w) }\n", HEAD,
+     "", TAIL, 1000},
+    {"calls", "", "block B[d](x: real[.., d]) -> real[.., d] { param b[d] = 0 return x + b }\n" HEAD,
+     "h = B[d](h) as l%u\n", TAIL, 1000},
+    {"labels", "", "block B(x: real[..]) -> real[..] { return x + 1 }\n" HEAD, "h = B(h) as l%u\n", TAIL,
+     1000},
     {"repeats", "", HEAD, "repeat 2 as l%u { param b[d] = 1 h = h * b }\n", TAIL, 250},
     {"iterations", "", HEAD "repeat 2 {\n", "repeat 4 as r%u { h = h * 2 }\n", "}" TAIL, 250},
     {"carried", "", HEAD "a0 = x repeat 2 {\n", "b%u = h * %u h = h + b%u\n", "}" TAIL, 500},
-    {"the denominator", "", HEAD "k = known(t)\n", "k = k + %u\n", "loss xent[c](dot[d](h, w), t) per k }", 1000},
-    {"statics", "", "model M(s = 1", ", s%u = s + %u", ") { axis batch, d = 8 input x: real[batch, d] loss x per x }", 1000},
+    {"the denominator", "", HEAD "k = known(t)\n", "k = k + %u\n", "loss xent[c](dot[d](h, w), t) per k }",
+     1000},
+    {"statics", "", "model M(s = 1", ", s%u = s + %u",
+     ") { axis batch, d = 8 input x: real[batch, d] loss x per x }", 1000},
     {"models", "model M%u { axis batch, d = 8 input x: real[batch, d] loss x per x }\n", "", "", "", 500},
     {"recipes", "recipe r%u from base { clip %u }\n", "recipe base { bind batch = 2 micro 1 }", "", "", 1000},
     {"bindings", "", "recipe r { bind batch = 1", ", a%u = 2", " }", 500},
@@ -85,7 +92,8 @@ static double seconds(const Scale *s, uint32_t n) {
   return (double)(t[1].tv_sec - t[0].tv_sec) + (double)(t[1].tv_nsec - t[0].tv_nsec) * 1e-9;
 }
 
-/* The best of a few, since others use the machine too: a third of what would be quadratic, and any time below 5 ms. */
+/* The best of a few, since others use the machine too: a third of what would be quadratic, and any time below
+ * 5 ms. */
 Test(scale, time_grows_with_the_source) {
   for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
     const Scale *s = &scales[i];
@@ -95,11 +103,12 @@ Test(scale, time_grows_with_the_source) {
       if (a < few) few = a;
       if (b < many) many = b;
     }
-    cr_expect(many <= 20 * few + 0.005, "%s: %u take %.1f ms, %u take %.1f ms", s->name, s->n, few * 1e3, 8 * s->n, many * 1e3);
+    cr_expect(many <= 20 * few + 0.005, "%s: %u take %.1f ms, %u take %.1f ms", s->name, s->n, few * 1e3,
+              8 * s->n, many * 1e3);
   }
 }
 
-/* ---- what would not end ---- */
+/* ---- what would not end -------------------------------------------------------------------------------- */
 static void stops(const char *what, const ZbText *text, const char *says) {
   struct timespec t[2];
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t[0]);
@@ -109,7 +118,8 @@ static void stops(const char *what, const ZbText *text, const char *says) {
   cr_expect(one, "%s: %s", what, messages(&c));
   done(&c);
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t[1]);
-  cr_expect(t[1].tv_sec - t[0].tv_sec < 10, "%s took %ld s", what, (long)(t[1].tv_sec - t[0].tv_sec)); /* it takes 0.3 */
+  /* It takes 0.3. */
+  cr_expect(t[1].tv_sec - t[0].tv_sec < 10, "%s took %ld s", what, (long)(t[1].tv_sec - t[0].tv_sec));
 }
 
 /* 41 lines that double, with operations in them and without. */
@@ -139,7 +149,8 @@ Test(scale, nested_repeats_are_stopped) {
   } cases[] = {{"repeat 4096 {", "h = h + 1", "more than 200000 operations", 6},
                {"repeat 4096 {", "", "more than 200000 calls of blocks and iterations", 6},
                {"repeat 4096 {", "z = 1 + 2", "more than 200000 calls of blocks and iterations", 6},
-               {"repeat 4096 {", "z = max(max(max(1, 2), max(3, 4)), max(max(5, 6), max(max(7, 8), 9))) z = z + 1 z = z + 1",
+               {"repeat 4096 {",
+                "z = max(max(max(1, 2), max(3, 4)), max(max(5, 6), max(max(7, 8), 9))) z = z + 1 z = z + 1",
                 "more than 4000000 evaluations", 6},
                {"repeat 1 {", "h = h + 1", "nested more than 64 deep", 100}};
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -174,8 +185,10 @@ Test(scale, calls_are_counted_by_model) {
   int calls[2];
   for (int before = 0; before < 2; before++) {
     ZbText t = {0};
-    zb_text_add(&t, "block B(x: real[..]) -> real[..] { return x + 1 }\n"
-                    "model L { axis batch input x: real[batch] loss %s per x }\n", before ? "B(x)" : "x");
+    zb_text_add(&t,
+                "block B(x: real[..]) -> real[..] { return x + 1 }\n"
+                "model L { axis batch input x: real[batch] loss %s per x }\n",
+                before ? "B(x)" : "x");
     zb_text_add(&t, HEAD "repeat 2 { repeat 4096 {");
     put_pieces(&t, " h = B(h)", 60);
     zb_text_add(&t, "} }" TAIL);

@@ -97,8 +97,8 @@ Test(structure, places_are_the_users) {
 
 #define X_MODEL(body) "model M { axis batch, a = 2  input x: real[batch, a]  param w[a] = 1\n" body "}"
 
-/* m is made before the repeat and used in it and after it: carried through unchanged; so is what is only used after.
- * Parameters, inputs and constants are made again instead. */
+/* m is made before the repeat and used in it and after it: carried through unchanged; so is what is only used
+ * after. Parameters, inputs and constants are made again instead. */
 Test(structure, carried_values) {
   Case c = load_text(X_MODEL("  m = exp(x)  late = sin(x)  y = x\n"
                              "  repeat 3 as r { y = y * m * w + x + 2 }\n"

@@ -62,7 +62,8 @@ Test(log, lines_of_json) {
   const cJSON *classes = cJSON_GetObjectItem(a, "classes"), *one = cJSON_GetArrayItem(classes, 1);
   cr_expect_eq(cJSON_GetArraySize(classes), 2);
   cr_expect(field(one, "stage") == 1 && field(one, "planned_bytes") == 20 && field(one, "used_bytes") == 19);
-  cr_expect(field(one, "compute_ms") == -77 && isnan(field(one, "wait_ms")) && field(one, "wait_max_ms") == 3);
+  cr_expect(field(one, "compute_ms") == -77 && isnan(field(one, "wait_ms")) &&
+            field(one, "wait_max_ms") == 3);
   cr_expect(isnan(field(b, "loss")) && isnan(field(b, "grad_norm")) && field(b, "lr") == -77);
   cr_expect(!cJSON_GetObjectItem(b, "classes") && field(b, "bubble") == -77);
   cJSON_Delete(a);
@@ -117,7 +118,8 @@ static void has(const char *name, const char *want) {
   free(text);
 }
 
-/* A run that fails before its first step leaves all as it was; one that does not keeps it under another name. */
+/* A run that fails before its first step leaves all as it was; one that does not keeps it under another name.
+ * */
 Test(log, lines_of_earlier_runs_are_kept) {
   cr_redirect_stdout();
   zx_log_close(zx_log_open(scratch("log"), &err)); /* makes the folder, and an empty file */
@@ -128,7 +130,8 @@ Test(log, lines_of_earlier_runs_are_kept) {
     ZxLog *l = zx_log_open(scratch("log"), &err);
     cr_assert(l, "%s", err.text);
     has("log/metrics.jsonl", old[i]);
-    if (i < 2) cr_assert(zx_log_step(l, &step, NULL, 0, &err) && zx_log_step(l, &step, NULL, 0, &err), "%s", err.text);
+    if (i < 2)
+      cr_assert(zx_log_step(l, &step, NULL, 0, &err) && zx_log_step(l, &step, NULL, 0, &err), "%s", err.text);
     zx_log_close(l);
   }
   has("log/metrics.jsonl", "three");
@@ -196,7 +199,7 @@ Test(log, a_long_message_is_one_line) {
   free(long_text);
 }
 
-/* ---- learning rates ---- */
+/* ---- learning rates ------------------------------------------------------------------------------------ */
 Test(rate, warm_up_then_anneal) {
   ZxRate r = {.lr = 2, .warmup = 4, .until = 14, .anneal = ZX_LINEAR, .final = 0.1};
   cr_expect_float_eq(zx_rate(&r, 1), 0.5, 1e-12);

@@ -1,5 +1,5 @@
-/* Collectives through shared memory, their members played by threads of one process: what tests/mpi/comm.c sees
- * from outside, here in a window of plain memory, where -fsanitize=thread can watch. */
+/* Collectives through shared memory, their members played by threads of one process: what tests/mpi/comm.c
+ * sees from outside, here in a window of plain memory, where -fsanitize=thread can watch. */
 #include "kernels/kernels.h"
 #include "runtime/exec/comm/shm.h"
 

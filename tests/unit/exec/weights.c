@@ -20,7 +20,9 @@ Test(weights, written_in_pieces_and_read_in_others) {
   ZbOut *out = zx_weights_create(path, tensors, 4, &err);
   cr_assert(out, "%s", err.text);
   cr_expect(access(path, F_OK) < 0, "not there before it is committed");
-  ZxWeights *a = zx_weights_open(zb_out_tmp(out), true, &err), *b = zx_weights_open(zb_out_tmp(out), true, &err); /* two owners */
+  /* Two owners. */
+  ZxWeights *a = zx_weights_open(zb_out_tmp(out), true, &err),
+            *b = zx_weights_open(zb_out_tmp(out), true, &err);
   cr_assert(a && b, "%s", err.text);
   cr_expect_eq(zx_weights_count(a), 4);
   float x[15], y[15], z = 42;
@@ -60,7 +62,7 @@ Test(weights, what_does_not_fit) {
   zx_weights_close(w, NULL);
 }
 
-/* ---- files of others ---- */
+/* ---- files of others ----------------------------------------------------------------------------------- */
 static ZxWeights *open_text(const char *header, const void *data, size_t n) {
   uint64_t len = strlen(header);
   char *p = malloc(8 + len + n);
@@ -160,7 +162,8 @@ Test(weights, damaged_files) {
     zx_weights_close(w, NULL);
     says(err, bad[i].words);
   }
-  ZxWeights *w = open_text("{" T("b", "F32", "[2]", "[8,16]") "," T("n", "F32", "[0]", "[8,8]") "," T("a", "F32", "[2]", "[0,8]") "}",
+  ZxWeights *w = open_text("{" T("b", "F32", "[2]", "[8,16]") "," T("n", "F32", "[0]", "[8,8]") "," T(
+                               "a", "F32", "[2]", "[0,8]") "}",
                            "0123456789abcdef", 16);
   cr_expect(w, "any order is allowed: %s", err.text);
   zx_weights_close(w, NULL);
@@ -173,10 +176,14 @@ Test(weights, data_that_are_no_tensors) {
     size_t bytes;
     const char *words;
   } bad[] = {
-      {"{" T("a", "F32", "[2]", "[0,8]") "," T("b", "F32", "[2]", "[8,16]") "}", 17, "bytes 16 to 17 of its data are no tensor's"},
-      {"{" T("a", "F32", "[2]", "[1,9]") "," T("b", "F32", "[2]", "[9,17]") "}", 17, "bytes 0 to 1 of its data are no tensor's"},
-      {"{" T("b", "F32", "[2]", "[9,17]") "," T("a", "F32", "[2]", "[0,8]") "}", 17, "bytes 8 to 9 of its data are no tensor's"},
-      {"{" T("a", "F32", "[2]", "[4,12]") "}", 12, "bytes 0 to 4 of its data are no tensor's; the data are 12 bytes"},
+      {"{" T("a", "F32", "[2]", "[0,8]") "," T("b", "F32", "[2]", "[8,16]") "}", 17,
+       "bytes 16 to 17 of its data are no tensor's"},
+      {"{" T("a", "F32", "[2]", "[1,9]") "," T("b", "F32", "[2]", "[9,17]") "}", 17,
+       "bytes 0 to 1 of its data are no tensor's"},
+      {"{" T("b", "F32", "[2]", "[9,17]") "," T("a", "F32", "[2]", "[0,8]") "}", 17,
+       "bytes 8 to 9 of its data are no tensor's"},
+      {"{" T("a", "F32", "[2]", "[4,12]") "}", 12,
+       "bytes 0 to 4 of its data are no tensor's; the data are 12 bytes"},
       {"{}", 1, "bytes 0 to 1 of its data are no tensor's"},
       {"{" T("a", "F32", "[2]", "[0,8]") "," T("n", "F32", "[0]", "[4,4]") "}", 8, "'a' and 'n' overlap"},
   };

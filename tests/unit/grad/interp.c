@@ -202,7 +202,8 @@ double interp_check(Interp *m, int per_param) {
   for (uint32_t p = 0; p < m->g->nparams; p++) {
     int64_t step = m->nparam[p] / per_param + 1;
     for (int64_t k = 0; k < m->nparam[p]; k += step) {
-      /* Five points: truncated at h^4 f'''''/30, about 1e-17, rounded at about 1e-16 |loss| / h = 1e-12 |loss|. */
+      /* Five points: truncated at h^4 f'''''/30, about 1e-17, rounded at about 1e-16 |loss| / h = 1e-12
+       * |loss|. */
       double *x = &m->param[p][k], at = *x, h = 1e-4;
       double slope = (8 * (loss_at(m, x, at + h) - loss_at(m, x, at - h)) -
                       (loss_at(m, x, at + 2 * h) - loss_at(m, x, at - 2 * h))) /

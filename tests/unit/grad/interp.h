@@ -1,5 +1,5 @@
-/* Plays a whole graph, forward and backward, on one rank in f64 with the reference kernels: what the derivative
- * tests differentiate numerically. Micro-batches = 1. */
+/* Plays a whole graph, forward and backward, on one rank in f64 with the reference kernels: what the
+ * derivative tests differentiate numerically. Micro-batches = 1. */
 #ifndef ZUG_TESTS_INTERP_H
 #define ZUG_TESTS_INTERP_H
 
@@ -17,8 +17,8 @@ typedef struct {
   double loss, num, den, aux;
 } Interp;
 
-/* `data` is the size of every data axis. Parameters and inputs are random and away from special points; ids are
- * valid, some -1 where the axis is not the table of a position. */
+/* `data` is the size of every data axis. Parameters and inputs are random and away from special points; ids
+ * are valid, some -1 where the axis is not the table of a position. */
 Interp *interp_new(const ZgGraph *g, ZbArena *a, int64_t data, uint64_t seed);
 int64_t interp_elements(const Interp *m, const ZgType *t);
 /* Computes loss, and grad where `backward`. */

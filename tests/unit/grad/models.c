@@ -1,5 +1,5 @@
-/* Whole models against central differences: chains of segments by hand, where cotangents must cross repeats, and
- * the examples at tiny sizes. The bound on |difference| / max(1, |gradient|) is 1e-7 as in ops.c. */
+/* Whole models against central differences: chains of segments by hand, where cotangents must cross repeats,
+ * and the examples at tiny sizes. The bound on |difference| / max(1, |gradient|) is 1e-7 as in ops.c. */
 #include <criterion/criterion.h>
 
 #include "compiler/compiler.h"
@@ -133,7 +133,7 @@ Test(models, aux_in_a_repeat) {
   zb_arena_free(t.a);
 }
 
-/* ---- the examples ---- */
+/* ---- the examples -------------------------------------------------------------------------------------- */
 static ZgGraph *compiled(ZbArena *a, const char *file, const ZcDefine *defines, uint32_t n) {
   ZlSources *sources = zl_sources_new(a);
   ZlDiags *d = zl_diags_new(a, sources);

@@ -1,6 +1,7 @@
 /* The derivative of every operation against central differences in f64. Sizes are odd and different, operands
  * broadcast both ways. The bound on |difference| / max(1, |gradient|) is 1e-7: differences are good to 1e-12
- * times the loss, which is below 1e3 here, and some slopes (div, log near 0) have large higher derivatives. */
+ * times the loss, which is below 1e3 here, and some slopes (div, log near 0) have large higher derivatives.
+ * */
 #include <criterion/criterion.h>
 
 #include "compiler/compiler.h"
@@ -50,7 +51,7 @@ static uint32_t positive(Make *m, uint32_t x) {
   return make2(m, ZG_OP_ADD, make2(m, ZG_OP_MUL, x, x), make_fill(m, 0.5));
 }
 
-/* ---- elementwise ---- */
+/* ---- elementwise --------------------------------------------------------------------------------------- */
 #define UNARY(NAME, OP, X)                                                                                   \
   Test(ops, NAME) {                                                                                          \
     Make t = start(), *m = &t;                                                                               \
@@ -98,7 +99,8 @@ BINARY(div, ZG_OP_DIV, positive(m, y))
 BINARY(max, ZG_OP_MAX, y)
 BINARY(min, ZG_OP_MIN, y)
 
-/* Powers of positive numbers, by all operands that vary; `check` of BINARY multiplies by x, which may be negative. */
+/* Powers of positive numbers, by all operands that vary; `check` of BINARY multiplies by x, which may be
+ * negative. */
 Test(ops, pow) {
   const char *const shapes[][2] = {{"a b", "a b"}, {"a b", "b"}, {"a", "a b"}, {"", "a b"}, {"a", ""}};
   for (int i = 0; i < 5; i++) {
@@ -171,7 +173,7 @@ Test(ops, known) {
   check(m, make2(m, ZG_OP_MUL, x, make1(m, ZG_OP_KNOWN, ids)));
 }
 
-/* ---- ties ---- */
+/* ---- ties ---------------------------------------------------------------------------------------------- */
 Test(ops, relu_has_slope_0_at_0) {
   Make t = start(), *m = &t;
   uint32_t x = make_param(m, "x", "a");
@@ -212,7 +214,8 @@ Test(ops, peak_shares_ties) {
   zb_arena_free(t.a);
 }
 
-/* 0^2 and 0^0 have slope 0 by the base, 0^2 and 1^0 by the power: no infinity comes of the logarithm or of 0^-1. */
+/* 0^2 and 0^0 have slope 0 by the base, 0^2 and 1^0 by the power: no infinity comes of the logarithm or of
+ * 0^-1. */
 Test(ops, powers_of_0) {
   Make t = start(), *m = &t;
   uint32_t x = make_param(m, "x", "a"), y = make_param(m, "y", "a");
@@ -229,7 +232,7 @@ Test(ops, powers_of_0) {
   zb_arena_free(t.a);
 }
 
-/* ---- moving ---- */
+/* ---- moving -------------------------------------------------------------------------------------------- */
 Test(ops, rename) {
   Make t = start(), *m = &t;
   make_axis(m, "a2", 3);
@@ -253,7 +256,7 @@ Test(ops, concat) {
   check(m, make2(m, ZG_OP_MUL, z, z));
 }
 
-/* ---- reductions and products ---- */
+/* ---- reductions and products --------------------------------------------------------------------------- */
 Test(ops, sum) {
   Make t = start(), *m = &t;
   uint32_t x = make_param(m, "x", "a b c");
@@ -285,7 +288,7 @@ Test(ops, dot_of_a_value_with_itself) {
   check(m, make_with(m, (ZgNode){.op = ZG_OP_DOT}, "b", 2, (uint32_t[]){x, x}));
 }
 
-/* ---- with kernels of their own ---- */
+/* ---- with kernels of their own ------------------------------------------------------------------------- */
 Test(ops, softmax) {
   Make t = start(), *m = &t;
   uint32_t x = make_param(m, "x", "a b c");
@@ -373,7 +376,7 @@ Test(ops, xent_of_the_language) {
   check(m, make2(m, ZG_OP_MUL, nll, make1(m, ZG_OP_KNOWN, ids)));
 }
 
-/* ---- what has no derivative says so ---- */
+/* ---- what has no derivative says so -------------------------------------------------------------------- */
 Test(ops, no_derivative) {
   Make t = start(), *m = &t;
   ZbErr err = {0};

@@ -1,5 +1,5 @@
-/* Simplification, rewrite by rewrite: what goes, what must stay. That it changes no number is checked beside every
- * derivative in ops.c and models.c. */
+/* Simplification, rewrite by rewrite: what goes, what must stay. That it changes no number is checked beside
+ * every derivative in ops.c and models.c. */
 #include <criterion/criterion.h>
 
 #include "compiler/compiler.h"
@@ -186,7 +186,7 @@ Test(simpl, stop_goes_once_differentiated) {
   zb_arena_free(m.a);
 }
 
-/* ---- carried values ---- */
+/* ---- carried values ------------------------------------------------------------------------------------ */
 /* Two positions: x is used at the end, y only by itself from iteration to iteration. */
 static Make two_carried(bool use_y) {
   Make m = start();

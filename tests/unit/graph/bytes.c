@@ -1,6 +1,7 @@
-/* The .zsg file of the sample, every byte of its sections but the text changed in three ways behind fresh checksums:
- * bytes.txt says which are refused with what, and what the others made of the graph, as the first printed line that is
- * new. A change is RECORD.BYTE and what was done: +, - one, or ^ the highest bit. */
+/* The .zsg file of the sample, every byte of its sections but the text changed in three ways behind fresh
+ * checksums:
+ * bytes.txt says which are refused with what, and what the others made of the graph, as the first printed
+ * line that is new. A change is RECORD.BYTE and what was done: +, - one, or ^ the highest bit. */
 #include <criterion/criterion.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* The .zsg file: written, read and written again it is the same bytes; every field of it, broken, is a message. */
+/* The .zsg file: written, read and written again it is the same bytes; every field of it, broken, is a
+ * message. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +81,8 @@ Test(file, every_altered_byte) {
   done(&f);
 }
 
-/* The same with checksums that fit: whatever is accepted verifies (zg_read sees to that) and can be written. */
+/* The same with checksums that fit: whatever is accepted verifies (zg_read sees to that) and can be written.
+ * */
 Test(file, every_altered_byte_sealed) {
   File f = written();
   for (size_t i = 0; i < f.t.len; i++) {
@@ -194,7 +196,8 @@ Test(file, every_field) {
   BROKEN(type_axes, "type 0 is no type", section(&f, SEC_TYPE) + 1, 1, 9);
   BROKEN(type_of, "type 0 selects along no axis", section(&f, SEC_TYPE) + 2, 2, 1);
   BROKEN(type_axis, "type 0 has axes that do not exist", section(&f, SEC_TYPE) + 4, 2, 600);
-  BROKEN(type_order, "type 0 has axes that do not exist or are not in order", section(&f, SEC_TYPE) + 6, 2, 1);
+  BROKEN(type_order, "type 0 has axes that do not exist or are not in order", section(&f, SEC_TYPE) + 6, 2,
+         1);
   BROKEN(type_rest, "type 0 has axes that do not exist", section(&f, SEC_TYPE) + 18, 2, 1);
   BROKEN(param_string, "there is no string", section(&f, SEC_PARM), 4, 99);
   BROKEN(param_type, "there is no type", section(&f, SEC_PARM) + 4, 4, 99);
@@ -221,8 +224,8 @@ Test(file, every_field) {
   BROKEN(segment_carries_less, "section CARR has records that nothing uses",
          section(&f, SEC_SEGM) + 2 * 32 + 16, 4, 0);
   BROKEN(segment_nodes, "section NODE is too short", section(&f, SEC_SEGM) + 24, 4, UINT32_MAX);
-  BROKEN(segment_nodes_less, "section NODE has records that nothing uses", section(&f, SEC_SEGM) + 2 * 32 + 24,
-         4, 1);
+  BROKEN(segment_nodes_less, "section NODE has records that nothing uses",
+         section(&f, SEC_SEGM) + 2 * 32 + 24, 4, 1);
   BROKEN(segment_forward, "forward nodes", section(&f, SEC_SEGM) + 28, 4, 4000);
   BROKEN(carried_type, "there is no type", section(&f, SEC_CARR), 4, 99);
   BROKEN(node_op, "op 5000 in version 1 is not known", section(&f, SEC_NODE), 2, 5000);
@@ -230,7 +233,8 @@ Test(file, every_field) {
   BROKEN(node_operands, "a node of input has 9 operands", section(&f, SEC_NODE) + 4, 1, 9);
   BROKEN(node_results, "a node of input has", section(&f, SEC_NODE) + 5, 1, 2);
   BROKEN(node_axes, "a node of input has", section(&f, SEC_NODE) + 6, 1, 10);
-  BROKEN(node_attributes, "a node of input has other attributes than the op", section(&f, SEC_NODE) + 7, 1, 1);
+  BROKEN(node_attributes, "a node of input has other attributes than the op", section(&f, SEC_NODE) + 7, 1,
+         1);
   BROKEN(node_region, "no such place or region", section(&f, SEC_NODE) + 8, 4, 99);
   BROKEN(node_place, "no such place or region", section(&f, SEC_NODE) + 12, 4, 99);
   BROKEN(node_list, "records that nothing uses", section(&f, SEC_NODE) + 2 * 16 + 4, 1, 1);

@@ -172,7 +172,7 @@ TRY(kernels,
     {ZG_OP_RANDOM, "", {0}, "! the probability is 2", {.num = {2}}, "real batch"})
 /* clang-format on */
 
-/* ---- axis classes ---- */
+/* ---- axis classes -------------------------------------------------------------------------------------- */
 static void class_is(Make *m, uint32_t first, const char *axis, ZgAxisClass want) {
   const ZgNode *n = &m->s->nodes[m->s->values[first].node];
   ZgType in[ZG_MAX_IN], out[ZG_MAX_OUT];
@@ -250,7 +250,7 @@ Test(classes, tables) {
   zb_arena_free(t.a);
 }
 
-/* ---- types ---- */
+/* ---- types --------------------------------------------------------------------------------------------- */
 Test(types, sets) {
   const uint16_t ax[] = {5, 1, 3, 1};
   ZgType t = zg_type(ZG_F32, ax, 4), u = zg_type(ZG_REAL, ax, 2);

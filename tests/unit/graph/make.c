@@ -179,9 +179,9 @@ Make make_axes(void) {
   static const struct {
     const char *name;
     int64_t size;
-  } axes[] = {{"batch", 0}, {"seq", 0}, {"embed", 8}, {"head", 2}, {"hd", 4}, {"vocab", 11}, {"odd", 3}, {"eight", 8},
-              {"x0", 2},    {"x1", 2},  {"x2", 2},    {"x3", 2},   {"x4", 2}, {"x5", 2},     {"x6", 2},  {"x7", 2},
-              {"x8", 2},    {"wide", 16}};
+  } axes[] = {{"batch", 0}, {"seq", 0},   {"embed", 8}, {"head", 2}, {"hd", 4}, {"vocab", 11},
+              {"odd", 3},   {"eight", 8}, {"x0", 2},    {"x1", 2},   {"x2", 2}, {"x3", 2},
+              {"x4", 2},    {"x5", 2},    {"x6", 2},    {"x7", 2},   {"x8", 2}, {"wide", 16}};
   for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) make_axis(&m, axes[i].name, axes[i].size);
   ZgParam p = {.path = "w", .type = make_type(&m, ZG_REAL, "embed vocab"), .segment = ZG_NONE};
   zg_param_add(m.g, p);

@@ -16,7 +16,8 @@ typedef struct {
 
 void outcomes_note(Outcomes *o, const char *outcome, const char *change);
 void outcomes_put(Outcomes *o, ZbText *out); /* a line each: OUTCOME  <- CHANGE CHANGE ...; and empties it */
-/* Fails at the first line in which `got` differs from tests/unit/graph/NAME; writes that anew if REGENERATE is set. */
+/* Fails at the first line in which `got` differs from tests/unit/graph/NAME; writes that anew if REGENERATE
+ * is set. */
 void outcomes_compare(const char *got, const char *name);
 
 #endif

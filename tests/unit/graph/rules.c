@@ -1,13 +1,14 @@
-/* The type rule of every operation, by what one change makes of a node that types: rules.txt says for each operation
- * the results and axis classes of such nodes, and then every other outcome with the changes that lead to it:
+/* The type rule of every operation, by what one change makes of a node that types: rules.txt says for each
+ * operation the results and axis classes of such nodes, and then every other outcome with the changes that
+ * lead to it:
  *
  *   1:i32        the second operand is an i32         1-seq, 1+odd     it has an axis less, more
- *   1^2          it is as the third is                nin-1, nin+1     an operand less, one more (like the first)
+ *   1^2          it is as the third is             nin-1, nin+1     an operand less, one more (as the first)
  *   ax0=odd      another first axis argument          nax-1, nax+1     one less, one more (odd)
  *   opt0=-1      another attribute; num0: a number    hint:f32, hint-  another wanted result type, none
  *
- * A change that is not listed leaves the results as they are. `make regenerate-outcomes` writes the list anew: read the
- * difference before you commit it. */
+ * A change that is not listed leaves the results as they are. `make regenerate-outcomes` writes the list
+ * anew: read the difference before you commit it. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -99,7 +100,7 @@ static const Base bases[] = {
 };
 /* clang-format on */
 
-/* ---- a node and its outcome ---- */
+/* ---- a node and its outcome ---------------------------------------------------------------------------- */
 typedef struct {
   Make *m;
   ZgNode n;
@@ -133,7 +134,7 @@ static const char *outcome(const Node *x) {
   return s;
 }
 
-/* ---- changes, gathered by their outcome ---- */
+/* ---- changes, gathered by their outcome ---------------------------------------------------------------- */
 typedef struct {
   ZbArena *a;
   const char *base;

@@ -135,7 +135,8 @@ Test(verify, every_rule) {
     s0->nnodes = s0->nforward;
     s0->nvalues = 3;
   });
-  BROKEN(no_numerator, "one loss numerator and one denominator, found 0 and 1", remove_sink(s2, ZG_OP_LOSS_NUM));
+  BROKEN(no_numerator, "one loss numerator and one denominator, found 0 and 1",
+         remove_sink(s2, ZG_OP_LOSS_NUM));
   BROKEN(no_denominator, "one loss numerator and one denominator, found 1 and 0",
          remove_sink(s2, ZG_OP_LOSS_DEN));
   BROKEN(loss_in_the_middle, "the loss must be in the last segment", {

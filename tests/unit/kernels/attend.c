@@ -5,13 +5,14 @@
 
 /* Scores are sums of up to 64 products, then an exponential and a mean over the keys. */
 #define TOL 5e-6
-/* With bf16 operands probabilities, and their gradients, may be rounded to bf16 before they are multiplied: each is off by
- * up to 2^-9 of itself. The mean over keys is then off by up to 2^-9 of the largest |v|, which is at most twice the largest
- * result here; in gradients, terms up to four times the result cancel. */
+/* With bf16 operands probabilities, and their gradients, may be rounded to bf16 before they are multiplied:
+ * each is off by
+ * up to 2^-9 of itself. The mean over keys is then off by up to 2^-9 of the largest |v|, which is at most
+ * twice the largest result here; in gradients, terms up to four times the result cancel. */
 #define HALF_TOL 0x1p-8
 #define HALF_GRAD_TOL 0x1p-7
-/* Gradients subtract nearly equal numbers, dp - g.o of size 1 (with one key the difference is 0), and sum over
- * queries. */
+/* Gradients subtract nearly equal numbers, dp - g.o of size 1 (with one key the difference is 0), and sum
+ * over queries. */
 #define GRAD_TOL 1e-5
 #define GRAD_FLOOR 1e-6
 
@@ -80,7 +81,8 @@ Test(attend, rising_scores) {
   for (int mask = 0; mask < 2; mask++)
     CONFORM(.op = ZG_OP_ATTEND, .dims = "s=200 d=4", .ax = "sd", .num = {0.5}, .opt = {mask},
             .in = {{"sd", REAL, 0.5, 1, NULL}, {"sd", .value = k}, {"sd"}}, .out = {{"sd"}, {"s", EXACT}},
-            .tol = TOL, .half_tol = 4 * HALF_TOL); /* a mean of 200 values of both signs is small beside them */
+            /* A mean of 200 values of both signs is small beside them. */
+            .tol = TOL, .half_tol = 4 * HALF_TOL);
 }
 
 void attend_gradient(const AttendShape *shape, int mask) {

@@ -11,7 +11,7 @@
 #define GUARD_BYTE 0xA5
 #define SHUFFLES 3
 
-/* ---- buffers between guards ------------------ */
+/* ---- buffers between guards ---------------------------------------------------------------------------- */
 typedef struct {
   char *block;
   size_t before, bytes, size; /* bytes of the guard before; size: of the block, with guards */
@@ -33,7 +33,8 @@ static void buffer_open(const Buffer *b) { (void)b; }
 #endif
 
 static Buffer buffer_new(size_t bytes, size_t shift) {
-  Buffer b = {.before = GUARD + shift, .bytes = bytes, .size = (GUARD + shift + bytes + GUARD + 63) / 64 * 64};
+  Buffer b = {
+      .before = GUARD + shift, .bytes = bytes, .size = (GUARD + shift + bytes + GUARD + 63) / 64 * 64};
   b.block = backend.get ? backend.get(b.size) : aligned_alloc(64, b.size);
   cr_assert(b.block != NULL);
   memset(b.block, GUARD_BYTE, b.size);
@@ -56,7 +57,7 @@ static void buffer_free(const Buffer *b) {
   else free(b->block);
 }
 
-/* ---- dims and views ------------------ */
+/* ---- dims and views ------------------------------------------------------------------------------------ */
 static void dims_find(const Case *c, char axis, int64_t *size, int64_t *start, int64_t *whole) {
   for (const char *p = c->dims; p && *p; p += strcspn(p, " "), p += strspn(p, " ")) {
     if (*p != axis) continue;
@@ -113,7 +114,7 @@ static int64_t offset_of(const Tensor *t, const ZkView *v, int64_t k) {
   return at;
 }
 
-/* ---- elements ------------------ */
+/* ---- elements ------------------------------------------------------------------------------------------ */
 static uint16_t bf16_bits(float x) {
   uint32_t u;
   memcpy(&u, &x, sizeof u);
@@ -158,7 +159,7 @@ static double draw(const Tensor *t, uint64_t salt, int64_t k) {
   return zb_random_normal(7, salt, (uint64_t)k);
 }
 
-/* ---- one way to run a case ------------------ */
+/* ---- one way to run a case ----------------------------------------------------------------------------- */
 typedef enum { ALL_F32, ALL_BF16, BF16_IN, MODES } Mode;
 static const char *const mode_name[MODES] = {"f32", "bf16", "bf16 to f32"};
 

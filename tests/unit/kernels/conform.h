@@ -1,12 +1,14 @@
-/* Conformance: runs the kernel of an op on one case in many ways, each against the reference in f64. Whose kernel, the
- * program says: it links a Backend, of the CPU's kernels (cpu.c) or of others.
+/* Conformance: runs the kernel of an op on one case in many ways, each against the reference in f64. Whose
+ * kernel, the program says: it links a Backend, of the CPU's kernels (cpu.c) or of others.
  *
- *   CONFORM(.op = ZG_OP_SOFTMAX, .dims = "b=3 s=17 e=33", .ax = "e", .in = {{"bse"}}, .out = {{"bse"}}, .tol = 1e-6);
+ *   CONFORM(.op = ZG_OP_SOFTMAX, .dims = "b=3 s=17 e=33", .ax = "e", .in = {{"bse"}}, .out = {{"bse"}},
+ *           .tol = 1e-6);
  *
- * A case runs with real tensors in f32, in bf16, and with bf16 operands and f32 results; with the axes of every
- * view lying in the order written and in shuffled orders; in each of the back end's ways (1 and 3 threads). Results
- * start as NaN (or as something to add to, if the case accumulates), everything written lies between guard bytes,
- * scratch has exactly the size that the back end says, and operands must come back unchanged. */
+ * A case runs with real tensors in f32, in bf16, and with bf16 operands and f32 results; with the axes of
+ * every view lying in the order written and in shuffled orders; in each of the back end's ways (1 and 3
+ * threads). Results start as NaN (or as something to add to, if the case accumulates), everything written
+ * lies between guard bytes, scratch has exactly the size that the back end says, and operands must come back
+ * unchanged. */
 #ifndef ZUG_TESTS_CONFORM_H
 #define ZUG_TESTS_CONFORM_H
 
@@ -22,7 +24,7 @@ typedef struct {
   bool (*lacks)(int op); /* ops that this back end does not have, known and named: their tests are skipped */
   int ways;
   int (*open)(ZkEnv *env, int way); /* makes env->pool or ->device; returns the number of threads */
-  void (*close)(ZkEnv *env); /* what was called is done then */
+  void (*close)(ZkEnv *env);        /* what was called is done then */
   void *(*get)(size_t bytes); /* memory for buffers, at a multiple of 64, if it must not be the host's */
   void (*give_back)(void *p);
   bool odd; /* in the last shuffle views begin one element after a multiple of 16 bytes */
@@ -54,7 +56,8 @@ typedef struct {
   bool f32_only; /* not in bf16 */
   double floor;  /* absolute error allowed besides: rounding of what cancels */
   double tol; /* of f32 results, relative to the largest |result|; bf16 results may be off by 2^-8 besides */
-  double half_tol; /* with bf16 operands, instead of tol where it is larger: what a kernel rounds to bf16 on its way */
+  /* With bf16 operands, instead of tol where it is larger: what a kernel rounds to bf16 on its way. */
+  double half_tol;
 } Case;
 
 /* cr_assert for loops over elements: Criterion sends a message for every assertion, passed ones too. */
@@ -72,7 +75,8 @@ void run_call(const ZkCall *call, int way);
 /* Shows fn the calls that conform would make of a case, without making them. */
 void each_call(const Case *c, void (*fn)(const ZkCall *call, void *arg), void *arg);
 
-/* Results of the reference kernel in f64, in declared order, from malloc. Operands as conform has them in f32. */
+/* Results of the reference kernel in f64, in declared order, from malloc. Operands as conform has them in
+ * f32. */
 void reference(const Case *c, double *result[ZK_MAX_OUT]);
 
 /* Number of elements of a tensor of the case. */

@@ -22,7 +22,8 @@ const Backend backend = {.name = "cpu",
                          .open = open_pool,
                          .close = close_pool};
 
-/* Later keys score higher, over more keys than a tile of the CPU's holds (256): what was summed must shrink. */
+/* Later keys score higher, over more keys than a tile of the CPU's holds (256): what was summed must shrink.
+ * */
 Test(attend, beyond_a_tile_of_keys) {
   double k[300 * 4];
   for (int i = 0; i < 300 * 4; i++) k[i] = (double)(i / 4) / 50 + (double)(i % 7) / 4;

@@ -15,9 +15,9 @@
 #define OUT(...)                                                                                             \
   { __VA_ARGS__ }
 
-/* ---- functions of one operand over their range, relative to each result -------------------------------------------------
- * f32 has 24 bits: 6e-8 is one rounding. The vectorised functions promise a few units in the last place; `floor` is
- * what cancellation may leave where a result is nearly 0. */
+/* ---- functions of one operand over their range, relative to each result -----------------------------------
+ * f32 has 24 bits: 6e-8 is one rounding. The vectorised functions promise a few units in the last place;
+ * `floor` is what cancellation may leave where a result is nearly 0. */
 static void sweep(int op, double lo, double hi, double tol, double floor) {
   enum { N = 4099 };
   static float x[N], y[N];
@@ -105,7 +105,7 @@ Test(ew, log1p) {
   sweep(ZG_OP_LOG1P, 1e39, 1e40, 0, 0); /* infinity */
 }
 
-/* ---- single ops with broadcasting; tolerance: a rounding or two ------------------ */
+/* ---- single ops with broadcasting; tolerance: a rounding or two ---------------------------------------- */
 #define EW_TOL 3e-7
 
 Test(ew, binary) {
@@ -175,7 +175,7 @@ Test(ew, casts) { /* of an operand: rounding what is already rounded differently
           .pointwise = POINTWISE(1, OUT(1), {.op = ZG_OP_CAST, .a = 0, .elem = ZK_I32}));
 }
 
-/* ---- real pointwise functions; tolerance: some roundings ------------------ */
+/* ---- real pointwise functions; tolerance: some roundings ----------------------------------------------- */
 #define POINTWISE_TOL 2e-6
 
 /* 0.5 x (1 + tanh(k (x + 0.044715 x^3))) + bias, and the sum under the tanh */
@@ -275,7 +275,7 @@ Test(ew, in_place) {
   }
 }
 
-/* ---- values made from positions: exact ------------------ */
+/* ---- values made from positions: exact ----------------------------------------------------------------- */
 Test(ew, position) {
   CONFORM(.op = ZG_OP_POSITION, .dims = "s=17", .ax = "sp", .out = {{"s", ID}});
   CONFORM(.op = ZG_OP_POSITION, .dims = "s=32@64/128", .ax = "sp", .out = {{"s", ID}});

@@ -1,4 +1,5 @@
-/* Kernels on flat buffers against naive loops, with 1 and 3 threads and lengths around those of vectors and blocks. */
+/* Kernels on flat buffers against naive loops, with 1 and 3 threads and lengths around those of vectors and
+ * blocks. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -194,23 +195,28 @@ Test(flat, sgd) {
 /* One value that does not stay finite: a gradient, its square, or what it makes of w. */
 Test(flat, lost) {
   enum { N = 70001 };
-  const float bad[] = {1, NAN, INFINITY, -INFINITY, 1e25f, 3e38f}; /* the square of 1e25 is not finite, 30 * 3e38 neither */
+  /* The square of 1e25 is not finite, 30 * 3e38 neither. */
+  const float bad[] = {1, NAN, INFINITY, -INFINITY, 1e25f, 3e38f};
   for (int p = 0; p < 2; p++)
     for (int64_t at = 0; at < N; at += 14000) /* 70000 is the last */
       for (int i = 0; i < 6; i++) {
-        float *g = normals(N, 10, 1), *w = normals(N, 11, 1), *x = normals(N, 11, 1), *m = normals(N, 12, 0), *v = normals(N, 12, 0);
+        float *g = normals(N, 10, 1), *w = normals(N, 11, 1), *x = normals(N, 11, 1), *m = normals(N, 12, 0),
+              *v = normals(N, 12, 0);
         ZkAdamW a = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .scale = 1, .step = 1};
         ZkEnv env = {.pool = pool[p]};
         g[at] = bad[i];
-        bool adamw = zk_cpu_adamw(&env, &a, N, g, w, m, v, NULL), plain = zk_cpu_sgd(&env, &(ZkSgd){.lr = 30, .scale = 1}, N, g, x, NULL, NULL);
-        cr_assert(adamw == (i == 0) && plain == (i == 0 || i == 4), "%g at %d: adamw %d, sgd %d", (double)bad[i], (int)at, adamw, plain);
+        bool adamw = zk_cpu_adamw(&env, &a, N, g, w, m, v, NULL),
+             plain = zk_cpu_sgd(&env, &(ZkSgd){.lr = 30, .scale = 1}, N, g, x, NULL, NULL);
+        cr_assert(adamw == (i == 0) && plain == (i == 0 || i == 4), "%g at %d: adamw %d, sgd %d",
+                  (double)bad[i], (int)at, adamw, plain);
         memset(m, 0, N * sizeof *m);
-        cr_assert(zk_cpu_sgd(&env, &(ZkSgd){.lr = 30, .scale = 1}, N, g, v, m, NULL) == false || i == 0 || i == 4);
+        cr_assert(zk_cpu_sgd(&env, &(ZkSgd){.lr = 30, .scale = 1}, N, g, v, m, NULL) == false || i == 0 ||
+                  i == 4);
         free(g), free(w), free(x), free(m), free(v);
       }
 }
 
-/* ---- the pool ------------------ */
+/* ---- the pool ------------------------------------------------------------------------------------------ */
 static void count_part(void *arg, int part, int parts) {
   int *seen = arg;
   seen[part]++;

@@ -28,8 +28,8 @@ Test(move, slice) {
           .out = {{"atc"}});
   CONFORM(.op = ZG_OP_SLICE, .dims = "a=33 b=64 t=63", .ax = "bt", .opt = {1, 63}, .in = {{"ab"}},
           .out = {{"at"}});
-  CONFORM(.op = ZG_OP_SLICE, .dims = "a=5 b=33 t=7", .ax = "bt", .opt = {20, 7}, .in = {{"ab", ID, -1, 1000000}},
-          .out = {{"ta", ID}});
+  CONFORM(.op = ZG_OP_SLICE, .dims = "a=5 b=33 t=7", .ax = "bt", .opt = {20, 7},
+          .in = {{"ab", ID, -1, 1000000}}, .out = {{"ta", ID}});
 }
 
 Test(move, pad) {
@@ -47,8 +47,8 @@ Test(move, concat) {
           .in = {{"abe"}, {"ace"}, {"ade"}}, .out = {{"ate"}});
   CONFORM(.op = ZG_OP_CONCAT, .dims = "a=2 b=3 t=24", .ax = "tbbbbbbbb",
           .in = {{"ab"}, {"ab"}, {"ab"}, {"ab"}, {"ab"}, {"ab"}, {"ab"}, {"ab"}}, .out = {{"at"}});
-  CONFORM(.op = ZG_OP_CONCAT, .dims = "a=3 b=5 c=33 t=38", .ax = "tbc", .in = {{"ab", ID, -1, 9}, {"ca", ID, 10, 1000000}},
-          .out = {{"at", ID}});
+  CONFORM(.op = ZG_OP_CONCAT, .dims = "a=3 b=5 c=33 t=38", .ax = "tbc",
+          .in = {{"ab", ID, -1, 9}, {"ca", ID, 10, 1000000}}, .out = {{"at", ID}});
 }
 
 /* Views of a part of something larger are not dense: rows of 8 that lie 8 and more apart, on both sides. */
@@ -57,7 +57,8 @@ Test(move, parts) {
   for (int from = 8; from < 14; from++)
     for (int to = 8; to < 14; to++) {
       ZkCall call = {.op = ZG_OP_COPY, .nin = 1, .nout = 1};
-      call.in[0] = (ZkView){.data = x, .elem = ZK_F32, .rank = 2, .axis = {1, 2}, .size = {25, 8}, .stride = {from, 1}};
+      call.in[0] = (ZkView){
+          .data = x, .elem = ZK_F32, .rank = 2, .axis = {1, 2}, .size = {25, 8}, .stride = {from, 1}};
       call.out[0] = call.in[0];
       call.out[0].data = y;
       call.out[0].stride[0] = to;

@@ -7,7 +7,8 @@ static const char *const dims[] = {"b=3 s=17 e=33", "b=1 s=1 e=1",    "b=5 s=3 e
                                    "b=64 s=1 e=5",  "b=2 s=1 e=1104", "b=1 s=2 e=1051"};
 #define EACH_DIMS for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
 
-/* Relative to the largest sum. The axis is the fastest, the slowest and one between; starts at an offset of the whole. */
+/* Relative to the largest sum. The axis is the fastest, the slowest and one between; starts at an offset of
+ * the whole. */
 Test(norm, cumsum) {
   for (int reverse = 0; reverse < 2; reverse++) {
     static const char *const ax[] = {"b", "s", "e"};
@@ -47,7 +48,8 @@ Test(norm, normalize) {
     CONFORM(.op = ZG_OP_NORMALIZE, .dims = "b=3 e=17", .ax = "e", .opt = {mode}, .num = {0.5},
             .in = {{"be", REAL, -0.1, 0.1, NULL}}, .out = {{"be"}, {"b", EXACT}}, .tol = TOL);
   }
-  /* a mean of ten deviations: the squares must be taken about the mean. The inputs' own rounding in f32 sums counts. */
+  /* a mean of ten deviations: the squares must be taken about the mean. The inputs' own rounding in f32 sums
+   * counts. */
   CONFORM(.op = ZG_OP_NORMALIZE, .dims = "b=5 e=65", .ax = "e", .opt = {1}, .num = {1e-5},
           .in = {{"be", REAL, 9, 11, NULL}}, .out = {{"be"}, {"b", EXACT}}, .tol = 2e-5);
 }
@@ -58,8 +60,8 @@ Test(norm, normalize_grad) {
                       .in = {{"bse"}, {"bse"}, {"bs", EXACT, 0.5, 2, NULL}}, .out = {{"bse"}}, .tol = TOL);
 }
 
-/* Angles are positions in f32: at position 4000 and frequency 1 the angle's own rounding would be 2e-4, so the
- * kernel must reduce it in more than f32 to stay within this. */
+/* Angles are positions in f32: at position 4000 and frequency 1 the angle's own rounding would be 2e-4, so
+ * the kernel must reduce it in more than f32 to stay within this. */
 #define ROPE_TOL 1e-6
 
 Test(norm, rope) {

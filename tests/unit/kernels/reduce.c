@@ -1,5 +1,6 @@
-/* Reductions and products. Tolerances are relative to the largest result; sums of n random terms in f32 are off by
- * about sqrt(n) roundings (6e-8) of the terms' size, and their size relative to the result shrinks as sqrt(n) too. */
+/* Reductions and products. Tolerances are relative to the largest result; sums of n random terms in f32 are
+ * off by about sqrt(n) roundings (6e-8) of the terms' size, and their size relative to the result shrinks as
+ * sqrt(n) too. */
 #include "tests/unit/kernels/conform.h"
 
 #define SUM_TOL 2e-6
@@ -13,8 +14,10 @@ Test(reduce, sum) {
           .tol = SUM_TOL);
   CONFORM(.op = ZG_OP_SUM, .dims = "b=3 s=17 e=5", .ax = "bse", .in = {{"bse"}}, .out = {{""}},
           .tol = SUM_TOL);
-  CONFORM(.op = ZG_OP_SUM, .dims = "b=3 s=70 e=32", .ax = "bs", .in = {{"bse"}}, .out = {{"e"}}, .tol = SUM_TOL);
-  CONFORM(.op = ZG_OP_SUM, .dims = "b=3 s=4 e=64", .ax = "e", .in = {{"bse"}}, .out = {{"bs"}}, .tol = SUM_TOL);
+  CONFORM(.op = ZG_OP_SUM, .dims = "b=3 s=70 e=32", .ax = "bs", .in = {{"bse"}}, .out = {{"e"}},
+          .tol = SUM_TOL);
+  CONFORM(.op = ZG_OP_SUM, .dims = "b=3 s=4 e=64", .ax = "e", .in = {{"bse"}}, .out = {{"bs"}},
+          .tol = SUM_TOL);
   CONFORM(.op = ZG_OP_SUM, .dims = "s=2 e=20480", .ax = "e", .in = {{"se"}}, .out = {{"s"}}, .tol = 1e-5);
   CONFORM(.op = ZG_OP_SUM, .dims = "b=1 s=1", .ax = "s", .in = {{"bs"}}, .out = {{"b"}}, .tol = SUM_TOL);
   CONFORM(.op = ZG_OP_SUM, .dims = "s=10007", .ax = "s", .in = {{"s"}}, .out = {{""}}, .tol = 2e-5);
@@ -41,7 +44,8 @@ Test(reduce, peak) { /* exact */
           .out = {{"b"}});
 }
 
-/* Only entries below opt[1] of the whole axis count; the second half of an axis of 66 with 50, the fourth quarter of
+/* Only entries below opt[1] of the whole axis count; the second half of an axis of 66 with 50, the fourth
+ * quarter of
  * 128 with 97, a part that is all padding. */
 Test(reduce, peak_valid) {
   CONFORM(.op = ZG_OP_PEAK, .dims = "b=5 v=64", .ax = "v", .opt = {0, 61}, .in = {{"bv"}}, .out = {{"b"}});

@@ -1,4 +1,5 @@
-/* Attention: what the CPU's cases do not reach, and the way through cuDNN, with another one behind it (fake_dnn.h). */
+/* Attention: what the CPU's cases do not reach, and the way through cuDNN, with another one behind it
+ * (fake_dnn.h). */
 #include "tests/unit/kernels/attend.h"
 #include "tests/unit/kernels_cuda/emu.h"
 #include "tests/unit/kernels_cuda/fake_dnn.h"
@@ -20,8 +21,8 @@ Test(attend_cuda, nothing) {
 }
 
 #ifdef HAVE_CUDNN
-/* Heads in a batch and alone, shared by groups of queries, of one batch element only; l beside o and apart. In bf16
- * and the first order of axes they go to cuDNN, and often in the others. */
+/* Heads in a batch and alone, shared by groups of queries, of one batch element only; l beside o and apart.
+ * In bf16 and the first order of axes they go to cuDNN, and often in the others. */
 static const AttendShape shapes[] = {
     {"b=2 s=8 h=3 d=8", "bshd", "bshd", 0.4},      {"b=2 s=4 h=3 d=16", "bhsd", "bhsd", 0.4},
     {"b=2 s=8 k=3 g=2 d=8", "bskgd", "bskd", 0.4}, {"b=3 s=4 g=2 d=8", "bsgd", "bsd", 0.4},

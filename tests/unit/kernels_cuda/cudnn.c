@@ -1,5 +1,5 @@
-/* Does cuDNN make plans for the graphs of attend_cudnn.c? For GPUs that are described in h100.json and others; no device
- * and no driver are needed, but a stand-in for the driver's library. */
+/* Does cuDNN make plans for the graphs of attend_cudnn.c? For GPUs that are described in h100.json and
+ * others; no device and no driver are needed, but a stand-in for the driver's library. */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <stdio.h>
@@ -116,8 +116,8 @@ Test(cudnn, plans_before_hopper) {
   }
 }
 
-/* What is known not to fit is not tried: heads that are not evenly spaced, of odd sizes, in f32, too large; a single
- * position. */
+/* What is known not to fit is not tried: heads that are not evenly spaced, of odd sizes, in f32, too large; a
+ * single position. */
 Test(cudnn, declined) {
   static const Shape shape[] = {{2, 128, 2, 2, 64, "bksgd", "bksd", "bskg", 0},
                                 {2, 128, 2, 1, 12, "bskd", "bskd", "bsk", 0},

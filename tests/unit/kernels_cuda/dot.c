@@ -36,7 +36,7 @@ Test(dot_cuda, nothing_to_add) {
   CONFORM(.op = ZG_OP_DOT, .dims = "m=0 n=5 k=2", .ax = "k", .in = {{"mk"}, {"kn"}}, .out = {{"mn"}});
 }
 
-/* ---- any axes in any order ------------------ */
+/* ---- any axes in any order ----------------------------------------------------------------------------- */
 static uint64_t draw(uint64_t seed, uint64_t what, uint64_t below) {
   return zb_random_u64(5, seed, what) % below;
 }
@@ -78,7 +78,7 @@ Test(dot_cuda, random) {
   for (uint64_t seed = 1; seed <= 40; seed++) random_case(seed);
 }
 
-/* ---- through cuBLASLt ------------------ */
+/* ---- through cuBLASLt ---------------------------------------------------------------------------------- */
 #ifdef HAVE_CUBLASLT
 static int64_t products_of(const Case *c) {
   int64_t before = fake_lt.products;
@@ -148,7 +148,8 @@ Test(dot_lt, refuses) {
   for (size_t i = 0; i < USUAL; i++) cr_assert(products_of(&usual[i]) == 0);
   fake_lt.no_memory = true; /* found out by the run */
   for (size_t i = 0; i < USUAL; i++) cr_assert(products_of(&usual[i]) == 0);
-  static const int says[] = {CUBLAS_STATUS_NOT_SUPPORTED, CUBLAS_STATUS_INVALID_VALUE, CUBLAS_STATUS_ARCH_MISMATCH};
+  static const int says[] = {CUBLAS_STATUS_NOT_SUPPORTED, CUBLAS_STATUS_INVALID_VALUE,
+                             CUBLAS_STATUS_ARCH_MISMATCH};
   fake_lt.knows_nothing = true;
   for (int k = 0; k < 3; k++) {
     fake_lt.says = says[k];
@@ -176,10 +177,12 @@ static size_t scratch_of(const Case *c) {
 Test(dot_lt, batched) {
   emu_use_blas(fake_lt_handle());
   for (size_t i = 0; i < nbatched; i++)
-    cr_assert((scratch_of(&batched_cases[i]) > 0) == (i == nbatched - 1), "case %zu: %zu bytes", i, scratch_of(&batched_cases[i]));
+    cr_assert((scratch_of(&batched_cases[i]) > 0) == (i == nbatched - 1), "case %zu: %zu bytes", i,
+              scratch_of(&batched_cases[i]));
   fake_lt.batched = 0;
   for (size_t i = 0; i < nbatched; i++) products_of(&batched_cases[i]);
-  cr_assert(fake_lt.batched >= 3 * (int64_t)nbatched, "%lld", (long long)fake_lt.batched); /* as written, in all types */
+  /* As written, in all types. */
+  cr_assert(fake_lt.batched >= 3 * (int64_t)nbatched, "%lld", (long long)fake_lt.batched);
 }
 
 /* What a transformer computes needs no copies; a class that is not one loop does, of the smallest operand it

@@ -1,5 +1,5 @@
-/* See fake_dnn.h. A descriptor is its attributes, as they were set. Tensors between operations are rounded to bf16 where
- * that is their type, and kept as f32. */
+/* See fake_dnn.h. A descriptor is its attributes, as they were set. Tensors between operations are rounded to
+ * bf16 where that is their type, and kept as f32. */
 #ifdef HAVE_CUDNN
 #include "tests/unit/kernels_cuda/fake_dnn.h"
 
@@ -14,7 +14,7 @@ struct cudnnContext *fake_dnn_handle(void) {
   return (struct cudnnContext *)&fake_dnn;
 }
 
-/* ---- descriptors -------------------------------------------------------------------------------------- */
+/* ---- descriptors --------------------------------------------------------------------------------------- */
 #define ATTRIBUTES 12
 typedef struct {
   cudnnBackendAttributeName_t name;
@@ -242,12 +242,13 @@ static const Desc *graph_of(const Desc *plan) {
   return desc(desc(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG), CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
 }
 
-/* ---- what the documents want ----------------------------------------------------------------------------- */
+/* ---- what the documents want --------------------------------------------------------------------------- */
 static int64_t uid(const Desc *t) { return *(int64_t *)value(t, CUDNN_ATTR_TENSOR_UNIQUE_ID); }
 static bool by_value(const Desc *t) { return value(t, CUDNN_ATTR_TENSOR_IS_BY_VALUE) != NULL; }
 static int elem(const Desc *t) { return number(t, CUDNN_ATTR_TENSOR_DATA_TYPE); }
 
-/* Rank 4; addresses of whole 16 bytes. The heads' elements (bf16) lie side by side, and are eights, up to 256. */
+/* Rank 4; addresses of whole 16 bytes. The heads' elements (bf16) lie side by side, and are eights, up to
+ * 256. */
 static bool good_tensor(const Desc *t) {
   const int64_t *n = dims(t), *stride = value(t, CUDNN_ATTR_TENSOR_STRIDES),
                 *align = value(t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
@@ -278,7 +279,8 @@ static bool good_matmul(const Desc *op) {
          y[3] == z[3] && x[3] == y[2];
 }
 
-/* Indices are counted in i32 and compared as what is true or not, the rest is of floats: as the frontend has it. */
+/* Indices are counted in i32 and compared as what is true or not, the rest is of floats: as the frontend has
+ * it. */
 static bool good_pointwise(const Desc *op) {
   const Desc *how = desc(op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
   const Desc *y = desc(op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
@@ -297,7 +299,8 @@ static bool good_pointwise(const Desc *op) {
   return !x[2] || elem(x[2]) == CUDNN_DATA_BOOLEAN;
 }
 
-/* What is between operations comes from one of those before; names are not used twice; one position is no sequence. */
+/* What is between operations comes from one of those before; names are not used twice; one position is no
+ * sequence. */
 static bool good_graph(const Desc *g) {
   static const cudnnBackendAttributeName_t of[] = {
       CUDNN_ATTR_OPERATION_MATMUL_ADESC,    CUDNN_ATTR_OPERATION_MATMUL_BDESC,

@@ -1,5 +1,6 @@
-/* A cuDNN on the CPU, as much of its backend interface as kernels/cuda/attend_cudnn.c uses: it computes the graphs that
- * it is given, operation by operation, in f32; and refuses descriptors that are not what cuDNN's documents want. */
+/* A cuDNN on the CPU, as much of its backend interface as kernels/cuda/attend_cudnn.c uses: it computes the
+ * graphs that it is given, operation by operation, in f32; and refuses descriptors that are not what cuDNN's
+ * documents want. */
 #ifndef ZUG_TESTS_KERNELS_CUDA_FAKE_DNN_H
 #define ZUG_TESTS_KERNELS_CUDA_FAKE_DNN_H
 
@@ -7,8 +8,8 @@
 #include <stdint.h>
 
 typedef struct {
-  int64_t runs;  /* graphs computed so far */
-  int64_t alive; /* descriptors */
+  int64_t runs;    /* graphs computed so far */
+  int64_t alive;   /* descriptors */
   int64_t misuses; /* calls of which the documents say that they are wrong */
   size_t version;  /* 0: the header's */
   int refuses;     /* the descriptor type that it does not support, if not 0: CUDNN_BACKEND_... */

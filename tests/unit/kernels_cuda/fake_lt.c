@@ -1,7 +1,8 @@
-/* See fake_lt.h. It refuses what cuBLASLt refuses: types that it does not multiply, dimensions that do not fit,
- * addresses that are not aligned as was said when the algorithm was asked for, algorithms that were asked for something
- * else, workspaces that are too small or not at a multiple of 256 (enforced since CUDA 12.9.1), a result that is also
- * added but described twice (since 13.0.2), and what cublasLt.h and the release notes say of epilogues. */
+/* See fake_lt.h. It refuses what cuBLASLt refuses: types that it does not multiply, dimensions that do not
+ * fit, addresses that are not aligned as was said when the algorithm was asked for, algorithms that were
+ * asked for something else, workspaces that are too small or not at a multiple of 256 (enforced since CUDA
+ * 12.9.1), a result that is also added but described twice (since 13.0.2), and what cublasLt.h and the
+ * release notes say of epilogues. */
 #ifdef HAVE_CUBLASLT
 #include "tests/unit/kernels_cuda/fake_lt.h"
 
@@ -16,7 +17,7 @@ struct cublasLtContext *fake_lt_handle(void) {
   return (struct cublasLtContext *)&fake_lt;
 }
 
-/* ---- the runtime: time passes only while products are computed ------------------------------------------- */
+/* ---- the runtime: time passes only while products are computed ----------------------------------------- */
 static int64_t now;
 
 cudaError_t cudaMalloc(void **p, size_t bytes) {
@@ -42,7 +43,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
   return *ms = (float)(*(int64_t *)to - *(int64_t *)from), cudaSuccess;
 }
 
-/* ---- descriptors ------------------------------------------------------------------------------------------- */
+/* ---- descriptors --------------------------------------------------------------------------------------- */
 typedef struct {
   cudaDataType type;
   int64_t rows, cols, ld, step;
@@ -150,7 +151,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t t
                                                                                : CUBLAS_STATUS_INVALID_VALUE;
 }
 
-/* ---- products ---------------------------------------------------------------------------------------------- */
+/* ---- products ------------------------------------------------------------------------------------------ */
 typedef struct {
   int64_t m, n, k;
 } Size;
@@ -186,14 +187,15 @@ static uint64_t sum_of(const Desc *d, const Layout *a, const Layout *b, const La
   return sum;
 }
 
-/* ---- epilogues ---- */
+/* ---- epilogues ----------------------------------------------------------------------------------------- */
 #define BIAS 4
 #define AUX 128
 #define VECTOR (BIAS | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB) /* what reads or writes one */
 
-/* What cublasLt.h says of them; BGRADA wants its operand as it is, BGRADB turned (else NOT_SUPPORTED: measured by others on
- * a GPU). Where release notes say that results are wrong in versions that are in use, we do not ask: single rows and
- * columns (before 12.8.1), single terms (12.4; bias gradients, before 12.3.1). */
+/* What cublasLt.h says of them; BGRADA wants its operand as it is, BGRADB turned (else NOT_SUPPORTED:
+ * measured by others on
+ * a GPU). Where release notes say that results are wrong in versions that are in use, we do not ask: single
+ * rows and columns (before 12.8.1), single terms (12.4; bias gradients, before 12.3.1). */
 static cublasStatus_t follows(const Desc *d, const Layout *c, const Size *s) {
   bool wrong = d->epilogue & BIAS && (s->m == 1 || s->n == 1);
   switch (d->epilogue) {
@@ -210,7 +212,8 @@ static cublasStatus_t follows(const Desc *d, const Layout *c, const Size *s) {
   case CUBLASLT_EPILOGUE_BGRADB:
     if (d->epilogue == CUBLASLT_EPILOGUE_BGRADA ? d->op[0] != CUBLAS_OP_N : d->op[1] != CUBLAS_OP_T)
       return CUBLAS_STATUS_NOT_SUPPORTED;
-    wrong |= s->k == 1 || (c->count > 1 && d->bias_step < (d->epilogue == CUBLASLT_EPILOGUE_BGRADA ? s->m : s->n));
+    wrong |=
+        s->k == 1 || (c->count > 1 && d->bias_step < (d->epilogue == CUBLASLT_EPILOGUE_BGRADA ? s->m : s->n));
     break;
   default: return CUBLAS_STATUS_NOT_SUPPORTED;
   }
@@ -281,8 +284,8 @@ static bool aligned(const void *p, const Layout *l, uint32_t to) {
 }
 
 /* BGRADA, BGRADB: the sums of A's or B's part of each term, neither scaled nor added to what was there. */
-static void put_sums(const Desc *d, const Layout *a, const void *A, const Layout *b, const void *B, const Layout *c,
-                     const Size *s) {
+static void put_sums(const Desc *d, const Layout *a, const void *A, const Layout *b, const void *B,
+                     const Layout *c, const Size *s) {
   bool of_a = d->epilogue == CUBLASLT_EPILOGUE_BGRADA;
   for (int64_t i = 0; i < c->count; i++)
     for (int64_t x = 0; x < (of_a ? s->m : s->n); x++) {

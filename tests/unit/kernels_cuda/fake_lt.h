@@ -1,7 +1,8 @@
-/* A cuBLASLt and a CUDA runtime on the CPU, as much of them as kernels/cuda/dot_lt.c calls, to see what it tells them.
+/* A cuBLASLt and a CUDA runtime on the CPU, as much of them as kernels/cuda/dot_lt.c calls, to see what it
+ * tells them.
  *
- * Four algorithms are proposed: 0 is slow; 1 computes the same bits in half the time; 2 is faster still and adds in
- * another order; 3 would be the fastest, and does not run. */
+ * Four algorithms are proposed: 0 is slow; 1 computes the same bits in half the time; 2 is faster still and
+ * adds in another order; 3 would be the fastest, and does not run. */
 #ifndef ZUG_TESTS_KERNELS_CUDA_FAKE_LT_H
 #define ZUG_TESTS_KERNELS_CUDA_FAKE_LT_H
 
@@ -10,11 +11,11 @@
 #include <stdint.h>
 
 typedef struct {
-  int64_t products;   /* computed so far */
-  int last;           /* the algorithm of the last one */
+  int64_t products;                  /* computed so far */
+  int last;                          /* the algorithm of the last one */
   int64_t with[1024], added, scaled; /* ... by epilogue; with another tensor added; scaled */
-  int64_t batched;    /* ... several in one */
-  int64_t misuses;        /* calls of which the documents say that they are wrong */
+  int64_t batched;                   /* ... several in one */
+  int64_t misuses;                   /* calls of which the documents say that they are wrong */
   int64_t wrong;          /* of these, ones that would run and give wrong results in some version */
   int says;               /* if not 0, with what status it proposes nothing */
   bool has_no_epilogue;   /* nor the attributes of one */
@@ -23,7 +24,7 @@ typedef struct {
   bool runs_no_epilogue;  /* and does not run them, whatever it proposed */
   bool first_does_not_run, runs_nothing;
   bool no_memory;
-  size_t version;         /* 0: 13.0.0 */
+  size_t version; /* 0: 13.0.0 */
 } FakeLt;
 extern FakeLt fake_lt;
 struct cublasLtContext *fake_lt_handle(void);

@@ -1,5 +1,6 @@
-/* CUDA kernels on flat buffers, emulated: bit for bit as the CPU's where both only round once, else within the
- * roundings of f64 loops. Lengths around pieces of four and blocks; buffers at multiples of 16 bytes and not. */
+/* CUDA kernels on flat buffers, emulated: bit for bit as the CPU's where both only round once, else within
+ * the roundings of f64 loops. Lengths around pieces of four and blocks; buffers at multiples of 16 bytes and
+ * not. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,19 +174,23 @@ static void check_adamw(int64_t n, int64_t shift, bool half, bool clear) {
   free(g.block), free(w.block), free(m.block), free(v.block), free(g0.block), free(w16.block), free(dw);
 }
 
-/* One value that does not stay finite, in the pieces of four or after them: a gradient, its square, or what it makes of w. */
+/* One value that does not stay finite, in the pieces of four or after them: a gradient, its square, or what
+ * it makes of w. */
 Test(flat, lost) {
   enum { N = 1003 };
-  const float bad[] = {1, NAN, INFINITY, -INFINITY, 1e25f, 3e38f}; /* the square of 1e25 is not finite, 30 * 3e38 neither */
+  /* The square of 1e25 is not finite, 30 * 3e38 neither. */
+  const float bad[] = {1, NAN, INFINITY, -INFINITY, 1e25f, 3e38f};
   for (int64_t at = 0; at < N; at += 167) /* 1002 is the last */
     for (int i = 0; i < 6; i++) {
-      Mem g = normals(N, 0, 6, 0.5), w = normals(N, 0, 7, 1), m = normals(N, 0, 8, 0), v = normals(N, 0, 8, 0);
+      Mem g = normals(N, 0, 6, 0.5), w = normals(N, 0, 7, 1), m = normals(N, 0, 8, 0),
+          v = normals(N, 0, 8, 0);
       double adam = 0, sgd = 0;
       ZkAdamW a = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .scale = 1, .step = 1};
       g.x[at] = bad[i];
       zk_cuda_sgd(&env, &(ZkSgd){.lr = 30, .scale = 1}, NULL, 0, N, g.x, w.x, NULL, NULL, &sgd, false);
       zk_cuda_adamw(&env, &a, NULL, 0, N, g.x, w.x, m.x, v.x, NULL, &adam, false);
-      cr_assert(sgd == (i != 0 && i != 4) && adam == (i != 0), "%g at %d: sgd %g, adamw %g", (double)bad[i], (int)at, sgd, adam);
+      cr_assert(sgd == (i != 0 && i != 4) && adam == (i != 0), "%g at %d: sgd %g, adamw %g", (double)bad[i],
+                (int)at, sgd, adam);
       free(g.block), free(w.block), free(m.block), free(v.block);
     }
 }
@@ -205,8 +210,8 @@ Test(flat, sgd) {
           m0 = normals(n, 0, 12, 1);
       ZkSgd s = {.lr = 0.1f, .momentum = momentum ? 0.9f : 0, .decay = 0.01f, .scale = 0.5f};
       double square = 64, lost = 0; /* a norm of 8, clipped to 2 */
-      zk_cuda_sgd(&env, &s, momentum ? &square : NULL, 2, n, g.x, w.x, momentum ? m.x : NULL, w16.h,
-                  &lost, momentum);
+      zk_cuda_sgd(&env, &s, momentum ? &square : NULL, 2, n, g.x, w.x, momentum ? m.x : NULL, w16.h, &lost,
+                  momentum);
       cr_assert(lost == 0);
       for (int64_t i = 0; i < n; i++) {
         double d = (momentum ? 1 / (8 + 1e-6) : 0.5) * (double)g0.x[i];

@@ -99,7 +99,8 @@ Test(program, generations) {
     cr_assert(zk_cuda_compile(text, archs[i], &code, &bytes, &err), "%s", err.text);
     const char *t = code;
     if (archs[i] < 999) cr_assert(memcmp(t, "\177ELF", 4) == 0);
-    else cr_assert(t[bytes - 1] == 0 && strstr(t, ".target sm_") && strstr(t, ".entry zk_pointwise"), "%s", t);
+    else
+      cr_assert(t[bytes - 1] == 0 && strstr(t, ".target sm_") && strstr(t, ".entry zk_pointwise"), "%s", t);
     free(code);
   }
   void *code;

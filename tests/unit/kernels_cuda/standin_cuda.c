@@ -1,5 +1,5 @@
-/* A libcuda.so.1 for machines without a driver: enough for cuDNN to make plans for a device that is described to it
- * (it compiles kernels, and wants to load them). Whatever needs a device says that there is none. */
+/* A libcuda.so.1 for machines without a driver: enough for cuDNN to make plans for a device that is described
+ * to it (it compiles kernels, and wants to load them). Whatever needs a device says that there is none. */
 enum { OK = 0, NO_DEVICE = 100 };
 
 static int thing[16]; /* what handles point to */

@@ -12,7 +12,7 @@ static const struct {
   const char *dims;
   int64_t valid;
   double ids;
-} vocab[] = {{"b=3 s=17 v=33", 0, 33},        {"b=3 s=5 v=64", 61, 61},   {"b=1 s=1 v=1", 0, 1},
+} vocab[] = {{"b=3 s=17 v=33", 0, 33},        {"b=3 s=5 v=64", 61, 61},       {"b=1 s=1 v=1", 0, 1},
              {"b=5 s=3 v=32@96/128", 80, 80}, {"b=1 s=3 v=2100", 2099, 2099}, {"b=1 s=2 v=9000", 8990, 8990}};
 
 Test(xent_cuda, with_max) {
@@ -36,6 +36,7 @@ Test(xent_cuda, with_max_where) {
     z[3][v] = v % 3 ? -INFINITY : 0.5 * (v % 7);
   }
   for (int i = 0; i < 4; i++)
-    CONFORM(.op = ZG_OP_XENT_MAX_SUMS, .dims = "b=1 v=2100", .ax = "v", .in = {{"bv", REAL, 0, 0, z[i]}, {"b", ID, 3, 3, NULL}},
+    CONFORM(.op = ZG_OP_XENT_MAX_SUMS, .dims = "b=1 v=2100", .ax = "v",
+            .in = {{"bv", REAL, 0, 0, z[i]}, {"b", ID, 3, 3, NULL}},
             .out = {{"b", EXACT}, {"b", EXACT}, {"b"}}, .tol = TOL);
 }

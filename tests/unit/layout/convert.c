@@ -1,5 +1,5 @@
-/* Bringing a value from one state to another, exhaustively: every pair of states over three mesh dims, played on
- * simulated ranks with real numbers. */
+/* Bringing a value from one state to another, exhaustively: every pair of states over three mesh dims, played
+ * on simulated ranks with real numbers. */
 #include "runtime/plan/local/shard.h"
 #include "tests/unit/layout/plan.h"
 
@@ -49,8 +49,8 @@ static int member(int rank, ZpDims dims) {
 }
 static bool together(int r, int q, ZpDims dims) { return member(r, ~dims & 7) == member(q, ~dims & 7); }
 
-/* A rank's part of the true tensor, x[i][j] = 10 i + j + 1; of a partial value, numbers of which the group's sum or
- * maximum is true. */
+/* A rank's part of the true tensor, x[i][j] = 10 i + j + 1; of a partial value, numbers of which the group's
+ * sum or maximum is true. */
 static Local part(const Bench *t, const ZpState *s, int rank) {
   int from[2] = {0, 0}, n[2] = {A, B};
   bool first = true, partial = false, max = false;
@@ -98,7 +98,8 @@ static void add(Local *l, const Local *p, bool max) {
 static Local pad(const Local *l, bool split, bool rows, int i, int n) {
   Local p = {l->a * (split && rows ? n : 1), l->b * (split && !rows ? n : 1), {{0}}};
   for (int y = 0; y < l->a && (split || i == 0); y++)
-    for (int x = 0; x < l->b; x++) p.x[y + (split && rows ? i * l->a : 0)][x + (split && !rows ? i * l->b : 0)] = l->x[y][x];
+    for (int x = 0; x < l->b; x++)
+      p.x[y + (split && rows ? i * l->a : 0)][x + (split && !rows ? i * l->b : 0)] = l->x[y][x];
   return p;
 }
 
@@ -186,7 +187,8 @@ static uint32_t convert(Bench *t, const ZpState *from, const ZpState *to) {
   return traffic;
 }
 
-/* A partial value stays as it is only where nothing else is partial in another way, so sums and maxima are not mixed. */
+/* A partial value stays as it is only where nothing else is partial in another way, so sums and maxima are
+ * not mixed. */
 Test(convert, every_pair_of_states) {
   Bench t;
   bench_open(&t);
@@ -219,8 +221,8 @@ Test(convert, every_pair_of_states) {
   bench_close(&t);
 }
 
-/* A whole value and a split one become parts of a sum without traffic, beside what is partial already; but not a cut that
- * another one of the same axis stands upon. */
+/* A whole value and a split one become parts of a sum without traffic, beside what is partial already; but
+ * not a cut that another one of the same axis stands upon. */
 Test(convert, becomes_partial) {
   Bench t;
   bench_open(&t);
@@ -274,7 +276,13 @@ Test(convert, scatters_before_it_reduces) {
   bench_open(&t);
   ZpSegment out = {0};
   ZpVersion *versions = NULL;
-  ZpShard h = {.b = &t.build, .p = t.q.p, .s = &t.s, .out = &out, .phase = ZP_FWD, .versions = &versions, .node = &t.maker};
+  ZpShard h = {.b = &t.build,
+               .p = t.q.p,
+               .s = &t.s,
+               .out = &out,
+               .phase = ZP_FWD,
+               .versions = &versions,
+               .node = &t.maker};
   ZpState r = state_number(&t, 0), p = state_number(&t, 1), a = state_number(&t, 2);
   ZpState from[ZP_MAX_DIMS] = {p, p, r}, to[ZP_MAX_DIMS] = {r, a, r};
   for (int d = MOST; d < ZP_MAX_DIMS; d++) from[d] = to[d] = r;

@@ -48,7 +48,7 @@ static void change(const ZpPlan *p, const ZbText *before, void *field, const cha
   *(unsigned char *)field = was;
   zb_text_free(&now);
 }
-#define CHANGE(part, field) change(p, &before, (void *)(uintptr_t)&(field), #field, part) /* const or not */
+#define CHANGE(part, field) change(p, &before, (void *)(uintptr_t) & (field), #field, part) /* const or not */
 
 Test(digest, every_field_counts) {
   Model m = model_open("gpt2", NULL, "-D layers=4 -D heads=4 -D width=32 -D context=16 -D words=128");
@@ -175,7 +175,7 @@ Test(digest, every_field_counts) {
   ZpNode *first = s->list[ZP_BWD].nodes;
   CHANGE(backward, first->call.accumulate);
   CHANGE(backward, first->flops);
-  CHANGE(backward, first->sets);
+  CHANGE(backward, first->overwrites);
 
   ZpStage *st = &p->stages[1];
   ZpInstr *in = &st->prog.instrs[st->prog.ninstrs - 1];

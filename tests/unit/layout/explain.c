@@ -1,6 +1,6 @@
-/* What `explain` prints is what is done. Its rows are read back as text and added up against the plan's instruction
- * lists and nodes, for many random recipes; and for some of them against what the engine hands to its communicator,
- * which here notes operations and their bytes and carries nothing. */
+/* What `explain` prints is what is done. Its rows are read back as text and added up against the plan's
+ * instruction lists and nodes, for many random recipes; and for some of them against what the engine hands to
+ * its communicator, which here notes operations and their bytes and carries nothing. */
 #include "runtime/exec/engine/internal.h"
 #include "runtime/exec/state/state.h"
 #include "tests/unit/layout/recipes.h"
@@ -8,7 +8,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-/* ---- sums by stage, operation and dims ---- */
+/* ---- sums by stage, operation and dims ----------------------------------------------------------------- */
 typedef struct {
   uint32_t stage;
   char op[16], over[64];
@@ -48,7 +48,7 @@ static void expect_equal(Sums *have, Sums *want, const char *what, const char *t
   cr_assert_eq(have->n, want->n, "%u kinds are printed, %s %u\n%s", have->n, what, want->n, text);
 }
 
-/* ---- the printed rows ---- */
+/* ---- the printed rows ---------------------------------------------------------------------------------- */
 /* "0-1          4      154533888   309.1 MB  reduce_scatter  data (2)          wte ..." */
 static bool read_row(char *line, Sums *s, uint32_t *rows) {
   unsigned from, to;
@@ -84,7 +84,7 @@ static uint32_t read_rows(const char *text, Sums *s) {
   return rows;
 }
 
-/* ---- the program ---- */
+/* ---- the program --------------------------------------------------------------------------------------- */
 static const char *dims_text(const ZpPlan *p, ZbArena *a, ZpDims dims) {
   return zb_printf(a, "%s (%lld)", zp_dims_text(&p->mesh, a, dims), (long long)zp_group_size(&p->mesh, dims));
 }
@@ -122,8 +122,7 @@ static void add_program(const ZpPlan *p, Sums *s, uint32_t stage) {
   for (uint32_t i = 0; i < st->prog.ninstrs; i++) {
     const ZpInstr *in = &st->prog.instrs[i];
     ZpPhase phase = zp_phase(in->op);
-    if (phase < ZP_PHASES)
-      add_list(p, s, stage, &p->segments[st->insts[in->inst].segment].list[phase]);
+    if (phase < ZP_PHASES) add_list(p, s, stage, &p->segments[st->insts[in->inst].segment].list[phase]);
     if (in->op == ZP_I_SEND_ACT) add(s, stage, "send", "next stage", in->bytes);
     if (in->op == ZP_I_SEND_GRAD) add(s, stage, "send", "stage before", in->bytes);
     if (in->queue != ZP_Q_COLL) continue;
@@ -149,7 +148,8 @@ static bool check_program(const ZgGraph *g, const ZpPlan *p, const char *recipe)
   return true;
 }
 
-/* Random recipes for a model. `check` returns whether a plan is one that it looks at; of these there are `least`. */
+/* Random recipes for a model. `check` returns whether a plan is one that it looks at; of these there are
+ * `least`. */
 static void many(int m, uint32_t n, uint32_t least,
                  bool (*check)(const ZgGraph *g, const ZpPlan *p, const char *recipe)) {
   Model x = model_open(random_models[m].name, random_models[m].text, random_models[m].options);
@@ -222,7 +222,7 @@ Test(explain, tied_table) {
   model_close(&x);
 }
 
-/* ---- the engine: a communicator that notes ---- */
+/* ---- the engine: a communicator that notes ------------------------------------------------------------- */
 typedef struct {
   ZxComm c; /* first: a ZxComm of its own kind */
   const ZpPlan *p;

@@ -1,5 +1,5 @@
-/* Faults of the generator that are consistent: one pass decides wrongly and all that follow fit its decision, so that every
- * size agrees with every other. Only who derives it a second time can see it. */
+/* Faults of the generator that are consistent: one pass decides wrongly and all that follow fit its decision,
+ * so that every size agrees with every other. Only who derives it a second time can see it. */
 #include "tests/unit/layout/plan.h"
 
 #include <criterion/criterion.h>
@@ -46,7 +46,7 @@ static void caught(const char *recipe, Pass pass, Fault *fault, const char *text
 #define SIZES "bind batch = 4, seq = 16 pad vocab to 8 "
 #define ZERO3 "mesh d = 2 split batch over d shard params, grads, states over d " SIZES
 
-/* ---- sizes ---- */
+/* ---- sizes --------------------------------------------------------------------------------------------- */
 static void padding_is_valid(ZpPlan *p) { /* a checkpoint would hold it, and the softmax count it */
   for (uint32_t i = 0; i < p->graph->naxes; i++) p->axis_valid[i] = p->axis_size[i];
 }
@@ -64,7 +64,8 @@ static void padding_is_a_class(ZpPlan *p) {
 }
 
 Test(generator, padding) {
-  caught(SIZES, BIND, padding_is_valid, "axis vocab has 31 elements by the model, but 32 without padding by the plan");
+  caught(SIZES, BIND, padding_is_valid,
+         "axis vocab has 31 elements by the model, but 32 without padding by the plan");
   caught(SIZES, BIND, smaller_than_valid, "axis vocab has 31 elements, but 24 with padding");
   caught(SIZES, SHARD, padding_is_a_class, "takes padding for classes");
 }
@@ -76,7 +77,7 @@ Test(generator, bucket_sizes) {
   caught(ZERO3, BUCKETS, too_large, "elements for slices of");
 }
 
-/* ---- what the recipe says of storage ---- */
+/* ---- what the recipe says of storage ------------------------------------------------------------------- */
 static void whole_states(ZpPlan *p) {
   for (uint32_t i = 0; i < p->nbuckets; i++) {
     ZpBucket *k = &p->buckets[i];

@@ -22,12 +22,14 @@ static void expect_ledger(const ZpPlan *p, uint32_t stage, const uint64_t want[Z
 
 /* Everything starts at a multiple of 64 bytes, and slices of a bucket at 16 elements.
  *
- * Parameters: fc1 12 x 8 = 96, 8 -> 16; fc2 8 x 8 = 64, 16; fc3 8 x 6 = 48, 6 -> 16: 256 elements, one bucket (all are
- * used by the one segment). Four samples at once:
- *   slot     image 4 x 12 x 4 = 192, label 4 x 4 -> 64; saved: products 4 x 8 x 4 = 128 twice, 4 x 6 x 4 = 96 -> 128, the
- *            loss's maximum and sum 16 -> 64 each: 256 + 512 = 768; one slot, since one stage never has two in flight
- *   scratch  most is alive in backward at the second relu: the gradient of its result, whose place that of what goes into
- *            it takes, and the relu again: 128 each = 256. The gradient of the logits takes the logits' place.
+ * Parameters: fc1 12 x 8 = 96, 8 -> 16; fc2 8 x 8 = 64, 16; fc3 8 x 6 = 48, 6 -> 16: 256 elements, one bucket
+ * (all are used by the one segment). Four samples at once:
+ *   slot     image 4 x 12 x 4 = 192, label 4 x 4 -> 64; saved: products 4 x 8 x 4 = 128 twice, 4 x 6 x 4 = 96
+ *            -> 128, the loss's maximum and sum 16 -> 64 each: 256 + 512 = 768; one slot, since one stage
+ *            never has two in flight
+ *   scratch  most is alive in backward at the second relu: the gradient of its result, whose place that of
+ *            what goes into it takes, and the relu again: 128 each = 256. The gradient of the logits takes
+ *            the logits' place.
  *   scalars  64 twice */
 Test(ledger, by_hand) {
   Model m = model_open("mlp", NULL, "-D inputs=12 -D hidden=8 -D classes=6");
@@ -47,9 +49,10 @@ Test(ledger, by_hand) {
   model_close(&m);
 }
 
-/* bf16, and half of all that ZeRO-3 cuts: parameters 256 x 2 / 2, master 256 x 4 / 2, gradients and states alike; one
- * whole bucket in bf16 to compute with, one in f32 for its gradient. Slot: image 4 x 12 x 2 = 96 -> 128, label 64, products 64 twice
- * and 4 x 6 x 2 = 48 -> 64, maximum (bf16, 8 bytes) and sum (f32, 16) 64 each. */
+/* bf16, and half of all that ZeRO-3 cuts: parameters 256 x 2 / 2, master 256 x 4 / 2, gradients and states
+ * alike; one whole bucket in bf16 to compute with, one in f32 for its gradient. Slot: image 4 x 12 x 2 = 96
+ * -> 128, label 64, products 64 twice and 4 x 6 x 2 = 48 -> 64, maximum (bf16, 8 bytes) and sum (f32, 16) 64
+ * each. */
 Test(ledger, by_hand_zero3) {
   Model m = model_open("mlp", NULL, "-D inputs=12 -D hidden=8 -D classes=6");
   Plan q = plan_bare(m.g, "mesh d = 2 split batch over d bind batch = 16 micro 4 precision compute bf16\n"
@@ -65,8 +68,8 @@ Test(ledger, by_hand_zero3) {
   model_close(&m);
 }
 
-/* Pipeline of two, 1f1b, three micro-batches of one sample of 16 tokens, width 16 in f32: what travels is 16 x 16 x 4 = 1024
- * bytes either way. */
+/* Pipeline of two, 1f1b, three micro-batches of one sample of 16 tokens, width 16 in f32: what travels is 16
+ * x 16 x 4 = 1024 bytes either way. */
 Test(ledger, pipeline) {
   Model m = model_open("gpt2", NULL, "-D layers=2 -D heads=2 -D width=16 -D context=16 -D words=32");
   Plan q = plan_bare(m.g, "mesh pipe = 2 stages over pipe = [1, 1] bind batch = 3, seq = 16 micro 1");
@@ -87,8 +90,9 @@ Test(ledger, pipeline) {
   model_close(&m);
 }
 
-/* Rajbhandari et al. 2020, table 1: GB of model states a GPU for 7.5 B parameters, ZeRO-1, 2, 3. Theirs has gradients of 2
- * bytes, ours of 4, sharded from ZeRO-2 on; all else is the same: 2 for bf16, 4 master, 8 Adam. */
+/* Rajbhandari et al. 2020, table 1: GB of model states a GPU for 7.5 B parameters, ZeRO-1, 2, 3. Theirs has
+ * gradients of 2 bytes, ours of 4, sharded from ZeRO-2 on; all else is the same: 2 for bf16, 4 master, 8
+ * Adam. */
 Test(ledger, zero_paper) {
   static const struct {
     int ranks;
@@ -119,8 +123,8 @@ Test(ledger, zero_paper) {
   model_close(&m);
 }
 
-/* Korthikanti et al. 2022, section 4: with tensor and sequence parallelism over t a layer keeps a t-th of what it keeps
- * alone; without seq, norms and carried values stay whole. */
+/* Korthikanti et al. 2022, section 4: with tensor and sequence parallelism over t a layer keeps a t-th of
+ * what it keeps alone; without seq, norms and carried values stay whole. */
 Test(ledger, activations_over_tensor) {
   Model m = model_open("llama3", NULL, "-D layers=2");
   uint64_t saved[3];
@@ -137,7 +141,7 @@ Test(ledger, activations_over_tensor) {
   model_close(&m);
 }
 
-/* ---- big ones ---- */
+/* ---- big ones ------------------------------------------------------------------------------------------ */
 static double seconds(void) {
   struct timespec t;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);

@@ -9,7 +9,8 @@
 #define SUM "would count added entries that are not zero"
 #define GRAD "is not zero for the added entries"
 
-/* f is padded from 6 to 8. h[batch, f] and hk[batch, f, k] are zero there; x[batch, g] and s[batch] lack the axis. */
+/* f is padded from 6 to 8. h[batch, f] and hk[batch, f, k] are zero there; x[batch, g] and s[batch] lack the
+ * axis. */
 static const char *const head =
     "model P {\n"
     "  axis batch, f = 6, g = 4, k = 2, k2 = 4, f2 = 6, half = 3, v = 5\n"
@@ -26,7 +27,9 @@ static void expect(const char *body, const char *pad, const char *text) {
   Plan q = plan_try(m.g, t.s);
   const char *said = plan_messages(&q);
   if (!text) cr_expect(q.p, "%s: refused: %s", body, said);
-  else cr_expect(!q.p && strstr(said, "Z0308") && strstr(said, text), "%s: %s\n%s", body, text, q.p ? "accepted" : said);
+  else
+    cr_expect(!q.p && strstr(said, "Z0308") && strstr(said, text), "%s: %s\n%s", body, text,
+              q.p ? "accepted" : said);
   zb_text_free(&t);
   plan_close(&q);
   model_close(&m);
@@ -43,19 +46,24 @@ static void expect_zero(const char *y, const char *text) {
 Test(pad, functions) {
   static const struct {
     const char *zero[3], *one[3]; /* at h = 0: zero, or not */
-  } f[] = {{{"h * h", "-h", "tanh(h)"}, {"h + 1", "1 - h", "tanh(h + 1)"}},
-           {{"erf(h)", "sin(h)", "cos(h) - 1"}, {"erf(h + 1)", "sin(h + 1)", "cos(h)"}},
-           {{"exp(h) - 1", "log(h + 1)", "sqrt(h + 1) - 1"}, {"exp(h)", "log(h + 2)", "sqrt(h + 1)"}},
-           {{"rsqrt(h + 1) - 1", "h / (h + 1)", "h / s"}, {"rsqrt(h + 4)", "(h + 1) / (h + 2)", "(h + 1) / s"}},
-           {{"max(h, 0)", "min(h, 1)", "max(h, 0 - 1)"}, {"max(h, 1)", "min(h, 0 - 1)", "min(h + 3, 2)"}},
-           {{"select(less(h, 1), h, h + 1)", "select(less(h, 0), h + 1, h)", "h * s"}, {"select(less(h, 1), h + 1, h)", "select(less(h, 0), h, h + 1)", "s + h"}},
-           {{"select(equal(h, 0), h, h + 1)", "select(less(s, 1), h, h * 2)", "stop(h)"}, {"select(equal(h, 1), h, h + 1)", "select(less(s, 1), h, h + 1)", "stop(h) + 1"}},
-           {{"sign(h)", "h * sign(s)", "sign(h) * s"}, {"sign(h + 1)", "sign(h - 1)", "sign(s) + h"}},
-           {{"abs(h)", "abs(h) * s", "h * abs(s)"}, {"abs(h + 1)", "abs(h - 1)", "abs(s) + h"}},
-           {{"floor(h)", "floor(h + 0.5)", "h * floor(s)"}, {"floor(h + 1)", "floor(h - 0.5)", "floor(s) + h"}},
-           {{"sigmoid(h) - 0.5", "h * sigmoid(h)", "h * sigmoid(s)"}, {"sigmoid(h)", "sigmoid(h) * s", "sigmoid(h + 1)"}},
-           {{"log1p(h)", "log1p(h) * s", "log1p(h * h)"}, {"log1p(h + 1)", "log1p(h) + 1", "s + log1p(h)"}},
-           {{"pow(h, 2)", "pow(h + 1, 2) - 1", "h * pow(s, 2)"}, {"pow(h + 1, 2)", "pow(h + 2, h)", "pow(s, 2) + h"}}};
+  } f[] = {
+      {{"h * h", "-h", "tanh(h)"}, {"h + 1", "1 - h", "tanh(h + 1)"}},
+      {{"erf(h)", "sin(h)", "cos(h) - 1"}, {"erf(h + 1)", "sin(h + 1)", "cos(h)"}},
+      {{"exp(h) - 1", "log(h + 1)", "sqrt(h + 1) - 1"}, {"exp(h)", "log(h + 2)", "sqrt(h + 1)"}},
+      {{"rsqrt(h + 1) - 1", "h / (h + 1)", "h / s"}, {"rsqrt(h + 4)", "(h + 1) / (h + 2)", "(h + 1) / s"}},
+      {{"max(h, 0)", "min(h, 1)", "max(h, 0 - 1)"}, {"max(h, 1)", "min(h, 0 - 1)", "min(h + 3, 2)"}},
+      {{"select(less(h, 1), h, h + 1)", "select(less(h, 0), h + 1, h)", "h * s"},
+       {"select(less(h, 1), h + 1, h)", "select(less(h, 0), h, h + 1)", "s + h"}},
+      {{"select(equal(h, 0), h, h + 1)", "select(less(s, 1), h, h * 2)", "stop(h)"},
+       {"select(equal(h, 1), h, h + 1)", "select(less(s, 1), h, h + 1)", "stop(h) + 1"}},
+      {{"sign(h)", "h * sign(s)", "sign(h) * s"}, {"sign(h + 1)", "sign(h - 1)", "sign(s) + h"}},
+      {{"abs(h)", "abs(h) * s", "h * abs(s)"}, {"abs(h + 1)", "abs(h - 1)", "abs(s) + h"}},
+      {{"floor(h)", "floor(h + 0.5)", "h * floor(s)"}, {"floor(h + 1)", "floor(h - 0.5)", "floor(s) + h"}},
+      {{"sigmoid(h) - 0.5", "h * sigmoid(h)", "h * sigmoid(s)"},
+       {"sigmoid(h)", "sigmoid(h) * s", "sigmoid(h + 1)"}},
+      {{"log1p(h)", "log1p(h) * s", "log1p(h * h)"}, {"log1p(h + 1)", "log1p(h) + 1", "s + log1p(h)"}},
+      {{"pow(h, 2)", "pow(h + 1, 2) - 1", "h * pow(s, 2)"},
+       {"pow(h + 1, 2)", "pow(h + 2, h)", "pow(s, 2) + h"}}};
   for (size_t i = 0; i < sizeof f / sizeof *f; i++)
     for (int k = 0; k < 3; k++) {
       expect_zero(f[i].zero[k], NULL);
@@ -78,12 +86,38 @@ Test(pad, running_sums) {
 
 /* What may be no number at all is not zero when multiplied by zero. */
 Test(pad, not_finite) {
-  static const char *const bad[] = {"1 / h",         "log(h)",     "rsqrt(h)",        "log(h * s + s)", "s / (h * s + s)", "-(1 / h)",
-                                    "tanh(1 / h)",   "1 / h + s",  "s + 1 / h",       "s * log(h)",     "sqrt(h * s + s)",
-                                    "rsqrt(h * s + s)", "log(h) * 0", "0 * log(h)", "select(less(s, 1), h, log(h))",
-                                    "select(less(s, 1), log(h), h)", "select(less(h, 1), log(h), h)", "log1p(h * s + s)", "pow(h * s + s, 2)", "pow(2, log(h))"};
-  static const char *const good[] = {"1 / (h + 1)", "log(s)", "log1p(s)", "pow(s, 2)", "rsqrt(s)", "exp(h * s + s)", "sigmoid(h * s + s)", "1 / s", "s / s", "tanh(h * s + s)",
-                                     "select(less(h, 0), log(h), h)", "select(less(s, 1), h, h + 1)"};
+  static const char *const bad[] = {"1 / h",
+                                    "log(h)",
+                                    "rsqrt(h)",
+                                    "log(h * s + s)",
+                                    "s / (h * s + s)",
+                                    "-(1 / h)",
+                                    "tanh(1 / h)",
+                                    "1 / h + s",
+                                    "s + 1 / h",
+                                    "s * log(h)",
+                                    "sqrt(h * s + s)",
+                                    "rsqrt(h * s + s)",
+                                    "log(h) * 0",
+                                    "0 * log(h)",
+                                    "select(less(s, 1), h, log(h))",
+                                    "select(less(s, 1), log(h), h)",
+                                    "select(less(h, 1), log(h), h)",
+                                    "log1p(h * s + s)",
+                                    "pow(h * s + s, 2)",
+                                    "pow(2, log(h))"};
+  static const char *const good[] = {"1 / (h + 1)",
+                                     "log(s)",
+                                     "log1p(s)",
+                                     "pow(s, 2)",
+                                     "rsqrt(s)",
+                                     "exp(h * s + s)",
+                                     "sigmoid(h * s + s)",
+                                     "1 / s",
+                                     "s / s",
+                                     "tanh(h * s + s)",
+                                     "select(less(h, 0), log(h), h)",
+                                     "select(less(s, 1), h, h + 1)"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     ZbText t = {0};
     zb_text_add(&t, "h * stop(%s)", bad[i]);
@@ -117,8 +151,10 @@ Test(pad, fused) {
            {"stop(1 / hk)", "exp(hk) * s", "j * hkk", NO}};
   for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
     ZbText t = {0};
-    zb_text_add(&t, "hkk = concat[k2, k, k](hk, hk)  j = concat[k2, k, k](%s, %s)  y = %s  loss dot[f, k2](y, ck2) per known(t)", c[i].a,
-                c[i].b, c[i].y);
+    zb_text_add(&t,
+                "hkk = concat[k2, k, k](hk, hk)  j = concat[k2, k, k](%s, %s)  y = %s  loss dot[f, k2](y, "
+                "ck2) per known(t)",
+                c[i].a, c[i].b, c[i].y);
     expect(t.s, "f to 8", c[i].text);
     zb_text_free(&t);
   }
@@ -157,8 +193,11 @@ Test(pad, sums) {
   expect("loss xent[v](dot[f](h, e), t) per known(t)", "f to 8", NULL);
 }
 
-/* The statistics of a norm along another axis are a second result; what its first operand holds stays known. */
+/* The statistics of a norm along another axis are a second result; what its first operand holds stays known.
+ * */
 Test(pad, second_results) {
-  expect("z = hk * 2  y = normalize[k](z, mode = rms, eps = 1) + z  loss dot[f, k](y, ck) per known(t)", "f to 8", NULL);
-  expect("z = hk + 1  y = normalize[k](z, mode = rms, eps = 1)  loss dot[f, k](y, ck) per known(t)", "f to 8", NO);
+  expect("z = hk * 2  y = normalize[k](z, mode = rms, eps = 1) + z  loss dot[f, k](y, ck) per known(t)",
+         "f to 8", NULL);
+  expect("z = hk + 1  y = normalize[k](z, mode = rms, eps = 1)  loss dot[f, k](y, ck) per known(t)", "f to 8",
+         NO);
 }

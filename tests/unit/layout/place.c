@@ -1,5 +1,5 @@
-/* Where values lie: every recipe of the examples by brute force (brute.c), all-reduces in place exactly where their
- * operand dies, and little room lost. */
+/* Where values lie: every recipe of the examples by brute force (brute.c), all-reduces in place exactly where
+ * their operand dies, and little room lost. */
 #include "tests/unit/layout/plan.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
-/* Thousands of random recipes, sensible and not, on four models: each gives a plan that passes its proofs and brute
- * force, or says why not; never silence, never a crash, and the same twice. */
+/* Thousands of random recipes, sensible and not, on four models: each gives a plan that passes its proofs and
+ * brute force, or says why not; never silence, never a crash, and the same twice. */
 #include "tests/unit/layout/recipes.h"
 
 #include <criterion/criterion.h>

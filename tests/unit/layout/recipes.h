@@ -1,5 +1,5 @@
-/* Random recipes, sensible and not, for four models: mlp, gpt2, llama3 and one with all that these lack (two repeats,
- * captured values, dropout, aux terms, slices). */
+/* Random recipes, sensible and not, for four models: mlp, gpt2, llama3 and one with all that these lack (two
+ * repeats, captured values, dropout, aux terms, slices). */
 #ifndef ZUG_TESTS_LAYOUT_RECIPES_H
 #define ZUG_TESTS_LAYOUT_RECIPES_H
 

@@ -103,7 +103,7 @@ static uint32_t count_again(const ZpPlan *p, ZgOp op) {
   const ZpSegment *s = &p->segments[segment_of(p, "layer", 0)];
   uint32_t n = 0;
   const ZpList *l = &s->list[ZP_BWD];
-  for (uint32_t i = 0; i < l->n; i++) n += l->nodes[i].again && l->nodes[i].call.op == op;
+  for (uint32_t i = 0; i < l->n; i++) n += l->nodes[i].recomputed && l->nodes[i].call.op == op;
   return n;
 }
 

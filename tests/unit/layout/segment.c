@@ -20,7 +20,7 @@ static void accepts(const ZpPlan *p) {
   cr_assert(zp_check_segments(p, &err), "%s", err.text);
 }
 
-/* ---- one at a time ---- */
+/* ---- one at a time ------------------------------------------------------------------------------------- */
 #define WITH(field, changed, text)                                                                           \
   do {                                                                                                       \
     __typeof__(field) was_ = (field);                                                                        \
@@ -131,7 +131,7 @@ Test(segment, sums_and_gradients) {
   WITH(q.p->buckets[0].partial, 0, "does not lie in the block");
   ZpSegment *s = &q.p->segments[0];
   ZpNode *dot = node_of(s, ZP_BWD, ZG_OP_DOT), *sum = node_of(s, ZP_FWD, ZG_OP_LOSS_NUM);
-  cr_assert(dot->sets && dot->call.accumulate && s->values[dot->out[0]].at.place == ZP_AT_GRAD);
+  cr_assert(dot->overwrites && dot->call.accumulate && s->values[dot->out[0]].at.place == ZP_AT_GRAD);
   WITH(dot->call.accumulate, false, "overwrites a gradient");
   WITH(dot->call.op, ZG_OP_LOOKUP_GRAD, "begins what is no gradient, or not all of one");
   WITH(dot->call.op, ZG_OP_NORMALIZE, "adds to what is no gradient");
@@ -171,17 +171,20 @@ Test(segment, collectives) {
 
 /* What is made a part of a sum has the sizes of the sum. */
 Test(segment, pads) {
-  Model m = model_open("llama3", NULL, "-D layers=1 -D heads=4 -D kv_heads=2 -D width=16 -D inner=16 -D words=32");
+  Model m =
+      model_open("llama3", NULL, "-D layers=1 -D heads=4 -D kv_heads=2 -D width=16 -D inner=16 -D words=32");
   for (int seq = 0; seq < 2; seq++) {
-    Plan q = plan_of(m.g, zb_printf(m.c.a, "mesh d = 4 split kv*grp, ffn, vocab over d%s bind batch = 2, seq = 16",
-                                    seq ? " else seq" : ""));
+    Plan q =
+        plan_of(m.g, zb_printf(m.c.a, "mesh d = 4 split kv*grp, ffn, vocab over d%s bind batch = 2, seq = 16",
+                               seq ? " else seq" : ""));
     ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
     ZpNode *k = node_of(s, ZP_BWD, ZG_OP_LOCAL_PAD);
     cr_assert_eq(k->axis == ZP_NO_AXIS, seq == 0);
     WITH(k->dims, 0, "goes over no ranks");
     WITH(k->axis, seq ? ZP_NO_AXIS : 0, "has a result of other sizes than its ranks make");
     WITH(k->axis, 99, "has a result of another kind than its operand");
-    if (!seq) WITH(k->dims, 1, "does not make of its operand what its result is said to be"); /* d.kv, of as many ranks */
+    /* d.kv, of as many ranks. */
+    if (!seq) WITH(k->dims, 1, "does not make of its operand what its result is said to be");
     if (seq) WITH(k->dims, 3, "has a result of other sizes than its ranks make");
     plan_close(&q);
   }
@@ -195,13 +198,15 @@ static void break_pointwise(Plan *pq, const ZkCall *k) {
   ZkPointwise *c = (ZkPointwise *)k->pointwise;
   ZkPointwiseOp *last = &c->ops[c->nops - 1];
   bool fused = k->op != ZG_OP_POINTWISE;
-  int results = fused ? zg_op_info[k->op].nout : 0, own = fused ? zg_op_info[k->op].max_in - (c->prologue > 0) : 0;
+  int results = fused ? zg_op_info[k->op].nout : 0,
+      own = fused ? zg_op_info[k->op].max_in - (c->prologue > 0) : 0;
   int first = results + k->nin - own;
   cr_assert(zg_op_info[last->op].max_in > 0);
   WITH(last->a, (uint16_t)(first + c->nops - 1), "has a pointwise function that reads what is not made yet");
   WITH(last->op, ZG_OP_DOT, "has a pointwise function of what is not element by element");
   WITH(last->op, ZG_OP_COUNT, "has a pointwise function of what is not element by element");
-  WITH(c->out[0], (uint16_t)(first + c->nops), "has a pointwise function that gives out what it does not make");
+  WITH(c->out[0], (uint16_t)(first + c->nops),
+       "has a pointwise function that gives out what it does not make");
   WITH(c->nout, c->nout + 1, "has a pointwise function that does not fit the call");
   WITH(c->prologue, c->nops + 1, "");
   if (!c->prologue) return;
@@ -234,7 +239,7 @@ Test(segment, pointwise) {
   model_close(&m);
 }
 
-/* ---- thousands ---- */
+/* ---- thousands ----------------------------------------------------------------------------------------- */
 typedef struct {
   Plan *q;
   uint32_t tried, refused;
@@ -345,7 +350,8 @@ Test(segment, gpt2_changed) {
   model_close(&m);
 }
 Test(segment, llama3_changed) { /* pads of both kinds: of parts of the sequence, and of a whole value */
-  Model m = model_open("llama3", NULL, "-D layers=1 -D heads=4 -D kv_heads=2 -D width=16 -D inner=16 -D words=32");
+  Model m =
+      model_open("llama3", NULL, "-D layers=1 -D heads=4 -D kv_heads=2 -D width=16 -D inner=16 -D words=32");
   mutate(m.g, "mesh d = 4 split kv*grp, ffn, vocab over d else seq bind batch = 2, seq = 16", NULL);
   mutate(m.g, "mesh d = 4 split kv*grp, ffn, vocab over d bind batch = 2, seq = 16", NULL);
   model_close(&m);

@@ -1,4 +1,5 @@
-/* The textbook schemes fall out of the rule: exactly their collectives, over exactly their dims, and no more. */
+/* The textbook schemes fall out of the rule: exactly their collectives, over exactly their dims, and no more.
+ * */
 #include "tests/unit/layout/plan.h"
 
 #include <criterion/criterion.h>
@@ -77,8 +78,8 @@ Test(shard, megatron) {
   }
 }
 
-/* Korthikanti et al. 2022: each all-reduce becomes an all-gather and a reduce-scatter; backward gathers two inputs
- * again rather than keep them whole, and norm gains are partial over the dim. */
+/* Korthikanti et al. 2022: each all-reduce becomes an all-gather and a reduce-scatter; backward gathers two
+ * inputs again rather than keep them whole, and norm gains are partial over the dim. */
 Test(shard, sequence_parallel) {
 #define AG "all_gather tensor: " X " seq\n"
 #define RS "reduce_scatter tensor: " X " seq\n"
@@ -196,8 +197,9 @@ Test(shard, hsdp) {
   close_both(&q, &m);
 }
 
-/* More ranks than kv heads: kv over the first factor, query heads that share one over the second. Keys and values are
- * computed alike by the ranks that share them (or each for its part of the sequence), and their cotangents summed over these. */
+/* More ranks than kv heads: kv over the first factor, query heads that share one over the second. Keys and
+ * values are computed alike by the ranks that share them (or each for its part of the sequence), and their
+ * cotangents summed over these. */
 Test(shard, grouped_queries) {
 #define KV "real[batch, seq, kv, hd]"
 #define BOTH "tensor.kv x tensor.grp: "
@@ -213,7 +215,8 @@ Test(shard, grouped_queries) {
                      "all_reduce " BOTH X "\n"
                      "all_reduce tensor.grp: " KV "\n"
                      "all_reduce tensor.grp: " KV "\n"
-                     "local_pad tensor.grp: " X "\n" /* the ways of k and v, complete over grp; then with that of q */
+                     "local_pad tensor.grp: " X
+                     "\n" /* the ways of k and v, complete over grp; then with that of q */
                      "all_reduce " BOTH X "\n");
   expect_partial(&q, "layer.*.attn.wk", "nothing");
   close_both(&q, &m);
@@ -256,7 +259,8 @@ Test(shard, product_of_one) {
   close_both(&q, &m);
 }
 
-/* One op needs seq whole, the next one embed: the tensor is re-split there and back, with a warning, and backward. */
+/* One op needs seq whole, the next one embed: the tensor is re-split there and back, with a warning, and
+ * backward. */
 Test(shard, all_to_all) {
   Model m = model_open(NULL,
                        "model M() {\n"
@@ -294,7 +298,8 @@ Test(shard, all_to_all) {
 }
 
 /* What moves between ranks says why, in words. */
-static void expect_causes(const ZgGraph *g, const char *recipe, const char *label, uint32_t part, const char *expect) {
+static void expect_causes(const ZgGraph *g, const char *recipe, const char *label, uint32_t part,
+                          const char *expect) {
   Plan q = plan_of(g, recipe);
   const ZpSegment *s = &q.p->segments[segment_of(q.p, label, part)];
   ZbText t = {0};
@@ -328,8 +333,9 @@ Test(shard, causes) {
 /* A warning points to the directive that splits, wherever that stands. */
 Test(shard, resplit_is_shown) {
   Model m = model_open("gpt2", NULL, small_gpt);
-  static const char *const recipes[] = {"mesh e = 2, d = 2\nsplit seq, head over d\nsplit batch over e\nbind batch = 8, seq = 128",
-                                        "mesh e = 2, d = 2\nsplit batch over e\nsplit seq, head over d\nbind batch = 8, seq = 128"};
+  static const char *const recipes[] = {
+      "mesh e = 2, d = 2\nsplit seq, head over d\nsplit batch over e\nbind batch = 8, seq = 128",
+      "mesh e = 2, d = 2\nsplit batch over e\nsplit seq, head over d\nbind batch = 8, seq = 128"};
   for (int i = 0; i < 2; i++) {
     Plan q = plan_of(m.g, recipes[i]);
     cr_expect(strstr(plan_messages(&q), i ? "test.zug:4:1" : "test.zug:3:1"), "%s", plan_messages(&q));
@@ -338,7 +344,8 @@ Test(shard, resplit_is_shown) {
   model_close(&m);
 }
 
-/* seq over two dims, one of which splits something else in the product: the slower cut changes under the faster one. */
+/* seq over two dims, one of which splits something else in the product: the slower cut changes under the
+ * faster one. */
 Test(shard, cut_under_a_cut) {
   Model m = model_open("gpt2", NULL, small_gpt);
   Plan q = plan_of(m.g, "mesh d0 = 2, d1 = 2 split head, ffn, vocab over d0 else seq split seq over d1\n"

@@ -151,16 +151,19 @@ Test(stage, no_repeat) {
   cr_expect_eq(q.p->nstages, 1);
   plan_close(&q);
   q = plan_try(m.g, "bind batch = 8 mesh pipe = 2 stages over pipe by cost");
-  cr_expect(!q.p && strstr(plan_messages(&q), "[Z0404]: 2 pipeline stages, but model MLP has no `repeat`"), "%s", plan_messages(&q));
+  cr_expect(!q.p && strstr(plan_messages(&q), "[Z0404]: 2 pipeline stages, but model MLP has no `repeat`"),
+            "%s", plan_messages(&q));
   cr_expect(strstr(plan_messages(&q), "help: use pipe = 1, or write the model's layers as a `repeat`"));
   plan_close(&q);
   model_close(&m);
-  m = model_open(NULL,
-                 "model One { axis batch, x = 4 input i: real[batch, x] param w[x] = 1 y = i repeat 1 { y = y * w }\n"
-                 "loss sum[x](y) per sum[x](i * 0 + 1) }",
-                 NULL);
+  m = model_open(
+      NULL,
+      "model One { axis batch, x = 4 input i: real[batch, x] param w[x] = 1 y = i repeat 1 { y = y * w }\n"
+      "loss sum[x](y) per sum[x](i * 0 + 1) }",
+      NULL);
   q = plan_try(m.g, "bind batch = 8 mesh pipe = 2 stages over pipe by cost");
-  cr_expect(!q.p && strstr(plan_messages(&q), "the outermost repeats of model One have 1 iteration\n"), "%s", plan_messages(&q));
+  cr_expect(!q.p && strstr(plan_messages(&q), "the outermost repeats of model One have 1 iteration\n"), "%s",
+            plan_messages(&q));
   cr_expect(strstr(plan_messages(&q), "help: use pipe = 1, or compile the model with more layers"));
   plan_close(&q);
   model_close(&m);

@@ -60,7 +60,7 @@ static void move(ZpPlan *p, uint32_t s, uint32_t from, uint32_t to) {
   fake_reorder(p, s, now);
 }
 
-/* ---- 1 form ---- */
+/* ---- 1 form -------------------------------------------------------------------------------------------- */
 Test(check, waits_point_backward) {
   ZpPlan *p = good(rich);
   ZpInstr *in = find(p, 0, ZP_I_SEND_ACT, 0, ANY);
@@ -123,11 +123,16 @@ Test(check, indices_at_their_ends) {
     ZpInstrOp op;
     size_t field;
     uint32_t end;
-  } ends[] = {{ZP_I_GATHER_PARAMS, offsetof(ZpInstr, held), 3}, {ZP_I_SCATTER_GRADS, offsetof(ZpInstr, held), 3},
-              {ZP_I_REDUCE_GRADS, offsetof(ZpInstr, held), 3},  {ZP_I_OPT_STEP, offsetof(ZpInstr, held), 3},
-              {ZP_I_SEND_ACT, offsetof(ZpInstr, peer), 3},      {ZP_I_RECV_GRAD, offsetof(ZpInstr, peer), 3},
-              {ZP_I_FWD, offsetof(ZpInstr, inst), 3},           {ZP_I_BWD, offsetof(ZpInstr, inst), 3},
-              {ZP_I_FWD, offsetof(ZpInstr, mb), 4},             {ZP_I_SEND_GRAD, offsetof(ZpInstr, mb), 4}};
+  } ends[] = {{ZP_I_GATHER_PARAMS, offsetof(ZpInstr, held), 3},
+              {ZP_I_SCATTER_GRADS, offsetof(ZpInstr, held), 3},
+              {ZP_I_REDUCE_GRADS, offsetof(ZpInstr, held), 3},
+              {ZP_I_OPT_STEP, offsetof(ZpInstr, held), 3},
+              {ZP_I_SEND_ACT, offsetof(ZpInstr, peer), 3},
+              {ZP_I_RECV_GRAD, offsetof(ZpInstr, peer), 3},
+              {ZP_I_FWD, offsetof(ZpInstr, inst), 3},
+              {ZP_I_BWD, offsetof(ZpInstr, inst), 3},
+              {ZP_I_FWD, offsetof(ZpInstr, mb), 4},
+              {ZP_I_SEND_GRAD, offsetof(ZpInstr, mb), 4}};
   for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
     ZpPlan *p = good(rich);
     cr_assert(p->stages[1].nheld == 3 && p->stages[1].ninsts == 3);
@@ -142,7 +147,7 @@ Test(check, indices_at_their_ends) {
   rejects(p, "(REDUCE_TIED) names something that does not exist");
 }
 
-/* ---- 2 ownership ---- */
+/* ---- 2 ownership --------------------------------------------------------------------------------------- */
 Test(check, bucket_dims) {
   ZpPlan *p = good(rich);
   p->buckets[1].shard = 1u << 3; /* tensor: it is split there, not copied */
@@ -211,7 +216,7 @@ Test(check, tuples_fit) {
   rejects(p, "layer.6 carries out 512 bytes and takes back 512, but part 2 takes in 1024");
 }
 
-/* ---- 3 completeness ---- */
+/* ---- 3 completeness ------------------------------------------------------------------------------------ */
 Test(check, forward_twice) {
   ZpPlan *p = good(rich);
   find(p, 0, ZP_I_FWD, 1, 1)->mb = 0;
@@ -248,7 +253,7 @@ Test(check, live_micro_batches) {
   rejects(p, "stage 0 holds 3 micro-batches at once; its plan says 2, in 3 slots");
 }
 
-/* ---- 4 reductions ---- */
+/* ---- 4 reductions -------------------------------------------------------------------------------------- */
 Test(check, gradient_never_scattered) {
   ZpPlan *p = good(rich);
   fake_remove(p, 1, fake_find(p, 1, ZP_I_SCATTER_GRADS, 2, 0));
@@ -287,7 +292,8 @@ Test(check, collective_bytes) {
   rejects(p, "stage 1 REDUCE_GRADS(layer.3) is all_reduce of 4096 bytes, but has to be all_reduce of 2048");
   p = good(rich);
   find(p, 1, ZP_I_SCATTER_GRADS, 1, 1)->coll = ZG_OP_ALL_REDUCE;
-  rejects(p, "stage 1 SCATTER_GRADS(layer.3, mb 1) is all_reduce of 4096 bytes, but has to be reduce_scatter of 4096");
+  rejects(p, "stage 1 SCATTER_GRADS(layer.3, mb 1) is all_reduce of 4096 bytes, but has to be reduce_scatter "
+             "of 4096");
   p = good(rich);
   find(p, 1, ZP_I_GATHER_PARAMS, ANY, 1)->bytes = 2048;
   rejects(p, "GATHER_PARAMS(layer.3) is all_gather of 2048 bytes, but has to be all_gather of 4096");
@@ -305,7 +311,8 @@ Test(check, collective_bytes) {
   rejects(p, "PUBLISH_PARAMS(layer.0) is all_gather of 4096 bytes, but has to be all_gather of 2048");
 }
 
-/* A gradient that is complete along the shards' dim, or along one of two, is not summed along it once more. */
+/* A gradient that is complete along the shards' dim, or along one of two, is not summed along it once more.
+ * */
 Test(check, scatter_of_what_is_complete) {
   Fake f = {.stages = 1, .nmicro = 2, .layers = 2, .level = 2};
   ZpPlan *p = fake_plan(arena, f);
@@ -326,7 +333,9 @@ Test(check, scatter_of_what_is_complete) {
   cr_assert(layer->dims == data && layer->coll == ZG_OP_ALL_REDUCE && layer->bytes == 4096);
   cr_assert(out->dims == (data | tensor) && out->coll == ZG_OP_REDUCE_SCATTER && out->bytes == 4096);
   wte->coll = ZG_OP_REDUCE_SCATTER;
-  rejects(p, "stage 0 SCATTER_GRADS(wte, mb 0) is reduce_scatter of 4096 bytes, but has to be all_reduce of 4096");
+  rejects(
+      p,
+      "stage 0 SCATTER_GRADS(wte, mb 0) is reduce_scatter of 4096 bytes, but has to be all_reduce of 4096");
   wte->coll = ZG_OP_ALL_REDUCE;
   layer->dims = data | tensor;
   rejects(p, "stage 0 SCATTER_GRADS(layer.0, mb 0) goes over data x tensor, but has to go over data");
@@ -344,14 +353,15 @@ Test(check, optimizer_once) {
   rejects(p, "stage 1 has 0 REDUCE_STEP instead of 1");
 }
 
-/* By hand: 1024 elements in 2 parts. What a rank gathers and scatters is whole, what it reduces then is its part. */
+/* By hand: 1024 elements in 2 parts. What a rank gathers and scatters is whole, what it reduces then is its
+ * part. */
 Test(check, bytes_of_collectives) {
   static const struct {
     ZpInstrOp op;
     uint64_t bytes[4]; /* by level, in bf16; 0: there is none */
-  } want[] = {{ZP_I_GATHER_PARAMS, {0, 0, 0, 2048}},          {ZP_I_PUBLISH_PARAMS, {0, 2048, 2048, 0}},
-              {ZP_I_SCATTER_GRADS, {0, 4096, 4096, 4096}},    {ZP_I_REDUCE_GRADS, {4096, 2048, 2048, 2048}},
-              {ZP_I_REDUCE_TIED, {4096, 2048, 2048, 2048}},   {ZP_I_REDUCE_COUNT, {8, 8, 8, 8}},
+  } want[] = {{ZP_I_GATHER_PARAMS, {0, 0, 0, 2048}},        {ZP_I_PUBLISH_PARAMS, {0, 2048, 2048, 0}},
+              {ZP_I_SCATTER_GRADS, {0, 4096, 4096, 4096}},  {ZP_I_REDUCE_GRADS, {4096, 2048, 2048, 2048}},
+              {ZP_I_REDUCE_TIED, {4096, 2048, 2048, 2048}}, {ZP_I_REDUCE_COUNT, {8, 8, 8, 8}},
               {ZP_I_REDUCE_STEP, {32, 32, 32, 32}}};
   for (int level = 0; level < 4; level++) {
     ZpPlan *p = good((Fake){
@@ -364,14 +374,14 @@ Test(check, bytes_of_collectives) {
                    (unsigned long long)in->bytes);
       in->bytes = bytes + 64;
       const char *coll = zg_op_info[in->coll].text;
-      rejects(p, zb_printf(arena, "is %s of %llu bytes, but has to be %s of %llu", coll, (unsigned long long)bytes + 64,
-                           coll, (unsigned long long)bytes));
+      rejects(p, zb_printf(arena, "is %s of %llu bytes, but has to be %s of %llu", coll,
+                           (unsigned long long)bytes + 64, coll, (unsigned long long)bytes));
       in->bytes = bytes;
     }
   }
 }
 
-/* ---- 5 pairs ---- */
+/* ---- 5 pairs ------------------------------------------------------------------------------------------- */
 Test(check, receive_dropped) {
   ZpPlan *p = good(rich);
   fake_remove(p, 1, fake_find(p, 1, ZP_I_RECV_ACT, 1, ANY));
@@ -407,7 +417,7 @@ Test(check, collective_of_stages_incomplete) {
   rejects(p, "stage 0 REDUCE_TIED(wte) meets 0 stages instead of 1");
 }
 
-/* ---- 6 deadlock ---- */
+/* ---- 6 deadlock ---------------------------------------------------------------------------------------- */
 Test(check, sends_swapped) {
   ZpPlan *p = good((Fake){.schedule = "gpipe", .stages = 2, .nmicro = 3, .layers = 2});
   move(p, 0, fake_find(p, 0, ZP_I_SEND_ACT, 0, ANY), fake_find(p, 0, ZP_I_SEND_ACT, 1, ANY));
@@ -441,7 +451,7 @@ Test(check, lists_in_different_order) {
   rejects(p, "deadlock: in the order of the lists stage 0 RECV_GRAD(mb 1) waits for its partner for ever");
 }
 
-/* ---- 7 operands ---- */
+/* ---- 7 operands ---------------------------------------------------------------------------------------- */
 Test(check, operands) {
   ZpPlan *p = good(rich);
   find(p, 1, ZP_I_FWD, 1, 1)->naccess--;
@@ -472,8 +482,9 @@ Test(check, boundaries_exchanged) {
       uint32_t *b = &g->instrs[i].access[k].buf;
       if (*b == first || *b == first + 1) *b = 2 * first + 1 - *b;
     }
-  rejects(p, "stage 0 FWD(part 0, mb 0) should write the tuple into layer.0, micro-batch 0 (boundary buffer), "
-             "but does not");
+  rejects(p,
+          "stage 0 FWD(part 0, mb 0) should write the tuple into layer.0, micro-batch 0 (boundary buffer), "
+          "but does not");
 }
 
 Test(check, count_of_the_loss) {
@@ -499,7 +510,7 @@ Test(check, changed_in_place) {
              "buffer 1 of layer.*");
 }
 
-/* ---- 8 contents ---- */
+/* ---- 8 contents ---------------------------------------------------------------------------------------- */
 Test(check, wait_for_receive) {
   ZpPlan *p = good(rich);
   forget(p, 1, find(p, 1, ZP_I_FWD, 1, 0), ZP_I_RECV_ACT);
@@ -535,7 +546,8 @@ Test(check, staging_reused) {
           "may write staging buffer 0 of layer.* while stage 1 SCATTER_GRADS(layer.4, mb 0) still uses it");
 }
 
-/* A tied table on one stage: the head's backward begins its gradient, the embedding's adds to it, one scatter follows. */
+/* A tied table on one stage: the head's backward begins its gradient, the embedding's adds to it, one scatter
+ * follows. */
 static const Fake tied_ends = {.stages = 1, .nmicro = 2, .layers = 2, .level = 2, .tied = true};
 
 static ZpAccess *staged(const ZpPlan *p, ZpInstr *in, uint32_t bucket) {
@@ -561,7 +573,8 @@ Test(check, tied_gradient_scattered_too_early) {
   uint32_t head = fake_find(p, 0, ZP_I_BWD, 0, 3), scatter = fake_find(p, 0, ZP_I_SCATTER_GRADS, 0, 0);
   p->stages[0].prog.instrs[scatter].wait[0] = head;
   move(p, 0, scatter, head + 1);
-  rejects(p, "stage 0 BWD(part 0, mb 0) reads the gradient of wte, micro-batch 0 from staging buffer 0 of wte, but stage 0 "
+  rejects(p, "stage 0 BWD(part 0, mb 0) reads the gradient of wte, micro-batch 0 from staging buffer 0 of "
+             "wte, but stage 0 "
              "SCATTER_GRADS(wte, mb 0) has put nothing of use there");
 }
 
@@ -635,8 +648,8 @@ Test(check, reduced_before_the_last_backward) {
   rejects(p, "accumulated gradient of wte after 0 reductions");
 }
 
-/* No wait is there for nothing: whichever one is dropped, a proof fails, unless an earlier entry of the same queue waits
- * for it too. */
+/* No wait is there for nothing: whichever one is dropped, a proof fails, unless an earlier entry of the same
+ * queue waits for it too. */
 static void drop_each_wait(Fake f) {
   ZpPlan *p = good(f);
   uint32_t dropped = 0;
@@ -684,7 +697,7 @@ Test(check, no_wait_is_idle) {
     }
 }
 
-/* ---- 9 arena ---- */
+/* ---- 9 arena ------------------------------------------------------------------------------------------- */
 Test(check, slots_overlap) {
   ZpPlan *p = good(rich);
   buffer(p, 0, ZP_B_SLOT, 0, 1)->offset = buffer(p, 0, ZP_B_SLOT, 0, 0)->offset;
@@ -711,14 +724,17 @@ Test(check, overlap_in_turn) {
   }
 }
 
-/* Buffers that nobody uses, one of them in the first bytes of scratch: it is met once, whatever else has ended before. */
+/* Buffers that nobody uses, one of them in the first bytes of scratch: it is met once, whatever else has
+ * ended before. */
 Test(check, overlap_with_what_is_idle) {
   ZpPlan *p = good((Fake){.stages = 1, .nmicro = 1, .layers = 2, .level = 2, .alone = true});
   ZpProgram *g = &p->stages[0].prog;
   ZpLedger *l = &p->stages[0].ledger;
-  const uint64_t idle[3][2] = {{0, 64}, {64, 320}, {128, 192}}; /* behind the arena's end; scratch goes to 256 */
+  /* Behind the arena's end; scratch goes to 256. */
+  const uint64_t idle[3][2] = {{0, 64}, {64, 320}, {128, 192}};
   for (uint32_t i = 0; i < 3; i++) {
-    ZpBuf b = {.kind = ZP_B_RECV_ACT, .index = i, .bytes = idle[i][1] - idle[i][0], .offset = l->total + idle[i][0]};
+    ZpBuf b = {
+        .kind = ZP_B_RECV_ACT, .index = i, .bytes = idle[i][1] - idle[i][0], .offset = l->total + idle[i][0]};
     ZB_PUSH(arena, g->bufs, g->nbufs, b);
   }
   buffer(p, 0, ZP_B_SCRATCH, 0, 0)->offset = l->total + 256;
@@ -754,8 +770,8 @@ Test(check, arena_bounds) {
   rejects(p, "stage 1: what layer.3 saves overlaps what lies before it in the slot");
 }
 
-/* Sizes worked by hand: 1024 elements cut in 2 by ZeRO-1 (states), -2 (gradients), -3 (parameters). A line less is refused,
- * wherever the planner takes its sizes from. */
+/* Sizes worked by hand: 1024 elements cut in 2 by ZeRO-1 (states), -2 (gradients), -3 (parameters). A line
+ * less is refused, wherever the planner takes its sizes from. */
 Test(check, sizes_by_hand) {
   static const struct {
     ZpBufKind kind;

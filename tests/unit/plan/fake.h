@@ -1,5 +1,6 @@
-/* Plans made up without a model, so that programs and proofs are tested by themselves: an `embed` part with inputs, a
- * repeat of layers, a `head` part with the loss, over pipeline stages of about equal length. Mesh: pipe, replica = 2,
+/* Plans made up without a model, so that programs and proofs are tested by themselves: an `embed` part with
+ * inputs, a repeat of layers, a `head` part with the loss, over pipeline stages of about equal length. Mesh:
+ * pipe, replica = 2,
  * data = 2, tensor = 2; gradients are partial over replica and data, storage is cut over data. */
 #ifndef ZUG_TEST_FAKE_H
 #define ZUG_TEST_FAKE_H
@@ -26,12 +27,13 @@ void fake_arena(ZpPlan *p);
 /* Both, and the programs. */
 ZpPlan *fake_programs(ZbArena *a, Fake f);
 
-/* First instruction of `stage` with this op, micro-batch and held bucket or instance (UINT32_MAX: any); fails the test
- * if there is none. */
+/* First instruction of `stage` with this op, micro-batch and held bucket or instance (UINT32_MAX: any); fails
+ * the test if there is none. */
 uint32_t fake_find(const ZpPlan *p, uint32_t stage, ZpInstrOp op, uint32_t mb, uint32_t what);
 /* Takes one instruction out; those that wait for it wait for what it waited for. */
 void fake_remove(ZpPlan *p, uint32_t stage, uint32_t instr);
-/* Queues and waits of a stage after its instructions were permuted: now[i] is the old number of the one at i. */
+/* Queues and waits of a stage after its instructions were permuted: now[i] is the old number of the one at i.
+ * */
 void fake_reorder(ZpPlan *p, uint32_t stage, const uint32_t *now);
 /* Queues side by side: what each instruction is and what it waits for. */
 void fake_print(const ZpPlan *p, ZbText *out);

@@ -45,7 +45,7 @@ static void add(Part x, uint64_t h) {
   for (uint64_t i = 0; i < x.lines; i++) x.at[i] += mix(h, i);
 }
 
-/* ---- what the engine finds ---- */
+/* ---- what the engine finds ----------------------------------------------------------------------------- */
 static const ZpStage *stage(const Machine *m, uint32_t s) { return &m->p->stages[s]; }
 
 static const ZpAccess *find_access(const Machine *m, uint32_t s, const ZpInstr *in, ZpBufKind kind,
@@ -97,7 +97,7 @@ static Part own_grads(Machine *m, uint32_t s, const ZpHeld *h) {
   return part(m, s, h->grad_at, stored(m, h, 1, 4));
 }
 
-/* ---- compute ---- */
+/* ---- compute ------------------------------------------------------------------------------------------- */
 static Part carried(Machine *m, uint32_t s, const ZpInstr *in, uint32_t inst) {
   const ZpStage *st = stage(m, s);
   const ZpSegment *g = &m->p->segments[st->insts[inst].segment];
@@ -189,7 +189,7 @@ static void compute(Machine *m, uint32_t s, const ZpInstr *in) {
   }
 }
 
-/* ---- transfers and collectives ---- */
+/* ---- transfers and collectives ------------------------------------------------------------------------- */
 static void reduce(Part x) { write(x, mix(read(x), 77)); } /* with the same of other ranks */
 
 static void collective(Machine *m, uint32_t s, const ZpInstr *in) {
@@ -218,7 +218,8 @@ static void collective(Machine *m, uint32_t s, const ZpInstr *in) {
   }
 }
 
-/* The instructions that happen together with instruction i of stage s, itself among them: stage and number. */
+/* The instructions that happen together with instruction i of stage s, itself among them: stage and number.
+ * */
 typedef struct {
   uint32_t n, stage[64], instr[64];
 } Meeting;
@@ -287,7 +288,7 @@ static void happen(Machine *m, const Meeting *x) {
   for (uint32_t k = 0; k < x->n; k++) m->stages[x->stage[k]].done[x->instr[k]] = true;
 }
 
-/* ---- queues ---- */
+/* ---- queues -------------------------------------------------------------------------------------------- */
 static uint32_t roll(Machine *m, uint32_t n) { return (uint32_t)(zb_random_u64(m->seed, 1, m->turn++) % n); }
 
 static bool ready(const Machine *m, uint32_t s, uint32_t i) {

@@ -65,8 +65,10 @@ static void mutate_instr(Mutants *t, ZpInstr *in) {
   MUTATE(t, "held bucket of instruction", in->held, NEAR(in->held));
   MUTATE(t, "peer of instruction", in->peer, NEAR(in->peer));
   MUTATE(t, "pair of instruction", in->pair, NEAR(in->pair));
-  MUTATE(t, "dims of instruction", in->dims, in->dims ^ 1u, in->dims ^ 2u, in->dims ^ 4u, in->dims ^ 8u, in->dims ^ 1u << 9);
-  MUTATE(t, "collective of instruction", in->coll, ZG_OP_ALL_REDUCE, ZG_OP_REDUCE_SCATTER, ZG_OP_ALL_GATHER, 0);
+  MUTATE(t, "dims of instruction", in->dims, in->dims ^ 1u, in->dims ^ 2u, in->dims ^ 4u, in->dims ^ 8u,
+         in->dims ^ 1u << 9);
+  MUTATE(t, "collective of instruction", in->coll, ZG_OP_ALL_REDUCE, ZG_OP_REDUCE_SCATTER, ZG_OP_ALL_GATHER,
+         0);
   MUTATE(t, "tied bucket of instruction", in->tied, NEAR(in->tied));
   MUTATE(t, "bytes of instruction", in->bytes, in->bytes + 64, in->bytes - 64, 0);
   MUTATE(t, "number of waits of instruction", in->nwait, in->nwait ? in->nwait - 1 : 0);
@@ -76,7 +78,7 @@ static void mutate_instr(Mutants *t, ZpInstr *in) {
   for (uint32_t k = 0; k < in->naccess; k++) mutate_access(t, &in->access[k]);
 }
 
-/* ---- several operands at once ---- */
+/* ---- several operands at once -------------------------------------------------------------------------- */
 /* Operands in buffer x go to y; both: and the other way round. */
 static bool redirect(ZpInstr *in, uint32_t x, uint32_t y, bool both) {
   bool any = false;

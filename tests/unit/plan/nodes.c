@@ -15,7 +15,8 @@ static ZpMesh mesh_of(const int64_t *size) {
   return m;
 }
 
-/* Ranks on these nodes become the nodes `want`, in the order of the mesh; every rank is there once, rank 0 first. */
+/* Ranks on these nodes become the nodes `want`, in the order of the mesh; every rank is there once, rank 0
+ * first. */
 static void order(const char *nodes, const char *want, int line, const int64_t *size) {
   ZbArena *a = zb_arena_new();
   ZpMesh m = mesh_of(size);
@@ -130,18 +131,22 @@ Test(nodes, what_is_said) {
         2, 2, 2);
   TELLS("ABBBCCCCCDDDDDDDEEEEEEEEEFFFFFFFFFFF", /* the first four sizes are enough */
         "6 nodes of 1 to 11 ranks; between nodes: a x b\n"
-        "note: 3 of 18 groups of b (2 ranks) span nodes and wait for the network: nodes of 1 or 3 or 5 or 7 ranks hold no "
+        "note: 3 of 18 groups of b (2 ranks) span nodes and wait for the network: nodes of 1 or 3 or 5 or 7 "
+        "ranks hold no "
         "whole number of them; give nodes a multiple of 2 ranks\n",
         18, 2);
   TELLS("ABCDEFGHABCDEFGH",
         "8 nodes of 2 ranks; inside nodes: b; between nodes: a\n"
-        "ranks are in order of nodes: 0, 1 (mpirun's 0, 8); 2, 3 (mpirun's 1, 9); 4, 5 (mpirun's 2, 10); 6, 7 (mpirun's 3, 11); "
+        "ranks are in order of nodes: 0, 1 (mpirun's 0, 8); 2, 3 (mpirun's 1, 9); 4, 5 (mpirun's 2, 10); 6, "
+        "7 (mpirun's 3, 11); "
         "8, 9 (mpirun's 4, 12); 10, 11 (mpirun's 5, 13); 12, 13 (mpirun's 6, 14); 14, 15 (mpirun's 7, 15)\n",
         8, 2);
   TELLS("ABCDEFGHIABCDEFGHI", /* as are eight nodes' ranks */
         "9 nodes of 2 ranks; inside nodes: b; between nodes: a\n"
-        "ranks are in order of nodes: 0, 1 (mpirun's 0, 9); 2, 3 (mpirun's 1, 10); 4, 5 (mpirun's 2, 11); 6, 7 (mpirun's 3, 12); "
-        "8, 9 (mpirun's 4, 13); 10, 11 (mpirun's 5, 14); 12, 13 (mpirun's 6, 15); 14, 15 (mpirun's 7, 16); and so on\n",
+        "ranks are in order of nodes: 0, 1 (mpirun's 0, 9); 2, 3 (mpirun's 1, 10); 4, 5 (mpirun's 2, 11); 6, "
+        "7 (mpirun's 3, 12); "
+        "8, 9 (mpirun's 4, 13); 10, 11 (mpirun's 5, 14); 12, 13 (mpirun's 6, 15); 14, 15 (mpirun's 7, 16); "
+        "and so on\n",
         9, 2);
   TELLS("AB", "2 nodes of 1 rank; between nodes: a\n", 2);
 }

@@ -72,7 +72,8 @@ static double idle(const char *schedule, uint32_t P, uint32_t M) {
     start[s] = ZB_NEWN(a, uint64_t, 2 * (size_t)M);
   }
   uint64_t span = zp_order_times(a, w, P, M, start);
-  for (uint32_t s = 0; s < P; s++) cr_assert_eq(start[s][0], s); /* the first forward goes from stage to stage */
+  /* The first forward goes from stage to stage. */
+  for (uint32_t s = 0; s < P; s++) cr_assert_eq(start[s][0], s);
   zb_arena_free(a);
   return 1 - 3.0 * M / (double)span;
 }

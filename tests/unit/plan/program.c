@@ -1,4 +1,5 @@
-/* Programs of made-up plans: all of them pass the proofs, hold what they should and no more, and are printed. */
+/* Programs of made-up plans: all of them pass the proofs, hold what they should and no more, and are printed.
+ * */
 #include "tests/unit/plan/fake.h"
 
 #include <criterion/criterion.h>
@@ -126,11 +127,13 @@ Test(program, gathers) {
   zb_arena_free(a);
 }
 
-/* What uses a bucket more than once on a stage adds up its gradient, which is scattered once a micro-batch. */
+/* What uses a bucket more than once on a stage adds up its gradient, which is scattered once a micro-batch.
+ * */
 Test(program, scatters_once_a_micro_batch) {
   ZbArena *a = zb_arena_new();
   for (int level = 2; level <= 3; level++) {
-    ZpPlan *p = fake_programs(a, (Fake){.stages = 1, .nmicro = 3, .layers = 4, .level = level, .tied = true, .shared = true});
+    ZpPlan *p = fake_programs(
+        a, (Fake){.stages = 1, .nmicro = 3, .layers = 4, .level = level, .tied = true, .shared = true});
     cr_assert_eq(count(p, 0, ZP_I_SCATTER_GRADS, "wte"), 3);
     cr_assert_eq(count(p, 0, ZP_I_SCATTER_GRADS, "scale"), 3); /* of four layers */
     cr_assert_eq(count(p, 0, ZP_I_SCATTER_GRADS, "layer.*"), 4 * 3);
@@ -138,7 +141,8 @@ Test(program, scatters_once_a_micro_batch) {
     const ZpInstr *scatter = &p->stages[0].prog.instrs[fake_find(p, 0, ZP_I_SCATTER_GRADS, 1, 0)];
     cr_assert_eq(p->stages[0].held[scatter->held].bucket, 0);
     cr_assert_eq(scatter->wait[0], embed); /* the last that adds to it */
-    p = fake_programs(a, (Fake){.stages = 2, .nmicro = 3, .layers = 4, .level = level, .tied = true, .shared = true});
+    p = fake_programs(
+        a, (Fake){.stages = 2, .nmicro = 3, .layers = 4, .level = level, .tied = true, .shared = true});
     for (uint32_t s = 0; s < 2; s++) {
       cr_assert_eq(count(p, s, ZP_I_SCATTER_GRADS, "wte"), 3);
       cr_assert_eq(count(p, s, ZP_I_SCATTER_GRADS, "scale"), 3);
@@ -147,7 +151,8 @@ Test(program, scatters_once_a_micro_batch) {
   zb_arena_free(a);
 }
 
-/* A gather never has to wait for the computation right before the one that needs it: there is time to hide it. */
+/* A gather never has to wait for the computation right before the one that needs it: there is time to hide
+ * it. */
 Test(program, gathers_are_early) {
   ZbArena *a = zb_arena_new();
   for (uint32_t M = 1; M < 6; M++) {
@@ -168,8 +173,8 @@ Test(program, gathers_are_early) {
   zb_arena_free(a);
 }
 
-/* Without what it saves, a stage keeps what it receives only until its forward: two buffers. Else as many as micro-batches
- * are live, and one more to receive into. */
+/* Without what it saves, a stage keeps what it receives only until its forward: two buffers. Else as many as
+ * micro-batches are live, and one more to receive into. */
 Test(program, rings) {
   ZbArena *a = zb_arena_new();
   for (int saves = 0; saves < 2; saves++) {
