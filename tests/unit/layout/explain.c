@@ -4,6 +4,7 @@
 #include "runtime/exec/engine/internal.h"
 #include "runtime/exec/state/state.h"
 #include "tests/unit/layout/recipes.h"
+#include "tests/unit/layout/stream.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -329,29 +330,13 @@ static const ZxCommTable notes = {.name = "notes",
                                   .barrier = nothing,
                                   .free = nothing};
 
-/* A stream of 4096 tokens, 0 to 11. */
-static ZxData *tokens(ZbArena *a) {
-  enum { N = 4096 };
-  ZbErr err = {0};
-  ZxDataField f = {.name = "tokens", .elem = ZX_DATA_U16, .values = 1, .limit = 12};
-  ZxDataInfo info = {.stream = true, .count = N, .nfield = 1, .field = &f};
-  cr_assert(zx_data_layout(&info, &err), "%s", err.text);
-  uint8_t *bytes = zb_alloc(a, info.data_at + 2 * N);
-  zx_data_encode(&info, bytes);
-  for (uint32_t i = 0; i < N; i++)
-    bytes[info.data_at + 2 * i] = (uint8_t)(i * i % 12), bytes[info.data_at + 2 * i + 1] = 0;
-  ZxData *d = zx_data_of_bytes(bytes, info.data_at + 2 * N, "tokens", &err);
-  cr_assert(d, "%s", err.text);
-  return d;
-}
-
 /* One step of rank `rank`, alone: numbers are wrong, operations and bytes are right. */
 static void play(const ZgGraph *g, const char *recipe, int64_t rank, Sums *sums) {
   Plan q = plan_of(g, recipe); /* its calls are the engine's from then on */
   ZbErr err = {0};
   ZkEnv env = {.pool = zk_pool_new(1)};
   Noting n = {.c = {&notes}, .p = q.p, .rank = rank, .sums = {.a = sums->a}};
-  ZxData *data = tokens(q.a);
+  ZxData *data = stream_of_tokens(q.a);
   cr_assert(zx_device_cpu.open(&env, 0, &err), "%s", err.text);
   ZxEngineOptions o = {.device = &zx_device_cpu, .env = &env, .data = data};
   ZxEngine *e = zx_engine_new(q.a, q.p, &n.c, &o, &err);

@@ -17,6 +17,7 @@ tests_unit_test_layout_SOURCES = \
   tests/unit/layout/plan.c \
   tests/unit/layout/plan.h \
   tests/unit/layout/play.c \
+  tests/unit/layout/profile.c \
   tests/unit/layout/random.c \
   tests/unit/layout/recipes.c \
   tests/unit/layout/recipes.h \
@@ -25,7 +26,9 @@ tests_unit_test_layout_SOURCES = \
   tests/unit/layout/shapes.c \
   tests/unit/layout/shard.c \
   tests/unit/layout/batch_gemms.c \
-  tests/unit/layout/stage.c
+  tests/unit/layout/stage.c \
+  tests/unit/layout/stream.c \
+  tests/unit/layout/stream.h
 tests_unit_test_layout_CFLAGS = $(unit_cflags)
 tests_unit_test_layout_LDADD = libcompiler.a $(libs_exec) $(unit_libs)
 endif

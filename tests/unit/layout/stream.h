@@ -1,0 +1,10 @@
+/* Data for engines of tests. */
+#ifndef ZUG_TESTS_LAYOUT_STREAM_H
+#define ZUG_TESTS_LAYOUT_STREAM_H
+
+#include "runtime/exec/data/data.h"
+
+/* A stream of 4096 tokens, 0 to 11; zx_data_close ends it. */
+ZxData *stream_of_tokens(ZbArena *a);
+
+#endif
