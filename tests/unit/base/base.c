@@ -2,6 +2,7 @@
 #include "base/base.h"
 
 #include <criterion/criterion.h>
+#include <time.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -167,6 +168,13 @@ Test(random, many_normals_at_a_time) {
 Test(random, streams_of_different_names_differ) {
   cr_assert_neq(zb_stream("wq"), zb_stream("wk"));
   cr_assert_neq(zb_stream(""), zb_stream("a"));
+}
+
+Test(now, goes_on_as_clocks_do) {
+  double from = zb_now();
+  nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+  double passed = zb_now() - from;
+  cr_expect(passed >= 0.003 && passed < 60, "%g s", passed);
 }
 
 Test(bugs, assertion_aborts, .signal = SIGABRT) { ZB_ASSERT(1 + 1 == 3); }

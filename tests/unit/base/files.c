@@ -1,11 +1,12 @@
 /* Unit tests of base: files that are read, and files that are written so that nothing is lost. */
-#define _GNU_SOURCE /* asprintf, memfd_create */
+#define _GNU_SOURCE /* asprintf, memfd_create, setgroups */
 #include "base/base.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -240,6 +241,18 @@ Test(out, what_a_dead_program_leaves_is_removed) {
   cr_expect_eq(left_by(by_bug), 0);
 }
 
+/* What was left of another file stays until that one is written. */
+Test(out, what_is_left_of_others_stays) {
+  pid_t child = fork();
+  if (!child) {
+    zb_out_new("g", &kind, &err);
+    raise(SIGKILL);
+  }
+  cr_assert(waitpid(child, NULL, 0) == child && count() == 1);
+  cr_expect(write_ok("f", "ok") && count() == 2);
+  cr_expect(write_ok("g", "ok") && count() == 2);
+}
+
 Test(out, a_signal_that_was_ignored_stays_so) {
   pid_t child = fork();
   if (!child) {
@@ -270,6 +283,23 @@ Test(out, permissions_stay) {
     cr_expect(!write_ok("f", "ok new"));
     SAYS("cannot write f: Permission denied");
   }
+}
+
+/* Somebody may write a file and not give another its group: then that other group may do no more than all. */
+Test(out, a_group_that_cannot_be_given) {
+  if (geteuid() != 0) cr_skip_test("only root can make such a file");
+  put("f", "ok old", 0664);
+  put("g", "ok old", 0660);
+  cr_assert(chown("f", 65534, 54321) == 0 && chown("g", 65534, 54321) == 0 && chmod(".", 0777) == 0);
+  pid_t child = fork();
+  if (!child) {
+    bool ok = setgroups(0, NULL) == 0 && setgid(65534) == 0 && setuid(65534) == 0;
+    _exit(ok && write_ok("f", "ok new") && write_ok("g", "ok new") ? 7 : 1);
+  }
+  int status;
+  cr_expect(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+  has("f", "ok new");
+  cr_expect(mode("f") == 0644 && mode("g") == 0600, "%o %o", mode("f"), mode("g"));
 }
 
 Test(out, links_are_followed) {
@@ -339,6 +369,15 @@ Test(out, streams_by_name) {
   close(fd), close(kept);
   cr_expect(done, "%s", err.text);
   has("log", "before ok");
+  for (const char *const *format = (const char *const[]){"/dev/fd/%d", "/proc/self/fd/%d", NULL}; *format;
+       format++) {
+    char name[64];
+    fd = open("log", O_WRONLY | O_APPEND);
+    snprintf(name, sizeof name, *format, fd);
+    cr_expect(write_ok(name, "+"), "%s: %s", name, err.text);
+    close(fd);
+  }
+  has("log", "before ok++");
 }
 
 Test(out, names_as_long_as_they_may_be) {
@@ -402,7 +441,7 @@ Test(out, descriptor_0_is_one_as_all_others) {
   pid_t child = fork();
   if (!child) {
     close(0);
-    bool ok = write_ok("f", "ok");
+    bool ok = write_ok("f", "ok") && write_ok("f", "ok");
     _exit(ok && fcntl(0, F_GETFD) < 0 ? 7 : 1);
   }
   int status;
