@@ -290,16 +290,19 @@ Test(out, a_group_that_cannot_be_given) {
   if (geteuid() != 0) cr_skip_test("only root can make such a file");
   put("f", "ok old", 0664);
   put("g", "ok old", 0660);
-  cr_assert(chown("f", 65534, 54321) == 0 && chown("g", 65534, 54321) == 0 && chmod(".", 0777) == 0);
+  put("h", "ok old", 0664); /* another owner's, of a group that can be given */
+  cr_assert(chown("f", 65534, 54321) == 0 && chown("g", 65534, 54321) == 0 && chown("h", 12345, 65534) == 0);
+  cr_assert(chmod(".", 0777) == 0);
   pid_t child = fork();
   if (!child) {
     bool ok = setgroups(0, NULL) == 0 && setgid(65534) == 0 && setuid(65534) == 0;
-    _exit(ok && write_ok("f", "ok new") && write_ok("g", "ok new") ? 7 : 1);
+    _exit(ok && write_ok("f", "ok new") && write_ok("g", "ok new") && write_ok("h", "ok new") ? 7 : 1);
   }
   int status;
   cr_expect(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
   has("f", "ok new");
   cr_expect(mode("f") == 0644 && mode("g") == 0600, "%o %o", mode("f"), mode("g"));
+  cr_expect_eq(mode("h"), 0664);
 }
 
 Test(out, links_are_followed) {
