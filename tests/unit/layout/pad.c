@@ -91,6 +91,7 @@ Test(pad, not_finite) {
                                     "rsqrt(h)",
                                     "log(h * s + s)",
                                     "s / (h * s + s)",
+                                    "s / h",
                                     "-(1 / h)",
                                     "tanh(1 / h)",
                                     "1 / h + s",
@@ -107,6 +108,7 @@ Test(pad, not_finite) {
                                     "pow(h * s + s, 2)",
                                     "pow(2, log(h))"};
   static const char *const good[] = {"1 / (h + 1)",
+                                     "s / (h + 1)",
                                      "log(s)",
                                      "log1p(s)",
                                      "pow(s, 2)",

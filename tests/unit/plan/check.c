@@ -713,6 +713,15 @@ Test(check, stored_things_overlap) {
   rejects(p, "stage 0: gradient accumulator of layer.0 and optimizer state of layer.0 overlap in the arena");
 }
 
+/* Scratch begins below both, and may lie on either: they are seen all the same. */
+Test(check, stored_things_overlap_in_scratch) {
+  ZpPlan *p = good(rich);
+  ZpBuf *b = buffer(p, 0, ZP_B_GRAD, 1, 0), *state = buffer(p, 0, ZP_B_STATE, 1, 0);
+  buffer(p, 0, ZP_B_SCRATCH, 0, 0)->offset = state->offset - 64;
+  p->stages[0].held[1].grad_at = b->offset = state->offset;
+  rejects(p, "stage 0: gradient accumulator of layer.0 and optimizer state of layer.0 overlap in the arena");
+}
+
 /* With one micro-batch the boundary is dead once embed's gradient is staged; with two it is alive again. */
 Test(check, overlap_in_turn) {
   for (uint32_t M = 1; M <= 2; M++) {
