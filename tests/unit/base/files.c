@@ -135,7 +135,7 @@ Test(in, more_than_a_gigabyte) {
   munmap(to, size), close(fd), close(memory);
 }
 
-Test(in, what_shrinks_is_an_error) {
+Test(in, what_cannot_be_read_is_an_error) {
   char to[8];
   put("f", "four", 0600);
   uint64_t size;
@@ -144,6 +144,10 @@ Test(in, what_shrinks_is_an_error) {
   errno = EINTR; /* of something else */
   cr_expect(!zb_read_at(fd, "f", to, 5, 0, &err));
   SAYS("cannot read f: it shrank while it was read");
+  close(fd);
+  fd = open("f", O_WRONLY);
+  cr_expect(!zb_read_at(fd, "f", to, 4, 0, &err));
+  SAYS("cannot read f: Bad file descriptor");
   close(fd);
 }
 
@@ -400,7 +404,11 @@ Test(out, streams_by_name) {
 Test(out, names_as_long_as_they_may_be) {
   char name[256] = "";
   memset(name, 'n', 255);
-  cr_expect(write_ok(name, "ok"), "%s", err.text);
+  for (int i = 0; i < 2; i++) /* new, and replaced */
+    cr_expect(write_ok(name, "ok"), "%s", err.text);
+  ZbOut *o = zb_out_new(name, &kind, &err);
+  cr_expect(o && strcmp(zb_out_tmp(o), name) != 0);
+  zb_out_discard(o);
   has(name, "ok");
   cr_expect_eq(count(), 1);
 }
