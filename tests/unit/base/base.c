@@ -170,6 +170,16 @@ Test(random, streams_of_different_names_differ) {
   cr_assert_neq(zb_stream(""), zb_stream("a"));
 }
 
+Test(numbers, that_are_none) {
+  const float x[] = {0, -1, 3e38f, INFINITY, NAN, -INFINITY};
+  cr_expect_eq(zb_not_finite(x, 0), -1);
+  cr_expect_eq(zb_not_finite(x, 3), -1);
+  cr_expect_eq(zb_not_finite(x, 6), 3);
+  cr_expect_eq(zb_not_finite(x + 4, 1), 0);
+  cr_expect_eq(zb_not_finite(x + 5, 1), 0);
+  cr_expect(!signbit(zb_plain_nan(-NAN)) && isnan(zb_plain_nan(NAN)) && zb_plain_nan(-1) == -1);
+}
+
 Test(now, goes_on_as_clocks_do) {
   double from = zb_now();
   nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
