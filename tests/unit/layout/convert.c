@@ -151,17 +151,22 @@ static const char *text(const Bench *t, const ZpState *s) {
   return out;
 }
 
+/* The local program `out` in the making, of the one value of the bench. */
+static ZpShard shard_into(Bench *t, ZpSegment *out, ZpVersion **versions) {
+  return (ZpShard){.b = &t->build,
+                   .p = t->q.p,
+                   .s = &t->s,
+                   .out = out,
+                   .phase = ZP_FWD,
+                   .versions = versions,
+                   .node = &t->maker};
+}
+
 /* Converts, plays, compares; returns the instructions taken that move data. */
 static uint32_t convert(Bench *t, const ZpState *from, const ZpState *to) {
   ZpSegment out = {0};
   ZpVersion *versions = NULL;
-  ZpShard h = {.b = &t->build,
-               .p = t->q.p,
-               .s = &t->s,
-               .out = &out,
-               .phase = ZP_FWD,
-               .versions = &versions,
-               .node = &t->maker};
+  ZpShard h = shard_into(t, &out, &versions);
   zp_version_add(&h, 0, zp_new_value(&h, &t->value.type, from));
   uint32_t v = zp_convert(&h, 0, to), traffic = 0;
   cr_assert(zp_state_eq(&h, out.values[v].state, to));
@@ -276,13 +281,7 @@ Test(convert, scatters_before_it_reduces) {
   bench_open(&t);
   ZpSegment out = {0};
   ZpVersion *versions = NULL;
-  ZpShard h = {.b = &t.build,
-               .p = t.q.p,
-               .s = &t.s,
-               .out = &out,
-               .phase = ZP_FWD,
-               .versions = &versions,
-               .node = &t.maker};
+  ZpShard h = shard_into(&t, &out, &versions);
   ZpState r = state_number(&t, 0), p = state_number(&t, 1), a = state_number(&t, 2);
   ZpState from[ZP_MAX_DIMS] = {p, p, r}, to[ZP_MAX_DIMS] = {r, a, r};
   for (int d = MOST; d < ZP_MAX_DIMS; d++) from[d] = to[d] = r;
@@ -302,13 +301,7 @@ Test(convert, reuses_what_is_whole) {
   bench_open(&t);
   ZpSegment out = {0};
   ZpVersion *versions = NULL;
-  ZpShard h = {.b = &t.build,
-               .p = t.q.p,
-               .s = &t.s,
-               .out = &out,
-               .phase = ZP_FWD,
-               .versions = &versions,
-               .node = &t.maker};
+  ZpShard h = shard_into(&t, &out, &versions);
   ZpState a = state_number(&t, 2), r = state_number(&t, 0);
   ZpState split[ZP_MAX_DIMS] = {a, a, r}, second[ZP_MAX_DIMS] = {r, a, r}, whole[ZP_MAX_DIMS] = {r, r, r};
   for (int d = MOST; d < ZP_MAX_DIMS; d++) split[d] = second[d] = whole[d] = r;
