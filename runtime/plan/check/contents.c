@@ -51,8 +51,9 @@ static void earlier(Clock *c, const Clock *than) {
 static void fill_clocks(Mem *m) {
   const ZpProgram *g = &m->st->prog;
   const uint32_t *pos = m->c->pos + m->c->base[m->s];
-  const Clock never = {{ZP_NONE, ZP_NONE, ZP_NONE}};
-  Clock next[ZP_QUEUES] = {never, never, never}; /* begun of the next in each queue */
+  Clock never, next[ZP_QUEUES]; /* next: begun of the next in each queue */
+  for (int q = 0; q < ZP_QUEUES; q++) never.at[q] = ZP_NONE;
+  for (int q = 0; q < ZP_QUEUES; q++) next[q] = never;
   m->done = ZB_NEWN(m->c->a, Clock, g->ninstrs);
   for (uint32_t i = 0; i < g->ninstrs; i++) m->done[i] = never;
   for (uint32_t i = g->ninstrs; i-- > 0;) {

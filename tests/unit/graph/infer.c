@@ -120,7 +120,8 @@ TRY(moving,
     {ZG_OP_PAD, "odd embed", {"real odd"}, "! odd (3) at 6 does not fit into embed (8)", {.opt = {6}}, NULL},
     {ZG_OP_PAD, "odd embed", {"i32 odd"}, "! pad takes a real tensor", {0}, NULL},
     {ZG_OP_CONCAT, "vocab embed odd", {"real batch embed", "real batch odd"}, "real[batch, vocab]", {0}, NULL},
-    {ZG_OP_CONCAT, "vocab embed hd", {"real embed", "real hd"}, "! elements together, but vocab has 11", {0}, NULL},
+    {ZG_OP_CONCAT, "vocab embed hd", {"real embed", "real hd"},
+     "! elements together, but vocab has 11", {0}, NULL},
     {ZG_OP_CONCAT, "vocab embed odd", {"real batch embed", "real odd"}, "! besides the joined axis the operands differ", {0}, NULL},
     {ZG_OP_CONCAT, "vocab embed", {"real embed", "real odd"}, "! concat takes 3 axis names, found 2", {0}, NULL})
 

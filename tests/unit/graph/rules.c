@@ -96,7 +96,8 @@ static const Base bases[] = {
     {ZG_OP_LOOKUP_GRAD, "vocab", {"bf16 batch seq embed", "index(vocab) batch seq"}, "f32 embed vocab", {0}},
     {ZG_OP_XENT_SUMS, "vocab", {"real batch vocab", "f32 batch", "index(vocab) batch"}, NULL, {.opt = {0, 11}}},
     {ZG_OP_XENT_GRAD, "vocab",
-     {"real batch vocab", "f32 batch", "index(vocab) batch", "f32 batch", "f32 batch"}, NULL, {.opt = {0, 11}}},
+     {"real batch vocab", "f32 batch", "index(vocab) batch", "f32 batch", "f32 batch"},
+     NULL, {.opt = {0, 11}}},
 };
 /* clang-format on */
 
