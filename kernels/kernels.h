@@ -84,15 +84,16 @@ typedef struct {
   uint64_t step;      /* as ZkEnv's */
   float lr;           /* the rate; for AdamW also as it is used: */
   float rate, vscale; /* lr / (1 - b1^step), 1 / sqrt(1 - b2^step) */
-} ZkNow;
+} ZkStepState;
 
 /* What does not change from call to call of one run. */
 typedef struct {
   ZkPool *pool;
   uint64_t seed;
-  uint64_t step;    /* for `random` */
-  const ZkNow *now; /* in a device's memory: `step` and optimizers' rates are read there; NULL: not */
-  void *device;     /* what a device that is not the CPU keeps of its own */
+  uint64_t step; /* for `random` */
+  const ZkStepState
+      *step_state; /* in a device's memory: `step` and optimizers' rates are read there; NULL: not */
+  void *device;    /* what a device that is not the CPU keeps of its own */
 } ZkEnv;
 
 /* A call. With a pointwise function, a call of another op than POINTWISE is *fused*: the op with a prologue,

@@ -63,7 +63,7 @@ typedef struct {
   float *g, *w, *m, *v;
   uint16_t *w16;
   Scale scale;
-  const ZkNow *now; /* NULL: lr, rate and vscale are as given */
+  const ZkStepState *step_state; /* NULL: lr, rate and vscale are as given */
   float b1, b2, decay, lr, rate, vscale, eps;
   double *lost;
   bool clear;
@@ -72,7 +72,7 @@ typedef struct {
 /* With what this step has. */
 ZK_DEVICE Adam at_step(const Adam &a) {
   Adam b = a;
-  if (a.now) b.lr = a.now->lr, b.rate = a.now->rate, b.vscale = a.now->vscale;
+  if (a.step_state) b.lr = a.step_state->lr, b.rate = a.step_state->rate, b.vscale = a.step_state->vscale;
   return b;
 }
 
@@ -121,7 +121,7 @@ extern "C" void zk_cuda_adamw(const ZkEnv *env, const ZkAdamW *p, const double *
             v,
             w16,
             {squares, most, p->scale},
-            env->now,
+            env->step_state,
             p->b1,
             p->b2,
             p->decay,
@@ -138,7 +138,7 @@ typedef struct {
   float *g, *w, *m;
   uint16_t *w16;
   Scale scale;
-  const ZkNow *now; /* NULL: lr is as given */
+  const ZkStepState *step_state; /* NULL: lr is as given */
   float momentum, decay, lr;
   double *lost;
   bool clear;
@@ -151,7 +151,7 @@ ZK_DEVICE bool sgd_one(const Sgd &s, float scale, float lr, float g, float &w, f
 }
 
 static __global__ void __launch_bounds__(THREADS) sgd(const __grid_constant__ Sgd s, int64_t n, bool wide) {
-  float scale = scale_of(s.scale), lr = s.now ? s.now->lr : s.lr;
+  float scale = scale_of(s.scale), lr = s.step_state ? s.step_state->lr : s.lr;
   bool lost = false;
   each<4>(
       n, wide,
@@ -179,7 +179,8 @@ extern "C" void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, const double *squa
                             float *g, float *w, float *m, uint16_t *w16, double *lost, bool clear) {
   ZkCuda *cu = zk_cu(env);
   ZB_ASSERT(m != NULL || p->momentum == 0);
-  Sgd s = {g, w, m, w16, {squares, most, p->scale}, env->now, p->momentum, p->decay, p->lr, lost, clear};
+  Sgd s = {g,        w,     m,    w16,  {squares, most, p->scale}, env->step_state, p->momentum,
+           p->decay, p->lr, lost, clear};
   ZK_LAUNCH(cu, NULL, sgd, blocks_for(cu, n, 4), THREADS, 0, s, n, aligned({g, w, m, w16}));
 }
 

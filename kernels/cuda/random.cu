@@ -11,7 +11,7 @@ typedef struct {
   ZkcUnits units;
   unsigned long long first;              /* global index of the view's first element */
   unsigned long long seed, step, number; /* the run's, the step's and the op's */
-  const ZkNow *now;                      /* NULL: the step is as given */
+  const ZkStepState *step_state;         /* NULL: the step is as given */
   unsigned long long below;              /* 1 where the number's upper 53 bits are less */
 } Random;
 
@@ -30,7 +30,7 @@ ZK_DEVICE unsigned long long draw(unsigned long long from, unsigned long long in
 }
 
 static __global__ void __launch_bounds__(THREADS) random_bits(const __grid_constant__ Random r) {
-  unsigned long long step = r.now ? r.now->step : r.step;
+  unsigned long long step = r.step_state ? r.step_state->step : r.step;
   unsigned long long from = draw_from(r.seed, draw(draw_from(step, r.number), 0));
   for (long long u = blockIdx.x * (long long)THREADS + threadIdx.x; u < r.units.total;
        u += gridDim.x * (long long)THREADS) {
@@ -54,7 +54,7 @@ extern "C" void zk_cuda_random(const ZkEnv *env, const ZkCall *c) {
     r.first += (unsigned long long)(y.start[i] * whole.stride[i]);
   }
   r.seed = env->seed, r.step = env->step, r.number = (unsigned long long)c->opt[0];
-  r.now = env->now;
+  r.step_state = env->step_state;
   double bound = c->num[0] * 0x1p53; /* (bits + 0.5) / 2^53 < p, as zb_random_unit has it */
   r.below = bound <= 0 ? 0 : bound >= 0x1p53 ? 1ull << 53 : (unsigned long long)bound;
   if (bound > 0 && bound < 0x1p53 && bound - (double)r.below > 0.5) r.below++;

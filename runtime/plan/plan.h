@@ -73,9 +73,9 @@ typedef enum {
   ZP_AT_DCARRY_OUT, /* cotangents arriving from the next instance */
   ZP_AT_DCARRY_IN,  /* cotangents leaving to the instance before */
   ZP_AT_SEED        /* index 0: 1/denominator, 1: 1/micro-batches */
-} ZpPlace;
+} ZpSpace;
 typedef struct {
-  uint8_t place;
+  uint8_t space;
   uint32_t index;
   uint64_t offset; /* bytes */
 } ZpLoc;
@@ -199,9 +199,9 @@ typedef struct {
 typedef struct {         /* a bucket on a stage */
   uint32_t bucket, iter; /* template; iteration (0 for single ones) */
   uint32_t tied;         /* index into plan->tied, or ZP_NONE: copies on other stages */
-  bool counted;          /* its squared norm counts on this stage (the first that holds it) */
+  bool norm_owner;       /* its squared norm counts on this stage (the first that holds it) */
   uint64_t param_at, master_at, grad_at, state_at; /* arena offsets; UINT64_MAX: has none */
-} ZpHeld;
+} ZpStageBucket;
 /* clang-format off */
 typedef struct {
   uint32_t segment, iter;
@@ -214,13 +214,13 @@ typedef enum { ZP_Q_COMPUTE, ZP_Q_P2P, ZP_Q_COLL, ZP_QUEUES } ZpQueue;
 typedef enum {
 #define I(NAME, text, queue) ZP_I_##NAME,
 #include "runtime/plan/instr.def"
-  ZP_I_COUNT_
+  ZP_INSTRS
 } ZpInstrOp;
 typedef struct {
   const char *text;
   ZpQueue queue;
 } ZpInstrInfo;
-extern const ZpInstrInfo zp_instr_info[ZP_I_COUNT_];
+extern const ZpInstrInfo zp_instr_info[ZP_INSTRS];
 /* The list of its segment that an instruction runs; ZP_PHASES: it runs none. */
 static inline ZpPhase zp_phase(ZpInstrOp op) {
   return op == ZP_I_COUNT ? ZP_COUNT : op == ZP_I_FWD ? ZP_FWD : op == ZP_I_BWD ? ZP_BWD : ZP_PHASES;
@@ -316,18 +316,18 @@ typedef struct {
 typedef enum {
 #define L(NAME, text) ZP_L_##NAME,
 #include "runtime/plan/ledger.def"
-  ZP_L_COUNT_
+  ZP_LEDGER_LINES
 } ZpLedgerLine;
-extern const char *const zp_ledger_text[ZP_L_COUNT_];
+extern const char *const zp_ledger_text[ZP_LEDGER_LINES];
 typedef struct {
-  uint64_t bytes[ZP_L_COUNT_];
+  uint64_t bytes[ZP_LEDGER_LINES];
   uint64_t total; /* = arena bytes */
 } ZpLedger;
 
 /* clang-format off */
 typedef struct {
   ZpInst *insts; uint32_t ninsts;
-  ZpHeld *held;  uint32_t nheld;
+  ZpStageBucket *held;  uint32_t nheld;
   uint64_t input_bytes;             /* per slot */
   uint64_t *saved_at;               /* per instance: offset of its saved block in a slot */
   uint64_t slot_bytes, scratch_bytes, boundary_bytes;

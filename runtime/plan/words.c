@@ -3,12 +3,12 @@
 
 #include <string.h>
 
-const ZpInstrInfo zp_instr_info[ZP_I_COUNT_] = {
+const ZpInstrInfo zp_instr_info[ZP_INSTRS] = {
 #define I(NAME, text, queue) [ZP_I_##NAME] = {text, ZP_Q_##queue},
 #include "runtime/plan/instr.def"
 };
 
-const char *const zp_ledger_text[ZP_L_COUNT_] = {
+const char *const zp_ledger_text[ZP_LEDGER_LINES] = {
 #define L(NAME, text) text,
 #include "runtime/plan/ledger.def"
 };
@@ -59,7 +59,7 @@ void zp_instr_text(const ZpPlan *p, uint32_t stage, const ZpInstr *in, ZbText *o
   case ZP_I_NORM_LOCAL:
   case ZP_I_REDUCE_COUNT:
   case ZP_I_REDUCE_STEP:
-  case ZP_I_COUNT_: break;
+  case ZP_INSTRS: break;
   }
 }
 

@@ -153,7 +153,7 @@ static void add_dot(List *l, const ZpSegment *g, const ZpNode *n) {
     for (int64_t i = 0; i + 1 < nnn; i++) s.loop[s.nloops++] = nn[i];
     swapped = finish(&s);
   }
-  s.weights = g->values[n->in[swapped ? 0 : 1]].at.place == ZP_AT_PARAM;
+  s.weights = g->values[n->in[swapped ? 0 : 1]].at.space == ZP_AT_PARAM;
   add(l, &s, "dot", c, swapped);
 }
 

@@ -25,7 +25,7 @@ typedef struct {
 static bool run(void *arg) {
   Call *c = arg;
   ZkUnfused u;
-  if (c->env.now) c->env.step = c->env.now->step;
+  if (c->env.step_state) c->env.step = c->env.step_state->step;
   zk_unfuse(&c->call, &u);
   for (int i = 0; i < u.n; i++) zk_cpu_kernel(u.call[i].op)(&c->env, &u.call[i]);
   return true;
@@ -34,7 +34,7 @@ static bool run(void *arg) {
 static void on_cpu(const ZkEnv *env, const ZkCall *call) {
   Call *c = malloc(sizeof *c);
   ZB_ASSERT(c != NULL);
-  *c = (Call){{.seed = env->seed, .step = env->step, .now = env->now}, *call};
+  *c = (Call){{.seed = env->seed, .step = env->step, .step_state = env->step_state}, *call};
   gpu_push(((ZkCuda *)env->device)->stream, run, free, c);
 }
 

@@ -259,20 +259,20 @@ static void replay(const ZkEnv *env) {
 /* ---- work: arguments are kept, and the CPU's function is called with them ----
  * The step, and the rate that goes with it, are as they are in memory when the work is done. */
 static ZkEnv alone(const ZkEnv *env) {
-  return (ZkEnv){.seed = env->seed, .step = env->step, .now = env->now};
+  return (ZkEnv){.seed = env->seed, .step = env->step, .step_state = env->step_state};
 }
 static ZkEnv at_now(const ZkEnv *env) {
-  return (ZkEnv){.seed = env->seed, .step = env->now ? env->now->step : env->step};
+  return (ZkEnv){.seed = env->seed, .step = env->step_state ? env->step_state->step : env->step};
 }
 static ZkAdamW *adamw_now(const ZkEnv *env, const ZkAdamW *p, ZkAdamW *out) {
   *out = *p;
-  out->lr = env->now->lr;
-  out->step = (int64_t)env->now->step;
+  out->lr = env->step_state->lr;
+  out->step = (int64_t)env->step_state->step;
   return out;
 }
 static ZkSgd *sgd_now(const ZkEnv *env, const ZkSgd *p, ZkSgd *out) {
   *out = *p;
-  out->lr = env->now->lr;
+  out->lr = env->step_state->lr;
   return out;
 }
 

@@ -33,9 +33,11 @@ char *zx_need_buf(ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool)
 }
 
 /* ---- the owned shard of a bucket ---- */
-static const ZpBucket *bucket_of(const ZxEngine *e, const ZpHeld *h) { return &e->p->buckets[h->bucket]; }
+static const ZpBucket *bucket_of(const ZxEngine *e, const ZpStageBucket *h) {
+  return &e->p->buckets[h->bucket];
+}
 
-void zx_owned_shard(const ZxEngine *e, const ZpHeld *h, uint64_t *from, uint64_t *to) {
+void zx_owned_shard(const ZxEngine *e, const ZpStageBucket *h, uint64_t *from, uint64_t *to) {
   const ZpBucket *k = bucket_of(e, h);
   uint64_t n = k->elems, i = 0;
   if (k->level >= 1) {
@@ -46,28 +48,28 @@ void zx_owned_shard(const ZxEngine *e, const ZpHeld *h, uint64_t *from, uint64_t
   *to = *from + n;
 }
 
-bool zx_is_norm_owner(const ZxEngine *e, const ZpHeld *h) {
+bool zx_is_norm_owner(const ZxEngine *e, const ZpStageBucket *h) {
   const ZpBucket *k = bucket_of(e, h);
   ZpDims same = k->level >= 1 ? k->replicas & ~k->shard : k->replicas;
-  return h->counted && zp_group_index(&e->p->mesh, e->rank, same) == 0;
+  return h->norm_owner && zp_group_index(&e->p->mesh, e->rank, same) == 0;
 }
 
 /* A buffer that is full below some level: the owned shard starts inside it. */
-static char *shard_at(const ZxEngine *e, const ZpHeld *h, uint64_t at, int cut_from, size_t elem) {
+static char *shard_at(const ZxEngine *e, const ZpStageBucket *h, uint64_t at, int cut_from, size_t elem) {
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
   return e->arena + at + (bucket_of(e, h)->level >= cut_from ? 0 : from * elem);
 }
 
-float *zx_master(const ZxEngine *e, const ZpHeld *h) {
+float *zx_master(const ZxEngine *e, const ZpStageBucket *h) {
   if (h->master_at != UINT64_MAX) return (float *)(void *)shard_at(e, h, h->master_at, 1, 4);
   return (float *)(void *)shard_at(e, h, h->param_at, 3, 4);
 }
 
-float *zx_grads(const ZxEngine *e, const ZpHeld *h) {
+float *zx_grads(const ZxEngine *e, const ZpStageBucket *h) {
   return (float *)(void *)shard_at(e, h, h->grad_at, 2, 4);
 }
 
-uint16_t *zx_rounded(const ZxEngine *e, const ZpHeld *h) {
+uint16_t *zx_rounded(const ZxEngine *e, const ZpStageBucket *h) {
   return h->master_at == UINT64_MAX ? NULL : (uint16_t *)(void *)shard_at(e, h, h->param_at, 3, 2);
 }

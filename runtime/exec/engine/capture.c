@@ -5,7 +5,7 @@
  * graph): launching thousands of kernels costs the host nothing any more, and leaves no gaps between them.
  * The first is done as it is queued, and libraries set up then what they set up at first use.
  *
- * What does differ from step to step is read from memory: the inputs of all micro-batches and ZkNow, which
+ * What does differ from step to step is read from memory: the inputs of all micro-batches and ZkStepState, which
  * copies from pinned memory bring. The copies are captured; the host fills the memory before. Where the host
  * takes part in a step itself (ranks that exchange through it, calls that are timed one by one) there is
  * nothing to capture. */
@@ -17,8 +17,8 @@
 /* ---- what differs from step to step ---- */
 static void put_now(ZxEngine *e) {
   const ZpOptimizer *o = &e->p->optimizer;
-  ZkNow *now = (ZkNow *)(void *)(e->pinned + e->pinned_now);
-  *now = (ZkNow){.step = (uint64_t)e->step, .lr = (float)e->lr};
+  ZkStepState *now = (ZkStepState *)(void *)(e->pinned + e->pinned_step_state);
+  *now = (ZkStepState){.step = (uint64_t)e->step, .lr = (float)e->lr};
   if (o->kind != ZP_ADAMW) return;
   double b1 = (float)o->b1, b2 = (float)o->b2; /* as ZkAdamW has them */
   now->rate = (float)(now->lr / (1 - pow(b1, (double)e->step)));
@@ -27,7 +27,8 @@ static void put_now(ZxEngine *e) {
 
 /* ---- playing ---- */
 static void queue(ZxEngine *e) {
-  e->dev->upload(e->env, &e->count->now, e->pinned + e->pinned_now, sizeof e->count->now);
+  e->dev->upload(e->env, &e->count->step_state, e->pinned + e->pinned_step_state,
+                 sizeof e->count->step_state);
   zx_play(e);
 }
 

@@ -34,7 +34,7 @@ static ZxFrame frame(ZxEngine *e, const ZpInstr *in) {
   }
   f.held = e->held_at;
   for (uint32_t i = 0; i < x->nheld; i++) {
-    const ZpHeld *h = &e->st->held[x->held[i]];
+    const ZpStageBucket *h = &e->st->held[x->held[i]];
     const ZpBucket *k = &e->p->buckets[h->bucket];
     ZxHeldAt *at = &e->held_at[i];
     *at = (ZxHeldAt){.param =

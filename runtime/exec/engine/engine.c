@@ -65,7 +65,7 @@ static void *scalars(ZxEngine *e, uint32_t index, size_t bytes) {
 /* The one seed that does not change from step to step; and where what does will be. */
 static bool put_seed(ZxEngine *e, ZbErr *err) {
   float seed = (float)(1.0 / (double)e->p->nmicro);
-  e->env->now = &e->count->now;
+  e->env->step_state = &e->count->step_state;
   memcpy(e->pinned, &seed, sizeof seed);
   e->dev->upload(e->env, &e->count->seed[1], e->pinned, sizeof seed);
   return e->dev->finish(e->env, err);
@@ -73,7 +73,7 @@ static bool put_seed(ZxEngine *e, ZbErr *err) {
 
 static void close_engine(ZxEngine *e) {
   zb_out_discard(e->save);
-  e->env->now = NULL;
+  e->env->step_state = NULL;
   if (e->capture == ZX_CAPTURED) e->dev->drop_graph(e->env);
   if (e->c && e->c != e->world) e->c->t->free(e->c);
   if (e->pinned) e->dev->unpin(e->env, e->pinned);

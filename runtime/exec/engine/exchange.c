@@ -31,7 +31,7 @@ static ZxRequest scatter(ZxEngine *e, const ZpInstr *in, const ZpBucket *k, floa
 }
 
 static ZxRequest start_bucket_collective(ZxEngine *e, const ZpInstr *in) {
-  const ZpHeld *h = &e->st->held[in->held];
+  const ZpStageBucket *h = &e->st->held[in->held];
   const ZpBucket *k = &e->p->buckets[h->bucket];
   char *params = e->arena + h->param_at, *grads = e->arena + h->grad_at;
   uint64_t from, to;
@@ -89,7 +89,7 @@ void zx_finish_exchange(ZxEngine *e, const ZpInstr *in) {
   case ZP_I_REDUCE_COUNT: e->dev->reciprocal(e->env, &e->count->denominator, &e->count->seed[0]); break;
   case ZP_I_SCATTER_GRADS: {
     if (in->in_place) break;
-    const ZpHeld *h = &e->st->held[in->held];
+    const ZpStageBucket *h = &e->st->held[in->held];
     const ZpBucket *k = &e->p->buckets[h->bucket];
     uint64_t n = shard_elems(e, k);
     const float *all = (const float *)(const void *)zx_need_buf(e, in, ZP_B_STAGING, h->bucket);

@@ -60,7 +60,7 @@ static void clear(ZxEngine *e, char *grads, const ZxClear *c) {
 
 void zx_begin_grads(ZxEngine *e) {
   for (uint32_t i = 0; i < e->st->nheld; i++) {
-    const ZpHeld *h = &e->st->held[i];
+    const ZpStageBucket *h = &e->st->held[i];
     const ZpBucket *k = &e->p->buckets[h->bucket];
     char *grads = e->arena + h->grad_at;
     e->first_write[i] = k->level < 2 && e->first_user[i] != NULL;

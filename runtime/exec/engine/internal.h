@@ -57,7 +57,7 @@ typedef struct {
 typedef struct {
   double denominator;
   float seed[2]; /* 1/denominator, 1/micro-batches */
-  ZkNow now;
+  ZkStepState step_state;
 } ZxCount;
 
 /* Whether steps are captured: no; once one was played; in this step; they are. */
@@ -81,7 +81,7 @@ struct ZxEngine {
   ZxSums *sums;   /* in the arena */
   ZxCount *count; /* in the arena */
   char *pinned;   /* `nblocks` micro-batches' inputs; what comes with a step; its sums */
-  uint64_t pinned_now, pinned_sums;
+  uint64_t pinned_step_state, pinned_sums;
   uint32_t nblocks;      /* used in turn; 0: inputs are read into the arena */
   uint32_t pinned_event; /* the latest inputs' upload */
   uint32_t call_event;   /* the call just made, where the host waits for each */
@@ -186,14 +186,14 @@ bool zx_begin_backward(ZxEngine *e, uint32_t inst, uint32_t i, const ZpAccess *s
 /* ---- optimizer.c ---- */
 void zx_make_ranges(ZxEngine *e);
 void zx_norm_local(ZxEngine *e); /* adds to the squared norm */
-void zx_optimize(ZxEngine *e, const ZpHeld *h);
+void zx_optimize(ZxEngine *e, const ZpStageBucket *h);
 
 /* ---- profile.c: where calls are timed, adds what one had to do ---- */
 void zx_profile_open(ZxEngine *e);
 /* Node i of a segment's list; adds: its call accumulates. */
 void zx_profile_node(ZxEngine *e, uint32_t segment, ZpPhase phase, uint32_t i, bool adds, double seconds);
 void zx_profile_norm(ZxEngine *e);
-void zx_profile_update(ZxEngine *e, const ZpHeld *h);
+void zx_profile_update(ZxEngine *e, const ZpStageBucket *h);
 
 /* ---- queues.c ---- */
 /* Whether all that the instruction waits for is done. */
@@ -230,12 +230,12 @@ const ZpAccess *zx_find_access(const ZxEngine *e, const ZpInstr *in, ZpBufKind k
 char *zx_find_buf(ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool);
 char *zx_need_buf(ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool);
 /* The owned shard of a held bucket, what this rank updates and saves: elements from..to of the bucket, */
-void zx_owned_shard(const ZxEngine *e, const ZpHeld *h, uint64_t *from, uint64_t *to);
+void zx_owned_shard(const ZxEngine *e, const ZpStageBucket *h, uint64_t *from, uint64_t *to);
 /* its f32 values, its gradients, and whether this rank speaks for it. */
-float *zx_master(const ZxEngine *e, const ZpHeld *h);
-float *zx_grads(const ZxEngine *e, const ZpHeld *h);
+float *zx_master(const ZxEngine *e, const ZpStageBucket *h);
+float *zx_grads(const ZxEngine *e, const ZpStageBucket *h);
 uint16_t *zx_rounded(const ZxEngine *e,
-                     const ZpHeld *h); /* its bf16 values, beside the f32 ones; NULL: there are none */
-bool zx_is_norm_owner(const ZxEngine *e, const ZpHeld *h);
+                     const ZpStageBucket *h); /* its bf16 values, beside the f32 ones; NULL: there are none */
+bool zx_is_norm_owner(const ZxEngine *e, const ZpStageBucket *h);
 
 #endif

@@ -7,7 +7,7 @@
 /* ---- pointers ---- */
 static char *place(ZxEngine *e, const ZxFrame *f, const ZpValue *v) {
   char *p = NULL;
-  switch (v->at.place) {
+  switch (v->at.space) {
   case ZP_AT_TEMP: p = f->scratch; break;
   case ZP_AT_SAVED: p = f->saved; break;
   case ZP_AT_INPUT: p = f->inputs; break;
@@ -20,7 +20,7 @@ static char *place(ZxEngine *e, const ZxFrame *f, const ZpValue *v) {
   case ZP_AT_SEED: return (char *)&e->count->seed[v->at.index];
   default: break;
   }
-  if (!p) ZB_BUG("a value at place %d has no memory", v->at.place);
+  if (!p) ZB_BUG("a value at place %d has no memory", v->at.space);
   p += v->at.offset;
   uint64_t end = (uint64_t)(p - e->arena) + v->bytes;
   if (end > e->high) e->high = end;

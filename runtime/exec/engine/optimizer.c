@@ -26,7 +26,7 @@ void zx_make_ranges(ZxEngine *e) {
 
 void zx_norm_local(ZxEngine *e) {
   for (uint32_t i = 0; i < e->st->nheld; i++) {
-    const ZpHeld *h = &e->st->held[i];
+    const ZpStageBucket *h = &e->st->held[i];
     uint64_t from, to;
     if (!zx_is_norm_owner(e, h)) continue;
     zx_owned_shard(e, h, &from, &to);
@@ -34,7 +34,7 @@ void zx_norm_local(ZxEngine *e) {
   }
 }
 
-void zx_optimize(ZxEngine *e, const ZpHeld *h) {
+void zx_optimize(ZxEngine *e, const ZpStageBucket *h) {
   const ZpOptimizer *o = &e->p->optimizer;
   uint64_t own, end;
   zx_owned_shard(e, h, &own, &end);

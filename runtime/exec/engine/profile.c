@@ -118,7 +118,7 @@ uint32_t zx_engine_calls(const ZxEngine *e, ZxCallTime *out, uint32_t most) {
 }
 
 /* ---- the optimizer ---- */
-static double own_elems(const ZxEngine *e, const ZpHeld *h) {
+static double own_elems(const ZxEngine *e, const ZpStageBucket *h) {
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
   return (double)(to - from);
@@ -131,7 +131,7 @@ void zx_profile_norm(ZxEngine *e) {
 }
 
 /* Gradients are read, parameters and states read and written, the rounded copy written. */
-void zx_profile_update(ZxEngine *e, const ZpHeld *h) {
+void zx_profile_update(ZxEngine *e, const ZpStageBucket *h) {
   double each = 4 + 8 + 8 * e->p->states + (h->master_at != UINT64_MAX ? 2 : 0);
   if (e->o.times) add(e, &e->work[ZG_OP_COUNT], 0, each * own_elems(e, h), true);
 }

@@ -26,7 +26,7 @@ static void explain_size(const ZxEngine *e, ZbErr *err) {
   const uint64_t *b = e->st->ledger.bytes;
   ZbText t = {0};
   char x[24];
-  for (int i = 0; i < ZP_L_COUNT_; i++)
+  for (int i = 0; i < ZP_LEDGER_LINES; i++)
     if (b[i]) zb_text_add(&t, "%s%s %s", t.len ? ", " : "", zp_ledger_text[i], zb_bytes(x, b[i]));
   zb_fail_more(err, "; stage %u needs %s", e->stage, t.s ? t.s : "nothing");
   t.len = 0;
@@ -60,8 +60,8 @@ bool zx_open_memory(ZxEngine *e, ZbErr *err) {
   uint64_t bytes = zx_input_bytes(e), most = bytes ? MOST_PINNED / bytes : (uint64_t)e->p->nmicro;
   e->nblocks = (uint32_t)(most < 1 ? 1 : most < (uint64_t)e->p->nmicro ? most : (uint64_t)e->p->nmicro);
   if (e->dev->host) e->nblocks = 0;
-  e->pinned_now = zb_round_up(e->nblocks * bytes, 64);
-  e->pinned_sums = zb_round_up(e->pinned_now + sizeof(ZkNow), 64);
+  e->pinned_step_state = zb_round_up(e->nblocks * bytes, 64);
+  e->pinned_sums = zb_round_up(e->pinned_step_state + sizeof(ZkStepState), 64);
   e->pinned = e->dev->pinned(e->env, e->pinned_sums + sizeof(ZxSums), err);
   return e->pinned != NULL;
 }

@@ -50,7 +50,7 @@ static bool check_run(void *ctx, uint64_t global, uint64_t n, float *at) {
 /* ---- publishing ---- */
 /* Compute-precision parameters from the f32 values of the owned shard, and to the other owners of a full
  * copy. */
-static void publish(ZxEngine *e, const ZpHeld *h) {
+static void publish(ZxEngine *e, const ZpStageBucket *h) {
   const ZpBucket *k = &e->p->buckets[h->bucket];
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);

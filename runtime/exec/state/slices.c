@@ -62,7 +62,8 @@ static void walk_part(void *arg, int part, int parts) {
 }
 
 /* Stretches of the part [from, to) of held bucket h, whose f32 values start at `values`. */
-static bool walk_held(ZxEngine *e, const ZpHeld *h, uint64_t from, uint64_t to, float *values, ZxWalk *w) {
+static bool walk_held(ZxEngine *e, const ZpStageBucket *h, uint64_t from, uint64_t to, float *values,
+                      ZxWalk *w) {
   const ZpBucket *k = &e->p->buckets[h->bucket];
   for (uint32_t i = 0; i < k->nslices; i++) {
     const ZpSlice *s = &k->slices[i];
@@ -84,7 +85,7 @@ static bool walk_held(ZxEngine *e, const ZpHeld *h, uint64_t from, uint64_t to, 
 
 /* Walks the f32 values of the owned shard, on the host; those of another device are fetched before, or
  * brought there after. */
-static bool walk_own(ZxEngine *e, const ZpHeld *h, ZxWalk *w) {
+static bool walk_own(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w) {
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
   float *own = w->grads ? zx_grads(e, h) : zx_master(e, h), *values = w->values ? w->values : own;

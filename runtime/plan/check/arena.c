@@ -155,7 +155,7 @@ static bool blocks_fit(const Check *c, uint32_t s) {
 
 /* ---- the arena ----------------------------------------------------------------------------------------- */
 /* A held bucket's offsets, by which the engine finds what is stored. */
-static bool held_at(const ZpPlan *p, const ZpHeld *h, const ZpBuf *b) {
+static bool held_at(const ZpPlan *p, const ZpStageBucket *h, const ZpBuf *b) {
   if (b->kind == ZP_B_GRAD) return h->grad_at == b->offset;
   if (b->kind == ZP_B_STATE) return h->state_at == b->offset;
   uint64_t master = is_half(p) ? b->offset + param_bytes(p, &p->buckets[h->bucket]) : UINT64_MAX;
@@ -183,7 +183,7 @@ bool zp_check_arena(const Check *c, uint32_t s) {
   const ZpStage *st = &c->p->stages[s];
   uint64_t sum = 0;
   if (!blocks_fit(c, s)) return false;
-  for (int l = 0; l < ZP_L_COUNT_; l++)
+  for (int l = 0; l < ZP_LEDGER_LINES; l++)
     if (!zb_add_u64(sum, st->ledger.bytes[l], &sum))
       return zb_fail(c->err, NULL, "stage %u: the ledger overflows", s);
   if (sum != st->ledger.total)

@@ -28,7 +28,7 @@ static bool of_bucket(int op) {
 static bool instr_form(const Check *c, uint32_t s, uint32_t i) {
   const ZpStage *st = &c->p->stages[s];
   const ZpInstr *in = &st->prog.instrs[i];
-  if (in->op >= ZP_I_COUNT_ || in->queue != zp_instr_info[in->op].queue)
+  if (in->op >= ZP_INSTRS || in->queue != zp_instr_info[in->op].queue)
     return zb_fail(c->err, NULL, "stage %u: instruction %u is of no known kind or in another's queue", s, i);
   bool inst = in->op == ZP_I_FWD || in->op == ZP_I_BWD || in->op == ZP_I_COUNT, p2p = in->queue == ZP_Q_P2P;
   if (in->mb >= c->p->nmicro || (inst && in->inst >= st->ninsts) ||
@@ -144,7 +144,7 @@ static bool inst_buckets(const Check *c, uint32_t s, uint32_t inst) {
   const ZpSegment *g = &p->segments[x->segment];
   bool fit = x->nheld == g->nbuckets;
   for (uint32_t k = 0; fit && k < x->nheld; k++) {
-    const ZpHeld *h = x->held[k] < st->nheld ? &st->held[x->held[k]] : NULL;
+    const ZpStageBucket *h = x->held[k] < st->nheld ? &st->held[x->held[k]] : NULL;
     fit = h && h->bucket == g->buckets[k] &&
           h->iter == (p->buckets[h->bucket].segment == ZP_NONE ? 0 : x->iter);
     if (fit) c->last_user[s][x->held[k]] = inst;
@@ -166,7 +166,7 @@ static bool buckets_owned(const Check *c) {
     const ZpStage *st = &p->stages[s];
     c->last_user[s] = ZB_NEWN(c->a, uint32_t, st->nheld);
     for (uint32_t h = 0; h < st->nheld; h++) {
-      const ZpHeld *x = &st->held[h];
+      const ZpStageBucket *x = &st->held[h];
       c->last_user[s][h] = ZP_NONE;
       if (x->bucket >= p->nbuckets || x->iter >= at[x->bucket + 1] - at[x->bucket] ||
           (x->tied != ZP_NONE && x->tied >= p->ntied))
@@ -189,18 +189,18 @@ static bool bucket_copies(const Check *c, uint32_t *at) {
   uint32_t *last = ZB_NEWN(c->a, uint32_t, n); /* stage + 1 */
   for (uint32_t s = 0; s < p->nstages; s++) {
     for (uint32_t h = 0; h < p->stages[s].nheld; h++) {
-      const ZpHeld *x = &p->stages[s].held[h];
+      const ZpStageBucket *x = &p->stages[s].held[h];
       uint32_t k = at[x->bucket] + x->iter;
       if (last[k] == s + 1)
         return zb_fail(c->err, NULL, "stage %u holds %s twice", s, zp_say_held(c, x->bucket, x->iter));
       last[k] = s + 1;
       holders[k]++;
-      counted[k] += x->counted;
+      counted[k] += x->norm_owner;
     }
   }
   for (uint32_t s = 0; s < p->nstages; s++) {
     for (uint32_t h = 0; h < p->stages[s].nheld; h++) {
-      const ZpHeld *x = &p->stages[s].held[h];
+      const ZpStageBucket *x = &p->stages[s].held[h];
       uint32_t k = at[x->bucket] + x->iter;
       const ZpTied *t = x->tied == ZP_NONE ? NULL : &p->tied[x->tied];
       bool listed = false;
@@ -264,14 +264,14 @@ static bool completeness(const Check *c, uint32_t s) {
   uint32_t M = (uint32_t)c->p->nmicro, live = 0, most = 0, zeros = 0, norms = 0;
   Progress *m = ZB_NEWN(c->a, Progress, M);
   bool counts = false;
-  for (uint32_t i = 0; i < st->ninsts; i++) counts |= zp_counts(c->p, &st->insts[i]);
+  for (uint32_t i = 0; i < st->ninsts; i++) counts |= zp_needs_denominator(c->p, &st->insts[i]);
   for (uint32_t k = 0; k < g->nqueue[ZP_Q_COMPUTE]; k++) {
     uint32_t i = g->queue[ZP_Q_COMPUTE][k];
     const ZpInstr *in = &g->instrs[i];
     Progress *x = &m[in->mb];
     if (in->op == ZP_I_LOAD) x->loads++;
     if (in->op == ZP_I_COUNT) {
-      if (!zp_counts(c->p, &st->insts[in->inst]))
+      if (!zp_needs_denominator(c->p, &st->insts[in->inst]))
         return zp_fail_at(c, s, i, "counts a part of the model that has no loss");
       x->counts++;
     }
@@ -344,7 +344,7 @@ static bool tally_instr(const Check *c, uint32_t s, uint32_t i, Tally *all) {
 static bool times(const Check *c, uint32_t s, uint32_t held, const char *what, uint32_t found,
                   uint64_t want) {
   if (found == want) return true;
-  const ZpHeld *h = &c->p->stages[s].held[held];
+  const ZpStageBucket *h = &c->p->stages[s].held[held];
   return zb_fail(c->err, NULL, "stage %u: %s of %s happens %u times in a step instead of %llu", s, what,
                  zp_say_held(c, h->bucket, h->iter), found, (unsigned long long)want);
 }
@@ -353,7 +353,7 @@ static bool reductions(const Check *c, uint32_t s) {
   const ZpStage *st = &c->p->stages[s];
   Tally *all = ZB_NEWN(c->a, Tally, st->nheld);
   uint32_t steps = 0, counts = 0, counted = 0;
-  for (uint32_t i = 0; i < st->ninsts; i++) counted |= zp_counts(c->p, &st->insts[i]);
+  for (uint32_t i = 0; i < st->ninsts; i++) counted |= zp_needs_denominator(c->p, &st->insts[i]);
   for (uint32_t i = 0; i < st->prog.ninstrs; i++) {
     if (!tally_instr(c, s, i, all)) return false;
     steps += st->prog.instrs[i].op == ZP_I_REDUCE_STEP;

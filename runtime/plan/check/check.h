@@ -49,7 +49,7 @@ bool zp_check_memory(const Check *c, uint32_t stage);
 bool zp_check_buckets(const Check *c);
 bool zp_check_arena(const Check *c, uint32_t stage);
 /* Whether BWD of this instance needs the loss denominator. */
-static inline bool zp_counts(const ZpPlan *p, const ZpInst *i) {
+static inline bool zp_needs_denominator(const ZpPlan *p, const ZpInst *i) {
   return p->segments[i->segment].has_loss && p->segments[i->segment].list[ZP_COUNT].n;
 }
 

@@ -59,8 +59,8 @@ bool zp_tuples_fit(const Local *l) {
 
 /* ---- blocks -------------------------------------------------------------------------------------------- */
 static bool carried_fits(const Local *l, const ZpValue *v) {
-  bool in = v->at.place == ZP_AT_CARRY_IN || v->at.place == ZP_AT_DCARRY_IN;
-  bool back = v->at.place == ZP_AT_DCARRY_IN || v->at.place == ZP_AT_DCARRY_OUT;
+  bool in = v->at.space == ZP_AT_CARRY_IN || v->at.space == ZP_AT_DCARRY_IN;
+  bool back = v->at.space == ZP_AT_DCARRY_IN || v->at.space == ZP_AT_DCARRY_OUT;
   const ZgType *types = in ? l->gs->carry_in : l->gs->carry_out, *t = &types[v->at.index];
   if (v->at.index >= (in ? l->gs->ncarry_in : l->gs->ncarry_out)) return false;
   bool same = v->elem == elem_of(l->c->p, t) && v->type.naxes == t->naxes && (!back || zp_differentiable(t));
@@ -92,7 +92,7 @@ static bool input_fits(const Local *l, const ZpValue *v) {
 const ZpSlice *zp_slice_at(const Local *l, const ZpValue *v) {
   if (v->at.index >= l->s->nbuckets) return NULL;
   const ZpBucket *k = &l->c->p->buckets[l->s->buckets[v->at.index]];
-  uint64_t each = v->at.place == ZP_AT_GRAD ? 4 : width(l->c->p->compute);
+  uint64_t each = v->at.space == ZP_AT_GRAD ? 4 : width(l->c->p->compute);
   for (uint32_t i = 0; i < k->nslices; i++)
     if (k->slices[i].at * each == v->at.offset) return &k->slices[i];
   return NULL;
@@ -100,7 +100,7 @@ const ZpSlice *zp_slice_at(const Local *l, const ZpValue *v) {
 
 static bool slice_fits(const Local *l, const ZpValue *v) {
   const ZpSlice *q = zp_slice_at(l, v);
-  bool grad = v->at.place == ZP_AT_GRAD;
+  bool grad = v->at.space == ZP_AT_GRAD;
   if (!q || q->naxes != v->type.naxes || q->n * width(v->elem) != v->bytes || (!grad && q->param != v->param))
     return false;
   const ZpBucket *k = &l->c->p->buckets[l->s->buckets[v->at.index]];
@@ -115,7 +115,7 @@ static bool block_fits(const Local *l, const ZpValue *v) {
   const ZpSegment *s = l->s;
   uint64_t end;
   if (!zb_add_u64(v->at.offset, v->bytes, &end)) return false;
-  switch ((ZpPlace)v->at.place) {
+  switch ((ZpSpace)v->at.space) {
   case ZP_AT_TEMP: return end <= l->temp && v->at.offset % 64 == 0;
   case ZP_AT_SAVED: return end <= s->saved_bytes && v->at.offset % 64 == 0;
   case ZP_AT_INPUT: return input_fits(l, v);
@@ -137,7 +137,7 @@ bool zp_value_fits(const Local *l, uint32_t index) {
   if (index >= l->s->nvalues) return fail(l, index, "does not exist");
   const ZpValue *v = &l->s->values[index];
   uint64_t bytes = width(v->elem), cut = 0;
-  if (v->elem != (v->at.place == ZP_AT_GRAD ? ZK_F32 : elem_of(p, &v->type)))
+  if (v->elem != (v->at.space == ZP_AT_GRAD ? ZK_F32 : elem_of(p, &v->type)))
     return fail(l, index, "is not of its type's elements");
   for (int a = 0; a < v->type.naxes; a++) {
     int64_t parts = 1, found = 0;
@@ -170,7 +170,7 @@ bool zp_group_fits(const Local *l, uint32_t index) {
   const ZpValue *v = &l->s->values[index], *first = &l->s->values[v->member[0]];
   for (int i = 0; i < v->nmembers; i++) {
     const ZpValue *x = &l->s->values[v->member[i]];
-    bool behind = x->at.place == v->at.place && x->at.index == v->at.index &&
+    bool behind = x->at.space == v->at.space && x->at.index == v->at.index &&
                   x->at.offset == v->at.offset + (uint64_t)i * first->bytes;
     if (!behind || !lie_alike(first, x)) return fail(l, index, "is not contiguous in its members");
   }
@@ -362,7 +362,7 @@ static bool inputs_fit(const Check *c) {
       return zb_fail(c->err, NULL, "input %u does not exist", i);
     const ZpValue *v = &p->segments[u->value_segment].values[u->value];
     if (u->at < end || u->at % 64) return zb_fail(c->err, NULL, "input %u lies over the one before", i);
-    if (v->at.place != ZP_AT_INPUT || v->at.offset != u->at)
+    if (v->at.space != ZP_AT_INPUT || v->at.offset != u->at)
       return zb_fail(c->err, NULL, "input %u is not where its value is said to lie", i);
     const ZgType *t = &p->graph->inputs[u->input].type;
     bool same = t->elem == v->type.elem && t->naxes == v->type.naxes;
@@ -374,7 +374,7 @@ static bool inputs_fit(const Check *c) {
     for (uint32_t i = 0; i < p->stages[s].ninsts; i++) {
       const ZpSegment *g = &p->segments[p->stages[s].insts[i].segment];
       for (uint32_t v = 0; v < g->nvalues; v++)
-        if (g->values[v].at.place == ZP_AT_INPUT && p->stages[s].input_bytes < end)
+        if (g->values[v].at.space == ZP_AT_INPUT && p->stages[s].input_bytes < end)
           return zb_fail(c->err, NULL, "stage %u has %llu bytes for inputs of %llu", s,
                          (unsigned long long)p->stages[s].input_bytes, (unsigned long long)end);
     }

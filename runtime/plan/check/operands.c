@@ -38,7 +38,7 @@ static const ZpBucket *bucket_of(const Wants *w, uint32_t held) {
   return &w->p->buckets[w->st->held[held].bucket];
 }
 
-/* Reductions of a held bucket's accumulator up to and including that of kind `op`; all for ZP_I_COUNT_. */
+/* Reductions of a held bucket's accumulator up to and including that of kind `op`; all for ZP_INSTRS. */
 static uint32_t phase_after(const Wants *w, uint32_t held, ZpInstrOp op) {
   const ZpBucket *b = bucket_of(w, held);
   uint32_t n = b->level == 1;
@@ -86,7 +86,7 @@ static void want_work(Wants *w, const ZpInstr *in) {
     if (back && level < 2) want(w, ZP_B_GRAD, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_GRAD, h, 0));
   }
   if (!back) want(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, ZP_READ | ZP_WRITE, zp_tag(ZP_TAG_SUMS, 0, 0, 0));
-  if (back && zp_counts(w->p, x))
+  if (back && zp_needs_denominator(w->p, x))
     want(w, ZP_B_SCALARS, ZP_SCALARS_COUNT, ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, 1));
 }
 
@@ -113,7 +113,7 @@ static void want_of_bucket(Wants *w, const ZpInstr *in) {
     return;
   case ZP_I_PUBLISH_PARAMS: want_change(w, ZP_B_PARAM, h, stepped, held_tag(w, ZP_TAG_PARAM, h, 2)); return;
   case ZP_I_OPT_STEP:
-    want(w, ZP_B_GRAD, h, ZP_READ, held_tag(w, ZP_TAG_GRAD, h, phase_after(w, h, ZP_I_COUNT_)));
+    want(w, ZP_B_GRAD, h, ZP_READ, held_tag(w, ZP_TAG_GRAD, h, phase_after(w, h, ZP_INSTRS)));
     want_change(w, ZP_B_PARAM, h, param, stepped);
     if (w->p->states) want(w, ZP_B_STATE, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_STATE, h, 0));
     want(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, ZP_READ, zp_tag(ZP_TAG_SUMS, 0, 0, 2));
@@ -135,7 +135,7 @@ static void want_of_step(Wants *w, const ZpInstr *in) {
     return;
   case ZP_I_NORM_LOCAL:
     for (uint32_t h = 0; h < w->st->nheld; h++)
-      want(w, ZP_B_GRAD, h, ZP_READ, held_tag(w, ZP_TAG_GRAD, h, phase_after(w, h, ZP_I_COUNT_)));
+      want(w, ZP_B_GRAD, h, ZP_READ, held_tag(w, ZP_TAG_GRAD, h, phase_after(w, h, ZP_INSTRS)));
     want_change(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, sums0, zp_tag(ZP_TAG_SUMS, 0, 0, 1));
     return;
   case ZP_I_REDUCE_COUNT:
@@ -143,7 +143,7 @@ static void want_of_step(Wants *w, const ZpInstr *in) {
     return;
   default: break; /* REDUCE_STEP */
   }
-  for (uint32_t i = 0; i < w->st->ninsts; i++) counted |= zp_counts(w->p, &w->st->insts[i]);
+  for (uint32_t i = 0; i < w->st->ninsts; i++) counted |= zp_needs_denominator(w->p, &w->st->insts[i]);
   want(w, ZP_B_SCALARS, ZP_SCALARS_COUNT, ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, counted));
   want_change(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, zp_tag(ZP_TAG_SUMS, 0, 0, 1), zp_tag(ZP_TAG_SUMS, 0, 0, 2));
 }

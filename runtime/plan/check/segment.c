@@ -46,8 +46,8 @@ static bool fail(const Walk *w, const char *fmt, ...) {
 static const ZpValue *value(const Walk *w, uint32_t v) { return &w->l.s->values[v]; }
 static uint64_t end_of(const ZpValue *v) { return v->at.offset + v->bytes; }
 static bool same_place(const ZpValue *x, const ZpValue *y) {
-  bool bucket = x->at.place == ZP_AT_GRAD || x->at.place == ZP_AT_PARAM;
-  return x->at.place == y->at.place && (!bucket || x->at.index == y->at.index);
+  bool bucket = x->at.space == ZP_AT_GRAD || x->at.space == ZP_AT_PARAM;
+  return x->at.space == y->at.space && (!bucket || x->at.index == y->at.index);
 }
 static bool overlap(const ZpValue *x, const ZpValue *y) {
   return same_place(x, y) && x->at.offset < end_of(y) && y->at.offset < end_of(x);
@@ -93,14 +93,14 @@ static void put(Walk *w, uint8_t place, uint64_t from, uint64_t to, uint32_t val
 
 static bool holds(const Walk *w, uint32_t v) {
   const ZpValue *x = value(w, v);
-  const Memory *m = &w->memory[x->at.place];
+  const Memory *m = &w->memory[x->at.space];
   uint32_t i = span_at(m, x->at.offset);
   return i < m->n && m->span[i].value == v && m->span[i].from == x->at.offset && m->span[i].to == end_of(x);
 }
 
 /* ---- operands ------------------------------------------------------------------------------------------ */
 static bool may_read(const Walk *w, const ZpValue *v) {
-  switch ((ZpPlace)v->at.place) {
+  switch ((ZpSpace)v->at.space) {
   case ZP_AT_TEMP:
   case ZP_AT_INPUT: return true;
   case ZP_AT_SAVED:
@@ -125,7 +125,7 @@ static bool reads_one(const Walk *w, int i, uint32_t v) {
   const ZpValue *x = value(w, v);
   if (!zp_value_fits(&w->l, v)) return false;
   if (!may_read(w, x)) return fail(w, "reads operand %d where this list has nothing to read", i);
-  if (is_made(x->at.place) && !holds(w, v))
+  if (is_made(x->at.space) && !holds(w, v))
     return fail(w, "reads operand %d (value %u), which is not there, or not any more", i, v);
   return true;
 }
@@ -146,7 +146,7 @@ static bool in_place(const ZpNode *n, int operand) {
 
 static bool may_write(const Walk *w, const ZpValue *x) {
   bool there = false;
-  switch ((ZpPlace)x->at.place) {
+  switch ((ZpSpace)x->at.space) {
   case ZP_AT_TEMP: return true;
   case ZP_AT_CARRY_OUT: return w->phase == ZP_FWD;
   case ZP_AT_DCARRY_IN:
@@ -177,7 +177,7 @@ static bool writes_one(const Walk *w, int j, uint32_t v) {
   const ZpValue *x = value(w, v);
   if (!zp_value_fits(&w->l, v)) return false;
   if (!may_write(w, x)) return fail(w, "writes result %d where this list has nothing to write", j);
-  if (x->at.place == ZP_AT_GRAD ? !adds(w, x) : n->call.accumulate)
+  if (x->at.space == ZP_AT_GRAD ? !adds(w, x) : n->call.accumulate)
     return fail(w, "%s", n->call.accumulate ? "adds to what is no gradient" : "overwrites a gradient");
   for (int i = 0; i < n->call.nin; i++) {
     const ZpValue *y = value(w, n->in[i]);
@@ -194,14 +194,14 @@ static bool writes(Walk *w, int j) {
   const ZpValue *x = value(w, v);
   if (!x->nmembers) {
     if (!writes_one(w, j, v)) return false;
-    put(w, x->at.place, x->at.offset, end_of(x), v);
+    put(w, x->at.space, x->at.offset, end_of(x), v);
     return true;
   }
   for (int k = 0; k < x->nmembers; k++)
     if (!writes_one(w, j, x->member[k])) return false;
   if (!zp_group_fits(&w->l, v)) return false;
   for (int k = 0; k < x->nmembers; k++)
-    put(w, x->at.place, value(w, x->member[k])->at.offset, end_of(value(w, x->member[k])), x->member[k]);
+    put(w, x->at.space, value(w, x->member[k])->at.offset, end_of(value(w, x->member[k])), x->member[k]);
   return true;
 }
 
@@ -213,9 +213,9 @@ static bool begins(Walk *w) {
   for (int j = 0; j < n->call.nout; j++) {
     const ZpValue *x = value(w, n->out[j]);
     uint32_t m = x->nmembers ? x->nmembers : 1;
-    if (n->overwrites && (x->at.place != ZP_AT_GRAD || !makes_all(n) || !n->call.accumulate))
+    if (n->overwrites && (x->at.space != ZP_AT_GRAD || !makes_all(n) || !n->call.accumulate))
       return fail(w, "begins what is no gradient, or not all of one");
-    if (x->at.place != ZP_AT_GRAD) continue;
+    if (x->at.space != ZP_AT_GRAD) continue;
     for (uint32_t k = 0; k < m; k++) {
       bool *set = &w->set[zp_slice_at(&w->l, x->nmembers ? value(w, x->member[k]) : x)->param];
       if (n->overwrites && *set) return fail(w, "begins a gradient to which something has been added");
@@ -240,7 +240,7 @@ static bool scratch(Walk *w) {
     return fail(w, "has its scratch outside of the temporaries");
   for (int i = 0; i < n->call.nin + n->call.nout; i++) {
     const ZpValue *x = value(w, i < n->call.nin ? n->in[i] : n->out[i - n->call.nin]);
-    if (x->at.place == ZP_AT_TEMP && x->at.offset < end && n->scratch_at < end_of(x))
+    if (x->at.space == ZP_AT_TEMP && x->at.offset < end && n->scratch_at < end_of(x))
       return fail(w, "has its scratch over an operand or result");
   }
   put(w, ZP_AT_TEMP, n->scratch_at, end, ZP_NONE);

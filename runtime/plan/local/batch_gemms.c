@@ -71,7 +71,7 @@ static bool may_be_contiguous(const ZpRewrite *r, uint32_t x, uint32_t y) {
   const ZpValue *v = zp_value(r, x), *w = zp_value(r, y);
   bool room = v->type.naxes < ZK_MAX_AXES; /* for one axis more */
   bool same =
-      v->at.place == w->at.place && v->at.index == w->at.index && r->needed_later[x] == r->needed_later[y];
+      v->at.space == w->at.space && v->at.index == w->at.index && r->needed_later[x] == r->needed_later[y];
   return x != y && room && same && zp_same_layout(v, w);
 }
 
@@ -109,7 +109,7 @@ static uint32_t value_of(const ZpNode *n, int l) {
 /* The value by whose offset a group is ordered: a parameter or a gradient, else the first result. */
 static int key_of(const ZpRewrite *r, const ZpNode *group) {
   for (int l = 0; l < group->call.nin + group->call.nout; l++) {
-    uint8_t place = zp_value(r, value_of(group, l))->at.place;
+    uint8_t place = zp_value(r, value_of(group, l))->at.space;
     if ((l >= group->call.nin || !shared(group, l)) && (place == ZP_AT_PARAM || place == ZP_AT_GRAD))
       return l;
   }
@@ -185,7 +185,7 @@ static bool contiguous(const ZpRewrite *r, const ZpNode *group, uint32_t n, int 
     part[i] = value_of(&group[i], l);
     const ZpValue *x = zp_value(r, part[i ? i - 1 : 0]), *y = zp_value(r, part[i]);
     bool behind =
-        y->at.place == x->at.place && y->at.index == x->at.index && y->at.offset == x->at.offset + x->bytes;
+        y->at.space == x->at.space && y->at.index == x->at.index && y->at.offset == x->at.offset + x->bytes;
     if (i && !behind) return false;
   }
   return true;

@@ -103,7 +103,7 @@ void zp_buckets(ZpBuild *b) {
   count_params(p);
 }
 
-ZpLoc zp_bucket_loc(const ZpPlan *p, const ZpSegment *s, uint32_t param, ZpPlace place) {
+ZpLoc zp_bucket_loc(const ZpPlan *p, const ZpSegment *s, uint32_t param, ZpSpace place) {
   uint64_t each = place == ZP_AT_GRAD ? 4 : zk_elem_bytes(p->compute);
   for (uint32_t i = 0; i < s->nbuckets; i++) {
     const ZpBucket *k = &p->buckets[s->buckets[i]];

@@ -13,7 +13,7 @@
 /* Whether the node does nothing but add to a gradient. */
 static bool adds_to_gradient(const ZpRewrite *r, const ZpNode *n, ZgOp op) {
   return n->call.op == op && n->call.accumulate && !n->call.pointwise && !n->dims &&
-         zp_value(r, n->out[0])->at.place == ZP_AT_GRAD;
+         zp_value(r, n->out[0])->at.space == ZP_AT_GRAD;
 }
 
 static bool same_axes(const ZkCall *a, const ZkCall *b) {

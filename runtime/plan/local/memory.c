@@ -87,7 +87,7 @@ static void place_carried(ZpLocal *c, ZpPhase phase, const uint32_t *maker) {
     ZpLoc at = {out ? ZP_AT_CARRY_OUT : ZP_AT_DCARRY_IN, k->sink,
                 tuple_at(c->p, out ? c->gs->carry_out : c->gs->carry_in, k->sink, !out)};
     ZpValue *v = &c->s->values[k->in[0]];
-    if (v->at.place == ZP_AT_NOWHERE && !c->later[phase][k->in[0]] && maker[k->in[0]] != ZP_NONE) {
+    if (v->at.space == ZP_AT_NOWHERE && !c->later[phase][k->in[0]] && maker[k->in[0]] != ZP_NONE) {
       v->at = at;
       k->call.nin = 0; /* done by the maker; the node goes below */
       continue;
@@ -125,7 +125,7 @@ void zp_place_saved(ZpLocal *c) {
     s->saves_carry |= n->call.op == ZG_OP_CARRY && saved[n->out[0]];
     for (int k = 0; k < n->call.nout && !zp_is_kind(n, ZG_SOURCE); k++) {
       ZpValue *v = &s->values[n->out[k]];
-      if (!saved[n->out[k]] || v->at.place != ZP_AT_NOWHERE) continue;
+      if (!saved[n->out[k]] || v->at.space != ZP_AT_NOWHERE) continue;
       v->at = (ZpLoc){ZP_AT_SAVED, 0, s->saved_bytes};
       s->saved_bytes += zp_lines(v->bytes);
     }
@@ -187,10 +187,10 @@ static int takes_place_of(const ZpLocal *c, const ZpNode *nodes, uint32_t i, int
   int n = op == ZG_OP_POINTWISE ? k->call.nin : 1;
   for (int a = 0; a < n; a++) {
     const ZpValue *in = &c->s->values[k->in[a]];
-    bool free = in->at.place == ZP_AT_TEMP || (backward && in->at.place == ZP_AT_SAVED), taken = false;
+    bool free = in->at.space == ZP_AT_TEMP || (backward && in->at.space == ZP_AT_SAVED), taken = false;
     for (int b = 0; b < j; b++) {
       const ZpLoc *at = &c->s->values[k->out[b]].at;
-      taken |= at->place == in->at.place && at->offset == in->at.offset;
+      taken |= at->space == in->at.space && at->offset == in->at.offset;
     }
     if (free && !taken && last[k->in[a]] == i && zp_same_layout(in, v)) return a;
   }
@@ -214,7 +214,7 @@ typedef struct {
   uint64_t peak;
 } Pack;
 
-static bool unplaced(const Pack *k, uint32_t v) { return k->c->s->values[v].at.place == ZP_AT_NOWHERE; }
+static bool unplaced(const Pack *k, uint32_t v) { return k->c->s->values[v].at.space == ZP_AT_NOWHERE; }
 
 /* Values that should be contiguous are, if none of them has a place. */
 static void place_contiguous(Pack *k, const uint32_t *v, uint32_t n) {

@@ -75,7 +75,7 @@ static bool adds_before(const ZpSegment *s, uint32_t before, ZpLoc at) {
   for (uint32_t i = 0; i < before; i++)
     for (int k = 0; k < nodes[i].call.nout; k++) {
       ZpLoc l = s->values[nodes[i].out[k]].at;
-      if (l.place == ZP_AT_GRAD && l.index == at.index && l.offset == at.offset) return true;
+      if (l.space == ZP_AT_GRAD && l.index == at.index && l.offset == at.offset) return true;
     }
   return false;
 }

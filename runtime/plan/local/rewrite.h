@@ -47,7 +47,7 @@ void zp_compact(ZpRewrite *r);
 static inline const ZpValue *zp_value(const ZpRewrite *r, uint32_t v) { return &r->s->values[v]; }
 /* Whether no place is prescribed for the value. */
 static inline bool zp_unplaced(const ZpRewrite *r, uint32_t v) {
-  return zp_value(r, v)->at.place == ZP_AT_NOWHERE;
+  return zp_value(r, v)->at.space == ZP_AT_NOWHERE;
 }
 /* Whether every result of the node may come from another kind of call: it is of real numbers and unplaced. */
 bool zp_results_free(const ZpRewrite *r, const ZpNode *n);

@@ -105,7 +105,7 @@ static Hash values(const ZpPlan *p, const ZpSegment *s) {
     add_type(&h, &v->type);
     add_states(&h, v->state, p->mesh.ndims);
     for (int k = 0; k < v->type.naxes; k++) ADD(&h, v->axis[k], U(v->size[k]));
-    ADD(&h, v->elem, v->bytes, v->at.place, v->at.index, v->at.offset, v->param, v->nmembers);
+    ADD(&h, v->elem, v->bytes, v->at.space, v->at.index, v->at.offset, v->param, v->nmembers);
     for (int k = 0; k < v->nmembers; k++) add(&h, v->member[k]);
   }
   for (int k = 0; k < ZP_PHASES; k++) add(&h, s->list[k].temp);
@@ -180,7 +180,7 @@ static Hash memory(const ZpStage *s) {
     const ZpBuf *b = &s->prog.bufs[i];
     ADD(&h, b->kind, b->index, b->pool, b->bytes, b->offset);
   }
-  for (int i = 0; i < ZP_L_COUNT_; i++) add(&h, s->ledger.bytes[i]);
+  for (int i = 0; i < ZP_LEDGER_LINES; i++) add(&h, s->ledger.bytes[i]);
   ADD(&h, s->ledger.total, s->input_bytes, s->slot_bytes, s->scratch_bytes, s->boundary_bytes, s->recv_bytes,
       s->send_bytes, s->recv_grad_bytes, s->send_grad_bytes);
   return h;
@@ -194,8 +194,8 @@ static Hash instances(const ZpStage *s) {
     add_u32s(&h, s->insts[i].held, s->insts[i].nheld);
   }
   for (uint32_t i = 0; i < s->nheld; i++) {
-    const ZpHeld *k = &s->held[i];
-    ADD(&h, k->bucket, k->iter, k->tied, k->counted, k->param_at, k->master_at, k->grad_at, k->state_at);
+    const ZpStageBucket *k = &s->held[i];
+    ADD(&h, k->bucket, k->iter, k->tied, k->norm_owner, k->param_at, k->master_at, k->grad_at, k->state_at);
   }
   add_double(&h, s->cost);
   return h;

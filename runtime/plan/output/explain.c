@@ -100,7 +100,7 @@ static void add_instr(Explain *x, uint32_t s, const ZpInstr *in) {
        scalars = in->op == ZP_I_REDUCE_COUNT || in->op == ZP_I_REDUCE_STEP;
   if (!send && (in->queue != ZP_Q_COLL || members_of(p, in) < 2)) return;
   uint32_t b = send || scalars ? p->nbuckets : p->stages[s].held[in->held].bucket, nth = 0;
-  uint32_t *first = &x->first[b * ZP_I_COUNT_ + in->op];
+  uint32_t *first = &x->first[b * ZP_INSTRS + in->op];
   uint16_t op = send ? SEND : in->coll;
   for (uint32_t r = *first; r != ZP_NONE; r = x->rows[r].next, nth++) {
     Row *q = &x->rows[r];
@@ -158,7 +158,7 @@ static void add_stage(Explain *x, uint32_t s) {
   uint32_t nsegments = p->graph->nsegments;
   typedef uint64_t Runs[ZP_PHASES];
   Runs *runs = ZB_NEWN(x->a, Runs, nsegments);
-  memset(x->first, 0xff, (p->nbuckets + 1) * ZP_I_COUNT_ * sizeof *x->first);
+  memset(x->first, 0xff, (p->nbuckets + 1) * ZP_INSTRS * sizeof *x->first);
   for (uint32_t i = 0; i < st->prog.ninstrs; i++) {
     const ZpInstr *in = &st->prog.instrs[i];
     ZpPhase phase = zp_phase(in->op);
@@ -220,7 +220,7 @@ static void put_sums(const Explain *x, ZbText *out) {
 void zp_explain(const ZpPlan *p, ZbText *out) {
   Explain x = {.p = p, .a = zb_arena_new()};
   char text[24];
-  x.first = ZB_NEWN(x.a, uint32_t, (p->nbuckets + 1) * (size_t)ZP_I_COUNT_);
+  x.first = ZB_NEWN(x.a, uint32_t, (p->nbuckets + 1) * (size_t)ZP_INSTRS);
   for (uint32_t s = 0; s < p->nstages; s++) add_stage(&x, s);
   join_stages(&x);
   zb_text_add(out, "what ranks send each other in one step\n"

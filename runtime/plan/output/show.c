@@ -95,12 +95,12 @@ static void show_stages(const ZpPlan *p, ZbText *out) {
 static void show_ledger(const ZpPlan *p, ZbText *out) {
   char text[24];
   zb_text_add(out, "\nbytes of one rank\nstage");
-  for (int i = 0; i < ZP_L_COUNT_; i++) zb_text_add(out, " %13s", zp_ledger_text[i]);
+  for (int i = 0; i < ZP_LEDGER_LINES; i++) zb_text_add(out, " %13s", zp_ledger_text[i]);
   zb_text_add(out, " %13s\n", "arena");
   for (uint32_t s = 0; s < p->nstages; s++) {
     const ZpLedger *l = &p->stages[s].ledger;
     zb_text_add(out, "%5u", s);
-    for (int i = 0; i < ZP_L_COUNT_; i++) zb_text_add(out, " %13llu", (unsigned long long)l->bytes[i]);
+    for (int i = 0; i < ZP_LEDGER_LINES; i++) zb_text_add(out, " %13llu", (unsigned long long)l->bytes[i]);
     zb_text_add(out, " %13llu  %s\n", (unsigned long long)l->total, zb_bytes(text, l->total));
   }
 }

@@ -16,7 +16,8 @@ static uint64_t take(Arena *a, ZpLedgerLine line, uint64_t bytes) {
   return at;
 }
 
-static void take_held(ZpPlan *p, ZpHeld *h, Arena *a) { /* the master lies right behind the parameters */
+static void take_held(ZpPlan *p, ZpStageBucket *h,
+                      Arena *a) { /* the master lies right behind the parameters */
   uint64_t master = zp_master_bytes(p, h->bucket), state = zp_state_bytes(p, h->bucket);
   h->param_at = take(a, ZP_L_PARAMS, zp_param_bytes(p, h->bucket));
   h->master_at = master ? take(a, ZP_L_MASTER, master) : UINT64_MAX;
@@ -31,7 +32,7 @@ static const ZpLedgerLine line_of[ZP_B_KINDS] = {
     [ZP_B_SCALARS] = ZP_L_OTHER};
 
 static void take_buf(ZpStage *st, ZpBuf *buf, Arena *a) {
-  const ZpHeld *h = buf->pool < st->nheld ? &st->held[buf->pool] : NULL;
+  const ZpStageBucket *h = buf->pool < st->nheld ? &st->held[buf->pool] : NULL;
   switch (buf->kind) {
   case ZP_B_PARAM: buf->offset = h->param_at; break; /* parameters and master: the master follows */
   case ZP_B_GRAD: buf->offset = h->grad_at; break;
@@ -53,7 +54,7 @@ static bool check_limit(ZpBuild *b) {
     ZlDiag *e = zl_report(b->d, ZL_Z0501, at, "rank class pipe=%u needs %s, limit is %s", s,
                           zb_bytes(need, l->total), zb_bytes(have, limit));
     ZbText t = {0};
-    for (int i = 0; i < ZP_L_COUNT_; i++)
+    for (int i = 0; i < ZP_LEDGER_LINES; i++)
       if (l->bytes[i])
         zb_text_add(&t, "%s%s %s", t.len ? ", " : "", zp_ledger_text[i], zb_bytes(x, l->bytes[i]));
     zl_note(e, "%s (%u live micro-batch%s)", t.s ? t.s : "", p->stages[s].prog.live,

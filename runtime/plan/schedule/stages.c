@@ -112,10 +112,10 @@ static void hold_buckets(ZpPlan *p, ZpStage *st) {
     x->held = ZB_NEWN(p->arena, uint32_t, s->nbuckets + 1);
     for (uint32_t k = 0; k < s->nbuckets; k++) {
       const ZpBucket *bk = &p->buckets[s->buckets[k]];
-      ZpHeld h = {.bucket = s->buckets[k],
-                  .iter = bk->segment == ZP_NONE ? 0 : x->iter,
-                  .tied = ZP_NONE,
-                  .counted = true};
+      ZpStageBucket h = {.bucket = s->buckets[k],
+                         .iter = bk->segment == ZP_NONE ? 0 : x->iter,
+                         .tied = ZP_NONE,
+                         .norm_owner = true};
       uint32_t at = st->nheld;
       /* per-iteration buckets are new with every instance; single ones may be held already */
       for (uint32_t q = 0; bk->segment == ZP_NONE && q < st->nheld; q++)
@@ -137,10 +137,10 @@ static void tie(ZpPlan *p) {
     if (t.nstages < 2) continue;
     for (uint32_t i = 0; i < t.nstages; i++)
       for (uint32_t h = 0; h < p->stages[t.stages[i]].nheld; h++) {
-        ZpHeld *held = &p->stages[t.stages[i]].held[h];
+        ZpStageBucket *held = &p->stages[t.stages[i]].held[h];
         if (held->bucket != k) continue;
         held->tied = p->ntied;
-        held->counted = i == 0;
+        held->norm_owner = i == 0;
       }
     ZB_PUSH(p->arena, p->tied, p->ntied, t);
   }
@@ -150,7 +150,7 @@ static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 static bool reads_inputs(const ZpSegment *s) {
   for (uint32_t v = 0; v < s->nvalues; v++)
-    if (s->values[v].at.place == ZP_AT_INPUT) return true;
+    if (s->values[v].at.space == ZP_AT_INPUT) return true;
   return false;
 }
 

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-typedef struct { /* bytes of one place that hold a value */
-  uint8_t place;
+typedef struct { /* bytes of one space that hold a value */
+  uint8_t space;
   uint32_t index;
   uint64_t from, to;
   uint32_t value;
@@ -153,7 +153,7 @@ static void check_rule(Brute *b, const ZpNode *k) {
     for (int i = 0; i < k->call.nin + k->call.nout; i++) {
       ZpState s = value(b, i < k->call.nin ? k->in[i] : k->out[i - k->call.nin])->state[d];
       if (s.kind == 'S') NEED(b, x == ZG_NONE || x == s.axis, "two axes split over dim %d", d), x = s.axis;
-      partial |= i < k->call.nin && s.kind == 'P' && value(b, k->in[i])->at.place != ZP_AT_GRAD;
+      partial |= i < k->call.nin && s.kind == 'P' && value(b, k->in[i])->at.space != ZP_AT_GRAD;
     }
     if (k->call.pointwise) continue; /* what lies inside is gone */
     bool linear = k->call.op == ZG_OP_SUM || k->call.op == ZG_OP_LOOKUP_GRAD || k->call.op == ZG_OP_COPY;
@@ -192,8 +192,8 @@ static void check_rules(Brute *b, const ZpNode *k) {
 }
 
 /* ---- places ---- */
-static uint64_t room(const Brute *b, uint8_t place) {
-  switch (place) {
+static uint64_t room(const Brute *b, uint8_t space) {
+  switch (space) {
   case ZP_AT_TEMP: return b->s->list[b->phase].temp;
   case ZP_AT_SAVED: return b->s->saved_bytes;
   case ZP_AT_CARRY_IN: return b->s->carry_bytes;
@@ -206,17 +206,17 @@ static uint64_t room(const Brute *b, uint8_t place) {
 
 static void check_place(Brute *b, uint32_t v) {
   const ZpValue *x = value(b, v);
-  NEED(b, x->at.place != ZP_AT_NOWHERE, "value %u is nowhere", v);
-  NEED(b, x->at.offset + x->bytes <= room(b, x->at.place), "value %u is outside its place", v);
-  if (x->at.place == ZP_AT_PARAM || x->at.place == ZP_AT_GRAD) {
+  NEED(b, x->at.space != ZP_AT_NOWHERE, "value %u is nowhere", v);
+  NEED(b, x->at.offset + x->bytes <= room(b, x->at.space), "value %u is outside its space", v);
+  if (x->at.space == ZP_AT_PARAM || x->at.space == ZP_AT_GRAD) {
     const ZpBucket *k = &b->p->buckets[b->s->buckets[x->at.index]];
-    uint64_t e = x->at.place == ZP_AT_GRAD ? 4 : zk_elem_bytes(b->p->compute);
+    uint64_t e = x->at.space == ZP_AT_GRAD ? 4 : zk_elem_bytes(b->p->compute);
     for (uint32_t i = 0; i < k->nslices; i++) {
       const ZpSlice *q = &k->slices[i];
       if (q->at * e != x->at.offset) continue;
       NEED(b, q->n * e == x->bytes, "value %u is not the slice of %s", v, b->p->graph->params[q->param].path);
       for (int d = 0; d < b->p->mesh.ndims; d++) {
-        char want = x->at.place == ZP_AT_GRAD && k->partial >> d & 1 ? 'P' : (char)q->state[d].kind;
+        char want = x->at.space == ZP_AT_GRAD && k->partial >> d & 1 ? 'P' : (char)q->state[d].kind;
         NEED(b, x->state[d].kind == want, "value %u of %s is %c over dim %d, not %c", v,
              b->p->graph->params[q->param].path, x->state[d].kind, d, want);
       }
@@ -225,28 +225,28 @@ static void check_place(Brute *b, uint32_t v) {
       return;
     }
     FAIL(b, "value %u is no slice of its bucket", v);
-  } else if (x->at.place != ZP_AT_SEED) {
+  } else if (x->at.space != ZP_AT_SEED) {
     NEED(b, x->at.offset % 64 == 0, "value %u is not aligned", v);
   }
 }
 
-static bool written(uint8_t place) {
-  return place == ZP_AT_TEMP || place == ZP_AT_SAVED || place == ZP_AT_CARRY_OUT || place == ZP_AT_DCARRY_IN;
+static bool written(uint8_t space) {
+  return space == ZP_AT_TEMP || space == ZP_AT_SAVED || space == ZP_AT_CARRY_OUT || space == ZP_AT_DCARRY_IN;
 }
 
 static bool intact(const Brute *b, uint32_t v) {
   const ZpValue *x = value(b, v);
   for (uint32_t i = 0; i < b->ncells; i++)
     if (b->cells[i].value == v)
-      return b->cells[i].place == x->at.place && b->cells[i].from == x->at.offset &&
+      return b->cells[i].space == x->at.space && b->cells[i].from == x->at.offset &&
              b->cells[i].to == x->at.offset + x->bytes;
   return false;
 }
 
-static void overwrite(Brute *b, uint8_t place, uint64_t from, uint64_t to) {
+static void overwrite(Brute *b, uint8_t space, uint64_t from, uint64_t to) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < b->ncells; i++)
-    if (b->cells[i].place != place || !meet(b->cells[i].from, b->cells[i].to, from, to))
+    if (b->cells[i].space != space || !meet(b->cells[i].from, b->cells[i].to, from, to))
       b->cells[n++] = b->cells[i];
   b->ncells = n;
 }
@@ -256,20 +256,20 @@ static void check_reads(Brute *b, const ZpNode *k) {
     uint32_t v = k->in[i];
     const ZpValue *x = value(b, v);
     check_place(b, v);
-    NEED(b, !written(x->at.place) || intact(b, v), "operand %d (value %u) is not there any more", i, v);
-    NEED(b, b->phase == ZP_FWD || x->at.place != ZP_AT_CARRY_IN || b->s->saves_carry,
+    NEED(b, !written(x->at.space) || intact(b, v), "operand %d (value %u) is not there any more", i, v);
+    NEED(b, b->phase == ZP_FWD || x->at.space != ZP_AT_CARRY_IN || b->s->saves_carry,
          "reads what was carried in");
-    NEED(b, b->phase != ZP_BWD || x->at.place != ZP_AT_CARRY_OUT, "reads what was carried out");
+    NEED(b, b->phase != ZP_BWD || x->at.space != ZP_AT_CARRY_OUT, "reads what was carried out");
     NEED(b,
          b->phase == ZP_BWD ||
-             (x->at.place != ZP_AT_DCARRY_OUT && x->at.place != ZP_AT_GRAD && x->at.place != ZP_AT_SEED),
+             (x->at.space != ZP_AT_DCARRY_OUT && x->at.space != ZP_AT_GRAD && x->at.space != ZP_AT_SEED),
          "reads what only backward has");
-    if (x->at.place == ZP_AT_GRAD) {
+    if (x->at.space == ZP_AT_GRAD) {
       bool adds = k->call.op == ZG_OP_POINTWISE;
       for (int j = 0, any = 0; adds && j <= k->call.nout; j++) {
         if (j == k->call.nout) NEED(b, any, "reads a gradient");
         else
-          any |= value(b, k->out[j])->at.place == ZP_AT_GRAD &&
+          any |= value(b, k->out[j])->at.space == ZP_AT_GRAD &&
                  value(b, k->out[j])->at.index == x->at.index &&
                  value(b, k->out[j])->at.offset == x->at.offset;
       }
@@ -295,37 +295,37 @@ static void check_writes(Brute *b, const ZpNode *k) {
     const ZpValue *x = value(b, k->out[i]);
     check_place(b, k->out[i]);
     uint64_t from = x->at.offset, to = from + x->bytes;
-    NEED(b, written(x->at.place) || x->at.place == ZP_AT_GRAD, "writes to place %u", x->at.place);
+    NEED(b, written(x->at.space) || x->at.space == ZP_AT_GRAD, "writes to space %u", x->at.space);
     NEED(b,
-         b->phase == ZP_BWD ? (x->at.place != ZP_AT_SAVED || elementwise(k)) && x->at.place != ZP_AT_CARRY_OUT
-                            : x->at.place != ZP_AT_GRAD && x->at.place != ZP_AT_DCARRY_IN,
+         b->phase == ZP_BWD ? (x->at.space != ZP_AT_SAVED || elementwise(k)) && x->at.space != ZP_AT_CARRY_OUT
+                            : x->at.space != ZP_AT_GRAD && x->at.space != ZP_AT_DCARRY_IN,
          "writes what belongs to another phase");
     for (int j = 0; j < k->call.nin; j++) {
       const ZpValue *y = value(b, k->in[j]);
-      if (y->at.place != x->at.place || y->at.index != x->at.index) continue;
+      if (y->at.space != x->at.space || y->at.index != x->at.index) continue;
       bool in_place =
-          (elementwise(k) || x->at.place == ZP_AT_GRAD) && y->at.offset == from && same_layout(x, y);
+          (elementwise(k) || x->at.space == ZP_AT_GRAD) && y->at.offset == from && same_layout(x, y);
       NEED(b, in_place || !meet(y->at.offset, y->at.offset + y->bytes, from, to), "overwrites operand %d", j);
     }
     for (int j = 0; j < i; j++) {
       const ZpValue *y = value(b, k->out[j]);
       NEED(b,
-           y->at.place != x->at.place || y->at.index != x->at.index ||
+           y->at.space != x->at.space || y->at.index != x->at.index ||
                !meet(y->at.offset, y->at.offset + y->bytes, from, to),
-           "two results in one place");
+           "two results in one space");
     }
-    if (x->at.place == ZP_AT_GRAD) {
+    if (x->at.space == ZP_AT_GRAD) {
       bool adds = k->call.accumulate && (i == 0 || k->call.op == ZG_OP_DOT_BIAS_GRAD);
       for (int j = 0; k->call.op == ZG_OP_POINTWISE && j < k->call.nin; j++)
-        adds |= value(b, k->in[j])->at.place == ZP_AT_GRAD && value(b, k->in[j])->at.offset == from;
+        adds |= value(b, k->in[j])->at.space == ZP_AT_GRAD && value(b, k->in[j])->at.offset == from;
       NEED(b, adds, "overwrites a gradient");
     } else {
       NEED(b, !k->call.accumulate, "adds to what is no gradient");
     }
     uint32_t index = x->at.index;
-    overwrite(b, x->at.place, from, to);
-    if (written(x->at.place))
-      ZB_PUSH(b->a, b->cells, b->ncells, ((Cell){x->at.place, index, from, to, k->out[i]}));
+    overwrite(b, x->at.space, from, to);
+    if (written(x->at.space))
+      ZB_PUSH(b->a, b->cells, b->ncells, ((Cell){x->at.space, index, from, to, k->out[i]}));
   }
 }
 
@@ -335,7 +335,7 @@ static void check_scratch(Brute *b, const ZpNode *k) {
   NEED(b, to <= room(b, ZP_AT_TEMP) && from % 64 == 0, "scratch is outside");
   for (int i = 0; i < k->call.nin + k->call.nout; i++) {
     const ZpValue *x = value(b, i < k->call.nin ? k->in[i] : k->out[i - k->call.nin]);
-    NEED(b, x->at.place != ZP_AT_TEMP || !meet(x->at.offset, x->at.offset + x->bytes, from, to),
+    NEED(b, x->at.space != ZP_AT_TEMP || !meet(x->at.offset, x->at.offset + x->bytes, from, to),
          "scratch over an operand");
   }
   overwrite(b, ZP_AT_TEMP, from, to);
@@ -348,12 +348,12 @@ static void check_group(Brute *b, uint32_t v, const ZkView *w) {
   int64_t count = 1;
   for (int a = 0; a < first->type.naxes; a++) count *= first->size[a];
   bool there =
-      x->at.place == first->at.place && x->at.index == first->at.index && x->at.offset == first->at.offset;
+      x->at.space == first->at.space && x->at.index == first->at.index && x->at.offset == first->at.offset;
   NEED(b, there && x->bytes == x->nmembers * first->bytes, "a group is elsewhere than its members");
   for (int i = 1; i < x->nmembers; i++) {
     const ZpValue *y = value(b, x->member[i]), *z = value(b, x->member[i - 1]);
     bool behind =
-        y->at.place == z->at.place && y->at.index == z->at.index && y->at.offset == z->at.offset + z->bytes;
+        y->at.space == z->at.space && y->at.index == z->at.index && y->at.offset == z->at.offset + z->bytes;
     NEED(b, behind && same_layout(first, y), "part %d does not lie behind the one before", i);
   }
   NEED(b,
@@ -400,7 +400,7 @@ static void check_batched(Brute *b, const ZpNode *k) {
       for (int x = 0; x < m.call.nin; x++)
         for (int y = 0; y < other.call.nout; y++) {
           const ZpValue *from = value(b, m.in[x]), *to = value(b, other.out[y]);
-          bool same = from->at.place == to->at.place && from->at.index == to->at.index;
+          bool same = from->at.space == to->at.space && from->at.index == to->at.index;
           NEED(b,
                !same || !meet(from->at.offset, from->at.offset + from->bytes, to->at.offset,
                               to->at.offset + to->bytes),
@@ -419,7 +419,7 @@ static void check_phase(Brute *b, ZpPhase phase) {
   b->phase = phase;
   const ZpNode *nodes = phase_nodes(b->s, phase, &n);
   for (uint32_t i = 0; i < b->ncells; i++) /* temporaries and boundaries of another phase are gone */
-    if (b->cells[i].place == ZP_AT_SAVED) b->cells[kept++] = b->cells[i];
+    if (b->cells[i].space == ZP_AT_SAVED) b->cells[kept++] = b->cells[i];
   b->ncells = kept;
   for (b->node = 0; b->node < n; b->node++) {
     const ZpNode *k = &nodes[b->node];
@@ -451,13 +451,13 @@ static void check_stage(Brute *b, const ZpStage *st) {
     NEED(b, i == 0 || st->boundary_bytes >= s->dcarry_bytes, "boundary of cotangents");
     for (uint32_t v = 0; v < s->nvalues; v++)
       NEED(b,
-           s->values[v].at.place != ZP_AT_INPUT ||
+           s->values[v].at.space != ZP_AT_INPUT ||
                s->values[v].at.offset + s->values[v].bytes <= st->input_bytes,
            "inputs");
   }
   NEED(b, at <= st->slot_bytes, "slot");
   uint64_t sum = 0, stored = 0;
-  for (int i = 0; i < ZP_L_COUNT_; i++) sum += st->ledger.bytes[i];
+  for (int i = 0; i < ZP_LEDGER_LINES; i++) sum += st->ledger.bytes[i];
   NEED(b, sum == st->ledger.total, "the ledger does not add up");
   for (uint32_t i = 0; i < st->prog.nbufs; i++) {
     const ZpBuf *x = &st->prog.bufs[i];
@@ -494,7 +494,7 @@ static void check_instances(Brute *b) {
       const ZpSegment *g = &b->p->segments[x->segment];
       NEED(b, x->nheld == g->nbuckets, "buckets of an instance");
       for (uint32_t k = 0; k < x->nheld; k++) {
-        const ZpHeld *h = &b->p->stages[s].held[x->held[k]];
+        const ZpStageBucket *h = &b->p->stages[s].held[x->held[k]];
         NEED(b, h->bucket == g->buckets[k], "another bucket");
         NEED(b, h->iter == (b->p->buckets[h->bucket].segment == ZP_NONE ? 0 : iter),
              "another iteration's bucket");

@@ -119,7 +119,7 @@ Test(digest, every_field_counts) {
   snprintf(forward, sizeof forward, "part %u's forward", layer);
   snprintf(backward, sizeof backward, "part %u's backward", layer);
   CHANGE(values, s->values[3].bytes);
-  CHANGE(values, s->values[3].at.place);
+  CHANGE(values, s->values[3].at.space);
   CHANGE(values, s->values[3].at.offset);
   CHANGE(values, s->values[3].state[2].kind);
   CHANGE(values, s->values[3].elem);
@@ -199,7 +199,7 @@ Test(digest, every_field_counts) {
   CHANGE("stage 1's instructions", in->access[0].buf);
   CHANGE("stage 1's memory", st->prog.bufs[0].offset);
   CHANGE("stage 1's memory", st->prog.bufs[0].bytes);
-  CHANGE("stage 1's memory", st->ledger.bytes[ZP_L_COUNT_ - 1]);
+  CHANGE("stage 1's memory", st->ledger.bytes[ZP_LEDGER_LINES - 1]);
   CHANGE("stage 1's memory", st->send_grad_bytes);
   CHANGE("stage 1's parts", st->insts[0].iter);
   CHANGE("stage 1's parts", st->held[st->nheld - 1].state_at);
@@ -211,7 +211,7 @@ Test(digest, every_field_counts) {
   CHANGE("stage 1's parts", st->insts[0].segment);
   CHANGE("stage 1's parts", st->insts[0].held[0]);
   CHANGE("stage 1's parts", st->saved_at[0]);
-  CHANGE("stage 1's parts", st->held[0].counted);
+  CHANGE("stage 1's parts", st->held[0].norm_owner);
   CHANGE("stage 1's parts", st->held[0].grad_at);
 
   cr_assert(same(p, &before), "a field was not put back");

@@ -20,8 +20,8 @@ static Found find(const ZpPlan *p) {
     f.sums += k->call.op == ZG_OP_SUM;
     if (k->call.op != ZG_OP_DOT_BIAS_GRAD) continue;
     const ZpValue *dw = &s->values[k->out[0]], *db = &s->values[k->out[1]];
-    cr_assert(k->call.accumulate && k->overwrites && dw->at.place == ZP_AT_GRAD &&
-              db->at.place == ZP_AT_GRAD);
+    cr_assert(k->call.accumulate && k->overwrites && dw->at.space == ZP_AT_GRAD &&
+              db->at.space == ZP_AT_GRAD);
     cr_assert_eq(db->type.naxes + k->call.nax, s->values[k->in[1]].type.naxes);
     f.fused += dw->nmembers ? dw->nmembers : 1; /* of q, k and v, one: batch_gemms.c */
   }

@@ -151,7 +151,7 @@ Test(fuse_prologue, what_adds_to_a_gradient) {
   for (uint32_t i = 0; i < l->n; i++) {
     const ZpNode *n = &l->nodes[i];
     bool grads = false;
-    for (int k = 0; k < n->call.nout; k++) grads |= s->values[n->out[k]].at.place == ZP_AT_GRAD;
+    for (int k = 0; k < n->call.nout; k++) grads |= s->values[n->out[k]].at.space == ZP_AT_GRAD;
     pointwise += n->call.op == ZG_OP_POINTWISE && grads;
     fused += n->call.pointwise && n->call.pointwise->prologue;
   }

@@ -5,14 +5,14 @@
 #include <string.h>
 #include <time.h>
 
-static void expect_ledger(const ZpPlan *p, uint32_t stage, const uint64_t want[ZP_L_COUNT_]) {
+static void expect_ledger(const ZpPlan *p, uint32_t stage, const uint64_t want[ZP_LEDGER_LINES]) {
   static const char *const name[] = {
 #define L(NAME, text) text,
 #include "runtime/plan/ledger.def"
   };
   const ZpLedger *l = &p->stages[stage].ledger;
   uint64_t total = 0;
-  for (int i = 0; i < ZP_L_COUNT_; i++) {
+  for (int i = 0; i < ZP_LEDGER_LINES; i++) {
     cr_expect_eq(l->bytes[i], want[i], "%s: %llu, by hand %llu", name[i], (unsigned long long)l->bytes[i],
                  (unsigned long long)want[i]);
     total += want[i];
@@ -34,8 +34,8 @@ static void expect_ledger(const ZpPlan *p, uint32_t stage, const uint64_t want[Z
 Test(ledger, by_hand) {
   Model m = model_open("mlp", NULL, "-D inputs=12 -D hidden=8 -D classes=6");
   Plan q = plan_bare(m.g, "bind batch = 16 micro 4");
-  uint64_t want[ZP_L_COUNT_] = {[ZP_L_PARAMS] = 1024,     [ZP_L_GRADS] = 1024,  [ZP_L_STATES] = 2048,
-                                [ZP_L_ACTIVATIONS] = 768, [ZP_L_SCRATCH] = 256, [ZP_L_OTHER] = 128};
+  uint64_t want[ZP_LEDGER_LINES] = {[ZP_L_PARAMS] = 1024,     [ZP_L_GRADS] = 1024,  [ZP_L_STATES] = 2048,
+                                    [ZP_L_ACTIVATIONS] = 768, [ZP_L_SCRATCH] = 256, [ZP_L_OTHER] = 128};
   expect_ledger(q.p, 0, want);
   plan_close(&q);
   q = plan_bare(m.g, "bind batch = 16 micro 4 optimizer sgd(lr = 0.1)");
@@ -59,7 +59,7 @@ Test(ledger, by_hand_zero3) {
                           "shard params, grads, states over d");
   cr_expect_eq(q.p->buckets[0].elems, 256);
   const ZpLedger *l = &q.p->stages[0].ledger;
-  uint64_t want[ZP_L_COUNT_] = {
+  uint64_t want[ZP_LEDGER_LINES] = {
       [ZP_L_PARAMS] = 256,   [ZP_L_MASTER] = 512,      [ZP_L_GRADS] = 512,
       [ZP_L_STATES] = 1024,  [ZP_L_ACTIVATIONS] = 512, [ZP_L_GATHERED] = 512,
       [ZP_L_STAGING] = 1024, [ZP_L_OTHER] = 128,       [ZP_L_SCRATCH] = l->bytes[ZP_L_SCRATCH]};

@@ -76,7 +76,7 @@ Test(place, all_reduce_in_place) {
         const ZpValue *x = &q.p->segments[s].values[nodes[i].in[0]],
                       *y = &q.p->segments[s].values[nodes[i].out[0]];
         bool dies = !read_later(nodes, n, i + 1, nodes[i].in[0]),
-             temps = x->at.place == ZP_AT_TEMP && y->at.place == ZP_AT_TEMP;
+             temps = x->at.space == ZP_AT_TEMP && y->at.space == ZP_AT_TEMP;
         bool same = temps && x->at.offset == y->at.offset;
         cr_expect_eq(same, temps && dies);
         in_place += same;
@@ -97,7 +97,7 @@ Test(place, logits_and_their_gradient) {
       const ZpNode *k = &q.p->segments[s].list[ZP_BWD].nodes[i];
       if (k->call.op != ZG_OP_XENT_GRAD) continue;
       const ZpLoc *z = &q.p->segments[s].values[k->in[0]].at, *dz = &q.p->segments[s].values[k->out[0]].at;
-      cr_expect(z->place == ZP_AT_SAVED && dz->place == ZP_AT_SAVED && z->offset == dz->offset);
+      cr_expect(z->space == ZP_AT_SAVED && dz->space == ZP_AT_SAVED && z->offset == dz->offset);
       found++;
     }
   cr_assert_eq(found, 1);
@@ -115,12 +115,12 @@ static double loss_of(const ZpSegment *s, ZpPhase phase, uint64_t room) {
     for (uint32_t v = 0; v < s->nvalues; v++) {
       const ZpValue *x = &s->values[v];
       bool before = false;
-      for (uint32_t k = 0; k <= i && x->at.place == ZP_AT_TEMP && !before; k++)
+      for (uint32_t k = 0; k <= i && x->at.space == ZP_AT_TEMP && !before; k++)
         for (int j = 0; j < nodes[k].call.nout; j++) before |= nodes[k].out[j] == v;
       bool mine = false, in_place = false;
       for (int j = 0; j < nodes[i].call.nin; j++) {
         const ZpValue *y = &s->values[nodes[i].in[j]];
-        in_place |= nodes[i].in[j] != v && y->at.place == ZP_AT_TEMP && y->at.offset == x->at.offset;
+        in_place |= nodes[i].in[j] != v && y->at.space == ZP_AT_TEMP && y->at.offset == x->at.offset;
       }
       for (int j = 0; j < nodes[i].call.nout; j++) mine |= nodes[i].out[j] == v;
       in_place &= mine; /* counted as the operand */

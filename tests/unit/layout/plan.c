@@ -119,7 +119,7 @@ void put_saved(const ZpPlan *p, uint32_t segment, ZbText *out) {
     const ZpNode *k = &s->list[ZP_FWD].nodes[i];
     for (int j = 0; j < k->call.nout; j++) {
       const ZpValue *v = &s->values[k->out[j]];
-      if (v->at.place != ZP_AT_SAVED) continue;
+      if (v->at.space != ZP_AT_SAVED) continue;
       zb_text_add(out, "%s", zg_op_info[k->call.op].text);
       if (k->call.op == ZG_OP_POINTWISE)
         zb_text_add(out, "/%s",

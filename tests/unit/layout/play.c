@@ -111,12 +111,12 @@ static void fill_inputs(Play *y, Rank *r, uint32_t mb) {
 /* ---- playing nodes ---- */
 static char *address(Play *y, Rank *r, uint32_t inst, const ZpValue *v) {
   const ZpSegment *s = &y->p->segments[y->inst[inst].segment];
-  if (v->at.place == ZP_AT_PARAM || v->at.place == ZP_AT_GRAD) {
+  if (v->at.space == ZP_AT_PARAM || v->at.space == ZP_AT_GRAD) {
     uint32_t b = s->buckets[v->at.index], iter = y->p->buckets[b].segment == ZP_NONE ? 0 : y->inst[inst].iter;
-    float *base = v->at.place == ZP_AT_PARAM ? r->param[b][iter] : r->grad[b][iter];
+    float *base = v->at.space == ZP_AT_PARAM ? r->param[b][iter] : r->grad[b][iter];
     return (char *)base + v->at.offset;
   }
-  switch (v->at.place) {
+  switch (v->at.space) {
   case ZP_AT_TEMP: return r->temp + v->at.offset;
   case ZP_AT_SAVED: return r->saved[inst] + v->at.offset;
   case ZP_AT_INPUT: return r->inputs + v->at.offset;
@@ -125,7 +125,7 @@ static char *address(Play *y, Rank *r, uint32_t inst, const ZpValue *v) {
   case ZP_AT_DCARRY_IN: return r->dcarry[inst] + v->at.offset;
   case ZP_AT_DCARRY_OUT: return r->dcarry[inst + 1] + v->at.offset;
   case ZP_AT_SEED: return (char *)&y->seed[v->at.index];
-  default: cr_assert_fail("place %u", v->at.place);
+  default: cr_assert_fail("place %u", v->at.space);
   }
   return NULL;
 }

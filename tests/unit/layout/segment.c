@@ -47,7 +47,7 @@ Test(segment, bytes_and_types) {
   ZpNode *dot = node_of(s, ZP_FWD, ZG_OP_DOT), *sum = node_of(s, ZP_COUNT, ZG_OP_SUM);
   ZpValue *x = &s->values[dot->in[0]], *w = &s->values[dot->in[1]], *y = &s->values[dot->out[0]];
   accepts(q.p);
-  cr_assert(x->at.place == ZP_AT_INPUT && x->bytes == 56 && w->at.place == ZP_AT_PARAM);
+  cr_assert(x->at.space == ZP_AT_INPUT && x->bytes == 56 && w->at.space == ZP_AT_PARAM);
   WITH(x->elem, ZK_F32, "sees operand 0 otherwise than it lies");
   WITH(dot->call.in[0].elem, ZK_F32,
        "part 0, forward, dot (test.zug:2) sees operand 0 otherwise than it lies");
@@ -65,9 +65,9 @@ Test(segment, bytes_and_types) {
   WITH(w->at.offset, 8, "does not lie in the block");
   WITH(w->at.index, 1, "does not lie in the block");
   WITH(w->param, 1, "does not lie in the block");
-  WITH(y->at.place, ZP_AT_NOWHERE, "does not lie in the block");
-  WITH(y->at.place, ZP_AT_INPUT, "");
-  WITH(s->values[sum->in[0]].at.place, ZP_AT_SAVED, "does not lie in the block");
+  WITH(y->at.space, ZP_AT_NOWHERE, "does not lie in the block");
+  WITH(y->at.space, ZP_AT_INPUT, "");
+  WITH(s->values[sum->in[0]].at.space, ZP_AT_SAVED, "does not lie in the block");
   plan_close(&q);
   model_close(&m);
 }
@@ -111,10 +111,10 @@ Test(segment, what_is_carried) {
   WITH(s->list[ZP_FWD].n, s->list[ZP_FWD].n - 1, "");
   WITH(s->list[ZP_BWD].n, s->list[ZP_BWD].n - 1, "");
   for (uint32_t i = 0; i < s->nvalues; i++)
-    if (s->values[i].at.place == ZP_AT_CARRY_OUT) {
+    if (s->values[i].at.space == ZP_AT_CARRY_OUT) {
       WITH(s->values[i].at.offset, 64, "does not lie in the block");
       WITH(s->values[i].at.index, 1, "does not lie in the block");
-      WITH(s->values[i].at.place, ZP_AT_TEMP, ""); /* not there, or where another is */
+      WITH(s->values[i].at.space, ZP_AT_TEMP, ""); /* not there, or where another is */
     }
   plan_close(&q);
   model_close(&m);
@@ -131,11 +131,11 @@ Test(segment, sums_and_gradients) {
   WITH(q.p->buckets[0].partial, 0, "does not lie in the block");
   ZpSegment *s = &q.p->segments[0];
   ZpNode *dot = node_of(s, ZP_BWD, ZG_OP_DOT), *sum = node_of(s, ZP_FWD, ZG_OP_LOSS_NUM);
-  cr_assert(dot->overwrites && dot->call.accumulate && s->values[dot->out[0]].at.place == ZP_AT_GRAD);
+  cr_assert(dot->overwrites && dot->call.accumulate && s->values[dot->out[0]].at.space == ZP_AT_GRAD);
   WITH(dot->call.accumulate, false, "overwrites a gradient");
   WITH(dot->call.op, ZG_OP_LOOKUP_GRAD, "begins what is no gradient, or not all of one");
   WITH(dot->call.op, ZG_OP_NORMALIZE, "adds to what is no gradient");
-  WITH(s->values[dot->out[0]].at.place, ZP_AT_PARAM, "");
+  WITH(s->values[dot->out[0]].at.space, ZP_AT_PARAM, "");
   WITH(s->list[ZP_BWD].n, (uint32_t)(dot - s->list[ZP_BWD].nodes), "makes no gradient of w");
   WITH(node_of(s, ZP_FWD, ZG_OP_DOT)->call.accumulate, true, "adds to what is no gradient");
   WITH(sum->call.op, ZG_OP_CARRY_OUT, "is nothing that is taken out");
@@ -227,7 +227,7 @@ Test(segment, pointwise) {
     if (!c || !c->nops) continue;
     break_pointwise(&q, &n->call);
     if (n->call.op == ZG_OP_POINTWISE) {
-      if (s->values[n->in[0]].at.place == ZP_AT_GRAD)
+      if (s->values[n->in[0]].at.space == ZP_AT_GRAD)
         WITH(n->call.op, ZG_OP_CONCAT, "reads operand 0 where this list has nothing to read");
       WITH(n->call.pointwise, NULL, "has no pointwise function");
       alone++;
@@ -272,7 +272,7 @@ static void judge(Mutants *t, const char *what, uint32_t number) {
 #define LESS(x) ((x) < 64 ? 0 : (x)-64)
 
 static void mutate_value(Mutants *t, uint32_t i, ZpValue *v) {
-  MUTATE(t, "place of value", i, v->at.place, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10);
+  MUTATE(t, "place of value", i, v->at.space, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10);
   MUTATE(t, "index of value", i, v->at.index, NEAR(v->at.index));
   MUTATE(t, "offset of value", i, v->at.offset, v->at.offset + 64, v->at.offset - 64, 0, v->at.offset + 4);
   MUTATE(t, "bytes of value", i, v->bytes, v->bytes + 2, v->bytes / 2, 0);

@@ -109,10 +109,10 @@ static void expect_tied(const ZpPlan *p, const char *param, uint32_t nstages, co
     uint32_t counted = 0;
     for (uint32_t s = 0; s < p->nstages; s++)
       for (uint32_t h = 0; h < p->stages[s].nheld; h++) {
-        const ZpHeld *held = &p->stages[s].held[h];
+        const ZpStageBucket *held = &p->stages[s].held[h];
         if (held->tied != i) continue;
-        cr_expect_eq(held->counted, s == stages[0]);
-        counted += held->counted;
+        cr_expect_eq(held->norm_owner, s == stages[0]);
+        counted += held->norm_owner;
       }
     cr_expect_eq(counted, 1);
     return;

@@ -206,7 +206,7 @@ Test(check, buckets_where_used) {
   p->stages[2].held[p->stages[2].nheld - 1].tied = ZP_NONE;
   rejects(p, "wte is on 2 stages, but stage 2 does not know that it is tied");
   p = good(rich);
-  p->stages[2].held[p->stages[2].nheld - 1].counted = true;
+  p->stages[2].held[p->stages[2].nheld - 1].norm_owner = true;
   rejects(p, "the norm of wte counts on 2 stages");
 }
 
@@ -844,10 +844,10 @@ Test(check, stored_where_the_bucket_says) {
   static const struct {
     size_t field;
     const char *text;
-  } at[] = {{offsetof(ZpHeld, param_at), "parameter store"},
-            {offsetof(ZpHeld, master_at), "parameter store"},
-            {offsetof(ZpHeld, grad_at), "gradient accumulator"},
-            {offsetof(ZpHeld, state_at), "optimizer state"}};
+  } at[] = {{offsetof(ZpStageBucket, param_at), "parameter store"},
+            {offsetof(ZpStageBucket, master_at), "parameter store"},
+            {offsetof(ZpStageBucket, grad_at), "gradient accumulator"},
+            {offsetof(ZpStageBucket, state_at), "optimizer state"}};
   for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
     ZpPlan *p = good((Fake){.stages = 2, .nmicro = 1, .layers = 2, .bf16 = true});
     *(uint64_t *)(void *)((char *)&p->stages[1].held[0] + at[i].field) += 64;

@@ -68,7 +68,7 @@ static void fill_segments(ZpPlan *p, const Fake *f) {
 static uint32_t hold(ZpPlan *p, ZpStage *st, uint32_t bucket, uint32_t iter) {
   for (uint32_t h = 0; h < st->nheld; h++)
     if (st->held[h].bucket == bucket && st->held[h].iter == iter) return h;
-  ZpHeld h = {.bucket = bucket, .iter = iter, .tied = ZP_NONE, .counted = true};
+  ZpStageBucket h = {.bucket = bucket, .iter = iter, .tied = ZP_NONE, .norm_owner = true};
   ZB_PUSH(p->arena, st->held, st->nheld, h);
   return st->nheld - 1;
 }
@@ -97,7 +97,7 @@ static void tie(ZpPlan *p, uint32_t bucket) {
     for (uint32_t h = 0; h < st->nheld; h++) {
       if (st->held[h].bucket != bucket) continue;
       st->held[h].tied = p->ntied;
-      st->held[h].counted = k == 0;
+      st->held[h].norm_owner = k == 0;
     }
   }
   if (t.nstages > 1) ZB_PUSH(p->arena, p->tied, p->ntied, t);
@@ -144,7 +144,7 @@ void fake_arena(ZpPlan *p) {
       x->offset = at;
       at += x->bytes;
       if (x->kind == ZP_B_PARAM) {
-        ZpHeld *h = &st->held[x->pool];
+        ZpStageBucket *h = &st->held[x->pool];
         h->param_at = x->offset;
         h->master_at = p->compute == ZK_BF16 ? x->offset + zp_param_bytes(p, h->bucket) : UINT64_MAX;
       }

@@ -80,20 +80,20 @@ static Part scalars(Machine *m, uint32_t s, uint32_t index) {
   return (Part){NULL, 0};
 }
 
-static const ZpBucket *bucket(const Machine *m, const ZpHeld *h) { return &m->p->buckets[h->bucket]; }
+static const ZpBucket *bucket(const Machine *m, const ZpStageBucket *h) { return &m->p->buckets[h->bucket]; }
 /* Bytes of what is stored of a bucket, that is cut from ZeRO stage `level` on. */
-static uint64_t stored(const Machine *m, const ZpHeld *h, int level, uint64_t each) {
+static uint64_t stored(const Machine *m, const ZpStageBucket *h, int level, uint64_t each) {
   const ZpBucket *k = bucket(m, h);
   return k->elems * each / (k->level >= level ? (uint64_t)zp_group_size(&m->p->mesh, k->shard) : 1);
 }
 static uint64_t width(const Machine *m) { return zk_elem_bytes(m->p->compute); }
-static Part params(Machine *m, uint32_t s, const ZpHeld *h) {
+static Part params(Machine *m, uint32_t s, const ZpStageBucket *h) {
   return part(m, s, h->param_at, stored(m, h, 3, width(m)));
 }
-static Part grads(Machine *m, uint32_t s, const ZpHeld *h) {
+static Part grads(Machine *m, uint32_t s, const ZpStageBucket *h) {
   return part(m, s, h->grad_at, stored(m, h, 2, 4));
 }
-static Part own_grads(Machine *m, uint32_t s, const ZpHeld *h) {
+static Part own_grads(Machine *m, uint32_t s, const ZpStageBucket *h) {
   return part(m, s, h->grad_at, stored(m, h, 1, 4));
 }
 
@@ -122,7 +122,7 @@ static void work(Machine *m, uint32_t s, const ZpInstr *in) {
   h = mix(h, read(part(m, s, slot->offset, st->input_bytes)));
   if (!back || g->saves_carry) h = mix(h, read(carried(m, s, in, in->inst)));
   for (uint32_t i = 0; i < x->nheld; i++) {
-    const ZpHeld *held = &st->held[x->held[i]];
+    const ZpStageBucket *held = &st->held[x->held[i]];
     bool gathered = bucket(m, held)->level >= 3;
     h = mix(h, read(gathered ? part_of(m, s, in, ZP_B_GATHER, held->bucket, bucket(m, held)->elems * width(m))
                              : params(m, s, held)));
@@ -147,7 +147,7 @@ static void work(Machine *m, uint32_t s, const ZpInstr *in) {
                 first && !s ? 0 : g->dcarry_bytes),
         h);
   for (uint32_t i = 0; i < x->nheld; i++) {
-    const ZpHeld *held = &st->held[x->held[i]];
+    const ZpStageBucket *held = &st->held[x->held[i]];
     const ZpAccess *staged = find_access(m, s, in, ZP_B_STAGING, held->bucket);
     Part to = staged ? part_of(m, s, in, ZP_B_STAGING, held->bucket, bucket(m, held)->elems * 4)
                      : grads(m, s, held);
@@ -156,7 +156,7 @@ static void work(Machine *m, uint32_t s, const ZpInstr *in) {
   }
 }
 
-static void optimize(Machine *m, uint32_t s, const ZpHeld *h) {
+static void optimize(Machine *m, uint32_t s, const ZpStageBucket *h) {
   Part own = part(m, s, h->param_at, stored(m, h, 1, width(m))), none = {NULL, 0};
   Part state = m->p->states ? part(m, s, h->state_at, stored(m, h, 1, 4 * (uint64_t)m->p->states)) : none;
   Part master = h->master_at == UINT64_MAX ? none : part(m, s, h->master_at, stored(m, h, 1, 4));
@@ -182,7 +182,7 @@ static void compute(Machine *m, uint32_t s, const ZpInstr *in) {
   case ZP_I_BWD: work(m, s, in); break;
   case ZP_I_NORM_LOCAL:
     for (uint32_t h = 0; h < st->nheld; h++)
-      if (st->held[h].counted) add(scalars(m, s, ZP_SCALARS_SUMS), read(own_grads(m, s, &st->held[h])));
+      if (st->held[h].norm_owner) add(scalars(m, s, ZP_SCALARS_SUMS), read(own_grads(m, s, &st->held[h])));
     break;
   case ZP_I_OPT_STEP: optimize(m, s, &st->held[in->held]); break;
   default: m->wrong = "another queue's instruction";
@@ -197,7 +197,7 @@ static void collective(Machine *m, uint32_t s, const ZpInstr *in) {
     reduce(scalars(m, s, ZP_SCALARS_COUNT));
     return;
   }
-  const ZpHeld *h = &stage(m, s)->held[in->held];
+  const ZpStageBucket *h = &stage(m, s)->held[in->held];
   uint64_t bytes = bucket(m, h)->elems * 4;
   switch ((ZpInstrOp)in->op) {
   case ZP_I_GATHER_PARAMS:
@@ -338,7 +338,7 @@ static uint64_t numbers_of(Machine *m) {
   uint64_t all = 0;
   for (uint32_t s = 0; s < m->p->nstages; s++) {
     for (uint32_t h = 0; h < stage(m, s)->nheld; h++) {
-      const ZpHeld *x = &stage(m, s)->held[h];
+      const ZpStageBucket *x = &stage(m, s)->held[h];
       all = mix(all, read(params(m, s, x)));
       if (m->p->states)
         all = mix(all, read(part(m, s, x->state_at, stored(m, x, 1, 4 * (uint64_t)m->p->states))));
