@@ -277,9 +277,8 @@ static void bind_shards(ZpBuild *b) {
   for (uint32_t i = 0; i < p->recipe->nshards; i++) {
     const ZlShard *s = &p->recipe->shards[i];
     uint32_t index = find_mesh(b, s->dim.s);
-    int level = s->what & ZL_SHARD_PARAMS ? 3 : s->what & ZL_SHARD_GRADS ? 2 : 1;
-    ZB_ASSERT(!i || (p->zero.level == level && p->zero.keep == s->keep));
-    p->zero.level = level;
+    ZB_ASSERT(!i || (p->zero.what == s->what && p->zero.keep == s->keep));
+    p->zero.what = s->what;
     p->zero.keep = s->keep;
     for (int d = 0; d < p->mesh.ndims; d++) {
       if (p->mesh.dim[d].directive != index) continue;

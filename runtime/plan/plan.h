@@ -174,9 +174,16 @@ typedef struct { /* one parameter inside a bucket */
  * it would be copied otherwise. */
 typedef struct {
   ZpDims over;
-  int level; /* 1: states are cut, 2: and gradients, 3: and parameters */
-  bool keep; /* parameters are gathered once a step */
+  unsigned what; /* ZL_SHARD_*: states, states and gradients, or those and parameters; 0: nothing */
+  bool keep;     /* parameters are gathered once a step */
 } ZpZero;
+
+/* When the gradients that ranks have are reduced into the shards of their owners. */
+typedef enum {
+  ZP_SCATTER_NEVER,          /* nothing is cut: every rank owns all */
+  ZP_SCATTER_AT_END,         /* once a step, in place: accumulators are full, states are not */
+  ZP_SCATTER_EACH_MICROBATCH /* out of a staged gradient: the accumulator is a shard, too */
+} ZpScatter;
 
 /* Parameters of one unit that are stored and reduced alike: one flat buffer. A template stands for all
  * iterations of its repeat. */
@@ -187,13 +194,20 @@ typedef struct {
   uint32_t *users; uint32_t nusers; /* segments that use it, ascending */
   ZpSlice *slices; uint32_t nslices;
   uint64_t elems;            /* full, padded to a multiple of 16 x shards */
-  ZpDims shard;              /* dims over which its storage is cut */
+  ZpDims shard;              /* dims over which states, master and more of it are cut; 0: nothing is */
   ZpDims partial;            /* dims along which gradients arrive partial */
   ZpDims replicas;           /* all (non-pipe) dims along which the parameters are replicated */
-  int level;                 /* 0..3: ZeRO stage */
-  bool keep;                 /* gathered once a step */
+  /* What follows from that: what a step does with it. */
+  bool gathers;              /* its parameters are a shard: they are gathered before use, */
+  bool keeps;                /* and only once a step */
+  ZpScatter scatters;
+  bool republishes;          /* its parameters are full, updated by shards: these are handed to all */
+  ZpDims reduces;            /* dims over which the accumulator is all-reduced at the step's end */
 } ZpBucket;
 /* clang-format on */
+/* Whether the gradient of a micro-batch is staged, and its accumulator is a shard; else backward adds to an
+ * accumulator that is full. */
+static inline bool zp_stages_grads(const ZpBucket *k) { return k->scatters == ZP_SCATTER_EACH_MICROBATCH; }
 
 /* ---- stages, programs ---------------------------------------------------------------------------------- */
 typedef struct {         /* a bucket on a stage */
@@ -411,6 +425,8 @@ uint32_t zp_order_live(const ZpWork *w, uint32_t n);
 uint64_t zp_order_times(ZbArena *a, ZpWork *const *w, uint32_t stages, uint32_t nmicro, uint64_t **start);
 
 /* ---- buckets.c, program.c, check/ ---------------------------------------------------------------------- */
+/* Fills what a bucket does, and how it is cut, from its replicas, its partial dims and p->zero. */
+void zp_bucket_storage(const ZpPlan *p, ZpBucket *k);
 /* Fills prog and the transfer sizes (recv_bytes, ...) of every stage from segments, instances, held buckets
  * and the schedule. */
 void zp_program(ZpPlan *p);
@@ -434,6 +450,8 @@ bool zp_prove(const ZpPlan *p, ZlDiags *d);
 void zp_held_text(const ZpPlan *p, uint32_t bucket, uint32_t iter, ZbText *out);
 void zp_inst_text(const ZpPlan *p, uint32_t segment, uint32_t iter, ZbText *out);
 void zp_instr_text(const ZpPlan *p, uint32_t stage, const ZpInstr *in, ZbText *out);
+/* What the field calls a bucket's storage: stage 0, 1, 2 or 3 of ZeRO. */
+int zp_zero_stage(const ZpBucket *k);
 /* "gpt2.zug:12": a node's `loc`. */
 const char *zp_loc_text(const ZpPlan *p, uint32_t loc);
 /* Where the recipe says how large an axis is; its `split ... over` a mesh dim of the recipe, or NULL; where

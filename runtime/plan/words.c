@@ -63,6 +63,10 @@ void zp_instr_text(const ZpPlan *p, uint32_t stage, const ZpInstr *in, ZbText *o
   }
 }
 
+int zp_zero_stage(const ZpBucket *k) {
+  return k->gathers ? 3 : zp_stages_grads(k) ? 2 : k->scatters == ZP_SCATTER_AT_END;
+}
+
 const char *zp_loc_text(const ZpPlan *p, uint32_t loc) {
   const ZgLoc *l = &p->graph->locs[loc < p->graph->nlocs ? loc : 0];
   return l->line ? zb_printf(p->arena, "%s:%u", l->file, l->line) : "the model";

@@ -39,37 +39,34 @@ static const ZpBucket *bucket_of(const ZxEngine *e, const ZpStageBucket *h) {
 
 void zx_owned_shard(const ZxEngine *e, const ZpStageBucket *h, uint64_t *from, uint64_t *to) {
   const ZpBucket *k = bucket_of(e, h);
-  uint64_t n = k->elems, i = 0;
-  if (k->level >= 1) {
-    n /= (uint64_t)zp_group_size(&e->p->mesh, k->shard);
-    i = (uint64_t)zp_group_index(&e->p->mesh, e->rank, k->shard);
-  }
-  *from = i * n;
+  uint64_t n = k->elems / (uint64_t)zp_group_size(&e->p->mesh, k->shard);
+  *from = (uint64_t)zp_group_index(&e->p->mesh, e->rank, k->shard) * n;
   *to = *from + n;
 }
 
 bool zx_is_norm_owner(const ZxEngine *e, const ZpStageBucket *h) {
   const ZpBucket *k = bucket_of(e, h);
-  ZpDims same = k->level >= 1 ? k->replicas & ~k->shard : k->replicas;
-  return h->norm_owner && zp_group_index(&e->p->mesh, e->rank, same) == 0;
+  return h->norm_owner && zp_group_index(&e->p->mesh, e->rank, k->replicas & ~k->shard) == 0;
 }
 
-/* A buffer that is full below some level: the owned shard starts inside it. */
-static char *shard_at(const ZxEngine *e, const ZpStageBucket *h, uint64_t at, int cut_from, size_t elem) {
+/* The owned shard of what is stored at `at`: all of that (`cut`), or inside it. */
+static char *shard_at(const ZxEngine *e, const ZpStageBucket *h, uint64_t at, bool cut, size_t elem) {
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
-  return e->arena + at + (bucket_of(e, h)->level >= cut_from ? 0 : from * elem);
+  return e->arena + at + (cut ? 0 : from * elem);
 }
 
 float *zx_master(const ZxEngine *e, const ZpStageBucket *h) {
-  if (h->master_at != UINT64_MAX) return (float *)(void *)shard_at(e, h, h->master_at, 1, 4);
-  return (float *)(void *)shard_at(e, h, h->param_at, 3, 4);
+  if (h->master_at != UINT64_MAX) return (float *)(void *)shard_at(e, h, h->master_at, true, 4);
+  return (float *)(void *)shard_at(e, h, h->param_at, bucket_of(e, h)->gathers, 4);
 }
 
 float *zx_grads(const ZxEngine *e, const ZpStageBucket *h) {
-  return (float *)(void *)shard_at(e, h, h->grad_at, 2, 4);
+  return (float *)(void *)shard_at(e, h, h->grad_at, zp_stages_grads(bucket_of(e, h)), 4);
 }
 
 uint16_t *zx_rounded(const ZxEngine *e, const ZpStageBucket *h) {
-  return h->master_at == UINT64_MAX ? NULL : (uint16_t *)(void *)shard_at(e, h, h->param_at, 3, 2);
+  return h->master_at == UINT64_MAX
+             ? NULL
+             : (uint16_t *)(void *)shard_at(e, h, h->param_at, bucket_of(e, h)->gathers, 2);
 }

@@ -63,8 +63,9 @@ void zx_begin_grads(ZxEngine *e) {
     const ZpStageBucket *h = &e->st->held[i];
     const ZpBucket *k = &e->p->buckets[h->bucket];
     char *grads = e->arena + h->grad_at;
-    e->first_write[i] = k->level < 2 && e->first_user[i] != NULL;
-    uint64_t shards = k->level < 2 ? 1 : (uint64_t)zp_group_size(&e->p->mesh, k->shard);
+    bool shard = zp_stages_grads(k);
+    e->first_write[i] = !shard && e->first_user[i] != NULL;
+    uint64_t shards = shard ? (uint64_t)zp_group_size(&e->p->mesh, k->shard) : 1;
     if (e->first_write[i]) clear(e, grads, e->first_user[i]);
     else e->dev->zero(e->env, grads, k->elems / shards * sizeof(float));
   }

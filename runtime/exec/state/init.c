@@ -55,11 +55,10 @@ static void publish(ZxEngine *e, const ZpStageBucket *h) {
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
   size_t w = zk_elem_bytes(e->p->compute);
-  char *all = e->arena + h->param_at, *own = k->level >= 3 ? all : all + from * w;
+  char *all = e->arena + h->param_at, *own = k->gathers ? all : all + from * w;
   if (h->master_at != UINT64_MAX)
     e->dev->to_bf16(e->env, (int64_t)(to - from), zx_master(e, h), (uint16_t *)(void *)own);
-  if (k->level == 1 || k->level == 2)
-    zx_await(e, e->c->t->all_gather(e->c, e->group[k->shard], own, (to - from) * w, all));
+  if (k->republishes) zx_await(e, e->c->t->all_gather(e->c, e->group[k->shard], own, (to - from) * w, all));
 }
 
 /* The first step's other streams do not wait for this one. */

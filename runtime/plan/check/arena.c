@@ -9,10 +9,10 @@
 
 static uint64_t lines(uint64_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
 
-/* Into how many parts the storage of bucket k is cut, from ZeRO stage `level` on. */
-static uint64_t parts(const ZpPlan *p, const ZpBucket *k, int level) {
+/* Of how many shards bucket k is. */
+static uint64_t shards(const ZpPlan *p, const ZpBucket *k) {
   uint64_t n = 1;
-  for (int d = 0; d < p->mesh.ndims && k->level >= level; d++)
+  for (int d = 0; d < p->mesh.ndims; d++)
     if (k->shard >> d & 1) n *= (uint64_t)p->mesh.dim[d].size;
   return n;
 }
@@ -21,16 +21,16 @@ static bool is_half(const ZpPlan *p) { return p->compute == ZK_BF16; }
 
 /* Per element: what computes, the f32 master behind it if that is rounded, gradient, optimizer states. */
 static uint64_t param_bytes(const ZpPlan *p, const ZpBucket *k) {
-  return lines(k->elems / parts(p, k, 3) * (is_half(p) ? 2 : 4));
+  return lines(k->elems / (k->gathers ? shards(p, k) : 1) * (is_half(p) ? 2 : 4));
 }
 static uint64_t master_bytes(const ZpPlan *p, const ZpBucket *k) {
-  return is_half(p) ? lines(k->elems / parts(p, k, 1) * 4) : 0;
+  return is_half(p) ? lines(k->elems / shards(p, k) * 4) : 0;
 }
 static uint64_t grad_bytes(const ZpPlan *p, const ZpBucket *k) {
-  return lines(k->elems / parts(p, k, 2) * 4);
+  return lines(k->elems / (zp_stages_grads(k) ? shards(p, k) : 1) * 4);
 }
 static uint64_t state_bytes(const ZpPlan *p, const ZpBucket *k) {
-  return lines(k->elems / parts(p, k, 1) * 4 * (uint64_t)p->states);
+  return lines(k->elems / shards(p, k) * 4 * (uint64_t)p->states);
 }
 
 /* ---- buckets ------------------------------------------------------------------------------------------- */
@@ -38,14 +38,27 @@ static bool dims_fit(const Check *c, const ZpBucket *k) {
   const ZpMesh *m = &c->p->mesh;
   ZpDims ours = ((1u << m->ndims) - 1) & ~(m->pipe < 0 ? 0 : 1u << m->pipe);
   bool within = !(k->replicas & ~ours) && !(k->shard & ~k->replicas) && !(k->partial & ~k->replicas);
-  if (within && k->level >= 0 && k->level <= 3 && !k->level == !k->shard) return true;
+  if (within) return true;
   return zb_fail(c->err, NULL, "bucket %s is cut or reduced over dims along which it is no copy", k->name);
+}
+
+/* A bucket is cut, as the recipe says, along the dims that would otherwise hold copies. All that it does
+ * follows from that. The other proofs take it from the bucket, once this has compared it. */
+static bool storage_fits(const Check *c, const ZpBucket *k) {
+  const ZpZero *z = &c->p->zero;
+  ZpDims cut = k->replicas & z->over;
+  bool params = cut && z->what & ZL_SHARD_PARAMS, grads = cut && z->what & ZL_SHARD_GRADS;
+  ZpScatter scatters = !cut ? ZP_SCATTER_NEVER : grads ? ZP_SCATTER_EACH_MICROBATCH : ZP_SCATTER_AT_END;
+  if (k->shard == cut && k->gathers == params && k->keeps == (params && z->keep) && k->scatters == scatters &&
+      k->republishes == (cut && !params) && k->reduces == (k->partial & ~cut))
+    return true;
+  return zb_fail(c->err, NULL, "bucket %s is stored otherwise than the recipe says", k->name);
 }
 
 /* Slices follow each other, each from a whole line in f32 on, and so does every rank's part; there is nothing
  * else. */
 static bool slices_fit(const Check *c, const ZpBucket *k) {
-  const uint64_t line = LINE / 4, cut = line * parts(c->p, k, 0);
+  const uint64_t line = LINE / 4, cut = line * shards(c->p, k);
   uint64_t end = 0;
   for (uint32_t i = 0; i < k->nslices; i++) {
     const ZpSlice *s = &k->slices[i];
@@ -59,13 +72,14 @@ static bool slices_fit(const Check *c, const ZpBucket *k) {
   }
   if (k->elems == (end + cut - 1) / cut * cut) return true;
   return zb_fail(c->err, NULL, "bucket %s has %llu elements for slices of %llu, in %llu parts", k->name,
-                 (unsigned long long)k->elems, (unsigned long long)end,
-                 (unsigned long long)parts(c->p, k, 0));
+                 (unsigned long long)k->elems, (unsigned long long)end, (unsigned long long)shards(c->p, k));
 }
 
 bool zp_check_buckets(const Check *c) {
   for (uint32_t i = 0; i < c->p->nbuckets; i++)
-    if (!dims_fit(c, &c->p->buckets[i]) || !slices_fit(c, &c->p->buckets[i])) return false;
+    if (!dims_fit(c, &c->p->buckets[i]) || !storage_fits(c, &c->p->buckets[i]) ||
+        !slices_fit(c, &c->p->buckets[i]))
+      return false;
   return true;
 }
 

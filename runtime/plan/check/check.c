@@ -331,7 +331,7 @@ static bool tally_instr(const Check *c, uint32_t s, uint32_t i, Tally *all) {
   uint64_t own = b->elems / (uint64_t)zp_group_size(&p->mesh, b->shard) * 4;
   switch ((ZpInstrOp)in->op) {
   case ZP_I_SCATTER_GRADS: ++*(in->in_place ? &t->in_place : &t->staged); return goes_to_owners(c, s, i, b);
-  case ZP_I_REDUCE_GRADS: t->reduced++; return moves(c, s, i, ZG_OP_ALL_REDUCE, b->partial & ~b->shard, own);
+  case ZP_I_REDUCE_GRADS: t->reduced++; return moves(c, s, i, ZG_OP_ALL_REDUCE, b->reduces, own);
   case ZP_I_REDUCE_TIED:
     t->tied++;
     return moves(c, s, i, ZG_OP_ALL_REDUCE, p->mesh.pipe < 0 ? 0 : 1u << p->mesh.pipe, own);
@@ -361,14 +361,14 @@ static bool reductions(const Check *c, uint32_t s) {
   }
   for (uint32_t h = 0; h < st->nheld; h++) {
     const ZpBucket *b = &c->p->buckets[st->held[h].bucket];
-    ZpDims rest = b->partial & ~b->shard;
-    uint64_t staged = b->level >= 2 ? (uint64_t)c->p->nmicro : 0;
+    uint64_t staged = zp_stages_grads(b) ? (uint64_t)c->p->nmicro : 0;
+    bool in_place = b->scatters == ZP_SCATTER_AT_END;
     if (!times(c, s, h, "scattering a gradient", all[h].staged, staged) ||
-        !times(c, s, h, "scattering the accumulated gradient", all[h].in_place, b->level == 1) ||
-        !times(c, s, h, "reducing the gradient", all[h].reduced, rest != 0) ||
+        !times(c, s, h, "scattering the accumulated gradient", all[h].in_place, in_place) ||
+        !times(c, s, h, "reducing the gradient", all[h].reduced, b->reduces != 0) ||
         !times(c, s, h, "reducing the gradient with tied copies", all[h].tied, st->held[h].tied != ZP_NONE) ||
         !times(c, s, h, "the optimizer step", all[h].stepped, 1) ||
-        !times(c, s, h, "publishing the parameters", all[h].published, b->level == 1 || b->level == 2))
+        !times(c, s, h, "publishing the parameters", all[h].published, b->republishes))
       return false;
   }
   if (steps != 1 || counts != counted)

@@ -174,8 +174,8 @@ static bool contents_at_end(const Mem *m) {
     const ZpBuf *buf = &m->st->prog.bufs[b];
     if (!used_up(m, b, ZP_NONE)) return false;
     if (buf->kind != ZP_B_PARAM) continue;
-    int level = m->p->buckets[m->st->held[buf->pool].bucket].level;
-    uint64_t tag = held_tag(m, ZP_TAG_PARAM, buf->pool, level == 1 || level == 2 ? 2 : 1);
+    bool published = m->p->buckets[m->st->held[buf->pool].bucket].republishes;
+    uint64_t tag = held_tag(m, ZP_TAG_PARAM, buf->pool, published ? 2 : 1);
     if (m->cells[b].tag != tag)
       return zb_fail(m->c->err, NULL, "stage %u: at the end of the step %s holds %s instead of %s", m->s,
                      zp_say_buf(m->c, m->s, b), zp_say_tag(m->c, m->cells[b].tag), zp_say_tag(m->c, tag));

@@ -403,12 +403,8 @@ static bool axes_fit(const Check *c) {
   return true;
 }
 
-/* A bucket is cut as the recipe says along the dims that would otherwise hold copies. */
-static bool storage_fits(const Check *c, const ZpBucket *k) {
+static bool decay_fits(const Check *c, const ZpBucket *k) {
   const ZpPlan *p = c->p;
-  ZpDims cut = k->replicas & p->zero.over;
-  if (k->shard != cut || k->level != (cut ? p->zero.level : 0) || k->keep != p->zero.keep)
-    return zb_fail(c->err, NULL, "bucket %s is stored otherwise than the recipe says", k->name);
   for (uint32_t i = 0; i < k->nslices; i++)
     if (k->slices[i].decay == ((p->graph->params[k->slices[i].param].tags & p->optimizer.except) != 0))
       return zb_fail(c->err, NULL, "bucket %s: slice %u decays otherwise than the recipe says", k->name, i);
@@ -443,7 +439,7 @@ static bool params_fit(const Check *c) {
   if (n != p->graph->nparams)
     return zb_fail(c->err, NULL, "%u of %u parameters are in buckets", n, p->graph->nparams);
   for (uint32_t b = 0; b < p->nbuckets; b++)
-    if (!storage_fits(c, &p->buckets[b])) return false;
+    if (!decay_fits(c, &p->buckets[b])) return false;
   return true;
 }
 

@@ -41,9 +41,9 @@ static const ZpBucket *bucket_of(const Wants *w, uint32_t held) {
 /* Reductions of a held bucket's accumulator up to and including that of kind `op`; all for ZP_INSTRS. */
 static uint32_t phase_after(const Wants *w, uint32_t held, ZpInstrOp op) {
   const ZpBucket *b = bucket_of(w, held);
-  uint32_t n = b->level == 1;
+  uint32_t n = b->scatters == ZP_SCATTER_AT_END;
   if (op == ZP_I_SCATTER_GRADS) return n;
-  n += (b->partial & ~b->shard) != 0;
+  n += b->reduces != 0;
   if (op == ZP_I_REDUCE_GRADS) return n;
   return n + (w->st->held[held].tied != ZP_NONE);
 }
@@ -76,14 +76,15 @@ static void want_work(Wants *w, const ZpInstr *in) {
   }
   for (uint32_t k = 0; k < x->nheld; k++) {
     uint32_t h = x->held[k], t = w->st->held[h].bucket;
-    int level = w->p->buckets[t].level;
-    want(w, level >= 3 ? ZP_B_GATHER : ZP_B_PARAM, level >= 3 ? t : h, ZP_READ,
+    const ZpBucket *b = bucket_of(w, h);
+    want(w, b->gathers ? ZP_B_GATHER : ZP_B_PARAM, b->gathers ? t : h, ZP_READ,
          held_tag(w, ZP_TAG_PARAM, h, 0));
     /* Of the micro-batch's backwards with this bucket. */
     uint32_t first = w->c->last_user[w->s][h] == in->inst;
-    if (back && level >= 2)
+    if (!back) continue;
+    if (zp_stages_grads(b))
       want(w, ZP_B_STAGING, t, first ? ZP_WRITE : ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_STAGED, h, in->mb));
-    if (back && level < 2) want(w, ZP_B_GRAD, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_GRAD, h, 0));
+    else want(w, ZP_B_GRAD, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_GRAD, h, 0));
   }
   if (!back) want(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, ZP_READ | ZP_WRITE, zp_tag(ZP_TAG_SUMS, 0, 0, 0));
   if (back && zp_needs_denominator(w->p, x))

@@ -222,7 +222,7 @@ static bool begins(Walk *w) {
       *set = true;
     }
     const ZpBucket *b = &w->l.c->p->buckets[w->l.s->buckets[x->at.index]];
-    bool together = !first || (first->segment == b->segment && (first->level >= 2) == (b->level >= 2) &&
+    bool together = !first || (first->segment == b->segment && zp_stages_grads(first) == zp_stages_grads(b) &&
                                first->nusers == b->nusers &&
                                !memcmp(first->users, b->users, b->nusers * sizeof *b->users));
     if (n->overwrites && !together) return fail(w, "begins two gradients that do not begin together");

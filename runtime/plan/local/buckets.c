@@ -39,6 +39,16 @@ static ZpSlice slice_of(const ZpPlan *p, uint32_t param, uint64_t at) {
   return s;
 }
 
+void zp_bucket_storage(const ZpPlan *p, ZpBucket *k) {
+  k->shard = p->zero.over & k->replicas;
+  bool grads = k->shard && p->zero.what & ZL_SHARD_GRADS;
+  k->gathers = k->shard && p->zero.what & ZL_SHARD_PARAMS;
+  k->keeps = k->gathers && p->zero.keep;
+  k->scatters = grads ? ZP_SCATTER_EACH_MICROBATCH : k->shard ? ZP_SCATTER_AT_END : ZP_SCATTER_NEVER;
+  k->republishes = k->shard && !k->gathers;
+  k->reduces = k->partial & ~k->shard;
+}
+
 static ZpBucket *find_bucket(ZpPlan *p, const ZpBucket *like) {
   for (uint32_t i = 0; i < p->nbuckets; i++) {
     ZpBucket *k = &p->buckets[i];
@@ -76,10 +86,8 @@ void zp_buckets(ZpBuild *b) {
     like.users = users;
     for (int d = 0; d < p->mesh.ndims; d++)
       if (d != p->mesh.pipe && s.state[d].kind == 'R') like.replicas |= 1u << d;
-    like.shard = p->zero.over & like.replicas;
     like.partial = b->grad_partial[i] & like.replicas;
-    like.level = like.shard ? p->zero.level : 0;
-    like.keep = p->zero.keep;
+    zp_bucket_storage(p, &like);
     ZpBucket *k = find_bucket(p, &like);
     if (!k) {
       like.users = ZB_NEWN(p->arena, uint32_t, like.nusers);
@@ -114,21 +122,21 @@ ZpLoc zp_bucket_loc(const ZpPlan *p, const ZpSegment *s, uint32_t param, ZpSpace
 }
 
 /* ---- what a rank stores -------------------------------------------------------------------------------- */
-/* `each` bytes per element, of the whole bucket or this rank's part of it. */
-static uint64_t bucket_bytes(const ZpPlan *p, uint32_t bucket, bool part, uint64_t each) {
+/* `each` bytes per element, of the whole bucket or this rank's shard of it. */
+static uint64_t bucket_bytes(const ZpPlan *p, uint32_t bucket, bool shard, uint64_t each) {
   const ZpBucket *k = &p->buckets[bucket];
-  uint64_t parts = part ? (uint64_t)zp_group_size(&p->mesh, k->shard) : 1;
+  uint64_t parts = shard ? (uint64_t)zp_group_size(&p->mesh, k->shard) : 1;
   return zb_round_up(k->elems / parts * each, 64);
 }
 uint64_t zp_param_bytes(const ZpPlan *p, uint32_t b) {
-  return bucket_bytes(p, b, p->buckets[b].level >= 3, zk_elem_bytes(p->compute));
+  return bucket_bytes(p, b, p->buckets[b].gathers, zk_elem_bytes(p->compute));
 }
 uint64_t zp_master_bytes(const ZpPlan *p, uint32_t b) {
-  return p->compute == ZK_F32 ? 0 : bucket_bytes(p, b, p->buckets[b].level >= 1, 4);
+  return p->compute == ZK_F32 ? 0 : bucket_bytes(p, b, true, 4);
 }
 uint64_t zp_grad_bytes(const ZpPlan *p, uint32_t b) {
-  return bucket_bytes(p, b, p->buckets[b].level >= 2, 4);
+  return bucket_bytes(p, b, zp_stages_grads(&p->buckets[b]), 4);
 }
 uint64_t zp_state_bytes(const ZpPlan *p, uint32_t b) {
-  return p->states ? bucket_bytes(p, b, p->buckets[b].level >= 1, 4 * (uint64_t)p->states) : 0;
+  return p->states ? bucket_bytes(p, b, true, 4 * (uint64_t)p->states) : 0;
 }

@@ -30,7 +30,7 @@ static bool begin_together(const ZpRewrite *r, uint32_t x, uint32_t y) {
   const ZpBucket *a = &buckets[r->s->buckets[zp_value(r, x)->at.index]];
   const ZpBucket *b = &buckets[r->s->buckets[zp_value(r, y)->at.index]];
   bool same_users = a->nusers == b->nusers && !memcmp(a->users, b->users, a->nusers * sizeof *a->users);
-  return a->segment == b->segment && same_users && (a->level >= 2) == (b->level >= 2);
+  return a->segment == b->segment && same_users && zp_stages_grads(a) == zp_stages_grads(b);
 }
 
 /* Dot d with the sum as its second result. False if they do not go together. */

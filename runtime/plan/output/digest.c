@@ -51,7 +51,7 @@ static Hash sizes(const ZpPlan *p) {
   add_text(&h, p->schedule);
   add_optimizer(&h, &p->optimizer);
   add_double(&h, p->clip);
-  ADD(&h, p->zero.over, U(p->zero.level), p->zero.keep);
+  ADD(&h, p->zero.over, p->zero.what, p->zero.keep);
   for (int i = 0; i < 3; i++) add(&h, p->loss_partial[i]);
   add_double(&h, p->model_flops);
   add_double(&h, p->params);
@@ -79,7 +79,8 @@ static Hash buckets(const ZpPlan *p) {
   for (uint32_t i = 0; i < p->nbuckets; i++) {
     const ZpBucket *b = &p->buckets[i];
     add_text(&h, b->name);
-    ADD(&h, b->segment, b->elems, b->shard, b->partial, b->replicas, U(b->level), b->keep, b->nslices);
+    ADD(&h, b->segment, b->elems, b->shard, b->partial, b->replicas, b->nslices);
+    ADD(&h, b->gathers, b->keeps, U(b->scatters), b->republishes, b->reduces);
     add_u32s(&h, b->users, b->nusers);
     for (uint32_t k = 0; k < b->nslices; k++) add_slice(&h, &b->slices[k], p->mesh.ndims);
   }

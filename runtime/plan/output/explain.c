@@ -81,15 +81,16 @@ static const char *why_of(const Explain *x, const ZpInstr *in, const ZpBucket *k
   case ZP_I_REDUCE_COUNT: return "each rank counts its own part; gradients are divided by all of it";
   case ZP_I_REDUCE_STEP: return "loss, its denominator and the squared gradient norm";
   case ZP_I_GATHER_PARAMS:
-    return k->keep ? "ZeRO-3: parameters are gathered before use, and kept"
-                   : "ZeRO-3: parameters are gathered before use";
+    return k->keeps ? "ZeRO-3: parameters are gathered before use, and kept"
+                    : "ZeRO-3: parameters are gathered before use";
   case ZP_I_SCATTER_GRADS:
     if (in->in_place) return zb_printf(x->a, "ZeRO-1: gradients to the owners of the states%s", whole);
-    return zb_printf(x->a, "ZeRO-%d: every micro-batch's gradients to their owners%s", k->level, whole);
+    return zb_printf(x->a, "ZeRO-%d: every micro-batch's gradients to their owners%s", zp_zero_stage(k),
+                     whole);
   case ZP_I_REDUCE_GRADS: return "each of these ranks has a part of the gradient's sum";
   case ZP_I_REDUCE_TIED:
     return zb_printf(x->a, "held by %lld stages: their gradients add up", (long long)members_of(x->p, in));
-  case ZP_I_PUBLISH_PARAMS: return zb_printf(x->a, "ZeRO-%d: updated parameters to all", k->level);
+  case ZP_I_PUBLISH_PARAMS: return zb_printf(x->a, "ZeRO-%d: updated parameters to all", zp_zero_stage(k));
   default: ZB_BUG("%s sends nothing", zp_instr_info[in->op].text);
   }
 }

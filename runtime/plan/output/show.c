@@ -113,7 +113,7 @@ static void show_buckets(const ZpPlan *p, ZbText *out) {
     const ZpBucket *k = &p->buckets[i];
     ZbArena *tmp = zb_arena_new();
     zb_text_add(out, "%-26s %11llu  %4d  %-18s  %s (%s of gradients)\n", k->name,
-                (unsigned long long)k->elems, k->level, zp_dims_text(&p->mesh, tmp, k->shard),
+                (unsigned long long)k->elems, zp_zero_stage(k), zp_dims_text(&p->mesh, tmp, k->shard),
                 zp_dims_text(&p->mesh, tmp, k->partial), zb_bytes(text, k->elems * 4));
     zb_arena_free(tmp);
   }

@@ -167,7 +167,7 @@ static void add_step(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
   for (uint32_t h = 0; h < g->st->nheld; h++) {
     compute(g, ZP_I_OPT_STEP, step + h, 1)->held = h;
     const ZpBucket *b = &g->p->buckets[g->st->held[h].bucket];
-    if (b->level != 1 && b->level != 2) continue;
+    if (!b->republishes) continue;
     uint32_t id = zp_gen_draft(g, ZP_I_PUBLISH_PARAMS, step + h + 1, BY_PUBLISH, h);
     Draft *pub = &g->d[id];
     pub->after_pos = g->ncomp - 1;

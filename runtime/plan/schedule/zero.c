@@ -73,7 +73,7 @@ static uint32_t gather(Gen *g, uint32_t held, uint32_t after_pos, uint32_t need,
  * does not use, which is still computing when we want to gather. */
 static void plan_gathers(Gen *g, uint32_t t, const Entry *list, uint32_t n, uint32_t nheld, uint32_t *where) {
   const ZpBucket *b = &g->p->buckets[t];
-  uint32_t nbufs = b->keep || nheld < 2 ? nheld : 2, full = 0;
+  uint32_t nbufs = b->keeps || nheld < 2 ? nheld : 2, full = 0;
   uint32_t buf = zp_gen_bufs(g, ZP_B_GATHER, t, nbufs, zb_round_up(b->elems * compute_bytes(g->p), 64));
   Resident *r = ZB_NEWN(g->a, Resident, nbufs);
   for (uint32_t i = 0; i < n; i++) {
@@ -175,17 +175,16 @@ static void reduces_own(Gen *g, uint32_t id, uint32_t held, ZpDims dims) {
 static void plan_reductions(Gen *g, uint32_t held) {
   const ZpBucket *b = &g->p->buckets[g->st->held[held].bucket];
   uint32_t pos = g->last_bwd[held];
-  if (b->level == 1) {
+  if (b->scatters == ZP_SCATTER_AT_END) {
     uint32_t id = reduction(g, ZP_I_SCATTER_GRADS, held, g->end[pos], BY_SCATTER, 1);
     g->d[id].in.in_place = true;
     scatters(g, id, b);
     reduces(g, id, held);
   }
-  ZpDims rest = b->partial & ~b->shard;
-  if (!rest) return;
+  if (!b->reduces) return;
   if (g->reduced[held] != ZP_NONE && pos < g->last_work) pos++;
   uint32_t id = reduction(g, ZP_I_REDUCE_GRADS, held, g->end[pos], BY_REDUCE, 0);
-  reduces_own(g, id, held, rest);
+  reduces_own(g, id, held, b->reduces);
 }
 
 void zp_gen_tied(Gen *g, uint32_t held, uint64_t time, uint32_t pair) {
@@ -216,8 +215,9 @@ void zp_gen_params(Gen *g) {
   for (uint32_t t = 0; t < g->p->nbuckets; t++) {
     uint32_t n = at[t + 1] - at[t];
     if (!n) continue;
-    if (g->p->buckets[t].level >= 3) plan_gathers(g, t, list + at[t], n, copies[t], where);
-    if (g->p->buckets[t].level >= 2) plan_scatters(g, t, list + at[t], n, copies[t]);
+    const ZpBucket *b = &g->p->buckets[t];
+    if (b->gathers) plan_gathers(g, t, list + at[t], n, copies[t], where);
+    if (zp_stages_grads(b)) plan_scatters(g, t, list + at[t], n, copies[t]);
   }
   for (uint32_t h = 0; h < nheld; h++) {
     ZB_ASSERT(g->last_bwd[h] != ZP_NONE); /* a stage holds what its instances use */

@@ -79,7 +79,7 @@ Test(digest, every_field_counts) {
   CHANGE("sizes", p->optimizer.except);
   CHANGE("sizes", p->states);
   CHANGE("sizes", p->zero.over);
-  CHANGE("sizes", p->zero.level);
+  CHANGE("sizes", p->zero.what);
   CHANGE("sizes", p->zero.keep);
   CHANGE("sizes", p->loss_partial[2]);
   CHANGE("sizes", p->model_flops);
@@ -93,8 +93,11 @@ Test(digest, every_field_counts) {
   CHANGE("parameters", b->shard);
   CHANGE("parameters", b->partial);
   CHANGE("parameters", b->replicas);
-  CHANGE("parameters", b->level);
-  CHANGE("parameters", b->keep);
+  CHANGE("parameters", b->gathers);
+  CHANGE("parameters", b->keeps);
+  CHANGE("parameters", b->scatters);
+  CHANGE("parameters", b->republishes);
+  CHANGE("parameters", b->reduces);
   CHANGE("parameters", b->users[0]);
   CHANGE("parameters", b->slices[0].param);
   CHANGE("parameters", b->slices[0].at);

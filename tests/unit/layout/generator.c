@@ -81,15 +81,15 @@ Test(generator, bucket_sizes) {
 static void whole_states(ZpPlan *p) {
   for (uint32_t i = 0; i < p->nbuckets; i++) {
     ZpBucket *k = &p->buckets[i];
-    k->level = 0, k->shard = 0;
+    k->shard = 0, k->gathers = false, k->scatters = ZP_SCATTER_NEVER, k->reduces = k->partial;
     k->elems = zb_round_up(k->slices[k->nslices - 1].at + k->slices[k->nslices - 1].n, 16);
   }
 }
 static void whole_params(ZpPlan *p) {
-  for (uint32_t i = 0; i < p->nbuckets; i++) p->buckets[i].level = 2;
+  for (uint32_t i = 0; i < p->nbuckets; i++) p->buckets[i].gathers = false, p->buckets[i].republishes = true;
 }
 static void keeps(ZpPlan *p) {
-  for (uint32_t i = 0; i < p->nbuckets; i++) p->buckets[i].keep = true;
+  for (uint32_t i = 0; i < p->nbuckets; i++) p->buckets[i].keeps = true;
 }
 static void all_decays(ZpPlan *p) {
   for (uint32_t i = 0; i < p->nbuckets; i++)

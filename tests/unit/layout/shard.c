@@ -179,8 +179,8 @@ Test(shard, hsdp) {
   for (uint32_t b = 0; b < q.p->nbuckets; b++) {
     const ZpBucket *k = &q.p->buckets[b];
     cr_expect_str_eq(zp_dims_text(&q.p->mesh, q.a, k->shard), "data");
-    cr_expect_str_eq(zp_dims_text(&q.p->mesh, q.a, k->partial & ~k->shard), "replica");
-    cr_expect_eq(k->level, 3);
+    cr_expect_str_eq(zp_dims_text(&q.p->mesh, q.a, k->reduces), "replica");
+    cr_expect(k->gathers && k->scatters == ZP_SCATTER_EACH_MICROBATCH && !k->republishes);
   }
   uint32_t scattered = 0, reduced = 0;
   const ZpStage *st = &q.p->stages[0];

@@ -159,11 +159,32 @@ Test(check, bucket_dims) {
   p->buckets[1].replicas |= 1u << 0; /* pipe */
   rejects(p, "bucket layer.* is cut or reduced over dims along which it is no copy");
   p = good(rich);
-  p->buckets[1].level = 0;
-  rejects(p, "bucket layer.* is cut or reduced over dims along which it is no copy");
-  p = good(rich);
-  p->buckets[1].level = 4;
-  rejects(p, "bucket layer.* is cut or reduced over dims along which it is no copy");
+  p->buckets[1].shard = 1u << 1; /* replica: a copy, but the recipe cuts over data */
+  rejects(p, "bucket layer.* is stored otherwise than the recipe says");
+}
+
+/* What a bucket does follows from the recipe and from its copies, one by one. */
+Test(check, bucket_does) {
+  static const char *const text = "bucket layer.* is stored otherwise than the recipe says";
+  for (int level = 0; level < 4; level++) {
+    Fake f = {.stages = 2, .nmicro = 2, .layers = 2, .level = level, .keep = true};
+    ZpPlan *p = good(f);
+    ZpBucket *k = &p->buckets[1], was = *k;
+    cr_expect(k->gathers == (level == 3) && k->keeps == (level == 3));
+    cr_expect(k->scatters == (level == 0   ? ZP_SCATTER_NEVER
+                              : level == 1 ? ZP_SCATTER_AT_END
+                                           : ZP_SCATTER_EACH_MICROBATCH));
+    cr_expect(k->republishes == (level == 1 || level == 2));
+    cr_expect_eq(k->reduces, level ? 1u << 1 : 1u << 1 | 1u << 2);
+    cr_expect_eq(zp_zero_stage(k), level);
+    k->gathers = !was.gathers, rejects(p, text), *k = was;
+    k->keeps = !was.keeps, rejects(p, text), *k = was;
+    k->republishes = !was.republishes, rejects(p, text), *k = was;
+    for (int s = ZP_SCATTER_NEVER; s <= ZP_SCATTER_EACH_MICROBATCH; s++)
+      if (s != (int)was.scatters) k->scatters = (ZpScatter)s, rejects(p, text), *k = was;
+    for (int d = 1; d < 3; d++) k->reduces ^= 1u << d, rejects(p, text), *k = was;
+    k->shard ^= 1u << 2, rejects(p, text), *k = was;
+  }
 }
 
 Test(check, bucket_slices) {
@@ -317,12 +338,13 @@ Test(check, scatter_of_what_is_complete) {
   Fake f = {.stages = 1, .nmicro = 2, .layers = 2, .level = 2};
   ZpPlan *p = fake_plan(arena, f);
   ZpDims data = 1u << 2, tensor = 1u << 3;
-  for (uint32_t b = 0; b < p->nbuckets; b++) {
-    p->buckets[b].shard = data | tensor;
-    p->buckets[b].replicas |= tensor;
-  }
+  p->zero.over = data | tensor;
   p->buckets[0].partial = tensor; /* the others': replica and data */
   p->buckets[2].partial = data | tensor;
+  for (uint32_t b = 0; b < p->nbuckets; b++) {
+    p->buckets[b].replicas |= tensor;
+    zp_bucket_storage(p, &p->buckets[b]);
+  }
   zp_program(p);
   fake_arena(p);
   ZbErr err = {0};

@@ -40,9 +40,7 @@ static void add_bucket(ZpPlan *p, const Fake *f, const char *name, uint32_t segm
   b.nslices = 1;
   b.slices = ZB_NEW(p->arena, ZpSlice);
   *b.slices = (ZpSlice){.n = 1024, .naxes = 1, .size = {1024}};
-  b.level = f->level;
-  b.shard = f->level ? 1u << DATA : 0;
-  b.keep = f->keep && f->level == 3;
+  zp_bucket_storage(p, &b);
   ZB_PUSH(p->arena, p->buckets, p->nbuckets, b);
 }
 
@@ -111,6 +109,9 @@ ZpPlan *fake_plan(ZbArena *a, Fake f) {
   p->compute = f.bf16 ? ZK_BF16 : ZK_F32;
   p->states = 2;
   p->loss_partial[1] = 1u << DATA;
+  static const unsigned what[] = {0, ZL_SHARD_STATES, ZL_SHARD_STATES | ZL_SHARD_GRADS,
+                                  ZL_SHARD_STATES | ZL_SHARD_GRADS | ZL_SHARD_PARAMS};
+  p->zero = (ZpZero){.over = f.level ? 1u << DATA : 0, .what = what[f.level], .keep = f.keep};
   fill_mesh(p, &f);
   fill_graph(p, &f);
   add_bucket(p, &f, "wte", ZP_NONE);

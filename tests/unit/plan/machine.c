@@ -81,20 +81,20 @@ static Part scalars(Machine *m, uint32_t s, uint32_t index) {
 }
 
 static const ZpBucket *bucket(const Machine *m, const ZpStageBucket *h) { return &m->p->buckets[h->bucket]; }
-/* Bytes of what is stored of a bucket, that is cut from ZeRO stage `level` on. */
-static uint64_t stored(const Machine *m, const ZpStageBucket *h, int level, uint64_t each) {
+/* Bytes of what is stored of a bucket: of all of it, or of a shard. */
+static uint64_t stored(const Machine *m, const ZpStageBucket *h, bool shard, uint64_t each) {
   const ZpBucket *k = bucket(m, h);
-  return k->elems * each / (k->level >= level ? (uint64_t)zp_group_size(&m->p->mesh, k->shard) : 1);
+  return k->elems * each / (shard ? (uint64_t)zp_group_size(&m->p->mesh, k->shard) : 1);
 }
 static uint64_t width(const Machine *m) { return zk_elem_bytes(m->p->compute); }
 static Part params(Machine *m, uint32_t s, const ZpStageBucket *h) {
-  return part(m, s, h->param_at, stored(m, h, 3, width(m)));
+  return part(m, s, h->param_at, stored(m, h, bucket(m, h)->gathers, width(m)));
 }
 static Part grads(Machine *m, uint32_t s, const ZpStageBucket *h) {
-  return part(m, s, h->grad_at, stored(m, h, 2, 4));
+  return part(m, s, h->grad_at, stored(m, h, zp_stages_grads(bucket(m, h)), 4));
 }
 static Part own_grads(Machine *m, uint32_t s, const ZpStageBucket *h) {
-  return part(m, s, h->grad_at, stored(m, h, 1, 4));
+  return part(m, s, h->grad_at, stored(m, h, true, 4));
 }
 
 /* ---- compute ------------------------------------------------------------------------------------------- */
@@ -123,7 +123,7 @@ static void work(Machine *m, uint32_t s, const ZpInstr *in) {
   if (!back || g->saves_carry) h = mix(h, read(carried(m, s, in, in->inst)));
   for (uint32_t i = 0; i < x->nheld; i++) {
     const ZpStageBucket *held = &st->held[x->held[i]];
-    bool gathered = bucket(m, held)->level >= 3;
+    bool gathered = bucket(m, held)->gathers;
     h = mix(h, read(gathered ? part_of(m, s, in, ZP_B_GATHER, held->bucket, bucket(m, held)->elems * width(m))
                              : params(m, s, held)));
   }
@@ -157,9 +157,9 @@ static void work(Machine *m, uint32_t s, const ZpInstr *in) {
 }
 
 static void optimize(Machine *m, uint32_t s, const ZpStageBucket *h) {
-  Part own = part(m, s, h->param_at, stored(m, h, 1, width(m))), none = {NULL, 0};
-  Part state = m->p->states ? part(m, s, h->state_at, stored(m, h, 1, 4 * (uint64_t)m->p->states)) : none;
-  Part master = h->master_at == UINT64_MAX ? none : part(m, s, h->master_at, stored(m, h, 1, 4));
+  Part own = part(m, s, h->param_at, stored(m, h, true, width(m))), none = {NULL, 0};
+  Part state = m->p->states ? part(m, s, h->state_at, stored(m, h, true, 4 * (uint64_t)m->p->states)) : none;
+  Part master = h->master_at == UINT64_MAX ? none : part(m, s, h->master_at, stored(m, h, true, 4));
   uint64_t x = mix(read(own), read(own_grads(m, s, h)));
   x = mix(mix(x, read(state)), mix(read(master), read(scalars(m, s, ZP_SCALARS_SUMS))));
   write(own, x), write(state, x + 1), write(master, x + 2);
@@ -204,7 +204,7 @@ static void collective(Machine *m, uint32_t s, const ZpInstr *in) {
     write(part_of(m, s, in, ZP_B_GATHER, h->bucket, bucket(m, h)->elems * width(m)), read(params(m, s, h)));
     break;
   case ZP_I_PUBLISH_PARAMS:
-    write(params(m, s, h), read(part(m, s, h->param_at, stored(m, h, 1, width(m)))));
+    write(params(m, s, h), read(part(m, s, h->param_at, stored(m, h, true, width(m)))));
     break;
   case ZP_I_SCATTER_GRADS: {
     Part all = in->in_place ? grads(m, s, h) : part_of(m, s, in, ZP_B_STAGING, h->bucket, bytes);
@@ -341,7 +341,7 @@ static uint64_t numbers_of(Machine *m) {
       const ZpStageBucket *x = &stage(m, s)->held[h];
       all = mix(all, read(params(m, s, x)));
       if (m->p->states)
-        all = mix(all, read(part(m, s, x->state_at, stored(m, x, 1, 4 * (uint64_t)m->p->states))));
+        all = mix(all, read(part(m, s, x->state_at, stored(m, x, true, 4 * (uint64_t)m->p->states))));
     }
     all = mix(all, read(scalars(m, s, ZP_SCALARS_SUMS)));
   }
