@@ -214,7 +214,6 @@ typedef struct {         /* a bucket on a stage */
   uint32_t bucket, iter; /* template; iteration (0 for single ones) */
   uint32_t tied;         /* index into plan->tied, or ZP_NONE: copies on other stages */
   bool norm_owner;       /* its squared norm counts on this stage (the first that holds it) */
-  uint64_t param_at, master_at, grad_at, state_at; /* arena offsets; UINT64_MAX: has none */
 } ZpStageBucket;
 /* clang-format off */
 typedef struct {
@@ -250,7 +249,7 @@ typedef enum {
   ZP_B_SEND_GRAD,
   ZP_B_GATHER,   /* full parameters of one bucket, compute precision */
   ZP_B_STAGING,  /* full gradients of one bucket, f32, before they are scattered */
-  ZP_B_PARAM,    /* what a rank stores of a held bucket: parameters and master */
+  ZP_B_PARAM,    /* what a rank stores of a held bucket: parameters, and behind them their master */
   ZP_B_GRAD,     /* gradient accumulator of a held bucket */
   ZP_B_STATE,    /* optimizer state of a held bucket */
   ZP_B_BOUNDARY, /* ping-pong of carried values and cotangents between instances: index 0, 1 */
@@ -258,6 +257,8 @@ typedef enum {
   ZP_B_SCALARS,  /* index: ZP_SCALARS_* */
   ZP_B_KINDS
 } ZpBufKind;
+/* Whether a held bucket has one of it, which lasts from step to step. */
+static inline bool zp_is_stored(int kind) { return kind >= ZP_B_PARAM && kind <= ZP_B_STATE; }
 enum { ZP_SCALARS_COUNT, ZP_SCALARS_SUMS }; /* loss denominator; what REDUCE_STEP adds up */
 #define ZP_STEP_SUMS 4 /* f64: loss numerator, aux sums, squared norm and the loss denominator */
 typedef struct {

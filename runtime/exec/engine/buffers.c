@@ -32,7 +32,20 @@ char *zx_need_buf(ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool)
   return p;
 }
 
-/* ---- the owned shard of a bucket ---- */
+/* ---- what is stored of a bucket ---- */
+void zx_find_stored(ZxEngine *e) {
+  e->stored = ZB_NEWN(e->a, ZxStored, e->st->nheld);
+  for (uint32_t i = 0; i < e->st->prog.nbufs; i++) {
+    const ZpBuf *b = &e->st->prog.bufs[i];
+    if (zp_is_stored(b->kind)) e->stored[b->pool].of[b->kind - ZP_B_PARAM] = b;
+  }
+}
+
+char *zx_stored(const ZxEngine *e, ZpBufKind kind, const ZpStageBucket *h) {
+  return e->arena + e->stored[h - e->st->held].of[kind - ZP_B_PARAM]->offset;
+}
+
+/* ---- the owned shard of it ---- */
 static const ZpBucket *bucket_of(const ZxEngine *e, const ZpStageBucket *h) {
   return &e->p->buckets[h->bucket];
 }
@@ -49,24 +62,31 @@ bool zx_is_norm_owner(const ZxEngine *e, const ZpStageBucket *h) {
   return h->norm_owner && zp_group_index(&e->p->mesh, e->rank, k->replicas & ~k->shard) == 0;
 }
 
-/* The owned shard of what is stored at `at`: all of that (`cut`), or inside it. */
-static char *shard_at(const ZxEngine *e, const ZpStageBucket *h, uint64_t at, bool cut, size_t elem) {
+/* The owned shard of elements that are stored `at`: all of them (`cut`), or inside. */
+static void *shard_at(const ZxEngine *e, const ZpStageBucket *h, char *at, bool cut, size_t elem) {
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
-  return e->arena + at + (cut ? 0 : from * elem);
+  return at + (cut ? 0 : from * elem);
 }
 
 float *zx_master(const ZxEngine *e, const ZpStageBucket *h) {
-  if (h->master_at != UINT64_MAX) return (float *)(void *)shard_at(e, h, h->master_at, true, 4);
-  return (float *)(void *)shard_at(e, h, h->param_at, bucket_of(e, h)->gathers, 4);
-}
-
-float *zx_grads(const ZxEngine *e, const ZpStageBucket *h) {
-  return (float *)(void *)shard_at(e, h, h->grad_at, zp_stages_grads(bucket_of(e, h)), 4);
+  char *params = zx_stored(e, ZP_B_PARAM, h);
+  if (e->p->compute == ZK_F32) return shard_at(e, h, params, bucket_of(e, h)->gathers, sizeof(float));
+  return (float *)(void *)(params + zp_param_bytes(e->p, h->bucket));
 }
 
 uint16_t *zx_rounded(const ZxEngine *e, const ZpStageBucket *h) {
-  return h->master_at == UINT64_MAX
-             ? NULL
-             : (uint16_t *)(void *)shard_at(e, h, h->param_at, bucket_of(e, h)->gathers, 2);
+  if (e->p->compute == ZK_F32) return NULL;
+  return shard_at(e, h, zx_stored(e, ZP_B_PARAM, h), bucket_of(e, h)->gathers, sizeof(uint16_t));
+}
+
+float *zx_grads(const ZxEngine *e, const ZpStageBucket *h) {
+  return shard_at(e, h, zx_stored(e, ZP_B_GRAD, h), zp_stages_grads(bucket_of(e, h)), sizeof(float));
+}
+
+float *zx_state(const ZxEngine *e, const ZpStageBucket *h, int state) {
+  uint64_t from, to;
+  ZB_ASSERT(state < e->p->states);
+  zx_owned_shard(e, h, &from, &to);
+  return (float *)(void *)zx_stored(e, ZP_B_STATE, h) + (to - from) * (uint64_t)state;
 }

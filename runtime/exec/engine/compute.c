@@ -37,12 +37,12 @@ static ZxFrame frame(ZxEngine *e, const ZpInstr *in) {
     const ZpStageBucket *h = &e->st->held[x->held[i]];
     const ZpBucket *k = &e->p->buckets[h->bucket];
     ZxHeldAt *at = &e->held_at[i];
-    *at =
-        (ZxHeldAt){.param = k->gathers ? zx_find_buf(e, in, ZP_B_GATHER, h->bucket) : e->arena + h->param_at};
+    *at = (ZxHeldAt){.param = k->gathers ? zx_find_buf(e, in, ZP_B_GATHER, h->bucket)
+                                         : zx_stored(e, ZP_B_PARAM, h)};
     if (in->op != ZP_I_BWD) continue;
     const ZpAccess *staged = zx_find_access(e, in, ZP_B_STAGING, h->bucket);
     ZB_ASSERT(zp_stages_grads(k) == (staged != NULL));
-    at->grad = staged ? zx_buf_at(e, &e->st->prog.bufs[staged->buf]) : e->arena + h->grad_at;
+    at->grad = staged ? zx_buf_at(e, &e->st->prog.bufs[staged->buf]) : zx_stored(e, ZP_B_GRAD, h);
     at->first_write = zx_begin_backward(e, in->inst, i, staged, at->grad);
   }
   return f;

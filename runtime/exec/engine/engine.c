@@ -108,6 +108,7 @@ ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOp
   const ZpProgram *g = &e->st->prog;
   e->sums = scalars(e, ZP_SCALARS_SUMS, sizeof *e->sums);
   e->count = scalars(e, ZP_SCALARS_COUNT, sizeof *e->count);
+  zx_find_stored(e);
   e->clip = (ZxScalars){&e->sums->squares, (float)p->clip, &e->sums->lost};
   e->held_at = ZB_NEWN(a, ZxHeldAt, most_held(e->st));
   e->done = ZB_NEWN(a, bool, g->ninstrs);

@@ -33,7 +33,7 @@ static ZxRequest scatter(ZxEngine *e, const ZpInstr *in, const ZpBucket *k, floa
 static ZxRequest start_bucket_collective(ZxEngine *e, const ZpInstr *in) {
   const ZpStageBucket *h = &e->st->held[in->held];
   const ZpBucket *k = &e->p->buckets[h->bucket];
-  char *params = e->arena + h->param_at, *grads = e->arena + h->grad_at;
+  char *params = zx_stored(e, ZP_B_PARAM, h), *grads = zx_stored(e, ZP_B_GRAD, h);
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
   switch (in->op) {
@@ -93,8 +93,7 @@ void zx_finish_exchange(ZxEngine *e, const ZpInstr *in) {
     const ZpBucket *k = &e->p->buckets[h->bucket];
     uint64_t n = shard_elems(e, k);
     const float *all = (const float *)(const void *)zx_need_buf(e, in, ZP_B_STAGING, h->bucket);
-    e->dev->axpy(e->env, (int64_t)n, 1, all + shard_index(e, k) * n,
-                 (float *)(void *)(e->arena + h->grad_at));
+    e->dev->axpy(e->env, (int64_t)n, 1, all + shard_index(e, k) * n, zx_grads(e, h));
     break;
   }
   default: break;

@@ -62,7 +62,7 @@ void zx_begin_grads(ZxEngine *e) {
   for (uint32_t i = 0; i < e->st->nheld; i++) {
     const ZpStageBucket *h = &e->st->held[i];
     const ZpBucket *k = &e->p->buckets[h->bucket];
-    char *grads = e->arena + h->grad_at;
+    char *grads = zx_stored(e, ZP_B_GRAD, h);
     bool shard = zp_stages_grads(k);
     e->first_write[i] = !shard && e->first_user[i] != NULL;
     uint64_t shards = shard ? (uint64_t)zp_group_size(&e->p->mesh, k->shard) : 1;

@@ -39,6 +39,11 @@ typedef struct {
   ZkCall *of[ZP_PHASES];
 } ZxCalls;
 
+/* What a rank stores of a held bucket: its buffers of kinds PARAM, GRAD and STATE. */
+typedef struct {
+  const ZpBuf *of[ZP_B_STATE - ZP_B_PARAM + 1];
+} ZxStored;
+
 typedef struct {
   uint64_t from, to;
   bool decay;
@@ -77,10 +82,11 @@ struct ZxEngine {
 
   /* ---- memory: setup.c, buffers.c ---- */
   char *arena;
-  uint64_t high;  /* highest byte handed out */
-  ZxSums *sums;   /* in the arena */
-  ZxCount *count; /* in the arena */
-  char *pinned;   /* `nblocks` micro-batches' inputs; what comes with a step; its sums */
+  ZxStored *stored; /* per held bucket */
+  uint64_t high;    /* highest byte handed out */
+  ZxSums *sums;     /* in the arena */
+  ZxCount *count;   /* in the arena */
+  char *pinned;     /* `nblocks` micro-batches' inputs; what comes with a step; its sums */
   uint64_t pinned_step_state, pinned_sums;
   uint32_t nblocks;      /* used in turn; 0: inputs are read into the arena */
   uint32_t pinned_event; /* the latest inputs' upload */
@@ -229,6 +235,9 @@ char *zx_buf_at(ZxEngine *e, const ZpBuf *b);
 const ZpAccess *zx_find_access(const ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool);
 char *zx_find_buf(ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool);
 char *zx_need_buf(ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool);
+void zx_find_stored(ZxEngine *e); /* at set-up */
+/* Where what is stored of a held bucket lies: its buffer of kind PARAM, GRAD or STATE. */
+char *zx_stored(const ZxEngine *e, ZpBufKind kind, const ZpStageBucket *h);
 /* The owned shard of a held bucket, what this rank updates and saves: elements from..to of the bucket, */
 void zx_owned_shard(const ZxEngine *e, const ZpStageBucket *h, uint64_t *from, uint64_t *to);
 /* its f32 values, its gradients, and whether this rank speaks for it. */
@@ -236,6 +245,8 @@ float *zx_master(const ZxEngine *e, const ZpStageBucket *h);
 float *zx_grads(const ZxEngine *e, const ZpStageBucket *h);
 uint16_t *zx_rounded(const ZxEngine *e,
                      const ZpStageBucket *h); /* its bf16 values, beside the f32 ones; NULL: there are none */
+/* its f32 states number `state`, of those that the optimizer has of each value. */
+float *zx_state(const ZxEngine *e, const ZpStageBucket *h, int state);
 bool zx_is_norm_owner(const ZxEngine *e, const ZpStageBucket *h);
 
 #endif

@@ -38,9 +38,8 @@ void zx_optimize(ZxEngine *e, const ZpStageBucket *h) {
   const ZpOptimizer *o = &e->p->optimizer;
   uint64_t own, end;
   zx_owned_shard(e, h, &own, &end);
-  float *w = zx_master(e, h), *g = zx_grads(e, h), *state = NULL;
-  uint64_t nstate = end - own;
-  if (h->state_at != UINT64_MAX) state = (float *)(void *)(e->arena + h->state_at);
+  float *w = zx_master(e, h), *g = zx_grads(e, h), *state[2] = {NULL, NULL};
+  for (int i = 0; i < e->p->states; i++) state[i] = zx_state(e, h, i);
   uint16_t *w16 = zx_rounded(e, h);
   for (uint32_t i = 0; i < e->nranges[h->bucket]; i++) {
     const ZxRange *x = &e->ranges[h->bucket][i];
@@ -56,11 +55,12 @@ void zx_optimize(ZxEngine *e, const ZpStageBucket *h) {
                    .eps = (float)o->eps,
                    .decay = decay,
                    .step = e->step};
-      e->dev->adamw(e->env, &a, &e->clip, n, g + at, w + at, state + at, state + nstate + at,
+      e->dev->adamw(e->env, &a, &e->clip, n, g + at, w + at, state[0] + at, state[1] + at,
                     w16 ? w16 + at : NULL);
     } else {
       ZkSgd s = {.lr = (float)e->lr, .momentum = (float)o->momentum, .decay = decay};
-      e->dev->sgd(e->env, &s, &e->clip, n, g + at, w + at, state ? state + at : NULL, w16 ? w16 + at : NULL);
+      e->dev->sgd(e->env, &s, &e->clip, n, g + at, w + at, state[0] ? state[0] + at : NULL,
+                  w16 ? w16 + at : NULL);
     }
   }
 }

@@ -54,11 +54,12 @@ static void publish(ZxEngine *e, const ZpStageBucket *h) {
   const ZpBucket *k = &e->p->buckets[h->bucket];
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
-  size_t w = zk_elem_bytes(e->p->compute);
-  char *all = e->arena + h->param_at, *own = k->gathers ? all : all + from * w;
-  if (h->master_at != UINT64_MAX)
-    e->dev->to_bf16(e->env, (int64_t)(to - from), zx_master(e, h), (uint16_t *)(void *)own);
-  if (k->republishes) zx_await(e, e->c->t->all_gather(e->c, e->group[k->shard], own, (to - from) * w, all));
+  uint16_t *rounded = zx_rounded(e, h);
+  const void *own = rounded ? (void *)rounded : zx_master(e, h);
+  if (rounded) e->dev->to_bf16(e->env, (int64_t)(to - from), zx_master(e, h), rounded);
+  if (!k->republishes) return;
+  uint64_t bytes = (to - from) * zk_elem_bytes(e->p->compute);
+  zx_await(e, e->c->t->all_gather(e->c, e->group[k->shard], own, bytes, zx_stored(e, ZP_B_PARAM, h)));
 }
 
 /* The first step's other streams do not wait for this one. */

@@ -196,7 +196,7 @@ static Hash instances(const ZpStage *s) {
   }
   for (uint32_t i = 0; i < s->nheld; i++) {
     const ZpStageBucket *k = &s->held[i];
-    ADD(&h, k->bucket, k->iter, k->tied, k->norm_owner, k->param_at, k->master_at, k->grad_at, k->state_at);
+    ADD(&h, k->bucket, k->iter, k->tied, k->norm_owner);
   }
   add_double(&h, s->cost);
   return h;

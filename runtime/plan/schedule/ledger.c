@@ -16,29 +16,17 @@ static uint64_t take(Arena *a, ZpLedgerLine line, uint64_t bytes) {
   return at;
 }
 
-static void take_held(ZpPlan *p, ZpStageBucket *h,
-                      Arena *a) { /* the master lies right behind the parameters */
-  uint64_t master = zp_master_bytes(p, h->bucket), state = zp_state_bytes(p, h->bucket);
-  h->param_at = take(a, ZP_L_PARAMS, zp_param_bytes(p, h->bucket));
-  h->master_at = master ? take(a, ZP_L_MASTER, master) : UINT64_MAX;
-  h->grad_at = take(a, ZP_L_GRADS, zp_grad_bytes(p, h->bucket));
-  h->state_at = state ? take(a, ZP_L_STATES, state) : UINT64_MAX;
-}
-
 static const ZpLedgerLine line_of[ZP_B_KINDS] = {
     [ZP_B_SLOT] = ZP_L_ACTIVATIONS, [ZP_B_RECV_ACT] = ZP_L_COMM,    [ZP_B_SEND_ACT] = ZP_L_COMM,
     [ZP_B_RECV_GRAD] = ZP_L_COMM,   [ZP_B_SEND_GRAD] = ZP_L_COMM,   [ZP_B_GATHER] = ZP_L_GATHERED,
-    [ZP_B_STAGING] = ZP_L_STAGING,  [ZP_B_BOUNDARY] = ZP_L_SCRATCH, [ZP_B_SCRATCH] = ZP_L_SCRATCH,
+    [ZP_B_STAGING] = ZP_L_STAGING,  [ZP_B_PARAM] = ZP_L_PARAMS,     [ZP_B_GRAD] = ZP_L_GRADS,
+    [ZP_B_STATE] = ZP_L_STATES,     [ZP_B_BOUNDARY] = ZP_L_SCRATCH, [ZP_B_SCRATCH] = ZP_L_SCRATCH,
     [ZP_B_SCALARS] = ZP_L_OTHER};
 
-static void take_buf(ZpStage *st, ZpBuf *buf, Arena *a) {
-  const ZpStageBucket *h = buf->pool < st->nheld ? &st->held[buf->pool] : NULL;
-  switch (buf->kind) {
-  case ZP_B_PARAM: buf->offset = h->param_at; break; /* parameters and master: the master follows */
-  case ZP_B_GRAD: buf->offset = h->grad_at; break;
-  case ZP_B_STATE: buf->offset = h->state_at; break;
-  default: buf->offset = take(a, line_of[buf->kind], buf->bytes); break;
-  }
+static void take_buf(const ZpPlan *p, const ZpStage *st, ZpBuf *buf, Arena *a) {
+  uint64_t master = buf->kind == ZP_B_PARAM ? zp_master_bytes(p, st->held[buf->pool].bucket) : 0;
+  buf->offset = take(a, line_of[buf->kind], buf->bytes - master);
+  take(a, ZP_L_MASTER, master);
 }
 
 static bool check_limit(ZpBuild *b) {
@@ -74,8 +62,9 @@ bool zp_ledger(ZpBuild *b) {
   for (uint32_t s = 0; s < p->nstages; s++) {
     ZpStage *st = &p->stages[s];
     Arena a = {0, &st->ledger};
-    for (uint32_t h = 0; h < st->nheld; h++) take_held(p, &st->held[h], &a);
-    for (uint32_t i = 0; i < st->prog.nbufs; i++) take_buf(st, &st->prog.bufs[i], &a);
+    for (int first = 1; first >= 0; first--) /* what is stored, then what comes and goes */
+      for (uint32_t i = 0; i < st->prog.nbufs; i++)
+        if (zp_is_stored(st->prog.bufs[i].kind) == first) take_buf(p, st, &st->prog.bufs[i], &a);
     st->ledger.total = a.at;
   }
   return check_limit(b);

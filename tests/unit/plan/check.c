@@ -731,7 +731,7 @@ Test(check, slots_overlap) {
 Test(check, stored_things_overlap) {
   ZpPlan *p = good(rich);
   ZpBuf *b = buffer(p, 0, ZP_B_GRAD, 1, 0);
-  p->stages[0].held[1].grad_at = b->offset = buffer(p, 0, ZP_B_STATE, 1, 0)->offset;
+  b->offset = buffer(p, 0, ZP_B_STATE, 1, 0)->offset;
   rejects(p, "stage 0: gradient accumulator of layer.0 and optimizer state of layer.0 overlap in the arena");
 }
 
@@ -740,7 +740,7 @@ Test(check, stored_things_overlap_in_scratch) {
   ZpPlan *p = good(rich);
   ZpBuf *b = buffer(p, 0, ZP_B_GRAD, 1, 0), *state = buffer(p, 0, ZP_B_STATE, 1, 0);
   buffer(p, 0, ZP_B_SCRATCH, 0, 0)->offset = state->offset - 64;
-  p->stages[0].held[1].grad_at = b->offset = state->offset;
+  b->offset = state->offset;
   rejects(p, "stage 0: gradient accumulator of layer.0 and optimizer state of layer.0 overlap in the arena");
 }
 
@@ -791,11 +791,11 @@ Test(check, arena_bounds) {
   p->stages[1].ledger.total += 64;
   rejects(p, "stage 1: the lines of the ledger add up to ");
   p = good(rich);
+  buffer(p, 1, ZP_B_SCRATCH, 0, 0)->offset += 8;
+  rejects(p, "stage 1: scratch 0 lies at bytes ");
+  p = good(rich);
   buffer(p, 1, ZP_B_GATHER, 1, 0)->bytes = 64;
   rejects(p, "stage 1: gather buffer 0 of layer.* has 64 bytes, but needs 4096");
-  p = good(rich);
-  p->stages[1].held[0].param_at += 64;
-  rejects(p, "stage 1: parameter store of layer.2 is not where its bucket says");
   p = good(rich);
   p->stages[1].saved_at[1] -= 64;
   rejects(p, "stage 1: what layer.3 saves overlaps what lies before it in the slot");
@@ -862,23 +862,20 @@ Test(check, sizes_of_each_segment) {
   rejects(p, "stage 1: what layer.4 saves overlaps");
 }
 
-Test(check, stored_where_the_bucket_says) {
+/* The engine finds what is stored of a bucket by the bucket alone. */
+Test(check, stored_once) {
   static const struct {
-    size_t field;
+    ZpBufKind kind;
     const char *text;
-  } at[] = {{offsetof(ZpStageBucket, param_at), "parameter store"},
-            {offsetof(ZpStageBucket, master_at), "parameter store"},
-            {offsetof(ZpStageBucket, grad_at), "gradient accumulator"},
-            {offsetof(ZpStageBucket, state_at), "optimizer state"}};
-  for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
-    ZpPlan *p = good((Fake){.stages = 2, .nmicro = 1, .layers = 2, .bf16 = true});
-    *(uint64_t *)(void *)((char *)&p->stages[1].held[0] + at[i].field) += 64;
-    rejects(p, zb_printf(arena, "stage 1: %s of layer.1 is not where its bucket says", at[i].text));
+  } of[] = {{ZP_B_PARAM, "stage 1 has a second parameter store of layer.3"},
+            {ZP_B_GRAD, "stage 1 has a second gradient accumulator of layer.3"},
+            {ZP_B_STATE, "stage 1 has a second optimizer state of layer.3"}};
+  for (int i = 0; i < 3; i++) {
+    ZpPlan *p = good(rich);
+    ZpProgram *g = &p->stages[1].prog;
+    ZpBuf b = *buffer(p, 1, of[i].kind, 1, 0);
+    b.index = 1;
+    ZB_PUSH(arena, g->bufs, g->nbufs, b);
+    rejects(p, of[i].text);
   }
-  ZpPlan *p = good((Fake){.stages = 1, .nmicro = 1, .layers = 1});
-  p->stages[0].held[0].master_at = 0; /* f32 has none */
-  rejects(p, "parameter store of wte is not where its bucket says");
-  p = good(rich);
-  buffer(p, 1, ZP_B_SCRATCH, 0, 0)->offset += 8;
-  rejects(p, "stage 1: scratch 0 lies at bytes ");
 }

@@ -144,13 +144,6 @@ void fake_arena(ZpPlan *p) {
       ZpBuf *x = &st->prog.bufs[b];
       x->offset = at;
       at += x->bytes;
-      if (x->kind == ZP_B_PARAM) {
-        ZpStageBucket *h = &st->held[x->pool];
-        h->param_at = x->offset;
-        h->master_at = p->compute == ZK_BF16 ? x->offset + zp_param_bytes(p, h->bucket) : UINT64_MAX;
-      }
-      if (x->kind == ZP_B_GRAD) st->held[x->pool].grad_at = x->offset;
-      if (x->kind == ZP_B_STATE) st->held[x->pool].state_at = x->offset;
     }
     st->ledger.bytes[ZP_L_OTHER] = st->ledger.total = at;
   }

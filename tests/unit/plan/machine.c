@@ -81,20 +81,38 @@ static Part scalars(Machine *m, uint32_t s, uint32_t index) {
 }
 
 static const ZpBucket *bucket(const Machine *m, const ZpStageBucket *h) { return &m->p->buckets[h->bucket]; }
-/* Bytes of what is stored of a bucket: of all of it, or of a shard. */
-static uint64_t stored(const Machine *m, const ZpStageBucket *h, bool shard, uint64_t each) {
+/* Bytes of a bucket, of all of it or of a shard. */
+static uint64_t bytes_of(const Machine *m, const ZpStageBucket *h, bool shard, uint64_t each) {
   const ZpBucket *k = bucket(m, h);
   return k->elems * each / (shard ? (uint64_t)zp_group_size(&m->p->mesh, k->shard) : 1);
 }
 static uint64_t width(const Machine *m) { return zk_elem_bytes(m->p->compute); }
+/* What the stage stores of held bucket h, from byte `at` of it on. */
+static Part stored(Machine *m, uint32_t s, ZpBufKind kind, const ZpStageBucket *h, uint64_t at,
+                   uint64_t bytes) {
+  const ZpProgram *g = &stage(m, s)->prog;
+  for (uint32_t i = 0; i < g->nbufs; i++)
+    if (g->bufs[i].kind == kind && g->bufs[i].pool == h - stage(m, s)->held)
+      return part(m, s, g->bufs[i].offset + at, bytes);
+  m->wrong = "a bucket that is not stored";
+  return (Part){NULL, 0};
+}
 static Part params(Machine *m, uint32_t s, const ZpStageBucket *h) {
-  return part(m, s, h->param_at, stored(m, h, bucket(m, h)->gathers, width(m)));
+  return stored(m, s, ZP_B_PARAM, h, 0, bytes_of(m, h, bucket(m, h)->gathers, width(m)));
 }
 static Part grads(Machine *m, uint32_t s, const ZpStageBucket *h) {
-  return part(m, s, h->grad_at, stored(m, h, zp_stages_grads(bucket(m, h)), 4));
+  return stored(m, s, ZP_B_GRAD, h, 0, bytes_of(m, h, zp_stages_grads(bucket(m, h)), 4));
 }
 static Part own_grads(Machine *m, uint32_t s, const ZpStageBucket *h) {
-  return part(m, s, h->grad_at, stored(m, h, true, 4));
+  return stored(m, s, ZP_B_GRAD, h, 0, bytes_of(m, h, true, 4));
+}
+
+static Part own_params(Machine *m, uint32_t s, const ZpStageBucket *h) {
+  return stored(m, s, ZP_B_PARAM, h, 0, bytes_of(m, h, true, width(m)));
+}
+static Part states(Machine *m, uint32_t s, const ZpStageBucket *h) {
+  uint64_t each = 4 * (uint64_t)m->p->states;
+  return each ? stored(m, s, ZP_B_STATE, h, 0, bytes_of(m, h, true, each)) : (Part){NULL, 0};
 }
 
 /* ---- compute ------------------------------------------------------------------------------------------- */
@@ -157,9 +175,9 @@ static void work(Machine *m, uint32_t s, const ZpInstr *in) {
 }
 
 static void optimize(Machine *m, uint32_t s, const ZpStageBucket *h) {
-  Part own = part(m, s, h->param_at, stored(m, h, true, width(m))), none = {NULL, 0};
-  Part state = m->p->states ? part(m, s, h->state_at, stored(m, h, true, 4 * (uint64_t)m->p->states)) : none;
-  Part master = h->master_at == UINT64_MAX ? none : part(m, s, h->master_at, stored(m, h, true, 4));
+  Part own = own_params(m, s, h), state = states(m, s, h), master = {NULL, 0};
+  if (m->p->compute == ZK_BF16)
+    master = stored(m, s, ZP_B_PARAM, h, zp_param_bytes(m->p, h->bucket), bytes_of(m, h, true, 4));
   uint64_t x = mix(read(own), read(own_grads(m, s, h)));
   x = mix(mix(x, read(state)), mix(read(master), read(scalars(m, s, ZP_SCALARS_SUMS))));
   write(own, x), write(state, x + 1), write(master, x + 2);
@@ -203,9 +221,7 @@ static void collective(Machine *m, uint32_t s, const ZpInstr *in) {
   case ZP_I_GATHER_PARAMS:
     write(part_of(m, s, in, ZP_B_GATHER, h->bucket, bucket(m, h)->elems * width(m)), read(params(m, s, h)));
     break;
-  case ZP_I_PUBLISH_PARAMS:
-    write(params(m, s, h), read(part(m, s, h->param_at, stored(m, h, true, width(m)))));
-    break;
+  case ZP_I_PUBLISH_PARAMS: write(params(m, s, h), read(own_params(m, s, h))); break;
   case ZP_I_SCATTER_GRADS: {
     Part all = in->in_place ? grads(m, s, h) : part_of(m, s, in, ZP_B_STAGING, h->bucket, bytes);
     uint64_t x = mix(mix(read(all), in->dims), in->dims ? in->coll : 0);
@@ -340,8 +356,7 @@ static uint64_t numbers_of(Machine *m) {
     for (uint32_t h = 0; h < stage(m, s)->nheld; h++) {
       const ZpStageBucket *x = &stage(m, s)->held[h];
       all = mix(all, read(params(m, s, x)));
-      if (m->p->states)
-        all = mix(all, read(part(m, s, x->state_at, stored(m, x, true, 4 * (uint64_t)m->p->states))));
+      if (m->p->states) all = mix(all, read(states(m, s, x)));
     }
     all = mix(all, read(scalars(m, s, ZP_SCALARS_SUMS)));
   }

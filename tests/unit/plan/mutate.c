@@ -134,10 +134,6 @@ static void mutate_held(Mutants *t, ZpStageBucket *h) {
   MUTATE(t, "iteration of held", h->iter, NEAR(h->iter));
   MUTATE(t, "tie of held", h->tied, NEAR(h->tied));
   MUTATE(t, "norm of held", h->norm_owner, !h->norm_owner);
-  MUTATE(t, "parameters of held", h->param_at, h->param_at + 64, 0);
-  MUTATE(t, "master of held", h->master_at, h->master_at + 64, h->param_at, UINT64_MAX);
-  MUTATE(t, "gradient of held", h->grad_at, h->grad_at + 64, h->param_at);
-  MUTATE(t, "states of held", h->state_at, h->state_at + 64, h->param_at, UINT64_MAX);
 }
 
 /* What a stage says of itself; sizes that only people read may be anything. */
