@@ -14,7 +14,6 @@
 int32_t zl_source_add(ZlSources *s, const char *name, const char *text, size_t n);
 /* Bytes of the mark that some editors begin a UTF-8 file with: 3 or 0. It is no part of the text. */
 uint32_t zl_bom(const char *text, size_t n);
-const char *zl_source_text(const ZlSources *s, int32_t file, size_t *n);
 /* The line (1-based) of a file without its newline; NULL past the end. */
 const char *zl_source_line(const ZlSources *s, int32_t file, uint32_t line, uint32_t *len);
 /* Line and column of byte `at` of a file. */

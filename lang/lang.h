@@ -23,6 +23,7 @@ typedef struct {
 typedef struct ZlSources ZlSources; /* the files read so far, by number; keeps their text */
 ZlSources *zl_sources_new(ZbArena *a);
 const char *zl_source_name(const ZlSources *s, int32_t file);
+const char *zl_source_text(const ZlSources *s, int32_t file, size_t *n); /* ends with a NUL */
 /* 1-based line and column (in bytes) of a span's start. */
 void zl_source_place(const ZlSources *s, ZlSpan span, uint32_t *line, uint32_t *col);
 

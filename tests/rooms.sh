@@ -45,11 +45,12 @@ wall $exec/data "base/.*|$exec/data/.*"
 wall $exec/device "base/.*|graph/graph\.h|kernels/kernels\.h|kernels/cuda/cuda\.h|runtime/plan/plan\.h|$exec/comm/(comm|same)\.h|$exec/device/.*"
 engine_needs='base/.*|graph/graph\.h|kernels/kernels\.h|runtime/plan/(plan\.h|[a-z]*\.def)'
 engine_needs="$engine_needs|$exec/comm/comm\.h|$exec/data/data\.h|$exec/device/device\.h"
+wall $exec/ckpt "base/.*|$exec/ckpt/.*"
 wall $exec/engine "$engine_needs|$exec/engine/.*"
-wall $exec/state "$engine_needs|$exec/engine/(engine|internal)\.h|$exec/state/.*"
+wall $exec/state "$engine_needs|$exec/engine/(engine|internal)\.h|$exec/ckpt/.*|$exec/state/.*"
 wall $exec 'base/.*|graph/graph\.h|lang/lang\.h|kernels/kernels\.h|kernels/cuda/cuda\.h|runtime/plan/(plan\.h|[a-z]*\.def)|runtime/exec/.*'
 # What the engine's files share is theirs and that of the room on top of them.
-grep -l 'exec/engine/internal\.h' $exec/*.[ch] $exec/comm/* $exec/data/* $exec/device/* &&
+grep -l 'exec/engine/internal\.h' $exec/*.[ch] $exec/comm/* $exec/data/* $exec/device/* $exec/ckpt/* &&
   { echo "^ only $exec/engine and $exec/state may include engine/internal.h"; broken=1; }
 
 # Files of a room of exec are floors, given from the ground up: none calls a function (zx_...) of a floor above its own.
@@ -79,7 +80,8 @@ floors comm say.c wait.c agree.c launch.c combine.c self.c shm.c p2p_reduce.c sa
 floors device memory.c cpu.c staged.c cuda_peak.c nccl.c cuda.c registry.c
 floors engine buffers.c exchange.c stall.c queues.c collective.c profile.c node.c feed.c grads.c optimizer.c compute.c play.c \
   capture.c setup.c engine.c
-floors state weights.c slices.c init.c checkpoint.c finite.c
+floors ckpt weights.c contents.c manifest.c look.c folder.c
+floors state slices.c init.c checkpoint.c finite.c snapshot.c writer.c checkpoints.c resume.c
 
 rooms="base graph lang compiler kernels runtime"
 # MPI is seen in a few files.

@@ -9,6 +9,8 @@ libexec_a_SOURCES = \
   runtime/exec/options.h \
   runtime/exec/report.c \
   runtime/exec/report.h \
+  runtime/exec/saves.c \
+  runtime/exec/saves.h \
   runtime/exec/comm/agree.c \
   runtime/exec/comm/combine.c \
   runtime/exec/comm/comm.h \
@@ -49,13 +51,25 @@ libexec_a_SOURCES = \
   runtime/exec/engine/setup.c \
   runtime/exec/engine/stall.c \
   runtime/exec/state/checkpoint.c \
+  runtime/exec/state/checkpoints.c \
+  runtime/exec/state/checkpoints.h \
   runtime/exec/state/finite.c \
   runtime/exec/state/init.c \
+  runtime/exec/state/resume.c \
   runtime/exec/state/slices.c \
   runtime/exec/state/slices.h \
+  runtime/exec/state/snapshot.c \
+  runtime/exec/state/snapshot.h \
   runtime/exec/state/state.h \
-  runtime/exec/state/weights.c \
-  runtime/exec/state/weights.h
+  runtime/exec/state/writer.c \
+  runtime/exec/state/writer.h \
+  runtime/exec/ckpt/ckpt.h \
+  runtime/exec/ckpt/contents.c \
+  runtime/exec/ckpt/folder.c \
+  runtime/exec/ckpt/look.c \
+  runtime/exec/ckpt/manifest.c \
+  runtime/exec/ckpt/weights.c \
+  runtime/exec/ckpt/weights.h
 if HAVE_MPI
 libexec_a_SOURCES += \
   runtime/exec/comm/mpi.c \

@@ -12,9 +12,10 @@
 #include <unistd.h>
 
 struct ZxLog {
-  char *name; /* of metrics.jsonl, for messages; NULL: no files */
-  char *path; /* the same, links resolved */
-  FILE *f;    /* NULL before the first line */
+  char *name;     /* of metrics.jsonl, for messages; NULL: no files */
+  char *path;     /* the same, links resolved */
+  FILE *f;        /* NULL before the first line */
+  int64_t before; /* of a run that goes on: the step that it does so from; 0: one that begins */
   ZbText line;
 };
 
@@ -51,9 +52,10 @@ static FILE *open_lines(const ZxLog *l, ZbErr *err) {
   return f;
 }
 
-ZxLog *zx_log_open(const char *dir, ZbErr *err) {
+ZxLog *zx_log_open(const char *dir, int64_t before, ZbErr *err) {
   ZxLog *l = calloc(1, sizeof *l);
   if (!l) zb_out_of_memory(0);
+  l->before = before;
   if (!dir) return l;
   if (!*dir) zb_fail(err, NULL, "the log folder has no name");
   else if (make_folder(dir, err)) {
@@ -88,8 +90,32 @@ static bool keep_old(const char *path, ZbErr *err) {
   return kept;
 }
 
+/* The step of a line; INT64_MAX: it is none, as one that was not written to its end. */
+static int64_t step_of(const char *line) {
+  long long step;
+  return line[strlen(line) - 1] == '\n' && sscanf(line, "{\"step\":%lld,", &step) == 1 ? step : INT64_MAX;
+}
+
+/* Of a run that goes on: cuts off the lines of steps that are made again. */
+static bool cut_old(const ZxLog *l, ZbErr *err) {
+  struct stat st;
+  if (stat(l->path, &st) < 0 || !S_ISREG(st.st_mode)) return true;
+  FILE *f = fopen(l->path, "r+");
+  char *line = NULL;
+  size_t size = 0;
+  off_t keep = 0;
+  for (ssize_t n; f && (n = getline(&line, &size, f)) > 0 && step_of(line) <= l->before;) keep += n;
+  bool ok = f && ftruncate(fileno(f), keep) == 0;
+  if (!ok)
+    zb_fail(err, help, "cannot cut %s after step %" PRId64 ": %s", zb_show(l->name), l->before,
+            strerror(errno));
+  if (f) fclose(f);
+  free(line);
+  return ok;
+}
+
 static bool begin_lines(ZxLog *l, ZbErr *err) {
-  return l->f || (keep_old(l->path, err) && (l->f = open_lines(l, err)));
+  return l->f || ((l->before ? cut_old(l, err) : keep_old(l->path, err)) && (l->f = open_lines(l, err)));
 }
 
 void zx_log_close(ZxLog *l) {

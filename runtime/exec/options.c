@@ -22,6 +22,14 @@ const char zx_usage[] =
     "share\n"
     "  --log DIR            write metrics.jsonl there; that of an earlier run becomes metrics.jsonl.1, .2, "
     "...\n"
+    "  --ckpt DIR           write checkpoints there, of all that the run needs to go on, at its end and "
+    "every\n"
+    "  --ckpt-every N       N steps, or a time: 90s, 30m, 2h (default 30m)\n"
+    "  --ckpt-keep K        keep the K latest checkpoints, and remove those before (default: all stay)\n"
+    "  --ckpt-file-size S   bytes of tensors in a file, with K, M, G behind the number (default 4G)\n"
+    "  --ckpt-fail WORD     go-on (default) or end: what to do when a checkpoint cannot be written\n"
+    "  --resume             go on from the latest checkpoint of --ckpt, if there is one; else begin\n"
+    "  --resume-from DIR    go on from that checkpoint\n"
     "  --threads T          threads of each rank (default 1)\n"
     "  --device WORD        where to compute: cpu, cuda, or auto, the fastest that is there (default auto)\n"
     "  --cluster FILE:NAME  check the plan against a cluster's memory\n"
@@ -37,6 +45,37 @@ static bool number(const char *text, int64_t least, int64_t *out) {
   if (end == text || *end || errno || n < least) return false;
   *out = n;
   return true;
+}
+
+/* "90s", "30m", "2h": seconds. */
+static bool duration(const char *text, double *out) {
+  char *end;
+  double n = strtod(text, &end), unit = !strcmp(end, "s")   ? 1
+                                        : !strcmp(end, "m") ? 60
+                                        : !strcmp(end, "h") ? 3600
+                                                            : 0;
+  *out = n * unit;
+  return end > text && unit > 0 && n > 0 && n < 1e9;
+}
+
+/* "500K", "4G", "1000000": bytes, in powers of 1000. */
+static bool size(const char *text, int64_t *out) {
+  static const char units[] = "KMG";
+  char *end;
+  double n = strtod(text, &end);
+  const char *unit = *end ? strchr(units, *end) : NULL;
+  if (end == text || (*end && !unit) || (unit && end[1])) return false;
+  for (int64_t i = unit ? unit - units + 1 : 0; i > 0; i--) n *= 1000;
+  if (!(n >= 1 && n < 0x1p53)) return false;
+  *out = (int64_t)n;
+  return true;
+}
+
+/* Steps, or a time. */
+static bool interval(const char *text, ZxOptions *o) {
+  o->ckpt_steps = 0;
+  o->ckpt_seconds = 0;
+  return number(text, 1, &o->ckpt_steps) || duration(text, &o->ckpt_seconds);
 }
 
 /* What is added here is added to zx_option_facts. */
@@ -55,15 +94,39 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
     CLUSTER,
     TIMES,
     DRY,
-    HELP
+    HELP,
+    CKPT,
+    CKPT_EVERY,
+    CKPT_KEEP,
+    CKPT_FILE_SIZE,
+    CKPT_FAIL,
+    RESUME,
+    RESUME_FROM
   };
-  static const struct option list[] = {
-      {"recipe", 1, NULL, RECIPE}, {"data", 1, NULL, DATA},       {"steps", 1, NULL, STEPS},
-      {"seed", 1, NULL, SEED},     {"order", 1, NULL, ORDER},     {"init", 1, NULL, INIT},
-      {"save", 1, NULL, SAVE},     {"log", 1, NULL, LOG},         {"threads", 1, NULL, THREADS},
-      {"device", 1, NULL, DEVICE}, {"cluster", 1, NULL, CLUSTER}, {"times", 0, NULL, TIMES},
-      {"dry-run", 0, NULL, DRY},   {"help", 0, NULL, HELP},       {NULL, 0, NULL, 0}};
-  *o = (ZxOptions){.steps = -1, .seed = 1, .threads = 1};
+  static const struct option list[] = {{"recipe", 1, NULL, RECIPE},
+                                       {"data", 1, NULL, DATA},
+                                       {"steps", 1, NULL, STEPS},
+                                       {"seed", 1, NULL, SEED},
+                                       {"order", 1, NULL, ORDER},
+                                       {"init", 1, NULL, INIT},
+                                       {"save", 1, NULL, SAVE},
+                                       {"log", 1, NULL, LOG},
+                                       {"threads", 1, NULL, THREADS},
+                                       {"device", 1, NULL, DEVICE},
+                                       {"cluster", 1, NULL, CLUSTER},
+                                       {"times", 0, NULL, TIMES},
+                                       {"dry-run", 0, NULL, DRY},
+                                       {"help", 0, NULL, HELP},
+                                       {"ckpt", 1, NULL, CKPT},
+                                       {"ckpt-every", 1, NULL, CKPT_EVERY},
+                                       {"ckpt-keep", 1, NULL, CKPT_KEEP},
+                                       {"ckpt-file-size", 1, NULL, CKPT_FILE_SIZE},
+                                       {"ckpt-fail", 1, NULL, CKPT_FAIL},
+                                       {"resume", 0, NULL, RESUME},
+                                       {"resume-from", 1, NULL, RESUME_FROM},
+                                       {NULL, 0, NULL, 0}};
+  *o = (ZxOptions){
+      .steps = -1, .seed = 1, .threads = 1, .ckpt_seconds = 30 * 60, .ckpt_file_size = 4000000000};
   optind = 0;
   opterr = 0;
   int long_one = -1;
@@ -91,6 +154,16 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
     case CLUSTER: o->cluster = optarg; break;
     case TIMES: o->times = true; break;
     case DRY: o->dry_run = true; break;
+    case CKPT: o->ckpt = optarg; break;
+    case CKPT_EVERY: good = interval(optarg, o); break;
+    case CKPT_KEEP: good = number(optarg, 1, &o->ckpt_keep) && o->ckpt_keep < INT32_MAX; break;
+    case CKPT_FILE_SIZE: good = size(optarg, &o->ckpt_file_size); break;
+    case CKPT_FAIL:
+      o->ckpt_fail_ends = !strcmp(optarg, "end");
+      good = o->ckpt_fail_ends || !strcmp(optarg, "go-on");
+      break;
+    case RESUME: o->resume = true; break;
+    case RESUME_FROM: o->resume_from = optarg; break;
     case 'I':
       good = o->ninclude < 16;
       if (good) o->include[o->ninclude++] = optarg;
@@ -116,6 +189,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
   else if (!o->recipe) missing = "--recipe FILE:NAME";
   else if (!o->data && o->steps && !o->dry_run) missing = "--data FILE";
   else if (o->steps < 0 && !o->dry_run) missing = "--steps K";
+  else if (o->resume && !o->ckpt) missing = "--ckpt DIR, the folder to --resume from";
   if (missing && who) fprintf(stderr, "%s: give %s; zrun --help lists all options\n", who, missing);
   if (missing) return false;
   if (!o->device) o->device = zx_device("auto", &o->device_note);
@@ -138,6 +212,13 @@ void zx_option_facts(ZxFacts *f, const ZxOptions *o) {
   zx_fact(f, ZX_OPTIONS, "a file for --init", "%s", no_yes[o->init != NULL]);
   zx_fact(f, ZX_OPTIONS, "a --cluster", "%s", no_yes[o->cluster != NULL]);
   zx_fact(f, ZX_OPTIONS, "--save", "%s", o->save ? o->save : "none");
+  zx_fact(f, ZX_OPTIONS, "--ckpt", "%s", o->ckpt ? o->ckpt : "none");
+  zx_fact(f, ZX_OPTIONS, "--ckpt-every", "%" PRId64 " steps, %g s", o->ckpt_steps, o->ckpt_seconds);
+  zx_fact(f, ZX_OPTIONS, "--ckpt-keep", "%" PRId64, o->ckpt_keep);
+  zx_fact(f, ZX_OPTIONS, "--ckpt-file-size", "%" PRId64, o->ckpt_file_size);
+  zx_fact(f, ZX_OPTIONS, "--ckpt-fail", "%s", o->ckpt_fail_ends ? "end" : "go-on");
+  zx_fact(f, ZX_OPTIONS, "--resume", "%s", no_yes[o->resume]);
+  zx_fact(f, ZX_OPTIONS, "--resume-from", "%s", o->resume_from ? o->resume_from : "none");
   zx_fact(f, ZX_OPTIONS, "--log", "%s", o->log ? o->log : "none");
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/exec/log.h"
 #include "runtime/exec/options.h"
 #include "runtime/exec/report.h"
+#include "runtime/exec/saves.h"
 #include "runtime/exec/state/state.h"
 
 #include <inttypes.h>
@@ -35,6 +36,13 @@ typedef struct {
   ZxPeaks own;       /* of this rank, while all are busy */
   int64_t timed;     /* the first step that the table of times has */
   ZxStepTimes times; /* on rank 0 */
+  const char *command;
+  ZxFacts facts; /* of what checkpoints are of */
+  /* The checkpoint that the run goes on from, or NULL; the steps made before it. */
+  const char *from;
+  ZxManifest *manifest;
+  int64_t before;
+  ZxSaves saves;
 } Run;
 
 /* A mistake that every rank sees alike. */
@@ -122,9 +130,15 @@ static bool read_files(Run *r) {
   zx_recipe_facts(&f, r->recipe);
   if (r->cluster) zx_cluster_facts(&f, r->cluster);
   bool ok = r->o.dry_run || read_data(r, &f, &note);
-  if (ok && r->o.init && !r->o.dry_run) ok = agree(r, zx_init_facts(&f, r->c, r->o.init, &note, &err), &err);
+  if (ok) ok = agree(r, zx_saves_find(r->a, r->c, &r->o, &r->from, &r->manifest, &err), &err);
+  if (ok && r->from) zx_fact(&f, ZX_INIT, "checkpoint's checksum", "%016" PRIx64, r->manifest->checksum);
+  if (ok && r->o.init && !r->from && !r->o.dry_run)
+    ok = agree(r, zx_init_facts(&f, r->c, r->o.init, &note, &err), &err);
   if (ok && note.s) fputs(note.s, stdout);
   zb_text_free(&note);
+  zx_fact(&f, ZX_OPTIONS, "--seed", "%" PRIu64, r->o.seed);
+  zx_fact(&f, ZX_OPTIONS, "--order", "%s", r->o.order == ZX_ORDER_SEQUENTIAL ? "sequential" : "shuffled");
+  r->facts = f;
   return ok && zx_same_or_say(r->c, &f);
 }
 
@@ -210,12 +224,12 @@ static double measure_peak(Run *r) {
 
 /* The first step touches all memory for the first time: where others follow, the table of times has those. */
 static void begin_times(Run *r) {
-  r->timed = 1;
-  if (!r->o.times || r->o.steps < 3) return;
+  r->timed = r->before + 1;
+  if (!r->o.times || r->o.steps < r->before + 3) return;
   r->c->t->barrier(r->c);
   if (r->o.device->measure_copy) r->own.bytes = r->o.device->measure_copy(&r->env, 40);
   zx_engine_count_anew(r->engine, &r->own);
-  r->timed = 2;
+  r->timed = r->before + 2;
 }
 
 /* Stages of which metrics tell apart. */
@@ -224,25 +238,28 @@ static uint32_t classes(const Run *r) {
   return r->plan->nstages < MAX_CLASSES ? r->plan->nstages : MAX_CLASSES;
 }
 
-/* What differs between ranks, of the whole step and of each stage: means, and the most of any rank. */
-static void gather(Run *r, ZxStep *s, ZxMetrics *m, ZxClassMetrics *c) {
-  enum { MOST = MAX_CLASSES };
+/* What differs between ranks, of the whole step and of each stage: means, and the most of any rank. With it goes what
+ * else all ranks must know after a step. */
+static void gather(Run *r, ZxStep *s, ZxMetrics *m, ZxClassMetrics *c, double saves[ZX_SAVES_FLAGS]) {
+  enum { MOST = MAX_CLASSES, WAIT = 2 * MOST, LOST, SAVES, TOPS = SAVES + ZX_SAVES_FLAGS };
   const ZpPlan *p = r->plan;
-  double sum[2 * MOST + 1] = {0}, top[2 * MOST + 2] = {0};
+  double sum[WAIT + 1] = {0}, top[TOPS] = {0};
   uint32_t n = classes(r), mine = p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->mesh, r->rank, p->mesh.pipe);
   double ranks = (double)p->mesh.nranks, each = ranks / p->nstages;
   bool known = s->wait_ms >= 0;
   if (mine < n) sum[mine] = s->compute_ms, sum[MOST + mine] = s->wait_ms;
   if (mine < n) top[mine] = (double)s->used_bytes, top[MOST + mine] = s->wait_ms;
-  sum[2 * MOST] = top[2 * MOST] = s->wait_ms;
-  top[2 * MOST + 1] = s->lost;
+  sum[WAIT] = top[WAIT] = s->wait_ms;
+  top[LOST] = s->lost;
+  zx_saves_flags(&r->saves, top + SAVES);
   ZxRequest one = r->c->t->all_reduce(r->c, 0, sum, sizeof sum / sizeof *sum, ZX_F64, ZX_SUM);
   ZxRequest two = r->c->t->all_reduce(r->c, 0, top, sizeof top / sizeof *top, ZX_F64, ZX_MAX);
   r->c->t->wait(r->c, one);
   r->c->t->wait(r->c, two);
-  m->wait_ms = known ? sum[2 * MOST] / ranks : -1;
-  m->wait_max_ms = known ? top[2 * MOST] : -1;
-  s->lost = top[2 * MOST + 1] > 0;
+  m->wait_ms = known ? sum[WAIT] / ranks : -1;
+  m->wait_max_ms = known ? top[WAIT] : -1;
+  s->lost = top[LOST] > 0;
+  memcpy(saves, top + SAVES, ZX_SAVES_FLAGS * sizeof *saves);
   for (uint32_t i = 0; i < n; i++)
     c[i] = (ZxClassMetrics){.stage = (int)i,
                             .planned_bytes = p->stages[i].ledger.total,
@@ -286,21 +303,23 @@ static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
                  .planned_bytes = zx_engine_bytes(r->engine),
                  .used_bytes = s.used_bytes};
   ZxClassMetrics c[MAX_CLASSES];
-  gather(r, &s, &m, c);
+  double saves[ZX_SAVES_FLAGS];
+  gather(r, &s, &m, c, saves);
   m.bubble = ms > 0 && m.wait_ms >= 0 ? m.wait_ms / ms : -1;
-  if (r->rank) return sound(r, &s);
+  if (r->rank) return sound(r, &s) && zx_saves_step(&r->saves, step, saves);
   r->times.last = step;
   r->times.ms[step % ZX_STEPS_KEPT] = ms;
-  if (step == 1) printf("first step %.0f ms after the start\n", 1e3 * (zb_now() - r->began));
+  if (step == r->before + 1) printf("first step %.0f ms after the start\n", 1e3 * (zb_now() - r->began));
   if (!zx_log_step(r->log, &m, c, (int)classes(r), &err)) give_up(r, step, &err);
-  return sound(r, &s);
+  return sound(r, &s) && zx_saves_step(&r->saves, step, saves);
 }
 
 static void conclude(Run *r) {
   char text[24];
   if (r->rank) return;
-  if (!r->o.steps) {
-    printf("no steps: the parameters are as they began\n");
+  if (r->before >= r->o.steps) {
+    if (r->from) printf("no steps: %s is of step %" PRId64 "\n", zb_show(r->from), r->before);
+    else printf("no steps: the parameters are as they began\n");
     return;
   }
   printf("planned == used: %s on rank 0, and equal on every rank\n",
@@ -312,12 +331,62 @@ static void conclude(Run *r) {
 static bool open_files(Run *r) {
   ZbErr err = {0};
   bool ok = true;
-  if (r->rank == 0) ok = (r->log = zx_log_open(r->o.log, &err)) != NULL;
+  if (r->rank == 0) ok = (r->log = zx_log_open(r->o.log, r->before, &err)) != NULL;
   return agree(r, ok, &err);
+}
+
+/* ---- parameters, and where they are kept ---- */
+static bool resume(Run *r) {
+  ZbErr err = {0};
+  ZxResumed read;
+  ZbText note = {0};
+  char all[24], most[24];
+  double from = zb_now();
+  bool ok = (zx_resume_fits(r->engine, r->from, r->manifest, &err) &&
+             zx_saves_fit(r->manifest, r->from, &r->facts, &note, &err)) ||
+            same_everywhere(r, &err);
+  if (ok && note.s && r->rank == 0) fputs(note.s, stdout);
+  zb_text_free(&note);
+  if (!ok || !agree(r, zx_engine_resume(r->engine, r->from, r->manifest, &read, &err), &err)) return false;
+  if (r->rank == 0)
+    printf("resumed from %s: step %" PRId64 ", sample %" PRId64
+           "; read %s, at most %s by one rank, in %.2f s\n",
+           zb_show(r->from), r->manifest->step, r->manifest->samples, zb_bytes(all, read.bytes),
+           zb_bytes(most, read.most), zb_now() - from);
+  return true;
+}
+
+static bool begin_parameters(Run *r) {
+  ZbErr err = {0};
+  if (r->from) return resume(r);
+  if (r->o.init) return agree(r, zx_engine_load(r->engine, r->o.init, &err), &err);
+  return agree(r, zx_engine_init(r->engine, &err), &err);
+}
+
+static bool open_checkpoints(Run *r) {
+  ZbErr err = {0};
+  r->saves = (ZxSaves){.o = &r->o,
+                       .comm = r->c,
+                       .rank = r->rank,
+                       .since = zb_now(),
+                       .begun = r->before,
+                       .complete = r->from ? r->before : -1};
+  if (!r->o.ckpt) return true;
+  size_t n;
+  ZxCheckpointsOptions o = {
+      .dir = r->o.ckpt, .keep = (uint32_t)r->o.ckpt_keep, .most = (uint64_t)r->o.ckpt_file_size};
+  o.base = (ZxManifest){.version = PACKAGE_VERSION,
+                        .model = r->graph->model,
+                        .command = r->command,
+                        .recipe = zl_source_text(r->sources, r->recipe->span.file, &n)};
+  zx_saves_facts(r->a, &r->facts, &o.base);
+  r->saves.c = zx_checkpoints_open(r->engine, &o, &err);
+  return agree(r, r->saves.c, &err);
 }
 
 static bool train(Run *r) {
   ZbErr err = {0};
+  r->before = r->from ? r->manifest->step : 0;
   if (!open_files(r)) return false;
   r->env = (ZkEnv){.pool = zk_pool_new(r->o.threads), .seed = r->o.seed};
   r->opened = r->env.pool ? r->o.device->open(&r->env, r->c->t->node_rank(r->c), &err)
@@ -328,20 +397,20 @@ static bool train(Run *r) {
   ZxEngineOptions eo = {r->o.device, &r->env, r->o.seed, r->data, r->o.order, r->o.times};
   r->engine = zx_engine_new(r->a, r->plan, r->c, &eo, &err);
   if (!agree(r, r->engine, &err)) return false;
-  if (!agree(r, zx_check_memory(r->c, zx_engine_untouched(r->engine), &r->memory, &err), &err)) return false;
-  if (!r->o.init) {
-    if (!agree(r, zx_engine_init(r->engine, &err), &err)) return false;
-  } else if (!agree(r, zx_engine_load(r->engine, r->o.init, &err), &err)) return false;
+  uint64_t memory = zx_engine_untouched(r->engine) + (r->o.ckpt ? zx_snapshot_bytes(r->engine) : 0);
+  if (!agree(r, zx_check_memory(r->c, memory, &r->memory, &err), &err)) return false;
+  if (!begin_parameters(r) || !open_checkpoints(r)) return false;
   if (r->o.save && !agree(r, zx_engine_reserve(r->engine, r->o.save, &err), &err)) return false;
   introduce(r);
   ZxRate rate = rate_of(r->recipe);
-  for (int64_t step = 1; step <= r->o.steps; step++) {
+  for (int64_t step = r->before + 1; step <= r->o.steps; step++) {
     if (!one_step(r, step, &rate)) return false;
-    if (step > 1) continue;
+    if (step > r->before + 1) continue;
     r->peak = measure_peak(r); /* not before: the first step should come soon */
     begin_times(r);
   }
   conclude(r);
+  if (!zx_saves_end(&r->saves, r->before < r->o.steps ? r->o.steps : r->before)) return false;
   if (!r->o.save) return true;
   return agree(r, zx_engine_save(r->engine, &err), &err);
 }
@@ -371,10 +440,17 @@ static bool parse_all(Run *r, int argc, char **argv) {
   return first < 0;
 }
 
+static const char *command_line(ZbArena *a, int argc, char **argv) {
+  const char *text = "zrun";
+  for (int i = 1; i < argc; i++) text = zb_printf(a, "%s %s", text, zb_show(argv[i]));
+  return text;
+}
+
 static int run(Run *r, int argc, char **argv) {
   bool help = zx_asks_help(argc, argv);
   if (!same_program(r, help)) return 1;
   if (help) return fputs(r->rank ? "" : zx_usage, stdout), 0;
+  r->command = command_line(r->a, argc, argv);
   if (!parse_all(r, argc, argv)) return 2;
   if (!same_options(r) || !read_files(r) || !make_plan(r) || !check_size(r)) return 1;
   place_ranks(r);
@@ -399,6 +475,7 @@ int main(int argc, char **argv) {
   r.rank = r.c->t->rank(r.c);
   int code = run(&r, argc, argv);
   zx_log_close(r.log);
+  zx_checkpoints_close(r.saves.c);
   zx_engine_free(r.engine);
   if (r.opened) r.o.device->close(&r.env);
   zk_pool_free(r.env.pool);

@@ -1,6 +1,6 @@
 /* Fuzz target: any bytes as a safetensors file. What opens must be found or refused by name, and read. */
 #define _GNU_SOURCE
-#include "runtime/exec/state/weights.h"
+#include "runtime/exec/ckpt/weights.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

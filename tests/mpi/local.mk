@@ -1,10 +1,12 @@
 # Scenarios on several ranks: scripts run by tests/run-mpi.
 scenario_tests += \
   tests/mpi/buckets.sh \
+  tests/mpi/ckpt.sh \
   tests/mpi/cuda.sh \
   tests/mpi/errors.sh \
   tests/mpi/finite.sh \
   tests/mpi/idle.sh \
+  tests/mpi/kills.sh \
   tests/mpi/layouts.sh \
   tests/mpi/meaning.sh \
   tests/mpi/memory.sh \

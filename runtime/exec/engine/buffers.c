@@ -62,6 +62,15 @@ bool zx_is_norm_owner(const ZxEngine *e, const ZpStageBucket *h) {
   return h->norm_owner && zp_group_index(&e->p->mesh, e->rank, k->replicas & ~k->shard) == 0;
 }
 
+bool zx_spoken_part(const ZxEngine *e, const ZpStageBucket *h, uint64_t *from, uint64_t *to) {
+  const ZpBucket *k = bucket_of(e, h);
+  uint64_t end, n = zp_spoken_elems(e->p, h->bucket);
+  zx_owned_shard(e, h, from, &end);
+  *from += n * (uint64_t)zp_group_index(&e->p->mesh, e->rank, k->replicas & ~k->shard);
+  *to = *from + n < end ? *from + n : end;
+  return h->norm_owner && *from < *to;
+}
+
 /* The owned shard of elements that are stored `at`: all of them (`cut`), or inside. */
 static void *shard_at(const ZxEngine *e, const ZpStageBucket *h, char *at, bool cut, size_t elem) {
   uint64_t from, to;

@@ -133,6 +133,15 @@ void zx_engine_free(ZxEngine *e) {
   if (e) close_engine(e);
 }
 
+void zx_engine_goes_on(ZxEngine *e, int64_t step, int64_t samples) {
+  e->begin_step = step;
+  e->begin_sample = samples;
+}
+
+int64_t zx_engine_samples(const ZxEngine *e, int64_t step) {
+  return e->begin_sample + (step - e->begin_step) * e->p->global_batch;
+}
+
 uint64_t zx_engine_bytes(const ZxEngine *e) { return e->st->ledger.total; }
 
 uint64_t zx_engine_untouched(const ZxEngine *e) {

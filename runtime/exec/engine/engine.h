@@ -33,7 +33,10 @@ typedef struct {
 /* One training step at learning rate lr; step counts from 1. False with a message when the data are at
  * fault. */
 bool zx_engine_step(ZxEngine *e, int64_t step, double lr, ZxStep *out, ZbErr *err);
-uint64_t zx_engine_bytes(const ZxEngine *e); /* planned = allocated */
+/* Before the first step: steps count on from `step`, and the next one's samples from number `samples` of the data. */
+void zx_engine_goes_on(ZxEngine *e, int64_t step, int64_t samples);
+int64_t zx_engine_samples(const ZxEngine *e, int64_t step); /* that were taken when so many steps are made */
+uint64_t zx_engine_bytes(const ZxEngine *e);                /* planned = allocated */
 uint64_t zx_engine_untouched(
     const ZxEngine *e); /* of the host's memory, at start-up: what steps are going to touch */
 /* Lines for people: how ranks exchange, what of the device's memory is taken beside the arena. Nothing for

@@ -1,5 +1,6 @@
 /* Data into the input blocks of activation slots. Sample k of micro-batch m of step s is global sample
- * (s - 1) * global_batch + m * samples_per_micro_batch + k in every layout; a rank reads only its part. */
+ * (s - 1) * global_batch + m * samples_per_micro_batch + k in every layout (a run that was resumed counts on from its
+ * checkpoint); a rank reads only its part. */
 #include "runtime/exec/engine/internal.h"
 
 #include <stdlib.h>
@@ -75,7 +76,8 @@ static int64_t samples(const ZxEngine *e, const ZpValue *v) { return batched(e, 
 static int64_t first_sample(const ZxEngine *e, const ZpValue *v, uint32_t mb) {
   int64_t start = batched(e, v) ? zp_view_start(&e->p->mesh, v, e->rank, v->axis[0], v->size[0]) : 0;
   int64_t micro = e->p->batch == ZP_NONE ? 1 : e->p->axis_size[e->p->batch];
-  return (e->step - 1) * e->p->global_batch + (int64_t)mb * micro + start;
+  int64_t before = e->begin_sample + (e->step - 1 - e->begin_step) * e->p->global_batch;
+  return before + (int64_t)mb * micro + start;
 }
 
 static bool feed(ZxEngine *e, char *inputs, uint32_t mb) {

@@ -78,7 +78,8 @@ struct ZxEngine {
   int64_t rank;
   uint32_t stage;
   const ZpStage *st;
-  bool has_loss; /* some segment of the stage has the loss */
+  int64_t begin_step, begin_sample; /* steps made before this run, samples that they took */
+  bool has_loss;                    /* some segment of the stage has the loss */
 
   /* ---- memory: setup.c, buffers.c ---- */
   char *arena;
@@ -248,5 +249,8 @@ uint16_t *zx_rounded(const ZxEngine *e,
 /* its f32 states number `state`, of those that the optimizer has of each value. */
 float *zx_state(const ZxEngine *e, const ZpStageBucket *h, int state);
 bool zx_is_norm_owner(const ZxEngine *e, const ZpStageBucket *h);
+/* Of the owned shard, the part that this rank writes into checkpoints: every element of the model is in that of
+ * exactly one rank. False: it has none. */
+bool zx_spoken_part(const ZxEngine *e, const ZpStageBucket *h, uint64_t *from, uint64_t *to);
 
 #endif

@@ -6,13 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static ZxTensorInfo info_of(ZxEngine *e, uint32_t param, uint32_t iter) {
-  const ZgParam *q = &e->p->graph->params[param];
-  ZxTensorInfo t = {.path = zx_path(e, param, iter), .nshape = q->type.naxes};
-  for (int i = 0; i < q->type.naxes; i++) t.shape[i] = e->p->axis_valid[q->type.axis[q->order[i]]];
-  return t;
-}
-
 static bool open_tensor(ZxWalk *w) {
   ZxTensorInfo t = {.path = w->path, .nshape = w->s->naxes};
   memcpy(t.shape, w->s->valid, sizeof t.shape);
@@ -61,7 +54,7 @@ static ZbOut *create_file(ZxEngine *e, const char *path, ZbErr *err) {
   size_t n = 0;
   for (uint32_t i = 0; i < e->p->graph->nparams; i++)
     for (uint32_t k = 0; k < zx_iterations(e, i); k++) {
-      ZxTensorInfo x = info_of(e, i, k);
+      ZxTensorInfo x = zx_tensor_info(e, i, k);
       ZB_PUSH(e->a, t, n, x);
     }
   return zx_weights_create(path, t, n, err);

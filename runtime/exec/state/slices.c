@@ -15,39 +15,65 @@ uint32_t zx_iterations(const ZxEngine *e, uint32_t param) {
   return s == ZG_NONE ? 1 : e->p->graph->segments[s].trip;
 }
 
-/* Calls w->each for every stretch within local elements from..to of the slice. Padding is skipped (it holds
- * zeros). */
-static bool walk_slice(ZxWalk *w, uint64_t from, uint64_t to) {
-  const ZpSlice *s = w->s;
+ZxTensorInfo zx_tensor_info(ZxEngine *e, uint32_t param, uint32_t iter) {
+  const ZgParam *q = &e->p->graph->params[param];
+  ZxTensorInfo t = {.path = zx_path(e, param, iter), .nshape = q->type.naxes};
+  for (int i = 0; i < q->type.naxes; i++) t.shape[i] = e->p->axis_valid[q->type.axis[q->order[i]]];
+  return t;
+}
+
+/* ---- stretches ---- */
+/* Where local element `at` of a slice begins in the whole parameter, and how many follow it there before the row
+ * ends: fewer than are left of the local row where that runs into padding, 0 in padding. */
+static uint64_t place(const ZpSlice *s, const int64_t *start, uint64_t at, uint64_t *global) {
+  int last = s->naxes - 1;
+  uint64_t row = s->naxes ? (uint64_t)s->size[last] : 1, left = at / row, scale = 1;
+  bool padding = false;
+  *global = 0;
+  for (int a = last; a >= 0; a--) {
+    uint64_t i = a == last ? at % row : left % (uint64_t)s->size[a];
+    if (a != last) left /= (uint64_t)s->size[a];
+    uint64_t whole = (uint64_t)start[a] + i;
+    padding |= whole >= (uint64_t)s->valid[a];
+    *global += whole * scale;
+    scale *= (uint64_t)s->valid[a];
+  }
+  if (padding) return 0;
+  uint64_t n = row - at % row;
+  if (last < 0) return n;
+  uint64_t room = (uint64_t)s->valid[last] - ((uint64_t)start[last] + at % row);
+  return n < room ? n : room;
+}
+
+bool zx_stretches(const ZpMesh *m, int64_t rank, const ZpSlice *s, uint64_t from, uint64_t to, ZxStretch each,
+                  void *ctx) {
   ZpValue v = {.type.naxes = (uint8_t)s->naxes};
   memcpy(v.state, s->state, sizeof v.state);
-  int last = s->naxes - 1;
-  uint64_t row = s->naxes ? (uint64_t)s->size[last] : 1;
   int64_t start[ZG_MAX_AXES];
-  for (int a = 0; a <= last; a++)
-    start[a] = zp_view_start(&w->e->p->mesh, &v, w->e->rank, s->axis[a], s->size[a]);
+  for (int a = 0; a < s->naxes; a++) start[a] = zp_view_start(m, &v, rank, s->axis[a], s->size[a]);
+  uint64_t row = s->naxes ? (uint64_t)s->size[s->naxes - 1] : 1, global = 0, local = 0, n = 0;
   for (uint64_t at = from; at < to;) {
-    uint64_t n = row - at % row, left = at / row;
-    if (n > to - at) n = to - at;
-    uint64_t global = 0, scale = 1;
-    bool padding = false;
-    for (int a = last; a >= 0; a--) {
-      uint64_t i = a == last ? at % row : left % (uint64_t)s->size[a];
-      if (a != last) left /= (uint64_t)s->size[a];
-      uint64_t whole = (uint64_t)start[a] + i;
-      padding |= whole >= (uint64_t)s->valid[a];
-      global += whole * scale;
-      scale *= (uint64_t)s->valid[a];
+    uint64_t step = row - at % row, next, more = place(s, start, at, &next);
+    if (step > to - at) step = to - at;
+    if (more > step) more = step;
+    if (n && (next != global + n || at != local + n)) { /* not what comes next, here and there */
+      if (!each(ctx, global, local, n)) return false;
+      n = 0;
     }
-    uint64_t keep = n;
-    if (last >= 0 && !padding) { /* a row may run into padding */
-      uint64_t column = (uint64_t)start[last] + at % row, room = (uint64_t)s->valid[last] - column;
-      if (keep > room) keep = room;
-    }
-    if (!padding && !w->each(w, global, keep, w->base + (at - w->first))) return false;
-    at += n;
+    if (!n) global = next, local = at;
+    n += more;
+    at += step;
   }
-  return true;
+  return !n || each(ctx, global, local, n);
+}
+
+static bool call_each(void *ctx, uint64_t global, uint64_t local, uint64_t n) {
+  ZxWalk *w = ctx;
+  return w->each(w, global, n, w->base + (local - w->first));
+}
+
+static bool walk_slice(ZxWalk *w, uint64_t from, uint64_t to) {
+  return zx_stretches(&w->e->p->mesh, w->e->rank, w->s, from, to, call_each, w);
 }
 
 typedef struct {
@@ -70,6 +96,7 @@ static bool walk_held(ZxEngine *e, const ZpStageBucket *h, uint64_t from, uint64
     uint64_t lo = from > s->at ? from : s->at, hi = to < s->at + s->n ? to : s->at + s->n;
     if (lo >= hi) continue;
     w->e = e;
+    w->held = h;
     w->s = s;
     w->iter = h->iter;
     w->path = zx_path(e, s->param, h->iter);
@@ -88,7 +115,8 @@ static bool walk_held(ZxEngine *e, const ZpStageBucket *h, uint64_t from, uint64
 static bool walk_own(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w) {
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
-  float *own = w->grads ? zx_grads(e, h) : zx_master(e, h), *values = w->values ? w->values : own;
+  float *own = w->grads ? zx_grads(e, h) : w->state ? zx_state(e, h, w->state - 1) : zx_master(e, h);
+  float *values = w->values ? w->values : own;
   size_t bytes = (to - from) * sizeof *own;
   if (w->values && w->fetch) {
     e->dev->download(e->env, values, own, bytes);

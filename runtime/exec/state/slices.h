@@ -4,14 +4,23 @@
 #define ZUG_EXEC_SLICES_H
 
 #include "runtime/exec/engine/internal.h"
-#include "runtime/exec/state/weights.h"
+#include "runtime/exec/ckpt/weights.h"
 
 /* "layer.3.attn.wq": path of iteration `iter`; how many iterations there are. */
 const char *zx_path(ZxEngine *e, uint32_t param, uint32_t iter);
 uint32_t zx_iterations(const ZxEngine *e, uint32_t param);
+/* That iteration's path and whole shape, as files have them. */
+ZxTensorInfo zx_tensor_info(ZxEngine *e, uint32_t param, uint32_t iter);
 
-/* A walk over the shards that this rank owns, by *stretches*: what is contiguous in the shard and in the
- * whole parameter, in declared order and without padding. */
+/* A *stretch* is contiguous in a slice, on this rank, and in the whole parameter, in declared order and without
+ * padding: n elements, `local` of the slice, `global` of the parameter. */
+typedef bool (*ZxStretch)(void *ctx, uint64_t global, uint64_t local, uint64_t n);
+/* Calls `each` for every stretch within local elements from..to of a slice, as long as it returns true. Padding is
+ * skipped (it holds zeros). Any thread may call it. */
+bool zx_stretches(const ZpMesh *m, int64_t rank, const ZpSlice *s, uint64_t from, uint64_t to, ZxStretch each,
+                  void *ctx);
+
+/* A walk over the shards that this rank owns, by stretches. */
 typedef struct ZxWalk ZxWalk;
 struct ZxWalk {
   /* The caller's: what is done at the beginning of a slice of a parameter (may be NULL), and with each
@@ -20,7 +29,8 @@ struct ZxWalk {
   bool (*each)(void *walk, uint64_t global, uint64_t n, float *at);
   bool draws;       /* `each` does not fail and may run on all threads */
   bool fetch;       /* values are read, of the shards that this rank speaks for; else written, of all */
-  bool grads;       /* gradients, not values */
+  bool grads;       /* gradients, not values; or a state: */
+  int state;        /* 1, 2, ...: not values but that optimizer state */
   ZxWeights *file;  /* load, save */
   const char *name; /* of the file */
   int64_t tensor;   /* there */
@@ -28,6 +38,7 @@ struct ZxWalk {
   ZbErr *err;
   /* Where it is. */
   ZxEngine *e;
+  const ZpStageBucket *held;
   const ZpSlice *s;
   const char *path;
   uint64_t stream; /* of random numbers */

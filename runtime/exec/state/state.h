@@ -4,7 +4,7 @@
  * checkpoint.c  parameters from a weights file, and to one
  * finite.c      whether a run can go on from a step
  * slices.c      what these have in common: where a rank's values are in the whole model (slices.h)
- * weights.c     weights files (weights.h)
+ * checkpoints.h everything a run needs to go on: snapshot.c, writer.c, checkpoints.c, resume.c
  *
  * Stands on the engine, which owns the memory. */
 #ifndef ZUG_EXEC_STATE_H

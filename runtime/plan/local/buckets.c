@@ -140,3 +140,18 @@ uint64_t zp_grad_bytes(const ZpPlan *p, uint32_t b) {
 uint64_t zp_state_bytes(const ZpPlan *p, uint32_t b) {
   return p->states ? bucket_bytes(p, b, true, 4 * (uint64_t)p->states) : 0;
 }
+
+/* Of so many ranks that own the same each speaks for one part, a multiple of 16 elements. */
+uint64_t zp_spoken_elems(const ZpPlan *p, uint32_t b) {
+  const ZpBucket *k = &p->buckets[b];
+  uint64_t n = k->elems / (uint64_t)zp_group_size(&p->mesh, k->shard);
+  uint64_t same = (uint64_t)zp_group_size(&p->mesh, k->replicas & ~k->shard);
+  return zb_round_up((n + same - 1) / same, 16);
+}
+uint64_t zp_snapshot_bytes(const ZpPlan *p, const ZpStage *st) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < st->nheld; i++)
+    if (st->held[i].norm_owner)
+      bytes += 4 * (1 + (uint64_t)p->states) * zp_spoken_elems(p, st->held[i].bucket);
+  return bytes;
+}

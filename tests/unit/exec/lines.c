@@ -35,7 +35,7 @@ static ZxMetrics with_ms(double ms) {
 Test(lines, for_people) {
   cr_redirect_stdout();
   ZbErr err;
-  ZxLog *l = zx_log_open(NULL, &err);
+  ZxLog *l = zx_log_open(NULL, 0, &err);
   ZxMetrics odd = nothing;
   odd.grad_norm = odd.loss = NAN;
   odd.peak_share = 0.999;
@@ -64,7 +64,7 @@ Test(lines, for_people) {
 Test(lines, for_programs) {
   cr_redirect_stdout();
   ZbErr err;
-  ZxLog *l = zx_log_open(scratch("log"), &err);
+  ZxLog *l = zx_log_open(scratch("log"), 0, &err);
   cr_assert(l, "%s", err.text);
   ZxClassMetrics c[2] = {
       {.stage = 0, .planned_bytes = 5, .used_bytes = 4, .compute_ms = 0, .wait_ms = -1, .wait_max_ms = -1},

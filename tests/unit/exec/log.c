@@ -38,7 +38,7 @@ static double field(const cJSON *o, const char *key) {
 
 Test(log, lines_of_json) {
   cr_redirect_stdout();
-  ZxLog *l = zx_log_open(scratch("deep/er/log"), &err);
+  ZxLog *l = zx_log_open(scratch("deep/er/log"), 0, &err);
   cr_assert(l, "%s", err.text);
   ZxMetrics m = step;
   ZxClassMetrics c[2] = {{0, 10, 10, 5, 1, 2}, {1, 20, 19, -1, NAN, 3}};
@@ -74,7 +74,7 @@ Test(log, lines_of_json) {
 
 Test(log, the_line_for_people) {
   cr_redirect_stdout();
-  ZxLog *l = zx_log_open(NULL, &err);
+  ZxLog *l = zx_log_open(NULL, 0, &err);
   cr_assert(zx_log_step(l, &step, NULL, 0, &err));
   zx_log_close(l);
   cr_expect_stdout_eq_str(
@@ -84,7 +84,7 @@ Test(log, the_line_for_people) {
 
 Test(log, what_is_not_known_is_left_out) {
   cr_redirect_stdout();
-  ZxLog *l = zx_log_open(NULL, &err);
+  ZxLog *l = zx_log_open(NULL, 0, &err);
   ZxMetrics m = {.step = 1,
                  .steps = 1,
                  .loss = -NAN, /* as x86 makes it of 0 / 0 */
@@ -101,13 +101,13 @@ Test(log, what_is_not_known_is_left_out) {
 
 Test(log, folders_that_do_not_work) {
   scratch_write("file", "", 0);
-  cr_expect(!zx_log_open(scratch("file/log"), &err));
+  cr_expect(!zx_log_open(scratch("file/log"), 0, &err));
   says(err, "cannot make the log folder");
-  cr_expect(!zx_log_open(scratch("file"), &err));
+  cr_expect(!zx_log_open(scratch("file"), 0, &err));
   says(err, "cannot write");
-  cr_expect(!zx_log_open("", &err));
+  cr_expect(!zx_log_open("", 0, &err));
   says(err, "has no name");
-  cr_expect(!zx_log_open("/proc/zug", &err));
+  cr_expect(!zx_log_open("/proc/zug", 0, &err));
   says(err, "cannot make the log folder /proc/zug");
 }
 
@@ -122,12 +122,12 @@ static void has(const char *name, const char *want) {
  * */
 Test(log, lines_of_earlier_runs_are_kept) {
   cr_redirect_stdout();
-  zx_log_close(zx_log_open(scratch("log"), &err)); /* makes the folder, and an empty file */
+  zx_log_close(zx_log_open(scratch("log"), 0, &err)); /* makes the folder, and an empty file */
   cr_expect_eq(scratch_files(), 1);
   static const char *const old[] = {"one", "two", "three"};
   for (int i = 0; i < 3; i++) {
     scratch_write("log/metrics.jsonl", old[i], strlen(old[i]));
-    ZxLog *l = zx_log_open(scratch("log"), &err);
+    ZxLog *l = zx_log_open(scratch("log"), 0, &err);
     cr_assert(l, "%s", err.text);
     has("log/metrics.jsonl", old[i]);
     if (i < 2)
@@ -143,7 +143,7 @@ Test(log, links_are_followed) {
   cr_redirect_stdout();
   cr_assert(mkdir(scratch("log"), 0777) == 0 && symlink("../there", scratch("log/metrics.jsonl")) == 0);
   scratch_write("there", "old", 3);
-  ZxLog *l = zx_log_open(scratch("log"), &err);
+  ZxLog *l = zx_log_open(scratch("log"), 0, &err);
   cr_assert(l && zx_log_step(l, &step, NULL, 0, &err), "%s", err.text);
   zx_log_close(l);
   has("there.1", "old");
@@ -154,13 +154,13 @@ Test(log, links_are_followed) {
 
 Test(log, a_pipe_without_a_reader, .timeout = 20) {
   cr_assert(mkdir(scratch("log"), 0777) == 0 && mkfifo(scratch("log/metrics.jsonl"), 0666) == 0);
-  cr_expect(!zx_log_open(scratch("log"), &err));
+  cr_expect(!zx_log_open(scratch("log"), 0, &err));
   says(err, "metrics.jsonl: nobody reads from it");
 }
 
 Test(log, a_full_disk) {
   cr_redirect_stdout();
-  ZxLog *l = zx_log_open(scratch("log"), &err);
+  ZxLog *l = zx_log_open(scratch("log"), 0, &err);
   cr_assert(l);
   scratch_full_at(2000);
   bool ok = true;
@@ -171,7 +171,7 @@ Test(log, a_full_disk) {
 }
 
 Test(log, nobody_reads_the_lines) {
-  ZxLog *l = zx_log_open(NULL, &err);
+  ZxLog *l = zx_log_open(NULL, 0, &err);
   int full = open("/dev/full", O_WRONLY);
   cr_assert(full >= 0 && dup2(full, STDOUT_FILENO) >= 0);
   cr_expect(!zx_log_step(l, &step, NULL, 0, &err));

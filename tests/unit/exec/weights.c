@@ -1,5 +1,5 @@
 /* safetensors: what owners write piecewise is what others read, in any pieces; every refusal. */
-#include "runtime/exec/state/weights.h"
+#include "runtime/exec/ckpt/weights.h"
 #include "tests/unit/exec/scratch.h"
 
 #include <criterion/criterion.h>

@@ -1,7 +1,7 @@
 /* safetensors files: parameters by path, read and written piecewise by their owners. Nothing here knows which
  * rank owns what. The format: 8 bytes header length, a JSON object {path: {dtype, shape, data_offsets}},
  * data. */
-#include "runtime/exec/state/weights.h"
+#include "runtime/exec/ckpt/weights.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -99,8 +99,7 @@ static bool is_weights(const uint8_t *head, size_t n) {
   return len <= HEAD_LIMIT && head[8] == '{';
 }
 
-/* The whole header, padded with spaces so that data begins at a multiple of 64; *total: the file's bytes. */
-static bool make_head(ZbText *t, const ZxTensorInfo *tensors, size_t n, uint64_t *total, ZbErr *err) {
+bool zx_weights_head(ZbText *t, const ZxTensorInfo *tensors, size_t n, uint64_t *total, ZbErr *err) {
   uint64_t at = 0;
   zb_text_add(t, "{\"__metadata__\":{\"format\":\"pt\"}");
   for (size_t i = 0; i < n; i++) {
@@ -138,7 +137,7 @@ ZbOut *zx_weights_create(const char *path, const ZxTensorInfo *tensors, size_t n
   static const ZbKind kind = {"a safetensors file", is_weights};
   ZbText head = {0};
   uint64_t total = 0;
-  ZbOut *out = make_head(&head, tensors, n, &total, err) ? zb_out_new(path, &kind, err) : NULL;
+  ZbOut *out = zx_weights_head(&head, tensors, n, &total, err) ? zb_out_new(path, &kind, err) : NULL;
   uint64_t len = head.len;
   if (out &&
       !(take_room(zb_out_fd(out), path, total, err) && write_at(zb_out_fd(out), path, &len, 8, 0, err) &&

@@ -1,0 +1,100 @@
+/* Which tensors a checkpoint has, in which file and at which byte: a pure function of the model, so that all ranks
+ * know it without a word, and the same whatever the layout. */
+#include "runtime/exec/ckpt/ckpt.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <xxhash.h>
+
+static uint64_t elements(const ZxTensorInfo *t) {
+  uint64_t n = 1;
+  for (int i = 0; i < t->nshape; i++) n *= (uint64_t)t->shape[i];
+  return n;
+}
+
+/* Files of tensors from..to-1, each as long as the limit allows. */
+static bool cut(ZbArena *a, ZxContents *c, uint32_t from, uint32_t to, uint64_t most) {
+  for (uint32_t i = from; i < to;) {
+    ZxCkptFile f = {.first = i};
+    uint64_t bytes = 0;
+    do bytes += 4 * c->tensors[i].n, f.n++, i++;
+    while (i < to && 4 * c->tensors[i].n <= most && bytes <= most - 4 * c->tensors[i].n);
+    ZB_PUSH(a, c->files, c->nfiles, f);
+  }
+  return true;
+}
+
+/* The header of a file; where its tensors begin. */
+static bool make_file(ZbArena *a, ZxContents *c, uint32_t file, ZbErr *err) {
+  ZxCkptFile *f = &c->files[file];
+  ZxTensorInfo *info = ZB_NEWN(a, ZxTensorInfo, f->n);
+  for (uint32_t i = 0; i < f->n; i++) info[i] = c->tensors[f->first + i].info;
+  ZbText t = {0};
+  bool ok = zx_weights_head(&t, info, f->n, &f->bytes, err);
+  if (ok) {
+    uint64_t len = t.len, at = 8 + len;
+    char *head = zb_alloc(a, 8 + len);
+    memcpy(head, &len, 8);
+    memcpy(head + 8, t.s, len);
+    f->head = head;
+    f->head_bytes = at;
+    f->head_digest = XXH3_64bits(head, at);
+    for (uint32_t i = f->first; i < f->first + f->n; i++) {
+      c->tensors[i].file = file;
+      c->tensors[i].at = at;
+      at += 4 * c->tensors[i].n;
+    }
+    ZB_ASSERT(at == f->bytes);
+    c->bytes += f->bytes;
+  }
+  zb_text_free(&t);
+  return ok;
+}
+
+/* "model-00001-of-00002.safetensors" */
+static void name_files(ZbArena *a, ZxContents *c, const char *stem, uint32_t from, uint32_t to) {
+  for (uint32_t i = from; i < to; i++)
+    c->files[i].name =
+        zb_printf(a, "%s-%05" PRIu32 "-of-%05" PRIu32 ".safetensors", stem, i - from + 1, to - from);
+}
+
+bool zx_contents_make(ZbArena *a, const ZxTensorInfo *params, uint32_t n, const char *const *states,
+                      uint32_t nstates, uint64_t most, ZxContents *out, ZbErr *err) {
+  ZB_ASSERT(nstates <= ZX_MAX_STATES);
+  *out = (ZxContents){.nparams = n, .nstates = nstates, .ntensors = n * (1 + nstates), .most = most};
+  out->tensors = ZB_NEWN(a, ZxCkptTensor, out->ntensors);
+  for (uint32_t s = 0; s < nstates; s++) out->state[s] = states[s];
+  for (uint32_t i = 0; i < out->ntensors; i++) {
+    ZxCkptTensor *t = &out->tensors[i];
+    uint32_t param = zx_param_of(out, i);
+    t->info = params[param];
+    t->n = elements(&t->info);
+    if (i >= n) t->info.path = zb_printf(a, "%s.%s", params[param].path, states[(i - n) % nstates]);
+  }
+  cut(a, out, 0, n, most);
+  uint32_t models = out->nfiles;
+  cut(a, out, n, out->ntensors, most);
+  name_files(a, out, "model", 0, models);
+  name_files(a, out, "optimizer", models, out->nfiles);
+  for (uint32_t i = 0; i < out->nfiles; i++)
+    if (!make_file(a, out, i, err)) return false;
+  return true;
+}
+
+uint32_t zx_param_of(const ZxContents *c, uint32_t tensor) {
+  return tensor < c->nparams ? tensor : (tensor - c->nparams) / c->nstates;
+}
+
+/* The mixing is one-to-one for every index, so that no change of a single value goes unseen. Sums of such words do
+ * not depend on their order. */
+ZB_WIDE uint64_t zx_digest(const float *x, uint64_t first, uint64_t n) {
+  uint64_t sum = 0;
+  for (uint64_t i = 0; i < n; i++) {
+    uint32_t w;
+    memcpy(&w, x + i, 4);
+    uint64_t z = (first + i) * 0x9e3779b97f4a7c15ull + w * 0xd6e8feb86659fd93ull + 0x2545f4914f6cdd1dull;
+    z = (z ^ (z >> 32)) * 0xd6e8feb86659fd93ull;
+    sum += z ^ (z >> 32);
+  }
+  return sum;
+}

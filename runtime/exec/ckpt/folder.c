@@ -1,0 +1,199 @@
+/* The folders of checkpoints. A complete one gets its name by one rename, and loses it by one; whatever moment a
+ * process is killed at, what has such a name is whole. What is removed is only what this file would have made. */
+#define _GNU_SOURCE /* renameat2 */
+#include "runtime/exec/ckpt/ckpt.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- names ---- */
+const char *zx_ckpt_path(ZbArena *a, const char *dir, int64_t step) {
+  return zb_printf(a, "%s/step-%08" PRId64, dir, step);
+}
+
+const char *zx_ckpt_tmp(ZbArena *a, const char *dir, int64_t step, const char *run) {
+  return zb_printf(a, "%s/step-%08" PRId64 ".%s.tmp", dir, step, run);
+}
+
+/* "step-00000400" and 400; what comes behind the number. NULL: it is no such name. */
+static const char *step_of(const char *name, int64_t *step) {
+  const char *p = name;
+  if (strncmp(p, "step-", 5)) return NULL;
+  p += 5;
+  size_t n = strspn(p, "0123456789");
+  if (n < 8 || n > 18) return NULL;
+  *step = strtoll(p, NULL, 10);
+  return p + n;
+}
+
+/* "step-00000400.RUN.tmp" */
+static bool is_tmp(const char *name) {
+  int64_t step;
+  const char *rest = step_of(name, &step);
+  size_t n = rest ? strlen(rest) : 0;
+  return n > 5 && *rest == '.' && !strcmp(rest + n - 4, ".tmp");
+}
+
+/* A file that a checkpoint's folder has. */
+static bool is_ours(const char *name) {
+  size_t n = strlen(name);
+  return !strcmp(name, "manifest.json") || !strcmp(name, "manifest.json.tmp") ||
+         ((!strncmp(name, "model", 5) || !strncmp(name, "optimizer", 9)) &&
+          ((n > 12 && !strcmp(name + n - 12, ".safetensors")) ||
+           (n > 11 && !strcmp(name + n - 11, ".index.json"))));
+}
+
+/* ---- which there are ---- */
+static int by_serial(const void *a, const void *b) {
+  const ZxCkptEntry *x = a, *y = b;
+  if (x->serial != y->serial) return x->serial < y->serial ? -1 : 1;
+  return x->step < y->step ? -1 : x->step > y->step;
+}
+
+uint32_t zx_ckpt_list(ZbArena *a, const char *dir, ZxCkptEntry **out, ZbErr *err) {
+  DIR *d = opendir(dir);
+  uint32_t n = 0;
+  *out = NULL;
+  if (!d && errno != ENOENT)
+    zb_fail(err, NULL, "cannot read the folder %s: %s", zb_show(dir), strerror(errno));
+  for (struct dirent *x; d && (x = readdir(d));) {
+    ZxCkptEntry e = {0};
+    const char *rest = step_of(x->d_name, &e.step);
+    struct stat st;
+    if (!rest || *rest) continue;
+    e.path = zb_printf(a, "%s/%s", dir, x->d_name);
+    if (stat(e.path, &st) < 0 || !S_ISDIR(st.st_mode)) continue;
+    ZbArena *tmp = zb_arena_new();
+    const ZxManifest *m = zx_manifest_read(tmp, e.path, NULL);
+    if (m) e.serial = m->serial;
+    zb_arena_free(tmp);
+    ZB_PUSH(a, *out, n, e);
+  }
+  if (d) closedir(d);
+  if (n) qsort(*out, n, sizeof **out, by_serial);
+  return n;
+}
+
+/* ---- the lock ---- */
+static bool make_folders(const char *dir, ZbErr *err) {
+  char *path = strdup(dir);
+  if (!path) zb_out_of_memory(0);
+  bool ok = *dir || zb_fail(err, NULL, "the checkpoint folder has no name");
+  for (char *p = path + 1; ok; p++) {
+    if (*p != '/' && *p) continue;
+    char c = *p;
+    *p = 0;
+    if (mkdir(path, 0777) < 0 && errno != EEXIST)
+      ok = zb_fail(err, "give another folder with --ckpt, or make it writable",
+                   "cannot make the checkpoint folder %s: %s", zb_show(path), strerror(errno));
+    *p = c;
+    if (!c) break;
+  }
+  free(path);
+  return ok;
+}
+
+int zx_ckpt_lock(const char *dir, ZbErr *err) {
+  if (!make_folders(dir, err)) return -1;
+  ZbText path = {0};
+  zb_text_add(&path, "%s/lock", dir);
+  int fd = open(path.s, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+  if (fd < 0)
+    zb_fail(err, "give another folder with --ckpt, or make it writable", "cannot write %s: %s",
+            zb_show(path.s), strerror(errno));
+  else if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
+    zb_fail(err, "wait for its end, or give another folder with --ckpt",
+            "another run writes its checkpoints to %s", zb_show(dir));
+    close(fd);
+    fd = -1;
+  } /* a file system without locks has none */
+  zb_text_free(&path);
+  return fd;
+}
+
+/* ---- removal ---- */
+/* The files that such a folder has, and the folder if nothing is left in it. */
+static bool empty(const char *path, ZbErr *err) {
+  int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  DIR *d = fd < 0 ? NULL : fdopendir(fd);
+  if (!d && fd >= 0) close(fd);
+  bool ok = d != NULL;
+  for (struct dirent *x; d && (x = readdir(d));)
+    if (is_ours(x->d_name) && unlinkat(dirfd(d), x->d_name, 0) < 0 && errno != ENOENT) ok = false;
+  if (d) closedir(d);
+  if (ok && (rmdir(path) == 0 || errno == ENOTEMPTY || errno == EEXIST)) return true;
+  return zb_fail(err, "remove it by hand", "cannot remove %s: %s", zb_show(path), strerror(errno));
+}
+
+uint32_t zx_ckpt_clean(const char *dir) {
+  DIR *d = opendir(dir);
+  uint32_t n = 0;
+  for (struct dirent *x; d && (x = readdir(d));) {
+    if (!is_tmp(x->d_name)) continue;
+    ZbText path = {0};
+    zb_text_add(&path, "%s/%s", dir, x->d_name);
+    n += empty(path.s, NULL);
+    zb_text_free(&path);
+  }
+  if (d) closedir(d);
+  return n;
+}
+
+bool zx_ckpt_remove(const char *path, ZbErr *err) {
+  size_t n = strlen(path);
+  if (n > 4 && !strcmp(path + n - 4, ".tmp")) return empty(path, err);
+  ZbText gone = {0};
+  zb_text_add(&gone, "%s.old.tmp", path);
+  bool ok = rename(path, gone.s) == 0 ||
+            zb_fail(err, "remove it by hand", "cannot remove %s: %s", zb_show(path), strerror(errno));
+  ok = ok && empty(gone.s, err);
+  zb_text_free(&gone);
+  return ok;
+}
+
+/* ---- a name ---- */
+static bool sync_folder(const char *path, ZbErr *err) {
+  int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  bool ok = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL || errno == EROFS); /* some file systems cannot */
+  if (!ok) zb_out_failed(path, errno, err);
+  if (fd >= 0) close(fd);
+  return ok;
+}
+
+static bool sync_parent(const char *path, ZbErr *err) {
+  const char *slash = strrchr(path, '/');
+  ZB_ASSERT(slash);
+  char *dir = strndup(path, slash == path ? 1 : (size_t)(slash - path));
+  if (!dir) zb_out_of_memory(0);
+  bool ok = sync_folder(dir, err);
+  free(dir);
+  return ok;
+}
+
+/* Both exist: they change names at once, or, where a file system cannot, the old one goes away first. */
+static bool replace(const char *tmp, const char *path) {
+  if (renameat2(AT_FDCWD, tmp, AT_FDCWD, path, RENAME_EXCHANGE) == 0) return true;
+  if (errno != EINVAL && errno != ENOSYS) return false;
+  ZbText old = {0};
+  zb_text_add(&old, "%s.old.tmp", path);
+  bool ok = rename(path, old.s) == 0 && rename(tmp, path) == 0 && rename(old.s, tmp) == 0;
+  zb_text_free(&old);
+  return ok;
+}
+
+bool zx_ckpt_publish(const char *tmp, const char *path, ZbErr *err) {
+  if (!sync_folder(tmp, err)) return false;
+  bool old = false, ok = rename(tmp, path) == 0;
+  if (!ok && (errno == EEXIST || errno == ENOTEMPTY)) ok = old = replace(tmp, path);
+  if (!ok)
+    return zb_fail(err, NULL, "cannot rename %s to %s: %s", zb_show(tmp), zb_show(path), strerror(errno));
+  if (!sync_parent(path, err)) return false;
+  return !old || zx_ckpt_remove(tmp, err);
+}

@@ -1,0 +1,305 @@
+/* manifest.json: what a checkpoint is of, and what its files must be. Where each tensor lies follows from the list of
+ * parameters (contents.c); it is written down all the same, for people and other programs, in the indices. */
+#include "runtime/exec/ckpt/ckpt.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum { VERSION = 1, LIMIT = 1 << 28 /* bytes of a manifest */ };
+static const char none[] = "0000000000000000", sum_key[] = "\"checksum\":\"";
+
+/* ---- writing ---- */
+static void put_string(ZbText *t, const char *s) {
+  zb_text_put(t, "\"", 1);
+  for (; *s; s++) {
+    unsigned char c = (unsigned char)*s;
+    if (c == '"' || c == '\\') zb_text_add(t, "\\%c", c);
+    else if (c == '\n') zb_text_add(t, "\\n");
+    else if (c < 32 || c == 127) zb_text_add(t, "\\u%04x", c);
+    else zb_text_put(t, s, 1);
+  }
+  zb_text_put(t, "\"", 1);
+}
+
+static void put_member(ZbText *t, const char *key, const char *value) {
+  put_string(t, key);
+  zb_text_add(t, ":");
+  put_string(t, value);
+}
+
+static void put_facts(ZbText *t, const ZxManifest *m) {
+  zb_text_add(t, ",\n\"facts\":{");
+  for (uint32_t i = 0; i < m->nfacts; i++) {
+    bool first = !i || strcmp(m->facts[i].kind, m->facts[i - 1].kind);
+    if (first) {
+      zb_text_add(t, i ? "},\n  " : "\n  ");
+      put_string(t, m->facts[i].kind);
+      zb_text_add(t, ":{");
+    } else zb_text_add(t, ",");
+    zb_text_add(t, "\n    ");
+    put_member(t, m->facts[i].name, m->facts[i].value);
+  }
+  zb_text_add(t, m->nfacts ? "}}" : "}");
+}
+
+static void put_params(ZbText *t, const ZxContents *c) {
+  zb_text_add(t, ",\n\"parameters\":[");
+  for (uint32_t i = 0; i < c->nparams; i++) {
+    const ZxCkptTensor *x = &c->tensors[i];
+    zb_text_add(t, "%s\n  {", i ? "," : "");
+    put_member(t, "path", x->info.path);
+    zb_text_add(t, ",\"shape\":[");
+    for (int k = 0; k < x->info.nshape; k++) zb_text_add(t, "%s%" PRId64, k ? "," : "", x->info.shape[k]);
+    zb_text_add(t, "],\"checksums\":[\"%016" PRIx64 "\"", x->digest);
+    for (uint32_t s = 0; s < c->nstates; s++)
+      zb_text_add(t, ",\"%016" PRIx64 "\"", c->tensors[c->nparams + i * c->nstates + s].digest);
+    zb_text_add(t, "]}");
+  }
+  zb_text_add(t, "]");
+}
+
+static void put_manifest(ZbText *t, const ZxManifest *m) {
+  const ZxContents *c = &m->c;
+  zb_text_add(t, "{\"format\":\"zug checkpoint\",\"version\":%d,%s%s\",\n", VERSION, sum_key, none);
+  zb_text_add(t, "\"step\":%" PRId64 ",\"samples\":%" PRId64 ",\"serial\":%" PRId64 ",\n", m->step,
+              m->samples, m->serial);
+  put_member(t, "program", m->version);
+  zb_text_add(t, ",\n");
+  put_member(t, "model", m->model);
+  zb_text_add(t, ",\n");
+  put_member(t, "command", m->command);
+  zb_text_add(t, ",\n");
+  put_member(t, "recipe", m->recipe);
+  put_facts(t, m);
+  zb_text_add(t, ",\n\"file_limit\":%" PRIu64 ",\n\"files\":[", c->most);
+  for (uint32_t i = 0; i < c->nfiles; i++)
+    zb_text_add(t, "%s\n  {\"name\":\"%s\",\"bytes\":%" PRIu64 ",\"header_checksum\":\"%016" PRIx64 "\"}",
+                i ? "," : "", c->files[i].name, c->files[i].bytes, c->files[i].head_digest);
+  zb_text_add(t, "],\n\"states\":[");
+  for (uint32_t s = 0; s < c->nstates; s++) {
+    if (s) zb_text_add(t, ",");
+    put_string(t, c->state[s]);
+  }
+  zb_text_add(t, "]");
+  put_params(t, c);
+  zb_text_add(t, "}\n");
+}
+
+static bool write_synced(const char *dir, const char *name, const ZbText *t, ZbErr *err) {
+  ZbText path = {0};
+  zb_text_add(&path, "%s/%s", dir, name);
+  int fd = open(path.s, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+  bool ok = fd >= 0;
+  for (size_t at = 0; ok && at < t->len;) {
+    ssize_t n = write(fd, t->s + at, t->len - at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n == 0) errno = ENOSPC;
+    ok = n > 0;
+    if (ok) at += (size_t)n;
+  }
+  ok = ok && fsync(fd) == 0;
+  int code = errno;
+  if (fd >= 0 && close(fd) < 0 && ok) ok = false, code = errno;
+  if (!ok) zb_out_failed(path.s, code, err);
+  zb_text_free(&path);
+  return ok;
+}
+
+/* As other programs know it: which file a tensor is in. Of files from..to-1. */
+static bool write_index(const ZxContents *c, uint32_t from, uint32_t to, const char *dir, const char *name,
+                        ZbErr *err) {
+  ZbText t = {0};
+  uint64_t bytes = 0;
+  for (uint32_t f = from; f < to; f++) bytes += c->files[f].bytes - c->files[f].head_bytes;
+  zb_text_add(&t, "{\"metadata\":{\"total_size\":%" PRIu64 "},\n\"weight_map\":{", bytes);
+  for (uint32_t f = from; f < to; f++)
+    for (uint32_t i = c->files[f].first; i < c->files[f].first + c->files[f].n; i++) {
+      zb_text_add(&t, "%s\n  ", i > c->files[from].first ? "," : "");
+      put_member(&t, c->tensors[i].info.path, c->files[f].name);
+    }
+  zb_text_add(&t, "}}\n");
+  bool ok = write_synced(dir, name, &t, err);
+  zb_text_free(&t);
+  return ok;
+}
+
+bool zx_manifest_write(const ZxManifest *m, const char *dir, ZbErr *err) {
+  const ZxContents *c = &m->c;
+  uint32_t models = 0;
+  while (models < c->nfiles && c->files[models].first < c->nparams) models++;
+  if (!write_index(c, 0, models, dir, "model.safetensors.index.json", err) ||
+      (models < c->nfiles &&
+       !write_index(c, models, c->nfiles, dir, "optimizer.safetensors.index.json", err)))
+    return false;
+  ZbText t = {0};
+  put_manifest(&t, m);
+  char *at = strstr(t.s, sum_key) + strlen(sum_key), digits[17];
+  snprintf(digits, sizeof digits, "%016" PRIx64, (uint64_t)XXH3_64bits(t.s, t.len));
+  memcpy(at, digits, 16);
+  bool ok = write_synced(dir, "manifest.json", &t, err);
+  zb_text_free(&t);
+  return ok;
+}
+
+/* ---- reading ---- */
+typedef struct {
+  ZbArena *a;
+  const char *name; /* of the file, for messages */
+  ZbErr *err;
+} Reader;
+
+static const char help[] = "`zckpt list` names the checkpoints that there are";
+static bool altered(const Reader *r, const char *what) {
+  return zb_fail(r->err, help, "%s: %s; is it altered, or another program's?", zb_show(r->name), what);
+}
+
+static const cJSON *member(const cJSON *o, const char *key) {
+  return cJSON_IsObject(o) ? cJSON_GetObjectItemCaseSensitive(o, key) : NULL;
+}
+
+static bool get_number(const Reader *r, const cJSON *o, const char *key, int64_t *out) {
+  const cJSON *x = member(o, key);
+  if (!cJSON_IsNumber(x) || !(x->valuedouble >= 0 && x->valuedouble <= 0x1p53))
+    return altered(r, zb_printf(r->a, "its `%s` is no number", key));
+  *out = (int64_t)x->valuedouble;
+  return true;
+}
+
+static bool get_text(const Reader *r, const cJSON *o, const char *key, const char **out) {
+  const cJSON *x = member(o, key);
+  if (!cJSON_IsString(x)) return altered(r, zb_printf(r->a, "its `%s` is no text", key));
+  *out = zb_strdup(r->a, x->valuestring);
+  return true;
+}
+
+static bool get_digest(const cJSON *x, uint64_t *out) {
+  char *end;
+  if (!cJSON_IsString(x) || strlen(x->valuestring) != 16) return false;
+  *out = strtoull(x->valuestring, &end, 16);
+  return !*end;
+}
+
+static bool get_facts(const Reader *r, const cJSON *root, ZxManifest *m) {
+  for (const cJSON *k = member(root, "facts") ? member(root, "facts")->child : NULL; k; k = k->next)
+    for (const cJSON *x = k->child; x; x = x->next) {
+      if (!cJSON_IsString(x)) return altered(r, "one of its facts is no text");
+      ZxCkptFact f = {zb_strdup(r->a, k->string), zb_strdup(r->a, x->string),
+                      zb_strdup(r->a, x->valuestring)};
+      ZB_PUSH(r->a, m->facts, m->nfacts, f);
+    }
+  return true;
+}
+
+static bool plain(const char *s) {
+  if (!*s) return false;
+  for (; *s; s++)
+    if (*s <= 32 || *s >= 127 || *s == '"' || *s == '\\') return false;
+  return true;
+}
+
+typedef struct {
+  uint64_t of[1 + ZX_MAX_STATES];
+} Digests;
+/* One parameter, with the digests of it and of its states. */
+static bool get_param(const Reader *r, const cJSON *x, uint32_t nstates, ZxTensorInfo *t, Digests *digest) {
+  uint64_t n = 4;
+  if (!get_text(r, x, "path", &t->path)) return false;
+  if (!plain(t->path)) return altered(r, "a parameter's path has other than letters in it");
+  const cJSON *shape = member(x, "shape"), *sums = member(x, "checksums");
+  for (const cJSON *k = shape ? shape->child : NULL; k; k = k->next) {
+    if (t->nshape == 8 || !cJSON_IsNumber(k) || !(k->valuedouble >= 1 && k->valuedouble <= 0x1p53) ||
+        !zb_mul_u64(n, (uint64_t)k->valuedouble, &n) || n > INT64_MAX / 8)
+      return altered(r, zb_printf(r->a, "parameter '%s' has an impossible shape", t->path));
+    t->shape[t->nshape++] = (int64_t)k->valuedouble;
+  }
+  const cJSON *k = cJSON_IsArray(shape) && cJSON_IsArray(sums) ? sums->child : NULL;
+  for (uint32_t s = 0; s <= nstates; s++, k = k->next)
+    if (!k || !get_digest(k, &digest->of[s]))
+      return altered(r, zb_printf(r->a, "parameter '%s' lacks its shape or a checksum", t->path));
+  return true;
+}
+
+static bool get_contents(const Reader *r, const cJSON *root, ZxContents *c) {
+  const char *state[ZX_MAX_STATES] = {0};
+  uint32_t nstates = 0, n = 0, i = 0;
+  const cJSON *params = member(root, "parameters"), *states = member(root, "states");
+  for (const cJSON *k = states ? states->child : NULL; k; k = k->next) {
+    if (nstates == ZX_MAX_STATES || !cJSON_IsString(k) || !plain(k->valuestring))
+      return altered(r, "its list of optimizer states is none");
+    state[nstates++] = zb_strdup(r->a, k->valuestring);
+  }
+  for (const cJSON *k = params ? params->child : NULL; k; k = k->next) n++;
+  ZxTensorInfo *info = ZB_NEWN(r->a, ZxTensorInfo, n + 1);
+  Digests *digest = ZB_NEWN(r->a, Digests, n + 1);
+  for (const cJSON *k = params ? params->child : NULL; k; k = k->next, i++)
+    if (!get_param(r, k, nstates, &info[i], &digest[i])) return false;
+  int64_t most;
+  if (!get_number(r, root, "file_limit", &most) ||
+      !zx_contents_make(r->a, info, n, state, nstates, (uint64_t)most, c, r->err))
+    return false;
+  for (i = 0; i < n; i++) {
+    c->tensors[i].digest = digest[i].of[0];
+    for (uint32_t s = 0; s < nstates; s++) c->tensors[n + i * nstates + s].digest = digest[i].of[1 + s];
+  }
+  return true;
+}
+
+static bool get_all(const Reader *r, const cJSON *root, ZxManifest *m) {
+  return get_number(r, root, "step", &m->step) && get_number(r, root, "samples", &m->samples) &&
+         get_number(r, root, "serial", &m->serial) && get_text(r, root, "program", &m->version) &&
+         get_text(r, root, "model", &m->model) && get_text(r, root, "command", &m->command) &&
+         get_text(r, root, "recipe", &m->recipe) && get_facts(r, root, m) && get_contents(r, root, &m->c);
+}
+
+/* The checksum is of the text with zeros in its place. */
+static bool check_sum(const Reader *r, char *text, size_t n, uint64_t *sum) {
+  char *at = strstr(text, sum_key);
+  char digits[17] = "";
+  if (!at || n - (size_t)(at - text) < strlen(sum_key) + 16) return altered(r, "it has no checksum");
+  at += strlen(sum_key);
+  memcpy(digits, at, 16);
+  memcpy(at, none, 16);
+  *sum = XXH3_64bits(text, n);
+  char want[17];
+  snprintf(want, sizeof want, "%016" PRIx64, *sum);
+  return !strcmp(digits, want) ||
+         altered(r, zb_printf(r->a, "its checksum is %s, and it says %s", want, zb_show(digits)));
+}
+
+ZxManifest *zx_manifest_read(ZbArena *a, const char *dir, ZbErr *err) {
+  const char *name = zb_printf(a, "%s/manifest.json", dir);
+  Reader r = {a, name, err};
+  size_t n;
+  ZbErr why = {0};
+  char *text = zb_read_file(a, name, LIMIT, &n, &why);
+  if (!text) {
+    zb_fail(err, help, "%s is not a complete checkpoint: %s", zb_show(dir), why.text);
+    return NULL;
+  }
+  ZxManifest *m = ZB_NEW(a, ZxManifest);
+  static const char begin[] = "{\"format\":\"zug checkpoint\",\"version\":";
+  if (strncmp(text, begin, strlen(begin))) return altered(&r, "it is no manifest of a zug checkpoint"), NULL;
+  long version = strtol(text + strlen(begin), NULL, 10);
+  if (version != VERSION) {
+    zb_fail(err, "read it with the zug that wrote it", "%s: version %ld; this zug knows version %d",
+            zb_show(name), version, VERSION);
+    return NULL;
+  }
+  if (!check_sum(&r, text, n, &m->checksum)) return NULL;
+  cJSON *root = cJSON_ParseWithLength(text, n);
+  bool ok = root ? get_all(&r, root, m) : altered(&r, "it is no JSON");
+  cJSON_Delete(root);
+  return ok ? m : NULL;
+}
+
+const char *zx_manifest_fact(const ZxManifest *m, const char *kind, const char *name) {
+  for (uint32_t i = 0; i < m->nfacts; i++)
+    if (!strcmp(m->facts[i].kind, kind) && !strcmp(m->facts[i].name, name)) return m->facts[i].value;
+  return NULL;
+}

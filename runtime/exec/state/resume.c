@@ -1,0 +1,137 @@
+/* Parameters and optimizer states from a checkpoint, into whatever layout this run has. A rank reads what it owns. Of
+ * what several ranks own each digests the part that it would write, so that together they have digested everything once,
+ * and what was altered is known before the first step. */
+#include "runtime/exec/state/checkpoints.h"
+#include "runtime/exec/state/snapshot.h"
+#include "runtime/exec/state/state.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- whether it is this model's ---- */
+static const char *shape_text(ZbArena *a, const ZxTensorInfo *t) {
+  const char *s = "[";
+  for (int i = 0; i < t->nshape; i++) s = zb_printf(a, "%s%s%" PRId64, s, i ? ", " : "", t->shape[i]);
+  return zb_printf(a, "%s]", s);
+}
+
+static bool same_shape(const ZxTensorInfo *a, const ZxTensorInfo *b) {
+  return a->nshape == b->nshape && !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->nshape);
+}
+
+static bool lacks(ZxEngine *e, const char *path, const ZxContents *found, const char *name, ZbErr *err) {
+  const char **names = ZB_NEWN(e->a, const char *, found->nparams + 1);
+  for (uint32_t i = 0; i < found->nparams; i++) names[i] = found->tensors[i].info.path;
+  const char *near = zb_nearest(name, names, found->nparams);
+  return zb_fail(
+      err, near ? zb_printf(e->a, "the nearest name in it is '%.150s'", near) : "is it another model's?",
+      "%s has no parameter '%s'; it has %" PRIu32, zb_show(path), name, found->nparams);
+}
+
+static bool same_contents(ZxEngine *e, const char *path, const ZxContents *found, const ZxContents *want,
+                          ZbErr *err) {
+  for (uint32_t i = 0; i < want->nparams; i++) {
+    const ZxTensorInfo *w = &want->tensors[i].info, *f = i < found->nparams ? &found->tensors[i].info : NULL;
+    if (!f || strcmp(f->path, w->path)) return lacks(e, path, found, w->path, err);
+    if (!same_shape(f, w))
+      return zb_fail(err, "was it made with other sizes (-D)?",
+                     "%s: parameter '%s' has shape %s; the model wants %s", zb_show(path), w->path,
+                     shape_text(e->a, f), shape_text(e->a, w));
+  }
+  if (found->nparams > want->nparams)
+    return zb_fail(err, "is it another model's?", "%s has %" PRIu32 " parameters; model %s has %" PRIu32,
+                   zb_show(path), found->nparams, e->p->graph->model, want->nparams);
+  for (uint32_t s = 0; s < want->nstates; s++)
+    if (s >= found->nstates || strcmp(found->state[s], want->state[s]))
+      return zb_fail(err, "keep the optimizer, or begin anew from its parameters: `zckpt weights`, --init",
+                     "%s has no optimizer state `%s`, which the recipe's optimizer needs", zb_show(path),
+                     want->state[s]);
+  if (found->nstates > want->nstates)
+    return zb_fail(err, "keep the optimizer, or begin anew from its parameters: `zckpt weights`, --init",
+                   "%s has optimizer state `%s`, for which the recipe's optimizer has no use", zb_show(path),
+                   found->state[want->nstates]);
+  return true;
+}
+
+/* ---- reading ---- */
+typedef struct {
+  const ZxManifest *m;
+  const char *path;
+  uint64_t *digest;
+  uint64_t bytes;
+  uint64_t from, to; /* of the running bucket: what this rank speaks for */
+  int fd;
+  uint32_t file;
+  const char *name;
+} Read;
+
+static bool open_file(ZxWalk *w, uint32_t file) {
+  Read *r = w->ctx;
+  if (r->fd >= 0 && r->file == file) return true;
+  if (r->fd >= 0) close(r->fd);
+  uint64_t size;
+  r->file = file;
+  r->name = zb_printf(w->e->a, "%s/%s", r->path, r->m->c.files[file].name);
+  r->fd = zb_open_file(r->name, false, &size, w->err);
+  return r->fd >= 0;
+}
+
+static bool open_tensor(ZxWalk *w) {
+  Read *r = w->ctx;
+  w->tensor = zx_tensor_of(w->e, &r->m->c, w->s->param, w->iter, (uint32_t)w->state);
+  if (!zx_spoken_part(w->e, w->held, &r->from, &r->to)) r->from = r->to = 0;
+  return open_file(w, r->m->c.tensors[w->tensor].file);
+}
+
+/* n elements from `global` of the tensor, to `at`; they are elements `local` and following of the bucket. */
+static bool read_stretch(void *walk, uint64_t global, uint64_t n, float *at) {
+  ZxWalk *w = walk;
+  Read *r = w->ctx;
+  const ZxCkptTensor *t = &r->m->c.tensors[w->tensor];
+  if (!zb_read_at(r->fd, r->name, at, 4 * n, t->at + 4 * global, w->err)) return false;
+  r->bytes += 4 * n;
+  uint64_t local = w->s->at + w->first + (uint64_t)(at - w->base);
+  uint64_t lo = r->from > local ? r->from : local, hi = r->to < local + n ? r->to : local + n;
+  if (lo < hi) r->digest[w->tensor] += zx_digest(at + (lo - local), global + (lo - local), hi - lo);
+  return true;
+}
+
+static bool read_own(ZxEngine *e, Read *r, ZbErr *err) {
+  bool ok = zx_ckpt_look(r->m, r->path, err);
+  for (int s = 0; ok && s <= e->p->states; s++)
+    ok = zx_walk(e, &(ZxWalk){.open = open_tensor, .each = read_stretch, .state = s, .ctx = r, .err = err});
+  if (r->fd >= 0) close(r->fd);
+  return ok;
+}
+
+/* ---- whether it is what was written ---- */
+static bool check_digests(ZxEngine *e, const Read *r, ZxResumed *out, ZbErr *err) {
+  uint32_t n = r->m->c.ntensors;
+  double *halves = ZB_NEWN(e->a, double, 2 * n + 1), most = (double)r->bytes;
+  for (uint32_t i = 0; i < n; i++) {
+    halves[2 * i] = (double)(r->digest[i] >> 32);
+    halves[2 * i + 1] = (double)(r->digest[i] & UINT32_MAX);
+  }
+  halves[2 * n] = most;
+  e->world->t->wait(e->world, e->world->t->all_reduce(e->world, 0, halves, 2 * n + 1, ZX_F64, ZX_SUM));
+  e->world->t->wait(e->world, e->world->t->all_reduce(e->world, 0, &most, 1, ZX_F64, ZX_MAX));
+  *out = (ZxResumed){(uint64_t)halves[2 * n], (uint64_t)most};
+  for (uint32_t i = 0; i < n; i++) {
+    uint64_t found = ((uint64_t)halves[2 * i] << 32) + (uint64_t)halves[2 * i + 1];
+    if (found != r->m->c.tensors[i].digest) return zx_ckpt_altered(r->m, r->path, i, found, err);
+  }
+  return true;
+}
+
+bool zx_resume_fits(ZxEngine *e, const char *path, const ZxManifest *m, ZbErr *err) {
+  ZxContents want;
+  return zx_contents_of(e, m->c.most, &want, err) && same_contents(e, path, &m->c, &want, err);
+}
+
+bool zx_engine_resume(ZxEngine *e, const char *path, const ZxManifest *m, ZxResumed *out, ZbErr *err) {
+  Read r = {.m = m, .path = path, .fd = -1, .digest = ZB_NEWN(e->a, uint64_t, m->c.ntensors + 1)};
+  if (!zx_agree(e->world, read_own(e, &r, err)) || !check_digests(e, &r, out, err)) return false;
+  zx_engine_goes_on(e, m->step, m->samples);
+  return zx_publish_initial(e, err);
+}

@@ -1,0 +1,87 @@
+/* What a rank writes into a checkpoint. */
+#include "runtime/exec/state/snapshot.h"
+#include "runtime/exec/state/checkpoints.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- contents ---- */
+static const char *const adamw_states[] = {"exp_avg", "exp_avg_sq"}, *const sgd_states[] = {
+                                                                         "momentum_buffer"};
+
+bool zx_contents_of(ZxEngine *e, uint64_t most, ZxContents *out, ZbErr *err) {
+  ZxTensorInfo *t = NULL;
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < e->p->graph->nparams; i++)
+    for (uint32_t k = 0; k < zx_iterations(e, i); k++) {
+      ZxTensorInfo x = zx_tensor_info(e, i, k);
+      ZB_PUSH(e->a, t, n, x);
+    }
+  const char *const *states = e->p->optimizer.kind == ZP_ADAMW ? adamw_states : sgd_states;
+  return zx_contents_make(e->a, t, n, states, (uint32_t)e->p->states, most, out, err);
+}
+
+uint32_t zx_tensor_of(const ZxEngine *e, const ZxContents *c, uint32_t param, uint32_t iter, uint32_t state) {
+  uint32_t at = iter;
+  for (uint32_t i = 0; i < param; i++) at += zx_iterations(e, i);
+  return state ? c->nparams + at * c->nstates + state - 1 : at;
+}
+
+/* ---- the copy ---- */
+uint64_t zx_snapshot_bytes(const ZxEngine *e) { return zp_snapshot_bytes(e->p, e->st); }
+
+static int by_tensor(const void *a, const void *b) {
+  const ZxPiece *x = a, *y = b;
+  if (x->tensor != y->tensor) return x->tensor < y->tensor ? -1 : 1;
+  return x->from < y->from ? -1 : x->from > y->from;
+}
+
+/* The pieces of one block of the copy: elements from..to of a held bucket, of one state. */
+static void add_pieces(ZxEngine *e, const ZxContents *c, const ZpStageBucket *h, uint32_t state,
+                       uint64_t from, uint64_t to, float *at, ZxSnapshot *out) {
+  const ZpBucket *k = &e->p->buckets[h->bucket];
+  for (uint32_t i = 0; i < k->nslices; i++) {
+    const ZpSlice *s = &k->slices[i];
+    uint64_t lo = from > s->at ? from : s->at, hi = to < s->at + s->n ? to : s->at + s->n;
+    if (lo >= hi) continue;
+    uint32_t tensor = zx_tensor_of(e, c, s->param, h->iter, state);
+    ZxPiece piece = {s, tensor, lo - s->at, hi - s->at, at + (lo - from)};
+    ZB_PUSH(e->a, out->piece, out->npieces, piece);
+  }
+}
+
+bool zx_snapshot_open(ZxEngine *e, const ZxContents *c, ZxSnapshot *out, ZbErr *err) {
+  *out = (ZxSnapshot){.bytes = zx_snapshot_bytes(e)};
+  if (!(out->memory = e->dev->pinned(e->env, out->bytes ? out->bytes : 1, err)))
+    return zb_fail_more(err, "; that is for checkpoints (--ckpt)"), false;
+  float *at = out->memory;
+  for (uint32_t i = 0; i < e->st->nheld; i++) {
+    const ZpStageBucket *h = &e->st->held[i];
+    uint64_t from, to;
+    if (!zx_spoken_part(e, h, &from, &to)) continue;
+    for (uint32_t s = 0; s <= c->nstates; s++, at += to - from) add_pieces(e, c, h, s, from, to, at, out);
+  }
+  ZB_ASSERT((uint64_t)(at - out->memory) * sizeof *at <= out->bytes);
+  if (out->npieces) qsort(out->piece, out->npieces, sizeof *out->piece, by_tensor);
+  return true;
+}
+
+bool zx_snapshot_take(ZxEngine *e, ZxSnapshot *s, ZbErr *err) {
+  float *at = s->memory;
+  for (uint32_t i = 0; i < e->st->nheld; i++) {
+    const ZpStageBucket *h = &e->st->held[i];
+    uint64_t from, to, own, end;
+    if (!zx_spoken_part(e, h, &from, &to)) continue;
+    zx_owned_shard(e, h, &own, &end);
+    for (int k = 0; k <= e->p->states; k++, at += to - from) {
+      const float *values = k ? zx_state(e, h, k - 1) : zx_master(e, h);
+      e->dev->download(e->env, at, values + (from - own), (to - from) * sizeof *at);
+    }
+  }
+  return zx_finish(e, err);
+}
+
+void zx_snapshot_free(ZxEngine *e, ZxSnapshot *s) {
+  if (s->memory) e->dev->unpin(e->env, s->memory);
+  s->memory = NULL;
+}

@@ -1,0 +1,29 @@
+/* What a rank writes into a checkpoint, and the copy of it that a thread writes from. */
+#ifndef ZUG_EXEC_SNAPSHOT_H
+#define ZUG_EXEC_SNAPSHOT_H
+
+#include "runtime/exec/ckpt/ckpt.h"
+#include "runtime/exec/state/slices.h"
+
+/* Elements from..to of a slice: values or one of the states, of one iteration; where the copy of the first is. */
+typedef struct {
+  const ZpSlice *slice;
+  uint32_t tensor; /* of the checkpoint's contents */
+  uint64_t from, to;
+  float *at;
+} ZxPiece;
+typedef struct {
+  float *memory;
+  uint64_t bytes;
+  ZxPiece *piece; /* by tensor */
+  uint32_t npieces;
+} ZxSnapshot;
+/* The contents of this run's checkpoints. */
+bool zx_contents_of(ZxEngine *e, uint64_t most, ZxContents *out, ZbErr *err);
+/* The tensor of an iteration of a parameter: its values (state 0), or state 1, 2, ... */
+uint32_t zx_tensor_of(const ZxEngine *e, const ZxContents *c, uint32_t param, uint32_t iter, uint32_t state);
+bool zx_snapshot_open(ZxEngine *e, const ZxContents *c, ZxSnapshot *out, ZbErr *err);
+bool zx_snapshot_take(ZxEngine *e, ZxSnapshot *s, ZbErr *err); /* between steps */
+void zx_snapshot_free(ZxEngine *e, ZxSnapshot *s);
+
+#endif

@@ -1,0 +1,245 @@
+/* The thread that writes a rank's part of a checkpoint. See writer.h.
+ *
+ * Every rank writes its own stretches of each tensor's bytes by pwrite, in the order in which they lie in the files;
+ * what nobody has written yet is a hole. The first to need a file makes it. */
+#include "runtime/exec/state/writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef enum { WAIT, WRITE, PUBLISH, STOP } Job;
+
+struct ZxWriter {
+  ZxWriterOptions o;
+  pthread_t thread;
+  bool started;
+  pthread_mutex_t lock;
+  pthread_cond_t called;
+  Job job; /* under the lock */
+  const ZxManifest *manifest;
+  char *tmp, *path, *dir;
+  uint32_t keep;
+  _Atomic int state; /* ZxWriterState */
+  atomic_bool stop;
+  uint64_t *digest, bytes;
+  ZbErr err;
+  /* The file that is written to. */
+  int fd;
+  uint32_t file;
+  char *name;
+};
+
+/* ---- files ---- */
+static bool failed(ZxWriter *w, int code) { return zb_out_failed(w->name, code, &w->err); }
+
+static bool close_file(ZxWriter *w, bool sync) {
+  if (w->fd < 0) return true;
+  bool ok = !sync || fsync(w->fd) == 0 || failed(w, errno);
+  if (close(w->fd) < 0 && ok && sync) ok = failed(w, errno);
+  w->fd = -1;
+  return ok;
+}
+
+static bool write_at(ZxWriter *w, const void *p, uint64_t n, uint64_t at) {
+  for (const char *q = p; n;) {
+    ssize_t put = pwrite(w->fd, q, n < (8u << 20) ? n : (8u << 20), (off_t)at);
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return failed(w, put < 0 ? errno : ENOSPC);
+    q += put;
+    at += (uint64_t)put;
+    n -= (uint64_t)put;
+    w->bytes += (uint64_t)put;
+    if (atomic_load_explicit(&w->stop, memory_order_relaxed)) return zb_fail(&w->err, NULL, "the run ends");
+  }
+  return true;
+}
+
+static bool open_file(ZxWriter *w, uint32_t file) {
+  if (w->fd >= 0 && w->file == file) return true;
+  if (!close_file(w, true)) return false;
+  free(w->name);
+  ZbText t = {0};
+  zb_text_add(&t, "%s/%s", w->tmp, w->o.contents->files[file].name);
+  w->name = t.s;
+  w->file = file;
+  w->fd = open(w->name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+  return w->fd >= 0 || failed(w, errno);
+}
+
+/* ---- a rank's part ---- */
+typedef struct {
+  ZxWriter *w;
+  const ZxPiece *piece;
+} Stretch;
+
+static bool write_stretch(void *ctx, uint64_t global, uint64_t local, uint64_t n) {
+  const Stretch *s = ctx;
+  const ZxCkptTensor *t = &s->w->o.contents->tensors[s->piece->tensor];
+  const float *x = s->piece->at + (local - s->piece->from);
+  s->w->digest[s->piece->tensor] += zx_digest(x, global, n);
+  return write_at(s->w, x, 4 * n, t->at + 4 * global);
+}
+
+static bool write_heads(ZxWriter *w) {
+  for (uint32_t i = 0; i < w->o.contents->nfiles; i++) {
+    const ZxCkptFile *f = &w->o.contents->files[i];
+    if (!open_file(w, i) || !write_at(w, f->head, f->head_bytes, 0)) return false;
+  }
+  return true;
+}
+
+static bool write_all(ZxWriter *w) {
+  if (mkdir(w->tmp, 0777) < 0 && errno != EEXIST) {
+    free(w->name);
+    if (!(w->name = strdup(w->tmp))) zb_out_of_memory(0);
+    return failed(w, errno);
+  }
+  if (w->o.heads && !write_heads(w)) return false;
+  for (uint32_t i = 0; i < w->o.snapshot->npieces; i++) {
+    const ZxPiece *p = &w->o.snapshot->piece[i];
+    Stretch s = {w, p};
+    if (!open_file(w, w->o.contents->tensors[p->tensor].file) ||
+        !zx_stretches(w->o.mesh, w->o.rank, p->slice, p->from, p->to, write_stretch, &s))
+      return false;
+  }
+  return close_file(w, true);
+}
+
+/* ---- the whole ---- */
+/* Of files that others wrote on other nodes it should be seen here that they are whole. */
+static bool check_sizes(ZxWriter *w) {
+  for (uint32_t i = 0; i < w->o.contents->nfiles; i++) {
+    const ZxCkptFile *f = &w->o.contents->files[i];
+    ZbText t = {0};
+    struct stat st = {0};
+    zb_text_add(&t, "%s/%s", w->tmp, f->name);
+    bool ok = stat(t.s, &st) == 0 && (uint64_t)st.st_size == f->bytes;
+    if (!ok)
+      zb_fail(&w->err, "--ckpt wants a folder that all nodes share",
+              "%s has %lld bytes of %llu that ranks wrote", zb_show(t.s), (long long)st.st_size,
+              (unsigned long long)f->bytes);
+    zb_text_free(&t);
+    if (!ok) return false;
+  }
+  return true;
+}
+
+/* The oldest go, whatever their names; what cannot be removed is no failure of the one that was written. */
+static void prune(const ZxWriter *w) {
+  ZbArena *a = zb_arena_new();
+  ZxCkptEntry *all;
+  uint32_t n = zx_ckpt_list(a, w->dir, &all, NULL);
+  for (uint32_t i = 0; w->keep && i + w->keep < n; i++)
+    if (strcmp(all[i].path, w->path)) zx_ckpt_remove(all[i].path, NULL);
+  zb_arena_free(a);
+}
+
+static bool publish(ZxWriter *w) {
+  if (!check_sizes(w) || !zx_manifest_write(w->manifest, w->tmp, &w->err) ||
+      !zx_ckpt_publish(w->tmp, w->path, &w->err))
+    return false;
+  prune(w);
+  return true;
+}
+
+/* ---- the thread ---- */
+static void *run(void *arg) {
+  ZxWriter *w = arg;
+  for (Job job; (pthread_mutex_lock(&w->lock), true);) {
+    while (w->job == WAIT) pthread_cond_wait(&w->called, &w->lock);
+    job = w->job;
+    if (job != STOP) w->job = WAIT;
+    pthread_mutex_unlock(&w->lock);
+    if (job == STOP) return NULL;
+    bool ok = job == WRITE ? write_all(w) : publish(w);
+    if (!ok) close_file(w, false);
+    atomic_store_explicit(&w->state, ok ? ZX_WRITER_DONE : ZX_WRITER_FAILED, memory_order_release);
+  }
+  return NULL;
+}
+
+/* Signals are the main thread's. */
+static bool start(ZxWriter *w) {
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  w->started = pthread_create(&w->thread, NULL, run, w) == 0;
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  return w->started;
+}
+
+ZxWriter *zx_writer_new(const ZxWriterOptions *o, ZbErr *err) {
+  ZxWriter *w = calloc(1, sizeof *w);
+  if (!w || !(w->digest = calloc(o->contents->ntensors + 1, sizeof *w->digest))) zb_out_of_memory(0);
+  w->o = *o;
+  w->fd = -1;
+  pthread_mutex_init(&w->lock, NULL);
+  pthread_cond_init(&w->called, NULL);
+  if (start(w)) return w;
+  zb_fail(err, "raise the limit (ulimit -u, ulimit -v)", "no thread for checkpoints can be started");
+  zx_writer_free(w);
+  return NULL;
+}
+
+static void call(ZxWriter *w, Job job) {
+  if (job != STOP) atomic_store_explicit(&w->state, ZX_WRITER_WORKS, memory_order_relaxed);
+  pthread_mutex_lock(&w->lock);
+  w->job = job;
+  pthread_cond_signal(&w->called);
+  pthread_mutex_unlock(&w->lock);
+}
+
+void zx_writer_free(ZxWriter *w) {
+  if (!w) return;
+  atomic_store(&w->stop, true);
+  if (w->started) {
+    call(w, STOP);
+    pthread_join(w->thread, NULL);
+  }
+  pthread_cond_destroy(&w->called);
+  pthread_mutex_destroy(&w->lock);
+  free(w->tmp);
+  free(w->path);
+  free(w->dir);
+  free(w->name);
+  free(w->digest);
+  free(w);
+}
+
+static void set(char **to, const char *text) {
+  free(*to);
+  if (!(*to = strdup(text))) zb_out_of_memory(0);
+}
+
+void zx_writer_write(ZxWriter *w, const char *tmp) {
+  set(&w->tmp, tmp);
+  w->err = (ZbErr){0};
+  w->bytes = 0;
+  memset(w->digest, 0, w->o.contents->ntensors * sizeof *w->digest);
+  call(w, WRITE);
+}
+
+void zx_writer_publish(ZxWriter *w, const ZxManifest *m, const char *tmp, const char *path, const char *dir,
+                       uint32_t keep) {
+  set(&w->tmp, tmp);
+  set(&w->path, path);
+  set(&w->dir, dir);
+  w->manifest = m;
+  w->keep = keep;
+  w->err = (ZbErr){0};
+  call(w, PUBLISH);
+}
+
+ZxWriterState zx_writer_state(const ZxWriter *w) {
+  return (ZxWriterState)atomic_load_explicit(&w->state, memory_order_acquire);
+}
+const uint64_t *zx_writer_digests(const ZxWriter *w) { return w->digest; }
+uint64_t zx_writer_bytes(const ZxWriter *w) { return w->bytes; }
+const ZbErr *zx_writer_error(const ZxWriter *w) { return &w->err; }
