@@ -144,7 +144,12 @@ static bool read_files(Run *r) {
 
 static bool make_plan(Run *r) {
   ZxFacts f = {.a = r->a};
-  ZpOptions po = {r->o.device->scratch, r->o.threads, r->cluster, r->o.device->supports};
+  const ZxDeviceTable *d = r->o.device;
+  ZpOptions po = {.scratch = d->scratch,
+                  .threads = r->o.threads,
+                  .cluster = r->cluster,
+                  .supports = d->supports,
+                  .pins = !d->host};
   r->plan = zp_plan(r->a, r->graph, r->recipe, r->diags, &po);
   if (!agree_diags(r, r->plan)) return false;
   if (r->rank == 0) print_diags(r); /* warnings */
@@ -191,7 +196,7 @@ static void introduce(Run *r) {
          r->graph->model, p->params / 1e6, r->recipe->name, p->mesh.nranks, p->nstages,
          p->nstages > 1 ? "s" : "", p->nmicro, r->o.device->describe(&r->env));
   for (uint32_t s = 0; s < p->nstages; s++)
-    printf("stage %u: arena %s a rank, %u part%s\n", s, zb_bytes(text, p->stages[s].ledger.total),
+    printf("stage %u: arena %s a rank, %u part%s\n", s, zb_bytes(text, p->stages[s].ledger.total[ZP_DEVICE]),
            p->stages[s].ninsts, p->stages[s].ninsts > 1 ? "s" : "");
   ZbText t = {0};
   zx_engine_tell(r->engine, &t);
@@ -262,7 +267,7 @@ static void gather(Run *r, ZxStep *s, ZxMetrics *m, ZxClassMetrics *c, double sa
   memcpy(saves, top + SAVES, ZX_SAVES_FLAGS * sizeof *saves);
   for (uint32_t i = 0; i < n; i++)
     c[i] = (ZxClassMetrics){.stage = (int)i,
-                            .planned_bytes = p->stages[i].ledger.total,
+                            .planned_bytes = p->stages[i].ledger.total[ZP_DEVICE],
                             .used_bytes = (uint64_t)top[i],
                             .compute_ms = known ? sum[i] / each : -1,
                             .wait_ms = known ? sum[MOST + i] / each : -1,

@@ -426,6 +426,7 @@ bool zp_bind(ZpBuild *b) {
   check_used(b);
   bind_shards(b);
   bind_recompute(b);
+  p->pins = b->o->pins;
   p->compute = r->precision.compute && !strcmp(r->precision.compute, "bf16") ? ZK_BF16 : ZK_F32;
   bind_optimizer(b);
   p->clip = r->clip;

@@ -239,6 +239,14 @@ static inline ZpPhase zp_phase(ZpInstrOp op) {
   return op == ZP_I_COUNT ? ZP_COUNT : op == ZP_I_FWD ? ZP_FWD : op == ZP_I_BWD ? ZP_BWD : ZP_PHASES;
 }
 
+/* The memories of a rank. What lies in the device's is one block, the arena; what lies in the host's is one,
+ * too. */
+typedef enum {
+  ZP_DEVICE, /* where it computes; of a CPU, the host's */
+  ZP_HOST,   /* beside it: such that the device can reach it */
+  ZP_MEMORIES
+} ZpMemory;
+
 /* Memory of a rank that instructions share. Rings and pools hold several of a kind, `index` tells them apart.
  * */
 typedef enum {
@@ -255,17 +263,25 @@ typedef enum {
   ZP_B_BOUNDARY, /* ping-pong of carried values and cotangents between instances: index 0, 1 */
   ZP_B_SCRATCH,  /* temporaries of the running instruction */
   ZP_B_SCALARS,  /* index: ZP_SCALARS_* */
+  /* Of the host's memory, where the device has its own. No instruction has them as operands: what passes
+   * through is copied by LOAD, and at the beginning and end of a step. */
+  ZP_B_PINNED_INPUTS,  /* of one micro-batch each, used in turn */
+  ZP_B_PINNED_SCALARS, /* index: ZP_PINNED_* */
   ZP_B_KINDS
 } ZpBufKind;
 /* Whether a held bucket has one of it, which lasts from step to step. */
 static inline bool zp_is_stored(int kind) { return kind >= ZP_B_PARAM && kind <= ZP_B_STATE; }
-enum { ZP_SCALARS_COUNT, ZP_SCALARS_SUMS }; /* loss denominator; what REDUCE_STEP adds up */
+enum { ZP_SCALARS_COUNT, ZP_SCALARS_SUMS };    /* loss denominator; what REDUCE_STEP adds up */
+enum { ZP_PINNED_STEP_STATE, ZP_PINNED_SUMS }; /* what a step brings to the device; what it brings back */
 #define ZP_STEP_SUMS 4 /* f64: loss numerator, aux sums, squared norm and the loss denominator */
 typedef struct {
   uint8_t kind;
-  uint32_t index;         /* within its kind; GATHER, STAGING: within its pool */
-  uint32_t pool;          /* GATHER, STAGING: bucket template; PARAM, GRAD, STATE: held bucket */
-  uint64_t bytes, offset; /* in the arena; offset is the ledger's to fill */
+  uint32_t index; /* within its kind; GATHER, STAGING: within its pool */
+  uint32_t pool;  /* GATHER, STAGING: bucket template; PARAM, GRAD, STATE: held bucket */
+  uint64_t bytes;
+  /* The ledger's to fill: in which memory it lies, and where in that. */
+  uint8_t memory;
+  uint64_t offset;
 } ZpBuf;
 enum { ZP_READ = 1, ZP_WRITE = 2 }; /* both: accumulates */
 typedef struct {
@@ -323,20 +339,24 @@ typedef struct {
   ZpInstr *instrs; uint32_t ninstrs;
   uint32_t *queue[ZP_QUEUES]; uint32_t nqueue[ZP_QUEUES]; /* instruction indices in order */
   ZpBuf *bufs; uint32_t nbufs;
-  uint32_t nslots, nrecv_act, nsend_act, nrecv_grad, nsend_grad;
+  uint32_t nslots, nrecv_act, nsend_act, nrecv_grad, nsend_grad, npinned; /* npinned: PINNED_INPUTS */
   uint32_t live; /* most micro-batches whose activations are held at once */
 } ZpProgram;
 /* clang-format on */
 
 typedef enum {
-#define L(NAME, text) ZP_L_##NAME,
+#define L(NAME, text, memory) ZP_L_##NAME,
 #include "runtime/plan/ledger.def"
   ZP_LEDGER_LINES
 } ZpLedgerLine;
-extern const char *const zp_ledger_text[ZP_LEDGER_LINES];
+typedef struct {
+  const char *text;
+  ZpMemory memory;
+} ZpLedgerInfo;
+extern const ZpLedgerInfo zp_ledger_info[ZP_LEDGER_LINES];
 typedef struct {
   uint64_t bytes[ZP_LEDGER_LINES];
-  uint64_t total; /* = arena bytes */
+  uint64_t total[ZP_MEMORIES]; /* of the lines of that memory; of the device's: bytes of the arena */
 } ZpLedger;
 
 /* clang-format off */
@@ -379,6 +399,7 @@ typedef struct ZpPlan {
   uint32_t batch;            /* the sample axis, or ZP_NONE */
   int64_t global_batch, nmicro; /* samples a step; micro-batches a step (M) */
   uint8_t compute;           /* ZK_F32, ZK_BF16 */
+  bool pins;                 /* as ZpOptions has it */
   const char *schedule;      /* "1f1b": one that zp_order knows */
   ZpOptimizer optimizer;
   double clip;               /* norm that gradients are clipped to; 0: they are not */
@@ -404,6 +425,8 @@ typedef struct {
   /* Whether the device does this fused or batched call (kernels.h) as one; views are filled but for pointers.
    * NULL: none. A pure function: every rank, and zplan, must hear the same. */
   bool (*supports)(const ZkCall *call);
+  /* The device's memory is not the host's: what goes there and comes back passes through pinned memory. */
+  bool pins;
 } ZpOptions;
 
 /* Makes and proves a plan. NULL with reports in `d` if the recipe does not fit the graph or a limit; a plan

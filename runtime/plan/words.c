@@ -8,8 +8,8 @@ const ZpInstrInfo zp_instr_info[ZP_INSTRS] = {
 #include "runtime/plan/instr.def"
 };
 
-const char *const zp_ledger_text[ZP_LEDGER_LINES] = {
-#define L(NAME, text) text,
+const ZpLedgerInfo zp_ledger_info[ZP_LEDGER_LINES] = {
+#define L(NAME, text, memory) [ZP_L_##NAME] = {text, ZP_##memory},
 #include "runtime/plan/ledger.def"
 };
 

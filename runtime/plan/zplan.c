@@ -79,7 +79,7 @@ static bool ask_device(const Options *o, ZpOptions *po, ZbErr *err) {
   if (!o->cuda) return true;
   void *module = zb_module("zug-cuda.so", false, err);
   const ZkPlanning *p = module ? zb_symbol(module, "zk_planning_cuda", err) : NULL;
-  if (p) po->scratch = p->scratch, po->supports = p->supports;
+  if (p) po->scratch = p->scratch, po->supports = p->supports, po->pins = true;
   return p != NULL;
 }
 

@@ -138,7 +138,7 @@ static ZpPlan *plan(ZbArena *a, const ZgGraph *g, const char *file, const char *
   ZlSources *s = zl_sources_new(a);
   ZlDiags *d = zl_diags_new(a, s);
   ZlOptions lo = {NULL, 0};
-  ZpOptions po = {zx_device_cpu.scratch, 1, NULL, zx_device_cpu.supports};
+  ZpOptions po = {.scratch = zx_device_cpu.scratch, .threads = 1, .supports = zx_device_cpu.supports};
   const char *only;
   ZlProgram *l = zl_load_named(a, s, d, zb_printf(a, "%s:%s", file, name), &lo, &only);
   const ZlRecipe *r = l ? zl_recipe(l, d, only) : NULL;

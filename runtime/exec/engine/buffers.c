@@ -9,6 +9,7 @@
 /* ---- buffers of an instruction ---- */
 char *zx_buf_at(ZxEngine *e, const ZpBuf *b) {
   uint64_t end = b->offset + b->bytes;
+  if (b->memory == ZP_HOST) return e->host + b->offset;
   if (b->kind != ZP_B_SCRATCH && end > e->high && b->offset != UINT64_MAX) e->high = end;
   return e->arena + b->offset;
 }

@@ -17,7 +17,7 @@
 /* ---- what differs from step to step ---- */
 static void put_now(ZxEngine *e) {
   const ZpOptimizer *o = &e->p->optimizer;
-  ZkStepState *now = (ZkStepState *)(void *)(e->pinned + e->pinned_step_state);
+  ZkStepState *now = e->step_state;
   *now = (ZkStepState){.step = (uint64_t)e->step, .lr = (float)e->lr};
   if (o->kind != ZP_ADAMW) return;
   double b1 = (float)o->b1, b2 = (float)o->b2; /* as ZkAdamW has them */
@@ -27,8 +27,7 @@ static void put_now(ZxEngine *e) {
 
 /* ---- playing ---- */
 static void queue(ZxEngine *e) {
-  e->dev->upload(e->env, &e->count->step_state, e->pinned + e->pinned_step_state,
-                 sizeof e->count->step_state);
+  e->dev->upload(e->env, &e->count->step_state, e->step_state, sizeof *e->step_state);
   zx_play(e);
 }
 
@@ -77,7 +76,7 @@ void zx_open_capture(ZxEngine *e) {
   else if (e->o.times) e->no_capture_reason = "every call is timed";
   else if (!e->in_order) e->no_capture_reason = "ranks exchange by way of the host";
   else if (t->capture_blocker) e->no_capture_reason = t->capture_blocker(e->c);
-  if (!e->no_capture_reason && e->nblocks < e->p->nmicro)
+  if (!e->no_capture_reason && e->st->input_bytes && e->st->prog.npinned < e->p->nmicro)
     e->no_capture_reason = "its inputs are too large to be pinned at once";
   if (zx_agree(e->world, !e->no_capture_reason)) e->capture = ZX_CAPTURE_LATER;
   else if (!e->no_capture_reason) e->no_capture_reason = "another rank must";

@@ -52,22 +52,38 @@ static void make_groups(ZxEngine *e) {
   }
 }
 
-static void *scalars(ZxEngine *e, uint32_t index, size_t bytes) {
-  for (uint32_t i = 0; i < e->st->prog.nbufs; i++) {
-    const ZpBuf *b = &e->st->prog.bufs[i];
-    if (b->kind != ZP_B_SCALARS || b->index != index) continue;
-    ZB_ASSERT(bytes <= b->bytes);
-    return zx_buf_at(e, b);
-  }
-  ZB_BUG("a plan without scalars");
+/* The first buffer of a kind, which the others of that kind follow; NULL: there are none. */
+static const ZpBuf *first_buf(const ZxEngine *e, ZpBufKind kind) {
+  const ZpProgram *g = &e->st->prog;
+  for (uint32_t i = 0; i < g->nbufs; i++)
+    if (g->bufs[i].kind == kind) return &g->bufs[i];
+  return NULL;
+}
+
+static void *scalars(ZxEngine *e, ZpBufKind kind, uint32_t index, size_t bytes) {
+  const ZpBuf *b = first_buf(e, kind);
+  if (!b) ZB_BUG("a plan without scalars");
+  ZB_ASSERT(bytes <= b[index].bytes);
+  return zx_buf_at(e, &b[index]);
+}
+
+/* Where the device's memory is the host's, what would pass through pinned memory is the engine's own. */
+static void find_scalars(ZxEngine *e) {
+  e->sums = scalars(e, ZP_B_SCALARS, ZP_SCALARS_SUMS, sizeof *e->sums);
+  e->count = scalars(e, ZP_B_SCALARS, ZP_SCALARS_COUNT, sizeof *e->count);
+  e->step_state = e->p->pins ? scalars(e, ZP_B_PINNED_SCALARS, ZP_PINNED_STEP_STATE, sizeof *e->step_state)
+                             : ZB_NEW(e->a, ZkStepState);
+  e->step_sums = e->p->pins ? scalars(e, ZP_B_PINNED_SCALARS, ZP_PINNED_SUMS, sizeof *e->step_sums)
+                            : ZB_NEW(e->a, ZxSums);
+  e->pinned_inputs = first_buf(e, ZP_B_PINNED_INPUTS);
 }
 
 /* The one seed that does not change from step to step; and where what does will be. */
 static bool put_seed(ZxEngine *e, ZbErr *err) {
   float seed = (float)(1.0 / (double)e->p->nmicro);
   e->env->step_state = &e->count->step_state;
-  memcpy(e->pinned, &seed, sizeof seed);
-  e->dev->upload(e->env, &e->count->seed[1], e->pinned, sizeof seed);
+  memcpy(e->step_sums, &seed, sizeof seed);
+  e->dev->upload(e->env, &e->count->seed[1], e->step_sums, sizeof seed);
   return e->dev->finish(e->env, err);
 }
 
@@ -76,8 +92,8 @@ static void close_engine(ZxEngine *e) {
   e->env->step_state = NULL;
   if (e->capture == ZX_CAPTURED) e->dev->drop_graph(e->env);
   if (e->c && e->c != e->world) e->c->t->free(e->c);
-  if (e->pinned) e->dev->unpin(e->env, e->pinned);
-  if (e->arena) e->dev->free(e->env, e->arena, e->st->ledger.total);
+  if (e->host) e->dev->unpin(e->env, e->host);
+  if (e->arena) e->dev->free(e->env, e->arena, e->st->ledger.total[ZP_DEVICE]);
 }
 
 static uint32_t most_held(const ZpStage *st) {
@@ -106,8 +122,7 @@ ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOp
     return NULL;
   }
   const ZpProgram *g = &e->st->prog;
-  e->sums = scalars(e, ZP_SCALARS_SUMS, sizeof *e->sums);
-  e->count = scalars(e, ZP_SCALARS_COUNT, sizeof *e->count);
+  find_scalars(e);
   zx_find_stored(e);
   e->clip = (ZxScalars){&e->sums->squares, (float)p->clip, &e->sums->lost};
   e->held_at = ZB_NEWN(a, ZxHeldAt, most_held(e->st));
@@ -142,8 +157,10 @@ int64_t zx_engine_samples(const ZxEngine *e, int64_t step) {
   return e->begin_sample + (step - e->begin_step) * e->p->global_batch;
 }
 
-uint64_t zx_engine_bytes(const ZxEngine *e) { return e->st->ledger.total; }
+uint64_t zx_engine_bytes(const ZxEngine *e) { return e->st->ledger.total[ZP_DEVICE]; }
 
 uint64_t zx_engine_untouched(const ZxEngine *e) {
-  return e->dev->host ? e->st->ledger.total + (uint64_t)zk_pool_threads(e->env->pool) * ZK_CPU_ROOM : 0;
+  const uint64_t *total = e->st->ledger.total;
+  if (!e->dev->host) return 0;
+  return total[ZP_DEVICE] + total[ZP_HOST] + (uint64_t)zk_pool_threads(e->env->pool) * ZK_CPU_ROOM;
 }

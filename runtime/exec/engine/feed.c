@@ -92,6 +92,16 @@ static bool feed(ZxEngine *e, char *inputs, uint32_t mb) {
   return true;
 }
 
+/* Of one micro-batch. */
+static uint64_t input_bytes(const ZxEngine *e) {
+  uint64_t end = 0;
+  for (uint32_t i = 0; i < e->p->ninputs; i++) {
+    const ZpInputUse *u = &e->p->inputs[i];
+    if (end < u->at + input_value(e, u)->bytes) end = u->at + input_value(e, u)->bytes;
+  }
+  return end;
+}
+
 /* ---- what was wrong with a step ---- */
 static bool sane(const ZpValue *v, const char *p, uint64_t bytes) {
   if (v->elem == ZK_F32) return zb_not_finite((const float *)(const void *)p, bytes / 4) < 0;
@@ -122,7 +132,7 @@ static int64_t bad_here(ZxEngine *e, char *room) {
 
 const char *zx_bad_input(ZxEngine *e, uint64_t *sample) {
   ZbErr none, *err = e->err;
-  char *room = malloc(zx_input_bytes(e) + 1);
+  char *room = malloc(input_bytes(e) + 1);
   e->err = &none;
   int64_t at = room ? bad_here(e, room) : -1;
   e->err = err;
@@ -132,22 +142,14 @@ const char *zx_bad_input(ZxEngine *e, uint64_t *sample) {
   return e->p->graph->inputs[(uint64_t)at % e->p->graph->ninputs].name;
 }
 
-uint64_t zx_input_bytes(const ZxEngine *e) {
-  uint64_t end = 0;
-  for (uint32_t i = 0; i < e->p->ninputs; i++) {
-    const ZpInputUse *u = &e->p->inputs[i];
-    if (end < u->at + input_value(e, u)->bytes) end = u->at + input_value(e, u)->bytes;
-  }
-  return end;
-}
-
 bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb) {
-  uint64_t bytes = zx_input_bytes(e), end = (uint64_t)(inputs - e->arena) + bytes;
+  uint64_t bytes = input_bytes(e), end = (uint64_t)(inputs - e->arena) + bytes;
   if (end > e->high) e->high = end;
-  if (!e->nblocks) return feed(e, inputs, mb);
-  char *block = e->pinned + mb % e->nblocks * bytes;
+  uint32_t n = e->st->prog.npinned;
+  if (!n) return feed(e, inputs, mb); /* into the arena */
+  char *block = zx_buf_at(e, &e->pinned_inputs[mb % n]);
   ZxWait w = {0};
-  while (mb && mb % e->nblocks == 0 && !e->dev->reached(e->env, e->pinned_event)) /* blocks are free again */
+  while (mb && mb % n == 0 && !e->dev->reached(e->env, e->pinned_event)) /* blocks are free again */
     if (zx_poll(e)) zx_moved(e, &w);
     else zx_relax(e, &w, ZX_FOR_DEVICE);
   zx_moved(e, &w);
@@ -158,7 +160,7 @@ bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb) {
 }
 
 bool zx_feed_all(ZxEngine *e) {
-  for (uint32_t mb = 0; mb < e->p->nmicro; mb++)
-    if (!feed(e, e->pinned + mb * zx_input_bytes(e), mb)) return false;
+  for (uint32_t mb = 0; mb < e->st->prog.npinned; mb++)
+    if (!feed(e, zx_buf_at(e, &e->pinned_inputs[mb]), mb)) return false;
   return true;
 }

@@ -83,15 +83,16 @@ struct ZxEngine {
 
   /* ---- memory: setup.c, buffers.c ---- */
   char *arena;
-  ZxStored *stored; /* per held bucket */
-  uint64_t high;    /* highest byte handed out */
-  ZxSums *sums;     /* in the arena */
-  ZxCount *count;   /* in the arena */
-  char *pinned;     /* `nblocks` micro-batches' inputs; what comes with a step; its sums */
-  uint64_t pinned_step_state, pinned_sums;
-  uint32_t nblocks;      /* used in turn; 0: inputs are read into the arena */
-  uint32_t pinned_event; /* the latest inputs' upload */
-  uint32_t call_event;   /* the call just made, where the host waits for each */
+  ZxStored *stored;           /* per held bucket */
+  uint64_t high;              /* highest byte handed out */
+  ZxSums *sums;               /* in the arena */
+  ZxCount *count;             /* in the arena */
+  char *host;                 /* what the plan has of the host's memory; NULL: nothing */
+  ZkStepState *step_state;    /* on the host: what comes with a step, */
+  ZxSums *step_sums;          /* and its sums */
+  const ZpBuf *pinned_inputs; /* the plan's `npinned` */
+  uint32_t pinned_event;      /* the latest inputs' upload */
+  uint32_t call_event;        /* the call just made, where the host waits for each */
   struct {
     uint64_t total;
     uint64_t at[4]; /* unused at first, after all calls were prepared, with the arena, with communicators */
@@ -178,7 +179,6 @@ void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCal
 /* ---- feed.c ---- */
 bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb);
 bool zx_feed_all(ZxEngine *e); /* a captured step's inputs, of all micro-batches, into pinned memory */
-uint64_t zx_input_bytes(const ZxEngine *e); /* of one micro-batch */
 bool zx_check_inputs(ZxEngine *e, ZbErr *err);
 /* Collective: the name of an input of this step that is not finite in some sample of the run, or NULL. */
 const char *zx_bad_input(ZxEngine *e, uint64_t *sample);

@@ -13,8 +13,8 @@ static bool all_started(const ZxEngine *e) {
 
 /* What the step's sums say, on the host. */
 static void read_sums(ZxEngine *e) {
-  const ZxSums *s = (const ZxSums *)(const void *)(e->pinned + e->pinned_sums);
-  e->dev->download(e->env, e->pinned + e->pinned_sums, e->sums, sizeof *e->sums);
+  const ZxSums *s = e->step_sums;
+  e->dev->download(e->env, e->step_sums, e->sums, sizeof *e->sums);
   if (!zx_finish(e, e->err)) e->failed = true;
   e->out.tokens = s->denominator;
   e->out.aux = s->aux / (double)e->p->nmicro;

@@ -27,7 +27,8 @@ static void explain_size(const ZxEngine *e, ZbErr *err) {
   ZbText t = {0};
   char x[24];
   for (int i = 0; i < ZP_LEDGER_LINES; i++)
-    if (b[i]) zb_text_add(&t, "%s%s %s", t.len ? ", " : "", zp_ledger_text[i], zb_bytes(x, b[i]));
+    if (b[i] && zp_ledger_info[i].memory == ZP_DEVICE)
+      zb_text_add(&t, "%s%s %s", t.len ? ", " : "", zp_ledger_info[i].text, zb_bytes(x, b[i]));
   zb_fail_more(err, "; stage %u needs %s", e->stage, t.s ? t.s : "nothing");
   t.len = 0;
   Remedy r[] = {{b[ZP_L_PARAMS] + b[ZP_L_MASTER] + b[ZP_L_GRADS] + b[ZP_L_STATES],
@@ -36,7 +37,7 @@ static void explain_size(const ZxEngine *e, ZbErr *err) {
                 {b[ZP_L_SCRATCH] + b[ZP_L_COMM], "a smaller `micro`"},
                 {b[ZP_L_GATHERED] + b[ZP_L_STAGING], "more tensor ranks"}};
   by_size(r, 4);
-  for (int i = 0; i < 3 && r[i].bytes > e->st->ledger.total / 20; i++)
+  for (int i = 0; i < 3 && r[i].bytes > e->st->ledger.total[ZP_DEVICE] / 20; i++)
     zb_text_add(&t, "%s%s (for %s)", i ? "; " : "", r[i].what, zb_bytes(x, r[i].bytes));
   snprintf(err->help, sizeof err->help, "%s", t.s ? t.s : "");
   zb_text_free(&t);
@@ -46,24 +47,15 @@ static void note_memory(ZxEngine *e, int when) {
   if (e->dev->memory) e->dev->memory(e->env, &e->device_memory_use.total, &e->device_memory_use.at[when]);
 }
 
-#define MOST_PINNED ((uint64_t)256 << 20) /* for inputs; one block there must be */
-
-/* What goes to the arena and what comes back passes through a block of the host's memory that the device can
- * reach: the inputs of as many micro-batches as have room (none of a host device: they are read into the
- * arena), what comes with a step, a step's sums. */
 bool zx_open_memory(ZxEngine *e, ZbErr *err) {
-  if (!(e->arena = e->dev->alloc(e->env, e->st->ledger.total, err))) {
+  const uint64_t *total = e->st->ledger.total;
+  ZB_ASSERT(e->p->pins == !e->dev->host);
+  if (!(e->arena = e->dev->alloc(e->env, total[ZP_DEVICE], err))) {
     explain_size(e, err);
     return false;
   }
   note_memory(e, 2);
-  uint64_t bytes = zx_input_bytes(e), most = bytes ? MOST_PINNED / bytes : (uint64_t)e->p->nmicro;
-  e->nblocks = (uint32_t)(most < 1 ? 1 : most < (uint64_t)e->p->nmicro ? most : (uint64_t)e->p->nmicro);
-  if (e->dev->host) e->nblocks = 0;
-  e->pinned_step_state = zb_round_up(e->nblocks * bytes, 64);
-  e->pinned_sums = zb_round_up(e->pinned_step_state + sizeof(ZkStepState), 64);
-  e->pinned = e->dev->pinned(e->env, e->pinned_sums + sizeof(ZxSums), err);
-  return e->pinned != NULL;
+  return !total[ZP_HOST] || (e->host = e->dev->pinned(e->env, total[ZP_HOST], err));
 }
 
 /* ---- events: one for each instruction, and those of the engine and of a staged communicator ---- */

@@ -145,7 +145,9 @@ static uint64_t needed(const Check *c, uint32_t s, const ZpBuf *b) {
   case ZP_B_STATE: return state_bytes(p, k);
   case ZP_B_BOUNDARY: return boundary_bytes(p, st);
   case ZP_B_SCRATCH: return scratch_bytes(p, st);
-  case ZP_B_SCALARS: return SCALARS;
+  case ZP_B_SCALARS:
+  case ZP_B_PINNED_SCALARS: return SCALARS;
+  case ZP_B_PINNED_INPUTS: return st->input_bytes;
   case ZP_B_KINDS: break;
   }
   return UINT64_MAX;
@@ -166,31 +168,54 @@ static bool blocks_fit(const Check *c, uint32_t s) {
   return zb_fail(c->err, NULL, "stage %u has temporaries, but no scratch", s);
 }
 
-/* ---- the arena ----------------------------------------------------------------------------------------- */
+/* ---- the memories -------------------------------------------------------------------------------------- */
 static bool buffer_fits(const Check *c, uint32_t s, uint32_t b) {
   const ZpStage *st = &c->p->stages[s];
   const ZpBuf *x = &st->prog.bufs[b];
-  uint64_t end = UINT64_MAX, want = needed(c, s, x);
-  if (!zb_add_u64(x->offset, x->bytes, &end) || end > st->ledger.total || x->offset % LINE)
-    return zb_fail(c->err, NULL, "stage %u: %s lies at bytes %llu to %llu of an arena of %llu", s,
+  ZpMemory memory = x->kind == ZP_B_PINNED_INPUTS || x->kind == ZP_B_PINNED_SCALARS ? ZP_HOST : ZP_DEVICE;
+  uint64_t end = UINT64_MAX, want = needed(c, s, x), total = st->ledger.total[memory];
+  if (x->memory != memory)
+    return zb_fail(c->err, NULL, "stage %u: %s is not in the %s's memory", s, zp_say_buf(c, s, b),
+                   memory == ZP_HOST ? "host" : "device");
+  if (!zb_add_u64(x->offset, x->bytes, &end) || end > total || x->offset % LINE)
+    return zb_fail(c->err, NULL, "stage %u: %s lies at bytes %llu to %llu of %s of %llu", s,
                    zp_say_buf(c, s, b), (unsigned long long)x->offset, (unsigned long long)end,
-                   (unsigned long long)st->ledger.total);
+                   memory == ZP_HOST ? "a host's memory" : "an arena", (unsigned long long)total);
   if (x->bytes < want)
     return zb_fail(c->err, NULL, "stage %u: %s has %llu bytes, but needs %llu", s, zp_say_buf(c, s, b),
                    (unsigned long long)x->bytes, (unsigned long long)want);
   return true;
 }
 
+static bool lines_add_up(const Check *c, uint32_t s, ZpMemory memory) {
+  const ZpLedger *ledger = &c->p->stages[s].ledger;
+  uint64_t sum = 0;
+  for (int l = 0; l < ZP_LEDGER_LINES; l++)
+    if (zp_ledger_info[l].memory == memory && !zb_add_u64(sum, ledger->bytes[l], &sum))
+      return zb_fail(c->err, NULL, "stage %u: the ledger overflows", s);
+  if (sum == ledger->total[memory]) return true;
+  return zb_fail(c->err, NULL, "stage %u: the lines of the ledger add up to %llu bytes, its total is %llu", s,
+                 (unsigned long long)sum, (unsigned long long)ledger->total[memory]);
+}
+
+/* Inputs pass through at least one block, scalars through one each, where the device has its own memory. */
+static bool pinned_fit(const Check *c, uint32_t s) {
+  const ZpStage *st = &c->p->stages[s];
+  uint32_t inputs = 0, scalars = 0;
+  for (uint32_t b = 0; b < st->prog.nbufs; b++) {
+    inputs += st->prog.bufs[b].kind == ZP_B_PINNED_INPUTS;
+    scalars += st->prog.bufs[b].kind == ZP_B_PINNED_SCALARS;
+  }
+  bool any = c->p->pins && st->input_bytes;
+  if (inputs == st->prog.npinned && any == (inputs > 0) && scalars == (c->p->pins ? 2 : 0)) return true;
+  return zb_fail(c->err, NULL, "stage %u pins %u blocks of inputs (its plan says %u) and %u of scalars", s,
+                 inputs, st->prog.npinned, scalars);
+}
+
 bool zp_check_arena(const Check *c, uint32_t s) {
   const ZpStage *st = &c->p->stages[s];
-  uint64_t sum = 0;
-  if (!blocks_fit(c, s)) return false;
-  for (int l = 0; l < ZP_LEDGER_LINES; l++)
-    if (!zb_add_u64(sum, st->ledger.bytes[l], &sum))
-      return zb_fail(c->err, NULL, "stage %u: the ledger overflows", s);
-  if (sum != st->ledger.total)
-    return zb_fail(c->err, NULL, "stage %u: the lines of the ledger add up to %llu bytes, its total is %llu",
-                   s, (unsigned long long)sum, (unsigned long long)st->ledger.total);
+  if (!blocks_fit(c, s) || !pinned_fit(c, s)) return false;
+  if (!lines_add_up(c, s, ZP_DEVICE) || !lines_add_up(c, s, ZP_HOST)) return false;
   for (uint32_t b = 0; b < st->prog.nbufs; b++)
     if (!buffer_fits(c, s, b)) return false;
   return true;

@@ -50,8 +50,8 @@ static bool instr_form(const Check *c, uint32_t s, uint32_t i) {
   return true;
 }
 
-/* Buffers of a kind and pool are numbered in their order, so no two are alike: the engine finds them by that.
- * What is stored of a bucket is one. */
+/* Buffers of a kind and pool follow each other and are numbered so: the engine finds them by that. What is
+ * stored of a bucket is one. */
 static bool buffers_form(const Check *c, uint32_t s) {
   const ZpProgram *g = &c->p->stages[s].prog;
   uint32_t held = c->p->stages[s].nheld, pools = held > c->p->nbuckets ? held : c->p->nbuckets;
@@ -62,9 +62,10 @@ static bool buffers_form(const Check *c, uint32_t s) {
     bool pool = x->kind == ZP_B_GATHER || x->kind == ZP_B_STAGING;
     if (x->kind >= ZP_B_KINDS || x->pool >= (stored ? held : pool ? c->p->nbuckets : 1))
       return zb_fail(c->err, NULL, "stage %u: buffer %u is of no known kind or pool", s, b);
-    if (x->index != next[x->kind * (pools + 1) + x->pool]++)
-      return zb_fail(c->err, NULL, "stage %u: %s is not numbered as it is listed", s, zp_say_buf(c, s, b));
     if (stored && x->index) return zb_fail(c->err, NULL, "stage %u has a second %s", s, zp_say_buf(c, s, b));
+    bool follows = b && x[-1].kind == x->kind && x[-1].pool == x->pool;
+    if (x->index != next[x->kind * (pools + 1) + x->pool]++ || (x->index && !follows))
+      return zb_fail(c->err, NULL, "stage %u: %s is not numbered as it is listed", s, zp_say_buf(c, s, b));
   }
   return true;
 }

@@ -97,7 +97,9 @@ static bool passing(const Mem *m,
   case ZP_B_GRAD:
   case ZP_B_STATE:
   case ZP_B_SCRATCH:
-  case ZP_B_SCALARS: return false;
+  case ZP_B_SCALARS:
+  case ZP_B_PINNED_INPUTS:
+  case ZP_B_PINNED_SCALARS: return false;
   default: return true;
   }
 }
@@ -192,13 +194,14 @@ static int by_from(const void *x, const void *y) {
   return a->from != b->from ? (a->from < b->from ? -1 : 1) : (a->buf > b->buf) - (a->buf < b->buf);
 }
 
-/* Buffers with common bytes. Those that live through the whole step may have none. */
-static bool fill_overlaps(Mem *m) {
+/* Buffers with common bytes of a memory. Those that live through the whole step may have none. */
+static bool fill_overlaps(Mem *m, ZpMemory memory) {
   const ZpProgram *g = &m->st->prog;
   Span *span = ZB_NEWN(m->c->a, Span, g->nbufs);
   uint32_t n = 0, *open = ZB_NEWN(m->c->a, uint32_t, g->nbufs), nopen = 0;
   for (uint32_t b = 0; b < g->nbufs; b++)
-    if (g->bufs[b].bytes) span[n++] = (Span){g->bufs[b].offset, g->bufs[b].offset + g->bufs[b].bytes, b};
+    if (g->bufs[b].bytes && g->bufs[b].memory == memory)
+      span[n++] = (Span){g->bufs[b].offset, g->bufs[b].offset + g->bufs[b].bytes, b};
   qsort(span, n, sizeof *span, by_from);
   for (uint32_t i = 0; i < n; i++) {
     uint32_t keep = 0;
@@ -208,8 +211,9 @@ static bool fill_overlaps(Mem *m) {
       open[keep++] = open[k];
       if (!passing(m, o->buf) || !passing(m, span[i].buf))
         if (g->bufs[o->buf].kind != ZP_B_SCRATCH && g->bufs[span[i].buf].kind != ZP_B_SCRATCH)
-          return zb_fail(m->c->err, NULL, "stage %u: %s and %s overlap in the arena", m->s,
-                         zp_say_buf(m->c, m->s, o->buf), zp_say_buf(m->c, m->s, span[i].buf));
+          return zb_fail(m->c->err, NULL, "stage %u: %s and %s overlap in the %s", m->s,
+                         zp_say_buf(m->c, m->s, o->buf), zp_say_buf(m->c, m->s, span[i].buf),
+                         memory == ZP_HOST ? "host's memory" : "arena");
       Cell *x = &m->cells[o->buf], *y = &m->cells[span[i].buf];
       ZB_PUSH(m->c->a, x->overlap, x->noverlap, span[i].buf);
       ZB_PUSH(m->c->a, y->overlap, y->noverlap, o->buf);
@@ -235,7 +239,7 @@ bool zp_check_memory(const Check *c, uint32_t s) {
     if (g->bufs[b].kind == ZP_B_STATE) m.cells[b].tag = held_tag(&m, ZP_TAG_STATE, g->bufs[b].pool, 0);
   }
   fill_clocks(&m);
-  if (!step_in_order(&m) || !fill_overlaps(&m)) return false;
+  if (!step_in_order(&m) || !fill_overlaps(&m, ZP_DEVICE) || !fill_overlaps(&m, ZP_HOST)) return false;
   for (uint32_t i = 0; i < g->ninstrs; i++)
     for (uint32_t k = 0; k < g->instrs[i].naccess; k++)
       if (!access_one(&m, i, &g->instrs[i].access[k])) return false;

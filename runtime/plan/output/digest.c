@@ -47,7 +47,7 @@ static void add_optimizer(Hash *h, const ZpOptimizer *o) {
 static Hash sizes(const ZpPlan *p) {
   Hash h = 0;
   for (uint32_t i = 0; i < p->graph->naxes; i++) ADD(&h, U(p->axis_size[i]), U(p->axis_valid[i]));
-  ADD(&h, p->batch, U(p->global_batch), U(p->nmicro), p->compute, U(p->states));
+  ADD(&h, p->batch, U(p->global_batch), U(p->nmicro), p->compute, U(p->states), p->pins);
   add_text(&h, p->schedule);
   add_optimizer(&h, &p->optimizer);
   add_double(&h, p->clip);
@@ -161,7 +161,8 @@ static Hash nodes(const ZpList *l) {
 /* ---- stages -------------------------------------------------------------------------------------------- */
 static Hash instructions(const ZpProgram *g) {
   Hash h = 0;
-  ADD(&h, g->ninstrs, g->nslots, g->nrecv_act, g->nsend_act, g->nrecv_grad, g->nsend_grad, g->live);
+  ADD(&h, g->ninstrs, g->nslots, g->nrecv_act, g->nsend_act, g->nrecv_grad, g->nsend_grad, g->npinned,
+      g->live);
   for (uint32_t i = 0; i < g->ninstrs; i++) {
     const ZpInstr *in = &g->instrs[i];
     ADD(&h, in->op, in->queue, in->in_place, in->mb, in->inst, in->held, in->peer, in->pair, in->dims,
@@ -179,11 +180,12 @@ static Hash memory(const ZpStage *s) {
   add(&h, s->prog.nbufs);
   for (uint32_t i = 0; i < s->prog.nbufs; i++) {
     const ZpBuf *b = &s->prog.bufs[i];
-    ADD(&h, b->kind, b->index, b->pool, b->bytes, b->offset);
+    ADD(&h, b->kind, b->index, b->pool, b->bytes, b->memory, b->offset);
   }
   for (int i = 0; i < ZP_LEDGER_LINES; i++) add(&h, s->ledger.bytes[i]);
-  ADD(&h, s->ledger.total, s->input_bytes, s->slot_bytes, s->scratch_bytes, s->boundary_bytes, s->recv_bytes,
-      s->send_bytes, s->recv_grad_bytes, s->send_grad_bytes);
+  for (int i = 0; i < ZP_MEMORIES; i++) add(&h, s->ledger.total[i]);
+  ADD(&h, s->input_bytes, s->slot_bytes, s->scratch_bytes, s->boundary_bytes, s->recv_bytes, s->send_bytes,
+      s->recv_grad_bytes, s->send_grad_bytes);
   return h;
 }
 

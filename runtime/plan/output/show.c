@@ -92,17 +92,26 @@ static void show_stages(const ZpPlan *p, ZbText *out) {
   }
 }
 
-static void show_ledger(const ZpPlan *p, ZbText *out) {
+static void show_memory(const ZpPlan *p, ZpMemory m, const char *title, const char *total, ZbText *out) {
   char text[24];
-  zb_text_add(out, "\nbytes of one rank\nstage");
-  for (int i = 0; i < ZP_LEDGER_LINES; i++) zb_text_add(out, " %13s", zp_ledger_text[i]);
-  zb_text_add(out, " %13s\n", "arena");
+  zb_text_add(out, "\n%s\nstage", title);
+  for (int i = 0; i < ZP_LEDGER_LINES; i++)
+    if (zp_ledger_info[i].memory == m) zb_text_add(out, " %13s", zp_ledger_info[i].text);
+  zb_text_add(out, " %13s\n", total);
   for (uint32_t s = 0; s < p->nstages; s++) {
     const ZpLedger *l = &p->stages[s].ledger;
     zb_text_add(out, "%5u", s);
-    for (int i = 0; i < ZP_LEDGER_LINES; i++) zb_text_add(out, " %13llu", (unsigned long long)l->bytes[i]);
-    zb_text_add(out, " %13llu  %s\n", (unsigned long long)l->total, zb_bytes(text, l->total));
+    for (int i = 0; i < ZP_LEDGER_LINES; i++)
+      if (zp_ledger_info[i].memory == m) zb_text_add(out, " %13llu", (unsigned long long)l->bytes[i]);
+    zb_text_add(out, " %13llu  %s\n", (unsigned long long)l->total[m], zb_bytes(text, l->total[m]));
   }
+}
+
+static void show_ledger(const ZpPlan *p, ZbText *out) {
+  uint64_t host = 0;
+  for (uint32_t s = 0; s < p->nstages; s++) host += p->stages[s].ledger.total[ZP_HOST];
+  show_memory(p, ZP_DEVICE, "bytes of one rank", "arena", out);
+  if (host) show_memory(p, ZP_HOST, "bytes of one rank in the host's memory", "host", out);
 }
 
 static void show_buckets(const ZpPlan *p, ZbText *out) {

@@ -1,32 +1,29 @@
-/* The arena of a rank, byte by byte: what is stored, what programs share, the scratch. Every byte is on one
- * line of the ledger, and the total is what the engine allocates. */
+/* The memories of a rank, byte by byte: what is stored, what programs share, the scratch. Every byte is on
+ * one line of the ledger, and a memory's total is what the engine allocates there. */
 #include "runtime/plan/schedule/schedule.h"
 
 #include <string.h>
 
-typedef struct {
-  uint64_t at;
-  ZpLedger *l;
-} Arena;
-
-static uint64_t take(Arena *a, ZpLedgerLine line, uint64_t bytes) {
-  uint64_t at = a->at, n = zb_round_up(bytes, 64);
-  if (!zb_add_u64(a->at, n, &a->at)) ZB_BUG("an arena of more than 2^64 bytes");
-  a->l->bytes[line] += n;
+static uint64_t take(ZpLedger *l, ZpLedgerLine line, uint64_t bytes) {
+  uint64_t *end = &l->total[zp_ledger_info[line].memory], at = *end, n = zb_round_up(bytes, 64);
+  if (!zb_add_u64(at, n, end)) ZB_BUG("a memory of more than 2^64 bytes");
+  l->bytes[line] += n;
   return at;
 }
 
 static const ZpLedgerLine line_of[ZP_B_KINDS] = {
-    [ZP_B_SLOT] = ZP_L_ACTIVATIONS, [ZP_B_RECV_ACT] = ZP_L_COMM,    [ZP_B_SEND_ACT] = ZP_L_COMM,
-    [ZP_B_RECV_GRAD] = ZP_L_COMM,   [ZP_B_SEND_GRAD] = ZP_L_COMM,   [ZP_B_GATHER] = ZP_L_GATHERED,
-    [ZP_B_STAGING] = ZP_L_STAGING,  [ZP_B_PARAM] = ZP_L_PARAMS,     [ZP_B_GRAD] = ZP_L_GRADS,
-    [ZP_B_STATE] = ZP_L_STATES,     [ZP_B_BOUNDARY] = ZP_L_SCRATCH, [ZP_B_SCRATCH] = ZP_L_SCRATCH,
-    [ZP_B_SCALARS] = ZP_L_OTHER};
+    [ZP_B_SLOT] = ZP_L_ACTIVATIONS, [ZP_B_RECV_ACT] = ZP_L_COMM,        [ZP_B_SEND_ACT] = ZP_L_COMM,
+    [ZP_B_RECV_GRAD] = ZP_L_COMM,   [ZP_B_SEND_GRAD] = ZP_L_COMM,       [ZP_B_GATHER] = ZP_L_GATHERED,
+    [ZP_B_STAGING] = ZP_L_STAGING,  [ZP_B_PARAM] = ZP_L_PARAMS,         [ZP_B_GRAD] = ZP_L_GRADS,
+    [ZP_B_STATE] = ZP_L_STATES,     [ZP_B_BOUNDARY] = ZP_L_SCRATCH,     [ZP_B_SCRATCH] = ZP_L_SCRATCH,
+    [ZP_B_SCALARS] = ZP_L_OTHER,    [ZP_B_PINNED_INPUTS] = ZP_L_PINNED, [ZP_B_PINNED_SCALARS] = ZP_L_PINNED};
 
-static void take_buf(const ZpPlan *p, const ZpStage *st, ZpBuf *buf, Arena *a) {
+static void take_buf(const ZpPlan *p, ZpStage *st, ZpBuf *buf) {
   uint64_t master = buf->kind == ZP_B_PARAM ? zp_master_bytes(p, st->held[buf->pool].bucket) : 0;
-  buf->offset = take(a, line_of[buf->kind], buf->bytes - master);
-  take(a, ZP_L_MASTER, master);
+  ZpLedgerLine line = line_of[buf->kind];
+  buf->memory = (uint8_t)zp_ledger_info[line].memory;
+  buf->offset = take(&st->ledger, line, buf->bytes - master);
+  take(&st->ledger, ZP_L_MASTER, master);
 }
 
 static bool check_limit(ZpBuild *b) {
@@ -36,19 +33,20 @@ static bool check_limit(ZpBuild *b) {
   if (c && c->device_memory && (!limit || c->device_memory < limit)) limit = c->device_memory;
   for (uint32_t s = 0; limit && s < p->nstages; s++) {
     const ZpLedger *l = &p->stages[s].ledger;
-    if (l->total <= limit) continue;
+    uint64_t arena = l->total[ZP_DEVICE];
+    if (arena <= limit) continue;
     char need[24], have[24], x[24];
     ZlSpan at = b->limit ? p->recipe->limit.memory_span : p->recipe->span;
     ZlDiag *e = zl_report(b->d, ZL_Z0501, at, "rank class pipe=%u needs %s, limit is %s", s,
-                          zb_bytes(need, l->total), zb_bytes(have, limit));
+                          zb_bytes(need, arena), zb_bytes(have, limit));
     ZbText t = {0};
     for (int i = 0; i < ZP_LEDGER_LINES; i++)
-      if (l->bytes[i])
-        zb_text_add(&t, "%s%s %s", t.len ? ", " : "", zp_ledger_text[i], zb_bytes(x, l->bytes[i]));
+      if (l->bytes[i] && zp_ledger_info[i].memory == ZP_DEVICE)
+        zb_text_add(&t, "%s%s %s", t.len ? ", " : "", zp_ledger_info[i].text, zb_bytes(x, l->bytes[i]));
     zl_note(e, "%s (%u live micro-batch%s)", t.s ? t.s : "", p->stages[s].prog.live,
             p->stages[s].prog.live == 1 ? "" : "es");
     zb_text_free(&t);
-    uint64_t acts = l->bytes[ZP_L_ACTIVATIONS], stored = l->total - acts;
+    uint64_t acts = l->bytes[ZP_L_ACTIVATIONS], stored = arena - acts;
     if (acts > stored) zl_help(e, "`recompute` a block of the layer, or a smaller `micro`");
     else
       zl_help(e, "`shard params, grads, states over` a data dimension, or more `tensor` or pipeline ranks");
@@ -61,11 +59,9 @@ bool zp_ledger(ZpBuild *b) {
   ZpPlan *p = b->p;
   for (uint32_t s = 0; s < p->nstages; s++) {
     ZpStage *st = &p->stages[s];
-    Arena a = {0, &st->ledger};
     for (int first = 1; first >= 0; first--) /* what is stored, then what comes and goes */
       for (uint32_t i = 0; i < st->prog.nbufs; i++)
-        if (zp_is_stored(st->prog.bufs[i].kind) == first) take_buf(p, st, &st->prog.bufs[i], &a);
-    st->ledger.total = a.at;
+        if (zp_is_stored(st->prog.bufs[i].kind) == first) take_buf(p, st, &st->prog.bufs[i]);
   }
   return check_limit(b);
 }

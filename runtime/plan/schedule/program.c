@@ -31,6 +31,19 @@ static void add_ring(Gen *g, ZpBufKind kind, Ring *r) {
   r->buf = zp_gen_bufs(g, kind, 0, r->bytes ? r->n : 0, zb_round_up(r->bytes, 64));
 }
 
+#define MOST_PINNED ((uint64_t)256 << 20) /* of inputs; one block there must be */
+
+/* What passes between the host and a device with memory of its own: the inputs of as many micro-batches as
+ * have room, and scalars. */
+static void add_pinned(Gen *g) {
+  uint64_t bytes = zb_round_up(g->st->input_bytes, 64), n = (uint64_t)g->p->nmicro;
+  if (!g->p->pins) return;
+  if (bytes && n > MOST_PINNED / bytes) n = bytes > MOST_PINNED ? 1 : MOST_PINNED / bytes;
+  if (bytes) zp_gen_bufs(g, ZP_B_PINNED_INPUTS, 0, (uint32_t)n, bytes);
+  zp_gen_bufs(g, ZP_B_PINNED_SCALARS, 0, 2, 64);
+  g->npinned = bytes ? (uint32_t)n : 0;
+}
+
 static void add_buffers(Gen *g) {
   const ZpPlan *p = g->p;
   const ZpStage *st = g->st;
@@ -55,6 +68,7 @@ static void add_buffers(Gen *g) {
   if (st->scratch_bytes)
     g->scratch_buf = zp_gen_bufs(g, ZP_B_SCRATCH, 0, 1, zb_round_up(st->scratch_bytes, 64));
   g->scalars_buf = zp_gen_bufs(g, ZP_B_SCALARS, 0, 2, 64);
+  add_pinned(g);
 }
 
 /* ---- the compute queue up to the last backward --------------------------------------------------------- */
@@ -350,7 +364,7 @@ static void finish(Gen *g) {
   ZpProgram *out = &g->st->prog;
   Key *keys = ZB_NEWN(g->a, Key, g->nd);
   uint32_t *place = ZB_NEWN(g->a, uint32_t, g->nd);
-  *out = (ZpProgram){.bufs = g->bufs, .nbufs = g->nbufs, .ninstrs = g->nd};
+  *out = (ZpProgram){.bufs = g->bufs, .nbufs = g->nbufs, .ninstrs = g->nd, .npinned = g->npinned};
   for (uint32_t i = 0; i < g->nd; i++) {
     keys[i] = (Key){g->d[i].when, g->d[i].rank, g->d[i].need, i};
     out->nqueue[g->d[i].in.queue]++;

@@ -85,6 +85,7 @@ typedef struct {
   uint32_t *phase;                            /* per held bucket: reductions of the accumulator so far */
   uint32_t *param_buf, *grad_buf, *state_buf; /* per held bucket; state_buf ZP_NONE: none */
   uint32_t boundary_buf, scratch_buf, scalars_buf; /* ZP_NONE: none */
+  uint32_t npinned;
   ZpAccess *access;
   uint32_t naccess; /* of the instruction in the making */
   uint32_t *wait;

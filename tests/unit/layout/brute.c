@@ -456,21 +456,24 @@ static void check_stage(Brute *b, const ZpStage *st) {
            "inputs");
   }
   NEED(b, at <= st->slot_bytes, "slot");
-  uint64_t sum = 0, stored = 0;
-  for (int i = 0; i < ZP_LEDGER_LINES; i++) sum += st->ledger.bytes[i];
-  NEED(b, sum == st->ledger.total, "the ledger does not add up");
+  uint64_t sum[ZP_MEMORIES] = {0}, stored[ZP_MEMORIES] = {0};
+  for (int i = 0; i < ZP_LEDGER_LINES; i++) sum[zp_ledger_info[i].memory] += st->ledger.bytes[i];
+  for (int m = 0; m < ZP_MEMORIES; m++) NEED(b, sum[m] == st->ledger.total[m], "the ledger does not add up");
   for (uint32_t i = 0; i < st->prog.nbufs; i++) {
     const ZpBuf *x = &st->prog.bufs[i];
-    stored += zb_round_up(x->bytes, 64);
-    NEED(b, x->offset % 64 == 0 && x->offset + x->bytes <= sum, "buffer %u is outside the arena", i);
+    stored[x->memory] += zb_round_up(x->bytes, 64);
+    NEED(b, x->offset % 64 == 0 && x->offset + x->bytes <= sum[x->memory], "buffer %u is outside the arena",
+         i);
     for (uint32_t j = 0; j < i && st->prog.nbufs < 2000; j++) {
       const ZpBuf *y = &st->prog.bufs[j];
-      NEED(b, !meet(x->offset, x->offset + x->bytes, y->offset, y->offset + y->bytes),
+      NEED(b,
+           x->memory != y->memory || !meet(x->offset, x->offset + x->bytes, y->offset, y->offset + y->bytes),
            "buffers %u and %u overlap", j, i);
     }
   }
-  NEED(b, stored == sum, "%llu bytes of buffers, %llu in the ledger", (unsigned long long)stored,
-       (unsigned long long)sum);
+  for (int m = 0; m < ZP_MEMORIES; m++)
+    NEED(b, stored[m] == sum[m], "%llu bytes of buffers, %llu in the ledger", (unsigned long long)stored[m],
+         (unsigned long long)sum[m]);
 }
 
 static void check_inputs(Brute *b) {

@@ -78,6 +78,7 @@ Test(digest, every_field_counts) {
   CHANGE("sizes", p->optimizer.decay);
   CHANGE("sizes", p->optimizer.except);
   CHANGE("sizes", p->states);
+  CHANGE("sizes", p->pins);
   CHANGE("sizes", p->zero.over);
   CHANGE("sizes", p->zero.what);
   CHANGE("sizes", p->zero.keep);
@@ -199,6 +200,7 @@ Test(digest, every_field_counts) {
   CHANGE("stage 1's instructions", st->prog.queue[0][0]);
   CHANGE("stage 1's instructions", st->prog.queue[2][0]);
   CHANGE("stage 1's instructions", st->prog.live);
+  CHANGE("stage 1's instructions", st->prog.npinned);
   CHANGE("stage 1's instructions", in->access[0].buf);
   CHANGE("stage 1's memory", st->prog.bufs[0].offset);
   CHANGE("stage 1's memory", st->prog.bufs[0].bytes);
@@ -209,7 +211,9 @@ Test(digest, every_field_counts) {
   CHANGE("stage 1's parts", st->cost);
   CHANGE("stage 1's memory", st->prog.bufs[0].pool);
   CHANGE("stage 1's memory", st->ledger.bytes[0]);
-  CHANGE("stage 1's memory", st->ledger.total);
+  CHANGE("stage 1's memory", st->ledger.total[ZP_DEVICE]);
+  CHANGE("stage 1's memory", st->ledger.total[ZP_HOST]);
+  CHANGE("stage 1's memory", st->prog.bufs[0].memory);
   CHANGE("stage 1's memory", st->recv_bytes);
   CHANGE("stage 1's parts", st->insts[0].segment);
   CHANGE("stage 1's parts", st->insts[0].held[0]);

@@ -6,18 +6,14 @@
 #include <time.h>
 
 static void expect_ledger(const ZpPlan *p, uint32_t stage, const uint64_t want[ZP_LEDGER_LINES]) {
-  static const char *const name[] = {
-#define L(NAME, text) text,
-#include "runtime/plan/ledger.def"
-  };
   const ZpLedger *l = &p->stages[stage].ledger;
-  uint64_t total = 0;
+  uint64_t total[ZP_MEMORIES] = {0};
   for (int i = 0; i < ZP_LEDGER_LINES; i++) {
-    cr_expect_eq(l->bytes[i], want[i], "%s: %llu, by hand %llu", name[i], (unsigned long long)l->bytes[i],
-                 (unsigned long long)want[i]);
-    total += want[i];
+    cr_expect_eq(l->bytes[i], want[i], "%s: %llu, by hand %llu", zp_ledger_info[i].text,
+                 (unsigned long long)l->bytes[i], (unsigned long long)want[i]);
+    total[zp_ledger_info[i].memory] += want[i];
   }
-  cr_expect_eq(l->total, total);
+  for (int m = 0; m < ZP_MEMORIES; m++) cr_expect_eq(l->total[m], total[m]);
 }
 
 /* Everything starts at a multiple of 64 bytes, and slices of a bucket at 16 elements.
@@ -45,6 +41,34 @@ Test(ledger, by_hand) {
   q = plan_bare(m.g, "bind batch = 16 micro 4 optimizer sgd(lr = 0.1, momentum = 0.9)");
   want[ZP_L_STATES] = 1024;
   expect_ledger(q.p, 0, want);
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* For a device with memory of its own, beside the same arena: inputs of four micro-batches, 192 + 64 bytes
+ * each, and two blocks of scalars. Of large inputs, as many blocks as 256 MiB hold: (262,144 x 12 + 262,144)
+ * x 4 bytes are 13 MiB. */
+Test(ledger, pinned) {
+  Model m = model_open("mlp", NULL, "-D inputs=12 -D hidden=8 -D classes=6");
+  Plan q = plan_pinned(m.g, "bind batch = 16 micro 4"), bare = plan_bare(m.g, "bind batch = 16 micro 4");
+  uint64_t want[ZP_LEDGER_LINES] = {0};
+  memcpy(want, bare.p->stages[0].ledger.bytes, sizeof want);
+  want[ZP_L_PINNED] = 4 * 256 + 2 * 64;
+  expect_ledger(q.p, 0, want);
+  ZbText with = {0}, without = {0};
+  zp_show(q.p, &with);
+  zp_show(bare.p, &without);
+  const char *table = "\nbytes of one rank in the host's memory\nstage        pinned          host\n"
+                      "    0          1152          1152  1.2 kB\n";
+  cr_expect(strstr(with.s, table), "%s", with.s);
+  cr_expect(!strstr(without.s, "host"));
+  zb_text_free(&with);
+  zb_text_free(&without);
+  plan_close(&bare);
+  plan_close(&q);
+  q = plan_pinned(m.g, "bind batch = 8388608 micro 262144");
+  cr_expect_eq(q.p->stages[0].prog.npinned, 19);
+  cr_expect_eq(q.p->stages[0].ledger.bytes[ZP_L_PINNED], 19 * (13ull << 20) + 128);
   plan_close(&q);
   model_close(&m);
 }
@@ -152,7 +176,7 @@ static double timed(const ZgGraph *g, const char *recipe, uint64_t limit) {
   double from = seconds();
   Plan q = plan_of(g, recipe);
   double took = seconds() - from;
-  for (uint32_t s = 0; s < q.p->nstages; s++) cr_expect_leq(q.p->stages[s].ledger.total, limit);
+  for (uint32_t s = 0; s < q.p->nstages; s++) cr_expect_leq(q.p->stages[s].ledger.total[ZP_DEVICE], limit);
   cr_log_info("%s, %lld ranks: %.2f s", g->model, (long long)q.p->mesh.nranks, took);
   plan_close(&q);
   return took;

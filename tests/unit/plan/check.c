@@ -761,15 +761,16 @@ Test(check, overlap_with_what_is_idle) {
   ZpPlan *p = good((Fake){.stages = 1, .nmicro = 1, .layers = 2, .level = 2, .alone = true});
   ZpProgram *g = &p->stages[0].prog;
   ZpLedger *l = &p->stages[0].ledger;
+  uint64_t *total = &l->total[ZP_DEVICE];
   /* Behind the arena's end; scratch goes to 256. */
   const uint64_t idle[3][2] = {{0, 64}, {64, 320}, {128, 192}};
   for (uint32_t i = 0; i < 3; i++) {
     ZpBuf b = {
-        .kind = ZP_B_RECV_ACT, .index = i, .bytes = idle[i][1] - idle[i][0], .offset = l->total + idle[i][0]};
+        .kind = ZP_B_RECV_ACT, .index = i, .bytes = idle[i][1] - idle[i][0], .offset = *total + idle[i][0]};
     ZB_PUSH(arena, g->bufs, g->nbufs, b);
   }
-  buffer(p, 0, ZP_B_SCRATCH, 0, 0)->offset = l->total + 256;
-  l->total += 256 + 128, l->bytes[ZP_L_OTHER] = l->total;
+  buffer(p, 0, ZP_B_SCRATCH, 0, 0)->offset = *total + 256;
+  *total += 256 + 128, l->bytes[ZP_L_OTHER] = *total;
   ZbErr err = {0};
   cr_assert(zp_check(p, &err), "%s", err.text);
   g->bufs[g->nbufs - 1].offset = buffer(p, 0, ZP_B_STATE, 0, 0)->offset;
@@ -788,7 +789,7 @@ Test(check, arena_bounds) {
   p->stages[2].prog.bufs[p->stages[2].prog.nbufs - 1].offset += 64;
   rejects(p, "stage 2: staging buffer 1 of layer.* lies at bytes 49792 to ");
   p = good(rich);
-  p->stages[1].ledger.total += 64;
+  p->stages[1].ledger.total[ZP_DEVICE] += 64;
   rejects(p, "stage 1: the lines of the ledger add up to ");
   p = good(rich);
   buffer(p, 1, ZP_B_SCRATCH, 0, 0)->offset += 8;
@@ -860,6 +861,44 @@ Test(check, sizes_of_each_segment) {
   p = good(rich);
   p->stages[1].saved_at[2] = UINT64_MAX - 63;
   rejects(p, "stage 1: what layer.4 saves overlaps");
+}
+
+/* Where the device has its own memory, inputs and scalars pass through the host's. */
+Test(check, pinned) {
+  Fake f = {.stages = 3, .nmicro = 4, .layers = 7, .level = 3, .pins = true};
+  ZpPlan *p = good(f); /* 64 bytes of inputs on the first stage and the last */
+  for (uint32_t s = 0; s < 3; s++) {
+    const ZpStage *st = &p->stages[s];
+    cr_expect_eq(st->prog.npinned, s == 1 ? 0 : 4);
+    cr_expect_eq(st->ledger.total[ZP_HOST], s == 1 ? 128 : 128 + 4 * 64);
+  }
+  buffer(p, 0, ZP_B_PINNED_INPUTS, 0, 1)->bytes = 32;
+  rejects(p, "stage 0: pinned inputs 1 has 32 bytes, but needs 64");
+  p = good(f);
+  buffer(p, 0, ZP_B_PINNED_INPUTS, 0, 1)->memory = ZP_DEVICE;
+  rejects(p, "stage 0: pinned inputs 1 is not in the host's memory");
+  p = good(f);
+  buffer(p, 0, ZP_B_SCALARS, 0, 1)->memory = ZP_HOST;
+  rejects(p, "stage 0: scalars 1 is not in the device's memory");
+  p = good(f);
+  buffer(p, 0, ZP_B_PINNED_INPUTS, 0, 1)->offset = 0;
+  rejects(p, "overlap in the host's memory");
+  p = good(f);
+  buffer(p, 1, ZP_B_PINNED_SCALARS, 0, 1)->offset = 128;
+  rejects(p, "stage 1: pinned scalars 1 lies at bytes 128 to 192 of a host's memory of 128");
+  p = good(f);
+  p->stages[0].prog.npinned = 3;
+  rejects(p, "stage 0 pins 4 blocks of inputs (its plan says 3) and 2 of scalars");
+  p = good(f);
+  ZpBuf *between = buffer(p, 0, ZP_B_PINNED_INPUTS, 0, 3), was = *between;
+  between[0] = between[1], between[1] = was; /* and a block of scalars */
+  rejects(p, "stage 0: pinned inputs 3 is not numbered as it is listed");
+  p = good(f);
+  p->pins = false;
+  rejects(p, "stage 0 pins 4 blocks of inputs (its plan says 4) and 2 of scalars");
+  p = good(f);
+  p->stages[1].ledger.bytes[ZP_L_PINNED] -= 64;
+  rejects(p, "stage 1: the lines of the ledger add up to 64 bytes, its total is 128");
 }
 
 /* The engine finds what is stored of a bucket by the bucket alone. */

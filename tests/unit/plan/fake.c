@@ -108,6 +108,7 @@ ZpPlan *fake_plan(ZbArena *a, Fake f) {
   p->nmicro = f.nmicro;
   p->compute = f.bf16 ? ZK_BF16 : ZK_F32;
   p->states = 2;
+  p->pins = f.pins;
   p->loss_partial[1] = 1u << DATA;
   static const unsigned what[] = {0, ZL_SHARD_STATES, ZL_SHARD_STATES | ZL_SHARD_GRADS,
                                   ZL_SHARD_STATES | ZL_SHARD_GRADS | ZL_SHARD_PARAMS};
@@ -139,13 +140,17 @@ ZpPlan *fake_plan(ZbArena *a, Fake f) {
 void fake_arena(ZpPlan *p) {
   for (uint32_t s = 0; s < p->nstages; s++) {
     ZpStage *st = &p->stages[s];
-    uint64_t at = 0;
+    uint64_t *at = st->ledger.total;
+    at[ZP_DEVICE] = at[ZP_HOST] = 0;
     for (uint32_t b = 0; b < st->prog.nbufs; b++) {
       ZpBuf *x = &st->prog.bufs[b];
-      x->offset = at;
-      at += x->bytes;
+      bool pinned = x->kind == ZP_B_PINNED_INPUTS || x->kind == ZP_B_PINNED_SCALARS;
+      x->memory = pinned ? ZP_HOST : ZP_DEVICE;
+      x->offset = at[x->memory];
+      at[x->memory] += x->bytes;
     }
-    st->ledger.bytes[ZP_L_OTHER] = st->ledger.total = at;
+    st->ledger.bytes[ZP_L_OTHER] = at[ZP_DEVICE];
+    st->ledger.bytes[ZP_L_PINNED] = at[ZP_HOST];
   }
 }
 

@@ -18,6 +18,7 @@ typedef struct {
   bool counts;      /* the loss denominator depends on inputs */
   bool bf16;
   bool costs; /* a layer is dear, embed and head are cheap; else all equal */
+  bool pins;  /* the device has its own memory */
   bool alone; /* no replica dim: nothing is left to reduce after a scatter */
 } Fake;
 

@@ -370,7 +370,7 @@ const char *machine_play(const ZpPlan *p, uint64_t seed, uint64_t *result) {
   for (uint32_t s = 0; s < p->nstages; s++) {
     const ZpStage *st = &p->stages[s];
     Stage *x = &m.stages[s];
-    x->n = st->ledger.total / LINE;
+    x->n = st->ledger.total[ZP_DEVICE] / LINE;
     x->line = ZB_NEWN(a, uint64_t, x->n);
     x->started = ZB_NEWN(a, bool, st->prog.ninstrs);
     x->done = ZB_NEWN(a, bool, st->prog.ninstrs);

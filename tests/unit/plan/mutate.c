@@ -125,6 +125,7 @@ static void mutate_buf(Mutants *t, ZpBuf *b, const ZpBuf *other) {
   MUTATE(t, "index of buffer", b->index, NEAR(b->index));
   MUTATE(t, "pool of buffer", b->pool, NEAR(b->pool));
   MUTATE(t, "bytes of buffer", b->bytes, b->bytes + 64, b->bytes - 64, 0, UINT64_MAX);
+  MUTATE(t, "memory of buffer", b->memory, NEAR(b->memory));
   MUTATE(t, "place of buffer", b->offset, b->offset + 64, b->offset - 64, b->offset + 8, 0, other->offset,
          UINT64_MAX - 63);
 }
@@ -151,8 +152,12 @@ static void mutate_stage(Mutants *t, ZpStage *st) {
   MUTATE(t, "bytes of inputs", st->input_bytes, st->input_bytes + 64, 0);
   MUTATE(t, "bytes of scratch", st->scratch_bytes, 0);
   MUTATE(t, "slots", st->prog.nslots, NEAR(st->prog.nslots));
+  MUTATE(t, "pinned blocks", st->prog.npinned, NEAR(st->prog.npinned));
   MUTATE(t, "micro-batches alive", st->prog.live, NEAR(st->prog.live));
-  MUTATE(t, "bytes of the arena", st->ledger.total, st->ledger.total + 64, st->ledger.total - 64);
+  for (int m = 0; m < ZP_MEMORIES; m++) {
+    uint64_t *total = &st->ledger.total[m];
+    MUTATE(t, "bytes of a memory", *total, *total + 64, *total - 64);
+  }
 }
 
 static void mutate_program(Mutants *t, ZpProgram *g) {
@@ -194,7 +199,8 @@ Test(mutate, zero3) {
       .stages = 2, .nmicro = 2, .layers = 3, .level = 3, .tied = true, .saves_carry = true, .counts = true});
 }
 Test(mutate, zero2) {
-  mutate((Fake){.stages = 2, .nmicro = 2, .layers = 3, .level = 2, .shared = true, .bf16 = true});
+  mutate(
+      (Fake){.stages = 2, .nmicro = 2, .layers = 3, .level = 2, .shared = true, .bf16 = true, .pins = true});
 }
 Test(mutate, zero1) { mutate((Fake){.stages = 2, .nmicro = 2, .layers = 2, .level = 1, .bf16 = true}); }
 Test(mutate, plain) {
