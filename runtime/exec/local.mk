@@ -25,7 +25,11 @@ libexec_a_SOURCES = \
   runtime/exec/comm/shm.h \
   runtime/exec/comm/wait.c \
   runtime/exec/data/data.h \
+  runtime/exec/data/mix.c \
+  runtime/exec/data/mix.h \
   runtime/exec/data/read.c \
+  runtime/exec/data/shares.c \
+  runtime/exec/data/turns.c \
   runtime/exec/data/write.c \
   runtime/exec/device/cpu.c \
   runtime/exec/device/device.h \

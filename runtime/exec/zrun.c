@@ -26,7 +26,7 @@ typedef struct {
   const ZlRecipe *recipe;
   const ZlCluster *cluster;
   ZpPlan *plan;
-  ZxData *data;
+  ZxMix *data;
   ZkEnv env;
   bool opened; /* the device, in env */
   ZxEngine *engine;
@@ -116,8 +116,8 @@ static bool read_recipe(Run *r) {
 static bool read_data(Run *r, ZxFacts *f, ZbText *note) {
   ZbErr err = {0};
   if (!r->o.data) return true; /* for no steps */
-  r->data = zx_data_open(r->o.data, &err);
-  return agree(r, r->data, &err) && agree(r, zx_data_facts(f, r->c, r->data, r->o.data, note, &err), &err);
+  r->data = zx_mix_open(r->o.data, &err);
+  return agree(r, r->data, &err) && agree(r, zx_data_facts(f, r->c, r->data, note, &err), &err);
 }
 
 static bool read_files(Run *r) {
@@ -484,7 +484,7 @@ int main(int argc, char **argv) {
   zx_engine_free(r.engine);
   if (r.opened) r.o.device->close(&r.env);
   zk_pool_free(r.env.pool);
-  if (r.data) zx_data_close(r.data);
+  zx_mix_close(r.data);
   zb_text_free(&r.memory);
   fflush(stdout);
   r.c->t->free(r.c);

@@ -10,6 +10,7 @@ scenario_tests += \
   tests/mpi/layouts.sh \
   tests/mpi/meaning.sh \
   tests/mpi/memory.sh \
+  tests/mpi/mix.sh \
   tests/mpi/optim.sh \
   tests/mpi/moved.sh \
   tests/mpi/nodes.sh \

@@ -150,7 +150,7 @@ static ZpPlan *plan(ZbArena *a, const ZgGraph *g, const char *file, const char *
   return p;
 }
 
-static int step(ZxComm *c, ZbArena *a, ZpPlan *p, ZxData *data) {
+static int step(ZxComm *c, ZbArena *a, ZpPlan *p, ZxMix *data) {
   ZbErr err = {0};
   ZkEnv env = {.pool = zk_pool_new(1)};
   ZxEngineOptions o = {.device = &zx_device_cpu, .env = &env, .data = data, .order = ZX_ORDER_SEQUENTIAL};
@@ -174,7 +174,7 @@ int main(int argc, char **argv) {
   ZxComm *c = zx_comm_mpi(&argc, &argv, &err);
   ZbArena *a = zb_arena_new();
   ZgGraph *g = c && argc > 4 ? zg_read_file(a, argv[1], &err) : NULL;
-  ZxData *data = g ? zx_data_open(argv[3], &err) : NULL;
+  ZxMix *data = g ? zx_mix_open(argv[3], &err) : NULL;
   if (!data) return fprintf(stderr, "%s\n", *err.text ? err.text : "moved GRAPH RECIPES DATA RECIPE..."), 1;
   ZxCommTable counted = *c->t;
   plain = c->t;
@@ -192,7 +192,7 @@ int main(int argc, char **argv) {
   }
   c->t = plain;
   plain->wait(c, plain->all_reduce(c, 0, &wrong, 1, ZX_F64, ZX_SUM));
-  zx_data_close(data);
+  zx_mix_close(data);
   zb_arena_free(a);
   plain->free(c);
   return wrong != 0;

@@ -1,10 +1,11 @@
 /* data: token and record files, which hold what a model is trained with. The format is described in DATA.md.
  *
  * read.c      a file's samples, in any order; nothing in it is trusted
+ * mix.c       several files, mixed by weights: mix.h has what it is made of, shares.c and turns.c
  * write.c     makes one
  * zdata*.c    the program that makes them of texts, tables and others (zdata.h)
  *
- * The engine asks for parts of samples; zdata, tests and facts.c also see files as bytes. */
+ * The engine asks a mix for parts of samples; zdata, tests and facts.c also see files as bytes. */
 #ifndef ZUG_EXEC_DATA_H
 #define ZUG_EXEC_DATA_H
 
@@ -18,6 +19,7 @@ typedef struct ZxData ZxData;
 typedef enum { ZX_ORDER_SHUFFLED, ZX_ORDER_SEQUENTIAL } ZxOrder;
 ZxData *zx_data_open(const char *path, ZbErr *err);
 void zx_data_close(ZxData *d);
+const char *zx_data_name(const ZxData *d);              /* for messages */
 uint64_t zx_data_tokens(const ZxData *d);               /* 0 for records */
 uint64_t zx_data_samples(const ZxData *d, int64_t seq); /* windows of seq tokens (stream), or records */
 /* One field of samples. For a stream: field "tokens" is window[s0 .. s0+ns), "targets" the same shifted by
@@ -38,6 +40,37 @@ typedef struct {
 bool zx_data_check_field(const ZxData *d, const char *field, bool index, int64_t seq, ZbErr *err);
 bool zx_data_read(const ZxSampler *s, const char *field, uint64_t g, int64_t s0, int64_t ns, int64_t limit,
                   void *out, ZbErr *err);
+
+/* ---- several files ------------------------------------------------------------------------------------- */
+/* What a run is trained with: a file, or several of one kind by weights. Which file gives the sample at a
+ * global position, and which of the file's samples that is, are pure functions of the position: see DATA.md. */
+enum {
+  ZX_MIX_FILES = 256,
+  ZX_MIX_PERIOD = 1 << 16 /* samples after which turns are the same again, at most */
+};
+typedef struct ZxMix ZxMix;
+/* "A.bin", or "A.bin:0.7,B.bin:0.3". NULL with a message: the text, a file, or files that do not go
+ * together. */
+ZxMix *zx_mix_open(const char *text, ZbErr *err);
+ZxMix *zx_mix_one(ZxData *d); /* of one file, which is closed with it */
+void zx_mix_close(ZxMix *m);  /* NULL is allowed */
+uint32_t zx_mix_files(const ZxMix *m);
+const ZxData *zx_mix_file(const ZxMix *m, uint32_t i);
+const char *zx_mix_path(const ZxMix *m, uint32_t i);
+/* File i gives `share` of `period` samples; rounded: that is not quite what the weights say. */
+uint32_t zx_mix_share(const ZxMix *m, uint32_t i);
+uint32_t zx_mix_period(const ZxMix *m);
+bool zx_mix_rounded(const ZxMix *m);
+/* Of the shares and of all that the files' headers say, their data's checksums among it: runs with the same
+ * have the same samples at the same positions. */
+uint64_t zx_mix_digest(const ZxMix *m);
+/* As zx_data_check_field, of all files. */
+bool zx_mix_check_field(const ZxMix *m, const char *field, bool index, int64_t seq, ZbErr *err);
+/* Global sample g is sample *nth of this sampler, for zx_data_read. */
+ZxSampler zx_mix_sampler(const ZxMix *m, ZxOrder order, uint64_t seed, int64_t seq, uint64_t g,
+                         uint64_t *nth);
+/* How many samples at positions below g are of file i. */
+uint64_t zx_mix_before(const ZxMix *m, uint32_t i, uint64_t g);
 
 /* ---- files as bytes ------------------------------------------------------------------------------------ */
 enum {

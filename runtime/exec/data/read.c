@@ -264,6 +264,7 @@ void zx_data_close(ZxData *d) {
   free(d);
 }
 
+const char *zx_data_name(const ZxData *d) { return d->name; }
 const ZxDataInfo *zx_data_info(const ZxData *d) { return &d->info; }
 bool zx_data_get(const ZxData *d, uint64_t at, uint64_t n, void *out, ZbErr *err) {
   return get(d, d->info.data_at + at, n, out, err);

@@ -15,7 +15,7 @@ typedef struct {
   const ZxDeviceTable *device;
   ZkEnv *env; /* of the opened device, with the rank's threads */
   uint64_t seed;
-  ZxData *data;
+  const ZxMix *data; /* NULL: for no steps */
   ZxOrder order;
   /* The host waits for every call, so that zx_engine_times can tell them apart, and work is counted. */
   bool times;

@@ -27,7 +27,7 @@ bool zx_check_inputs(ZxEngine *e, ZbErr *err) {
   for (uint32_t i = 0; i < e->p->ninputs; i++) {
     const ZgIo *io = &e->p->graph->inputs[e->p->inputs[i].input];
     const ZpValue *v = input_value(e, &e->p->inputs[i]);
-    if (!zx_data_check_field(e->o.data, io->name, is_whole(&io->type), sample_values(e, &io->type), err))
+    if (!zx_mix_check_field(e->o.data, io->name, is_whole(&io->type), sample_values(e, &io->type), err))
       return false;
     for (int a = 1; a < v->type.naxes; a++)
       if (v->axis[a] == e->p->batch)
@@ -44,7 +44,8 @@ bool zx_check_inputs(ZxEngine *e, ZbErr *err) {
 static bool feed_sample(ZxEngine *e, const ZpInputUse *u, uint64_t g, char *to) {
   const ZpValue *v = input_value(e, u);
   const ZgIo *io = &e->p->graph->inputs[u->input];
-  ZxSampler s = {e->o.data, e->o.order, e->o.seed, sample_values(e, &io->type)};
+  uint64_t nth;
+  ZxSampler s = zx_mix_sampler(e->o.data, e->o.order, e->o.seed, sample_values(e, &io->type), g, &nth);
   int64_t limit = io->type.elem == ZG_INDEX ? e->p->axis_valid[io->type.of]
                   : io->type.elem == ZG_I32 ? ZX_ANY_I32
                                             : -1;
@@ -61,7 +62,7 @@ static bool feed_sample(ZxEngine *e, const ZpInputUse *u, uint64_t g, char *to) 
     }
     char *out = to + (uint64_t)(r * row) * zk_elem_bytes((ZkElem)v->elem);
     bool wide = v->elem == ZK_BF16;
-    if (!zx_data_read(&s, io->name, g, at, row, limit, wide ? (void *)e->row : out, e->err)) return false;
+    if (!zx_data_read(&s, io->name, nth, at, row, limit, wide ? (void *)e->row : out, e->err)) return false;
     if (wide) zk_cpu_to_bf16(e->env, row, e->row, (uint16_t *)(void *)out);
   }
   return true;

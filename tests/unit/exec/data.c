@@ -1,6 +1,7 @@
 /* Token and record files: what is read is what was written, every refusal, and the order of samples. */
 #include "runtime/exec/data/data.h"
 #include "tests/unit/exec/scratch.h"
+#include "tests/unit/exec/stream_file.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -13,17 +14,8 @@ TestSuite(data, .init = scratch_make, .fini = scratch_remove);
 
 static ZbErr err;
 
-static void write_stream(const char *name, ZxDataElem elem, const void *ids, size_t n, uint64_t limit) {
-  ZxDataField f = {.name = "tokens", .elem = elem, .values = 1};
-  ZxDataInfo info = {.stream = true, .nfield = 1, .field = &f};
-  ZxDataWriter *w = zx_data_create(scratch(name), &info, &err);
-  cr_assert(w, "%s", err.text);
-  cr_assert(zx_data_put(w, ids, n * zx_data_elem_bytes(elem), &err));
-  cr_assert(zx_data_finish(w, &limit, &err), "%s", err.text);
-}
-
 static ZxData *stream(const char *name, ZxDataElem elem, const void *ids, size_t n) {
-  write_stream(name, elem, ids, n, 0);
+  stream_file(name, elem, ids, n, 0);
   ZxData *d = zx_data_open(scratch(name), &err);
   cr_assert(d, "%s", err.text);
   return d;
@@ -168,7 +160,7 @@ static void put64(uint8_t *p, size_t at, uint64_t v) {
 }
 
 Test(data, damaged_files) {
-  write_stream("s", ZX_DATA_U16, "abcdefgh", 4, 0);
+  stream_file("s", ZX_DATA_U16, "abcdefgh", 4, 0);
   size_t n;
   uint8_t *good = (uint8_t *)scratch_read("s", &n), *p = malloc(n + 1);
   cr_assert_eq(n, 64 + 64 + 8);
@@ -253,7 +245,7 @@ Test(data, a_file_that_shrinks_while_it_is_used) {
   static uint8_t bytes[N];
   static int32_t ids[N];
   for (int i = 0; i < N; i++) bytes[i] = (uint8_t)(i % 251);
-  write_stream("s", ZX_DATA_U8, bytes, N, 0);
+  stream_file("s", ZX_DATA_U8, bytes, N, 0);
   ZxData *d = zx_data_open(scratch("s"), &err);
   cr_assert(d, "%s", err.text);
   cr_assert(truncate(scratch("s"), N / 2) == 0);
@@ -275,7 +267,7 @@ Test(data, pieces_of_any_length) {
   static int32_t ids[N];
   static float real[N];
   for (int i = 0; i < N; i++) v[i] = (uint16_t)(i * 7919u % 65521u);
-  write_stream("s", ZX_DATA_U16, v, N, 0);
+  stream_file("s", ZX_DATA_U16, v, N, 0);
   ZxData *d = zx_data_open(scratch("s"), &err);
   cr_assert(d, "%s", err.text);
   for (int64_t n = 1; n < N; n = n * 3 + 1)
@@ -317,8 +309,8 @@ Test(data, what_is_not_replaced) {
   says(err, "is not a file");
   cr_expect(!zx_data_create(scratch("none/x"), &info, &err));
   says(err, "cannot create");
-  write_stream("s", ZX_DATA_U8, "abc", 3, 0);
-  write_stream("s", ZX_DATA_U8, "abcd", 4, 0);
+  stream_file("s", ZX_DATA_U8, "abc", 3, 0);
+  stream_file("s", ZX_DATA_U8, "abcd", 4, 0);
   ZxDataWriter *w = zx_data_create(scratch("s"), &info, &err); /* given up: the old one stays, nothing else */
   cr_assert(w);
   zx_data_abandon(w);

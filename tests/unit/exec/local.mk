@@ -6,11 +6,14 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/data.c \
   tests/unit/exec/lines.c \
   tests/unit/exec/log.c \
+  tests/unit/exec/mix.c \
   tests/unit/exec/p2p_reduce.c \
   tests/unit/exec/scratch.c \
   tests/unit/exec/scratch.h \
   tests/unit/exec/self.c \
   tests/unit/exec/shm.c \
+  tests/unit/exec/stream_file.c \
+  tests/unit/exec/stream_file.h \
   tests/unit/exec/weights.c
 tests_unit_test_exec_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS) $(XXHASH_CFLAGS)
 tests_unit_test_exec_CFLAGS = $(unit_cflags)

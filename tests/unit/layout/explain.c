@@ -336,7 +336,7 @@ static void play(const ZgGraph *g, const char *recipe, int64_t rank, Sums *sums)
   ZbErr err = {0};
   ZkEnv env = {.pool = zk_pool_new(1)};
   Noting n = {.c = {&notes}, .p = q.p, .rank = rank, .sums = {.a = sums->a}};
-  ZxData *data = stream_of_tokens(q.a);
+  ZxMix *data = stream_of_tokens(q.a);
   cr_assert(zx_device_cpu.open(&env, 0, &err), "%s", err.text);
   ZxEngineOptions o = {.device = &zx_device_cpu, .env = &env, .data = data};
   ZxEngine *e = zx_engine_new(q.a, q.p, &n.c, &o, &err);
@@ -351,7 +351,7 @@ static void play(const ZgGraph *g, const char *recipe, int64_t rank, Sums *sums)
   zx_engine_free(e);
   zx_device_cpu.close(&env);
   zk_pool_free(env.pool);
-  zx_data_close(data);
+  zx_mix_close(data);
   plan_close(&q);
 }
 

@@ -21,7 +21,7 @@ typedef struct {
   Model m;
   Plan q;
   ZkEnv env;
-  ZxData *data;
+  ZxMix *data;
   ZxEngine *e;
 } Run;
 
@@ -49,7 +49,7 @@ static void end(Run *r) {
   c->t->free(c);
   zx_device_cpu.close(&r->env);
   zk_pool_free(r->env.pool);
-  zx_data_close(r->data);
+  zx_mix_close(r->data);
   plan_close(&r->q);
   model_close(&r->m);
 }

@@ -2,7 +2,7 @@
 
 #include <criterion/criterion.h>
 
-ZxData *stream_of_tokens(ZbArena *a) {
+ZxMix *stream_of_tokens(ZbArena *a) {
   enum { N = 4096 };
   ZbErr err = {0};
   ZxDataField f = {.name = "tokens", .elem = ZX_DATA_U16, .values = 1, .limit = 12};
@@ -14,5 +14,5 @@ ZxData *stream_of_tokens(ZbArena *a) {
     bytes[info.data_at + 2 * i] = (uint8_t)(i * i % 12), bytes[info.data_at + 2 * i + 1] = 0;
   ZxData *d = zx_data_of_bytes(bytes, info.data_at + 2 * N, "tokens", &err);
   cr_assert(d, "%s", err.text);
-  return d;
+  return zx_mix_one(d);
 }

@@ -4,7 +4,7 @@
 
 #include "runtime/exec/data/data.h"
 
-/* A stream of 4096 tokens, 0 to 11; zx_data_close ends it. */
-ZxData *stream_of_tokens(ZbArena *a);
+/* A stream of 4096 tokens, 0 to 11; zx_mix_close ends it. */
+ZxMix *stream_of_tokens(ZbArena *a);
 
 #endif
