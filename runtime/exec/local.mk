@@ -1,6 +1,8 @@
 # runtime/exec: see the conventions at the top of Makefile.am.
 noinst_LIBRARIES += libexec.a
 libexec_a_SOURCES = \
+  runtime/exec/epochs.c \
+  runtime/exec/epochs.h \
   runtime/exec/facts.c \
   runtime/exec/facts.h \
   runtime/exec/log.c \

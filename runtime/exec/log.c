@@ -154,6 +154,8 @@ static bool put_json(ZxLog *l, const ZxMetrics *m, const ZxClassMetrics *c, int 
   put_known(t, "wait_ms", m->wait_ms);
   put_known(t, "wait_max_ms", m->wait_max_ms);
   zb_text_add(t, ",\"planned_bytes\":%" PRIu64 ",\"used_bytes\":%" PRIu64, m->planned_bytes, m->used_bytes);
+  for (uint32_t i = 0; i < m->nepochs; i++) zb_text_add(t, "%s%.6g", i ? "," : ",\"epochs\":[", m->epochs[i]);
+  if (m->nepochs) zb_text_add(t, "]");
   for (int i = 0; i < nclass; i++) {
     zb_text_add(t, "%s{\"stage\":%d,\"planned_bytes\":%" PRIu64 ",\"used_bytes\":%" PRIu64,
                 i ? "," : ",\"classes\":[", c[i].stage, c[i].planned_bytes, c[i].used_bytes);

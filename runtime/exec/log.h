@@ -13,6 +13,8 @@ typedef struct {
   double bubble, wait_ms,
       wait_max_ms; /* waiting in the step: share of it, and time, means over all ranks; the most of one */
   uint64_t planned_bytes, used_bytes;
+  const double *epochs; /* so far, of each data file */
+  uint32_t nepochs;
 } ZxMetrics;
 /* Per rank class (pipeline stage): what differs. Times are means over its ranks, but for the most of one. */
 typedef struct {

@@ -4,6 +4,7 @@
  * the job is aborted. */
 #include "runtime/exec/device/memory.h"
 #include "runtime/exec/engine/engine.h"
+#include "runtime/exec/epochs.h"
 #include "runtime/exec/facts.h"
 #include "runtime/exec/log.h"
 #include "runtime/exec/options.h"
@@ -32,6 +33,7 @@ typedef struct {
   ZxEngine *engine;
   ZxLog *log;
   ZbText memory; /* what is said of it */
+  ZxEpochs epochs;
   double began, peak;
   ZxPeaks own;       /* of this rank, while all are busy */
   int64_t timed;     /* the first step that the table of times has */
@@ -186,6 +188,14 @@ static void place_ranks(Run *r) {
   zb_bug_rank(r->rank);
 }
 
+/* Samples that steps 1 to `step` take. */
+static uint64_t taken(const Run *r, int64_t step) { return (uint64_t)zx_engine_samples(r->engine, step); }
+
+static void say(ZbText *t) {
+  if (t->s) fputs(t->s, stdout);
+  zb_text_free(t);
+}
+
 static void introduce(Run *r) {
   if (r->rank) return;
   if (*r->o.device_note.text) printf("note: computing on the CPU, %s\n", r->o.device_note.text);
@@ -200,9 +210,9 @@ static void introduce(Run *r) {
            p->stages[s].ninsts, p->stages[s].ninsts > 1 ? "s" : "");
   ZbText t = {0};
   zx_engine_tell(r->engine, &t);
-  if (t.s) fputs(t.s, stdout);
-  if (r->memory.s) fputs(r->memory.s, stdout);
-  zb_text_free(&t);
+  if (r->memory.s) zb_text_put(&t, r->memory.s, r->memory.len);
+  if (r->o.steps) zx_epochs_begin(&r->epochs, r->o.steps, taken(r, r->o.steps), &t);
+  say(&t);
   fflush(stdout);
 }
 
@@ -306,7 +316,9 @@ static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
                  .flops = flops,
                  .peak_share = r->peak > 0 ? flops / ms * 1e3 / r->peak : -1,
                  .planned_bytes = zx_engine_bytes(r->engine),
-                 .used_bytes = s.used_bytes};
+                 .used_bytes = s.used_bytes,
+                 .epochs = zx_epochs_so_far(&r->epochs, taken(r, step)),
+                 .nepochs = r->epochs.n};
   ZxClassMetrics c[MAX_CLASSES];
   double saves[ZX_SAVES_FLAGS];
   gather(r, &s, &m, c, saves);
@@ -316,6 +328,9 @@ static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
   r->times.ms[step % ZX_STEPS_KEPT] = ms;
   if (step == r->before + 1) printf("first step %.0f ms after the start\n", 1e3 * (zb_now() - r->began));
   if (!zx_log_step(r->log, &m, c, (int)classes(r), &err)) give_up(r, step, &err);
+  ZbText note = {0};
+  zx_epochs_note(&r->epochs, step, taken(r, step - 1), taken(r, step), &note);
+  say(&note);
   return sound(r, &s) && zx_saves_step(&r->saves, step, saves);
 }
 
@@ -329,6 +344,9 @@ static void conclude(Run *r) {
   }
   printf("planned == used: %s on rank 0, and equal on every rank\n",
          zb_bytes(text, zx_engine_bytes(r->engine)));
+  ZbText epochs = {0};
+  zx_epochs_end(&r->epochs, taken(r, r->o.steps), &epochs);
+  say(&epochs);
   zx_report_speed(&r->times, r->plan, r->peak);
   if (r->o.times) zx_report_times(r->engine, r->plan, &r->own, r->timed, r->o.steps);
 }
@@ -402,6 +420,7 @@ static bool train(Run *r) {
   ZxEngineOptions eo = {r->o.device, &r->env, r->o.seed, r->data, r->o.order, r->o.times};
   r->engine = zx_engine_new(r->a, r->plan, r->c, &eo, &err);
   if (!agree(r, r->engine, &err)) return false;
+  r->epochs = zx_epochs_new(r->a, r->data, zx_sample_values(r->plan), r->plan->global_batch);
   uint64_t memory = zx_engine_untouched(r->engine) + (r->o.ckpt ? zx_snapshot_bytes(r->engine) : 0);
   if (!agree(r, zx_check_memory(r->c, memory, &r->memory, &err), &err)) return false;
   if (!begin_parameters(r) || !open_checkpoints(r)) return false;

@@ -150,7 +150,7 @@ refuses 'give --steps' $MPIRUN -np 1 zrun train weight.zsg --recipe recipes.zug:
 
 # ---- who waits: means over ranks, and the most ----
 trains 4 weight pipe_4 good.bin 2 --log waits
-tail -n 1 waits/metrics.jsonl | sed 's/[{}"]//g; s/\[//; s/\]//' | tr ',' '\n' | awk -F: '
+tail -n 1 waits/metrics.jsonl | tr -d '][{}"' | tr ',' '\n' | awk -F: '
   $1 == "wait_ms" { if (classes) sum += $2; else mean = $2 }
   $1 == "wait_max_ms" { if (classes && $2 > most) most = $2; if (!classes) top = $2 }
   $1 == "step_ms" { step = $2 }   $1 == "bubble" { bubble = $2 }   $1 == "classes" || /stage/ { classes++ }

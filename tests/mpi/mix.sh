@@ -40,8 +40,13 @@ for k in 0 1 2 3 4 5 6; do
 done >mixed.raw
 pack mixed
 mix='a.bin:0.50,b.bin:.25,c.bin:0.25'
-train one 7 --data $mix --order sequential --log mix
 train one 7 --data mixed.bin --order sequential --log lone
+train one 7 --data $mix --order sequential --log mix
+says '^data: b.bin: 0.25 of all samples .1 of 4.; 3 samples, gone through 2.33 times by step 7$'
+says '^note: epoch 2 of a.bin began in step 3$' # its samples 4 and 0
+says '^note: epoch 2 of c.bin began in step 5$'
+says '^epochs: a.bin 2.8, b.bin 2.333, c.bin 1.75$'
+tail -n 1 mix/metrics.jsonl | grep -q '"epochs":\[2.8,2.33333,1.75\]' || fail "no epochs in the metrics"
 same mix lone
 train one 7 --data a.bin:3 --order sequential --log a
 train one 7 --data a.bin --order sequential --log lone

@@ -35,6 +35,8 @@ typedef struct {
 bool zx_engine_step(ZxEngine *e, int64_t step, double lr, ZxStep *out, ZbErr *err);
 /* Before the first step: steps count on from `step`, and the next one's samples from number `samples` of the data. */
 void zx_engine_goes_on(ZxEngine *e, int64_t step, int64_t samples);
+/* Values of one sample that the model takes, as zx_data_samples wants them; 0: it has no inputs. */
+int64_t zx_sample_values(const ZpPlan *p);
 int64_t zx_engine_samples(const ZxEngine *e, int64_t step); /* that were taken when so many steps are made */
 uint64_t zx_engine_bytes(const ZxEngine *e);                /* planned = allocated */
 uint64_t zx_engine_untouched(

@@ -13,11 +13,15 @@ static const ZpValue *input_value(const ZxEngine *e, const ZpInputUse *u) {
 static bool is_whole(const ZgType *t) { return t->elem == ZG_INDEX || t->elem == ZG_I32; }
 
 /* Values of one sample, without padding. */
-static int64_t sample_values(const ZxEngine *e, const ZgType *t) {
+static int64_t sample_values(const ZpPlan *p, const ZgType *t) {
   int64_t n = 1;
   for (int i = 0; i < t->naxes; i++)
-    if (t->axis[i] != e->p->batch) n *= e->p->axis_valid[t->axis[i]];
+    if (t->axis[i] != p->batch) n *= p->axis_valid[t->axis[i]];
   return n;
+}
+
+int64_t zx_sample_values(const ZpPlan *p) {
+  return p->ninputs ? sample_values(p, &p->graph->inputs[p->inputs[0].input].type) : 0;
 }
 
 /* A run without steps has no data. */
@@ -27,7 +31,7 @@ bool zx_check_inputs(ZxEngine *e, ZbErr *err) {
   for (uint32_t i = 0; i < e->p->ninputs; i++) {
     const ZgIo *io = &e->p->graph->inputs[e->p->inputs[i].input];
     const ZpValue *v = input_value(e, &e->p->inputs[i]);
-    if (!zx_mix_check_field(e->o.data, io->name, is_whole(&io->type), sample_values(e, &io->type), err))
+    if (!zx_mix_check_field(e->o.data, io->name, is_whole(&io->type), sample_values(e->p, &io->type), err))
       return false;
     for (int a = 1; a < v->type.naxes; a++)
       if (v->axis[a] == e->p->batch)
@@ -45,7 +49,7 @@ static bool feed_sample(ZxEngine *e, const ZpInputUse *u, uint64_t g, char *to) 
   const ZpValue *v = input_value(e, u);
   const ZgIo *io = &e->p->graph->inputs[u->input];
   uint64_t nth;
-  ZxSampler s = zx_mix_sampler(e->o.data, e->o.order, e->o.seed, sample_values(e, &io->type), g, &nth);
+  ZxSampler s = zx_mix_sampler(e->o.data, e->o.order, e->o.seed, sample_values(e->p, &io->type), g, &nth);
   int64_t limit = io->type.elem == ZG_INDEX ? e->p->axis_valid[io->type.of]
                   : io->type.elem == ZG_I32 ? ZX_ANY_I32
                                             : -1;

@@ -4,6 +4,7 @@ check_PROGRAMS += tests/unit/test-exec
 TESTS += tests/unit/test-exec
 tests_unit_test_exec_SOURCES = \
   tests/unit/exec/data.c \
+  tests/unit/exec/epochs.c \
   tests/unit/exec/lines.c \
   tests/unit/exec/log.c \
   tests/unit/exec/mix.c \

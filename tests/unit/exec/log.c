@@ -43,6 +43,8 @@ Test(log, lines_of_json) {
   ZxMetrics m = step;
   ZxClassMetrics c[2] = {{0, 10, 10, 5, 1, 2}, {1, 20, 19, -1, NAN, 3}};
   cr_assert(zx_log_step(l, &m, c, 2, &err));
+  m.epochs = (double[]){1.25, 1e-3};
+  m.nepochs = 2;
   m.loss = NAN;
   m.grad_norm = INFINITY;
   m.peak_share = m.bubble = m.wait_ms = m.lr = -1;
@@ -65,6 +67,10 @@ Test(log, lines_of_json) {
   cr_expect(field(one, "compute_ms") == -77 && isnan(field(one, "wait_ms")) &&
             field(one, "wait_max_ms") == 3);
   cr_expect(isnan(field(b, "loss")) && isnan(field(b, "grad_norm")) && field(b, "lr") == -77);
+  const cJSON *epochs = cJSON_GetObjectItem(b, "epochs");
+  cr_expect(!cJSON_GetObjectItem(a, "epochs") && cJSON_GetArraySize(epochs) == 2);
+  cr_expect(cJSON_GetArrayItem(epochs, 0)->valuedouble == 1.25 &&
+            cJSON_GetArrayItem(epochs, 1)->valuedouble == 1e-3);
   cr_expect(!cJSON_GetObjectItem(b, "classes") && field(b, "bubble") == -77);
   cJSON_Delete(a);
   cJSON_Delete(b);
