@@ -81,7 +81,7 @@ floors device memory.c cpu.c staged.c cuda_peak.c nccl.c cuda.c registry.c
 floors engine buffers.c exchange.c stall.c queues.c collective.c profile.c node.c feed.c grads.c optimizer.c compute.c play.c \
   capture.c setup.c engine.c
 floors ckpt weights.c contents.c manifest.c look.c folder.c
-floors state slices.c init.c checkpoint.c finite.c snapshot.c writer.c checkpoints.c resume.c
+floors state slices.c init.c load.c checkpoint.c finite.c snapshot.c writer.c checkpoints.c resume.c
 
 rooms="base graph lang compiler kernels runtime"
 # MPI is seen in a few files.

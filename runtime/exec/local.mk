@@ -62,6 +62,7 @@ libexec_a_SOURCES = \
   runtime/exec/state/finite.c \
   runtime/exec/state/init.c \
   runtime/exec/state/resume.c \
+  runtime/exec/state/load.c \
   runtime/exec/state/slices.c \
   runtime/exec/state/slices.h \
   runtime/exec/state/snapshot.c \

@@ -17,6 +17,7 @@ const char zx_usage[] =
     "  --seed S             of initial values, dropout and the order of samples (default 1)\n"
     "  --order WORD         shuffled (default) or sequential\n"
     "  --init FILE          start from the weights of a safetensors file\n"
+    "  --init-partial       draw from the seed what --init's file lacks, and leave out what else it has\n"
     "  --save FILE          write the weights to a safetensors file at the end; one that exists is replaced "
     "then (if it is\n"
     "                       such a file), and room for it is taken at the start, in a folder that all nodes "
@@ -88,6 +89,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
     SEED,
     ORDER,
     INIT,
+    INIT_PARTIAL,
     SAVE,
     LOG,
     THREADS,
@@ -110,6 +112,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
                                        {"seed", 1, NULL, SEED},
                                        {"order", 1, NULL, ORDER},
                                        {"init", 1, NULL, INIT},
+                                       {"init-partial", 0, NULL, INIT_PARTIAL},
                                        {"save", 1, NULL, SAVE},
                                        {"log", 1, NULL, LOG},
                                        {"threads", 1, NULL, THREADS},
@@ -145,6 +148,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
       o->order = !strcmp(optarg, "sequential") ? ZX_ORDER_SEQUENTIAL : ZX_ORDER_SHUFFLED;
       break;
     case INIT: o->init = optarg; break;
+    case INIT_PARTIAL: o->init_partial = true; break;
     case SAVE: o->save = optarg; break;
     case LOG: o->log = optarg; break;
     case THREADS: good = number(optarg, 1, &n) && n <= 1024, o->threads = (int)n; break;
@@ -191,6 +195,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
   else if (!o->data && o->steps && !o->dry_run) missing = "--data FILE";
   else if (o->steps < 0 && !o->dry_run) missing = "--steps K";
   else if (o->resume && !o->ckpt) missing = "--ckpt DIR, the folder to --resume from";
+  else if (o->init_partial && !o->init) missing = "--init FILE, of which --init-partial takes what there is";
   if (missing && who) fprintf(stderr, "%s: give %s; zrun --help lists all options\n", who, missing);
   if (missing) return false;
   if (!o->device) o->device = zx_device("auto", &o->device_note);
@@ -211,6 +216,7 @@ void zx_option_facts(ZxFacts *f, const ZxOptions *o) {
   zx_fact(f, ZX_OPTIONS, "--dry-run", "%s", no_yes[o->dry_run]);
   zx_fact(f, ZX_OPTIONS, "a file for --data", "%s", no_yes[o->data != NULL]);
   zx_fact(f, ZX_OPTIONS, "a file for --init", "%s", no_yes[o->init != NULL]);
+  zx_fact(f, ZX_OPTIONS, "--init-partial", "%s", no_yes[o->init_partial]);
   zx_fact(f, ZX_OPTIONS, "a --cluster", "%s", no_yes[o->cluster != NULL]);
   zx_fact(f, ZX_OPTIONS, "--save", "%s", o->save ? o->save : "none");
   zx_fact(f, ZX_OPTIONS, "--ckpt", "%s", o->ckpt ? o->ckpt : "none");

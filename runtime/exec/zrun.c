@@ -379,10 +379,23 @@ static bool resume(Run *r) {
   return true;
 }
 
+static bool load(Run *r) {
+  ZbErr err = {0};
+  ZxLoaded x;
+  if (!agree(r, zx_engine_load(r->engine, r->o.init, r->o.init_partial, &x, &err), &err)) return false;
+  if (r->rank || !r->o.init_partial) return true;
+  printf("parameters: %" PRIu64 " from %s, %" PRIu64 " drawn from the seed%s%s\n", x.read, zb_show(r->o.init),
+         x.drawn, x.drawn ? ": " : "", x.names);
+  if (x.extra)
+    printf("note: %s holds %" PRIu64 " tensor%s that model %s has not; the first is '%s'\n",
+           zb_show(r->o.init), x.extra, x.extra == 1 ? "" : "s", r->graph->model, zb_show(x.first_extra));
+  return true;
+}
+
 static bool begin_parameters(Run *r) {
   ZbErr err = {0};
   if (r->from) return resume(r);
-  if (r->o.init) return agree(r, zx_engine_load(r->engine, r->o.init, &err), &err);
+  if (r->o.init) return load(r);
   return agree(r, zx_engine_init(r->engine, &err), &err);
 }
 

@@ -15,6 +15,7 @@ scenario_tests += \
   tests/mpi/moved.sh \
   tests/mpi/nodes.sh \
   tests/mpi/options.sh \
+  tests/mpi/partial.sh \
   tests/mpi/precision.sh \
   tests/mpi/recipes.sh \
   tests/mpi/reference.sh \

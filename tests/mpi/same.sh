@@ -70,6 +70,7 @@ option '--dry-run yes where rank 0 has no' '--dry-run'
 option '--save w where rank 0 has none' '--save w'
 option '--log log where rank 0 has none' '--log log'
 option 'a file for --init yes where rank 0 has no' '--init none'
+option 'a file for --init yes where rank 0 has no; --init-partial yes where rank 0 has no' '--init none --init-partial'
 option 'a --cluster yes where rank 0 has no' '--cluster clusters.zug:small'
 apart '^zrun: error: rank 1 was given other options: --help yes where rank 0 has no$' "$one" 'zrun --help' # would leave before MPI_Init
 apart '^zrun: error: rank 1 was given other options: a file for --data no where rank 0 has yes' \

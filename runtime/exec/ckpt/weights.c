@@ -297,10 +297,18 @@ static int64_t not_found(const ZxWeights *w, const char *path, ZbErr *err) {
   return -1;
 }
 
-int64_t zx_weights_find(const ZxWeights *w, const ZxTensorInfo *want, ZbErr *err) {
-  Tensor key = {.path = (char *)want->path};
+int64_t zx_weights_at(const ZxWeights *w, const char *path) {
+  Tensor key = {.path = (char *)path};
   const Tensor *t = bsearch(&key, w->tensor, w->count, sizeof *w->tensor, by_path);
-  if (!t) return not_found(w, want->path, err);
+  return t ? t - w->tensor : -1;
+}
+
+const char *zx_weights_path(const ZxWeights *w, int64_t i) { return w->tensor[i].path; }
+
+int64_t zx_weights_find(const ZxWeights *w, const ZxTensorInfo *want, ZbErr *err) {
+  int64_t at = zx_weights_at(w, want->path);
+  if (at < 0) return not_found(w, want->path, err);
+  const Tensor *t = &w->tensor[at];
   char found[192], expected[192];
   if (t->type == OTHER) {
     zb_fail(err, "convert it to F32", "%s: tensor '%s' has dtype %s; F32, BF16 and F16 can be read", w->name,
@@ -313,7 +321,7 @@ int64_t zx_weights_find(const ZxWeights *w, const ZxTensorInfo *want, ZbErr *err
             shape_text(expected, want->shape, want->nshape));
     return -1;
   }
-  return t - w->tensor;
+  return at;
 }
 
 bool zx_weights_read(const ZxWeights *w, int64_t i, uint64_t at, uint64_t n, float *out, ZbErr *err) {

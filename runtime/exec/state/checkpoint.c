@@ -1,4 +1,4 @@
-/* Parameters from a weights file and to one: every rank reads and writes what it owns. */
+/* Parameters to a weights file: every rank writes what it owns. */
 #include "runtime/exec/state/slices.h"
 #include "runtime/exec/state/state.h"
 
@@ -13,37 +13,6 @@ static bool open_tensor(ZxWalk *w) {
   return w->tensor >= 0;
 }
 
-/* ---- reading ---- */
-/* Training goes on from finite values only: what else there is came out of a run that had failed, or out of
- * another program. */
-static bool read_run(void *ctx, uint64_t global, uint64_t n, float *at) {
-  ZxWalk *w = ctx;
-  if (!zx_weights_read(w->file, w->tensor, global, n, at, w->err)) return false;
-  int64_t i = zb_not_finite(at, n);
-  return i < 0 || zb_fail(w->err, "take a file of an earlier state", "%s: %s is %g", w->name,
-                          zx_element(w, global + (uint64_t)i), zb_plain_nan((double)at[i]));
-}
-
-static bool load_own(ZxEngine *e, const char *path, ZbErr *err) {
-  ZxWeights *file = zx_weights_open(path, false, err);
-  if (!file) return false;
-  uint64_t want = 0;
-  for (uint32_t i = 0; i < e->p->graph->nparams; i++) want += zx_iterations(e, i);
-  bool ok = zx_weights_count(file) == want ||
-            zb_fail(err, "a weights file must hold exactly the model's parameters",
-                    "%s holds %llu tensors; model %s has %llu", zb_show(path),
-                    (unsigned long long)zx_weights_count(file), e->p->graph->model, (unsigned long long)want);
-  ZxWalk w = {.open = open_tensor, .each = read_run, .file = file, .name = path, .err = err};
-  ok = ok && zx_walk(e, &w);
-  zx_weights_close(file, NULL);
-  return ok;
-}
-
-bool zx_engine_load(ZxEngine *e, const char *path, ZbErr *err) {
-  return zx_agree(e->world, load_own(e, path, err)) && zx_publish_initial(e, err);
-}
-
-/* ---- writing ---- */
 static bool write_run(void *ctx, uint64_t global, uint64_t n, float *at) {
   ZxWalk *w = ctx;
   return zx_weights_write(w->file, w->tensor, global, n, at, w->err);

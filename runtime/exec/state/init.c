@@ -23,7 +23,7 @@ static void draw_normals(const ZxWalk *w, const ZgParam *q, uint64_t global, uin
   }
 }
 
-static bool draw_run(void *ctx, uint64_t global, uint64_t n, float *at) {
+bool zx_draw_run(void *ctx, uint64_t global, uint64_t n, float *at) {
   const ZxWalk *w = ctx;
   const ZgParam *q = &w->e->p->graph->params[w->s->param];
   if (q->init == ZG_INIT_NORMAL || q->init == ZG_INIT_TRUNC_NORMAL) {
@@ -38,7 +38,7 @@ static bool draw_run(void *ctx, uint64_t global, uint64_t n, float *at) {
   return true;
 }
 
-static bool check_run(void *ctx, uint64_t global, uint64_t n, float *at) {
+bool zx_check_run(void *ctx, uint64_t global, uint64_t n, float *at) {
   const ZxWalk *w = ctx;
   int64_t i = zb_not_finite(at, n);
   return i < 0 ||
@@ -69,7 +69,7 @@ bool zx_publish_initial(ZxEngine *e, ZbErr *err) {
 }
 
 bool zx_engine_init(ZxEngine *e, ZbErr *err) {
-  ZxWalk draw = {.each = draw_run, .draws = true, .err = err},
-         look = {.each = check_run, .fetch = true, .err = err};
+  ZxWalk draw = {.each = zx_draw_run, .draws = true, .err = err},
+         look = {.each = zx_check_run, .fetch = true, .err = err};
   return zx_agree(e->world, zx_walk(e, &draw) && zx_walk(e, &look)) && zx_publish_initial(e, err);
 }

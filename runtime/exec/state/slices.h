@@ -27,7 +27,7 @@ struct ZxWalk {
    * stretch: n elements from `global` of the whole parameter, at `at`. False ends the walk. */
   bool (*open)(ZxWalk *);
   bool (*each)(void *walk, uint64_t global, uint64_t n, float *at);
-  bool draws;       /* `each` does not fail and may run on all threads */
+  bool draws;       /* `each` does not fail and may run on all threads; `open` may say so of each slice */
   bool fetch;       /* values are read, of the shards that this rank speaks for; else written, of all */
   bool grads;       /* gradients, not values; or a state: */
   int state;        /* 1, 2, ...: not values but that optimizer state */
@@ -51,7 +51,11 @@ bool zx_walk(ZxEngine *e, ZxWalk *w);
 /* "layer.0.w1[3, 17]": one element of the whole parameter where the walk is. */
 const char *zx_element(const ZxWalk *w, uint64_t global);
 
-/* init.c: collective. From the f32 values of owned shards to all parameters that steps read. */
+/* init.c: `each` of a walk that draws initial values (ctx is the walk), and of one that refuses those that are not
+ * finite. */
+bool zx_draw_run(void *ctx, uint64_t global, uint64_t n, float *at);
+bool zx_check_run(void *ctx, uint64_t global, uint64_t n, float *at);
+/* Collective. From the f32 values of owned shards to all parameters that steps read. */
 bool zx_publish_initial(ZxEngine *e, ZbErr *err);
 
 #endif

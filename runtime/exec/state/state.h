@@ -1,7 +1,8 @@
 /* state: the parameters of a model on the ranks, beside the steps that change them.
  *
  * init.c        initial values
- * checkpoint.c  parameters from a weights file, and to one
+ * load.c        parameters from a weights file
+ * checkpoint.c  parameters to one
  * finite.c      whether a run can go on from a step
  * slices.c      what these have in common: where a rank's values are in the whole model (slices.h)
  * checkpoints.h everything a run needs to go on: snapshot.c, writer.c, checkpoints.c, resume.c
@@ -15,7 +16,15 @@
 /* Parameters from the seed, or from a weights file. All of these are collective: false on all ranks if one
  * failed; those that know why say it in `err`. */
 bool zx_engine_init(ZxEngine *e, ZbErr *err);
-bool zx_engine_load(ZxEngine *e, const char *path, ZbErr *err);
+typedef struct {
+  uint64_t read, drawn; /* parameters that were in the file, and that were not */
+  const char *names;    /* of those drawn, the first few */
+  uint64_t extra;       /* tensors of the file that are no parameters */
+  const char *first_extra;
+} ZxLoaded;
+/* partial: what the file lacks is drawn from the seed, and what else it has is left out; otherwise it must hold exactly
+ * the model's parameters. */
+bool zx_engine_load(ZxEngine *e, const char *path, bool partial, ZxLoaded *out, ZbErr *err);
 /* Makes the file's temporary at its full size, and sees to it that every rank can write to it: a wrong path,
  * a full disk or a folder of one node alone is known before a long run ... */
 bool zx_engine_reserve(ZxEngine *e, const char *path, ZbErr *err);
