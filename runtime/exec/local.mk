@@ -13,6 +13,9 @@ libexec_a_SOURCES = \
   runtime/exec/report.h \
   runtime/exec/saves.c \
   runtime/exec/saves.h \
+  runtime/exec/exit.h \
+  runtime/exec/stop.c \
+  runtime/exec/stop.h \
   runtime/exec/comm/agree.c \
   runtime/exec/comm/combine.c \
   runtime/exec/comm/comm.h \

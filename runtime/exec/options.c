@@ -38,7 +38,14 @@ const char zx_usage[] =
     "  -I DIR               where imported recipe files are searched too\n"
     "  --times              print the time by operation at the end, and what it reaches of its bound\n"
     "                       (a GPU is waited for after every call, so such a run is slower)\n"
-    "  --dry-run            make and show the plan, and stop\n";
+    "  --time-limit D       stop so early that all is written D after the start: 90s, 10m, 3h50m\n"
+    "  --dry-run            make and show the plan, and stop\n"
+    "SIGTERM, SIGUSR1 and Ctrl-C stop a run after the step, too; a second Ctrl-C ends it at once.\n"
+    "Codes: 0 done; 75 stopped before the last step, to be started again; 2 what was given is wrong; others: "
+    "it "
+    "failed.\n";
+
+static bool duration(const char *text, double *out) { return zb_duration(text, out) && *out > 0; }
 
 static bool number(const char *text, int64_t least, int64_t *out) {
   char *end;
@@ -47,17 +54,6 @@ static bool number(const char *text, int64_t least, int64_t *out) {
   if (end == text || *end || errno || n < least) return false;
   *out = n;
   return true;
-}
-
-/* "90s", "30m", "2h": seconds. */
-static bool duration(const char *text, double *out) {
-  char *end;
-  double n = strtod(text, &end), unit = !strcmp(end, "s")   ? 1
-                                        : !strcmp(end, "m") ? 60
-                                        : !strcmp(end, "h") ? 3600
-                                                            : 0;
-  *out = n * unit;
-  return end > text && unit > 0 && n > 0 && n < 1e9;
 }
 
 /* "500K", "4G", "1000000": bytes, in powers of 1000. */
@@ -97,6 +93,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
     CLUSTER,
     TIMES,
     DRY,
+    TIME_LIMIT,
     HELP,
     CKPT,
     CKPT_EVERY,
@@ -120,6 +117,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
                                        {"cluster", 1, NULL, CLUSTER},
                                        {"times", 0, NULL, TIMES},
                                        {"dry-run", 0, NULL, DRY},
+                                       {"time-limit", 1, NULL, TIME_LIMIT},
                                        {"help", 0, NULL, HELP},
                                        {"ckpt", 1, NULL, CKPT},
                                        {"ckpt-every", 1, NULL, CKPT_EVERY},
@@ -169,6 +167,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
       break;
     case RESUME: o->resume = true; break;
     case RESUME_FROM: o->resume_from = optarg; break;
+    case TIME_LIMIT: good = duration(optarg, &o->time_limit); break;
     case 'I':
       good = o->ninclude < 16;
       if (good) o->include[o->ninclude++] = optarg;
@@ -212,6 +211,7 @@ void zx_option_facts(ZxFacts *f, const ZxOptions *o) {
   zx_fact(f, ZX_OPTIONS, "--seed", "%" PRIu64, o->seed);
   zx_fact(f, ZX_OPTIONS, "--order", "%s", o->order == ZX_ORDER_SEQUENTIAL ? "sequential" : "shuffled");
   zx_fact(f, ZX_OPTIONS, "--threads", "%d", o->threads);
+  zx_fact(f, ZX_OPTIONS, "--time-limit", "%.0f s", o->time_limit);
   zx_fact(f, ZX_OPTIONS, "--times", "%s", no_yes[o->times]);
   zx_fact(f, ZX_OPTIONS, "--dry-run", "%s", no_yes[o->dry_run]);
   zx_fact(f, ZX_OPTIONS, "a file for --data", "%s", no_yes[o->data != NULL]);

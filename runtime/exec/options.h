@@ -23,6 +23,7 @@ typedef struct {
   int64_t ckpt_steps, ckpt_keep, ckpt_file_size;
   double ckpt_seconds;
   bool ckpt_fail_ends, resume;
+  double time_limit; /* seconds; 0: none */
 } ZxOptions;
 
 extern const char zx_usage[];

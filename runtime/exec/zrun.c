@@ -5,12 +5,14 @@
 #include "runtime/exec/device/memory.h"
 #include "runtime/exec/engine/engine.h"
 #include "runtime/exec/epochs.h"
+#include "runtime/exec/exit.h"
 #include "runtime/exec/facts.h"
 #include "runtime/exec/log.h"
 #include "runtime/exec/options.h"
 #include "runtime/exec/report.h"
 #include "runtime/exec/saves.h"
 #include "runtime/exec/state/state.h"
+#include "runtime/exec/stop.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -45,6 +47,9 @@ typedef struct {
   ZxManifest *manifest;
   int64_t before;
   ZxSaves saves;
+  ZxStop stop;
+  int stopping; /* why all ranks stop after this step (zx_stop_why); 0: they go on */
+  int failed;   /* the code with which it ends if it does not go on */
 } Run;
 
 /* A mistake that every rank sees alike. */
@@ -253,10 +258,10 @@ static uint32_t classes(const Run *r) {
   return r->plan->nstages < MAX_CLASSES ? r->plan->nstages : MAX_CLASSES;
 }
 
-/* What differs between ranks, of the whole step and of each stage: means, and the most of any rank. With it goes what
- * else all ranks must know after a step. */
+/* What differs between ranks, of the whole step and of each stage: means, and the most of any rank. What one
+ * rank knows and all must do alike comes with it. */
 static void gather(Run *r, ZxStep *s, ZxMetrics *m, ZxClassMetrics *c, double saves[ZX_SAVES_FLAGS]) {
-  enum { MOST = MAX_CLASSES, WAIT = 2 * MOST, LOST, SAVES, TOPS = SAVES + ZX_SAVES_FLAGS };
+  enum { MOST = MAX_CLASSES, WAIT = 2 * MOST, LOST, STOP, SAVES, TOPS = SAVES + ZX_SAVES_FLAGS };
   const ZpPlan *p = r->plan;
   double sum[WAIT + 1] = {0}, top[TOPS] = {0};
   uint32_t n = classes(r), mine = p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->mesh, r->rank, p->mesh.pipe);
@@ -266,6 +271,7 @@ static void gather(Run *r, ZxStep *s, ZxMetrics *m, ZxClassMetrics *c, double sa
   if (mine < n) top[mine] = (double)s->used_bytes, top[MOST + mine] = s->wait_ms;
   sum[WAIT] = top[WAIT] = s->wait_ms;
   top[LOST] = s->lost;
+  top[STOP] = zx_stop_wanted(&r->stop);
   zx_saves_flags(&r->saves, top + SAVES);
   ZxRequest one = r->c->t->all_reduce(r->c, 0, sum, sizeof sum / sizeof *sum, ZX_F64, ZX_SUM);
   ZxRequest two = r->c->t->all_reduce(r->c, 0, top, sizeof top / sizeof *top, ZX_F64, ZX_MAX);
@@ -274,6 +280,7 @@ static void gather(Run *r, ZxStep *s, ZxMetrics *m, ZxClassMetrics *c, double sa
   m->wait_ms = known ? sum[WAIT] / ranks : -1;
   m->wait_max_ms = known ? top[WAIT] : -1;
   s->lost = top[LOST] > 0;
+  r->stopping = (int)top[STOP];
   memcpy(saves, top + SAVES, ZX_SAVES_FLAGS * sizeof *saves);
   for (uint32_t i = 0; i < n; i++)
     c[i] = (ZxClassMetrics){.stage = (int)i,
@@ -321,12 +328,14 @@ static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
                  .nepochs = r->epochs.n};
   ZxClassMetrics c[MAX_CLASSES];
   double saves[ZX_SAVES_FLAGS];
+  zx_stop_step(&r->stop, ms * 1e-3);
   gather(r, &s, &m, c, saves);
   m.bubble = ms > 0 && m.wait_ms >= 0 ? m.wait_ms / ms : -1;
   if (r->rank) return sound(r, &s) && zx_saves_step(&r->saves, step, saves);
   r->times.last = step;
   r->times.ms[step % ZX_STEPS_KEPT] = ms;
   if (step == r->before + 1) printf("first step %.0f ms after the start\n", 1e3 * (zb_now() - r->began));
+  zx_stop_before_output();
   if (!zx_log_step(r->log, &m, c, (int)classes(r), &err)) give_up(r, step, &err);
   ZbText note = {0};
   zx_epochs_note(&r->epochs, step, taken(r, step - 1), taken(r, step), &note);
@@ -348,7 +357,36 @@ static void conclude(Run *r) {
   zx_epochs_end(&r->epochs, taken(r, r->o.steps), &epochs);
   say(&epochs);
   zx_report_speed(&r->times, r->plan, r->peak);
-  if (r->o.times) zx_report_times(r->engine, r->plan, &r->own, r->timed, r->o.steps);
+  if (r->o.times) zx_report_times(r->engine, r->plan, &r->own, r->timed, r->times.last);
+}
+
+static bool save(Run *r) {
+  ZbErr err = {0};
+  return !r->o.save || agree(r, zx_engine_save(r->engine, &err), &err);
+}
+
+/* ---- stops ---- */
+static void say_stop(const Run *r, const char *when) {
+  if (r->rank == 0)
+    printf("stopped %s by %s; code %d: the same command may be given again\n", when, zx_stop_why(r->stopping),
+           ZX_EXIT_AGAIN);
+}
+
+/* What asked while the run was being made ready. */
+static bool stop_at_once(Run *r) {
+  double most = zx_stop_wanted(&r->stop);
+  r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, &most, 1, ZX_F64, ZX_MAX));
+  r->stopping = (int)most;
+  if (r->stopping) say_stop(r, "before the first step");
+  return r->stopping;
+}
+
+static bool stop(Run *r, int64_t step) {
+  zx_stop_before_output();
+  conclude(r);
+  if (!zx_saves_end(&r->saves, step) || !save(r)) return false;
+  say_stop(r, zb_printf(r->a, "after step %" PRId64, step));
+  return true;
 }
 
 static bool open_files(Run *r) {
@@ -439,17 +477,18 @@ static bool train(Run *r) {
   if (!begin_parameters(r) || !open_checkpoints(r)) return false;
   if (r->o.save && !agree(r, zx_engine_reserve(r->engine, r->o.save, &err), &err)) return false;
   introduce(r);
+  if (stop_at_once(r)) return true;
   ZxRate rate = rate_of(r->recipe);
   for (int64_t step = r->before + 1; step <= r->o.steps; step++) {
     if (!one_step(r, step, &rate)) return false;
+    if (r->stopping && step < r->o.steps) return stop(r, step);
     if (step > r->before + 1) continue;
     r->peak = measure_peak(r); /* not before: the first step should come soon */
     begin_times(r);
   }
+  r->stopping = 0; /* there is nothing to come again for */
   conclude(r);
-  if (!zx_saves_end(&r->saves, r->before < r->o.steps ? r->o.steps : r->before)) return false;
-  if (!r->o.save) return true;
-  return agree(r, zx_engine_save(r->engine, &err), &err);
+  return zx_saves_end(&r->saves, r->before < r->o.steps ? r->o.steps : r->before) && save(r);
 }
 
 static bool dry_run(Run *r) {
@@ -485,13 +524,15 @@ static const char *command_line(ZbArena *a, int argc, char **argv) {
 
 static int run(Run *r, int argc, char **argv) {
   bool help = zx_asks_help(argc, argv);
-  if (!same_program(r, help)) return 1;
-  if (help) return fputs(r->rank ? "" : zx_usage, stdout), 0;
+  if (!same_program(r, help)) return ZX_EXIT_MISTAKE;
+  if (help) return fputs(r->rank ? "" : zx_usage, stdout), ZX_EXIT_DONE;
   r->command = command_line(r->a, argc, argv);
-  if (!parse_all(r, argc, argv)) return 2;
-  if (!same_options(r) || !read_files(r) || !make_plan(r) || !check_size(r)) return 1;
+  if (!parse_all(r, argc, argv)) return ZX_EXIT_MISTAKE;
+  if (!same_options(r) || !read_files(r) || !make_plan(r) || !check_size(r)) return ZX_EXIT_MISTAKE;
   place_ranks(r);
-  return (r->o.dry_run ? dry_run(r) : train(r)) ? 0 : 1;
+  r->stop = zx_stop_new(r->began, r->o.time_limit, r->o.save);
+  bool ok = r->o.dry_run ? dry_run(r) : train(r);
+  return !ok ? r->failed : r->stopping ? ZX_EXIT_AGAIN : ZX_EXIT_DONE;
 }
 
 int main(int argc, char **argv) {
@@ -500,16 +541,17 @@ int main(int argc, char **argv) {
   bool alone = launch.rank < 0 ||
                launch.size == 1; /* else others would wait for ever for one that leaves before MPI */
   if (!alone) zb_bug_rank(launch.rank);
-  if (alone && zx_asks_help(argc, argv)) return fputs(zx_usage, stdout), 0;
-  Run r = {.began = zb_now(), .a = zb_arena_new()};
+  if (alone && zx_asks_help(argc, argv)) return fputs(zx_usage, stdout), ZX_EXIT_DONE;
+  Run r = {.began = zb_now(), .a = zb_arena_new(), .failed = ZX_EXIT_FAILED};
   zb_begin();
   r.c = zx_comm_mpi(&argc, &argv, &err);
   if (!r.c) {
     if (alone) fprintf(stderr, "zrun: error: %s\n  help: %s\n", err.text, err.help);
     else zx_say(launch.rank, "error: %s; %s", err.text, err.help);
-    return 1;
+    return ZX_EXIT_FAILED;
   }
   r.rank = r.c->t->rank(r.c);
+  zx_stop_on_signals();
   int code = run(&r, argc, argv);
   zx_log_close(r.log);
   zx_checkpoints_close(r.saves.c);

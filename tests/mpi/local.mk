@@ -22,6 +22,7 @@ scenario_tests += \
   tests/mpi/same.sh \
   tests/mpi/save.sh \
   tests/mpi/stall.sh \
+  tests/mpi/stop.sh \
   tests/mpi/streams.sh \
   tests/mpi/weights.sh
 EXTRA_DIST += tests/mpi/layouts.zug

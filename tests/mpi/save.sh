@@ -1,7 +1,7 @@
 # What a run writes and reads: no run harms another's files, and a run that fails or is killed leaves what was there.
 . "$ZUG_SRC/tests/lib.sh"
 need_mpi
-patient=$MPIRUN
+patient="$MPIRUN --mca odls_base_sigkill_timeout 4"
 MPIRUN="$MPIRUN --mca odls_base_sigkill_timeout 0" # or mpirun sleeps a second before it ends a failed job
 
 cat >recipes.zug <<'END'
@@ -43,14 +43,14 @@ wait $job || { cat long.out; fail "the first of two runs loses its weights"; }
 cmp -s w.safetensors first.safetensors && fail "the first of two runs has not saved its weights"
 [ "$(left)" -eq 0 ] || fail "something is left"
 
-# ---- runs that are ended ----
-cp w.safetensors kept.safetensors
+# ---- runs that are ended: those that are asked save before they go (tests/mpi/stop.sh) ----
 for signal in INT TERM; do
   begin ended_$signal $patient -np 2 $two --steps 100000000 --save w.safetensors
   kill -$signal $job
   wait $job && fail "an ended run is no success"
   [ "$(left)" -eq 0 ] || fail "a run that was ended by SIG$signal leaves a file"
 done
+cp w.safetensors kept.safetensors
 begin killed $MPIRUN -np 1 $one --steps 100000000 --save w.safetensors
 for process in /proc/[0-9]*; do
   [ "$(awk '{ print $4 }' "$process/stat" 2>/dev/null)" = "$job" ] || continue

@@ -75,6 +75,25 @@ Test(text, bytes_as_a_person_reads_them) {
   cr_assert_str_eq(zb_bytes(b, UINT64_MAX), "18446.7 PB");
 }
 
+Test(text, durations) {
+  static const struct {
+    const char *text;
+    double seconds;
+  } good[] = {{"90s", 90}, {"10m", 600}, {"3h50m", 13800}, {"1d12h", 129600}, {"1d2h3m4s", 93784}, {"0s", 0}};
+  static const char *const bad[] = {"",    "90",  "s",   "m10",         "10m3h", "1h1h", "1.5h",
+                                    "-1s", " 1s", "1s ", "1000000000s", "1w",    "3h50", "1S"};
+  double s;
+  char b[24];
+  for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+    cr_expect(zb_duration(good[i].text, &s) && s == good[i].seconds, "%s: %g", good[i].text, s);
+    if (i) cr_expect_str_eq(zb_duration_text(b, s), good[i].text);
+  }
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) cr_expect(!zb_duration(bad[i], &s), "%s", bad[i]);
+  cr_expect_str_eq(zb_duration_text(b, 89.6), "1m30s");
+  cr_expect_str_eq(zb_duration_text(b, -3), "0s");
+  cr_expect_str_eq(zb_duration_text(b, 1e300), "11574d1h46m40s");
+}
+
 Test(names, nearest) {
   const char *const axes[] = {"batch", "seq", "embed", "vocab"};
   cr_assert_str_eq(zb_nearest("vocb", axes, 4), "vocab");
