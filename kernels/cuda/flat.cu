@@ -59,6 +59,12 @@ ZK_DEVICE void tell(double *lost, bool found) {
   if (found && lost) *lost = 1;
 }
 
+ZK_DEVICE bool all_finite(const ZkIfFinite &s) {
+  for (int i = 0; i < s.n; i++)
+    if (!(fabs(s.x[i]) <= 1.7976931348623157e308)) return false;
+  return true;
+}
+
 typedef struct {
   float *g, *w, *m, *v;
   uint16_t *w16;
@@ -67,6 +73,7 @@ typedef struct {
   float b1, b2, decay, lr, rate, vscale, eps;
   double *lost;
   bool clear;
+  ZkIfFinite sums;
 } Adam;
 
 /* With what this step has. */
@@ -88,6 +95,7 @@ ZK_DEVICE bool adam_one(const Adam &a, float scale, float g, float &w, float &m,
 static __global__ void __launch_bounds__(THREADS)
     adamw(const __grid_constant__ Adam adam, int64_t n, bool wide) {
   const Adam a = at_step(adam);
+  if (!all_finite(a.sums)) return;
   float scale = scale_of(a.scale);
   bool lost = false;
   each<4>(
@@ -112,7 +120,7 @@ static __global__ void __launch_bounds__(THREADS)
 
 extern "C" void zk_cuda_adamw(const ZkEnv *env, const ZkAdamW *p, const double *squares, float most,
                               int64_t n, float *g, float *w, float *m, float *v, uint16_t *w16, double *lost,
-                              bool clear) {
+                              bool clear, ZkIfFinite sums) {
   ZkCuda *cu = zk_cu(env);
   double bias1 = 1 - pow((double)p->b1, (double)p->step), bias2 = 1 - pow((double)p->b2, (double)p->step);
   Adam a = {g,
@@ -130,7 +138,8 @@ extern "C" void zk_cuda_adamw(const ZkEnv *env, const ZkAdamW *p, const double *
             (float)(1 / sqrt(bias2)),
             p->eps,
             lost,
-            clear};
+            clear,
+            sums};
   ZK_LAUNCH(cu, NULL, adamw, blocks_for(cu, n, 4), THREADS, 0, a, n, aligned({g, w, m, v, w16}));
 }
 
@@ -142,6 +151,7 @@ typedef struct {
   float momentum, decay, lr;
   double *lost;
   bool clear;
+  ZkIfFinite sums;
 } Sgd;
 
 ZK_DEVICE bool sgd_one(const Sgd &s, float scale, float lr, float g, float &w, float &m) {
@@ -151,6 +161,7 @@ ZK_DEVICE bool sgd_one(const Sgd &s, float scale, float lr, float g, float &w, f
 }
 
 static __global__ void __launch_bounds__(THREADS) sgd(const __grid_constant__ Sgd s, int64_t n, bool wide) {
+  if (!all_finite(s.sums)) return;
   float scale = scale_of(s.scale), lr = s.step_state ? s.step_state->lr : s.lr;
   bool lost = false;
   each<4>(
@@ -176,11 +187,12 @@ static __global__ void __launch_bounds__(THREADS) sgd(const __grid_constant__ Sg
 }
 
 extern "C" void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, const double *squares, float most, int64_t n,
-                            float *g, float *w, float *m, uint16_t *w16, double *lost, bool clear) {
+                            float *g, float *w, float *m, uint16_t *w16, double *lost, bool clear,
+                            ZkIfFinite sums) {
   ZkCuda *cu = zk_cu(env);
   ZB_ASSERT(m != NULL || p->momentum == 0);
-  Sgd s = {g,        w,     m,    w16,  {squares, most, p->scale}, env->step_state, p->momentum,
-           p->decay, p->lr, lost, clear};
+  Sgd s = {g,     w,    m,     w16, {squares, most, p->scale}, env->step_state, p->momentum, p->decay,
+           p->lr, lost, clear, sums};
   ZK_LAUNCH(cu, NULL, sgd, blocks_for(cu, n, 4), THREADS, 0, s, n, aligned({g, w, m, w16}));
 }
 

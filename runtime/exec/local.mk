@@ -5,6 +5,8 @@ libexec_a_SOURCES = \
   runtime/exec/epochs.h \
   runtime/exec/facts.c \
   runtime/exec/facts.h \
+  runtime/exec/health.c \
+  runtime/exec/health.h \
   runtime/exec/log.c \
   runtime/exec/log.h \
   runtime/exec/options.c \

@@ -39,6 +39,11 @@ const char zx_usage[] =
     "  --times              print the time by operation at the end, and what it reaches of its bound\n"
     "                       (a GPU is waited for after every call, so such a run is slower)\n"
     "  --time-limit D       stop so early that all is written D after the start: 90s, 10m, 3h50m\n"
+    "  --on-nan WORD        a step whose loss or gradients are not finite updates nothing. The run goes on, "
+    "but "
+    "ends after\n"
+    "                       3 such steps in a row. end: it ends at the first; skip: it goes on after any "
+    "number\n"
     "  --dry-run            make and show the plan, and stop\n"
     "SIGTERM, SIGUSR1 and Ctrl-C stop a run after the step, too; a second Ctrl-C ends it at once.\n"
     "Codes: 0 done; 75 stopped before the last step, to be started again; 2 what was given is wrong; others: "
@@ -94,6 +99,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
     TIMES,
     DRY,
     TIME_LIMIT,
+    ON_NAN,
     HELP,
     CKPT,
     CKPT_EVERY,
@@ -118,6 +124,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
                                        {"times", 0, NULL, TIMES},
                                        {"dry-run", 0, NULL, DRY},
                                        {"time-limit", 1, NULL, TIME_LIMIT},
+                                       {"on-nan", 1, NULL, ON_NAN},
                                        {"help", 0, NULL, HELP},
                                        {"ckpt", 1, NULL, CKPT},
                                        {"ckpt-every", 1, NULL, CKPT_EVERY},
@@ -167,6 +174,10 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
       break;
     case RESUME: o->resume = true; break;
     case RESUME_FROM: o->resume_from = optarg; break;
+    case ON_NAN:
+      good = !strcmp(optarg, "end") || !strcmp(optarg, "skip");
+      o->on_nan = !strcmp(optarg, "end") ? ZX_ON_NAN_END : ZX_ON_NAN_SKIP;
+      break;
     case TIME_LIMIT: good = duration(optarg, &o->time_limit); break;
     case 'I':
       good = o->ninclude < 16;
@@ -205,12 +216,13 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
 /* Files to read are compared by what is in them, wherever they lie: nodes may have copies. Files to write are
  * one for all ranks. -I only says where to look. */
 void zx_option_facts(ZxFacts *f, const ZxOptions *o) {
-  static const char *const no_yes[] = {"no", "yes"};
+  static const char *const no_yes[] = {"no", "yes"}, *const on_nan[] = {"not given", "end", "skip"};
   zx_fact(f, ZX_OPTIONS, "--device", "%s", o->device->name);
   zx_fact(f, ZX_OPTIONS, "--steps", "%" PRId64, o->steps);
   zx_fact(f, ZX_OPTIONS, "--seed", "%" PRIu64, o->seed);
   zx_fact(f, ZX_OPTIONS, "--order", "%s", o->order == ZX_ORDER_SEQUENTIAL ? "sequential" : "shuffled");
   zx_fact(f, ZX_OPTIONS, "--threads", "%d", o->threads);
+  zx_fact(f, ZX_OPTIONS, "--on-nan", "%s", on_nan[o->on_nan]);
   zx_fact(f, ZX_OPTIONS, "--time-limit", "%.0f s", o->time_limit);
   zx_fact(f, ZX_OPTIONS, "--times", "%s", no_yes[o->times]);
   zx_fact(f, ZX_OPTIONS, "--dry-run", "%s", no_yes[o->dry_run]);

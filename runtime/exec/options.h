@@ -5,6 +5,7 @@
 #include "runtime/exec/comm/same.h"
 #include "runtime/exec/data/data.h"
 #include "runtime/exec/device/device.h"
+#include "runtime/exec/health.h"
 
 typedef struct {
   const char *graph, *recipe, *cluster, *data, *init, *save, *log;
@@ -24,6 +25,7 @@ typedef struct {
   double ckpt_seconds;
   bool ckpt_fail_ends, resume;
   double time_limit; /* seconds; 0: none */
+  ZxOnNan on_nan;
 } ZxOptions;
 
 extern const char zx_usage[];

@@ -7,11 +7,11 @@
 #include "runtime/exec/epochs.h"
 #include "runtime/exec/exit.h"
 #include "runtime/exec/facts.h"
+#include "runtime/exec/health.h"
 #include "runtime/exec/log.h"
 #include "runtime/exec/options.h"
 #include "runtime/exec/report.h"
 #include "runtime/exec/saves.h"
-#include "runtime/exec/state/state.h"
 #include "runtime/exec/stop.h"
 
 #include <inttypes.h>
@@ -47,6 +47,7 @@ typedef struct {
   ZxManifest *manifest;
   int64_t before;
   ZxSaves saves;
+  ZxHealth health;
   ZxStop stop;
   int stopping; /* why all ranks stop after this step (zx_stop_why); 0: they go on */
   int failed;   /* the code with which it ends if it does not go on */
@@ -291,10 +292,17 @@ static void gather(Run *r, ZxStep *s, ZxMetrics *m, ZxClassMetrics *c, double sa
                             .wait_max_ms = known ? top[MOST + i] : -1};
 }
 
-/* All ranks see the same, so all leave together. The weights are of no use any more and are not saved. */
-static bool sound(Run *r, const ZxStep *s) {
+/* All ranks see the same, so all leave together, or none. What a run that ends here has come to is not
+ * saved. */
+static bool sound(Run *r, int64_t step, const ZxStep *s) {
   ZbErr err = {0};
-  return zx_engine_sound(r->engine, s, &err) || same_everywhere(r, &err);
+  ZbText note = {0};
+  bool ok = zx_health_step(&r->health, r->engine, step, s, NULL, &note, &err);
+  if (note.s && r->rank == 0) printf("note: %s\n", note.s);
+  zb_text_free(&note);
+  if (ok) return true;
+  r->failed = ZX_EXIT_MISTAKE;
+  return same_everywhere(r, &err);
 }
 
 /* The others wait for what this rank cannot do: it ends them all. */
@@ -331,7 +339,7 @@ static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
   zx_stop_step(&r->stop, ms * 1e-3);
   gather(r, &s, &m, c, saves);
   m.bubble = ms > 0 && m.wait_ms >= 0 ? m.wait_ms / ms : -1;
-  if (r->rank) return sound(r, &s) && zx_saves_step(&r->saves, step, saves);
+  if (r->rank) return sound(r, step, &s) && zx_saves_step(&r->saves, step, saves);
   r->times.last = step;
   r->times.ms[step % ZX_STEPS_KEPT] = ms;
   if (step == r->before + 1) printf("first step %.0f ms after the start\n", 1e3 * (zb_now() - r->began));
@@ -340,7 +348,7 @@ static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
   ZbText note = {0};
   zx_epochs_note(&r->epochs, step, taken(r, step - 1), taken(r, step), &note);
   say(&note);
-  return sound(r, &s) && zx_saves_step(&r->saves, step, saves);
+  return sound(r, step, &s) && zx_saves_step(&r->saves, step, saves);
 }
 
 static void conclude(Run *r) {
@@ -530,6 +538,7 @@ static int run(Run *r, int argc, char **argv) {
   if (!parse_all(r, argc, argv)) return ZX_EXIT_MISTAKE;
   if (!same_options(r) || !read_files(r) || !make_plan(r) || !check_size(r)) return ZX_EXIT_MISTAKE;
   place_ranks(r);
+  r->health.on_nan = r->o.on_nan;
   r->stop = zx_stop_new(r->began, r->o.time_limit, r->o.save);
   bool ok = r->o.dry_run ? dry_run(r) : train(r);
   return !ok ? r->failed : r->stopping ? ZX_EXIT_AGAIN : ZX_EXIT_DONE;

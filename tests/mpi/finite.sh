@@ -26,6 +26,7 @@ recipe wild from one { optimizer sgd(lr = 1e300) }
 recipe pipe_4 from one { mesh pipe = 2, data = 2   split batch over data   stages over pipe = [1, 1]   micro 2   shard params, grads, states over data }
 recipe wild_4 from pipe_4 { optimizer sgd(lr = 1e300) }
 recipe half_4 from pipe_4 { precision compute bf16   optimizer adamw(lr = 1e300) }
+recipe adam_4 from pipe_4 { precision compute bf16   optimizer adamw(lr = 0.01) }
 recipe steep from one { optimizer sgd(lr = 1e18) }
 recipe steep_4 from pipe_4 { optimizer sgd(lr = 1e18) }
 END
@@ -69,7 +70,7 @@ stops() {
 refused() { refuses "$wanted" "$@"; }
 once() {
   [ "$(grep -Ec -- "$1" out.txt)" -eq 1 ] || { cat out.txt; fail "not once: $1"; }
-  grep -Eq -- '-nan' out.txt && { cat out.txt; fail "a NaN with a sign"; }
+  grep -Eq -- '(^|[^n])-nan' out.txt && { cat out.txt; fail "a NaN with a sign"; }
 }
 
 # ---- the last step's update ----
@@ -83,17 +84,53 @@ for recipe in "wild 1" "wild_4 4" "half_4 4"; do
 done
 
 # ---- a later step; all parameters are known ----
-stops 'step 2: the (loss is (inf|nan)|update leaves)' 1 weight steep good.bin 2 --log steep
+stops 'step 2: the (loss is (inf|nan)|update leaves)' 1 weight steep good.bin 2 --log steep --on-nan end
 once 'gradients that are not finite: |the update leaves'
-stops 'step 2: the (loss is (inf|nan)|update leaves)' 4 weight steep_4 good.bin 2
+stops 'step 2: the (loss is (inf|nan)|update leaves)' 4 weight steep_4 good.bin 2 --on-nan end
 once 'gradients that are not finite: |the update leaves'
 
-# ---- data ----
+# ---- data: such a step updates nothing ----
+for recipe in "one 1" "pipe_4 4" "adam_4 4"; do
+  set -- $recipe
+  stops 'step 2: the loss is nan .*input `x` of sample 13 of the run.*; the run ends' "$2" weight "$1" bad.bin 3 --on-nan end
+  once 'all 4 parameters'
+  code=$($MPIRUN -np "$2" zrun train weight.zsg --recipe recipes.zug:"$1" --data bad.bin --order sequential --steps 3 --on-nan end \
+    >out.txt 2>&1 || echo $?)
+  [ "$code" = 2 ] || fail "another code than 2, that it need not be tried again: $code"
+  for how_on in "" "--on-nan skip"; do
+    trains "$2" weight "$1" bad.bin 2 $how_on --save skipped.safetensors
+    says '^note: step 2: the loss is nan and the gradient norm nan, so nothing is updated; .*input `x` of sample 13 of the run'
+    once '^note: step 2'
+    trains "$2" weight "$1" good.bin 1 --save one.safetensors
+    cmp one.safetensors skipped.safetensors || fail "$1: a step that is not finite changes parameters"
+  done
+done
+# Nor do states change: goes on after a bad step as if there had been none. (AdamW's step counts, so its numbers differ.)
+records gap.bin 13 '\\000\\000\\200\\077' # all of weight 1
+head -c $((8 * 24)) records.raw >short.raw
+tail -c $((16 * 24)) records.raw >>short.raw # without samples 8 to 15, those of step 2
+ok zdata records short.raw --field x:f32:4 --field weight:f32:1 --field t:i32:1 -o short.bin
 for recipe in "one 1" "pipe_4 4"; do
   set -- $recipe
-  stops 'step 2: the loss is nan .*input `x` of sample 13 of the run' "$2" weight "$1" bad.bin 3
-  once 'all 4 parameters'
+  trains "$2" weight "$1" gap.bin 3 --save skipped.safetensors
+  trains "$2" weight "$1" short.bin 2 --save without.safetensors
+  cmp skipped.safetensors without.safetensors || fail "$1: a step that is not finite leaves something in the momentum"
 done
+# Step 2 of every four is bad: never three in a row. Without the other samples all are.
+trains 1 weight one gap.bin 10
+[ "$(grep -c '^note: step [26]\|^note: step 10' out.txt)" -eq 3 ] || { cat out.txt; fail "not all bad steps are said"; }
+tail -c +$((8 * 24 + 1)) records.raw | head -c $((8 * 24)) >bad.raw
+ok zdata records bad.raw --field x:f32:4 --field weight:f32:1 --field t:i32:1 -o all_bad.bin
+for recipe in "one 1" "pipe_4 4"; do
+  set -- $recipe
+  stops 'step 3: the loss is nan .*; the run ends, since these are 3 steps in a row' "$2" weight "$1" all_bad.bin 9 --save w.safetensors
+  once '^note: step 1:'
+  once '^note: step 2:'
+  trains "$2" weight "$1" all_bad.bin 5 --on-nan skip --save skipped.safetensors
+  trains "$2" weight "$1" good.bin 0 --save start.safetensors
+  cmp start.safetensors skipped.safetensors || fail "$1: steps that are not finite change parameters"
+done
+refuses 'wrong value .go. for --on-nan' $MPIRUN -np 1 zrun train weight.zsg --recipe recipes.zug:one --data good.bin --steps 1 --on-nan go
 
 # A value that is out of range, found by several ranks at once: one says it, and all end.
 sed 's/\\001\\000\\000\\000/\\011\\000\\000\\000/g; s/\\377\\377\\377\\377/\\011\\000\\000\\000/g' escapes.txt >nine.txt

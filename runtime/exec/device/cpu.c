@@ -81,18 +81,24 @@ static float clip_scale(const ZxScalars *c) {
   return scale > 1 ? 1 : (float)scale;
 }
 
+static bool updates(const ZxScalars *c) {
+  for (int i = 0; i < c->nsums; i++)
+    if (!isfinite(c->sums[i])) return false;
+  return true;
+}
+
 static void cpu_adamw(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g,
                       float *w, float *m, float *v, uint16_t *w16) {
   ZkAdamW q = *p;
   q.scale = clip_scale(clip);
-  if (!zk_cpu_adamw(env, &q, n, g, w, m, v, w16)) *clip->lost = 1;
+  if (updates(clip) && !zk_cpu_adamw(env, &q, n, g, w, m, v, w16)) *clip->lost = 1;
 }
 
 static void cpu_sgd(const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, int64_t n, const float *g,
                     float *w, float *m, uint16_t *w16) {
   ZkSgd q = *p;
   q.scale = clip_scale(clip);
-  if (!zk_cpu_sgd(env, &q, n, g, w, m, w16)) *clip->lost = 1;
+  if (updates(clip) && !zk_cpu_sgd(env, &q, n, g, w, m, w16)) *clip->lost = 1;
 }
 
 static void cpu_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum) {

@@ -192,20 +192,22 @@ static void cuda_run(const ZkEnv *env, const ZkCall *call) {
 }
 
 static const double *squares_of(const ZxScalars *clip) { return clip->most > 0 ? clip->squares : NULL; }
+static ZkIfFinite sums_of(const ZxScalars *clip) { return (ZkIfFinite){clip->sums, clip->nsums}; }
 
 static void cuda_adamw(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g,
                        float *w, float *m, float *v, uint16_t *w16) {
   ZkAdamW q = *p;
   q.scale = 1;
   zk_cuda_adamw(env, &q, squares_of(clip), clip->most, n, (float *)(uintptr_t)g, w, m, v, w16, clip->lost,
-                false); /* g is not cleared */
+                false, sums_of(clip)); /* g is not cleared */
 }
 
 static void cuda_sgd(const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, int64_t n, const float *g,
                      float *w, float *m, uint16_t *w16) {
   ZkSgd q = *p;
   q.scale = 1;
-  zk_cuda_sgd(env, &q, squares_of(clip), clip->most, n, (float *)(uintptr_t)g, w, m, w16, clip->lost, false);
+  zk_cuda_sgd(env, &q, squares_of(clip), clip->most, n, (float *)(uintptr_t)g, w, m, w16, clip->lost, false,
+              sums_of(clip));
 }
 
 static void cuda_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum) {

@@ -124,7 +124,7 @@ ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOp
   const ZpProgram *g = &e->st->prog;
   find_scalars(e);
   zx_find_stored(e);
-  e->clip = (ZxScalars){&e->sums->squares, (float)p->clip, &e->sums->lost};
+  e->clip = (ZxScalars){&e->sums->squares, (float)p->clip, &e->sums->lost, &e->sums->loss, ZP_STEP_SUMS};
   e->held_at = ZB_NEWN(a, ZxHeldAt, most_held(e->st));
   e->done = ZB_NEWN(a, bool, g->ninstrs);
   e->request = ZB_NEWN(a, ZxRequest, g->ninstrs);

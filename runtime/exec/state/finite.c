@@ -26,13 +26,14 @@ static bool look(void *walk, uint64_t global, uint64_t n, float *at) {
 
 /* Collective: "3 of 52 parameters (wte, layer.0.w1, layer.1.w1)"; their number. */
 static uint32_t find_lost(ZxEngine *e, bool grads, ZbText *out) {
-  Lost l = {.first = ZB_NEWN(e->a, uint32_t, e->p->graph->nparams + 1)};
+  ZbArena *a = zb_arena_new(); /* may happen often */
+  Lost l = {.first = ZB_NEWN(a, uint32_t, e->p->graph->nparams + 1)};
   uint32_t found = 0, named = 0;
   for (uint32_t i = 0; i < e->p->graph->nparams; i++) {
     l.first[i] = l.n;
     l.n += zx_iterations(e, i);
   }
-  l.lost = ZB_NEWN(e->a, double, l.n + 1);
+  l.lost = ZB_NEWN(a, double, l.n + 1);
   zx_walk(e, &(ZxWalk){.each = look, .fetch = true, .grads = grads, .ctx = &l});
   e->world->t->wait(e->world, e->world->t->all_reduce(e->world, 0, l.lost, l.n, ZX_F64, ZX_MAX));
   for (uint32_t i = 0; i < l.n; i++) found += l.lost[i] > 0;
@@ -44,6 +45,7 @@ static uint32_t find_lost(ZxEngine *e, bool grads, ZbText *out) {
       zb_text_add(out, "%s%s", named > 1 ? ", " : "", named == 6 && found > 6 ? "..." : zx_path(e, i, k));
     }
   if (found < l.n) zb_text_add(out, ")");
+  zb_arena_free(a);
   return found;
 }
 
@@ -57,15 +59,15 @@ static const char *loc_of_denominator(const ZxEngine *e) {
   return "the loss";
 }
 
-static bool no_weight(const ZxEngine *e, const ZxStep *s, ZbErr *err) {
-  return zb_fail(
-      err, "every step needs data of which something is known: look at the targets, or `bind` a larger batch",
-      "step %" PRId64 ": the loss is divided by %g, the sum of what is after `per` (%s) over the %" PRId64
-      " samples of the step; it must be positive",
-      e->step, zb_plain_nan(s->tokens), loc_of_denominator(e), e->p->global_batch);
+static void no_weight(const ZxEngine *e, const ZxStep *s, ZbErr *err) {
+  zb_fail(err,
+          "every step needs data of which something is known: look at the targets, or `bind` a larger batch",
+          "step %" PRId64 ": the loss is divided by %g, the sum of what is after `per` (%s) over the %" PRId64
+          " samples of the step; it must be positive",
+          e->step, zb_plain_nan(s->tokens), loc_of_denominator(e), e->p->global_batch);
 }
 
-static bool not_finite(ZxEngine *e, const ZxStep *s, ZbErr *err) {
+static void not_finite(ZxEngine *e, const ZxStep *s, ZbErr *err) {
   ZbText t = {0};
   uint64_t sample;
   const char *input = zx_bad_input(e, &sample);
@@ -75,14 +77,13 @@ static bool not_finite(ZxEngine *e, const ZxStep *s, ZbErr *err) {
       input ? "mend the data"
             : "lower lr, raise warmup, or add `clip 1.0`; with bf16 try `precision compute f32`",
       "step %" PRId64
-      ": the loss is %g and the gradient norm %g; the run cannot go on; gradients that are not finite: %s",
+      ": the loss is %g and the gradient norm %g, so nothing is updated; gradients that are not finite: %s",
       e->step, zb_plain_nan(s->loss), zb_plain_nan(s->grad_norm), t.s);
   if (input) zb_fail_more(err, "; input `%s` of sample %" PRIu64 " of the run is not finite", input, sample);
   zb_text_free(&t);
-  return false;
 }
 
-static bool lost(ZxEngine *e, const ZxStep *s, ZbErr *err) {
+static void lost(ZxEngine *e, const ZxStep *s, ZbErr *err) {
   ZbText t = {0};
   uint32_t n = find_lost(e, false, &t);
   zb_fail(err, "lower lr, raise warmup, or add `clip 1.0`",
@@ -91,11 +92,10 @@ static bool lost(ZxEngine *e, const ZxStep *s, ZbErr *err) {
           e->step, n ? "values" : "optimizer states", n ? t.s : "its parameters", s->loss, s->grad_norm,
           e->lr);
   zb_text_free(&t);
-  return false;
 }
 
-bool zx_engine_sound(ZxEngine *e, const ZxStep *s, ZbErr *err) {
-  if (!(s->tokens > 0 && isfinite(s->tokens))) return no_weight(e, s, err);
-  if (!isfinite(s->loss) || !isfinite(s->grad_norm)) return not_finite(e, s, err);
-  return !s->lost || lost(e, s, err);
+ZxSoundness zx_engine_sound(ZxEngine *e, const ZxStep *s, ZbErr *err) {
+  if (!(s->tokens > 0 && isfinite(s->tokens))) return no_weight(e, s, err), ZX_BROKEN;
+  if (!isfinite(s->loss) || !isfinite(s->grad_norm)) return not_finite(e, s, err), ZX_SKIPPED;
+  return s->lost ? lost(e, s, err), ZX_BROKEN : ZX_SOUND;
 }

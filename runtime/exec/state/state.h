@@ -32,9 +32,12 @@ bool zx_engine_reserve(ZxEngine *e, const char *path, ZbErr *err);
  * goes with the engine, or with the process. */
 bool zx_engine_save(ZxEngine *e, ZbErr *err);
 
-/* Collective, after a step, with `lost` if it is so on any rank: whether the run can go on. If not, `err`
- * says the same on all ranks: a loss without a positive denominator, or what of loss, gradients and
- * parameters is not finite. */
-bool zx_engine_sound(ZxEngine *e, const ZxStep *s, ZbErr *err);
+/* What a step has come to: all is well; its loss or its gradients are not finite, so that nothing was updated
+ * and the run could go on; it has no loss, for want of a positive denominator, or parameters or states are not
+ * finite any more. */
+typedef enum { ZX_SOUND, ZX_SKIPPED, ZX_BROKEN } ZxSoundness;
+/* Collective, after a step, with `lost` if it is so on any rank. What is not well is said in `err`, the same on
+ * all ranks. */
+ZxSoundness zx_engine_sound(ZxEngine *e, const ZxStep *s, ZbErr *err);
 
 #endif

@@ -23,6 +23,8 @@ static void stop(void) { zk_cuda_free(env.device); }
 TestSuite(flat, .init = start, .fini = stop);
 
 #define MARK 12345.0f
+#define ALWAYS                                                                                               \
+  (ZkIfFinite) { NULL, 0 }
 /* Memory for n floats, `shift` elements after a multiple of 16 bytes, and one more that nobody may touch. */
 typedef struct {
   float *block, *x;
@@ -108,7 +110,7 @@ Test(flat, clip) {
   ZkSgd s = {.lr = 1, .scale = 1};
   for (int i = 0; i < 5; i++) {
     float g = 1, w = 0;
-    zk_cuda_sgd(&env, &s, &square[i], 2, 1, &g, &w, NULL, NULL, NULL, false);
+    zk_cuda_sgd(&env, &s, &square[i], 2, 1, &g, &w, NULL, NULL, NULL, false, ALWAYS);
     got[i] = -w;
   }
   cr_assert(got[0] == 1 && fabsf(got[1] - 1) < 1e-6f && fabsf(got[2] - 0.2f) < 1e-7f && got[3] > 0 &&
@@ -155,7 +157,8 @@ static void check_adamw(int64_t n, int64_t shift, bool half, bool clear) {
   }
   ZkAdamW p = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .decay = 0.1f, .scale = 0.7f, .step = 3};
   double square = 16, lost = 0; /* a norm of 4, clipped to 2 */
-  zk_cuda_adamw(&env, &p, half ? &square : NULL, 2, n, g.x, w.x, m.x, v.x, half ? w16.h : NULL, &lost, clear);
+  zk_cuda_adamw(&env, &p, half ? &square : NULL, 2, n, g.x, w.x, m.x, v.x, half ? w16.h : NULL, &lost, clear,
+                ALWAYS);
   double c1 = 1 - pow((double)p.b1, (double)p.step), c2 = 1 - pow((double)p.b2, (double)p.step);
   for (int64_t i = 0; i < n; i++) {
     double gi = (double)p.scale * (half ? 2 / (4 + 1e-6) : 1) * (double)g0.x[i];
@@ -187,11 +190,44 @@ Test(flat, lost) {
       double adam = 0, sgd = 0;
       ZkAdamW a = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .scale = 1, .step = 1};
       g.x[at] = bad[i];
-      zk_cuda_sgd(&env, &(ZkSgd){.lr = 30, .scale = 1}, NULL, 0, N, g.x, w.x, NULL, NULL, &sgd, false);
-      zk_cuda_adamw(&env, &a, NULL, 0, N, g.x, w.x, m.x, v.x, NULL, &adam, false);
+      zk_cuda_sgd(&env, &(ZkSgd){.lr = 30, .scale = 1}, NULL, 0, N, g.x, w.x, NULL, NULL, &sgd, false,
+                  ALWAYS);
+      zk_cuda_adamw(&env, &a, NULL, 0, N, g.x, w.x, m.x, v.x, NULL, &adam, false, ALWAYS);
       cr_assert(sgd == (i != 0 && i != 4) && adam == (i != 0), "%g at %d: sgd %g, adamw %g", (double)bad[i],
                 (int)at, sgd, adam);
       free(g.block), free(w.block), free(m.block), free(v.block);
+    }
+}
+
+static bool same(const Mem *a, const Mem *b, int64_t n) {
+  return !memcmp(a->x, b->x, (size_t)(n + 1) * sizeof *a->x);
+}
+
+/* Whatever the gradients are: unless all sums are finite, every bit stays, of padding between fours too. */
+Test(flat, no_update) {
+  enum { N = 1003, SUMS = 4 };
+  const float bad[] = {NAN, INFINITY, -INFINITY, 0};
+  for (int at = 0; at < SUMS; at++)
+    for (int i = 0; i < 4; i++) {
+      Mem g = normals(N, at & 1, 6, 0.5), w = normals(N, at & 1, 7, 1), m = normals(N, at & 1, 8, 0.1),
+          v = normals(N, at & 1, 8, 0), w0 = normals(N, 0, 7, 1), m0 = normals(N, 0, 8, 0.1),
+          v0 = normals(N, 0, 8, 0), g0 = normals(N, 0, 6, 0.5), w16 = halves(N, 0);
+      double sum[SUMS] = {3, 0, 1e300, 7}, lost = 0;
+      sum[at] += (double)bad[i];
+      ZkIfFinite sums = {sum, SUMS};
+      ZkAdamW a = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .scale = 1, .step = 1};
+      memset(w16.h, 0x5a, N * sizeof *w16.h);
+      zk_cuda_adamw(&env, &a, &sum[2], 1, N, g.x, w.x, m.x, v.x, w16.h, &lost, true, sums);
+      bool kept = same(&w, &w0, N) && same(&m, &m0, N) && same(&v, &v0, N) && same(&g, &g0, N);
+      for (int k = 0; k < N; k++) kept &= w16.h[k] == 0x5a5a;
+      cr_assert(kept == (bad[i] != 0) && lost == 0, "adamw, %g in sum %d", (double)bad[i], at);
+      if (!kept) w = normals(N, at & 1, 7, 1), m = normals(N, at & 1, 8, 0.1), g = normals(N, at & 1, 6, 0.5);
+      zk_cuda_sgd(&env, &(ZkSgd){.lr = 30, .momentum = 0.9f, .scale = 1}, NULL, 0, N, g.x, w.x, m.x, NULL,
+                  &lost, true, sums);
+      kept = same(&w, &w0, N) && same(&m, &m0, N) && same(&g, &g0, N);
+      cr_assert(kept == (bad[i] != 0) && lost == 0, "sgd, %g in sum %d", (double)bad[i], at);
+      free(g.block), free(w.block), free(m.block), free(v.block), free(w0.block), free(m0.block),
+          free(v0.block), free(g0.block), free(w16.block);
     }
 }
 
@@ -211,7 +247,7 @@ Test(flat, sgd) {
       ZkSgd s = {.lr = 0.1f, .momentum = momentum ? 0.9f : 0, .decay = 0.01f, .scale = 0.5f};
       double square = 64, lost = 0; /* a norm of 8, clipped to 2 */
       zk_cuda_sgd(&env, &s, momentum ? &square : NULL, 2, n, g.x, w.x, momentum ? m.x : NULL, w16.h, &lost,
-                  momentum);
+                  momentum, ALWAYS);
       cr_assert(lost == 0);
       for (int64_t i = 0; i < n; i++) {
         double d = (momentum ? 1 / (8 + 1e-6) : 0.5) * (double)g0.x[i];

@@ -1,0 +1,26 @@
+/* Whether a run goes on from a step: what is done about steps whose loss or gradients are not finite, and what
+ * is said of losses that jump. */
+#ifndef ZUG_EXEC_HEALTH_H
+#define ZUG_EXEC_HEALTH_H
+
+#include "runtime/exec/state/state.h"
+
+/* After a step without an update: go on, but end after ZX_MOST_SKIPPED in a row; end; go on whatever comes. */
+typedef enum { ZX_ON_NAN_FEW, ZX_ON_NAN_END, ZX_ON_NAN_SKIP } ZxOnNan;
+enum { ZX_MOST_SKIPPED = 3 };
+
+typedef struct {
+  ZxOnNan on_nan;
+  int skipped;         /* steps without an update, in a row */
+  double mean, width;  /* of the losses of late, and how far from it they were */
+  int64_t nloss, told; /* losses so far; the last step of which a jump was told */
+} ZxHealth;
+
+/* Collective, after a step: whether the run goes on. If not, `err` says why, the same on all ranks; `good` is
+ * what it may go on from another time, or NULL. Otherwise `note` gets what there is to say of the step. */
+bool zx_health_step(ZxHealth *h, ZxEngine *e, int64_t step, const ZxStep *s, const char *good, ZbText *note,
+                    ZbErr *err);
+/* The part of it about losses, which needs no engine. */
+void zx_health_loss(ZxHealth *h, int64_t step, double loss, ZbText *note);
+
+#endif
