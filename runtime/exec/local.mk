@@ -11,6 +11,8 @@ libexec_a_SOURCES = \
   runtime/exec/log.h \
   runtime/exec/options.c \
   runtime/exec/options.h \
+  runtime/exec/recipe.c \
+  runtime/exec/recipe.h \
   runtime/exec/report.c \
   runtime/exec/report.h \
   runtime/exec/saves.c \

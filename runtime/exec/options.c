@@ -9,7 +9,10 @@
 
 const char zx_usage[] =
     "usage: mpirun -np N zrun train GRAPH.zsg --recipe FILE:NAME --data FILE.bin --steps K [options]\n"
-    "  --recipe FILE:NAME   how to spread the model over the ranks, and how to train it\n"
+    "  --recipe FILE:NAME   how to spread the model over the ranks, and how to train it; of FILE:A,B,C the "
+    "first "
+    "that is for\n"
+    "                       as many ranks as mpirun started\n"
     "  --data FILE          a token or record file made by zdata; or several, mixed by weights: "
     "A.bin:0.7,B.bin:0.3\n"
     "  --steps K            optimizer steps to make; 0: none, which with --save writes the initial weights "

@@ -10,6 +10,7 @@
 #include "runtime/exec/health.h"
 #include "runtime/exec/log.h"
 #include "runtime/exec/options.h"
+#include "runtime/exec/recipe.h"
 #include "runtime/exec/report.h"
 #include "runtime/exec/saves.h"
 #include "runtime/exec/stop.h"
@@ -109,16 +110,16 @@ static void note_means(Run *r) {
 }
 
 /* ---- files and plans ---- */
-static bool read_recipe(Run *r) {
+static bool read_recipe(Run *r, ZbErr *err) {
   const char *name;
   r->sources = zl_sources_new(r->a);
   r->diags = zl_diags_new(r->a, r->sources);
   ZlOptions lo = {r->o.include, r->o.ninclude};
   ZlProgram *p = zl_load_named(r->a, r->sources, r->diags, r->o.recipe, &lo, &name);
-  if (p) r->recipe = zl_recipe(p, r->diags, name);
-  if (r->recipe && r->o.cluster && (p = zl_load_named(r->a, r->sources, r->diags, r->o.cluster, &lo, &name)))
+  if (p) r->recipe = zx_recipe_for(p, r->diags, r->a, name, r->c->t->size(r->c), err);
+  if (r->o.cluster && p && (p = zl_load_named(r->a, r->sources, r->diags, r->o.cluster, &lo, &name)))
     r->cluster = zl_cluster(p, r->diags, name);
-  return r->recipe && (r->cluster || !r->o.cluster) && !zl_errors(r->diags);
+  return (r->recipe || *err->text) && (r->cluster || !r->o.cluster) && !zl_errors(r->diags);
 }
 
 static bool read_data(Run *r, ZxFacts *f, ZbText *note) {
@@ -133,7 +134,8 @@ static bool read_files(Run *r) {
   ZbText note = {0};
   ZxFacts f = {.a = r->a};
   r->graph = zg_read_file(r->a, r->o.graph, &err);
-  if (!agree(r, r->graph, &err) || !agree_diags(r, read_recipe(r))) return false;
+  if (!agree(r, r->graph, &err) || !agree_diags(r, read_recipe(r, &err)) || !agree(r, r->recipe, &err))
+    return false;
   zx_graph_facts(&f, r->graph);
   zx_recipe_facts(&f, r->recipe);
   if (r->cluster) zx_cluster_facts(&f, r->cluster);

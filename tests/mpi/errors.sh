@@ -55,6 +55,10 @@ wrong 2 "option '--seed' requires an argument" train gpt2.zsg $run --seed
 wrong 3 'recipe two is for 2 ranks \(data = 2\); mpirun started 3' train gpt2.zsg $run
 says 'mpirun -np 2 zrun'
 wrong 2 'Z0310|recipe one is for 1 rank ' train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 1
+wrong 3 'mpirun started 3 ranks, and there is no recipe for that: one is for 1, two is for 2, tensor is for 2 \[Z0310\]' \
+  train gpt2.zsg --recipe recipes.zug:one,two,tensor --data text.bin --steps 1
+wrong 2 'error\[Z0801\]: no recipe `tow`' train gpt2.zsg --recipe recipes.zug:two,tow --data text.bin --steps 1
+wrong 2 'error\[Z0801\]: no recipe ``' train gpt2.zsg --recipe recipes.zug:two, --data text.bin --steps 1
 wrong 2 'error\[Z0810\]: recipe other is for model Llama3; this stage graph is model GPT2' \
   train gpt2.zsg --recipe recipes.zug:other --data text.bin --steps 1
 wrong 2 'error\[Z0304\]: no axis `batchs`' train gpt2.zsg --recipe recipes.zug:unknown --data text.bin --steps 1

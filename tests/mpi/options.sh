@@ -13,6 +13,7 @@ END
 cat >recipes.zug <<'END'
 use common
 recipe one from common.base { }
+recipe again from one { }
 recipe all from common.base {
   mesh pipe = 2, data = 2
   split batch over data
@@ -43,6 +44,12 @@ run first all 4 --steps 20
 run again all 4 --steps 20 --seed 1 --order shuffled --threads 1 --device cpu
 same first again
 run single one 1 --steps 20
+# Of several recipes the first that is for so many ranks.
+run of_4 all,one,again 4 --steps 20
+same of_4 first
+run of_1 all,one,again 1 --steps 20
+same of_1 single
+grep -q 'recipe one:' out.txt || fail "not the first of the recipes that fit"
 alike first single
 
 # ---- seeds and orders ----
