@@ -133,17 +133,18 @@ static void tell(const ZxSaves *s, const ZxCheckpointReport *r) {
   if (r->news == ZX_CKPT_SAVED)
     printf("checkpoint %s: %s, at most %s by one rank, in %.2f s\n", zb_show(r->path),
            zb_bytes(all, r->bytes), zb_bytes(most, r->most), r->seconds);
-  else if (s->complete < 0)
+  else if (!s->good)
     printf("note: the checkpoint of step %" PRId64 " failed, and there is no other\n", r->step);
-  else
-    printf("note: the checkpoint of step %" PRId64 " failed; complete is that of step %" PRId64 "\n", r->step,
-           s->complete);
+  else printf("note: the checkpoint of step %" PRId64 " failed; complete is %s\n", r->step, zb_show(s->good));
   fflush(stdout);
 }
 
 static bool take(ZxSaves *s, const ZxCheckpointReport *r) {
   tell(s, r);
-  if (r->news == ZX_CKPT_SAVED) s->complete = r->step;
+  if (r->news == ZX_CKPT_SAVED) {
+    s->good = zb_strdup(s->a, r->path);
+    s->seconds = r->seconds;
+  }
   return r->news != ZX_CKPT_FAILED;
 }
 
@@ -178,7 +179,7 @@ bool zx_saves_end(ZxSaves *s, int64_t step) {
   if (!s->c) return true;
   ZxCheckpointReport r = zx_checkpoints_wait(s->c);
   take(s, &r);
-  if (s->complete == step || (s->begun == step && r.news == ZX_CKPT_NOTHING)) return true;
+  if (s->begun == step && r.news != ZX_CKPT_FAILED) return true;
   begin(s, step);
   r = zx_checkpoints_wait(s->c);
   return take(s, &r);

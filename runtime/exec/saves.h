@@ -23,9 +23,11 @@ typedef struct {
   ZxCheckpoints *c; /* NULL: none are written */
   ZxComm *comm;
   int rank;
+  ZbArena *a;
+  const char *good; /* the latest complete checkpoint, or NULL */
+  double seconds;   /* that the latest one took, or 0 */
   double since;     /* the last one was begun, or the run */
   int64_t begun;    /* the step of that; before the first: of the checkpoint that was resumed, or 0 */
-  int64_t complete; /* of the last complete one, or -1 */
 } ZxSaves;
 /* What the step's reduction of maxima has of this rank's. */
 enum { ZX_SAVES_FLAGS = 3 };

@@ -299,12 +299,18 @@ static void gather(Run *r, ZxStep *s, ZxMetrics *m, ZxClassMetrics *c, double sa
 static bool sound(Run *r, int64_t step, const ZxStep *s) {
   ZbErr err = {0};
   ZbText note = {0};
-  bool ok = zx_health_step(&r->health, r->engine, step, s, NULL, &note, &err);
+  bool ok = zx_health_step(&r->health, r->engine, step, s, r->saves.good, &note, &err);
   if (note.s && r->rank == 0) printf("note: %s\n", note.s);
   zb_text_free(&note);
   if (ok) return true;
   r->failed = ZX_EXIT_MISTAKE;
   return same_everywhere(r, &err);
+}
+
+static bool go_on(Run *r, int64_t step, const ZxStep *s, const double saves[ZX_SAVES_FLAGS]) {
+  if (!sound(r, step, s) || !zx_saves_step(&r->saves, step, saves)) return false;
+  if (r->saves.seconds > 0) zx_stop_saved(&r->stop, r->saves.seconds);
+  return true;
 }
 
 /* The others wait for what this rank cannot do: it ends them all. */
@@ -341,7 +347,7 @@ static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
   zx_stop_step(&r->stop, ms * 1e-3);
   gather(r, &s, &m, c, saves);
   m.bubble = ms > 0 && m.wait_ms >= 0 ? m.wait_ms / ms : -1;
-  if (r->rank) return sound(r, step, &s) && zx_saves_step(&r->saves, step, saves);
+  if (r->rank) return go_on(r, step, &s, saves);
   r->times.last = step;
   r->times.ms[step % ZX_STEPS_KEPT] = ms;
   if (step == r->before + 1) printf("first step %.0f ms after the start\n", 1e3 * (zb_now() - r->began));
@@ -350,7 +356,7 @@ static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
   ZbText note = {0};
   zx_epochs_note(&r->epochs, step, taken(r, step - 1), taken(r, step), &note);
   say(&note);
-  return sound(r, step, &s) && zx_saves_step(&r->saves, step, saves);
+  return go_on(r, step, &s, saves);
 }
 
 static void conclude(Run *r) {
@@ -364,7 +370,7 @@ static void conclude(Run *r) {
   printf("planned == used: %s on rank 0, and equal on every rank\n",
          zb_bytes(text, zx_engine_bytes(r->engine)));
   ZbText epochs = {0};
-  zx_epochs_end(&r->epochs, taken(r, r->o.steps), &epochs);
+  zx_epochs_end(&r->epochs, taken(r, r->times.last), &epochs);
   say(&epochs);
   zx_report_speed(&r->times, r->plan, r->peak);
   if (r->o.times) zx_report_times(r->engine, r->plan, &r->own, r->timed, r->times.last);
@@ -418,7 +424,9 @@ static bool resume(Run *r) {
             same_everywhere(r, &err);
   if (ok && note.s && r->rank == 0) fputs(note.s, stdout);
   zb_text_free(&note);
+  r->failed = ZX_EXIT_MISTAKE;
   if (!ok || !agree(r, zx_engine_resume(r->engine, r->from, r->manifest, &read, &err), &err)) return false;
+  r->failed = ZX_EXIT_FAILED;
   if (r->rank == 0)
     printf("resumed from %s: step %" PRId64 ", sample %" PRId64
            "; read %s, at most %s by one rank, in %.2f s\n",
@@ -454,7 +462,8 @@ static bool open_checkpoints(Run *r) {
                        .rank = r->rank,
                        .since = zb_now(),
                        .begun = r->before,
-                       .complete = r->from ? r->before : -1};
+                       .a = r->a,
+                       .good = r->from};
   if (!r->o.ckpt) return true;
   size_t n;
   ZxCheckpointsOptions o = {
@@ -541,7 +550,7 @@ static int run(Run *r, int argc, char **argv) {
   if (!same_options(r) || !read_files(r) || !make_plan(r) || !check_size(r)) return ZX_EXIT_MISTAKE;
   place_ranks(r);
   r->health.on_nan = r->o.on_nan;
-  r->stop = zx_stop_new(r->began, r->o.time_limit, r->o.save);
+  r->stop = zx_stop_new(r->began, r->o.time_limit, r->o.save || r->o.ckpt);
   bool ok = r->o.dry_run ? dry_run(r) : train(r);
   return !ok ? r->failed : r->stopping ? ZX_EXIT_AGAIN : ZX_EXIT_DONE;
 }
