@@ -3,6 +3,7 @@
  *
  * table.c     from op to function        cpu/NAME.c  the fast CPU version of op NAME
  * unfuse.c    fused calls, as several
+ * devices.c   the list of devices, see devices.h
  * cpu/pool.c  the threads of one rank    ref/NAME.c  the obvious version in f64 that defines it
  * cuda/       the same on GPUs, see cuda/cuda.h */
 #ifndef ZUG_KERNELS_H
@@ -134,14 +135,6 @@ typedef struct {
 } ZkCall;
 
 typedef void ZkKernel(const ZkEnv *env, const ZkCall *call);
-
-/* What a planner asks of a device; devices in modules export it as zk_planning_NAME. `scratch`: as
- * zk_cpu_scratch. `supports`: whether the device does a fused or batched call, or an op that is two, as
- * one. */
-typedef struct {
-  size_t (*scratch)(const ZkCall *call, int threads);
-  bool (*supports)(const ZkCall *call);
-} ZkPlanning;
 
 /* What a fused call is in calls that are not, in order; of others, itself. They use the scratch of the whole,
  * one after the other. (unfuse.c) */

@@ -2,7 +2,7 @@
 # every optimisation level that vectorises; no OpenMP threads. The other two let comparisons and square roots
 # be vectors.
 noinst_LIBRARIES += libkernels.a
-libkernels_a_SOURCES = kernels/kernels.h kernels/kernels.def kernels/unfuse.c kernels/table.c kernels/cpu/cpu.h kernels/cpu/math.h \
+libkernels_a_SOURCES = kernels/kernels.h kernels/kernels.def kernels/devices.c kernels/devices.h kernels/unfuse.c kernels/table.c kernels/cpu/cpu.h kernels/cpu/math.h \
   kernels/cpu/attend.h kernels/cpu/view.c kernels/cpu/pool.c kernels/cpu/run.c kernels/cpu/machine.c \
   kernels/cpu/attend.c kernels/cpu/attend_grad.c kernels/cpu/attend_half.c \
   kernels/cpu/attend_rows.c kernels/cpu/bgemm.h \

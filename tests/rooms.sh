@@ -23,13 +23,15 @@ wall lang 'base/.*|lang/.*'
 wall compiler 'base/.*|graph/.*|lang/(lang|ast)\.h|compiler/.*'
 wall kernels 'base/.*|graph/(ops\.h|(ops|pointwise)\.def)|kernels/.*'
 plan='base/.*|graph/graph\.h|lang/lang\.h|kernels/kernels\.h|runtime/plan/plan\.h'
-wall runtime/plan "$plan|runtime/plan/((instr|ledger)\.def|bind\.h|(local/local|schedule/schedule)\.h)" -maxdepth 1
+wall runtime/plan "$plan|runtime/plan/((instr|ledger)\.def|bind\.h|(local/local|schedule/schedule)\.h)|kernels/devices\.h" -maxdepth 1
 wall runtime/plan/local "$plan|runtime/plan/bind\.h|runtime/plan/local/.*"
 wall runtime/plan/schedule "$plan|runtime/plan/bind\.h|runtime/plan/schedule/.*"
 wall runtime/plan/check "$plan|runtime/plan/check/.*"
 wall runtime/plan/output "$plan"
 grep -lE 'include "runtime/plan/(local|schedule)/' runtime/plan/*.[ch] | grep -vxF runtime/plan/plan.c &&
   { echo "^ only runtime/plan/plan.c lists the passes of its rooms"; broken=1; }
+grep -l 'kernels/devices\.h' runtime/plan/*.[ch] | grep -vxF runtime/plan/zplan.c &&
+  { echo "^ a plan knows no devices; only runtime/plan/zplan.c asks one"; broken=1; }
 # Calls between files of a plan go down: tsort finds a circle.
 calls=$(calls libplan.a)
 [ "$(echo "$calls" | wc -l)" -gt 50 ] || fail "the files of libplan.a do not call each other"
@@ -42,13 +44,13 @@ echo "$calls" | grep -E "^($proofs) " | grep -vE " ($proofs|mesh\.o|words\.o)\$"
 exec=runtime/exec
 wall $exec/comm "base/.*|kernels/kernels\.h|$exec/comm/.*"
 wall $exec/data "base/.*|$exec/data/.*"
-wall $exec/device "base/.*|graph/graph\.h|kernels/kernels\.h|kernels/cuda/cuda\.h|runtime/plan/plan\.h|$exec/comm/(comm|same)\.h|$exec/device/.*"
+wall $exec/device "base/.*|graph/graph\.h|kernels/(kernels|devices)\.h|kernels/cuda/cuda\.h|runtime/plan/plan\.h|$exec/comm/(comm|same)\.h|$exec/device/.*"
 engine_needs='base/.*|graph/graph\.h|kernels/kernels\.h|runtime/plan/(plan\.h|[a-z]*\.def)'
 engine_needs="$engine_needs|$exec/comm/comm\.h|$exec/data/data\.h|$exec/device/device\.h"
 wall $exec/ckpt "base/.*|$exec/ckpt/.*"
 wall $exec/engine "$engine_needs|$exec/engine/.*"
 wall $exec/state "$engine_needs|$exec/engine/(engine|internal)\.h|$exec/ckpt/.*|$exec/state/.*"
-wall $exec 'base/.*|graph/graph\.h|lang/lang\.h|kernels/kernels\.h|kernels/cuda/cuda\.h|runtime/plan/(plan\.h|[a-z]*\.def)|runtime/exec/.*'
+wall $exec 'base/.*|graph/graph\.h|lang/lang\.h|kernels/(kernels|devices)\.h|kernels/cuda/cuda\.h|runtime/plan/(plan\.h|[a-z]*\.def)|runtime/exec/.*'
 # What the engine's files share is theirs and that of the room on top of them.
 grep -l 'exec/engine/internal\.h' $exec/*.[ch] $exec/comm/* $exec/data/* $exec/device/* $exec/ckpt/* &&
   { echo "^ only $exec/engine and $exec/state may include engine/internal.h"; broken=1; }

@@ -13,7 +13,7 @@
 #define ZUG_KERNELS_CUDA_H
 
 #include "base/base.h"
-#include "kernels/kernels.h"
+#include "kernels/devices.h"
 
 /* ---- a device ------------------------------------------------------------------------------------ */
 #define ZK_CUDA_PARTS 512 /* partial sums of zk_cuda_sumsq */

@@ -1,4 +1,5 @@
 /* What must be the same on all ranks, as facts. */
+#include "kernels/devices.h"
 #include "runtime/exec/facts.h"
 
 #include <inttypes.h>
@@ -163,8 +164,9 @@ void zx_build_facts(ZxFacts *f) {
 
 void zx_module_facts(ZxFacts *f, const ZxDeviceTable *device) {
   char path[PATH_MAX];
-  if (!device->module || !zb_module_path(device->module, path, sizeof path)) return;
-  digest_fact(f, ZX_BUILD, zb_printf(f->a, "checksum of %s", device->module), file_digest(path));
+  const ZkDevice *d = zk_device(device->name);
+  if (!d || !d->module || !zb_module_path(d->module, path, sizeof path)) return;
+  digest_fact(f, ZX_BUILD, zb_printf(f->a, "checksum of %s", d->module), file_digest(path));
 }
 
 /* ---- what is to be trained, and how ---- */

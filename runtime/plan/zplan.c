@@ -1,5 +1,5 @@
 /* zplan: what zrun would do, without MPI and without devices: for any number of ranks, on any machine. */
-#include "kernels/kernels.h"
+#include "kernels/devices.h"
 #include "runtime/plan/plan.h"
 
 #include <getopt.h>
@@ -23,11 +23,20 @@ typedef struct {
   const char *command, *graph, *recipe, *cluster, *include[16];
   uint32_t ninclude;
   int threads;
-  bool json, cuda;
+  const ZkDevice *device;
+  bool json;
 } Options;
 
 static void say(const ZbErr *err) {
   fprintf(stderr, "zplan: error: %s%s%s\n", err->text, *err->help ? "; " : "", err->help);
+}
+
+static void refuse_device(void) {
+  const ZkDevice *d = zk_devices;
+  while (d->name) d++;
+  fprintf(stderr, "zplan: --device takes ");
+  for (const char * or = ""; d-- > zk_devices; or = " or ") fprintf(stderr, "%s`%s`", or, d->name);
+  fprintf(stderr, "\n");
 }
 
 static int parse(int argc, char **argv, Options *o) {
@@ -37,16 +46,14 @@ static int parse(int argc, char **argv, Options *o) {
                                        {"diag", 1, NULL, DIAG},     {"help", 0, NULL, 'h'},
                                        {NULL, 0, NULL, 0}};
   ZbErr err;
-  *o = (Options){.threads = 1};
+  *o = (Options){.device = zk_device("cpu"), .threads = 1};
   opterr = 0;
   for (int k; (k = getopt_long(argc, argv, ":I:h", list, NULL)) != -1;) {
     switch (k) {
     case RECIPE: o->recipe = optarg; break;
     case CLUSTER: o->cluster = optarg; break;
     case DEVICE:
-      o->cuda = !strcmp(optarg, "cuda");
-      if (!o->cuda && strcmp(optarg, "cpu"))
-        return fprintf(stderr, "zplan: --device takes `cpu` or `cuda`\n"), 2;
+      if (!(o->device = zk_device(optarg))) return refuse_device(), 2;
       break;
     case THREADS: {
       char *end;
@@ -73,13 +80,10 @@ static int parse(int argc, char **argv, Options *o) {
   return 0;
 }
 
-/* For CUDA from the module that zrun loads, of which nothing else is used: no driver need be here. */
 static bool ask_device(const Options *o, ZpOptions *po, ZbErr *err) {
-  *po = (ZpOptions){.scratch = zk_cpu_scratch, .threads = o->threads};
-  if (!o->cuda) return true;
-  void *module = zb_module("zug-cuda.so", false, err);
-  const ZkPlanning *p = module ? zb_symbol(module, "zk_planning_cuda", err) : NULL;
-  if (p) po->scratch = p->scratch, po->supports = p->supports, po->pins = true;
+  const ZkPlanning *p = zk_planning(o->device, err);
+  if (p)
+    *po = (ZpOptions){.scratch = p->scratch, .threads = o->threads, .supports = p->supports, .pins = p->pins};
   return p != NULL;
 }
 

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "kernels/devices.h"
 #include "runtime/exec/engine/internal.h"
 #include "tests/bench/plan.h"
 
@@ -49,17 +50,16 @@ static int parse(int argc, char **argv, Options *o) {
 
 /* For a GPU where CUDA is in this build, by the module that zrun loads; else for the CPU. */
 static bool ask_device(const Options *o, ZpOptions *po) {
-  *po = (ZpOptions){.scratch = zk_cpu_scratch, .threads = 1};
 #ifdef HAVE_CUDA
-  ZbErr err = {0};
-  void *module = zb_module("zug-cuda.so", false, &err);
-  const ZkPlanning *p = module ? zb_symbol(module, "zk_planning_cuda", &err) : NULL;
-  if (!p) return fprintf(stderr, "bench-bound: error: %s; %s\n", err.text, err.help), false;
-  po->scratch = p->scratch;
-  po->supports = o->apart ? NULL : p->supports;
+  const char *device = "cuda";
 #else
-  (void)o;
+  const char *device = "cpu";
 #endif
+  ZbErr err = {0};
+  const ZkPlanning *p = zk_planning(zk_device(device), &err);
+  if (!p) return fprintf(stderr, "bench-bound: error: %s; %s\n", err.text, err.help), false;
+  *po = (ZpOptions){
+      .scratch = p->scratch, .threads = 1, .supports = o->apart ? NULL : p->supports, .pins = p->pins};
   return true;
 }
 

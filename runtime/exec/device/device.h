@@ -30,10 +30,9 @@ typedef struct {
  * device does it at once. */
 typedef struct {
   /* ---- what it is ---- */
-  const char *name; /* "cpu" */
-  /* A device in a module has only these: how people call it, the module's file, which has the rest as
-   * zx_device_NAME, and a library that machines with such a device have. */
-  const char *label, *module, *driver;
+  /* As in zk_devices (kernels/devices.h). In place of a device that is in a module there is a table with
+   * nothing but this. */
+  const char *name;
   /* Its memory is the host's, and a call is done when it returns: nothing need be copied to be fed or
    * read. */
   bool host;
@@ -115,7 +114,7 @@ typedef struct {
 
 extern const ZxDeviceTable zx_device_cpu;
 extern const ZxDeviceTable zx_device_cuda; /* in a module of builds with CUDA */
-/* The devices, the best first; NULL ends the list. A test program may replace it. */
+/* Those of zk_devices that this build has; NULL ends the list. A test program may replace it. */
 extern const ZxDeviceTable *const zx_devices[];
 /* The device of that name, or NULL; "auto" is the first that this build and machine have. `err` says why a
  * device is not had that is in the list (of "auto": why it is not one whose driver is there). */

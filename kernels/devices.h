@@ -1,0 +1,29 @@
+/* The list of devices that ranks can compute on, and what planners ask of one. */
+#ifndef ZUG_KERNELS_DEVICES_H
+#define ZUG_KERNELS_DEVICES_H
+
+#include "base/base.h"
+#include "kernels/kernels.h"
+
+/* A device. One in a module has there, under its name, what planners ask (zk_planning_NAME) and what runs ask
+ * (zx_device_NAME, in runtime/exec). */
+typedef struct {
+  const char *name;   /* "cuda" */
+  const char *label;  /* how people call it: "CUDA" */
+  const char *module; /* its file; NULL: it is in the program */
+  const char *driver; /* a library that machines with such a device have, which its module wants */
+} ZkDevice;
+extern const ZkDevice zk_devices[];          /* the one list, the best first; one without a name ends it */
+const ZkDevice *zk_device(const char *name); /* NULL: there is none */
+
+/* What a planner asks of a device. `scratch`: as zk_cpu_scratch. `supports`: whether the device does a fused
+ * or batched call, or an op that is two, as one; NULL: none. `pins`: its memory is not the host's. */
+typedef struct {
+  size_t (*scratch)(const ZkCall *call, int threads);
+  bool (*supports)(const ZkCall *call);
+  bool pins;
+} ZkPlanning;
+/* NULL and why, if its module cannot be loaded. No driver need be here. */
+const ZkPlanning *zk_planning(const ZkDevice *d, ZbErr *err);
+
+#endif
