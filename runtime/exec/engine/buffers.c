@@ -6,12 +6,15 @@
  * the same; exactly one of them counts it in the norm and writes it to files. */
 #include "runtime/exec/engine/internal.h"
 
+static char *address(const ZxEngine *e, const ZpBuf *b) {
+  return (b->memory == ZP_HOST ? e->host : e->arena) + b->offset;
+}
+
 /* ---- buffers of an instruction ---- */
 char *zx_buf_at(ZxEngine *e, const ZpBuf *b) {
   uint64_t end = b->offset + b->bytes;
-  if (b->memory == ZP_HOST) return e->host + b->offset;
-  if (b->kind != ZP_B_SCRATCH && end > e->high && b->offset != UINT64_MAX) e->high = end;
-  return e->arena + b->offset;
+  if (b->memory == ZP_DEVICE && b->kind != ZP_B_SCRATCH && end > e->high) e->high = end;
+  return address(e, b);
 }
 
 const ZpAccess *zx_find_access(const ZxEngine *e, const ZpInstr *in, ZpBufKind kind, uint32_t pool) {
@@ -43,7 +46,7 @@ void zx_find_stored(ZxEngine *e) {
 }
 
 char *zx_stored(const ZxEngine *e, ZpBufKind kind, const ZpStageBucket *h) {
-  return e->arena + e->stored[h - e->st->held].of[kind - ZP_B_PARAM]->offset;
+  return address(e, e->stored[h - e->st->held].of[kind - ZP_B_PARAM]);
 }
 
 /* ---- the owned shard of it ---- */
