@@ -62,6 +62,17 @@ for recipe in zero3_2 pipe_2 seq_2; do
   ok "$compare" --loss 1e-5 --norm 1e-4 $recipe/metrics.jsonl one/metrics.jsonl
 done
 
+# ---- a run that goes on: the samples that come next, and epochs counted on ----
+train zero3_2 3 --data $mix --ckpt kept
+train zero3_2 7 --data $mix --ckpt kept --resume --log on
+says '^note: epoch 2 of c.bin began in step 5$'
+tail -n 4 zero3_2/metrics.jsonl | sed 's/.*"epochs"/"epochs"/; s/,"classes.*//' >a.txt
+sed 's/.*"epochs"/"epochs"/; s/,"classes.*//' on/metrics.jsonl | cmp - a.txt || fail "epochs are not counted on"
+tail -n 4 zero3_2/metrics.jsonl >last.jsonl && mkdir last && mv last.jsonl last/metrics.jsonl
+same on last
+refuses '^zrun: error: .*kept/step-00000007.*share' \
+  $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one --steps 8 --data a.bin:2,b.bin:2,c.bin:1 --ckpt kept --resume
+
 # ---- names with colons and commas ----
 cp a.bin 'a:0.5,b:1'
 train one 1 --data 'a:0.5,b:1' --log lone
