@@ -22,7 +22,7 @@ include tests/unit/exec/local.mk
 TEST_EXTENSIONS = .sh
 
 # Unit tests report each case by itself (TAP).
-EXTRA_DIST += tests/run-unit tests/run-mpi tests/lib.sh
+EXTRA_DIST += tests/run-unit tests/run-mpi tests/lib.sh tests/nodes.sh
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh --merge
 LOG_COMPILER = $(SHELL) $(srcdir)/tests/run-unit
 SH_LOG_COMPILER = $(SHELL) $(srcdir)/tests/run-mpi

@@ -46,7 +46,7 @@ wall $exec/comm "base/.*|kernels/kernels\.h|$exec/comm/.*"
 wall $exec/data "base/.*|$exec/data/.*"
 wall $exec/device "base/.*|graph/graph\.h|kernels/(kernels|devices)\.h|kernels/cuda/cuda\.h|runtime/plan/plan\.h|$exec/comm/(comm|same)\.h|$exec/device/.*"
 engine_needs='base/.*|graph/graph\.h|kernels/kernels\.h|runtime/plan/(plan\.h|[a-z]*\.def)'
-engine_needs="$engine_needs|$exec/comm/comm\.h|$exec/data/data\.h|$exec/device/device\.h"
+engine_needs="$engine_needs|$exec/comm/(comm|watch)\.h|$exec/data/data\.h|$exec/device/device\.h"
 wall $exec/ckpt "base/.*|$exec/ckpt/.*"
 wall $exec/engine "$engine_needs|$exec/engine/.*"
 wall $exec/state "$engine_needs|$exec/engine/(engine|internal)\.h|$exec/ckpt/.*|$exec/state/.*"
@@ -78,7 +78,7 @@ floors() {
     case " $* " in *" ${f##*/} "*) ;; *) echo "$f is on no floor: see tests/rooms.sh"; broken=1 ;; esac
   done
 }
-floors comm say.c wait.c agree.c launch.c combine.c self.c shm.c p2p_reduce.c same.c mpi_ops.c mpi_group.c mpi.c
+floors comm say.c post.c reap.c watch.c wait.c agree.c launch.c combine.c self.c shm.c p2p_reduce.c same.c mpi_ops.c mpi_group.c mpi.c
 floors device memory.c cpu.c staged.c cuda_peak.c nccl.c cuda.c registry.c
 floors engine buffers.c exchange.c stall.c queues.c collective.c profile.c node.c feed.c grads.c optimizer.c compute.c play.c \
   capture.c setup.c engine.c

@@ -7,6 +7,7 @@ enum {
   ZX_EXIT_DONE = 0,
   ZX_EXIT_FAILED = 1,  /* something broke: it may go better another time */
   ZX_EXIT_MISTAKE = 2, /* what was given is wrong: the same command would end the same way */
+  ZX_EXIT_HANGS = 69,  /* no rank got on any more */
   ZX_EXIT_AGAIN = 75   /* stopped before its last step because it was asked to: come again */
 };
 

@@ -26,6 +26,8 @@ libexec_a_SOURCES = \
   runtime/exec/comm/launch.c \
   runtime/exec/comm/p2p_reduce.c \
   runtime/exec/comm/p2p_reduce.h \
+  runtime/exec/comm/post.c \
+  runtime/exec/comm/reap.c \
   runtime/exec/comm/same.c \
   runtime/exec/comm/same.h \
   runtime/exec/comm/say.c \
@@ -33,6 +35,8 @@ libexec_a_SOURCES = \
   runtime/exec/comm/shm.c \
   runtime/exec/comm/shm.h \
   runtime/exec/comm/wait.c \
+  runtime/exec/comm/watch.c \
+  runtime/exec/comm/watch.h \
   runtime/exec/data/data.h \
   runtime/exec/data/mix.c \
   runtime/exec/data/mix.h \

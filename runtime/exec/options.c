@@ -47,11 +47,14 @@ const char zx_usage[] =
     "ends after\n"
     "                       3 such steps in a row. end: it ends at the first; skip: it goes on after any "
     "number\n"
+    "  --hang-after D       end the run when a rank has not got on for so long, with all that waits for it "
+    "(default "
+    "10m; 0s: never).\n"
+    "                       The start and the first step do not count\n"
     "  --dry-run            make and show the plan, and stop\n"
     "SIGTERM, SIGUSR1 and Ctrl-C stop a run after the step, too; a second Ctrl-C ends it at once.\n"
-    "Codes: 0 done; 75 stopped before the last step, to be started again; 2 what was given is wrong; others: "
-    "it "
-    "failed.\n";
+    "Codes: 0 done; 75 stopped before the last step, to be started again; 2 what was given is wrong; 69 it "
+    "hung; others: it failed.\n";
 
 static bool duration(const char *text, double *out) { return zb_duration(text, out) && *out > 0; }
 
@@ -103,6 +106,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
     DRY,
     TIME_LIMIT,
     ON_NAN,
+    HANG_AFTER,
     HELP,
     CKPT,
     CKPT_EVERY,
@@ -128,6 +132,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
                                        {"dry-run", 0, NULL, DRY},
                                        {"time-limit", 1, NULL, TIME_LIMIT},
                                        {"on-nan", 1, NULL, ON_NAN},
+                                       {"hang-after", 1, NULL, HANG_AFTER},
                                        {"help", 0, NULL, HELP},
                                        {"ckpt", 1, NULL, CKPT},
                                        {"ckpt-every", 1, NULL, CKPT_EVERY},
@@ -138,7 +143,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
                                        {"resume-from", 1, NULL, RESUME_FROM},
                                        {NULL, 0, NULL, 0}};
   *o = (ZxOptions){
-      .steps = -1, .seed = 1, .threads = 1, .ckpt_seconds = 30 * 60, .ckpt_file_size = 4000000000};
+      .steps = -1, .seed = 1, .threads = 1, .hang_after = 600, .ckpt_seconds = 30 * 60, .ckpt_file_size = 4000000000};
   optind = 0;
   opterr = 0;
   int long_one = -1;
@@ -181,6 +186,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
       good = !strcmp(optarg, "end") || !strcmp(optarg, "skip");
       o->on_nan = !strcmp(optarg, "end") ? ZX_ON_NAN_END : ZX_ON_NAN_SKIP;
       break;
+    case HANG_AFTER: good = zb_duration(optarg, &o->hang_after); break;
     case TIME_LIMIT: good = duration(optarg, &o->time_limit); break;
     case 'I':
       good = o->ninclude < 16;
@@ -225,6 +231,7 @@ void zx_option_facts(ZxFacts *f, const ZxOptions *o) {
   zx_fact(f, ZX_OPTIONS, "--seed", "%" PRIu64, o->seed);
   zx_fact(f, ZX_OPTIONS, "--order", "%s", o->order == ZX_ORDER_SEQUENTIAL ? "sequential" : "shuffled");
   zx_fact(f, ZX_OPTIONS, "--threads", "%d", o->threads);
+  zx_fact(f, ZX_OPTIONS, "--hang-after", "%.0f s", o->hang_after);
   zx_fact(f, ZX_OPTIONS, "--on-nan", "%s", on_nan[o->on_nan]);
   zx_fact(f, ZX_OPTIONS, "--time-limit", "%.0f s", o->time_limit);
   zx_fact(f, ZX_OPTIONS, "--times", "%s", no_yes[o->times]);

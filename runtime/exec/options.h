@@ -24,7 +24,7 @@ typedef struct {
   int64_t ckpt_steps, ckpt_keep, ckpt_file_size;
   double ckpt_seconds;
   bool ckpt_fail_ends, resume;
-  double time_limit; /* seconds; 0: none */
+  double time_limit, hang_after; /* seconds; 0: none */
   ZxOnNan on_nan;
 } ZxOptions;
 

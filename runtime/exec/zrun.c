@@ -2,6 +2,7 @@
  * same plan, and all make sure of that before they go on (comm/same.h); what is wrong with them is wrong
  * everywhere, so rank 0 says it and all leave in order. What goes wrong on one rank alone is said there, and
  * the job is aborted. */
+#include "runtime/exec/comm/watch.h"
 #include "runtime/exec/device/memory.h"
 #include "runtime/exec/engine/engine.h"
 #include "runtime/exec/epochs.h"
@@ -496,11 +497,13 @@ static bool train(Run *r) {
   if (!begin_parameters(r) || !open_checkpoints(r)) return false;
   if (r->o.save && !agree(r, zx_engine_reserve(r->engine, r->o.save, &err), &err)) return false;
   introduce(r);
+  if (!agree(r, zx_watch_open(r->c, r->o.hang_after, ZX_EXIT_HANGS, &err), &err)) return false;
   if (stop_at_once(r)) return true;
   ZxRate rate = rate_of(r->recipe);
   for (int64_t step = r->before + 1; step <= r->o.steps; step++) {
     if (!one_step(r, step, &rate)) return false;
     if (r->stopping && step < r->o.steps) return stop(r, step);
+    if (step == r->before + 1) zx_watch_begin(); /* the first step sets up much */
     if (step > r->before + 1) continue;
     r->peak = measure_peak(r); /* not before: the first step should come soon */
     begin_times(r);
@@ -582,6 +585,7 @@ int main(int argc, char **argv) {
   zb_text_free(&r.memory);
   fflush(stdout);
   r.c->t->free(r.c);
+  zx_watch_close(); /* not before: MPI waits for all ranks at its end */
   zb_arena_free(r.a);
   return code;
 }

@@ -3,8 +3,10 @@ scenario_tests += \
   tests/mpi/buckets.sh \
   tests/mpi/ckpt.sh \
   tests/mpi/cuda.sh \
+  tests/mpi/cut.sh \
   tests/mpi/errors.sh \
   tests/mpi/finite.sh \
+  tests/mpi/hang.sh \
   tests/mpi/idle.sh \
   tests/mpi/kills.sh \
   tests/mpi/layouts.sh \

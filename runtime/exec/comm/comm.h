@@ -9,6 +9,7 @@
  * combine.c      the arithmetic of reductions
  * launch.c       what a launcher says of this process
  * wait.c         waits that poll: how they pause, and what is said when one lasts
+ * watch.c        a thread that ends a run that hangs (watch.h), with post.c and reap.c
  * agree.c        whether all ranks are content
  * same.c         whether all ranks were given the same (same.h)
  * say.c          what a single rank says, and the end of a job
@@ -115,7 +116,7 @@ int zx_comm_mpi_part(int rank);
 
 /* ---- waits --------------------------------------------------------------------------------------------- */
 /* A wait that polls, 0 at its beginning. zx_pause: one more look was in vain. Pauses, shortly at first. When
- * nothing of `c` (may be NULL) has moved for zx_patience seconds it says once that the wait stalls, and if
+ * nothing of `c` (may be NULL) has moved for zx_stall_after seconds it says once that the wait stalls, and if
  * so, when something moves. */
 typedef struct {
   uint64_t tries, moves;
@@ -126,9 +127,11 @@ typedef enum { ZX_WAITS, ZX_STALLS, ZX_GOES_ON } ZxWaited;
 ZxWaited zx_pause(ZxWait *w, ZxComm *c);
 /* Waits for a request by testing it; a rank that waits for long says for what. A communicator's `wait`. */
 void zx_wait(ZxComm *c, ZxRequest r);
-/* How long a wait may last, in seconds, before a rank says what it waits for. A test program may replace it.
- * (A function, since zplan loads modules without it.) */
+/* How long a wait may last, in seconds, before a rank says what it waits for: zx_patience, which a test program
+ * may replace, or half of the watchdog's limit if that is less. (Functions, since zplan loads modules without
+ * them.) */
 double zx_patience(void);
+double zx_stall_after(void);
 
 /* ---- agreement ----------------------------------------------------------------------------------------- */
 /* Collective: true on all ranks if `ok` on all of them. */

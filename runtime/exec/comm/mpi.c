@@ -8,6 +8,7 @@
  * Everything is non-blocking, and nothing progresses but inside `test` and `wait`. A wait tests some dozens
  * of times, giving the core away in between, and then sleeps (wait.c): MPI's own blocking calls spin. */
 #include "runtime/exec/comm/mpi.h"
+#include "runtime/exec/comm/watch.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -23,6 +24,7 @@ static __attribute__((noreturn)) void mpi_abort(ZxComm *c, int code) {
   (void)c;
   fflush(stderr);
   zb_out_discard_all();
+  zx_watch_abort(code);
   MPI_Abort(MPI_COMM_WORLD, code);
   abort(); /* MPI_Abort has no _Noreturn */
 }

@@ -1,15 +1,14 @@
 /* A wait that polls: gives the core away at first, then sleeps, and tells when it lasts. The clock is looked
  * at only between naps, now and then: what does not last costs nothing. */
-#include "runtime/exec/comm/comm.h"
+#include "runtime/exec/comm/watch.h"
 
 #include <sched.h>
 #include <time.h>
 
 enum { SPINS = 64, NAP_NS = 50000, LOOK = 256 }; /* a look every 13 ms at the most */
 
-ZB_REPLACEABLE double zx_patience(void) { return 30; }
-
 ZxWaited zx_pause(ZxWait *w, ZxComm *c) {
+  zx_watch_pauses();
   if (++w->tries < SPINS) {
     sched_yield();
     return ZX_WAITS;
@@ -21,10 +20,11 @@ ZxWaited zx_pause(ZxWait *w, ZxComm *c) {
   bool moved = w->since > 0 && moves != w->moves, told = w->told;
   if (w->since <= 0 || moved) w->since = now, w->told = false;
   else if (now - w->seen > 1) w->since += now - w->seen; /* it was this process that stood still */
+  if (moved) zx_watch_moved();
   w->moves = moves;
   w->seen = now;
   if (moved && told) return ZX_GOES_ON;
-  if (w->told || now - w->since < zx_patience()) return ZX_WAITS;
+  if (w->told || now - w->since < zx_stall_after()) return ZX_WAITS;
   w->told = true;
   return ZX_STALLS;
 }
@@ -33,7 +33,8 @@ static void say_stall(ZxComm *c, ZxRequest r) {
   ZbText t = {0};
   if (c->t->explain) c->t->explain(c, r, &t);
   else zb_text_add(&t, "an operation of the communicator");
-  zx_say(c->t->rank(c), "note: has waited %.0f s for %s", zx_patience(), t.s);
+  zx_say(c->t->rank(c), "note: has waited %.0f s for %s", zx_stall_after(), t.s);
+  zx_watch_waits(t.s);
   zb_text_free(&t);
 }
 
@@ -44,5 +45,6 @@ void zx_wait(ZxComm *c, ZxRequest r) {
     case ZX_STALLS: say_stall(c, r); break;
     case ZX_GOES_ON: zx_say(c->t->rank(c), "note: it goes on"); break;
     }
+  zx_watch_moved();
   if (w.told) zx_say(c->t->rank(c), "note: it goes on");
 }

@@ -114,7 +114,7 @@ static ncclResult_t outcome(Nccl *n, ncclComm_t comm) {
     if (state != ncclInProgress) break;
     keep_mpi_going(n);
     if (zx_pause(&w, NULL) == ZX_STALLS)
-      zx_say(n->rank, "note: has waited %.0f s for other ranks in NCCL", zx_patience());
+      zx_say(n->rank, "note: has waited %.0f s for other ranks in NCCL", zx_stall_after());
   }
   return state;
 }

@@ -1,4 +1,5 @@
 /* The engine of one rank: its groups, its arena, its calls. */
+#include "runtime/exec/comm/watch.h"
 #include "runtime/exec/engine/internal.h"
 
 #include <string.h>
@@ -6,6 +7,7 @@
 bool zx_engine_step(ZxEngine *e, int64_t step, double lr, ZxStep *out, ZbErr *err) {
   double from = zb_now(), waited = e->times[ZG_OP_COUNT + 1];
   e->step = step;
+  zx_watch_step(step);
   e->env->step = (uint64_t)step;
   e->lr = lr;
   e->err = err;
@@ -87,7 +89,14 @@ static bool put_seed(ZxEngine *e, ZbErr *err) {
   return e->dev->finish(e->env, err);
 }
 
+/* For the watchdog's thread: what it looks at does not change. */
+static void instr_text(const void *engine, uint32_t i, ZbText *out) {
+  const ZxEngine *e = engine;
+  if (i < e->st->prog.ninstrs) zp_instr_text(e->p, e->stage, &e->st->prog.instrs[i], out);
+}
+
 static void close_engine(ZxEngine *e) {
+  zx_watch_where(NULL, NULL);
   zb_out_discard(e->save);
   e->env->step_state = NULL;
   if (e->capture == ZX_CAPTURED) e->dev->drop_graph(e->env);
@@ -141,6 +150,7 @@ ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOp
   zx_profile_open(e);
   zx_make_ranges(e);
   zx_make_clears(e);
+  zx_watch_where(instr_text, e);
   return e;
 }
 

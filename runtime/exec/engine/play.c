@@ -1,6 +1,7 @@
 /* Plays the program of one rank: three queues, one thread. Compute runs in order; transfers and collectives
  * start in order as soon as what they wait for is complete, and go on while compute works. Where all that is
  * done by a device's streams, instructions are queued in the order of the program. */
+#include "runtime/exec/comm/watch.h"
 #include "runtime/exec/engine/internal.h"
 
 #include <math.h>
@@ -34,6 +35,7 @@ static void play_in_order(ZxEngine *e) {
     zx_enter(e, in);
     if (in->queue == ZP_Q_COMPUTE) {
       e->at = i;
+      zx_watch_instr(i);
       zx_compute(e, in);
       zx_leave(e, i);
       continue;
@@ -43,6 +45,7 @@ static void play_in_order(ZxEngine *e) {
     zx_complete(e, i);
   }
   e->at = ZP_NONE;
+  zx_watch_instr(ZP_NONE);
   e->dev->stream(e->env, ZP_Q_COMPUTE);
 }
 
@@ -61,6 +64,7 @@ void zx_play(ZxEngine *e) {
     uint32_t i = g->queue[ZP_Q_COMPUTE][k];
     double from = zb_now();
     e->at = i;
+    zx_watch_instr(i);
     while (!zx_ready(e, i))
       if (zx_poll(e)) zx_moved(e, &w);
       else zx_relax(e, &w, ZX_FOR_QUEUES);
@@ -73,6 +77,7 @@ void zx_play(ZxEngine *e) {
   }
   double from = zb_now();
   e->at = ZP_NONE;
+  zx_watch_instr(ZP_NONE);
   while (!e->failed && (e->nflight || !all_started(e)))
     if (zx_poll(e)) zx_moved(e, &w);
     else zx_relax(e, &w, ZX_FOR_QUEUES);

@@ -3,6 +3,8 @@
  * for in vain is at fault, or what lies between them. */
 #include "runtime/exec/engine/internal.h"
 
+#include "runtime/exec/comm/watch.h"
+
 static const char *instr_text(const ZxEngine *e, uint32_t i, ZbText *t) {
   t->len = 0;
   zp_instr_text(e->p, e->stage, &e->st->prog.instrs[i], t);
@@ -40,20 +42,28 @@ static void add_device(const ZxEngine *e, ZbText *out) {
   zb_text_free(&t);
 }
 
-static void stalled(ZxEngine *e, ZxRequest r) {
-  ZbText out = {0}, t = {0};
-  if (e->step) zb_text_add(&out, "step %lld: ", (long long)e->step);
-  if (e->at != ZP_NONE) zb_text_add(&out, "%s ", instr_text(e, e->at, &t));
-  zb_text_add(&out, "has waited %.0f s for ", zx_patience());
-  if (r == ZX_FOR_DEVICE) add_device(e, &out);
-  else if (r == ZX_FOR_QUEUES) add_flights(e, &out);
+static void add_what(const ZxEngine *e, ZxRequest r, ZbText *out) {
+  if (r == ZX_FOR_DEVICE) add_device(e, out);
+  else if (r == ZX_FOR_QUEUES) add_flights(e, out);
   else {
     if (e->at != ZP_NONE && e->node)
-      zb_text_add(&out, "`%s` at %s: ", zg_op_info[e->node->call.op].text, zp_loc_text(e->p, e->node->loc));
-    add_request(e, r, &out);
+      zb_text_add(out, "`%s` at %s: ", zg_op_info[e->node->call.op].text, zp_loc_text(e->p, e->node->loc));
+    add_request(e, r, out);
   }
-  zx_say((int)e->rank, "note: %s", out.s);
-  zb_text_free(&out);
+}
+
+static void stalled(ZxEngine *e, ZxRequest r) {
+  ZbText where = {0}, what = {0}, t = {0};
+  if (e->step) zb_text_add(&where, "step %lld: ", (long long)e->step);
+  if (e->at != ZP_NONE) zb_text_add(&where, "%s ", instr_text(e, e->at, &t));
+  add_what(e, r, &what);
+  const char *in = where.s ? where.s : "";
+  zx_say((int)e->rank, "note: %shas waited %.0f s for %s", in, zx_stall_after(), what.s);
+  t.len = 0;
+  zb_text_add(&t, "%sfor %s", in, what.s);
+  zx_watch_waits(t.s);
+  zb_text_free(&where);
+  zb_text_free(&what);
   zb_text_free(&t);
 }
 
@@ -69,4 +79,5 @@ void zx_relax(ZxEngine *e, ZxWait *w, ZxRequest r) {
 void zx_moved(ZxEngine *e, ZxWait *w) {
   if (w->told) zx_say((int)e->rank, "note: step %lld: it goes on", (long long)e->step);
   *w = (ZxWait){0};
+  zx_watch_moved();
 }

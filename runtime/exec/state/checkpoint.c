@@ -1,4 +1,5 @@
 /* Parameters to a weights file: every rank writes what it owns. */
+#include "runtime/exec/comm/watch.h"
 #include "runtime/exec/state/slices.h"
 #include "runtime/exec/state/state.h"
 
@@ -15,6 +16,7 @@ static bool open_tensor(ZxWalk *w) {
 
 static bool write_run(void *ctx, uint64_t global, uint64_t n, float *at) {
   ZxWalk *w = ctx;
+  zx_watch_moved();
   return zx_weights_write(w->file, w->tensor, global, n, at, w->err);
 }
 
