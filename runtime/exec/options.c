@@ -142,8 +142,12 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
                                        {"resume", 0, NULL, RESUME},
                                        {"resume-from", 1, NULL, RESUME_FROM},
                                        {NULL, 0, NULL, 0}};
-  *o = (ZxOptions){
-      .steps = -1, .seed = 1, .threads = 1, .hang_after = 600, .ckpt_seconds = 30 * 60, .ckpt_file_size = 4000000000};
+  *o = (ZxOptions){.steps = -1,
+                   .seed = 1,
+                   .threads = 1,
+                   .hang_after = 600,
+                   .ckpt_seconds = 30 * 60,
+                   .ckpt_file_size = 4000000000};
   optind = 0;
   opterr = 0;
   int long_one = -1;

@@ -7,6 +7,7 @@
  *
  * and from both to nothing where a thread has failed. */
 #include "runtime/exec/state/checkpoints.h"
+#include "runtime/exec/comm/watch.h"
 #include "runtime/exec/state/snapshot.h"
 #include "runtime/exec/state/writer.h"
 
@@ -183,6 +184,7 @@ ZxCheckpointReport zx_checkpoints_wait(ZxCheckpoints *c) {
     c->c->t->wait(c->c, c->c->t->all_reduce(c->c, 0, most, 2, ZX_F64, ZX_MAX));
     if (most[0] > 0) nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     r = zx_checkpoints_go_on(c, &(ZxCheckpointState){most[0], most[1]});
+    zx_watch_moved(); /* a slow disk is no hang */
   }
   return r;
 }
