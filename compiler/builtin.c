@@ -483,7 +483,7 @@ static Val later(Call *c) {
 }
 
 #define ANY 8
-/* Those that are not found by other lists, see `find`: name, axis names from..to, takes [..], operands
+/* Those that are not found by other lists, see find_builtin: name, axis names from..to, takes [..], operands
  * from..to, keywords, lowering, op */
 static const Builtin builtins[] = {
     {"select", 0, 0, false, 3, 3, NULL, select_op, 0},
@@ -513,7 +513,7 @@ static const Builtin builtins[] = {
 enum { NBUILTINS = sizeof builtins / sizeof *builtins };
 
 /* Elementwise functions are those of graph/ops.def; what else num.c has is of static numbers only. */
-static bool find(const char *name, Builtin *out) {
+static bool find_builtin(const char *name, Builtin *out) {
   for (int i = 0; i < NBUILTINS; i++) {
     *out = builtins[i];
     if (!strcmp(name, out->name)) return true;
@@ -531,11 +531,11 @@ static bool find(const char *name, Builtin *out) {
 
 bool is_builtin(const char *name) {
   Builtin b;
-  return find(name, &b);
+  return find_builtin(name, &b);
 }
 bool is_later(const char *name) {
   Builtin b;
-  return find(name, &b) && b.make == later;
+  return find_builtin(name, &b) && b.make == later;
 }
 
 uint32_t builtin_names(const char **out, uint32_t max) {
@@ -547,7 +547,7 @@ uint32_t builtin_names(const char **out, uint32_t max) {
   uint32_t nstatics = num_function_names(statics);
   for (uint32_t i = 0; i < nstatics && n < max; i++) {
     Builtin b;
-    if (find(statics[i], &b) && b.make == static_only) out[n++] = statics[i];
+    if (find_builtin(statics[i], &b) && b.make == static_only) out[n++] = statics[i];
   }
   return n;
 }
@@ -625,7 +625,7 @@ static bool fold(Call *c, Val *out) {
 
 Val builtin_call(Elab *e, const ZlExpr *x) {
   Builtin op;
-  if (!find(x->call.path.part[0].s, &op)) ZB_BUG("`%s` is no operation", x->call.path.part[0].s);
+  if (!find_builtin(x->call.path.part[0].s, &op)) ZB_BUG("`%s` is no operation", x->call.path.part[0].s);
   Call c = {.e = e, .x = x, .op = &op};
   if (c.op->make == later) return later(&c);
   if (x->call.label.s)

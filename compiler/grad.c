@@ -174,7 +174,7 @@ static uint32_t seed(Pass *p, int kind) {
 /* A value whose uses are all differentiated: if it came from outside, its cotangent can go there. As early as
  * that, rather than when its own node is reached, because parameters may be listed at the top of a segment.
  * */
-static void finish(Pass *p, uint32_t v) {
+static void finish_gradient(Pass *p, uint32_t v) {
   ZcGrad *b = &p->b;
   ZgNode n = b->s->nodes[b->s->values[v].node];
   int64_t k = n.opt[0];
@@ -240,7 +240,7 @@ static bool differentiate_segment(Pass *p) {
         zc_grad_give(&p->b, v, p->b.cot[n.in[k]]);
         p->b.cot[n.in[k]] = ZG_NONE;
       }
-      if (--p->left[v] == 0) finish(p, v);
+      if (--p->left[v] == 0) finish_gradient(p, v);
     }
   }
   p->b.region = s->region;

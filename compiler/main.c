@@ -49,7 +49,7 @@ static int usage(const char *fmt, ...) {
   return USAGE;
 }
 
-static void put(FILE *f, ZbText *t) {
+static void put_text(FILE *f, ZbText *t) {
   if (t->len) fwrite(t->s, 1, t->len, f);
   zb_text_free(t);
 }
@@ -172,7 +172,7 @@ static void print_after(void *arg, const char *pass, const ZgGraph *g) {
     ZbText t = {0};
     printf("# after %s\n", pass);
     zg_print(g, ZG_NONE, &t);
-    put(stdout, &t);
+    put_text(stdout, &t);
   }
 }
 
@@ -183,7 +183,7 @@ static int dump_graph(ZbArena *a, const char *path) {
   if (!g) return fail_with(&err);
   ZbText t = {0};
   zg_print(g, ZG_NONE, &t);
-  put(stdout, &t);
+  put_text(stdout, &t);
   return OK;
 }
 
@@ -203,7 +203,7 @@ static ZgGraph *run(ZbArena *a, ZlSources *s, ZlDiags *d, Options *o, ZlProgram 
   if (p && (o->dump & 1)) { /* zc_pass_names[0]: parse */
     ZbText t = {0};
     zl_dump(p, &t);
-    put(stdout, &t);
+    put_text(stdout, &t);
   }
   if (!p || zl_errors(d)) return NULL;
   if (o->check) zc_check(a, s, d, p, &o->compile);
@@ -220,7 +220,7 @@ static int compile(ZbArena *a, Options *o) {
   ZgGraph *g = run(a, s, d, o, &p);
   ZbText t = {0};
   (o->json ? zl_print_json : zl_print_text)(d, &t);
-  put(stderr, &t);
+  put_text(stderr, &t);
   if (zl_errors(d) || (o->strict && zl_warnings(d))) return FAILED;
   if (!o->output) return OK;
   ZbErr err;

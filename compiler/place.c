@@ -48,7 +48,7 @@ ZlSpan place_span(const Elab *e, uint32_t loc) { return loc < e->nloc_span ? e->
 
 /* ---- carrying ------------------------------------------------------------------------------------------ */
 /* A node counts even where a report is due: what it is to be an operand of is not made any more. */
-static uint32_t add(Elab *e, uint32_t seg, ZgNode n, const ZgType *hint) {
+static uint32_t add_node(Elab *e, uint32_t seg, ZgNode n, const ZgType *hint) {
   elab_spend(e, ELAB_NODES, 1, place_span(e, n.loc));
   return zg_node_add(e->g, segment(e, seg), n, hint);
 }
@@ -61,12 +61,12 @@ static void add_carry_out(Elab *e, uint32_t seg, uint32_t slot, uint32_t id) {
               .opt = {slot},
               .region = segment(e, seg)->region,
               .loc = from->loc};
-  add(e, seg, n, NULL);
+  add_node(e, seg, n, NULL);
 }
 
 static uint32_t add_carry(Elab *e, uint32_t seg, uint32_t slot, uint32_t loc) {
   ZgNode n = {.op = ZG_OP_CARRY, .opt = {slot}, .region = segment(e, seg)->region, .loc = loc};
-  return add(e, seg, n, NULL);
+  return add_node(e, seg, n, NULL);
 }
 
 static void push_in(Elab *e, uint32_t seg, ZgType t) {
@@ -165,7 +165,7 @@ static uint32_t bring(Elab *e, uint32_t seg, uint32_t id, uint32_t to) {
   if (is_remade((ZgOp)n.op)) {
     ZgType t = segment(e, seg)->values[id].type;
     if (segment(e, to)->repeat) n.region = segment(e, to)->region;
-    local = add(e, to, n, &t);
+    local = add_node(e, to, n, &t);
   } else {
     uint32_t before = bring(e, seg, id, to - 1);
     uint32_t slot;
@@ -248,7 +248,7 @@ Val place_node(Elab *e, ZlSpan span, ZgNode n, const Val *in, const ZgType *hint
   bool fits = zg_infer(e->g, &n, types, hint, out, &err), small = true;
   uint64_t elements;
   for (int i = 0; fits && i < zg_op_info[n.op].nout; i++) small &= zg_elements(e->g, &out[i], &elements);
-  uint32_t id = fits ? add(e, e->seg, n, hint) : 0;
+  uint32_t id = fits ? add_node(e, e->seg, n, hint) : 0;
   for (int i = n.nax; i-- > 0;) e->g->axes[n.ax[i]].size = sizes[i];
   if (!fits) {
     ZlDiag *d = complain(e, ZL_Z0202, span, "%s", err.text);
@@ -293,7 +293,7 @@ Val val_cast(Elab *e, ZlSpan span, Val v, ZgElem elem) {
 
 Val val_stand_in(Elab *e, ZgType t) {
   ZgNode n = {.op = ZG_OP_CARRY, .region = e->frame->region};
-  return (Val){.kind = VAL_TENSOR, .type = t, .seg = e->seg, .id = add(e, e->seg, n, &t)};
+  return (Val){.kind = VAL_TENSOR, .type = t, .seg = e->seg, .id = add_node(e, e->seg, n, &t)};
 }
 
 /* ---- repeats ------------------------------------------------------------------------------------------- */
@@ -368,7 +368,7 @@ static uint32_t finish_remake(Elab *e, const Remake *v) {
   for (int i = 0; i < v->n.nin; i++) anew |= v->n.in[i] != maker(e, v->seg, v->id)->in[i];
   if (anew) {
     ZgType t = segment(e, v->seg)->values[v->n.out].type;
-    out = add(e, e->seg, v->n, &t) + (v->id - v->n.out);
+    out = add_node(e, e->seg, v->n, &t) + (v->id - v->n.out);
   }
   remember(e, v->seg, v->id, e->seg, out);
   return out;

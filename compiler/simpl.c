@@ -212,7 +212,7 @@ static bool kept(const Live *live, uint32_t si, const ZgNode *n) {
   }
 }
 
-static bool set(bool *flag) {
+static bool set_flag(bool *flag) {
   bool was = *flag;
   *flag = true;
   return !was;
@@ -230,18 +230,18 @@ static bool mark_segment(const ZgGraph *g, Live *live, uint32_t si) {
     if (!need) continue;
     l->node[i] = true;
     for (int k = 0; k < n->nin; k++) l->value[n->in[k]] = true;
-    if (n->op == ZG_OP_CARRY) news |= set(&live[si - 1].need[n->opt[0]]);
-    if (n->op == ZG_OP_DCARRY) news |= set(&l->dneed[n->opt[0]]);
+    if (n->op == ZG_OP_CARRY) news |= set_flag(&live[si - 1].need[n->opt[0]]);
+    if (n->op == ZG_OP_DCARRY) news |= set_flag(&l->dneed[n->opt[0]]);
   }
   /* a repeat carries out what it carries in, and has cotangents for the same positions on both sides */
   for (uint32_t k = 0; s->repeat && k < s->ncarry_in; k++) {
-    if (l->need[k]) news |= set(&live[si - 1].need[k]);
-    if (live[si - 1].need[k]) news |= set(&l->need[k]);
-    if (l->dneed[k]) news |= set(&live[si - 1].dneed[k]);
-    if (live[si - 1].dneed[k]) news |= set(&l->dneed[k]);
+    if (l->need[k]) news |= set_flag(&live[si - 1].need[k]);
+    if (live[si - 1].need[k]) news |= set_flag(&l->need[k]);
+    if (l->dneed[k]) news |= set_flag(&live[si - 1].dneed[k]);
+    if (live[si - 1].dneed[k]) news |= set_flag(&l->dneed[k]);
   }
   for (uint32_t k = 0; k < s->ncarry_out; k++)
-    if (l->dneed[k]) news |= set(&l->need[k]);
+    if (l->dneed[k]) news |= set_flag(&l->need[k]);
   return news;
 }
 

@@ -119,7 +119,7 @@ static const uint8_t *record(const Reader *r, int kind, uint64_t i) {
 }
 
 /* The next `n` records of a list, or NULL if it has not as many. */
-static const uint8_t *take(Reader *r, int kind, uint32_t n) {
+static const uint8_t *take_records(Reader *r, int kind, uint32_t n) {
   if (n > r->section[kind].count - r->used[kind]) {
     FAIL(r, "section %s is too short", kinds[kind].name);
     return NULL;
@@ -275,7 +275,7 @@ static bool read_attrs(Reader *r, ZgNode *n, unsigned mask) {
   const ZgOpInfo *a = &zg_op_info[n->op];
   unsigned has = (a->num ? ZSG_HAS_NUM : 0) | (a->opt[0] ? ZSG_HAS_OPT0 : 0) | (a->opt[1] ? ZSG_HAS_OPT1 : 0);
   if (mask != has) return FAIL(r, "a node of %s has other attributes than the op", zg_op_info[n->op].text);
-  const uint8_t *p = take(r, SEC_ATTR, (uint32_t)__builtin_popcount(mask));
+  const uint8_t *p = take_records(r, SEC_ATTR, (uint32_t)__builtin_popcount(mask));
   if (!p) return false;
   if (a->num) {
     n->num[0] = f64_at(p);
@@ -290,7 +290,7 @@ static bool read_attrs(Reader *r, ZgNode *n, unsigned mask) {
 }
 
 static bool read_node(Reader *r, ZgSegment *s, uint32_t i) {
-  const uint8_t *p = take(r, SEC_NODE, 1);
+  const uint8_t *p = take_records(r, SEC_NODE, 1);
   ZgNode *n = &s->nodes[i];
   if (!p) return false;
   *n = (ZgNode){.op = u16_at(p),
@@ -305,8 +305,8 @@ static bool read_node(Reader *r, ZgSegment *s, uint32_t i) {
   if (n->nin > ZG_MAX_IN || n->nax > ZG_MAX_AXARG || n->nout != zg_op_info[n->op].nout)
     return FAIL(r, "a node of %s has %u operands, %u axes, %u results", zg_op_info[n->op].text, n->nin,
                 n->nax, n->nout);
-  const uint8_t *in = take(r, SEC_OPND, n->nin), *ax = in ? take(r, SEC_AXAR, n->nax) : NULL;
-  const uint8_t *out = ax ? take(r, SEC_RSLT, n->nout) : NULL;
+  const uint8_t *in = take_records(r, SEC_OPND, n->nin), *ax = in ? take_records(r, SEC_AXAR, n->nax) : NULL;
+  const uint8_t *out = ax ? take_records(r, SEC_RSLT, n->nout) : NULL;
   if (!out || !read_attrs(r, n, p[7])) return false;
   for (int k = 0; k < n->nin; k++) n->in[k] = u32_at(in + 4 * k);
   for (int k = 0; k < n->nax; k++) n->ax[k] = u16_at(ax + 2 * k);
@@ -319,7 +319,7 @@ static bool read_node(Reader *r, ZgSegment *s, uint32_t i) {
 }
 
 static bool read_carried(Reader *r, uint32_t n, ZgType **types) {
-  const uint8_t *p = take(r, SEC_CARR, n);
+  const uint8_t *p = take_records(r, SEC_CARR, n);
   if (!p) return false;
   *types = ZB_NEWN(r->a, ZgType, n);
   for (uint32_t k = 0; k < n; k++)

@@ -64,16 +64,16 @@ static uint32_t type(Writer *w, const ZgType *t) {
   return pool_number(w->tmp, &w->types, r, sizeof r);
 }
 
-static void put(Writer *w, int kind, int bytes, uint64_t v) {
+static void put_number(Writer *w, int kind, int bytes, uint64_t v) {
   uint8_t b[8];
   zsg_set(b, bytes, v);
   zb_text_put(&w->section[kind], (const char *)b, (size_t)bytes);
 }
-static void put32(Writer *w, int kind, uint64_t v) { put(w, kind, 4, v); }
+static void put32(Writer *w, int kind, uint64_t v) { put_number(w, kind, 4, v); }
 static void put_f64(Writer *w, int kind, double x) {
   uint64_t v;
   memcpy(&v, &x, sizeof v);
-  put(w, kind, 8, v);
+  put_number(w, kind, 8, v);
 }
 
 /* ---- tables -------------------------------------------------------------------------------------------- */
@@ -83,7 +83,7 @@ static void put_params(Writer *w) {
     const ZgParam *p = &g->params[i];
     const uint32_t words[] = {string(w, p->path), type(w, &p->type), p->tags, p->segment, p->loc, p->init};
     for (int k = 0; k < 6; k++) put32(w, SEC_PARM, words[k]);
-    for (int k = 0; k < ZG_MAX_AXES; k++) put(w, SEC_PARM, 1, k < p->type.naxes ? p->order[k] : 0);
+    for (int k = 0; k < ZG_MAX_AXES; k++) put_number(w, SEC_PARM, 1, k < p->type.naxes ? p->order[k] : 0);
     for (int k = 0; k < 2; k++) put_f64(w, SEC_PARM, p->num[k]);
   }
 }
@@ -107,7 +107,7 @@ static void put_tables(Writer *w) {
   for (uint32_t i = 0; i < g->naxes; i++) {
     put32(w, SEC_AXIS, string(w, g->axes[i].name));
     put32(w, SEC_AXIS, 0);
-    put(w, SEC_AXIS, 8, (uint64_t)g->axes[i].size);
+    put_number(w, SEC_AXIS, 8, (uint64_t)g->axes[i].size);
   }
   for (uint32_t i = 0; i < g->ntags; i++) put32(w, SEC_TAGS, string(w, g->tags[i]));
   put_params(w);
@@ -125,17 +125,17 @@ static void put_node(Writer *w, const ZgSegment *s, const ZgNode *n) {
   const ZgOpInfo *a = &zg_op_info[n->op];
   unsigned mask =
       (a->num ? ZSG_HAS_NUM : 0) | (a->opt[0] ? ZSG_HAS_OPT0 : 0) | (a->opt[1] ? ZSG_HAS_OPT1 : 0);
-  put(w, SEC_NODE, 2, n->op);
-  put(w, SEC_NODE, 2, ZSG_OP_VERSION);
+  put_number(w, SEC_NODE, 2, n->op);
+  put_number(w, SEC_NODE, 2, ZSG_OP_VERSION);
   const unsigned bytes[] = {n->nin, n->nout, n->nax, mask};
-  for (int k = 0; k < 4; k++) put(w, SEC_NODE, 1, bytes[k]);
+  for (int k = 0; k < 4; k++) put_number(w, SEC_NODE, 1, bytes[k]);
   put32(w, SEC_NODE, n->region);
   put32(w, SEC_NODE, n->loc);
   for (int k = 0; k < n->nin; k++) put32(w, SEC_OPND, n->in[k]);
-  for (int k = 0; k < n->nax; k++) put(w, SEC_AXAR, 2, n->ax[k]);
+  for (int k = 0; k < n->nax; k++) put_number(w, SEC_AXAR, 2, n->ax[k]);
   if (a->num) put_f64(w, SEC_ATTR, n->num[0]);
   for (int k = 0; k < 2; k++)
-    if (a->opt[k]) put(w, SEC_ATTR, 8, (uint64_t)n->opt[k]);
+    if (a->opt[k]) put_number(w, SEC_ATTR, 8, (uint64_t)n->opt[k]);
   for (int k = 0; k < n->nout; k++) put32(w, SEC_RSLT, type(w, &s->values[n->out + (uint32_t)k].type));
 }
 

@@ -11,7 +11,8 @@ typedef struct {
   ZlSpan seen;
 } Field;
 
-static bool set(ZlDiags *d, ZbArena *a, const char *line, const ZlQuantity *q, Field *fields, uint32_t n) {
+static bool set_field(ZlDiags *d, ZbArena *a, const char *line, const ZlQuantity *q, Field *fields,
+                      uint32_t n) {
   Field *f = fields;
   while (f < fields + n && strcmp(f->word, q->name.s) != 0) f++;
   if (f == fields + n) {
@@ -56,7 +57,7 @@ static bool level(ZlDiags *d, ZbArena *a, const ZlClusterLine *l, ZlCluster *c) 
     }
   Field fields[] = {{"link", ZL_U_BYTES_S, &v.bandwidth, ZL_NOWHERE},
                     {"latency", ZL_U_SECONDS, &v.latency, ZL_NOWHERE}};
-  for (uint32_t i = 0; i < l->nq; i++) ok &= set(d, a, "level", &l->q[i], fields, 2);
+  for (uint32_t i = 0; i < l->nq; i++) ok &= set_field(d, a, "level", &l->q[i], fields, 2);
   if (ok && v.bandwidth == 0) {
     zl_help(zl_report(d, ZL_Z0805, l->span, "level `%s` needs its `link`", l->name.s),
             "add, say, `link 50 GB/s`");
@@ -84,8 +85,8 @@ static const ZlCluster *build(ZlDiags *d, ZbArena *a, const ZlClusterAst *ast) {
       continue;
     }
     for (uint32_t k = 0; k < l->nq; k++)
-      ok &= l->kind == ZL_C_DEVICE ? set(d, a, "device", &l->q[k], device, 4)
-                                   : set(d, a, "host", &l->q[k], host, 2);
+      ok &= l->kind == ZL_C_DEVICE ? set_field(d, a, "device", &l->q[k], device, 4)
+                                   : set_field(d, a, "host", &l->q[k], host, 2);
   }
   c->device_memory = (uint64_t)memory;
   c->host_memory = (uint64_t)host_memory;

@@ -65,7 +65,7 @@ static bool in_library(Loader *l, const char *name, Candidate *out) {
   return false;
 }
 
-static bool find(Loader *l, const Entry *from, const char *rel, Candidate *out) {
+static bool find_file(Loader *l, const Entry *from, const char *rel, Candidate *out) {
   if (from->embedded)
     return in_library(l, zb_printf(l->arena, "%s%s", from->folder + strlen(LIBRARY), rel), out) ||
            in_library(l, rel, out);
@@ -117,7 +117,7 @@ static void resolve(Loader *l, const Entry *from, ZlUse *u) {
   zb_text_free(&rel);
 
   Candidate c;
-  if (!find(l, from, name, &c)) {
+  if (!find_file(l, from, name, &c)) {
     not_found(l, from, u, name);
     return;
   }

@@ -82,7 +82,7 @@ ZlToken zl_next_token(ZlParser *ps) {
 }
 
 /* ---- the report ---- */
-static bool take(ZlExpected *e, const char *name) {
+static bool take_word(ZlExpected *e, const char *name) {
   for (int i = 0; i < e->n; i++)
     if (strcmp(e->at[i], name) == 0) {
       e->at[i] = e->at[--e->n];
@@ -118,10 +118,11 @@ static void summarise(ZlExpected *e) {
   };
   bool operators = has(e, "'+'"); /* then '-' is no sign of an expression */
   static const char *const after_name[] = {"'('", "'['", "'.'", "'='", "as"};
-  for (size_t i = 0; operators && i < sizeof after_name / sizeof *after_name; i++) take(e, after_name[i]);
+  for (size_t i = 0; operators && i < sizeof after_name / sizeof *after_name; i++)
+    take_word(e, after_name[i]);
   for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
     if (!has(e, groups[g].sign) || (operators && groups[g].sign[1] == '-')) continue;
-    for (int i = 0; i < 20 && groups[g].members[i]; i++) take(e, groups[g].members[i]);
+    for (int i = 0; i < 20 && groups[g].members[i]; i++) take_word(e, groups[g].members[i]);
     e->at[e->n++] = groups[g].as;
   }
 }

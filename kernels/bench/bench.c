@@ -125,7 +125,7 @@ static Memory memory_new(size_t size) {
   return m;
 }
 
-static void *take(Memory *m, size_t bytes) {
+static void *take_memory(Memory *m, size_t bytes) {
   void *p = m->base + m->used;
   m->used += zb_round_up(bytes, 64);
   ZB_ASSERT(m->used <= m->size);
@@ -145,7 +145,7 @@ static ZkView view(Memory *m, const Model *model, const char *word, size_t len) 
     v.stride[i] = n;
     n *= v.size[i];
   }
-  v.data = take(m, (size_t)n * 4);
+  v.data = take_memory(m, (size_t)n * 4);
   for (int64_t i = 0; i < n; i++) {
     double u = zb_random_unit(1, 2, (uint64_t)i);
     if (v.elem == ZK_I32) ((int32_t *)v.data)[i] = (int32_t)(u * (double)model->size['v']);
@@ -270,7 +270,7 @@ static void bench(Machine *m, Memory mem, const Model *model, const Case *c) {
     f.fn.out[0] = (uint16_t)function_of(&f, c->pointwise);
     call.pointwise = &f.fn;
   }
-  call.scratch = take(&mem, zk_cpu_scratch(&call, zk_pool_threads(m->env.pool)));
+  call.scratch = take_memory(&mem, zk_cpu_scratch(&call, zk_pool_threads(m->env.pool)));
   double t = best_time(m, zk_cpu_kernel(c->op), &call), work = flops(&call);
   printf("%-6s %-15s %-9s %-46s %9.3f ms ", model->name, zg_op_info[c->op].text,
          c->pointwise              ? c->pointwise
@@ -307,10 +307,10 @@ static void bench_flat(Machine *m, Memory mem, const char *word) {
   static const char *const names[] = {"adamw", "adamw+bf16", "sgd", "sumsq", "axpy", "to_bf16", "from_bf16"};
   Buffers b;
   for (int i = 0; i < 4; i++) {
-    b.x[i] = take(&mem, FLAT * sizeof(float));
+    b.x[i] = take_memory(&mem, FLAT * sizeof(float));
     for (int j = 0; j < FLAT; j++) b.x[i][j] = 0.5f;
   }
-  b.h = memset(take(&mem, FLAT * 2), 0, FLAT * 2);
+  b.h = memset(take_memory(&mem, FLAT * 2), 0, FLAT * 2);
   for (int i = 0; i < 7; i++) {
     if (word && !strstr(names[i], word)) continue;
     double best = 1e9, per = 0;
@@ -328,7 +328,7 @@ static void bench_flat(Machine *m, Memory mem, const char *word) {
 /* y += a x over buffers beyond any cache. */
 static double measure_bandwidth(const ZkEnv *env, Memory mem) {
   int64_t n = 1 << 24;
-  float *x = take(&mem, (size_t)n * 4), *y = take(&mem, (size_t)n * 4);
+  float *x = take_memory(&mem, (size_t)n * 4), *y = take_memory(&mem, (size_t)n * 4);
   double best = 1e9;
   for (int i = 0; i < 6; i++) {
     double t = now();

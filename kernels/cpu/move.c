@@ -82,7 +82,7 @@ static void copy_view(const ZkEnv *env, const ZkView *dst, const ZkView *src) {
 }
 
 /* The view of elements [start, start + count) of axis `axis`, which is called `to` there. */
-static ZkView part_of(const ZkView *v, uint16_t axis, uint16_t to, int64_t start, int64_t count) {
+static ZkView slice_view(const ZkView *v, uint16_t axis, uint16_t to, int64_t start, int64_t count) {
   ZkView p = *v;
   int i = zk_axis_find(v, axis);
   ZB_ASSERT(i >= 0 && start >= 0 && count >= 0 && start + count <= v->size[i]);
@@ -101,21 +101,21 @@ static void zero(const ZkEnv *env, const ZkView *v) {
 void zk_cpu_copy(const ZkEnv *env, const ZkCall *c) { copy_view(env, &c->out[0], &c->in[0]); }
 
 void zk_cpu_rename(const ZkEnv *env, const ZkCall *c) {
-  ZkView in = part_of(&c->in[0], c->ax[0], c->ax[1], 0, zk_axis_size(&c->in[0], c->ax[0]));
+  ZkView in = slice_view(&c->in[0], c->ax[0], c->ax[1], 0, zk_axis_size(&c->in[0], c->ax[0]));
   copy_view(env, &c->out[0], &in);
 }
 
 void zk_cpu_slice(const ZkEnv *env, const ZkCall *c) {
-  ZkView in = part_of(&c->in[0], c->ax[0], c->ax[1], c->opt[0], c->opt[1]);
+  ZkView in = slice_view(&c->in[0], c->ax[0], c->ax[1], c->opt[0], c->opt[1]);
   copy_view(env, &c->out[0], &in);
 }
 
 void zk_cpu_pad(const ZkEnv *env, const ZkCall *c) {
   const ZkView *out = &c->out[0];
   int64_t n = zk_axis_size(&c->in[0], c->ax[0]), whole = zk_axis_size(out, c->ax[1]), start = c->opt[0];
-  ZkView before = part_of(out, c->ax[1], c->ax[1], 0, start);
-  ZkView within = part_of(out, c->ax[1], c->ax[0], start, n);
-  ZkView after = part_of(out, c->ax[1], c->ax[1], start + n, whole - start - n);
+  ZkView before = slice_view(out, c->ax[1], c->ax[1], 0, start);
+  ZkView within = slice_view(out, c->ax[1], c->ax[0], start, n);
+  ZkView after = slice_view(out, c->ax[1], c->ax[1], start + n, whole - start - n);
   zero(env, &before);
   copy_view(env, &within, &c->in[0]);
   zero(env, &after);
@@ -125,7 +125,7 @@ void zk_cpu_concat(const ZkEnv *env, const ZkCall *c) {
   int64_t start = 0;
   for (int i = 0; i < c->nin; i++) {
     int64_t n = zk_axis_size(&c->in[i], c->ax[1 + i]);
-    ZkView part = part_of(&c->out[0], c->ax[0], c->ax[1 + i], start, n);
+    ZkView part = slice_view(&c->out[0], c->ax[0], c->ax[1 + i], start, n);
     copy_view(env, &part, &c->in[i]);
     start += n;
   }

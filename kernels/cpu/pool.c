@@ -93,7 +93,7 @@ ZkPool *zk_pool_new(int threads) {
   return NULL;
 }
 
-static void post(ZkPool *p) {
+static void post_job(ZkPool *p) {
   pthread_mutex_lock(&p->lock);
   atomic_fetch_add(&p->job, 1);
   pthread_cond_broadcast(&p->start);
@@ -103,7 +103,7 @@ static void post(ZkPool *p) {
 void zk_pool_free(ZkPool *p) {
   if (p == NULL) return;
   p->quit = true;
-  post(p);
+  post_job(p);
   for (int i = 1; i < p->threads; i++) pthread_join(p->worker[i].thread, NULL);
   pthread_mutex_destroy(&p->lock);
   pthread_cond_destroy(&p->start);
@@ -122,7 +122,7 @@ void zk_pool_run(ZkPool *p, void (*fn)(void *arg, int part, int parts), void *ar
   p->fn = fn;
   p->arg = arg;
   atomic_store(&p->left, p->threads - 1);
-  post(p);
+  post_job(p);
   fn(arg, 0, p->threads);
   for (int i = 0; i < p->spins; i++) {
     if (atomic_load_explicit(&p->left, memory_order_acquire) == 0) return;

@@ -141,15 +141,15 @@ static cudnnBackendDescriptor_t make(Graph *g, cudnnBackendDescriptorType_t type
   if (d) g->made[g->nmade++] = d;
   return d;
 }
-static void set(Graph *g, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
-                cudnnBackendAttributeType_t type, int64_t n, const void *value) {
+static void set_attribute(Graph *g, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+                          cudnnBackendAttributeType_t type, int64_t n, const void *value) {
   if (!g->status) g->status = cudnnBackendSetAttribute(d, name, type, n, value);
 }
 static void set_desc(Graph *g, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
                      cudnnBackendDescriptor_t value) {
-  set(g, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+  set_attribute(g, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
 }
-static void finish(Graph *g, cudnnBackendDescriptor_t d) {
+static void finish_descriptor(Graph *g, cudnnBackendDescriptor_t d) {
   if (!g->status) g->status = cudnnBackendFinalize(d);
 }
 static void graph_free(Graph *g) {
@@ -165,14 +165,14 @@ static int tensor(Graph *g, int uid, cudnnDataType_t type, Four dims, Four strid
   int64_t id = uid, align = 16;
   bool yes = true;
   ZB_ASSERT(uid < TENSORS);
-  set(g, d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-  set(g, d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims.n);
-  set(g, d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides.n);
-  set(g, d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
-  set(g, d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &align);
-  if (flags & VIRTUAL) set(g, d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &yes);
-  if (flags & BY_VALUE) set(g, d, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &yes);
-  finish(g, d);
+  set_attribute(g, d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+  set_attribute(g, d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims.n);
+  set_attribute(g, d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides.n);
+  set_attribute(g, d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
+  set_attribute(g, d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &align);
+  if (flags & VIRTUAL) set_attribute(g, d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &yes);
+  if (flags & BY_VALUE) set_attribute(g, d, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &yes);
+  finish_descriptor(g, d);
   g->tensor[uid] = d;
   return uid;
 }
@@ -181,8 +181,8 @@ static int between(Graph *g, cudnnDataType_t type, Four dims, Four strides) {
 }
 static Four dense(Four d) { return (Four){{d.n[1] * d.n[2] * d.n[3], d.n[2] * d.n[3], d.n[3], 1}}; }
 
-static void add(Graph *g, cudnnBackendDescriptor_t op) {
-  finish(g, op);
+static void add_operation(Graph *g, cudnnBackendDescriptor_t op) {
+  finish_descriptor(g, op);
   ZB_ASSERT(g->nops < OPS);
   g->op[g->nops++] = op;
 }
@@ -191,13 +191,13 @@ static void matmul(Graph *g, int a, int b, int c) {
   const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
   cudnnBackendDescriptor_t how = make(g, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
   cudnnBackendDescriptor_t op = make(g, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
-  set(g, how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &f32);
-  finish(g, how);
+  set_attribute(g, how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &f32);
+  finish_descriptor(g, how);
   set_desc(g, op, CUDNN_ATTR_OPERATION_MATMUL_DESC, how);
   set_desc(g, op, CUDNN_ATTR_OPERATION_MATMUL_ADESC, g->tensor[a]);
   set_desc(g, op, CUDNN_ATTR_OPERATION_MATMUL_BDESC, g->tensor[b]);
   set_desc(g, op, CUDNN_ATTR_OPERATION_MATMUL_CDESC, g->tensor[c]);
-  add(g, op);
+  add_operation(g, op);
 }
 
 /* y = mode(x, b), or t ? x : b; b and t may be -1. `axis` is what GEN_INDEX counts along. */
@@ -207,36 +207,37 @@ static void pointwise(Graph *g, cudnnPointwiseMode_t mode, int x, int b, int t, 
                                                              : CUDNN_DATA_FLOAT;
   cudnnBackendDescriptor_t how = make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   cudnnBackendDescriptor_t op = make(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  set(g, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-  set(g, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
-  if (mode == CUDNN_POINTWISE_GEN_INDEX) set(g, how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &axis);
-  finish(g, how);
+  set_attribute(g, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+  set_attribute(g, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
+  if (mode == CUDNN_POINTWISE_GEN_INDEX)
+    set_attribute(g, how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &axis);
+  finish_descriptor(g, how);
   set_desc(g, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
   set_desc(g, op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, g->tensor[x]);
   if (b >= 0) set_desc(g, op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, g->tensor[b]);
   if (t >= 0) set_desc(g, op, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, g->tensor[t]);
   set_desc(g, op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, g->tensor[y]);
-  add(g, op);
+  add_operation(g, op);
 }
 
 static void reduce(Graph *g, cudnnReduceTensorOp_t mode, int x, int y) {
   const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
   cudnnBackendDescriptor_t how = make(g, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
   cudnnBackendDescriptor_t op = make(g, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
-  set(g, how, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &mode);
-  set(g, how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &f32);
-  finish(g, how);
+  set_attribute(g, how, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &mode);
+  set_attribute(g, how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &f32);
+  finish_descriptor(g, how);
   set_desc(g, op, CUDNN_ATTR_OPERATION_REDUCTION_DESC, how);
   set_desc(g, op, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, g->tensor[x]);
   set_desc(g, op, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, g->tensor[y]);
-  add(g, op);
+  add_operation(g, op);
 }
 
 static void reshape(Graph *g, int x, int y) {
   cudnnBackendDescriptor_t op = make(g, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
   set_desc(g, op, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, g->tensor[x]);
   set_desc(g, op, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, g->tensor[y]);
-  add(g, op);
+  add_operation(g, op);
 }
 
 /* ---- the two graphs ------------------------------------------------------------------------------------ */
@@ -363,10 +364,10 @@ static bool plan_one(Plan *p, cudnnHandle_t handle, cudnnBackendDescriptor_t dev
   Graph *g = &p->graph;
   int64_t n;
   p->plan = make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-  if (handle) set(g, p->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+  if (handle) set_attribute(g, p->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
   else set_desc(g, p->plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device);
   set_desc(g, p->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
-  finish(g, p->plan);
+  finish_descriptor(g, p->plan);
   if (!g->status)
     g->status = cudnnBackendGetAttribute(p->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
                                          1, &n, &p->workspace);
@@ -386,14 +387,14 @@ static bool plan_for(Plan *p, cudnnHandle_t handle, cudnnBackendDescriptor_t dev
   if (p->heads.grad) gradient(g, &p->heads);
   else forward(g, &p->heads);
   cudnnBackendDescriptor_t graph = make(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  set(g, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, g->nops, g->op);
-  if (handle) set(g, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
-  finish(g, graph);
+  set_attribute(g, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, g->nops, g->op);
+  if (handle) set_attribute(g, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+  finish_descriptor(g, graph);
   cudnnBackendDescriptor_t heur = make(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   set_desc(g, heur, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
-  set(g, heur, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+  set_attribute(g, heur, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
   if (device) set_desc(g, heur, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device);
-  finish(g, heur);
+  finish_descriptor(g, heur);
   for (int i = 0; i < CONFIGS; i++) config[i] = make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
   if (!g->status)
     g->status = cudnnBackendGetAttribute(heur, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
@@ -480,10 +481,10 @@ static cudnnStatus_t run_piece(ZkCuda *cu, const ZkcAttend *a, const Plan *p, fl
   if (h->grad) bind(&k, ONE, &unit), bind(&k, SUMS, sums);
   cudnnBackendDescriptor_t pack = make(&g, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   void *workspace = scratch;
-  set(&g, pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, k.n, k.uid);
-  set(&g, pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, k.n, k.p);
-  set(&g, pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
-  finish(&g, pack);
+  set_attribute(&g, pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, k.n, k.uid);
+  set_attribute(&g, pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, k.n, k.p);
+  set_attribute(&g, pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+  finish_descriptor(&g, pack);
   if (!g.status) g.status = cudnnBackendExecute(cu->dnn, p->plan, pack);
   graph_free(&g);
   return g.status;
@@ -517,8 +518,9 @@ bool zk_attend_dnn_plan(const ZkCall *call, const char *device, int64_t *workspa
   int arch = generation ? atoi(strchr(generation, ':') + 1) / 10 : 0;
   if (!heads_of(&p.heads, &a) || !trusted(arch, cudnnGetVersion(), a.grad)) return false;
   cudnnBackendDescriptor_t prop = make(&g, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-  set(&g, prop, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)strlen(device), device);
-  finish(&g, prop);
+  set_attribute(&g, prop, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)strlen(device),
+                device);
+  finish_descriptor(&g, prop);
   if (!g.status) plan_for(&p, NULL, prop);
   *workspace = p.workspace;
   *pieces = (int)(p.heads.batch / p.heads.pbatch * (p.heads.keys / p.heads.pkeys));

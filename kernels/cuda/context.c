@@ -28,7 +28,7 @@ static const char *remedy(cudaError_t status) {
 }
 
 /* The first call that needs a context is the one that fails where a GPU cannot be had. */
-static bool check(const ZkCuda *cu, cudaError_t status, const char *what, ZbErr *err) {
+static bool check_status(const ZkCuda *cu, cudaError_t status, const char *what, ZbErr *err) {
   if (status == cudaSuccess) return true;
   return zb_fail(err, remedy(status), "GPU %d (%s): %s: %s", cu->device, *cu->name ? cu->name : "unknown",
                  what, cudaGetErrorString(status));
@@ -43,7 +43,8 @@ static bool look_at_device(ZkCuda *cu, ZbErr *err) {
                    status == cudaSuccess ? "none found" : cudaGetErrorString(status));
   if (cu->device < 0 || cu->device >= n)
     return zb_fail(err, "", "there is no CUDA device %d: there are %d", cu->device, n);
-  if (!check(cu, cudaGetDeviceProperties(&p, cu->device), "cudaGetDeviceProperties", err)) return false;
+  if (!check_status(cu, cudaGetDeviceProperties(&p, cu->device), "cudaGetDeviceProperties", err))
+    return false;
   cu->sms = p.multiProcessorCount;
   cu->most_blocks = 16 * cu->sms;
   cu->arch = 10 * p.major + p.minor;
@@ -55,11 +56,11 @@ static bool look_at_device(ZkCuda *cu, ZbErr *err) {
 }
 
 static bool make_handles(ZkCuda *cu, ZbErr *err) {
-  if (!check(cu, cudaSetDevice(cu->device), "cudaSetDevice", err) ||
-      !check(cu, cudaStreamCreateWithFlags(&cu->own_stream, cudaStreamNonBlocking), "cudaStreamCreate",
-             err) ||
-      !check(cu, cudaMalloc(&cu->workspace, WORKSPACE), "a workspace of 32 MiB", err) ||
-      !check(cu, cudaMalloc((void **)&cu->parts, ZK_CUDA_PARTS * sizeof(double)), "a workspace", err))
+  if (!check_status(cu, cudaSetDevice(cu->device), "cudaSetDevice", err) ||
+      !check_status(cu, cudaStreamCreateWithFlags(&cu->own_stream, cudaStreamNonBlocking), "cudaStreamCreate",
+                    err) ||
+      !check_status(cu, cudaMalloc(&cu->workspace, WORKSPACE), "a workspace of 32 MiB", err) ||
+      !check_status(cu, cudaMalloc((void **)&cu->parts, ZK_CUDA_PARTS * sizeof(double)), "a workspace", err))
     return false;
   cu->stream = cu->own_stream;
   cu->workspace_bytes = WORKSPACE;

@@ -43,7 +43,7 @@ static bool contracted(const ZkCall *c, uint16_t axis) {
   return false;
 }
 
-static void add(ZkDotAxes *class, const ZkView *v, int i) {
+static void add_axis(ZkDotAxes *class, const ZkView *v, int i) {
   class->ax[class->n++] = v->axis[i];
   class->count *= v->size[i];
 }
@@ -63,9 +63,9 @@ static bool take_slowest(ZkDotAxes *class, const ZkView *v, const ZkView *c, ZkD
       (one_loop(class, v) && one_loop(class, c)))
     return false;
   for (int k = 0; k < class->n; k++)
-    if (class->ax[k] != c->axis[0]) add(&rest, v, zkc_find(v, class->ax[k]));
+    if (class->ax[k] != c->axis[0]) add_axis(&rest, v, zkc_find(v, class->ax[k]));
   if (rest.n == class->n || !one_loop(&rest, v) || !one_loop(&rest, c)) return false;
-  add(to, c, 0);
+  add_axis(to, c, 0);
   *class = rest;
   return true;
 }
@@ -77,10 +77,10 @@ ZkDot zk_dot_of(const ZkCall *c) {
   for (int i = 0; i < a->rank; i++) {
     bool shared = zkc_find(b, a->axis[i]) >= 0;
     ZB_ASSERT(shared || !contracted(c, a->axis[i]));
-    add(!shared ? &d.m : contracted(c, a->axis[i]) ? &d.k : &d.batch, a, i);
+    add_axis(!shared ? &d.m : contracted(c, a->axis[i]) ? &d.k : &d.batch, a, i);
   }
   for (int i = 0; i < b->rank; i++)
-    if (zkc_find(a, b->axis[i]) < 0) add(&d.n, b, i);
+    if (zkc_find(a, b->axis[i]) < 0) add_axis(&d.n, b, i);
   if (d.batch.n == 0 && !take_slowest(&d.n, b, &d.v[ZKD_C], &d.batch))
     take_slowest(&d.m, a, &d.v[ZKD_C], &d.batch);
   return d;

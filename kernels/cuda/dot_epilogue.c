@@ -79,7 +79,7 @@ static bool constant(const Form *f, int nin) {
 }
 
 /* p a + q b */
-static Form combine(double p, const Form *a, double q, const Form *b) {
+static Form combine_forms(double p, const Form *a, double q, const Form *b) {
   Form f = {.linear = a->linear && b->linear, .one = p * a->one + q * b->one};
   for (int k = 0; k < ZK_MAX_IN; k++) f.of[k] = p * a->of[k] + q * b->of[k];
   return f;
@@ -97,14 +97,14 @@ static Form form_of_op(const Pointwise *c, const ZkPointwiseOp *o, const Form *f
     return g;
   }
   switch (o->op) {
-  case ZG_OP_ADD: return combine(1, a, 1, b);
-  case ZG_OP_SUB: return combine(1, a, -1, b);
-  case ZG_OP_NEG: return combine(-1, a, 0, a);
+  case ZG_OP_ADD: return combine_forms(1, a, 1, b);
+  case ZG_OP_SUB: return combine_forms(1, a, -1, b);
+  case ZG_OP_NEG: return combine_forms(-1, a, 0, a);
   case ZG_OP_MUL:
-    return constant(b, c->nin)   ? combine(b->one, a, 0, a)
-           : constant(a, c->nin) ? combine(a->one, b, 0, b)
+    return constant(b, c->nin)   ? combine_forms(b->one, a, 0, a)
+           : constant(a, c->nin) ? combine_forms(a->one, b, 0, b)
                                  : none;
-  case ZG_OP_DIV: return constant(b, c->nin) ? combine(1 / b->one, a, 0, a) : none;
+  case ZG_OP_DIV: return constant(b, c->nin) ? combine_forms(1 / b->one, a, 0, a) : none;
   case ZG_OP_CAST:
     if (o->elem != ZK_F32) return none;
     return *a;

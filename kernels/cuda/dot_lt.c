@@ -188,8 +188,8 @@ static cublasStatus_t describe_all(Plan *p) {
 }
 
 /* ---- epilogues ----------------------------------------------------------------------------------------- */
-static cublasStatus_t set(const Plan *p, cublasLtMatmulDescAttributes_t what, const void *from,
-                          size_t bytes) {
+static cublasStatus_t set_attribute(const Plan *p, cublasLtMatmulDescAttributes_t what, const void *from,
+                                    size_t bytes) {
   return cublasLtMatmulDescSetAttribute(p->desc, what, from, bytes);
 }
 
@@ -199,8 +199,9 @@ static bool has_vector(const ZkDotEpilogue *e) { return e->bias >= 0 || e->kind 
 /* Where vector and aux lie, in this call. */
 static cublasStatus_t point(const Plan *p, const void *vector, const void *aux) {
   cublasStatus_t s = CUBLAS_STATUS_SUCCESS;
-  if (has_vector(&p->epi)) s = set(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector);
-  if (!s && p->epi.aux >= 0) s = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux);
+  if (has_vector(&p->epi)) s = set_attribute(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector);
+  if (!s && p->epi.aux >= 0)
+    s = set_attribute(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux);
   return s;
 }
 
@@ -224,13 +225,14 @@ static cublasStatus_t describe_epilogue(const Plan *p) {
   const Matrix *m = &p->layout.mat[ZKD_C];
   uint32_t kind = kind_of(p);
   int32_t type = elem_of(&p->layout.d, ZKD_C) == ZK_BF16 ? CUDA_R_16BF : CUDA_R_32F;
-  cublasStatus_t s = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE, &kind, sizeof kind);
-  if (!s && has_vector(&p->epi)) s = set(p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
+  cublasStatus_t s = set_attribute(p, CUBLASLT_MATMUL_DESC_EPILOGUE, &kind, sizeof kind);
+  if (!s && has_vector(&p->epi))
+    s = set_attribute(p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
   if (!s && p->vector_step)
-    s = set(p, CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, &p->vector_step, sizeof p->vector_step);
-  if (!s && p->epi.aux >= 0) s = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &m->ld, sizeof m->ld);
+    s = set_attribute(p, CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, &p->vector_step, sizeof p->vector_step);
+  if (!s && p->epi.aux >= 0) s = set_attribute(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &m->ld, sizeof m->ld);
   if (!s && p->epi.aux >= 0)
-    s = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, &m->step, sizeof m->step);
+    s = set_attribute(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, &m->step, sizeof m->step);
   return s ? s : point(p, (const void *)(uintptr_t)16, (const void *)(uintptr_t)16);
 }
 
@@ -372,7 +374,7 @@ static size_t extent(const Plan *p, int i) {
   return (size_t)n * zk_elem_bytes(elem_of(&p->layout.d, i));
 }
 
-static char *take(size_t *all, char *mem, size_t bytes) {
+static char *take_scratch(size_t *all, char *mem, size_t bytes) {
   char *p = mem ? mem + *all : NULL;
   *all += zb_round_up(bytes, 256);
   return bytes ? p : NULL;
@@ -394,17 +396,17 @@ static size_t vector_bytes(const Plan *p) {
 static size_t trial_places(const Plan *p, Trial *t) {
   const ZkDotEpilogue *e = &p->epi;
   size_t all = 0, aux = e->aux >= 0 ? t->bytes : 0;
-  t->now.at[ZKD_A] = take(&all, t->mem, extent(p, ZKD_A));
-  t->now.at[ZKD_B] = take(&all, t->mem, extent(p, ZKD_B));
-  t->now.full = take(&all, t->mem, e->full >= 0 ? t->bytes : 0);
-  t->now.vector = take(&all, t->mem, vector_bytes(p));
+  t->now.at[ZKD_A] = take_scratch(&all, t->mem, extent(p, ZKD_A));
+  t->now.at[ZKD_B] = take_scratch(&all, t->mem, extent(p, ZKD_B));
+  t->now.full = take_scratch(&all, t->mem, e->full >= 0 ? t->bytes : 0);
+  t->now.vector = take_scratch(&all, t->mem, vector_bytes(p));
   t->first = t->now;
-  if (e->kind == ZKD_COLUMN_SUMS) t->first.vector = take(&all, t->mem, vector_bytes(p));
-  t->now.at[ZKD_C] = take(&all, t->mem, t->bytes);
-  t->first.at[ZKD_C] = take(&all, t->mem, t->bytes);
-  t->now.aux = take(&all, t->mem, aux);
-  t->first.aux = e->kind == ZKD_GELU_SLOPE ? t->now.aux : take(&all, t->mem, aux);
-  t->flag = (int *)(void *)take(&all, t->mem, sizeof *t->flag);
+  if (e->kind == ZKD_COLUMN_SUMS) t->first.vector = take_scratch(&all, t->mem, vector_bytes(p));
+  t->now.at[ZKD_C] = take_scratch(&all, t->mem, t->bytes);
+  t->first.at[ZKD_C] = take_scratch(&all, t->mem, t->bytes);
+  t->now.aux = take_scratch(&all, t->mem, aux);
+  t->first.aux = e->kind == ZKD_GELU_SLOPE ? t->now.aux : take_scratch(&all, t->mem, aux);
+  t->flag = (int *)(void *)take_scratch(&all, t->mem, sizeof *t->flag);
   return all;
 }
 

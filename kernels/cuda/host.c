@@ -150,7 +150,7 @@ static uint64_t hash_of(const Key *k) {
   return h;
 }
 
-static Memo **find(ZkCudaMemo *m, uint64_t hash, const Key *k) {
+static Memo **find_memo(ZkCudaMemo *m, uint64_t hash, const Key *k) {
   size_t i = hash & (m->cap - 1);
   while (m->slot[i] && (m->slot[i]->hash != hash || memcmp(&m->slot[i]->key, k, sizeof *k) != 0))
     i = (i + 1) & (m->cap - 1);
@@ -168,7 +168,7 @@ static void grow(ZkCudaMemo *m) {
   m->cap = old.cap ? 2 * old.cap : 256;
   m->slot = allocate(m->cap * sizeof *m->slot);
   for (size_t i = 0; i < old.cap; i++)
-    if (old.slot[i]) *find(m, old.slot[i]->hash, &old.slot[i]->key) = old.slot[i];
+    if (old.slot[i]) *find_memo(m, old.slot[i]->hash, &old.slot[i]->key) = old.slot[i];
   free(old.slot);
 }
 
@@ -179,7 +179,7 @@ void *zk_cuda_memo(ZkCuda *cu, const ZkCall *call, size_t bytes, ZkCudaMake *mak
   if (!cu->memos) cu->memos = allocate(sizeof *cu->memos);
   ZkCudaMemo *m = cu->memos;
   if (2 * (m->n + 1) > m->cap) grow(m);
-  Memo **at = find(m, hash, &k);
+  Memo **at = find_memo(m, hash, &k);
   if (*at) return (*at)->memo;
   *at = allocate(sizeof **at);
   m->n++;

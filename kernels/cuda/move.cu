@@ -110,7 +110,7 @@ static void copy_view(const ZkEnv *env, const ZkCall *call, const ZkView *dst, c
 }
 
 /* The view of elements [start, start + count) of axis `axis`, which is called `to` there. */
-static ZkView part_of(const ZkView *v, uint16_t axis, uint16_t to, int64_t start, int64_t count) {
+static ZkView slice_view(const ZkView *v, uint16_t axis, uint16_t to, int64_t start, int64_t count) {
   ZkView p = *v;
   int i = 0;
   while (i < v->rank && v->axis[i] != axis) i++;
@@ -124,21 +124,21 @@ static ZkView part_of(const ZkView *v, uint16_t axis, uint16_t to, int64_t start
 extern "C" void zk_cuda_copy(const ZkEnv *env, const ZkCall *c) { copy_view(env, c, &c->out[0], &c->in[0]); }
 
 extern "C" void zk_cuda_rename(const ZkEnv *env, const ZkCall *c) {
-  ZkView in = part_of(&c->in[0], c->ax[0], c->ax[1], 0, zkc_size(&c->in[0], c->ax[0]));
+  ZkView in = slice_view(&c->in[0], c->ax[0], c->ax[1], 0, zkc_size(&c->in[0], c->ax[0]));
   copy_view(env, c, &c->out[0], &in);
 }
 
 extern "C" void zk_cuda_slice(const ZkEnv *env, const ZkCall *c) {
-  ZkView in = part_of(&c->in[0], c->ax[0], c->ax[1], c->opt[0], c->opt[1]);
+  ZkView in = slice_view(&c->in[0], c->ax[0], c->ax[1], c->opt[0], c->opt[1]);
   copy_view(env, c, &c->out[0], &in);
 }
 
 extern "C" void zk_cuda_pad(const ZkEnv *env, const ZkCall *c) {
   const ZkView *out = &c->out[0];
   int64_t n = zkc_size(&c->in[0], c->ax[0]), whole = zkc_size(out, c->ax[1]), start = c->opt[0];
-  ZkView before = part_of(out, c->ax[1], c->ax[1], 0, start);
-  ZkView within = part_of(out, c->ax[1], c->ax[0], start, n);
-  ZkView after = part_of(out, c->ax[1], c->ax[1], start + n, whole - start - n);
+  ZkView before = slice_view(out, c->ax[1], c->ax[1], 0, start);
+  ZkView within = slice_view(out, c->ax[1], c->ax[0], start, n);
+  ZkView after = slice_view(out, c->ax[1], c->ax[1], start + n, whole - start - n);
   copy_view(env, c, &before, NULL);
   copy_view(env, c, &within, &c->in[0]);
   copy_view(env, c, &after, NULL);
@@ -148,7 +148,7 @@ extern "C" void zk_cuda_concat(const ZkEnv *env, const ZkCall *c) {
   int64_t start = 0;
   for (int i = 0; i < c->nin; i++) {
     int64_t n = zkc_size(&c->in[i], c->ax[1 + i]);
-    ZkView part = part_of(&c->out[0], c->ax[0], c->ax[1 + i], start, n);
+    ZkView part = slice_view(&c->out[0], c->ax[0], c->ax[1 + i], start, n);
     copy_view(env, c, &part, &c->in[i]);
     start += n;
   }

@@ -120,7 +120,7 @@ static void need(Part *p, int r) {
 }
 
 /* The prologue, or the epilogue. */
-static Part part_of(const ZkNormShape *s, const ZkCall *call, bool prologue) {
+static Part fused_part(const ZkNormShape *s, const ZkCall *call, bool prologue) {
   Part p = {.s = s, .call = call};
   const ZkPointwise *pointwise = call->pointwise;
   int ops = reg(s, call->nin), middle = ops + pointwise->prologue;
@@ -168,7 +168,7 @@ static void put_part(ZbText *t, const Part *p, const char *line, const char *whe
  * operand is 0 whatever the prologue makes of zeros. */
 static void put_neighbours(ZbText *t, const ZkNormShape *s, const ZkCall *call) {
   bool grad = call->op == ZG_OP_NORMALIZE_GRAD, prologue = call->pointwise->prologue > 0;
-  Part first = part_of(s, call, true), rest = part_of(s, call, false);
+  Part first = fused_part(s, call, true), rest = fused_part(s, call, false);
   char line[96];
   zb_text_add(t, "    const auto load = [&](long long first, int step, float (&x)[%d][8], bool again) {\n",
               grad ? 2 : 1);

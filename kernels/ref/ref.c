@@ -6,7 +6,7 @@
 
 #include "base/base.h"
 
-static int find(const uint16_t *axes, int n, uint16_t axis) {
+static int find_axis(const uint16_t *axes, int n, uint16_t axis) {
   for (int k = 0; k < n; k++)
     if (axes[k] == axis) return k;
   return -1;
@@ -22,9 +22,9 @@ static void append(RefIndex *i, uint16_t axis, int64_t size) {
 RefAxes ref_axes(RefIndex *i, const ZkView *v, const uint16_t *but, int n) {
   RefAxes r = {i->n, i->n};
   for (int k = 0; k < v->rank; k++) {
-    int have = find(i->axis, i->n, v->axis[k]);
+    int have = find_axis(i->axis, i->n, v->axis[k]);
     if (have >= 0) ZB_ASSERT(i->size[have] == v->size[k]);
-    if (have < 0 && find(but, n, v->axis[k]) < 0) append(i, v->axis[k], v->size[k]);
+    if (have < 0 && find_axis(but, n, v->axis[k]) < 0) append(i, v->axis[k], v->size[k]);
   }
   r.hi = i->n;
   return r;
@@ -54,14 +54,14 @@ bool ref_next(RefIndex *i, RefAxes axes) {
 }
 
 int64_t ref_at(const RefIndex *i, uint16_t axis) {
-  int k = find(i->axis, i->n, axis);
+  int k = find_axis(i->axis, i->n, axis);
   ZB_ASSERT(k >= 0);
   return i->at[k];
 }
 
 RefIndex ref_with(const RefIndex *i, uint16_t axis, int64_t at) {
   RefIndex j = *i;
-  int k = find(j.axis, j.n, axis);
+  int k = find_axis(j.axis, j.n, axis);
   if (k < 0) append(&j, axis, 0), k = j.n - 1;
   j.at[k] = at;
   return j;
@@ -136,13 +136,13 @@ void ref_zero(const ZkView *v) {
 }
 
 int64_t ref_size(const ZkView *v, uint16_t axis) {
-  int k = find(v->axis, v->rank, axis);
+  int k = find_axis(v->axis, v->rank, axis);
   ZB_ASSERT(k >= 0);
   return v->size[k];
 }
 
 int64_t ref_start(const ZkView *v, uint16_t axis) {
-  int k = find(v->axis, v->rank, axis);
+  int k = find_axis(v->axis, v->rank, axis);
   ZB_ASSERT(k >= 0);
   return v->start[k];
 }

@@ -65,7 +65,7 @@ static void drop(Mpi *m, MPI_Datatype type) {
 }
 
 /* ---- reductions: messages of p2p_reduce.c ---- */
-static void post(void *group, int slot, const ZxP2pMessage *x) {
+static void post_message(void *group, int slot, const ZxP2pMessage *x) {
   Group *g = group;
   Messages *s = &g->messages[slot];
   s->from[s->nreq] = x->send ? -1 : x->peer;
@@ -84,7 +84,7 @@ static bool complete(void *group, int slot, const char *what, size_t bytes) {
   return done;
 }
 
-const ZxP2pTransport zx_mpi_transport = {post, complete};
+const ZxP2pTransport zx_mpi_transport = {post_message, complete};
 
 static void set_busy(Mpi *m, bool *flag, bool now) {
   m->busy += now - *flag;

@@ -87,7 +87,7 @@ static size_t block_at(const ZxP2p *r, size_t n, int i) {
 }
 
 /* Where member i's part of the round begins before the exchange, at this rank, and its elements. */
-static char *part_of(const ZxP2p *r, const Slot *s, int i, size_t *n) {
+static char *member_part(const ZxP2p *r, const Slot *s, int i, size_t *n) {
   const Op *o = op_at(r, s->op);
   size_t at = s->at;
   *n = s->n;
@@ -107,7 +107,7 @@ static char *stage_of(const ZxP2p *r, const Slot *s, int i, size_t n) {
 }
 
 /* ---- rounds ---- */
-static void post(ZxP2p *r, void *group, const Slot *s, bool send, void *p, size_t n, int peer) {
+static void post_part(ZxP2p *r, void *group, const Slot *s, bool send, void *p, size_t n, int peer) {
   const Op *o = op_at(r, s->op);
   if (n)
     r->t->post(group, (int)(s - r->slot),
@@ -119,19 +119,19 @@ static int after(const ZxP2p *r, int k) { return (r->rank + k) % r->size; }
 
 static void exchange(ZxP2p *r, void *group, Slot *s) {
   size_t n;
-  part_of(r, s, r->rank, &n);
+  member_part(r, s, r->rank, &n);
   for (int k = 1; k < r->size; k++)
-    post(r, group, s, false, stage_of(r, s, before(r, k), n), n, before(r, k));
+    post_part(r, group, s, false, stage_of(r, s, before(r, k), n), n, before(r, k));
   for (int k = 1; k < r->size; k++) {
-    char *p = part_of(r, s, after(r, k), &n);
-    post(r, group, s, true, p, n, after(r, k));
+    char *p = member_part(r, s, after(r, k), &n);
+    post_part(r, group, s, true, p, n, after(r, k));
   }
 }
 
-static void combine(ZxP2p *r, Slot *s) {
+static void combine_slot(ZxP2p *r, Slot *s) {
   const Op *o = op_at(r, s->op);
   size_t n;
-  char *mine = part_of(r, s, r->rank, &n);
+  char *mine = member_part(r, s, r->rank, &n);
   for (int i = 0; i < r->size; i++) r->part[i] = i == r->rank ? mine : stage_of(r, s, i, n);
   char *out = o->kind == REDUCE_SCATTER ? o->out + s->at * zx_elem_bytes(o->elem) : mine;
   zx_combine(out, r->part, r->size, n, o->elem, o->reduce);
@@ -141,11 +141,11 @@ static void spread(ZxP2p *r, void *group, Slot *s) {
   size_t n;
   s->phase = SPREAD;
   for (int k = 1; k < r->size; k++) {
-    char *p = part_of(r, s, before(r, k), &n);
-    post(r, group, s, false, p, n, before(r, k));
+    char *p = member_part(r, s, before(r, k), &n);
+    post_part(r, group, s, false, p, n, before(r, k));
   }
-  char *mine = part_of(r, s, r->rank, &n);
-  for (int k = 1; k < r->size; k++) post(r, group, s, true, mine, n, after(r, k));
+  char *mine = member_part(r, s, r->rank, &n);
+  for (int k = 1; k < r->size; k++) post_part(r, group, s, true, mine, n, after(r, k));
 }
 
 /* Starts the next round of the first operation that has one. */
@@ -175,7 +175,7 @@ static void progress_round(ZxP2p *r, void *group, Slot *s) {
   Op *o = op_at(r, s->op);
   if (!r->t->complete(group, (int)(s - r->slot), name_of(o), o->n * zx_elem_bytes(o->elem))) return;
   r->moves++;
-  if (s->phase != SPREAD) combine(r, s);
+  if (s->phase != SPREAD) combine_slot(r, s);
   if (s->phase == EXCHANGE && o->kind == ALL_REDUCE) {
     spread(r, group, s);
     return;

@@ -304,7 +304,7 @@ static bool post(ZxShm *s) {
 }
 
 /* The sum of one block of `bytes` bytes: the own part from `mine`, the others' from their slots. */
-static void combine(ZxShm *s, const Round *r, size_t at, size_t bytes, const char *mine, char *out) {
+static void combine_block(ZxShm *s, const Round *r, size_t at, size_t bytes, const char *mine, char *out) {
   for (int i = 0; i < s->size; i++) s->part[i] = i == s->rank ? mine : slot_of(s, i, r) + at;
   zx_combine(out, s->part, s->size, bytes / zx_elem_bytes(r->o->elem), r->o->elem, r->o->reduce);
 }
@@ -316,7 +316,7 @@ static bool reduce(ZxShm *s) {
     if (!ALL_AT(s, posted, r.round + 1)) return false;
     size_t from = block_at(s, &r, s->rank), bytes = block_at(s, &r, s->rank + 1) - from;
     char *mine = r.o->out + r.at + from;
-    combine(s, &r, from, bytes, mine, mine);
+    combine_block(s, &r, from, bytes, mine, mine);
     memcpy(slot_of(s, s->rank, &r) + from, mine, bytes);
     tell(&s->counters[s->rank].reduced, r.round + 1);
   }
@@ -358,8 +358,8 @@ static bool take(ZxShm *s) {
   char *out = o->out + r.at;
   switch (o->kind) {
   case ALL_REDUCE: take_sums(s, &r); break;
-  case ALL_REDUCE_WHOLE: combine(s, &r, 0, r.bytes, o->in + r.at, out); break;
-  case REDUCE_SCATTER: combine(s, &r, near(&r, s->rank), r.bytes, o->in + far(&r, s->rank), out); break;
+  case ALL_REDUCE_WHOLE: combine_block(s, &r, 0, r.bytes, o->in + r.at, out); break;
+  case REDUCE_SCATTER: combine_block(s, &r, near(&r, s->rank), r.bytes, o->in + far(&r, s->rank), out); break;
   case ALL_GATHER:
   case ALL_TO_ALL: take_blocks(s, &r); break;
   case BROADCAST:

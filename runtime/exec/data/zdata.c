@@ -99,7 +99,7 @@ static bool show(const ZdOptions *o, ZbArena *a, ZbErr *err) {
   return ok;
 }
 
-static bool check(const ZdOptions *o, ZbArena *a, ZbErr *err) {
+static bool check_file(const ZdOptions *o, ZbArena *a, ZbErr *err) {
   (void)a;
   ZxData *d = zx_data_open(o->file[0], err);
   bool ok = d && zx_data_verify(d, err);
@@ -131,12 +131,12 @@ static const struct {
     {"records", zd_records, INT32_MAX, "-o", {FIELD}},
     {"table", zd_table, 1, "-o", {FIELD, LABEL, LABEL_FIELD}},
     {"show", show, 1, NULL, {0}},
-    {"check", check, 1, NULL, {0}},
+    {"check", check_file, 1, NULL, {0}},
 };
 
 static const char see[] = "zdata --help shows all commands and options";
 
-static bool take(int c, const char *name, bool writes, const int takes[4], ZdOptions *o, ZbErr *err) {
+static bool take_option(int c, const char *name, bool writes, const int takes[4], ZdOptions *o, ZbErr *err) {
   bool known = c == OUT && writes;
   for (int i = 0; i < 4; i++) known |= takes[i] == c;
   const char *option = c == OUT ? "output" : "";
@@ -175,7 +175,7 @@ static bool run(int argc, char **argv, ZbArena *a, ZbErr *err) {
     }
     if (c == ':') return zb_fail(err, see, "%s needs a value", zb_show(argv[optind - 1]));
     if (c == '?') return zb_fail(err, see, "zdata knows no option %s", zb_show(argv[optind - 1]));
-    if (!take(c, names[k], commands[k].needs, commands[k].takes, &o, err)) return false;
+    if (!take_option(c, names[k], commands[k].needs, commands[k].takes, &o, err)) return false;
   }
   while (optind < argc) o.file[o.nfile++] = argv[optind++];
   if (!o.nfile) return zb_fail(err, see, "zdata %s needs a file", names[k]);

@@ -44,7 +44,7 @@ static int by_name(const struct dirent **a, const struct dirent **b) {
 
 static bool walk(Files *fs, const char *folder, ZbErr *err);
 
-static bool take(Files *fs, const char *path, ZbErr *err) {
+static bool take_path(Files *fs, const char *path, ZbErr *err) {
   struct stat st;
   bool text = false;
   if (lstat(path, &st) < 0)
@@ -64,7 +64,7 @@ static bool walk(Files *fs, const char *folder, ZbErr *err) {
                    strerror(errno));
   bool ok = true;
   for (int i = 0; i < n; i++) {
-    ok = ok && take(fs, zb_printf(fs->a, "%s/%s", folder, list[i]->d_name), err);
+    ok = ok && take_path(fs, zb_printf(fs->a, "%s/%s", folder, list[i]->d_name), err);
     free(list[i]);
   }
   free(list);

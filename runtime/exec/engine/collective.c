@@ -19,7 +19,7 @@ static int axis_of(const ZkView *v, uint16_t axis) {
 }
 
 /* Elements from..from+n of an axis. */
-static ZkView part_of(const ZkView *v, uint16_t axis, int64_t from, int64_t n) {
+static ZkView slice_view(const ZkView *v, uint16_t axis, int64_t from, int64_t n) {
   ZkView w = *v;
   int i = axis_of(v, axis);
   w.data = (char *)v->data + (size_t)(from * v->stride[i]) * zk_elem_bytes((ZkElem)v->elem);
@@ -96,7 +96,7 @@ static void all_gather(Coll *c) {
   int64_t n = c->in->size[axis_of(c->in, axis)];
   for (int64_t i = 0; c->n->packs && i < c->members; i++)
     copy_view(c->e, dense_at(c->in, all + (uint64_t)i * bytes, (ZkElem)c->in->elem),
-              part_of(c->out, axis, i * n, n));
+              slice_view(c->out, axis, i * n, n));
 }
 
 static void reduce_scatter(Coll *c) {
@@ -107,7 +107,7 @@ static void reduce_scatter(Coll *c) {
   ZB_ASSERT(c->out->elem == elem && c->bytes == bytes * (uint64_t)c->members);
   char *all = c->n->packs ? c->scratch : c->in->data;
   for (int64_t i = 0; c->n->packs && i < c->members; i++)
-    copy_view(c->e, part_of(c->in, axis, i * len, len), dense_at(c->out, all + (uint64_t)i * bytes, elem));
+    copy_view(c->e, slice_view(c->in, axis, i * len, len), dense_at(c->out, all + (uint64_t)i * bytes, elem));
   zx_await(c->e, c->e->c->t->reduce_scatter(c->e->c, c->g, all, n, moved_as(c->in), how(c->n), c->out->data));
 }
 
@@ -120,12 +120,12 @@ static void all_to_all(Coll *c) {
   char *sent = c->scratch, *got = c->scratch + zb_round_up(bytes, 64);
   int64_t nto = c->out->size[axis_of(c->out, to)], nfrom = c->in->size[axis_of(c->in, from)];
   for (int64_t i = 0; i < c->members; i++) {
-    ZkView p = part_of(c->in, to, i * nto, nto);
+    ZkView p = slice_view(c->in, to, i * nto, nto);
     copy_view(c->e, p, dense_at(&p, sent + (uint64_t)i * block, elem));
   }
   zx_await(c->e, c->e->c->t->all_to_all(c->e->c, c->g, sent, block, got));
   for (int64_t i = 0; i < c->members; i++) {
-    ZkView p = part_of(c->out, from, i * nfrom, nfrom);
+    ZkView p = slice_view(c->out, from, i * nfrom, nfrom);
     copy_view(c->e, dense_at(&p, got + (uint64_t)i * block, elem), p);
   }
 }
@@ -136,7 +136,7 @@ static void local_pad(Coll *c) {
   ZkView to = *c->out;
   if (split) {
     int64_t len = c->in->size[axis_of(c->in, c->n->axis)];
-    to = part_of(c->out, c->n->axis, c->mine * len, len);
+    to = slice_view(c->out, c->n->axis, c->mine * len, len);
   }
   if (split || !gives)
     c->e->dev->zero(c->e->env, c->out->data, count_of(c->out) * zk_elem_bytes((ZkElem)c->out->elem));
@@ -155,7 +155,7 @@ void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCal
   case ZG_OP_ALL_TO_ALL: all_to_all(&c); break;
   case ZG_OP_LOCAL_SLICE: {
     int64_t len = c.out->size[axis_of(c.out, n->axis)];
-    copy_view(e, part_of(c.in, n->axis, c.mine * len, len), *c.out);
+    copy_view(e, slice_view(c.in, n->axis, c.mine * len, len), *c.out);
     break;
   }
   case ZG_OP_LOCAL_PAD: local_pad(&c); break;

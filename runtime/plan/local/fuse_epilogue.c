@@ -100,7 +100,7 @@ static void find_dependent(const ZpNode *k, const ZpNode *c, bool *out) {
 }
 
 /* Pointwise node c with those outputs j alone for which of[j] is `which`, and what they are computed from. */
-static ZpNode part_of(const ZpRewrite *r, const ZpNode *c, const bool *of, bool which) {
+static ZpNode node_with_outputs(const ZpRewrite *r, const ZpNode *c, const bool *of, bool which) {
   const ZkPointwise *from = c->call.pointwise;
   bool needed[REGS] = {false};
   uint16_t reg[REGS] = {0}, n = 0;
@@ -149,8 +149,8 @@ static bool fuse_part(const ZpRewrite *r, uint32_t m, uint32_t i, ZpNode *to, Zp
   find_dependent(&r->nodes[m], c, needs);
   for (int j = 0; j < c->call.nout; j++) some |= needs[j], all &= needs[j];
   if (!some || all) return false;
-  ZpNode part = part_of(r, c, needs, true);
-  *rest = part_of(r, c, needs, false);
+  ZpNode part = node_with_outputs(r, c, needs, true);
+  *rest = node_with_outputs(r, c, needs, false);
   return worth_it(r, &part, rest) && fuse(r, m, i, &part, to);
 }
 
