@@ -3,7 +3,10 @@ if HAVE_CRITERION
 check_PROGRAMS += tests/unit/test-plan
 TESTS += tests/unit/test-plan
 tests_unit_test_plan_SOURCES = \
+  tests/unit/plan/broken.c \
+  tests/unit/plan/broken.h \
   tests/unit/plan/check.c \
+  tests/unit/plan/check_memory.c \
   tests/unit/plan/fake.c \
   tests/unit/plan/fake.h \
   tests/unit/plan/nodes.c \
