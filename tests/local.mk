@@ -12,11 +12,11 @@ include tests/unit/base/local.mk
 include tests/unit/graph/local.mk
 include tests/unit/lang/local.mk
 include tests/unit/compiler/local.mk
-include tests/unit/grad/local.mk
+include tests/unit/compiler/grad/local.mk
 include tests/unit/kernels/local.mk
 include tests/unit/kernels_cuda/local.mk
 include tests/unit/plan/local.mk
-include tests/unit/layout/local.mk
+include tests/unit/plan/models/local.mk
 include tests/unit/exec/local.mk
 
 TEST_EXTENSIONS = .sh

@@ -1,6 +1,6 @@
 /* Every tests/graphs/NAME.zug gives exactly the graphs in NAME.expect: as instantiated, and after all passes.
  * A new case is two new files; `make regenerate-graphs` writes all .expect files anew. Whether derivatives
- * are right is for tests/unit/grad; here nothing may change unseen. */
+ * are right is for tests/unit/compiler/grad; here nothing may change unseen. */
 #include "tests/unit/compiler/load.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-# Unit tests of compiler: see the conventions at the top of Makefile.am. (Derivatives: tests/unit/grad.)
+# Unit tests of compiler: see the conventions at the top of Makefile.am. (Derivatives: tests/unit/compiler/grad.)
 if HAVE_CRITERION
 check_PROGRAMS += tests/unit/test-compiler
 TESTS += tests/unit/test-compiler

@@ -1,0 +1,37 @@
+# Unit tests of plan with real models: see the conventions at the top of Makefile.am. (Orders, programs and their proofs
+# without a model: tests/unit/plan.)
+if HAVE_CRITERION
+check_PROGRAMS += tests/unit/test-plan-models
+TESTS += tests/unit/test-plan-models
+tests_unit_test_plan_models_SOURCES = \
+  tests/unit/compiler/load.c tests/unit/compiler/load.h \
+  tests/unit/plan/models/batch_gemms.c \
+  tests/unit/plan/models/brute.c \
+  tests/unit/plan/models/convert.c \
+  tests/unit/plan/models/digest.c \
+  tests/unit/plan/models/explain.c \
+  tests/unit/plan/models/fuse_bias_grad.c \
+  tests/unit/plan/models/fuse_epilogue.c \
+  tests/unit/plan/models/fuse_pointwise.c \
+  tests/unit/plan/models/fuse_prologue.c \
+  tests/unit/plan/models/generator.c \
+  tests/unit/plan/models/ledger.c \
+  tests/unit/plan/models/pad.c \
+  tests/unit/plan/models/place.c \
+  tests/unit/plan/models/plan.c \
+  tests/unit/plan/models/plan.h \
+  tests/unit/plan/models/play.c \
+  tests/unit/plan/models/profile.c \
+  tests/unit/plan/models/random.c \
+  tests/unit/plan/models/recipes.c \
+  tests/unit/plan/models/recipes.h \
+  tests/unit/plan/models/remat.c \
+  tests/unit/plan/models/segment.c \
+  tests/unit/plan/models/shapes.c \
+  tests/unit/plan/models/shard.c \
+  tests/unit/plan/models/stage.c \
+  tests/unit/plan/models/stream.c \
+  tests/unit/plan/models/stream.h
+tests_unit_test_plan_models_CFLAGS = $(unit_cflags)
+tests_unit_test_plan_models_LDADD = libcompiler.a $(libs_exec) $(unit_libs)
+endif

@@ -1,0 +1,407 @@
+/* Random recipes again, now with numbers: the local programs of all ranks are played in this process, on the
+ * CPU kernels and with collectives of our own, and must give the loss and the gradients of one rank. */
+#include "kernels/kernels.h"
+#include "tests/unit/plan/models/recipes.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+typedef struct {           /* one rank's memory */
+  int64_t id;              /* in the mesh; of the first stage */
+  float ***param, ***grad; /* by bucket template, iteration */
+  char *inputs, *temp;
+  char **saved, **carry, **dcarry; /* by instance: what goes into it */
+} Rank;
+
+typedef struct {
+  const ZpPlan *p;
+  ZbArena *a;
+  ZkEnv env;
+  Rank *rank;
+  int nranks;
+  ZpInst *inst;
+  uint32_t ninsts;
+  float seed[2];
+  double num, den, aux;
+} Play;
+
+static void *zeros(Play *y, uint64_t bytes) { return zb_alloc(y->a, bytes + 64); }
+
+/* ---- numbers that do not depend on the layout ---- */
+static int64_t start_of(const ZpPlan *p, const ZpState *state, int64_t rank, uint16_t axis, int64_t size) {
+  int64_t i = 0;
+  for (int d = 0; d < p->mesh.ndims; d++)
+    if (state[d].kind == 'S' && state[d].axis == axis)
+      i = i * p->mesh.dim[d].size + zp_coord(&p->mesh, rank, d);
+  return i * size;
+}
+
+/* Calls fn with every element of a local tensor: its place in memory and its global index. */
+typedef struct {
+  int n;
+  const uint16_t *axis;
+  const int64_t *size;
+  int64_t at[ZG_MAX_AXES], global[ZG_MAX_AXES], start[ZG_MAX_AXES];
+} Walk;
+static bool next(Walk *w) {
+  for (int i = w->n; i-- > 0;) {
+    if (++w->at[i] < w->size[i]) return w->global[i] = w->start[i] + w->at[i], true;
+    w->at[i] = 0;
+    w->global[i] = w->start[i];
+  }
+  return false;
+}
+static Walk walk(const ZpPlan *p, const ZpState *state, int64_t rank, int n, const uint16_t *axis,
+                 const int64_t *size) {
+  Walk w = {.n = n, .axis = axis, .size = size};
+  for (int i = 0; i < n; i++) w.global[i] = w.start[i] = start_of(p, state, rank, axis[i], size[i]);
+  return w;
+}
+
+/* Number of a global element in the unpadded tensor, or -1 in padding. */
+static int64_t element(const ZpPlan *p, const Walk *w) {
+  int64_t e = 0;
+  for (int i = 0; i < w->n; i++) {
+    if (w->global[i] >= p->axis_valid[w->axis[i]]) return -1;
+    e = e * p->axis_valid[w->axis[i]] + w->global[i];
+  }
+  return e;
+}
+
+static void fill_params(Play *y, Rank *r, uint32_t bucket, uint32_t iter) {
+  const ZpBucket *k = &y->p->buckets[bucket];
+  for (uint32_t i = 0; i < k->nslices; i++) {
+    const ZpSlice *s = &k->slices[i];
+    Walk w = walk(y->p, s->state, r->id, s->naxes, s->axis, s->size);
+    for (uint64_t e = 0; e < s->n; e++, next(&w)) {
+      int64_t n = element(y->p, &w);
+      r->param[bucket][iter][s->at + e] =
+          n < 0 ? 0
+                : (float)(0.3 * zb_random_normal(1000 + s->param, iter, (uint64_t)n) +
+                          (s->naxes == 1 ? 0.5 : 0));
+    }
+  }
+}
+
+static void fill_inputs(Play *y, Rank *r, uint32_t mb) {
+  const ZpPlan *p = y->p;
+  for (uint32_t i = 0; i < p->ninputs; i++) {
+    const ZpInputUse *u = &p->inputs[i];
+    const ZpValue *v = &p->segments[u->value_segment].values[u->value];
+    Walk w = walk(p, v->state, r->id, v->type.naxes, v->axis, v->size);
+    uint64_t n = v->bytes / 4;
+    for (uint64_t e = 0; e < n; e++, next(&w)) {
+      uint64_t g = 0;
+      for (int k = 0; k < w.n; k++) {
+        int64_t at = w.global[k] + (w.axis[k] == p->batch ? (int64_t)mb * p->axis_size[p->batch] : 0);
+        g = g * 4099 + (uint64_t)at;
+      }
+      double x = zb_random_unit(77, u->input, g);
+      if (v->elem == ZK_I32) {
+        int64_t of = p->axis_valid[v->type.of];
+        ((int32_t *)(r->inputs + u->at))[e] = x < 0.1 ? -1 : (int32_t)(x * 7919 * (double)of) % (int32_t)of;
+      } else {
+        ((float *)(r->inputs + u->at))[e] = (float)(x + 0.5);
+      }
+    }
+  }
+}
+
+/* ---- playing nodes ---- */
+static char *address(Play *y, Rank *r, uint32_t inst, const ZpValue *v) {
+  const ZpSegment *s = &y->p->segments[y->inst[inst].segment];
+  if (v->at.space == ZP_AT_PARAM || v->at.space == ZP_AT_GRAD) {
+    uint32_t b = s->buckets[v->at.index], iter = y->p->buckets[b].segment == ZP_NONE ? 0 : y->inst[inst].iter;
+    float *base = v->at.space == ZP_AT_PARAM ? r->param[b][iter] : r->grad[b][iter];
+    return (char *)base + v->at.offset;
+  }
+  switch (v->at.space) {
+  case ZP_AT_TEMP: return r->temp + v->at.offset;
+  case ZP_AT_SAVED: return r->saved[inst] + v->at.offset;
+  case ZP_AT_INPUT: return r->inputs + v->at.offset;
+  case ZP_AT_CARRY_IN: return r->carry[inst] + v->at.offset;
+  case ZP_AT_CARRY_OUT: return r->carry[inst + 1] + v->at.offset;
+  case ZP_AT_DCARRY_IN: return r->dcarry[inst] + v->at.offset;
+  case ZP_AT_DCARRY_OUT: return r->dcarry[inst + 1] + v->at.offset;
+  case ZP_AT_SEED: return (char *)&y->seed[v->at.index];
+  default: cr_assert_fail("place %u", v->at.space);
+  }
+  return NULL;
+}
+
+static int64_t offset_in(const ZkView *v, const uint16_t *axis, const int64_t *at, int n) {
+  int64_t e = 0;
+  for (int i = 0; i < v->rank; i++)
+    for (int k = 0; k < n; k++)
+      if (axis[k] == v->axis[i]) e += at[k] * v->stride[i];
+  return e;
+}
+
+static int64_t size_along(const ZkView *v, uint16_t axis) {
+  for (int i = 0; i < v->rank; i++)
+    if (v->axis[i] == axis) return v->size[i];
+  return 1;
+}
+
+/* One collective on all ranks: results first, then written, since some are in place. */
+static void collective(Play *y, uint32_t inst, const ZpNode *k) {
+  const ZpSegment *s = &y->p->segments[y->inst[inst].segment];
+  const ZpMesh *m = &y->p->mesh;
+  const ZkView *in = &k->call.in[0], *out = &k->call.out[0];
+  uint64_t n = s->values[k->out[0]].bytes / 4;
+  uint32_t *now = ZB_NEWN(y->a, uint32_t, n * (uint64_t)y->nranks);
+  int64_t lin = size_along(in, k->axis), lout = size_along(out, k->axis), lout2 = size_along(out, k->axis2);
+  for (int r = 0; r < y->nranks; r++) {
+    int64_t mine = zp_group_index(m, y->rank[r].id, k->dims);
+    Walk w = {.n = out->rank, .axis = out->axis, .size = out->size};
+    for (uint64_t e = 0; e < n; e++, next(&w)) {
+      float sum = k->call.opt[0] ? -INFINITY : 0;
+      for (int q = 0; q < y->nranks; q++) {
+        if (zp_group_color(m, y->rank[q].id, k->dims) != zp_group_color(m, y->rank[r].id, k->dims)) continue;
+        int64_t member = zp_group_index(m, y->rank[q].id, k->dims), at[ZG_MAX_AXES];
+        bool from = true;
+        for (int i = 0; i < w.n; i++) {
+          at[i] = w.at[i];
+          bool first = w.axis[i] == k->axis, second = w.axis[i] == k->axis2;
+          if (k->call.op == ZG_OP_REDUCE_SCATTER && first) at[i] += mine * lout;
+          if (k->call.op == ZG_OP_LOCAL_SLICE && first) at[i] += mine * lout, from = q == r;
+          if ((k->call.op == ZG_OP_ALL_GATHER || k->call.op == ZG_OP_ALL_TO_ALL) && first)
+            from = at[i] / lin == member, at[i] %= lin;
+          if (k->call.op == ZG_OP_ALL_TO_ALL && second) at[i] += mine * lout2;
+          if (k->call.op == ZG_OP_LOCAL_PAD && first) from = q == r && at[i] / lin == mine, at[i] %= lin;
+        }
+        if (k->call.op == ZG_OP_LOCAL_PAD && k->axis == ZP_NO_AXIS) from = q == r && mine == 0;
+        if (!from) continue;
+        const char *p =
+            address(y, &y->rank[q], inst, &s->values[k->in[0]]) + 4 * offset_in(in, w.axis, at, w.n);
+        if (k->call.op != ZG_OP_ALL_REDUCE && k->call.op != ZG_OP_REDUCE_SCATTER) {
+          memcpy(&now[(uint64_t)r * n + e], p, 4);
+          continue;
+        }
+        float x = *(const float *)p;
+        sum = k->call.opt[0] ? fmaxf(sum, x) : sum + x;
+        memcpy(&now[(uint64_t)r * n + e], &sum, 4);
+      }
+    }
+  }
+  for (int r = 0; r < y->nranks; r++)
+    memcpy(address(y, &y->rank[r], inst, &s->values[k->out[0]]), now + (uint64_t)r * n, n * 4);
+}
+
+static void play_node(Play *y, uint32_t inst, uint32_t mb, const ZpNode *k, Rank *r) {
+  const ZpPlan *p = y->p;
+  const ZpSegment *s = &p->segments[y->inst[inst].segment];
+  ZkCall c = k->call;
+  for (int i = 0; i < c.nin + c.nout; i++) {
+    ZkView *w = i < c.nin ? &c.in[i] : &c.out[i - c.nin];
+    const ZpValue *v = &s->values[i < c.nin ? k->in[i] : k->out[i - c.nin]];
+    w->data = address(y, r, inst, v);
+    for (int a = 0; a < w->rank; a++) {
+      w->start[a] = start_of(p, v->state, r->id, w->axis[a], w->size[a]);
+      if (c.op != ZG_OP_RANDOM) continue;
+      bool batch = w->axis[a] == p->batch; /* drawn by sample of the step, without padding */
+      w->whole[a] = batch ? p->global_batch : p->axis_valid[w->axis[a]];
+      if (batch) w->start[a] += (int64_t)mb * p->axis_size[p->batch];
+    }
+  }
+  if (c.op == ZG_OP_RANDOM) c.opt[0] = (int64_t)zb_random_u64((uint64_t)c.opt[0], y->inst[inst].iter, 0);
+  if (zg_op_info[c.op].kind == ZG_SINK) {
+    int which = c.op == ZG_OP_LOSS_NUM ? 0 : c.op == ZG_OP_LOSS_DEN ? 1 : 2;
+    double *sum = which == 0 ? &y->num : which == 1 ? &y->den : &y->aux;
+    if (zp_group_index(&p->mesh, r->id, ~p->loss_partial[which] & ((1u << p->mesh.ndims) - 1)) == 0)
+      *sum += *(const float *)c.in[0].data;
+    return;
+  }
+  c.scratch = r->temp + k->scratch_at;
+  ZkUnfused u;
+  zk_unfuse(&c, &u);
+  for (int i = 0; i < u.n; i++) zk_cpu_kernel(u.call[i].op)(&y->env, &u.call[i]);
+}
+
+static void play_phase(Play *y, uint32_t inst, uint32_t mb, ZpPhase phase) {
+  uint32_t n;
+  const ZpNode *nodes = phase_nodes(&y->p->segments[y->inst[inst].segment], phase, &n);
+  for (uint32_t i = 0; i < n; i++) {
+    if (zg_op_info[nodes[i].call.op].kind == ZG_SOURCE) continue;
+    if (nodes[i].dims) collective(y, inst, &nodes[i]);
+    else
+      for (int r = 0; r < y->nranks; r++) play_node(y, inst, mb, &nodes[i], &y->rank[r]);
+  }
+}
+
+/* ---- a step ---- */
+static void new_rank(Play *y, Rank *r) {
+  const ZpPlan *p = y->p;
+  uint64_t inputs = 0, temp = 0;
+  r->param = ZB_NEWN(y->a, float **, p->nbuckets);
+  r->grad = ZB_NEWN(y->a, float **, p->nbuckets);
+  for (uint32_t b = 0; b < p->nbuckets; b++) {
+    uint32_t trip = p->buckets[b].segment == ZP_NONE ? 1 : p->graph->segments[p->buckets[b].segment].trip;
+    r->param[b] = ZB_NEWN(y->a, float *, trip);
+    r->grad[b] = ZB_NEWN(y->a, float *, trip);
+    for (uint32_t i = 0; i < trip; i++) {
+      r->param[b][i] = zeros(y, p->buckets[b].elems * 4);
+      r->grad[b][i] = zeros(y, p->buckets[b].elems * 4);
+      fill_params(y, r, b, i);
+    }
+  }
+  for (uint32_t s = 0; s < p->nstages; s++) {
+    if (p->stages[s].input_bytes > inputs) inputs = p->stages[s].input_bytes;
+    if (p->stages[s].scratch_bytes > temp) temp = p->stages[s].scratch_bytes;
+  }
+  r->inputs = zeros(y, inputs);
+  r->temp = zeros(y, temp);
+  r->saved = ZB_NEWN(y->a, char *, y->ninsts);
+  r->carry = ZB_NEWN(y->a, char *, y->ninsts + 1);
+  r->dcarry = ZB_NEWN(y->a, char *, y->ninsts + 1);
+  for (uint32_t i = 0; i <= y->ninsts; i++) {
+    const ZpSegment *s = i < y->ninsts ? &p->segments[y->inst[i].segment] : NULL;
+    if (s) r->saved[i] = zeros(y, s->saved_bytes);
+    r->carry[i] = zeros(y, s ? s->carry_bytes : 0);
+    r->dcarry[i] = zeros(y, s ? s->dcarry_bytes : 0);
+  }
+}
+
+static void play(Play *y, const ZpPlan *p) {
+  *y = (Play){.p = p, .a = zb_arena_new(), .env = {.pool = zk_pool_new(1), .seed = 5, .step = 3}};
+  for (uint32_t s = 0; s < p->nstages; s++)
+    for (uint32_t i = 0; i < p->stages[s].ninsts; i++)
+      ZB_PUSH(y->a, y->inst, y->ninsts, p->stages[s].insts[i]);
+  y->rank = ZB_NEWN(y->a, Rank, p->mesh.nranks);
+  for (int64_t id = 0; id < p->mesh.nranks; id++)
+    if (p->mesh.pipe < 0 || zp_coord(&p->mesh, id, p->mesh.pipe) == 0) y->rank[y->nranks++].id = id;
+  for (int r = 0; r < y->nranks; r++) new_rank(y, &y->rank[r]);
+  for (int pass = 0; pass < 2; pass++) {
+    for (uint32_t mb = 0; mb < p->nmicro; mb++) {
+      for (int r = 0; r < y->nranks; r++) fill_inputs(y, &y->rank[r], mb);
+      for (uint32_t i = 0; i < y->ninsts; i++) play_phase(y, i, mb, pass ? ZP_FWD : ZP_COUNT);
+      for (uint32_t i = y->ninsts; pass && i-- > 0;) play_phase(y, i, mb, ZP_BWD);
+    }
+    y->seed[0] = (float)(1 / y->den);
+    y->seed[1] = (float)(1.0 / (double)p->nmicro);
+  }
+}
+
+static void play_end(Play *y) {
+  zk_pool_free(y->env.pool);
+  zb_arena_free(y->a);
+}
+
+/* ---- comparing ---- */
+/* Element e of slice s on rank r, reduced over where it is partial. */
+static float gradient(const Play *y, int r, uint32_t bucket, uint32_t iter, uint64_t at) {
+  const ZpBucket *k = &y->p->buckets[bucket];
+  float sum = 0;
+  for (int q = 0; q < y->nranks; q++)
+    if (zp_group_color(&y->p->mesh, y->rank[q].id, k->partial) ==
+        zp_group_color(&y->p->mesh, y->rank[r].id, k->partial))
+      sum += y->rank[q].grad[bucket][iter][at];
+  return sum;
+}
+
+static float *whole_gradient(const Play *y, uint32_t param, uint32_t iter) { /* of one rank: its slice */
+  for (uint32_t b = 0; b < y->p->nbuckets; b++)
+    for (uint32_t i = 0; i < y->p->buckets[b].nslices; i++)
+      if (y->p->buckets[b].slices[i].param == param)
+        return y->rank[0].grad[b][iter] + y->p->buckets[b].slices[i].at;
+  return NULL;
+}
+
+static void compare(const Play *one, const Play *y, const char *recipe) {
+  const ZpPlan *p = y->p;
+  cr_assert(isfinite(one->num) && one->den > 0);
+  cr_assert_float_eq(y->den, one->den, 1e-4 * one->den, "denominator %g, of one rank %g\n%s", y->den,
+                     one->den, recipe);
+  cr_assert_float_eq(y->num, one->num, 1e-4 * fabs(one->num), "loss %g, of one rank %g\n%s", y->num, one->num,
+                     recipe);
+  cr_assert_float_eq(y->aux, one->aux, 1e-4 * fabs(one->aux), "aux %g, of one rank %g\n%s", y->aux, one->aux,
+                     recipe);
+  for (uint32_t b = 0; b < p->nbuckets; b++)
+    for (uint32_t i = 0; i < p->buckets[b].nslices; i++) {
+      const ZpSlice *s = &p->buckets[b].slices[i];
+      uint32_t trip = p->buckets[b].segment == ZP_NONE ? 1 : p->graph->segments[p->buckets[b].segment].trip;
+      for (uint32_t t = 0; t < trip; t++) {
+        const float *want = whole_gradient(one, s->param, t);
+        float most = 0;
+        uint64_t n = 1;
+        for (int k = 0; k < s->naxes; k++) n *= (uint64_t)s->valid[k];
+        for (uint64_t e = 0; e < n; e++) most = fmaxf(most, fabsf(want[e]));
+        for (int r = 0; r < y->nranks; r++) {
+          Walk w = walk(p, s->state, y->rank[r].id, s->naxes, s->axis, s->size);
+          for (uint64_t e = 0; e < s->n; e++, next(&w)) {
+            int64_t g = element(p, &w);
+            float have = gradient(y, r, b, t, s->at + e), should = g < 0 ? 0 : want[g];
+            cr_assert(fabsf(have - should) <= 2e-4f * most + 1e-7f,
+                      "%s.%u[%lld] on rank %lld: %g, of one rank %g (most %g)\n%s",
+                      p->graph->params[s->param].path, t, (long long)g, (long long)y->rank[r].id,
+                      (double)have, (double)should, (double)most, recipe);
+          }
+        }
+      }
+    }
+}
+
+/* Recipes that plan, with few ranks and in f32; unless `supports` is NULL, with nodes fused
+ * to the ops before them. */
+static void many(int m, uint32_t from, uint32_t to, uint32_t least, bool (*supports)(const ZkCall *)) {
+  Model x = model_open(random_models[m].name, random_models[m].text, random_models[m].options);
+  uint32_t played = 0;
+  for (uint32_t i = from; i < to; i++) {
+    ZbText t = {0};
+    put_recipe(m, i, &t);
+    Plan q = plan_try(x.g, t.s);
+    const ZpPlan *p = q.p;
+    if (p && p->compute == ZK_F32 && p->mesh.nranks > 1 && p->mesh.nranks <= 8 && p->global_batch <= 64) {
+      const char *seq = "";
+      if (m != MLP) seq = zb_printf(q.a, ", seq = %lld", (long long)p->axis_valid[zg_axis_find(x.g, "seq")]);
+      Plan ref = plan_of(x.g, zb_printf(q.a, "bind batch = %lld%s micro %lld", (long long)p->global_batch,
+                                        seq, (long long)p->axis_size[p->batch]));
+      Play one, y;
+      if (supports) {
+        plan_close(&q);
+        q = plan_fused(x.g, t.s, supports);
+        p = q.p;
+        const char *wrong = plan_wrong(p, q.a);
+        cr_assert_str_eq(wrong, "", "%s\n%s", wrong, t.s);
+      }
+      play(&one, ref.p);
+      play(&y, p);
+      compare(&one, &y, t.s);
+      play_end(&one);
+      play_end(&y);
+      plan_close(&ref);
+      played++;
+    }
+    plan_close(&q);
+    zb_text_free(&t);
+  }
+  cr_log_info("%s: %u plans played", random_models[m].name, played);
+  cr_assert_geq(played, least);
+  model_close(&x);
+}
+
+Test(play, mlp) { many(MLP, 0, 300, 10, NULL); }
+Test(play, gpt2) { many(GPT2, 0, 150, 6, NULL); }
+Test(play, llama3) { many(LLAMA3, 0, 150, 6, NULL); }
+Test(play, odd) { many(ODD, 0, 100, 6, NULL); }
+Test(play, mlp_fused) { many(MLP, 0, 300, 10, supports_all); }
+Test(play, gpt2_fused) { many(GPT2, 0, 150, 6, supports_all); }
+Test(play, llama3_fused) { many(LLAMA3, 0, 150, 6, supports_all); }
+Test(play, odd_fused) { many(ODD, 0, 100, 6, supports_all); }
+Test(play, gpt2_norms) { many(GPT2, 0, 150, 6, supports_norms); }
+Test(play, llama3_norms) { many(LLAMA3, 0, 150, 6, supports_norms); }
+Test(play, odd_norms) { many(ODD, 0, 100, 6, supports_norms); }
+/* One of each alone; all together are in supports_all. */
+Test(play, mlp_bias_grads) { many(MLP, 0, 100, 3, supports_bias_grads); }
+Test(play, gpt2_bias_grads) { many(GPT2, 0, 60, 2, supports_bias_grads); }
+Test(play, odd_bias_grads) { many(ODD, 0, 50, 3, supports_bias_grads); }
+Test(play, mlp_batched) { many(MLP, 0, 100, 3, supports_batched); }
+Test(play, gpt2_batched) { many(GPT2, 0, 60, 2, supports_batched); }
+Test(play, llama3_batched) { many(LLAMA3, 0, 60, 2, supports_batched); }
+Test(play, odd_batched) { many(ODD, 0, 50, 3, supports_batched); }
+Test(play, mlp_xent_max) { many(MLP, 0, 100, 3, supports_xent_max); }
+Test(play, gpt2_xent_max) { many(GPT2, 0, 60, 2, supports_xent_max); }
+Test(play, mlp_taken_apart) { many(MLP, 0, 300, 10, supports_single); }
+Test(play, gpt2_taken_apart) { many(GPT2, 0, 150, 6, supports_single); }
+Test(play, odd_taken_apart) { many(ODD, 0, 100, 6, supports_single); }

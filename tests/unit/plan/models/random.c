@@ -1,0 +1,59 @@
+/* Thousands of random recipes, sensible and not, on four models: each gives a plan that passes its proofs and
+ * brute force, or says why not; never silence, never a crash, and the same twice. */
+#include "tests/unit/plan/models/recipes.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static bool same_ledgers(const ZpPlan *p, const ZpPlan *q) {
+  bool same = p->nstages == q->nstages;
+  for (uint32_t s = 0; same && s < p->nstages; s++)
+    same = !memcmp(&p->stages[s].ledger, &q->stages[s].ledger, sizeof p->stages[s].ledger) &&
+           p->stages[s].prog.ninstrs == q->stages[s].prog.ninstrs;
+  return same;
+}
+
+/* True if there is a plan. */
+static bool try_one(const ZgGraph *g, const char *recipe, bool twice) {
+  Plan q = plan_try(g, recipe);
+  bool made = q.p != NULL;
+  if (!q.p && !zl_errors(q.d)) cr_assert_fail("no plan and no reason for\n%s", recipe);
+  if (!q.p && strstr(plan_messages(&q), "Z0999"))
+    cr_assert_fail("a bad plan for\n%s\n%s", recipe, plan_messages(&q));
+  if (q.p) {
+    const char *wrong = plan_wrong(q.p, q.a);
+    if (*wrong) cr_assert_fail("%s\n%s", recipe, wrong);
+    ZbText t = {0};
+    zp_show(q.p, &t);
+    zp_show_schedule(q.p, &t);
+    zp_explain(q.p, &t);
+    cr_assert(t.len > 100);
+    zb_text_free(&t);
+  }
+  if (q.p && twice) {
+    Plan r = plan_of(g, recipe);
+    cr_assert(same_ledgers(q.p, r.p), "two plans differ for\n%s", recipe);
+    plan_close(&r);
+  }
+  plan_close(&q);
+  return made;
+}
+
+static void many(int m, uint32_t n) {
+  Model x = model_open(random_models[m].name, random_models[m].text, random_models[m].options);
+  uint32_t plans = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    ZbText t = {0};
+    put_recipe(m, i, &t);
+    plans += try_one(x.g, t.s, i % 4 == 0);
+    zb_text_free(&t);
+  }
+  cr_log_info("%s: %u plans of %u recipes", random_models[m].name, plans, n);
+  cr_assert(plans * 8 > n, "only %u plans of %u recipes", plans, n);
+  model_close(&x);
+}
+
+Test(random, mlp) { many(MLP, 1000); }
+Test(random, gpt2) { many(GPT2, 1000); }
+Test(random, llama3) { many(LLAMA3, 1000); }
+Test(random, odd) { many(ODD, 1000); }

@@ -1,0 +1,171 @@
+/* Which forward values are kept for backward: exactly these. */
+#include "tests/unit/plan/models/plan.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+#define X "real[batch, seq, embed]"
+static const char sizes[] = "bind batch = 8, seq = 128 micro 1\n";
+
+/* `loss` of one layer is behind `y`, a function of x and of parameters: what is kept of it. */
+static void expect_of(const char *body, const char *recipe, const char *expect) {
+  Model m = {0};
+  ZbText t = {0};
+  zb_text_add(
+      &t,
+      "use std.nn as nn\nmodel M() {\n  axis batch, seq\n  axis embed = 16, ffn = 32, vocab = 8\n"
+      "  input tokens: index(vocab)[batch, seq]\n  input targets: index(vocab)[batch, seq]\n"
+      "  param wte[vocab, embed] ~ normal(1)\n  x = lookup(wte, tokens)\n"
+      "  repeat 3 as layer {\n"
+      "    param w[embed, ffn], u[embed, ffn], v[ffn, embed] ~ normal(1)\n    param b[ffn] = 0\n    %s\n  }\n"
+      "  loss xent[vocab](dot[embed](x, wte), targets) per known(targets)\n}\n",
+      body);
+  m = model_open(NULL, t.s, NULL);
+  zb_text_free(&t);
+  zb_text_add(&t, "%s%s", sizes, recipe);
+  Plan q = plan_of(m.g, t.s);
+  zb_text_free(&t);
+  t = (ZbText){0};
+  put_saved(q.p, segment_of(q.p, "layer", 0), &t);
+  expect_text(&t, expect, body);
+  cr_assert_str_eq(plan_wrong(q.p, q.a), "");
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* What the product's gradient needs besides: x, which is carried in. */
+Test(remat, activations) {
+  expect_of("x = dot[ffn](nn.gelu_tanh(dot[embed](x, w)), v)", "", "carry\ndot: real[batch, seq, ffn]\n");
+  expect_of("x = dot[ffn](nn.gelu_tanh(dot[embed](x, w) + b), v)", "", "carry\ndot: real[batch, seq, ffn]\n");
+  expect_of("x = dot[ffn](nn.gelu(dot[embed](x, w)), v)", "", "carry\ndot: real[batch, seq, ffn]\n");
+  expect_of("x = dot[ffn](nn.relu(dot[embed](x, w)), v)", "", "carry\ndot: real[batch, seq, ffn]\n");
+  /* two factors, two tensors */
+  expect_of("x = dot[ffn](nn.silu(dot[embed](x, w)) * dot[embed](x, u), v)", "",
+            "carry\ndot: real[batch, seq, ffn]\ndot: real[batch, seq, ffn]\n");
+  /* an activation of what is carried in keeps nothing more */
+  expect_of("x = dot[ffn](dot[embed](nn.silu(x), w), v)", "", "carry\ndot: real[batch, seq, ffn]\n");
+  /* what is linear keeps nothing of itself */
+  expect_of("x = x + 2 * dot[ffn](dot[embed](x, w) * b, v)", "", "carry\ndot: real[batch, seq, ffn]\n");
+}
+
+/* A sum of two products is one tensor instead of two; whoever is kept anyway is used again. */
+Test(remat, several_operands) {
+  expect_of("x = dot[ffn](nn.silu(dot[embed](x, w) + dot[embed](x, u)), v)", "",
+            "carry\npointwise/add: real[batch, seq, ffn]\n");
+  expect_of("a = dot[embed](x, w) c = dot[embed](x, u) x = dot[ffn](nn.silu(a + c) * a * c, v)", "",
+            "carry\ndot: real[batch, seq, ffn]\ndot: real[batch, seq, ffn]\n");
+}
+
+Test(remat, dropout_is_drawn_again) {
+  expect_of("x = dot[ffn](nn.dropout(nn.relu(dot[embed](x, w)), p = 0.5), v)", "",
+            "carry\ndot: real[batch, seq, ffn]\n");
+}
+
+Test(remat, gpt2_layer) {
+  Model m = model_open("gpt2", NULL, "-D layers=4");
+  Plan q = plan_of(m.g, sizes);
+  expect_saved(
+      q.p, "layer", 0,
+      "normalize: " X "\nnormalize: f32[batch, seq]\n"
+      "dot: real[batch, seq, head, hd]\ndot: real[batch, seq, head, hd]\ndot: real[batch, seq, head, hd]\n"
+      "attend: real[batch, seq, head, hd]\nattend: f32[batch, seq, head]\n"
+      "normalize: " X "\nnormalize: f32[batch, seq]\n"
+      "dot: real[batch, seq, ffn]\n");
+  expect_saved(q.p, NULL, 0, ""); /* lookups keep their ids, which are inputs */
+  expect_saved(q.p, NULL, 1,
+               "normalize: " X "\nnormalize: f32[batch, seq]\n"
+               "dot: real[batch, seq, vocab]\npeak: real[batch, seq]\nxent_sums: f32[batch, seq]\n");
+  /* in bytes: 5 of [batch, seq, embed] and the wide one, in f32 */
+  const ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
+  uint64_t tokens = 128, x = tokens * 768 * 4;
+  cr_assert_eq(s->saved_bytes, 6 * x + 4 * x + 2 * tokens * 4 + 12 * tokens * 4);
+  plan_close(&q);
+  model_close(&m);
+}
+
+Test(remat, llama3_layer) {
+  Model m = model_open("llama3", NULL, "-D layers=4");
+  Plan q = plan_of(m.g, sizes);
+  const char *q_type =
+      "rope: real[batch, seq, kv, grp, hd]\nrope: real[batch, seq, kv, hd]\ndot: real[batch, seq, kv, hd]\n";
+  expect_saved(q.p, "layer", 0,
+               zb_printf(q.a,
+                         "normalize: " X "\nnormalize: f32[batch, seq]\n%s"
+                         "attend: real[batch, seq, kv, grp, hd]\nattend: f32[batch, seq, kv, grp]\n"
+                         "normalize: " X "\nnormalize: f32[batch, seq]\n"
+                         "dot: real[batch, seq, ffn]\ndot: real[batch, seq, ffn]\n",
+                         q_type));
+  plan_close(&q);
+  model_close(&m);
+}
+
+static uint32_t count_again(const ZpPlan *p, ZgOp op) {
+  const ZpSegment *s = &p->segments[segment_of(p, "layer", 0)];
+  uint32_t n = 0;
+  const ZpList *l = &s->list[ZP_BWD];
+  for (uint32_t i = 0; i < l->n; i++) n += l->nodes[i].recomputed && l->nodes[i].call.op == op;
+  return n;
+}
+
+/* All of a layer again: only what it takes in is kept; every product but the last is made twice. */
+Test(remat, recompute_layer) {
+  static const struct {
+    const char *name, *recipe;
+    uint32_t dots;
+  } cases[] = {{"gpt2", "recompute Layer", 5},
+               {"gpt2", "recompute layer", 5},
+               {"llama3", "recompute Layer", 6},
+               {"llama3", "recompute Layer.attn, Layer.mlp, norm1, norm2", 6}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Model m = model_open(cases[i].name, NULL, "-D layers=4");
+    Plan q = plan_of(m.g, zb_printf(m.c.a, "%s%s", sizes, cases[i].recipe));
+    if (i < 3) {
+      expect_saved(q.p, "layer", 0, "carry\n");
+      cr_expect_eq(q.p->segments[1].saved_bytes, 0);
+    }
+    cr_expect_eq(count_again(q.p, ZG_OP_DOT), cases[i].dots, "%s %s: %u products again", cases[i].name,
+                 cases[i].recipe, count_again(q.p, ZG_OP_DOT));
+    cr_expect_eq(count_again(q.p, ZG_OP_ATTEND), 1);
+    plan_close(&q);
+    model_close(&m);
+  }
+}
+
+/* A part of it: what enters and leaves stays. */
+Test(remat, recompute_part) {
+  Model m = model_open("llama3", NULL, "-D layers=4");
+  Plan q = plan_of(m.g, zb_printf(m.c.a, "%srecompute Layer.attn", sizes));
+  expect_saved(q.p, "layer", 0,
+               "normalize: " X "\nnormalize: f32[batch, seq]\nnormalize: " X "\nnormalize: f32[batch, seq]\n"
+               "dot: real[batch, seq, ffn]\ndot: real[batch, seq, ffn]\n");
+  cr_assert_eq(count_again(q.p, ZG_OP_DOT),
+               3); /* q, k, v; the output product is only needed for its result */
+  cr_assert_eq(count_again(q.p, ZG_OP_ROPE), 2);
+  plan_close(&q);
+  q = plan_of(m.g, zb_printf(m.c.a, "%srecompute Layer.mlp", sizes));
+  expect_saved(
+      q.p, "layer", 0,
+      "normalize: " X "\nnormalize: f32[batch, seq]\n"
+      "rope: real[batch, seq, kv, grp, hd]\nrope: real[batch, seq, kv, hd]\ndot: real[batch, seq, kv, hd]\n"
+      "attend: real[batch, seq, kv, grp, hd]\nattend: f32[batch, seq, kv, grp]\n"
+      "normalize: " X "\nnormalize: f32[batch, seq]\n");
+  cr_assert_eq(count_again(q.p, ZG_OP_DOT), 2);
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* The work of the model does not grow with what is done twice; a rank's cost does. */
+Test(remat, flops) {
+  Model m = model_open("gpt2", NULL, "-D layers=4");
+  Plan q = plan_of(m.g, sizes), r = plan_of(m.g, zb_printf(m.c.a, "%srecompute Layer", sizes));
+  cr_assert_float_eq(q.p->model_flops, r.p->model_flops, 1);
+  cr_assert_gt(r.p->stages[0].cost, 1.05 * q.p->stages[0].cost);
+  /* 6 a parameter and token in the products (the tied table once, as head; vectors and positions not at all),
+   * and causal attention: 6 * layers * seq * width a token, forward 2, backward 4 */
+  double vectors = 4 * (2 * 768 + 2 * 768 + 3 * 768 + 768 + 3072 + 768) + 2 * 768, tokens = 8 * 128;
+  double products = q.p->params - vectors - 1024 * 768;
+  cr_assert_float_eq(q.p->model_flops, 6 * tokens * (products + 4 * 128 * 768), 1);
+  plan_close(&q);
+  plan_close(&r);
+  model_close(&m);
+}
