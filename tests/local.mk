@@ -14,7 +14,7 @@ include tests/unit/lang/local.mk
 include tests/unit/compiler/local.mk
 include tests/unit/compiler/grad/local.mk
 include tests/unit/kernels/local.mk
-include tests/unit/kernels_cuda/local.mk
+include tests/unit/kernels/cuda/local.mk
 include tests/unit/plan/local.mk
 include tests/unit/plan/models/local.mk
 include tests/unit/exec/local.mk

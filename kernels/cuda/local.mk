@@ -56,7 +56,7 @@ emu_flags = -x c++ -std=c++17 -DZK_EMU -Wall -Wextra -Wno-unknown-pragmas $(WERR
 %.emu.o: %.cc
 	@$(MKDIR_P) $(@D)/$(DEPDIR)
 	$(V_EMU)$(CXX) $(emu_flags) -MMD -MP -MT $@ -MF $(@D)/$(DEPDIR)/$(*F).emu.d -c -o $@ $<
-cu_depdirs = kernels/cuda/$(DEPDIR) tests/unit/kernels_cuda/$(DEPDIR)
+cu_depdirs = kernels/cuda/$(DEPDIR) tests/unit/kernels/cuda/$(DEPDIR)
 -include $(wildcard $(cu_depdirs:=/*.cu.d) $(cu_depdirs:=/*.emu.d))
 
 distclean-local:

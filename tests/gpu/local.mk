@@ -20,8 +20,8 @@ tests_gpu_test_kernels_SOURCES = tests/gpu/backend.c tests/unit/kernels/conform.
   tests/gpu/attend.c tests/unit/kernels/attend.h \
   tests/unit/kernels/attend.c tests/unit/kernels/ew.c tests/unit/kernels/move.c tests/unit/kernels/norm.c \
   tests/unit/kernels/reduce.c tests/unit/kernels/select.c \
-  tests/unit/kernels_cuda/lookup.c tests/unit/kernels_cuda/fused.h tests/unit/kernels_cuda/fused.c \
-  tests/unit/kernels_cuda/norm_fused.h tests/unit/kernels_cuda/norm_fused.c tests/unit/kernels_cuda/xent.c
+  tests/unit/kernels/cuda/lookup.c tests/unit/kernels/cuda/fused.h tests/unit/kernels/cuda/fused.c \
+  tests/unit/kernels/cuda/norm_fused.h tests/unit/kernels/cuda/norm_fused.c tests/unit/kernels/cuda/xent.c
 tests_gpu_test_kernels_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_gpu_test_kernels_CFLAGS = $(unit_cflags)
 tests_gpu_test_kernels_LDADD = $(libs_cuda) $(libs_graph) $(unit_libs) -lstdc++

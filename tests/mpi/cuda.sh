@@ -125,7 +125,7 @@ says 'each step is queued anew: every call is timed'
 same pipe2 times cpu --loss 1e-6 --norm 1e-6
 
 # ---- the module that zrun itself loads: all that it needs is there, in it or in zrun. The driver is a stand-in without GPUs ----
-standin="$ZUG_BUILD/tests/unit/kernels_cuda/standin_cuda.so"
+standin="$ZUG_BUILD/tests/unit/kernels/cuda/standin_cuda.so"
 if [ -f "$standin" ]; then
   mkdir -p driver && cp "$standin" driver/libcuda.so.1
   one="zrun train gpt2.zsg --recipe recipes.zug:one --data text.bin --steps 1"

@@ -4,7 +4,7 @@
  * 12.9.1), a result that is also added but described twice (since 13.0.2), and what cublasLt.h and the
  * release notes say of epilogues. */
 #ifdef HAVE_CUBLASLT
-#include "tests/unit/kernels_cuda/fake_lt.h"
+#include "tests/unit/kernels/cuda/fake_lt.h"
 
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>

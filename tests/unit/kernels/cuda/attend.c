@@ -1,8 +1,8 @@
 /* Attention: what the CPU's cases do not reach, and the way through cuDNN, with another one behind it
  * (fake_dnn.h). */
 #include "tests/unit/kernels/attend.h"
-#include "tests/unit/kernels_cuda/emu.h"
-#include "tests/unit/kernels_cuda/fake_dnn.h"
+#include "tests/unit/kernels/cuda/emu.h"
+#include "tests/unit/kernels/cuda/fake_dnn.h"
 #ifdef HAVE_CUDNN
 #include <cudnn.h>
 #endif

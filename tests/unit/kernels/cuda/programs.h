@@ -3,7 +3,7 @@
 #ifndef ZUG_TESTS_KERNELS_CUDA_PROGRAMS_H
 #define ZUG_TESTS_KERNELS_CUDA_PROGRAMS_H
 
-#include "tests/unit/kernels_cuda/emu.h"
+#include "tests/unit/kernels/cuda/emu.h"
 
 /* The program without what programs begin with. */
 const char *programs_own_part(const char *text);

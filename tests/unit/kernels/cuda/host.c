@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "tests/unit/kernels_cuda/emu.h"
+#include "tests/unit/kernels/cuda/emu.h"
 
 unsigned emu_row(const ZkcUnits *units, long long u, long long *at); /* zkc_row */
 

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "kernels/cuda/cuda.h"
-#include "tests/unit/kernels_cuda/emu.h"
-#include "tests/unit/kernels_cuda/fake_lt.h"
-#include "tests/unit/kernels_cuda/fused.h"
+#include "tests/unit/kernels/cuda/emu.h"
+#include "tests/unit/kernels/cuda/fake_lt.h"
+#include "tests/unit/kernels/cuda/fused.h"
 
 static int64_t followed(void) {
   return fake_lt.products - fake_lt.with[CUBLASLT_EPILOGUE_DEFAULT] + fake_lt.added + fake_lt.scaled;

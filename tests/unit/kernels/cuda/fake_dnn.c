@@ -1,7 +1,7 @@
 /* See fake_dnn.h. A descriptor is its attributes, as they were set. Tensors between operations are rounded to
  * bf16 where that is their type, and kept as f32. */
 #ifdef HAVE_CUDNN
-#include "tests/unit/kernels_cuda/fake_dnn.h"
+#include "tests/unit/kernels/cuda/fake_dnn.h"
 
 #include <cudnn.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* normalize and its gradient with prologues and epilogues: that they compute what the three do one by one. In
  * the emulator they are these three calls, as in builds without NVRTC; norm_text.c runs the programs
  * there. */
-#include "tests/unit/kernels_cuda/norm_fused.h"
+#include "tests/unit/kernels/cuda/norm_fused.h"
 
 #define OPS(...)                                                                                             \
   .nops = sizeof((ZkPointwiseOp[]){__VA_ARGS__}) / sizeof(ZkPointwiseOp), .ops = (ZkPointwiseOp[]) {         \

@@ -17,7 +17,7 @@ Test(cudnn, plans) { cr_skip_test("cuDNN is not in this build"); }
 
 static const char *device(const char *name) {
   static char text[4096], path[4096];
-  snprintf(path, sizeof path, ZUG_SRC "/tests/unit/kernels_cuda/%s.json", name);
+  snprintf(path, sizeof path, ZUG_SRC "/tests/unit/kernels/cuda/%s.json", name);
   FILE *f = fopen(path, "r");
   cr_assert(f != NULL, "%s", path);
   text[fread(text, 1, sizeof text - 1, f)] = 0;
@@ -27,7 +27,7 @@ static const char *device(const char *name) {
 
 /* cuDNN looks for libcuda.so.1: that is then here. */
 static void stand_in(void) {
-  cr_assert(dlopen(ZUG_BUILD "/tests/unit/kernels_cuda/standin_cuda.so", RTLD_NOW | RTLD_GLOBAL) != NULL,
+  cr_assert(dlopen(ZUG_BUILD "/tests/unit/kernels/cuda/standin_cuda.so", RTLD_NOW | RTLD_GLOBAL) != NULL,
             "%s", dlerror());
 }
 

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/unit/kernels_cuda/norm_fused.h"
-#include "tests/unit/kernels_cuda/programs.h"
+#include "tests/unit/kernels/cuda/norm_fused.h"
+#include "tests/unit/kernels/cuda/programs.h"
 
 static char *text_of(const ZkCall *call) {
   ZbText t = {0};

@@ -1,6 +1,6 @@
 /* The CUDA kernels as a back end, on the CPU: every call runs the threads of its blocks in another order. */
 #include "kernels/cuda/cuda.h"
-#include "tests/unit/kernels_cuda/emu.h"
+#include "tests/unit/kernels/cuda/emu.h"
 
 static struct cublasLtContext *blas;
 void emu_use_blas(struct cublasLtContext *handle) { blas = handle; }

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/unit/kernels_cuda/programs.h"
+#include "tests/unit/kernels/cuda/programs.h"
 
 extern const char *const zk_cuda_texts[];
 
@@ -23,7 +23,7 @@ const char *programs_own_part(const char *text) {
 
 void programs_expect(const char *text, const char *file) {
   char path[4096];
-  snprintf(path, sizeof path, "%s/tests/unit/kernels_cuda/%s", ZUG_SRC, file);
+  snprintf(path, sizeof path, "%s/tests/unit/kernels/cuda/%s", ZUG_SRC, file);
   ZbArena *a = zb_arena_new();
   size_t n;
   ZbErr err;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/unit/kernels_cuda/programs.h"
+#include "tests/unit/kernels/cuda/programs.h"
 
 #define OPS(...)                                                                                             \
   .nops = sizeof((ZkPointwiseOp[]){__VA_ARGS__}) / sizeof(ZkPointwiseOp), .ops = (ZkPointwiseOp[]) {         \

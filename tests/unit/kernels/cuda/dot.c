@@ -6,9 +6,9 @@
 #endif
 
 #include "base/base.h"
-#include "tests/unit/kernels_cuda/emu.h"
-#include "tests/unit/kernels_cuda/fake_lt.h"
-#include "tests/unit/kernels_cuda/fused.h"
+#include "tests/unit/kernels/cuda/emu.h"
+#include "tests/unit/kernels/cuda/fake_lt.h"
+#include "tests/unit/kernels/cuda/fused.h"
 
 #define DOT_TOL 3e-6 /* as in reduce.c */
 

@@ -1,6 +1,6 @@
 /* Products with epilogues, with column sums, and batched: which calls the device supports, and that they
  * compute what their parts do one by one. (With another cuBLASLt: fused_lt.c.) */
-#include "tests/unit/kernels_cuda/fused.h"
+#include "tests/unit/kernels/cuda/fused.h"
 
 #include "kernels/cuda/cuda.h"
 

@@ -7,54 +7,54 @@ TESTS += tests/unit/test-kernels-cuda
 endif
 endif
 tests_unit_test_kernels_cuda_SOURCES = tests/unit/kernels/conform.h tests/unit/kernels/conform.c \
-  tests/unit/kernels_cuda/emu.h tests/unit/kernels_cuda/emu.c \
-  tests/unit/kernels_cuda/programs.h tests/unit/kernels_cuda/programs.c \
-  tests/unit/kernels_cuda/norm_text.c tests/unit/kernels_cuda/norm_fused.h tests/unit/kernels_cuda/norm_fused.c \
-  tests/unit/kernels_cuda/attend.c \
-  tests/unit/kernels_cuda/pointwise.c \
-  tests/unit/kernels_cuda/dot.c \
-  tests/unit/kernels_cuda/emulator.c \
-  tests/unit/kernels_cuda/flat.c \
-  tests/unit/kernels_cuda/host.c tests/unit/kernels_cuda/lookup.c \
-  tests/unit/kernels_cuda/xent.c \
-  tests/unit/kernels_cuda/fused.h tests/unit/kernels_cuda/fused.c tests/unit/kernels_cuda/fused_lt.c \
+  tests/unit/kernels/cuda/emu.h tests/unit/kernels/cuda/emu.c \
+  tests/unit/kernels/cuda/programs.h tests/unit/kernels/cuda/programs.c \
+  tests/unit/kernels/cuda/norm_text.c tests/unit/kernels/cuda/norm_fused.h tests/unit/kernels/cuda/norm_fused.c \
+  tests/unit/kernels/cuda/attend.c \
+  tests/unit/kernels/cuda/pointwise.c \
+  tests/unit/kernels/cuda/dot.c \
+  tests/unit/kernels/cuda/emulator.c \
+  tests/unit/kernels/cuda/flat.c \
+  tests/unit/kernels/cuda/host.c tests/unit/kernels/cuda/lookup.c \
+  tests/unit/kernels/cuda/xent.c \
+  tests/unit/kernels/cuda/fused.h tests/unit/kernels/cuda/fused.c tests/unit/kernels/cuda/fused_lt.c \
   tests/unit/kernels/attend.h tests/unit/kernels/attend.c tests/unit/kernels/ew.c tests/unit/kernels/move.c tests/unit/kernels/norm.c tests/unit/kernels/reduce.c \
   tests/unit/kernels/select.c
 tests_unit_test_kernels_cuda_CFLAGS = $(unit_cflags) -DZUG_CXX='"$(CXX)"' -DZUG_SANITIZE='"$(SANITIZE_FLAGS)"' \
   $(CUDA_CPPFLAGS)
 tests_unit_test_kernels_cuda_LDFLAGS = $(AM_LDFLAGS) -rdynamic \
   -Wl,--wrap=zk_cuda_program,--wrap=zk_cuda_program_launch
-tests_unit_test_kernels_cuda_LDADD = tests/unit/kernels_cuda/faults.emu.o libkernels_emu.a $(libs_kernels) \
+tests_unit_test_kernels_cuda_LDADD = tests/unit/kernels/cuda/faults.emu.o libkernels_emu.a $(libs_kernels) \
   $(unit_libs) -lstdc++
 if HAVE_NVRTC
 tests_unit_test_kernels_cuda_SOURCES += kernels/cuda/compile.c kernels/cuda/program.c \
-  tests/unit/kernels_cuda/program.c
+  tests/unit/kernels/cuda/program.c
 tests_unit_test_kernels_cuda_LDADD += $(NVRTC_LIBS)
 endif
 if HAVE_CUDA
 # The files that call cuBLASLt and cuDNN, with libraries of the tests' own behind them.
 tests_unit_test_kernels_cuda_SOURCES += kernels/cuda/dot_lt.c kernels/cuda/attend_cudnn.c \
-  tests/unit/kernels_cuda/fake_lt.h tests/unit/kernels_cuda/fake_lt.c \
-  tests/unit/kernels_cuda/fake_dnn.h tests/unit/kernels_cuda/fake_dnn.c
+  tests/unit/kernels/cuda/fake_lt.h tests/unit/kernels/cuda/fake_lt.c \
+  tests/unit/kernels/cuda/fake_dnn.h tests/unit/kernels/cuda/fake_dnn.c
 tests_unit_test_kernels_cuda_CFLAGS += -DZK_ATTEND_PIECE=65536 -DZK_ATTEND_TILE=1
 endif
-EXTRA_DIST += tests/unit/kernels_cuda/faults.cu tests/unit/kernels_cuda/pointwise.txt tests/unit/kernels_cuda/norm_text.txt
-CLEANFILES += tests/unit/kernels_cuda/*.emu.o
+EXTRA_DIST += tests/unit/kernels/cuda/faults.cu tests/unit/kernels/cuda/pointwise.txt tests/unit/kernels/cuda/norm_text.txt
+CLEANFILES += tests/unit/kernels/cuda/*.emu.o
 
 # cuDNN itself, asked for plans.
 if HAVE_CRITERION
 if HAVE_CUDA
 check_PROGRAMS += tests/unit/test-kernels-cudnn
-check_DATA = tests/unit/kernels_cuda/standin_cuda.so
+check_DATA = tests/unit/kernels/cuda/standin_cuda.so
 TESTS += tests/unit/test-kernels-cudnn
 endif
 endif
-tests_unit_test_kernels_cudnn_SOURCES = tests/unit/kernels_cuda/cudnn.c
+tests_unit_test_kernels_cudnn_SOURCES = tests/unit/kernels/cuda/cudnn.c
 tests_unit_test_kernels_cudnn_CFLAGS = $(unit_cflags) $(CUDA_CPPFLAGS) -DZUG_BUILD='"$(abs_top_builddir)"'
 tests_unit_test_kernels_cudnn_LDADD = $(libs_cuda) $(unit_libs) -lstdc++ -ldl
-tests/unit/kernels_cuda/standin_cuda.so: tests/unit/kernels_cuda/standin_cuda.c
+tests/unit/kernels/cuda/standin_cuda.so: tests/unit/kernels/cuda/standin_cuda.c
 	@$(MKDIR_P) $(@D)
 	$(AM_V_CCLD)$(CC) $(CFLAGS) -shared -fPIC -Wl,-soname,libcuda.so.1 -o $@ $<
-EXTRA_DIST += tests/unit/kernels_cuda/standin_cuda.c tests/unit/kernels_cuda/h100.json \
-  tests/unit/kernels_cuda/a100.json tests/unit/kernels_cuda/rtx4090.json
-CLEANFILES += tests/unit/kernels_cuda/standin_cuda.so
+EXTRA_DIST += tests/unit/kernels/cuda/standin_cuda.c tests/unit/kernels/cuda/h100.json \
+  tests/unit/kernels/cuda/a100.json tests/unit/kernels/cuda/rtx4090.json
+CLEANFILES += tests/unit/kernels/cuda/standin_cuda.so
