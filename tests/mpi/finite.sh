@@ -92,7 +92,10 @@ once 'gradients that are not finite: |the update leaves'
 # ---- data: such a step updates nothing ----
 for recipe in "one 1" "pipe_4 4" "adam_4 4"; do
   set -- $recipe
-  stops 'step 2: the loss is nan .*input `x` of sample 13 of the run.*; the run ends' "$2" weight "$1" bad.bin 3 --on-nan end
+  stops 'step 2: the loss is nan .*input `x` of sample 13 of the run is not finite: record 13 of bad.bin.*; the run ends' \
+    "$2" weight "$1" bad.bin 3 --on-nan end
+  stops 'step 4: .*input `x` of sample 27 of the run is not finite: record 13 of bad.bin.*; the run ends' \
+    "$2" weight "$1" good.bin:1,bad.bin:1 5 --on-nan end
   once 'all 4 parameters'
   code=$($MPIRUN -np "$2" zrun train weight.zsg --recipe recipes.zug:"$1" --data bad.bin --order sequential --steps 3 --on-nan end \
     >out.txt 2>&1 || echo $?)

@@ -35,6 +35,8 @@ typedef struct {
   uint64_t seed;
   int64_t seq; /* values per sample: the product of the field's axes without batch */
 } ZxSampler;
+/* Which window, or record, of the file sample g is. */
+uint64_t zx_data_place(const ZxSampler *s, uint64_t g);
 /* Whether `field` exists and holds `seq` values per sample (records) or can (stream), with a helpful
  * message. */
 bool zx_data_check_field(const ZxData *d, const char *field, bool index, int64_t seq, ZbErr *err);

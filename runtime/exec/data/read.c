@@ -364,8 +364,7 @@ uint64_t zx_data_permute(uint64_t seed, uint64_t epoch, uint64_t n, uint64_t i) 
   return i;
 }
 
-/* Which sample of the file is the g-th. */
-static uint64_t sample_at(const ZxSampler *s, uint64_t g) {
+uint64_t zx_data_place(const ZxSampler *s, uint64_t g) {
   uint64_t n = zx_data_samples(s->data, s->seq);
   ZB_ASSERT(n > 0); /* zx_data_check_field said so */
   return s->order == ZX_ORDER_SEQUENTIAL ? g % n : zx_data_permute(s->seed, g / n, n, g % n);
@@ -406,7 +405,7 @@ bool zx_data_read(const ZxSampler *s, const char *field, uint64_t g, int64_t s0,
   const ZxData *d = s->data;
   const ZxDataField *f = find_field(d, field);
   ZB_ASSERT(f && s0 >= 0 && ns >= 0 && s0 <= s->seq - ns);
-  uint64_t sample = sample_at(s, g);
+  uint64_t sample = zx_data_place(s, g);
   uint64_t first = (uint64_t)s0; /* position in the field of this sample */
   uint64_t record = d->info.data_at, size = elems[f->elem].bytes;
   if (d->info.stream) {

@@ -135,16 +135,20 @@ static int64_t bad_here(ZxEngine *e, char *room) {
   return first;
 }
 
-const char *zx_bad_input(ZxEngine *e, uint64_t *sample) {
+bool zx_bad_input(ZxEngine *e, ZxBadInput *out) {
   ZbErr none, *err = e->err;
   char *room = malloc(input_bytes(e) + 1);
   e->err = &none;
   int64_t at = room ? bad_here(e, room) : -1;
   e->err = err;
   free(room);
-  if ((at = zx_lowest(e->world, at)) < 0) return NULL;
-  *sample = (uint64_t)at / e->p->graph->ninputs;
-  return e->p->graph->inputs[(uint64_t)at % e->p->graph->ninputs].name;
+  if ((at = zx_lowest(e->world, at)) < 0) return false;
+  const ZgIo *io = &e->p->graph->inputs[(uint64_t)at % e->p->graph->ninputs];
+  uint64_t sample = (uint64_t)at / e->p->graph->ninputs, nth;
+  ZxSampler s =
+      zx_mix_sampler(e->o.data, e->o.order, e->o.seed, sample_values(e->p, &io->type), sample, &nth);
+  *out = (ZxBadInput){io->name, sample, zx_data_name(s.data), zx_data_place(&s, nth)};
+  return true;
 }
 
 bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb) {

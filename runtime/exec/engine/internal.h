@@ -180,8 +180,14 @@ void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCal
 bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb);
 bool zx_feed_all(ZxEngine *e); /* a captured step's inputs, of all micro-batches, into pinned memory */
 bool zx_check_inputs(ZxEngine *e, ZbErr *err);
-/* Collective: the name of an input of this step that is not finite in some sample of the run, or NULL. */
-const char *zx_bad_input(ZxEngine *e, uint64_t *sample);
+typedef struct {
+  const char *input;
+  uint64_t sample; /* of the run */
+  const char *file;
+  uint64_t record; /* of the file */
+} ZxBadInput;
+/* Collective: the first sample of this step of which an input is not finite. False: there is none. */
+bool zx_bad_input(ZxEngine *e, ZxBadInput *out);
 
 /* ---- grads.c ---- */
 void zx_make_clears(ZxEngine *e);

@@ -69,8 +69,8 @@ static void no_weight(const ZxEngine *e, const ZxStep *s, ZbErr *err) {
 
 static void not_finite(ZxEngine *e, const ZxStep *s, ZbErr *err) {
   ZbText t = {0};
-  uint64_t sample;
-  const char *input = zx_bad_input(e, &sample);
+  ZxBadInput bad;
+  bool input = zx_bad_input(e, &bad);
   find_lost(e, true, &t);
   zb_fail(
       err,
@@ -79,7 +79,9 @@ static void not_finite(ZxEngine *e, const ZxStep *s, ZbErr *err) {
       "step %" PRId64
       ": the loss is %g and the gradient norm %g, so nothing is updated; gradients that are not finite: %s",
       e->step, zb_plain_nan(s->loss), zb_plain_nan(s->grad_norm), t.s);
-  if (input) zb_fail_more(err, "; input `%s` of sample %" PRIu64 " of the run is not finite", input, sample);
+  if (input)
+    zb_fail_more(err, "; input `%s` of sample %" PRIu64 " of the run is not finite: record %" PRIu64 " of %s",
+                 bad.input, bad.sample, bad.record, bad.file);
   zb_text_free(&t);
 }
 
