@@ -18,6 +18,7 @@ include tests/unit/kernels/cuda/local.mk
 include tests/unit/plan/local.mk
 include tests/unit/plan/models/local.mk
 include tests/unit/exec/local.mk
+include tests/unit/keep/local.mk
 
 TEST_EXTENSIONS = .sh
 
@@ -41,6 +42,7 @@ scenario_tests = \
   tests/cli/zc.sh \
   tests/examples.sh \
   tests/format.sh \
+  tests/keep.sh \
   tests/bootstrap.sh \
   tests/mpi/comm.sh \
   tests/mutants.sh \

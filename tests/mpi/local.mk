@@ -9,6 +9,7 @@ scenario_tests += \
   tests/mpi/hang.sh \
   tests/mpi/idle.sh \
   tests/mpi/kills.sh \
+  tests/mpi/kept.sh \
   tests/mpi/layouts.sh \
   tests/mpi/meaning.sh \
   tests/mpi/memory.sh \
