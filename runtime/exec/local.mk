@@ -123,6 +123,13 @@ zdata_SOURCES = runtime/exec/data/zdata.c runtime/exec/data/zdata.h runtime/exec
   runtime/exec/data/zdata_table.c
 zdata_LDADD = libexec.a $(XXHASH_LIBS) $(libs_base)
 
+bin_PROGRAMS += zckpt
+zckpt_SOURCES = runtime/exec/ckpt/zckpt.c runtime/exec/ckpt/zckpt.h runtime/exec/ckpt/zckpt_diff.c \
+  runtime/exec/ckpt/zckpt_read.c runtime/exec/ckpt/zckpt_show.c runtime/exec/ckpt/zckpt_verify.c \
+  runtime/exec/ckpt/zckpt_weights.c
+zckpt_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS)
+zckpt_LDADD = libexec.a $(CJSON_LIBS) $(XXHASH_LIBS) $(libs_base) -lm
+
 if HAVE_MPI
 bin_PROGRAMS += zrun
 zrun_SOURCES = runtime/exec/zrun.c

@@ -14,6 +14,7 @@
  * manifest.c   manifest.json and the indices, written and read
  * look.c       whether a checkpoint's files are what its manifest says
  * folder.c     the folders of DIR: which there are, one that is complete gets its name, old ones go
+ * zckpt*.c     the program that looks at them (zckpt.h)
  *
  * Knows no ranks, no plan and no engine: state/ writes and reads checkpoints on the ranks of a run, zckpt looks
  * at them. All that may come from elsewhere is checked for size before it is read. */
@@ -59,6 +60,8 @@ bool zx_contents_make(ZbArena *a, const ZxTensorInfo *params, uint32_t n, const 
 uint64_t zx_digest(const float *x, uint64_t first, uint64_t n);
 /* What may be said for a state: "exp_avg of layer.0.w1"; the parameter that a tensor is or belongs to. */
 uint32_t zx_param_of(const ZxContents *c, uint32_t tensor);
+/* "[3, 4]" */
+const char *zx_shape_text(ZbArena *a, const ZxTensorInfo *t);
 
 /* ---- manifest.c ------------------------------------------------------------------------------------------- */
 /* What must be the same for a run to go on, or is told when it is not: "data", "tokens", "1048576". */
@@ -85,6 +88,7 @@ const char *zx_manifest_fact(const ZxManifest *m, const char *kind, const char *
 /* Whether the files of a checkpoint are there, no others of their kind, of the sizes and with the headers that the
  * manifest says. Reads headers only; what is in tensors shows when they are read, by their digests. */
 bool zx_ckpt_look(const ZxManifest *m, const char *dir, ZbErr *err);
+bool zx_ckpt_look_file(const ZxManifest *m, const char *dir, uint32_t file, ZbErr *err); /* one of them */
 /* What to say of a tensor whose digest is another. Returns false. */
 bool zx_ckpt_altered(const ZxManifest *m, const char *dir, uint32_t tensor, uint64_t found, ZbErr *err);
 
@@ -99,6 +103,8 @@ uint32_t zx_ckpt_list(ZbArena *a, const char *dir, ZxCkptEntry **out, ZbErr *err
 /* "DIR/step-00000400", "DIR/step-00000400.RUN.tmp" */
 const char *zx_ckpt_path(ZbArena *a, const char *dir, int64_t step);
 const char *zx_ckpt_tmp(ZbArena *a, const char *dir, int64_t step, const char *run);
+/* The step that the path of a checkpoint says; -1: it is no such name. */
+int64_t zx_ckpt_step(const char *path);
 /* Makes `dir`, with what is missing above it, and locks it for this process; the lock goes with the process. A
  * descriptor, or -1 with a message: another run has it. */
 int zx_ckpt_lock(const char *dir, ZbErr *err);

@@ -85,6 +85,12 @@ uint32_t zx_param_of(const ZxContents *c, uint32_t tensor) {
   return tensor < c->nparams ? tensor : (tensor - c->nparams) / c->nstates;
 }
 
+const char *zx_shape_text(ZbArena *a, const ZxTensorInfo *t) {
+  const char *s = "[";
+  for (int i = 0; i < t->nshape; i++) s = zb_printf(a, "%s%s%" PRId64, s, i ? ", " : "", t->shape[i]);
+  return zb_printf(a, "%s]", s);
+}
+
 /* The mixing is one-to-one for every index, so that no change of a single value goes unseen. Sums of such words do
  * not depend on their order. */
 ZB_WIDE uint64_t zx_digest(const float *x, uint64_t first, uint64_t n) {

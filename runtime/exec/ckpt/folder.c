@@ -33,6 +33,13 @@ static const char *step_of(const char *name, int64_t *step) {
   return p + n;
 }
 
+int64_t zx_ckpt_step(const char *path) {
+  const char *slash = strrchr(path, '/'), *rest;
+  int64_t step;
+  rest = step_of(slash ? slash + 1 : path, &step);
+  return rest && !*rest ? step : -1;
+}
+
 /* "step-00000400.RUN.tmp" */
 static bool is_tmp(const char *name) {
   int64_t step;

@@ -11,7 +11,8 @@
 static const char help[] =
     "take another checkpoint with --resume-from; `zckpt list` names those that there are";
 
-static bool look_file(const ZxCkptFile *f, const char *dir, ZbErr *err) {
+bool zx_ckpt_look_file(const ZxManifest *m, const char *dir, uint32_t file, ZbErr *err) {
+  const ZxCkptFile *f = &m->c.files[file];
   ZbText path = {0};
   zb_text_add(&path, "%s/%s", dir, f->name);
   uint64_t size;
@@ -51,7 +52,7 @@ static bool look_for_others(const ZxManifest *m, const char *dir, ZbErr *err) {
 
 bool zx_ckpt_look(const ZxManifest *m, const char *dir, ZbErr *err) {
   for (uint32_t i = 0; i < m->c.nfiles; i++)
-    if (!look_file(&m->c.files[i], dir, err)) return false;
+    if (!zx_ckpt_look_file(m, dir, i, err)) return false;
   return look_for_others(m, dir, err);
 }
 

@@ -10,12 +10,6 @@
 #include <unistd.h>
 
 /* ---- whether it is this model's ---- */
-static const char *shape_text(ZbArena *a, const ZxTensorInfo *t) {
-  const char *s = "[";
-  for (int i = 0; i < t->nshape; i++) s = zb_printf(a, "%s%s%" PRId64, s, i ? ", " : "", t->shape[i]);
-  return zb_printf(a, "%s]", s);
-}
-
 static bool same_shape(const ZxTensorInfo *a, const ZxTensorInfo *b) {
   return a->nshape == b->nshape && !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->nshape);
 }
@@ -37,7 +31,7 @@ static bool same_contents(ZxEngine *e, const char *path, const ZxContents *found
     if (!same_shape(f, w))
       return zb_fail(err, "was it made with other sizes (-D)?",
                      "%s: parameter '%s' has shape %s; the model wants %s", zb_show(path), w->path,
-                     shape_text(e->a, f), shape_text(e->a, w));
+                     zx_shape_text(e->a, f), zx_shape_text(e->a, w));
   }
   if (found->nparams > want->nparams)
     return zb_fail(err, "is it another model's?", "%s has %" PRIu32 " parameters; model %s has %" PRIu32,

@@ -1,0 +1,122 @@
+/* zckpt: looks at the checkpoints of zrun. */
+#include "runtime/exec/ckpt/zckpt.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char usage[] =
+    "zckpt: look at the checkpoints that zrun --ckpt writes\n"
+    "\n"
+    "  zckpt list DIR                        which there are in the folder that --ckpt was given, the oldest "
+    "first\n"
+    "  zckpt show CKPT [--tensors]           what is in DIR/step-00000400: step, data, recipe, files, and "
+    "with "
+    "--tensors\n"
+    "                                        each parameter\n"
+    "  zckpt verify CKPT                     read all of it, and say everything that is not as it was "
+    "written\n"
+    "  zckpt diff CKPT CKPT [--top N] [--states]\n"
+    "                                        the parameters that differ most (default: 10), and with "
+    "--states the\n"
+    "                                        optimizer's states; by the norm of the difference over that of "
+    "the "
+    "first\n"
+    "  zckpt weights CKPT -o OUT             the parameters alone, as one safetensors file for zrun --init\n"
+    "\n"
+    "Exit code 0; 1 where `diff` finds a difference; 2 for an error. An OUT that exists is replaced only if "
+    "it is a\n"
+    "safetensors file, and only when the new one is complete.\n";
+
+static const char see[] = "zckpt --help shows all commands and options";
+
+enum { OUT = 'o', HELP = 'h', TOP = 256, STATES, TENSORS };
+static const struct option longs[] = {{"output", 1, NULL, OUT},      {"help", 0, NULL, HELP},
+                                      {"top", 1, NULL, TOP},         {"states", 0, NULL, STATES},
+                                      {"tensors", 0, NULL, TENSORS}, {0}};
+
+static const struct {
+  const char *name;
+  ZsEnd (*run)(const ZsOptions *, ZbArena *, ZbErr *);
+  int folders;
+  int takes[2]; /* options */
+} commands[] = {
+    {"list", zs_list, 1, {0}},           {"show", zs_show, 1, {TENSORS}},   {"verify", zs_verify, 1, {0}},
+    {"diff", zs_diff, 2, {TOP, STATES}}, {"weights", zs_weights, 1, {OUT}},
+};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static bool take(int c, size_t command, ZsOptions *o, ZbErr *err) {
+  const char *option = "";
+  char *end;
+  for (int i = 0; longs[i].name; i++)
+    if (longs[i].val == c) option = longs[i].name;
+  if (c != commands[command].takes[0] && c != commands[command].takes[1])
+    return zb_fail(err, see, "zckpt %s takes no option --%s", commands[command].name, option);
+  switch (c) {
+  case OUT: o->out = optarg; break;
+  case STATES: o->states = true; break;
+  case TENSORS: o->tensors = true; break;
+  default:
+    errno = 0;
+    o->top = strtoll(optarg, &end, 10);
+    if (errno || end == optarg || *end || o->top < 0)
+      return zb_fail(err, "--top 20, say", "--top cannot be '%s'", zb_show(optarg));
+  }
+  return true;
+}
+
+static bool parse(int argc, char **argv, size_t *command, ZsOptions *o, ZbErr *err) {
+  const char *names[COMMANDS];
+  size_t k = 0;
+  for (size_t i = 0; i < COMMANDS; i++) names[i] = commands[i].name;
+  while (k < COMMANDS && strcmp(names[k], argv[1])) k++;
+  if (k == COMMANDS) {
+    const char *near = zb_nearest(argv[1], names, COMMANDS);
+    char help[64];
+    snprintf(help, sizeof help, "did you mean '%s'?", near ? near : "");
+    return zb_fail(err, near ? help : see, "zckpt has no command '%s'", zb_show(argv[1]));
+  }
+  *command = k;
+  opterr = 0;
+  optind = 2;
+  for (int c; (c = getopt_long(argc, argv, ":o:h", longs, NULL)) != -1;) {
+    if (c == ':' || c == '?') return zb_option_failed(c, argv, longs, err);
+    if (!take(c, k, o, err)) return false;
+  }
+  for (; optind < argc; optind++) {
+    if (o->npath == commands[k].folders)
+      return zb_fail(err, see, "zckpt %s takes %d folder%s", names[k], o->npath, o->npath == 1 ? "" : "s");
+    o->path[o->npath++] = argv[optind];
+  }
+  if (o->npath < commands[k].folders)
+    return zb_fail(err, see, "zckpt %s needs %d folder%s", names[k], commands[k].folders,
+                   commands[k].folders == 1 ? "" : "s");
+  return o->out || commands[k].takes[0] != OUT || zb_fail(err, see, "zckpt %s needs -o OUT", names[k]);
+}
+
+static bool asks_help(int argc, char **argv) {
+  for (int i = 1; i < argc; i++)
+    if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return true;
+  return false;
+}
+
+int main(int argc, char **argv) {
+  zb_begin();
+  if (argc < 2) return fputs(usage, stderr), 2;
+  ZbArena *a = zb_arena_new();
+  ZbErr err = {0};
+  ZsOptions o = {.top = 10};
+  ZsEnd end = ZS_OK;
+  size_t command = 0;
+  if (asks_help(argc, argv)) fputs(usage, stdout);
+  else if (!parse(argc, argv, &command, &o, &err)) end = ZS_FAILED;
+  else end = commands[command].run(&o, a, &err);
+  if (end != ZS_FAILED && !zb_close_stdout(&err)) end = ZS_FAILED;
+  fflush(stdout);
+  if (end == ZS_FAILED) fprintf(stderr, "zckpt: error: %s\n", err.text);
+  if (end == ZS_FAILED && err.help[0]) fprintf(stderr, "help: %s\n", err.help);
+  zb_arena_free(a);
+  return end;
+}

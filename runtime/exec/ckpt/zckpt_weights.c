@@ -1,0 +1,53 @@
+/* zckpt weights: the parameters of a checkpoint as one safetensors file, for --init and other programs. */
+#include "runtime/exec/ckpt/zckpt.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+  ZxWeights *to;
+  int64_t tensor;
+} Copy;
+
+static bool copy_piece(void *ctx, const float *x, uint64_t first, uint64_t n, ZbErr *err) {
+  Copy *c = ctx;
+  return zx_weights_write(c->to, c->tensor, first, n, x, err);
+}
+
+static bool copy_all(ZsCkpt *k, const char *tmp, ZbErr *err) {
+  Copy c = {.to = zx_weights_open(tmp, true, err)};
+  bool ok = c.to != NULL;
+  for (uint32_t i = 0; ok && i < k->m->c.nparams; i++) {
+    c.tensor = zx_weights_find(c.to, &k->m->c.tensors[i].info, err);
+    ok = c.tensor >= 0 && zs_read(k, i, copy_piece, &c, err);
+  }
+  return c.to ? zx_weights_close(c.to, ok ? err : NULL) && ok : false;
+}
+
+/* A file among the checkpoint's own would make it one that is refused. */
+static bool is_outside(const char *out, const char *dir, ZbErr *err) {
+  char *path = zb_resolve(out, err), *slash = path ? strrchr(path, '/') : NULL;
+  if (slash) *slash = 0;
+  bool inside = path && zb_same_file(!slash ? "." : slash == path ? "/" : path, dir);
+  bool ok = path && (!inside || zb_fail(err, "write it elsewhere",
+                                        "-o %s lies in the checkpoint that it is made of", zb_show(out)));
+  free(path);
+  return ok;
+}
+
+ZsEnd zs_weights(const ZsOptions *o, ZbArena *a, ZbErr *err) {
+  ZsCkpt k;
+  if (!zs_open(&k, a, o->path[0], err) || !zx_ckpt_look(k.m, k.dir, err) || !is_outside(o->out, k.dir, err))
+    return ZS_FAILED;
+  uint32_t n = k.m->c.nparams;
+  ZxTensorInfo *t = ZB_NEWN(a, ZxTensorInfo, n);
+  for (uint32_t i = 0; i < n; i++) t[i] = k.m->c.tensors[i].info;
+  ZbOut *out = zx_weights_create(o->out, t, n, err);
+  bool ok = out && copy_all(&k, zb_out_tmp(out), err);
+  zs_close(&k);
+  if (out && !ok) zb_out_discard(out);
+  if (!ok || !zb_out_commit(out, err)) return ZS_FAILED;
+  printf("%s: the %" PRIu32 " parameters of step %" PRId64 "\n", zb_show(o->out), n, k.m->step);
+  return ZS_OK;
+}
