@@ -160,7 +160,8 @@ static bool make_plan(Run *r) {
                   .threads = r->o.threads,
                   .cluster = r->cluster,
                   .supports = d->supports,
-                  .pins = !d->host};
+                  .pins = !d->host,
+                  .checkpoints = r->o.ckpt != NULL};
   r->plan = zp_plan(r->a, r->graph, r->recipe, r->diags, &po);
   if (!agree_diags(r, r->plan)) return false;
   if (r->rank == 0) print_diags(r); /* warnings */
@@ -492,8 +493,7 @@ static bool train(Run *r) {
   r->engine = zx_engine_new(r->a, r->plan, r->c, &eo, &err);
   if (!agree(r, r->engine, &err)) return false;
   r->epochs = zx_epochs_new(r->a, r->data, zx_sample_values(r->plan), r->plan->global_batch);
-  uint64_t memory = zx_engine_untouched(r->engine) + (r->o.ckpt ? zx_snapshot_bytes(r->engine) : 0);
-  if (!agree(r, zx_check_memory(r->c, memory, &r->memory, &err), &err)) return false;
+  if (!agree(r, zx_check_memory(r->c, zx_engine_untouched(r->engine), &r->memory, &err), &err)) return false;
   if (!begin_parameters(r) || !open_checkpoints(r)) return false;
   if (r->o.save && !agree(r, zx_engine_reserve(r->engine, r->o.save, &err), &err)) return false;
   introduce(r);

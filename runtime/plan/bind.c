@@ -427,6 +427,7 @@ bool zp_bind(ZpBuild *b) {
   bind_shards(b);
   bind_recompute(b);
   p->pins = b->o->pins;
+  p->checkpoints = b->o->checkpoints;
   p->compute = r->precision.compute && !strcmp(r->precision.compute, "bf16") ? ZK_BF16 : ZK_F32;
   bind_optimizer(b);
   p->clip = r->clip;

@@ -267,6 +267,7 @@ typedef enum {
    * through is copied by LOAD, and at the beginning and end of a step. */
   ZP_B_PINNED_INPUTS,  /* of one micro-batch each, used in turn */
   ZP_B_PINNED_SCALARS, /* index: ZP_PINNED_* */
+  ZP_B_SNAPSHOT,       /* what a rank writes into a checkpoint, as it was after a step */
   ZP_B_KINDS
 } ZpBufKind;
 /* Whether a held bucket has one of it, which lasts from step to step. */
@@ -399,7 +400,7 @@ typedef struct ZpPlan {
   uint32_t batch;            /* the sample axis, or ZP_NONE */
   int64_t global_batch, nmicro; /* samples a step; micro-batches a step (M) */
   uint8_t compute;           /* ZK_F32, ZK_BF16 */
-  bool pins;                 /* as ZpOptions has it */
+  bool pins, checkpoints;    /* as ZpOptions has them */
   const char *schedule;      /* "1f1b": one that zp_order knows */
   ZpOptimizer optimizer;
   double clip;               /* norm that gradients are clipped to; 0: they are not */
@@ -427,6 +428,8 @@ typedef struct {
   bool (*supports)(const ZkCall *call);
   /* The device's memory is not the host's: what goes there and comes back passes through pinned memory. */
   bool pins;
+  /* Checkpoints will be written: there is memory of the host's for a copy of what a rank writes. */
+  bool checkpoints;
 } ZpOptions;
 
 /* Makes and proves a plan. NULL with reports in `d` if the recipe does not fit the graph or a limit; a plan

@@ -14,6 +14,7 @@ static const char usage[] =
     "  check      only make the plan and its proofs\n"
     "  --cluster FILE:NAME  check against a cluster's memory\n"
     "  --device WORD        where zrun will compute: cpu (default) or cuda, for which no GPU need be here\n"
+    "  --ckpt               with the host's memory that checkpoints take (zrun --ckpt)\n"
     "  --threads T          threads of a rank, as zrun will be given (default 1): some scratch depends on "
     "it\n"
     "  -I DIR               where imported recipe files are searched too\n"
@@ -24,7 +25,7 @@ typedef struct {
   uint32_t ninclude;
   int threads;
   const ZkDevice *device;
-  bool json;
+  bool ckpt, json;
 } Options;
 
 static void say(const ZbErr *err) {
@@ -40,11 +41,11 @@ static void refuse_device(void) {
 }
 
 static int parse(int argc, char **argv, Options *o) {
-  enum { RECIPE = 256, CLUSTER, DEVICE, THREADS, DIAG };
+  enum { RECIPE = 256, CLUSTER, DEVICE, THREADS, DIAG, CKPT };
   static const struct option list[] = {{"recipe", 1, NULL, RECIPE}, {"cluster", 1, NULL, CLUSTER},
                                        {"device", 1, NULL, DEVICE}, {"threads", 1, NULL, THREADS},
-                                       {"diag", 1, NULL, DIAG},     {"help", 0, NULL, 'h'},
-                                       {NULL, 0, NULL, 0}};
+                                       {"diag", 1, NULL, DIAG},     {"ckpt", 0, NULL, CKPT},
+                                       {"help", 0, NULL, 'h'},      {NULL, 0, NULL, 0}};
   ZbErr err;
   *o = (Options){.device = zk_device("cpu"), .threads = 1};
   opterr = 0;
@@ -66,6 +67,7 @@ static int parse(int argc, char **argv, Options *o) {
       if (strcmp(optarg, "json")) return fprintf(stderr, "zplan: --diag takes `json`\n"), 2;
       o->json = true;
       break;
+    case CKPT: o->ckpt = true; break;
     case 'I':
       if (o->ninclude == 16) return fprintf(stderr, "zplan: at most 16 folders with -I\n"), 2;
       o->include[o->ninclude++] = optarg;
@@ -83,7 +85,11 @@ static int parse(int argc, char **argv, Options *o) {
 static bool ask_device(const Options *o, ZpOptions *po, ZbErr *err) {
   const ZkPlanning *p = zk_planning(o->device, err);
   if (p)
-    *po = (ZpOptions){.scratch = p->scratch, .threads = o->threads, .supports = p->supports, .pins = p->pins};
+    *po = (ZpOptions){.scratch = p->scratch,
+                      .threads = o->threads,
+                      .supports = p->supports,
+                      .pins = p->pins,
+                      .checkpoints = o->ckpt};
   return p != NULL;
 }
 

@@ -71,6 +71,13 @@ option '--save w where rank 0 has none' '--save w'
 option '--log log where rank 0 has none' '--log log'
 option 'a file for --init yes where rank 0 has no' '--init none'
 option 'a file for --init yes where rank 0 has no; --init-partial yes where rank 0 has no' '--init none --init-partial'
+option '--ckpt c where rank 0 has none' '--ckpt c'
+option '--ckpt-every 5 steps, 0 s where rank 0 has 0 steps, 1800 s' '--ckpt-every 5'
+option '--ckpt-keep 2 where rank 0 has 0' '--ckpt-keep 2'
+option '--ckpt-file-size 5000 where rank 0 has 4000000000' '--ckpt-file-size 5K'
+option '--ckpt-fail end where rank 0 has go-on' '--ckpt-fail end'
+option '--resume yes where rank 0 has no' '--resume --ckpt c'
+option '--resume-from c where rank 0 has none' '--resume-from c'
 option 'a --cluster yes where rank 0 has no' '--cluster clusters.zug:small'
 apart '^zrun: error: rank 1 was given other options: --help yes where rank 0 has no$' "$one" 'zrun --help' # would leave before MPI_Init
 apart '^zrun: error: rank 1 was given other options: a file for --data no where rank 0 has yes' \

@@ -93,7 +93,7 @@ until [ -s ended/metrics.jsonl ]; do
   tries=$((tries + 1))
   [ $tries -lt 300 ] || { cat out.txt; fail "the ranks do not start"; }
 done
-kill "$job"
+kill -KILL $(cat /proc/$job/task/$job/children) # asked kindly it would save what it has
 wait "$job" && fail "an ended run is no success"
 same three.safetensors kept.safetensors
 train still_one 1 --save three.safetensors # what it left behind is in nobody's way

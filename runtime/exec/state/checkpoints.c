@@ -78,8 +78,8 @@ static bool share(ZxCheckpoints *c, ZbErr *err) {
 }
 
 static bool prepare(ZxCheckpoints *c, ZbErr *err) {
-  if (!zx_contents_of(c->e, c->o.most, &c->m.c, err) || !zx_snapshot_open(c->e, &c->m.c, &c->snapshot, err))
-    return false;
+  if (!zx_contents_of(c->e, c->o.most, &c->m.c, err)) return false;
+  zx_snapshot_open(c->e, &c->m.c, &c->snapshot);
   c->digests = ZB_NEWN(c->e->a, double, 2 * c->m.c.ntensors + 2);
   ZxWriterOptions w = {&c->e->p->mesh, c->e->rank, &c->snapshot, &c->m.c, c->e->rank == 0};
   return (c->writer = zx_writer_new(&w, err)) != NULL;
@@ -98,7 +98,6 @@ void zx_checkpoints_close(ZxCheckpoints *c) {
   if (!c) return;
   zx_writer_free(c->writer);
   if (c->phase != NOTHING && c->e->rank == 0) zx_ckpt_remove(c->tmp, NULL);
-  zx_snapshot_free(c->e, &c->snapshot);
   if (c->lock >= 0) close(c->lock);
   zb_arena_free(c->names);
   free(c);

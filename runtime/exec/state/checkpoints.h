@@ -24,13 +24,11 @@ typedef struct {
   ZxManifest base; /* what all manifests of the run say */
 } ZxCheckpointsOptions;
 /* Collective: makes and locks the folder, removes what killed runs left there, sees to it that all ranks have the
- * same folder, takes the memory for snapshots and starts the thread. NULL on all ranks if one failed; those that know
+ * same folder, and starts the thread. The plan has memory for snapshots. NULL on all ranks if one failed; those that know
  * why say it in `err`. */
 ZxCheckpoints *zx_checkpoints_open(ZxEngine *e, const ZxCheckpointsOptions *o, ZbErr *err);
 /* Stops writing; what is not complete is removed. NULL is allowed. */
 void zx_checkpoints_close(ZxCheckpoints *c);
-/* Bytes of the host's memory that snapshots take, planned and allocated. */
-uint64_t zx_snapshot_bytes(const ZxEngine *e);
 
 /* Whether one is being written: the same on all ranks. */
 bool zx_checkpoints_busy(const ZxCheckpoints *c);

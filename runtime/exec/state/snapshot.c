@@ -28,7 +28,11 @@ uint32_t zx_tensor_of(const ZxEngine *e, const ZxContents *c, uint32_t param, ui
 }
 
 /* ---- the copy ---- */
-uint64_t zx_snapshot_bytes(const ZxEngine *e) { return zp_snapshot_bytes(e->p, e->st); }
+static const ZpBuf *buffer_of(const ZxEngine *e) {
+  for (uint32_t i = 0; i < e->st->prog.nbufs; i++)
+    if (e->st->prog.bufs[i].kind == ZP_B_SNAPSHOT) return &e->st->prog.bufs[i];
+  ZB_BUG("a plan without room for snapshots");
+}
 
 static int by_tensor(const void *a, const void *b) {
   const ZxPiece *x = a, *y = b;
@@ -50,10 +54,9 @@ static void add_pieces(ZxEngine *e, const ZxContents *c, const ZpStageBucket *h,
   }
 }
 
-bool zx_snapshot_open(ZxEngine *e, const ZxContents *c, ZxSnapshot *out, ZbErr *err) {
-  *out = (ZxSnapshot){.bytes = zx_snapshot_bytes(e)};
-  if (!(out->memory = e->dev->pinned(e->env, out->bytes ? out->bytes : 1, err)))
-    return zb_fail_more(err, "; that is for checkpoints (--ckpt)"), false;
+void zx_snapshot_open(ZxEngine *e, const ZxContents *c, ZxSnapshot *out) {
+  const ZpBuf *buf = buffer_of(e);
+  *out = (ZxSnapshot){.memory = (float *)(void *)zx_buf_at(e, buf)};
   float *at = out->memory;
   for (uint32_t i = 0; i < e->st->nheld; i++) {
     const ZpStageBucket *h = &e->st->held[i];
@@ -61,9 +64,8 @@ bool zx_snapshot_open(ZxEngine *e, const ZxContents *c, ZxSnapshot *out, ZbErr *
     if (!zx_spoken_part(e, h, &from, &to)) continue;
     for (uint32_t s = 0; s <= c->nstates; s++, at += to - from) add_pieces(e, c, h, s, from, to, at, out);
   }
-  ZB_ASSERT((uint64_t)(at - out->memory) * sizeof *at <= out->bytes);
+  ZB_ASSERT((uint64_t)(at - out->memory) * sizeof *at <= buf->bytes);
   if (out->npieces) qsort(out->piece, out->npieces, sizeof *out->piece, by_tensor);
-  return true;
 }
 
 bool zx_snapshot_take(ZxEngine *e, ZxSnapshot *s, ZbErr *err) {
@@ -79,9 +81,4 @@ bool zx_snapshot_take(ZxEngine *e, ZxSnapshot *s, ZbErr *err) {
     }
   }
   return zx_finish(e, err);
-}
-
-void zx_snapshot_free(ZxEngine *e, ZxSnapshot *s) {
-  if (s->memory) e->dev->unpin(e->env, s->memory);
-  s->memory = NULL;
 }

@@ -13,8 +13,7 @@ typedef struct {
   float *at;
 } ZxPiece;
 typedef struct {
-  float *memory;
-  uint64_t bytes;
+  float *memory;  /* the plan's buffer for it */
   ZxPiece *piece; /* by tensor */
   uint32_t npieces;
 } ZxSnapshot;
@@ -22,8 +21,7 @@ typedef struct {
 bool zx_contents_of(ZxEngine *e, uint64_t most, ZxContents *out, ZbErr *err);
 /* The tensor of an iteration of a parameter: its values (state 0), or state 1, 2, ... */
 uint32_t zx_tensor_of(const ZxEngine *e, const ZxContents *c, uint32_t param, uint32_t iter, uint32_t state);
-bool zx_snapshot_open(ZxEngine *e, const ZxContents *c, ZxSnapshot *out, ZbErr *err);
+void zx_snapshot_open(ZxEngine *e, const ZxContents *c, ZxSnapshot *out);
 bool zx_snapshot_take(ZxEngine *e, ZxSnapshot *s, ZbErr *err); /* between steps */
-void zx_snapshot_free(ZxEngine *e, ZxSnapshot *s);
 
 #endif

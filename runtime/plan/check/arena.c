@@ -33,6 +33,20 @@ static uint64_t state_bytes(const ZpPlan *p, const ZpBucket *k) {
   return lines(k->elems / shards(p, k) * 4 * (uint64_t)p->states);
 }
 
+/* Of each bucket that no stage before holds too: value and states of the elements that a rank writes into a
+ * checkpoint, where ranks that own the same divide them evenly. */
+static uint64_t snapshot_bytes(const ZpPlan *p, const ZpStage *st) {
+  uint64_t bytes = 0;
+  for (uint32_t h = 0; h < st->nheld; h++) {
+    const ZpBucket *k = &p->buckets[st->held[h].bucket];
+    uint64_t own = k->elems / shards(p, k), same = 1;
+    for (int d = 0; d < p->mesh.ndims; d++)
+      if ((k->replicas & ~k->shard) >> d & 1) same *= (uint64_t)p->mesh.dim[d].size;
+    if (st->held[h].norm_owner) bytes += (own / same + (own % same > 0)) * 4 * (1 + (uint64_t)p->states);
+  }
+  return bytes;
+}
+
 /* ---- buckets ------------------------------------------------------------------------------------------- */
 static bool dims_fit(const Check *c, const ZpBucket *k) {
   const ZpMesh *m = &c->p->mesh;
@@ -148,6 +162,7 @@ static uint64_t needed(const Check *c, uint32_t s, const ZpBuf *b) {
   case ZP_B_SCALARS:
   case ZP_B_PINNED_SCALARS: return SCALARS;
   case ZP_B_PINNED_INPUTS: return st->input_bytes;
+  case ZP_B_SNAPSHOT: return snapshot_bytes(p, st);
   case ZP_B_KINDS: break;
   }
   return UINT64_MAX;
@@ -172,7 +187,8 @@ static bool blocks_fit(const Check *c, uint32_t s) {
 static bool buffer_fits(const Check *c, uint32_t s, uint32_t b) {
   const ZpStage *st = &c->p->stages[s];
   const ZpBuf *x = &st->prog.bufs[b];
-  ZpMemory memory = x->kind == ZP_B_PINNED_INPUTS || x->kind == ZP_B_PINNED_SCALARS ? ZP_HOST : ZP_DEVICE;
+  bool pinned = x->kind == ZP_B_PINNED_INPUTS || x->kind == ZP_B_PINNED_SCALARS;
+  ZpMemory memory = pinned || x->kind == ZP_B_SNAPSHOT ? ZP_HOST : ZP_DEVICE;
   uint64_t end = UINT64_MAX, want = needed(c, s, x), total = st->ledger.total[memory];
   if (x->memory != memory)
     return zb_fail(c->err, NULL, "stage %u: %s is not in the %s's memory", s, zp_say_buf(c, s, b),
@@ -201,11 +217,14 @@ static bool lines_add_up(const Check *c, uint32_t s, ZpMemory memory) {
 /* Inputs pass through at least one block, scalars through one each, where the device has its own memory. */
 static bool pinned_fit(const Check *c, uint32_t s) {
   const ZpStage *st = &c->p->stages[s];
-  uint32_t inputs = 0, scalars = 0;
+  uint32_t inputs = 0, scalars = 0, snapshots = 0;
   for (uint32_t b = 0; b < st->prog.nbufs; b++) {
     inputs += st->prog.bufs[b].kind == ZP_B_PINNED_INPUTS;
     scalars += st->prog.bufs[b].kind == ZP_B_PINNED_SCALARS;
+    snapshots += st->prog.bufs[b].kind == ZP_B_SNAPSHOT;
   }
+  if (snapshots != c->p->checkpoints)
+    return zb_fail(c->err, NULL, "stage %u has room for %u snapshots", s, snapshots);
   bool any = c->p->pins && st->input_bytes;
   if (inputs == st->prog.npinned && any == (inputs > 0) && scalars == (c->p->pins ? 2 : 0)) return true;
   return zb_fail(c->err, NULL, "stage %u pins %u blocks of inputs (its plan says %u) and %u of scalars", s,

@@ -99,7 +99,8 @@ static bool passing(const Mem *m,
   case ZP_B_SCRATCH:
   case ZP_B_SCALARS:
   case ZP_B_PINNED_INPUTS:
-  case ZP_B_PINNED_SCALARS: return false;
+  case ZP_B_PINNED_SCALARS:
+  case ZP_B_SNAPSHOT: return false;
   default: return true;
   }
 }

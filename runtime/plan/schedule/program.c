@@ -69,6 +69,7 @@ static void add_buffers(Gen *g) {
     g->scratch_buf = zp_gen_bufs(g, ZP_B_SCRATCH, 0, 1, zb_round_up(st->scratch_bytes, 64));
   g->scalars_buf = zp_gen_bufs(g, ZP_B_SCALARS, 0, 2, 64);
   add_pinned(g);
+  if (p->checkpoints) zp_gen_bufs(g, ZP_B_SNAPSHOT, 0, 1, zb_round_up(zp_snapshot_bytes(p, st), 64));
 }
 
 /* ---- the compute queue up to the last backward --------------------------------------------------------- */

@@ -444,6 +444,23 @@ Test(check_memory, pinned) {
   rejects(p, "stage 1: the lines of the ledger add up to 64 bytes, its total is 128");
 }
 
+/* What is written into checkpoints is copied into the host's memory, where it is asked for. */
+Test(check_memory, snapshot) {
+  Fake f = {.stages = 2, .nmicro = 2, .layers = 4, .level = 2, .tied = true, .checkpoints = true};
+  ZpPlan *p = good(f);
+  ZpBuf *b = find_buffer(p, 1, ZP_B_SNAPSHOT, 0, 0);
+  uint64_t bytes = b->bytes;
+  b->bytes -= 64;
+  rejects(p, zb_printf(p->arena, "stage 1: the snapshot 0 has %llu bytes, but needs",
+                       (unsigned long long)bytes - 64));
+  p = good(f);
+  find_buffer(p, 0, ZP_B_SNAPSHOT, 0, 0)->memory = ZP_DEVICE;
+  rejects(p, "stage 0: the snapshot 0 is not in the host's memory");
+  p = good(f);
+  p->checkpoints = false;
+  rejects(p, "stage 0 has room for 1 snapshots");
+}
+
 /* The engine finds what is stored of a bucket by the bucket alone. */
 Test(check_memory, stored_once) {
   static const struct {

@@ -109,6 +109,7 @@ ZpPlan *fake_plan(ZbArena *a, Fake f) {
   p->compute = f.bf16 ? ZK_BF16 : ZK_F32;
   p->states = 2;
   p->pins = f.pins;
+  p->checkpoints = f.checkpoints;
   p->loss_partial[1] = 1u << DATA;
   static const unsigned what[] = {0, ZL_SHARD_STATES, ZL_SHARD_STATES | ZL_SHARD_GRADS,
                                   ZL_SHARD_STATES | ZL_SHARD_GRADS | ZL_SHARD_PARAMS};
@@ -145,7 +146,7 @@ void fake_arena(ZpPlan *p) {
     for (uint32_t b = 0; b < st->prog.nbufs; b++) {
       ZpBuf *x = &st->prog.bufs[b];
       bool pinned = x->kind == ZP_B_PINNED_INPUTS || x->kind == ZP_B_PINNED_SCALARS;
-      x->memory = pinned ? ZP_HOST : ZP_DEVICE;
+      x->memory = pinned || x->kind == ZP_B_SNAPSHOT ? ZP_HOST : ZP_DEVICE;
       x->offset = at[x->memory];
       at[x->memory] += x->bytes;
     }

@@ -19,6 +19,7 @@ typedef struct {
   bool bf16;
   bool costs; /* a layer is dear, embed and head are cheap; else all equal */
   bool pins;  /* the device has its own memory */
+  bool checkpoints;
   bool alone; /* no replica dim: nothing is left to reduce after a scatter */
 } Fake;
 

@@ -79,6 +79,7 @@ Test(digest, every_field_counts) {
   CHANGE("sizes", p->optimizer.except);
   CHANGE("sizes", p->states);
   CHANGE("sizes", p->pins);
+  CHANGE("sizes", p->checkpoints);
   CHANGE("sizes", p->zero.over);
   CHANGE("sizes", p->zero.what);
   CHANGE("sizes", p->zero.keep);

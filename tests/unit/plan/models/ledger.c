@@ -58,8 +58,9 @@ Test(ledger, pinned) {
   ZbText with = {0}, without = {0};
   zp_show(q.p, &with);
   zp_show(bare.p, &without);
-  const char *table = "\nbytes of one rank in the host's memory\nstage        pinned          host\n"
-                      "    0          1152          1152  1.2 kB\n";
+  const char *table =
+      "\nbytes of one rank in the host's memory\nstage        pinned      snapshot          host\n"
+      "    0          1152             0          1152  1.2 kB\n";
   cr_expect(strstr(with.s, table), "%s", with.s);
   cr_expect(!strstr(without.s, "host"));
   zb_text_free(&with);
@@ -70,6 +71,28 @@ Test(ledger, pinned) {
   cr_expect_eq(q.p->stages[0].prog.npinned, 19);
   cr_expect_eq(q.p->stages[0].ledger.bytes[ZP_L_PINNED], 19 * (13ull << 20) + 128);
   plan_close(&q);
+  model_close(&m);
+}
+
+/* 256 elements, three values of each: of itself and AdamW's two states. Replicas and shards write half of them each. */
+Test(ledger, snapshot) {
+  Model m = model_open("mlp", NULL, "-D inputs=12 -D hidden=8 -D classes=6");
+  static const struct {
+    const char *recipe;
+    uint64_t bytes;
+  } cases[] = {{"bind batch = 16", 3072},
+               {"bind batch = 16 optimizer sgd(lr = 1)", 1024},
+               {"mesh d = 2 split batch over d bind batch = 16", 1536},
+               {"mesh d = 2 split batch over d bind batch = 16 shard params, grads, states over d", 1536},
+               {"mesh r = 2, d = 2 split batch over r, d bind batch = 16 precision compute bf16\n"
+                "shard params, grads, states over d",
+                768}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Plan q = plan_kept(m.g, cases[i].recipe);
+    cr_expect_eq(q.p->stages[0].ledger.bytes[ZP_L_SNAPSHOT], cases[i].bytes, "%s: %llu", cases[i].recipe,
+                 (unsigned long long)q.p->stages[0].ledger.bytes[ZP_L_SNAPSHOT]);
+    plan_close(&q);
+  }
   model_close(&m);
 }
 

@@ -58,6 +58,10 @@ Plan plan_pinned(const ZgGraph *g, const char *recipe) {
   return made(make(g, recipe, (ZpOptions){.threads = 1, .pins = true}), recipe);
 }
 
+Plan plan_kept(const ZgGraph *g, const char *recipe) {
+  return made(make(g, recipe, (ZpOptions){.threads = 1, .checkpoints = true}), recipe);
+}
+
 bool supports_bias_grads(const ZkCall *call) { return call->op == ZG_OP_DOT_BIAS_GRAD; }
 static size_t scratch_of_all(const ZkCall *call, int threads) {
   ZkUnfused u;
