@@ -74,6 +74,11 @@ ok zplan programs model.zsg --recipe stages.zug:fits
 says 'FWD'
 ok zplan explain model.zsg --recipe splits.zug:product
 says 'all_reduce .*tensor'
+ok zplan programs model.zsg --recipe stages.zug:fits --eval
+says 'FWD'
+grep -q 'BWD\|GRAD\|OPT_STEP' out.txt && fail "an evaluation is planned to train"
+ok zplan show model.zsg --recipe stages.zug:fits --eval
+says 'TFLOP a batch .forward only.$'
 if [ -w /dev/full ]; then
   refuses 'No space left' sh -c "zplan show model.zsg $fits >/dev/full"
 fi

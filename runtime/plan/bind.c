@@ -373,6 +373,7 @@ static double number(const ZlRecipe *r, const char *key) {
 static void bind_optimizer(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZlRecipe *r = p->recipe;
+  if (!r->optimizer.name.s && p->forward_only) return;
   if (!r->optimizer.name.s) {
     zl_help(zl_report(b->d, ZL_Z0811, r->span, "recipe %s has no optimizer", r->name),
             "add `optimizer adamw(lr = 1e-3)`, or inherit from a recipe that has one");
@@ -385,12 +386,12 @@ static void bind_optimizer(ZpBuild *b) {
   if (!strcmp(r->optimizer.name.s, "sgd")) {
     o->kind = ZP_SGD;
     o->momentum = number(r, "momentum");
-    p->states = o->momentum != 0;
+    p->states = o->momentum != 0 && !p->forward_only;
     return;
   }
   o->kind = ZP_ADAMW;
   o->b1 = number(r, "b1"), o->b2 = number(r, "b2"), o->eps = number(r, "eps");
-  p->states = 2;
+  p->states = p->forward_only ? 0 : 2;
 }
 
 /* A dim that nothing uses would make ranks do the same work twice. */

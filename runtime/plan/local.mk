@@ -13,6 +13,7 @@ libplan_a_SOURCES = \
   runtime/plan/plan.h \
   runtime/plan/words.c \
   runtime/plan/check/arena.c \
+  runtime/plan/check/beside.c \
   runtime/plan/check/check.c \
   runtime/plan/check/check.h \
   runtime/plan/check/contents.c \

@@ -5,7 +5,12 @@
 ZpPlan *zp_plan(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o) {
   ZpPlan *p = ZB_NEW(a, ZpPlan);
   ZpBuild b = {.p = p, .d = d, .o = o};
-  *p = (ZpPlan){.arena = a, .graph = g, .recipe = r};
+  *p = (ZpPlan){.arena = a,
+                .graph = g,
+                .recipe = r,
+                .forward_only = o->forward_only,
+                .beside = o->beside,
+                .outputs = o->forward_only && o->outputs};
   if (!zp_bind(&b)) return NULL;
   if (!zp_shard(&b)) return NULL;
   zp_buckets(&b);

@@ -6,6 +6,7 @@
  * local/       a segment of the graph to a local program: sharded, fused, its values at offsets; local.h
  * schedule/    local programs to stages, orders, one instruction list per stage, its buffers and ledger;
  *              schedule.h
+ *              Plans of evaluations only go forward: ZpPlan.forward_only, beside
  * check/       the proofs, which share nothing with those that made the plan; check.h
  * output/      tables for people, and whether two plans are the same
  * mesh.c       ranks and their coordinates
@@ -393,6 +394,11 @@ typedef struct ZpPlan {
   ZbArena *arena;
   const ZgGraph *graph;
   const ZlRecipe *recipe;    /* for messages: its name and places. What it asks for is resolved below */
+  /* Only COUNT and FWD: for evaluation. A step is one batch; nothing is saved, and no gradients, masters or
+   * optimizer states are held. */
+  bool forward_only;
+  const struct ZpPlan *beside; /* forward_only: the plan in whose arena this one's is, or NULL */
+  bool outputs;              /* forward_only: FWD makes the model's outputs, each a sink `output` */
   ZpMesh mesh;
   /* Per axis: global; batch: samples of one micro-batch over all ranks; with padding. */
   int64_t *axis_size;
@@ -430,6 +436,11 @@ typedef struct {
   bool pins;
   /* Checkpoints will be written: there is memory of the host's for a copy of what a rank writes. */
   bool checkpoints;
+  bool forward_only; /* see ZpPlan */
+  /* forward_only: a plan of the same graph, recipe and options. This one's parameters are those that it
+   * stores, at the same places; all else lies where `beside` has nothing that outlives a step. */
+  const struct ZpPlan *beside;
+  bool outputs; /* forward_only: see ZpPlan */
 } ZpOptions;
 
 /* Makes and proves a plan. NULL with reports in `d` if the recipe does not fit the graph or a limit; a plan

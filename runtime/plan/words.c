@@ -56,6 +56,7 @@ void zp_instr_text(const ZpPlan *p, uint32_t stage, const ZpInstr *in, ZbText *o
     zb_text_add(out, ")");
     break;
   case ZP_I_ZERO_GRADS:
+  case ZP_I_ZERO_SUMS:
   case ZP_I_NORM_LOCAL:
   case ZP_I_REDUCE_COUNT:
   case ZP_I_REDUCE_STEP:

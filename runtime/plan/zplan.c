@@ -17,6 +17,7 @@ static const char usage[] =
     "  --ckpt               with the host's memory that checkpoints take (zrun --ckpt)\n"
     "  --threads T          threads of a rank, as zrun will be given (default 1): some scratch depends on "
     "it\n"
+    "  --eval               the plan of an evaluation, which only goes forward\n"
     "  -I DIR               where imported recipe files are searched too\n"
     "  --diag json          messages as JSON lines\n";
 
@@ -25,7 +26,7 @@ typedef struct {
   uint32_t ninclude;
   int threads;
   const ZkDevice *device;
-  bool ckpt, json;
+  bool ckpt, eval, json;
 } Options;
 
 static void say(const ZbErr *err) {
@@ -41,11 +42,11 @@ static void refuse_device(void) {
 }
 
 static int parse(int argc, char **argv, Options *o) {
-  enum { RECIPE = 256, CLUSTER, DEVICE, THREADS, DIAG, CKPT };
-  static const struct option list[] = {{"recipe", 1, NULL, RECIPE}, {"cluster", 1, NULL, CLUSTER},
-                                       {"device", 1, NULL, DEVICE}, {"threads", 1, NULL, THREADS},
-                                       {"diag", 1, NULL, DIAG},     {"ckpt", 0, NULL, CKPT},
-                                       {"help", 0, NULL, 'h'},      {NULL, 0, NULL, 0}};
+  enum { RECIPE = 256, CLUSTER, DEVICE, THREADS, EVAL, DIAG, CKPT };
+  static const struct option list[] = {
+      {"recipe", 1, NULL, RECIPE},   {"cluster", 1, NULL, CLUSTER}, {"device", 1, NULL, DEVICE},
+      {"threads", 1, NULL, THREADS}, {"diag", 1, NULL, DIAG},       {"ckpt", 0, NULL, CKPT},
+      {"eval", 0, NULL, EVAL},       {"help", 0, NULL, 'h'},        {NULL, 0, NULL, 0}};
   ZbErr err;
   *o = (Options){.device = zk_device("cpu"), .threads = 1};
   opterr = 0;
@@ -63,6 +64,7 @@ static int parse(int argc, char **argv, Options *o) {
       o->threads = (int)n;
       break;
     }
+    case EVAL: o->eval = true; break;
     case DIAG:
       if (strcmp(optarg, "json")) return fprintf(stderr, "zplan: --diag takes `json`\n"), 2;
       o->json = true;
@@ -89,7 +91,8 @@ static bool ask_device(const Options *o, ZpOptions *po, ZbErr *err) {
                       .threads = o->threads,
                       .supports = p->supports,
                       .pins = p->pins,
-                      .checkpoints = o->ckpt};
+                      .checkpoints = o->ckpt,
+                      .forward_only = o->eval};
   return p != NULL;
 }
 

@@ -19,12 +19,14 @@ static uint64_t shards(const ZpPlan *p, const ZpBucket *k) {
 
 static bool is_half(const ZpPlan *p) { return p->compute == ZK_BF16; }
 
+static bool has_master(const ZpPlan *p) { return is_half(p) && !p->forward_only; }
+
 /* Per element: what computes, the f32 master behind it if that is rounded, gradient, optimizer states. */
 static uint64_t param_bytes(const ZpPlan *p, const ZpBucket *k) {
   return lines(k->elems / (k->gathers ? shards(p, k) : 1) * (is_half(p) ? 2 : 4));
 }
 static uint64_t master_bytes(const ZpPlan *p, const ZpBucket *k) {
-  return is_half(p) ? lines(k->elems / shards(p, k) * 4) : 0;
+  return has_master(p) ? lines(k->elems / shards(p, k) * 4) : 0;
 }
 static uint64_t grad_bytes(const ZpPlan *p, const ZpBucket *k) {
   return lines(k->elems / (zp_stages_grads(k) ? shards(p, k) : 1) * 4);

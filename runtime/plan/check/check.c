@@ -1,9 +1,11 @@
 /* The proofs of a plan. Each either holds for every possible timing of the run, or names the instructions
  * that break it. Cost is linear in the number of instructions (but for one sort of the buffers).
  *
- *  1 form          indices in range, every instruction once in the queue of its kind, waits point backward
+ *  1 form          indices in range, every instruction once in the queue of its kind, waits point backward;
+ *                  none of backward or optimizer in a plan that only goes forward
  *  2 ownership     every part of the model on exactly one stage, in order; every bucket where it is used
- *  3 completeness  every micro-batch forward and backward exactly once, in order
+ *  3 completeness  every micro-batch forward and (but for a plan that only goes forward) backward exactly
+ *                  once, in order
  *  4 reductions    every gradient over exactly the dims where it is partial, once; every bucket stepped once;
  *                  collectives move the bytes that they are said to
  *  5 pairs         sends and receives, and collectives of several stages, fit each other
@@ -16,7 +18,9 @@
  *                  them, overlap only when one is dead; the ledger adds up
  * 10 segments      in the local programs every value lies inside its block, as calls see it; what is read was
  *                  made before and is not overwritten (zp_check_segments); in each call an axis has one
- *                  size */
+ *                  size
+ * 11 beside        a plan in another's arena finds its parameters there and touches nothing else that the
+ *                  other one keeps from step to step (beside.c) */
 #include "runtime/plan/check/check.h"
 
 /* ---- 1 form -------------------------------------------------------------------------------------------- */
@@ -25,11 +29,29 @@ static bool of_bucket(int op) {
          op == ZP_I_REDUCE_GRADS || op == ZP_I_REDUCE_TIED || op == ZP_I_PUBLISH_PARAMS;
 }
 
+static bool of_mode(const ZpPlan *p, int op) {
+  switch ((ZpInstrOp)op) {
+  case ZP_I_ZERO_SUMS: return p->forward_only;
+  case ZP_I_LOAD:
+  case ZP_I_COUNT:
+  case ZP_I_FWD:
+  case ZP_I_SEND_ACT:
+  case ZP_I_RECV_ACT:
+  case ZP_I_GATHER_PARAMS:
+  case ZP_I_REDUCE_COUNT:
+  case ZP_I_REDUCE_STEP: return true;
+  default: return !p->forward_only;
+  }
+}
+
 static bool instr_form(const Check *c, uint32_t s, uint32_t i) {
   const ZpStage *st = &c->p->stages[s];
   const ZpInstr *in = &st->prog.instrs[i];
   if (in->op >= ZP_INSTRS || in->queue != zp_instr_info[in->op].queue)
     return zb_fail(c->err, NULL, "stage %u: instruction %u is of no known kind or in another's queue", s, i);
+  if (!of_mode(c->p, in->op))
+    return zb_fail(c->err, NULL, "stage %u: instruction %u (%s) is not one of a plan that %s", s, i,
+                   zp_instr_info[in->op].text, c->p->forward_only ? "only goes forward" : "trains");
   bool inst = in->op == ZP_I_FWD || in->op == ZP_I_BWD || in->op == ZP_I_COUNT, p2p = in->queue == ZP_Q_P2P;
   if (in->mb >= c->p->nmicro || (inst && in->inst >= st->ninsts) ||
       (of_bucket(in->op) && in->held >= st->nheld) || (p2p && in->peer >= c->p->nstages) ||
@@ -244,7 +266,7 @@ static bool one_fwd_bwd(const Check *c, uint32_t s, uint32_t i, Progress *m) {
 
 static bool all_done(const Check *c, uint32_t s, const Progress *m, uint32_t mb, bool counts) {
   const ZpStage *st = &c->p->stages[s];
-  if (m->fwd < st->ninsts || m->bwd < st->ninsts) {
+  if (m->fwd < st->ninsts || (m->bwd < st->ninsts && !c->p->forward_only)) {
     bool back = m->fwd == st->ninsts;
     const ZpInst *x = &st->insts[back ? st->ninsts - 1 - m->bwd : m->fwd];
     return zb_fail(c->err, NULL, "stage %u never runs the %s of %s for micro-batch %u", s,
@@ -253,7 +275,7 @@ static bool all_done(const Check *c, uint32_t s, const Progress *m, uint32_t mb,
   if (m->counts != counts)
     return zb_fail(c->err, NULL, "stage %u counts the loss denominator of micro-batch %u %u times", s, mb,
                    m->counts);
-  uint32_t loads = st->input_bytes ? 1 + counts : 0;
+  uint32_t loads = st->input_bytes ? 1 + (counts && !c->p->forward_only) : 0;
   if (m->loads != loads)
     return zb_fail(c->err, NULL, "stage %u loads micro-batch %u %u times instead of %u", s, mb, m->loads,
                    loads);
@@ -277,17 +299,19 @@ static bool completeness(const Check *c, uint32_t s) {
         return zp_fail_at(c, s, i, "counts a part of the model that has no loss");
       x->counts++;
     }
-    zeros += in->op == ZP_I_ZERO_GRADS;
+    zeros += in->op == (c->p->forward_only ? ZP_I_ZERO_SUMS : ZP_I_ZERO_GRADS);
     norms += in->op == ZP_I_NORM_LOCAL;
     if (in->op != ZP_I_FWD && in->op != ZP_I_BWD) continue;
     if (!one_fwd_bwd(c, s, i, x)) return false;
     if (in->op == ZP_I_FWD && x->fwd == 1) live++;
     if (live > most) most = live;
-    if (x->bwd == st->ninsts) live--;
+    if ((c->p->forward_only ? x->fwd : x->bwd) == st->ninsts) live--;
   }
   for (uint32_t mb = 0; mb < M; mb++)
     if (!all_done(c, s, &m[mb], mb, counts)) return false;
-  if (zeros != 1 || norms != 1)
+  if (c->p->forward_only && zeros != 1)
+    return zb_fail(c->err, NULL, "stage %u has %u ZERO_SUMS instead of one", s, zeros);
+  if (!c->p->forward_only && (zeros != 1 || norms != 1))
     return zb_fail(c->err, NULL, "stage %u has %u ZERO_GRADS and %u NORM_LOCAL instead of one each", s, zeros,
                    norms);
   if (g->live != most || g->nslots < most)
@@ -361,7 +385,8 @@ static bool reductions(const Check *c, uint32_t s) {
     steps += st->prog.instrs[i].op == ZP_I_REDUCE_STEP;
     counts += st->prog.instrs[i].op == ZP_I_REDUCE_COUNT;
   }
-  for (uint32_t h = 0; h < st->nheld; h++) {
+  for (uint32_t h = 0; h < st->nheld && !c->p->forward_only;
+       h++) { /* else the form says that there are none */
     const ZpBucket *b = &c->p->buckets[st->held[h].bucket];
     uint64_t staged = zp_stages_grads(b) ? (uint64_t)c->p->nmicro : 0;
     bool in_place = b->scatters == ZP_SCATTER_AT_END;
@@ -400,7 +425,7 @@ static bool check_all(Check *c) {
   if (!zp_check_pairs(c) || !zp_check_deadlock(c)) return false;
   for (uint32_t s = 0; s < P; s++)
     if (!zp_check_arena(c, s) || !zp_check_memory(c, s)) return false;
-  return true;
+  return !c->p->beside || zp_check_beside(c);
 }
 
 bool zp_check(const ZpPlan *p, ZbErr *err) {

@@ -10,6 +10,7 @@
  * operands.c  what each instruction must read and write
  * contents.c  happens-before, contents
  * arena.c     sizes and places of buffers
+ * beside.c    two plans in one arena
  * segment.c   local programs: what each call reads and writes
  * layout.c    ... where values lie, and how large they are
  * say.c       counter-examples in words
@@ -48,6 +49,7 @@ bool zp_check_operands(const Check *c, uint32_t stage, uint32_t instr);
 bool zp_check_memory(const Check *c, uint32_t stage);
 bool zp_check_buckets(const Check *c);
 bool zp_check_arena(const Check *c, uint32_t stage);
+bool zp_check_beside(const Check *c);
 /* Whether BWD of this instance needs the loss denominator. */
 static inline bool zp_needs_denominator(const ZpPlan *p, const ZpInst *i) {
   return p->segments[i->segment].has_loss && p->segments[i->segment].list[ZP_COUNT].n;

@@ -71,9 +71,11 @@ static bool before(const Mem *m, uint32_t a, uint32_t b) {
   return m->done[a].at[m->st->prog.instrs[b].queue] <= m->c->pos[m->c->base[m->s] + b];
 }
 
+/* Of a plan that only goes forward, what REDUCE_STEP reads says all of it. */
 static bool step_in_order(const Mem *m) {
   const ZpProgram *g = &m->st->prog;
   uint32_t norm = ZP_NONE, step = ZP_NONE;
+  if (m->p->forward_only) return true;
   for (uint32_t i = 0; i < g->ninstrs; i++) {
     if (g->instrs[i].op == ZP_I_NORM_LOCAL) norm = i;
     if (g->instrs[i].op == ZP_I_REDUCE_STEP) step = i;
@@ -171,14 +173,16 @@ static bool access_one(Mem *m, uint32_t i, const ZpAccess *a) {
   return writes(m, i, a->buf, a->tag);
 }
 
-/* Parameters are updated for the next step, in the state in which it starts: stored parts, or published. */
+/* Parameters are updated for the next step, in the state in which it starts: stored parts, or published. A
+ * plan that only goes forward leaves them as they are. */
 static bool contents_at_end(const Mem *m) {
   for (uint32_t b = 0; b < m->st->prog.nbufs; b++) {
     const ZpBuf *buf = &m->st->prog.bufs[b];
     if (!used_up(m, b, ZP_NONE)) return false;
     if (buf->kind != ZP_B_PARAM) continue;
     bool published = m->p->buckets[m->st->held[buf->pool].bucket].republishes;
-    uint64_t tag = held_tag(m, ZP_TAG_PARAM, buf->pool, published ? 2 : 1);
+    uint32_t state = m->p->forward_only ? 0 : published ? 2 : 1;
+    uint64_t tag = held_tag(m, ZP_TAG_PARAM, buf->pool, state);
     if (m->cells[b].tag != tag)
       return zb_fail(m->c->err, NULL, "stage %u: at the end of the step %s holds %s instead of %s", m->s,
                      zp_say_buf(m->c, m->s, b), zp_say_tag(m->c, m->cells[b].tag), zp_say_tag(m->c, tag));

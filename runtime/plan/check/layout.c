@@ -49,10 +49,11 @@ uint64_t zp_tuple_at(const Local *l, const ZgType *types, uint32_t k, bool cotan
 bool zp_tuples_fit(const Local *l) {
   const ZpSegment *s = l->s;
   const ZgSegment *g = l->gs;
+  bool back = !l->c->p->forward_only;
   if (s->carry_bytes == zp_tuple_at(l, g->carry_in, g->ncarry_in, false) &&
-      s->dcarry_bytes == zp_tuple_at(l, g->carry_in, g->ncarry_in, true) &&
+      s->dcarry_bytes == (back ? zp_tuple_at(l, g->carry_in, g->ncarry_in, true) : 0) &&
       s->carry_out_bytes == zp_tuple_at(l, g->carry_out, g->ncarry_out, false) &&
-      s->dcarry_out_bytes == zp_tuple_at(l, g->carry_out, g->ncarry_out, true))
+      s->dcarry_out_bytes == (back ? zp_tuple_at(l, g->carry_out, g->ncarry_out, true) : 0))
     return true;
   return zb_fail(l->c->err, NULL, "part %u: a carried tuple has not the bytes of its values", l->index);
 }
@@ -257,10 +258,26 @@ const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
   return pointwise_wrong(&n->call);
 }
 
+/* An output is taken out in the layout of its type: no part of it is a sum yet. */
+static const char *output_wrong(const Local *l, const ZpNode *n) {
+  const ZpPlan *p = l->c->p;
+  if (!p->outputs || n->sink >= p->graph->noutputs || n->call.nin != 1 || n->call.nout != 0 || n->dims)
+    return "is nothing that is taken out";
+  const ZpValue *v = operand(l, n, 0);
+  if (!zg_type_eq(&v->type, &p->graph->outputs[n->sink].type)) return "is another output than the model's";
+  for (int d = 0; d < p->mesh.ndims; d++) {
+    uint32_t axis = cut_axis(p, &v->type, d);
+    if (axis == ZP_NONE ? v->state[d].kind != 'R' : v->state[d].kind != 'S' || v->state[d].axis != axis)
+      return "takes out what lies otherwise than its type";
+  }
+  return NULL;
+}
+
 /* The engine takes it as one f32, of which ranks have parts exactly along the dims that are reduced in the
  * end. */
 const char *zp_sink_wrong(const Local *l, const ZpNode *n) {
   const ZpPlan *p = l->c->p;
+  if (n->call.op == ZG_OP_OUTPUT) return output_wrong(l, n);
   int k = n->call.op == ZG_OP_LOSS_NUM   ? 0
           : n->call.op == ZG_OP_LOSS_DEN ? 1
           : n->call.op == ZG_OP_AUX      ? 2
@@ -447,6 +464,7 @@ bool zp_check_facts(const Check *c) {
   const ZpPlan *p = c->p;
   int64_t micro = p->batch == ZP_NONE ? 1 : p->axis_size[p->batch];
   int states = p->optimizer.kind == ZP_ADAMW ? 2 : p->optimizer.momentum != 0;
+  if (p->forward_only) states = 0;
   if (p->states != states)
     return zb_fail(c->err, NULL, "%d states of the optimizer instead of %d", p->states, states);
   if (p->global_batch != p->nmicro * micro)

@@ -64,7 +64,9 @@ static void want_work(Wants *w, const ZpInstr *in) {
   bool back = in->op == ZP_I_BWD;
   bool fresh = in->inst == 0 && !w->st->input_bytes;
   uint32_t slot_mode = back ? ZP_READ : fresh ? ZP_WRITE : ZP_READ | ZP_WRITE;
-  want(w, ZP_B_SLOT, 0, slot_mode, zp_tag(ZP_TAG_SLOT, 0, 0, in->mb));
+  if (w->p->forward_only) slot_mode = ZP_READ; /* nothing is saved */
+  if (w->st->input_bytes || !w->p->forward_only)
+    want(w, ZP_B_SLOT, 0, slot_mode, zp_tag(ZP_TAG_SLOT, 0, 0, in->mb));
   if (!back) {
     want_tuple(w, 0, in->inst, ZP_READ, ZP_B_RECV_ACT, in->mb);
     want_tuple(w, 0, in->inst + 1, ZP_WRITE, ZP_B_SEND_ACT, in->mb);
@@ -128,8 +130,9 @@ static void want_of_step(Wants *w, const ZpInstr *in) {
   bool counted = false;
   uint64_t count0 = zp_tag(ZP_TAG_COUNT, 0, 0, 0), sums0 = zp_tag(ZP_TAG_SUMS, 0, 0, 0);
   switch ((ZpInstrOp)in->op) {
+  case ZP_I_ZERO_SUMS:
   case ZP_I_ZERO_GRADS:
-    for (uint32_t h = 0; h < w->st->nheld; h++)
+    for (uint32_t h = 0; h < w->st->nheld && in->op == ZP_I_ZERO_GRADS; h++)
       want(w, ZP_B_GRAD, h, ZP_WRITE, held_tag(w, ZP_TAG_GRAD, h, 0));
     want(w, ZP_B_SCALARS, ZP_SCALARS_COUNT, ZP_WRITE, count0);
     want(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, ZP_WRITE, sums0);
@@ -146,7 +149,8 @@ static void want_of_step(Wants *w, const ZpInstr *in) {
   }
   for (uint32_t i = 0; i < w->st->ninsts; i++) counted |= zp_needs_denominator(w->p, &w->st->insts[i]);
   want(w, ZP_B_SCALARS, ZP_SCALARS_COUNT, ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, counted));
-  want_change(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, zp_tag(ZP_TAG_SUMS, 0, 0, 1), zp_tag(ZP_TAG_SUMS, 0, 0, 2));
+  want_change(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, zp_tag(ZP_TAG_SUMS, 0, 0, w->p->forward_only ? 0 : 1),
+              zp_tag(ZP_TAG_SUMS, 0, 0, 2));
 }
 
 static void want_transfer(Wants *w, const ZpInstr *in) {
@@ -177,8 +181,8 @@ bool zp_check_operands(const Check *c, uint32_t s, uint32_t i) {
   else if (in->op == ZP_I_COUNT) {
     if (st->input_bytes) want(&w, ZP_B_SLOT, 0, ZP_READ, slot);
     want(&w, ZP_B_SCALARS, ZP_SCALARS_COUNT, ZP_READ | ZP_WRITE, zp_tag(ZP_TAG_COUNT, 0, 0, 0));
-  } else if (in->op == ZP_I_ZERO_GRADS || in->op == ZP_I_NORM_LOCAL || in->op == ZP_I_REDUCE_COUNT ||
-             in->op == ZP_I_REDUCE_STEP)
+  } else if (in->op == ZP_I_ZERO_GRADS || in->op == ZP_I_ZERO_SUMS || in->op == ZP_I_NORM_LOCAL ||
+             in->op == ZP_I_REDUCE_COUNT || in->op == ZP_I_REDUCE_STEP)
     want_of_step(&w, in);
   else want_of_bucket(&w, in);
   if (temp && st->scratch_bytes) want(&w, ZP_B_SCRATCH, 0, ZP_WRITE, zp_tag(ZP_TAG_TEMP, 0, 0, 0));

@@ -249,6 +249,8 @@ static bool scratch(Walk *w) {
 
 static bool form(const Walk *w) {
   const ZpNode *n = w->n;
+  if (w->l.c->p->forward_only && (w->phase == ZP_BWD || n->call.op == ZG_OP_RANDOM))
+    return fail(w, "is nothing that a plan which only goes forward does");
   if (n->call.op >= ZG_OP_COUNT || n->call.nin > ZK_MAX_IN || n->call.nout > ZK_MAX_OUT)
     return fail(w, "is no call");
   ZgOpKind class = zg_op_info[n->call.op].kind;
@@ -314,6 +316,17 @@ static bool adds_all(Walk *w) {
   return true;
 }
 
+/* Every output of the graph's segment is taken out, if outputs are wanted. */
+static bool takes_out_all(Walk *w) {
+  const ZgSegment *g = w->l.gs;
+  const ZpList *l = &w->l.s->list[ZP_FWD];
+  uint32_t want = 0, found = 0;
+  for (uint32_t i = 0; i < g->nnodes && w->l.c->p->outputs; i++) want += g->nodes[i].op == ZG_OP_OUTPUT;
+  for (uint32_t i = 0; i < l->n; i++) found += l->nodes[i].call.op == ZG_OP_OUTPUT;
+  w->n = NULL;
+  return found == want || fail(w, "takes out %u of %u outputs", found, want);
+}
+
 static bool list(Walk *w, ZpPhase phase) {
   const ZpList *l = &w->l.s->list[phase];
   w->phase = phase;
@@ -324,7 +337,9 @@ static bool list(Walk *w, ZpPhase phase) {
     if (!node(w)) return false;
   }
   const ZgSegment *g = w->l.gs;
-  if (phase == ZP_FWD) return leaves_all(w, ZP_AT_CARRY_OUT, g->carry_out, g->ncarry_out, false);
+  if (phase == ZP_BWD && w->l.c->p->forward_only) return true;
+  if (phase == ZP_FWD)
+    return leaves_all(w, ZP_AT_CARRY_OUT, g->carry_out, g->ncarry_out, false) && takes_out_all(w);
   return phase != ZP_BWD || (leaves_all(w, ZP_AT_DCARRY_IN, g->carry_in, g->ncarry_in, true) && adds_all(w));
 }
 

@@ -132,10 +132,10 @@ uint64_t zp_param_bytes(const ZpPlan *p, uint32_t b) {
   return bucket_bytes(p, b, p->buckets[b].gathers, zk_elem_bytes(p->compute));
 }
 uint64_t zp_master_bytes(const ZpPlan *p, uint32_t b) {
-  return p->compute == ZK_F32 ? 0 : bucket_bytes(p, b, true, 4);
+  return p->compute == ZK_F32 || p->forward_only ? 0 : bucket_bytes(p, b, true, 4);
 }
 uint64_t zp_grad_bytes(const ZpPlan *p, uint32_t b) {
-  return bucket_bytes(p, b, zp_stages_grads(&p->buckets[b]), 4);
+  return p->forward_only ? 0 : bucket_bytes(p, b, zp_stages_grads(&p->buckets[b]), 4);
 }
 uint64_t zp_state_bytes(const ZpPlan *p, uint32_t b) {
   return p->states ? bucket_bytes(p, b, true, 4 * (uint64_t)p->states) : 0;

@@ -93,6 +93,8 @@ static void batch(ZpLocal *c, ZpPhase phase) {
 static void lower(ZpBuild *b, uint32_t index) {
   ZpPlan *p = b->p;
   ZpLocal c = {.b = b, .p = p, .gs = &p->graph->segments[index], .s = &p->segments[index], .index = index};
+  /* Sharded all the same: what backward does with parameters decides which of them share a bucket. */
+  if (p->forward_only) c.s->list[ZP_BWD].n = 0;
   zp_lower_param_grads(&c);
   c.groups = zp_no_groups(p->arena, c.s);
   find_readers(&c);

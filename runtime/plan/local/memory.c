@@ -141,8 +141,9 @@ void zp_place_carried(ZpLocal *c) {
   for (int k = ZP_FWD; k < ZP_PHASES; k++) drop_done(&s->list[k]);
   const ZgSegment *g = c->gs;
   s->carry_bytes = tuple_at(c->p, g->carry_in, g->ncarry_in, false);
-  s->dcarry_bytes = tuple_at(c->p, g->carry_in, g->ncarry_in, true);
   s->carry_out_bytes = tuple_at(c->p, g->carry_out, g->ncarry_out, false);
+  if (c->p->forward_only) return;
+  s->dcarry_bytes = tuple_at(c->p, g->carry_in, g->ncarry_in, true);
   s->dcarry_out_bytes = tuple_at(c->p, g->carry_out, g->ncarry_out, true);
 }
 

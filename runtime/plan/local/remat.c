@@ -190,6 +190,7 @@ static void sweep(ZbArena *a, ZgSegment *t, bool *again, bool (*root)(const ZgNo
   t->nvalues = nv;
 }
 
+static bool wanted(const ZgNode *n) { return n->op != ZG_OP_LOSS_DEN; }
 static bool trained(const ZgNode *n) { return n->op != ZG_OP_OUTPUT && n->op != ZG_OP_LOSS_DEN; }
 static bool counted(const ZgNode *n) { return n->op == ZG_OP_LOSS_DEN; }
 
@@ -229,7 +230,7 @@ ZgSegment *zp_remat(const ZpBuild *b, const ZgSegment *s, bool **again) {
     for (int k = 0; k < n->nout; k++) r.kept[n->out + (uint32_t)k] = out + (uint32_t)k;
   }
   if (s->nforward == s->nnodes) t->nforward = t->nnodes;
-  sweep(a, t, r.again, trained);
+  sweep(a, t, r.again, b->p->outputs ? wanted : trained);
   *again = r.again;
   return t;
 }

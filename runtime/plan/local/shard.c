@@ -161,6 +161,7 @@ static void shard_sink(ZpShard *h, const ZgNode *n, ZpDims *partial) {
   case ZG_OP_LOSS_NUM:
   case ZG_OP_LOSS_DEN:
   case ZG_OP_AUX: shard_scalar(h, n); break;
+  case ZG_OP_OUTPUT:
   case ZG_OP_CARRY_OUT:
   case ZG_OP_DCARRY_IN: {
     ZpState want[ZP_MAX_DIMS];
@@ -213,6 +214,10 @@ static void shard_node(ZpShard *h, const ZgNode *n) {
   for (int i = 0; i < n->nout; i++) m->out[i] = first + (uint32_t)i;
   for (int d = 0; d < p->mesh.ndims; d++)
     if (x[d] != ZG_NONE) m->split |= 1u << d;
+  if (n->op == ZG_OP_RANDOM && p->forward_only) { /* its mean: dropout leaves all */
+    m->call.op = ZG_OP_FILL;
+    m->call.opt[0] = 0;
+  }
   if (n->op == ZG_OP_AXSIZE) {
     m->call.op = ZG_OP_FILL;
     m->call.num[0] = (double)p->axis_valid[n->ax[0]];

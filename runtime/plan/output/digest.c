@@ -47,7 +47,8 @@ static void add_optimizer(Hash *h, const ZpOptimizer *o) {
 static Hash sizes(const ZpPlan *p) {
   Hash h = 0;
   for (uint32_t i = 0; i < p->graph->naxes; i++) ADD(&h, U(p->axis_size[i]), U(p->axis_valid[i]));
-  ADD(&h, p->batch, U(p->global_batch), U(p->nmicro), p->compute, U(p->states), p->pins, p->checkpoints);
+  ADD(&h, p->batch, U(p->global_batch), U(p->nmicro), p->compute, U(p->states), p->pins, p->checkpoints,
+      p->forward_only, p->outputs);
   add_text(&h, p->schedule);
   add_optimizer(&h, &p->optimizer);
   add_double(&h, p->clip);

@@ -43,12 +43,11 @@ static void show_mesh(const ZpPlan *p, ZbText *out) {
   }
   zb_text_add(out, "\n");
   if (p->batch != ZP_NONE)
-    zb_text_add(out,
-                "batch %lld = %lld micro-batches x %lld samples; compute %s; %.3g TFLOP a step (forward + "
-                "backward)\n",
+    zb_text_add(out, "batch %lld = %lld micro-batches x %lld samples; compute %s; %.3g TFLOP a %s\n",
                 (long long)p->global_batch, (long long)p->nmicro, (long long)p->axis_size[p->batch],
-                p->compute == ZK_BF16 ? "bf16" : "f32", p->model_flops / 1e12);
-  if (p->nstages > 1) {
+                p->compute == ZK_BF16 ? "bf16" : "f32", p->model_flops / 1e12,
+                p->forward_only ? "batch (forward only)" : "step (forward + backward)");
+  if (p->nstages > 1 && !p->forward_only) {
     Timeline t = timeline(p);
     double busy = 3 * (double)p->nmicro / (double)t.span;
     zb_text_add(out, "schedule %s: %.1f %% idle by the schedule alone\n", p->schedule, 100 * (1 - busy));
@@ -88,21 +87,26 @@ static void show_stages(const ZpPlan *p, ZbText *out) {
     zb_text_add(out, "%s is held by stages", p->buckets[p->tied[i].bucket].name);
     for (uint32_t k = 0; k < p->tied[i].nstages; k++)
       zb_text_add(out, "%s %u", k ? "," : "", p->tied[i].stages[k]);
-    zb_text_add(out, "; its gradients are summed over them\n");
+    zb_text_add(out, "%s\n", p->forward_only ? "" : "; its gradients are summed over them");
   }
+}
+
+/* What another plan keeps is of interest only beside it. */
+static bool shown(const ZpPlan *p, int line, ZpMemory m) {
+  return zp_ledger_info[line].memory == m && (line != ZP_L_TRAINING || p->beside);
 }
 
 static void show_memory(const ZpPlan *p, ZpMemory m, const char *title, const char *total, ZbText *out) {
   char text[24];
   zb_text_add(out, "\n%s\nstage", title);
   for (int i = 0; i < ZP_LEDGER_LINES; i++)
-    if (zp_ledger_info[i].memory == m) zb_text_add(out, " %13s", zp_ledger_info[i].text);
+    if (shown(p, i, m)) zb_text_add(out, " %13s", zp_ledger_info[i].text);
   zb_text_add(out, " %13s\n", total);
   for (uint32_t s = 0; s < p->nstages; s++) {
     const ZpLedger *l = &p->stages[s].ledger;
     zb_text_add(out, "%5u", s);
     for (int i = 0; i < ZP_LEDGER_LINES; i++)
-      if (zp_ledger_info[i].memory == m) zb_text_add(out, " %13llu", (unsigned long long)l->bytes[i]);
+      if (shown(p, i, m)) zb_text_add(out, " %13llu", (unsigned long long)l->bytes[i]);
     zb_text_add(out, " %13llu  %s\n", (unsigned long long)l->total[m], zb_bytes(text, l->total[m]));
   }
 }
@@ -138,6 +142,7 @@ void zp_show(const ZpPlan *p, ZbText *out) {
 /* A row a stage, four columns a unit of time. */
 void zp_show_schedule(const ZpPlan *p, ZbText *out) {
   uint32_t M = (uint32_t)p->nmicro;
+  if (p->forward_only) return; /* one forward after the other */
   if (M > 64) {
     zb_text_add(
         out, "the timeline of %u micro-batches is too wide to draw; `programs` lists every instruction\n", M);

@@ -27,6 +27,35 @@ static void take_buf(const ZpPlan *p, ZpStage *st, ZpBuf *buf) {
   take(&st->ledger, ZP_L_MASTER, master);
 }
 
+static bool outlives_step(const ZpBuf *b) { return zp_is_stored(b->kind) || b->kind == ZP_B_SCALARS; }
+
+static const ZpBuf *same_of(const ZpProgram *g, const ZpBuf *x) {
+  for (uint32_t i = 0; i < g->nbufs; i++)
+    if (g->bufs[i].kind == x->kind && g->bufs[i].pool == x->pool && g->bufs[i].index == x->index)
+      return &g->bufs[i];
+  ZB_BUG("the plan beside this one holds other parameters");
+}
+
+/* In another plan's arena: what outlives a step is there already, this one's parameters and scalars among it.
+ * The rest is free between its steps. */
+static void take_beside(ZpStage *st, const ZpStage *theirs) {
+  ZpLedger *l = &st->ledger;
+  uint64_t *end = &l->total[ZP_DEVICE];
+  for (uint32_t i = 0; i < theirs->prog.nbufs; i++) {
+    const ZpBuf *x = &theirs->prog.bufs[i];
+    if (outlives_step(x) && x->offset + x->bytes > *end) *end = x->offset + x->bytes;
+  }
+  l->bytes[ZP_L_TRAINING] = *end;
+  for (uint32_t i = 0; i < st->prog.nbufs; i++) {
+    ZpBuf *b = &st->prog.bufs[i];
+    if (!outlives_step(b)) continue;
+    b->memory = ZP_DEVICE;
+    b->offset = same_of(&theirs->prog, b)->offset;
+    l->bytes[line_of[b->kind]] += b->bytes;
+    l->bytes[ZP_L_TRAINING] -= b->bytes;
+  }
+}
+
 static bool check_limit(ZpBuild *b) {
   ZpPlan *p = b->p;
   uint64_t limit = b->limit;
@@ -60,9 +89,12 @@ bool zp_ledger(ZpBuild *b) {
   ZpPlan *p = b->p;
   for (uint32_t s = 0; s < p->nstages; s++) {
     ZpStage *st = &p->stages[s];
-    for (int first = 1; first >= 0; first--) /* what is stored, then what comes and goes */
-      for (uint32_t i = 0; i < st->prog.nbufs; i++)
-        if (zp_is_stored(st->prog.bufs[i].kind) == first) take_buf(p, st, &st->prog.bufs[i]);
+    if (p->beside) take_beside(st, &p->beside->stages[s]);
+    for (int first = 1; first >= 0; first--) /* what outlives a step, then what comes and goes */
+      for (uint32_t i = 0; i < st->prog.nbufs; i++) {
+        ZpBuf *b = &st->prog.bufs[i];
+        if (outlives_step(b) == first && !(p->beside && first)) take_buf(p, st, b);
+      }
   }
   return check_limit(b);
 }

@@ -59,6 +59,7 @@ static void add_buffers(Gen *g) {
   for (uint32_t h = 0; h < st->nheld; h++) {
     uint32_t b = st->held[h].bucket;
     g->param_buf[h] = zp_gen_bufs(g, ZP_B_PARAM, h, 1, zp_param_bytes(p, b) + zp_master_bytes(p, b));
+    if (p->forward_only) continue;
     g->grad_buf[h] = zp_gen_bufs(g, ZP_B_GRAD, h, 1, zp_grad_bytes(p, b));
     g->state_buf[h] = p->states ? zp_gen_bufs(g, ZP_B_STATE, h, 1, zp_state_bytes(p, b)) : ZP_NONE;
   }
@@ -72,26 +73,37 @@ static void add_buffers(Gen *g) {
   if (p->checkpoints) zp_gen_bufs(g, ZP_B_SNAPSHOT, 0, 1, zb_round_up(zp_snapshot_bytes(p, st), 64));
 }
 
-/* ---- the compute queue up to the last backward --------------------------------------------------------- */
+/* ---- the compute queue up to the last item ------------------------------------------------------------ */
+static void add_load(Gen *g, uint32_t mb, uint64_t *now) {
+  if (g->st->input_bytes) compute(g, ZP_I_LOAD, (*now)++, 1)->mb = mb;
+}
+
+static void add_one_count(Gen *g, uint32_t mb, uint64_t *now) {
+  ZpInstr *count = compute(g, ZP_I_COUNT, (*now)++, 1);
+  count->mb = mb;
+  count->inst = (uint32_t)(g->counted - g->st->insts);
+  g->count_pos = g->ncomp - 1;
+}
+
+/* Backward divides by the denominator of the whole step, so all of it is counted first; forward alone need
+ * not load twice. */
 static void add_work(Gen *g, const uint64_t *duration) {
   const ZpPlan *p = g->p;
   const ZpStage *st = g->st;
   uint32_t M = (uint32_t)p->nmicro;
   uint64_t now = 1;
-  compute(g, ZP_I_ZERO_GRADS, 0, 1);
+  compute(g, p->forward_only ? ZP_I_ZERO_SUMS : ZP_I_ZERO_GRADS, 0, 1);
   g->count_pos = ZP_NONE;
-  for (uint32_t m = 0; m < M && g->counted; m++) {
-    if (st->input_bytes) compute(g, ZP_I_LOAD, now++, 1)->mb = m;
-    ZpInstr *count = compute(g, ZP_I_COUNT, now++, 1);
-    count->mb = m;
-    count->inst = (uint32_t)(zp_count_inst(g->p, g->st) - g->st->insts);
-    g->count_pos = g->ncomp - 1;
+  for (uint32_t m = 0; m < M && g->counted && !p->forward_only; m++) {
+    add_load(g, m, &now);
+    add_one_count(g, m, &now);
   }
-  g->item_pos = ZB_NEWN(g->a, uint32_t, 2 * (size_t)M);
-  for (uint32_t i = 0; i < 2 * M; i++) {
+  g->item_pos = ZB_NEWN(g->a, uint32_t, g->t->nwork);
+  for (uint32_t i = 0; i < g->t->nwork; i++) {
     ZpWork w = g->t->work[i];
     now = g->t->start[i];
-    if (!w.backward && st->input_bytes) compute(g, ZP_I_LOAD, now++, 1)->mb = w.mb;
+    if (!w.backward) add_load(g, w.mb, &now);
+    if (g->counted && p->forward_only) add_one_count(g, w.mb, &now);
     g->item_pos[i] = g->ncomp;
     for (uint32_t k = 0; k < st->ninsts; k++) {
       uint32_t inst = w.backward ? st->ninsts - 1 - k : k;
@@ -161,16 +173,22 @@ static void add_count(Gen *g) {
 }
 
 /* ---- the end of the step ------------------------------------------------------------------------------- */
-static void add_step(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
-  compute(g, ZP_I_NORM_LOCAL, norm, 1);
-  uint32_t norm_pos = g->ncomp - 1;
+/* What the world adds up: after this rank's norm, or where there is none after its last forward. */
+static void add_sums(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
+  uint32_t last = g->last_work, before = 0; /* the phase of the sums that it reads */
+  if (!g->p->forward_only) {
+    compute(g, ZP_I_NORM_LOCAL, norm, 1);
+    last = g->ncomp - 1;
+    before = 1;
+  }
   g->step = zp_gen_draft(g, ZP_I_REDUCE_STEP, step, BY_STEP, pair);
   Draft *d = &g->d[g->step];
   d->in.pair = pair;
   d->in.dims = (1u << g->p->mesh.ndims) - 1;
   d->in.coll = ZG_OP_ALL_REDUCE;
   d->in.bytes = d->in.dims ? ZP_STEP_SUMS * sizeof(double) : 0;
-  d->after_pos = norm_pos;
+  d->after_pos = last;
+  if (g->p->forward_only) d->after = g->count; /* else backward has waited for that */
   d->in.naccess = 3;
   d->in.access = ZB_NEWN(g->p->arena, ZpAccess, 3);
   uint32_t counted = g->count != ZP_NONE;
@@ -178,7 +196,12 @@ static void add_step(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
       (ZpAccess){g->scalars_buf + ZP_SCALARS_COUNT, ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, counted)};
   for (uint32_t k = 1; k < 3; k++)
     d->in.access[k] = (ZpAccess){g->scalars_buf + ZP_SCALARS_SUMS, k == 1 ? ZP_READ : ZP_WRITE,
-                                 zp_tag(ZP_TAG_SUMS, 0, 0, k)};
+                                 zp_tag(ZP_TAG_SUMS, 0, 0, k == 1 ? before : 2)};
+}
+
+static void add_step(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
+  add_sums(g, norm, step, pair);
+  if (g->p->forward_only) return;
   for (uint32_t h = 0; h < g->st->nheld; h++) {
     compute(g, ZP_I_OPT_STEP, step + h, 1)->held = h;
     const ZpBucket *b = &g->p->buckets[g->st->held[h].bucket];
@@ -253,8 +276,9 @@ static void touch_boundary(Gen *g, int kind, uint32_t i, uint32_t mode, uint32_t
 static void touch_fwd(Gen *g, uint32_t pos, const ZpInstr *in) {
   uint32_t i = in->inst, mb = in->mb;
   uint32_t fresh = i == 0 && !g->st->input_bytes; /* nothing in the slot yet */
-  touch(g, g->t->slot.buf + g->t->slot.index[mb], fresh ? ZP_WRITE : ZP_READ | ZP_WRITE,
-        zp_tag(ZP_TAG_SLOT, 0, 0, mb));
+  uint32_t mode = g->p->forward_only ? ZP_READ : fresh ? ZP_WRITE : ZP_READ | ZP_WRITE;
+  if (g->st->input_bytes || !g->p->forward_only) /* else it stays empty */
+    touch(g, g->t->slot.buf + g->t->slot.index[mb], mode, zp_tag(ZP_TAG_SLOT, 0, 0, mb));
   if (i) touch_boundary(g, ACT, i, ZP_READ, mb);
   else touch_ring(g, pos, ACT, false, mb, tag_between(g, ACT, g->s, mb));
   if (i + 1 < g->st->ninsts) touch_boundary(g, ACT, i + 1, ZP_WRITE, mb);
@@ -290,8 +314,9 @@ static void touch_compute(Gen *g, uint32_t pos, const ZpInstr *in) {
     if (g->st->input_bytes) touch(g, slot, ZP_READ, zp_tag(ZP_TAG_SLOT, 0, 0, in->mb));
     touch(g, count, ZP_READ | ZP_WRITE, zp_tag(ZP_TAG_COUNT, 0, 0, 0));
     break;
+  case ZP_I_ZERO_SUMS:
   case ZP_I_ZERO_GRADS:
-    for (uint32_t h = 0; h < g->st->nheld; h++)
+    for (uint32_t h = 0; h < g->st->nheld && in->op == ZP_I_ZERO_GRADS; h++)
       touch(g, g->grad_buf[h], ZP_WRITE, zp_tag_held(g, ZP_TAG_GRAD, h, 0));
     touch(g, count, ZP_WRITE, zp_tag(ZP_TAG_COUNT, 0, 0, 0));
     touch(g, sums, ZP_WRITE, zp_tag(ZP_TAG_SUMS, 0, 0, 0));
@@ -444,7 +469,7 @@ void zp_program(ZpPlan *p) {
     add_transfers(&g[s], GRAD, false, &t[s], pair);
     if (t[s + 1].send[GRAD].bytes) pair += (uint32_t)p->nmicro;
   }
-  pair = add_tied(p, g, pair, norm);
+  if (!p->forward_only) pair = add_tied(p, g, pair, norm);
   for (uint32_t s = 0; s < P; s++)
     if (norm[s] + 1 > step) step = norm[s] + 1;
   for (uint32_t s = 0; s < P; s++) {

@@ -20,9 +20,11 @@ typedef struct {
   uint32_t *before; /* and which micro-batch had that before, or ZP_NONE */
 } Ring;
 
-/* A stage's schedule in simulated time. Items are forwards and backwards of one micro-batch. */
+/* A stage's schedule in simulated time. Items are forwards and, unless the plan goes only forward, backwards
+ * of one micro-batch. */
 typedef struct {
   ZpWork *work;
+  uint32_t nwork;
   uint32_t *item[2];     /* per micro-batch: its forward, its backward */
   uint64_t *start, *end; /* per item */
   uint64_t *arrive[2]; /* per micro-batch: when its activations, cotangents arrive; UNKNOWN until simulated */
@@ -71,7 +73,7 @@ typedef struct {
   uint32_t *comp;
   uint32_t ncomp; /* compute queue: drafts; times by position */
   uint64_t *start, *end;
-  uint32_t last_work;    /* position of the last backward */
+  uint32_t last_work;    /* position of the last backward; without one, of the last forward */
   const ZpInst *counted; /* zp_count_inst */
   uint32_t count_pos;    /* position of the last COUNT, or ZP_NONE */
   uint32_t count;        /* its reduction: draft, or ZP_NONE */

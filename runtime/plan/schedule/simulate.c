@@ -33,7 +33,7 @@ static Ring ring_held(ZbArena *a, const Timeline *t, uint32_t nmicro, uint32_t n
            *had = ZB_NEWN(a, uint32_t, n); /* a queue of buffers; who had them */
   uint32_t head = 0, nidle = n;
   for (uint32_t i = 0; i < n; i++) idle[i] = i, had[i] = ZP_NONE;
-  for (uint32_t i = 0; i < 2 * nmicro; i++) {
+  for (uint32_t i = 0; i < t->nwork; i++) {
     uint32_t mb = t->work[i].mb;
     if (t->work[i].backward) {
       idle[(head + nidle++) % n] = r.index[mb];
@@ -53,7 +53,7 @@ static Ring ring_turns(ZbArena *a, const Timeline *t, uint32_t nmicro, bool back
   uint32_t n = nmicro > 1 ? 2 : 1;
   Ring r = {bytes, n, 0, ZB_NEWN(a, uint32_t, nmicro), ZB_NEWN(a, uint32_t, nmicro)};
   uint32_t had[2] = {ZP_NONE, ZP_NONE}, k = 0;
-  for (uint32_t i = 0; i < 2 * nmicro; i++) {
+  for (uint32_t i = 0; i < t->nwork; i++) {
     if (t->work[i].backward != backward) continue;
     uint32_t mb = t->work[i].mb;
     r.index[mb] = k++ % n;
@@ -63,13 +63,20 @@ static Ring ring_turns(ZbArena *a, const Timeline *t, uint32_t nmicro, bool back
   return r;
 }
 
+/* One buffer for all: for what begins and ends within one item of the compute queue, which is in order. */
+static Ring ring_of_one(ZbArena *a, uint32_t nmicro, uint64_t bytes) {
+  Ring r = {bytes, 1, 0, ZB_NEWN(a, uint32_t, nmicro), ZB_NEWN(a, uint32_t, nmicro)};
+  for (uint32_t m = 0; m < nmicro; m++) r.before[m] = m ? m - 1 : ZP_NONE;
+  return r;
+}
+
 static void fill_rings(const ZpPlan *p, ZbArena *a, uint32_t s, Timeline *t) {
   const ZpStage *st = &p->stages[s];
-  uint32_t M = (uint32_t)p->nmicro, live = zp_order_live(t->work, 2 * M);
+  uint32_t M = (uint32_t)p->nmicro, live = p->forward_only ? 1 : zp_order_live(t->work, t->nwork);
   const ZpSegment *first = &p->segments[st->insts[0].segment];
   const ZpSegment *last = &p->segments[st->insts[st->ninsts - 1].segment];
   bool sends = s + 1 < p->nstages, receives = s > 0;
-  t->slot = ring_held(a, t, M, live, st->slot_bytes);
+  t->slot = p->forward_only ? ring_of_one(a, M, st->slot_bytes) : ring_held(a, t, M, live, st->slot_bytes);
   t->keeps_act = first->saves_carry;
   t->recv[ACT] = t->keeps_act ? ring_held(a, t, M, live < M ? live + 1 : M, receives ? first->carry_bytes : 0)
                               : ring_turns(a, t, M, false, receives ? first->carry_bytes : 0);
@@ -78,22 +85,30 @@ static void fill_rings(const ZpPlan *p, ZbArena *a, uint32_t s, Timeline *t) {
   t->send[GRAD] = ring_turns(a, t, M, true, receives ? first->dcarry_bytes : 0);
 }
 
+static ZpWork *forwards(ZbArena *a, uint32_t nmicro) {
+  ZpWork *w = ZB_NEWN(a, ZpWork, nmicro);
+  for (uint32_t m = 0; m < nmicro; m++) w[m] = (ZpWork){false, m};
+  return w;
+}
+
 static void fill_timeline(const ZpPlan *p, ZbArena *a, uint32_t s, Timeline *t) {
   uint32_t M = (uint32_t)p->nmicro;
-  t->work = zp_order(a, p->schedule, p->nstages, M, s);
-  t->start = ZB_NEWN(a, uint64_t, 2 * (size_t)M);
-  t->end = ZB_NEWN(a, uint64_t, 2 * (size_t)M);
+  t->work = p->forward_only ? forwards(a, M) : zp_order(a, p->schedule, p->nstages, M, s);
+  t->nwork = p->forward_only ? M : 2 * M;
+  t->start = ZB_NEWN(a, uint64_t, t->nwork);
+  t->end = ZB_NEWN(a, uint64_t, t->nwork);
   for (int k = 0; k < 2; k++) {
     t->item[k] = ZB_NEWN(a, uint32_t, M);
     t->arrive[k] = ZB_NEWN(a, uint64_t, M);
     for (uint32_t m = 0; m < M; m++) t->arrive[k][m] = UNKNOWN;
   }
-  for (uint32_t i = 0; i < 2 * M; i++) {
+  for (uint32_t i = 0; i < t->nwork; i++) {
     t->item[t->work[i].backward][t->work[i].mb] = i;
     t->end[i] = UNKNOWN;
   }
-  t->prologue = 1; /* ZERO_GRADS; then LOAD and COUNT of every micro-batch */
-  if (zp_count_inst(p, &p->stages[s])) t->prologue += (p->stages[s].input_bytes ? 2 : 1) * (uint64_t)M;
+  t->prologue = 1; /* ZERO_GRADS or ZERO_SUMS; before backwards, LOAD and COUNT of every micro-batch */
+  if (zp_count_inst(p, &p->stages[s]) && !p->forward_only)
+    t->prologue += (p->stages[s].input_bytes ? 2 : 1) * (uint64_t)M;
   fill_rings(p, a, s, t);
 }
 
@@ -139,13 +154,14 @@ Timeline *zp_timelines(const ZpPlan *p, ZbArena *a, const uint64_t *duration) {
       takes[0][s] += duration[st->insts[i].segment];
       takes[1][s] += 2 * duration[st->insts[i].segment];
     }
-    takes[0][s] += st->input_bytes ? 1 : 0; /* LOAD */
+    takes[0][s] += st->input_bytes ? 1 : 0;                         /* LOAD */
+    takes[0][s] += p->forward_only && zp_count_inst(p, st) ? 1 : 0; /* COUNT */
   }
-  for (uint64_t left = 2 * (uint64_t)P * M, before = UNKNOWN; left;) {
+  for (uint64_t left = (uint64_t)P * t[0].nwork, before = UNKNOWN; left;) {
     if (left == before) ZB_BUG("%u stages, %u micro-batches: the schedule cannot run with its buffers", P, M);
     before = left;
     for (uint32_t s = 0; s < P; s++) {
-      for (; next[s] < 2 * M; next[s]++, left--) {
+      for (; next[s] < t[s].nwork; next[s]++, left--) {
         uint64_t at = startable(t, s, next[s]);
         if (at == UNKNOWN) break;
         t[s].start[next[s]] = at;

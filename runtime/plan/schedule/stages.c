@@ -105,6 +105,17 @@ static bool explicit_counts(ZpBuild *b, const Item *items, uint32_t n, uint32_t 
   return true;
 }
 
+/* As in the plan that has the parameters. */
+static void as_beside(const ZpPlan *p, const Item *items, uint32_t nitems, int64_t *counts) {
+  uint32_t item = 0, end = 0;
+  for (uint32_t s = 0; s < p->nstages; s++) {
+    uint32_t first = item;
+    end += p->beside->stages[s].ninsts;
+    while (item < nitems && items[item].first < end) item++;
+    counts[s] = item - first;
+  }
+}
+
 static void hold_buckets(ZpPlan *p, ZpStage *st) {
   for (uint32_t i = 0; i < st->ninsts; i++) {
     ZpInst *x = &st->insts[i];
@@ -205,7 +216,9 @@ bool zp_stages(ZpBuild *b) {
     return false;
   }
   int64_t *counts = ZB_NEWN(p->arena, int64_t, p->nstages);
-  if (p->nstages > 1 && b->stage_items) {
+  if (p->beside) {
+    as_beside(p, items, nitems, counts);
+  } else if (p->nstages > 1 && b->stage_items) {
     if (!explicit_counts(b, items, nitems, p->nstages, counts)) return false;
   } else {
     by_cost(p->arena, items, nitems, p->nstages, counts);

@@ -217,9 +217,9 @@ void zp_gen_params(Gen *g) {
     if (!n) continue;
     const ZpBucket *b = &g->p->buckets[t];
     if (b->gathers) plan_gathers(g, t, list + at[t], n, copies[t], where);
-    if (zp_stages_grads(b)) plan_scatters(g, t, list + at[t], n, copies[t]);
+    if (zp_stages_grads(b) && !g->p->forward_only) plan_scatters(g, t, list + at[t], n, copies[t]);
   }
-  for (uint32_t h = 0; h < nheld; h++) {
+  for (uint32_t h = 0; h < nheld && !g->p->forward_only; h++) {
     ZB_ASSERT(g->last_bwd[h] != ZP_NONE); /* a stage holds what its instances use */
     plan_reductions(g, h);
   }

@@ -48,11 +48,16 @@ static void fill_segments(ZpPlan *p, const Fake *f) {
   p->segments = ZB_NEWN(p->arena, ZpSegment, NSEGMENTS);
   for (uint32_t i = 0; i < NSEGMENTS; i++) {
     ZpSegment *s = &p->segments[i];
-    s->saved_bytes = 256;
-    s->list[ZP_FWD].temp = s->list[ZP_BWD].temp = 128;
-    s->saves_carry = i == LAYERS && f->saves_carry;
-    s->carry_bytes = s->dcarry_bytes = i == EMBED ? 0 : 512;
-    s->carry_out_bytes = s->dcarry_out_bytes = i == HEAD ? 0 : 512;
+    s->list[ZP_FWD].temp = 128;
+    s->carry_bytes = i == EMBED ? 0 : 512;
+    s->carry_out_bytes = i == HEAD ? 0 : 512;
+    if (!f->forward_only) {
+      s->saved_bytes = 256;
+      s->list[ZP_BWD].temp = 128;
+      s->saves_carry = i == LAYERS && f->saves_carry;
+      s->dcarry_bytes = s->carry_bytes;
+      s->dcarry_out_bytes = s->carry_out_bytes;
+    }
     s->has_loss = i == HEAD;
     s->list[ZP_COUNT].n = i == HEAD && f->counts;
     s->cost = f->costs ? (i == LAYERS ? 7 : 1) : 0;
@@ -107,7 +112,8 @@ ZpPlan *fake_plan(ZbArena *a, Fake f) {
   p->schedule = zp_schedule(f.schedule);
   p->nmicro = f.nmicro;
   p->compute = f.bf16 ? ZK_BF16 : ZK_F32;
-  p->states = 2;
+  p->states = f.forward_only ? 0 : 2;
+  p->forward_only = f.forward_only;
   p->pins = f.pins;
   p->checkpoints = f.checkpoints;
   p->loss_partial[1] = 1u << DATA;

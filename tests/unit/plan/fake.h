@@ -21,6 +21,7 @@ typedef struct {
   bool pins;  /* the device has its own memory */
   bool checkpoints;
   bool alone; /* no replica dim: nothing is left to reduce after a scatter */
+  bool forward_only;
 } Fake;
 
 /* Everything but the programs; also places every buffer once zp_program has run (fake_arena). */

@@ -134,10 +134,11 @@ static void work(Machine *m, uint32_t s, const ZpInstr *in) {
   bool back = in->op == ZP_I_BWD, last = in->inst + 1 == st->ninsts;
   const ZpBuf *slot = find(m, s, in, ZP_B_SLOT, ZP_NONE);
   uint64_t h = mix(mix(x->segment, x->iter), in->mb);
-  if (!slot) m->wrong = "no slot";
+  Part none = {NULL, 0}, saved = none;
+  if (!slot && (st->input_bytes || !m->p->forward_only)) m->wrong = "no slot";
   if (m->wrong) return;
-  Part saved = part(m, s, slot->offset + st->saved_at[in->inst], g->saved_bytes);
-  h = mix(h, read(part(m, s, slot->offset, st->input_bytes)));
+  if (slot) saved = part(m, s, slot->offset + st->saved_at[in->inst], g->saved_bytes);
+  h = mix(h, read(slot ? part(m, s, slot->offset, st->input_bytes) : none));
   if (!back || g->saves_carry) h = mix(h, read(carried(m, s, in, in->inst)));
   for (uint32_t i = 0; i < x->nheld; i++) {
     const ZpStageBucket *held = &st->held[x->held[i]];
@@ -186,8 +187,9 @@ static void optimize(Machine *m, uint32_t s, const ZpStageBucket *h) {
 static void compute(Machine *m, uint32_t s, const ZpInstr *in) {
   const ZpStage *st = stage(m, s);
   switch ((ZpInstrOp)in->op) {
+  case ZP_I_ZERO_SUMS:
   case ZP_I_ZERO_GRADS:
-    for (uint32_t h = 0; h < st->nheld; h++) write(grads(m, s, &st->held[h]), 0);
+    for (uint32_t h = 0; h < st->nheld && in->op == ZP_I_ZERO_GRADS; h++) write(grads(m, s, &st->held[h]), 0);
     write(scalars(m, s, ZP_SCALARS_COUNT), 0);
     write(scalars(m, s, ZP_SCALARS_SUMS), 0);
     break;

@@ -206,4 +206,14 @@ Test(mutate, zero1) { mutate((Fake){.stages = 2, .nmicro = 2, .layers = 2, .leve
 Test(mutate, plain) {
   mutate((Fake){.schedule = "gpipe", .stages = 3, .nmicro = 2, .layers = 4, .tied = true});
 }
+Test(mutate, forward_only) {
+  mutate((Fake){.stages = 2,
+                .nmicro = 2,
+                .layers = 3,
+                .level = 3,
+                .tied = true,
+                .counts = true,
+                .bf16 = true,
+                .forward_only = true});
+}
 Test(mutate, one_stage) { mutate((Fake){.stages = 1, .nmicro = 2, .layers = 3, .counts = true}); }

@@ -28,15 +28,18 @@ static void passes(Fake f) {
                    f.saves_carry ? " saves" : "", err.text);
   bool gpipe = !strcmp(f.schedule, "gpipe");
   for (uint32_t s = 0; s < f.stages; s++)
-    cr_assert_eq(p->stages[s].prog.live, gpipe ? f.nmicro : min_u32(f.stages - s, f.nmicro));
+    cr_assert_eq(p->stages[s].prog.live, f.forward_only ? 1
+                                         : gpipe        ? f.nmicro
+                                                        : min_u32(f.stages - s, f.nmicro));
   zb_arena_free(a);
 }
 
-static void all_sizes(const char *schedule, int level, bool keep) {
+static void sizes(const char *schedule, int level, bool keep, bool forward_only) {
   for (uint32_t P = 1; P <= 8; P++)
     for (uint32_t M = 1; M <= 8; M++)
       for (int k = 0; k < 32; k++)
         passes((Fake){.schedule = schedule,
+                      .forward_only = forward_only,
                       .stages = P,
                       .nmicro = M,
                       .layers = 8,
@@ -51,6 +54,8 @@ static void all_sizes(const char *schedule, int level, bool keep) {
                       .bf16 = k & 4});
 }
 
+static void all_sizes(const char *schedule, int level, bool keep) { sizes(schedule, level, keep, false); }
+
 Test(program, f1b_zero0) { all_sizes("1f1b", 0, false); }
 Test(program, f1b_zero1) { all_sizes("1f1b", 1, false); }
 Test(program, f1b_zero2) { all_sizes("1f1b", 2, false); }
@@ -61,6 +66,11 @@ Test(program, gpipe_zero1) { all_sizes("gpipe", 1, false); }
 Test(program, gpipe_zero2) { all_sizes("gpipe", 2, false); }
 Test(program, gpipe_zero3) { all_sizes("gpipe", 3, false); }
 Test(program, gpipe_keep) { all_sizes("gpipe", 3, true); }
+
+Test(program, forward_only) {
+  for (int level = 0; level <= 3; level++) sizes("1f1b", level, false, true);
+  sizes("gpipe", 3, true, true);
+}
 
 Test(program, odd_sizes) {
   static const uint32_t sizes[][3] = {{16, 3, 30}, {13, 40, 24}, {32, 64, 40}, {2, 100, 7}, {1, 33, 5}};
@@ -211,6 +221,33 @@ Test(program, stored_bytes) {
   zb_arena_free(a);
 }
 
+/* Forward alone wants parameters as they compute, one slot, two buffers between stages; and of a layer under
+ * ZeRO-3 the one that computes and the next one. */
+Test(program, forward_only_holds_little) {
+  ZbArena *a = zb_arena_new();
+  for (int level = 0; level < 4; level++) {
+    Fake f = {.stages = 4, .nmicro = 8, .layers = 14, .level = level, .bf16 = true, .forward_only = true};
+    ZpPlan *p = fake_programs(a, f);
+    cr_assert_eq(zp_param_bytes(p, 0), level == 3 ? 1024 : 2048);
+    cr_assert_eq(zp_master_bytes(p, 0) + zp_grad_bytes(p, 0) + zp_state_bytes(p, 0), 0);
+    for (uint32_t s = 0; s < 4; s++) {
+      const ZpProgram *g = &p->stages[s].prog;
+      cr_assert_eq(g->nslots, 1);
+      cr_assert_eq(g->nrecv_act, s == 0 ? 0 : 2);
+      cr_assert_eq(g->nsend_act, s == 3 ? 0 : 2);
+      cr_assert_eq(g->nrecv_grad + g->nsend_grad, 0);
+      uint32_t gathers = 0;
+      for (uint32_t b = 0; b < g->nbufs; b++) {
+        uint8_t kind = g->bufs[b].kind;
+        cr_assert(kind != ZP_B_GRAD && kind != ZP_B_STATE && kind != ZP_B_STAGING);
+        gathers += kind == ZP_B_GATHER && p->buckets[g->bufs[b].pool].segment != ZP_NONE;
+      }
+      cr_assert_eq(gathers, level == 3 ? 2 : 0);
+    }
+  }
+  zb_arena_free(a);
+}
+
 /* What the listing says of what: an instruction, and `<` the numbers of those it waits for. */
 static void golden(Fake f, const char *want) {
   ZbArena *a = zb_arena_new();
@@ -280,6 +317,54 @@ Test(program, golden_data_parallel) {
                                                         " 25   coll REDUCE_STEP < 24\n"
                                                         " 26 OPT_STEP(layer.1) < 25\n"
                                                         " 27 OPT_STEP(out)\n");
+}
+
+Test(program, golden_forward_only) {
+  golden((Fake){.stages = 2,
+                .nmicro = 3,
+                .layers = 2,
+                .level = 3,
+                .tied = true,
+                .counts = true,
+                .forward_only = true},
+         "stage 0\n"
+         "  0   coll GATHER_PARAMS(wte)\n"
+         "  1   coll GATHER_PARAMS(layer.0)\n"
+         "  2 ZERO_SUMS\n"
+         "  3 LOAD(mb 0)\n"
+         "  4 FWD(part 0, mb 0) < 0\n"
+         "  5 FWD(layer.0, mb 0) < 1\n"
+         "  6   p2p  SEND_ACT(mb 0) < 5\n"
+         "  7 LOAD(mb 1)\n"
+         "  8 FWD(part 0, mb 1)\n"
+         "  9 FWD(layer.0, mb 1)\n"
+         " 10   p2p  SEND_ACT(mb 1) < 9\n"
+         " 11 LOAD(mb 2)\n"
+         " 12 FWD(part 0, mb 2)\n"
+         " 13 FWD(layer.0, mb 2) < 6\n"
+         " 14   p2p  SEND_ACT(mb 2) < 13\n"
+         " 15   coll REDUCE_STEP < 13\n"
+         "stage 1\n"
+         "  0   coll GATHER_PARAMS(layer.1)\n"
+         "  1   coll GATHER_PARAMS(wte)\n"
+         "  2 ZERO_SUMS\n"
+         "  3   p2p  RECV_ACT(mb 0)\n"
+         "  4 LOAD(mb 0)\n"
+         "  5 COUNT(mb 0)\n"
+         "  6 FWD(layer.1, mb 0) < 3,0\n"
+         "  7   p2p  RECV_ACT(mb 1)\n"
+         "  8 FWD(part 2, mb 0) < 1\n"
+         "  9 LOAD(mb 1)\n"
+         " 10 COUNT(mb 1)\n"
+         " 11   p2p  RECV_ACT(mb 2) < 6\n"
+         " 12 FWD(layer.1, mb 1) < 7\n"
+         " 13 FWD(part 2, mb 1)\n"
+         " 14 LOAD(mb 2)\n"
+         " 15 COUNT(mb 2)\n"
+         " 16   coll REDUCE_COUNT < 15\n"
+         " 17 FWD(layer.1, mb 2) < 11\n"
+         " 18 FWD(part 2, mb 2)\n"
+         " 19   coll REDUCE_STEP < 18,16\n");
 }
 
 Test(program, golden_zero3_tied) {

@@ -138,6 +138,11 @@ static void check_collective(Brute *b, const ZpNode *k) {
 /* Over one dim, all that is split is split along one axis; a result is partial exactly if that axis is
  * summed, or if the op is linear and its operands are. */
 static void check_rule(Brute *b, const ZpNode *k) {
+  if (k->call.op == ZG_OP_OUTPUT) { /* of each element, whole */
+    for (int d = 0; d < b->p->mesh.ndims; d++)
+      NEED(b, value(b, k->in[0])->state[d].kind != 'P', "a part of an output over dim %d", d);
+    return;
+  }
   if (zg_op_info[k->call.op].kind == ZG_SINK) {
     ZpDims partial = b->p->loss_partial[k->call.op == ZG_OP_LOSS_NUM   ? 0
                                         : k->call.op == ZG_OP_LOSS_DEN ? 1
@@ -471,6 +476,7 @@ static void check_stage(Brute *b, const ZpStage *st) {
            "buffers %u and %u overlap", j, i);
     }
   }
+  stored[ZP_DEVICE] += st->ledger.bytes[ZP_L_TRAINING]; /* another plan's buffers */
   for (int m = 0; m < ZP_MEMORIES; m++)
     NEED(b, stored[m] == sum[m], "%llu bytes of buffers, %llu in the ledger", (unsigned long long)stored[m],
          (unsigned long long)sum[m]);

@@ -80,6 +80,8 @@ Test(digest, every_field_counts) {
   CHANGE("sizes", p->states);
   CHANGE("sizes", p->pins);
   CHANGE("sizes", p->checkpoints);
+  CHANGE("sizes", p->forward_only);
+  CHANGE("sizes", p->outputs);
   CHANGE("sizes", p->zero.over);
   CHANGE("sizes", p->zero.what);
   CHANGE("sizes", p->zero.keep);

@@ -50,6 +50,11 @@ static Plan made(Plan q, const char *recipe) {
   return q;
 }
 Plan plan_of(const ZgGraph *g, const char *recipe) { return made(plan_try(g, recipe), recipe); }
+Plan plan_forward(const ZgGraph *g, const char *recipe, const ZpPlan *beside) {
+  ZpOptions o = {
+      .scratch = zk_cpu_scratch, .threads = 2, .forward_only = true, .beside = beside, .outputs = !beside};
+  return made(make(g, recipe, o), recipe);
+}
 Plan plan_bare(const ZgGraph *g, const char *recipe) {
   return made(make(g, recipe, (ZpOptions){.threads = 1}), recipe);
 }

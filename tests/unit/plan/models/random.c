@@ -1,5 +1,6 @@
 /* Thousands of random recipes, sensible and not, on four models: each gives a plan that passes its proofs and
- * brute force, or says why not; never silence, never a crash, and the same twice. */
+ * brute force, or says why not; never silence, never a crash, and the same twice. Where there is a plan to train
+ * there is one to evaluate, by itself and in the arena of the other. */
 #include "tests/unit/plan/models/recipes.h"
 
 #include <criterion/criterion.h>
@@ -11,6 +12,18 @@ static bool same_ledgers(const ZpPlan *p, const ZpPlan *q) {
     same = !memcmp(&p->stages[s].ledger, &q->stages[s].ledger, sizeof p->stages[s].ledger) &&
            p->stages[s].prog.ninstrs == q->stages[s].prog.ninstrs;
   return same;
+}
+
+static void try_forward(const ZgGraph *g, const char *recipe, const ZpPlan *beside) {
+  Plan q = plan_forward(g, recipe, beside);
+  const char *wrong = plan_wrong(q.p, q.a);
+  if (*wrong) cr_assert_fail("%s\nforward only%s: %s", recipe, beside ? ", beside another" : "", wrong);
+  ZbText t = {0};
+  zp_show(q.p, &t);
+  zp_explain(q.p, &t);
+  cr_assert(t.len > 100);
+  zb_text_free(&t);
+  plan_close(&q);
 }
 
 /* True if there is a plan. */
@@ -30,6 +43,7 @@ static bool try_one(const ZgGraph *g, const char *recipe, bool twice) {
     cr_assert(t.len > 100);
     zb_text_free(&t);
   }
+  if (q.p) try_forward(g, recipe, NULL), try_forward(g, recipe, q.p);
   if (q.p && twice) {
     Plan r = plan_of(g, recipe);
     cr_assert(same_ledgers(q.p, r.p), "two plans differ for\n%s", recipe);
