@@ -101,21 +101,21 @@ static void digest_fact(ZxFacts *f, ZxFactKind kind, const char *name, uint64_t 
 
 /* ---- data and initial weights ---- */
 /* What the headers of the files say; `of` goes before the names of a file's facts. */
-static void head_facts(ZxFacts *f, const ZxDataInfo *info, const char *of) {
-  zx_fact(f, ZX_DATA, zb_printf(f->a, "%skind", of), "%s", info->stream ? "stream" : "records");
-  zx_fact(f, ZX_DATA, zb_printf(f->a, "%s%s", of, info->stream ? "tokens" : "number of records"), "%" PRIu64,
+static void head_facts(ZxFacts *f, ZxFactKind kind, const ZxDataInfo *info, const char *of) {
+  zx_fact(f, kind, zb_printf(f->a, "%skind", of), "%s", info->stream ? "stream" : "records");
+  zx_fact(f, kind, zb_printf(f->a, "%s%s", of, info->stream ? "tokens" : "number of records"), "%" PRIu64,
           info->count);
   for (uint32_t i = 0; i < info->nfield; i++) {
     const ZxDataField *x = &info->field[i];
-    zx_fact(f, ZX_DATA, zb_printf(f->a, "%sfield %u", of, i), "%s: %" PRIu64 " x %s below %" PRIu64, x->name,
+    zx_fact(f, kind, zb_printf(f->a, "%sfield %u", of, i), "%s: %" PRIu64 " x %s below %" PRIu64, x->name,
             x->values, zx_data_elem_name(x->elem), x->limit);
   }
-  digest_fact(f, ZX_DATA, zb_printf(f->a, "%scontent's checksum", of), info->data_sum);
+  digest_fact(f, kind, zb_printf(f->a, "%scontent's checksum", of), info->data_sum);
 }
 
 /* Collective: whether the header's checksum is that of the data; of a large file its pieces are facts. */
-static bool content_facts(ZxFacts *f, ZxComm *c, const ZxData *d, const char *path, const char *of,
-                          ZbText *note, ZbErr *err) {
+static bool content_facts(ZxFacts *f, ZxFactKind kind, ZxComm *c, const ZxData *d, const char *path,
+                          const char *of, ZbText *note, ZbErr *err) {
   const ZxDataInfo *info = zx_data_info(d);
   uint64_t bytes = info->data_at + info->count * info->record_bytes;
   if (bytes <= ZX_READ_WHOLE) {
@@ -125,25 +125,25 @@ static bool content_facts(ZxFacts *f, ZxComm *c, const ZxData *d, const char *pa
   }
   Content x;
   bool ok = content_of(c, path, &x, err);
-  digest_fact(f, ZX_DATA, zb_printf(f->a, "%spieces' checksum", of), x.digest);
+  digest_fact(f, kind, zb_printf(f->a, "%spieces' checksum", of), x.digest);
   note_size(c, path, bytes, "; `zdata check` reads all", note);
   return ok;
 }
 
 /* Contents are looked at by all together, so headers, which say how many and how large, are compared before. */
-bool zx_data_facts(ZxFacts *f, ZxComm *c, const ZxMix *m, ZbText *note, ZbErr *err) {
+bool zx_data_facts(ZxFacts *f, ZxFactKind kind, ZxComm *c, const ZxMix *m, ZbText *note, ZbErr *err) {
   uint32_t n = zx_mix_files(m);
   const char **of = ZB_NEWN(f->a, const char *, n);
-  zx_fact(f, ZX_DATA, "number of files", "%u", n);
+  zx_fact(f, kind, "number of files", "%u", n);
   for (uint32_t i = 0; i < n; i++) {
     of[i] = n > 1 ? zb_printf(f->a, "file %u's ", i + 1) : "";
-    zx_fact(f, ZX_DATA, zb_printf(f->a, "%sshare", of[i]), "%u/%u", zx_mix_share(m, i), zx_mix_period(m));
-    head_facts(f, zx_data_info(zx_mix_file(m, i)), of[i]);
+    zx_fact(f, kind, zb_printf(f->a, "%sshare", of[i]), "%u/%u", zx_mix_share(m, i), zx_mix_period(m));
+    head_facts(f, kind, zx_data_info(zx_mix_file(m, i)), of[i]);
   }
   if (!zx_same_or_say(c, f)) return false;
   bool ok = true;
   for (uint32_t i = 0; i < n; i++)
-    ok = content_facts(f, c, zx_mix_file(m, i), zx_mix_path(m, i), of[i], note, ok ? err : NULL) && ok;
+    ok = content_facts(f, kind, c, zx_mix_file(m, i), zx_mix_path(m, i), of[i], note, ok ? err : NULL) && ok;
   return ok;
 }
 

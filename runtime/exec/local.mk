@@ -3,6 +3,8 @@ noinst_LIBRARIES += libexec.a
 libexec_a_SOURCES = \
   runtime/exec/epochs.c \
   runtime/exec/epochs.h \
+  runtime/exec/evaluate.c \
+  runtime/exec/evaluate.h \
   runtime/exec/facts.c \
   runtime/exec/facts.h \
   runtime/exec/health.c \
@@ -50,6 +52,7 @@ libexec_a_SOURCES = \
   runtime/exec/device/memory.h \
   runtime/exec/device/registry.c \
   runtime/exec/device/staged.c \
+  runtime/exec/engine/beside.c \
   runtime/exec/engine/buffers.c \
   runtime/exec/engine/capture.c \
   runtime/exec/engine/collective.c \
@@ -74,6 +77,7 @@ libexec_a_SOURCES = \
   runtime/exec/state/init.c \
   runtime/exec/state/resume.c \
   runtime/exec/state/load.c \
+  runtime/exec/state/predict.c \
   runtime/exec/state/slices.c \
   runtime/exec/state/slices.h \
   runtime/exec/state/snapshot.c \

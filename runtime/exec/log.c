@@ -138,6 +138,17 @@ static void put_known(ZbText *t, const char *key, double x) {
   if (!(x < 0)) put_always(t, key, x);
 }
 
+/* The line, to the file; to people. */
+static bool put_text(ZxLog *l, ZbErr *err) {
+  if (fwrite(l->line.s, 1, l->line.len, l->f) == l->line.len && fflush(l->f) == 0) return true;
+  return zb_out_failed(l->name, errno, err);
+}
+
+static bool say_text(ZxLog *l, ZbErr *err) {
+  if (fwrite(l->line.s, 1, l->line.len, stdout) == l->line.len && fflush(stdout) == 0) return true;
+  return zb_fail(err, NULL, "cannot write to the standard output: %s", strerror(errno));
+}
+
 static bool put_json(ZxLog *l, const ZxMetrics *m, const ZxClassMetrics *c, int nclass, ZbErr *err) {
   ZbText *t = &l->line;
   t->len = 0;
@@ -165,8 +176,7 @@ static bool put_json(ZxLog *l, const ZxMetrics *m, const ZxClassMetrics *c, int 
     zb_text_add(t, "}");
   }
   zb_text_add(t, "%s}\n", nclass ? "]" : "");
-  if (fwrite(t->s, 1, t->len, l->f) == t->len && fflush(l->f) == 0) return true;
-  return zb_out_failed(l->name, errno, err);
+  return put_text(l, err);
 }
 
 /* "step  12/100  loss 3.1416  grad 0.52  lr 3.0e-04  41.2k tok/s  83 ms  41% peak  12.3 of 12.3 MB" */
@@ -186,10 +196,48 @@ static bool put_line(ZxLog *l, const ZxMetrics *m, ZbErr *err) {
   if (m->planned_bytes)
     zb_text_add(t, "  %s of %s", zb_bytes(used, m->used_bytes), zb_bytes(planned, m->planned_bytes));
   zb_text_add(t, "\n");
-  if (fwrite(t->s, 1, t->len, stdout) == t->len && fflush(stdout) == 0) return true;
-  return zb_fail(err, NULL, "cannot write to the standard output: %s", strerror(errno));
+  return say_text(l, err);
 }
 
 bool zx_log_step(ZxLog *l, const ZxMetrics *m, const ZxClassMetrics *c, int nclass, ZbErr *err) {
   return put_line(l, m, err) && (!l->name || (begin_lines(l, err) && put_json(l, m, c, nclass, err)));
+}
+
+/* ---- evaluations ---- */
+static bool put_eval_json(ZxLog *l, const ZxEvalMetrics *m, ZbErr *err) {
+  ZbText *t = &l->line;
+  t->len = 0;
+  zb_text_add(t, "{");
+  if (m->steps) zb_text_add(t, "\"step\":%" PRId64 ",\"steps\":%" PRId64 ",", m->step, m->steps);
+  zb_text_add(t, "\"eval_batches\":%" PRId64, m->batches);
+  put_always(t, "eval_loss", m->loss);
+  put_known(t, "eval_perplexity", m->perplexity);
+  put_always(t, "eval_tokens", m->tokens);
+  put_known(t, "eval_ms", m->ms);
+  if (m->steps && m->best_step >= 0) {
+    put_always(t, "eval_best_loss", m->best);
+    zb_text_add(t, ",\"eval_best_step\":%" PRId64, m->best_step);
+  }
+  zb_text_add(t, "}\n");
+  return put_text(l, err);
+}
+
+/* "eval  12/100  loss 3.1416  perplexity 23.14  4096 targets  83 ms  best 3.1416 after step 12" */
+static bool put_eval_line(ZxLog *l, const ZxEvalMetrics *m, ZbErr *err) {
+  ZbText *t = &l->line;
+  int width = snprintf(NULL, 0, "%" PRId64, m->steps);
+  t->len = 0;
+  zb_text_add(t, "eval");
+  if (m->steps) zb_text_add(t, " %*" PRId64 "/%" PRId64, width, m->step, m->steps);
+  zb_text_add(t, "  loss %.4f", zb_plain_nan(m->loss));
+  if (!(m->perplexity < 0)) zb_text_add(t, "  perplexity %.5g", zb_plain_nan(m->perplexity));
+  if (!(m->perplexity < 0)) zb_text_add(t, "  %.10g targets", m->tokens);
+  zb_text_add(t, "  %.*f ms", m->ms < 10 ? 2 : m->ms < 100 ? 1 : 0, m->ms);
+  if (m->steps && m->best_step >= 0) zb_text_add(t, "  best %.4f after step %" PRId64, m->best, m->best_step);
+  zb_text_add(t, "\n");
+  return say_text(l, err);
+}
+
+bool zx_log_eval(ZxLog *l, const ZxEvalMetrics *m, ZbErr *err) {
+  return put_eval_line(l, m, err) && (!l->name || (begin_lines(l, err) && put_eval_json(l, m, err)));
 }

@@ -22,6 +22,15 @@ typedef struct {
   uint64_t planned_bytes, used_bytes;
   double compute_ms, wait_ms, wait_max_ms;
 } ZxClassMetrics;
+/* Of an evaluation. */
+typedef struct {
+  int64_t step, steps; /* after which it is, of how many; steps 0: nothing is trained */
+  int64_t batches;
+  double loss, perplexity; /* perplexity -1: it has none */
+  double tokens, ms;       /* tokens: what the loss is divided by */
+  double best;             /* the lowest loss so far, ... */
+  int64_t best_step;       /* ... and after which step; -1: none was finite */
+} ZxEvalMetrics;
 typedef struct ZxLog ZxLog;
 /* dir NULL: no files. Fails with a message for a folder that cannot be made or written. What an earlier run
  * left in metrics.jsonl stays there until the first line of this one, and is kept as metrics.jsonl.1, .2, ...
@@ -29,6 +38,7 @@ typedef struct ZxLog ZxLog;
  * those steps again. Lines are flushed. Only rank 0 opens a log. */
 ZxLog *zx_log_open(const char *dir, int64_t before, ZbErr *err);
 bool zx_log_step(ZxLog *l, const ZxMetrics *m, const ZxClassMetrics *c, int nclass, ZbErr *err);
+bool zx_log_eval(ZxLog *l, const ZxEvalMetrics *m, ZbErr *err);
 void zx_log_close(ZxLog *l);
 
 #endif

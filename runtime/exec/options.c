@@ -9,6 +9,7 @@
 
 const char zx_usage[] =
     "usage: mpirun -np N zrun train GRAPH.zsg --recipe FILE:NAME --data FILE.bin --steps K [options]\n"
+    "       mpirun -np N zrun eval GRAPH.zsg --recipe FILE:NAME --data FILE.bin --init FILE [options]\n"
     "  --recipe FILE:NAME   how to spread the model over the ranks, and how to train it; of FILE:A,B,C the "
     "first "
     "that is for\n"
@@ -35,6 +36,12 @@ const char zx_usage[] =
     "  --ckpt-fail WORD     go-on (default) or end: what to do when a checkpoint cannot be written\n"
     "  --resume             go on from the latest checkpoint of --ckpt, if there is one; else begin\n"
     "  --resume-from DIR    go on from that checkpoint\n"
+    "  --eval FILE          evaluate on these held-out data after the last step, without changing anything\n"
+    "  --eval-every N       ... and after every N steps\n"
+    "  --eval-batches K     evaluate on the first K batches (default: all whole batches)\n"
+    "  --predict FILE       of `eval`: write the model's outputs, each a tensor of its name, to a "
+    "safetensors "
+    "file\n"
     "  --threads T          threads of each rank (default 1)\n"
     "  --device WORD        where to compute: cpu, cuda, or auto, the fastest that is there (default auto)\n"
     "  --cluster FILE:NAME  check the plan against a cluster's memory\n"
@@ -114,7 +121,11 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
     CKPT_FILE_SIZE,
     CKPT_FAIL,
     RESUME,
-    RESUME_FROM
+    RESUME_FROM,
+    EVAL,
+    EVAL_EVERY,
+    EVAL_BATCHES,
+    PREDICT
   };
   static const struct option list[] = {{"recipe", 1, NULL, RECIPE},
                                        {"data", 1, NULL, DATA},
@@ -141,7 +152,12 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
                                        {"ckpt-fail", 1, NULL, CKPT_FAIL},
                                        {"resume", 0, NULL, RESUME},
                                        {"resume-from", 1, NULL, RESUME_FROM},
+                                       {"eval", 1, NULL, EVAL},
+                                       {"eval-every", 1, NULL, EVAL_EVERY},
+                                       {"eval-batches", 1, NULL, EVAL_BATCHES},
+                                       {"predict", 1, NULL, PREDICT},
                                        {NULL, 0, NULL, 0}};
+  const char *train_only = NULL; /* an option that `eval` does not have */
   *o = (ZxOptions){.steps = -1,
                    .seed = 1,
                    .threads = 1,
@@ -192,6 +208,10 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
       break;
     case HANG_AFTER: good = zb_duration(optarg, &o->hang_after); break;
     case TIME_LIMIT: good = duration(optarg, &o->time_limit); break;
+    case EVAL: o->eval = optarg; break;
+    case EVAL_EVERY: good = number(optarg, 1, &o->eval_every); break;
+    case PREDICT: o->predict = optarg; break;
+    case EVAL_BATCHES: good = number(optarg, 1, &o->eval_batches); break;
     case 'I':
       good = o->ninclude < 16;
       if (good) o->include[o->ninclude++] = optarg;
@@ -201,6 +221,10 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
       if (who) fprintf(stderr, "%s: %s%s%s\n", who, err.text, *err.help ? "; " : "", err.help);
       return false;
     }
+    bool both = k == 'I' || k == RECIPE || k == DATA || k == INIT || k == LOG || k == THREADS ||
+                k == DEVICE || k == CLUSTER || k == DRY || k == HANG_AFTER || k == EVAL_BATCHES ||
+                k == PREDICT;
+    if (!both) train_only = list[long_one].name;
     if (!good) {
       const char *name = k == 'I' ? "I" : list[long_one].name;
       if (who && k == 'I') fprintf(stderr, "%s: at most 16 folders with -I\n", who);
@@ -213,12 +237,21 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
     }
   }
   const char *missing = NULL;
-  if (optind + 2 != argc || strcmp(argv[optind], "train")) missing = "train GRAPH.zsg";
+  o->evaluates = optind + 2 == argc && !strcmp(argv[optind], "eval");
+  if (o->evaluates && train_only) {
+    if (who) fprintf(stderr, "%s: `eval` has no --%s; zrun --help lists all options\n", who, train_only);
+    return false;
+  }
+  if (!o->evaluates && (optind + 2 != argc || strcmp(argv[optind], "train")))
+    missing = "train GRAPH.zsg or eval GRAPH.zsg";
   else if (!o->recipe) missing = "--recipe FILE:NAME";
   else if (!o->data && o->steps && !o->dry_run) missing = "--data FILE";
-  else if (o->steps < 0 && !o->dry_run) missing = "--steps K";
+  else if (o->evaluates && !o->init && !o->dry_run) missing = "--init FILE, the weights to evaluate";
+  else if (o->steps < 0 && !o->dry_run && !o->evaluates) missing = "--steps K";
   else if (o->resume && !o->ckpt) missing = "--ckpt DIR, the folder to --resume from";
   else if (o->init_partial && !o->init) missing = "--init FILE, of which --init-partial takes what there is";
+  else if (!o->evaluates && !o->eval && (o->eval_every || o->eval_batches)) missing = "--eval FILE";
+  if (!missing && o->predict && !o->evaluates) missing = "--predict to `eval` alone";
   if (missing && who) fprintf(stderr, "%s: give %s; zrun --help lists all options\n", who, missing);
   if (missing) return false;
   if (!o->device) o->device = zx_device("auto", &o->device_note);
@@ -230,6 +263,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
  * one for all ranks. -I only says where to look. */
 void zx_option_facts(ZxFacts *f, const ZxOptions *o) {
   static const char *const no_yes[] = {"no", "yes"}, *const on_nan[] = {"not given", "end", "skip"};
+  zx_fact(f, ZX_OPTIONS, "the command", "%s", o->evaluates ? "eval" : "train");
   zx_fact(f, ZX_OPTIONS, "--device", "%s", o->device->name);
   zx_fact(f, ZX_OPTIONS, "--steps", "%" PRId64, o->steps);
   zx_fact(f, ZX_OPTIONS, "--seed", "%" PRIu64, o->seed);
@@ -252,6 +286,10 @@ void zx_option_facts(ZxFacts *f, const ZxOptions *o) {
   zx_fact(f, ZX_OPTIONS, "--ckpt-fail", "%s", o->ckpt_fail_ends ? "end" : "go-on");
   zx_fact(f, ZX_OPTIONS, "--resume", "%s", no_yes[o->resume]);
   zx_fact(f, ZX_OPTIONS, "--resume-from", "%s", o->resume_from ? o->resume_from : "none");
+  zx_fact(f, ZX_OPTIONS, "a file for --eval", "%s", no_yes[o->eval != NULL]);
+  zx_fact(f, ZX_OPTIONS, "--eval-every", "%" PRId64, o->eval_every);
+  zx_fact(f, ZX_OPTIONS, "--eval-batches", "%" PRId64, o->eval_batches);
+  zx_fact(f, ZX_OPTIONS, "--predict", "%s", o->predict ? o->predict : "none");
   zx_fact(f, ZX_OPTIONS, "--log", "%s", o->log ? o->log : "none");
 }
 

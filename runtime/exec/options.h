@@ -26,6 +26,10 @@ typedef struct {
   bool ckpt_fail_ends, resume;
   double time_limit, hang_after; /* seconds; 0: none */
   ZxOnNan on_nan;
+  bool evaluates; /* `zrun eval`: `data` is held out, and nothing is trained */
+  const char *eval;
+  const char *predict;
+  int64_t eval_every, eval_batches; /* 0: after the last step alone; all that there are */
 } ZxOptions;
 
 extern const char zx_usage[];

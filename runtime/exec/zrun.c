@@ -1,4 +1,4 @@
-/* zrun: trains a stage graph on the ranks that mpirun started. Every rank reads the same files and makes the
+/* zrun: trains a stage graph on the ranks that mpirun started, or evaluates it. Every rank reads the same files and makes the
  * same plan, and all make sure of that before they go on (comm/same.h); what is wrong with them is wrong
  * everywhere, so rank 0 says it and all leave in order. What goes wrong on one rank alone is said there, and
  * the job is aborted. */
@@ -6,6 +6,7 @@
 #include "runtime/exec/device/memory.h"
 #include "runtime/exec/engine/engine.h"
 #include "runtime/exec/epochs.h"
+#include "runtime/exec/evaluate.h"
 #include "runtime/exec/exit.h"
 #include "runtime/exec/facts.h"
 #include "runtime/exec/health.h"
@@ -32,9 +33,14 @@ typedef struct {
   const ZlCluster *cluster;
   ZpPlan *plan;
   ZxMix *data;
+  ZpPlan *eval_plan; /* in the arena of `plan`, with --eval; as are these */
+  ZxMix *eval_data;
   ZkEnv env;
   bool opened; /* the device, in env */
   ZxEngine *engine;
+  ZxEngine *eval_engine;
+  ZxEval eval; /* where there is one, of the one engine or the other */
+  ZxPredict *predict;
   ZxLog *log;
   ZbText memory; /* what is said of it */
   ZxEpochs epochs;
@@ -123,11 +129,20 @@ static bool read_recipe(Run *r, ZbErr *err) {
   return (r->recipe || *err->text) && (r->cluster || !r->o.cluster) && !zl_errors(r->diags);
 }
 
-static bool read_data(Run *r, ZxFacts *f, ZbText *note) {
+static bool read_mix(Run *r, const char *text, ZxFactKind kind, ZxMix **data, ZxFacts *f, ZbText *note) {
   ZbErr err = {0};
-  if (!r->o.data) return true; /* for no steps */
-  r->data = zx_mix_open(r->o.data, &err);
-  return agree(r, r->data, &err) && agree(r, zx_data_facts(f, r->c, r->data, note, &err), &err);
+  if (!text) return true; /* for no steps, or no evaluation */
+  *data = zx_mix_open(text, &err);
+  bool held_out = kind == ZX_EVAL_DATA || r->o.evaluates;
+  bool ok = *data && (!held_out || zx_mix_files(*data) == 1 ||
+                      zb_fail(&err, "evaluate on one after the other", "%s: an evaluation is of one file",
+                              zb_show(text)));
+  return agree(r, ok, &err) && agree(r, zx_data_facts(f, kind, r->c, *data, note, &err), &err);
+}
+
+static bool read_data(Run *r, ZxFacts *f, ZbText *note) {
+  return read_mix(r, r->o.data, ZX_DATA, &r->data, f, note) &&
+         read_mix(r, r->o.eval, ZX_EVAL_DATA, &r->eval_data, f, note);
 }
 
 static bool read_files(Run *r) {
@@ -153,6 +168,18 @@ static bool read_files(Run *r) {
   return ok && zx_same_or_say(r->c, &f);
 }
 
+/* Its warnings have been heard. */
+static bool make_eval_plan(Run *r, ZpOptions po) {
+  ZxFacts f = {.a = r->a};
+  po.forward_only = true;
+  po.beside = r->plan;
+  r->diags = zl_diags_new(r->a, r->sources);
+  r->eval_plan = zp_plan(r->a, r->graph, r->recipe, r->diags, &po);
+  if (!agree_diags(r, r->eval_plan)) return false;
+  zx_plan_facts(&f, r->eval_plan);
+  return zx_same_or_say(r->c, &f);
+}
+
 static bool make_plan(Run *r) {
   ZxFacts f = {.a = r->a};
   const ZxDeviceTable *d = r->o.device;
@@ -161,12 +188,14 @@ static bool make_plan(Run *r) {
                   .cluster = r->cluster,
                   .supports = d->supports,
                   .pins = !d->host,
-                  .checkpoints = r->o.ckpt != NULL};
+                  .checkpoints = r->o.ckpt != NULL,
+                  .forward_only = r->o.evaluates,
+                  .outputs = r->o.predict != NULL};
   r->plan = zp_plan(r->a, r->graph, r->recipe, r->diags, &po);
   if (!agree_diags(r, r->plan)) return false;
   if (r->rank == 0) print_diags(r); /* warnings */
   zx_plan_facts(&f, r->plan);
-  return zx_same_or_say(r->c, &f);
+  return zx_same_or_say(r->c, &f) && (!r->o.eval || make_eval_plan(r, po));
 }
 
 static bool check_size(Run *r) {
@@ -206,6 +235,21 @@ static void say(ZbText *t) {
   zb_text_free(t);
 }
 
+/* What is evaluated; while training, what of the arena that takes, which is free between steps. */
+static void tell_eval(const Run *r, ZbText *out) {
+  char text[24], more[24];
+  if (!r->eval.engine) return;
+  zx_eval_tell(&r->eval, r->o.eval ? r->o.eval : r->o.data, out);
+  for (uint32_t s = 0; r->eval_plan && s < r->eval_plan->nstages; s++) {
+    const ZpLedger *l = &r->eval_plan->stages[s].ledger;
+    uint64_t arena = r->plan->stages[s].ledger.total[ZP_DEVICE], all = l->total[ZP_DEVICE];
+    zb_text_add(out, "stage %u: evaluation takes %s of the arena beside parameters", s,
+                zb_bytes(text, all - l->bytes[ZP_L_PARAMS] - l->bytes[ZP_L_TRAINING]));
+    if (all > arena) zb_text_add(out, ", which is %s larger for it", zb_bytes(more, all - arena));
+    zb_text_add(out, "\n");
+  }
+}
+
 static void introduce(Run *r) {
   if (r->rank) return;
   if (*r->o.device_note.text) printf("note: computing on the CPU, %s\n", r->o.device_note.text);
@@ -219,9 +263,10 @@ static void introduce(Run *r) {
     printf("stage %u: arena %s a rank, %u part%s\n", s, zb_bytes(text, p->stages[s].ledger.total[ZP_DEVICE]),
            p->stages[s].ninsts, p->stages[s].ninsts > 1 ? "s" : "");
   ZbText t = {0};
+  tell_eval(r, &t);
   zx_engine_tell(r->engine, &t);
   if (r->memory.s) zb_text_put(&t, r->memory.s, r->memory.len);
-  if (r->o.steps) zx_epochs_begin(&r->epochs, r->o.steps, taken(r, r->o.steps), &t);
+  if (r->o.steps && !r->o.evaluates) zx_epochs_begin(&r->epochs, r->o.steps, taken(r, r->o.steps), &t);
   say(&t);
   fflush(stdout);
 }
@@ -383,6 +428,52 @@ static bool save(Run *r) {
   return !r->o.save || agree(r, zx_engine_save(r->engine, &err), &err);
 }
 
+/* ---- evaluations ---- */
+static bool open_eval(Run *r) {
+  ZbErr err = {0};
+  const ZpPlan *p = r->eval_plan ? r->eval_plan : r->plan;
+  ZxEngineOptions eo = {.data = r->eval_data, .order = ZX_ORDER_SEQUENTIAL};
+  if (!r->o.eval && !r->o.evaluates) return true;
+  if (r->o.eval) {
+    r->eval_engine = zx_engine_beside(r->engine, &eo, &err);
+    if (!agree(r, r->eval_engine, &err)) return false;
+  }
+  ZxEngine *e = r->eval_engine ? r->eval_engine : r->engine;
+  const char *data = r->o.eval ? r->o.eval : r->o.data;
+  if (!agree(r, zx_eval_open(&r->eval, e, p, data, r->o.eval_batches, &err), &err)) return false;
+  if (!r->o.predict) return true;
+  r->predict = zx_predict_open(e, r->o.predict, (uint64_t)(r->eval.batches * p->global_batch), &err);
+  return agree(r, r->predict, &err);
+}
+
+/* `steps` 0: nothing is trained. */
+static void evaluate(Run *r, int64_t step, int64_t steps) {
+  ZbErr err = {0};
+  ZxEvalMetrics m;
+  bool ok = zx_eval_run(&r->eval, step, steps, &m, &err);
+  zx_stop_before_output();
+  if (!ok || (!r->rank && !zx_log_eval(r->log, &m, &err)))
+    zx_die(r->c, "evaluation: %s%s%s", err.text, *err.help ? "; " : "", err.help);
+}
+
+/* Of what nothing is trained with: the data are to blame, or the weights. */
+static bool evaluate_once(Run *r) {
+  evaluate(r, 0, 0);
+  ZbErr err = {0};
+  ZxPredict *predict = r->predict;
+  r->predict = NULL;
+  if (predict && !agree(r, zx_predict_close(predict, &err), &err)) return false;
+  return r->eval.best_step >= 0 ||
+         (zb_fail(&err, "look at the targets, and at the weights",
+                  "the loss of %s is not finite, or nothing in it is known", zb_show(r->o.data)),
+          same_everywhere(r, &err));
+}
+
+/* After which steps. */
+static bool evaluates_after(const Run *r, int64_t step) {
+  return r->o.eval && (step == r->o.steps || (r->o.eval_every && step % r->o.eval_every == 0));
+}
+
 /* ---- stops ---- */
 static void say_stop(const Run *r, const char *when) {
   if (r->rank == 0)
@@ -479,7 +570,8 @@ static bool open_checkpoints(Run *r) {
   return agree(r, r->saves.c, &err);
 }
 
-static bool train(Run *r) {
+/* Everything up to the first step. */
+static bool start(Run *r) {
   ZbErr err = {0};
   r->before = r->from ? r->manifest->step : 0;
   if (!open_files(r)) return false;
@@ -489,24 +581,35 @@ static bool train(Run *r) {
                                     "%d threads cannot be started", r->o.threads);
   if (!agree(r, r->opened, &err)) return false;
   note_means(r);
-  ZxEngineOptions eo = {r->o.device, &r->env, r->o.seed, r->data, r->o.order, r->o.times};
+  ZxEngineOptions eo = {.device = r->o.device,
+                        .env = &r->env,
+                        .seed = r->o.seed,
+                        .data = r->data,
+                        .order = r->o.evaluates ? ZX_ORDER_SEQUENTIAL : r->o.order,
+                        .times = r->o.times,
+                        .also = r->eval_plan};
   r->engine = zx_engine_new(r->a, r->plan, r->c, &eo, &err);
-  if (!agree(r, r->engine, &err)) return false;
+  if (!agree(r, r->engine, &err) || !open_eval(r)) return false;
   r->epochs = zx_epochs_new(r->a, r->data, zx_sample_values(r->plan), r->plan->global_batch);
   if (!agree(r, zx_check_memory(r->c, zx_engine_untouched(r->engine), &r->memory, &err), &err)) return false;
   if (!begin_parameters(r) || !open_checkpoints(r)) return false;
   if (r->o.save && !agree(r, zx_engine_reserve(r->engine, r->o.save, &err), &err)) return false;
   introduce(r);
-  if (!agree(r, zx_watch_open(r->c, r->o.hang_after, ZX_EXIT_HANGS, &err), &err)) return false;
+  return agree(r, zx_watch_open(r->c, r->o.hang_after, ZX_EXIT_HANGS, &err), &err);
+}
+
+static bool train(Run *r) {
   if (stop_at_once(r)) return true;
   ZxRate rate = rate_of(r->recipe);
   for (int64_t step = r->before + 1; step <= r->o.steps; step++) {
     if (!one_step(r, step, &rate)) return false;
     if (r->stopping && step < r->o.steps) return stop(r, step);
-    if (step == r->before + 1) zx_watch_begin(); /* the first step sets up much */
-    if (step > r->before + 1) continue;
-    r->peak = measure_peak(r); /* not before: the first step should come soon */
-    begin_times(r);
+    if (step == r->before + 1) {
+      zx_watch_begin();          /* the first step sets up much */
+      r->peak = measure_peak(r); /* not before: the first step should come soon */
+      begin_times(r);
+    }
+    if (evaluates_after(r, step)) evaluate(r, step, r->o.steps);
   }
   r->stopping = 0; /* there is nothing to come again for */
   conclude(r);
@@ -516,6 +619,10 @@ static bool train(Run *r) {
 static bool dry_run(Run *r) {
   ZbText t = {0};
   zp_show(r->plan, &t);
+  if (r->eval_plan) {
+    zb_text_add(&t, "\nevaluation, in the same arena:\n");
+    zp_show(r->eval_plan, &t);
+  }
   if (r->rank == 0 && t.s) fputs(t.s, stdout);
   zb_text_free(&t);
   return true;
@@ -554,7 +661,7 @@ static int run(Run *r, int argc, char **argv) {
   place_ranks(r);
   r->health.on_nan = r->o.on_nan;
   r->stop = zx_stop_new(r->began, r->o.time_limit, r->o.save || r->o.ckpt);
-  bool ok = r->o.dry_run ? dry_run(r) : train(r);
+  bool ok = r->o.dry_run ? dry_run(r) : start(r) && (r->o.evaluates ? evaluate_once(r) : train(r));
   return !ok ? r->failed : r->stopping ? ZX_EXIT_AGAIN : ZX_EXIT_DONE;
 }
 
@@ -578,10 +685,13 @@ int main(int argc, char **argv) {
   int code = run(&r, argc, argv);
   zx_log_close(r.log);
   zx_checkpoints_close(r.saves.c);
+  zx_predict_abandon(r.predict);
+  zx_engine_free(r.eval_engine);
   zx_engine_free(r.engine);
   if (r.opened) r.o.device->close(&r.env);
   zk_pool_free(r.env.pool);
   zx_mix_close(r.data);
+  zx_mix_close(r.eval_data);
   zb_text_free(&r.memory);
   fflush(stdout);
   r.c->t->free(r.c);

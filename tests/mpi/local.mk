@@ -5,6 +5,7 @@ scenario_tests += \
   tests/mpi/cuda.sh \
   tests/mpi/cut.sh \
   tests/mpi/errors.sh \
+  tests/mpi/eval.sh \
   tests/mpi/finite.sh \
   tests/mpi/hang.sh \
   tests/mpi/idle.sh \

@@ -78,6 +78,16 @@ option '--ckpt-file-size 5000 where rank 0 has 4000000000' '--ckpt-file-size 5K'
 option '--ckpt-fail end where rank 0 has go-on' '--ckpt-fail end'
 option '--resume yes where rank 0 has no' '--resume --ckpt c'
 option '--resume-from c where rank 0 has none' '--resume-from c'
+option 'a file for --eval yes where rank 0 has no' '--eval text.bin'
+for option in --eval-every --eval-batches; do
+  tried="$tried $option "
+  apart "^zrun: error: rank 1 was given other options: $option 2 where rank 0 has 0$" "$one --eval text.bin" "$one --eval text.bin $option 2"
+done
+apart '^zrun: error: rank 1 was given other options: the command eval where rank 0 has train; ' \
+  "$one --init w" 'zrun eval gpt2.zsg --recipe recipes.zug:two --data text.bin --init w'
+tried="$tried --predict "
+apart '^zrun: error: rank 1 was given other options: --predict p where rank 0 has none$' \
+  "zrun eval gpt2.zsg --recipe recipes.zug:two --data text.bin --init w" "zrun eval gpt2.zsg --recipe recipes.zug:two --data text.bin --init w --predict p"
 option 'a --cluster yes where rank 0 has no' '--cluster clusters.zug:small'
 apart '^zrun: error: rank 1 was given other options: --help yes where rank 0 has no$' "$one" 'zrun --help' # would leave before MPI_Init
 apart '^zrun: error: rank 1 was given other options: a file for --data no where rank 0 has yes' \
@@ -126,6 +136,8 @@ apart "^zrun: error: rank 1 was given other data: content's checksum [0-9a-f]* w
 { head -c 500 text.bin; printf '~'; tail -c +502 text.bin; } >bad.bin
 [ "$(wc -c <text.bin)" -eq "$(wc -c <bad.bin)" ] || fail "this test's own tool is broken"
 apart '^.rank 1. error: bad.bin is damaged: the checksum of its tokens differs' "$one" "$(echo "$one" | sed s/text.bin/bad.bin/)"
+apart "^zrun: error: rank 1 was given other held-out data: content's checksum [0-9a-f]* where rank 0 has " \
+  "$one --eval text.bin" "$one --eval text2.bin"
 ok $MPIRUN -np 2 $one --save w.safetensors
 ok $MPIRUN -np 2 $one --save w2.safetensors --seed 2
 [ "$(wc -c <w.safetensors)" -eq "$(wc -c <w2.safetensors)" ] || fail "weights of other sizes"

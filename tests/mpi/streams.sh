@@ -9,17 +9,22 @@ ok zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg -D layers=4 -D heads=4 -D width=3
 sed 's/ kv,//' "$ZUG_SRC/tests/mpi/layouts.zug" | sed '/^recipe gqa/,$d' >recipes.zug
 
 steps=3
-run() { # 'PROGRAM' DEVICE RECIPE RANKS LOG
-  ok timeout -k 5 100 $MPIRUN -np "$4" $1 train gpt2.zsg --recipe "recipes.zug:$3" --data text.bin --steps $steps --device "$2" \
-    --log "$5"
+run() { # 'PROGRAM' DEVICE RECIPE RANKS LOG OPTION...
+  program=$1 device=$2 recipe=$3 ranks=$4 log=$5
+  shift 5
+  ok timeout -k 5 100 $MPIRUN -np "$ranks" $program train gpt2.zsg --recipe "recipes.zug:$recipe" --data text.bin --steps $steps \
+    --device "$device" --log "$log" $more "$@"
 }
 
+more='--eval text.bin --eval-batches 2'
 for each in one:1 zero1_2:2 zero3_2:2 keep_4:4 tensor2:2 seq2:2 pipe2:2 few4:4 all8:8; do
   recipe=${each%:*} ranks=${each#*:}
   grep -q "^recipe $recipe " recipes.zug || fail "no recipe $recipe"
   run zrun cpu "$recipe" "$ranks" cpu
   run "$ZUG_BUILD/tests/mpi/zrun-threads" threads "$recipe" "$ranks" threads
   $same threads/metrics.jsonl cpu/metrics.jsonl >diff.txt || { cat diff.txt; fail "$recipe: other numbers on streams"; }
+  tail -n 1 cpu/metrics.jsonl | sed 's/,"eval_ms":[^,]*//' >cpu.eval
+  tail -n 1 threads/metrics.jsonl | sed 's/,"eval_ms":[^,]*//' | cmp - cpu.eval || fail "$recipe: another evaluation on streams"
   rm -r cpu threads
 done
 
@@ -33,12 +38,15 @@ recipe adamw from one { optimizer adamw(lr = 1e-2, warmup = 5) }
 recipe sgd   from one { optimizer sgd(lr = 0.1, momentum = 0.9, warmup = 5) }
 END
 steps=5
+more='--eval text.bin --eval-every 1 --eval-batches 2' # between steps, captured or not
+evaluations() { sed -n 's/.*"eval_loss":\([^,]*\),.*/\1/p' "$1/metrics.jsonl"; }
 for recipe in adamw sgd; do
   run zrun cpu $recipe 1 cpu
   run "$ZUG_BUILD/tests/mpi/zrun-threads" threads $recipe 1 threads
   says 'steps are captured'
   grep 'queued anew' out.txt && fail "$recipe: it was not captured"
   $same threads/metrics.jsonl cpu/metrics.jsonl >diff.txt || { cat diff.txt; fail "$recipe: other numbers in captured steps"; }
+  [ "$(evaluations cpu | wc -l)" -eq 5 ] && [ "$(evaluations threads)" = "$(evaluations cpu)" ] || fail "$recipe: other evaluations"
   rm -r threads
 done
 # ... and where it cannot be captured it is queued anew, and says so.
@@ -48,6 +56,17 @@ $same threads/metrics.jsonl cpu/metrics.jsonl >diff.txt || { cat diff.txt; fail 
 rm -r threads cpu
 steps=3
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg -D layers=4 -D heads=4 -D width=32 -D context=32 -D words=127
+
+# ---- outputs are brought to the host ----
+run zrun cpu tensor2 2 cpu --save w.safetensors
+for device in cpu threads; do
+  program=zrun
+  [ $device = cpu ] || program=$ZUG_BUILD/tests/mpi/zrun-threads
+  ok timeout -k 5 100 $MPIRUN -np 2 "$program" eval gpt2.zsg --recipe recipes.zug:tensor2 --data text.bin \
+    --init w.safetensors --eval-batches 3 --device $device --predict $device.safetensors
+done
+cmp cpu.safetensors threads.safetensors || fail "other outputs on streams"
+rm -r cpu
 
 # zero3: gathers, scatters and computation are on different streams.
 run zrun cpu zero3_2 2 cpu

@@ -20,6 +20,7 @@ static const struct {
              [ZX_RECIPE] = {"was given another recipe", "were given another recipe"},
              [ZX_CLUSTER] = {"was given another cluster", "were given another cluster"},
              [ZX_DATA] = {"was given other data", "were given other data"},
+             [ZX_EVAL_DATA] = {"was given other held-out data", "were given other held-out data"},
              [ZX_INIT] = {"was given other initial weights", "were given other initial weights"},
              [ZX_PLAN] = {"made another plan", "made another plan"},
              [ZX_MEANS] = {"computes by other means", "compute by other means"}};

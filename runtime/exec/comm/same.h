@@ -16,6 +16,7 @@ typedef enum {
   ZX_RECIPE,
   ZX_CLUSTER,
   ZX_DATA,
+  ZX_EVAL_DATA,
   ZX_INIT,
   ZX_PLAN,
   ZX_MEANS

@@ -85,6 +85,7 @@ static void *shard_at(const ZxEngine *e, const ZpStageBucket *h, char *at, bool 
 float *zx_master(const ZxEngine *e, const ZpStageBucket *h) {
   char *params = zx_stored(e, ZP_B_PARAM, h);
   if (e->p->compute == ZK_F32) return shard_at(e, h, params, bucket_of(e, h)->gathers, sizeof(float));
+  ZB_ASSERT(!e->p->forward_only);
   return (float *)(void *)(params + zp_param_bytes(e->p, h->bucket));
 }
 

@@ -74,6 +74,7 @@ void zx_open_capture(ZxEngine *e) {
   e->no_capture_reason = NULL;
   if (!e->dev->capture) e->no_capture_reason = "this device cannot do otherwise";
   else if (e->o.times) e->no_capture_reason = "every call is timed";
+  else if (e->p->outputs) e->no_capture_reason = "outputs are taken out of it";
   else if (!e->in_order) e->no_capture_reason = "ranks exchange by way of the host";
   else if (t->capture_blocker) e->no_capture_reason = t->capture_blocker(e->c);
   if (!e->no_capture_reason && e->st->input_bytes && e->st->prog.npinned < e->p->nmicro)

@@ -50,7 +50,7 @@ static ZxFrame frame(ZxEngine *e, const ZpInstr *in) {
 
 /* ---- who does it ---- */
 static void begin_step(ZxEngine *e) {
-  zx_begin_grads(e);
+  if (!e->p->forward_only) zx_begin_grads(e);
   e->dev->zero(e->env, e->sums, sizeof *e->sums);
   e->dev->zero(e->env, &e->count->denominator, sizeof e->count->denominator);
 }
@@ -62,7 +62,8 @@ static void run_segment(ZxEngine *e, const ZpInstr *in) {
 
 void zx_compute(ZxEngine *e, const ZpInstr *in) {
   switch (in->op) {
-  case ZP_I_ZERO_GRADS: begin_step(e); break;
+  case ZP_I_ZERO_GRADS:
+  case ZP_I_ZERO_SUMS: begin_step(e); break;
   case ZP_I_LOAD:
     if (!zx_feed(e, zx_need_buf(e, in, ZP_B_SLOT, ZP_NONE), in->mb)) e->failed = true;
     break;

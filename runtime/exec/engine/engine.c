@@ -4,9 +4,16 @@
 
 #include <string.h>
 
+/* For the watchdog's thread: what it looks at does not change. */
+static void instr_text(const void *engine, uint32_t i, ZbText *out) {
+  const ZxEngine *e = engine;
+  if (i < e->st->prog.ninstrs) zp_instr_text(e->p, e->stage, &e->st->prog.instrs[i], out);
+}
+
 bool zx_engine_step(ZxEngine *e, int64_t step, double lr, ZxStep *out, ZbErr *err) {
   double from = zb_now(), waited = e->times[ZG_OP_COUNT + 1];
   e->step = step;
+  zx_watch_where(instr_text, e);
   zx_watch_step(step);
   e->env->step = (uint64_t)step;
   e->lr = lr;
@@ -46,6 +53,8 @@ static void make_groups(ZxEngine *e) {
       if (in->queue == ZP_Q_COLL && in->op != ZP_I_REDUCE_TIED && in->op != ZP_I_REDUCE_STEP)
         make_group(e, e->group, in->dims);
     }
+  for (uint32_t i = 0; i < p->nbuckets; i++)
+    make_group(e, e->group, p->buckets[i].shard); /* zx_publish_initial */
   e->tied = ZB_NEWN(e->a, ZxGroup, p->ntied + 1);
   for (uint32_t i = 0; i < p->ntied; i++) {
     bool in = false;
@@ -89,20 +98,16 @@ static bool put_seed(ZxEngine *e, ZbErr *err) {
   return e->dev->finish(e->env, err);
 }
 
-/* For the watchdog's thread: what it looks at does not change. */
-static void instr_text(const void *engine, uint32_t i, ZbText *out) {
-  const ZxEngine *e = engine;
-  if (i < e->st->prog.ninstrs) zp_instr_text(e->p, e->stage, &e->st->prog.instrs[i], out);
-}
-
 static void close_engine(ZxEngine *e) {
-  zx_watch_where(NULL, NULL);
   zb_out_discard(e->save);
+  if (e->beside) return;
+  zx_watch_where(NULL, NULL);
   e->env->step_state = NULL;
   if (e->capture == ZX_CAPTURED) e->dev->drop_graph(e->env);
   if (e->c && e->c != e->world) e->c->t->free(e->c);
   if (e->host) e->dev->unpin(e->env, e->host);
-  if (e->arena) e->dev->free(e->env, e->arena, e->st->ledger.total[ZP_DEVICE]);
+  if (e->output_room) e->dev->unpin(e->env, e->output_room);
+  if (e->arena) e->dev->free(e->env, e->arena, e->arena_bytes);
 }
 
 static uint32_t most_held(const ZpStage *st) {
@@ -112,7 +117,7 @@ static uint32_t most_held(const ZpStage *st) {
   return most;
 }
 
-ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err) {
+ZxEngine *zx_engine_of(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOptions *o) {
   ZxEngine *e = ZB_NEW(a, ZxEngine);
   *e = (ZxEngine){.a = a,
                   .p = p,
@@ -125,20 +130,30 @@ ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOp
   e->stage = p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->mesh, e->rank, p->mesh.pipe);
   e->st = &p->stages[e->stage];
   zx_make_calls(e);
+  return e;
+}
+
+void zx_engine_room(ZxEngine *e) {
+  const ZpProgram *g = &e->st->prog;
+  find_scalars(e);
+  zx_find_stored(e);
+  e->clip = (ZxScalars){&e->sums->squares, (float)e->p->clip, &e->sums->lost, &e->sums->loss, ZP_STEP_SUMS};
+  e->held_at = ZB_NEWN(e->a, ZxHeldAt, most_held(e->st));
+  e->done = ZB_NEWN(e->a, bool, g->ninstrs);
+  e->request = ZB_NEWN(e->a, ZxRequest, g->ninstrs);
+  e->flight = ZB_NEWN(e->a, uint32_t, g->ninstrs);
+  for (uint32_t i = 0; i < e->st->ninsts; i++)
+    e->has_loss |= e->p->segments[e->st->insts[i].segment].has_loss;
+}
+
+ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err) {
+  ZxEngine *e = zx_engine_of(a, p, c, o);
   if (!zx_agree(c, zx_check_inputs(e, err) && zx_prepare(e, err) && zx_open_memory(e, err) &&
                        zx_open_events(e, err))) {
     close_engine(e);
     return NULL;
   }
-  const ZpProgram *g = &e->st->prog;
-  find_scalars(e);
-  zx_find_stored(e);
-  e->clip = (ZxScalars){&e->sums->squares, (float)p->clip, &e->sums->lost, &e->sums->loss, ZP_STEP_SUMS};
-  e->held_at = ZB_NEWN(a, ZxHeldAt, most_held(e->st));
-  e->done = ZB_NEWN(a, bool, g->ninstrs);
-  e->request = ZB_NEWN(a, ZxRequest, g->ninstrs);
-  e->flight = ZB_NEWN(a, uint32_t, g->ninstrs);
-  for (uint32_t i = 0; i < e->st->ninsts; i++) e->has_loss |= p->segments[e->st->insts[i].segment].has_loss;
+  zx_engine_room(e);
   if (!zx_agree(c, put_seed(e, err))) {
     close_engine(e);
     return NULL;
@@ -150,7 +165,6 @@ ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOp
   zx_profile_open(e);
   zx_make_ranges(e);
   zx_make_clears(e);
-  zx_watch_where(instr_text, e);
   return e;
 }
 
@@ -172,5 +186,5 @@ uint64_t zx_engine_bytes(const ZxEngine *e) { return e->st->ledger.total[ZP_DEVI
 uint64_t zx_engine_untouched(const ZxEngine *e) {
   const uint64_t *total = e->st->ledger.total;
   if (!e->dev->host) return 0;
-  return total[ZP_DEVICE] + total[ZP_HOST] + (uint64_t)zk_pool_threads(e->env->pool) * ZK_CPU_ROOM;
+  return e->arena_bytes + total[ZP_HOST] + (uint64_t)zk_pool_threads(e->env->pool) * ZK_CPU_ROOM;
 }

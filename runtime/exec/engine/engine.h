@@ -19,26 +19,38 @@ typedef struct {
   ZxOrder order;
   /* The host waits for every call, so that zx_engine_times can tell them apart, and work is counted. */
   bool times;
+  /* The arena is as large as an engine of this plan needs it, too (zx_engine_beside); NULL: there is none. */
+  const ZpPlan *also;
 } ZxEngineOptions;
 /* Makes this rank's groups, allocates its arena (exactly the planned bytes) and makes its calls out of the
  * plan's. Collective: NULL on all ranks if one failed; those that know why say it in `err`. */
 ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err);
+/* An engine of the plan `also`, in the arena of `e` and with its communicators: the two play in turns, and
+ * what one computes with is what the other has stored. Of `o` it takes the data and their order. `e` stays
+ * until this one is freed. Collective, as above. */
+ZxEngine *zx_engine_beside(ZxEngine *e, const ZxEngineOptions *o, ZbErr *err);
 void zx_engine_free(ZxEngine *e);
 typedef struct {
   double loss, aux, grad_norm, tokens; /* tokens: the loss denominator */
+  double loss_sum;                     /* the loss numerator, without aux */
   double wait_ms, compute_ms;          /* of this rank; wait_ms -1: not measured */
   uint64_t used_bytes;                 /* highest byte of the arena that was touched, so far */
   bool lost;                           /* this rank's update left a parameter or a state that is not finite */
 } ZxStep;
 /* One training step at learning rate lr; step counts from 1. False with a message when the data are at
- * fault. */
+ * fault. Of a plan that only goes forward: its batch number `step`, which changes no parameter. */
 bool zx_engine_step(ZxEngine *e, int64_t step, double lr, ZxStep *out, ZbErr *err);
 /* Before the first step: steps count on from `step`, and the next one's samples from number `samples` of the data. */
 void zx_engine_goes_on(ZxEngine *e, int64_t step, int64_t samples);
 /* Values of one sample that the model takes, as zx_data_samples wants them; 0: it has no inputs. */
 int64_t zx_sample_values(const ZpPlan *p);
 int64_t zx_engine_samples(const ZxEngine *e, int64_t step); /* that were taken when so many steps are made */
-uint64_t zx_engine_bytes(const ZxEngine *e);                /* planned = allocated */
+uint64_t zx_engine_bytes(const ZxEngine *e);                /* planned, of the arena */
+/* Samples that its data, of one file, have in each of its fields. */
+uint64_t zx_engine_data_samples(const ZxEngine *e);
+/* Reads this rank's part of the first `steps` steps' samples and drops it: false with a message where a step
+ * would fail for it. */
+bool zx_engine_try_data(ZxEngine *e, int64_t steps, ZbErr *err);
 uint64_t zx_engine_untouched(
     const ZxEngine *e); /* of the host's memory, at start-up: what steps are going to touch */
 /* Lines for people: how ranks exchange, what of the device's memory is taken beside the arena. Nothing for

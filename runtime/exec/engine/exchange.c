@@ -33,7 +33,7 @@ static ZxRequest scatter(ZxEngine *e, const ZpInstr *in, const ZpBucket *k, floa
 static ZxRequest start_bucket_collective(ZxEngine *e, const ZpInstr *in) {
   const ZpStageBucket *h = &e->st->held[in->held];
   const ZpBucket *k = &e->p->buckets[h->bucket];
-  char *params = zx_stored(e, ZP_B_PARAM, h), *grads = zx_stored(e, ZP_B_GRAD, h);
+  char *params = zx_stored(e, ZP_B_PARAM, h);
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
   switch (in->op) {
@@ -42,7 +42,8 @@ static ZxRequest start_bucket_collective(ZxEngine *e, const ZpInstr *in) {
     return gather(e, in, k->elems, params + from * zk_elem_bytes(e->p->compute), params);
   case ZP_I_SCATTER_GRADS:
     return scatter(e, in, k,
-                   (float *)(void *)(in->in_place ? grads : zx_need_buf(e, in, ZP_B_STAGING, h->bucket)));
+                   (float *)(void *)(in->in_place ? zx_stored(e, ZP_B_GRAD, h)
+                                                  : zx_need_buf(e, in, ZP_B_STAGING, h->bucket)));
   case ZP_I_REDUCE_GRADS: return reduce(e, in, e->group[in->dims], zx_grads(e, h), to - from);
   case ZP_I_REDUCE_TIED: return reduce(e, in, e->tied[in->tied], zx_grads(e, h), to - from);
   default: ZB_BUG("%s in the collective queue", zp_instr_info[in->op].text);

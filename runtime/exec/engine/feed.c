@@ -44,6 +44,17 @@ bool zx_check_inputs(ZxEngine *e, ZbErr *err) {
   return true;
 }
 
+uint64_t zx_engine_data_samples(const ZxEngine *e) {
+  uint64_t least = UINT64_MAX;
+  ZB_ASSERT(zx_mix_files(e->o.data) == 1);
+  for (uint32_t i = 0; i < e->p->ninputs; i++) {
+    const ZgType *t = &e->p->graph->inputs[e->p->inputs[i].input].type;
+    uint64_t n = zx_data_samples(zx_mix_file(e->o.data, 0), sample_values(e->p, t));
+    if (n < least) least = n;
+  }
+  return e->p->ninputs ? least : 0;
+}
+
 /* One local sample: rows of the last axis, each contiguous in the file's sample. */
 static bool feed_sample(ZxEngine *e, const ZpInputUse *u, uint64_t g, char *to) {
   const ZpValue *v = input_value(e, u);
@@ -78,7 +89,7 @@ static bool batched(const ZxEngine *e, const ZpValue *v) {
   return v->type.naxes && v->axis[0] == e->p->batch;
 }
 static int64_t samples(const ZxEngine *e, const ZpValue *v) { return batched(e, v) ? v->size[0] : 1; }
-static int64_t first_sample(const ZxEngine *e, const ZpValue *v, uint32_t mb) {
+int64_t zx_first_sample(const ZxEngine *e, const ZpValue *v, uint32_t mb) {
   int64_t start = batched(e, v) ? zp_view_start(&e->p->mesh, v, e->rank, v->axis[0], v->size[0]) : 0;
   int64_t micro = e->p->batch == ZP_NONE ? 1 : e->p->axis_size[e->p->batch];
   int64_t before = e->begin_sample + (e->step - 1 - e->begin_step) * e->p->global_batch;
@@ -89,7 +100,7 @@ static bool feed(ZxEngine *e, char *inputs, uint32_t mb) {
   for (uint32_t i = 0; i < e->p->ninputs; i++) {
     const ZpInputUse *u = &e->p->inputs[i];
     const ZpValue *v = input_value(e, u);
-    int64_t n = samples(e, v), start = first_sample(e, v, mb);
+    int64_t n = samples(e, v), start = zx_first_sample(e, v, mb);
     for (int64_t k = 0; k < n; k++)
       if (!feed_sample(e, u, (uint64_t)(start + k), inputs + u->at + v->bytes / (uint64_t)n * (uint64_t)k))
         return false;
@@ -105,6 +116,18 @@ static uint64_t input_bytes(const ZxEngine *e) {
     if (end < u->at + input_value(e, u)->bytes) end = u->at + input_value(e, u)->bytes;
   }
   return end;
+}
+
+bool zx_engine_try_data(ZxEngine *e, int64_t steps, ZbErr *err) {
+  char *room = malloc(input_bytes(e) + 1);
+  if (!room) zb_out_of_memory(0);
+  bool ok = true;
+  e->err = err;
+  for (e->step = 1; ok && e->step <= steps; e->step++)
+    for (uint32_t mb = 0; ok && mb < e->p->nmicro; mb++) ok = feed(e, room, mb);
+  e->step = 0;
+  free(room);
+  return ok;
 }
 
 /* ---- what was wrong with a step ---- */
@@ -123,7 +146,7 @@ static int64_t bad_here(ZxEngine *e, char *room) {
     for (uint32_t i = 0; i < e->p->ninputs; i++) {
       const ZpInputUse *u = &e->p->inputs[i];
       const ZpValue *v = input_value(e, u);
-      int64_t n = samples(e, v), start = first_sample(e, v, mb);
+      int64_t n = samples(e, v), start = zx_first_sample(e, v, mb);
       uint64_t each = v->bytes / (uint64_t)n;
       if (is_whole(&e->p->graph->inputs[u->input].type)) continue;
       for (int64_t k = 0; k < n; k++) {

@@ -1,5 +1,6 @@
 /* What the engine's files share. They are floors: each calls those below it, and none of those above.
  *
+ * beside.c      an engine in the arena of another
  * engine.c      set-up and end; what it does collectively; setup.c what it needs of a device
  * capture.c     a step; steps that are queued once and played again
  * play.c        the program of a step, instruction by instruction
@@ -68,6 +69,14 @@ typedef struct {
 /* Whether steps are captured: no; once one was played; in this step; they are. */
 typedef enum { ZX_CAPTURE_NEVER, ZX_CAPTURE_LATER, ZX_CAPTURE_NEXT, ZX_CAPTURED } ZxCapture;
 
+/* This rank's part of an output of the model, after a forward. */
+typedef struct {
+  uint32_t output; /* of the graph */
+  const ZpValue *value;
+  uint32_t mb;
+  const void *data; /* on the host, until the next one */
+} ZxOutput;
+
 struct ZxEngine {
   /* ---- what it was made of: engine.c ---- */
   ZbArena *a;
@@ -81,8 +90,11 @@ struct ZxEngine {
   int64_t begin_step, begin_sample; /* steps made before this run, samples that they took */
   bool has_loss;                    /* some segment of the stage has the loss */
 
+  ZxEngine *beside; /* in whose arena this one plays, or NULL */
+
   /* ---- memory: setup.c, buffers.c ---- */
   char *arena;
+  uint64_t arena_bytes;
   ZxStored *stored;           /* per held bucket */
   uint64_t high;              /* highest byte handed out */
   ZxSums *sums;               /* in the arena */
@@ -107,6 +119,11 @@ struct ZxEngine {
    * its order on all ranks, but how the two interleave depends on timing and so differs from rank to rank. */
   ZxGroup group[1 << ZP_MAX_DIMS], node_group[1 << ZP_MAX_DIMS];
   ZxGroup *tied; /* per p->tied */
+
+  /* ---- outputs, where the plan has them: node.c; who takes them is state/'s to say ---- */
+  bool (*take_output)(ZxEngine *e, const ZxOutput *x); /* false: e->err says why */
+  void *take_ctx;
+  void *output_room; /* on the host; NULL: the device is the host */
 
   /* ---- the step: capture.c ---- */
   int64_t step;
@@ -154,6 +171,11 @@ struct ZxEngine {
 void zx_open_capture(ZxEngine *e); /* collective */
 void zx_step(ZxEngine *e);
 
+/* ---- engine.c ---- */
+/* An engine of the plan for this rank, with its calls; and what it keeps of the arena and of a program. */
+ZxEngine *zx_engine_of(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOptions *o);
+void zx_engine_room(ZxEngine *e);
+
 /* ---- setup.c ---- */
 bool zx_open_memory(ZxEngine *e, ZbErr *err); /* the arena, and a block to reach it through */
 bool zx_open_events(ZxEngine *e, ZbErr *err);
@@ -188,6 +210,8 @@ typedef struct {
 } ZxBadInput;
 /* Collective: the first sample of this step of which an input is not finite. False: there is none. */
 bool zx_bad_input(ZxEngine *e, ZxBadInput *out);
+/* Number, in the run, of the first sample of a value that this rank has of a micro-batch of this step. */
+int64_t zx_first_sample(const ZxEngine *e, const ZpValue *v, uint32_t mb);
 
 /* ---- grads.c ---- */
 void zx_make_clears(ZxEngine *e);
@@ -250,9 +274,9 @@ void zx_owned_shard(const ZxEngine *e, const ZpStageBucket *h, uint64_t *from, u
 /* its f32 values, its gradients, and whether this rank speaks for it. */
 float *zx_master(const ZxEngine *e, const ZpStageBucket *h);
 float *zx_grads(const ZxEngine *e, const ZpStageBucket *h);
-uint16_t *zx_rounded(const ZxEngine *e,
-                     const ZpStageBucket *h); /* its bf16 values, beside the f32 ones; NULL: there are none */
-/* its f32 states number `state`, of those that the optimizer has of each value. */
+/* its bf16 values, whether there are f32 ones or not; NULL: it has none. */
+uint16_t *zx_rounded(const ZxEngine *e, const ZpStageBucket *h);
+/* its f32 values number `state`, of those that the optimizer has of each value. */
 float *zx_state(const ZxEngine *e, const ZpStageBucket *h, int state);
 bool zx_is_norm_owner(const ZxEngine *e, const ZpStageBucket *h);
 /* Of the owned shard, the part that this rank writes into checkpoints: every element of the model is in that of

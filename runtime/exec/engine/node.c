@@ -38,6 +38,19 @@ static void take_scalar(ZxEngine *e, const ZkCall *c) {
   }
 }
 
+/* To the host, if it is not there, for whoever takes it. */
+static void take_output(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *c, uint32_t mb) {
+  const ZpValue *v = &s->values[n->in[0]];
+  ZxOutput x = {n->sink, v, mb, c->in[0].data};
+  if (!e->take_output || e->failed) return;
+  if (!e->dev->host) {
+    e->dev->download(e->env, e->output_room, c->in[0].data, v->bytes);
+    if (!zx_finish(e, e->err)) e->failed = true;
+    x.data = e->output_room;
+  }
+  if (!e->failed && !e->take_output(e, &x)) e->failed = true;
+}
+
 /* Global starts of split axes, once: they depend on the rank only. `random` counts samples through the whole
  * step, and no padding. */
 static void set_starts(const ZxEngine *e, const ZpSegment *s, const ZpNode *n, ZkCall *c) {
@@ -142,6 +155,7 @@ void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f)
     set_pointers(e, s, n, f, c);
     e->node = n->dims ? n : NULL;
     if (n->dims) zx_collective(e, s, n, c);
+    else if (c->op == ZG_OP_OUTPUT) take_output(e, s, n, c, f->mb);
     else if (zg_op_info[c->op].kind == ZG_SINK) take_scalar(e, c);
     else if (c->op == ZG_OP_RANDOM) run_random(e, c, f);
     else e->dev->run(e->env, c);

@@ -18,6 +18,7 @@ static void read_sums(ZxEngine *e) {
   e->dev->download(e->env, e->step_sums, e->sums, sizeof *e->sums);
   if (!zx_finish(e, e->err)) e->failed = true;
   e->out.tokens = s->denominator;
+  e->out.loss_sum = s->loss;
   e->out.aux = s->aux / (double)e->p->nmicro;
   e->out.loss = s->loss / s->denominator + e->out.aux;
   e->out.grad_norm = sqrt(s->squares);

@@ -47,15 +47,36 @@ static void note_memory(ZxEngine *e, int when) {
   if (e->dev->memory) e->dev->memory(e->env, &e->device_memory_use.total, &e->device_memory_use.at[when]);
 }
 
+/* Room on the host for the largest. */
+static bool open_outputs(ZxEngine *e, ZbErr *err) {
+  uint64_t most = 1;
+  for (uint32_t i = 0; i < e->st->ninsts; i++) {
+    const ZpSegment *s = &e->p->segments[e->st->insts[i].segment];
+    const ZpList *l = &s->list[ZP_FWD];
+    for (uint32_t k = 0; k < l->n; k++)
+      if (l->nodes[k].call.op == ZG_OP_OUTPUT && s->values[l->nodes[k].in[0]].bytes > most)
+        most = s->values[l->nodes[k].in[0]].bytes;
+  }
+  if (!e->p->outputs || e->dev->host) return true;
+  return (e->output_room = e->dev->pinned(e->env, most, err)) != NULL;
+}
+
 bool zx_open_memory(ZxEngine *e, ZbErr *err) {
   const uint64_t *total = e->st->ledger.total;
   ZB_ASSERT(e->p->pins == !e->dev->host);
-  if (!(e->arena = e->dev->alloc(e->env, total[ZP_DEVICE], err))) {
+  e->arena_bytes = total[ZP_DEVICE];
+  if (e->o.also) {
+    const uint64_t *also = e->o.also->stages[e->stage].ledger.total;
+    if (also[ZP_DEVICE] > e->arena_bytes) e->arena_bytes = also[ZP_DEVICE];
+    ZB_ASSERT(also[ZP_HOST] <= total[ZP_HOST]);
+  }
+  if (!(e->arena = e->dev->alloc(e->env, e->arena_bytes, err))) {
     explain_size(e, err);
     return false;
   }
   note_memory(e, 2);
-  return !total[ZP_HOST] || (e->host = e->dev->pinned(e->env, total[ZP_HOST], err));
+  if (total[ZP_HOST] && !(e->host = e->dev->pinned(e->env, total[ZP_HOST], err))) return false;
+  return open_outputs(e, err);
 }
 
 /* ---- events: one for each instruction, and those of the engine and of a staged communicator ---- */

@@ -31,23 +31,28 @@ static ZbOut *create_file(ZxEngine *e, const char *path, ZbErr *err) {
   return zx_weights_create(path, t, n, err);
 }
 
-/* Rank 0's temporary becomes known to all ranks; each tries whether it can write to it. */
-static bool share_file(ZxEngine *e, ZbErr *err) {
-  char tmp[PATH_MAX] = "";
-  if (e->save) snprintf(tmp, sizeof tmp, "%s", zb_out_tmp(e->save));
+/* Each rank tries whether it can write to it. */
+static bool share_out(ZxEngine *e, ZbOut **out, const char *option, ZbErr *err) {
+  char tmp[PATH_MAX] = "", help[80];
+  if (*out) snprintf(tmp, sizeof tmp, "%s", zb_out_tmp(*out));
   e->world->t->wait(e->world, e->world->t->broadcast(e->world, 0, tmp, sizeof tmp, 0));
-  if (e->rank) e->save = zb_out_share(tmp);
+  if (e->rank) *out = zb_out_share(tmp);
   ZbErr why;
   uint64_t size;
   int fd = zb_open_file(tmp, true, &size, &why);
-  if (fd < 0) return zb_fail(err, "--save wants a folder that all nodes share", "%s", why.text);
+  snprintf(help, sizeof help, "%s wants a folder that all nodes share", option);
+  if (fd < 0) return zb_fail(err, help, "%s", why.text);
   close(fd);
   return true;
 }
 
+bool zx_share_out(ZxEngine *e, ZbOut **out, const char *option, ZbErr *err) {
+  return zx_agree(e->world, e->rank || *out) && zx_agree(e->world, share_out(e, out, option, err));
+}
+
 bool zx_engine_reserve(ZxEngine *e, const char *path, ZbErr *err) {
   if (e->rank == 0) e->save = create_file(e, path, err);
-  return zx_agree(e->world, e->rank || e->save) && zx_agree(e->world, share_file(e, err));
+  return zx_share_out(e, &e->save, "--save", err);
 }
 
 static bool write_own(ZxEngine *e, ZbErr *err) {

@@ -56,7 +56,8 @@ static void publish(ZxEngine *e, const ZpStageBucket *h) {
   zx_owned_shard(e, h, &from, &to);
   uint16_t *rounded = zx_rounded(e, h);
   const void *own = rounded ? (void *)rounded : zx_master(e, h);
-  if (rounded) e->dev->to_bf16(e->env, (int64_t)(to - from), zx_master(e, h), rounded);
+  if (rounded && !e->p->forward_only) /* else slices.c has rounded them */
+    e->dev->to_bf16(e->env, (int64_t)(to - from), zx_master(e, h), rounded);
   if (!k->republishes) return;
   uint64_t bytes = (to - from) * zk_elem_bytes(e->p->compute);
   zx_await(e, e->c->t->all_gather(e->c, e->group[k->shard], own, bytes, zx_stored(e, ZP_B_PARAM, h)));

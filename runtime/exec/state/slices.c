@@ -110,11 +110,26 @@ static bool walk_held(ZxEngine *e, const ZpStageBucket *h, uint64_t from, uint64
   return true;
 }
 
+/* Of an engine that only evaluates there may be bf16 values alone. */
+static bool only_rounded(const ZxEngine *e) { return e->p->forward_only && e->p->compute != ZK_F32; }
+
+/* Its f32 values are made on the host and rounded there. */
+static bool put_rounded(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w, uint64_t from, uint64_t to) {
+  ZB_ASSERT(!w->fetch && !w->grads);
+  uint16_t *half = (uint16_t *)(void *)(w->values + (to - from));
+  memset(w->values, 0, (to - from) * sizeof *w->values); /* padding */
+  if (!walk_held(e, h, from, to, w->values, w)) return false;
+  zk_cpu_to_bf16(e->env, (int64_t)(to - from), w->values, half);
+  e->dev->upload(e->env, zx_rounded(e, h), half, (to - from) * sizeof *half);
+  return zx_finish(e, w->err);
+}
+
 /* Walks the f32 values of the owned shard, on the host; those of another device are fetched before, or
  * brought there after. */
 static bool walk_own(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w) {
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
+  if (only_rounded(e)) return put_rounded(e, h, w, from, to);
   float *own = w->grads ? zx_grads(e, h) : w->state ? zx_state(e, h, w->state - 1) : zx_master(e, h);
   float *values = w->values ? w->values : own;
   size_t bytes = (to - from) * sizeof *own;
@@ -137,7 +152,9 @@ bool zx_walk(ZxEngine *e, ZxWalk *w) {
     zx_owned_shard(e, &e->st->held[i], &from, &to);
     if (to - from > most) most = to - from;
   }
-  if (!e->dev->host && !(w->values = e->dev->pinned(e->env, most * sizeof(float), w->err))) return false;
+  uint64_t room = most * (sizeof(float) + (only_rounded(e) ? sizeof(uint16_t) : 0));
+  bool through = !e->dev->host || only_rounded(e);
+  if (through && !(w->values = e->dev->pinned(e->env, room, w->err))) return false;
   bool ok = true;
   for (uint32_t i = 0; ok && i < e->st->nheld; i++)
     if (!w->fetch || zx_is_norm_owner(e, &e->st->held[i])) ok = walk_own(e, &e->st->held[i], w);

@@ -51,6 +51,10 @@ bool zx_walk(ZxEngine *e, ZxWalk *w);
 /* "layer.0.w1[3, 17]": one element of the whole parameter where the walk is. */
 const char *zx_element(const ZxWalk *w, uint64_t global);
 
+/* checkpoint.c: collective. Rank 0's temporary (NULL: it has none) becomes known to all ranks, that can write to
+ * it. */
+bool zx_share_out(ZxEngine *e, ZbOut **out, const char *option, ZbErr *err);
+
 /* init.c: `each` of a walk that draws initial values (ctx is the walk), and of one that refuses those that are not
  * finite. */
 bool zx_draw_run(void *ctx, uint64_t global, uint64_t n, float *at);

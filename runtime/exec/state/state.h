@@ -4,6 +4,7 @@
  * load.c        parameters from a weights file
  * checkpoint.c  parameters to one
  * finite.c      whether a run can go on from a step
+ * predict.c     outputs of the model, to a file
  * slices.c      what these have in common: where a rank's values are in the whole model (slices.h)
  * checkpoints.h everything a run needs to go on: snapshot.c, writer.c, checkpoints.c, resume.c
  *
@@ -31,6 +32,14 @@ bool zx_engine_reserve(ZxEngine *e, const char *path, ZbErr *err);
 /* ... that ends with writing all parameters into it, by their owners, and giving it its name. Otherwise it
  * goes with the engine, or with the process. */
 bool zx_engine_save(ZxEngine *e, ZbErr *err);
+
+/* Outputs of an engine whose plan has them (ZpPlan.outputs): of the first `samples` of its data, all outputs of
+ * the model go into a safetensors file, each a tensor of its name and of f32, samples first, written by the
+ * ranks that have the parts. Collective, both; the file has its name when the second returns true. */
+typedef struct ZxPredict ZxPredict;
+ZxPredict *zx_predict_open(ZxEngine *e, const char *path, uint64_t samples, ZbErr *err);
+bool zx_predict_close(ZxPredict *t, ZbErr *err);
+void zx_predict_abandon(ZxPredict *t); /* nothing is left; NULL is allowed */
 
 /* What a step has come to: all is well; its loss or its gradients are not finite, so that nothing was updated
  * and the run could go on; it has no loss, for want of a positive denominator, or parameters or states are not

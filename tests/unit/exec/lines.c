@@ -32,6 +32,49 @@ static ZxMetrics with_ms(double ms) {
   return m;
 }
 
+static const ZxEvalMetrics evaluation = {.step = 20,
+                                         .steps = 1000,
+                                         .batches = 3,
+                                         .loss = 2.5,
+                                         .perplexity = 12.1825,
+                                         .tokens = 123456789,
+                                         .ms = 83.1,
+                                         .best = 2.25,
+                                         .best_step = 10};
+
+/* Without training, without a perplexity, of what has no loss. */
+static void put_evaluations(ZxLog *l) {
+  ZbErr err;
+  ZxEvalMetrics alone = evaluation, nothing_known = evaluation;
+  alone.step = alone.steps = 0;
+  alone.perplexity = -1;
+  nothing_known.loss = nothing_known.perplexity = NAN;
+  nothing_known.best_step = -1;
+  cr_assert(zx_log_eval(l, &evaluation, &err) && zx_log_eval(l, &alone, &err));
+  cr_assert(zx_log_eval(l, &nothing_known, &err));
+}
+
+Test(lines, evaluations) {
+  cr_redirect_stdout();
+  ZbErr err;
+  ZxLog *l = zx_log_open(scratch("log"), 0, &err);
+  put_evaluations(l);
+  zx_log_close(l);
+  cr_expect_stdout_eq_str("eval   20/1000  loss 2.5000  perplexity 12.182  123456789 targets  83.1 ms  best "
+                          "2.2500 after step 10\n"
+                          "eval  loss 2.5000  83.1 ms\n"
+                          "eval   20/1000  loss nan  perplexity nan  123456789 targets  83.1 ms\n");
+  size_t n;
+  char *text = scratch_read("log/metrics.jsonl", &n);
+  cr_expect_str_eq(
+      text, "{\"step\":20,\"steps\":1000,\"eval_batches\":3,\"eval_loss\":2.5,\"eval_perplexity\":12.1825,"
+            "\"eval_tokens\":123456789,\"eval_ms\":83.1,\"eval_best_loss\":2.25,\"eval_best_step\":10}\n"
+            "{\"eval_batches\":3,\"eval_loss\":2.5,\"eval_tokens\":123456789,\"eval_ms\":83.1}\n"
+            "{\"step\":20,\"steps\":1000,\"eval_batches\":3,\"eval_loss\":null,\"eval_perplexity\":null,"
+            "\"eval_tokens\":123456789,\"eval_ms\":83.1}\n");
+  free(text);
+}
+
 Test(lines, for_people) {
   cr_redirect_stdout();
   ZbErr err;

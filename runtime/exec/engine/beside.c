@@ -1,0 +1,44 @@
+/* An engine in the arena of another: of a plan that is beside the other's. It has a program, calls and data of
+ * its own; parameters, the scalars, communicators, events and pinned memory are the other's. So evaluating
+ * while training costs no memory but what the plan says, and sets nothing up a second time.
+ *
+ * All of that is free between two steps of the other. What it uses is no more than the other has made room
+ * for: forward is a part of a step. */
+#include "runtime/exec/engine/internal.h"
+
+#include <string.h>
+
+/* Groups of ranks: forward meets along no dims along which a step does not. */
+static void share_groups(ZxEngine *x, const ZxEngine *e) {
+  memcpy(x->group, e->group, sizeof x->group);
+  memcpy(x->node_group, e->node_group, sizeof x->node_group);
+}
+
+static void share_memory(ZxEngine *x, const ZxEngine *e) {
+  ZB_ASSERT(x->st->prog.ninstrs <= e->st->prog.ninstrs && x->st->ledger.total[ZP_DEVICE] <= e->arena_bytes);
+  x->arena = e->arena;
+  x->arena_bytes = e->arena_bytes;
+  x->host = e->host;
+  x->pinned_event = e->pinned_event;
+  x->call_event = e->call_event;
+}
+
+ZxEngine *zx_engine_beside(ZxEngine *e, const ZxEngineOptions *o, ZbErr *err) {
+  ZB_ASSERT(e->o.also && e->o.also->beside == e->p);
+  ZxEngineOptions own = e->o;
+  own.data = o->data;
+  own.order = o->order;
+  own.times = false;
+  own.also = NULL;
+  ZxEngine *x = zx_engine_of(e->a, e->o.also, e->world, &own);
+  x->beside = e;
+  if (!zx_agree(e->world, zx_check_inputs(x, err) && zx_prepare_calls(x, err))) return NULL;
+  share_memory(x, e);
+  zx_engine_room(x);
+  x->c = e->c;
+  x->in_order = e->in_order;
+  share_groups(x, e);
+  x->capture = ZX_CAPTURE_NEVER;
+  x->no_capture_reason = "it is an evaluation";
+  return x;
+}

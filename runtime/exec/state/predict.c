@@ -1,0 +1,153 @@
+/* Outputs of the model into a weights file. Every rank writes its parts where they belong; of ranks that have the
+ * same, the first does. A part is rows along its last axis, which lie one behind the other in memory; what is
+ * contiguous in the file, too, is written at once. */
+#include "runtime/exec/state/slices.h"
+#include "runtime/exec/state/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROOM = 1 << 16 }; /* values written at once */
+
+struct ZxPredict {
+  ZxEngine *e;
+  ZbOut *out;
+  ZxWeights *file;
+  int64_t *tensor;    /* per output of the graph */
+  uint64_t global, n; /* values that wait in `room`: of which place of the tensor, how many */
+  float room[ROOM];
+};
+
+/* ---- the file ---- */
+static bool info_of(const ZxEngine *e, const ZgIo *o, uint64_t samples, ZxTensorInfo *t, ZbErr *err) {
+  const ZpPlan *p = e->p;
+  if (!o->type.naxes || p->batch == ZP_NONE || o->type.axis[0] != p->batch)
+    return zb_fail(err, "give it the axis `batch`, declared before its others",
+                   "output `%s` cannot be written: samples are not its slowest axis", o->name);
+  *t = (ZxTensorInfo){.path = o->name, .nshape = o->type.naxes, .shape = {(int64_t)samples}};
+  for (int i = 1; i < o->type.naxes; i++) t->shape[i] = p->axis_valid[o->type.axis[i]];
+  return true;
+}
+
+static ZxTensorInfo *infos(ZxEngine *e, uint64_t samples, ZbErr *err) {
+  const ZgGraph *g = e->p->graph;
+  ZxTensorInfo *t = ZB_NEWN(e->a, ZxTensorInfo, g->noutputs + 1);
+  if (!g->noutputs)
+    return zb_fail(err, "name what is to be written: `output x = ...`", "model %s has no outputs", g->model),
+           NULL;
+  for (uint32_t i = 0; i < g->noutputs; i++)
+    if (!info_of(e, &g->outputs[i], samples, &t[i], err)) return NULL;
+  return t;
+}
+
+static bool open_tensors(ZxPredict *t, const ZxTensorInfo *info, ZbErr *err) {
+  t->file = zx_weights_open(zb_out_tmp(t->out), true, err);
+  for (uint32_t i = 0; t->file && i < t->e->p->graph->noutputs; i++)
+    if ((t->tensor[i] = zx_weights_find(t->file, &info[i], err)) < 0) return false;
+  return t->file != NULL;
+}
+
+/* ---- parts ---- */
+static bool flush(ZxPredict *t, uint32_t output) {
+  uint64_t n = t->n;
+  t->n = 0;
+  return !n || zx_weights_write(t->file, t->tensor[output], t->global, n, t->room, t->e->err);
+}
+
+/* n values from value `at` of the part belong to `global` of the tensor. */
+static bool put(ZxPredict *t, const ZxOutput *x, uint64_t at, uint64_t global, uint64_t n) {
+  for (uint64_t done = 0, m; done < n; done += m) {
+    if ((t->n == ROOM || t->global + t->n != global + done) && !flush(t, x->output)) return false;
+    if (!t->n) t->global = global + done;
+    m = n - done < ROOM - t->n ? n - done : ROOM - t->n;
+    for (uint64_t i = 0; i < m; i++) {
+      uint64_t from = at + done + i;
+      t->room[t->n + i] = x->value->elem == ZK_BF16  ? zk_bf16_to_f32(((const uint16_t *)x->data)[from])
+                          : x->value->elem == ZK_I32 ? (float)((const int32_t *)x->data)[from]
+                                                     : ((const float *)x->data)[from];
+    }
+    t->n += m;
+  }
+  return true;
+}
+
+/* Among the ranks that have the same it is the first. */
+static bool speaks_for(const ZxEngine *e, const ZpValue *v) {
+  ZpDims same = 0;
+  for (int d = 0; d < e->p->mesh.ndims; d++)
+    if (d != e->p->mesh.pipe && v->state[d].kind == 'R') same |= 1u << d;
+  return zp_group_index(&e->p->mesh, e->rank, same) == 0;
+}
+
+/* Row r of a part; padding is left out. */
+static bool put_row(ZxPredict *t, const ZxOutput *x, const int64_t *start, uint64_t r) {
+  const ZpValue *v = x->value;
+  int last = v->type.naxes - 1;
+  uint64_t row = (uint64_t)v->size[last], global = (uint64_t)start[last], scale = 1, left = r;
+  uint64_t room = last ? (uint64_t)t->e->p->axis_valid[v->axis[last]] : UINT64_MAX;
+  if (global >= room) return true;
+  for (int a = last - 1; a >= 0; a--) {
+    uint64_t i = (uint64_t)start[a] + left % (uint64_t)v->size[a];
+    left /= (uint64_t)v->size[a];
+    scale *= (uint64_t)t->e->p->axis_valid[v->axis[a + 1]];
+    if (a && i >= (uint64_t)t->e->p->axis_valid[v->axis[a]]) return true;
+    global += i * scale;
+  }
+  uint64_t keep = room - (uint64_t)start[last];
+  return put(t, x, r * row, global, row < keep ? row : keep);
+}
+
+static bool take(ZxEngine *e, const ZxOutput *x) {
+  ZxPredict *t = e->take_ctx;
+  const ZpValue *v = x->value;
+  int64_t start[ZG_MAX_AXES] = {zx_first_sample(e, v, x->mb)};
+  uint64_t rows = 1;
+  if (!speaks_for(e, v)) return true;
+  for (int a = 1; a < v->type.naxes; a++) {
+    start[a] = zp_view_start(&e->p->mesh, v, e->rank, v->axis[a], v->size[a]);
+    rows *= (uint64_t)v->size[a - 1];
+  }
+  for (uint64_t r = 0; r < rows; r++)
+    if (!put_row(t, x, start, r)) return false;
+  return flush(t, x->output);
+}
+
+/* ---- from the beginning to the end ---- */
+ZxPredict *zx_predict_open(ZxEngine *e, const char *path, uint64_t samples, ZbErr *err) {
+  ZB_ASSERT(e->p->outputs);
+  ZxPredict *t = calloc(1, sizeof *t);
+  if (!t) zb_out_of_memory(0);
+  t->e = e;
+  t->tensor = ZB_NEWN(e->a, int64_t, e->p->graph->noutputs + 1);
+  ZxTensorInfo *info = infos(e, samples, err);
+  bool ok = zx_agree(e->world, info != NULL);
+  if (ok && !e->rank) t->out = zx_weights_create(path, info, e->p->graph->noutputs, err);
+  ok = ok && zx_share_out(e, &t->out, "--predict", err) && zx_agree(e->world, open_tensors(t, info, err));
+  if (!ok) {
+    zx_predict_abandon(t);
+    return NULL;
+  }
+  e->take_output = take;
+  e->take_ctx = t;
+  return t;
+}
+
+bool zx_predict_close(ZxPredict *t, ZbErr *err) {
+  ZxComm *world = t->e->world;
+  bool ok = zx_weights_close(t->file, err);
+  t->file = NULL;
+  if (zx_agree(world, ok)) {
+    ok = zb_out_commit(t->out, err);
+    t->out = NULL;
+  }
+  zx_predict_abandon(t);
+  return zx_agree(world, ok);
+}
+
+void zx_predict_abandon(ZxPredict *t) {
+  if (!t) return;
+  t->e->take_output = NULL;
+  zx_weights_close(t->file, NULL);
+  zb_out_discard(t->out);
+  free(t);
+}
