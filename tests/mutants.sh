@@ -76,6 +76,15 @@ grep -E '^(caught|survived) ' out.txt | sort | cmp second - || fail "seed 7 draw
 [ "$(comm -12 first second | wc -l)" = 3 ] || fail "three of all"
 refuses 'survived:' sh run room 100 1 100
 refuses "no room 'rom'.*there are: room" sh run rom 1 1 0
+# Scenarios judge as programs do: some of one program, and the first of them reads all the input that it has.
+cp "$ZUG_SRC/tests/run-mpi" src/tests/
+echo 'cat >/dev/null' >src/test/reads.sh
+echo '"$ZUG_BUILD/test/test"' >src/test/runs.sh
+printf 'room\n  test/reads.sh test/test\n  test/runs.sh test/test\n' >src/tests/mutants/rooms.txt
+ok sh run room 100 1 60
+grep -E '^(caught|survived) ' out.txt | sed 's/ *(test[^(]*$//; s/ *(runs[^(]*$//' | sort >scenarios
+sed 's/ *(test[^(]*$//' first | sort | cmp scenarios - || { cat out.txt; fail "scenarios judge otherwise"; }
+
 sed -i 's/20, 0) == 9/20, 0) == 8/' src/test/test.c
 refuses 'fails without any change' sh run room 1 1 0
 

@@ -3,6 +3,7 @@
 # the folder of record.sh.
 again() {
   again_output=$1 again_to=$2 again_from=$3 again_with=$4 again_extra=$5 again_skip=no
+  [ -f "$commands/$again_output" ] || return 1
   set --
   while IFS= read -r word; do
     [ $again_skip = yes ] && again_skip=no && continue

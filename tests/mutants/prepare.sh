@@ -1,4 +1,3 @@
-rm -rf new && mkdir new || exit 2
 # Copies the source and builds nothing yet: prepare.sh SOURCE WORK CC. WORK/src is a copy, WORK/build is configured for
 # quick tests (-O1, no sanitizers, no CUDA) and records the commands of the compiler in WORK/commands. What is there
 # already stays, so that a second run builds only what was edited.

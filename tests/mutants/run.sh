@@ -35,7 +35,7 @@ mkdir -p m verdicts expanded original
 
 # ---- the room's tests, as they are: all must pass, and their times are known then ----
 echo "mutants: building what judges $room"
-made=$(tr ' ' '\n' <wanted | grep -v '\.sh$')
+made=$(tr ' ' '\n' <wanted | grep -v '\.sh$' | sort -u)
 (cd build && make -s $(sed -n 's/^BUILT_SOURCES = //p' Makefile) && make -s -j"$jobs" $made) >build.log 2>&1 ||
   { tail -n 20 build.log; stop "the copy does not build"; }
 : >timed

@@ -1,5 +1,6 @@
 # Runs one test: test.sh WORK BUILD LIMIT TEST. TEST is a program in BUILD, a unit test, or a scenario of WORK/src
 # that finds its programs in BUILD. Fails if it fails, or does not end after LIMIT seconds, and says which case it was.
+# It has no input: mpirun would read what is left of the list of tests that its caller goes through.
 work=$1 build=$2 limit=$3 test=$4
 mkdir -p "$build/run" && cd "$build/run" || exit 99
 ulimit -c 0
@@ -9,8 +10,8 @@ case $test in
 *.sh)
   ZUG_SRC=$work/src ZUG_BUILD=$build MPIRUN=$(cat "$work/mpirun")
   export ZUG_SRC ZUG_BUILD MPIRUN
-  timeout -k 5 "$limit" sh "$work/src/tests/run-mpi" "$work/src/$test" >log 2>&1 ;;
-*) timeout -k 5 "$limit" "$build/$test" --jobs 1 --fail-fast --ascii >log 2>&1 ;;
+  timeout -k 5 "$limit" sh "$work/src/tests/run-mpi" "$work/src/$test" >log 2>&1 </dev/null ;;
+*) timeout -k 5 "$limit" "$build/$test" --jobs 1 --fail-fast --ascii >log 2>&1 </dev/null ;;
 esac
 code=$?
 [ $code -eq 0 ] && exit 0
