@@ -298,19 +298,24 @@ static double seconds(clockid_t clock) {
   return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
-/* Everybody waits for rank 0, which sleeps. */
-static void quiet_wait(void) {
+/* Everybody waits for rank 0, which sleeps. The share of the core that this takes. */
+static double waiting_share(void) {
   char x = 1;
   t->barrier(c);
   double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
-  if (rank == 0) nanosleep(&(struct timespec){.tv_nsec = 400000000}, NULL);
+  if (rank == 0) nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
   t->wait(c, t->broadcast(c, 0, &x, 1, 0));
   float y = 1;
   t->wait(c, t->all_reduce(c, 0, &y, 1, ZX_F32, ZX_SUM));
   t->barrier(c);
-  wall = seconds(CLOCK_MONOTONIC) - wall;
-  cpu = seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-  EXPECT(cpu < 0.35 * wall, "a wait of %.0f ms took %.0f ms of the core", wall * 1e3, cpu * 1e3);
+  return (seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu) / (seconds(CLOCK_MONOTONIC) - wall);
+}
+
+/* The least of three: on a busy machine a nap costs more. */
+static void quiet_wait(void) {
+  double least = 1;
+  for (int i = 0; i < 3; i++) least = fmin(least, waiting_share());
+  EXPECT(least < 0.35, "a wait took %.0f %% of the core", 100 * least);
 }
 
 static Team team_of(const char *name, int color, int (*color_of)(int)) {
