@@ -120,6 +120,24 @@ Test(segment, what_is_carried) {
   model_close(&m);
 }
 
+/* What is carried besides that has no gradient: which entries are positive, of 7 samples of 9. */
+Test(segment, what_is_carried_one_way) {
+  Model m = model_open(NULL,
+                       "model M { axis batch, a = 9  input x: real[batch, a]  y = x * x  there = less(0, x)\n"
+                       "  repeat 2 as layer { param w[a] ~ normal(1)  y = select(there, y * w, y) }\n"
+                       "  loss sum[a](y) per sum[a](x * x) }",
+                       NULL);
+  Plan q = plan_of(m.g, "bind batch = 7");
+  ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
+  cr_assert(s->carry_bytes == 512 && s->dcarry_bytes == 256 && s->carry_out_bytes == 512);
+  WITH(s->dcarry_bytes, 512, "a carried tuple has not the bytes of its values");
+  uint32_t copy = (uint32_t)(node_of(s, ZP_FWD, ZG_OP_COPY) - s->list[ZP_FWD].nodes);
+  cr_assert_eq(copy, s->list[ZP_FWD].n - 1);
+  WITH(s->list[ZP_FWD].n, copy, "makes 1 of 2 values that it carries");
+  plan_close(&q);
+  model_close(&m);
+}
+
 /* Sums that stay partial until the end of the step must be reduced then, and only those. */
 Test(segment, sums_and_gradients) {
   Model m = model_open(NULL, rows, NULL);
