@@ -70,7 +70,7 @@ const char *zb_show_n(const char *s, size_t n) {
   enum { TAIL = ZB_SHOWN / 3, HEAD = ZB_SHOWN - TAIL - 3 };
   size_t at = units(s, n, out, HEAD + 1, &used), from = n - (TAIL - 1);
   at += (size_t)snprintf(out + at, ZB_SHOWN - at, "...");
-  while (from < n && (s[from] & 0xc0) == 0x80 && from < n - TAIL + 4) from++; /* not within a character */
+  /* What does not fit goes from its front; so does a part of a character, which is longer when written out. */
   for (size_t rest; units(s + from, n - from, out + at, TAIL, &rest), rest < n - from;) {
     char one[12];
     size_t bytes;
