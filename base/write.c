@@ -60,9 +60,7 @@ void zb_out_discard_all(void) {
 
 /* By SA_RESETHAND the second signal ends the program as if there were no handler. */
 static void on_signal(int sig) {
-  int saved = errno;
   zb_out_discard_all();
-  errno = saved;
   raise(sig);
 }
 
@@ -72,10 +70,7 @@ void zb_begin(void) {
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) != fd) return;
   signal(SIGXFSZ, SIG_IGN);
   for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-    struct sigaction now, old;
-    memset(&now, 0, sizeof now);
-    now.sa_handler = on_signal;
-    now.sa_flags = (int)SA_RESETHAND;
+    struct sigaction now = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND}, old;
     if (sigaction(ends[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL) sigaction(ends[i], &now, NULL);
   }
 }

@@ -14,7 +14,9 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Every test is in an empty folder of its own. */
@@ -61,7 +63,7 @@ static unsigned mode(const char *path) {
   cr_assert(stat(path, &st) == 0);
   return st.st_mode & 07777;
 }
-static bool starts_ok(const uint8_t *head, size_t n) { return n >= 2 && !memcmp(head, "ok", 2); }
+static bool starts_ok(const uint8_t *head, size_t n) { return n >= 2 && n <= 16 && !memcmp(head, "ok", 2); }
 static const ZbKind kind = {"an ok file", starts_ok};
 static bool write_ok(const char *path, const char *text) {
   return zb_write_file(path, &kind, text, strlen(text), &err);
@@ -224,6 +226,32 @@ Test(out, only_what_it_made_is_removed) {
   cr_expect_eq(count(), 5);
 }
 
+/* Names that differ from a temporary's in one place are no temporaries of this file and this machine. */
+Test(out, names_that_are_nearly_a_temporarys) {
+  ZbOut *o = zb_out_new("f", &kind, &err);
+  char tmp[64], other[64];
+  snprintf(tmp, sizeof tmp, "%s", zb_out_tmp(o));
+  zb_out_discard(o);
+  put(tmp, "left", 0600);
+  cr_expect(write_ok("f", "ok") && count() == 1, "what was left of this machine's is removed");
+  int n = 1, len = (int)strlen(tmp);
+  for (int i = 0; i < len; i++) {
+    snprintf(other, sizeof other, "%.*sx%s", i, tmp, tmp + i + 1);
+    put(other, "another's", 0600), n++;
+  }
+  snprintf(other, sizeof other, "%sx", tmp);
+  put(other, "another's", 0600), n++;
+  snprintf(other, sizeof other, "%.*s%s", len - 5, tmp, tmp + len - 4); /* a digit less */
+  put(other, "another's", 0600), n++;
+  snprintf(other, sizeof other, "f%s", tmp);
+  put(other, "another's", 0600), n++;
+  cr_assert(mkfifo(tmp, 0600) == 0);
+  n++;
+  cr_expect(write_ok("f", "ok") && count() == n, "%d files, not %d", count(), n);
+  cr_assert(unlink(tmp) == 0 && symlink("f", tmp) == 0);
+  cr_expect(write_ok("f", "ok") && count() == n);
+}
+
 /* A child makes a temporary and ends in this way; the next writer removes what is left, if anything. */
 static int left_by(void (*end)(void)) {
   pid_t child = fork();
@@ -234,7 +262,7 @@ static int left_by(void (*end)(void)) {
     for (int i = 0; i < 20; i++) /* more than a handler of signals has room for at a time */
       if (!write_ok("f", "ok") || unlink("f") < 0) _exit(97);
     ZbOut *o = zb_out_new("f", &kind, &err), *same = o ? zb_out_share(zb_out_tmp(o)) : NULL;
-    if (!same || write(zb_out_fd(o), "ok", 2) != 2) _exit(99);
+    if (!same || write(zb_out_fd(o), "ok", 2) != 2 || !zb_out_new("g", &kind, &err)) _exit(99);
     end();
     _exit(98);
   }
@@ -242,6 +270,7 @@ static int left_by(void (*end)(void)) {
   cr_assert(waitpid(child, &status, 0) == child && WIFSIGNALED(status), "status %x", status);
   left = count();
   zb_out_discard(zb_out_new("f", &kind, &err));
+  zb_out_discard(zb_out_new("g", &kind, &err));
   cr_expect_eq(count(), 0);
   return left;
 }
@@ -252,7 +281,7 @@ static void by_hup(void) { raise(SIGHUP); }
 static void by_bug(void) { ZB_BUG("a test's"); }
 
 Test(out, what_a_dead_program_leaves_is_removed) {
-  cr_expect_eq(left_by(by_kill), 1);
+  cr_expect_eq(left_by(by_kill), 2);
   cr_expect_eq(left_by(by_term), 0);
   cr_expect_eq(left_by(by_int), 0);
   cr_expect_eq(left_by(by_hup), 0);
@@ -296,11 +325,26 @@ Test(out, permissions_stay) {
   struct stat st;
   if (geteuid() == 0 && chown("f", 12345, 54321) == 0) {
     cr_expect(write_ok("f", "ok newer") && stat("f", &st) == 0 && st.st_uid == 12345 && st.st_gid == 54321);
-  } else {
-    put("f", "ok old", 0444);
-    cr_expect(!write_ok("f", "ok new"));
-    SAYS("cannot write f: Permission denied");
   }
+}
+
+/* A folder in which files may be made, and a file in it that may not be written. */
+Test(out, what_may_not_be_written_is_not_replaced) {
+  put("f", "ok old", 0444);
+  put("g", "ok old", 0222); /* and one of which nobody can say what it is */
+  cr_assert(chmod(".", 0777) == 0 &&
+            (geteuid() != 0 || (chown("f", 65534, 65534) == 0 && chown("g", 65534, 65534) == 0)));
+  pid_t child = fork();
+  if (!child) {
+    if (geteuid() == 0 && (setgroups(0, NULL) < 0 || setgid(65534) < 0 || setuid(65534) < 0)) _exit(1);
+    if (write_ok("f", "ok new") || !strstr(err.text, "cannot write f: Permission denied")) _exit(2);
+    if (write_ok("g", "ok new") || !strstr(err.text, "g exists and is not an ok file")) _exit(3);
+    _exit(7);
+  }
+  int status;
+  cr_expect(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7, "%x",
+            status);
+  has("f", "ok old");
 }
 
 /* Somebody may write a file and not give another its group: then that other group may do no more than all. */
@@ -338,6 +382,15 @@ Test(out, links_are_followed) {
   cr_assert(symlink("round", "round") == 0);
   cr_expect(!write_ok("round", "ok"));
   SAYS("cannot write round: Too many levels");
+  char link[16], to[16] = "d/real";
+  for (int i = 1; i <= 40; i++) {
+    snprintf(link, sizeof link, "link%d", i);
+    cr_assert(symlink(to, link) == 0);
+    strcpy(to, link);
+  }
+  cr_expect(write_ok("link39", "ok"), "%s", err.text);
+  cr_expect(!write_ok("link40", "ok"));
+  SAYS("cannot write link40: Too many levels");
   unlink("d/real"), unlink("d/new");
 }
 
@@ -348,6 +401,8 @@ Test(out, what_something_else_made_is_not_replaced) {
   has("f", "letter");
   put("f", "", 0600);
   cr_expect(write_ok("f", "ok"), "an empty file has nothing to lose");
+  put("f", "ok, and more than is looked at", 0600);
+  cr_expect(write_ok("f", "ok"), "%s", err.text);
   cr_assert(mkdir("d", 0700) == 0);
   cr_expect(!write_ok("d", "ok"));
   SAYS("d exists and is not a file but a folder");
@@ -399,6 +454,51 @@ Test(out, streams_by_name) {
     close(fd);
   }
   has("log", "before ok++");
+}
+
+static void interrupt(int sig) { (void)sig; }
+
+/* A pipe takes a part at a time, and signals come in between. */
+Test(out, a_slow_reader_gets_all) {
+  enum { N = 300000 };
+  static unsigned char sent[N], got[N + 1];
+  int p[2], status;
+  char name[64];
+  for (int i = 0; i < N; i++) sent[i] = (unsigned char)zb_mix64((uint64_t)i);
+  cr_assert(pipe(p) == 0);
+  pid_t child = fork();
+  if (!child) {
+    close(p[1]);
+    nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
+    ssize_t n = 0;
+    for (ssize_t k; n <= N && (k = read(p[0], got + n, (size_t)(N + 1 - n))) > 0;) n += k;
+    _exit(n == N && !memcmp(got, sent, N) ? 7 : 1);
+  }
+  sigaction(SIGALRM, &(struct sigaction){.sa_handler = interrupt}, NULL);
+  setitimer(ITIMER_REAL, &(struct itimerval){{0, 10000}, {0, 10000}}, NULL);
+  snprintf(name, sizeof name, "/proc/self/fd/%d", p[1]);
+  bool done = zb_write_file(name, &kind, sent, N, &err);
+  setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
+  cr_expect(done, "%s", err.text);
+  close(p[0]), close(p[1]);
+  cr_expect(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+}
+
+/* What failed before the end, and of which nothing is known any more. */
+Test(out, a_standard_output_that_lost_a_part) {
+  pid_t child = fork();
+  if (!child) {
+    int full = open("/dev/full", O_WRONLY);
+    if (dup2(full, STDOUT_FILENO) < 0) _exit(1);
+    setvbuf(stdout, NULL, _IONBF, 0);
+    printf("x");
+    errno = EPERM; /* of something else */
+    if (zb_close_stdout(&err) || !strstr(err.text, "standard output: a part of it is lost")) _exit(2);
+    _exit(7);
+  }
+  int status;
+  cr_expect(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7, "%x",
+            status);
 }
 
 Test(out, names_as_long_as_they_may_be) {
@@ -497,12 +597,13 @@ Test(out, permissions_of_what_was_removed_meanwhile) {
 Test(out, closed_streams) {
   pid_t child = fork();
   if (!child) {
-    close(0), close(1), close(2);
+    int next = open("f", O_RDWR | O_CREAT, 0600);
+    close(next), close(0), close(1), close(2);
     zb_begin();
-    int fd = open("f", O_RDWR | O_CREAT, 0600);
+    int fd = open("f", O_RDWR);
     errno = 0;
     bool fails = write(1, "x", 1) < 0 && errno == EBADF;
-    _exit(fd > 2 && fails ? 7 : 1);
+    _exit(fd > 2 && fd == next && fails ? 7 : 1);
   }
   int status;
   cr_expect(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
