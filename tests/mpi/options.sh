@@ -70,8 +70,10 @@ alike threads_all single
 run first all 4 --steps 3
 [ "$(wc -l <first/metrics.jsonl)" -eq 3 ] || fail "the log is not written anew"
 grep -q '"classes":\[{"stage":0,.*},{"stage":1,' first/metrics.jsonl || fail "no line of both stages in metrics.jsonl"
-for key in step loss grad_norm lr tokens step_ms tokens_per_s flops planned_bytes used_bytes; do
-  grep -q "\"$key\":[0-9]" first/metrics.jsonl || fail "no $key in metrics.jsonl"
+for key in step loss grad_norm lr tokens step_ms tokens_per_s flops bubble wait_ms wait_max_ms planned_bytes used_bytes; do
+  for log in first single; do
+    grep -q "\"$key\":[0-9]" $log/metrics.jsonl || fail "no $key in $log/metrics.jsonl"
+  done
 done
 tokens=$(sed -n '1s/.*"tokens":\([0-9]*\),.*/\1/p' first/metrics.jsonl)
 [ "$tokens" -eq 128 ] || fail "$tokens tokens a step, not 8 x 16"
@@ -81,7 +83,7 @@ ok $MPIRUN -np 4 zrun train gpt2.zsg --recipe recipes.zug:all -I shared --dry-ru
 says 'recipe all'
 says 'arena'
 grep -q '^step' out.txt && fail "a dry run trains"
-ok $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one -I shared --data text.bin --steps 21 --times --log timed
+ok $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one -I shared --data text.bin --steps 21 --times --threads 2 --log timed
 says 'time by operation on rank 0 in steps 2 to 21'
 says '^  dot  .* s  .* %  .* GFLOP/s  .* GB/s  .* % of its bound .(FLOPs|bytes).$'
 says '^  optimizer  .* s  .* %  .* GB/s  .* % of its bound .bytes.$'

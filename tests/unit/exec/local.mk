@@ -9,7 +9,9 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/lines.c \
   tests/unit/exec/log.c \
   tests/unit/exec/mix.c \
+  tests/unit/exec/options.c \
   tests/unit/exec/p2p_reduce.c \
+  tests/unit/exec/report.c \
   tests/unit/exec/scratch.c \
   tests/unit/exec/scratch.h \
   tests/unit/exec/self.c \
