@@ -182,6 +182,11 @@ Test(random, many_normals_at_a_time) {
     cr_assert(!memcmp(more, x + 3, n * sizeof *x) && more[n] == 77);
   }
   cr_assert_eq(zb_random_normal(9, 5, 4), x[4]);
+  for (uint64_t stream = 0; stream < 9; stream++) { /* even ones, too */
+    double u = zb_random_unit(9, stream, 6), v = zb_random_unit(9, stream, 7);
+    double want = sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
+    cr_assert(fabs(zb_random_normal(9, stream, 3) - want) <= 1e-14);
+  }
 }
 
 Test(random, streams_of_different_names_differ) {

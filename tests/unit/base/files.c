@@ -288,6 +288,17 @@ Test(out, what_a_dead_program_leaves_is_removed) {
   cr_expect_eq(left_by(by_bug), 0);
 }
 
+/* What a killed writer of `path` leaves is removed when `again` is written, which is the same file. */
+static void leaves(const char *path, const char *again) {
+  pid_t child = fork();
+  if (!child) {
+    zb_out_new(path, &kind, &err);
+    raise(SIGKILL);
+  }
+  cr_assert(waitpid(child, NULL, 0) == child && count() == 1);
+  cr_expect(write_ok(again, "ok") && count() == 1, "%s: %d files", again, count());
+}
+
 /* What was left of another file stays until that one is written. */
 Test(out, what_is_left_of_others_stays) {
   pid_t child = fork();
@@ -298,6 +309,14 @@ Test(out, what_is_left_of_others_stays) {
   cr_assert(waitpid(child, NULL, 0) == child && count() == 1);
   cr_expect(write_ok("f", "ok") && count() == 2);
   cr_expect(write_ok("g", "ok") && count() == 2);
+}
+
+Test(out, what_is_left_in_another_folder_is_removed) {
+  char path[128];
+  snprintf(path, sizeof path, "%s/f", folder);
+  cr_assert(chdir("/") == 0);
+  leaves(path, path);
+  cr_assert(chdir(folder) == 0);
 }
 
 Test(out, a_signal_that_was_ignored_stays_so) {
@@ -379,7 +398,10 @@ Test(out, links_are_followed) {
   struct stat st;
   cr_expect(lstat("two", &st) == 0 && S_ISLNK(st.st_mode) && lstat("dangling", &st) == 0 &&
             S_ISLNK(st.st_mode));
-  cr_assert(symlink("round", "round") == 0);
+  cr_assert(symlink("real", "d/near") == 0); /* from where it is */
+  cr_expect(write_ok("d/near", "ok nearer"), "%s", err.text);
+  has("d/real", "ok nearer");
+  cr_assert(unlink("d/near") == 0 && symlink("round", "round") == 0);
   cr_expect(!write_ok("round", "ok"));
   SAYS("cannot write round: Too many levels");
   char link[16], to[16] = "d/real";
@@ -456,6 +478,15 @@ Test(out, streams_by_name) {
   has("log", "before ok++");
 }
 
+/* In parts: more than a gigabyte is not written at once. */
+Test(out, more_than_a_gigabyte_is_written) {
+  size_t n = (1 << 30) + 5;
+  char *p = mmap(NULL, n, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  cr_assert(p != MAP_FAILED);
+  cr_expect(zb_write_file("/dev/null", &kind, p, n, &err), "%s", err.text);
+  munmap(p, n);
+}
+
 static void interrupt(int sig) { (void)sig; }
 
 /* A pipe takes a part at a time, and signals come in between. */
@@ -511,6 +542,8 @@ Test(out, names_as_long_as_they_may_be) {
   zb_out_discard(o);
   has(name, "ok");
   cr_expect_eq(count(), 1);
+  cr_assert(unlink(name) == 0);
+  leaves(name, name);
 }
 
 Test(out, a_result_that_cannot_be_renamed_is_kept) {
@@ -554,6 +587,7 @@ Test(out, nothing_stays_open) {
             !write_ok("pipe", "ok"));
   zb_out_discard(zb_out_new("f", &kind, &err));
   zb_out_discard(zb_out_share("f.tmp"));
+  cr_expect(zb_out_commit(zb_out_share("f.tmp"), &err), "there is nothing to do for who did not make it");
   cr_expect(zb_read_file(a, "f", 100, &n, &err) && !zb_read_file(a, "f", 1, &n, &err));
   for (const char *const *p = (const char *const[]){"dir", "pipe", "full", "none", NULL}; *p; p++)
     cr_expect(!zb_read_file(a, *p, 100, &n, &err) && !zb_open_stream(*p, &err));
@@ -566,7 +600,12 @@ Test(out, descriptor_0_is_one_as_all_others) {
   pid_t child = fork();
   if (!child) {
     close(0);
-    bool ok = write_ok("f", "ok") && write_ok("f", "ok");
+    ZbArena *a = zb_arena_new();
+    size_t n;
+    bool ok = write_ok("f", "ok") && write_ok("f", "ok") && write_ok("/dev/null", "ok");
+    ok = ok && zb_read_file(a, "f", 9, &n, &err) && n == 2 && !zb_read_file(a, "/", 9, &n, &err);
+    FILE *f = zb_open_stream("f", &err);
+    ok = ok && f && fileno(f) == 0 && fclose(f) == 0;
     _exit(ok && fcntl(0, F_GETFD) < 0 ? 7 : 1);
   }
   int status;

@@ -14,6 +14,29 @@ Test(show, what_is_plain_stays) {
   SHOWS("layer.3/attn wq.zug", "layer.3/attn wq.zug");
   SHOWS("Grüße 模型 \xf0\x9f\x90\x8c", "Grüße 模型 \xf0\x9f\x90\x8c");
   cr_expect_str_eq(zb_show("a\\b"), "a\\b");
+  /* The first and the last character of so many bytes, and the neighbours of surrogates and of what
+   * controls. */
+  static const char *const edges[] = {" ",
+                                      "~",
+                                      "\xc2\xa0",
+                                      "\xdf\xbf",
+                                      "\xe0\xa0\x80",
+                                      "\xed\x9f\xbf",
+                                      "\xee\x80\x80",
+                                      "\xef\xbf\xbf",
+                                      "\xf0\x90\x80\x80",
+                                      "\xf4\x8f\xbf\xbf",
+                                      "\xd8\x9b",
+                                      "\xd8\x9d",
+                                      "\xe2\x80\x8d",
+                                      "\xe2\x80\x90",
+                                      "\xe2\x80\xa7",
+                                      "\xe2\x80\xaf",
+                                      "\xe2\x81\xa5",
+                                      "\xe2\x81\xaa",
+                                      "\xef\xbb\xbe",
+                                      "\xef\xbc\x80"};
+  for (size_t i = 0; i < sizeof edges / sizeof *edges; i++) cr_expect_str_eq(zb_show(edges[i]), edges[i]);
 }
 
 Test(show, what_a_terminal_obeys_is_written_out) {
@@ -25,6 +48,8 @@ Test(show, what_a_terminal_obeys_is_written_out) {
         "\\u009b31m");                                           /* CSI, of one character */
   SHOWS("x\xe2\x80\xaeguz.\xe2\x80\xac", "x\\u202eguz.\\u202c"); /* written from right to left */
   SHOWS("\xe2\x80\xa8\xef\xbb\xbf\xe2\x81\xa6", "\\u2028\\ufeff\\u2066");
+  SHOWS("\x1f\xc2\x80\xc2\x9f\xd8\x9c", "\\x1f\\u0080\\u009f\\u061c");
+  SHOWS("\xe2\x80\x8e\xe2\x80\x8f\xe2\x80\xae\xe2\x81\xa9", "\\u200e\\u200f\\u202e\\u2069");
 }
 
 Test(show, what_is_no_utf8_is_written_out) {
