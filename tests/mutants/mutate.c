@@ -13,9 +13,10 @@
  *   conditions of `if` and `while` negated, `!` and the sign of a number dropped; `true` and `false`, 0 and
  *   1, other numbers and the one after it; an enumerator and the next of its enumeration; `break` and
  *   `continue`; a statement deleted (a call, an assignment, a jump).
- * What is not: comments, text, directives, declarations; the lengths of arrays and how much memory is asked
- * for, which is for sanitizers to see; assertions (ZB_ASSERT, ZB_BUG and the condition before it), since no
- * test can break what they hold. */
+ * What is not: comments, text, directives, declarations; the lengths of arrays, how much memory is asked for
+ * and whether it is given back, which is for sanitizers to see; what is done where there is none
+ * (zb_out_of_memory and the condition before it); assertions (ZB_ASSERT, ZB_BUG and the condition before it),
+ * since no test can break what they hold. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -258,7 +259,10 @@ static void drop(Mutate *m, size_t i) {
   static const char *const jumps[] = {"return", "break", "continue", NULL};
   static const char *const then[] = {"(",  "[",  ".",  "->", "=",   "+=",  "-=", "*=", "/=",
                                      "%=", "&=", "|=", "^=", "<<=", ">>=", "++", "--", NULL};
-  static const char *const words[] = {"if", "for", "while", "switch", "sizeof", "_Static_assert", NULL};
+  static const char *const words[] = {"if", "for", "while", "switch", "sizeof", "_Static_assert",
+                                      /* memory that is not given back */
+                                      "free", "munmap", "zb_text_free", "zb_arena_free", "cJSON_free",
+                                      "cJSON_Delete", NULL};
   const Source *s = &m->src;
   const Token *t = &s->tok[i];
   if (!begins(s, i)) return;
@@ -292,14 +296,15 @@ static bool declares_array(const Source *s, size_t i) {
   return is(s, k - 2, "*") && !binary(s, k - 2);
 }
 
-/* The first token after what is not changed and begins at i, an assertion or how much memory is asked for, or
- * i. */
+/* The first token after what is not changed and begins at i, or i: an assertion, how much memory is asked for,
+ * what is done where there is none. */
 static size_t after_fixed(const Source *s, size_t i) {
   static const char *const allocators[] = {"ZB_NEWN", "zb_alloc", "malloc", "calloc", "realloc", NULL};
   if (among(s, i, allocators) && is(s, i + 1, "(")) return closing(s, i + 1) + 1;
   size_t k = i;
   if (is(s, i, "if") && is(s, i + 1, "(")) k = closing(s, i + 1) + 1;
-  if (k > i ? is(s, k, "ZB_BUG") : is(s, k, "ZB_BUG") || is(s, k, "ZB_ASSERT")) return closing(s, k + 1) + 1;
+  if (is(s, k, "ZB_BUG") || is(s, k, "zb_out_of_memory") || (k == i && is(s, i, "ZB_ASSERT")))
+    return closing(s, k + 1) + 1;
   return i;
 }
 

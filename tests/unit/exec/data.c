@@ -30,6 +30,7 @@ Test(data, windows_of_a_stream) {
   cr_expect_eq(zx_data_samples(d, 11), 2);
   cr_expect_eq(zx_data_samples(d, 22), 1, "22 tokens and one more for the last target");
   cr_expect_eq(zx_data_samples(d, 23), 0);
+  cr_expect_eq(zx_data_samples(d, 0), 0);
   cr_expect(zx_data_check_field(d, "tokens", true, 4, &err));
   ZxSampler s = {d, ZX_ORDER_SEQUENTIAL, 0, 4};
   int32_t out[4];
@@ -60,6 +61,21 @@ Test(data, wide_ids_and_unknown) {
   cr_assert(zx_data_read(&s, "tokens", 0, 0, 4, INT32_MAX, out, &err));
   cr_expect(out[1] == 2000000000 && out[2] == -1);
   cr_expect(!zx_data_read(&s, "tokens", 0, 0, 4, 5, out, &err));
+  zx_data_close(d);
+}
+
+Test(data, the_largest_whole_number) {
+  uint32_t w[] = {INT32_MAX, (uint32_t)INT32_MAX + 1, 0};
+  int32_t out[2];
+  ZxData *d = stream("w", ZX_DATA_U32, w, 3);
+  ZxSampler s = {d, ZX_ORDER_SEQUENTIAL, 0, 2};
+  cr_expect(zx_data_read(&s, "tokens", 0, 0, 1, ZX_ANY_I32, out, &err) && out[0] == INT32_MAX);
+  cr_expect(!zx_data_read(&s, "tokens", 0, 0, 2, ZX_ANY_I32, out, &err));
+  says(err, "value 1 of 'tokens' is 2147483648; i32 ends at 2147483647");
+  cr_expect_str_eq(err.help, "declare the input as real");
+  zx_data_close(d);
+  d = stream("none", ZX_DATA_U8, "", 0);
+  cr_expect_eq(zx_data_samples(d, 1), 0);
   zx_data_close(d);
 }
 
@@ -96,6 +112,8 @@ Test(data, fields_of_records) {
   int32_t id[2];
   cr_assert(zx_data_read(&s, "x", 1, 0, 3, -1, x, &err));
   cr_expect(x[0] == 1.5f && isnan(x[1]) && x[2] == -3);
+  cr_assert(zx_data_read(&s, "x", 0, 1, 2, -1, x, &err));
+  cr_expect(x[0] == 2 && x[1] == 3);
   s.seq = 2;
   cr_assert(zx_data_read(&s, "small", 1, 1, 1, -1, x, &err));
   cr_expect_eq(x[0], 255);
@@ -252,11 +270,12 @@ Test(data, a_file_that_shrinks_while_it_is_used) {
   cr_expect(read_tokens(d, 10, 1, 256, ids) && ids[0] == 10 && ids[9] == 19);
   cr_expect(!read_tokens(d, 10, N / 10 - 2, 256, ids));
   says(err, "/s: it shrank while it was read");
+  cr_expect(!read_tokens(d, 10, N / 20, 256, ids), "of what is read at once the first bytes are there");
   cr_expect(!read_tokens(d, N / 2, 0, 256, ids), "a long run of values");
   says(err, "shrank");
   cr_expect(!zx_data_verify(d, &err));
   says(err, "shrank");
-  cr_expect(read_tokens(d, 10, 1, 256, ids), "what is left can be read");
+  cr_expect(read_tokens(d, 10, 1, 256, ids) && ids[0] == 10 && ids[9] == 19, "what is left can be read");
   zx_data_close(d);
 }
 
@@ -296,6 +315,62 @@ Test(data, names_and_layouts) {
   info.nfield = 0;
   cr_expect(!zx_data_layout(&info, &err));
   says(err, "0 fields");
+  /* The first and the last of letters and digits, and their neighbours. */
+  info.nfield = 1;
+  for (const char *const *n = (const char *const[]){"azAZ_09", "_", "A0", "z9", NULL}; *n; n++) {
+    strcpy(f[0].name, *n);
+    cr_expect(zx_data_layout(&info, &err), "%s", *n);
+  }
+  for (const char *const *n = (const char *const[]){"a`", "a{", "a@", "a[", "a/", "a:", "0", "", NULL}; *n;
+       n++) {
+    strcpy(f[0].name, *n);
+    cr_expect(!zx_data_layout(&info, &err), "%s", *n);
+  }
+  memset(f[0].name, 'a', ZX_DATA_NAME - 1); /* with a NUL behind */
+  f[0].name[ZX_DATA_NAME - 1] = 0;
+  cr_expect(zx_data_layout(&info, &err));
+  f[0].name[ZX_DATA_NAME - 1] = 'a';
+  cr_expect(!zx_data_layout(&info, &err));
+  strcpy(f[0].name, "a");
+  f[0].values = (uint64_t)INT64_MAX / 2 + 1;
+  cr_expect(!zx_data_layout(&info, &err));
+  info.stream = true;
+  cr_expect(!zx_data_layout(&info, &err));
+  f[0].values--;
+  cr_expect(zx_data_layout(&info, &err) && info.record_bytes == (uint64_t)INT64_MAX / 2);
+  ZxDataField *many = calloc(ZX_DATA_MAX_FIELDS + 1, sizeof *many);
+  for (int i = 0; i <= ZX_DATA_MAX_FIELDS; i++) {
+    many[i] = (ZxDataField){.elem = ZX_DATA_U8, .values = 1};
+    snprintf(many[i].name, sizeof many[i].name, "f%d", i);
+  }
+  info = (ZxDataInfo){.nfield = ZX_DATA_MAX_FIELDS, .field = many};
+  cr_expect(zx_data_layout(&info, &err) && info.record_bytes == 4 * ZX_DATA_MAX_FIELDS);
+  info.nfield++;
+  cr_expect(!zx_data_layout(&info, &err));
+  says(err, "1025 fields; there must be 1 to 1024");
+  free(many);
+}
+
+/* More than is summed up at a time. */
+Test(data, a_long_file_is_verified_to_its_end) {
+  enum { N = (5 << 20) / 2 };
+  static uint8_t bytes[N];
+  for (int i = 0; i < N; i++) bytes[i] = (uint8_t)zb_mix64((uint64_t)i);
+  stream_file("s", ZX_DATA_U8, bytes, N, 0);
+  size_t n;
+  char *p = scratch_read("s", &n);
+  for (size_t at = n; at > 1 << 20; at -= 1 << 20) { /* one byte in each part */
+    p[at - 1] ^= 1;
+    scratch_write("altered", p, n);
+    ZxData *d = zx_data_open(scratch("altered"), &err);
+    cr_expect(d && !zx_data_verify(d, &err), "byte %zu", at - 1);
+    zx_data_close(d);
+    p[at - 1] ^= 1;
+  }
+  ZxData *d = zx_data_open(scratch("s"), &err);
+  cr_expect(d && zx_data_verify(d, &err), "%s", err.text);
+  zx_data_close(d);
+  free(p);
 }
 
 /* ---- writing ---- */
@@ -361,6 +436,15 @@ Test(data, permutations) {
     cr_expect(zx_data_permute(5, 1, (1ull << 60) + 7, i) < (1ull << 60) + 7);
   }
   cr_expect(same < 20, "epochs and seeds give other orders");
+}
+
+/* A run that is taken up again, and one on another machine, must see the samples in the same order. */
+Test(data, permutations_never_change) {
+  static const uint64_t sizes[] = {1, 2, 63, 64, 65, 128, 129, 1000, 4097, (1ull << 33) + 1, UINT64_MAX};
+  uint64_t h = 0;
+  for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+    for (uint64_t i = 0; i < 200 && i < sizes[k]; i++) h = zb_mix64(h ^ zx_data_permute(7, k, sizes[k], i));
+  cr_expect_eq(h, 0xa8d956c3fbc0341full, "other orders: %#llx", (unsigned long long)h);
 }
 
 /* Where the first of 8 goes over many seeds: each place about as often. */

@@ -106,6 +106,7 @@ Test(report, where_time_went) {
       "  sum                  count     the model          real[batch, seq]     "
       "         1000.000 ms x 1      10.0 %\n"
       "  dot+pointwise        backward  m.zug:31           real[batch, seq]     "
-      "           25.000 ms x 20      5.0 %                           0.4 GB/s   50 % of its bound (bytes)\n");
+      "           25.000 ms x 20      5.0 %                           0.4 GB/s  "
+      " 50 % of its bound (bytes)\n");
   /* clang-format on */
 }

@@ -34,6 +34,12 @@ Test(weights, written_in_pieces_and_read_in_others) {
   cr_expect(zx_weights_write(b, bias, 0, 4, x + 3, &err) && zx_weights_write(b, scale, 0, 1, &z, &err));
   cr_expect(zx_weights_close(a, &err) && zx_weights_close(b, &err) && zb_out_commit(out, &err));
   cr_expect_eq(scratch_files(), 1);
+  size_t size;
+  char *text = scratch_read("w.safetensors", &size);
+  uint64_t len;
+  memcpy(&len, text, 8);
+  cr_expect((len + 8) % 64 == 0 && size == len + 8 + 80, "data are aligned, and end with the file");
+  free(text);
 
   a = zx_weights_open(path, false, &err);
   cr_assert(a, "%s", err.text);
@@ -121,6 +127,27 @@ Test(weights, other_dtypes_are_refused_only_when_wanted) {
   cr_expect_eq(zx_weights_find(w, &(ZxTensorInfo){"i", 0, {0}}, &err), -1);
   says(err, "'i' has dtype I64; F32, BF16 and F16 can be read");
   zx_weights_close(w, NULL);
+}
+
+/* Each takes as many bytes as it should, or the file would be refused. */
+Test(weights, dtypes_of_others) {
+  static const struct {
+    const char *name;
+    int bytes;
+  } types[] = {{"F32", 4}, {"BF16", 2}, {"F16", 2},  {"F64", 8},     {"I64", 8},
+               {"I32", 4}, {"I16", 2},  {"I8", 1},   {"U64", 8},     {"U32", 4},
+               {"U16", 2}, {"U8", 1},   {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    char head[128];
+    snprintf(head, sizeof head,
+             "{\"a\":{\"dtype\":\"%s\",\"shape\":[1,1,1,1,1,1,1,2],\"data_offsets\":[0,%d]}}", types[i].name,
+             2 * types[i].bytes);
+    ZxWeights *w = open_text(head, "0123456789abcdef", 2 * (size_t)types[i].bytes);
+    cr_assert(w, "%s", err.text);
+    cr_expect_eq(zx_weights_find(w, &(ZxTensorInfo){"a", 8, {1, 1, 1, 1, 1, 1, 1, 2}}, &err) < 0, i > 2, "%s",
+                 types[i].name);
+    zx_weights_close(w, NULL);
+  }
 }
 
 Test(weights, damaged_files) {
@@ -240,6 +267,21 @@ Test(weights, a_file_that_shrinks) {
   zx_weights_close(w, NULL);
 }
 
+/* A disk that does not take what was written, here a pipe in its place. */
+Test(weights, a_file_that_cannot_be_synced) {
+  int before = dup(0), p[2];
+  close(before);
+  ZbOut *out = zx_weights_create(scratch("w"), tensors, 4, &err);
+  ZxWeights *w = zx_weights_open(zb_out_tmp(out), true, &err);
+  cr_assert(out && w && pipe(p) == 0);
+  for (int fd = before; fd < p[0]; fd++)
+    if (fd != zb_out_fd(out)) dup2(p[1], fd);
+  cr_expect(!zx_weights_close(w, &err));
+  says(err, "cannot write");
+  says(err, "Invalid argument");
+  zb_out_discard(out);
+}
+
 Test(weights, what_cannot_be_made) {
   cr_expect(!zx_weights_create(scratch("none/w"), tensors, 4, &err));
   says(err, "cannot create");
@@ -248,7 +290,21 @@ Test(weights, what_cannot_be_made) {
   scratch_write("text", "12345678 no weights", 19);
   cr_expect(!zx_weights_create(scratch("text"), tensors, 4, &err));
   says(err, "exists and is not a safetensors file: it is not replaced");
+  cr_expect(!zx_weights_create(scratch("w"), &(ZxTensorInfo){"a", 1, {1ll << 60}}, 1, &err));
+  says(err, "tensor 'a' is too large");
+  cr_expect(!zx_weights_create(scratch("w"), &(ZxTensorInfo){"a", 1, {-1}}, 1, &err));
+  says(err, "tensor 'a' is too large");
+  static const char *const none[] = {"\5\0\0\0\0\0\0\0", "\5\0\0\0\0\0\0\0[1234", "\1\0\100\6\0\0\0\0{1234"};
+  for (int i = 0; i < 3; i++) { /* too short; no object; a header of more than 100 MiB */
+    scratch_write("text", none[i], i ? 13 : 8);
+    cr_expect(!zx_weights_create(scratch("text"), tensors, 4, &err), "%d", i);
+    says(err, "is not replaced");
+  }
   cr_expect_eq(scratch_files(), 1);
+  scratch_write("text", "\0\0\100\6\0\0\0\0{", 9);
+  ZbOut *out = zx_weights_create(scratch("text"), tensors, 4, &err);
+  cr_expect(out, "%s", err.text);
+  zb_out_discard(out);
   scratch_full_at(1000);
   cr_expect(!zx_weights_create(scratch("w"), &(ZxTensorInfo){"a", 1, {1000}}, 1, &err));
   says(err, "cannot write");
