@@ -24,7 +24,8 @@ Test(arena, large_requests_leave_the_rest_open) {
   char *own = zb_alloc(a, 40 << 10), *next = zb_alloc(a, 1);
   cr_expect(own < first || own >= first + (64 << 10));
   cr_expect_eq(next - rest, 32);
-  zb_alloc(a, (64 << 10) - (size_t)(next - first) - 16); /* to the last byte */
+  char *last = zb_alloc(a, (64 << 10) - (size_t)(next - first) - 16); /* to the last byte */
+  cr_expect_eq(last - next, 16);
   char *fresh = zb_alloc(a, 32 << 10), *after = zb_alloc(a, 1);
   cr_expect(fresh < first || fresh >= first + (64 << 10));
   cr_expect_eq(after - fresh, 32 << 10);
