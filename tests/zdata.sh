@@ -57,6 +57,79 @@ ok zdata table plain.csv --label 2 -o plain.bin
 ok zdata show plain.bin
 says 'label +i32 x 1, ids below 6, begins 2'
 
+# ---- what is in them, byte by byte: behind the header and an entry for each field, 64 bytes each ----
+data() { # FILE FIELDS HEX
+  found=$(od -An -v -tx1 -j $((64 * (1 + $2))) "$1" | tr -d ' \n')
+  [ "$found" = "$3" ] || fail "$1 has $found, not $3"
+}
+data raw.bin 2 010000000000803fffffffff00000040
+ok zdata table table.csv --label kind -o table.bin
+data table.bin 2 0000803f0000204000000000000040400000c8c3010000000000a0400000c04000000000
+ok zdata table table.csv --label 3 -o table.bin # rows as above
+data table.bin 2 0000803f0000204000000000000040400000c8c3010000000000a0400000c04000000000
+ok zdata table plain.csv --label 3 -o plain.bin
+data plain.bin 2 0000803f0000004003000000000080400000a040ffffffff
+# Cells as RFC 4180 has them, rows that end in many ways, blanks behind numbers; classes are in order.
+printf 'b "x",1 \r\n\n\r\n"a,\n""b""",2\t\r\n"q" r,-3e0\n"",4\n' | sed '$d' >cells.csv
+ok zdata table cells.csv --label 1 -o cells.bin
+says '^cells.bin: 3 records: features of 1 numbers, label of 3 classes$'
+says '^  0  a,.nb"$|^  0  a,.n"b"$'
+says '^  1  b "x"$'
+says '^  2  q r$'
+data cells.bin 2 0000803f010000000000004000000000000040c002000000
+printf 'a,b\n\n"1\n2",x\n\n3,\n' >lines.csv
+refuses 'lines.csv:6: the label is empty' zdata table lines.csv --label b -o x.bin
+# Labels that are whole numbers from -1 are their own ids; any other makes classes of all.
+printf '1,2147483646\n2,-1\n3,0\n' >ids.csv
+ok zdata table ids.csv --label 2 -o ids.csv.bin
+says 'label of 2147483647 classes'
+data ids.csv.bin 2 0000803ffeffff7f00000040ffffffff0000404000000000
+for odd in 2147483647 -2 0.5 '1 2'; do
+  printf '1,0\n2,%s\n' "$odd" >odd.csv
+  ok zdata table odd.csv --label 2 -o odd.bin
+  says 'label of 2 classes'
+  says "^  [01]  $odd$"
+done
+seq 120 | sed 's/.*/&,c&/' >classes.csv
+ok zdata table classes.csv --label 2 -o classes.bin
+says 'of 120 classes'
+[ "$(grep -c '^  [0-9][0-9]*  c' out.txt)" -eq 100 ] || fail "not the first hundred classes"
+
+# More than is read at a time; the largest id is the last, or before the unknown ones.
+seq 40000 >many.txt
+ok zdata pack many.txt -o many.bin
+tail -c +129 many.bin | cmp - many.txt || fail "a long text is another"
+ok zdata check many.bin
+says '^many.bin: as it was written$'
+{ cat many.txt && printf 'zz'; } >many.u16
+[ $(($(wc -c <many.u16) % 2)) -eq 0 ] || printf z >>many.u16
+ok zdata pack many.u16 --tokens u16 -o many.bin
+tail -c +129 many.bin | cmp - many.u16 || fail "long tokens are others"
+ok zdata show many.bin
+says "tokens +u16, ids below $((0x7a7a + 1)), begins( [0-9]+){12}$"
+printf '\5\0\0\0\377\377\377\377\377\377\377\177\4\0\0\0' >ids.u32
+ok zdata pack ids.u32 --tokens u32 -o ids.bin
+ok zdata show ids.bin
+says 'tokens +u32, ids below 2147483648, begins 5 -1 2147483647 4$'
+ok zdata records ids.u32 --field i:i32:2 --field w:u32:1 --field b:u8:4 -o fields.bin
+data fields.bin 3 05000000ffffffffffffff7f04000000
+ok zdata show fields.bin
+says '^fields.bin: 1 records, 272 B$'
+says '^  i       i32 x 2, ids below 6, begins 5 -1$'
+says '^  w       u32 x 1, ids below 2147483648, begins 2147483647$'
+says '^  b       u8 x 4, ids below 5, begins 4 0 0 0$'
+printf '\0\037 ~\177\n\200%060d' 0 >bytes
+ok zdata pack bytes -o bytes.bin
+ok zdata show bytes.bin
+says '^  text    .x00.x1f ~.x7f.n.x800{53}$'
+# A NUL among the first 8 KiB tells that it is no text.
+mkdir looked
+{ head -c 8191 /dev/zero | tr '\0' a; printf '\0'; } >looked/binary
+{ head -c 8192 /dev/zero | tr '\0' b; printf '\0'; } >looked/text
+ok zdata pack looked -o looked.bin
+says '^looked.bin: 8193 tokens from 1 file, 1 that are no text left out$'
+rm -r looked
+
 # ---- help ----
 ok zdata --help
 says 'zdata pack PATH... -o OUT'
@@ -89,6 +162,26 @@ refuses 'the name is too long' zdata records raw --field aaaaaaaaaabbbbbbbbbbccc
 refuses "two fields are named 'a'" zdata records raw --field a:u8:4 --field a:u8:4 -o x.bin
 refuses 'needs --label' zdata table table.csv -o x.bin
 refuses '--field is given twice' zdata table table.csv --label kind --field a --field b -o x.bin
+
+refuses "--vocab cannot be '0'" zdata pack ids.u16 --tokens u16 --vocab 0 -o x.bin
+refuses "--vocab cannot be '5x'" zdata pack ids.u16 --tokens u16 --vocab 5x -o x.bin
+refuses "--vocab cannot be '18446744073709551616'" zdata pack ids.u16 --tokens u16 --vocab 18446744073709551616 -o x.bin
+refuses "--field cannot be 'a'" zdata records raw --field a -o x.bin
+zdata >out.txt 2>&1
+[ $? -eq 2 ] || fail "no command is a mistake of code 2"
+# Every option with every command that does not take it, and twice where it is taken.
+for command in pack:--field:--label:--label-field records:--tokens:--vocab:--label:--label-field table:--tokens:--vocab \
+  show:--output:--tokens:--vocab:--field:--label:--label-field check:--output:--tokens:--vocab:--field:--label:--label-field; do
+  for option in $(echo "${command#*:}" | tr ':' ' '); do
+    refuses "zdata ${command%%:*} takes no option $option" zdata "${command%%:*}" raw "$option" 1
+  done
+done
+for twice in pack:--tokens pack:--vocab table:--label table:--label-field records:--output; do
+  refuses "${twice#*:} is given twice" zdata "${twice%:*}" raw "${twice#*:}" 1 "${twice#*:}" 1
+done
+for command in pack records table show check; do refuses "zdata $command needs a file" zdata $command; done
+for command in table show check; do refuses "zdata $command takes one file" zdata $command raw raw; done
+for command in pack records table; do refuses "zdata $command needs -o OUT" zdata $command raw; done
 
 # ---- refusals: files ----
 refuses 'cannot open none: No such file' zdata pack none -o x.bin
