@@ -81,13 +81,15 @@ Test(show, what_is_long_keeps_its_ends) {
   static const char *const units[] = {"\xc3\xbc", "\xe6\xa8\xa1", "\xf0\x9f\x90\x8c",
                                       "\xff",     "\033",         "a\xe6\xa8\xa1"};
   for (size_t u = 0; u < sizeof units / sizeof *units; u++)
-    for (size_t shift = 0; shift < 5; shift++) {
-      size_t at = shift, len = strlen(units[u]);
-      memset(s, 'x', shift);
+    for (size_t shift = 0; shift < 25; shift++) {
+      size_t at = shift / 5, len = strlen(units[u]);
+      memset(s, 'x', shift / 5);
       while (at < 1000) memcpy(s + at, units[u], len), at += len;
+      memcpy(s + at, "end.", shift % 5), at += shift % 5;
       t = zb_show_n(s, at);
       n = strlen(t);
       cr_expect(n < ZB_SHOWN && n > ZB_SHOWN - 30 && strstr(t, "..."), "%zu bytes: %s", n, t);
+      cr_expect(!strncmp(t + n - shift % 5, "end.", shift % 5), "not the end: %s", t);
       for (size_t i = 0, bytes; i < n; i += bytes)
         cr_assert((bytes = zb_plain(t + i, n - i)), "unit %zu shifted by %zu: %s", u, shift, t);
       if (u < 3) cr_expect(!strchr(t, '\\'), "cut within a character: %s", t);
