@@ -75,8 +75,47 @@ for key in step loss grad_norm lr tokens step_ms tokens_per_s flops bubble wait_
     grep -q "\"$key\":[0-9]" $log/metrics.jsonl || fail "no $key in $log/metrics.jsonl"
   done
 done
+# What follows from something else in a line does so; of stages, which have two ranks each, the mean and the most.
+awk '
+  function value(key, s,   m) { return match(s, "\"" key "\":[-0-9.e+]+") ? substr(s, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0 : -1 }
+  function near(what, a, b) { if (a < b - 2e-5 * b - 1e-9 || a > b + 2e-5 * b + 1e-9) { print "step " NR ": " what ": " a " and not " b; bad = 1 } }
+  { head = $0; sub(/"classes".*/, "", head); n = split($0, class, /{"stage"/) }
+  { ms = value("step_ms", head); wait = value("wait_ms", head); most = mean = 0 }
+  { near("tokens_per_s", value("tokens_per_s", head), 128000 / ms); near("bubble", value("bubble", head), wait / ms) }
+  { for (i = 2; i <= n; i++) {
+      mean += value("wait_ms", class[i]) / (n - 1)
+      if (value("wait_max_ms", class[i]) > most) most = value("wait_max_ms", class[i])
+      if (value("compute_ms", class[i]) <= 0 || value("compute_ms", class[i]) + value("wait_ms", class[i]) > 1.5 * ms) { print "step " NR ": " class[i]; bad = 1 }
+    } }
+  n != 3 { print "step " NR ": " n - 1 " stages"; bad = 1 }
+  { near("wait_ms", wait, mean); near("wait_max_ms", value("wait_max_ms", head), most) }
+  (value("peak_share", head) > 0) != (NR > 1) { print "step " NR ": peak_share " value("peak_share", head); bad = 1 }
+  END { exit bad }' first/metrics.jsonl >diff.txt || { cat first/metrics.jsonl diff.txt; fail "numbers that do not belong together"; }
 tokens=$(sed -n '1s/.*"tokens":\([0-9]*\),.*/\1/p' first/metrics.jsonl)
 [ "$tokens" -eq 128 ] || fail "$tokens tokens a step, not 8 x 16"
+
+# ---- what is said: at the beginning, of steps, at the end ----
+run first all 4 --steps 3
+says '^model GPT2, 0\.0[0-9]* M parameters; recipe all: 4 ranks, 2 stages, 2 micro-batches; '
+says '^stage 0: arena [0-9.]+ kB a rank, [0-9]+ parts$'
+says '^stage 1: arena [0-9.]+ kB a rank, [0-9]+ parts$'
+says '^host memory: .* for the arenas of 4 ranks on this node'
+says '^first step [0-9]+ ms after the start$'
+says '^planned == used: [0-9.]+ kB on rank 0, and equal on every rank$'
+says '^median step [0-9.]+ ms: [0-9]+ tokens/s, [0-9.]+ GFLOP/s, [0-9.]+ % of the [0-9.]+ GFLOP/s that products reach here$'
+[ "$(grep -c '^step [123]/3 ' out.txt)" -eq 3 ] || { cat out.txt; fail "not a line for each step"; }
+grep -q 'time by operation' out.txt && fail "times that nobody asked for"
+run none one 1 --steps 0
+says '^no steps: the parameters are as they began$'
+says 'recipe one: 1 ranks, 1 stage, 4 micro-batches; '
+grep -q 'planned == used' out.txt && fail "a step that was not made"
+refuses 'recipe all is for 4 ranks \(pipe = 2, data = 2\); mpirun started 1' \
+  $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:all -I shared --data text.bin --steps 1
+for wrong in '--steps -1:2' '--recipe recipes.zug:none:2'; do
+  zrun train gpt2.zsg --recipe recipes.zug:one -I shared --data text.bin --steps 1 ${wrong%:*} >out.txt 2>&1
+  code=$?
+  [ "$code" -eq "${wrong##*:}" ] || { cat out.txt; fail "exit code $code from ${wrong%:*}"; }
+done
 
 # ---- without training ----
 ok $MPIRUN -np 4 zrun train gpt2.zsg --recipe recipes.zug:all -I shared --dry-run
