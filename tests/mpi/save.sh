@@ -43,6 +43,13 @@ wait $job || { cat long.out; fail "the first of two runs loses its weights"; }
 cmp -s w.safetensors first.safetensors && fail "the first of two runs has not saved its weights"
 [ "$(left)" -eq 0 ] || fail "something is left"
 
+# ---- nodes that see other folders, here by another working directory ----
+mkdir elsewhere
+cp gpt2.zsg recipes.zug text.bin elsewhere
+refuses "cannot open (there/)?w.safetensors.*No such file.*--save wants a folder that all nodes share" \
+  $MPIRUN -np 2 sh -c "[ \$OMPI_COMM_WORLD_RANK = 0 ] || cd elsewhere; exec $two --steps 1 --save w.safetensors"
+[ "$(left)" -eq 0 ] || fail "something is left where nothing can be saved"
+
 # ---- runs that are ended: those that are asked save before they go (tests/mpi/stop.sh) ----
 for signal in INT TERM; do
   begin ended_$signal $patient -np 2 $two --steps 100000000 --save w.safetensors

@@ -28,6 +28,7 @@ for each in one:1 zero1_2:2 zero3_2:2 keep_4:4 tensor2:2 seq2:2 pipe2:2 few4:4 a
   $same threads/metrics.jsonl cpu/metrics.jsonl >diff.txt || { cat diff.txt; fail "$recipe: other numbers on streams"; }
   tail -n 1 cpu/metrics.jsonl | sed 's/,"eval_ms":[^,]*//' >cpu.eval
   tail -n 1 threads/metrics.jsonl | sed 's/,"eval_ms":[^,]*//' | cmp - cpu.eval || fail "$recipe: another evaluation on streams"
+  grep -q 'wait_ms\|bubble' threads/metrics.jsonl && fail "what the host waits is said of another device"
   rm -r cpu threads
 done
 

@@ -117,6 +117,27 @@ Test(profile, calls) {
   end(&r);
 }
 
+/* What calls take at the least is what their op does. */
+Test(profile, bounds_of_calls) {
+  Run r =
+      run(true, &(ZxPeaks){.flops = 1e8, .bytes = 1e9}); /* some are bounded by the one, some by the other */
+  ZxCallTime c[64];
+  const ZxWork *w = zx_engine_work(r.e);
+  uint32_t n = zx_engine_calls(r.e, c, 64);
+  bool by_flops = false, by_bytes = false;
+  for (int op = 0; op < ZG_OP_COUNT; op++) {
+    double bound = 0, flops = 0;
+    for (uint32_t i = 0; i < n; i++)
+      if (c[i].op == op) bound += c[i].work.bound, flops += c[i].work.bound_by_flops;
+    NEAR(bound, w[op].bound);
+    NEAR(flops, w[op].bound_by_flops);
+    by_flops |= flops > 0;
+    by_bytes |= bound > flops;
+  }
+  cr_expect(by_flops && by_bytes);
+  end(&r);
+}
+
 /* Without `times` nothing is counted, and calls have no entries. */
 Test(profile, not_asked_for) {
   Run r = run(false, &(ZxPeaks){.flops = 1e9, .bytes = 1e9});
