@@ -142,6 +142,8 @@ sed -n 's/^  \([a-z_]*\)  *\([0-9.]*\) s .* %  *\([0-9.]*\) GFLOP\/s .*/F \2 \3/
     if (d > off[k] + 0.02 * want) { print k ": " have[k] " and not " want; bad = 1 }
   }
   END { wrong("F", 20 * flops); wrong("B", 20 * 32 * params * 1e6); exit bad }' >diff.txt || { cat out.txt diff.txt; fail "other work"; }
+ok $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one -I shared --data text.bin --steps 3 --times
+says '^  dot  .* % of its bound' # with a single thread, too
 ok $MPIRUN -np 1 zrun train gpt2.zsg --recipe recipes.zug:one -I shared --data text.bin --steps 2 --times
 says 'time by operation on rank 0 in steps 1 to 2'
 grep -q 'of its bound' out.txt && fail "a bound where no peak was measured"
