@@ -229,7 +229,7 @@ Test(out, only_what_it_made_is_removed) {
 /* Names that differ from a temporary's in one place are no temporaries of this file and this machine. */
 Test(out, names_that_are_nearly_a_temporarys) {
   ZbOut *o = zb_out_new("f", &kind, &err);
-  char tmp[64], other[64];
+  char tmp[64], other[80];
   snprintf(tmp, sizeof tmp, "%s", zb_out_tmp(o));
   zb_out_discard(o);
   put(tmp, "left", 0600);

@@ -138,6 +138,28 @@ Test(segment, what_is_carried_one_way) {
   model_close(&m);
 }
 
+/* An input of two parts lies once, and both see it as it lies: whole on all ranks of t. */
+Test(segment, inputs_of_two_parts) {
+  Model m =
+      model_open(NULL,
+                 "model M { axis batch, a = 8  input x: real[batch, a]  input z: real[batch]  y = x * z\n"
+                 "  repeat 2 as layer { param w[a] ~ normal(1)  y = y * w * z }\n"
+                 "  loss sum[a](y) per sum[a](x * x) }",
+                 NULL);
+  Plan q = plan_of(m.g, "mesh d = 2, t = 2 split batch over d split a over t bind batch = 4");
+  uint32_t layer = segment_of(q.p, "layer", 0);
+  ZpSegment *s = &q.p->segments[layer];
+  ZpValue *z = NULL;
+  for (uint32_t i = 0; i < s->nvalues && !z; i++)
+    if (s->values[i].at.space == ZP_AT_INPUT) z = &s->values[i];
+  cr_assert(z && z->state[0].kind == 'S' && z->state[1].kind == 'R');
+  for (uint32_t i = 0; i < q.p->ninputs; i++) cr_assert_neq(q.p->inputs[i].value_segment, layer);
+  WITH(z->at.offset, 640, "does not lie in the block");
+  WITH(z->state[1].kind, 'P', "does not lie in the block");
+  plan_close(&q);
+  model_close(&m);
+}
+
 /* Sums that stay partial until the end of the step must be reduced then, and only those. */
 Test(segment, sums_and_gradients) {
   Model m = model_open(NULL, rows, NULL);
