@@ -478,3 +478,25 @@ Test(check_memory, stored_once) {
     rejects(p, of[i].text);
   }
 }
+
+/* Sums of three kinds lie in one place, one after the other: every reader is told which it should find. */
+Test(check_memory, sums_are_told_apart) {
+  static const char *const name[] = {"this rank's loss sums (scalars), but does not",
+                                     "this rank's sums with the norm (scalars), but does not",
+                                     "the world's sums (scalars), but does not"};
+  uint32_t readers[3] = {0};
+  ZpPlan *p = good(rich);
+  for (uint32_t i = 0; i < p->stages[0].prog.ninstrs; i++) {
+    ZpInstr *in = &p->stages[0].prog.instrs[i];
+    for (uint32_t k = 0; k < in->naccess; k++)
+      for (uint32_t n = 0; n < 3; n++) {
+        if (!(in->access[k].mode & ZP_READ) || in->access[k].tag != zp_tag(ZP_TAG_SUMS, 0, 0, n)) continue;
+        in->access[k].tag = zp_tag(ZP_TAG_SUMS, 0, 0, (n + 1) % 3);
+        rejects(p, name[n]);
+        in->access[k].tag = zp_tag(ZP_TAG_SUMS, 0, 0, n);
+        readers[n]++;
+        break;
+      }
+  }
+  cr_expect(readers[0] > 0 && readers[1] > 0 && readers[2] > 0);
+}

@@ -100,6 +100,37 @@ Test(segment, inputs_and_facts) {
   model_close(&m);
 }
 
+/* Parameters with one of the tags that are named do not decay: the first, one of others, the last. */
+Test(segment, decay_but_of_tags) {
+  Model m = model_open(
+      NULL,
+      "model M { axis batch, a = 16  input x: real[batch, a]  input y: real[batch]\n"
+      "  param p[a] = 1 tag first  param q[a] = 1 tag second  param r[a] = 1 tag last  param s[a] = 1\n"
+      "  loss dot[a](x, p * q * r * s) per y }",
+      NULL);
+  static const struct {
+    const char *except;
+    bool decays[4];
+  } cases[] = {{"first", {false, true, true, true}},
+               {"second", {true, false, true, true}},
+               {"first, last", {false, true, false, true}},
+               {"second, norm", {true, false, true, true}}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Plan q = plan_of(
+        m.g, zb_printf(m.c.a, "bind batch = 4 optimizer sgd(lr = 1) decay 0.1 except %s", cases[i].except));
+    static const char *const param[] = {"p", "q", "r", "s"};
+    for (int k = 0; k < 4; k++) {
+      const ZpBucket *b = bucket_with(q.p, param[k]);
+      for (uint32_t j = 0; j < b->nslices; j++)
+        if (!strcmp(m.g->params[b->slices[j].param].path, param[k]))
+          cr_expect_eq(b->slices[j].decay, cases[i].decays[k], "%s with `except %s`", param[k],
+                       cases[i].except);
+    }
+    plan_close(&q);
+  }
+  model_close(&m);
+}
+
 Test(segment, what_is_carried) {
   Model m = model_open("gpt2", NULL, "-D layers=2 -D heads=2 -D width=16 -D context=16 -D words=32");
   Plan q = plan_of(m.g, "mesh d = 2 split head, ffn, vocab over d else seq bind batch = 2, seq = 16");
