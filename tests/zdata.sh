@@ -122,6 +122,11 @@ printf '\0\037 ~\177\n\200%060d' 0 >bytes
 ok zdata pack bytes -o bytes.bin
 ok zdata show bytes.bin
 says '^  text    .x00.x1f ~.x7f.n.x800{53}$'
+# Of many files few are open at a time.
+mkdir several
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do echo $i >several/$i; done
+ok sh -c 'ulimit -n 12; exec zdata pack several -o several.bin'
+rm -r several
 # A NUL among the first 8 KiB tells that it is no text.
 mkdir looked
 { head -c 8191 /dev/zero | tr '\0' a; printf '\0'; } >looked/binary
@@ -234,6 +239,9 @@ refuses 'nul.csv:2: a NUL byte' zdata table nul.csv --label a -o x.bin
 refuses 'nothing.csv is empty' zdata table nothing.csv --label a -o x.bin
 printf 'a b,c\n1,2\n' >space.csv
 refuses 'field 1 has no proper name' zdata table space.csv --label 'a b' -o x.bin
+{ printf '1,"'; head -c 67108880 /dev/zero | tr '\0' a; } >long.csv
+refuses 'long.csv:1: a row of more than 67108864 bytes' zdata table long.csv --label 1 -o x.bin
+rm long.csv
 seq 70000 | sed 's/^/1,/' >labels.csv
 refuses 'labels.csv:65537: more than 65536 different labels' zdata table labels.csv --label 2 -o x.bin
 ls x.bin *.tmp 2>/dev/null && fail "a refusal left something"
