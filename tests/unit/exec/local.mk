@@ -12,6 +12,7 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/options.c \
   tests/unit/exec/p2p_reduce.c \
   tests/unit/exec/report.c \
+  tests/unit/exec/same.c \
   tests/unit/exec/scratch.c \
   tests/unit/exec/scratch.h \
   tests/unit/exec/self.c \
