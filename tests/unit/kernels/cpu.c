@@ -22,6 +22,13 @@ const Backend backend = {.name = "cpu",
                          .open = open_pool,
                          .close = close_pool};
 
+Test(table, what_is_no_op_has_no_kernel) {
+  cr_expect_null(zk_cpu_kernel(-1));
+  cr_expect_null(zk_cpu_kernel(ZG_OP_COUNT));
+  cr_expect_null(zk_cpu_kernel(ZG_OP_PARAM));
+  cr_expect_not_null(zk_cpu_kernel(ZG_OP_DOT));
+}
+
 /* Later keys score higher, over more keys than a tile of the CPU's holds (256): what was summed must shrink.
  * */
 Test(attend, beyond_a_tile_of_keys) {
