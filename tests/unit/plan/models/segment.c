@@ -236,6 +236,20 @@ Test(segment, collectives) {
   WITH(r->call.op, ZG_OP_COPY, "goes over ranks, but is no collective");
   WITH(r->call.op, ZG_OP_LOCAL_SLICE, "does not make of its operand what its result is said to be");
   WITH(r->call.opt[0], 1, "does not make of its operand what its result is said to be");
+  /* Whole numbers are not summed, whoever makes and reads them. */
+  const uint32_t sum[] = {r->in[0], r->out[0]};
+  for (int j = 0; j < 2; j++) {
+    s->values[sum[j]].elem = ZK_I32, s->values[sum[j]].type.elem = ZG_I32;
+    for (int phase = 0; phase < ZP_PHASES; phase++)
+      for (uint32_t i = 0; i < s->list[phase].n; i++) {
+        ZpNode *n = (ZpNode *)&s->list[phase].nodes[i];
+        for (int x = 0; x < n->call.nin; x++)
+          if (n->in[x] == sum[j]) n->call.in[x].elem = ZK_I32;
+        for (int x = 0; x < n->call.nout; x++)
+          if (n->out[x] == sum[j]) n->call.out[x].elem = ZK_I32;
+      }
+  }
+  rejects(q.p, "sums what is neither f32 nor bf16");
   plan_close(&q);
   model_close(&m);
 }
