@@ -171,6 +171,7 @@ refuses '--field is given twice' zdata table table.csv --label kind --field a --
 refuses "--vocab cannot be '0'" zdata pack ids.u16 --tokens u16 --vocab 0 -o x.bin
 refuses "--vocab cannot be '5x'" zdata pack ids.u16 --tokens u16 --vocab 5x -o x.bin
 refuses "--vocab cannot be '18446744073709551616'" zdata pack ids.u16 --tokens u16 --vocab 18446744073709551616 -o x.bin
+refuses "--field a::4: there is no type ''" zdata records raw --field a::4 -o x.bin
 refuses "--field cannot be 'a'" zdata records raw --field a -o x.bin
 zdata >out.txt 2>&1
 [ $? -eq 2 ] || fail "no command is a mistake of code 2"
