@@ -77,6 +77,9 @@ says '^  0  a,.nb"$|^  0  a,.n"b"$'
 says '^  1  b "x"$'
 says '^  2  q r$'
 data cells.bin 2 0000803f010000000000004000000000000040c002000000
+printf '1,b\n2,3\n' >named.csv # one name that is no number makes a header
+ok zdata table named.csv --label b -o named.bin
+data named.bin 2 0000004003000000
 printf 'a,b\n\n"1\n2",x\n\n3,\n' >lines.csv
 refuses 'lines.csv:6: the label is empty' zdata table lines.csv --label b -o x.bin
 # Labels that are whole numbers from -1 are their own ids; any other makes classes of all.
@@ -242,6 +245,8 @@ printf 'a b,c\n1,2\n' >space.csv
 refuses 'field 1 has no proper name' zdata table space.csv --label 'a b' -o x.bin
 { printf '1,"'; head -c 67108880 /dev/zero | tr '\0' a; } >long.csv
 refuses 'long.csv:1: a row of more than 67108864 bytes' zdata table long.csv --label 1 -o x.bin
+{ head -c 67108864 /dev/zero | tr '\0' a; echo; } >long.csv
+refuses "long.csv has no column 'a'" zdata table long.csv --label a -o x.bin
 rm long.csv
 seq 70000 | sed 's/^/1,/' >labels.csv
 refuses 'labels.csv:65537: more than 65536 different labels' zdata table labels.csv --label 2 -o x.bin

@@ -288,6 +288,24 @@ Test(out, what_a_dead_program_leaves_is_removed) {
   cr_expect_eq(left_by(by_bug), 0);
 }
 
+/* What has its name is no temporary any more, and stays when the program is ended. */
+Test(out, what_is_done_is_forgotten) {
+  char old[64];
+  pid_t child = fork();
+  if (!child) {
+    signal(SIGTERM, SIG_DFL);
+    zb_begin();
+    ZbOut *o = zb_out_new("f", &kind, &err);
+    snprintf(old, sizeof old, "%s", zb_out_tmp(o));
+    if (!zb_out_commit(o, &err)) _exit(99);
+    put(old, "another's", 0600);
+    raise(SIGTERM);
+  }
+  int status;
+  cr_assert(waitpid(child, &status, 0) == child && WIFSIGNALED(status), "status %x", status);
+  cr_expect_eq(count(), 2);
+}
+
 /* What a killed writer of `path` leaves is removed when `again` is written, which is the same file. */
 static void leaves(const char *path, const char *again) {
   pid_t child = fork();

@@ -194,7 +194,7 @@ Test(data, damaged_files) {
   p[0] = 'z';
   refused("is not a token file", p, n);
   AGAIN, p[4] = 2;
-  refused("format version 2", p, n);
+  refused("has format version 2; this program reads 1", p, n);
   AGAIN, p[20] ^= 1;
   refused("the checksum differs", p, n);
   AGAIN, p[70] ^= 1; /* the field table is under the sum, too */
