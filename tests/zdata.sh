@@ -121,6 +121,10 @@ says '^fields.bin: 1 records, 272 B$'
 says '^  i       i32 x 2, ids below 6, begins 5 -1$'
 says '^  w       u32 x 1, ids below 2147483648, begins 2147483647$'
 says '^  b       u8 x 4, ids below 5, begins 4 0 0 0$'
+printf '\377\377\377\377' >unknown
+ok zdata records unknown --field y:i32:1 -o unknown.bin
+ok zdata show unknown.bin
+says '^  y       i32 x 1, begins -1$'
 printf '\0\037 ~\177\n\200%060d' 0 >bytes
 ok zdata pack bytes -o bytes.bin
 ok zdata show bytes.bin

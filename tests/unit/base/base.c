@@ -213,22 +213,29 @@ Test(now, goes_on_as_clocks_do) {
 
 Test(bugs, assertion_aborts, .signal = SIGABRT) { ZB_ASSERT(1 + 1 == 3); }
 
-/* Which rank it was, before and after MPI is there. */
-Test(bugs, ranks_are_named) {
+/* What a bug of that rank says. */
+static void bug_of(int rank, const char *begins) {
   int end[2], status;
   cr_assert(pipe(end) == 0);
   pid_t child = fork();
   if (child == 0) {
     dup2(end[1], 2);
     zb_bug_rank(12);
+    zb_bug_rank(rank);
     ZB_BUG("so it is");
   }
   char text[256] = "";
   close(end[1]);
   cr_assert(child > 0 && waitpid(child, &status, 0) == child && read(end[0], text, sizeof text - 1) > 0);
-  cr_expect(WIFSIGNALED(status) && strstr(text, "[rank 12] bug in zug: ") == text && strstr(text, "so it is"),
-            "%s", text);
+  cr_expect(WIFSIGNALED(status) && strstr(text, begins) == text && strstr(text, "so it is"), "%s", text);
   close(end[0]);
+}
+
+/* Which rank it was, before and after MPI is there. */
+Test(bugs, ranks_are_named) {
+  bug_of(12, "[rank 12] bug in zug: ");
+  bug_of(0, "[rank 0] bug in zug: ");
+  bug_of(-1, "bug in zug: ");
 }
 
 Test(bugs, impossible_arrays_abort, .signal = SIGABRT) { zb_array_bytes(SIZE_MAX / 2, 3); }

@@ -620,7 +620,8 @@ Test(out, descriptor_0_is_one_as_all_others) {
     close(0);
     ZbArena *a = zb_arena_new();
     size_t n;
-    bool ok = write_ok("f", "ok") && write_ok("f", "ok") && write_ok("/dev/null", "ok");
+    err = (ZbErr){.text = ""};
+    bool ok = write_ok("f", "ok") && write_ok("f", "ok") && write_ok("/dev/null", "ok") && !*err.text;
     ok = ok && zb_read_file(a, "f", 9, &n, &err) && n == 2 && !zb_read_file(a, "/", 9, &n, &err);
     FILE *f = zb_open_stream("f", &err);
     ok = ok && f && fileno(f) == 0 && fclose(f) == 0;
