@@ -173,6 +173,7 @@ static bool make_eval_plan(Run *r, ZpOptions po) {
   ZxFacts f = {.a = r->a};
   po.forward_only = true;
   po.beside = r->plan;
+  po.checkpoints = false;
   r->diags = zl_diags_new(r->a, r->sources);
   r->eval_plan = zp_plan(r->a, r->graph, r->recipe, r->diags, &po);
   if (!agree_diags(r, r->eval_plan)) return false;

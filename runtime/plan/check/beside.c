@@ -36,13 +36,15 @@ static bool same_parameters(const Check *c) {
 
 /* ---- the same places ------------------------------------------------------------------------------------ */
 static bool is_kept(const ZpBuf *b) {
-  return b->kind == ZP_B_PARAM || b->kind == ZP_B_STATE || b->kind == ZP_B_SCALARS;
+  return b->kind == ZP_B_PARAM || b->kind == ZP_B_STATE || b->kind == ZP_B_SCALARS ||
+         b->kind == ZP_B_SNAPSHOT; /* which is written while others go on */
 }
 
 /* That buffer is the other plan's of its kind: parameters, and the engine's own numbers. */
 static bool is_shared(const ZpBuf *b, const ZpBuf *theirs) {
-  return b->kind == theirs->kind && b->kind != ZP_B_STATE && b->pool == theirs->pool &&
-         b->index == theirs->index && b->offset == theirs->offset && b->bytes <= theirs->bytes;
+  return b->kind == theirs->kind && b->kind != ZP_B_STATE && b->kind != ZP_B_SNAPSHOT &&
+         b->pool == theirs->pool && b->index == theirs->index && b->offset == theirs->offset &&
+         b->bytes <= theirs->bytes;
 }
 
 static bool overlap(const ZpBuf *x, const ZpBuf *y) {
