@@ -119,6 +119,18 @@ for recipe in "one 1" "pipe_4 4"; do
   trains "$2" weight "$1" short.bin 2 --save without.safetensors
   cmp skipped.safetensors without.safetensors || fail "$1: a step that is not finite leaves something in the momentum"
 done
+# What is no number is made in the model: by which operation, where, and in which micro-batch, on one rank as on four.
+sed 's/  loss dot.*/  h = log(0 - 1 - h * h)\n&/; s/PER/weight/' line.zug >log.zug
+ok zc log.zug -o log.zsg
+at=$(grep -n 'h = log' log.zug | cut -d: -f1)
+for np in "one 1" "pipe_4 4" "adam_4 4"; do
+  set -- $np
+  stops "step 1: the loss is nan .*; the first NaN is made by \`[a-z]*\` at log.zug:$at in FWD\(.*mb 0.*; the run ends" "$2" log "$1" good.bin 1 --on-nan end
+  once 'the first NaN'
+  trains "$2" log "$1" good.bin 2 --save skipped.safetensors # which is looked for without an update
+  trains "$2" log "$1" good.bin 0 --save start.safetensors
+  cmp start.safetensors skipped.safetensors || fail "$1: looking for the first NaN changes parameters"
+done
 # Step 2 of every four is bad: never three in a row. Without the other samples all are.
 trains 1 weight one gap.bin 10
 [ "$(grep -c '^note: step [26]\|^note: step 10' out.txt)" -eq 3 ] || { cat out.txt; fail "not all bad steps are said"; }

@@ -67,6 +67,18 @@ void zx_step(ZxEngine *e) {
   zx_end_step(e);
 }
 
+void zx_step_again(ZxEngine *e) {
+  ZxStep was = e->out;
+  ZbErr none, *err = e->err;
+  ZB_ASSERT(e->look);
+  e->err = &none;
+  put_now(e);
+  queue(e);
+  zx_end_step(e);
+  e->out = was;
+  e->err = err;
+}
+
 /* ---- whether ---- */
 void zx_open_capture(ZxEngine *e) {
   const ZxCommTable *t = e->c->t;

@@ -12,6 +12,7 @@
  *   profile.c     what operations had to do, beside how long they took
  * queues.c      the other two queues, which go on while compute works; waits
  * exchange.c    how an instruction of theirs starts, and what is left to do at its end
+ * nan.c         where a step has its first NaN
  * stall.c       what is said of a wait that lasts
  * buffers.c     where things lie in the arena
  *
@@ -76,6 +77,7 @@ typedef struct {
   uint32_t mb;
   const void *data; /* on the host, until the next one */
 } ZxOutput;
+typedef struct ZxLook ZxLook;
 
 struct ZxEngine {
   /* ---- what it was made of: engine.c ---- */
@@ -156,6 +158,8 @@ struct ZxEngine {
   uint32_t *nranges;
   ZxScalars clip;
 
+  ZxLook *look; /* a step is played again to look for NaNs, and updates nothing; NULL: no */
+
   /* ---- where time goes: profile.c ---- */
   double times[ZG_OP_COUNT + 2];
   ZxWork work[ZG_OP_COUNT + 2];
@@ -170,6 +174,8 @@ struct ZxEngine {
 /* ---- capture.c ---- */
 void zx_open_capture(ZxEngine *e); /* collective */
 void zx_step(ZxEngine *e);
+/* Collective: the step just made once more, queued anew, while e->look keeps it from updating anything. */
+void zx_step_again(ZxEngine *e);
 
 /* ---- engine.c ---- */
 /* An engine of the plan for this rank, with its calls; and what it keeps of the arena and of a program. */
@@ -189,6 +195,13 @@ void zx_end_step(ZxEngine *e); /* waits for them, and takes in their sums */
 
 /* ---- compute.c ---- */
 void zx_compute(ZxEngine *e, const ZpInstr *in);
+
+/* ---- nan.c ---- */
+/* Collective, around a step that is played again (zx_step_again): begins, false if there is no memory for it;
+ * ends, and says which operation made the first NaN, false if none did. */
+bool zx_look_begin(ZxEngine *e);
+bool zx_look_end(ZxEngine *e, ZbText *out);
+void zx_look_node(ZxEngine *e, const ZpNode *n, const ZkCall *c, ZpPhase phase, const ZxFrame *f);
 
 /* ---- node.c, collective.c ---- */
 void zx_make_calls(ZxEngine *e); /* of the stage's segments */

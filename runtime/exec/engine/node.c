@@ -160,6 +160,7 @@ void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f)
     else if (c->op == ZG_OP_RANDOM) run_random(e, c, f);
     else e->dev->run(e->env, c);
     zx_finish_call(e);
+    if (e->look) zx_look_node(e, n, c, phase, f);
     zx_poll(e);
     double now = zb_now();
     e->times[c->op] += now - t;

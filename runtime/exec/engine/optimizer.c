@@ -37,6 +37,7 @@ void zx_norm_local(ZxEngine *e) {
 void zx_optimize(ZxEngine *e, const ZpStageBucket *h) {
   const ZpOptimizer *o = &e->p->optimizer;
   uint64_t own, end;
+  if (e->look) return;
   zx_owned_shard(e, h, &own, &end);
   float *w = zx_master(e, h), *g = zx_grads(e, h), *state[2] = {NULL, NULL};
   for (int i = 0; i < e->p->states; i++) state[i] = zx_state(e, h, i);

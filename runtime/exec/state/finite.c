@@ -67,6 +67,15 @@ static void no_weight(const ZxEngine *e, const ZxStep *s, ZbErr *err) {
           e->step, zb_plain_nan(s->tokens), loc_of_denominator(e), e->p->global_batch);
 }
 
+/* Collective: "; the first NaN is made by `exp` at model.zug:31 in FWD(mb 3)", by playing the step again. */
+static void add_first(ZxEngine *e, ZbErr *err) {
+  ZbText t = {0};
+  bool began = zx_look_begin(e);
+  if (began) zx_step_again(e);
+  if (zx_look_end(e, &t)) zb_fail_more(err, "; the first NaN is made by %s", t.s);
+  zb_text_free(&t);
+}
+
 static void not_finite(ZxEngine *e, const ZxStep *s, ZbErr *err) {
   ZbText t = {0};
   ZxBadInput bad;
@@ -82,6 +91,7 @@ static void not_finite(ZxEngine *e, const ZxStep *s, ZbErr *err) {
   if (input)
     zb_fail_more(err, "; input `%s` of sample %" PRIu64 " of the run is not finite: record %" PRIu64 " of %s",
                  bad.input, bad.sample, bad.record, bad.file);
+  else add_first(e, err);
   zb_text_free(&t);
 }
 
