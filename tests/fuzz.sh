@@ -4,7 +4,7 @@
 seconds=${FUZZ_SECONDS:-3}
 seed=${FUZZ_SEED:-1}
 
-mkdir lang zsg data weights
+mkdir lang zsg data manifest weights
 cp "$ZUG_SRC"/examples/*.zug "$ZUG_SRC"/stdlib/std/*.zug lang/
 small="-D layers=2 -D heads=2 -D width=8 -D words=16"
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o zsg/gpt2.zsg $small -D context=8
@@ -25,7 +25,15 @@ safetensors '{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]},"layer.0.w":
 '"data_offsets":[12,14]}}' 0123456789abcd >weights/two
 safetensors '{"__metadata__":{"format":"pt"},"c":{"dtype":"BF16","shape":[],"data_offsets":[0,2]}}' 01 >weights/meta
 
-for target in lang zsg data weights; do
+cat >manifest/two <<'END'
+{"format":"zug checkpoint","version":1,"checksum":"0000000000000000",
+"step":5,"samples":40,"serial":2,"program":"0.1","model":"M","command":"zrun","recipe":"recipe r { }\n",
+"facts":{"data":{"tokens":"11358"}},"file_limit":100,"files":[],"states":["exp_avg"],
+"parameters":[{"path":"a","shape":[3,4],"checksums":["77ce7be96a85f744","724b25c4381713d8"]},
+  {"path":"layer.0.w","shape":[],"checksums":["0000000000000000","724b25c4381713d8"]}]}
+END
+
+for target in lang zsg data manifest weights; do
   "$ZUG_BUILD/tests/fuzz/fuzz-$target" $target --seconds "$seconds" --seed "$seed" ||
     fail "fuzz-$target; the input that did it is in $(pwd)"
 done

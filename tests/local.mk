@@ -84,7 +84,8 @@ tests_mpi_zrun_hasty_LDADD = $(libs_exec)
 endif
 
 # ---- fuzzing: built and run where the sanitizers watch ----
-fuzz_programs = tests/fuzz/fuzz-lang tests/fuzz/fuzz-zsg tests/fuzz/fuzz-data tests/fuzz/fuzz-weights
+fuzz_programs = tests/fuzz/fuzz-lang tests/fuzz/fuzz-zsg tests/fuzz/fuzz-data tests/fuzz/fuzz-manifest \
+  tests/fuzz/fuzz-weights
 EXTRA_PROGRAMS += $(fuzz_programs)
 dist_check_SCRIPTS += tests/fuzz.sh
 tests_fuzz_fuzz_lang_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_lang.c
@@ -93,6 +94,9 @@ tests_fuzz_fuzz_zsg_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_zsg.c
 tests_fuzz_fuzz_zsg_LDADD = $(libs_graph)
 tests_fuzz_fuzz_data_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_data.c
 tests_fuzz_fuzz_data_LDADD = $(libs_exec)
+tests_fuzz_fuzz_manifest_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_manifest.c
+tests_fuzz_fuzz_manifest_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
+tests_fuzz_fuzz_manifest_LDADD = $(libs_exec)
 tests_fuzz_fuzz_weights_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_weights.c
 tests_fuzz_fuzz_weights_LDADD = $(libs_exec)
 CLEANFILES += $(fuzz_programs)
