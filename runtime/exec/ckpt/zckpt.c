@@ -47,7 +47,7 @@ static const struct {
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
-static bool take(int c, size_t command, ZsOptions *o, ZbErr *err) {
+static bool take_option(int c, size_t command, ZsOptions *o, ZbErr *err) {
   const char *option = "";
   char *end;
   for (int i = 0; longs[i].name; i++)
@@ -67,7 +67,7 @@ static bool take(int c, size_t command, ZsOptions *o, ZbErr *err) {
   return true;
 }
 
-static bool parse(int argc, char **argv, size_t *command, ZsOptions *o, ZbErr *err) {
+static bool parse_command(int argc, char **argv, size_t *command, ZsOptions *o, ZbErr *err) {
   const char *names[COMMANDS];
   size_t k = 0;
   for (size_t i = 0; i < COMMANDS; i++) names[i] = commands[i].name;
@@ -83,7 +83,7 @@ static bool parse(int argc, char **argv, size_t *command, ZsOptions *o, ZbErr *e
   optind = 2;
   for (int c; (c = getopt_long(argc, argv, ":o:h", longs, NULL)) != -1;) {
     if (c == ':' || c == '?') return zb_option_failed(c, argv, longs, err);
-    if (!take(c, k, o, err)) return false;
+    if (!take_option(c, k, o, err)) return false;
   }
   for (; optind < argc; optind++) {
     if (o->npath == commands[k].folders)
@@ -111,7 +111,7 @@ int main(int argc, char **argv) {
   ZsEnd end = ZS_OK;
   size_t command = 0;
   if (asks_help(argc, argv)) fputs(usage, stdout);
-  else if (!parse(argc, argv, &command, &o, &err)) end = ZS_FAILED;
+  else if (!parse_command(argc, argv, &command, &o, &err)) end = ZS_FAILED;
   else end = commands[command].run(&o, a, &err);
   if (end != ZS_FAILED && !zb_close_stdout(&err)) end = ZS_FAILED;
   fflush(stdout);

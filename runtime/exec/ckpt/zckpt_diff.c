@@ -44,7 +44,8 @@ static bool compare_piece(void *ctx, const float *x, uint64_t first, uint64_t n,
   return true;
 }
 
-static bool compare(ZsCkpt *a, uint32_t i, ZsCkpt *b, uint32_t j, float *room, Difference *out, ZbErr *err) {
+static bool compare_tensor(ZsCkpt *a, uint32_t i, ZsCkpt *b, uint32_t j, float *room, Difference *out,
+                           ZbErr *err) {
   Pair p = {.other = b, .tensor = j, .y = room, .d = {.tensor = i}};
   if (!zs_read(a, i, compare_piece, &p, err)) return false;
   if (p.digest != b->m->c.tensors[j].digest) return zx_ckpt_altered(b->m, b->dir, j, p.digest, err);
@@ -76,13 +77,13 @@ static bool same_shape(const ZxTensorInfo *a, const ZxTensorInfo *b) {
   return a->nshape == b->nshape && !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->nshape);
 }
 
-static uint32_t count(const Diff *d, const ZsCkpt *k) {
+static uint32_t tensors_of(const Diff *d, const ZsCkpt *k) {
   return d->states ? k->m->c.ntensors : k->m->c.nparams;
 }
 
 /* Says which tensors `k` has alone. */
 static void tell_alone(Diff *d, const ZsCkpt *k, const ZsCkpt *other) {
-  for (uint32_t i = 0; i < count(d, k); i++) {
+  for (uint32_t i = 0; i < tensors_of(d, k); i++) {
     if (counterpart(k, i, other) != ZB_NO_NAME) continue;
     d->alone++;
     printf("only in %s: %s %s\n", zb_show(k->dir), k->m->c.tensors[i].info.path,
@@ -95,7 +96,7 @@ static bool compare_all(Diff *d, ZbErr *err) {
   float *room = malloc(ZS_PIECE * sizeof *room);
   if (!room) zb_out_of_memory(ZS_PIECE * sizeof *room);
   bool ok = true;
-  for (uint32_t i = 0; ok && i < count(d, &d->a); i++) {
+  for (uint32_t i = 0; ok && i < tensors_of(d, &d->a); i++) {
     uint32_t j = counterpart(&d->a, i, &d->b);
     if (j == ZB_NO_NAME) continue;
     const ZxCkptTensor *x = &d->a.m->c.tensors[i], *y = &d->b.m->c.tensors[j];
@@ -105,7 +106,7 @@ static bool compare_all(Diff *d, ZbErr *err) {
       printf("%s has other shapes: %s and %s\n", x->info.path, zx_shape_text(d->arena, &x->info),
              zx_shape_text(d->arena, &y->info));
     } else if (x->digest == y->digest) d->same++;
-    else if ((ok = compare(&d->a, i, &d->b, j, room, &one, err))) ZB_PUSH(d->arena, d->d, d->nd, one);
+    else if ((ok = compare_tensor(&d->a, i, &d->b, j, room, &one, err))) ZB_PUSH(d->arena, d->d, d->nd, one);
   }
   free(room);
   return ok;

@@ -17,7 +17,7 @@ typedef struct {
   uint32_t wrong;
 } Verify;
 
-static void tell(Verify *v, const ZbErr *err) {
+static void tell_wrong(Verify *v, const ZbErr *err) {
   v->wrong++;
   printf("wrong: %s\n", err->text);
 }
@@ -28,11 +28,11 @@ static void verify_file(Verify *v, uint32_t file) {
   ZbErr err = {0};
   uint32_t altered = 0;
   if (!zx_ckpt_look_file(v->k.m, v->k.dir, file, &err)) {
-    tell(v, &err);
+    tell_wrong(v, &err);
     return;
   }
   for (uint32_t i = f->first; i < f->first + f->n; i++)
-    if (!zs_read(&v->k, i, NULL, NULL, &err) && altered++ < TOLD) tell(v, &err);
+    if (!zs_read(&v->k, i, NULL, NULL, &err) && altered++ < TOLD) tell_wrong(v, &err);
   if (altered > TOLD)
     printf("wrong: ... and %" PRIu32 " more tensors of %s/%s\n", altered - TOLD, zb_show(v->k.dir), f->name);
 }
@@ -73,7 +73,7 @@ static void verify_other(Verify *v, const char *name) {
   for (uint32_t i = 0; i < c->nfiles; i++)
     if (is_copy(path, &c->files[i]))
       zb_fail(&err, NULL, "%s is a second %s", zb_show(path), c->files[i].name);
-  tell(v, &err);
+  tell_wrong(v, &err);
 }
 
 static void verify_others(Verify *v) {
@@ -112,7 +112,7 @@ static void verify_index(Verify *v, const char *name, uint32_t from, uint32_t to
   bool ok = text && (root || zb_fail(&err, NULL, "%s is no JSON", zb_show(path)));
   ok = ok && check_map(v, path, cJSON_GetObjectItemCaseSensitive(root, "weight_map"), from, to, &err);
   cJSON_Delete(root);
-  if (!ok) tell(v, &err);
+  if (!ok) tell_wrong(v, &err);
 }
 
 ZsEnd zs_verify(const ZsOptions *o, ZbArena *a, ZbErr *err) {
@@ -124,7 +124,7 @@ ZsEnd zs_verify(const ZsOptions *o, ZbArena *a, ZbErr *err) {
   if (named >= 0 && named != v.k.m->step &&
       !zb_fail(&name, NULL, "%s is by its manifest the checkpoint of step %" PRId64 ": a copy, or renamed",
                zb_show(v.k.dir), v.k.m->step))
-    tell(&v, &name);
+    tell_wrong(&v, &name);
   for (uint32_t i = 0; i < c->nfiles; i++) verify_file(&v, i);
   verify_others(&v);
   verify_index(&v, "model.safetensors.index.json", 0, c->nparams);
