@@ -86,7 +86,7 @@ Test(options, what_is_said) {
                           "zrun: give --steps K; zrun --help lists all options\n"
                           "zrun: give --data FILE; zrun --help lists all options\n"
                           "zrun: give --recipe FILE:NAME; zrun --help lists all options\n"
-                          "zrun: give train GRAPH.zsg; zrun --help lists all options\n"
+                          "zrun: give train GRAPH.zsg or eval GRAPH.zsg; zrun --help lists all options\n"
                           "zrun: at most 16 folders with -I\n");
 }
 

@@ -179,6 +179,7 @@ Test(together, who_differs_in_what) {
          "rank 1 was given another recipe: x 1 where rank 0 has 0\n"
          "rank 1 was given another cluster: x 1 where rank 0 has 0\n"
          "rank 1 was given other data: x 1 where rank 0 has 0\n"
+         "rank 1 was given other held-out data: x 1 where rank 0 has 0\n"
          "rank 1 was given other initial weights: x 1 where rank 0 has 0\n"
          "rank 1 made another plan: x 1 where rank 0 has 0\n"
          "rank 1 computes by other means: x 1 where rank 0 has 0\n");
@@ -189,6 +190,7 @@ Test(together, who_differs_in_what) {
          "ranks 1, 2 were given another recipe: x 1 where rank 0 has 0\n"
          "ranks 1, 2 were given another cluster: x 1 where rank 0 has 0\n"
          "ranks 1, 2 were given other data: x 1 where rank 0 has 0\n"
+         "ranks 1, 2 were given other held-out data: x 1 where rank 0 has 0\n"
          "ranks 1, 2 were given other initial weights: x 1 where rank 0 has 0\n"
          "ranks 1, 2 made another plan: x 1 where rank 0 has 0\n"
          "ranks 1, 2 compute by other means: x 1 where rank 0 has 0\n");
