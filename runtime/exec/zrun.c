@@ -606,9 +606,9 @@ static bool train(Run *r) {
     if (!one_step(r, step, &rate)) return false;
     if (r->stopping && step < r->o.steps) return stop(r, step);
     if (step == r->before + 1) {
-      zx_watch_begin();          /* the first step sets up much */
       r->peak = measure_peak(r); /* not before: the first step should come soon */
       begin_times(r);
+      zx_watch_begin(); /* the first step sets up much, and so does measuring */
     }
     if (evaluates_after(r, step)) evaluate(r, step, r->o.steps);
   }
