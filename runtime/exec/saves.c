@@ -18,7 +18,10 @@ static bool newest(ZbArena *a, const char *dir, const char **path, ZbErr *err) {
   const ZxCkptEntry *last = n && is_readable(&all[n - 1]) ? &all[n - 1] : NULL;
   for (uint32_t i = 0; i < n; i++) {
     if (is_readable(&all[i]) || (last && all[i].step < last->step)) continue;
-    zx_manifest_read(a, all[i].path, err);
+    const ZxManifest *m = zx_manifest_read(a, all[i].path, err);
+    if (m)
+      zb_fail(err, NULL, "%s is by its manifest the checkpoint of step %" PRId64 ": a copy, or renamed",
+              zb_show(all[i].path), m->step);
     if (last) zb_fail_more(err, "; complete is %s", zb_show(last->path));
     snprintf(err->help, sizeof err->help,
              last ? "go on from that with --resume-from, or remove the other" : "remove it to begin anew");

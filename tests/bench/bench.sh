@@ -5,6 +5,7 @@
 #
 #   ROUNDS=5                    PRECISION="f32 bf16"        LAYOUTS=yes (no: only one rank, and data 2)
 #   MODELS="small 124m"         THREADS="1 2"               PYTHON_TORCH=python3
+#   CHECKPOINTS=yes
 set -eu
 out=$ZUG_BUILD/tests/scratch/bench
 rounds=${ROUNDS:-5}
@@ -12,6 +13,7 @@ models=${MODELS:-small 124m}
 precisions=${PRECISION:-f32 bf16}
 threads=${THREADS:-1 2}
 layouts=${LAYOUTS:-yes}
+checkpoints=${CHECKPOINTS:-yes}
 recipes=$ZUG_SRC/tests/bench/recipes.zug
 mpi="--allow-run-as-root --oversubscribe --bind-to none --mca pml ob1 --mca btl self,vader \
 --mca btl_vader_single_copy_mechanism none"
@@ -132,6 +134,36 @@ one_round() {
   run_zug layout all8 small 8 1 all8
 }
 
+# ---- checkpoints: what one in 20 steps costs them, and how fast it is written ----
+mean_step() { # FOLDER: milliseconds, without the first step
+  sed -n 's/.*"step":\([0-9]*\),.*"step_ms":\([0-9.]*\).*/\1 \2/p' "$1/metrics.jsonl" |
+    awk '$1 > 1 { sum += $2; n++ } END { printf "%.2f", sum / n }'
+}
+run_checkpoints() { # one round
+  for every in 0 20; do
+    rm -rf kept run-$every
+    [ $every = 0 ] && with= || with="--ckpt kept --ckpt-every $every"
+    # shellcheck disable=SC2086 # words are wanted
+    alone ckpt.out mpirun -np 1 $mpi "$ZUG_BUILD/zrun" train small.zsg --recipe "$recipes:small" --data text.bin --steps 61 \
+      --threads 2 --log run-$every $with
+    echo "$every $(mean_step run-$every)" >>steps.txt
+  done
+  sed -n 's/^checkpoint .*: \([0-9.]*\) MB.* in \([0-9.]*\) s$/\1 \2/p' ckpt.out >>written.txt
+  megabytes=$(awk 'END { print int($1) }' written.txt)
+  alone dd.out dd if=/dev/zero of=dd.bin bs=1M count="$megabytes" conv=fsync
+  awk -v mb="$megabytes" '/copied/ { for (i = 2; i <= NF; i++) if ($i ~ /^s,?$/) print mb * 1.048576, $(i - 1) }' dd.out >>dd.txt
+  rm -f dd.bin
+}
+print_checkpoints() {
+  awk '{ x[$1, ++n[$1]] = $2 }
+    function median(k,   i, j, t) { for (i = 2; i <= n[k]; i++) for (j = i; j > 1 && x[k, j] < x[k, j - 1]; j--) { t = x[k, j]; x[k, j] = x[k, j - 1]; x[k, j - 1] = t }
+      return x[k, int((n[k] + 1) / 2)] }
+    END { printf "mean step %.1f ms, with one checkpoint in 20 steps %.1f ms: %.3f\n", median(0), median(20), median(20) / median(0) }' steps.txt
+  awk 'FNR == 1 { f++ } { v = $1 / $2; if (v > best[f]) best[f] = v }
+    END { printf "written at %.0f MB/s beside training, by dd with fsync alone at %.0f MB/s: %.2f\n", best[1], best[2], best[1] / best[2] }' \
+    written.txt dd.txt
+}
+
 # ---- tables ----
 # Medians by key and who: of the runs that others took at most 5 % of the processors from, if there are any, ...
 # shellcheck disable=SC2016 # awk's
@@ -198,9 +230,13 @@ print_shares() {
 }
 
 find_torch
+: >steps.txt
+: >written.txt
+: >dd.txt
 i=0
 while [ $i -lt "$rounds" ]; do
   one_round
+  [ "$checkpoints" = yes ] && run_checkpoints
   i=$((i + 1))
   echo "bench: round $i of $rounds" >&2
 done
@@ -219,6 +255,10 @@ print_rates
 if [ "$layouts" = yes ]; then
   printf '\nsmall f32 in other layouts, one thread a rank: tokens/s, and against one rank of two threads\n'
   print_layouts
+fi
+if [ "$checkpoints" = yes ]; then
+  printf '\ncheckpoints: small f32, one rank of two threads; the fastest of all rounds\n'
+  print_checkpoints
 fi
 printf '\nwhere the time of a step goes, last round\n'
 print_shares

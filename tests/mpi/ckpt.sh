@@ -76,7 +76,7 @@ cmp again.safetensors whole_one.safetensors || fail "the last checkpoint has oth
 ok ./run 1 momentum_1 --steps 9 --log m_whole
 ok ./run 8 momentum_8 --steps 4 --ckpt m_8 --ckpt-file-size 10K
 [ "$(ls m_8/step-00000004 | grep -c 'optimizer-.*safetensors')" -gt 3 ] || fail "files are not cut"
-ok ./run 1 momentum_1 --steps 4 --ckpt from_1 --ckpt-file-size 10K
+for steps in 3 4; do ok ./run 1 momentum_1 --steps $steps --ckpt from_1 --ckpt-file-size 10K --resume; done
 for way in '1 momentum_1 m_8' '2 momentum_2 m_8' '2 momentum_seq_2 m_8' '8 momentum_8 from_1' '2 momentum_seq_2 from_1'; do
   set -- $way
   ok ./run $1 $2 --steps 9 --log $3_$2 --resume-from $3/step-00000004
@@ -125,7 +125,7 @@ refuses 'nowhere/step-00000001 is not a complete checkpoint: cannot open' ./run 
 
 # ---- broken checkpoints: named before any training, and no older one is taken in silence ----
 # broken PATTERN: resuming from a copy, made worse, is refused.
-copy() { rm -rf worse && cp -r from_1 worse && cp -r worse/step-00000004 worse/step-00000003 && worse=worse/step-00000004; }
+copy() { rm -rf worse && cp -r from_1 worse && worse=worse/step-00000004; }
 broken() {
   refuses "$1" ./run 2 momentum_2 --steps 9 --ckpt worse --resume
   grep -q '^step ' out.txt && fail "it trains"
@@ -164,6 +164,10 @@ broken "$worse is not a complete checkpoint: cannot open .*; complete is worse/s
 copy
 sed -i 's/"version":1/"version":7/' $worse/manifest.json
 broken "version 7; this zug knows version 1"
+
+copy
+mv worse/step-00000003 worse/step-00000009
+broken "worse/step-00000009 is by its manifest the checkpoint of step 3: a copy, or renamed; complete is $worse"
 
 # ---- two runs on one folder; a folder of one node alone ----
 ./run 2 ddp_2 --steps 100000 --ckpt lock --log lock_log >lock.out 2>&1 &

@@ -97,7 +97,8 @@ typedef struct {
   int64_t step, serial;
   const char *path; /* "DIR/step-00000400" */
 } ZxCkptEntry;
-/* The checkpoints of `dir`, the oldest first, by serial number. One without a readable manifest has serial 0 and so
+/* The checkpoints of `dir`, the oldest first, by serial number. One without a readable manifest, or with that of
+ * another step (a copy, or renamed), has serial 0 and so
  * comes before all others. 0 for a folder that is not there. */
 uint32_t zx_ckpt_list(ZbArena *a, const char *dir, ZxCkptEntry **out, ZbErr *err);
 /* "DIR/step-00000400", "DIR/step-00000400.RUN.tmp" */

@@ -79,7 +79,7 @@ uint32_t zx_ckpt_list(ZbArena *a, const char *dir, ZxCkptEntry **out, ZbErr *err
     if (stat(e.path, &st) < 0 || !S_ISDIR(st.st_mode)) continue;
     ZbArena *tmp = zb_arena_new();
     const ZxManifest *m = zx_manifest_read(tmp, e.path, NULL);
-    if (m) e.serial = m->serial;
+    if (m && m->step == e.step) e.serial = m->serial;
     zb_arena_free(tmp);
     ZB_PUSH(a, *out, n, e);
   }

@@ -77,6 +77,7 @@ typedef struct {
   uint32_t mb;
   const void *data; /* on the host, until the next one */
 } ZxOutput;
+
 typedef struct ZxLook ZxLook;
 
 struct ZxEngine {

@@ -1,0 +1,258 @@
+/* Checkpoints as files: where tensors lie, digests that add up, manifests that are read as they were written and not
+ * believed when they are not, folders that come and go. */
+#include "runtime/exec/ckpt/ckpt.h"
+#include "tests/unit/exec/scratch.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+TestSuite(ckpt, .init = scratch_make, .fini = scratch_remove);
+
+static const ZxTensorInfo params[] = {{.path = "wte", .nshape = 2, .shape = {5, 4}},
+                                      {.path = "layer.0.w", .nshape = 3, .shape = {2, 3, 4}},
+                                      {.path = "scale"},
+                                      {.path = "layer.1.w", .nshape = 3, .shape = {2, 3, 4}}};
+static const char *const states[] = {"exp_avg", "exp_avg_sq"};
+
+static ZxContents contents(ZbArena *a, uint64_t most) {
+  ZxContents c;
+  ZbErr err;
+  cr_assert(zx_contents_make(a, params, 4, states, 2, most, &c, &err), "%s", err.text);
+  return c;
+}
+
+/* ---- contents ---- */
+/* Of 80, 96, 4 and 96 bytes, with states of the same: a file takes what fits its limit, and one at least. */
+Test(ckpt, files) {
+  static const struct {
+    uint64_t most;
+    const char *files; /* of each how many tensors */
+  } cases[] = {
+      {1000000, "4 8"}, {180, "3 1 2 1 3 1 1"}, {1, "1 1 1 1 1 1 1 1 1 1 1 1"}, {100, "1 2 1 1 1 1 2 2 1"}};
+  ZbArena *a = zb_arena_new();
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    ZxContents c = contents(a, cases[i].most);
+    ZbText t = {0};
+    uint64_t bytes = 0;
+    for (uint32_t f = 0; f < c.nfiles; f++) {
+      zb_text_add(&t, "%s%u", f ? " " : "", c.files[f].n);
+      bytes += c.files[f].bytes;
+    }
+    cr_expect_str_eq(t.s, cases[i].files, "limit %llu: %s", (unsigned long long)cases[i].most, t.s);
+    cr_expect_eq(c.bytes, bytes);
+    zb_text_free(&t);
+  }
+  ZxContents c = contents(a, 100);
+  cr_expect_str_eq(c.files[0].name, "model-00001-of-00003.safetensors");
+  cr_expect_str_eq(c.files[8].name, "optimizer-00006-of-00006.safetensors");
+  cr_expect_str_eq(c.tensors[4].info.path, "wte.exp_avg");
+  cr_expect_str_eq(c.tensors[11].info.path, "layer.1.w.exp_avg_sq");
+  for (uint32_t i = 0; i < 4; i++) cr_expect_eq(zx_param_of(&c, i), i);
+  for (uint32_t i = 4; i < 12; i++) cr_expect_eq(zx_param_of(&c, i), (i - 4) / 2);
+  cr_expect_eq(c.tensors[2].n, 1);
+  zb_arena_free(a);
+}
+
+/* Tensors lie where another reader of the format finds them. */
+Test(ckpt, places) {
+  ZbArena *a = zb_arena_new();
+  ZxContents c = contents(a, 180);
+  for (uint32_t f = 0; f < c.nfiles; f++) {
+    ZbErr err;
+    const char *path = scratch("one.safetensors");
+    FILE *file = fopen(path, "wb");
+    cr_assert_eq(fwrite(c.files[f].head, 1, c.files[f].head_bytes, file), c.files[f].head_bytes);
+    for (uint32_t i = c.files[f].first; i < c.files[f].first + c.files[f].n; i++)
+      for (uint64_t k = 0; k < c.tensors[i].n; k++) {
+        float x = (float)(100 * i + k);
+        cr_expect_eq((uint64_t)ftell(file), c.tensors[i].at + 4 * k);
+        fwrite(&x, 4, 1, file);
+      }
+    cr_expect_eq((uint64_t)ftell(file), c.files[f].bytes);
+    fclose(file);
+    ZxWeights *w = zx_weights_open(path, false, &err);
+    cr_assert(w, "%s", err.text);
+    for (uint32_t i = c.files[f].first; i < c.files[f].first + c.files[f].n; i++) {
+      float x;
+      int64_t at = zx_weights_find(w, &c.tensors[i].info, &err);
+      cr_assert_geq(at, 0, "%s", err.text);
+      cr_expect(zx_weights_read(w, at, c.tensors[i].n - 1, 1, &x, &err));
+      cr_expect_eq(x, (float)(100 * i + c.tensors[i].n - 1));
+    }
+    zx_weights_close(w, NULL);
+  }
+  zb_arena_free(a);
+}
+
+/* ---- digests ---- */
+Test(ckpt, digests_add_up) {
+  float x[1000];
+  for (int i = 0; i < 1000; i++) x[i] = (float)i / 7;
+  uint64_t whole = zx_digest(x, 5, 1000), parts = 0;
+  for (int from = 0, n = 1; from < 1000; from += n, n = n * 2 + 1)
+    parts += zx_digest(x + from, 5 + (uint64_t)from, (uint64_t)(n < 1000 - from ? n : 1000 - from));
+  cr_expect_eq(whole, parts);
+  cr_expect_eq(zx_digest(x, 5, 0), 0);
+  cr_expect_neq(whole, zx_digest(x, 6, 1000), "another place");
+  for (int i = 0; i < 1000; i++)
+    for (int bit = 0; bit < 32; bit++) {
+      uint32_t w;
+      memcpy(&w, &x[i], 4);
+      w ^= 1u << bit;
+      memcpy(&x[i], &w, 4);
+      cr_expect_neq(whole, zx_digest(x, 5, 1000), "bit %d of value %d", bit, i);
+      w ^= 1u << bit;
+      memcpy(&x[i], &w, 4);
+    }
+  float swapped = x[3];
+  x[3] = x[4], x[4] = swapped;
+  cr_expect_neq(whole, zx_digest(x, 5, 1000), "exchanged");
+}
+
+/* ---- manifests ---- */
+static ZxManifest manifest(ZbArena *a) {
+  static ZxCkptFact facts[] = {
+      {"model", "hash", "00ff"}, {"data", "tokens", "12"}, {"data", "a \"name\"\n", "\\ \x01"}};
+  ZxManifest m = {.step = 400,
+                  .samples = 12800,
+                  .serial = 7,
+                  .version = "0.1",
+                  .model = "GPT2",
+                  .command = "zrun train a\tb",
+                  .recipe = "recipe one {\n}\n",
+                  .facts = facts,
+                  .nfacts = 3,
+                  .c = contents(a, 100)};
+  for (uint32_t i = 0; i < m.c.ntensors; i++) m.c.tensors[i].digest = 0xffffffffffffff00 + i;
+  return m;
+}
+
+static const char *folder(const char *name) {
+  const char *dir = scratch(name);
+  mkdir(dir, 0777);
+  return dir;
+}
+
+Test(ckpt, manifest_comes_back) {
+  ZbArena *a = zb_arena_new();
+  ZxManifest m = manifest(a);
+  ZbErr err;
+  const char *dir = zb_strdup(a, folder("step-00000400"));
+  cr_assert(zx_manifest_write(&m, dir, &err), "%s", err.text);
+  const ZxManifest *r = zx_manifest_read(a, dir, &err);
+  cr_assert(r, "%s", err.text);
+  cr_expect_eq(r->step, 400);
+  cr_expect_eq(r->samples, 12800);
+  cr_expect_eq(r->serial, 7);
+  cr_expect_str_eq(r->model, "GPT2");
+  cr_expect_str_eq(r->command, m.command);
+  cr_expect_str_eq(r->recipe, m.recipe);
+  cr_expect_str_eq(r->version, "0.1");
+  cr_assert_eq(r->nfacts, 3);
+  cr_expect_str_eq(zx_manifest_fact(r, "data", "a \"name\"\n"), "\\ \x01");
+  cr_expect_null(zx_manifest_fact(r, "model", "tokens"));
+  cr_assert_eq(r->c.ntensors, m.c.ntensors);
+  cr_assert_eq(r->c.nfiles, m.c.nfiles);
+  for (uint32_t i = 0; i < m.c.ntensors; i++) {
+    cr_expect_eq(r->c.tensors[i].digest, m.c.tensors[i].digest);
+    cr_expect_eq(r->c.tensors[i].at, m.c.tensors[i].at);
+    cr_expect_str_eq(r->c.tensors[i].info.path, m.c.tensors[i].info.path);
+  }
+  for (uint32_t i = 0; i < m.c.nfiles; i++) cr_expect_eq(r->c.files[i].head_digest, m.c.files[i].head_digest);
+  zb_arena_free(a);
+}
+
+/* Whatever byte is another: the checksum tells, or it is no manifest at all. */
+Test(ckpt, no_altered_manifest_is_believed) {
+  ZbArena *a = zb_arena_new();
+  ZxManifest m = manifest(a);
+  ZbErr err;
+  const char *dir = zb_strdup(a, folder("altered")), *path = zb_printf(a, "%s/manifest.json", dir);
+  cr_assert(zx_manifest_write(&m, dir, &err));
+  size_t n;
+  char *text = zb_read_file(a, path, 1 << 20, &n, &err);
+  for (size_t at = 0; at < n; at += at < 200 ? 1 : 17) {
+    ZbArena *tmp = zb_arena_new();
+    FILE *f = fopen(path, "wb");
+    text[at] ^= 1;
+    fwrite(text, 1, n, f);
+    text[at] ^= 1;
+    fclose(f);
+    cr_expect_null(zx_manifest_read(tmp, dir, &err), "byte %zu", at);
+    zb_arena_free(tmp);
+  }
+  for (size_t cut = 0; cut < n; cut += 101) {
+    ZbArena *tmp = zb_arena_new();
+    FILE *f = fopen(path, "wb");
+    fwrite(text, 1, cut, f);
+    fclose(f);
+    cr_expect_null(zx_manifest_read(tmp, dir, &err), "cut at %zu", cut);
+    zb_arena_free(tmp);
+  }
+  zb_arena_free(a);
+}
+
+/* ---- folders ---- */
+static void add(ZbArena *a, const char *dir, int64_t step, int64_t serial) {
+  ZxManifest m = manifest(a);
+  ZbErr err;
+  m.step = step;
+  m.serial = serial;
+  const char *tmp = zx_ckpt_tmp(a, dir, step, "00000000deadbeef"), *path = zx_ckpt_path(a, dir, step);
+  mkdir(tmp, 0777);
+  cr_assert(zx_manifest_write(&m, tmp, &err), "%s", err.text);
+  cr_assert(zx_ckpt_publish(tmp, path, &err), "%s", err.text);
+}
+
+static void expect_list(ZbArena *a, const char *dir, const char *steps) {
+  ZxCkptEntry *all;
+  ZbErr err = {0};
+  ZbText t = {0};
+  uint32_t n = zx_ckpt_list(a, dir, &all, &err);
+  for (uint32_t i = 0; i < n; i++)
+    zb_text_add(&t, "%s%lld:%lld", i ? " " : "", (long long)all[i].step, (long long)all[i].serial);
+  cr_expect_str_eq(t.s ? t.s : "", steps);
+  cr_expect_str_eq(err.text, "");
+  zb_text_free(&t);
+}
+
+Test(ckpt, folders) {
+  ZbArena *a = zb_arena_new();
+  ZbErr err;
+  const char *dir = zb_strdup(a, scratch("kept/here"));
+  expect_list(a, dir, "");
+  int lock = zx_ckpt_lock(dir, &err);
+  cr_assert_geq(lock, 0, "%s", err.text);
+  cr_expect_eq(zx_ckpt_lock(dir, &err), -1);
+  cr_expect(strstr(err.text, "another run writes its checkpoints to"), "%s", err.text);
+  add(a, dir, 100, 1);
+  add(a, dir, 300, 2);
+  add(a, dir, 200, 3); /* of a run that went back */
+  expect_list(a, dir, "100:1 300:2 200:3");
+  add(a, dir, 300, 4); /* replaces the other */
+  expect_list(a, dir, "100:1 200:3 300:4");
+  cr_expect_eq(zx_ckpt_clean(dir), 0, "nothing unfinished is left by that");
+  mkdir(zx_ckpt_tmp(a, dir, 400, "0123456789abcdef"), 0777);
+  mkdir(zb_printf(a, "%s/step-4.tmp", dir), 0777); /* none of ours */
+  mkdir(zb_printf(a, "%s/mine.tmp", dir), 0777);
+  mkdir(zb_printf(a, "%s/step-00000500", dir), 0777);
+  expect_list(a, dir, "500:0 100:1 200:3 300:4");
+  cr_expect_eq(zx_ckpt_clean(dir), 1);
+  cr_expect_eq(access(zb_printf(a, "%s/mine.tmp", dir), F_OK), 0);
+  rename(zx_ckpt_path(a, dir, 100), zx_ckpt_path(a, dir, 101));
+  expect_list(a, dir, "101:0 500:0 200:3 300:4");
+  cr_expect(zx_ckpt_remove(zx_ckpt_path(a, dir, 200), &err));
+  expect_list(a, dir, "101:0 500:0 300:4");
+  FILE *f = fopen(zb_printf(a, "%s/notes.txt", zx_ckpt_path(a, dir, 300)), "w");
+  fclose(f);
+  cr_expect(zx_ckpt_remove(zx_ckpt_path(a, dir, 300), &err));
+  cr_expect_eq(access(zb_printf(a, "%s.old.tmp/notes.txt", zx_ckpt_path(a, dir, 300)), F_OK), 0);
+  close(lock);
+  lock = zx_ckpt_lock(dir, &err);
+  cr_expect_geq(lock, 0);
+  close(lock);
+  zb_arena_free(a);
+}
