@@ -20,6 +20,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct {
   ZbArena *a;
@@ -145,6 +146,19 @@ static bool read_data(Run *r, ZxFacts *f, ZbText *note) {
          read_mix(r, r->o.eval, ZX_EVAL_DATA, &r->eval_data, f, note);
 }
 
+/* A safetensors file, or a checkpoint's folder. */
+static bool read_init(Run *r, ZxFacts *f, ZbText *note) {
+  ZbErr err = {0};
+  struct stat st;
+  bool folder = stat(r->o.init, &st) == 0 && S_ISDIR(st.st_mode);
+  if (!zx_agree(r->c, !folder)) {
+    r->manifest = zx_manifest_read(r->a, r->o.init, &err);
+    if (r->manifest) zx_fact(f, ZX_INIT, "checkpoint's checksum", "%016" PRIx64, r->manifest->checksum);
+    return agree(r, r->manifest, &err);
+  }
+  return agree(r, zx_init_facts(f, r->c, r->o.init, note, &err), &err);
+}
+
 static bool read_files(Run *r) {
   ZbErr err = {0};
   ZbText note = {0};
@@ -158,8 +172,7 @@ static bool read_files(Run *r) {
   bool ok = r->o.dry_run || read_data(r, &f, &note);
   if (ok) ok = agree(r, zx_saves_find(r->a, r->c, &r->o, &r->from, &r->manifest, &err), &err);
   if (ok && r->from) zx_fact(&f, ZX_INIT, "checkpoint's checksum", "%016" PRIx64, r->manifest->checksum);
-  if (ok && r->o.init && !r->from && !r->o.dry_run)
-    ok = agree(r, zx_init_facts(&f, r->c, r->o.init, &note, &err), &err);
+  if (ok && r->o.init && !r->from && !r->o.dry_run) ok = read_init(r, &f, &note);
   if (ok && note.s) fputs(note.s, stdout);
   zb_text_free(&note);
   zx_fact(&f, ZX_OPTIONS, "--seed", "%" PRIu64, r->o.seed);
@@ -513,7 +526,7 @@ static bool resume(Run *r) {
   ZbText note = {0};
   char all[24], most[24];
   double from = zb_now();
-  bool ok = (zx_resume_fits(r->engine, r->from, r->manifest, &err) &&
+  bool ok = (zx_resume_fits(r->engine, r->from, r->manifest, true, &err) &&
              zx_saves_fit(r->manifest, r->from, &r->facts, &note, &err)) ||
             same_everywhere(r, &err);
   if (ok && note.s && r->rank == 0) fputs(note.s, stdout);
@@ -542,10 +555,22 @@ static bool load(Run *r) {
   return true;
 }
 
+static bool take_params(Run *r) {
+  ZbErr err = {0};
+  ZxResumed read;
+  r->failed = ZX_EXIT_MISTAKE;
+  bool ok = zx_resume_fits(r->engine, r->o.init, r->manifest, false, &err) || same_everywhere(r, &err);
+  if (!ok || !agree(r, zx_engine_take_params(r->engine, r->o.init, r->manifest, &read, &err), &err))
+    return false;
+  r->failed = ZX_EXIT_FAILED;
+  if (r->rank == 0) printf("parameters of %s, of step %" PRId64 "\n", zb_show(r->o.init), r->manifest->step);
+  return true;
+}
+
 static bool begin_parameters(Run *r) {
   ZbErr err = {0};
   if (r->from) return resume(r);
-  if (r->o.init) return load(r);
+  if (r->o.init) return r->manifest ? take_params(r) : load(r);
   return agree(r, zx_engine_init(r->engine, &err), &err);
 }
 

@@ -70,6 +70,18 @@ ok ./run 1 one --steps 9 --log one --ckpt ckpt_one --resume --save again.safeten
 says 'no steps: ckpt_one/step-00000009 is of step 9'
 cmp again.safetensors whole_one.safetensors || fail "the last checkpoint has other weights than the run had"
 
+# ---- its parameters alone: to begin with, and to evaluate ----
+ok ./run 2 half_2 --steps 0 --init ckpt_one/step-00000009 --save taken.safetensors
+says 'parameters of ckpt_one/step-00000009, of step 9'
+cmp taken.safetensors whole_one.safetensors || fail "a checkpoint has other parameters than the run had"
+evaluate() { # RANKS RECIPE WEIGHTS
+  ok $MPIRUN -np $1 zrun eval gpt2.zsg --recipe recipes.zug:$2 --data text.bin --eval-batches 2 --init $3
+  grep -o 'loss [0-9.]*' out.txt
+}
+[ "$(evaluate 2 half_2 ckpt_one/step-00000009)" = "$(evaluate 2 half_2 whole_one.safetensors)" ] &&
+  [ "$(evaluate 8 all_8 ckpt_one/step-00000009)" = "$(evaluate 8 all_8 whole_one.safetensors)" ] || fail "another evaluation of a checkpoint"
+grep -q 'loss [0-9]' out.txt || fail "nothing was evaluated"
+
 # ---- another layout: as equal as layouts are ----
 # AdamW divides by what may be rounding alone, so momentum is compared, with the tolerance of layouts. Files of 10 kB:
 # tensors of all ranks share files, and large ones have files of their own.
@@ -114,6 +126,9 @@ graph=words.zsg && export graph && refuses "from_1/step-00000004: parameter 'wte
 unset graph
 data=other.bin && export data && refuses "is of a run with other data: tokens [0-9]*; this run has [0-9]*" ./run 2 momentum_2 --steps 9 --resume-from $ckpt
 unset data
+refuses "parameter 'wte' has shape \[131, 16\]; the model wants \[132, 16\]" $MPIRUN -np 2 zrun train words.zsg --recipe recipes.zug:ddp_2 \
+  --data text.bin --steps 1 --init $ckpt
+refuses 'cannot open ./manifest.json' ./run 2 ddp_2 --steps 1 --init .
 refuses "is of a run with --seed 1; this run has 2" ./run 1 momentum_1 --steps 9 --seed 2 --resume-from $ckpt
 refuses "is of a run with --order shuffled; this run has sequential" ./run 1 momentum_1 --steps 9 --order sequential --resume-from $ckpt
 refuses "has optimizer state .momentum_buffer., for which the recipe's optimizer has no use" ./run 1 sgd --steps 9 --resume-from $ckpt

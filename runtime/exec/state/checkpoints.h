@@ -57,10 +57,12 @@ ZxCheckpointReport zx_checkpoints_wait(ZxCheckpoints *c);
 typedef struct {
   uint64_t bytes, most; /* read by all ranks, the most by one */
 } ZxResumed;
-/* Whether a checkpoint has the parameters and the optimizer states that the run wants, in their shapes. */
-bool zx_resume_fits(ZxEngine *e, const char *path, const ZxManifest *m, ZbErr *err);
+/* Whether a checkpoint has the parameters that the run wants, in their shapes, and its optimizer states. */
+bool zx_resume_fits(ZxEngine *e, const char *path, const ZxManifest *m, bool states, ZbErr *err);
 /* Collective: parameters and optimizer states of a checkpoint that fits, of which `m` was read; steps count from there
  * on. False on all ranks if its files are not whole or were altered: those that know it say it in `err`. */
 bool zx_engine_resume(ZxEngine *e, const char *path, const ZxManifest *m, ZxResumed *out, ZbErr *err);
+/* The same of parameters alone, for a run that begins with them, or evaluates them. */
+bool zx_engine_take_params(ZxEngine *e, const char *path, const ZxManifest *m, ZxResumed *out, ZbErr *err);
 
 #endif

@@ -23,8 +23,8 @@ static bool lacks(ZxEngine *e, const char *path, const ZxContents *found, const 
       "%s has no parameter '%s'; it has %" PRIu32, zb_show(path), name, found->nparams);
 }
 
-static bool same_contents(ZxEngine *e, const char *path, const ZxContents *found, const ZxContents *want,
-                          ZbErr *err) {
+static bool same_params(ZxEngine *e, const char *path, const ZxContents *found, const ZxContents *want,
+                        ZbErr *err) {
   for (uint32_t i = 0; i < want->nparams; i++) {
     const ZxTensorInfo *w = &want->tensors[i].info, *f = i < found->nparams ? &found->tensors[i].info : NULL;
     if (!f || strcmp(f->path, w->path)) return lacks(e, path, found, w->path, err);
@@ -36,6 +36,10 @@ static bool same_contents(ZxEngine *e, const char *path, const ZxContents *found
   if (found->nparams > want->nparams)
     return zb_fail(err, "is it another model's?", "%s has %" PRIu32 " parameters; model %s has %" PRIu32,
                    zb_show(path), found->nparams, e->p->graph->model, want->nparams);
+  return true;
+}
+
+static bool same_states(const char *path, const ZxContents *found, const ZxContents *want, ZbErr *err) {
   for (uint32_t s = 0; s < want->nstates; s++)
     if (s >= found->nstates || strcmp(found->state[s], want->state[s]))
       return zb_fail(err, "keep the optimizer, or begin anew from its parameters: `zckpt weights`, --init",
@@ -52,6 +56,7 @@ static bool same_contents(ZxEngine *e, const char *path, const ZxContents *found
 typedef struct {
   const ZxManifest *m;
   const char *path;
+  int states; /* how many of each parameter are read, too */
   uint64_t *digest;
   uint64_t bytes;
   uint64_t from, to; /* of the running bucket: what this rank speaks for */
@@ -93,7 +98,7 @@ static bool read_stretch(void *walk, uint64_t global, uint64_t n, float *at) {
 
 static bool read_own(ZxEngine *e, Read *r, ZbErr *err) {
   bool ok = zx_ckpt_look(r->m, r->path, err);
-  for (int s = 0; ok && s <= e->p->states; s++)
+  for (int s = 0; ok && s <= r->states; s++)
     ok = zx_walk(e, &(ZxWalk){.open = open_tensor, .each = read_stretch, .state = s, .ctx = r, .err = err});
   if (r->fd >= 0) close(r->fd);
   return ok;
@@ -101,7 +106,7 @@ static bool read_own(ZxEngine *e, Read *r, ZbErr *err) {
 
 /* ---- whether it is what was written ---- */
 static bool check_digests(ZxEngine *e, const Read *r, ZxResumed *out, ZbErr *err) {
-  uint32_t n = r->m->c.ntensors;
+  uint32_t n = r->states ? r->m->c.ntensors : r->m->c.nparams; /* parameters come first */
   double *halves = ZB_NEWN(e->a, double, 2 * n + 1), most = (double)r->bytes;
   for (uint32_t i = 0; i < n; i++) {
     halves[2 * i] = (double)(r->digest[i] >> 32);
@@ -118,14 +123,25 @@ static bool check_digests(ZxEngine *e, const Read *r, ZxResumed *out, ZbErr *err
   return true;
 }
 
-bool zx_resume_fits(ZxEngine *e, const char *path, const ZxManifest *m, ZbErr *err) {
+static bool read_checkpoint(ZxEngine *e, const char *path, const ZxManifest *m, int states, ZxResumed *out,
+                            ZbErr *err) {
+  Read r = {.m = m, .path = path, .states = states, .fd = -1};
+  r.digest = ZB_NEWN(e->a, uint64_t, m->c.ntensors + 1);
+  return zx_agree(e->world, read_own(e, &r, err)) && check_digests(e, &r, out, err);
+}
+
+bool zx_resume_fits(ZxEngine *e, const char *path, const ZxManifest *m, bool states, ZbErr *err) {
   ZxContents want;
-  return zx_contents_of(e, m->c.most, &want, err) && same_contents(e, path, &m->c, &want, err);
+  return zx_contents_of(e, m->c.most, &want, err) && same_params(e, path, &m->c, &want, err) &&
+         (!states || same_states(path, &m->c, &want, err));
 }
 
 bool zx_engine_resume(ZxEngine *e, const char *path, const ZxManifest *m, ZxResumed *out, ZbErr *err) {
-  Read r = {.m = m, .path = path, .fd = -1, .digest = ZB_NEWN(e->a, uint64_t, m->c.ntensors + 1)};
-  if (!zx_agree(e->world, read_own(e, &r, err)) || !check_digests(e, &r, out, err)) return false;
+  if (!read_checkpoint(e, path, m, e->p->states, out, err)) return false;
   zx_engine_goes_on(e, m->step, m->samples);
   return zx_publish_initial(e, err);
+}
+
+bool zx_engine_take_params(ZxEngine *e, const char *path, const ZxManifest *m, ZxResumed *out, ZbErr *err) {
+  return read_checkpoint(e, path, m, 0, out, err) && zx_publish_initial(e, err);
 }
