@@ -134,8 +134,8 @@ static void tell(const ZxSaves *s, const ZxCheckpointReport *r) {
   char all[24], most[24];
   if (s->rank || r->news == ZX_CKPT_NOTHING) return;
   if (r->news == ZX_CKPT_SAVED)
-    printf("checkpoint %s: %s, at most %s by one rank, in %.2f s\n", zb_show(r->path),
-           zb_bytes(all, r->bytes), zb_bytes(most, r->most), r->seconds);
+    printf("checkpoint %s: %s, at most %s by one rank, written in %.2f s, complete after %.2f s\n",
+           zb_show(r->path), zb_bytes(all, r->bytes), zb_bytes(most, r->most), r->write, r->seconds);
   else if (!s->good)
     printf("note: the checkpoint of step %" PRId64 " failed, and there is no other\n", r->step);
   else printf("note: the checkpoint of step %" PRId64 " failed; complete is %s\n", r->step, zb_show(s->good));

@@ -148,7 +148,7 @@ run_checkpoints() { # one round
       --threads 2 --log run-$every $with
     echo "$every $(mean_step run-$every)" >>steps.txt
   done
-  sed -n 's/^checkpoint .*: \([0-9.]*\) MB.* in \([0-9.]*\) s$/\1 \2/p' ckpt.out >>written.txt
+  sed -n 's/^checkpoint .*: \([0-9.]*\) MB.* written in \([0-9.]*\) s, .*/\1 \2/p' ckpt.out >>written.txt
   megabytes=$(awk 'END { print int($1) }' written.txt)
   alone dd.out dd if=/dev/zero of=dd.bin bs=1M count="$megabytes" conv=fsync
   awk -v mb="$megabytes" '/copied/ { for (i = 2; i <= NF; i++) if ($i ~ /^s,?$/) print mb * 1.048576, $(i - 1) }' dd.out >>dd.txt

@@ -131,18 +131,19 @@ ZxCheckpointState zx_checkpoints_state(const ZxCheckpoints *c) {
 static void add_up(ZxCheckpoints *c) {
   uint32_t n = c->m.c.ntensors;
   const uint64_t *own = zx_writer_digests(c->writer);
-  double bytes = (double)zx_writer_bytes(c->writer);
+  double most[2] = {(double)zx_writer_bytes(c->writer), zx_writer_seconds(c->writer)};
   for (uint32_t i = 0; i < n; i++) {
     c->digests[2 * i] = (double)(own[i] >> 32);
     c->digests[2 * i + 1] = (double)(own[i] & UINT32_MAX);
   }
-  c->digests[2 * n] = bytes;
+  c->digests[2 * n] = most[0];
   c->c->t->wait(c->c, c->c->t->all_reduce(c->c, 0, c->digests, 2 * n + 1, ZX_F64, ZX_SUM));
-  c->c->t->wait(c->c, c->c->t->all_reduce(c->c, 0, &bytes, 1, ZX_F64, ZX_MAX));
+  c->c->t->wait(c->c, c->c->t->all_reduce(c->c, 0, most, 2, ZX_F64, ZX_MAX));
   for (uint32_t i = 0; i < n; i++)
     c->m.c.tensors[i].digest = ((uint64_t)c->digests[2 * i] << 32) + (uint64_t)c->digests[2 * i + 1];
   c->report.bytes = (uint64_t)c->digests[2 * n];
-  c->report.most = (uint64_t)bytes;
+  c->report.most = (uint64_t)most[0];
+  c->report.write = most[1];
 }
 
 /* The lowest rank that knows why says it. */

@@ -44,8 +44,8 @@ typedef struct {
   ZxCheckpointNews news;
   int64_t step;
   const char *path;
-  uint64_t bytes, most; /* written by all ranks; the most by one */
-  double seconds;       /* since it was begun */
+  uint64_t bytes, most;  /* written by all ranks; the most by one */
+  double write, seconds; /* that writing took where it took longest; from its beginning to its end */
 } ZxCheckpointReport;
 /* Collective, with the maxima of all ranks: takes the checkpoint further. A failed one is removed; the lowest rank that
  * knows why has said it. */

@@ -29,6 +29,7 @@ struct ZxWriter {
   _Atomic int state; /* ZxWriterState */
   atomic_bool stop;
   uint64_t *digest, bytes;
+  double seconds;
   ZbErr err;
   /* The file that is written to. */
   int fd;
@@ -95,7 +96,7 @@ static bool write_heads(ZxWriter *w) {
   return true;
 }
 
-static bool write_all(ZxWriter *w) {
+static bool write_part(ZxWriter *w) {
   if (mkdir(w->tmp, 0777) < 0 && errno != EEXIST) {
     free(w->name);
     if (!(w->name = strdup(w->tmp))) zb_out_of_memory(0);
@@ -110,6 +111,13 @@ static bool write_all(ZxWriter *w) {
       return false;
   }
   return close_file(w, true);
+}
+
+static bool write_all(ZxWriter *w) {
+  double from = zb_now();
+  bool ok = write_part(w);
+  w->seconds = zb_now() - from;
+  return ok;
 }
 
 /* ---- the whole ---- */
@@ -242,4 +250,5 @@ ZxWriterState zx_writer_state(const ZxWriter *w) {
 }
 const uint64_t *zx_writer_digests(const ZxWriter *w) { return w->digest; }
 uint64_t zx_writer_bytes(const ZxWriter *w) { return w->bytes; }
+double zx_writer_seconds(const ZxWriter *w) { return w->seconds; }
 const ZbErr *zx_writer_error(const ZxWriter *w) { return &w->err; }

@@ -26,10 +26,11 @@ void zx_writer_write(ZxWriter *w, const char *tmp);
 void zx_writer_publish(ZxWriter *w, const ZxManifest *m, const char *tmp, const char *path, const char *dir,
                        uint32_t keep);
 
-/* Any time. Of DONE and FAILED the rest may be read: the digests of what was written of each tensor, bytes, why. */
+/* Any time. Of DONE and FAILED the rest may be read: the digests of what was written of each tensor, bytes, time, why. */
 ZxWriterState zx_writer_state(const ZxWriter *w);
 const uint64_t *zx_writer_digests(const ZxWriter *w);
 uint64_t zx_writer_bytes(const ZxWriter *w);
+double zx_writer_seconds(const ZxWriter *w); /* that writing and syncing took */
 const ZbErr *zx_writer_error(const ZxWriter *w);
 
 #endif
