@@ -85,7 +85,7 @@ floors engine buffers.c exchange.c stall.c queues.c collective.c profile.c nan.c
   capture.c setup.c engine.c beside.c
 floors ckpt weights.c contents.c manifest.c look.c folder.c zckpt_read.c zckpt_show.c zckpt_verify.c zckpt_diff.c \
   zckpt_weights.c zckpt.c
-floors state slices.c init.c load.c checkpoint.c predict.c finite.c snapshot.c writer.c checkpoints.c resume.c
+floors state slices.c init.c load.c save.c predict.c finite.c snapshot.c writer.c checkpoints.c resume.c
 
 rooms="base graph lang compiler kernels runtime"
 # MPI is seen in a few files.

@@ -71,7 +71,7 @@ libexec_a_SOURCES = \
   runtime/exec/engine/queues.c \
   runtime/exec/engine/setup.c \
   runtime/exec/engine/stall.c \
-  runtime/exec/state/checkpoint.c \
+  runtime/exec/state/save.c \
   runtime/exec/state/checkpoints.c \
   runtime/exec/state/checkpoints.h \
   runtime/exec/state/finite.c \

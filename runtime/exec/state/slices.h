@@ -51,7 +51,7 @@ bool zx_walk(ZxEngine *e, ZxWalk *w);
 /* "layer.0.w1[3, 17]": one element of the whole parameter where the walk is. */
 const char *zx_element(const ZxWalk *w, uint64_t global);
 
-/* checkpoint.c: collective. Rank 0's temporary (NULL: it has none) becomes known to all ranks, that can write to
+/* save.c: collective. Rank 0's temporary (NULL: it has none) becomes known to all ranks, that can write to
  * it. */
 bool zx_share_out(ZxEngine *e, ZbOut **out, const char *option, ZbErr *err);
 

@@ -2,7 +2,7 @@
  *
  * init.c        initial values
  * load.c        parameters from a weights file
- * checkpoint.c  parameters to one
+ * save.c        parameters to one
  * finite.c      whether a run can go on from a step
  * predict.c     outputs of the model, to a file
  * slices.c      what these have in common: where a rank's values are in the whole model (slices.h)
