@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -121,22 +122,24 @@ static bool write_all(ZxWriter *w) {
 }
 
 /* ---- the whole ---- */
-/* Of files that others wrote on other nodes it should be seen here that they are whole. */
+/* Of files that others wrote on other nodes it should be seen here that they are whole. They are opened, since a
+ * network's file system may remember an older size until then. */
 static bool check_sizes(ZxWriter *w) {
-  for (uint32_t i = 0; i < w->o.contents->nfiles; i++) {
+  bool ok = true;
+  for (uint32_t i = 0; ok && i < w->o.contents->nfiles; i++) {
     const ZxCkptFile *f = &w->o.contents->files[i];
     ZbText t = {0};
-    struct stat st = {0};
+    uint64_t size = 0;
     zb_text_add(&t, "%s/%s", w->tmp, f->name);
-    bool ok = stat(t.s, &st) == 0 && (uint64_t)st.st_size == f->bytes;
-    if (!ok)
-      zb_fail(&w->err, "--ckpt wants a folder that all nodes share",
-              "%s has %lld bytes of %llu that ranks wrote", zb_show(t.s), (long long)st.st_size,
-              (unsigned long long)f->bytes);
+    int fd = zb_open_file(t.s, false, &size, &w->err);
+    ok = fd >= 0;
+    if (ok && size != f->bytes)
+      ok = zb_fail(&w->err, "--ckpt wants a folder that all nodes share",
+                   "%s has %" PRIu64 " bytes of %" PRIu64 " that ranks wrote", zb_show(t.s), size, f->bytes);
+    if (fd >= 0) close(fd);
     zb_text_free(&t);
-    if (!ok) return false;
   }
-  return true;
+  return ok;
 }
 
 /* The oldest go, whatever their names; what cannot be removed is no failure of the one that was written. */
