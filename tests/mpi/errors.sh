@@ -84,7 +84,7 @@ wrong 2 'cannot open none.bin: No such file' train gpt2.zsg $two --data none.bin
 wrong 2 'folder is not a regular file' train gpt2.zsg $two --data folder --steps 1
 wrong 2 'gpt2.zsg is not a token file' train gpt2.zsg $two --data gpt2.zsg --steps 1
 wrong 2 'cannot open none.safetensors: No such file' train gpt2.zsg $run --init none.safetensors
-wrong 2 'folder is not a regular file' train gpt2.zsg $run --init folder
+wrong 2 'folder is not a complete checkpoint: cannot open folder.manifest.json' train gpt2.zsg $run --init folder
 wrong 2 'text.bin is not a safetensors file' train gpt2.zsg $run --init text.bin
 
 # ---- truncated and altered files ----
