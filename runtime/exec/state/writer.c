@@ -2,6 +2,7 @@
  *
  * Every rank writes its own stretches of each tensor's bytes by pwrite, in the order in which they lie in the files;
  * what nobody has written yet is a hole. The first to need a file makes it. */
+#define _GNU_SOURCE /* sync_file_range */
 #include "runtime/exec/state/writer.h"
 
 #include <errno.h>
@@ -15,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { PIECE = 1 << 18 /* elements */, MOST_OPEN = 128 };
 typedef enum { WAIT, WRITE, PUBLISH, STOP } Job;
 
 struct ZxWriter {
@@ -32,26 +34,38 @@ struct ZxWriter {
   uint64_t *digest, bytes;
   double seconds;
   ZbErr err;
-  /* The file that is written to. */
-  int fd;
-  uint32_t file;
-  char *name;
+  int *fd;              /* per file; -1: it is not open */
+  uint32_t nopen, file; /* file: what is written goes there */
+  char *name;           /* of that file */
 };
 
 /* ---- files ---- */
 static bool failed(ZxWriter *w, int code) { return zb_out_failed(w->name, code, &w->err); }
 
-static bool close_file(ZxWriter *w, bool sync) {
-  if (w->fd < 0) return true;
-  bool ok = !sync || fsync(w->fd) == 0 || failed(w, errno);
-  if (close(w->fd) < 0 && ok && sync) ok = failed(w, errno);
-  w->fd = -1;
+static void name_file(ZxWriter *w, uint32_t file) {
+  ZbText t = {0};
+  zb_text_add(&t, "%s/%s", w->tmp, w->o.contents->files[file].name);
+  free(w->name);
+  w->name = t.s;
+}
+
+/* All that are open. Only then is a disk waited for, which has begun with the first of them long ago. */
+static bool close_files(ZxWriter *w, bool sync) {
+  bool ok = true;
+  for (uint32_t i = 0; w->nopen && i < w->o.contents->nfiles; i++) {
+    if (w->fd[i] < 0) continue;
+    name_file(w, i);
+    if (ok && sync && fsync(w->fd[i]) < 0) ok = failed(w, errno);
+    if (close(w->fd[i]) < 0 && ok && sync) ok = failed(w, errno);
+    w->fd[i] = -1;
+    w->nopen--;
+  }
   return ok;
 }
 
 static bool write_at(ZxWriter *w, const void *p, uint64_t n, uint64_t at) {
   for (const char *q = p; n;) {
-    ssize_t put = pwrite(w->fd, q, n < (8u << 20) ? n : (8u << 20), (off_t)at);
+    ssize_t put = pwrite(w->fd[w->file], q, n < (8u << 20) ? n : (8u << 20), (off_t)at);
     if (put < 0 && errno == EINTR) continue;
     if (put <= 0) return failed(w, put < 0 ? errno : ENOSPC);
     q += put;
@@ -63,16 +77,18 @@ static bool write_at(ZxWriter *w, const void *p, uint64_t n, uint64_t at) {
   return true;
 }
 
+/* What is written from now on goes there. The one before is handed to the disk. */
 static bool open_file(ZxWriter *w, uint32_t file) {
-  if (w->fd >= 0 && w->file == file) return true;
-  if (!close_file(w, true)) return false;
-  free(w->name);
-  ZbText t = {0};
-  zb_text_add(&t, "%s/%s", w->tmp, w->o.contents->files[file].name);
-  w->name = t.s;
+  int *fd = w->fd;
+  if (w->nopen && w->file == file && fd[file] >= 0) return true;
+  if (w->nopen && fd[w->file] >= 0) sync_file_range(fd[w->file], 0, 0, SYNC_FILE_RANGE_WRITE);
+  if (w->nopen == MOST_OPEN && !close_files(w, true)) return false;
   w->file = file;
-  w->fd = open(w->name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
-  return w->fd >= 0 || failed(w, errno);
+  name_file(w, file);
+  if (fd[file] >= 0) return true;
+  fd[file] = open(w->name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+  w->nopen += fd[file] >= 0;
+  return fd[file] >= 0 || failed(w, errno);
 }
 
 /* ---- a rank's part ---- */
@@ -85,8 +101,12 @@ static bool write_stretch(void *ctx, uint64_t global, uint64_t local, uint64_t n
   const Stretch *s = ctx;
   const ZxCkptTensor *t = &s->w->o.contents->tensors[s->piece->tensor];
   const float *x = s->piece->at + (local - s->piece->from);
-  s->w->digest[s->piece->tensor] += zx_digest(x, global, n);
-  return write_at(s->w, x, 4 * n, t->at + 4 * global);
+  for (uint64_t at = 0, m; at < n; at += m) { /* what was digested is in the cache when it is copied */
+    m = n - at < PIECE ? n - at : PIECE;
+    s->w->digest[s->piece->tensor] += zx_digest(x + at, global + at, m);
+    if (!write_at(s->w, x + at, 4 * m, t->at + 4 * (global + at))) return false;
+  }
+  return true;
 }
 
 static bool write_heads(ZxWriter *w) {
@@ -111,7 +131,7 @@ static bool write_part(ZxWriter *w) {
         !zx_stretches(w->o.mesh, w->o.rank, p->slice, p->from, p->to, write_stretch, &s))
       return false;
   }
-  return close_file(w, true);
+  return close_files(w, true);
 }
 
 static bool write_all(ZxWriter *w) {
@@ -170,7 +190,7 @@ static void *run(void *arg) {
     pthread_mutex_unlock(&w->lock);
     if (job == STOP) return NULL;
     bool ok = job == WRITE ? write_all(w) : publish(w);
-    if (!ok) close_file(w, false);
+    if (!ok) close_files(w, false);
     atomic_store_explicit(&w->state, ok ? ZX_WRITER_DONE : ZX_WRITER_FAILED, memory_order_release);
   }
   return NULL;
@@ -188,9 +208,11 @@ static bool start(ZxWriter *w) {
 
 ZxWriter *zx_writer_new(const ZxWriterOptions *o, ZbErr *err) {
   ZxWriter *w = calloc(1, sizeof *w);
-  if (!w || !(w->digest = calloc(o->contents->ntensors + 1, sizeof *w->digest))) zb_out_of_memory(0);
+  if (!w || !(w->digest = calloc(o->contents->ntensors + 1, sizeof *w->digest)) ||
+      !(w->fd = calloc(o->contents->nfiles + 1, sizeof *w->fd)))
+    zb_out_of_memory(0);
   w->o = *o;
-  w->fd = -1;
+  for (uint32_t i = 0; i < o->contents->nfiles; i++) w->fd[i] = -1;
   pthread_mutex_init(&w->lock, NULL);
   pthread_cond_init(&w->called, NULL);
   if (start(w)) return w;
@@ -221,6 +243,7 @@ void zx_writer_free(ZxWriter *w) {
   free(w->dir);
   free(w->name);
   free(w->digest);
+  free(w->fd);
   free(w);
 }
 
