@@ -21,7 +21,6 @@ void zx_saves_facts(ZbArena *a, const ZxFacts *run, ZxManifest *m);
 typedef struct {
   const ZxOptions *o;
   ZxCheckpoints *c; /* NULL: none are written */
-  ZxComm *comm;
   int rank;
   ZbArena *a;
   const char *good; /* the latest complete checkpoint, or NULL */

@@ -576,13 +576,8 @@ static bool begin_parameters(Run *r) {
 
 static bool open_checkpoints(Run *r) {
   ZbErr err = {0};
-  r->saves = (ZxSaves){.o = &r->o,
-                       .comm = r->c,
-                       .rank = r->rank,
-                       .since = zb_now(),
-                       .begun = r->before,
-                       .a = r->a,
-                       .good = r->from};
+  r->saves = (ZxSaves){
+      .o = &r->o, .rank = r->rank, .since = zb_now(), .begun = r->before, .a = r->a, .good = r->from};
   if (!r->o.ckpt) return true;
   size_t n;
   ZxCheckpointsOptions o = {

@@ -33,8 +33,9 @@ struct ZxCheckpoints {
   ZxWriter *writer;
   Phase phase;
   ZxCheckpointReport report; /* of the one that is written */
-  double began, *digests;    /* two halves of each tensor's digest, then bytes */
-  ZbArena *names;            /* of the one that is written */
+  double began, *halves;     /* for zx_add_digests */
+  uint64_t *digest;
+  ZbArena *names; /* of the one that is written */
   const char *tmp, *path;
 };
 
@@ -80,7 +81,8 @@ static bool share(ZxCheckpoints *c, ZbErr *err) {
 static bool prepare(ZxCheckpoints *c, ZbErr *err) {
   if (!zx_contents_of(c->e, c->o.most, &c->m.c, err)) return false;
   zx_snapshot_open(c->e, &c->m.c, &c->snapshot);
-  c->digests = ZB_NEWN(c->e->a, double, 2 * c->m.c.ntensors + 2);
+  c->halves = ZB_NEWN(c->e->a, double, 2 * c->m.c.ntensors + 1);
+  c->digest = ZB_NEWN(c->e->a, uint64_t, c->m.c.ntensors + 1);
   ZxWriterOptions w = {&c->e->p->mesh, c->e->rank, &c->snapshot, &c->m.c, c->e->rank == 0};
   return (c->writer = zx_writer_new(&w, err)) != NULL;
 }
@@ -127,23 +129,13 @@ ZxCheckpointState zx_checkpoints_state(const ZxCheckpoints *c) {
   return (ZxCheckpointState){s == ZX_WRITER_WORKS, s == ZX_WRITER_FAILED};
 }
 
-/* The digests of all ranks' parts: sums modulo 2^64, in halves that doubles hold exactly for 2^21 ranks. */
 static void add_up(ZxCheckpoints *c) {
   uint32_t n = c->m.c.ntensors;
-  const uint64_t *own = zx_writer_digests(c->writer);
-  double most[2] = {(double)zx_writer_bytes(c->writer), zx_writer_seconds(c->writer)};
-  for (uint32_t i = 0; i < n; i++) {
-    c->digests[2 * i] = (double)(own[i] >> 32);
-    c->digests[2 * i + 1] = (double)(own[i] & UINT32_MAX);
-  }
-  c->digests[2 * n] = most[0];
-  c->c->t->wait(c->c, c->c->t->all_reduce(c->c, 0, c->digests, 2 * n + 1, ZX_F64, ZX_SUM));
-  c->c->t->wait(c->c, c->c->t->all_reduce(c->c, 0, most, 2, ZX_F64, ZX_MAX));
-  for (uint32_t i = 0; i < n; i++)
-    c->m.c.tensors[i].digest = ((uint64_t)c->digests[2 * i] << 32) + (uint64_t)c->digests[2 * i + 1];
-  c->report.bytes = (uint64_t)c->digests[2 * n];
-  c->report.most = (uint64_t)most[0];
-  c->report.write = most[1];
+  memcpy(c->digest, zx_writer_digests(c->writer), n * sizeof *c->digest);
+  zx_add_digests(c->c, c->digest, n, c->halves);
+  for (uint32_t i = 0; i < n; i++) c->m.c.tensors[i].digest = c->digest[i];
+  zx_add_bytes(c->c, zx_writer_bytes(c->writer), zx_writer_seconds(c->writer), &c->report.bytes,
+               &c->report.most, &c->report.write);
 }
 
 /* The lowest rank that knows why says it. */

@@ -107,19 +107,11 @@ static bool read_own(ZxEngine *e, Read *r, ZbErr *err) {
 /* ---- whether it is what was written ---- */
 static bool check_digests(ZxEngine *e, const Read *r, ZxResumed *out, ZbErr *err) {
   uint32_t n = r->states ? r->m->c.ntensors : r->m->c.nparams; /* parameters come first */
-  double *halves = ZB_NEWN(e->a, double, 2 * n + 1), most = (double)r->bytes;
-  for (uint32_t i = 0; i < n; i++) {
-    halves[2 * i] = (double)(r->digest[i] >> 32);
-    halves[2 * i + 1] = (double)(r->digest[i] & UINT32_MAX);
-  }
-  halves[2 * n] = most;
-  e->world->t->wait(e->world, e->world->t->all_reduce(e->world, 0, halves, 2 * n + 1, ZX_F64, ZX_SUM));
-  e->world->t->wait(e->world, e->world->t->all_reduce(e->world, 0, &most, 1, ZX_F64, ZX_MAX));
-  *out = (ZxResumed){(uint64_t)halves[2 * n], (uint64_t)most};
-  for (uint32_t i = 0; i < n; i++) {
-    uint64_t found = ((uint64_t)halves[2 * i] << 32) + (uint64_t)halves[2 * i + 1];
-    if (found != r->m->c.tensors[i].digest) return zx_ckpt_altered(r->m, r->path, i, found, err);
-  }
+  zx_add_digests(e->world, r->digest, n, ZB_NEWN(e->a, double, 2 * n + 1));
+  zx_add_bytes(e->world, r->bytes, 0, &out->bytes, &out->most, NULL);
+  for (uint32_t i = 0; i < n; i++)
+    if (r->digest[i] != r->m->c.tensors[i].digest)
+      return zx_ckpt_altered(r->m, r->path, i, r->digest[i], err);
   return true;
 }
 

@@ -82,3 +82,23 @@ bool zx_snapshot_take(ZxEngine *e, ZxSnapshot *s, ZbErr *err) {
   }
   return zx_finish(e, err);
 }
+
+/* ---- digests ---- */
+/* Sums modulo 2^64 of halves that doubles hold exactly. */
+void zx_add_digests(ZxComm *c, uint64_t *digest, uint32_t n, double *halves) {
+  for (uint32_t i = 0; i < n; i++) {
+    halves[2 * i] = (double)(digest[i] >> 32);
+    halves[2 * i + 1] = (double)(digest[i] & UINT32_MAX);
+  }
+  c->t->wait(c, c->t->all_reduce(c, 0, halves, 2 * n, ZX_F64, ZX_SUM));
+  for (uint32_t i = 0; i < n; i++) digest[i] = ((uint64_t)halves[2 * i] << 32) + (uint64_t)halves[2 * i + 1];
+}
+
+void zx_add_bytes(ZxComm *c, uint64_t own, double seconds, uint64_t *all, uint64_t *most, double *longest) {
+  double sum = (double)own, top[2] = {(double)own, seconds};
+  c->t->wait(c, c->t->all_reduce(c, 0, &sum, 1, ZX_F64, ZX_SUM));
+  c->t->wait(c, c->t->all_reduce(c, 0, top, 2, ZX_F64, ZX_MAX));
+  *all = (uint64_t)sum;
+  *most = (uint64_t)top[0];
+  if (longest) *longest = top[1];
+}
