@@ -116,6 +116,26 @@ chmod +x litter
 rm -f left
 ok zkeep --wait 0s -- ./litter
 kill -0 "$(cat left)" 2>/dev/null && fail "something is left of a run that is done"
+# A launcher that does not notice that all of its ranks are dead, as Open MPI's may: it is ended, and there is another
+# start. One that has a rank left, or works itself, is not.
+cat >launch <<'END'
+#!/bin/bash
+[ -e "$1" ] && exit 0
+>"$1"
+case $1 in
+bereft) (exit 1) & exec sleep 1000 ;;
+half) (exit 1) & sleep 4 & exec sleep 4 ;;
+works) (exit 1) & ulimit -t 4; exec yes >/dev/null ;; # four seconds of the core, then an end by a signal
+esac
+END
+chmod +x launch
+ok zkeep --wait 0s --bereft 1s -- ./launch bereft
+says 'all that the command started has been dead for 1s'
+says 'it has ended with code 137'
+ok zkeep --wait 0s --bereft 1s -- ./launch half
+says 'start 1' && grep 'has been dead' out.txt && fail "a launcher with a rank is ended"
+ok zkeep --wait 0s --bereft 1s -- ./launch works
+grep 'has been dead' out.txt && fail "a command that works is ended"
 # zkeep is killed: its command is told, as mpirun, which then ends its ranks.
 cat >orphan <<'END'
 #!/bin/sh

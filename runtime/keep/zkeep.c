@@ -4,6 +4,7 @@
 
 #include <getopt.h>
 #include <inttypes.h>
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,9 @@ static const char usage[] =
     "  --wait D           before another start; twice as long after each one in vain (default 5s)\n"
     "  --wait-most D      but no longer (default 5m)\n"
     "  --grace D          how long the command may take to stop when zkeep is to end (default 5m)\n"
+    "  --bereft D         how long it may stay when all that it started is dead, as mpirun at times does "
+    "(default "
+    "1m)\n"
     "  --progress DIR     the folder of checkpoints (default: that of the command's --ckpt)\n"
     "  --hosts FILE       mpirun's hosts, as in its host files: NAME slots=N. Those that do not answer are "
     "left out,\n"
@@ -35,7 +39,7 @@ typedef struct {
   ZbArena *a;
   char *const *command;
   KeepLimits limits;
-  double grace;
+  double grace, bereft;
   const char *progress, *hosts_file, *ranks_text, *probe;
   KeepHosts hosts;
   int *ranks;
@@ -96,11 +100,12 @@ static bool check(Keep *k) {
 }
 
 static bool parse(Keep *k, int argc, char **argv) {
-  enum { RESTARTS = 256, WAIT, WAIT_MOST, GRACE, PROGRESS, HOSTS, RANKS, PROBE };
-  static const struct option list[] = {
-      {"restarts", 1, NULL, RESTARTS}, {"wait", 1, NULL, WAIT},         {"wait-most", 1, NULL, WAIT_MOST},
-      {"grace", 1, NULL, GRACE},       {"progress", 1, NULL, PROGRESS}, {"hosts", 1, NULL, HOSTS},
-      {"ranks", 1, NULL, RANKS},       {"probe", 1, NULL, PROBE},       {NULL, 0, NULL, 0}};
+  enum { RESTARTS = 256, WAIT, WAIT_MOST, GRACE, BEREFT, PROGRESS, HOSTS, RANKS, PROBE };
+  static const struct option list[] = {{"restarts", 1, NULL, RESTARTS},   {"wait", 1, NULL, WAIT},
+                                       {"wait-most", 1, NULL, WAIT_MOST}, {"grace", 1, NULL, GRACE},
+                                       {"bereft", 1, NULL, BEREFT},       {"progress", 1, NULL, PROGRESS},
+                                       {"hosts", 1, NULL, HOSTS},         {"ranks", 1, NULL, RANKS},
+                                       {"probe", 1, NULL, PROBE},         {NULL, 0, NULL, 0}};
   ZbErr err = {0};
   opterr = 0;
   int at = 0;
@@ -115,6 +120,7 @@ static bool parse(Keep *k, int argc, char **argv) {
     case WAIT: good = zb_duration(optarg, &k->limits.wait); break;
     case WAIT_MOST: good = zb_duration(optarg, &k->limits.wait_most); break;
     case GRACE: good = zb_duration(optarg, &k->grace); break;
+    case BEREFT: good = zb_duration(optarg, &k->bereft); break;
     case PROGRESS: k->progress = optarg; break;
     case HOSTS: k->hosts_file = optarg; break;
     case RANKS: k->ranks_text = optarg; break;
@@ -164,6 +170,21 @@ static int stop(Keep *k, int pid, int sig) {
   return code;
 }
 
+/* Until the command ends, zkeep is to end, or a launcher waits for the dead. */
+static KeepEvent wait_for(Keep *k, int pid, int *code_or_signal) {
+  KeepBereft b = {0};
+  char text[24];
+  for (KeepEvent e;;) {
+    if ((e = keep_wait(pid, fmin(k->bereft / 4, 10), code_or_signal)) != KEEP_TIME) return e;
+    if (!keep_bereft(&b, pid, k->bereft)) continue;
+    say("all that the command started has been dead for %s, and it does not notice: it is ended",
+        zb_duration_text(text, k->bereft));
+    keep_sweep(pid);
+    *code_or_signal = 128 + SIGKILL;
+    return KEEP_ENDED;
+  }
+}
+
 /* One start: its code. *over: zkeep was told to end. */
 static int one_start(Keep *k, bool *over) {
   ZbErr err = {0};
@@ -177,7 +198,7 @@ static int one_start(Keep *k, bool *over) {
     wrong(&err);
     return ZX_EXIT_MISTAKE;
   }
-  if (keep_wait(pid, -1, &code) == KEEP_SIGNAL) {
+  if (wait_for(k, pid, &code) == KEEP_SIGNAL) {
     *over = true;
     return stop(k, pid, code);
   }
@@ -217,6 +238,7 @@ int main(int argc, char **argv) {
   Keep k = {.a = zb_arena_new(),
             .limits = {10, 5, 300},
             .grace = 300,
+            .bereft = 60,
             .probe = "ssh -o BatchMode=yes -o ConnectTimeout=5 HOST true"};
   zb_begin();
   keep_take_signals();
