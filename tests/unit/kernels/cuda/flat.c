@@ -221,7 +221,9 @@ Test(flat, no_update) {
       bool kept = same(&w, &w0, N) && same(&m, &m0, N) && same(&v, &v0, N) && same(&g, &g0, N);
       for (int k = 0; k < N; k++) kept &= w16.h[k] == 0x5a5a;
       cr_assert(kept == (bad[i] != 0) && lost == 0, "adamw, %g in sum %d", (double)bad[i], at);
-      if (!kept) w = normals(N, at & 1, 7, 1), m = normals(N, at & 1, 8, 0.1), g = normals(N, at & 1, 6, 0.5);
+      memcpy(w.x, w0.x, N * sizeof *w.x);
+      memcpy(m.x, m0.x, N * sizeof *m.x);
+      memcpy(g.x, g0.x, N * sizeof *g.x);
       zk_cuda_sgd(&env, &(ZkSgd){.lr = 30, .momentum = 0.9f, .scale = 1}, NULL, 0, N, g.x, w.x, m.x, NULL,
                   &lost, true, sums);
       kept = same(&w, &w0, N) && same(&m, &m0, N) && same(&g, &g0, N);
