@@ -94,8 +94,8 @@ int64_t zb_not_finite(const float *x, uint64_t n);
 
 /* ---- time --------------------------------------------------------------------------------------- */
 double zb_now(void); /* seconds, monotonic */
-/* "90s", "10m", "3h50m", "1d12h": whole numbers of days, hours, minutes and seconds, each at most once and the
- * larger ones first. False if it is none. */
+/* "90s", "10m", "3h50m", "1d12h": whole numbers of days, hours, minutes and seconds, each at most once and
+ * the larger ones first. False if it is none. */
 bool zb_duration(const char *text, double *seconds);
 /* The same the other way, to whole seconds, into buf; returns buf. */
 const char *zb_duration_text(char buf[24], double seconds);

@@ -1,8 +1,9 @@
-/* Held-out data through the model, forward only: what `zrun eval` does, and `zrun train --eval` between steps.
+/* Held-out data through the model, forward only: what `zrun eval` does, and `zrun train --eval` between
+ * steps.
  *
- * An evaluation is K whole batches of the plan from the beginning of the data, in their order. What is left of
- * the data makes no whole batch and is left out. Sums go over all batches before anything is divided, so its
- * loss is that of all its samples as one batch. Nothing is random: see ZpPlan.forward_only. */
+ * An evaluation is K whole batches of the plan from the beginning of the data, in their order. What is left
+ * of the data makes no whole batch and is left out. Sums go over all batches before anything is divided, so
+ * its loss is that of all its samples as one batch. Nothing is random: see ZpPlan.forward_only. */
 #ifndef ZUG_EXEC_EVALUATE_H
 #define ZUG_EXEC_EVALUATE_H
 
@@ -19,13 +20,13 @@ typedef struct {
   int64_t best_step; /* after which it was; -1: there is none */
 } ZxEval;
 
-/* `data`: how messages call them; batches 0: as many as they have. Reads all that evaluations will, so that what
- * is wrong with it is known before anything is trained. False, on this rank, with what is. */
+/* `data`: how messages call them; batches 0: as many as they have. Reads all that evaluations will, so that
+ * what is wrong with it is known before anything is trained. False, on this rank, with what is. */
 bool zx_eval_open(ZxEval *v, ZxEngine *e, const ZpPlan *p, const char *data, int64_t batches, ZbErr *err);
 /* A line for people: what will be evaluated. */
 void zx_eval_tell(const ZxEval *v, const char *data, ZbText *out);
-/* Collective: one evaluation, of parameters as they are after `step` of `steps` (0: nothing is trained). False
- * with a message when the data are at fault. */
+/* Collective: one evaluation, of parameters as they are after `step` of `steps` (0: nothing is trained).
+ * False with a message when the data are at fault. */
 bool zx_eval_run(ZxEval *v, int64_t step, int64_t steps, ZxEvalMetrics *out, ZbErr *err);
 
 #endif

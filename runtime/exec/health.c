@@ -5,8 +5,8 @@
 #include <math.h>
 
 /* ---- losses that jump ---- */
-/* Mean and mean distance of about FADE steps, once there are as many. Far is FAR such distances, and at least a
- * twentieth of the mean: late in a run losses hardly differ. */
+/* Mean and mean distance of about FADE steps, once there are as many. Far is FAR such distances, and at least
+ * a twentieth of the mean: late in a run losses hardly differ. */
 enum { FADE = 50, KNOWN = 20, FAR = 8 };
 
 void zx_health_loss(ZxHealth *h, int64_t step, double loss, ZbText *note) {

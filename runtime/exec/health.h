@@ -1,5 +1,5 @@
-/* Whether a run goes on from a step: what is done about steps whose loss or gradients are not finite, and what
- * is said of losses that jump. */
+/* Whether a run goes on from a step: what is done about steps whose loss or gradients are not finite, and
+ * what is said of losses that jump. */
 #ifndef ZUG_EXEC_HEALTH_H
 #define ZUG_EXEC_HEALTH_H
 

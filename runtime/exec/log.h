@@ -34,8 +34,8 @@ typedef struct {
 typedef struct ZxLog ZxLog;
 /* dir NULL: no files. Fails with a message for a folder that cannot be made or written. What an earlier run
  * left in metrics.jsonl stays there until the first line of this one, and is kept as metrics.jsonl.1, .2, ...
- * Of a run that goes on after step `before` (0: one that begins) lines of later steps are cut off instead: it makes
- * those steps again. Lines are flushed. Only rank 0 opens a log. */
+ * Of a run that goes on after step `before` (0: one that begins) lines of later steps are cut off instead: it
+ * makes those steps again. Lines are flushed. Only rank 0 opens a log. */
 ZxLog *zx_log_open(const char *dir, int64_t before, ZbErr *err);
 bool zx_log_step(ZxLog *l, const ZxMetrics *m, const ZxClassMetrics *c, int nclass, ZbErr *err);
 bool zx_log_eval(ZxLog *l, const ZxEvalMetrics *m, ZbErr *err);

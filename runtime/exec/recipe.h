@@ -4,8 +4,8 @@
 
 #include "lang/lang.h"
 
-/* Of `names`, one or several between commas, the first whose mesh has as many ranks as there are; one name, or
- * NULL (the file's only recipe), is taken in any case. All are checked: NULL if one is wrong or not there,
+/* Of `names`, one or several between commas, the first whose mesh has as many ranks as there are; one name,
+ * or NULL (the file's only recipe), is taken in any case. All are checked: NULL if one is wrong or not there,
  * which `d` says, or if there is none for so many ranks, which `err` says. */
 const ZlRecipe *zx_recipe_for(ZlProgram *p, ZlDiags *d, ZbArena *a, const char *names, int ranks, ZbErr *err);
 /* Of its mesh. */

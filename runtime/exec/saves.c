@@ -9,7 +9,8 @@
 /* ---- which one to go on from ---- */
 static bool is_readable(const ZxCkptEntry *x) { return x->serial > 0; }
 
-/* Of a folder's checkpoints the latest. One that cannot be read and may be later is not passed over in silence. */
+/* Of a folder's checkpoints the latest. One that cannot be read and may be later is not passed over in
+ * silence. */
 static bool newest(ZbArena *a, const char *dir, const char **path, ZbErr *err) {
   ZxCkptEntry *all;
   ZbErr why = {0};

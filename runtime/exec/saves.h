@@ -1,5 +1,5 @@
-/* What a run does about checkpoints: which one it goes on from, and whether that fits; when it writes one; what it
- * says of them. */
+/* What a run does about checkpoints: which one it goes on from, and whether that fits; when it writes one;
+ * what it says of them. */
 #ifndef ZUG_EXEC_SAVES_H
 #define ZUG_EXEC_SAVES_H
 
@@ -7,17 +7,18 @@
 #include "runtime/exec/options.h"
 #include "runtime/exec/state/checkpoints.h"
 
-/* ---- going on --------------------------------------------------------------------------------------------- */
-/* Collective: the checkpoint that --resume or --resume-from asks for; *path NULL: there is none to go on from, which
+/* ---- going on ------------------------------------------------------------------------------------------ */
+/* Collective: the checkpoint that --resume or --resume-from asks for; *path NULL: there is none to go on
+ * from, which
  * --resume takes for a beginning. False, and why in `err`, where there is one that cannot be read. */
 bool zx_saves_find(ZbArena *a, ZxComm *c, const ZxOptions *o, const char **path, ZxManifest **m, ZbErr *err);
-/* Whether the run is the one that the checkpoint is of, by its facts: the model, the data, their order and the seed must
- * be the same. What differs in the recipe is added to `note`. */
+/* Whether the run is the one that the checkpoint is of, by its facts: the model, the data, their order and
+ * the seed must be the same. What differs in the recipe is added to `note`. */
 bool zx_saves_fit(const ZxManifest *m, const char *path, const ZxFacts *run, ZbText *note, ZbErr *err);
 /* What is written of a run into its checkpoints: facts that count. */
 void zx_saves_facts(ZbArena *a, const ZxFacts *run, ZxManifest *m);
 
-/* ---- writing ---------------------------------------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------------------------------------- */
 typedef struct {
   const ZxOptions *o;
   ZxCheckpoints *c; /* NULL: none are written */
@@ -31,8 +32,8 @@ typedef struct {
 /* What the step's reduction of maxima has of this rank's. */
 enum { ZX_SAVES_FLAGS = 3 };
 void zx_saves_flags(const ZxSaves *s, double flags[ZX_SAVES_FLAGS]);
-/* Collective, after a step from which the run can go on, with the maxima over all ranks. False: a checkpoint failed and
- * the run is to end. */
+/* Collective, after a step from which the run can go on, with the maxima over all ranks. False: a checkpoint
+ * failed and the run is to end. */
 bool zx_saves_step(ZxSaves *s, int64_t step, const double flags[ZX_SAVES_FLAGS]);
 /* Collective, after the last step of a run that ends well: its checkpoint is complete when this returns true. */
 bool zx_saves_end(ZxSaves *s, int64_t step);

@@ -1,6 +1,6 @@
-/* Why a run ends before its last step although nothing is wrong: a signal asks for it, or its time is up. A rank
- * only finds out that it wants to stop; all of them stop after the same step, by what zrun reduces over all
- * ranks at the end of every step. */
+/* Why a run ends before its last step although nothing is wrong: a signal asks for it, or its time is up. A
+ * rank only finds out that it wants to stop; all of them stop after the same step, by what zrun reduces over
+ * all ranks at the end of every step. */
 #ifndef ZUG_EXEC_STOP_H
 #define ZUG_EXEC_STOP_H
 
@@ -25,8 +25,8 @@ void zx_stop_saved(ZxStop *s, double seconds);
 /* Why this rank wants to stop now, for zx_stop_why; 0: it does not. The number fits a double. */
 int zx_stop_wanted(const ZxStop *s);
 const char *zx_stop_why(int wanted); /* "SIGTERM", "its time limit" */
-/* Before something is printed: waits while nobody reads from standard output, as long as no stop is asked for;
- * then what is printed is lost. (mpirun reads nothing any more from the ranks that it ends.) */
+/* Before something is printed: waits while nobody reads from standard output, as long as no stop is asked
+ * for; then what is printed is lost. (mpirun reads nothing any more from the ranks that it ends.) */
 void zx_stop_before_output(void);
 
 #endif

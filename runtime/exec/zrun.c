@@ -1,7 +1,7 @@
-/* zrun: trains a stage graph on the ranks that mpirun started, or evaluates it. Every rank reads the same files and makes the
- * same plan, and all make sure of that before they go on (comm/same.h); what is wrong with them is wrong
- * everywhere, so rank 0 says it and all leave in order. What goes wrong on one rank alone is said there, and
- * the job is aborted. */
+/* zrun: trains a stage graph on the ranks that mpirun started, or evaluates it. Every rank reads the same
+ * files and makes the same plan, and all make sure of that before they go on (comm/same.h); what is wrong
+ * with them is wrong everywhere, so rank 0 says it and all leave in order. What goes wrong on one rank alone
+ * is said there, and the job is aborted. */
 #include "runtime/exec/comm/watch.h"
 #include "runtime/exec/device/memory.h"
 #include "runtime/exec/engine/engine.h"

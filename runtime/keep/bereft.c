@@ -1,6 +1,6 @@
 /* A launcher that waits for nothing: all that it started has ended, and it neither takes notice nor does
- * anything. Open MPI 4.1's mpirun does so at times, for ever, when a rank is killed while it registers: on its
- * way out it waits for a lock that it has. All is read from /proc, see proc(5). */
+ * anything. Open MPI 4.1's mpirun does so at times, for ever, when a rank is killed while it registers: on
+ * its way out it waits for a lock that it has. All is read from /proc, see proc(5). */
 #include "runtime/keep/keep.h"
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
-/* keep: starts a run, and starts it again for as long as that helps. It knows a run by its command and its code
- * only (runtime/exec/exit.h), and needs no MPI: it must outlive what MPI does not.
+/* keep: starts a run, and starts it again for as long as that helps. It knows a run by its command and its
+ * code only (runtime/exec/exit.h), and needs no MPI: it must outlive what MPI does not.
  *
  * zkeep.c    the program: options, and start after start
  * policy.c   whether to start again, and when; what of a run is progress
@@ -11,7 +11,7 @@
 
 #include "base/base.h"
 
-/* ---- policy.c -------------------------------------------------------------------------------------------- */
+/* ---- policy.c ------------------------------------------------------------------------------------------ */
 typedef struct {
   int most;               /* starts in a row that may come to nothing */
   double wait, wait_most; /* seconds before the next start: at first, and at the most, as it doubles */
@@ -29,7 +29,7 @@ int64_t keep_newest(const char *dir);
 /* Where the command has its checkpoints: its --ckpt DIR; NULL if it has none. */
 const char *keep_checkpoints(char *const *command);
 
-/* ---- hosts.c --------------------------------------------------------------------------------------------- */
+/* ---- hosts.c ------------------------------------------------------------------------------------------- */
 typedef struct {
   const char *name;
   int slots;
@@ -44,15 +44,15 @@ typedef struct {
 bool keep_read_hosts(ZbArena *a, const char *path, KeepHosts *out, ZbErr *err);
 /* "8,4,2" to numbers that end with 0. */
 bool keep_read_ranks(ZbArena *a, const char *text, int **out, ZbErr *err);
-/* Runs `probe` for every host, with HOST replaced by its name, many at a time; the host answers if that ends with
- * 0 within `limit` seconds. */
+/* Runs `probe` for every host, with HOST replaced by its name, many at a time; the host answers if that ends
+ * with 0 within `limit` seconds. */
 void keep_probe(ZbArena *a, KeepHosts *h, const char *probe, double limit);
 /* The most of these numbers of ranks for which the hosts that answer have slots; 0: none. */
 int keep_ranks(const KeepHosts *h, const int *ranks);
 /* The command with "-np N --host A:2,B:2" after its first word. */
 char **keep_on_hosts(ZbArena *a, char *const *command, const KeepHosts *h, int ranks);
 
-/* ---- child.c --------------------------------------------------------------------------------------------- */
+/* ---- child.c ------------------------------------------------------------------------------------------- */
 /* First of all: the signals that end zkeep are from now on waited for, and processes that a command leaves
  * behind become zkeep's. */
 void keep_take_signals(void);
@@ -65,12 +65,12 @@ KeepEvent keep_wait(int pid, double seconds, int *code_or_signal);
 /* Ends all that is left of a command that has ended, whatever process group it is in. */
 void keep_sweep(int pid);
 
-/* ---- bereft.c -------------------------------------------------------------------------------------------- */
+/* ---- bereft.c ------------------------------------------------------------------------------------------ */
 typedef struct {
   double since, cpu; /* 0: not now; the CPU time that it had used then, in seconds */
 } KeepBereft;
-/* Looks at a command, whose last look is *b ({0} at first): true if for `limit` seconds all processes that it started
- * have been dead without being waited for, and itself has been idle. */
+/* Looks at a command, whose last look is *b ({0} at first): true if for `limit` seconds all processes that it
+ * started have been dead without being waited for, and itself has been idle. */
 bool keep_bereft(KeepBereft *b, int pid, double limit);
 
 #endif

@@ -474,8 +474,8 @@ uint64_t zp_param_bytes(const ZpPlan *p, uint32_t bucket);
 uint64_t zp_master_bytes(const ZpPlan *p, uint32_t bucket);
 uint64_t zp_grad_bytes(const ZpPlan *p, uint32_t bucket);
 uint64_t zp_state_bytes(const ZpPlan *p, uint32_t bucket);
-/* Elements of a bucket that a rank speaks for: its part of those that it owns alike with replicas. What a rank
- * keeps of the host's memory for checkpoints: the values and states of these, f32. */
+/* Elements of a bucket that a rank speaks for: its part of those that it owns alike with replicas. What a
+ * rank keeps of the host's memory for checkpoints: the values and states of these, f32. */
 uint64_t zp_spoken_elems(const ZpPlan *p, uint32_t bucket);
 uint64_t zp_snapshot_bytes(const ZpPlan *p, const ZpStage *st);
 /* The proofs of a plan; false with the first counter-example in *err. Works on programs alone, so tests can

@@ -1,5 +1,5 @@
-/* ckpt: what a run leaves behind, as files. A *checkpoint* is a folder that holds everything a run needs to go
- * on, in any layout: tensors are the model's own (path, whole shape), wherever they were computed.
+/* ckpt: what a run leaves behind, as files. A *checkpoint* is a folder that holds everything a run needs to
+ * go on, in any layout: tensors are the model's own (path, whole shape), wherever they were computed.
  *
  *   DIR/lock                             of the run that writes here
  *   DIR/step-00000400/                   a checkpoint; there are no others than complete ones under such names
@@ -16,14 +16,14 @@
  * folder.c     the folders of DIR: which there are, one that is complete gets its name, old ones go
  * zckpt*.c     the program that looks at them (zckpt.h)
  *
- * Knows no ranks, no plan and no engine: state/ writes and reads checkpoints on the ranks of a run, zckpt looks
- * at them. All that may come from elsewhere is checked for size before it is read. */
+ * Knows no ranks, no plan and no engine: state/ writes and reads checkpoints on the ranks of a run, zckpt
+ * looks at them. All that may come from elsewhere is checked for size before it is read. */
 #ifndef ZUG_EXEC_CKPT_H
 #define ZUG_EXEC_CKPT_H
 
 #include "runtime/exec/ckpt/weights.h"
 
-/* ---- contents.c ------------------------------------------------------------------------------------------- */
+/* ---- contents.c ---------------------------------------------------------------------------------------- */
 enum { ZX_MAX_STATES = 4 }; /* optimizer states per parameter */
 typedef struct {
   ZxTensorInfo info; /* path, shape */
@@ -51,19 +51,19 @@ typedef struct {
   uint32_t nfiles;
   uint64_t bytes; /* of all files */
 } ZxContents;
-/* Puts the parameters, and their states, into files of at most `most` bytes of tensors each; a larger tensor has
- * one of its own. False with a message if that is more than the format holds. */
+/* Puts the parameters, and their states, into files of at most `most` bytes of tensors each; a larger tensor
+ * has one of its own. False with a message if that is more than the format holds. */
 bool zx_contents_make(ZbArena *a, const ZxTensorInfo *params, uint32_t n, const char *const *states,
                       uint32_t nstates, uint64_t most, ZxContents *out, ZbErr *err);
-/* The digest of values first..first+n-1 of a tensor. Those of parts add up (modulo 2^64) to that of the whole,
- * whoever computes them and in whatever order; another value, or one at another place, gives another. */
+/* The digest of values first..first+n-1 of a tensor. Those of parts add up (modulo 2^64) to that of the
+ * whole, whoever computes them and in whatever order; another value, or one at another place, gives another. */
 uint64_t zx_digest(const float *x, uint64_t first, uint64_t n);
 /* What may be said for a state: "exp_avg of layer.0.w1"; the parameter that a tensor is or belongs to. */
 uint32_t zx_param_of(const ZxContents *c, uint32_t tensor);
 /* "[3, 4]" */
 const char *zx_shape_text(ZbArena *a, const ZxTensorInfo *t);
 
-/* ---- manifest.c ------------------------------------------------------------------------------------------- */
+/* ---- manifest.c ---------------------------------------------------------------------------------------- */
 /* What must be the same for a run to go on, or is told when it is not: "data", "tokens", "1048576". */
 typedef struct {
   const char *kind, *name, *value;
@@ -84,38 +84,38 @@ ZxManifest *zx_manifest_read(ZbArena *a, const char *dir, ZbErr *err);
 /* The value of a fact, or NULL. */
 const char *zx_manifest_fact(const ZxManifest *m, const char *kind, const char *name);
 
-/* ---- look.c ----------------------------------------------------------------------------------------------- */
-/* Whether the files of a checkpoint are there, no others of their kind, of the sizes and with the headers that the
- * manifest says. Reads headers only; what is in tensors shows when they are read, by their digests. */
+/* ---- look.c -------------------------------------------------------------------------------------------- */
+/* Whether the files of a checkpoint are there, no others of their kind, of the sizes and with the headers
+ * that the manifest says. Reads headers only; what is in tensors shows when they are read, by their digests. */
 bool zx_ckpt_look(const ZxManifest *m, const char *dir, ZbErr *err);
 bool zx_ckpt_look_file(const ZxManifest *m, const char *dir, uint32_t file, ZbErr *err); /* one of them */
 /* What to say of a tensor whose digest is another. Returns false. */
 bool zx_ckpt_altered(const ZxManifest *m, const char *dir, uint32_t tensor, uint64_t found, ZbErr *err);
 
-/* ---- folder.c --------------------------------------------------------------------------------------------- */
+/* ---- folder.c ------------------------------------------------------------------------------------------ */
 typedef struct {
   int64_t step, serial;
   const char *path; /* "DIR/step-00000400" */
 } ZxCkptEntry;
-/* The checkpoints of `dir`, the oldest first, by serial number. One without a readable manifest, or with that of
- * another step (a copy, or renamed), has serial 0 and so
- * comes before all others. 0 for a folder that is not there. */
+/* The checkpoints of `dir`, the oldest first, by serial number. One without a readable manifest, or with that
+ * of another step (a copy, or renamed), has serial 0 and so comes before all others. 0 for a folder that is
+ * not there. */
 uint32_t zx_ckpt_list(ZbArena *a, const char *dir, ZxCkptEntry **out, ZbErr *err);
 /* "DIR/step-00000400", "DIR/step-00000400.RUN.tmp" */
 const char *zx_ckpt_path(ZbArena *a, const char *dir, int64_t step);
 const char *zx_ckpt_tmp(ZbArena *a, const char *dir, int64_t step, const char *run);
 /* The step that the path of a checkpoint says; -1: it is no such name. */
 int64_t zx_ckpt_step(const char *path);
-/* Makes `dir`, with what is missing above it, and locks it for this process; the lock goes with the process. A
- * descriptor, or -1 with a message: another run has it. */
+/* Makes `dir`, with what is missing above it, and locks it for this process; the lock goes with the process.
+ * A descriptor, or -1 with a message: another run has it. */
 int zx_ckpt_lock(const char *dir, ZbErr *err);
 /* Of the holder of the lock: removes what runs before left unfinished; how many. */
 uint32_t zx_ckpt_clean(const char *dir);
-/* Syncs the folder `tmp`, gives it its name, and syncs its parent. One that is there already under this name is
- * replaced, in one move. */
+/* Syncs the folder `tmp`, gives it its name, and syncs its parent. One that is there already under this name
+ * is replaced, in one move. */
 bool zx_ckpt_publish(const char *tmp, const char *path, ZbErr *err);
-/* Removes a checkpoint, or an unfinished one: first its name, then the files that such a folder has. What else is in
- * there stays, and the folder with it. */
+/* Removes a checkpoint, or an unfinished one: first its name, then the files that such a folder has. What
+ * else is in there stays, and the folder with it. */
 bool zx_ckpt_remove(const char *path, ZbErr *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* Which tensors a checkpoint has, in which file and at which byte: a pure function of the model, so that all ranks
- * know it without a word, and the same whatever the layout. */
+/* Which tensors a checkpoint has, in which file and at which byte: a pure function of the model, so that all
+ * ranks know it without a word, and the same whatever the layout. */
 #include "runtime/exec/ckpt/ckpt.h"
 
 #include <inttypes.h>
@@ -91,8 +91,8 @@ const char *zx_shape_text(ZbArena *a, const ZxTensorInfo *t) {
   return zb_printf(a, "%s]", s);
 }
 
-/* The mixing is one-to-one for every index, so that no change of a single value goes unseen. Sums of such words do
- * not depend on their order. */
+/* The mixing is one-to-one for every index, so that no change of a single value goes unseen. Sums of such
+ * words do not depend on their order. */
 ZB_WIDE uint64_t zx_digest(const float *x, uint64_t first, uint64_t n) {
   uint64_t sum = 0;
   for (uint64_t i = 0; i < n; i++) {

@@ -1,5 +1,6 @@
-/* The folders of checkpoints. A complete one gets its name by one rename, and loses it by one; whatever moment a
- * process is killed at, what has such a name is whole. What is removed is only what this file would have made. */
+/* The folders of checkpoints. A complete one gets its name by one rename, and loses it by one; whatever
+ * moment a process is killed at, what has such a name is whole. What is removed is only what this file would
+ * have made. */
 #define _GNU_SOURCE /* renameat2 */
 #include "runtime/exec/ckpt/ckpt.h"
 

@@ -1,5 +1,6 @@
-/* manifest.json: what a checkpoint is of, and what its files must be. Where each tensor lies follows from the list of
- * parameters (contents.c); it is written down all the same, for people and other programs, in the indices. */
+/* manifest.json: what a checkpoint is of, and what its files must be. Where each tensor lies follows from the
+ * list of parameters (contents.c); it is written down all the same, for people and other programs, in the
+ * indices. */
 #include "runtime/exec/ckpt/ckpt.h"
 
 #include <cjson/cJSON.h>

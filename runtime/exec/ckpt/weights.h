@@ -11,8 +11,9 @@ typedef struct {
   int nshape;
   int64_t shape[8]; /* declared order */
 } ZxTensorInfo;
-/* Adds a file's first bytes but for the header's length, which come before them: the header, padded with spaces
- * so that data begin at a multiple of 64. *total: the whole file's bytes. Tensors lie in the order given. */
+/* Adds a file's first bytes but for the header's length, which come before them: the header, padded with
+ * spaces so that data begin at a multiple of 64. *total: the whole file's bytes. Tensors lie in the order
+ * given. */
 bool zx_weights_head(ZbText *t, const ZxTensorInfo *tensors, size_t n, uint64_t *total, ZbErr *err);
 /* One rank: the file's temporary, at its full size; `tensors` in any order. Committed after all that wrote
  * have closed it. */

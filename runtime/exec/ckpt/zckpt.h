@@ -1,5 +1,5 @@
-/* The parts of the `zckpt` program: zckpt.c reads the command line; show and list, verify, diff and weights are files
- * of their own. All read a checkpoint by pieces (zckpt_read.c), however large its tensors are. */
+/* The parts of the `zckpt` program: zckpt.c reads the command line; show and list, verify, diff and weights
+ * are files of their own. All read a checkpoint by pieces (zckpt_read.c), however large its tensors are. */
 #ifndef ZUG_ZCKPT_H
 #define ZUG_ZCKPT_H
 
@@ -21,7 +21,7 @@ ZsEnd zs_verify(const ZsOptions *o, ZbArena *a, ZbErr *err);
 ZsEnd zs_diff(const ZsOptions *o, ZbArena *a, ZbErr *err);
 ZsEnd zs_weights(const ZsOptions *o, ZbArena *a, ZbErr *err);
 
-/* ---- reading ---------------------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------------------- */
 /* A checkpoint and its files, one of which is open at a time. */
 typedef struct {
   const char *dir; /* without slashes at its end */
@@ -31,11 +31,12 @@ typedef struct {
   uint32_t file;
   ZbNames names; /* of parameters */
 } ZsCkpt;
-/* Reads the manifest. False with a message, which says so if `path` is a folder of checkpoints and not one of them. */
+/* Reads the manifest. False with a message, which says so if `path` is a folder of checkpoints and not one of
+ * them. */
 bool zs_open(ZsCkpt *k, ZbArena *a, const char *path, ZbErr *err);
 void zs_close(ZsCkpt *k);
-/* A tensor by pieces: each is called with its values first..first+n-1, at most ZS_PIECE. A tensor whose digest is not
- * the manifest's is an error, after the last piece; so is a file that ends before. */
+/* A tensor by pieces: each is called with its values first..first+n-1, at most ZS_PIECE. A tensor whose
+ * digest is not the manifest's is an error, after the last piece; so is a file that ends before. */
 enum { ZS_PIECE = 1 << 18 };
 typedef bool (*ZsEach)(void *ctx, const float *x, uint64_t first, uint64_t n, ZbErr *err);
 bool zs_read(ZsCkpt *k, uint32_t tensor, ZsEach each, void *ctx, ZbErr *err);

@@ -1,4 +1,5 @@
-/* zckpt verify: reads all of a checkpoint, and says everything that is wrong with it, not only what comes first. */
+/* zckpt verify: reads all of a checkpoint, and says everything that is wrong with it, not only what comes
+ * first. */
 #include "runtime/exec/ckpt/zckpt.h"
 
 #include <cjson/cJSON.h>

@@ -127,9 +127,9 @@ typedef enum { ZX_WAITS, ZX_STALLS, ZX_GOES_ON } ZxWaited;
 ZxWaited zx_pause(ZxWait *w, ZxComm *c);
 /* Waits for a request by testing it; a rank that waits for long says for what. A communicator's `wait`. */
 void zx_wait(ZxComm *c, ZxRequest r);
-/* How long a wait may last, in seconds, before a rank says what it waits for: zx_patience, which a test program
- * may replace, or half of the watchdog's limit if that is less. (Functions, since zplan loads modules without
- * them.) */
+/* How long a wait may last, in seconds, before a rank says what it waits for: zx_patience, which a test
+ * program may replace, or half of the watchdog's limit if that is less. (Functions, since zplan loads modules
+ * without them.) */
 double zx_patience(void);
 double zx_stall_after(void);
 

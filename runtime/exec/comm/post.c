@@ -1,5 +1,5 @@
-/* What ranks that hang tell rank 0: datagrams to every address of its node, of which any will do. Nobody waits
- * for them and nothing is lost with them; rank 0 itself says what it has not heard of. */
+/* What ranks that hang tell rank 0: datagrams to every address of its node, of which any will do. Nobody
+ * waits for them and nothing is lost with them; rank 0 itself says what it has not heard of. */
 #include "runtime/exec/comm/watch.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
-/* Ends what started this process, where it does not end by itself: with the network cut, mpirun waits for ever
- * for its daemons, and they for it. Linux only, as much else here; elsewhere nothing is reaped. */
+/* Ends what started this process, where it does not end by itself: with the network cut, mpirun waits for
+ * ever for its daemons, and they for it. Linux only, as much else here; elsewhere nothing is reaped. */
 #define _GNU_SOURCE
 #include "runtime/exec/comm/watch.h"
 
@@ -54,7 +54,7 @@ ZxReaper zx_reaper_new(void) {
   return r;
 }
 
-/* ---- the process that is left behind: system calls only, since other threads held locks when it was made ---- */
+/* ---- the process that is left behind: system calls only, since other threads held locks when it was made */
 /* All that the launcher has started: "12 13 14 " in a file of /proc. */
 static void kill_children(const char *path) {
   char text[4096];

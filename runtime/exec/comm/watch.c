@@ -11,8 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Seconds. Rank 0 ends when it has collected, the others later: mpirun's code is that of the first, and it ends
- * ranks that stand still. All is over 10 s after the limit at the latest. */
+/* Seconds. Rank 0 ends when it has collected, the others later: mpirun's code is that of the first, and it
+ * ends ranks that stand still. All is over 10 s after the limit at the latest. */
 enum { COLLECT = 3, OTHERS = 4, ABORT = 5, LAUNCHER = 8 };
 #define EARLY                                                                                                \
   0.9 /* of the limit: from then on rank 0 is told, so that it has heard of those that are a bit later */

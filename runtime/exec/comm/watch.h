@@ -35,8 +35,8 @@ void zx_watch_instr(uint32_t instr);
 void zx_watch_pauses(void);
 /* A wait has lasted: "step 12: RECV_ACT(mb 3): receive of 1.2 MB from rank 3"; until something gets done. */
 void zx_watch_waits(const char *what);
-/* The job is being aborted: should that not end this process, it is ended with `code`, and what had started it
- * as well. */
+/* The job is being aborted: should that not end this process, it is ended with `code`, and what had started
+ * it as well. */
 void zx_watch_abort(int code);
 
 /* ---- post.c: what ranks tell rank 0 ---- */

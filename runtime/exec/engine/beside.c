@@ -1,5 +1,5 @@
-/* An engine in the arena of another: of a plan that is beside the other's. It has a program, calls and data of
- * its own; parameters, the scalars, communicators, events and pinned memory are the other's. So evaluating
+/* An engine in the arena of another: of a plan that is beside the other's. It has a program, calls and data
+ * of its own; parameters, the scalars, communicators, events and pinned memory are the other's. So evaluating
  * while training costs no memory but what the plan says, and sets nothing up a second time.
  *
  * All of that is free between two steps of the other. What it uses is no more than the other has made room

@@ -5,9 +5,9 @@
  * graph): launching thousands of kernels costs the host nothing any more, and leaves no gaps between them.
  * The first is done as it is queued, and libraries set up then what they set up at first use.
  *
- * What does differ from step to step is read from memory: the inputs of all micro-batches and ZkStepState, which
- * copies from pinned memory bring. The copies are captured; the host fills the memory before. Where the host
- * takes part in a step itself (ranks that exchange through it, calls that are timed one by one) there is
+ * What does differ from step to step is read from memory: the inputs of all micro-batches and ZkStepState,
+ * which copies from pinned memory bring. The copies are captured; the host fills the memory before. Where the
+ * host takes part in a step itself (ranks that exchange through it, calls that are timed one by one) there is
  * nothing to capture. */
 #include "runtime/exec/engine/internal.h"
 

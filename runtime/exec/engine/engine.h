@@ -40,7 +40,8 @@ typedef struct {
 /* One training step at learning rate lr; step counts from 1. False with a message when the data are at
  * fault. Of a plan that only goes forward: its batch number `step`, which changes no parameter. */
 bool zx_engine_step(ZxEngine *e, int64_t step, double lr, ZxStep *out, ZbErr *err);
-/* Before the first step: steps count on from `step`, and the next one's samples from number `samples` of the data. */
+/* Before the first step: steps count on from `step`, and the next one's samples from number `samples` of the
+ * data. */
 void zx_engine_goes_on(ZxEngine *e, int64_t step, int64_t samples);
 /* Values of one sample that the model takes, as zx_data_samples wants them; 0: it has no inputs. */
 int64_t zx_sample_values(const ZpPlan *p);

@@ -1,6 +1,6 @@
-/* Data into the input blocks of activation slots. Sample k of micro-batch m of step s is global sample
- * (s - 1) * global_batch + m * samples_per_micro_batch + k in every layout (a run that was resumed counts on from its
- * checkpoint); a rank reads only its part. */
+/* Data into the input blocks of activation slots. Sample k of micro-batch m of step s is global sample (s -
+ * 1) * global_batch + m * samples_per_micro_batch + k in every layout (a run that was resumed counts on from
+ * its checkpoint); a rank reads only its part. */
 #include "runtime/exec/engine/internal.h"
 
 #include <stdlib.h>

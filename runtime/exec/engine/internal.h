@@ -293,8 +293,8 @@ uint16_t *zx_rounded(const ZxEngine *e, const ZpStageBucket *h);
 /* its f32 values number `state`, of those that the optimizer has of each value. */
 float *zx_state(const ZxEngine *e, const ZpStageBucket *h, int state);
 bool zx_is_norm_owner(const ZxEngine *e, const ZpStageBucket *h);
-/* Of the owned shard, the part that this rank writes into checkpoints: every element of the model is in that of
- * exactly one rank. False: it has none. */
+/* Of the owned shard, the part that this rank writes into checkpoints: every element of the model is in that
+ * of exactly one rank. False: it has none. */
 bool zx_spoken_part(const ZxEngine *e, const ZpStageBucket *h, uint64_t *from, uint64_t *to);
 
 #endif

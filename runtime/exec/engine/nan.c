@@ -1,5 +1,5 @@
-/* Where a step whose numbers went wrong has its first NaN: the step is played again, as nothing was updated, and
- * what each node makes is looked at. Infinities are not: masks have them. */
+/* Where a step whose numbers went wrong has its first NaN: the step is played again, as nothing was updated,
+ * and what each node makes is looked at. Infinities are not: masks have them. */
 #include "runtime/exec/engine/internal.h"
 
 #include <math.h>

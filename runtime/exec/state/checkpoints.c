@@ -1,5 +1,5 @@
-/* One checkpoint after the other, as far as ranks must agree on it. All ranks go through the same phases after the same
- * steps, since they decide by sums and maxima over all of them:
+/* One checkpoint after the other, as far as ranks must agree on it. All ranks go through the same phases
+ * after the same steps, since they decide by sums and maxima over all of them:
  *
  *   nothing -> writing      zx_checkpoints_begin: a snapshot is taken, threads write
  *   writing -> publishing   no thread works any more: digests are added up, rank 0's thread writes the manifest

@@ -5,17 +5,17 @@
  *   checkpoints.c   one checkpoint after the other, as far as ranks must agree on it
  *   resume.c        parameters and states from a checkpoint
  *
- * A step that is to be kept copies what the rank speaks for (zx_spoken_part) and goes on; the thread writes the copy
- * into the files of a temporary folder, each rank its own bytes. When all have written, rank 0 adds up the digests and
- * writes the manifest, and the folder gets its name. Nobody waits for a disk; if one is slow, the next checkpoint
- * comes later. */
+ * A step that is to be kept copies what the rank speaks for (zx_spoken_part) and goes on; the thread writes
+ * the copy into the files of a temporary folder, each rank its own bytes. When all have written, rank 0 adds
+ * up the digests and writes the manifest, and the folder gets its name. Nobody waits for a disk; if one is
+ * slow, the next checkpoint comes later. */
 #ifndef ZUG_EXEC_CHECKPOINTS_H
 #define ZUG_EXEC_CHECKPOINTS_H
 
 #include "runtime/exec/ckpt/ckpt.h"
 #include "runtime/exec/engine/engine.h"
 
-/* ---- writing ---------------------------------------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------------------------------------- */
 typedef struct ZxCheckpoints ZxCheckpoints;
 typedef struct {
   const char *dir;
@@ -23,18 +23,20 @@ typedef struct {
   uint64_t most;   /* bytes of tensors in a file */
   ZxManifest base; /* what all manifests of the run say */
 } ZxCheckpointsOptions;
-/* Collective: makes and locks the folder, removes what killed runs left there, sees to it that all ranks have the
- * same folder, and starts the thread. The plan has memory for snapshots. NULL on all ranks if one failed; those that know
- * why say it in `err`. */
+/* Collective: makes and locks the folder, removes what killed runs left there, sees to it that all ranks have
+ * the same folder, and starts the thread. The plan has memory for snapshots. NULL on all ranks if one failed;
+ * those that know why say it in `err`. */
 ZxCheckpoints *zx_checkpoints_open(ZxEngine *e, const ZxCheckpointsOptions *o, ZbErr *err);
 /* Stops writing; what is not complete is removed. NULL is allowed. */
 void zx_checkpoints_close(ZxCheckpoints *c);
 
 /* Whether one is being written: the same on all ranks. */
 bool zx_checkpoints_busy(const ZxCheckpoints *c);
-/* Collective, between steps, while none is being written: begins the checkpoint of the `step` steps made so far. */
+/* Collective, between steps, while none is being written: begins the checkpoint of the `step` steps made so
+ * far. */
 void zx_checkpoints_begin(ZxCheckpoints *c, int64_t step);
-/* What this rank's thread is about: it goes through the step's reduction of maxima, and back to zx_checkpoints_go_on. */
+/* What this rank's thread is about: it goes through the step's reduction of maxima, and back to
+ * zx_checkpoints_go_on. */
 typedef struct {
   double working, failed;
 } ZxCheckpointState;
@@ -47,20 +49,21 @@ typedef struct {
   uint64_t bytes, most;  /* written by all ranks; the most by one */
   double write, seconds; /* that writing took where it took longest; from its beginning to its end */
 } ZxCheckpointReport;
-/* Collective, with the maxima of all ranks: takes the checkpoint further. A failed one is removed; the lowest rank that
- * knows why has said it. */
+/* Collective, with the maxima of all ranks: takes the checkpoint further. A failed one is removed; the lowest
+ * rank that knows why has said it. */
 ZxCheckpointReport zx_checkpoints_go_on(ZxCheckpoints *c, const ZxCheckpointState *of_all);
 /* Collective: waits until none is being written. */
 ZxCheckpointReport zx_checkpoints_wait(ZxCheckpoints *c);
 
-/* ---- reading ---------------------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------------------- */
 typedef struct {
   uint64_t bytes, most; /* read by all ranks, the most by one */
 } ZxResumed;
 /* Whether a checkpoint has the parameters that the run wants, in their shapes, and its optimizer states. */
 bool zx_resume_fits(ZxEngine *e, const char *path, const ZxManifest *m, bool states, ZbErr *err);
-/* Collective: parameters and optimizer states of a checkpoint that fits, of which `m` was read; steps count from there
- * on. False on all ranks if its files are not whole or were altered: those that know it say it in `err`. */
+/* Collective: parameters and optimizer states of a checkpoint that fits, of which `m` was read; steps count
+ * from there on. False on all ranks if its files are not whole or were altered: those that know it say it in
+ * `err`. */
 bool zx_engine_resume(ZxEngine *e, const char *path, const ZxManifest *m, ZxResumed *out, ZbErr *err);
 /* The same of parameters alone, for a run that begins with them, or evaluates them. */
 bool zx_engine_take_params(ZxEngine *e, const char *path, const ZxManifest *m, ZxResumed *out, ZbErr *err);

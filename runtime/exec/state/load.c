@@ -1,6 +1,6 @@
-/* Parameters from a weights file: every rank reads what it owns. Which of them the file has is a matter of names,
- * which all ranks know of all parameters: what is wrong with the file they find alike, before anything is
- * read. */
+/* Parameters from a weights file: every rank reads what it owns. Which of them the file has is a matter of
+ * names, which all ranks know of all parameters: what is wrong with the file they find alike, before anything
+ * is read. */
 #include "runtime/exec/state/slices.h"
 #include "runtime/exec/state/state.h"
 

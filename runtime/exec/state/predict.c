@@ -1,6 +1,6 @@
-/* Outputs of the model into a weights file. Every rank writes its parts where they belong; of ranks that have the
- * same, the first does. A part is rows along its last axis, which lie one behind the other in memory; what is
- * contiguous in the file, too, is written at once. */
+/* Outputs of the model into a weights file. Every rank writes its parts where they belong; of ranks that have
+ * the same, the first does. A part is rows along its last axis, which lie one behind the other in memory;
+ * what is contiguous in the file, too, is written at once. */
 #include "runtime/exec/state/slices.h"
 #include "runtime/exec/state/state.h"
 

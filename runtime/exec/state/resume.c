@@ -1,6 +1,6 @@
-/* Parameters and optimizer states from a checkpoint, into whatever layout this run has. A rank reads what it owns. Of
- * what several ranks own each digests the part that it would write, so that together they have digested everything once,
- * and what was altered is known before the first step. */
+/* Parameters and optimizer states from a checkpoint, into whatever layout this run has. A rank reads what it
+ * owns. Of what several ranks own each digests the part that it would write, so that together they have
+ * digested everything once, and what was altered is known before the first step. */
 #include "runtime/exec/state/checkpoints.h"
 #include "runtime/exec/state/snapshot.h"
 #include "runtime/exec/state/state.h"

@@ -23,8 +23,8 @@ ZxTensorInfo zx_tensor_info(ZxEngine *e, uint32_t param, uint32_t iter) {
 }
 
 /* ---- stretches ---- */
-/* Where local element `at` of a slice begins in the whole parameter, and how many follow it there before the row
- * ends: fewer than are left of the local row where that runs into padding, 0 in padding. */
+/* Where local element `at` of a slice begins in the whole parameter, and how many follow it there before the
+ * row ends: fewer than are left of the local row where that runs into padding, 0 in padding. */
 static uint64_t place(const ZpSlice *s, const int64_t *start, uint64_t at, uint64_t *global) {
   int last = s->naxes - 1;
   uint64_t row = s->naxes ? (uint64_t)s->size[last] : 1, left = at / row, scale = 1;

@@ -12,11 +12,11 @@ uint32_t zx_iterations(const ZxEngine *e, uint32_t param);
 /* That iteration's path and whole shape, as files have them. */
 ZxTensorInfo zx_tensor_info(ZxEngine *e, uint32_t param, uint32_t iter);
 
-/* A *stretch* is contiguous in a slice, on this rank, and in the whole parameter, in declared order and without
- * padding: n elements, `local` of the slice, `global` of the parameter. */
+/* A *stretch* is contiguous in a slice, on this rank, and in the whole parameter, in declared order and
+ * without padding: n elements, `local` of the slice, `global` of the parameter. */
 typedef bool (*ZxStretch)(void *ctx, uint64_t global, uint64_t local, uint64_t n);
-/* Calls `each` for every stretch within local elements from..to of a slice, as long as it returns true. Padding is
- * skipped (it holds zeros). Any thread may call it. */
+/* Calls `each` for every stretch within local elements from..to of a slice, as long as it returns true.
+ * Padding is skipped (it holds zeros). Any thread may call it. */
 bool zx_stretches(const ZpMesh *m, int64_t rank, const ZpSlice *s, uint64_t from, uint64_t to, ZxStretch each,
                   void *ctx);
 
@@ -55,8 +55,8 @@ const char *zx_element(const ZxWalk *w, uint64_t global);
  * it. */
 bool zx_share_out(ZxEngine *e, ZbOut **out, const char *option, ZbErr *err);
 
-/* init.c: `each` of a walk that draws initial values (ctx is the walk), and of one that refuses those that are not
- * finite. */
+/* init.c: `each` of a walk that draws initial values (ctx is the walk), and of one that refuses those that
+ * are not finite. */
 bool zx_draw_run(void *ctx, uint64_t global, uint64_t n, float *at);
 bool zx_check_run(void *ctx, uint64_t global, uint64_t n, float *at);
 /* Collective. From the f32 values of owned shards to all parameters that steps read. */

@@ -5,7 +5,8 @@
 #include "runtime/exec/ckpt/ckpt.h"
 #include "runtime/exec/state/slices.h"
 
-/* Elements from..to of a slice: values or one of the states, of one iteration; where the copy of the first is. */
+/* Elements from..to of a slice: values or one of the states, of one iteration; where the copy of the first
+ * is. */
 typedef struct {
   const ZpSlice *slice;
   uint32_t tensor; /* of the checkpoint's contents */
@@ -22,10 +23,11 @@ bool zx_contents_of(ZxEngine *e, uint64_t most, ZxContents *out, ZbErr *err);
 /* The tensor of an iteration of a parameter: its values (state 0), or state 1, 2, ... */
 uint32_t zx_tensor_of(const ZxEngine *e, const ZxContents *c, uint32_t param, uint32_t iter, uint32_t state);
 void zx_snapshot_open(ZxEngine *e, const ZxContents *c, ZxSnapshot *out);
-/* Collective: the digests of n tensors' parts on all ranks become those of the whole tensors, on all ranks; `halves` is
- * room for 2 n numbers. Exact for 2^21 ranks. */
+/* Collective: the digests of n tensors' parts on all ranks become those of the whole tensors, on all ranks;
+ * `halves` is room for 2 n numbers. Exact for 2^21 ranks. */
 void zx_add_digests(ZxComm *c, uint64_t *digest, uint32_t n, double *halves);
-/* Collective: bytes that all ranks read or wrote, the most of one, and the longest that one took for it (may be NULL). */
+/* Collective: bytes that all ranks read or wrote, the most of one, and the longest that one took for it (may
+ * be NULL). */
 void zx_add_bytes(ZxComm *c, uint64_t own, double seconds, uint64_t *all, uint64_t *most, double *longest);
 bool zx_snapshot_take(ZxEngine *e, ZxSnapshot *s, ZbErr *err); /* between steps */
 

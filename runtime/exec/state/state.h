@@ -23,8 +23,8 @@ typedef struct {
   uint64_t extra;       /* tensors of the file that are no parameters */
   const char *first_extra;
 } ZxLoaded;
-/* partial: what the file lacks is drawn from the seed, and what else it has is left out; otherwise it must hold exactly
- * the model's parameters. */
+/* partial: what the file lacks is drawn from the seed, and what else it has is left out; otherwise it must
+ * hold exactly the model's parameters. */
 bool zx_engine_load(ZxEngine *e, const char *path, bool partial, ZxLoaded *out, ZbErr *err);
 /* Makes the file's temporary at its full size, and sees to it that every rank can write to it: a wrong path,
  * a full disk or a folder of one node alone is known before a long run ... */
@@ -33,20 +33,20 @@ bool zx_engine_reserve(ZxEngine *e, const char *path, ZbErr *err);
  * goes with the engine, or with the process. */
 bool zx_engine_save(ZxEngine *e, ZbErr *err);
 
-/* Outputs of an engine whose plan has them (ZpPlan.outputs): of the first `samples` of its data, all outputs of
- * the model go into a safetensors file, each a tensor of its name and of f32, samples first, written by the
- * ranks that have the parts. Collective, both; the file has its name when the second returns true. */
+/* Outputs of an engine whose plan has them (ZpPlan.outputs): of the first `samples` of its data, all outputs
+ * of the model go into a safetensors file, each a tensor of its name and of f32, samples first, written by
+ * the ranks that have the parts. Collective, both; the file has its name when the second returns true. */
 typedef struct ZxPredict ZxPredict;
 ZxPredict *zx_predict_open(ZxEngine *e, const char *path, uint64_t samples, ZbErr *err);
 bool zx_predict_close(ZxPredict *t, ZbErr *err);
 void zx_predict_abandon(ZxPredict *t); /* nothing is left; NULL is allowed */
 
 /* What a step has come to: all is well; its loss or its gradients are not finite, so that nothing was updated
- * and the run could go on; it has no loss, for want of a positive denominator, or parameters or states are not
- * finite any more. */
+ * and the run could go on; it has no loss, for want of a positive denominator, or parameters or states are
+ * not finite any more. */
 typedef enum { ZX_SOUND, ZX_SKIPPED, ZX_BROKEN } ZxSoundness;
-/* Collective, after a step, with `lost` if it is so on any rank. What is not well is said in `err`, the same on
- * all ranks. */
+/* Collective, after a step, with `lost` if it is so on any rank. What is not well is said in `err`, the same
+ * on all ranks. */
 ZxSoundness zx_engine_sound(ZxEngine *e, const ZxStep *s, ZbErr *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* The thread that writes a rank's part of a checkpoint. See writer.h.
  *
- * Every rank writes its own stretches of each tensor's bytes by pwrite, in the order in which they lie in the files;
- * what nobody has written yet is a hole. The first to need a file makes it. */
+ * Every rank writes its own stretches of each tensor's bytes by pwrite, in the order in which they lie in the
+ * files; what nobody has written yet is a hole. The first to need a file makes it. */
 #define _GNU_SOURCE /* sync_file_range */
 #include "runtime/exec/state/writer.h"
 
@@ -142,8 +142,8 @@ static bool write_all(ZxWriter *w) {
 }
 
 /* ---- the whole ---- */
-/* Of files that others wrote on other nodes it should be seen here that they are whole. They are opened, since a
- * network's file system may remember an older size until then. */
+/* Of files that others wrote on other nodes it should be seen here that they are whole. They are opened,
+ * since a network's file system may remember an older size until then. */
 static bool check_sizes(ZxWriter *w) {
   bool ok = true;
   for (uint32_t i = 0; ok && i < w->o.contents->nfiles; i++) {

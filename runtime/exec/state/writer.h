@@ -1,5 +1,5 @@
-/* The thread that writes a rank's part of a checkpoint, so that steps need not wait for a disk. It touches the
- * snapshot, files and its own error; nothing of the engine, and no communicator. */
+/* The thread that writes a rank's part of a checkpoint, so that steps need not wait for a disk. It touches
+ * the snapshot, files and its own error; nothing of the engine, and no communicator. */
 #ifndef ZUG_EXEC_WRITER_H
 #define ZUG_EXEC_WRITER_H
 
@@ -21,12 +21,13 @@ void zx_writer_free(ZxWriter *w);
 
 /* While it is not working: writes the snapshot into the files of folder `tmp`, and syncs them. */
 void zx_writer_write(ZxWriter *w, const char *tmp);
-/* While it is not working: writes the manifest into `tmp`, gives that its name, and removes checkpoints of `dir` until
- * `keep` are left (0: all stay). */
+/* While it is not working: writes the manifest into `tmp`, gives that its name, and removes checkpoints of
+ * `dir` until `keep` are left (0: all stay). */
 void zx_writer_publish(ZxWriter *w, const ZxManifest *m, const char *tmp, const char *path, const char *dir,
                        uint32_t keep);
 
-/* Any time. Of DONE and FAILED the rest may be read: the digests of what was written of each tensor, bytes, time, why. */
+/* Any time. Of DONE and FAILED the rest may be read: the digests of what was written of each tensor, bytes,
+ * time, why. */
 ZxWriterState zx_writer_state(const ZxWriter *w);
 const uint64_t *zx_writer_digests(const ZxWriter *w);
 uint64_t zx_writer_bytes(const ZxWriter *w);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* ---- the same parameters -------------------------------------------------------------------------------- */
+/* ---- the same parameters ------------------------------------------------------------------------------- */
 static bool same_slice(const ZpSlice *x, const ZpSlice *y) {
   bool same = x->param == y->param && x->at == y->at && x->n == y->n && x->naxes == y->naxes;
   for (int i = 0; same && i < x->naxes; i++) same = x->axis[i] == y->axis[i] && x->size[i] == y->size[i];
@@ -34,7 +34,7 @@ static bool same_parameters(const Check *c) {
   return same || zb_fail(c->err, NULL, "the two plans of one arena do not hold the same parameters");
 }
 
-/* ---- the same places ------------------------------------------------------------------------------------ */
+/* ---- the same places ----------------------------------------------------------------------------------- */
 static bool is_kept(const ZpBuf *b) {
   return b->kind == ZP_B_PARAM || b->kind == ZP_B_STATE || b->kind == ZP_B_SCALARS ||
          b->kind == ZP_B_SNAPSHOT; /* which is written while others go on */
