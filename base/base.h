@@ -151,6 +151,10 @@ void zb_out_discard(ZbOut *o);
 void zb_out_discard_all(void); /* removes all temporaries, before the process ends; safe in signal handlers */
 /* All of it at once. A device, a pipe with a reader, /dev/stdout: written to as it is. */
 bool zb_write_file(const char *path, const ZbKind *kind, const void *bytes, size_t n, ZbErr *err);
+/* n bytes to byte `at`. `path` is for messages. */
+bool zb_write_at(int fd, const char *path, const void *p, uint64_t n, uint64_t at, ZbErr *err);
+/* Makes a folder, with what is missing above it. `what` it is for, "log", and `help` are for messages. */
+bool zb_make_folders(const char *path, const char *what, const char *help, ZbErr *err);
 /* False, with the message for an errno of writing. */
 bool zb_out_failed(const char *path, int code, ZbErr *err);
 /* What a path leads to when links are followed, which need not be there; to be freed. NULL with a message. */

@@ -292,17 +292,44 @@ void zb_out_discard(ZbOut *o) {
   out_free(o);
 }
 
-/* ---- a file at once ---- */
-static bool put_all(int fd, const char *path, const char *p, size_t n, ZbErr *err) {
+/* ---- bytes ---- */
+/* at < 0: where the file is, as pipes want it. */
+static bool put_all(int fd, const char *path, const char *p, uint64_t n, off_t at, ZbErr *err) {
   while (n) {
-    ssize_t put = write(fd, p, n < (1u << 30) ? n : (1u << 30));
+    size_t most = n < (1u << 30) ? n : (1u << 30);
+    ssize_t put = at < 0 ? write(fd, p, most) : pwrite(fd, p, most, at);
     if (put < 0 && errno == EINTR) continue;
     if (put <= 0) return zb_out_failed(path, put < 0 ? errno : ENOSPC, err);
     p += put;
     n -= (size_t)put;
+    if (at >= 0) at += put;
   }
   return true;
 }
+
+bool zb_write_at(int fd, const char *path, const void *p, uint64_t n, uint64_t at, ZbErr *err) {
+  return put_all(fd, path, p, n, (off_t)at, err);
+}
+
+bool zb_make_folders(const char *path, const char *what, const char *help, ZbErr *err) {
+  if (!*path) return zb_fail(err, NULL, "the %s folder has no name", what);
+  char *part = strdup(path);
+  if (!part) zb_out_of_memory(0);
+  bool ok = true;
+  for (char *p = part + 1; ok; p++) {
+    if (*p != '/' && *p) continue;
+    char c = *p;
+    *p = 0;
+    if (mkdir(part, 0777) < 0 && errno != EEXIST)
+      ok = zb_fail(err, help, "cannot make the %s folder %s: %s", what, zb_show(part), strerror(errno));
+    *p = c;
+    if (!c) break;
+  }
+  free(part);
+  return ok;
+}
+
+/* ---- a file at once ---- */
 
 /* A stream of this process by its name: what it is connected to is written behind what is there. */
 static bool is_stream(const char *path) {
@@ -321,7 +348,7 @@ static bool put_direct(const char *path, const void *bytes, size_t n, ZbErr *err
     if (fd >= 0) close(fd);
     return false;
   }
-  bool ok = put_all(fd, path, bytes, n, err);
+  bool ok = put_all(fd, path, bytes, n, -1, err);
   if (close(fd) < 0 && ok) ok = zb_out_failed(path, errno, err);
   return ok;
 }
@@ -333,7 +360,7 @@ bool zb_write_file(const char *path, const ZbKind *kind, const void *bytes, size
     return put_direct(path, bytes, n, err);
   ZbOut *o = zb_out_new(path, kind, err);
   if (!o) return false;
-  if (put_all(o->fd, path, bytes, n, err)) return zb_out_commit(o, err);
+  if (put_all(o->fd, path, bytes, n, -1, err)) return zb_out_commit(o, err);
   zb_out_discard(o);
   return false;
 }

@@ -90,32 +90,13 @@ uint32_t zx_ckpt_list(ZbArena *a, const char *dir, ZxCkptEntry **out, ZbErr *err
 }
 
 /* ---- the lock ---- */
-static bool make_folders(const char *dir, ZbErr *err) {
-  char *path = strdup(dir);
-  if (!path) zb_out_of_memory(0);
-  bool ok = *dir || zb_fail(err, NULL, "the checkpoint folder has no name");
-  for (char *p = path + 1; ok; p++) {
-    if (*p != '/' && *p) continue;
-    char c = *p;
-    *p = 0;
-    if (mkdir(path, 0777) < 0 && errno != EEXIST)
-      ok = zb_fail(err, "give another folder with --ckpt, or make it writable",
-                   "cannot make the checkpoint folder %s: %s", zb_show(path), strerror(errno));
-    *p = c;
-    if (!c) break;
-  }
-  free(path);
-  return ok;
-}
-
 int zx_ckpt_lock(const char *dir, ZbErr *err) {
-  if (!make_folders(dir, err)) return -1;
+  static const char help[] = "give another folder with --ckpt, or make it writable";
+  if (!zb_make_folders(dir, "checkpoint", help, err)) return -1;
   ZbText path = {0};
   zb_text_add(&path, "%s/lock", dir);
   int fd = open(path.s, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
-  if (fd < 0)
-    zb_fail(err, "give another folder with --ckpt, or make it writable", "cannot write %s: %s",
-            zb_show(path.s), strerror(errno));
+  if (fd < 0) zb_fail(err, help, "cannot write %s: %s", zb_show(path.s), strerror(errno));
   else if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
     zb_fail(err, "wait for its end, or give another folder with --ckpt",
             "another run writes its checkpoints to %s", zb_show(dir));

@@ -96,18 +96,10 @@ static bool write_synced(const char *dir, const char *name, const ZbText *t, ZbE
   ZbText path = {0};
   zb_text_add(&path, "%s/%s", dir, name);
   int fd = open(path.s, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
-  bool ok = fd >= 0;
-  for (size_t at = 0; ok && at < t->len;) {
-    ssize_t n = write(fd, t->s + at, t->len - at);
-    if (n < 0 && errno == EINTR) continue;
-    if (n == 0) errno = ENOSPC;
-    ok = n > 0;
-    if (ok) at += (size_t)n;
-  }
-  ok = ok && fsync(fd) == 0;
-  int code = errno;
-  if (fd >= 0 && close(fd) < 0 && ok) ok = false, code = errno;
-  if (!ok) zb_out_failed(path.s, code, err);
+  bool ok = fd >= 0 || zb_out_failed(path.s, errno, err);
+  ok = ok && zb_write_at(fd, path.s, t->s, t->len, 0, err);
+  if (ok && fsync(fd) < 0) ok = zb_out_failed(path.s, errno, err);
+  if (fd >= 0 && close(fd) < 0 && ok) ok = zb_out_failed(path.s, errno, err);
   zb_text_free(&path);
   return ok;
 }

@@ -79,18 +79,6 @@ static const char *shape_text(char buf[192], const int64_t *shape, int n) {
   return buf;
 }
 
-static bool write_at(int fd, const char *name, const void *p, uint64_t n, uint64_t at, ZbErr *err) {
-  for (const char *q = p; n;) {
-    ssize_t put = pwrite(fd, q, n < (1u << 30) ? n : (1u << 30), (off_t)at);
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return zb_out_failed(name, put < 0 ? errno : ENOSPC, err);
-    q += put;
-    at += (uint64_t)put;
-    n -= (uint64_t)put;
-  }
-  return true;
-}
-
 /* ---- making a file ---- */
 /* A header's length, and the beginning of a JSON object. */
 static bool is_weights(const uint8_t *head, size_t n) {
@@ -140,8 +128,8 @@ ZbOut *zx_weights_create(const char *path, const ZxTensorInfo *tensors, size_t n
   ZbOut *out = zx_weights_head(&head, tensors, n, &total, err) ? zb_out_new(path, &kind, err) : NULL;
   uint64_t len = head.len;
   if (out &&
-      !(take_room(zb_out_fd(out), path, total, err) && write_at(zb_out_fd(out), path, &len, 8, 0, err) &&
-        write_at(zb_out_fd(out), path, head.s, len, 8, err))) {
+      !(take_room(zb_out_fd(out), path, total, err) && zb_write_at(zb_out_fd(out), path, &len, 8, 0, err) &&
+        zb_write_at(zb_out_fd(out), path, head.s, len, 8, err))) {
     zb_out_discard(out);
     out = NULL;
   }
@@ -343,7 +331,7 @@ bool zx_weights_write(ZxWeights *w, int64_t i, uint64_t at, uint64_t n, const fl
   ZB_ASSERT(w->write && i >= 0 && (uint64_t)i < w->count);
   const Tensor *t = &w->tensor[i];
   ZB_ASSERT(t->type == F32 && at <= t->n && n <= t->n - at);
-  return write_at(w->fd, w->name, in, 4 * n, t->begin + 4 * at, err);
+  return zb_write_at(w->fd, w->name, in, 4 * n, t->begin + 4 * at, err);
 }
 
 bool zx_weights_close(ZxWeights *w, ZbErr *err) {

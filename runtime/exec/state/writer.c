@@ -63,15 +63,15 @@ static bool close_files(ZxWriter *w, bool sync) {
   return ok;
 }
 
+/* In pieces, so that a run that ends need not wait for all of it. */
 static bool write_at(ZxWriter *w, const void *p, uint64_t n, uint64_t at) {
   for (const char *q = p; n;) {
-    ssize_t put = pwrite(w->fd[w->file], q, n < (8u << 20) ? n : (8u << 20), (off_t)at);
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return failed(w, put < 0 ? errno : ENOSPC);
-    q += put;
-    at += (uint64_t)put;
-    n -= (uint64_t)put;
-    w->bytes += (uint64_t)put;
+    uint64_t piece = n < (8u << 20) ? n : (8u << 20);
+    if (!zb_write_at(w->fd[w->file], w->name, q, piece, at, &w->err)) return false;
+    q += piece;
+    at += piece;
+    n -= piece;
+    w->bytes += piece;
     if (atomic_load_explicit(&w->stop, memory_order_relaxed)) return zb_fail(&w->err, NULL, "the run ends");
   }
   return true;
