@@ -468,6 +468,7 @@ static void evaluate(Run *r, int64_t step, int64_t steps) {
   zx_stop_before_output();
   if (!ok || (!r->rank && !zx_log_eval(r->log, &m, &err)))
     zx_die(r->c, "evaluation: %s%s%s", err.text, *err.help ? "; " : "", err.help);
+  if (r->saves.c && m.best_step == step) zx_checkpoints_best(r->saves.c, &(ZxBest){r->o.eval, m.best, step});
 }
 
 /* Of what nothing is trained with: the data are to blame, or the weights. */
@@ -578,6 +579,9 @@ static bool open_checkpoints(Run *r) {
   ZbErr err = {0};
   r->saves = (ZxSaves){
       .o = &r->o, .rank = r->rank, .since = zb_now(), .begun = r->before, .a = r->a, .good = r->from};
+  ZxBest best = r->from ? r->manifest->best : (ZxBest){0};
+  if (!r->o.eval || !best.data || strcmp(best.data, r->o.eval)) best.data = NULL; /* of other data */
+  if (best.data) r->eval.best = best.loss, r->eval.best_step = best.step;
   if (!r->o.ckpt) return true;
   size_t n;
   ZxCheckpointsOptions o = {
@@ -585,6 +589,7 @@ static bool open_checkpoints(Run *r) {
   o.base = (ZxManifest){.version = PACKAGE_VERSION,
                         .model = r->graph->model,
                         .command = r->command,
+                        .best = best,
                         .recipe = zl_source_text(r->sources, r->recipe->span.file, &n)};
   zx_saves_facts(r->a, &r->facts, &o.base);
   r->saves.c = zx_checkpoints_open(r->engine, &o, &err);

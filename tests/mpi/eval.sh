@@ -93,6 +93,20 @@ sed 's/lr = [0-9.e-]*/lr = 5/' recipes.zug >wild.zug # the best is not the last
 ok $MPIRUN -np 1 zrun train gpt2.zsg --recipe wild.zug:one --init w.safetensors --data text.bin --steps 4 --eval held.bin --eval-every 1 --log wild
 [ "$(value eval_loss wild | sort -g | head -n 1)" = "$(value eval_best_loss wild | tail -n 1)" ] || { cat wild/metrics.jsonl; fail "another is the best"; }
 [ "$(value eval_best_step wild | tail -n 1)" -lt 4 ] || { cat wild/metrics.jsonl; fail "this test's own tool is broken: the last is the best"; }
+# ... and a run that goes on knows the best of before, unless it evaluates other data
+wild="$MPIRUN -np 1 zrun train gpt2.zsg --recipe wild.zug:one --init w.safetensors --data text.bin --eval-every 1 --ckpt ckpt"
+ok $wild --steps 3 --eval held.bin --log before
+ok zckpt show ckpt/step-00000003
+says "^best evaluation so far, of held.bin: loss [0-9.]* after step $(value eval_best_step before | tail -n 1)$"
+cp text.bin other.bin
+for with in held other; do
+  rm -rf ckpt after && cp -r before after
+  ok $wild --steps 3 --eval held.bin
+  ok $wild --steps 4 --eval $with.bin --resume --log after
+  best=$(value eval_best_step after | tail -n 1)
+  [ $with = other ] && want=4 || want=$(value eval_best_step wild | tail -n 1)
+  [ "$best" = "$want" ] || { cat after/metrics.jsonl; fail "$with: after going on the best is that of step $best, not $want"; }
+done
 
 # ---- what is dropped while training is not dropped here ----
 sed 's/return x + Mlp(\(.*\)) as mlp/return x + nn.dropout(Mlp(\1) as mlp, p = 0.5)/' "$ZUG_SRC/examples/gpt2.zug" >drops.zug

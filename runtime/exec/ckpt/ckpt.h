@@ -68,12 +68,19 @@ const char *zx_shape_text(ZbArena *a, const ZxTensorInfo *t);
 typedef struct {
   const char *kind, *name, *value;
 } ZxCkptFact;
+/* The best evaluation of a run so far. */
+typedef struct {
+  const char *data; /* what was evaluated, as --eval says it; NULL: there was none */
+  double loss;
+  int64_t step; /* after which it was */
+} ZxBest;
 typedef struct {
   int64_t step, samples; /* steps made; samples that they took from the data's beginning */
   int64_t serial;        /* 1 for the first checkpoint of a folder, and one more for each after it */
   const char *version, *model, *command, *recipe; /* recipe: its text */
   ZxCkptFact *facts;
   uint32_t nfacts;
+  ZxBest best;
   ZxContents c;
   uint64_t checksum;
 } ZxManifest;

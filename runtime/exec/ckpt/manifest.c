@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -78,6 +79,11 @@ static void put_manifest(ZbText *t, const ZxManifest *m) {
   zb_text_add(t, ",\n");
   put_member(t, "recipe", m->recipe);
   put_facts(t, m);
+  if (m->best.data) {
+    zb_text_add(t, ",\n\"evaluation\":{");
+    put_member(t, "data", m->best.data);
+    zb_text_add(t, ",\"best_loss\":%.17g,\"best_step\":%" PRId64 "}", m->best.loss, m->best.step);
+  }
   zb_text_add(t, ",\n\"file_limit\":%" PRIu64 ",\n\"files\":[", c->most);
   for (uint32_t i = 0; i < c->nfiles; i++)
     zb_text_add(t, "%s\n  {\"name\":\"%s\",\"bytes\":%" PRIu64 ",\"header_checksum\":\"%016" PRIx64 "\"}",
@@ -189,6 +195,16 @@ static bool get_facts(const Reader *r, const cJSON *root, ZxManifest *m) {
   return true;
 }
 
+/* Of a run that evaluates nothing there is none. */
+static bool get_best(const Reader *r, const cJSON *root, ZxBest *out) {
+  const cJSON *x = member(root, "evaluation"), *loss = member(x, "best_loss");
+  if (!x) return true;
+  if (!cJSON_IsNumber(loss) || !isfinite(loss->valuedouble))
+    return altered(r, "its `best_loss` is no number");
+  out->loss = loss->valuedouble;
+  return get_text(r, x, "data", &out->data) && get_number(r, x, "best_step", &out->step);
+}
+
 static bool plain(const char *s) {
   if (!*s) return false;
   for (; *s; s++)
@@ -247,7 +263,8 @@ static bool get_all(const Reader *r, const cJSON *root, ZxManifest *m) {
   return get_number(r, root, "step", &m->step) && get_number(r, root, "samples", &m->samples) &&
          get_number(r, root, "serial", &m->serial) && get_text(r, root, "program", &m->version) &&
          get_text(r, root, "model", &m->model) && get_text(r, root, "command", &m->command) &&
-         get_text(r, root, "recipe", &m->recipe) && get_facts(r, root, m) && get_contents(r, root, &m->c);
+         get_text(r, root, "recipe", &m->recipe) && get_facts(r, root, m) && get_best(r, root, &m->best) &&
+         get_contents(r, root, &m->c);
 }
 
 /* The checksum is of the text with zeros in its place. */

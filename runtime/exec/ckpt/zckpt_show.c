@@ -115,6 +115,9 @@ ZsEnd zs_show(const ZsOptions *o, ZbArena *a, ZbErr *err) {
   for (uint32_t i = 0; i < c->nfiles; i++)
     printf("  %s  %s  %" PRIu32 " tensors\n", c->files[i].name, zb_bytes(bytes, c->files[i].bytes),
            c->files[i].n);
+  if (m->best.data)
+    printf("best evaluation so far, of %s: loss %.6g after step %" PRId64 "\n", zb_show(m->best.data),
+           m->best.loss, m->best.step);
   printf("command:\n");
   show_text(m->command);
   show_facts(m);

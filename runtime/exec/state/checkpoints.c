@@ -119,9 +119,16 @@ void zx_checkpoints_begin(ZxCheckpoints *c, int64_t step) {
   c->path = zx_ckpt_path(c->names, c->o.dir, step);
   c->m.step = step;
   c->m.samples = zx_engine_samples(c->e, step);
+  c->m.best = c->o.base.best;
   c->report = (ZxCheckpointReport){.step = step, .path = c->path};
   c->phase = WRITING;
   zx_writer_write(c->writer, c->tmp);
+}
+
+/* That of a step comes after its checkpoint was begun, and before it can be complete. */
+void zx_checkpoints_best(ZxCheckpoints *c, const ZxBest *best) {
+  c->o.base.best = *best;
+  if (c->phase == WRITING && c->m.step == best->step) c->m.best = *best;
 }
 
 ZxCheckpointState zx_checkpoints_state(const ZxCheckpoints *c) {

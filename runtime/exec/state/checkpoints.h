@@ -35,6 +35,8 @@ bool zx_checkpoints_busy(const ZxCheckpoints *c);
 /* Collective, between steps, while none is being written: begins the checkpoint of the `step` steps made so
  * far. */
 void zx_checkpoints_begin(ZxCheckpoints *c, int64_t step);
+/* The best evaluation so far, for the checkpoint of its step and later ones; rank 0's is written. */
+void zx_checkpoints_best(ZxCheckpoints *c, const ZxBest *best);
 /* What this rank's thread is about: it goes through the step's reduction of maxima, and back to
  * zx_checkpoints_go_on. */
 typedef struct {
