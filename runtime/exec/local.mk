@@ -123,11 +123,6 @@ zug_cuda_so_LDFLAGS = $(AM_LDFLAGS) -shared -Wl,-soname,zug-cuda.so -Wl,-u,zx_de
   -Wl,-z,lazy # zplan, which only asks for memory, has not all of zrun
 zug_cuda_so_LDADD = libexec_cuda.a libkernels_cuda.a $(CUDA_LIBS) -lstdc++
 
-bin_PROGRAMS += zdata
-zdata_SOURCES = runtime/exec/data/zdata.c runtime/exec/data/zdata.h runtime/exec/data/zdata_pack.c \
-  runtime/exec/data/zdata_table.c
-zdata_LDADD = libexec.a $(XXHASH_LIBS) $(libs_base)
-
 bin_PROGRAMS += zckpt
 zckpt_SOURCES = runtime/exec/ckpt/zckpt.c runtime/exec/ckpt/zckpt.h runtime/exec/ckpt/zckpt_diff.c \
   runtime/exec/ckpt/zckpt_read.c runtime/exec/ckpt/zckpt_show.c runtime/exec/ckpt/zckpt_verify.c \

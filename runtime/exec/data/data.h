@@ -3,8 +3,8 @@
  * read.c      a file's samples, in any order; nothing in it is trusted
  * mix.c       several files, mixed by weights: mix.h has what it is made of, shares.c and turns.c
  * write.c     makes one
- * zdata*.c    the program that makes them of texts, tables and others (zdata.h)
  *
+ * The program that makes them of texts, tables and others is runtime/zdata.
  * The engine asks a mix for parts of samples; zdata, tests and facts.c also see files as bytes. */
 #ifndef ZUG_EXEC_DATA_H
 #define ZUG_EXEC_DATA_H

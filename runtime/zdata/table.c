@@ -1,6 +1,6 @@
 /* zdata table: a CSV file becomes records of real numbers and a class. The file is read twice: first for the
  * classes and the number of columns, then for the values. */
-#include "runtime/exec/data/zdata.h"
+#include "runtime/zdata/zdata.h"
 
 #include <errno.h>
 #include <inttypes.h>

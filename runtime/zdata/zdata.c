@@ -1,9 +1,8 @@
-/* zdata: makes and shows token and record files. See DATA.md. */
-#include "runtime/exec/data/zdata.h"
+/* zdata: makes and shows token and record files: which command, and its options. */
+#include "runtime/zdata/zdata.h"
 
 #include <errno.h>
 #include <getopt.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,75 +38,6 @@ bool zd_whole(const char *text, uint64_t least, uint64_t *out) {
   return true;
 }
 
-/* ---- show and check ---- */
-static void show_text(const uint8_t *p, uint64_t n) {
-  printf("  text    ");
-  for (uint64_t i = 0; i < n; i++) {
-    if (p[i] == '\n') printf("\\n");
-    else if (p[i] < 32 || p[i] > 126) printf("\\x%02x", p[i]);
-    else putchar(p[i]);
-  }
-  printf("\n");
-}
-
-static void show_values(const uint8_t *p, const ZxDataField *f, uint64_t n) {
-  for (uint64_t i = 0; i < n; i++) {
-    const uint8_t *q = p + i * zx_data_elem_bytes(f->elem);
-    uint32_t w = 0;
-    float x;
-    memcpy(&w, q, zx_data_elem_bytes(f->elem));
-    memcpy(&x, &w, 4);
-    if (f->elem == ZX_DATA_F32) printf(" %g", (double)x);
-    else if (f->elem == ZX_DATA_I32) printf(" %" PRId32, (int32_t)w);
-    else if ((f->elem == ZX_DATA_U16 && w == UINT16_MAX) || (f->elem == ZX_DATA_U32 && w == UINT32_MAX))
-      printf(" -1");
-    else printf(" %" PRIu32, w);
-  }
-}
-
-static bool show_data(const ZxData *d, const char *path, ZbErr *err) {
-  enum { VALUES = 12, TEXT = 60 };
-  const ZxDataInfo *info = zx_data_info(d);
-  uint8_t begin[TEXT];
-  char size[24];
-  zb_bytes(size, info->data_at + info->count * info->record_bytes);
-  printf("%s: %" PRIu64 " %s, %s\n", zb_show(path), info->count, info->stream ? "tokens" : "records", size);
-  for (uint32_t i = 0; i < info->nfield; i++) {
-    const ZxDataField *f = &info->field[i];
-    printf("  %-7s %s", f->name, zx_data_elem_name(f->elem));
-    if (!info->stream) printf(" x %" PRIu64, f->values);
-    if (f->limit) printf(", ids below %" PRIu64, f->limit);
-    uint64_t n = info->stream ? info->count : info->count ? f->values : 0;
-    if (n > VALUES) n = VALUES;
-    if (!zx_data_get(d, f->at, n * zx_data_elem_bytes(f->elem), begin, err)) return false;
-    if (n) printf(", begins");
-    show_values(begin, f, n);
-    printf("\n");
-  }
-  if (!info->stream || info->field[0].elem != ZX_DATA_U8) return true;
-  uint64_t n = info->count < TEXT ? info->count : TEXT;
-  if (!zx_data_get(d, 0, n, begin, err)) return false;
-  show_text(begin, n);
-  return true;
-}
-
-static bool show(const ZdOptions *o, ZbArena *a, ZbErr *err) {
-  (void)a;
-  ZxData *d = zx_data_open(o->file[0], err);
-  bool ok = d && show_data(d, o->file[0], err);
-  zx_data_close(d);
-  return ok;
-}
-
-static bool check_file(const ZdOptions *o, ZbArena *a, ZbErr *err) {
-  (void)a;
-  ZxData *d = zx_data_open(o->file[0], err);
-  bool ok = d && zx_data_verify(d, err);
-  if (ok) printf("%s: as it was written\n", zb_show(o->file[0]));
-  zx_data_close(d);
-  return ok;
-}
-
 /* ---- options ---- */
 enum { OUT = 'o', HELP = 'h', TOKENS = 256, VOCAB, FIELD, LABEL, LABEL_FIELD };
 
@@ -130,8 +60,8 @@ static const struct {
     {"pack", zd_pack, INT32_MAX, "-o", {TOKENS, VOCAB}},
     {"records", zd_records, INT32_MAX, "-o", {FIELD}},
     {"table", zd_table, 1, "-o", {FIELD, LABEL, LABEL_FIELD}},
-    {"show", show, 1, NULL, {0}},
-    {"check", check_file, 1, NULL, {0}},
+    {"show", zd_show, 1, NULL, {0}},
+    {"check", zd_check, 1, NULL, {0}},
 };
 
 static const char see[] = "zdata --help shows all commands and options";
@@ -195,5 +125,5 @@ int main(int argc, char **argv) {
   if (!ok) fprintf(stderr, "zdata: error: %s\n", err.text);
   if (!ok && err.help[0]) fprintf(stderr, "help: %s\n", err.help);
   zb_arena_free(a);
-  return !ok;
+  return ok ? 0 : 2;
 }

@@ -1,0 +1,84 @@
+/* Which files a command reads: those that are named, and what folders hold. */
+#include "runtime/zdata/zdata.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LOOK = 8 << 10 /* bytes looked at to tell text from the rest */ };
+
+bool zd_other_file(const char *in, const char *out, ZbErr *err) {
+  if (!zb_same_file(in, out)) return true;
+  return zb_fail(err, "choose another name", "-o %s would overwrite %s, from which it is made", zb_show(out),
+                 zb_show(in));
+}
+
+/* No NUL at the beginning is text, as git has it. */
+static bool is_text(const char *path, bool *text, ZbErr *err) {
+  char head[LOOK];
+  uint64_t size;
+  int fd = zb_open_file(path, false, &size, err);
+  if (fd < 0) return false;
+  size_t n = size < sizeof head ? size : sizeof head;
+  bool ok = zb_read_at(fd, path, head, n, 0, err);
+  close(fd);
+  *text = ok && !memchr(head, 0, n);
+  return ok;
+}
+
+static int not_hidden(const struct dirent *e) { return e->d_name[0] != '.'; }
+static int by_name(const struct dirent **a, const struct dirent **b) {
+  return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static bool walk(ZdFiles *fs, const char *folder, ZbErr *err);
+
+static bool take_path(ZdFiles *fs, const char *path, ZbErr *err) {
+  struct stat st;
+  bool text = false;
+  if (lstat(path, &st) < 0)
+    return zb_fail(err, NULL, "cannot look at %s: %s", zb_show(path), strerror(errno));
+  if (S_ISDIR(st.st_mode)) return walk(fs, path, err);
+  if (S_ISREG(st.st_mode) && !is_text(path, &text, err)) return false;
+  if (text) ZB_PUSH(fs->a, fs->path, fs->n, path);
+  else fs->skipped++;
+  return true;
+}
+
+static bool walk(ZdFiles *fs, const char *folder, ZbErr *err) {
+  struct dirent **list;
+  int n = scandir(folder, &list, not_hidden, by_name);
+  if (n < 0)
+    return zb_fail(err, "check its permissions", "cannot open the folder %s: %s", zb_show(folder),
+                   strerror(errno));
+  bool ok = true;
+  for (int i = 0; i < n; i++) {
+    ok = ok && take_path(fs, zb_printf(fs->a, "%s/%s", folder, list[i]->d_name), err);
+    free(list[i]);
+  }
+  free(list);
+  return ok;
+}
+
+/* The named files, and what folders hold where `folders` is true. */
+static bool collect_all(ZdFiles *fs, const ZdOptions *o, bool folders, ZbErr *err) {
+  for (int i = 0; i < o->nfile; i++) {
+    struct stat st;
+    if (stat(o->file[i], &st) < 0)
+      return zb_fail(err, "check the path", "cannot open %s: %s", zb_show(o->file[i]), strerror(errno));
+    if (!S_ISDIR(st.st_mode)) ZB_PUSH(fs->a, fs->path, fs->n, o->file[i]);
+    else if (!folders) return zb_fail(err, "name the files", "%s is a folder", zb_show(o->file[i]));
+    else if (!walk(fs, o->file[i], err)) return false;
+  }
+  return true;
+}
+
+bool zd_files(ZdFiles *fs, const ZdOptions *o, bool folders, ZbErr *err) {
+  if (!collect_all(fs, o, folders, err)) return false;
+  for (size_t i = 0; i < fs->n; i++)
+    if (!zd_other_file(fs->path[i], o->out, err)) return false;
+  return true;
+}
