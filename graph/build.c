@@ -63,6 +63,22 @@ uint32_t zg_loc_add(ZgGraph *g, const char *file, uint32_t line, uint32_t col) {
   return g->nlocs - 1;
 }
 
+void zg_foreign_add(ZgGraph *g, ZgForeign f) {
+  f.map = zb_strdup(g->arena, f.map);
+  f.name = zb_strdup(g->arena, f.name);
+  ZB_PUSH(g->arena, g->foreign, g->nforeign, f);
+}
+
+void zg_config_add(ZgGraph *g, const char *map, const char *key, const char *value) {
+  ZgConfig c = {zb_strdup(g->arena, map), zb_strdup(g->arena, key), zb_strdup(g->arena, value)};
+  ZB_PUSH(g->arena, g->config, g->nconfig, c);
+}
+
+void zg_ignored_add(ZgGraph *g, const char *map, const char *pattern) {
+  ZgIgnored i = {zb_strdup(g->arena, map), zb_strdup(g->arena, pattern)};
+  ZB_PUSH(g->arena, g->ignored, g->nignored, i);
+}
+
 ZgSegment *zg_segment_add(ZgGraph *g, const char *label, uint32_t region, bool repeat, uint32_t trip) {
   ZB_ASSERT(region < g->nregions && trip >= 1 && (repeat || trip == 1));
   ZgSegment s = {.label = zb_strdup(g->arena, label), .region = region, .trip = trip, .repeat = repeat};

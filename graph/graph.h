@@ -6,7 +6,7 @@
  *
  * ops.h    the operations       infer.c  result types and axis classes of every op
  * build.c  make graphs
- * verify.c what must hold       print.c  the text form
+ * verify.c what must hold       foreign.c  and what of weights by other names    print.c  the text form
  * write.c, read.c               the .zsg file; read.c trusts nothing
  */
 #ifndef ZUG_GRAPH_H
@@ -25,6 +25,7 @@
 #define ZG_MAX_SEGMENTS 4096
 #define ZG_MAX_IO 4096               /* inputs and outputs of a graph */
 #define ZG_MAX_ELEMENTS (1ull << 48) /* of a tensor, and of all parameters */
+#define ZG_MAX_FOREIGN (1u << 20)    /* foreign tensors of one map, over all iterations */
 #define ZG_NONE UINT32_MAX           /* no value, no region, ... */
 
 /* Element types. REAL is "the recipe's compute type". INDEX(axis) is an i32 that selects along an axis;
@@ -111,6 +112,29 @@ typedef struct {
   uint32_t loc;
 } ZgIo;
 
+/* A part of a parameter in a file of another program (`weights hf for M { ... }`): a strided view of a
+ * foreign tensor. The parts of one map are together; they cover every parameter once, and every foreign
+ * tensor of which they name a part. */
+typedef struct {
+  const char *map;             /* "hf" */
+  uint32_t param;              /* whose values */
+  const char *name;            /* of the foreign tensor; `*` is the iteration, as in ZgParam.path */
+  uint8_t ndims;               /* at least 1 */
+  int64_t dims[ZG_MAX_AXES];   /* its shape */
+  int64_t first;               /* the element at which the part begins */
+  int64_t stride[ZG_MAX_AXES]; /* of each declared axis of the parameter (ZgParam.order), in elements */
+  int8_t fixed; /* the part is one index only of this declared axis: `at`; -1: the whole parameter */
+  int64_t at;
+} ZgForeign;
+/* What the map's config.json says: a key ("rope_parameters.rope_theta" is nested) and its value as JSON. */
+typedef struct {
+  const char *map, *key, *value;
+} ZgConfig;
+/* Foreign tensors without interest; `*` in the pattern is any text. */
+typedef struct {
+  const char *map, *pattern;
+} ZgIgnored;
+
 /* clang-format off */
 typedef struct ZgGraph {
   ZbArena *arena; /* everything below lives here */
@@ -123,6 +147,9 @@ typedef struct ZgGraph {
   ZgIo *outputs;       uint32_t noutputs;
   const char **tags;   uint32_t ntags; /* at most 32 */
   ZgLoc *locs;         uint32_t nlocs; /* loc 0 is "nowhere" */
+  ZgForeign *foreign;  uint32_t nforeign;
+  ZgConfig *config;    uint32_t nconfig;
+  ZgIgnored *ignored;  uint32_t nignored;
   uint64_t hash[2];    /* of the file's contents: the same graph on all ranks */
 } ZgGraph;
 /* clang-format on */
@@ -135,6 +162,9 @@ uint32_t zg_param_add(ZgGraph *g, ZgParam p);
 uint32_t zg_region_add(ZgGraph *g, ZgRegionKind kind, uint32_t parent, const char *label, const char *block);
 uint32_t zg_tag_add(ZgGraph *g, const char *tag); /* finds or adds; ZG_NONE when there would be 33 */
 uint32_t zg_loc_add(ZgGraph *g, const char *file, uint32_t line, uint32_t col); /* finds or adds */
+void zg_foreign_add(ZgGraph *g, ZgForeign f); /* these three copy the texts */
+void zg_config_add(ZgGraph *g, const char *map, const char *key, const char *value);
+void zg_ignored_add(ZgGraph *g, const char *map, const char *pattern);
 /* The pointer holds until the next segment is added. */
 ZgSegment *zg_segment_add(ZgGraph *g, const char *label, uint32_t region, bool repeat, uint32_t trip);
 /* Appends a node (forward, while s->backward is not set) whose op, operands, axis arguments and attributes
@@ -182,6 +212,13 @@ ZgAxisClass zg_axis_class(const ZgNode *n, const ZgType *in, const ZgType *out, 
  *     and for every boundary one set of positions with cotangents: dcarry k of a segment <=> dcarry_in k of
  *     the next one; in a repeat also dcarry k <=> dcarry_in k. */
 bool zg_verify(const ZgGraph *g, ZbErr *err);
+/* The part of it that is about `foreign`, `config` and `ignored`; the rest of the graph must have been found
+ * good before. Of every map:
+ *   - each parameter has one part that is all of it, or a part for each index of one of its axes;
+ *   - parts of one name have one shape, belong to parameters of one repeat, and cover the tensor once;
+ *   - names are well-formed, and no two of all iterations are the same; config keys are there once, and none
+ *     is inside another; values are JSON, without objects. */
+bool zg_verify_foreign(const ZgGraph *g, ZbErr *err);
 /* The canonical text form, stable numbering, no addresses; segment ZG_NONE prints all of the graph. */
 void zg_print(const ZgGraph *g, uint32_t segment, ZbText *out);
 /* Parameters, over all iterations and without padding. */

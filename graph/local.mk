@@ -3,6 +3,7 @@ noinst_LIBRARIES += libgraph.a
 libgraph_a_SOURCES = \
   graph/build.c \
   graph/file.h \
+  graph/foreign.c \
   graph/graph.h \
   graph/infer.c \
   graph/ops.c \

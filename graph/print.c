@@ -63,6 +63,28 @@ static void put_tables(const ZgGraph *g, ZbText *b) {
   }
 }
 
+static void put_foreign(const ZgGraph *g, ZbText *b) {
+  for (uint32_t i = 0; i < g->nforeign; i++) {
+    const ZgForeign *f = &g->foreign[i];
+    const ZgParam *p = &g->params[f->param];
+    zb_text_add(b, "weights %s %s[", f->map, p->path);
+    for (int k = 0; k < p->type.naxes; k++) {
+      const char *axis = g->axes[p->type.axis[p->order[k]]].name;
+      if (k == f->fixed) zb_text_add(b, "%s%s = %lld", k ? ", " : "", axis, (long long)f->at);
+      else zb_text_add(b, "%s%s: %lld", k ? ", " : "", axis, (long long)f->stride[k]);
+    }
+    zb_text_add(b, "] = \"%s\"[", f->name);
+    for (int k = 0; k < f->ndims; k++) zb_text_add(b, "%s%lld", k ? ", " : "", (long long)f->dims[k]);
+    zb_text_add(b, "]");
+    if (f->first) zb_text_add(b, " from %lld", (long long)f->first);
+    zb_text_add(b, "\n");
+  }
+  for (uint32_t i = 0; i < g->nignored; i++)
+    zb_text_add(b, "weights %s ignore \"%s\"\n", g->ignored[i].map, g->ignored[i].pattern);
+  for (uint32_t i = 0; i < g->nconfig; i++)
+    zb_text_add(b, "weights %s config %s = %s\n", g->config[i].map, g->config[i].key, g->config[i].value);
+}
+
 /* The attributes of a node, parameters and the like by name. */
 static void put_attrs(const ZgGraph *g, ZbText *b, const ZgNode *n) {
   const ZgOpInfo *a = &zg_op_info[n->op];
@@ -131,6 +153,7 @@ static void put_segment(const ZgGraph *g, uint32_t i, ZbText *b) {
 
 void zg_print(const ZgGraph *g, uint32_t segment, ZbText *out) {
   if (segment == ZG_NONE) put_tables(g, out);
+  if (segment == ZG_NONE) put_foreign(g, out);
   for (uint32_t i = 0; i < g->nsegments; i++)
     if (segment == ZG_NONE || segment == i) put_segment(g, i, out);
 }

@@ -19,7 +19,7 @@ typedef struct {
   struct {
     const uint8_t *at;
     uint64_t bytes, count;
-  } section[ZSG_KINDS + 1];
+  } section[ZSG_ALL_KINDS + 1];
   uint64_t used[ZSG_KINDS + 1]; /* records of the lists that nodes and segments share out */
   const char **strings;
   ZgType *types;
@@ -29,7 +29,7 @@ static const struct {
   const char *name;
   uint32_t record;
   uint64_t most;
-} kinds[ZSG_KINDS + 1] = {
+} kinds[ZSG_ALL_KINDS + 1] = {
 #define X(kind, name, record, most) [kind] = {#name, record, most},
     ZG_SECTIONS(X)
 #undef X
@@ -79,7 +79,7 @@ static bool read_header(Reader *r) {
 static bool read_entry(Reader *r, const uint8_t *e, uint32_t *before, uint64_t *end) {
   uint32_t kind = u32_at(e), flags = u32_at(e + 4);
   uint64_t offset = u64_at(e + 8), bytes = u64_at(e + 16), count = u64_at(e + 24), expected;
-  bool known = kind >= 1 && kind <= ZSG_KINDS;
+  bool known = kind >= 1 && kind <= ZSG_ALL_KINDS;
   if (kind <= *before) return FAIL(r, "section %u is not in order", kind);
   if (flags & ~(uint32_t)ZSG_REQUIRED) return FAIL(r, "section %u has unknown flags", kind);
   if (!known && flags) return FAIL(r, "section %u is required and this program does not know it", kind);
@@ -270,6 +270,47 @@ static bool read_io(Reader *r) {
   return true;
 }
 
+static bool read_foreign(Reader *r) {
+  ZgGraph *g = r->g;
+  g->nforeign = count(r, SEC_FORN);
+  g->foreign = ZB_NEWN(r->a, ZgForeign, g->nforeign);
+  for (uint32_t i = 0; i < g->nforeign; i++) {
+    const uint8_t *p = record(r, SEC_FORN, i);
+    ZgForeign *f = &g->foreign[i];
+    if (!string_at(r, p, &f->map) || !string_at(r, p + 8, &f->name)) return false;
+    f->param = u32_at(p + 4);
+    f->ndims = p[12];
+    f->fixed = (int8_t)p[13];
+    if (u16_at(p + 14)) return FAIL(r, "foreign part %u: reserved bytes are not 0", i);
+    f->at = (int64_t)u64_at(p + 16);
+    f->first = (int64_t)u64_at(p + 24);
+    for (int k = 0; k < ZG_MAX_AXES; k++) {
+      f->dims[k] = (int64_t)u64_at(p + 32 + 8 * k);
+      f->stride[k] = (int64_t)u64_at(p + 96 + 8 * k);
+    }
+  }
+  return true;
+}
+
+static bool read_config(Reader *r) {
+  ZgGraph *g = r->g;
+  g->nconfig = count(r, SEC_CONF);
+  g->config = ZB_NEWN(r->a, ZgConfig, g->nconfig);
+  for (uint32_t i = 0; i < g->nconfig; i++) {
+    const uint8_t *p = record(r, SEC_CONF, i);
+    ZgConfig *c = &g->config[i];
+    if (!string_at(r, p, &c->map) || !string_at(r, p + 4, &c->key) || !string_at(r, p + 8, &c->value))
+      return false;
+  }
+  g->nignored = count(r, SEC_IGNO);
+  g->ignored = ZB_NEWN(r->a, ZgIgnored, g->nignored);
+  for (uint32_t i = 0; i < g->nignored; i++) {
+    const uint8_t *p = record(r, SEC_IGNO, i);
+    if (!string_at(r, p, &g->ignored[i].map) || !string_at(r, p + 4, &g->ignored[i].pattern)) return false;
+  }
+  return true;
+}
+
 /* ---- segments ------------------------------------------------------------------------------------------ */
 static bool read_attrs(Reader *r, ZgNode *n, unsigned mask) {
   const ZgOpInfo *a = &zg_op_info[n->op];
@@ -368,7 +409,7 @@ ZgGraph *zg_read(ZbArena *a, const void *bytes, size_t n, ZbErr *err) {
   r.g = ZB_NEW(a, ZgGraph);
   r.g->arena = a;
   if (!read_strings(&r) || !read_small_tables(&r) || !read_types(&r) || !read_params(&r) ||
-      !read_regions(&r) || !read_io(&r) || !read_segments(&r))
+      !read_regions(&r) || !read_io(&r) || !read_segments(&r) || !read_foreign(&r) || !read_config(&r))
     return NULL;
   ZbErr why;
   if (!zg_verify(r.g, &why)) {

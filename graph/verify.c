@@ -409,7 +409,7 @@ static bool check_all(Ctx *c) {
     if (!check_segment(c, i, &seen[i])) return false;
   for (uint32_t i = 0; i < g->noutputs; i++)
     if (!c->outputs[i]) return FAIL(c, "output %s is not made", g->outputs[i].name);
-  return check_chain(c, seen) && check_denominator(c, g->nsegments - 1);
+  return check_chain(c, seen) && check_denominator(c, g->nsegments - 1) && zg_verify_foreign(g, c->err);
 }
 
 bool zg_verify(const ZgGraph *g, ZbErr *err) {

@@ -19,7 +19,7 @@ typedef struct {
   const ZgGraph *g;
   ZbArena *tmp;
   Pool strings, types;
-  ZbText section[ZSG_KINDS + 1];
+  ZbText section[ZSG_ALL_KINDS + 1];
 } Writer;
 
 static uint32_t pool_start(const Pool *p, uint32_t i) { return i ? p->end[i - 1] : 0; }
@@ -95,6 +95,31 @@ static void put_io(Writer *w, uint32_t kind, const ZgIo *io, uint32_t n) {
   }
 }
 
+static void put_foreign(Writer *w) {
+  const ZgGraph *g = w->g;
+  for (uint32_t i = 0; i < g->nforeign; i++) {
+    const ZgForeign *f = &g->foreign[i];
+    const uint32_t words[] = {string(w, f->map), f->param, string(w, f->name)};
+    for (int k = 0; k < 3; k++) put32(w, SEC_FORN, words[k]);
+    put_number(w, SEC_FORN, 1, f->ndims);
+    put_number(w, SEC_FORN, 1, (uint8_t)f->fixed);
+    put_number(w, SEC_FORN, 2, 0);
+    put_number(w, SEC_FORN, 8, (uint64_t)f->at);
+    put_number(w, SEC_FORN, 8, (uint64_t)f->first);
+    for (int k = 0; k < ZG_MAX_AXES; k++) put_number(w, SEC_FORN, 8, (uint64_t)f->dims[k]);
+    for (int k = 0; k < ZG_MAX_AXES; k++) put_number(w, SEC_FORN, 8, (uint64_t)f->stride[k]);
+  }
+  for (uint32_t i = 0; i < g->nconfig; i++) {
+    const uint32_t words[] = {string(w, g->config[i].map), string(w, g->config[i].key),
+                              string(w, g->config[i].value)};
+    for (int k = 0; k < 3; k++) put32(w, SEC_CONF, words[k]);
+  }
+  for (uint32_t i = 0; i < g->nignored; i++) {
+    put32(w, SEC_IGNO, string(w, g->ignored[i].map));
+    put32(w, SEC_IGNO, string(w, g->ignored[i].pattern));
+  }
+}
+
 static void put_tables(Writer *w) {
   const ZgGraph *g = w->g;
   put32(w, SEC_META, string(w, g->model));
@@ -118,6 +143,7 @@ static void put_tables(Writer *w) {
   }
   put_io(w, 0, g->inputs, g->ninputs);
   put_io(w, 1, g->outputs, g->noutputs);
+  put_foreign(w);
 }
 
 /* ---- segments ------------------------------------------------------------------------------------------ */
@@ -163,7 +189,7 @@ static void align(ZbText *out, size_t start) {
 static const struct {
   const char *name;
   uint64_t record, most;
-} kinds[ZSG_KINDS + 1] = {
+} kinds[ZSG_ALL_KINDS + 1] = {
 #define X(kind, name, record, most) [kind] = {#name, record, most},
     ZG_SECTIONS(X)
 #undef X
@@ -171,7 +197,7 @@ static const struct {
 
 /* What zg_read would say. */
 static bool fits(const Writer *w, ZbErr *err) {
-  for (int k = 1; k <= ZSG_KINDS; k++) {
+  for (int k = 1; k <= ZSG_ALL_KINDS; k++) {
     uint64_t count = w->section[k].len / kinds[k].record;
     if (count > kinds[k].most)
       return zb_fail(err,
@@ -182,25 +208,30 @@ static bool fits(const Writer *w, ZbErr *err) {
   return true;
 }
 
+static bool is_there(const Writer *w, int kind) { return kind <= ZSG_KINDS || w->section[kind].len; }
+
 static void assemble(Writer *w, ZbText *out) {
-  size_t start = out->len, offset = ZSG_HEADER + ZSG_KINDS * ZSG_ENTRY;
-  uint8_t header[ZSG_HEADER + ZSG_KINDS * ZSG_ENTRY] = ZSG_MAGIC;
+  uint32_t n = 0;
+  for (int k = 1; k <= ZSG_ALL_KINDS; k++) n += is_there(w, k);
+  size_t start = out->len, offset = ZSG_HEADER + n * ZSG_ENTRY;
+  uint8_t header[ZSG_HEADER + ZSG_ALL_KINDS * ZSG_ENTRY] = ZSG_MAGIC, *e = header + ZSG_HEADER;
   zsg_set(header + 4, 2, ZSG_MAJOR);
-  zsg_set(header + 6, 2, ZSG_MINOR);
-  zsg_set(header + 12, 4, ZSG_KINDS);
-  for (int k = 1; k <= ZSG_KINDS; k++) {
-    uint8_t *e = header + ZSG_HEADER + (k - 1) * ZSG_ENTRY;
+  zsg_set(header + 6, 2, n > ZSG_KINDS ? ZSG_MINOR : 0);
+  zsg_set(header + 12, 4, n);
+  for (int k = 1; k <= ZSG_ALL_KINDS; k++) {
+    if (!is_there(w, k)) continue;
     size_t bytes = w->section[k].len;
     zsg_set(e, 4, (uint64_t)k);
-    zsg_set(e + 4, 4, ZSG_REQUIRED);
+    zsg_set(e + 4, 4, k <= ZSG_KINDS ? ZSG_REQUIRED : 0);
     zsg_set(e + 8, 8, offset);
     zsg_set(e + 16, 8, bytes);
     zsg_set(e + 24, 8, bytes / kinds[k].record);
     offset = zb_round_up(offset + bytes, 8);
+    e += ZSG_ENTRY;
   }
   zsg_set(header + 16, 8, offset);
-  zb_text_put(out, (const char *)header, sizeof header);
-  for (int k = 1; k <= ZSG_KINDS; k++) {
+  zb_text_put(out, (const char *)header, (size_t)(e - header));
+  for (int k = 1; k <= ZSG_ALL_KINDS; k++) {
     if (w->section[k].len) zb_text_put(out, w->section[k].s, w->section[k].len);
     align(out, start);
   }
@@ -225,7 +256,7 @@ bool zg_write(ZgGraph *g, ZbText *out, ZbErr *err) {
   bool ok = fits(&w, err);
   if (ok) assemble(&w, out);
   for (int k = 0; k < 2 && ok; k++) g->hash[k] = zsg_get((uint8_t *)out->s + start + 24 + 8 * k, 8);
-  for (int k = 0; k <= ZSG_KINDS; k++) zb_text_free(&w.section[k]);
+  for (int k = 0; k <= ZSG_ALL_KINDS; k++) zb_text_free(&w.section[k]);
   zb_text_free(&w.strings.bytes);
   zb_text_free(&w.types.bytes);
   zb_arena_free(w.tmp);

@@ -6,6 +6,7 @@ TESTS += tests/unit/test-graph
 tests_unit_test_graph_SOURCES = \
   tests/unit/graph/bytes.c \
   tests/unit/graph/file.c \
+  tests/unit/graph/foreign.c \
   tests/unit/graph/infer.c \
   tests/unit/graph/limits.c \
   tests/unit/graph/make.c \
