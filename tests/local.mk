@@ -49,7 +49,8 @@ scenario_tests = \
   tests/plan.sh \
   tests/readme.sh \
   tests/rooms.sh \
-  tests/zdata.sh
+  tests/zdata.sh \
+  tests/zdata_inputs.sh
 include tests/mpi/local.mk
 include tests/plan/local.mk
 dist_check_SCRIPTS += $(scenario_tests)

@@ -11,14 +11,15 @@ printf 'hidden' >docs/.hidden/d
 ln -s a.txt docs/link
 : >docs/empty
 ok zdata pack docs -o corpus.bin
-says '^corpus.bin: 17 tokens from 4 files, 2 that are no text left out$'
+says '^corpus.bin: 17 tokens of 3 documents from 4 files, 2 that are no text left out$'
+says '^note: 1 empty document was left out$'
 ok zdata show corpus.bin
 says 'corpus.bin: 17 tokens, 145 B'
 says 'tokens +u8, ids below 256, begins 102 105 114'
 says 'text +first secondthird$'
 ok zdata check corpus.bin
 ok zdata pack docs/b.txt docs/binary -o corpus.bin # named files are taken as they are, and in this order
-says '13 tokens from 2 files'
+says '13 tokens of 2 documents from 2 files'
 ok zdata show corpus.bin
 says 'secondno.x00text'
 ok zdata pack -o corpus.bin docs # over itself; options anywhere
@@ -139,7 +140,7 @@ mkdir looked
 { head -c 8191 /dev/zero | tr '\0' a; printf '\0'; } >looked/binary
 { head -c 8192 /dev/zero | tr '\0' b; printf '\0'; } >looked/text
 ok zdata pack looked -o looked.bin
-says '^looked.bin: 8193 tokens from 1 file, 1 that are no text left out$'
+says '^looked.bin: 8193 tokens of 1 document from 1 file, 1 that are no text left out$'
 rm -r looked
 
 # ---- help ----
@@ -159,8 +160,9 @@ refuses 'show takes one file' zdata show a b
 refuses 'show takes no option --output' zdata show a -o b
 refuses 'pack takes no option --label' zdata pack a -o b --label c
 refuses '--output is given twice' zdata pack a -o b -o c
-refuses '-o needs a value' zdata pack a -o
-refuses 'knows no option --foo' zdata pack a --foo
+refuses "option requires an argument -- 'o'" zdata pack a -o
+refuses "unrecognized option '--foo'" zdata pack a --foo
+refuses "option '--jsonl' doesn't allow an argument" zdata pack a --jsonl=yes
 refuses "--tokens cannot be 'u8'" zdata pack ids.u16 --tokens u8 -o x.bin
 refuses '--vocab is for --tokens' zdata pack docs --vocab 3 -o x.bin
 refuses "--vocab cannot be '-3'" zdata pack ids.u16 --tokens u16 --vocab -3 -o x.bin
@@ -183,13 +185,17 @@ refuses "--field cannot be 'a'" zdata records raw --field a -o x.bin
 zdata >out.txt 2>&1
 [ $? -eq 2 ] || fail "no command is a mistake of code 2"
 # Every option with every command that does not take it, and twice where it is taken.
-for command in pack:--field:--label:--label-field records:--tokens:--vocab:--label:--label-field table:--tokens:--vocab \
+for command in pack:--label:--label-field records:--tokens:--vocab:--label:--label-field:--end table:--tokens:--vocab:--end \
   show:--output:--tokens:--vocab:--field:--label:--label-field check:--output:--tokens:--vocab:--field:--label:--label-field; do
   for option in $(echo "${command#*:}" | tr ':' ' '); do
     refuses "zdata ${command%%:*} takes no option $option" zdata "${command%%:*}" raw "$option" 1
   done
 done
-for twice in pack:--tokens pack:--vocab table:--label table:--label-field records:--output; do
+for command in records table show check; do
+  for option in --jsonl --skip-bad; do refuses "zdata $command takes no option $option" zdata $command raw $option; done
+done
+refuses '--skip-bad is given twice' zdata pack raw --skip-bad --skip-bad
+for twice in pack:--end pack:--tokens pack:--vocab table:--label table:--label-field records:--output; do
   refuses "${twice#*:} is given twice" zdata "${twice%:*}" raw "${twice#*:}" 1 "${twice#*:}" 1
 done
 for command in pack records table show check; do refuses "zdata $command needs a file" zdata $command; done

@@ -58,7 +58,7 @@ static bool copy(Copy *c, const char *path, uint8_t *piece, uint64_t room, ZbErr
       ok = zb_fail(err, "is it the right file, and the right type?",
                    "%s does not consist of whole %s of %" PRIu64 " bytes: %" PRIu64 " are left over",
                    zb_show(path), c->info->stream ? "tokens" : "records", c->unit, (uint64_t)(n % c->unit));
-    ok = ok && (c->unit == 1 || look(c, piece, n, path, err)) && zx_data_put(c->w, piece, n, err);
+    ok = ok && look(c, piece, n, path, err) && zx_data_put(c->w, piece, n, err);
     c->bytes += n;
   }
   if (ok && ferror(f)) ok = zb_fail(err, NULL, "cannot read %s: %s", zb_show(path), strerror(errno));
@@ -72,22 +72,17 @@ bool zd_copy(const ZdOptions *o, ZdFiles *fs, ZxDataInfo *info, uint64_t vocab, 
   uint64_t room = c.unit < PIECE ? PIECE / c.unit * c.unit : c.unit;
   uint8_t *piece = malloc(room);
   c.limit = ZB_NEWN(fs->a, uint64_t, info->nfield);
-  if (info->stream && info->field[0].elem == ZX_DATA_U8) c.limit[0] = 256;
   if (!piece) return zb_fail(err, NULL, "no memory for a record of %" PRIu64 " bytes", c.unit);
   c.w = zx_data_create(o->out, info, err);
   bool ok = c.w != NULL;
   for (size_t i = 0; ok && i < fs->n; i++) ok = copy(&c, fs->path[i], piece, room, err);
   free(piece);
-  if (ok && !c.bytes)
-    ok = zb_fail(err, fs->skipped ? "only text is taken from folders; name other files themselves" : NULL,
-                 "nothing to pack: %zu files, all empty", fs->n);
+  if (ok && !c.bytes) ok = zb_fail(err, NULL, "nothing to pack: %zu files, all empty", fs->n);
   if (ok && vocab) c.limit[0] = vocab;
   if (!ok) zx_data_abandon(c.w);
   else ok = zx_data_finish(c.w, c.limit, err);
   if (!ok) return false;
-  printf("%s: %" PRIu64 " %s from %zu file%s", zb_show(o->out), c.bytes / c.unit,
+  printf("%s: %" PRIu64 " %s from %zu file%s\n", zb_show(o->out), c.bytes / c.unit,
          info->stream ? "tokens" : "records", fs->n, fs->n == 1 ? "" : "s");
-  if (fs->skipped) printf(", %zu that are no text left out", fs->skipped);
-  printf("\n");
   return true;
 }

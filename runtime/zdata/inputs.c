@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { LOOK = 8 << 10 /* bytes looked at to tell text from the rest */ };
 
@@ -19,14 +18,17 @@ bool zd_other_file(const char *in, const char *out, ZbErr *err) {
 /* No NUL at the beginning is text, as git has it. */
 static bool is_text(const char *path, bool *text, ZbErr *err) {
   char head[LOOK];
-  uint64_t size;
-  int fd = zb_open_file(path, false, &size, err);
-  if (fd < 0) return false;
-  size_t n = size < sizeof head ? size : sizeof head;
-  bool ok = zb_read_at(fd, path, head, n, 0, err);
-  close(fd);
+  size_t n;
+  ZdBytes *b = zd_bytes_open(path, err);
+  bool ok = b && zd_bytes_read(b, head, sizeof head, &n, err);
+  zd_bytes_close(b);
   *text = ok && !memchr(head, 0, n);
   return ok;
+}
+
+static void take(ZdFiles *fs, const char *path, const struct stat *st) {
+  ZB_PUSH(fs->a, fs->path, fs->n, path);
+  if (S_ISREG(st->st_mode)) fs->bytes += (uint64_t)st->st_size;
 }
 
 static int not_hidden(const struct dirent *e) { return e->d_name[0] != '.'; }
@@ -43,7 +45,7 @@ static bool take_path(ZdFiles *fs, const char *path, ZbErr *err) {
     return zb_fail(err, NULL, "cannot look at %s: %s", zb_show(path), strerror(errno));
   if (S_ISDIR(st.st_mode)) return walk(fs, path, err);
   if (S_ISREG(st.st_mode) && !is_text(path, &text, err)) return false;
-  if (text) ZB_PUSH(fs->a, fs->path, fs->n, path);
+  if (text) take(fs, path, &st);
   else fs->skipped++;
   return true;
 }
@@ -69,7 +71,7 @@ static bool collect_all(ZdFiles *fs, const ZdOptions *o, bool folders, ZbErr *er
     struct stat st;
     if (stat(o->file[i], &st) < 0)
       return zb_fail(err, "check the path", "cannot open %s: %s", zb_show(o->file[i]), strerror(errno));
-    if (!S_ISDIR(st.st_mode)) ZB_PUSH(fs->a, fs->path, fs->n, o->file[i]);
+    if (!S_ISDIR(st.st_mode)) take(fs, o->file[i], &st);
     else if (!folders) return zb_fail(err, "name the files", "%s is a folder", zb_show(o->file[i]));
     else if (!walk(fs, o->file[i], err)) return false;
   }

@@ -9,10 +9,20 @@
 static const char usage[] =
     "zdata: make and inspect the files that zrun trains from\n"
     "\n"
-    "  zdata pack PATH... -o OUT                 text as tokens, one a byte; folders are walked in the order "
-    "of\n"
-    "                                            names, hidden files, links and files that are no text left "
-    "out\n"
+    "  zdata pack PATH... -o OUT                 texts as tokens, one a byte. What is named .jsonl has a "
+    "document a "
+    "line,\n"
+    "      [--field NAME] [--end ID]             in its field NAME (text); .gz and .zst are decompressed; "
+    "folders "
+    "are\n"
+    "      [--jsonl] [--skip-bad]                walked in the order of names, hidden files, links and what "
+    "is no "
+    "text\n"
+    "                                            left out. ID: put after every document. --jsonl: all are "
+    "such lines,\n"
+    "                                            whatever their names. --skip-bad: lines without a text are "
+    "counted\n"
+    "                                            and left out\n"
     "  zdata pack FILE... --tokens u16 -o OUT    token files as they are: u16 or u32, little-endian; the "
     "largest\n"
     "      [--vocab N]                           value means \"unknown\". N: ids must be below it\n"
@@ -39,48 +49,52 @@ bool zd_whole(const char *text, uint64_t least, uint64_t *out) {
 }
 
 /* ---- options ---- */
-enum { OUT = 'o', HELP = 'h', TOKENS = 256, VOCAB, FIELD, LABEL, LABEL_FIELD };
+enum { OUT, TOKENS, VOCAB, FIELD, LABEL, LABEL_FIELD, END, JSONL, SKIP_BAD, NOPTION, FIRST = 256 };
 
-static const struct option longs[] = {{"output", required_argument, NULL, OUT},
-                                      {"help", no_argument, NULL, HELP},
-                                      {"tokens", required_argument, NULL, TOKENS},
-                                      {"vocab", required_argument, NULL, VOCAB},
-                                      {"field", required_argument, NULL, FIELD},
-                                      {"label", required_argument, NULL, LABEL},
-                                      {"label-field", required_argument, NULL, LABEL_FIELD},
-                                      {0}};
+/* Where an option goes: one with a value is a `const char *`, one without a `bool`; --field is a list. */
+static const struct {
+  const char *name;
+  bool value;
+  size_t at; /* in ZdOptions */
+} options[NOPTION] = {
+    [OUT] = {"output", true, offsetof(ZdOptions, out)},
+    [TOKENS] = {"tokens", true, offsetof(ZdOptions, tokens)},
+    [VOCAB] = {"vocab", true, offsetof(ZdOptions, vocab)},
+    [FIELD] = {"field", true, offsetof(ZdOptions, field)},
+    [LABEL] = {"label", true, offsetof(ZdOptions, label)},
+    [LABEL_FIELD] = {"label-field", true, offsetof(ZdOptions, label_field)},
+    [END] = {"end", true, offsetof(ZdOptions, end)},
+    [JSONL] = {"jsonl", false, offsetof(ZdOptions, jsonl)},
+    [SKIP_BAD] = {"skip-bad", false, offsetof(ZdOptions, skip_bad)},
+};
 
+#define TAKES(option) (1u << (option))
 static const struct {
   const char *name;
   bool (*run)(const ZdOptions *, ZbArena *, ZbErr *);
   int max_files;
-  const char *needs; /* the option that it cannot do without */
-  int takes[4];      /* options besides -o */
+  unsigned takes; /* with OUT: it needs that too */
 } commands[] = {
-    {"pack", zd_pack, INT32_MAX, "-o", {TOKENS, VOCAB}},
-    {"records", zd_records, INT32_MAX, "-o", {FIELD}},
-    {"table", zd_table, 1, "-o", {FIELD, LABEL, LABEL_FIELD}},
-    {"show", zd_show, 1, NULL, {0}},
-    {"check", zd_check, 1, NULL, {0}},
+    {"pack", zd_pack, INT32_MAX,
+     TAKES(OUT) | TAKES(TOKENS) | TAKES(VOCAB) | TAKES(FIELD) | TAKES(END) | TAKES(JSONL) | TAKES(SKIP_BAD)},
+    {"records", zd_records, INT32_MAX, TAKES(OUT) | TAKES(FIELD)},
+    {"table", zd_table, 1, TAKES(OUT) | TAKES(FIELD) | TAKES(LABEL) | TAKES(LABEL_FIELD)},
+    {"show", zd_show, 1, 0},
+    {"check", zd_check, 1, 0},
 };
 
 static const char see[] = "zdata --help shows all commands and options";
 
-static bool take_option(int c, const char *name, bool writes, const int takes[4], ZdOptions *o, ZbErr *err) {
-  bool known = c == OUT && writes;
-  for (int i = 0; i < 4; i++) known |= takes[i] == c;
-  const char *option = c == OUT ? "output" : "";
-  for (int i = 0; longs[i].name; i++)
-    if (longs[i].val == c) option = longs[i].name;
-  if (!known) return zb_fail(err, see, "zdata %s takes no option --%s", name, option);
-  const char **slot = c == OUT      ? &o->out
-                      : c == TOKENS ? &o->tokens
-                      : c == VOCAB  ? &o->vocab
-                      : c == LABEL  ? &o->label
-                      : c == FIELD  ? &o->field[o->nfield++]
-                                    : &o->label_field;
-  if (*slot) return zb_fail(err, see, "--%s is given twice", option);
-  *slot = optarg;
+static bool take_option(int option, size_t command, ZdOptions *o, ZbErr *err) {
+  const char *name = options[option].name;
+  void *at = (char *)o + options[option].at;
+  if (!(commands[command].takes & TAKES(option)))
+    return zb_fail(err, see, "zdata %s takes no option --%s", commands[command].name, name);
+  if (option == FIELD) return o->field[o->nfield++] = optarg, true;
+  if (options[option].value ? *(const char **)at != NULL : *(bool *)at)
+    return zb_fail(err, see, "--%s is given twice", name);
+  if (options[option].value) *(const char **)at = optarg;
+  else *(bool *)at = true;
   return true;
 }
 
@@ -96,21 +110,23 @@ static bool run(int argc, char **argv, ZbArena *a, ZbErr *err) {
     return zb_fail(err, near ? zb_printf(a, "did you mean '%s'?", near) : see, "zdata has no command '%s'",
                    zb_show(argv[1]));
   }
+  struct option longs[NOPTION + 2] = {{"help", no_argument, NULL, 'h'}};
+  for (int i = 0; i < NOPTION; i++)
+    longs[i + 1] = (struct option){options[i].name, options[i].value, NULL, FIRST + i};
   opterr = 0;
   optind = 2;
   for (int c; (c = getopt_long(argc, argv, ":o:h", longs, NULL)) != -1;) {
-    if (c == HELP) {
+    if (c == 'h') {
       fputs(usage, stdout);
       return true;
     }
-    if (c == ':') return zb_fail(err, see, "%s needs a value", zb_show(argv[optind - 1]));
-    if (c == '?') return zb_fail(err, see, "zdata knows no option %s", zb_show(argv[optind - 1]));
-    if (!take_option(c, names[k], commands[k].needs, commands[k].takes, &o, err)) return false;
+    if (c == ':' || c == '?') return zb_option_failed(c, argv, longs, err);
+    if (!take_option(c == 'o' ? OUT : c - FIRST, k, &o, err)) return false;
   }
   while (optind < argc) o.file[o.nfile++] = argv[optind++];
   if (!o.nfile) return zb_fail(err, see, "zdata %s needs a file", names[k]);
   if (o.nfile > commands[k].max_files) return zb_fail(err, see, "zdata %s takes one file", names[k]);
-  if (commands[k].needs && !o.out) return zb_fail(err, see, "zdata %s needs -o OUT", names[k]);
+  if ((commands[k].takes & TAKES(OUT)) && !o.out) return zb_fail(err, see, "zdata %s needs -o OUT", names[k]);
   return commands[k].run(&o, a, err);
 }
 

@@ -2,8 +2,15 @@
  * of exec/data (data.h, DATA.md); this room knows where it comes from.
  *
  * zdata.c     the command line; then a file a command: pack.c, records.c, table.c, show.c, check.c
- * inputs.c    which files are read: those named, and what folders hold
- * copy.c      files of ids or records, joined as they are */
+ *
+ * Texts go through these, one after the other, by pieces:
+ *
+ *   inputs.c     which files: those named, and what folders hold
+ *   bytes.c      what is in a file: .gz and .zst decompressed
+ *   documents.c  a file is a document, or each line of it is, by json.c
+ *   sink.c       tokens into a data file
+ *
+ * progress.c says how far that is, and copy.c joins files of ids or records as they are. */
 #ifndef ZUG_ZDATA_H
 #define ZUG_ZDATA_H
 
@@ -14,7 +21,8 @@
 typedef struct {
   const char **file, **field;
   int nfile, nfield;
-  const char *out, *tokens, *vocab, *label, *label_field;
+  const char *out, *tokens, *vocab, *label, *label_field, *end;
+  bool jsonl, skip_bad;
 } ZdOptions;
 
 /* Each prints what it made or found; false with a message, and nothing is left of its output. */
@@ -27,16 +35,90 @@ bool zd_check(const ZdOptions *o, ZbArena *a, ZbErr *err);
 /* Whether the whole text is a number of at least `least`, in decimal. */
 bool zd_whole(const char *text, uint64_t least, uint64_t *out);
 
-/* ---- inputs -------------------------------------------------------------------------------------------- */
+/* ---- which files are read (inputs.c) ------------------------------------------------------------------ */
 typedef struct {
   ZbArena *a;
   const char **path;
   size_t n, skipped; /* skipped: in folders, what is no text */
+  uint64_t bytes;    /* of all regular files, as they are stored */
 } ZdFiles;
-/* The files named by `o`, none of which may be o->out; and where `folders`, the text files in folders, by name. */
+/* The files named by `o`, none of which may be o->out; and where `folders`, the text files in folders, by name: those without a
+ * NUL among their first bytes, decompressed. */
 bool zd_files(ZdFiles *fs, const ZdOptions *o, bool folders, ZbErr *err);
 /* Whether the output is not this input by another path. */
 bool zd_other_file(const char *in, const char *out, ZbErr *err);
+
+/* ---- their bytes (bytes.c) ----------------------------------------------------------------------------- */
+typedef enum { ZD_PLAIN, ZD_GZIP, ZD_ZSTD } ZdPacking;
+ZdPacking zd_packing(const char *path); /* by its ending: .gz, .zst */
+bool zd_is_jsonl(const char *path);     /* .jsonl or .ndjson, before one of these */
+typedef struct ZdBytes ZdBytes;
+ZdBytes *zd_bytes_open(const char *path, ZbErr *err); /* a file or a pipe; NULL with a message */
+ZdBytes *zd_bytes_of(FILE *f, const char *name, ZdPacking packing); /* f is closed with it */
+void zd_bytes_close(ZdBytes *b);                                    /* NULL is allowed */
+/* *n bytes into out[0..room), fewer than there is room for only at the end. False with a message: it cannot be read, or is
+ * damaged or cut off. */
+bool zd_bytes_read(ZdBytes *b, void *out, size_t room, size_t *n, ZbErr *err);
+uint64_t zd_bytes_at(const ZdBytes *b); /* of the file so far, as it is stored */
+const char *zd_bytes_name(const ZdBytes *b);
+
+/* ---- JSON (json.c) ------------------------------------------------------------------------------------- */
+/* The text of a field of the object that the line is; of several of that name, the last. A half of a surrogate pair becomes U+FFFD and is
+ * added to *replaced; UTF-8 is not looked at. False: *why says what is wrong. */
+bool zd_json_field(const char *line, size_t n, const char *field, ZbText *text, uint64_t *replaced,
+                   const char **why);
+
+/* ---- documents (documents.c) --------------------------------------------------------------------------- */
+/* A text file is a document, and so is a line of JSON. A document comes in pieces, so that memory does not grow with it: one of more than
+ * ZD_PIECE bytes is cut after a line, if there is one. A line of JSON is held whole, and is bad if it is longer than ZD_LINE. */
+enum { ZD_PIECE = 4 << 20, ZD_LINE = 64 << 20 };
+typedef struct {
+  const char *text; /* valid until the next one; may be empty where a document ends */
+  size_t n;
+  bool begins, ends; /* a document */
+} ZdPiece;
+typedef struct {
+  uint64_t documents, cut, empty; /* cut: those of several pieces; empty: left out, not among `documents` */
+  uint64_t bad;                   /* lines that were left out */
+  ZbErr first_bad;
+  uint64_t replaced; /* halves of surrogate pairs */
+  uint64_t bytes;    /* of the files read to their ends, as they are stored */
+} ZdCounts;
+typedef struct ZdReader ZdReader;
+/* Of all files; jsonl: all are JSON lines. skip_bad: bad lines are counted; otherwise they are errors. */
+ZdReader *zd_reader_new(const ZdFiles *files, const char *field, bool jsonl, bool skip_bad);
+void zd_reader_free(ZdReader *r); /* NULL is allowed */
+/* False: at the end, with err->text empty, or with a message. */
+bool zd_reader_next(ZdReader *r, ZdPiece *p, ZbErr *err);
+const ZdCounts *zd_reader_counts(const ZdReader *r);
+uint64_t zd_reader_at(const ZdReader *r); /* bytes of all files so far */
+/* Goes on with b, which becomes the reader's. */
+void zd_reader_take(ZdReader *r, ZdBytes *b, bool lines);
+
+/* ---- tokens (sink.c) ----------------------------------------------------------------------------------- */
+#define ZD_NO_END UINT32_MAX
+typedef struct ZdSink ZdSink;
+/* A stream of tokens, with `end` after every document, or ZD_NO_END. NULL with a message. */
+ZdSink *zd_sink_new(const char *path, ZxDataElem elem, uint32_t end, ZbErr *err);
+/* n tokens of a document; one without any leaves nothing. */
+bool zd_sink_put(ZdSink *s, const void *tokens, size_t n, bool begins, bool ends, ZbErr *err);
+uint64_t zd_sink_tokens(const ZdSink *s);
+uint64_t zd_sink_documents(const ZdSink *s);
+/* All ids are below `limit`. The sink is gone afterwards, whatever the result. */
+bool zd_sink_finish(ZdSink *s, uint64_t limit, ZbErr *err);
+void zd_sink_abandon(ZdSink *s); /* NULL is allowed */
+
+/* ---- progress (progress.c) ----------------------------------------------------------------------------- */
+/* On a terminal, at most twice a second: bytes read of all, tokens, time left. */
+typedef struct {
+  bool on;
+  uint64_t total; /* bytes */
+  double begun, next;
+  bool shown;
+} ZdProgress;
+ZdProgress zd_progress_new(uint64_t total);
+void zd_progress(ZdProgress *p, uint64_t done, uint64_t tokens);
+void zd_progress_end(ZdProgress *p); /* the line is gone */
 
 /* ---- copying ------------------------------------------------------------------------------------------- */
 /* Makes o->out of what is in the files, whole tokens or records of `info`. vocab: 0, or what ids must be below. */
