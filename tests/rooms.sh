@@ -48,6 +48,7 @@ wall $exec/device "base/.*|graph/graph\.h|kernels/(kernels|devices)\.h|kernels/c
 engine_needs='base/.*|graph/graph\.h|kernels/kernels\.h|runtime/plan/(plan\.h|[a-z]*\.def)'
 engine_needs="$engine_needs|$exec/comm/(comm|watch)\.h|$exec/data/data\.h|$exec/device/device\.h"
 wall $exec/ckpt "base/.*|$exec/ckpt/.*"
+wall $exec/log "base/.*|$exec/log/.*"
 wall $exec/engine "$engine_needs|$exec/engine/.*"
 wall $exec/state "$engine_needs|$exec/engine/(engine|internal)\.h|$exec/ckpt/.*|$exec/state/.*"
 wall $exec 'base/.*|graph/graph\.h|lang/lang\.h|kernels/(kernels|devices)\.h|kernels/cuda/cuda\.h|runtime/plan/(plan\.h|[a-z]*\.def)|runtime/exec/.*'
@@ -84,6 +85,7 @@ floors comm say.c post.c reap.c watch.c wait.c agree.c launch.c combine.c self.c
 floors device memory.c cpu.c staged.c cuda_peak.c nccl.c cuda.c registry.c
 floors engine buffers.c exchange.c stall.c queues.c collective.c profile.c nan.c node.c feed.c grads.c optimizer.c compute.c play.c \
   capture.c setup.c engine.c beside.c
+floors log scalars.c lines.c metrics.c events.c log.c
 floors ckpt weights.c contents.c manifest.c look.c folder.c zckpt_read.c zckpt_show.c zckpt_verify.c zckpt_diff.c \
   zckpt_weights.c zckpt.c
 floors state slices.c init.c load.c save.c predict.c finite.c snapshot.c writer.c checkpoints.c resume.c

@@ -8,7 +8,7 @@
 #define ZUG_EXEC_EVALUATE_H
 
 #include "runtime/exec/engine/engine.h"
-#include "runtime/exec/log.h"
+#include "runtime/exec/log/log.h"
 
 typedef struct {
   ZxEngine *engine; /* of a plan that only goes forward */

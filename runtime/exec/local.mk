@@ -9,8 +9,14 @@ libexec_a_SOURCES = \
   runtime/exec/facts.h \
   runtime/exec/health.c \
   runtime/exec/health.h \
-  runtime/exec/log.c \
-  runtime/exec/log.h \
+  runtime/exec/log/events.c \
+  runtime/exec/log/lines.c \
+  runtime/exec/log/log.c \
+  runtime/exec/log/log.h \
+  runtime/exec/log/metrics.c \
+  runtime/exec/log/scalars.c \
+  runtime/exec/log/scalars.def \
+  runtime/exec/log/sinks.h \
   runtime/exec/options.c \
   runtime/exec/options.h \
   runtime/exec/recipe.c \

@@ -10,7 +10,7 @@
 #include "runtime/exec/exit.h"
 #include "runtime/exec/facts.h"
 #include "runtime/exec/health.h"
-#include "runtime/exec/log.h"
+#include "runtime/exec/log/log.h"
 #include "runtime/exec/options.h"
 #include "runtime/exec/recipe.h"
 #include "runtime/exec/report.h"
@@ -44,6 +44,7 @@ typedef struct {
   ZxPredict *predict;
   ZxLog *log;
   ZbText memory; /* what is said of it */
+  ZbText plan_text;
   ZxEpochs epochs;
   double began, peak;
   ZxPeaks own;       /* of this rank, while all are busy */
@@ -516,7 +517,15 @@ static bool stop(Run *r, int64_t step) {
 static bool open_files(Run *r) {
   ZbErr err = {0};
   bool ok = true;
-  if (r->rank == 0) ok = (r->log = zx_log_open(r->o.log, r->before, &err)) != NULL;
+  size_t n;
+  ZxLogOptions lo = {.dir = r->o.log, .before = r->before, .ntext = 3};
+  if (r->rank == 0 && lo.dir) {
+    zp_show(r->plan, &r->plan_text);
+    lo.text[0] = (struct ZxLogText){"command", r->command};
+    lo.text[1] = (struct ZxLogText){"recipe", zl_source_text(r->sources, r->recipe->span.file, &n)};
+    lo.text[2] = (struct ZxLogText){"plan", r->plan_text.s};
+  }
+  if (r->rank == 0) ok = (r->log = zx_log_open(&lo, &err)) != NULL;
   return agree(r, ok, &err);
 }
 
@@ -719,6 +728,7 @@ int main(int argc, char **argv) {
   zx_mix_close(r.data);
   zx_mix_close(r.eval_data);
   zb_text_free(&r.memory);
+  zb_text_free(&r.plan_text);
   fflush(stdout);
   r.c->t->free(r.c);
   zx_watch_close(); /* not before: MPI waits for all ranks at its end */

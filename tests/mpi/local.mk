@@ -14,6 +14,7 @@ scenario_tests += \
   tests/mpi/layouts.sh \
   tests/mpi/meaning.sh \
   tests/mpi/memory.sh \
+  tests/mpi/log.sh \
   tests/mpi/mix.sh \
   tests/mpi/optim.sh \
   tests/mpi/moved.sh \

@@ -3,3 +3,5 @@ check_PROGRAMS += tests/tools/compare_runs
 tests_tools_compare_runs_SOURCES = tests/tools/compare_runs.c
 tests_tools_compare_runs_CFLAGS = $(AM_CFLAGS) $(CJSON_CFLAGS)
 tests_tools_compare_runs_LDADD = $(CJSON_LIBS) $(libs_base)
+check_PROGRAMS += tests/tools/read_events
+tests_tools_read_events_SOURCES = tests/tools/read_events.c

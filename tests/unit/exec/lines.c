@@ -1,6 +1,6 @@
 /* What a step prints, to the letter: what is known, what is not, and how many digits. */
 #include "runtime/exec/engine/engine.h"
-#include "runtime/exec/log.h"
+#include "runtime/exec/log/log.h"
 #include "tests/unit/exec/scratch.h"
 
 #include <criterion/criterion.h>
@@ -10,6 +10,9 @@
 #include <string.h>
 
 TestSuite(lines, .init = scratch_make, .fini = scratch_remove);
+
+static ZbErr err;
+static ZxLog *open_log(const char *dir) { return zx_log_open(&(ZxLogOptions){.dir = dir}, &err); }
 
 static const ZxMetrics nothing = {.step = 1,
                                   .steps = 9,
@@ -44,7 +47,6 @@ static const ZxEvalMetrics evaluation = {.step = 20,
 
 /* Without training, without a perplexity, of what has no loss. */
 static void put_evaluations(ZxLog *l) {
-  ZbErr err;
   ZxEvalMetrics alone = evaluation, nothing_known = evaluation;
   alone.step = alone.steps = 0;
   alone.perplexity = -1;
@@ -56,8 +58,7 @@ static void put_evaluations(ZxLog *l) {
 
 Test(lines, evaluations) {
   cr_redirect_stdout();
-  ZbErr err;
-  ZxLog *l = zx_log_open(scratch("log"), 0, &err);
+  ZxLog *l = open_log(scratch("log"));
   put_evaluations(l);
   zx_log_close(l);
   cr_expect_stdout_eq_str("eval   20/1000  loss 2.5000  perplexity 12.182  123456789 targets  83.1 ms  best "
@@ -77,8 +78,7 @@ Test(lines, evaluations) {
 
 Test(lines, for_people) {
   cr_redirect_stdout();
-  ZbErr err;
-  ZxLog *l = zx_log_open(NULL, 0, &err);
+  ZxLog *l = open_log(NULL);
   ZxMetrics odd = nothing;
   odd.grad_norm = odd.loss = NAN;
   odd.peak_share = 0.999;
@@ -106,8 +106,7 @@ Test(lines, for_people) {
 
 Test(lines, for_programs) {
   cr_redirect_stdout();
-  ZbErr err;
-  ZxLog *l = zx_log_open(scratch("log"), 0, &err);
+  ZxLog *l = open_log(scratch("log"));
   cr_assert(l, "%s", err.text);
   ZxClassMetrics c[2] = {
       {.stage = 0, .planned_bytes = 5, .used_bytes = 4, .compute_ms = 0, .wait_ms = -1, .wait_max_ms = -1},

@@ -1,6 +1,6 @@
 /* metrics.jsonl is JSON whatever the numbers are; the line for people; learning rates. */
 #include "runtime/exec/engine/engine.h"
-#include "runtime/exec/log.h"
+#include "runtime/exec/log/log.h"
 #include "tests/unit/exec/scratch.h"
 
 #include <cjson/cJSON.h>
@@ -16,6 +16,7 @@
 TestSuite(log, .init = scratch_make, .fini = scratch_remove);
 
 static ZbErr err;
+static ZxLog *open_log(const char *dir) { return zx_log_open(&(ZxLogOptions){.dir = dir}, &err); }
 static const ZxMetrics step = {.step = 7,
                                .steps = 100,
                                .loss = 3.25,
@@ -38,7 +39,7 @@ static double field(const cJSON *o, const char *key) {
 
 Test(log, lines_of_json) {
   cr_redirect_stdout();
-  ZxLog *l = zx_log_open(scratch("deep/er/log"), 0, &err);
+  ZxLog *l = open_log(scratch("deep/er/log"));
   cr_assert(l, "%s", err.text);
   ZxMetrics m = step;
   ZxClassMetrics c[2] = {{0, 10, 10, 5, 1, 2}, {1, 20, 19, -1, NAN, 3}};
@@ -80,7 +81,7 @@ Test(log, lines_of_json) {
 
 Test(log, the_line_for_people) {
   cr_redirect_stdout();
-  ZxLog *l = zx_log_open(NULL, 0, &err);
+  ZxLog *l = open_log(NULL);
   cr_assert(zx_log_step(l, &step, NULL, 0, &err));
   zx_log_close(l);
   cr_expect_stdout_eq_str(
@@ -90,7 +91,7 @@ Test(log, the_line_for_people) {
 
 Test(log, what_is_not_known_is_left_out) {
   cr_redirect_stdout();
-  ZxLog *l = zx_log_open(NULL, 0, &err);
+  ZxLog *l = open_log(NULL);
   ZxMetrics m = {.step = 1,
                  .steps = 1,
                  .loss = -NAN, /* as x86 makes it of 0 / 0 */
@@ -107,13 +108,13 @@ Test(log, what_is_not_known_is_left_out) {
 
 Test(log, folders_that_do_not_work) {
   scratch_write("file", "", 0);
-  cr_expect(!zx_log_open(scratch("file/log"), 0, &err));
+  cr_expect(!open_log(scratch("file/log")));
   says(err, "cannot make the log folder");
-  cr_expect(!zx_log_open(scratch("file"), 0, &err));
+  cr_expect(!open_log(scratch("file")));
   says(err, "cannot write");
-  cr_expect(!zx_log_open("", 0, &err));
+  cr_expect(!open_log(""));
   says(err, "has no name");
-  cr_expect(!zx_log_open("/proc/zug", 0, &err));
+  cr_expect(!open_log("/proc/zug"));
   says(err, "cannot make the log folder /proc/zug");
 }
 
@@ -128,12 +129,12 @@ static void has(const char *name, const char *want) {
  * */
 Test(log, lines_of_earlier_runs_are_kept) {
   cr_redirect_stdout();
-  zx_log_close(zx_log_open(scratch("log"), 0, &err)); /* makes the folder, and an empty file */
+  zx_log_close(open_log(scratch("log"))); /* makes the folder, and an empty file */
   cr_expect_eq(scratch_files(), 1);
   static const char *const old[] = {"one", "two", "three"};
   for (int i = 0; i < 3; i++) {
     scratch_write("log/metrics.jsonl", old[i], strlen(old[i]));
-    ZxLog *l = zx_log_open(scratch("log"), 0, &err);
+    ZxLog *l = open_log(scratch("log"));
     cr_assert(l, "%s", err.text);
     has("log/metrics.jsonl", old[i]);
     if (i < 2)
@@ -149,7 +150,7 @@ Test(log, links_are_followed) {
   cr_redirect_stdout();
   cr_assert(mkdir(scratch("log"), 0777) == 0 && symlink("../there", scratch("log/metrics.jsonl")) == 0);
   scratch_write("there", "old", 3);
-  ZxLog *l = zx_log_open(scratch("log"), 0, &err);
+  ZxLog *l = open_log(scratch("log"));
   cr_assert(l && zx_log_step(l, &step, NULL, 0, &err), "%s", err.text);
   zx_log_close(l);
   has("there.1", "old");
@@ -160,24 +161,24 @@ Test(log, links_are_followed) {
 
 Test(log, a_pipe_without_a_reader, .timeout = 20) {
   cr_assert(mkdir(scratch("log"), 0777) == 0 && mkfifo(scratch("log/metrics.jsonl"), 0666) == 0);
-  cr_expect(!zx_log_open(scratch("log"), 0, &err));
+  cr_expect(!open_log(scratch("log")));
   says(err, "metrics.jsonl: nobody reads from it");
 }
 
 Test(log, a_full_disk) {
   cr_redirect_stdout();
-  ZxLog *l = zx_log_open(scratch("log"), 0, &err);
+  ZxLog *l = open_log(scratch("log"));
   cr_assert(l);
   scratch_full_at(2000);
   bool ok = true;
   for (int i = 0; ok && i < 100; i++) ok = zx_log_step(l, &step, NULL, 0, &err);
   cr_expect(!ok);
-  says(err, "metrics.jsonl: File too large");
+  says(err, ": File too large");
   zx_log_close(l);
 }
 
 Test(log, nobody_reads_the_lines) {
-  ZxLog *l = zx_log_open(NULL, 0, &err);
+  ZxLog *l = open_log(NULL);
   int full = open("/dev/full", O_WRONLY);
   cr_assert(full >= 0 && dup2(full, STDOUT_FILENO) >= 0);
   cr_expect(!zx_log_step(l, &step, NULL, 0, &err));

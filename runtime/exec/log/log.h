@@ -1,0 +1,62 @@
+/* What a run says of its steps and evaluations: a line each for people, metrics.jsonl for programs, and event files
+ * for TensorBoard. Knows numbers only: no plan, no engine.
+ *
+ * log.c        hands each to all of
+ *   lines.c      lines for people
+ *   metrics.c    metrics.jsonl
+ *   events.c     event files
+ * sinks.h      what these share; scalars.def, scalars.c: the list of numbers */
+#ifndef ZUG_EXEC_LOG_H
+#define ZUG_EXEC_LOG_H
+
+#include "base/base.h"
+
+/* One step. What is negative (but the loss) was not measured and is left out; what is not finite is null in
+ * metrics.jsonl. */
+typedef struct {
+  int64_t step, steps;
+  double loss, grad_norm, lr, tokens, step_ms, tokens_per_s, flops,
+      peak_share; /* share of measured peak, 0..1 */
+  double bubble, wait_ms,
+      wait_max_ms; /* waiting in the step: share of it, and time, means over all ranks; the most of one */
+  uint64_t planned_bytes, used_bytes;
+  const double *epochs; /* so far, of each data file */
+  uint32_t nepochs;
+} ZxMetrics;
+/* Per rank class (pipeline stage): what differs. Times are means over its ranks, but for the most of one. */
+typedef struct {
+  int stage;
+  uint64_t planned_bytes, used_bytes;
+  double compute_ms, wait_ms, wait_max_ms;
+} ZxClassMetrics;
+/* Of an evaluation. */
+typedef struct {
+  int64_t step, steps; /* after which it is, of how many; steps 0: nothing is trained */
+  int64_t batches;
+  double loss, perplexity; /* perplexity -1: it has none */
+  double tokens, ms;       /* tokens: what the loss is divided by */
+  double best;             /* the lowest loss so far, ... */
+  int64_t best_step;       /* ... and after which step; -1: none was finite */
+} ZxEvalMetrics;
+
+typedef struct {
+  const char *dir; /* NULL: no files */
+  /* Of a run that goes on: the step that it does so from; 0: one that begins. */
+  int64_t before;
+  /* What event files begin with, for people: names and texts, kept by the caller until the log is closed. */
+  struct ZxLogText {
+    const char *name, *text;
+  } text[4];
+  uint32_t ntext;
+} ZxLogOptions;
+typedef struct ZxLog ZxLog;
+/* Fails with a message for a folder that cannot be made or written. What an earlier run left in metrics.jsonl stays
+ * there until the first line of this one, and is kept as metrics.jsonl.1, .2, ... Of a run that goes on lines of later
+ * steps are cut off instead: it makes those steps again. It writes an event file of its own, beside those of the steps
+ * before, which tells TensorBoard from which step on it counts. All is flushed at once. Only rank 0 opens a log. */
+ZxLog *zx_log_open(const ZxLogOptions *o, ZbErr *err);
+bool zx_log_step(ZxLog *l, const ZxMetrics *m, const ZxClassMetrics *c, int nclass, ZbErr *err);
+bool zx_log_eval(ZxLog *l, const ZxEvalMetrics *m, ZbErr *err);
+void zx_log_close(ZxLog *l); /* NULL is allowed */
+
+#endif

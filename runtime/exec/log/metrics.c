@@ -1,0 +1,166 @@
+/* metrics.jsonl: a line of JSON a step and an evaluation. */
+#define _GNU_SOURCE /* renameat2 */
+#include "runtime/exec/log/sinks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct ZxMetricsFile {
+  char *name;     /* for messages */
+  char *path;     /* the same, links resolved */
+  FILE *f;        /* NULL before the first line */
+  int64_t before; /* as ZxLogOptions has it */
+  ZbText line;
+};
+
+static const char help[] = "give another folder with --log, or make it writable";
+
+/* ---- opening ---- */
+/* Not truncated: whether there will be a first line is not known yet. A pipe without a reader is not waited
+ * for. */
+static FILE *open_lines(const ZxMetricsFile *l, ZbErr *err) {
+  int fd = open(l->path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+  FILE *f = fd < 0 || fcntl(fd, F_SETFL, O_APPEND) < 0 ? NULL : fdopen(fd, "a");
+  if (!f)
+    zb_fail(err, help, "cannot write %s: %s", zb_show(l->name),
+            errno == ENXIO ? "nobody reads from it" : strerror(errno));
+  if (!f && fd >= 0) close(fd);
+  return f;
+}
+
+ZxMetricsFile *zx_metrics_open(const char *dir, int64_t before, ZbErr *err) {
+  ZxMetricsFile *l = calloc(1, sizeof *l);
+  if (!l) zb_out_of_memory(0);
+  ZbText path = {0};
+  zb_text_add(&path, "%s/metrics.jsonl", dir);
+  l->before = before;
+  l->name = path.s;
+  l->path = zb_resolve(l->name, err);
+  FILE *f = l->path ? open_lines(l, err) : NULL;
+  if (f) return fclose(f), l;
+  zx_metrics_close(l);
+  return NULL;
+}
+
+/* A file of an earlier run gets the first free number behind its name. */
+static bool keep_old(const char *path, ZbErr *err) {
+  struct stat st;
+  if (stat(path, &st) < 0 || !S_ISREG(st.st_mode) || !st.st_size) return true;
+  ZbText to = {0};
+  bool kept = false, more = true;
+  for (int i = 1; !kept && more; i++) {
+    to.len = 0;
+    zb_text_add(&to, "%s.%d", path, i);
+    kept = renameat2(AT_FDCWD, path, AT_FDCWD, to.s, RENAME_NOREPLACE) == 0;
+    more = !kept && errno == EEXIST;
+    if (kept || more || (errno != EINVAL && errno != ENOSYS)) continue;
+    more = lstat(to.s, &st) == 0; /* a file system that cannot do both at once */
+    kept = !more && rename(path, to.s) == 0;
+  }
+  if (!kept) zb_fail(err, help, "cannot keep %s as %s: %s", zb_show(path), zb_show(to.s), strerror(errno));
+  zb_text_free(&to);
+  return kept;
+}
+
+/* The step of a line; INT64_MAX: it is none, as one that was not written to its end. */
+static int64_t step_of(const char *line) {
+  long long step;
+  return line[strlen(line) - 1] == '\n' && sscanf(line, "{\"step\":%lld,", &step) == 1 ? step : INT64_MAX;
+}
+
+/* Of a run that goes on: cuts off the lines of steps that are made again. */
+static bool cut_old(const ZxMetricsFile *l, ZbErr *err) {
+  struct stat st;
+  if (stat(l->path, &st) < 0 || !S_ISREG(st.st_mode)) return true;
+  FILE *f = fopen(l->path, "r+");
+  char *line = NULL;
+  size_t size = 0;
+  off_t keep = 0;
+  for (ssize_t n; f && (n = getline(&line, &size, f)) > 0 && step_of(line) <= l->before;) keep += n;
+  bool ok = f && ftruncate(fileno(f), keep) == 0;
+  if (!ok)
+    zb_fail(err, help, "cannot cut %s after step %" PRId64 ": %s", zb_show(l->name), l->before,
+            strerror(errno));
+  if (f) fclose(f);
+  free(line);
+  return ok;
+}
+
+static bool begin_lines(ZxMetricsFile *l, ZbErr *err) {
+  return l->f || ((l->before ? cut_old(l, err) : keep_old(l->path, err)) && (l->f = open_lines(l, err)));
+}
+
+void zx_metrics_close(ZxMetricsFile *l) {
+  if (!l) return;
+  if (l->f) fclose(l->f); /* every line was flushed, and its failure told */
+  zb_text_free(&l->line);
+  free(l->name);
+  free(l->path);
+  free(l);
+}
+
+/* ---- lines ---- */
+static bool put_text(ZxMetricsFile *l, ZbErr *err) {
+  if (fwrite(l->line.s, 1, l->line.len, l->f) == l->line.len && fflush(l->f) == 0) return true;
+  return zb_out_failed(l->name, errno, err);
+}
+
+/* JSON has no NaN or infinity: a loss that went that way is null. */
+static void put_number(ZbText *t, const char *prefix, const char *key, double x) {
+  if (isfinite(x)) zb_text_add(t, ",\"%s%s\":%.9g", prefix, key, x);
+  else zb_text_add(t, ",\"%s%s\":null", prefix, key);
+}
+
+static void put_known(ZbText *t, const char *key, double x) {
+  if (!(x < 0)) put_number(t, "", key, x);
+}
+
+static void put_scalars(ZbText *t, const char *prefix, const ZxScalar *list, const void *m) {
+  double x;
+  for (const ZxScalar *s = list; s->key; s++)
+    if (s->how == ZX_BYTE_COUNT)
+      zb_text_add(t, ",\"%s%s\":%" PRIu64, prefix, s->key, *(const uint64_t *)((const char *)m + s->at));
+    else if (zx_scalar(s, m, &x)) put_number(t, prefix, s->key, x);
+}
+
+bool zx_metrics_step(ZxMetricsFile *l, const ZxMetrics *m, const ZxClassMetrics *c, int nclass, ZbErr *err) {
+  ZbText *t = &l->line;
+  if (!begin_lines(l, err)) return false;
+  t->len = 0;
+  zb_text_add(t, "{\"step\":%" PRId64 ",\"steps\":%" PRId64, m->step, m->steps);
+  put_scalars(t, "", zx_step_scalars, m);
+  for (uint32_t i = 0; i < m->nepochs; i++) zb_text_add(t, "%s%.6g", i ? "," : ",\"epochs\":[", m->epochs[i]);
+  if (m->nepochs) zb_text_add(t, "]");
+  for (int i = 0; i < nclass; i++) {
+    zb_text_add(t, "%s{\"stage\":%d,\"planned_bytes\":%" PRIu64 ",\"used_bytes\":%" PRIu64,
+                i ? "," : ",\"classes\":[", c[i].stage, c[i].planned_bytes, c[i].used_bytes);
+    put_known(t, "compute_ms", c[i].compute_ms);
+    put_known(t, "wait_ms", c[i].wait_ms);
+    put_known(t, "wait_max_ms", c[i].wait_max_ms);
+    zb_text_add(t, "}");
+  }
+  zb_text_add(t, "%s}\n", nclass ? "]" : "");
+  return put_text(l, err);
+}
+
+bool zx_metrics_eval(ZxMetricsFile *l, const ZxEvalMetrics *m, ZbErr *err) {
+  ZbText *t = &l->line;
+  if (!begin_lines(l, err)) return false;
+  t->len = 0;
+  zb_text_add(t, "{");
+  if (m->steps) zb_text_add(t, "\"step\":%" PRId64 ",\"steps\":%" PRId64 ",", m->step, m->steps);
+  zb_text_add(t, "\"eval_batches\":%" PRId64, m->batches);
+  put_scalars(t, "eval_", zx_eval_scalars, m);
+  if (m->steps && m->best_step >= 0) {
+    put_number(t, "", "eval_best_loss", m->best);
+    zb_text_add(t, ",\"eval_best_step\":%" PRId64, m->best_step);
+  }
+  zb_text_add(t, "}\n");
+  return put_text(l, err);
+}
