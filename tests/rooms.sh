@@ -53,6 +53,7 @@ wall $exec/engine "$engine_needs|$exec/engine/.*"
 wall $exec/state "$engine_needs|$exec/engine/(engine|internal)\.h|$exec/ckpt/.*|$exec/state/.*"
 wall $exec 'base/.*|graph/graph\.h|lang/lang\.h|kernels/(kernels|devices)\.h|kernels/cuda/cuda\.h|runtime/plan/(plan\.h|[a-z]*\.def)|runtime/exec/.*'
 wall runtime/zdata 'base/.*|runtime/exec/data/data\.h|runtime/zdata/.*'
+wall runtime/text 'base/.*|runtime/text/.*'
 wall runtime/keep 'base/.*|runtime/exec/exit\.h|runtime/keep/.*'
 # What the engine's files share is theirs and that of the room on top of them.
 grep -l 'exec/engine/internal\.h' $exec/*.[ch] $exec/comm/* $exec/data/* $exec/device/* $exec/ckpt/* &&

@@ -1,0 +1,102 @@
+/* Added tokens: cut out of a text whole, before the model sees it. */
+#include "runtime/text/json.h"
+
+enum { ADDED_LIMIT = 1 << 10 }; /* bytes of one: a text is looked through this often at most */
+
+/* ---- reading ---- */
+static bool read_one(ZtTokenizer *t, const cJSON *x, uint32_t *next, ZbErr *err) {
+  static const char part[] = "added_tokens";
+  ZtAdded a = {0};
+  uint32_t id;
+  if (!zt_json_text(t, part, x, "content", ZT_MUST, &a.s, err) ||
+      !zt_json_count(part, x, "id", ZT_MUST, INT32_MAX, &id, err) ||
+      !zt_json_bool(part, x, "single_word", ZT_MUST, &a.single_word, err) ||
+      !zt_json_bool(part, x, "lstrip", ZT_MUST, &a.left, err) ||
+      !zt_json_bool(part, x, "rstrip", ZT_MUST, &a.right, err) ||
+      !zt_json_bool(part, x, "normalized", ZT_MUST, &a.normalized, err) ||
+      !zt_json_bool(part, x, "special", ZT_MUST, &a.special, err))
+    return false;
+  a.n = (uint32_t)strlen(a.s);
+  if (!a.n || a.n > ADDED_LIMIT)
+    return zb_fail(err, NULL, "%s: the one with id %u has %u bytes; it has 1 to %d", part, id, a.n,
+                   ADDED_LIMIT);
+  a.id = zt_table_find(&t->model.vocab, a.s, a.n);
+  for (uint32_t i = 0; a.id == ZT_NONE && i < t->nadded; i++)
+    if (!strcmp(t->added[i].s, a.s)) a.id = t->added[i].id;
+  if (a.id == ZT_NONE) a.id = (*next)++;
+  if (a.id != id)
+    return zb_fail(err, "give it that id, or write the file anew with the tokenizers library",
+                   "%s: %s has id %u, but programs that read this file count it as %u", part, zb_show(a.s),
+                   id, a.id);
+  t->added[t->nadded++] = a;
+  return true;
+}
+
+bool zt_added_read(ZtTokenizer *t, const cJSON *root, ZbErr *err) {
+  const cJSON *list = zt_json(root, "added_tokens"), *x;
+  if (!list) return true;
+  if (!cJSON_IsArray(list)) return zb_fail(err, NULL, "`added_tokens` is no list");
+  uint32_t next = t->model.count;
+  t->added = ZB_NEWN(t->arena, ZtAdded, cJSON_GetArraySize(list) + 1);
+  cJSON_ArrayForEach(x, list) if (!read_one(t, x, &next, err)) return false;
+  return true;
+}
+
+bool zt_sought_init(ZtTokenizer *t, bool normalized, ZbErr *err) {
+  ZtSought *in = normalized ? &t->normal : &t->raw;
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < t->nadded; i++)
+    if (t->added[i].normalized == normalized) bytes += t->added[i].matched_n;
+  if (!bytes) return true;
+  if (!zt_trie_init(t->arena, &in->trie, bytes, err)) return false;
+  for (uint32_t i = 0; i < t->nadded; i++) {
+    const ZtAdded *a = &t->added[i];
+    if (a->normalized != normalized || !a->matched_n) continue;
+    zt_trie_add(&in->trie, a->matched, a->matched_n, i);
+    in->first[(uint8_t)a->matched[0]] = true;
+    in->count++;
+  }
+  return true;
+}
+
+/* ---- looking ---- */
+/* The longest that begins at s[at]; NULL: none. */
+static const ZtAdded *longest(const ZtTokenizer *t, const ZtSought *in, const char *s, size_t n, size_t at) {
+  uint32_t node = 0, best = ZT_NONE;
+  for (size_t i = at; i < n && (node = zt_trie_step(&in->trie, node, (uint8_t)s[i])); i++)
+    if (in->trie.value[node] != ZT_NONE) best = in->trie.value[node];
+  return best == ZT_NONE ? NULL : &t->added[best];
+}
+
+static bool is(ZtSet set, const char *s, size_t at) {
+  size_t bytes;
+  return zt_in(set, zt_char(s + at, &bytes));
+}
+
+const ZtAdded *zt_added_next(const ZtTokenizer *t, const ZtSought *in, bool special, const char *s, size_t n,
+                             size_t done, size_t *from, size_t *begin, size_t *end) {
+  if (!in->count) return NULL;
+  for (size_t i = *from; i < n;) {
+    const ZtAdded *a = in->first[(uint8_t)s[i]] ? longest(t, in, s, n, i) : NULL;
+    if (!a) {
+      i++;
+      continue;
+    }
+    size_t b = i, e = i + a->matched_n;
+    i = e;
+    if (a->special && !special) continue;
+    if (a->single_word &&
+        ((b && is(ZT_SET_word, s, zt_char_before(s, b))) || (e < n && is(ZT_SET_word, s, e))))
+      continue; /* and what it covers is text, with all shorter ones inside */
+    if (a->left)
+      while (b > done && is(ZT_SET_white_space, s, zt_char_before(s, b))) b = zt_char_before(s, b);
+    if (a->right)
+      while (e < n && is(ZT_SET_white_space, s, e)) e += zt_char_bytes((uint8_t)s[e]);
+    *from = i;
+    *begin = b;
+    *end = e;
+    return a;
+  }
+  *from = n;
+  return NULL;
+}

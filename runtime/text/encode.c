@@ -1,0 +1,126 @@
+/* A text becomes ids: the parts of the tokenizer in their order, and what a thread remembers. */
+#include "runtime/text/room.h"
+
+#include <stdlib.h>
+
+enum { SEEN = 1 << 15 }; /* words that are remembered: 2 MB a thread */
+
+ZtCoder *zt_coder_new(const ZtTokenizer *t) {
+  ZtCoder *c = calloc(1, sizeof *c);
+  if (!c) zb_out_of_memory(sizeof *c);
+  c->t = t;
+  c->matcher = zt_matcher_new();
+  c->pre = calloc(t->npre + 1, sizeof *c->pre);
+  c->seen = calloc(SEEN, sizeof *c->seen);
+  if (!c->pre || !c->seen) zb_out_of_memory(SEEN * sizeof *c->seen);
+  return c;
+}
+
+void zt_coder_free(ZtCoder *c) {
+  if (!c) return;
+  zt_matcher_free(c->matcher);
+  zt_stretch_free(&c->stretch);
+  zb_text_free(&c->repaired);
+  for (int i = 0; i < 2; i++) {
+    zb_text_free(&c->norm[i]);
+    zb_text_free(&c->row[i].bytes);
+    free(c->row[i].end);
+  }
+  for (uint32_t i = 0; i < c->t->npre; i++) zb_text_free(&c->pre[i]);
+  free(c->pre);
+  free(c->seen);
+  free(c->symbol);
+  free(c->heap);
+  free(c->step);
+  free(c);
+}
+
+/* ---- words ---- */
+static bool run_model(ZtCoder *c, const char *s, size_t n) {
+  switch (c->t->model.kind) {
+  case ZT_BPE: zt_bpe(c, s, n); return true;
+  case ZT_UNIGRAM: return zt_unigram(c, s, n);
+  case ZT_WORDPIECE: zt_wordpiece(c, s, n); return true;
+  }
+  ZB_BUG("model %d", c->t->model.kind);
+}
+
+/* Each word has one place among those that are remembered, where the latest one stays. */
+static bool remembered(ZtCoder *c, const char *s, size_t n) {
+  if (n > sizeof c->seen->text) return run_model(c, s, n);
+  ZtSeen *seen = &c->seen[zt_hash(s, n) >> 20 & (SEEN - 1)];
+  if (seen->n == n && !memcmp(seen->text, s, n)) {
+    for (int i = 0; i < seen->nids; i++) zt_push(c->out, seen->id[i]);
+    return true;
+  }
+  size_t before = c->out->n;
+  if (!run_model(c, s, n)) return false;
+  size_t ids = c->out->n - before;
+  if (ids > sizeof seen->id / sizeof *seen->id) return true;
+  seen->n = (uint8_t)n;
+  seen->nids = (uint8_t)ids;
+  memcpy(seen->text, s, n);
+  memcpy(seen->id, c->out->id + before, ids * sizeof *seen->id);
+  return true;
+}
+
+bool zt_word(ZtCoder *c, const char *s, size_t n) {
+  if (!n) return true;
+  if (!c->t->model.cut_at_blank) return remembered(c, s, n);
+  static const char blank[] = "\xe2\x96\x81";
+  for (size_t at = 0; at < n;) {
+    size_t end = at;
+    while (zt_starts(s + end, n - end, blank, 3)) end += 3;
+    while (end < n && !zt_starts(s + end, n - end, blank, 3)) end++;
+    if (!remembered(c, s + at, end - at)) return false;
+    at = end;
+  }
+  return true;
+}
+
+/* ---- the text ---- */
+/* A piece between added tokens of the raw text. */
+static bool piece(ZtCoder *c, const char *s, size_t n, bool first) {
+  size_t done = 0, from = 0, begin, end;
+  const ZtAdded *a;
+  if (!zt_normalize(c, s, n, &s, &n)) return false;
+  while ((a = zt_added_next(c->t, &c->t->normal, !(c->flags & ZT_SPECIAL_AS_TEXT), s, n, done, &from, &begin,
+                            &end))) {
+    if (begin > done && !zt_pretokenize(c, 0, s + done, begin - done, first && !done)) return false;
+    zt_push(c->out, a->id);
+    done = end;
+  }
+  return done >= n || zt_pretokenize(c, 0, s + done, n - done, first && !done);
+}
+
+static bool body(ZtCoder *c, const char *s, size_t n) {
+  size_t done = 0, from = 0, begin, end;
+  const ZtAdded *a;
+  while ((a = zt_added_next(c->t, &c->t->raw, !(c->flags & ZT_SPECIAL_AS_TEXT), s, n, done, &from, &begin,
+                            &end))) {
+    if (begin > done && !piece(c, s + done, begin - done, !done)) return false;
+    zt_push(c->out, a->id);
+    done = end;
+  }
+  return done >= n || piece(c, s + done, n - done, !done);
+}
+
+bool zt_encode(ZtCoder *c, const char *text, size_t n, unsigned flags, ZtIds *out, ZbErr *err) {
+  const ZtTokenizer *t = c->t;
+  if (n > ZT_TEXT_LIMIT)
+    return zb_fail(err, "cut it into documents", "a text of %zu bytes; a tokenizer takes at most %d at once",
+                   n, ZT_TEXT_LIMIT);
+  c->out = out;
+  c->err = err;
+  c->flags = flags;
+  if (zt_utf8_valid(text, n) < n) {
+    c->repaired.len = 0;
+    zt_utf8_repair(text, n, &c->repaired);
+    text = c->repaired.s;
+    n = c->repaired.len;
+  }
+  for (uint32_t i = 0; flags & ZT_AROUND && i < t->nbefore; i++) zt_push(out, t->before[i]);
+  if (!body(c, text, n)) return false;
+  for (uint32_t i = 0; flags & ZT_AROUND && i < t->nafter; i++) zt_push(out, t->after[i]);
+  return true;
+}

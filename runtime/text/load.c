@@ -1,0 +1,128 @@
+/* A tokenizer.json becomes a tokenizer. */
+#include "runtime/text/json.h"
+
+/* Ids of added tokens, and what their texts are looked for as. */
+static bool index_added(ZtTokenizer *t, ZbErr *err) {
+  uint32_t size = t->size;
+  for (uint32_t i = 0; i < t->nadded; i++)
+    if (size <= t->added[i].id) size = t->added[i].id + 1;
+  ZtToken *token = ZB_NEWN(t->arena, ZtToken, size + 1);
+  if (t->size) memcpy(token, t->token, t->size * sizeof *token);
+  t->token = token;
+  t->size = size;
+  t->added_at = ZB_NEWN(t->arena, uint32_t, size + 1);
+  ZtCoder *c = zt_coder_new(t);
+  c->err = err;
+  bool ok = true;
+  for (uint32_t i = 0; i < t->nadded && ok; i++) {
+    ZtAdded *a = &t->added[i];
+    const char *s = a->s;
+    size_t n = a->n;
+    if (a->normalized) ok = zt_normalize(c, a->s, a->n, &s, &n);
+    if (!ok) break;
+    a->matched = zb_strndup(t->arena, s, n);
+    a->matched_n = (uint32_t)n;
+    t->token[a->id] = (ZtToken){a->s, a->n};
+    t->added_at[a->id] = i + 1;
+  }
+  zt_coder_free(c);
+  return ok && zt_sought_init(t, false, err) && zt_sought_init(t, true, err);
+}
+
+static bool read_all(ZtTokenizer *t, const cJSON *root, ZbErr *err) {
+  if (!cJSON_IsObject(root)) return zb_fail(err, NULL, "it is no JSON object");
+  if (!zt_model_read(t, root, err) || !zt_normalizers_read(t, root, err) ||
+      !zt_pretokenizers_read(t, root, err) || !zt_decoders_read(t, root, err) || !zt_added_read(t, root, err))
+    return false;
+  ZtModel *m = &t->model;
+  if (m->kind == ZT_BPE) zt_bpe_init(t);
+  else if (!(m->kind == ZT_UNIGRAM ? zt_unigram_init(t, err) : zt_wordpiece_init(t, err))) return false;
+  return index_added(t, err) && zt_post_read(t, root, err);
+}
+
+/* The parser ends a text at the character U+0000. */
+static bool has_nul(const char *json, size_t n) {
+  for (const char *p = json, *end = json + n; (p = memchr(p, '\\', (size_t)(end - p))); p += 2) {
+    if (end - p < 2) return false;
+    if (end - p >= 6 && !memcmp(p, "\\u0000", 6)) return true;
+    if (end - p == 2) return false;
+  }
+  return memchr(json, 0, n) != NULL;
+}
+
+static cJSON *parse(const char *json, size_t n, ZbErr *err) {
+  if (n > ZT_FILE_LIMIT) {
+    zb_fail(err, NULL, "it has %zu bytes; at most %d are read", n, ZT_FILE_LIMIT);
+    return NULL;
+  }
+  if (has_nul(json, n)) {
+    zb_fail(err, NULL, "it has the character U+0000, which is not supported");
+    return NULL;
+  }
+  const char *end = json;
+  cJSON *root = cJSON_ParseWithLengthOpts(json, n, &end, false);
+  size_t at = (size_t)(end - json);
+  while (root && at < n && strchr(" \t\r\n", json[at])) at++;
+  if (root && at == n) return root;
+  cJSON_Delete(root);
+  zb_fail(err, NULL, "it is no JSON (byte %zu)", at);
+  return NULL;
+}
+
+static ZtTokenizer *refuse(const char *name, ZbErr *err) {
+  char text[sizeof err->text];
+  if (!err) return NULL;
+  memcpy(text, err->text, sizeof text);
+  snprintf(err->text, sizeof err->text, "%s as a tokenizer: ", zb_show(name));
+  size_t n = strlen(err->text);
+  snprintf(err->text + n, sizeof err->text - n, "%s", text);
+  return NULL;
+}
+
+ZtTokenizer *zt_read(const char *json, size_t n, const char *name, ZbErr *err) {
+  cJSON *root = parse(json, n, err);
+  if (!root) return refuse(name, err);
+  ZbArena *a = zb_arena_new();
+  ZtTokenizer *t = ZB_NEW(a, ZtTokenizer);
+  t->arena = a;
+  t->name = zb_strdup(a, name);
+  bool ok = read_all(t, root, err);
+  cJSON_Delete(root);
+  if (ok) return t;
+  zt_free(t);
+  return refuse(name, err);
+}
+
+ZtTokenizer *zt_load(const char *path, ZbErr *err) {
+  ZbArena *a = zb_arena_new();
+  size_t n;
+  char *json = zb_read_file(a, path, ZT_FILE_LIMIT, &n, err);
+  ZtTokenizer *t = json ? zt_read(json, n, path, err) : NULL;
+  zb_arena_free(a);
+  return t;
+}
+
+void zt_free(ZtTokenizer *t) {
+  if (!t) return;
+  zt_patterns_close(t);
+  zb_arena_free(t->arena);
+}
+
+/* ---- tokens by name and by id ---- */
+uint32_t zt_size(const ZtTokenizer *t) { return t->size; }
+
+uint32_t zt_id(const ZtTokenizer *t, const char *token) {
+  for (uint32_t i = 0; i < t->nadded; i++)
+    if (!strcmp(t->added[i].s, token)) return t->added[i].id;
+  return zt_table_find(&t->model.vocab, token, strlen(token));
+}
+
+const char *zt_token(const ZtTokenizer *t, uint32_t id, size_t *n) {
+  if (id >= t->size || !t->token[id].s) return NULL;
+  *n = t->token[id].n;
+  return t->token[id].s;
+}
+
+bool zt_special(const ZtTokenizer *t, uint32_t id) {
+  return id < t->size && t->added_at[id] && t->added[t->added_at[id] - 1].special;
+}

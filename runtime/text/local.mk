@@ -1,0 +1,32 @@
+# runtime/text: tokenizers. See the conventions at the top of Makefile.am.
+noinst_LIBRARIES += libtext.a
+libtext_a_SOURCES = \
+  runtime/text/added.c \
+  runtime/text/bpe.c \
+  runtime/text/decode.c \
+  runtime/text/encode.c \
+  runtime/text/json.c \
+  runtime/text/json.h \
+  runtime/text/load.c \
+  runtime/text/model.c \
+  runtime/text/nf.c \
+  runtime/text/normalize.c \
+  runtime/text/post.c \
+  runtime/text/precompiled.c \
+  runtime/text/pretokenize.c \
+  runtime/text/regex.c \
+  runtime/text/room.h \
+  runtime/text/strings.c \
+  runtime/text/text.h \
+  runtime/text/unicode.c \
+  runtime/text/unicode.h \
+  runtime/text/unigram.c \
+  runtime/text/utf8.c \
+  runtime/text/wordpiece.c
+nodist_libtext_a_SOURCES = runtime/text/unicode.embed.c
+libtext_a_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS) $(PCRE2_CFLAGS)
+EXTRA_DIST += runtime/text/unicode.txt runtime/text/unicode.awk
+CLEANFILES += runtime/text/unicode.embed.c
+runtime/text/unicode.embed.c: runtime/text/unicode.txt runtime/text/unicode.awk
+	@$(MKDIR_P) $(@D)
+	$(V_EMBED)$(AWK) -f $(srcdir)/runtime/text/unicode.awk $(srcdir)/runtime/text/unicode.txt > $@

@@ -1,0 +1,76 @@
+/* text: texts to tokens and back, as a tokenizer.json of the Hugging Face `tokenizers` library says, without
+ * the library. Knows base, cJSON for the file and PCRE2 for its regular expressions; no model, no data file.
+ *
+ * A text goes through the parts of the file in this order, each in a source file of its own:
+ *
+ *   "Hello<|end|> world"       utf8.c         bytes that are no UTF-8 become U+FFFD
+ *   "Hello" <|end|> " world"   added.c        added tokens are cut out of the text as it came
+ *   "Hello" <|end|> " world"   normalize.c    each piece by itself: NFC, lower case, replacements ...;
+ *                                             then those added tokens are cut out that are matched afterwards
+ *   Hello <|end|> _world       pretokenize.c  pieces into words, by regular expressions or kinds of characters
+ *   Hel lo <|end|> _world      bpe.c, unigram.c, wordpiece.c      words into tokens: the model
+ *   <s> Hel lo <|end|> _world  encode.c       what the post-processor puts before and after
+ *
+ * decode.c goes back. The ids are those that the library gives; load.c refuses a file with parts that are not
+ * built here and says which. `truncation`, `padding` and `dropout` of a file are ignored: a trainer wants all
+ * of a text, unchanged. train.c makes a tokenizer. */
+#ifndef ZUG_TEXT_H
+#define ZUG_TEXT_H
+
+#include "base/base.h"
+
+/* ---- the tokenizer ----------------------------------------------------------------------------
+ * It does not change once it is loaded: all threads share it. */
+typedef struct ZtTokenizer ZtTokenizer;
+enum { ZT_FILE_LIMIT = 64 << 20 }; /* bytes of a tokenizer.json */
+/* From a file; NULL with a message that names the file and the part that is broken or not supported. */
+ZtTokenizer *zt_load(const char *path, ZbErr *err);
+/* From JSON in memory, json[0..n); `name` is for messages. */
+ZtTokenizer *zt_read(const char *json, size_t n, const char *name, ZbErr *err);
+void zt_free(ZtTokenizer *t); /* NULL is allowed */
+
+/* Every id is below it: the largest id + 1, added tokens included. This is what a model's vocabulary must
+ * hold at least. */
+uint32_t zt_size(const ZtTokenizer *t);
+#define ZT_NONE UINT32_MAX
+/* The id of a token as it is written in the file ("<|endoftext|>", "\u0120world"), or ZT_NONE. */
+uint32_t zt_id(const ZtTokenizer *t, const char *token);
+/* What is written in the file for an id, and its bytes in *n; NULL if no token has this id. */
+const char *zt_token(const ZtTokenizer *t, uint32_t id, size_t *n);
+/* Whether the id is of a special token: one that stands for no text. */
+bool zt_special(const ZtTokenizer *t, uint32_t id);
+
+/* ---- encoding and decoding ----------------------------------------------------------------------
+ * A coder holds what encoding writes: one for each thread. It remembers the tokens of frequent words, and its
+ * memory grows to a few times the longest text that it saw. */
+typedef struct ZtCoder ZtCoder;
+ZtCoder *zt_coder_new(const ZtTokenizer *t); /* which must live longer */
+void zt_coder_free(ZtCoder *c);              /* NULL is allowed */
+
+/* Ids that were appended; empty when zeroed. */
+typedef struct {
+  uint32_t *id;
+  size_t n, cap;
+} ZtIds;
+void zt_ids_free(ZtIds *ids);
+
+enum {
+  ZT_AROUND = 1, /* add what the file's post-processor adds around a text: <s>, [CLS] ... [SEP] */
+  /* Text that spells a special token is text: what users wrote must not end a document. Tokens that are
+   * added and not special are still found. */
+  ZT_SPECIAL_AS_TEXT = 2,
+};
+enum { ZT_TEXT_LIMIT = 1 << 30 }; /* bytes of a text */
+/* Appends the ids of text[0..n) to *out. Bytes that are no UTF-8 count as U+FFFD, one for each maximal part
+ * of a character (zt_utf8_valid tells). What was appended before an error stays. Errors: a text above the
+ * limit; a regular expression of the file that gives up on it. The time grows with n log n at most. */
+bool zt_encode(ZtCoder *c, const char *text, size_t n, unsigned flags, ZtIds *out, ZbErr *err);
+/* How many bytes of text[0..n) come before the first that is no UTF-8; n: it is valid. */
+size_t zt_utf8_valid(const char *text, size_t n);
+
+enum { ZT_SKIP_SPECIAL = 1 }; /* special tokens give no text */
+/* Appends the text of ids to *out; it is valid UTF-8. Ids that no token has are left out, as the library
+ * does. Error: a regular expression of the file that gives up. */
+bool zt_decode(ZtCoder *c, const uint32_t *id, size_t n, unsigned flags, ZbText *out, ZbErr *err);
+
+#endif

@@ -1,0 +1,101 @@
+/* A tokenizer.json that is broken, or has what is not supported, is refused with what it is. */
+#include "tests/unit/text/files.h"
+
+#include <string.h>
+
+#define BPE(rest)                                                                                            \
+  "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\"]}" rest  \
+  "}"
+
+static const struct {
+  const char *json, *says;
+} refused[] = {
+    {"", "it is no JSON (byte 0)"},
+    {"{\"model\": ", "it is no JSON"},
+    {"{} x", "it is no JSON (byte 3)"},
+    {"[]", "it is no JSON object"},
+    {"{}", "it has no `model`"},
+    {"{\"model\": {\"type\": \"WordLevel\", \"vocab\": {}}}", "the model WordLevel is not supported"},
+    {"{\"model\": {\"type\": \"BPE\", \"vocab\": [], \"merges\": []}}", "model: `vocab` is no object"},
+    {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": -1}, \"merges\": []}}",
+     "the id of the token a is no whole"},
+    {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 99999999}, \"merges\": []}}",
+     "no whole number below"},
+    {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 0}, \"merges\": []}}",
+     "the tokens a and b both have id 0"},
+    {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"a\": 1}, \"merges\": []}}",
+     "the token a is there twice"},
+    {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [\"a b\"]}}",
+     "merge 0 has the token b"},
+    {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [\"a a\"]}}",
+     "merge 0 makes the token aa"},
+    {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [\"a a a\"]}}",
+     "merge 0 is not two tokens"},
+    {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [[\"a\"]]}}",
+     "merge 0 is not two tokens"},
+    {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [], \"unk_token\": \"u\"}}",
+     "the unk_token u is not in"},
+    {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [], \"fuse_unk\": 1}}",
+     "`fuse_unk` is neither true"},
+    {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"\\u0000\": 0}, \"merges\": []}}", "the character U+0000"},
+    {"{\"model\": {\"type\": \"Unigram\", \"vocab\": [[\"a\"]]}}",
+     "entry 0 of `vocab` is not a token and its score"},
+    {"{\"model\": {\"type\": \"Unigram\", \"vocab\": [[\"a\", -1]], \"unk_id\": 1}}",
+     "`unk_id` is no whole number from 0 to 0"},
+    {"{\"model\": {\"type\": \"WordPiece\", \"vocab\": {\"a\": 0}}}", "model: `unk_token` is missing"},
+    {BPE(", \"normalizer\": {\"type\": \"Nmt\"}"), "the normalizer Nmt is not supported"},
+    {BPE(", \"normalizer\": {}"), "normalizer: `type` is missing"},
+    {BPE(", \"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"!!\"}"), "is no base64"},
+    {BPE(", \"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"/////wAAAAA=\"}"),
+     "a table of 4294967295 bytes in 8"},
+    {BPE(", \"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \"\"}, \"content\": \"\"}"),
+     "a pattern of 0 bytes"},
+    {BPE(", \"pre_tokenizer\": {\"type\": \"ByteLevel\"}"),
+     "pre_tokenizer ByteLevel: `add_prefix_space` is missing"},
+    {BPE(", \"pre_tokenizer\": {\"type\": \"UnicodeScripts\"}"),
+     "the pre_tokenizer UnicodeScripts is not supported"},
+    {BPE(", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(a\"}, \"behavior\": "
+         "\"Isolated\", \"invert\": false}"),
+     "the regular expression (a: missing closing parenthesis"},
+    {BPE(", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"[a&&b]\"}, \"behavior\": "
+         "\"Isolated\", \"invert\": false}"),
+     "has && in a class, which is not supported (in the pattern of pre_tokenizer Split)"},
+    {BPE(", \"decoder\": {\"type\": \"CTC\"}"), "the decoder CTC is not supported"},
+    {BPE(", \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": "
+         "\"x\"}}]}"),
+     "no ids for x in `special_tokens`"},
+    {BPE(", \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": []}"),
+     "has not the text A, once"},
+    {BPE(", \"post_processor\": {\"type\": \"BertProcessing\", \"cls\": [\"a\", 9], \"sep\": [\"a\", 0]}"),
+     "`cls` is not a token and its id"},
+    {BPE(", \"added_tokens\": [{\"id\": 7, \"content\": \"<s>\", \"single_word\": false, \"lstrip\": false, "
+         "\"rstrip\": false, \"normalized\": false, \"special\": true}]"),
+     "<s> has id 7, but programs that read this file count it as 3"},
+};
+
+Test(broken, refused) {
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    ZbErr err = {{0}, {0}};
+    ZtTokenizer *t = zt_read(refused[i].json, strlen(refused[i].json), "x.json", &err);
+    cr_expect(!t, "%s is taken", refused[i].json);
+    cr_expect(strstr(err.text, refused[i].says) && strstr(err.text, "x.json"), "%s: '%s'", refused[i].json,
+              err.text);
+    zt_free(t);
+  }
+}
+
+Test(broken, no_file) {
+  ZbErr err;
+  cr_expect(!zt_load("/nonexistent/tokenizer.json", &err));
+  cr_expect(strstr(err.text, "/nonexistent/tokenizer.json"));
+}
+
+Test(broken, begins_well) { /* what the refused ones are changes of */
+  ZbErr err;
+  ZtTokenizer *t = zt_read(BPE(""), strlen(BPE("")), "x.json", &err);
+  cr_assert(t, "%s", err.text);
+  ZtCoder *c = zt_coder_new(t);
+  text_expect(c, "abba", 4, 0, (const uint32_t[]){2, 1, 0}, 3, "abba");
+  zt_coder_free(c);
+  zt_free(t);
+}

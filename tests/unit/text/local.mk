@@ -1,0 +1,17 @@
+# Unit tests of text: see the conventions at the top of Makefile.am.
+if HAVE_CRITERION
+check_PROGRAMS += tests/unit/test-text
+TESTS += tests/unit/test-text
+tests_unit_test_text_SOURCES = \
+  tests/unit/text/broken.c \
+  tests/unit/text/files.c \
+  tests/unit/text/files.h \
+  tests/unit/text/ids.c \
+  tests/unit/text/large.c \
+  tests/unit/text/variants.c
+tests_unit_test_text_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS)
+tests_unit_test_text_CFLAGS = $(unit_cflags)
+tests_unit_test_text_LDADD = $(libs_text) $(unit_libs)
+endif
+EXTRA_DIST += tests/text/README.md tests/text/text.txt tests/text/broken.bin tests/text/variants.json \
+  $(foreach t,bert gpt2 llama2 llama3 qwen t5,$(foreach f,broken.ids.bin lines.json text.ids.bin tokenizer.json,tests/text/$(t)/$(f)))
