@@ -14,7 +14,7 @@ ok zdata pack docs -o corpus.bin
 says '^corpus.bin: 17 tokens of 3 documents from 4 files, 2 that are no text left out$'
 says '^note: 1 empty document was left out$'
 ok zdata show corpus.bin
-says 'corpus.bin: 17 tokens, 145 B'
+says 'corpus.bin: 17 tokens, 184 B, 3 documents$'
 says 'tokens +u8, ids below 256, begins 102 105 114'
 says 'text +first secondthird$'
 ok zdata check corpus.bin
@@ -219,8 +219,8 @@ refuses '/dev/null exists and is not a file' zdata pack docs -o /dev/null
 refuses 'cannot create none/x.bin: No such file' zdata pack docs -o none/x.bin
 refuses 'is not a token file' zdata show docs/a.txt
 head -c 140 corpus.bin >cut.bin
-refuses 'cut.bin is truncated: its header promises 17 tokens in 145 bytes, it has 140' zdata show cut.bin
-{ head -c 144 corpus.bin; printf x; } >changed.bin
+refuses 'cut.bin is truncated: its header promises 17 tokens in 184 bytes, it has 140' zdata show cut.bin
+{ head -c 144 corpus.bin; printf x; tail -c +146 corpus.bin; } >changed.bin
 refuses 'changed.bin is damaged: the checksum of its tokens differs' zdata check changed.bin
 head -c 100000 /dev/zero >big.txt
 refuses 'cannot write x.bin: File too large' sh -c "ulimit -f 8; exec zdata pack big.txt -o x.bin"

@@ -1,8 +1,8 @@
 # zdata pack: texts, JSON lines and compressed ones as documents, and what is refused.
 . "$ZUG_SRC/tests/lib.sh"
 
-# text FILE: the tokens of a file of bytes, which lie behind 128 bytes of header.
-text() { tail -c +129 "$1"; }
+# text FILE: the tokens of a file of bytes, which lie behind 128 bytes of header, in which byte 16 has their number.
+text() { tail -c +129 "$1" | head -c "$(od -An -td8 -j16 -N8 "$1" | tr -d ' ')"; }
 # holds TEXT (as printf has it): corpus.bin is that.
 holds() {
   printf "$1" >wanted
@@ -116,7 +116,8 @@ for size in 4194303 4194304 4194305; do # a piece, and one byte more or less
   head -c $size long.txt >exact.txt
   ok zdata pack exact.txt exact.txt -o corpus.bin --end 10
   says "^corpus.bin: $((2 * size + 2)) tokens of 2 documents from 2 files$"
-  { cat exact.txt && echo && cat exact.txt && echo; } | cmp - "$(text corpus.bin >wanted && echo wanted)" || fail "$size"
+  { cat exact.txt && echo && cat exact.txt && echo; } >wanted
+  text corpus.bin | cmp - wanted || fail "documents of $size bytes are others"
 done
 # A line of 64 MiB is read, a longer one is not.
 line() { head -c "$1" /dev/zero | tr '\0' a | sed 's/.*/{"text":"&"}/'; }
@@ -160,3 +161,19 @@ for option in '--end 1' '--field a' --jsonl --skip-bad; do
 done
 zdata pack none -o x.bin >out.txt 2>&1
 [ $? -eq 2 ] || fail "a mistake has not code 2"
+
+# ---- documents ----
+# starts FILE: where its documents begin, behind the tokens.
+starts() {
+  tokens=$(od -An -td8 -j16 -N8 "$1") documents=$(od -An -td8 -j48 -N8 "$1")
+  od -An -v -td8 -w8 -j $(((128 + tokens + 7) / 8 * 8)) -N $((8 * documents)) "$1" | tr -d ' ' | paste -sd ' '
+}
+printf '{"text":"one"}\n{"text":""}\n{"text":"three"}\n{"text":"x"}\n' >docs.jsonl
+ok zdata pack docs.jsonl old.txt -o docs.bin --end 0
+[ "$(starts docs.bin)" = '0 4 10 12' ] || fail "documents begin at $(starts docs.bin)"
+ok zdata show docs.bin
+says '^docs.bin: 16 tokens, 184 B, 4 documents$'
+ok zdata check docs.bin
+size=$(wc -c <docs.bin)
+{ head -c $((size - 20)) docs.bin && printf X && tail -c 19 docs.bin; } >hit.bin
+refuses 'hit.bin is damaged: the checksum of its documents differs' zdata check hit.bin

@@ -34,8 +34,10 @@ static bool show_data(const ZxData *d, const char *path, ZbErr *err) {
   const ZxDataInfo *info = zx_data_info(d);
   uint8_t begin[TEXT];
   char size[24];
-  zb_bytes(size, info->data_at + info->count * info->record_bytes);
-  printf("%s: %" PRIu64 " %s, %s\n", zb_show(path), info->count, info->stream ? "tokens" : "records", size);
+  zb_bytes(size, zx_data_bytes(d));
+  printf("%s: %" PRIu64 " %s, %s", zb_show(path), info->count, info->stream ? "tokens" : "records", size);
+  if (info->documents) printf(", %" PRIu64 " documents", info->documents);
+  printf("\n");
   for (uint32_t i = 0; i < info->nfield; i++) {
     const ZxDataField *f = &info->field[i];
     printf("  %-7s %s", f->name, zx_data_elem_name(f->elem));

@@ -47,6 +47,7 @@ bool zd_sink_put(ZdSink *s, const void *tokens, size_t n, bool begins, bool ends
   if (n && !s->some) {
     s->documents++;
     s->some = true;
+    if (!zx_data_begin_document(s->w, err)) return false;
   }
   if (!put(s, tokens, n, err)) return false;
   return !ends || !s->some || s->end == ZD_NO_END || put(s, &s->end, 1, err); /* little-endian */

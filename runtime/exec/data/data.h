@@ -79,7 +79,7 @@ enum {
   ZX_DATA_HEAD = 64, /* bytes of the header, and of an entry of the field table after it */
   ZX_DATA_NAME = 40, /* bytes of a field's name, the NUL included */
   ZX_DATA_MAX_FIELDS = 1024,
-  ZX_DATA_VERSION = 1
+  ZX_DATA_VERSION = 2 /* of files with documents; without, they are as version 1 has them */
 };
 typedef enum { ZX_DATA_U8, ZX_DATA_U16, ZX_DATA_U32, ZX_DATA_I32, ZX_DATA_F32, ZX_DATA_ELEMS } ZxDataElem;
 size_t zx_data_elem_bytes(ZxDataElem e);
@@ -101,6 +101,7 @@ typedef struct {
   uint64_t record_bytes; /* derived from the fields */
   uint64_t data_at;      /* derived */
   uint64_t data_sum;     /* XXH3 of all records */
+  uint64_t documents;    /* in a stream: how many it knows the beginnings of; 0: none */
   uint32_t nfield;
   ZxDataField *field;
 } ZxDataInfo;
@@ -110,12 +111,15 @@ typedef struct {
 bool zx_data_layout(ZxDataInfo *info, ZbErr *err);
 
 const ZxDataInfo *zx_data_info(const ZxData *d);
+uint64_t zx_data_bytes(const ZxData *d); /* of the whole file */
 /* A file's bytes that are in memory already, and stay there until the data is closed. */
 ZxData *zx_data_of_bytes(const void *bytes, uint64_t n, const char *name, ZbErr *err);
 /* n bytes from byte `at` of the records. */
 bool zx_data_get(const ZxData *d, uint64_t at, uint64_t n, void *out, ZbErr *err);
 bool zx_data_is_one(const uint8_t *head, size_t n); /* whether a file that begins so is a token file */
-/* Reads all records once and compares their checksum with the header's. */
+/* Document i of info->documents is tokens *first to *end - 1. False with a message: it cannot be read, or is damaged. */
+bool zx_data_document(const ZxData *d, uint64_t i, uint64_t *first, uint64_t *end, ZbErr *err);
+/* Reads all records and beginnings of documents once and compares their checksums. */
 bool zx_data_verify(const ZxData *d, ZbErr *err);
 
 /* The i-th of a permutation of 0..n-1, chosen by seed and epoch. */
@@ -128,7 +132,14 @@ typedef struct ZxDataWriter ZxDataWriter;
 ZxDataWriter *zx_data_create(const char *path, const ZxDataInfo *info,
                              ZbErr *err); /* info->count is not read */
 bool zx_data_put(ZxDataWriter *w, const void *bytes, size_t n, ZbErr *err);
-/* The writer is gone afterwards, whatever the result. `limit`: one a field. */
+/* The next token begins a document; at least one is put into each. The first begins with the stream. A file with a single one is
+ * as one that knows of none. */
+bool zx_data_begin_document(ZxDataWriter *w, ZbErr *err);
+/* Writes what is known only at the end, before zx_data_commit, which gives the file its name: several files are sealed before the first
+ * is committed. `limit`: one a field. */
+bool zx_data_seal(ZxDataWriter *w, const uint64_t *limit, ZbErr *err);
+bool zx_data_commit(ZxDataWriter *w, ZbErr *err); /* the writer is gone afterwards, whatever the result */
+/* Both. The writer is gone afterwards, whatever the result. */
 bool zx_data_finish(ZxDataWriter *w, const uint64_t *limit, ZbErr *err);
 void zx_data_abandon(ZxDataWriter *w); /* NULL is allowed */
 

@@ -20,6 +20,7 @@ struct ZxData {
   const uint8_t *bytes;
   uint64_t n;
   ZxDataInfo info;
+  uint64_t end; /* of the records */
   struct {
     uint64_t at, n;
     uint8_t bytes[WINDOW];
@@ -114,7 +115,7 @@ enum {
   AT_RECORD = 24,
   AT_DATA = 32,
   AT_DATA_SUM = 40,
-  AT_ZERO = 48,
+  AT_DOCUMENTS = 48,
   AT_HEAD_SUM = 56
 };
 enum { KIND_STREAM = 1, KIND_RECORDS = 2 };
@@ -127,7 +128,7 @@ uint64_t zx_data_head_sum(const uint8_t *p, uint32_t nfield) {
 }
 
 void zx_data_encode(const ZxDataInfo *info, uint8_t *out) {
-  uint32_t version = ZX_DATA_VERSION, kind = info->stream ? KIND_STREAM : KIND_RECORDS;
+  uint32_t version = info->documents ? ZX_DATA_VERSION : 1, kind = info->stream ? KIND_STREAM : KIND_RECORDS;
   memset(out, 0, info->data_at);
   memcpy(out, "ZTOK", 4);
   memcpy(out + AT_VERSION, &version, 4);
@@ -137,6 +138,7 @@ void zx_data_encode(const ZxDataInfo *info, uint8_t *out) {
   memcpy(out + AT_RECORD, &info->record_bytes, 8);
   memcpy(out + AT_DATA, &info->data_at, 8);
   memcpy(out + AT_DATA_SUM, &info->data_sum, 8);
+  memcpy(out + AT_DOCUMENTS, &info->documents, 8);
   for (uint32_t i = 0; i < info->nfield; i++) {
     uint8_t *p = out + ZX_DATA_HEAD * (1 + (size_t)i);
     uint32_t elem = info->field[i].elem;
@@ -183,11 +185,12 @@ static bool read_sizes(ZxData *d, const uint8_t *p, ZbErr *err) {
   if (get64(p + AT_HEAD_SUM) != zx_data_head_sum(p, info->nfield))
     return zb_fail(err, altered, "%s: its header is damaged: the checksum differs", d->name);
   uint32_t kind = get32(p + AT_KIND);
-  if ((kind != KIND_STREAM && kind != KIND_RECORDS) || get64(p + AT_ZERO))
+  if (kind != KIND_STREAM && kind != KIND_RECORDS)
     return zb_fail(err, altered, "%s: its header is damaged: unknown kind %u", d->name, kind);
   info->stream = kind == KIND_STREAM;
   info->count = get64(p + AT_COUNT);
   info->data_sum = get64(p + AT_DATA_SUM);
+  info->documents = get64(p + AT_DOCUMENTS);
   if (!read_fields(d, p, err)) return false;
   if (get64(p + AT_RECORD) != info->record_bytes || get64(p + AT_DATA) != info->data_at)
     return zb_fail(err, altered, "%s: its header is damaged: the sizes contradict its fields", d->name);
@@ -195,6 +198,16 @@ static bool read_sizes(ZxData *d, const uint8_t *p, ZbErr *err) {
   if (!zb_mul_u64(info->count, info->record_bytes, &bytes) || !zb_add_u64(bytes, info->data_at, &total))
     return zb_fail(err, altered, "%s: its header is damaged: %" PRIu64 " %s of %" PRIu64 " bytes", d->name,
                    info->count, info->stream ? "tokens" : "records", info->record_bytes);
+  if ((info->documents != 0) != (get32(p + AT_VERSION) > 1) || (info->documents && !info->stream) ||
+      info->documents > info->count)
+    return zb_fail(err, altered, "%s: its header is damaged: %" PRIu64 " documents in %" PRIu64 " %s",
+                   d->name, info->documents, info->count, info->stream ? "tokens" : "records");
+  d->end = total;
+  if (info->documents && /* as many as tokens, and those fit: no overflow but here */
+      (total > UINT64_MAX - 16 || info->documents > (UINT64_MAX - 16 - total) / 8))
+    return zb_fail(err, altered, "%s: its header is damaged: %" PRIu64 " documents", d->name,
+                   info->documents);
+  if (info->documents) total = zb_round_up(total, 8) + 8 * info->documents + 8;
   if (total != d->n)
     return zb_fail(err, altered,
                    "%s is %s: its header promises %" PRIu64 " %s in %" PRIu64 " bytes, it has %" PRIu64,
@@ -210,9 +223,9 @@ static bool read_head(ZxData *d, ZbErr *err) {
   if (d->n < ZX_DATA_HEAD)
     return zb_fail(err, altered, "%s is truncated: it ends within its header, at %" PRIu64 " bytes", d->name,
                    d->n);
-  if (get32(p + AT_VERSION) != ZX_DATA_VERSION)
+  if (get32(p + AT_VERSION) < 1 || get32(p + AT_VERSION) > ZX_DATA_VERSION)
     return zb_fail(err, "use the zdata of the same version to make it",
-                   "%s has format version %u; this program reads %d", d->name, get32(p + AT_VERSION),
+                   "%s has format version %u; this program reads 1 to %d", d->name, get32(p + AT_VERSION),
                    ZX_DATA_VERSION);
   uint32_t n = d->info.nfield = get32(p + AT_NFIELD);
   if (n < 1 || n > ZX_DATA_MAX_FIELDS)
@@ -266,6 +279,7 @@ void zx_data_close(ZxData *d) {
 
 const char *zx_data_name(const ZxData *d) { return d->name; }
 const ZxDataInfo *zx_data_info(const ZxData *d) { return &d->info; }
+uint64_t zx_data_bytes(const ZxData *d) { return d->n; }
 bool zx_data_get(const ZxData *d, uint64_t at, uint64_t n, void *out, ZbErr *err) {
   return get(d, d->info.data_at + at, n, out, err);
 }
@@ -277,24 +291,51 @@ uint64_t zx_data_samples(const ZxData *d, int64_t seq) {
   return d->info.count && seq > 0 ? (d->info.count - 1) / (uint64_t)seq : 0;
 }
 
-bool zx_data_verify(const ZxData *d, ZbErr *err) {
+/* ---- documents ---- */
+static uint64_t documents_at(const ZxData *d) { return zb_round_up(d->end, 8); }
+
+bool zx_data_document(const ZxData *d, uint64_t i, uint64_t *first, uint64_t *end, ZbErr *err) {
+  uint64_t two[2], n = d->info.documents, count = d->info.count;
+  ZB_ASSERT(i < n);
+  if (!get(d, documents_at(d) + 8 * i, sizeof two, two, err))
+    return false; /* after the last comes the checksum */
+  *first = two[0];
+  *end = i + 1 < n ? two[1] : count;
+  if (*first < *end && *end <= count && (i > 0 || !*first)) return true;
+  return zb_fail(err, altered,
+                 "%s is damaged: document %" PRIu64 " is from token %" PRIu64 " to before %" PRIu64, d->name,
+                 i, *first, *end);
+}
+
+/* ---- checksums ---- */
+static bool sum_of(const ZxData *d, uint64_t from, uint64_t to, uint64_t *out, ZbErr *err) {
   enum { MUCH = 1 << 20 };
   uint8_t *piece = malloc(MUCH);
   XXH3_state_t *sum = XXH3_createState();
   if (!piece || !sum) zb_out_of_memory(0);
   XXH3_64bits_reset(sum);
   bool ok = true;
-  for (uint64_t at = d->info.data_at, n; ok && at < d->n; at += n) {
-    n = d->n - at < MUCH ? d->n - at : MUCH;
-    ok = get(d, at, n, piece, err);
+  for (uint64_t n; ok && from < to; from += n) {
+    n = to - from < MUCH ? to - from : MUCH;
+    ok = get(d, from, n, piece, err);
     if (ok) XXH3_64bits_update(sum, piece, n);
   }
-  if (ok && XXH3_64bits_digest(sum) != d->info.data_sum)
-    ok = zb_fail(err, altered, "%s is damaged: the checksum of its %s differs", d->name,
-                 d->info.stream ? "tokens" : "records");
+  *out = XXH3_64bits_digest(sum);
   XXH3_freeState(sum);
   free(piece);
   return ok;
+}
+
+bool zx_data_verify(const ZxData *d, ZbErr *err) {
+  uint64_t sum, wanted;
+  if (!sum_of(d, d->info.data_at, d->end, &sum, err)) return false;
+  if (sum != d->info.data_sum)
+    return zb_fail(err, altered, "%s is damaged: the checksum of its %s differs", d->name,
+                   d->info.stream ? "tokens" : "records");
+  if (!d->info.documents) return true;
+  if (!sum_of(d, documents_at(d), d->n - 8, &sum, err) || !get(d, d->n - 8, 8, &wanted, err)) return false;
+  return sum == wanted ||
+         zb_fail(err, altered, "%s is damaged: the checksum of its documents differs", d->name);
 }
 
 /* ---- fields ---- */

@@ -1,4 +1,5 @@
 /* Writes token and record files: header last, all write errors seen, in place only when complete. */
+#define _GNU_SOURCE /* O_TMPFILE */
 #include "runtime/exec/data/data.h"
 
 #include <errno.h>
@@ -6,6 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 struct ZxDataWriter {
@@ -15,6 +17,8 @@ struct ZxDataWriter {
   ZxDataInfo info;
   uint64_t bytes; /* of records so far */
   XXH3_state_t *sum;
+  FILE *starts; /* of documents, as the file will have them: there may be more than fit into memory */
+  uint64_t documents;
 };
 
 static bool write_failed(const ZxDataWriter *w, ZbErr *err) { return zb_out_failed(w->path, errno, err); }
@@ -54,27 +58,85 @@ bool zx_data_put(ZxDataWriter *w, const void *bytes, size_t n, ZbErr *err) {
   return true;
 }
 
-bool zx_data_finish(ZxDataWriter *w, const uint64_t *limit, ZbErr *err) {
+/* ---- documents ---- */
+/* A file without a name, beside the other. */
+static FILE *nameless(const ZxDataWriter *w) {
+  char *path = strdup(zb_out_tmp(w->out)), *slash = path ? strrchr(path, '/') : NULL;
+  if (!path) zb_out_of_memory(0);
+  if (slash) slash[1] = 0;
+  int fd = open(slash ? path : ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  free(path);
+  if (fd < 0) { /* a file system that knows no such files */
+    ZbText name = {0};
+    zb_text_add(&name, "%s.XXXXXX", zb_out_tmp(w->out));
+    fd = mkstemp(name.s);
+    if (fd >= 0) unlink(name.s);
+    zb_text_free(&name);
+  }
+  return fd < 0 ? NULL : fdopen(fd, "w+b");
+}
+
+bool zx_data_begin_document(ZxDataWriter *w, ZbErr *err) {
+  uint64_t at = w->bytes / w->info.record_bytes;
+  ZB_ASSERT(w->info.stream && (w->documents || !at));
+  if (!w->starts && !(w->starts = nameless(w))) return write_failed(w, err);
+  w->documents++;
+  return fwrite(&at, sizeof at, 1, w->starts) == 1 || write_failed(w, err);
+}
+
+/* Behind the tokens, from a multiple of 8 bytes on: the starts and their checksum. */
+static bool put_documents(ZxDataWriter *w, ZbErr *err) {
+  enum { PIECE = 64 << 10 };
+  if (w->documents < 2) return true;
+  w->info.documents = w->documents;
+  static const uint8_t zeros[8];
+  uint64_t end = w->info.data_at + w->bytes, left = w->documents * sizeof end;
+  size_t pad = zb_round_up(end, 8) - end;
+  if (fwrite(zeros, 1, pad, w->f) != pad || fflush(w->starts) != 0) return write_failed(w, err);
+  rewind(w->starts);
+  XXH3_64bits_reset(w->sum);
+  for (size_t n; left; left -= n) {
+    uint8_t piece[PIECE];
+    n = left < PIECE ? left : PIECE;
+    if (fread(piece, 1, n, w->starts) != n || fwrite(piece, 1, n, w->f) != n) return write_failed(w, err);
+    XXH3_64bits_update(w->sum, piece, n);
+  }
+  uint64_t sum = XXH3_64bits_digest(w->sum);
+  return fwrite(&sum, sizeof sum, 1, w->f) == 1 || write_failed(w, err);
+}
+
+bool zx_data_seal(ZxDataWriter *w, const uint64_t *limit, ZbErr *err) {
   ZB_ASSERT(w->bytes % w->info.record_bytes == 0);
   w->info.count = w->bytes / w->info.record_bytes;
   w->info.data_sum = XXH3_64bits_digest(w->sum);
   for (uint32_t i = 0; i < w->info.nfield; i++) w->info.field[i].limit = limit[i];
-  bool ok = false;
-  if (fseek(w->f, 0, SEEK_SET) < 0) write_failed(w, err);
-  else if (put_head(w, err)) ok = fflush(w->f) == 0 || write_failed(w, err);
+  bool ok = put_documents(w, err);
+  if (ok && fseek(w->f, 0, SEEK_SET) < 0) ok = write_failed(w, err);
+  ok = ok && put_head(w, err) && (fflush(w->f) == 0 || write_failed(w, err));
   if (fclose(w->f) != 0 && ok) ok = write_failed(w, err);
   w->f = NULL;
-  if (ok) {
-    ok = zb_out_commit(w->out, err);
-    w->out = NULL;
-  }
+  if (w->starts) fclose(w->starts);
+  w->starts = NULL;
+  return ok;
+}
+
+bool zx_data_commit(ZxDataWriter *w, ZbErr *err) {
+  bool ok = zb_out_commit(w->out, err);
+  w->out = NULL;
   zx_data_abandon(w);
   return ok;
+}
+
+bool zx_data_finish(ZxDataWriter *w, const uint64_t *limit, ZbErr *err) {
+  if (zx_data_seal(w, limit, err)) return zx_data_commit(w, err);
+  zx_data_abandon(w);
+  return false;
 }
 
 void zx_data_abandon(ZxDataWriter *w) {
   if (!w) return;
   if (w->f) fclose(w->f);
+  if (w->starts) fclose(w->starts);
   zb_out_discard(w->out);
   XXH3_freeState(w->sum);
   free(w->info.field);

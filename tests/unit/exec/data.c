@@ -160,7 +160,59 @@ Test(data, fields_that_do_not_fit) {
   zx_data_close(d);
 }
 
-/* ---- damaged files ---- */
+/* ---- documents ---- */
+/* Ids 0, 1, 2, ... of one byte, in documents of these lengths; ended by 0. */
+static void documents_file(const char *name, const int *lengths) {
+  ZxDataField f = {.name = "tokens", .values = 1};
+  ZxDataInfo info = {.stream = true, .nfield = 1, .field = &f};
+  ZxDataWriter *w = zx_data_create(scratch(name), &info, &err);
+  cr_assert(w, "%s", err.text);
+  for (uint8_t id = 0; *lengths; lengths++) {
+    cr_assert(zx_data_begin_document(w, &err), "%s", err.text);
+    for (int i = 0; i < *lengths; i++, id++) cr_assert(zx_data_put(w, &id, 1, &err));
+  }
+  cr_assert(zx_data_finish(w, (uint64_t[]){256}, &err), "%s", err.text);
+}
+
+Test(data, documents) {
+  uint64_t first, end;
+  int32_t out[4];
+  documents_file("d", (int[]){3, 1, 7, 0});
+  ZxData *d = zx_data_open(scratch("d"), &err);
+  cr_assert(d, "%s", err.text);
+  cr_expect_eq(zx_data_info(d)->documents, 3);
+  const uint64_t starts[] = {0, 3, 4, 11};
+  for (uint64_t i = 0; i < 3; i++) {
+    cr_assert(zx_data_document(d, i, &first, &end, &err), "%s", err.text);
+    cr_expect(first == starts[i] && end == starts[i + 1]);
+  }
+  cr_expect(zx_data_verify(d, &err), "%s", err.text);
+  ZxSampler s = {d, ZX_ORDER_SEQUENTIAL, 0, 5}; /* samples do not look at them */
+  cr_expect_eq(zx_data_samples(d, 5), 2);
+  cr_expect(zx_data_read(&s, "targets", 1, 1, 4, 256, out, &err) && out[0] == 7 && out[3] == 10);
+  zx_data_close(d);
+  documents_file("one", (int[]){5, 0}); /* as a file that knows of none */
+  size_t n;
+  uint8_t *p = (uint8_t *)scratch_read("one", &n);
+  cr_expect(n == 128 + 5 && p[4] == 1 && !p[48]);
+  free(p);
+}
+
+Test(data, many_documents) { /* more starts than are copied at a time */
+  enum { N = 20000 };
+  int *lengths = calloc(N + 1, sizeof *lengths);
+  for (int i = 0; i < N; i++) lengths[i] = 1 + i % 3;
+  documents_file("d", lengths);
+  ZxData *d = zx_data_open(scratch("d"), &err);
+  cr_assert(d && zx_data_info(d)->documents == N, "%s", err.text);
+  uint64_t first, end, at = 0;
+  for (uint64_t i = 0; i < N; at += (uint64_t)lengths[i++])
+    cr_assert(zx_data_document(d, i, &first, &end, &err) && first == at && end == at + (uint64_t)lengths[i]);
+  cr_expect(zx_data_verify(d, &err));
+  zx_data_close(d);
+  free(lengths);
+}
+
 static void refused(const char *words, void *bytes, size_t n) {
   ZbErr e = {0};
   ZxData *d = zx_data_of_bytes(bytes, n, "F", &e);
@@ -193,8 +245,10 @@ Test(data, damaged_files) {
   refused("is too long", p, n + 1);
   p[0] = 'z';
   refused("is not a token file", p, n);
-  AGAIN, p[4] = 2;
-  refused("has format version 2; this program reads 1", p, n);
+  AGAIN, p[4] = 3;
+  refused("has format version 3; this program reads 1 to 2", p, n);
+  AGAIN, p[4] = 0;
+  refused("has format version 0; this program reads 1 to 2", p, n);
   AGAIN, p[20] ^= 1;
   refused("the checksum differs", p, n);
   AGAIN, p[70] ^= 1; /* the field table is under the sum, too */
@@ -204,7 +258,7 @@ Test(data, damaged_files) {
   AGAIN, p[14] = 1;
   refused("it counts 65537 fields", p, n);
   AGAIN, put64(p, 48, 1);
-  refused("unknown kind 1", p, n);
+  refused("is damaged: 1 documents in 4 tokens", p, n);
   AGAIN, p[8] = 3, put64(p, 48, 0);
   refused("unknown kind 3", p, n);
   AGAIN, put64(p, 16, UINT64_MAX);
@@ -235,6 +289,48 @@ Test(data, damaged_files) {
   cr_expect(!zx_data_verify(d, &err));
   says(err, "the checksum of its tokens differs");
   zx_data_close(d);
+  free(good);
+  free(p);
+}
+
+Test(data, damaged_documents) {
+  documents_file("d", (int[]){3, 1, 7, 0});
+  size_t n;
+  uint8_t *good = (uint8_t *)scratch_read("d", &n), *p = malloc(n + 8);
+  const size_t at = 128 + 16; /* 11 tokens, and 5 bytes up to a multiple of 8 */
+  cr_assert_eq(n, at + 3 * 8 + 8);
+  AGAIN;
+  refused("promises 11 tokens in 176 bytes, it has 175", p, n - 1);
+  refused("promises 11 tokens in 176 bytes, it has 184", p, n + 8);
+  for (uint64_t wrong = 0; wrong < 4; wrong++) {
+    AGAIN, put64(p, 48, (const uint64_t[]){0, 12, UINT64_MAX, UINT64_MAX / 8}[wrong]);
+    refused("documents in 11 tokens", p, n);
+  }
+  AGAIN, put64(p, 48, 2);
+  refused("is too long", p, n);
+  AGAIN, p[4] = 1, put64(p, 48, 3);
+  refused("3 documents in 11 tokens", p, n);
+  AGAIN, put64(p, 16, UINT64_MAX - 200), put64(p, 48, UINT64_MAX / 8);
+  refused("is damaged: 2305843009213693951 documents", p, n);
+  AGAIN, p[8] = 2, put64(p, 24, 12); /* records, of bytes padded to 4 each */
+  refused("is damaged", p, n);
+  static const struct {
+    size_t at;
+    uint64_t value;
+  } bad[] = {{0, 1}, {0, 4}, {8, 0}, {8, 4}, {8, 12}, {16, 11}, {16, 3}, {16, UINT64_MAX}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    AGAIN, memcpy(p + at + bad[i].at, &bad[i].value, 8);
+    ZxData *d = zx_data_of_bytes(p, n, "F", &err);
+    cr_assert(d);
+    uint64_t first, end;
+    bool ok = true;
+    for (uint64_t k = 0; k < 3; k++) ok &= zx_data_document(d, k, &first, &end, &err);
+    cr_expect(!ok, "%zu", i);
+    says(err, "is damaged: document");
+    cr_expect(!zx_data_verify(d, &err));
+    says(err, "the checksum of its documents differs");
+    zx_data_close(d);
+  }
   free(good);
   free(p);
 }
