@@ -3,6 +3,7 @@
  * num.c      static numbers, exact;  static.c  sizes and other statics, -D overrides
  * elab.c     instantiates a model and checks every type on the way: statements, repeats, the loss
  * expr.c     names and expressions;  call.c  calls of blocks;  builtin.c  the operations of the language
+ * weights.c  maps to foreign weights;  config.c  their config.json, read and made
  * place.c    which segment a value lives in, and how it reaches a later one
  * sep.c      is the loss separable over `batch`? (what makes micro-batches safe)
  * simpl.c    folds constants, shares equal values, drops what nothing uses
@@ -24,6 +25,8 @@ typedef struct {
   const char *model; /* which model of the file; NULL: its only one */
   const ZcDefine *defines;
   uint32_t ndefines;
+  const char *config; /* a config.json that sets statics, as the model's map `names` says; NULL: none */
+  const char *names;  /* NULL: its only map with a `config` */
   /* Called after each pass with its name and the graph, if not NULL (zc -d). */
   void (*after)(void *arg, const char *pass, const ZgGraph *g);
   void *arg;

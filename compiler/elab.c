@@ -497,6 +497,7 @@ void elab_init(Elab *e, ZbArena *a, ZlSources *s, ZlDiags *d, const ZlProgram *p
 
 void elab_end(Elab *e) {
   for (uint32_t i = 0; i < e->ncalled; i++) e->uses[e->called[i]->number].calls = 0;
+  config_close(e);
   zb_arena_free(e->arena);
 }
 
@@ -521,6 +522,7 @@ void elab_model(Elab *e, const ZlModel *m) {
     return;
   }
   warn_unused(e);
+  weights_map(e);
   sep_check(e, batch);
 }
 

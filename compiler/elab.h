@@ -1,6 +1,6 @@
-/* Private to elaboration (num.c static.c place.c expr.c call.c builtin.c elab.c sep.c check.c): what is known
- * while a model is instantiated. Elaboration walks the tree once per instance, in the order of the text, and
- * appends nodes to the segment it is in; so a value is a place (segment, number) and a type. */
+/* Private to elaboration (num.c static.c place.c expr.c call.c builtin.c elab.c weights.c config.c sep.c):
+ * what is known while a model is instantiated. Elaboration walks the tree once per instance, in the order of
+ * the text, and appends nodes to the segment it is in; so a value is a place (segment, number) and a type. */
 #ifndef ZUG_COMPILER_ELAB_H
 #define ZUG_COMPILER_ELAB_H
 
@@ -89,6 +89,8 @@ typedef struct {
   uint32_t next[2]; /* of the same hash, in either table */
 } Import;
 
+typedef struct Config Config; /* config.c */
+
 typedef struct {
   bool seen;      /* by any model */
   uint32_t calls; /* by this one */
@@ -132,6 +134,7 @@ typedef struct {
   bool *param_used;
   ZbNames param_paths;
   uint32_t nrandom;
+  Config *config;         /* NULL without */
   BlockUse *uses;         /* by number of a block */
   const ZlBlock **called; /* those with calls, each once */
   uint32_t ncalled;
@@ -173,7 +176,10 @@ Num static_size(const Elab *e, uint16_t axis);
 bool static_assumed(Num *v);
 /* Can a tensor hold the number? Else a report. */
 bool static_fits(Elab *e, ZlSpan span, Num v);
-void static_bind_model(Elab *e, const ZlModel *m); /* statics with overrides, then axes */
+/* Statics, with what a config.json and the command line make of them, then axes; and both against the config.
+ * */
+void static_bind_model(Elab *e, const ZlModel *m);
+bool static_overridden(const Elab *e, const char *name); /* by -D */
 
 /* ---- place.c ------------------------------------------------------------------------------------------- */
 /* Appends a node to the current segment, operands brought there first. What does not type is reported and
@@ -226,6 +232,19 @@ uint32_t builtin_names(const char **out, uint32_t max);
 Val builtin_call(Elab *e, const ZlExpr *x);
 Val builtin_binary(Elab *e, const ZlExpr *x, ZgOp op, Val a, Val b, ZlSpan sa, ZlSpan sb);
 Val builtin_sum(Elab *e, ZlSpan span, Val v, const uint16_t *ax, int nax);
+
+/* ---- weights.c, config.c: maps to foreign weights ------------------------------------------------------ */
+/* After all of the model: its maps, into the graph. */
+void weights_map(Elab *e);
+/* The config.json that the options name, if any. False and a report if it cannot be read. */
+bool config_open(Elab *e);
+void config_close(Elab *e);
+/* What it says of a static of the model: nothing; a number; something wrong, which was reported. */
+typedef enum { CONFIG_SILENT, CONFIG_SET, CONFIG_FAILED } ConfigSays;
+ConfigSays config_static(Elab *e, const char *name, Num *out);
+/* When statics and axes are bound: does it contradict the model?  What the model says, into the graph. */
+void config_check(Elab *e);
+void config_values(Elab *e);
 
 /* ---- sep.c --------------------------------------------------------------------------------------------- */
 /* Reports what makes the loss inseparable over `batch`. */

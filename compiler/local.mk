@@ -5,6 +5,7 @@ libcompiler_a_SOURCES = \
   compiler/call.c \
   compiler/compile.c \
   compiler/compiler.h \
+  compiler/config.c \
   compiler/elab.c \
   compiler/elab.h \
   compiler/expr.c \
@@ -15,7 +16,9 @@ libcompiler_a_SOURCES = \
   compiler/place.c \
   compiler/sep.c \
   compiler/simpl.c \
-  compiler/static.c
+  compiler/static.c \
+  compiler/weights.c
+libcompiler_a_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS)
 
 bin_PROGRAMS += zc
 zc_SOURCES = compiler/main.c

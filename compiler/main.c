@@ -17,6 +17,8 @@ static const char help[] =
     "  -o FILE           write the stage graph here, all of it or nothing; only a stage graph is replaced\n"
     "  -m MODEL          which model of the file (default: its only one)\n"
     "  -D NAME=VALUE     override a static of the model; may be repeated\n"
+    "  --config FILE     take the statics from a config.json, as the model's weights say; -D goes on top\n"
+    "  --names NAME      which weights of the model say so (default: the only ones with a `config`)\n"
     "  -I DIR            search `use` here after the file's own folder; may be repeated\n"
     "  -d PASS           print the program after a pass: parse, elab, simpl, grad, final; may be repeated\n"
     "  -q                no line about success\n"
@@ -84,8 +86,10 @@ static int explain(const char *code) {
 
 /* Sets *done when all has been said already (--help and the like), whatever the result. */
 static int read_options(ZbArena *a, int argc, char **argv, Options *o, bool *done) {
-  enum { CHECK = 256, DIAG, WARN, EXPLAIN, VERSION, HELP };
+  enum { CHECK = 256, CONFIG, NAMES, DIAG, WARN, EXPLAIN, VERSION, HELP };
   static const struct option names[] = {{"check", no_argument, NULL, CHECK},
+                                        {"config", required_argument, NULL, CONFIG},
+                                        {"names", required_argument, NULL, NAMES},
                                         {"diag", required_argument, NULL, DIAG},
                                         {"warn-as-error", no_argument, NULL, WARN},
                                         {"explain", required_argument, NULL, EXPLAIN},
@@ -105,6 +109,8 @@ static int read_options(ZbArena *a, int argc, char **argv, Options *o, bool *don
     case 'd': rc = add_dump(o, optarg); break;
     case 'q': o->quiet = true; break;
     case CHECK: o->check = true; break;
+    case CONFIG: o->compile.config = optarg; break;
+    case NAMES: o->compile.names = optarg; break;
     case WARN: o->strict = true; break;
     case DIAG:
       o->json = !strcmp(optarg, "json");
@@ -132,6 +138,10 @@ static int check_options(int argc, char **argv, Options *o) {
   o->input = argv[optind];
   if (o->check && o->output) return usage("--check writes nothing, so -o has no meaning");
   if (!o->check && !o->output && !o->dump) return usage("nothing to do: give -o OUT.zsg, --check or -d PASS");
+  if (o->compile.names && !o->compile.config)
+    return usage("--names says how to read the --config, which is missing");
+  if (o->compile.config && o->output && zb_same_file(o->output, o->compile.config))
+    return usage("-o %s would overwrite the --config", o->output);
   if (o->output && zb_same_file(o->output, o->input))
     return usage("-o %s would overwrite the input %s", o->output, o->input);
   return OK;

@@ -75,6 +75,8 @@ static const ZcDefine *override_of(const Elab *e, const char *name) {
   return found;
 }
 
+bool static_overridden(const Elab *e, const char *name) { return override_of(e, name) != NULL; }
+
 /* "width = 768 (gpt2.zug:2)", "heads = 10 (-D heads=10)" for each name in x, as notes. */
 static void note_values(Elab *e, ZlDiag *d, const ZlExpr *x) {
   switch (x->kind) {
@@ -289,16 +291,15 @@ static void bind_statics(Elab *e, const ZlModel *m) {
         zl_report(e->diags, ZL_Z0107, ZL_NOWHERE, "-D %s=%s: `%s` is not a number", o->name, o->value,
                   o->value);
     } else {
-      ok = static_eval(e, s->value, &v.num);
+      ConfigSays says = config_static(e, s->name.s, &v.num);
+      ok = says == CONFIG_SET || (says == CONFIG_SILENT && static_eval(e, s->value, &v.num));
     }
     if (!ok) v = (Val){.kind = VAL_POISON};
     name_add(e, e->frame, (Bind){s->name, v, true, ZG_NONE});
   }
 }
 
-void static_bind_model(Elab *e, const ZlModel *m) {
-  check_overrides(e, m);
-  bind_statics(e, m);
+static void bind_axes(Elab *e, const ZlModel *m) {
   for (uint32_t i = 0; i < m->naxes; i++) {
     const ZlAxisDef *a = &m->axes[i];
     int64_t size = 0;
@@ -313,4 +314,14 @@ void static_bind_model(Elab *e, const ZlModel *m) {
       size = 1;
     axis_bind(e, e->frame, a->name.s, (uint16_t)zg_axis_add(e->g, a->name.s, size));
   }
+}
+
+void static_bind_model(Elab *e, const ZlModel *m) {
+  check_overrides(e, m);
+  bool open = config_open(e);
+  bind_statics(e, m);
+  bind_axes(e, m);
+  if (!open || e->stopped) return;
+  config_values(e);
+  config_check(e);
 }

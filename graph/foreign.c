@@ -1,6 +1,6 @@
 /* Weights by other names: what the maps of a graph must satisfy (zg_verify_foreign in graph.h). A map is
- * exact in both directions: no value of a parameter and none of a foreign tensor is left out or said twice, so that
- * what is read from a foreign file and written again is the same file. */
+ * exact in both directions: no value of a parameter and none of a foreign tensor is left out or said twice,
+ * so that what is read from a foreign file and written again is the same file. */
 #include "graph/graph.h"
 
 #include <stdlib.h>
@@ -16,8 +16,9 @@ typedef struct {
 #define MAX_TEXT 255
 
 /* ---- texts --------------------------------------------------------------------------------------------- */
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 static bool is_word(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_';
 }
 
 static bool words_ok(const char *s, const char *more) {
@@ -42,10 +43,10 @@ static bool key_ok(const char *s) {
   return words_ok(s, ".-") && s[0] != '.' && s[n - 1] != '.' && !strstr(s, "..");
 }
 
-/* ---- values: JSON without objects, which nested keys replace --------------------------------------------- */
+/* ---- values: JSON without objects, which nested keys replace ------------------------------------------ */
 static const char *after_digits(const char *s) {
   const char *from = s;
-  while (*s >= '0' && *s <= '9') s++;
+  while (is_digit(*s)) s++;
   return s > from ? s : NULL;
 }
 
@@ -166,6 +167,8 @@ static bool check_part(Ctx *c, uint32_t i) {
   if ((star != NULL) != (p->segment != ZG_NONE) || (star && strchr(star + 1, '*')))
     return FAIL(c, "foreign tensor %s: a name has one * for parameters of a repeat and none elsewhere",
                 f->name);
+  if (star && (is_digit(star[1]) || (star > f->name && is_digit(star[-1]))))
+    return FAIL(c, "foreign tensor %s: the * stands beside a digit", f->name);
   bool ok = f->ndims >= 1 && f->ndims <= ZG_MAX_AXES && f->fixed >= -1 && f->fixed < p->type.naxes;
   for (int k = 0; ok && k < ZG_MAX_AXES; k++)
     ok = (k < f->ndims || f->dims[k] == 0) && (k < p->type.naxes || f->stride[k] == 0);
@@ -242,27 +245,68 @@ static int by_name(const void *x, const void *y) {
   return strcmp(a->name, b->name);
 }
 
-/* The names of all iterations differ from those before. */
-static bool add_names(Ctx *c, ZbNames *all, uint32_t *count, const ZgForeign *f) {
-  uint32_t segment = c->g->params[f->param].segment,
-           trip = segment == ZG_NONE ? 1 : c->g->segments[segment].trip;
-  const char *star = strchr(f->name, '*');
-  if ((*count += trip) > ZG_MAX_FOREIGN)
+/* The name with its numbers and `*` as `#`. Only names that are alike in this can be the same in some
+ * iteration, and if `*` is the same number of them in all, they are not. *field: which one it is. */
+static const char *outline(ZbArena *a, const char *name, int *field) {
+  char *out = zb_strdup(a, name), *to = out;
+  *field = -1;
+  for (int numbers = 0; *name; name++) {
+    bool digit = is_digit(*name);
+    if (*name == '*') *field = numbers;
+    if (digit && to > out && to[-1] == '#') continue;
+    numbers += digit || *name == '*';
+    *to++ = digit || *name == '*' ? '#' : *name;
+  }
+  *to = 0;
+  return out;
+}
+
+typedef struct {
+  ZbNames outlines, names;
+  int *field;   /* of `*` in the first name with this outline, */
+  bool *differ; /* and whether it is another in others */
+  uint32_t n, ndiffer, tensors;
+} Names;
+
+static uint32_t trip_of(const Ctx *c, const ZgForeign *f) {
+  uint32_t segment = c->g->params[f->param].segment;
+  return segment == ZG_NONE ? 1 : c->g->segments[segment].trip;
+}
+
+static bool add_outline(Ctx *c, Names *all, const ZgForeign *f) {
+  int field;
+  const char *name = outline(c->tmp, f->name, &field);
+  uint32_t i = zb_names_find(&all->outlines, name);
+  if ((all->tensors += trip_of(c, f)) > ZG_MAX_FOREIGN)
     return FAIL(c, "map %s has more than %u foreign tensors", f->map, ZG_MAX_FOREIGN);
-  for (uint32_t i = 0; i < trip; i++) {
+  if (i == ZB_NO_NAME) {
+    zb_names_add(c->tmp, &all->outlines, name);
+    ZB_PUSH(c->tmp, all->field, all->n, field);
+    ZB_PUSH(c->tmp, all->differ, all->ndiffer, false);
+  } else if (all->field[i] != field) {
+    all->differ[i] = true;
+  }
+  return true;
+}
+
+/* Where that is in doubt: no two names of all iterations are the same. */
+static bool check_names(Ctx *c, Names *all, const ZgForeign *f) {
+  int field;
+  const char *star = strchr(f->name, '*');
+  if (!all->differ[zb_names_find(&all->outlines, outline(c->tmp, f->name, &field))]) return true;
+  for (uint32_t i = 0; i < trip_of(c, f); i++) {
     const char *name = f->name;
     if (star) name = zb_printf(c->tmp, "%.*s%u%s", (int)(star - f->name), f->name, i, star + 1);
-    if (zb_names_find(all, name) != ZB_NO_NAME)
+    if (zb_names_find(&all->names, name) != ZB_NO_NAME)
       return FAIL(c, "map %s has foreign tensor %s under two names", f->map, name);
-    zb_names_add(c->tmp, all, name);
+    zb_names_add(c->tmp, &all->names, name);
   }
   return true;
 }
 
 static bool check_tensors(Ctx *c, const ZgForeign **part, uint32_t n) {
   const ZgGraph *g = c->g;
-  ZbNames all = {0};
-  uint32_t count = 0;
+  Names all = {0};
   Box *box = ZB_NEWN(c->tmp, Box, n);
   qsort(part, n, sizeof *part, by_name);
   for (uint32_t i = 0, next; i < n; i = next) {
@@ -279,8 +323,10 @@ static bool check_tensors(Ctx *c, const ZgForeign **part, uint32_t n) {
     count_elements(f, &elements);
     if (!tiles(box + i, next - i, 0, elements))
       return FAIL(c, "foreign tensor %s: its parts do not cover it once", f->name);
-    if (!add_names(c, &all, &count, f)) return false;
+    if (!add_outline(c, &all, f)) return false;
   }
+  for (uint32_t i = 0; i < n; i++)
+    if ((i == 0 || strcmp(part[i]->name, part[i - 1]->name)) && !check_names(c, &all, part[i])) return false;
   return true;
 }
 

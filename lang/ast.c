@@ -289,6 +289,8 @@ static void put_model(ZbText *out, const ZlModel *m) {
   zb_text_add(out, "}\n");
 }
 
+void zl_put_expr(ZbText *out, const ZlExpr *e) { put_expr(out, e); }
+
 void zl_dump(const ZlProgram *p, ZbText *out) {
   const ZlFile *f = p->files[0];
   for (uint32_t i = 0; i < f->nuses; i++) {
@@ -298,4 +300,5 @@ void zl_dump(const ZlProgram *p, ZbText *out) {
   }
   for (uint32_t i = 0; i < f->nblocks; i++) put_block(out, f->blocks[i], 0);
   for (uint32_t i = 0; i < f->nmodels; i++) put_model(out, f->models[i]);
+  for (uint32_t i = 0; i < f->nweights; i++) zl_put_weights(out, f->weights[i]);
 }

@@ -1,5 +1,5 @@
-/* The syntax tree of a program: the files read, and in them blocks, models, recipes and clusters. Names are
- * as written, with their places; nothing is typed or evaluated here (that is the compiler's, which
+/* The syntax tree of a program: the files read, and in them blocks, models, weights, recipes and clusters.
+ * Names are as written, with their places; nothing is typed or evaluated here (that is the compiler's, which
  * instantiates a model with concrete sizes). All of it lives in the arena given to zl_load and is never
  * changed after.
  *
@@ -11,6 +11,8 @@
  *   - a block's body ends in its one `return`, with as many expressions as the block has result types;
  *     `return` stands nowhere else; the axis lists of types and parameters name no axis twice
  *   - a model has exactly one `loss`, not inside `repeat`; axis, input, output, loss stand only in models
+ *   - a map is for a model of its file, of which there is no other map of that name; no key of its config
+ *     occurs twice
  *   - positional arguments come before named ones; expressions nest at most
  * ZL_MAX_NESTING deep */
 #ifndef ZUG_LANG_AST_H
@@ -208,6 +210,64 @@ struct ZlModel {
   uint32_t nbody;
 };
 
+/* ---- weights by other names ------------------------------------------------------------------------- */
+/* A name as it lies in a foreign tensor: an axis; `a b` merged, a outermost; `3 (a b)`: as many of ours side
+ * by side; `a + b`: ours one after another, the first along a, the second along b. */
+typedef enum { ZL_DIM_AXIS, ZL_DIM_NUMBER, ZL_DIM_MERGE, ZL_DIM_JOIN } ZlDimKind;
+typedef struct ZlDim ZlDim;
+struct ZlDim {
+  ZlDimKind kind;
+  uint16_t depth; /* of the tree below, 1 for a leaf; at most ZL_MAX_NESTING */
+  ZlSpan span;
+  ZlName axis;
+  int64_t number;
+  ZlDim **at; /* MERGE, JOIN: at least two */
+  uint32_t n;
+};
+
+/* layer.{i}.attn.(wq, wk)[axis = {e}] = "h.{i}.attn.{e}.weight"[embed, 2 (head hd)]
+ * Places such as `{i}` are names with their braces. */
+typedef struct {
+  ZlPath *ours; /* of the parameters, the group written out; at least one */
+  uint32_t nours;
+  ZlName axis, index; /* `[axis = {e}]`; axis.s NULL without */
+  ZlName tensor;      /* the foreign name without its quotes */
+  ZlDim **dims;
+  uint32_t ndims;
+  ZlSpan span;
+} ZlMapRule;
+
+typedef enum { ZL_V_NUMBER, ZL_V_BOOL, ZL_V_TEXT, ZL_V_LIST } ZlValueKind;
+/* What a key of config.json has: a static expression; `bool(static)`, as true or false; or JSON as it is
+ * (texts, true, false, null), also a list of such and of numbers. */
+typedef struct ZlConfigValue ZlConfigValue;
+struct ZlConfigValue {
+  ZlValueKind kind;
+  ZlExpr *expr;      /* NUMBER, BOOL */
+  const char *json;  /* TEXT */
+  ZlConfigValue *at; /* LIST: of NUMBER and TEXT */
+  uint32_t n;
+  ZlSpan span;
+};
+typedef struct {
+  ZlName key;            /* "rope_parameters.rope_theta" */
+  ZlConfigValue *values; /* the first is what is written, the others may be read too */
+  uint32_t nvalues;
+  ZlConfigValue *otherwise; /* what an absent key means; NULL: it must be there */
+} ZlConfigEntry;
+
+/* weights hf for M { ... } */
+typedef struct {
+  ZlName name, model;
+  const ZlFile *file;
+  ZlSpan span; /* the head */
+  ZlMapRule *rules;
+  uint32_t nrules;
+  ZlNames ignored;
+  ZlConfigEntry *config;
+  uint32_t nconfig;
+} ZlWeights;
+
 /* ---- recipes and clusters as written: only recipe.c looks inside (zl_recipe gives checked records)
  * ---------- */
 typedef struct ZlRecipeAst ZlRecipeAst;
@@ -231,6 +291,8 @@ struct ZlFile {
   uint32_t nblocks;
   ZlModel **models;
   uint32_t nmodels;
+  ZlWeights **weights;
+  uint32_t nweights;
   ZlRecipeAst **recipes;
   uint32_t nrecipes;
   ZlClusterAst **clusters;

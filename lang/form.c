@@ -12,7 +12,7 @@ typedef struct {
   const ZlStmt *loss; /* the model's first */
 } Form;
 
-static void twice(ZlDiags *d, const char *what, ZlName again, ZlSpan first) {
+void zl_twice(ZlDiags *d, const char *what, ZlName again, ZlSpan first) {
   ZlDiag *g = zl_report(d, ZL_Z0101, again.span, "%s `%s` is declared twice", what, again.s);
   zl_also(g, first, "first here");
 }
@@ -30,11 +30,11 @@ static void unique(Form *f, const char *what, ZlNames names) {
   qsort(sorted, names.n, sizeof *sorted, by_name);
   for (uint32_t i = 1, first = 0; i < names.n; i++)
     if (strcmp(sorted[i].s, sorted[first].s) != 0) first = i;
-    else twice(f->d, what, sorted[i], sorted[first].span);
+    else zl_twice(f->d, what, sorted[i], sorted[first].span);
 }
 
 /* ---- expressions ---- */
-static bool too_deep(ZlDiags *d, const ZlExpr *e) {
+bool zl_too_deep(ZlDiags *d, const ZlExpr *e) {
   if (e->depth <= ZL_MAX_NESTING) return false;
   ZlDiag *g = zl_report(d, ZL_Z0003, e->span, "expression is nested more than %d deep", ZL_MAX_NESTING);
   zl_help(g, "give parts of it names");
@@ -48,7 +48,7 @@ static void check_args(Form *f, const ZlExpr *e) {
     if (a->name.s) {
       for (uint32_t j = 0; j < i; j++)
         if (e->call.args[j].name.s && strcmp(e->call.args[j].name.s, a->name.s) == 0) {
-          twice(f->d, "argument", a->name, e->call.args[j].name.span);
+          zl_twice(f->d, "argument", a->name, e->call.args[j].name.span);
           break;
         }
       named = a;
@@ -77,7 +77,7 @@ static void check_expr(Form *f, const ZlExpr *e) {
 }
 
 static void check_top(Form *f, const ZlExpr *e) {
-  if (e && !too_deep(f->d, e)) check_expr(f, e);
+  if (e && !zl_too_deep(f->d, e)) check_expr(f, e);
 }
 
 /* ---- statements ---- */
@@ -232,4 +232,5 @@ void zl_check_form(ZlDiags *d, ZbArena *a, const ZlFile *f) {
   unique(&form, "model", models);
   unique(&form, "recipe", recipes);
   unique(&form, "cluster", clusters);
+  zl_check_weights(d, a, f);
 }

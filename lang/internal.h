@@ -115,6 +115,13 @@ void zl_parse(ZbArena *a, ZlSources *s, ZlDiags *d, ZlFile *f);
 
 /* ---- form.c: the promises of ast.h that need no other file ---- */
 void zl_check_form(ZlDiags *d, ZbArena *a, const ZlFile *f);
+void zl_twice(ZlDiags *d, const char *what, ZlName again, ZlSpan first); /* reports Z0101 */
+bool zl_too_deep(ZlDiags *d, const ZlExpr *e);                           /* true and a report (Z0003) */
+
+/* ---- weights.c: the same of maps, and printing them ---- */
+void zl_check_weights(ZlDiags *d, ZbArena *a, const ZlFile *f);
+void zl_put_weights(ZbText *out, const ZlWeights *w);
+void zl_put_expr(ZbText *out, const ZlExpr *e); /* ast.c */
 
 /* ---- name.c ---- */
 /* `use` of a file by its alias; NULL if there is none. */

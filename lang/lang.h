@@ -3,6 +3,7 @@
  *
  * scan.l parse.y recover.c  tokens, grammar, going on after a mistake    ast.h ast.c  the syntax tree
  * form.c                    what the grammar does not say of a file      name.c       files, imports, scopes
+ * weights.c                 maps to foreign weights: their nodes, that, and printing
  * recipe.c words.c          recipes: inheritance, checked records        cluster.c unit.c  clusters,
  * quantities recipe_text.c             what these say, as text span.c diag.c             sources, collecting
  * and printing messages    errors.def ERRORS.md  all codes

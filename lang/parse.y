@@ -15,6 +15,8 @@
     else (cur) = (ZlSpan){YYRHSLOC(rhs, 0).file, YYRHSLOC(rhs, 0).end, YYRHSLOC(rhs, 0).end};       \
   } while (0)
 #define PUSH(list, value) ZB_PUSH(ps->arena, (list).at, (list).n, value)
+#define PUSH_IGNORED(name) PUSH(ps->weights->ignored, name)
+#define TEXT(v, where) (v).kind = ZL_V_TEXT, (v).span = (where)
 #define ADD(p, n, value) ZB_PUSH(ps->arena, p, n, value)
 %}
 %code requires {
@@ -38,18 +40,19 @@
   struct { ZlExpr *value; ZlName name; ZlExprList args; } init;
   ZlQuantityList quantities; ZlProd prod; ZlProdList prods; ZlPathList paths; ZlKw kw; ZlKwList kws;
   ZlPairs pairs; ZlDirective *directive; ZlRecipeAst *recipe; ZlClusterAst *cluster; ZlClusterLine line;
-  bool flag;
+  bool flag; ZlWeights *weights; ZlDim *dim; ZlDimList dims; ZlConfigValue value; ZlValueList values;
+  struct { ZlName axis, index; } fix;
 }
 %token END 0 "end of file"
-%token USE "use" AS "as" BLOCK "block" MODEL "model" RECIPE "recipe" CLUSTER "cluster" FOR "for" FROM "from"
+%token USE "use" AS "as" BLOCK "block" MODEL "model" RECIPE "recipe" CLUSTER "cluster" WEIGHTS "weights" FOR "for" FROM "from"
 %token AXIS "axis" PARAM "param" TAG "tag" INPUT "input" OUTPUT "output" LOSS "loss" PER "per" AUX "aux"
 %token REPEAT "repeat" RETURN "return" INDEX "index" ARROW "->" DOTDOT ".."
 %token MESH "mesh" BIND "bind" MICRO "micro" SPLIT "split" OVER "over" ELSE "else" SHARD "shard" UNIT "unit"
 %token KEEP "keep" STAGES "stages" BY "by" SCHEDULE "schedule" RECOMPUTE "recompute" OFFLOAD "offload" TO "to"
 %token PRECISION "precision" OPTIMIZER "optimizer" DECAY "decay" EXCEPT "except" CLIP "clip" PAD "pad"
-%token LIMIT "limit" DEVICE "device" HOST "host" LEVEL "level"
+%token LIMIT "limit" IGNORE "ignore" CONFIG "config" TRUTH "true" UNTRUTH "false" NOTHING "null" DEVICE "device" HOST "host" LEVEL "level"
 %token RESYNC
-%token <name> IDENT "a name"
+%token <name> IDENT "a name" PLACE "a place such as {i}" STRING "a name between quotes"
 %token <number> NUMBER "a number"
 %token <quantity> QUANTITY "a quantity such as 80 GB"
 %token <elem> ELEM "an element type"
@@ -90,6 +93,15 @@
 %type <cluster> chead
 %type <line> cline
 %type <flag> keep
+%type <weights> whead
+%type <name> word
+%type <path> ours
+%type <paths> target tails
+%type <fix> fix
+%type <dim> dim merged dim1
+%type <dims> dims
+%type <value> value item0 absent
+%type <values> values items items0
 
 %left '+' '-'
 %left '*' '/'
@@ -107,6 +119,7 @@ file    : %empty
 item    : use
         | block          { ADD(ps->file->blocks, ps->file->nblocks, $1); }
         | model
+        | weights
         | recipe
         | cluster
         | error RESYNC   { yyerrok; }
@@ -322,6 +335,99 @@ sexprs  : sexpr          { $$ = (ZlExprList){0}; PUSH($$, $1); }
         | sexprs ',' sexpr { $$ = $1; PUSH($$, $3); }
         ;
 
+/* ---- weights by other names ---- */
+weights : whead head wlines '}'
+        ;
+whead   : WEIGHTS IDENT FOR IDENT {
+            $$ = ZB_NEW(ps->arena, ZlWeights);
+            *$$ = (ZlWeights){.name = $2, .model = $4, .file = ps->file, .span = @$};
+            ADD(ps->file->weights, ps->file->nweights, $$);
+            ps->weights = $$;
+          }
+        ;
+wlines  : %empty
+        | wlines wline
+        | wlines error RESYNC { yyerrok; }
+        ;
+wline   : target fix '=' STRING '[' dims ']' {
+            ZlMapRule r = {.ours = $1.at, .nours = $1.n, .axis = $2.axis, .index = $2.index, .tensor = $4,
+                           .dims = $6.at, .ndims = $6.n, .span = @$};
+            ADD(ps->weights->rules, ps->weights->nrules, r);
+          }
+        | IGNORE strings
+        | CONFIG head centries '}'
+        ;
+target  : ours           { $$ = (ZlPathList){0}; PUSH($$, $1); }
+        | '(' tails ')'  { $$ = $2; }
+        | ours '.' '(' tails ')' {
+            $$ = (ZlPathList){0};
+            for (uint32_t i = 0; i < $4.n; i++) PUSH($$, zl_path_joined(ps->arena, &$1, &$4.at[i]));
+          }
+        ;
+ours    : word           { $$ = (ZlPath){.span = @1}; ADD($$.part, $$.n, $1); }
+        | ours '.' word  { $$ = $1; $$.span = @$; ADD($$.part, $$.n, $3); }
+        ;
+word    : IDENT
+        | PLACE
+        ;
+tails   : ours           { $$ = (ZlPathList){0}; PUSH($$, $1); }
+        | tails ',' ours { $$ = $1; PUSH($$, $3); }
+        ;
+fix     : %empty         { memset(&$$, 0, sizeof $$); }
+        | '[' IDENT '=' PLACE ']' { $$.axis = $2; $$.index = $4; }
+        ;
+strings : STRING         { PUSH_IGNORED($1); }
+        | strings ',' STRING { PUSH_IGNORED($3); }
+        ;
+dims    : dim            { $$ = (ZlDimList){0}; PUSH($$, $1); }
+        | dims ',' dim   { $$ = $1; PUSH($$, $3); }
+        ;
+dim     : merged
+        | dim '+' merged { $$ = zl_dim_add(ps->arena, ZL_DIM_JOIN, @$, $1, $3); }
+        ;
+merged  : dim1
+        | merged dim1    { $$ = zl_dim_add(ps->arena, ZL_DIM_MERGE, @$, $1, $2); }
+        ;
+dim1    : IDENT          { $$ = zl_dim(ps->arena, ZL_DIM_AXIS, @$); $$->axis = $1; }
+        | NUMBER         { $$ = zl_dim(ps->arena, ZL_DIM_NUMBER, @$); $$->number = $1.integer ? $1.i : -1; }
+        | '(' dim ')'    { $$ = zl_dim_add(ps->arena, ZL_DIM_MERGE, @$, $2, NULL); }
+        ;
+centries : %empty
+        | centries centry
+        | centries error RESYNC { yyerrok; }
+        ;
+centry  : path '=' values absent {
+            ZlConfigEntry c = {.key = zl_path_name(ps->arena, &$1), .values = $3.at, .nvalues = $3.n};
+            if ($4.span.file >= 0) {
+              c.otherwise = ZB_NEW(ps->arena, ZlConfigValue);
+              *c.otherwise = $4;
+            }
+            ADD(ps->weights->config, ps->weights->nconfig, c);
+          }
+        ;
+absent  : %empty         { $$ = (ZlConfigValue){.span = ZL_NOWHERE}; }
+        | ELSE value     { $$ = $2; }
+        ;
+values  : value          { $$ = (ZlValueList){0}; PUSH($$, $1); }
+        | values ',' value { $$ = $1; PUSH($$, $3); }
+        ;
+value   : item0
+        | ELEM '(' sexpr ')' { $$ = (ZlConfigValue){.kind = ZL_V_BOOL, .expr = $3, .span = @$}; }
+        | '[' items0 ']' { $$ = (ZlConfigValue){.kind = ZL_V_LIST, .at = $2.at, .n = $2.n, .span = @$}; }
+        ;
+item0   : sexpr          { $$ = (ZlConfigValue){.kind = ZL_V_NUMBER, .expr = $1, .span = @$}; }
+        | STRING         { $$ = (ZlConfigValue){.json = zb_printf(ps->arena, "\"%s\"", $1.s)}; TEXT($$, @$); }
+        | TRUTH          { $$ = (ZlConfigValue){.json = "true"}; TEXT($$, @$); }
+        | UNTRUTH        { $$ = (ZlConfigValue){.json = "false"}; TEXT($$, @$); }
+        | NOTHING        { $$ = (ZlConfigValue){.json = "null"}; TEXT($$, @$); }
+        ;
+items0  : %empty         { $$ = (ZlValueList){0}; }
+        | items
+        ;
+items   : item0          { $$ = (ZlValueList){0}; PUSH($$, $1); }
+        | items ',' item0 { $$ = $1; PUSH($$, $3); }
+        ;
+
 /* ---- recipes ---- */
 recipe  : rhead head directives '}'
         ;
@@ -478,7 +584,7 @@ quants  : IDENT QUANTITY { $$ = (ZlQuantityList){0}; $2.name = $1; PUSH($$, $2);
 static int zl_bison_lex(ZL_BISON_STYPE *v, ZlSpan *span, ZlParser *ps) {
   ZlToken t = zl_next_token(ps);
   *span = t.span;
-  if (t.kind == IDENT) v->name = t.name;
+  if (t.kind == IDENT || t.kind == PLACE || t.kind == STRING) v->name = t.name;
   else if (t.kind == NUMBER) v->number = t.number;
   else if (t.kind == QUANTITY) v->quantity = t.quantity;
   else if (t.kind == ELEM) v->elem = t.elem;

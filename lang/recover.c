@@ -12,7 +12,8 @@
 #include <string.h>
 
 static bool starts_item(int kind) {
-  return kind == USE || kind == BLOCK || kind == MODEL || kind == RECIPE || kind == CLUSTER;
+  return kind == USE || kind == BLOCK || kind == MODEL || kind == WEIGHTS || kind == RECIPE ||
+         kind == CLUSTER;
 }
 static bool starts_statement(int kind) {
   return kind == AXIS || kind == PARAM || kind == INPUT || kind == OUTPUT || kind == LOSS || kind == AUX ||
@@ -34,6 +35,8 @@ static bool starts_directive(int kind) {
   case CLIP:
   case PAD:
   case LIMIT:
+  case IGNORE:
+  case CONFIG:
   case DEVICE:
   case HOST:
   case LEVEL: return true;
@@ -101,9 +104,16 @@ static void summarise(ZlExpected *e) {
   static const struct {
     const char *as, *sign, *members[20];
   } groups[] = {
-      {"one of `use`, `block`, `model`, `recipe`, `cluster`",
+      {"one of `use`, `block`, `model`, `weights`, `recipe`, `cluster`",
        "cluster",
-       {"use", "block", "model", "recipe", "cluster"}},
+       {"use", "block", "model", "weights", "recipe", "cluster"}},
+      {"a rule such as `w = \"model.w\"[a, b]`",
+       "ignore",
+       {"ignore", "config", "a name", "a place such as {i}"}},
+      {"a value",
+       "true",
+       {"true", "false", "null", "a name between quotes", "'-'", "'('", "'['", "a number", "a name",
+        "an element type"}},
       {"a directive",
        "mesh",
        {"mesh", "bind", "micro", "split", "shard", "stages", "schedule", "recompute", "offload", "precision",

@@ -18,6 +18,8 @@ typedef struct { ZlQuantity *at; uint32_t n; } ZlQuantityList;
 typedef struct { ZlProd *at; uint32_t n; } ZlProdList;
 typedef struct { ZlPath *at; uint32_t n; } ZlPathList;
 typedef struct { ZlKw *at; uint32_t n; } ZlKwList;
+typedef struct { ZlDim **at; uint32_t n; } ZlDimList;
+typedef struct { ZlConfigValue *at; uint32_t n; } ZlValueList;
 typedef struct { ZlName key, value; } ZlPair;
 typedef struct { ZlNames keys, values; } ZlPairs;
 /* clang-format on */
@@ -29,7 +31,7 @@ typedef struct {
   uint32_t depth; /* open braces before it */
   bool first;     /* first of its line */
   union {
-    ZlName name;     /* IDENT */
+    ZlName name;     /* IDENT, PLACE, STRING */
     ZlNumber number; /* NUMBER */
     ZlQuantity quantity;
     ZlElem elem;
@@ -47,7 +49,7 @@ struct ZlParser {
   uint32_t pos;    /* byte after the last token */
   bool line_start; /* nothing but blanks since the last newline */
   bool bad_line;   /* a character of this line was reported and skipped */
-  int body;        /* RECIPE or CLUSTER: the next brace opens such a body; else 0 */
+  int body;        /* WEIGHTS, RECIPE or CLUSTER: the next brace opens such a body; else 0 */
   uint32_t body_depth;
   ZlSpan *open; /* open braces */
   uint32_t nopen, parens;
@@ -61,6 +63,7 @@ struct ZlParser {
   int statement; /* kind of the keyword that began the current statement; USE matters */
 
   ZlModel *model; /* being parsed */
+  ZlWeights *weights;
 };
 
 /* ---- scan.l: the next token (kind 0 at the end), with braces counted ---- */
@@ -85,6 +88,12 @@ ZlExpr *zl_cast(ZbArena *a, ZlSpan span, ZlElem elem, ZlExpr *x);
 ZlStmt *zl_statement(ZbArena *a, ZlStmtKind kind, ZlSpan span);
 void zl_add_statement(ZbArena *a, ZlStmtList *list, ZlStmt *s);
 ZlDirective *zl_directive(ZbArena *a, ZlDirectiveKind kind, ZlSpan span);
+/* ---- weights.c: nodes of maps ---- */
+ZlDim *zl_dim(ZbArena *a, ZlDimKind kind, ZlSpan span);
+ZlDim *zl_dim_add(ZbArena *a, ZlDimKind kind, ZlSpan span, ZlDim *x, ZlDim *y); /* x kind y */
+ZlPath zl_path_joined(ZbArena *a, const ZlPath *x, const ZlPath *y);
+ZlName zl_path_name(ZbArena *a, const ZlPath *path); /* as one name */
+
 ZlQuantity zl_number_quantity(ZlName name, ZlNumber n);
 
 #endif

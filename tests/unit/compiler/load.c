@@ -30,8 +30,12 @@ void set_options(Case *c, const char *options) {
   char *text = zb_strdup(c->a, options), *save = NULL;
   for (char *w = strtok_r(text, " \n", &save); w; w = strtok_r(NULL, " \n", &save)) {
     char *value = strtok_r(NULL, " \n", &save), *eq = strchr(value, '=');
-    if (!strcmp(w, "-m")) {
-      c->opt.model = value;
+    const char **option = !strcmp(w, "-m")         ? &c->opt.model
+                          : !strcmp(w, "--config") ? &c->opt.config
+                          : !strcmp(w, "--names")  ? &c->opt.names
+                                                   : NULL;
+    if (option) {
+      *option = value;
       continue;
     }
     *eq = 0;

@@ -85,6 +85,8 @@ Test(foreign, every_rule) {
   BROKEN("a name has one *", g->foreign[0].name = "h.*");
   BROKEN("a name has one *", g->foreign[3].name = "h.0");
   BROKEN("a name has one *", g->foreign[3].name = "h.*.*");
+  BROKEN("beside a digit", g->foreign[3].name = "h*0");
+  BROKEN("beside a digit", g->foreign[3].name = "2*.a");
   BROKEN("does not lie in it", g->foreign[0].ndims = 0);
   BROKEN("does not lie in it", g->foreign[0].ndims = 9);
   BROKEN("does not lie in it", g->foreign[0].dims[2] = 1);

@@ -1,0 +1,438 @@
+/* Weights by other names: the maps of a model (`weights hf for M { ... }`) become parts of parameters in
+ * foreign tensors, by the parameters that the model came to have. Checked both ways: every parameter and
+ * every foreign tensor is covered once. */
+#include "compiler/elab.h"
+
+#include <string.h>
+
+typedef struct {
+  const char *place, *is; /* "{i}", "*" */
+} Bound;
+enum { MAX_PLACES = 16 };
+
+typedef struct {
+  Elab *e;
+  const ZlWeights *w;
+  const ZlMapRule **rule; /* by parameter: which one says where it is */
+  ZbNames tensors;        /* foreign names so far, and by their numbers */
+  const ZlMapRule **tensor_rule;
+  uint32_t ntensors;
+} Map;
+
+/* The rule being applied, and what its places are in one match. */
+typedef struct {
+  Map *m;
+  const ZlMapRule *r;
+  Bound bound[MAX_PLACES];
+  uint32_t n;
+} Match;
+
+/* ---- places -------------------------------------------------------------------------------------------- */
+static const char *place_find(const Match *x, const char *place, size_t n) {
+  for (uint32_t i = 0; i < x->n; i++)
+    if (!strncmp(x->bound[i].place, place, n) && !x->bound[i].place[n]) return x->bound[i].is;
+  return NULL;
+}
+
+/* False if the place is something else already. */
+static bool place_bind(Match *x, const char *place, const char *is) {
+  const char *before = place_find(x, place, strlen(place));
+  if (before) return !strcmp(before, is);
+  if (x->n == MAX_PLACES) return false;
+  x->bound[x->n++] = (Bound){place, is};
+  return true;
+}
+
+static bool is_place(const ZlName *part) { return part->s[0] == '{'; }
+
+static const char *path_with(const Match *x, const ZlPath *p) {
+  ZbText t = {0};
+  for (uint32_t i = 0; i < p->n; i++) {
+    const char *s = p->part[i].s, *is = is_place(&p->part[i]) ? place_find(x, s, strlen(s)) : s;
+    zb_text_add(&t, "%s%s", i ? "." : "", is ? is : s);
+  }
+  const char *s = zb_strdup(x->m->e->arena, t.s);
+  zb_text_free(&t);
+  return s;
+}
+
+/* Is `path` what the rule says, with an iteration, `*` or a number, for each place? */
+static bool path_matches(Match *x, const ZlPath *p, const char *path) {
+  x->n = 0;
+  for (uint32_t i = 0; i < p->n; i++) {
+    size_t n = strcspn(path, ".");
+    const char *s = p->part[i].s;
+    if (!is_place(&p->part[i])) {
+      if (strlen(s) != n || memcmp(s, path, n)) return false;
+    } else {
+      bool iteration = (n == 1 && *path == '*') || (n && strspn(path, "0123456789") >= n);
+      if (!iteration || !place_bind(x, s, zb_strndup(x->m->e->arena, path, n))) return false;
+    }
+    path += n;
+    if (i + 1 < p->n && *path++ != '.') return false;
+  }
+  return *path == 0;
+}
+
+static bool names_place(const char *text, const char *place) { return strstr(text, place) != NULL; }
+
+/* Every place of the left in the name, and none else; nothing that a name cannot hold. */
+static bool check_name(Elab *e, const ZlMapRule *r) {
+  const char *name = r->tensor.s;
+  for (uint32_t k = 0; k < r->nours; k++)
+    for (uint32_t i = 0; i < r->ours[k].n; i++) {
+      const ZlName *part = &r->ours[k].part[i];
+      if (!is_place(part) || names_place(name, part->s)) continue;
+      ZlDiag *d =
+          complain(e, ZL_Z1006, r->tensor.span, "the foreign name does not say where `%s` goes", part->s);
+      zl_help(d, "each iteration has a tensor of its own: write `%s` in its name", part->s);
+      return false;
+    }
+  if (r->index.s && !names_place(name, r->index.s)) {
+    complain(e, ZL_Z1006, r->tensor.span, "the foreign name does not say where `%s` goes", r->index.s);
+    return false;
+  }
+  if (*name && !strpbrk(name, " *")) return true;
+  complain(e, ZL_Z1006, r->tensor.span, "a foreign name is not empty and has no blanks and no `*`");
+  return false;
+}
+
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/* The foreign name with places filled in; NULL and a report for a place that is not on the left. */
+static const char *name_with(const Match *x) {
+  ZbText t = {0};
+  Elab *e = x->m->e;
+  ZlSpan span = x->r->tensor.span;
+  const char *s = x->r->tensor.s, *out = NULL, *unknown = NULL;
+  while (*s && !unknown) {
+    size_t n = strcspn(s, "{"), in = s[n] ? strcspn(s + n, "}") + (strchr(s + n, '}') != NULL) : 0;
+    const char *is = in ? place_find(x, s + n, in) : "";
+    if (!is) unknown = zb_strndup(e->arena, s + n, in);
+    zb_text_put(&t, s, n);
+    zb_text_add(&t, "%s", is ? is : "");
+    s += n + in;
+  }
+  const char *star = strchr(t.s, '*');
+  if (unknown) complain(e, ZL_Z1006, span, "the left side has no `%s`", unknown);
+  else if (t.len > 255) complain(e, ZL_Z1006, span, "the foreign name is longer than 255 bytes");
+  else if (star && (is_digit(star[1]) || (star > t.s && is_digit(star[-1]))))
+    complain(e, ZL_Z1006, span, "an iteration beside a digit: the names would not be told apart");
+  else out = zb_strdup(e->arena, t.s);
+  zb_text_free(&t);
+  return out;
+}
+
+/* ---- where a parameter lies ---------------------------------------------------------------------------- */
+/* An element's place along some of a tensor: first + sum of index * stride over the parameter's axes. */
+typedef struct {
+  int64_t size, first, stride[ZG_MAX_AXES];
+} Lay;
+
+/* Of the parameter that is number `k` of the rule's. */
+typedef struct {
+  Elab *e;
+  const ZlMapRule *r;
+  const ZgParam *p;
+  uint32_t k;
+  int fixed;
+  unsigned seen;  /* its declared axes */
+  uint32_t joins; /* where its place among several is said */
+} Laying;
+
+static int declared(const ZgParam *p, uint16_t axis) {
+  for (int i = 0; i < p->type.naxes; i++)
+    if (p->type.axis[p->order[i]] == axis) return i;
+  return -1;
+}
+
+static bool lay_fails(const Laying *l, ZlSpan span, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+static bool lay_fails(const Laying *l, ZlSpan span, const char *fmt, ...) {
+  char text[512];
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  ZlDiag *d = complain(l->e, ZL_Z1004, span, "%s", text);
+  ZbText t = {0};
+  for (int i = 0; i < l->p->type.naxes; i++)
+    zb_text_add(&t, "%s%s", i ? ", " : "", l->e->g->axes[l->p->type.axis[l->p->order[i]]].name);
+  zl_note(d, "the parameter is `%s[%s]`", l->p->path, t.s);
+  zb_text_free(&t);
+  return false;
+}
+
+/* out = out, and c inside of it; false beyond what a tensor can have. */
+static bool lay_merge(Lay *out, const Lay *c) {
+  uint64_t size;
+  if (!zb_mul_u64((uint64_t)out->size, (uint64_t)c->size, &size) || size > ZG_MAX_ELEMENTS) return false;
+  out->size = (int64_t)size;
+  out->first = out->first * c->size + c->first;
+  for (int i = 0; i < ZG_MAX_AXES; i++) out->stride[i] = out->stride[i] * c->size + c->stride[i];
+  return true;
+}
+
+static bool too_large(const Laying *l, ZlSpan span) {
+  return lay_fails(l, span, "the foreign tensor would have more than 2^48 elements");
+}
+
+/* How long a piece is, whosever axes it has. */
+static bool dim_size(const Laying *l, const ZlDim *d, int64_t *out) {
+  uint16_t axis;
+  *out = d->kind == ZL_DIM_NUMBER ? d->number : d->kind == ZL_DIM_JOIN ? 0 : 1;
+  if (d->kind == ZL_DIM_AXIS) {
+    if (!axis_resolve(l->e, d->axis, &axis)) return false;
+    *out = l->e->g->axes[axis].size;
+  }
+  for (uint32_t i = 0; i < d->n; i++) {
+    int64_t size;
+    if (!dim_size(l, d->at[i], &size)) return false;
+    if (size > (int64_t)ZG_MAX_ELEMENTS || *out > (int64_t)ZG_MAX_ELEMENTS) return too_large(l, d->span);
+    uint64_t made = d->kind == ZL_DIM_JOIN ? (uint64_t)(*out + size) : 0;
+    bool fits = d->kind == ZL_DIM_JOIN || zb_mul_u64((uint64_t)*out, (uint64_t)size, &made);
+    if (!fits || made > ZG_MAX_ELEMENTS) return too_large(l, d->span);
+    *out = (int64_t)made;
+  }
+  return true;
+}
+
+static bool lay_axis(Laying *l, const ZlDim *d, Lay *out) {
+  uint16_t axis;
+  if (!axis_resolve(l->e, d->axis, &axis)) return false;
+  int i = declared(l->p, axis);
+  if (i < 0) return lay_fails(l, d->span, "parameter `%s` has no axis `%s`", l->p->path, d->axis.s);
+  if (i == l->fixed) return lay_fails(l, d->span, "`%s` is one index here, `%s`", d->axis.s, l->r->index.s);
+  if (l->seen >> i & 1) return lay_fails(l, d->span, "axis `%s` occurs twice", d->axis.s);
+  l->seen |= 1u << i;
+  out->size = l->e->g->axes[axis].size;
+  out->stride[i] = 1;
+  return true;
+}
+
+static bool lay_number(Laying *l, const ZlDim *d, Lay *out) {
+  if (d->number == 1) return true;
+  if (d->number != l->r->nours) {
+    ZlDiag *g =
+        complain(l->e, ZL_Z1004, d->span, "a number says how many parameters lie side by side; there %s %u",
+                 l->r->nours == 1 ? "is" : "are", l->r->nours);
+    zl_help(g, "a size is written as the name of its axis");
+    return false;
+  }
+  l->joins++;
+  out->size = d->number;
+  out->first = l->k;
+  return true;
+}
+
+static bool lay(Laying *l, const ZlDim *d, Lay *out);
+
+static bool lay_join(Laying *l, const ZlDim *d, Lay *out) {
+  if (d->n != l->r->nours) {
+    ZlDiag *g = complain(l->e, ZL_Z1004, d->span, "%u pieces one after another, for %u parameter%s", d->n,
+                         l->r->nours, l->r->nours == 1 ? "" : "s");
+    zl_help(g, "name the parameters in a group: `layer.{i}.(a, b) = ...`");
+    return false;
+  }
+  int64_t all = 0, first = 0, size;
+  for (uint32_t i = 0; i < d->n; i++) {
+    if (!dim_size(l, d->at[i], &size)) return false;
+    if (i < l->k) first += size;
+    all += size;
+    if (all > (int64_t)ZG_MAX_ELEMENTS) return too_large(l, d->span);
+  }
+  l->joins++;
+  if (!lay(l, d->at[l->k], out)) return false;
+  out->size = all;
+  out->first += first;
+  return true;
+}
+
+static bool lay(Laying *l, const ZlDim *d, Lay *out) {
+  *out = (Lay){.size = 1};
+  if (!elab_spend(l->e, ELAB_WORK, 1, d->span)) return false;
+  if (d->kind == ZL_DIM_AXIS) return lay_axis(l, d, out);
+  if (d->kind == ZL_DIM_NUMBER) return lay_number(l, d, out);
+  if (d->kind == ZL_DIM_JOIN) return lay_join(l, d, out);
+  for (uint32_t i = 0; i < d->n; i++) {
+    Lay c;
+    if (!lay(l, d->at[i], &c)) return false;
+    if (!lay_merge(out, &c)) return too_large(l, d->span);
+  }
+  return true;
+}
+
+/* All of the rule's axes for parameter `param`, number k of the rule's, into f; the index of a fixed axis is
+ * left. */
+static bool lay_param(Elab *e, const ZlMapRule *r, uint32_t param, uint32_t k, ZgForeign *f) {
+  const ZgParam *p = &e->g->params[param];
+  Laying l = {.e = e, .r = r, .p = p, .k = k, .fixed = -1};
+  Lay all = {.size = 1}, c;
+  uint16_t axis;
+  if (r->axis.s) {
+    if (!axis_resolve(e, r->axis, &axis)) return false;
+    l.fixed = declared(p, axis);
+    if (l.fixed < 0)
+      return lay_fails(&l, r->axis.span, "parameter `%s` has no axis `%s`", p->path, r->axis.s);
+  }
+  if (r->ndims > ZG_MAX_AXES) return lay_fails(&l, r->tensor.span, "more than %d axes", ZG_MAX_AXES);
+  for (uint32_t i = 0; i < r->ndims; i++) {
+    if (!lay(&l, r->dims[i], &c)) return false;
+    if (!lay_merge(&all, &c)) return too_large(&l, r->dims[i]->span);
+    f->dims[i] = c.size;
+  }
+  for (int i = 0; i < p->type.naxes; i++)
+    if (i != l.fixed && !(l.seen >> i & 1))
+      return lay_fails(&l, r->tensor.span, "axis `%s` of parameter `%s` is missing",
+                       e->g->axes[p->type.axis[p->order[i]]].name, p->path);
+  if (l.joins != (r->nours > 1)) {
+    ZlDiag *d = complain(e, ZL_Z1004, r->tensor.span,
+                         "how the %u parameters share the tensor is said %u times", r->nours, l.joins);
+    zl_help(d, "write `%u` before the axes of one, or `+` between them, once", r->nours);
+    return false;
+  }
+  f->param = param;
+  f->ndims = (uint8_t)r->ndims;
+  f->first = all.first;
+  f->fixed = (int8_t)l.fixed;
+  memcpy(f->stride, all.stride, sizeof f->stride);
+  return true;
+}
+
+/* ---- rules --------------------------------------------------------------------------------------------- */
+static void no_parameter(Map *m, const ZlPath *p, const char *path) {
+  Elab *e = m->e;
+  ZlDiag *d = complain(e, ZL_Z1001, p->span, "model %s has no parameter `%s`", m->w->model.s, path);
+  const char *near = zl_full(e->diags) ? NULL : zb_nearest(path, e->param_paths.name, e->param_paths.n);
+  if (!near) return;
+  const char *star = strchr(near, '*');
+  if (star) near = zb_printf(e->arena, "%.*s{i}%s", (int)(star - near), near, star + 1);
+  zl_help(d, "did you mean `%s`?", near);
+}
+
+static bool take_param(Map *m, const ZlMapRule *r, const ZlPath *p, uint32_t param) {
+  const ZlMapRule *before = m->rule[param];
+  m->rule[param] = r;
+  if (!before) return true;
+  ZlDiag *d =
+      complain(m->e, ZL_Z1002, p->span, "parameter `%s` is mapped twice", m->e->g->params[param].path);
+  zl_also(d, before->span, "first here");
+  return false;
+}
+
+static bool take_tensor(Map *m, const ZlMapRule *r, const char *name) {
+  uint32_t before = zb_names_find(&m->tensors, name);
+  if (before != ZB_NO_NAME) {
+    ZlDiag *d = complain(m->e, ZL_Z1005, r->tensor.span, "foreign tensor `%s` is mapped twice", name);
+    if (m->tensor_rule[before] != r) zl_also(d, m->tensor_rule[before]->tensor.span, "first here");
+    zl_help(d, "where it holds several parameters, map them together: `layer.{i}.(a, b) = ...`");
+    return false;
+  }
+  zb_names_add(m->e->arena, &m->tensors, name);
+  ZB_PUSH(m->e->arena, m->tensor_rule, m->ntensors, r);
+  return true;
+}
+
+/* One match of a rule: its parameters, whole or index by index. */
+static bool apply(Match *x, const uint32_t *param, ZgForeign *f) {
+  Map *m = x->m;
+  Elab *e = m->e;
+  const ZlMapRule *r = x->r;
+  uint32_t places = x->n;
+  int64_t times = 1;
+  for (uint32_t k = 0; k < r->nours; k++) {
+    f[k] = (ZgForeign){.map = m->w->name.s};
+    if (!lay_param(e, r, param[k], k, &f[k])) return false;
+    const ZgParam *p = &e->g->params[param[k]], *first = &e->g->params[param[0]];
+    if (p->segment != first->segment) {
+      complain(e, ZL_Z1004, r->ours[k].span, "`%s` is in another repeat than `%s`", p->path, first->path);
+      return false;
+    }
+    if (r->axis.s) times = e->g->axes[p->type.axis[p->order[f[k].fixed]]].size;
+  }
+  for (int64_t i = 0; i < times; i++) {
+    if (!elab_spend(e, ELAB_WORK, r->nours, r->span)) return false;
+    x->n = places;
+    if (r->index.s && !place_bind(x, r->index.s, zb_printf(e->arena, "%lld", (long long)i))) {
+      complain(e, ZL_Z1006, r->index.span, "`%s` is a place of the path already", r->index.s);
+      return false;
+    }
+    const char *name = name_with(x);
+    if (!name || !take_tensor(m, r, name)) return false;
+    for (uint32_t k = 0; k < r->nours; k++) {
+      f[k].name = name;
+      f[k].at = i;
+      zg_foreign_add(e->g, f[k]);
+    }
+  }
+  return true;
+}
+
+static void do_rule(Map *m, const ZlMapRule *r) {
+  Elab *e = m->e;
+  Match x = {.m = m, .r = r};
+  uint32_t *param = ZB_NEWN(e->arena, uint32_t, r->nours), matches = 0;
+  ZgForeign *f = ZB_NEWN(e->arena, ZgForeign, r->nours);
+  if (!elab_spend(e, ELAB_WORK, 1 + e->g->nparams / 16, r->span) || !check_name(e, r)) return;
+  for (uint32_t i = 0; i < e->g->nparams; i++) {
+    if (!path_matches(&x, &r->ours[0], e->g->params[i].path)) continue;
+    matches++;
+    for (uint32_t k = 0; k < r->nours; k++) {
+      const char *path = path_with(&x, &r->ours[k]);
+      param[k] = zb_names_find(&e->param_paths, path);
+      if (param[k] == ZB_NO_NAME) {
+        no_parameter(m, &r->ours[k], path);
+        return;
+      }
+      if (!take_param(m, r, &r->ours[k], param[k])) return;
+    }
+    if (apply(&x, param, f)) continue;
+    for (uint32_t k = 0; k < r->nours; k++) m->rule[param[k]] = NULL; /* so that no more is said of them */
+    return;
+  }
+  x.n = 0;
+  if (!matches) no_parameter(m, &r->ours[0], path_with(&x, &r->ours[0]));
+}
+
+/* ---- maps ---------------------------------------------------------------------------------------------- */
+static void check_all_mapped(Map *m) {
+  const ZgGraph *g = m->e->g;
+  for (uint32_t i = 0; i < g->nparams; i++) {
+    if (m->rule[i]) continue;
+    ZlDiag *d = complain(m->e, ZL_Z1003, m->w->span, "weights %s do not say where parameter `%s` is",
+                         m->w->name.s, g->params[i].path);
+    zl_also(d, m->e->param_span[i], "declared here");
+  }
+}
+
+static void check_patterns(Map *m) {
+  for (uint32_t i = 0; i < m->w->ignored.n; i++) {
+    const ZlName *p = &m->w->ignored.at[i];
+    if (!*p->s || strchr(p->s, ' '))
+      complain(m->e, ZL_Z1006, p->span, "a pattern is not empty and has no blanks");
+    else zg_ignored_add(m->e->g, m->w->name.s, p->s);
+  }
+}
+
+static void do_map(Elab *e, const ZlWeights *w) {
+  Map m = {.e = e, .w = w, .rule = ZB_NEWN(e->arena, const ZlMapRule *, e->g->nparams + 1)};
+  size_t errors = zl_errors(e->diags);
+  for (uint32_t i = 0; i < w->nrules && !e->stopped; i++) do_rule(&m, &w->rules[i]);
+  check_patterns(&m);
+  if (!e->g->nparams) complain(e, ZL_Z1001, w->span, "model %s has no parameters", w->model.s);
+  if (zl_errors(e->diags) == errors) check_all_mapped(&m); /* else they may be what was meant */
+}
+
+void weights_map(Elab *e) {
+  const ZlFile *f = e->model->file;
+  size_t errors = zl_errors(e->diags);
+  ZlSpan last = ZL_NOWHERE;
+  for (uint32_t i = 0; i < f->nweights && !e->stopped; i++) {
+    if (strcmp(f->weights[i]->model.s, e->model->name.s)) continue;
+    do_map(e, f->weights[i]);
+    last = f->weights[i]->span;
+  }
+  ZbErr err;
+  if (zl_errors(e->diags) == errors && !zg_verify_foreign(e->g, &err)) /* what only all rules together show */
+    complain(e, ZL_Z1005, last, "%s", err.text);
+}
