@@ -1,7 +1,9 @@
-/* Numbers that are none, and lists of numbers as text. */
+/* Numbers that are none, numbers of bytes, and lists of numbers as text. */
 #include "base/base.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 double zb_plain_nan(double x) { return isnan(x) ? (double)NAN : x; }
 
@@ -11,6 +13,18 @@ int64_t zb_not_finite(const float *x, uint64_t n) {
   for (uint64_t i = 0; zero != 0 && i < n; i++)
     if (!isfinite(x[i])) return (int64_t)i;
   return -1;
+}
+
+bool zb_size(const char *text, int64_t *out) {
+  static const char units[] = "KMG";
+  char *end;
+  double n = strtod(text, &end);
+  const char *unit = *end ? strchr(units, *end) : NULL;
+  if (end == text || (*end && !unit) || (unit && end[1])) return false;
+  for (int64_t i = unit ? unit - units + 1 : 0; i > 0; i--) n *= 1000;
+  if (!(n >= 1 && n < 0x1p53)) return false;
+  *out = (int64_t)n;
+  return true;
 }
 
 void zb_text_ranges(ZbText *t, const int *x, int n) {

@@ -4,7 +4,7 @@
 seconds=${FUZZ_SECONDS:-3}
 seed=${FUZZ_SEED:-1}
 
-mkdir lang zsg data manifest weights
+mkdir lang zsg data manifest weights hub
 cp "$ZUG_SRC"/examples/*.zug "$ZUG_SRC"/stdlib/std/*.zug lang/
 small="-D layers=2 -D heads=2 -D width=8 -D words=16"
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o zsg/gpt2.zsg $small -D context=8
@@ -24,6 +24,16 @@ safetensors() {
 safetensors '{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]},"layer.0.w":{"dtype":"F16","shape":[1],'\
 '"data_offsets":[12,14]}}' 0123456789abcd >weights/two
 safetensors '{"__metadata__":{"format":"pt"},"c":{"dtype":"BF16","shape":[],"data_offsets":[0,2]}}' 01 >weights/meta
+{ # an index, and its two shards
+  printf '%s\n#\n' '{"metadata":{"total_size":1.5e2},"weight_map":{"w":"a.safetensors","x":"b.safetensors"}}'
+  safetensors '{"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}' 0123456789abcdefghijklmn
+  printf '\n#\n'
+  safetensors '{"x":{"dtype":"BF16","shape":[2,3],"data_offsets":[0,12]}}' 0123456789ab
+} >hub/two
+{
+  printf '%s\n#\n' '{"a":[1,{"b":-1.0E+2,"c":"\u0041\""}],"weight_map":{"w":"a.safetensors"}}'
+  safetensors '{"w":{"dtype":"F16","shape":[2,3],"data_offsets":[0,12]}}' 0123456789ab
+} >hub/one
 
 cat >manifest/two <<'END'
 {"format":"zug checkpoint","version":1,"checksum":"0000000000000000",
@@ -33,7 +43,7 @@ cat >manifest/two <<'END'
   {"path":"layer.0.w","shape":[],"checksums":["0000000000000000","724b25c4381713d8"]}]}
 END
 
-for target in lang zsg data manifest weights; do
+for target in lang zsg data manifest weights hub; do
   "$ZUG_BUILD/tests/fuzz/fuzz-$target" $target --seconds "$seconds" --seed "$seed" ||
     fail "fuzz-$target; the input that did it is in $(pwd)"
 done

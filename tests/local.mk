@@ -87,7 +87,7 @@ endif
 
 # ---- fuzzing: built and run where the sanitizers watch ----
 fuzz_programs = tests/fuzz/fuzz-lang tests/fuzz/fuzz-zsg tests/fuzz/fuzz-data tests/fuzz/fuzz-manifest \
-  tests/fuzz/fuzz-weights
+  tests/fuzz/fuzz-weights tests/fuzz/fuzz-hub
 EXTRA_PROGRAMS += $(fuzz_programs)
 dist_check_SCRIPTS += tests/fuzz.sh
 tests_fuzz_fuzz_lang_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_lang.c
@@ -101,6 +101,8 @@ tests_fuzz_fuzz_manifest_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
 tests_fuzz_fuzz_manifest_LDADD = $(libs_exec)
 tests_fuzz_fuzz_weights_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_weights.c
 tests_fuzz_fuzz_weights_LDADD = $(libs_exec)
+tests_fuzz_fuzz_hub_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_hub.c
+tests_fuzz_fuzz_hub_LDADD = $(libs_exec)
 CLEANFILES += $(fuzz_programs)
 
 .PHONY: fuzz check-unit

@@ -1,6 +1,7 @@
 /* What must be the same on all ranks, as facts. */
 #include "kernels/devices.h"
 #include "runtime/exec/facts.h"
+#include "runtime/exec/hub/hub.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -147,12 +148,24 @@ bool zx_data_facts(ZxFacts *f, ZxFactKind kind, ZxComm *c, const ZxMix *m, ZbTex
   return ok;
 }
 
+/* Contents are looked at by all together, so how many files there are is compared before. */
 bool zx_init_facts(ZxFacts *f, ZxComm *c, const char *path, ZbText *note, ZbErr *err) {
-  Content x;
-  bool ok = content_of(c, path, &x, err);
-  zx_fact(f, ZX_INIT, "bytes", "%" PRIu64, x.bytes);
-  digest_fact(f, ZX_INIT, "content's checksum", x.digest);
-  note_size(c, path, x.bytes, "", note);
+  const char **files;
+  uint32_t n;
+  uint64_t bytes = 0;
+  bool ok = zx_shards_list(f->a, path, &files, &n, err);
+  if (!zx_agree(c, ok)) return false;
+  zx_fact(f, ZX_INIT, "number of files", "%u", n);
+  if (!zx_same_or_say(c, f)) return false;
+  for (uint32_t i = 0; i < n; i++) {
+    const char *of = n > 1 ? zb_printf(f->a, "file %u's ", i + 1) : "";
+    Content x;
+    ok = content_of(c, files[i], &x, ok ? err : NULL) && ok;
+    zx_fact(f, ZX_INIT, zb_printf(f->a, "%sbytes", of), "%" PRIu64, x.bytes);
+    digest_fact(f, ZX_INIT, zb_printf(f->a, "%scontent's checksum", of), x.digest);
+    if (x.bytes > ZX_READ_WHOLE) bytes += x.bytes;
+  }
+  note_size(c, path, bytes, "", note);
   return ok;
 }
 

@@ -22,6 +22,7 @@ void zx_plan_facts(ZxFacts *f, const ZpPlan *p);
  * all of f is compared and said at once, and it is false on all ranks, without a message in `err`. */
 #define ZX_READ_WHOLE ((uint64_t)1 << 30)
 bool zx_data_facts(ZxFacts *f, ZxFactKind kind, ZxComm *c, const ZxMix *m, ZbText *note, ZbErr *err);
+/* `path`: a safetensors file, or a folder of shards. */
 bool zx_init_facts(ZxFacts *f, ZxComm *c, const char *path, ZbText *note, ZbErr *err);
 
 #endif

@@ -98,7 +98,13 @@ libexec_a_SOURCES = \
   runtime/exec/ckpt/look.c \
   runtime/exec/ckpt/manifest.c \
   runtime/exec/ckpt/weights.c \
-  runtime/exec/ckpt/weights.h
+  runtime/exec/ckpt/weights.h \
+  runtime/exec/hub/box.c \
+  runtime/exec/hub/config.c \
+  runtime/exec/hub/export.c \
+  runtime/exec/hub/hub.h \
+  runtime/exec/hub/map.c \
+  runtime/exec/hub/shards.c
 if HAVE_MPI
 libexec_a_SOURCES += \
   runtime/exec/comm/mpi.c \
@@ -132,9 +138,9 @@ zug_cuda_so_LDADD = libexec_cuda.a libkernels_cuda.a $(CUDA_LIBS) -lstdc++
 bin_PROGRAMS += zckpt
 zckpt_SOURCES = runtime/exec/ckpt/zckpt.c runtime/exec/ckpt/zckpt.h runtime/exec/ckpt/zckpt_diff.c \
   runtime/exec/ckpt/zckpt_read.c runtime/exec/ckpt/zckpt_show.c runtime/exec/ckpt/zckpt_verify.c \
-  runtime/exec/ckpt/zckpt_weights.c
+  runtime/exec/ckpt/zckpt_weights.c runtime/exec/hub/zckpt_export.c
 zckpt_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS)
-zckpt_LDADD = libexec.a $(CJSON_LIBS) $(XXHASH_LIBS) $(libs_base) -lm
+zckpt_LDADD = libexec.a $(CJSON_LIBS) $(libs_graph) -lm
 
 if HAVE_MPI
 bin_PROGRAMS += zrun

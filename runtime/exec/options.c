@@ -21,6 +21,8 @@ const char zx_usage[] =
     "  --order WORD         shuffled (default) or sequential\n"
     "  --init FILE          start from the weights of a safetensors file, or of a checkpoint, which is a "
     "folder\n"
+    "  --names MAP          --init's file, or its folder of shards, has the names that `weights MAP for` the "
+    "model gives\n"
     "  --init-partial       draw from the seed what --init's file lacks, and leave out what else it has\n"
     "  --save FILE          write the weights to a safetensors file at the end; one that exists is replaced "
     "then (if it is\n"
@@ -71,19 +73,6 @@ static bool number(const char *text, int64_t least, int64_t *out) {
   return true;
 }
 
-/* "500K", "4G", "1000000": bytes, in powers of 1000. */
-static bool size(const char *text, int64_t *out) {
-  static const char units[] = "KMG";
-  char *end;
-  double n = strtod(text, &end);
-  const char *unit = *end ? strchr(units, *end) : NULL;
-  if (end == text || (*end && !unit) || (unit && end[1])) return false;
-  for (int64_t i = unit ? unit - units + 1 : 0; i > 0; i--) n *= 1000;
-  if (!(n >= 1 && n < 0x1p53)) return false;
-  *out = (int64_t)n;
-  return true;
-}
-
 /* Steps, or a time. */
 static bool interval(const char *text, ZxOptions *o) {
   o->ckpt_steps = 0;
@@ -100,6 +89,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
     SEED,
     ORDER,
     INIT,
+    NAMES,
     INIT_PARTIAL,
     SAVE,
     LOG,
@@ -130,6 +120,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
                                        {"seed", 1, NULL, SEED},
                                        {"order", 1, NULL, ORDER},
                                        {"init", 1, NULL, INIT},
+                                       {"names", 1, NULL, NAMES},
                                        {"init-partial", 0, NULL, INIT_PARTIAL},
                                        {"save", 1, NULL, SAVE},
                                        {"log", 1, NULL, LOG},
@@ -178,6 +169,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
       o->order = !strcmp(optarg, "sequential") ? ZX_ORDER_SEQUENTIAL : ZX_ORDER_SHUFFLED;
       break;
     case INIT: o->init = optarg; break;
+    case NAMES: o->names = optarg; break;
     case INIT_PARTIAL: o->init_partial = true; break;
     case SAVE: o->save = optarg; break;
     case LOG: o->log = optarg; break;
@@ -192,7 +184,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
     case CKPT: o->ckpt = optarg; break;
     case CKPT_EVERY: good = interval(optarg, o); break;
     case CKPT_KEEP: good = number(optarg, 1, &o->ckpt_keep) && o->ckpt_keep < INT32_MAX; break;
-    case CKPT_FILE_SIZE: good = size(optarg, &o->ckpt_file_size); break;
+    case CKPT_FILE_SIZE: good = zb_size(optarg, &o->ckpt_file_size); break;
     case CKPT_FAIL:
       o->ckpt_fail_ends = !strcmp(optarg, "end");
       good = o->ckpt_fail_ends || !strcmp(optarg, "go-on");
@@ -218,7 +210,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
       if (who) fprintf(stderr, "%s: %s%s%s\n", who, err.text, *err.help ? "; " : "", err.help);
       return false;
     }
-    bool both = k == 'I' || k == RECIPE || k == DATA || k == INIT || k == LOG || k == THREADS ||
+    bool both = k == 'I' || k == RECIPE || k == DATA || k == INIT || k == NAMES || k == LOG || k == THREADS ||
                 k == DEVICE || k == CLUSTER || k == DRY || k == HANG_AFTER || k == EVAL_BATCHES ||
                 k == PREDICT;
     if (!both) train_only = list[long_one].name;
@@ -247,6 +239,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
   else if (o->steps < 0 && !o->dry_run && !o->evaluates) missing = "--steps K";
   else if (o->resume && !o->ckpt) missing = "--ckpt DIR, the folder to --resume from";
   else if (o->init_partial && !o->init) missing = "--init FILE, of which --init-partial takes what there is";
+  else if (o->names && !o->init) missing = "--init DIR, the weights that have such --names";
   else if (!o->evaluates && !o->eval && (o->eval_every || o->eval_batches)) missing = "--eval FILE";
   if (!missing && o->predict && !o->evaluates) missing = "--predict to `eval` alone";
   if (missing && who) fprintf(stderr, "%s: give %s; zrun --help lists all options\n", who, missing);
@@ -273,6 +266,7 @@ void zx_option_facts(ZxFacts *f, const ZxOptions *o) {
   zx_fact(f, ZX_OPTIONS, "--dry-run", "%s", no_yes[o->dry_run]);
   zx_fact(f, ZX_OPTIONS, "a file for --data", "%s", no_yes[o->data != NULL]);
   zx_fact(f, ZX_OPTIONS, "a file for --init", "%s", no_yes[o->init != NULL]);
+  zx_fact(f, ZX_OPTIONS, "--names", "%s", o->names ? o->names : "none");
   zx_fact(f, ZX_OPTIONS, "--init-partial", "%s", no_yes[o->init_partial]);
   zx_fact(f, ZX_OPTIONS, "a --cluster", "%s", no_yes[o->cluster != NULL]);
   zx_fact(f, ZX_OPTIONS, "--save", "%s", o->save ? o->save : "none");

@@ -8,7 +8,7 @@
 #include "runtime/exec/health.h"
 
 typedef struct {
-  const char *graph, *recipe, *cluster, *data, *init, *save, *log;
+  const char *graph, *recipe, *cluster, *data, *init, *names, *save, *log;
   const char *include[16];
   uint32_t ninclude;
   int64_t steps;

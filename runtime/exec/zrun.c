@@ -10,6 +10,7 @@
 #include "runtime/exec/exit.h"
 #include "runtime/exec/facts.h"
 #include "runtime/exec/health.h"
+#include "runtime/exec/hub/hub.h"
 #include "runtime/exec/log/log.h"
 #include "runtime/exec/options.h"
 #include "runtime/exec/recipe.h"
@@ -147,13 +148,17 @@ static bool read_data(Run *r, ZxFacts *f, ZbText *note) {
          read_mix(r, r->o.eval, ZX_EVAL_DATA, &r->eval_data, f, note);
 }
 
-/* A safetensors file, or a checkpoint's folder. */
+/* A safetensors file, a checkpoint's folder, or one of another program's weights. */
 static bool read_init(Run *r, ZxFacts *f, ZbText *note) {
   ZbErr err = {0};
   struct stat st;
   bool folder = stat(r->o.init, &st) == 0 && S_ISDIR(st.st_mode);
-  if (!zx_agree(r->c, !folder)) {
+  if (!r->o.names && !zx_agree(r->c, !folder)) {
+    const char **files;
+    uint32_t n;
     r->manifest = zx_manifest_read(r->a, r->o.init, &err);
+    if (!r->manifest && zx_shards_list(r->a, r->o.init, &files, &n, NULL))
+      snprintf(err.help, sizeof err.help, "if it holds another program's weights, give their --names, too");
     if (r->manifest) zx_fact(f, ZX_INIT, "checkpoint's checksum", "%016" PRIx64, r->manifest->checksum);
     return agree(r, r->manifest, &err);
   }
@@ -167,6 +172,8 @@ static bool read_files(Run *r) {
   r->graph = zg_read_file(r->a, r->o.graph, &err);
   if (!agree(r, r->graph, &err) || !agree_diags(r, read_recipe(r, &err)) || !agree(r, r->recipe, &err))
     return false;
+  ZxMap names;
+  if (!agree(r, zx_map_open(&names, r->a, r->graph, r->o.names, &err), &err)) return false;
   zx_graph_facts(&f, r->graph);
   zx_recipe_facts(&f, r->recipe);
   if (r->cluster) zx_cluster_facts(&f, r->cluster);
@@ -555,7 +562,8 @@ static bool resume(Run *r) {
 static bool load(Run *r) {
   ZbErr err = {0};
   ZxLoaded x;
-  if (!agree(r, zx_engine_load(r->engine, r->o.init, r->o.init_partial, &x, &err), &err)) return false;
+  if (!agree(r, zx_engine_load(r->engine, r->o.init, r->o.names, r->o.init_partial, &x, &err), &err))
+    return false;
   if (r->rank || !r->o.init_partial) return true;
   printf("parameters: %" PRIu64 " from %s, %" PRIu64 " drawn from the seed%s%s\n", x.read, zb_show(r->o.init),
          x.drawn, x.drawn ? ": " : "", x.names);

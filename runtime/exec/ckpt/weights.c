@@ -52,6 +52,39 @@ static float of_f16(uint16_t h) {
   return h & 0x8000 ? -f : f;
 }
 
+/* Round to nearest, ties to even: what is cut off is added half of, or a little less where the last bit is 0. */
+static uint16_t to_bf16(float f) {
+  uint32_t w;
+  memcpy(&w, &f, 4);
+  if (isnan(f)) return (uint16_t)(w >> 16 | 64);
+  return (uint16_t)((w + 0x7fff + (w >> 16 & 1)) >> 16);
+}
+
+static uint16_t to_f16(float f) {
+  uint16_t sign = signbit(f) ? 0x8000 : 0;
+  int exponent;
+  float x = fabsf(f);
+  if (isnan(f)) return sign | 0x7e00;
+  if (x >= 65520) return sign | 0x7c00; /* would round to 65536 */
+  if (x < 0x1p-14f) return sign | (uint16_t)rintf(ldexpf(x, 24));
+  x = frexpf(x, &exponent); /* in [0.5, 1) */
+  return sign | (uint16_t)(((exponent + 13) << 10) + (int)rintf(ldexpf(x, 11)));
+}
+
+uint64_t zx_as_bytes(ZxAs as) { return as == ZX_AS_F32 ? 4 : 2; }
+
+int64_t zx_as(ZxAs as, const float *x, uint64_t n, void *out) {
+  uint16_t *half = out;
+  int64_t bad = -1;
+  if (as == ZX_AS_F32) memcpy(out, x, 4 * n);
+  for (uint64_t i = 0; i < n && as != ZX_AS_F32; i++) {
+    half[i] = as == ZX_AS_BF16 ? to_bf16(x[i]) : to_f16(x[i]);
+    uint16_t infinite = as == ZX_AS_BF16 ? 0x7f80 : 0x7c00;
+    if (bad < 0 && (half[i] & 0x7fff) == infinite && isfinite(x[i])) bad = (int64_t)i;
+  }
+  return bad;
+}
+
 static bool type_of(const char *dtype, Type *type, uint64_t *bytes) {
   static const struct {
     const char *name;
@@ -87,15 +120,17 @@ static bool is_weights(const uint8_t *head, size_t n) {
   return len <= HEAD_LIMIT && head[8] == '{';
 }
 
-bool zx_weights_head(ZbText *t, const ZxTensorInfo *tensors, size_t n, uint64_t *total, ZbErr *err) {
+bool zx_weights_head_as(ZbText *t, const ZxTensorInfo *tensors, size_t n, ZxAs as, uint64_t align,
+                        uint64_t *total, ZbErr *err) {
+  static const char *const names[] = {"F32", "BF16", "F16"};
   uint64_t at = 0;
   zb_text_add(t, "{\"__metadata__\":{\"format\":\"pt\"}");
   for (size_t i = 0; i < n; i++) {
     const ZxTensorInfo *x = &tensors[i];
-    uint64_t bytes = 4;
+    uint64_t bytes = zx_as_bytes(as);
     ZB_ASSERT(x->nshape <= MAX_AXES);
     for (const char *s = x->path; *s; s++) ZB_ASSERT(*s > 31 && *s < 127 && *s != '"' && *s != '\\');
-    zb_text_add(t, ",\"%s\":{\"dtype\":\"F32\",\"shape\":[", x->path);
+    zb_text_add(t, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", x->path, names[as]);
     for (int k = 0; k < x->nshape; k++) {
       zb_text_add(t, "%s%" PRId64, k ? "," : "", x->shape[k]);
       if (x->shape[k] < 0 || !zb_mul_u64(bytes, (uint64_t)x->shape[k], &bytes))
@@ -107,11 +142,15 @@ bool zx_weights_head(ZbText *t, const ZxTensorInfo *tensors, size_t n, uint64_t 
     zb_text_add(t, ",%" PRIu64 "]}", at);
   }
   zb_text_add(t, "}");
-  while ((t->len + 8) % 64) zb_text_put(t, " ", 1);
+  while ((t->len + 8) % align) zb_text_put(t, " ", 1);
   if (t->len > HEAD_LIMIT)
     return zb_fail(err, NULL, "the header of %zu tensors is too large for safetensors", n);
   *total = 8 + t->len + at;
   return true;
+}
+
+bool zx_weights_head(ZbText *t, const ZxTensorInfo *tensors, size_t n, uint64_t *total, ZbErr *err) {
+  return zx_weights_head_as(t, tensors, n, ZX_AS_F32, 64, total, err);
 }
 
 /* Room is taken now, so that a full disk is known before a long run's results are to be saved in it. */
@@ -293,23 +332,23 @@ int64_t zx_weights_at(const ZxWeights *w, const char *path) {
 
 const char *zx_weights_path(const ZxWeights *w, int64_t i) { return w->tensor[i].path; }
 
+bool zx_weights_fits(const ZxWeights *w, int64_t i, const ZxTensorInfo *want, ZbErr *err) {
+  const Tensor *t = &w->tensor[i];
+  char found[192], expected[192];
+  if (t->type == OTHER)
+    return zb_fail(err, "convert it to F32", "%s: tensor '%s' has dtype %s; F32, BF16 and F16 can be read",
+                   w->name, zb_show(t->path), t->dtype);
+  if (t->nshape != want->nshape || memcmp(t->shape, want->shape, sizeof *t->shape * (size_t)t->nshape))
+    return zb_fail(err, "was it saved with other sizes (-D)?",
+                   "%s: tensor '%s' has shape %s; the model wants %s", w->name, zb_show(t->path),
+                   shape_text(found, t->shape, t->nshape), shape_text(expected, want->shape, want->nshape));
+  return true;
+}
+
 int64_t zx_weights_find(const ZxWeights *w, const ZxTensorInfo *want, ZbErr *err) {
   int64_t at = zx_weights_at(w, want->path);
   if (at < 0) return not_found(w, want->path, err);
-  const Tensor *t = &w->tensor[at];
-  char found[192], expected[192];
-  if (t->type == OTHER) {
-    zb_fail(err, "convert it to F32", "%s: tensor '%s' has dtype %s; F32, BF16 and F16 can be read", w->name,
-            zb_show(t->path), t->dtype);
-    return -1;
-  }
-  if (t->nshape != want->nshape || memcmp(t->shape, want->shape, sizeof *t->shape * (size_t)t->nshape)) {
-    zb_fail(err, "was it saved with other sizes (-D)?", "%s: tensor '%s' has shape %s; the model wants %s",
-            w->name, zb_show(t->path), shape_text(found, t->shape, t->nshape),
-            shape_text(expected, want->shape, want->nshape));
-    return -1;
-  }
-  return at;
+  return zx_weights_fits(w, at, want, err) ? at : -1;
 }
 
 bool zx_weights_read(const ZxWeights *w, int64_t i, uint64_t at, uint64_t n, float *out, ZbErr *err) {

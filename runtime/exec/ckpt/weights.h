@@ -15,12 +15,23 @@ typedef struct {
  * spaces so that data begin at a multiple of 64. *total: the whole file's bytes. Tensors lie in the order
  * given. */
 bool zx_weights_head(ZbText *t, const ZxTensorInfo *tensors, size_t n, uint64_t *total, ZbErr *err);
+/* The types that values can have in a file. */
+typedef enum { ZX_AS_F32, ZX_AS_BF16, ZX_AS_F16 } ZxAs;
+uint64_t zx_as_bytes(ZxAs as);
+/* The same for values of another type, with data at a multiple of `align`. */
+bool zx_weights_head_as(ZbText *t, const ZxTensorInfo *tensors, size_t n, ZxAs as, uint64_t align,
+                        uint64_t *total, ZbErr *err);
+/* n values as they are in a file, rounded to nearest, ties to even. The index of the first that is finite and too
+ * large for the type, or -1. */
+int64_t zx_as(ZxAs as, const float *x, uint64_t n, void *out);
 /* One rank: the file's temporary, at its full size; `tensors` in any order. Committed after all that wrote
  * have closed it. */
 ZbOut *zx_weights_create(const char *path, const ZxTensorInfo *tensors, size_t n, ZbErr *err);
 ZxWeights *zx_weights_open(const char *path, bool write, ZbErr *err); /* write: `path` is the temporary's */
 /* Index of a tensor; checks its shape; -1 with a message (nearest name, or found and expected shape). */
 int64_t zx_weights_find(const ZxWeights *w, const ZxTensorInfo *want, ZbErr *err);
+/* Whether tensor i can be read, and has that shape. */
+bool zx_weights_fits(const ZxWeights *w, int64_t i, const ZxTensorInfo *want, ZbErr *err);
 uint64_t zx_weights_count(const ZxWeights *w);
 /* Index of a tensor of this path, whatever it is, or -1; path of a tensor. */
 int64_t zx_weights_at(const ZxWeights *w, const char *path);

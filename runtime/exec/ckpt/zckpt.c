@@ -24,6 +24,20 @@ static const char usage[] =
     "the "
     "first\n"
     "  zckpt weights CKPT -o OUT             the parameters alone, as one safetensors file for zrun --init\n"
+    "  zckpt export CKPT --names MAP -o DIR  the parameters as a folder for other programs: safetensors "
+    "files, "
+    "config.json,\n"
+    "                                        under the names that `weights MAP for` the model gives. CKPT "
+    "may "
+    "be a\n"
+    "                                        safetensors file\n"
+    "    --graph G.zsg                       the model (default: what the command of the checkpoint's run "
+    "names)\n"
+    "    --dtype f32|bf16|f16                of the values (default f32)\n"
+    "    --like SRC                          what else SRC's config.json says, and its tokenizer's files\n"
+    "    --shard-size S                      bytes of tensors in a file, with K, M, G behind the number "
+    "(default 5G)\n"
+    "    --force                             an export that is there already is replaced\n"
     "\n"
     "Exit code 0; 1 where `diff` finds a difference; 2 for an error. An OUT that exists is replaced only if "
     "it is a\n"
@@ -31,33 +45,58 @@ static const char usage[] =
 
 static const char see[] = "zckpt --help shows all commands and options";
 
-enum { OUT = 'o', HELP = 'h', TOP = 256, STATES, TENSORS };
+enum { OUT = 'o', HELP = 'h', TOP = 256, STATES, TENSORS, NAMES, GRAPH, LIKE, DTYPE, SHARD_SIZE, FORCE };
 static const struct option longs[] = {{"output", 1, NULL, OUT},      {"help", 0, NULL, HELP},
                                       {"top", 1, NULL, TOP},         {"states", 0, NULL, STATES},
-                                      {"tensors", 0, NULL, TENSORS}, {0}};
+                                      {"tensors", 0, NULL, TENSORS}, {"names", 1, NULL, NAMES},
+                                      {"graph", 1, NULL, GRAPH},     {"like", 1, NULL, LIKE},
+                                      {"dtype", 1, NULL, DTYPE},     {"shard-size", 1, NULL, SHARD_SIZE},
+                                      {"force", 0, NULL, FORCE},     {0}};
 
 static const struct {
   const char *name;
   ZsEnd (*run)(const ZsOptions *, ZbArena *, ZbErr *);
   int folders;
-  int takes[2]; /* options */
+  int takes[7]; /* options; -o comes first, and has to be given */
 } commands[] = {
-    {"list", zs_list, 1, {0}},           {"show", zs_show, 1, {TENSORS}},   {"verify", zs_verify, 1, {0}},
-    {"diff", zs_diff, 2, {TOP, STATES}}, {"weights", zs_weights, 1, {OUT}},
+    {"list", zs_list, 1, {0}},
+    {"show", zs_show, 1, {TENSORS}},
+    {"verify", zs_verify, 1, {0}},
+    {"diff", zs_diff, 2, {TOP, STATES}},
+    {"weights", zs_weights, 1, {OUT}},
+    {"export", zs_export, 1, {OUT, NAMES, GRAPH, LIKE, DTYPE, SHARD_SIZE, FORCE}},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static bool take_dtype(const char *text, ZxAs *as, ZbErr *err) {
+  static const char *const types[] = {[ZX_AS_F32] = "f32", [ZX_AS_BF16] = "bf16", [ZX_AS_F16] = "f16"};
+  for (*as = ZX_AS_F32; *as <= ZX_AS_F16; ++*as)
+    if (!strcmp(text, types[*as])) return true;
+  return zb_fail(err, "it is f32, bf16 or f16", "--dtype cannot be '%s'", zb_show(text));
+}
 
 static bool take_option(int c, size_t command, ZsOptions *o, ZbErr *err) {
   const char *option = "";
   char *end;
   for (int i = 0; longs[i].name; i++)
     if (longs[i].val == c) option = longs[i].name;
-  if (c != commands[command].takes[0] && c != commands[command].takes[1])
-    return zb_fail(err, see, "zckpt %s takes no option --%s", commands[command].name, option);
+  bool takes = false;
+  for (size_t i = 0; i < sizeof commands->takes / sizeof *commands->takes; i++)
+    takes |= c == commands[command].takes[i];
+  if (!takes) return zb_fail(err, see, "zckpt %s takes no option --%s", commands[command].name, option);
   switch (c) {
   case OUT: o->out = optarg; break;
   case STATES: o->states = true; break;
   case TENSORS: o->tensors = true; break;
+  case NAMES: o->names = optarg; break;
+  case GRAPH: o->graph = optarg; break;
+  case LIKE: o->like = optarg; break;
+  case FORCE: o->force = true; break;
+  case DTYPE: return take_dtype(optarg, &o->as, err);
+  case SHARD_SIZE:
+    if (!zb_size(optarg, &o->shard_size))
+      return zb_fail(err, "--shard-size 5G, say", "--shard-size cannot be '%s'", zb_show(optarg));
+    break;
   default:
     errno = 0;
     o->top = strtoll(optarg, &end, 10);
@@ -93,7 +132,9 @@ static bool parse_command(int argc, char **argv, size_t *command, ZsOptions *o, 
   if (o->npath < commands[k].folders)
     return zb_fail(err, see, "zckpt %s needs %d folder%s", names[k], commands[k].folders,
                    commands[k].folders == 1 ? "" : "s");
-  return o->out || commands[k].takes[0] != OUT || zb_fail(err, see, "zckpt %s needs -o OUT", names[k]);
+  if (!o->out && commands[k].takes[0] == OUT) return zb_fail(err, see, "zckpt %s needs -o OUT", names[k]);
+  return o->names || commands[k].takes[1] != NAMES ||
+         zb_fail(err, see, "zckpt %s needs --names MAP", names[k]);
 }
 
 static bool asks_help(int argc, char **argv) {
@@ -107,7 +148,7 @@ int main(int argc, char **argv) {
   if (argc < 2) return fputs(usage, stderr), 2;
   ZbArena *a = zb_arena_new();
   ZbErr err = {0};
-  ZsOptions o = {.top = 10};
+  ZsOptions o = {.top = 10, .shard_size = 5000000000};
   ZsEnd end = ZS_OK;
   size_t command = 0;
   if (asks_help(argc, argv)) fputs(usage, stdout);

@@ -1,5 +1,6 @@
 /* The parts of the `zckpt` program: zckpt.c reads the command line; show and list, verify, diff and weights
- * are files of their own. All read a checkpoint by pieces (zckpt_read.c), however large its tensors are. */
+ * are files of their own, and export is one of hub/. All read a checkpoint by pieces (zckpt_read.c), however
+ * large its tensors are. */
 #ifndef ZUG_ZCKPT_H
 #define ZUG_ZCKPT_H
 
@@ -11,6 +12,11 @@ typedef struct {
   const char *out; /* -o */
   int64_t top;     /* rows of `diff` */
   bool states, tensors;
+  /* of `export` */
+  const char *names, *graph, *like;
+  ZxAs as;
+  int64_t shard_size; /* bytes */
+  bool force;
 } ZsOptions;
 
 /* How a command ends, and so the program: as diff does, which others never end with ZS_DIFFERENT. */
@@ -20,6 +26,7 @@ ZsEnd zs_show(const ZsOptions *o, ZbArena *a, ZbErr *err);
 ZsEnd zs_verify(const ZsOptions *o, ZbArena *a, ZbErr *err);
 ZsEnd zs_diff(const ZsOptions *o, ZbArena *a, ZbErr *err);
 ZsEnd zs_weights(const ZsOptions *o, ZbArena *a, ZbErr *err);
+ZsEnd zs_export(const ZsOptions *o, ZbArena *a, ZbErr *err);
 
 /* ---- reading ------------------------------------------------------------------------------------------- */
 /* A checkpoint and its files, one of which is open at a time. */

@@ -1,27 +1,28 @@
-/* Parameters from a weights file: every rank reads what it owns. Which of them the file has is a matter of
- * names, which all ranks know of all parameters: what is wrong with the file they find alike, before anything
- * is read. */
+/* Parameters from weights files, under their own names or others: every rank reads what it owns. Which of them the
+ * files have is a matter of names, which all ranks know of all parameters: what is wrong with the files they find
+ * alike, before anything is read. */
+#include "runtime/exec/hub/hub.h"
 #include "runtime/exec/state/slices.h"
 #include "runtime/exec/state/state.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- what the file has of the model ---- */
+/* ---- what the files have of the model ---- */
 typedef struct {
   ZxEngine *e;
-  const ZxWeights *file;
-  const char *path; /* of the file */
-  bool *used;       /* its tensors that are parameters of the model */
+  ZxMap map;
+  ZxShards files;
+  bool *used; /* their tensors that are parameters of the model */
   ZbErr *err;
-} Look;
+} Load;
 
-/* What the file has in place of it is probably none of the other parameters. */
-static bool lacks(const Look *l, const ZxLoaded *x, const char *first) {
+/* What the files have in place of it is probably none of the other parameters. */
+static bool lacks(const Load *l, const ZxLoaded *x, const char *first) {
   const char **names = NULL, *near, *list = "";
   uint32_t n = 0, told = 0;
-  for (uint64_t i = 0; i < zx_weights_count(l->file); i++)
-    if (!l->used[i]) ZB_PUSH(l->e->a, names, n, zx_weights_path(l->file, (int64_t)i));
+  for (uint32_t i = 0; i < l->files.names.n; i++)
+    if (!l->used[i]) ZB_PUSH(l->e->a, names, n, l->files.names.name[i]);
   while (told < 3 && (near = zb_nearest(first, names, n))) {
     list = zb_printf(l->e->a, "%s%s'%.48s'", list, told++ ? ", " : "", near);
     for (uint32_t i = 0; i < n; i++)
@@ -30,18 +31,18 @@ static bool lacks(const Look *l, const ZxLoaded *x, const char *first) {
   zb_fail(l->err,
           zb_printf(l->e->a, "%s%s%s--init-partial draws from the seed what is not there",
                     told ? "the nearest names in it are " : "", list, told ? "; " : ""),
-          "%s lacks '%s'", zb_show(l->path), first);
+          "%s lacks '%s'", zb_show(l->files.path), first);
   if (x->drawn > 1) zb_fail_more(l->err, " and %" PRIu64 " more", x->drawn - 1);
   zb_fail_more(l->err, " of the %" PRIu64 " parameters of model %s", x->read + x->drawn,
                l->e->p->graph->model);
   return false;
 }
 
-static bool judge(const Look *l, const ZxLoaded *x, bool partial, const char *first) {
+static bool judge(const Load *l, const ZxLoaded *x, bool partial, const char *first) {
   const char *model = l->e->p->graph->model;
   if (!x->read) {
     zb_fail(l->err, "is it the file of another model?",
-            "%s has none of the %" PRIu64 " parameters of model %s", zb_show(l->path), x->drawn, model);
+            "%s has none of the %" PRIu64 " parameters of model %s", zb_show(l->files.path), x->drawn, model);
     if (x->extra) zb_fail_more(l->err, "; its first tensor is '%s'", zb_show(x->first_extra));
     return false;
   }
@@ -49,68 +50,150 @@ static bool judge(const Look *l, const ZxLoaded *x, bool partial, const char *fi
   if (x->drawn) return lacks(l, x, first);
   return !x->extra ||
          zb_fail(l->err, "--init-partial leaves them out",
-                 "%s holds %" PRIu64 " tensor%s that model %s has not; the first is '%s'", zb_show(l->path),
-                 x->extra, x->extra == 1 ? "" : "s", model, zb_show(x->first_extra));
+                 "%s holds %" PRIu64 " tensor%s that model %s has not; the first is '%s'",
+                 zb_show(l->files.path), x->extra, x->extra == 1 ? "" : "s", model, zb_show(x->first_extra));
+}
+
+/* Whether all parts of a parameter are there; *missing: the first that is not. */
+static bool has(Load *l, uint32_t param, const ZxTensorInfo *own, uint32_t iter, const char **missing,
+                ZbErr *misfit) {
+  uint32_t parts = zx_map_parts(&l->map, param), found = 0;
+  const char *there = NULL;
+  *missing = NULL;
+  for (uint32_t k = 0; k < parts; k++) {
+    ZxPart p = zx_map_part(&l->map, l->e->a, param, iter, own, k);
+    uint32_t at = zx_shards_find(&l->files, p.info.path);
+    if (at == ZB_NO_NAME) {
+      if (!*missing) *missing = p.info.path;
+      continue;
+    }
+    if (!*misfit->text) zx_shards_fits(&l->files, at, &p.info, misfit);
+    l->used[at] = true;
+    there = p.info.path;
+    found++;
+  }
+  if (found && *missing && !*misfit->text)
+    zb_fail(misfit, "copy the folder again", "%s has '%s' and lacks '%s'; both are of parameter '%s'",
+            zb_show(l->files.path), there, *missing, own->path);
+  return !*missing || found;
 }
 
 /* Names, shapes and types of all parameters, also of those that other ranks read. */
-static bool look(Look *l, bool partial, ZxLoaded *x) {
+static bool look(Load *l, bool partial, ZxLoaded *x) {
   enum { NAMED = 6 };
   ZbArena *a = l->e->a;
-  const char *first = NULL;
+  const char *first = NULL, *missing;
   ZbErr misfit = {0};
   x->names = "";
   for (uint32_t i = 0; i < l->e->p->graph->nparams; i++)
     for (uint32_t k = 0; k < zx_iterations(l->e, i); k++) {
       ZxTensorInfo t = zx_tensor_info(l->e, i, k);
-      int64_t at = zx_weights_at(l->file, t.path);
-      if (at >= 0) {
-        if (!*misfit.text) zx_weights_find(l->file, &t, &misfit);
-        l->used[at] = true;
+      if (has(l, i, &t, k, &missing, &misfit)) {
         x->read++;
         continue;
       }
-      if (!first) first = t.path;
+      if (!first) first = missing;
       if (x->drawn < NAMED) x->names = zb_printf(a, "%s%s%s", x->names, x->drawn ? ", " : "", t.path);
       if (x->drawn++ == NAMED) x->names = zb_printf(a, "%s, ...", x->names);
     }
-  for (uint64_t i = 0; i < zx_weights_count(l->file); i++)
-    if (!l->used[i] && !x->extra++) x->first_extra = zb_strdup(a, zx_weights_path(l->file, (int64_t)i));
+  for (uint32_t i = 0; i < l->files.names.n; i++) {
+    const char *name = l->files.names.name[i];
+    if (l->used[i] || zx_map_ignores(&l->map, name)) continue;
+    if (!x->extra || strcmp(name, x->first_extra) < 0) x->first_extra = zb_strdup(a, name);
+    x->extra++;
+  }
   if (!judge(l, x, partial, first)) return false;
   return !*misfit.text || zb_fail(l->err, misfit.help, "%s", misfit.text);
 }
 
 /* ---- reading ---- */
-/* A parameter that the file lacks is drawn, by all threads. */
-static bool open_tensor(ZxWalk *w) {
-  w->tensor = zx_weights_at(w->file, w->path);
-  w->draws = w->tensor < 0;
+/* A parameter that the files lack is drawn, by all threads. */
+static bool open_slice(ZxWalk *w) {
+  Load *l = w->ctx;
+  ZxTensorInfo own = zx_tensor_info(w->e, w->s->param, w->iter);
+  ZxPart p = zx_map_part(&l->map, w->e->a, w->s->param, w->iter, &own, 0);
+  w->draws = zx_shards_find(&l->files, p.info.path) == ZB_NO_NAME;
+  return true;
+}
+
+/* The box of a slice's indices that local elements first..last-1 are in: what is not among them belongs to nowhere in
+ * w->base. False if the part has nothing of it. */
+static bool box_of(const ZxWalk *w, const ZxPart *p, ZxBox *b) {
+  const ZpSlice *s = w->s;
+  ZpValue v = {.type.naxes = (uint8_t)s->naxes};
+  memcpy(v.state, s->state, sizeof v.state);
+  int64_t lo[ZG_MAX_AXES], hi[ZG_MAX_AXES], step = 1, from = (int64_t)w->first, to = (int64_t)w->last - 1;
+  *b = (ZxBox){.naxes = s->naxes, .from = p->first, .to = -(int64_t)w->first};
+  for (int a = s->naxes; a-- > 0; step *= s->size[a]) {
+    lo[a] = from / step % s->size[a];
+    hi[a] = to / step % s->size[a];
+    b->step[a] = step;
+    b->stride[a] = a == p->fixed ? 0 : p->stride[a];
+  }
+  for (int a = 0, whole = 0; a < s->naxes; a++) {
+    int64_t start = zp_view_start(&w->e->p->mesh, &v, w->e->rank, s->axis[a], s->size[a]), l = lo[a],
+            h = hi[a];
+    if (whole) l = 0, h = s->size[a] - 1;
+    whole |= l != h;
+    if (start + h >= s->valid[a]) h = s->valid[a] - 1 - start; /* the rest is padding */
+    if (a == p->fixed && (p->at < start + l || p->at > start + h)) return false;
+    if (a == p->fixed) l = h = p->at - start;
+    if (l > h) return false;
+    b->count[a] = h - l + 1;
+    b->from += (start + l) * b->stride[a];
+    b->to += l * b->step[a];
+  }
+  return true;
+}
+
+static bool name_element(void *ctx, uint64_t global, uint64_t local, uint64_t n) {
+  (void)local;
+  (void)n;
+  *(uint64_t *)ctx = global;
   return true;
 }
 
 /* Training goes on from finite values only: what else there is came out of a run that had failed, or out of
  * another program. */
-static bool read_run(void *ctx, uint64_t global, uint64_t n, float *at) {
-  ZxWalk *w = ctx;
-  if (w->tensor < 0) return zx_draw_run(w, global, n, at);
-  if (!zx_weights_read(w->file, w->tensor, global, n, at, w->err)) return false;
-  int64_t i = zb_not_finite(at, n);
-  return i < 0 || zb_fail(w->err, "take a file of an earlier state", "%s: %s is %g", w->name,
-                          zx_element(w, global + (uint64_t)i), zb_plain_nan((double)at[i]));
+static bool is_finite(const ZxWalk *w) {
+  int64_t i = zb_not_finite(w->base, w->last - w->first);
+  if (i < 0) return true;
+  uint64_t local = w->first + (uint64_t)i, global = 0;
+  zx_stretches(&w->e->p->mesh, w->e->rank, w->s, local, local + 1, name_element, &global);
+  return zb_fail(w->err, "take a file of an earlier state", "%s: %s is %g",
+                 zb_show(((Load *)w->ctx)->files.path), zx_element(w, global),
+                 zb_plain_nan((double)w->base[i]));
 }
 
-static bool load_own(ZxEngine *e, const char *path, bool partial, ZxLoaded *x, ZbErr *err) {
-  ZxWeights *file = zx_weights_open(path, false, err);
-  if (!file) return false;
-  Look l = {e, file, path, ZB_NEWN(e->a, bool, zx_weights_count(file)), err};
-  ZxWalk read = {.open = open_tensor, .each = read_run, .file = file, .name = path, .err = err},
+static bool read_slice(ZxWalk *w) {
+  const Load *l = w->ctx;
+  ZxTensorInfo own = zx_tensor_info(w->e, w->s->param, w->iter);
+  for (uint32_t k = 0; k < zx_map_parts(&l->map, w->s->param); k++) {
+    ZxPart p = zx_map_part(&l->map, w->e->a, w->s->param, w->iter, &own, k);
+    ZxBox b;
+    if (!box_of(w, &p, &b)) continue;
+    if (!zx_box_read(&l->files, zx_shards_find(&l->files, p.info.path), &b, w->base, w->last - w->first,
+                     w->err))
+      return false;
+  }
+  return is_finite(w);
+}
+
+static bool load_own(ZxEngine *e, const char *path, const char *names, bool partial, ZxLoaded *x,
+                     ZbErr *err) {
+  Load l = {.e = e, .err = err};
+  if (!zx_map_open(&l.map, e->a, e->p->graph, names, err) || !zx_shards_open(&l.files, e->a, path, err))
+    return false;
+  l.used = ZB_NEWN(e->a, bool, l.files.names.n);
+  ZxWalk read = {.open = open_slice, .slice = read_slice, .each = zx_draw_run, .ctx = &l, .err = err},
          check = {.each = zx_check_run, .fetch = true, .err = err};
   bool ok = look(&l, partial, x) && zx_walk(e, &read) && (!x->drawn || zx_walk(e, &check));
-  zx_weights_close(file, NULL);
+  zx_shards_close(&l.files);
   return ok;
 }
 
-bool zx_engine_load(ZxEngine *e, const char *path, bool partial, ZxLoaded *out, ZbErr *err) {
+bool zx_engine_load(ZxEngine *e, const char *path, const char *names, bool partial, ZxLoaded *out,
+                    ZbErr *err) {
   *out = (ZxLoaded){0};
-  return zx_agree(e->world, load_own(e, path, partial, out, err)) && zx_publish_initial(e, err);
+  return zx_agree(e->world, load_own(e, path, names, partial, out, err)) && zx_publish_initial(e, err);
 }

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-/* Path of iteration `iter`: the `*` becomes its number. */
 const char *zx_path(ZxEngine *e, uint32_t param, uint32_t iter) {
   const char *t = e->p->graph->params[param].path, *star = strchr(t, '*');
   return star ? zb_printf(e->a, "%.*s%u%s", (int)(star - t), t, iter, star + 1) : t;
@@ -103,9 +102,10 @@ static bool walk_held(ZxEngine *e, const ZpStageBucket *h, uint64_t from, uint64
     w->stream = zb_stream(w->path);
     w->base = values + (lo - from);
     w->first = lo - s->at;
+    w->last = hi - s->at;
     if (w->open && !w->open(w)) return false;
-    if (w->draws) zk_pool_run(e->env->pool, walk_part, &(Parts){w, w->first, hi - s->at});
-    else if (!walk_slice(w, w->first, hi - s->at)) return false;
+    if (w->draws) zk_pool_run(e->env->pool, walk_part, &(Parts){w, w->first, w->last});
+    else if (!(w->slice ? w->slice(w) : walk_slice(w, w->first, w->last))) return false;
   }
   return true;
 }

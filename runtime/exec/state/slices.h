@@ -27,6 +27,7 @@ struct ZxWalk {
    * stretch: n elements from `global` of the whole parameter, at `at`. False ends the walk. */
   bool (*open)(ZxWalk *);
   bool (*each)(void *walk, uint64_t global, uint64_t n, float *at);
+  bool (*slice)(ZxWalk *); /* in its place, but where `draws` is true: once for all of base[0..last-first) */
   bool draws;       /* `each` does not fail and may run on all threads; `open` may say so of each slice */
   bool fetch;       /* values are read, of the shards that this rank speaks for; else written, of all */
   bool grads;       /* gradients, not values; or a state: */
@@ -43,8 +44,9 @@ struct ZxWalk {
   const char *path;
   uint64_t stream; /* of random numbers */
   uint32_t iter;
-  float *base; /* f32 values; element `first` of the slice is base[0] */
-  uint64_t first;
+  float
+      *base; /* f32 values; element `first` of the slice is base[0], and `last` is the first one not there */
+  uint64_t first, last;
   float *values; /* room on the host for one shard; NULL: the device is the host */
 };
 bool zx_walk(ZxEngine *e, ZxWalk *w);

@@ -1,7 +1,7 @@
 /* state: the parameters of a model on the ranks, beside the steps that change them.
  *
  * init.c        initial values
- * load.c        parameters from a weights file
+ * load.c        parameters from weights files, under whatever names
  * save.c        parameters to one
  * finite.c      whether a run can go on from a step
  * predict.c     outputs of the model, to a file
@@ -23,9 +23,12 @@ typedef struct {
   uint64_t extra;       /* tensors of the file that are no parameters */
   const char *first_extra;
 } ZxLoaded;
-/* partial: what the file lacks is drawn from the seed, and what else it has is left out; otherwise it must
- * hold exactly the model's parameters. */
-bool zx_engine_load(ZxEngine *e, const char *path, bool partial, ZxLoaded *out, ZbErr *err);
+/* `path`: a safetensors file, or a folder with shards; `names`: which names of the graph parameters have there, NULL: their
+ * own.
+ * partial: what the file lacks is drawn from the seed, and what else it has is left out; otherwise it must hold exactly
+ * the model's parameters. */
+bool zx_engine_load(ZxEngine *e, const char *path, const char *names, bool partial, ZxLoaded *out,
+                    ZbErr *err);
 /* Makes the file's temporary at its full size, and sees to it that every rank can write to it: a wrong path,
  * a full disk or a folder of one node alone is known before a long run ... */
 bool zx_engine_reserve(ZxEngine *e, const char *path, ZbErr *err);

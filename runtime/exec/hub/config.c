@@ -1,0 +1,137 @@
+/* config.json: what the graph says of it over what another folder's says. The text is made anew, keys in order, as the
+ * libraries that read it write it; numbers stay as they are written: 1e-05, 10000.0. */
+#include "runtime/exec/hub/hub.h"
+
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- numbers ---- */
+/* Behind a string that begins at s. */
+static const char *past_string(const char *s) {
+  for (s++; *s && *s != '"'; s++)
+    if (*s == '\\' && s[1]) s++;
+  return *s ? s + 1 : s;
+}
+
+/* Numbers of a value, in the order of the text, become raw text. Returns where the text goes on. */
+static const char *keep_numbers(cJSON *x, const char *s) {
+  if (cJSON_IsNumber(x)) {
+    while (*s && !strchr("-0123456789", *s)) s = *s == '"' ? past_string(s) : s + 1;
+    size_t n = strspn(s, "+-.0123456789eE");
+    x->valuestring = strndup(s, n);
+    if (!x->valuestring) zb_out_of_memory(n);
+    x->type = cJSON_Raw;
+    return s + n;
+  }
+  if (cJSON_IsString(x)) { /* its key was passed before */
+    while (*s && *s != '"') s++;
+    return past_string(s);
+  }
+  for (cJSON *k = x->child; k; k = k->next) {
+    if (k->string) {
+      while (*s && *s != '"') s++;
+      s = past_string(s);
+    }
+    s = keep_numbers(k, s);
+  }
+  return s;
+}
+
+static cJSON *parse(const char *text) {
+  cJSON *x = cJSON_ParseWithOpts(text, NULL, 1);
+  if (x) keep_numbers(x, text);
+  return x;
+}
+
+/* ---- merging ---- */
+/* "rope_scaling.factor": a member of an object. Takes `value`. */
+static void set(cJSON *object, const char *key, cJSON *value) {
+  const char *dot = strchr(key, '.');
+  char *name = dot ? strndup(key, (size_t)(dot - key)) : strdup(key);
+  if (!name) zb_out_of_memory(0);
+  cJSON *old = cJSON_GetObjectItemCaseSensitive(object, name);
+  if (dot && !cJSON_IsObject(old)) {
+    cJSON *made = cJSON_CreateObject();
+    if (old) cJSON_ReplaceItemInObjectCaseSensitive(object, name, made);
+    else cJSON_AddItemToObject(object, name, made);
+    old = made;
+  }
+  if (dot) set(old, dot + 1, value);
+  else if (old) cJSON_ReplaceItemInObjectCaseSensitive(object, name, value);
+  else cJSON_AddItemToObject(object, name, value);
+  free(name);
+}
+
+static bool set_all(cJSON *root, const ZgGraph *g, const char *names, ZbErr *err) {
+  for (uint32_t i = 0; i < g->nconfig; i++) {
+    if (strcmp(g->config[i].map, names)) continue;
+    cJSON *value = parse(g->config[i].value);
+    if (!value)
+      return zb_fail(err, "compile the graph again", "model %s: the value of `%s` in config.json is no JSON",
+                     g->model, zb_show(g->config[i].key));
+    set(root, g->config[i].key, value);
+  }
+  return true;
+}
+
+/* ---- writing ---- */
+static void put_text(ZbText *t, const char *s) {
+  cJSON *x = cJSON_CreateString(s);
+  char *text = x ? cJSON_PrintUnformatted(x) : NULL;
+  if (!text) zb_out_of_memory(0);
+  zb_text_put(t, text, strlen(text));
+  cJSON_free(text);
+  cJSON_Delete(x);
+}
+
+static int by_key(const void *a, const void *b) {
+  return strcmp((*(cJSON *const *)a)->string, (*(cJSON *const *)b)->string);
+}
+
+static void put(ZbText *t, const cJSON *x, int depth);
+
+static void put_members(ZbText *t, const cJSON *x, int depth) {
+  int n = cJSON_GetArraySize(x), i = 0;
+  const cJSON **all = calloc((size_t)n + 1, sizeof *all);
+  if (!all) zb_out_of_memory(0);
+  for (const cJSON *k = x->child; k; k = k->next) all[i++] = k;
+  if (cJSON_IsObject(x)) qsort(all, (size_t)n, sizeof *all, by_key);
+  zb_text_add(t, cJSON_IsObject(x) ? "{" : "[");
+  for (i = 0; i < n; i++) {
+    zb_text_add(t, "%s\n%*s", i ? "," : "", 2 * depth + 2, "");
+    if (cJSON_IsObject(x)) put_text(t, all[i]->string);
+    if (cJSON_IsObject(x)) zb_text_add(t, ": ");
+    put(t, all[i], depth + 1);
+  }
+  if (n) zb_text_add(t, "\n%*s", 2 * depth, "");
+  zb_text_add(t, cJSON_IsObject(x) ? "}" : "]");
+  free(all);
+}
+
+static void put(ZbText *t, const cJSON *x, int depth) {
+  if (cJSON_IsObject(x) || cJSON_IsArray(x)) put_members(t, x, depth);
+  else if (cJSON_IsString(x)) put_text(t, x->valuestring);
+  else if (cJSON_IsRaw(x)) zb_text_put(t, x->valuestring, strlen(x->valuestring));
+  else zb_text_add(t, cJSON_IsTrue(x) ? "true" : cJSON_IsFalse(x) ? "false" : "null");
+}
+
+char *zx_config(const ZgGraph *g, const char *names, ZxAs as, const char *like, const char *name,
+                ZbErr *err) {
+  static const char *const types[] = {"float32", "bfloat16", "float16"};
+  bool any = like != NULL;
+  for (uint32_t i = 0; i < g->nconfig; i++) any |= !strcmp(g->config[i].map, names);
+  if (!any) return NULL;
+  cJSON *root = like ? parse(like) : cJSON_CreateObject();
+  ZbText t = {0};
+  bool ok = cJSON_IsObject(root) || zb_fail(err, NULL, "%s is no JSON object", zb_show(name));
+  ok = ok && set_all(root, g, names, err);
+  if (ok) { /* the first is what newer readers know, the second what older ones do */
+    set(root, "dtype", cJSON_CreateString(types[as]));
+    set(root, "torch_dtype", cJSON_CreateString(types[as]));
+    put(&t, root, 0);
+    zb_text_add(&t, "\n");
+  }
+  cJSON_Delete(root);
+  return t.s;
+}

@@ -1,0 +1,383 @@
+/* A model's parameters as a folder that other programs read. Every file is written from its beginning to its end: a
+ * tensor of it at a time, and a window of that at a time, which is filled with what parameters have in it. */
+#define _GNU_SOURCE /* renameat2 */
+#include "runtime/exec/hub/hub.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { WINDOW = 1 << 24 /* elements */, CONFIG_LIMIT = 1 << 26 /* bytes */ };
+static const char config_name[] = "config.json", index_name[] = "model.safetensors.index.json";
+
+/* What a tokenizer is made of, and how text is made with the model. */
+static const char *const copied[] = {"tokenizer.json",
+                                     "tokenizer_config.json",
+                                     "special_tokens_map.json",
+                                     "added_tokens.json",
+                                     "generation_config.json",
+                                     "chat_template.jinja",
+                                     "merges.txt",
+                                     "vocab.json",
+                                     "vocab.txt",
+                                     "tokenizer.model",
+                                     "spiece.model"};
+enum { COPIED = sizeof copied / sizeof *copied };
+
+/* ---- what is written ---- */
+typedef struct { /* a part of a parameter, in a foreign tensor */
+  ZxTensorInfo own;
+  uint32_t source; /* the tensor of the parameter */
+  ZxPart part;
+} Piece;
+typedef struct {
+  ZxTensorInfo info;
+  Piece *piece;
+  uint32_t npieces;
+  uint64_t n; /* elements */
+} Tensor;
+typedef struct {
+  ZbArena *a;
+  const ZxMap *m;
+  const ZxShards *from;
+  const ZxExportOptions *o;
+  const char *tmp; /* the folder that is written */
+  Tensor *tensor;  /* by name */
+  uint32_t ntensors;
+  ZbNames names;
+  uint32_t *cut; /* file i has tensors cut[i]..cut[i + 1]-1 */
+  uint32_t nfiles;
+  float *window;
+  void *rounded;
+  ZxExported done;
+  ZbErr *err;
+} Export;
+
+static int64_t elements(const ZxTensorInfo *t) {
+  int64_t n = 1;
+  for (int i = 0; i < t->nshape; i++) n *= t->shape[i];
+  return n;
+}
+
+static void add_part(Export *x, const ZxTensorInfo *own, uint32_t source, const ZxPart *part) {
+  uint32_t at = zb_names_find(&x->names, part->info.path);
+  if (at == ZB_NO_NAME) {
+    at = zb_names_add(x->a, &x->names, part->info.path);
+    Tensor t = {.info = part->info, .n = (uint64_t)elements(&part->info)};
+    ZB_PUSH(x->a, x->tensor, x->ntensors, t);
+  }
+  Piece p = {*own, source, *part};
+  ZB_PUSH(x->a, x->tensor[at].piece, x->tensor[at].npieces, p);
+}
+
+static int by_name(const void *a, const void *b) {
+  return strcmp(((const Tensor *)a)->info.path, ((const Tensor *)b)->info.path);
+}
+
+static bool list_tensors(Export *x) {
+  const ZgGraph *g = x->m->g;
+  uint32_t used = 0;
+  for (uint32_t i = 0; i < g->nparams; i++)
+    for (uint32_t k = 0; k < zx_map_iterations(g, i); k++, used++) {
+      ZxTensorInfo own = zx_map_own(x->a, g, i, k);
+      uint32_t source = zx_shards_find(x->from, own.path);
+      if (source == ZB_NO_NAME)
+        return zb_fail(x->err, "give the graph that it is of", "%s has no parameter '%s' of model %s",
+                       zb_show(x->from->path), own.path, g->model);
+      if (!zx_shards_fits(x->from, source, &own, x->err)) return false;
+      for (uint32_t p = 0; p < zx_map_parts(x->m, i); p++) {
+        ZxPart part = zx_map_part(x->m, x->a, i, k, &own, p);
+        add_part(x, &own, source, &part);
+      }
+    }
+  if (used != x->from->names.n)
+    return zb_fail(x->err, "give the graph that it is of", "%s has %u tensors; model %s has %u parameters",
+                   zb_show(x->from->path), x->from->names.n, g->model, used);
+  qsort(x->tensor, x->ntensors, sizeof *x->tensor, by_name);
+  return true;
+}
+
+/* Files as full as the limit allows; a larger tensor has one of its own. */
+static void cut_files(Export *x) {
+  uint64_t bytes = 0, each = zx_as_bytes(x->o->as);
+  ZB_PUSH(x->a, x->cut, x->nfiles, 0);
+  for (uint32_t i = 0; i < x->ntensors; i++) {
+    uint64_t n = each * x->tensor[i].n;
+    if (i > x->cut[x->nfiles - 1] && (n > x->o->most || bytes > x->o->most - n)) {
+      ZB_PUSH(x->a, x->cut, x->nfiles, i);
+      bytes = 0;
+    }
+    bytes += n;
+    x->done.bytes += n;
+  }
+  x->cut = zb_grow(x->a, x->cut, x->nfiles, sizeof *x->cut);
+  x->cut[x->nfiles] = x->ntensors;
+}
+
+/* ---- a tensor ---- */
+/* Those indices of a part that may lie in elements from..to-1 of the tensor. False: none. */
+static bool narrow(const Piece *p, int64_t from, int64_t to, int64_t lo[], int64_t hi[]) {
+  int axis[ZG_MAX_AXES], n = 0;
+  int64_t base = p->part.first, rest = 0;
+  for (int a = 0; a < p->own.nshape; a++) {
+    lo[a] = 0;
+    hi[a] = p->own.shape[a] - 1;
+    if (a == p->part.fixed) lo[a] = hi[a] = p->part.at;
+    if (a == p->part.fixed || hi[a] == 0) continue;
+    int k = n++;
+    for (; k > 0 && p->part.stride[axis[k - 1]] < p->part.stride[a]; k--) axis[k] = axis[k - 1];
+    axis[k] = a;
+    rest += hi[a] * p->part.stride[a];
+  }
+  if (base >= to || base + rest < from) return false;
+  for (int k = 0; k < n; k++) { /* the widest stride first */
+    if (base >= to) return false;
+    int64_t *l = &lo[axis[k]], *h = &hi[axis[k]], step = p->part.stride[axis[k]];
+    rest -= *h * step;
+    int64_t before = from - base - rest; /* to be reached by this axis */
+    if (before > 0) *l = (before + step - 1) / step;
+    if ((to - 1 - base) / step < *h) *h = (to - 1 - base) / step;
+    if (*l > *h) return false;
+    if (*l < *h) return true;
+    base += *l * step;
+  }
+  return base >= from && base < to;
+}
+
+static bool fill(const Export *x, const Piece *p, int64_t from, int64_t to) {
+  int64_t lo[ZG_MAX_AXES], hi[ZG_MAX_AXES], stride = 1;
+  if (!narrow(p, from, to, lo, hi)) return true;
+  ZxBox b = {.naxes = p->own.nshape, .to = p->part.first - from};
+  for (int a = b.naxes; a-- > 0; stride *= p->own.shape[a]) {
+    b.count[a] = hi[a] - lo[a] + 1;
+    b.stride[a] = stride;
+    b.from += lo[a] * stride;
+    if (a == p->part.fixed) continue;
+    b.step[a] = p->part.stride[a];
+    b.to += lo[a] * b.step[a];
+  }
+  return zx_box_read(x->from, p->source, &b, x->window, (uint64_t)(to - from), x->err);
+}
+
+static bool write_all(int fd, const char *path, const void *p, uint64_t n, ZbErr *err) {
+  for (const char *q = p; n;) {
+    ssize_t put = write(fd, q, n < (1u << 30) ? n : (1u << 30));
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return zb_out_failed(path, put < 0 ? errno : ENOSPC, err);
+    q += put;
+    n -= (uint64_t)put;
+  }
+  return true;
+}
+
+static bool write_tensor(const Export *x, const Tensor *t, int fd, const char *path) {
+  for (uint64_t at = 0, n; at < t->n; at += n) {
+    n = t->n - at < WINDOW ? t->n - at : WINDOW;
+    for (uint32_t i = 0; i < t->npieces; i++)
+      if (!fill(x, &t->piece[i], (int64_t)at, (int64_t)(at + n))) return false;
+    int64_t bad = zx_as(x->o->as, x->window, n, x->rounded);
+    if (bad >= 0)
+      return zb_fail(x->err, "take another --dtype",
+                     "tensor '%s' has the value %g, which is too large for %s", t->info.path,
+                     (double)x->window[bad], x->o->as == ZX_AS_F16 ? "f16" : "bf16");
+    if (!write_all(fd, path, x->rounded, n * zx_as_bytes(x->o->as), x->err)) return false;
+  }
+  return true;
+}
+
+/* ---- files ---- */
+/* A file of the folder that is written. */
+static int create(const Export *x, const char *path) {
+  int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (fd < 0) zb_out_failed(path, errno, x->err);
+  return fd;
+}
+
+static bool finish(const Export *x, int fd, const char *path, bool ok) {
+  if (ok && fsync(fd) < 0) ok = zb_out_failed(path, errno, x->err);
+  if (close(fd) < 0 && ok) ok = zb_out_failed(path, errno, x->err);
+  return ok;
+}
+
+static bool write_text(const Export *x, const char *name, const char *text, size_t n) {
+  const char *path = zb_printf(x->a, "%s/%s", x->tmp, name);
+  int fd = create(x, path);
+  return fd >= 0 && finish(x, fd, path, write_all(fd, path, text, n, x->err));
+}
+
+static const char *file_name(const Export *x, uint32_t file) {
+  if (x->nfiles == 1) return "model.safetensors";
+  return zb_printf(x->a, "model-%05" PRIu32 "-of-%05" PRIu32 ".safetensors", file + 1, x->nfiles);
+}
+
+static bool write_file(const Export *x, uint32_t file) {
+  uint32_t from = x->cut[file], to = x->cut[file + 1];
+  const char *path = zb_printf(x->a, "%s/%s", x->tmp, file_name(x, file));
+  ZxTensorInfo *info = ZB_NEWN(x->a, ZxTensorInfo, to - from);
+  for (uint32_t i = from; i < to; i++) info[i - from] = x->tensor[i].info;
+  ZbText head = {0};
+  uint64_t total;
+  bool ok = zx_weights_head_as(&head, info, to - from, x->o->as, 8, &total, x->err);
+  uint64_t len = head.len;
+  int fd = ok ? create(x, path) : -1;
+  ok = fd >= 0 && write_all(fd, path, &len, 8, x->err) && write_all(fd, path, head.s, len, x->err);
+  for (uint32_t i = from; ok && i < to; i++) ok = write_tensor(x, &x->tensor[i], fd, path);
+  zb_text_free(&head);
+  return fd >= 0 && finish(x, fd, path, ok);
+}
+
+static bool write_index(const Export *x) {
+  ZbText t = {0};
+  uint64_t n = x->done.bytes / zx_as_bytes(x->o->as);
+  zb_text_add(&t,
+              "{\n  \"metadata\": {\n    \"total_parameters\": %" PRIu64 ",\n    \"total_size\": %" PRIu64, n,
+              x->done.bytes);
+  zb_text_add(&t, "\n  },\n  \"weight_map\": {");
+  for (uint32_t f = 0; f < x->nfiles; f++)
+    for (uint32_t i = x->cut[f]; i < x->cut[f + 1]; i++)
+      zb_text_add(&t, "%s\n    \"%s\": \"%s\"", i ? "," : "", x->tensor[i].info.path, file_name(x, f));
+  zb_text_add(&t, "\n  }\n}\n");
+  bool ok = write_text(x, index_name, t.s, t.len);
+  zb_text_free(&t);
+  return ok;
+}
+
+static bool write_config(Export *x) {
+  const char *like = NULL, *path = NULL;
+  size_t n;
+  if (x->o->like) {
+    path = zb_printf(x->a, "%s/%s", x->o->like, config_name);
+    if (!(like = zb_read_file(x->a, path, CONFIG_LIMIT, &n, x->err))) return false;
+  }
+  ZbErr why = {0};
+  char *text = zx_config(x->m->g, x->m->names, x->o->as, like, path, &why);
+  if (!text && *why.text) return zb_fail(x->err, why.help, "%s", why.text);
+  bool ok = !text || write_text(x, config_name, text, strlen(text));
+  x->done.config = text != NULL;
+  free(text);
+  return ok;
+}
+
+static bool copy_file(Export *x, const char *name) {
+  const char *from = zb_printf(x->a, "%s/%s", x->o->like, name), *to = zb_printf(x->a, "%s/%s", x->tmp, name);
+  struct stat st;
+  if (stat(from, &st) < 0) return true;
+  uint64_t size;
+  int in = zb_open_file(from, false, &size, x->err);
+  int out = in >= 0 ? create(x, to) : -1;
+  bool ok = out >= 0;
+  for (uint64_t at = 0, k; ok && at < size; at += k) {
+    k = size - at < WINDOW ? size - at : WINDOW;
+    ok = zb_read_at(in, from, x->window, k, at, x->err) && write_all(out, to, x->window, k, x->err);
+  }
+  if (out >= 0) ok = finish(x, out, to, ok);
+  if (in >= 0) close(in);
+  x->done.copied += ok;
+  return ok;
+}
+
+static bool write_files(Export *x) {
+  bool ok = true;
+  for (uint32_t i = 0; ok && i < x->nfiles; i++) ok = write_file(x, i);
+  ok = ok && (x->nfiles == 1 || write_index(x)) && write_config(x);
+  for (int i = 0; ok && x->o->like && i < COPIED; i++) ok = copy_file(x, copied[i]);
+  return ok;
+}
+
+/* ---- the folder ---- */
+/* A file that an export writes. */
+static bool is_ours(const char *name) {
+  size_t n = strlen(name);
+  for (int i = 0; i < COPIED; i++)
+    if (!strcmp(name, copied[i])) return true;
+  return !strcmp(name, config_name) || !strcmp(name, index_name) ||
+         (!strncmp(name, "model", 5) && n > 12 && !strcmp(name + n - 12, ".safetensors"));
+}
+
+/* Removes an export, or what a killed one left: its files, and then the folder. */
+static bool discard(const char *path, ZbErr *err) {
+  DIR *d = opendir(path);
+  for (struct dirent *f; d && (f = readdir(d));)
+    if (is_ours(f->d_name)) unlinkat(dirfd(d), f->d_name, 0);
+  if (d) closedir(d);
+  return rmdir(path) == 0 || errno == ENOENT ||
+         zb_fail(err, "remove it by hand", "cannot remove %s: %s", zb_show(path), strerror(errno));
+}
+
+/* Nothing is replaced but an export, and only if that is wanted. */
+static bool may_take(const char *path, bool force, ZbErr *err) {
+  struct stat st;
+  if (lstat(path, &st) < 0) return true;
+  if (!force || !S_ISDIR(st.st_mode))
+    return zb_fail(err, S_ISDIR(st.st_mode) ? "give another -o, or --force" : "give another -o",
+                   "%s is there already", zb_show(path));
+  DIR *d = opendir(path);
+  if (!d) return zb_fail(err, NULL, "cannot read the folder %s: %s", zb_show(path), strerror(errno));
+  bool ok = true;
+  for (struct dirent *f; ok && (f = readdir(d));)
+    if (strcmp(f->d_name, ".") && strcmp(f->d_name, "..") && !is_ours(f->d_name))
+      ok = zb_fail(err, "give another -o, or move it away", "%s holds %s, which no export writes",
+                   zb_show(path), zb_show(f->d_name));
+  closedir(d);
+  return ok;
+}
+
+/* The lock of the temporary folder goes with the process. */
+static int begin(const char *tmp, ZbErr *err) {
+  if (mkdir(tmp, 0777) < 0 && errno != EEXIST) return zb_out_failed(tmp, errno, err), -1;
+  int fd = open(tmp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return zb_out_failed(tmp, errno, err), -1;
+  if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
+    zb_fail(err, "wait for its end", "another export writes to %s", zb_show(tmp));
+    close(fd);
+    return -1;
+  }
+  DIR *d = opendir(tmp);
+  for (struct dirent *f; d && (f = readdir(d));) /* of one that was killed */
+    if (is_ours(f->d_name)) unlinkat(fd, f->d_name, 0);
+  if (d) closedir(d);
+  return fd;
+}
+
+/* They change names where one is there already, so that there is always one of that name. */
+static bool publish(const char *tmp, const char *path, int fd, ZbErr *err) {
+  if (fsync(fd) < 0 && errno != EINVAL && errno != EROFS) return zb_out_failed(tmp, errno, err);
+  struct stat st;
+  bool old = lstat(path, &st) == 0;
+  bool ok = old ? renameat2(AT_FDCWD, tmp, AT_FDCWD, path, RENAME_EXCHANGE) == 0
+                : renameat2(AT_FDCWD, tmp, AT_FDCWD, path, RENAME_NOREPLACE) == 0;
+  if (!ok && (errno == EINVAL || errno == ENOSYS)) /* a file system that cannot */
+    ok = (!old || discard(path, NULL)) && rename(tmp, path) == 0;
+  else if (ok && old) return discard(tmp, err);
+  return ok || zb_fail(err, NULL, "cannot rename %s to %s: %s", zb_show(tmp), zb_show(path), strerror(errno));
+}
+
+bool zx_export(ZbArena *a, const ZxMap *m, const ZxShards *from, const ZxExportOptions *o, ZxExported *out,
+               ZbErr *err) {
+  char *path = zb_strdup(a, o->out);
+  for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--) path[n - 1] = 0;
+  Export x = {.a = a, .m = m, .from = from, .o = o, .tmp = zb_printf(a, "%s.export.tmp", path), .err = err};
+  if (!may_take(path, o->force, err) || !list_tensors(&x)) return false;
+  cut_files(&x);
+  int fd = begin(x.tmp, err);
+  if (fd < 0) return false;
+  x.window = malloc(WINDOW * sizeof *x.window);
+  x.rounded = malloc(WINDOW * sizeof *x.window);
+  if (!x.window || !x.rounded) zb_out_of_memory(WINDOW * sizeof *x.window);
+  bool ok = write_files(&x);
+  free(x.window);
+  free(x.rounded);
+  if (ok) ok = publish(x.tmp, path, fd, err);
+  else discard(x.tmp, NULL);
+  close(fd);
+  x.done.tensors = x.ntensors;
+  x.done.files = x.nfiles;
+  *out = x.done;
+  return ok;
+}

@@ -1,0 +1,156 @@
+/* Tensors by name, of one safetensors file or of a folder's shards. */
+#include "runtime/exec/hub/hub.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { INDEX_LIMIT = 1 << 28 /* bytes */, MAX_FILES = 512 /* all are open at once */ };
+static const char whole_name[] = "model.safetensors", index_name[] = "model.safetensors.index.json";
+static const char help[] = "copy the folder again";
+
+/* ---- which files ---- */
+static bool is_there(const char *path, bool folder) {
+  struct stat st;
+  return stat(path, &st) == 0 && S_ISDIR(st.st_mode) == folder;
+}
+
+/* The name of a file beside the index. */
+static bool is_plain(const char *s) {
+  size_t n = strlen(s);
+  if (n < 13 || n > 200 || *s == '.' || strcmp(s + n - 12, ".safetensors")) return false;
+  for (; *s; s++)
+    if (*s < 32 || *s >= 127 || *s == '/') return false;
+  return true;
+}
+
+typedef struct {
+  ZbArena *a;
+  const char *path; /* of the index */
+  ZbNames tensors, files;
+  uint32_t *in; /* the file of each tensor */
+} Index;
+
+static bool read_map(Index *x, const cJSON *map, ZbErr *err) {
+  if (!cJSON_IsObject(map) || !map->child)
+    return zb_fail(err, help, "%s has no `weight_map`", zb_show(x->path));
+  for (const cJSON *k = map->child; k; k = k->next) {
+    const char *file = cJSON_IsString(k) ? k->valuestring : "";
+    if (!is_plain(file))
+      return zb_fail(err, help,
+                     "%s: tensor '%s' is said to be in '%s', which is no safetensors file beside it",
+                     zb_show(x->path), zb_show(k->string), zb_show(file));
+    if (zb_names_find(&x->tensors, k->string) != ZB_NO_NAME)
+      return zb_fail(err, help, "%s names tensor '%s' twice", zb_show(x->path), zb_show(k->string));
+    uint32_t f = zb_names_find(&x->files, file);
+    if (f == ZB_NO_NAME) f = zb_names_add(x->a, &x->files, zb_strdup(x->a, file));
+    if (f >= MAX_FILES)
+      return zb_fail(err, "put them into fewer, larger files", "%s names more than %d files",
+                     zb_show(x->path), MAX_FILES);
+    x->in = zb_grow(x->a, x->in, x->tensors.n, sizeof *x->in);
+    x->in[x->tensors.n] = f;
+    zb_names_add(x->a, &x->tensors, zb_strdup(x->a, k->string));
+  }
+  return true;
+}
+
+static bool read_index(Index *x, ZbErr *err) {
+  size_t n;
+  char *text = zb_read_file(x->a, x->path, INDEX_LIMIT, &n, err);
+  if (!text) return false;
+  cJSON *root = cJSON_ParseWithLength(text, n);
+  bool ok = (root || zb_fail(err, help, "%s is no JSON", zb_show(x->path))) &&
+            read_map(x, cJSON_GetObjectItemCaseSensitive(root, "weight_map"), err);
+  cJSON_Delete(root);
+  return ok;
+}
+
+/* Into `index` where there is one. */
+static bool list(ZbArena *a, const char *path, Index *index, const char ***files, uint32_t *n, ZbErr *err) {
+  *files = NULL;
+  *n = 0;
+  *index = (Index){.a = a};
+  const char *one = path;
+  if (is_there(path, true)) {
+    one = zb_printf(a, "%s/%s", path, whole_name);
+    index->path = zb_printf(a, "%s/%s", path, index_name);
+    if (!is_there(one, false) && !is_there(index->path, false))
+      return zb_fail(err, "convert what is there to safetensors", "the folder %s has neither %s nor %s",
+                     zb_show(path), whole_name, index_name);
+    if (is_there(one, false)) index->path = NULL;
+  }
+  if (!index->path) {
+    ZB_PUSH(a, *files, *n, one);
+    return true;
+  }
+  if (!read_index(index, err)) return false;
+  ZB_PUSH(a, *files, *n, index->path);
+  for (uint32_t i = 0; i < index->files.n; i++) {
+    const char *file = zb_printf(a, "%s/%s", path, index->files.name[i]);
+    ZB_PUSH(a, *files, *n, file);
+  }
+  return true;
+}
+
+bool zx_shards_list(ZbArena *a, const char *path, const char ***files, uint32_t *n, ZbErr *err) {
+  Index index;
+  return list(a, path, &index, files, n, err);
+}
+
+/* ---- their tensors ---- */
+static bool add_file(ZxShards *s, ZbArena *a, const char *path, const char **files, ZbErr *err) {
+  ZxWeights *w = zx_weights_open(path, false, err);
+  if (!w) return false;
+  s->file[s->nfiles++] = w;
+  for (int64_t i = 0; i < (int64_t)zx_weights_count(w); i++) {
+    const char *name = zx_weights_path(w, i);
+    uint32_t other = zb_names_find(&s->names, name);
+    if (other != ZB_NO_NAME)
+      return zb_fail(err, help, "tensor '%s' is in %s and in %s", zb_show(name), zb_show(files[s->in[other]]),
+                     zb_show(path));
+    uint32_t n = s->names.n, file = s->nfiles - 1;
+    s->in = zb_grow(a, s->in, n, sizeof *s->in);
+    s->at = zb_grow(a, s->at, n, sizeof *s->at);
+    s->in[n] = file;
+    s->at[n] = i;
+    zb_names_add(a, &s->names, name);
+  }
+  return true;
+}
+
+static bool is_as_said(const ZxShards *s, const Index *x, ZbErr *err) {
+  for (uint32_t i = 0; i < x->tensors.n; i++) {
+    uint32_t t = zx_shards_find(s, x->tensors.name[i]);
+    if (t == ZB_NO_NAME || s->in[t] != x->in[i])
+      return zb_fail(err, help, "%s: tensor '%s' is said to be in %s, which does not have it",
+                     zb_show(x->path), zb_show(x->tensors.name[i]), x->files.name[x->in[i]]);
+  }
+  return true;
+}
+
+bool zx_shards_open(ZxShards *s, ZbArena *a, const char *path, ZbErr *err) {
+  *s = (ZxShards){.path = path};
+  Index index;
+  const char **files;
+  uint32_t n;
+  if (!list(a, path, &index, &files, &n, err)) return false;
+  if (index.path) files++, n--;
+  s->file = ZB_NEWN(a, ZxWeights *, n);
+  bool ok = true;
+  for (uint32_t i = 0; ok && i < n; i++) ok = add_file(s, a, files[i], files, err);
+  ok = ok && is_as_said(s, &index, err);
+  if (!ok) zx_shards_close(s);
+  return ok;
+}
+
+void zx_shards_close(ZxShards *s) {
+  for (uint32_t i = 0; i < s->nfiles; i++) zx_weights_close(s->file[i], NULL);
+  s->nfiles = 0;
+}
+
+uint32_t zx_shards_find(const ZxShards *s, const char *name) { return zb_names_find(&s->names, name); }
+
+bool zx_shards_fits(const ZxShards *s, uint32_t tensor, const ZxTensorInfo *want, ZbErr *err) {
+  return zx_weights_fits(s->file[s->in[tensor]], s->at[tensor], want, err);
+}

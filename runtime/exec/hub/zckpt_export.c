@@ -1,0 +1,75 @@
+/* zckpt export: parameters as a folder for other programs, from a checkpoint or a safetensors file. */
+#include "runtime/exec/ckpt/zckpt.h"
+#include "runtime/exec/hub/hub.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* The graph that the command of the checkpoint's run names: the word that ends as such files do. */
+static const char *graph_of(const ZxManifest *m, ZbArena *a) {
+  char *words = zb_strdup(a, m->command), *rest = words;
+  for (char *w; (w = strsep(&rest, " "));) {
+    size_t n = strlen(w);
+    if (n > 4 && !strcmp(w + n - 4, ".zsg")) return w;
+  }
+  return NULL;
+}
+
+static ZgGraph *read_graph(const ZsOptions *o, const ZxManifest *m, ZbArena *a, ZbErr *err) {
+  const char *path = o->graph, *named = !path && m ? graph_of(m, a) : NULL;
+  if (!path) path = named;
+  if (!path) {
+    zb_fail(err, "give --graph G.zsg", "%s does not say which graph it is of", zb_show(o->path[0]));
+    return NULL;
+  }
+  ZgGraph *g = zg_read_file(a, path, err);
+  if (!g && named) zb_fail_more(err, "; it is the graph that %s names", zb_show(o->path[0]));
+  if (!g && named) snprintf(err->help, sizeof err->help, "say with --graph where it is");
+  const char *hash = m ? zx_manifest_fact(m, "model", "hash") : NULL;
+  if (g && hash && strcmp(hash, zb_printf(a, "%016" PRIx64 "%016" PRIx64, g->hash[1], g->hash[0])))
+    printf("note: %s is not the very graph that %s is of\n", zb_show(path), zb_show(o->path[0]));
+  return g;
+}
+
+/* All parameters are what was written: they are not looked at again. */
+static bool check_ckpt(const ZsOptions *o, const ZxManifest **m, ZbArena *a, ZbErr *err) {
+  struct stat st;
+  *m = NULL;
+  if (stat(o->path[0], &st) < 0 || !S_ISDIR(st.st_mode)) return true; /* a file */
+  ZsCkpt k;
+  if (!zs_open(&k, a, o->path[0], err)) return false;
+  bool ok = zx_ckpt_look(k.m, k.dir, err);
+  for (uint32_t i = 0; ok && i < k.m->c.nparams; i++) ok = zs_read(&k, i, NULL, NULL, err);
+  zs_close(&k);
+  *m = k.m;
+  return ok;
+}
+
+static void tell(const ZsOptions *o, const ZxManifest *m, const ZxExported *x, ZbArena *a) {
+  char bytes[24];
+  const char *of = m ? zb_printf(a, " of step %" PRId64, m->step) : "";
+  printf("%s: the parameters%s as %" PRIu32 " tensors, %s in %" PRIu32 " file%s%s", zb_show(o->out), of,
+         x->tensors, zb_bytes(bytes, x->bytes), x->files, x->files == 1 ? "" : "s",
+         x->config ? "; config.json" : "");
+  if (x->copied) printf("; %" PRIu32 " files from %s", x->copied, zb_show(o->like));
+  printf("\n");
+  if (!x->config) printf("note: there is no config.json: the names `%s` say nothing of it\n", o->names);
+}
+
+ZsEnd zs_export(const ZsOptions *o, ZbArena *a, ZbErr *err) {
+  const ZxManifest *m;
+  if (!check_ckpt(o, &m, a, err)) return ZS_FAILED;
+  ZgGraph *g = read_graph(o, m, a, err);
+  ZxMap map;
+  ZxShards from;
+  if (!g || !zx_map_open(&map, a, g, o->names, err) || !zx_shards_open(&from, a, o->path[0], err))
+    return ZS_FAILED;
+  ZxExportOptions e = {o->out, o->like, o->as, (uint64_t)o->shard_size, o->force};
+  ZxExported done;
+  bool ok = zx_export(a, &map, &from, &e, &done, err);
+  zx_shards_close(&from);
+  if (!ok) return ZS_FAILED;
+  tell(o, m, &done, a);
+  return ZS_OK;
+}

@@ -1,0 +1,402 @@
+/* Weights by other names: files and folders of shards, boxes against element by element, exports that are what they are
+ * made of, config.json. */
+#include "runtime/exec/hub/hub.h"
+#include "tests/unit/exec/scratch.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static ZbArena *a;
+static ZbErr err;
+
+static void make(void) {
+  scratch_make();
+  a = zb_arena_new();
+}
+static void unmake(void) {
+  zb_arena_free(a);
+  scratch_remove();
+}
+TestSuite(hub, .init = make, .fini = unmake);
+
+/* ---- files ---- */
+/* A safetensors file of one type; value i of all tensors is i, where that fits. With `odd` bytes of padding, so that data are unaligned. */
+static void write_tensors(const char *name, const ZxTensorInfo *t, size_t n, ZxAs as, int odd) {
+  ZbText head = {0};
+  uint64_t total, count;
+  cr_assert(zx_weights_head_as(&head, t, n, as, 8, &total, &err), "%s", err.text);
+  for (int i = 0; i < odd; i++) zb_text_put(&head, " ", 1);
+  uint64_t len = head.len;
+  count = (total + (uint64_t)odd - 8 - len) / zx_as_bytes(as);
+  float *x = calloc(count + 1, sizeof *x);
+  char *bytes = malloc(total + (uint64_t)odd + 8);
+  for (uint64_t i = 0; i < count; i++) x[i] = as == ZX_AS_F16 ? (float)(i % 2048) : (float)i;
+  memcpy(bytes, &len, 8);
+  memcpy(bytes + 8, head.s, len);
+  cr_assert_eq(zx_as(as, x, count, bytes + 8 + len), -1);
+  scratch_write(name, bytes, total + (uint64_t)odd);
+  free(x);
+  free(bytes);
+  zb_text_free(&head);
+}
+
+static void folder(const char *name) { cr_assert_eq(mkdir(scratch(name), 0777), 0); }
+static void index_of(const char *text) {
+  scratch_write("d/model.safetensors.index.json", text, strlen(text));
+}
+
+static const ZxTensorInfo two[] = {{"a", 2, {3, 4}}, {"b", 1, {5}}}, one[] = {{"c", 1, {2}}},
+                          again[] = {{"b", 1, {5}}};
+
+Test(hub, shards) {
+  ZxShards s;
+  folder("d");
+  write_tensors("d/x-1.safetensors", two, 2, ZX_AS_F32, 1);
+  write_tensors("d/x-2.safetensors", one, 1, ZX_AS_BF16, 3);
+  index_of(
+      "{\"weight_map\":{\"c\":\"x-2.safetensors\",\"a\":\"x-1.safetensors\",\"b\":\"x-1.safetensors\"}}");
+  cr_assert(zx_shards_open(&s, a, scratch("d"), &err), "%s", err.text);
+  cr_expect_eq(s.names.n, 3);
+  cr_expect_eq(zx_shards_find(&s, "d"), ZB_NO_NAME);
+  cr_expect(zx_shards_fits(&s, zx_shards_find(&s, "c"), &one[0], &err));
+  cr_expect(!zx_shards_fits(&s, zx_shards_find(&s, "a"), &one[0], &err));
+  says(err, "x-1.safetensors: tensor 'a' has shape [3, 4]; the model wants [2]");
+  zx_shards_close(&s);
+  /* A file that is whole is preferred, and may be named itself. */
+  write_tensors("d/model.safetensors", one, 1, ZX_AS_F16, 0);
+  cr_assert(zx_shards_open(&s, a, scratch("d"), &err), "%s", err.text);
+  cr_expect_eq(s.names.n, 1);
+  zx_shards_close(&s);
+  cr_assert(zx_shards_open(&s, a, scratch("d/x-1.safetensors"), &err), "%s", err.text);
+  cr_expect_eq(s.names.n, 2);
+  zx_shards_close(&s);
+}
+
+Test(hub, shards_that_are_none) {
+  static const struct {
+    const char *index, *words;
+  } cases[] = {
+      {"{", "index.json is no JSON"},
+      {"[]", "has no `weight_map`"},
+      {"{\"weight_map\":{}}", "has no `weight_map`"},
+      {"{\"weight_map\":{\"a\":\"../x-1.safetensors\"}}", "no safetensors file beside it"},
+      {"{\"weight_map\":{\"a\":\".safetensors\"}}", "no safetensors file beside it"},
+      {"{\"weight_map\":{\"a\":\"x-1.bin\"}}", "no safetensors file beside it"},
+      {"{\"weight_map\":{\"a\":3}}", "no safetensors file beside it"},
+      {"{\"weight_map\":{\"a\":\"x-1.safetensors\",\"a\":\"x-2.safetensors\"}}", "names tensor 'a' twice"},
+      {"{\"weight_map\":{\"a\":\"x-1.safetensors\",\"c\":\"x-1.safetensors\"}}",
+       "tensor 'c' is said to be in x-1.safetensors, which does not have it"},
+      {"{\"weight_map\":{\"a\":\"x-1.safetensors\",\"c\":\"x-2.safetensors\",\"d\":\"x-1.safetensors\"}}",
+       "tensor 'd' is said to be in x-1.safetensors, which does not have it"},
+      {"{\"weight_map\":{\"a\":\"x-2.safetensors\",\"c\":\"x-1.safetensors\"}}", "is said to be in"},
+      {"{\"weight_map\":{\"a\":\"x-1.safetensors\",\"b\":\"x-3.safetensors\"}}", "tensor 'b' is in "},
+      {"{\"weight_map\":{\"a\":\"x-9.safetensors\"}}", "x-9.safetensors"},
+  };
+  ZxShards s;
+  folder("d");
+  cr_expect(!zx_shards_open(&s, a, scratch("d"), &err));
+  says(err, "has neither model.safetensors nor model.safetensors.index.json");
+  write_tensors("d/x-1.safetensors", two, 2, ZX_AS_F32, 0);
+  write_tensors("d/x-2.safetensors", one, 1, ZX_AS_F32, 0);
+  write_tensors("d/x-3.safetensors", again, 1, ZX_AS_F32, 0);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    index_of(cases[i].index);
+    cr_expect(!zx_shards_open(&s, a, scratch("d"), &err), "case %zu", i);
+    says(err, cases[i].words);
+  }
+  cr_assert_eq(truncate(scratch("d/x-1.safetensors"), 100), 0);
+  index_of("{\"weight_map\":{\"a\":\"x-1.safetensors\"}}");
+  cr_expect(!zx_shards_open(&s, a, scratch("d"), &err));
+  says(err, "x-1.safetensors");
+}
+
+/* ---- boxes ---- */
+static const ZxBox boxes[] = {
+    {.naxes = 0, .from = 7, .to = 2},
+    {.naxes = 1, .count = {5}, .stride = {1}, .step = {1}, .from = 3},
+    {.naxes = 1, .count = {5}, .stride = {1}, .step = {1}, .from = 3, .to = -2}, /* begins before */
+    {.naxes = 1, .count = {9}, .stride = {1}, .step = {2}, .to = 3},             /* ends behind */
+    {.naxes = 1, .count = {4}, .stride = {100000}, .step = {1}, .from = 5},
+    {.naxes = 1, .count = {0}, .stride = {1}, .step = {1}},
+    {.naxes = 2, .count = {30, 40}, .stride = {1, 30}, .step = {40, 1}, .from = 11}, /* transposed */
+    {.naxes = 3, .count = {6, 1, 700}, .stride = {1, 9, 300}, .step = {700, 3, 1}, .from = 1},
+    {.naxes = 3, .count = {2, 3, 4}, .stride = {6000, 90000, 4}, .step = {12, 4, 1}, .from = 8},
+    {.naxes = 2, .count = {3, 450000}, .stride = {450000, 1}, .step = {1, 3}}, /* more than a piece */
+    {.naxes = 2, .count = {450000, 3}, .stride = {3, 1}, .step = {1, 450000}, .from = 9, .to = -7},
+};
+
+/* Element by element, and nothing else is touched. */
+Test(hub, boxes) {
+  enum { SIZE = 1400000 };
+  static float got[SIZE], want[SIZE];
+  static const ZxTensorInfo t[] = {{"odd", 1, {1}}, {"t", 1, {SIZE}}};
+  write_tensors("t", t, 2, ZX_AS_F32, 1);
+  ZxShards s;
+  cr_assert(zx_shards_open(&s, a, scratch("t"), &err), "%s", err.text);
+  uint32_t tensor = zx_shards_find(&s, "t");
+  for (size_t i = 0; i < sizeof boxes / sizeof *boxes; i++) {
+    const ZxBox *b = &boxes[i];
+    int64_t n = i == 3 ? 12 : SIZE, all = 1;
+    for (int64_t k = 0; k < SIZE; k++) got[k] = want[k] = -1;
+    for (int k = 0; k < b->naxes; k++) all *= b->count[k];
+    for (int64_t e = 0; e < all; e++) {
+      int64_t rest = e, from = b->from, to = b->to;
+      for (int k = b->naxes; k-- > 0; rest /= b->count[k]) {
+        from += rest % b->count[k] * b->stride[k];
+        to += rest % b->count[k] * b->step[k];
+      }
+      if (to >= 0 && to < n) want[to] = (float)(from + 1);
+    }
+    cr_expect(zx_box_read(&s, tensor, b, got, (uint64_t)n, &err), "%zu: %s", i, err.text);
+    cr_expect(!memcmp(got, want, sizeof got), "box %zu", i);
+  }
+  zx_shards_close(&s);
+}
+
+/* ---- types ---- */
+/* Every value of 16 bits is what it was; halves go to even ones; what is too large is said. */
+Test(hub, rounding) {
+  static const ZxTensorInfo t = {"t", 1, {65536}};
+  for (ZxAs as = ZX_AS_BF16; as <= ZX_AS_F16; as++) {
+    static float x[65536];
+    static uint16_t y[65536];
+    write_tensors("t", &t, 1, as, 0);
+    size_t n;
+    char *bytes = scratch_read("t", &n);
+    for (uint32_t i = 0; i < 65536; i++) y[i] = (uint16_t)i;
+    memcpy(bytes + n - sizeof y, y, sizeof y);
+    scratch_write("t", bytes, n);
+    free(bytes);
+    ZxWeights *w = zx_weights_open(scratch("t"), false, &err);
+    cr_assert(w && zx_weights_read(w, 0, 0, 65536, x, &err), "%s", err.text);
+    zx_weights_close(w, NULL);
+    cr_expect_eq(zx_as(as, x, 65536, y), -1);
+    uint32_t other = 0;
+    for (uint32_t i = 0; i < 65536; i++) other += y[i] != i && !isnan(x[i]);
+    cr_expect_eq(other, 0, "%u values of type %d", other, (int)as);
+    for (uint32_t i = 0; i + 1 < (as == ZX_AS_BF16 ? 0x7f7fu : 0x7bffu);
+         i++) { /* between two finite neighbours */
+      float half = x[i] + (x[i + 1] - x[i]) / 2, more = nextafterf(half, INFINITY),
+            less = nextafterf(half, 0);
+      float three[] = {half, more, less};
+      uint16_t r[3];
+      zx_as(as, three, 3, r);
+      cr_assert(r[0] == i + (i & 1) && r[1] == i + 1 && r[2] == i, "between %u and the next: %u %u %u", i,
+                r[0], r[1], r[2]);
+    }
+  }
+  float big[] = {1, 65519, -65520, 3.4e38f, -INFINITY, NAN};
+  uint16_t y[6];
+  cr_expect_eq(zx_as(ZX_AS_F16, big, 6, y), 2);
+  cr_expect_eq(y[1], 0x7bff);
+  cr_expect(y[4] == 0xfc00 && (y[5] & 0x7fff) > 0x7c00);
+  cr_expect_eq(zx_as(ZX_AS_BF16, big, 6, y), 3);
+}
+
+/* ---- names ---- */
+/* A graph with wq, wk, wv[embed 4, head 2, hd 3] in c_attn[embed, 3 (head hd)]; wo[head, hd, embed] in o[embed, (head
+ * hd)]; in a repeat of 3 layer.*.e[head, embed] in an embed x 1 tensor for each head. */
+static ZgGraph *graph(void) {
+  ZgGraph *g = zg_graph_new(a, "M");
+  uint16_t e = (uint16_t)zg_axis_add(g, "embed", 4), h = (uint16_t)zg_axis_add(g, "head", 2),
+           d = (uint16_t)zg_axis_add(g, "hd", 3);
+  zg_segment_add(g, "", 0, false, 1);
+  zg_segment_add(g, "layer", 0, true, 3);
+  uint16_t all[] = {e, h, d}, some[] = {e, h};
+  static const char *const names[] = {"wq", "wk", "wv"};
+  for (uint32_t i = 0; i < 3; i++) {
+    zg_param_add(
+        g, (ZgParam){
+               .path = names[i], .type = zg_type(ZG_REAL, all, 3), .order = {0, 1, 2}, .segment = ZG_NONE});
+    zg_foreign_add(g, (ZgForeign){"hf", i, "c_attn", 2, {4, 18}, 6 * i, {18, 3, 1}, -1, 0});
+  }
+  zg_param_add(
+      g, (ZgParam){.path = "wo", .type = zg_type(ZG_REAL, all, 3), .order = {1, 2, 0}, .segment = ZG_NONE});
+  zg_foreign_add(g, (ZgForeign){"hf", 3, "o", 2, {4, 6}, 0, {3, 1, 6}, -1, 0});
+  zg_param_add(
+      g, (ZgParam){.path = "layer.*.e", .type = zg_type(ZG_REAL, some, 2), .order = {1, 0}, .segment = 1});
+  zg_foreign_add(g, (ZgForeign){"hf", 4, "h.*.e.0", 2, {4, 1}, 0, {0, 1}, 0, 0});
+  zg_foreign_add(g, (ZgForeign){"hf", 4, "h.*.e.1", 2, {4, 1}, 0, {0, 1}, 0, 1});
+  zg_ignored_add(g, "hf", "*.inv_freq");
+  zg_ignored_add(g, "hf", "h.*.attn.bias");
+  zg_config_add(g, "hf", "vocab_size", "300");
+  zg_config_add(g, "hf", "rope.theta", "1e-05");
+  zg_config_add(g, "hf", "architectures", "[\"A\", \"B\"]");
+  cr_assert(zg_verify_foreign(g, &err), "%s", err.text);
+  return g;
+}
+
+Test(hub, maps) {
+  ZgGraph *g = graph();
+  ZxMap m;
+  cr_expect(!zx_map_open(&m, a, g, "gguf", &err));
+  says(err, "model M has no names `gguf`");
+  cr_expect_str_eq(err.help, "it has hf");
+  cr_assert(zx_map_open(&m, a, g, "hf", &err));
+  cr_expect_eq(zx_map_parts(&m, 0), 1);
+  cr_expect_eq(zx_map_parts(&m, 4), 2);
+  ZxTensorInfo own = zx_map_own(a, g, 4, 2);
+  cr_expect_str_eq(own.path, "layer.2.e");
+  cr_expect(own.nshape == 2 && own.shape[0] == 2 && own.shape[1] == 4);
+  ZxPart p = zx_map_part(&m, a, 4, 2, &own, 1);
+  cr_expect_str_eq(p.info.path, "h.2.e.1");
+  cr_expect(p.fixed == 0 && p.at == 1 && p.info.shape[0] == 4);
+  static const char *const yes[] = {"a.inv_freq", ".inv_freq", "h.3.attn.bias", "h.h.attn.bias.attn.bias"},
+                           *const no[] = {"inv_freq", "a.inv_freq2", "h.3.attn.bia", "xh.3.attn.bias", ""};
+  for (size_t i = 0; i < 4; i++) cr_expect(zx_map_ignores(&m, yes[i]), "%s", yes[i]);
+  for (size_t i = 0; i < 5; i++) cr_expect(!zx_map_ignores(&m, no[i]), "%s", no[i]);
+  cr_assert(zx_map_open(&m, a, g, NULL, &err)); /* their own */
+  p = zx_map_part(&m, a, 4, 2, &own, 0);
+  cr_expect(!strcmp(p.info.path, "layer.2.e") && p.fixed == -1 && p.stride[0] == 4 && p.stride[1] == 1);
+  g->nforeign = 0;
+  cr_expect(!zx_map_open(&m, a, g, "hf", &err));
+  cr_expect_str_eq(err.help, "say `weights hf for M { ... }` beside it");
+}
+
+/* ---- exports ---- */
+static const ZxTensorInfo params[] = {
+    {"wq", 3, {4, 2, 3}},     {"wk", 3, {4, 2, 3}},     {"wv", 3, {4, 2, 3}},    {"wo", 3, {2, 3, 4}},
+    {"layer.0.e", 2, {2, 4}}, {"layer.1.e", 2, {2, 4}}, {"layer.2.e", 2, {2, 4}}};
+
+static float *tensor_of(const ZxShards *s, const char *name, uint64_t n) {
+  uint32_t t = zx_shards_find(s, name);
+  cr_assert(t != ZB_NO_NAME, "%s", name);
+  float *x = ZB_NEWN(a, float, n);
+  cr_assert(zx_weights_read(s->file[s->in[t]], s->at[t], 0, n, x, &err), "%s", err.text);
+  return x;
+}
+
+/* Value i of the source is i: what is where follows from the definition of the names above. */
+static void check_export(const char *dir, uint32_t files) {
+  ZxShards s;
+  cr_assert(zx_shards_open(&s, a, scratch(dir), &err), "%s", err.text);
+  cr_expect_eq(s.nfiles, files);
+  cr_expect_eq(s.names.n, 8);
+  const float *x = tensor_of(&s, "c_attn", 72);
+  for (int e = 0; e < 4; e++)
+    for (int k = 0; k < 3; k++)
+      for (int i = 0; i < 6; i++) cr_expect_eq(x[18 * e + 6 * k + i], 24 * k + 6 * e + i);
+  x = tensor_of(&s, "o", 24);
+  for (int e = 0; e < 4; e++)
+    for (int i = 0; i < 6; i++) cr_expect_eq(x[6 * e + i], 72 + 4 * i + e);
+  for (int l = 0; l < 3; l++)
+    for (int h = 0; h < 2; h++) {
+      x = tensor_of(&s, zb_printf(a, "h.%d.e.%d", l, h), 4);
+      for (int e = 0; e < 4; e++) cr_expect_eq(x[e], 96 + 8 * l + 4 * h + e);
+    }
+  zx_shards_close(&s);
+}
+
+static bool export(ZgGraph *g, const char *from, ZxExportOptions o, ZxExported *x) {
+  ZxMap m;
+  ZxShards s;
+  cr_assert(zx_map_open(&m, a, g, "hf", &err) && zx_shards_open(&s, a, scratch(from), &err), "%s", err.text);
+  bool ok = zx_export(a, &m, &s, &o, x, &err);
+  zx_shards_close(&s);
+  return ok;
+}
+
+Test(hub, exports) {
+  ZgGraph *g = graph();
+  ZxExported x;
+  size_t n;
+  write_tensors("own", params, 7, ZX_AS_F32, 0);
+  folder("like");
+  scratch_write("like/config.json", "{\"b\":10000.0,\"vocab_size\":7}", 28);
+  scratch_write("like/tokenizer.json", "tok", 3);
+  scratch_write("like/other", "other", 5);
+  ZxExportOptions o = {.out = zb_strdup(a, scratch("out/")), .most = 1 << 20};
+  cr_assert(export(g, "own", o, &x), "%s", err.text);
+  cr_expect(x.tensors == 8 && x.files == 1 && x.bytes == 480 && x.config && !x.copied);
+  check_export("out", 1);
+  /* Not over what is there; then, over what an export has made alone. */
+  cr_expect(!export(g, "own", o, &x));
+  says(err, "is there already");
+  o = (ZxExportOptions){.out = zb_strdup(a, scratch("out")),
+                        .like = zb_strdup(a, scratch("like")),
+                        .as = ZX_AS_BF16,
+                        .most = 100,
+                        .force = true};
+  cr_assert(export(g, "own", o, &x), "%s", err.text);
+  cr_expect(x.tensors == 8 && x.files == 2 && x.bytes == 240 && x.copied == 1);
+  check_export("out", 2);
+  char *text = scratch_read("out/config.json", &n);
+  cr_expect_str_eq(text,
+                   "{\n  \"architectures\": [\n    \"A\",\n    \"B\"\n  ],\n  \"b\": 10000.0,\n  \"dtype\": "
+                   "\"bfloat16\",\n  \"rope\": {\n    \"theta\": 1e-05\n  },\n  \"torch_dtype\": "
+                   "\"bfloat16\",\n  \"vocab_size\": 300\n}\n");
+  free(text);
+  free(scratch_read("out/tokenizer.json", &n));
+  cr_expect_eq(n, 3);
+  cr_expect(access(scratch("out/other"), F_OK) < 0);
+  scratch_write("out/notes.txt", "mine", 4);
+  cr_expect(!export(g, "own", o, &x));
+  says(err, "holds notes.txt, which no export writes");
+  cr_expect(access(scratch("out.export.tmp"), F_OK) < 0);
+  scratch_write("file", "mine", 4);
+  o.out = zb_strdup(a, scratch("file"));
+  cr_expect(!export(g, "own", o, &x));
+  says(err, "is there already");
+}
+
+Test(hub, exports_that_cannot_be) {
+  ZgGraph *g = graph();
+  ZxExported x;
+  ZxExportOptions o = {.out = zb_strdup(a, scratch("out")), .most = 1 << 20};
+  write_tensors("few", params, 6, ZX_AS_F32, 0);
+  cr_expect(!export(g, "few", o, &x));
+  says(err, "has no parameter 'layer.2.e' of model M");
+  ZxTensorInfo more[8];
+  memcpy(more, params, sizeof params);
+  more[7] = (ZxTensorInfo){"x", 1, {1}};
+  write_tensors("more", more, 8, ZX_AS_F32, 0);
+  cr_expect(!export(g, "more", o, &x));
+  says(err, "has 8 tensors; model M has 7 parameters");
+  more[6].shape[0] = 3;
+  write_tensors("wide", more, 7, ZX_AS_F32, 0);
+  cr_expect(!export(g, "wide", o, &x));
+  says(err, "tensor 'layer.2.e' has shape [3, 4]; the model wants [2, 4]");
+  /* A value of c_attn that f16 does not hold; the folder is not left behind. */
+  write_tensors("own", params, 7, ZX_AS_F32, 0);
+  size_t n;
+  char *bytes = scratch_read("own", &n);
+  float big = 1e6f;
+  memcpy(bytes + n - 4 * 119, &big, 4);
+  scratch_write("big", bytes, n);
+  free(bytes);
+  o.as = ZX_AS_F16;
+  cr_expect(!export(g, "big", o, &x));
+  says(err, "tensor 'c_attn' has the value 1e+06, which is too large for f16");
+  cr_expect(access(scratch("out.export.tmp"), F_OK) < 0 && access(scratch("out"), F_OK) < 0);
+  /* A full disk. */
+  o.as = ZX_AS_F32;
+  scratch_full_at(600);
+  cr_expect(!export(g, "own", o, &x));
+  says(err, "out.export.tmp/model.safetensors");
+  cr_expect(access(scratch("out.export.tmp"), F_OK) < 0);
+}
+
+Test(hub, configs) {
+  ZgGraph *g = graph();
+  char *text = zx_config(g, "hf", ZX_AS_F32,
+                         "{\"z\":[1.0,{\"k\\\"1\":-2E5,\"n\":null}],\"rope\":3,\"a\":{},\"t\":true,\"e\":[]}",
+                         "c", &err);
+  cr_assert(text, "%s", err.text);
+  cr_expect_str_eq(
+      text, "{\n  \"a\": {},\n  \"architectures\": [\n    \"A\",\n    \"B\"\n  ],\n  \"dtype\": "
+            "\"float32\",\n  \"e\": [],\n  \"rope\": {\n    \"theta\": 1e-05\n  },\n  \"t\": true,\n  "
+            "\"torch_dtype\": \"float32\",\n  \"vocab_size\": 300,\n  \"z\": [\n    1.0,\n    {\n      "
+            "\"k\\\"1\": -2E5,\n      \"n\": null\n    }\n  ]\n}\n");
+  free(text);
+  err = (ZbErr){0};
+  cr_expect(!zx_config(g, "hf", ZX_AS_F32, "[1]", "like/config.json", &err));
+  says(err, "like/config.json is no JSON object");
+  cr_expect(!zx_config(g, "hf", ZX_AS_F32, "{\"a\":NaN}", "like/config.json", &err));
+  g->nconfig = 0;
+  err = (ZbErr){0};
+  cr_expect(!zx_config(g, "hf", ZX_AS_F32, NULL, NULL, &err) && !*err.text);
+}
