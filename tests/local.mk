@@ -52,6 +52,7 @@ scenario_tests = \
   tests/rooms.sh \
   tests/zdata.sh \
   tests/zdata_inputs.sh
+  tests/zlog.sh
 include tests/mpi/local.mk
 include tests/plan/local.mk
 dist_check_SCRIPTS += $(scenario_tests)
@@ -88,6 +89,7 @@ endif
 # ---- fuzzing: built and run where the sanitizers watch ----
 fuzz_programs = tests/fuzz/fuzz-lang tests/fuzz/fuzz-zsg tests/fuzz/fuzz-data tests/fuzz/fuzz-manifest \
   tests/fuzz/fuzz-weights tests/fuzz/fuzz-hub
+  tests/fuzz/fuzz-weights tests/fuzz/fuzz-metrics
 EXTRA_PROGRAMS += $(fuzz_programs)
 dist_check_SCRIPTS += tests/fuzz.sh
 tests_fuzz_fuzz_lang_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_lang.c
@@ -103,6 +105,9 @@ tests_fuzz_fuzz_weights_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_weights.c
 tests_fuzz_fuzz_weights_LDADD = $(libs_exec)
 tests_fuzz_fuzz_hub_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_hub.c
 tests_fuzz_fuzz_hub_LDADD = $(libs_exec)
+tests_fuzz_fuzz_metrics_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_metrics.c
+tests_fuzz_fuzz_metrics_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS)
+tests_fuzz_fuzz_metrics_LDADD = $(libs_zlog)
 CLEANFILES += $(fuzz_programs)
 
 .PHONY: fuzz check-unit

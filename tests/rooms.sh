@@ -56,6 +56,7 @@ wall $exec 'base/.*|graph/graph\.h|lang/lang\.h|kernels/(kernels|devices)\.h|ker
 wall runtime/zdata 'base/.*|runtime/exec/data/data\.h|runtime/zdata/.*'
 wall runtime/text 'base/.*|runtime/text/.*'
 wall runtime/keep 'base/.*|runtime/exec/exit\.h|runtime/keep/.*'
+wall runtime/zlog 'base/.*|runtime/zlog/.*'
 # What the engine's files share is theirs and that of the room on top of them.
 grep -l 'exec/engine/internal\.h' $exec/*.[ch] $exec/comm/* $exec/data/* $exec/device/* $exec/ckpt/* $exec/hub/* &&
   { echo "^ only $exec/engine and $exec/state may include engine/internal.h"; broken=1; }

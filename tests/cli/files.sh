@@ -98,8 +98,9 @@ refuses 'cannot write x.bin: File too large' sh -c 'ulimit -f 1; exec zdata pack
   zplan --help >limited
   zdata --help >limited
   zckpt --help >limited
+  zlog --help >limited
 ) 2>said.txt
-[ "$(grep -c 'cannot write to the standard output: File too large' said.txt)" -eq 5 ] || { cat said.txt; fail "by a signal, without a word"; }
+[ "$(grep -c 'cannot write to the standard output: File too large' said.txt)" -eq 6 ] || { cat said.txt; fail "by a signal, without a word"; }
 sh -c 'exec zc m.zug -o closed.zsg >&-' 2>said.txt
 cmp closed.zsg m.zsg || fail "what is printed goes into a file"
 ls x.* ./*.tmp 2>/dev/null && fail "a failure left something"
@@ -110,7 +111,7 @@ for name in "$esc" "$bad"; do
   for command in "zc $name -o x.zsg" "zc m.zug -o none/$name" "zc --check $name" "zc m.zug -D $name -o x" "zc m.zug -d $name" "zc dump $name" "zdata show $name" \
     "zdata pack $name -o x" "zdata $name" "zdata records m.zug --field $name -o x" "zplan check $name --recipe r.zug:r" \
     "zplan $name m.zsg --recipe r.zug:r" "zc --$name" "zplan --$name" "zdata pack --$name" \
-    "zckpt show $name" "zckpt list $name" "zckpt $name" "zckpt show x --$name" "zckpt diff x x --top $name"; do
+    "zckpt show $name" "zckpt list $name" "zckpt $name" "zckpt show x --$name" "zckpt diff x x --top $name" "zlog plot $name -o x.svg" "zlog compare $name x" "zlog $name" "zlog tail x -n $name"; do
     $command >out.txt 2>&1 && fail "no refusal: $command"
     LC_ALL=C grep -q '[^[:print:][:space:]]' out.txt && { cat -v out.txt; fail "bytes as they are from: $command"; }
     grep -qF -e '\x1b[31m' -e 'caf\xe9' out.txt || { cat out.txt; fail "the name is not shown: $command"; }
