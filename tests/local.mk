@@ -53,6 +53,7 @@ scenario_tests = \
   tests/zdata.sh \
   tests/zdata_inputs.sh \
   tests/zlog.sh
+  tests/zdata_tokens.sh
 include tests/mpi/local.mk
 include tests/plan/local.mk
 dist_check_SCRIPTS += $(scenario_tests)

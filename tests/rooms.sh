@@ -53,8 +53,8 @@ wall $exec/hub "base/.*|graph/graph\.h|$exec/ckpt/.*|$exec/hub/.*"
 wall $exec/engine "$engine_needs|$exec/engine/.*"
 wall $exec/state "$engine_needs|$exec/engine/(engine|internal)\.h|$exec/ckpt/.*|$exec/hub/hub\.h|$exec/state/.*"
 wall $exec 'base/.*|graph/graph\.h|lang/lang\.h|kernels/(kernels|devices)\.h|kernels/cuda/cuda\.h|runtime/plan/(plan\.h|[a-z]*\.def)|runtime/exec/.*'
-wall runtime/zdata 'base/.*|runtime/exec/data/data\.h|runtime/zdata/.*'
 wall runtime/text 'base/.*|runtime/text/.*'
+wall runtime/zdata 'base/.*|runtime/exec/data/data\.h|runtime/text/text\.h|runtime/zdata/.*'
 wall runtime/keep 'base/.*|runtime/exec/exit\.h|runtime/keep/.*'
 wall runtime/zlog 'base/.*|runtime/zlog/.*'
 # What the engine's files share is theirs and that of the room on top of them.

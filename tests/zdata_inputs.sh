@@ -156,6 +156,7 @@ cmp kept.bin kept.old || fail "a failed run changed its output"
 refuses "--end cannot be 'x'" zdata pack old.txt -o x.bin --end x
 refuses "--end cannot be 65535" zdata pack old.txt -o x.bin --end 65535
 refuses '--field is given twice' zdata pack old.txt -o x.bin --field a --field b
+refuses '--vocab is for --tokens' zdata pack old.txt -o x.bin --vocab 3
 for option in '--end 1' '--field a' --jsonl --skip-bad; do
   refuses "${option% ?} is for texts; with --tokens" zdata pack old.txt --tokens u16 -o x.bin $option
 done

@@ -4,7 +4,9 @@ libzdata_a_SOURCES = \
   runtime/zdata/bytes.c \
   runtime/zdata/check.c \
   runtime/zdata/copy.c \
+  runtime/zdata/decode.c \
   runtime/zdata/documents.c \
+  runtime/zdata/encode.c \
   runtime/zdata/inputs.c \
   runtime/zdata/json.c \
   runtime/zdata/pack.c \

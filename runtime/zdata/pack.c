@@ -1,10 +1,29 @@
 /* zdata pack: texts, or ids that a tokenizer made, become one stream of tokens. */
+#define _GNU_SOURCE /* sched_getaffinity */
 #include "runtime/zdata/zdata.h"
 
 #include <inttypes.h>
+#include <sched.h>
 #include <string.h>
 
 /* ---- ids as they are ---- */
+/* An option that was given and only says something of texts; NULL: there is none. */
+static const char *given_for_texts(const ZdOptions *o) {
+  const struct {
+    bool given;
+    const char *name;
+  } of[] = {{o->end, "end"},
+            {o->nfield, "field"},
+            {o->jsonl, "jsonl"},
+            {o->skip_bad, "skip-bad"},
+            {o->tokenizer, "tokenizer"},
+            {o->threads, "threads"},
+            {o->special_as_text, "special-as-text"}};
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+    if (of[i].given) return of[i].name;
+  return NULL;
+}
+
 static bool pack_ids(const ZdOptions *o, ZbArena *a, ZbErr *err) {
   ZxDataField tokens = {.name = "tokens", .elem = zx_data_elem_of(o->tokens), .values = 1};
   ZxDataInfo info = {.stream = true, .nfield = 1, .field = &tokens};
@@ -12,12 +31,10 @@ static bool pack_ids(const ZdOptions *o, ZbArena *a, ZbErr *err) {
   uint64_t vocab = 0;
   if (tokens.elem != ZX_DATA_U16 && tokens.elem != ZX_DATA_U32)
     return zb_fail(err, "--tokens u16 or --tokens u32", "--tokens cannot be '%s'", zb_show(o->tokens));
-  if (o->end || o->nfield || o->jsonl || o->skip_bad)
+  const char *of_texts = given_for_texts(o);
+  if (of_texts)
     return zb_fail(err, "leave it out", "--%s is for texts; with --tokens ids are taken as they are",
-                   o->end      ? "end"
-                   : o->nfield ? "field"
-                   : o->jsonl  ? "jsonl"
-                               : "skip-bad");
+                   of_texts);
   if (o->vocab && !zd_whole(o->vocab, 1, &vocab))
     return zb_fail(err, "--vocab 50257, say", "--vocab cannot be '%s'", zb_show(o->vocab));
   return zx_data_layout(&info, err) && zd_files(&fs, o, false, err) && zd_copy(o, &fs, &info, vocab, err);
@@ -27,27 +44,95 @@ static bool pack_ids(const ZdOptions *o, ZbArena *a, ZbErr *err) {
 typedef struct {
   const ZdOptions *o;
   ZdFiles fs;
+  ZtTokenizer *t; /* NULL: bytes */
+  int threads;
   uint32_t end;
   uint64_t limit; /* ids are below it */
+  ZxDataElem elem;
   ZdReader *reader;
+  ZdEncoder *encoder;
   ZdSink *sink;
 } Pack;
 
-static bool choose_end(Pack *k, ZbErr *err) {
-  uint64_t id = ZD_NO_END;
-  if (k->o->end && !zd_whole(k->o->end, 0, &id))
+/* What GPT-2, Llama 3, Llama 2, Gemma, DeepSeek and BERT have for it; special, or else any text could spell it. */
+static uint32_t usual_end(const ZtTokenizer *t) {
+  static const char *const usual[] = {
+      "<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<\uff5cend\u2581of\u2581sentence\uff5c>",
+      "[SEP]"};
+  for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
+    uint32_t id = zt_id(t, usual[i]);
+    if (id != ZT_NONE && zt_special(t, id)) return id;
+  }
+  return ZT_NONE;
+}
+
+/* Of bytes: an id, from 256 on one that no byte has. */
+static bool end_of_bytes(Pack *k, ZbErr *err) {
+  uint64_t id;
+  k->limit = 256;
+  k->elem = ZX_DATA_U8;
+  if (!k->o->end || !strcmp(k->o->end, "none")) return true;
+  if (!zd_whole(k->o->end, 0, &id))
     return zb_fail(err, "--end 0, say: an id", "--end cannot be '%s'", zb_show(k->o->end));
-  if (k->o->end && id >= UINT16_MAX)
+  if (id >= UINT16_MAX)
     return zb_fail(err, "bytes are 0 to 255; the first free id is 256", "--end cannot be %" PRIu64, id);
   k->end = (uint32_t)id;
-  k->limit = k->o->end && id >= 256 ? id + 1 : 256;
+  if (id < k->limit) return true;
+  k->limit = id + 1;
+  k->elem = ZX_DATA_U16;
   return true;
+}
+
+static bool end_of_tokens(Pack *k, ZbErr *err) {
+  const char *file = zb_show(k->o->tokenizer), *end = k->o->end;
+  uint64_t id;
+  k->limit = zt_size(k->t);
+  k->elem = k->limit <= UINT16_MAX ? ZX_DATA_U16 : ZX_DATA_U32; /* the largest value means unknown */
+  if (end && !strcmp(end, "none")) return true;
+  if (!end && (k->end = usual_end(k->t)) == ZT_NONE)
+    return zb_fail(err, "--end TOKEN, or --end none",
+                   "%s has no token that usually ends a document: which one shall?", file);
+  if (!end) return true;
+  if (zd_whole(end, 0, &id)) {
+    if (id >= k->limit)
+      return zb_fail(err, "give one of its tokens", "--end %" PRIu64 ": the ids of %s are below %" PRIu64, id,
+                     file, k->limit);
+    k->end = (uint32_t)id;
+    return true;
+  }
+  k->end = zt_id(k->t, end);
+  return k->end != ZT_NONE || zb_fail(err, "give a token as that file writes it, or an id",
+                                      "--end: %s has no token '%s'", file, zb_show(end));
+}
+
+static bool choose_threads(Pack *k, ZbErr *err) {
+  cpu_set_t cores;
+  uint64_t n = 1;
+  if (sched_getaffinity(0, sizeof cores, &cores) == 0) n = (uint64_t)CPU_COUNT(&cores);
+  if (n > ZD_THREADS) n = ZD_THREADS;
+  if (k->o->threads && (!zd_whole(k->o->threads, 1, &n) || n > ZD_THREADS))
+    return zb_fail(err, "1 to 1024", "--threads cannot be '%s'", zb_show(k->o->threads));
+  k->threads = (int)n;
+  return true;
+}
+
+static bool choose(Pack *k, ZbErr *err) {
+  const ZdOptions *o = k->o;
+  k->end = ZD_NO_END;
+  if (o->vocab) return zb_fail(err, "leave it out", "--vocab is for --tokens; of texts it is known");
+  if (o->nfield > 1) return zb_fail(err, NULL, "--field is given twice");
+  if (!o->tokenizer && (o->threads || o->special_as_text))
+    return zb_fail(err, "leave it out", "--%s is for --tokenizer",
+                   o->threads ? "threads" : "special-as-text");
+  if (!o->tokenizer) return end_of_bytes(k, err);
+  k->t = zt_load(o->tokenizer, err);
+  return k->t && end_of_tokens(k, err) && choose_threads(k, err);
 }
 
 /* Bytes as tokens, which an end token above 255 makes two bytes wide. */
 static bool put_bytes(Pack *k, const ZdPiece *p, ZbErr *err) {
   enum { WIDE = 4096 };
-  if (k->limit == 256) return zd_sink_put(k->sink, p->text, p->n, p->begins, p->ends, err);
+  if (k->elem == ZX_DATA_U8) return zd_sink_put(k->sink, p->text, p->n, p->begins, p->ends, err);
   size_t at = 0;
   do {
     uint16_t wide[WIDE];
@@ -64,11 +149,12 @@ static bool pack_all(Pack *k, ZbErr *err) {
   ZdPiece p;
   bool ok = true;
   while (ok && zd_reader_next(k->reader, &p, err)) {
-    ok = put_bytes(k, &p, err);
+    ok = k->encoder ? zd_encode(k->encoder, &p, err) : put_bytes(k, &p, err);
     zd_progress(&progress, zd_reader_at(k->reader), zd_sink_tokens(k->sink));
   }
+  ok = ok && !err->text[0] && (!k->encoder || zd_encode_end(k->encoder, err));
   zd_progress_end(&progress);
-  return ok && !err->text[0];
+  return ok;
 }
 
 static void note(uint64_t n, const char *one, const char *many, const char *what, const char *more) {
@@ -93,7 +179,18 @@ static bool finish(Pack *k, ZbErr *err) {
   if (k->fs.skipped) printf(", %zu that are no text left out", k->fs.skipped);
   printf("\n");
   note(c->bad, "bad line was", "bad lines were", "left out, the first: ", c->first_bad.text);
+  note(c->documents - documents, "document was", "documents were",
+       "left out: the tokenizer gives them no token", "");
   note(c->empty, "empty document was", "empty documents were", "left out", "");
+  if (k->t && k->end != ZD_NO_END) {
+    size_t n;
+    const char *end = zt_token(k->t, k->end, &n);
+    printf("note: documents end with the token %s, %" PRIu32 "\n", end ? zb_show_n(end, n) : "", k->end);
+  }
+  if (k->t) note(c->cut, "document was", "documents were", "encoded in pieces: longer than 4 MiB", "");
+  if (k->t)
+    note(zd_encoder_broken(k->encoder), "document was", "documents were", "no UTF-8: U+FFFD for what is none",
+         "");
   note(c->replaced, "half of a surrogate pair was", "halves of surrogate pairs were", "replaced by U+FFFD",
        "");
   return true;
@@ -101,15 +198,18 @@ static bool finish(Pack *k, ZbErr *err) {
 
 static bool pack_texts(const ZdOptions *o, ZbArena *a, ZbErr *err) {
   Pack k = {.o = o, .fs = {.a = a}};
-  if (o->vocab) return zb_fail(err, "leave it out", "--vocab is for --tokens; bytes have 256 ids");
-  if (o->nfield > 1) return zb_fail(err, NULL, "--field is given twice");
-  if (!choose_end(&k, err) || !zd_files(&k.fs, o, true, err)) return false;
-  k.sink = zd_sink_new(o->out, k.limit > 256 ? ZX_DATA_U16 : ZX_DATA_U8, k.end, err);
-  if (!k.sink) return false;
-  k.reader = zd_reader_new(&k.fs, o->nfield ? o->field[0] : "text", o->jsonl, o->skip_bad);
-  bool ok = pack_all(&k, err) && finish(&k, err);
-  zd_sink_abandon(k.sink);
+  bool ok =
+      choose(&k, err) && zd_files(&k.fs, o, true, err) && (k.sink = zd_sink_new(o->out, k.elem, k.end, err));
+  if (ok) {
+    unsigned flags = o->special_as_text ? ZT_SPECIAL_AS_TEXT : 0;
+    k.reader = zd_reader_new(&k.fs, o->nfield ? o->field[0] : "text", o->jsonl, o->skip_bad);
+    if (k.t) k.encoder = zd_encoder_new(k.t, flags, k.threads, k.elem, k.sink);
+    ok = pack_all(&k, err) && finish(&k, err);
+  }
+  zd_encoder_free(k.encoder);
   zd_reader_free(k.reader);
+  zd_sink_abandon(k.sink);
+  zt_free(k.t);
   return ok;
 }
 

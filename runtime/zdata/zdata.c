@@ -6,38 +6,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char usage[] =
+static const char usage[] = /* clang-format off */
     "zdata: make and inspect the files that zrun trains from\n"
     "\n"
-    "  zdata pack PATH... -o OUT                 texts as tokens, one a byte. What is named .jsonl has a "
-    "document a "
-    "line,\n"
-    "      [--field NAME] [--end ID]             in its field NAME (text); .gz and .zst are decompressed; "
-    "folders "
-    "are\n"
-    "      [--jsonl] [--skip-bad]                walked in the order of names, hidden files, links and what "
-    "is no "
-    "text\n"
-    "                                            left out. ID: put after every document. --jsonl: all are "
-    "such lines,\n"
-    "                                            whatever their names. --skip-bad: lines without a text are "
-    "counted\n"
-    "                                            and left out\n"
-    "  zdata pack FILE... --tokens u16 -o OUT    token files as they are: u16 or u32, little-endian; the "
-    "largest\n"
-    "      [--vocab N]                           value means \"unknown\". N: ids must be below it\n"
+    "  zdata pack PATH... -o OUT [--tokenizer tokenizer.json]\n"
+    "                                  texts as tokens: those of the tokenizer, or one a byte. What is named .jsonl\n"
+    "                                  has a document a line; .gz and .zst are decompressed; folders are walked in\n"
+    "                                  the order of names, hidden files, links and what is no text left out\n"
+    "      --field NAME                the field of JSON lines that has the text (default: text)\n"
+    "      --jsonl                     all are JSON lines, whatever their names\n"
+    "      --skip-bad                  lines without a text are counted and left out\n"
+    "      --end TOKEN                 put after every document: a token, an id, or none (default: what the tokenizer\n"
+    "                                  has for it, <|endoftext|> or </s>, say; for bytes none)\n"
+    "      --special-as-text           texts that spell a special token are not that token\n"
+    "      --threads N                 default: all cores; the result is the same\n"
+    "  zdata pack FILE... --tokens u16 -o OUT [--vocab N]\n"
+    "                                  token files as they are: u16 or u32, little-endian; the largest value means\n"
+    "                                  \"unknown\". N: ids must be below it\n"
     "  zdata records FILE... -o OUT --field NAME:TYPE:VALUES ...\n"
-    "                                            fixed-size records as they are, fields in this order;\n"
-    "                                            TYPE: u8, u16, u32, i32, f32\n"
+    "                                  fixed-size records as they are, fields in this order;\n"
+    "                                  TYPE: u8, u16, u32, i32, f32\n"
     "  zdata table FILE.csv -o OUT --label COLUMN [--field NAME] [--label-field NAME]\n"
-    "                                            a row a record: numbers as the field NAME (default: "
-    "features),\n"
-    "                                            and the class in COLUMN (its name, or its number from 1)\n"
-    "  zdata show OUT                            what is in it, and how it begins\n"
-    "  zdata check OUT                           read it all and compare checksums\n"
+    "                                  a row a record: numbers as the field NAME (default: features),\n"
+    "                                  and the class in COLUMN (its name, or its number from 1)\n"
+    "  zdata show OUT                  what is in it, and how it begins\n"
+    "  zdata decode OUT [--tokenizer tokenizer.json] [--from N] [--count M | --document I]\n"
+    "                                  its text, or that of M tokens from token N on, or of document I; from 0\n"
+    "  zdata check OUT                 read it all and compare checksums\n"
     "\n"
     "Inputs are regular files; pack and records also take a pipe that is written to, such as /dev/stdin.\n"
     "An OUT that exists is replaced only if it is such a file, and only when the new one is complete.\n";
+/* clang-format on */
 
 bool zd_whole(const char *text, uint64_t least, uint64_t *out) {
   char *end;
@@ -49,7 +48,25 @@ bool zd_whole(const char *text, uint64_t least, uint64_t *out) {
 }
 
 /* ---- options ---- */
-enum { OUT, TOKENS, VOCAB, FIELD, LABEL, LABEL_FIELD, END, JSONL, SKIP_BAD, NOPTION, FIRST = 256 };
+enum {
+  OUT,
+  TOKENS,
+  VOCAB,
+  FIELD,
+  LABEL,
+  LABEL_FIELD,
+  END,
+  JSONL,
+  SKIP_BAD,
+  TOKENIZER,
+  THREADS,
+  SPECIAL_AS_TEXT,
+  FROM,
+  COUNT,
+  DOCUMENT,
+  NOPTION,
+  FIRST = 256
+};
 
 /* Where an option goes: one with a value is a `const char *`, one without a `bool`; --field is a list. */
 static const struct {
@@ -66,6 +83,12 @@ static const struct {
     [END] = {"end", true, offsetof(ZdOptions, end)},
     [JSONL] = {"jsonl", false, offsetof(ZdOptions, jsonl)},
     [SKIP_BAD] = {"skip-bad", false, offsetof(ZdOptions, skip_bad)},
+    [TOKENIZER] = {"tokenizer", true, offsetof(ZdOptions, tokenizer)},
+    [THREADS] = {"threads", true, offsetof(ZdOptions, threads)},
+    [SPECIAL_AS_TEXT] = {"special-as-text", false, offsetof(ZdOptions, special_as_text)},
+    [FROM] = {"from", true, offsetof(ZdOptions, from)},
+    [COUNT] = {"count", true, offsetof(ZdOptions, count)},
+    [DOCUMENT] = {"document", true, offsetof(ZdOptions, document)},
 };
 
 #define TAKES(option) (1u << (option))
@@ -76,9 +99,11 @@ static const struct {
   unsigned takes; /* with OUT: it needs that too */
 } commands[] = {
     {"pack", zd_pack, INT32_MAX,
-     TAKES(OUT) | TAKES(TOKENS) | TAKES(VOCAB) | TAKES(FIELD) | TAKES(END) | TAKES(JSONL) | TAKES(SKIP_BAD)},
+     TAKES(OUT) | TAKES(TOKENS) | TAKES(VOCAB) | TAKES(FIELD) | TAKES(END) | TAKES(JSONL) | TAKES(SKIP_BAD) |
+         TAKES(TOKENIZER) | TAKES(THREADS) | TAKES(SPECIAL_AS_TEXT)},
     {"records", zd_records, INT32_MAX, TAKES(OUT) | TAKES(FIELD)},
     {"table", zd_table, 1, TAKES(OUT) | TAKES(FIELD) | TAKES(LABEL) | TAKES(LABEL_FIELD)},
+    {"decode", zd_decode, 1, TAKES(TOKENIZER) | TAKES(FROM) | TAKES(COUNT) | TAKES(DOCUMENT)},
     {"show", zd_show, 1, 0},
     {"check", zd_check, 1, 0},
 };

@@ -1,13 +1,14 @@
 /* zdata: the program that makes the files that zrun trains from, and looks at them. What is in such a file is the matter
  * of exec/data (data.h, DATA.md); this room knows where it comes from.
  *
- * zdata.c     the command line; then a file a command: pack.c, records.c, table.c, show.c, check.c
+ * zdata.c     the command line; then a file a command: pack.c, records.c, table.c, decode.c, show.c, check.c
  *
  * Texts go through these, one after the other, by pieces:
  *
  *   inputs.c     which files: those named, and what folders hold
  *   bytes.c      what is in a file: .gz and .zst decompressed
  *   documents.c  a file is a document, or each line of it is, by json.c
+ *   encode.c     texts to tokens, by runtime/text and several threads; without a tokenizer bytes are the tokens
  *   sink.c       tokens into a data file
  *
  * progress.c says how far that is, and copy.c joins files of ids or records as they are. */
@@ -15,14 +16,16 @@
 #define ZUG_ZDATA_H
 
 #include "runtime/exec/data/data.h"
+#include "runtime/text/text.h"
 
 /* ---- commands ------------------------------------------------------------------------------------------ */
 /* What was given; NULL or 0 where it was not. */
 typedef struct {
   const char **file, **field;
   int nfile, nfield;
-  const char *out, *tokens, *vocab, *label, *label_field, *end;
-  bool jsonl, skip_bad;
+  const char *out, *tokens, *vocab, *label, *label_field, *end, *tokenizer, *threads;
+  const char *from, *count, *document;
+  bool jsonl, skip_bad, special_as_text;
 } ZdOptions;
 
 /* Each prints what it made or found; false with a message, and nothing is left of its output. */
@@ -31,6 +34,7 @@ bool zd_records(const ZdOptions *o, ZbArena *a, ZbErr *err);
 bool zd_table(const ZdOptions *o, ZbArena *a, ZbErr *err);
 bool zd_show(const ZdOptions *o, ZbArena *a, ZbErr *err);
 bool zd_check(const ZdOptions *o, ZbArena *a, ZbErr *err);
+bool zd_decode(const ZdOptions *o, ZbArena *a, ZbErr *err);
 
 /* Whether the whole text is a number of at least `least`, in decimal. */
 bool zd_whole(const char *text, uint64_t least, uint64_t *out);
@@ -95,9 +99,21 @@ uint64_t zd_reader_at(const ZdReader *r); /* bytes of all files so far */
 /* Goes on with b, which becomes the reader's. */
 void zd_reader_take(ZdReader *r, ZdBytes *b, bool lines);
 
+/* ---- tokens by a tokenizer (encode.c) -------------------------------------------------------------------- */
+typedef struct ZdSink ZdSink;
+typedef struct ZdEncoder ZdEncoder;
+/* Into a sink of `elem`, u16 or u32, by 1 to ZD_THREADS threads; flags as zt_encode has them. What comes out is the same with any number of
+ * threads. */
+enum { ZD_THREADS = 1024 };
+ZdEncoder *zd_encoder_new(const ZtTokenizer *t, unsigned flags, int threads, ZxDataElem elem, ZdSink *sink);
+void zd_encoder_free(ZdEncoder *e); /* NULL is allowed */
+/* Takes a copy of the piece; pieces before it may be written meanwhile. Each piece of a document is encoded alone. */
+bool zd_encode(ZdEncoder *e, const ZdPiece *p, ZbErr *err);
+bool zd_encode_end(ZdEncoder *e, ZbErr *err);   /* all is in the sink then */
+uint64_t zd_encoder_broken(const ZdEncoder *e); /* pieces that were no UTF-8 */
+
 /* ---- tokens (sink.c) ----------------------------------------------------------------------------------- */
 #define ZD_NO_END UINT32_MAX
-typedef struct ZdSink ZdSink;
 /* A stream of tokens, with `end` after every document, or ZD_NO_END. NULL with a message. */
 ZdSink *zd_sink_new(const char *path, ZxDataElem elem, uint32_t end, ZbErr *err);
 /* n tokens of a document; one without any leaves nothing. */
