@@ -52,7 +52,7 @@ scenario_tests = \
   tests/rooms.sh \
   tests/zdata.sh \
   tests/zdata_inputs.sh \
-  tests/zlog.sh
+  tests/zlog.sh \
   tests/zdata_tokens.sh
 include tests/mpi/local.mk
 include tests/plan/local.mk

@@ -18,6 +18,7 @@ libtext_a_SOURCES = \
   runtime/text/room.h \
   runtime/text/strings.c \
   runtime/text/text.h \
+  runtime/text/train.c \
   runtime/text/unicode.c \
   runtime/text/unicode.h \
   runtime/text/unigram.c \

@@ -21,7 +21,7 @@ int zt_char_byte(uint32_t c) {
 }
 
 /* ---- reading ---- */
-static const char gpt2[] =
+const char zt_gpt2_pattern[] =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 static ZtPre *add(ZtTokenizer *t, ZtPreKind kind) {
@@ -78,7 +78,7 @@ static bool read_bytes(ZtTokenizer *t, const cJSON *o, ZbErr *err) {
   if (!zt_json_bool(part, o, "add_prefix_space", ZT_MUST, &p->prefix_space, err) ||
       !zt_json_bool(part, o, "use_regex", ZT_MAY, &regex, err))
     return false;
-  if (regex) p->pattern = zt_pattern(t, gpt2, false, err);
+  if (regex) p->pattern = zt_pattern(t, zt_gpt2_pattern, false, err);
   return p->pattern || !regex;
 }
 

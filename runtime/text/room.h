@@ -64,8 +64,9 @@ bool zt_starts(const char *s, size_t n, const char *with, size_t with_n);
   X(white_space)                                                                                             \
   X(numeric)                                                                                                 \
   X(punctuation)                                                                                             \
-  X(word) X(accent) X(bert_removed) X(bert_nonspacing) X(newer_L) X(newer_N) X(newer_M) X(newer_Lu)          \
-      X(newer_Ll) X(newer_Lm) X(newer_Lo) X(newer_P) X(newer_S) X(newer_Nd) X(newer_w)
+  X(word)                                                                                                    \
+  X(accent) X(bert_removed) X(bert_nonspacing) X(newer_L) X(newer_N) X(newer_M) X(newer_Lu) X(newer_Ll)      \
+      X(newer_Lm) X(newer_Lo) X(newer_P) X(newer_S) X(newer_Nd) X(newer_w)
 typedef enum {
 #define X(name) ZT_SET_##name,
   ZT_SETS(X)
@@ -96,6 +97,7 @@ typedef struct ZtPattern ZtPattern;
 typedef struct ZtMatcher ZtMatcher; /* scratch of a thread */
 /* A pattern of the library's syntax, or a literal text; in the arena, to be closed by zt_patterns_close. */
 ZtPattern *zt_pattern(ZtTokenizer *t, const char *source, bool literal, ZbErr *err);
+extern const char zt_gpt2_pattern[]; /* the one of ByteLevel (pretokenize.c) */
 void zt_patterns_close(ZtTokenizer *t);
 ZtMatcher *zt_matcher_new(void);
 void zt_matcher_free(ZtMatcher *m);

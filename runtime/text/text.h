@@ -73,4 +73,20 @@ enum { ZT_SKIP_SPECIAL = 1 }; /* special tokens give no text */
  * does. Error: a regular expression of the file that gives up. */
 bool zt_decode(ZtCoder *c, const uint32_t *id, size_t n, unsigned flags, ZbText *out, ZbErr *err);
 
+/* ---- training ------------------------------------------------------------------------------------
+ * Byte-level BPE as GPT-2 has it, from texts; the same texts in any order of calls give the same words and
+ * counts, and in the same order the same file, byte for byte. Memory grows with the different words, not with
+ * the text. */
+typedef struct ZtTrainer ZtTrainer;
+ZtTrainer *zt_trainer_new(void);
+void zt_trainer_free(ZtTrainer *x); /* NULL is allowed */
+/* Counts the words of text[0..n); a word does not go from one text into the next. Errors: a text above
+ * ZT_TEXT_LIMIT, too many different words. */
+bool zt_trainer_add(ZtTrainer *x, const char *text, size_t n, ZbErr *err);
+/* Once, at the end: appends a tokenizer.json of `vocab` ids to *json: 256 bytes, merges, and last the special
+ * tokens. Errors: fewer than 256 ids and the special tokens, more than a million; a text that has not enough
+ * pairs that are there twice. */
+bool zt_trainer_finish(ZtTrainer *x, uint32_t vocab, const char *const *special, uint32_t nspecial,
+                       ZbText *json, ZbErr *err);
+
 #endif

@@ -21,6 +21,11 @@ bench_bound_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 bench_bound_LDFLAGS = $(AM_LDFLAGS) -rdynamic # for the module
 bench_bound_LDADD = $(libs_exec)
 
+# Texts to tokens.
+noinst_PROGRAMS += bench-text
+bench_text_SOURCES = tests/bench/text.c
+bench_text_LDADD = $(libs_text) -lpthread
+
 .PHONY: bench bench-gpu
 bench: all
 	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/bench/bench.sh
