@@ -196,6 +196,18 @@ static bool take_otherwise(Elab *e, const ZlConfigEntry *c, Num *out) {
   return false;
 }
 
+/* Some key of the file gives the static. */
+static bool is_given(Elab *e, const char *name) {
+  const ZlWeights *w = e->config->map;
+  const cJSON *found;
+  for (uint32_t i = 0; i < w->nconfig; i++)
+    if (sets(&w->config[i]) && !strcmp(sets(&w->config[i]), name) && config_find(e, &w->config[i], &found) &&
+        found)
+      return true;
+  return false;
+}
+
+/* What stands in an `if` may be missing until it is known that the condition holds. */
 ConfigSays config_static(Elab *e, const char *name, Num *out) {
   if (!e->config) return CONFIG_SILENT;
   const ZlWeights *w = e->config->map;
@@ -207,7 +219,7 @@ ConfigSays config_static(Elab *e, const char *name, Num *out) {
     if (!config_find(e, c, &found)) return CONFIG_FAILED;
     if (found) return take_value(e, c, found, out) ? CONFIG_SET : CONFIG_FAILED;
     if (c->otherwise && !absent) absent = c;
-    if (!any) any = c;
+    if (!any && !c->cond) any = c;
   }
   if (absent) return take_otherwise(e, absent, out) ? CONFIG_SET : CONFIG_FAILED;
   if (!any) return CONFIG_SILENT;
@@ -245,7 +257,11 @@ static void check_entry(Elab *e, const ZlConfigEntry *c) {
   const cJSON *found;
   const char *absent = NULL;
   if (!config_find(e, c, &found)) return;
-  if (!found && sets(c)) return; /* config_static saw to it */
+  if (!found && sets(c)) { /* config_static saw to it where there is no condition */
+    if (c->cond && !c->otherwise && !is_given(e, sets(c)))
+      config_fails(e, ZL_Z1009, c, "there is no `%s`, which says what `%s` is", c->key.s, sets(c));
+    return;
+  }
   if (!found && c->otherwise) absent = value_text(e, c->otherwise);
   if (!found && c->otherwise && !absent) return;
   for (uint32_t k = 0; k < c->nvalues; k++) {
@@ -260,7 +276,7 @@ static void check_entry(Elab *e, const ZlConfigEntry *c) {
 
 void config_check(Elab *e) {
   for (uint32_t i = 0; e->config && i < e->config->map->nconfig; i++)
-    check_entry(e, &e->config->map->config[i]);
+    if (cond_holds(e, e->config->map->config[i].cond)) check_entry(e, &e->config->map->config[i]);
 }
 
 /* ---- what the model says ------------------------------------------------------------------------------- */
@@ -270,7 +286,7 @@ void config_values(Elab *e) {
     const ZlWeights *w = f->weights[i];
     if (strcmp(w->model.s, e->model->name.s)) continue;
     for (uint32_t k = 0; k < w->nconfig; k++) {
-      const char *text = value_text(e, &w->config[k].values[0]);
+      const char *text = cond_holds(e, w->config[k].cond) ? value_text(e, &w->config[k].values[0]) : NULL;
       if (text) zg_config_add(e->g, w->name.s, w->config[k].key.s, text);
     }
   }

@@ -194,6 +194,11 @@ static void do_let(Elab *e, const ZlStmt *s) {
 static void mark_rebound(Elab *e, ZlStmt *const *body, uint32_t n, bool *rebound) {
   for (uint32_t i = 0; i < n; i++) {
     const ZlStmt *s = body[i];
+    if (s->kind == ZL_S_IF) {
+      bool taken = static_true(e, s->choice.cond);
+      mark_rebound(e, taken ? s->choice.body : s->choice.otherwise,
+                   taken ? s->choice.nbody : s->choice.nother, rebound);
+    }
     if (s->kind == ZL_S_REPEAT) mark_rebound(e, s->repeat.body, s->repeat.nbody, rebound);
     if (s->kind != ZL_S_LET) continue;
     for (uint32_t k = 0; k < s->let.names.n; k++) {
@@ -322,6 +327,12 @@ static void do_repeat(Elab *e, const ZlStmt *s) {
   else repeat_segment(e, s, count);
 }
 
+/* ---- if -------------------------------------------------------------------------------------------------- */
+static void do_if(Elab *e, const ZlStmt *s) {
+  if (static_true(e, s->choice.cond)) elab_body(e, s->choice.body, s->choice.nbody, NULL);
+  else elab_body(e, s->choice.otherwise, s->choice.nother, NULL);
+}
+
 /* ---- the model's own statements ------------------------------------------------------------------------ */
 static bool room_for_io(Elab *e, ZlSpan span) {
   if (e->g->ninputs + e->g->noutputs < ZG_MAX_IO) return true;
@@ -420,6 +431,7 @@ void elab_body(Elab *e, ZlStmt *const *body, uint32_t n, Val *out) {
     case ZL_S_PARAM: do_param(e, s); break;
     case ZL_S_LET: do_let(e, s); break;
     case ZL_S_REPEAT: do_repeat(e, s); break;
+    case ZL_S_IF: do_if(e, s); break;
     case ZL_S_AUX: do_aux(e, s); break;
     case ZL_S_RETURN:
       for (uint32_t k = 0; k < s->ret.n; k++) out[k] = expr_eval(e, s->ret.values[k]);

@@ -179,6 +179,9 @@ bool static_fits(Elab *e, ZlSpan span, Num v);
 /* Statics, with what a config.json and the command line make of them, then axes; and both against the config.
  * */
 void static_bind_model(Elab *e, const ZlModel *m);
+/* Is a condition true? Without a value it is not, which was reported. */
+bool static_true(Elab *e, const ZlExpr *x);
+bool cond_holds(Elab *e, const ZlCond *c);               /* NULL: always */
 bool static_overridden(const Elab *e, const char *name); /* by -D */
 
 /* ---- place.c ------------------------------------------------------------------------------------------- */

@@ -228,6 +228,17 @@ bool static_eval(Elab *e, const ZlExpr *x, Num *out) {
   }
 }
 
+bool static_true(Elab *e, const ZlExpr *x) {
+  Num v;
+  return static_eval(e, x, &v) && v.v != 0;
+}
+
+bool cond_holds(Elab *e, const ZlCond *c) {
+  for (; c; c = c->outer)
+    if (static_true(e, c->expr) == c->otherwise) return false;
+  return true;
+}
+
 bool static_int(Elab *e, const ZlExpr *x, int64_t least, int64_t most, const char *what, int64_t *out) {
   Num v;
   if (!static_eval(e, x, &v)) return false;
@@ -303,6 +314,7 @@ static void bind_axes(Elab *e, const ZlModel *m) {
   for (uint32_t i = 0; i < m->naxes; i++) {
     const ZlAxisDef *a = &m->axes[i];
     int64_t size = 0;
+    if (!cond_holds(e, a->cond)) continue;
     if (e->g->naxes == ZG_MAX_GRAPH_AXES) {
       zl_help(complain(e, ZL_Z0111, a->name.span, "a model has at most %d axes", ZG_MAX_GRAPH_AXES),
               "remove axes that no tensor has");

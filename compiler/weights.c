@@ -406,8 +406,9 @@ static void check_all_mapped(Map *m) {
 }
 
 static void check_patterns(Map *m) {
-  for (uint32_t i = 0; i < m->w->ignored.n; i++) {
-    const ZlName *p = &m->w->ignored.at[i];
+  for (uint32_t i = 0; i < m->w->nignored; i++) {
+    const ZlName *p = &m->w->ignored[i].pattern;
+    if (!cond_holds(m->e, m->w->ignored[i].cond)) continue;
     if (!*p->s || strchr(p->s, ' '))
       complain(m->e, ZL_Z1006, p->span, "a pattern is not empty and has no blanks");
     else zg_ignored_add(m->e->g, m->w->name.s, p->s);
@@ -417,7 +418,8 @@ static void check_patterns(Map *m) {
 static void do_map(Elab *e, const ZlWeights *w) {
   Map m = {.e = e, .w = w, .rule = ZB_NEWN(e->arena, const ZlMapRule *, e->g->nparams + 1)};
   size_t errors = zl_errors(e->diags);
-  for (uint32_t i = 0; i < w->nrules && !e->stopped; i++) do_rule(&m, &w->rules[i]);
+  for (uint32_t i = 0; i < w->nrules && !e->stopped; i++)
+    if (cond_holds(e, w->rules[i].cond)) do_rule(&m, &w->rules[i]);
   check_patterns(&m);
   if (!e->g->nparams) complain(e, ZL_Z1001, w->span, "model %s has no parameters", w->model.s);
   if (zl_errors(e->diags) == errors) check_all_mapped(&m); /* else they may be what was meant */

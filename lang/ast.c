@@ -73,7 +73,28 @@ ZlStmt *zl_statement(ZbArena *a, ZlStmtKind kind, ZlSpan span) {
 
 void zl_add_statement(ZbArena *a, ZlStmtList *list, ZlStmt *s) {
   ZB_PUSH(a, list->at, list->n, s);
-  if (s->kind == ZL_S_REPEAT && s->repeat.depth > list->depth) list->depth = s->repeat.depth;
+  uint32_t depth = s->kind == ZL_S_REPEAT ? s->repeat.depth : s->kind == ZL_S_IF ? s->choice.depth : 0;
+  if (depth > list->depth) list->depth = depth;
+}
+
+const ZlCond *zl_cond(ZbArena *a, const ZlCond *outer, ZlExpr *expr, bool otherwise) {
+  ZlCond *c = ZB_NEW(a, ZlCond);
+  *c = (ZlCond){outer, expr, otherwise, outer ? outer->depth + 1 : 1};
+  return c;
+}
+
+/* Nested deeper than is allowed, which form.c reports, they are not looked for. */
+void zl_collect_axes(ZbArena *a, ZlModel *m, const ZlStmt *s, const ZlCond *cond) {
+  for (uint32_t i = 0; s->kind == ZL_S_AXIS && i < s->axis.ndefs; i++) {
+    ZlAxisDef d = s->axis.defs[i];
+    d.cond = cond;
+    ZB_PUSH(a, m->axes, m->naxes, d);
+  }
+  if (s->kind != ZL_S_IF || s->choice.depth > ZL_MAX_NESTING) return;
+  const ZlCond *then = zl_cond(a, cond, s->choice.cond, false),
+               *other = zl_cond(a, cond, s->choice.cond, true);
+  for (uint32_t i = 0; i < s->choice.nbody; i++) zl_collect_axes(a, m, s->choice.body[i], then);
+  for (uint32_t i = 0; i < s->choice.nother; i++) zl_collect_axes(a, m, s->choice.otherwise[i], other);
 }
 
 ZlDirective *zl_directive(ZbArena *a, ZlDirectiveKind kind, ZlSpan span) {
@@ -209,6 +230,19 @@ static void put_stmt(ZbText *out, const ZlStmt *s, int depth) {
     if (s->repeat.label.s) zb_text_add(out, " as %s", s->repeat.label.s);
     zb_text_add(out, " {\n");
     put_stmts(out, s->repeat.body, s->repeat.nbody, depth + 1);
+    indent(out, depth);
+    zb_text_add(out, "}");
+    break;
+  case ZL_S_IF:
+    zb_text_add(out, "if ");
+    put_expr(out, s->choice.cond);
+    zb_text_add(out, " {\n");
+    put_stmts(out, s->choice.body, s->choice.nbody, depth + 1);
+    indent(out, depth);
+    zb_text_add(out, "}");
+    if (!s->choice.nother) break;
+    zb_text_add(out, " else {\n");
+    put_stmts(out, s->choice.otherwise, s->choice.nother, depth + 1);
     indent(out, depth);
     zb_text_add(out, "}");
     break;

@@ -10,9 +10,9 @@
  *     formals of a block, named arguments of a call, names on the left of one `=`
  *   - a block's body ends in its one `return`, with as many expressions as the block has result types;
  *     `return` stands nowhere else; the axis lists of types and parameters name no axis twice
- *   - a model has exactly one `loss`, not inside `repeat`; axis, input, output, loss stand only in models
+ *   - a model has exactly one `loss`, not inside `repeat` or `if`; axis, input, output, loss stand only in models, of these `axis` also in an `if`
  *   - a map is for a model of its file, of which there is no other map of that name; no key of its config
- *     occurs twice
+ *     occurs twice outside of `if`
  *   - positional arguments come before named ones; expressions nest at most
  * ZL_MAX_NESTING deep */
 #ifndef ZUG_LANG_AST_H
@@ -95,6 +95,7 @@ typedef enum {
   ZL_S_PARAM,  /* param wq[embed, head], wk[embed, head] ~ normal(0.02) tag norm */
   ZL_S_LET,    /* w, e = expr */
   ZL_S_REPEAT, /* repeat layers as layer { ... } */
+  ZL_S_IF,     /* if tied { ... } else { ... } */
   ZL_S_AUX,    /* aux expr */
   ZL_S_RETURN, /* return expr, expr: last statement of a block */
   /* in models only: */
@@ -110,9 +111,19 @@ typedef struct {
   ZlSpan span;
 } ZlParamDef;
 
+/* What stands in `if cond { ... }`, or in its `else`; within what stands in `outer`. */
+typedef struct ZlCond ZlCond;
+struct ZlCond {
+  const ZlCond *outer;
+  ZlExpr *expr;
+  bool otherwise;
+  uint32_t depth; /* at most ZL_MAX_NESTING */
+};
+
 typedef struct {
   ZlName name;
-  ZlExpr *size; /* static; NULL: a data axis, bound by the recipe */
+  ZlExpr *size;       /* static; NULL: a data axis, bound by the recipe */
+  const ZlCond *cond; /* of the model's list; NULL: always */
 } ZlAxisDef;
 
 struct ZlStmt {
@@ -139,6 +150,12 @@ struct ZlStmt {
       uint32_t nbody;
       uint32_t depth; /* 1 + that of the repeats inside; at most ZL_MAX_NESTING */
     } repeat;
+    struct {
+      ZlExpr *cond; /* static; true if it is not 0 */
+      ZlStmt **body, **otherwise;
+      uint32_t nbody, nother;
+      uint32_t depth; /* as of a repeat */
+    } choice;
     ZlExpr *aux;
     struct {
       ZlExpr **values;
@@ -234,8 +251,13 @@ typedef struct {
   ZlName tensor;      /* the foreign name without its quotes */
   ZlDim **dims;
   uint32_t ndims;
+  const ZlCond *cond; /* NULL: always, as of the others */
   ZlSpan span;
 } ZlMapRule;
+typedef struct {
+  ZlName pattern;
+  const ZlCond *cond;
+} ZlIgnore;
 
 typedef enum { ZL_V_NUMBER, ZL_V_BOOL, ZL_V_TEXT, ZL_V_LIST } ZlValueKind;
 /* What a key of config.json has: a static expression; `bool(static)`, as true or false; or JSON as it is
@@ -254,6 +276,7 @@ typedef struct {
   ZlConfigValue *values; /* the first is what is written, the others may be read too */
   uint32_t nvalues;
   ZlConfigValue *otherwise; /* what an absent key means; NULL: it must be there */
+  const ZlCond *cond;
 } ZlConfigEntry;
 
 /* weights hf for M { ... } */
@@ -263,7 +286,8 @@ typedef struct {
   ZlSpan span; /* the head */
   ZlMapRule *rules;
   uint32_t nrules;
-  ZlNames ignored;
+  ZlIgnore *ignored;
+  uint32_t nignored;
   ZlConfigEntry *config;
   uint32_t nconfig;
 } ZlWeights;

@@ -8,7 +8,7 @@
 typedef struct {
   ZlDiags *d;
   ZbArena *arena;
-  bool in_block, in_repeat;
+  bool in_block, in_repeat, in_if;
   const ZlStmt *loss; /* the model's first */
 } Form;
 
@@ -82,25 +82,35 @@ static void check_top(Form *f, const ZlExpr *e) {
 
 /* ---- statements ---- */
 static const char *statement_word(ZlStmtKind k) {
-  static const char *const word[] = {"param", "",      "repeat", "aux", "return",
-                                     "axis",  "input", "output", "loss"};
+  static const char *const word[] = {"param",  "",     "repeat", "if",     "aux",
+                                     "return", "axis", "input",  "output", "loss"};
   return word[k];
 }
 
-/* Whether a statement may stand here: axis, input, output and loss only in a model itself. */
+/* Whether a statement may stand here: axis, input, output and loss only in a model itself, axis also in an `if`. */
 static bool allowed(Form *f, const ZlStmt *s) {
   bool of_model = s->kind >= ZL_S_AXIS;
-  if (!of_model || (!f->in_block && !f->in_repeat)) return true;
+  if (s->kind == ZL_S_AXIS && !f->in_block && !f->in_repeat) return true;
+  if (!of_model || (!f->in_block && !f->in_repeat && !f->in_if)) return true;
   ZlDiag *g = zl_report(f->d, ZL_Z0008, s->span, "`%s` cannot stand in a %s", statement_word(s->kind),
-                        f->in_repeat ? "repeat" : "block");
+                        f->in_if       ? "branch of an `if`"
+                        : f->in_repeat ? "repeat"
+                                       : "block");
   zl_help(g, "move it to the body of the model");
   return false;
 }
 
 static void check_return(Form *f, const ZlStmt *s, bool last) {
-  if (f->in_block && !f->in_repeat && last) return;
+  if (f->in_block && !f->in_repeat && !f->in_if && last) return;
   ZlDiag *g = zl_report(f->d, ZL_Z0008, s->span, "`return` must be the last statement of a block");
   if (!f->in_block) zl_help(g, "a model has `output name = ...` and `loss ... per ...`");
+}
+
+static bool shallow(Form *f, const ZlStmt *s, uint32_t depth) {
+  if (depth <= ZL_MAX_NESTING) return true;
+  zl_report(f->d, ZL_Z0003, s->span, "`%s` is nested more than %d deep", statement_word(s->kind),
+            ZL_MAX_NESTING);
+  return false;
 }
 
 static void check_stmts(Form *f, ZlStmt *const *at, uint32_t n);
@@ -118,11 +128,18 @@ static void check_stmt(Form *f, const ZlStmt *s, bool last) {
     unique(f, "name", s->let.names);
     check_top(f, s->let.value);
     break;
+  case ZL_S_IF: {
+    if (!shallow(f, s, s->choice.depth)) break;
+    bool outer = f->in_if;
+    f->in_if = true;
+    check_top(f, s->choice.cond);
+    check_stmts(f, s->choice.body, s->choice.nbody);
+    check_stmts(f, s->choice.otherwise, s->choice.nother);
+    f->in_if = outer;
+    break;
+  }
   case ZL_S_REPEAT: {
-    if (s->repeat.depth > ZL_MAX_NESTING) {
-      zl_report(f->d, ZL_Z0003, s->span, "`repeat` is nested more than %d deep", ZL_MAX_NESTING);
-      break;
-    }
+    if (!shallow(f, s, s->repeat.depth)) break;
     bool outer = f->in_repeat;
     f->in_repeat = true;
     check_top(f, s->repeat.count);

@@ -15,7 +15,7 @@
     else (cur) = (ZlSpan){YYRHSLOC(rhs, 0).file, YYRHSLOC(rhs, 0).end, YYRHSLOC(rhs, 0).end};       \
   } while (0)
 #define PUSH(list, value) ZB_PUSH(ps->arena, (list).at, (list).n, value)
-#define PUSH_IGNORED(name) PUSH(ps->weights->ignored, name)
+#define PUSH_IGNORED(name) ADD(ps->weights->ignored, ps->weights->nignored, ((ZlIgnore){name, ps->cond}))
 #define TEXT(v, where) (v).kind = ZL_V_TEXT, (v).span = (where)
 #define ADD(p, n, value) ZB_PUSH(ps->arena, p, n, value)
 %}
@@ -46,7 +46,7 @@
 %token END 0 "end of file"
 %token USE "use" AS "as" BLOCK "block" MODEL "model" RECIPE "recipe" CLUSTER "cluster" WEIGHTS "weights" FOR "for" FROM "from"
 %token AXIS "axis" PARAM "param" TAG "tag" INPUT "input" OUTPUT "output" LOSS "loss" PER "per" AUX "aux"
-%token REPEAT "repeat" RETURN "return" INDEX "index" ARROW "->" DOTDOT ".."
+%token REPEAT "repeat" IF "if" RETURN "return" INDEX "index" ARROW "->" DOTDOT ".."
 %token MESH "mesh" BIND "bind" MICRO "micro" SPLIT "split" OVER "over" ELSE "else" SHARD "shard" UNIT "unit"
 %token KEEP "keep" STAGES "stages" BY "by" SCHEDULE "schedule" RECOMPUTE "recompute" OFFLOAD "offload" TO "to"
 %token PRECISION "precision" OPTIMIZER "optimizer" DECAY "decay" EXCEPT "except" CLIP "clip" PAD "pad"
@@ -71,8 +71,8 @@
 %type <statics> statics statics0
 %type <axdef> axdef
 %type <axdefs> axdefs
-%type <stmt> stmt
-%type <stmts> stmts
+%type <stmt> stmt choice
+%type <stmts> stmts branch otherwise
 %type <pdef> pdef
 %type <pdefs> pdefs
 %type <init> init
@@ -195,8 +195,7 @@ mstmts  : %empty
         | mstmts block   { ADD(ps->model->blocks, ps->model->nblocks, $2); }
         | mstmts stmt    {
             ADD(ps->model->body, ps->model->nbody, $2);
-            for (uint32_t i = 0; $2->kind == ZL_S_AXIS && i < $2->axis.ndefs; i++)
-              ADD(ps->model->axes, ps->model->naxes, $2->axis.defs[i]);
+            zl_collect_axes(ps->arena, ps->model, $2, NULL);
           }
         | mstmts error RESYNC { yyerrok; }
         ;
@@ -229,6 +228,7 @@ stmt    : PARAM pdefs init tag {
             $$->repeat.nbody = $5.n;
             $$->repeat.depth = $5.depth + 1;
           }
+        | choice
         | AUX expr       { $$ = zl_statement(ps->arena, ZL_S_AUX, @$); $$->aux = $2; }
         | RETURN exprs   {
             $$ = zl_statement(ps->arena, ZL_S_RETURN, @$);
@@ -256,11 +256,27 @@ stmt    : PARAM pdefs init tag {
             $$->loss.den = $4;
           }
         ;
+choice  : IF sexpr branch otherwise {
+            $$ = zl_statement(ps->arena, ZL_S_IF, between(@1, @2));
+            $$->choice.cond = $2;
+            $$->choice.body = $3.at;
+            $$->choice.nbody = $3.n;
+            $$->choice.otherwise = $4.at;
+            $$->choice.nother = $4.n;
+            $$->choice.depth = ($3.depth > $4.depth ? $3.depth : $4.depth) + 1;
+          }
+        ;
+branch  : '{' stmts '}'  { $$ = $2; } /* by itself: after its brace a mistake is no longer in it */
+        ;
+otherwise : %empty       { $$ = (ZlStmtList){0}; }
+        | ELSE branch    { $$ = $2; }
+        | ELSE choice    { $$ = (ZlStmtList){0}; zl_add_statement(ps->arena, &$$, $2); }
+        ;
 axdefs  : axdef          { $$ = (ZlAxisList){0}; PUSH($$, $1); }
         | axdefs ',' axdef { $$ = $1; PUSH($$, $3); }
         ;
-axdef   : IDENT          { $$ = (ZlAxisDef){$1, NULL}; }
-        | IDENT '=' sexpr { $$ = (ZlAxisDef){$1, $3}; }
+axdef   : IDENT          { $$ = (ZlAxisDef){$1, NULL, NULL}; }
+        | IDENT '=' sexpr { $$ = (ZlAxisDef){$1, $3, NULL}; }
         ;
 pdefs   : pdef           { $$ = (ZlParamList){0}; PUSH($$, $1); }
         | pdefs ',' pdef { $$ = $1; PUSH($$, $3); }
@@ -343,6 +359,7 @@ whead   : WEIGHTS IDENT FOR IDENT {
             *$$ = (ZlWeights){.name = $2, .model = $4, .file = ps->file, .span = @$};
             ADD(ps->file->weights, ps->file->nweights, $$);
             ps->weights = $$;
+            ps->cond = NULL;
           }
         ;
 wlines  : %empty
@@ -351,11 +368,23 @@ wlines  : %empty
         ;
 wline   : target fix '=' STRING '[' dims ']' {
             ZlMapRule r = {.ours = $1.at, .nours = $1.n, .axis = $2.axis, .index = $2.index, .tensor = $4,
-                           .dims = $6.at, .ndims = $6.n, .span = @$};
+                           .dims = $6.at, .ndims = $6.n, .cond = ps->cond, .span = @$};
             ADD(ps->weights->rules, ps->weights->nrules, r);
           }
         | IGNORE strings
         | CONFIG head centries '}'
+        | wif endif
+        | wif welse endif
+        ;
+wif     : if wlines '}'
+        ;
+welse   : else0 wlines '}'
+        ;
+if      : IF sexpr head  { ps->cond = zl_cond(ps->arena, ps->cond, $2, false); }
+        ;
+else0   : ELSE head      { ps->cond = zl_cond(ps->arena, ps->cond->outer, ps->cond->expr, true); }
+        ;
+endif   : %empty         { ps->cond = ps->cond->outer; }
         ;
 target  : ours           { $$ = (ZlPathList){0}; PUSH($$, $1); }
         | '(' tails ')'  { $$ = $2; }
@@ -394,10 +423,16 @@ dim1    : IDENT          { $$ = zl_dim(ps->arena, ZL_DIM_AXIS, @$); $$->axis = $
         ;
 centries : %empty
         | centries centry
+        | centries cif endif
+        | centries cif celse endif
         | centries error RESYNC { yyerrok; }
         ;
+cif     : if centries '}'
+        ;
+celse   : else0 centries '}'
+        ;
 centry  : path '=' values absent {
-            ZlConfigEntry c = {.key = zl_path_name(ps->arena, &$1), .values = $3.at, .nvalues = $3.n};
+            ZlConfigEntry c = {.key = zl_path_name(ps->arena, &$1), .values = $3.at, .nvalues = $3.n, .cond = ps->cond};
             if ($4.span.file >= 0) {
               c.otherwise = ZB_NEW(ps->arena, ZlConfigValue);
               *c.otherwise = $4;

@@ -17,7 +17,7 @@ static bool starts_item(int kind) {
 }
 static bool starts_statement(int kind) {
   return kind == AXIS || kind == PARAM || kind == INPUT || kind == OUTPUT || kind == LOSS || kind == AUX ||
-         kind == REPEAT || kind == RETURN || kind == BLOCK;
+         kind == REPEAT || kind == IF || kind == RETURN || kind == BLOCK;
 }
 static bool starts_directive(int kind) {
   switch (kind) {
@@ -109,7 +109,7 @@ static void summarise(ZlExpected *e) {
        {"use", "block", "model", "weights", "recipe", "cluster"}},
       {"a rule such as `w = \"model.w\"[a, b]`",
        "ignore",
-       {"ignore", "config", "a name", "a place such as {i}"}},
+       {"ignore", "config", "if", "a name", "a place such as {i}"}},
       {"a value",
        "true",
        {"true", "false", "null", "a name between quotes", "'-'", "'('", "'['", "a number", "a name",
@@ -121,7 +121,7 @@ static void summarise(ZlExpected *e) {
       {"one of `device`, `host`, `level`", "device", {"device", "host", "level"}},
       {"a statement",
        "param",
-       {"param", "repeat", "aux", "return", "axis", "input", "output", "loss", "block", "a name"}},
+       {"param", "repeat", "if", "aux", "return", "axis", "input", "output", "loss", "block", "a name"}},
       {"an expression", "'-'", {"'-'", "'('", "a number", "a name", "an element type"}},
       {"an operator", "'+'", {"'+'", "'-'", "'*'", "'/'"}},
       {"a type", "index", {"index", "an element type"}},

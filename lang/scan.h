@@ -64,6 +64,7 @@ struct ZlParser {
 
   ZlModel *model; /* being parsed */
   ZlWeights *weights;
+  const ZlCond *cond; /* in its innermost `if` */
 };
 
 /* ---- scan.l: the next token (kind 0 at the end), with braces counted ---- */
@@ -87,6 +88,9 @@ ZlExpr *zl_call(ZbArena *a, ZlSpan span, ZlPath path, ZlArgList args);
 ZlExpr *zl_cast(ZbArena *a, ZlSpan span, ZlElem elem, ZlExpr *x);
 ZlStmt *zl_statement(ZbArena *a, ZlStmtKind kind, ZlSpan span);
 void zl_add_statement(ZbArena *a, ZlStmtList *list, ZlStmt *s);
+/* The axes that a statement of a model declares, also in an `if`, into the model's. */
+void zl_collect_axes(ZbArena *a, ZlModel *m, const ZlStmt *s, const ZlCond *cond);
+const ZlCond *zl_cond(ZbArena *a, const ZlCond *outer, ZlExpr *expr, bool otherwise);
 ZlDirective *zl_directive(ZbArena *a, ZlDirectiveKind kind, ZlSpan span);
 /* ---- weights.c: nodes of maps ---- */
 ZlDim *zl_dim(ZbArena *a, ZlDimKind kind, ZlSpan span);

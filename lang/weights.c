@@ -50,13 +50,20 @@ static void check_value(ZlDiags *d, const ZlConfigValue *v) {
   for (uint32_t i = 0; i < v->n; i++) check_value(d, &v->at[i]);
 }
 
+static void check_cond(ZlDiags *d, const ZlCond *c) {
+  if (!c) return;
+  zl_too_deep(d, c->expr);
+  if (c->depth > ZL_MAX_NESTING)
+    zl_report(d, ZL_Z0003, c->expr->span, "`if` is nested more than %d deep", ZL_MAX_NESTING);
+}
+
 /* No key with a value has keys inside of it. */
 static void check_nested(ZlDiags *d, ZbArena *a, const ZlWeights *w, const ZbNames *keys) {
   for (uint32_t i = 0; i < w->nconfig; i++) {
     ZlName key = w->config[i].key;
     for (const char *dot = strchr(key.s, '.'); dot; dot = strchr(dot + 1, '.')) {
       uint32_t outer = zb_names_find(keys, zb_strndup(a, key.s, (size_t)(dot - key.s)));
-      if (outer == ZB_NO_NAME) continue;
+      if (outer == ZB_NO_NAME || w->config[i].cond || w->config[outer].cond) continue;
       ZlDiag *g =
           zl_report(d, ZL_Z0101, key.span, "config key `%s` is inside of one that has a value", key.s);
       zl_also(g, w->config[outer].key.span, "this one");
@@ -66,14 +73,20 @@ static void check_nested(ZlDiags *d, ZbArena *a, const ZlWeights *w, const ZbNam
 
 static void check_map(ZlDiags *d, ZbArena *a, const ZlWeights *w) {
   ZbNames keys = {0};
-  for (uint32_t i = 0; i < w->nrules; i++) check_dims(d, &w->rules[i]);
+  for (uint32_t i = 0; i < w->nrules; i++) {
+    check_dims(d, &w->rules[i]);
+    check_cond(d, w->rules[i].cond);
+  }
+  for (uint32_t i = 0; i < w->nignored; i++) check_cond(d, w->ignored[i].cond);
   for (uint32_t i = 0; i < w->nconfig; i++) {
     const ZlConfigEntry *c = &w->config[i];
     uint32_t before = zb_names_find(&keys, c->key.s);
-    if (before != ZB_NO_NAME) zl_twice(d, "config key", c->key, w->config[before].key.span);
+    if (before != ZB_NO_NAME && !c->cond && !w->config[before].cond)
+      zl_twice(d, "config key", c->key, w->config[before].key.span);
     zb_names_add(a, &keys, c->key.s);
     for (uint32_t k = 0; k < c->nvalues; k++) check_value(d, &c->values[k]);
     if (c->otherwise) check_value(d, c->otherwise);
+    check_cond(d, c->cond);
   }
   check_nested(d, a, w, &keys);
 }
@@ -110,8 +123,20 @@ static void put_dim(ZbText *out, const ZlDim *d, bool inner) {
   if (inner && d->n) zb_text_add(out, ")");
 }
 
+/* Before what it holds for, the outer ones first. */
+static void put_cond(ZbText *out, const ZlCond *c) {
+  if (!c) return;
+  put_cond(out, c->outer);
+  zb_text_add(out, "if ");
+  if (c->otherwise) zb_text_add(out, "not ");
+  zl_put_expr(out, c->expr);
+  zb_text_add(out, ": ");
+}
+
 static void put_rule(ZbText *out, const ZlMapRule *r) {
-  zb_text_add(out, r->nours > 1 ? "  (" : "  ");
+  zb_text_add(out, "  ");
+  put_cond(out, r->cond);
+  if (r->nours > 1) zb_text_add(out, "(");
   for (uint32_t i = 0; i < r->nours; i++) {
     if (i) zb_text_add(out, ", ");
     put_path(out, &r->ours[i]);
@@ -140,7 +165,9 @@ static void put_value(ZbText *out, const ZlConfigValue *v) {
 }
 
 static void put_entry(ZbText *out, const ZlConfigEntry *c) {
-  zb_text_add(out, "    %s = ", c->key.s);
+  zb_text_add(out, "    ");
+  put_cond(out, c->cond);
+  zb_text_add(out, "%s = ", c->key.s);
   for (uint32_t i = 0; i < c->nvalues; i++) {
     if (i) zb_text_add(out, ", ");
     put_value(out, &c->values[i]);
@@ -155,7 +182,11 @@ static void put_entry(ZbText *out, const ZlConfigEntry *c) {
 void zl_put_weights(ZbText *out, const ZlWeights *w) {
   zb_text_add(out, "weights %s for %s {\n", w->name.s, w->model.s);
   for (uint32_t i = 0; i < w->nrules; i++) put_rule(out, &w->rules[i]);
-  for (uint32_t i = 0; i < w->ignored.n; i++) zb_text_add(out, "  ignore \"%s\"\n", w->ignored.at[i].s);
+  for (uint32_t i = 0; i < w->nignored; i++) {
+    zb_text_add(out, "  ");
+    put_cond(out, w->ignored[i].cond);
+    zb_text_add(out, "ignore \"%s\"\n", w->ignored[i].pattern.s);
+  }
   if (w->nconfig) zb_text_add(out, "  config {\n");
   for (uint32_t i = 0; i < w->nconfig; i++) put_entry(out, &w->config[i]);
   zb_text_add(out, w->nconfig ? "  }\n}\n" : "}\n");
