@@ -126,4 +126,5 @@ include tests/gpu/local.mk
 include tests/mutants/local.mk
 include tests/tools/local.mk
 include tests/reference/local.mk
+include tests/hf/local.mk
 include tests/bench/local.mk

@@ -8,6 +8,7 @@ scenario_tests += \
   tests/mpi/eval.sh \
   tests/mpi/finite.sh \
   tests/mpi/hang.sh \
+  tests/mpi/hf.sh \
   tests/mpi/idle.sh \
   tests/mpi/kills.sh \
   tests/mpi/kept.sh \

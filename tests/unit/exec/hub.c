@@ -34,13 +34,16 @@ static void write_tensors(const char *name, const ZxTensorInfo *t, size_t n, ZxA
   count = (total + (uint64_t)odd - 8 - len) / zx_as_bytes(as);
   float *x = calloc(count + 1, sizeof *x);
   char *bytes = malloc(total + (uint64_t)odd + 8);
+  uint32_t *values = calloc(count + 1, sizeof *values);
   for (uint64_t i = 0; i < count; i++) x[i] = as == ZX_AS_F16 ? (float)(i % 2048) : (float)i;
   memcpy(bytes, &len, 8);
   memcpy(bytes + 8, head.s, len);
-  cr_assert_eq(zx_as(as, x, count, bytes + 8 + len), -1);
+  cr_assert_eq(zx_as(as, x, count, values), -1);
+  memcpy(bytes + 8 + len, values, count * zx_as_bytes(as));
   scratch_write(name, bytes, total + (uint64_t)odd);
   free(x);
   free(bytes);
+  free(values);
   zb_text_free(&head);
 }
 

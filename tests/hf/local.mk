@@ -1,0 +1,2 @@
+# Folders from transformers, with the numbers that it computed: see tests/hf/README.md.
+EXTRA_DIST += tests/hf/README.md tests/hf/make_folders.py tests/hf/gpt2 tests/hf/llama
