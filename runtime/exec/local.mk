@@ -17,6 +17,7 @@ libexec_a_SOURCES = \
   runtime/exec/log/scalars.c \
   runtime/exec/log/scalars.def \
   runtime/exec/log/sinks.h \
+  runtime/exec/log/terminal.c \
   runtime/exec/options.c \
   runtime/exec/options.h \
   runtime/exec/recipe.c \

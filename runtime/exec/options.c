@@ -31,6 +31,9 @@ const char zx_usage[] =
     "  --log DIR            write metrics.jsonl there, and event files for TensorBoard; metrics.jsonl of an "
     "earlier run\n"
     "                       becomes metrics.jsonl.1, .2, ...\n"
+    "  --print-every N      a line every N steps (default 1; on a terminal one line that is kept up to "
+    "date)\n"
+    "  --quiet              print nothing but notes, warnings and errors\n"
     "  --ckpt DIR           write checkpoints there, of all that the run needs to go on, at its end and "
     "every\n"
     "  --ckpt-every N       N steps, or a time: 90s, 30m, 2h (default 30m)\n"
@@ -93,6 +96,8 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
     INIT_PARTIAL,
     SAVE,
     LOG,
+    PRINT_EVERY,
+    QUIET,
     THREADS,
     DEVICE,
     CLUSTER,
@@ -124,6 +129,8 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
                                        {"init-partial", 0, NULL, INIT_PARTIAL},
                                        {"save", 1, NULL, SAVE},
                                        {"log", 1, NULL, LOG},
+                                       {"print-every", 1, NULL, PRINT_EVERY},
+                                       {"quiet", 0, NULL, QUIET},
                                        {"threads", 1, NULL, THREADS},
                                        {"device", 1, NULL, DEVICE},
                                        {"cluster", 1, NULL, CLUSTER},
@@ -173,6 +180,8 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
     case INIT_PARTIAL: o->init_partial = true; break;
     case SAVE: o->save = optarg; break;
     case LOG: o->log = optarg; break;
+    case PRINT_EVERY: good = number(optarg, 1, &o->print_every); break;
+    case QUIET: o->quiet = true; break;
     case THREADS: good = number(optarg, 1, &n) && n <= 1024, o->threads = (int)n; break;
     case DEVICE:
       good = (o->device = zx_device(optarg, &err)) != NULL;
@@ -281,6 +290,8 @@ void zx_option_facts(ZxFacts *f, const ZxOptions *o) {
   zx_fact(f, ZX_OPTIONS, "--eval-every", "%" PRId64, o->eval_every);
   zx_fact(f, ZX_OPTIONS, "--eval-batches", "%" PRId64, o->eval_batches);
   zx_fact(f, ZX_OPTIONS, "--predict", "%s", o->predict ? o->predict : "none");
+  zx_fact(f, ZX_OPTIONS, "--print-every", "%" PRId64, o->print_every);
+  zx_fact(f, ZX_OPTIONS, "--quiet", "%s", no_yes[o->quiet]);
   zx_fact(f, ZX_OPTIONS, "--log", "%s", o->log ? o->log : "none");
 }
 

@@ -17,9 +17,10 @@ typedef struct {
   const ZxDeviceTable *device;
   ZbErr device_note; /* `auto`: why it is not one whose driver is there */
   ZxOrder order;
-  bool dry_run, times, init_partial;
-  /* Checkpoints: their folder, or NULL; one every so many steps, or seconds (0: not by that); how many stay
-   * (0: all); bytes of tensors in a file; whether a failed one ends the run. */
+  bool dry_run, times, init_partial, quiet;
+  int64_t print_every; /* steps; 0: each, but on a terminal none */
+  /* Checkpoints: their folder, or NULL; one every so many steps, or seconds (0: not by that); how many stay (0: all);
+   * bytes of tensors in a file; whether a failed one ends the run. */
   const char *ckpt, *resume_from;
   int64_t ckpt_steps, ckpt_keep, ckpt_file_size;
   double ckpt_seconds;

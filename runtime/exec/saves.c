@@ -133,7 +133,7 @@ bool zx_saves_fit(const ZxManifest *m, const char *path, const ZxFacts *run, ZbT
 /* ---- when one is written ---- */
 static void tell(const ZxSaves *s, const ZxCheckpointReport *r) {
   char all[24], most[24];
-  if (s->rank || r->news == ZX_CKPT_NOTHING) return;
+  if (s->rank || r->news == ZX_CKPT_NOTHING || (r->news == ZX_CKPT_SAVED && s->o->quiet)) return;
   if (r->news == ZX_CKPT_SAVED)
     printf("checkpoint %s: %s, at most %s by one rank, written in %.2f s, complete after %.2f s\n",
            zb_show(r->path), zb_bytes(all, r->bytes), zb_bytes(most, r->most), r->write, r->seconds);

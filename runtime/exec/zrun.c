@@ -241,7 +241,7 @@ static void place_ranks(Run *r) {
   const int *node = r->c->t->nodes(r->c);
   bool other = zp_order_ranks(&r->plan->mesh, r->a, node, order);
   zp_show_nodes(&r->plan->mesh, r->a, node, order, &t);
-  if (t.s && r->rank == 0) fputs(t.s, stdout);
+  if (t.s && r->rank == 0 && !r->o.quiet) fputs(t.s, stdout);
   zb_text_free(&t);
   if (!other) return;
   r->c->t->reorder(r->c, order);
@@ -275,6 +275,7 @@ static void tell_eval(const Run *r, ZbText *out) {
 static void introduce(Run *r) {
   if (r->rank) return;
   if (*r->o.device_note.text) printf("note: computing on the CPU, %s\n", r->o.device_note.text);
+  if (r->o.quiet) return;
   const ZpPlan *p = r->plan;
   char text[24];
   printf("model %s, %.4g M parameters; recipe %s: %" PRId64 " ranks, %u stage%s, %" PRId64
@@ -387,9 +388,17 @@ static _Noreturn void give_up(Run *r, int64_t step, const ZbErr *err) {
   zx_die(r->c, "step %" PRId64 ": %s%s%s", step, err->text, *err->help ? "; " : "", err->help);
 }
 
+/* While nothing is printed: a step, an evaluation. */
+static void draw(Run *r) {
+  if (!r->log) return;
+  zx_stop_before_output();
+  zx_log_draw(r->log);
+}
+
 static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
   ZbErr err = {0};
   ZxStep s;
+  draw(r);
   double from = zb_now(), lr = zx_rate(rate, step);
   if (!zx_engine_step(r->engine, step, lr, &s, &err)) give_up(r, step, &err);
   double ms = 1e3 * (zb_now() - from);
@@ -415,11 +424,13 @@ static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
   double saves[ZX_SAVES_FLAGS];
   zx_stop_step(&r->stop, ms * 1e-3);
   gather(r, &s, &m, c, saves);
+  zx_log_erase(r->log);
   m.bubble = ms > 0 && m.wait_ms >= 0 ? m.wait_ms / ms : -1;
   if (r->rank) return go_on(r, step, &s, saves);
   r->times.last = step;
   r->times.ms[step % ZX_STEPS_KEPT] = ms;
-  if (step == r->before + 1) printf("first step %.0f ms after the start\n", 1e3 * (zb_now() - r->began));
+  if (step == r->before + 1 && !r->o.quiet)
+    printf("first step %.0f ms after the start\n", 1e3 * (zb_now() - r->began));
   zx_stop_before_output();
   if (!zx_log_step(r->log, &m, c, (int)classes(r), &err)) give_up(r, step, &err);
   ZbText note = {0};
@@ -430,7 +441,12 @@ static bool one_step(Run *r, int64_t step, const ZxRate *rate) {
 
 static void conclude(Run *r) {
   char text[24];
+  ZbErr err = {0};
   if (r->rank) return;
+  if (!zx_log_end(r->log, &err)) give_up(r, r->times.last, &err);
+  if (r->o.times && r->o.quiet && r->before < r->o.steps)
+    zx_report_times(r->engine, r->plan, &r->own, r->timed, r->times.last);
+  if (r->o.quiet) return;
   if (r->before >= r->o.steps) {
     if (r->from) printf("no steps: %s is of step %" PRId64 "\n", zb_show(r->from), r->before);
     else printf("no steps: the parameters are as they began\n");
@@ -472,7 +488,9 @@ static bool open_eval(Run *r) {
 static void evaluate(Run *r, int64_t step, int64_t steps) {
   ZbErr err = {0};
   ZxEvalMetrics m;
+  draw(r);
   bool ok = zx_eval_run(&r->eval, step, steps, &m, &err);
+  zx_log_erase(r->log);
   zx_stop_before_output();
   if (!ok || (!r->rank && !zx_log_eval(r->log, &m, &err)))
     zx_die(r->c, "evaluation: %s%s%s", err.text, *err.help ? "; " : "", err.help);
@@ -499,7 +517,7 @@ static bool evaluates_after(const Run *r, int64_t step) {
 
 /* ---- stops ---- */
 static void say_stop(const Run *r, const char *when) {
-  if (r->rank == 0)
+  if (r->rank == 0 && !r->o.quiet)
     printf("stopped %s by %s; code %d: the same command may be given again\n", when, zx_stop_why(r->stopping),
            ZX_EXIT_AGAIN);
 }
@@ -525,7 +543,8 @@ static bool open_files(Run *r) {
   ZbErr err = {0};
   bool ok = true;
   size_t n;
-  ZxLogOptions lo = {.dir = r->o.log, .before = r->before, .ntext = 3};
+  ZxLogOptions lo = {
+      .dir = r->o.log, .before = r->before, .print_every = r->o.print_every, .quiet = r->o.quiet, .ntext = 3};
   if (r->rank == 0 && lo.dir) {
     zp_show(r->plan, &r->plan_text);
     lo.text[0] = (struct ZxLogText){"command", r->command};
@@ -533,7 +552,9 @@ static bool open_files(Run *r) {
     lo.text[2] = (struct ZxLogText){"plan", r->plan_text.s};
   }
   if (r->rank == 0) ok = (r->log = zx_log_open(&lo, &err)) != NULL;
-  return agree(r, ok, &err);
+  if (!agree(r, ok, &err)) return false;
+  zx_say_over_line(lowest(r, r->rank == 0 && zx_log_on_screen(r->log)) == 0);
+  return true;
 }
 
 /* ---- parameters, and where they are kept ---- */
@@ -551,7 +572,7 @@ static bool resume(Run *r) {
   r->failed = ZX_EXIT_MISTAKE;
   if (!ok || !agree(r, zx_engine_resume(r->engine, r->from, r->manifest, &read, &err), &err)) return false;
   r->failed = ZX_EXIT_FAILED;
-  if (r->rank == 0)
+  if (r->rank == 0 && !r->o.quiet)
     printf("resumed from %s: step %" PRId64 ", sample %" PRId64
            "; read %s, at most %s by one rank, in %.2f s\n",
            zb_show(r->from), r->manifest->step, r->manifest->samples, zb_bytes(all, read.bytes),
@@ -565,8 +586,9 @@ static bool load(Run *r) {
   if (!agree(r, zx_engine_load(r->engine, r->o.init, r->o.names, r->o.init_partial, &x, &err), &err))
     return false;
   if (r->rank || !r->o.init_partial) return true;
-  printf("parameters: %" PRIu64 " from %s, %" PRIu64 " drawn from the seed%s%s\n", x.read, zb_show(r->o.init),
-         x.drawn, x.drawn ? ": " : "", x.names);
+  if (!r->o.quiet)
+    printf("parameters: %" PRIu64 " from %s, %" PRIu64 " drawn from the seed%s%s\n", x.read,
+           zb_show(r->o.init), x.drawn, x.drawn ? ": " : "", x.names);
   if (x.extra)
     printf("note: %s holds %" PRIu64 " tensor%s that model %s has not; the first is '%s'\n",
            zb_show(r->o.init), x.extra, x.extra == 1 ? "" : "s", r->graph->model, zb_show(x.first_extra));
@@ -581,7 +603,8 @@ static bool take_params(Run *r) {
   if (!ok || !agree(r, zx_engine_take_params(r->engine, r->o.init, r->manifest, &read, &err), &err))
     return false;
   r->failed = ZX_EXIT_FAILED;
-  if (r->rank == 0) printf("parameters of %s, of step %" PRId64 "\n", zb_show(r->o.init), r->manifest->step);
+  if (r->rank == 0 && !r->o.quiet)
+    printf("parameters of %s, of step %" PRId64 "\n", zb_show(r->o.init), r->manifest->step);
   return true;
 }
 

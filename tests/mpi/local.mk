@@ -2,6 +2,7 @@
 scenario_tests += \
   tests/mpi/buckets.sh \
   tests/mpi/ckpt.sh \
+  tests/mpi/console.sh \
   tests/mpi/cuda.sh \
   tests/mpi/cut.sh \
   tests/mpi/errors.sh \

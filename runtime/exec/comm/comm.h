@@ -143,6 +143,8 @@ int64_t zx_lowest(ZxComm *c, int64_t mine);
 /* ---- single ranks -------------------------------------------------------------------------------------- */
 /* "[rank 3] text" on stderr, one write call. */
 void zx_say(int rank, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* From now on such lines begin by erasing what is on the terminal's line. */
+void zx_say_over_line(bool over);
 /* Says why and ends the whole job. Of ranks of a node that do so at the same time one says it. */
 _Noreturn void zx_die(ZxComm *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

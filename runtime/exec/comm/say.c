@@ -5,20 +5,28 @@
 #include <time.h>
 #include <unistd.h>
 
+static bool over_line; /* what is said may come where a line was drawn, and takes its place */
+
+void zx_say_over_line(bool over) { over_line = over; }
+
 void zx_say(int rank, const char *fmt, ...) {
-  char text[2048];
-  int n = snprintf(text, sizeof text, "[rank %d] ", rank);
+  static const char erase[] = "\r\033[K";
+  char room[2048 + sizeof erase], *text = room + sizeof erase - 1;
+  const size_t size = 2048;
+  int n = snprintf(text, size, "[rank %d] ", rank);
   va_list ap;
   va_start(ap, fmt);
-  int more = vsnprintf(text + n, sizeof text - (size_t)n, fmt, ap);
+  int more = vsnprintf(text + n, size - (size_t)n, fmt, ap);
   va_end(ap);
   if (more > 0) n += more;
-  if ((size_t)n > sizeof text - 1) n = sizeof text - 1; /* cut off: still one line in one write */
+  if ((size_t)n > size - 1) n = (int)size - 1; /* cut off: still one line in one write */
   text[n] = 0;
-  zb_show_all(text, sizeof text - 1);
+  zb_show_all(text, size - 1);
   n = (int)strlen(text);
   text[n++] = '\n';
-  ssize_t written = write(STDERR_FILENO, text, (size_t)n);
+  size_t more_room = over_line ? sizeof erase - 1 : 0;
+  memcpy(text - more_room, erase, more_room);
+  ssize_t written = write(STDERR_FILENO, text - more_room, (size_t)n + more_room);
   (void)written; /* there is nobody left to tell */
 }
 

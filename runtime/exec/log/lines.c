@@ -1,9 +1,13 @@
-/* Lines for people, one a step and one an evaluation. */
+/* Lines for people, one a step and one an evaluation; on a terminal one line that says how far the run is.
+ *
+ * That one is on the screen while nothing else is printed: from the end of one step to that of the next. The cursor waits
+ * at its beginning, so that what another rank has to say meanwhile comes in its place. */
 #include "runtime/exec/log/sinks.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 static bool say_text(const ZbText *t, ZbErr *err) {
   if (fwrite(t->s, 1, t->len, stdout) == t->len && fflush(stdout) == 0) return true;
@@ -11,7 +15,7 @@ static bool say_text(const ZbText *t, ZbErr *err) {
 }
 
 /* "step  12/100  loss 3.1416  grad 0.52  lr 3.0e-04  41.2k tok/s  83 ms  41% peak  12.3 of 12.3 MB" */
-bool zx_lines_step(ZbText *t, const ZxMetrics *m, ZbErr *err) {
+static bool print_step(ZbText *t, const ZxMetrics *m, ZbErr *err) {
   int width = snprintf(NULL, 0, "%" PRId64, m->steps);
   char used[24], planned[24];
   t->len = 0;
@@ -30,8 +34,10 @@ bool zx_lines_step(ZbText *t, const ZxMetrics *m, ZbErr *err) {
 }
 
 /* "eval  12/100  loss 3.1416  perplexity 23.14  4096 targets  83 ms  best 3.1416 after step 12" */
-bool zx_lines_eval(ZbText *t, const ZxEvalMetrics *m, ZbErr *err) {
+bool zx_lines_eval(ZxLines *l, const ZxEvalMetrics *m, ZbErr *err) {
+  ZbText *t = &l->text;
   int width = snprintf(NULL, 0, "%" PRId64, m->steps);
+  if (l->quiet) return true;
   t->len = 0;
   zb_text_add(t, "eval");
   if (m->steps) zb_text_add(t, " %*" PRId64 "/%" PRId64, width, m->step, m->steps);
@@ -42,4 +48,71 @@ bool zx_lines_eval(ZbText *t, const ZxEvalMetrics *m, ZbErr *err) {
   if (m->steps && m->best_step >= 0) zb_text_add(t, "  best %.4f after step %" PRId64, m->best, m->best_step);
   zb_text_add(t, "\n");
   return say_text(t, err);
+}
+
+/* ---- the line on a terminal ---- */
+/* "step 12/100  loss 3.1416  41216 tok/s  1m40s left" */
+static void put_live(ZxLines *l, const ZxMetrics *m) {
+  ZbText *t = &l->live;
+  char left[24];
+  t->len = 0;
+  zb_text_add(t, "step %" PRId64 "/%" PRId64 "  loss %.4f", m->step, m->steps, zb_plain_nan(m->loss));
+  if (m->tokens_per_s >= 0) zb_text_add(t, "  %.0f tok/s", m->tokens_per_s);
+  if (l->mean > 0)
+    zb_text_add(t, "  %s left", zb_duration_text(left, l->mean * (double)(m->steps - m->step)));
+}
+
+/* With all that came between two steps, of about the FADE latest ones. */
+static void take_time(ZxLines *l) {
+  enum { FADE = 30 };
+  double now = zb_now(), took = now - l->at;
+  if (l->at > 0) l->mean += (took - l->mean) / (++l->n < FADE ? l->n : FADE);
+  l->at = now;
+}
+
+/* What does not fit would be broken, and stay. A terminal that is gone takes nothing: no error, the run goes on. */
+void zx_lines_draw(ZxLines *l) {
+  if (l->terminal.fd < 0 || !l->any) return;
+  int columns = zx_terminal_columns(l->terminal.fd);
+  size_t room = columns > 1 ? (size_t)columns - 1 : 0;
+  printf("\r%.*s\033[K\r", (int)(l->live.len < room ? l->live.len : room), l->live.s);
+  fflush(stdout);
+  l->drawn = true;
+}
+
+/* Comes out with what is printed next. */
+void zx_lines_erase(ZxLines *l) {
+  if (l->drawn) printf("\r\033[K");
+  l->drawn = false;
+}
+
+/* ---- steps ---- */
+bool zx_lines_step(ZxLines *l, const ZxMetrics *m, ZbErr *err) {
+  bool first = !l->any;
+  take_time(l);
+  l->any = true;
+  l->last = *m;
+  l->last.epochs = NULL;
+  l->last.nepochs = 0;
+  put_live(l, m);
+  l->told = l->quiet || m->step == m->steps || (l->every && (first || m->step % l->every == 0));
+  return l->quiet || !l->told || print_step(&l->text, m, err);
+}
+
+bool zx_lines_end(ZxLines *l, ZbErr *err) {
+  bool untold = l->any && !l->told;
+  l->told = true;
+  return !untold || print_step(&l->text, &l->last, err);
+}
+
+void zx_lines_open(ZxLines *l, const ZxLogOptions *o) {
+  *l = (ZxLines){.quiet = o->quiet, .terminal = o->quiet ? (ZxTerminal){.fd = -1} : zx_terminal_find()};
+  l->every = o->print_every ? o->print_every : l->terminal.fd < 0;
+}
+
+void zx_lines_close(ZxLines *l) {
+  zx_lines_erase(l);
+  if (l->terminal.fd >= 0) close(l->terminal.fd);
+  zb_text_free(&l->text);
+  zb_text_free(&l->live);
 }

@@ -2,7 +2,7 @@
  * for TensorBoard. Knows numbers only: no plan, no engine.
  *
  * log.c        hands each to all of
- *   lines.c      lines for people
+ *   lines.c      lines for people; terminal.c: whether they see a terminal
  *   metrics.c    metrics.jsonl
  *   events.c     event files
  * sinks.h      what these share; scalars.def, scalars.c: the list of numbers */
@@ -43,6 +43,10 @@ typedef struct {
   const char *dir; /* NULL: no files */
   /* Of a run that goes on: the step that it does so from; 0: one that begins. */
   int64_t before;
+  /* Lines for people: of every so many steps (0: of each; on a terminal of none, but one that is kept up to date), of the
+   * first and of the last; or none at all. */
+  int64_t print_every;
+  bool quiet;
   /* What event files begin with, for people: names and texts, kept by the caller until the log is closed. */
   struct ZxLogText {
     const char *name, *text;
@@ -57,6 +61,14 @@ typedef struct ZxLog ZxLog;
 ZxLog *zx_log_open(const ZxLogOptions *o, ZbErr *err);
 bool zx_log_step(ZxLog *l, const ZxMetrics *m, const ZxClassMetrics *c, int nclass, ZbErr *err);
 bool zx_log_eval(ZxLog *l, const ZxEvalMetrics *m, ZbErr *err);
+/* On a terminal: the line that says how far the run is, there until it is erased. In between nothing is printed to the
+ * standard output. NULL is allowed. */
+void zx_log_draw(ZxLog *l);
+void zx_log_erase(ZxLog *l);
+/* Whether what goes to the standard error meanwhile comes onto that line. */
+bool zx_log_on_screen(const ZxLog *l);
+/* After the last step: if it has no line yet, it gets one. */
+bool zx_log_end(ZxLog *l, ZbErr *err);
 void zx_log_close(ZxLog *l); /* NULL is allowed */
 
 #endif

@@ -18,9 +18,34 @@ extern const ZxScalar zx_step_scalars[], zx_eval_scalars[];
 bool zx_scalar(const ZxScalar *s, const void *m, double *value);
 
 /* ---- sinks --------------------------------------------------------------------------------------------- */
-/* Lines for people, on the standard output. */
-bool zx_lines_step(ZbText *room, const ZxMetrics *m, ZbErr *err);
-bool zx_lines_eval(ZbText *room, const ZxEvalMetrics *m, ZbErr *err);
+/* A terminal on which a line can be kept up to date. */
+typedef struct {
+  int fd;      /* to ask for its size; -1: there is none */
+  bool errors; /* the standard error ends there, too */
+} ZxTerminal;
+ZxTerminal zx_terminal_find(void);
+int zx_terminal_columns(int fd); /* 0: not known */
+
+/* Lines for people, on the standard output. On a terminal the latest step is one line that is drawn anew: between
+ * zx_lines_draw and zx_lines_erase it is there. */
+typedef struct {
+  bool quiet;
+  int64_t every; /* steps; 0: none */
+  ZxTerminal terminal;
+  ZbText text, live; /* what is put together; what is to be drawn */
+  ZxMetrics last;    /* without epochs */
+  bool any, told;    /* there was a step; the last one has a line of its own */
+  double at, mean;   /* when that was; seconds a step of late, 0: not known; */
+  int n;             /* so many times are in it */
+  bool drawn;
+} ZxLines;
+void zx_lines_open(ZxLines *l, const ZxLogOptions *o);
+bool zx_lines_step(ZxLines *l, const ZxMetrics *m, ZbErr *err);
+bool zx_lines_eval(ZxLines *l, const ZxEvalMetrics *m, ZbErr *err);
+void zx_lines_draw(ZxLines *l);
+void zx_lines_erase(ZxLines *l);
+bool zx_lines_end(ZxLines *l, ZbErr *err);
+void zx_lines_close(ZxLines *l);
 
 /* metrics.jsonl in the folder `dir`, which is there. */
 typedef struct ZxMetricsFile ZxMetricsFile;

@@ -106,6 +106,25 @@ Test(log, what_is_not_known_is_left_out) {
   cr_expect_stdout_eq_str("step 1/1  loss nan\n");
 }
 
+Test(log, some_lines_or_none) {
+  cr_redirect_stdout();
+  ZxMetrics m = {.steps = 7,
+                 .loss = 1,
+                 .grad_norm = -1,
+                 .lr = -1,
+                 .step_ms = -1,
+                 .tokens_per_s = -1,
+                 .peak_share = -1,
+                 .bubble = -1};
+  for (int quiet = 0; quiet < 2; quiet++) {
+    ZxLog *l = zx_log_open(&(ZxLogOptions){.print_every = 3, .quiet = quiet}, &err);
+    for (m.step = 2; m.step <= 5; m.step++) cr_assert(zx_log_step(l, &m, NULL, 0, &err));
+    cr_assert(zx_log_end(l, &err) && zx_log_end(l, &err));
+    zx_log_close(l);
+  }
+  cr_expect_stdout_eq_str("step 2/7  loss 1.0000\nstep 3/7  loss 1.0000\nstep 5/7  loss 1.0000\n");
+}
+
 Test(log, folders_that_do_not_work) {
   scratch_write("file", "", 0);
   cr_expect(!open_log(scratch("file/log")));
@@ -191,7 +210,10 @@ Test(log, messages_of_ranks) {
   cr_redirect_stderr();
   zx_say(3, "loss is %g", 1.5);
   zx_say(4, "no \033[1m%s", "\xff");
-  cr_expect_stderr_eq_str("[rank 3] loss is 1.5\n[rank 4] no \\x1b[1m\\xff\n");
+  zx_say_over_line(true);
+  zx_say(5, "over");
+  zx_say_over_line(false);
+  cr_expect_stderr_eq_str("[rank 3] loss is 1.5\n[rank 4] no \\x1b[1m\\xff\n\r\033[K[rank 5] over\n");
 }
 
 Test(log, a_long_message_is_one_line) {
