@@ -51,6 +51,7 @@ scenario_tests = \
   tests/readme.sh \
   tests/rooms.sh \
   tests/zdata.sh \
+  tests/zdata_files.sh \
   tests/zdata_inputs.sh \
   tests/zlog.sh \
   tests/zdata_tokens.sh

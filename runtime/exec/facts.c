@@ -115,10 +115,10 @@ static void head_facts(ZxFacts *f, ZxFactKind kind, const ZxDataInfo *info, cons
 }
 
 /* Collective: whether the header's checksum is that of the data; of a large file its pieces are facts. */
-static bool content_facts(ZxFacts *f, ZxFactKind kind, ZxComm *c, const ZxData *d, const char *path,
-                          const char *of, ZbText *note, ZbErr *err) {
-  const ZxDataInfo *info = zx_data_info(d);
-  uint64_t bytes = info->data_at + info->count * info->record_bytes;
+static bool content_facts(ZxFacts *f, ZxFactKind kind, ZxComm *c, const ZxData *d, const char *of,
+                          ZbText *note, ZbErr *err) {
+  const char *path = zx_data_path(d);
+  uint64_t bytes = zx_data_bytes(d);
   if (bytes <= ZX_READ_WHOLE) {
     struct stat st = {0};
     if (stat(path, &st) < 0) st.st_ino = (ino_t)c->t->rank(c); /* gone since: read by this rank itself */
@@ -137,14 +137,19 @@ bool zx_data_facts(ZxFacts *f, ZxFactKind kind, ZxComm *c, const ZxMix *m, ZbTex
   const char **of = ZB_NEWN(f->a, const char *, n);
   zx_fact(f, kind, "number of files", "%u", n);
   for (uint32_t i = 0; i < n; i++) {
+    const ZxData *d = zx_mix_file(m, i);
     of[i] = n > 1 ? zb_printf(f->a, "file %u's ", i + 1) : "";
     zx_fact(f, kind, zb_printf(f->a, "%sshare", of[i]), "%u/%u", zx_mix_share(m, i), zx_mix_period(m));
-    head_facts(f, kind, zx_data_info(zx_mix_file(m, i)), of[i]);
+    head_facts(f, kind, zx_data_info(d), of[i]);
+    if (zx_data_files(d) > 1) zx_fact(f, kind, zb_printf(f->a, "%sshards", of[i]), "%u", zx_data_files(d));
   }
   if (!zx_same_or_say(c, f)) return false;
   bool ok = true;
   for (uint32_t i = 0; i < n; i++)
-    ok = content_facts(f, kind, c, zx_mix_file(m, i), zx_mix_path(m, i), of[i], note, ok ? err : NULL) && ok;
+    for (uint32_t k = 0, files = zx_data_files(zx_mix_file(m, i)); k < files; k++) {
+      const char *name = files > 1 ? zb_printf(f->a, "%sshard %u's ", of[i], k + 1) : of[i];
+      ok = content_facts(f, kind, c, zx_data_file(zx_mix_file(m, i), k), name, note, ok ? err : NULL) && ok;
+    }
   return ok;
 }
 

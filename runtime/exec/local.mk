@@ -47,9 +47,11 @@ libexec_a_SOURCES = \
   runtime/exec/comm/watch.c \
   runtime/exec/comm/watch.h \
   runtime/exec/data/data.h \
+  runtime/exec/data/file.h \
   runtime/exec/data/mix.c \
   runtime/exec/data/mix.h \
   runtime/exec/data/read.c \
+  runtime/exec/data/shards.c \
   runtime/exec/data/shares.c \
   runtime/exec/data/turns.c \
   runtime/exec/data/write.c \

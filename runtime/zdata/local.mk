@@ -7,6 +7,7 @@ libzdata_a_SOURCES = \
   runtime/zdata/decode.c \
   runtime/zdata/documents.c \
   runtime/zdata/encode.c \
+  runtime/zdata/folder.c \
   runtime/zdata/inputs.c \
   runtime/zdata/json.c \
   runtime/zdata/pack.c \

@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- ids as they are ---- */
@@ -18,7 +19,10 @@ static const char *given_for_texts(const ZdOptions *o) {
             {o->skip_bad, "skip-bad"},
             {o->tokenizer, "tokenizer"},
             {o->threads, "threads"},
-            {o->special_as_text, "special-as-text"}};
+            {o->special_as_text, "special-as-text"},
+            {o->split, "split"},
+            {o->seed, "seed"},
+            {o->shard_size, "shard-size"}};
   for (size_t i = 0; i < sizeof of / sizeof *of; i++)
     if (of[i].given) return of[i].name;
   return NULL;
@@ -46,9 +50,7 @@ typedef struct {
   ZdFiles fs;
   ZtTokenizer *t; /* NULL: bytes */
   int threads;
-  uint32_t end;
-  uint64_t limit; /* ids are below it */
-  ZxDataElem elem;
+  ZdTarget to;
   ZdReader *reader;
   ZdEncoder *encoder;
   ZdSink *sink;
@@ -69,40 +71,40 @@ static uint32_t usual_end(const ZtTokenizer *t) {
 /* Of bytes: an id, from 256 on one that no byte has. */
 static bool end_of_bytes(Pack *k, ZbErr *err) {
   uint64_t id;
-  k->limit = 256;
-  k->elem = ZX_DATA_U8;
+  k->to.limit = 256;
+  k->to.elem = ZX_DATA_U8;
   if (!k->o->end || !strcmp(k->o->end, "none")) return true;
   if (!zd_whole(k->o->end, 0, &id))
     return zb_fail(err, "--end 0, say: an id", "--end cannot be '%s'", zb_show(k->o->end));
   if (id >= UINT16_MAX)
     return zb_fail(err, "bytes are 0 to 255; the first free id is 256", "--end cannot be %" PRIu64, id);
-  k->end = (uint32_t)id;
-  if (id < k->limit) return true;
-  k->limit = id + 1;
-  k->elem = ZX_DATA_U16;
+  k->to.end = (uint32_t)id;
+  if (id < k->to.limit) return true;
+  k->to.limit = id + 1;
+  k->to.elem = ZX_DATA_U16;
   return true;
 }
 
 static bool end_of_tokens(Pack *k, ZbErr *err) {
   const char *file = zb_show(k->o->tokenizer), *end = k->o->end;
   uint64_t id;
-  k->limit = zt_size(k->t);
-  k->elem = k->limit <= UINT16_MAX ? ZX_DATA_U16 : ZX_DATA_U32; /* the largest value means unknown */
+  k->to.limit = zt_size(k->t);
+  k->to.elem = k->to.limit <= UINT16_MAX ? ZX_DATA_U16 : ZX_DATA_U32; /* the largest value means unknown */
   if (end && !strcmp(end, "none")) return true;
-  if (!end && (k->end = usual_end(k->t)) == ZT_NONE)
+  if (!end && (k->to.end = usual_end(k->t)) == ZT_NONE)
     return zb_fail(err, "--end TOKEN, or --end none",
                    "%s has no token that usually ends a document: which one shall?", file);
   if (!end) return true;
   if (zd_whole(end, 0, &id)) {
-    if (id >= k->limit)
+    if (id >= k->to.limit)
       return zb_fail(err, "give one of its tokens", "--end %" PRIu64 ": the ids of %s are below %" PRIu64, id,
-                     file, k->limit);
-    k->end = (uint32_t)id;
+                     file, k->to.limit);
+    k->to.end = (uint32_t)id;
     return true;
   }
-  k->end = zt_id(k->t, end);
-  return k->end != ZT_NONE || zb_fail(err, "give a token as that file writes it, or an id",
-                                      "--end: %s has no token '%s'", file, zb_show(end));
+  k->to.end = zt_id(k->t, end);
+  return k->to.end != ZT_NONE || zb_fail(err, "give a token as that file writes it, or an id",
+                                         "--end: %s has no token '%s'", file, zb_show(end));
 }
 
 static bool choose_threads(Pack *k, ZbErr *err) {
@@ -116,14 +118,47 @@ static bool choose_threads(Pack *k, ZbErr *err) {
   return true;
 }
 
+/* "10G", in powers of 1000. */
+static bool read_size(const char *text, uint64_t *out) {
+  static const char letters[] = "kMGT";
+  char digits[24];
+  size_t n = strlen(text);
+  const char *letter = n ? strchr(letters, text[n - 1]) : NULL;
+  if (n - (letter != NULL) >= sizeof digits) return false;
+  snprintf(digits, sizeof digits, "%.*s", (int)(n - (letter != NULL)), text);
+  if (!zd_whole(digits, 1, out)) return false;
+  for (int i = 0; letter && i <= letter - letters; i++)
+    if (!zb_mul_u64(*out, 1000, out)) return false;
+  return true;
+}
+
+static bool choose_files(Pack *k, ZbErr *err) {
+  const ZdOptions *o = k->o;
+  char *end;
+  k->to.path = o->out;
+  if (o->shard_size &&
+      (!read_size(o->shard_size, &k->to.shard) || k->to.shard < 1000 || k->to.shard > INT64_MAX))
+    return zb_fail(err, "--shard-size 10G, say: at least 1k", "--shard-size cannot be '%s'",
+                   zb_show(o->shard_size));
+  if (o->seed && !o->split) return zb_fail(err, "leave it out", "--seed is for --split");
+  if (o->seed && !zd_whole(o->seed, 0, &k->to.seed))
+    return zb_fail(err, "a whole number", "--seed cannot be '%s'", zb_show(o->seed));
+  if (!o->split) return true;
+  k->to.split = strtod(o->split, &end);
+  return (*o->split && !*end && k->to.split > 0 && k->to.split < 1) ||
+         zb_fail(err, "--split 0.99, say: the part for training", "--split cannot be '%s'",
+                 zb_show(o->split));
+}
+
 static bool choose(Pack *k, ZbErr *err) {
   const ZdOptions *o = k->o;
-  k->end = ZD_NO_END;
+  k->to.end = ZD_NO_END;
   if (o->vocab) return zb_fail(err, "leave it out", "--vocab is for --tokens; of texts it is known");
   if (o->nfield > 1) return zb_fail(err, NULL, "--field is given twice");
   if (!o->tokenizer && (o->threads || o->special_as_text))
     return zb_fail(err, "leave it out", "--%s is for --tokenizer",
                    o->threads ? "threads" : "special-as-text");
+  if (!choose_files(k, err)) return false;
   if (!o->tokenizer) return end_of_bytes(k, err);
   k->t = zt_load(o->tokenizer, err);
   return k->t && end_of_tokens(k, err) && choose_threads(k, err);
@@ -132,7 +167,7 @@ static bool choose(Pack *k, ZbErr *err) {
 /* Bytes as tokens, which an end token above 255 makes two bytes wide. */
 static bool put_bytes(Pack *k, const ZdPiece *p, ZbErr *err) {
   enum { WIDE = 4096 };
-  if (k->elem == ZX_DATA_U8) return zd_sink_put(k->sink, p->text, p->n, p->begins, p->ends, err);
+  if (k->to.elem == ZX_DATA_U8) return zd_sink_put(k->sink, p->text, p->n, p->begins, p->ends, err);
   size_t at = 0;
   do {
     uint16_t wide[WIDE];
@@ -171,21 +206,18 @@ static bool finish(Pack *k, ZbErr *err) {
     return zb_fail(err, k->fs.skipped ? "only text is taken from folders; name other files themselves" : NULL,
                    "nothing to pack: %zu files, all empty", k->fs.n);
   }
-  bool ok = zd_sink_finish(k->sink, k->limit, err);
-  k->sink = NULL;
-  if (!ok) return false;
-  printf("%s: %" PRIu64 " tokens of %" PRIu64 " document%s from %zu file%s", zb_show(k->o->out), tokens,
-         documents, documents == 1 ? "" : "s", k->fs.n, k->fs.n == 1 ? "" : "s");
+  if (!zd_sink_finish(k->sink, err)) return false;
+  printf(" from %zu file%s", k->fs.n, k->fs.n == 1 ? "" : "s");
   if (k->fs.skipped) printf(", %zu that are no text left out", k->fs.skipped);
   printf("\n");
   note(c->bad, "bad line was", "bad lines were", "left out, the first: ", c->first_bad.text);
   note(c->documents - documents, "document was", "documents were",
        "left out: the tokenizer gives them no token", "");
   note(c->empty, "empty document was", "empty documents were", "left out", "");
-  if (k->t && k->end != ZD_NO_END) {
+  if (k->t && k->to.end != ZD_NO_END) {
     size_t n;
-    const char *end = zt_token(k->t, k->end, &n);
-    printf("note: documents end with the token %s, %" PRIu32 "\n", end ? zb_show_n(end, n) : "", k->end);
+    const char *end = zt_token(k->t, k->to.end, &n);
+    printf("note: documents end with the token %s, %" PRIu32 "\n", end ? zb_show_n(end, n) : "", k->to.end);
   }
   if (k->t) note(c->cut, "document was", "documents were", "encoded in pieces: longer than 4 MiB", "");
   if (k->t)
@@ -198,12 +230,11 @@ static bool finish(Pack *k, ZbErr *err) {
 
 static bool pack_texts(const ZdOptions *o, ZbArena *a, ZbErr *err) {
   Pack k = {.o = o, .fs = {.a = a}};
-  bool ok =
-      choose(&k, err) && zd_files(&k.fs, o, true, err) && (k.sink = zd_sink_new(o->out, k.elem, k.end, err));
+  bool ok = choose(&k, err) && zd_files(&k.fs, o, true, err) && (k.sink = zd_sink_new(&k.to, err));
   if (ok) {
     unsigned flags = o->special_as_text ? ZT_SPECIAL_AS_TEXT : 0;
     k.reader = zd_reader_new(&k.fs, o->nfield ? o->field[0] : "text", o->jsonl, o->skip_bad);
-    if (k.t) k.encoder = zd_encoder_new(k.t, flags, k.threads, k.elem, k.sink);
+    if (k.t) k.encoder = zd_encoder_new(k.t, flags, k.threads, k.to.elem, k.sink);
     ok = pack_all(&k, err) && finish(&k, err);
   }
   zd_encoder_free(k.encoder);

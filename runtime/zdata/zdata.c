@@ -20,6 +20,9 @@ static const char usage[] = /* clang-format off */
     "                                  has for it, <|endoftext|> or </s>, say; for bytes none)\n"
     "      --special-as-text           texts that spell a special token are not that token\n"
     "      --threads N                 default: all cores; the result is the same\n"
+    "      --split 0.99 [--seed N]     0.99 of the documents into OUT with .train before its ending, the others into\n"
+    "                                  that with .valid\n"
+    "      --shard-size 10G            OUT is a folder of files of about this size; zrun takes it as one file\n"
     "  zdata pack FILE... --tokens u16 -o OUT [--vocab N]\n"
     "                                  token files as they are: u16 or u32, little-endian; the largest value means\n"
     "                                  \"unknown\". N: ids must be below it\n"
@@ -64,6 +67,9 @@ enum {
   FROM,
   COUNT,
   DOCUMENT,
+  SPLIT,
+  SEED,
+  SHARD_SIZE,
   NOPTION,
   FIRST = 256
 };
@@ -86,6 +92,9 @@ static const struct {
     [TOKENIZER] = {"tokenizer", true, offsetof(ZdOptions, tokenizer)},
     [THREADS] = {"threads", true, offsetof(ZdOptions, threads)},
     [SPECIAL_AS_TEXT] = {"special-as-text", false, offsetof(ZdOptions, special_as_text)},
+    [SPLIT] = {"split", true, offsetof(ZdOptions, split)},
+    [SEED] = {"seed", true, offsetof(ZdOptions, seed)},
+    [SHARD_SIZE] = {"shard-size", true, offsetof(ZdOptions, shard_size)},
     [FROM] = {"from", true, offsetof(ZdOptions, from)},
     [COUNT] = {"count", true, offsetof(ZdOptions, count)},
     [DOCUMENT] = {"document", true, offsetof(ZdOptions, document)},
@@ -100,7 +109,8 @@ static const struct {
 } commands[] = {
     {"pack", zd_pack, INT32_MAX,
      TAKES(OUT) | TAKES(TOKENS) | TAKES(VOCAB) | TAKES(FIELD) | TAKES(END) | TAKES(JSONL) | TAKES(SKIP_BAD) |
-         TAKES(TOKENIZER) | TAKES(THREADS) | TAKES(SPECIAL_AS_TEXT)},
+         TAKES(TOKENIZER) | TAKES(THREADS) | TAKES(SPECIAL_AS_TEXT) | TAKES(SPLIT) | TAKES(SEED) |
+         TAKES(SHARD_SIZE)},
     {"records", zd_records, INT32_MAX, TAKES(OUT) | TAKES(FIELD)},
     {"table", zd_table, 1, TAKES(OUT) | TAKES(FIELD) | TAKES(LABEL) | TAKES(LABEL_FIELD)},
     {"decode", zd_decode, 1, TAKES(TOKENIZER) | TAKES(FROM) | TAKES(COUNT) | TAKES(DOCUMENT)},

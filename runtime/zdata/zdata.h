@@ -9,7 +9,7 @@
  *   bytes.c      what is in a file: .gz and .zst decompressed
  *   documents.c  a file is a document, or each line of it is, by json.c
  *   encode.c     texts to tokens, by runtime/text and several threads; without a tokenizer bytes are the tokens
- *   sink.c       tokens into a data file
+ *   sink.c       tokens into a data file, or several: split for validation, shards (folder.c)
  *
  * progress.c says how far that is, and copy.c joins files of ids or records as they are. */
 #ifndef ZUG_ZDATA_H
@@ -24,7 +24,7 @@ typedef struct {
   const char **file, **field;
   int nfile, nfield;
   const char *out, *tokens, *vocab, *label, *label_field, *end, *tokenizer, *threads;
-  const char *from, *count, *document;
+  const char *from, *count, *document, *split, *seed, *shard_size;
   bool jsonl, skip_bad, special_as_text;
 } ZdOptions;
 
@@ -112,17 +112,39 @@ bool zd_encode(ZdEncoder *e, const ZdPiece *p, ZbErr *err);
 bool zd_encode_end(ZdEncoder *e, ZbErr *err);   /* all is in the sink then */
 uint64_t zd_encoder_broken(const ZdEncoder *e); /* pieces that were no UTF-8 */
 
-/* ---- tokens (sink.c) ----------------------------------------------------------------------------------- */
+/* ---- where tokens go (sink.c) -------------------------------------------------------------------------- */
 #define ZD_NO_END UINT32_MAX
-/* A stream of tokens, with `end` after every document, or ZD_NO_END. NULL with a message. */
-ZdSink *zd_sink_new(const char *path, ZxDataElem elem, uint32_t end, ZbErr *err);
+typedef struct {
+  const char *path;
+  ZxDataElem elem;
+  uint64_t limit; /* ids are below it */
+  uint32_t end;   /* is put after every document, or ZD_NO_END */
+  double split;   /* the part of the documents that is for training; 0: all are */
+  uint64_t seed;  /* of the split */
+  uint64_t shard; /* bytes of tokens after which a shard ends; 0: no shards */
+} ZdTarget;
+/* A stream of tokens at path; with a split those of the documents for training and for validation, with .train and .valid before path's
+ * ending; with shards, path is a folder of 00000.bin, 00001.bin ..., and with both it has folders train and valid of these. NULL with a
+ * message. */
+ZdSink *zd_sink_new(const ZdTarget *to, ZbErr *err);
 /* n tokens of a document; one without any leaves nothing. */
 bool zd_sink_put(ZdSink *s, const void *tokens, size_t n, bool begins, bool ends, ZbErr *err);
 uint64_t zd_sink_tokens(const ZdSink *s);
 uint64_t zd_sink_documents(const ZdSink *s);
-/* All ids are below `limit`. The sink is gone afterwards, whatever the result. */
-bool zd_sink_finish(ZdSink *s, uint64_t limit, ZbErr *err);
+/* All files get their names, and what is in them is printed, without the last end of line. Failed, none has; the sink is still to be
+ * abandoned, always. */
+bool zd_sink_finish(ZdSink *s, ZbErr *err);
 void zd_sink_abandon(ZdSink *s); /* NULL is allowed */
+
+/* ---- folders of files (folder.c) ----------------------------------------------------------------------- */
+/* A folder that must not be there yet, or be empty; no slash ends its path. */
+typedef struct ZdFolder ZdFolder;
+ZdFolder *zd_folder_new(const char *path, ZbErr *err);
+const char *zd_folder_path(const ZdFolder *f); /* where it is meanwhile */
+const char *zd_folder_add(ZdFolder *f, const char *name,
+                          ZbErr *err);          /* a folder within it: its path, or NULL with a message */
+bool zd_folder_commit(ZdFolder *f, ZbErr *err); /* it has its name; f is gone, whatever the result */
+void zd_folder_discard(ZdFolder *f);            /* with all that is in it; NULL is allowed */
 
 /* ---- progress (progress.c) ----------------------------------------------------------------------------- */
 /* On a terminal, at most twice a second: bytes read of all, tokens, time left. */

@@ -48,6 +48,26 @@ says '^note: epoch 2 of c.bin began in step 5$'
 says '^epochs: a.bin 2.8, b.bin 2.333, c.bin 1.75$'
 tail -n 1 mix/metrics.jsonl | grep -q '"epochs":\[2.8,2.33333,1.75\]' || fail "no epochs in the metrics"
 same mix lone
+# A folder is read as one file: the samples of its first, then those of the next.
+mkdir parts
+head -c 640 mixed.raw >parts/0.raw
+tail -c +641 mixed.raw | head -c 64 >parts/1.raw
+tail -c +705 mixed.raw >parts/2.raw
+for k in 0 1 2; do pack parts/$k; done
+train one 7 --data parts/ --order sequential --log parts.log
+same parts.log lone
+train zero3_2 2 --data parts
+train one 7 --data parts --log parts.log
+train one 7 --data mixed.bin --log mixed.log # the same order of samples, shuffled by their numbers
+same parts.log mixed.log
+train one 2 --data parts:1,a.bin:1
+cp parts/1.bin kept.bin
+{ head -c 200 kept.bin && printf '~' && tail -c +202 kept.bin; } >parts/1.bin
+refuses 'parts/1.bin is damaged: the checksum of its records differs' timeout 60 $MPIRUN -np 2 zrun train gpt2.zsg \
+  --recipe recipes.zug:zero3_2 --steps 1 --data parts
+mkdir none
+refuses 'none is a folder without .bin files' zrun train gpt2.zsg --recipe recipes.zug:one --steps 1 --data none
+
 train one 7 --data a.bin:3 --order sequential --log a
 train one 7 --data a.bin --order sequential --log lone
 same a lone

@@ -1,6 +1,7 @@
 /* data: token and record files, which hold what a model is trained with. The format is described in DATA.md.
  *
  * read.c      a file's samples, in any order; nothing in it is trusted
+ * shards.c    a folder of files that is read as one
  * mix.c       several files, mixed by weights: mix.h has what it is made of, shares.c and turns.c
  * write.c     makes one
  *
@@ -17,7 +18,8 @@
  * a time. */
 typedef struct ZxData ZxData;
 typedef enum { ZX_ORDER_SHUFFLED, ZX_ORDER_SEQUENTIAL } ZxOrder;
-ZxData *zx_data_open(const char *path, ZbErr *err);
+ZxData *zx_data_open(const char *path,
+                     ZbErr *err); /* a file, or a folder of files ending in .bin, in the order of names */
 void zx_data_close(ZxData *d);
 const char *zx_data_name(const ZxData *d);              /* for messages */
 uint64_t zx_data_tokens(const ZxData *d);               /* 0 for records */
@@ -79,7 +81,8 @@ enum {
   ZX_DATA_HEAD = 64, /* bytes of the header, and of an entry of the field table after it */
   ZX_DATA_NAME = 40, /* bytes of a field's name, the NUL included */
   ZX_DATA_MAX_FIELDS = 1024,
-  ZX_DATA_VERSION = 2 /* of files with documents; without, they are as version 1 has them */
+  ZX_DATA_SHARDS = 1000, /* files of a folder that is data */
+  ZX_DATA_VERSION = 2    /* of files with documents; without, they are as version 1 has them */
 };
 typedef enum { ZX_DATA_U8, ZX_DATA_U16, ZX_DATA_U32, ZX_DATA_I32, ZX_DATA_F32, ZX_DATA_ELEMS } ZxDataElem;
 size_t zx_data_elem_bytes(ZxDataElem e);
@@ -110,11 +113,18 @@ typedef struct {
  * impossible. */
 bool zx_data_layout(ZxDataInfo *info, ZbErr *err);
 
+/* Of a folder: what its files say together; `documents` is 0 if one of them does not know its own. */
 const ZxDataInfo *zx_data_info(const ZxData *d);
+/* The files of a folder, by name; of a file, itself. */
+uint32_t zx_data_files(const ZxData *d);
+const ZxData *zx_data_file(const ZxData *d, uint32_t i);
+const char *zx_data_path(const ZxData *d); /* as it was opened */
+/* Whether two have samples of one kind: both streams of one type, or records with the same fields. */
+bool zx_data_alike(const ZxData *one, const ZxData *two, ZbErr *err);
 uint64_t zx_data_bytes(const ZxData *d); /* of the whole file */
 /* A file's bytes that are in memory already, and stay there until the data is closed. */
 ZxData *zx_data_of_bytes(const void *bytes, uint64_t n, const char *name, ZbErr *err);
-/* n bytes from byte `at` of the records. */
+/* n bytes from byte `at` of the records, of a folder as if they were joined. */
 bool zx_data_get(const ZxData *d, uint64_t at, uint64_t n, void *out, ZbErr *err);
 bool zx_data_is_one(const uint8_t *head, size_t n); /* whether a file that begins so is a token file */
 /* Document i of info->documents is tokens *first to *end - 1. False with a message: it cannot be read, or is damaged. */

@@ -2,7 +2,6 @@
 #include "runtime/exec/data/data.h"
 #include "runtime/exec/data/mix.h"
 
-#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <xxhash.h>
@@ -14,37 +13,7 @@ struct ZxMix {
   ZxData **file;
 };
 
-/* ---- whether files go together ---- */
-static const char alike[] = "make both by the same zdata command, or convert one of them";
-
-static bool same_field(const ZxData *one, const ZxData *two, uint32_t i, ZbErr *err) {
-  const ZxDataField *a = &zx_data_info(one)->field[i], *b = &zx_data_info(two)->field[i];
-  if (zx_data_info(one)->stream && a->elem != b->elem)
-    return zb_fail(err, alike, "%s cannot be mixed with %s: its tokens are %s, there they are %s",
-                   zx_data_name(two), zx_data_name(one), zx_data_elem_name(b->elem),
-                   zx_data_elem_name(a->elem));
-  if (!strcmp(a->name, b->name) && a->elem == b->elem && a->values == b->values) return true;
-  return zb_fail(err, alike,
-                 "%s cannot be mixed with %s: its field %u is %s: %" PRIu64 " x %s, there it is %s: %" PRIu64
-                 " x %s",
-                 zx_data_name(two), zx_data_name(one), i, b->name, b->values, zx_data_elem_name(b->elem),
-                 a->name, a->values, zx_data_elem_name(a->elem));
-}
-
-static bool same_kind(const ZxData *one, const ZxData *two, ZbErr *err) {
-  static const char *const kinds[] = {"records", "a stream of tokens"};
-  const ZxDataInfo *a = zx_data_info(one), *b = zx_data_info(two);
-  if (a->stream != b->stream)
-    return zb_fail(err, alike, "%s cannot be mixed with %s: it is %s, the other %s", zx_data_name(two),
-                   zx_data_name(one), kinds[b->stream], kinds[a->stream]);
-  if (a->nfield != b->nfield)
-    return zb_fail(err, alike, "%s cannot be mixed with %s: it has %u fields, the other %u",
-                   zx_data_name(two), zx_data_name(one), b->nfield, a->nfield);
-  for (uint32_t i = 0; i < a->nfield; i++)
-    if (!same_field(one, two, i, err)) return false;
-  return true;
-}
-
+/* ---- opening ---- */
 /* One that is given twice, by whatever path, is a slip. */
 static bool all_different(const ZxShares *s, ZbArena *a, ZbErr *err) {
   struct stat *st = ZB_NEWN(a, struct stat, s->n);
@@ -58,7 +27,6 @@ static bool all_different(const ZxShares *s, ZbArena *a, ZbErr *err) {
   return true;
 }
 
-/* ---- opening ---- */
 static ZxMix *new_mix(ZbArena *a, const ZxShares *s) {
   ZxMix *m = ZB_NEW(a, ZxMix);
   m->a = a;
@@ -75,7 +43,7 @@ ZxMix *zx_mix_open(const char *text, ZbErr *err) {
   ZxMix *m = new_mix(a, s);
   for (uint32_t i = 0; i < s->n; i++) {
     m->file[i] = zx_data_open(s->path[i], err);
-    if (m->file[i] && (!i || same_kind(m->file[0], m->file[i], err))) continue;
+    if (m->file[i] && (!i || zx_data_alike(m->file[0], m->file[i], err))) continue;
     zx_mix_close(m);
     return NULL;
   }

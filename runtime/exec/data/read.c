@@ -2,30 +2,18 @@
  * is checked against the file's own before it is used. It is read by calls, not mapped: of a mapping without
  * its file, which was cut off or whose server failed, a process dies and names no file. See DATA.md for the
  * format. */
-#include "runtime/exec/data/data.h"
+#include "runtime/exec/data/file.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian and read as they are");
 
-enum { WINDOW = 8 << 10, PIECE = 4 << 10 /* bytes: read at once for what is small; converted at a time */ };
-
-struct ZxData {
-  char *name; /* as messages have it */
-  int fd;     /* -1: all bytes are in memory */
-  const uint8_t *bytes;
-  uint64_t n;
-  ZxDataInfo info;
-  uint64_t end; /* of the records */
-  struct {
-    uint64_t at, n;
-    uint8_t bytes[WINDOW];
-  } * window; /* of the file, as it was last read */
-};
+enum { WINDOW = ZX_DATA_WINDOW, PIECE = 4 << 10 /* bytes: converted at a time */ };
 
 /* n bytes from byte `at` of the file. Rows of a sample may be a few bytes each, so around those more is
  * read. */
@@ -242,10 +230,16 @@ static bool read_head(ZxData *d, ZbErr *err) {
 }
 
 /* ---- opening ---- */
-static ZxData *data_new(const char *name, int fd, const void *bytes, uint64_t n, ZbErr *err) {
+ZxData *zx_data_new(const char *path) {
   ZxData *d = calloc(1, sizeof *d);
-  if (!d || !(d->name = strdup(zb_show(name))) || !(d->window = calloc(1, sizeof *d->window)))
-    zb_out_of_memory(0);
+  if (!d || !(d->name = strdup(zb_show(path))) || !(d->path = strdup(path))) zb_out_of_memory(0);
+  d->fd = -1;
+  return d;
+}
+
+static ZxData *open_bytes(const char *name, int fd, const void *bytes, uint64_t n, ZbErr *err) {
+  ZxData *d = zx_data_new(name);
+  if (!(d->window = calloc(1, sizeof *d->window))) zb_out_of_memory(0);
   d->fd = fd;
   d->bytes = bytes;
   d->n = n;
@@ -255,38 +249,64 @@ static ZxData *data_new(const char *name, int fd, const void *bytes, uint64_t n,
 }
 
 ZxData *zx_data_of_bytes(const void *bytes, uint64_t n, const char *name, ZbErr *err) {
-  return data_new(name, -1, bytes, n, err);
+  return open_bytes(name, -1, bytes, n, err);
 }
 
-ZxData *zx_data_open(const char *path, ZbErr *err) {
+ZxData *zx_data_open_file(const char *path, ZbErr *err) {
   uint64_t n;
   int fd = zb_open_file(path, false, &n, err);
   if (fd < 0) return NULL;
-  if (n) return data_new(path, fd, NULL, n, err);
+  if (n) return open_bytes(path, fd, NULL, n, err);
   zb_fail(err, how, "%s is empty", zb_show(path));
   close(fd);
   return NULL;
 }
 
+ZxData *zx_data_open(const char *path, ZbErr *err) {
+  struct stat st;
+  bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+  return (folder ? zx_data_open_folder : zx_data_open_file)(path, err);
+}
+
 void zx_data_close(ZxData *d) {
   if (!d) return;
+  for (uint32_t i = 0; i < d->files; i++) zx_data_close(d->file[i]);
   if (d->fd >= 0) close(d->fd);
+  free(d->file);
   free(d->info.field);
   free(d->window);
   free(d->name);
+  free(d->path);
   free(d);
 }
 
 const char *zx_data_name(const ZxData *d) { return d->name; }
+const char *zx_data_path(const ZxData *d) { return d->path; }
+uint32_t zx_data_files(const ZxData *d) { return d->file ? d->files : 1; }
+const ZxData *zx_data_file(const ZxData *d, uint32_t i) { return d->file ? d->file[i] : d; }
 const ZxDataInfo *zx_data_info(const ZxData *d) { return &d->info; }
 uint64_t zx_data_bytes(const ZxData *d) { return d->n; }
 bool zx_data_get(const ZxData *d, uint64_t at, uint64_t n, void *out, ZbErr *err) {
-  return get(d, d->info.data_at + at, n, out, err);
+  if (!d->file) return get(d, d->info.data_at + at, n, out, err);
+  uint8_t *to = out;
+  for (uint32_t i = 0; n; i++) {
+    ZB_ASSERT(i < d->files);
+    uint64_t has = d->file[i]->info.count * d->info.record_bytes, take = at < has ? has - at : 0;
+    if (take > n) take = n;
+    if (take && !zx_data_get(d->file[i], at, take, to, err)) return false;
+    at = at < has ? 0 : at - has;
+    to += take;
+    n -= take;
+  }
+  return true;
 }
 uint64_t zx_data_tokens(const ZxData *d) { return d->info.stream ? d->info.count : 0; }
 
 /* A window's targets need one token after it. */
 uint64_t zx_data_samples(const ZxData *d, int64_t seq) {
+  uint64_t all = 0;
+  for (uint32_t i = 0; i < d->files; i++) all += zx_data_samples(d->file[i], seq);
+  if (d->file) return all;
   if (!d->info.stream) return d->info.count;
   return d->info.count && seq > 0 ? (d->info.count - 1) / (uint64_t)seq : 0;
 }
@@ -295,8 +315,18 @@ uint64_t zx_data_samples(const ZxData *d, int64_t seq) {
 static uint64_t documents_at(const ZxData *d) { return zb_round_up(d->end, 8); }
 
 bool zx_data_document(const ZxData *d, uint64_t i, uint64_t *first, uint64_t *end, ZbErr *err) {
-  uint64_t two[2], n = d->info.documents, count = d->info.count;
+  uint64_t two[2], n = d->info.documents, count = d->info.count, before = 0;
   ZB_ASSERT(i < n);
+  for (uint32_t k = 0; k < d->files; k++) {
+    if (i < d->file[k]->info.documents) {
+      if (!zx_data_document(d->file[k], i, first, end, err)) return false;
+      *first += before;
+      *end += before;
+      return true;
+    }
+    i -= d->file[k]->info.documents;
+    before += d->file[k]->info.count;
+  }
   if (!get(d, documents_at(d) + 8 * i, sizeof two, two, err))
     return false; /* after the last comes the checksum */
   *first = two[0];
@@ -328,6 +358,9 @@ static bool sum_of(const ZxData *d, uint64_t from, uint64_t to, uint64_t *out, Z
 
 bool zx_data_verify(const ZxData *d, ZbErr *err) {
   uint64_t sum, wanted;
+  for (uint32_t i = 0; i < d->files; i++)
+    if (!zx_data_verify(d->file[i], err)) return false;
+  if (d->file) return true;
   if (!sum_of(d, d->info.data_at, d->end, &sum, err)) return false;
   if (sum != d->info.data_sum)
     return zb_fail(err, altered, "%s is damaged: the checksum of its %s differs", d->name,
@@ -447,6 +480,11 @@ bool zx_data_read(const ZxSampler *s, const char *field, uint64_t g, int64_t s0,
   const ZxDataField *f = find_field(d, field);
   ZB_ASSERT(f && s0 >= 0 && ns >= 0 && s0 <= s->seq - ns);
   uint64_t sample = zx_data_place(s, g);
+  if (d->file) {
+    ZxSampler one = {.order = ZX_ORDER_SEQUENTIAL, .seq = s->seq};
+    one.data = zx_data_file_of_sample(d, s->seq, &sample);
+    return zx_data_read(&one, field, sample, s0, ns, limit, out, err);
+  }
   uint64_t first = (uint64_t)s0; /* position in the field of this sample */
   uint64_t record = d->info.data_at, size = elems[f->elem].bytes;
   if (d->info.stream) {
