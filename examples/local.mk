@@ -1,3 +1,4 @@
 # examples: models and recipes; tests/examples.sh runs them all.
-examples_files = examples/clusters.zug examples/gpt2.zug examples/llama3.zug examples/mlp.zug examples/recipes.zug
+examples_files = examples/clusters.zug examples/gpt2.zug examples/llama3.zug examples/mlp.zug examples/qwen3.zug \
+  examples/recipes.zug
 EXTRA_DIST += $(examples_files) examples/slurm.sh

@@ -4,13 +4,15 @@
 examples=$ZUG_SRC/examples
 
 # ---- compiling: 50 ms at most, whatever the depth (the limit here allows for a busy machine) ----
-for model in mlp gpt2 llama3; do ok timeout 2 zc "$examples/$model.zug" -o $model.zsg; done
+for model in mlp gpt2 llama3 qwen3; do ok timeout 2 zc "$examples/$model.zug" -o $model.zsg; done
 ok timeout 2 zc "$examples/llama3.zug" -o llama405b.zsg -D layers=126 -D heads=128 -D width=16384 -D inner=53248
 says '405,853,388,800 parameters'
 ok zc "$examples/gpt2.zug" -o demo.zsg -D layers=4 -D heads=4 -D width=128 -D context=128 -D words=256
 small="-D layers=4 -D heads=4 -D width=32 -D words=256"
 ok zc "$examples/gpt2.zug" -o small_gpt2.zsg $small -D context=128
 ok zc "$examples/llama3.zug" -o small_llama3.zsg $small -D kv_heads=2 -D inner=64
+ok zc "$examples/llama3.zug" -o small_llama31.zsg $small -D kv_heads=2 -D inner=64 -D tied=1 -D factor=8 -D original=16
+ok zc "$examples/qwen3.zug" -o small_qwen3.zsg $small -D kv_heads=2 -D head_dim=16 -D inner=64
 ok zc "$examples/mlp.zug" -o small_mlp.zsg -D inputs=2 -D hidden=16 -D classes=2
 
 # ---- planning ----
@@ -49,4 +51,6 @@ falls() {
 }
 falls small_gpt2.zsg lm text.bin 40 0.7
 falls small_llama3.zsg lm text.bin 40 0.7
+falls small_llama31.zsg lm text.bin 40 0.7
+falls small_qwen3.zsg lm text.bin 40 0.7
 falls small_mlp.zsg mlp circle.bin 100 0.7
