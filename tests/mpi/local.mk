@@ -20,6 +20,7 @@ scenario_tests += \
   tests/mpi/mix.sh \
   tests/mpi/optim.sh \
   tests/mpi/moved.sh \
+  tests/mpi/names.sh \
   tests/mpi/nodes.sh \
   tests/mpi/options.sh \
   tests/mpi/partial.sh \
