@@ -5,6 +5,7 @@ seconds=${FUZZ_SECONDS:-3}
 seed=${FUZZ_SEED:-1}
 
 mkdir lang zsg data manifest weights hub metrics
+cp -r "$ZUG_SRC/tests/fuzz/text" text
 cp "$ZUG_SRC"/examples/*.zug "$ZUG_SRC"/stdlib/std/*.zug lang/
 small="-D layers=2 -D heads=2 -D width=8 -D words=16"
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o zsg/gpt2.zsg $small -D context=8
@@ -45,7 +46,7 @@ END
 printf '{"step":%d,"steps":3,"loss":2.5e0,"grad_norm":null,"lr":1e-3,"tokens":512,"step_ms":36.5}\n' 1 2 3 >metrics/run
 printf '{"step":3,"steps":3,"eval_batches":2,"eval_loss":2.25,"eval_ms":40}\n' >>metrics/run
 
-for target in lang zsg data manifest weights hub metrics; do
+for target in lang zsg data manifest weights hub metrics text; do
   "$ZUG_BUILD/tests/fuzz/fuzz-$target" $target --seconds "$seconds" --seed "$seed" ||
     fail "fuzz-$target; the input that did it is in $(pwd)"
 done

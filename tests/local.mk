@@ -54,6 +54,7 @@ scenario_tests = \
   tests/zdata_files.sh \
   tests/zdata_inputs.sh \
   tests/zlog.sh \
+  tests/zdata_tokenizer.sh \
   tests/zdata_tokens.sh
 include tests/mpi/local.mk
 include tests/plan/local.mk
@@ -91,6 +92,7 @@ endif
 # ---- fuzzing: built and run where the sanitizers watch ----
 fuzz_programs = tests/fuzz/fuzz-lang tests/fuzz/fuzz-zsg tests/fuzz/fuzz-data tests/fuzz/fuzz-manifest \
   tests/fuzz/fuzz-weights tests/fuzz/fuzz-hub tests/fuzz/fuzz-metrics
+  tests/fuzz/fuzz-weights tests/fuzz/fuzz-text
 EXTRA_PROGRAMS += $(fuzz_programs)
 dist_check_SCRIPTS += tests/fuzz.sh
 tests_fuzz_fuzz_lang_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_lang.c
@@ -109,6 +111,9 @@ tests_fuzz_fuzz_hub_LDADD = $(libs_exec)
 tests_fuzz_fuzz_metrics_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_metrics.c
 tests_fuzz_fuzz_metrics_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS)
 tests_fuzz_fuzz_metrics_LDADD = $(libs_zlog)
+EXTRA_DIST += tests/fuzz/text
+tests_fuzz_fuzz_text_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_text.c
+tests_fuzz_fuzz_text_LDADD = $(libs_text)
 CLEANFILES += $(fuzz_programs)
 
 .PHONY: fuzz check-unit

@@ -60,7 +60,7 @@ static bool remembered(ZtCoder *c, const char *s, size_t n) {
   seen->n = (uint8_t)n;
   seen->nids = (uint8_t)ids;
   memcpy(seen->text, s, n);
-  memcpy(seen->id, c->out->id + before, ids * sizeof *seen->id);
+  if (ids) memcpy(seen->id, c->out->id + before, ids * sizeof *seen->id);
   return true;
 }
 

@@ -16,6 +16,7 @@ libzdata_a_SOURCES = \
   runtime/zdata/show.c \
   runtime/zdata/sink.c \
   runtime/zdata/table.c \
+  runtime/zdata/tokenizer.c \
   runtime/zdata/zdata.h
 libzdata_a_CPPFLAGS = $(AM_CPPFLAGS) $(ZLIB_CFLAGS) $(ZSTD_CFLAGS)
 bin_PROGRAMS += zdata

@@ -26,6 +26,9 @@ static const char usage[] = /* clang-format off */
     "  zdata pack FILE... --tokens u16 -o OUT [--vocab N]\n"
     "                                  token files as they are: u16 or u32, little-endian; the largest value means\n"
     "                                  \"unknown\". N: ids must be below it\n"
+    "  zdata tokenizer --vocab N PATH... -o tokenizer.json [--end TOKEN]\n"
+    "                                  byte-level BPE of N tokens, learned from texts as pack reads them; TOKEN: the\n"
+    "                                  last of them, a special one, or none (default: <|endoftext|>)\n"
     "  zdata records FILE... -o OUT --field NAME:TYPE:VALUES ...\n"
     "                                  fixed-size records as they are, fields in this order;\n"
     "                                  TYPE: u8, u16, u32, i32, f32\n"
@@ -113,6 +116,8 @@ static const struct {
          TAKES(SHARD_SIZE)},
     {"records", zd_records, INT32_MAX, TAKES(OUT) | TAKES(FIELD)},
     {"table", zd_table, 1, TAKES(OUT) | TAKES(FIELD) | TAKES(LABEL) | TAKES(LABEL_FIELD)},
+    {"tokenizer", zd_tokenizer, INT32_MAX,
+     TAKES(OUT) | TAKES(VOCAB) | TAKES(FIELD) | TAKES(END) | TAKES(JSONL) | TAKES(SKIP_BAD)},
     {"decode", zd_decode, 1, TAKES(TOKENIZER) | TAKES(FROM) | TAKES(COUNT) | TAKES(DOCUMENT)},
     {"show", zd_show, 1, 0},
     {"check", zd_check, 1, 0},

@@ -1,7 +1,7 @@
 /* zdata: the program that makes the files that zrun trains from, and looks at them. What is in such a file is the matter
  * of exec/data (data.h, DATA.md); this room knows where it comes from.
  *
- * zdata.c     the command line; then a file a command: pack.c, records.c, table.c, decode.c, show.c, check.c
+ * zdata.c     the command line; then a file a command: pack.c, tokenizer.c, records.c, table.c, decode.c ...
  *
  * Texts go through these, one after the other, by pieces:
  *
@@ -34,6 +34,7 @@ bool zd_records(const ZdOptions *o, ZbArena *a, ZbErr *err);
 bool zd_table(const ZdOptions *o, ZbArena *a, ZbErr *err);
 bool zd_show(const ZdOptions *o, ZbArena *a, ZbErr *err);
 bool zd_check(const ZdOptions *o, ZbArena *a, ZbErr *err);
+bool zd_tokenizer(const ZdOptions *o, ZbArena *a, ZbErr *err);
 bool zd_decode(const ZdOptions *o, ZbArena *a, ZbErr *err);
 
 /* Whether the whole text is a number of at least `least`, in decimal. */

@@ -65,11 +65,14 @@ static double pass(Work *w, int threads) {
   return zb_now() - begin;
 }
 
+static bool anything(const uint8_t *head, size_t n) { return head || !n; }
+
 static bool write_ids(const Work *w, const char *path, ZbErr *err) {
+  static const ZbKind kind = {"ids", anything};
   ZtCoder *c = zt_coder_new(w->t);
   ZtIds ids = {0};
   bool ok = zt_encode(c, w->s, w->n, 0, &ids, err) &&
-            zb_write_file(path, NULL, ids.id, ids.n * sizeof *ids.id, err);
+            zb_write_file(path, &kind, ids.id, ids.n * sizeof *ids.id, err);
   zt_ids_free(&ids);
   zt_coder_free(c);
   return ok;
