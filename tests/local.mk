@@ -52,6 +52,7 @@ scenario_tests = \
   tests/rooms.sh \
   tests/zdata.sh \
   tests/zdata_files.sh \
+  tests/zdata_import.sh \
   tests/zdata_inputs.sh \
   tests/zlog.sh \
   tests/zdata_tokenizer.sh \

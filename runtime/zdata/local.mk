@@ -8,8 +8,10 @@ libzdata_a_SOURCES = \
   runtime/zdata/documents.c \
   runtime/zdata/encode.c \
   runtime/zdata/folder.c \
+  runtime/zdata/import.c \
   runtime/zdata/inputs.c \
   runtime/zdata/json.c \
+  runtime/zdata/megatron.c \
   runtime/zdata/pack.c \
   runtime/zdata/progress.c \
   runtime/zdata/records.c \

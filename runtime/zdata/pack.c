@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- ids as they are ---- */
@@ -118,38 +117,6 @@ static bool choose_threads(Pack *k, ZbErr *err) {
   return true;
 }
 
-/* "10G", in powers of 1000. */
-static bool read_size(const char *text, uint64_t *out) {
-  static const char letters[] = "kMGT";
-  char digits[24];
-  size_t n = strlen(text);
-  const char *letter = n ? strchr(letters, text[n - 1]) : NULL;
-  if (n - (letter != NULL) >= sizeof digits) return false;
-  snprintf(digits, sizeof digits, "%.*s", (int)(n - (letter != NULL)), text);
-  if (!zd_whole(digits, 1, out)) return false;
-  for (int i = 0; letter && i <= letter - letters; i++)
-    if (!zb_mul_u64(*out, 1000, out)) return false;
-  return true;
-}
-
-static bool choose_files(Pack *k, ZbErr *err) {
-  const ZdOptions *o = k->o;
-  char *end;
-  k->to.path = o->out;
-  if (o->shard_size &&
-      (!read_size(o->shard_size, &k->to.shard) || k->to.shard < 1000 || k->to.shard > INT64_MAX))
-    return zb_fail(err, "--shard-size 10G, say: at least 1k", "--shard-size cannot be '%s'",
-                   zb_show(o->shard_size));
-  if (o->seed && !o->split) return zb_fail(err, "leave it out", "--seed is for --split");
-  if (o->seed && !zd_whole(o->seed, 0, &k->to.seed))
-    return zb_fail(err, "a whole number", "--seed cannot be '%s'", zb_show(o->seed));
-  if (!o->split) return true;
-  k->to.split = strtod(o->split, &end);
-  return (*o->split && !*end && k->to.split > 0 && k->to.split < 1) ||
-         zb_fail(err, "--split 0.99, say: the part for training", "--split cannot be '%s'",
-                 zb_show(o->split));
-}
-
 static bool choose(Pack *k, ZbErr *err) {
   const ZdOptions *o = k->o;
   k->to.end = ZD_NO_END;
@@ -158,7 +125,8 @@ static bool choose(Pack *k, ZbErr *err) {
   if (!o->tokenizer && (o->threads || o->special_as_text))
     return zb_fail(err, "leave it out", "--%s is for --tokenizer",
                    o->threads ? "threads" : "special-as-text");
-  if (!choose_files(k, err)) return false;
+  k->to.path = o->out;
+  if (!zd_target_options(&k->to, o, err)) return false;
   if (!o->tokenizer) return end_of_bytes(k, err);
   k->t = zt_load(o->tokenizer, err);
   return k->t && end_of_tokens(k, err) && choose_threads(k, err);

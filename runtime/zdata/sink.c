@@ -25,6 +25,36 @@ struct ZdSink {
   bool some;        /* the document has tokens */
 };
 
+/* ---- options ---- */
+/* "10G", in powers of 1000. */
+static bool read_size(const char *text, uint64_t *out) {
+  static const char letters[] = "kMGT";
+  char digits[24];
+  size_t n = strlen(text);
+  const char *letter = n ? strchr(letters, text[n - 1]) : NULL;
+  if (n - (letter != NULL) >= sizeof digits) return false;
+  snprintf(digits, sizeof digits, "%.*s", (int)(n - (letter != NULL)), text);
+  if (!zd_whole(digits, 1, out)) return false;
+  for (int i = 0; letter && i <= letter - letters; i++)
+    if (!zb_mul_u64(*out, 1000, out)) return false;
+  return true;
+}
+
+bool zd_target_options(ZdTarget *to, const ZdOptions *o, ZbErr *err) {
+  char *end;
+  if (o->shard_size && (!read_size(o->shard_size, &to->shard) || to->shard < 1000 || to->shard > INT64_MAX))
+    return zb_fail(err, "--shard-size 10G, say: at least 1k", "--shard-size cannot be '%s'",
+                   zb_show(o->shard_size));
+  if (o->seed && !o->split) return zb_fail(err, "leave it out", "--seed is for --split");
+  if (o->seed && !zd_whole(o->seed, 0, &to->seed))
+    return zb_fail(err, "a whole number", "--seed cannot be '%s'", zb_show(o->seed));
+  if (!o->split) return true;
+  to->split = strtod(o->split, &end);
+  return (*o->split && !*end && to->split > 0 && to->split < 1) ||
+         zb_fail(err, "--split 0.99, say: the part for training", "--split cannot be '%s'",
+                 zb_show(o->split));
+}
+
 /* ---- files ---- */
 static bool open_file(ZdSink *s, Part *p, ZbErr *err) {
   ZxDataField tokens = {.name = "tokens", .elem = s->to.elem, .values = 1};
@@ -121,14 +151,17 @@ bool zd_sink_put(ZdSink *s, const void *tokens, size_t n, bool begins, bool ends
   if (n) {
     uint32_t before = s->now->files;
     uint64_t full = s->to.shard;
-    if (!next_shard(s, s->some ? 2 * full : full, err)) return false;
-    if ((!s->some || s->now->files != before) && !zx_data_begin_document(s->now->w, err)) return false;
+    if (!next_shard(s, s->some && !s->to.unknown ? 2 * full : full, err)) return false;
+    if (!s->to.unknown && (!s->some || s->now->files != before) && !zx_data_begin_document(s->now->w, err))
+      return false;
     s->now->documents += !s->some;
     s->some = true;
   }
   if (n && !put(s, tokens, n, err)) return false;
   return !ends || !s->some || s->to.end == ZD_NO_END || put(s, &s->to.end, 1, err); /* little-endian */
 }
+
+void zd_sink_limit(ZdSink *s, uint64_t limit) { s->to.limit = limit; }
 
 /* ---- the end ---- */
 static bool finish(ZdSink *s, ZbErr *err) {
@@ -160,8 +193,9 @@ bool zd_sink_finish(ZdSink *s, ZbErr *err) {
   for (int i = 0; i < s->parts; i++) {
     const Part *p = &s->part[i];
     const char *slash = strrchr(p->path, '/');
-    printf("%s%s: %" PRIu64 " tokens of %" PRIu64 " document%s", zb_show(s->to.shard ? s->to.path : p->path),
-           s->to.shard && s->parts == 2 ? slash : "", p->tokens, p->documents, p->documents == 1 ? "" : "s");
+    printf("%s%s: %" PRIu64 " tokens", zb_show(s->to.shard ? s->to.path : p->path),
+           s->to.shard && s->parts == 2 ? slash : "", p->tokens);
+    if (!s->to.unknown) printf(" of %" PRIu64 " document%s", p->documents, p->documents == 1 ? "" : "s");
     if (s->to.shard) printf(" in %" PRIu32 " shard%s", p->files, p->files == 1 ? "" : "s");
     printf(i + 1 < s->parts ? "\n" : "");
   }

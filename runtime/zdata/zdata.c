@@ -29,6 +29,11 @@ static const char usage[] = /* clang-format off */
     "  zdata tokenizer --vocab N PATH... -o tokenizer.json [--end TOKEN]\n"
     "                                  byte-level BPE of N tokens, learned from texts as pack reads them; TOKEN: the\n"
     "                                  last of them, a special one, or none (default: <|endoftext|>)\n"
+    "  zdata import FILE... -o OUT [--format megatron|llmc|nanogpt] [--vocab N]\n"
+    "                                  tokens of others: Megatron's NAME.idx with NAME.bin, llm.c's .bin, and with\n"
+    "                                  --format nanogpt bare u16. --split and --shard-size as above\n"
+    "      --start ID, --end ID        the token that every document begins, or ends with; Megatron's index and\n"
+    "                                  llm.c's header tell\n"
     "  zdata records FILE... -o OUT --field NAME:TYPE:VALUES ...\n"
     "                                  fixed-size records as they are, fields in this order;\n"
     "                                  TYPE: u8, u16, u32, i32, f32\n"
@@ -73,6 +78,8 @@ enum {
   SPLIT,
   SEED,
   SHARD_SIZE,
+  FORMAT,
+  START,
   NOPTION,
   FIRST = 256
 };
@@ -98,6 +105,8 @@ static const struct {
     [SPLIT] = {"split", true, offsetof(ZdOptions, split)},
     [SEED] = {"seed", true, offsetof(ZdOptions, seed)},
     [SHARD_SIZE] = {"shard-size", true, offsetof(ZdOptions, shard_size)},
+    [FORMAT] = {"format", true, offsetof(ZdOptions, format)},
+    [START] = {"start", true, offsetof(ZdOptions, start)},
     [FROM] = {"from", true, offsetof(ZdOptions, from)},
     [COUNT] = {"count", true, offsetof(ZdOptions, count)},
     [DOCUMENT] = {"document", true, offsetof(ZdOptions, document)},
@@ -113,6 +122,9 @@ static const struct {
     {"pack", zd_pack, INT32_MAX,
      TAKES(OUT) | TAKES(TOKENS) | TAKES(VOCAB) | TAKES(FIELD) | TAKES(END) | TAKES(JSONL) | TAKES(SKIP_BAD) |
          TAKES(TOKENIZER) | TAKES(THREADS) | TAKES(SPECIAL_AS_TEXT) | TAKES(SPLIT) | TAKES(SEED) |
+         TAKES(SHARD_SIZE)},
+    {"import", zd_import, INT32_MAX,
+     TAKES(OUT) | TAKES(FORMAT) | TAKES(VOCAB) | TAKES(START) | TAKES(END) | TAKES(SPLIT) | TAKES(SEED) |
          TAKES(SHARD_SIZE)},
     {"records", zd_records, INT32_MAX, TAKES(OUT) | TAKES(FIELD)},
     {"table", zd_table, 1, TAKES(OUT) | TAKES(FIELD) | TAKES(LABEL) | TAKES(LABEL_FIELD)},

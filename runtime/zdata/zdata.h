@@ -2,6 +2,7 @@
  * of exec/data (data.h, DATA.md); this room knows where it comes from.
  *
  * zdata.c     the command line; then a file a command: pack.c, tokenizer.c, records.c, table.c, decode.c ...
+ * zdata.c     the command line; then a file a command: pack.c, import.c, records.c, table.c, decode.c, show.c, check.c
  *
  * Texts go through these, one after the other, by pieces:
  *
@@ -11,7 +12,7 @@
  *   encode.c     texts to tokens, by runtime/text and several threads; without a tokenizer bytes are the tokens
  *   sink.c       tokens into a data file, or several: split for validation, shards (folder.c)
  *
- * progress.c says how far that is, and copy.c joins files of ids or records as they are. */
+ * progress.c says how far that is, megatron.c reads the index of Megatron's files, and copy.c joins files of ids or records as they are. */
 #ifndef ZUG_ZDATA_H
 #define ZUG_ZDATA_H
 
@@ -24,12 +25,13 @@ typedef struct {
   const char **file, **field;
   int nfile, nfield;
   const char *out, *tokens, *vocab, *label, *label_field, *end, *tokenizer, *threads;
-  const char *from, *count, *document, *split, *seed, *shard_size;
+  const char *from, *count, *document, *split, *seed, *shard_size, *format, *start;
   bool jsonl, skip_bad, special_as_text;
 } ZdOptions;
 
 /* Each prints what it made or found; false with a message, and nothing is left of its output. */
 bool zd_pack(const ZdOptions *o, ZbArena *a, ZbErr *err);
+bool zd_import(const ZdOptions *o, ZbArena *a, ZbErr *err);
 bool zd_records(const ZdOptions *o, ZbArena *a, ZbErr *err);
 bool zd_table(const ZdOptions *o, ZbArena *a, ZbErr *err);
 bool zd_show(const ZdOptions *o, ZbArena *a, ZbErr *err);
@@ -123,19 +125,42 @@ typedef struct {
   double split;   /* the part of the documents that is for training; 0: all are */
   uint64_t seed;  /* of the split */
   uint64_t shard; /* bytes of tokens after which a shard ends; 0: no shards */
+  bool unknown;   /* what is put as documents is none: files will know of none */
 } ZdTarget;
+/* split, seed and shard as --split, --seed and --shard-size say. */
+bool zd_target_options(ZdTarget *to, const ZdOptions *o, ZbErr *err);
 /* A stream of tokens at path; with a split those of the documents for training and for validation, with .train and .valid before path's
  * ending; with shards, path is a folder of 00000.bin, 00001.bin ..., and with both it has folders train and valid of these. NULL with a
  * message. */
 ZdSink *zd_sink_new(const ZdTarget *to, ZbErr *err);
 /* n tokens of a document; one without any leaves nothing. */
 bool zd_sink_put(ZdSink *s, const void *tokens, size_t n, bool begins, bool ends, ZbErr *err);
+void zd_sink_limit(ZdSink *s, uint64_t limit); /* that of files that are finished from now on */
 uint64_t zd_sink_tokens(const ZdSink *s);
 uint64_t zd_sink_documents(const ZdSink *s);
 /* All files get their names, and what is in them is printed, without the last end of line. Failed, none has; the sink is still to be
  * abandoned, always. */
 bool zd_sink_finish(ZdSink *s, ZbErr *err);
 void zd_sink_abandon(ZdSink *s); /* NULL is allowed */
+
+/* ---- tokens of others (import.c, megatron.c) ----------------------------------------------------------- */
+/* How ids are stored. */
+typedef enum { ZD_NO_IDS, ZD_U8, ZD_I8, ZD_U16, ZD_I16, ZD_U32, ZD_I32, ZD_I64 } ZdIds;
+size_t zd_ids_bytes(ZdIds t);
+/* A sequence of Megatron's. Documents have one or more, which follow each other. */
+typedef struct {
+  uint64_t at, n;    /* from this byte of the tokens' file so many tokens, which it has */
+  bool begins, ends; /* a document */
+} ZdSequence;
+typedef struct ZdMegatron ZdMegatron;
+bool zd_is_megatron(const uint8_t *head, size_t n);
+/* An index of `size` bytes, open as fd, which is closed with it; `bytes` are those of the tokens' file. NULL with a message, fd is closed
+ * then. */
+ZdMegatron *zd_megatron_new(int fd, const char *name, uint64_t size, uint64_t bytes, ZbErr *err);
+void zd_megatron_free(ZdMegatron *m); /* NULL is allowed */
+ZdIds zd_megatron_type(const ZdMegatron *m);
+/* False: after the last, with err->text empty, or with a message. */
+bool zd_megatron_next(ZdMegatron *m, ZdSequence *s, ZbErr *err);
 
 /* ---- folders of files (folder.c) ----------------------------------------------------------------------- */
 /* A folder that must not be there yet, or be empty; no slash ends its path. */
