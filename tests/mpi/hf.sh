@@ -108,6 +108,8 @@ family() { # NAME MODEL HEADS
 
 family gpt2 gpt2 head
 family llama llama3 kv
+family llama_tied llama3 kv
+family qwen3 qwen3 kv
 
 # ---- what is refused, by both ranks at once, in one line ----
 refused() { # PATTERN FOLDER OPTION...
