@@ -98,6 +98,59 @@ head -c 300 first.zsg >short.zsg
 exits 1 $zc dump short.zsg
 exits 1 sh -c "$zc --help >/dev/full"
 
+# ---- statics from a config.json ----
+config() { # FOLDER MODEL SUMMARY: a folder as transformers saved it
+  ok $zc "$ZUG_SRC/examples/$2.zug" --config "$ZUG_SRC/tests/hf/$1/config.json" -o "$1.zsg"
+  says "^$1\.zsg: $3; hash"
+  ok $zc dump "$1.zsg"
+}
+config gpt2 gpt2 'GPT2, 121,344 parameters; batch, seq, embed 64, head 4, hd 16, ffn 256, vocab 300, pos 32'
+config llama llama3 'Llama3, 100,160 parameters; batch, seq, embed 64, kv 2, grp 2, hd 16, ffn 96, vocab 300'
+says '^weights hf config rope_scaling = null$'
+config llama_tied llama3 'Llama3, 80,960 parameters; batch, seq, embed 64, kv 2, grp 2, hd 16, ffn 96, vocab 300, half 8'
+says '^weights hf config rope_scaling\.original_max_position_embeddings = 32$'
+config qwen3 qwen3 'Qwen3, 105,664 parameters; batch, seq, embed 64, kv 2, grp 2, hd 32, ffn 96, vocab 300'
+says '^weights hf layer\.\*\.attn\.wk\[embed: 1, kv: 2048, hd: 64\] = "model\.layers\.\*\.self_attn\.k_proj\.weight"\[64, 64\]$'
+llama="$zc $ZUG_SRC/examples/llama3.zug -o cfg.zsg --config"
+exits 1 $llama "$ZUG_SRC/tests/hf/qwen3/config.json"
+says 'Z1008.: .*qwen3/config.json: `model_type` is "qwen3", model Llama3 needs "llama" or "mistral"$'
+sed 's/"default"/"yarn"/' "$ZUG_SRC/tests/hf/llama/config.json" >yarn.json
+exits 1 $llama yarn.json
+says 'Z1008.: yarn.json: `rope_parameters.rope_type` is "yarn", model Llama3 needs "default"$'
+# as before version 5 of transformers
+old() { # ROPE: its two keys
+  sed '/"rope_parameters"/,/}/d; /"head_dim"/d; /"num_key_value_heads"/d; 1s/$/'"$1"'/' "$ZUG_SRC/tests/hf/llama/config.json" >old.json
+}
+old '"rope_theta": 500000, "rope_scaling": null, "head_dim": null,'
+ok $llama old.json
+says 'kv 4, grp 1, hd 16'
+ok $zc dump cfg.zsg
+says '^weights hf config rope_parameters.rope_theta = 500000$'
+old '"rope_theta": 1e4, "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 64},'
+ok $llama old.json
+says 'half 8;'
+old '"rope_scaling": {"type": "linear", "factor": 2.0},'
+exits 1 $llama old.json
+says '`rope_scaling.type` is "linear", model Llama3 needs "llama3"$'
+says 'there is no `rope_scaling.low_freq_factor`, which says what `low` is$'
+old '"rope_scaling": {"type": "dynamic"},'
+exits 1 $llama old.json
+says '`rope_scaling` is \{"type":"dynamic"\}, model Llama3 needs null$'
+old '"sliding_window": 4096, "attention_bias": true, '
+exits 1 $llama old.json
+says '`sliding_window` is 4096, model Llama3 needs null$'
+ok $llama "$ZUG_SRC/tests/hf/llama/config.json" -D layers=3
+says 'Z1010.: .* `num_hidden_layers` is 2, the command line makes it 3$'
+exits 1 $llama "$ZUG_SRC/tests/hf/llama/config.json" -D layers=3 --warn-as-error
+exits 1 $llama no-such.json
+says 'Z1009.: cannot open no-such.json'
+exits 1 $llama "$ZUG_SRC/tests/hf/llama/config.json" --names gguf
+says 'Z1007.: --names gguf'
+exits 2 $zc "$ZUG_SRC/examples/llama3.zug" --names hf -o cfg.zsg
+cp old.json cfg.json
+exits 2 $zc "$ZUG_SRC/examples/llama3.zug" --config cfg.json -o cfg.json
+cmp old.json cfg.json || fail "the config was overwritten"
+
 # ---- many files, little memory ----
 mkdir many && for i in $(seq 300); do echo "use many.f$i" >>many.zug; echo "# $i" >"many/f$i.zug"; done
 refuses 'Z0003.: a program has at most 256 files' zc many.zug --check

@@ -171,3 +171,17 @@ Test(models, llama3) {
                         {"inner", "5"},  {"words", "7"}, {"base", "100"}};
   check_example("llama3.zug", d, 7, 5);
 }
+
+/* Scaled positions, and one table at both ends. */
+Test(models, llama31) {
+  const ZcDefine d[] = {{"layers", "2"}, {"heads", "4"},    {"kv_heads", "2"}, {"width", "8"},
+                        {"inner", "5"},  {"words", "7"},    {"base", "100"},   {"factor", "4"},
+                        {"tied", "1"},   {"original", "20"}};
+  check_example("llama3.zug", d, 10, 5);
+}
+
+Test(models, qwen3) {
+  const ZcDefine d[] = {{"layers", "2"},   {"heads", "4"}, {"kv_heads", "2"}, {"width", "6"},
+                        {"head_dim", "4"}, {"inner", "5"}, {"words", "7"},    {"base", "100"}};
+  check_example("qwen3.zug", d, 8, 5);
+}
