@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { WINDOW = 1 << 24 /* elements */, CONFIG_LIMIT = 1 << 26 /* bytes */ };
+enum { WINDOW = 1 << 24 /* elements */, COPY = 1 << 20, CONFIG_LIMIT = 1 << 26 /* bytes */ };
 static const char config_name[] = "config.json", index_name[] = "model.safetensors.index.json";
 
 /* What a tokenizer is made of, and how text is made with the model. */
@@ -53,6 +53,7 @@ typedef struct {
   ZbNames names;
   uint32_t *cut; /* file i has tensors cut[i]..cut[i + 1]-1 */
   uint32_t nfiles;
+  uint64_t size; /* of the window */
   float *window;
   void *rounded;
   ZxExported done;
@@ -178,7 +179,7 @@ static bool write_all(int fd, const char *path, const void *p, uint64_t n, ZbErr
 
 static bool write_tensor(const Export *x, const Tensor *t, int fd, const char *path) {
   for (uint64_t at = 0, n; at < t->n; at += n) {
-    n = t->n - at < WINDOW ? t->n - at : WINDOW;
+    n = t->n - at < x->size ? t->n - at : x->size;
     for (uint32_t i = 0; i < t->npieces; i++)
       if (!fill(x, &t->piece[i], (int64_t)at, (int64_t)(at + n))) return false;
     int64_t bad = zx_as(x->o->as, x->window, n, x->rounded);
@@ -272,22 +273,25 @@ static bool copy_file(Export *x, const char *name) {
   int in = zb_open_file(from, false, &size, x->err);
   int out = in >= 0 ? create(x, to) : -1;
   bool ok = out >= 0;
+  char *piece = malloc(COPY);
+  if (!piece) zb_out_of_memory(COPY);
   for (uint64_t at = 0, k; ok && at < size; at += k) {
-    k = size - at < WINDOW ? size - at : WINDOW;
-    ok = zb_read_at(in, from, x->window, k, at, x->err) && write_all(out, to, x->window, k, x->err);
+    k = size - at < COPY ? size - at : COPY;
+    ok = zb_read_at(in, from, piece, k, at, x->err) && write_all(out, to, piece, k, x->err);
   }
+  free(piece);
   if (out >= 0) ok = finish(x, out, to, ok);
   if (in >= 0) close(in);
   x->done.copied += ok;
   return ok;
 }
 
+/* The small ones first: what is wrong with them is known before much is written. */
 static bool write_files(Export *x) {
-  bool ok = true;
-  for (uint32_t i = 0; ok && i < x->nfiles; i++) ok = write_file(x, i);
-  ok = ok && (x->nfiles == 1 || write_index(x)) && write_config(x);
+  bool ok = write_config(x);
   for (int i = 0; ok && x->o->like && i < COPIED; i++) ok = copy_file(x, copied[i]);
-  return ok;
+  for (uint32_t i = 0; ok && i < x->nfiles; i++) ok = write_file(x, i);
+  return ok && (x->nfiles == 1 || write_index(x));
 }
 
 /* ---- the folder ---- */
@@ -362,14 +366,20 @@ bool zx_export(ZbArena *a, const ZxMap *m, const ZxShards *from, const ZxExportO
                ZbErr *err) {
   char *path = zb_strdup(a, o->out);
   for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--) path[n - 1] = 0;
-  Export x = {.a = a, .m = m, .from = from, .o = o, .tmp = zb_printf(a, "%s.export.tmp", path), .err = err};
+  Export x = {.a = a,
+              .m = m,
+              .from = from,
+              .o = o,
+              .size = o->window ? o->window : WINDOW,
+              .tmp = zb_printf(a, "%s.export.tmp", path),
+              .err = err};
   if (!may_take(path, o->force, err) || !list_tensors(&x)) return false;
   cut_files(&x);
   int fd = begin(x.tmp, err);
   if (fd < 0) return false;
-  x.window = malloc(WINDOW * sizeof *x.window);
-  x.rounded = malloc(WINDOW * sizeof *x.window);
-  if (!x.window || !x.rounded) zb_out_of_memory(WINDOW * sizeof *x.window);
+  x.window = malloc(x.size * sizeof *x.window);
+  x.rounded = malloc(x.size * sizeof *x.window);
+  if (!x.window || !x.rounded) zb_out_of_memory(x.size * sizeof *x.window);
   bool ok = write_files(&x);
   free(x.window);
   free(x.rounded);

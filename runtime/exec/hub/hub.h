@@ -87,8 +87,9 @@ char *zx_config(const ZgGraph *g, const char *names, ZxAs as, const char *like, 
 typedef struct {
   const char *out, *like; /* folders; like: NULL, or where a tokenizer's files and other keys are */
   ZxAs as;
-  uint64_t most; /* bytes of tensors in a file */
-  bool force;    /* an export that is there may be replaced */
+  uint64_t most;   /* bytes of tensors in a file */
+  bool force;      /* an export that is there may be replaced */
+  uint64_t window; /* values of a tensor that are in memory at once; 0: 16 M */
 } ZxExportOptions;
 typedef struct {
   uint32_t tensors, files, copied;

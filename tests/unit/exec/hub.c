@@ -316,6 +316,11 @@ Test(hub, exports) {
   cr_assert(export(g, "own", o, &x), "%s", err.text);
   cr_expect(x.tensors == 8 && x.files == 1 && x.bytes == 480 && x.config && !x.copied);
   check_export("out", 1);
+  for (uint64_t window = 1; window < 80; window += 3) { /* however little of a tensor is in memory at once */
+    ZxExportOptions few = {.out = o.out, .most = 1 << 20, .force = true, .window = window};
+    cr_assert(export(g, "own", few, &x), "%s", err.text);
+    check_export("out", 1);
+  }
   /* Not over what is there; then, over what an export has made alone. */
   cr_expect(!export(g, "own", o, &x));
   says(err, "is there already");
@@ -375,6 +380,19 @@ Test(hub, exports_that_cannot_be) {
   cr_expect(!export(g, "big", o, &x));
   says(err, "tensor 'c_attn' has the value 1e+06, which is too large for f16");
   cr_expect(access(scratch("out.export.tmp"), F_OK) < 0 && access(scratch("out"), F_OK) < 0);
+  /* Nothing to be like, or no JSON. */
+  o.as = ZX_AS_F32;
+  o.like = zb_strdup(a, scratch("none"));
+  cr_expect(!export(g, "own", o, &x));
+  says(err, "none/config.json");
+  folder("none");
+  scratch_write("none/config.json", "{", 1);
+  cr_expect(!export(g, "own", o, &x));
+  says(err, "none/config.json is no JSON object");
+  o.like = NULL;
+  ZxExportOptions nowhere = {.out = zb_strdup(a, scratch("no/where")), .most = 1 << 20};
+  cr_expect(!export(g, "own", nowhere, &x));
+  says(err, "no/where.export.tmp");
   /* A full disk. */
   o.as = ZX_AS_F32;
   scratch_full_at(600);
