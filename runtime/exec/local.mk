@@ -29,6 +29,9 @@ libexec_a_SOURCES = \
   runtime/exec/exit.h \
   runtime/exec/stop.c \
   runtime/exec/stop.h \
+  runtime/exec/trace.c \
+  runtime/exec/trace.h \
+  runtime/exec/trace_json.c \
   runtime/exec/comm/agree.c \
   runtime/exec/comm/combine.c \
   runtime/exec/comm/comm.h \
@@ -80,6 +83,7 @@ libexec_a_SOURCES = \
   runtime/exec/engine/queues.c \
   runtime/exec/engine/setup.c \
   runtime/exec/engine/stall.c \
+  runtime/exec/engine/trace.c \
   runtime/exec/state/save.c \
   runtime/exec/state/checkpoints.c \
   runtime/exec/state/checkpoints.h \

@@ -35,6 +35,8 @@ const char zx_usage[] =
     "  --print-every N      a line every N steps (default 1; on a terminal one line that is kept up to "
     "date)\n"
     "  --quiet              print nothing but notes, warnings and errors\n"
+    "  --trace FILE         write what every rank did in some steps, for ui.perfetto.dev\n"
+    "  --trace-steps A-B    in these (default: in the second and the third that the run makes)\n"
     "  --ckpt DIR           write checkpoints there, of all that the run needs to go on, at its end and "
     "every\n"
     "  --ckpt-every N       N steps, or a time: 90s, 30m, 2h (default 30m)\n"
@@ -77,6 +79,30 @@ static bool number(const char *text, int64_t least, int64_t *out) {
   return true;
 }
 
+/* "500K", "4G", "1000000": bytes, in powers of 1000. */
+static bool size(const char *text, int64_t *out) {
+  static const char units[] = "KMG";
+  char *end;
+  double n = strtod(text, &end);
+  const char *unit = *end ? strchr(units, *end) : NULL;
+  if (end == text || (*end && !unit) || (unit && end[1])) return false;
+  for (int64_t i = unit ? unit - units + 1 : 0; i > 0; i--) n *= 1000;
+  if (!(n >= 1 && n < 0x1p53)) return false;
+  *out = (int64_t)n;
+  return true;
+}
+
+/* "5-8", "5". */
+static bool steps(const char *text, int64_t *from, int64_t *to) {
+  char first[24];
+  const char *dash = strchr(text, '-');
+  size_t n = dash ? (size_t)(dash - text) : strlen(text);
+  if (n >= sizeof first) return false;
+  memcpy(first, text, n);
+  first[n] = 0;
+  return number(first, 1, from) && number(dash ? dash + 1 : first, *from, to);
+}
+
 /* Steps, or a time. */
 static bool interval(const char *text, ZxOptions *o) {
   o->ckpt_steps = 0;
@@ -99,6 +125,8 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
     LOG,
     PRINT_EVERY,
     QUIET,
+    TRACE,
+    TRACE_STEPS,
     THREADS,
     DEVICE,
     CLUSTER,
@@ -132,6 +160,8 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
                                        {"log", 1, NULL, LOG},
                                        {"print-every", 1, NULL, PRINT_EVERY},
                                        {"quiet", 0, NULL, QUIET},
+                                       {"trace", 1, NULL, TRACE},
+                                       {"trace-steps", 1, NULL, TRACE_STEPS},
                                        {"threads", 1, NULL, THREADS},
                                        {"device", 1, NULL, DEVICE},
                                        {"cluster", 1, NULL, CLUSTER},
@@ -183,6 +213,8 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
     case LOG: o->log = optarg; break;
     case PRINT_EVERY: good = number(optarg, 1, &o->print_every); break;
     case QUIET: o->quiet = true; break;
+    case TRACE: o->trace = optarg; break;
+    case TRACE_STEPS: good = steps(optarg, &o->trace_from, &o->trace_to); break;
     case THREADS: good = number(optarg, 1, &n) && n <= 1024, o->threads = (int)n; break;
     case DEVICE:
       good = (o->device = zx_device(optarg, &err)) != NULL;
@@ -251,6 +283,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
   else if (o->init_partial && !o->init) missing = "--init FILE, of which --init-partial takes what there is";
   else if (o->names && !o->init) missing = "--init DIR, the weights that have such --names";
   else if (!o->evaluates && !o->eval && (o->eval_every || o->eval_batches)) missing = "--eval FILE";
+  if (!missing && o->trace_to && !o->trace) missing = "--trace FILE";
   if (!missing && o->predict && !o->evaluates) missing = "--predict to `eval` alone";
   if (missing && who) fprintf(stderr, "%s: give %s; zrun --help lists all options\n", who, missing);
   if (missing) return false;
@@ -291,6 +324,8 @@ void zx_option_facts(ZxFacts *f, const ZxOptions *o) {
   zx_fact(f, ZX_OPTIONS, "--eval-every", "%" PRId64, o->eval_every);
   zx_fact(f, ZX_OPTIONS, "--eval-batches", "%" PRId64, o->eval_batches);
   zx_fact(f, ZX_OPTIONS, "--predict", "%s", o->predict ? o->predict : "none");
+  zx_fact(f, ZX_OPTIONS, "--trace", "%s", o->trace ? o->trace : "none");
+  zx_fact(f, ZX_OPTIONS, "--trace-steps", "%" PRId64 " to %" PRId64, o->trace_from, o->trace_to);
   zx_fact(f, ZX_OPTIONS, "--print-every", "%" PRId64, o->print_every);
   zx_fact(f, ZX_OPTIONS, "--quiet", "%s", no_yes[o->quiet]);
   zx_fact(f, ZX_OPTIONS, "--log", "%s", o->log ? o->log : "none");

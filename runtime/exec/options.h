@@ -30,6 +30,8 @@ typedef struct {
   bool evaluates; /* `zrun eval`: `data` is held out, and nothing is trained */
   const char *eval;
   const char *predict;
+  const char *trace; /* a file, or NULL; of which steps: 0: of some at the beginning */
+  int64_t trace_from, trace_to;
   int64_t eval_every, eval_batches; /* 0: after the last step alone; all that there are */
 } ZxOptions;
 

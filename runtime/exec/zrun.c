@@ -17,6 +17,7 @@
 #include "runtime/exec/report.h"
 #include "runtime/exec/saves.h"
 #include "runtime/exec/stop.h"
+#include "runtime/exec/trace.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -44,7 +45,8 @@ typedef struct {
   ZxEval eval; /* where there is one, of the one engine or the other */
   ZxPredict *predict;
   ZxLog *log;
-  ZbText memory; /* what is said of it */
+  ZxTrace *trace; /* not written yet; NULL: there is none */
+  ZbText memory;  /* what is said of it */
   ZbText plan_text;
   ZxEpochs epochs;
   double began, peak;
@@ -531,10 +533,25 @@ static bool stop_at_once(Run *r) {
   return r->stopping;
 }
 
+/* After its last step, or after `step`, which is the run's. */
+static bool write_trace(Run *r, int64_t step) {
+  ZbErr err = {0};
+  ZxTrace *t = r->trace;
+  r->trace = NULL;
+  if (!t) return true;
+  bool any = step >= r->o.trace_from, ok = !any || zx_trace_write(t, r->plan, r->engine, &err);
+  int64_t last = step < r->o.trace_to ? step : r->o.trace_to;
+  zx_trace_close(t);
+  if (!r->rank && !any) printf("note: no trace: step %" PRId64 " was not come to\n", r->o.trace_from);
+  else if (!r->rank && ok && !r->o.quiet)
+    printf("trace of steps %" PRId64 " to %" PRId64 ": %s\n", r->o.trace_from, last, zb_show(r->o.trace));
+  return agree(r, ok, &err);
+}
+
 static bool stop(Run *r, int64_t step) {
   zx_stop_before_output();
   conclude(r);
-  if (!zx_saves_end(&r->saves, step) || !save(r)) return false;
+  if (!write_trace(r, step) || !zx_saves_end(&r->saves, step) || !save(r)) return false;
   say_stop(r, zb_printf(r->a, "after step %" PRId64, step));
   return true;
 }
@@ -636,11 +653,28 @@ static bool open_checkpoints(Run *r) {
   return agree(r, r->saves.c, &err);
 }
 
+/* The first step of a run sets up much. */
+static bool open_trace(Run *r) {
+  ZbErr err = {0};
+  const int64_t first = r->before + 1, last = r->o.steps;
+  if (!r->o.trace) return true;
+  if (!r->o.trace_to) r->o.trace_from = first < last ? first + 1 : first, r->o.trace_to = r->o.trace_from + 1;
+  if (r->o.trace_from < first || r->o.trace_from > last) {
+    zb_fail(&err, "--trace-steps names steps that the run makes",
+            "--trace: step %" PRId64 " is none of this run, which makes %" PRId64 " to %" PRId64,
+            r->o.trace_from, first, last);
+    return same_everywhere(r, &err);
+  }
+  if (r->o.trace_to > last) r->o.trace_to = last;
+  r->trace = zx_trace_open(r->c, r->o.trace, &err);
+  return agree(r, r->trace, &err);
+}
+
 /* Everything up to the first step. */
 static bool start(Run *r) {
   ZbErr err = {0};
   r->before = r->from ? r->manifest->step : 0;
-  if (!open_files(r)) return false;
+  if (!open_files(r) || !open_trace(r)) return false;
   r->env = (ZkEnv){.pool = zk_pool_new(r->o.threads), .seed = r->o.seed};
   r->opened = r->env.pool ? r->o.device->open(&r->env, r->c->t->node_rank(r->c), &err)
                           : zb_fail(&err, "raise the limit (ulimit -u, ulimit -v)",
@@ -653,6 +687,8 @@ static bool start(Run *r) {
                         .data = r->data,
                         .order = r->o.evaluates ? ZX_ORDER_SEQUENTIAL : r->o.order,
                         .times = r->o.times,
+                        .trace_from = r->o.trace_from,
+                        .trace_to = r->o.trace_to,
                         .also = r->eval_plan};
   r->engine = zx_engine_new(r->a, r->plan, r->c, &eo, &err);
   if (!agree(r, r->engine, &err) || !open_eval(r)) return false;
@@ -675,6 +711,7 @@ static bool train(Run *r) {
       begin_times(r);
       zx_watch_begin(); /* the first step sets up much, and so does measuring */
     }
+    if (step == r->o.trace_to && !write_trace(r, step)) return false;
     if (evaluates_after(r, step)) evaluate(r, step, r->o.steps);
   }
   r->stopping = 0; /* there is nothing to come again for */
@@ -750,6 +787,7 @@ int main(int argc, char **argv) {
   zx_stop_on_signals();
   int code = run(&r, argc, argv);
   zx_log_close(r.log);
+  zx_trace_close(r.trace);
   zx_checkpoints_close(r.saves.c);
   zx_predict_abandon(r.predict);
   zx_engine_free(r.eval_engine);

@@ -32,6 +32,7 @@ scenario_tests += \
   tests/mpi/stall.sh \
   tests/mpi/stop.sh \
   tests/mpi/streams.sh \
+  tests/mpi/trace.sh \
   tests/mpi/weights.sh \
   tests/mpi/zckpt.sh
 EXTRA_DIST += tests/mpi/layouts.zug

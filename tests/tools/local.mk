@@ -5,3 +5,7 @@ tests_tools_compare_runs_CFLAGS = $(AM_CFLAGS) $(CJSON_CFLAGS)
 tests_tools_compare_runs_LDADD = $(CJSON_LIBS) $(libs_base)
 check_PROGRAMS += tests/tools/read_events
 tests_tools_read_events_SOURCES = tests/tools/read_events.c
+check_PROGRAMS += tests/tools/check_trace
+tests_tools_check_trace_SOURCES = tests/tools/check_trace.c
+tests_tools_check_trace_CFLAGS = $(AM_CFLAGS) $(CJSON_CFLAGS)
+tests_tools_check_trace_LDADD = $(CJSON_LIBS) $(libs_base)

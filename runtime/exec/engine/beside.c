@@ -29,6 +29,7 @@ ZxEngine *zx_engine_beside(ZxEngine *e, const ZxEngineOptions *o, ZbErr *err) {
   own.data = o->data;
   own.order = o->order;
   own.times = false;
+  own.trace_to = 0;
   own.also = NULL;
   ZxEngine *x = zx_engine_of(e->a, e->o.also, e->world, &own);
   x->beside = e;

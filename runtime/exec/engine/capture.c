@@ -71,6 +71,7 @@ void zx_step_again(ZxEngine *e) {
   ZxStep was = e->out;
   ZbErr none, *err = e->err;
   ZB_ASSERT(e->look);
+  e->tracing = false;
   e->err = &none;
   put_now(e);
   queue(e);

@@ -19,6 +19,7 @@ bool zx_engine_step(ZxEngine *e, int64_t step, double lr, ZxStep *out, ZbErr *er
   e->lr = lr;
   e->err = err;
   e->out = (ZxStep){0};
+  zx_trace_step(e);
   zx_step(e);
   e->out.wait_ms = e->out.compute_ms = -1; /* what the host waits says nothing about another device */
   if (e->dev->host) {
@@ -148,8 +149,8 @@ void zx_engine_room(ZxEngine *e) {
 
 ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err) {
   ZxEngine *e = zx_engine_of(a, p, c, o);
-  if (!zx_agree(c, zx_check_inputs(e, err) && zx_prepare(e, err) && zx_open_memory(e, err) &&
-                       zx_open_events(e, err))) {
+  if (!zx_agree(c, zx_check_inputs(e, err) && zx_trace_room(e, err) && zx_prepare(e, err) &&
+                       zx_open_memory(e, err) && zx_open_events(e, err))) {
     close_engine(e);
     return NULL;
   }

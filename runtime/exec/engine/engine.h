@@ -19,6 +19,8 @@ typedef struct {
   ZxOrder order;
   /* The host waits for every call, so that zx_engine_times can tell them apart, and work is counted. */
   bool times;
+  /* Steps of which it keeps what was done when (zx_engine_spans); trace_to 0: none. */
+  int64_t trace_from, trace_to;
   /* The arena is as large as an engine of this plan needs it, too (zx_engine_beside); NULL: there is none. */
   const ZpPlan *also;
 } ZxEngineOptions;
@@ -98,5 +100,17 @@ typedef struct {
 } ZxPeaks; /* of this rank's device, a second; 0: not known */
 /* Between steps: times and work count from here on, against these peaks. */
 void zx_engine_count_anew(ZxEngine *e, const ZxPeaks *p);
+
+/* ---- what was done when -------------------------------------------------------------------------------- */
+/* An instruction of the stage's program, from when it was started to when it was complete; or (node: not ZP_NONE) the
+ * collective of a node of its list, within. By zb_now. */
+typedef struct {
+  int64_t step;
+  uint32_t instr, node;
+  double begin, end;
+} ZxSpan;
+enum { ZX_MOST_SPANS = 1 << 26 };
+/* Those so far, in the order in which they began, but nodes where they ended. */
+const ZxSpan *zx_engine_spans(const ZxEngine *e, uint64_t *n);
 
 #endif

@@ -10,6 +10,7 @@
  *   grads.c       what of a gradient is cleared, what is written first
  *   optimizer.c   norm, update, learning rates
  *   profile.c     what operations had to do, beside how long they took
+ * trace.c       what was done when
  * queues.c      the other two queues, which go on while compute works; waits
  * exchange.c    how an instruction of theirs starts, and what is left to do at its end
  * nan.c         where a step has its first NaN
@@ -168,6 +169,12 @@ struct ZxEngine {
   uint32_t ntimed, *timed_at; /* ... from here on for each list */
   ZxPeaks peak;
 
+  /* ---- what was done when: trace.c ---- */
+  bool tracing; /* this step is */
+  ZxSpan *span;
+  uint64_t nspans, spans_most;
+  uint32_t *span_of; /* of the step that is traced, per instruction */
+
   /* ---- files: state/ ---- */
   ZbOut *save; /* reserved: rank 0's temporary, on the others a share in it */
 };
@@ -245,6 +252,14 @@ void zx_profile_open(ZxEngine *e);
 void zx_profile_node(ZxEngine *e, uint32_t segment, ZpPhase phase, uint32_t i, bool adds, double seconds);
 void zx_profile_norm(ZxEngine *e);
 void zx_profile_update(ZxEngine *e, const ZpStageBucket *h);
+
+/* ---- trace.c ---- */
+bool zx_trace_room(ZxEngine *e, ZbErr *err); /* at set-up */
+void zx_trace_step(ZxEngine *e);             /* a step begins */
+void zx_trace_begin(ZxEngine *e, uint32_t instr);
+void zx_trace_end(ZxEngine *e, uint32_t instr);
+/* A collective of the running instruction's list. */
+void zx_trace_node(ZxEngine *e, uint32_t node, double begin, double end);
 
 /* ---- queues.c ---- */
 /* Whether all that the instruction waits for is done. */

@@ -164,6 +164,7 @@ void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f)
     zx_poll(e);
     double now = zb_now();
     e->times[c->op] += now - t;
+    if (zp_sends(n)) zx_trace_node(e, i, t, now);
     zx_profile_node(e, segment, phase, i, c->accumulate, now - t);
     t = now;
   }

@@ -33,6 +33,7 @@ static void play_in_order(ZxEngine *e) {
   for (uint32_t i = 0; i < g->ninstrs && !e->failed; i++) {
     const ZpInstr *in = &g->instrs[i];
     ZB_ASSERT(zx_ready(e, i));
+    zx_trace_begin(e, i);
     zx_enter(e, in);
     if (in->queue == ZP_Q_COMPUTE) {
       e->at = i;
@@ -71,6 +72,7 @@ void zx_play(ZxEngine *e) {
       else zx_relax(e, &w, ZX_FOR_QUEUES);
     zx_moved(e, &w);
     e->times[ZG_OP_COUNT + 1] += zb_now() - from;
+    zx_trace_begin(e, i);
     zx_enter(e, &g->instrs[i]);
     zx_compute(e, &g->instrs[i]);
     zx_leave(e, i);

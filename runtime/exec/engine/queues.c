@@ -25,6 +25,7 @@ void zx_enter(ZxEngine *e, const ZpInstr *in) {
 }
 
 void zx_leave(ZxEngine *e, uint32_t i) {
+  zx_trace_end(e, i);
   e->done[i] = true;
   e->dev->record(e->env, i);
 }
@@ -42,6 +43,7 @@ static bool start_all(ZxEngine *e) {
   for (int q = ZP_Q_P2P; q < ZP_QUEUES; q++)
     while (e->head[q] < g->nqueue[q] && zx_ready(e, g->queue[q][e->head[q]])) {
       uint32_t i = g->queue[q][e->head[q]++];
+      zx_trace_begin(e, i);
       zx_enter(e, &g->instrs[i]);
       e->request[i] = zx_start_exchange(e, &g->instrs[i]);
       if (e->request[i] < 0) zx_complete(e, i);
