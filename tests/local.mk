@@ -92,8 +92,7 @@ endif
 
 # ---- fuzzing: built and run where the sanitizers watch ----
 fuzz_programs = tests/fuzz/fuzz-lang tests/fuzz/fuzz-zsg tests/fuzz/fuzz-data tests/fuzz/fuzz-manifest \
-  tests/fuzz/fuzz-weights tests/fuzz/fuzz-hub tests/fuzz/fuzz-metrics
-  tests/fuzz/fuzz-weights tests/fuzz/fuzz-text
+  tests/fuzz/fuzz-weights tests/fuzz/fuzz-hub tests/fuzz/fuzz-metrics tests/fuzz/fuzz-text
 EXTRA_PROGRAMS += $(fuzz_programs)
 dist_check_SCRIPTS += tests/fuzz.sh
 tests_fuzz_fuzz_lang_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_lang.c

@@ -79,19 +79,6 @@ static bool number(const char *text, int64_t least, int64_t *out) {
   return true;
 }
 
-/* "500K", "4G", "1000000": bytes, in powers of 1000. */
-static bool size(const char *text, int64_t *out) {
-  static const char units[] = "KMG";
-  char *end;
-  double n = strtod(text, &end);
-  const char *unit = *end ? strchr(units, *end) : NULL;
-  if (end == text || (*end && !unit) || (unit && end[1])) return false;
-  for (int64_t i = unit ? unit - units + 1 : 0; i > 0; i--) n *= 1000;
-  if (!(n >= 1 && n < 0x1p53)) return false;
-  *out = (int64_t)n;
-  return true;
-}
-
 /* "5-8", "5". */
 static bool steps(const char *text, int64_t *from, int64_t *to) {
   char first[24];

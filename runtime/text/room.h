@@ -60,15 +60,6 @@ void zt_utf8_repair(const char *s, size_t n, ZbText *out);
 bool zt_starts(const char *s, size_t n, const char *with, size_t with_n);
 
 /* Sets of characters, by their names in unicode.txt. */
-#define ZT_SETS(X)                                                                                           \
-  X(white_space)                                                                                             \
-  X(numeric)                                                                                                 \
-  X(punctuation)                                                                                             \
-  X(word)                                                                                                    \
-  X(accent)                                                                                                  \
-  X(bert_removed)                                                                                            \
-  X(bert_nonspacing) X(newer_L) X(newer_N) X(newer_M) X(newer_Lu) X(newer_Ll) X(newer_Lm) X(newer_Lo)        \
-      X(newer_P) X(newer_S) X(newer_Nd) X(newer_w)
 /* clang-format off */
 #define ZT_SETS(X) \
   X(white_space) X(numeric) X(punctuation) X(word) X(accent) X(bert_removed) X(bert_nonspacing) \

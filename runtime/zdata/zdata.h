@@ -1,8 +1,8 @@
 /* zdata: the program that makes the files that zrun trains from, and looks at them. What is in such a file is the matter
  * of exec/data (data.h, DATA.md); this room knows where it comes from.
  *
- * zdata.c     the command line; then a file a command: pack.c, tokenizer.c, records.c, table.c, decode.c ...
- * zdata.c     the command line; then a file a command: pack.c, import.c, records.c, table.c, decode.c, show.c, check.c
+ * zdata.c     the command line; then a file a command: pack.c, import.c, tokenizer.c, records.c, table.c,
+ *             decode.c, show.c, check.c
  *
  * Texts go through these, one after the other, by pieces:
  *

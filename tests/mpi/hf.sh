@@ -110,7 +110,6 @@ family() { # NAME MODEL HEADS
 
 family gpt2 gpt2 head
 family llama llama3 kv
-family llama_tied llama3 kv
 family llama_tied llama3 kv # its positions are those of Llama 3.1
 family qwen3 qwen3 kv
 
