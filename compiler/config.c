@@ -283,11 +283,12 @@ void config_check(Elab *e) {
 void config_values(Elab *e) {
   const ZlFile *f = e->model->file;
   for (uint32_t i = 0; i < f->nweights; i++) {
-    const ZlWeights *w = f->weights[i];
+    const char *map = f->weights[i]->name.s;
+    const ZlWeights *w = f->weights[i]->base && !f->weights[i]->nconfig ? f->weights[i]->base : f->weights[i];
     if (strcmp(w->model.s, e->model->name.s)) continue;
     for (uint32_t k = 0; k < w->nconfig; k++) {
       const char *text = cond_holds(e, w->config[k].cond) ? value_text(e, &w->config[k].values[0]) : NULL;
-      if (text) zg_config_add(e->g, w->name.s, w->config[k].key.s, text);
+      if (text) zg_config_add(e->g, map, w->config[k].key.s, text);
     }
   }
 }

@@ -13,6 +13,7 @@ enum { MAX_PLACES = 16 };
 typedef struct {
   Elab *e;
   const ZlWeights *w;
+  const char *without;    /* what foreign names lose, of rules that another map has; or "" */
   const ZlMapRule **rule; /* by parameter: which one says where it is */
   ZbNames tensors;        /* foreign names so far, and by their numbers */
   const ZlMapRule **tensor_rule;
@@ -97,6 +98,11 @@ static bool check_name(Elab *e, const ZlMapRule *r) {
   return false;
 }
 
+static const char *shorter(const Map *m, const char *name) {
+  size_t n = strlen(m->without);
+  return strncmp(name, m->without, n) ? name : name + n;
+}
+
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /* The foreign name with places filled in; NULL and a report for a place that is not on the left. */
@@ -104,7 +110,7 @@ static const char *name_with(const Match *x) {
   ZbText t = {0};
   Elab *e = x->m->e;
   ZlSpan span = x->r->tensor.span;
-  const char *s = x->r->tensor.s, *out = NULL, *unknown = NULL;
+  const char *s = shorter(x->m, x->r->tensor.s), *out = NULL, *unknown = NULL;
   while (*s && !unknown) {
     size_t n = strcspn(s, "{"), in = s[n] ? strcspn(s + n, "}") + (strchr(s + n, '}') != NULL) : 0;
     const char *is = in ? place_find(x, s + n, in) : "";
@@ -113,8 +119,9 @@ static const char *name_with(const Match *x) {
     zb_text_add(&t, "%s", is ? is : "");
     s += n + in;
   }
-  const char *star = strchr(t.s, '*');
-  if (unknown) complain(e, ZL_Z1006, span, "the left side has no `%s`", unknown);
+  const char *star = t.len ? strchr(t.s, '*') : NULL;
+  if (!t.len) complain(e, ZL_Z1006, span, "nothing is left of the foreign name `%s`", x->r->tensor.s);
+  else if (unknown) complain(e, ZL_Z1006, span, "the left side has no `%s`", unknown);
   else if (t.len > 255) complain(e, ZL_Z1006, span, "the foreign name is longer than 255 bytes");
   else if (star && (is_digit(star[1]) || (star > t.s && is_digit(star[-1]))))
     complain(e, ZL_Z1006, span, "an iteration beside a digit: the names would not be told apart");
@@ -405,22 +412,30 @@ static void check_all_mapped(Map *m) {
   }
 }
 
-static void check_patterns(Map *m) {
-  for (uint32_t i = 0; i < m->w->nignored; i++) {
-    const ZlName *p = &m->w->ignored[i].pattern;
-    if (!cond_holds(m->e, m->w->ignored[i].cond)) continue;
-    if (!*p->s || strchr(p->s, ' '))
-      complain(m->e, ZL_Z1006, p->span, "a pattern is not empty and has no blanks");
-    else zg_ignored_add(m->e->g, m->w->name.s, p->s);
+/* The rules of `w`, which is the map itself or the one that it is made from. */
+static void do_rules(Map *m, const ZlWeights *w) {
+  Elab *e = m->e;
+  for (uint32_t i = 0; i < w->nrules && !e->stopped; i++)
+    if (cond_holds(e, w->rules[i].cond)) do_rule(m, &w->rules[i]);
+  for (uint32_t i = 0; i < w->nignored; i++) {
+    const ZlName *p = &w->ignored[i].pattern;
+    const char *pattern = shorter(m, p->s);
+    if (!cond_holds(e, w->ignored[i].cond)) continue;
+    if (!*pattern || strchr(pattern, ' '))
+      complain(e, ZL_Z1006, p->span, "a pattern is not empty and has no blanks");
+    else zg_ignored_add(e->g, m->w->name.s, pattern);
   }
 }
 
 static void do_map(Elab *e, const ZlWeights *w) {
   Map m = {.e = e, .w = w, .rule = ZB_NEWN(e->arena, const ZlMapRule *, e->g->nparams + 1)};
   size_t errors = zl_errors(e->diags);
-  for (uint32_t i = 0; i < w->nrules && !e->stopped; i++)
-    if (cond_holds(e, w->rules[i].cond)) do_rule(&m, &w->rules[i]);
-  check_patterns(&m);
+  if (w->base) {
+    m.without = w->without.s;
+    do_rules(&m, w->base);
+  }
+  m.without = "";
+  do_rules(&m, w);
   if (!e->g->nparams) complain(e, ZL_Z1001, w->span, "model %s has no parameters", w->model.s);
   if (zl_errors(e->diags) == errors) check_all_mapped(&m); /* else they may be what was meant */
 }

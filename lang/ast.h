@@ -11,6 +11,7 @@
  *   - a block's body ends in its one `return`, with as many expressions as the block has result types;
  *     `return` stands nowhere else; the axis lists of types and parameters name no axis twice
  *   - a model has exactly one `loss`, not inside `repeat` or `if`; axis, input, output, loss stand only in models, of these `axis` also in an `if`
+ *   - what a map is made from is one before it for the same model
  *   - a map is for a model of its file, of which there is no other map of that name; no key of its config
  *     occurs twice outside of `if`
  *   - positional arguments come before named ones; expressions nest at most
@@ -280,7 +281,8 @@ typedef struct {
 } ZlConfigEntry;
 
 /* weights hf for M { ... } */
-typedef struct {
+typedef struct ZlWeights ZlWeights;
+struct ZlWeights {
   ZlName name, model;
   const ZlFile *file;
   ZlSpan span; /* the head */
@@ -290,7 +292,9 @@ typedef struct {
   uint32_t nignored;
   ZlConfigEntry *config;
   uint32_t nconfig;
-} ZlWeights;
+  ZlName from, without;  /* `from hf without "text"`; s NULL without */
+  const ZlWeights *base; /* the map that `from` names; it has none itself */
+};
 
 /* ---- recipes and clusters as written: only recipe.c looks inside (zl_recipe gives checked records)
  * ---------- */

@@ -50,7 +50,7 @@
 %token MESH "mesh" BIND "bind" MICRO "micro" SPLIT "split" OVER "over" ELSE "else" SHARD "shard" UNIT "unit"
 %token KEEP "keep" STAGES "stages" BY "by" SCHEDULE "schedule" RECOMPUTE "recompute" OFFLOAD "offload" TO "to"
 %token PRECISION "precision" OPTIMIZER "optimizer" DECAY "decay" EXCEPT "except" CLIP "clip" PAD "pad"
-%token LIMIT "limit" IGNORE "ignore" CONFIG "config" TRUTH "true" UNTRUTH "false" NOTHING "null" DEVICE "device" HOST "host" LEVEL "level"
+%token LIMIT "limit" IGNORE "ignore" WITHOUT "without" CONFIG "config" TRUTH "true" UNTRUTH "false" NOTHING "null" DEVICE "device" HOST "host" LEVEL "level"
 %token RESYNC
 %token <name> IDENT "a name" PLACE "a place such as {i}" STRING "a name between quotes"
 %token <number> NUMBER "a number"
@@ -370,6 +370,10 @@ wline   : target fix '=' STRING '[' dims ']' {
             ZlMapRule r = {.ours = $1.at, .nours = $1.n, .axis = $2.axis, .index = $2.index, .tensor = $4,
                            .dims = $6.at, .ndims = $6.n, .cond = ps->cond, .span = @$};
             ADD(ps->weights->rules, ps->weights->nrules, r);
+          }
+        | FROM IDENT WITHOUT STRING {
+            if (!ps->weights->from.s) ps->weights->from = $2, ps->weights->without = $4;
+            else zl_twice(ps->diags, "`from` of weights", $2, ps->weights->from.span);
           }
         | IGNORE strings
         | CONFIG head centries '}'

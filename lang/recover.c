@@ -36,6 +36,7 @@ static bool starts_directive(int kind) {
   case PAD:
   case LIMIT:
   case IGNORE:
+  case FROM:
   case CONFIG:
   case DEVICE:
   case HOST:
@@ -109,7 +110,7 @@ static void summarise(ZlExpected *e) {
        {"use", "block", "model", "weights", "recipe", "cluster"}},
       {"a rule such as `w = \"model.w\"[a, b]`",
        "ignore",
-       {"ignore", "config", "if", "a name", "a place such as {i}"}},
+       {"ignore", "from", "config", "if", "a name", "a place such as {i}"}},
       {"a value",
        "true",
        {"true", "false", "null", "a name between quotes", "'-'", "'('", "'['", "a number", "a name",

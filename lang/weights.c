@@ -91,6 +91,21 @@ static void check_map(ZlDiags *d, ZbArena *a, const ZlWeights *w) {
   check_nested(d, a, w, &keys);
 }
 
+/* The map before `w` that it is made from. */
+static void find_base(ZlDiags *d, ZbArena *a, const ZlFile *f, const ZbNames *maps, ZlWeights *w) {
+  if (!w->from.s) return;
+  uint32_t i = zb_names_find(maps, zb_printf(a, "%s for %s", w->from.s, w->model.s));
+  if (i != ZB_NO_NAME && !f->weights[i]->from.s) {
+    w->base = f->weights[i];
+    return;
+  }
+  ZlDiag *g = zl_report(d, ZL_Z0102, w->from.span,
+                        i == ZB_NO_NAME ? "no weights `%s` for `%s` before these"
+                                        : "weights `%s` for `%s` are made from others",
+                        w->from.s, w->model.s);
+  zl_help(g, "write them after the map that they are made from");
+}
+
 void zl_check_weights(ZlDiags *d, ZbArena *a, const ZlFile *f) {
   ZbNames maps = {0};
   for (uint32_t i = 0; i < f->nweights; i++) {
@@ -98,6 +113,7 @@ void zl_check_weights(ZlDiags *d, ZbArena *a, const ZlFile *f) {
     const char *both = zb_printf(a, "%s for %s", w->name.s, w->model.s);
     uint32_t before = zb_names_find(&maps, both);
     if (before != ZB_NO_NAME) zl_twice(d, "weights", (ZlName){both, w->span}, f->weights[before]->span);
+    find_base(d, a, f, &maps, f->weights[i]);
     zb_names_add(a, &maps, both);
     if (zb_names_find(&f->model_names, w->model.s) == ZB_NO_NAME) {
       ZlDiag *g = zl_report(d, ZL_Z0106, w->model.span, "no model `%s` in %s", w->model.s, f->name);
@@ -181,6 +197,7 @@ static void put_entry(ZbText *out, const ZlConfigEntry *c) {
 
 void zl_put_weights(ZbText *out, const ZlWeights *w) {
   zb_text_add(out, "weights %s for %s {\n", w->name.s, w->model.s);
+  if (w->from.s) zb_text_add(out, "  from %s without \"%s\"\n", w->from.s, w->without.s);
   for (uint32_t i = 0; i < w->nrules; i++) put_rule(out, &w->rules[i]);
   for (uint32_t i = 0; i < w->nignored; i++) {
     zb_text_add(out, "  ");

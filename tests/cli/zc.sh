@@ -105,6 +105,9 @@ config() { # FOLDER MODEL SUMMARY: a folder as transformers saved it
   ok $zc dump "$1.zsg"
 }
 config gpt2 gpt2 'GPT2, 121,344 parameters; batch, seq, embed 64, head 4, hd 16, ffn 256, vocab 300, pos 32'
+says '^weights bare layer\.\*\.mlp\.w1\[embed: 256, ffn: 1\] = "h\.\*\.mlp\.c_fc\.weight"\[64, 256\]$'
+says '^weights bare ignore "h\.\*\.attn\.bias"$'
+says '^weights bare config n_embd = 64$'
 config llama llama3 'Llama3, 100,160 parameters; batch, seq, embed 64, kv 2, grp 2, hd 16, ffn 96, vocab 300'
 says '^weights hf config rope_scaling = null$'
 config llama_tied llama3 'Llama3, 80,960 parameters; batch, seq, embed 64, kv 2, grp 2, hd 16, ffn 96, vocab 300, half 8'
