@@ -113,6 +113,13 @@ family llama llama3 kv
 family llama_tied llama3 kv # its positions are those of Llama 3.1
 family qwen3 qwen3 kv
 
+# ---- a map made from another: the names of 2019 lack their first part; blanks keep the header as long as it was ----
+cp -r "$hf/gpt2" bare_gpt2
+LC_ALL=C sed -i 's/"transformer\./            "/g' bare_gpt2/model.safetensors
+family=gpt2 run train zero_2 --init bare_gpt2 --names bare --steps 0 --save bare.safetensors
+family=gpt2 run train zero_2 --init "$hf/gpt2" --names hf --steps 0 --save full.safetensors
+same bare.safetensors full.safetensors
+
 # ---- what is refused, by both ranks at once, in one line ----
 refused() { # PATTERN FOLDER OPTION...
   pattern=$1 folder=$2
