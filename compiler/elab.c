@@ -327,7 +327,7 @@ static void do_repeat(Elab *e, const ZlStmt *s) {
   else repeat_segment(e, s, count);
 }
 
-/* ---- if -------------------------------------------------------------------------------------------------- */
+/* ---- if ------------------------------------------------------------------------------------------------ */
 static void do_if(Elab *e, const ZlStmt *s) {
   if (static_true(e, s->choice.cond)) elab_body(e, s->choice.body, s->choice.nbody, NULL);
   else elab_body(e, s->choice.otherwise, s->choice.nother, NULL);

@@ -10,7 +10,8 @@
  *     formals of a block, named arguments of a call, names on the left of one `=`
  *   - a block's body ends in its one `return`, with as many expressions as the block has result types;
  *     `return` stands nowhere else; the axis lists of types and parameters name no axis twice
- *   - a model has exactly one `loss`, not inside `repeat` or `if`; axis, input, output, loss stand only in models, of these `axis` also in an `if`
+ *   - a model has exactly one `loss`; axis, input, output, loss stand only in models and not inside `repeat`
+ *     or `if`, but for axis, which may stand in an `if`
  *   - what a map is made from is one before it for the same model
  *   - a map is for a model of its file, of which there is no other map of that name; no key of its config
  *     occurs twice outside of `if`

@@ -87,7 +87,8 @@ static const char *statement_word(ZlStmtKind k) {
   return word[k];
 }
 
-/* Whether a statement may stand here: axis, input, output and loss only in a model itself, axis also in an `if`. */
+/* Whether a statement may stand here: axis, input, output and loss only in a model itself, axis also in an
+ * `if`. */
 static bool allowed(Form *f, const ZlStmt *s) {
   bool of_model = s->kind >= ZL_S_AXIS;
   if (s->kind == ZL_S_AXIS && !f->in_block && !f->in_repeat) return true;

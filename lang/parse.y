@@ -44,13 +44,15 @@
   struct { ZlName axis, index; } fix;
 }
 %token END 0 "end of file"
-%token USE "use" AS "as" BLOCK "block" MODEL "model" RECIPE "recipe" CLUSTER "cluster" WEIGHTS "weights" FOR "for" FROM "from"
+%token USE "use" AS "as" BLOCK "block" MODEL "model" RECIPE "recipe" CLUSTER "cluster" WEIGHTS "weights"
+%token FOR "for" FROM "from"
 %token AXIS "axis" PARAM "param" TAG "tag" INPUT "input" OUTPUT "output" LOSS "loss" PER "per" AUX "aux"
 %token REPEAT "repeat" IF "if" RETURN "return" INDEX "index" ARROW "->" DOTDOT ".."
 %token MESH "mesh" BIND "bind" MICRO "micro" SPLIT "split" OVER "over" ELSE "else" SHARD "shard" UNIT "unit"
 %token KEEP "keep" STAGES "stages" BY "by" SCHEDULE "schedule" RECOMPUTE "recompute" OFFLOAD "offload" TO "to"
 %token PRECISION "precision" OPTIMIZER "optimizer" DECAY "decay" EXCEPT "except" CLIP "clip" PAD "pad"
-%token LIMIT "limit" IGNORE "ignore" WITHOUT "without" CONFIG "config" TRUTH "true" UNTRUTH "false" NOTHING "null" DEVICE "device" HOST "host" LEVEL "level"
+%token LIMIT "limit" IGNORE "ignore" WITHOUT "without" CONFIG "config" TRUTH "true" UNTRUTH "false" NOTHING "null"
+%token DEVICE "device" HOST "host" LEVEL "level"
 %token RESYNC
 %token <name> IDENT "a name" PLACE "a place such as {i}" STRING "a name between quotes"
 %token <number> NUMBER "a number"
@@ -436,7 +438,8 @@ cif     : if centries '}'
 celse   : else0 centries '}'
         ;
 centry  : path '=' values absent {
-            ZlConfigEntry c = {.key = zl_path_name(ps->arena, &$1), .values = $3.at, .nvalues = $3.n, .cond = ps->cond};
+            ZlConfigEntry c = {.key = zl_path_name(ps->arena, &$1), .values = $3.at, .nvalues = $3.n,
+                               .cond = ps->cond};
             if ($4.span.file >= 0) {
               c.otherwise = ZB_NEW(ps->arena, ZlConfigValue);
               *c.otherwise = $4;
