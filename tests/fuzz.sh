@@ -45,6 +45,7 @@ cat >manifest/two <<'END'
 END
 printf '{"step":%d,"steps":3,"loss":2.5e0,"grad_norm":null,"lr":1e-3,"tokens":512,"step_ms":36.5}\n' 1 2 3 >metrics/run
 printf '{"step":3,"steps":3,"eval_batches":2,"eval_loss":2.25,"eval_ms":40}\n' >>metrics/run
+printf '{"step":%d,"loss":%s}\n' 1 1e-240 2 1e240 3 -1e299 4 1e308 >metrics/odd
 
 for target in lang zsg data manifest weights hub metrics text; do
   "$ZUG_BUILD/tests/fuzz/fuzz-$target" $target --seconds "$seconds" --seed "$seed" ||

@@ -15,13 +15,13 @@ static double x_of(const ZvPoint *p, ZvX x) {
 
 /* Of hours that are few: minutes or seconds. */
 static double unit(const ZvRun *runs, size_t n, ZvX x, const char **label) {
-  double most = 0;
+  double longest = 0;
   *label = x == ZV_STEPS ? "step" : x == ZV_TOKENS ? "tokens" : "hours";
   if (x != ZV_HOURS) return 1;
-  for (size_t i = 0; i < n; i++) most = fmax(most, runs[i].step[runs[i].nstep - 1].hours);
-  if (most > 2) return 1;
-  *label = most > 2. / 60 ? "minutes" : "seconds";
-  return most > 2. / 60 ? 60 : 3600;
+  for (size_t i = 0; i < n; i++) longest = fmax(longest, runs[i].step[runs[i].nstep - 1].hours);
+  if (longest > 2) return 1;
+  *label = longest > 2. / 60 ? "minutes" : "seconds";
+  return longest > 2. / 60 ? 60 : 3600;
 }
 
 static void smooth(const ZvXY *raw, size_t n, double by, ZvXY *out) {
@@ -35,8 +35,9 @@ static void smooth(const ZvXY *raw, size_t n, double by, ZvXY *out) {
   }
 }
 
-/* A log scale has no place for what is not positive. */
-static double drawn(double y, bool log) { return isfinite(y) && (!log || y > 0) ? y : NAN; }
+/* A log scale has no place for what is not positive; and no scale for what overflows when it is added to. */
+static const double most = 1e250;
+static double drawn(double y, bool log) { return fabs(y) < most && (!log || y > 1 / most) ? y : NAN; }
 
 static size_t curve(ZbArena *a, const ZvRun *r, ZvX x, double scale, double by, bool log, ZvCurve *c) {
   size_t seen = 0;
@@ -61,7 +62,7 @@ bool zv_figure(ZbArena *a, const ZvRun *runs, size_t n, ZvX x, const char *y, do
   *f = (ZvFigure){.y = y, .smooth = by, .log = log, .curve = ZB_NEWN(a, ZvCurve, n), .n = n};
   double scale = unit(runs, n, x, &f->xlabel);
   for (size_t i = 0; i < n; i++) {
-    if (x == ZV_TOKENS && isnan(runs[i].step[runs[i].nstep - 1].tokens))
+    if (x == ZV_TOKENS && !(fabs(runs[i].step[runs[i].nstep - 1].tokens) < most))
       return zb_fail(err, "leave --x out, which draws against steps",
                      "%s does not say how many tokens its steps take", zb_show(runs[i].name));
     f->curve[i].color = colors[i % COLORS];

@@ -23,7 +23,7 @@ static bool take_keys(Reading *r, const ZvLines *l, const cJSON *o, const char *
 static bool take_time(Reading *r, const ZvLines *l, const cJSON *o, const char *key, ZbErr *err) {
   double ms;
   if (!zv_number(l, o, key, &ms, err)) return false;
-  if (isfinite(ms) && ms > 0) r->ms += ms;
+  if (ms > 0 && ms < 1e15) r->ms += ms;
   return true;
 }
 

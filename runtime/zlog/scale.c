@@ -40,7 +40,7 @@ static void add_tick(ZvScale *s, double x, double step) {
 }
 
 static double nice_step(double span, int want) {
-  double raw = span / want, power = pow(10, floor(log10(raw))), lead = raw / power;
+  double raw = span / want * (1 - 1e-9), power = pow(10, floor(log10(raw))), lead = raw / power;
   return power * (lead <= 1 ? 1 : lead <= 2 ? 2 : lead <= 5 ? 5 : 10);
 }
 
@@ -53,13 +53,13 @@ static void linear_ticks(ZvScale *s, int want) {
 /* Powers of ten; 2 and 5 of them where there are few; all where it is less than a decade. */
 static void log_ticks(ZvScale *s, int want) {
   static const double lead[] = {1, 2, 5};
-  double from = floor(log10(s->lo)), to = ceil(log10(s->hi)), decades = log10(s->hi / s->lo);
+  double from = floor(log10(s->lo)), to = ceil(log10(s->hi)), decades = log10(s->hi) - log10(s->lo);
   if (decades < 1) {
     linear_ticks(s, 2 * want);
     return;
   }
   double by = ceil(decades / ZV_TICKS);
-  for (double e = from; e <= to; e += by)
+  for (double e = from; e <= to && s->n < ZV_TICKS; e += by)
     for (int k = 0; k < (decades < want / 2. ? 3 : 1); k++) {
       double x = lead[k] * pow(10, e);
       if (x >= s->lo * (1 - 1e-9) && x <= s->hi * (1 + 1e-9)) add_tick(s, x, x);
@@ -79,6 +79,6 @@ ZvScale zv_scale(double lo, double hi, bool log, int want) {
 }
 
 double zv_place(const ZvScale *s, double x) {
-  double share = s->log ? log(x / s->lo) / log(s->hi / s->lo) : (x - s->lo) / (s->hi - s->lo);
+  double share = s->log ? (log(x) - log(s->lo)) / (log(s->hi) - log(s->lo)) : (x - s->lo) / (s->hi - s->lo);
   return s->at + share * s->size;
 }

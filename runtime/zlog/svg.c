@@ -67,7 +67,8 @@ static void fit(Drawing *d) {
     if (n > longest) longest = n < NAME_CHARS ? n : NAME_CHARS;
   }
   d->right = WIDTH - 62 - (double)(LETTER * longest);
-  double room = d->f->log ? 0 : 0.05 * (y[1] - y[0]), factor = d->f->log ? pow(y[1] / y[0], 0.05) : 1;
+  double room = d->f->log ? 0 : 0.05 * (y[1] - y[0]),
+         factor = d->f->log ? exp(0.05 * (log(y[1]) - log(y[0]))) : 1;
   d->x = zv_scale(x[0], x[1], false, 8);
   d->y = zv_scale((y[0] - room) / factor, (y[1] + room) * factor, d->f->log, 7);
   d->x.at = LEFT;

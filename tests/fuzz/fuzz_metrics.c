@@ -24,7 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
       if (!zv_figure(a, &r, 1, (ZvX)x, "loss", log ? 0.9 : 0, log, &f, &err)) continue;
       zv_svg(&f, &t);
       zv_html(&f, &t);
-      if (strstr(t.s, "nan ") || strstr(t.s, "\"nan")) ZB_BUG("a coordinate that is no number");
+      if (strstr(t.s, "nan ") || strstr(t.s, "\"nan") || strstr(t.s, "inf "))
+        ZB_BUG("a coordinate that is no number");
       zb_text_free(&t);
     }
   zb_arena_free(a);
