@@ -74,6 +74,12 @@ option 'a file for --init yes where rank 0 has no; --init-partial yes where rank
 option 'a file for --init yes where rank 0 has no; --names hf where rank 0 has none' '--init none --names hf'
 option '--time-limit 60 s where rank 0 has 0 s' '--time-limit 60s'
 option '--on-nan skip where rank 0 has not given' '--on-nan skip'
+option '--print-every 7 where rank 0 has 0' '--print-every 7'
+option '--quiet yes where rank 0 has no' '--quiet'
+option '--trace t.json where rank 0 has none' '--trace t.json'
+apart '^zrun: error: rank 1 was given other options: --trace-steps 1 to 2 where rank 0 has 2 to 2$' \
+  "$one --trace t.json --trace-steps 2" "$one --trace t.json --trace-steps 1-2"
+tried="$tried --trace-steps "
 option '--hang-after 60 s where rank 0 has 600 s' '--hang-after 60s'
 option '--ckpt c where rank 0 has none' '--ckpt c'
 option '--ckpt-every 5 steps, 0 s where rank 0 has 0 steps, 1800 s' '--ckpt-every 5'
