@@ -81,7 +81,7 @@ done
 wrong 2 'error\[Z0004\]: .*none.zug' train gpt2.zsg --recipe none.zug:two --data text.bin --steps 1
 wrong 2 'error\[Z0004\]: .*folder' train gpt2.zsg --recipe folder:two --data text.bin --steps 1
 wrong 2 'cannot open none.bin: No such file' train gpt2.zsg $two --data none.bin --steps 1
-wrong 2 'folder is not a regular file' train gpt2.zsg $two --data folder --steps 1
+wrong 2 'folder is a folder without .bin files' train gpt2.zsg $two --data folder --steps 1
 wrong 2 'gpt2.zsg is not a token file' train gpt2.zsg $two --data gpt2.zsg --steps 1
 wrong 2 'cannot open none.safetensors: No such file' train gpt2.zsg $run --init none.safetensors
 wrong 2 'folder is not a complete checkpoint: cannot open folder.manifest.json' train gpt2.zsg $run --init folder
