@@ -82,19 +82,10 @@ static bool read_bytes(ZtTokenizer *t, const cJSON *o, ZbErr *err) {
   return p->pattern || !regex;
 }
 
-/* `Whitespace` is a Split that keeps its matches only. */
-static bool read_words(ZtTokenizer *t, ZbErr *err) {
-  ZtPre *p = add(t, ZT_PRE_SPLIT);
-  p->behavior = ZT_REMOVED;
-  p->invert = true;
-  p->pattern = zt_pattern(t, "\\w+|[^\\w\\s]+", false, err);
-  return p->pattern;
-}
-
 static bool read_one(ZtTokenizer *t, const cJSON *o, const char *type, ZbErr *err) {
   if (!strcmp(type, "ByteLevel")) return read_bytes(t, o, err);
   if (!strcmp(type, "Metaspace")) return read_metaspace(t, o, err);
-  if (!strcmp(type, "Whitespace")) return read_words(t, err);
+  if (!strcmp(type, "Whitespace")) return add(t, ZT_PRE_WORDS);
   if (!strcmp(type, "WhitespaceSplit")) return add(t, ZT_PRE_WHITESPACE_SPLIT);
   if (!strcmp(type, "BertPreTokenizer")) return add(t, ZT_PRE_BERT);
   if (!strcmp(type, "Punctuation")) {
@@ -252,6 +243,21 @@ static bool bert(Parts *x, size_t n) {
   return part(x, word, n, false);
 }
 
+/* Whitespace: runs of word characters, and of what is neither these nor white space. */
+static bool words(Parts *x, size_t n) {
+  enum { SPACE, WORD, OTHER } kind = SPACE, last = SPACE;
+  size_t begin = 0, bytes;
+  x->behavior = ZT_ISOLATED;
+  for (size_t at = 0; at < n; at += bytes, last = kind) {
+    uint32_t c = zt_char(x->s + at, &bytes);
+    kind = zt_in(ZT_SET_word, c) ? WORD : zt_in(ZT_SET_white_space, c) ? SPACE : OTHER;
+    if (kind == last) continue;
+    if (last != SPACE && !part(x, begin, at, true)) return false;
+    begin = at;
+  }
+  return last == SPACE || part(x, begin, n, true);
+}
+
 bool zt_pretokenize(ZtCoder *c, uint32_t k, const char *s, size_t n, bool first) {
   if (k == c->t->npre) return zt_word(c, s, n);
   const ZtPre *p = &c->t->pre[k];
@@ -260,6 +266,7 @@ bool zt_pretokenize(ZtCoder *c, uint32_t k, const char *s, size_t n, bool first)
   case ZT_PRE_BYTES: x.behavior = ZT_ISOLATED; return bytes_level(&x, p, &c->pre[k], n);
   case ZT_PRE_SPLIT: return by_pattern(&x, p->pattern, n);
   case ZT_PRE_METASPACE: return metaspace(&x, p, &c->pre[k], n);
+  case ZT_PRE_WORDS: return words(&x, n);
   case ZT_PRE_WHITESPACE_SPLIT: x.behavior = ZT_REMOVED; return by_set(&x, ZT_SET_white_space, n);
   case ZT_PRE_BERT: return bert(&x, n);
   case ZT_PRE_PUNCTUATION: return by_set(&x, ZT_SET_punctuation, n);

@@ -47,7 +47,9 @@ static void put(Translation *x, const char *s) { zb_text_put(x->out, s, strlen(s
 static void put_ranges(Translation *x, ZtSet set) {
   uint32_t n;
   const uint32_t *range = zt_ranges(set, &n);
-  for (uint32_t i = 0; i < n; i++) zb_text_add(x->out, "\\x{%X}-\\x{%X}", range[2 * i], range[2 * i + 1]);
+  for (uint32_t i = 0; i < n; i++)
+    if (!x->in_class || range[2 * i] > 0xff) /* \w takes the fractions of Latin-1, [\w] does not */
+      zb_text_add(x->out, "\\x{%X}-\\x{%X}", range[2 * i], range[2 * i + 1]);
 }
 
 /* A class of PCRE2's `properties` and the ranges of `set`; ZT_NSETS: no more. */

@@ -13,7 +13,11 @@
  *
  * decode.c goes back. The ids are those that the library gives; load.c refuses a file with parts that are not
  * built here and says which. `truncation`, `padding` and `dropout` of a file are ignored: a trainer wants all
- * of a text, unchanged. train.c makes a tokenizer. */
+ * of a text, unchanged. train.c makes a tokenizer.
+ *
+ * Other ids than the library's are known of: characters younger than PCRE2's Unicode, in grapheme clusters
+ * (Precompiled) and in negated properties inside a class; scores of more than 15 digits (Unigram), which the
+ * library reads a little wrong. */
 #ifndef ZUG_TEXT_H
 #define ZUG_TEXT_H
 

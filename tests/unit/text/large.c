@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { N = 3000000 };
 
@@ -15,9 +16,9 @@ static void run_of(const char *unit) {
     ZtCoder *c = zt_coder_new(t);
     ZtIds ids = {0};
     ZbErr err;
-    double begin = zb_now();
+    clock_t begin = clock(); /* processor time: the machine may be busy */
     cr_assert(zt_encode(c, text, n, 0, &ids, &err), "%s, '%s': %s", text_names[i], unit, err.text);
-    double seconds = zb_now() - begin;
+    double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
     cr_expect(seconds < 60, "%s, '%s': %.1f s", text_names[i], unit, seconds);
     if (i < 2) { /* these lose nothing */
       ZbText back = {0};

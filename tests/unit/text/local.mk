@@ -8,6 +8,7 @@ tests_unit_test_text_SOURCES = \
   tests/unit/text/files.h \
   tests/unit/text/ids.c \
   tests/unit/text/large.c \
+  tests/unit/text/regex.c \
   tests/unit/text/train.c \
   tests/unit/text/variants.c
 tests_unit_test_text_CPPFLAGS = $(AM_CPPFLAGS) $(CJSON_CFLAGS)

@@ -73,3 +73,20 @@ Test(variants, all) {
   cJSON_Delete(list);
   zb_arena_free(a);
 }
+
+/* The pre-tokenizer Whitespace: its word characters are not those of \w (the library gave these words). */
+Test(variants, whitespace) {
+  static const char json[] = "{\"pre_tokenizer\": {\"type\": \"Whitespace\"}, \"model\": {\"type\": "
+                             "\"WordPiece\", \"unk_token\": \"?\", "
+                             "\"continuing_subword_prefix\": \"##\", \"max_input_chars_per_word\": 9, "
+                             "\"vocab\": {\"?\": 0, \"\u00b2\u00bd\": 1, "
+                             "\"a\u200db\": 2, \"\u2167\u0663\": 3, \"x\": 4, \"\u00bd\": 5}}}";
+  static const char text[] = "\u00b2\u00bd a\u200db \u2167\u0663 x\u00bd";
+  ZbErr err;
+  ZtTokenizer *t = zt_read(json, strlen(json), "whitespace", &err);
+  cr_assert(t, "%s", err.text);
+  ZtCoder *c = zt_coder_new(t);
+  text_expect(c, text, strlen(text), 0, (const uint32_t[]){1, 2, 3, 4, 5}, 5, "Whitespace");
+  zt_coder_free(c);
+  zt_free(t);
+}
