@@ -26,8 +26,12 @@ noinst_PROGRAMS += bench-text
 bench_text_SOURCES = tests/bench/text.c
 bench_text_LDADD = $(libs_text) -lpthread
 
-.PHONY: bench bench-gpu
+EXTRA_DIST += tests/bench/tokens.sh tests/bench/tokens.py
+.PHONY: bench bench-gpu bench-tokens
 bench: all
 	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/bench/bench.sh
+	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/bench/tokens.sh
+bench-tokens: bench-text
+	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/bench/tokens.sh
 bench-gpu: all
 	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' MPIRUN='$(MPIRUN)' $(SHELL) $(srcdir)/tests/bench/bench-gpu.sh
