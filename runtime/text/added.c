@@ -21,13 +21,13 @@ static bool read_one(ZtTokenizer *t, const cJSON *x, uint32_t *next, ZbErr *err)
     return zb_fail(err, NULL, "%s: the one with id %u has %u bytes; it has 1 to %d", part, id, a.n,
                    ADDED_LIMIT);
   a.id = zt_table_find(&t->model.vocab, a.s, a.n);
-  for (uint32_t i = 0; a.id == ZT_NONE && i < t->nadded; i++)
-    if (!strcmp(t->added[i].s, a.s)) a.id = t->added[i].id;
+  if (a.id == ZT_NONE) a.id = zt_table_find(&t->added_ids, a.s, a.n);
   if (a.id == ZT_NONE) a.id = (*next)++;
   if (a.id != id)
     return zb_fail(err, "give it that id, or write the file anew with the tokenizers library",
                    "%s: %s has id %u, but programs that read this file count it as %u", part, zb_show(a.s),
                    id, a.id);
+  zt_table_add(&t->added_ids, a.s, a.n, a.id);
   t->added[t->nadded++] = a;
   return true;
 }
@@ -37,7 +37,9 @@ bool zt_added_read(ZtTokenizer *t, const cJSON *root, ZbErr *err) {
   if (!list) return true;
   if (!cJSON_IsArray(list)) return zb_fail(err, NULL, "`added_tokens` is no list");
   uint32_t next = t->model.count;
-  t->added = ZB_NEWN(t->arena, ZtAdded, cJSON_GetArraySize(list) + 1);
+  uint32_t count = (uint32_t)cJSON_GetArraySize(list);
+  t->added = ZB_NEWN(t->arena, ZtAdded, count + 1);
+  zt_table_init(t->arena, &t->added_ids, count);
   cJSON_ArrayForEach(x, list) if (!read_one(t, x, &next, err)) return false;
   return true;
 }

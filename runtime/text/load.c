@@ -112,9 +112,8 @@ void zt_free(ZtTokenizer *t) {
 uint32_t zt_size(const ZtTokenizer *t) { return t->size; }
 
 uint32_t zt_id(const ZtTokenizer *t, const char *token) {
-  for (uint32_t i = 0; i < t->nadded; i++)
-    if (!strcmp(t->added[i].s, token)) return t->added[i].id;
-  return zt_table_find(&t->model.vocab, token, strlen(token));
+  uint32_t id = zt_table_find(&t->added_ids, token, strlen(token));
+  return id != ZT_NONE ? id : zt_table_find(&t->model.vocab, token, strlen(token));
 }
 
 const char *zt_token(const ZtTokenizer *t, uint32_t id, size_t *n) {

@@ -239,6 +239,7 @@ struct ZtTokenizer {
   ZtModel model;
   ZtAdded *added;
   uint32_t nadded;
+  ZtTable added_ids;        /* by what is written */
   ZtSought raw, normal;     /* added tokens that are looked for before and after normalization */
   uint32_t *before, *after; /* what the post-processor adds */
   uint32_t nbefore, nafter;
