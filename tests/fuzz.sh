@@ -4,7 +4,7 @@
 seconds=${FUZZ_SECONDS:-3}
 seed=${FUZZ_SEED:-1}
 
-mkdir lang zsg data manifest weights hub metrics
+mkdir lang zsg data manifest weights hub metrics documents megatron
 cp -r "$ZUG_SRC/tests/fuzz/text" text
 cp "$ZUG_SRC"/examples/*.zug "$ZUG_SRC"/stdlib/std/*.zug lang/
 small="-D layers=2 -D heads=2 -D width=8 -D words=16"
@@ -18,6 +18,18 @@ printf '1,2,0\n3,4,1\n' >table.csv
 ok zdata table table.csv --label 3 -o data/table.bin
 printf '\0\001\377\377\002\0' >ids.u16
 ok zdata pack ids.u16 --tokens u16 -o data/ids.bin
+printf '{"text":"one"}\n{"n":[1.5e3,{"x":null}],"text":"t\\u0077\\ud83d\\ude00\\n"}\n\n{"text":3}\nx' >lines
+ok zdata pack lines lines -o data/documents.bin
+# The first byte is a number: mod 3 the packing (plain, gzip, zstd), 8 for JSON lines, 16 to skip bad ones.
+{ printf '\030' && cat lines; } >documents/lines
+{ printf '\010' && head -n 2 lines; } >documents/good
+{ printf '\031' && gzip -c lines; } >documents/lines.gz
+{ printf '\001' && gzip -c lines && gzip -c short.txt; } >documents/text.gz
+command -v zstd >/dev/null && { printf '\032' && zstd -qc lines && zstd -qc lines; } >documents/lines.zst
+for tail in '\0\0\0\0\0\0\0\0' '\001\0\0\0\0\0\0\0'; do # two sequences of u16, one or two documents
+  { printf 'MMIDIDX\0\0\001\0\0\0\0\0\0\0\010\002\0\0\0\0\0\0\0\003\0\0\0\0\0\0\0\003\0\0\0\001\0\0\0'
+    printf '\0\0\0\0\0\0\0\0\006\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0%b\002\0\0\0\0\0\0\0' "$tail"; } >"megatron/$(echo "$tail" | cut -c 1-4 | tr -d '\\')"
+done
 # safetensors HEADER DATA: eight bytes of length (here one that counts), then both.
 safetensors() {
   printf "\\$(printf %03o ${#1})\0\0\0\0\0\0\0%s%s" "$1" "$2"
@@ -47,7 +59,7 @@ printf '{"step":%d,"steps":3,"loss":2.5e0,"grad_norm":null,"lr":1e-3,"tokens":51
 printf '{"step":3,"steps":3,"eval_batches":2,"eval_loss":2.25,"eval_ms":40}\n' >>metrics/run
 printf '{"step":%d,"loss":%s}\n' 1 1e-240 2 1e240 3 -1e299 4 1e308 >metrics/odd
 
-for target in lang zsg data manifest weights hub metrics text; do
+for target in lang zsg data manifest weights hub metrics text documents megatron; do
   "$ZUG_BUILD/tests/fuzz/fuzz-$target" $target --seconds "$seconds" --seed "$seed" ||
     fail "fuzz-$target; the input that did it is in $(pwd)"
 done

@@ -93,7 +93,8 @@ endif
 
 # ---- fuzzing: built and run where the sanitizers watch ----
 fuzz_programs = tests/fuzz/fuzz-lang tests/fuzz/fuzz-zsg tests/fuzz/fuzz-data tests/fuzz/fuzz-manifest \
-  tests/fuzz/fuzz-weights tests/fuzz/fuzz-hub tests/fuzz/fuzz-metrics tests/fuzz/fuzz-text
+  tests/fuzz/fuzz-weights tests/fuzz/fuzz-hub tests/fuzz/fuzz-metrics tests/fuzz/fuzz-text \
+  tests/fuzz/fuzz-documents tests/fuzz/fuzz-megatron
 EXTRA_PROGRAMS += $(fuzz_programs)
 dist_check_SCRIPTS += tests/fuzz.sh
 tests_fuzz_fuzz_lang_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_lang.c
@@ -105,6 +106,10 @@ tests_fuzz_fuzz_data_LDADD = $(libs_exec)
 tests_fuzz_fuzz_manifest_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_manifest.c
 tests_fuzz_fuzz_manifest_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
 tests_fuzz_fuzz_manifest_LDADD = $(libs_exec)
+tests_fuzz_fuzz_documents_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_documents.c
+tests_fuzz_fuzz_documents_LDADD = $(libs_zdata)
+tests_fuzz_fuzz_megatron_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_megatron.c
+tests_fuzz_fuzz_megatron_LDADD = $(libs_zdata)
 tests_fuzz_fuzz_weights_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_weights.c
 tests_fuzz_fuzz_weights_LDADD = $(libs_exec)
 tests_fuzz_fuzz_hub_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_hub.c

@@ -12,6 +12,7 @@ libzdata_a_SOURCES = \
   runtime/zdata/inputs.c \
   runtime/zdata/json.c \
   runtime/zdata/megatron.c \
+  runtime/zdata/number.c \
   runtime/zdata/pack.c \
   runtime/zdata/progress.c \
   runtime/zdata/records.c \

@@ -7,7 +7,8 @@
 
 /* Training, validation, or all. */
 typedef struct {
-  const char *path; /* of its file, or of the folder of its shards */
+  const char *path; /* of its file, or, while it is made, of the folder of its shards */
+  const char *name; /* what that is at the end */
   ZxDataWriter *w;  /* the open file; NULL: none */
   uint64_t bytes;   /* of the open file's tokens */
   uint64_t tokens, documents;
@@ -92,6 +93,7 @@ static bool open_all(ZdSink *s, ZbErr *err) {
     if (!s->folder) p->path = s->parts == 2 ? with_word(s->a, path, words[i]) : path;
     else if (s->parts == 1) p->path = zd_folder_path(s->folder);
     else if (!(p->path = zd_folder_add(s->folder, words[i], err))) return false;
+    p->name = !s->folder ? p->path : s->parts == 1 ? path : zb_printf(s->a, "%s/%s", path, words[i]);
     if (!s->folder && !open_file(s, p, err)) return false;
   }
   return true;
@@ -192,9 +194,7 @@ bool zd_sink_finish(ZdSink *s, ZbErr *err) {
   if (!finish(s, err)) return false;
   for (int i = 0; i < s->parts; i++) {
     const Part *p = &s->part[i];
-    const char *slash = strrchr(p->path, '/');
-    printf("%s%s: %" PRIu64 " tokens", zb_show(s->to.shard ? s->to.path : p->path),
-           s->to.shard && s->parts == 2 ? slash : "", p->tokens);
+    printf("%s: %" PRIu64 " tokens", zb_show(p->name), p->tokens);
     if (!s->to.unknown) printf(" of %" PRIu64 " document%s", p->documents, p->documents == 1 ? "" : "s");
     if (s->to.shard) printf(" in %" PRIu32 " shard%s", p->files, p->files == 1 ? "" : "s");
     printf(i + 1 < s->parts ? "\n" : "");

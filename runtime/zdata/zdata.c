@@ -1,7 +1,6 @@
 /* zdata: makes and shows token and record files: which command, and its options. */
 #include "runtime/zdata/zdata.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,15 +47,6 @@ static const char usage[] = /* clang-format off */
     "Inputs are regular files; pack and records also take a pipe that is written to, such as /dev/stdin.\n"
     "An OUT that exists is replaced only if it is such a file, and only when the new one is complete.\n";
 /* clang-format on */
-
-bool zd_whole(const char *text, uint64_t least, uint64_t *out) {
-  char *end;
-  errno = 0;
-  unsigned long long v = strtoull(text, &end, 10);
-  if (errno || end == text || *end || *text == '-' || v < least) return false;
-  *out = v;
-  return true;
-}
 
 /* ---- options ---- */
 enum {

@@ -1,0 +1,14 @@
+/* Numbers that are given as options. */
+#include "runtime/zdata/zdata.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+bool zd_whole(const char *text, uint64_t least, uint64_t *out) {
+  char *end;
+  errno = 0;
+  unsigned long long v = strtoull(text, &end, 10);
+  if (errno || end == text || *end || *text == '-' || v < least) return false;
+  *out = v;
+  return true;
+}
