@@ -26,9 +26,12 @@ ok zdata pack lines lines -o data/documents.bin
 { printf '\031' && gzip -c lines; } >documents/lines.gz
 { printf '\001' && gzip -c lines && gzip -c short.txt; } >documents/text.gz
 command -v zstd >/dev/null && { printf '\032' && zstd -qc lines && zstd -qc lines; } >documents/lines.zst
-for tail in '\0\0\0\0\0\0\0\0' '\001\0\0\0\0\0\0\0'; do # two sequences of u16, one or two documents
-  { printf 'MMIDIDX\0\0\001\0\0\0\0\0\0\0\010\002\0\0\0\0\0\0\0\003\0\0\0\0\0\0\0\003\0\0\0\001\0\0\0'
-    printf '\0\0\0\0\0\0\0\0\006\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0%b\002\0\0\0\0\0\0\0' "$tail"; } >"megatron/$(echo "$tail" | cut -c 1-4 | tr -d '\\')"
+for middle in 0 1; do # two sequences of u16, in one or two documents
+  {
+    printf 'MMIDIDX\0\0\001\0\0\0\0\0\0\0\010\002\0\0\0\0\0\0\0\003\0\0\0\0\0\0\0\003\0\0\0\001\0\0\0'
+    printf '\0\0\0\0\0\0\0\0\006\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+    printf "\\00$middle\\0\\0\\0\\0\\0\\0\\0\002\\0\\0\\0\\0\\0\\0\\0"
+  } >megatron/$middle
 done
 # safetensors HEADER DATA: eight bytes of length (here one that counts), then both.
 safetensors() {
