@@ -82,9 +82,9 @@ mkdir walked
 mv pipe.zug walked/pipe
 printf 'text' >walked/text
 ok zdata pack walked -o walked.bin # in folders they are passed by
-says '4 tokens from 1 file, 1 that are no text left out'
+says '4 tokens of 1 document from 1 file, 1 that are no text left out'
 printf 'by a pipe' | ok zdata pack /dev/stdin -o piped.bin
-says '9 tokens from 1 file'
+says '9 tokens of 1 document from 1 file'
 ls x.* 2>/dev/null && fail "a refusal left something"
 
 # ---- limits, and closed streams ----
