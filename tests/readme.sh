@@ -4,7 +4,7 @@
 need_mpi
 
 ln -s "$ZUG_BUILD" build
-ln -s "$ZUG_SRC/examples" "$ZUG_SRC/README.md" "$ZUG_SRC/LICENSE" "$ZUG_SRC/tests" .
+ln -s "$ZUG_SRC/examples" "$ZUG_SRC/lang" "$ZUG_SRC/README.md" "$ZUG_SRC/LICENSE" "$ZUG_SRC/tests" .
 awk '/^```sh$/ { on = 1; next } /^```$/ { on = 0 } on' README.md | grep -v '^\./bootstrap' >commands.sh
 [ "$(grep -c '^[a-z]' commands.sh)" -ge 6 ] || fail "README.md lost its commands"
 

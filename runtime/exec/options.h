@@ -19,8 +19,8 @@ typedef struct {
   ZxOrder order;
   bool dry_run, times, init_partial, quiet;
   int64_t print_every; /* steps; 0: each, but on a terminal none */
-  /* Checkpoints: their folder, or NULL; one every so many steps, or seconds (0: not by that); how many stay (0: all);
-   * bytes of tensors in a file; whether a failed one ends the run. */
+  /* Checkpoints: their folder, or NULL; one every so many steps, or seconds (0: not by that); how many stay
+   * (0: all); bytes of tensors in a file; whether a failed one ends the run. */
   const char *ckpt, *resume_from;
   int64_t ckpt_steps, ckpt_keep, ckpt_file_size;
   double ckpt_seconds;

@@ -27,8 +27,8 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Ranks leave a barrier at about the same time: the middle one of some differences then. On one node there is one
- * clock. */
+/* Ranks leave a barrier at about the same time: the middle one of some differences then. On one node there is
+ * one clock. */
 static void compare_clocks(ZxTrace *t) {
   enum { TRIES = 9 };
   double off[TRIES];

@@ -1,6 +1,6 @@
-/* The events of one rank. Chrome's format wants slices of a thread to lie within each other or apart; instructions of the
- * transfer and the collective queue may be under way together, so each of these queues has as many threads as it needs.
- * Text in it is the plan's: names of the model, without quotes. */
+/* The events of one rank. Chrome's format wants slices of a thread to lie within each other or apart;
+ * instructions of the transfer and the collective queue may be under way together, so each of these queues
+ * has as many threads as it needs. Text in it is the plan's: names of the model, without quotes. */
 #include "runtime/exec/trace.h"
 
 #include <inttypes.h>
@@ -23,7 +23,8 @@ typedef struct {
   const ZxSpan **instr; /* ... and of its instructions; NULL: it was not come to */
 } Json;
 
-/* Microseconds, in whole nanoseconds: what lies within another slice, or behind it, does so when it is printed. */
+/* Microseconds, in whole nanoseconds: what lies within another slice, or behind it, does so when it is
+ * printed. */
 static double us(const Json *j, double t) { return rint(1e9 * (t + j->clock - j->zero)) / 1e3; }
 
 /* JSON's own characters, and controls, in what may hold any. */

@@ -1,13 +1,13 @@
 /* Training: byte pair encoding from texts, as GPT-2 has it.
  *
- * Texts are cut into words, and words are counted. Then, again and again, the pair of neighbours that is there
- * most often becomes a token, of equals the one with the smaller ids:
+ * Texts are cut into words, and words are counted. Then, again and again, the pair of neighbours that is
+ * there most often becomes a token, of equals the one with the smaller ids:
  *
  *   5 x l o w, 2 x l o w e r     l o: 7, o w: 7, w e: 2, e r: 2     ->  lo: 5 x lo w, 2 x lo w e r   -> low ...
  *
- * Counts are kept, not made anew: each pair knows the words that it was seen in, and only those change. A heap
- * has the largest count first; its entries may be larger than what is true now, and are put right when they
- * come up. */
+ * Counts are kept, not made anew: each pair knows the words that it was seen in, and only those change. A
+ * heap has the largest count first; its entries may be larger than what is true now, and are put right when
+ * they come up. */
 #include "runtime/text/room.h"
 
 #include <stdlib.h>

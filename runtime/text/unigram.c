@@ -1,5 +1,5 @@
-/* Unigram: of all ways to cut a word into tokens, the one with the largest sum of scores, in f64 and from left
- * to right; of equal ones that which was found first. */
+/* Unigram: of all ways to cut a word into tokens, the one with the largest sum of scores, in f64 and from
+ * left to right; of equal ones that which was found first. */
 #include "runtime/text/room.h"
 
 bool zt_unigram_init(ZtTokenizer *t, ZbErr *err) {
@@ -54,8 +54,8 @@ bool zt_unigram(ZtCoder *c, const char *s, size_t n) {
   const ZtModel *m = &c->t->model;
   c->step = zt_room(c->step, 0, n + 1, sizeof *c->step, &c->step_cap);
   find_path(c, s, n);
-  /* Back to front; neighbours that are unknown become one. Scores are no longer wanted: instead each place where
-   * a token begins says where it ends (below 2^53), to go from front to back then. */
+  /* Back to front; neighbours that are unknown become one. Scores are no longer wanted: instead each place
+   * where a token begins says where it ends (below 2^53), to go from front to back then. */
   size_t next = n;
   for (size_t end = n; end;) {
     size_t from = c->step[end].from;

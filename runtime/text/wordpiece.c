@@ -1,5 +1,5 @@
-/* WordPiece: the longest token that a word begins with, then the longest continuing one ("##ing"), and so on. A
- * word that does not come out even is unknown as a whole. */
+/* WordPiece: the longest token that a word begins with, then the longest continuing one ("##ing"), and so on.
+ * A word that does not come out even is unknown as a whole. */
 #include "runtime/text/room.h"
 
 bool zt_wordpiece_init(ZtTokenizer *t, ZbErr *err) {

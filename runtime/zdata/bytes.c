@@ -1,5 +1,5 @@
-/* The bytes of an input, decompressed where its name ends in .gz or .zst. Memory is that of a buffer and of the window that a
- * compressor may look back by. */
+/* The bytes of an input, decompressed where its name ends in .gz or .zst. Memory is that of a buffer and of
+ * the window that a compressor may look back by. */
 #include "runtime/zdata/zdata.h"
 
 #include <errno.h>

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tokens decoded at a time, and before these, as context: a token may be a part of a character, and the first of a text may lose a
- * blank. */
+/* Tokens decoded at a time, and before these, as context: a token may be a part of a character, and the first
+ * of a text may lose a blank. */
 enum { STEP = 4096, CONTEXT = 16 };
 
 /* ---- which tokens ---- */
@@ -65,7 +65,8 @@ static bool put_bytes(const ZxData *d, uint64_t from, uint64_t to, ZbErr *err) {
 /* Ends within a character, as far as can be told: the next token may have the rest. */
 static bool is_open(const ZbText *t) { return t->len >= 3 && !memcmp(t->s + t->len - 3, "\xef\xbf\xbd", 3); }
 
-/* Each step is decoded with what is before it, whose text, decoded alone, is taken off again. Steps end between characters. */
+/* Each step is decoded with what is before it, whose text, decoded alone, is taken off again. Steps end
+ * between characters. */
 static bool put_text(const ZxData *d, const ZtTokenizer *t, uint64_t from, uint64_t to, ZbErr *err) {
   uint32_t id[CONTEXT + STEP];
   ZtCoder *coder = zt_coder_new(t);

@@ -76,8 +76,8 @@ static bool fill(ZdReader *r, ZbErr *err) {
 /* ---- where a long document is cut ---- */
 static bool blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/* How much of s[0..n), after which more comes, is a piece: up to the last end of a line between two characters that are no blanks,
- * where the usual tokenizers cut too; or else up to a character's beginning. */
+/* How much of s[0..n), after which more comes, is a piece: up to the last end of a line between two
+ * characters that are no blanks, where the usual tokenizers cut too; or else up to a character's beginning. */
 static size_t cut(const char *s, size_t n) {
   for (size_t i = n - 1; i > n / 2; i--)
     if (s[i - 1] == '\n' && !blank(s[i]) && !blank(s[i - 2])) return i;
@@ -111,8 +111,8 @@ static bool bad_line(ZdReader *r, const char *why, ZbErr *err) {
   return r->skip_bad;
 }
 
-/* The next line, without its end, lies in the buffer or, if that ends within it, in r->json. *s NULL: the file has no more. *n > ZD_LINE:
- * it is too long, and not kept. */
+/* The next line, without its end, lies in the buffer or, if that ends within it, in r->json. *s NULL: the
+ * file has no more. *n > ZD_LINE: it is too long, and not kept. */
 static bool next_line(ZdReader *r, const char **s, size_t *n, ZbErr *err) {
   bool any = false;
   *s = NULL;

@@ -1,6 +1,6 @@
-/* Texts to tokens by a tokenizer, by several threads at once and in the order in which they came. Batches go round in a ring: the
- * caller fills one, any thread encodes it, the caller writes it when its turn has come. So what is written does not depend on the
- * number of threads, and memory is that of the ring. */
+/* Texts to tokens by a tokenizer, by several threads at once and in the order in which they came. Batches go
+ * round in a ring: the caller fills one, any thread encodes it, the caller writes it when its turn has come.
+ * So what is written does not depend on the number of threads, and memory is that of the ring. */
 #include "runtime/zdata/zdata.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* A folder of files that is there when it is whole: it is filled as NAME.partial, which takes its name at the end. What a killed program
- * left of it is known by the missing lock, and made anew. */
+/* A folder of files that is there when it is whole: it is filled as NAME.partial, which takes its name at the
+ * end. What a killed program left of it is known by the missing lock, and made anew. */
 #include "runtime/zdata/zdata.h"
 
 #include <dirent.h>

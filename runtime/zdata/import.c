@@ -147,8 +147,8 @@ static bool import_file(Import *m, Source *s, ZdProgress *progress, uint64_t *do
 }
 
 /* ---- which format a file has ---- */
-/* The header of llm.c's files, 256 words of 4 bytes: dev/data/data_common.py there. Its scripts begin every document with the end
- * token of GPT-2, or with what begins a text of Llama 3. */
+/* The header of llm.c's files, 256 words of 4 bytes: dev/data/data_common.py there. Its scripts begin every
+ * document with the end token of GPT-2, or with what begins a text of Llama 3. */
 static const struct {
   uint32_t magic, version, start;
   ZdIds type;

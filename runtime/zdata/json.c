@@ -1,5 +1,5 @@
-/* One field of a line of JSON (RFC 8259), found without a tree: the line is checked from its first byte to its last, and only the
- * field's text is copied. */
+/* One field of a line of JSON (RFC 8259), found without a tree: the line is checked from its first byte to
+ * its last, and only the field's text is copied. */
 #include "runtime/zdata/zdata.h"
 
 #include <string.h>

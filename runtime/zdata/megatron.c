@@ -1,5 +1,5 @@
-/* The index beside Megatron's tokens, NAME.idx of NAME.bin, as megatron/core/datasets/indexed_dataset.py of Megatron-LM writes it; numbers
- * are little-endian:
+/* The index beside Megatron's tokens, NAME.idx of NAME.bin, as megatron/core/datasets/indexed_dataset.py of
+ * Megatron-LM writes it; numbers are little-endian:
  *
  *   "MMIDIDX\0\0"   u64 version: 1   u8 type of tokens   u64 sequences   u64 entries of the last list
  *   i32 tokens of each sequence      i64 byte of NAME.bin where each begins

@@ -55,7 +55,8 @@ typedef struct {
   ZdSink *sink;
 } Pack;
 
-/* What GPT-2, Llama 3, Llama 2, Gemma, DeepSeek and BERT have for it; special, or else any text could spell it. */
+/* What GPT-2, Llama 3, Llama 2, Gemma, DeepSeek and BERT have for it; special, or else any text could spell
+ * it. */
 static uint32_t usual_end(const ZtTokenizer *t) {
   static const char *const usual[] = {
       "<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<\uff5cend\u2581of\u2581sentence\uff5c>",

@@ -1,4 +1,5 @@
-/* Where tokens go, document by document: into one file, or into training and validation files, or into shards of these. */
+/* Where tokens go, document by document: into one file, or into training and validation files, or into shards
+ * of these. */
 #include "runtime/zdata/zdata.h"
 
 #include <inttypes.h>
@@ -137,7 +138,8 @@ static Part *part_of(ZdSink *s, uint64_t document) {
   return &s->part[zb_random_unit(s->to.seed, zb_stream("split of documents"), document) >= s->to.split];
 }
 
-/* A shard that is full is followed by another: where a document begins, or, if the document is as long as another shard, within it. */
+/* A shard that is full is followed by another: where a document begins, or, if the document is as long as
+ * another shard, within it. */
 static bool next_shard(ZdSink *s, uint64_t full, ZbErr *err) {
   Part *p = s->now;
   if (p->w && (!s->folder || p->bytes < full)) return true;

@@ -1,5 +1,5 @@
-/* zdata: the program that makes the files that zrun trains from, and looks at them. What is in such a file is the matter
- * of exec/data (data.h, DATA.md); this room knows where it comes from.
+/* zdata: the program that makes the files that zrun trains from, and looks at them. What is in such a file is
+ * the matter of exec/data (data.h, DATA.md); this room knows where it comes from.
  *
  * zdata.c     the command line; then a file a command: pack.c, import.c, tokenizer.c, records.c, table.c,
  *             decode.c, show.c, check.c
@@ -12,7 +12,8 @@
  *   encode.c     texts to tokens, by runtime/text and several threads; without a tokenizer bytes are the tokens
  *   sink.c       tokens into a data file, or several: split for validation, shards (folder.c)
  *
- * progress.c says how far that is, megatron.c reads the index of Megatron's files, and copy.c joins files of ids or records as they are. */
+ * progress.c says how far that is, megatron.c reads the index of Megatron's files, and copy.c joins files of
+ * ids or records as they are. */
 #ifndef ZUG_ZDATA_H
 #define ZUG_ZDATA_H
 
@@ -49,8 +50,8 @@ typedef struct {
   size_t n, skipped; /* skipped: in folders, what is no text */
   uint64_t bytes;    /* of all regular files, as they are stored */
 } ZdFiles;
-/* The files named by `o`, none of which may be o->out; and where `folders`, the text files in folders, by name: those without a
- * NUL among their first bytes, decompressed. */
+/* The files named by `o`, none of which may be o->out; and where `folders`, the text files in folders, by
+ * name: those without a NUL among their first bytes, decompressed. */
 bool zd_files(ZdFiles *fs, const ZdOptions *o, bool folders, ZbErr *err);
 /* Whether the output is not this input by another path. */
 bool zd_other_file(const char *in, const char *out, ZbErr *err);
@@ -63,21 +64,23 @@ typedef struct ZdBytes ZdBytes;
 ZdBytes *zd_bytes_open(const char *path, ZbErr *err); /* a file or a pipe; NULL with a message */
 ZdBytes *zd_bytes_of(FILE *f, const char *name, ZdPacking packing); /* f is closed with it */
 void zd_bytes_close(ZdBytes *b);                                    /* NULL is allowed */
-/* *n bytes into out[0..room), fewer than there is room for only at the end. False with a message: it cannot be read, or is
- * damaged or cut off. */
+/* *n bytes into out[0..room), fewer than there is room for only at the end. False with a message: it cannot
+ * be read, or is damaged or cut off. */
 bool zd_bytes_read(ZdBytes *b, void *out, size_t room, size_t *n, ZbErr *err);
 uint64_t zd_bytes_at(const ZdBytes *b); /* of the file so far, as it is stored */
 const char *zd_bytes_name(const ZdBytes *b);
 
 /* ---- JSON (json.c) ------------------------------------------------------------------------------------- */
-/* The text of a field of the object that the line is; of several of that name, the last. A half of a surrogate pair becomes U+FFFD and is
- * added to *replaced; UTF-8 is not looked at. False: *why says what is wrong. */
+/* The text of a field of the object that the line is; of several of that name, the last. A half of a
+ * surrogate pair becomes U+FFFD and is added to *replaced; UTF-8 is not looked at. False: *why says what is
+ * wrong. */
 bool zd_json_field(const char *line, size_t n, const char *field, ZbText *text, uint64_t *replaced,
                    const char **why);
 
 /* ---- documents (documents.c) --------------------------------------------------------------------------- */
-/* A text file is a document, and so is a line of JSON. A document comes in pieces, so that memory does not grow with it: one of more than
- * ZD_PIECE bytes is cut after a line, if there is one. A line of JSON is held whole, and is bad if it is longer than ZD_LINE. */
+/* A text file is a document, and so is a line of JSON. A document comes in pieces, so that memory does not
+ * grow with it: one of more than ZD_PIECE bytes is cut after a line, if there is one. A line of JSON is held
+ * whole, and is bad if it is longer than ZD_LINE. */
 enum { ZD_PIECE = 4 << 20, ZD_LINE = 64 << 20 };
 typedef struct {
   const char *text; /* valid until the next one; may be empty where a document ends */
@@ -102,15 +105,16 @@ uint64_t zd_reader_at(const ZdReader *r); /* bytes of all files so far */
 /* Goes on with b, which becomes the reader's. */
 void zd_reader_take(ZdReader *r, ZdBytes *b, bool lines);
 
-/* ---- tokens by a tokenizer (encode.c) -------------------------------------------------------------------- */
+/* ---- tokens by a tokenizer (encode.c) ------------------------------------------------------------------ */
 typedef struct ZdSink ZdSink;
 typedef struct ZdEncoder ZdEncoder;
-/* Into a sink of `elem`, u16 or u32, by 1 to ZD_THREADS threads; flags as zt_encode has them. What comes out is the same with any number of
- * threads. */
+/* Into a sink of `elem`, u16 or u32, by 1 to ZD_THREADS threads; flags as zt_encode has them. What comes out
+ * is the same with any number of threads. */
 enum { ZD_THREADS = 1024 };
 ZdEncoder *zd_encoder_new(const ZtTokenizer *t, unsigned flags, int threads, ZxDataElem elem, ZdSink *sink);
 void zd_encoder_free(ZdEncoder *e); /* NULL is allowed */
-/* Takes a copy of the piece; pieces before it may be written meanwhile. Each piece of a document is encoded alone. */
+/* Takes a copy of the piece; pieces before it may be written meanwhile. Each piece of a document is encoded
+ * alone. */
 bool zd_encode(ZdEncoder *e, const ZdPiece *p, ZbErr *err);
 bool zd_encode_end(ZdEncoder *e, ZbErr *err);   /* all is in the sink then */
 uint64_t zd_encoder_broken(const ZdEncoder *e); /* pieces that were no UTF-8 */
@@ -129,17 +133,17 @@ typedef struct {
 } ZdTarget;
 /* split, seed and shard as --split, --seed and --shard-size say. */
 bool zd_target_options(ZdTarget *to, const ZdOptions *o, ZbErr *err);
-/* A stream of tokens at path; with a split those of the documents for training and for validation, with .train and .valid before path's
- * ending; with shards, path is a folder of 00000.bin, 00001.bin ..., and with both it has folders train and valid of these. NULL with a
- * message. */
+/* A stream of tokens at path; with a split those of the documents for training and for validation, with
+ * .train and .valid before path's ending; with shards, path is a folder of 00000.bin, 00001.bin ..., and with
+ * both it has folders train and valid of these. NULL with a message. */
 ZdSink *zd_sink_new(const ZdTarget *to, ZbErr *err);
 /* n tokens of a document; one without any leaves nothing. */
 bool zd_sink_put(ZdSink *s, const void *tokens, size_t n, bool begins, bool ends, ZbErr *err);
 void zd_sink_limit(ZdSink *s, uint64_t limit); /* that of files that are finished from now on */
 uint64_t zd_sink_tokens(const ZdSink *s);
 uint64_t zd_sink_documents(const ZdSink *s);
-/* All files get their names, and what is in them is printed, without the last end of line. Failed, none has; the sink is still to be
- * abandoned, always. */
+/* All files get their names, and what is in them is printed, without the last end of line. Failed, none has;
+ * the sink is still to be abandoned, always. */
 bool zd_sink_finish(ZdSink *s, ZbErr *err);
 void zd_sink_abandon(ZdSink *s); /* NULL is allowed */
 
@@ -154,8 +158,8 @@ typedef struct {
 } ZdSequence;
 typedef struct ZdMegatron ZdMegatron;
 bool zd_is_megatron(const uint8_t *head, size_t n);
-/* An index of `size` bytes, open as fd, which is closed with it; `bytes` are those of the tokens' file. NULL with a message, fd is closed
- * then. */
+/* An index of `size` bytes, open as fd, which is closed with it; `bytes` are those of the tokens' file. NULL
+ * with a message, fd is closed then. */
 ZdMegatron *zd_megatron_new(int fd, const char *name, uint64_t size, uint64_t bytes, ZbErr *err);
 void zd_megatron_free(ZdMegatron *m); /* NULL is allowed */
 ZdIds zd_megatron_type(const ZdMegatron *m);
@@ -185,7 +189,8 @@ void zd_progress(ZdProgress *p, uint64_t done, uint64_t tokens);
 void zd_progress_end(ZdProgress *p); /* the line is gone */
 
 /* ---- copying ------------------------------------------------------------------------------------------- */
-/* Makes o->out of what is in the files, whole tokens or records of `info`. vocab: 0, or what ids must be below. */
+/* Makes o->out of what is in the files, whole tokens or records of `info`. vocab: 0, or what ids must be
+ * below. */
 bool zd_copy(const ZdOptions *o, ZdFiles *fs, ZxDataInfo *info, uint64_t vocab, ZbErr *err);
 
 #endif

@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Eight colors that people with any eyes tell apart, darker than Okabe's and Ito's where white is behind them. */
+/* Eight colors that people with any eyes tell apart, darker than Okabe's and Ito's where white is behind
+ * them. */
 static const char *const colors[] = {"#0b6fb8", "#d95f02", "#1a9c6b", "#b5468f",
                                      "#7a5fc0", "#b08800", "#3aa6c9", "#6b6b6b"};
 enum { COLORS = sizeof colors / sizeof *colors };

@@ -1,5 +1,5 @@
-/* zlog tail: follows a run. metrics.jsonl grows; is cut when the run goes on from a checkpoint, which makes steps again;
- * and is another file when a run begins in the same folder. */
+/* zlog tail: follows a run. metrics.jsonl grows; is cut when the run goes on from a checkpoint, which makes
+ * steps again; and is another file when a run begins in the same folder. */
 #include "runtime/zlog/zlog.h"
 
 #include <errno.h>
@@ -101,7 +101,8 @@ static bool was_cut(const Tail *t, off_t size) {
   return false;
 }
 
-/* Steps are made again. Of a file that has grown since nobody can tell from which one on: its last lines, then. */
+/* Steps are made again. Of a file that has grown since nobody can tell from which one on: its last lines,
+ * then. */
 static bool goes_on(Tail *t, ZbArena *a, bool shorter, ZbErr *err) {
   uint64_t n = 0, want = (uint64_t)t->o->lines;
   int64_t seen = t->shown;
@@ -112,8 +113,8 @@ static bool goes_on(Tail *t, ZbArena *a, bool shorter, ZbErr *err) {
   return open_anew(t, a, err) && print_new(t, shorter ? n : n > want ? n - want : 0, err);
 }
 
-/* The file that is there now: another one, of which this one may still have lines, or this one. While one run's is renamed
- * and the next one's is not there yet, there is none. */
+/* The file that is there now: another one, of which this one may still have lines, or this one. While one
+ * run's is renamed and the next one's is not there yet, there is none. */
 static bool look(Tail *t, ZbArena *a, ZbErr *err) {
   struct stat now, ours;
   bool there = stat(t->l.path, &now) == 0;

@@ -27,9 +27,10 @@ typedef struct {
 /* `dir`: a log's folder, or a file as zrun writes it there. False with a message. */
 bool zv_lines_open(ZbArena *a, const char *dir, ZvLines *l, ZbErr *err);
 void zv_lines_close(ZvLines *l);
-/* The next line as an object of which what is used is checked: "step", where there is one, is a whole number not below that
- * of lines before. NULL at the end, which a line without a newline is too: it is being written, or the run was
- * killed in it. `err` has a message if something is wrong. To be freed by cJSON_Delete. */
+/* The next line as an object of which what is used is checked: "step", where there is one, is a whole number
+ * not below that of lines before. NULL at the end, which a line without a newline is too: it is being
+ * written, or the run was killed in it. `err` has a message if something is wrong. To be freed by
+ * cJSON_Delete. */
 cJSON *zv_next(ZvLines *l, ZbErr *err);
 /* A number of it: NaN for null, and where there is none. False with a message for anything else. */
 bool zv_number(const ZvLines *l, const cJSON *o, const char *key, double *out, ZbErr *err);
@@ -67,11 +68,12 @@ typedef struct {
   ZvCurve *curve;
   size_t n;
 } ZvFigure;
-/* Exponential smoothing as TensorBoard's: weight `by` of what was before, and the beginning not drawn to 0. False with a message for
- * x that a run does not have, or where nothing can be drawn. */
+/* Exponential smoothing as TensorBoard's: weight `by` of what was before, and the beginning not drawn to 0.
+ * False with a message for x that a run does not have, or where nothing can be drawn. */
 bool zv_figure(ZbArena *a, const ZvRun *runs, size_t n, ZvX x, const char *y, double by, bool log,
                ZvFigure *f, ZbErr *err);
-/* Fewer points with the same looks: of each of `columns` parts of the x axis the first, the lowest, the highest and the last. */
+/* Fewer points with the same looks: of each of `columns` parts of the x axis the first, the lowest, the
+ * highest and the last. */
 size_t zv_thin(ZbArena *a, const ZvXY *p, size_t n, size_t columns, ZvXY **out);
 
 /* ---- scales -------------------------------------------------------------------------------------------- */

@@ -21,8 +21,8 @@ uint64_t zx_as_bytes(ZxAs as);
 /* The same for values of another type, with data at a multiple of `align`. */
 bool zx_weights_head_as(ZbText *t, const ZxTensorInfo *tensors, size_t n, ZxAs as, uint64_t align,
                         uint64_t *total, ZbErr *err);
-/* n values as they are in a file, rounded to nearest, ties to even. The index of the first that is finite and too
- * large for the type, or -1. */
+/* n values as they are in a file, rounded to nearest, ties to even. The index of the first that is finite and
+ * too large for the type, or -1. */
 int64_t zx_as(ZxAs as, const float *x, uint64_t n, void *out);
 /* One rank: the file's temporary, at its full size; `tensors` in any order. Committed after all that wrote
  * have closed it. */

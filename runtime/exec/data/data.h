@@ -127,7 +127,8 @@ ZxData *zx_data_of_bytes(const void *bytes, uint64_t n, const char *name, ZbErr 
 /* n bytes from byte `at` of the records, of a folder as if they were joined. */
 bool zx_data_get(const ZxData *d, uint64_t at, uint64_t n, void *out, ZbErr *err);
 bool zx_data_is_one(const uint8_t *head, size_t n); /* whether a file that begins so is a token file */
-/* Document i of info->documents is tokens *first to *end - 1. False with a message: it cannot be read, or is damaged. */
+/* Document i of info->documents is tokens *first to *end - 1. False with a message: it cannot be read, or is
+ * damaged. */
 bool zx_data_document(const ZxData *d, uint64_t i, uint64_t *first, uint64_t *end, ZbErr *err);
 /* Reads all records and beginnings of documents once and compares their checksums. */
 bool zx_data_verify(const ZxData *d, ZbErr *err);
@@ -142,11 +143,11 @@ typedef struct ZxDataWriter ZxDataWriter;
 ZxDataWriter *zx_data_create(const char *path, const ZxDataInfo *info,
                              ZbErr *err); /* info->count is not read */
 bool zx_data_put(ZxDataWriter *w, const void *bytes, size_t n, ZbErr *err);
-/* The next token begins a document; at least one is put into each. The first begins with the stream. A file with a single one is
- * as one that knows of none. */
+/* The next token begins a document; at least one is put into each. The first begins with the stream. A file
+ * with a single one is as one that knows of none. */
 bool zx_data_begin_document(ZxDataWriter *w, ZbErr *err);
-/* Writes what is known only at the end, before zx_data_commit, which gives the file its name: several files are sealed before the first
- * is committed. `limit`: one a field. */
+/* Writes what is known only at the end, before zx_data_commit, which gives the file its name: several files
+ * are sealed before the first is committed. `limit`: one a field. */
 bool zx_data_seal(ZxDataWriter *w, const uint64_t *limit, ZbErr *err);
 bool zx_data_commit(ZxDataWriter *w, ZbErr *err); /* the writer is gone afterwards, whatever the result */
 /* Both. The writer is gone afterwards, whatever the result. */

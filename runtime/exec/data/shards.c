@@ -1,4 +1,5 @@
-/* A folder of files that is read as one: the samples of its first file, then those of the second ... No sample is of two. */
+/* A folder of files that is read as one: the samples of its first file, then those of the second ... No
+ * sample is of two. */
 #include "runtime/exec/data/file.h"
 
 #include <dirent.h>

@@ -102,8 +102,8 @@ typedef struct {
 void zx_engine_count_anew(ZxEngine *e, const ZxPeaks *p);
 
 /* ---- what was done when -------------------------------------------------------------------------------- */
-/* An instruction of the stage's program, from when it was started to when it was complete; or (node: not ZP_NONE) the
- * collective of a node of its list, within. By zb_now. */
+/* An instruction of the stage's program, from when it was started to when it was complete; or (node: not
+ * ZP_NONE) the collective of a node of its list, within. By zb_now. */
 typedef struct {
   int64_t step;
   uint32_t instr, node;

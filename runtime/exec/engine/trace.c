@@ -1,5 +1,6 @@
-/* What this rank did, and when, in the steps that a trace is of. Room for it is taken before the first step: each instruction
- * of a step has one span, and each collective that its nodes start. Where nothing is traced this costs a branch.
+/* What this rank did, and when, in the steps that a trace is of. Room for it is taken before the first step:
+ * each instruction of a step has one span, and each collective that its nodes start. Where nothing is traced
+ * this costs a branch.
  *
  * Times are the host's, so they say something where the host is what computes. */
 #include "runtime/exec/engine/internal.h"

@@ -1,5 +1,6 @@
-/* A box of a tensor is read in the order in which it lies in the file, piece by piece, and put where its elements
- * belong. A piece has all of the axes that lie closest together, as far as they fit, and a part of the next. */
+/* A box of a tensor is read in the order in which it lies in the file, piece by piece, and put where its
+ * elements belong. A piece has all of the axes that lie closest together, as far as they fit, and a part of
+ * the next. */
 #include "runtime/exec/hub/hub.h"
 
 #include <stdlib.h>

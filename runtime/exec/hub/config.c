@@ -1,5 +1,5 @@
-/* config.json: what the graph says of it over what another folder's says. The text is made anew, keys in order, as the
- * libraries that read it write it; numbers stay as they are written: 1e-05, 10000.0. */
+/* config.json: what the graph says of it over what another folder's says. The text is made anew, keys in
+ * order, as the libraries that read it write it; numbers stay as they are written: 1e-05, 10000.0. */
 #include "runtime/exec/hub/hub.h"
 
 #include <cjson/cJSON.h>

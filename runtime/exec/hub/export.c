@@ -1,5 +1,6 @@
-/* A model's parameters as a folder that other programs read. Every file is written from its beginning to its end: a
- * tensor of it at a time, and a window of that at a time, which is filled with what parameters have in it. */
+/* A model's parameters as a folder that other programs read. Every file is written from its beginning to its
+ * end: a tensor of it at a time, and a window of that at a time, which is filled with what parameters have in
+ * it. */
 #define _GNU_SOURCE /* renameat2 */
 #include "runtime/exec/hub/hub.h"
 

@@ -1,5 +1,5 @@
-/* hub: weights of other programs, as folders on a hub have them: safetensors files in shards, under names and in
- * shapes of their own, with a config.json and a tokenizer's files beside.
+/* hub: weights of other programs, as folders on a hub have them: safetensors files in shards, under names and
+ * in shapes of their own, with a config.json and a tokenizer's files beside.
  *
  * shards.c   tensors by name, of one file or of a folder's shards
  * box.c      a box of a tensor, read in few pieces, whatever the order in which its elements lie
@@ -8,15 +8,15 @@
  * export.c   all of a model's parameters as such a folder
  * zckpt_export.c   the command `zckpt export`
  *
- * Which model is called what there is the graph's knowledge: nothing here knows any model. Files are
- * trusted in nothing. Knows no ranks and no engine: state/load.c reads what a rank owns. */
+ * Which model is called what there is the graph's knowledge: nothing here knows any model. Files are trusted
+ * in nothing. Knows no ranks and no engine: state/load.c reads what a rank owns. */
 #ifndef ZUG_EXEC_HUB_H
 #define ZUG_EXEC_HUB_H
 
 #include "graph/graph.h"
 #include "runtime/exec/ckpt/weights.h"
 
-/* ---- shards.c --------------------------------------------------------------------------------------------- */
+/* ---- shards.c ------------------------------------------------------------------------------------------ */
 /* The files of `path`, which is a safetensors file, or a folder: model.safetensors, or else
  * model.safetensors.index.json (the first of the list) and what it names. False with a message. */
 bool zx_shards_list(ZbArena *a, const char *path, const char ***files, uint32_t *n, ZbErr *err);
@@ -37,7 +37,7 @@ void zx_shards_close(ZxShards *s);
 uint32_t zx_shards_find(const ZxShards *s, const char *name);
 bool zx_shards_fits(const ZxShards *s, uint32_t tensor, const ZxTensorInfo *want, ZbErr *err);
 
-/* ---- box.c ------------------------------------------------------------------------------------------------ */
+/* ---- box.c --------------------------------------------------------------------------------------------- */
 /* Elements of a tensor, of which index i[0], i[1], ... (i[a] < count[a]) is the tensor's element
  * from + sum of i[a] * stride[a], and belongs to place to + sum of i[a] * step[a] of an array. */
 typedef struct {
@@ -46,11 +46,11 @@ typedef struct {
   int64_t from, stride[ZG_MAX_AXES];
   int64_t to, step[ZG_MAX_AXES];
 } ZxBox;
-/* Reads a box to out[0..n); what belongs outside of that is left out. Takes a few MB of memory, and reads over gaps that
- * are shorter than a seek is worth. */
+/* Reads a box to out[0..n); what belongs outside of that is left out. Takes a few MB of memory, and reads
+ * over gaps that are shorter than a seek is worth. */
 bool zx_box_read(const ZxShards *s, uint32_t tensor, const ZxBox *b, float *out, uint64_t n, ZbErr *err);
 
-/* ---- map.c ------------------------------------------------------------------------------------------------ */
+/* ---- map.c --------------------------------------------------------------------------------------------- */
 /* The names of one map of a graph, or the parameters' own. */
 typedef struct {
   const ZgGraph *g;
@@ -77,13 +77,13 @@ ZxTensorInfo zx_map_own(ZbArena *a, const ZgGraph *g, uint32_t param, uint32_t i
 /* Whether foreign tensors of that name are without interest. */
 bool zx_map_ignores(const ZxMap *m, const char *name);
 
-/* ---- config.c --------------------------------------------------------------------------------------------- */
-/* The text of config.json, to be freed: what the graph says (NULL without a message: nothing, and there is no `like`)
- * and the types of values, over what the text `like` says beside (may be NULL; `name` is its file's). Keys are in order,
- * numbers as they were written. */
+/* ---- config.c ------------------------------------------------------------------------------------------ */
+/* The text of config.json, to be freed: what the graph says (NULL without a message: nothing, and there is no
+ * `like`) and the types of values, over what the text `like` says beside (may be NULL; `name` is its file's).
+ * Keys are in order, numbers as they were written. */
 char *zx_config(const ZgGraph *g, const char *names, ZxAs as, const char *like, const char *name, ZbErr *err);
 
-/* ---- export.c --------------------------------------------------------------------------------------------- */
+/* ---- export.c ------------------------------------------------------------------------------------------ */
 typedef struct {
   const char *out, *like; /* folders; like: NULL, or where a tokenizer's files and other keys are */
   ZxAs as;
@@ -96,8 +96,8 @@ typedef struct {
   uint64_t bytes; /* of tensors */
   bool config;    /* there is a config.json */
 } ZxExported;
-/* Writes parameters, which `from` has under their own names, under those of the map. The folder has its name when it is
- * whole. */
+/* Writes parameters, which `from` has under their own names, under those of the map. The folder has its name
+ * when it is whole. */
 bool zx_export(ZbArena *a, const ZxMap *m, const ZxShards *from, const ZxExportOptions *o, ZxExported *out,
                ZbErr *err);
 

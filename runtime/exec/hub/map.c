@@ -1,5 +1,5 @@
-/* What a parameter is in foreign files. The graph was verified: its records cover every parameter and every tensor
- * once. */
+/* What a parameter is in foreign files. The graph was verified: its records cover every parameter and every
+ * tensor once. */
 #include "runtime/exec/hub/hub.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
-/* Event files, as TensorBoard reads them while they grow: records of the TFRecord format, each a protocol buffer `Event`.
- * What is needed of both is here: the fields of tensorflow/core/util/event.proto and framework/summary.proto.
+/* Event files, as TensorBoard reads them while they grow: records of the TFRecord format, each a protocol
+ * buffer `Event`. What is needed of both is here: the fields of tensorflow/core/util/event.proto and
+ * framework/summary.proto.
  *
  *   Event        1 double wall_time, 2 int64 step, 3 string file_version, 5 Summary, 7 SessionLog
  *   Summary      1 repeated Value { 1 string tag, 2 float simple_value, 8 TensorProto, 9 SummaryMetadata }

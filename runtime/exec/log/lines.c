@@ -1,7 +1,7 @@
 /* Lines for people, one a step and one an evaluation; on a terminal one line that says how far the run is.
  *
- * That one is on the screen while nothing else is printed: from the end of one step to that of the next. The cursor waits
- * at its beginning, so that what another rank has to say meanwhile comes in its place. */
+ * That one is on the screen while nothing else is printed: from the end of one step to that of the next. The
+ * cursor waits at its beginning, so that what another rank has to say meanwhile comes in its place. */
 #include "runtime/exec/log/sinks.h"
 
 #include <errno.h>
@@ -70,7 +70,8 @@ static void take_time(ZxLines *l) {
   l->at = now;
 }
 
-/* What does not fit would be broken, and stay. A terminal that is gone takes nothing: no error, the run goes on. */
+/* What does not fit would be broken, and stay. A terminal that is gone takes nothing: no error, the run goes
+ * on. */
 void zx_lines_draw(ZxLines *l) {
   if (l->terminal.fd < 0 || !l->any) return;
   int columns = zx_terminal_columns(l->terminal.fd);

@@ -1,5 +1,5 @@
-/* What a run says of its steps and evaluations: a line each for people, metrics.jsonl for programs, and event files
- * for TensorBoard. Knows numbers only: no plan, no engine.
+/* What a run says of its steps and evaluations: a line each for people, metrics.jsonl for programs, and event
+ * files for TensorBoard. Knows numbers only: no plan, no engine.
  *
  * log.c        hands each to all of
  *   lines.c      lines for people; terminal.c: whether they see a terminal
@@ -43,8 +43,8 @@ typedef struct {
   const char *dir; /* NULL: no files */
   /* Of a run that goes on: the step that it does so from; 0: one that begins. */
   int64_t before;
-  /* Lines for people: of every so many steps (0: of each; on a terminal of none, but one that is kept up to date), of the
-   * first and of the last; or none at all. */
+  /* Lines for people: of every so many steps (0: of each; on a terminal of none, but one that is kept up to
+   * date), of the first and of the last; or none at all. */
   int64_t print_every;
   bool quiet;
   /* What event files begin with, for people: names and texts, kept by the caller until the log is closed. */
@@ -54,15 +54,16 @@ typedef struct {
   uint32_t ntext;
 } ZxLogOptions;
 typedef struct ZxLog ZxLog;
-/* Fails with a message for a folder that cannot be made or written. What an earlier run left in metrics.jsonl stays
- * there until the first line of this one, and is kept as metrics.jsonl.1, .2, ... Of a run that goes on lines of later
- * steps are cut off instead: it makes those steps again. It writes an event file of its own, beside those of the steps
- * before, which tells TensorBoard from which step on it counts. All is flushed at once. Only rank 0 opens a log. */
+/* Fails with a message for a folder that cannot be made or written. What an earlier run left in metrics.jsonl
+ * stays there until the first line of this one, and is kept as metrics.jsonl.1, .2, ... Of a run that goes on
+ * lines of later steps are cut off instead: it makes those steps again. It writes an event file of its own,
+ * beside those of the steps before, which tells TensorBoard from which step on it counts. All is flushed at
+ * once. Only rank 0 opens a log. */
 ZxLog *zx_log_open(const ZxLogOptions *o, ZbErr *err);
 bool zx_log_step(ZxLog *l, const ZxMetrics *m, const ZxClassMetrics *c, int nclass, ZbErr *err);
 bool zx_log_eval(ZxLog *l, const ZxEvalMetrics *m, ZbErr *err);
-/* On a terminal: the line that says how far the run is, there until it is erased. In between nothing is printed to the
- * standard output. NULL is allowed. */
+/* On a terminal: the line that says how far the run is, there until it is erased. In between nothing is
+ * printed to the standard output. NULL is allowed. */
 void zx_log_draw(ZxLog *l);
 void zx_log_erase(ZxLog *l);
 /* Whether what goes to the standard error meanwhile comes onto that line. */

@@ -1,5 +1,5 @@
-/* What the files of the log share: where its lines go, and the list of numbers. Each sink begins its file with the
- * first that it is given, since whether there will be one is not known before. */
+/* What the files of the log share: where its lines go, and the list of numbers. Each sink begins its file
+ * with the first that it is given, since whether there will be one is not known before. */
 #ifndef ZUG_EXEC_LOG_SINKS_H
 #define ZUG_EXEC_LOG_SINKS_H
 
@@ -26,8 +26,8 @@ typedef struct {
 ZxTerminal zx_terminal_find(void);
 int zx_terminal_columns(int fd); /* 0: not known */
 
-/* Lines for people, on the standard output. On a terminal the latest step is one line that is drawn anew: between
- * zx_lines_draw and zx_lines_erase it is there. */
+/* Lines for people, on the standard output. On a terminal the latest step is one line that is drawn anew:
+ * between zx_lines_draw and zx_lines_erase it is there. */
 typedef struct {
   bool quiet;
   int64_t every; /* steps; 0: none */

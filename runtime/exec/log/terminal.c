@@ -1,5 +1,6 @@
-/* Whether the standard output ends at a terminal, also by way of a launcher: Open MPI gives each rank a terminal that it
- * made, of no size, whatever its own output is. What counts is that of the first process above us that has another. */
+/* Whether the standard output ends at a terminal, also by way of a launcher: Open MPI gives each rank a
+ * terminal that it made, of no size, whatever its own output is. What counts is that of the first process
+ * above us that has another. */
 #include "runtime/exec/log/sinks.h"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
-/* Parameters from weights files, under their own names or others: every rank reads what it owns. Which of them the
- * files have is a matter of names, which all ranks know of all parameters: what is wrong with the files they find
- * alike, before anything is read. */
+/* Parameters from weights files, under their own names or others: every rank reads what it owns. Which of
+ * them the files have is a matter of names, which all ranks know of all parameters: what is wrong with the
+ * files they find alike, before anything is read. */
 #include "runtime/exec/hub/hub.h"
 #include "runtime/exec/state/slices.h"
 #include "runtime/exec/state/state.h"
@@ -116,8 +116,8 @@ static bool open_slice(ZxWalk *w) {
   return true;
 }
 
-/* The box of a slice's indices that local elements first..last-1 are in: what is not among them belongs to nowhere in
- * w->base. False if the part has nothing of it. */
+/* The box of a slice's indices that local elements first..last-1 are in: what is not among them belongs to
+ * nowhere in w->base. False if the part has nothing of it. */
 static bool box_of(const ZxWalk *w, const ZxPart *p, ZxBox *b) {
   const ZpSlice *s = w->s;
   ZpValue v = {.type.naxes = (uint8_t)s->naxes};

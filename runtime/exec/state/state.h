@@ -23,10 +23,9 @@ typedef struct {
   uint64_t extra;       /* tensors of the file that are no parameters */
   const char *first_extra;
 } ZxLoaded;
-/* `path`: a safetensors file, or a folder with shards; `names`: which names of the graph parameters have there, NULL: their
- * own.
- * partial: what the file lacks is drawn from the seed, and what else it has is left out; otherwise it must hold exactly
- * the model's parameters. */
+/* `path`: a safetensors file, or a folder with shards; `names`: which names of the graph parameters have
+ * there, NULL: their own. partial: what the file lacks is drawn from the seed, and what else it has is left
+ * out; otherwise it must hold exactly the model's parameters. */
 bool zx_engine_load(ZxEngine *e, const char *path, const char *names, bool partial, ZxLoaded *out,
                     ZbErr *err);
 /* Makes the file's temporary at its full size, and sees to it that every rank can write to it: a wrong path,
