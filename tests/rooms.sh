@@ -57,6 +57,7 @@ wall runtime/text 'base/.*|runtime/text/.*'
 wall runtime/zdata 'base/.*|runtime/exec/data/data\.h|runtime/text/text\.h|runtime/zdata/.*'
 wall runtime/keep 'base/.*|runtime/exec/exit\.h|runtime/keep/.*'
 wall runtime/zlog 'base/.*|runtime/zlog/.*'
+grep -rl --include='*.[ch]' 'exec/run/run\.h' runtime | grep -vE "^$exec/(run/.*|zrun\.c)$" && { echo "^ only zrun knows a run as a whole"; broken=1; }
 # What the engine's files share is theirs and that of the room on top of them.
 grep -l 'exec/engine/internal\.h' $exec/*.[ch] $exec/comm/* $exec/data/* $exec/device/* $exec/ckpt/* $exec/hub/* &&
   { echo "^ only $exec/engine and $exec/state may include engine/internal.h"; broken=1; }
@@ -92,6 +93,7 @@ floors log scalars.c terminal.c lines.c metrics.c events.c log.c
 floors ckpt weights.c contents.c manifest.c look.c folder.c zckpt_read.c zckpt_show.c zckpt_verify.c zckpt_diff.c \
   zckpt_weights.c zckpt.c
 floors hub shards.c box.c map.c config.c export.c zckpt_export.c
+floors run agree.c inputs.c start.c train.c
 floors state slices.c init.c load.c save.c predict.c finite.c snapshot.c writer.c checkpoints.c resume.c
 
 rooms="base graph lang compiler kernels runtime"

@@ -29,6 +29,11 @@ libexec_a_SOURCES = \
   runtime/exec/exit.h \
   runtime/exec/stop.c \
   runtime/exec/stop.h \
+  runtime/exec/run/agree.c \
+  runtime/exec/run/inputs.c \
+  runtime/exec/run/run.h \
+  runtime/exec/run/start.c \
+  runtime/exec/run/train.c \
   runtime/exec/trace.c \
   runtime/exec/trace.h \
   runtime/exec/trace_json.c \

@@ -1,0 +1,148 @@
+/* What a run is given, and whether all ranks were given the same. */
+#include "runtime/exec/hub/hub.h"
+#include "runtime/exec/recipe.h"
+#include "runtime/exec/run/run.h"
+
+#include <inttypes.h>
+#include <sys/stat.h>
+
+/* ---- whether ranks were started alike ---- */
+/* `auto` is another device where a GPU or its driver is missing; those ranks say so. */
+bool zx_run_same_options(ZxRun *r) {
+  ZxFacts f = {.a = r->a};
+  zx_option_facts(&f, &r->o);
+  zx_module_facts(&f, r->o.device);
+  if (zx_same_or_say(r->c, &f)) return true;
+  if (*r->o.device_note.text) zx_say(r->rank, "note: computing on the CPU, %s", r->o.device_note.text);
+  return false;
+}
+
+/* ---- files and plans ---- */
+static bool read_recipe(ZxRun *r, ZbErr *err) {
+  const char *name;
+  r->sources = zl_sources_new(r->a);
+  r->diags = zl_diags_new(r->a, r->sources);
+  ZlOptions lo = {r->o.include, r->o.ninclude};
+  ZlProgram *p = zl_load_named(r->a, r->sources, r->diags, r->o.recipe, &lo, &name);
+  if (p) r->recipe = zx_recipe_for(p, r->diags, r->a, name, r->c->t->size(r->c), err);
+  if (r->o.cluster && p && (p = zl_load_named(r->a, r->sources, r->diags, r->o.cluster, &lo, &name)))
+    r->cluster = zl_cluster(p, r->diags, name);
+  return (r->recipe || *err->text) && (r->cluster || !r->o.cluster) && !zl_errors(r->diags);
+}
+
+static bool read_mix(ZxRun *r, const char *text, ZxFactKind kind, ZxMix **data, ZxFacts *f, ZbText *note) {
+  ZbErr err = {0};
+  if (!text) return true; /* for no steps, or no evaluation */
+  *data = zx_mix_open(text, &err);
+  bool held_out = kind == ZX_EVAL_DATA || r->o.evaluates;
+  bool ok = *data && (!held_out || zx_mix_files(*data) == 1 ||
+                      zb_fail(&err, "evaluate on one after the other", "%s: an evaluation is of one file",
+                              zb_show(text)));
+  return zx_run_agree(r, ok, &err) && zx_run_agree(r, zx_data_facts(f, kind, r->c, *data, note, &err), &err);
+}
+
+static bool read_data(ZxRun *r, ZxFacts *f, ZbText *note) {
+  return read_mix(r, r->o.data, ZX_DATA, &r->data, f, note) &&
+         read_mix(r, r->o.eval, ZX_EVAL_DATA, &r->eval_data, f, note);
+}
+
+/* A safetensors file, a checkpoint's folder, or one of another program's weights. */
+static bool read_init(ZxRun *r, ZxFacts *f, ZbText *note) {
+  ZbErr err = {0};
+  struct stat st;
+  bool folder = stat(r->o.init, &st) == 0 && S_ISDIR(st.st_mode);
+  if (!r->o.names && !zx_agree(r->c, !folder)) {
+    const char **files;
+    uint32_t n;
+    r->manifest = zx_manifest_read(r->a, r->o.init, &err);
+    if (!r->manifest && zx_shards_list(r->a, r->o.init, &files, &n, NULL))
+      snprintf(err.help, sizeof err.help, "if it holds another program's weights, give their --names, too");
+    if (r->manifest) zx_fact(f, ZX_INIT, "checkpoint's checksum", "%016" PRIx64, r->manifest->checksum);
+    return zx_run_agree(r, r->manifest, &err);
+  }
+  return zx_run_agree(r, zx_init_facts(f, r->c, r->o.init, note, &err), &err);
+}
+
+bool zx_run_read(ZxRun *r) {
+  ZbErr err = {0};
+  ZbText note = {0};
+  ZxFacts f = {.a = r->a};
+  r->graph = zg_read_file(r->a, r->o.graph, &err);
+  if (!zx_run_agree(r, r->graph, &err) || !zx_run_agree_diags(r, read_recipe(r, &err)) ||
+      !zx_run_agree(r, r->recipe, &err))
+    return false;
+  ZxMap names;
+  if (!zx_run_agree(r, zx_map_open(&names, r->a, r->graph, r->o.names, &err), &err)) return false;
+  zx_graph_facts(&f, r->graph);
+  zx_recipe_facts(&f, r->recipe);
+  if (r->cluster) zx_cluster_facts(&f, r->cluster);
+  bool ok = r->o.dry_run || read_data(r, &f, &note);
+  if (ok) ok = zx_run_agree(r, zx_saves_find(r->a, r->c, &r->o, &r->from, &r->manifest, &err), &err);
+  if (ok && r->from) zx_fact(&f, ZX_INIT, "checkpoint's checksum", "%016" PRIx64, r->manifest->checksum);
+  if (ok && r->o.init && !r->from && !r->o.dry_run) ok = read_init(r, &f, &note);
+  if (ok && note.s) fputs(note.s, stdout);
+  zb_text_free(&note);
+  zx_fact(&f, ZX_OPTIONS, "--seed", "%" PRIu64, r->o.seed);
+  zx_fact(&f, ZX_OPTIONS, "--order", "%s", r->o.order == ZX_ORDER_SEQUENTIAL ? "sequential" : "shuffled");
+  r->facts = f;
+  return ok && zx_same_or_say(r->c, &f);
+}
+
+/* Its warnings have been heard. */
+static bool make_eval_plan(ZxRun *r, ZpOptions po) {
+  ZxFacts f = {.a = r->a};
+  po.forward_only = true;
+  po.beside = r->plan;
+  po.checkpoints = false;
+  r->diags = zl_diags_new(r->a, r->sources);
+  r->eval_plan = zp_plan(r->a, r->graph, r->recipe, r->diags, &po);
+  if (!zx_run_agree_diags(r, r->eval_plan)) return false;
+  zx_plan_facts(&f, r->eval_plan);
+  return zx_same_or_say(r->c, &f);
+}
+
+bool zx_run_plan(ZxRun *r) {
+  ZxFacts f = {.a = r->a};
+  const ZxDeviceTable *d = r->o.device;
+  ZpOptions po = {.scratch = d->scratch,
+                  .threads = r->o.threads,
+                  .cluster = r->cluster,
+                  .supports = d->supports,
+                  .pins = !d->host,
+                  .checkpoints = r->o.ckpt != NULL,
+                  .forward_only = r->o.evaluates,
+                  .outputs = r->o.predict != NULL};
+  r->plan = zp_plan(r->a, r->graph, r->recipe, r->diags, &po);
+  if (!zx_run_agree_diags(r, r->plan)) return false;
+  if (r->rank == 0) zx_run_print_diags(r); /* warnings */
+  zx_plan_facts(&f, r->plan);
+  return zx_same_or_say(r->c, &f) && (!r->o.eval || make_eval_plan(r, po));
+}
+
+bool zx_run_fits(ZxRun *r) {
+  int n = r->c->t->size(r->c);
+  if (n == r->plan->mesh.nranks) return true;
+  ZbErr err = {0};
+  const char *dims = "";
+  for (uint32_t i = 0; i < r->recipe->nmesh; i++)
+    dims = zb_printf(r->a, "%s%s%s = %" PRId64, dims, i ? ", " : "", r->recipe->mesh[i].name.s,
+                     r->recipe->mesh[i].size);
+  zb_fail(&err, "", "recipe %s is for %" PRId64 " rank%s (%s); mpirun started %d [Z0310]", r->recipe->name,
+          r->plan->mesh.nranks, r->plan->mesh.nranks == 1 ? "" : "s", *dims ? dims : "no mesh", n);
+  snprintf(err.help, sizeof err.help, "mpirun -np %" PRId64 " zrun ...", r->plan->mesh.nranks);
+  return zx_run_refuse(r, &err);
+}
+
+void zx_run_place(ZxRun *r) {
+  ZbText t = {0};
+  int *order = ZB_NEWN(r->a, int, r->plan->mesh.nranks);
+  const int *node = r->c->t->nodes(r->c);
+  bool other = zp_order_ranks(&r->plan->mesh, r->a, node, order);
+  zp_show_nodes(&r->plan->mesh, r->a, node, order, &t);
+  if (t.s && r->rank == 0 && !r->o.quiet) fputs(t.s, stdout);
+  zb_text_free(&t);
+  if (!other) return;
+  r->c->t->reorder(r->c, order);
+  r->rank = r->c->t->rank(r->c);
+  zb_bug_rank(r->rank);
+}

@@ -1,0 +1,99 @@
+/* run: one run of zrun, from what was given to its last step. Every rank goes through the same functions;
+ * what all ranks see alike is said by rank 0, what some see is agreed on, so that all go on or none does.
+ *
+ * agree.c    how mistakes are said, and who goes on
+ * inputs.c   files, recipe and plan; whether all ranks were given the same
+ * start.c    everything up to the first step: device, engine, parameters, checkpoints, log
+ * train.c    the steps, with evaluations, stops and what is written between them
+ *
+ * Functions of type bool are collective, and false on all ranks when the run is not to go on: all that is to
+ * be said has been said then, and `failed` is the code to end with. */
+#ifndef ZUG_EXEC_RUN_H
+#define ZUG_EXEC_RUN_H
+
+#include "runtime/exec/engine/engine.h"
+#include "runtime/exec/epochs.h"
+#include "runtime/exec/evaluate.h"
+#include "runtime/exec/facts.h"
+#include "runtime/exec/health.h"
+#include "runtime/exec/log/log.h"
+#include "runtime/exec/options.h"
+#include "runtime/exec/report.h"
+#include "runtime/exec/saves.h"
+#include "runtime/exec/stop.h"
+#include "runtime/exec/trace.h"
+
+typedef struct {
+  ZbArena *a;
+  ZxOptions o;
+  ZxComm *c;
+  int rank;
+  ZlSources *sources;
+  ZlDiags *diags;
+  ZgGraph *graph;
+  const ZlRecipe *recipe;
+  const ZlCluster *cluster;
+  ZpPlan *plan;
+  ZxMix *data;
+  ZpPlan *eval_plan; /* in the arena of `plan`, with --eval; as are these */
+  ZxMix *eval_data;
+  ZkEnv env;
+  bool opened; /* the device, in env */
+  ZxEngine *engine;
+  ZxEngine *eval_engine;
+  ZxEval eval; /* where there is one, of the one engine or the other */
+  ZxPredict *predict;
+  ZxLog *log;
+  ZxTrace *trace; /* not written yet; NULL: there is none */
+  ZbText memory;  /* what is said of it */
+  ZbText plan_text;
+  ZxEpochs epochs;
+  double began, peak;
+  ZxPeaks own;       /* of this rank, while all are busy */
+  int64_t timed;     /* the first step that the table of times has */
+  ZxStepTimes times; /* on rank 0 */
+  const char *command;
+  ZxFacts facts; /* of what checkpoints are of */
+  /* The checkpoint that the run goes on from, or NULL; the steps made before it. */
+  const char *from;
+  ZxManifest *manifest;
+  int64_t before;
+  ZxSaves saves;
+  ZxHealth health;
+  ZxStop stop;
+  int stopping; /* why all ranks stop after this step (zx_stop_why); 0: they go on */
+  int failed;   /* the code with which it ends if it does not go on */
+} ZxRun;
+
+/* ---- agree.c ------------------------------------------------------------------------------------------- */
+/* Says a mistake that every rank sees alike. Returns false. */
+bool zx_run_refuse(ZxRun *r, const ZbErr *err);
+/* The lowest rank for which `mine` is true, on all ranks; -1: none. */
+int zx_run_lowest(ZxRun *r, bool mine);
+/* Whether all ranks are `ok`. The lowest that knows why one is not says it. */
+bool zx_run_agree(ZxRun *r, bool ok, const ZbErr *err);
+/* The same for source texts: the lowest rank that is not content prints what it has to say of them. */
+bool zx_run_agree_diags(ZxRun *r, bool ok);
+void zx_run_print_diags(ZxRun *r);
+void zx_run_say(ZbText *t); /* prints it, if there is any, and frees it */
+
+/* ---- inputs.c ------------------------------------------------------------------------------------------ */
+bool zx_run_same_options(ZxRun *r);
+bool zx_run_read(
+    ZxRun *r); /* graph, recipe, data, the checkpoint to go on from: headers, and what they hold */
+bool zx_run_plan(ZxRun *r); /* and that of evaluations */
+bool zx_run_fits(ZxRun *r); /* as many ranks as the recipe wants */
+/* The mesh's fast dims go inside nodes, whatever order the launcher dealt the ranks out in. */
+void zx_run_place(ZxRun *r);
+
+/* ---- start.c ------------------------------------------------------------------------------------------- */
+bool zx_run_start(ZxRun *r);
+/* Samples that steps 1 to `step` take. */
+uint64_t zx_run_taken(const ZxRun *r, int64_t step);
+
+/* ---- train.c ------------------------------------------------------------------------------------------- */
+bool zx_run_train(ZxRun *r);
+/* Once, of a run that trains nothing. A loss that is not finite is the data's fault, or the weights'. */
+bool zx_run_evaluate(ZxRun *r);
+
+#endif

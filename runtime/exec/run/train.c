@@ -1,0 +1,270 @@
+/* The steps, and what comes between them. */
+#include "runtime/exec/comm/watch.h"
+#include "runtime/exec/exit.h"
+#include "runtime/exec/run/run.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- steps ---- */
+static ZxRate rate_of(const ZlRecipe *r) {
+  const ZlKw *k = r->optimizer.kws;
+  uint32_t n = r->optimizer.n;
+  const char *anneal = zl_kw(k, n, "anneal")->word;
+  return (ZxRate){.lr = zl_kw(k, n, "lr")->num,
+                  .warmup = (int64_t)zl_kw(k, n, "warmup")->num,
+                  .until = (int64_t)zl_kw(k, n, "until")->num,
+                  .final = zl_kw(k, n, "final")->num,
+                  .anneal = !strcmp(anneal, "cosine")   ? ZX_COSINE
+                            : !strcmp(anneal, "linear") ? ZX_LINEAR
+                                                        : ZX_CONSTANT};
+}
+
+/* FLOP/s of all ranks' products, measured at once: ranks that share cores share their peak. */
+static double measure_peak(ZxRun *r) {
+  r->c->t->barrier(r->c);
+  double peak = r->own.flops = r->o.device->measure_flops(&r->env, (ZkElem)r->plan->compute, 40);
+  r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, &peak, 1, ZX_F64, ZX_SUM));
+  return peak;
+}
+
+/* The first step touches all memory for the first time: where others follow, the table of times has those. */
+static void begin_times(ZxRun *r) {
+  r->timed = r->before + 1;
+  if (!r->o.times || r->o.steps < r->before + 3) return;
+  r->c->t->barrier(r->c);
+  if (r->o.device->measure_copy) r->own.bytes = r->o.device->measure_copy(&r->env, 40);
+  zx_engine_count_anew(r->engine, &r->own);
+  r->timed = r->before + 2;
+}
+
+/* Stages of which metrics tell apart. */
+enum { MAX_CLASSES = 64 };
+static uint32_t classes(const ZxRun *r) {
+  return r->plan->nstages < MAX_CLASSES ? r->plan->nstages : MAX_CLASSES;
+}
+
+/* What differs between ranks, of the whole step and of each stage: means, and the most of any rank. What one
+ * rank knows and all must do alike comes with it. */
+static void gather(ZxRun *r, ZxStep *s, ZxMetrics *m, ZxClassMetrics *c, double saves[ZX_SAVES_FLAGS]) {
+  enum { MOST = MAX_CLASSES, WAIT = 2 * MOST, LOST, STOP, SAVES, TOPS = SAVES + ZX_SAVES_FLAGS };
+  const ZpPlan *p = r->plan;
+  double sum[WAIT + 1] = {0}, top[TOPS] = {0};
+  uint32_t n = classes(r), mine = p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->mesh, r->rank, p->mesh.pipe);
+  double ranks = (double)p->mesh.nranks, each = ranks / p->nstages;
+  bool known = s->wait_ms >= 0;
+  if (mine < n) sum[mine] = s->compute_ms, sum[MOST + mine] = s->wait_ms;
+  if (mine < n) top[mine] = (double)s->used_bytes, top[MOST + mine] = s->wait_ms;
+  sum[WAIT] = top[WAIT] = s->wait_ms;
+  top[LOST] = s->lost;
+  top[STOP] = zx_stop_wanted(&r->stop);
+  zx_saves_flags(&r->saves, top + SAVES);
+  ZxRequest one = r->c->t->all_reduce(r->c, 0, sum, sizeof sum / sizeof *sum, ZX_F64, ZX_SUM);
+  ZxRequest two = r->c->t->all_reduce(r->c, 0, top, sizeof top / sizeof *top, ZX_F64, ZX_MAX);
+  r->c->t->wait(r->c, one);
+  r->c->t->wait(r->c, two);
+  m->wait_ms = known ? sum[WAIT] / ranks : -1;
+  m->wait_max_ms = known ? top[WAIT] : -1;
+  s->lost = top[LOST] > 0;
+  r->stopping = (int)top[STOP];
+  memcpy(saves, top + SAVES, ZX_SAVES_FLAGS * sizeof *saves);
+  for (uint32_t i = 0; i < n; i++)
+    c[i] = (ZxClassMetrics){.stage = (int)i,
+                            .planned_bytes = p->stages[i].ledger.total[ZP_DEVICE],
+                            .used_bytes = (uint64_t)top[i],
+                            .compute_ms = known ? sum[i] / each : -1,
+                            .wait_ms = known ? sum[MOST + i] / each : -1,
+                            .wait_max_ms = known ? top[MOST + i] : -1};
+}
+
+/* All ranks see the same, so all leave together, or none. What a run that ends here has come to is not
+ * saved. */
+static bool sound(ZxRun *r, int64_t step, const ZxStep *s) {
+  ZbErr err = {0};
+  ZbText note = {0};
+  bool ok = zx_health_step(&r->health, r->engine, step, s, r->saves.good, &note, &err);
+  if (note.s && r->rank == 0) printf("note: %s\n", note.s);
+  zb_text_free(&note);
+  if (ok) return true;
+  r->failed = ZX_EXIT_MISTAKE;
+  return zx_run_refuse(r, &err);
+}
+
+static bool go_on(ZxRun *r, int64_t step, const ZxStep *s, const double saves[ZX_SAVES_FLAGS]) {
+  if (!sound(r, step, s) || !zx_saves_step(&r->saves, step, saves)) return false;
+  if (r->saves.seconds > 0) zx_stop_saved(&r->stop, r->saves.seconds);
+  return true;
+}
+
+/* The others wait for what this rank cannot do: it ends them all. */
+static _Noreturn void give_up(ZxRun *r, int64_t step, const ZbErr *err) {
+  zx_die(r->c, "step %" PRId64 ": %s%s%s", step, err->text, *err->help ? "; " : "", err->help);
+}
+
+/* While nothing is printed: a step, an evaluation. */
+static void draw(ZxRun *r) {
+  if (!r->log) return;
+  zx_stop_before_output();
+  zx_log_draw(r->log);
+}
+
+static bool one_step(ZxRun *r, int64_t step, const ZxRate *rate) {
+  ZbErr err = {0};
+  ZxStep s;
+  draw(r);
+  double from = zb_now(), lr = zx_rate(rate, step);
+  if (!zx_engine_step(r->engine, step, lr, &s, &err)) give_up(r, step, &err);
+  double ms = 1e3 * (zb_now() - from);
+  if (s.used_bytes != zx_engine_bytes(r->engine))
+    ZB_BUG("rank %d planned %" PRIu64 " bytes and used %" PRIu64, r->rank, zx_engine_bytes(r->engine),
+           s.used_bytes);
+  double tokens = zx_tokens_per_step(r->plan), flops = r->plan->model_flops;
+  ZxMetrics m = {.step = step,
+                 .steps = r->o.steps,
+                 .loss = s.loss,
+                 .grad_norm = s.grad_norm,
+                 .lr = lr,
+                 .tokens = tokens,
+                 .step_ms = ms,
+                 .tokens_per_s = tokens / ms * 1e3,
+                 .flops = flops,
+                 .peak_share = r->peak > 0 ? flops / ms * 1e3 / r->peak : -1,
+                 .planned_bytes = zx_engine_bytes(r->engine),
+                 .used_bytes = s.used_bytes,
+                 .epochs = zx_epochs_so_far(&r->epochs, zx_run_taken(r, step)),
+                 .nepochs = r->epochs.n};
+  ZxClassMetrics c[MAX_CLASSES];
+  double saves[ZX_SAVES_FLAGS];
+  zx_stop_step(&r->stop, ms * 1e-3);
+  gather(r, &s, &m, c, saves);
+  zx_log_erase(r->log);
+  m.bubble = ms > 0 && m.wait_ms >= 0 ? m.wait_ms / ms : -1;
+  if (r->rank) return go_on(r, step, &s, saves);
+  r->times.last = step;
+  r->times.ms[step % ZX_STEPS_KEPT] = ms;
+  if (step == r->before + 1 && !r->o.quiet)
+    printf("first step %.0f ms after the start\n", 1e3 * (zb_now() - r->began));
+  zx_stop_before_output();
+  if (!zx_log_step(r->log, &m, c, (int)classes(r), &err)) give_up(r, step, &err);
+  ZbText note = {0};
+  zx_epochs_note(&r->epochs, step, zx_run_taken(r, step - 1), zx_run_taken(r, step), &note);
+  zx_run_say(&note);
+  return go_on(r, step, &s, saves);
+}
+
+static void conclude(ZxRun *r) {
+  char text[24];
+  ZbErr err = {0};
+  if (r->rank) return;
+  if (!zx_log_end(r->log, &err)) give_up(r, r->times.last, &err);
+  if (r->o.times && r->o.quiet && r->before < r->o.steps)
+    zx_report_times(r->engine, r->plan, &r->own, r->timed, r->times.last);
+  if (r->o.quiet) return;
+  if (r->before >= r->o.steps) {
+    if (r->from) printf("no steps: %s is of step %" PRId64 "\n", zb_show(r->from), r->before);
+    else printf("no steps: the parameters are as they began\n");
+    return;
+  }
+  printf("planned == used: %s on rank 0, and equal on every rank\n",
+         zb_bytes(text, zx_engine_bytes(r->engine)));
+  ZbText epochs = {0};
+  zx_epochs_end(&r->epochs, zx_run_taken(r, r->times.last), &epochs);
+  zx_run_say(&epochs);
+  zx_report_speed(&r->times, r->plan, r->peak);
+  if (r->o.times) zx_report_times(r->engine, r->plan, &r->own, r->timed, r->times.last);
+}
+
+static bool save(ZxRun *r) {
+  ZbErr err = {0};
+  return !r->o.save || zx_run_agree(r, zx_engine_save(r->engine, &err), &err);
+}
+
+/* ---- evaluations ---- */
+/* `steps` 0: nothing is trained. */
+static void evaluate(ZxRun *r, int64_t step, int64_t steps) {
+  ZbErr err = {0};
+  ZxEvalMetrics m;
+  draw(r);
+  bool ok = zx_eval_run(&r->eval, step, steps, &m, &err);
+  zx_log_erase(r->log);
+  zx_stop_before_output();
+  if (!ok || (!r->rank && !zx_log_eval(r->log, &m, &err)))
+    zx_die(r->c, "evaluation: %s%s%s", err.text, *err.help ? "; " : "", err.help);
+  if (r->saves.c && m.best_step == step) zx_checkpoints_best(r->saves.c, &(ZxBest){r->o.eval, m.best, step});
+}
+
+bool zx_run_evaluate(ZxRun *r) {
+  evaluate(r, 0, 0);
+  ZbErr err = {0};
+  ZxPredict *predict = r->predict;
+  r->predict = NULL;
+  if (predict && !zx_run_agree(r, zx_predict_close(predict, &err), &err)) return false;
+  return r->eval.best_step >= 0 ||
+         (zb_fail(&err, "look at the targets, and at the weights",
+                  "the loss of %s is not finite, or nothing in it is known", zb_show(r->o.data)),
+          zx_run_refuse(r, &err));
+}
+
+/* After which steps. */
+static bool evaluates_after(const ZxRun *r, int64_t step) {
+  return r->o.eval && (step == r->o.steps || (r->o.eval_every && step % r->o.eval_every == 0));
+}
+
+/* ---- stops ---- */
+static void say_stop(const ZxRun *r, const char *when) {
+  if (r->rank == 0 && !r->o.quiet)
+    printf("stopped %s by %s; code %d: the same command may be given again\n", when, zx_stop_why(r->stopping),
+           ZX_EXIT_AGAIN);
+}
+
+/* What asked while the run was being made ready. */
+static bool stop_at_once(ZxRun *r) {
+  double most = zx_stop_wanted(&r->stop);
+  r->c->t->wait(r->c, r->c->t->all_reduce(r->c, 0, &most, 1, ZX_F64, ZX_MAX));
+  r->stopping = (int)most;
+  if (r->stopping) say_stop(r, "before the first step");
+  return r->stopping;
+}
+
+/* After its last step, or after `step`, which is the run's. */
+static bool write_trace(ZxRun *r, int64_t step) {
+  ZbErr err = {0};
+  ZxTrace *t = r->trace;
+  r->trace = NULL;
+  if (!t) return true;
+  bool any = step >= r->o.trace_from, ok = !any || zx_trace_write(t, r->plan, r->engine, &err);
+  int64_t last = step < r->o.trace_to ? step : r->o.trace_to;
+  zx_trace_close(t);
+  if (!r->rank && !any) printf("note: no trace: step %" PRId64 " was not come to\n", r->o.trace_from);
+  else if (!r->rank && ok && !r->o.quiet)
+    printf("trace of steps %" PRId64 " to %" PRId64 ": %s\n", r->o.trace_from, last, zb_show(r->o.trace));
+  return zx_run_agree(r, ok, &err);
+}
+
+static bool stop(ZxRun *r, int64_t step) {
+  zx_stop_before_output();
+  conclude(r);
+  if (!write_trace(r, step) || !zx_saves_end(&r->saves, step) || !save(r)) return false;
+  say_stop(r, zb_printf(r->a, "after step %" PRId64, step));
+  return true;
+}
+
+/* ---- all of it ---- */
+bool zx_run_train(ZxRun *r) {
+  if (stop_at_once(r)) return true;
+  ZxRate rate = rate_of(r->recipe);
+  for (int64_t step = r->before + 1; step <= r->o.steps; step++) {
+    if (!one_step(r, step, &rate)) return false;
+    if (r->stopping && step < r->o.steps) return stop(r, step);
+    if (step == r->before + 1) {
+      r->peak = measure_peak(r); /* not before: the first step should come soon */
+      begin_times(r);
+      zx_watch_begin(); /* the first step sets up much, and so does measuring */
+    }
+    if (step == r->o.trace_to && !write_trace(r, step)) return false;
+    if (evaluates_after(r, step)) evaluate(r, step, r->o.steps);
+  }
+  r->stopping = 0; /* there is nothing to come again for */
+  conclude(r);
+  return zx_saves_end(&r->saves, r->before < r->o.steps ? r->o.steps : r->before) && save(r);
+}
