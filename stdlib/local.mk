@@ -1,3 +1,4 @@
-# stdlib: blocks in the language itself; the tools carry them inside (lang/local.mk embeds them).
+# stdlib: blocks in the language itself; the tools carry them inside (lang/local.mk embeds them). Installed for reading.
 stdlib_files = stdlib/std/nn.zug
-EXTRA_DIST += $(stdlib_files)
+stdlibdir = $(pkgdatadir)/stdlib/std
+dist_stdlib_DATA = $(stdlib_files)

@@ -44,6 +44,7 @@ scenario_tests = \
   tests/cli/zc.sh \
   tests/examples.sh \
   tests/format.sh \
+  tests/install.sh \
   tests/keep.sh \
   tests/bootstrap.sh \
   tests/mpi/comm.sh \

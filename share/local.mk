@@ -1,0 +1,24 @@
+# share: what `make install` gives beside the programs: their man pages and completion, made of what they say with --help.
+what_zc = compile a model to a stage graph
+what_zplan = show, explain and check the plan of a run
+what_zrun = train or evaluate a stage graph on many ranks
+what_zdata = make and inspect the files that zrun trains from
+what_zckpt = look at checkpoints, and hand weights to other programs
+what_zkeep = keep a run going
+what_zlog = draw, compare and follow runs
+man1_MANS = $(bin_PROGRAMS:%=share/%.1)
+$(man1_MANS): share/%.1: % share/man.awk
+	@$(MKDIR_P) $(@D)
+	$(AM_V_GEN)./$* --help | $(AWK) -f $(srcdir)/share/man.awk -v name=$* -v what='$(what_$*)' -v version=$(PACKAGE_VERSION) >$@
+CLEANFILES += $(man1_MANS)
+EXTRA_DIST += share/man.awk share/complete.bash share/complete.zsh
+
+bash_completions = $(datadir)/bash-completion/completions
+zsh_completions = $(datadir)/zsh/site-functions
+install-data-hook:
+	$(MKDIR_P) $(DESTDIR)$(bash_completions) $(DESTDIR)$(zsh_completions)
+	for p in $(bin_PROGRAMS); do $(INSTALL_DATA) $(srcdir)/share/complete.bash $(DESTDIR)$(bash_completions)/$$p || exit 1; done
+	$(INSTALL_DATA) $(srcdir)/share/complete.zsh $(DESTDIR)$(zsh_completions)/_zug
+uninstall-hook:
+	for p in $(bin_PROGRAMS); do rm -f $(DESTDIR)$(bash_completions)/$$p; done
+	rm -f $(DESTDIR)$(zsh_completions)/_zug

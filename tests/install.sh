@@ -1,0 +1,57 @@
+# `make install` into a folder: programs that run from there, a man page and completion for each, examples; and
+# `make uninstall` takes all of it away.
+. "$ZUG_SRC/tests/lib.sh"
+unset MAKEFLAGS MFLAGS MAKELEVEL
+root=$(pwd)/root
+makes() { ok make -s -C "$ZUG_BUILD" "$1" DESTDIR="$root" prefix=/usr; }
+makes install
+programs=$(cd "$root/usr/bin" && ls)
+[ "$(echo $programs)" = "$(cd "$ZUG_BUILD" && ls -d $programs | tr '\n' ' ' | sed 's/ $//')" ] || fail "other programs: $programs"
+for p in zc zplan zdata zckpt zkeep zlog; do
+  [ -x "$root/usr/bin/$p" ] || fail "no $p"
+done
+
+# ---- man pages ----
+for p in $programs; do
+  page=$root/usr/share/man/man1/$p.1
+  "$root/usr/bin/$p" --help >help.txt || fail "$p --help"
+  [ -s help.txt ] && [ -s "$page" ] || fail "no man page of $p"
+  grep -q "^$p .- [a-z]" "$page" || fail "$p.1 does not say what $p is for"
+  # All of it, with nothing taken for a command of the formatter.
+  sed -n '/^.nf$/,/^.fi$/p' "$page" | sed '1d;$d;s/^\\&//;s/\\-/-/g;s/\\e/\\/g' | cmp - help.txt || fail "$p.1 says other things than $p --help"
+  command -v groff >/dev/null || continue
+  groff -ww -man -Tascii "$page" >page.txt 2>warnings.txt && [ ! -s warnings.txt ] || { cat warnings.txt; fail "$p.1 is not well-formed"; }
+done
+
+# ---- completion ----
+# completes WORD... : the lines of what bash offers for the last word
+completes() {
+  bash -c '. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _zug "$1"; printf "%s\n" "${COMPREPLY[@]}"' \
+    "$root/usr/share/bash-completion/completions/$1" "$@"
+}
+offers() { # WANTED WORD...
+  wanted=$1
+  shift
+  completes "$@" >offered.txt
+  [ "$(tr '\n' ' ' <offered.txt)" = "$wanted " ] || { cat offered.txt; fail "for '$*' wanted $wanted"; }
+}
+if command -v bash >/dev/null; then
+  PATH=$root/usr/bin:$PATH
+  offers '--tokenizer --tokens' zdata pack x --tok
+  offers 'show' zplan s
+  offers 'verify' zckpt ver
+  offers 'plot' zlog p
+  offers 'dump' zc d
+  offers '' zckpt verify ver # files
+fi
+[ -s "$root/usr/share/zsh/site-functions/_zug" ] || fail "no completion for zsh"
+
+# ---- what is there runs from there ----
+examples=$root/usr/share/zug/examples
+ok "$root/usr/bin/zc" "$examples/gpt2.zug" -o gpt2.zsg -D words=256
+ok "$root/usr/bin/zplan" check gpt2.zsg --recipe "$examples/recipes.zug:demo"
+[ -s "$root/usr/share/zug/stdlib/std/nn.zug" ] || fail "no library to read"
+
+makes uninstall
+[ -z "$(find root ! -type d)" ] || { find root ! -type d; fail "make uninstall leaves these"; }
+exit 0
