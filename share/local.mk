@@ -9,7 +9,7 @@ what_zlog = draw, compare and follow runs
 man1_MANS = $(bin_PROGRAMS:%=share/%.1)
 $(man1_MANS): share/%.1: % share/man.awk
 	@$(MKDIR_P) $(@D)
-	$(AM_V_GEN)./$* --help | $(AWK) -f $(srcdir)/share/man.awk -v name=$* -v what='$(what_$*)' -v version=$(PACKAGE_VERSION) >$@
+	$(AM_V_GEN)./$* --help | $(AWK) -f $(srcdir)/share/man.awk -v name=$* -v what='$(what_$*)' -v version=$(PACKAGE_VERSION) >$@.tmp && mv $@.tmp $@
 CLEANFILES += $(man1_MANS)
 EXTRA_DIST += share/man.awk share/complete.bash share/complete.zsh
 

@@ -46,6 +46,20 @@ if command -v bash >/dev/null; then
 fi
 [ -s "$root/usr/share/zsh/site-functions/_zug" ] || fail "no completion for zsh"
 
+# ---- editors: every word of the scanner, as a word of the language ----
+editors=$root/usr/share/zug/editors
+for word in model param repeat if weights recompute stages optimizer; do
+  grep -q "^syn keyword zugKeyword.* $word " "$editors/vim/syntax/zug.vim" || fail "Vim does not know $word"
+  grep -q "keyword.control.*[(|]$word[|)]" "$editors/vscode/zug.tmLanguage.json" || fail "VS Code does not know $word"
+done
+for word in real bf16 index; do
+  grep -q "^syn keyword zugType .*\b$word\b" "$editors/vim/syntax/zug.vim" || fail "Vim does not know $word"
+done
+[ "$(grep -c '^syn keyword' "$editors/vim/syntax/zug.vim")" -eq 3 ] && [ -s "$editors/vim/ftdetect/zug.vim" ] || fail "Vim's files"
+if command -v python3 >/dev/null; then
+  for f in "$editors"/vscode/*.json; do ok python3 -m json.tool "$f"; done
+fi
+
 # ---- what is there runs from there ----
 examples=$root/usr/share/zug/examples
 ok "$root/usr/bin/zc" "$examples/gpt2.zug" -o gpt2.zsg -D words=256

@@ -1,0 +1,47 @@
+# Syntax files for editors, of the words that the scanner knows: so they cannot lag behind the language.
+#
+#   awk -f editors/syntax.awk -v form=vim lang/scan.l > zug.vim             Vim
+#   awk -f editors/syntax.awk -v form=textmate lang/scan.l > zug.json       VS Code, and others that read TextMate's
+/^(<[*A-Z_,]*>)?"[a-z][a-z0-9]*"/ {
+  word = $1
+  gsub(/<[^>]*>|"/, "", word)
+  if (!seen[word]++) {
+    if (/elem_token|return INDEX/) types = types (types == "" ? "" : " ") word
+    else words = words (words == "" ? "" : " ") word
+  }
+}
+function vim() {
+  print "\" Vim syntax of Zug's model files. Made by editors/syntax.awk of lang/scan.l."
+  print "if exists(\"b:current_syntax\")\n  finish\nendif"
+  print "syn keyword zugKeyword " words
+  print "syn keyword zugType " types
+  print "syn match zugCall \"\\<\\h\\w*\\ze\\s*[\\[(]\""
+  print "syn match zugNumber \"\\<\\d\\+\\%(\\.\\d\\+\\)\\?\\%([eE][-+]\\?\\d\\+\\)\\?\\>\""
+  print "syn region zugString start=+\"+ end=+\"+ oneline"
+  print "syn match zugComment \"#.*$\" contains=zugTodo,@Spell"
+  print "syn keyword zugTodo TODO FIXME contained"
+  print "setlocal commentstring=#\\ %s"
+  n = split("Keyword Type Number String Comment Todo", group, " ")
+  for (i = 1; i <= n; i++) print "hi def link zug" group[i] " " group[i]
+  print "hi def link zugCall Function"
+  print "let b:current_syntax = \"zug\""
+}
+function pattern(name, regex, last) {
+  printf "    {\"name\": \"%s.zug\", \"match\": \"%s\"}%s\n", name, regex, last ? "" : ","
+}
+function textmate() {
+  gsub(/ /, "|", words)
+  gsub(/ /, "|", types)
+  print "{\n  \"name\": \"Zug\",\n  \"scopeName\": \"source.zug\",\n  \"fileTypes\": [\"zug\"],\n  \"patterns\": ["
+  pattern("comment.line.number-sign", "#.*$")
+  pattern("string.quoted.double", "\\\"[^\\\"]*\\\"")
+  pattern("keyword.control", "\\\\b(" words ")\\\\b")
+  pattern("storage.type", "\\\\b(" types ")\\\\b")
+  pattern("constant.numeric", "\\\\b[0-9]+(\\\\.[0-9]+)?([eE][-+]?[0-9]+)?\\\\b")
+  pattern("entity.name.function", "\\\\b[A-Za-z_][A-Za-z0-9_]*(?=\\\\s*[\\\\[(])", 1)
+  print "  ]\n}"
+}
+END {
+  if (form == "vim") vim()
+  else textmate()
+}
