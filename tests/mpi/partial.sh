@@ -68,7 +68,7 @@ wrong "two.safetensors lacks 'layer.2.ln1.g' and 15 more of the 52 parameters of
 wrong "three_seed.safetensors holds 16 tensors that model GPT2 has not; the first is 'layer.2.attn.bk'; --init-partial leaves" \
   two --init three_seed.safetensors
 wrong "two.safetensors: tensor 'wte' has shape \[128, 16\]; the model wants \[128, 32\]" wide --init two.safetensors --init-partial
-sed 's/param wpe/param wpeq/; s/lookup(wpe,/lookup(wpeq,/' gpt2.zug >renamed.zug
+sed 's/\bwpe\b/wpeq/; s/(wpe,/(wpeq,/' gpt2.zug >renamed.zug # in the map, too
 ok zc renamed.zug -o renamed.zsg -D layers=2 -D heads=2 -D width=16 -D context=16 -D words=128
 wrong "two.safetensors lacks 'wpeq' of the 36 parameters of model GPT2; the nearest names in it are 'wpe'; --init-partial draws" \
   renamed --init two.safetensors
