@@ -238,6 +238,11 @@ static size_t distance(const char *a, const char *b, size_t best) {
   return row[m];
 }
 
+bool zb_ends(const char *s, const char *end) {
+  size_t n = strlen(s), m = strlen(end);
+  return n > m && !strcmp(s + n - m, end);
+}
+
 const char *zb_nearest(const char *name, const char *const *names, size_t n) {
   size_t len = strlen(name), best = len / 3 + 2;
   const char *found = NULL;

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- our mistakes ---------------------------------------------------------------------------
  * A user's mistake is a message (lang.h's diagnostics, or a ZbErr); ours says "bug in zug" and aborts. */
@@ -87,6 +88,19 @@ bool zb_add_u64(uint64_t a, uint64_t b, uint64_t *out);
 static inline uint64_t zb_round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
 /* ---- numbers ------------------------------------------------------------------------------------- */
+static inline float zb_bf16_to_f32(uint16_t h) {
+  uint32_t u = (uint32_t)h << 16;
+  float f;
+  memcpy(&f, &u, 4);
+  return f;
+}
+/* Rounds to nearest even; a NaN stays one. */
+static inline uint16_t zb_f32_to_bf16(float f) {
+  uint32_t u;
+  memcpy(&u, &f, 4);
+  uint32_t r = u + 0x7fff + ((u >> 16) & 1);
+  return (uint16_t)((f != f ? u | 0x400000 : r) >> 16);
+}
 /* For printing: of a NaN there is only one, without a sign. */
 double zb_plain_nan(double x);
 /* "500K", "4G", "1000000": bytes, in powers of 1000, at least one. False if it is none. */
@@ -102,6 +116,14 @@ bool zb_duration(const char *text, double *seconds);
 /* The same the other way, to whole seconds, into buf; returns buf. */
 const char *zb_duration_text(char buf[24], double seconds);
 
+/* ---- processes ----------------------------------------------------------------------------------- */
+typedef struct {
+  char state; /* 'Z': it has ended, and nobody has waited for it */
+  long parent;
+  double cpu; /* seconds, of all its threads */
+} ZbProcess;
+bool zb_process(long pid, ZbProcess *out); /* proc(5); false: there is none */
+
 /* ---- growable text ------------------------------------------------------------------------------ */
 typedef struct {
   char *s; /* always NUL-terminated after the first zb_text_add; NULL while empty */
@@ -112,6 +134,15 @@ void zb_text_put(ZbText *t, const char *s, size_t n);
 void zb_text_free(ZbText *t);
 /* "1, 5 to 7", "0 to 6 by 2": ascending numbers. */
 void zb_text_ranges(ZbText *t, const int *x, int n);
+/* Adds the shortest decimal text from which strtod has the same number. */
+void zb_text_number(ZbText *t, double x);
+/* As a JSON string, in its quotes; bytes from 128 on as they are. */
+void zb_text_json(ZbText *t, const char *s);
+void zb_text_json_n(ZbText *t, const char *s, size_t n); /* the same of s[0..n), without quotes */
+/* UTF-8 of a character, which is none of the surrogates; returns its bytes. */
+size_t zb_utf8(char out[4], uint32_t c);
+/* Whether s ends with `end`, and is longer. */
+bool zb_ends(const char *s, const char *end);
 /* Formats bytes as a person reads them, "12.3 MB" (powers of 1000), into buf; returns buf. */
 const char *zb_bytes(char buf[24], uint64_t bytes);
 
@@ -155,8 +186,17 @@ void zb_out_discard_all(void); /* removes all temporaries, before the process en
 bool zb_write_file(const char *path, const ZbKind *kind, const void *bytes, size_t n, ZbErr *err);
 /* n bytes to byte `at`. `path` is for messages. */
 bool zb_write_at(int fd, const char *path, const void *p, uint64_t n, uint64_t at, ZbErr *err);
+/* n bytes to where the file is. */
+bool zb_write(int fd, const char *path, const void *p, uint64_t n, ZbErr *err);
 /* Makes a folder, with what is missing above it. `what` it is for, "log", and `help` are for messages. */
 bool zb_make_folders(const char *path, const char *what, const char *help, ZbErr *err);
+/* Removes those files of a folder, which is no link to one, that are `ours`. False with a message if one of
+ * them stays, or the folder cannot be read. */
+bool zb_clear_folder(const char *path, bool (*ours)(const char *name), ZbErr *err);
+/* The same, and then the folder if nothing else is in it. */
+bool zb_remove_folder(const char *path, bool (*ours)(const char *name), ZbErr *err);
+/* Both are there and change names, at once. False with errno: EINVAL or ENOSYS if the file system cannot. */
+bool zb_exchange(const char *a, const char *b);
 /* False, with the message for an errno of writing. */
 bool zb_out_failed(const char *path, int code, ZbErr *err);
 /* What a path leads to when links are followed, which need not be there; to be freed. NULL with a message. */
@@ -184,6 +224,8 @@ void zb_text_show(ZbText *t, const char *s, size_t n);
  * short options. Values of long options that have no short one are above 255. */
 struct option;
 bool zb_option_failed(int c, char *const *argv, const struct option *longs, ZbErr *err);
+/* Whether one of the arguments before -- is --help or -h. */
+bool zb_asks_help(int argc, char *const *argv);
 /* Bytes of the first character of s[0..n); 0 if there is none, if it is no UTF-8, or if it controls
  * something. */
 size_t zb_plain(const char *s, size_t n);

@@ -1,4 +1,4 @@
-/* Numbers that are none, numbers of bytes, and lists of numbers as text. */
+/* Numbers as text, and texts as numbers; numbers that are none. */
 #include "base/base.h"
 
 #include <math.h>
@@ -25,6 +25,14 @@ bool zb_size(const char *text, int64_t *out) {
   if (!(n >= 1 && n < 0x1p53)) return false;
   *out = (int64_t)n;
   return true;
+}
+
+void zb_text_number(ZbText *t, double x) {
+  char text[40];
+  int digits = 15; /* as many as any decimal text keeps */
+  do snprintf(text, sizeof text, "%.*g", digits, x);
+  while (strtod(text, NULL) != x && digits++ < 17);
+  zb_text_add(t, "%s", text);
 }
 
 void zb_text_ranges(ZbText *t, const int *x, int n) {

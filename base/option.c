@@ -1,4 +1,4 @@
-/* What is wrong with an option, in getopt's words, but as zb_show has it. See base.h. */
+/* Options: what is wrong with one, in getopt's words, but as zb_show has it. See base.h. */
 #include "base/base.h"
 
 #include <getopt.h>
@@ -34,4 +34,10 @@ bool zb_option_failed(int c, char *const *argv, const struct option *longs, ZbEr
   if (c == ':') return zb_fail(err, NULL, "option requires an argument -- '%s'", zb_show(letter));
   if (name) return zb_fail(err, NULL, "option '--%s' doesn't allow an argument", name);
   return zb_fail(err, NULL, "invalid option -- '%s'", zb_show(letter));
+}
+
+bool zb_asks_help(int argc, char *const *argv) {
+  for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+    if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return true;
+  return false;
 }

@@ -311,22 +311,8 @@ bool zb_write_at(int fd, const char *path, const void *p, uint64_t n, uint64_t a
   return put_all(fd, path, p, n, (off_t)at, err);
 }
 
-bool zb_make_folders(const char *path, const char *what, const char *help, ZbErr *err) {
-  if (!*path) return zb_fail(err, NULL, "the %s folder has no name", what);
-  char *part = strdup(path);
-  if (!part) zb_out_of_memory(0);
-  bool ok = true;
-  for (char *p = part + 1; ok; p++) {
-    if (*p != '/' && *p) continue;
-    char c = *p;
-    *p = 0;
-    if (mkdir(part, 0777) < 0 && errno != EEXIST)
-      ok = zb_fail(err, help, "cannot make the %s folder %s: %s", what, zb_show(part), strerror(errno));
-    *p = c;
-    if (!c) break;
-  }
-  free(part);
-  return ok;
+bool zb_write(int fd, const char *path, const void *p, uint64_t n, ZbErr *err) {
+  return put_all(fd, path, p, n, -1, err);
 }
 
 /* ---- a file at once ---- */

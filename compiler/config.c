@@ -44,12 +44,11 @@ static const char *value_text(Elab *e, const ZlConfigValue *v) {
     return NULL;
   }
   if (whole) return zb_printf(e->arena, "%lld", (long long)i);
-  const char *s = NULL;
-  for (int digits = 6; digits <= 17; digits++) {
-    s = zb_printf(e->arena, "%.*g", digits, n.v);
-    if (strtod(s, NULL) == n.v) break;
-  }
-  return s;
+  ZbText t = {0};
+  zb_text_number(&t, n.v);
+  const char *text = zb_strdup(e->arena, t.s);
+  zb_text_free(&t);
+  return text;
 }
 
 /* Whether what the file has is the value `text`. */

@@ -20,19 +20,6 @@
 
 typedef enum { ZK_F32, ZK_BF16, ZK_I32, ZK_F64 } ZkElem; /* F64 only in reference kernels; BOOL is F32 */
 static inline size_t zk_elem_bytes(ZkElem e) { return e == ZK_BF16 ? 2 : e == ZK_F64 ? 8 : 4; }
-static inline float zk_bf16_to_f32(uint16_t h) {
-  uint32_t u = (uint32_t)h << 16;
-  float f;
-  memcpy(&f, &u, 4);
-  return f;
-}
-/* Rounds to nearest even; a NaN stays one. */
-static inline uint16_t zk_f32_to_bf16(float f) {
-  uint32_t u;
-  memcpy(&u, &f, 4);
-  uint32_t r = u + 0x7fff + ((u >> 16) & 1);
-  return (uint16_t)((f != f ? u | 0x400000 : r) >> 16);
-}
 
 /* A (local) tensor in memory. axis[i] names dimension i, slowest first; the same name in two views is
  * the same axis. Views are dense in their own order unless a kernel says that it takes more. */

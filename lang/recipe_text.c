@@ -18,16 +18,8 @@ static void item(List *l, const char *what) {
 }
 
 /* The shortest text that reads as this very number. */
-static void add_number(ZbText *t, double x) {
-  char text[40];
-  int digits = 15; /* as many as any decimal text keeps */
-  do snprintf(text, sizeof text, "%.*g", digits, x);
-  while (strtod(text, NULL) != x && digits++ < 17);
-  zb_text_add(t, "%s", text);
-}
-
 static void number(List *l, const char *what, double x) {
-  add_number(&l->text, x);
+  zb_text_number(&l->text, x);
   item(l, what);
 }
 
@@ -167,9 +159,9 @@ void zl_cluster_list(const ZlCluster *c, ZlEach *each, void *ctx) {
     if (is[i] > 0) number(&l, names[i], is[i]);
   for (uint32_t i = 0; i < c->nlevels; i++) {
     zb_text_add(&l.text, "%" PRId64 ", bandwidth ", c->levels[i].size);
-    add_number(&l.text, c->levels[i].bandwidth);
+    zb_text_number(&l.text, c->levels[i].bandwidth);
     zb_text_add(&l.text, ", latency ");
-    add_number(&l.text, c->levels[i].latency);
+    zb_text_number(&l.text, c->levels[i].latency);
     item(&l, c->levels[i].name.s);
   }
   zb_text_free(&l.text);

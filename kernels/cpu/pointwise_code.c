@@ -53,7 +53,7 @@ static float evaluate(const ZkPointwiseOp *op, float a, float b, float c) {
   case ZG_OP_FILL:
   case ZG_OP_AXSIZE: return op->num;
   case ZG_OP_CAST:
-    return op->elem == ZK_BF16 ? zk_bf16_to_f32(zk_f32_to_bf16(a)) : op->elem == ZK_I32 ? truncf(a) : a;
+    return op->elem == ZK_BF16 ? zb_bf16_to_f32(zb_f32_to_bf16(a)) : op->elem == ZK_I32 ? truncf(a) : a;
     /* clang-format off */
 #define FN(name) zk_##name
 #define POINTWISE(NAME, formula) case ZG_OP_##NAME: return formula;

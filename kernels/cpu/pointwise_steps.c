@@ -24,7 +24,7 @@
 #define PUT(t) PUT1(t, 0) PUT1(t, 1) PUT1(t, 2) PUT1(t, 3) PUT1(t, 4) PUT1(t, 5) PUT1(t, 6) PUT1(t, 7)
 #define GET(t) GET1(t, 0) GET1(t, 1) GET1(t, 2) GET1(t, 3) GET1(t, 4) GET1(t, 5) GET1(t, 6) GET1(t, 7)
 
-#define h(i) zk_bf16_to_f32(((const uint16_t *)p)[i])
+#define h(i) zb_bf16_to_f32(((const uint16_t *)p)[i])
 
 /* ---- the instruction sets ---- */
 #define LANES 4

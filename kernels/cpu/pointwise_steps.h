@@ -63,7 +63,7 @@ static void NAME(ST_H)(STEP_ARGS) {
   uint16_t *p = (uint16_t *)place[s->p];
   PUT(t)
 #pragma omp simd
-  for (int i = 0; i < TILE; i++) p[i] = zk_f32_to_bf16(t[i]);
+  for (int i = 0; i < TILE; i++) p[i] = zb_f32_to_bf16(t[i]);
   NEXT;
 }
 static void NAME(END)(STEP_ARGS) {

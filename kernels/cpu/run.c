@@ -95,5 +95,5 @@ ZK_SIMD void zk_run_from_bf16(float *y, const uint16_t *x, int64_t n) {
 
 ZK_SIMD void zk_run_to_bf16(uint16_t *y, const float *x, int64_t n) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) y[i] = zk_f32_to_bf16(x[i]);
+  for (int64_t i = 0; i < n; i++) y[i] = zb_f32_to_bf16(x[i]);
 }

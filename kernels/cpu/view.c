@@ -129,7 +129,7 @@ void zk_load(float *dst, const ZkView *v, int64_t off, int64_t s, int64_t n) {
     const uint16_t *x = (const uint16_t *)v->data + off;
     if (s == 1) zk_run_from_bf16(dst, x, n);
     else
-      for (int64_t i = 0; i < n; i++) dst[i] = zk_bf16_to_f32(x[i * s]);
+      for (int64_t i = 0; i < n; i++) dst[i] = zb_bf16_to_f32(x[i * s]);
   } else {
     ZB_ASSERT(v->elem == ZK_I32);
     const int32_t *x = (const int32_t *)v->data + off;
@@ -151,7 +151,7 @@ void zk_store(const ZkView *v, int64_t off, int64_t s, int64_t n, const float *s
     if (s == 1 && !add) zk_run_to_bf16(y, src, n);
     else
       for (int64_t i = 0; i < n; i++)
-        y[i * s] = zk_f32_to_bf16(add ? zk_bf16_to_f32(y[i * s]) + src[i] : src[i]);
+        y[i * s] = zb_f32_to_bf16(add ? zb_bf16_to_f32(y[i * s]) + src[i] : src[i]);
   } else {
     ZB_ASSERT(v->elem == ZK_I32);
     int32_t *y = (int32_t *)v->data + off;

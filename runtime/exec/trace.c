@@ -1,10 +1,8 @@
 /* Ranks' parts of a trace, one after the other, into one file. */
 #include "runtime/exec/trace.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct ZxTrace {
   ZxComm *c;
@@ -68,14 +66,7 @@ void zx_trace_close(ZxTrace *t) {
 }
 
 static bool put(ZxTrace *t, const char *s, size_t n, ZbErr *err) {
-  while (n) {
-    ssize_t k = write(zb_out_fd(t->out), s, n);
-    if (k < 0 && errno == EINTR) continue;
-    if (k < 0) return zb_out_failed(t->path, errno, err);
-    s += k;
-    n -= (size_t)k;
-  }
-  return true;
+  return zb_write(zb_out_fd(t->out), t->path, s, n, err);
 }
 
 enum { SIZE_TAG, TEXT_TAG };

@@ -27,16 +27,6 @@ typedef struct {
  * printed. */
 static double us(const Json *j, double t) { return rint(1e9 * (t + j->clock - j->zero)) / 1e3; }
 
-/* JSON's own characters, and controls, in what may hold any. */
-static void put_string(ZbText *t, const char *s) {
-  zb_text_put(t, "\"", 1);
-  for (; *s; s++)
-    if (*s == '"' || *s == '\\' || (unsigned char)*s < 32)
-      zb_text_add(t, "\\u%04x", (unsigned)(unsigned char)*s);
-    else zb_text_put(t, s, 1);
-  zb_text_put(t, "\"", 1);
-}
-
 static const char *instr_text(Json *j, const ZpInstr *in) {
   j->text.len = 0;
   zp_instr_text(j->p, j->stage, in, &j->text);
@@ -48,7 +38,7 @@ static void put_meta(Json *j, const char *what, uint32_t thread, const char *key
                      uint32_t sort) {
   zb_text_add(j->out, "{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%" PRId64 ",\"tid\":%u,\"args\":{\"%s\":", what,
               j->rank, thread, key);
-  if (value) put_string(j->out, value);
+  if (value) zb_text_json(j->out, value);
   else zb_text_add(j->out, "%u", sort);
   zb_text_add(j->out, "}},\n");
 }
@@ -82,13 +72,13 @@ static void begin_slice(Json *j, const ZxSpan *s, const char *name, const char *
       j->out,
       "{\"ph\":\"X\",\"cat\":\"%s\",\"pid\":%" PRId64 ",\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,\"name\":", kind,
       j->rank, thread, us(j, s->begin), us(j, s->end) - us(j, s->begin));
-  put_string(j->out, name);
+  zb_text_json(j->out, name);
   zb_text_add(j->out, ",\"args\":{\"step\":%" PRId64, s->step);
 }
 
 static void put_text(Json *j, const char *key, const char *value) {
   zb_text_add(j->out, ",\"%s\":", key);
-  put_string(j->out, value);
+  zb_text_json(j->out, value);
 }
 
 static bool has_microbatch(const ZpInstr *in) {

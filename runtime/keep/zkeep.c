@@ -233,8 +233,7 @@ static int keep(Keep *k) {
 }
 
 int main(int argc, char **argv) {
-  for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
-    if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return fputs(usage, stdout), 0;
+  if (zb_asks_help(argc, argv)) return fputs(usage, stdout), 0;
   Keep k = {.a = zb_arena_new(),
             .limits = {10, 5, 300},
             .grace = 300,

@@ -126,7 +126,7 @@ void zt_bpe_init(ZtTokenizer *t) {
     m->bytes = true;
     for (int b = 0; b < 256; b++) {
       char s[4];
-      m->byte[b] = zt_table_find(&m->vocab, s, zt_char_put(s, zt_byte_char((uint8_t)b)));
+      m->byte[b] = zt_table_find(&m->vocab, s, zb_utf8(s, zt_byte_char((uint8_t)b)));
     }
     if (m->ignore_merges) {
       zt_table_init(t->arena, &m->raw, m->count);
@@ -180,7 +180,7 @@ static void add_bytes(ZtCoder *c, const char *s, size_t n) {
     uint32_t id = m->byte[(uint8_t)s[i]];
     char mapped[4];
     if (id != ZT_NONE) known(c, id);
-    else unknown(c, mapped, zt_char_put(mapped, zt_byte_char((uint8_t)s[i])));
+    else unknown(c, mapped, zb_utf8(mapped, zt_byte_char((uint8_t)s[i])));
   }
 }
 

@@ -53,7 +53,6 @@ uint32_t zt_char(const char *s, size_t *bytes);
 static inline size_t zt_char_bytes(uint8_t first) {
   return first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
 }
-size_t zt_char_put(char out[4], uint32_t c); /* returns its bytes */
 void zt_text_char(ZbText *t, uint32_t c);
 size_t zt_char_before(const char *s, size_t at); /* where the character begins that ends at `at` > 0 */
 void zt_utf8_repair(const char *s, size_t n, ZbText *out);

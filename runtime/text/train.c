@@ -309,20 +309,11 @@ static void count_all(ZtTrainer *x, const uint32_t id_of[256]) {
 }
 
 /* ---- the file ---- */
-static void put_string(ZbText *out, const char *s, size_t n) {
-  for (size_t i = 0; i < n; i++) {
-    uint8_t c = (uint8_t)s[i];
-    if (c == '"' || c == '\\') zb_text_put(out, "\\", 1);
-    if (c < 0x20) zb_text_add(out, "\\u%04x", c);
-    else zb_text_put(out, s + i, 1);
-  }
-}
-
 static void put_token(ZbText *out, const ZtToken *token) {
   zb_text_put(out, "\"", 1);
   for (uint32_t i = 0; i < token->n; i++) {
     char c[4];
-    put_string(out, c, zt_char_put(c, zt_byte_char((uint8_t)token->s[i])));
+    zb_text_json_n(out, c, zb_utf8(c, zt_byte_char((uint8_t)token->s[i])));
   }
   zb_text_put(out, "\"", 1);
 }
@@ -333,7 +324,7 @@ static void write_file(const Learned *l, const char *const *special, uint32_t ns
   zb_text_add(out, "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[");
   for (uint32_t i = 0; i < nspecial; i++) {
     zb_text_add(out, "%s\n{\"id\":%u,\"content\":\"", i ? "," : "", l->n + i);
-    put_string(out, special[i], strlen(special[i]));
+    zb_text_json_n(out, special[i], strlen(special[i]));
     zb_text_add(
         out,
         "\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true}");

@@ -59,20 +59,9 @@ uint32_t zt_char(const char *s, size_t *bytes) {
   }
 }
 
-size_t zt_char_put(char out[4], uint32_t c) {
-  if (c < 0x80) {
-    out[0] = (char)c;
-    return 1;
-  }
-  size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-  for (size_t i = n; --i; c >>= 6) out[i] = (char)(0x80 | (c & 0x3f));
-  out[0] = (char)((n == 2 ? 0xc0 : n == 3 ? 0xe0 : 0xf0) | c);
-  return n;
-}
-
 void zt_text_char(ZbText *t, uint32_t c) {
   char s[4];
-  zb_text_put(t, s, zt_char_put(s, c));
+  zb_text_put(t, s, zb_utf8(s, c));
 }
 
 size_t zt_char_before(const char *s, size_t at) {

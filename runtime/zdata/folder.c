@@ -24,22 +24,12 @@ static bool failed(const char *what, const char *path, ZbErr *err) {
 
 /* ---- what is in it ---- */
 /* Only what such a folder may hold is removed; anything else stays, and so does the folder. */
-static bool may_go(const char *name) {
-  size_t n = strlen(name);
-  return n > 4 && (!strcmp(name + n - 4, ".bin") || !strcmp(name + n - 4, ".tmp"));
-}
+static bool may_go(const char *name) { return zb_ends(name, ".bin") || zb_ends(name, ".tmp"); }
 
 static void clear(ZbArena *a, const char *path) {
-  DIR *d = opendir(path);
-  for (struct dirent *e; d && (e = readdir(d));) {
-    const char *at = zb_printf(a, "%s/%s", path, e->d_name);
-    if (may_go(e->d_name)) unlink(at);
-    else if (!strcmp(e->d_name, "train") || !strcmp(e->d_name, "valid")) {
-      clear(a, at);
-      rmdir(at);
-    }
-  }
-  if (d) closedir(d);
+  static const char *const inner[] = {"train", "valid"};
+  zb_clear_folder(path, may_go, NULL);
+  for (int i = 0; i < 2; i++) zb_remove_folder(zb_printf(a, "%s/%s", path, inner[i]), may_go, NULL);
 }
 
 static bool is_empty(const char *path) {

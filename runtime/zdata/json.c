@@ -37,21 +37,7 @@ static void put(Json *j, const char *s, size_t n) {
 
 static void put_char(Json *j, uint32_t c) {
   char u[4];
-  size_t n = 0;
-  if (c < 0x80) u[n++] = (char)c;
-  else {
-    if (c < 0x800) u[n++] = (char)(0xc0 | c >> 6);
-    else {
-      if (c < 0x10000) u[n++] = (char)(0xe0 | c >> 12);
-      else {
-        u[n++] = (char)(0xf0 | c >> 18);
-        u[n++] = (char)(0x80 | (c >> 12 & 63));
-      }
-      u[n++] = (char)(0x80 | (c >> 6 & 63));
-    }
-    u[n++] = (char)(0x80 | (c & 63));
-  }
-  put(j, u, n);
+  put(j, u, zb_utf8(u, c));
 }
 
 static bool hex4(Json *j, uint32_t *out) {

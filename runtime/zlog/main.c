@@ -121,12 +121,6 @@ static bool parse_command(int argc, char **argv, ZbArena *a, size_t *command, Zv
   return o->out || k != 0 || zb_fail(err, see, "zlog plot needs -o OUT");
 }
 
-static bool asks_help(int argc, char **argv) {
-  for (int i = 1; i < argc; i++)
-    if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return true;
-  return false;
-}
-
 int main(int argc, char **argv) {
   zb_begin();
   if (argc < 2) return fputs(usage, stderr), 2;
@@ -135,7 +129,7 @@ int main(int argc, char **argv) {
   ZvOptions o = {.y = "loss", .lines = 10};
   ZvEnd end = ZV_DONE;
   size_t command = 0;
-  if (asks_help(argc, argv)) fputs(usage, stdout);
+  if (zb_asks_help(argc, argv)) fputs(usage, stdout);
   else if (!parse_command(argc, argv, a, &command, &o, &err)) end = ZV_FAILED;
   else end = commands[command].run(&o, a, &err);
   if (end != ZV_FAILED && !zb_close_stdout(&err)) end = ZV_FAILED;

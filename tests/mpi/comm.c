@@ -51,16 +51,16 @@ static double want(const Team *m, size_t i, ZxReduce op) {
 
 static void put(void *p, ZxCommElem e, size_t i, double x) {
   if (e == ZX_F32) ((float *)p)[i] = (float)x;
-  else if (e == ZX_BF16) ((uint16_t *)p)[i] = zk_f32_to_bf16((float)x);
+  else if (e == ZX_BF16) ((uint16_t *)p)[i] = zb_f32_to_bf16((float)x);
   else ((double *)p)[i] = x;
 }
 static double get(const void *p, ZxCommElem e, size_t i) {
-  if (e == ZX_BF16) return (double)zk_bf16_to_f32(((const uint16_t *)p)[i]);
+  if (e == ZX_BF16) return (double)zb_bf16_to_f32(((const uint16_t *)p)[i]);
   return e == ZX_F32 ? (double)((const float *)p)[i] : ((const double *)p)[i];
 }
 /* What that type makes of a whole number: in bf16 those beyond 256 are rounded. */
 static double as(ZxCommElem e, double x) {
-  return e == ZX_BF16 ? (double)zk_bf16_to_f32(zk_f32_to_bf16((float)x)) : x;
+  return e == ZX_BF16 ? (double)zb_bf16_to_f32(zb_f32_to_bf16((float)x)) : x;
 }
 
 static void all_reduce(const Team *m, size_t n, ZxCommElem e, ZxReduce op) {
@@ -191,8 +191,8 @@ static void same_bits(const Team *m, size_t n, ZxCommElem e) {
          all);
   for (size_t i = 0; e == ZX_BF16 && i < all && i < 5000; i++) {
     float sum = 0;
-    for (int k = 0; k < m->size; k++) sum += zk_bf16_to_f32(zk_f32_to_bf16((float)spread(m->member[k], i)));
-    EXPECT(((uint16_t *)(void *)a)[i] == zk_f32_to_bf16(sum), "%s: element %zu of bf16 is not rounded once",
+    for (int k = 0; k < m->size; k++) sum += zb_bf16_to_f32(zb_f32_to_bf16((float)spread(m->member[k], i)));
+    EXPECT(((uint16_t *)(void *)a)[i] == zb_f32_to_bf16(sum), "%s: element %zu of bf16 is not rounded once",
            m->name, i);
   }
   free(a);

@@ -1,7 +1,6 @@
 /* The folders of checkpoints. A complete one gets its name by one rename, and loses it by one; whatever
  * moment a process is killed at, what has such a name is whole. What is removed is only what this file would
  * have made. */
-#define _GNU_SOURCE /* renameat2 */
 #include "runtime/exec/ckpt/ckpt.h"
 
 #include <dirent.h>
@@ -45,17 +44,14 @@ int64_t zx_ckpt_step(const char *path) {
 static bool is_tmp(const char *name) {
   int64_t step;
   const char *rest = step_of(name, &step);
-  size_t n = rest ? strlen(rest) : 0;
-  return n > 5 && *rest == '.' && !strcmp(rest + n - 4, ".tmp");
+  return rest && *rest == '.' && strlen(rest) > 5 && zb_ends(rest, ".tmp");
 }
 
 /* A file that a checkpoint's folder has. */
 static bool is_ours(const char *name) {
-  size_t n = strlen(name);
   return !strcmp(name, "manifest.json") || !strcmp(name, "manifest.json.tmp") ||
          ((!strncmp(name, "model", 5) || !strncmp(name, "optimizer", 9)) &&
-          ((n > 12 && !strcmp(name + n - 12, ".safetensors")) ||
-           (n > 11 && !strcmp(name + n - 11, ".index.json"))));
+          (zb_ends(name, ".safetensors") || zb_ends(name, ".index.json")));
 }
 
 /* ---- which there are ---- */
@@ -108,18 +104,7 @@ int zx_ckpt_lock(const char *dir, ZbErr *err) {
 }
 
 /* ---- removal ---- */
-/* The files that such a folder has, and the folder if nothing is left in it. */
-static bool empty(const char *path, ZbErr *err) {
-  int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  DIR *d = fd < 0 ? NULL : fdopendir(fd);
-  if (!d && fd >= 0) close(fd);
-  bool ok = d != NULL;
-  for (struct dirent *x; d && (x = readdir(d));)
-    if (is_ours(x->d_name) && unlinkat(dirfd(d), x->d_name, 0) < 0 && errno != ENOENT) ok = false;
-  if (d) closedir(d);
-  if (ok && (rmdir(path) == 0 || errno == ENOTEMPTY || errno == EEXIST)) return true;
-  return zb_fail(err, "remove it by hand", "cannot remove %s: %s", zb_show(path), strerror(errno));
-}
+static bool empty(const char *path, ZbErr *err) { return zb_remove_folder(path, is_ours, err); }
 
 uint32_t zx_ckpt_clean(const char *dir) {
   DIR *d = opendir(dir);
@@ -136,8 +121,7 @@ uint32_t zx_ckpt_clean(const char *dir) {
 }
 
 bool zx_ckpt_remove(const char *path, ZbErr *err) {
-  size_t n = strlen(path);
-  if (n > 4 && !strcmp(path + n - 4, ".tmp")) return empty(path, err);
+  if (zb_ends(path, ".tmp")) return empty(path, err);
   ZbText gone = {0};
   zb_text_add(&gone, "%s.old.tmp", path);
   bool ok = rename(path, gone.s) == 0 ||
@@ -168,7 +152,7 @@ static bool sync_parent(const char *path, ZbErr *err) {
 
 /* Both exist: they change names at once, or, where a file system cannot, the old one goes away first. */
 static bool replace(const char *tmp, const char *path) {
-  if (renameat2(AT_FDCWD, tmp, AT_FDCWD, path, RENAME_EXCHANGE) == 0) return true;
+  if (zb_exchange(tmp, path)) return true;
   if (errno != EINVAL && errno != ENOSYS) return false;
   ZbText old = {0};
   zb_text_add(&old, "%s.old.tmp", path);

@@ -17,22 +17,10 @@ enum { VERSION = 1, LIMIT = 1 << 28 /* bytes of a manifest */ };
 static const char none[] = "0000000000000000", sum_key[] = "\"checksum\":\"";
 
 /* ---- writing ---- */
-static void put_string(ZbText *t, const char *s) {
-  zb_text_put(t, "\"", 1);
-  for (; *s; s++) {
-    unsigned char c = (unsigned char)*s;
-    if (c == '"' || c == '\\') zb_text_add(t, "\\%c", c);
-    else if (c == '\n') zb_text_add(t, "\\n");
-    else if (c < 32 || c == 127) zb_text_add(t, "\\u%04x", c);
-    else zb_text_put(t, s, 1);
-  }
-  zb_text_put(t, "\"", 1);
-}
-
 static void put_member(ZbText *t, const char *key, const char *value) {
-  put_string(t, key);
+  zb_text_json(t, key);
   zb_text_add(t, ":");
-  put_string(t, value);
+  zb_text_json(t, value);
 }
 
 static void put_facts(ZbText *t, const ZxManifest *m) {
@@ -41,7 +29,7 @@ static void put_facts(ZbText *t, const ZxManifest *m) {
     bool first = !i || strcmp(m->facts[i].kind, m->facts[i - 1].kind);
     if (first) {
       zb_text_add(t, i ? "},\n  " : "\n  ");
-      put_string(t, m->facts[i].kind);
+      zb_text_json(t, m->facts[i].kind);
       zb_text_add(t, ":{");
     } else zb_text_add(t, ",");
     zb_text_add(t, "\n    ");
@@ -91,7 +79,7 @@ static void put_manifest(ZbText *t, const ZxManifest *m) {
   zb_text_add(t, "],\n\"states\":[");
   for (uint32_t s = 0; s < c->nstates; s++) {
     if (s) zb_text_add(t, ",");
-    put_string(t, c->state[s]);
+    zb_text_json(t, c->state[s]);
   }
   zb_text_add(t, "]");
   put_params(t, c);

@@ -36,13 +36,6 @@ struct ZxWeights {
 };
 
 /* ---- numbers ---- */
-static float of_bf16(uint16_t h) {
-  uint32_t w = (uint32_t)h << 16;
-  float f;
-  memcpy(&f, &w, 4);
-  return f;
-}
-
 static float of_f16(uint16_t h) {
   int exponent = h >> 10 & 31, fraction = h & 1023;
   float f;
@@ -50,14 +43,6 @@ static float of_f16(uint16_t h) {
   else if (exponent) f = ldexpf((float)(1024 + fraction), exponent - 25);
   else f = ldexpf((float)fraction, -24);
   return h & 0x8000 ? -f : f;
-}
-
-/* Round to nearest, ties to even: what is cut off is added half of, or a little less where the last bit is 0. */
-static uint16_t to_bf16(float f) {
-  uint32_t w;
-  memcpy(&w, &f, 4);
-  if (isnan(f)) return (uint16_t)(w >> 16 | 64);
-  return (uint16_t)((w + 0x7fff + (w >> 16 & 1)) >> 16);
 }
 
 static uint16_t to_f16(float f) {
@@ -78,7 +63,7 @@ int64_t zx_as(ZxAs as, const float *x, uint64_t n, void *out) {
   int64_t bad = -1;
   if (as == ZX_AS_F32) memcpy(out, x, 4 * n);
   for (uint64_t i = 0; i < n && as != ZX_AS_F32; i++) {
-    half[i] = as == ZX_AS_BF16 ? to_bf16(x[i]) : to_f16(x[i]);
+    half[i] = as == ZX_AS_BF16 ? zb_f32_to_bf16(x[i]) : to_f16(x[i]);
     uint16_t infinite = as == ZX_AS_BF16 ? 0x7f80 : 0x7c00;
     if (bad < 0 && (half[i] & 0x7fff) == infinite && isfinite(x[i])) bad = (int64_t)i;
   }
@@ -360,7 +345,8 @@ bool zx_weights_read(const ZxWeights *w, int64_t i, uint64_t at, uint64_t n, flo
   for (uint64_t done = 0; done < n;) {
     uint64_t m = n - done < PIECE ? n - done : PIECE;
     if (!zb_read_at(w->fd, w->name, piece, 2 * m, t->begin + 2 * (at + done), err)) return false;
-    for (uint64_t k = 0; k < m; k++) out[done + k] = t->type == BF16 ? of_bf16(piece[k]) : of_f16(piece[k]);
+    for (uint64_t k = 0; k < m; k++)
+      out[done + k] = t->type == BF16 ? zb_bf16_to_f32(piece[k]) : of_f16(piece[k]);
     done += m;
   }
   return true;

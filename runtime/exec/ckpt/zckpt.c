@@ -137,12 +137,6 @@ static bool parse_command(int argc, char **argv, size_t *command, ZsOptions *o, 
          zb_fail(err, see, "zckpt %s needs --names MAP", names[k]);
 }
 
-static bool asks_help(int argc, char **argv) {
-  for (int i = 1; i < argc; i++)
-    if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return true;
-  return false;
-}
-
 int main(int argc, char **argv) {
   zb_begin();
   if (argc < 2) return fputs(usage, stderr), 2;
@@ -151,7 +145,7 @@ int main(int argc, char **argv) {
   ZsOptions o = {.top = 10, .shard_size = 5000000000};
   ZsEnd end = ZS_OK;
   size_t command = 0;
-  if (asks_help(argc, argv)) fputs(usage, stdout);
+  if (zb_asks_help(argc, argv)) fputs(usage, stdout);
   else if (!parse_command(argc, argv, &command, &o, &err)) end = ZS_FAILED;
   else end = commands[command].run(&o, a, &err);
   if (end != ZS_FAILED && !zb_close_stdout(&err)) end = ZS_FAILED;

@@ -38,12 +38,10 @@ static bool list_one(const char *path, ZbArena *a) {
 /* What a run that writes, or was killed, has not finished. */
 static void list_unfinished(const char *dir) {
   DIR *d = opendir(dir);
-  for (struct dirent *x; d && (x = readdir(d));) {
-    size_t n = strlen(x->d_name);
-    if (!strncmp(x->d_name, "step-", 5) && n > 4 && !strcmp(x->d_name + n - 4, ".tmp"))
+  for (struct dirent *x; d && (x = readdir(d));)
+    if (!strncmp(x->d_name, "step-", 5) && zb_ends(x->d_name, ".tmp"))
       printf("%s/%s  unfinished: a run writes it, or was killed; the next run removes it\n", zb_show(dir),
              zb_show(x->d_name));
-  }
   if (d) closedir(d);
 }
 

@@ -43,7 +43,7 @@ typedef double F64 __attribute__((vector_size(64), aligned(8), may_alias));
 COMBINE(combine_f32, float, F32)
 COMBINE(combine_f64, double, F64)
 
-/* bf16 is added up in f32 and rounded once, to nearest even, at the end: zk_bf16_to_f32 and zk_f32_to_bf16 of
+/* bf16 is added up in f32 and rounded once, to nearest even, at the end: zb_bf16_to_f32 and zb_f32_to_bf16 of
  * vectors. A word of 32 bits is two numbers. Each becomes an f32 where it lies, the lower one by a shift, so
  * nothing crosses lanes. Vectors are half as long as above: gcc 12 takes longer ones apart badly where the
  * machine has none. */
@@ -77,12 +77,12 @@ ZB_WIDE static void combine_bf16(uint16_t *out, const void *const *part, int cou
     y[1] = PAIR(c, d);
   }
   for (; i < n; i++) {
-    float acc = zk_bf16_to_f32(((const uint16_t *)part[0])[i]);
+    float acc = zb_bf16_to_f32(((const uint16_t *)part[0])[i]);
     for (int k = 1; k < count; k++) {
-      float x = zk_bf16_to_f32(((const uint16_t *)part[k])[i]);
+      float x = zb_bf16_to_f32(((const uint16_t *)part[k])[i]);
       acc = op == ZX_SUM ? acc + x : MAX_OF(acc, x);
     }
-    out[i] = zk_f32_to_bf16(acc);
+    out[i] = zb_f32_to_bf16(acc);
   }
 }
 

@@ -41,10 +41,7 @@ bool zx_data_alike(const ZxData *one, const ZxData *two, ZbErr *err) {
 }
 
 /* ---- opening ---- */
-static int is_data(const struct dirent *e) {
-  size_t n = strlen(e->d_name);
-  return e->d_name[0] != '.' && n > 4 && !strcmp(e->d_name + n - 4, ".bin");
-}
+static int is_data(const struct dirent *e) { return e->d_name[0] != '.' && zb_ends(e->d_name, ".bin"); }
 
 static int by_name(const struct dirent **a, const struct dirent **b) {
   return strcmp((*a)->d_name, (*b)->d_name);

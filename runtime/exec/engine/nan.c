@@ -22,7 +22,7 @@ static bool dense(const ZkView *v, uint64_t *n) {
 
 static bool chunk_has(const void *p, uint64_t n, ZkElem elem) {
   for (uint64_t i = 0; i < n; i++)
-    if (isnan(elem == ZK_BF16 ? zk_bf16_to_f32(((const uint16_t *)p)[i]) : ((const float *)p)[i]))
+    if (isnan(elem == ZK_BF16 ? zb_bf16_to_f32(((const uint16_t *)p)[i]) : ((const float *)p)[i]))
       return true;
   return false;
 }

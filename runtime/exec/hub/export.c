@@ -167,17 +167,6 @@ static bool fill(const Export *x, const Piece *p, int64_t from, int64_t to) {
   return zx_box_read(x->from, p->source, &b, x->window, (uint64_t)(to - from), x->err);
 }
 
-static bool write_all(int fd, const char *path, const void *p, uint64_t n, ZbErr *err) {
-  for (const char *q = p; n;) {
-    ssize_t put = write(fd, q, n < (1u << 30) ? n : (1u << 30));
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return zb_out_failed(path, put < 0 ? errno : ENOSPC, err);
-    q += put;
-    n -= (uint64_t)put;
-  }
-  return true;
-}
-
 static bool write_tensor(const Export *x, const Tensor *t, int fd, const char *path) {
   for (uint64_t at = 0, n; at < t->n; at += n) {
     n = t->n - at < x->size ? t->n - at : x->size;
@@ -188,7 +177,7 @@ static bool write_tensor(const Export *x, const Tensor *t, int fd, const char *p
       return zb_fail(x->err, "take another --dtype",
                      "tensor '%s' has the value %g, which is too large for %s", t->info.path,
                      (double)x->window[bad], x->o->as == ZX_AS_F16 ? "f16" : "bf16");
-    if (!write_all(fd, path, x->rounded, n * zx_as_bytes(x->o->as), x->err)) return false;
+    if (!zb_write(fd, path, x->rounded, n * zx_as_bytes(x->o->as), x->err)) return false;
   }
   return true;
 }
@@ -210,7 +199,7 @@ static bool finish(const Export *x, int fd, const char *path, bool ok) {
 static bool write_text(const Export *x, const char *name, const char *text, size_t n) {
   const char *path = zb_printf(x->a, "%s/%s", x->tmp, name);
   int fd = create(x, path);
-  return fd >= 0 && finish(x, fd, path, write_all(fd, path, text, n, x->err));
+  return fd >= 0 && finish(x, fd, path, zb_write(fd, path, text, n, x->err));
 }
 
 static const char *file_name(const Export *x, uint32_t file) {
@@ -228,7 +217,7 @@ static bool write_file(const Export *x, uint32_t file) {
   bool ok = zx_weights_head_as(&head, info, to - from, x->o->as, 8, &total, x->err);
   uint64_t len = head.len;
   int fd = ok ? create(x, path) : -1;
-  ok = fd >= 0 && write_all(fd, path, &len, 8, x->err) && write_all(fd, path, head.s, len, x->err);
+  ok = fd >= 0 && zb_write(fd, path, &len, 8, x->err) && zb_write(fd, path, head.s, len, x->err);
   for (uint32_t i = from; ok && i < to; i++) ok = write_tensor(x, &x->tensor[i], fd, path);
   zb_text_free(&head);
   return fd >= 0 && finish(x, fd, path, ok);
@@ -278,7 +267,7 @@ static bool copy_file(Export *x, const char *name) {
   if (!piece) zb_out_of_memory(COPY);
   for (uint64_t at = 0, k; ok && at < size; at += k) {
     k = size - at < COPY ? size - at : COPY;
-    ok = zb_read_at(in, from, piece, k, at, x->err) && write_all(out, to, piece, k, x->err);
+    ok = zb_read_at(in, from, piece, k, at, x->err) && zb_write(out, to, piece, k, x->err);
   }
   free(piece);
   if (out >= 0) ok = finish(x, out, to, ok);
@@ -298,21 +287,18 @@ static bool write_files(Export *x) {
 /* ---- the folder ---- */
 /* A file that an export writes. */
 static bool is_ours(const char *name) {
-  size_t n = strlen(name);
   for (int i = 0; i < COPIED; i++)
     if (!strcmp(name, copied[i])) return true;
   return !strcmp(name, config_name) || !strcmp(name, index_name) ||
-         (!strncmp(name, "model", 5) && n > 12 && !strcmp(name + n - 12, ".safetensors"));
+         (!strncmp(name, "model", 5) && zb_ends(name, ".safetensors"));
 }
 
 /* Removes an export, or what a killed one left: its files, and then the folder. */
 static bool discard(const char *path, ZbErr *err) {
-  DIR *d = opendir(path);
-  for (struct dirent *f; d && (f = readdir(d));)
-    if (is_ours(f->d_name)) unlinkat(dirfd(d), f->d_name, 0);
-  if (d) closedir(d);
-  return rmdir(path) == 0 || errno == ENOENT ||
-         zb_fail(err, "remove it by hand", "cannot remove %s: %s", zb_show(path), strerror(errno));
+  struct stat st;
+  return zb_remove_folder(path, is_ours, err) &&
+         (lstat(path, &st) < 0 ||
+          zb_fail(err, "look into it and remove it", "%s has files that no export writes", zb_show(path)));
 }
 
 /* Nothing is replaced but an export, and only if that is wanted. */
@@ -343,10 +329,7 @@ static int begin(const char *tmp, ZbErr *err) {
     close(fd);
     return -1;
   }
-  DIR *d = opendir(tmp);
-  for (struct dirent *f; d && (f = readdir(d));) /* of one that was killed */
-    if (is_ours(f->d_name)) unlinkat(fd, f->d_name, 0);
-  if (d) closedir(d);
+  zb_clear_folder(tmp, is_ours, NULL); /* of one that was killed */
   return fd;
 }
 
@@ -355,8 +338,7 @@ static bool publish(const char *tmp, const char *path, int fd, ZbErr *err) {
   if (fsync(fd) < 0 && errno != EINVAL && errno != EROFS) return zb_out_failed(tmp, errno, err);
   struct stat st;
   bool old = lstat(path, &st) == 0;
-  bool ok = old ? renameat2(AT_FDCWD, tmp, AT_FDCWD, path, RENAME_EXCHANGE) == 0
-                : renameat2(AT_FDCWD, tmp, AT_FDCWD, path, RENAME_NOREPLACE) == 0;
+  bool ok = old ? zb_exchange(tmp, path) : renameat2(AT_FDCWD, tmp, AT_FDCWD, path, RENAME_NOREPLACE) == 0;
   if (!ok && (errno == EINVAL || errno == ENOSYS)) /* a file system that cannot */
     ok = (!old || discard(path, NULL)) && rename(tmp, path) == 0;
   else if (ok && old) return discard(tmp, err);

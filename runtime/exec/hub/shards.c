@@ -18,8 +18,7 @@ static bool is_there(const char *path, bool folder) {
 
 /* The name of a file beside the index. */
 static bool is_plain(const char *s) {
-  size_t n = strlen(s);
-  if (n < 13 || n > 200 || *s == '.' || strcmp(s + n - 12, ".safetensors")) return false;
+  if (strlen(s) > 200 || *s == '.' || !zb_ends(s, ".safetensors")) return false;
   for (; *s; s++)
     if (*s < 32 || *s >= 127 || *s == '/') return false;
   return true;

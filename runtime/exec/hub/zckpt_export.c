@@ -9,10 +9,8 @@
 /* The graph that the command of the checkpoint's run names: the word that ends as such files do. */
 static const char *graph_of(const ZxManifest *m, ZbArena *a) {
   char *words = zb_strdup(a, m->command), *rest = words;
-  for (char *w; (w = strsep(&rest, " "));) {
-    size_t n = strlen(w);
-    if (n > 4 && !strcmp(w + n - 4, ".zsg")) return w;
-  }
+  for (char *w; (w = strsep(&rest, " "));)
+    if (zb_ends(w, ".zsg")) return w;
   return NULL;
 }
 

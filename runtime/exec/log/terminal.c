@@ -4,7 +4,6 @@
 #include "runtime/exec/log/sinks.h"
 
 #include <fcntl.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -16,16 +15,8 @@ int zx_terminal_columns(int fd) {
 }
 
 static long parent_of(long pid) {
-  char path[64], text[512] = "";
-  long parent = 0;
-  snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-  FILE *f = fopen(path, "re");
-  if (!f) return 0;
-  size_t n = fread(text, 1, sizeof text - 1, f);
-  fclose(f);
-  text[n] = 0;
-  const char *end = strrchr(text, ')'); /* of its name, which may hold anything */
-  return end && sscanf(end + 1, " %*c %ld", &parent) == 1 ? parent : 0;
+  ZbProcess p;
+  return zb_process(pid, &p) ? p.parent : 0;
 }
 
 /* A stream of a process, if that is a terminal, for writing; -1: it is none. */

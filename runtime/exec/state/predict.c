@@ -62,7 +62,7 @@ static bool put(ZxPredict *t, const ZxOutput *x, uint64_t at, uint64_t global, u
     m = n - done < ROOM - t->n ? n - done : ROOM - t->n;
     for (uint64_t i = 0; i < m; i++) {
       uint64_t from = at + done + i;
-      t->room[t->n + i] = x->value->elem == ZK_BF16  ? zk_bf16_to_f32(((const uint16_t *)x->data)[from])
+      t->room[t->n + i] = x->value->elem == ZK_BF16  ? zb_bf16_to_f32(((const uint16_t *)x->data)[from])
                           : x->value->elem == ZK_I32 ? (float)((const int32_t *)x->data)[from]
                                                      : ((const float *)x->data)[from];
     }

@@ -94,7 +94,7 @@ static void *vector(int m, size_t n, ZxCommElem elem, uint64_t seed) {
     double x = zb_random_unit(seed, (uint64_t)m, i) - 0.5;
     if (elem == ZX_F32) ((float *)(void *)p)[i] = (float)x;
     if (elem == ZX_F64) ((double *)(void *)p)[i] = x;
-    if (elem == ZX_BF16) ((uint16_t *)(void *)p)[i] = zk_f32_to_bf16((float)x);
+    if (elem == ZX_BF16) ((uint16_t *)(void *)p)[i] = zb_f32_to_bf16((float)x);
   }
   return p;
 }

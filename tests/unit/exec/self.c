@@ -72,28 +72,28 @@ Test(combine, bf16_is_rounded_once) {
     float sum = 0, often = 0;
     for (int k = 0; k < PARTS; k++) {
       x[k][i] = (uint16_t)zb_random_u64(3, (uint64_t)k, (uint64_t)i);
-      if (i % 7) x[k][i] = zk_f32_to_bf16((float)zb_random_normal(4, (uint64_t)k, (uint64_t)i));
-      float y = zk_bf16_to_f32(x[k][i]);
+      if (i % 7) x[k][i] = zb_f32_to_bf16((float)zb_random_normal(4, (uint64_t)k, (uint64_t)i));
+      float y = zb_bf16_to_f32(x[k][i]);
       sum = k ? sum + y : y;
-      often = zk_bf16_to_f32(zk_f32_to_bf16(k ? often + y : y));
+      often = zb_bf16_to_f32(zb_f32_to_bf16(k ? often + y : y));
     }
-    want[i] = zk_f32_to_bf16(sum);
-    twice += want[i] != zk_f32_to_bf16(often);
+    want[i] = zb_f32_to_bf16(sum);
+    twice += want[i] != zb_f32_to_bf16(often);
   }
   cr_expect_gt(twice, 100, "a sum that is rounded at each step is another one");
   zx_combine(x[2], part, PARTS, N, ZX_BF16, ZX_SUM);
   for (int i = 0; i < N; i++) {
-    float a = zk_bf16_to_f32(x[2][i]), b = zk_bf16_to_f32(want[i]);
+    float a = zb_bf16_to_f32(x[2][i]), b = zb_bf16_to_f32(want[i]);
     cr_assert(isnan(b) ? isnan(a) : x[2][i] == want[i], "element %d is %a, not %a", i, (double)a, (double)b);
   }
 }
 
 Test(combine, bf16_maxima) {
-  uint16_t a[] = {zk_f32_to_bf16(NAN), zk_f32_to_bf16(1), zk_f32_to_bf16(-INFINITY), zk_f32_to_bf16(-2)};
-  uint16_t b[] = {zk_f32_to_bf16(1), zk_f32_to_bf16(NAN), zk_f32_to_bf16(3), zk_f32_to_bf16(-4)};
+  uint16_t a[] = {zb_f32_to_bf16(NAN), zb_f32_to_bf16(1), zb_f32_to_bf16(-INFINITY), zb_f32_to_bf16(-2)};
+  uint16_t b[] = {zb_f32_to_bf16(1), zb_f32_to_bf16(NAN), zb_f32_to_bf16(3), zb_f32_to_bf16(-4)};
   zx_combine(b, (const void *[]){a, b}, 2, 4, ZX_BF16, ZX_MAX);
-  cr_expect(isnan(zk_bf16_to_f32(b[0])) && isnan(zk_bf16_to_f32(b[1])));
-  cr_expect(zk_bf16_to_f32(b[2]) == 3 && zk_bf16_to_f32(b[3]) == -2);
+  cr_expect(isnan(zb_bf16_to_f32(b[0])) && isnan(zb_bf16_to_f32(b[1])));
+  cr_expect(zb_bf16_to_f32(b[2]) == 3 && zb_bf16_to_f32(b[3]) == -2);
 }
 
 Test(combine, a_nan_stays) {

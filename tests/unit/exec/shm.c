@@ -58,12 +58,12 @@ static void each(Member *m, ZxShm *s, size_t n) {
 static void halves(Member *m, ZxShm *s, size_t n) {
   size_t all = n * (size_t)m->size, own = n * (size_t)m->rank;
   uint16_t *a = malloc(all * 2), *b = malloc(all * 2), *c = malloc(n * 2);
-  for (size_t i = 0; i < all; i++) a[i] = b[i] = zk_f32_to_bf16(value(m->rank, i));
+  for (size_t i = 0; i < all; i++) a[i] = b[i] = zb_f32_to_bf16(value(m->rank, i));
   zx_shm_all_reduce(s, a, all, ZX_BF16, ZX_SUM);
   wait_for(s, zx_shm_reduce_scatter(s, b, n, ZX_BF16, ZX_SUM, c));
   for (size_t i = 0; i < all; i++) {
-    m->wrong += a[i] != zk_f32_to_bf16(sum(m->size, i));
-    m->wrong += b[i] != zk_f32_to_bf16(value(m->rank, i)); /* left as it was */
+    m->wrong += a[i] != zb_f32_to_bf16(sum(m->size, i));
+    m->wrong += b[i] != zb_f32_to_bf16(value(m->rank, i)); /* left as it was */
   }
   m->wrong += memcmp(c, a + own, n * 2) != 0;
   free(a);

@@ -80,7 +80,7 @@ static Memory operand(uint32_t what, int64_t rows, int64_t cols, bool trans) {
   uint16_t *x = (uint16_t *)mem.data;
   for (int64_t i = 0; i < rows; i++)
     for (int64_t j = 0; j < cols; j++)
-      x[trans ? j * rows + i : i * cols + j] = zk_f32_to_bf16(whole(what, i, j));
+      x[trans ? j * rows + i : i * cols + j] = zb_f32_to_bf16(whole(what, i, j));
   return mem;
 }
 
@@ -95,7 +95,7 @@ static void check_row(const Exact *e, const Memory *c, const char *where, int64_
   }
   for (int64_t j = 0; j < (i + 1 < e->m ? ldc : e->n); j++) {
     float got = zk_get(&v, i * ldc + j);
-    float want = j >= e->n ? -77 : e->elem == ZK_BF16 ? zk_bf16_to_f32(zk_f32_to_bf16(sum[j])) : sum[j];
+    float want = j >= e->n ? -77 : e->elem == ZK_BF16 ? zb_bf16_to_f32(zb_f32_to_bf16(sum[j])) : sum[j];
     MUST(got == want, "%s: element %lld, %lld is %g, not %g", where, (long long)i, (long long)j, got, want);
   }
 }
@@ -189,8 +189,8 @@ Test(bgemm, threads_change_nothing) {
   use_path("avx512");
   uint16_t *a = malloc(300 * 3000 * 2), *b = malloc(500 * 3000 * 2);
   float *one = malloc(300 * 500 * 4), *many = malloc(300 * 500 * 4);
-  for (int i = 0; i < 300 * 3000; i++) a[i] = zk_f32_to_bf16((float)zb_random_normal(1, 1, (uint64_t)i));
-  for (int i = 0; i < 500 * 3000; i++) b[i] = zk_f32_to_bf16((float)zb_random_normal(1, 2, (uint64_t)i));
+  for (int i = 0; i < 300 * 3000; i++) a[i] = zb_f32_to_bf16((float)zb_random_normal(1, 1, (uint64_t)i));
+  for (int i = 0; i < 500 * 3000; i++) b[i] = zb_f32_to_bf16((float)zb_random_normal(1, 2, (uint64_t)i));
   product(1, a, b, one);
   for (int threads = 2; threads <= 5; threads++) {
     product(threads, a, b, many);

@@ -70,7 +70,7 @@ static float flush(float x) { return fpclassify(x) == FP_SUBNORMAL ? copysignf(0
 static float bf16_at(const uint8_t *row, int i) {
   uint16_t h;
   memcpy(&h, row + 2 * i, 2);
-  return flush(zk_bf16_to_f32(h));
+  return flush(zb_bf16_to_f32(h));
 }
 
 static void dot(int c, int a, int b) {

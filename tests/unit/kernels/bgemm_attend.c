@@ -60,11 +60,11 @@ static void attend(const ZkEnv *env, Operands *x, Results *r, int mask) {
 static Operands *operands(void) {
   Operands *x = malloc(sizeof *x);
   for (int i = 0; i < LARGE; i++) {
-    x->q[i] = zk_f32_to_bf16((float)zb_random_normal(5, 1, (uint64_t)i));
-    x->g[i] = zk_f32_to_bf16((float)zb_random_normal(5, 2, (uint64_t)i));
-    x->o[i] = zk_f32_to_bf16((float)zb_random_normal(5, 3, (uint64_t)i) / 4);
-    if (i < SMALL) x->k[i] = zk_f32_to_bf16((float)zb_random_normal(5, 4, (uint64_t)i));
-    if (i < SMALL) x->v[i] = zk_f32_to_bf16((float)zb_random_normal(5, 5, (uint64_t)i));
+    x->q[i] = zb_f32_to_bf16((float)zb_random_normal(5, 1, (uint64_t)i));
+    x->g[i] = zb_f32_to_bf16((float)zb_random_normal(5, 2, (uint64_t)i));
+    x->o[i] = zb_f32_to_bf16((float)zb_random_normal(5, 3, (uint64_t)i) / 4);
+    if (i < SMALL) x->k[i] = zb_f32_to_bf16((float)zb_random_normal(5, 4, (uint64_t)i));
+    if (i < SMALL) x->v[i] = zb_f32_to_bf16((float)zb_random_normal(5, 5, (uint64_t)i));
   }
   return x;
 }

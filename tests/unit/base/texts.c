@@ -1,0 +1,99 @@
+/* Numbers, JSON and UTF-8 as text; suffixes; requests for help; processes. */
+#include "base/base.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void expect_number(double x, const char *want) {
+  ZbText t = {0};
+  zb_text_number(&t, x);
+  cr_expect_str_eq(t.s, want);
+  cr_expect(strtod(t.s, NULL) == x);
+  zb_text_free(&t);
+}
+
+Test(texts, shortest_numbers) {
+  expect_number(0.1, "0.1");
+  expect_number(1e-6, "1e-06");
+  expect_number(1000000, "1000000");
+  expect_number(-2.5, "-2.5");
+  expect_number(0.1 + 0.2, "0.30000000000000004");
+  expect_number(5e-324, "4.94065645841247e-324");
+  expect_number(0x1.fffffffffffffp1023, "1.7976931348623157e+308");
+  for (uint64_t i = 0; i < 1000; i++) {
+    double x = zb_random_normal(1, 2, i), y;
+    ZbText t = {0};
+    zb_text_number(&t, x);
+    y = strtod(t.s, NULL);
+    cr_expect(x == y && t.len <= 24);
+    zb_text_free(&t);
+  }
+}
+
+Test(texts, json) {
+  ZbText t = {0};
+  zb_text_json(&t, "a\"b\\c\n\t\x7f\xc3\xa9");
+  cr_expect_str_eq(t.s, "\"a\\\"b\\\\c\\n\\u0009\\u007f\xc3\xa9\"");
+  t.len = 0;
+  zb_text_json(&t, "");
+  cr_expect_str_eq(t.s, "\"\"");
+  t.len = 0;
+  zb_text_json_n(&t, "xy\0z", 4);
+  cr_expect_str_eq(t.s, "xy\\u0000z");
+  zb_text_free(&t);
+}
+
+Test(texts, utf8) {
+  static const struct {
+    uint32_t c;
+    const char *want;
+  } t[] = {{0x24, "$"},
+           {0x7f, "\x7f"},
+           {0x80, "\xc2\x80"},
+           {0x7ff, "\xdf\xbf"},
+           {0x800, "\xe0\xa0\x80"},
+           {0xffff, "\xef\xbf\xbf"},
+           {0x10000, "\xf0\x90\x80\x80"},
+           {0x10ffff, "\xf4\x8f\xbf\xbf"}};
+  for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+    char out[5] = {0};
+    cr_expect_eq(zb_utf8(out, t[i].c), strlen(t[i].want));
+    cr_expect_str_eq(out, t[i].want);
+  }
+}
+
+Test(texts, ends) {
+  cr_expect(zb_ends("a.bin", ".bin"));
+  cr_expect_not(zb_ends(".bin", ".bin"));
+  cr_expect_not(zb_ends("bin", ".bin"));
+  cr_expect_not(zb_ends("a.bin.", ".bin"));
+  cr_expect(zb_ends("x", ""));
+  cr_expect_not(zb_ends("", ""));
+}
+
+Test(options, help_is_asked_for) {
+  char *no[] = {"--help", "run", "--helpful", "x-h"}, *before[] = {"p", "run", "-h"};
+  char *after[] = {"p", "run", "--", "--help"}, *it[] = {"p", "--help", "--"};
+  cr_expect_not(zb_asks_help(4, no)); /* argument 0 is the program */
+  cr_expect(zb_asks_help(3, before));
+  cr_expect_not(zb_asks_help(4, after));
+  cr_expect(zb_asks_help(3, it));
+}
+
+Test(processes, states) {
+  ZbProcess p;
+  cr_assert(zb_process(getpid(), &p));
+  cr_expect_eq(p.state, 'R');
+  cr_expect_eq(p.parent, getppid());
+  cr_expect(p.cpu >= 0 && p.cpu < 60);
+  pid_t child = fork();
+  if (child == 0) _exit(0);
+  siginfo_t info;
+  cr_assert(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT) == 0);
+  cr_expect(zb_process(child, &p) && p.state == 'Z' && p.parent == getpid());
+  waitpid(child, NULL, 0);
+  cr_expect_not(zb_process(child, &p));
+}
