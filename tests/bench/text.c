@@ -1,6 +1,6 @@
-/* How fast texts become tokens: bench-text TOKENIZER.json FILE [THREADS [IDS]]. The file's lines are documents, in
- * blocks that threads take in turn; the best of three passes is printed. IDS: the file, as one text, as u32
- * there, to be compared. */
+/* How fast texts become tokens: bench-text TOKENIZER.json FILE [THREADS [IDS]]. The file's lines are
+ * documents, in blocks that threads take in turn; the best of three passes is printed. IDS: the file, as one
+ * text, as u32 there, to be compared. */
 #define _GNU_SOURCE
 #include "runtime/text/text.h"
 

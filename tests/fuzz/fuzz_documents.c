@@ -1,5 +1,6 @@
-/* Fuzz target: any bytes as an input of zdata pack. The first says how: plain, gzip or zstd, text or JSON lines, bad lines skipped or not. What
- * comes must be documents: each begins once, ends once, and has no empty piece but its last. */
+/* Fuzz target: any bytes as an input of zdata pack. The first says how: plain, gzip or zstd, text or JSON
+ * lines, bad lines skipped or not. What comes must be documents: each begins once, ends once, and has no
+ * empty piece but its last. */
 #include "runtime/zdata/zdata.h"
 
 #include <stdlib.h>

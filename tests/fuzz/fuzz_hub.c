@@ -1,5 +1,6 @@
-/* Fuzz target: any bytes as a folder of shards: the index, and behind lines of `#` the files a.safetensors and
- * b.safetensors. What opens must be found or refused by name, and read; the index is also somebody's config.json. */
+/* Fuzz target: any bytes as a folder of shards: the index, and behind lines of `#` the files a.safetensors
+ * and b.safetensors. What opens must be found or refused by name, and read; the index is also somebody's
+ * config.json. */
 #define _GNU_SOURCE
 #include "runtime/exec/hub/hub.h"
 

@@ -1,5 +1,6 @@
-/* Fuzz target: any bytes as the manifest of a checkpoint, once as they are and once with the checksum that they should
- * have, so that mutations get past it. What is accepted must be of one piece: tensors within their files. */
+/* Fuzz target: any bytes as the manifest of a checkpoint, once as they are and once with the checksum that
+ * they should have, so that mutations get past it. What is accepted must be of one piece: tensors within
+ * their files. */
 #include "runtime/exec/ckpt/ckpt.h"
 
 #include <fcntl.h>

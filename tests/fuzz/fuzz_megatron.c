@@ -1,4 +1,5 @@
-/* Fuzz target: any bytes as an index of Megatron's, beside a file of 1000 bytes. All sequences must lie in that. */
+/* Fuzz target: any bytes as an index of Megatron's, beside a file of 1000 bytes. All sequences must lie in
+ * that. */
 #define _GNU_SOURCE /* memfd_create */
 #include "runtime/zdata/zdata.h"
 

@@ -1,5 +1,5 @@
-/* Fuzz target: any bytes as a tokenizer.json, and behind it, from a line of "=" on, a text. What loads encodes and
- * decodes, with ids below its size; where nothing is lost, the text comes back. */
+/* Fuzz target: any bytes as a tokenizer.json, and behind it, from a line of "=" on, a text. What loads
+ * encodes and decodes, with ids below its size; where nothing is lost, the text comes back. */
 #include "runtime/text/text.h"
 
 #include <string.h>

@@ -311,8 +311,8 @@ static double waiting_share(void) {
   return (seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu) / (seconds(CLOCK_MONOTONIC) - wall);
 }
 
-/* The least of several, until every rank has had a quiet one: on a busy machine a nap costs more, a wait that spins costs
- * the whole core each time. */
+/* The least of several, until every rank has had a quiet one: on a busy machine a nap costs more, a wait that
+ * spins costs the whole core each time. */
 static void quiet_wait(void) {
   double least = 1, most = 1;
   for (int i = 0; i < 20 && most >= 0.35; i++) {

@@ -296,8 +296,8 @@ static bool declares_array(const Source *s, size_t i) {
   return is(s, k - 2, "*") && !binary(s, k - 2);
 }
 
-/* The first token after what is not changed and begins at i, or i: an assertion, how much memory is asked for,
- * what is done where there is none. */
+/* The first token after what is not changed and begins at i, or i: an assertion, how much memory is asked
+ * for, what is done where there is none. */
 static size_t after_fixed(const Source *s, size_t i) {
   static const char *const allocators[] = {"ZB_NEWN", "zb_alloc", "malloc", "calloc", "realloc", NULL};
   if (among(s, i, allocators) && is(s, i + 1, "(")) return closing(s, i + 1) + 1;

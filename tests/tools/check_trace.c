@@ -1,6 +1,7 @@
-/* check_trace FILE: whether it is a trace by the rules of the trace event format: every event has what its phase needs, threads
- * and processes have names, slices of a thread come in order and lie within each other or apart, arrows have both
- * ends, in slices, the later one behind the earlier. Prints what there is, a line a rank and step:
+/* check_trace FILE: whether it is a trace by the rules of the trace event format: every event has what its
+ * phase needs, threads and processes have names, slices of a thread come in order and lie within each other
+ * or apart, arrows have both ends, in slices, the later one behind the earlier. Prints what there is, a line
+ * a rank and step:
  *
  *   rank 0 stage 0 step 2 slices 44 nodes 8 arrows 8 arena 1437824 */
 #include <cjson/cJSON.h>

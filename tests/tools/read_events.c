@@ -1,6 +1,6 @@
-/* read_events FILE: the events of a file of TensorBoard's, one a line: "version TEXT", "START step N", "STEP TAG VALUE",
- * "STEP TAG text", and the text's lines behind that. Every CRC, length and field is checked, by code that shares nothing
- * with what writes them. */
+/* read_events FILE: the events of a file of TensorBoard's, one a line: "version TEXT", "START step N", "STEP
+ * TAG VALUE", "STEP TAG text", and the text's lines behind that. Every CRC, length and field is checked, by
+ * code that shares nothing with what writes them. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>

@@ -102,8 +102,9 @@ bool zx_box_read(const ZxShards *s, uint32_t tensor, const ZxBox *b, float *out,
   }
   qsort(w.axis, (size_t)w.n, sizeof *w.axis, wider_first);
   divide(&w);
-  Source from = {s->file[s->in[tensor]], s->at[tensor], malloc(PIECE * sizeof(float)), err};
-  if (!from.room) zb_out_of_memory(PIECE * sizeof(float));
+  size_t most = sizeof(float) * (size_t)((w.inner ? (w.part - 1) * w.axis[w.inner - 1].stride : 0) + w.span);
+  Source from = {s->file[s->in[tensor]], s->at[tensor], malloc(most), err};
+  if (!from.room) zb_out_of_memory(most);
   bool ok = pieces(&w, &from, 0, b->from, b->to);
   free(from.room);
   return ok;

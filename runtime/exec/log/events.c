@@ -81,23 +81,24 @@ static void put_int(ZbText *t, int field, int64_t x) {
   put_varint(t, (uint64_t)x);
 }
 
+static void put_fixed(ZbText *t, int field, uint64_t bits, int bytes) {
+  char s[8];
+  put_le(s, bits, bytes);
+  put_key(t, field, bytes == 8 ? FIXED64 : FIXED32);
+  zb_text_put(t, s, (size_t)bytes);
+}
+
 static void put_double(ZbText *t, int field, double x) {
   uint64_t bits;
-  char s[8];
   memcpy(&bits, &x, 8);
-  put_le(s, bits, 8);
-  put_key(t, field, FIXED64);
-  zb_text_put(t, s, 8);
+  put_fixed(t, field, bits, 8);
 }
 
 static void put_float(ZbText *t, int field, double x) {
   float f = (float)x;
   uint32_t bits;
-  char s[4];
   memcpy(&bits, &f, 4);
-  put_le(s, bits, 4);
-  put_key(t, field, FIXED32);
-  zb_text_put(t, s, 4);
+  put_fixed(t, field, bits, 4);
 }
 
 static void put_bytes(ZbText *t, int field, const char *s, size_t n) {

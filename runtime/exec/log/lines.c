@@ -95,7 +95,7 @@ bool zx_lines_step(ZxLines *l, const ZxMetrics *m, ZbErr *err) {
   l->last = *m;
   l->last.epochs = NULL;
   l->last.nepochs = 0;
-  put_live(l, m);
+  if (l->terminal.fd >= 0) put_live(l, m);
   l->told = l->quiet || m->step == m->steps || (l->every && (first || m->step % l->every == 0));
   return l->quiet || !l->told || print_step(&l->text, m, err);
 }

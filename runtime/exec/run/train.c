@@ -130,9 +130,7 @@ static bool one_step(ZxRun *r, int64_t step, const ZxRate *rate) {
                  .flops = flops,
                  .peak_share = r->peak > 0 ? flops / ms * 1e3 / r->peak : -1,
                  .planned_bytes = zx_engine_bytes(r->engine),
-                 .used_bytes = s.used_bytes,
-                 .epochs = zx_epochs_so_far(&r->epochs, zx_run_taken(r, step)),
-                 .nepochs = r->epochs.n};
+                 .used_bytes = s.used_bytes};
   ZxClassMetrics c[MAX_CLASSES];
   double saves[ZX_SAVES_FLAGS];
   zx_stop_step(&r->stop, ms * 1e-3);
@@ -140,6 +138,8 @@ static bool one_step(ZxRun *r, int64_t step, const ZxRate *rate) {
   zx_log_erase(r->log);
   m.bubble = ms > 0 && m.wait_ms >= 0 ? m.wait_ms / ms : -1;
   if (r->rank) return go_on(r, step, &s, saves);
+  m.epochs = zx_epochs_so_far(&r->epochs, zx_run_taken(r, step));
+  m.nepochs = r->epochs.n;
   r->times.last = step;
   r->times.ms[step % ZX_STEPS_KEPT] = ms;
   if (step == r->before + 1 && !r->o.quiet)

@@ -1,5 +1,5 @@
-/* Checkpoints as files: where tensors lie, digests that add up, manifests that are read as they were written and not
- * believed when they are not, folders that come and go. */
+/* Checkpoints as files: where tensors lie, digests that add up, manifests that are read as they were written
+ * and not believed when they are not, folders that come and go. */
 #include "runtime/exec/ckpt/ckpt.h"
 #include "tests/unit/exec/scratch.h"
 

@@ -1,5 +1,5 @@
-/* Weights by other names: files and folders of shards, boxes against element by element, exports that are what they are
- * made of, config.json. */
+/* Weights by other names: files and folders of shards, boxes against element by element, exports that are
+ * what they are made of, config.json. */
 #include "runtime/exec/hub/hub.h"
 #include "tests/unit/exec/scratch.h"
 
@@ -24,7 +24,8 @@ static void unmake(void) {
 TestSuite(hub, .init = make, .fini = unmake);
 
 /* ---- files ---- */
-/* A safetensors file of one type; value i of all tensors is i, where that fits. With `odd` bytes of padding, so that data are unaligned. */
+/* A safetensors file of one type; value i of all tensors is i, where that fits. With `odd` bytes of padding,
+ * so that data are unaligned. */
 static void write_tensors(const char *name, const ZxTensorInfo *t, size_t n, ZxAs as, int odd) {
   ZbText head = {0};
   uint64_t total, count;
@@ -201,8 +202,8 @@ Test(hub, rounding) {
 }
 
 /* ---- names ---- */
-/* A graph with wq, wk, wv[embed 4, head 2, hd 3] in c_attn[embed, 3 (head hd)]; wo[head, hd, embed] in o[embed, (head
- * hd)]; in a repeat of 3 layer.*.e[head, embed] in an embed x 1 tensor for each head. */
+/* A graph with wq, wk, wv[embed 4, head 2, hd 3] in c_attn[embed, 3 (head hd)]; wo[head, hd, embed] in
+ * o[embed, (head hd)]; in a repeat of 3 layer.*.e[head, embed] in an embed x 1 tensor for each head. */
 static ZgGraph *graph(void) {
   ZgGraph *g = zg_graph_new(a, "M");
   uint16_t e = (uint16_t)zg_axis_add(g, "embed", 4), h = (uint16_t)zg_axis_add(g, "head", 2),

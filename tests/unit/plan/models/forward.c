@@ -1,5 +1,5 @@
-/* Plans that only go forward: what they hold, what dropout becomes, and that those in the arena of another plan
- * keep off what is not theirs. */
+/* Plans that only go forward: what they hold, what dropout becomes, and that those in the arena of another
+ * plan keep off what is not theirs. */
 #include "tests/unit/plan/models/plan.h"
 
 #include <criterion/criterion.h>

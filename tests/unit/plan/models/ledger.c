@@ -74,7 +74,8 @@ Test(ledger, pinned) {
   model_close(&m);
 }
 
-/* 256 elements, three values of each: of itself and AdamW's two states. Replicas and shards write half of them each. */
+/* 256 elements, three values of each: of itself and AdamW's two states. Replicas and shards write half of
+ * them each. */
 Test(ledger, snapshot) {
   Model m = model_open("mlp", NULL, "-D inputs=12 -D hidden=8 -D classes=6");
   static const struct {

@@ -1,6 +1,6 @@
 /* Thousands of random recipes, sensible and not, on four models: each gives a plan that passes its proofs and
- * brute force, or says why not; never silence, never a crash, and the same twice. Where there is a plan to train
- * there is one to evaluate, by itself and in the arena of the other. */
+ * brute force, or says why not; never silence, never a crash, and the same twice. Where there is a plan to
+ * train there is one to evaluate, by itself and in the arena of the other. */
 #include "tests/unit/plan/models/recipes.h"
 
 #include <criterion/criterion.h>
