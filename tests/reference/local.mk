@@ -1,8 +1,11 @@
-# Numbers made with PyTorch: see tests/reference/README.md.
+# Numbers made with PyTorch, and in plain Python: see tests/reference/README.md.
 EXTRA_DIST += tests/reference/README.md tests/reference/make_reference.py tests/reference/recipes.zug \
   tests/reference/gpt2.json tests/reference/gpt2.tokens.u16 \
   tests/reference/gpt2.init.safetensors tests/reference/gpt2.final.safetensors \
   tests/reference/llama3.json tests/reference/llama3.tokens.u16 \
   tests/reference/llama3.init.safetensors tests/reference/llama3.final.safetensors \
   tests/reference/llama3-unknown.json tests/reference/llama3-unknown.records.i32 \
-  tests/reference/llama3-unknown.final.safetensors
+  tests/reference/llama3-unknown.final.safetensors \
+  tests/reference/tape.py tests/reference/zoo.py tests/reference/make_numbers.py \
+  tests/reference/bert.json tests/reference/bert.records \
+  tests/reference/bert.init.safetensors tests/reference/bert.final.safetensors
