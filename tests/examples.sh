@@ -1,10 +1,10 @@
 # Every example compiles, every recipe of examples/recipes.zug plans for its model, and each model trains: its loss
-# falls. The large ones are planned as they are; small ones are trained.
+# falls. The large ones are planned as they are; small ones are trained. (Those that are not here: tests/mpi/models.sh.)
 . "$ZUG_SRC/tests/lib.sh"
 examples=$ZUG_SRC/examples
 
 # ---- compiling: 50 ms at most, whatever the depth (the limit here allows for a busy machine) ----
-for model in mlp gpt2 llama3 qwen3; do ok timeout 2 zc "$examples/$model.zug" -o $model.zsg; done
+for model in mlp gpt2 llama3 qwen3 bert; do ok timeout 2 zc "$examples/$model.zug" -o $model.zsg; done
 ok timeout 2 zc "$examples/llama3.zug" -o llama405b.zsg -D layers=126 -D heads=128 -D width=16384 -D inner=53248
 says '405,853,388,800 parameters'
 ok zc "$examples/gpt2.zug" -o demo.zsg -D layers=4 -D heads=4 -D width=128 -D context=128 -D words=256

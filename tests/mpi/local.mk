@@ -18,6 +18,7 @@ scenario_tests += \
   tests/mpi/memory.sh \
   tests/mpi/log.sh \
   tests/mpi/mix.sh \
+  tests/mpi/models.sh \
   tests/mpi/optim.sh \
   tests/mpi/moved.sh \
   tests/mpi/names.sh \

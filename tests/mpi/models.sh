@@ -1,0 +1,59 @@
+# The examples against tests/reference/zoo.py, models that know nothing of named axes: tiny ones from stored initial
+# weights, five AdamW steps; losses, gradient norms and final parameters, on one rank and in layouts of two and eight.
+# The stored numbers are f64's. What f32 may differ from them by, and why, is in tests/reference/README.md.
+. "$ZUG_SRC/tests/lib.sh"
+need_mpi
+ref=$ZUG_SRC/tests/reference
+compare=$ZUG_BUILD/tests/tools/compare_runs
+
+sizes() { # the -D options of a model, from its JSON
+  awk '/"sizes"/ { on = 1; next } on && /}/ { exit } on { gsub(/[",: ]+/, " "); printf "-D %s=%s ", $1, $2 }' "$ref/$1.json"
+}
+fields() { # and the --field options
+  for field in $(sed -n 's/.*"fields": "\(.*\)",/\1/p' "$ref/$1.json"); do echo "--field $field"; done
+}
+
+recipes() { # MODEL BIND SPLIT PAD: what make_numbers.py does, in layouts whose names end in their ranks
+  cat <<END
+recipe one_1 for $1 {
+  optimizer adamw(lr = 0.01, b1 = 0.9, b2 = 0.95, eps = 1e-5) decay 0.1 except norm, bias
+  clip 1.0
+  bind batch = 8$2
+  micro 4
+  $4
+}
+recipe zero_2 for $1 from one_1 { mesh data = 2   split batch over data   shard params, grads, states over data unit layer }
+recipe tensor_2 for $1 from one_1 { mesh tensor = 2   split $3 }
+recipe pipe_2 for $1 from one_1 { mesh pipe = 2   stages over pipe by cost   schedule 1f1b   micro 2   recompute Layer }
+recipe all_8 for $1 from one_1 {
+  mesh pipe = 2, data = 2, tensor = 2
+  micro 2
+  split batch over data
+  split $3
+  stages over pipe by cost
+  schedule 1f1b
+  shard params, grads, states over data unit layer
+}
+END
+}
+
+model() { # NAME MODEL BIND SPLIT PAD
+  name=$1
+  shift
+  recipes "$@" >"$name.zug"
+  # shellcheck disable=SC2046 # words are wanted
+  ok zc "$ZUG_SRC/examples/$name.zug" -o "$name.zsg" $(sizes "$name")
+  # shellcheck disable=SC2046
+  ok zdata records "$ref/$name.records" -o "$name.bin" $(fields "$name")
+  for recipe in one_1 zero_2 tensor_2 pipe_2 all_8; do
+    run=$name-$recipe
+    ok timeout -k 5 100 $MPIRUN -np "${recipe#*_}" zrun train "$name.zsg" --recipe "$name.zug:$recipe" --data "$name.bin" \
+      --order sequential --steps 5 --init "$ref/$name.init.safetensors" --save "$run.safetensors" --log "$run"
+    ok "$compare" --loss 1e-6 --norm 1e-5 "$run/metrics.jsonl" "$ref/$name.json"
+    line=$(tail -n 1 out.txt)
+    ok "$compare" --abs 5e-5 --rel 1e-5 "$run.safetensors" "$ref/$name.final.safetensors"
+    printf '%-8s %-9s %s; %s\n' "$name" "$recipe" "$line" "$(tail -n 1 out.txt)"
+  done
+}
+
+model bert Bert ", seq = 16" "head, ffn, vocab over tensor else seq" "pad vocab to 2"
