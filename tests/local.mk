@@ -46,6 +46,7 @@ scenario_tests = \
   tests/format.sh \
   tests/install.sh \
   tests/keep.sh \
+  tests/library.sh \
   tests/bootstrap.sh \
   tests/mpi/comm.sh \
   tests/mutants.sh \

@@ -13,18 +13,18 @@ fields() { # and the --field options
   for field in $(sed -n 's/.*"fields": "\(.*\)",/\1/p' "$ref/$1.json"); do echo "--field $field"; done
 }
 
-recipes() { # MODEL BIND SPLIT PAD: what make_numbers.py does, in layouts whose names end in their ranks
+recipes() { # MODEL BIND SPLIT RECOMPUTE PAD: what make_numbers.py does, in layouts whose names end in their ranks
   cat <<END
 recipe one_1 for $1 {
   optimizer adamw(lr = 0.01, b1 = 0.9, b2 = 0.95, eps = 1e-5) decay 0.1 except norm, bias
   clip 1.0
   bind batch = 8$2
   micro 4
-  $4
+  $5
 }
-recipe zero_2 for $1 from one_1 { mesh data = 2   split batch over data   shard params, grads, states over data unit layer }
+recipe zero_2 for $1 from one_1 { mesh data = 2   split batch over data   shard params, grads, states over data }
 recipe tensor_2 for $1 from one_1 { mesh tensor = 2   split $3 }
-recipe pipe_2 for $1 from one_1 { mesh pipe = 2   stages over pipe by cost   schedule 1f1b   micro 2   recompute Layer }
+recipe pipe_2 for $1 from one_1 { mesh pipe = 2   stages over pipe by cost   schedule 1f1b   micro 2   recompute $4 }
 recipe all_8 for $1 from one_1 {
   mesh pipe = 2, data = 2, tensor = 2
   micro 2
@@ -32,12 +32,12 @@ recipe all_8 for $1 from one_1 {
   split $3
   stages over pipe by cost
   schedule 1f1b
-  shard params, grads, states over data unit layer
+  shard params, grads, states over data
 }
 END
 }
 
-model() { # NAME MODEL BIND SPLIT PAD
+model() { # NAME MODEL BIND SPLIT RECOMPUTE PAD
   name=$1
   shift
   recipes "$@" >"$name.zug"
@@ -56,4 +56,5 @@ model() { # NAME MODEL BIND SPLIT PAD
   done
 }
 
-model bert Bert ", seq = 16" "head, ffn, vocab over tensor else seq" "pad vocab to 2"
+model bert Bert ", seq = 16" "head, ffn, vocab over tensor else seq" Layer "pad vocab to 2"
+model t5 T5 ", src = 12, tgt = 8" "head, ffn, vocab over tensor else src, tgt" "Encoder, Decoder" "pad vocab to 2"

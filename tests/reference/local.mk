@@ -8,4 +8,6 @@ EXTRA_DIST += tests/reference/README.md tests/reference/make_reference.py tests/
   tests/reference/llama3-unknown.final.safetensors \
   tests/reference/tape.py tests/reference/zoo.py tests/reference/make_numbers.py \
   tests/reference/bert.json tests/reference/bert.records \
-  tests/reference/bert.init.safetensors tests/reference/bert.final.safetensors
+  tests/reference/bert.init.safetensors tests/reference/bert.final.safetensors \
+  tests/reference/t5.json tests/reference/t5.records \
+  tests/reference/t5.init.safetensors tests/reference/t5.final.safetensors

@@ -93,6 +93,10 @@ def rope(x, base):
     return cat([a * cos - b * sin, b * cos + a * sin], -1)
 
 
+def mlp(x, w, f):
+    return linear(f(linear(x, w["mlp.w1"], w["mlp.b1"])), w["mlp.w2"], w["mlp.b2"])
+
+
 def embed(table, ids, batch):
     """[batch, seq, width] of batch * seq ids."""
     return reshape(rows(table, ids), batch, len(ids) // batch, table.shape[-1])
@@ -143,7 +147,7 @@ class gpt2:
             q, k, v = (heads(linear(y, w[f"attn.w{n}"], w[f"attn.b{n}"]), m["heads"]) for n in "qkv")
             h = h + linear(attention(q, k, v, causal), w["attn.wo"], w["attn.bo"])
             y = layer_norm(h, w["ln2.g"], w["ln2.b"])
-            h = h + linear(gelu_tanh(linear(y, w["mlp.w1"], w["mlp.b1"])), w["mlp.w2"], w["mlp.b2"])
+            h = h + mlp(y, w, gelu_tanh)
         return language_loss(layer_norm(h, p["ln_f.g"], p["ln_f.b"]) @ transpose(p["wte"]), x["targets"])
 
 
@@ -220,8 +224,8 @@ class bert:
             for x in "qkv":
                 biased(p, f"{at}attn.", (E,), (A, E // A), f"w{x}", f"b{x}")
             biased(p, f"{at}attn.", (A, E // A), (E,), "wo", "bo")
-            biased(p, f"{at}up.", (E,), (F,))
-            biased(p, f"{at}down.", (F,), (E,))
+            biased(p, f"{at}mlp.", (E,), (F,), "w1", "b1")
+            biased(p, f"{at}mlp.", (F,), (E,), "w2", "b2")
             norms(p, at, ["ln1", "ln2"], E, True)
         biased(p, "transform.", (E,), (E,))
         norms(p, "", ["ln_out"], E, True)
@@ -242,7 +246,62 @@ class bert:
             w = inside(p, f"layer.{i}.")
             q, k, v = (heads(linear(h, w[f"attn.w{n}"], w[f"attn.b{n}"]), m["heads"]) for n in "qkv")
             h = norm(h + linear(attention(q, k, v), w["attn.wo"], w["attn.bo"]), w, "ln1")
-            y = linear(gelu(linear(h, w["up.w"], w["up.b"])), w["down.w"], w["down.b"])
-            h = norm(h + y, w, "ln2")
+            h = norm(h + mlp(h, w, gelu), w, "ln2")
         h = norm(gelu(linear(h, p["transform.w"], p["transform.b"])), p, "ln_out")
         return language_loss(h @ transpose(p["word_table"]) + p["out"], x["targets"])
+
+
+# ---- T5 1.1 (Raffel et al. 2020) -------------------------------------------------------------------------
+def plain_attention(p, at, E, A, H):
+    for x in "qkv":
+        p[f"{at}w{x}"] = ((E, A, H), 0, 0.6 / math.sqrt(E), "")
+    p[f"{at}wo"] = ((A, H, E), 0, 1 / math.sqrt(A * H), "")
+
+
+@model
+class t5:
+    sizes = dict(layers=2, heads=4, width=16, head_dim=6, inner=24, words=66)
+    fields = dict(source=("i32", 12), before=("i32", 8), targets=("i32", 8))
+
+    def params(m):
+        E, A, H, F = m["width"], m["heads"], m["head_dim"], m["inner"]
+        p = {"table": ((m["words"], E), 0, 0.7, ""), "out": ((m["words"], E), 0, 0.3, "")}
+        for stack, parts in ("enc", ["attn"]), ("dec", ["attn", "cross"]):
+            for i in range(m["layers"]):
+                at = f"{stack}.{i}."
+                norms(p, at, [f"norm{n + 1}" for n in range(len(parts) + 1)], E)
+                for name in parts:
+                    plain_attention(p, f"{at}{name}.", E, A, H)
+                for name in "gate", "up":
+                    p[f"{at}mlp.{name}"] = ((E, F), 0, 1 / math.sqrt(E), "")
+                p[f"{at}mlp.down"] = ((F, E), 0, 1 / math.sqrt(F), "")
+        norms(p, "", ["enc_norm", "dec_norm"], E)
+        return p
+
+    def sample(m, rng):
+        source = text_like(rng, 12, m["words"])
+        targets = [(t + 1) % m["words"] for t in source[:6]] + [1] + [-1]  # a tail is unknown
+        return dict(source=source, before=[0] + targets[:6] + [1], targets=targets)
+
+    def loss(m, p, x, batch):
+        norm = lambda x, g: rms_norm(x, g, 1e-6)
+
+        def attend(w, x, y, seen=lambda i, j: True):
+            q, k, v = (heads(linear(t, w["w" + n]), m["heads"]) for n, t in zip("qkv", (x, y, y)))
+            return linear(attention(q, k, v, seen, scale=1), w["wo"])
+
+        y = embed(p["table"], x["source"], batch)
+        for i in range(m["layers"]):
+            w = inside(p, f"enc.{i}.")
+            h = norm(y, w["norm1.g"])
+            y = y + attend(inside(w, "attn."), h, h)
+            y = y + gated(norm(y, w["norm2.g"]), w, gelu_tanh)
+        y = norm(y, p["enc_norm.g"])
+        z = embed(p["table"], x["before"], batch)
+        for i in range(m["layers"]):
+            w = inside(p, f"dec.{i}.")
+            h = norm(z, w["norm1.g"])
+            z = z + attend(inside(w, "attn."), h, h, causal)
+            z = z + attend(inside(w, "cross."), norm(z, w["norm2.g"]), y)
+            z = z + gated(norm(z, w["norm3.g"]), w, gelu_tanh)
+        return language_loss(norm(z, p["dec_norm.g"]) @ transpose(p["out"]), x["targets"])
