@@ -12,6 +12,7 @@ static const char help[] =
     "usage: zc MODEL.zug -o OUT.zsg [options]   compile a model to a stage graph\n"
     "       zc MODEL.zug --check [options]      check all models and blocks of the file\n"
     "       zc dump GRAPH.zsg                   print a stage graph as text\n"
+    "       zc fmt [--check] FILE.zug...        lay files out as those of the examples are; `-` is a filter\n"
     "       zc --explain CODE                   what a message means and how to repair its cause\n"
     "\n"
     "  -o FILE           write the stage graph here, all of it or nothing; only a stage graph is replaced\n"
@@ -22,7 +23,7 @@ static const char help[] =
     "  -I DIR            search `use` here after the file's own folder; may be repeated\n"
     "  -d PASS           print the program after a pass: parse, elab, simpl, grad, final; may be repeated\n"
     "  -q                no line about success\n"
-    "  --check           only check; no output\n"
+    "  --check           only check; no output; with `fmt`: name the files that it would change, and fail\n"
     "  --diag FORM       messages as `text` or `json` (one object a line)\n"
     "  --warn-as-error   fail on warnings too\n"
     "  --explain CODE    explain a message by its code, such as Z0201\n"
@@ -186,6 +187,67 @@ static void print_after(void *arg, const char *pass, const ZgGraph *g) {
   }
 }
 
+/* ---- files laid out ------------------------------------------------------------------------------------ */
+static bool is_any(const uint8_t *head, size_t n) {
+  (void)head, (void)n;
+  return true; /* it has been read and parsed */
+}
+
+static char *read_stdin(ZbArena *a, size_t *n) {
+  ZbText t = {0};
+  char part[4096];
+  for (size_t got; (got = fread(part, 1, sizeof part, stdin));) zb_text_put(&t, part, got);
+  char *text = zb_strndup(a, t.len ? t.s : "", *n = t.len);
+  zb_text_free(&t);
+  return text;
+}
+
+/* The laid out text goes to where the file is, all of it or nothing, or from `-` to the standard output. */
+static int put_formatted(const char *path, bool check, const char *text, size_t n, const ZbText *t) {
+  bool same = t->len == n && (n == 0 || !memcmp(t->s, text, n)), filter = !strcmp(path, "-");
+  ZbErr err;
+  if (check) {
+    if (!same) printf("%s\n", zb_show(path));
+    return same ? OK : FAILED;
+  }
+  if (filter && t->len) fwrite(t->s, 1, t->len, stdout);
+  if (filter || same) return OK;
+  return zb_write_file(path, &(ZbKind){"a program", is_any}, t->s, t->len, &err) ? OK : fail_with(&err);
+}
+
+static int format_file(const char *path, bool check) {
+  ZbArena *a = zb_arena_new();
+  ZlSources *s = zl_sources_new(a);
+  ZlDiags *d = zl_diags_new(a, s);
+  ZbErr err;
+  ZbText out = {0}, said = {0};
+  size_t n;
+  const char *text = strcmp(path, "-") ? zb_read_file(a, path, SIZE_MAX, &n, &err) : read_stdin(a, &n);
+  int rc = text ? OK : fail_with(&err);
+  if (text && !zl_format(a, s, d, strcmp(path, "-") ? path : "<stdin>", text, n, &out)) rc = FAILED;
+  zl_print_text(d, &said);
+  put_text(stderr, &said);
+  if (rc == OK) rc = put_formatted(path, check, text, n, &out);
+  zb_text_free(&out);
+  zb_arena_free(a);
+  return rc;
+}
+
+/* zc fmt [--check] FILE...: a file with errors is left alone, the others are done. */
+static int format_files(int argc, char **argv) {
+  int rc = OK, first = 2;
+  bool check = first < argc && !strcmp(argv[first], "--check");
+  first += check;
+  if (first < argc && !strcmp(argv[first], "--")) first++;
+  if (first >= argc) return usage("write `zc fmt [--check] FILE.zug...`, or `-` for the standard input");
+  for (int i = first; i < argc; i++)
+    if (argv[i][0] == '-' && argv[i][1])
+      return usage("fmt: no option %s but --check, before the files", argv[i]);
+  for (int i = first; i < argc; i++)
+    if (format_file(argv[i], check) != OK) rc = FAILED;
+  return rc;
+}
+
 /* ---- the three things it does -------------------------------------------------------------------------- */
 static int dump_graph(ZbArena *a, const char *path) {
   ZbErr err;
@@ -249,6 +311,8 @@ int main(int argc, char **argv) {
   int rc;
   if (argc > 1 && !strcmp(argv[1], "dump")) {
     rc = argc == 3 ? dump_graph(a, argv[2]) : usage("write `zc dump GRAPH.zsg`");
+  } else if (argc > 1 && !strcmp(argv[1], "fmt")) {
+    rc = format_files(argc, argv);
   } else {
     rc = read_options(a, argc, argv, &o, &done);
     if (!done) rc = check_options(argc, argv, &o);

@@ -3,6 +3,7 @@
  *
  * scan.l parse.y recover.c  tokens, grammar, going on after a mistake    ast.h ast.c  the syntax tree
  * form.c                    what the grammar does not say of a file      name.c       files, imports, scopes
+ * format.c align.c          the same text laid out: lines and blanks; columns (format.h)
  * weights.c                 maps to foreign weights: their nodes, that, and printing
  * recipe.c words.c          recipes: inheritance, checked records        cluster.c unit.c  clusters,
  * quantities recipe_text.c             what these say, as text span.c diag.c             sources, collecting
@@ -154,6 +155,10 @@ ZlProgram *zl_load(ZbArena *a, ZlSources *s, ZlDiags *d, const char *path, const
 /* As zl_load, from memory; for tests, fuzzing and tools. */
 ZlProgram *zl_load_text(ZbArena *a, ZlSources *s, ZlDiags *d, const char *name, const char *text, size_t n,
                         const ZlOptions *opt);
+/* The text of a file as the formatter lays it out: the same tokens and comments, other blanks. False and reports if
+ * it has syntax errors; what it uses is not looked for. */
+bool zl_format(ZbArena *a, ZlSources *s, ZlDiags *d, const char *name, const char *text, size_t n,
+               ZbText *out);
 /* The program of "FILE:NAME" or "FILE", as tools are told which recipe or cluster to take; *name: NULL for
  * the latter. NULL also if there were mistakes. */
 ZlProgram *zl_load_named(ZbArena *a, ZlSources *s, ZlDiags *d, const char *spec, const ZlOptions *opt,

@@ -4,9 +4,11 @@
 seconds=${FUZZ_SECONDS:-3}
 seed=${FUZZ_SEED:-1}
 
-mkdir lang zsg data manifest weights hub metrics documents megatron
+mkdir lang format zsg data manifest weights hub metrics documents megatron
 cp -r "$ZUG_SRC/tests/fuzz/text" text
 cp "$ZUG_SRC"/examples/*.zug "$ZUG_SRC"/stdlib/std/*.zug lang/
+cp lang/* format/
+for text in good if trees weights; do cp "$ZUG_SRC/tests/lang/$text.zug" format/; done
 small="-D layers=2 -D heads=2 -D width=8 -D words=16"
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o zsg/gpt2.zsg $small -D context=8
 ok zc "$ZUG_SRC/examples/llama3.zug" -o zsg/llama3.zsg $small -D kv_heads=1 -D inner=16
@@ -62,7 +64,7 @@ printf '{"step":%d,"steps":3,"loss":2.5e0,"grad_norm":null,"lr":1e-3,"tokens":51
 printf '{"step":3,"steps":3,"eval_batches":2,"eval_loss":2.25,"eval_ms":40}\n' >>metrics/run
 printf '{"step":%d,"loss":%s}\n' 1 1e-240 2 1e240 3 -1e299 4 1e308 >metrics/odd
 
-for target in lang zsg data manifest weights hub metrics text documents megatron; do
+for target in lang format zsg data manifest weights hub metrics text documents megatron; do
   "$ZUG_BUILD/tests/fuzz/fuzz-$target" $target --seconds "$seconds" --seed "$seed" ||
     fail "fuzz-$target; the input that did it is in $(pwd)"
 done

@@ -41,6 +41,7 @@ AM_TESTS_ENVIRONMENT = \
 # ---- scenarios ----
 scenario_tests = \
   tests/cli/files.sh \
+  tests/cli/fmt.sh \
   tests/cli/zc.sh \
   tests/examples.sh \
   tests/format.sh \
@@ -94,13 +95,15 @@ tests_mpi_zrun_hasty_LDADD = $(libs_exec)
 endif
 
 # ---- fuzzing: built and run where the sanitizers watch ----
-fuzz_programs = tests/fuzz/fuzz-lang tests/fuzz/fuzz-zsg tests/fuzz/fuzz-data tests/fuzz/fuzz-manifest \
+fuzz_programs = tests/fuzz/fuzz-lang tests/fuzz/fuzz-format tests/fuzz/fuzz-zsg tests/fuzz/fuzz-data tests/fuzz/fuzz-manifest \
   tests/fuzz/fuzz-weights tests/fuzz/fuzz-hub tests/fuzz/fuzz-metrics tests/fuzz/fuzz-text \
   tests/fuzz/fuzz-documents tests/fuzz/fuzz-megatron
 EXTRA_PROGRAMS += $(fuzz_programs)
 dist_check_SCRIPTS += tests/fuzz.sh
 tests_fuzz_fuzz_lang_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_lang.c
 tests_fuzz_fuzz_lang_LDADD = $(libs_compiler)
+tests_fuzz_fuzz_format_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_format.c
+tests_fuzz_fuzz_format_LDADD = $(libs_compiler)
 tests_fuzz_fuzz_zsg_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_zsg.c
 tests_fuzz_fuzz_zsg_LDADD = $(libs_graph)
 tests_fuzz_fuzz_data_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_data.c
