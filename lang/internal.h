@@ -56,7 +56,8 @@ typedef enum {
   ZL_D_OPTIMIZER,
   ZL_D_CLIP,
   ZL_D_PAD,
-  ZL_D_LIMIT
+  ZL_D_LIMIT,
+  ZL_D_FREEZE
 } ZlDirectiveKind;
 
 /* One directive; which fields are used depends on the kind. */
@@ -71,7 +72,8 @@ typedef struct {
   ZlNames others;                     /* split: else; precision: element types */
   ZlName word;                        /* schedule, optimizer: name; shard, stages: dim; stages: see by */
   ZlName by;                          /* stages over DIM by WORD */
-  ZlPath *paths; uint32_t npaths;     /* recompute; shard: unit */
+  ZlPath *paths; uint32_t npaths;     /* recompute, freeze; shard: unit */
+  ZlPath *but; uint32_t nbut;         /* freeze: except */
   ZlKw *kws; uint32_t nkws;           /* schedule, optimizer */
   bool keep;                          /* shard */
 } ZlDirective;

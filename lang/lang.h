@@ -120,6 +120,8 @@ typedef struct {
   double clip;     ZlSpan clip_span;    /* 0: none */
   ZlBind *pads;    uint32_t npads;
   struct { uint64_t memory, host; ZlSpan memory_span, host_span; } limit; /* bytes; 0: none */
+  /* Parts that are not trained: `parts`, or `all`, but those of `but`. Nothing: n = 0 and not all. */
+  struct { bool all; ZlPath *parts; uint32_t n; ZlPath *but; uint32_t nbut; ZlSpan span; } freeze;
 } ZlRecipe;
 /* clang-format on */
 

@@ -51,7 +51,7 @@
 %token MESH "mesh" BIND "bind" MICRO "micro" SPLIT "split" OVER "over" ELSE "else" SHARD "shard" UNIT "unit"
 %token KEEP "keep" STAGES "stages" BY "by" SCHEDULE "schedule" RECOMPUTE "recompute" OFFLOAD "offload" TO "to"
 %token PRECISION "precision" OPTIMIZER "optimizer" DECAY "decay" EXCEPT "except" CLIP "clip" PAD "pad"
-%token LIMIT "limit" IGNORE "ignore" WITHOUT "without" CONFIG "config" TRUTH "true" UNTRUTH "false" NOTHING "null"
+%token LIMIT "limit" FREEZE "freeze" IGNORE "ignore" WITHOUT "without" CONFIG "config" TRUTH "true" UNTRUTH "false" NOTHING "null"
 %token DEVICE "device" HOST "host" LEVEL "level"
 %token RESYNC
 %token <name> IDENT "a name" PLACE "a place such as {i}" STRING "a name between quotes"
@@ -86,7 +86,7 @@
 %type <prod> prod
 %type <prods> prods
 %type <path> unit
-%type <paths> paths
+%type <paths> paths but
 %type <kw> kw
 %type <kws> kws kws0
 %type <pairs> precs
@@ -542,6 +542,13 @@ directive : MESH nums    { $$ = zl_directive(ps->arena, ZL_D_MESH, @$); $$->q = 
             ADD($$->q, $$->nq, zl_number_quantity($2, $4));
           }
         | LIMIT quants   { $$ = zl_directive(ps->arena, ZL_D_LIMIT, @$); $$->q = $2.at; $$->nq = $2.n; }
+        | FREEZE paths but {
+            $$ = zl_directive(ps->arena, ZL_D_FREEZE, @$);
+            $$->paths = $2.at;
+            $$->npaths = $2.n;
+            $$->but = $3.at;
+            $$->nbut = $3.n;
+          }
         ;
 nums    : IDENT '=' NUMBER { $$ = (ZlQuantityList){0}; PUSH($$, zl_number_quantity($1, $3)); }
         | nums ',' IDENT '=' NUMBER { $$ = $1; PUSH($$, zl_number_quantity($3, $5)); }
@@ -590,6 +597,9 @@ decay   : %empty         { $$ = zl_directive(ps->arena, ZL_D_OPTIMIZER, @$); }
             $$->has_num = true;
             $$->names = $3;
           }
+        ;
+but     : %empty         { $$ = (ZlPathList){0}; }
+        | EXCEPT paths   { $$ = $2; }
         ;
 except  : %empty         { $$ = (ZlNames){0}; }
         | EXCEPT names   { $$ = $2; }

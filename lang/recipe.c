@@ -1,7 +1,7 @@
 /* Recipes: from directives as written to one checked record with everything it inherits.
  *
  * A recipe is its ancestors applied from the root down, then itself. A directive replaces the inherited one
- * of the same key: mesh, micro, stages, schedule, recompute, optimizer and clip have one; split and shard
+ * of the same key: mesh, micro, stages, schedule, recompute, optimizer, clip and freeze have one; split and shard
  * have one for each mesh dimension; bind and pad for each axis; precision and limit for each of their words.
  * Within one body the same key twice is a mistake. Nothing is accepted that has no meaning. */
 #include "lang/words.h"
@@ -27,7 +27,7 @@ typedef struct {
   ZbArena *arena;
   ZlRecipe *r;
   bool bad;
-  Seen seen[ZL_D_LIMIT + 1];                              /* of the body being applied */
+  Seen seen[ZL_D_FREEZE + 1];                             /* of the body being applied */
   ZbNames bind_names, pad_names, split_names, mesh_names; /* by number in the recipe's arrays */
   uint32_t words;
 } Build;
@@ -37,7 +37,7 @@ typedef struct {
 static const char *directive_word(ZlDirectiveKind k) {
   static const char *const word[] = {"mesh",      "bind",     "micro",     "split",   "shard",
                                      "stages",    "schedule", "recompute", "offload", "precision",
-                                     "optimizer", "clip",     "pad",       "limit"};
+                                     "optimizer", "clip",     "pad",       "limit",   "freeze"};
   return word[k];
 }
 
@@ -311,6 +311,29 @@ static void apply_clip(Build *b, const ZlDirective *d) {
   b->r->clip_span = d->num.value > 0 ? d->span : ZL_NOWHERE;
 }
 
+static bool is_word(const ZlPath *p, const char *word) { return p->n == 1 && !strcmp(p->part[0].s, word); }
+
+static void apply_freeze(Build *b, const ZlDirective *d) {
+  if (!once(b, ZL_D_FREEZE, "", d->span)) return;
+  b->r->freeze.all = false;
+  b->r->freeze.parts = b->r->freeze.but = NULL;
+  b->r->freeze.n = b->r->freeze.nbut = 0;
+  b->r->freeze.span = d->span;
+  for (uint32_t i = 0; i < d->npaths; i++) {
+    bool all = is_word(&d->paths[i], "all"), none = is_word(&d->paths[i], "none");
+    if ((all || none) && (d->npaths > 1 || (none && d->nbut))) {
+      BAD(b, ZL_Z0805, d->paths[i].span, "`freeze %s` stands %s", all ? "all" : "none",
+          all ? "without other names, but for those after `except`" : "alone");
+      return;
+    }
+    if (none) return;
+    b->r->freeze.all = all;
+    if (!all) ZB_PUSH(b->arena, b->r->freeze.parts, b->r->freeze.n, d->paths[i]);
+  }
+  b->r->freeze.but = d->but;
+  b->r->freeze.nbut = d->nbut;
+}
+
 static void apply(Build *b, const ZlDirective *d) {
   switch (d->kind) {
   case ZL_D_MESH: apply_mesh(b, d); break;
@@ -330,6 +353,7 @@ static void apply(Build *b, const ZlDirective *d) {
   case ZL_D_CLIP: apply_clip(b, d); break;
   case ZL_D_PAD: apply_sizes(b, d, &b->pad_names, &b->r->pads, &b->r->npads); break;
   case ZL_D_LIMIT: apply_limit(b, d); break;
+  case ZL_D_FREEZE: apply_freeze(b, d); break;
   }
 }
 
@@ -454,9 +478,10 @@ static void circle(Build *b, const ZlRecipeAst *const *chain, uint32_t n, const 
 }
 
 static bool count_words(Build *b, const ZlRecipeAst *ast, const ZlDirective *d) {
-  b->words += 1 + d->nq + d->nprods + d->names.n + d->others.n + d->npaths + d->nkws;
+  b->words += 1 + d->nq + d->nprods + d->names.n + d->others.n + d->npaths + d->nbut + d->nkws;
   for (uint32_t i = 0; i < d->nprods; i++) b->words += d->prods[i].n;
   for (uint32_t i = 0; i < d->npaths; i++) b->words += d->paths[i].n;
+  for (uint32_t i = 0; i < d->nbut; i++) b->words += d->but[i].n;
   if (b->words <= MAX_WORDS) return true;
   ZlDiag *g = BAD(b, ZL_Z0812, d->span, "recipe `%s` has more than %d words, with what it inherits",
                   ast->name.s, MAX_WORDS);
@@ -498,7 +523,7 @@ static const ZlRecipe *made(ZbArena *a, ZlDiags *d, const ZlRecipeAst *ast, uint
   *r = (ZlRecipe){.name = ast->name.s, .span = ast->span, .micro_span = ZL_NOWHERE, .clip_span = ZL_NOWHERE};
   r->stages.span = r->precision.span = r->optimizer.span = ZL_NOWHERE;
   r->stages.dim.span = r->schedule.name.span = r->optimizer.name.span = ZL_NOWHERE;
-  r->limit.memory_span = r->limit.host_span = ZL_NOWHERE;
+  r->limit.memory_span = r->limit.host_span = r->freeze.span = ZL_NOWHERE;
   Build b = {.d = d, .arena = a, .r = r};
   build(&b, ast);
   *words = b.words;

@@ -102,13 +102,27 @@ static void stages(List *l, const ZlRecipe *r) {
   settings(l, r->schedule.kws, r->schedule.n);
 }
 
+/* "Layer.attn, Mlp" */
+static void add_paths(ZbText *t, const ZlPath *at, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    if (i) zb_text_add(t, ", ");
+    add_names(t, at[i].part, at[i].n, ".");
+  }
+}
+
 static void recomputes(List *l, const ZlRecipe *r) {
   if (!r->nrecompute) return;
-  for (uint32_t i = 0; i < r->nrecompute; i++) {
-    if (i) zb_text_add(&l->text, ", ");
-    add_names(&l->text, r->recompute[i].part, r->recompute[i].n, ".");
-  }
+  add_paths(&l->text, r->recompute, r->nrecompute);
   item(l, "recompute");
+}
+
+static void freezes(List *l, const ZlRecipe *r) {
+  if (!r->freeze.all && !r->freeze.n) return;
+  if (r->freeze.all) zb_text_add(&l->text, "all");
+  add_paths(&l->text, r->freeze.parts, r->freeze.n);
+  if (r->freeze.nbut) zb_text_add(&l->text, " except ");
+  add_paths(&l->text, r->freeze.but, r->freeze.nbut);
+  item(l, "freeze");
 }
 
 static void precisions(List *l, const ZlRecipe *r) {
@@ -140,6 +154,7 @@ void zl_recipe_list(const ZlRecipe *r, ZlEach *each, void *ctx) {
   stages(&l, r);
   recomputes(&l, r);
   precisions(&l, r);
+  freezes(&l, r);
   optimizer(&l, r);
   if (r->clip > 0) number(&l, "clip", r->clip);
   sizes(&l, "pad", r->pads, r->npads);

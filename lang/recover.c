@@ -118,7 +118,7 @@ static void summarise(ZlExpected *e) {
       {"a directive",
        "mesh",
        {"mesh", "bind", "micro", "split", "shard", "stages", "schedule", "recompute", "offload", "precision",
-        "optimizer", "clip", "pad", "limit"}},
+        "optimizer", "clip", "pad", "limit", "freeze"}},
       {"one of `device`, `host`, `level`", "device", {"device", "host", "level"}},
       {"a statement",
        "param",

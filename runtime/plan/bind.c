@@ -358,6 +358,24 @@ static void check_except(ZpBuild *b) {
   }
 }
 
+/* Frozen parameters; p->frozen stays NULL if there are none. */
+static void bind_freeze(ZpBuild *b) {
+  ZpPlan *p = b->p;
+  const ZgGraph *g = p->graph;
+  const ZlRecipe *r = p->recipe;
+  uint32_t n = 0;
+  if (!r->freeze.all && !r->freeze.n) return;
+  bool *frozen = ZB_NEWN(p->arena, bool, g->nparams), *but = ZB_NEWN(p->arena, bool, g->nparams);
+  zp_select(b, r->freeze.parts, r->freeze.n, frozen);
+  zp_select(b, r->freeze.but, r->freeze.nbut, but);
+  for (uint32_t i = 0; i < g->nparams; i++) n += frozen[i] = (frozen[i] || r->freeze.all) && !but[i];
+  if (n == g->nparams && !p->forward_only)
+    zl_help(
+        zl_report(b->d, ZL_Z0805, r->freeze.span, "all %u parameters of model %s are frozen", n, g->model),
+        "leave out, by `except`, what is to be trained");
+  if (n) p->frozen = frozen;
+}
+
 static uint32_t tags_of(const ZgGraph *g, const ZlNames *names) {
   uint32_t tags = 0;
   for (uint32_t t = 0; t < g->ntags; t++)
@@ -430,6 +448,7 @@ bool zp_bind(ZpBuild *b) {
   p->pins = b->o->pins;
   p->checkpoints = b->o->checkpoints;
   p->compute = r->precision.compute && !strcmp(r->precision.compute, "bf16") ? ZK_BF16 : ZK_F32;
+  bind_freeze(b);
   bind_optimizer(b);
   p->clip = r->clip;
   p->schedule = zp_schedule(r->schedule.name.s);

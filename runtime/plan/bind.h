@@ -2,6 +2,7 @@
  *
  * bind.c   names, sizes, the mesh, directives
  * batch.c  the global batch: micro-batches of so many samples on so many ranks
+ * select.c which parameters a recipe's words mean
  * pad.c    whether padding an axis changes the result */
 #ifndef ZUG_PLAN_BIND_H
 #define ZUG_PLAN_BIND_H
@@ -23,6 +24,8 @@ typedef struct {
 bool zp_bind(ZpBuild *b);
 /* Splits the samples of a step over ranks and micro-batches; reports if that leaves a remainder. */
 void zp_bind_batch(ZpBuild *b);
+/* Marks, in chosen[parameter], those that the words mean; reports words that mean none. */
+void zp_select(ZpBuild *b, const ZlPath *at, uint32_t n, bool *chosen);
 /* False with a report if the entries that `pad` adds to `axis` could change the result. */
 bool zp_check_pad(ZpBuild *b, const ZlBind *pad, uint16_t axis);
 

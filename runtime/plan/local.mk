@@ -11,12 +11,14 @@ libplan_a_SOURCES = \
   runtime/plan/pad.c \
   runtime/plan/plan.c \
   runtime/plan/plan.h \
+  runtime/plan/select.c \
   runtime/plan/words.c \
   runtime/plan/check/arena.c \
   runtime/plan/check/beside.c \
   runtime/plan/check/check.c \
   runtime/plan/check/check.h \
   runtime/plan/check/contents.c \
+  runtime/plan/check/cotangents.c \
   runtime/plan/check/layout.c \
   runtime/plan/check/layout.h \
   runtime/plan/check/operands.c \
@@ -27,6 +29,7 @@ libplan_a_SOURCES = \
   runtime/plan/local/batch_gemms.h \
   runtime/plan/local/buckets.c \
   runtime/plan/local/calls.c \
+  runtime/plan/local/cotangents.c \
   runtime/plan/local/fuse_bias_grad.c \
   runtime/plan/local/fuse_epilogue.c \
   runtime/plan/local/fuse_pointwise.c \

@@ -2,7 +2,7 @@
  * gives the same plan on a laptop and on every rank of a cluster.
  *
  * plan.c       the passes in order
- * bind.c       recipe against graph: sizes, layouts, directives; batch.c, pad.c; bind.h
+ * bind.c       recipe against graph: sizes, layouts, directives; batch.c, pad.c, select.c; bind.h
  * local/       a segment of the graph to a local program: sharded, fused, its values at offsets; local.h
  * schedule/    local programs to stages, orders, one instruction list per stage, its buffers and ledger;
  *              schedule.h
@@ -197,6 +197,7 @@ typedef struct {
   uint64_t elems;            /* full, padded to a multiple of 16 x shards */
   ZpDims shard;              /* dims over which states, master and more of it are cut; 0: nothing is */
   ZpDims partial;            /* dims along which gradients arrive partial */
+  bool frozen;               /* its parameters are not trained: no gradient, no master, no states */
   ZpDims replicas;           /* all (non-pipe) dims along which the parameters are replicated */
   /* What follows from that: what a step does with it. */
   bool gathers;              /* its parameters are a shard: they are gathered before use, */
@@ -209,6 +210,12 @@ typedef struct {
 /* Whether the gradient of a micro-batch is staged, and its accumulator is a shard; else backward adds to an
  * accumulator that is full. */
 static inline bool zp_stages_grads(const ZpBucket *k) { return k->scatters == ZP_SCATTER_EACH_MICROBATCH; }
+
+/* Whether a position of what is carried in and out of a segment has a cotangent: whether a gradient of a
+ * trained parameter is made from it. One for each position. */
+typedef struct {
+  bool *in, *out;
+} ZpCotangents;
 
 /* ---- stages, programs ---------------------------------------------------------------------------------- */
 typedef struct {         /* a bucket on a stage */
@@ -411,6 +418,8 @@ typedef struct ZpPlan {
   ZpOptimizer optimizer;
   double clip;               /* norm that gradients are clipped to; 0: they are not */
   ZpZero zero;
+  bool *frozen;              /* per parameter: not trained; NULL: all are */
+  ZpCotangents *cotangents;  /* one per graph segment */
   int states;                /* f32 state values per parameter element: 2, 1 or 0 */
   ZpSegment *segments;       /* one per graph segment */
   ZpBucket *buckets; uint32_t nbuckets;
@@ -419,7 +428,7 @@ typedef struct ZpPlan {
   ZpStage *stages; uint32_t nstages;
   ZpDims loss_partial[3];    /* dims along which loss numerator, denominator, aux sums are partial */
   double model_flops;        /* of one step, whole mesh; forward + backward, no recompute */
-  double params;             /* trained elements */
+  double params, trained;    /* elements; of those not frozen */
 } ZpPlan;
 /* clang-format on */
 
@@ -465,6 +474,10 @@ uint64_t zp_order_times(ZbArena *a, ZpWork *const *w, uint32_t stages, uint32_t 
 /* ---- buckets.c, program.c, check/ ---------------------------------------------------------------------- */
 /* Fills what a bucket does, and how it is cut, from its replicas, its partial dims and p->zero. */
 void zp_bucket_storage(const ZpPlan *p, ZpBucket *k);
+/* How many f32 states the optimizer keeps of each element of a bucket. */
+int zp_states(const ZpPlan *p, const ZpBucket *k);
+/* Whether backward of the segment needs bucket number `k` of it: to add to a gradient, or to read. */
+bool zp_used_back(const ZpPlan *p, const ZpSegment *s, uint32_t k);
 /* Fills prog and the transfer sizes (recv_bytes, ...) of every stage from segments, instances, held buckets
  * and the schedule. */
 void zp_program(ZpPlan *p);

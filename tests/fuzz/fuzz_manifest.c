@@ -19,7 +19,8 @@ static void check(const ZxManifest *m, const char *dir) {
   ZbErr err;
   for (uint32_t i = 0; i < c->ntensors; i++) {
     const ZxCkptTensor *t = &c->tensors[i];
-    if (t->file >= c->nfiles || zx_param_of(c, i) >= c->nparams) ZB_BUG("tensor %u is nowhere", i);
+    if (t->file >= c->nfiles || t->param >= c->nparams || t->state > c->nstates)
+      ZB_BUG("tensor %u is nowhere", i);
     const ZxCkptFile *f = &c->files[t->file];
     if (t->at < f->head_bytes || t->at > f->bytes || t->n > (f->bytes - t->at) / 4)
       ZB_BUG("%s lies outside of %s", t->info.path, f->name);

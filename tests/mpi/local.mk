@@ -8,6 +8,7 @@ scenario_tests += \
   tests/mpi/errors.sh \
   tests/mpi/eval.sh \
   tests/mpi/finite.sh \
+  tests/mpi/freeze.sh \
   tests/mpi/hang.sh \
   tests/mpi/hf.sh \
   tests/mpi/idle.sh \

@@ -32,6 +32,20 @@ for each in one:1 zero1_2:2 zero3_2:2 keep_4:4 tensor2:2 seq2:2 pipe2:2 few4:4 a
   rm -r cpu threads
 done
 
+# ---- what is frozen has bf16 values alone: they are drawn, read, saved and copied on their way to a device ----
+cat >>recipes.zug <<'END'
+recipe frozen from zero3_2 { freeze all except layer.attn   precision compute bf16 }
+END
+run zrun cpu frozen 2 cpu --save cpu.safetensors --ckpt cpu.ckpt
+run "$ZUG_BUILD/tests/mpi/zrun-threads" threads frozen 2 threads --save threads.safetensors --ckpt threads.ckpt
+$same threads/metrics.jsonl cpu/metrics.jsonl >diff.txt || { cat diff.txt; fail "other numbers on streams"; }
+cmp cpu.safetensors threads.safetensors || fail "frozen: other weights are saved"
+ok zckpt diff cpu.ckpt/step-00000003 threads.ckpt/step-00000003 --states
+says "^132 of 132 tensors are the same"
+rm -r cpu threads
+run "$ZUG_BUILD/tests/mpi/zrun-threads" threads frozen 2 threads --init cpu.safetensors --save again.safetensors --steps 0
+cmp cpu.safetensors again.safetensors || fail "frozen: weights do not come back as they were"
+
 # ---- a captured step: what a rank alone does in its second step is done again in the third ... Its numbers are right only if
 # whatever differs from step to step comes from memory: inputs, the rate while it rises, AdamW's corrections, what is dropped ----
 sed 's/return x + Mlp(\(.*\)) as mlp/return x + nn.dropout(Mlp(\1) as mlp, p = 0.1)/' "$ZUG_SRC/examples/gpt2.zug" >drops.zug

@@ -28,6 +28,8 @@ enum { ZX_MAX_STATES = 4 }; /* optimizer states per parameter */
 typedef struct {
   ZxTensorInfo info; /* path, shape */
   uint32_t file;     /* of the contents */
+  uint32_t param;    /* of which it is: its values, */
+  uint32_t state;    /* 0; or its state 1, 2, ... of those that there are: state[state - 1] */
   uint64_t at, n;    /* first byte in that file; elements, f32 */
   /* Of all its values, each with its index: see zx_digest. */
   uint64_t digest;
@@ -39,12 +41,13 @@ typedef struct {
   uint64_t head_bytes, head_digest;
   uint32_t first, n; /* its tensors */
 } ZxCkptFile;
-/* Parameters first, then of each parameter its states: state s of parameter i is tensor
- * nparams + i * nstates + s. Files in the same order. */
+/* Parameters first, then of each parameter the states that it has: not all have all of them. Files in the same
+ * order. */
 typedef struct {
   uint32_t nparams, nstates;
   uint64_t most;                    /* bytes of tensors in a file, unless it has but one */
   const char *state[ZX_MAX_STATES]; /* "exp_avg": tensor "layer.0.w1.exp_avg" is that of "layer.0.w1" */
+  uint32_t *first;                  /* per parameter, and one more: the tensor of its first state */
   ZxCkptTensor *tensors;
   uint32_t ntensors;
   ZxCkptFile *files;
@@ -52,14 +55,16 @@ typedef struct {
   uint64_t bytes; /* of all files */
 } ZxContents;
 /* Puts the parameters, and their states, into files of at most `most` bytes of tensors each; a larger tensor
- * has one of its own. False with a message if that is more than the format holds. */
+ * has one of its own. has: per parameter its states, bit s: states[s]; NULL: each has all. False with a message
+ * if that is more than the format holds. */
 bool zx_contents_make(ZbArena *a, const ZxTensorInfo *params, uint32_t n, const char *const *states,
-                      uint32_t nstates, uint64_t most, ZxContents *out, ZbErr *err);
+                      uint32_t nstates, const uint32_t *has, uint64_t most, ZxContents *out, ZbErr *err);
+/* How many states a parameter has; the tensor of that of this name, or ZB_NO_NAME. */
+uint32_t zx_nstates_of(const ZxContents *c, uint32_t param);
+uint32_t zx_state_named(const ZxContents *c, uint32_t param, const char *name);
 /* The digest of values first..first+n-1 of a tensor. Those of parts add up (modulo 2^64) to that of the
  * whole, whoever computes them and in whatever order; another value, or one at another place, gives another. */
 uint64_t zx_digest(const float *x, uint64_t first, uint64_t n);
-/* What may be said for a state: "exp_avg of layer.0.w1"; the parameter that a tensor is or belongs to. */
-uint32_t zx_param_of(const ZxContents *c, uint32_t tensor);
 /* "[3, 4]" */
 const char *zx_shape_text(ZbArena *a, const ZxTensorInfo *t);
 

@@ -59,18 +59,25 @@ static void name_files(ZbArena *a, ZxContents *c, const char *stem, uint32_t fro
 }
 
 bool zx_contents_make(ZbArena *a, const ZxTensorInfo *params, uint32_t n, const char *const *states,
-                      uint32_t nstates, uint64_t most, ZxContents *out, ZbErr *err) {
+                      uint32_t nstates, const uint32_t *has, uint64_t most, ZxContents *out, ZbErr *err) {
   ZB_ASSERT(nstates <= ZX_MAX_STATES);
-  *out = (ZxContents){.nparams = n, .nstates = nstates, .ntensors = n * (1 + nstates), .most = most};
-  out->tensors = ZB_NEWN(a, ZxCkptTensor, out->ntensors);
+  *out = (ZxContents){.nparams = n, .nstates = nstates, .ntensors = n, .most = most};
+  out->tensors = ZB_NEWN(a, ZxCkptTensor, n * (1 + nstates));
+  out->first = ZB_NEWN(a, uint32_t, n + 1);
   for (uint32_t s = 0; s < nstates; s++) out->state[s] = states[s];
-  for (uint32_t i = 0; i < out->ntensors; i++) {
-    ZxCkptTensor *t = &out->tensors[i];
-    uint32_t param = zx_param_of(out, i);
-    t->info = params[param];
-    t->n = elements(&t->info);
-    if (i >= n) t->info.path = zb_printf(a, "%s.%s", params[param].path, states[(i - n) % nstates]);
+  for (uint32_t i = 0; i < n; i++)
+    out->tensors[i] = (ZxCkptTensor){.info = params[i], .param = i, .n = elements(&params[i])};
+  for (uint32_t i = 0; i < n; i++) {
+    out->first[i] = out->ntensors;
+    for (uint32_t s = 0; s < nstates; s++) {
+      if (has && !(has[i] >> s & 1)) continue;
+      ZxCkptTensor *t = &out->tensors[out->ntensors++];
+      *t = out->tensors[i];
+      t->state = s + 1;
+      t->info.path = zb_printf(a, "%s.%s", params[i].path, states[s]);
+    }
   }
+  out->first[n] = out->ntensors;
   cut(a, out, 0, n, most);
   uint32_t models = out->nfiles;
   cut(a, out, n, out->ntensors, most);
@@ -81,8 +88,12 @@ bool zx_contents_make(ZbArena *a, const ZxTensorInfo *params, uint32_t n, const 
   return true;
 }
 
-uint32_t zx_param_of(const ZxContents *c, uint32_t tensor) {
-  return tensor < c->nparams ? tensor : (tensor - c->nparams) / c->nstates;
+uint32_t zx_nstates_of(const ZxContents *c, uint32_t param) { return c->first[param + 1] - c->first[param]; }
+
+uint32_t zx_state_named(const ZxContents *c, uint32_t param, const char *name) {
+  for (uint32_t i = c->first[param]; i < c->first[param + 1]; i++)
+    if (!strcmp(c->state[c->tensors[i].state - 1], name)) return i;
+  return ZB_NO_NAME;
 }
 
 const char *zx_shape_text(ZbArena *a, const ZxTensorInfo *t) {

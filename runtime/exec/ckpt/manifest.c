@@ -38,6 +38,15 @@ static void put_facts(ZbText *t, const ZxManifest *m) {
   zb_text_add(t, m->nfacts ? "}}" : "}");
 }
 
+/* Of a parameter that has not all of them: which, after its shape. */
+static void put_own_states(ZbText *t, const ZxContents *c, uint32_t param) {
+  zb_text_add(t, "],\"states\":[");
+  for (uint32_t i = c->first[param]; i < c->first[param + 1]; i++) {
+    if (i > c->first[param]) zb_text_add(t, ",");
+    put_string(t, c->state[c->tensors[i].state - 1]);
+  }
+}
+
 static void put_params(ZbText *t, const ZxContents *c) {
   zb_text_add(t, ",\n\"parameters\":[");
   for (uint32_t i = 0; i < c->nparams; i++) {
@@ -46,9 +55,10 @@ static void put_params(ZbText *t, const ZxContents *c) {
     put_member(t, "path", x->info.path);
     zb_text_add(t, ",\"shape\":[");
     for (int k = 0; k < x->info.nshape; k++) zb_text_add(t, "%s%" PRId64, k ? "," : "", x->info.shape[k]);
+    if (zx_nstates_of(c, i) < c->nstates) put_own_states(t, c, i);
     zb_text_add(t, "],\"checksums\":[\"%016" PRIx64 "\"", x->digest);
-    for (uint32_t s = 0; s < c->nstates; s++)
-      zb_text_add(t, ",\"%016" PRIx64 "\"", c->tensors[c->nparams + i * c->nstates + s].digest);
+    for (uint32_t s = c->first[i]; s < c->first[i + 1]; s++)
+      zb_text_add(t, ",\"%016" PRIx64 "\"", c->tensors[s].digest);
     zb_text_add(t, "]}");
   }
   zb_text_add(t, "]");
@@ -203,8 +213,17 @@ static bool plain(const char *s) {
 typedef struct {
   uint64_t of[1 + ZX_MAX_STATES];
 } Digests;
+/* Which of the states a parameter has: those that it lists, in their order; without a list all. */
+static bool get_own_states(const cJSON *x, const char *const *state, uint32_t nstates, uint32_t *has) {
+  const cJSON *list = member(x, "states"), *k = list ? list->child : NULL;
+  *has = list ? 0 : (1u << nstates) - 1;
+  for (uint32_t s = 0; k && s < nstates; s++)
+    if (cJSON_IsString(k) && !strcmp(k->valuestring, state[s])) *has |= 1u << s, k = k->next;
+  return !k && (!list || cJSON_IsArray(list));
+}
+
 /* One parameter, with the digests of it and of its states. */
-static bool get_param(const Reader *r, const cJSON *x, uint32_t nstates, ZxTensorInfo *t, Digests *digest) {
+static bool get_param(const Reader *r, const cJSON *x, uint32_t has, ZxTensorInfo *t, Digests *digest) {
   uint64_t n = 4;
   if (!get_text(r, x, "path", &t->path)) return false;
   if (!plain(t->path)) return altered(r, "a parameter's path has other than letters in it");
@@ -216,7 +235,7 @@ static bool get_param(const Reader *r, const cJSON *x, uint32_t nstates, ZxTenso
     t->shape[t->nshape++] = (int64_t)k->valuedouble;
   }
   const cJSON *k = cJSON_IsArray(shape) && cJSON_IsArray(sums) ? sums->child : NULL;
-  for (uint32_t s = 0; s <= nstates; s++, k = k->next)
+  for (int s = 0; s <= __builtin_popcount(has); s++, k = k->next)
     if (!k || !get_digest(k, &digest->of[s]))
       return altered(r, zb_printf(r->a, "parameter '%s' lacks its shape or a checksum", t->path));
   return true;
@@ -234,15 +253,19 @@ static bool get_contents(const Reader *r, const cJSON *root, ZxContents *c) {
   for (const cJSON *k = params ? params->child : NULL; k; k = k->next) n++;
   ZxTensorInfo *info = ZB_NEWN(r->a, ZxTensorInfo, n + 1);
   Digests *digest = ZB_NEWN(r->a, Digests, n + 1);
+  uint32_t *has = ZB_NEWN(r->a, uint32_t, n + 1);
   for (const cJSON *k = params ? params->child : NULL; k; k = k->next, i++)
-    if (!get_param(r, k, nstates, &info[i], &digest[i])) return false;
+    if (!get_own_states(k, state, nstates, &has[i]))
+      return altered(r, "a parameter's list of states is none");
+    else if (!get_param(r, k, has[i], &info[i], &digest[i])) return false;
   int64_t most;
   if (!get_number(r, root, "file_limit", &most) ||
-      !zx_contents_make(r->a, info, n, state, nstates, (uint64_t)most, c, r->err))
+      !zx_contents_make(r->a, info, n, state, nstates, has, (uint64_t)most, c, r->err))
     return false;
   for (i = 0; i < n; i++) {
     c->tensors[i].digest = digest[i].of[0];
-    for (uint32_t s = 0; s < nstates; s++) c->tensors[n + i * nstates + s].digest = digest[i].of[1 + s];
+    for (uint32_t s = 0; s < zx_nstates_of(c, i); s++)
+      c->tensors[c->first[i] + s].digest = digest[i].of[1 + s];
   }
   return true;
 }

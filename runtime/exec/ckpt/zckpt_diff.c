@@ -66,11 +66,9 @@ typedef struct {
 /* Tensor `i` of `from` in `to`: its parameter by path, and its state by name. */
 static uint32_t counterpart(const ZsCkpt *from, uint32_t i, const ZsCkpt *to) {
   const ZxContents *f = &from->m->c, *t = &to->m->c;
-  uint32_t param = zs_find(to, f->tensors[zx_param_of(f, i)].info.path), s = 0;
-  if (i < f->nparams || param == ZB_NO_NAME) return param;
-  const char *state = f->state[(i - f->nparams) % f->nstates];
-  while (s < t->nstates && strcmp(t->state[s], state)) s++;
-  return s < t->nstates ? t->nparams + param * t->nstates + s : ZB_NO_NAME;
+  uint32_t param = zs_find(to, f->tensors[f->tensors[i].param].info.path), state = f->tensors[i].state;
+  if (!state || param == ZB_NO_NAME) return param;
+  return zx_state_named(t, param, f->state[state - 1]);
 }
 
 static bool same_shape(const ZxTensorInfo *a, const ZxTensorInfo *b) {

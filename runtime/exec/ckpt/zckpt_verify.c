@@ -129,7 +129,7 @@ ZsEnd zs_verify(const ZsOptions *o, ZbArena *a, ZbErr *err) {
   for (uint32_t i = 0; i < c->nfiles; i++) verify_file(&v, i);
   verify_others(&v);
   verify_index(&v, "model.safetensors.index.json", 0, c->nparams);
-  if (c->nstates) verify_index(&v, "optimizer.safetensors.index.json", c->nparams, c->ntensors);
+  if (c->ntensors > c->nparams) verify_index(&v, "optimizer.safetensors.index.json", c->nparams, c->ntensors);
   zs_close(&v.k);
   char bytes[24];
   if (v.wrong) {
@@ -137,8 +137,10 @@ ZsEnd zs_verify(const ZsOptions *o, ZbArena *a, ZbErr *err) {
             zb_show(v.k.dir));
     return ZS_FAILED;
   }
-  printf("%s: as it was written: step %" PRId64 ", %" PRIu32 " parameters with %" PRIu32
+  printf("%s: as it was written: step %" PRId64 ", %" PRIu32 " parameters with %s%" PRIu32
          " states each, %s in %" PRIu32 " files\n",
-         zb_show(v.k.dir), v.k.m->step, c->nparams, c->nstates, zb_bytes(bytes, c->bytes), c->nfiles);
+         zb_show(v.k.dir), v.k.m->step, c->nparams,
+         c->ntensors < c->nparams * (1 + c->nstates) ? "up to " : "", c->nstates, zb_bytes(bytes, c->bytes),
+         c->nfiles);
   return ZS_OK;
 }

@@ -82,10 +82,16 @@ static void *shard_at(const ZxEngine *e, const ZpStageBucket *h, char *at, bool 
   return at + (cut ? 0 : from * elem);
 }
 
+bool zx_is_frozen(const ZxEngine *e, const ZpStageBucket *h) { return bucket_of(e, h)->frozen; }
+
+bool zx_only_rounded(const ZxEngine *e, const ZpStageBucket *h) {
+  return e->p->compute != ZK_F32 && (e->p->forward_only || zx_is_frozen(e, h));
+}
+
 float *zx_master(const ZxEngine *e, const ZpStageBucket *h) {
   char *params = zx_stored(e, ZP_B_PARAM, h);
   if (e->p->compute == ZK_F32) return shard_at(e, h, params, bucket_of(e, h)->gathers, sizeof(float));
-  ZB_ASSERT(!e->p->forward_only);
+  ZB_ASSERT(!zx_only_rounded(e, h));
   return (float *)(void *)(params + zp_param_bytes(e->p, h->bucket));
 }
 
@@ -100,7 +106,7 @@ float *zx_grads(const ZxEngine *e, const ZpStageBucket *h) {
 
 float *zx_state(const ZxEngine *e, const ZpStageBucket *h, int state) {
   uint64_t from, to;
-  ZB_ASSERT(state < e->p->states);
+  ZB_ASSERT(state < zp_states(e->p, bucket_of(e, h)));
   zx_owned_shard(e, h, &from, &to);
   return (float *)(void *)zx_stored(e, ZP_B_STATE, h) + (to - from) * (uint64_t)state;
 }

@@ -39,7 +39,7 @@ static ZxFrame frame(ZxEngine *e, const ZpInstr *in) {
     ZxHeldAt *at = &e->held_at[i];
     *at = (ZxHeldAt){.param = k->gathers ? zx_find_buf(e, in, ZP_B_GATHER, h->bucket)
                                          : zx_stored(e, ZP_B_PARAM, h)};
-    if (in->op != ZP_I_BWD) continue;
+    if (in->op != ZP_I_BWD || k->frozen) continue;
     const ZpAccess *staged = zx_find_access(e, in, ZP_B_STAGING, h->bucket);
     ZB_ASSERT(zp_stages_grads(k) == (staged != NULL));
     at->grad = staged ? zx_buf_at(e, &e->st->prog.bufs[staged->buf]) : zx_stored(e, ZP_B_GRAD, h);

@@ -62,6 +62,7 @@ void zx_begin_grads(ZxEngine *e) {
   for (uint32_t i = 0; i < e->st->nheld; i++) {
     const ZpStageBucket *h = &e->st->held[i];
     const ZpBucket *k = &e->p->buckets[h->bucket];
+    if (k->frozen) continue;
     char *grads = zx_stored(e, ZP_B_GRAD, h);
     bool shard = zp_stages_grads(k);
     e->first_write[i] = !shard && e->first_user[i] != NULL;

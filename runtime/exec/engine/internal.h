@@ -300,6 +300,10 @@ void zx_find_stored(ZxEngine *e); /* at set-up */
 char *zx_stored(const ZxEngine *e, ZpBufKind kind, const ZpStageBucket *h);
 /* The owned shard of a held bucket, what this rank updates and saves: elements from..to of the bucket, */
 void zx_owned_shard(const ZxEngine *e, const ZpStageBucket *h, uint64_t *from, uint64_t *to);
+/* whether it is frozen: of its values there are those that are computed with alone, */
+bool zx_is_frozen(const ZxEngine *e, const ZpStageBucket *h);
+/* whether these are bf16, so that it has no f32 values, */
+bool zx_only_rounded(const ZxEngine *e, const ZpStageBucket *h);
 /* its f32 values, its gradients, and whether this rank speaks for it. */
 float *zx_master(const ZxEngine *e, const ZpStageBucket *h);
 float *zx_grads(const ZxEngine *e, const ZpStageBucket *h);

@@ -126,7 +126,7 @@ static double own_elems(const ZxEngine *e, const ZpStageBucket *h) {
 
 void zx_profile_norm(ZxEngine *e) {
   for (uint32_t i = 0; e->o.times && i < e->st->nheld; i++)
-    if (zx_is_norm_owner(e, &e->st->held[i]))
+    if (!zx_is_frozen(e, &e->st->held[i]) && zx_is_norm_owner(e, &e->st->held[i]))
       add(e, &e->work[ZG_OP_COUNT], 0, 4 * own_elems(e, &e->st->held[i]), true);
 }
 

@@ -42,10 +42,10 @@ static void introduce(ZxRun *r) {
   if (r->o.quiet) return;
   const ZpPlan *p = r->plan;
   char text[24];
-  printf("model %s, %.4g M parameters; recipe %s: %" PRId64 " ranks, %u stage%s, %" PRId64
-         " micro-batches; %s\n",
-         r->graph->model, p->params / 1e6, r->recipe->name, p->mesh.nranks, p->nstages,
-         p->nstages > 1 ? "s" : "", p->nmicro, r->o.device->describe(&r->env));
+  printf("model %s, %.4g M parameters", r->graph->model, p->params / 1e6);
+  if (p->frozen) printf(", %.4g M of them trained", p->trained / 1e6);
+  printf("; recipe %s: %" PRId64 " ranks, %u stage%s, %" PRId64 " micro-batches; %s\n", r->recipe->name,
+         p->mesh.nranks, p->nstages, p->nstages > 1 ? "s" : "", p->nmicro, r->o.device->describe(&r->env));
   for (uint32_t s = 0; s < p->nstages; s++)
     printf("stage %u: arena %s a rank, %u part%s\n", s, zb_bytes(text, p->stages[s].ledger.total[ZP_DEVICE]),
            p->stages[s].ninsts, p->stages[s].ninsts > 1 ? "s" : "");

@@ -49,6 +49,15 @@ static bool same_states(const char *path, const ZxContents *found, const ZxConte
     return zb_fail(err, "keep the optimizer, or begin anew from its parameters: `zckpt weights`, --init",
                    "%s has optimizer state `%s`, for which the recipe's optimizer has no use", zb_show(path),
                    found->state[want->nstates]);
+  for (uint32_t i = 0; i < want->nparams; i++) {
+    uint32_t n = zx_nstates_of(want, i), have = zx_nstates_of(found, i), same = n == have;
+    for (uint32_t k = 0; same && k < n; k++)
+      same = found->tensors[found->first[i] + k].state == want->tensors[want->first[i] + k].state;
+    if (!same)
+      return zb_fail(err, "keep what is frozen, or begin anew from its parameters: `zckpt weights`, --init",
+                     "%s has %" PRIu32 " optimizer states of '%s', and the recipe keeps %" PRIu32,
+                     zb_show(path), have, want->tensors[i].info.path, n);
+  }
   return true;
 }
 

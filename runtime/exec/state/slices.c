@@ -110,12 +110,8 @@ static bool walk_held(ZxEngine *e, const ZpStageBucket *h, uint64_t from, uint64
   return true;
 }
 
-/* Of an engine that only evaluates there may be bf16 values alone. */
-static bool only_rounded(const ZxEngine *e) { return e->p->forward_only && e->p->compute != ZK_F32; }
-
 /* Its f32 values are made on the host and rounded there. */
 static bool put_rounded(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w, uint64_t from, uint64_t to) {
-  ZB_ASSERT(!w->fetch && !w->grads);
   uint16_t *half = (uint16_t *)(void *)(w->values + (to - from));
   memset(w->values, 0, (to - from) * sizeof *w->values); /* padding */
   if (!walk_held(e, h, from, to, w->values, w)) return false;
@@ -124,12 +120,28 @@ static bool put_rounded(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w, uint64_t
   return zx_finish(e, w->err);
 }
 
+static bool fetch_rounded(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w, uint64_t from, uint64_t to) {
+  uint16_t *half = (uint16_t *)(void *)(w->values + (to - from));
+  e->dev->download(e->env, half, zx_rounded(e, h), (to - from) * sizeof *half);
+  if (!zx_finish(e, w->err)) return false;
+  zk_cpu_from_bf16(e->env, (int64_t)(to - from), half, w->values);
+  return walk_held(e, h, from, to, w->values, w);
+}
+
+/* Whether there is nothing of what the walk is after: gradients and states of what is frozen. */
+static bool lacks(const ZxEngine *e, const ZpStageBucket *h, const ZxWalk *w) {
+  const ZpBucket *k = &e->p->buckets[h->bucket];
+  return w->grads ? k->frozen : w->state > zp_states(e->p, k);
+}
+
 /* Walks the f32 values of the owned shard, on the host; those of another device are fetched before, or
  * brought there after. */
 static bool walk_own(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w) {
   uint64_t from, to;
   zx_owned_shard(e, h, &from, &to);
-  if (only_rounded(e)) return put_rounded(e, h, w, from, to);
+  if (lacks(e, h, w)) return true;
+  if (zx_only_rounded(e, h))
+    return w->fetch ? fetch_rounded(e, h, w, from, to) : put_rounded(e, h, w, from, to);
   float *own = w->grads ? zx_grads(e, h) : w->state ? zx_state(e, h, w->state - 1) : zx_master(e, h);
   float *values = w->values ? w->values : own;
   size_t bytes = (to - from) * sizeof *own;
@@ -147,13 +159,15 @@ static bool walk_own(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w) {
 
 bool zx_walk(ZxEngine *e, ZxWalk *w) {
   uint64_t most = 1;
+  bool halves = false;
   for (uint32_t i = 0; i < e->st->nheld; i++) {
     uint64_t from, to;
     zx_owned_shard(e, &e->st->held[i], &from, &to);
     if (to - from > most) most = to - from;
+    halves |= zx_only_rounded(e, &e->st->held[i]);
   }
-  uint64_t room = most * (sizeof(float) + (only_rounded(e) ? sizeof(uint16_t) : 0));
-  bool through = !e->dev->host || only_rounded(e);
+  uint64_t room = most * (sizeof(float) + (halves ? sizeof(uint16_t) : 0));
+  bool through = !e->dev->host || halves;
   if (through && !(w->values = e->dev->pinned(e->env, room, w->err))) return false;
   bool ok = true;
   for (uint32_t i = 0; ok && i < e->st->nheld; i++)

@@ -11,20 +11,22 @@ static const char *const adamw_states[] = {"exp_avg", "exp_avg_sq"}, *const sgd_
 
 bool zx_contents_of(ZxEngine *e, uint64_t most, ZxContents *out, ZbErr *err) {
   ZxTensorInfo *t = NULL;
-  uint32_t n = 0;
+  uint32_t n = 0, nhas = 0, *has = NULL;
   for (uint32_t i = 0; i < e->p->graph->nparams; i++)
     for (uint32_t k = 0; k < zx_iterations(e, i); k++) {
       ZxTensorInfo x = zx_tensor_info(e, i, k);
+      uint32_t states = e->p->frozen && e->p->frozen[i] ? 0 : (1u << e->p->states) - 1;
       ZB_PUSH(e->a, t, n, x);
+      ZB_PUSH(e->a, has, nhas, states);
     }
   const char *const *states = e->p->optimizer.kind == ZP_ADAMW ? adamw_states : sgd_states;
-  return zx_contents_make(e->a, t, n, states, (uint32_t)e->p->states, most, out, err);
+  return zx_contents_make(e->a, t, n, states, (uint32_t)e->p->states, has, most, out, err);
 }
 
 uint32_t zx_tensor_of(const ZxEngine *e, const ZxContents *c, uint32_t param, uint32_t iter, uint32_t state) {
   uint32_t at = iter;
   for (uint32_t i = 0; i < param; i++) at += zx_iterations(e, i);
-  return state ? c->nparams + at * c->nstates + state - 1 : at;
+  return state ? c->first[at] + state - 1 : at;
 }
 
 /* ---- the copy ---- */
@@ -62,19 +64,62 @@ void zx_snapshot_open(ZxEngine *e, const ZxContents *c, ZxSnapshot *out) {
     const ZpStageBucket *h = &e->st->held[i];
     uint64_t from, to;
     if (!zx_spoken_part(e, h, &from, &to)) continue;
-    for (uint32_t s = 0; s <= c->nstates; s++, at += to - from) add_pieces(e, c, h, s, from, to, at, out);
+    uint32_t states = (uint32_t)zp_states(e->p, &e->p->buckets[h->bucket]);
+    for (uint32_t s = 0; s <= states; s++, at += to - from) add_pieces(e, c, h, s, from, to, at, out);
   }
   ZB_ASSERT((uint64_t)(at - out->memory) * sizeof *at <= buf->bytes);
   if (out->npieces) qsort(out->piece, out->npieces, sizeof *out->piece, by_tensor);
 }
 
+/* bf16 values lie in the second half of their place, before they are f32 in all of it: each is read before
+ * something is written there. */
+static void widen(float *at, uint64_t n) {
+  const char *half = (const char *)(at + n) - n * sizeof(uint16_t);
+  for (uint64_t i = 0; i < n; i++) {
+    uint16_t x;
+    memcpy(&x, half + i * sizeof x, sizeof x);
+    uint32_t bits = (uint32_t)x << 16;
+    memcpy(at + i, &bits, sizeof bits);
+  }
+}
+
+/* What is frozen was copied before the first checkpoint, and stays there. */
+static bool take_frozen(ZxEngine *e, ZxSnapshot *s, ZbErr *err) {
+  for (int phase = 0; phase < 2; phase++) {
+    float *at = s->memory;
+    for (uint32_t i = 0; i < e->st->nheld; i++) {
+      const ZpStageBucket *h = &e->st->held[i];
+      uint64_t from, to, own, end;
+      if (!zx_spoken_part(e, h, &from, &to)) continue;
+      zx_owned_shard(e, h, &own, &end);
+      uint64_t n = to - from;
+      bool half = zx_only_rounded(e, h);
+      if (!zx_is_frozen(e, h)) at += n * (uint64_t)zp_states(e->p, &e->p->buckets[h->bucket]);
+      else if (phase && half) widen(at, n);
+      else if (!phase && half)
+        e->dev->download(e->env, (char *)(at + n) - n * sizeof(uint16_t), zx_rounded(e, h) + (from - own),
+                         n * sizeof(uint16_t));
+      else if (!phase) e->dev->download(e->env, at, zx_master(e, h) + (from - own), n * sizeof *at);
+      at += n;
+    }
+    if (!phase && !zx_finish(e, err)) return false;
+  }
+  return true;
+}
+
 bool zx_snapshot_take(ZxEngine *e, ZxSnapshot *s, ZbErr *err) {
   float *at = s->memory;
+  if (e->p->frozen && !s->has_frozen && !take_frozen(e, s, err)) return false;
+  s->has_frozen = true;
   for (uint32_t i = 0; i < e->st->nheld; i++) {
     const ZpStageBucket *h = &e->st->held[i];
     uint64_t from, to, own, end;
     if (!zx_spoken_part(e, h, &from, &to)) continue;
     zx_owned_shard(e, h, &own, &end);
+    if (zx_is_frozen(e, h)) {
+      at += to - from;
+      continue;
+    }
     for (int k = 0; k <= e->p->states; k++, at += to - from) {
       const float *values = k ? zx_state(e, h, k - 1) : zx_master(e, h);
       e->dev->download(e->env, at, values + (from - own), (to - from) * sizeof *at);

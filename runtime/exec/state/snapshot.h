@@ -17,6 +17,7 @@ typedef struct {
   float *memory;  /* the plan's buffer for it */
   ZxPiece *piece; /* by tensor */
   uint32_t npieces;
+  bool has_frozen; /* of what does not change the copy is there */
 } ZxSnapshot;
 /* The contents of this run's checkpoints. */
 bool zx_contents_of(ZxEngine *e, uint64_t most, ZxContents *out, ZbErr *err);

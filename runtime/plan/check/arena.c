@@ -19,20 +19,25 @@ static uint64_t shards(const ZpPlan *p, const ZpBucket *k) {
 
 static bool is_half(const ZpPlan *p) { return p->compute == ZK_BF16; }
 
-static bool has_master(const ZpPlan *p) { return is_half(p) && !p->forward_only; }
+static bool has_master(const ZpPlan *p, const ZpBucket *k) {
+  return is_half(p) && !p->forward_only && !k->frozen;
+}
+
+/* What is frozen has no states. */
+static uint64_t states(const ZpPlan *p, const ZpBucket *k) { return k->frozen ? 0 : (uint64_t)p->states; }
 
 /* Per element: what computes, the f32 master behind it if that is rounded, gradient, optimizer states. */
 static uint64_t param_bytes(const ZpPlan *p, const ZpBucket *k) {
   return lines(k->elems / (k->gathers ? shards(p, k) : 1) * (is_half(p) ? 2 : 4));
 }
 static uint64_t master_bytes(const ZpPlan *p, const ZpBucket *k) {
-  return has_master(p) ? lines(k->elems / shards(p, k) * 4) : 0;
+  return has_master(p, k) ? lines(k->elems / shards(p, k) * 4) : 0;
 }
 static uint64_t grad_bytes(const ZpPlan *p, const ZpBucket *k) {
   return lines(k->elems / (zp_stages_grads(k) ? shards(p, k) : 1) * 4);
 }
 static uint64_t state_bytes(const ZpPlan *p, const ZpBucket *k) {
-  return lines(k->elems / shards(p, k) * 4 * (uint64_t)p->states);
+  return lines(k->elems / shards(p, k) * 4 * states(p, k));
 }
 
 /* Of each bucket that no stage before holds too: value and states of the elements that a rank writes into a
@@ -44,7 +49,7 @@ static uint64_t snapshot_bytes(const ZpPlan *p, const ZpStage *st) {
     uint64_t own = k->elems / shards(p, k), same = 1;
     for (int d = 0; d < p->mesh.ndims; d++)
       if ((k->replicas & ~k->shard) >> d & 1) same *= (uint64_t)p->mesh.dim[d].size;
-    if (st->held[h].norm_owner) bytes += (own / same + (own % same > 0)) * 4 * (1 + (uint64_t)p->states);
+    if (st->held[h].norm_owner) bytes += (own / same + (own % same > 0)) * 4 * (1 + states(p, k));
   }
   return bytes;
 }
@@ -54,7 +59,7 @@ static bool dims_fit(const Check *c, const ZpBucket *k) {
   const ZpMesh *m = &c->p->mesh;
   ZpDims ours = ((1u << m->ndims) - 1) & ~(m->pipe < 0 ? 0 : 1u << m->pipe);
   bool within = !(k->replicas & ~ours) && !(k->shard & ~k->replicas) && !(k->partial & ~k->replicas);
-  if (within) return true;
+  if (within && !(k->frozen && k->partial)) return true;
   return zb_fail(c->err, NULL, "bucket %s is cut or reduced over dims along which it is no copy", k->name);
 }
 
@@ -63,8 +68,10 @@ static bool dims_fit(const Check *c, const ZpBucket *k) {
 static bool storage_fits(const Check *c, const ZpBucket *k) {
   const ZpZero *z = &c->p->zero;
   ZpDims cut = k->replicas & z->over;
+  if (k->frozen && !(z->what & ZL_SHARD_PARAMS)) cut = 0;
   bool params = cut && z->what & ZL_SHARD_PARAMS, grads = cut && z->what & ZL_SHARD_GRADS;
   ZpScatter scatters = !cut ? ZP_SCATTER_NEVER : grads ? ZP_SCATTER_EACH_MICROBATCH : ZP_SCATTER_AT_END;
+  if (k->frozen) scatters = ZP_SCATTER_NEVER;
   if (k->shard == cut && k->gathers == params && k->keeps == (params && z->keep) && k->scatters == scatters &&
       k->republishes == (cut && !params) && k->reduces == (k->partial & ~cut))
     return true;

@@ -12,8 +12,8 @@ static bool same_slice(const ZpSlice *x, const ZpSlice *y) {
 }
 
 static bool same_bucket(const ZpBucket *x, const ZpBucket *y) {
-  bool same =
-      x->elems == y->elems && x->shard == y->shard && x->nslices == y->nslices && x->gathers == y->gathers;
+  bool same = x->elems == y->elems && x->shard == y->shard && x->nslices == y->nslices &&
+              x->gathers == y->gathers && x->frozen == y->frozen;
   for (uint32_t i = 0; same && i < x->nslices; i++) same = same_slice(&x->slices[i], &y->slices[i]);
   return same;
 }

@@ -389,12 +389,12 @@ static bool reductions(const Check *c, uint32_t s) {
        h++) { /* else the form says that there are none */
     const ZpBucket *b = &c->p->buckets[st->held[h].bucket];
     uint64_t staged = zp_stages_grads(b) ? (uint64_t)c->p->nmicro : 0;
-    bool in_place = b->scatters == ZP_SCATTER_AT_END;
+    bool in_place = b->scatters == ZP_SCATTER_AT_END, tied = !b->frozen && st->held[h].tied != ZP_NONE;
     if (!times(c, s, h, "scattering a gradient", all[h].staged, staged) ||
         !times(c, s, h, "scattering the accumulated gradient", all[h].in_place, in_place) ||
         !times(c, s, h, "reducing the gradient", all[h].reduced, b->reduces != 0) ||
-        !times(c, s, h, "reducing the gradient with tied copies", all[h].tied, st->held[h].tied != ZP_NONE) ||
-        !times(c, s, h, "the optimizer step", all[h].stepped, 1) ||
+        !times(c, s, h, "reducing the gradient with tied copies", all[h].tied, tied) ||
+        !times(c, s, h, "the optimizer step", all[h].stepped, !b->frozen) ||
         !times(c, s, h, "publishing the parameters", all[h].published, b->republishes))
       return false;
   }

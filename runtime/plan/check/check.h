@@ -1,6 +1,6 @@
 /* The proofs of a plan. They share with what made it the graph, the mesh and what the plan says that the
  * recipe asks for:
- * how large axes are, how it cuts storage, the optimizer. All else - what an instruction must read and write,
+ * how large axes are, how it cuts storage, the optimizer, what is frozen. All else - what an instruction must read and write,
  * the bytes of every buffer, the layout of every value, the dims of every reduction - is derived here a
  * second time, and the plan is compared with it. So nothing here calls what made the plan; of plan.h it uses
  * types, the definitions of mesh.c (a rank's coordinates, the size of a group) and, in messages, words.c.
@@ -9,6 +9,7 @@
  * queues.c    pairs, deadlock
  * operands.c  what each instruction must read and write
  * contents.c  happens-before, contents
+ * cotangents.c  which carried values have one
  * arena.c     sizes and places of buffers
  * beside.c    two plans in one arena
  * segment.c   local programs: what each call reads and writes
@@ -30,6 +31,7 @@ typedef struct {
   uint32_t *pos; /* per instruction: position in its queue */
   /* Per stage, per held bucket: the last instance that uses it; its backward comes first. */
   uint32_t **last_user;
+  ZpCotangents *cotangents; /* per segment: zp_check_cotangents */
 } Check;
 
 /* For messages, in scratch memory: "stage 0 FWD(layer.1, mb 2)", "layer.1" */
@@ -50,6 +52,8 @@ bool zp_check_memory(const Check *c, uint32_t stage);
 bool zp_check_buckets(const Check *c);
 bool zp_check_arena(const Check *c, uint32_t stage);
 bool zp_check_beside(const Check *c);
+/* Derives which carried values have cotangents, into c->cotangents; whether the plan says the same. */
+bool zp_check_cotangents(Check *c);
 /* Whether BWD of this instance needs the loss denominator. */
 static inline bool zp_needs_denominator(const ZpPlan *p, const ZpInst *i) {
   return p->segments[i->segment].has_loss && p->segments[i->segment].list[ZP_COUNT].n;

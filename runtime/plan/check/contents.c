@@ -173,15 +173,15 @@ static bool access_one(Mem *m, uint32_t i, const ZpAccess *a) {
   return writes(m, i, a->buf, a->tag);
 }
 
-/* Parameters are updated for the next step, in the state in which it starts: stored parts, or published. A
- * plan that only goes forward leaves them as they are. */
+/* Parameters are updated for the next step, in the state in which it starts: stored parts, or published.
+ * What is frozen stays as it is, and in a plan that only goes forward everything does. */
 static bool contents_at_end(const Mem *m) {
   for (uint32_t b = 0; b < m->st->prog.nbufs; b++) {
     const ZpBuf *buf = &m->st->prog.bufs[b];
     if (!used_up(m, b, ZP_NONE)) return false;
     if (buf->kind != ZP_B_PARAM) continue;
-    bool published = m->p->buckets[m->st->held[buf->pool].bucket].republishes;
-    uint32_t state = m->p->forward_only ? 0 : published ? 2 : 1;
+    const ZpBucket *k = &m->p->buckets[m->st->held[buf->pool].bucket];
+    uint32_t state = m->p->forward_only || k->frozen ? 0 : k->republishes ? 2 : 1;
     uint64_t tag = held_tag(m, ZP_TAG_PARAM, buf->pool, state);
     if (m->cells[b].tag != tag)
       return zb_fail(m->c->err, NULL, "stage %u: at the end of the step %s holds %s instead of %s", m->s,

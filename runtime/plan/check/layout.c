@@ -18,10 +18,6 @@ static uint8_t elem_of(const ZpPlan *p, const ZgType *t) {
 }
 
 /* ---- carried tuples ------------------------------------------------------------------------------------ */
-bool zp_differentiable(const ZgType *t) {
-  return t->elem == ZG_REAL || t->elem == ZG_F32 || t->elem == ZG_BF16;
-}
-
 /* The axis along which dim d cuts values of this type, as the recipe's lists say; ZP_NONE: none. */
 static uint32_t cut_axis(const ZpPlan *p, const ZgType *t, int d) {
   for (uint32_t i = 0; d != p->mesh.pipe && i < p->mesh.dim[d].naxes; i++)
@@ -39,10 +35,10 @@ static uint64_t part_bytes(const ZpPlan *p, const ZgType *t) {
   return n;
 }
 
-uint64_t zp_tuple_at(const Local *l, const ZgType *types, uint32_t k, bool cotangents) {
+uint64_t zp_tuple_at(const Local *l, const ZgType *types, uint32_t k, const bool *has) {
   uint64_t at = 0;
   for (uint32_t i = 0; i < k; i++)
-    if (!cotangents || zp_differentiable(&types[i])) at += lines(part_bytes(l->c->p, &types[i]));
+    if (!has || has[i]) at += lines(part_bytes(l->c->p, &types[i]));
   return at;
 }
 
@@ -50,10 +46,10 @@ bool zp_tuples_fit(const Local *l) {
   const ZpSegment *s = l->s;
   const ZgSegment *g = l->gs;
   bool back = !l->c->p->forward_only;
-  if (s->carry_bytes == zp_tuple_at(l, g->carry_in, g->ncarry_in, false) &&
-      s->dcarry_bytes == (back ? zp_tuple_at(l, g->carry_in, g->ncarry_in, true) : 0) &&
-      s->carry_out_bytes == zp_tuple_at(l, g->carry_out, g->ncarry_out, false) &&
-      s->dcarry_out_bytes == (back ? zp_tuple_at(l, g->carry_out, g->ncarry_out, true) : 0))
+  if (s->carry_bytes == zp_tuple_at(l, g->carry_in, g->ncarry_in, NULL) &&
+      s->dcarry_bytes == (back ? zp_tuple_at(l, g->carry_in, g->ncarry_in, l->cotangents->in) : 0) &&
+      s->carry_out_bytes == zp_tuple_at(l, g->carry_out, g->ncarry_out, NULL) &&
+      s->dcarry_out_bytes == (back ? zp_tuple_at(l, g->carry_out, g->ncarry_out, l->cotangents->out) : 0))
     return true;
   return zb_fail(l->c->err, NULL, "part %u: a carried tuple has not the bytes of its values", l->index);
 }
@@ -63,14 +59,15 @@ static bool carried_fits(const Local *l, const ZpValue *v) {
   bool in = v->at.space == ZP_AT_CARRY_IN || v->at.space == ZP_AT_DCARRY_IN;
   bool back = v->at.space == ZP_AT_DCARRY_IN || v->at.space == ZP_AT_DCARRY_OUT;
   const ZgType *types = in ? l->gs->carry_in : l->gs->carry_out, *t = &types[v->at.index];
+  const bool *has = !back ? NULL : in ? l->cotangents->in : l->cotangents->out;
   if (v->at.index >= (in ? l->gs->ncarry_in : l->gs->ncarry_out)) return false;
-  bool same = v->elem == elem_of(l->c->p, t) && v->type.naxes == t->naxes && (!back || zp_differentiable(t));
+  bool same = v->elem == elem_of(l->c->p, t) && v->type.naxes == t->naxes && (!has || has[v->at.index]);
   for (int a = 0; same && a < t->naxes; a++) same = v->axis[a] == t->axis[a];
   for (int d = 0; same && d < l->c->p->mesh.ndims; d++) {
     uint32_t axis = cut_axis(l->c->p, t, d);
     same = axis == ZP_NONE ? v->state[d].kind == 'R' : v->state[d].kind == 'S' && v->state[d].axis == axis;
   }
-  return same && v->at.offset == zp_tuple_at(l, types, v->at.index, back);
+  return same && v->at.offset == zp_tuple_at(l, types, v->at.index, has);
 }
 
 /* As the data is laid there. */
@@ -428,6 +425,16 @@ static bool decay_fits(const Check *c, const ZpBucket *k) {
   return true;
 }
 
+/* A bucket is of frozen parameters or of trained ones. */
+static bool frozen_fits(const Check *c, const ZpBucket *k) {
+  const ZpPlan *p = c->p;
+  for (uint32_t i = 0; i < k->nslices; i++)
+    if (k->frozen != (p->frozen && p->frozen[k->slices[i].param]))
+      return zb_fail(c->err, NULL, "bucket %s: slice %u is %s, but the recipe trains it%s", k->name, i,
+                     k->frozen ? "frozen" : "trained", k->frozen ? "" : " not");
+  return true;
+}
+
 /* Every parameter is one slice, with the sizes that the mesh leaves of it. */
 static bool params_fit(const Check *c) {
   const ZpPlan *p = c->p;
@@ -456,7 +463,7 @@ static bool params_fit(const Check *c) {
   if (n != p->graph->nparams)
     return zb_fail(c->err, NULL, "%u of %u parameters are in buckets", n, p->graph->nparams);
   for (uint32_t b = 0; b < p->nbuckets; b++)
-    if (!decay_fits(c, &p->buckets[b])) return false;
+    if (!decay_fits(c, &p->buckets[b]) || !frozen_fits(c, &p->buckets[b])) return false;
   return true;
 }
 

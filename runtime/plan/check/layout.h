@@ -9,16 +9,16 @@ typedef struct {
   uint32_t index; /* of the segment */
   const ZpSegment *s;
   const ZgSegment *gs;
-  uint64_t temp; /* bytes of the list's temporaries */
+  const ZpCotangents *cotangents; /* as they are derived here */
+  uint64_t temp;                  /* bytes of the list's temporaries */
 } Local;
 
 /* What the plan says of inputs, parameters, micro-batches and the optimizer is what graph and recipe say. */
 bool zp_check_facts(const Check *c);
 /* Tuples have the bytes of their types. */
 bool zp_tuples_fit(const Local *l);
-bool zp_differentiable(const ZgType *t);
-/* Where position k of a carried tuple begins. */
-uint64_t zp_tuple_at(const Local *l, const ZgType *types, uint32_t k, bool cotangents);
+/* Where position k of a carried tuple begins, of those that it has; NULL: it has all. */
+uint64_t zp_tuple_at(const Local *l, const ZgType *types, uint32_t k, const bool *has);
 /* Value v has the sizes that the mesh leaves of its axes and lies inside its block; a group, behind each
  * other, its parts. */
 bool zp_value_fits(const Local *l, uint32_t v);

@@ -48,6 +48,18 @@ static uint32_t phase_after(const Wants *w, uint32_t held, ZpInstrOp op) {
   return n + (w->st->held[held].tied != ZP_NONE);
 }
 
+/* Whether backward of a segment needs its bucket k: its gradient, or, of what is frozen, what it reads. */
+static bool used_back(const Wants *w, const ZpSegment *g, uint32_t k) {
+  const ZpList *l = &g->list[ZP_BWD];
+  bool used = !w->p->buckets[g->buckets[k]].frozen;
+  for (uint32_t i = 0; i < l->n && !used; i++)
+    for (int j = 0; j < l->nodes[i].call.nin; j++) {
+      ZpLoc at = g->values[l->nodes[i].in[j]].at;
+      used |= at.space == ZP_AT_PARAM && at.index == k;
+    }
+  return used;
+}
+
 static void want_tuple(Wants *w, int backward, uint32_t i, uint32_t mode, ZpBufKind from_stage, uint32_t mb) {
   bool outside = i == 0 || i == w->st->ninsts; /* between stages */
   if (outside && (i ? w->s + 1 == w->p->nstages : w->s == 0)) return;
@@ -79,11 +91,12 @@ static void want_work(Wants *w, const ZpInstr *in) {
   for (uint32_t k = 0; k < x->nheld; k++) {
     uint32_t h = x->held[k], t = w->st->held[h].bucket;
     const ZpBucket *b = bucket_of(w, h);
+    if (back && !used_back(w, &w->p->segments[x->segment], k)) continue;
     want(w, b->gathers ? ZP_B_GATHER : ZP_B_PARAM, b->gathers ? t : h, ZP_READ,
          held_tag(w, ZP_TAG_PARAM, h, 0));
     /* Of the micro-batch's backwards with this bucket. */
     uint32_t first = w->c->last_user[w->s][h] == in->inst;
-    if (!back) continue;
+    if (!back || b->frozen) continue;
     if (zp_stages_grads(b))
       want(w, ZP_B_STAGING, t, first ? ZP_WRITE : ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_STAGED, h, in->mb));
     else want(w, ZP_B_GRAD, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_GRAD, h, 0));
@@ -133,13 +146,14 @@ static void want_of_step(Wants *w, const ZpInstr *in) {
   case ZP_I_ZERO_SUMS:
   case ZP_I_ZERO_GRADS:
     for (uint32_t h = 0; h < w->st->nheld && in->op == ZP_I_ZERO_GRADS; h++)
-      want(w, ZP_B_GRAD, h, ZP_WRITE, held_tag(w, ZP_TAG_GRAD, h, 0));
+      if (!bucket_of(w, h)->frozen) want(w, ZP_B_GRAD, h, ZP_WRITE, held_tag(w, ZP_TAG_GRAD, h, 0));
     want(w, ZP_B_SCALARS, ZP_SCALARS_COUNT, ZP_WRITE, count0);
     want(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, ZP_WRITE, sums0);
     return;
   case ZP_I_NORM_LOCAL:
     for (uint32_t h = 0; h < w->st->nheld; h++)
-      want(w, ZP_B_GRAD, h, ZP_READ, held_tag(w, ZP_TAG_GRAD, h, phase_after(w, h, ZP_INSTRS)));
+      if (!bucket_of(w, h)->frozen)
+        want(w, ZP_B_GRAD, h, ZP_READ, held_tag(w, ZP_TAG_GRAD, h, phase_after(w, h, ZP_INSTRS)));
     want_change(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, sums0, zp_tag(ZP_TAG_SUMS, 0, 0, 1));
     return;
   case ZP_I_REDUCE_COUNT:

@@ -296,23 +296,27 @@ static bool node(Walk *w) {
 
 /* ---- lists --------------------------------------------------------------------------------------------- */
 /* All that leaves the instance is there. */
-static bool leaves_all(Walk *w, uint8_t place, const ZgType *types, uint32_t n, bool cotangents) {
+static bool leaves_all(Walk *w, uint8_t place, const ZgType *types, uint32_t n, const bool *has) {
   const Memory *m = &w->memory[place];
   uint32_t found = 0, want = 0;
-  for (uint32_t k = 0; k < n; k++) want += !cotangents || zp_differentiable(&types[k]);
+  for (uint32_t k = 0; k < n; k++) want += !has || has[k];
   for (uint32_t i = 0; i < m->n; i++)
-    found += m->span[i].from == zp_tuple_at(&w->l, types, value(w, m->span[i].value)->at.index, cotangents);
+    found += m->span[i].from == zp_tuple_at(&w->l, types, value(w, m->span[i].value)->at.index, has);
   w->n = NULL;
   return found == want || fail(w, "makes %u of %u values that it carries", found, want);
 }
 
-/* Every gradient that the graph makes is added to that of its parameter. */
+/* Every gradient that the graph makes is added to that of its parameter, and none to a frozen one's. */
 static bool adds_all(Walk *w) {
   const ZgSegment *g = w->l.gs;
   w->n = NULL;
-  for (uint32_t i = 0; i < g->nnodes; i++)
-    if (g->nodes[i].op == ZG_OP_PARAM_GRAD && !w->set[g->nodes[i].opt[0]])
-      return fail(w, "makes no gradient of %s", w->l.c->p->graph->params[g->nodes[i].opt[0]].path);
+  for (uint32_t i = 0; i < g->nnodes; i++) {
+    if (g->nodes[i].op != ZG_OP_PARAM_GRAD) continue;
+    int64_t k = g->nodes[i].opt[0];
+    bool frozen = w->l.c->p->frozen && w->l.c->p->frozen[k];
+    if (w->set[k] == frozen)
+      return fail(w, "makes %s gradient of %s", frozen ? "a" : "no", w->l.c->p->graph->params[k].path);
+  }
   return true;
 }
 
@@ -339,13 +343,14 @@ static bool list(Walk *w, ZpPhase phase) {
   const ZgSegment *g = w->l.gs;
   if (phase == ZP_BWD && w->l.c->p->forward_only) return true;
   if (phase == ZP_FWD)
-    return leaves_all(w, ZP_AT_CARRY_OUT, g->carry_out, g->ncarry_out, false) && takes_out_all(w);
-  return phase != ZP_BWD || (leaves_all(w, ZP_AT_DCARRY_IN, g->carry_in, g->ncarry_in, true) && adds_all(w));
+    return leaves_all(w, ZP_AT_CARRY_OUT, g->carry_out, g->ncarry_out, NULL) && takes_out_all(w);
+  return phase != ZP_BWD ||
+         (leaves_all(w, ZP_AT_DCARRY_IN, g->carry_in, g->ncarry_in, w->l.cotangents->in) && adds_all(w));
 }
 
 static bool segment(Check *c, uint32_t index) {
   const ZpSegment *s = &c->p->segments[index];
-  Walk w = {.l = {c, index, s, &c->p->graph->segments[index]}};
+  Walk w = {.l = {c, index, s, &c->p->graph->segments[index], &c->cotangents[index]}};
   w.set = ZB_NEWN(c->a, bool, c->p->graph->nparams);
   bool ok = zp_tuples_fit(&w.l);
   for (int k = 0; ok && k < ZP_PHASES; k++) ok = list(&w, (ZpPhase)k);
@@ -354,7 +359,7 @@ static bool segment(Check *c, uint32_t index) {
 
 bool zp_check_segments(const ZpPlan *p, ZbErr *err) {
   Check c = {.p = p, .err = err, .a = zb_arena_new()};
-  bool ok = zp_check_facts(&c);
+  bool ok = zp_check_facts(&c) && zp_check_cotangents(&c);
   for (uint32_t i = 0; ok && i < p->graph->nsegments; i++) ok = segment(&c, i);
   zb_arena_free(c.a);
   return ok;

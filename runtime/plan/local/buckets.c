@@ -40,20 +40,22 @@ static ZpSlice slice_of(const ZpPlan *p, uint32_t param, uint64_t at) {
 }
 
 void zp_bucket_storage(const ZpPlan *p, ZpBucket *k) {
-  k->shard = p->zero.over & k->replicas;
+  bool cut = !k->frozen || p->zero.what & ZL_SHARD_PARAMS; /* of what is frozen there is nothing else */
+  k->shard = cut ? p->zero.over & k->replicas : 0;
   bool grads = k->shard && p->zero.what & ZL_SHARD_GRADS;
   k->gathers = k->shard && p->zero.what & ZL_SHARD_PARAMS;
   k->keeps = k->gathers && p->zero.keep;
   k->scatters = grads ? ZP_SCATTER_EACH_MICROBATCH : k->shard ? ZP_SCATTER_AT_END : ZP_SCATTER_NEVER;
   k->republishes = k->shard && !k->gathers;
   k->reduces = k->partial & ~k->shard;
+  if (k->frozen) k->scatters = ZP_SCATTER_NEVER;
 }
 
 static ZpBucket *find_bucket(ZpPlan *p, const ZpBucket *like) {
   for (uint32_t i = 0; i < p->nbuckets; i++) {
     ZpBucket *k = &p->buckets[i];
     if (k->segment == like->segment && k->nusers == like->nusers && k->shard == like->shard &&
-        k->partial == like->partial && k->replicas == like->replicas &&
+        k->partial == like->partial && k->replicas == like->replicas && k->frozen == like->frozen &&
         !memcmp(k->users, like->users, k->nusers * sizeof *k->users))
       return k;
   }
@@ -62,16 +64,19 @@ static ZpBucket *find_bucket(ZpPlan *p, const ZpBucket *like) {
 
 static const char *bucket_name(const ZpPlan *p, const ZpBucket *k) {
   if (k->nslices == 1) return p->graph->params[k->slices[0].param].path;
-  if (k->segment != ZP_NONE) return zb_printf(p->arena, "%s.*", p->graph->segments[k->segment].label);
+  if (k->segment != ZP_NONE)
+    return zb_printf(p->arena, "%s.*%s", p->graph->segments[k->segment].label, k->frozen ? " (frozen)" : "");
   return zb_printf(p->arena, "%s, ... (%u)", p->graph->params[k->slices[0].param].path, k->nslices);
 }
 
 static void count_params(ZpPlan *p) {
   for (uint32_t i = 0; i < p->nbuckets; i++)
     for (uint32_t k = 0; k < p->buckets[i].nslices; k++) {
-      double n = 1;
-      for (int a = 0; a < p->buckets[i].slices[k].naxes; a++) n *= (double)p->buckets[i].slices[k].valid[a];
-      p->params += p->buckets[i].segment == ZP_NONE ? n : n * p->graph->segments[p->buckets[i].segment].trip;
+      const ZpBucket *b = &p->buckets[i];
+      double n = b->segment == ZP_NONE ? 1 : p->graph->segments[b->segment].trip;
+      for (int a = 0; a < b->slices[k].naxes; a++) n *= (double)b->slices[k].valid[a];
+      p->params += n;
+      if (!b->frozen) p->trained += n;
     }
 }
 
@@ -81,12 +86,12 @@ void zp_buckets(ZpBuild *b) {
   uint32_t *users = ZB_NEWN(p->arena, uint32_t, g->nsegments + 1);
   for (uint32_t i = 0; i < g->nparams; i++) {
     ZpSlice s = slice_of(p, i, 0);
-    ZpBucket like = {.segment = g->params[i].segment};
+    ZpBucket like = {.segment = g->params[i].segment, .frozen = p->frozen && p->frozen[i]};
     like.nusers = users_of(p, i, users);
     like.users = users;
     for (int d = 0; d < p->mesh.ndims; d++)
       if (d != p->mesh.pipe && s.state[d].kind == 'R') like.replicas |= 1u << d;
-    like.partial = b->grad_partial[i] & like.replicas;
+    like.partial = like.frozen ? 0 : b->grad_partial[i] & like.replicas;
     zp_bucket_storage(p, &like);
     ZpBucket *k = find_bucket(p, &like);
     if (!k) {
@@ -121,6 +126,17 @@ ZpLoc zp_bucket_loc(const ZpPlan *p, const ZpSegment *s, uint32_t param, ZpSpace
   ZB_BUG("parameter %s is in no bucket of its segment", p->graph->params[param].path);
 }
 
+bool zp_used_back(const ZpPlan *p, const ZpSegment *s, uint32_t k) {
+  const ZpList *l = &s->list[ZP_BWD];
+  if (!p->buckets[s->buckets[k]].frozen) return true;
+  for (uint32_t i = 0; i < l->n; i++)
+    for (int j = 0; j < l->nodes[i].call.nin; j++) {
+      const ZpLoc *at = &s->values[l->nodes[i].in[j]].at;
+      if (at->space == ZP_AT_PARAM && at->index == k) return true;
+    }
+  return false;
+}
+
 /* ---- what a rank stores -------------------------------------------------------------------------------- */
 /* `each` bytes per element, of the whole bucket or this rank's shard of it. */
 static uint64_t bucket_bytes(const ZpPlan *p, uint32_t bucket, bool shard, uint64_t each) {
@@ -132,13 +148,17 @@ uint64_t zp_param_bytes(const ZpPlan *p, uint32_t b) {
   return bucket_bytes(p, b, p->buckets[b].gathers, zk_elem_bytes(p->compute));
 }
 uint64_t zp_master_bytes(const ZpPlan *p, uint32_t b) {
-  return p->compute == ZK_F32 || p->forward_only ? 0 : bucket_bytes(p, b, true, 4);
+  bool none = p->compute == ZK_F32 || p->forward_only || p->buckets[b].frozen;
+  return none ? 0 : bucket_bytes(p, b, true, 4);
 }
+int zp_states(const ZpPlan *p, const ZpBucket *k) { return k->frozen ? 0 : p->states; }
 uint64_t zp_grad_bytes(const ZpPlan *p, uint32_t b) {
-  return p->forward_only ? 0 : bucket_bytes(p, b, zp_stages_grads(&p->buckets[b]), 4);
+  bool none = p->forward_only || p->buckets[b].frozen;
+  return none ? 0 : bucket_bytes(p, b, zp_stages_grads(&p->buckets[b]), 4);
 }
 uint64_t zp_state_bytes(const ZpPlan *p, uint32_t b) {
-  return p->states ? bucket_bytes(p, b, true, 4 * (uint64_t)p->states) : 0;
+  uint64_t n = (uint64_t)zp_states(p, &p->buckets[b]);
+  return n ? bucket_bytes(p, b, true, 4 * n) : 0;
 }
 
 /* Of so many ranks that own the same each speaks for one part, a multiple of 16 elements. */
@@ -152,6 +172,7 @@ uint64_t zp_snapshot_bytes(const ZpPlan *p, const ZpStage *st) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < st->nheld; i++)
     if (st->held[i].norm_owner)
-      bytes += 4 * (1 + (uint64_t)p->states) * zp_spoken_elems(p, st->held[i].bucket);
+      bytes += 4 * (1 + (uint64_t)zp_states(p, &p->buckets[st->held[i].bucket])) *
+               zp_spoken_elems(p, st->held[i].bucket);
   return bytes;
 }

@@ -15,8 +15,9 @@ static bool shard_all(ZpBuild *b) {
   ZgSegment **local = ZB_NEWN(p->arena, ZgSegment *, g->nsegments),
             **count = ZB_NEWN(p->arena, ZgSegment *, g->nsegments);
   bool **again = ZB_NEWN(p->arena, bool *, g->nsegments);
+  zp_find_cotangents(p);
   for (uint32_t i = 0; i < g->nsegments; i++) {
-    local[i] = zp_remat(b, &g->segments[i], &again[i]);
+    local[i] = zp_remat(b, i, &again[i]);
     count[i] = zp_count_segment(b, &g->segments[i]);
   }
   ZpDims *partial = ZB_NEWN(p->arena, ZpDims, g->nparams + 1);

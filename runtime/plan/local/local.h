@@ -2,6 +2,7 @@
  *
  * local.c            the passes of a segment, in order
  * -- sharded --
+ * cotangents.c       which cotangents are wanted: frozen parameters want none
  * remat.c            which forward values are kept for backward and which are made again; the count of the
  *                    denominator
  * shard.c            the sharding rule: by which dim each node is split; shard.h
@@ -31,10 +32,16 @@ void zp_buckets(ZpBuild *b);
 /* Fuses the nodes of all segments, places their values, makes their calls. */
 void zp_lower(ZpBuild *b);
 
+/* ---- cotangents.c -------------------------------------------------------------------------------------- */
+/* Fills p->cotangents. */
+void zp_find_cotangents(ZpPlan *p);
+/* Of a sink of backward: whether what it takes is wanted. */
+bool zp_wants_gradient(const ZpPlan *p, const ZpCotangents *c, const ZgNode *n);
+
 /* ---- remat.c ------------------------------------------------------------------------------------------- */
-/* The segment with every forward value that backward can make again made again there. again[i]: node i of the
+/* Graph segment `index` with every forward value that backward can make again made again there. again[i]: node i of the
  * result is such a copy. Dead nodes are gone. */
-ZgSegment *zp_remat(const ZpBuild *b, const ZgSegment *s, bool **again);
+ZgSegment *zp_remat(const ZpBuild *b, uint32_t index, bool **again);
 /* The sub-list that computes the loss denominator, as a segment of its own; nnodes 0 if it has none. */
 ZgSegment *zp_count_segment(const ZpBuild *b, const ZgSegment *s);
 

@@ -16,18 +16,16 @@ static uint64_t value_bytes(const ZpPlan *p, const ZgType *t) {
   return n;
 }
 
-static bool differentiable(const ZgType *t) {
-  return t->elem == ZG_REAL || t->elem == ZG_F32 || t->elem == ZG_BF16;
-}
-
-/* Offset of position k in a carried tuple; of position n: its size. Cotangents: only of differentiable ones.
- * */
-static uint64_t tuple_at(const ZpPlan *p, const ZgType *types, uint32_t k, bool cotangents) {
+/* Offset of position k in a carried tuple; of position n: its size. `has`: of the positions that it has;
+ * NULL: all. */
+static uint64_t tuple_at(const ZpPlan *p, const ZgType *types, uint32_t k, const bool *has) {
   uint64_t at = 0;
   for (uint32_t i = 0; i < k; i++)
-    if (!cotangents || differentiable(&types[i])) at += zp_lines(value_bytes(p, &types[i]));
+    if (!has || has[i]) at += zp_lines(value_bytes(p, &types[i]));
   return at;
 }
+
+static const ZpCotangents *cotangents(const ZpLocal *c) { return &c->p->cotangents[c->index]; }
 
 /* ---- sources and sinks --------------------------------------------------------------------------------- */
 static uint64_t input_at(ZpLocal *c, uint32_t input, uint32_t value) {
@@ -54,10 +52,10 @@ static void place_source(ZpLocal *c, const ZpNode *n) {
   case ZG_OP_PARAM: v->at = zp_bucket_loc(c->p, c->s, n->sink, ZP_AT_PARAM); break;
   case ZG_OP_INPUT: v->at = (ZpLoc){ZP_AT_INPUT, 0, input_at(c, (uint32_t)n->call.opt[0], n->out[0])}; break;
   case ZG_OP_CARRY:
-    v->at = (ZpLoc){ZP_AT_CARRY_IN, n->sink, tuple_at(c->p, c->gs->carry_in, n->sink, false)};
+    v->at = (ZpLoc){ZP_AT_CARRY_IN, n->sink, tuple_at(c->p, c->gs->carry_in, n->sink, NULL)};
     break;
   case ZG_OP_DCARRY:
-    v->at = (ZpLoc){ZP_AT_DCARRY_OUT, n->sink, tuple_at(c->p, c->gs->carry_out, n->sink, true)};
+    v->at = (ZpLoc){ZP_AT_DCARRY_OUT, n->sink, tuple_at(c->p, c->gs->carry_out, n->sink, cotangents(c)->out)};
     break;
   case ZG_OP_SEED: v->at = (ZpLoc){ZP_AT_SEED, n->sink, 0}; break;
   default: ZB_BUG("source `%s`", zg_op_info[n->call.op].text);
@@ -84,8 +82,9 @@ static void place_carried(ZpLocal *c, ZpPhase phase, const uint32_t *maker) {
     ZpNode *k = &l->nodes[i];
     if (k->call.op != ZG_OP_CARRY_OUT && k->call.op != ZG_OP_DCARRY_IN) continue;
     bool out = k->call.op == ZG_OP_CARRY_OUT;
-    ZpLoc at = {out ? ZP_AT_CARRY_OUT : ZP_AT_DCARRY_IN, k->sink,
-                tuple_at(c->p, out ? c->gs->carry_out : c->gs->carry_in, k->sink, !out)};
+    ZpLoc at = {
+        out ? ZP_AT_CARRY_OUT : ZP_AT_DCARRY_IN, k->sink,
+        tuple_at(c->p, out ? c->gs->carry_out : c->gs->carry_in, k->sink, out ? NULL : cotangents(c)->in)};
     ZpValue *v = &c->s->values[k->in[0]];
     if (v->at.space == ZP_AT_NOWHERE && !c->later[phase][k->in[0]] && maker[k->in[0]] != ZP_NONE) {
       v->at = at;
@@ -140,11 +139,11 @@ void zp_place_carried(ZpLocal *c) {
   for (int k = ZP_FWD; k < ZP_PHASES; k++) place_carried(c, (ZpPhase)k, maker);
   for (int k = ZP_FWD; k < ZP_PHASES; k++) drop_done(&s->list[k]);
   const ZgSegment *g = c->gs;
-  s->carry_bytes = tuple_at(c->p, g->carry_in, g->ncarry_in, false);
-  s->carry_out_bytes = tuple_at(c->p, g->carry_out, g->ncarry_out, false);
+  s->carry_bytes = tuple_at(c->p, g->carry_in, g->ncarry_in, NULL);
+  s->carry_out_bytes = tuple_at(c->p, g->carry_out, g->ncarry_out, NULL);
   if (c->p->forward_only) return;
-  s->dcarry_bytes = tuple_at(c->p, g->carry_in, g->ncarry_in, true);
-  s->dcarry_out_bytes = tuple_at(c->p, g->carry_out, g->ncarry_out, true);
+  s->dcarry_bytes = tuple_at(c->p, g->carry_in, g->ncarry_in, cotangents(c)->in);
+  s->dcarry_out_bytes = tuple_at(c->p, g->carry_out, g->ncarry_out, cotangents(c)->out);
 }
 
 /* ---- temporaries --------------------------------------------------------------------------------------- */

@@ -157,13 +157,20 @@ static uint32_t resolve(Remat *r, uint32_t v) {
   return r->copied[v];
 }
 
+/* What of a segment is needed for itself, and not for what is made of it. */
+typedef struct {
+  const ZpPlan *p;
+  const ZpCotangents *c;
+} Roots;
+
 /* Removes nodes whose results nothing needs. `again` is compacted along. */
-static void sweep(ZbArena *a, ZgSegment *t, bool *again, bool (*root)(const ZgNode *)) {
+static void sweep(ZbArena *a, ZgSegment *t, bool *again, bool (*root)(const Roots *, const ZgNode *),
+                  const Roots *of) {
   bool *live = ZB_NEWN(a, bool, t->nvalues + 1);
   bool *stay = ZB_NEWN(a, bool, t->nnodes);
   for (uint32_t i = t->nnodes; i-- > 0;) {
     const ZgNode *n = &t->nodes[i];
-    bool need = zg_op_info[n->op].kind == ZG_SINK && root(n);
+    bool need = zg_op_info[n->op].kind == ZG_SINK && root(of, n);
     for (int k = 0; k < n->nout; k++) need |= live[n->out + (uint32_t)k];
     stay[i] = need;
     for (int k = 0; need && k < n->nin; k++) live[n->in[k]] = true;
@@ -190,12 +197,38 @@ static void sweep(ZbArena *a, ZgSegment *t, bool *again, bool (*root)(const ZgNo
   t->nvalues = nv;
 }
 
-static bool wanted(const ZgNode *n) { return n->op != ZG_OP_LOSS_DEN; }
-static bool trained(const ZgNode *n) { return n->op != ZG_OP_OUTPUT && n->op != ZG_OP_LOSS_DEN; }
-static bool counted(const ZgNode *n) { return n->op == ZG_OP_LOSS_DEN; }
+static bool wanted(const Roots *r, const ZgNode *n) {
+  bool back = n->op == ZG_OP_PARAM_GRAD || n->op == ZG_OP_DCARRY_IN;
+  return back ? zp_wants_gradient(r->p, r->c, n) : n->op != ZG_OP_OUTPUT || r->p->outputs;
+}
+static bool run(const Roots *r, const ZgNode *n) { return n->op != ZG_OP_LOSS_DEN && wanted(r, n); }
+static bool counted(const Roots *r, const ZgNode *n) {
+  (void)r;
+  return n->op == ZG_OP_LOSS_DEN;
+}
 
-ZgSegment *zp_remat(const ZpBuild *b, const ZgSegment *s, bool **again) {
+static ZgSegment *copy_of(ZbArena *a, const ZgSegment *s) {
+  ZgSegment *t = ZB_NEW(a, ZgSegment);
+  *t = *s;
+  t->nodes = ZB_NEWN(a, ZgNode, t->nnodes);
+  t->values = ZB_NEWN(a, ZgValue, t->nvalues + 1);
+  if (t->nnodes) memcpy(t->nodes, s->nodes, t->nnodes * sizeof *t->nodes);
+  if (t->nvalues) memcpy(t->values, s->values, t->nvalues * sizeof *t->values);
+  return t;
+}
+
+/* What serves frozen parameters alone is gone before it is decided what to keep. */
+static const ZgSegment *without_frozen(const ZpBuild *b, const ZgSegment *s, const Roots *of) {
+  if (!b->p->frozen) return s;
+  ZgSegment *t = copy_of(b->p->arena, s);
+  sweep(b->p->arena, t, NULL, wanted, of);
+  return t;
+}
+
+ZgSegment *zp_remat(const ZpBuild *b, uint32_t index, bool **again) {
   ZbArena *a = b->p->arena;
+  const Roots roots = {b->p, &b->p->cotangents[index]};
+  const ZgSegment *s = without_frozen(b, &b->p->graph->segments[index], &roots);
   ZgSegment *t = ZB_NEW(a, ZgSegment);
   *t = *s;
   t->nodes = NULL;
@@ -230,20 +263,15 @@ ZgSegment *zp_remat(const ZpBuild *b, const ZgSegment *s, bool **again) {
     for (int k = 0; k < n->nout; k++) r.kept[n->out + (uint32_t)k] = out + (uint32_t)k;
   }
   if (s->nforward == s->nnodes) t->nforward = t->nnodes;
-  sweep(a, t, r.again, b->p->outputs ? wanted : trained);
+  sweep(a, t, r.again, run, &roots);
   *again = r.again;
   return t;
 }
 
 ZgSegment *zp_count_segment(const ZpBuild *b, const ZgSegment *s) {
   ZbArena *a = b->p->arena;
-  ZgSegment *t = ZB_NEW(a, ZgSegment);
-  *t = *s;
+  ZgSegment *t = copy_of(a, s);
   t->nnodes = t->nforward;
-  t->nodes = ZB_NEWN(a, ZgNode, t->nnodes);
-  t->values = ZB_NEWN(a, ZgValue, t->nvalues + 1);
-  if (t->nnodes) memcpy(t->nodes, s->nodes, t->nnodes * sizeof *t->nodes);
-  if (t->nvalues) memcpy(t->values, s->values, t->nvalues * sizeof *t->values);
-  sweep(a, t, NULL, counted);
+  sweep(a, t, NULL, counted, NULL);
   return t;
 }

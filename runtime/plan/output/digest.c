@@ -56,6 +56,7 @@ static Hash sizes(const ZpPlan *p) {
   for (int i = 0; i < 3; i++) add(&h, p->loss_partial[i]);
   add_double(&h, p->model_flops);
   add_double(&h, p->params);
+  add_double(&h, p->trained);
   add(&h, p->ninputs);
   for (uint32_t i = 0; i < p->ninputs; i++) {
     const ZpInputUse *u = &p->inputs[i];
@@ -80,7 +81,7 @@ static Hash buckets(const ZpPlan *p) {
   for (uint32_t i = 0; i < p->nbuckets; i++) {
     const ZpBucket *b = &p->buckets[i];
     add_text(&h, b->name);
-    ADD(&h, b->segment, b->elems, b->shard, b->partial, b->replicas, b->nslices);
+    ADD(&h, b->segment, b->elems, b->shard, b->partial, b->replicas, b->nslices, b->frozen);
     ADD(&h, b->gathers, b->keeps, U(b->scatters), b->republishes, b->reduces);
     add_u32s(&h, b->users, b->nusers);
     for (uint32_t k = 0; k < b->nslices; k++) add_slice(&h, &b->slices[k], p->mesh.ndims);
@@ -90,6 +91,16 @@ static Hash buckets(const ZpPlan *p) {
     add(&h, p->tied[i].bucket);
     add_u32s(&h, p->tied[i].stages, p->tied[i].nstages);
   }
+  return h;
+}
+
+static Hash cotangents(const ZpPlan *p) {
+  Hash h = 0;
+  for (uint32_t i = 0; i < p->graph->nsegments; i++) {
+    for (uint32_t k = 0; k < p->graph->segments[i].ncarry_in; k++) add(&h, p->cotangents[i].in[k]);
+    for (uint32_t k = 0; k < p->graph->segments[i].ncarry_out; k++) add(&h, p->cotangents[i].out[k]);
+  }
+  for (uint32_t i = 0; p->frozen && i < p->graph->nparams; i++) add(&h, p->frozen[i]);
   return h;
 }
 
@@ -209,6 +220,7 @@ void zp_digest(const ZpPlan *p, ZbArena *a, ZpEachDigest *each, void *ctx) {
   each(ctx, "mesh", mesh(p));
   each(ctx, "sizes", sizes(p));
   each(ctx, "parameters", buckets(p));
+  each(ctx, "cotangents", cotangents(p));
   for (uint32_t i = 0; i < p->graph->nsegments; i++) {
     const ZpSegment *s = &p->segments[i];
     each(ctx, zb_printf(a, "part %u's values", i), values(p, s));

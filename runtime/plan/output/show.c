@@ -32,8 +32,10 @@ static Timeline timeline(const ZpPlan *p) {
 
 static void show_mesh(const ZpPlan *p, ZbText *out) {
   const ZpMesh *m = &p->mesh;
-  zb_text_add(out, "recipe %s for model %s: %.4g M parameters, %lld rank%s", p->recipe->name, p->graph->model,
-              p->params / 1e6, (long long)m->nranks, m->nranks == 1 ? "" : "s");
+  zb_text_add(out, "recipe %s for model %s: %.4g M parameters", p->recipe->name, p->graph->model,
+              p->params / 1e6);
+  if (p->frozen) zb_text_add(out, " (%.4g M trained)", p->trained / 1e6);
+  zb_text_add(out, ", %lld rank%s", (long long)m->nranks, m->nranks == 1 ? "" : "s");
   for (int d = 0; d < m->ndims; d++) {
     zb_text_add(out, "%s%s %lld", d ? " x " : " = ", m->dim[d].name, (long long)m->dim[d].size);
     if (d == m->pipe) zb_text_add(out, " (stages)");
@@ -87,7 +89,10 @@ static void show_stages(const ZpPlan *p, ZbText *out) {
     zb_text_add(out, "%s is held by stages", p->buckets[p->tied[i].bucket].name);
     for (uint32_t k = 0; k < p->tied[i].nstages; k++)
       zb_text_add(out, "%s %u", k ? "," : "", p->tied[i].stages[k]);
-    zb_text_add(out, "%s\n", p->forward_only ? "" : "; its gradients are summed over them");
+    zb_text_add(out, "%s\n",
+                p->forward_only || p->buckets[p->tied[i].bucket].frozen
+                    ? ""
+                    : "; its gradients are summed over them");
   }
 }
 
@@ -125,9 +130,12 @@ static void show_buckets(const ZpPlan *p, ZbText *out) {
   for (uint32_t i = 0; i < p->nbuckets; i++) {
     const ZpBucket *k = &p->buckets[i];
     ZbArena *tmp = zb_arena_new();
-    zb_text_add(out, "%-26s %11llu  %4d  %-18s  %s (%s of gradients)\n", k->name,
-                (unsigned long long)k->elems, zp_zero_stage(k), zp_dims_text(&p->mesh, tmp, k->shard),
-                zp_dims_text(&p->mesh, tmp, k->partial), zb_bytes(text, k->elems * 4));
+    zb_text_add(out, "%-26s %11llu  %4d  %-18s  ", k->name, (unsigned long long)k->elems, zp_zero_stage(k),
+                zp_dims_text(&p->mesh, tmp, k->shard));
+    if (k->frozen) zb_text_add(out, "frozen\n");
+    else
+      zb_text_add(out, "%s (%s of gradients)\n", zp_dims_text(&p->mesh, tmp, k->partial),
+                  zb_bytes(text, k->elems * 4));
     zb_arena_free(tmp);
   }
 }

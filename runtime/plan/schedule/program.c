@@ -59,9 +59,11 @@ static void add_buffers(Gen *g) {
   for (uint32_t h = 0; h < st->nheld; h++) {
     uint32_t b = st->held[h].bucket;
     g->param_buf[h] = zp_gen_bufs(g, ZP_B_PARAM, h, 1, zp_param_bytes(p, b) + zp_master_bytes(p, b));
-    if (p->forward_only) continue;
+    g->grad_buf[h] = g->state_buf[h] = ZP_NONE;
+    if (p->forward_only || p->buckets[b].frozen) continue;
     g->grad_buf[h] = zp_gen_bufs(g, ZP_B_GRAD, h, 1, zp_grad_bytes(p, b));
-    g->state_buf[h] = p->states ? zp_gen_bufs(g, ZP_B_STATE, h, 1, zp_state_bytes(p, b)) : ZP_NONE;
+    if (zp_states(p, &p->buckets[b]))
+      g->state_buf[h] = zp_gen_bufs(g, ZP_B_STATE, h, 1, zp_state_bytes(p, b));
   }
   g->boundary_buf =
       zp_gen_bufs(g, ZP_B_BOUNDARY, 0, st->boundary_bytes ? 2 : 0, zb_round_up(st->boundary_bytes, 64));
@@ -203,8 +205,9 @@ static void add_step(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
   add_sums(g, norm, step, pair);
   if (g->p->forward_only) return;
   for (uint32_t h = 0; h < g->st->nheld; h++) {
-    compute(g, ZP_I_OPT_STEP, step + h, 1)->held = h;
     const ZpBucket *b = &g->p->buckets[g->st->held[h].bucket];
+    if (b->frozen) continue;
+    compute(g, ZP_I_OPT_STEP, step + h, 1)->held = h;
     if (!b->republishes) continue;
     uint32_t id = zp_gen_draft(g, ZP_I_PUBLISH_PARAMS, step + h + 1, BY_PUBLISH, h);
     Draft *pub = &g->d[id];
@@ -240,10 +243,11 @@ static void touch_params(Gen *g, uint32_t pos, const ZpInstr *in) {
   for (uint32_t k = 0; k < inst->nheld; k++) {
     const Use *u = &g->uses[g->use_at[pos] + k];
     uint32_t h = inst->held[k];
+    if (!zp_gen_uses(g, in, k)) continue;
     touch(g, u->gather_buf == ZP_NONE ? g->param_buf[h] : u->gather_buf, ZP_READ,
           zp_tag_held(g, ZP_TAG_PARAM, h, 0));
     await(g, pos, u->gather);
-    if (in->op != ZP_I_BWD) continue;
+    if (in->op != ZP_I_BWD || g->grad_buf[h] == ZP_NONE) continue;
     if (u->staging_buf == ZP_NONE) {
       touch(g, g->grad_buf[h], ZP_READ | ZP_WRITE, zp_tag_held(g, ZP_TAG_GRAD, h, 0));
       continue;
@@ -317,12 +321,13 @@ static void touch_compute(Gen *g, uint32_t pos, const ZpInstr *in) {
   case ZP_I_ZERO_SUMS:
   case ZP_I_ZERO_GRADS:
     for (uint32_t h = 0; h < g->st->nheld && in->op == ZP_I_ZERO_GRADS; h++)
-      touch(g, g->grad_buf[h], ZP_WRITE, zp_tag_held(g, ZP_TAG_GRAD, h, 0));
+      if (g->grad_buf[h] != ZP_NONE) touch(g, g->grad_buf[h], ZP_WRITE, zp_tag_held(g, ZP_TAG_GRAD, h, 0));
     touch(g, count, ZP_WRITE, zp_tag(ZP_TAG_COUNT, 0, 0, 0));
     touch(g, sums, ZP_WRITE, zp_tag(ZP_TAG_SUMS, 0, 0, 0));
     return;
   case ZP_I_NORM_LOCAL:
     for (uint32_t h = 0; h < g->st->nheld; h++) {
+      if (g->grad_buf[h] == ZP_NONE) continue;
       touch(g, g->grad_buf[h], ZP_READ, zp_tag_held(g, ZP_TAG_GRAD, h, g->phase[h]));
       await(g, pos, g->reduced[h]);
     }
@@ -333,7 +338,7 @@ static void touch_compute(Gen *g, uint32_t pos, const ZpInstr *in) {
     touch(g, g->grad_buf[in->held], ZP_READ, zp_tag_held(g, ZP_TAG_GRAD, in->held, g->phase[in->held]));
     touch(g, g->param_buf[in->held], ZP_READ, zp_tag_held(g, ZP_TAG_PARAM, in->held, 0));
     touch(g, g->param_buf[in->held], ZP_WRITE, zp_tag_held(g, ZP_TAG_PARAM, in->held, 1));
-    if (g->p->states)
+    if (g->state_buf[in->held] != ZP_NONE)
       touch(g, g->state_buf[in->held], ZP_READ | ZP_WRITE, zp_tag_held(g, ZP_TAG_STATE, in->held, 0));
     touch(g, sums, ZP_READ, zp_tag(ZP_TAG_SUMS, 0, 0, 2));
     await(g, pos, g->step);
@@ -431,6 +436,7 @@ static uint32_t add_tied(ZpPlan *p, Gen *g, uint32_t pair, uint64_t *norm) {
   for (uint32_t i = 0; i < p->ntied; i++, pair++) {
     const ZpTied *tied = &p->tied[i];
     uint64_t time = 0;
+    if (p->buckets[tied->bucket].frozen) continue; /* its copies stay alike by themselves */
     for (uint32_t k = 0; k < tied->nstages; k++) {
       const Gen *x = &g[tied->stages[k]];
       uint64_t ready = zp_gen_ready(x, held_of(x->st, i));

@@ -80,6 +80,7 @@ typedef struct {
   uint32_t step;         /* REDUCE_STEP: draft */
   uint32_t *item_pos;    /* per item: position of its first FWD or BWD */
   uint32_t *moves[2][2]; /* [ACT, GRAD][receive, send], per micro-batch: draft; NULL: none */
+  bool **back;           /* per segment, per bucket of it: backward uses it */
   uint32_t *use_at;
   Use *uses;                                  /* use_at[position] + k: k-th bucket of the instance */
   uint32_t *last_bwd;                         /* per held bucket: position */
@@ -100,6 +101,7 @@ uint32_t zp_gen_bufs(Gen *g, ZpBufKind kind, uint32_t pool, uint32_t n, uint64_t
 uint32_t zp_gen_draft(Gen *g, ZpInstrOp op, uint64_t time, uint32_t rank, uint32_t need);
 uint64_t zp_tag_held(const Gen *g, ZpTag kind, uint32_t held, uint32_t n);
 /* zero.c */
+bool zp_gen_uses(const Gen *g, const ZpInstr *in, uint32_t k); /* FWD, BWD: bucket k of its segment */
 void zp_gen_params(Gen *g);                         /* uses, gathers, scatters, reductions within the stage */
 uint64_t zp_gen_ready(const Gen *g, uint32_t held); /* when its gradient is reduced within the stage */
 void zp_gen_tied(Gen *g, uint32_t held, uint64_t time, uint32_t pair);

@@ -16,6 +16,10 @@ typedef struct {
   uint32_t pos, use, held;
 } Entry;
 
+bool zp_gen_uses(const Gen *g, const ZpInstr *in, uint32_t k) {
+  return in->op == ZP_I_FWD || g->back[g->st->insts[in->inst].segment][k];
+}
+
 /* Uses of the stage's buckets by position; list[at[t]..at[t+1]) are those of template t in order. */
 static Entry *list_uses(Gen *g, uint32_t **at_out) {
   const ZpPlan *p = g->p;
@@ -27,7 +31,8 @@ static Entry *list_uses(Gen *g, uint32_t **at_out) {
     if (in->op != ZP_I_FWD && in->op != ZP_I_BWD) continue;
     const ZpInst *inst = &g->st->insts[in->inst];
     n += inst->nheld;
-    for (uint32_t k = 0; k < inst->nheld; k++) at[g->st->held[inst->held[k]].bucket + 2]++;
+    for (uint32_t k = 0; k < inst->nheld; k++)
+      if (zp_gen_uses(g, in, k)) at[g->st->held[inst->held[k]].bucket + 2]++;
   }
   g->use_at[g->ncomp] = n;
   g->uses = ZB_NEWN(g->a, Use, n);
@@ -38,6 +43,7 @@ static Entry *list_uses(Gen *g, uint32_t **at_out) {
       const ZpInst *inst = &g->st->insts[g->d[g->comp[pos]].in.inst];
       uint32_t held = inst->held[u - g->use_at[pos]];
       g->uses[u] = (Use){ZP_NONE, ZP_NONE, ZP_NONE, ZP_NONE, false};
+      if (!zp_gen_uses(g, &g->d[g->comp[pos]].in, u - g->use_at[pos])) continue;
       list[at[g->st->held[held].bucket + 1]++] = (Entry){pos, u, held};
     }
   }
@@ -199,8 +205,19 @@ uint64_t zp_gen_ready(const Gen *g, uint32_t held) {
   return id == ZP_NONE ? g->end[g->last_bwd[held]] : g->d[id].when / 2;
 }
 
+static void find_used_back(Gen *g) {
+  const ZpPlan *p = g->p;
+  g->back = ZB_NEWN(g->a, bool *, p->graph->nsegments);
+  for (uint32_t i = 0; i < p->graph->nsegments; i++) {
+    const ZpSegment *s = &p->segments[i];
+    g->back[i] = ZB_NEWN(g->a, bool, s->nbuckets + 1);
+    for (uint32_t k = 0; k < s->nbuckets; k++) g->back[i][k] = zp_used_back(p, s, k);
+  }
+}
+
 void zp_gen_params(Gen *g) {
   uint32_t *at, nheld = g->st->nheld;
+  find_used_back(g);
   Entry *list = list_uses(g, &at);
   uint32_t *where = ZB_NEWN(g->a, uint32_t, nheld), *copies = ZB_NEWN(g->a, uint32_t, g->p->nbuckets);
   g->last_bwd = ZB_NEWN(g->a, uint32_t, nheld);
@@ -220,6 +237,7 @@ void zp_gen_params(Gen *g) {
     if (zp_stages_grads(b) && !g->p->forward_only) plan_scatters(g, t, list + at[t], n, copies[t]);
   }
   for (uint32_t h = 0; h < nheld && !g->p->forward_only; h++) {
+    if (g->p->buckets[g->st->held[h].bucket].frozen) continue;
     ZB_ASSERT(g->last_bwd[h] != ZP_NONE); /* a stage holds what its instances use */
     plan_reductions(g, h);
   }

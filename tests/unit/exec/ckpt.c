@@ -20,7 +20,7 @@ static const char *const states[] = {"exp_avg", "exp_avg_sq"};
 static ZxContents contents(ZbArena *a, uint64_t most) {
   ZxContents c;
   ZbErr err;
-  cr_assert(zx_contents_make(a, params, 4, states, 2, most, &c, &err), "%s", err.text);
+  cr_assert(zx_contents_make(a, params, 4, states, 2, NULL, most, &c, &err), "%s", err.text);
   return c;
 }
 
@@ -50,9 +50,31 @@ Test(ckpt, files) {
   cr_expect_str_eq(c.files[8].name, "optimizer-00006-of-00006.safetensors");
   cr_expect_str_eq(c.tensors[4].info.path, "wte.exp_avg");
   cr_expect_str_eq(c.tensors[11].info.path, "layer.1.w.exp_avg_sq");
-  for (uint32_t i = 0; i < 4; i++) cr_expect_eq(zx_param_of(&c, i), i);
-  for (uint32_t i = 4; i < 12; i++) cr_expect_eq(zx_param_of(&c, i), (i - 4) / 2);
+  for (uint32_t i = 0; i < 4; i++) cr_expect(c.tensors[i].param == i && c.tensors[i].state == 0);
+  for (uint32_t i = 4; i < 12; i++)
+    cr_expect(c.tensors[i].param == (i - 4) / 2 && c.tensors[i].state == 1 + i % 2);
   cr_expect_eq(c.tensors[2].n, 1);
+  zb_arena_free(a);
+}
+
+/* Parameters of which not all have states, and not the same. */
+Test(ckpt, some_states) {
+  ZbArena *a = zb_arena_new();
+  ZxContents c;
+  ZbErr err;
+  static const uint32_t has[] = {3, 0, 2, 1};
+  cr_assert(zx_contents_make(a, params, 4, states, 2, has, 1000, &c, &err), "%s", err.text);
+  cr_assert_eq(c.ntensors, 8);
+  static const char *const paths[] = {"wte.exp_avg", "wte.exp_avg_sq", "scale.exp_avg_sq",
+                                      "layer.1.w.exp_avg"};
+  static const uint32_t param[] = {0, 0, 2, 3};
+  for (uint32_t i = 0; i < 4; i++) {
+    cr_expect_str_eq(c.tensors[4 + i].info.path, paths[i]);
+    cr_expect_eq(c.tensors[4 + i].param, param[i]);
+  }
+  cr_expect_eq(zx_nstates_of(&c, 1), 0);
+  cr_expect_eq(zx_state_named(&c, 2, "exp_avg"), ZB_NO_NAME);
+  cr_expect_eq(zx_state_named(&c, 2, "exp_avg_sq"), 6);
   zb_arena_free(a);
 }
 

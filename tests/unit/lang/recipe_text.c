@@ -41,6 +41,7 @@ static const char text[] = "recipe r for M {\n"
                            "  clip 0.5\n"
                            "  limit memory 76 GB, host 1 TB\n"
                            "  pad vocab to 128\n"
+                           "  freeze wte, Layer.mlp except norm, attn.wq\n"
                            "}\n"
                            "cluster c { device memory 80 GB, bf16 989 TFLOPS, f32 67 TFLOPS, hbm 3 TB/s\n"
                            "  host memory 2 TB, link 55 GB/s\n"
@@ -62,6 +63,7 @@ Test(recipe_text, all_that_a_recipe_says) {
                         "precision params: f32\n"
                         "precision reduce: f32\n"
                         "precision states: f32\n"
+                        "freeze: wte, Layer.mlp except norm, attn.wq\n"
                         "optimizer: adamw\n"
                         "lr: 0.0003\n"
                         "b1: 0.9\n"
@@ -109,6 +111,12 @@ Test(recipe_text, every_edit_shows) {
       {"data = 4", "data = 8"},
       {"seq = 8", "seq = 4"},
       {"micro 1", "micro 2"},
+      {"freeze wte,", "freeze"},
+      {"freeze wte, Layer.mlp", "freeze all"},
+      {"freeze wte, Layer.mlp except norm, attn.wq", ""},
+      {" except norm, attn.wq", ""},
+      {"attn.wq", "wq"},
+      {"Layer.mlp except", "Layer except"},
       {"kv*grp, ffn", "kv*grp"},
       {"kv*grp, ffn", "ffn, kv*grp"},
       {"kv*grp, ffn", "grp*kv, ffn"},

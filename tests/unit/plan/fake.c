@@ -40,8 +40,20 @@ static void add_bucket(ZpPlan *p, const Fake *f, const char *name, uint32_t segm
   b.nslices = 1;
   b.slices = ZB_NEW(p->arena, ZpSlice);
   *b.slices = (ZpSlice){.n = 1024, .naxes = 1, .size = {1024}};
+  b.frozen = (segment == LAYERS && f->frozen && name[0] == 'l') || (f->frozen == 3 && name[0] == 'w');
+  if (b.frozen) b.partial = 0;
   zp_bucket_storage(p, &b);
   ZB_PUSH(p->arena, p->buckets, p->nbuckets, b);
+}
+
+/* Backward reads the segment's first bucket. */
+static void read_back(ZpPlan *p, ZpSegment *s) {
+  s->nvalues = 1;
+  s->values = ZB_NEW(p->arena, ZpValue);
+  *s->values = (ZpValue){.at = {ZP_AT_PARAM, 0, 0}};
+  s->list[ZP_BWD].n = 1;
+  s->list[ZP_BWD].nodes = ZB_NEW(p->arena, ZpNode);
+  *s->list[ZP_BWD].nodes = (ZpNode){.call.nin = 1};
 }
 
 static void fill_segments(ZpPlan *p, const Fake *f) {
@@ -65,6 +77,7 @@ static void fill_segments(ZpPlan *p, const Fake *f) {
     ZB_PUSH(p->arena, s->buckets, s->nbuckets, own);
     uint32_t shared = p->nbuckets - 1;
     if (i == LAYERS && f->shared) ZB_PUSH(p->arena, s->buckets, s->nbuckets, shared);
+    if (i == LAYERS && f->frozen > 1) read_back(p, s);
   }
 }
 

@@ -22,6 +22,7 @@ typedef struct {
   bool checkpoints;
   bool alone; /* no replica dim: nothing is left to reduce after a scatter */
   bool forward_only;
+  int frozen; /* 1: the layers; 2: and backward reads them; 3: embed's bucket, too, which nothing reads */
 } Fake;
 
 /* Everything but the programs; also places every buffer once zp_program has run (fake_arena). */

@@ -143,6 +143,7 @@ static void work(Machine *m, uint32_t s, const ZpInstr *in) {
   for (uint32_t i = 0; i < x->nheld; i++) {
     const ZpStageBucket *held = &st->held[x->held[i]];
     bool gathered = bucket(m, held)->gathers;
+    if (back && bucket(m, held)->frozen && !g->list[ZP_BWD].n) continue; /* it has no place for it */
     h = mix(h, read(gathered ? part_of(m, s, in, ZP_B_GATHER, held->bucket, bucket(m, held)->elems * width(m))
                              : params(m, s, held)));
   }
@@ -167,6 +168,7 @@ static void work(Machine *m, uint32_t s, const ZpInstr *in) {
         h);
   for (uint32_t i = 0; i < x->nheld; i++) {
     const ZpStageBucket *held = &st->held[x->held[i]];
+    if (bucket(m, held)->frozen) continue;
     const ZpAccess *staged = find_access(m, s, in, ZP_B_STAGING, held->bucket);
     Part to = staged ? part_of(m, s, in, ZP_B_STAGING, held->bucket, bucket(m, held)->elems * 4)
                      : grads(m, s, held);
@@ -189,7 +191,8 @@ static void compute(Machine *m, uint32_t s, const ZpInstr *in) {
   switch ((ZpInstrOp)in->op) {
   case ZP_I_ZERO_SUMS:
   case ZP_I_ZERO_GRADS:
-    for (uint32_t h = 0; h < st->nheld && in->op == ZP_I_ZERO_GRADS; h++) write(grads(m, s, &st->held[h]), 0);
+    for (uint32_t h = 0; h < st->nheld && in->op == ZP_I_ZERO_GRADS; h++)
+      if (!bucket(m, &st->held[h])->frozen) write(grads(m, s, &st->held[h]), 0);
     write(scalars(m, s, ZP_SCALARS_COUNT), 0);
     write(scalars(m, s, ZP_SCALARS_SUMS), 0);
     break;
@@ -202,7 +205,8 @@ static void compute(Machine *m, uint32_t s, const ZpInstr *in) {
   case ZP_I_BWD: work(m, s, in); break;
   case ZP_I_NORM_LOCAL:
     for (uint32_t h = 0; h < st->nheld; h++)
-      if (st->held[h].norm_owner) add(scalars(m, s, ZP_SCALARS_SUMS), read(own_grads(m, s, &st->held[h])));
+      if (st->held[h].norm_owner && !bucket(m, &st->held[h])->frozen)
+        add(scalars(m, s, ZP_SCALARS_SUMS), read(own_grads(m, s, &st->held[h])));
     break;
   case ZP_I_OPT_STEP: optimize(m, s, &st->held[in->held]); break;
   default: m->wrong = "another queue's instruction";
@@ -358,7 +362,7 @@ static uint64_t numbers_of(Machine *m) {
     for (uint32_t h = 0; h < stage(m, s)->nheld; h++) {
       const ZpStageBucket *x = &stage(m, s)->held[h];
       all = mix(all, read(params(m, s, x)));
-      if (m->p->states) all = mix(all, read(states(m, s, x)));
+      if (m->p->states && !bucket(m, x)->frozen) all = mix(all, read(states(m, s, x)));
     }
     all = mix(all, read(scalars(m, s, ZP_SCALARS_SUMS)));
   }

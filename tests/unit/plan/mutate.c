@@ -216,4 +216,10 @@ Test(mutate, forward_only) {
                 .bf16 = true,
                 .forward_only = true});
 }
+Test(mutate, frozen) {
+  mutate((Fake){.stages = 2, .nmicro = 2, .layers = 3, .level = 3, .tied = true, .bf16 = true, .frozen = 2});
+}
+Test(mutate, frozen_ends) {
+  mutate((Fake){.stages = 2, .nmicro = 2, .layers = 3, .tied = true, .frozen = 3});
+}
 Test(mutate, one_stage) { mutate((Fake){.stages = 1, .nmicro = 2, .layers = 3, .counts = true}); }

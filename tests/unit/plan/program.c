@@ -72,6 +72,24 @@ Test(program, forward_only) {
   sizes("gpipe", 3, true, true);
 }
 
+Test(program, frozen) {
+  for (int level = 0; level <= 3; level++)
+    for (uint32_t P = 1; P <= 4; P++)
+      for (int k = 0; k < 64; k++)
+        passes((Fake){.schedule = k & 32 ? "gpipe" : "1f1b",
+                      .stages = P,
+                      .nmicro = 3,
+                      .layers = 6,
+                      .level = level,
+                      .keep = level == 3 && k & 1,
+                      .tied = k & 2,
+                      .shared = k & 4,
+                      .saves_carry = k & 8,
+                      .bf16 = k & 16,
+                      .checkpoints = k & 4,
+                      .frozen = 1 + k % 3});
+}
+
 Test(program, odd_sizes) {
   static const uint32_t sizes[][3] = {{16, 3, 30}, {13, 40, 24}, {32, 64, 40}, {2, 100, 7}, {1, 33, 5}};
   for (int i = 0; i < 5; i++)
@@ -218,6 +236,37 @@ Test(program, stored_bytes) {
       cr_assert_eq(zp_state_bytes(p, 0), w[3], "level %d", level);
     }
   }
+  zb_arena_free(a);
+}
+
+/* Of what is frozen there is what is computed with, 2 bytes in bf16; ZeRO-3 cuts that, the others nothing. */
+Test(program, frozen_bytes) {
+  ZbArena *a = zb_arena_new();
+  for (int level = 0; level < 4; level++)
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+      Fake f = {
+          .stages = 2, .nmicro = 2, .layers = 2, .level = level, .bf16 = bf16, .tied = true, .frozen = 3};
+      ZpPlan *p = fake_programs(a, f);
+      uint64_t whole = bf16 ? 2048 : 4096;
+      cr_assert_eq(zp_param_bytes(p, 0), level == 3 ? whole / 2 : whole, "level %d", level);
+      cr_assert_eq(zp_master_bytes(p, 0) + zp_grad_bytes(p, 0) + zp_state_bytes(p, 0), 0);
+      for (uint32_t s = 0; s < 2; s++) {
+        cr_assert_eq(count(p, s, ZP_I_OPT_STEP, NULL) + count(p, s, ZP_I_REDUCE_TIED, NULL), 0);
+        cr_assert_eq(count(p, s, ZP_I_SCATTER_GRADS, NULL) + count(p, s, ZP_I_REDUCE_GRADS, NULL), 0);
+        cr_assert_eq(count(p, s, ZP_I_PUBLISH_PARAMS, NULL), 0);
+        cr_assert_eq(count(p, s, ZP_I_GATHER_PARAMS, "wte"), level == 3); /* once: it stays */
+      }
+    }
+  zb_arena_free(a);
+}
+
+/* Frozen layers that backward does not read are gathered for forward alone. */
+Test(program, frozen_gathers) {
+  ZbArena *a = zb_arena_new();
+  Fake f = {.stages = 1, .nmicro = 1, .layers = 4, .level = 3, .frozen = 1};
+  cr_assert_eq(count(fake_programs(a, f), 0, ZP_I_GATHER_PARAMS, "layer.*"), 4);
+  f.frozen = 2;
+  cr_assert_eq(count(fake_programs(a, f), 0, ZP_I_GATHER_PARAMS, "layer.*"), 4 + 2);
   zb_arena_free(a);
 }
 

@@ -89,6 +89,9 @@ Test(digest, every_field_counts) {
   CHANGE("sizes", p->model_flops);
   CHANGE("sizes", p->batch);
   CHANGE("sizes", p->params);
+  CHANGE("sizes", p->trained);
+  CHANGE("cotangents", p->cotangents[1].in[0]);
+  CHANGE("cotangents", p->cotangents[0].out[0]);
   CHANGE("sizes", p->inputs[0].at);
   CHANGE("sizes", p->inputs[0].value);
 
@@ -102,6 +105,7 @@ Test(digest, every_field_counts) {
   CHANGE("parameters", b->scatters);
   CHANGE("parameters", b->republishes);
   CHANGE("parameters", b->reduces);
+  CHANGE("parameters", b->frozen);
   CHANGE("parameters", b->users[0]);
   CHANGE("parameters", b->slices[0].param);
   CHANGE("parameters", b->slices[0].at);
