@@ -298,6 +298,17 @@ static Val random_op(Call *c) {
   return place_node(c->e, c->x->span, n, NULL, &t);
 }
 
+/* 1 for each sample. */
+static Val samples_op(Call *c) {
+  Elab *e = c->e;
+  uint32_t found = zg_axis_find(e->g, "batch");
+  if (found == ZG_NONE) return val_stand_in(e, zg_type(ZG_F32, NULL, 0)); /* reported; or a block by itself */
+  uint16_t batch = (uint16_t)found;
+  ZgType t = zg_type(ZG_F32, &batch, 1);
+  Val one = val_tensor(e, c->x->span, (Val){.kind = VAL_NUM, .num = num_int(1)}, ZG_F32);
+  return place_node(e, c->x->span, (ZgNode){.op = ZG_OP_BROADCAST, .nin = 1}, &one, &t);
+}
+
 static Val size_op(Call *c) {
   int64_t size = axis_size(c, c->ax[0]);
   if (size) return (Val){.kind = VAL_NUM, .num = static_size(c->e, c->ax[0])};
@@ -490,6 +501,7 @@ static const Builtin builtins[] = {
     {"known", 0, 0, false, 1, 1, NULL, known_op, 0},
     {"position", 2, 2, false, 0, 0, NULL, position_op, 0},
     {"random", 1, ANY, true, 1, 1, NULL, random_op, 0},
+    {"samples", 0, 0, false, 0, 0, NULL, samples_op, 0},
     {"size", 1, 1, false, 0, 0, NULL, size_op, 0},
     {"rename", 2, 2, false, 1, 1, NULL, rename_op, 0},
     {"slice", 2, 2, false, 1, 1, "start", slice_op, 0},

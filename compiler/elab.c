@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#define LOSS_WITHOUT_NAME "main"
+
 /* ---- messages ------------------------------------------------------------------------------------------ */
 static bool main_file(const Elab *e, ZlSpan s) { return s.file < 0 || s.file == e->prog->files[0]->id; }
 
@@ -391,37 +393,79 @@ static void do_aux(Elab *e, const ZlStmt *s) {
     zl_help(d, "reduce it with `mean%s(...)`", axes_text(e, &v.type));
     return;
   }
+  e->aux = true;
   v = val_cast(e, s->aux->span, v, ZG_F32);
   place_node(e, s->aux->span, (ZgNode){.op = ZG_OP_AUX, .nin = 1}, &v, NULL);
 }
 
-static void do_loss(Elab *e, const ZlStmt *s) {
-  e->num_span = s->loss.num->span;
-  e->den_span = s->loss.den->span;
-  e->num = wanted_real(e, s->loss.num, "the loss");
-  e->den = wanted_real(e, s->loss.den, "the term after `per`");
-}
-
 /* The sum of v over all its axes in f32, into a sink. */
-static void sum_into(Elab *e, ZlSpan span, Val v, ZgOp sink) {
+static void sum_into(Elab *e, ZlSpan span, Val v, ZgOp sink, uint32_t loss) {
   v = val_cast(e, span, v, ZG_F32);
   if (v.kind == VAL_TENSOR && v.type.naxes) v = builtin_sum(e, span, v, v.type.axis, v.type.naxes);
-  place_node(e, span, (ZgNode){.op = (uint16_t)sink, .nin = 1}, &v, NULL);
+  place_node(e, span, (ZgNode){.op = (uint16_t)sink, .nin = 1, .opt = {loss}}, &v, NULL);
 }
 
-static void finish_loss(Elab *e) {
-  if (e->num.kind == VAL_POISON || e->den.kind == VAL_POISON) return;
-  sum_into(e, e->num_span, e->num, ZG_OP_LOSS_NUM);
+/* Two losses of one name could not be told apart in what is reported of them. */
+static bool loss_named(Elab *e, const ZlStmt *s) {
+  const char *name = s->loss.name.s ? s->loss.name.s : LOSS_WITHOUT_NAME;
+  for (uint32_t k = 0; k < e->nlosses; k++) {
+    const char *other = e->loss[k].name.s ? e->loss[k].name.s : LOSS_WITHOUT_NAME;
+    if (strcmp(name, other) != 0) continue;
+    ZlDiag *d =
+        complain(e, ZL_Z0009, s->loss.name.s ? s->loss.name.span : s->span, "a second loss `%s`", name);
+    zl_also(d, e->loss[k].name.s ? e->loss[k].name.span : e->loss[k].num, "the first");
+    if (!s->loss.name.s) zl_note(d, "a loss without a name is called `%s`", LOSS_WITHOUT_NAME);
+    zl_help(d, "name it: `loss %s2 = ... per ...`", name);
+    return false;
+  }
+  if (e->nlosses < ZG_MAX_LOSSES) return true;
+  zl_help(complain(e, ZL_Z0111, s->span, "a model has at most %d losses", ZG_MAX_LOSSES),
+          "add up those with one denominator");
+  return false;
+}
+
+static void do_loss(Elab *e, const ZlStmt *s) {
+  Val num = wanted_real(e, s->loss.num, "the loss"),
+      den = wanted_real(e, s->loss.den, "the term after `per`");
+  if (!loss_named(e, s)) return;
+  uint32_t k = e->nlosses++;
+  e->loss[k].num = s->loss.num->span;
+  e->loss[k].den = s->loss.den->span;
+  e->loss[k].name = s->loss.name;
+  zg_loss_add(e->g, s->loss.name.s ? s->loss.name.s : LOSS_WITHOUT_NAME, place_at(e, s->loss.num->span));
+  if (zl_errors(e->diags) != e->errors) return; /* stand-ins are of no use to it */
+  sum_into(e, s->loss.num->span, num, ZG_OP_LOSS_NUM, k);
   ZlSpan culprit;
-  Val den;
-  if (place_remake(e, e->den, &den, &culprit)) {
-    sum_into(e, e->den_span, den, ZG_OP_LOSS_DEN);
+  if (place_remake(e, den, &den, &culprit)) {
+    sum_into(e, s->loss.den->span, den, ZG_OP_LOSS_DEN, k);
     return;
   }
-  ZlDiag *d = complain(e, ZL_Z0703, e->den_span, "the term after `per` may depend on inputs only");
+  ZlDiag *d = complain(e, ZL_Z0703, s->loss.den->span, "the term after `per` may depend on inputs only");
   zl_also(d, culprit, "it depends on this");
   zl_note(d, "it is counted before the step begins, so that every micro-batch is weighted alike");
   zl_help(d, "`per known(targets)`, for example");
+}
+
+/* Of a model with aux terms alone: 0 for each sample. */
+static void no_loss(Elab *e, ZlSpan span, uint16_t batch) {
+  ZgType t = zg_type(ZG_F32, &batch, 1);
+  for (int den = 0; den < 2; den++) {
+    Val v = val_tensor(e, span, (Val){.kind = VAL_NUM, .num = num_int(den)}, ZG_F32);
+    v = place_node(e, span, (ZgNode){.op = ZG_OP_BROADCAST, .nin = 1}, &v, &t);
+    sum_into(e, span, v, den ? ZG_OP_LOSS_DEN : ZG_OP_LOSS_NUM, 0);
+  }
+  e->loss[0].num = e->loss[0].den = span;
+  e->nlosses = 1;
+}
+
+static void finish_losses(Elab *e, const ZlModel *m, uint16_t batch) {
+  if (!e->nlosses && e->aux) no_loss(e, m->name.span, batch);
+  if (!e->nlosses) {
+    ZlDiag *d = complain(e, ZL_Z0009, m->name.span, "model `%s` has no loss", m->name.s);
+    zl_note(d, "each `loss` is in a branch that is not taken");
+    zl_help(d, "put one outside of the `if`");
+  }
+  if (e->nlosses == 1 && !e->loss[0].name.s) e->g->nlosses = 0; /* nothing to tell apart */
 }
 
 void elab_body(Elab *e, ZlStmt *const *body, uint32_t n, Val *out) {
@@ -526,7 +570,7 @@ void elab_model(Elab *e, const ZlModel *m) {
     has_batch = false;
   }
   elab_body(e, m->body, m->nbody, NULL);
-  if (zl_errors(e->diags) == e->errors) finish_loss(e);
+  if (zl_errors(e->diags) == e->errors) finish_losses(e, m, batch);
   if (zl_errors(e->diags) != e->errors) return;
   if (zg_param_count(e->g) > ZG_MAX_ELEMENTS) {
     complain(e, ZL_Z0111, m->span, "the parameters of model %s have more than 2^48 elements together",

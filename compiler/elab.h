@@ -143,8 +143,12 @@ typedef struct {
   double times;  /* the inner repeats here: how often they run their bodies altogether */
   bool stopped;  /* a budget is spent, which was reported: nothing more is instantiated */
   size_t errors; /* reported before this began */
-  Val num, den;  /* of the loss */
-  ZlSpan num_span, den_span;
+  bool aux;      /* there are aux terms */
+  uint32_t nlosses;
+  struct {
+    ZlSpan num, den;
+    ZlName name; /* s NULL without one */
+  } loss[ZG_MAX_LOSSES];
 } Elab;
 
 /* ---- elab.c -------------------------------------------------------------------------------------------- */
@@ -159,7 +163,7 @@ void elab_end(Elab *e);
 /* Takes `n` from a budget. False, and a report the first time, when it is spent: then e->stopped is set. */
 bool elab_depth(Elab *e, ZlSpan span); /* may blocks and repeats nest one deeper here? Else a report */
 bool elab_spend(Elab *e, ElabBudget what, uint32_t n, ZlSpan span);
-/* Runs all of a model: statics, axes, statements, loss. What it found wrong is in e->diags. */
+/* Runs all of a model: statics, axes, statements. What it found wrong is in e->diags. */
 void elab_model(Elab *e, const ZlModel *m);
 /* The statements of a body in the current frame; a return's values go to out[0..nout). */
 void elab_body(Elab *e, ZlStmt *const *body, uint32_t n, Val *out);
@@ -206,6 +210,7 @@ bool place_remake(Elab *e, Val v, Val *out, ZlSpan *culprit);
 /* Carries first, carry_outs last, in order of position. */
 void place_settle(Elab *e);
 ZlSpan place_span(const Elab *e, uint32_t loc);
+uint32_t place_at(Elab *e, ZlSpan span); /* the place in the graph that stands for it */
 
 /* ---- expr.c -------------------------------------------------------------------------------------------- */
 Val expr_eval(Elab *e, const ZlExpr *x);

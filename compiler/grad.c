@@ -157,7 +157,7 @@ typedef struct {
   const Facts *f;
   uint32_t *first; /* by parameter: its first value in the segment, which collects the cotangents of all */
   uint32_t *left;  /* by value: how many uses are still to be differentiated */
-  uint32_t seed[2];
+  uint32_t seed[1 + ZG_MAX_LOSSES]; /* of aux terms; of each loss */
 } Pass;
 
 static void at(Pass *p, const ZgNode *n) {
@@ -165,10 +165,13 @@ static void at(Pass *p, const ZgNode *n) {
   p->b.loc = n->loc;
 }
 
-static uint32_t seed(Pass *p, int kind) {
-  if (p->seed[kind] == ZG_NONE)
-    p->seed[kind] = zc_grad_node(&p->b, (ZgNode){.op = ZG_OP_SEED, .opt = {kind}}, 0, NULL, NULL);
-  return p->seed[kind];
+/* The cotangent of what this sink takes out. */
+static uint32_t seed(Pass *p, const ZgNode *sink) {
+  bool aux = sink->op == ZG_OP_AUX;
+  uint32_t *s = &p->seed[aux ? 0 : 1 + sink->opt[0]];
+  ZgNode n = {.op = ZG_OP_SEED, .opt = {aux, aux ? 0 : sink->opt[0]}};
+  if (*s == ZG_NONE) *s = zc_grad_node(&p->b, n, 0, NULL, NULL);
+  return *s;
 }
 
 /* A value whose uses are all differentiated: if it came from outside, its cotangent can go there. As early as
@@ -213,7 +216,7 @@ static bool differentiate_node(Pass *p, const ZgNode *n) {
   switch (n->op) {
   case ZG_OP_LOSS_NUM:
   case ZG_OP_AUX:
-    if (b->varied[n->in[0]]) zc_grad_give(b, n->in[0], seed(p, n->op == ZG_OP_AUX));
+    if (b->varied[n->in[0]]) zc_grad_give(b, n->in[0], seed(p, n));
     return true;
   case ZG_OP_CARRY_OUT:
     if (p->f->active_out[n->opt[0]])
@@ -271,8 +274,8 @@ bool zc_differentiate(ZgGraph *g, ZbErr *err) {
     Pass p = {.b = {.g = g, .s = s, .varied = facts[i].varied, .cot = nones(tmp, s->nvalues), .err = err},
               .f = &facts[i],
               .first = first,
-              .left = ZB_NEWN(tmp, uint32_t, s->nvalues + 1),
-              .seed = {ZG_NONE, ZG_NONE}};
+              .left = ZB_NEWN(tmp, uint32_t, s->nvalues + 1)};
+    memset(p.seed, 0xff, sizeof p.seed); /* ZG_NONE */
     ok = differentiate_segment(&p);
     for (uint32_t k = 0; k < s->nforward; k++)
       if (s->nodes[k].op == ZG_OP_PARAM) first[s->nodes[k].opt[0]] = ZG_NONE;

@@ -44,6 +44,7 @@ static uint32_t loc_of(Elab *e, ZlSpan span) {
   return loc;
 }
 
+uint32_t place_at(Elab *e, ZlSpan span) { return loc_of(e, span); }
 ZlSpan place_span(const Elab *e, uint32_t loc) { return loc < e->nloc_span ? e->loc_span[loc] : ZL_NOWHERE; }
 
 /* ---- carrying ------------------------------------------------------------------------------------------ */

@@ -120,7 +120,7 @@ static void walk_segment(Sep *s, uint32_t k) {
 
 static void report(Elab *e, const ZgNode *sink, State st) {
   bool num = sink->op == ZG_OP_LOSS_NUM;
-  ZlSpan at = num ? e->num_span : e->den_span;
+  ZlSpan at = num ? e->loss[sink->opt[0]].num : e->loss[sink->opt[0]].den;
   if (st.kind == SUMMED) return;
   if (st.kind == CONST) {
     ZlDiag *d = complain(e, ZL_Z0701, at, "%s is not a sum over the samples of `batch`",
@@ -134,7 +134,7 @@ static void report(Elab *e, const ZgNode *sink, State st) {
                        "loss is not separable over `batch`: this mixes samples");
   zl_also(d, at, "on the way to this");
   zl_note(d, "the result would depend on how many samples a micro-batch has");
-  zl_help(d, "put the term under `aux`");
+  zl_help(d, "put the term under `aux`, where it is of the samples of one micro-batch");
 }
 
 /* Once for a place in the text: repeats may have unrolled it. */
@@ -161,11 +161,11 @@ void sep_check(Elab *e, uint16_t batch) {
     s.changed = false;
     for (uint32_t k = 0; k < n; k++) walk_segment(&s, k);
   } while (s.changed);
-  const ZgSegment *last = &e->g->segments[n - 1];
-  for (uint32_t i = 0; i < last->nnodes; i++) {
-    const ZgNode *m = &last->nodes[i];
-    if (m->op == ZG_OP_LOSS_NUM || m->op == ZG_OP_LOSS_DEN) report(e, m, s.value[n - 1][m->in[0]]);
-  }
+  for (uint32_t k = 0; k < n; k++)
+    for (uint32_t i = 0; i < e->g->segments[k].nnodes; i++) {
+      const ZgNode *m = &e->g->segments[k].nodes[i];
+      if (m->op == ZG_OP_LOSS_NUM || m->op == ZG_OP_LOSS_DEN) report(e, m, s.value[k][m->in[0]]);
+    }
   ZlSpan last_aux = ZL_NOWHERE;
   for (uint32_t k = 0; k < n; k++)
     for (uint32_t i = 0; i < e->g->segments[k].nnodes; i++) {

@@ -50,6 +50,11 @@ uint32_t zg_tag_add(ZgGraph *g, const char *tag) {
   return g->ntags - 1;
 }
 
+void zg_loss_add(ZgGraph *g, const char *name, uint32_t loc) {
+  ZgLoss l = {zb_strdup(g->arena, name), loc};
+  ZB_PUSH(g->arena, g->losses, g->nlosses, l);
+}
+
 /* Nodes arrive in source order, mostly: looking at the last few places finds nearly all repetitions. A place
  * that comes back later is stored again, which costs a few bytes and nothing else. */
 uint32_t zg_loc_add(ZgGraph *g, const char *file, uint32_t line, uint32_t col) {

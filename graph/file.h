@@ -25,7 +25,8 @@
   X(17, RSLT, 4, 1 << 22)                                                                                    \
   X(18, FORN, 160, 1 << 20)                                                                                  \
   X(19, CONF, 12, 1 << 10)                                                                                   \
-  X(20, IGNO, 8, 1 << 10)
+  X(20, IGNO, 8, 1 << 10)                                                                                    \
+  X(21, LOSS, 8, ZG_MAX_LOSSES)
 
 enum {
 #define X(kind, name, record, most) SEC_##name = kind,
@@ -36,11 +37,11 @@ enum {
 #define ZSG_MAGIC "ZSG\x1a"
 enum {
   ZSG_MAJOR = 1,
-  ZSG_MINOR = 1,      /* of a file with optional sections; without them 0 */
+  ZSG_MINOR = 2,      /* of a file with names of losses; 1: with other optional sections; without them 0 */
   ZSG_HEADER = 64,    /* bytes; then the directory */
   ZSG_ENTRY = 32,     /* bytes of a directory entry */
   ZSG_KINDS = 17,     /* 1 to this: in every file */
-  ZSG_ALL_KINDS = 20, /* the others: where they have records */
+  ZSG_ALL_KINDS = 21, /* the others: where they have records */
   ZSG_REQUIRED = 1,   /* flag of a section that a reader must know */
   ZSG_OP_VERSION = 1, /* of every op so far */
   ZSG_MAX_STRING = 255,

@@ -24,6 +24,7 @@
 #define ZG_MAX_DEPTH 64        /* regions within regions */
 #define ZG_MAX_SEGMENTS 4096
 #define ZG_MAX_IO 4096               /* inputs and outputs of a graph */
+#define ZG_MAX_LOSSES 16             /* of a graph */
 #define ZG_MAX_ELEMENTS (1ull << 48) /* of a tensor, and of all parameters */
 #define ZG_MAX_FOREIGN (1u << 20)    /* foreign tensors of one map, over all iterations */
 #define ZG_NONE UINT32_MAX           /* no value, no region, ... */
@@ -112,6 +113,11 @@ typedef struct {
   uint32_t loc;
 } ZgIo;
 
+typedef struct { /* one of several losses, or one that has a name */
+  const char *name;
+  uint32_t loc;
+} ZgLoss;
+
 /* A part of a parameter in a file of another program (`weights hf for M { ... }`): a strided view of a
  * foreign tensor. The parts of one map are together; they cover every parameter once, and every foreign
  * tensor of which they name a part. */
@@ -145,6 +151,7 @@ typedef struct ZgGraph {
   ZgSegment *segments; uint32_t nsegments;
   ZgIo *inputs;        uint32_t ninputs;
   ZgIo *outputs;       uint32_t noutputs;
+  ZgLoss *losses;      uint32_t nlosses; /* none: the one that there is has no name, see zg_losses */
   const char **tags;   uint32_t ntags; /* at most 32 */
   ZgLoc *locs;         uint32_t nlocs; /* loc 0 is "nowhere" */
   ZgForeign *foreign;  uint32_t nforeign;
@@ -161,6 +168,9 @@ uint32_t zg_axis_find(const ZgGraph *g, const char *name); /* ZG_NONE if there i
 uint32_t zg_param_add(ZgGraph *g, ZgParam p);
 uint32_t zg_region_add(ZgGraph *g, ZgRegionKind kind, uint32_t parent, const char *label, const char *block);
 uint32_t zg_tag_add(ZgGraph *g, const char *tag); /* finds or adds; ZG_NONE when there would be 33 */
+void zg_loss_add(ZgGraph *g, const char *name, uint32_t loc); /* copies the name */
+/* How many losses there are. Loss k has one loss_num and one loss_den with opt[0] = k. */
+static inline uint32_t zg_losses(const ZgGraph *g) { return g->nlosses ? g->nlosses : 1; }
 uint32_t zg_loc_add(ZgGraph *g, const char *file, uint32_t line, uint32_t col); /* finds or adds */
 void zg_foreign_add(ZgGraph *g, ZgForeign f); /* these three copy the texts */
 void zg_config_add(ZgGraph *g, const char *map, const char *key, const char *value);
@@ -206,7 +216,8 @@ ZgAxisClass zg_axis_class(const ZgNode *n, const ZgType *in, const ZgType *out, 
  *   - the first segment carries nothing in, the last one carries nothing out and is no repeat; between two
  *     neighbours, and around a repeat, the carried types are the same, position by position;
  *   - every carried position has one carry_out and at most one carry;
- *   - one loss numerator and one denominator, in the last segment; the denominator depends on inputs only;
+ *   - each loss has one numerator and one denominator, in one segment that is no repeat; the denominator
+ *     depends on inputs only;
  *   - every output once, and not in a repeat; parameters of a repeat are used in it only;
  *   - backward nodes (all segments have them or none has a cotangent): at most one param_grad a parameter,
  *     and for every boundary one set of positions with cotangents: dcarry k of a segment <=> dcarry_in k of

@@ -153,7 +153,9 @@ static bool infer_source(Ctx *c) {
     t = g->inputs[k].type;
     break;
   case ZG_OP_SEED:
-    if (!want_opt(c, 0, 0, 1, "the kind of seed")) return false;
+    if (!want_opt(c, 0, 0, 1, "the kind of seed") ||
+        !want_opt(c, 1, 0, k ? 0 : (int64_t)zg_losses(g) - 1, "the loss number"))
+      return false;
     t = scalar(ZG_F32);
     break;
   default: /* CARRY, DCARRY: the segment says; zg_verify compares */
@@ -180,6 +182,8 @@ static bool infer_sink(Ctx *c) {
            want_same(c, 0, &g->outputs[k].type);
   default: /* LOSS_NUM, LOSS_DEN, AUX */
     if (!want_float(c, 0)) return false;
+    if (c->n->op != ZG_OP_AUX && !want_opt(c, 0, 0, (int64_t)zg_losses(g) - 1, "the loss number"))
+      return false;
     if (c->in[0].naxes == 0) return true;
     return FAIL(c, "%s takes a scalar, found %s", OPNAME(c), TYPE(c, &c->in[0]));
   }

@@ -8,6 +8,7 @@
 #define TOGETHER ZG_TOGETHER
 #define IN(i) (1 << (i))
 #define AX(i) (1 << (i))
+#define OPT(i) (1 << (i))
 #define ALL 0xffff
 const ZgOpInfo zg_op_info[ZG_OP_COUNT] = {
 /* clang-format off */

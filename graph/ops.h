@@ -27,6 +27,7 @@ typedef struct {
   bool pairs; /* these are of all pairs along axis argument 0, or of half of them if opt[0] is set */
   /* What num[0], opt[0] and opt[1] are called; NULL: it has none, and the field is 0. */
   const char *num, *opt[2];
+  uint8_t late; /* bit i: opt[i] came after version 1.1 of the file, which does not have it where it is 0 */
   /* Of EW operations. */
   bool function; /* the language has it as a function of this name */
   bool whole;    /* takes i32, too; others take real operands only */

@@ -52,6 +52,11 @@ static void put_tables(const ZgGraph *g, ZbText *b) {
     put_loc(g, b, io->loc);
     zb_text_add(b, "\n");
   }
+  for (uint32_t i = 0; i < g->nlosses; i++) {
+    zb_text_add(b, "loss %s", g->losses[i].name);
+    put_loc(g, b, g->losses[i].loc);
+    zb_text_add(b, "\n");
+  }
   for (uint32_t i = 0; i < g->nparams; i++) put_param(g, b, &g->params[i]);
   for (uint32_t i = 0; i < g->nregions; i++) {
     const ZgRegion *r = &g->regions[i];
@@ -94,7 +99,14 @@ static void put_attrs(const ZgGraph *g, ZbText *b, const ZgNode *n) {
   case ZG_OP_PARAM_GRAD: zb_text_add(b, " %s", g->params[k].path); return;
   case ZG_OP_INPUT: zb_text_add(b, " %s", g->inputs[k].name); return;
   case ZG_OP_OUTPUT: zb_text_add(b, " %s", g->outputs[k].name); return;
-  case ZG_OP_SEED: zb_text_add(b, k ? " aux" : " loss"); return;
+  case ZG_OP_SEED:
+    zb_text_add(b, k ? " aux" : " loss");
+    if (g->nlosses && !k) zb_text_add(b, " %s", g->losses[n->opt[1]].name);
+    return;
+  case ZG_OP_LOSS_NUM:
+  case ZG_OP_LOSS_DEN:
+    if (g->nlosses) zb_text_add(b, " %s", g->losses[k].name);
+    return;
   case ZG_OP_FILL:
     zb_text_add(b, " ");
     put_number(b, n->num[0]);

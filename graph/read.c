@@ -270,6 +270,18 @@ static bool read_io(Reader *r) {
   return true;
 }
 
+static bool read_losses(Reader *r) {
+  ZgGraph *g = r->g;
+  g->nlosses = count(r, SEC_LOSS);
+  g->losses = ZB_NEWN(r->a, ZgLoss, g->nlosses);
+  for (uint32_t i = 0; i < g->nlosses; i++) {
+    const uint8_t *p = record(r, SEC_LOSS, i);
+    if (!string_at(r, p, &g->losses[i].name)) return false;
+    g->losses[i].loc = u32_at(p + 4);
+  }
+  return true;
+}
+
 static bool read_foreign(Reader *r) {
   ZgGraph *g = r->g;
   g->nforeign = count(r, SEC_FORN);
@@ -315,7 +327,9 @@ static bool read_config(Reader *r) {
 static bool read_attrs(Reader *r, ZgNode *n, unsigned mask) {
   const ZgOpInfo *a = &zg_op_info[n->op];
   unsigned has = (a->num ? ZSG_HAS_NUM : 0) | (a->opt[0] ? ZSG_HAS_OPT0 : 0) | (a->opt[1] ? ZSG_HAS_OPT1 : 0);
-  if (mask != has) return FAIL(r, "a node of %s has other attributes than the op", zg_op_info[n->op].text);
+  unsigned late = (unsigned)a->late * ZSG_HAS_OPT0; /* these may be left out, and then are 0 */
+  if ((mask | late) != (has | late) || mask & ~has)
+    return FAIL(r, "a node of %s has other attributes than the op", zg_op_info[n->op].text);
   const uint8_t *p = take_records(r, SEC_ATTR, (uint32_t)__builtin_popcount(mask));
   if (!p) return false;
   if (a->num) {
@@ -323,8 +337,10 @@ static bool read_attrs(Reader *r, ZgNode *n, unsigned mask) {
     p += 8;
   }
   for (int k = 0; k < 2; k++) {
-    if (!a->opt[k]) continue;
+    if (!(mask & ZSG_HAS_OPT0 << k)) continue;
     n->opt[k] = (int64_t)u64_at(p);
+    if (!n->opt[k] && a->late >> k & 1)
+      return FAIL(r, "a node of %s has a %s of 0, which is left out", zg_op_info[n->op].text, a->opt[k]);
     p += 8;
   }
   return true;
@@ -409,7 +425,8 @@ ZgGraph *zg_read(ZbArena *a, const void *bytes, size_t n, ZbErr *err) {
   r.g = ZB_NEW(a, ZgGraph);
   r.g->arena = a;
   if (!read_strings(&r) || !read_small_tables(&r) || !read_types(&r) || !read_params(&r) ||
-      !read_regions(&r) || !read_io(&r) || !read_segments(&r) || !read_foreign(&r) || !read_config(&r))
+      !read_regions(&r) || !read_io(&r) || !read_losses(&r) || !read_segments(&r) || !read_foreign(&r) ||
+      !read_config(&r))
     return NULL;
   ZbErr why;
   if (!zg_verify(r.g, &why)) {

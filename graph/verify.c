@@ -11,6 +11,8 @@ typedef struct {
   ZbArena *tmp;            /* tables for the names and flags of one call */
   uint32_t *used, *graded; /* by parameter: 1 + the last segment that used it, that has its gradient */
   uint8_t *outputs;        /* by output: how often it is made */
+  /* By loss: 1 + the segment of its numerator, of its denominator. */
+  uint32_t num[ZG_MAX_LOSSES], den[ZG_MAX_LOSSES];
 } Ctx;
 
 #define FAIL(c, ...) zb_fail((c)->err, NULL, __VA_ARGS__)
@@ -164,7 +166,7 @@ static bool check_params(Ctx *c) {
 /* What the nodes of one segment said, by position or number: how often. */
 typedef struct {
   uint8_t *carry, *carry_out, *dcarry, *dcarry_in;
-  uint32_t num, den, aux, seeds[2];
+  uint32_t aux, seeds[1 + ZG_MAX_LOSSES]; /* seeds[0]: of aux terms */
 } Seen;
 
 /* Which half of a segment an op may stand in. */
@@ -269,13 +271,20 @@ static bool at_position(Ctx *c, uint32_t si, uint32_t i, uint8_t *seen, uint32_t
                    zg_type_text(c->g, c->tmp, &carried[k]), zg_type_text(c->g, c->tmp, type));
 }
 
+/* The numerator or the denominator of a loss; `where` has the segment of each, plus 1. */
+static bool at_loss(Ctx *c, uint32_t si, uint32_t i, uint32_t *where) {
+  int64_t k = c->g->segments[si].nodes[i].opt[0];
+  if (where[k]) return NODE_FAIL(c, si, i, "a second one of loss %lld", (long long)k);
+  where[k] = si + 1;
+  return true;
+}
+
 /* The node's part in what leaves and enters the segment. */
 static bool check_role(Ctx *c, uint32_t si, uint32_t i, Seen *seen) {
   const ZgGraph *g = c->g;
   const ZgSegment *s = &g->segments[si];
   const ZgNode *n = &s->nodes[i];
   const ZgType *t = n->nout ? &s->values[n->out].type : n->nin ? &s->values[n->in[0]].type : NULL;
-  bool last = si == g->nsegments - 1;
   int64_t k = n->opt[0];
   switch (n->op) {
   case ZG_OP_CARRY: return at_position(c, si, i, seen->carry, s->ncarry_in, s->carry_in, t);
@@ -298,20 +307,19 @@ static bool check_role(Ctx *c, uint32_t si, uint32_t i, Seen *seen) {
     return true;
   case ZG_OP_LOSS_NUM:
   case ZG_OP_LOSS_DEN:
-    if (!last) return NODE_FAIL(c, si, i, "the loss must be in the last segment");
-    (*(n->op == ZG_OP_LOSS_NUM ? &seen->num : &seen->den))++;
-    return true;
+    if (s->repeat) return NODE_FAIL(c, si, i, "a loss inside of a repeat");
+    return at_loss(c, si, i, n->op == ZG_OP_LOSS_NUM ? c->num : c->den);
   case ZG_OP_AUX: seen->aux++; return true;
   case ZG_OP_SEED:
-    if (k == 0 && !last) return NODE_FAIL(c, si, i, "the loss is in the last segment only");
-    if (seen->seeds[k]++) return NODE_FAIL(c, si, i, "a second one of its kind");
+    if (k == 0 && c->num[n->opt[1]] != si + 1) return NODE_FAIL(c, si, i, "the loss is in another segment");
+    if (seen->seeds[k ? 0 : 1 + n->opt[1]]++) return NODE_FAIL(c, si, i, "a second one of its kind");
     return true;
   }
   return true;
 }
 
-/* The loss is numerator / denominator over a whole step, so the denominator must be known before training. */
-static bool check_denominator(Ctx *c, uint32_t si) {
+/* A loss is numerator / denominator over a whole step, so the denominator must be known before training. */
+static bool check_denominators(Ctx *c, uint32_t si) {
   const ZgSegment *s = &c->g->segments[si];
   bool *needed = ZB_NEWN(c->tmp, bool, s->nvalues + 1);
   for (uint32_t i = s->nforward; i-- > 0;) {
@@ -353,7 +361,7 @@ static bool check_segment(Ctx *c, uint32_t si, Seen *seen) {
     return FAIL(c, "segment %u has %u values that no node makes", si, s->nvalues - values);
   for (uint32_t k = 0; k < s->ncarry_out; k++)
     if (!seen->carry_out[k]) return FAIL(c, "segment %u carries nothing out at position %u", si, k);
-  if (seen->seeds[1] && !seen->aux)
+  if (seen->seeds[0] && !seen->aux)
     return FAIL(c, "segment %u has a cotangent for an aux term and no such term", si);
   return true;
 }
@@ -388,9 +396,28 @@ static bool check_chain(Ctx *c, const Seen *seen) {
         return FAIL(c, "the iterations of segment %u do not agree on a cotangent at position %u", i, k);
     }
   }
-  if (seen[g->nsegments - 1].num != 1 || seen[g->nsegments - 1].den != 1)
-    return FAIL(c, "a graph has one loss numerator and one denominator, found %u and %u",
-                seen[g->nsegments - 1].num, seen[g->nsegments - 1].den);
+  return true;
+}
+
+static bool check_losses(Ctx *c) {
+  const ZgGraph *g = c->g;
+  if (g->nlosses > ZG_MAX_LOSSES)
+    return FAIL(c, "%u losses, at most %d are possible", g->nlosses, ZG_MAX_LOSSES);
+  for (uint32_t i = 0; i < g->nlosses; i++) {
+    if (!check_name(c, "loss", i, g->losses[i].name, "")) return false;
+    if (g->losses[i].loc >= g->nlocs) return FAIL(c, "loss %s has no valid place", g->losses[i].name);
+  }
+  CHECK_UNIQUE(c, "loss", g->losses, g->nlosses, name, names);
+  return true;
+}
+
+/* After the segments. */
+static bool check_parts(Ctx *c) {
+  for (uint32_t i = 0; i < zg_losses(c->g); i++)
+    if (!c->num[i] || c->num[i] != c->den[i])
+      return FAIL(c, "loss %u does not have its numerator and its denominator in one segment", i);
+  for (uint32_t i = 0; i < c->g->nsegments; i++)
+    if (!check_denominators(c, i)) return false;
   return true;
 }
 
@@ -398,7 +425,8 @@ static bool check_all(Ctx *c) {
   const ZgGraph *g = c->g;
   if (!name_ok(g->model, false, ".")) return FAIL(c, "the model has no well-formed name");
   if (!check_locs(c) || !check_axes(c) || !check_regions(c) || !check_params(c) ||
-      !check_io(c, "input", g->inputs, g->ninputs) || !check_io(c, "output", g->outputs, g->noutputs))
+      !check_io(c, "input", g->inputs, g->ninputs) || !check_io(c, "output", g->outputs, g->noutputs) ||
+      !check_losses(c))
     return false;
   if (g->nsegments == 0) return FAIL(c, "no segments");
   Seen *seen = ZB_NEWN(c->tmp, Seen, g->nsegments);
@@ -409,7 +437,7 @@ static bool check_all(Ctx *c) {
     if (!check_segment(c, i, &seen[i])) return false;
   for (uint32_t i = 0; i < g->noutputs; i++)
     if (!c->outputs[i]) return FAIL(c, "output %s is not made", g->outputs[i].name);
-  return check_chain(c, seen) && check_denominator(c, g->nsegments - 1) && zg_verify_foreign(g, c->err);
+  return check_chain(c, seen) && check_parts(c) && zg_verify_foreign(g, c->err);
 }
 
 bool zg_verify(const ZgGraph *g, ZbErr *err) {

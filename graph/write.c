@@ -143,14 +143,19 @@ static void put_tables(Writer *w) {
   }
   put_io(w, 0, g->inputs, g->ninputs);
   put_io(w, 1, g->outputs, g->noutputs);
+  for (uint32_t i = 0; i < g->nlosses; i++) {
+    put32(w, SEC_LOSS, string(w, g->losses[i].name));
+    put32(w, SEC_LOSS, g->losses[i].loc);
+  }
   put_foreign(w);
 }
 
 /* ---- segments ------------------------------------------------------------------------------------------ */
 static void put_node(Writer *w, const ZgSegment *s, const ZgNode *n) {
   const ZgOpInfo *a = &zg_op_info[n->op];
-  unsigned mask =
-      (a->num ? ZSG_HAS_NUM : 0) | (a->opt[0] ? ZSG_HAS_OPT0 : 0) | (a->opt[1] ? ZSG_HAS_OPT1 : 0);
+  unsigned mask = a->num ? ZSG_HAS_NUM : 0;
+  for (int k = 0; k < 2; k++)
+    if (a->opt[k] && (n->opt[k] || !(a->late >> k & 1))) mask |= ZSG_HAS_OPT0 << k;
   put_number(w, SEC_NODE, 2, n->op);
   put_number(w, SEC_NODE, 2, ZSG_OP_VERSION);
   const unsigned bytes[] = {n->nin, n->nout, n->nax, mask};
@@ -161,7 +166,7 @@ static void put_node(Writer *w, const ZgSegment *s, const ZgNode *n) {
   for (int k = 0; k < n->nax; k++) put_number(w, SEC_AXAR, 2, n->ax[k]);
   if (a->num) put_f64(w, SEC_ATTR, n->num[0]);
   for (int k = 0; k < 2; k++)
-    if (a->opt[k]) put_number(w, SEC_ATTR, 8, (uint64_t)n->opt[k]);
+    if (mask & ZSG_HAS_OPT0 << k) put_number(w, SEC_ATTR, 8, (uint64_t)n->opt[k]);
   for (int k = 0; k < n->nout; k++) put32(w, SEC_RSLT, type(w, &s->values[n->out + (uint32_t)k].type));
 }
 
@@ -216,7 +221,7 @@ static void assemble(Writer *w, ZbText *out) {
   size_t start = out->len, offset = ZSG_HEADER + n * ZSG_ENTRY;
   uint8_t header[ZSG_HEADER + ZSG_ALL_KINDS * ZSG_ENTRY] = ZSG_MAGIC, *e = header + ZSG_HEADER;
   zsg_set(header + 4, 2, ZSG_MAJOR);
-  zsg_set(header + 6, 2, n > ZSG_KINDS ? ZSG_MINOR : 0);
+  zsg_set(header + 6, 2, w->section[SEC_LOSS].len ? ZSG_MINOR : n > ZSG_KINDS);
   zsg_set(header + 12, 4, n);
   for (int k = 1; k <= ZSG_ALL_KINDS; k++) {
     if (!is_there(w, k)) continue;

@@ -273,6 +273,7 @@ static void put_stmt(ZbText *out, const ZlStmt *s, int depth) {
     break;
   case ZL_S_LOSS:
     zb_text_add(out, "loss ");
+    if (s->loss.name.s) zb_text_add(out, "%s = ", s->loss.name.s);
     put_expr(out, s->loss.num);
     zb_text_add(out, " per ");
     put_expr(out, s->loss.den);

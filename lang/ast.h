@@ -10,8 +10,8 @@
  *     formals of a block, named arguments of a call, names on the left of one `=`
  *   - a block's body ends in its one `return`, with as many expressions as the block has result types;
  *     `return` stands nowhere else; the axis lists of types and parameters name no axis twice
- *   - a model has exactly one `loss`; axis, input, output, loss stand only in models and not inside `repeat`
- *     or `if`, but for axis, which may stand in an `if`
+ *   - a model has a `loss`; axis, input, output, loss stand only in models and not inside `repeat` or `if`,
+ *     but for axis and loss, which may stand in an `if`
  *   - what a map is made from is one before it for the same model
  *   - a map is for a model of its file, of which there is no other map of that name; no key of its config
  *     occurs twice outside of `if`
@@ -104,7 +104,7 @@ typedef enum {
   ZL_S_AXIS,   /* axis batch, embed = width */
   ZL_S_INPUT,  /* input tokens: index(vocab)[batch, seq] */
   ZL_S_OUTPUT, /* output logits = expr; binds the name too */
-  ZL_S_LOSS    /* loss expr per expr */
+  ZL_S_LOSS    /* loss expr per expr, loss name = expr per expr */
 } ZlStmtKind;
 
 typedef struct {
@@ -176,6 +176,7 @@ struct ZlStmt {
       ZlExpr *value;
     } output;
     struct {
+      ZlName name; /* s NULL without one */
       ZlExpr *num, *den;
     } loss;
   };

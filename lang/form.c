@@ -9,7 +9,7 @@ typedef struct {
   ZlDiags *d;
   ZbArena *arena;
   bool in_block, in_repeat, in_if;
-  const ZlStmt *loss; /* the model's first */
+  bool loss; /* the model has one, or an aux term */
 } Form;
 
 void zl_twice(ZlDiags *d, const char *what, ZlName again, ZlSpan first) {
@@ -87,11 +87,12 @@ static const char *statement_word(ZlStmtKind k) {
   return word[k];
 }
 
-/* Whether a statement may stand here: axis, input, output and loss only in a model itself, axis also in an
- * `if`. */
+/* Whether a statement may stand here: axis, input, output and loss only in a model itself, axis and loss also
+ * in an `if`. */
 static bool allowed(Form *f, const ZlStmt *s) {
   bool of_model = s->kind >= ZL_S_AXIS;
-  if (s->kind == ZL_S_AXIS && !f->in_block && !f->in_repeat) return true;
+  bool in_if = s->kind == ZL_S_AXIS || s->kind == ZL_S_LOSS;
+  if (in_if && !f->in_block && !f->in_repeat) return true;
   if (!of_model || (!f->in_block && !f->in_repeat && !f->in_if)) return true;
   ZlDiag *g = zl_report(f->d, ZL_Z0008, s->span, "`%s` cannot stand in a %s", statement_word(s->kind),
                         f->in_if       ? "branch of an `if`"
@@ -148,7 +149,10 @@ static void check_stmt(Form *f, const ZlStmt *s, bool last) {
     f->in_repeat = outer;
     break;
   }
-  case ZL_S_AUX: check_top(f, s->aux); break;
+  case ZL_S_AUX:
+    f->loss = true;
+    check_top(f, s->aux);
+    break;
   case ZL_S_RETURN:
     check_return(f, s, last);
     for (uint32_t i = 0; i < s->ret.n; i++) check_top(f, s->ret.values[i]);
@@ -159,13 +163,7 @@ static void check_stmt(Form *f, const ZlStmt *s, bool last) {
   case ZL_S_INPUT: unique(f, "axis", s->input.type.axes); break;
   case ZL_S_OUTPUT: check_top(f, s->output.value); break;
   case ZL_S_LOSS:
-    if (f->loss) {
-      ZlDiag *g = zl_report(f->d, ZL_Z0009, s->span, "a second `loss`");
-      zl_also(g, f->loss->span, "the first");
-      zl_help(g, "a further term of the loss is written `aux ...`");
-    } else {
-      f->loss = s;
-    }
+    f->loss = true;
     check_top(f, s->loss.num);
     check_top(f, s->loss.den);
     break;

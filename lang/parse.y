@@ -257,6 +257,12 @@ stmt    : PARAM pdefs init tag {
             $$->loss.num = $2;
             $$->loss.den = $4;
           }
+        | LOSS IDENT '=' expr PER expr {
+            $$ = zl_statement(ps->arena, ZL_S_LOSS, @$);
+            $$->loss.name = $2;
+            $$->loss.num = $4;
+            $$->loss.den = $6;
+          }
         ;
 choice  : IF sexpr branch otherwise {
             $$ = zl_statement(ps->arena, ZL_S_IF, between(@1, @2));

@@ -4,11 +4,27 @@
 #include <inttypes.h>
 #include <math.h>
 
+/* In a part of the model that has the first loss. */
 static bool is_likelihood(const ZgGraph *g) {
-  const ZgSegment *s = &g->segments[g->nsegments - 1]; /* which has the loss */
-  for (uint32_t i = 0; i < s->nforward; i++)
-    if (s->nodes[i].op == ZG_OP_XENT_SUMS) return true;
-  return false;
+  bool any = false;
+  for (uint32_t k = 0; k < g->nsegments && !any; k++) {
+    const ZgSegment *s = &g->segments[k];
+    bool first = false, xent = false;
+    for (uint32_t i = 0; i < s->nforward; i++) {
+      first |= s->nodes[i].op == ZG_OP_LOSS_NUM && s->nodes[i].opt[0] == 0;
+      xent |= s->nodes[i].op == ZG_OP_XENT_SUMS;
+    }
+    any = first && xent;
+  }
+  return any;
+}
+
+_Static_assert(ZX_MOST_PARTS >= ZG_MAX_LOSSES, "a line has room for all losses");
+
+uint32_t zx_loss_parts(const ZpPlan *p, const double *sum, const double *weight, ZxLossPart *out) {
+  for (uint32_t k = 0; k < p->graph->nlosses; k++)
+    out[k] = (ZxLossPart){p->graph->losses[k].name, sum[k] / weight[k]};
+  return p->graph->nlosses;
 }
 
 bool zx_eval_open(ZxEval *v, ZxEngine *e, const ZpPlan *p, const char *data, int64_t batches, ZbErr *err) {
@@ -38,25 +54,25 @@ void zx_eval_tell(const ZxEval *v, const char *data, ZbText *out) {
 }
 
 bool zx_eval_run(ZxEval *v, int64_t step, int64_t steps, ZxEvalMetrics *out, ZbErr *err) {
-  double from = zb_now(), sum = 0, weight = 0, aux = 0;
+  double from = zb_now(), sum[ZG_MAX_LOSSES] = {0}, weight[ZG_MAX_LOSSES] = {0}, aux = 0;
+  uint32_t n = zg_losses(v->plan->graph);
   for (int64_t b = 1; b <= v->batches; b++) {
     ZxStep s;
     if (!zx_engine_step(v->engine, b, 0, &s, err)) return false;
     if (s.used_bytes != zx_engine_bytes(v->engine))
       ZB_BUG("an evaluation planned %" PRIu64 " bytes and used %" PRIu64, zx_engine_bytes(v->engine),
              s.used_bytes);
-    sum += s.loss_sum;
-    weight += s.tokens;
+    for (uint32_t k = 0; k < n; k++) sum[k] += s.loss_sum[k], weight[k] += s.weight[k];
     aux += s.aux;
   }
-  double loss = sum / weight; /* no number where nothing is known */
   *out = (ZxEvalMetrics){.step = step,
                          .steps = steps,
                          .batches = v->batches,
-                         .loss = loss + aux / (double)v->batches,
-                         .perplexity = v->likelihood ? exp(loss) : -1,
-                         .tokens = weight,
+                         .loss = zx_loss(n, sum, weight) + aux / (double)v->batches,
+                         .perplexity = v->likelihood ? exp(sum[0] / weight[0]) : -1,
+                         .tokens = weight[0],
                          .ms = 1e3 * (zb_now() - from)};
+  out->nparts = zx_loss_parts(v->plan, sum, weight, out->part);
   if (isfinite(out->loss) && (v->best_step < 0 || out->loss < v->best)) {
     v->best = out->loss;
     v->best_step = step;

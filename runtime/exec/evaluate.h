@@ -15,11 +15,13 @@ typedef struct {
   const ZpPlan *plan;
   int64_t batches;   /* of an evaluation */
   uint64_t left_out; /* samples of the data beyond them */
-  bool likelihood;   /* its loss is a mean cross-entropy, of which exp is the perplexity */
+  bool likelihood;   /* its first loss is a mean cross-entropy, of which exp is the perplexity */
   double best;       /* the lowest loss so far */
   int64_t best_step; /* after which it was; -1: there is none */
 } ZxEval;
 
+/* What each loss with a name makes up of the loss of a step, or of an evaluation, for a line about it. */
+uint32_t zx_loss_parts(const ZpPlan *p, const double *sum, const double *weight, ZxLossPart *out);
 /* `data`: how messages call them; batches 0: as many as they have. Reads all that evaluations will, so that
  * what is wrong with it is known before anything is trained. False, on this rank, with what is. */
 bool zx_eval_open(ZxEval *v, ZxEngine *e, const ZpPlan *p, const char *data, int64_t batches, ZbErr *err);

@@ -73,7 +73,7 @@ typedef enum {
   ZP_AT_CARRY_OUT,
   ZP_AT_DCARRY_OUT, /* cotangents arriving from the next instance */
   ZP_AT_DCARRY_IN,  /* cotangents leaving to the instance before */
-  ZP_AT_SEED        /* index 0: 1/denominator, 1: 1/micro-batches */
+  ZP_AT_SEED        /* index 1: 1/micro-batches; others: of a loss, 1/denominator, see zp_seed_index */
 } ZpSpace;
 typedef struct {
   uint8_t space;
@@ -122,7 +122,7 @@ typedef struct {
 
 /* The node lists of a segment, in the order in which a step runs them. */
 typedef enum {
-  ZP_COUNT, /* the loss denominator alone */
+  ZP_COUNT, /* the denominators of losses alone */
   ZP_FWD,
   ZP_BWD,
   ZP_PHASES
@@ -146,7 +146,7 @@ typedef struct {
   uint64_t carry_bytes, dcarry_bytes;          /* tuple carried in; its cotangents */
   uint64_t carry_out_bytes, dcarry_out_bytes;
   uint32_t *buckets; uint32_t nbuckets;        /* templates that its instances use, ascending */
-  bool has_loss;                    /* loss_num is here */
+  bool has_loss;                    /* a loss_num is here */
   /* Forward + backward of one instance, all ranks of a stage, no recompute. */
   double model_flops;
   double cost;                      /* same per rank, with recompute: what `by cost` balances */
@@ -280,9 +280,8 @@ typedef enum {
 } ZpBufKind;
 /* Whether a held bucket has one of it, which lasts from step to step. */
 static inline bool zp_is_stored(int kind) { return kind >= ZP_B_PARAM && kind <= ZP_B_STATE; }
-enum { ZP_SCALARS_COUNT, ZP_SCALARS_SUMS };    /* loss denominator; what REDUCE_STEP adds up */
+enum { ZP_SCALARS_COUNT, ZP_SCALARS_SUMS };    /* loss denominators; what REDUCE_STEP adds up */
 enum { ZP_PINNED_STEP_STATE, ZP_PINNED_SUMS }; /* what a step brings to the device; what it brings back */
-#define ZP_STEP_SUMS 4 /* f64: loss numerator, aux sums, squared norm and the loss denominator */
 typedef struct {
   uint8_t kind;
   uint32_t index; /* within its kind; GATHER, STAGING: within its pool */
@@ -315,7 +314,7 @@ typedef enum {
   ZP_TAG_GRAD,
   ZP_TAG_STATE, /* a, b as before: optimizer state */
   ZP_TAG_TEMP,  /* temporaries: nobody reads them later */
-  ZP_TAG_COUNT, /* mb: 0 this rank's loss denominator, 1 the global one */
+  ZP_TAG_COUNT, /* mb: 0 this rank's loss denominators, 1 the global ones */
   ZP_TAG_SUMS   /* mb: 0 this rank's loss sums, 1 with its norm, 2 those of the world */
 } ZpTag;
 static inline uint64_t zp_tag(ZpTag kind, uint32_t a, uint32_t b, uint32_t mb) {
@@ -426,11 +425,20 @@ typedef struct ZpPlan {
   ZpInputUse *inputs; uint32_t ninputs; /* data inputs in every state they are used in */
   ZpTied *tied; uint32_t ntied;
   ZpStage *stages; uint32_t nstages;
-  ZpDims loss_partial[3];    /* dims along which loss numerator, denominator, aux sums are partial */
+  /* By loss: dims along which its numerator, its denominator is partial. Aux sums are not. */
+  ZpDims num_partial[ZG_MAX_LOSSES], den_partial[ZG_MAX_LOSSES];
   double model_flops;        /* of one step, whole mesh; forward + backward, no recompute */
   double params, trained;    /* elements; of those not frozen */
 } ZpPlan;
 /* clang-format on */
+
+/* Dims over which denominators of losses are summed, and how many f64 REDUCE_STEP adds up: loss numerators,
+ * aux sums, squared norm, loss denominators. Bytes of each of the two blocks of scalars. */
+ZpDims zp_count_dims(const ZpPlan *p);
+uint32_t zp_step_sums(const ZpPlan *p);
+uint64_t zp_scalars_bytes(const ZpPlan *p);
+/* Where the cotangent of a loss lies among the seeds. */
+static inline uint32_t zp_seed_index(bool aux, uint32_t loss) { return aux ? 1 : loss ? 1 + loss : 0; }
 
 typedef struct {
   /* Bytes of scratch a kernel call needs; zk_cpu_scratch with the run's threads, or that of another device.

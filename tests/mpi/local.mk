@@ -15,6 +15,7 @@ scenario_tests += \
   tests/mpi/kills.sh \
   tests/mpi/kept.sh \
   tests/mpi/layouts.sh \
+  tests/mpi/losses.sh \
   tests/mpi/meaning.sh \
   tests/mpi/memory.sh \
   tests/mpi/log.sh \
@@ -37,4 +38,4 @@ scenario_tests += \
   tests/mpi/trace.sh \
   tests/mpi/weights.sh \
   tests/mpi/zckpt.sh
-EXTRA_DIST += tests/mpi/layouts.zug
+EXTRA_DIST += tests/mpi/layouts.zug tests/mpi/losses.zug

@@ -27,7 +27,7 @@ static void put_now(ZxEngine *e) {
 
 /* ---- playing ---- */
 static void queue(ZxEngine *e) {
-  e->dev->upload(e->env, &e->count->step_state, e->step_state, sizeof *e->step_state);
+  e->dev->upload(e->env, e->count.step_state, e->step_state, sizeof *e->step_state);
   zx_play(e);
 }
 

@@ -51,8 +51,8 @@ static ZxFrame frame(ZxEngine *e, const ZpInstr *in) {
 /* ---- who does it ---- */
 static void begin_step(ZxEngine *e) {
   if (!e->p->forward_only) zx_begin_grads(e);
-  e->dev->zero(e->env, e->sums, sizeof *e->sums);
-  e->dev->zero(e->env, &e->count->denominator, sizeof e->count->denominator);
+  e->dev->zero(e->env, e->sums.loss, e->sums.bytes);
+  e->dev->zero(e->env, e->count.denominator, e->nlosses * sizeof *e->count.denominator);
 }
 
 static void run_segment(ZxEngine *e, const ZpInstr *in) {

@@ -72,30 +72,45 @@ static const ZpBuf *first_buf(const ZxEngine *e, ZpBufKind kind) {
   return NULL;
 }
 
-static void *scalars(ZxEngine *e, ZpBufKind kind, uint32_t index, size_t bytes) {
+static void *scalars(ZxEngine *e, ZpBufKind kind, uint32_t index) {
   const ZpBuf *b = first_buf(e, kind);
   if (!b) ZB_BUG("a plan without scalars");
-  ZB_ASSERT(bytes <= b[index].bytes);
+  ZB_ASSERT(zp_scalars_bytes(e->p) <= b[index].bytes);
   return zx_buf_at(e, &b[index]);
+}
+
+/* In the order in which REDUCE_STEP adds them up; `lost` is the rank's own. */
+static ZxSums sums_at(double *x, uint32_t n) {
+  return (ZxSums){x, x + n, x + n + 1, x + n + 2, x + 2 * n + 2, (2 * n + 3) * sizeof *x};
+}
+
+static ZxCount count_at(double *x, uint32_t n) {
+  double *seeds = x + n, *behind = seeds + (n + 2) / 2; /* two to a double */
+  return (ZxCount){x, (float *)seeds, (ZkStepState *)(void *)behind};
 }
 
 /* Where the device's memory is the host's, what would pass through pinned memory is the engine's own. */
 static void find_scalars(ZxEngine *e) {
-  e->sums = scalars(e, ZP_B_SCALARS, ZP_SCALARS_SUMS, sizeof *e->sums);
-  e->count = scalars(e, ZP_B_SCALARS, ZP_SCALARS_COUNT, sizeof *e->count);
-  e->step_state = e->p->pins ? scalars(e, ZP_B_PINNED_SCALARS, ZP_PINNED_STEP_STATE, sizeof *e->step_state)
-                             : ZB_NEW(e->a, ZkStepState);
-  e->step_sums = e->p->pins ? scalars(e, ZP_B_PINNED_SCALARS, ZP_PINNED_SUMS, sizeof *e->step_sums)
-                            : ZB_NEW(e->a, ZxSums);
+  uint32_t n = e->nlosses = zg_losses(e->p->graph);
+  uint64_t bytes = zp_scalars_bytes(e->p);
+  char *count = scalars(e, ZP_B_SCALARS, ZP_SCALARS_COUNT);
+  e->sums = sums_at(scalars(e, ZP_B_SCALARS, ZP_SCALARS_SUMS), n);
+  e->count = count_at((double *)(void *)count, n);
+  ZB_ASSERT(e->sums.bytes <= bytes && (char *)(e->count.step_state + 1) <= count + bytes);
+  bool pins = e->p->pins;
+  e->step_state =
+      pins ? scalars(e, ZP_B_PINNED_SCALARS, ZP_PINNED_STEP_STATE) : (void *)ZB_NEW(e->a, ZkStepState);
+  e->step_sums =
+      sums_at(pins ? scalars(e, ZP_B_PINNED_SCALARS, ZP_PINNED_SUMS) : zb_alloc(e->a, e->sums.bytes), n);
   e->pinned_inputs = first_buf(e, ZP_B_PINNED_INPUTS);
 }
 
 /* The one seed that does not change from step to step; and where what does will be. */
 static bool put_seed(ZxEngine *e, ZbErr *err) {
   float seed = (float)(1.0 / (double)e->p->nmicro);
-  e->env->step_state = &e->count->step_state;
-  memcpy(e->step_sums, &seed, sizeof seed);
-  e->dev->upload(e->env, &e->count->seed[1], e->step_sums, sizeof seed);
+  e->env->step_state = e->count.step_state;
+  memcpy(e->step_sums.loss, &seed, sizeof seed);
+  e->dev->upload(e->env, &e->count.seed[zp_seed_index(true, 0)], e->step_sums.loss, sizeof seed);
   return e->dev->finish(e->env, err);
 }
 
@@ -134,17 +149,26 @@ ZxEngine *zx_engine_of(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOpt
   return e;
 }
 
+static uint32_t losses_of(const ZpSegment *s) {
+  const ZpList *l = &s->list[ZP_FWD];
+  uint32_t losses = 0;
+  for (uint32_t i = 0; i < l->n; i++)
+    if (l->nodes[i].call.op == ZG_OP_LOSS_NUM) losses |= 1u << l->nodes[i].sink;
+  return losses;
+}
+
 void zx_engine_room(ZxEngine *e) {
   const ZpProgram *g = &e->st->prog;
   find_scalars(e);
   zx_find_stored(e);
-  e->clip = (ZxScalars){&e->sums->squares, (float)e->p->clip, &e->sums->lost, &e->sums->loss, ZP_STEP_SUMS};
+  e->clip =
+      (ZxScalars){e->sums.squares, (float)e->p->clip, e->sums.lost, e->sums.loss, (int)zp_step_sums(e->p)};
   e->held_at = ZB_NEWN(e->a, ZxHeldAt, most_held(e->st));
   e->done = ZB_NEWN(e->a, bool, g->ninstrs);
   e->request = ZB_NEWN(e->a, ZxRequest, g->ninstrs);
   e->flight = ZB_NEWN(e->a, uint32_t, g->ninstrs);
   for (uint32_t i = 0; i < e->st->ninsts; i++)
-    e->has_loss |= e->p->segments[e->st->insts[i].segment].has_loss;
+    e->losses |= losses_of(&e->p->segments[e->st->insts[i].segment]);
 }
 
 ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err) {

@@ -33,12 +33,14 @@ ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOp
 ZxEngine *zx_engine_beside(ZxEngine *e, const ZxEngineOptions *o, ZbErr *err);
 void zx_engine_free(ZxEngine *e);
 typedef struct {
-  double loss, aux, grad_norm, tokens; /* tokens: the loss denominator */
-  double loss_sum;                     /* the loss numerator, without aux */
-  double wait_ms, compute_ms;          /* of this rank; wait_ms -1: not measured */
-  uint64_t used_bytes;                 /* highest byte of the arena that was touched, so far */
-  bool lost;                           /* this rank's update left a parameter or a state that is not finite */
+  double loss, aux, grad_norm;
+  double loss_sum[ZG_MAX_LOSSES], weight[ZG_MAX_LOSSES]; /* of each loss: numerator and denominator */
+  double wait_ms, compute_ms;                            /* of this rank; wait_ms -1: not measured */
+  uint64_t used_bytes; /* highest byte of the arena that was touched, so far */
+  bool lost;           /* this rank's update left a parameter or a state that is not finite */
 } ZxStep;
+/* The sum of the quotients. One of several losses is left out where its denominator is 0. */
+double zx_loss(uint32_t n, const double *sum, const double *weight);
 /* One training step at learning rate lr; step counts from 1. False with a message when the data are at
  * fault. Of a plan that only goes forward: its batch number `step`, which changes no parameter. */
 bool zx_engine_step(ZxEngine *e, int64_t step, double lr, ZxStep *out, ZbErr *err);

@@ -54,14 +54,33 @@ static ZxRequest start_bucket_collective(ZxEngine *e, const ZpInstr *in) {
 static ZxRequest start_step_sums(ZxEngine *e, const ZpInstr *in) {
   const ZpMesh *m = &e->p->mesh;
   ZpDims all = zp_all_dims(m);
-  ZxSums *s = e->sums;
-  if (zp_group_index(m, e->rank, all & ~e->p->loss_partial[0]))
-    e->dev->zero(e->env, &s->loss, sizeof s->loss);
-  if (zp_group_index(m, e->rank, all)) e->dev->zero(e->env, &s->aux, sizeof s->aux);
-  if (e->has_loss && zp_group_index(m, e->rank, all) == 0)
-    e->dev->copy(e->env, &s->denominator, &e->count->denominator, sizeof s->denominator);
-  ZB_ASSERT(in->bytes == (in->dims ? ZP_STEP_SUMS * sizeof(double) : 0));
-  return e->c->t->all_reduce(e->c, 0, s, ZP_STEP_SUMS, ZX_F64, ZX_SUM);
+  const ZxSums *s = &e->sums;
+  bool first = zp_group_index(m, e->rank, all) == 0;
+  for (uint32_t k = 0; k < e->nlosses; k++) {
+    if (zp_group_index(m, e->rank, all & ~e->p->num_partial[k]))
+      e->dev->zero(e->env, &s->loss[k], sizeof s->loss[k]);
+    if (e->losses >> k & 1 && first)
+      e->dev->copy(e->env, &s->denominator[k], &e->count.denominator[k], sizeof s->denominator[k]);
+  }
+  if (!first) e->dev->zero(e->env, s->aux, sizeof *s->aux);
+  ZB_ASSERT(in->bytes == (in->dims ? zp_step_sums(e->p) * sizeof(double) : 0));
+  return e->c->t->all_reduce(e->c, 0, s->loss, zp_step_sums(e->p), ZX_F64, ZX_SUM);
+}
+
+/* Of each denominator every part once; other losses may be split over more dims. */
+static ZxRequest start_count(ZxEngine *e, const ZpInstr *in) {
+  double *x = e->count.denominator;
+  if (!in->dims) return -1;
+  ZB_ASSERT(in->bytes == e->nlosses * sizeof *x);
+  for (uint32_t k = 0; k < e->nlosses; k++)
+    if (zp_group_index(&e->p->mesh, e->rank, in->dims & ~e->p->den_partial[k]))
+      e->dev->zero(e->env, &x[k], sizeof x[k]);
+  return e->c->t->all_reduce(e->c, e->group[in->dims], x, e->nlosses, ZX_F64, ZX_SUM);
+}
+
+static void invert_counts(ZxEngine *e) {
+  for (uint32_t k = 0; k < e->nlosses; k++)
+    e->dev->reciprocal(e->env, &e->count.denominator[k], &e->count.seed[zp_seed_index(false, k)]);
 }
 
 ZxRequest zx_start_exchange(ZxEngine *e, const ZpInstr *in) {
@@ -76,10 +95,7 @@ ZxRequest zx_start_exchange(ZxEngine *e, const ZpInstr *in) {
     return t->send(e->c, zx_need_buf(e, in, ZP_B_SEND_GRAD, ZP_NONE), in->bytes, peer, (int)in->pair);
   case ZP_I_RECV_GRAD:
     return t->recv(e->c, zx_need_buf(e, in, ZP_B_RECV_GRAD, ZP_NONE), in->bytes, peer, (int)in->pair);
-  case ZP_I_REDUCE_COUNT:
-    if (!in->dims) return -1;
-    ZB_ASSERT(in->bytes == sizeof e->count->denominator);
-    return t->all_reduce(e->c, e->group[in->dims], &e->count->denominator, 1, ZX_F64, ZX_SUM);
+  case ZP_I_REDUCE_COUNT: return start_count(e, in);
   case ZP_I_REDUCE_STEP: return start_step_sums(e, in);
   default: return start_bucket_collective(e, in);
   }
@@ -87,7 +103,7 @@ ZxRequest zx_start_exchange(ZxEngine *e, const ZpInstr *in) {
 
 void zx_finish_exchange(ZxEngine *e, const ZpInstr *in) {
   switch (in->op) {
-  case ZP_I_REDUCE_COUNT: e->dev->reciprocal(e->env, &e->count->denominator, &e->count->seed[0]); break;
+  case ZP_I_REDUCE_COUNT: invert_counts(e); break;
   case ZP_I_SCATTER_GRADS: {
     if (in->in_place) break;
     const ZpStageBucket *h = &e->st->held[in->held];

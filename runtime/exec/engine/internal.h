@@ -56,16 +56,18 @@ typedef struct {
   uint32_t n;
 } ZxClear;
 
-/* The plan's two blocks of scalars, 64 bytes each, on the device. */
+/* The parts of the plan's two blocks of scalars, which are on the device. */
 typedef struct {
-  double loss, aux, squares; /* numerator of the loss, auxiliary losses, squared norm of the gradient */
-  double denominator;
-  double lost; /* not summed; of this rank: 1 if its update left something that is not finite */
+  double *loss;          /* the numerator of each loss */
+  double *aux, *squares; /* auxiliary losses, squared norm of the gradient */
+  double *denominator;   /* of each loss */
+  double *lost;          /* not summed; of this rank: 1 if its update left something that is not finite */
+  uint64_t bytes;        /* of all of them, which lie one behind the other */
 } ZxSums;
 typedef struct {
-  double denominator;
-  float seed[2]; /* 1/denominator, 1/micro-batches */
-  ZkStepState step_state;
+  double *denominator; /* of each loss */
+  float *seed;         /* 1/denominator and 1/micro-batches: see zp_seed_index */
+  ZkStepState *step_state;
 } ZxCount;
 
 /* Whether steps are captured: no; once one was played; in this step; they are. */
@@ -92,7 +94,8 @@ struct ZxEngine {
   uint32_t stage;
   const ZpStage *st;
   int64_t begin_step, begin_sample; /* steps made before this run, samples that they took */
-  bool has_loss;                    /* some segment of the stage has the loss */
+  uint32_t nlosses;                 /* of the model */
+  uint32_t losses;                  /* bit k: loss k is in a segment of the stage */
 
   ZxEngine *beside; /* in whose arena this one plays, or NULL */
 
@@ -101,11 +104,11 @@ struct ZxEngine {
   uint64_t arena_bytes;
   ZxStored *stored;           /* per held bucket */
   uint64_t high;              /* highest byte handed out */
-  ZxSums *sums;               /* in the arena */
-  ZxCount *count;             /* in the arena */
+  ZxSums sums;                /* in the arena */
+  ZxCount count;              /* in the arena */
   char *host;                 /* what the plan has of the host's memory; NULL: nothing */
   ZkStepState *step_state;    /* on the host: what comes with a step, */
-  ZxSums *step_sums;          /* and its sums */
+  ZxSums step_sums;           /* and its sums */
   const ZpBuf *pinned_inputs; /* the plan's `npinned` */
   uint32_t pinned_event;      /* the latest inputs' upload */
   uint32_t call_event;        /* the call just made, where the host waits for each */

@@ -17,7 +17,7 @@ static char *place(ZxEngine *e, const ZxFrame *f, const ZpValue *v) {
   case ZP_AT_CARRY_OUT: p = f->carry_out; break;
   case ZP_AT_DCARRY_OUT: p = f->dcarry_out; break;
   case ZP_AT_DCARRY_IN: p = f->dcarry_in; break;
-  case ZP_AT_SEED: return (char *)&e->count->seed[v->at.index];
+  case ZP_AT_SEED: return (char *)&e->count.seed[v->at.index];
   default: break;
   }
   if (!p) ZB_BUG("a value at place %d has no memory", v->at.space);
@@ -28,12 +28,12 @@ static char *place(ZxEngine *e, const ZxFrame *f, const ZpValue *v) {
 }
 
 /* ---- nodes ---- */
-static void take_scalar(ZxEngine *e, const ZkCall *c) {
+static void take_scalar(ZxEngine *e, const ZpNode *n, const ZkCall *c) {
   const float *x = c->in[0].data;
   switch (c->op) {
-  case ZG_OP_LOSS_NUM: e->dev->add_scalar(e->env, x, &e->sums->loss); break;
-  case ZG_OP_AUX: e->dev->add_scalar(e->env, x, &e->sums->aux); break;
-  case ZG_OP_LOSS_DEN: e->dev->add_scalar(e->env, x, &e->count->denominator); break;
+  case ZG_OP_LOSS_NUM: e->dev->add_scalar(e->env, x, &e->sums.loss[n->sink]); break;
+  case ZG_OP_AUX: e->dev->add_scalar(e->env, x, e->sums.aux); break;
+  case ZG_OP_LOSS_DEN: e->dev->add_scalar(e->env, x, &e->count.denominator[n->sink]); break;
   default: ZB_BUG("sink `%s`", zg_op_info[c->op].text);
   }
 }
@@ -156,7 +156,7 @@ void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f)
     e->node = n->dims ? n : NULL;
     if (n->dims) zx_collective(e, s, n, c);
     else if (c->op == ZG_OP_OUTPUT) take_output(e, s, n, c, f->mb);
-    else if (zg_op_info[c->op].kind == ZG_SINK) take_scalar(e, c);
+    else if (zg_op_info[c->op].kind == ZG_SINK) take_scalar(e, n, c);
     else if (c->op == ZG_OP_RANDOM) run_random(e, c, f);
     else e->dev->run(e->env, c);
     zx_finish_call(e);

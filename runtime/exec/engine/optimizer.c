@@ -30,7 +30,7 @@ void zx_norm_local(ZxEngine *e) {
     uint64_t from, to;
     if (zx_is_frozen(e, h) || !zx_is_norm_owner(e, h)) continue;
     zx_owned_shard(e, h, &from, &to);
-    e->dev->sumsq(e->env, (int64_t)(to - from), zx_grads(e, h), &e->sums->squares);
+    e->dev->sumsq(e->env, (int64_t)(to - from), zx_grads(e, h), e->sums.squares);
   }
 }
 

@@ -14,15 +14,22 @@ static bool all_started(const ZxEngine *e) {
 
 /* What the step's sums say, on the host. */
 static void read_sums(ZxEngine *e) {
-  const ZxSums *s = e->step_sums;
-  e->dev->download(e->env, e->step_sums, e->sums, sizeof *e->sums);
+  const ZxSums *s = &e->step_sums;
+  e->dev->download(e->env, s->loss, e->sums.loss, s->bytes);
   if (!zx_finish(e, e->err)) e->failed = true;
-  e->out.tokens = s->denominator;
-  e->out.loss_sum = s->loss;
-  e->out.aux = s->aux / (double)e->p->nmicro;
-  e->out.loss = s->loss / s->denominator + e->out.aux;
-  e->out.grad_norm = sqrt(s->squares);
-  e->out.lost = s->lost > 0;
+  memcpy(e->out.loss_sum, s->loss, e->nlosses * sizeof *s->loss);
+  memcpy(e->out.weight, s->denominator, e->nlosses * sizeof *s->denominator);
+  e->out.aux = *s->aux / (double)e->p->nmicro;
+  e->out.loss = zx_loss(e->nlosses, e->out.loss_sum, e->out.weight) + e->out.aux;
+  e->out.grad_norm = sqrt(*s->squares);
+  e->out.lost = *s->lost > 0;
+}
+
+double zx_loss(uint32_t n, const double *sum, const double *weight) {
+  double loss = 0;
+  for (uint32_t k = 0; k < n; k++)
+    if (n == 1 || weight[k] != 0) loss += sum[k] / weight[k];
+  return loss;
 }
 
 /* All instructions in the order of the program, which is a part of one order of all ranks'

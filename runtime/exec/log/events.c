@@ -120,17 +120,28 @@ static void begin_event(ZxEvents *e, int64_t step) {
   put_int(&e->event, 2, step);
 }
 
+static void put_scalar(ZxEvents *e, const char *tag, double x) {
+  ZbText *t = &e->sum;
+  size_t n = strlen(tag);
+  ZB_ASSERT(n < 128); /* so that its length is one byte */
+  put_key(t, 1, BYTES);
+  put_varint(t, 2 + n + 5); /* of the two fields that follow */
+  put_string(t, 1, tag);
+  put_float(t, 2, x);
+}
+
 static void put_scalars(ZxEvents *e, const ZxScalar *list, const void *m) {
-  for (const ZxScalar *s = list; s->key; s++) {
-    double x;
-    if (!s->tag || !zx_scalar(s, m, &x)) continue;
-    ZbText *t = &e->sum;
-    size_t tag = strlen(s->tag);
-    ZB_ASSERT(tag < 128); /* so that its length is one byte */
-    put_key(t, 1, BYTES);
-    put_varint(t, 2 + tag + 5); /* of the two fields that follow */
-    put_string(t, 1, s->tag);
-    put_float(t, 2, x);
+  double x;
+  for (const ZxScalar *s = list; s->key; s++)
+    if (s->tag && zx_scalar(s, m, &x)) put_scalar(e, s->tag, x);
+}
+
+/* Beside the loss that they add up to. */
+static void put_parts(ZxEvents *e, const char *loss, const ZxLossPart *part, uint32_t n) {
+  char tag[128];
+  for (uint32_t i = 0; i < n; i++) {
+    snprintf(tag, sizeof tag, "%s_%s", loss, part[i].name);
+    put_scalar(e, tag, part[i].value);
   }
 }
 
@@ -214,6 +225,7 @@ bool zx_events_step(ZxEvents *e, const ZxMetrics *m, ZbErr *err) {
   if (!begin_file(e, err)) return false;
   begin_event(e, m->step);
   put_scalars(e, zx_step_scalars, m);
+  put_parts(e, "loss/train", m->part, m->nparts);
   return end_event(e, err);
 }
 
@@ -221,6 +233,7 @@ bool zx_events_eval(ZxEvents *e, const ZxEvalMetrics *m, ZbErr *err) {
   if (!begin_file(e, err)) return false;
   begin_event(e, m->step);
   put_scalars(e, zx_eval_scalars, m);
+  put_parts(e, "loss/eval", m->part, m->nparts);
   return end_event(e, err);
 }
 

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,12 +15,23 @@ static bool say_text(const ZbText *t, ZbErr *err) {
   return zb_fail(err, NULL, "cannot write to the standard output: %s", strerror(errno));
 }
 
+/* " (main 3.1234, z 0.0182)", where there are several losses. */
+static void put_parts(ZbText *t, const ZxLossPart *part, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    zb_text_add(t, "%s%s ", i ? ", " : " (", part[i].name);
+    if (isnan(part[i].value)) zb_text_add(t, "-");
+    else zb_text_add(t, "%.4f", part[i].value);
+  }
+  if (n) zb_text_add(t, ")");
+}
+
 /* "step  12/100  loss 3.1416  grad 0.52  lr 3.0e-04  41.2k tok/s  83 ms  41% peak  12.3 of 12.3 MB" */
 static bool print_step(ZbText *t, const ZxMetrics *m, ZbErr *err) {
   int width = snprintf(NULL, 0, "%" PRId64, m->steps);
   char used[24], planned[24];
   t->len = 0;
   zb_text_add(t, "step %*" PRId64 "/%" PRId64 "  loss %.4f", width, m->step, m->steps, zb_plain_nan(m->loss));
+  put_parts(t, m->part, m->nparts);
   if (!(m->grad_norm < 0)) zb_text_add(t, "  grad %.3g", zb_plain_nan(m->grad_norm));
   if (!(m->lr < 0)) zb_text_add(t, "  lr %.2e", m->lr);
   if (m->tokens_per_s >= 0) zb_text_add(t, "  %.0f tok/s", m->tokens_per_s);
@@ -42,6 +54,7 @@ bool zx_lines_eval(ZxLines *l, const ZxEvalMetrics *m, ZbErr *err) {
   zb_text_add(t, "eval");
   if (m->steps) zb_text_add(t, " %*" PRId64 "/%" PRId64, width, m->step, m->steps);
   zb_text_add(t, "  loss %.4f", zb_plain_nan(m->loss));
+  put_parts(t, m->part, m->nparts);
   if (!(m->perplexity < 0)) zb_text_add(t, "  perplexity %.5g", zb_plain_nan(m->perplexity));
   if (!(m->perplexity < 0)) zb_text_add(t, "  %.10g targets", m->tokens);
   zb_text_add(t, "  %.*f ms", m->ms < 10 ? 2 : m->ms < 100 ? 1 : 0, m->ms);

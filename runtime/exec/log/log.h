@@ -11,6 +11,13 @@
 
 #include "base/base.h"
 
+/* One of several losses, or one with a name: the share of `loss` that it makes up. */
+#define ZX_MOST_PARTS 16
+typedef struct {
+  const char *name;
+  double value; /* not finite: nothing of it was known */
+} ZxLossPart;
+
 /* One step. What is negative (but the loss) was not measured and is left out; what is not finite is null in
  * metrics.jsonl. */
 typedef struct {
@@ -22,6 +29,8 @@ typedef struct {
   uint64_t planned_bytes, used_bytes;
   const double *epochs; /* so far, of each data file */
   uint32_t nepochs;
+  ZxLossPart part[ZX_MOST_PARTS];
+  uint32_t nparts;
 } ZxMetrics;
 /* Per rank class (pipeline stage): what differs. Times are means over its ranks, but for the most of one. */
 typedef struct {
@@ -34,9 +43,11 @@ typedef struct {
   int64_t step, steps; /* after which it is, of how many; steps 0: nothing is trained */
   int64_t batches;
   double loss, perplexity; /* perplexity -1: it has none */
-  double tokens, ms;       /* tokens: what the loss is divided by */
+  double tokens, ms;       /* tokens: what the first loss is divided by */
   double best;             /* the lowest loss so far, ... */
   int64_t best_step;       /* ... and after which step; -1: none was finite */
+  ZxLossPart part[ZX_MOST_PARTS];
+  uint32_t nparts;
 } ZxEvalMetrics;
 
 typedef struct {

@@ -129,12 +129,17 @@ static void put_scalars(ZbText *t, const char *prefix, const ZxScalar *list, con
     else if (zx_scalar(s, m, &x)) put_number(t, prefix, s->key, x);
 }
 
+static void put_parts(ZbText *t, const char *prefix, const ZxLossPart *part, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) put_number(t, prefix, part[i].name, part[i].value);
+}
+
 bool zx_metrics_step(ZxMetricsFile *l, const ZxMetrics *m, const ZxClassMetrics *c, int nclass, ZbErr *err) {
   ZbText *t = &l->line;
   if (!begin_lines(l, err)) return false;
   t->len = 0;
   zb_text_add(t, "{\"step\":%" PRId64 ",\"steps\":%" PRId64, m->step, m->steps);
   put_scalars(t, "", zx_step_scalars, m);
+  put_parts(t, "loss_", m->part, m->nparts);
   for (uint32_t i = 0; i < m->nepochs; i++) zb_text_add(t, "%s%.6g", i ? "," : ",\"epochs\":[", m->epochs[i]);
   if (m->nepochs) zb_text_add(t, "]");
   for (int i = 0; i < nclass; i++) {
@@ -157,6 +162,7 @@ bool zx_metrics_eval(ZxMetricsFile *l, const ZxEvalMetrics *m, ZbErr *err) {
   if (m->steps) zb_text_add(t, "\"step\":%" PRId64 ",\"steps\":%" PRId64 ",", m->step, m->steps);
   zb_text_add(t, "\"eval_batches\":%" PRId64, m->batches);
   put_scalars(t, "eval_", zx_eval_scalars, m);
+  put_parts(t, "eval_loss_", m->part, m->nparts);
   if (m->steps && m->best_step >= 0) {
     put_number(t, "", "eval_best_loss", m->best);
     zb_text_add(t, ",\"eval_best_step\":%" PRId64, m->best_step);

@@ -50,21 +50,35 @@ static uint32_t find_lost(ZxEngine *e, bool grads, ZbText *out) {
 }
 
 /* ---- what is said ---- */
-static const char *loc_of_denominator(const ZxEngine *e) {
+static const char *loc_of_denominator(const ZxEngine *e, uint32_t loss) {
   for (uint32_t i = 0; i < e->p->graph->nsegments; i++) {
     const ZpList *l = &e->p->segments[i].list[ZP_COUNT];
     for (uint32_t k = 0; k < l->n; k++)
-      if (l->nodes[k].call.op == ZG_OP_LOSS_DEN) return zp_loc_text(e->p, l->nodes[k].loc);
+      if (l->nodes[k].call.op == ZG_OP_LOSS_DEN && l->nodes[k].sink == loss)
+        return zp_loc_text(e->p, l->nodes[k].loc);
   }
   return "the loss";
 }
 
-static void no_weight(const ZxEngine *e, const ZxStep *s, ZbErr *err) {
-  zb_fail(err,
-          "every step needs data of which something is known: look at the targets, or `bind` a larger batch",
-          "step %" PRId64 ": the loss is divided by %g, the sum of what is after `per` (%s) over the %" PRId64
-          " samples of the step; it must be positive",
-          e->step, zb_plain_nan(s->tokens), loc_of_denominator(e), e->p->global_batch);
+/* One of several losses may know nothing of a step; all of them together may not. The first that is wrong;
+ * nlosses: none. */
+static uint32_t bad_weight(const ZxEngine *e, const ZxStep *s) {
+  bool any = false;
+  for (uint32_t k = 0; k < e->nlosses; k++) {
+    if (!(s->weight[k] >= 0 && isfinite(s->weight[k]))) return k;
+    any |= s->weight[k] > 0;
+  }
+  return any ? e->nlosses : 0;
+}
+
+static void no_weight(const ZxEngine *e, const ZxStep *s, uint32_t loss, ZbErr *err) {
+  const ZgGraph *g = e->p->graph;
+  zb_fail(
+      err, "every step needs data of which something is known: look at the targets, or `bind` a larger batch",
+      "step %" PRId64 ": the loss%s%s is divided by %g, the sum of what is after `per` (%s) over the %" PRId64
+      " samples of the step; it must be positive",
+      e->step, g->nlosses ? " " : "", g->nlosses ? g->losses[loss].name : "", zb_plain_nan(s->weight[loss]),
+      loc_of_denominator(e, loss), e->p->global_batch);
 }
 
 /* Collective: "; the first NaN is made by `exp` at model.zug:31 in FWD(mb 3)", by playing the step again. */
@@ -107,7 +121,8 @@ static void lost(ZxEngine *e, const ZxStep *s, ZbErr *err) {
 }
 
 ZxSoundness zx_engine_sound(ZxEngine *e, const ZxStep *s, ZbErr *err) {
-  if (!(s->tokens > 0 && isfinite(s->tokens))) return no_weight(e, s, err), ZX_BROKEN;
+  uint32_t bad = bad_weight(e, s);
+  if (bad < e->nlosses) return no_weight(e, s, bad, err), ZX_BROKEN;
   if (!isfinite(s->loss) || !isfinite(s->grad_norm)) return not_finite(e, s, err), ZX_SKIPPED;
   return s->lost ? lost(e, s, err), ZX_BROKEN : ZX_SOUND;
 }

@@ -4,8 +4,7 @@
  * buckets, stages and buffers say of their own size is looked at only to be compared. */
 #include "runtime/plan/check/check.h"
 
-#define LINE 64    /* where things begin: kernels and devices count on it */
-#define SCALARS 64 /* bytes of each of the engine's two blocks */
+#define LINE 64 /* where things begin: kernels and devices count on it */
 
 static uint64_t lines(uint64_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
 
@@ -148,6 +147,13 @@ static uint64_t slot_bytes(const ZpPlan *p, const ZpStage *st) {
   return st->saved_at[last] + saved_bytes(p, st, last);
 }
 
+/* Of the engine's two blocks: the sums of a step, and denominators with their reciprocals and what a step
+ * brings. Both fit into 64 bytes where there is one loss. */
+static uint64_t scalars_bytes(const ZpPlan *p) {
+  uint64_t more = zg_losses(p->graph) - 1;
+  return lines(64 + more * 3 * sizeof(double));
+}
+
 static uint64_t needed(const Check *c, uint32_t s, const ZpBuf *b) {
   const ZpPlan *p = c->p;
   const ZpStage *st = &p->stages[s];
@@ -169,7 +175,7 @@ static uint64_t needed(const Check *c, uint32_t s, const ZpBuf *b) {
   case ZP_B_BOUNDARY: return boundary_bytes(p, st);
   case ZP_B_SCRATCH: return scratch_bytes(p, st);
   case ZP_B_SCALARS:
-  case ZP_B_PINNED_SCALARS: return SCALARS;
+  case ZP_B_PINNED_SCALARS: return scalars_bytes(p);
   case ZP_B_PINNED_INPUTS: return st->input_bytes;
   case ZP_B_SNAPSHOT: return snapshot_bytes(p, st);
   case ZP_B_KINDS: break;

@@ -243,8 +243,8 @@ static bool bucket_copies(const Check *c, uint32_t *at) {
 
 /* ---- 3 completeness ------------------------------------------------------------------------------------ */
 typedef struct {
-  uint32_t loads, counts;
-  uint32_t fwd, bwd; /* instances done */
+  uint32_t loads, counts, counted; /* counted: the last instance that was */
+  uint32_t fwd, bwd;               /* instances done */
 } Progress;
 
 static bool one_fwd_bwd(const Check *c, uint32_t s, uint32_t i, Progress *m) {
@@ -264,7 +264,7 @@ static bool one_fwd_bwd(const Check *c, uint32_t s, uint32_t i, Progress *m) {
   return true;
 }
 
-static bool all_done(const Check *c, uint32_t s, const Progress *m, uint32_t mb, bool counts) {
+static bool all_done(const Check *c, uint32_t s, const Progress *m, uint32_t mb, uint32_t counts) {
   const ZpStage *st = &c->p->stages[s];
   if (m->fwd < st->ninsts || (m->bwd < st->ninsts && !c->p->forward_only)) {
     bool back = m->fwd == st->ninsts;
@@ -273,8 +273,8 @@ static bool all_done(const Check *c, uint32_t s, const Progress *m, uint32_t mb,
                    back ? "backward" : "forward", zp_say_inst(c, x->segment, x->iter), mb);
   }
   if (m->counts != counts)
-    return zb_fail(c->err, NULL, "stage %u counts the loss denominator of micro-batch %u %u times", s, mb,
-                   m->counts);
+    return zb_fail(c->err, NULL, "stage %u counts the denominators of micro-batch %u %u times instead of %u",
+                   s, mb, m->counts, counts);
   uint32_t loads = st->input_bytes ? 1 + (counts && !c->p->forward_only) : 0;
   if (m->loads != loads)
     return zb_fail(c->err, NULL, "stage %u loads micro-batch %u %u times instead of %u", s, mb, m->loads,
@@ -287,8 +287,8 @@ static bool completeness(const Check *c, uint32_t s) {
   const ZpProgram *g = &st->prog;
   uint32_t M = (uint32_t)c->p->nmicro, live = 0, most = 0, zeros = 0, norms = 0;
   Progress *m = ZB_NEWN(c->a, Progress, M);
-  bool counts = false;
-  for (uint32_t i = 0; i < st->ninsts; i++) counts |= zp_needs_denominator(c->p, &st->insts[i]);
+  uint32_t counts = 0;
+  for (uint32_t i = 0; i < st->ninsts; i++) counts += zp_needs_denominator(c->p, &st->insts[i]);
   for (uint32_t k = 0; k < g->nqueue[ZP_Q_COMPUTE]; k++) {
     uint32_t i = g->queue[ZP_Q_COMPUTE][k];
     const ZpInstr *in = &g->instrs[i];
@@ -297,6 +297,9 @@ static bool completeness(const Check *c, uint32_t s) {
     if (in->op == ZP_I_COUNT) {
       if (!zp_needs_denominator(c->p, &st->insts[in->inst]))
         return zp_fail_at(c, s, i, "counts a part of the model that has no loss");
+      if (x->counts && in->inst <= x->counted)
+        return zp_fail_at(c, s, i, "counts what was counted before, or out of order");
+      x->counted = in->inst;
       x->counts++;
     }
     zeros += in->op == (c->p->forward_only ? ZP_I_ZERO_SUMS : ZP_I_ZERO_GRADS);
@@ -347,9 +350,14 @@ static bool goes_to_owners(const Check *c, uint32_t s, uint32_t i, const ZpBucke
 static bool tally_instr(const Check *c, uint32_t s, uint32_t i, Tally *all) {
   const ZpPlan *p = c->p;
   const ZpInstr *in = &p->stages[s].prog.instrs[i];
-  if (in->op == ZP_I_REDUCE_COUNT) return moves(c, s, i, ZG_OP_ALL_REDUCE, p->loss_partial[1], 8);
+  uint32_t losses = zg_losses(p->graph);
+  if (in->op == ZP_I_REDUCE_COUNT) {
+    ZpDims dims = 0;
+    for (uint32_t k = 0; k < losses; k++) dims |= p->den_partial[k];
+    return moves(c, s, i, ZG_OP_ALL_REDUCE, dims, 8 * losses);
+  }
   if (in->op == ZP_I_REDUCE_STEP)
-    return moves(c, s, i, ZG_OP_ALL_REDUCE, (1u << p->mesh.ndims) - 1, 8 * ZP_STEP_SUMS);
+    return moves(c, s, i, ZG_OP_ALL_REDUCE, (1u << p->mesh.ndims) - 1, 8 * (2 + 2 * losses));
   if (!of_bucket(in->op)) return true;
   const ZpBucket *b = &p->buckets[p->stages[s].held[in->held].bucket];
   Tally *t = &all[in->held];

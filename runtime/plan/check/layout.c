@@ -123,7 +123,9 @@ static bool block_fits(const Local *l, const ZpValue *v) {
   case ZP_AT_CARRY_OUT:
   case ZP_AT_DCARRY_IN:
   case ZP_AT_DCARRY_OUT: return carried_fits(l, v);
-  case ZP_AT_SEED: return v->at.index < 2 && v->at.offset == 0 && v->elem == ZK_F32 && v->bytes == 4;
+  case ZP_AT_SEED:
+    return v->at.index <= zg_losses(l->c->p->graph) && v->at.offset == 0 && v->elem == ZK_F32 &&
+           v->bytes == 4;
   case ZP_AT_NOWHERE: break;
   }
   return false;
@@ -275,15 +277,15 @@ static const char *output_wrong(const Local *l, const ZpNode *n) {
 const char *zp_sink_wrong(const Local *l, const ZpNode *n) {
   const ZpPlan *p = l->c->p;
   if (n->call.op == ZG_OP_OUTPUT) return output_wrong(l, n);
-  int k = n->call.op == ZG_OP_LOSS_NUM   ? 0
-          : n->call.op == ZG_OP_LOSS_DEN ? 1
-          : n->call.op == ZG_OP_AUX      ? 2
-                                         : -1;
-  if (k < 0 || n->call.nin != 1 || n->call.nout != 0 || n->dims) return "is nothing that is taken out";
+  bool aux = n->call.op == ZG_OP_AUX, num = n->call.op == ZG_OP_LOSS_NUM;
+  if ((!aux && !num && n->call.op != ZG_OP_LOSS_DEN) || n->call.nin != 1 || n->call.nout != 0 || n->dims)
+    return "is nothing that is taken out";
   const ZpValue *v = operand(l, n, 0);
   if (v->type.naxes || v->elem != ZK_F32) return "takes out what is no number in f32";
+  if (!aux && n->sink >= zg_losses(p->graph)) return "is of no loss of the model";
+  ZpDims partial = aux ? 0 : num ? p->num_partial[n->sink] : p->den_partial[n->sink];
   for (int d = 0; d < p->mesh.ndims; d++)
-    if (v->state[d].kind != (p->loss_partial[k] >> d & 1 ? 'P' : 'R'))
+    if (v->state[d].kind != (partial >> d & 1 ? 'P' : 'R'))
       return "takes out what is reduced over other dims";
   return NULL;
 }

@@ -57,7 +57,7 @@ const char *zp_say_tag(const Check *c, uint64_t tag) {
                : "?";
   case ZP_TAG_STATE: return bucket ? zb_printf(t, "the optimizer state of %s", zp_say_held(c, a, b)) : "?";
   case ZP_TAG_TEMP: return "temporaries";
-  case ZP_TAG_COUNT: return n ? "the whole loss denominator" : "this rank's loss denominator";
+  case ZP_TAG_COUNT: return n ? "the whole loss denominators" : "this rank's loss denominators";
   case ZP_TAG_SUMS:
     return n == 2 ? "the world's sums" : n ? "this rank's sums with the norm" : "this rank's loss sums";
   }

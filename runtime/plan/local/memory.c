@@ -57,7 +57,9 @@ static void place_source(ZpLocal *c, const ZpNode *n) {
   case ZG_OP_DCARRY:
     v->at = (ZpLoc){ZP_AT_DCARRY_OUT, n->sink, tuple_at(c->p, c->gs->carry_out, n->sink, cotangents(c)->out)};
     break;
-  case ZG_OP_SEED: v->at = (ZpLoc){ZP_AT_SEED, n->sink, 0}; break;
+  case ZG_OP_SEED:
+    v->at = (ZpLoc){ZP_AT_SEED, zp_seed_index(n->call.opt[0], (uint32_t)n->call.opt[1]), 0};
+    break;
   default: ZB_BUG("source `%s`", zg_op_info[n->call.op].text);
   }
 }

@@ -141,15 +141,17 @@ static void shard_param_grad(ZpShard *h, const ZgNode *n, ZpDims *partial) {
 /* Loss sums are scalars and may stay partial; aux terms differ from place to place and are completed. */
 static void shard_scalar(ZpShard *h, const ZgNode *n) {
   ZpState want[ZP_MAX_DIMS];
-  int k = n->op == ZG_OP_LOSS_NUM ? 0 : n->op == ZG_OP_LOSS_DEN ? 1 : 2;
+  ZpDims *partial = n->op == ZG_OP_LOSS_NUM   ? &h->p->num_partial[n->opt[0]]
+                    : n->op == ZG_OP_LOSS_DEN ? &h->p->den_partial[n->opt[0]]
+                                              : NULL;
   const ZpValue *v = &h->out->values[zp_base(h, n->in[0])];
   ZpDims kept = 0;
   for (int d = 0; d < ZP_MAX_DIMS; d++) {
     want[d] = (ZpState){.kind = 'R'};
-    if (k < 2 && d < h->p->mesh.ndims && v->state[d].kind == 'P' && !v->state[d].max)
+    if (partial && d < h->p->mesh.ndims && v->state[d].kind == 'P' && !v->state[d].max)
       want[d] = v->state[d], kept |= 1u << d;
   }
-  h->p->loss_partial[k] = kept;
+  if (partial) *partial = kept;
   uint32_t value = zp_convert(h, n->in[0], want);
   if (n->op == ZG_OP_LOSS_NUM) h->out->has_loss = true;
   shell(h, n)->in[0] = value;

@@ -53,7 +53,7 @@ static Hash sizes(const ZpPlan *p) {
   add_optimizer(&h, &p->optimizer);
   add_double(&h, p->clip);
   ADD(&h, p->zero.over, p->zero.what, p->zero.keep);
-  for (int i = 0; i < 3; i++) add(&h, p->loss_partial[i]);
+  for (uint32_t i = 0; i < zg_losses(p->graph); i++) ADD(&h, p->num_partial[i], p->den_partial[i]);
   add_double(&h, p->model_flops);
   add_double(&h, p->params);
   add_double(&h, p->trained);

@@ -64,8 +64,8 @@ static const char *what_of(const Explain *x, const ZpInstr *in, const ZpBucket *
   switch ((ZpInstrOp)in->op) {
   case ZP_I_SEND_ACT: return "activations";
   case ZP_I_SEND_GRAD: return "their gradients";
-  case ZP_I_REDUCE_COUNT: return "loss denominator";
-  case ZP_I_REDUCE_STEP: return zb_printf(x->a, "%d sums", ZP_STEP_SUMS);
+  case ZP_I_REDUCE_COUNT: return zg_losses(x->p->graph) > 1 ? "loss denominators" : "loss denominator";
+  case ZP_I_REDUCE_STEP: return zb_printf(x->a, "%u sums", zp_step_sums(x->p));
   case ZP_I_REDUCE_GRADS:
   case ZP_I_REDUCE_TIED: return in->bytes < k->elems * 4 ? zb_printf(x->a, "shard of %s", k->name) : k->name;
   default: return k->name;

@@ -40,7 +40,7 @@ static void add_pinned(Gen *g) {
   if (!g->p->pins) return;
   if (bytes && n > MOST_PINNED / bytes) n = bytes > MOST_PINNED ? 1 : MOST_PINNED / bytes;
   if (bytes) zp_gen_bufs(g, ZP_B_PINNED_INPUTS, 0, (uint32_t)n, bytes);
-  zp_gen_bufs(g, ZP_B_PINNED_SCALARS, 0, 2, 64);
+  zp_gen_bufs(g, ZP_B_PINNED_SCALARS, 0, 2, zp_scalars_bytes(g->p));
   g->npinned = bytes ? (uint32_t)n : 0;
 }
 
@@ -70,7 +70,7 @@ static void add_buffers(Gen *g) {
   g->scratch_buf = ZP_NONE;
   if (st->scratch_bytes)
     g->scratch_buf = zp_gen_bufs(g, ZP_B_SCRATCH, 0, 1, zb_round_up(st->scratch_bytes, 64));
-  g->scalars_buf = zp_gen_bufs(g, ZP_B_SCALARS, 0, 2, 64);
+  g->scalars_buf = zp_gen_bufs(g, ZP_B_SCALARS, 0, 2, zp_scalars_bytes(p));
   add_pinned(g);
   if (p->checkpoints) zp_gen_bufs(g, ZP_B_SNAPSHOT, 0, 1, zb_round_up(zp_snapshot_bytes(p, st), 64));
 }
@@ -80,14 +80,17 @@ static void add_load(Gen *g, uint32_t mb, uint64_t *now) {
   if (g->st->input_bytes) compute(g, ZP_I_LOAD, (*now)++, 1)->mb = mb;
 }
 
-static void add_one_count(Gen *g, uint32_t mb, uint64_t *now) {
-  ZpInstr *count = compute(g, ZP_I_COUNT, (*now)++, 1);
-  count->mb = mb;
-  count->inst = (uint32_t)(g->counted - g->st->insts);
-  g->count_pos = g->ncomp - 1;
+static void add_counts(Gen *g, uint32_t mb, uint64_t *now) {
+  for (uint32_t i = 0; i < g->st->ninsts; i++) {
+    if (!zp_counts(g->p, g->st, i)) continue;
+    ZpInstr *count = compute(g, ZP_I_COUNT, (*now)++, 1);
+    count->mb = mb;
+    count->inst = i;
+    g->count_pos = g->ncomp - 1;
+  }
 }
 
-/* Backward divides by the denominator of the whole step, so all of it is counted first; forward alone need
+/* Backward divides by the denominators of the whole step, so all of it is counted first; forward alone need
  * not load twice. */
 static void add_work(Gen *g, const uint64_t *duration) {
   const ZpPlan *p = g->p;
@@ -98,14 +101,14 @@ static void add_work(Gen *g, const uint64_t *duration) {
   g->count_pos = ZP_NONE;
   for (uint32_t m = 0; m < M && g->counted && !p->forward_only; m++) {
     add_load(g, m, &now);
-    add_one_count(g, m, &now);
+    add_counts(g, m, &now);
   }
   g->item_pos = ZB_NEWN(g->a, uint32_t, g->t->nwork);
   for (uint32_t i = 0; i < g->t->nwork; i++) {
     ZpWork w = g->t->work[i];
     now = g->t->start[i];
     if (!w.backward) add_load(g, w.mb, &now);
-    if (g->counted && p->forward_only) add_one_count(g, w.mb, &now);
+    if (p->forward_only) add_counts(g, w.mb, &now);
     g->item_pos[i] = g->ncomp;
     for (uint32_t k = 0; k < st->ninsts; k++) {
       uint32_t inst = w.backward ? st->ninsts - 1 - k : k;
@@ -163,9 +166,9 @@ static void add_count(Gen *g) {
   if (g->count_pos == ZP_NONE) return;
   g->count = zp_gen_draft(g, ZP_I_REDUCE_COUNT, g->end[g->count_pos], BY_SCATTER, 0);
   Draft *d = &g->d[g->count];
-  d->in.dims = g->p->loss_partial[1];
+  d->in.dims = zp_count_dims(g->p);
   d->in.coll = ZG_OP_ALL_REDUCE;
-  d->in.bytes = d->in.dims ? sizeof(double) : 0;
+  d->in.bytes = d->in.dims ? zg_losses(g->p->graph) * sizeof(double) : 0;
   d->after_pos = g->count_pos;
   d->in.naccess = 2;
   d->in.access = ZB_NEWN(g->p->arena, ZpAccess, 2);
@@ -188,7 +191,7 @@ static void add_sums(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
   d->in.pair = pair;
   d->in.dims = (1u << g->p->mesh.ndims) - 1;
   d->in.coll = ZG_OP_ALL_REDUCE;
-  d->in.bytes = d->in.dims ? ZP_STEP_SUMS * sizeof(double) : 0;
+  d->in.bytes = d->in.dims ? zp_step_sums(g->p) * sizeof(double) : 0;
   d->after_pos = last;
   if (g->p->forward_only) d->after = g->count; /* else backward has waited for that */
   d->in.naccess = 3;
@@ -300,7 +303,7 @@ static void touch_bwd(Gen *g, uint32_t pos, const ZpInstr *in) {
   if (i) touch_boundary(g, GRAD, i, ZP_WRITE, mb);
   else if (g->s) touch_ring(g, pos, GRAD, true, mb, tag_between(g, GRAD, g->s, mb));
   touch_params(g, pos, in);
-  if (g->counted == &g->st->insts[i]) {
+  if (zp_counts(g->p, g->st, i)) {
     touch(g, g->scalars_buf + ZP_SCALARS_COUNT, ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, 1));
     await(g, pos, g->count);
   }
@@ -451,6 +454,17 @@ static uint32_t add_tied(ZpPlan *p, Gen *g, uint32_t pair, uint64_t *norm) {
   return pair;
 }
 
+ZpDims zp_count_dims(const ZpPlan *p) {
+  ZpDims d = 0;
+  for (uint32_t k = 0; k < zg_losses(p->graph); k++) d |= p->den_partial[k];
+  return d;
+}
+
+uint32_t zp_step_sums(const ZpPlan *p) { return 2 * zg_losses(p->graph) + 2; }
+
+/* Of the larger one: denominators, as many seeds and one more, and what a step brings (ZkStepState). */
+uint64_t zp_scalars_bytes(const ZpPlan *p) { return zb_round_up(64 + 24 * (zg_losses(p->graph) - 1), 64); }
+
 void zp_program(ZpPlan *p) {
   ZB_ASSERT(p->nmicro > 0 && p->nmicro < 1 << 24 && p->nbuckets < 1 << 16 && p->graph->nsegments < 1 << 16);
   uint32_t P = p->nstages, pair = 0;
@@ -460,7 +474,7 @@ void zp_program(ZpPlan *p) {
   Gen *g = ZB_NEWN(a, Gen, P);
   for (uint32_t s = 0; s < P; s++) {
     g[s] = (Gen){.p = p, .st = &p->stages[s], .s = s, .a = a, .t = &t[s]};
-    g[s].counted = zp_count_inst(p, g[s].st);
+    g[s].counted = zp_count_insts(p, g[s].st);
     add_buffers(&g[s]);
     add_work(&g[s], duration);
     add_count(&g[s]);

@@ -39,8 +39,9 @@ enum { ACT, GRAD };
 uint64_t *zp_durations(const ZpPlan *p, ZbArena *a);
 /* Orders, rings and times of all stages. */
 Timeline *zp_timelines(const ZpPlan *p, ZbArena *a, const uint64_t *duration);
-const ZpInst *zp_count_inst(const ZpPlan *p,
-                            const ZpStage *st); /* the one whose loss denominator is counted */
+/* Whether an instance of the stage has losses whose denominators are counted; how many have. */
+bool zp_counts(const ZpPlan *p, const ZpStage *st, uint32_t inst);
+uint32_t zp_count_insts(const ZpPlan *p, const ZpStage *st);
 
 /* An instruction in the making. Listed by (when, rank, need, number of the draft), an order in which nothing
  * ever waits for what comes later, on any stage: see zp_program. */
@@ -74,7 +75,7 @@ typedef struct {
   uint32_t ncomp; /* compute queue: drafts; times by position */
   uint64_t *start, *end;
   uint32_t last_work;    /* position of the last backward; without one, of the last forward */
-  const ZpInst *counted; /* zp_count_inst */
+  uint32_t counted;      /* zp_count_insts */
   uint32_t count_pos;    /* position of the last COUNT, or ZP_NONE */
   uint32_t count;        /* its reduction: draft, or ZP_NONE */
   uint32_t step;         /* REDUCE_STEP: draft */

@@ -18,12 +18,15 @@ uint64_t *zp_durations(const ZpPlan *p, ZbArena *a) {
   return d;
 }
 
-const ZpInst *zp_count_inst(const ZpPlan *p, const ZpStage *st) {
-  for (uint32_t i = 0; i < st->ninsts; i++) {
-    const ZpSegment *g = &p->segments[st->insts[i].segment];
-    if (g->has_loss && g->list[ZP_COUNT].n) return &st->insts[i];
-  }
-  return NULL;
+bool zp_counts(const ZpPlan *p, const ZpStage *st, uint32_t inst) {
+  const ZpSegment *g = &p->segments[st->insts[inst].segment];
+  return g->has_loss && g->list[ZP_COUNT].n;
+}
+
+uint32_t zp_count_insts(const ZpPlan *p, const ZpStage *st) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < st->ninsts; i++) n += zp_counts(p, st, i);
+  return n;
 }
 
 /* Rings whose buffers are held from forward to backward. `n` must cover all that are held at once. */
@@ -107,8 +110,8 @@ static void fill_timeline(const ZpPlan *p, ZbArena *a, uint32_t s, Timeline *t) 
     t->end[i] = UNKNOWN;
   }
   t->prologue = 1; /* ZERO_GRADS or ZERO_SUMS; before backwards, LOAD and COUNT of every micro-batch */
-  if (zp_count_inst(p, &p->stages[s]) && !p->forward_only)
-    t->prologue += (p->stages[s].input_bytes ? 2 : 1) * (uint64_t)M;
+  uint32_t counts = zp_count_insts(p, &p->stages[s]);
+  if (counts && !p->forward_only) t->prologue += (counts + (p->stages[s].input_bytes ? 1 : 0)) * (uint64_t)M;
   fill_rings(p, a, s, t);
 }
 
@@ -154,8 +157,8 @@ Timeline *zp_timelines(const ZpPlan *p, ZbArena *a, const uint64_t *duration) {
       takes[0][s] += duration[st->insts[i].segment];
       takes[1][s] += 2 * duration[st->insts[i].segment];
     }
-    takes[0][s] += st->input_bytes ? 1 : 0;                         /* LOAD */
-    takes[0][s] += p->forward_only && zp_count_inst(p, st) ? 1 : 0; /* COUNT */
+    takes[0][s] += st->input_bytes ? 1 : 0;                     /* LOAD */
+    takes[0][s] += p->forward_only ? zp_count_insts(p, st) : 0; /* COUNT */
   }
   for (uint64_t left = (uint64_t)P * t[0].nwork, before = UNKNOWN; left;) {
     if (left == before) ZB_BUG("%u stages, %u micro-batches: the schedule cannot run with its buffers", P, M);

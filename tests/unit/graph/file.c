@@ -57,6 +57,48 @@ Test(file, same_bytes_again) {
   zb_arena_free(m.a);
 }
 
+/* A loss with a name needs a section; the number of a second one an attribute that the first does not write. */
+Test(file, losses) {
+  Make m = make_sample();
+  ZbText plain = {0}, t = {0}, again = {0};
+  ZbErr err;
+  ZB_ASSERT(zg_write(m.g, &plain, NULL));
+  zg_loss_add(m.g, "main", 0);
+  ZB_ASSERT(zg_write(m.g, &t, NULL));
+  cr_expect(plain.s[6] == 0 && t.s[6] == ZSG_MINOR && t.s[12] == ZSG_KINDS + 1);
+  cr_expect_eq(zsg_get((uint8_t *)t.s + ZSG_HEADER + ZSG_KINDS * ZSG_ENTRY, 4), SEC_LOSS);
+  t.len = 0;
+  zg_loss_add(m.g, "more", 0);
+  m.s = &m.g->segments[2];
+  m.s->nnodes = m.s->nforward;
+  m.s->nvalues = m.s->nodes[m.s->nnodes - 1].in[0] + 1;
+  for (uint32_t i = 0; i < 2; i++) { /* the repeat and what is before it, without backward too */
+    ZgSegment *s = &m.g->segments[i];
+    s->nnodes = s->nforward;
+    s->nvalues = 0;
+    for (uint32_t k = 0; k < s->nnodes; k++) s->nvalues += s->nodes[k].nout;
+    s->backward = false;
+  }
+  m.s->backward = false;
+  m.s->nvalues = 0;
+  for (uint32_t k = 0; k < m.s->nnodes; k++) m.s->nvalues += m.s->nodes[k].nout;
+  for (int op = ZG_OP_LOSS_NUM; op <= ZG_OP_LOSS_DEN; op++) {
+    uint32_t x = make_fill(&m, 3);
+    make_with(&m, (ZgNode){.op = (uint16_t)op, .opt = {1}}, "", 1, &x);
+  }
+  cr_assert(zg_verify(m.g, &err), "%s", err.text);
+  ZB_ASSERT(zg_write(m.g, &t, NULL));
+  ZgGraph *g = zg_read(m.a, t.s, t.len, &err);
+  cr_assert(g, "%s", err.text);
+  cr_expect(g->nlosses == 2 && !strcmp(g->losses[1].name, "more"));
+  ZB_ASSERT(zg_write(g, &again, NULL));
+  cr_expect(t.len == again.len && !memcmp(t.s, again.s, t.len));
+  zb_text_free(&plain);
+  zb_text_free(&t);
+  zb_text_free(&again);
+  zb_arena_free(m.a);
+}
+
 Test(file, every_truncation) {
   File f = written();
   for (size_t n = 0; n < f.t.len; n += n < 700 ? 1 : 13) {

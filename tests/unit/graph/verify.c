@@ -135,11 +135,31 @@ Test(verify, every_rule) {
     s0->nnodes = s0->nforward;
     s0->nvalues = 3;
   });
-  BROKEN(no_numerator, "one loss numerator and one denominator, found 0 and 1",
-         remove_sink(s2, ZG_OP_LOSS_NUM));
-  BROKEN(no_denominator, "one loss numerator and one denominator, found 1 and 0",
+  BROKEN(no_numerator, "the loss is in another segment", remove_sink(s2, ZG_OP_LOSS_NUM));
+  BROKEN(no_denominator, "loss 0 does not have its numerator and its denominator in one segment",
          remove_sink(s2, ZG_OP_LOSS_DEN));
-  BROKEN(loss_in_the_middle, "the loss must be in the last segment", {
+  BROKEN(loss_of_no_number, "loss_den: the loss number is 1, must be 0 to 0",
+         node(s2, ZG_OP_LOSS_DEN)->opt[0] = 1);
+  BROKEN(loss_name, "loss 0 has a name that is not well-formed", zg_loss_add(g, "a.b", 0));
+  BROKEN(loss_place, "loss a has no valid place", zg_loss_add(g, "a", 99));
+  BROKEN(loss_missing, "loss 1 does not have its numerator and its denominator in one segment", {
+    zg_loss_add(g, "a", 0);
+    zg_loss_add(g, "b", 0);
+  });
+  BROKEN(loss_names_differ, "the loss name a occurs twice", {
+    zg_loss_add(g, "a", 0);
+    zg_loss_add(g, "a", 0);
+  });
+  BROKEN(losses_many, "17 losses, at most 16 are possible",
+         for (int i = 0; i < 17; i++) zg_loss_add(g, zb_printf(m.a, "l%d", i), 0));
+  BROKEN(loss_in_repeat, "a loss inside of a repeat", {
+    m.s = s1;
+    s1->nnodes = s1->nforward;
+    s1->nvalues = 5;
+    s1->backward = false;
+    make_sink(&m, ZG_OP_LOSS_NUM, make_fill(&m, 1));
+  });
+  BROKEN(loss_twice, "a second one of loss 0", {
     m.s = s0;
     s0->nnodes = s0->nforward;
     s0->nvalues = 3;
@@ -171,7 +191,7 @@ Test(verify, every_rule) {
     n->op = ZG_OP_OUTPUT;
     n->in[0] = 2;
   });
-  BROKEN(seed_of_the_loss, "the loss is in the last segment only", {
+  BROKEN(seed_of_the_loss, "the loss is in another segment", {
     m.s = s0;
     make_with(&m, (ZgNode){.op = ZG_OP_SEED}, "", 0, NULL);
   });

@@ -206,7 +206,7 @@ Test(check, backward_missing) {
 Test(check, counted_and_loaded_once) {
   ZpPlan *p = good(rich);
   fake_remove(p, 2, fake_find(p, 2, ZP_I_COUNT, 1, ANY));
-  rejects(p, "stage 2 counts the loss denominator of micro-batch 1 0 times");
+  rejects(p, "stage 2 counts the denominators of micro-batch 1 0 times instead of 1");
   p = good(rich);
   fake_remove(p, 0, fake_find(p, 0, ZP_I_LOAD, 1, ANY));
   rejects(p, "stage 0 loads micro-batch 1 0 times instead of 1");

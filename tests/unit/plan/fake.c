@@ -129,7 +129,7 @@ ZpPlan *fake_plan(ZbArena *a, Fake f) {
   p->forward_only = f.forward_only;
   p->pins = f.pins;
   p->checkpoints = f.checkpoints;
-  p->loss_partial[1] = 1u << DATA;
+  p->den_partial[0] = 1u << DATA;
   static const unsigned what[] = {0, ZL_SHARD_STATES, ZL_SHARD_STATES | ZL_SHARD_GRADS,
                                   ZL_SHARD_STATES | ZL_SHARD_GRADS | ZL_SHARD_PARAMS};
   p->zero = (ZpZero){.over = f.level ? 1u << DATA : 0, .what = what[f.level], .keep = f.keep};

@@ -27,18 +27,14 @@ static ZkView view_of(const Interp *m, const ZgType *t, void *data) {
 
 Interp *interp_new(const ZgGraph *g, ZbArena *a, int64_t data, uint64_t seed) {
   Interp *m = ZB_NEW(a, Interp);
-  *m = (Interp){g,
-                a,
-                ZB_NEWN(a, int64_t, g->naxes + 1),
-                ZB_NEWN(a, double *, g->nparams + 1),
-                ZB_NEWN(a, double *, g->nparams + 1),
-                ZB_NEWN(a, double *, g->ninputs + 1),
-                ZB_NEWN(a, double *, g->noutputs + 1),
-                ZB_NEWN(a, int64_t, g->nparams + 1),
-                0,
-                0,
-                0,
-                0};
+  *m = (Interp){.g = g,
+                .a = a,
+                .size = ZB_NEWN(a, int64_t, g->naxes + 1),
+                .param = ZB_NEWN(a, double *, g->nparams + 1),
+                .grad = ZB_NEWN(a, double *, g->nparams + 1),
+                .input = ZB_NEWN(a, double *, g->ninputs + 1),
+                .output = ZB_NEWN(a, double *, g->noutputs + 1),
+                .nparam = ZB_NEWN(a, int64_t, g->nparams + 1)};
   for (uint32_t i = 0; i < g->naxes; i++) m->size[i] = g->axes[i].size ? g->axes[i].size : data;
   for (uint32_t i = 0; i < g->nparams; i++) {
     const ZgParam *p = &g->params[i];
@@ -140,14 +136,14 @@ static void play(Run *r, const ZgSegment *s, const ZgNode *n, Frame *f, uint32_t
     break;
   case ZG_OP_CARRY_OUT:
   case ZG_OP_DCARRY_IN: out->at[k] = copied(r, t, x); break;
-  case ZG_OP_SEED: *(double *)x = k ? 1 : 1 / m->den; break;
+  case ZG_OP_SEED: *(double *)x = k ? 1 : 1 / m->den[n->opt[1]]; break;
   case ZG_OP_PARAM_GRAD: {
     double *g = param_at(m, m->grad, k, it);
     for (int64_t i = interp_elements(m, t); i-- > 0;) g[i] += ((double *)x)[i];
     break;
   }
-  case ZG_OP_LOSS_NUM: m->num += *(double *)x; break;
-  case ZG_OP_LOSS_DEN: m->den += *(double *)x; break;
+  case ZG_OP_LOSS_NUM: m->num[k] += *(double *)x; break;
+  case ZG_OP_LOSS_DEN: m->den[k] += *(double *)x; break;
   case ZG_OP_AUX: m->aux += *(double *)x; break;
   case ZG_OP_OUTPUT: copy_out(r, t, x, m->output[k]); break;
   default: compute(r, s, n, f);
@@ -161,7 +157,9 @@ void interp_run(Interp *m, bool backward) {
   Run r = {m, zb_arena_new()};
   Frame **frames = ZB_NEWN(r.a, Frame *, g->nsegments);
   Carried now = {0};
-  m->num = m->den = m->aux = 0;
+  memset(m->num, 0, sizeof m->num);
+  memset(m->den, 0, sizeof m->den);
+  m->aux = 0;
   for (uint32_t si = 0; si < g->nsegments; si++) {
     const ZgSegment *s = &g->segments[si];
     frames[si] = ZB_NEWN(r.a, Frame, s->trip);
@@ -172,7 +170,8 @@ void interp_run(Interp *m, bool backward) {
       now = next;
     }
   }
-  m->loss = m->num / m->den + m->aux;
+  m->loss = m->aux;
+  for (uint32_t k = 0; k < zg_losses(m->g); k++) m->loss += m->num[k] / m->den[k];
   for (uint32_t i = 0; backward && i < g->nparams; i++)
     memset(m->grad[i], 0, (size_t)m->nparam[i] * sizeof(double));
   now = carried(&r, 0);

@@ -14,7 +14,7 @@ typedef struct {
   double **input;  /* by input: numbers or ids */
   double **output; /* by output, after a run */
   int64_t *nparam; /* elements over all iterations */
-  double loss, num, den, aux;
+  double loss, num[ZG_MAX_LOSSES], den[ZG_MAX_LOSSES], aux;
 } Interp;
 
 /* `data` is the size of every data axis. Parameters and inputs are random and away from special points; ids

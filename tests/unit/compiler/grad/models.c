@@ -139,7 +139,7 @@ static ZgGraph *compiled(ZbArena *a, const char *file, const ZcDefine *defines, 
   ZlDiags *d = zl_diags_new(a, sources);
   ZlOptions none = {0};
   ZcOptions opt = {.defines = defines, .ndefines = n};
-  ZlProgram *p = zl_load(a, sources, d, zb_printf(a, "%s/examples/%s", ZUG_SRC, file), &none);
+  ZlProgram *p = zl_load(a, sources, d, zb_printf(a, "%s/%s", ZUG_SRC, file), &none);
   ZgGraph *g = p && !zl_errors(d) ? zc_compile(a, sources, d, p, &opt) : NULL;
   ZbText t = {0};
   zl_print_text(d, &t);
@@ -158,18 +158,18 @@ static void check_example(const char *file, const ZcDefine *defines, uint32_t n,
 
 Test(models, mlp) {
   const ZcDefine d[] = {{"inputs", "5"}, {"hidden", "7"}, {"classes", "4"}};
-  check_example("mlp.zug", d, 3, 5);
+  check_example("examples/mlp.zug", d, 3, 5);
 }
 
 Test(models, gpt2) {
   const ZcDefine d[] = {{"layers", "2"}, {"heads", "3"}, {"width", "6"}, {"context", "5"}, {"words", "7"}};
-  check_example("gpt2.zug", d, 5, 5);
+  check_example("examples/gpt2.zug", d, 5, 5);
 }
 
 Test(models, llama3) {
   const ZcDefine d[] = {{"layers", "2"}, {"heads", "4"}, {"kv_heads", "2"}, {"width", "8"},
                         {"inner", "5"},  {"words", "7"}, {"base", "100"}};
-  check_example("llama3.zug", d, 7, 5);
+  check_example("examples/llama3.zug", d, 7, 5);
 }
 
 /* Scaled positions, and one table at both ends. */
@@ -177,11 +177,17 @@ Test(models, llama31) {
   const ZcDefine d[] = {{"layers", "2"}, {"heads", "4"},    {"kv_heads", "2"}, {"width", "8"},
                         {"inner", "5"},  {"words", "7"},    {"base", "100"},   {"factor", "4"},
                         {"tied", "1"},   {"original", "20"}};
-  check_example("llama3.zug", d, 10, 5);
+  check_example("examples/llama3.zug", d, 10, 5);
 }
 
 Test(models, qwen3) {
   const ZcDefine d[] = {{"layers", "2"},   {"heads", "4"}, {"kv_heads", "2"}, {"width", "6"},
                         {"head_dim", "4"}, {"inner", "5"}, {"words", "7"},    {"base", "100"}};
-  check_example("qwen3.zug", d, 8, 5);
+  check_example("examples/qwen3.zug", d, 8, 5);
+}
+
+/* Several losses, each with its own denominator, in different segments. */
+Test(models, losses) {
+  const ZcDefine d[] = {{"layers", "2"}, {"width", "4"}, {"inner", "3"}, {"words", "5"}};
+  check_example("tests/graphs/losses.zug", d, 4, 5);
 }

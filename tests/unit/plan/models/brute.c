@@ -144,9 +144,9 @@ static void check_rule(Brute *b, const ZpNode *k) {
     return;
   }
   if (zg_op_info[k->call.op].kind == ZG_SINK) {
-    ZpDims partial = b->p->loss_partial[k->call.op == ZG_OP_LOSS_NUM   ? 0
-                                        : k->call.op == ZG_OP_LOSS_DEN ? 1
-                                                                       : 2];
+    ZpDims partial = k->call.op == ZG_OP_LOSS_NUM   ? b->p->num_partial[k->sink]
+                     : k->call.op == ZG_OP_LOSS_DEN ? b->p->den_partial[k->sink]
+                                                    : 0;
     for (int d = 0; d < b->p->mesh.ndims; d++)
       NEED(b, value(b, k->in[0])->state[d].kind == (partial >> d & 1 ? 'P' : 'R'),
            "a scalar's state over dim %d", d);

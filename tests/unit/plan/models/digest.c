@@ -85,7 +85,7 @@ Test(digest, every_field_counts) {
   CHANGE("sizes", p->zero.over);
   CHANGE("sizes", p->zero.what);
   CHANGE("sizes", p->zero.keep);
-  CHANGE("sizes", p->loss_partial[2]);
+  CHANGE("sizes", p->den_partial[0]);
   CHANGE("sizes", p->model_flops);
   CHANGE("sizes", p->batch);
   CHANGE("sizes", p->params);

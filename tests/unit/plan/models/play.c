@@ -22,8 +22,8 @@ typedef struct {
   int nranks;
   ZpInst *inst;
   uint32_t ninsts;
-  float seed[2];
-  double num, den, aux;
+  float seed[1 + ZG_MAX_LOSSES];
+  double num[ZG_MAX_LOSSES], den[ZG_MAX_LOSSES], aux;
 } Play;
 
 static void *zeros(Play *y, uint64_t bytes) { return zb_alloc(y->a, bytes + 64); }
@@ -207,9 +207,10 @@ static void play_node(Play *y, uint32_t inst, uint32_t mb, const ZpNode *k, Rank
   }
   if (c.op == ZG_OP_RANDOM) c.opt[0] = (int64_t)zb_random_u64((uint64_t)c.opt[0], y->inst[inst].iter, 0);
   if (zg_op_info[c.op].kind == ZG_SINK) {
-    int which = c.op == ZG_OP_LOSS_NUM ? 0 : c.op == ZG_OP_LOSS_DEN ? 1 : 2;
-    double *sum = which == 0 ? &y->num : which == 1 ? &y->den : &y->aux;
-    if (zp_group_index(&p->mesh, r->id, ~p->loss_partial[which] & ((1u << p->mesh.ndims) - 1)) == 0)
+    bool num = c.op == ZG_OP_LOSS_NUM, den = c.op == ZG_OP_LOSS_DEN;
+    double *sum = num ? &y->num[k->sink] : den ? &y->den[k->sink] : &y->aux;
+    ZpDims partial = num ? p->num_partial[k->sink] : den ? p->den_partial[k->sink] : 0;
+    if (zp_group_index(&p->mesh, r->id, ~partial & ((1u << p->mesh.ndims) - 1)) == 0)
       *sum += *(const float *)c.in[0].data;
     return;
   }
@@ -278,7 +279,8 @@ static void play(Play *y, const ZpPlan *p) {
       for (uint32_t i = 0; i < y->ninsts; i++) play_phase(y, i, mb, pass ? ZP_FWD : ZP_COUNT);
       for (uint32_t i = y->ninsts; pass && i-- > 0;) play_phase(y, i, mb, ZP_BWD);
     }
-    y->seed[0] = (float)(1 / y->den);
+    for (uint32_t k = 0; k < zg_losses(p->graph); k++)
+      y->seed[zp_seed_index(false, k)] = (float)(1 / y->den[k]);
     y->seed[1] = (float)(1.0 / (double)p->nmicro);
   }
 }
@@ -310,11 +312,13 @@ static float *whole_gradient(const Play *y, uint32_t param, uint32_t iter) { /* 
 
 static void compare(const Play *one, const Play *y, const char *recipe) {
   const ZpPlan *p = y->p;
-  cr_assert(isfinite(one->num) && one->den > 0);
-  cr_assert_float_eq(y->den, one->den, 1e-4 * one->den, "denominator %g, of one rank %g\n%s", y->den,
-                     one->den, recipe);
-  cr_assert_float_eq(y->num, one->num, 1e-4 * fabs(one->num), "loss %g, of one rank %g\n%s", y->num, one->num,
-                     recipe);
+  cr_assert(isfinite(one->num[0]) && one->den[0] > 0);
+  for (uint32_t k = 0; k < zg_losses(y->p->graph); k++) {
+    cr_assert_float_eq(y->den[k], one->den[k], 1e-4 * one->den[k], "denominator %g, of one rank %g\n%s",
+                       y->den[k], one->den[k], recipe);
+    cr_assert_float_eq(y->num[k], one->num[k], 1e-4 * fabs(one->num[k]), "loss %g, of one rank %g\n%s",
+                       y->num[k], one->num[k], recipe);
+  }
   cr_assert_float_eq(y->aux, one->aux, 1e-4 * fabs(one->aux), "aux %g, of one rank %g\n%s", y->aux, one->aux,
                      recipe);
   for (uint32_t b = 0; b < p->nbuckets; b++)

@@ -195,9 +195,9 @@ Test(segment, inputs_of_two_parts) {
 Test(segment, sums_and_gradients) {
   Model m = model_open(NULL, rows, NULL);
   Plan q = plan_of(m.g, "mesh d = 2 split batch over d bind batch = 4");
-  WITH(q.p->loss_partial[0], 0,
+  WITH(q.p->num_partial[0], 0,
        "part 0, forward, loss_num (test.zug:2) takes out what is reduced over other dims");
-  WITH(q.p->loss_partial[1], 0,
+  WITH(q.p->den_partial[0], 0,
        "part 0, count, loss_den (test.zug:2) takes out what is reduced over other dims");
   WITH(q.p->buckets[0].partial, 0, "does not lie in the block");
   ZpSegment *s = &q.p->segments[0];

@@ -164,8 +164,8 @@ Test(shard, data_parallel) {
     expect_quiet(q.p);
     for (uint32_t b = 0; b < q.p->nbuckets; b++)
       cr_expect_str_eq(zp_dims_text(&q.p->mesh, q.a, q.p->buckets[b].partial), cases[i].dims);
-    cr_expect_str_eq(zp_dims_text(&q.p->mesh, q.a, q.p->loss_partial[0]), cases[i].dims);
-    cr_expect_str_eq(zp_dims_text(&q.p->mesh, q.a, q.p->loss_partial[1]), cases[i].dims);
+    cr_expect_str_eq(zp_dims_text(&q.p->mesh, q.a, q.p->num_partial[0]), cases[i].dims);
+    cr_expect_str_eq(zp_dims_text(&q.p->mesh, q.a, q.p->den_partial[0]), cases[i].dims);
     close_both(&q, &m);
   }
 }
