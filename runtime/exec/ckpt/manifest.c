@@ -43,7 +43,7 @@ static void put_own_states(ZbText *t, const ZxContents *c, uint32_t param) {
   zb_text_add(t, "],\"states\":[");
   for (uint32_t i = c->first[param]; i < c->first[param + 1]; i++) {
     if (i > c->first[param]) zb_text_add(t, ",");
-    put_string(t, c->state[c->tensors[i].state - 1]);
+    zb_text_json(t, c->state[c->tensors[i].state - 1]);
   }
 }
 

@@ -131,9 +131,6 @@ static bool one_step(ZxRun *r, int64_t step, const ZxRate *rate) {
                  .peak_share = r->peak > 0 ? flops / ms * 1e3 / r->peak : -1,
                  .planned_bytes = zx_engine_bytes(r->engine),
                  .used_bytes = s.used_bytes};
-                 .used_bytes = s.used_bytes,
-                 .epochs = zx_epochs_so_far(&r->epochs, zx_run_taken(r, step)),
-                 .nepochs = r->epochs.n};
   m.nparts = zx_loss_parts(r->plan, s.loss_sum, s.weight, m.part);
   ZxClassMetrics c[MAX_CLASSES];
   double saves[ZX_SAVES_FLAGS];
