@@ -223,8 +223,7 @@ static bool adapt(Elab *e, const char *op, Val *a, Val *b, ZlSpan sa, ZlSpan sb)
 
 Val builtin_binary(Elab *e, const ZlExpr *x, ZgOp op, Val a, Val b, ZlSpan sa, ZlSpan sb) {
   bool sign = x->kind == ZL_E_BIN;
-  char text[2] = {sign ? x->bin.op : 0, 0};
-  const char *name = sign ? text : zg_op_info[op].text;
+  const char *name = sign ? zl_operator_text(x->bin.op) : zg_op_info[op].text;
   const ZlExpr *xa = sign ? x->bin.a : x->call.args[0].value, *xb = sign ? x->bin.b : x->call.args[1].value;
   if (!adapt(e, name, &a, &b, sa, sb)) return poison();
   for (int i = 0; i < 2; i++) {
@@ -247,7 +246,7 @@ static Val select_op(Call *c) {
   if (a[0].kind != VAL_TENSOR || a[0].type.elem != ZG_BOOL) {
     ZlDiag *d = complain(c->e, ZL_Z0202, c->span[0], "`select`: the first operand must be bool");
     if (a[0].kind == VAL_TENSOR) zl_label(d, "%s", type_text(c->e, &a[0].type));
-    zl_help(d, "`less(a, b)` and `equal(a, b)` are bool");
+    zl_help(d, "comparisons are bool: `a < b`, `a == b`");
     return poison();
   }
   if (!adapt(c->e, "select", &a[1], &a[2], c->span[1], c->span[2])) return poison();
@@ -582,9 +581,10 @@ static bool resolve_axes(Call *c) {
     }
     c->nax = e->frame->nrow;
     memcpy(c->ax, e->frame->row, sizeof e->frame->row);
-    return true;
   }
-  if (c->x->call.all_axes || names->n < o->min_ax || names->n > o->max_ax) {
+  bool row = c->x->call.all_axes && o->rows;
+  if (row ? c->nax + (int)names->n > ZG_MAX_AXARG
+          : c->x->call.all_axes || names->n < o->min_ax || names->n > o->max_ax) {
     ZlSpan at = c->x->call.ax_span.file >= 0 ? c->x->call.ax_span : c->x->call.path.span;
     const char *found = c->x->call.all_axes ? "`..`" : zb_printf(e->arena, "%u", names->n);
     complain(e, ZL_Z0205, at, "`%s` takes %s, found %s", o->name,
@@ -592,11 +592,13 @@ static bool resolve_axes(Call *c) {
     return false;
   }
   bool ok = true;
+  int first = c->nax; /* that is named */
   for (uint32_t i = 0; i < names->n; i++) ok = axis_resolve(e, names->at[i], &c->ax[c->nax++]) && ok;
-  for (int i = 1; ok && i < c->nax && o->make != concat_op; i++) /* operands of concat may have the same */
-    for (int k = 0; k < i; k++) {
+  for (int i = first ? first : 1; ok && i < c->nax && o->make != concat_op; i++)
+    for (int k = 0; k < i; k++) { /* operands of concat may have the same */
+      ZlName again = names->at[i - first];
       if (c->ax[k] != c->ax[i]) continue;
-      complain(e, ZL_Z0208, names->at[i].span, "`%s` names the axis `%s` twice", o->name, names->at[i].s);
+      complain(e, ZL_Z0208, again.span, "`%s` names the axis `%s` twice", o->name, again.s);
       return false;
     }
   return ok;

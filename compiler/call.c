@@ -11,31 +11,64 @@ static ZlDiag *wrong_args(Elab *e, ZlSpan span, const ZlBlock *b, const char *wh
 }
 
 /* ---- what the caller gives ----------------------------------------------------------------------------- */
-static bool bind_axes(Elab *e, const ZlExpr *x, const ZlBlock *b, Frame *f) {
-  if (x->call.all_axes) {
-    wrong_args(e, x->call.ax_span, b, "takes axis names, not `..`, which comes with the arguments");
+/* The axes in the caller's brackets, what its `..` stands for first; of a block that takes a row the last are
+ * its axis parameters, and those before them the row. */
+typedef struct {
+  uint16_t axis[ZG_MAX_GRAPH_AXES];
+  ZlName name[ZG_MAX_GRAPH_AXES]; /* s NULL: by `..` */
+  uint32_t n;
+} Given;
+
+static bool given_axes(Elab *e, const ZlExpr *x, const ZlBlock *b, Given *g) {
+  const Frame *f = e->frame; /* the caller's */
+  if (x->call.all_axes && !b->row) {
+    ZlDiag *d =
+        wrong_args(e, x->call.ax_span, b, "takes axis names, not `..`, which comes with the arguments");
+    zl_help(d, "a block that is declared with `[..]` takes it: `block %s[.., a](...)`", b->name.s);
     return false;
   }
-  if (x->call.axes.n != b->axes.n) {
+  if (x->call.all_axes && !f->has_row) {
+    ZlDiag *d = complain(e, ZL_Z0205, x->call.ax_span, "`..` stands for nothing here");
+    zl_note(d, "it is the axes that the block's signature writes as `..`");
+    return false;
+  }
+  for (int i = 0; x->call.all_axes && i < f->nrow; i++) g->axis[g->n++] = f->row[i];
+  for (uint32_t i = 0; i < x->call.axes.n && g->n < ZG_MAX_GRAPH_AXES; i++) {
+    g->name[g->n] = x->call.axes.at[i];
+    if (!axis_resolve(e, x->call.axes.at[i], &g->axis[g->n++])) return false;
+  }
+  return true;
+}
+
+static bool bind_axes(Elab *e, const ZlExpr *x, const ZlBlock *b, Frame *f) {
+  Given *g = ZB_NEW(e->arena, Given);
+  if (!given_axes(e, x, b, g)) return false;
+  uint32_t row = b->row && g->n > b->axes.n ? g->n - b->axes.n : 0;
+  if (g->n - row != b->axes.n || row > ZG_MAX_AXES) {
     ZlSpan at = x->call.ax_span.file >= 0 ? x->call.ax_span : x->call.path.span;
     wrong_args(e, at, b,
-               zb_printf(e->arena, "takes %u axis name%s, found %u", b->axes.n, b->axes.n == 1 ? "" : "s",
-                         x->call.axes.n));
+               zb_printf(e->arena, "takes %s%u axis name%s, found %u",
+                         row      ? "at most 8 and "
+                         : b->row ? "at least "
+                                  : "",
+                         b->axes.n, b->axes.n == 1 ? "" : "s", g->n));
     return false;
   }
   bool given[ZG_MAX_GRAPH_AXES] = {false};
-  for (uint32_t i = 0; i < b->axes.n; i++) {
-    uint16_t axis;
-    if (!axis_resolve(e, x->call.axes.at[i], &axis)) return false;
-    if (given[axis]) {
-      ZlName again = x->call.axes.at[i];
+  for (uint32_t i = 0; i < g->n; i++) {
+    if (given[g->axis[i]]) {
+      ZlName again = g->name[i];
       ZlDiag *d = complain(e, ZL_Z0208, again.span, "`%s` is two axes of `%s` at once", again.s, b->name.s);
       zl_help(d, "declare a second axis of the same size for one of them");
       return false;
     }
-    given[axis] = true;
-    axis_bind(e, f, b->axes.at[i].s, axis);
+    given[g->axis[i]] = true;
+    if (i >= row) axis_bind(e, f, b->axes.at[i - row].s, g->axis[i]);
+    else f->row[f->nrow++] = g->axis[i];
   }
+  bool found = false; /* `..` by the arguments, where the brackets are silent */
+  for (uint32_t i = 0; i < b->nformals; i++) found |= !b->formals[i].is_static && b->formals[i].type.rest;
+  f->has_row = b->row && (row || x->call.all_axes || !found);
   return true;
 }
 
@@ -117,8 +150,9 @@ static bool bind_row(Elab *e, const ZlFormal *f, const ZgType *named, const ZgTy
   }
   ZgType before = zg_type((ZgElem)row.elem, fr->row, fr->nrow);
   if (row.naxes == before.naxes && zg_type_contains(&row, &before)) return true;
-  ZlDiag *d = complain(e, ZL_Z0202, span, "`..` is %s for `%s`, but %s for the arguments before it",
-                       axes_text(e, &row), f->name.s, axes_text(e, &before));
+  ZlDiag *d =
+      complain(e, ZL_Z0202, span, "`..` is %s for `%s`, but %s %s", axes_text(e, &row), f->name.s,
+               axes_text(e, &before), fr->block->row ? "in the brackets" : "for the arguments before it");
   zl_note(d, "in one signature all `..` stand for the same axes");
   return false;
 }
@@ -175,6 +209,65 @@ static bool bind_formals(Elab *e, const ZlBlock *b, const Args *a) {
   return ok;
 }
 
+/* ---- axes of a block's own ----------------------------------------------------------------------------- */
+static bool is_local(const Elab *e, uint16_t axis) {
+  for (uint32_t i = 0; i < e->nlocal; i++)
+    if (e->local[i].axis == axis) return true;
+  return false;
+}
+
+/* An axis of the graph that no other is named like. */
+static bool own_axis(Elab *e, ZlName name, int64_t size, uint16_t *axis) {
+  const char *unique = name.s;
+  if (e->g->naxes == ZG_MAX_GRAPH_AXES) {
+    zl_help(complain(e, ZL_Z0111, name.span, "a model has at most %d axes", ZG_MAX_GRAPH_AXES),
+            "remove axes that no tensor has");
+    return false;
+  }
+  for (int i = 2; zg_axis_find(e->g, unique) != ZG_NONE; i++) unique = zb_printf(e->arena, "%s%d", name.s, i);
+  *axis = (uint16_t)zg_axis_add(e->g, unique, size);
+  return true;
+}
+
+/* Calls in which it has the same size share it, so that what they make inside is alike. */
+static bool local_axis(Elab *e, const ZlAxisDef *def, int64_t size, uint16_t *axis) {
+  const ZlBlock *b = e->frame->block;
+  for (uint32_t i = 0; i < e->nlocal; i++) {
+    const LocalAxis *l = &e->local[i];
+    *axis = l->axis;
+    if (l->block == b && l->size == size && l->axis < e->g->naxes && !strcmp(l->name, def->name.s))
+      return true;
+  }
+  if (!own_axis(e, def->name, size, axis)) return false;
+  LocalAxis l = {b, def->name.s, size, *axis};
+  ZB_PUSH(e->arena, e->local, e->nlocal, l);
+  return true;
+}
+
+void call_axes(Elab *e, const ZlStmt *s) {
+  Frame *f = e->frame;
+  for (uint32_t i = 0; i < s->axis.ndefs; i++) {
+    const ZlAxisDef *def = &s->axis.defs[i];
+    int64_t size = 1;
+    uint16_t axis;
+    if (zb_names_find(&f->axis_names, def->name.s) != ZB_NO_NAME ||
+        zb_names_find(&f->names, def->name.s) != ZB_NO_NAME) {
+      zl_help(complain(e, ZL_Z0101, def->name.span, "`%s` is declared twice in this block", def->name.s),
+              "give one of them another name");
+      continue;
+    }
+    if (!def->size) {
+      ZlDiag *d = complain(e, ZL_Z0209, def->name.span, "axis `%s` of a block needs a size", def->name.s);
+      zl_note(d, "recipes give sizes to the data axes of models only");
+      zl_help(d, "write `axis %s = 64`, say, or take it as a parameter of the block", def->name.s);
+    } else {
+      static_int(e, def->size, 1, INT32_MAX, zb_printf(e->arena, "axis %s", def->name.s), &size);
+    }
+    if (local_axis(e, def, size < 1 ? 1 : size, &axis)) axis_bind(e, f, def->name.s, axis);
+    else e->stopped = true;
+  }
+}
+
 /* ---- what the block gives back ------------------------------------------------------------------------- */
 static Val fit_result(Elab *e, const ZlBlock *b, uint32_t i, Val v) {
   const ZlStmt *ret = b->body[b->nbody - 1];
@@ -195,6 +288,14 @@ static Val fit_result(Elab *e, const ZlBlock *b, uint32_t i, Val v) {
   ZlDiag *d = complain(e, ZL_Z0207, span, "`%s` returns %s here, but is declared to return %s", b->name.s,
                        type_text(e, &v.type), type_text(e, &want));
   zl_also(d, b->results[i].span, "declared here");
+  for (int k = 0; k < v.type.naxes; k++) {
+    if (!is_local(e, v.type.axis[k])) continue;
+    const char *name = e->g->axes[v.type.axis[k]].name;
+    zl_note(d, "`%s` is an axis of the block alone", name);
+    zl_help(d, "take the axis as a parameter, `block %s[%s](...)`, so that the caller gives it", b->name.s,
+            name);
+    break;
+  }
   return val_stand_in(e, want);
 }
 
@@ -281,17 +382,6 @@ void call_block(Elab *e, const ZlExpr *x, const ZlBlock *b, Val *out) {
 }
 
 /* ---- a block that nobody calls ------------------------------------------------------------------------- */
-static bool own_axis(Elab *e, ZlName name, int64_t size, uint16_t *axis) {
-  const char *unique = name.s;
-  if (e->g->naxes == ZG_MAX_GRAPH_AXES) {
-    complain(e, ZL_Z0111, name.span, "a model has at most %d axes", ZG_MAX_GRAPH_AXES);
-    return false;
-  }
-  for (int i = 2; zg_axis_find(e->g, unique) != ZG_NONE; i++) unique = zb_printf(e->arena, "%s%d", name.s, i);
-  *axis = (uint16_t)zg_axis_add(e->g, unique, size);
-  return true;
-}
-
 /* The frame of the block: axes of its own, tensors made of nothing, statics with their defaults. */
 static bool bind_alone(Elab *e, const ZlBlock *b, Frame *f) {
   static const int64_t size = 64; /* assumed: any that halves and divides well */
@@ -300,6 +390,7 @@ static bool bind_alone(Elab *e, const ZlBlock *b, Frame *f) {
     if (!own_axis(e, b->axes.at[i], size, &axis)) return false;
     axis_bind(e, f, b->axes.at[i].s, axis);
   }
+  f->has_row = b->row;
   for (uint32_t i = 0; i < b->nformals; i++)
     f->has_row |= !b->formals[i].is_static && b->formals[i].type.rest;
   if (f->has_row && !own_axis(e, (ZlName){"..", b->name.span}, 0, &f->row[f->nrow++])) return false;
@@ -328,6 +419,7 @@ void call_block_alone(Elab *e, const ZlBlock *b) {
   if (bind_alone(e, b, f)) run_block(e, b, out);
   e->stopped = false;
   e->g->naxes = e->assumed;
+  while (e->nlocal && e->local[e->nlocal - 1].axis >= e->g->naxes) e->nlocal--;
   e->assumed = ZG_NONE;
   e->frame = caller;
 }

@@ -480,7 +480,9 @@ void elab_body(Elab *e, ZlStmt *const *body, uint32_t n, Val *out) {
     case ZL_S_RETURN:
       for (uint32_t k = 0; k < s->ret.n; k++) out[k] = expr_eval(e, s->ret.values[k]);
       break;
-    case ZL_S_AXIS: break; /* static_bind_model made them */
+    case ZL_S_AXIS:
+      if (e->frame->block) call_axes(e, s); /* else static_bind_model made them */
+      break;
     case ZL_S_INPUT: do_input(e, s); break;
     case ZL_S_OUTPUT: do_output(e, s); break;
     case ZL_S_LOSS: do_loss(e, s); break;

@@ -89,6 +89,14 @@ typedef struct {
   uint32_t next[2]; /* of the same hash, in either table */
 } Import;
 
+/* An axis that a block declares in its body. */
+typedef struct {
+  const ZlBlock *block;
+  const char *name;
+  int64_t size;
+  uint16_t axis;
+} LocalAxis;
+
 typedef struct Config Config; /* config.c */
 
 typedef struct {
@@ -134,6 +142,8 @@ typedef struct {
   bool *param_used;
   ZbNames param_paths;
   uint32_t nrandom;
+  LocalAxis *local; /* those of all blocks, in the order of their axes */
+  uint32_t nlocal;
   Config *config;         /* NULL without */
   BlockUse *uses;         /* by number of a block */
   const ZlBlock **called; /* those with calls, each once */
@@ -232,6 +242,8 @@ bool is_float(const ZgType *t);
 
 /* ---- call.c, builtin.c --------------------------------------------------------------------------------- */
 void call_block(Elab *e, const ZlExpr *x, const ZlBlock *b, Val *out);
+/* `axis` in the block that is instantiated: for this call alone. */
+void call_axes(Elab *e, const ZlStmt *s);
 /* Instantiates a block that nobody calls, with axes of its own. */
 void call_block_alone(Elab *e, const ZlBlock *b);
 bool is_builtin(const char *name);

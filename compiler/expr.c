@@ -167,6 +167,56 @@ static Val eval_name(Elab *e, const ZlExpr *x) {
   return poison();
 }
 
+/* ---- truth values: bool, and 0 or 1 in f32 while they are computed with ---- */
+/* Is it `wanted`? v: such a number. */
+static Val truth_of(Elab *e, const ZlExpr *x, Val v, int wanted) {
+  if (v.kind != VAL_TENSOR) return v;
+  Val in[2] = {v, val_tensor(e, x->span, (Val){.kind = VAL_NUM, .num = num_int(wanted)}, ZG_F32)};
+  return place_node(e, x->span, (ZgNode){.op = ZG_OP_EQUAL, .nin = 2}, in, NULL);
+}
+
+/* An operand of `x`, as such a number. */
+static bool truth_wanted(Elab *e, const ZlExpr *operand, const ZlExpr *x, Val *v) {
+  if (v->kind == VAL_POISON) return false;
+  if (v->kind == VAL_TENSOR && v->type.elem == ZG_BOOL) {
+    *v = val_cast(e, operand->span, *v, ZG_F32);
+    return v->kind != VAL_POISON;
+  }
+  const char *op = x->kind == ZL_E_NOT ? "not" : zl_operator_text(x->bin.op);
+  ZlDiag *d = complain(e, ZL_Z0202, operand->span, "`%s` takes bool, not %s", op,
+                       v->kind == VAL_TENSOR ? type_text(e, &v->type) : "a number");
+  zl_help(d, "compare it: `x != 0`");
+  return false;
+}
+
+/* and, or: the smaller, the larger of two that are 0 or 1. */
+static Val eval_logic(Elab *e, const ZlExpr *x, Val a, Val b) {
+  bool both = truth_wanted(e, x->bin.a, x, &a);
+  if (!truth_wanted(e, x->bin.b, x, &b) || !both) return poison();
+  ZgOp op = x->bin.op == ZL_AND ? ZG_OP_MIN : ZG_OP_MAX;
+  return truth_of(e, x, builtin_binary(e, x, op, a, b, x->bin.a->span, x->bin.b->span), 1);
+}
+
+static Val eval_not(Elab *e, const ZlExpr *x) {
+  Val v = expr_eval(e, x->bin.a);
+  if (v.kind == VAL_NUM) {
+    v.num = num_int(v.num.v == 0);
+    return v;
+  }
+  return truth_wanted(e, x->bin.a, x, &v) ? truth_of(e, x, v, 0) : poison();
+}
+
+/* Each by `less` or `equal`: a <= b is not b < a. */
+static Val eval_comparison(Elab *e, const ZlExpr *x, Val a, Val b) {
+  char op = x->bin.op;
+  bool turned = op == ZL_MORE || op == ZL_AT_MOST,
+       negated = op == ZL_AT_MOST || op == ZL_AT_LEAST || op == ZL_DIFFERS;
+  ZgOp make = op == ZL_EQUALS || op == ZL_DIFFERS ? ZG_OP_EQUAL : ZG_OP_LESS;
+  const ZlExpr *xa = turned ? x->bin.b : x->bin.a, *xb = turned ? x->bin.a : x->bin.b;
+  Val v = builtin_binary(e, x, make, turned ? b : a, turned ? a : b, xa->span, xb->span);
+  return negated && v.kind == VAL_TENSOR ? truth_of(e, x, val_cast(e, x->span, v, ZG_F32), 0) : v;
+}
+
 static Val eval_binary(Elab *e, const ZlExpr *x) {
   Val a = expr_eval(e, x->bin.a), b = expr_eval(e, x->bin.b);
   if (a.kind == VAL_POISON || b.kind == VAL_POISON) return poison();
@@ -178,10 +228,16 @@ static Val eval_binary(Elab *e, const ZlExpr *x) {
     complain(e, ZL_Z0107, x->bin.b->span, "division by zero");
     return poison();
   }
-  ZgOp op = x->bin.op == '+'   ? ZG_OP_ADD
-            : x->bin.op == '-' ? ZG_OP_SUB
-            : x->bin.op == '*' ? ZG_OP_MUL
-                               : ZG_OP_DIV;
+  ZgOp op = ZG_OP_DIV;
+  switch (x->bin.op) {
+  case '+': op = ZG_OP_ADD; break;
+  case '-': op = ZG_OP_SUB; break;
+  case '*': op = ZG_OP_MUL; break;
+  case '/': break;
+  case ZL_AND:
+  case ZL_OR: return eval_logic(e, x, a, b);
+  default: return eval_comparison(e, x, a, b);
+  }
   return builtin_binary(e, x, op, a, b, x->bin.a->span, x->bin.b->span);
 }
 
@@ -238,6 +294,7 @@ bool expr_eval_many(Elab *e, const ZlExpr *x, Val *out, uint32_t want) {
     return true;
   case ZL_E_NAME: *out = eval_name(e, x); return true;
   case ZL_E_NEG: *out = eval_negative(e, x); return true;
+  case ZL_E_NOT: *out = eval_not(e, x); return true;
   case ZL_E_BIN: *out = eval_binary(e, x); return true;
   case ZL_E_CAST: *out = eval_cast(e, x); return true;
   case ZL_E_CALL: break;

@@ -9,13 +9,24 @@
 #include <string.h>
 
 /* ---- showing where a number comes from ----------------------------------------------------------------- */
-static bool is_product(const ZlExpr *x) { return strchr("*/", x->bin.op) != NULL; }
+static int strength(const ZlExpr *x) {
+  if (x->kind == ZL_E_NOT) return 2;
+  if (x->kind != ZL_E_BIN) return 6;
+  switch (x->bin.op) {
+  case ZL_OR: return 0;
+  case ZL_AND: return 1;
+  case '+':
+  case '-': return 4;
+  case '*':
+  case '/': return 5;
+  default: return 3;
+  }
+}
 
 /* Does operand o of x need parentheses: is it a weaker operator, or as strong and on the right? */
 static bool needs_parens(const ZlExpr *x, const ZlExpr *o, bool right) {
-  if (o->kind != ZL_E_BIN) return false;
-  if (x->kind == ZL_E_NEG) return true;
-  return is_product(x) == is_product(o) ? right : is_product(x);
+  if (x->kind == ZL_E_NEG) return strength(o) < 6;
+  return strength(o) < strength(x) || (strength(o) == strength(x) && (right || strength(x) == 3));
 }
 
 static void put_expr(Elab *e, const ZlExpr *x, bool values, ZbText *out);
@@ -42,9 +53,13 @@ static void put_expr(Elab *e, const ZlExpr *x, bool values, ZbText *out) {
     zb_text_add(out, "-");
     put_operand(e, x, x->bin.a, values, out);
     break;
+  case ZL_E_NOT:
+    zb_text_add(out, "not ");
+    put_operand(e, x, x->bin.a, values, out);
+    break;
   case ZL_E_BIN:
     put_operand(e, x, x->bin.a, values, out);
-    zb_text_add(out, " %c ", x->bin.op);
+    zb_text_add(out, " %s ", zl_operator_text(x->bin.op));
     put_operand(e, x, x->bin.b, values, out);
     break;
   default:
@@ -94,7 +109,8 @@ static void note_values(Elab *e, ZlDiag *d, const ZlExpr *x) {
     }
     return;
   }
-  case ZL_E_NEG: note_values(e, d, x->bin.a); return;
+  case ZL_E_NEG:
+  case ZL_E_NOT: note_values(e, d, x->bin.a); return;
   case ZL_E_BIN:
     note_values(e, d, x->bin.a);
     note_values(e, d, x->bin.b);
@@ -201,8 +217,17 @@ bool static_binary(Elab *e, const ZlExpr *x, Num a, Num b, Num *out) {
   case '+': *out = num_add(a, b); break;
   case '-': *out = num_sub(a, b); break;
   case '*': *out = num_mul(a, b); break;
-  default: ok = num_div(a, b, out);
+  case '/': ok = num_div(a, b, out); break;
+  case ZL_LESS: *out = num_int(num_less(a, b)); break;
+  case ZL_MORE: *out = num_int(num_less(b, a)); break;
+  case ZL_AT_MOST: *out = num_int(!num_less(b, a)); break;
+  case ZL_AT_LEAST: *out = num_int(!num_less(a, b)); break;
+  case ZL_EQUALS: *out = num_int(num_equal(a, b)); break;
+  case ZL_DIFFERS: *out = num_int(!num_equal(a, b)); break;
+  case ZL_AND: *out = num_int(a.v != 0 && b.v != 0); break;
+  default: *out = num_int(a.v != 0 || b.v != 0);
   }
+  out->assumed = a.assumed || b.assumed;
   if ((ok && out->v - out->v == 0) || static_assumed(out)) return true;
   note_values(e, complain(e, ZL_Z0107, x->span, "%s", ok ? "the number is too large" : "division by zero"),
               x);
@@ -218,6 +243,11 @@ bool static_eval(Elab *e, const ZlExpr *x, Num *out) {
   case ZL_E_NEG:
     if (!static_eval(e, x->bin.a, &a)) return false;
     *out = num_neg(a);
+    return true;
+  case ZL_E_NOT:
+    if (!static_eval(e, x->bin.a, &a)) return false;
+    *out = num_int(a.v == 0);
+    out->assumed = a.assumed;
     return true;
   case ZL_E_BIN: {
     bool left = static_eval(e, x->bin.a, &a); /* both sides: two mistakes are two messages */

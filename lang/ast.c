@@ -22,13 +22,37 @@ static void deepen(ZlExpr *e, const ZlExpr *child) {
 }
 
 ZlExpr *zl_binary(ZbArena *a, ZlSpan span, char op, ZlExpr *x, ZlExpr *y) {
-  ZlExpr *e = expr(a, op ? ZL_E_BIN : ZL_E_NEG, span);
+  ZlExpr *e = expr(a, ZL_E_BIN, span);
   e->bin.op = op;
   e->bin.a = x;
   e->bin.b = y;
   deepen(e, x);
-  if (y) deepen(e, y);
+  deepen(e, y);
   return e;
+}
+
+ZlExpr *zl_unary(ZbArena *a, ZlSpan span, ZlExprKind kind, ZlExpr *x) {
+  ZlExpr *e = expr(a, kind, span);
+  e->bin.a = x;
+  deepen(e, x);
+  return e;
+}
+
+const char *zl_operator_text(char op) {
+  switch (op) {
+  case '+': return "+";
+  case '-': return "-";
+  case '*': return "*";
+  case '/': return "/";
+  case ZL_LESS: return "<";
+  case ZL_MORE: return ">";
+  case ZL_AT_MOST: return "<=";
+  case ZL_AT_LEAST: return ">=";
+  case ZL_EQUALS: return "==";
+  case ZL_DIFFERS: return "!=";
+  case ZL_AND: return "and";
+  default: return "or";
+  }
 }
 
 ZlExpr *zl_number(ZbArena *a, ZlNumber n) {
@@ -130,25 +154,25 @@ const char *zl_path_text(ZbArena *a, const ZlPath *path) {
   return s;
 }
 
+/* "[.., seq]"; nothing without any. */
+static void put_axes(ZbText *out, bool row, ZlNames axes) {
+  if (!row && axes.n == 0) return;
+  zb_text_add(out, "[%s", !row ? "" : axes.n ? ".., " : "..");
+  put_names(out, axes);
+  zb_text_add(out, "]");
+}
+
 static void put_type(ZbText *out, const ZlTypeExpr *t) {
   zb_text_add(out, "%s", zl_elem_text(t->elem));
   if (t->elem == ZL_INDEX) zb_text_add(out, "(%s)", t->of.s);
-  if (!t->rest && t->axes.n == 0) return;
-  zb_text_add(out, "[%s", !t->rest ? "" : t->axes.n ? ".., " : "..");
-  put_names(out, t->axes);
-  zb_text_add(out, "]");
+  put_axes(out, t->rest, t->axes);
 }
 
 static void put_expr(ZbText *out, const ZlExpr *e);
 
 static void put_call(ZbText *out, const ZlExpr *e) {
   put_path(out, &e->call.path);
-  if (e->call.all_axes) zb_text_add(out, "[..]");
-  if (e->call.axes.n) {
-    zb_text_add(out, "[");
-    put_names(out, e->call.axes);
-    zb_text_add(out, "]");
-  }
+  put_axes(out, e->call.all_axes, e->call.axes);
   zb_text_add(out, "(");
   for (uint32_t i = 0; i < e->call.nargs; i++) {
     if (i) zb_text_add(out, ", ");
@@ -171,10 +195,15 @@ static void put_expr(ZbText *out, const ZlExpr *e) {
     put_expr(out, e->bin.a);
     zb_text_add(out, ")");
     break;
+  case ZL_E_NOT:
+    zb_text_add(out, "(not ");
+    put_expr(out, e->bin.a);
+    zb_text_add(out, ")");
+    break;
   case ZL_E_BIN:
     zb_text_add(out, "(");
     put_expr(out, e->bin.a);
-    zb_text_add(out, " %c ", e->bin.op);
+    zb_text_add(out, " %s ", zl_operator_text(e->bin.op));
     put_expr(out, e->bin.b);
     zb_text_add(out, ")");
     break;
@@ -289,11 +318,7 @@ static void put_stmts(ZbText *out, ZlStmt *const *at, uint32_t n, int depth) {
 static void put_block(ZbText *out, const ZlBlock *b, int depth) {
   indent(out, depth);
   zb_text_add(out, "block %s", b->name.s);
-  if (b->axes.n) {
-    zb_text_add(out, "[");
-    put_names(out, b->axes);
-    zb_text_add(out, "]");
-  }
+  put_axes(out, b->row, b->axes);
   zb_text_add(out, "(");
   for (uint32_t i = 0; i < b->nformals; i++) {
     const ZlFormal *f = &b->formals[i];

@@ -10,8 +10,8 @@
  *     formals of a block, named arguments of a call, names on the left of one `=`
  *   - a block's body ends in its one `return`, with as many expressions as the block has result types;
  *     `return` stands nowhere else; the axis lists of types and parameters name no axis twice
- *   - a model has a `loss`; axis, input, output, loss stand only in models and not inside `repeat` or `if`,
- *     but for axis and loss, which may stand in an `if`
+ *   - a model has a `loss` or an `aux`; input, output, loss stand only in models and not inside `repeat` or
+ *     `if`, but for loss, which may stand in an `if`; axis stands in no `repeat`
  *   - what a map is made from is one before it for the same model
  *   - a map is for a model of its file, of which there is no other map of that name; no key of its config
  *     occurs twice outside of `if`
@@ -48,17 +48,31 @@ typedef enum {
   ZL_E_NUM,  /* 4, 0.5, 1e-5 */
   ZL_E_NAME, /* x, layers, causal */
   ZL_E_NEG,  /* -a */
-  ZL_E_BIN,  /* a + b */
+  ZL_E_NOT,  /* not a */
+  ZL_E_BIN,  /* a + b, a < b, a and b */
   ZL_E_CALL, /* nn.Linear[i, o](x, std = 0.1) as fc1; static calls too: sqrt(2 * layers) */
   ZL_E_CAST  /* f32(a) */
 } ZlExprKind;
+
+/* The operators that are more than a character. */
+typedef enum {
+  ZL_LESS = '<',
+  ZL_MORE = '>',
+  ZL_AT_MOST = 'l',
+  ZL_AT_LEAST = 'g',
+  ZL_EQUALS = '=',
+  ZL_DIFFERS = '!',
+  ZL_AND = '&',
+  ZL_OR = '|'
+} ZlOperator;
+const char *zl_operator_text(char op); /* "+", "<=", "and" */
 
 typedef struct {
   ZlName name; /* name.s NULL: positional */
   ZlExpr *value;
 } ZlArg;
 
-/* Static expressions (sizes, initial values, defaults, repeat counts) are ZlExpr too: only NUM, NAME, NEG,
+/* Static expressions (sizes, initial values, defaults, repeat counts) are ZlExpr too: only NUM, NAME, NEG, NOT,
  * BIN, and CALL with a one-part path, positional arguments, no axes and no label. A named argument of a call,
  * such as `eps = 2 * e`, is parsed as a general expression; whether it must be static is the callee's say. */
 struct ZlExpr {
@@ -73,7 +87,7 @@ struct ZlExpr {
     } num;
     ZlName name;
     struct {
-      char op; /* + - * /; 0 for NEG, which has only `a` */
+      char op; /* + - * /, or a ZlOperator; NEG and NOT have only `a` */
       ZlExpr *a, *b;
     } bin;
     struct {
@@ -82,8 +96,8 @@ struct ZlExpr {
     } cast;
     struct {
       ZlPath path;    /* one part: `dot`, `Attention`; two: `nn.Linear` */
-      bool all_axes;  /* [..] */
-      ZlNames axes;   /* [seq, hd]; n = 0 without brackets or with [..] */
+      bool all_axes;  /* [..], [.., hd] */
+      ZlNames axes;   /* [seq, hd], [.., hd]; n = 0 without brackets or with [..] */
       ZlSpan ax_span; /* the brackets, or file < 0 */
       ZlArg *args;
       uint32_t nargs;
@@ -201,6 +215,7 @@ struct ZlBlock {
   /* The model it is declared in: it sees the model's axes, statics and blocks; or NULL. */
   const ZlModel *model;
   ZlNames axes; /* axis parameters */
+  bool row;     /* `[..` before them: the caller says what `..` stands for */
   ZlFormal *formals;
   uint32_t nformals;
   ZbNames formal_names;

@@ -65,9 +65,10 @@ static void check_expr(Form *f, const ZlExpr *e) {
   case ZL_E_NUM:
   case ZL_E_NAME: break;
   case ZL_E_BIN:
-    check_expr(f, e->bin.b); /* and then as NEG */
+    check_expr(f, e->bin.b); /* and then as the others */
     __attribute__((fallthrough));
-  case ZL_E_NEG: check_expr(f, e->bin.a); break;
+  case ZL_E_NEG:
+  case ZL_E_NOT: check_expr(f, e->bin.a); break;
   case ZL_E_CAST: check_expr(f, e->cast.a); break;
   case ZL_E_CALL:
     check_args(f, e);
@@ -87,12 +88,12 @@ static const char *statement_word(ZlStmtKind k) {
   return word[k];
 }
 
-/* Whether a statement may stand here: axis, input, output and loss only in a model itself, axis and loss also
- * in an `if`. */
+/* Whether a statement may stand here: input, output and loss only in a model itself, loss also in an `if`; axis
+ * anywhere but in a repeat. */
 static bool allowed(Form *f, const ZlStmt *s) {
   bool of_model = s->kind >= ZL_S_AXIS;
-  bool in_if = s->kind == ZL_S_AXIS || s->kind == ZL_S_LOSS;
-  if (in_if && !f->in_block && !f->in_repeat) return true;
+  if (s->kind == ZL_S_AXIS && !f->in_repeat) return true;
+  if (s->kind == ZL_S_LOSS && !f->in_block && !f->in_repeat) return true;
   if (!of_model || (!f->in_block && !f->in_repeat && !f->in_if)) return true;
   ZlDiag *g = zl_report(f->d, ZL_Z0008, s->span, "`%s` cannot stand in a %s", statement_word(s->kind),
                         f->in_if       ? "branch of an `if`"

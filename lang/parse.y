@@ -52,7 +52,9 @@
 %token KEEP "keep" STAGES "stages" BY "by" SCHEDULE "schedule" RECOMPUTE "recompute" OFFLOAD "offload" TO "to"
 %token PRECISION "precision" OPTIMIZER "optimizer" DECAY "decay" EXCEPT "except" CLIP "clip" PAD "pad"
 %token LIMIT "limit" FREEZE "freeze" IGNORE "ignore" WITHOUT "without" CONFIG "config" TRUTH "true" UNTRUTH "false" NOTHING "null"
+%token AND "and" OR "or" NOT "not"
 %token DEVICE "device" HOST "host" LEVEL "level"
+%token AT_MOST "<=" AT_LEAST ">=" EQUALS "==" DIFFERS "!="
 %token RESYNC
 %token <name> IDENT "a name" PLACE "a place such as {i}" STRING "a name between quotes"
 %token <number> NUMBER "a number"
@@ -64,8 +66,7 @@
 %type <path> path from
 %type <span> head
 %type <block> block
-%type <axpar> axpar axes0
-%type <names> blockaxes
+%type <axpar> axpar axes0 blockaxes
 %type <formal> formal
 %type <formals> formals formals0
 %type <type> type
@@ -105,6 +106,10 @@
 %type <value> value item0 absent
 %type <values> values items items0
 
+%left OR
+%left AND
+%precedence NOT
+%nonassoc '<' '>' AT_MOST AT_LEAST EQUALS DIFFERS
 %left '+' '-'
 %left '*' '/'
 %precedence UMINUS
@@ -146,13 +151,15 @@ name1   : IDENT          { $$ = (ZlNames){0}; PUSH($$, $1); }
 /* ---- blocks and models ---- */
 block   : BLOCK IDENT blockaxes '(' formals0 ')' ARROW types '{' stmts '}' {
             $$ = ZB_NEW(ps->arena, ZlBlock);
-            *$$ = (ZlBlock){.name = $2, .span = between(@1, @8), .file = ps->file, .model = ps->model, .axes = $3,
+            *$$ = (ZlBlock){.name = $2, .span = between(@1, @8), .file = ps->file, .model = ps->model, .axes = $3.names, .row = $3.all,
                             .formals = $5.at, .nformals = $5.n, .results = $8.at, .nresults = $8.n,
                             .body = $10.at, .nbody = $10.n};
           }
         ;
-blockaxes : %empty       { $$ = (ZlNames){0}; }
-        | '[' names ']'  { $$ = $2; }
+blockaxes : %empty       { memset(&$$, 0, sizeof $$); $$.span = ZL_NOWHERE; }
+        | '[' names ']'  { $$.all = false; $$.names = $2; $$.span = @$; }
+        | '[' DOTDOT ']' { memset(&$$, 0, sizeof $$); $$.all = true; $$.span = @$; }
+        | '[' DOTDOT ',' names ']' { $$.all = true; $$.names = $4; $$.span = @$; }
         ;
 formals0 : %empty        { $$ = (ZlFormalList){0}; }
         | formals
@@ -306,7 +313,16 @@ expr    : expr '+' expr  { $$ = zl_binary(ps->arena, @$, '+', $1, $3); }
         | expr '-' expr  { $$ = zl_binary(ps->arena, @$, '-', $1, $3); }
         | expr '*' expr  { $$ = zl_binary(ps->arena, @$, '*', $1, $3); }
         | expr '/' expr  { $$ = zl_binary(ps->arena, @$, '/', $1, $3); }
-        | '-' expr %prec UMINUS { $$ = zl_binary(ps->arena, @$, 0, $2, NULL); }
+        | expr '<' expr { $$ = zl_binary(ps->arena, @$, ZL_LESS, $1, $3); }
+        | expr '>' expr { $$ = zl_binary(ps->arena, @$, ZL_MORE, $1, $3); }
+        | expr AT_MOST expr { $$ = zl_binary(ps->arena, @$, ZL_AT_MOST, $1, $3); }
+        | expr AT_LEAST expr { $$ = zl_binary(ps->arena, @$, ZL_AT_LEAST, $1, $3); }
+        | expr EQUALS expr { $$ = zl_binary(ps->arena, @$, ZL_EQUALS, $1, $3); }
+        | expr DIFFERS expr { $$ = zl_binary(ps->arena, @$, ZL_DIFFERS, $1, $3); }
+        | expr AND expr { $$ = zl_binary(ps->arena, @$, ZL_AND, $1, $3); }
+        | expr OR expr { $$ = zl_binary(ps->arena, @$, ZL_OR, $1, $3); }
+        | NOT expr      { $$ = zl_unary(ps->arena, @$, ZL_E_NOT, $2); }
+        | '-' expr %prec UMINUS { $$ = zl_unary(ps->arena, @$, ZL_E_NEG, $2); }
         | '(' expr ')'   { $$ = $2; }
         | NUMBER         { $$ = zl_number(ps->arena, $1); }
         | IDENT          { $$ = zl_named(ps->arena, $1); }
@@ -326,6 +342,7 @@ call    : path axpar '(' args0 ')' as {
 axpar   : %empty         { memset(&$$, 0, sizeof $$); $$.span = ZL_NOWHERE; }
         | '[' names ']'  { $$.all = false; $$.names = $2; $$.span = @$; }
         | '[' DOTDOT ']' { memset(&$$, 0, sizeof $$); $$.all = true; $$.span = @$; }
+        | '[' DOTDOT ',' names ']' { $$.all = true; $$.names = $4; $$.span = @$; }
         ;
 args0   : %empty         { $$ = (ZlArgList){0}; }
         | args
@@ -340,7 +357,16 @@ sexpr   : sexpr '+' sexpr { $$ = zl_binary(ps->arena, @$, '+', $1, $3); }
         | sexpr '-' sexpr { $$ = zl_binary(ps->arena, @$, '-', $1, $3); }
         | sexpr '*' sexpr { $$ = zl_binary(ps->arena, @$, '*', $1, $3); }
         | sexpr '/' sexpr { $$ = zl_binary(ps->arena, @$, '/', $1, $3); }
-        | '-' sexpr %prec UMINUS { $$ = zl_binary(ps->arena, @$, 0, $2, NULL); }
+        | sexpr '<' sexpr { $$ = zl_binary(ps->arena, @$, ZL_LESS, $1, $3); }
+        | sexpr '>' sexpr { $$ = zl_binary(ps->arena, @$, ZL_MORE, $1, $3); }
+        | sexpr AT_MOST sexpr { $$ = zl_binary(ps->arena, @$, ZL_AT_MOST, $1, $3); }
+        | sexpr AT_LEAST sexpr { $$ = zl_binary(ps->arena, @$, ZL_AT_LEAST, $1, $3); }
+        | sexpr EQUALS sexpr { $$ = zl_binary(ps->arena, @$, ZL_EQUALS, $1, $3); }
+        | sexpr DIFFERS sexpr { $$ = zl_binary(ps->arena, @$, ZL_DIFFERS, $1, $3); }
+        | sexpr AND sexpr { $$ = zl_binary(ps->arena, @$, ZL_AND, $1, $3); }
+        | sexpr OR sexpr { $$ = zl_binary(ps->arena, @$, ZL_OR, $1, $3); }
+        | NOT sexpr     { $$ = zl_unary(ps->arena, @$, ZL_E_NOT, $2); }
+        | '-' sexpr %prec UMINUS { $$ = zl_unary(ps->arena, @$, ZL_E_NEG, $2); }
         | '(' sexpr ')'  { $$ = $2; }
         | NUMBER         { $$ = zl_number(ps->arena, $1); }
         | IDENT          { $$ = zl_named(ps->arena, $1); }

@@ -46,6 +46,8 @@ static bool starts_directive(int kind) {
 }
 static bool is_word(int kind) { return kind >= USE && kind <= LEVEL && kind != ARROW && kind != DOTDOT; }
 
+static bool compares(int kind) { return kind == '<' || kind == '>' || (kind >= AT_MOST && kind <= DIFFERS); }
+
 /* Whether parsing can go on with `t` after a mistake under `depth` braces. */
 static bool restarts(const ZlParser *ps, const ZlToken *t, uint32_t depth) {
   if (t->depth != depth) return false;
@@ -81,7 +83,8 @@ ZlToken zl_next_token(ZlParser *ps) {
   ps->replay = false;
   ps->before = ps->last;
   ps->last = t;
-  if (is_word(t.kind) && t.kind != AS) ps->statement = t.kind;
+  bool joins = t.kind == AS || t.kind == AND || t.kind == OR || t.kind == NOT;
+  if (is_word(t.kind) && !joins) ps->statement = t.kind;
   return t;
 }
 
@@ -113,7 +116,7 @@ static void summarise(ZlExpected *e) {
        {"ignore", "from", "config", "if", "a name", "a place such as {i}"}},
       {"a value",
        "true",
-       {"true", "false", "null", "a name between quotes", "'-'", "'('", "'['", "a number", "a name",
+       {"true", "false", "null", "a name between quotes", "not", "'-'", "'('", "'['", "a number", "a name",
         "an element type"}},
       {"a directive",
        "mesh",
@@ -123,8 +126,8 @@ static void summarise(ZlExpected *e) {
       {"a statement",
        "param",
        {"param", "repeat", "if", "aux", "return", "axis", "input", "output", "loss", "block", "a name"}},
-      {"an expression", "'-'", {"'-'", "'('", "a number", "a name", "an element type"}},
-      {"an operator", "'+'", {"'+'", "'-'", "'*'", "'/'"}},
+      {"an expression", "'-'", {"'-'", "'('", "not", "a number", "a name", "an element type"}},
+      {"an operator", "'+'", {"'+'", "'-'", "'*'", "'/'", "'<'", "'>'", "<=", ">=", "==", "!=", "and", "or"}},
       {"a type", "index", {"index", "an element type"}},
   };
   bool operators = has(e, "'+'"); /* then '-' is no sign of an expression */
@@ -201,7 +204,7 @@ void zl_syntax_error(ZlParser *ps, ZlExpected *e) {
   }
   if (missing_operator(ps, e)) return;
   bool name = has(e, "a name");
-  bool equals = e->n == 1 && has(e, "'='");
+  bool equals = e->n == 1 && has(e, "'='"), after_operand = has(e, "'+'");
   summarise(e);
   ZlDiag *g = zl_report(ps->diags, ZL_Z0001, t->span, "unexpected %s", found_text(ps));
   zl_label(g, "%s", expected_text(ps, e));
@@ -209,5 +212,6 @@ void zl_syntax_error(ZlParser *ps, ZlExpected *e) {
               (starts_statement(t->kind) || starts_directive(t->kind)); /* the line before is unfinished */
   if (is_word(t->kind) && name && !next)
     zl_help(g, "%s is a word of the language and cannot be a name", found_text(ps));
+  else if (compares(t->kind) && after_operand) zl_help(g, "comparisons do not chain: `a < b and b < c`");
   else if (t->kind == IDENT && equals) zl_help(g, "an assignment is written `name = value`");
 }

@@ -81,7 +81,8 @@ typedef struct {
 void zl_syntax_error(ZlParser *ps, ZlExpected *e);
 
 /* ---- ast.c: nodes ---- */
-ZlExpr *zl_binary(ZbArena *a, ZlSpan span, char op, ZlExpr *x, ZlExpr *y); /* op 0: -x */
+ZlExpr *zl_binary(ZbArena *a, ZlSpan span, char op, ZlExpr *x, ZlExpr *y);
+ZlExpr *zl_unary(ZbArena *a, ZlSpan span, ZlExprKind kind, ZlExpr *x); /* NEG, NOT */
 ZlExpr *zl_number(ZbArena *a, ZlNumber n);
 ZlExpr *zl_named(ZbArena *a, ZlName n);
 ZlExpr *zl_call(ZbArena *a, ZlSpan span, ZlPath path, ZlArgList args);
