@@ -13,7 +13,8 @@ typedef struct {
   uint16_t ax[ZG_MAX_AXARG];
   int nax;
   Val arg[ZG_MAX_IN];
-  ZlSpan span[ZG_MAX_IN]; /* of the arguments */
+  ZlSpan span[ZG_MAX_IN];      /* of the arguments */
+  const char *name[ZG_MAX_IN]; /* of those that a keyword gives; else NULL */
   int nargs;
 } Call;
 
@@ -41,8 +42,9 @@ static const char *head(const Call *c) {
 }
 
 static const char *operand(const Call *c, int i) {
-  static const char *const ordinal[] = {"first", "second", "third",   "fourth",
-                                        "fifth", "sixth",  "seventh", "eighth"};
+  static const char *const ordinal[] = {"first", "second",  "third",  "fourth", "fifth",
+                                        "sixth", "seventh", "eighth", "ninth"};
+  if (c->name[i]) return zb_printf(c->e->arena, "`%s`", c->name[i]);
   if (c->nargs == 1) return "the operand";
   if (c->nargs == 2) return i ? "the right operand" : "the left operand";
   return zb_printf(c->e->arena, "the %s operand", ordinal[i]);
@@ -131,6 +133,14 @@ static bool word_keyword(Call *c, const char *name, const char *zero, const char
   return false;
 }
 
+/* "`a`, `b` and `c`" */
+static const char *keyword_list(Call *c, const char *const *names, size_t n) {
+  const char *s = "";
+  for (size_t i = 0; i < n; i++)
+    s = zb_printf(c->e->arena, "%s%s`%s`", s, i == 0 ? "" : i + 1 < n ? ", " : " and ", names[i]);
+  return s;
+}
+
 static bool known_keywords(Call *c) {
   const char *names[8];
   size_t n = 0;
@@ -150,7 +160,8 @@ static bool known_keywords(Call *c) {
     const char *near = zb_nearest(k.s, names, n);
     if (near) zl_help(d, "did you mean `%s`?", near);
     else if (n == 1) zl_help(d, "its keyword is `%s`", names[0]);
-    else if (n) zl_help(d, "its keywords are `%s` and `%s`", names[0], names[1]);
+    else if (n == 2) zl_help(d, "its keywords are `%s` and `%s`", names[0], names[1]);
+    else if (n) zl_help(d, "its keywords are %s", keyword_list(c, names, n));
     ok = false;
   }
   return ok;
@@ -416,20 +427,115 @@ static Val rope_op(Call *c) {
   return place_node(c->e, c->x->span, n, c->arg, NULL);
 }
 
-static Val attend_op(Call *c) {
-  ZgNode n = with_axes(c, ZG_OP_ATTEND, 3);
-  bool ok = word_keyword(c, "mask", "none", "causal", &n.opt[0]);
-  for (int i = 0; i < 3; i++) ok = want_float(c, i) && want_axes(c, i) && ok;
-  if (!ok) return poison();
-  int64_t h = axis_size(c, c->ax[1]);
-  if (!h) {
-    ZlDiag *d = complain(c->e, ZL_Z0209, c->x->call.axes.at[1].span,
-                         "`attend` needs the size of `%s`, a data axis, which gets it from the recipe",
-                         axis_name(c, c->ax[1]));
-    zl_help(d, "name the axis of the features second: `attend[positions, features](q, k, v)`");
-    return poison();
+/* Axes of attend as the language has them: [positions, features], or [queries, keys, features]. */
+static ZgAttendAxes attend_axes(const Call *c) {
+  uint16_t h = c->ax[c->nax - 1];
+  return (ZgAttendAxes){c->ax[0], h, c->ax[c->nax == 3], h};
+}
+
+/* Values have the axis of keys, and features that may be others than those of queries and keys: then the one
+ * axis that the keys lack. */
+static bool attend_values(Call *c, ZgAttendAxes *ax) {
+  const ZgType *k = &c->arg[1].type, *v = &c->arg[2].type;
+  int others = 0;
+  for (int i = 0; i < v->naxes; i++)
+    if (!zg_type_has(k, v->axis[i])) {
+      ax->w = v->axis[i];
+      others++;
+    }
+  if (zg_type_has(v, ax->h) || others != 1) ax->w = ax->h;
+  return want_axis(c, 2, ax->k) && want_axis(c, 2, ax->w);
+}
+
+/* A number that is not negative; 0 if it is not given. */
+static bool size_keyword(Call *c, const char *name, double *out) {
+  if (!number_keyword(c, name, 0, out)) return false;
+  if (*out >= 0) return true;
+  complain(c->e, ZL_Z0107, keyword(c, name)->span, "`%s` of `%s` cannot be negative: %g", name, c->op->name,
+           *out);
+  return false;
+}
+
+/* The tensor of a keyword as one more operand. */
+static bool tensor_keyword(Call *c, const char *name, bool id) {
+  const ZlExpr *x = keyword(c, name);
+  if (!x) return true;
+  Val v = expr_eval(c->e, x);
+  if (v.kind == VAL_POISON) return false;
+  bool is_id = v.kind == VAL_TENSOR && (v.type.elem == ZG_INDEX || v.type.elem == ZG_I32);
+  if (!id) v = val_tensor(c->e, x->span, v, ZG_REAL);
+  if (v.kind != VAL_TENSOR || (id ? !is_id : !is_float(&v.type))) {
+    ZlDiag *d = complain(c->e, ZL_Z0202, x->span, "`%s` of `%s` must be %s", name, c->op->name,
+                         id ? "an index or i32" : "real");
+    if (v.kind == VAL_TENSOR) zl_label(d, "%s", type_text(c->e, &v.type));
+    return false;
   }
-  if (!number_keyword(c, "scale", 1 / sqrt((double)h), &n.num[0])) return poison();
+  c->span[c->nargs] = x->span;
+  c->name[c->nargs] = name;
+  c->arg[c->nargs++] = v;
+  return true;
+}
+
+/* A keyword whose tensor needs the axis of keys, without which it would be taken for another one. */
+static bool tensor_of_keys(Call *c, const char *name, bool id, const ZgAttendAxes *ax) {
+  int before = c->nargs;
+  if (!tensor_keyword(c, name, id)) return false;
+  return c->nargs == before || want_axis(c, before, ax->k);
+}
+
+/* Behind q, k and v in the order of graph/OPS.md. */
+static bool attend_more(Call *c, const ZgAttendAxes *ax) {
+  bool two = ax->q != ax->k;
+  if (!tensor_of_keys(c, "bias", false, ax)) return false;
+  if (!two && keyword(c, "same_keys")) {
+    ZlDiag *d = complain(c->e, ZL_Z0205, keyword(c, "same_keys")->span,
+                         "`same_keys` is of keys that are another sequence than the queries");
+    zl_help(d, "`attend[queries, keys, features](..)`, or `same` for both");
+    return false;
+  }
+  int before = c->nargs;
+  if (!tensor_keyword(c, "same", true)) return false;
+  if (c->nargs > before && (!want_axis(c, before, ax->q) || (two && !keyword(c, "same_keys")))) {
+    if (zg_type_has(&c->arg[before].type, ax->q))
+      zl_help(complain(c->e, ZL_Z0205, c->span[before], "the keys have no documents for `same` to compare"),
+              "add `same_keys = ` the documents of the keys, along `%s`", axis_name(c, ax->k));
+    return false;
+  }
+  if (!tensor_of_keys(c, "same_keys", true, ax)) return false;
+  before = c->nargs;
+  if (!tensor_keyword(c, "sinks", false)) return false;
+  if (c->nargs == before || !zg_type_has(&c->arg[before].type, ax->k)) return true;
+  complain(c->e, ZL_Z0202, c->span[before], "`sinks` of `attend` are of heads, without an axis of positions");
+  return false;
+}
+
+static bool attend_numbers(Call *c, ZgNode *n) {
+  const ZlExpr *window = keyword(c, "window");
+  if (!word_keyword(c, "mask", "none", "causal", &n->opt[0]) || !size_keyword(c, "cap", &n->num[1]))
+    return false;
+  if (window && !static_int(c->e, window, 0, INT32_MAX, "window", &n->opt[1])) return false;
+  int64_t h = axis_size(c, n->ax[1]);
+  if (h) return number_keyword(c, "scale", 1 / sqrt((double)h), &n->num[0]);
+  ZlDiag *d = complain(c->e, ZL_Z0209, c->x->call.axes.at[c->nax - 1].span,
+                       "`attend` needs the size of `%s`, a data axis, which gets it from the recipe",
+                       axis_name(c, n->ax[1]));
+  zl_help(d, c->nax == 2 ? "name the axis of the features second: `attend[positions, features](q, k, v)`"
+                         : "name the axis of the features last: `attend[queries, keys, features](q, k, v)`");
+  return false;
+}
+
+static Val attend_op(Call *c) {
+  ZgAttendAxes ax = attend_axes(c);
+  bool ok = true;
+  for (int i = 0; i < 3; i++) ok = want_float(c, i) && ok;
+  for (int i = 0; ok && i < 2; i++) ok = want_axis(c, i, i ? ax.k : ax.q) && want_axis(c, i, ax.h);
+  ok = ok && attend_values(c, &ax);
+  ZgNode n = {.op = ZG_OP_ATTEND, .nax = 2, .ax = {ax.q, ax.h}};
+  if (ax.k != ax.q || ax.w != ax.h)
+    n = (ZgNode){.op = ZG_OP_ATTEND, .nax = 4, .ax = {ax.q, ax.h, ax.k, ax.w}};
+  ok = attend_numbers(c, &n) && ok;
+  if (!ok || !attend_more(c, &ax)) return poison();
+  n.nin = (uint8_t)c->nargs;
   return place_node(c->e, c->x->span, n, c->arg, NULL);
 }
 
@@ -513,7 +619,7 @@ static const Builtin builtins[] = {
     {"softmax", 1, 1, false, 1, 1, NULL, softmax_op, 0},
     {"normalize", 1, 1, false, 1, 1, "mode,eps", normalize_op, 0},
     {"rope", 2, 2, false, 1, 1, "base", rope_op, 0},
-    {"attend", 2, 2, false, 3, 3, "mask,scale", attend_op, 0},
+    {"attend", 2, 3, false, 3, 3, "mask,window,cap,scale,bias,same,same_keys,sinks", attend_op, 0},
     {"lookup", 0, 0, false, 2, 2, NULL, lookup_op, 0},
     {"xent", 1, 1, false, 2, 2, NULL, xent_op, 0},
     {"onehot", 1, 1, false, 1, 1, NULL, later, 0},

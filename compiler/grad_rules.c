@@ -208,6 +208,38 @@ static void dot(Rule *r) {
     if (wanted(r, i)) give(r, i, dot_side(r, i));
 }
 
+/* ---- attention ----------------------------------------------------------------------------------------- */
+/* A sink is a key of value 0: ds = -exp(sink - l) g.o, of every query. */
+static uint32_t sink_grad(Rule *r, uint32_t sink) {
+  ZgAttendAxes ax = zg_attend_axes(r->n->ax, r->n->nax);
+  ZgNode dot = {.op = ZG_OP_DOT, .nax = 1, .ax = {ax.w}};
+  uint32_t go = zc_grad_node(r->b, dot, 2, (uint32_t[]){r->g, r->y}, NULL), l = r->n->out + 1;
+  uint32_t share = node1(r, ZG_OP_EXP, node2(r, ZG_OP_SUB, sink, l));
+  return node1(r, ZG_OP_NEG, node2(r, ZG_OP_MUL, share, go));
+}
+
+/* With attend_grad in `d`: q, k and v, then a bias and sinks, if there are any (graph/OPS.md). */
+static void attend_grads(Rule *r, ZgNode *d) {
+  const ZgNode *n = r->n;
+  uint32_t in[ZG_MAX_IN] = {r->g, r->y, n->out + 1}, nin = 3;
+  ZgAttendAxes ax = zg_attend_axes(n->ax, n->nax);
+  int bias = -1, sink = -1;
+  for (int i = 0; i < n->nin; i++) {
+    const ZgType *t = type_of(r, n->in[i]);
+    bool real = t->elem != ZG_I32 && t->elem != ZG_INDEX, more = i > 2 && real;
+    if (more && zg_type_has(t, ax.k)) bias = i;
+    else if (more) sink = i;
+    if (i != sink) in[nin++] = n->in[i];
+  }
+  if (wanted(r, 0) || wanted(r, 1) || wanted(r, 2)) {
+    uint32_t dq = zc_grad_node(r->b, *d, (int)nin, in, NULL);
+    for (int i = 0; i < 3; i++) give(r, i, dq + (uint32_t)i);
+  }
+  d->op = ZG_OP_ATTEND_BIAS_GRAD;
+  if (bias >= 0 && wanted(r, bias)) give(r, bias, zc_grad_node(r->b, *d, (int)nin, in, NULL));
+  if (sink >= 0 && wanted(r, sink)) give(r, sink, sink_grad(r, n->in[sink]));
+}
+
 /* ---- the ops with a kernel for their derivative -------------------------------------------------------- */
 static bool with_kernel(Rule *r) {
   const ZgNode *n = r->n;
@@ -234,9 +266,7 @@ static bool with_kernel(Rule *r) {
   case ZG_OP_ATTEND: {
     if (r->b->cot[y1] != ZG_NONE) return no_derivative(r, " of its log sum exp");
     d.op = ZG_OP_ATTEND_GRAD;
-    uint32_t in[] = {r->g, r->y, y1, n->in[0], n->in[1], n->in[2]};
-    uint32_t dq = zc_grad_node(r->b, d, 6, in, NULL);
-    for (int i = 0; i < 3; i++) give(r, i, dq + (uint32_t)i);
+    attend_grads(r, &d);
     return true;
   }
   case ZG_OP_LOOKUP:

@@ -47,7 +47,8 @@ enum {
   ZSG_MAX_STRING = 255,
   ZSG_HAS_NUM = 1,
   ZSG_HAS_OPT0 = 2,
-  ZSG_HAS_OPT1 = 4, /* attribute mask of a node */
+  ZSG_HAS_OPT1 = 4,
+  ZSG_HAS_NUM1 = 8, /* attribute mask of a node */
   ZSG_REPEAT = 1,
   ZSG_BACKWARD = 2 /* flags of a segment */
 };

@@ -4,7 +4,8 @@
  * segments, or two iterations of one, is an explicit list of carried values, so that a pipeline cut
  * is legal exactly there. Nothing here knows of recipes, ranks or devices.
  *
- * ops.h    the operations       infer.c  result types and axis classes of every op
+ * ops.h    the operations       attend.h  what attention says by its attributes
+ * infer.c  result types and axis classes of every op
  * build.c  make graphs
  * verify.c what must hold       foreign.c  and what of weights by other names    print.c  the text form
  * write.c, read.c               the .zsg file; read.c trusts nothing
@@ -13,10 +14,11 @@
 #define ZUG_GRAPH_H
 
 #include "base/base.h"
+#include "graph/attend.h"
 #include "graph/ops.h"
 
 #define ZG_MAX_AXES 8          /* axes of one tensor */
-#define ZG_MAX_IN 8            /* operands of one node */
+#define ZG_MAX_IN 9            /* operands of one node */
 #define ZG_MAX_OUT 4           /* results of one node */
 #define ZG_MAX_AXARG 9         /* axis arguments of one node */
 #define ZG_MAX_GRAPH_AXES 1024 /* axes of one graph */

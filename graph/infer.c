@@ -390,32 +390,91 @@ static bool infer_rope(Ctx *c) {
 }
 
 /* ---- attention ----------------------------------------------------------------------------------------- */
+/* The axes of `t` must be among those of `of`, of which `what` speaks. */
+static bool want_among(Ctx *c, const char *who, const ZgType *t, const char *what, const ZgType *of) {
+  if (zg_type_contains(of, t)) return true;
+  Text a = text_of(c, t), b = text_of(c, of);
+  return FAIL(c, "%s: the axes of %s, %s, must be among those of %s, %s", OPNAME(c), who, a.s, what, b.s);
+}
+
+/* Besides q, k and v, in this order and each once at most: a bias has the axis of the keys, documents are
+ * ids, sinks have neither. */
+static bool infer_attend_more(Ctx *c, const ZgAttendAxes *ax, const ZgType *q, const ZgType *k, int from) {
+  enum { BIAS, DOC_Q, DOC_K, SINK };
+  ZgType rows = zg_type_minus(q, &ax->h, 1), keys = zg_type_minus(k, &ax->h, 1);
+  ZgType heads = zg_type_minus(&rows, &ax->q, 1), scores = zg_type_union(&rows, &keys);
+  bool docs_q = false;
+  for (int i = from, next = BIAS; i < c->n->nin; i++) {
+    const ZgType *t = &c->in[i];
+    bool id = t->elem == ZG_I32 || t->elem == ZG_INDEX, key = zg_type_has(t, ax->k);
+    int what = id ? key ? DOC_K : DOC_Q : key ? BIAS : SINK;
+    if (!id && !want_float(c, i)) return false;
+    if (what < next || (what == SINK && c->n->op != ZG_OP_ATTEND))
+      return FAIL(c, "%s: the %s operand, %s, is out of order or there a second time", OPNAME(c), ordinal[i],
+                  TYPE(c, t));
+    next = what + 1;
+    docs_q |= what == DOC_Q;
+    if (what == BIAS && !want_among(c, "the bias", t, "the scores", &scores)) return false;
+    if (what == DOC_K && !want_among(c, "the keys' documents", t, "the keys", &keys)) return false;
+    if (what == DOC_Q &&
+        (!want_axis(c, i, ax->q) || !want_among(c, "the documents", t, "the queries", &rows)))
+      return false;
+    if (what == SINK && !want_among(c, "the sinks", t, "the heads", &heads)) return false;
+    if (what == DOC_K) docs_q = false;
+  }
+  if (docs_q) return FAIL(c, "%s: queries have documents, and keys have none", OPNAME(c));
+  if (c->n->op != ZG_OP_ATTEND_BIAS_GRAD || zg_type_has(&c->in[from], ax->k)) return true;
+  return FAIL(c, "%s: the %s operand, %s, is no bias", OPNAME(c), ordinal[from], TYPE(c, &c->in[from]));
+}
+
+static bool infer_attend_mask(Ctx *c, const ZgAttendAxes *ax) {
+  const ZgNode *n = c->n;
+  if (!want_opt(c, 0, 0, 1, "the mask") || !want_opt(c, 1, 0, INT32_MAX, "the window")) return false;
+  if (!(n->num[1] >= 0)) return FAIL(c, "%s: the cap is %g, must not be negative", OPNAME(c), n->num[1]);
+  int64_t queries = axis_size(c, ax->q), keys = axis_size(c, ax->k);
+  if (queries == keys || queries == 0 || keys == 0 || (!n->opt[0] && !n->opt[1])) return true;
+  return FAIL(c, "%s: %s compares positions, but %s has %lld and %s %lld", OPNAME(c),
+              n->opt[0] ? "the causal mask" : "the window", axis_name(c, ax->q), (long long)queries,
+              axis_name(c, ax->k), (long long)keys);
+}
+
 static bool infer_attend(Ctx *c) {
   const ZgNode *n = c->n;
-  bool grad = n->op == ZG_OP_ATTEND_GRAD;
-  int iq = grad ? 3 : 0;
-  const ZgType *q = &c->in[iq], *k = &c->in[iq + 1];
-  if (!want_floats(c) || !want_nax(c, 2, 2) || !want_opt(c, 0, 0, 1, "the mask")) return false;
-  if (n->ax[0] == n->ax[1])
-    return FAIL(c, "attend takes a position axis and a feature axis, found %s twice", axis_name(c, n->ax[0]));
-  for (int a = 0; a < 2; a++)
-    if (!want_axis(c, iq, n->ax[a]) || !want_axis(c, iq + 1, n->ax[a])) return false;
-  if (q->elem != k->elem || !zg_type_contains(q, k)) {
+  int iq = zg_attend_first(n->op);
+  const ZgType *q = &c->in[iq], *k = &c->in[iq + 1], *v = &c->in[iq + 2];
+  for (int i = 0; i < iq + 3; i++)
+    if (!want_float(c, i)) return false;
+  if (n->nax != 4 && !want_nax(c, 2, 2)) return false;
+  ZgAttendAxes ax = zg_attend_axes(n->ax, n->nax);
+  if (ax.q == ax.h || ax.k == ax.w || ax.q == ax.w || ax.k == ax.h)
+    return FAIL(c, "attend takes a position axis and a feature axis, found %s twice",
+                axis_name(c, ax.q == ax.h || ax.q == ax.w ? ax.q : ax.k));
+  if (!infer_attend_mask(c, &ax)) return false;
+  if (!want_axis(c, iq, ax.q) || !want_axis(c, iq, ax.h) || !want_axis(c, iq + 1, ax.k) ||
+      !want_axis(c, iq + 1, ax.h))
+    return false;
+  for (int i = 0; i < 2; i++) {
+    if (ax.k != ax.q && !want_no_axis(c, iq + i, i ? ax.q : ax.k)) return false;
+    if (ax.w != ax.h && !want_no_axis(c, iq + i, ax.w)) return false;
+  }
+  ZgType own = zg_type_minus(k, &ax.k, 1), width = zg_type(k->elem, &ax.w, 1);
+  if (q->elem != k->elem || !zg_type_contains(q, &own)) {
     Text tq = text_of(c, q), tk = text_of(c, k);
     return FAIL(c, "%s: the axes of the keys, %s, must be among those of the queries, %s", OPNAME(c), tk.s,
                 tq.s);
   }
-  if (!want_same(c, iq + 2, k)) return false;
-  ZgType l = zg_type_minus(q, &n->ax[1], 1);
+  ZgType value = zg_type_minus(k, &ax.h, 1), row = zg_type_minus(q, &ax.h, 1), l = row;
+  value = zg_type_union(&value, &width);
+  row = zg_type_union(&row, &width); /* of q's element type */
   l.elem = ZG_F32;
-  if (!grad) {
-    c->out[0] = *q;
-    c->out[1] = l;
-    return true;
+  if (!want_same(c, iq + 2, &value) || !infer_attend_more(c, &ax, q, k, iq + 3)) return false;
+  if (iq && (!want_same(c, 0, &row) || !want_same(c, 1, &row) || !want_same(c, 2, &l))) return false;
+  switch (n->op) {
+  case ZG_OP_ATTEND: c->out[0] = row, c->out[1] = l; break;
+  case ZG_OP_ATTEND_GRAD: c->out[0] = *q, c->out[1] = *k, c->out[2] = *v; break;
+  default: c->out[0] = c->in[iq + 3]; break;
   }
-  c->out[0] = *q;
-  c->out[1] = c->out[2] = *k;
-  return want_same(c, 0, q) && want_same(c, 1, q) && want_same(c, 2, &l);
+  return true;
 }
 
 /* ---- tables and cross-entropy -------------------------------------------------------------------------- */
@@ -498,7 +557,7 @@ static bool well_formed(Ctx *c) {
     return FAIL(c, "%s takes %d to %d operands, found %d", o->text, o->min_in, o->max_in, n->nin);
   if (n->nax > ZG_MAX_AXARG) return FAIL(c, "%s has %d axis arguments", o->text, n->nax);
   if ((o->kind == ZG_SOURCE || o->kind == ZG_SINK) && !want_nax(c, 0, 0)) return false;
-  bool joined = n->op == ZG_OP_CONCAT; /* where operands may give the same axis */
+  bool joined = n->op == ZG_OP_CONCAT || zg_is_attend(n->op); /* where operands may give the same axis */
   for (int i = 0; i < n->nax; i++) {
     if (n->ax[i] >= c->g->naxes) return FAIL(c, "%s: there is no axis number %u", o->text, n->ax[i]);
     for (int j = 0; j < i && !joined; j++)
@@ -529,7 +588,8 @@ static bool infer_results(Ctx *c) {
   case ZG_OP_NORMALIZE_GRAD: return infer_normalize(c);
   case ZG_OP_ROPE: return infer_rope(c);
   case ZG_OP_ATTEND:
-  case ZG_OP_ATTEND_GRAD: return infer_attend(c);
+  case ZG_OP_ATTEND_GRAD:
+  case ZG_OP_ATTEND_BIAS_GRAD: return infer_attend(c);
   case ZG_OP_LOOKUP: return infer_lookup(c);
   case ZG_OP_LOOKUP_GRAD: return infer_lookup_grad(c);
   case ZG_OP_XENT_SUMS:

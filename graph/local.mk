@@ -1,6 +1,7 @@
 # graph: see the conventions at the top of Makefile.am.
 noinst_LIBRARIES += libgraph.a
 libgraph_a_SOURCES = \
+  graph/attend.h \
   graph/build.c \
   graph/file.h \
   graph/foreign.c \

@@ -23,11 +23,11 @@ typedef struct {
   uint8_t linear;       /* bit i: linear in operand i while the others stay as they are; or ZG_TOGETHER */
   uint16_t pins;        /* bit i: axis argument i must be whole on each rank */
   uint16_t never_split; /* bit i: of these, what no recipe may split, since every use would gather it */
-  uint8_t products;     /* matrix products over the axes of operands and results: what counts as FLOPs */
-  bool pairs; /* these are of all pairs along axis argument 0, or of half of them if opt[0] is set */
+  uint8_t products;     /* matrix products: what counts as FLOPs (of attention, see graph/attend.h) */
   /* What num[0], opt[0] and opt[1] are called; NULL: it has none, and the field is 0. */
   const char *num, *opt[2];
   uint8_t late; /* bit i: opt[i] came after version 1.1 of the file, which does not have it where it is 0 */
+  const char *num1; /* num[1], which always did: left out where it is 0 */
   /* Of EW operations. */
   bool function; /* the language has it as a function of this name */
   bool whole;    /* takes i32, too; others take real operands only */

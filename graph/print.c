@@ -117,7 +117,12 @@ static void put_attrs(const ZgGraph *g, ZbText *b, const ZgNode *n) {
     put_number(b, n->num[0]);
   }
   for (int i = 0; i < 2; i++)
-    if (a->opt[i]) zb_text_add(b, " %s=%lld", a->opt[i], (long long)n->opt[i]);
+    if (a->opt[i] && (n->opt[i] || !(a->late >> i & 1)))
+      zb_text_add(b, " %s=%lld", a->opt[i], (long long)n->opt[i]);
+  if (a->num1 && n->num[1] != 0) {
+    zb_text_add(b, " %s=", a->num1);
+    put_number(b, n->num[1]);
+  }
 }
 
 static void put_node(const ZgGraph *g, const ZgSegment *s, const ZgNode *n, ZbText *b) {

@@ -326,8 +326,9 @@ static bool read_config(Reader *r) {
 /* ---- segments ------------------------------------------------------------------------------------------ */
 static bool read_attrs(Reader *r, ZgNode *n, unsigned mask) {
   const ZgOpInfo *a = &zg_op_info[n->op];
-  unsigned has = (a->num ? ZSG_HAS_NUM : 0) | (a->opt[0] ? ZSG_HAS_OPT0 : 0) | (a->opt[1] ? ZSG_HAS_OPT1 : 0);
-  unsigned late = (unsigned)a->late * ZSG_HAS_OPT0; /* these may be left out, and then are 0 */
+  unsigned has = (a->num ? ZSG_HAS_NUM : 0) | (a->opt[0] ? ZSG_HAS_OPT0 : 0) |
+                 (a->opt[1] ? ZSG_HAS_OPT1 : 0) | (a->num1 ? ZSG_HAS_NUM1 : 0);
+  unsigned late = (unsigned)a->late * ZSG_HAS_OPT0 | ZSG_HAS_NUM1; /* these may be left out, and then are 0 */
   if ((mask | late) != (has | late) || mask & ~has)
     return FAIL(r, "a node of %s has other attributes than the op", zg_op_info[n->op].text);
   const uint8_t *p = take_records(r, SEC_ATTR, (uint32_t)__builtin_popcount(mask));
@@ -343,6 +344,9 @@ static bool read_attrs(Reader *r, ZgNode *n, unsigned mask) {
       return FAIL(r, "a node of %s has a %s of 0, which is left out", zg_op_info[n->op].text, a->opt[k]);
     p += 8;
   }
+  if (mask & ZSG_HAS_NUM1) n->num[1] = f64_at(p);
+  if (mask & ZSG_HAS_NUM1 && n->num[1] == 0)
+    return FAIL(r, "a node of %s has a %s of 0, which is left out", zg_op_info[n->op].text, a->num1);
   return true;
 }
 

@@ -193,6 +193,7 @@ static bool backward_only(uint16_t op) {
   case ZG_OP_SOFTMAX_GRAD:
   case ZG_OP_NORMALIZE_GRAD:
   case ZG_OP_ATTEND_GRAD:
+  case ZG_OP_ATTEND_BIAS_GRAD:
   case ZG_OP_LOOKUP_GRAD:
   case ZG_OP_XENT_GRAD: return true;
   }
@@ -230,7 +231,8 @@ static bool check_node(Ctx *c, uint32_t si, uint32_t i, uint32_t values) {
   if (n->loc >= g->nlocs || n->region >= g->nregions) return NODE_FAIL(c, si, i, "no such place or region");
   if (!inside(g, n->region, s->region)) return NODE_FAIL(c, si, i, "it is outside of its segment's region");
   const ZgOpInfo *a = &zg_op_info[n->op];
-  if ((!a->num && n->num[0] != 0) || n->num[1] != 0 || (!a->opt[0] && n->opt[0]) || (!a->opt[1] && n->opt[1]))
+  if ((!a->num && n->num[0] != 0) || (!a->num1 && n->num[1] != 0) || (!a->opt[0] && n->opt[0]) ||
+      (!a->opt[1] && n->opt[1]))
     return NODE_FAIL(c, si, i, "an attribute that it does not have is set");
   if (i < s->nforward ? backward_only(n->op) : forward_only(n->op))
     return NODE_FAIL(c, si, i, "it does not belong among the %s nodes",

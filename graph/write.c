@@ -156,6 +156,7 @@ static void put_node(Writer *w, const ZgSegment *s, const ZgNode *n) {
   unsigned mask = a->num ? ZSG_HAS_NUM : 0;
   for (int k = 0; k < 2; k++)
     if (a->opt[k] && (n->opt[k] || !(a->late >> k & 1))) mask |= ZSG_HAS_OPT0 << k;
+  if (a->num1 && n->num[1] != 0) mask |= ZSG_HAS_NUM1;
   put_number(w, SEC_NODE, 2, n->op);
   put_number(w, SEC_NODE, 2, ZSG_OP_VERSION);
   const unsigned bytes[] = {n->nin, n->nout, n->nax, mask};
@@ -167,6 +168,7 @@ static void put_node(Writer *w, const ZgSegment *s, const ZgNode *n) {
   if (a->num) put_f64(w, SEC_ATTR, n->num[0]);
   for (int k = 0; k < 2; k++)
     if (mask & ZSG_HAS_OPT0 << k) put_number(w, SEC_ATTR, 8, (uint64_t)n->opt[k]);
+  if (mask & ZSG_HAS_NUM1) put_f64(w, SEC_ATTR, n->num[1]);
   for (int k = 0; k < n->nout; k++) put32(w, SEC_RSLT, type(w, &s->values[n->out + (uint32_t)k].type));
 }
 

@@ -5,6 +5,7 @@ noinst_LIBRARIES += libkernels.a
 libkernels_a_SOURCES = kernels/kernels.h kernels/kernels.def kernels/devices.c kernels/devices.h kernels/unfuse.c kernels/table.c kernels/cpu/cpu.h kernels/cpu/math.h \
   kernels/cpu/attend.h kernels/cpu/view.c kernels/cpu/pool.c kernels/cpu/run.c kernels/cpu/machine.c \
   kernels/cpu/attend.c kernels/cpu/attend_grad.c kernels/cpu/attend_half.c \
+  kernels/cpu/attend_bias.c kernels/cpu/attend_scores.c kernels/attend.h \
   kernels/cpu/attend_rows.c kernels/cpu/bgemm.h \
   kernels/cpu/bgemm.c kernels/cpu/bgemm_amx.c kernels/cpu/bgemm_avx512.c kernels/cpu/bgemm_pack.c \
   kernels/cpu/bgemm_path.c kernels/cpu/pointwise.c kernels/cpu/pointwise.h kernels/cpu/pointwise_steps.def \

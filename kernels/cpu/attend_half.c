@@ -12,28 +12,29 @@ enum { ROWS, COLS, KT, VT, K, V, Q, G, QP, GP, P, DS, TURNED, PARTS };
 
 struct ZkHalf {
   const ZkBgemmPath *path;
-  int64_t S, H, S32, H32; /* ..32: in whole units of k and whole panels */
-  int64_t *rows, *cols;   /* offsets of a tile's rows; 0, 1, 2.. */
-  uint16_t *part[PARTS];  /* KT, VT: panels of keys with k = h; K, V: panels of h with k = keys; */
-};                        /* Q, G: left operands; QP, GP: panels of h with k = queries; P, DS: tiles */
-                          /* [queries, LDP]; TURNED: one of them as the left operand [keys, queries] */
+  int64_t K32, H32, W32, H, W; /* ..32: in whole units of k and whole panels */
+  int64_t *rows, *cols;        /* offsets of a tile's rows; 0, 1, 2.. */
+  uint16_t *part[PARTS];       /* KT, VT: panels of keys with k = h; K, V: panels of h with k = keys; */
+};                             /* Q, G: left operands; QP, GP: panels of h with k = queries; P, DS: tiles */
+                               /* [queries, LDP]; TURNED: one of them as the left operand [keys, queries] */
 
 static int64_t up32(int64_t n) { return zk_ceil_div(n, 32) * 32; }
 static int64_t up_strips(int64_t n) { return zk_ceil_div(n, ZK_MUNIT) * ZK_MUNIT; }
 
 /* Offsets of the parts behind a ZkHalf; the bytes of all. */
-static size_t layout(int64_t S, int64_t H, bool grad, size_t at[PARTS]) {
-  int64_t head = up32(S) * up32(H), queries = up32(ZK_TILE_Q);
+static size_t layout(ZkHalfSize z, size_t at[PARTS]) {
+  int64_t K32 = up32(z.K), H32 = up32(z.H), W32 = up32(z.W), queries = up32(ZK_TILE_Q);
+  bool grad = z.grad;
   const int64_t elems[PARTS] = {[ROWS] = 4 * ZK_TILE_K,
-                                [COLS] = 4 * zk_max(H, ZK_TILE_K),
-                                [KT] = head,
-                                [VT] = grad ? head : 0,
-                                [K] = grad ? head : 0,
-                                [V] = grad ? 0 : head,
-                                [Q] = up_strips(ZK_TILE_Q) * up32(H),
-                                [G] = grad ? up_strips(ZK_TILE_Q) * up32(H) : 0,
-                                [QP] = grad ? queries * up32(H) : 0,
-                                [GP] = grad ? queries * up32(H) : 0,
+                                [COLS] = 4 * zk_max(zk_max(z.H, z.W), ZK_TILE_K),
+                                [KT] = K32 * H32,
+                                [VT] = grad ? K32 * W32 : 0,
+                                [K] = grad ? K32 * H32 : 0,
+                                [V] = grad ? 0 : K32 * W32,
+                                [Q] = up_strips(ZK_TILE_Q) * H32,
+                                [G] = grad ? up_strips(ZK_TILE_Q) * W32 : 0,
+                                [QP] = grad ? queries * H32 : 0,
+                                [GP] = grad ? queries * W32 : 0,
                                 [P] = ZK_TILE_Q * LDP,
                                 [DS] = grad ? ZK_TILE_Q * LDP : 0,
                                 [TURNED] = grad ? up_strips(ZK_TILE_K) * queries : 0};
@@ -45,29 +46,29 @@ static size_t layout(int64_t S, int64_t H, bool grad, size_t at[PARTS]) {
   return end;
 }
 
-size_t zk_half_bytes(int64_t S, int64_t H, bool grad) {
+size_t zk_half_bytes(ZkHalfSize z) {
   size_t at[PARTS];
-  return layout(S, H, grad, at);
+  return layout(z, at);
 }
 
-ZkHalf *zk_half_new(char *mem, int64_t S, int64_t H, bool grad) {
+ZkHalf *zk_half_new(char *mem, ZkHalfSize z) {
   size_t at[PARTS];
-  layout(S, H, grad, at);
+  layout(z, at);
   ZkHalf *h = (ZkHalf *)(void *)mem;
-  *h = (ZkHalf){.path = zk_bgemm_path(), .S = S, .H = H, .S32 = up32(S), .H32 = up32(H)};
+  *h = (ZkHalf){zk_bgemm_path(), up32(z.K), up32(z.H), up32(z.W), z.H, z.W, NULL, NULL, {0}};
   for (int i = 0; i < PARTS; i++) h->part[i] = (uint16_t *)(void *)(mem + at[i]);
   h->rows = (int64_t *)(void *)(mem + at[ROWS]);
   h->cols = (int64_t *)(void *)(mem + at[COLS]);
-  for (int64_t i = 0; i < zk_max(H, ZK_TILE_K); i++) h->cols[i] = i;
+  for (int64_t i = 0; i < zk_max(zk_max(z.H, z.W), ZK_TILE_K); i++) h->cols[i] = i;
   return h;
 }
 
 bool zk_half_fits(const ZkAttend *a) {
   static const int operands[] = {ZK_AQ, ZK_AK, ZK_AV, ZK_AG};
   if (!zk_bgemm_here()) return false;
-  for (int i = 0; i < (a->nviews > ZK_AG ? 4 : 3); i++) {
+  for (int i = 0; i < (a->grad ? 4 : 3); i++) {
     int k = operands[i];
-    if (a->v[k].elem != ZK_BF16 || (a->hs[k] != 1 && a->H != 1)) return false;
+    if (a->v[k].elem != ZK_BF16 || (a->hs[k] != 1 && a->width[k] != 1)) return false;
   }
   return true;
 }
@@ -81,8 +82,8 @@ static ZkPiece piece(ZkHalf *h, const ZkAttend *a, int k, int64_t off, int64_t f
   ZkPiece p = {.data = (const uint16_t *)a->v[k].data + off + from * a->ss[k]};
   p.x = rows_are_x ? h->rows : h->cols;
   p.k = rows_are_x ? h->cols : h->rows;
-  p.nx = rows_are_x ? n : h->H;
-  p.nk = rows_are_x ? h->H : n;
+  p.nx = rows_are_x ? n : a->width[k];
+  p.nk = rows_are_x ? a->width[k] : n;
   p.x_runs = !rows_are_x;
   p.k_runs = rows_are_x;
   return p;
@@ -90,21 +91,22 @@ static ZkPiece piece(ZkHalf *h, const ZkAttend *a, int k, int64_t off, int64_t f
 
 static void pack_keys(ZkHalf *h, const ZkAttend *a, int view, int64_t off, int64_t from, int64_t to,
                       int turned, int plain) {
+  int64_t width = up32(a->width[view]);
   for (int64_t j = from, n; j < to; j += n) {
     n = zk_min(ZK_TILE_K, to - j);
     if (turned >= 0) {
       ZkPiece p = piece(h, a, view, off, j, n, true);
-      zk_bgemm_pack_b(&p, h->part[turned] + j / ZK_PANEL * ZK_PANEL * h->H32, ZK_PANEL * h->H32);
+      zk_bgemm_pack_b(&p, h->part[turned] + j / ZK_PANEL * ZK_PANEL * width, ZK_PANEL * width);
     }
     if (plain >= 0) {
       ZkPiece p = piece(h, a, view, off, j, n, false);
-      zk_bgemm_pack_b(&p, h->part[plain] + j * ZK_PANEL, ZK_PANEL * h->S32);
+      zk_bgemm_pack_b(&p, h->part[plain] + j * ZK_PANEL, ZK_PANEL * h->K32);
     }
   }
 }
 
 void zk_half_keys(ZkHalf *h, const ZkAttend *a, const int64_t *off, int64_t from, int64_t to) {
-  bool grad = a->nviews > ZK_AG;
+  bool grad = a->grad;
   ZB_ASSERT(from % 32 == 0);
   pack_keys(h, a, ZK_AK, off[ZK_AK], from, to, KT, grad ? K : -1);
   pack_keys(h, a, ZK_AV, off[ZK_AV], from, to, grad ? VT : -1, grad ? -1 : V);
@@ -113,15 +115,15 @@ void zk_half_keys(ZkHalf *h, const ZkAttend *a, const int64_t *off, int64_t from
 static void pack_queries(ZkHalf *h, const ZkAttend *a, int view, int64_t off, int64_t q0, int64_t n, int left,
                          int panels) {
   ZkPiece p = piece(h, a, view, off, q0, n, true);
-  zk_bgemm_pack_a(&p, h->part[left], h->path->strip, h->path->strip * h->H32);
-  if (a->nviews <= ZK_AG) return;
+  zk_bgemm_pack_a(&p, h->part[left], h->path->strip, h->path->strip * up32(a->width[view]));
+  if (!a->grad) return;
   p = piece(h, a, view, off, q0, n, false);
   zk_bgemm_pack_b(&p, h->part[panels], ZK_PANEL * up32(ZK_TILE_Q));
 }
 
 void zk_half_queries(ZkHalf *h, const ZkAttend *a, const int64_t *off, int64_t q0, int64_t n) {
   pack_queries(h, a, ZK_AQ, off[ZK_AQ], q0, n, Q, QP);
-  if (a->nviews > ZK_AG) pack_queries(h, a, ZK_AG, off[ZK_AG], q0, n, G, GP);
+  if (a->grad) pack_queries(h, a, ZK_AG, off[ZK_AG], q0, n, G, GP);
 }
 
 /* A tile of f32 [rows, nk], with zeros up to a whole unit of k. */
@@ -134,31 +136,32 @@ static void round_tile(uint16_t *to, const float *x, int64_t rows, int64_t nk, i
 
 /* ---- products ------------------------------------------------------------------------------------------ */
 
-/* A packed left operand [m, h] by panels of keys: scores. */
-static void by_keys(const ZkHalf *h, int left, int panels, int64_t m, int64_t k0, int64_t nk, float *c,
-                    int64_t ld) {
+/* A packed left operand [m, depth] by panels of keys: scores. */
+static void by_keys(const ZkHalf *h, int left, int panels, int64_t depth, int64_t m, int64_t k0, int64_t nk,
+                    float *c, int64_t ld) {
   int strip = h->path->strip;
-  ZkBlock b = {.a = h->part[left], .a_strip = strip * h->H32, .a_row = ZK_KUNIT, .a_block = ZK_KUNIT * strip};
-  b.b = h->part[panels] + k0 * h->H32;
-  b.b_panel = ZK_PANEL * h->H32;
+  ZkBlock b = {.a = h->part[left], .a_strip = strip * depth, .a_row = ZK_KUNIT, .a_block = ZK_KUNIT * strip};
+  b.b = h->part[panels] + k0 * depth;
+  b.b_panel = ZK_PANEL * depth;
   b.c = c, b.ldc = ld, b.c_elem = ZK_F32;
-  b.m = m, b.n = nk, b.k = h->H32;
+  b.m = m, b.n = nk, b.k = depth;
   h->path->block(&b);
 }
 
-/* A tile in bf16 [m, keys] by panels of h. */
-static void by_rows(const ZkHalf *h, int tile, int panels, int64_t m, int64_t k0, int64_t nk, float *c,
-                    bool add) {
+/* A tile in bf16 [m, keys] by panels of features, of which there are `width`. */
+static void by_rows(const ZkHalf *h, int tile, int panels, int64_t width, int64_t m, int64_t k0, int64_t nk,
+                    float *c, bool add) {
   ZkBlock b = {.a = h->part[tile], .a_strip = h->path->strip * LDP, .a_row = LDP, .a_block = ZK_KUNIT};
   b.b = h->part[panels] + k0 * ZK_PANEL;
-  b.b_panel = ZK_PANEL * h->S32;
-  b.c = c, b.ldc = h->H, b.c_elem = ZK_F32, b.add = add;
-  b.m = m, b.n = h->H, b.k = up32(nk);
+  b.b_panel = ZK_PANEL * h->K32;
+  b.c = c, b.ldc = width, b.c_elem = ZK_F32, b.add = add;
+  b.m = m, b.n = width, b.k = up32(nk);
   h->path->block(&b);
 }
 
-/* c[keys, h] += tile' [keys, queries] by panels of h with k = queries. */
-static void by_queries(ZkHalf *h, int tile, int panels, int64_t queries, int64_t nk, float *c) {
+/* c[keys, width] += tile' [keys, queries] by panels of features with k = queries. */
+static void by_queries(ZkHalf *h, int tile, int panels, int64_t width, int64_t queries, int64_t nk,
+                       float *c) {
   int strip = h->path->strip;
   int64_t depth = up32(queries);
   for (int64_t i = 0; i < queries; i++) h->rows[i] = i * LDP;
@@ -168,22 +171,23 @@ static void by_queries(ZkHalf *h, int tile, int panels, int64_t queries, int64_t
       .a = h->part[TURNED], .a_strip = strip * depth, .a_row = ZK_KUNIT, .a_block = ZK_KUNIT * strip};
   b.b = h->part[panels];
   b.b_panel = ZK_PANEL * up32(ZK_TILE_Q);
-  b.c = c, b.ldc = h->H, b.c_elem = ZK_F32, b.add = true;
-  b.m = nk, b.n = h->H, b.k = depth;
+  b.c = c, b.ldc = width, b.c_elem = ZK_F32, b.add = true;
+  b.m = nk, b.n = width, b.k = depth;
   h->path->block(&b);
 }
 
 void zk_half_scores(ZkHalf *h, int64_t m, int64_t k0, int64_t nk, float *score, int64_t ld) {
-  by_keys(h, Q, KT, m, k0, nk, score, ld);
+  by_keys(h, Q, KT, h->H32, m, k0, nk, score, ld);
 }
 
-void zk_half_output(ZkHalf *h, int64_t m, int64_t k0, int64_t nk, const float *p, int64_t ld, float *o) {
+void zk_half_output(ZkHalf *h, int64_t m, int64_t k0, int64_t nk, const float *p, int64_t ld, float *o,
+                    bool add) {
   round_tile(h->part[P], p, m, nk, ld);
-  by_rows(h, P, V, m, k0, nk, o, k0 > 0);
+  by_rows(h, P, V, h->W, m, k0, nk, o, add);
 }
 
 void zk_half_dscores(ZkHalf *h, int64_t m, int64_t k0, int64_t nk, float *dp, int64_t ld) {
-  by_keys(h, G, VT, m, k0, nk, dp, ld);
+  by_keys(h, G, VT, h->W32, m, k0, nk, dp, ld);
 }
 
 void zk_half_round(ZkHalf *h, int64_t m, int64_t nk, const float *p, const float *ds, int64_t ld) {
@@ -192,10 +196,10 @@ void zk_half_round(ZkHalf *h, int64_t m, int64_t nk, const float *p, const float
 }
 
 void zk_half_dkeys(ZkHalf *h, int64_t m, int64_t nk, float *dk, float *dv) {
-  by_queries(h, P, GP, m, nk, dv);
-  by_queries(h, DS, QP, m, nk, dk);
+  by_queries(h, P, GP, h->W, m, nk, dv);
+  by_queries(h, DS, QP, h->H, m, nk, dk);
 }
 
-void zk_half_dqueries(ZkHalf *h, int64_t m, int64_t k0, int64_t nk, float *dq) {
-  by_rows(h, DS, K, m, k0, nk, dq, k0 > 0);
+void zk_half_dqueries(ZkHalf *h, int64_t m, int64_t k0, int64_t nk, float *dq, bool add) {
+  by_rows(h, DS, K, h->H, m, k0, nk, dq, add);
 }

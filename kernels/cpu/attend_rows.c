@@ -8,13 +8,18 @@
 
 static inline int64_t whole(int64_t n) { return (n + LANES - 1) / LANES * LANES; }
 
-/* max over n > 0 entries; those behind become -inf up to a whole vector. */
-ZK_INLINE float row_max(float *x, int64_t n) {
+/* The vector that holds entry n. */
+static inline int64_t vector_of(int64_t n) { return n / LANES * LANES; }
+
+/* max over entries [from, n), from < n; those around become -inf up to whole vectors. */
+ZK_INLINE float row_max(float *x, int64_t from, int64_t n) {
   float m[LANES], top;
+  int64_t at = vector_of(from);
+  for (int64_t i = at; i < from; i++) x[i] = -__builtin_inff();
   for (int64_t i = n; i < whole(n); i++) x[i] = -__builtin_inff();
 #pragma omp simd
-  for (int j = 0; j < LANES; j++) m[j] = x[j];
-  for (int64_t i = LANES; i < n; i += LANES)
+  for (int j = 0; j < LANES; j++) m[j] = x[at + j];
+  for (int64_t i = at + LANES; i < n; i += LANES)
 #pragma omp simd
     for (int j = 0; j < LANES; j++) m[j] = x[i + j] > m[j] ? x[i + j] : m[j];
   top = m[0];
@@ -25,13 +30,17 @@ ZK_INLINE float row_max(float *x, int64_t n) {
 ZK_SIMD void zk_attend_soften(const ZkSoften *s, float *score, int64_t rows, int64_t nk, int64_t ld) {
   for (int64_t i = 0; i < rows; i++) {
     float *x = score + i * ld;
-    int64_t n = s->causal ? zk_max(0, zk_min(nk, s->q0 + i + 1 - s->k0)) : nk;
+    ZgSeen seen = zk_attend_span(s->causal, s->window, s->q0 + i, s->k0, nk);
+    int64_t n = seen.to, at = vector_of(seen.from);
+    bool first = s->first, nothing = seen.from >= n;
+    for (int64_t k = 0; k < (nothing ? nk : at); k++) x[k] = 0;
+    if (nothing && first) s->peak[i] = (float)ZK_ATTEND_LOW, s->sum[i] = 0;
+    if (nothing) continue;
     for (int64_t k = whole(n); k < nk; k++) x[k] = 0;
-    if (n == 0) continue;
-    bool first = s->k0 == 0;
-    float top = s->scale * row_max(x, n), peak = first || top > s->peak[i] ? top : s->peak[i];
+    float top = s->scale * row_max(x, seen.from, n), least = first ? (float)ZK_ATTEND_LOW : s->peak[i];
+    float peak = top > least ? top : least;
     float part[LANES] = {0}, sum = 0;
-    for (int64_t k = 0; k < n; k += LANES)
+    for (int64_t k = at; k < n; k += LANES)
 #pragma omp simd
       for (int j = 0; j < LANES; j++) {
         float e = zk_exp(s->scale * x[k + j] - peak);
@@ -42,11 +51,11 @@ ZK_SIMD void zk_attend_soften(const ZkSoften *s, float *score, int64_t rows, int
     if (first) {
       s->sum[i] = sum;
     } else {
-      float shrink = zk_exp(s->peak[i] - peak), *o = s->o + i * s->H;
+      float shrink = zk_exp(s->peak[i] - peak), *o = s->o + i * s->W;
       s->sum[i] = s->sum[i] * shrink + sum;
       if (shrink != 1)
 #pragma omp simd
-        for (int64_t h = 0; h < s->H; h++) o[h] *= shrink;
+        for (int64_t w = 0; w < s->W; w++) o[w] *= shrink;
     }
     s->peak[i] = peak;
   }
@@ -55,15 +64,21 @@ ZK_SIMD void zk_attend_soften(const ZkSoften *s, float *score, int64_t rows, int
 ZK_SIMD void zk_attend_score_grad(const ZkScoreGrad *s, float *score, float *dscore, int64_t rows, int64_t nk,
                                   int64_t ld) {
   for (int64_t i = 0; i < rows; i++) {
-    float *p = score + i * ld, *dp = dscore + i * ld, l = s->l[i], d = s->d[i], scale = s->scale;
-    int64_t n = s->causal ? zk_max(0, zk_min(nk, s->q0 + i + 1 - s->k0)) : nk;
+    float *p = score + i * ld, *dp = dscore + i * ld, l = s->l[i], d = s->d[i];
+    float scale = s->scale, dscale = s->dscale;
+    ZgSeen seen = zk_attend_span(s->causal, s->window, s->q0 + i, s->k0, nk);
+    int64_t n = seen.to, at = vector_of(seen.from);
+    bool nothing = seen.from >= n;
+    for (int64_t k = 0; k < (nothing ? nk : at); k++) p[k] = dp[k] = 0;
+    if (nothing) continue;
+    for (int64_t k = at; k < seen.from; k++) p[k] = -__builtin_inff(), dp[k] = 0;
     for (int64_t k = n; k < whole(n); k++) p[k] = -__builtin_inff(), dp[k] = 0;
-    for (int64_t k = 0; k < n; k += LANES)
+    for (int64_t k = at; k < n; k += LANES)
 #pragma omp simd
       for (int j = 0; j < LANES; j++) {
         float e = zk_exp(scale * p[k + j] - l);
         p[k + j] = e;
-        dp[k + j] = scale * e * (dp[k + j] - d);
+        dp[k + j] = dscale * e * (dp[k + j] - d);
       }
     for (int64_t k = whole(n); k < nk; k++) p[k] = dp[k] = 0;
   }

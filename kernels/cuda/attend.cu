@@ -5,8 +5,11 @@
  *   forward   r: queries, c: keys     s = q k'   o = sum_c exp(s - peak) v, rescaled when the peak rises
  *   dq        r: queries, c: keys     s = q k'   d = g v'   ds = exp(s - l) (d - D)   dq = ds k
  *   dk, dv    r: keys,    c: queries  s = k q'  d = v g'  ds = e (d - D)   dk = ds q, dv = e g
- * with D = sum_h g o of a query and e = exp(s - l). A kernel for queries and one for keys compute s and d
- * twice, and need no atomics: every sum has one order. A causal mask skips the tiles that it empties.
+ * with D = sum_w g o of a query and e = exp(s - l). A kernel for queries and one for keys compute s and d
+ * twice, and need no atomics: every sum has one order. Masks skip the tiles that they empty.
+ *   bias      a tile of it, over all heads that share it: sum ds
+ *
+ * MORE: scores have a cap, a bias or sinks, or are seen by a window or by documents.
  *
  * Heads of up to 256 are padded with zeros to one of four sizes. Larger ones take the kernels at the end. */
 #include "kernels/cuda/common.cuh"
@@ -26,11 +29,16 @@ typedef struct {
   bool wide[ZKA_VIEWS]; /* rows can be loaded 16 bytes a time */
   long long ss[ZKA_VIEWS], hs[ZKA_VIEWS];
   ZkcNest heads, groups;
-  int S, H, tiles;
-  bool causal;
-  float scale;
+  int S, K, H, W, tiles;
+  bool causal, more, has[ZKA_VIEWS];
+  float scale, cap;
+  int window;
   float *delta; /* D, [head, group, s] */
 } Attend;
+
+/* Rows of view v, and elements of a row. */
+ZK_DEVICE int rows_of(const Attend &a, int v) { return ZKA_OF_KEYS(v) ? a.K : a.S; }
+ZK_DEVICE int width_of(const Attend &a, int v) { return ZKA_OF_VALUES(v) ? a.W : a.H; }
 
 /* Which head, group and row a delta belongs to. */
 ZK_DEVICE long long delta_at(const Attend &a, unsigned head, unsigned group) {
@@ -60,14 +68,15 @@ ZK_DEVICE void load_rows(const Attend &a, int v, long long off, int from, float 
     for (int u = threadIdx.x; u < T * D / 8; u += THREADS) {
       int r = u / (D / 8), c = u % (D / 8) * 8;
       float x[8] = {};
-      if (from + r < a.S && c < a.H) zk_load8(a.p[v], a.elem[v], off + (from + r) * a.ss[v] + c, x);
+      if (from + r < rows_of(a, v) && c < width_of(a, v))
+        zk_load8(a.p[v], a.elem[v], off + (from + r) * a.ss[v] + c, x);
       *(float4 *)&tile[r * LD + c] = make_float4(x[0], x[1], x[2], x[3]);
       *(float4 *)&tile[r * LD + c + 4] = make_float4(x[4], x[5], x[6], x[7]);
     }
   } else {
     for (int u = threadIdx.x; u < T * D; u += THREADS) {
       int r = u / D, c = u % D;
-      bool there = from + r < a.S && c < a.H;
+      bool there = from + r < rows_of(a, v) && c < width_of(a, v);
       tile[r * LD + c] = there ? zk_load(a.p[v], a.elem[v], off + (from + r) * a.ss[v] + c * a.hs[v]) : 0;
     }
   }
@@ -161,7 +170,7 @@ ZK_DEVICE void store_rows(const Attend &a, int v, long long off, int from,
 #pragma unroll
     for (int n = 0; n < Columns<D>::N; n++) {
       int c = Columns<D>::at(n);
-      if (r < a.S && c < a.H)
+      if (r < rows_of(a, v) && c < width_of(a, v))
         zk_store(a.p[v], a.elem[v], off + r * a.ss[v] + c * a.hs[v], sum[i][n] * factor[i]);
     }
   }
@@ -173,21 +182,104 @@ template <class F> ZK_DEVICE float across(float x, F f) {
   return x;
 }
 
-/* Keys that some query of [from, from + n) sees. */
-ZK_DEVICE int keys_of(const Attend &a, int from, int n) { return a.causal ? min(from + n, a.S) : a.S; }
+/* ---- what is seen, and scores -------------------------------------------------------------------------- */
+typedef struct {
+  int from, to;
+} Span;
+/* Keys that some query of [from, from + n) sees, from a multiple of n; documents apart. */
+template <bool MORE> ZK_DEVICE Span keys_of(const Attend &a, int from, int n) {
+  Span s = {0, a.causal ? min(from + n, a.K) : a.K};
+  if (MORE && a.window) {
+    s.from = max(0, from - a.window + 1) / n * n;
+    if (!a.causal && a.K - a.window > from + n - 1) s.to = from + n - 1 + a.window;
+  }
+  return s;
+}
+/* Queries that see some key of [from, from + n), likewise. */
+template <bool MORE> ZK_DEVICE Span queries_of(const Attend &a, int from, int n) {
+  Span s = {a.causal ? from : 0, a.S};
+  if (MORE && a.window) {
+    if (!a.causal) s.from = max(0, from - a.window + 1) / n * n;
+    if (a.S - a.window > from + n - 1) s.to = from + n - 1 + a.window;
+  }
+  return s;
+}
+
+ZK_DEVICE int id_at(const Attend &a, int v, long long off, int i) {
+  return ((const int *)a.p[v])[off + i * a.ss[v]];
+}
+
+template <bool MORE>
+ZK_DEVICE bool visible(const Attend &a, const long long (&off)[ZKA_VIEWS], int q, int k) {
+  bool seen = k < a.K && (!a.causal || k <= q);
+  if (!MORE || !seen || q >= a.S) return seen;
+  if (a.window && (q - k >= a.window || k - q >= a.window)) return false;
+  if (!a.has[ZKA_DOCS_K]) return true;
+  int id = id_at(a, ZKA_DOCS_K, off[ZKA_DOCS_K], k);
+  return id >= 0 && (!a.has[ZKA_DOCS_Q] || id_at(a, ZKA_DOCS_Q, off[ZKA_DOCS_Q], q) == id);
+}
+
+/* q.k to the score in powers of two, and its slope by scale q.k. */
+template <bool MORE>
+ZK_DEVICE float score_of(const Attend &a, const long long (&off)[ZKA_VIEWS], int q, int k, float s,
+                         float *slope) {
+  *slope = 1;
+  if (!MORE) return s * (a.scale * LOG2E);
+  s *= a.scale;
+  if (a.cap > 0) {
+    float t = tanhf(s / a.cap);
+    s = a.cap * t;
+    *slope = 1 - t * t;
+  }
+  if (a.has[ZKA_BIAS] && q < a.S)
+    s += zk_load(a.p[ZKA_BIAS], a.elem[ZKA_BIAS], off[ZKA_BIAS] + q * a.ss[ZKA_BIAS] + k * a.hs[ZKA_BIAS]);
+  return s * LOG2E;
+}
+
+/* May some of the n queries from q on see some of the n keys from k on, as far as the least and the
+ * greatest of their documents tell? Every warp finds the same. */
+template <bool MORE>
+ZK_DEVICE bool share_documents(const Attend &a, const long long (&off)[ZKA_VIEWS], int q, int k, int n) {
+  if (!MORE || !a.has[ZKA_DOCS_K]) return true;
+  float least[2] = {INFINITY, INFINITY}, most[2] = {-1, -1};
+  for (int side = 0; side < 2; side++) {
+    int v = side ? ZKA_DOCS_K : ZKA_DOCS_Q, from = side ? k : q;
+    if (!a.has[v]) {
+      least[side] = 0, most[side] = INFINITY;
+      continue;
+    }
+    for (int i = from + threadIdx.x % 32; i < min(from + n, rows_of(a, v)); i += 32) {
+      int id = id_at(a, v, off[v], i);
+      if (id < 0) continue;
+      least[side] = fminf(least[side], (float)id);
+      most[side] = fmaxf(most[side], (float)id);
+    }
+    least[side] = -zk_warp(-least[side], ZkMax());
+    most[side] = zk_warp(most[side], ZkMax());
+  }
+  return least[0] <= most[1] && least[1] <= most[0];
+}
 
 /* ---- forward ------------------------------------------------------------------------------------------- */
 /* Scores in powers of two to weights about the new peak; what was summed about the old one is to be scaled.
  * */
-template <int T> struct Softmax {
+template <int T, bool MORE> struct Softmax {
   float peak[T / SIDE], sum[T / SIDE], scale[T / SIDE];
-  ZK_DEVICE void begin(Softmax &me) {
+  /* A sink is a key whose value is 0. Without one a query may see nothing, and has a finite peak all the
+   * same. */
+  ZK_DEVICE void begin(Softmax &me, const Attend &a, const long long (&off)[ZKA_VIEWS]) {
+    float peak = MORE ? (float)ZK_ATTEND_LOW * LOG2E : -INFINITY, sum = 0;
+    if (MORE && a.has[ZKA_SINKS]) {
+      peak = zk_load(a.p[ZKA_SINKS], a.elem[ZKA_SINKS], off[ZKA_SINKS]) * LOG2E;
+      sum = 1;
+    }
 #pragma unroll
-    for (int i = 0; i < T / SIDE; i++) me.peak[i] = -INFINITY, me.sum[i] = 0;
+    for (int i = 0; i < T / SIDE; i++) me.peak[i] = peak, me.sum[i] = sum;
   }
-  ZK_DEVICE void next(Softmax &me, const Attend &a, int q0, int k0, float (&s)[T / SIDE][T / SIDE]) {
+  ZK_DEVICE void next(Softmax &me, const Attend &a, const long long (&off)[ZKA_VIEWS], int q0, int k0,
+                      float (&s)[T / SIDE][T / SIDE]) {
     const int R = T / SIDE, x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
-    float unit = a.scale * LOG2E;
+    float slope;
 #pragma unroll
     for (int i = 0; i < R; i++) {
       int q = q0 + y + SIDE * i;
@@ -195,10 +287,10 @@ template <int T> struct Softmax {
 #pragma unroll
       for (int j = 0; j < R; j++) {
         int k = k0 + x + SIDE * j;
-        s[i][j] = k < a.S && (!a.causal || k <= q) ? s[i][j] * unit : -INFINITY;
+        s[i][j] = visible<MORE>(a, off, q, k) ? score_of<MORE>(a, off, q, k, s[i][j], &slope) : -INFINITY;
         most = fmaxf(most, s[i][j]);
       }
-      most = across(most, ZkMax()); /* finite: every query sees a key of the first tile */
+      most = across(most, ZkMax()); /* finite: every query sees a key of the first tile, or MORE */
       me.scale[i] = zk_exp2(me.peak[i] - most);
       me.peak[i] = most;
 #pragma unroll
@@ -208,7 +300,7 @@ template <int T> struct Softmax {
   }
 };
 
-template <int D, int T>
+template <int D, int T, bool MORE>
 static __global__ void __launch_bounds__(THREADS, 2) forward(const __grid_constant__ Attend a) {
   const int R = T / SIDE, N = Columns<D>::N, TILE = T * Row<D>::LD;
   ZK_SHARED_DYNAMIC(float, q);
@@ -217,15 +309,17 @@ static __global__ void __launch_bounds__(THREADS, 2) forward(const __grid_consta
   int q0 = (a.tiles - 1 - (int)(blockIdx.x / heads)) * T; /* a causal mask leaves the last ones most to do */
   long long off[ZKA_VIEWS];
   seek_head(a, head / a.groups.count, head % a.groups.count, off);
-  Softmax<T> soft;
-  Softmax<T>::begin(soft);
+  Softmax<T, MORE> soft;
+  Softmax<T, MORE>::begin(soft, a, off);
   float s[R][R], o[R][N] = {};
   load_rows<D, T>(a, ZKA_Q, off[ZKA_Q], q0, q);
-  for (int k0 = 0, keys = keys_of(a, q0, T); k0 < keys; k0 += T) {
+  Span keys = keys_of<MORE>(a, q0, T);
+  for (int k0 = keys.from; k0 < keys.to; k0 += T) {
+    if (!share_documents<MORE>(a, off, q0, k0, T)) continue;
     load_rows<D, T>(a, ZKA_K, off[ZKA_K], k0, kv);
     __syncthreads();
     scores<D, T>(q, kv, s);
-    Softmax<T>::next(soft, a, q0, k0, s);
+    Softmax<T, MORE>::next(soft, a, off, q0, k0, s);
     keep_probs<T>(s, p);
     __syncthreads();
     load_rows<D, T>(a, ZKA_V, off[ZKA_V], k0, kv);
@@ -241,6 +335,7 @@ static __global__ void __launch_bounds__(THREADS, 2) forward(const __grid_consta
 #pragma unroll
   for (int i = 0; i < R; i++) {
     int row = q0 + (int)threadIdx.x / SIDE + SIDE * i;
+    if (MORE && soft.sum[i] == 0) soft.sum[i] = 1; /* sees nothing */
     factor[i] = 1 / soft.sum[i];
     if (threadIdx.x % SIDE == 0 && row < a.S)
       zk_store(a.p[ZKA_L], a.elem[ZKA_L], off[ZKA_L] + row * a.ss[ZKA_L],
@@ -259,7 +354,7 @@ static __global__ void __launch_bounds__(THREADS, 4)
     long long off[ZKA_VIEWS];
     float sum = 0;
     seek_head(a, head / a.groups.count, head % a.groups.count, off);
-    for (int h = threadIdx.x % 32; h < a.H; h += 32)
+    for (int h = threadIdx.x % 32; h < a.W; h += 32)
       sum += zk_load(a.p[ZKA_G], a.elem[ZKA_G], off[ZKA_G] + s * a.ss[ZKA_G] + h * a.hs[ZKA_G]) *
              zk_load(a.p[ZKA_O], a.elem[ZKA_O], off[ZKA_O] + s * a.ss[ZKA_O] + h * a.hs[ZKA_O]);
     sum = zk_warp(sum, ZkSum());
@@ -275,15 +370,19 @@ ZK_DEVICE Query query_at(const Attend &a, long long loff, long long doff, int q)
   if (q >= a.S) return {0, 0};
   return {zk_load(a.p[ZKA_L], a.elem[ZKA_L], loff + q * a.ss[ZKA_L]) * LOG2E, a.delta[doff + q]};
 }
-/* s, d to p = exp(scale s - l), ds = p (d - D) */
-ZK_DEVICE void score_grad(const Attend &a, int q, int k, const Query &about, float &s, float &d) {
-  bool seen = q < a.S && k < a.S && (!a.causal || k <= q);
-  s = seen ? zk_exp2(s * a.scale * LOG2E - about.l) : 0;
+/* s, d to p = exp(score - l), ds = p (d - D); the slope of the score */
+template <bool MORE>
+ZK_DEVICE float score_grad(const Attend &a, const long long (&off)[ZKA_VIEWS], int q, int k,
+                           const Query &about, float &s, float &d) {
+  float slope = 1;
+  bool seen = q < a.S && visible<MORE>(a, off, q, k);
+  s = seen ? zk_exp2(score_of<MORE>(a, off, q, k, s, &slope) - about.l) : 0;
   d = s * (d - about.delta);
+  return slope;
 }
 
 /* One tile of dq (KEYS false), or of dk and dv over all groups. */
-template <int D, int T, bool KEYS>
+template <int D, int T, bool KEYS, bool MORE>
 static __global__ void __launch_bounds__(THREADS) gradient(const __grid_constant__ Attend a) {
   const int R = T / SIDE, N = Columns<D>::N, TILE = T * Row<D>::LD, x = threadIdx.x % SIDE,
             y = threadIdx.x / SIDE;
@@ -301,8 +400,9 @@ static __global__ void __launch_bounds__(THREADS) gradient(const __grid_constant
   for (unsigned group = first; group < last; group++) {
     seek_head(a, head, group, off);
     long long doff = delta_at(a, head, group);
-    int from = KEYS && a.causal ? row0 : 0, to = KEYS ? a.S : keys_of(a, row0, T);
-    for (int col0 = from; col0 < to; col0 += T) {
+    Span span = KEYS ? queries_of<MORE>(a, row0, T) : keys_of<MORE>(a, row0, T);
+    for (int col0 = span.from; col0 < span.to; col0 += T) {
+      if (!share_documents<MORE>(a, off, KEYS ? col0 : row0, KEYS ? row0 : col0, T)) continue;
       load_rows<D, T>(a, KEYS ? ZKA_Q : ZKA_K, off[KEYS ? ZKA_Q : ZKA_K], col0, c0);
       load_rows<D, T>(a, KEYS ? ZKA_G : ZKA_V, off[KEYS ? ZKA_G : ZKA_V], col0, c1);
       __syncthreads();
@@ -313,8 +413,9 @@ static __global__ void __launch_bounds__(THREADS) gradient(const __grid_constant
 #pragma unroll
         for (int j = 0; j < R; j++) {
           int r = row0 + y + SIDE * i, c = col0 + x + SIDE * j;
-          score_grad(a, KEYS ? c : r, KEYS ? r : c, query_at(a, off[ZKA_L], doff, KEYS ? c : r), s[i][j],
-                     d[i][j]);
+          float slope = score_grad<MORE>(a, off, KEYS ? c : r, KEYS ? r : c,
+                                         query_at(a, off[ZKA_L], doff, KEYS ? c : r), s[i][j], d[i][j]);
+          if (MORE) d[i][j] *= slope;
         }
       if (KEYS) {
         keep_probs<T>(s, p);
@@ -335,6 +436,61 @@ static __global__ void __launch_bounds__(THREADS) gradient(const __grid_constant
   if (KEYS) store_rows<D, T>(a, ZKA_DV, off[ZKA_DV], row0, sum1, one);
 }
 
+/* A tile of the bias's gradient [queries, keys], or of keys only: then it goes over all queries. */
+template <int D, int T>
+static __global__ void __launch_bounds__(THREADS)
+    bias_gradient(const __grid_constant__ Attend a, const __grid_constant__ ZkcNest own,
+                  const __grid_constant__ ZkcNest shared) {
+  const int R = T / SIDE, TILE = T * Row<D>::LD, x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
+  ZK_SHARED_DYNAMIC(float, r0);
+  float *r1 = r0 + TILE, *c0 = r1 + TILE, *c1 = c0 + TILE, *p = c1 + TILE;
+  bool by_query = a.ss[ZKA_DBIAS] != 0;
+  unsigned ktiles = (a.K + T - 1) / T, at = blockIdx.x / own.count;
+  int k0 = (int)(at % ktiles) * T, tile = (int)(at / ktiles) * T;
+  long long part[ZKA_VIEWS], off[ZKA_VIEWS];
+  float sum[R][R] = {}, s[R][R], d[R][R];
+  zkc_seek(own, blockIdx.x % own.count, part);
+  for (unsigned u = 0; u < shared.count; u++) {
+    zkc_seek(shared, u, off);
+#pragma unroll
+    for (int v = 0; v < ZKA_VIEWS; v++) off[v] += part[v];
+    for (int q0 = by_query ? tile : 0; q0 < (by_query ? min(a.S, tile + T) : a.S); q0 += T) {
+      Span keys = keys_of<true>(a, q0, T);
+      if (k0 >= keys.to || k0 + T <= keys.from || !share_documents<true>(a, off, q0, k0, T)) continue;
+      load_rows<D, T>(a, ZKA_Q, off[ZKA_Q], q0, r0);
+      load_rows<D, T>(a, ZKA_G, off[ZKA_G], q0, r1);
+      load_rows<D, T>(a, ZKA_K, off[ZKA_K], k0, c0);
+      load_rows<D, T>(a, ZKA_V, off[ZKA_V], k0, c1);
+      __syncthreads();
+      scores<D, T>(r0, c0, s);
+      scores<D, T>(r1, c1, d);
+#pragma unroll
+      for (int i = 0; i < R; i++)
+#pragma unroll
+        for (int j = 0; j < R; j++) {
+          int q = q0 + y + SIDE * i, k = k0 + x + SIDE * j;
+          score_grad<true>(a, off, q, k, query_at(a, off[ZKA_L], off[ZKA_DELTA], q), s[i][j], d[i][j]);
+          sum[by_query ? i : 0][j] += d[i][j];
+        }
+      __syncthreads();
+    }
+  }
+  if (!by_query) { /* over the threads of a column, too */
+#pragma unroll
+    for (int j = 0; j < R; j++) p[y * (T + PROBS_PAD) + x + SIDE * j] = sum[0][j];
+    __syncthreads();
+    for (int j = 0; y == 0 && j < R; j++)
+      for (int u = 1; u < SIDE; u++) sum[0][j] += p[u * (T + PROBS_PAD) + x + SIDE * j];
+  }
+  for (int i = 0; i < (by_query ? R : 1); i++)
+    for (int j = 0; j < R; j++) {
+      int q = by_query ? tile + y + SIDE * i : 0, k = k0 + x + SIDE * j;
+      if (k < a.K && (by_query ? q < a.S : y == 0))
+        zk_store(a.p[ZKA_DBIAS], a.elem[ZKA_DBIAS],
+                 part[ZKA_DBIAS] + q * a.ss[ZKA_DBIAS] + k * a.hs[ZKA_DBIAS], sum[i][j]);
+    }
+}
+
 /* ---- heads of any size ------------------------------------------------------------------------------------
  * A block to a row, a thread to one of T rows of the other side; scores are computed anew for every CHUNK
  * elements of the result. Slow, and only for heads that nobody trains with. */
@@ -343,7 +499,7 @@ static __global__ void __launch_bounds__(THREADS) gradient(const __grid_constant
 
 ZK_DEVICE float row_dot(const Attend &a, int v, long long voff, int i, int w, long long woff, int j) {
   float sum = 0;
-  for (int h = 0; h < a.H; h++)
+  for (int h = 0; h < width_of(a, v); h++)
     sum = fmaf(zk_load(a.p[v], a.elem[v], voff + i * a.ss[v] + h * a.hs[v]),
                zk_load(a.p[w], a.elem[w], woff + j * a.ss[w] + h * a.hs[w]), sum);
   return sum;
@@ -356,7 +512,7 @@ ZK_DEVICE void weigh_any(const Attend &a, int v, long long off, int from, int co
 #pragma unroll
   for (int n = 0; n < 4; n++) {
     int h = h0 + threadIdx.x + ANY * n;
-    for (int j = 0; h < a.H && j < count; j++)
+    for (int j = 0; h < width_of(a, v) && j < count; j++)
       sum[n] = fmaf(weight[j], zk_load(a.p[v], a.elem[v], off + (from + j) * a.ss[v] + h * a.hs[v]), sum[n]);
   }
 }
@@ -365,62 +521,81 @@ ZK_DEVICE void store_any(const Attend &a, int v, long long off, int row, int h0,
 #pragma unroll
   for (int n = 0; n < 4; n++) {
     int h = h0 + threadIdx.x + ANY * n;
-    if (h < a.H) zk_store(a.p[v], a.elem[v], off + row * a.ss[v] + h * a.hs[v], sum[n] * factor);
+    if (h < width_of(a, v)) zk_store(a.p[v], a.elem[v], off + row * a.ss[v] + h * a.hs[v], sum[n] * factor);
   }
+}
+
+/* The score of a pair, -INFINITY if it is not seen. */
+ZK_DEVICE float score_any(const Attend &a, const long long (&off)[ZKA_VIEWS], int q, int k) {
+  float slope;
+  if (!visible<true>(a, off, q, k)) return -INFINITY;
+  return LN2 * score_of<true>(a, off, q, k, row_dot(a, ZKA_Q, off[ZKA_Q], q, ZKA_K, off[ZKA_K], k), &slope);
 }
 
 static __global__ void __launch_bounds__(ANY) forward_any(const __grid_constant__ Attend a) {
   ZK_SHARED(float, part, [ANY / 32]);
   ZK_SHARED(float, weight, [ANY]);
   unsigned head = blockIdx.x / a.S;
-  int q = (int)(blockIdx.x % a.S), keys = keys_of(a, q, 1), t = threadIdx.x;
+  int q = (int)(blockIdx.x % a.S), t = threadIdx.x;
+  Span keys = keys_of<true>(a, q, 1);
   long long off[ZKA_VIEWS];
   seek_head(a, head / a.groups.count, head % a.groups.count, off);
-  float peak = -INFINITY, sum = 0;
-  for (int k = t; k < keys; k += ANY) {
-    float s = row_dot(a, ZKA_Q, off[ZKA_Q], q, ZKA_K, off[ZKA_K], k) * a.scale, most = fmaxf(peak, s);
+  float peak = (float)ZK_ATTEND_LOW, sum = 0;
+  if (a.has[ZKA_SINKS]) {
+    peak = zk_load(a.p[ZKA_SINKS], a.elem[ZKA_SINKS], off[ZKA_SINKS]);
+    sum = t == 0;
+  }
+  for (int k = keys.from + t; k < keys.to; k += ANY) {
+    float s = score_any(a, off, q, k), most = fmaxf(peak, s);
     sum = sum * expf(peak - most) + expf(s - most);
     peak = most;
   }
   float most = zk_block<ANY>(peak, ZkMax(), part);
-  float l = most + logf(zk_block<ANY>(peak == -INFINITY ? 0 : sum * expf(peak - most), ZkSum(), part));
+  float all = zk_block<ANY>(sum * expf(peak - most), ZkSum(), part), l = most + logf(all > 0 ? all : 1);
   if (t == 0) zk_store(a.p[ZKA_L], a.elem[ZKA_L], off[ZKA_L] + q * a.ss[ZKA_L], l);
-  for (int h0 = 0; h0 < a.H; h0 += CHUNK) {
+  for (int w0 = 0; w0 < a.W; w0 += CHUNK) {
     float o[4] = {};
-    for (int k0 = 0; k0 < keys; k0 += ANY) {
-      if (k0 + t < keys)
-        weight[t] = expf(row_dot(a, ZKA_Q, off[ZKA_Q], q, ZKA_K, off[ZKA_K], k0 + t) * a.scale - l);
+    for (int k0 = keys.from; k0 < keys.to; k0 += ANY) {
+      if (k0 + t < keys.to) weight[t] = expf(score_any(a, off, q, k0 + t) - l);
       __syncthreads();
-      weigh_any(a, ZKA_V, off[ZKA_V], k0, min(ANY, keys - k0), h0, weight, o);
+      weigh_any(a, ZKA_V, off[ZKA_V], k0, min(ANY, keys.to - k0), w0, weight, o);
       __syncthreads();
     }
-    store_any(a, ZKA_O, off[ZKA_O], q, h0, 1, o);
+    store_any(a, ZKA_O, off[ZKA_O], q, w0, 1, o);
   }
+}
+
+/* p and ds of a pair, and the slope of its score. */
+ZK_DEVICE float pair_any(const Attend &a, const long long (&off)[ZKA_VIEWS], long long doff, int q, int k,
+                         float &p, float &ds) {
+  p = row_dot(a, ZKA_Q, off[ZKA_Q], q, ZKA_K, off[ZKA_K], k);
+  ds = row_dot(a, ZKA_G, off[ZKA_G], q, ZKA_V, off[ZKA_V], k);
+  return score_grad<true>(a, off, q, k, query_at(a, off[ZKA_L], doff, q), p, ds);
 }
 
 template <bool KEYS>
 static __global__ void __launch_bounds__(ANY) gradient_any(const __grid_constant__ Attend a) {
   ZK_SHARED(float, probs, [ANY]);
   ZK_SHARED(float, grads, [ANY]);
-  unsigned ngroups = a.groups.count, me = blockIdx.x / a.S, head = KEYS ? me : me / ngroups;
+  unsigned rows = KEYS ? a.K : a.S, ngroups = a.groups.count, me = blockIdx.x / rows,
+           head = KEYS ? me : me / ngroups;
   unsigned first = KEYS ? 0 : me % ngroups, last = KEYS ? ngroups : first + 1;
-  int row = (int)(blockIdx.x % a.S), t = threadIdx.x;
+  int row = (int)(blockIdx.x % rows), t = threadIdx.x;
   long long off[ZKA_VIEWS];
-  for (int h0 = 0; h0 < a.H; h0 += CHUNK) {
+  for (int h0 = 0; h0 < max(a.H, a.W); h0 += CHUNK) {
     float sum0[4] = {}, sum1[4] = {};
     for (unsigned group = first; group < last; group++) {
       seek_head(a, head, group, off);
-      int from = KEYS && a.causal ? row : 0, to = KEYS ? a.S : keys_of(a, row, 1);
-      for (int c0 = from; c0 < to; c0 += ANY) {
-        int q = KEYS ? c0 + t : row, k = KEYS ? row : c0 + t;
-        if (c0 + t < to) {
-          probs[t] = row_dot(a, ZKA_Q, off[ZKA_Q], q, ZKA_K, off[ZKA_K], k);
-          grads[t] = row_dot(a, ZKA_G, off[ZKA_G], q, ZKA_V, off[ZKA_V], k);
-          score_grad(a, q, k, query_at(a, off[ZKA_L], delta_at(a, head, group), q), probs[t], grads[t]);
+      Span span = KEYS ? queries_of<true>(a, row, 1) : keys_of<true>(a, row, 1);
+      for (int c0 = span.from; c0 < span.to; c0 += ANY) {
+        int q = KEYS ? c0 + t : row, k = KEYS ? row : c0 + t, n = min(ANY, span.to - c0);
+        if (t < n) {
+          float slope = pair_any(a, off, delta_at(a, head, group), q, k, probs[t], grads[t]);
+          grads[t] *= slope;
         }
         __syncthreads();
-        weigh_any(a, KEYS ? ZKA_Q : ZKA_K, off[KEYS ? ZKA_Q : ZKA_K], c0, min(ANY, to - c0), h0, grads, sum0);
-        if (KEYS) weigh_any(a, ZKA_G, off[ZKA_G], c0, min(ANY, to - c0), h0, probs, sum1);
+        weigh_any(a, KEYS ? ZKA_Q : ZKA_K, off[KEYS ? ZKA_Q : ZKA_K], c0, n, h0, grads, sum0);
+        if (KEYS) weigh_any(a, ZKA_G, off[ZKA_G], c0, n, h0, probs, sum1);
         __syncthreads();
       }
     }
@@ -429,9 +604,36 @@ static __global__ void __launch_bounds__(ANY) gradient_any(const __grid_constant
   }
 }
 
+/* A thread to an element of the bias's gradient. */
+static __global__ void __launch_bounds__(ANY)
+    bias_gradient_any(const __grid_constant__ Attend a, const __grid_constant__ ZkcNest own,
+                      const __grid_constant__ ZkcNest shared) {
+  bool by_query = a.ss[ZKA_DBIAS] != 0;
+  unsigned rows = by_query ? a.S : 1;
+  long long i = (long long)blockIdx.x * ANY + threadIdx.x, part[ZKA_VIEWS], off[ZKA_VIEWS];
+  int k = (int)(i % a.K), row = (int)(i / a.K % rows);
+  float sum = 0, p, ds;
+  if (i / a.K / rows >= own.count) return;
+  zkc_seek(own, (unsigned)(i / a.K / rows), part);
+  for (unsigned u = 0; u < shared.count; u++) {
+    zkc_seek(shared, u, off);
+#pragma unroll
+    for (int v = 0; v < ZKA_VIEWS; v++) off[v] += part[v];
+    Span span = queries_of<true>(a, k, 1);
+    if (by_query) span = {max(row, span.from), min(row + 1, span.to)};
+    for (int q = span.from; q < span.to; q++) {
+      pair_any(a, off, off[ZKA_DELTA], q, k, p, ds);
+      sum += ds;
+    }
+  }
+  zk_store(a.p[ZKA_DBIAS], a.elem[ZKA_DBIAS],
+           part[ZKA_DBIAS] + (by_query ? row : 0) * a.ss[ZKA_DBIAS] + k * a.hs[ZKA_DBIAS], sum);
+}
+
 /* ---- launches ------------------------------------------------------------------------------------------ */
 static bool rows_wide(const ZkcAttend *a, int v) {
-  if (a->hs[v] != 1 || a->H % 8 != 0 || a->ss[v] * (int64_t)zk_elem_bytes((ZkElem)a->v[v]->elem) % 16 != 0)
+  if (a->hs[v] != 1 || (ZKA_OF_VALUES(v) ? a->W : a->H) % 8 != 0 ||
+      a->ss[v] * (int64_t)zk_elem_bytes((ZkElem)a->v[v]->elem) % 16 != 0)
     return false;
   return zkc_aligned(a->v[v], &a->heads, v, 1) && zkc_aligned(a->v[v], &a->groups, v, 1);
 }
@@ -439,18 +641,20 @@ static bool rows_wide(const ZkcAttend *a, int v) {
 static Attend for_device(const ZkcAttend *from, void *scratch) {
   Attend a = {};
   for (int v = 0; v < ZKA_VIEWS; v++) {
-    if (!from->v[v]) continue;
+    a.has[v] = from->v[v] != NULL;
+    if (!a.has[v]) continue;
     a.p[v] = from->v[v]->data;
     a.elem[v] = from->v[v]->elem;
-    a.wide[v] = rows_wide(from, v);
+    a.wide[v] = v < ZKA_DELTA && v != ZKA_L && rows_wide(from, v);
     a.ss[v] = from->ss[v];
     a.hs[v] = from->hs[v];
   }
-  ZB_ASSERT(from->S < 1 << 30 && from->H < 1 << 30);
+  ZB_ASSERT(from->S < 1 << 30 && from->K < 1 << 30 && from->H < 1 << 30 && from->W < 1 << 30);
   a.heads = from->heads, a.groups = from->groups;
-  a.S = (int)from->S, a.H = (int)from->H;
-  a.causal = from->causal;
-  a.scale = from->scale;
+  a.S = (int)from->S, a.K = (int)from->K, a.H = (int)from->H, a.W = (int)from->W;
+  a.causal = from->causal, a.more = from->more;
+  a.scale = from->scale, a.cap = from->cap;
+  a.window = (int)(from->window < 1 << 30 ? from->window : 1 << 30);
   a.delta = (float *)scratch;
   return a;
 }
@@ -461,50 +665,67 @@ static unsigned blocks(int64_t heads, int64_t each) {
 }
 
 /* With more than 48 KB of shared memory, which must be asked for. */
-template <class K>
-static void launch(ZkCuda *cu, const ZkCall *call, K kernel, unsigned grid, size_t bytes, const Attend &a) {
+template <class K, class... A>
+static void launch(ZkCuda *cu, const ZkCall *call, K kernel, unsigned grid, size_t bytes, const A &...args) {
 #ifndef ZK_EMU
   cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
   if (status != cudaSuccess) zk_cuda_fail(cu, call, "shared memory", cudaGetErrorString(status));
 #endif
-  ZK_LAUNCH(cu, call, kernel, grid, THREADS, bytes, a);
+  ZK_LAUNCH(cu, call, kernel, grid, THREADS, bytes, args...);
 }
 
 /* F: T of the forward pass, B: of the gradient; for what 96 KB of shared memory hold, which every device has.
  * */
-template <int D, int F, int B>
-static void run(ZkCuda *cu, const ZkCall *call, const ZkcAttend *from, Attend a) {
+template <int D, int F, int B, bool MORE>
+static void run_tiles(ZkCuda *cu, const ZkCall *call, const ZkcAttend *from, Attend a) {
   int64_t kv = from->heads.count, heads = kv * from->groups.count;
   if (!from->grad) {
     size_t bytes = sizeof(float) * (2 * F * Row<D>::LD + F * (F + PROBS_PAD));
     a.tiles = (int)zk_ceil_of(a.S, F);
-    launch(cu, call, forward<D, F>, blocks(heads, a.tiles), bytes, a);
+    launch(cu, call, forward<D, F, MORE>, blocks(heads, a.tiles), bytes, a);
     return;
   }
   size_t bytes = sizeof(float) * (4 * B * Row<D>::LD + B * (B + PROBS_PAD));
   a.tiles = (int)zk_ceil_of(a.S, B);
-  launch(cu, call, gradient<D, B, false>, blocks(heads, a.tiles), bytes, a);
-  launch(cu, call, gradient<D, B, true>, blocks(kv, a.tiles), bytes, a);
+  launch(cu, call, gradient<D, B, false, MORE>, blocks(heads, a.tiles), bytes, a);
+  launch(cu, call, gradient<D, B, true, MORE>, blocks(kv, zk_ceil_of(a.K, B)), bytes, a);
+}
+
+template <int D, int F, int B>
+static void run(ZkCuda *cu, const ZkCall *call, const ZkcAttend *from, const Attend &a) {
+  if (from->bias_grad) {
+    size_t bytes = sizeof(float) * (4 * B * Row<D>::LD + B * (B + PROBS_PAD));
+    int64_t tiles = zk_ceil_of(a.K, B) * (from->ss[ZKA_DBIAS] ? zk_ceil_of(a.S, B) : 1);
+    launch(cu, call, bias_gradient<D, B>, blocks(from->own.count, tiles), bytes, a, from->own, from->shared);
+  } else if (from->more) {
+    run_tiles<D, F, B, true>(cu, call, from, a);
+  } else {
+    run_tiles<D, F, B, false>(cu, call, from, a);
+  }
 }
 
 static void run_any(ZkCuda *cu, const ZkCall *call, const ZkcAttend *from, const Attend &a) {
   int64_t kv = from->heads.count, heads = kv * from->groups.count;
   if (!from->grad) {
     ZK_LAUNCH(cu, call, forward_any, blocks(heads, a.S), ANY, 0, a);
-    return;
+  } else if (from->bias_grad) {
+    int64_t n = from->own.count * (from->ss[ZKA_DBIAS] ? from->S : 1) * from->K;
+    ZK_LAUNCH(cu, call, bias_gradient_any, blocks(zk_ceil_of(n, ANY), 1), ANY, 0, a, from->own, from->shared);
+  } else {
+    ZK_LAUNCH(cu, call, gradient_any<false>, blocks(heads, a.S), ANY, 0, a);
+    ZK_LAUNCH(cu, call, gradient_any<true>, blocks(kv, a.K), ANY, 0, a);
   }
-  ZK_LAUNCH(cu, call, gradient_any<false>, blocks(heads, a.S), ANY, 0, a);
-  ZK_LAUNCH(cu, call, gradient_any<true>, blocks(kv, a.S), ANY, 0, a);
 }
 
 extern "C" void zk_attend_own(ZkCuda *cu, const ZkCall *call, const ZkcAttend *from) {
   Attend a = for_device(from, call->scratch);
   int64_t rows = zkc_attend_rows(from);
+  int wide = a.H > a.W ? a.H : a.W;
   if (from->grad)
     ZK_LAUNCH(cu, call, deltas, zk_blocks(cu, zk_ceil_of(rows, THREADS / 32)), THREADS, 0, a, rows);
-  if (a.H <= 32) run<32, 64, 64>(cu, call, from, a);
-  else if (a.H <= 64) run<64, 64, 64>(cu, call, from, a);
-  else if (a.H <= 128) run<128, 64, 32>(cu, call, from, a);
-  else if (a.H <= 256) run<256, 32, 16>(cu, call, from, a);
+  if (wide <= 32) run<32, 64, 64>(cu, call, from, a);
+  else if (wide <= 64) run<64, 64, 64>(cu, call, from, a);
+  else if (wide <= 128) run<128, 64, 32>(cu, call, from, a);
+  else if (wide <= 256) run<256, 32, 16>(cu, call, from, a);
   else run_any(cu, call, from, a);
 }

@@ -3,23 +3,51 @@
 #ifndef ZUG_KERNELS_CUDA_ATTEND_H
 #define ZUG_KERNELS_CUDA_ATTEND_H
 
+#include "kernels/attend.h"
 #include "kernels/cuda/host.h"
 
-/* The views, in this order; attend has the first five. G is the cotangent of O. */
-enum { ZKA_Q, ZKA_K, ZKA_V, ZKA_O, ZKA_L, ZKA_G, ZKA_DQ, ZKA_DK, ZKA_DV, ZKA_VIEWS };
+/* The views, in this order; attend has the first five and the last four. G is the cotangent of O. Bias and
+ * its gradient; documents of queries and of keys; sinks; DELTA is in scratch: sum_w g o of each query. */
+enum {
+  ZKA_Q,
+  ZKA_K,
+  ZKA_V,
+  ZKA_O,
+  ZKA_L,
+  ZKA_G,
+  ZKA_DQ,
+  ZKA_DK,
+  ZKA_DV,
+  ZKA_DELTA,
+  ZKA_DBIAS,
+  ZKA_BIAS,
+  ZKA_DOCS_Q,
+  ZKA_DOCS_K,
+  ZKA_SINKS,
+  ZKA_VIEWS
+};
+/* Macros, since the host and the device ask. */
+#define ZKA_OF_KEYS(v) ((v) == ZKA_K || (v) == ZKA_V || (v) == ZKA_DK || (v) == ZKA_DV || (v) == ZKA_DOCS_K)
+#define ZKA_OF_VALUES(v) ((v) == ZKA_V || (v) == ZKA_O || (v) == ZKA_G || (v) == ZKA_DV)
+#define ZKA_IS_BIAS(v) ((v) == ZKA_BIAS || (v) == ZKA_DBIAS)
 
 typedef struct {
   const ZkView *v[ZKA_VIEWS]; /* NULL: not in this call */
-  bool grad, causal;
-  float scale;
-  uint16_t s;                           /* the axis of positions */
-  int64_t S, H;                         /* positions, and elements of a head */
+  bool grad, bias_grad, causal;
+  float scale, cap; /* cap 0: none */
+  int64_t window;   /* 0: none */
+  bool more;        /* scores are more than scale q.k, or seen otherwise than all or causally */
+  bool one;         /* one sequence, and values as wide as keys */
+  ZgAttendAxes ax;
+  int64_t S, K, H, W;                   /* queries, keys; features of them, and of values */
   ZkcNest heads, groups;                /* axes of q that k has; that k lacks */
-  int64_t ss[ZKA_VIEWS], hs[ZKA_VIEWS]; /* strides along positions and along h */
+  ZkcNest own, shared;                  /* the same axes otherwise: those that a bias has; that it lacks */
+  int64_t ss[ZKA_VIEWS], hs[ZKA_VIEWS]; /* strides along positions and features (of a bias: queries, keys) */
+  ZkView delta;                         /* DELTA, without its memory */
 } ZkcAttend;
 
 /* ---- attend.c ------------------------------------------------------------------------------------------ */
-ZkcAttend zkc_attend_of(const ZkCall *call);
+void zkc_attend_of(const ZkCall *call, ZkcAttend *a);
 static inline int64_t zkc_attend_rows(const ZkcAttend *a) {
   return (int64_t)a->heads.count * a->groups.count * a->S;
 }

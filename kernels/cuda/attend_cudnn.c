@@ -87,6 +87,7 @@ static bool whole_tiles(const ZkcAttend *a) { return a->S > 1 && (!a->grad || a-
 
 static bool heads_of(Heads *h, const ZkcAttend *a) {
   *h = (Heads){1, 1, a->groups.count, a->S, a->H, .grad = a->grad, .causal = a->causal, .scale = a->scale};
+  if (a->more || !a->one || a->bias_grad) return false; /* ours */
   if (a->heads.nloops > 2 || a->groups.nloops > 1 || a->H % 8 != 0 || a->H > 256 || a->S > INT32_MAX ||
       !whole_tiles(a))
     return false;
@@ -94,7 +95,7 @@ static bool heads_of(Heads *h, const ZkcAttend *a) {
   else if (a->heads.nloops == 1 && h->groups == 1) h->keys = a->heads.div[0].n;
   else if (a->heads.nloops == 1) h->batch = a->heads.div[0].n;
   if (h->batch > 65535 || h->keys * h->groups > 65535 || a->v[ZKA_L]->elem != ZK_F32) return false;
-  for (int v = 0; v < ZKA_VIEWS; v++)
+  for (int v = 0; v < ZKA_DELTA; v++)
     if (v != ZKA_L && a->v[v] && !stride(h, a, v)) return false;
   return cut(h);
 }
@@ -111,7 +112,7 @@ static bool dense_l(const ZkcAttend *a, ZkView *dense) {
     int64_t best_stride = 0;
     for (int k = 0; k < l->rank; k++) {
       int64_t s = zkc_stride(q, l->axis[k]);
-      int class = l->axis[k] == a->s ? 0 : zkc_stride(a->v[ZKA_K], l->axis[k]) ? 2 : 1;
+      int class = l->axis[k] == a->ax.q ? 0 : zkc_stride(a->v[ZKA_K], l->axis[k]) ? 2 : 1;
       if (done >> k & 1 || class > best_class || (class == best_class && s >= best_stride)) continue;
       best = k, best_class = class, best_stride = s;
     }
@@ -414,8 +415,9 @@ static bool trusted(int arch, size_t version, bool grad) {
 
 static void make_plan(ZkCuda *cu, const ZkCall *call, void *memo) {
   Plan *p = memo;
-  ZkcAttend a = zkc_attend_of(call);
-  for (int v = 0; v < ZKA_VIEWS; v++)
+  ZkcAttend a;
+  zkc_attend_of(call, &a);
+  for (int v = 0; v < ZKA_DELTA; v++)
     if (a.v[v] && (uintptr_t)a.v[v]->data % 16 != 0) return;
   if (trusted(cu->arch, cudnnGetVersion(), a.grad) && heads_of(&p->heads, &a)) plan_for(p, cu->dnn, NULL);
 }
@@ -470,7 +472,7 @@ static cudnnStatus_t run_piece(ZkCuda *cu, const ZkcAttend *a, const Plan *p, fl
   char *sums = scratch + rounded(workspace_most(h));
   Pack k = {.n = 0};
   Graph g = {0};
-  for (int v = 0; v < ZKA_VIEWS; v++) {
+  for (int v = 0; v < ZKA_DELTA; v++) {
     if (!a->v[v] || v == ZKA_L) continue;
     int64_t at = b * h->sb[v] + head * (is_keys(v) ? 1 : h->groups) * h->sh[v];
     bind(&k, 1 + v, (uint16_t *)a->v[v]->data + at);
@@ -513,7 +515,8 @@ bool zk_attend_dnn(const ZkEnv *env, const ZkCall *call, const ZkcAttend *a) {
 bool zk_attend_dnn_plan(const ZkCall *call, const char *device, int64_t *workspace, int *pieces) {
   Plan p = {.usable = false};
   Graph g = {.nmade = 0};
-  ZkcAttend a = zkc_attend_of(call);
+  ZkcAttend a;
+  zkc_attend_of(call, &a);
   const char *generation = strstr(device, "\"deviceVer\":"); /* 900 for 9.0 */
   int arch = generation ? atoi(strchr(generation, ':') + 1) / 10 : 0;
   if (!heads_of(&p.heads, &a) || !trusted(arch, cudnnGetVersion(), a.grad)) return false;

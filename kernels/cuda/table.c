@@ -20,6 +20,7 @@ static ZkCudaScratch *const scratch[ZG_OP_COUNT] = {
     [ZG_OP_DOT_BIAS_GRAD] = zk_cuda_dot_scratch,
     [ZG_OP_ATTEND] = zk_cuda_attend_scratch,
     [ZG_OP_ATTEND_GRAD] = zk_cuda_attend_scratch,
+    [ZG_OP_ATTEND_BIAS_GRAD] = zk_cuda_attend_scratch,
     [ZG_OP_LOOKUP_GRAD] = zk_cuda_lookup_grad_scratch,
 };
 

@@ -1,7 +1,8 @@
-/* Attention and its gradient. Axes s (sequence) and h (head dim); the axes of q that k and v lack are groups
- * of query heads that share one k and v. */
+/* Attention and its gradients. The axes of q that k and v lack are groups of query heads that share one k and
+ * v. */
 #include <math.h>
 
+#include "kernels/attend.h"
 #include "kernels/ref/ref.h"
 
 /* Row (a at i) times row (b at j) along h. */
@@ -14,70 +15,121 @@ static double row_dot(const ZkView *a, const RefIndex *i, const ZkView *b, const
   return sum;
 }
 
-/* Does the query at `i` see key number `at`? */
-static bool visible(const ZkCall *c, const ZkView *q, const ZkView *k, const RefIndex *i, int64_t at) {
-  uint16_t s = c->ax[0];
-  return c->opt[0] == 0 || ref_start(k, s) + at <= ref_start(q, s) + ref_at(i, s);
+/* Does the query at i see key number `key`, whose index is j? */
+static bool visible(const ZkAttention *a, const RefIndex *i, const RefIndex *j, int64_t key) {
+  int64_t keys = ref_start(a->k, a->ax.k) + ref_size(a->k, a->ax.k);
+  ZgSeen s = zg_attend_seen(a->causal, a->window, ref_start(a->q, a->ax.q) + ref_at(i, a->ax.q), keys);
+  int64_t at = ref_start(a->k, a->ax.k) + key;
+  if (at < s.from || at >= s.to) return false;
+  if (!a->docs_k) return true;
+  double doc = ref_get(a->docs_k, j);
+  return doc >= 0 && (!a->docs_q || ref_get(a->docs_q, i) == doc);
 }
 
-/* o_i = sum_j p_ij v_j, p_ij = exp(scale q_i.k_j - l_i), l_i = log sum_j exp(scale q_i.k_j) */
+/* A query and a key: the score, and its derivative by q.k. */
+typedef struct {
+  bool seen;
+  RefIndex j; /* where the key lies: the query's, but that the key's position is the key's own */
+  double score, slope;
+} Pair;
+
+static Pair pair_at(const ZkAttention *a, const RefIndex *i, int64_t key) {
+  Pair p = {.j = ref_with(i, a->ax.k, key), .slope = a->scale};
+  p.seen = visible(a, i, &p.j, key);
+  if (!p.seen) return p;
+  p.score = a->scale * row_dot(a->q, i, a->k, &p.j, a->ax.h);
+  if (a->cap > 0) {
+    double t = tanh(p.score / a->cap);
+    p.score = a->cap * t;
+    p.slope *= 1 - t * t;
+  }
+  if (a->bias) p.score += ref_get(a->bias, &p.j);
+  return p;
+}
+
+/* o_i = sum_j p_ij v_j, p_ij = exp(s_ij - l_i), l_i = log (sum_j exp(s_ij) + exp(sink)) */
 void zk_ref_attend(const ZkEnv *env, const ZkCall *c) {
   (void)env;
-  const ZkView *q = &c->in[0], *k = &c->in[1], *v = &c->in[2], *o = &c->out[0], *l = &c->out[1];
-  uint16_t s = c->ax[0], h = c->ax[1];
-  int64_t keys = ref_size(k, s);
+  ZkAttention a = zk_attention(c);
+  const ZkView *o = &c->out[0], *l = &c->out[1];
   RefIndex i = {0};
-  RefAxes rows = ref_axes(&i, q, &h, 1);
-  RefAxes hd = ref_only(&i, q, &h, 1);
+  RefAxes rows = ref_axes(&i, a.q, &a.ax.h, 1);
+  RefAxes wd = ref_only(&i, a.v, &a.ax.w, 1);
   REF_EACH(&i, rows) {
-    double peak = -INFINITY, sum = 0;
-    for (int64_t at = 0; at < keys; at++) {
-      RefIndex j = ref_with(&i, s, at);
-      if (visible(c, q, k, &i, at)) peak = fmax(peak, c->num[0] * row_dot(q, &i, k, &j, h));
+    double peak = a.sink ? ref_get(a.sink, &i) : ZK_ATTEND_LOW, sum = 0;
+    for (int64_t key = 0; key < ref_size(a.k, a.ax.k); key++) {
+      Pair p = pair_at(&a, &i, key);
+      if (p.seen) peak = fmax(peak, p.score);
     }
-    REF_EACH(&i, hd) ref_put(o, &i, 0);
-    for (int64_t at = 0; at < keys; at++) {
-      if (!visible(c, q, k, &i, at)) continue;
-      RefIndex j = ref_with(&i, s, at);
-      double p = exp(c->num[0] * row_dot(q, &i, k, &j, h) - peak);
-      sum += p;
-      REF_EACH(&i, hd) {
-        RefIndex jh = ref_with(&j, h, ref_at(&i, h));
-        ref_add(o, &i, p * ref_get(v, &jh));
+    if (a.sink) sum = exp(ref_get(a.sink, &i) - peak);
+    REF_EACH(&i, wd) ref_put(o, &i, 0);
+    for (int64_t key = 0; key < ref_size(a.k, a.ax.k); key++) {
+      Pair p = pair_at(&a, &i, key);
+      if (!p.seen) continue;
+      double weight = exp(p.score - peak);
+      sum += weight;
+      REF_EACH(&i, wd) {
+        RefIndex jw = ref_with(&p.j, a.ax.w, ref_at(&i, a.ax.w));
+        ref_add(o, &i, weight * ref_get(a.v, &jw));
       }
     }
-    REF_EACH(&i, hd) ref_put(o, &i, ref_get(o, &i) / sum);
+    if (sum == 0) sum = 1; /* a query that sees nothing */
+    REF_EACH(&i, wd) ref_put(o, &i, ref_get(o, &i) / sum);
     ref_put(l, &i, peak + log(sum));
   }
 }
 
-/* With dp_ij = g_i.v_j and ds_ij = p_ij (dp_ij - g_i.o_i):
- * dq_i = scale sum_j ds_ij k_j, dk_j = scale sum_i ds_ij q_i, dv_j = sum_i p_ij g_i, groups summed in dk, dv.
- * */
+/* p and ds = p (dp - g.o) of a pair, dp = g.v. */
+typedef struct {
+  double p, ds;
+} Slopes;
+
+static Slopes slopes_of(const ZkCall *c, const ZkAttention *a, const RefIndex *i, const Pair *p) {
+  const ZkView *g = &c->in[0], *o = &c->in[1], *l = &c->in[2];
+  double weight = exp(p->score - ref_get(l, i)), go = row_dot(g, i, o, i, a->ax.w);
+  return (Slopes){weight, weight * (row_dot(g, i, a->v, &p->j, a->ax.w) - go)};
+}
+
+/* dq_i = sum_j dr_ij k_j, dk_j = sum_i dr_ij q_i, dv_j = sum_i p_ij g_i, with dr = ds times the slope of the
+ * score; groups are summed in dk and dv. */
 void zk_ref_attend_grad(const ZkEnv *env, const ZkCall *c) {
   (void)env;
-  const ZkView *g = &c->in[0], *o = &c->in[1], *l = &c->in[2];
-  const ZkView *q = &c->in[3], *k = &c->in[4], *v = &c->in[5];
-  const ZkView *dq = &c->out[0], *dk = &c->out[1], *dv = &c->out[2];
-  uint16_t s = c->ax[0], h = c->ax[1];
-  double scale = c->num[0];
+  ZkAttention a = zk_attention(c);
+  const ZkView *g = &c->in[0], *dq = &c->out[0], *dk = &c->out[1], *dv = &c->out[2];
   for (int n = 0; n < 3; n++) ref_zero(&c->out[n]);
   RefIndex i = {0};
-  RefAxes rows = ref_axes(&i, q, &h, 1);
-  RefAxes hd = ref_only(&i, q, &h, 1);
+  RefAxes rows = ref_axes(&i, a.q, &a.ax.h, 1);
+  RefAxes hd = ref_only(&i, a.q, &a.ax.h, 1), wd = {hd.lo, hd.hi};
+  if (a.ax.w != a.ax.h) wd = ref_only(&i, a.v, &a.ax.w, 1);
   REF_EACH(&i, rows) {
-    double go = row_dot(g, &i, o, &i, h);
-    for (int64_t at = 0; at < ref_size(k, s); at++) {
-      if (!visible(c, q, k, &i, at)) continue;
-      RefIndex j = ref_with(&i, s, at);
-      double p = exp(scale * row_dot(q, &i, k, &j, h) - ref_get(l, &i));
-      double ds = p * (row_dot(g, &i, v, &j, h) - go);
+    for (int64_t key = 0; key < ref_size(a.k, a.ax.k); key++) {
+      Pair p = pair_at(&a, &i, key);
+      if (!p.seen) continue;
+      Slopes s = slopes_of(c, &a, &i, &p);
       REF_EACH(&i, hd) {
-        RefIndex jh = ref_with(&j, h, ref_at(&i, h));
-        ref_add(dq, &i, scale * ds * ref_get(k, &jh));
-        ref_add(dk, &jh, scale * ds * ref_get(q, &i));
-        ref_add(dv, &jh, p * ref_get(g, &i));
+        RefIndex jh = ref_with(&p.j, a.ax.h, ref_at(&i, a.ax.h));
+        ref_add(dq, &i, s.ds * p.slope * ref_get(a.k, &jh));
+        ref_add(dk, &jh, s.ds * p.slope * ref_get(a.q, &i));
       }
+      REF_EACH(&i, wd) {
+        RefIndex jw = ref_with(&p.j, a.ax.w, ref_at(&i, a.ax.w));
+        ref_add(dv, &jw, s.p * ref_get(g, &i));
+      }
+    }
+  }
+}
+
+/* db = ds, summed over the axes that the bias lacks. */
+void zk_ref_attend_bias_grad(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  ZkAttention a = zk_attention(c);
+  ref_zero(&c->out[0]);
+  RefIndex i = {0};
+  RefAxes rows = ref_axes(&i, a.q, &a.ax.h, 1);
+  REF_EACH(&i, rows) {
+    for (int64_t key = 0; key < ref_size(a.k, a.ax.k); key++) {
+      Pair p = pair_at(&a, &i, key);
+      if (p.seen) ref_add(&c->out[0], &p.j, slopes_of(c, &a, &i, &p).ds);
     }
   }
 }

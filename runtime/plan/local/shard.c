@@ -176,13 +176,29 @@ static void shard_sink(ZpShard *h, const ZgNode *n, ZpDims *partial) {
   }
 }
 
-/* A product is a multiplication and an addition at every point. Those of attend are q.k and p.v; its gradient
- * has twice as many. */
+/* Rows of attention's queries, for each of which there are pairs with keys: the local sizes of q's other
+ * axes. */
+static double attend_rows(const ZpShard *h, const ZpNode *m, const ZgAttendAxes *ax) {
+  const ZpValue *q = &h->out->values[m->in[zg_attend_first(m->call.op)]];
+  double rows = 1;
+  for (int i = 0; i < q->type.naxes; i++)
+    if (q->axis[i] != ax->q && q->axis[i] != ax->h) rows *= (double)q->size[i];
+  return rows;
+}
+
+/* A product is a multiplication and an addition at every point. Those of attend are q.k and p.v, of the pairs
+ * that the mask leaves; its gradient has twice as many. */
 static void count_flops(ZpShard *h, ZpNode *m) {
   const ZgOpInfo *o = &zg_op_info[m->call.op];
   if (!o->products) return;
-  m->flops = 2 * o->products * space_size(h, m);
-  if (o->pairs) m->flops *= (double)h->p->axis_size[m->call.ax[0]] * (m->call.opt[0] ? 0.5 : 1);
+  if (!zg_is_attend(m->call.op)) {
+    m->flops = 2 * o->products * space_size(h, m);
+    return;
+  }
+  ZgAttendAxes ax = zg_attend_axes(m->call.ax, m->call.nax);
+  const int64_t *size = h->p->axis_size;
+  m->flops = o->products * (double)(size[ax.h] + size[ax.w]) * attend_rows(h, m, &ax) *
+             zg_attend_pairs(m->call.opt[0], m->call.opt[1], size[ax.q], size[ax.k]);
 }
 
 static void shard_node(ZpShard *h, const ZgNode *n) {
@@ -250,7 +266,9 @@ static void run(ZpShard *h, const ZgSegment *s, uint32_t from, uint32_t to, cons
 /* `never_split` axes cannot be split by name: they would be gathered at every use. */
 static bool check_pin(ZpBuild *b, const ZgSegment *s, const ZgNode *n, uint16_t axis) {
   ZpState state[ZP_MAX_DIMS];
-  zp_layout(b->p, &s->values[n->in[0]].type, state);
+  int i = 0;
+  while (i + 1 < n->nin && !zg_type_has(&s->values[n->in[i]].type, axis)) i++;
+  zp_layout(b->p, &s->values[n->in[i]].type, state);
   for (int d = 0; d < b->p->mesh.ndims; d++) {
     if (state[d].kind != 'S' || state[d].axis != axis || b->p->mesh.dim[d].size == 1) continue;
     ZlSpan span = zp_split_span(b->p, &b->p->mesh.dim[d]);
@@ -262,11 +280,28 @@ static bool check_pin(ZpBuild *b, const ZgSegment *s, const ZgNode *n, uint16_t 
   return true;
 }
 
+/* Two sequences whose positions are compared must have one length, which for data axes only the recipe
+ * says. */
+static bool check_positions(ZpBuild *b, const ZgNode *n) {
+  if (n->op != ZG_OP_ATTEND || (!n->opt[0] && !n->opt[1])) return true;
+  const ZgAxis *axes = b->p->graph->axes;
+  ZgAttendAxes ax = zg_attend_axes(n->ax, n->nax);
+  int64_t queries = b->p->axis_valid[ax.q], keys = b->p->axis_valid[ax.k];
+  if (queries == keys) return true;
+  ZlDiag *e = zl_report(b->d, ZL_Z0309, b->p->recipe->span,
+                        "`attend` (%s) compares positions of two lengths: `%s` has %lld and `%s` %lld",
+                        zp_loc_text(b->p, n->loc), axes[ax.q].name, (long long)queries, axes[ax.k].name,
+                        (long long)keys);
+  zl_help(e, "give both axes the same size, or write `mask = none` without a window");
+  return false;
+}
+
 static bool check_pins(ZpBuild *b, const ZgSegment *s) {
   for (uint32_t i = 0; i < s->nforward; i++) {
     const ZgNode *n = &s->nodes[i];
     for (int k = 0; k < n->nax; k++)
       if (zg_op_info[n->op].never_split >> k & 1 && !check_pin(b, s, n, n->ax[k])) return false;
+    if (!check_positions(b, n)) return false;
   }
   return true;
 }

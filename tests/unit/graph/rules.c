@@ -18,7 +18,7 @@
 typedef struct {
   ZgOp op;
   const char *ax;
-  const char *in[8];
+  const char *in[ZG_MAX_IN];
   const char *hint;
   ZgNode with; /* num, opt */
 } Base;
@@ -92,6 +92,14 @@ static const Base bases[] = {
     {ZG_OP_ATTEND_GRAD, "seq hd",
      {"real head seq hd", "real head seq hd", "f32 head seq", "real head seq hd", "real seq hd", "real seq hd"},
      NULL, {.num = {1}, .opt = {1}}},
+    {ZG_OP_ATTEND, "seq hd odd embed",
+     {"bf16 batch head seq hd", "bf16 batch odd hd", "bf16 batch odd embed", "real head odd", "index(vocab) seq",
+      "i32 batch odd", "f32 head"},
+     NULL, {.num = {1, 50}}},
+    {ZG_OP_ATTEND_BIAS_GRAD, "seq hd seq hd",
+     {"real head seq hd", "real head seq hd", "f32 head seq", "real head seq hd", "real seq hd", "real seq hd",
+      "f32 head seq", "i32 seq"},
+     NULL, {.num = {1}, .opt = {1, 7}}},
     {ZG_OP_LOOKUP, "vocab", {"real vocab embed", "index(vocab) batch seq"}, NULL, {0}},
     {ZG_OP_LOOKUP_GRAD, "vocab", {"bf16 batch seq embed", "index(vocab) batch seq"}, "f32 embed vocab", {0}},
     {ZG_OP_XENT_SUMS, "vocab", {"real batch vocab", "f32 batch", "index(vocab) batch"}, NULL, {.opt = {0, 11}}},

@@ -1,5 +1,7 @@
 /* Attention and its gradient, with and without groups of query heads. */
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/unit/kernels/attend.h"
 
@@ -39,23 +41,66 @@ static const char *without(char *buf, const char *axes, char axis) {
   return buf;
 }
 
-static Case forward(const AttendShape *shape, int mask, char *row) {
-  return (Case){.op = ZG_OP_ATTEND,
-                .dims = shape->dims,
-                .ax = "sd",
-                .num = {shape->scale},
-                .opt = {mask},
-                .in = {{shape->q}, {shape->k}, {shape->k}},
-                .out = {{shape->q}, {without(row, shape->q, 'd'), EXACT}},
-                .tol = TOL,
-                .half_tol = HALF_TOL};
+static const AttendKind plain[] = {{0}, {.causal = 1}};
+
+/* The axes of o: those of q with the values' features in place of its own. */
+static const char *result_axes(char *buf, const AttendShape *shape, const AttendKind *kind) {
+  strcpy(buf, shape->q);
+  if (kind->ax) *strchr(buf, kind->ax[1]) = kind->ax[3];
+  return buf;
 }
 
-void attend_forward(const AttendShape *shape, int mask) {
-  char row[16];
-  Case c = forward(shape, mask, row);
-  conform(__FILE__, __LINE__, &c);
+static Case forward(const AttendShape *shape, const AttendKind *kind, char *row, char *result) {
+  Case c = {.op = ZG_OP_ATTEND,
+            .dims = shape->dims,
+            .ax = kind->ax ? kind->ax : "sd",
+            .num = {shape->scale, kind->cap},
+            .opt = {kind->causal, kind->window},
+            .in = {{shape->q}, {shape->k}, {kind->v ? kind->v : shape->k}},
+            .out = {{result_axes(result, shape, kind)},
+                    {without(row, shape->q, kind->ax ? kind->ax[1] : 'd'), EXACT}},
+            .tol = TOL,
+            .half_tol = HALF_TOL};
+  int n = 3;
+  if (kind->bias) c.in[n++] = (Tensor){.axes = kind->bias};
+  for (int i = 0; i < 2; i++)
+    if (kind->docs[i]) c.in[n++] = (Tensor){kind->docs[i], ID, -1, kind->few ? kind->few : 2, NULL};
+  if (kind->sinks) c.in[n++] = (Tensor){.axes = kind->sinks};
+  return c;
 }
+
+/* Documents one after another, the last of them padding: the axis of positions is the last one. */
+static double *runs(const Case *c, const char *axes, int64_t length) {
+  int64_t n = count_of(c, axes), last[] = {axes[strlen(axes) - 1], 0};
+  int64_t size = count_of(c, (char[]){(char)last[0], 0});
+  double *id = malloc((size_t)n * sizeof *id);
+  for (int64_t i = 0; i < n; i++)
+    id[i] = i % size / length * length > size * 4 / 5 ? -1 : (double)(i % size / length);
+  return id;
+}
+
+static bool is_id(const Tensor *t) { return t->kind == ID; }
+
+/* Operands as every way of computing has them: ids in runs, if the kind says so. */
+static void give_ids(Case *c, const AttendKind *kind) {
+  for (int i = 3; c->in[i].axes; i++)
+    if (is_id(&c->in[i]) && kind->run) c->in[i].value = runs(c, c->in[i].axes, kind->run);
+}
+
+static void take_ids(const Case *c, int from) {
+  for (int i = from; c->in[i].axes; i++)
+    if (is_id(&c->in[i])) free(c->in[i].value);
+}
+
+void attend_forward_of(const AttendShape *shape, const AttendKind *kind) {
+  char row[16], result[16];
+  Case c = forward(shape, kind, row, result);
+  give_ids(&c, kind);
+  conform(__FILE__, __LINE__, &c);
+  take_ids(&c, 3);
+}
+
+void attend_forward(const AttendShape *shape, int mask) { attend_forward_of(shape, &plain[mask]); }
 
 Test(attend, forward) {
   for (size_t i = 0; i < SHAPES; i++)
@@ -64,9 +109,9 @@ Test(attend, forward) {
 
 /* Scores far apart and far from zero: the running maximum must do its work. */
 Test(attend, large_scores) {
-  char row[16];
+  char row[16], result[16];
   for (int mask = 0; mask < 2; mask++) {
-    Case c = forward(&shapes[3], mask, row);
+    Case c = forward(&shapes[3], &plain[mask], row, result);
     c.num[0] = 20;
     c.tol =
         3e-5; /* a score of 200 has an absolute error of 1e-5, and so has the logarithm of its exponential */
@@ -85,39 +130,139 @@ Test(attend, rising_scores) {
             .tol = TOL, .half_tol = 4 * HALF_TOL);
 }
 
-void attend_gradient(const AttendShape *shape, int mask) {
-  char row[16];
-  Case f = forward(shape, mask, row);
-  double *o[ZK_MAX_OUT] = {0};
-  int64_t nq = count_of(&f, f.in[0].axes), nk = count_of(&f, f.in[1].axes);
-  double *q = malloc((size_t)(nq + 2 * nk) * sizeof *q), *k = q + nq, *v = k + nk;
-  for (int64_t e = 0; e < nq + 2 * nk; e++) q[e] = (float)((double)((e * 7919 + 13) % 1009) / 504 - 1);
-  f.in[0].value = q;
-  f.in[1].value = k;
-  f.in[2].value = v;
+/* Operands of the gradients: g, then what attend made, then what it took but sinks, which are in l. */
+static void gradient_operands(const AttendShape *shape, const AttendKind *kind, const Case *f,
+                              double *const *o, Case *g) {
+  int n = 0, nf = 0;
+  while (f->in[nf].axes) nf++;
+  g->in[n++] = (Tensor){.axes = f->out[0].axes};
+  g->in[n++] = (Tensor){.axes = f->out[0].axes, .value = o[0]};
+  g->in[n++] = (Tensor){.axes = f->out[1].axes, .kind = EXACT, .value = o[1]};
+  for (int i = 0; i < nf - (kind->sinks != NULL); i++) g->in[n++] = f->in[i];
+  g->dims = f->dims, g->ax = f->ax;
+  memcpy(g->num, f->num, sizeof g->num);
+  memcpy(g->opt, f->opt, sizeof g->opt);
+  g->tol = GRAD_TOL, g->half_tol = HALF_GRAD_TOL, g->floor = GRAD_FLOOR;
+  (void)shape;
+}
+
+void attend_gradient_of(const AttendShape *shape, const AttendKind *kind) {
+  char row[16], result[16];
+  Case f = forward(shape, kind, row, result);
+  double *o[ZK_MAX_OUT] = {0}, *given[ZK_MAX_IN] = {0};
+  give_ids(&f, kind);
+  for (int i = 0, at = 0; f.in[i].axes; i++) {
+    if (is_id(&f.in[i]) && f.in[i].value) continue;
+    int64_t n = count_of(&f, f.in[i].axes);
+    f.in[i].value = given[i] = malloc((size_t)n * sizeof **given);
+    for (int64_t e = 0; e < n; e++, at++)
+      given[i][e] = is_id(&f.in[i]) ? (kind->few < 0 ? -1 : at % 7 % 4 - 1)
+                                    : (float)((double)((at * 7919 + 13) % 1009) / 504 - 1);
+  }
   reference(&f, o);
-  Case g = {.op = ZG_OP_ATTEND_GRAD,
-            .dims = f.dims,
-            .ax = f.ax,
-            .num = {f.num[0]},
-            .opt = {mask},
-            .in = {{f.in[0].axes},
-                   {f.in[0].axes, .value = o[0]},
-                   {f.out[1].axes, EXACT, .value = o[1]},
-                   f.in[0],
-                   f.in[1],
-                   f.in[2]},
-            .out = {{f.in[0].axes}, {f.in[1].axes}, {f.in[1].axes}},
-            .tol = GRAD_TOL,
-            .half_tol = HALF_GRAD_TOL,
-            .floor = GRAD_FLOOR};
+  Case g = {.op = ZG_OP_ATTEND_GRAD, .out = {{f.in[0].axes}, {f.in[1].axes}, {f.in[2].axes}}};
+  gradient_operands(shape, kind, &f, o, &g);
   conform(__FILE__, __LINE__, &g);
-  free(q);
+  if (kind->bias) {
+    Case b = {.op = ZG_OP_ATTEND_BIAS_GRAD, .out = {{kind->bias}}};
+    gradient_operands(shape, kind, &f, o, &b);
+    conform(__FILE__, __LINE__, &b);
+  }
+  for (int i = 0; f.in[i].axes; i++) free(f.in[i].value);
   free(o[0]);
   free(o[1]);
 }
 
+void attend_gradient(const AttendShape *shape, int mask) { attend_gradient_of(shape, &plain[mask]); }
+
 Test(attend, gradient) {
   for (size_t i = 0; i < SHAPES; i++)
     for (int mask = 0; mask < 2; mask++) attend_gradient(&shapes[i], mask);
+}
+
+/* ---- what masks, caps, biases and documents make of it ------------------------------------------------- */
+/* Windows of one key, within a tile, of whole tiles, and of all keys; biases of every part of the axes;
+ * ids in runs that end within tiles and at their borders, mixed, and none at all; two sequences, values of
+ * a width of their own; and everything together. */
+static const struct {
+  AttendShape shape;
+  AttendKind kind;
+} kinds[] = {
+    {{"b=2 s=17 h=3 d=8", "bshd", "bshd", 0.4}, {.causal = 1, .window = 1}},
+    {{"b=2 s=17 h=3 d=8", "bshd", "bshd", 0.4}, {.window = 1}},
+    {{"b=1 s=200 k=1 g=2 d=3", "bskgd", "bskd", 0.4}, {.causal = 1, .window = 64}},
+    {{"b=1 s=200 k=1 g=2 d=3", "bskgd", "bskd", 0.4}, {.window = 33}},
+    {{"s=600 d=8", "sd", "sd", 0.4}, {.causal = 1, .window = 256}},
+    {{"s=600 d=8", "sd", "sd", 0.4}, {.window = 100}},
+    {{"s=600 d=4", "sd", "sd", 0.4}, {.causal = 1, .window = 17, .cap = 3}},
+    {{"b=3 s=5 k=2 g=3 d=6", "bskgd", "bskd", 0.4}, {.causal = 1, .window = 100}},
+    {{"b=1 s=65 k=1 g=2 d=4", "bskgd", "bskd", 0.9}, {.cap = 2}},
+    {{"b=3 s=5 k=2 g=3 d=6", "bskgd", "bskd", 0.4}, {.causal = 1, .cap = 1.5}},
+    {{"b=2 s=17 h=3 d=8", "bshd", "bshd", 0.4}, {.causal = 1, .bias = "hs"}},
+    {{"b=1 s=300 h=2 d=4", "bshd", "bshd", 0.4}, {.bias = "s"}},
+    {{"b=2 s=17 t=9 h=3 d=8", "bshd", "bthd", 0.4}, {.ax = "sdtd", .bias = "hst"}},
+    {{"b=2 s=17 t=9 h=3 d=8", "bshd", "bthd", 0.4}, {.ax = "sdtd", .bias = "ts", .docs = {NULL, "bt"}}},
+    {{"b=2 s=40 t=300 k=2 g=2 d=5", "bskgd", "btkd", 0.4}, {.ax = "sdtd", .bias = "gbt", .sinks = "kg"}},
+    {{"b=1 s=280 t=280 g=2 d=5", "bsgd", "btd", 0.4},
+     {.ax = "sdtd", .causal = 1, .bias = "gst", .window = 50}},
+    {{"s=300 t=1 d=4", "sd", "td", 0.4}, {.ax = "sdtd"}},
+    {{"s=1 t=300 d=4", "sd", "td", 0.4}, {.ax = "sdtd", .cap = 2}},
+    {{"b=2 s=17 h=3 d=8 w=5", "bshd", "bshd", 0.4}, {.ax = "sdsw", .v = "bshw", .causal = 1}},
+    {{"b=1 s=66 k=1 g=2 d=4 w=40", "bskgd", "bskd", 0.4}, {.ax = "sdsw", .v = "bskw", .window = 40}},
+    {{"b=2 s=9 t=35 h=2 d=8 w=24", "bshd", "bthd", 0.4}, {.ax = "sdtw", .v = "bthw", .bias = "t"}},
+    {{"b=3 s=40 h=2 d=4", "bshd", "bshd", 0.4}, {.docs = {"bs"}}},
+    {{"b=3 s=40 h=2 d=4", "bshd", "bshd", 0.4}, {.causal = 1, .docs = {"s"}, .sinks = "h"}},
+    {{"b=1 s=600 h=1 d=4", "bshd", "bshd", 0.4}, {.causal = 1, .docs = {"bs"}, .run = 77}},
+    {{"b=1 s=600 g=2 d=4", "bsgd", "bsd", 0.4}, {.docs = {"bs"}, .run = 64}},
+    {{"b=2 s=300 h=1 d=4", "bshd", "bshd", 0.4}, {.causal = 1, .docs = {"bs"}, .run = 130, .window = 40}},
+    {{"b=2 s=20 t=70 h=2 d=4", "bshd", "bthd", 0.4}, {.ax = "sdtd", .docs = {"bs", "bt"}}},
+    {{"b=2 s=20 t=70 h=2 d=4", "bshd", "bthd", 0.4}, {.ax = "sdtd", .docs = {NULL, "bt"}, .few = -1}},
+    {{"b=2 s=17 h=3 d=8", "bshd", "bshd", 0.4}, {.sinks = "h", .causal = 1}},
+    {{"b=2 s=100 t=100 k=2 g=2 d=8 w=6", "bskgd", "btkd", 0.4},
+     {.ax = "sdtw",
+      .v = "btkw",
+      .causal = 1,
+      .window = 37,
+      .cap = 2,
+      .bias = "kst",
+      .docs = {"bs", "bt"},
+      .sinks = "gk",
+      .run = 23}},
+};
+
+Test(attend, kinds_forward) {
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    attend_forward_of(&kinds[i].shape, &kinds[i].kind);
+}
+
+Test(attend, kinds_gradient) {
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    attend_gradient_of(&kinds[i].shape, &kinds[i].kind);
+}
+
+/* A row that sees nothing is 0, with the logarithm that says so; a bias of -inf hides as a mask does. */
+Test(attend, rows_that_see_nothing) {
+  double docs[] = {-1, 0, -1}, bias[] = {-INFINITY, -INFINITY, -INFINITY};
+  for (int hidden = 0; hidden < 2; hidden++) {
+    float q[6] = {1, 2, 3, 4, 5, 6}, o[6], l[3], b[3];
+    int32_t ids[3];
+    for (int i = 0; i < 3; i++) ids[i] = (int32_t)docs[i], b[i] = (float)bias[i];
+    ZkView x = {.data = q, .elem = ZK_F32, .rank = 2, .axis = {'s', 'd'}, .size = {3, 2}, .stride = {2, 1}};
+    memcpy(x.whole, x.size, sizeof x.whole);
+    ZkView row = {
+        .data = l, .elem = ZK_F32, .rank = 1, .axis = {'s'}, .size = {3}, .stride = {1}, .whole = {3}};
+    ZkCall c = {.op = ZG_OP_ATTEND, .nin = 4, .nout = 2, .nax = 2, .ax = {'s', 'd'}, .num = {1}};
+    c.in[0] = c.in[1] = c.in[2] = c.out[0] = x;
+    c.out[0].data = o;
+    c.in[3] = c.out[1] = row;
+    c.in[3].data = hidden ? (void *)b : (void *)ids;
+    c.in[3].elem = hidden ? ZK_F32 : ZK_I32;
+    if (backend.get) continue; /* its memory is not the host's */
+    run_call(&c, 0);
+    for (int i = 0; i < 3; i++) {
+      bool sees = !hidden && ids[i] >= 0;
+      cr_expect_float_eq(o[2 * i], sees ? q[2 * i] : 0, 0, "row %d: %g", i, o[2 * i]);
+      cr_expect(sees ? l[i] > 0 : l[i] == (float)-1e30, "row %d: %g", i, l[i]);
+    }
+  }
 }

@@ -1,0 +1,46 @@
+/* attend: what `attend` and its gradients say by their axis arguments and attributes, for every room, also
+ * for those that know no graphs. OPS.md has the formulas. */
+#ifndef ZUG_ATTEND_H
+#define ZUG_ATTEND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "graph/ops.h"
+
+/* Positions of queries and of keys, features of queries and keys, features of values and results. Two axis
+ * arguments are (queries, features) of one sequence; four are (queries, features, keys, values), where the
+ * third may be the first and the fourth the second. */
+typedef struct {
+  uint16_t q, h, k, w;
+} ZgAttendAxes;
+static inline ZgAttendAxes zg_attend_axes(const uint16_t *ax, int nax) {
+  return (ZgAttendAxes){ax[0], ax[1], ax[nax > 2 ? 2 : 0], ax[nax > 2 ? 3 : 1]};
+}
+
+static inline bool zg_is_attend(int op) {
+  return op == ZG_OP_ATTEND || op == ZG_OP_ATTEND_GRAD || op == ZG_OP_ATTEND_BIAS_GRAD;
+}
+/* Which operand is q; k and v follow. */
+static inline int zg_attend_first(int op) { return op == ZG_OP_ATTEND ? 0 : 3; }
+
+/* Keys [from, to) of `keys` that the mask and the window leave to the query at position q. */
+typedef struct {
+  int64_t from, to;
+} ZgSeen;
+static inline ZgSeen zg_attend_seen(bool causal, int64_t window, int64_t q, int64_t keys) {
+  ZgSeen s = {0, causal ? q + 1 : keys};
+  if (window > 0 && q - window >= 0) s.from = q - window + 1;
+  if (window > 0 && !causal && q + window < s.to) s.to = q + window;
+  if (s.to > keys) s.to = keys;
+  if (s.from > s.to) s.from = s.to;
+  return s;
+}
+/* How many pairs of a query and a key these are; of borders, half. */
+static inline double zg_attend_pairs(bool causal, int64_t window, int64_t queries, int64_t keys) {
+  double n = (double)queries, w = (double)(window > 0 && window < keys ? window : keys);
+  if (causal) return n * w - w * w / 2;
+  return window > 0 && window < keys ? 2 * n * w - w * w : n * (double)keys;
+}
+
+#endif

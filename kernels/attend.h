@@ -1,0 +1,52 @@
+/* What a call of attend or of its gradients says, for the kernels of every device. */
+#ifndef ZUG_KERNELS_ATTEND_CALL_H
+#define ZUG_KERNELS_ATTEND_CALL_H
+
+#include "graph/attend.h"
+#include "kernels/kernels.h"
+
+/* l of a query that sees nothing, and a peak before any score. Finite: exp(-inf - -inf) would be NaN. */
+#define ZK_ATTEND_LOW (-1e30)
+
+/* Views are NULL where the call has none. */
+typedef struct {
+  ZgAttendAxes ax;
+  const ZkView *q, *k, *v, *bias, *sink;
+  const ZkView *docs_q, *docs_k; /* ids; a query sees keys of its own, and none that are below 0 */
+  double scale, cap;             /* scores are cap tanh(scale q.k / cap) + bias; cap 0: scale q.k + bias */
+  bool causal;
+  int64_t window; /* 0: none */
+} ZkAttention;
+
+static inline bool zk_view_has(const ZkView *v, uint16_t axis) {
+  for (int i = 0; i < v->rank; i++)
+    if (v->axis[i] == axis) return true;
+  return false;
+}
+
+/* The roles of the operands behind v follow from their types and axes (graph/OPS.md). */
+static inline ZkAttention zk_attention(const ZkCall *c) {
+  int first = zg_attend_first(c->op);
+  const ZkView *q = &c->in[first];
+  ZkAttention a = {zg_attend_axes(c->ax, c->nax),
+                   q,
+                   q + 1,
+                   q + 2,
+                   NULL,
+                   NULL,
+                   NULL,
+                   NULL,
+                   c->num[0],
+                   c->num[1],
+                   c->opt[0] == 1,
+                   c->opt[1]};
+  for (int i = first + 3; i < c->nin; i++) {
+    const ZkView *x = &c->in[i];
+    bool key = zk_view_has(x, a.ax.k);
+    *(x->elem == ZK_I32 ? key ? &a.docs_k : &a.docs_q : key ? &a.bias : &a.sink) = x;
+  }
+  if (a.ax.q == a.ax.k) a.docs_q = a.docs_k;
+  return a;
+}
+
+#endif
