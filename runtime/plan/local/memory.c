@@ -186,6 +186,7 @@ static int takes_place_of(const ZpLocal *c, const ZpNode *nodes, uint32_t i, int
   uint16_t op = k->call.op;
   if (op != ZG_OP_POINTWISE && op != ZG_OP_ALL_REDUCE && op != ZG_OP_LOCAL_PAD && op != ZG_OP_XENT_GRAD)
     return -1;
+  if (k->call.pointwise && op != ZG_OP_POINTWISE) return -1;
   int n = op == ZG_OP_POINTWISE ? k->call.nin : 1;
   for (int a = 0; a < n; a++) {
     const ZpValue *in = &c->s->values[k->in[a]];
