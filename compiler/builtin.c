@@ -1,7 +1,7 @@
 /* The operations of the language: arity, axis names and keywords of each, and how it is lowered to nodes.
  * A mistake that has a name of its own (an axis that is missing, an index of the wrong axis) is reported
  * here; for the rest zg_infer says why the node does not type. */
-#include "compiler/elab.h"
+#include "compiler/compose.h"
 
 #include <math.h>
 #include <string.h>
@@ -138,11 +138,40 @@ static const char *keyword_list(Call *c, const char *const *names, size_t n) {
   const char *s = "";
   for (size_t i = 0; i < n; i++)
     s = zb_printf(c->e->arena, "%s%s`%s`", s, i == 0 ? "" : i + 1 < n ? ", " : " and ", names[i]);
+/* One of `n` words; *out stays what it is where the call does not say. */
+static bool choice_keyword(Call *c, const char *name, const char *const *words, int n, int *out) {
+  const ZlExpr *x = keyword(c, name);
+  for (int i = 0; x && i < n; i++) {
+    if (x->kind != ZL_E_NAME || strcmp(x->name.s, words[i])) continue;
+    *out = i;
+    return true;
+  }
+  if (!x) return true;
+  const char *all = zb_printf(c->e->arena, "`%s`", words[0]);
+  for (int i = 1; i < n; i++)
+    all = zb_printf(c->e->arena, "%s%s `%s`", all, i + 1 < n ? "," : " or", words[i]);
+  const char *near = x->kind == ZL_E_NAME ? zb_nearest(x->name.s, words, (size_t)n) : NULL;
+  ZlDiag *d = complain(c->e, ZL_Z0205, x->span, "`%s` of `%s` is %s", name, c->op->name, all);
+  if (near) zl_help(d, "did you mean `%s`?", near);
+  return false;
+}
+
+/* A number that the call may leave out: then NAN. In a block that nobody calls, any will do. */
+static bool number_or_none(Call *c, const char *name, double any, double *out) {
+  *out = NAN;
+  return !keyword(c, name) || number_keyword(c, name, any, out);
+}
+
+/* "`a`, `b` and `c`" */
+static const char *listed(const Call *c, const char *const *names, size_t n) {
+  const char *s = zb_printf(c->e->arena, "`%s`", names[0]);
+  for (size_t i = 1; i < n; i++)
+    s = zb_printf(c->e->arena, "%s%s `%s`", s, i + 1 < n ? "," : " and", names[i]);
   return s;
 }
 
 static bool known_keywords(Call *c) {
-  const char *names[8];
+  const char *names[16];
   size_t n = 0;
   for (const char *p = c->op->keywords; p && *p;) {
     const char *comma = strchr(p, ',');
@@ -162,6 +191,7 @@ static bool known_keywords(Call *c) {
     else if (n == 1) zl_help(d, "its keyword is `%s`", names[0]);
     else if (n == 2) zl_help(d, "its keywords are `%s` and `%s`", names[0], names[1]);
     else if (n) zl_help(d, "its keywords are %s", keyword_list(c, names, n));
+    else if (n) zl_help(d, "its keywords are %s", listed(c, names, n));
     ok = false;
   }
   return ok;
@@ -169,7 +199,8 @@ static bool known_keywords(Call *c) {
 
 /* ---- elementwise --------------------------------------------------------------------------------------- */
 static Val unary(Call *c) {
-  if (!want_float(c, 0)) return poison();
+  bool whole = zg_op_info[c->op->op].whole && c->arg[0].kind == VAL_TENSOR && c->arg[0].type.elem == ZG_I32;
+  if (!whole && !want_float(c, 0)) return poison();
   return place_node(c->e, c->x->span, (ZgNode){.op = c->op->op, .nin = 1}, c->arg, NULL);
 }
 
@@ -206,7 +237,9 @@ static bool related(Elab *e, const char *op, const Val *a, const Val *b, ZlSpan 
 
 static void no_arithmetic(Elab *e, const char *op, ZlSpan span, const ZgType *t) {
   ZlDiag *d = complain(e, ZL_Z0202, span, "`%s` does not take %s", op, type_text(e, t));
-  if (t->elem == ZG_INDEX) zl_note(d, "an index selects along its axis; there is no arithmetic on it");
+  if (t->elem != ZG_INDEX) return;
+  zl_note(d, "an index selects along its axis; there is no arithmetic on it");
+  zl_help(d, "`f32(i)` and `i32(i)` are its position as a number");
 }
 
 /* A number takes the element type of the tensor it meets. */
@@ -232,14 +265,32 @@ static bool adapt(Elab *e, const char *op, Val *a, Val *b, ZlSpan sa, ZlSpan sb)
   return a->kind == VAL_TENSOR && b->kind == VAL_TENSOR;
 }
 
+/* Indices are compared with those of the same axis, and with numbers. */
+static bool compared(Elab *e, const char *op, Val *a, Val *b, ZlSpan sa, ZlSpan sb) {
+  bool ia = a->kind == VAL_TENSOR && a->type.elem == ZG_INDEX,
+       ib = b->kind == VAL_TENSOR && b->type.elem == ZG_INDEX;
+  if (ia && ib && a->type.of != b->type.of) {
+    ZlDiag *d = complain(e, ZL_Z0204, sa, "`%s` compares positions along two axes", op);
+    zl_label(d, "%s", type_text(e, &a->type));
+    zl_also(d, sb, "%s", type_text(e, &b->type));
+    return false;
+  }
+  if (ia && b->kind == VAL_NUM) *a = val_cast(e, sa, *a, ZG_I32);
+  if (ib && a->kind == VAL_NUM) *b = val_cast(e, sb, *b, ZG_I32);
+  return true;
+}
+
 Val builtin_binary(Elab *e, const ZlExpr *x, ZgOp op, Val a, Val b, ZlSpan sa, ZlSpan sb) {
   bool sign = x->kind == ZL_E_BIN;
   const char *name = sign ? zl_operator_text(x->bin.op) : zg_op_info[op].text;
   const ZlExpr *xa = sign ? x->bin.a : x->call.args[0].value, *xb = sign ? x->bin.b : x->call.args[1].value;
+  bool truth = zg_op_info[op].truth;
+  if (truth && !compared(e, name, &a, &b, sa, sb)) return poison();
   if (!adapt(e, name, &a, &b, sa, sb)) return poison();
+  bool both = a.type.elem == ZG_INDEX && b.type.elem == ZG_INDEX;
   for (int i = 0; i < 2; i++) {
     const ZgType *t = i ? &b.type : &a.type;
-    if (t->elem != ZG_INDEX && t->elem != ZG_BOOL) continue;
+    if ((t->elem != ZG_INDEX && t->elem != ZG_BOOL) || (truth && both)) continue;
     no_arithmetic(e, name, i ? sb : sa, t);
     return poison();
   }
@@ -296,6 +347,44 @@ static Val position_op(Call *c) {
   return place_node(c->e, c->x->span, with_axes(c, ZG_OP_POSITION, 0), NULL, NULL);
 }
 
+static Val place_op(Call *c) { return compose_place(c->e, c->x->span, c->ax[0]); }
+
+static Val spread_op(Call *c) {
+  Val x = val_tensor(c->e, c->span[0], c->arg[0], ZG_REAL);
+  for (int i = 0; x.kind == VAL_TENSOR && i < c->nax; i++) {
+    if (!zg_type_has(&x.type, c->ax[i])) continue;
+    ZlDiag *d = complain(c->e, ZL_Z0208, c->span[0], "`%s`: the operand has the axis `%s` already", head(c),
+                         axis_name(c, c->ax[i]));
+    zl_label(d, "%s", type_text(c->e, &x.type));
+    return poison();
+  }
+  return compose_spread(c->e, c->x->span, x, c->ax, c->nax);
+}
+
+static Val index_op(Call *c) {
+  Val x = val_tensor(c->e, c->span[0], c->arg[0], ZG_F32);
+  if (x.kind != VAL_TENSOR) return poison();
+  if (!is_float(&x.type) && x.type.elem != ZG_I32) {
+    ZlDiag *d = complain(c->e, ZL_Z0202, c->span[0], "`%s` takes numbers", head(c));
+    zl_label(d, "%s", type_text(c->e, &x.type));
+    if (x.type.elem == ZG_INDEX) zl_help(d, "`f32(i)` is the position as a number");
+    return poison();
+  }
+  return compose_index(c->e, c->x->span, x, c->ax[0]);
+}
+
+/* Every call draws from a stream of its own. */
+static int64_t next_stream(Call *c) {
+  const char *stream = zb_printf(c->e->arena, "%srandom.%u", c->e->frame->path, c->e->nrandom++);
+  return (int64_t)(zb_stream(stream) >> 1);
+}
+
+static Val noise_op(Call *c) {
+  ZgType t = zg_type(ZG_F32, c->ax, c->nax);
+  ZgNode n = {.op = ZG_OP_RANDOM, .opt = {next_stream(c), c->op->op}};
+  return place_node(c->e, c->x->span, n, NULL, &t);
+}
+
 static Val random_op(Call *c) {
   if (c->arg[0].kind == VAL_NUM && c->arg[0].num.assumed) c->arg[0].num = num_int(1);
   if (c->arg[0].kind != VAL_NUM || !(c->arg[0].num.v >= 0 && c->arg[0].num.v <= 1)) {
@@ -303,8 +392,7 @@ static Val random_op(Call *c) {
     return poison();
   }
   ZgType t = zg_type(ZG_REAL, c->ax, c->nax);
-  const char *stream = zb_printf(c->e->arena, "%srandom.%u", c->e->frame->path, c->e->nrandom++);
-  ZgNode n = {.op = ZG_OP_RANDOM, .num = {c->arg[0].num.v}, .opt = {(int64_t)(zb_stream(stream) >> 1)}};
+  ZgNode n = {.op = ZG_OP_RANDOM, .num = {c->arg[0].num.v}, .opt = {next_stream(c), ZG_COIN}};
   return place_node(c->e, c->x->span, n, NULL, &t);
 }
 
@@ -340,6 +428,17 @@ static Val slice_op(Call *c) {
   return place_node(c->e, c->x->span, n, c->arg, NULL);
 }
 
+static Val shift_op(Call *c) {
+  const ZlExpr *x = keyword(c, "by");
+  ZgNode n = with_axes(c, ZG_OP_SHIFT, 1);
+  n.opt[0] = 1;
+  c->arg[0] = val_tensor(c->e, c->span[0], c->arg[0], ZG_REAL);
+  if (c->arg[0].kind == VAL_POISON || !want_axis(c, 0, c->ax[0])) return poison();
+  if (x && !static_int(c->e, x, -INT32_MAX, INT32_MAX, "by", &n.opt[0])) return poison();
+  if (c->arg[0].type.elem == ZG_INDEX) n.num[0] = -1; /* none */
+  return place_node(c->e, c->x->span, n, c->arg, NULL);
+}
+
 static Val concat_op(Call *c) {
   if (c->nax != c->nargs + 1) {
     ZlDiag *d = complain(c->e, ZL_Z0205, c->x->call.ax_span,
@@ -368,29 +467,9 @@ static Val reduce(Call *c) {
   return place_node(c->e, c->x->span, with_axes(c, (ZgOp)c->op->op, 1), c->arg, NULL);
 }
 
-/* The sum divided by the sizes; those of data axes in f32, since a smaller type would round them. */
 static Val mean_op(Call *c) {
-  Elab *e = c->e;
-  ZlSpan span = c->x->span;
-  Num known = num_int(1);
-  Val sum = reduce(c), size = {0};
-  if (sum.kind == VAL_POISON) return sum;
-  ZgElem elem = (ZgElem)sum.type.elem;
-  for (int i = 0; i < c->nax; i++) {
-    if (axis_size(c, c->ax[i])) {
-      known = num_mul(known, num_int(axis_size(c, c->ax[i])));
-      continue;
-    }
-    Val one = val_tensor(e, span, (Val){.kind = VAL_SIZE, .axis = c->ax[i]}, ZG_F32), in[2] = {size, one};
-    size = size.kind == VAL_TENSOR ? place_node(e, span, (ZgNode){.op = ZG_OP_MUL, .nin = 2}, in, NULL) : one;
-  }
-  if (known.v != 1) {
-    Val in[2] = {sum, val_tensor(e, span, (Val){.kind = VAL_NUM, .num = num_double(1 / known.v)}, elem)};
-    sum = place_node(e, span, (ZgNode){.op = ZG_OP_MUL, .nin = 2}, in, NULL);
-  }
-  if (size.kind != VAL_TENSOR) return sum;
-  Val in[2] = {val_cast(e, span, sum, ZG_F32), size};
-  return val_cast(e, span, place_node(e, span, (ZgNode){.op = ZG_OP_DIV, .nin = 2}, in, NULL), elem);
+  if (!want_float(c, 0) || !want_axes(c, 0)) return poison();
+  return c->nax ? compose_mean(c->e, c->x->span, c->arg[0], c->ax, c->nax) : c->arg[0];
 }
 
 static Val dot_op(Call *c) {
@@ -409,7 +488,13 @@ static Val cumsum_op(Call *c) {
 
 static Val softmax_op(Call *c) {
   if (!want_float(c, 0) || !want_axes(c, 0)) return poison();
+  if (c->nax > 1) return compose_softmax(c->e, c->x->span, c->arg[0], c->ax, c->nax);
   return place_node(c->e, c->x->span, with_axes(c, ZG_OP_SOFTMAX, 1), c->arg, NULL);
+}
+
+static Val lse_op(Call *c) {
+  if (!want_float(c, 0) || !want_axes(c, 0)) return poison();
+  return compose_lse(c->e, c->x->span, c->arg[0], c->ax[0]);
 }
 
 static Val normalize_op(Call *c) {
@@ -417,14 +502,57 @@ static Val normalize_op(Call *c) {
   bool ok = word_keyword(c, "mode", "rms", "std", &n.opt[0]);
   if (!want_float(c, 0) || !want_axes(c, 0) || !number_keyword(c, "eps", 1e-5, &n.num[0]) || !ok)
     return poison();
+  if (c->nax > 1)
+    return compose_normalize(c->e, c->x->span, c->arg[0], c->ax, c->nax, n.opt[0] == 1, n.num[0]);
   return place_node(c->e, c->x->span, n, c->arg, NULL);
 }
 
 /* ---- attention ----------------------------------------------------------------------------------------- */
+/* Positions of rope as a tensor: numbers that are not rounded to bf16. */
+static bool rope_at(Call *c, Val *out) {
+  const ZlExpr *x = keyword(c, "at");
+  if (!x) return true;
+  Val v = expr_eval(c->e, x);
+  ZgType rest = zg_type_minus(&c->arg[0].type, &c->ax[1], 1);
+  if (v.kind == VAL_POISON) return false;
+  if (v.kind != VAL_TENSOR || (v.type.elem != ZG_F32 && v.type.elem != ZG_I32 && v.type.elem != ZG_INDEX)) {
+    ZlDiag *d =
+        complain(c->e, ZL_Z0202, x->span, "`at` of `rope` is a tensor of positions: f32, i32 or an index");
+    if (v.kind == VAL_TENSOR) zl_label(d, "%s", type_text(c->e, &v.type));
+    if (v.kind == VAL_TENSOR && v.type.elem == ZG_REAL)
+      zl_note(d, "`real` may be bf16, which rounds positions beyond 256");
+    return false;
+  }
+  *out = v;
+  if (zg_type_contains(&rest, &v.type)) return true;
+  ZlDiag *d = complain(c->e, ZL_Z0201, x->span, "`rope`: the positions have axes that the operand lacks");
+  zl_label(d, "%s", axes_text(c->e, &v.type));
+  zl_also(d, c->span[0], "%s without `%s`", axes_text(c->e, &c->arg[0].type), axis_name(c, c->ax[1]));
+  return false;
+}
+
+/* Plain positions along s are an op of their own; others `rotate`, by tables. */
 static Val rope_op(Call *c) {
+  static const char *const pairs[] = {"halves", "neighbours"};
   ZgNode n = with_axes(c, ZG_OP_ROPE, 1);
-  if (!want_float(c, 0) || !want_axes(c, 0) || !number_keyword(c, "base", 10000, &n.num[0])) return poison();
-  return place_node(c->e, c->x->span, n, c->arg, NULL);
+  RopeCall r = {.at = {.kind = VAL_NUM}};
+  int rule = -1, beside = 0;
+  if (!want_float(c, 0) || !want_axes(c, 0) || !number_keyword(c, "base", 10000, &r.base)) return poison();
+  int64_t h = axis_size(c, c->ax[1]), most = c->ax[1] < c->e->assumed ? h : INT32_MAX;
+  const ZlExpr *features = keyword(c, "features");
+  bool ok = choice_keyword(c, "rule", rope_rules, 3, &rule) &&
+            choice_keyword(c, "pairs", pairs, 2, &beside) && number_or_none(c, "factor", 2, &r.factor) &&
+            number_or_none(c, "context", 8192, &r.context) && number_or_none(c, "low", 1, &r.low) &&
+            number_or_none(c, "high", 4, &r.high) && number_or_none(c, "attention", 1, &r.attention) &&
+            rope_at(c, &r.at) && (!features || static_int(c->e, features, 2, most, "features", &r.features));
+  if (!ok) return poison();
+  r.rule = (RopeRule)(rule + 1);
+  r.beside = beside;
+  bool plain = rule < 0 && !beside && !features && !keyword(c, "attention") && r.at.kind != VAL_TENSOR;
+  n.num[0] = r.base;
+  if (!rope_check(c->e, c->x->call.path.span, &r, h)) return poison();
+  if (plain || !h) return place_node(c->e, c->x->span, n, c->arg, NULL); /* !h: which says what is wrong */
+  return compose_rope(c->e, c->x->span, c->arg[0], c->ax[0], c->ax[1], &r);
 }
 
 /* Axes of attend as the language has them: [positions, features], or [queries, keys, features]. */
@@ -605,11 +733,17 @@ static const Builtin builtins[] = {
     {"select", 0, 0, false, 3, 3, NULL, select_op, 0},
     {"known", 0, 0, false, 1, 1, NULL, known_op, 0},
     {"position", 2, 2, false, 0, 0, NULL, position_op, 0},
+    {"place", 1, 1, false, 0, 0, NULL, place_op, 0},
+    {"index", 1, 1, false, 1, 1, NULL, index_op, 0},
+    {"spread", 1, ANY, true, 1, 1, NULL, spread_op, 0},
     {"random", 1, ANY, true, 1, 1, NULL, random_op, 0},
     {"samples", 0, 0, false, 0, 0, NULL, samples_op, 0},
+    {"uniform", 1, ANY, true, 0, 0, NULL, noise_op, ZG_UNIFORM},
+    {"normal", 1, ANY, true, 0, 0, NULL, noise_op, ZG_NORMAL},
     {"size", 1, 1, false, 0, 0, NULL, size_op, 0},
     {"rename", 2, 2, false, 1, 1, NULL, rename_op, 0},
     {"slice", 2, 2, false, 1, 1, "start", slice_op, 0},
+    {"shift", 1, 1, false, 1, 1, "by", shift_op, 0},
     {"concat", 3, ZG_MAX_AXARG, false, 2, ANY, NULL, concat_op, 0},
     {"sum", 1, ANY, true, 1, 1, NULL, reduce, ZG_OP_SUM},
     {"mean", 1, ANY, true, 1, 1, NULL, mean_op, ZG_OP_SUM},
@@ -620,6 +754,11 @@ static const Builtin builtins[] = {
     {"normalize", 1, 1, false, 1, 1, "mode,eps", normalize_op, 0},
     {"rope", 2, 2, false, 1, 1, "base", rope_op, 0},
     {"attend", 2, 3, false, 3, 3, "mask,window,cap,scale,bias,same,same_keys,sinks", attend_op, 0},
+    {"softmax", 1, ANY, false, 1, 1, NULL, softmax_op, 0},
+    {"lse", 1, 1, false, 1, 1, NULL, lse_op, 0},
+    {"normalize", 1, ANY, false, 1, 1, "mode,eps", normalize_op, 0},
+    {"rope", 2, 2, false, 1, 1, "base,rule,factor,context,low,high,attention,features,pairs,at", rope_op, 0},
+    {"attend", 2, 2, false, 3, 3, "mask,scale", attend_op, 0},
     {"lookup", 0, 0, false, 2, 2, NULL, lookup_op, 0},
     {"xent", 1, 1, false, 2, 2, NULL, xent_op, 0},
     {"onehot", 1, 1, false, 1, 1, NULL, later, 0},

@@ -155,6 +155,7 @@ static void select_rule(Rule *r) {
 static void move(Rule *r) {
   const ZgNode *n = r->n;
   ZgNode back = {.op = n->op, .nax = 2, .ax = {n->ax[1], n->ax[0]}};
+  if (n->op == ZG_OP_SHIFT) back = (ZgNode){.op = n->op, .nax = 1, .ax = {n->ax[0]}, .opt = {-n->opt[0]}};
   if (n->op == ZG_OP_SLICE) {
     back.op = ZG_OP_PAD;
     back.opt[0] = n->opt[0];
@@ -258,6 +259,11 @@ static bool with_kernel(Rule *r) {
     d.opt[0] = !n->opt[0];
     give(r, 0, zc_grad_node(r->b, d, 1, &r->g, NULL));
     return true;
+  case ZG_OP_ROTATE:
+    if (wanted(r, 1) || wanted(r, 2)) return no_derivative(r, " of its positions and speeds");
+    d.opt[0] ^= ZG_ROTATE_BACK;
+    give(r, 0, zc_grad_node(r->b, d, 3, (uint32_t[]){r->g, n->in[1], n->in[2]}, NULL));
+    return true;
   case ZG_OP_NORMALIZE:
     if (r->b->cot[y1] != ZG_NONE) return no_derivative(r, " of its scale");
     d.op = ZG_OP_NORMALIZE_GRAD;
@@ -308,7 +314,8 @@ bool zc_grad_rule(ZcGrad *b, const ZgNode *n) {
   switch (n->op) {
   case ZG_OP_RENAME:
   case ZG_OP_SLICE:
-  case ZG_OP_PAD: move(&r); return true;
+  case ZG_OP_PAD:
+  case ZG_OP_SHIFT: move(&r); return true;
   case ZG_OP_CONCAT: concat(&r); return true;
   case ZG_OP_SUM: give(&r, 0, r.g); return true; /* repeated along the summed axes */
   case ZG_OP_PEAK: return peak(&r);

@@ -5,6 +5,8 @@ libcompiler_a_SOURCES = \
   compiler/call.c \
   compiler/compile.c \
   compiler/compiler.h \
+  compiler/compose.c \
+  compiler/compose.h \
   compiler/config.c \
   compiler/elab.c \
   compiler/elab.h \
@@ -14,6 +16,7 @@ libcompiler_a_SOURCES = \
   compiler/grad_rules.c \
   compiler/num.c \
   compiler/place.c \
+  compiler/rope.c \
   compiler/sep.c \
   compiler/simpl.c \
   compiler/static.c \

@@ -163,7 +163,9 @@ static uint32_t bring(Elab *e, uint32_t seg, uint32_t id, uint32_t to) {
   ZB_ASSERT(seg < to);
   uint32_t local;
   ZgNode n = *maker(e, seg, id);
-  if (is_remade((ZgOp)n.op)) {
+  bool number = n.op == ZG_OP_CAST && maker(e, seg, n.in[0])->op == ZG_OP_POSITION; /* place[s]() */
+  if (number) n.in[0] = bring(e, seg, n.in[0], to);
+  if (number || is_remade((ZgOp)n.op)) {
     ZgType t = segment(e, seg)->values[id].type;
     if (segment(e, to)->repeat) n.region = segment(e, to)->region;
     local = add_node(e, to, n, &t);
@@ -229,6 +231,8 @@ static void assume_sizes(Elab *e, ZgNode *n, int64_t before[ZG_MAX_AXARG]) {
     else if (b) *b = INT32_MAX;
   } else if (n->op == ZG_OP_ROPE && b) {
     *b = 2;
+  } else if (n->op == ZG_OP_ROTATE && n->ax[0] >= e->assumed) {
+    axes[n->ax[0]].size = n->opt[1];
   }
 }
 

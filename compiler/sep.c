@@ -78,6 +78,8 @@ static State step(const Sep *s, const ZgSegment *seg, const ZgNode *n, const Sta
   }
   for (int i = 0; i < n->nout; i++) tout[i] = seg->values[n->out + (uint32_t)i].type;
   if (n->op == ZG_OP_AXSIZE && n->ax[0] == s->batch) return (State){COUNT, n->loc};
+  bool grows = n->op == ZG_OP_BROADCAST && zg_type_has(&tout[0], s->batch);
+  if (grows && (summed || whole.kind >= COUNT)) return mixed; /* as often as a micro-batch has samples */
   if (whole.kind >= COUNT) return (State){linear_mean(n, in), whole.loc};
   if (summed) return !sample && linear(n, in) ? (State){SUMMED, 0} : mixed;
   switch (zg_axis_class(n, tin, tout, s->batch)) {
@@ -92,6 +94,7 @@ static State source(const Sep *s, uint32_t segment, const ZgNode *n) {
   const ZgSegment *seg = &s->g->segments[segment];
   if (n->op == ZG_OP_CARRY) return s->inflow[segment][n->opt[0]];
   if (n->nout == 0) return (State){CONST, 0};
+  if (n->op == ZG_OP_POSITION && n->nax == 1 && n->ax[0] == s->batch) return (State){MIXED, n->loc};
   return (State){zg_type_has(&seg->values[n->out].type, s->batch) ? SAMPLE : CONST, 0};
 }
 

@@ -120,6 +120,10 @@ static bool join_elem(Ctx *c, const ZgType *a, const ZgType *b, ZgElem *out) {
   return true;
 }
 
+static bool same_index(const ZgType *a, const ZgType *b) {
+  return a->elem == ZG_INDEX && b->elem == ZG_INDEX && a->of == b->of;
+}
+
 /* The wider of two operands of an elementwise op, whose axes must contain the other's. */
 static bool wider(Ctx *c, const ZgType *a, const ZgType *b, ZgType *out) {
   if (zg_type_contains(a, b)) *out = *a;
@@ -203,32 +207,36 @@ static bool infer_constant(Ctx *c) { /* FILL, AXSIZE: scalars, of the floating t
 
 static bool infer_select(Ctx *c) {
   ZgType ab, all;
-  ZgElem e;
+  ZgElem e = ZG_INDEX;
+  bool ids = same_index(&c->in[1], &c->in[2]);
   if (c->in[0].elem != ZG_BOOL)
     return FAIL(c, "select takes a bool as its first operand, found %s", TYPE(c, &c->in[0]));
-  if (!join_elem(c, &c->in[1], &c->in[2], &e) || !wider(c, &c->in[1], &c->in[2], &ab) ||
+  if ((!ids && !join_elem(c, &c->in[1], &c->in[2], &e)) || !wider(c, &c->in[1], &c->in[2], &ab) ||
       !wider(c, &c->in[0], &ab, &all))
     return false;
   all.elem = (uint8_t)e;
+  all.of = ids ? c->in[1].of : 0;
   c->out[0] = all;
   return true;
 }
 
+/* An index becomes a number, and a number an index; but not an index one along another axis. */
 static bool infer_cast(Ctx *c) {
   if (!want_hint(c)) return false;
   ZgElem from = c->in[0].elem, to = c->hint->elem;
-  if (from == ZG_INDEX || to == ZG_INDEX || to == ZG_BOOL) {
+  if (to == ZG_BOOL || (to == ZG_INDEX && !is_number(from))) {
     Text t = text_of(c, &c->in[0]);
     return FAIL(c, "cast: %s cannot become %s", t.s, zg_elem_name[to]);
   }
   c->out[0] = c->in[0];
   c->out[0].elem = to;
+  c->out[0].of = to == ZG_INDEX ? c->hint->of : 0;
   return zg_type_eq(&c->out[0], c->hint) || FAIL(c, "cast keeps the axes of %s", TYPE(c, &c->in[0]));
 }
 
 static bool infer_broadcast(Ctx *c) {
-  if (!want_hint(c) || !want_float(c, 0)) return false;
-  if (!zg_type_contains(c->hint, &c->in[0]) || c->hint->elem != c->in[0].elem) {
+  if (!want_hint(c)) return false;
+  if (!zg_type_contains(c->hint, &c->in[0]) || c->hint->elem != c->in[0].elem || c->hint->of != c->in[0].of) {
     Text from = text_of(c, &c->in[0]), to = text_of(c, c->hint);
     return FAIL(c, "broadcast adds axes and nothing else: %s cannot become %s", from.s, to.s);
   }
@@ -256,7 +264,9 @@ static bool infer_elementwise(Ctx *c) {
     c->out[0] = c->in[0];
     return true;
   }
-  if (!join_elem(c, &c->in[0], &c->in[1], &e) || !wider(c, &c->in[0], &c->in[1], &c->out[0])) return false;
+  if (o->truth && same_index(&c->in[0], &c->in[1])) e = ZG_I32;
+  else if (!join_elem(c, &c->in[0], &c->in[1], &e)) return false;
+  if (!wider(c, &c->in[0], &c->in[1], &c->out[0])) return false;
   if (!o->whole && e == ZG_I32) return FAIL(c, "%s takes real tensors; cast the i32 operands", OPNAME(c));
   c->out[0].elem = (uint8_t)(o->truth ? ZG_BOOL : e);
   return true;
@@ -291,6 +301,14 @@ static bool infer_move(Ctx *c) {
   ZgType rest = zg_type_minus(t, &from, 1), add = zg_type(t->elem, &to, 1);
   c->out[0] = zg_type_union(&rest, &add);
   return true;
+}
+
+static bool infer_shift(Ctx *c) {
+  if (!want_nax(c, 1, 1) || !want_axis(c, 0, c->n->ax[0])) return false;
+  int edge = c->in[0].elem == ZG_INDEX ? -1 : 0;
+  if (c->n->num[0] != edge) return FAIL(c, "shift: the edge is %g, must be %d", c->n->num[0], edge);
+  c->out[0] = c->in[0];
+  return want_opt(c, 0, -INT32_MAX, INT32_MAX, "the distance");
 }
 
 static bool infer_concat(Ctx *c) {
@@ -387,6 +405,29 @@ static bool infer_rope(Ctx *c) {
   if (!(n->num[0] > 0)) return FAIL(c, "rope: base is %g, must be positive", n->num[0]);
   c->out[0] = c->in[0];
   return want_opt(c, 0, 0, 1, "inverse");
+}
+
+static bool infer_rotate(Ctx *c) {
+  const ZgNode *n = c->n;
+  uint16_t h = n->nax ? n->ax[0] : 0;
+  if (!want_float(c, 0) || !want_nax(c, 1, 1) || !want_axis(c, 0, h)) return false;
+  int64_t size = axis_size(c, h);
+  if (size == 0)
+    return FAIL(c, "rotate: the size of %s must be a number in the model, not bound by the recipe",
+                axis_name(c, h));
+  if (!want_opt(c, 0, 0, 3, "the form") || !want_opt(c, 1, 2, size, "the number of features")) return false;
+  if (n->opt[1] % 2)
+    return FAIL(c, "rotate turns pairs: %lld features of %s are no pairs", (long long)n->opt[1],
+                axis_name(c, h));
+  ZgType speed = zg_type(ZG_F32, &h, 1), rest = zg_type_minus(&c->in[0], &h, 1);
+  const ZgType *at = &c->in[1];
+  if (at->elem != ZG_F32 || !zg_type_contains(&rest, at)) {
+    Text found = text_of(c, at), among = text_of(c, &rest);
+    return FAIL(c, "rotate: the positions must be f32, with axes among those of %s; found %s", among.s,
+                found.s);
+  }
+  c->out[0] = c->in[0];
+  return want_same(c, 2, &speed);
 }
 
 /* ---- attention ----------------------------------------------------------------------------------------- */
@@ -529,14 +570,20 @@ static bool infer_xent(Ctx *c) {
 static bool infer_created(Ctx *c) { /* POSITION, RANDOM */
   const ZgNode *n = c->n;
   if (n->op == ZG_OP_RANDOM) {
-    if (!want_hint(c) || !want_nax(c, 0, 0)) return false;
-    if (c->hint->elem != ZG_REAL) return FAIL(c, "random makes real tensors, not %s", TYPE(c, c->hint));
+    if (!want_hint(c) || !want_nax(c, 0, 0) || !want_opt(c, 1, 0, ZG_NOISES - 1, "the kind")) return false;
+    ZgElem made = n->opt[1] == ZG_COIN ? ZG_REAL : ZG_F32;
+    if (c->hint->elem != made)
+      return FAIL(c, "random makes %s tensors, not %s", zg_elem_name[made], TYPE(c, c->hint));
     if (!(n->num[0] >= 0 && n->num[0] <= 1))
       return FAIL(c, "random: the probability is %g, must be 0 to 1", n->num[0]);
     c->out[0] = *c->hint;
     return true;
   }
-  if (!want_nax(c, 2, 2)) return false;
+  if (!want_nax(c, 1, 2)) return false;
+  if (n->nax == 1) {
+    c->out[0] = zg_type(ZG_I32, n->ax, 1);
+    return true;
+  }
   int64_t s = axis_size(c, n->ax[0]), p = axis_size(c, n->ax[1]);
   if (p && s > p)
     return FAIL(c, "position: %s has %lld elements, more than the %lld of %s", axis_name(c, n->ax[0]),
@@ -574,7 +621,9 @@ static bool infer_results(Ctx *c) {
   case ZG_SOURCE: return infer_source(c);
   case ZG_SINK: return infer_sink(c);
   case ZG_EW: return infer_elementwise(c);
-  case ZG_MOVE: return c->n->op == ZG_OP_CONCAT ? infer_concat(c) : infer_move(c);
+  case ZG_MOVE:
+    if (c->n->op == ZG_OP_SHIFT) return infer_shift(c);
+    return c->n->op == ZG_OP_CONCAT ? infer_concat(c) : infer_move(c);
   default: break;
   }
   switch (c->n->op) {
@@ -587,6 +636,7 @@ static bool infer_results(Ctx *c) {
   case ZG_OP_NORMALIZE:
   case ZG_OP_NORMALIZE_GRAD: return infer_normalize(c);
   case ZG_OP_ROPE: return infer_rope(c);
+  case ZG_OP_ROTATE: return infer_rotate(c);
   case ZG_OP_ATTEND:
   case ZG_OP_ATTEND_GRAD:
   case ZG_OP_ATTEND_BIAS_GRAD: return infer_attend(c);

@@ -14,6 +14,15 @@ typedef enum {
 
 typedef enum { ZG_SOURCE, ZG_SINK, ZG_EW, ZG_MOVE, ZG_COMPUTE, ZG_PLANNED } ZgOpKind;
 
+/* What RANDOM draws, its opt[1]: 1 with a probability and else 0; numbers of (0, 1); of the standard normal
+ * distribution. */
+typedef enum { ZG_COIN, ZG_UNIFORM, ZG_NORMAL, ZG_NOISES } ZgNoise;
+
+/* The forms of ROTATE, bits of its opt[0]. */
+#define ZG_ROTATE_BACK 1 /* by the negative angles: the transpose */
+#define ZG_ROTATE_BESIDE                                                                                     \
+  2 /* pairs are neighbours, (0, 1), (2, 3), ..; else halves, (0, n/2), (1, n/2 + 1), .. */
+
 #define ZG_TOGETHER 0x80 /* ZgOpInfo.linear: in all operands at once */
 
 typedef struct {

@@ -18,6 +18,7 @@ static ZkScratch *const scratch[ZG_OP_COUNT] = {
     [ZG_OP_NORMALIZE] = zk_scratch_normalize,
     [ZG_OP_NORMALIZE_GRAD] = zk_scratch_normalize,
     [ZG_OP_ROPE] = zk_scratch_rope,
+    [ZG_OP_ROTATE] = zk_scratch_rotate,
     [ZG_OP_ATTEND] = zk_scratch_attend,
     [ZG_OP_ATTEND_GRAD] = zk_scratch_attend_grad,
     [ZG_OP_ATTEND_BIAS_GRAD] = zk_scratch_attend_bias_grad,

@@ -335,6 +335,15 @@ call    : path axpar '(' args0 ')' as {
             $$->call.ax_span = $2.span;
             $$->call.label = $6;
           }
+        | INDEX axpar '(' args0 ')' {
+            ZlName word = {.s = "index", .span = @1};
+            ZlPath path = {.span = @1};
+            ADD(path.part, path.n, word);
+            $$ = zl_call(ps->arena, @$, path, $4);
+            $$->call.all_axes = $2.all;
+            $$->call.axes = $2.names;
+            $$->call.ax_span = $2.span;
+          }
         | ELEM '(' expr ')' {
             $$ = zl_cast(ps->arena, @$, $1, $3);
           }

@@ -1,5 +1,5 @@
-/* Ops that move data without arithmetic: copy, rename, slice, pad, concat. All are one copy between two
- * strided views, which converts the element type where it differs. */
+/* Ops that move data without arithmetic: copy, rename, slice, pad, shift, concat. All are one copy between
+ * two strided views, which converts the element type where it differs. */
 #include "kernels/cpu/cpu.h"
 
 #define PIECE 1024 /* elements of a run copied at once */
@@ -92,11 +92,11 @@ static ZkView slice_view(const ZkView *v, uint16_t axis, uint16_t to, int64_t st
   return p;
 }
 
-static void zero(const ZkEnv *env, const ZkView *v) {
-  uint32_t nothing = 0; /* 0 in every element type */
-  ZkView z = {.data = &nothing, .elem = v->elem};
+static void fill(const ZkEnv *env, const ZkView *v, uint32_t bits) {
+  ZkView z = {.data = &bits, .elem = v->elem};
   copy_view(env, v, &z);
 }
+#define ZERO 0u /* in every element type */
 
 void zk_cpu_copy(const ZkEnv *env, const ZkCall *c) { copy_view(env, &c->out[0], &c->in[0]); }
 
@@ -116,9 +116,20 @@ void zk_cpu_pad(const ZkEnv *env, const ZkCall *c) {
   ZkView before = slice_view(out, c->ax[1], c->ax[1], 0, start);
   ZkView within = slice_view(out, c->ax[1], c->ax[0], start, n);
   ZkView after = slice_view(out, c->ax[1], c->ax[1], start + n, whole - start - n);
-  zero(env, &before);
+  fill(env, &before, ZERO);
   copy_view(env, &within, &c->in[0]);
-  zero(env, &after);
+  fill(env, &after, ZERO);
+}
+
+void zk_cpu_shift(const ZkEnv *env, const ZkCall *c) {
+  uint16_t a = c->ax[0];
+  int64_t n = zk_axis_size(&c->in[0], a), by = zk_max(-n, zk_min(n, c->opt[0])),
+          stay = n - (by < 0 ? -by : by);
+  ZkView from = slice_view(&c->in[0], a, a, by < 0 ? -by : 0, stay);
+  ZkView to = slice_view(&c->out[0], a, a, by < 0 ? 0 : by, stay);
+  ZkView edge = slice_view(&c->out[0], a, a, by < 0 ? stay : 0, n - stay);
+  copy_view(env, &to, &from);
+  fill(env, &edge, c->num[0] != 0 ? (uint32_t)(int32_t)c->num[0] : ZERO); /* of ids: none */
 }
 
 void zk_cpu_concat(const ZkEnv *env, const ZkCall *c) {

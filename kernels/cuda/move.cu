@@ -1,7 +1,7 @@
-/* Ops that move data without arithmetic: copy, rename, slice, pad, concat. All are one copy between two
- * strided views, which converts the element type where it differs. Three kernels: 16 bytes a time where both
- * sides are contiguous alike; square tiles through shared memory where the fastest axes differ; else element
- * by element. */
+/* Ops that move data without arithmetic: copy, rename, slice, pad, shift, concat. All are one copy between
+ * two strided views, which converts the element type where it differs. Three kernels: 16 bytes a time
+ * where both sides are contiguous alike; square tiles through shared memory where the fastest axes differ;
+ * else element by element. */
 #include "kernels/cuda/common.cuh"
 
 enum { DST, SRC };
@@ -11,17 +11,18 @@ enum { DST, SRC };
 
 typedef struct {
   void *dst;
-  const void *src; /* NULL: zeros */
+  const void *src; /* NULL: `bits` everywhere */
   int delem, selem;
   ZkcNest nest;  /* [row] without `run` and `across`; views: dst, src */
   ZkcRun run;    /* fastest in dst */
   ZkcRun across; /* fastest in src */
   ZkcUnits units;
+  unsigned bits;
 } Copy;
 
 /* An element as the bits that are to be stored. */
 ZK_DEVICE unsigned get(const Copy &c, long long at) {
-  if (!c.src) return 0;
+  if (!c.src) return c.bits;
   if (c.delem == c.selem)
     return c.selem == ZK_BF16 ? ((const unsigned short *)c.src)[at] : ((const unsigned *)c.src)[at];
   float x = zk_load(c.src, c.selem, at);
@@ -37,7 +38,7 @@ static __global__ void __launch_bounds__(THREADS) copy_wide(const __grid_constan
        u += (long long)gridDim.x * THREADS) {
     long long off[2], at;
     zkc_seek(c.nest, zkc_row(c.units, u, at), off);
-    uint4 x = make_uint4(0, 0, 0, 0);
+    uint4 x = make_uint4(c.bits, c.bits, c.bits, c.bits);
     if (c.src) x = zk_load16((const char *)c.src + off[SRC] * size + 16 * at);
     zk_store16((char *)c.dst + off[DST] * size + 16 * at, x);
   }
@@ -85,11 +86,13 @@ static int fastest_in_src(const Copy &c) {
   return -1;
 }
 
-/* dst = src over the axes of dst; an axis that src lacks is repeated. src NULL: zeros. */
-static void copy_view(const ZkEnv *env, const ZkCall *call, const ZkView *dst, const ZkView *src) {
+/* dst = src over the axes of dst; an axis that src lacks is repeated. src NULL: an element of `bits`, which
+ * is 0 for elements of 2 bytes. */
+static void copy_view(const ZkEnv *env, const ZkCall *call, const ZkView *dst, const ZkView *src,
+                      unsigned bits = 0) {
   ZkCuda *cu = zk_cu(env);
   const ZkView *views[2] = {dst, src};
-  Copy c = {dst->data, src ? src->data : NULL, dst->elem, src ? src->elem : dst->elem, {}, {}, {}, {}};
+  Copy c = {dst->data, src ? src->data : NULL, dst->elem, src ? src->elem : dst->elem, {}, {}, {}, {}, bits};
   c.nest = zkc_nest_run(views, src ? 2 : 1, NULL, 0, false, &c.run);
   int size = (int)zk_elem_bytes((ZkElem)dst->elem), n = 16 / size;
   bool wide = c.delem == c.selem && c.run.n % n == 0 && zkc_aligned(dst, &c.nest, DST, c.run.stride[DST]) &&
@@ -142,6 +145,17 @@ extern "C" void zk_cuda_pad(const ZkEnv *env, const ZkCall *c) {
   copy_view(env, c, &before, NULL);
   copy_view(env, c, &within, &c->in[0]);
   copy_view(env, c, &after, NULL);
+}
+
+extern "C" void zk_cuda_shift(const ZkEnv *env, const ZkCall *c) {
+  uint16_t a = c->ax[0];
+  int64_t n = zkc_size(&c->in[0], a), by = c->opt[0] > n ? n : c->opt[0] < -n ? -n : c->opt[0];
+  int64_t stay = n - (by < 0 ? -by : by);
+  ZkView from = slice_view(&c->in[0], a, a, by < 0 ? -by : 0, stay);
+  ZkView to = slice_view(&c->out[0], a, a, by < 0 ? 0 : by, stay);
+  ZkView edge = slice_view(&c->out[0], a, a, by < 0 ? stay : 0, n - stay);
+  copy_view(env, c, &to, &from);
+  copy_view(env, c, &edge, NULL, (unsigned)(int)c->num[0]);
 }
 
 extern "C" void zk_cuda_concat(const ZkEnv *env, const ZkCall *c) {

@@ -29,6 +29,24 @@ ZK_DEVICE unsigned long long draw(unsigned long long from, unsigned long long in
   return mix(mix(from + 0x9e3779b97f4a7c15ull * (index + 1)) + index);
 }
 
+/* zb_random_unit_f32 and zb_random_normal of base.h; the latter to a rounding. */
+ZK_DEVICE float uniform(unsigned long long bits) {
+  return ((float)(unsigned)(bits >> 41) + 0.5f) * (1.0f / 8388608);
+}
+ZK_DEVICE double unit(unsigned long long bits) {
+  return ((double)(bits >> 11) + 0.5) * (1.0 / 9007199254740992);
+}
+ZK_DEVICE float normal(unsigned long long from, unsigned long long i) {
+  double turn = 2 * unit(draw(from, 2 * i + 1));
+#ifndef ZK_EMU
+  double c = cospi(turn);
+#else
+  double c = cos(M_PI * turn);
+#endif
+  return (float)(sqrt(-2 * log(unit(draw(from, 2 * i)))) * c);
+}
+
+template <int KIND>
 static __global__ void __launch_bounds__(THREADS) random_bits(const __grid_constant__ Random r) {
   unsigned long long step = r.step_state ? r.step_state->step : r.step;
   unsigned long long from = draw_from(r.seed, draw(draw_from(step, r.number), 0));
@@ -37,7 +55,11 @@ static __global__ void __launch_bounds__(THREADS) random_bits(const __grid_const
     long long at, off[2];
     zkc_seek(r.nest, zkc_row(r.units, u, at), off);
     unsigned long long i = r.first + off[1] + at * r.run.stride[1];
-    zk_store(r.y, r.elem, off[0] + at * r.run.stride[0], (draw(from, i) >> 11) < r.below ? 1.0f : 0.0f);
+    float x = KIND == ZG_NORMAL                 ? normal(from, i)
+              : KIND == ZG_UNIFORM              ? uniform(draw(from, i))
+              : (draw(from, i) >> 11) < r.below ? 1.0f
+                                                : 0.0f;
+    zk_store(r.y, r.elem, off[0] + at * r.run.stride[0], x);
   }
 }
 
@@ -60,7 +82,10 @@ extern "C" void zk_cuda_random(const ZkEnv *env, const ZkCall *c) {
   if (bound > 0 && bound < 0x1p53 && bound - (double)r.below > 0.5) r.below++;
   r.nest = zkc_nest_run(views, 2, NULL, 0, false, &r.run);
   r.units = zkc_units(r.nest.count, r.run.n);
-  ZK_LAUNCH(cu, c, random_bits, zk_blocks(cu, zk_ceil_of(r.units.total, THREADS)), THREADS, 0, r);
+  unsigned blocks = zk_blocks(cu, zk_ceil_of(r.units.total, THREADS));
+  if (c->opt[1] == ZG_NORMAL) ZK_LAUNCH(cu, c, random_bits<ZG_NORMAL>, blocks, THREADS, 0, r);
+  else if (c->opt[1] == ZG_UNIFORM) ZK_LAUNCH(cu, c, random_bits<ZG_UNIFORM>, blocks, THREADS, 0, r);
+  else ZK_LAUNCH(cu, c, random_bits<ZG_COIN>, blocks, THREADS, 0, r);
 }
 
 static __global__ void __launch_bounds__(THREADS)

@@ -60,8 +60,16 @@ void zk_ref_position(const ZkEnv *env, const ZkCall *c) {
   REF_EACH(&i, all) ref_put(y, &i, (double)(ref_start(y, s) + ref_at(&i, s)));
 }
 
-/* 1 with probability p. The counter is the position in the whole tensor with its axes in ascending number, so
- * that neither the memory order nor a split changes what is drawn. */
+static double drawn(const ZkCall *c, uint64_t seed, uint64_t stream, uint64_t at) {
+  switch (c->opt[1]) {
+  case ZG_UNIFORM: return zb_random_unit_f32(zb_random_u64(seed, stream, at));
+  case ZG_NORMAL: return zb_random_normal(seed, stream, at);
+  default: return zb_random_unit(seed, stream, at) < c->num[0];
+  }
+}
+
+/* 1 with probability p, or noise. The counter is the position in the whole tensor with its axes in
+ * ascending number, so that neither the memory order nor a split changes what is drawn. */
 void zk_ref_random(const ZkEnv *env, const ZkCall *c) {
   const ZkView *y = &c->out[0];
   int64_t weight[ZK_MAX_AXES]; /* of each axis in the counter: the product of the sizes of later ones */
@@ -76,6 +84,6 @@ void zk_ref_random(const ZkEnv *env, const ZkCall *c) {
   REF_EACH(&i, all) {
     uint64_t at = 0;
     for (int k = 0; k < y->rank; k++) at += (uint64_t)(weight[k] * (y->start[k] + ref_at(&i, y->axis[k])));
-    ref_put(y, &i, zb_random_unit(env->seed, stream, at) < c->num[0]);
+    ref_put(y, &i, drawn(c, env->seed, stream, at));
   }
 }

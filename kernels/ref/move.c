@@ -52,6 +52,20 @@ void zk_ref_pad(const ZkEnv *env, const ZkCall *c) {
   }
 }
 
+/* y[a = p] = x[a = p - by], and the edge where there is none */
+void zk_ref_shift(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  const ZkView *x = &c->in[0], *y = &c->out[0];
+  uint16_t a = c->ax[0];
+  RefIndex i = {0};
+  RefAxes all = ref_axes(&i, y, NULL, 0);
+  REF_EACH(&i, all) {
+    int64_t p = ref_at(&i, a) - c->opt[0];
+    RefIndex j = ref_with(&i, a, p);
+    ref_put(y, &i, p >= 0 && p < ref_size(x, a) ? ref_get(x, &j) : c->num[0]);
+  }
+}
+
 /* The operands one after the other along `to`; ax[1 + k] is what operand k calls that axis. */
 void zk_ref_concat(const ZkEnv *env, const ZkCall *c) {
   (void)env;

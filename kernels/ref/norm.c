@@ -1,4 +1,4 @@
-/* Operations that work along one axis and keep it: softmax, normalize, rope. */
+/* Operations that work along one axis and keep it: softmax, normalize, rope, rotate. */
 #include <math.h>
 
 #include "kernels/ref/ref.h"
@@ -84,6 +84,33 @@ void zk_ref_rope(const ZkEnv *env, const ZkCall *c) {
       double u = ref_get(x, &lo), v = ref_get(x, &hi);
       ref_put(y, &lo, u * cos(angle) - v * sin(angle));
       ref_put(y, &hi, v * cos(angle) + u * sin(angle));
+    }
+  }
+}
+
+/* The pairs of the first opt[1] features of axis h turn by the angles at speed[pair], scaled by num[0];
+ * the others stay. opt[0]: ZG_ROTATE_. */
+void zk_ref_rotate(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  const ZkView *x = &c->in[0], *at = &c->in[1], *speed = &c->in[2], *y = &c->out[0];
+  uint16_t h = c->ax[0];
+  int64_t pairs = c->opt[1] / 2;
+  bool beside = c->opt[0] & ZG_ROTATE_BESIDE;
+  RefIndex i = {0};
+  RefAxes rest = ref_axes(&i, x, &h, 1);
+  REF_EACH(&i, rest) {
+    for (int64_t p = 0; p < pairs; p++) {
+      RefIndex pair = ref_with(&i, h, p);
+      double angle = ref_get(at, &i) * ref_get(speed, &pair);
+      if (c->opt[0] & ZG_ROTATE_BACK) angle = -angle;
+      RefIndex lo = ref_with(&i, h, beside ? 2 * p : p), hi = ref_with(&i, h, beside ? 2 * p + 1 : p + pairs);
+      double u = ref_get(x, &lo), v = ref_get(x, &hi);
+      ref_put(y, &lo, c->num[0] * (u * cos(angle) - v * sin(angle)));
+      ref_put(y, &hi, c->num[0] * (v * cos(angle) + u * sin(angle)));
+    }
+    for (int64_t k = 2 * pairs; k < ref_size(x, h); k++) {
+      RefIndex same = ref_with(&i, h, k);
+      ref_put(y, &same, ref_get(x, &same));
     }
   }
 }

@@ -93,7 +93,7 @@ static void check_bound_sizes(ZpBuild *b) {
   for (uint32_t s = 0; s < g->nsegments; s++)
     for (uint32_t k = 0; k < g->segments[s].nnodes; k++) {
       const ZgNode *n = &g->segments[s].nodes[k];
-      if (n->op != ZG_OP_POSITION && n->op != ZG_OP_RENAME) continue;
+      if ((n->op != ZG_OP_POSITION || n->nax < 2) && n->op != ZG_OP_RENAME) continue;
       const char *what[2];
       for (int i = 0; i < 2; i++)
         what[i] =

@@ -93,8 +93,8 @@ static Held held_by(Pads *c, bool named) {
   case ZG_OP_DCARRY: return has(c, n->out) ? known(0) : (Held){.kind = ANY};
   case ZG_OP_INPUT: c->size |= has(c, n->out); return (Held){.kind = ANY};
   case ZG_OP_POSITION:
-    c->size |= n->ax[0] == c->axis;
-    return (Held){.kind = ANY}; /* ax[1] is only selected from */
+    c->size |= n->ax[0] == c->axis && n->nax > 1; /* it may have as many as ax[1], no more */
+    return (Held){.kind = ANY};                   /* ax[1] is only selected from */
   case ZG_OP_SUM: c->sum |= named && !is_zero(in(c, 0)); return linear(c, 0);
   case ZG_OP_CUMSUM: /* padding comes last; in reverse order it comes first, and must add nothing */
     c->sum |= named && n->opt[0] && !is_zero(in(c, 0));
@@ -109,7 +109,8 @@ static Held held_by(Pads *c, bool named) {
   case ZG_OP_RENAME:
   case ZG_OP_SLICE:
   case ZG_OP_CONCAT: c->size |= named; return joined(c);
-  case ZG_OP_PAD: c->size |= named; return linear(c, 0);
+  case ZG_OP_PAD:
+  case ZG_OP_SHIFT: c->size |= named; return linear(c, 0);
   default: break;
   }
   const ZgOpInfo *o = &zg_op_info[n->op];

@@ -26,6 +26,7 @@ scenario_tests += \
   tests/mpi/moved.sh \
   tests/mpi/names.sh \
   tests/mpi/nodes.sh \
+  tests/mpi/numbers.sh \
   tests/mpi/options.sh \
   tests/mpi/partial.sh \
   tests/mpi/precision.sh \
@@ -40,3 +41,4 @@ scenario_tests += \
   tests/mpi/weights.sh \
   tests/mpi/zckpt.sh
 EXTRA_DIST += tests/mpi/layouts.zug tests/mpi/losses.zug
+EXTRA_DIST += tests/mpi/layouts.zug tests/mpi/numbers.zug

@@ -249,7 +249,8 @@ static bool scratch(Walk *w) {
 
 static bool form(const Walk *w) {
   const ZpNode *n = w->n;
-  if (w->l.c->p->forward_only && (w->phase == ZP_BWD || n->call.op == ZG_OP_RANDOM))
+  if (w->l.c->p->forward_only &&
+      (w->phase == ZP_BWD || (n->call.op == ZG_OP_RANDOM && n->call.opt[1] == ZG_COIN)))
     return fail(w, "is nothing that a plan which only goes forward does");
   if (n->call.op >= ZG_OP_COUNT || n->call.nin > ZK_MAX_IN || n->call.nout > ZK_MAX_OUT)
     return fail(w, "is no call");

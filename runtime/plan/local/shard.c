@@ -232,7 +232,7 @@ static void shard_node(ZpShard *h, const ZgNode *n) {
   for (int i = 0; i < n->nout; i++) m->out[i] = first + (uint32_t)i;
   for (int d = 0; d < p->mesh.ndims; d++)
     if (x[d] != ZG_NONE) m->split |= 1u << d;
-  if (n->op == ZG_OP_RANDOM && p->forward_only) { /* its mean: dropout leaves all */
+  if (n->op == ZG_OP_RANDOM && n->opt[1] == ZG_COIN && p->forward_only) { /* its mean: dropout leaves all */
     m->call.op = ZG_OP_FILL;
     m->call.opt[0] = 0;
   }

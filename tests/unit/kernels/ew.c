@@ -279,6 +279,7 @@ Test(ew, in_place) {
 Test(ew, position) {
   CONFORM(.op = ZG_OP_POSITION, .dims = "s=17", .ax = "sp", .out = {{"s", ID}});
   CONFORM(.op = ZG_OP_POSITION, .dims = "s=32@64/128", .ax = "sp", .out = {{"s", ID}});
+  CONFORM(.op = ZG_OP_POSITION, .dims = "s=32@64/128", .ax = "s", .out = {{"s", ID}});
 }
 
 Test(ew, random) {
@@ -286,6 +287,38 @@ Test(ew, random) {
   CONFORM(.op = ZG_OP_RANDOM, .dims = "b=2@4/8 s=16@16/32 e=33", .num = {0.25}, .opt = {8}, .out = {{"bse"}});
   CONFORM(.op = ZG_OP_RANDOM, .dims = "b=5000", .num = {0}, .out = {{"b"}});
   CONFORM(.op = ZG_OP_RANDOM, .dims = "b=5000", .num = {1}, .out = {{"b"}});
+}
+
+/* Numbers of f32, whatever the compute type: exact, and for the normal ones within a rounding of f64's. */
+Test(ew, noise) {
+  for (int kind = ZG_UNIFORM; kind <= ZG_NORMAL; kind++) {
+    double tol = kind == ZG_NORMAL ? 1e-7 : 0;
+    CONFORM(.op = ZG_OP_RANDOM, .dims = "b=3 s=65 e=33", .opt = {7, kind}, .out = {{"bse", EXACT}},
+            .tol = tol);
+    CONFORM(.op = ZG_OP_RANDOM, .dims = "b=2@4/8 s=16@16/32 e=33", .opt = {8, kind}, .out = {{"bse", EXACT}},
+            .tol = tol);
+    CONFORM(.op = ZG_OP_RANDOM, .dims = "b=5000", .opt = {9, kind}, .out = {{"b", EXACT}}, .tol = tol);
+  }
+}
+
+/* Mean and variance of 20000 numbers within five standard deviations, and where they may lie. */
+Test(ew, noise_is_distributed) {
+  for (int kind = ZG_UNIFORM; kind <= ZG_NORMAL; kind++) {
+    double *y[ZK_MAX_OUT], sum = 0, square = 0, least = 1, most = 0;
+    enum { N = 20000 };
+    Case c = {.op = ZG_OP_RANDOM, .dims = "b=20000", .opt = {11, kind}, .out = {{"b", EXACT}}};
+    reference(&c, y);
+    for (int i = 0; i < N; i++) {
+      sum += y[0][i], square += y[0][i] * y[0][i];
+      least = fmin(least, y[0][i]), most = fmax(most, y[0][i]);
+    }
+    double mean = sum / N, var = square / N - mean * mean;
+    bool normal = kind == ZG_NORMAL;
+    cr_expect_float_eq(mean, normal ? 0 : 0.5, 5 * sqrt((normal ? 1 : 1.0 / 12) / N));
+    cr_expect_float_eq(var, normal ? 1 : 1.0 / 12, 5 * sqrt((normal ? 2 : 1.0 / 180) / N));
+    if (!normal) cr_expect(least > 0 && most < 1 && least < 1e-3 && most > 0.999);
+    free(y[0]);
+  }
 }
 
 /* A split draws what the whole would: the second half of axis s. */

@@ -40,6 +40,20 @@ Test(move, pad) {
   CONFORM(.op = ZG_OP_PAD, .dims = "a=33 b=1 t=64", .ax = "bt", .opt = {30}, .in = {{"ba"}}, .out = {{"ta"}});
 }
 
+Test(move, shift) {
+  static const int by[] = {0, 1, -1, 4, -5, 33, -33, 40, -1000000};
+  for (size_t i = 0; i < sizeof by / sizeof *by; i++) {
+    CONFORM(.op = ZG_OP_SHIFT, .dims = "a=3 s=33 e=16", .ax = "s", .opt = {by[i]}, .in = {{"ase"}},
+            .out = {{"ase"}});
+    CONFORM(.op = ZG_OP_SHIFT, .dims = "a=5 s=32", .ax = "s", .opt = {by[i]}, .in = {{"as"}},
+            .out = {{"as"}});
+    CONFORM(.op = ZG_OP_SHIFT, .dims = "a=5 s=33", .ax = "s", .opt = {by[i]}, .num = {-1},
+            .in = {{"as", ID, 0, 1000000}}, .out = {{"as", ID}});
+    CONFORM(.op = ZG_OP_SHIFT, .dims = "a=5 s=32", .ax = "s", .opt = {by[i]}, .in = {{"as", ID, 0, 1000000}},
+            .out = {{"as", ID}});
+  }
+}
+
 Test(move, concat) {
   CONFORM(.op = ZG_OP_CONCAT, .dims = "a=3 b=5 c=7 t=12", .ax = "tbc", .in = {{"ab"}, {"ac"}},
           .out = {{"at"}});

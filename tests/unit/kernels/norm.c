@@ -1,4 +1,6 @@
-/* Ops along one axis: cumsum, softmax, normalize, rope. */
+/* Ops along one axis: cumsum, softmax, normalize, rope, rotate. */
+#include <math.h>
+
 #include "tests/unit/kernels/conform.h"
 
 #define TOL 2e-6 /* one pass of exp or of a mean over at most 1104 terms, some roundings */
@@ -77,4 +79,44 @@ Test(norm, rope) {
     CONFORM(.op = ZG_OP_ROPE, .dims = "s=5@3/8 d=66", .ax = "sd", .num = {10000}, .opt = {inverse},
             .in = {{"sd"}}, .out = {{"sd"}}, .tol = ROPE_TOL);
   }
+}
+
+/* Positions and speeds as tensors, in all forms: pairs of halves and of neighbours, all features or the
+ * first, back. */
+Test(norm, rotate) {
+  for (int form = 0; form < 4; form++) {
+    CONFORM(.op = ZG_OP_ROTATE, .dims = "b=3 s=17 h=2 d=8", .ax = "d", .num = {1}, .opt = {form, 8},
+            .in = {{"bshd"}, {"s", EXACT, 0, 5000, NULL}, {"d", EXACT, 0, 1, NULL}}, .out = {{"bshd"}},
+            .tol = ROPE_TOL);
+    CONFORM(.op = ZG_OP_ROTATE, .dims = "b=3 s=9 h=2 d=10", .ax = "d", .num = {1.25}, .opt = {form, 6},
+            .in = {{"bshd"}, {"bs", EXACT, -90, 90, NULL}, {"d", EXACT, 0, 1, NULL}}, .out = {{"bhsd"}},
+            .tol = ROPE_TOL);
+    CONFORM(.op = ZG_OP_ROTATE, .dims = "b=2 s=5 h=3 d=48", .ax = "d", .num = {1}, .opt = {form, 32},
+            .in = {{"bshd"}, {"sb", EXACT, 0, 100, NULL}, {"d", EXACT, 0, 1, NULL}}, .out = {{"bshd"}},
+            .tol = ROPE_TOL);
+    CONFORM(.op = ZG_OP_ROTATE, .dims = "s=5 d=2", .ax = "d", .num = {0.5}, .opt = {form, 2},
+            .in = {{"sd"}, {"", EXACT, 3, 4, NULL}, {"d", EXACT, 0, 1, NULL}}, .out = {{"sd"}},
+            .tol = ROPE_TOL);
+  }
+}
+
+/* The positions of rope, given as a tensor, are those of rope. */
+Test(norm, rotate_is_rope) {
+  double at[7], speed[6] = {0}, *rope[ZK_MAX_OUT], *turned[ZK_MAX_OUT];
+  for (int i = 0; i < 7; i++) at[i] = i + 4;
+  for (int p = 0; p < 3; p++) speed[p] = pow(0.25, p); /* 64^(-2p/6), which f32 holds */
+  Case a = {
+      .op = ZG_OP_ROPE, .dims = "s=7@4/11 d=6", .ax = "sd", .num = {64}, .in = {{"sd"}}, .out = {{"sd"}}};
+  Case b = {
+      .op = ZG_OP_ROTATE, .dims = "s=7@4/11 d=6", .ax = "d", .num = {1}, .opt = {0, 6}, .out = {{"sd"}}};
+  b.in[0] = a.in[0];
+  b.in[1] = (Tensor){"s", EXACT, 0, 0, at};
+  b.in[2] = (Tensor){"d", EXACT, 0, 0, speed};
+  reference(&a, rope);
+  reference(&b, turned);
+  for (int i = 0; i < 42; i++)
+    EACH_ASSERT(fabs(rope[0][i] - turned[0][i]) <= 1e-12, "element %d: %.17g, %.17g", i, rope[0][i],
+                turned[0][i]);
+  free(rope[0]);
+  free(turned[0]);
 }

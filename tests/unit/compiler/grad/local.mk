@@ -8,6 +8,7 @@ tests_unit_test_compiler_grad_SOURCES = \
   tests/unit/graph/make.c \
   tests/unit/graph/make.h \
   tests/unit/compiler/grad/models.c \
+  tests/unit/compiler/grad/numbers.c \
   tests/unit/compiler/grad/ops.c \
   tests/unit/compiler/grad/simpl.c
 tests_unit_test_compiler_grad_CFLAGS = $(unit_cflags)

@@ -311,6 +311,29 @@ Test(ops, rope) {
   }
 }
 
+static uint32_t constant(Make *m, const char *axes, double x) {
+  return make_typed(m, ZG_OP_BROADCAST, make_typed(m, ZG_OP_CAST, make_fill(m, x), make_type(m, ZG_F32, "")),
+                    make_type(m, ZG_F32, axes));
+}
+
+Test(ops, rotate) {
+  for (int form = 0; form < 4; form++) {
+    Make t = start(), *m = &t;
+    uint32_t x = make_param(m, "x", "a b hd"), at = constant(m, "b", 0.7), speed = constant(m, "hd", 0.9);
+    ZgNode n = {.op = ZG_OP_ROTATE, .num = {1.3}, .opt = {form, form < 2 ? 2 : 4}};
+    check(m, make_with(m, n, "hd", 3, (uint32_t[]){x, at, speed}));
+  }
+}
+
+Test(ops, shift) {
+  for (int by = -2; by <= 3; by++) {
+    Make t = start(), *m = &t;
+    uint32_t x = make_param(m, "x", "a b c");
+    uint32_t y = make_with(m, (ZgNode){.op = ZG_OP_SHIFT, .opt = {by}}, "b", 1, &x);
+    check(m, make2(m, ZG_OP_MUL, y, x));
+  }
+}
+
 /* Heads that k and v have too, heads that share them, both; with and without a mask. */
 Test(ops, attend) {
   const char *const shapes[][2] = {

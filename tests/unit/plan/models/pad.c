@@ -84,6 +84,16 @@ Test(pad, running_sums) {
   expect_zero("sum[k](cumsum[k](hk + 1, order = reverse))", NO);
 }
 
+/* Positions of padding are numbers like others. What is shifted along the axis, or an entry of it, needs
+ * its size. */
+Test(pad, positions) {
+  expect_zero("h * real(place[f]())", NULL);
+  expect_zero("h + real(place[f]())", NO);
+  expect("loss dot[f](shift[f](h), c) per known(t)", "f to 8", SIZE);
+  expect("loss lse[v](dot[f](h, e)) per known(t)", "v to 8", NULL);
+  expect("loss dot[f](spread[f](s), c) per known(t)", "f to 8", NO);
+}
+
 /* What may be no number at all is not zero when multiplied by zero. */
 Test(pad, not_finite) {
   static const char *const bad[] = {"1 / h",
