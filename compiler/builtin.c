@@ -133,11 +133,6 @@ static bool word_keyword(Call *c, const char *name, const char *zero, const char
   return false;
 }
 
-/* "`a`, `b` and `c`" */
-static const char *keyword_list(Call *c, const char *const *names, size_t n) {
-  const char *s = "";
-  for (size_t i = 0; i < n; i++)
-    s = zb_printf(c->e->arena, "%s%s`%s`", s, i == 0 ? "" : i + 1 < n ? ", " : " and ", names[i]);
 /* One of `n` words; *out stays what it is where the call does not say. */
 static bool choice_keyword(Call *c, const char *name, const char *const *words, int n, int *out) {
   const ZlExpr *x = keyword(c, name);
@@ -189,8 +184,6 @@ static bool known_keywords(Call *c) {
     const char *near = zb_nearest(k.s, names, n);
     if (near) zl_help(d, "did you mean `%s`?", near);
     else if (n == 1) zl_help(d, "its keyword is `%s`", names[0]);
-    else if (n == 2) zl_help(d, "its keywords are `%s` and `%s`", names[0], names[1]);
-    else if (n) zl_help(d, "its keywords are %s", keyword_list(c, names, n));
     else if (n) zl_help(d, "its keywords are %s", listed(c, names, n));
     ok = false;
   }
@@ -750,15 +743,11 @@ static const Builtin builtins[] = {
     {"peak", 1, ANY, true, 1, 1, NULL, reduce, ZG_OP_PEAK},
     {"dot", 1, ANY, false, 2, 2, NULL, dot_op, 0},
     {"cumsum", 1, 1, false, 1, 1, "order", cumsum_op, 0},
-    {"softmax", 1, 1, false, 1, 1, NULL, softmax_op, 0},
-    {"normalize", 1, 1, false, 1, 1, "mode,eps", normalize_op, 0},
-    {"rope", 2, 2, false, 1, 1, "base", rope_op, 0},
-    {"attend", 2, 3, false, 3, 3, "mask,window,cap,scale,bias,same,same_keys,sinks", attend_op, 0},
     {"softmax", 1, ANY, false, 1, 1, NULL, softmax_op, 0},
     {"lse", 1, 1, false, 1, 1, NULL, lse_op, 0},
     {"normalize", 1, ANY, false, 1, 1, "mode,eps", normalize_op, 0},
     {"rope", 2, 2, false, 1, 1, "base,rule,factor,context,low,high,attention,features,pairs,at", rope_op, 0},
-    {"attend", 2, 2, false, 3, 3, "mask,scale", attend_op, 0},
+    {"attend", 2, 3, false, 3, 3, "mask,window,cap,scale,bias,same,same_keys,sinks", attend_op, 0},
     {"lookup", 0, 0, false, 2, 2, NULL, lookup_op, 0},
     {"xent", 1, 1, false, 2, 2, NULL, xent_op, 0},
     {"onehot", 1, 1, false, 1, 1, NULL, later, 0},

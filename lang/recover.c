@@ -126,10 +126,8 @@ static void summarise(ZlExpected *e) {
       {"a statement",
        "param",
        {"param", "repeat", "if", "aux", "return", "axis", "input", "output", "loss", "block", "a name"}},
-      {"an expression", "'-'", {"'-'", "'('", "not", "a number", "a name", "an element type"}},
+      {"an expression", "'-'", {"'-'", "'('", "not", "a number", "a name", "index", "an element type"}},
       {"an operator", "'+'", {"'+'", "'-'", "'*'", "'/'", "'<'", "'>'", "<=", ">=", "==", "!=", "and", "or"}},
-      {"an expression", "'-'", {"'-'", "'('", "a number", "a name", "index", "an element type"}},
-      {"an operator", "'+'", {"'+'", "'-'", "'*'", "'/'"}},
       {"a type", "index", {"index", "an element type"}},
   };
   bool operators = has(e, "'+'"); /* then '-' is no sign of an expression */

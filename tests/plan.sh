@@ -39,9 +39,21 @@ cd "$work" || exit 99
 
 # every code that the planner reports is provoked, but Z0999, a bug of ours, which tests/unit/plan provokes
 for code in $(grep -rohE --include='*.c' 'ZL_Z[0-9]+' "$ZUG_SRC"/runtime/plan | sort -u | sed 's/ZL_//; /Z0999/d'); do
-  grep -q "\[$code\]" "$ZUG_SRC"/tests/plan/*.expect || fail "no case in tests/plan provokes $code"
+  grep -q "$code\]" "$ZUG_SRC"/tests/plan/*.expect "$ZUG_SRC/tests/plan.sh" || fail "no case in tests/plan provokes $code"
   ok zc --explain "$code"
 done
+
+# ---- two sequences whose positions are compared ----
+cat >cross.zug <<'EOF'
+model Cross { axis batch, src, tgt, h = 4  input x: real[batch, tgt, h]  input y: real[batch, src, h]
+  param w[h] = 1  k = y * w  o = attend[tgt, src, h](x, k, k, mask = none, window = 2)  loss sum[tgt, h](o) per samples() }
+recipe even { optimizer sgd(lr = 0.1)  bind batch = 2, src = 6, tgt = 6 }
+recipe uneven from even { bind src = 7 }
+EOF
+ok zc cross.zug -o cross.zsg
+ok zplan check cross.zsg --recipe cross.zug:even
+refuses 'Z0309]: .attend. .cross.zug:2. compares positions of two lengths: .tgt. has 6 and .src. 7' \
+  zplan check cross.zsg --recipe cross.zug:uneven
 
 # ---- the command line, and files ----
 cp "$ZUG_SRC"/tests/plan/*.zug .
