@@ -79,9 +79,15 @@ template <int E> static __global__ void __launch_bounds__(THREADS) rope(const __
     for (long long u = from * p.stay.n + threadIdx.x; u < to * p.stay.n; u += THREADS) {
       long long i, off[2];
       zkc_seek(p.rest, zkc_row(p.stay, u, i), off);
-      i += 2 * p.half;
-      zk_store(p.y, p.yelem, off[1] + point[1] + i * p.hy,
-               zk_load(p.x, p.xelem, off[0] + point[0] + i * p.hx));
+      off[0] += point[0], off[1] += point[1];
+      if (E != ANY) {
+        float same[8];
+        zk_load8(p.x, E, off[0] + 2 * p.half + 8 * i, same);
+        zk_store8(p.y, E, off[1] + 2 * p.half + 8 * i, same);
+      } else {
+        i += 2 * p.half;
+        zk_store(p.y, p.yelem, off[1] + i * p.hy, zk_load(p.x, p.xelem, off[0] + i * p.hx));
+      }
     }
     __syncthreads(); /* before the next position's angles */
   }
@@ -107,11 +113,11 @@ static void run(const ZkEnv *env, const ZkCall *c, Rope p, uint16_t h, const uin
   p.positions = p.points.count;
   p.hx = zkc_stride(x, h), p.hy = zkc_stride(y, h);
   bool alike = x->elem == y->elem && (x->elem == ZK_F32 || x->elem == ZK_BF16);
-  bool wide = alike && !p.beside && p.half % 8 == 0 && zkc_aligned(x, &p.rest, 0, p.hx) &&
+  bool wide = alike && !p.beside && p.half % 8 == 0 && n % 8 == 0 && zkc_aligned(x, &p.rest, 0, p.hx) &&
               zkc_aligned(y, &p.rest, 1, p.hy) && on_lines(x, p.points, 0) && on_lines(y, p.points, 1);
   p.width = wide ? 8 : 1;
   p.pairs = zkc_units(p.rest.count, p.half / p.width);
-  p.stay = zkc_units(p.rest.count, n - 2 * p.half);
+  p.stay = zkc_units(p.rest.count, (n - 2 * p.half) / p.width);
   p.chunks = (int)zk_ceil_of(TASKS, p.positions > 0 ? p.positions : 1);
   if (p.chunks > (int64_t)p.rest.count) p.chunks = p.rest.count ? (int)p.rest.count : 1;
   unsigned blocks = n > 0 ? zk_blocks(cu, p.positions * p.chunks) : 0;
