@@ -21,16 +21,24 @@ bench_bound_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 bench_bound_LDFLAGS = $(AM_LDFLAGS) -rdynamic # for the module
 bench_bound_LDADD = $(libs_exec)
 
+# Attention with what masks leave of it.
+noinst_PROGRAMS += bench-attend
+bench_attend_SOURCES = tests/bench/attend.c
+bench_attend_LDADD = $(libs_kernels)
+
 # Texts to tokens.
 noinst_PROGRAMS += bench-text
 bench_text_SOURCES = tests/bench/text.c
 bench_text_LDADD = $(libs_text) -lpthread
 
 EXTRA_DIST += tests/bench/tokens.sh tests/bench/tokens.py
-.PHONY: bench bench-gpu bench-tokens
+.PHONY: bench bench-gpu bench-tokens bench-attention
 bench: all
 	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/bench/bench.sh
 	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/bench/tokens.sh
+	./bench-attend
+bench-attention: bench-attend
+	./bench-attend
 bench-tokens: bench-text
 	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/bench/tokens.sh
 bench-gpu: all
