@@ -10,6 +10,7 @@ typedef struct {
   double *to;
   ZlSpan seen;
 } Field;
+#define NFIELDS(list) (uint32_t)(sizeof list / sizeof *list)
 
 static bool set_field(ZlDiags *d, ZbArena *a, const char *line, const ZlQuantity *q, Field *fields,
                       uint32_t n) {
@@ -34,7 +35,8 @@ static bool set_field(ZlDiags *d, ZbArena *a, const char *line, const ZlQuantity
   }
   f->seen = q->name.span;
   if (q->unit != f->unit || !(q->value > 0 && q->value < 0x1p62)) {
-    zl_report(d, ZL_Z0805, q->span, "`%s` of `%s` is given in %s", q->name.s, line, zl_unit_text(f->unit));
+    const char *in = f->unit == ZL_U_NONE ? "" : "given in ";
+    zl_report(d, ZL_Z0805, q->span, "`%s` of `%s` is %s%s", q->name.s, line, in, zl_unit_text(f->unit));
     return false;
   }
   *f->to = q->value;
@@ -55,9 +57,11 @@ static bool level(ZlDiags *d, ZbArena *a, const ZlClusterLine *l, ZlCluster *c) 
       zl_also(g, c->levels[i].name.span, "first here");
       ok = false;
     }
-  Field fields[] = {{"link", ZL_U_BYTES_S, &v.bandwidth, ZL_NOWHERE},
-                    {"latency", ZL_U_SECONDS, &v.latency, ZL_NOWHERE}};
-  for (uint32_t i = 0; i < l->nq; i++) ok &= set_field(d, a, "level", &l->q[i], fields, 2);
+  Field fields[] = {
+#define LEVEL(field, word, unit, meaning) {word, ZL_U_##unit, &v.field, ZL_NOWHERE},
+#include "lang/cluster.def"
+  };
+  for (uint32_t i = 0; i < l->nq; i++) ok &= set_field(d, a, "level", &l->q[i], fields, NFIELDS(fields));
   if (ok && v.bandwidth == 0) {
     zl_help(zl_report(d, ZL_Z0805, l->span, "level `%s` needs its `link`", l->name.s),
             "add, say, `link 50 GB/s`");
@@ -71,12 +75,16 @@ static const ZlCluster *build(ZlDiags *d, ZbArena *a, const ZlClusterAst *ast) {
   ZlCluster *c = ZB_NEW(a, ZlCluster);
   *c = (ZlCluster){.name = ast->name.s, .span = ast->span};
   double memory = 0, host_memory = 0;
-  Field device[] = {{"memory", ZL_U_BYTES, &memory, ZL_NOWHERE},
-                    {"bf16", ZL_U_FLOPS, &c->flops_bf16, ZL_NOWHERE},
-                    {"f32", ZL_U_FLOPS, &c->flops_f32, ZL_NOWHERE},
-                    {"hbm", ZL_U_BYTES_S, &c->hbm, ZL_NOWHERE}};
-  Field host[] = {{"memory", ZL_U_BYTES, &host_memory, ZL_NOWHERE},
-                  {"link", ZL_U_BYTES_S, &c->host_link, ZL_NOWHERE}};
+  Field device[] = {
+      {"memory", ZL_U_BYTES, &memory, ZL_NOWHERE},
+#define DEVICE(field, word, unit, meaning) {word, ZL_U_##unit, &c->field, ZL_NOWHERE},
+#include "lang/cluster.def"
+  };
+  Field host[] = {
+      {"memory", ZL_U_BYTES, &host_memory, ZL_NOWHERE},
+#define HOST(field, word, unit, meaning) {word, ZL_U_##unit, &c->field, ZL_NOWHERE},
+#include "lang/cluster.def"
+  };
   bool ok = true;
   for (uint32_t i = 0; i < ast->n; i++) {
     const ZlClusterLine *l = &ast->at[i];
@@ -85,8 +93,8 @@ static const ZlCluster *build(ZlDiags *d, ZbArena *a, const ZlClusterAst *ast) {
       continue;
     }
     for (uint32_t k = 0; k < l->nq; k++)
-      ok &= l->kind == ZL_C_DEVICE ? set_field(d, a, "device", &l->q[k], device, 4)
-                                   : set_field(d, a, "host", &l->q[k], host, 2);
+      ok &= l->kind == ZL_C_DEVICE ? set_field(d, a, "device", &l->q[k], device, NFIELDS(device))
+                                   : set_field(d, a, "host", &l->q[k], host, NFIELDS(host));
   }
   c->device_memory = (uint64_t)memory;
   c->host_memory = (uint64_t)host_memory;

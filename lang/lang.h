@@ -129,17 +129,21 @@ typedef struct {
  * name them all. */
 extern const char *const zl_std_tags[];
 
+/* What they may say, and what of it is used for what, is in cluster.def: bytes/s, 1/s, seconds; 0: not said. */
 typedef struct {
   ZlName name;
   int64_t size;
-  double bandwidth, latency;
-} ZlLevel; /* bytes/s, seconds */
+#define LEVEL(field, word, unit, meaning) double field;
+#include "lang/cluster.def"
+} ZlLevel;
 /* clang-format off */
 typedef struct {
   const char *name;
   ZlSpan span;
   uint64_t device_memory, host_memory;        /* bytes; 0: not said */
-  double flops_bf16, flops_f32, hbm, host_link; /* 1/s, bytes/s; 0: not said */
+#define DEVICE(field, word, unit, meaning) double field;
+#define HOST DEVICE
+#include "lang/cluster.def"
   ZlLevel *levels; uint32_t nlevels;          /* innermost first */
 } ZlCluster;
 /* clang-format on */

@@ -83,7 +83,8 @@
 %type <exprs> exprs sexprs sexprs0
 %type <arg> arg
 %type <args> args args0
-%type <quantities> nums numlist quants
+%type <quantity> const
+%type <quantities> nums numlist quants consts
 %type <prod> prod
 %type <prods> prods
 %type <path> unit
@@ -662,14 +663,20 @@ clines  : %empty
           }
         | clines error RESYNC { yyerrok; }
         ;
-cline   : DEVICE quants  { $$ = (ZlClusterLine){.kind = ZL_C_DEVICE, .span = @$, .q = $2.at, .nq = $2.n}; }
-        | HOST quants    { $$ = (ZlClusterLine){.kind = ZL_C_HOST, .span = @$, .q = $2.at, .nq = $2.n}; }
-        | LEVEL IDENT NUMBER ',' quants {
+cline   : DEVICE consts  { $$ = (ZlClusterLine){.kind = ZL_C_DEVICE, .span = @$, .q = $2.at, .nq = $2.n}; }
+        | HOST consts    { $$ = (ZlClusterLine){.kind = ZL_C_HOST, .span = @$, .q = $2.at, .nq = $2.n}; }
+        | LEVEL IDENT NUMBER ',' consts {
             $$ = (ZlClusterLine){.kind = ZL_C_LEVEL, .span = @$, .name = $2, .size = $3, .q = $5.at, .nq = $5.n};
           }
         ;
 quants  : IDENT QUANTITY { $$ = (ZlQuantityList){0}; $2.name = $1; PUSH($$, $2); }
         | quants ',' IDENT QUANTITY { $$ = $1; $4.name = $3; PUSH($$, $4); }
+        ;
+consts  : const          { $$ = (ZlQuantityList){0}; PUSH($$, $1); }
+        | consts ',' const { $$ = $1; PUSH($$, $3); }
+        ;
+const   : IDENT QUANTITY { $$ = $2; $$.name = $1; }
+        | IDENT NUMBER   { $$ = zl_number_quantity($1, $2); }
         ;
 %%
 

@@ -168,15 +168,17 @@ void zl_cluster_list(const ZlCluster *c, ZlEach *each, void *ctx) {
   word(&l, "name", c->name);
   bytes(&l, "device memory", c->device_memory);
   bytes(&l, "host memory", c->host_memory);
-  const char *const names[] = {"flops bf16", "flops f32", "hbm", "host link"};
-  const double is[] = {c->flops_bf16, c->flops_f32, c->hbm, c->host_link};
-  for (int i = 0; i < 4; i++)
-    if (is[i] > 0) number(&l, names[i], is[i]);
+#define DEVICE(field, word, unit, meaning)                                                                   \
+  if (c->field > 0) number(&l, "device " word, c->field);
+#define HOST(field, word, unit, meaning)                                                                     \
+  if (c->field > 0) number(&l, "host " word, c->field);
+#include "lang/cluster.def"
   for (uint32_t i = 0; i < c->nlevels; i++) {
-    zb_text_add(&l.text, "%" PRId64 ", bandwidth ", c->levels[i].size);
-    zb_text_number(&l.text, c->levels[i].bandwidth);
-    zb_text_add(&l.text, ", latency ");
-    zb_text_number(&l.text, c->levels[i].latency);
+    zb_text_add(&l.text, "%" PRId64, c->levels[i].size);
+#define LEVEL(field, word, unit, meaning)                                                                    \
+  zb_text_add(&l.text, ", " word " ");                                                                       \
+  zb_text_number(&l.text, c->levels[i].field);
+#include "lang/cluster.def"
     item(&l, c->levels[i].name.s);
   }
   zb_text_free(&l.text);

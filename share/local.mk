@@ -1,6 +1,6 @@
 # share: what `make install` gives beside the programs: their man pages and completion, made of what they say with --help.
 what_zc = compile a model to a stage graph
-what_zplan = show, explain and check the plan of a run
+what_zplan = show, explain, check and time the plan of a run
 what_zrun = train or evaluate a stage graph on many ranks
 what_zdata = make and inspect the files that zrun trains from
 what_zckpt = look at checkpoints, and hand weights to other programs

@@ -28,7 +28,12 @@ while read -r recipe model; do
   ok timeout 10 zplan show $graph.zsg --recipe "$examples/recipes.zug:$recipe"
   grep -q '^error' out.txt && fail "recipe $recipe"
 done <recipes.txt
-ok zplan show llama3.zsg --recipe "$examples/recipes.zug:llama8b" --cluster "$examples/clusters.zug:pod"
+ok zplan show llama3.zsg --recipe "$examples/recipes.zug:llama8b" --cluster "$examples/clusters.zug:h100"
+# Every cluster says all that times are made from.
+for cluster in $(awk '$1 == "cluster" { print $2 }' "$examples/clusters.zug"); do
+  ok zplan sim gpt2.zsg --recipe "$examples/recipes.zug:tp" --cluster "$examples/clusters.zug:$cluster"
+  says 'MFU'
+done
 
 # ---- training ----
 [ -n "$MPIRUN" ] && [ -x "$ZUG_BUILD/zrun" ] || exit 0

@@ -1,5 +1,5 @@
 # What the planner says: the messages of `zplan check` for every recipe of tests/plan/*.zug are those in the .expect beside it. A
-# recipe is planned for the cluster of its own name, if the file has one. The tables for the recipes of shown.zug are those of
+# recipe is planned for the cluster of its own name, if the file has one; those of times.zug are simulated on it. The tables for the recipes of shown.zug are those of
 # shown.txt. `make regenerate-plan` writes all of them anew: read the difference before committing.
 . "$ZUG_SRC/tests/lib.sh"
 
@@ -8,7 +8,9 @@ messages() { # FILE: of all its recipes
     echo "== $recipe"
     cluster=
     grep -q "^cluster $recipe " "$1" && cluster="--cluster $1:$recipe"
-    (zplan check "$graph" --recipe "$1:$recipe" $cluster 2>&1 && echo fits) || { code=$?; [ $code -eq 1 ] || echo "exit code $code"; }
+    command=check
+    [ "$1" = times.zug ] && command=sim
+    (zplan $command "$graph" --recipe "$1:$recipe" $cluster 2>&1 && echo fits) || { code=$?; [ $code -eq 1 ] || echo "exit code $code"; }
   done
 }
 
@@ -63,7 +65,7 @@ says 'usage: zplan COMMAND GRAPH.zsg'
 refuses 'usage: zplan' zplan
 refuses 'usage: zplan' zplan show model.zsg
 refuses 'usage: zplan' zplan show $fits
-refuses 'no command .shwo.; there are show, explain, programs, check' zplan shwo model.zsg $fits
+refuses 'no command .shwo.; there are show, explain, programs, check, sim' zplan shwo model.zsg $fits
 refuses 'threads takes 1 to 1024' zplan show model.zsg $fits --threads 0
 refuses 'threads takes 1 to 1024' zplan show model.zsg $fits --threads 2x
 refuses 'device takes .cpu. or .cuda.' zplan show model.zsg $fits --device gpu
@@ -94,6 +96,29 @@ says 'TFLOP a batch .forward only.$'
 if [ -w /dev/full ]; then
   refuses 'No space left' sh -c "zplan show model.zsg $fits >/dev/full"
 fi
+
+# ---- times ----
+timed="model.zsg --recipe times.zug:pipe --cluster times.zug:pipe"
+refuses 'sim wants a cluster' zplan sim model.zsg $fits
+refuses 'belong to .sim.' zplan show model.zsg $fits --json
+ok zplan sim $timed --overlap
+says 'collectives within forward'
+ok zplan sim $timed --json --trace predicted.json
+cp out.txt sim.json
+ok "$ZUG_BUILD/tests/tools/check_trace" predicted.json
+says 'rank 4 stage 0 step 1'
+says 'rank 6 stage 1 step 1'
+python3 - <<'END' || fail "the JSON of sim is not what it should be"
+import json
+t, e = json.load(open('sim.json')), json.load(open('predicted.json'))['traceEvents']
+assert t['ranks'] == 4 and t['tokens_per_second'] == 16 * t['samples_per_second'] and len(t['stages']) == 2
+for x in [t['parts']] + t['stages']:
+    assert abs(sum(v for k, v in x.items() if k != 'recomputed') - t['seconds']) < 1e-6 * t['seconds'], x
+names = {x['args']['name'] for x in e if x['name'] == 'process_name'}
+assert names == {'rank 0, stage 0, predicted', 'rank 2, stage 1, predicted'}, names
+assert max(x['ts'] + x['dur'] for x in e if x['ph'] == 'X') <= 1e6 * t['seconds'] + .01
+assert {x['cat'] for x in e if x['ph'] == 'X'} == {'compute', 'transfers', 'collectives', 'node'}
+END
 
 # ---- another device: parameters and what belongs to them are the same, the scratch of its kernels is its own ----
 columns() { awk '$1 == "stage" && $2 == "params" { getline; print $2, $3, $4, $5 }' "$1"; }

@@ -36,7 +36,6 @@ libexec_a_SOURCES = \
   runtime/exec/run/train.c \
   runtime/exec/trace.c \
   runtime/exec/trace.h \
-  runtime/exec/trace_json.c \
   runtime/exec/comm/agree.c \
   runtime/exec/comm/combine.c \
   runtime/exec/comm/comm.h \

@@ -11,8 +11,6 @@ struct ZxTrace {
   double clock, zero; /* what to add to this rank's times to have rank 0's; and rank 0's at the start */
 };
 
-static const char head[] = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n", tail[] = "\n]}\n";
-
 /* ---- clocks ---- */
 static double rank_0(ZxComm *c, double x) {
   double sum = c->t->rank(c) ? 0 : x;
@@ -42,10 +40,9 @@ static void compare_clocks(ZxTrace *t) {
 }
 
 /* ---- the file ---- */
-static bool is_trace(const uint8_t *p, size_t n) { return n >= 16 && !memcmp(p, head, 16); }
 
 ZxTrace *zx_trace_open(ZxComm *c, const char *path, ZbErr *err) {
-  static const ZbKind kind = {"a trace", is_trace};
+  static const ZbKind kind = {"a trace", zp_is_trace};
   ZxTrace *t = calloc(1, sizeof *t);
   if (!t) zb_out_of_memory(0);
   t->c = c;
@@ -96,16 +93,16 @@ bool zx_trace_write(ZxTrace *t, const ZpPlan *p, const ZxEngine *e, ZbErr *err) 
   uint64_t n;
   int rank = t->c->t->rank(t->c), size = t->c->t->size(t->c);
   bool ok = true;
-  const ZxSpan *spans = zx_engine_spans(e, &n);
-  zx_trace_events(p, rank, spans, n, t->clock, t->zero, &part);
+  const ZpSpan *spans = zx_engine_spans(e, &n);
+  zp_trace_events(p, rank, spans, n, t->clock, t->zero, false, &part);
   if (rank) give_part(t, &part);
   else {
-    ok = put(t, head, sizeof head - 1, err) && put(t, part.s, part.len, err);
+    ok = put(t, zp_trace_head, strlen(zp_trace_head), err) && put(t, part.s, part.len, err);
     for (int r = 1; r < size; r++) {
       ok = ok && put(t, ",\n", 2, err);
       ok = take_part(t, r, ok, err);
     }
-    ok = ok && put(t, tail, sizeof tail - 1, err);
+    ok = ok && put(t, zp_trace_tail, strlen(zp_trace_tail), err);
     if (ok) ok = zb_out_commit(t->out, err);
     else zb_out_discard(t->out);
     t->out = NULL;

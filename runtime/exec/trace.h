@@ -2,7 +2,7 @@
  * queues as its threads, instructions as slices, arrows from sends to receives, and what of the arena is in
  * use.
  *
- * trace.c        brings the ranks' parts together into one file; trace_json.c makes the part of one */
+ * trace.c   brings the ranks' parts, which zp_trace_events makes, together into one file */
 #ifndef ZUG_EXEC_TRACE_H
 #define ZUG_EXEC_TRACE_H
 
@@ -15,10 +15,5 @@ ZxTrace *zx_trace_open(ZxComm *c, const char *path, ZbErr *err);
 /* Collective, between steps: writes what the engines have of it. False, on all ranks; rank 0 knows why. */
 bool zx_trace_write(ZxTrace *t, const ZpPlan *p, const ZxEngine *e, ZbErr *err);
 void zx_trace_close(ZxTrace *t); /* NULL is allowed. What was not written leaves no file */
-
-/* The events of one rank, with a comma and a newline between them. Times are `clock` later than the spans'
- * say, and count from `zero`. */
-void zx_trace_events(const ZpPlan *p, int64_t rank, const ZxSpan *spans, uint64_t n, double clock,
-                     double zero, ZbText *out);
 
 #endif

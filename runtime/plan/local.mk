@@ -50,6 +50,7 @@ libplan_a_SOURCES = \
   runtime/plan/output/digest.c \
   runtime/plan/output/explain.c \
   runtime/plan/output/show.c \
+  runtime/plan/output/trace.c \
   runtime/plan/schedule/draft.c \
   runtime/plan/schedule/ledger.c \
   runtime/plan/schedule/orders.c \
@@ -57,7 +58,17 @@ libplan_a_SOURCES = \
   runtime/plan/schedule/schedule.h \
   runtime/plan/schedule/simulate.c \
   runtime/plan/schedule/stages.c \
-  runtime/plan/schedule/zero.c
+  runtime/plan/schedule/zero.c \
+  runtime/plan/time/cost.c \
+  runtime/plan/time/internal.h \
+  runtime/plan/time/kernel.c \
+  runtime/plan/time/link.c \
+  runtime/plan/time/loop.c \
+  runtime/plan/time/needs.c \
+  runtime/plan/time/parts.def \
+  runtime/plan/time/say.c \
+  runtime/plan/time/time.c \
+  runtime/plan/time/time.h
 
 bin_PROGRAMS += zplan
 zplan_SOURCES = runtime/plan/zplan.c

@@ -8,7 +8,8 @@
  *              schedule.h
  *              Plans of evaluations only go forward: ZpPlan.forward_only, beside
  * check/       the proofs, which share nothing with those that made the plan; check.h
- * output/      tables for people, and whether two plans are the same
+ * output/      tables for people, traces, and whether two plans are the same
+ * time/        how long a step takes on a cluster; time.h
  * mesh.c       ranks and their coordinates
  * words.c      what messages and tables call things; instr.def, ledger.def
  * nodes.c      which ranks go to which node
@@ -531,6 +532,22 @@ void zp_show_programs(const ZpPlan *p, ZbText *out); /* every instruction */
 void zp_explain(const ZpPlan *p, ZbText *out);
 /* Bytes of a collective node's whole tensor, as gathered, or before it is reduced or exchanged. */
 uint64_t zp_node_bytes(const ZpSegment *s, const ZpNode *n);
+
+/* ---- trace.c: a rank's step as events ------------------------------------------------------------------ */
+/* An instruction of a stage's program, from when it was started to when it was complete; or (node: not
+ * ZP_NONE) the collective of a node of its list, within. Seconds. */
+typedef struct {
+  int64_t step;
+  uint32_t instr, node;
+  double begin, end;
+} ZpSpan;
+/* What a trace file begins and ends with; between them the events of each rank, and between ranks a comma. */
+extern const char zp_trace_head[], zp_trace_tail[];
+bool zp_is_trace(const uint8_t *begin, size_t n); /* whether a file that begins so is one; 16 bytes suffice */
+/* The events of one rank, with a comma and a newline between them. Times are `clock` later than the spans
+ * say, and count from `zero`. Predicted: the same tracks, as a process of its own behind that of the rank. */
+void zp_trace_events(const ZpPlan *p, int64_t rank, const ZpSpan *spans, uint64_t n, double clock,
+                     double zero, bool predicted, ZbText *out);
 
 /* ---- nodes.c: ranks on the nodes of a cluster ---------------------------------------------------------- */
 /* The order in which the mesh should have the ranks that a launcher started: its rank i is to be the

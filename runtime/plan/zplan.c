@@ -1,6 +1,7 @@
 /* zplan: what zrun would do, without MPI and without devices: for any number of ranks, on any machine. */
 #include "kernels/devices.h"
 #include "runtime/plan/plan.h"
+#include "runtime/plan/time/time.h"
 
 #include <getopt.h>
 #include <stdlib.h>
@@ -12,21 +13,25 @@ static const char usage[] =
     "  explain    what ranks send each other: count, bytes, mesh dims, tensor, cause\n"
     "  programs   every instruction of every stage\n"
     "  check      only make the plan and its proofs\n"
-    "  --cluster FILE:NAME  check against a cluster's memory\n"
+    "  sim        how long a step will take on the cluster, and where the time goes\n"
+    "  --cluster FILE:NAME  check against a cluster's memory; sim: with its constants\n"
     "  --device WORD        where zrun will compute: cpu (default) or cuda, for which no GPU need be here\n"
     "  --ckpt               with the host's memory that checkpoints take (zrun --ckpt)\n"
     "  --threads T          threads of a rank, as zrun will be given (default 1): some scratch depends on "
     "it\n"
     "  --eval               the plan of an evaluation, which only goes forward\n"
     "  -I DIR               where imported recipe files are searched too\n"
+    "  --json               sim: as JSON, in seconds\n"
+    "  --trace FILE         sim: the step as a trace for Perfetto, with a rank of each stage\n"
+    "  --overlap            sim: as if collectives within forward and backward ran beside computation\n"
     "  --diag json          messages as JSON lines\n";
 
 typedef struct {
-  const char *command, *graph, *recipe, *cluster, *include[16];
+  const char *command, *graph, *recipe, *cluster, *trace, *include[16];
   uint32_t ninclude;
   int threads;
   const ZkDevice *device;
-  bool ckpt, eval, json;
+  bool ckpt, eval, diag_json, json, overlap;
 } Options;
 
 static void say(const ZbErr *err) {
@@ -42,11 +47,12 @@ static void refuse_device(void) {
 }
 
 static int parse(int argc, char **argv, Options *o) {
-  enum { RECIPE = 256, CLUSTER, DEVICE, THREADS, EVAL, DIAG, CKPT };
+  enum { RECIPE = 256, CLUSTER, DEVICE, THREADS, EVAL, DIAG, CKPT, JSON, TRACE, OVERLAP };
   static const struct option list[] = {
       {"recipe", 1, NULL, RECIPE},   {"cluster", 1, NULL, CLUSTER}, {"device", 1, NULL, DEVICE},
       {"threads", 1, NULL, THREADS}, {"diag", 1, NULL, DIAG},       {"ckpt", 0, NULL, CKPT},
-      {"eval", 0, NULL, EVAL},       {"help", 0, NULL, 'h'},        {NULL, 0, NULL, 0}};
+      {"eval", 0, NULL, EVAL},       {"json", 0, NULL, JSON},       {"trace", 1, NULL, TRACE},
+      {"overlap", 0, NULL, OVERLAP}, {"help", 0, NULL, 'h'},        {NULL, 0, NULL, 0}};
   ZbErr err;
   *o = (Options){.device = zk_device("cpu"), .threads = 1};
   opterr = 0;
@@ -67,8 +73,11 @@ static int parse(int argc, char **argv, Options *o) {
     case EVAL: o->eval = true; break;
     case DIAG:
       if (strcmp(optarg, "json")) return fprintf(stderr, "zplan: --diag takes `json`\n"), 2;
-      o->json = true;
+      o->diag_json = true;
       break;
+    case JSON: o->json = true; break;
+    case TRACE: o->trace = optarg; break;
+    case OVERLAP: o->overlap = true; break;
     case CKPT: o->ckpt = true; break;
     case 'I':
       if (o->ninclude == 16) return fprintf(stderr, "zplan: at most 16 folders with -I\n"), 2;
@@ -96,15 +105,42 @@ static bool ask_device(const Options *o, ZpOptions *po, ZbErr *err) {
   return p != NULL;
 }
 
-static ZpPlan *plan(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, ZpOptions po, const ZgGraph *g) {
+static ZpPlan *plan(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, ZpOptions *po, const ZgGraph *g) {
   const char *name;
   const ZlRecipe *r = NULL;
   ZlOptions lo = {o->include, o->ninclude};
   ZlProgram *p = zl_load_named(a, s, d, o->recipe, &lo, &name);
   if (p) r = zl_recipe(p, d, name);
   if (r && o->cluster && (p = zl_load_named(a, s, d, o->cluster, &lo, &name)))
-    po.cluster = zl_cluster(p, d, name);
-  return r && !zl_errors(d) ? zp_plan(a, g, r, d, &po) : NULL;
+    po->cluster = zl_cluster(p, d, name);
+  return r && !zl_errors(d) ? zp_plan(a, g, r, d, po) : NULL;
+}
+
+/* ---- sim ---- */
+static bool write_trace(const char *path, const ZpPlan *p, const ZpTime *t, ZbErr *err) {
+  static const ZbKind kind = {"a trace", zp_is_trace};
+  ZbText out = {0};
+  zb_text_add(&out, "%s", zp_trace_head);
+  for (uint32_t s = 0; s < p->nstages; s++) {
+    int64_t rank = p->mesh.pipe < 0 ? 0 : zp_rank_of_stage(&p->mesh, 0, s);
+    if (s) zb_text_add(&out, ",\n");
+    zp_trace_events(p, rank, t->stages[s].spans, t->stages[s].nspans, 0, 0, true, &out);
+  }
+  zb_text_add(&out, "%s", zp_trace_tail);
+  bool ok = zb_write_file(path, &kind, out.s, out.len, err);
+  zb_text_free(&out);
+  return ok;
+}
+
+static bool sim(ZbArena *a, const Options *o, const ZpPlan *p, const ZlCluster *c, ZlDiags *d, ZbText *out,
+                ZbErr *err) {
+  ZpTimeOptions to = {.overlaps = o->overlap, .spans = o->trace != NULL};
+  ZpTime *t = zp_time(a, p, c, &to, d);
+  if (!t) return false;
+  (o->json ? zp_show_time_json : zp_show_time)(p, c, t, out);
+  if (!o->trace || write_trace(o->trace, p, t, err)) return true;
+  say(err);
+  return false;
 }
 
 int main(int argc, char **argv) {
@@ -118,14 +154,21 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*show)(const ZpPlan *, ZbText *);
-  } commands[] = {
-      {"show", zp_show}, {"explain", zp_explain}, {"programs", zp_show_programs}, {"check", NULL}};
+  } commands[] = {{"show", zp_show},
+                  {"explain", zp_explain},
+                  {"programs", zp_show_programs},
+                  {"check", NULL},
+                  {"sim", NULL}};
   size_t c = 0;
-  while (c < 4 && strcmp(o.command, commands[c].name)) c++;
-  if (c == 4)
-    return fprintf(stderr, "zplan: no command `%s`; there are show, explain, programs, check\n",
+  while (c < 5 && strcmp(o.command, commands[c].name)) c++;
+  if (c == 5)
+    return fprintf(stderr, "zplan: no command `%s`; there are show, explain, programs, check, sim\n",
                    zb_show(o.command)),
            2;
+  if (c != 4 && (o.json || o.trace || o.overlap))
+    return fprintf(stderr, "zplan: --json, --trace and --overlap belong to `sim`\n"), 2;
+  if (c == 4 && !o.cluster)
+    return fprintf(stderr, "zplan: sim wants a cluster: --cluster clusters.zug:h100, say\n"), 2;
   ZbArena *a = zb_arena_new();
   ZbText out = {0}, messages = {0};
   ZgGraph *g = zg_read_file(a, o.graph, &err);
@@ -133,9 +176,10 @@ int main(int argc, char **argv) {
   ZlDiags *d = zl_diags_new(a, s);
   ZpOptions po;
   bool ok = g && ask_device(&o, &po, &err);
-  ZpPlan *p = ok ? plan(a, s, d, &o, po, g) : NULL;
+  ZpPlan *p = ok ? plan(a, s, d, &o, &po, g) : NULL;
   if (!ok) say(&err);
-  (o.json ? zl_print_json : zl_print_text)(d, &messages);
+  if (p && c == 4) ok = sim(a, &o, p, po.cluster, d, &out, &err);
+  (o.diag_json ? zl_print_json : zl_print_text)(d, &messages);
   if (messages.s) fputs(messages.s, stderr);
   if (p && commands[c].show) commands[c].show(p, &out);
   if (p && c == 0) zp_show_schedule(p, &out);
@@ -145,5 +189,5 @@ int main(int argc, char **argv) {
   zb_text_free(&out);
   zb_text_free(&messages);
   zb_arena_free(a);
-  return p && written ? 0 : 1;
+  return ok && p && written ? 0 : 1;
 }

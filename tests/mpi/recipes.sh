@@ -61,12 +61,12 @@ at_once() {
   [ $ms -lt 5000 ] || fail "$ms ms for: $*"
 }
 at_once zc "$ZUG_SRC/examples/llama3.zug" -o 8b.zsg
-at_once zplan show 8b.zsg --recipe "$recipes:llama8b" --cluster "$ZUG_SRC/examples/clusters.zug:pod"
+at_once zplan show 8b.zsg --recipe "$recipes:llama8b" --cluster "$ZUG_SRC/examples/clusters.zug:h100"
 says '256 ranks'
 at_once zplan explain 8b.zsg --recipe "$recipes:llama_gqa"
 says 'tensor.grp'
 at_once zc "$ZUG_SRC/examples/llama3.zug" -o 405b.zsg -D layers=126 -D heads=128 -D width=16384 -D inner=53248
-at_once zplan show 405b.zsg --recipe "$recipes:llama405b" --cluster "$ZUG_SRC/examples/clusters.zug:pod"
+at_once zplan show 405b.zsg --recipe "$recipes:llama405b" --cluster "$ZUG_SRC/examples/clusters.zug:h100"
 says '16,?384 ranks'
 at_once zc "$ZUG_SRC/examples/gpt2.zug" -o 124m.zsg
 at_once zplan show 124m.zsg --recipe "$recipes:train3d"

@@ -104,15 +104,8 @@ typedef struct {
 void zx_engine_count_anew(ZxEngine *e, const ZxPeaks *p);
 
 /* ---- what was done when -------------------------------------------------------------------------------- */
-/* An instruction of the stage's program, from when it was started to when it was complete; or (node: not
- * ZP_NONE) the collective of a node of its list, within. By zb_now. */
-typedef struct {
-  int64_t step;
-  uint32_t instr, node;
-  double begin, end;
-} ZxSpan;
 enum { ZX_MOST_SPANS = 1 << 26 };
-/* Those so far, in the order in which they began, but nodes where they ended. */
-const ZxSpan *zx_engine_spans(const ZxEngine *e, uint64_t *n);
+/* Those so far, in the order in which they began, but nodes where they ended; by zb_now. */
+const ZpSpan *zx_engine_spans(const ZxEngine *e, uint64_t *n);
 
 #endif

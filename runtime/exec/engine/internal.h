@@ -174,7 +174,7 @@ struct ZxEngine {
 
   /* ---- what was done when: trace.c ---- */
   bool tracing; /* this step is */
-  ZxSpan *span;
+  ZpSpan *span;
   uint64_t nspans, spans_most;
   uint32_t *span_of; /* of the step that is traced, per instruction */
 

@@ -29,7 +29,7 @@ bool zx_trace_room(ZxEngine *e, ZbErr *err) {
     return zb_fail(err, "trace fewer steps: --trace-steps 5-6, say",
                    "--trace: %llu steps of %llu instructions are too many", (unsigned long long)steps,
                    (unsigned long long)each);
-  e->span = ZB_NEWN(e->a, ZxSpan, all);
+  e->span = ZB_NEWN(e->a, ZpSpan, all);
   e->span_of = ZB_NEWN(e->a, uint32_t, g->ninstrs);
   e->spans_most = all;
   memset(e->span, 0xff, all * sizeof *e->span); /* touches it */
@@ -40,10 +40,10 @@ void zx_trace_step(ZxEngine *e) {
   e->tracing = e->span && e->step >= e->o.trace_from && e->step <= e->o.trace_to;
 }
 
-static ZxSpan *add(ZxEngine *e, uint32_t instr, uint32_t node, double begin, double end) {
+static ZpSpan *add(ZxEngine *e, uint32_t instr, uint32_t node, double begin, double end) {
   ZB_ASSERT(e->nspans < e->spans_most);
-  ZxSpan *s = &e->span[e->nspans++];
-  *s = (ZxSpan){.step = e->step, .instr = instr, .node = node, .begin = begin, .end = end};
+  ZpSpan *s = &e->span[e->nspans++];
+  *s = (ZpSpan){.step = e->step, .instr = instr, .node = node, .begin = begin, .end = end};
   return s;
 }
 
@@ -61,7 +61,7 @@ void zx_trace_node(ZxEngine *e, uint32_t node, double begin, double end) {
   if (e->tracing) add(e, e->at, node, begin, end);
 }
 
-const ZxSpan *zx_engine_spans(const ZxEngine *e, uint64_t *n) {
+const ZpSpan *zx_engine_spans(const ZxEngine *e, uint64_t *n) {
   *n = e->nspans;
   return e->span;
 }

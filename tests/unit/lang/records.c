@@ -114,16 +114,26 @@ void put_recipe(const ZlSources *s, const ZlRecipe *r, ZbText *out) {
   line(s, r->limit.host_span, out);
 }
 
+static void said(const char *word, double value, ZbText *out) {
+  if (value != 0) zb_text_add(out, ", %s %.9g", word, value);
+}
+
 void put_cluster(const ZlSources *s, const ZlCluster *c, ZbText *out) {
   zb_text_add(out, "cluster %s", c->name);
   line(s, c->span, out);
-  zb_text_add(out, "  device memory %llu, bf16 %.9g, f32 %.9g, hbm %.9g\n",
-              (unsigned long long)c->device_memory, c->flops_bf16, c->flops_f32, c->hbm);
-  zb_text_add(out, "  host memory %llu, link %.9g\n", (unsigned long long)c->host_memory, c->host_link);
+  zb_text_add(out, "  device memory %llu", (unsigned long long)c->device_memory);
+#define DEVICE(field, word, unit, meaning) said(word, c->field, out);
+#include "lang/cluster.def"
+  zb_text_add(out, "\n  host memory %llu", (unsigned long long)c->host_memory);
+#define HOST(field, word, unit, meaning) said(word, c->field, out);
+#include "lang/cluster.def"
+  zb_text_add(out, "\n");
   for (uint32_t i = 0; i < c->nlevels; i++) {
     zb_text_add(out, "  level");
     name(s, c->levels[i].name, out);
-    zb_text_add(out, " %lld, link %.9g, latency %.9g\n", (long long)c->levels[i].size, c->levels[i].bandwidth,
-                c->levels[i].latency);
+    zb_text_add(out, " %lld", (long long)c->levels[i].size);
+#define LEVEL(field, word, unit, meaning) said(word, c->levels[i].field, out);
+#include "lang/cluster.def"
+    zb_text_add(out, "\n");
   }
 }

@@ -1,7 +1,10 @@
-/* The events of one rank. Chrome's format wants slices of a thread to lie within each other or apart;
+/* What a rank does, or is predicted to do, as a trace of Chrome's and Perfetto's JSON format: a process a rank, queues
+ * as its threads, instructions as slices, arrows from sends to receives, and what of the arena is in use.
+ *
+ * Chrome's format wants slices of a thread to lie within each other or apart;
  * instructions of the transfer and the collective queue may be under way together, so each of these queues
  * has as many threads as it needs. Text in it is the plan's: names of the model, without quotes. */
-#include "runtime/exec/trace.h"
+#include "runtime/plan/plan.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -9,18 +12,22 @@
 #include <string.h>
 
 enum { THREADS = 1000 }; /* numbers of a queue's threads are apart by so many */
+const char zp_trace_head[] = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n", zp_trace_tail[] = "\n]}\n";
+bool zp_is_trace(const uint8_t *begin, size_t n) { return n >= 16 && !memcmp(begin, zp_trace_head, 16); }
+
 static const char *const queue_text[ZP_QUEUES] = {"compute", "transfers", "collectives"};
 
 typedef struct {
   const ZpPlan *p;
   const ZpStage *st;
-  int64_t rank;
+  int64_t rank, process;
   uint32_t stage;
   double clock, zero;
+  bool predicted;
   ZbArena *a;
   ZbText *out, text;
-  const ZxSpan *of;     /* spans of the step, ... */
-  const ZxSpan **instr; /* ... and of its instructions; NULL: it was not come to */
+  const ZpSpan *of;     /* spans of the step, ... */
+  const ZpSpan **instr; /* ... and of its instructions; NULL: it was not come to */
 } Json;
 
 /* Microseconds, in whole nanoseconds: what lies within another slice, or behind it, does so when it is
@@ -37,14 +44,15 @@ static const char *instr_text(Json *j, const ZpInstr *in) {
 static void put_meta(Json *j, const char *what, uint32_t thread, const char *key, const char *value,
                      uint32_t sort) {
   zb_text_add(j->out, "{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%" PRId64 ",\"tid\":%u,\"args\":{\"%s\":", what,
-              j->rank, thread, key);
+              j->process, thread, key);
   if (value) zb_text_json(j->out, value);
   else zb_text_add(j->out, "%u", sort);
   zb_text_add(j->out, "}},\n");
 }
 
 static void put_process(Json *j) {
-  const char *name = zb_printf(j->a, "rank %" PRId64 ", stage %u", j->rank, j->stage);
+  const char *name =
+      zb_printf(j->a, "rank %" PRId64 ", stage %u%s", j->rank, j->stage, j->predicted ? ", predicted" : "");
   put_meta(j, "process_name", 0, "name", name, 0);
   put_meta(j, "process_sort_index", 0, "sort_index", NULL, (uint32_t)j->rank);
 }
@@ -59,19 +67,19 @@ static void put_thread(Json *j, ZpQueue q, uint32_t lane) {
 /* ---- slices ---- */
 /* Which of those that it waited for was complete last; NULL: it waited for none. */
 static const ZpInstr *waited_for(const Json *j, const ZpInstr *in) {
-  const ZxSpan *last = NULL;
+  const ZpSpan *last = NULL;
   for (uint32_t i = 0; i < in->nwait; i++) {
-    const ZxSpan *s = j->instr[in->wait[i]];
+    const ZpSpan *s = j->instr[in->wait[i]];
     if (s && (!last || s->end > last->end)) last = s;
   }
   return last ? &j->st->prog.instrs[last->instr] : NULL;
 }
 
-static void begin_slice(Json *j, const ZxSpan *s, const char *name, const char *kind, uint32_t thread) {
+static void begin_slice(Json *j, const ZpSpan *s, const char *name, const char *kind, uint32_t thread) {
   zb_text_add(
       j->out,
       "{\"ph\":\"X\",\"cat\":\"%s\",\"pid\":%" PRId64 ",\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,\"name\":", kind,
-      j->rank, thread, us(j, s->begin), us(j, s->end) - us(j, s->begin));
+      j->process, thread, us(j, s->begin), us(j, s->end) - us(j, s->begin));
   zb_text_json(j->out, name);
   zb_text_add(j->out, ",\"args\":{\"step\":%" PRId64, s->step);
 }
@@ -96,7 +104,7 @@ static bool has_microbatch(const ZpInstr *in) {
   }
 }
 
-static void put_instr(Json *j, const ZxSpan *s, uint32_t thread) {
+static void put_instr(Json *j, const ZpSpan *s, uint32_t thread) {
   const ZpInstr *in = &j->st->prog.instrs[s->instr], *cause = waited_for(j, in);
   begin_slice(j, s, instr_text(j, in), queue_text[in->queue], thread);
   if (has_microbatch(in)) zb_text_add(j->out, ",\"micro-batch\":%u", in->mb);
@@ -111,7 +119,7 @@ static void put_instr(Json *j, const ZxSpan *s, uint32_t thread) {
   zb_text_add(j->out, "}},\n");
 }
 
-static void put_node(Json *j, const ZxSpan *s, uint32_t thread) {
+static void put_node(Json *j, const ZpSpan *s, uint32_t thread) {
   const ZpInstr *in = &j->st->prog.instrs[s->instr];
   const ZpSegment *g = &j->p->segments[j->st->insts[in->inst].segment];
   const ZpNode *n = &g->list[zp_phase(in->op)].nodes[s->node];
@@ -124,22 +132,23 @@ static void put_node(Json *j, const ZxSpan *s, uint32_t thread) {
 }
 
 /* An arrow's end: of a transfer that both ranks call by step, pair and sender. */
-static void put_arrow(Json *j, const ZxSpan *s, uint32_t thread) {
+static void put_arrow(Json *j, const ZpSpan *s, uint32_t thread) {
   const ZpInstr *in = &j->st->prog.instrs[s->instr];
   bool sends = in->op == ZP_I_SEND_ACT || in->op == ZP_I_SEND_GRAD,
        grad = in->op == ZP_I_SEND_GRAD || in->op == ZP_I_RECV_GRAD;
   int64_t sender = sends ? j->rank : zp_rank_of_stage(&j->p->mesh, j->rank, in->peer);
+  sender += j->process - j->rank;
   double end = us(j, s->end) - (us(j, s->end) > us(j, s->begin) ? 1e-3 : 0); /* within the slice */
   zb_text_add(j->out,
               "{\"ph\":\"%s\",\"cat\":\"transfer\",\"name\":\"%s\",\"id\":\"%" PRId64 ".%u.%" PRId64
               "\",\"pid\":%" PRId64 ",\"tid\":%u,\"ts\":%.3f},\n",
               sends ? "s" : "f\",\"bp\":\"e", grad ? "gradient" : "activation", s->step, in->pair, sender,
-              j->rank, thread, sends ? us(j, s->begin) : end);
+              j->process, thread, sends ? us(j, s->begin) : end);
 }
 
 /* ---- threads ---- */
 static int by_begin(const void *a, const void *b) {
-  const ZxSpan *x = *(const ZxSpan *const *)a, *y = *(const ZxSpan *const *)b;
+  const ZpSpan *x = *(const ZpSpan *const *)a, *y = *(const ZpSpan *const *)b;
   if (x->begin != y->begin) return (x->begin > y->begin) - (x->begin < y->begin);
   if (x->end != y->end)
     return (x->end < y->end) - (x->end > y->end); /* what holds others comes before them */
@@ -151,7 +160,7 @@ typedef struct {
   uint32_t n;
 } Lanes;
 
-static uint32_t lane_of(Json *j, Lanes *l, ZpQueue q, const ZxSpan *s) {
+static uint32_t lane_of(Json *j, Lanes *l, ZpQueue q, const ZpSpan *s) {
   uint32_t k = 0;
   while (k < l->n && l->end[k] > s->begin) k++;
   if (k == l->n) {
@@ -162,7 +171,7 @@ static uint32_t lane_of(Json *j, Lanes *l, ZpQueue q, const ZxSpan *s) {
   return k;
 }
 
-static void put_slices(Json *j, const ZxSpan **s, uint64_t n, Lanes lanes[ZP_QUEUES]) {
+static void put_slices(Json *j, const ZpSpan **s, uint64_t n, Lanes lanes[ZP_QUEUES]) {
   for (uint64_t i = 0; i < n; i++) {
     const ZpInstr *in = &j->st->prog.instrs[s[i]->instr];
     ZpQueue q = (ZpQueue)in->queue;
@@ -229,7 +238,7 @@ static bool reads(const ZpInstr *in, uint32_t buf) {
 }
 
 /* What is written by an instruction that does not read it begins anew, unless it is more of the same. */
-static void access(Json *j, Changes *c, const ZpInstr *in, const ZxSpan *s, Life *lives) {
+static void access(Json *j, Changes *c, const ZpInstr *in, const ZpSpan *s, Life *lives) {
   for (uint32_t i = 0; i < in->naccess; i++) {
     const ZpAccess *x = &in->access[i];
     const ZpBuf *b = &j->st->prog.bufs[x->buf];
@@ -249,8 +258,8 @@ static int earlier_first(const void *a, const void *b) {
 }
 
 static void put_uses(Json *j, double at, const int64_t in_use[USES]) {
-  zb_text_add(j->out, "{\"ph\":\"C\",\"name\":\"arena\",\"pid\":%" PRId64 ",\"ts\":%.3f,\"args\":{", j->rank,
-              us(j, at));
+  zb_text_add(j->out, "{\"ph\":\"C\",\"name\":\"arena\",\"pid\":%" PRId64 ",\"ts\":%.3f,\"args\":{",
+              j->process, us(j, at));
   for (int u = 0; u < USES; u++)
     zb_text_add(j->out, "%s\"%s\":%" PRId64, u ? "," : "", use_text[u], in_use[u]);
   zb_text_add(j->out, "}},\n");
@@ -277,8 +286,8 @@ static void put_arena(Json *j) {
 
 /* ---- a rank ---- */
 /* Spans of one step. */
-static void put_step(Json *j, const ZxSpan *spans, uint64_t n, Lanes lanes[ZP_QUEUES]) {
-  const ZxSpan **s = ZB_NEWN(j->a, const ZxSpan *, n);
+static void put_step(Json *j, const ZpSpan *spans, uint64_t n, Lanes lanes[ZP_QUEUES]) {
+  const ZpSpan **s = ZB_NEWN(j->a, const ZpSpan *, n);
   memset(j->instr, 0, j->st->prog.ninstrs * sizeof *j->instr);
   for (uint64_t i = 0; i < n; i++) {
     s[i] = &spans[i];
@@ -289,19 +298,21 @@ static void put_step(Json *j, const ZxSpan *spans, uint64_t n, Lanes lanes[ZP_QU
   put_arena(j);
 }
 
-void zx_trace_events(const ZpPlan *p, int64_t rank, const ZxSpan *spans, uint64_t n, double clock,
-                     double zero, ZbText *out) {
+void zp_trace_events(const ZpPlan *p, int64_t rank, const ZpSpan *spans, uint64_t n, double clock,
+                     double zero, bool predicted, ZbText *out) {
   uint32_t stage = p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->mesh, rank, p->mesh.pipe);
   Json j = {.p = p,
             .st = &p->stages[stage],
             .rank = rank,
+            .process = rank + (predicted ? p->mesh.nranks : 0),
             .stage = stage,
             .clock = clock,
             .zero = zero,
+            .predicted = predicted,
             .a = zb_arena_new(),
             .out = out};
   Lanes lanes[ZP_QUEUES] = {0};
-  j.instr = ZB_NEWN(j.a, const ZxSpan *, j.st->prog.ninstrs);
+  j.instr = ZB_NEWN(j.a, const ZpSpan *, j.st->prog.ninstrs);
   put_process(&j);
   for (uint64_t i = 0; i < n;) {
     uint64_t from = i;

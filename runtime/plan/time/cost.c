@@ -1,0 +1,220 @@
+/* What an instruction takes: its calls and collectives, one after the other, as the engine does them. */
+#include "runtime/plan/time/internal.h"
+
+#include <math.h>
+
+Cost zp_cost_new(const ZpPlan *p, const ZlCluster *c, const ZpTimeOptions *o, ZbArena *a) {
+  size_t sets = (size_t)1 << p->mesh.ndims;
+  return (Cost){p, c, o, a, ZB_NEWN(a, ZpPlace *, p->nstages * sets)};
+}
+
+/* ---- where groups lie ---------------------------------------------------------------------------------- */
+/* Of the stage's first rank, which stands for the others. */
+static int64_t rank_of(const ZpPlan *p, uint32_t stage) {
+  return p->mesh.pipe < 0 ? 0 : zp_rank_of_stage(&p->mesh, 0, stage);
+}
+
+static const ZpPlace *place_of(Cost *x, uint32_t stage, ZpDims dims) {
+  const ZpMesh *m = &x->p->mesh;
+  ZpPlace **at = &x->place[((size_t)stage << m->ndims) + dims];
+  if (*at) return *at;
+  int64_t n = zp_group_size(m, dims), *member = ZB_NEWN(x->a, int64_t, n), first = rank_of(x->p, stage);
+  int64_t stride[ZP_MAX_DIMS], size = 1;
+  for (int d = m->ndims; d-- > 0; size *= m->dim[d].size) {
+    stride[d] = size;
+    if (dims >> d & 1) first -= zp_coord(m, first, d) * size;
+  }
+  for (int64_t i = 0; i < n; i++) {
+    int64_t left = i;
+    member[i] = first;
+    for (int d = m->ndims; d-- > 0;)
+      if (dims >> d & 1) {
+        member[i] += left % m->dim[d].size * stride[d];
+        left /= m->dim[d].size;
+      }
+  }
+  *at = ZB_NEW(x->a, ZpPlace);
+  **at = zp_place(x->c, member, n);
+  return *at;
+}
+
+static ZpPlace place_of_stages(Cost *x, const uint32_t *stage, uint32_t n) {
+  int64_t *member = ZB_NEWN(x->a, int64_t, n);
+  for (uint32_t i = 0; i < n; i++) member[i] = rank_of(x->p, stage[i]);
+  return zp_place(x->c, member, n);
+}
+
+/* ---- a list -------------------------------------------------------------------------------------------- */
+static double collective(Cost *x, uint32_t stage, const ZpSegment *s, const ZpNode *n, const ZpPlace **at) {
+  *at = place_of(x, stage, n->dims);
+  double packing = n->packs ? zp_stream_seconds(x->c, 2 * (double)zp_node_bytes(s, n)) : 0;
+  return packing + zp_collective_seconds(x->c, n->call.op, (double)zp_node_bytes(s, n), *at);
+}
+
+static Piece *add_piece(Cost *x, Pieces *to, Piece p) {
+  ZB_PUSH(x->a, to->piece, to->n, p);
+  return &to->piece[to->n - 1];
+}
+
+static void add_call(Cost *x, Pieces *to, const ZpNode *n) {
+  Piece *last = to->n ? &to->piece[to->n - 1] : NULL;
+  if (!last || last->level != ZP_NONE) last = add_piece(x, to, (Piece){.level = ZP_NONE, .node = ZP_NONE});
+  double t = zp_call_seconds(x->c, n);
+  last->seconds += t;
+  last->part[zp_call_part(n->call.op)] += t;
+  if (n->recomputed) to->recomputed += t;
+}
+
+static void add_collective(Cost *x, Pieces *to, double seconds, uint32_t level, uint32_t node) {
+  add_piece(x, to, (Piece){.seconds = seconds, .part[ZP_T_TENSOR] = seconds, .level = level, .node = node});
+}
+
+static Pieces in_order(Cost *x, uint32_t stage, const ZpSegment *s, const ZpList *l) {
+  Pieces all = {0};
+  for (uint32_t i = 0; i < l->n; i++) {
+    const ZpNode *n = &l->nodes[i];
+    if (!zp_sends(n)) {
+      add_call(x, &all, n);
+      continue;
+    }
+    const ZpPlace *at;
+    double t = collective(x, stage, s, n, &at);
+    add_collective(x, &all, t, at->level, i);
+  }
+  return all;
+}
+
+/* ---- a list whose collectives run beside its calls ----------------------------------------------------- */
+typedef struct {
+  double *ready;        /* per value: when it is made; not yet: INFINITY */
+  bool *done;           /* per node */
+  double compute, link; /* when each is free */
+} Beside;
+
+static double ready_at(const Beside *b, const ZpNode *n) {
+  double at = 0;
+  for (int i = 0; i < n->call.nin; i++) at = fmax(at, b->ready[n->in[i]]);
+  return at;
+}
+
+static void finish(Beside *b, const ZpNode *n, double at) {
+  for (int i = 0; i < n->call.nout; i++) b->ready[n->out[i]] = at;
+}
+
+/* The next node that can start: a collective as soon as what it sends is made, of calls the first whose inputs are
+ * there, or will be soonest. */
+static uint32_t next_node(const Beside *b, const ZpList *l) {
+  uint32_t best = ZP_NONE;
+  double soonest = INFINITY;
+  for (uint32_t i = 0; i < l->n; i++) {
+    const ZpNode *n = &l->nodes[i];
+    if (b->done[i]) continue;
+    double at = ready_at(b, n);
+    if (at == INFINITY) continue;
+    at = fmax(at, zp_sends(n) ? b->link : b->compute);
+    if (at < soonest) soonest = at, best = i;
+  }
+  ZB_ASSERT(best != ZP_NONE);
+  return best;
+}
+
+static void begin_beside(Cost *x, Beside *b, const ZpSegment *s, const ZpList *l) {
+  *b = (Beside){ZB_NEWN(x->a, double, s->nvalues), ZB_NEWN(x->a, bool, l->n), 0, 0};
+  for (uint32_t i = 0; i < l->n; i++) finish(b, &l->nodes[i], INFINITY);
+}
+
+/* One piece that computes, longer by what runs beside it; and one collective, what is left to wait for. */
+static Pieces side_by_side(Cost *x, uint32_t stage, const ZpSegment *s, const ZpList *l) {
+  Pieces all = {0};
+  Beside b;
+  begin_beside(x, &b, s, l);
+  double sent = 0, computed = 0;
+  uint32_t level = ZP_NONE;
+  for (uint32_t k = 0; k < l->n; k++) {
+    uint32_t i = next_node(&b, l);
+    const ZpNode *n = &l->nodes[i];
+    const ZpPlace *at = NULL;
+    bool sends = zp_sends(n);
+    double t = sends ? collective(x, stage, s, n, &at) : zp_call_seconds(x->c, n);
+    double *clock = sends ? &b.link : &b.compute;
+    *clock = fmax(*clock, ready_at(&b, n)) + t;
+    finish(&b, n, *clock);
+    b.done[i] = true;
+    if (sends) level = at->level, sent += t;
+    else add_call(x, &all, n), computed += t;
+  }
+  double end = fmax(b.compute, b.link), exposed = end - computed, hidden = sent - exposed;
+  if (level == ZP_NONE) return all;
+  double slower = fmax(0, hidden) * x->c->steal / (1 + x->c->steal);
+  if (all.n) {
+    all.piece[0].seconds += slower;
+    all.piece[0].part[ZP_T_SLOWED] += slower;
+  }
+  add_collective(x, &all, exposed, level, ZP_NONE);
+  return all;
+}
+
+Pieces zp_list_pieces(Cost *x, uint32_t stage, uint32_t segment, ZpPhase phase) {
+  const ZpSegment *s = &x->p->segments[segment];
+  return (x->o->overlaps ? side_by_side : in_order)(x, stage, s, &s->list[phase]);
+}
+
+/* ---- instructions -------------------------------------------------------------------------------------- */
+static Pieces one_piece(Cost *x, ZpTimePart part, double seconds) {
+  Pieces all = {0};
+  Piece *p = add_piece(x, &all, (Piece){.seconds = seconds, .level = ZP_NONE, .node = ZP_NONE});
+  p->part[part] = seconds;
+  return all;
+}
+
+/* Elements of a held bucket that this rank updates. */
+static double owned(const ZpPlan *p, const ZpBucket *k) {
+  return (double)k->elems / (double)zp_group_size(&p->mesh, k->shard);
+}
+
+/* The gradient is read, states and the f32 weights are read and written, and in bf16 their copy is written. */
+static double update_bytes(const ZpPlan *p, const ZpBucket *k) {
+  return owned(p, k) * (4 + 8.0 * p->states + 8 + (p->compute == ZK_BF16 ? 2 : 0));
+}
+
+Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in) {
+  const ZpPlan *p = x->p;
+  const ZpStage *st = &p->stages[stage];
+  double bytes = 0, seconds = 0;
+  switch ((ZpInstrOp)in->op) {
+  case ZP_I_LOAD: {
+    double rate = p->pins && x->c->host_link > 0 ? x->c->host_link : x->c->stream;
+    return one_piece(x, ZP_T_MEMORY, (double)st->input_bytes / rate + x->c->launch);
+  }
+  case ZP_I_ZERO_GRADS: /* one pass: accumulators lie side by side */
+    for (uint32_t h = 0; h < st->nheld; h++) bytes += (double)zp_grad_bytes(p, st->held[h].bucket);
+    return one_piece(x, ZP_T_OPTIMIZER, zp_stream_seconds(x->c, bytes));
+  case ZP_I_NORM_LOCAL:
+    for (uint32_t h = 0; h < st->nheld; h++)
+      seconds += zp_stream_seconds(x->c, 4 * owned(p, &p->buckets[st->held[h].bucket]));
+    return one_piece(x, ZP_T_OPTIMIZER, seconds);
+  case ZP_I_OPT_STEP:
+    bytes = update_bytes(p, &p->buckets[st->held[in->held].bucket]);
+    return one_piece(x, ZP_T_OPTIMIZER, zp_stream_seconds(x->c, bytes));
+  default: return one_piece(x, ZP_T_OPTIMIZER, x->c->launch); /* ZERO_SUMS */
+  }
+}
+
+static Exchange transfer(Cost *x, uint32_t stage, const ZpInstr *in) {
+  uint32_t pair[2] = {stage < in->peer ? stage : in->peer, stage < in->peer ? in->peer : stage};
+  ZpPlace at = place_of_stages(x, pair, 2);
+  return (Exchange){zp_transfer_seconds(x->c, (double)in->bytes, &at), at.level, false};
+}
+
+Exchange zp_exchange(Cost *x, uint32_t stage, const ZpInstr *in) {
+  if (in->queue == ZP_Q_P2P) return transfer(x, stage, in);
+  if (in->op == ZP_I_REDUCE_TIED) {
+    const ZpTied *t = &x->p->tied[in->tied];
+    ZpPlace at = place_of_stages(x, t->stages, t->nstages);
+    return (Exchange){zp_collective_seconds(x->c, in->coll, (double)in->bytes, &at), at.level, true};
+  }
+  if (!in->dims || zp_group_size(&x->p->mesh, in->dims) < 2) return (Exchange){0};
+  const ZpPlace *at = place_of(x, stage, in->dims);
+  bool heavy = in->op != ZP_I_REDUCE_STEP && in->op != ZP_I_REDUCE_COUNT;
+  return (Exchange){zp_collective_seconds(x->c, in->coll, (double)in->bytes, at), at->level, heavy};
+}

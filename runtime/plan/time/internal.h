@@ -1,0 +1,49 @@
+/* What the files of this room pass to each other; nobody outside reads it. */
+#ifndef ZUG_PLAN_TIME_INTERNAL_H
+#define ZUG_PLAN_TIME_INTERNAL_H
+
+#include "runtime/plan/time/time.h"
+
+/* ---- kernel.c ---- */
+double zp_call_seconds(const ZlCluster *c, const ZpNode *n); /* of a node that sends nothing */
+ZpTimePart zp_call_part(int op);                             /* PRODUCTS, ATTENTION or MEMORY */
+
+/* ---- cost.c ---- */
+/* What an instruction does without a break: compute, or one collective. */
+typedef struct {
+  double seconds, part[ZP_T_PARTS]; /* alone; of a collective only TENSOR */
+  uint32_t level;                   /* a collective: of the links that it takes; ZP_NONE: it computes */
+  uint32_t node;                    /* a collective: of its list; ZP_NONE: several */
+} Piece;
+typedef struct {
+  Piece *piece;
+  uint32_t n;
+  double recomputed; /* seconds */
+} Pieces;
+typedef struct {
+  double seconds;
+  uint32_t level;
+  bool
+      heavy; /* it takes multiprocessors from computation, and its share of the links; not if it only starts */
+} Exchange;
+
+typedef struct {
+  const ZpPlan *p;
+  const ZlCluster *c;
+  const ZpTimeOptions *o;
+  ZbArena *a;      /* scratch */
+  ZpPlace **place; /* per stage and set of dims; NULL: not asked yet */
+} Cost;
+
+Cost zp_cost_new(const ZpPlan *p, const ZlCluster *c, const ZpTimeOptions *o, ZbArena *a);
+/* Of an instruction of the compute queue, of any of a list; the list's are made once a stage. */
+Pieces zp_list_pieces(Cost *x, uint32_t stage, uint32_t segment, ZpPhase phase);
+Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in); /* none that runs a list */
+Exchange zp_exchange(Cost *x, uint32_t stage, const ZpInstr *in);     /* P2P, COLL */
+/* Whether the cluster says all that the plan's times are made from; else reports what it does not. */
+bool zp_cluster_suffices(const ZpPlan *p, const ZlCluster *c, ZlDiags *d);
+
+/* ---- loop.c ---- */
+void zp_time_loop(Cost *x, ZbArena *a, ZpTime *t);
+
+#endif

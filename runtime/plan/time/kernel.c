@@ -1,0 +1,98 @@
+/* A kernel's time is the larger of its arithmetic and its traffic, and its launch. */
+#include "runtime/plan/time/internal.h"
+
+#include <math.h>
+
+static double peak(const ZlCluster *c, ZkElem elem) { return elem == ZK_BF16 ? c->flops_bf16 : c->flops_f32; }
+
+double zp_stream_seconds(const ZlCluster *c, double bytes) { return bytes / c->stream + c->launch; }
+
+/* Tiles that libraries have, and how fast each is per element: small ones read more for what they multiply. */
+static const struct {
+  int m, n;
+  double speed;
+} tiles[] = {{256, 128, 1}, {128, 256, 1}, {128, 128, .95}, {256, 64, .9}, {128, 64, .82}, {64, 64, .65}};
+
+/* Elements of the result that one multiprocessor makes, in units of the fastest tile's. */
+static double share_of_one(const ZlCluster *c, double m, double n, double batch) {
+  double best = INFINITY;
+  for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+    double count = batch * ceil(m / tiles[i].m) * ceil(n / tiles[i].n);
+    double size = ceil(count / c->sms) * tiles[i].m * tiles[i].n / tiles[i].speed;
+    if (size < best) best = size;
+  }
+  return best;
+}
+
+double zp_product_seconds(const ZlCluster *c, ZkElem elem, double m, double n, double k, double batch,
+                          double bytes) {
+  double rate = peak(c, elem) * c->products, work;
+  if (c->sms > 0) work = 2 * share_of_one(c, m, n, batch) * c->sms * (k + c->tile_fill);
+  else work = 2 * batch * m * n * k;
+  return fmax(work / rate, bytes / c->stream) + c->launch;
+}
+
+/* Backward makes the scores again: five products where its FLOPs count four. It is three kernels. */
+double zp_attention_seconds(const ZlCluster *c, ZkElem elem, double flops, bool backward) {
+  double forward = flops / (peak(c, elem) * c->attention);
+  return backward ? 1.25 * forward / c->attention_grad + 3 * c->launch : forward + c->launch;
+}
+
+/* ---- calls --------------------------------------------------------------------------------------------- */
+static double elems(const ZkView *v) {
+  double n = 1;
+  for (int i = 0; i < v->rank; i++) n *= (double)v->size[i];
+  return n;
+}
+static double bytes_of(const ZkView *v) { return elems(v) * (double)zk_elem_bytes(v->elem); }
+
+static double bytes_of_call(const ZkCall *k) {
+  double bytes = k->accumulate ? bytes_of(&k->out[0]) : 0;
+  for (int i = 0; i < k->nin; i++) bytes += bytes_of(&k->in[i]);
+  for (int i = 0; i < k->nout; i++) bytes += bytes_of(&k->out[i]);
+  if (k->op == ZG_OP_LOOKUP)
+    return bytes - bytes_of(&k->in[0]) + bytes_of(&k->out[0]); /* only the rows it takes */
+  if (k->op != ZG_OP_LOOKUP_GRAD) return bytes;
+  double rows = 2 * elems(&k->in[0]) * (double)zk_elem_bytes(k->out[0].elem); /* read, added to, written */
+  return bytes - (k->accumulate ? 2 : 1) * bytes_of(&k->out[0]) +
+         (k->accumulate ? rows : bytes_of(&k->out[0]) + rows);
+}
+
+static bool has_axis(const ZkView *v, uint16_t axis) {
+  for (int i = 0; i < v->rank; i++)
+    if (v->axis[i] == axis) return true;
+  return false;
+}
+static bool is_summed(const ZkCall *k, uint16_t axis) {
+  for (int i = 0; i < k->nax; i++)
+    if (k->ax[i] == axis) return true;
+  return false;
+}
+
+static double product_seconds(const ZlCluster *c, const ZkCall *k) {
+  double m = 1, n = 1, depth = 1, batch = 1;
+  const ZkView *x = &k->in[0], *y = &k->in[1];
+  for (int i = 0; i < x->rank; i++) {
+    double *to = is_summed(k, x->axis[i]) ? &depth : has_axis(y, x->axis[i]) ? &batch : &m;
+    *to *= (double)x->size[i];
+  }
+  for (int i = 0; i < y->rank; i++)
+    if (!has_axis(x, y->axis[i])) *(is_summed(k, y->axis[i]) ? &depth : &n) *= (double)y->size[i];
+  return zp_product_seconds(c, x->elem, m, n, depth, batch, bytes_of_call(k));
+}
+
+ZpTimePart zp_call_part(int op) {
+  return op == ZG_OP_DOT || op == ZG_OP_DOT_BIAS_GRAD    ? ZP_T_PRODUCTS
+         : op == ZG_OP_ATTEND || op == ZG_OP_ATTEND_GRAD ? ZP_T_ATTENTION
+                                                         : ZP_T_MEMORY;
+}
+
+double zp_call_seconds(const ZlCluster *c, const ZpNode *n) {
+  const ZkCall *k = &n->call;
+  if (zg_op_info[k->op].kind == ZG_SINK) return 0; /* a scalar on its way */
+  switch (zp_call_part(k->op)) {
+  case ZP_T_PRODUCTS: return product_seconds(c, k);
+  case ZP_T_ATTENTION: return zp_attention_seconds(c, k->in[0].elem, n->flops, k->op == ZG_OP_ATTEND_GRAD);
+  default: return zp_stream_seconds(c, bytes_of_call(k));
+  }
+}

@@ -1,0 +1,324 @@
+/* The event loop. One rank of each stage plays its program as the engine does (plan.h, ZpProgram): compute runs to
+ * completion, transfers and collectives are started in order and may be under way together. Between two events
+ * everything goes on at a steady rate: transfers that take the same links at the same time share them (what a rank
+ * sends and what it receives are two directions), and computation is slower while a collective runs beside it. */
+#include "runtime/plan/time/internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define DONE 1e-13 /* seconds: what is left is rounding */
+
+typedef struct {
+  const ZpStage *st;
+  ZpStageTime *out;
+  uint32_t at[ZP_QUEUES]; /* next of the queue to be started */
+  bool *posted, *done;    /* per instruction */
+  double *begin;
+  Pieces *lists[ZP_PHASES]; /* per segment, once made */
+  bool running;             /* the compute queue: */
+  uint32_t instr, piece;
+  Pieces now;
+  double left, piece_begin;
+  uint32_t sending[ZP_MOST_LEVELS], receiving[ZP_MOST_LEVELS],
+      heavy; /* under way; collectives are all three */
+} Stage;
+
+/* An instruction of several stages: how many have come to it, and which. */
+typedef struct {
+  uint32_t posted, first; /* of the chain of Loop.next */
+} Pair;
+
+/* An exchange under way. */
+typedef struct {
+  Exchange x;
+  double left, rate;
+  uint32_t member; /* the first of its instructions, chained by Loop.next; one of a pair sends */
+} Moving;
+
+typedef struct {
+  Cost *x;
+  ZbArena *a; /* the result's */
+  double now;
+  Stage *stage;
+  uint32_t nstages;
+  uint32_t *base; /* instructions have numbers over all stages: that of a stage's first */
+  uint32_t *next, *stage_of;
+  Pair *pair;
+  Moving *moving;
+  uint32_t nmoving, most;
+} Loop;
+
+static const ZpInstr *instr_of(const Loop *l, uint32_t id) {
+  uint32_t s = l->stage_of[id];
+  return &l->stage[s].st->prog.instrs[id - l->base[s]];
+}
+
+static bool crosses(const ZpInstr *in) {
+  return in->queue == ZP_Q_P2P || in->op == ZP_I_REDUCE_TIED || in->op == ZP_I_REDUCE_STEP;
+}
+
+static uint32_t members(const Loop *l, const ZpInstr *in) {
+  return in->queue == ZP_Q_P2P        ? 2
+         : in->op == ZP_I_REDUCE_TIED ? l->x->p->tied[in->tied].nstages
+                                      : l->nstages;
+}
+
+/* ---- links --------------------------------------------------------------------------------------------- */
+static void take(Stage *s, uint32_t level, bool sends, bool receives, int by) {
+  s->sending[level] += (uint32_t)(sends ? by : 0);
+  s->receiving[level] += (uint32_t)(receives ? by : 0);
+}
+
+/* Takes (by 1) or gives back (-1) the links of an exchange; what hardly moves anything takes none. */
+static void take_links(Loop *l, const Moving *m, int by) {
+  const ZpInstr *first = instr_of(l, m->member);
+  if (m->x.seconds == 0 || (first->queue == ZP_Q_COLL && !m->x.heavy)) return;
+  for (uint32_t id = m->member; id != ZP_NONE; id = l->next[id]) {
+    const ZpInstr *in = instr_of(l, id);
+    Stage *s = &l->stage[l->stage_of[id]];
+    bool sends = in->op == ZP_I_SEND_ACT || in->op == ZP_I_SEND_GRAD, coll = in->queue == ZP_Q_COLL;
+    take(s, m->x.level, sends || coll, !sends || coll, by);
+    s->heavy += (uint32_t)(coll ? by : 0);
+  }
+}
+
+static double rate_of(const Loop *l, const Moving *m) {
+  uint32_t most = 1;
+  for (uint32_t id = m->member; id != ZP_NONE; id = l->next[id]) {
+    const ZpInstr *in = instr_of(l, id);
+    const Stage *s = &l->stage[l->stage_of[id]];
+    bool sends = in->op == ZP_I_SEND_ACT || in->op == ZP_I_SEND_GRAD, coll = in->queue == ZP_Q_COLL;
+    if (coll && !m->x.heavy) return 1;
+    if ((sends || coll) && s->sending[m->x.level] > most) most = s->sending[m->x.level];
+    if ((!sends || coll) && s->receiving[m->x.level] > most) most = s->receiving[m->x.level];
+  }
+  return 1 / (double)most;
+}
+
+static double compute_rate(const Loop *l, const Stage *s) {
+  uint32_t level = s->now.piece[s->piece].level;
+  if (level == ZP_NONE) return s->heavy ? 1 / (1 + l->x->c->steal) : 1;
+  uint32_t shared = s->sending[level] > s->receiving[level] ? s->sending[level] : s->receiving[level];
+  return 1 / (double)shared;
+}
+
+/* ---- starts and ends ----------------------------------------------------------------------------------- */
+static void keep_span(Loop *l, Stage *s, uint32_t instr, uint32_t node, double begin) {
+  if (!l->x->o->spans) return;
+  ZpSpan span = {.step = 1, .instr = instr, .node = node, .begin = begin, .end = l->now};
+  ZB_PUSH(l->a, s->out->spans, s->out->nspans, span);
+}
+
+static void end_instr(Loop *l, uint32_t id) {
+  Stage *s = &l->stage[l->stage_of[id]];
+  uint32_t i = id - l->base[l->stage_of[id]];
+  s->done[i] = true;
+  keep_span(l, s, i, ZP_NONE, s->begin[i]);
+}
+
+static bool waits_over(const Stage *s, const ZpInstr *in) {
+  for (uint32_t k = 0; k < in->nwait; k++)
+    if (!s->done[in->wait[k]]) return false;
+  return true;
+}
+
+/* The head of a queue, if all that it waits for is complete; else ZP_NONE. */
+static uint32_t startable(const Stage *s, ZpQueue q) {
+  const ZpProgram *g = &s->st->prog;
+  if (s->at[q] == g->nqueue[q]) return ZP_NONE;
+  uint32_t i = g->queue[q][s->at[q]];
+  return waits_over(s, &g->instrs[i]) ? i : ZP_NONE;
+}
+
+static Pieces pieces_of(Loop *l, uint32_t stage, const ZpInstr *in) {
+  Stage *s = &l->stage[stage];
+  ZpPhase phase = zp_phase(in->op);
+  if (phase == ZP_PHASES) return zp_compute_pieces(l->x, stage, in);
+  uint32_t segment = s->st->insts[in->inst].segment;
+  Pieces *made = &s->lists[phase][segment];
+  if (!made->n) *made = zp_list_pieces(l->x, stage, segment, phase);
+  return *made;
+}
+
+static void begin_piece(Loop *l, Stage *s) {
+  const Piece *p = &s->now.piece[s->piece];
+  s->left = p->seconds;
+  s->piece_begin = l->now;
+  if (p->level != ZP_NONE) take(s, p->level, true, true, 1);
+}
+
+static void end_piece(Loop *l, Stage *s) {
+  const Piece *p = &s->now.piece[s->piece];
+  if (p->level == ZP_NONE) return;
+  take(s, p->level, true, true, -1);
+  if (p->node != ZP_NONE) keep_span(l, s, s->instr, p->node, s->piece_begin);
+}
+
+static void begin_compute(Loop *l, uint32_t stage, uint32_t i) {
+  Stage *s = &l->stage[stage];
+  s->begin[i] = l->now;
+  s->at[ZP_Q_COMPUTE]++;
+  s->now = pieces_of(l, stage, &s->st->prog.instrs[i]);
+  if (!s->now.n) { /* a part of the model that computes nothing */
+    end_instr(l, l->base[stage] + i);
+    return;
+  }
+  s->running = true;
+  s->instr = i;
+  s->piece = 0;
+  begin_piece(l, s);
+}
+
+static void move(Loop *l, uint32_t id) {
+  uint32_t stage = l->stage_of[id];
+  Moving m = {.x = zp_exchange(l->x, stage, instr_of(l, id)), .member = id};
+  m.left = m.x.seconds;
+  take_links(l, &m, 1);
+  l->moving = zb_room(l->x->a, l->moving, l->nmoving, sizeof m, &l->most);
+  l->moving[l->nmoving++] = m;
+}
+
+/* One side of an exchange is there; it begins with the last. */
+static void post(Loop *l, uint32_t stage, uint32_t i) {
+  Stage *s = &l->stage[stage];
+  const ZpInstr *in = &s->st->prog.instrs[i];
+  uint32_t id = l->base[stage] + i;
+  s->posted[i] = true;
+  s->begin[i] = l->now;
+  s->at[in->queue]++;
+  if (!crosses(in)) {
+    move(l, id);
+    return;
+  }
+  Pair *p = &l->pair[in->pair];
+  l->next[id] = p->posted ? p->first : ZP_NONE;
+  p->first = id;
+  if (++p->posted == members(l, in)) move(l, id);
+}
+
+static void start_all(Loop *l) {
+  for (uint32_t s = 0; s < l->nstages; s++) {
+    uint32_t i;
+    while (!l->stage[s].running && (i = startable(&l->stage[s], ZP_Q_COMPUTE)) != ZP_NONE)
+      begin_compute(l, s, i);
+    for (int q = ZP_Q_P2P; q < ZP_QUEUES; q++)
+      while ((i = startable(&l->stage[s], (ZpQueue)q)) != ZP_NONE) post(l, s, i);
+  }
+}
+
+static void end_all(Loop *l) {
+  for (uint32_t k = l->nmoving; k-- > 0;) {
+    Moving m = l->moving[k];
+    if (m.left > DONE) continue;
+    take_links(l, &m, -1);
+    for (uint32_t id = m.member; id != ZP_NONE; id = l->next[id]) end_instr(l, id);
+    l->moving[k] = l->moving[--l->nmoving];
+  }
+  for (uint32_t i = 0; i < l->nstages; i++) {
+    Stage *s = &l->stage[i];
+    if (!s->running || s->left > DONE) continue;
+    end_piece(l, s);
+    if (++s->piece < s->now.n) {
+      begin_piece(l, s);
+      continue;
+    }
+    s->running = false;
+    s->out->recomputed += s->now.recomputed;
+    end_instr(l, l->base[i] + s->instr);
+  }
+}
+
+/* ---- where time goes ----------------------------------------------------------------------------------- */
+/* Why an instruction is not complete: other stages are late, or what moves within its own. */
+static ZpTimePart blocked_by(const Loop *l, const Stage *s, uint32_t i) {
+  const ZpInstr *in = &s->st->prog.instrs[i];
+  if (in->queue == ZP_Q_P2P) return ZP_T_IDLE;
+  if (s->posted[i]) return crosses(in) && l->pair[in->pair].posted < members(l, in) ? ZP_T_IDLE : ZP_T_DATA;
+  for (uint32_t k = 0; k < in->nwait; k++)
+    if (!s->done[in->wait[k]]) return blocked_by(l, s, in->wait[k]);
+  return ZP_T_DATA; /* behind others in its queue */
+}
+
+/* What the stage waits for while it does not compute. */
+static ZpTimePart waits_for(const Loop *l, const Stage *s) {
+  const ZpProgram *g = &s->st->prog;
+  if (s->at[ZP_Q_COMPUTE] < g->nqueue[ZP_Q_COMPUTE]) {
+    const ZpInstr *in = &g->instrs[g->queue[ZP_Q_COMPUTE][s->at[ZP_Q_COMPUTE]]];
+    for (uint32_t k = 0; k < in->nwait; k++)
+      if (!s->done[in->wait[k]]) return blocked_by(l, s, in->wait[k]);
+  }
+  for (uint32_t k = 0; k < g->nqueue[ZP_Q_COLL]; k++)
+    if (!s->done[g->queue[ZP_Q_COLL][k]]) return blocked_by(l, s, g->queue[ZP_Q_COLL][k]);
+  return ZP_T_IDLE;
+}
+
+static void account(const Loop *l, Stage *s, double dt) {
+  if (!s->running) {
+    s->out->part[waits_for(l, s)] += dt;
+    return;
+  }
+  const Piece *p = &s->now.piece[s->piece];
+  if (p->level != ZP_NONE) {
+    s->out->part[ZP_T_TENSOR] += dt;
+    return;
+  }
+  double rate = compute_rate(l, s);
+  for (int k = 0; k < ZP_T_PARTS && p->seconds > 0; k++)
+    s->out->part[k] += dt * rate * p->part[k] / p->seconds;
+  s->out->part[ZP_T_SLOWED] += dt * (1 - rate);
+}
+
+/* To the next moment at which anything ends. False: nothing is under way. */
+static bool advance(Loop *l) {
+  double dt = INFINITY;
+  for (uint32_t k = 0; k < l->nmoving; k++) {
+    Moving *m = &l->moving[k];
+    m->rate = rate_of(l, m);
+    dt = fmin(dt, m->left / m->rate);
+  }
+  for (uint32_t i = 0; i < l->nstages; i++)
+    if (l->stage[i].running) dt = fmin(dt, l->stage[i].left / compute_rate(l, &l->stage[i]));
+  if (dt == INFINITY) return false;
+  for (uint32_t k = 0; k < l->nmoving; k++) l->moving[k].left -= dt * l->moving[k].rate;
+  for (uint32_t i = 0; i < l->nstages && dt > 0; i++) account(l, &l->stage[i], dt);
+  for (uint32_t i = 0; i < l->nstages; i++)
+    if (l->stage[i].running) l->stage[i].left -= dt * compute_rate(l, &l->stage[i]);
+  l->now += dt;
+  return true;
+}
+
+/* ---- all of it ----------------------------------------------------------------------------------------- */
+static void fill_stage(Loop *l, uint32_t i, ZpStageTime *out) {
+  ZbArena *a = l->x->a;
+  const ZpPlan *p = l->x->p;
+  Stage *s = &l->stage[i];
+  uint32_t n = p->stages[i].prog.ninstrs;
+  *s = (Stage){.st = &p->stages[i], .out = out};
+  s->posted = ZB_NEWN(a, bool, n);
+  s->done = ZB_NEWN(a, bool, n);
+  s->begin = ZB_NEWN(a, double, n);
+  for (int k = 0; k < ZP_PHASES; k++) s->lists[k] = ZB_NEWN(a, Pieces, p->graph->nsegments);
+  for (uint32_t k = 0; k < n; k++) {
+    l->stage_of[l->base[i] + k] = i;
+    l->next[l->base[i] + k] = ZP_NONE;
+  }
+}
+
+void zp_time_loop(Cost *x, ZbArena *a, ZpTime *t) {
+  const ZpPlan *p = x->p;
+  Loop l = {.x = x, .a = a, .nstages = p->nstages};
+  uint32_t n = 0;
+  l.base = ZB_NEWN(x->a, uint32_t, p->nstages);
+  for (uint32_t s = 0; s < p->nstages; s++) l.base[s] = n, n += p->stages[s].prog.ninstrs;
+  l.stage = ZB_NEWN(x->a, Stage, p->nstages);
+  l.next = ZB_NEWN(x->a, uint32_t, n);
+  l.stage_of = ZB_NEWN(x->a, uint32_t, n);
+  l.pair = ZB_NEWN(x->a, Pair, n);
+  for (uint32_t s = 0; s < p->nstages; s++) fill_stage(&l, s, &t->stages[s]);
+  for (start_all(&l); advance(&l); start_all(&l)) end_all(&l);
+  for (uint32_t s = 0; s < p->nstages; s++)
+    for (uint32_t i = 0; i < p->stages[s].prog.ninstrs; i++)
+      if (!l.stage[s].done[i]) ZB_BUG("stage %u: instruction %u of a proven plan never ends", s, i);
+  t->seconds = l.now;
+}

@@ -1,0 +1,87 @@
+/* Times for people and for programs. */
+#include "runtime/plan/time/internal.h"
+
+static const struct {
+  const char *word, *text;
+} part_text[ZP_T_PARTS] = {
+#define P(NAME, word, text) {word, text},
+#include "runtime/plan/time/parts.def"
+};
+
+/* "12.3 ms": three digits, of a time that may be anything. */
+static const char *say(char to[24], double seconds) {
+  double scale = seconds < 1e-3 ? 1e6 : seconds < 1 ? 1e3 : 1;
+  snprintf(to, 24, "%.4g %s", seconds * scale, seconds < 1e-3 ? "us" : seconds < 1 ? "ms" : "s");
+  return to;
+}
+
+static void show_stages(const ZpPlan *p, const ZpTime *t, ZbText *out) {
+  zb_text_add(out, "\nmilliseconds of one rank\nstage");
+  for (int k = 0; k < ZP_T_PARTS; k++) zb_text_add(out, " %11s", part_text[k].word);
+  zb_text_add(out, "  recomputed\n");
+  for (uint32_t s = 0; s < p->nstages; s++) {
+    zb_text_add(out, "%5u", s);
+    for (int k = 0; k < ZP_T_PARTS; k++) zb_text_add(out, " %11.3f", 1e3 * t->stages[s].part[k]);
+    zb_text_add(out, " %11.3f\n", 1e3 * t->stages[s].recomputed);
+  }
+}
+
+void zp_show_time(const ZpPlan *p, const ZlCluster *c, const ZpTime *t, ZbText *out) {
+  char text[24];
+  double peak = p->compute == ZK_BF16 ? c->flops_bf16 : c->flops_f32;
+  zb_text_add(out, "recipe %s for model %s on cluster %s: %lld rank%s\n", p->recipe->name, p->graph->model,
+              c->name, (long long)p->mesh.nranks, p->mesh.nranks == 1 ? "" : "s");
+  zb_text_add(out, "%-12s %s predicted\n", p->forward_only ? "batch" : "step", say(text, t->seconds));
+  zb_text_add(out, "%-12s %.4g samples a second\n", "", t->samples);
+  if (t->tokens > 0)
+    zb_text_add(out, "%-12s %.4g tokens a second, %.4g a device\n", "", t->tokens,
+                t->tokens / (double)p->mesh.nranks);
+  if (peak > 0)
+    zb_text_add(out, "%-12s %.4g TFLOPS a device of %.4g: MFU %.1f %%\n", "", t->flops / 1e12, peak / 1e12,
+                100 * t->utilization);
+  zb_text_add(out, "\nwhere it goes, in the mean of the stages\n");
+  for (int k = 0; k < ZP_T_PARTS; k++)
+    if (t->mean[k] > 0)
+      zb_text_add(out, "  %-10s %12s %5.1f %%  %s\n", part_text[k].word, say(text, t->mean[k]),
+                  100 * t->mean[k] / t->seconds, part_text[k].text);
+  show_stages(p, t, out);
+}
+
+static void put(ZbText *out, const char *key, double value) {
+  zb_text_add(out, "\"%s\":", key);
+  zb_text_number(out, value);
+}
+
+static void put_parts(const double *part, ZbText *out) {
+  for (int k = 0; k < ZP_T_PARTS; k++) {
+    if (k) zb_text_add(out, ",");
+    put(out, part_text[k].word, part[k]);
+  }
+}
+
+void zp_show_time_json(const ZpPlan *p, const ZlCluster *c, const ZpTime *t, ZbText *out) {
+  zb_text_add(out, "{\"recipe\":");
+  zb_text_json(out, p->recipe->name);
+  zb_text_add(out, ",\"model\":");
+  zb_text_json(out, p->graph->model);
+  zb_text_add(out, ",\"cluster\":");
+  zb_text_json(out, c->name);
+  zb_text_add(out, ",\"ranks\":%lld,", (long long)p->mesh.nranks);
+  const char *const key[] = {"seconds", "samples_per_second", "tokens_per_second", "flops_per_device", "mfu"};
+  const double is[] = {t->seconds, t->samples, t->tokens, t->flops, t->utilization};
+  for (int i = 0; i < 5; i++) {
+    put(out, key[i], is[i]);
+    zb_text_add(out, ",");
+  }
+  zb_text_add(out, "\"parts\":{");
+  put_parts(t->mean, out);
+  zb_text_add(out, "},\"stages\":[");
+  for (uint32_t s = 0; s < p->nstages; s++) {
+    zb_text_add(out, "%s{", s ? "," : "");
+    put_parts(t->stages[s].part, out);
+    zb_text_add(out, ",");
+    put(out, "recomputed", t->stages[s].recomputed);
+    zb_text_add(out, "}");
+  }
+  zb_text_add(out, "]}\n");
+}

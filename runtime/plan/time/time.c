@@ -1,0 +1,38 @@
+/* A plan and a cluster to the time of a step. */
+#include "runtime/plan/time/internal.h"
+
+/* Values of the model's largest input of indexes in a step: of a language model, its tokens. */
+static double tokens_of(const ZpPlan *p) {
+  double most = 0;
+  for (uint32_t i = 0; i < p->graph->ninputs; i++) {
+    const ZgType *t = &p->graph->inputs[i].type;
+    double n = (double)p->nmicro;
+    if (t->elem != ZG_INDEX) continue;
+    for (int k = 0; k < t->naxes; k++) n *= (double)p->axis_valid[t->axis[k]];
+    if (n > most) most = n;
+  }
+  return most;
+}
+
+static void rates(const ZpPlan *p, const ZlCluster *c, ZpTime *t) {
+  double peak = p->compute == ZK_BF16 ? c->flops_bf16 : c->flops_f32;
+  for (int k = 0; k < ZP_T_PARTS; k++)
+    for (uint32_t s = 0; s < p->nstages; s++) t->mean[k] += t->stages[s].part[k] / p->nstages;
+  if (t->seconds <= 0) return;
+  t->samples = (double)p->global_batch / t->seconds;
+  t->tokens = tokens_of(p) / t->seconds;
+  t->flops = p->model_flops / t->seconds / (double)p->mesh.nranks;
+  t->utilization = peak > 0 ? t->flops / peak : 0;
+}
+
+ZpTime *zp_time(ZbArena *a, const ZpPlan *p, const ZlCluster *c, const ZpTimeOptions *o, ZlDiags *d) {
+  if (!zp_cluster_suffices(p, c, d)) return NULL;
+  ZpTime *t = ZB_NEW(a, ZpTime);
+  t->stages = ZB_NEWN(a, ZpStageTime, p->nstages);
+  ZbArena *scratch = zb_arena_new();
+  Cost x = zp_cost_new(p, c, o, scratch);
+  zp_time_loop(&x, a, t);
+  zb_arena_free(scratch);
+  rates(p, c, t);
+  return t;
+}

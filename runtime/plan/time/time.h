@@ -1,0 +1,75 @@
+/* plan/time: how long a step of a plan takes on a cluster, and where the time goes. Pure, as the plan is: made from
+ * the plan's own calls and programs and a cluster's constants, which belong to devices and links, never to models.
+ *
+ * kernel.c   a call: products in tiles and waves, attention, bytes for the rest
+ * link.c     a collective, a transfer: from its kind, its bytes and where its group lies
+ * cost.c     an instruction: its calls and collectives in order; what of the cluster is needed and not there
+ * loop.c     the event loop: all stages play their programs, one rank stands for the ranks of a stage
+ * say.c      the result as a table and as JSON
+ *
+ * What is left out: ranks that differ (padding, causal masks over a split sequence), data that come late, noise. */
+#ifndef ZUG_PLAN_TIME_H
+#define ZUG_PLAN_TIME_H
+
+#include "runtime/plan/plan.h"
+
+typedef enum {
+#define P(NAME, word, text) ZP_T_##NAME,
+#include "runtime/plan/time/parts.def"
+  ZP_T_PARTS
+} ZpTimePart;
+
+/* ---- kernel.c: seconds of one kernel on a cluster's device --------------------------------------------- */
+/* batch products of m x k by k x n, both of type `elem`, that move `bytes` to and from memory. Whole tiles go in whole
+ * waves over the multiprocessors, with the tile that is best; a cluster without `sms` has no tiles. */
+double zp_product_seconds(const ZlCluster *c, ZkElem elem, double m, double n, double k, double batch,
+                          double bytes);
+/* flops of attention, forward or backward. */
+double zp_attention_seconds(const ZlCluster *c, ZkElem elem, double flops, bool backward);
+/* A kernel that passes over so many bytes. */
+double zp_stream_seconds(const ZlCluster *c, double bytes);
+
+/* ---- link.c: seconds of one exchange ------------------------------------------------------------------- */
+#define ZP_MOST_LEVELS 8
+/* Where a group of n devices lies. units[l]: members of level l that have some of it; level: the innermost that holds
+ * all of it. */
+typedef struct {
+  int64_t n, units[ZP_MOST_LEVELS];
+  uint32_t level;
+} ZpPlace;
+/* Of the devices with these numbers, ascending; devices are numbered such that neighbours share inner levels. */
+ZpPlace zp_place(const ZlCluster *c, const int64_t *device, int64_t n);
+/* op: ZG_OP_ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER or ALL_TO_ALL; bytes: of the whole tensor of a rank, as gathered, or
+ * before it is reduced or exchanged. As rings do it; all-reduce as a tree where that is sooner. */
+double zp_collective_seconds(const ZlCluster *c, int op, double bytes, const ZpPlace *at);
+double zp_transfer_seconds(const ZlCluster *c, double bytes, const ZpPlace *at); /* one device to another */
+
+/* ---- a step -------------------------------------------------------------------------------------------- */
+typedef struct {
+  /* As if an engine ran collectives of forward and backward beside calls that do not need their results. Zug's does
+   * not; others do. */
+  bool overlaps;
+  bool spans; /* keep when everything began and ended */
+} ZpTimeOptions;
+typedef struct {
+  double part[ZP_T_PARTS]; /* seconds; their sum is the step */
+  double recomputed;       /* of products, attention and memory: seconds that recompute what forward made */
+  ZpSpan *spans;           /* ascending by `begin`; NULL unless asked for */
+  uint64_t nspans;
+} ZpStageTime;
+typedef struct {
+  double seconds;            /* of a step; forward_only: of a batch */
+  double samples, tokens;    /* a second; tokens: values of its largest input of indexes, 0: it has none */
+  double flops, utilization; /* of the model, a second and device; as a share of the device's peak (MFU) */
+  ZpStageTime *stages;       /* one per stage of the plan */
+  double mean[ZP_T_PARTS];   /* of the stages */
+} ZpTime;
+/* NULL, with a report of all constants that the plan needs and the cluster lacks. */
+ZpTime *zp_time(ZbArena *a, const ZpPlan *p, const ZlCluster *c, const ZpTimeOptions *o, ZlDiags *d);
+
+/* ---- say.c --------------------------------------------------------------------------------------------- */
+void zp_show_time(const ZpPlan *p, const ZlCluster *c, const ZpTime *t, ZbText *out);
+void zp_show_time_json(const ZpPlan *p, const ZlCluster *c, const ZpTime *t,
+                       ZbText *out); /* one object, seconds */
+
+#endif
