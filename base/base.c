@@ -208,10 +208,14 @@ void zb_text_free(ZbText *t) {
   *t = (ZbText){0};
 }
 
+static bool exactly;
+void zb_bytes_exactly(bool yes) { exactly = yes; }
+
 const char *zb_bytes(char buf[24], uint64_t bytes) {
   static const char *const unit[] = {"B", "kB", "MB", "GB", "TB", "PB"};
   double v = (double)bytes;
   size_t u = 0;
+  if (exactly) return snprintf(buf, 24, "%llu B", (unsigned long long)bytes), buf;
   while (v >= 999.95 && u + 1 < sizeof unit / sizeof *unit) {
     v /= 1000;
     u++;

@@ -145,6 +145,8 @@ size_t zb_utf8(char out[4], uint32_t c);
 bool zb_ends(const char *s, const char *end);
 /* Formats bytes as a person reads them, "12.3 MB" (powers of 1000), into buf; returns buf. */
 const char *zb_bytes(char buf[24], uint64_t bytes);
+/* From now on zb_bytes says all digits: "12345678 B". For the main function of a program that was asked to. */
+void zb_bytes_exactly(bool yes);
 
 /* ---- files that are read ---------------------------------------------------------------------------
  * Regular files only: what else a path may name is refused with a message that says what it is, never waited

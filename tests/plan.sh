@@ -93,6 +93,25 @@ says 'FWD'
 grep -q 'BWD\|GRAD\|OPT_STEP' out.txt && fail "an evaluation is planned to train"
 ok zplan show model.zsg --recipe stages.zug:fits --eval
 says 'TFLOP a batch .forward only.$'
+
+# ---- for people, exactly, and as JSON (whose keys tests/unit/plan looks at) ----
+ok zplan show model.zsg $fits
+says '^    0 .* [0-9.]+ MB$'
+ok zplan show model.zsg $fits --exact
+arena=$(awk '/^stage +params/ { getline; print $(NF - 1) }' out.txt)
+says "^    0 .* $arena B\$"
+ok zplan show model.zsg $fits --json
+says "^\"?[[:space:]]*\"arena\":[[:space:]]*$arena\$"
+ok zplan explain model.zsg --recipe shown.zug:tensor
+says ' 9.6 kB +4.8 kB  reduce_scatter '
+ok zplan explain model.zsg --recipe shown.zug:tensor --exact
+says ' 9600 B +4800 B  reduce_scatter '
+ok zplan explain model.zsg --recipe shown.zug:tensor --json
+says '"bytes":[[:space:]]*9600,'
+ok zplan programs model.zsg --recipe shown.zug:tensor --json
+says '"op":[[:space:]]*"OPT_STEP"'
+refuses '^error.Z0304' zplan show model.zsg --recipe sizes.zug:axis_unknown --json
+grep -q '^{' out.txt && fail "half a plan as JSON"
 if [ -w /dev/full ]; then
   refuses 'No space left' sh -c "zplan show model.zsg $fits >/dev/full"
 fi
@@ -121,11 +140,11 @@ assert {x['cat'] for x in e if x['ph'] == 'X'} == {'compute', 'transfers', 'coll
 END
 
 # ---- another device: parameters and what belongs to them are the same, the scratch of its kernels is its own ----
-columns() { awk '$1 == "stage" && $2 == "params" { getline; print $2, $3, $4, $5 }' "$1"; }
+columns() { sed 's/ B\>//g' "$1" | awk '$1 == "stage" && $2 == "params" { getline; print $2, $3, $4, $5 }'; }
 if [ -f "$ZUG_BUILD/zug-cuda.so" ]; then
-  ok zplan show model.zsg $fits
+  ok zplan show model.zsg $fits --exact
   cp out.txt cpu.txt
-  ok zplan show model.zsg $fits --device cuda
+  ok zplan show model.zsg $fits --exact --device cuda
   [ -n "$(columns cpu.txt)" ] && [ "$(columns cpu.txt)" = "$(columns out.txt)" ] || { diff cpu.txt out.txt; fail "other parameters for CUDA"; }
   cmp -s cpu.txt out.txt && fail "the plan for CUDA is the CPU's"
 else

@@ -29,6 +29,7 @@ wall runtime/plan/schedule "$plan|runtime/plan/bind\.h|runtime/plan/schedule/.*"
 wall runtime/plan/check "$plan|runtime/plan/check/.*"
 wall runtime/plan/output "$plan"
 wall runtime/plan/time "$plan|lang/cluster\.def|runtime/plan/time/.*"
+wall runtime/plan/output "$plan|runtime/plan/output/.*"
 grep -lE 'include "runtime/plan/(local|schedule)/' runtime/plan/*.[ch] | grep -vxF runtime/plan/plan.c &&
   { echo "^ only runtime/plan/plan.c lists the passes of its rooms"; broken=1; }
 grep -l 'kernels/devices\.h' runtime/plan/*.[ch] | grep -vxF runtime/plan/zplan.c &&

@@ -35,6 +35,7 @@ const char zx_usage[] =
     "  --print-every N      a line every N steps (default 1; on a terminal one line that is kept up to "
     "date)\n"
     "  --quiet              print nothing but notes, warnings and errors\n"
+    "  --exact              all digits of bytes, which people read as 5.3 GB\n"
     "  --trace FILE         write what every rank did in some steps, for ui.perfetto.dev\n"
     "  --trace-steps A-B    in these (default: in the second and the third that the run makes)\n"
     "  --ckpt DIR           write checkpoints there, of all that the run needs to go on, at its end and "
@@ -112,6 +113,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
     LOG,
     PRINT_EVERY,
     QUIET,
+    EXACT,
     TRACE,
     TRACE_STEPS,
     THREADS,
@@ -147,6 +149,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
                                        {"log", 1, NULL, LOG},
                                        {"print-every", 1, NULL, PRINT_EVERY},
                                        {"quiet", 0, NULL, QUIET},
+                                       {"exact", 0, NULL, EXACT},
                                        {"trace", 1, NULL, TRACE},
                                        {"trace-steps", 1, NULL, TRACE_STEPS},
                                        {"threads", 1, NULL, THREADS},
@@ -200,6 +203,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
     case LOG: o->log = optarg; break;
     case PRINT_EVERY: good = number(optarg, 1, &o->print_every); break;
     case QUIET: o->quiet = true; break;
+    case EXACT: o->exact = true; break;
     case TRACE: o->trace = optarg; break;
     case TRACE_STEPS: good = steps(optarg, &o->trace_from, &o->trace_to); break;
     case THREADS: good = number(optarg, 1, &n) && n <= 1024, o->threads = (int)n; break;
@@ -240,8 +244,8 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
       return false;
     }
     bool both = k == 'I' || k == RECIPE || k == DATA || k == INIT || k == NAMES || k == LOG || k == THREADS ||
-                k == DEVICE || k == CLUSTER || k == DRY || k == HANG_AFTER || k == EVAL_BATCHES ||
-                k == PREDICT;
+                k == DEVICE || k == CLUSTER || k == DRY || k == EXACT || k == HANG_AFTER ||
+                k == EVAL_BATCHES || k == PREDICT;
     if (!both) train_only = list[long_one].name;
     if (!good) {
       const char *name = k == 'I' ? "I" : list[long_one].name;
@@ -315,6 +319,7 @@ void zx_option_facts(ZxFacts *f, const ZxOptions *o) {
   zx_fact(f, ZX_OPTIONS, "--trace-steps", "%" PRId64 " to %" PRId64, o->trace_from, o->trace_to);
   zx_fact(f, ZX_OPTIONS, "--print-every", "%" PRId64, o->print_every);
   zx_fact(f, ZX_OPTIONS, "--quiet", "%s", no_yes[o->quiet]);
+  zx_fact(f, ZX_OPTIONS, "--exact", "%s", no_yes[o->exact]);
   zx_fact(f, ZX_OPTIONS, "--log", "%s", o->log ? o->log : "none");
 }
 

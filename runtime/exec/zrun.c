@@ -47,6 +47,7 @@ static int run(ZxRun *r, int argc, char **argv) {
   if (help) return fputs(r->rank ? "" : zx_usage, stdout), ZX_EXIT_DONE;
   r->command = command_line(r->a, argc, argv);
   if (!parse_all(r, argc, argv)) return ZX_EXIT_MISTAKE;
+  zb_bytes_exactly(r->o.exact);
   if (!zx_run_same_options(r) || !zx_run_read(r) || !zx_run_plan(r) || !zx_run_fits(r))
     return ZX_EXIT_MISTAKE;
   zx_run_place(r);

@@ -49,8 +49,10 @@ libplan_a_SOURCES = \
   runtime/plan/local/values.c \
   runtime/plan/output/digest.c \
   runtime/plan/output/explain.c \
+  runtime/plan/output/json.c \
   runtime/plan/output/show.c \
   runtime/plan/output/trace.c \
+  runtime/plan/output/tables.h \
   runtime/plan/schedule/draft.c \
   runtime/plan/schedule/ledger.c \
   runtime/plan/schedule/orders.c \
@@ -69,6 +71,8 @@ libplan_a_SOURCES = \
   runtime/plan/time/say.c \
   runtime/plan/time/time.c \
   runtime/plan/time/time.h
+
+EXTRA_DIST += runtime/plan/output/JSON.md
 
 bin_PROGRAMS += zplan
 zplan_SOURCES = runtime/plan/zplan.c

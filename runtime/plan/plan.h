@@ -10,6 +10,7 @@
  * check/       the proofs, which share nothing with those that made the plan; check.h
  * output/      tables for people, traces, and whether two plans are the same
  * time/        how long a step takes on a cluster; time.h
+ * output/      tables, for people and as JSON, and whether two plans are the same
  * mesh.c       ranks and their coordinates
  * words.c      what messages and tables call things; instr.def, ledger.def
  * nodes.c      which ranks go to which node
@@ -233,6 +234,7 @@ typedef struct {
 /* clang-format on */
 
 typedef enum { ZP_Q_COMPUTE, ZP_Q_P2P, ZP_Q_COLL, ZP_QUEUES } ZpQueue;
+extern const char *const zp_queue_text[ZP_QUEUES]; /* "compute", "p2p", "coll" */
 typedef enum {
 #define I(NAME, text, queue) ZP_I_##NAME,
 #include "runtime/plan/instr.def"
@@ -524,12 +526,16 @@ ZlSpan zp_bind_span(const ZlRecipe *r, const char *axis);
 const ZlSplit *zp_split(const ZpPlan *p, uint32_t directive);
 ZlSpan zp_split_span(const ZpPlan *p, const ZpDim *d);
 
-/* ---- show.c, explain.c --------------------------------------------------------------------------------- */
+/* ---- output/ ------------------------------------------------------------------------------------------- */
 void zp_show(const ZpPlan *p, ZbText *out);          /* mesh, stages, ledger */
 void zp_show_schedule(const ZpPlan *p, ZbText *out); /* the timeline of micro-batches */
 void zp_show_programs(const ZpPlan *p, ZbText *out); /* every instruction */
 /* Every collective and transfer: count, bytes, dims, tensor, cause. */
 void zp_explain(const ZpPlan *p, ZbText *out);
+/* The same as JSON, with all digits: output/JSON.md. The first has what zp_show and zp_show_schedule have. */
+void zp_show_json(const ZpPlan *p, ZbText *out);
+void zp_show_programs_json(const ZpPlan *p, ZbText *out);
+void zp_explain_json(const ZpPlan *p, ZbText *out);
 /* Bytes of a collective node's whole tensor, as gathered, or before it is reduced or exchanged. */
 uint64_t zp_node_bytes(const ZpSegment *s, const ZpNode *n);
 

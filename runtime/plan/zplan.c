@@ -24,6 +24,9 @@ static const char usage[] =
     "  --json               sim: as JSON, in seconds\n"
     "  --trace FILE         sim: the step as a trace for Perfetto, with a rank of each stage\n"
     "  --overlap            sim: as if collectives within forward and backward ran beside computation\n"
+    "  --json               show, explain and programs as JSON, whose keys stay: "
+    "runtime/plan/output/JSON.md\n"
+    "  --exact              all digits of bytes, which people read as 5.3 GB; JSON always has them\n"
     "  --diag json          messages as JSON lines\n";
 
 typedef struct {
@@ -32,6 +35,7 @@ typedef struct {
   int threads;
   const ZkDevice *device;
   bool ckpt, eval, diag_json, json, overlap;
+  bool ckpt, eval, diag_json, json;
 } Options;
 
 static void say(const ZbErr *err) {
@@ -53,6 +57,13 @@ static int parse(int argc, char **argv, Options *o) {
       {"threads", 1, NULL, THREADS}, {"diag", 1, NULL, DIAG},       {"ckpt", 0, NULL, CKPT},
       {"eval", 0, NULL, EVAL},       {"json", 0, NULL, JSON},       {"trace", 1, NULL, TRACE},
       {"overlap", 0, NULL, OVERLAP}, {"help", 0, NULL, 'h'},        {NULL, 0, NULL, 0}};
+  enum { RECIPE = 256, CLUSTER, DEVICE, THREADS, EVAL, DIAG, CKPT, JSON, EXACT };
+  static const struct option list[] = {{"recipe", 1, NULL, RECIPE}, {"cluster", 1, NULL, CLUSTER},
+                                       {"device", 1, NULL, DEVICE}, {"threads", 1, NULL, THREADS},
+                                       {"diag", 1, NULL, DIAG},     {"ckpt", 0, NULL, CKPT},
+                                       {"eval", 0, NULL, EVAL},     {"json", 0, NULL, JSON},
+                                       {"exact", 0, NULL, EXACT},   {"help", 0, NULL, 'h'},
+                                       {NULL, 0, NULL, 0}};
   ZbErr err;
   *o = (Options){.device = zk_device("cpu"), .threads = 1};
   opterr = 0;
@@ -78,6 +89,7 @@ static int parse(int argc, char **argv, Options *o) {
     case JSON: o->json = true; break;
     case TRACE: o->trace = optarg; break;
     case OVERLAP: o->overlap = true; break;
+    case EXACT: zb_bytes_exactly(true); break;
     case CKPT: o->ckpt = true; break;
     case 'I':
       if (o->ninclude == 16) return fprintf(stderr, "zplan: at most 16 folders with -I\n"), 2;
@@ -143,6 +155,27 @@ static bool sim(ZbArena *a, const Options *o, const ZpPlan *p, const ZlCluster *
   return false;
 }
 
+static void show(const ZpPlan *p, ZbText *out) {
+  zp_show(p, out);
+  zp_show_schedule(p, out);
+}
+
+typedef struct {
+  const char *name;
+  void (*text)(const ZpPlan *, ZbText *), (*json)(const ZpPlan *, ZbText *);
+} Command;
+
+static const Command *command(const char *name) {
+  static const Command commands[] = {{"show", show, zp_show_json},
+                                     {"explain", zp_explain, zp_explain_json},
+                                     {"programs", zp_show_programs, zp_show_programs_json},
+                                     {"check", NULL, NULL}};
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+    if (!strcmp(name, commands[i].name)) return &commands[i];
+  fprintf(stderr, "zplan: no command `%s`; there are show, explain, programs, check\n", zb_show(name));
+  return NULL;
+}
+
 int main(int argc, char **argv) {
   zb_begin();
   Options o;
@@ -169,6 +202,8 @@ int main(int argc, char **argv) {
     return fprintf(stderr, "zplan: --json, --trace and --overlap belong to `sim`\n"), 2;
   if (c == 4 && !o.cluster)
     return fprintf(stderr, "zplan: sim wants a cluster: --cluster clusters.zug:h100, say\n"), 2;
+  const Command *c = command(o.command);
+  if (!c) return 2;
   ZbArena *a = zb_arena_new();
   ZbText out = {0}, messages = {0};
   ZgGraph *g = zg_read_file(a, o.graph, &err);
@@ -181,8 +216,7 @@ int main(int argc, char **argv) {
   if (p && c == 4) ok = sim(a, &o, p, po.cluster, d, &out, &err);
   (o.diag_json ? zl_print_json : zl_print_text)(d, &messages);
   if (messages.s) fputs(messages.s, stderr);
-  if (p && commands[c].show) commands[c].show(p, &out);
-  if (p && c == 0) zp_show_schedule(p, &out);
+  if (p && c->text) (o.json ? c->json : c->text)(p, &out);
   if (out.s) fputs(out.s, stdout);
   bool written = zb_close_stdout(&err);
   if (!written) say(&err);

@@ -2,7 +2,7 @@
  * the collectives among the nodes that FWD, BWD and COUNT run. Nothing is worked out here a second time, so
  * what is printed is what is done; zp_check proves the instructions' dims and bytes, and the engine moves
  * exactly these. */
-#include "runtime/plan/plan.h"
+#include "runtime/plan/output/tables.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,23 +16,11 @@ uint64_t zp_node_bytes(const ZpSegment *s, const ZpNode *n) { return whole_of(s,
 
 /* ---- rows: what is alike, with how often --------------------------------------------------------------- */
 enum { BY_NODE, BY_TRANSFER, BY_BUCKET, BY_SCALARS }; /* in this order in the table */
-enum { SEND = ZG_OP_COUNT };                          /* beside collectives */
-
-typedef struct {
-  uint64_t key; /* place in the table; rows of several stages that have the same key are alike in words */
-  uint32_t from, to; /* stages */
-  uint32_t next;     /* other row of the stage of the same bucket and kind of instruction, or ZP_NONE */
-  uint16_t op;       /* a collective, or SEND */
-  ZpDims dims;
-  int64_t members;
-  uint64_t bytes, count;
-  const char *over, *what, *why;
-} Row;
 
 typedef struct {
   const ZpPlan *p;
   ZbArena *a;
-  Row *rows;
+  ZpSent *rows;
   uint32_t nrows;
   uint32_t *first; /* per bucket (none: the last) and kind of instruction: a row of this stage, or ZP_NONE */
 } Explain;
@@ -41,7 +29,7 @@ static uint64_t key_of(uint64_t by, uint64_t a, uint64_t b, uint64_t c) {
   return by << 60 | a << 40 | b << 24 | c;
 }
 
-static void add_row(Explain *x, Row r) { ZB_PUSH(x->a, x->rows, x->nrows, r); }
+static void add_row(Explain *x, ZpSent r) { ZB_PUSH(x->a, x->rows, x->nrows, r); }
 
 /* ---- instructions -------------------------------------------------------------------------------------- */
 static int64_t members_of(const ZpPlan *p, const ZpInstr *in) {
@@ -102,9 +90,9 @@ static void add_instr(Explain *x, uint32_t s, const ZpInstr *in) {
   if (!send && (in->queue != ZP_Q_COLL || members_of(p, in) < 2)) return;
   uint32_t b = send || scalars ? p->nbuckets : p->stages[s].held[in->held].bucket, nth = 0;
   uint32_t *first = &x->first[b * ZP_INSTRS + in->op];
-  uint16_t op = send ? SEND : in->coll;
+  uint16_t op = send ? ZP_SEND : in->coll;
   for (uint32_t r = *first; r != ZP_NONE; r = x->rows[r].next, nth++) {
-    Row *q = &x->rows[r];
+    ZpSent *q = &x->rows[r];
     if (q->op == op && q->dims == in->dims && q->bytes == in->bytes) {
       q->count++;
       return;
@@ -112,18 +100,18 @@ static void add_instr(Explain *x, uint32_t s, const ZpInstr *in) {
   }
   const ZpBucket *k = b < p->nbuckets ? &p->buckets[b] : NULL;
   uint64_t by = send ? BY_TRANSFER : scalars ? BY_SCALARS : BY_BUCKET;
-  add_row(x, (Row){.key = key_of(by, b, in->op, nth),
-                   .from = s,
-                   .to = s,
-                   .next = *first,
-                   .op = op,
-                   .dims = in->dims,
-                   .members = send ? 2 : members_of(p, in),
-                   .bytes = in->bytes,
-                   .count = 1,
-                   .over = over_of(x, in),
-                   .what = what_of(x, in, k),
-                   .why = why_of(x, in, k)});
+  add_row(x, (ZpSent){.key = key_of(by, b, in->op, nth),
+                      .from = s,
+                      .to = s,
+                      .next = *first,
+                      .op = op,
+                      .dims = in->dims,
+                      .members = send ? 2 : members_of(p, in),
+                      .bytes = in->bytes,
+                      .count = 1,
+                      .over = over_of(x, in),
+                      .what = what_of(x, in, k),
+                      .why = why_of(x, in, k)});
   *first = x->nrows - 1;
 }
 
@@ -137,19 +125,19 @@ static void add_nodes(Explain *x, uint32_t s, uint32_t segment, ZpPhase phase, u
     int64_t members = zp_group_size(&p->mesh, k->dims);
     if (members < 2 || !zp_sends(k)) continue;
     const ZpValue *v = whole_of(&p->segments[segment], k);
-    add_row(x, (Row){.key = key_of(BY_NODE, segment, phase, i),
-                     .from = s,
-                     .to = s,
-                     .op = k->call.op,
-                     .dims = k->dims,
-                     .members = members,
-                     .bytes = v->bytes,
-                     .count = runs,
-                     .over = zb_printf(x->a, "%s (%lld)", zp_dims_text(&p->mesh, x->a, k->dims),
-                                       (long long)members),
-                     .what = zg_type_text(p->graph, x->a, &v->type),
-                     .why = zb_printf(x->a, "%s %s: %s (%s)", g->repeat ? g->label : "part",
-                                      zp_phase_text[phase], k->cause, zp_loc_text(p, k->loc))});
+    add_row(x, (ZpSent){.key = key_of(BY_NODE, segment, phase, i),
+                        .from = s,
+                        .to = s,
+                        .op = k->call.op,
+                        .dims = k->dims,
+                        .members = members,
+                        .bytes = v->bytes,
+                        .count = runs,
+                        .over = zb_printf(x->a, "%s (%lld)", zp_dims_text(&p->mesh, x->a, k->dims),
+                                          (long long)members),
+                        .what = zg_type_text(p->graph, x->a, &v->type),
+                        .why = zb_printf(x->a, "%s %s: %s (%s)", g->repeat ? g->label : "part",
+                                         zp_phase_text[phase], k->cause, zp_loc_text(p, k->loc))});
   }
 }
 
@@ -172,7 +160,7 @@ static void add_stage(Explain *x, uint32_t s) {
 
 /* ---- the table ----------------------------------------------------------------------------------------- */
 static int in_table(const void *a, const void *b) {
-  const Row *x = a, *y = b;
+  const ZpSent *x = a, *y = b;
   if (x->key != y->key) return x->key < y->key ? -1 : 1;
   return x->from < y->from ? -1 : x->from > y->from;
 }
@@ -182,7 +170,7 @@ static void join_stages(Explain *x) {
   uint32_t n = 0;
   if (x->nrows) qsort(x->rows, x->nrows, sizeof *x->rows, in_table);
   for (uint32_t i = 0; i < x->nrows; i++) {
-    Row *r = &x->rows[i], *q = n ? &x->rows[n - 1] : NULL;
+    ZpSent *r = &x->rows[i], *q = n ? &x->rows[n - 1] : NULL;
     if (q && q->key == r->key && q->to + 1 == r->from && q->op == r->op && q->members == r->members &&
         q->bytes == r->bytes && q->count == r->count && !strcmp(q->over, r->over))
       q->to = r->to;
@@ -191,52 +179,65 @@ static void join_stages(Explain *x) {
   x->nrows = n;
 }
 
-/* As rings do it, which is as little as can be if all ranks send alike. */
-static double sent(const Row *r) {
+double zp_sent_bytes(const ZpSent *r) {
   double others = (double)(r->members - 1) / (double)r->members, all = (double)r->bytes * (double)r->count;
-  return r->op == SEND ? all : r->op == ZG_OP_ALL_REDUCE ? 2 * others * all : others * all;
+  return r->op == ZP_SEND ? all : r->op == ZG_OP_ALL_REDUCE ? 2 * others * all : others * all;
 }
 
-static const char *op_text(uint32_t op) { return op == SEND ? "send" : zg_op_info[op].text; }
+const char *zp_sent_op(uint32_t op) { return op == ZP_SEND ? "send" : zg_op_info[op].text; }
 
-static const char *stages_text(const Explain *x, uint32_t from, uint32_t to) {
-  return from == to ? zb_printf(x->a, "%u", from) : zb_printf(x->a, "%u-%u", from, to);
+double zp_sent_of_stage(ZpSents t, uint32_t stage, double by[ZP_SEND + 1]) {
+  double all = 0;
+  for (uint32_t op = 0; op <= ZP_SEND; op++) by[op] = 0;
+  for (uint32_t i = 0; i < t.n; i++) {
+    const ZpSent *r = &t.rows[i];
+    if (r->from <= stage && stage <= r->to) all += zp_sent_bytes(r), by[r->op] += zp_sent_bytes(r);
+  }
+  return all;
 }
 
-static void put_sums(const Explain *x, ZbText *out) {
+ZpSents zp_sents(const ZpPlan *p, ZbArena *a) {
+  Explain x = {.p = p, .a = a};
+  x.first = ZB_NEWN(a, uint32_t, (p->nbuckets + 1) * (size_t)ZP_INSTRS);
+  for (uint32_t s = 0; s < p->nstages; s++) add_stage(&x, s);
+  join_stages(&x);
+  return (ZpSents){x.rows, x.nrows};
+}
+
+/* ---- as text ---- */
+static const char *stages_text(ZbArena *a, uint32_t from, uint32_t to) {
+  return from == to ? zb_printf(a, "%u", from) : zb_printf(a, "%u-%u", from, to);
+}
+
+static void put_sums(const ZpPlan *p, ZpSents t, ZbText *out) {
   char text[24];
-  for (uint32_t s = 0; s < x->p->nstages; s++) {
-    double all = 0, of[SEND + 1] = {0};
-    for (uint32_t i = 0; i < x->nrows; i++)
-      if (x->rows[i].from <= s && s <= x->rows[i].to)
-        all += sent(&x->rows[i]), of[x->rows[i].op] += sent(&x->rows[i]);
+  for (uint32_t s = 0; s < p->nstages; s++) {
+    double by[ZP_SEND + 1], all = zp_sent_of_stage(t, s, by);
     zb_text_add(out, "a rank of stage %u sends %s a step", s, zb_bytes(text, (uint64_t)all));
-    for (uint32_t op = 0, n = 0; op <= SEND; op++)
-      if (of[op] > 0)
-        zb_text_add(out, "%s %s by %s", n++ ? "," : ":", zb_bytes(text, (uint64_t)of[op]), op_text(op));
+    for (uint32_t op = 0, n = 0; op <= ZP_SEND; op++)
+      if (by[op] > 0)
+        zb_text_add(out, "%s %s by %s", n++ ? "," : ":", zb_bytes(text, (uint64_t)by[op]), zp_sent_op(op));
     zb_text_add(out, "\n");
   }
 }
 
 void zp_explain(const ZpPlan *p, ZbText *out) {
-  Explain x = {.p = p, .a = zb_arena_new()};
-  char text[24];
-  x.first = ZB_NEWN(x.a, uint32_t, (p->nbuckets + 1) * (size_t)ZP_INSTRS);
-  for (uint32_t s = 0; s < p->nstages; s++) add_stage(&x, s);
-  join_stages(&x);
+  ZbArena *a = zb_arena_new();
+  ZpSents t = zp_sents(p, a);
+  char bytes[24], sent[24];
   zb_text_add(out, "what ranks send each other in one step\n"
                    "count: of one rank of each of these stages\n"
                    "bytes: of its whole tensor each time, as gathered, or before it is reduced or exchanged\n"
                    "sent: by such a rank in all of them, as rings do it\n\n");
-  zb_text_add(out, "%-6s %7s %14s %10s  %-14s  %-16s  %-30s  cause\n", "stages", "count", "bytes", "sent",
+  zb_text_add(out, "%-6s %7s %14s %14s  %-14s  %-16s  %-30s  cause\n", "stages", "count", "bytes", "sent",
               "collective", "over", "tensor");
-  for (uint32_t i = 0; i < x.nrows; i++) {
-    const Row *r = &x.rows[i];
-    zb_text_add(out, "%-6s %7llu %14llu %10s  %-14s  %-16s  %-30s  %s\n", stages_text(&x, r->from, r->to),
-                (unsigned long long)r->count, (unsigned long long)r->bytes, zb_bytes(text, (uint64_t)sent(r)),
-                op_text(r->op), r->over, r->what, r->why);
+  for (uint32_t i = 0; i < t.n; i++) {
+    const ZpSent *r = &t.rows[i];
+    zb_text_add(out, "%-6s %7llu %14s %14s  %-14s  %-16s  %-30s  %s\n", stages_text(a, r->from, r->to),
+                (unsigned long long)r->count, zb_bytes(bytes, r->bytes),
+                zb_bytes(sent, (uint64_t)zp_sent_bytes(r)), zp_sent_op(r->op), r->over, r->what, r->why);
   }
   zb_text_add(out, "\n");
-  put_sums(&x, out);
-  zb_arena_free(x.a);
+  put_sums(p, t, out);
+  zb_arena_free(a);
 }

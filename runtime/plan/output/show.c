@@ -1,18 +1,11 @@
 /* Plans as text for people. */
-#include "runtime/plan/plan.h"
+#include "runtime/plan/output/tables.h"
 
-/* ---- the timeline: what the compute queues have, in units of time: forward takes 1, backward 2 --------- */
-typedef struct {
-  ZbArena *a;
-  ZpWork **work; /* per stage: micro-batches in the order of its queue, 2M */
-  uint64_t **start;
-  uint64_t span;
-} Timeline;
-
-static Timeline timeline(const ZpPlan *p) {
+/* ---- the timeline ---- */
+ZpTimeline zp_timeline(const ZpPlan *p) {
   ZbArena *a = zb_arena_new();
   uint32_t P = p->nstages, M = (uint32_t)p->nmicro;
-  Timeline t = {a, ZB_NEWN(a, ZpWork *, P), ZB_NEWN(a, uint64_t *, P), 0};
+  ZpTimeline t = {a, ZB_NEWN(a, ZpWork *, P), ZB_NEWN(a, uint64_t *, P), 0};
   for (uint32_t s = 0; s < P; s++) {
     const ZpStage *st = &p->stages[s];
     uint32_t n = 0;
@@ -29,6 +22,8 @@ static Timeline timeline(const ZpPlan *p) {
   t.span = zp_order_times(a, t.work, P, M, t.start);
   return t;
 }
+
+double zp_idle(const ZpPlan *p, const ZpTimeline *t) { return 1 - 3 * (double)p->nmicro / (double)t->span; }
 
 static void show_mesh(const ZpPlan *p, ZbText *out) {
   const ZpMesh *m = &p->mesh;
@@ -50,18 +45,22 @@ static void show_mesh(const ZpPlan *p, ZbText *out) {
                 p->compute == ZK_BF16 ? "bf16" : "f32", p->model_flops / 1e12,
                 p->forward_only ? "batch (forward only)" : "step (forward + backward)");
   if (p->nstages > 1 && !p->forward_only) {
-    Timeline t = timeline(p);
-    double busy = 3 * (double)p->nmicro / (double)t.span;
-    zb_text_add(out, "schedule %s: %.1f %% idle by the schedule alone\n", p->schedule, 100 * (1 - busy));
+    ZpTimeline t = zp_timeline(p);
+    zb_text_add(out, "schedule %s: %.1f %% idle by the schedule alone\n", p->schedule, 100 * zp_idle(p, &t));
     zb_arena_free(t.a);
   }
+}
+
+uint32_t zp_run_of(const ZpStage *st, uint32_t from) {
+  uint32_t n = 1;
+  while (from + n < st->ninsts && st->insts[from + n].segment == st->insts[from].segment) n++;
+  return n;
 }
 
 /* "layer.0-3, part 2": runs of iterations together. */
 static void show_insts(const ZpPlan *p, const ZpStage *st, ZbText *out) {
   for (uint32_t i = 0; i < st->ninsts;) {
-    uint32_t n = 1;
-    while (i + n < st->ninsts && st->insts[i + n].segment == st->insts[i].segment) n++;
+    uint32_t n = zp_run_of(st, i);
     const ZgSegment *g = &p->graph->segments[st->insts[i].segment];
     if (i) zb_text_add(out, ", ");
     if (!g->repeat) zb_text_add(out, "part %u", st->insts[i].segment);
@@ -71,17 +70,17 @@ static void show_insts(const ZpPlan *p, const ZpStage *st, ZbText *out) {
   }
 }
 
+double zp_stage_cost(const ZpPlan *p, uint32_t stage) {
+  double sum = 0;
+  for (uint32_t s = 0; s < p->nstages; s++) sum += p->stages[s].cost;
+  return sum > 0 ? p->stages[stage].cost * p->nstages / sum : 0;
+}
+
 static void show_stages(const ZpPlan *p, ZbText *out) {
-  double max = 0, sum = 0;
-  for (uint32_t s = 0; s < p->nstages; s++) {
-    sum += p->stages[s].cost;
-    if (p->stages[s].cost > max) max = p->stages[s].cost;
-  }
   zb_text_add(out, "\nstage   cost  live  instructions  holds\n");
   for (uint32_t s = 0; s < p->nstages; s++) {
     const ZpStage *st = &p->stages[s];
-    zb_text_add(out, "%5u  %5.2f  %4u  %12u  ", s, sum > 0 ? st->cost * p->nstages / sum : 0, st->prog.live,
-                st->prog.ninstrs);
+    zb_text_add(out, "%5u  %5.2f  %4u  %12u  ", s, zp_stage_cost(p, s), st->prog.live, st->prog.ninstrs);
     show_insts(p, st, out);
     zb_text_add(out, "\n");
   }
@@ -96,8 +95,7 @@ static void show_stages(const ZpPlan *p, ZbText *out) {
   }
 }
 
-/* What another plan keeps is of interest only beside it. */
-static bool shown(const ZpPlan *p, int line, ZpMemory m) {
+bool zp_ledger_shows(const ZpPlan *p, int line, ZpMemory m) {
   return zp_ledger_info[line].memory == m && (line != ZP_L_TRAINING || p->beside);
 }
 
@@ -105,14 +103,14 @@ static void show_memory(const ZpPlan *p, ZpMemory m, const char *title, const ch
   char text[24];
   zb_text_add(out, "\n%s\nstage", title);
   for (int i = 0; i < ZP_LEDGER_LINES; i++)
-    if (shown(p, i, m)) zb_text_add(out, " %13s", zp_ledger_info[i].text);
+    if (zp_ledger_shows(p, i, m)) zb_text_add(out, " %13s", zp_ledger_info[i].text);
   zb_text_add(out, " %13s\n", total);
   for (uint32_t s = 0; s < p->nstages; s++) {
     const ZpLedger *l = &p->stages[s].ledger;
     zb_text_add(out, "%5u", s);
     for (int i = 0; i < ZP_LEDGER_LINES; i++)
-      if (shown(p, i, m)) zb_text_add(out, " %13llu", (unsigned long long)l->bytes[i]);
-    zb_text_add(out, " %13llu  %s\n", (unsigned long long)l->total[m], zb_bytes(text, l->total[m]));
+      if (zp_ledger_shows(p, i, m)) zb_text_add(out, " %13s", zb_bytes(text, l->bytes[i]));
+    zb_text_add(out, " %13s\n", zb_bytes(text, l->total[m]));
   }
 }
 
@@ -156,7 +154,7 @@ void zp_show_schedule(const ZpPlan *p, ZbText *out) {
         out, "the timeline of %u micro-batches is too wide to draw; `programs` lists every instruction\n", M);
     return;
   }
-  Timeline t = timeline(p);
+  ZpTimeline t = zp_timeline(p);
   zb_text_add(out, "\nschedule %s, %u stages, %u micro-batches: %llu units of time (F 1, B 2)\n", p->schedule,
               p->nstages, M, (unsigned long long)t.span);
   for (uint32_t s = 0; s < p->nstages; s++) {
@@ -174,19 +172,19 @@ void zp_show_schedule(const ZpPlan *p, ZbText *out) {
 }
 
 void zp_show_programs(const ZpPlan *p, ZbText *out) {
+  char bytes[24];
   ZbArena *tmp = zb_arena_new();
   for (uint32_t s = 0; s < p->nstages; s++) {
     const ZpProgram *g = &p->stages[s].prog;
     zb_text_add(out, "\nstage %u\n", s);
     for (uint32_t i = 0; i < g->ninstrs; i++) {
       const ZpInstr *in = &g->instrs[i];
-      static const char *const queue[] = {"compute", "p2p", "coll"};
-      zb_text_add(out, "%6u  %-8s", i, queue[in->queue]);
+      zb_text_add(out, "%6u  %-8s", i, zp_queue_text[in->queue]);
       zp_instr_text(p, s, in, out);
       if (in->queue == ZP_Q_P2P) zb_text_add(out, " stage %u", in->peer);
       if (in->queue == ZP_Q_COLL && in->dims)
         zb_text_add(out, " %s over %s", zg_op_info[in->coll].text, zp_dims_text(&p->mesh, tmp, in->dims));
-      if (in->bytes) zb_text_add(out, " %llu bytes", (unsigned long long)in->bytes);
+      if (in->bytes) zb_text_add(out, " %s", zb_bytes(bytes, in->bytes));
       for (uint32_t k = 0; k < in->nwait; k++) zb_text_add(out, "%s%u", k ? "," : "  after ", in->wait[k]);
       zb_text_add(out, "\n");
     }

@@ -113,6 +113,11 @@ Test(text, units) {
   char b[24];
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     cr_expect_str_eq(zb_bytes(b, cases[i].bytes), cases[i].text);
+  zb_bytes_exactly(true);
+  cr_expect_str_eq(zb_bytes(b, 999949), "999949 B");
+  cr_expect_str_eq(zb_bytes(b, UINT64_MAX), "18446744073709551615 B");
+  zb_bytes_exactly(false);
+  cr_expect_str_eq(zb_bytes(b, 999949), "999.9 kB");
 }
 
 /* Near is at most a third of the length and one more, with a letter the same; the first of those that are

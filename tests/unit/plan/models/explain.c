@@ -6,6 +6,7 @@
 #include "tests/unit/plan/models/recipes.h"
 #include "tests/unit/plan/models/stream.h"
 
+#include <cjson/cJSON.h>
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -50,19 +51,17 @@ static void expect_equal(Sums *have, Sums *want, const char *what, const char *t
 }
 
 /* ---- the printed rows ---------------------------------------------------------------------------------- */
-/* "0-1          4      154533888   309.1 MB  reduce_scatter  data (2)          wte ..." */
+/* "0-1          4    154533888 B    309067776 B  reduce_scatter  data (2)          wte ..." */
 static bool read_row(char *line, Sums *s, uint32_t *rows) {
   unsigned from, to;
   unsigned long long count, bytes;
-  char op[16], over[64], unit[4];
-  double sent;
+  char op[16], over[64];
   int n = 0, at = 0;
   if (sscanf(line, "%u%n", &from, &n) != 1) return false;
   to = from;
   if (line[n] == '-') cr_assert_eq(sscanf(line + n + 1, "%u", &to), 1, "%s", line);
   n += (int)strcspn(line + n, " ");
-  cr_assert_eq(sscanf(line + n, "%llu %llu %lf %3s %15s %n", &count, &bytes, &sent, unit, op, &at), 5, "%s",
-               line);
+  cr_assert_eq(sscanf(line + n, "%llu %llu B %*u B %15s %n", &count, &bytes, op, &at), 3, "%s", line);
   char *word = line + n + at, *end = strstr(word, "  ");
   cr_assert(end && from <= to && count > 0, "%s", line);
   snprintf(over, sizeof over, "%.*s", (int)(end - word), word);
@@ -83,6 +82,35 @@ static uint32_t read_rows(const char *text, Sums *s) {
     read_row(line, s, &rows);
   }
   return rows;
+}
+
+static void explain(const ZpPlan *p, ZbText *out) {
+  zb_bytes_exactly(true);
+  zp_explain(p, out);
+}
+
+/* The same rows as JSON. */
+static Sums read_json(const ZpPlan *p, ZbArena *a, uint32_t *rows) {
+  Sums s = {.a = a};
+  ZbText t = {0};
+  zp_explain_json(p, &t);
+  cJSON *o = cJSON_Parse(t.s), *row;
+  cr_assert(o, "no JSON: %s", t.s);
+  cJSON_ArrayForEach(row, cJSON_GetObjectItem(o, "messages")) {
+#define NUMBER(key) ((uint64_t)cJSON_GetNumberValue(cJSON_GetObjectItem(row, key)))
+#define TEXT(key) cJSON_GetStringValue(cJSON_GetObjectItem(row, key))
+    for (uint64_t k = NUMBER("from_stage"); k <= NUMBER("to_stage"); k++) {
+      Sum *x = sum_of(&s, (uint32_t)k, TEXT("collective"), TEXT("over"));
+      x->count += NUMBER("count");
+      x->bytes += NUMBER("count") * NUMBER("bytes");
+    }
+    ++*rows;
+#undef NUMBER
+#undef TEXT
+  }
+  cJSON_Delete(o);
+  zb_text_free(&t);
+  return s;
 }
 
 /* ---- the program --------------------------------------------------------------------------------------- */
@@ -140,10 +168,13 @@ static bool check_program(const ZgGraph *g, const ZpPlan *p, const char *recipe)
   ZbArena *a = zb_arena_new();
   ZbText t = {0};
   Sums printed = {.a = a}, program = {.a = a};
-  zp_explain(p, &t);
-  read_rows(t.s, &printed);
+  explain(p, &t);
+  uint32_t in_json = 0, rows = read_rows(t.s, &printed);
   for (uint32_t s = 0; s < p->nstages; s++) add_program(p, &program, s);
   expect_equal(&printed, &program, "the program", zb_printf(a, "%s\n%s", recipe, t.s));
+  Sums json = read_json(p, a, &in_json);
+  expect_equal(&printed, &json, "as JSON", zb_printf(a, "%s\n%s", recipe, t.s));
+  cr_assert_eq(rows, in_json);
   zb_text_free(&t);
   zb_arena_free(a);
   return true;
@@ -181,7 +212,7 @@ Test(explain, shards_and_stages) {
            "split batch over replica, data stages over pipe = [2, 1] shard params, grads, states over data");
   ZbText t = {0};
   Sums s = {.a = q.a};
-  zp_explain(q.p, &t);
+  explain(q.p, &t);
   read_rows(t.s, &s);
   for (uint32_t k = 0; k < 2; k++) {
     uint64_t whole = 0;
@@ -210,7 +241,7 @@ Test(explain, tied_table) {
                                     "shard %sgrads, states over data",
                                     level == 3 ? "params, " : ""));
     ZbText t = {0};
-    zp_explain(q.p, &t);
+    explain(q.p, &t);
     const char *row = strstr(t.s, "reduce_scatter  data (2)          wte");
     cr_assert(row, "%s", t.s);
     while (row > t.s && row[-1] != '\n') row--;
@@ -367,7 +398,7 @@ static bool check_engine(const ZgGraph *g, const ZpPlan *p, const char *recipe) 
   ZbArena *a = zb_arena_new();
   ZbText t = {0};
   Sums printed = {.a = a};
-  zp_explain(p, &t);
+  explain(p, &t);
   read_rows(t.s, &printed);
   for (uint32_t s = 0; s < p->nstages; s++)
     for (int last = 0; last < 2; last++) {

@@ -1,0 +1,49 @@
+/* What tables of a plan are made of: as text (show.c, explain.c) and as JSON (json.c, JSON.md). */
+#ifndef ZUG_PLAN_TABLES_H
+#define ZUG_PLAN_TABLES_H
+
+#include "runtime/plan/plan.h"
+
+/* What the compute queues have, in units of time: forward takes 1, backward 2. Of plans that train. */
+typedef struct {
+  ZbArena *a;    /* the caller's to free */
+  ZpWork **work; /* per stage: micro-batches in the order of its queue, 2M */
+  uint64_t **start;
+  uint64_t span;
+} ZpTimeline;
+ZpTimeline zp_timeline(const ZpPlan *p);
+/* The part of its time that a stage does nothing, by the schedule alone. */
+double zp_idle(const ZpPlan *p, const ZpTimeline *t);
+/* What stages cost, each as a part of their mean; 0 if nothing does. */
+double zp_stage_cost(const ZpPlan *p, uint32_t stage);
+
+/* Instances of a stage that are iterations of one repeat, one after the other: st->insts[from .. from + n). */
+uint32_t zp_run_of(const ZpStage *st, uint32_t from);
+
+/* Lines of the ledger: what another plan keeps is of interest only beside it. */
+bool zp_ledger_shows(const ZpPlan *p, int line, ZpMemory m);
+
+/* One kind of message of the ranks of some stages, with how often a rank has part in it. */
+typedef struct {
+  uint64_t key; /* place in the table; rows of several stages that have the same key are alike in words */
+  uint32_t from, to; /* stages */
+  uint32_t next;     /* other row of the stage of the same bucket and kind of instruction, or ZP_NONE */
+  uint16_t op;       /* a collective, or ZP_SEND */
+  ZpDims dims;
+  int64_t members;
+  uint64_t bytes, count;
+  const char *over, *what, *why;
+} ZpSent;
+enum { ZP_SEND = ZG_OP_COUNT }; /* beside collectives */
+typedef struct {
+  ZpSent *rows;
+  uint32_t n;
+} ZpSents;
+ZpSents zp_sents(const ZpPlan *p, ZbArena *a);
+const char *zp_sent_op(uint32_t op); /* "all_gather", "send" */
+/* Bytes that a rank sends for it, as rings do it, which is as little as can be if all ranks send alike. */
+double zp_sent_bytes(const ZpSent *r);
+/* All that a rank of a stage sends, and of it by each op. */
+double zp_sent_of_stage(ZpSents t, uint32_t stage, double by[ZP_SEND + 1]);
+
+#endif
