@@ -68,10 +68,13 @@ void zk_pool_run(ZkPool *p, void (*fn)(void *arg, int part, int parts), void *ar
 
 /* What changes from step to step, where a device can read it: work that was queued once and is done again in
  * every step must find it in memory. */
+#define ZK_MOST_OPTIMIZERS 3 /* of one run */
 typedef struct {
-  uint64_t step;      /* as ZkEnv's */
-  float lr;           /* the rate; for AdamW also as it is used: */
-  float rate, vscale; /* lr / (1 - b1^step), 1 / sqrt(1 - b2^step) */
+  uint64_t step; /* as ZkEnv's */
+  struct {
+    float lr;           /* the rate; for AdamW also as it is used: */
+    float rate, vscale; /* lr / (1 - b1^step), 1 / sqrt(1 - b2^step) */
+  } of[ZK_MOST_OPTIMIZERS];
 } ZkStepState;
 
 /* What does not change from call to call of one run. */
@@ -143,11 +146,14 @@ ZkKernel *zk_ref_kernel(int op);
 
 /* ---- kernels on flat buffers, outside graphs ----------------------------------------------------------- */
 /* AdamW (Loshchilov, Hutter 2019) on n elements: g is scaled by `scale` (1/norm clipping) first; m, v, w f32;
- * also rounds the new w into `w16` (bf16) unless NULL. step counts from 1. Both optimizers return whether all
- * of the new w, m and v are finite. */
+ * also rounds the new w into `w16` (bf16) unless NULL. step counts from 1. All optimizers return whether all
+ * of the new w, m and v are finite. A device with a ZkStepState takes from there, in place of lr, `times` the
+ * rate of optimizer `which`. */
 typedef struct {
   float lr, b1, b2, eps, decay, scale;
   int64_t step;
+  float times;
+  int which;
 } ZkAdamW;
 bool zk_cpu_adamw(const ZkEnv *env, const ZkAdamW *p, int64_t n, const float *g, float *w, float *m, float *v,
                   uint16_t *w16);
@@ -155,9 +161,20 @@ bool zk_cpu_adamw(const ZkEnv *env, const ZkAdamW *p, int64_t n, const float *g,
  * momentum is 0. */
 typedef struct {
   float lr, momentum, decay, scale;
+  float times;
+  int which;
 } ZkSgd;
 bool zk_cpu_sgd(const ZkEnv *env, const ZkSgd *p, int64_t n, const float *g, float *w, float *m,
                 uint16_t *w16);
+/* Lion (Chen et al. 2023): w -= lr*(sign(b1*m + (1-b1)*g) + decay*w), where the sign of 0 is 0; then
+ * m = b2*m + (1-b2)*g. */
+typedef struct {
+  float lr, b1, b2, decay, scale;
+  float times;
+  int which;
+} ZkLion;
+bool zk_cpu_lion(const ZkEnv *env, const ZkLion *p, int64_t n, const float *g, float *w, float *m,
+                 uint16_t *w16);
 /* Sum of squares in f64, in a fixed order that does not depend on the number of threads. */
 double zk_cpu_sumsq(const ZkEnv *env, int64_t n, const float *x);
 void zk_cpu_axpy(const ZkEnv *env, int64_t n, float a, const float *x, float *y); /* y += a x */

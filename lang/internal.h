@@ -60,21 +60,33 @@ typedef enum {
   ZL_D_FREEZE
 } ZlDirectiveKind;
 
+/* Behind an optimizer: `for embed`, `decay 0.1`, `decay 0.1 except norm`, `rate 0.1 for embed`. */
+typedef struct {
+  enum { ZL_CLAUSE_FOR, ZL_CLAUSE_DECAY, ZL_CLAUSE_RATE } kind;
+  ZlName word; /* RATE: as it is written */
+  ZlNumber num;
+  bool except; /* `of` are those after `except`, else after `for` */
+  ZlPath *of;
+  uint32_t nof;
+  ZlSpan span;
+} ZlClause;
+
 /* One directive; which fields are used depends on the kind. */
 /* clang-format off */
 typedef struct {
   ZlDirectiveKind kind;
   ZlSpan span;
   ZlQuantity *q; uint32_t nq;         /* mesh, bind, pad, limit; stages: the counts, unnamed */
-  ZlNumber num; bool has_num;         /* micro, clip; optimizer: decay */
+  ZlNumber num; bool has_num;         /* micro, clip */
   ZlProd *prods; uint32_t nprods;     /* split */
-  ZlNames names;                      /* split: dims; shard: levels; precision: keys; optimizer: except */
+  ZlNames names;                      /* split: dims; shard: levels; precision: keys */
   ZlNames others;                     /* split: else; precision: element types */
   ZlName word;                        /* schedule, optimizer: name; shard, stages: dim; stages: see by */
   ZlName by;                          /* stages over DIM by WORD */
   ZlPath *paths; uint32_t npaths;     /* recompute, freeze; shard: unit */
   ZlPath *but; uint32_t nbut;         /* freeze: except */
   ZlKw *kws; uint32_t nkws;           /* schedule, optimizer */
+  ZlClause *clauses; uint32_t nclauses; /* optimizer */
   bool keep;                          /* shard */
 } ZlDirective;
 /* clang-format on */
@@ -105,6 +117,13 @@ struct ZlClusterAst {
   ZlClusterLine *at;
   uint32_t n;
 };
+
+/* ---- optimizer.c ---- */
+/* `name` goes on the list of the directive's last clause; reports if that has none. */
+void zl_clause_more(ZlDiags *d, ZbArena *a, ZlDirective *o, ZlPath name);
+/* The checked record of an optimizer directive; `none` gives one without a name. False with reports. */
+bool zl_optimizer(ZlDiags *d, ZbArena *a, const ZlDirective *o, ZlOptimizer *out);
+const char *zl_paths_text(ZbArena *a, ZlPaths p); /* "embed, layer.attn" */
 
 /* ---- unit.c: quantities ---- */
 bool zl_unit_parse(const char *text, size_t n, double *scale, ZlUnit *unit);

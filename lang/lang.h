@@ -5,7 +5,7 @@
  * form.c                    what the grammar does not say of a file      name.c       files, imports, scopes
  * format.c align.c          the same text laid out: lines and blanks; columns (format.h)
  * weights.c                 maps to foreign weights: their nodes, that, and printing
- * recipe.c words.c          recipes: inheritance, checked records        cluster.c unit.c  clusters,
+ * recipe.c optimizer.c words.c  recipes: inheritance, checked records    cluster.c unit.c  clusters,
  * quantities recipe_text.c             what these say, as text span.c diag.c             sources, collecting
  * and printing messages    errors.def ERRORS.md  all codes
  */
@@ -77,6 +77,16 @@ typedef struct {    /* lr = 3e-4, anneal = cosine */
   ZlSpan span;
 } ZlKw;
 
+typedef struct {
+  ZlName *part;
+  uint32_t n;
+  ZlSpan span;
+} ZlPath;
+typedef struct {
+  ZlPath *at;
+  uint32_t n;
+} ZlPaths;
+
 /* clang-format off */
 typedef struct { ZlName name; int64_t size; } ZlMeshDim;
 typedef struct { ZlName axis; int64_t size; ZlSpan span; } ZlBind;     /* also: pad AXIS to SIZE */
@@ -93,11 +103,22 @@ typedef struct {
   ZlSpan span;
 } ZlShard;
 /* clang-format on */
+/* `rate 0.1 for embed`, `decay 0 for norm, bias`: of these parameters, in place of what others have. */
 typedef struct {
-  ZlName *part;
-  uint32_t n;
+  bool decay; /* else a rate */
+  double num;
+  ZlPaths of;
   ZlSpan span;
-} ZlPath;
+} ZlShare;
+/* clang-format off */
+typedef struct {
+  ZlName name; ZlKw *kws; uint32_t n; /* all its settings */
+  ZlPaths of;                         /* `for`: its parameters; n = 0: all that no other has */
+  double decay; ZlPaths except;       /* decay NUMBER except ... */
+  ZlShare *shares; uint32_t nshares;
+  ZlSpan span;
+} ZlOptimizer;
+/* clang-format on */
 
 /* A recipe with everything it inherits, its words checked, its numbers positive where they must be. What
  * needs the model (axis names, divisibility) is the planner's to check. A directive that is absent has n = 0,
@@ -116,12 +137,13 @@ typedef struct {
   ZlPath *recompute; uint32_t nrecompute;
   /* "f32", "bf16"; NULL: default f32. */
   struct { const char *compute, *params, *reduce, *states; ZlSpan span; } precision;
-  struct { ZlName name; ZlKw *kws; uint32_t n; double decay; ZlNames except; ZlSpan span; } optimizer;
+  ZlOptimizer optimizer;                            /* name.s NULL: none */
+  ZlOptimizer *others; uint32_t nothers;            /* those with `for` */
   double clip;     ZlSpan clip_span;    /* 0: none */
   ZlBind *pads;    uint32_t npads;
   struct { uint64_t memory, host; ZlSpan memory_span, host_span; } limit; /* bytes; 0: none */
-  /* Parts that are not trained: `parts`, or `all`, but those of `but`. Nothing: n = 0 and not all. */
-  struct { bool all; ZlPath *parts; uint32_t n; ZlPath *but; uint32_t nbut; ZlSpan span; } freeze;
+  /* Parameters that are not trained: `of`, or `all`, but those of `but`. None: of.n = 0 and not all. */
+  struct { bool all; ZlPaths of, but; ZlSpan span; } freeze;
 } ZlRecipe;
 /* clang-format on */
 

@@ -39,7 +39,7 @@
   struct { bool all; ZlNames names; ZlSpan span; } axpar;
   struct { ZlExpr *value; ZlName name; ZlExprList args; } init;
   ZlQuantityList quantities; ZlProd prod; ZlProdList prods; ZlPathList paths; ZlKw kw; ZlKwList kws;
-  ZlPairs pairs; ZlDirective *directive; ZlRecipeAst *recipe; ZlClusterAst *cluster; ZlClusterLine line;
+  ZlPairs pairs; ZlClause clause; ZlDirective *directive; ZlRecipeAst *recipe; ZlClusterAst *cluster; ZlClusterLine line;
   bool flag; ZlWeights *weights; ZlDim *dim; ZlDimList dims; ZlConfigValue value; ZlValueList values;
   struct { ZlName axis, index; } fix;
 }
@@ -62,7 +62,7 @@
 %token <elem> ELEM "an element type"
 
 %type <name> as for
-%type <names> names name1 tag else except
+%type <names> names name1 tag else
 %type <path> path from
 %type <span> head
 %type <block> block
@@ -92,7 +92,8 @@
 %type <kw> kw
 %type <kws> kws kws0
 %type <pairs> precs
-%type <directive> directive decay
+%type <directive> directive clauses
+%type <clause> clause
 %type <recipe> rhead
 %type <cluster> chead
 %type <line> cline
@@ -571,7 +572,7 @@ directive : MESH nums    { $$ = zl_directive(ps->arena, ZL_D_MESH, @$); $$->q = 
             $$->names = $2.keys;
             $$->others = $2.values;
           }
-        | OPTIMIZER IDENT kws0 decay {
+        | OPTIMIZER IDENT kws0 clauses {
             $$ = $4;
             $$->span = @$;
             $$->word = $2;
@@ -632,19 +633,34 @@ paths   : path           { $$ = (ZlPathList){0}; PUSH($$, $1); }
 precs   : IDENT IDENT    { $$ = (ZlPairs){{0}, {0}}; PUSH($$.keys, $1); PUSH($$.values, $2); }
         | precs ',' IDENT IDENT { $$ = $1; PUSH($$.keys, $3); PUSH($$.values, $4); }
         ;
-decay   : %empty         { $$ = zl_directive(ps->arena, ZL_D_OPTIMIZER, @$); }
-        | DECAY NUMBER except {
+/* A name behind a comma goes on the list of the clause before it. */
+clauses : %empty         { $$ = zl_directive(ps->arena, ZL_D_OPTIMIZER, @$); }
+        | FOR path       {
+            ZlClause c = {.kind = ZL_CLAUSE_FOR, .span = @$};
+            ADD(c.of, c.nof, $2);
             $$ = zl_directive(ps->arena, ZL_D_OPTIMIZER, @$);
-            $$->num = $2;
-            $$->has_num = true;
-            $$->names = $3;
+            ADD($$->clauses, $$->nclauses, c);
+          }
+        | clauses clause { $$ = $1; ADD($$->clauses, $$->nclauses, $2); }
+        | clauses ',' clause { $$ = $1; ADD($$->clauses, $$->nclauses, $3); }
+        | clauses ',' path { $$ = $1; zl_clause_more(ps->diags, ps->arena, $$, $3); }
+        ;
+clause  : DECAY NUMBER   { $$ = (ZlClause){.kind = ZL_CLAUSE_DECAY, .num = $2, .span = @$}; }
+        | DECAY NUMBER EXCEPT path {
+            $$ = (ZlClause){.kind = ZL_CLAUSE_DECAY, .num = $2, .except = true, .span = @$};
+            ADD($$.of, $$.nof, $4);
+          }
+        | DECAY NUMBER FOR path {
+            $$ = (ZlClause){.kind = ZL_CLAUSE_DECAY, .num = $2, .span = @$};
+            ADD($$.of, $$.nof, $4);
+          }
+        | IDENT NUMBER FOR path {
+            $$ = (ZlClause){.kind = ZL_CLAUSE_RATE, .word = $1, .num = $2, .span = @$};
+            ADD($$.of, $$.nof, $4);
           }
         ;
 but     : %empty         { $$ = (ZlPathList){0}; }
         | EXCEPT paths   { $$ = $2; }
-        ;
-except  : %empty         { $$ = (ZlNames){0}; }
-        | EXCEPT names   { $$ = $2; }
         ;
 
 /* ---- clusters ---- */

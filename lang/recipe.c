@@ -1,8 +1,8 @@
 /* Recipes: from directives as written to one checked record with everything it inherits.
  *
  * A recipe is its ancestors applied from the root down, then itself. A directive replaces the inherited one
- * of the same key: mesh, micro, stages, schedule, recompute, optimizer, clip and freeze have one; split and shard
- * have one for each mesh dimension; bind and pad for each axis; precision and limit for each of their words.
+ * of the same key: mesh, micro, stages, schedule, recompute, clip and freeze have one; split and shard have one
+ * for each mesh dimension; optimizer for each list behind its `for`, and one without; bind and pad for each axis; precision and limit for each of their words.
  * Within one body the same key twice is a mistake. Nothing is accepted that has no meaning. */
 #include "lang/words.h"
 
@@ -291,18 +291,25 @@ static void apply_precision(Build *b, const ZlDirective *d) {
 }
 
 static void apply_optimizer(Build *b, const ZlDirective *d) {
-  if (!once(b, ZL_D_OPTIMIZER, "", d->span)) return;
-  ZlKw *kws;
-  uint32_t n;
-  if (!zl_optimizer_words(b->d, b->arena, d, &kws, &n)) b->bad = true;
-  if (d->has_num && !(d->num.value >= 0 && d->num.value < 1))
-    BAD(b, ZL_Z0805, d->num.span, "`decay` must be at least 0 and less than 1");
-  b->r->optimizer.name = d->word;
-  b->r->optimizer.kws = kws;
-  b->r->optimizer.n = n;
-  b->r->optimizer.decay = d->num.value;
-  b->r->optimizer.except = d->names;
-  b->r->optimizer.span = d->span;
+  ZlOptimizer o;
+  const ZlClause *c = d->nclauses && d->clauses[0].kind == ZL_CLAUSE_FOR ? &d->clauses[0] : NULL;
+  const char *of = c ? zl_paths_text(b->arena, (ZlPaths){c->of, c->nof}) : "";
+  if (!once(b, ZL_D_OPTIMIZER, c ? zb_printf(b->arena, "for %s", of) : "", d->span)) return;
+  if (!zl_optimizer(b->d, b->arena, d, &o)) {
+    b->bad = true;
+    return;
+  }
+  if (!o.of.n) {
+    b->r->optimizer = o;
+    return;
+  }
+  uint32_t k = 0, n = b->r->nothers;
+  while (k < n && strcmp(zl_paths_text(b->arena, b->r->others[k].of), of) != 0) k++;
+  if (o.name.s && k == n) ZB_PUSH(b->arena, b->r->others, b->r->nothers, o);
+  else if (o.name.s) b->r->others[k] = o;
+  else if (k < n) { /* `none` */ memmove(&b->r->others[k], &b->r->others[k + 1], (n - 1 - k) * sizeof o);
+    b->r->nothers--;
+  }
 }
 
 static void apply_clip(Build *b, const ZlDirective *d) {
@@ -316,8 +323,7 @@ static bool is_word(const ZlPath *p, const char *word) { return p->n == 1 && !st
 static void apply_freeze(Build *b, const ZlDirective *d) {
   if (!once(b, ZL_D_FREEZE, "", d->span)) return;
   b->r->freeze.all = false;
-  b->r->freeze.parts = b->r->freeze.but = NULL;
-  b->r->freeze.n = b->r->freeze.nbut = 0;
+  b->r->freeze.of = b->r->freeze.but = (ZlPaths){0};
   b->r->freeze.span = d->span;
   for (uint32_t i = 0; i < d->npaths; i++) {
     bool all = is_word(&d->paths[i], "all"), none = is_word(&d->paths[i], "none");
@@ -328,10 +334,9 @@ static void apply_freeze(Build *b, const ZlDirective *d) {
     }
     if (none) return;
     b->r->freeze.all = all;
-    if (!all) ZB_PUSH(b->arena, b->r->freeze.parts, b->r->freeze.n, d->paths[i]);
+    if (!all) ZB_PUSH(b->arena, b->r->freeze.of.at, b->r->freeze.of.n, d->paths[i]);
   }
-  b->r->freeze.but = d->but;
-  b->r->freeze.nbut = d->nbut;
+  b->r->freeze.but = (ZlPaths){d->but, d->nbut};
 }
 
 static void apply(Build *b, const ZlDirective *d) {
@@ -482,6 +487,10 @@ static bool count_words(Build *b, const ZlRecipeAst *ast, const ZlDirective *d) 
   for (uint32_t i = 0; i < d->nprods; i++) b->words += d->prods[i].n;
   for (uint32_t i = 0; i < d->npaths; i++) b->words += d->paths[i].n;
   for (uint32_t i = 0; i < d->nbut; i++) b->words += d->but[i].n;
+  for (uint32_t i = 0; i < d->nclauses; i++) {
+    b->words += 1 + d->clauses[i].nof;
+    for (uint32_t k = 0; k < d->clauses[i].nof; k++) b->words += d->clauses[i].of[k].n;
+  }
   if (b->words <= MAX_WORDS) return true;
   ZlDiag *g = BAD(b, ZL_Z0812, d->span, "recipe `%s` has more than %d words, with what it inherits",
                   ast->name.s, MAX_WORDS);

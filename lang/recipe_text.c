@@ -117,11 +117,11 @@ static void recomputes(List *l, const ZlRecipe *r) {
 }
 
 static void freezes(List *l, const ZlRecipe *r) {
-  if (!r->freeze.all && !r->freeze.n) return;
+  if (!r->freeze.all && !r->freeze.of.n) return;
   if (r->freeze.all) zb_text_add(&l->text, "all");
-  add_paths(&l->text, r->freeze.parts, r->freeze.n);
-  if (r->freeze.nbut) zb_text_add(&l->text, " except ");
-  add_paths(&l->text, r->freeze.but, r->freeze.nbut);
+  add_paths(&l->text, r->freeze.of.at, r->freeze.of.n);
+  if (r->freeze.but.n) zb_text_add(&l->text, " except ");
+  add_paths(&l->text, r->freeze.but.at, r->freeze.but.n);
   item(l, "freeze");
 }
 
@@ -133,13 +133,46 @@ static void precisions(List *l, const ZlRecipe *r) {
   for (int i = 0; i < 4; i++) word(l, names[i], is[i] ? is[i] : "f32");
 }
 
+/* "rate 0.1 for embed, decay 0 for norm, bias" */
+static void add_shares(ZbText *t, const ZlOptimizer *o) {
+  for (uint32_t i = 0; i < o->nshares; i++) {
+    zb_text_add(t, "%s%s ", i ? ", " : "", o->shares[i].decay ? "decay" : "rate");
+    add_number(t, o->shares[i].num);
+    zb_text_add(t, " for ");
+    add_paths(t, o->shares[i].of.at, o->shares[i].of.n);
+  }
+}
+
+/* "optimizer for embed": all of it */
+static void other(List *l, const ZlOptimizer *o) {
+  ZbText of = {0}, *t = &l->text;
+  zb_text_add(&of, "optimizer for ");
+  add_paths(&of, o->of.at, o->of.n);
+  zb_text_add(t, "%s(", o->name.s);
+  for (uint32_t i = 0; i < o->n; i++) {
+    zb_text_add(t, "%s%s = ", i ? ", " : "", o->kws[i].key.s);
+    if (o->kws[i].word) zb_text_add(t, "%s", o->kws[i].word);
+    else add_number(t, o->kws[i].num);
+  }
+  zb_text_add(t, ") decay ");
+  add_number(t, o->decay);
+  if (o->except.n) zb_text_add(t, " except ");
+  add_paths(t, o->except.at, o->except.n);
+  if (o->nshares) zb_text_add(t, ", ");
+  add_shares(t, o);
+  item(l, of.s);
+  zb_text_free(&of);
+}
+
 static void optimizer(List *l, const ZlRecipe *r) {
   if (r->optimizer.name.s) word(l, "optimizer", r->optimizer.name.s);
   settings(l, r->optimizer.kws, r->optimizer.n);
   number(l, "decay", r->optimizer.decay);
-  if (!r->optimizer.except.n) return;
-  add_names(&l->text, r->optimizer.except.at, r->optimizer.except.n, ", ");
-  item(l, "except");
+  add_paths(&l->text, r->optimizer.except.at, r->optimizer.except.n);
+  if (r->optimizer.except.n) item(l, "except");
+  add_shares(&l->text, &r->optimizer);
+  if (r->optimizer.nshares) item(l, "shares");
+  for (uint32_t i = 0; i < r->nothers; i++) other(l, &r->others[i]);
 }
 
 void zl_recipe_list(const ZlRecipe *r, ZlEach *each, void *ctx) {

@@ -35,6 +35,7 @@ static bool starts_directive(int kind) {
   case CLIP:
   case PAD:
   case LIMIT:
+  case FREEZE:
   case IGNORE:
   case FROM:
   case CONFIG:

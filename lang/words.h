@@ -1,5 +1,4 @@
-/* The words of recipes that have tables: schedules, optimizers and their settings. Shared by recipe.c,
- * words.c and cluster.c. */
+/* The words of recipes that have tables. Shared by recipe.c, optimizer.c, words.c and cluster.c. */
 #ifndef ZUG_LANG_WORDS_H
 #define ZUG_LANG_WORDS_H
 
@@ -10,9 +9,6 @@ extern const char *const zl_schedules_later[]; /* those of the field that this v
 
 /* Position of `word` among `n` words, or -1. */
 int zl_word_index(const char *word, const char *const *words, int n);
-/* Checks the name and settings of an optimizer directive. The settings come back in the order of the
- * optimizer's table, those not given with their defaults. False if something was reported. */
-bool zl_optimizer_words(ZlDiags *d, ZbArena *a, const ZlDirective *o, ZlKw **kws, uint32_t *n);
 /* "no recipe `x` in FILE", with the nearest; or, without a name, that there are none or several. */
 void zl_report_no_such(ZlDiags *d, ZbArena *a, const char *what, const char *file, const char *name,
                        ZlNames all);

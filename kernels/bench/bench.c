@@ -290,8 +290,8 @@ typedef struct {
 } Buffers;
 
 static double run_flat(const ZkEnv *e, int which, const Buffers *b) { /* bytes moved */
-  ZkAdamW adamw = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 1, 10};
-  ZkSgd sgd = {1e-3f, 0.9f, 0.1f, 1};
+  ZkAdamW adamw = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 1, 10, 1, 0};
+  ZkSgd sgd = {1e-3f, 0.9f, 0.1f, 1, 1, 0};
   switch (which) {
   case 0: zk_cpu_adamw(e, &adamw, FLAT, b->x[0], b->x[1], b->x[2], b->x[3], NULL); return 28;
   case 1: zk_cpu_adamw(e, &adamw, FLAT, b->x[0], b->x[1], b->x[2], b->x[3], b->h); return 30;

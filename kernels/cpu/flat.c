@@ -50,6 +50,23 @@ ZK_SIMD static float sgd_plain(int64_t n, const float *g, float *w, float scale,
   return zero;
 }
 
+/* A gradient that is not finite makes m so, whatever its sign. */
+ZK_SIMD static float lion(int64_t n, const float *g, float *w, float *m, float scale, float b1, float b2,
+                          float keep, float lr) {
+  float zero = 0;
+#pragma omp simd reduction(+ : zero)
+  for (int64_t i = 0; i < n; i++) {
+    float gi = g[i] * scale;
+    float c = b1 * m[i] + (1 - b1) * gi;
+    float mi = b2 * m[i] + (1 - b2) * gi;
+    float wi = keep * w[i] - lr * ((c > 0 ? 1.0f : 0.0f) - (c < 0 ? 1.0f : 0.0f));
+    m[i] = mi;
+    w[i] = wi;
+    zero += 0 * mi + 0 * wi;
+  }
+  return zero;
+}
+
 ZK_SIMD static double sumsq(int64_t n, const float *x) {
   double s = 0;
 #pragma omp simd reduction(+ : s)
@@ -60,6 +77,7 @@ ZK_SIMD static double sumsq(int64_t n, const float *x) {
 typedef struct {
   const ZkAdamW *adamw;
   const ZkSgd *sgd;
+  const ZkLion *lion;
   const float *g, *x;
   float *w, *m, *v, *y;
   uint16_t *w16;
@@ -110,6 +128,24 @@ bool zk_cpu_sgd(const ZkEnv *env, const ZkSgd *p, int64_t n, const float *g, flo
   ZB_ASSERT(m != NULL || p->momentum == 0);
   Flat f = {.sgd = p, .g = g, .w = w, .m = m, .w16 = w16};
   zk_for(env, n, GRAIN, run_sgd, &f);
+  return !f.lost;
+}
+
+static void run_lion(void *arg, int64_t from, int64_t to, int part) {
+  (void)part;
+  Flat *f = arg;
+  const ZkLion *p = f->lion;
+  for (int64_t i = from, n; i < to; i += n) {
+    n = zk_min(4096, to - i);
+    look(f, lion(n, f->g + i, f->w + i, f->m + i, p->scale, p->b1, p->b2, 1 - p->lr * p->decay, p->lr));
+    if (f->w16) zk_run_to_bf16(f->w16 + i, f->w + i, n);
+  }
+}
+
+bool zk_cpu_lion(const ZkEnv *env, const ZkLion *p, int64_t n, const float *g, float *w, float *m,
+                 uint16_t *w16) {
+  Flat f = {.lion = p, .g = g, .w = w, .m = m, .w16 = w16};
+  zk_for(env, n, GRAIN, run_lion, &f);
   return !f.lost;
 }
 

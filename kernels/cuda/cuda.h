@@ -62,7 +62,7 @@ extern const ZkPlanning zk_planning_cuda; /* the two, for planners that load the
 void zk_cuda_prepare(const ZkEnv *env, const ZkCall *call);
 
 /* ---- flat buffers -------------------------------------------------------------------------------- */
-/* As zk_cpu_adamw and zk_cpu_sgd, all in one pass. Unless `squares` is NULL, g is also scaled by min(1, most
+/* As zk_cpu_adamw, zk_cpu_sgd and zk_cpu_lion, all in one pass. Unless `squares` is NULL, g is also scaled by min(1, most
  * / (sqrt(*squares) + 1e-6)): the norm lies on the device and the host need not wait for it. Unless `lost` is
  * NULL, *lost, on the device too, becomes 1 if something of the new w, m or v is not finite. `clear` leaves g
  * zero. Where one of n numbers, on the device, is not finite, nothing at all is done. */
@@ -74,6 +74,8 @@ void zk_cuda_adamw(const ZkEnv *env, const ZkAdamW *p, const double *squares, fl
                    float *w, float *m, float *v, uint16_t *w16, double *lost, bool clear, ZkIfFinite sums);
 void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, const double *squares, float most, int64_t n, float *g,
                  float *w, float *m, uint16_t *w16, double *lost, bool clear, ZkIfFinite sums);
+void zk_cuda_lion(const ZkEnv *env, const ZkLion *p, const double *squares, float most, int64_t n, float *g,
+                  float *w, float *m, uint16_t *w16, double *lost, bool clear, ZkIfFinite sums);
 /* Sum of squares in f64 into (add: onto) *sum, on the device, in an order that depends on n only. */
 void zk_cuda_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum, bool add);
 void zk_cuda_add_scalar(const ZkEnv *env, const float *x, double *sum); /* *sum += *x */

@@ -70,6 +70,8 @@ typedef struct {
   uint16_t *w16;
   Scale scale;
   const ZkStepState *step_state; /* NULL: lr, rate and vscale are as given */
+  int which;
+  float times;
   float b1, b2, decay, lr, rate, vscale, eps;
   double *lost;
   bool clear;
@@ -79,7 +81,11 @@ typedef struct {
 /* With what this step has. */
 ZK_DEVICE Adam at_step(const Adam &a) {
   Adam b = a;
-  if (a.step_state) b.lr = a.step_state->lr, b.rate = a.step_state->rate, b.vscale = a.step_state->vscale;
+  if (a.step_state) {
+    b.lr = a.step_state->of[a.which].lr * a.times;
+    b.rate = a.step_state->of[a.which].rate * a.times;
+    b.vscale = a.step_state->of[a.which].vscale;
+  }
   return b;
 }
 
@@ -123,23 +129,10 @@ extern "C" void zk_cuda_adamw(const ZkEnv *env, const ZkAdamW *p, const double *
                               bool clear, ZkIfFinite sums) {
   ZkCuda *cu = zk_cu(env);
   double bias1 = 1 - pow((double)p->b1, (double)p->step), bias2 = 1 - pow((double)p->b2, (double)p->step);
-  Adam a = {g,
-            w,
-            m,
-            v,
-            w16,
-            {squares, most, p->scale},
-            env->step_state,
-            p->b1,
-            p->b2,
-            p->decay,
-            p->lr,
-            (float)(p->lr / bias1),
-            (float)(1 / sqrt(bias2)),
-            p->eps,
-            lost,
-            clear,
-            sums};
+  Adam a = {
+      g,        w,     m,     v,        w16,   {squares, most, p->scale}, env->step_state,          p->which,
+      p->times, p->b1, p->b2, p->decay, p->lr, (float)(p->lr / bias1),    (float)(1 / sqrt(bias2)), p->eps,
+      lost,     clear, sums};
   ZK_LAUNCH(cu, NULL, adamw, blocks_for(cu, n, 4), THREADS, 0, a, n, aligned({g, w, m, v, w16}));
 }
 
@@ -148,6 +141,8 @@ typedef struct {
   uint16_t *w16;
   Scale scale;
   const ZkStepState *step_state; /* NULL: lr is as given */
+  int which;
+  float times;
   float momentum, decay, lr;
   double *lost;
   bool clear;
@@ -162,7 +157,7 @@ ZK_DEVICE bool sgd_one(const Sgd &s, float scale, float lr, float g, float &w, f
 
 static __global__ void __launch_bounds__(THREADS) sgd(const __grid_constant__ Sgd s, int64_t n, bool wide) {
   if (!all_finite(s.sums)) return;
-  float scale = scale_of(s.scale), lr = s.step_state ? s.step_state->lr : s.lr;
+  float scale = scale_of(s.scale), lr = s.step_state ? s.step_state->of[s.which].lr * s.times : s.lr;
   bool lost = false;
   each<4>(
       n, wide,
@@ -191,9 +186,87 @@ extern "C" void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, const double *squa
                             ZkIfFinite sums) {
   ZkCuda *cu = zk_cu(env);
   ZB_ASSERT(m != NULL || p->momentum == 0);
-  Sgd s = {g,     w,    m,     w16, {squares, most, p->scale}, env->step_state, p->momentum, p->decay,
-           p->lr, lost, clear, sums};
+  Sgd s = {g,
+           w,
+           m,
+           w16,
+           {squares, most, p->scale},
+           env->step_state,
+           p->which,
+           p->times,
+           p->momentum,
+           p->decay,
+           p->lr,
+           lost,
+           clear,
+           sums};
   ZK_LAUNCH(cu, NULL, sgd, blocks_for(cu, n, 4), THREADS, 0, s, n, aligned({g, w, m, w16}));
+}
+
+typedef struct {
+  float *g, *w, *m;
+  uint16_t *w16;
+  Scale scale;
+  const ZkStepState *step_state; /* NULL: lr is as given */
+  int which;
+  float times;
+  float b1, b2, decay, lr;
+  double *lost;
+  bool clear;
+  ZkIfFinite sums;
+} Lion;
+
+ZK_DEVICE bool lion_one(const Lion &l, float scale, float lr, float g, float &w, float &m) {
+  g *= scale;
+  float c = l.b1 * m + (1 - l.b1) * g;
+  m = l.b2 * m + (1 - l.b2) * g;
+  w = (1 - lr * l.decay) * w - lr * ((c > 0 ? 1.0f : 0.0f) - (c < 0 ? 1.0f : 0.0f));
+  return is_lost(w) || is_lost(m);
+}
+
+static __global__ void __launch_bounds__(THREADS) lion(const __grid_constant__ Lion l, int64_t n, bool wide) {
+  if (!all_finite(l.sums)) return;
+  float scale = scale_of(l.scale), lr = l.step_state ? l.step_state->of[l.which].lr * l.times : l.lr;
+  bool lost = false;
+  each<4>(
+      n, wide,
+      [&](int64_t i) {
+        Four g = load4(l.g + i), w = load4(l.w + i), m = load4(l.m + i);
+#pragma unroll
+        for (int j = 0; j < 4; j++) lost |= lion_one(l, scale, lr, g.x[j], w.x[j], m.x[j]);
+        store4(l.w + i, w);
+        store4(l.m + i, m);
+        if (l.w16) store4_bf16(l.w16 + i, w);
+        if (l.clear) store4(l.g + i, Four{{0, 0, 0, 0}});
+      },
+      [&](int64_t i) {
+        lost |= lion_one(l, scale, lr, l.g[i], l.w[i], l.m[i]);
+        if (l.w16) l.w16[i] = zk_to_bf16(l.w[i]);
+        if (l.clear) l.g[i] = 0;
+      });
+  tell(l.lost, lost);
+}
+
+extern "C" void zk_cuda_lion(const ZkEnv *env, const ZkLion *p, const double *squares, float most, int64_t n,
+                             float *g, float *w, float *m, uint16_t *w16, double *lost, bool clear,
+                             ZkIfFinite sums) {
+  ZkCuda *cu = zk_cu(env);
+  Lion l = {g,
+            w,
+            m,
+            w16,
+            {squares, most, p->scale},
+            env->step_state,
+            p->which,
+            p->times,
+            p->b1,
+            p->b2,
+            p->decay,
+            p->lr,
+            lost,
+            clear,
+            sums};
+  ZK_LAUNCH(cu, NULL, lion, blocks_for(cu, n, 4), THREADS, 0, l, n, aligned({g, w, m, w16}));
 }
 
 /* ---- norm ---------------------------------------------------------------------------------------------- */

@@ -58,7 +58,7 @@ bool zx_eval_run(ZxEval *v, int64_t step, int64_t steps, ZxEvalMetrics *out, ZbE
   uint32_t n = zg_losses(v->plan->graph);
   for (int64_t b = 1; b <= v->batches; b++) {
     ZxStep s;
-    if (!zx_engine_step(v->engine, b, 0, &s, err)) return false;
+    if (!zx_engine_step(v->engine, b, &s, err)) return false;
     if (s.used_bytes != zx_engine_bytes(v->engine))
       ZB_BUG("an evaluation planned %" PRIu64 " bytes and used %" PRIu64, zx_engine_bytes(v->engine),
              s.used_bytes);

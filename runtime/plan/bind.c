@@ -271,7 +271,7 @@ static void check_divides(ZpBuild *b) {
   }
 }
 
-/* ---- shard, recompute, precision, optimizer ------------------------------------------------------------ */
+/* ---- shard, recompute, precision ----------------------------------------------------------------------- */
 static void bind_shards(ZpBuild *b) {
   ZpPlan *p = b->p;
   for (uint32_t i = 0; i < p->recipe->nshards; i++) {
@@ -331,87 +331,6 @@ static void bind_recompute(ZpBuild *b) {
     if (g->regions[r].parent != ZG_NONE) b->recompute[r] |= b->recompute[g->regions[r].parent];
 }
 
-/* Tags after `except` are some parameter's, or of those that every recipe may name: a misspelt one would let
- * decay what should not. */
-static void check_except(ZpBuild *b) {
-  const ZgGraph *g = b->p->graph;
-  const ZlNames *names = &b->p->recipe->optimizer.except;
-  uint32_t carried = 0;
-  for (uint32_t i = 0; i < g->nparams; i++) carried |= g->params[i].tags;
-  for (uint32_t i = 0; i < names->n; i++) {
-    const char **known = NULL, *list = "";
-    uint32_t n = 0;
-    for (uint32_t t = 0; t < g->ntags; t++)
-      if (carried >> t & 1) {
-        list = zb_printf(b->p->arena, "%s%s`%s`", list, n ? ", " : "", g->tags[t]);
-        ZB_PUSH(b->p->arena, known, n, g->tags[t]);
-      }
-    for (const char *const *std = zl_std_tags; *std; std++) ZB_PUSH(b->p->arena, known, n, *std);
-    bool found = false;
-    for (uint32_t k = 0; k < n; k++) found |= !strcmp(known[k], names->at[i].s);
-    if (found) continue;
-    ZlDiag *e = zl_report(b->d, ZL_Z0405, names->at[i].span, "no parameter of model %s has the tag `%s`",
-                          g->model, names->at[i].s);
-    zl_note(e, *list ? "tags of its parameters: %s" : "its parameters have no tags", list);
-    const char *near = zb_nearest(names->at[i].s, known, n);
-    if (near) zl_help(e, "did you mean `%s`?", near);
-  }
-}
-
-/* Frozen parameters; p->frozen stays NULL if there are none. */
-static void bind_freeze(ZpBuild *b) {
-  ZpPlan *p = b->p;
-  const ZgGraph *g = p->graph;
-  const ZlRecipe *r = p->recipe;
-  uint32_t n = 0;
-  if (!r->freeze.all && !r->freeze.n) return;
-  bool *frozen = ZB_NEWN(p->arena, bool, g->nparams), *but = ZB_NEWN(p->arena, bool, g->nparams);
-  zp_select(b, r->freeze.parts, r->freeze.n, frozen);
-  zp_select(b, r->freeze.but, r->freeze.nbut, but);
-  for (uint32_t i = 0; i < g->nparams; i++) n += frozen[i] = (frozen[i] || r->freeze.all) && !but[i];
-  if (n == g->nparams && !p->forward_only)
-    zl_help(
-        zl_report(b->d, ZL_Z0805, r->freeze.span, "all %u parameters of model %s are frozen", n, g->model),
-        "leave out, by `except`, what is to be trained");
-  if (n) p->frozen = frozen;
-}
-
-static uint32_t tags_of(const ZgGraph *g, const ZlNames *names) {
-  uint32_t tags = 0;
-  for (uint32_t t = 0; t < g->ntags; t++)
-    for (uint32_t i = 0; i < names->n; i++)
-      if (!strcmp(g->tags[t], names->at[i].s)) tags |= 1u << t;
-  return tags;
-}
-
-static double number(const ZlRecipe *r, const char *key) {
-  return zl_kw(r->optimizer.kws, r->optimizer.n, key)->num;
-}
-
-static void bind_optimizer(ZpBuild *b) {
-  ZpPlan *p = b->p;
-  const ZlRecipe *r = p->recipe;
-  if (!r->optimizer.name.s && p->forward_only) return;
-  if (!r->optimizer.name.s) {
-    zl_help(zl_report(b->d, ZL_Z0811, r->span, "recipe %s has no optimizer", r->name),
-            "add `optimizer adamw(lr = 1e-3)`, or inherit from a recipe that has one");
-    return;
-  }
-  check_except(b);
-  ZpOptimizer *o = &p->optimizer;
-  o->decay = r->optimizer.decay;
-  o->except = tags_of(p->graph, &r->optimizer.except);
-  if (!strcmp(r->optimizer.name.s, "sgd")) {
-    o->kind = ZP_SGD;
-    o->momentum = number(r, "momentum");
-    p->states = o->momentum != 0 && !p->forward_only;
-    return;
-  }
-  o->kind = ZP_ADAMW;
-  o->b1 = number(r, "b1"), o->b2 = number(r, "b2"), o->eps = number(r, "eps");
-  p->states = p->forward_only ? 0 : 2;
-}
-
 /* A dim that nothing uses would make ranks do the same work twice. */
 static void check_used(ZpBuild *b) {
   ZpPlan *p = b->p;
@@ -448,8 +367,7 @@ bool zp_bind(ZpBuild *b) {
   p->pins = b->o->pins;
   p->checkpoints = b->o->checkpoints;
   p->compute = r->precision.compute && !strcmp(r->precision.compute, "bf16") ? ZK_BF16 : ZK_F32;
-  bind_freeze(b);
-  bind_optimizer(b);
+  zp_bind_groups(b);
   p->clip = r->clip;
   p->schedule = zp_schedule(r->schedule.name.s);
   ZB_ASSERT(p->schedule);

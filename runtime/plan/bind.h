@@ -2,6 +2,7 @@
  *
  * bind.c   names, sizes, the mesh, directives
  * batch.c  the global batch: micro-batches of so many samples on so many ranks
+ * groups.c what is frozen, which optimizer updates what, at which rate, with which decay
  * select.c which parameters a recipe's words mean
  * pad.c    whether padding an axis changes the result */
 #ifndef ZUG_PLAN_BIND_H
@@ -24,6 +25,8 @@ typedef struct {
 bool zp_bind(ZpBuild *b);
 /* Splits the samples of a step over ranks and micro-batches; reports if that leaves a remainder. */
 void zp_bind_batch(ZpBuild *b);
+/* Fills p->frozen, optimizers, groups and group. */
+void zp_bind_groups(ZpBuild *b);
 /* Marks, in chosen[parameter], those that the words mean; reports words that mean none. */
 void zp_select(ZpBuild *b, const ZlPath *at, uint32_t n, bool *chosen);
 /* False with a report if the entries that `pad` adds to `axis` could change the result. */

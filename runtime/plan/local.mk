@@ -11,6 +11,8 @@ libplan_a_SOURCES = \
   runtime/plan/pad.c \
   runtime/plan/plan.c \
   runtime/plan/plan.h \
+  runtime/plan/groups.c \
+  runtime/plan/rate.c \
   runtime/plan/select.c \
   runtime/plan/words.c \
   runtime/plan/check/arena.c \

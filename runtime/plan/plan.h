@@ -2,7 +2,8 @@
  * gives the same plan on a laptop and on every rank of a cluster.
  *
  * plan.c       the passes in order
- * bind.c       recipe against graph: sizes, layouts, directives; batch.c, pad.c, select.c; bind.h
+ * bind.c       recipe against graph: sizes, layouts, directives; batch.c, pad.c, groups.c, select.c; bind.h
+ * rate.c       learning rates
  * local/       a segment of the graph to a local program: sharded, fused, its values at offsets; local.h
  * schedule/    local programs to stages, orders, one instruction list per stage, its buffers and ledger;
  *              schedule.h
@@ -170,7 +171,7 @@ typedef struct { /* one parameter inside a bucket */
   int64_t size[ZG_MAX_AXES], whole[ZG_MAX_AXES]; /* local; global with padding */
   int64_t valid[ZG_MAX_AXES];                    /* global without padding: what a checkpoint holds */
   ZpState state[ZP_MAX_DIMS];
-  bool decay;
+  uint32_t group; /* of p->groups; of a frozen one 0 */
 } ZpSlice;
 
 /* What `shard ... over` says of the recipe's parameters. A bucket is cut over those of the dims along which
@@ -199,6 +200,7 @@ typedef struct {
   uint64_t elems;            /* full, padded to a multiple of 16 x shards */
   ZpDims shard;              /* dims over which states, master and more of it are cut; 0: nothing is */
   ZpDims partial;            /* dims along which gradients arrive partial */
+  uint32_t optimizer;        /* of p->optimizers: what updates it, unless it is frozen */
   bool frozen;               /* its parameters are not trained: no gradient, no master, no states */
   ZpDims replicas;           /* all (non-pipe) dims along which the parameters are replicated */
   /* What follows from that: what a step does with it. */
@@ -391,13 +393,31 @@ typedef struct { uint32_t bucket; uint32_t *stages; uint32_t nstages; } ZpTied;
 typedef struct { uint32_t input; uint32_t value_segment, value; uint64_t at; } ZpInputUse;
 /* clang-format on */
 
-typedef enum { ZP_ADAMW, ZP_SGD } ZpOptimizerKind;
+/* Learning rates: rising linearly from lr/warmup for `warmup` steps, constant for `stable` steps, and then as
+ * `anneal` says: down to final*lr at step `until`, which it keeps, or as the inverse square root of the step. */
+typedef enum { ZP_CONSTANT, ZP_LINEAR, ZP_COSINE, ZP_SQRT, ZP_RSQRT, ZP_ANNEALS } ZpAnneal;
+extern const char *const zp_anneal_text[ZP_ANNEALS];
+typedef struct {
+  double lr;
+  int64_t warmup, stable, until;
+  ZpAnneal anneal;
+  double final;
+} ZpRate;
+double zp_rate(const ZpRate *r, int64_t step); /* of step 1, 2, ... */
+
+typedef enum { ZP_ADAMW, ZP_SGD, ZP_LION, ZP_OPTIMIZERS } ZpOptimizerKind;
+extern const char *const zp_optimizer_text[ZP_OPTIMIZERS]; /* "adamw" */
 typedef struct {
   ZpOptimizerKind kind;
-  double b1, b2, eps, momentum; /* ADAMW: the first three; SGD: the last */
-  double decay;
-  uint32_t except; /* tags of parameters that do not decay, bit i: tag i of the graph */
+  ZpRate rate;
+  double b1, b2, eps, momentum; /* ADAMW: the first three; LION: two; SGD: the last */
+  int states;                   /* f32 values that it keeps of each element */
 } ZpOptimizer;
+/* Parameters that one optimizer updates alike: with this multiple of its rate, and this decay. */
+typedef struct {
+  uint32_t optimizer;
+  double rate, decay;
+} ZpGroup;
 /* clang-format off */
 typedef struct ZpPlan {
   ZbArena *arena;
@@ -417,12 +437,13 @@ typedef struct ZpPlan {
   uint8_t compute;           /* ZK_F32, ZK_BF16 */
   bool pins, checkpoints;    /* as ZpOptions has them */
   const char *schedule;      /* "1f1b": one that zp_order knows */
-  ZpOptimizer optimizer;
+  ZpOptimizer *optimizers; uint32_t noptimizers; /* none may be there in a plan that only goes forward */
+  ZpGroup *groups; uint32_t ngroups;
+  uint32_t *group;           /* per parameter: of `groups` */
   double clip;               /* norm that gradients are clipped to; 0: they are not */
   ZpZero zero;
   bool *frozen;              /* per parameter: not trained; NULL: all are */
   ZpCotangents *cotangents;  /* one per graph segment */
-  int states;                /* f32 state values per parameter element: 2, 1 or 0 */
   ZpSegment *segments;       /* one per graph segment */
   ZpBucket *buckets; uint32_t nbuckets;
   ZpInputUse *inputs; uint32_t ninputs; /* data inputs in every state they are used in */

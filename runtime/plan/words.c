@@ -14,6 +14,8 @@ const ZpLedgerInfo zp_ledger_info[ZP_LEDGER_LINES] = {
 };
 
 const char *const zp_queue_text[ZP_QUEUES] = {"compute", "p2p", "coll"};
+const char *const zp_optimizer_text[ZP_OPTIMIZERS] = {"adamw", "sgd", "lion"};
+
 const char *const zp_phase_text[ZP_PHASES] = {"count", "forward", "backward"};
 
 void zp_held_text(const ZpPlan *p, uint32_t bucket, uint32_t iter, ZbText *out) {

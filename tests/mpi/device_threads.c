@@ -266,13 +266,18 @@ static ZkEnv at_now(const ZkEnv *env) {
 }
 static ZkAdamW *adamw_now(const ZkEnv *env, const ZkAdamW *p, ZkAdamW *out) {
   *out = *p;
-  out->lr = env->step_state->lr;
+  out->lr = env->step_state->of[p->which].lr * p->times;
   out->step = (int64_t)env->step_state->step;
+  return out;
+}
+static ZkLion *lion_now(const ZkEnv *env, const ZkLion *p, ZkLion *out) {
+  *out = *p;
+  out->lr = env->step_state->of[p->which].lr * p->times;
   return out;
 }
 static ZkSgd *sgd_now(const ZkEnv *env, const ZkSgd *p, ZkSgd *out) {
   *out = *p;
-  out->lr = env->step_state->lr;
+  out->lr = env->step_state->of[p->which].lr * p->times;
   return out;
 }
 
@@ -297,6 +302,11 @@ WORK(adamw, ZkAdamW p; ZxScalars clip; int64_t n; const float *g; float *w; floa
      (const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g, float *w,
       float *m, float *v, uint16_t *w16),
      *p, *clip, n, g, w, m, v, w16)
+WORK(lion, ZkLion p; ZxScalars clip; int64_t n; const float *g; float *w; float *m; uint16_t * w16;
+     , lion(&env, lion_now(&a->env, &a->p, &(ZkLion){0}), &a->clip, a->n, a->g, a->w, a->m, a->w16),
+     (const ZkEnv *env, const ZkLion *p, const ZxScalars *clip, int64_t n, const float *g, float *w, float *m,
+      uint16_t *w16),
+     *p, *clip, n, g, w, m, w16)
 WORK(sgd, ZkSgd p; ZxScalars clip; int64_t n; const float *g; float *w; float *m; uint16_t * w16;
      , sgd(&env, sgd_now(&a->env, &a->p, &(ZkSgd){0}), &a->clip, a->n, a->g, a->w, a->m, a->w16),
      (const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, int64_t n, const float *g, float *w, float *m,
@@ -359,6 +369,7 @@ static const ZxDeviceTable threads = {
     .run = run,
     .adamw = adamw,
     .sgd = sgd,
+    .lion = lion,
     .sumsq = sumsq,
     .axpy = axpy,
     .to_bf16 = to_bf16,

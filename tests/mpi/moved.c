@@ -159,7 +159,7 @@ static int step(ZxComm *c, ZbArena *a, ZpPlan *p, ZxMix *data) {
   bool ok = e && zx_engine_init(e, &err);
   memset(moved, 0, sizeof moved);
   counting = true;
-  ok = ok && zx_engine_step(e, 1, 1e-3, &out, &err);
+  ok = ok && zx_engine_step(e, 1, &out, &err);
   counting = false;
   int rank = plain->rank(c), wrong = !ok;
   if (!ok) zx_say(rank, "%s: %s", p->recipe->name, err.text);

@@ -22,6 +22,13 @@ recipe sgd from one { optimizer sgd(lr = 0.02, momentum = 0.9, warmup = 3) decay
 recipe bare from one { optimizer sgd(lr = 0.02) decay 0.5 except plain }
 recipe adamw from one { optimizer adamw(lr = 0.02, b1 = 0.9, b2 = 0.95, eps = 1e-6, warmup = 3) decay 0.5 except plain }
 recipe sgd_2 from sgd { mesh data = 2   split batch over data   shard params, grads, states over data }
+recipe parts from one { optimizer adamw(lr = 0.02, b1 = 0.9, b2 = 0.95, eps = 1e-6, warmup = 3) decay 0.5 for w, rate 0.25 for plain }
+recipe both from one { optimizer adamw(lr = 0.02, b1 = 0.9, b2 = 0.95, eps = 1e-6, warmup = 3) decay 0.5   optimizer sgd(lr = 0.01, momentum = 0.9, warmup = 2) for v }
+recipe both_2 from both { mesh data = 2   split batch over data   shard params, grads, states over data }
+recipe two_2 from parts { mesh data = 2   split batch over data   shard states over data }
+recipe stable from one { optimizer sgd(lr = 0.02, warmup = 2, stable = 2, anneal = linear, until = 8, final = 0.25) decay 0.5 except plain }
+recipe lion from one { optimizer lion(lr = 0.02, b1 = 0.9, b2 = 0.75, warmup = 3) decay 0.5 except plain }
+recipe lion_2 from lion { mesh data = 2   split batch over data   shard params, grads, states over data }
 recipe still from sgd { optimizer sgd(lr = 0, momentum = 0.9) decay 0.5 }
 END
 
@@ -43,9 +50,9 @@ ok zdata records records.raw --field x:f32:4 --field y:f32:1 --field t:i32:1 -o 
 says '32 records'
 ok zc line.zug -o line.zsg
 
-# wanted KIND LR MOMENTUM WARMUP CLIP DECAY: w and v after 8 steps
+# wanted KIND LR MOMENTUM WARMUP CLIP DECAY [KIND2 RATE2 WARMUP2]: w and v after 8 steps; of v another optimizer, or another rate
 wanted() {
-  awk -v kind="$1" -v rate="$2" -v momentum="$3" -v warmup="$4" -v clip="$5" -v decay="$6" '
+  awk -v kind="$1" -v rate="$2" -v momentum="$3" -v warmup="$4" -v clip="$5" -v decay="$6" -v kind2="${7-$1}" -v rate2="${8-$2}" -v warmup2="${9-$4}" -v from="${10-99}" '
     { for (i = 1; i <= 5; i++) x[NR - 1, i] = $i }
     END {
       for (i = 1; i <= 8; i++) p[i] = i <= 4 ? 0.5 : 0.25
@@ -61,16 +68,22 @@ wanted() {
         for (i = 1; i <= 8; i++) norm += g[i] ^ 2
         scale = clip && sqrt(norm) > clip ? clip / (sqrt(norm) + 1e-6) : 1
         lr = step < warmup ? rate * step / warmup : rate
+        lr2 = step < warmup2 ? rate2 * step / warmup2 : rate2
+        if (step > from) lr = lr2 = rate * (0.25 + 0.75 * (1 - (step - from) / (8 - from)))
         for (i = 1; i <= 8; i++) {
-          if (kind == "sgd") {
+          if ((i <= 4 ? kind : kind2) == "sgd") {
             m[i] = momentum * m[i] + scale * g[i]
             u = m[i]
+          } else if ((i <= 4 ? kind : kind2) == "lion") {
+            c = 0.9 * m[i] + 0.1 * scale * g[i]
+            m[i] = 0.75 * m[i] + 0.25 * scale * g[i]
+            u = c > 0 ? 1 : c < 0 ? -1 : 0
           } else {
             m[i] = 0.9 * m[i] + 0.1 * g[i]
             v[i] = 0.95 * v[i] + 0.05 * g[i] ^ 2
             u = m[i] / (1 - 0.9 ^ step) / (sqrt(v[i] / (1 - 0.95 ^ step)) + 1e-6)
           }
-          p[i] -= lr * (u + (i <= 4 ? decay : 0) * p[i])
+          p[i] -= (i <= 4 ? lr : lr2) * (u + (i <= 4 ? decay : 0) * p[i])
         }
       }
       for (i = 1; i <= 8; i++) printf "%.9g\n", p[i]
@@ -94,6 +107,17 @@ wanted sgd 0.02 0 0 0 0.5
 trained bare 1
 wanted adamw 0.02 0 3 0 0.5
 trained adamw 1
+wanted adamw 0.02 0 3 0 0.5 adamw 0.005 3 # the same optimizer at a quarter of its rate
+trained parts 1
+trained two_2 2
+wanted adamw 0.02 0.9 3 0 0.5 sgd 0.01 2 # another optimizer for v
+trained both 1
+trained both_2 2
+wanted sgd 0.02 0 2 0 0.5 sgd 0.02 2 4 # constant for two steps after the warm-up, then down
+trained stable 1
+wanted lion 0.02 0 3 0 0.5
+trained lion 1
+trained lion_2 2
 wanted sgd 0 0.9 0 0 0.5 # a rate of 0 changes nothing, decay or not
 trained still 1
 exit 0

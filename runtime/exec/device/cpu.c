@@ -101,6 +101,13 @@ static void cpu_sgd(const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, int
   if (updates(clip) && !zk_cpu_sgd(env, &q, n, g, w, m, w16)) *clip->lost = 1;
 }
 
+static void cpu_lion(const ZkEnv *env, const ZkLion *p, const ZxScalars *clip, int64_t n, const float *g,
+                     float *w, float *m, uint16_t *w16) {
+  ZkLion q = *p;
+  q.scale = clip_scale(clip);
+  if (updates(clip) && !zk_cpu_lion(env, &q, n, g, w, m, w16)) *clip->lost = 1;
+}
+
 static void cpu_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum) {
   *sum += zk_cpu_sumsq(env, n, x);
 }
@@ -161,6 +168,7 @@ const ZxDeviceTable zx_device_cpu = {
     .run = cpu_run,
     .adamw = cpu_adamw,
     .sgd = cpu_sgd,
+    .lion = cpu_lion,
     .sumsq = cpu_sumsq,
     .axpy = zk_cpu_axpy,
     .to_bf16 = zk_cpu_to_bf16,

@@ -210,6 +210,14 @@ static void cuda_sgd(const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, in
               sums_of(clip));
 }
 
+static void cuda_lion(const ZkEnv *env, const ZkLion *p, const ZxScalars *clip, int64_t n, const float *g,
+                      float *w, float *m, uint16_t *w16) {
+  ZkLion q = *p;
+  q.scale = 1;
+  zk_cuda_lion(env, &q, squares_of(clip), clip->most, n, (float *)(uintptr_t)g, w, m, w16, clip->lost, false,
+               sums_of(clip));
+}
+
 static void cuda_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum) {
   on_compute(env);
   zk_cuda_sumsq(env, n, x, sum, true);
@@ -383,6 +391,7 @@ const ZxDeviceTable zx_device_cuda = {
     .run = cuda_run,
     .adamw = cuda_adamw,
     .sgd = cuda_sgd,
+    .lion = cuda_lion,
     .sumsq = cuda_sumsq,
     .axpy = zk_cuda_axpy,
     .to_bf16 = zk_cuda_to_bf16,

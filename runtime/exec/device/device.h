@@ -77,6 +77,8 @@ typedef struct {
                 float *w, float *m, float *v, uint16_t *w16);
   void (*sgd)(const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, int64_t n, const float *g, float *w,
               float *m, uint16_t *w16);
+  void (*lion)(const ZkEnv *env, const ZkLion *p, const ZxScalars *clip, int64_t n, const float *g, float *w,
+               float *m, uint16_t *w16);
   void (*sumsq)(const ZkEnv *env, int64_t n, const float *x, double *sum); /* sum += x.x */
   void (*axpy)(const ZkEnv *env, int64_t n, float a, const float *x, float *y);
   void (*to_bf16)(const ZkEnv *env, int64_t n, const float *x, uint16_t *y);

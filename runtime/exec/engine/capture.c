@@ -16,13 +16,16 @@
 
 /* ---- what differs from step to step ---- */
 static void put_now(ZxEngine *e) {
-  const ZpOptimizer *o = &e->p->optimizer;
   ZkStepState *now = e->step_state;
-  *now = (ZkStepState){.step = (uint64_t)e->step, .lr = (float)e->lr};
-  if (o->kind != ZP_ADAMW) return;
-  double b1 = (float)o->b1, b2 = (float)o->b2; /* as ZkAdamW has them */
-  now->rate = (float)(now->lr / (1 - pow(b1, (double)e->step)));
-  now->vscale = (float)(1 / sqrt(1 - pow(b2, (double)e->step)));
+  *now = (ZkStepState){.step = (uint64_t)e->step};
+  for (uint32_t i = 0; i < e->p->noptimizers; i++) {
+    const ZpOptimizer *o = &e->p->optimizers[i];
+    now->of[i].lr = (float)e->lr[i];
+    if (o->kind != ZP_ADAMW) continue;
+    double b1 = (float)o->b1, b2 = (float)o->b2; /* as ZkAdamW has them */
+    now->of[i].rate = (float)(now->of[i].lr / (1 - pow(b1, (double)e->step)));
+    now->of[i].vscale = (float)(1 / sqrt(1 - pow(b2, (double)e->step)));
+  }
 }
 
 /* ---- playing ---- */

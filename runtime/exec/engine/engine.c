@@ -10,13 +10,13 @@ static void instr_text(const void *engine, uint32_t i, ZbText *out) {
   if (i < e->st->prog.ninstrs) zp_instr_text(e->p, e->stage, &e->st->prog.instrs[i], out);
 }
 
-bool zx_engine_step(ZxEngine *e, int64_t step, double lr, ZxStep *out, ZbErr *err) {
+bool zx_engine_step(ZxEngine *e, int64_t step, ZxStep *out, ZbErr *err) {
   double from = zb_now(), waited = e->times[ZG_OP_COUNT + 1];
   e->step = step;
   zx_watch_where(instr_text, e);
   zx_watch_step(step);
   e->env->step = (uint64_t)step;
-  e->lr = lr;
+  for (uint32_t i = 0; i < e->p->noptimizers; i++) e->lr[i] = zp_rate(&e->p->optimizers[i].rate, step);
   e->err = err;
   e->out = (ZxStep){0};
   zx_trace_step(e);

@@ -41,9 +41,9 @@ typedef struct {
 } ZxStep;
 /* The sum of the quotients. One of several losses is left out where its denominator is 0. */
 double zx_loss(uint32_t n, const double *sum, const double *weight);
-/* One training step at learning rate lr; step counts from 1. False with a message when the data are at
- * fault. Of a plan that only goes forward: its batch number `step`, which changes no parameter. */
-bool zx_engine_step(ZxEngine *e, int64_t step, double lr, ZxStep *out, ZbErr *err);
+/* One training step; step counts from 1. False with a message when the data are at fault. Of a plan that only
+ * goes forward: its batch number `step`, which changes no parameter. */
+bool zx_engine_step(ZxEngine *e, int64_t step, ZxStep *out, ZbErr *err);
 /* Before the first step: steps count on from `step`, and the next one's samples from number `samples` of the
  * data. */
 void zx_engine_goes_on(ZxEngine *e, int64_t step, int64_t samples);
@@ -61,18 +61,6 @@ uint64_t zx_engine_untouched(
 /* Lines for people: how ranks exchange, what of the device's memory is taken beside the arena. Nothing for
  * the host. */
 void zx_engine_tell(const ZxEngine *e, ZbText *out);
-
-/* ---- learning rates ------------------------------------------------------------------------------------ */
-typedef enum { ZX_CONSTANT, ZX_LINEAR, ZX_COSINE } ZxAnneal;
-typedef struct {
-  double lr;
-  int64_t warmup, until;
-  ZxAnneal anneal;
-  double final;
-} ZxRate;
-/* Rate of step 1, 2, ...: linear from lr/warmup, then annealed to final*lr at step `until`, constant
- * after. */
-double zx_rate(const ZxRate *r, int64_t step);
 
 /* ---- where time goes ----------------------------------------------------------------------------------- */
 /* Seconds by op so far on this rank, indexed by ZgOp; [ZG_OP_COUNT]: optimizer, [+1]: waiting. */

@@ -8,7 +8,7 @@
  *   node.c        one node of a local program: a kernel, or collective.c
  *   feed.c        data into input blocks
  *   grads.c       what of a gradient is cleared, what is written first
- *   optimizer.c   norm, update, learning rates
+ *   optimizer.c   norm, update
  *   profile.c     what operations had to do, beside how long they took
  * trace.c       what was done when
  * queues.c      the other two queues, which go on while compute works; waits
@@ -49,8 +49,8 @@ typedef struct {
 
 typedef struct {
   uint64_t from, to;
-  bool decay;
-} ZxRange; /* elements of a bucket */
+  uint32_t group; /* how they are updated: of p->groups */
+} ZxRange;        /* elements of a bucket */
 typedef struct {
   ZxRange *range;
   uint32_t n;
@@ -134,7 +134,7 @@ struct ZxEngine {
 
   /* ---- the step: capture.c ---- */
   int64_t step;
-  double lr;
+  double lr[ZK_MOST_OPTIMIZERS]; /* of each optimizer */
   ZxStep out;
   ZbErr *err;
   bool failed;
@@ -159,7 +159,7 @@ struct ZxEngine {
   const ZxClear *
       *first_user;   /* per held bucket: that of the backward which comes first in a step; NULL: none */
   bool *first_write; /* per held bucket: no backward of this step has touched its gradient */
-  ZxRange **ranges;  /* per bucket template: runs of equal decay */
+  ZxRange **ranges;  /* per bucket template: runs of one group */
   uint32_t *nranges;
   ZxScalars clip;
 

@@ -132,7 +132,7 @@ void zx_profile_norm(ZxEngine *e) {
 
 /* Gradients are read, parameters and states read and written, the rounded copy written. */
 void zx_profile_update(ZxEngine *e, const ZpStageBucket *h) {
-  double each = 4 + 8 + 8 * e->p->states + (e->p->compute != ZK_F32 ? 2 : 0);
+  double each = 4 + 8 + 8 * zp_states(e->p, &e->p->buckets[h->bucket]) + (e->p->compute != ZK_F32 ? 2 : 0);
   if (e->o.times) add(e, &e->work[ZG_OP_COUNT], 0, each * own_elems(e, h), true);
 }
 

@@ -7,19 +7,6 @@
 #include <string.h>
 
 /* ---- steps ---- */
-static ZxRate rate_of(const ZlRecipe *r) {
-  const ZlKw *k = r->optimizer.kws;
-  uint32_t n = r->optimizer.n;
-  const char *anneal = zl_kw(k, n, "anneal")->word;
-  return (ZxRate){.lr = zl_kw(k, n, "lr")->num,
-                  .warmup = (int64_t)zl_kw(k, n, "warmup")->num,
-                  .until = (int64_t)zl_kw(k, n, "until")->num,
-                  .final = zl_kw(k, n, "final")->num,
-                  .anneal = !strcmp(anneal, "cosine")   ? ZX_COSINE
-                            : !strcmp(anneal, "linear") ? ZX_LINEAR
-                                                        : ZX_CONSTANT};
-}
-
 /* FLOP/s of all ranks' products, measured at once: ranks that share cores share their peak. */
 static double measure_peak(ZxRun *r) {
   r->c->t->barrier(r->c);
@@ -108,12 +95,12 @@ static void draw(ZxRun *r) {
   zx_log_draw(r->log);
 }
 
-static bool one_step(ZxRun *r, int64_t step, const ZxRate *rate) {
+static bool one_step(ZxRun *r, int64_t step) {
   ZbErr err = {0};
   ZxStep s;
   draw(r);
-  double from = zb_now(), lr = zx_rate(rate, step);
-  if (!zx_engine_step(r->engine, step, lr, &s, &err)) give_up(r, step, &err);
+  double from = zb_now(), lr = zp_rate(&r->plan->optimizers[0].rate, step);
+  if (!zx_engine_step(r->engine, step, &s, &err)) give_up(r, step, &err);
   double ms = 1e3 * (zb_now() - from);
   if (s.used_bytes != zx_engine_bytes(r->engine))
     ZB_BUG("rank %d planned %" PRIu64 " bytes and used %" PRIu64, r->rank, zx_engine_bytes(r->engine),
@@ -253,9 +240,8 @@ static bool stop(ZxRun *r, int64_t step) {
 /* ---- all of it ---- */
 bool zx_run_train(ZxRun *r) {
   if (stop_at_once(r)) return true;
-  ZxRate rate = rate_of(r->recipe);
   for (int64_t step = r->before + 1; step <= r->o.steps; step++) {
-    if (!one_step(r, step, &rate)) return false;
+    if (!one_step(r, step)) return false;
     if (r->stopping && step < r->o.steps) return stop(r, step);
     if (step == r->before + 1) {
       r->peak = measure_peak(r); /* not before: the first step should come soon */

@@ -116,7 +116,7 @@ static void lost(ZxEngine *e, const ZxStep *s, ZbErr *err) {
           "step %" PRId64
           ": the update leaves %s of %s not finite (loss %g, gradient norm %g, lr %g); the run cannot go on",
           e->step, n ? "values" : "optimizer states", n ? t.s : "its parameters", s->loss, s->grad_norm,
-          e->lr);
+          e->lr[0]);
   zb_text_free(&t);
 }
 

@@ -6,21 +6,39 @@
 #include <string.h>
 
 /* ---- contents ---- */
-static const char *const adamw_states[] = {"exp_avg", "exp_avg_sq"}, *const sgd_states[] = {
-                                                                         "momentum_buffer"};
+static const char *const *names_of(const ZpOptimizer *o) {
+  static const char *const adamw[] = {"exp_avg", "exp_avg_sq"}, *const sgd[] = {"momentum_buffer"};
+  return o->kind == ZP_ADAMW ? adamw : o->kind == ZP_LION ? adamw : sgd; /* Lion has the first of these */
+}
+
+/* The states of optimizer `which`, among all that the run has: a bit each. New ones are added to the list. */
+static uint32_t states_of(const ZpPlan *p, uint32_t which, const char **name, uint32_t *n) {
+  const ZpOptimizer *o = &p->optimizers[which];
+  uint32_t has = 0;
+  for (int i = 0; i < o->states; i++) {
+    uint32_t k = 0;
+    while (k < *n && strcmp(name[k], names_of(o)[i])) k++;
+    if (k == *n) name[(*n)++] = names_of(o)[i];
+    has |= 1u << k;
+  }
+  return has;
+}
 
 bool zx_contents_of(ZxEngine *e, uint64_t most, ZxContents *out, ZbErr *err) {
   ZxTensorInfo *t = NULL;
-  uint32_t n = 0, nhas = 0, *has = NULL;
+  const ZpPlan *p = e->p;
+  const char *name[ZX_MAX_STATES] = {0};
+  uint32_t n = 0, nhas = 0, *has = NULL, nstates = 0, of[ZK_MOST_OPTIMIZERS];
+  for (uint32_t i = 0; i < p->noptimizers; i++) of[i] = states_of(p, i, name, &nstates);
   for (uint32_t i = 0; i < e->p->graph->nparams; i++)
     for (uint32_t k = 0; k < zx_iterations(e, i); k++) {
       ZxTensorInfo x = zx_tensor_info(e, i, k);
-      uint32_t states = e->p->frozen && e->p->frozen[i] ? 0 : (1u << e->p->states) - 1;
+      bool none = !p->ngroups || (p->frozen && p->frozen[i]);
+      uint32_t states = none ? 0 : of[p->groups[p->group[i]].optimizer];
       ZB_PUSH(e->a, t, n, x);
       ZB_PUSH(e->a, has, nhas, states);
     }
-  const char *const *states = e->p->optimizer.kind == ZP_ADAMW ? adamw_states : sgd_states;
-  return zx_contents_make(e->a, t, n, states, (uint32_t)e->p->states, has, most, out, err);
+  return zx_contents_make(e->a, t, n, name, nstates, has, most, out, err);
 }
 
 uint32_t zx_tensor_of(const ZxEngine *e, const ZxContents *c, uint32_t param, uint32_t iter, uint32_t state) {
@@ -120,7 +138,8 @@ bool zx_snapshot_take(ZxEngine *e, ZxSnapshot *s, ZbErr *err) {
       at += to - from;
       continue;
     }
-    for (int k = 0; k <= e->p->states; k++, at += to - from) {
+    int states = zp_states(e->p, &e->p->buckets[h->bucket]);
+    for (int k = 0; k <= states; k++, at += to - from) {
       const float *values = k ? zx_state(e, h, k - 1) : zx_master(e, h);
       e->dev->download(e->env, at, values + (from - own), (to - from) * sizeof *at);
     }

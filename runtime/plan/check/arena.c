@@ -23,7 +23,9 @@ static bool has_master(const ZpPlan *p, const ZpBucket *k) {
 }
 
 /* What is frozen has no states. */
-static uint64_t states(const ZpPlan *p, const ZpBucket *k) { return k->frozen ? 0 : (uint64_t)p->states; }
+static uint64_t states(const ZpPlan *p, const ZpBucket *k) {
+  return k->frozen || p->forward_only ? 0 : (uint64_t)p->optimizers[k->optimizer].states;
+}
 
 /* Per element: what computes, the f32 master behind it if that is rounded, gradient, optimizer states. */
 static uint64_t param_bytes(const ZpPlan *p, const ZpBucket *k) {

@@ -419,11 +419,16 @@ static bool axes_fit(const Check *c) {
   return true;
 }
 
-static bool decay_fits(const Check *c, const ZpBucket *k) {
+/* All of a bucket is updated by one optimizer. */
+static bool groups_fit(const Check *c, const ZpBucket *k) {
   const ZpPlan *p = c->p;
-  for (uint32_t i = 0; i < k->nslices; i++)
-    if (k->slices[i].decay == ((p->graph->params[k->slices[i].param].tags & p->optimizer.except) != 0))
-      return zb_fail(c->err, NULL, "bucket %s: slice %u decays otherwise than the recipe says", k->name, i);
+  for (uint32_t i = 0; i < k->nslices && !k->frozen && p->noptimizers; i++) {
+    uint32_t g = k->slices[i].group;
+    if (g >= p->ngroups || g != p->group[k->slices[i].param] || p->groups[g].optimizer != k->optimizer ||
+        k->optimizer >= p->noptimizers)
+      return zb_fail(c->err, NULL, "bucket %s: slice %u is updated otherwise than the recipe says", k->name,
+                     i);
+  }
   return true;
 }
 
@@ -465,17 +470,19 @@ static bool params_fit(const Check *c) {
   if (n != p->graph->nparams)
     return zb_fail(c->err, NULL, "%u of %u parameters are in buckets", n, p->graph->nparams);
   for (uint32_t b = 0; b < p->nbuckets; b++)
-    if (!decay_fits(c, &p->buckets[b]) || !frozen_fits(c, &p->buckets[b])) return false;
+    if (!groups_fit(c, &p->buckets[b]) || !frozen_fits(c, &p->buckets[b])) return false;
   return true;
 }
 
 bool zp_check_facts(const Check *c) {
   const ZpPlan *p = c->p;
   int64_t micro = p->batch == ZP_NONE ? 1 : p->axis_size[p->batch];
-  int states = p->optimizer.kind == ZP_ADAMW ? 2 : p->optimizer.momentum != 0;
-  if (p->forward_only) states = 0;
-  if (p->states != states)
-    return zb_fail(c->err, NULL, "%d states of the optimizer instead of %d", p->states, states);
+  for (uint32_t i = 0; i < p->noptimizers; i++) {
+    const ZpOptimizer *o = &p->optimizers[i];
+    int states = p->forward_only ? 0 : o->kind == ZP_ADAMW ? 2 : o->kind == ZP_LION || o->momentum != 0;
+    if (o->states != states)
+      return zb_fail(c->err, NULL, "%d states of the optimizer instead of %d", o->states, states);
+  }
   if (p->global_batch != p->nmicro * micro)
     return zb_fail(c->err, NULL, "a step's samples are not those of its micro-batches");
   return axes_fit(c) && inputs_fit(c) && params_fit(c);

@@ -27,8 +27,7 @@ static uint32_t users_of(const ZpPlan *p, uint32_t param, uint32_t *users) {
 
 static ZpSlice slice_of(const ZpPlan *p, uint32_t param, uint64_t at) {
   const ZgParam *q = &p->graph->params[param];
-  ZpSlice s = {
-      .param = param, .at = at, .n = 1, .naxes = q->type.naxes, .decay = !(q->tags & p->optimizer.except)};
+  ZpSlice s = {.param = param, .at = at, .n = 1, .naxes = q->type.naxes, .group = p->group[param]};
   zp_layout(p, &q->type, s.state);
   zp_declared_order(p, param, s.state, s.axis, s.size);
   for (int i = 0; i < s.naxes; i++) {
@@ -56,7 +55,7 @@ static ZpBucket *find_bucket(ZpPlan *p, const ZpBucket *like) {
     ZpBucket *k = &p->buckets[i];
     if (k->segment == like->segment && k->nusers == like->nusers && k->shard == like->shard &&
         k->partial == like->partial && k->replicas == like->replicas && k->frozen == like->frozen &&
-        !memcmp(k->users, like->users, k->nusers * sizeof *k->users))
+        k->optimizer == like->optimizer && !memcmp(k->users, like->users, k->nusers * sizeof *k->users))
       return k;
   }
   return NULL;
@@ -64,8 +63,12 @@ static ZpBucket *find_bucket(ZpPlan *p, const ZpBucket *like) {
 
 static const char *bucket_name(const ZpPlan *p, const ZpBucket *k) {
   if (k->nslices == 1) return p->graph->params[k->slices[0].param].path;
-  if (k->segment != ZP_NONE)
-    return zb_printf(p->arena, "%s.*%s", p->graph->segments[k->segment].label, k->frozen ? " (frozen)" : "");
+  if (k->segment != ZP_NONE) {
+    const char *more = k->frozen      ? " (frozen)"
+                       : k->optimizer ? zb_printf(p->arena, " (%u)", k->optimizer + 1)
+                                      : "";
+    return zb_printf(p->arena, "%s.*%s", p->graph->segments[k->segment].label, more);
+  }
   return zb_printf(p->arena, "%s, ... (%u)", p->graph->params[k->slices[0].param].path, k->nslices);
 }
 
@@ -87,6 +90,7 @@ void zp_buckets(ZpBuild *b) {
   for (uint32_t i = 0; i < g->nparams; i++) {
     ZpSlice s = slice_of(p, i, 0);
     ZpBucket like = {.segment = g->params[i].segment, .frozen = p->frozen && p->frozen[i]};
+    if (!like.frozen && p->ngroups) like.optimizer = p->groups[p->group[i]].optimizer;
     like.nusers = users_of(p, i, users);
     like.users = users;
     for (int d = 0; d < p->mesh.ndims; d++)
@@ -151,7 +155,9 @@ uint64_t zp_master_bytes(const ZpPlan *p, uint32_t b) {
   bool none = p->compute == ZK_F32 || p->forward_only || p->buckets[b].frozen;
   return none ? 0 : bucket_bytes(p, b, true, 4);
 }
-int zp_states(const ZpPlan *p, const ZpBucket *k) { return k->frozen ? 0 : p->states; }
+int zp_states(const ZpPlan *p, const ZpBucket *k) {
+  return k->frozen || !p->noptimizers ? 0 : p->optimizers[k->optimizer].states;
+}
 uint64_t zp_grad_bytes(const ZpPlan *p, uint32_t b) {
   bool none = p->forward_only || p->buckets[b].frozen;
   return none ? 0 : bucket_bytes(p, b, zp_stages_grads(&p->buckets[b]), 4);

@@ -39,18 +39,23 @@ static Hash mesh(const ZpPlan *p) {
 }
 
 static void add_optimizer(Hash *h, const ZpOptimizer *o) {
-  ADD(h, U(o->kind), o->except);
-  add_double(h, o->b1), add_double(h, o->b2), add_double(h, o->eps);
-  add_double(h, o->momentum), add_double(h, o->decay);
+  ADD(h, U(o->kind), U(o->states), U(o->rate.anneal), U(o->rate.warmup), U(o->rate.stable), U(o->rate.until));
+  add_double(h, o->rate.lr), add_double(h, o->rate.final);
+  add_double(h, o->b1), add_double(h, o->b2), add_double(h, o->eps), add_double(h, o->momentum);
 }
 
 static Hash sizes(const ZpPlan *p) {
   Hash h = 0;
   for (uint32_t i = 0; i < p->graph->naxes; i++) ADD(&h, U(p->axis_size[i]), U(p->axis_valid[i]));
-  ADD(&h, p->batch, U(p->global_batch), U(p->nmicro), p->compute, U(p->states), p->pins, p->checkpoints,
-      p->forward_only, p->outputs);
+  ADD(&h, p->batch, U(p->global_batch), U(p->nmicro), p->compute, p->noptimizers, p->ngroups, p->pins,
+      p->checkpoints, p->forward_only, p->outputs);
   add_text(&h, p->schedule);
-  add_optimizer(&h, &p->optimizer);
+  for (uint32_t i = 0; i < p->noptimizers; i++) add_optimizer(&h, &p->optimizers[i]);
+  for (uint32_t i = 0; i < p->ngroups; i++) {
+    add(&h, p->groups[i].optimizer);
+    add_double(&h, p->groups[i].rate), add_double(&h, p->groups[i].decay);
+  }
+  for (uint32_t i = 0; i < p->graph->nparams; i++) add(&h, p->group[i]);
   add_double(&h, p->clip);
   ADD(&h, p->zero.over, p->zero.what, p->zero.keep);
   for (uint32_t i = 0; i < zg_losses(p->graph); i++) ADD(&h, p->num_partial[i], p->den_partial[i]);
@@ -70,7 +75,7 @@ static void add_states(Hash *h, const ZpState *s, int ndims) {
 }
 
 static void add_slice(Hash *h, const ZpSlice *s, int ndims) {
-  ADD(h, s->param, s->at, s->n, U(s->naxes), s->decay);
+  ADD(h, s->param, s->at, s->n, U(s->naxes), s->group);
   for (int i = 0; i < s->naxes; i++) ADD(h, s->axis[i], U(s->size[i]), U(s->whole[i]), U(s->valid[i]));
   add_states(h, s->state, ndims);
 }
@@ -81,7 +86,7 @@ static Hash buckets(const ZpPlan *p) {
   for (uint32_t i = 0; i < p->nbuckets; i++) {
     const ZpBucket *b = &p->buckets[i];
     add_text(&h, b->name);
-    ADD(&h, b->segment, b->elems, b->shard, b->partial, b->replicas, b->nslices, b->frozen);
+    ADD(&h, b->segment, b->elems, b->shard, b->partial, b->replicas, b->nslices, b->frozen, b->optimizer);
     ADD(&h, b->gathers, b->keeps, U(b->scatters), b->republishes, b->reduces);
     add_u32s(&h, b->users, b->nusers);
     for (uint32_t k = 0; k < b->nslices; k++) add_slice(&h, &b->slices[k], p->mesh.ndims);

@@ -138,11 +138,34 @@ static void show_buckets(const ZpPlan *p, ZbText *out) {
   }
 }
 
+/* Elements that the groups update; nothing where all are updated alike, but for weight decay. */
+static void show_groups(const ZpPlan *p, ZbText *out) {
+  const ZlRecipe *r = p->recipe;
+  if (!r->nothers && !r->optimizer.nshares) return;
+  zb_text_add(out, "\noptimizer     rate     decay     parameters\n");
+  for (uint32_t i = 0; i < p->ngroups; i++) {
+    const ZpGroup *g = &p->groups[i];
+    double n = 0;
+    for (uint32_t b = 0; b < p->nbuckets; b++) {
+      const ZpBucket *k = &p->buckets[b];
+      double times = k->segment == ZP_NONE ? 1 : p->graph->segments[k->segment].trip;
+      for (uint32_t s = 0; s < k->nslices && !k->frozen; s++) {
+        double x = k->slices[s].group == i ? times : 0;
+        for (int a = 0; a < k->slices[s].naxes; a++) x *= (double)k->slices[s].valid[a];
+        n += x;
+      }
+    }
+    zb_text_add(out, "%-9s x %-7.4g  %-8.4g  %.12g\n", zp_optimizer_text[p->optimizers[g->optimizer].kind],
+                g->rate, g->decay, n);
+  }
+}
+
 void zp_show(const ZpPlan *p, ZbText *out) {
   show_mesh(p, out);
   show_stages(p, out);
   show_ledger(p, out);
   show_buckets(p, out);
+  show_groups(p, out);
 }
 
 /* A row a stage, four columns a unit of time. */

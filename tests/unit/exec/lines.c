@@ -128,12 +128,12 @@ Test(lines, for_programs) {
 }
 
 Test(lines, rates_at_the_edges) {
-  ZxRate none = {.lr = 3, .anneal = ZX_CONSTANT}, one = {.lr = 3, .warmup = 1, .anneal = ZX_CONSTANT};
-  ZxRate line = {.lr = 4, .until = 4, .anneal = ZX_LINEAR},
-         wave = {.lr = 4, .until = 2, .anneal = ZX_COSINE, .final = 0.5};
-  cr_expect(zx_rate(&none, 1) == 3 && zx_rate(&one, 1) == 3 && zx_rate(&one, 2) == 3);
-  cr_expect(zx_rate(&line, 1) == 3 && zx_rate(&line, 3) == 1 && zx_rate(&line, 4) == 0 &&
-            zx_rate(&line, 5) == 0);
-  cr_expect_float_eq(zx_rate(&wave, 1), 3, 1e-12);
-  cr_expect_float_eq(zx_rate(&wave, 2), 2, 1e-12);
+  ZpRate none = {.lr = 3, .anneal = ZP_CONSTANT}, one = {.lr = 3, .warmup = 1, .anneal = ZP_CONSTANT};
+  ZpRate line = {.lr = 4, .until = 4, .anneal = ZP_LINEAR},
+         wave = {.lr = 4, .until = 2, .anneal = ZP_COSINE, .final = 0.5};
+  cr_expect(zp_rate(&none, 1) == 3 && zp_rate(&one, 1) == 3 && zp_rate(&one, 2) == 3);
+  cr_expect(zp_rate(&line, 1) == 3 && zp_rate(&line, 3) == 1 && zp_rate(&line, 4) == 0 &&
+            zp_rate(&line, 5) == 0);
+  cr_expect_float_eq(zp_rate(&wave, 1), 3, 1e-12);
+  cr_expect_float_eq(zp_rate(&wave, 2), 2, 1e-12);
 }

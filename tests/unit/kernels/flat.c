@@ -192,6 +192,29 @@ Test(flat, sgd) {
     }
 }
 
+Test(flat, lion) {
+  for (int p = 0; p < 2; p++) EACH_LENGTH(n) {
+      float *g = normals(n, 10, 1), *w = normals(n, 11, 1), *old = normals(n, 11, 1), *m = normals(n, 12, 1),
+            *was = normals(n, 12, 1);
+      uint16_t *w16 = malloc((size_t)(n + 1) * sizeof *w16);
+      ZkLion l = {.lr = 0.1f, .b1 = 0.9f, .b2 = 0.75f, .decay = 0.01f, .scale = 0.5f};
+      if (n) g[n / 2] = m[n / 2] = was[n / 2] = 0; /* has no sign */
+      zk_cpu_lion(&(ZkEnv){.pool = pool[p]}, &l, n, g, w, m, w16);
+      for (int64_t i = 0; i < n; i++) {
+        double d = (double)l.scale * (double)g[i], c = (double)l.b1 * (double)was[i] + (1 - (double)l.b1) * d;
+        double sign = (c > 0) - (c < 0), keep = 1 - (double)l.lr * (double)l.decay;
+        if (fabs(c) < 1e-7 && i != n / 2) continue; /* rounding decides */
+        EACH_ASSERT(close_to(w[i], keep * (double)old[i] - (double)l.lr * sign, 0.3), "w[%lld]",
+                    (long long)i);
+        EACH_ASSERT(close_to(m[i], (double)l.b2 * (double)was[i] + (1 - (double)l.b2) * d, 1), "m[%lld]",
+                    (long long)i);
+        EACH_ASSERT(w16[i] == naive_bf16(w[i]), "bf16 copy at %lld", (long long)i);
+      }
+      cr_assert(w[n] == MARK && m[n] == MARK);
+      free(g), free(w), free(old), free(m), free(was), free(w16);
+    }
+}
+
 /* One value that does not stay finite: a gradient, its square, or what it makes of w. */
 Test(flat, lost) {
   enum { N = 70001 };

@@ -396,7 +396,10 @@ Test(recipe, words_of_every_list) {
                {"recompute z, ", "a%u", ".", ", y", 1},
                {"stages over p = [", "%u", ", ", "]", 1},
                {"optimizer sgd(", "k%u = 1", ", ", ")", 1},
-               {"optimizer sgd(lr = 1) decay 0.1 except ", "a%u", ", ", "", 1}};
+               {"optimizer sgd(lr = 1) decay 0.1 except ", "a%u", ", ", "", 2},
+               {"optimizer sgd(lr = 1) for ", "a%u", ", ", "", 2},
+               {"freeze ", "a%u", ", ", "", 2},
+               {"freeze all except ", "a%u", ", ", "", 2}};
   for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
     for (uint32_t words = 4000; words <= 4100; words += 100) {
       uint32_t n = words / lists[i].words;

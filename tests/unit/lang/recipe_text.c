@@ -37,7 +37,9 @@ static const char text[] = "recipe r for M {\n"
                            "  shard params, grads, states over data unit layer keep\n"
                            "  recompute Layer.attn, Mlp\n"
                            "  precision compute bf16\n"
-                           "  optimizer adamw(lr = 3e-4, warmup = 10) decay 0.1 except norm, bias\n"
+                           "  optimizer adamw(lr = 3e-4, warmup = 10) decay 0.1 except norm, bias, rate 0.5 "
+                           "for wte, decay 0.2 for Layer.mlp, wpe\n"
+                           "  optimizer sgd(lr = 2) for bias decay 0.3 except ln_f rate 4 for attn.b\n"
                            "  clip 0.5\n"
                            "  limit memory 76 GB, host 1 TB\n"
                            "  pad vocab to 128\n"
@@ -49,36 +51,41 @@ static const char text[] = "recipe r for M {\n"
 
 Test(recipe_text, all_that_a_recipe_says) {
   ZbText t = list_of(text, "r");
-  cr_expect_str_eq(t.s, "name: r\n"
-                        "model: M\n"
-                        "mesh: pipe = 2, data = 4, tensor = 2\n"
-                        "bind: batch = 16, seq = 8\n"
-                        "micro: 1\n"
-                        "split: batch over data; kv*grp, ffn over tensor else seq\n"
-                        "shard: params grads states over data unit layer keep\n"
-                        "stages: over pipe by cost\n"
-                        "schedule: 1f1b\n"
-                        "recompute: Layer.attn, Mlp\n"
-                        "precision compute: bf16\n"
-                        "precision params: f32\n"
-                        "precision reduce: f32\n"
-                        "precision states: f32\n"
-                        "freeze: wte, Layer.mlp except norm, attn.wq\n"
-                        "optimizer: adamw\n"
-                        "lr: 0.0003\n"
-                        "b1: 0.9\n"
-                        "b2: 0.95\n"
-                        "eps: 1e-08\n"
-                        "warmup: 10\n"
-                        "anneal: constant\n"
-                        "until: 0\n"
-                        "final: 0\n"
-                        "decay: 0.1\n"
-                        "except: norm, bias\n"
-                        "clip: 0.5\n"
-                        "pad: vocab = 128\n"
-                        "limit memory: 76000000000 B\n"
-                        "limit host: 1000000000000 B\n");
+  cr_expect_str_eq(t.s,
+                   "name: r\n"
+                   "model: M\n"
+                   "mesh: pipe = 2, data = 4, tensor = 2\n"
+                   "bind: batch = 16, seq = 8\n"
+                   "micro: 1\n"
+                   "split: batch over data; kv*grp, ffn over tensor else seq\n"
+                   "shard: params grads states over data unit layer keep\n"
+                   "stages: over pipe by cost\n"
+                   "schedule: 1f1b\n"
+                   "recompute: Layer.attn, Mlp\n"
+                   "precision compute: bf16\n"
+                   "precision params: f32\n"
+                   "precision reduce: f32\n"
+                   "precision states: f32\n"
+                   "freeze: wte, Layer.mlp except norm, attn.wq\n"
+                   "optimizer: adamw\n"
+                   "lr: 0.0003\n"
+                   "b1: 0.9\n"
+                   "b2: 0.95\n"
+                   "eps: 1e-08\n"
+                   "warmup: 10\n"
+                   "stable: 0\n"
+                   "anneal: constant\n"
+                   "until: 0\n"
+                   "final: 0\n"
+                   "decay: 0.1\n"
+                   "except: norm, bias\n"
+                   "shares: rate 0.5 for wte, decay 0.2 for Layer.mlp, wpe\n"
+                   "optimizer for bias: sgd(lr = 2, momentum = 0, warmup = 0, stable = 0, anneal = constant, "
+                   "until = 0, final = 0) decay 0.3 except ln_f, rate 4 for attn.b\n"
+                   "clip: 0.5\n"
+                   "pad: vocab = 128\n"
+                   "limit memory: 76000000000 B\n"
+                   "limit host: 1000000000000 B\n");
   zb_text_free(&t);
 }
 
@@ -111,6 +118,15 @@ Test(recipe_text, every_edit_shows) {
       {"data = 4", "data = 8"},
       {"seq = 8", "seq = 4"},
       {"micro 1", "micro 2"},
+      {"rate 0.5", "rate 0.25"},
+      {"rate 0.5 for wte", "decay 0.5 for wte"},
+      {"decay 0.2 for", "decay 0.4 for"},
+      {"Layer.mlp, wpe", "Layer.mlp"},
+      {"sgd(lr = 2)", "sgd(lr = 3)"},
+      {"for bias", "for norm"},
+      {"0.3 except ln_f", "0.3"},
+      {"rate 4 for attn.b", "rate 5 for attn.b"},
+      {"rate 4 for attn.b", "rate 4 for attn"},
       {"freeze wte,", "freeze"},
       {"freeze wte, Layer.mlp", "freeze all"},
       {"freeze wte, Layer.mlp except norm, attn.wq", ""},

@@ -64,6 +64,22 @@ static void put_shard(const ZlSources *s, const ZlShard *shard, ZbText *out) {
   line(s, shard->span, out);
 }
 
+static void paths(const ZlSources *s, const char *what, ZlPaths p, ZbText *out) {
+  if (p.n) zb_text_add(out, " %s", what);
+  for (uint32_t i = 0; i < p.n; i++)
+    for (uint32_t k = 0; k < p.at[i].n; k++) {
+      if (k) zb_text_add(out, " .");
+      name(s, p.at[i].part[k], out);
+    }
+}
+
+static void put_shares(const ZlSources *s, const ZlOptimizer *o, ZbText *out) {
+  for (uint32_t i = 0; i < o->nshares; i++) {
+    zb_text_add(out, "\n    %s %.9g", o->shares[i].decay ? "decay" : "rate", o->shares[i].num);
+    paths(s, "for", o->shares[i].of, out);
+  }
+}
+
 static void put_words(const ZlSources *s, const ZlRecipe *r, ZbText *out) {
   zb_text_add(out, "  schedule");
   name(s, r->schedule.name, out);
@@ -82,10 +98,27 @@ static void put_words(const ZlSources *s, const ZlRecipe *r, ZbText *out) {
   name(s, r->optimizer.name, out);
   kws(s, r->optimizer.kws, r->optimizer.n, out);
   zb_text_add(out, "\n    decay %.9g", r->optimizer.decay);
-  names(s, "except", r->optimizer.except, out);
+  paths(s, "except", r->optimizer.except, out);
+  put_shares(s, &r->optimizer, out);
   line(s, r->optimizer.span, out);
+  for (uint32_t i = 0; i < r->nothers; i++) {
+    const ZlOptimizer *o = &r->others[i];
+    zb_text_add(out, "  optimizer");
+    name(s, o->name, out);
+    kws(s, o->kws, o->n, out);
+    paths(s, "for", o->of, out);
+    zb_text_add(out, "\n    decay %.9g", o->decay);
+    paths(s, "except", o->except, out);
+    put_shares(s, o, out);
+    line(s, o->span, out);
+  }
   zb_text_add(out, "  clip %.9g", r->clip);
   line(s, r->clip_span, out);
+  if (!r->freeze.all && !r->freeze.of.n) return;
+  zb_text_add(out, "  freeze%s", r->freeze.all ? " all" : "");
+  paths(s, "names", r->freeze.of, out);
+  paths(s, "but", r->freeze.but, out);
+  line(s, r->freeze.span, out);
 }
 
 void put_recipe(const ZlSources *s, const ZlRecipe *r, ZbText *out) {

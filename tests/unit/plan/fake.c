@@ -125,7 +125,9 @@ ZpPlan *fake_plan(ZbArena *a, Fake f) {
   p->schedule = zp_schedule(f.schedule);
   p->nmicro = f.nmicro;
   p->compute = f.bf16 ? ZK_BF16 : ZK_F32;
-  p->states = f.forward_only ? 0 : 2;
+  p->noptimizers = 1;
+  p->optimizers = ZB_NEW(a, ZpOptimizer);
+  p->optimizers->states = f.forward_only ? 0 : 2;
   p->forward_only = f.forward_only;
   p->pins = f.pins;
   p->checkpoints = f.checkpoints;

@@ -111,7 +111,7 @@ static Part own_params(Machine *m, uint32_t s, const ZpStageBucket *h) {
   return stored(m, s, ZP_B_PARAM, h, 0, bytes_of(m, h, true, width(m)));
 }
 static Part states(Machine *m, uint32_t s, const ZpStageBucket *h) {
-  uint64_t each = 4 * (uint64_t)m->p->states;
+  uint64_t each = 4 * (uint64_t)zp_states(m->p, bucket(m, h));
   return each ? stored(m, s, ZP_B_STATE, h, 0, bytes_of(m, h, true, each)) : (Part){NULL, 0};
 }
 
@@ -362,7 +362,7 @@ static uint64_t numbers_of(Machine *m) {
     for (uint32_t h = 0; h < stage(m, s)->nheld; h++) {
       const ZpStageBucket *x = &stage(m, s)->held[h];
       all = mix(all, read(params(m, s, x)));
-      if (m->p->states && !bucket(m, x)->frozen) all = mix(all, read(states(m, s, x)));
+      if (zp_states(m->p, bucket(m, x))) all = mix(all, read(states(m, s, x)));
     }
     all = mix(all, read(scalars(m, s, ZP_SCALARS_SUMS)));
   }

@@ -240,6 +240,49 @@ Test(flat, adamw) {
   }
 }
 
+Test(flat, lion) {
+  EACH_LENGTH(n) {
+    for (int clip = 0; clip < 2; clip++) {
+      Mem g = normals(n, shift, 10, 1), w = normals(n, shift, 11, 1), m = normals(n, shift, 12, 1),
+          w16 = halves(n, shift), w0 = normals(n, 0, 11, 1), g0 = normals(n, 0, 10, 1),
+          m0 = normals(n, 0, 12, 1);
+      ZkLion l = {.lr = 0.1f, .b1 = 0.9f, .b2 = 0.75f, .decay = 0.01f, .scale = 0.5f};
+      double square = 64, lost = 0; /* a norm of 8, clipped to 2 */
+      zk_cuda_lion(&env, &l, clip ? &square : NULL, 2, n, g.x, w.x, m.x, w16.h, &lost, clip, ALWAYS);
+      cr_assert(lost == 0);
+      for (int64_t i = 0; i < n; i++) {
+        double d = (clip ? 0.5 * 2 / (8 + 1e-6) : 0.5) * (double)g0.x[i];
+        double c = (double)l.b1 * (double)m0.x[i] + (1 - (double)l.b1) * d, sign = (c > 0) - (c < 0);
+        double want = (1 - (double)l.lr * (double)l.decay) * (double)w0.x[i] - (double)l.lr * sign;
+        if (fabs(c) < 1e-7) continue; /* rounding decides */
+        EACH_ASSERT(close_to(w.x[i], want, 0.3), "w[%lld]", (long long)i);
+        EACH_ASSERT(close_to(m.x[i], (double)l.b2 * (double)m0.x[i] + (1 - (double)l.b2) * d, 1), "m[%lld]",
+                    (long long)i);
+        EACH_ASSERT(w16.h[i] == rounded(w.x[i]), "bf16 copy at %lld", (long long)i);
+        EACH_ASSERT(g.x[i] == (clip ? 0 : g0.x[i]), "gradient at %lld", (long long)i);
+      }
+      cr_assert(w.x[n] == MARK && m.x[n] == MARK && g.x[n] == MARK && w16.h[n] == 77);
+      free(g.block), free(w.block), free(m.block), free(w16.block), free(w0.block), free(g0.block),
+          free(m0.block);
+    }
+  }
+}
+
+/* Rates of optimizer `which`, times what its group has, out of memory. */
+Test(flat, rates_of_a_step) {
+  ZkStepState now = {.step = 3, .of = {{9, 9, 9}, {0.5f, 0.25f, 2}, {7, 7, 7}}};
+  ZkEnv at = env;
+  float g[3] = {1, 1, 1}, w[3] = {0, 0, 0}, m = 0, v = 0, n = 0;
+  at.step_state = &now;
+  zk_cuda_sgd(&at, &(ZkSgd){.lr = 1, .scale = 1, .times = 4, .which = 1}, NULL, 0, 1, &g[0], &w[0], NULL,
+              NULL, NULL, false, ALWAYS);
+  zk_cuda_lion(&at, &(ZkLion){.lr = 1, .scale = 1, .times = 4, .which = 1}, NULL, 0, 1, &g[1], &w[1], &n,
+               NULL, NULL, false, ALWAYS);
+  zk_cuda_adamw(&at, &(ZkAdamW){.lr = 1, .scale = 1, .times = 4, .which = 1, .step = 1}, NULL, 0, 1, &g[2],
+                &w[2], &m, &v, NULL, NULL, false, ALWAYS);
+  cr_assert(w[0] == -2 && w[1] == -2 && w[2] == -0.5f, "%g %g %g", (double)w[0], (double)w[1], (double)w[2]);
+}
+
 Test(flat, sgd) {
   EACH_LENGTH(n) {
     for (int momentum = 0; momentum < 2; momentum++) {

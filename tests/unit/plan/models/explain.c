@@ -376,7 +376,7 @@ static void play(const ZgGraph *g, const char *recipe, int64_t rank, Sums *sums)
   cr_assert(zx_engine_init(e, &err), "%s\n%s", err.text, recipe);
   n.step = true;
   ZxStep step;
-  cr_assert(zx_engine_step(e, 1, 1e-3, &step, &err), "%s\n%s", err.text, recipe);
+  cr_assert(zx_engine_step(e, 1, &step, &err), "%s\n%s", err.text, recipe);
   cr_assert_eq(step.used_bytes, zx_engine_bytes(e));
   *sums = n.sums;
   zx_engine_free(e);

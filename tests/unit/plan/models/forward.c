@@ -81,7 +81,7 @@ Test(forward, nothing_is_random) {
   ZpPlan as_if = *train.p; /* the proof sees one that is left */
   ZbErr err = {0};
   as_if.forward_only = true;
-  as_if.states = 0;
+  as_if.noptimizers = 0;
   cr_expect(!zp_check_segments(&as_if, &err));
   cr_expect(strstr(err.text, "is nothing that a plan which only goes forward does"), "%s", err.text);
   plan_close(&q);

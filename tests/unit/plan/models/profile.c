@@ -37,9 +37,9 @@ static Run run(bool times, const ZxPeaks *peak) {
   ZxEngineOptions o = {.device = &zx_device_cpu, .env = &r.env, .data = r.data, .times = times};
   r.e = zx_engine_new(r.q.a, r.q.p, zx_comm_self(), &o, &err);
   cr_assert(r.e, "%s", err.text);
-  cr_assert(zx_engine_init(r.e, &err) && zx_engine_step(r.e, 1, 1e-3, &step, &err), "%s", err.text);
+  cr_assert(zx_engine_init(r.e, &err) && zx_engine_step(r.e, 1, &step, &err), "%s", err.text);
   zx_engine_count_anew(r.e, peak);
-  for (uint64_t n = 2; n < 4; n++) cr_assert(zx_engine_step(r.e, n, 1e-3, &step, &err), "%s", err.text);
+  for (uint64_t n = 2; n < 4; n++) cr_assert(zx_engine_step(r.e, n, &step, &err), "%s", err.text);
   return r;
 }
 

@@ -1,0 +1,111 @@
+/* Optimizer groups: which parameters are updated by what, and what of that is proved. */
+#include "tests/unit/plan/models/plan.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static const char sizes[] = "-D layers=4 -D heads=4 -D width=16 -D context=16 -D words=32";
+static const char bind[] = "bind batch = 8, seq = 16 micro 1 ";
+
+static uint32_t param_of(const ZgGraph *g, const char *path) {
+  uint32_t i = 0;
+  while (strcmp(g->params[i].path, path)) i++;
+  return i;
+}
+
+static const ZpGroup *group_of(const ZpPlan *p, const char *path) {
+  return &p->groups[p->group[param_of(p->graph, path)]];
+}
+
+/* What the group of a parameter is, with one recipe. */
+Test(groups, which) {
+  Model m = model_open("gpt2", NULL, sizes);
+  Plan q = plan_of(
+      m.g,
+      zb_printf(m.c.a,
+                "%soptimizer adamw(lr = 1) decay 0.1 except norm, bias, rate 0.5 for wte, layer.mlp, "
+                "decay 0.2 for attn.wq, attn.bq, rate 2 for norm   optimizer sgd(lr = 2, momentum = 0.5) "
+                "for wpe decay 0.3 rate 4 for wpe",
+                bind));
+  static const struct {
+    const char *path;
+    uint32_t optimizer;
+    double rate, decay;
+  } want[] = {{"wte", 0, 0.5, 0.1},
+              {"wpe", 1, 4, 0.3},
+              {"layer.*.mlp.w1", 0, 0.5, 0.1},
+              {"layer.*.mlp.b1", 0, 0.5, 0},
+              {"layer.*.attn.wq", 0, 1, 0.2},
+              {"layer.*.attn.bq", 0, 1, 0.2},
+              {"layer.*.attn.wk", 0, 1, 0.1},
+              {"layer.*.attn.bk", 0, 1, 0},
+              {"layer.*.ln1.g", 0, 2, 0},
+              {"ln_f.b", 0, 2, 0}};
+  for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+    const ZpGroup *g = group_of(q.p, want[i].path);
+    cr_expect(g->optimizer == want[i].optimizer && g->rate == want[i].rate && g->decay == want[i].decay,
+              "%s: optimizer %u, rate %g, decay %g", want[i].path, g->optimizer, g->rate, g->decay);
+  }
+  cr_expect_eq(q.p->noptimizers, 2);
+  cr_expect(q.p->optimizers[0].states == 2 && q.p->optimizers[1].states == 1);
+  plan_close(&q);
+  model_close(&m);
+}
+
+Test(groups, wrong_clauses) {
+  Model m = model_open("gpt2", NULL, sizes);
+  static const struct {
+    const char *words, *said;
+  } cases[] = {{"optimizer adamw(lr = 1) rate 2 for wte, rate 3 for norm, wte", "both name parameter `wte`"},
+               {"optimizer adamw(lr = 1) decay 0.2 for bias, decay 0 for attn",
+                "both name parameter `layer.*.attn.bq`"},
+               {"optimizer adamw(lr = 1) optimizer sgd(lr = 1) for wte optimizer sgd(lr = 2) for wte, wpe",
+                "both name parameter `wte`"},
+               {"optimizer sgd(lr = 1) for wte", "has no optimizer for `wpe`"},
+               {"optimizer adamw(lr = 1) rate 2 for lyer", "did you mean `layer`?"},
+               {"optimizer adamw(lr = 1) optimizer sgd(lr = 1) for wtf", "has the tag `wtf`"},
+               {"optimizer sgd(lr = 1) optimizer sgd(lr = 1) for wte optimizer sgd(lr = 1) for wpe optimizer "
+                "sgd(lr = 1) for ln_f",
+                "has 4 optimizers; there are at most 3 in this version"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Plan q = plan_try(m.g, zb_printf(m.c.a, "%s%s", bind, cases[i].words));
+    cr_expect(!q.p && strstr(plan_messages(&q), cases[i].said), "%s", plan_messages(&q));
+    plan_close(&q);
+  }
+  model_close(&m);
+}
+
+#define WITH(place, value, want)                                                                             \
+  do {                                                                                                       \
+    ZbErr err_ = {0};                                                                                        \
+    __typeof__(place) was_ = (place);                                                                        \
+    (place) = (value);                                                                                       \
+    cr_expect(!zp_check_segments(q.p, &err_) && strstr(err_.text, want), "%s", err_.text);                   \
+    (place) = was_;                                                                                          \
+  } while (0)
+
+/* States of two sorts are in buckets of their own; the proofs see what is updated otherwise. */
+Test(groups, buckets) {
+  Model m = model_open("gpt2", NULL, sizes);
+  Plan q = plan_of(
+      m.g,
+      zb_printf(m.c.a,
+                "%smesh d = 2 split batch over d shard params, grads, states over d optimizer adamw(lr = 1) "
+                "rate 2 for wte optimizer sgd(lr = 1) for bias",
+                bind));
+  double states = 0;
+  for (uint32_t i = 0; i < m.g->nparams; i++) {
+    double n = m.g->params[i].segment == ZG_NONE ? 2 : 2 * 4;
+    for (int a = 0; a < m.g->params[i].type.naxes; a++)
+      n *= (double)m.g->axes[m.g->params[i].type.axis[a]].size;
+    if (q.p->groups[q.p->group[i]].optimizer == 0) states += n;
+  }
+  cr_expect_eq(q.p->stages[0].ledger.bytes[ZP_L_STATES], 4 * (uint64_t)states / 2);
+  ZpBucket *b = &q.p->buckets[0];
+  WITH(b->slices[0].group, b->slices[0].group + 1, "is updated otherwise than the recipe says");
+  WITH(b->optimizer, b->optimizer + 1, "is updated otherwise than the recipe says");
+  WITH(q.p->group[b->slices[0].param], q.p->ngroups - 1, "is updated otherwise than the recipe says");
+  WITH(q.p->optimizers[1].states, 1, "1 states of the optimizer instead of 0");
+  plan_close(&q);
+  model_close(&m);
+}
