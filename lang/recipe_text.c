@@ -137,7 +137,7 @@ static void precisions(List *l, const ZlRecipe *r) {
 static void add_shares(ZbText *t, const ZlOptimizer *o) {
   for (uint32_t i = 0; i < o->nshares; i++) {
     zb_text_add(t, "%s%s ", i ? ", " : "", o->shares[i].decay ? "decay" : "rate");
-    add_number(t, o->shares[i].num);
+    zb_text_number(t, o->shares[i].num);
     zb_text_add(t, " for ");
     add_paths(t, o->shares[i].of.at, o->shares[i].of.n);
   }
@@ -152,10 +152,10 @@ static void other(List *l, const ZlOptimizer *o) {
   for (uint32_t i = 0; i < o->n; i++) {
     zb_text_add(t, "%s%s = ", i ? ", " : "", o->kws[i].key.s);
     if (o->kws[i].word) zb_text_add(t, "%s", o->kws[i].word);
-    else add_number(t, o->kws[i].num);
+    else zb_text_number(t, o->kws[i].num);
   }
   zb_text_add(t, ") decay ");
-  add_number(t, o->decay);
+  zb_text_number(t, o->decay);
   if (o->except.n) zb_text_add(t, " except ");
   add_paths(t, o->except.at, o->except.n);
   if (o->nshares) zb_text_add(t, ", ");

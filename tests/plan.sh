@@ -119,7 +119,6 @@ fi
 # ---- times ----
 timed="model.zsg --recipe times.zug:pipe --cluster times.zug:pipe"
 refuses 'sim wants a cluster' zplan sim model.zsg $fits
-refuses 'belong to .sim.' zplan show model.zsg $fits --json
 ok zplan sim $timed --overlap
 says 'collectives within forward'
 ok zplan sim $timed --json --trace predicted.json

@@ -27,7 +27,6 @@ wall runtime/plan "$plan|runtime/plan/((instr|ledger)\.def|bind\.h|(local/local|
 wall runtime/plan/local "$plan|runtime/plan/bind\.h|runtime/plan/local/.*"
 wall runtime/plan/schedule "$plan|runtime/plan/bind\.h|runtime/plan/schedule/.*"
 wall runtime/plan/check "$plan|runtime/plan/check/.*"
-wall runtime/plan/output "$plan"
 wall runtime/plan/time "$plan|lang/cluster\.def|runtime/plan/time/.*"
 wall runtime/plan/output "$plan|runtime/plan/output/.*"
 grep -lE 'include "runtime/plan/(local|schedule)/' runtime/plan/*.[ch] | grep -vxF runtime/plan/plan.c &&

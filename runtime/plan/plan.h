@@ -9,9 +9,8 @@
  *              schedule.h
  *              Plans of evaluations only go forward: ZpPlan.forward_only, beside
  * check/       the proofs, which share nothing with those that made the plan; check.h
- * output/      tables for people, traces, and whether two plans are the same
+ * output/      tables, for people and as JSON, traces, and whether two plans are the same
  * time/        how long a step takes on a cluster; time.h
- * output/      tables, for people and as JSON, and whether two plans are the same
  * mesh.c       ranks and their coordinates
  * words.c      what messages and tables call things; instr.def, ledger.def
  * nodes.c      which ranks go to which node

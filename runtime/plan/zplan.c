@@ -21,10 +21,9 @@ static const char usage[] =
     "it\n"
     "  --eval               the plan of an evaluation, which only goes forward\n"
     "  -I DIR               where imported recipe files are searched too\n"
-    "  --json               sim: as JSON, in seconds\n"
     "  --trace FILE         sim: the step as a trace for Perfetto, with a rank of each stage\n"
     "  --overlap            sim: as if collectives within forward and backward ran beside computation\n"
-    "  --json               show, explain and programs as JSON, whose keys stay: "
+    "  --json               show, explain, programs and sim as JSON, whose keys stay: "
     "runtime/plan/output/JSON.md\n"
     "  --exact              all digits of bytes, which people read as 5.3 GB; JSON always has them\n"
     "  --diag json          messages as JSON lines\n";
@@ -35,7 +34,6 @@ typedef struct {
   int threads;
   const ZkDevice *device;
   bool ckpt, eval, diag_json, json, overlap;
-  bool ckpt, eval, diag_json, json;
 } Options;
 
 static void say(const ZbErr *err) {
@@ -51,17 +49,12 @@ static void refuse_device(void) {
 }
 
 static int parse(int argc, char **argv, Options *o) {
-  enum { RECIPE = 256, CLUSTER, DEVICE, THREADS, EVAL, DIAG, CKPT, JSON, TRACE, OVERLAP };
-  static const struct option list[] = {
-      {"recipe", 1, NULL, RECIPE},   {"cluster", 1, NULL, CLUSTER}, {"device", 1, NULL, DEVICE},
-      {"threads", 1, NULL, THREADS}, {"diag", 1, NULL, DIAG},       {"ckpt", 0, NULL, CKPT},
-      {"eval", 0, NULL, EVAL},       {"json", 0, NULL, JSON},       {"trace", 1, NULL, TRACE},
-      {"overlap", 0, NULL, OVERLAP}, {"help", 0, NULL, 'h'},        {NULL, 0, NULL, 0}};
-  enum { RECIPE = 256, CLUSTER, DEVICE, THREADS, EVAL, DIAG, CKPT, JSON, EXACT };
+  enum { RECIPE = 256, CLUSTER, DEVICE, THREADS, EVAL, DIAG, CKPT, JSON, EXACT, TRACE, OVERLAP };
   static const struct option list[] = {{"recipe", 1, NULL, RECIPE}, {"cluster", 1, NULL, CLUSTER},
                                        {"device", 1, NULL, DEVICE}, {"threads", 1, NULL, THREADS},
                                        {"diag", 1, NULL, DIAG},     {"ckpt", 0, NULL, CKPT},
                                        {"eval", 0, NULL, EVAL},     {"json", 0, NULL, JSON},
+                                       {"trace", 1, NULL, TRACE},   {"overlap", 0, NULL, OVERLAP},
                                        {"exact", 0, NULL, EXACT},   {"help", 0, NULL, 'h'},
                                        {NULL, 0, NULL, 0}};
   ZbErr err;
@@ -169,10 +162,11 @@ static const Command *command(const char *name) {
   static const Command commands[] = {{"show", show, zp_show_json},
                                      {"explain", zp_explain, zp_explain_json},
                                      {"programs", zp_show_programs, zp_show_programs_json},
-                                     {"check", NULL, NULL}};
+                                     {"check", NULL, NULL},
+                                     {"sim", NULL, NULL}};
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
     if (!strcmp(name, commands[i].name)) return &commands[i];
-  fprintf(stderr, "zplan: no command `%s`; there are show, explain, programs, check\n", zb_show(name));
+  fprintf(stderr, "zplan: no command `%s`; there are show, explain, programs, check, sim\n", zb_show(name));
   return NULL;
 }
 
@@ -184,26 +178,13 @@ int main(int argc, char **argv) {
   if (code == 1 && zb_close_stdout(&err)) return 0;
   if (code == 1) return say(&err), 1;
   if (code) return code;
-  static const struct {
-    const char *name;
-    void (*show)(const ZpPlan *, ZbText *);
-  } commands[] = {{"show", zp_show},
-                  {"explain", zp_explain},
-                  {"programs", zp_show_programs},
-                  {"check", NULL},
-                  {"sim", NULL}};
-  size_t c = 0;
-  while (c < 5 && strcmp(o.command, commands[c].name)) c++;
-  if (c == 5)
-    return fprintf(stderr, "zplan: no command `%s`; there are show, explain, programs, check, sim\n",
-                   zb_show(o.command)),
-           2;
-  if (c != 4 && (o.json || o.trace || o.overlap))
-    return fprintf(stderr, "zplan: --json, --trace and --overlap belong to `sim`\n"), 2;
-  if (c == 4 && !o.cluster)
-    return fprintf(stderr, "zplan: sim wants a cluster: --cluster clusters.zug:h100, say\n"), 2;
   const Command *c = command(o.command);
   if (!c) return 2;
+  bool simulates = !strcmp(c->name, "sim");
+  if (!simulates && (o.trace || o.overlap))
+    return fprintf(stderr, "zplan: --trace and --overlap belong to `sim`\n"), 2;
+  if (simulates && !o.cluster)
+    return fprintf(stderr, "zplan: sim wants a cluster: --cluster clusters.zug:h100, say\n"), 2;
   ZbArena *a = zb_arena_new();
   ZbText out = {0}, messages = {0};
   ZgGraph *g = zg_read_file(a, o.graph, &err);
@@ -213,7 +194,7 @@ int main(int argc, char **argv) {
   bool ok = g && ask_device(&o, &po, &err);
   ZpPlan *p = ok ? plan(a, s, d, &o, &po, g) : NULL;
   if (!ok) say(&err);
-  if (p && c == 4) ok = sim(a, &o, p, po.cluster, d, &out, &err);
+  if (p && simulates) ok = sim(a, &o, p, po.cluster, d, &out, &err);
   (o.diag_json ? zl_print_json : zl_print_text)(d, &messages);
   if (messages.s) fputs(messages.s, stderr);
   if (p && c->text) (o.json ? c->json : c->text)(p, &out);

@@ -174,7 +174,7 @@ static double owned(const ZpPlan *p, const ZpBucket *k) {
 
 /* The gradient is read, states and the f32 weights are read and written, and in bf16 their copy is written. */
 static double update_bytes(const ZpPlan *p, const ZpBucket *k) {
-  return owned(p, k) * (4 + 8.0 * p->states + 8 + (p->compute == ZK_BF16 ? 2 : 0));
+  return owned(p, k) * (4 + 8.0 * zp_states(p, k) + 8 + (p->compute == ZK_BF16 ? 2 : 0));
 }
 
 Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in) {
