@@ -2,7 +2,8 @@
  *
  * num.c      static numbers, exact;  static.c  sizes and other statics, -D overrides
  * elab.c     instantiates a model and checks every type on the way: statements, repeats, the loss
- * expr.c     names and expressions;  call.c  calls of blocks;  builtin.c  the operations of the language
+ * expr.c     names and expressions;  call.c  calls of blocks;  builtin.c  the operations of the language,
+ *            with operands.c and attention.c
  * compose.c  operations that are several of the graph's;  rope.c  rotary positions among them
  * weights.c  maps to foreign weights;  config.c  their config.json, read and made
  * place.c    which segment a value lives in, and how it reaches a later one

@@ -1,7 +1,9 @@
 # compiler: see the conventions at the top of Makefile.am.
 noinst_LIBRARIES += libcompiler.a
 libcompiler_a_SOURCES = \
+  compiler/attention.c \
   compiler/builtin.c \
+  compiler/builtin.h \
   compiler/call.c \
   compiler/compile.c \
   compiler/compiler.h \
@@ -15,6 +17,7 @@ libcompiler_a_SOURCES = \
   compiler/grad.h \
   compiler/grad_rules.c \
   compiler/num.c \
+  compiler/operands.c \
   compiler/place.c \
   compiler/rope.c \
   compiler/sep.c \
