@@ -26,11 +26,29 @@ static bool rope_at(Call *c, Val *out) {
   return false;
 }
 
+/* A table of one's own: f32 along the features. */
+static bool rope_speeds(Call *c, Val *out) {
+  const ZlExpr *x = keyword(c, "speeds");
+  if (!x) return true;
+  Val v = expr_eval(c->e, x);
+  ZgType want = zg_type(ZG_F32, &c->ax[1], 1);
+  if (v.kind == VAL_POISON) return false;
+  *out = v;
+  if (v.kind == VAL_TENSOR && zg_type_eq(&v.type, &want) && !keyword(c, "base")) return true;
+  if (v.kind == VAL_TENSOR && zg_type_eq(&v.type, &want)) {
+    complain(c->e, ZL_Z0205, keyword(c, "base")->span, "`rope`: `speeds` are in the place of a `base`");
+    return false;
+  }
+  ZlDiag *d = complain(c->e, ZL_Z0202, x->span, "`speeds` of `rope` must be %s", type_text(c->e, &want));
+  if (v.kind == VAL_TENSOR) zl_label(d, "%s", type_text(c->e, &v.type));
+  return false;
+}
+
 /* Plain positions along s are an op of their own; others `rotate`, by tables. */
 Val rope_op(Call *c) {
   static const char *const pairs[] = {"halves", "neighbours"};
   ZgNode n = with_axes(c, ZG_OP_ROPE, 1);
-  RopeCall r = {.at = {.kind = VAL_NUM}};
+  RopeCall r = {.at = {.kind = VAL_NUM}, .speeds = {.kind = VAL_NUM}};
   int rule = -1, beside = 0;
   if (!want_float(c, 0) || !want_axes(c, 0) || !number_keyword(c, "base", 10000, &r.base)) return poison();
   int64_t h = axis_size(c, c->ax[1]), most = c->ax[1] < c->e->assumed ? h : INT32_MAX;
@@ -39,11 +57,13 @@ Val rope_op(Call *c) {
             choice_keyword(c, "pairs", pairs, 2, &beside) && number_or_none(c, "factor", 2, &r.factor) &&
             number_or_none(c, "context", 8192, &r.context) && number_or_none(c, "low", 1, &r.low) &&
             number_or_none(c, "high", 4, &r.high) && number_or_none(c, "attention", 1, &r.attention) &&
-            rope_at(c, &r.at) && (!features || static_int(c->e, features, 2, most, "features", &r.features));
+            rope_at(c, &r.at) && rope_speeds(c, &r.speeds) &&
+            (!features || static_int(c->e, features, 2, most, "features", &r.features));
   if (!ok) return poison();
   r.rule = (RopeRule)(rule + 1);
   r.beside = beside;
-  bool plain = rule < 0 && !beside && !features && !keyword(c, "attention") && r.at.kind != VAL_TENSOR;
+  bool plain = rule < 0 && !beside && !features && !keyword(c, "attention") && r.at.kind != VAL_TENSOR &&
+               r.speeds.kind != VAL_TENSOR;
   n.num[0] = r.base;
   if (!rope_check(c->e, c->x->call.path.span, &r, h)) return poison();
   if (plain || !h) return place_node(c->e, c->x->span, n, c->arg, NULL); /* !h: which says what is wrong */

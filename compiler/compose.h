@@ -33,6 +33,7 @@ typedef struct {
   int64_t features; /* so many of the first turn */
   bool beside;      /* pairs are neighbours */
   Val at;           /* positions; kind VAL_NUM: those along s */
+  Val speeds;       /* a table of one's own; kind VAL_NUM: by the rule */
 } RopeCall;
 /* Says what a call lacks or has too much of, and fills in what it leaves out; h is the size of its
  * features. */

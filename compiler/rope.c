@@ -26,6 +26,9 @@ static void otherwise(double *x, double value) {
 
 bool rope_check(Elab *e, ZlSpan at, RopeCall *r, int64_t h) {
   bool bands = r->rule == ROPE_LLAMA3 || r->rule == ROPE_YARN;
+  bool table = r->speeds.kind == VAL_TENSOR;
+  if (table && (r->rule != ROPE_PLAIN || !isnan(r->factor)))
+    return wrong(e, at, "`speeds` are in the place of a `rule`");
   if (r->rule == ROPE_PLAIN && !isnan(r->factor))
     return wrong(e, at, "`factor` needs `rule = linear`, `rule = llama3` or `rule = yarn`");
   if (!bands && !(isnan(r->context) && isnan(r->low) && isnan(r->high)))
@@ -106,5 +109,6 @@ Val compose_rope(Elab *e, ZlSpan at, Val x, uint16_t s, uint16_t h, const RopeCa
               .ax = {h},
               .num = {r->attention},
               .opt = {r->beside ? ZG_ROTATE_BESIDE : 0, r->features}};
-  return place_node(e, at, n, (Val[]){x, positions, speeds(&m, h, r)}, NULL);
+  Val table = r->speeds.kind == VAL_TENSOR ? r->speeds : speeds(&m, h, r);
+  return place_node(e, at, n, (Val[]){x, positions, table}, NULL);
 }

@@ -164,6 +164,7 @@ static double speed(const Rope *r, int p) {
   double f = 1 / pow(r->base, 2.0 * p / r->n), wave = 2 * M_PI / f;
   switch (r->rule) {
   case 1: return f / r->factor;
+  case 4: return 1.0 / (p + 2);
   case 2:
     if (wave < r->context / r->high) return f;
     if (wave > r->context / r->low) return f / r->factor;
@@ -197,6 +198,7 @@ Test(numbers, rope) {
       {"base = 50, pairs = neighbours", 50, 1, 0, 0, 0, 1, 0, 8, true, false},
       {"base = 50, pairs = neighbours, features = 6, attention = 2, at = at", 50, 1, 0, 0, 0, 2, 0, 6, true,
        true},
+      {"speeds = 1 / (place[a]() + 2), pairs = neighbours", 1, 1, 0, 0, 0, 1, 4, 8, true, false},
       {"base = 50, pairs = halves, at = i", 50, 1, 0, 0, 0, 1, 0, 8, false, true}};
   for (size_t k = 0; k < sizeof r / sizeof *r; k++) {
     ZbText t = {0};

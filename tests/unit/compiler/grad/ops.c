@@ -442,3 +442,17 @@ Test(ops, no_derivative) {
   cr_expect(strstr(err.text, "normalize has no derivative of its scale"), "%s", err.text);
   zb_arena_free(t.a);
 }
+
+Test(ops, no_derivative_of_positions) {
+  for (int i = 1; i < 3; i++) {
+    Make t = start(), *m = &t;
+    ZbErr err = {0};
+    uint32_t x = make_param(m, "x", "b hd"), in[3] = {x, constant(m, "b", 1), constant(m, "hd", 1)};
+    const char *axes = i == 1 ? "b" : "hd";
+    in[i] = make_typed(m, ZG_OP_CAST, make_param(m, "w", axes), make_type(m, ZG_F32, axes));
+    make_loss(m, make_with(m, (ZgNode){.op = ZG_OP_ROTATE, .num = {1}, .opt = {0, 6}}, "hd", 3, in));
+    cr_assert(!zc_differentiate(t.g, &err));
+    cr_expect(strstr(err.text, "rotate has no derivative of its positions and speeds"), "%s", err.text);
+    zb_arena_free(t.a);
+  }
+}
