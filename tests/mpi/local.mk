@@ -20,6 +20,7 @@ scenario_tests += \
   tests/mpi/meaning.sh \
   tests/mpi/memory.sh \
   tests/mpi/log.sh \
+  tests/mpi/lora.sh \
   tests/mpi/mix.sh \
   tests/mpi/models.sh \
   tests/mpi/optim.sh \
