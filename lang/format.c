@@ -127,6 +127,7 @@ static bool begins(int kind) {
   case CLIP:
   case PAD:
   case LIMIT:
+  case FREEZE:
   case DEVICE:
   case HOST:
   case LEVEL: return true;
