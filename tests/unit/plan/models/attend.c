@@ -1,0 +1,125 @@
+/* What attention costs in a plan: FLOPs of the pairs that the mask leaves, saved values that no mask and no
+ * second sequence makes larger, and what cannot be split. */
+#include "tests/unit/plan/models/plan.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+enum { BATCH = 2, SEQ = 64, PAST = 40, KV = 2, GRP = 3, HD = 8, WIDE = 12 };
+static const char text[] =
+    "model M { axis batch, seq, past, e = 16, kv = 2, grp = 3, hd = 8, wide = 12\n"
+    "  input x: real[batch, seq, e] input y: real[batch, past, e] input d: i32[batch, seq]\n"
+    "  param wq[e, kv, grp, hd], wk[e, kv, hd], wv[e, kv, hd], ww[e, kv, wide], b[kv, e] ~ normal(1)\n"
+    "  q = dot[e](x, wq)\n"
+    "  z = %s\n"
+    "  loss sum[kv, grp](z) per x }\n";
+static const char bind[] = "bind batch = 2, seq = 64, past = 40 ";
+#define ONE "sum[hd](attend[seq, hd](q, dot[e](x, wk), dot[e](x, wv), "
+
+static Model model_with(const char *z) {
+  char whole[1024];
+  snprintf(whole, sizeof whole, text, z);
+  return model_open("attend", whole, NULL);
+}
+
+/* Of all nodes of an op in the plan's segments. */
+static double flops_of(const ZpPlan *p, ZgOp op) {
+  double sum = 0;
+  for (uint32_t s = 0; s < p->graph->nsegments; s++)
+    for (int phase = 0; phase < 2; phase++) {
+      uint32_t n;
+      const ZpNode *nodes = phase_nodes(&p->segments[s], phase ? ZP_BWD : ZP_FWD, &n);
+      for (uint32_t i = 0; i < n; i++) sum += nodes[i].call.op == op ? nodes[i].flops : 0;
+    }
+  return sum;
+}
+
+Test(attend, pairs) {
+  static const int64_t sizes[] = {1, 2, 7, 64, 100}, windows[] = {0, 1, 3, 50, 64, 99, 100, 1000};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    for (size_t w = 0; w < sizeof windows / sizeof *windows; w++)
+      for (int causal = 0; causal < 2; causal++) {
+        int64_t n = sizes[i], seen = 0;
+        for (int64_t q = 0; q < n; q++) {
+          ZgSeen s = zg_attend_seen(causal, windows[w], q, n);
+          seen += s.to - s.from;
+          for (int64_t k = 0; k < n; k++) {
+            int64_t far = q > k ? q - k : k - q;
+            bool sees = (!causal || k <= q) && (!windows[w] || far < windows[w]);
+            cr_assert_eq(sees, k >= s.from && k < s.to, "%d %d: %d sees %d", (int)n, (int)windows[w], (int)q,
+                         (int)k);
+          }
+        }
+        double pairs = zg_attend_pairs(causal, windows[w], n, n); /* of borders half: of a row at most one */
+        cr_assert(fabs((double)seen - pairs) <= (double)n, "%d by window %d: %d pairs, not %g", (int)n,
+                  (int)windows[w], (int)seen, pairs);
+      }
+}
+
+Test(attend, flops_of_what_the_mask_leaves) {
+  static const struct {
+    const char *z;
+    double features, pairs;
+  } cases[] = {
+      {ONE "mask = none))", 2 * HD, SEQ * SEQ},
+      {ONE "mask = causal, cap = 5, same = d))", 2 * HD, SEQ * SEQ / 2.0},
+      {ONE "mask = causal, window = 16))", 2 * HD, SEQ * 16 - 16 * 16 / 2.0},
+      {ONE "mask = none, window = 16))", 2 * HD, 2 * SEQ * 16 - 16 * 16},
+      {ONE "mask = causal, window = 500))", 2 * HD, SEQ * SEQ / 2.0},
+      {"sum[hd](attend[seq, past, hd](q, dot[e](y, wk), dot[e](y, wv), mask = none, bias = dot[e](y, b)))",
+       2 * HD, SEQ * PAST},
+      {"sum[wide](attend[seq, hd](q, dot[e](x, wk), dot[e](x, ww), mask = causal))", HD + WIDE,
+       SEQ * SEQ / 2.0},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Model m = model_with(cases[i].z);
+    Plan q = plan_of(m.g, bind), r = plan_of(m.g, zb_printf(m.c.a, "%smesh t = 2 split kv over t", bind));
+    double forward = 2 * BATCH * KV * GRP * cases[i].features * cases[i].pairs;
+    cr_expect_eq(flops_of(q.p, ZG_OP_ATTEND), forward, "%s", cases[i].z);
+    cr_expect_eq(flops_of(q.p, ZG_OP_ATTEND_GRAD), 2 * forward, "%s", cases[i].z);
+    cr_expect_eq(flops_of(q.p, ZG_OP_ATTEND_BIAS_GRAD), strstr(cases[i].z, "bias") ? forward : 0);
+    cr_expect_eq(flops_of(r.p, ZG_OP_ATTEND), forward / 2, "%s", cases[i].z);
+    plan_close(&q);
+    plan_close(&r);
+    model_close(&m);
+  }
+}
+
+/* Only q, k, v, o and l are kept, whatever hides keys; and the ids that say so. */
+Test(attend, saved_values) {
+  static const char *const masks[] = {"mask = causal", "mask = causal, window = 5, cap = 3, same = d"};
+  uint64_t bytes[2];
+  for (int i = 0; i < 2; i++) {
+    char z[256];
+    snprintf(z, sizeof z, ONE "%s))", masks[i]);
+    Model m = model_with(z);
+    Plan q = plan_of(m.g, bind);
+    bytes[i] = q.p->stages[0].ledger.bytes[ZP_L_ACTIVATIONS];
+    plan_close(&q);
+    model_close(&m);
+  }
+  cr_expect_eq(bytes[1], bytes[0] + BATCH * SEQ * sizeof(int32_t), "%d, %d", (int)bytes[1], (int)bytes[0]);
+}
+
+Test(attend, refusals) {
+  static const struct {
+    const char *z, *recipe, *code, *says;
+  } cases[] = {
+      {"sum[wide](attend[seq, hd](q, dot[e](x, wk), dot[e](x, ww), mask = causal))",
+       "mesh t = 2 split wide over t", "Z0302", "attend"},
+      {ONE "mask = none))", "mesh t = 2 split hd over t", "Z0302", "attend"},
+      {"sum[hd](attend[seq, past, hd](q, dot[e](y, wk), dot[e](y, wv), mask = causal))", "", "Z0309",
+       "`seq` has 64 and `past` 40"},
+      {"sum[hd](attend[seq, past, hd](q, dot[e](y, wk), dot[e](y, wv), mask = none, window = 3))", "",
+       "Z0309", "`seq` has 64 and `past` 40"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Model m = model_with(cases[i].z);
+    Plan q = plan_try(m.g, zb_printf(m.c.a, "%s%s", bind, cases[i].recipe));
+    const char *said = plan_messages(&q);
+    cr_expect(!q.p && strstr(said, cases[i].code) && strstr(said, cases[i].says), "%s: %s", cases[i].z, said);
+    plan_close(&q);
+    model_close(&m);
+  }
+}
