@@ -4,7 +4,7 @@
 examples=$ZUG_SRC/examples
 
 # ---- compiling: 50 ms at most, whatever the depth (the limit here allows for a busy machine) ----
-for model in mlp gpt2 llama3 qwen3 bert t5 lora; do ok timeout 2 zc "$examples/$model.zug" -o $model.zsg; done
+for model in mlp gpt2 llama3 qwen3 bert t5 lora vit dit; do ok timeout 2 zc "$examples/$model.zug" -o $model.zsg; done
 ok timeout 2 zc "$examples/llama3.zug" -o llama405b.zsg -D layers=126 -D heads=128 -D width=16384 -D inner=53248
 says '405,853,388,800 parameters'
 ok zc "$examples/gpt2.zug" -o demo.zsg -D layers=4 -D heads=4 -D width=128 -D context=128 -D words=256
@@ -45,7 +45,7 @@ END
 awk 'BEGIN { print "x,y,inside"; for (i = 0; i < 400; i++) { x = (i * 37 % 101) / 50 - 1; y = (i * 61 % 103) / 51 - 1
   print x "," y "," (x * x + y * y < 0.5) } }' >circle.csv
 ok zdata table circle.csv -o circle.bin --label inside --field image --label-field label
-ok zdata pack "$examples" -o text.bin
+ok zdata pack "$ZUG_SRC/LICENSE" -o text.bin
 
 # falls GRAPH RECIPE DATA STEPS SHARE: the last loss is below SHARE of the first.
 falls() {

@@ -18,10 +18,12 @@ while read -r example; do
 use std.nn as nn
 model Block {
   axis batch, seq, embed = 12, other = 12, head = 2, kv = 2, grp = 2, hd = 4, ffn = 8, cond = 6, vocab = 256
+  axis channel = 3, py = 2, px = 2
   input tokens: index(vocab)[batch, seq]
-  param table[vocab, embed], conditions[vocab, cond] ~ normal(1)
+  param table[vocab, embed], conditions[vocab, cond], pixels[vocab, channel, py, px] ~ normal(1)
   x = lookup(table, tokens)
   c = mean[seq](lookup(conditions, tokens))
+  image = lookup(pixels, tokens)
   $example
   loss mean[embed](y * y * y) per known(tokens)      # of what is normed, y * y is nearly constant
 }

@@ -58,3 +58,5 @@ model() { # NAME MODEL BIND SPLIT RECOMPUTE PAD
 
 model bert Bert ", seq = 16" "head, ffn, vocab over tensor else seq" Layer "pad vocab to 2"
 model t5 T5 ", src = 12, tgt = 8" "head, ffn, vocab over tensor else src, tgt" "Encoder, Decoder" "pad vocab to 2"
+model vit ViT "" "head, ffn, class over tensor" Layer ""
+model dit DiT "" "head, ffn over tensor else token" Layer ""

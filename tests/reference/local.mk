@@ -10,4 +10,8 @@ EXTRA_DIST += tests/reference/README.md tests/reference/make_reference.py tests/
   tests/reference/bert.json tests/reference/bert.records \
   tests/reference/bert.init.safetensors tests/reference/bert.final.safetensors \
   tests/reference/t5.json tests/reference/t5.records \
-  tests/reference/t5.init.safetensors tests/reference/t5.final.safetensors
+  tests/reference/t5.init.safetensors tests/reference/t5.final.safetensors \
+  tests/reference/vit.json tests/reference/vit.records \
+  tests/reference/vit.init.safetensors tests/reference/vit.final.safetensors \
+  tests/reference/dit.json tests/reference/dit.records \
+  tests/reference/dit.init.safetensors tests/reference/dit.final.safetensors

@@ -10,8 +10,8 @@ Tensors are [batch, seq, ...]; a weight is [in, out], so that one with named hea
 """
 import math
 
-from tape import (cat, constant, count, cross_entropy, erf, exp, expand, log_sum_exp, matmul, mean, part, permute, power,
-                  relu, reshape, rows, sigmoid, softmax, take, tanh, Tensor, total, transpose)
+from tape import (Tensor, cat, constant, count, cross_entropy, erf, expand, mean, part, permute, power, reshape, rows,
+                  sigmoid, softmax, tanh, transpose)
 
 MODELS = {}  # name: object with the above
 
@@ -113,6 +113,33 @@ def norms(p, at, names, width, also_b=False):
             p[f"{at}{name}.b"] = ((width,), 0, 0.1, "norm")
 
 
+def text_like(rng, n, words):
+    """Tokens with something to learn: each is a noisy function of the one before."""
+    t = [rng.randrange(words)]
+    while len(t) < n:
+        t.append((5 * t[-1] + 7) % words if rng.random() < 0.6 else rng.randrange(words))
+    return t
+
+
+def biased(p, at, shape_in, shape_out, w="w", b="b"):
+    p[at + w] = (shape_in + shape_out, 0, 1 / math.sqrt(count(shape_in)), "")
+    p[at + b] = (shape_out, 0, 0.1, "bias")
+
+
+def encoder_layer(p, at, E, A, F):
+    for x in "qkv":
+        biased(p, f"{at}attn.", (E,), (A, E // A), f"w{x}", f"b{x}")
+    biased(p, f"{at}attn.", (A, E // A), (E,), "wo", "bo")
+    biased(p, f"{at}mlp.", (E,), (F,), "w1", "b1")
+    biased(p, f"{at}mlp.", (F,), (E,), "w2", "b2")
+
+
+def attend_all(x, w, n):
+    """Multi-head attention with biases, both ways."""
+    q, k, v = (heads(linear(x, w[f"attn.w{t}"], w[f"attn.b{t}"]), n) for t in "qkv")
+    return linear(attention(q, k, v), w["attn.wo"], w["attn.bo"])
+
+
 # ---- GPT-2 (Radford et al. 2019) -------------------------------------------------------------------
 @model
 class gpt2:
@@ -196,19 +223,6 @@ class llama3:
 
 
 # ---- BERT (Devlin et al. 2019) -------------------------------------------------------------------------
-def text_like(rng, n, words):
-    """Tokens with something to learn: each is a noisy function of the one before."""
-    t = [rng.randrange(words)]
-    while len(t) < n:
-        t.append((5 * t[-1] + 7) % words if rng.random() < 0.6 else rng.randrange(words))
-    return t
-
-
-def biased(p, at, shape_in, shape_out, w="w", b="b"):
-    p[at + w] = (shape_in + shape_out, 0, 1 / math.sqrt(count(shape_in)), "")
-    p[at + b] = (shape_out, 0, 0.1, "bias")
-
-
 @model
 class bert:
     sizes = dict(layers=2, heads=4, width=24, inner=40, context=20, words=67, sentences=2)
@@ -221,11 +235,7 @@ class bert:
         norms(p, "", ["ln_in"], E, True)
         for i in range(m["layers"]):
             at = f"layer.{i}."
-            for x in "qkv":
-                biased(p, f"{at}attn.", (E,), (A, E // A), f"w{x}", f"b{x}")
-            biased(p, f"{at}attn.", (A, E // A), (E,), "wo", "bo")
-            biased(p, f"{at}mlp.", (E,), (F,), "w1", "b1")
-            biased(p, f"{at}mlp.", (F,), (E,), "w2", "b2")
+            encoder_layer(p, at, E, A, F)
             norms(p, at, ["ln1", "ln2"], E, True)
         biased(p, "transform.", (E,), (E,))
         norms(p, "", ["ln_out"], E, True)
@@ -244,8 +254,7 @@ class bert:
         h = norm(h + part(p["pos_table"], 0, 0, h.shape[1]), p, "ln_in")
         for i in range(m["layers"]):
             w = inside(p, f"layer.{i}.")
-            q, k, v = (heads(linear(h, w[f"attn.w{n}"], w[f"attn.b{n}"]), m["heads"]) for n in "qkv")
-            h = norm(h + linear(attention(q, k, v), w["attn.wo"], w["attn.bo"]), w, "ln1")
+            h = norm(h + attend_all(h, w, m["heads"]), w, "ln1")
             h = norm(h + mlp(h, w, gelu), w, "ln2")
         h = norm(gelu(linear(h, p["transform.w"], p["transform.b"])), p, "ln_out")
         return language_loss(h @ transpose(p["word_table"]) + p["out"], x["targets"])
@@ -305,3 +314,102 @@ class t5:
             z = z + attend(inside(w, "cross."), norm(z, w["norm2.g"]), y)
             z = z + gated(norm(z, w["norm3.g"]), w, gelu_tanh)
         return language_loss(norm(z, p["dec_norm.g"]) @ transpose(p["out"]), x["targets"])
+
+
+# ---- ViT (Dosovitskiy et al. 2021) -------------------------------------------------------------------------
+@model
+class vit:
+    sizes = dict(layers=2, heads=4, width=16, inner=24, grid=3, patch=2, channels=3, classes=6)
+    fields = dict(image=("f32", 9 * 12), label=("i32", 1))
+
+    def params(m):
+        E, C, P = m["width"], m["channels"], m["patch"]
+        p = {"cls": ((1, E), 0, 0.5, ""), "pos_table": ((m["grid"] ** 2 + 1, E), 0, 0.3, ""),
+             "patches.w": ((E, C, P, P), 0, 1 / math.sqrt(C * P * P), ""), "patches.b": ((E,), 0, 0.1, "bias")}
+        for i in range(m["layers"]):
+            norms(p, f"layer.{i}.", ["ln1", "ln2"], E, True)
+            encoder_layer(p, f"layer.{i}.", E, m["heads"], m["inner"])
+        norms(p, "", ["ln"], E, True)
+        biased(p, "out.", (E,), (m["classes"],))
+        return p
+
+    def sample(m, rng):
+        label = rng.randrange(m["classes"])  # a class is a brightness of its own
+        return dict(image=[rng.gauss(0.3 * label - 0.8, 1) for _ in range(9 * 12)], label=[label])
+
+    def loss(m, p, x, batch):
+        E, n = m["width"], m["grid"] ** 2
+        tiles = Tensor((batch, n, len(x["image"]) // (batch * n)), list(x["image"]))
+        tiles = tiles @ transpose(reshape(p["patches.w"], E, tiles.shape[-1])) + p["patches.b"]
+        h = cat([expand(reshape(p["cls"], 1, 1, E), (batch, 1, E)), tiles], 1) + p["pos_table"]
+        for i in range(m["layers"]):
+            w = inside(p, f"layer.{i}.")
+            h = h + attend_all(layer_norm(h, w["ln1.g"], w["ln1.b"], 1e-12), w, m["heads"])
+            h = h + mlp(layer_norm(h, w["ln2.g"], w["ln2.b"], 1e-12), w, gelu)
+        h = reshape(part(layer_norm(h, p["ln.g"], p["ln.b"], 1e-12), 1, 0, 1), batch, E)
+        return cross_entropy(linear(h, p["out.w"], p["out.b"]), x["label"])
+
+
+# ---- DiT (Peebles and Xie 2023), by flow matching (Ma et al. 2024) -------------------------------------------
+@model
+class dit:
+    sizes = dict(layers=2, heads=2, width=16, grid=4, patch=2, channels=2, classes=5, waves=8)
+    fields = dict(image=("f32", 16 * 8), noise=("f32", 16 * 8), time=("f32", 1), kind=("i32", 1))
+
+    def params(m):
+        E, X = m["width"], m["patch"] ** 2 * m["channels"]
+        p = {"labels": ((m["classes"] + 1, E), 0, 0.5, "")}
+        biased(p, "time1.", (m["waves"],), (E,))
+        biased(p, "time2.", (E,), (E,))
+        biased(p, "patches.", (X,), (E,))
+        for i in range(m["layers"]):
+            at = f"layer.{i}."
+            biased(p, f"{at}gate1.", (E,), (E,))
+            biased(p, f"{at}gate2.", (E,), (E,))
+            for ln in f"{at}ln1.", f"{at}ln2.":
+                dit.ada(p, ln, E)
+            encoder_layer(p, at, E, m["heads"], 4 * E)
+        dit.ada(p, "ln.", E)
+        biased(p, "out.", (E,), (X,))
+        return p
+
+    def ada(p, at, E):
+        for x in "scale", "shift":
+            biased(p, at, (E,), (E,), x, x + "_b")
+
+    def sample(m, rng):
+        kind = rng.randrange(m["classes"] + 1)
+        return dict(image=[rng.gauss(0.5 * kind - 1, 0.3) for _ in range(16 * 8)],
+                    noise=[rng.gauss(0, 1) for _ in range(16 * 8)],
+                    time=[rng.randrange(32) / 32], kind=[kind])  # so that f32 has 1000 t exactly: it is an angle
+
+    def loss(m, p, x, batch):
+        E, X, G = m["width"], m["patch"] ** 2 * m["channels"], m["grid"]
+        shape = (batch, G * G, X)
+        image, noise = (Tensor(shape, list(x[f])) for f in ("image", "noise"))
+        at = constant(shape, lambda b, i, j: x["time"][b])
+
+        half = m["waves"] // 2  # the table of time: cosines, then sines
+        wave = lambda b, i: 1000 * x["time"][b] * 10000 ** (-(i % half) / half)
+        c = constant((batch, m["waves"]), lambda b, i: (math.cos if i < half else math.sin)(wave(b, i)))
+        c = linear(silu(linear(c, p["time1.w"], p["time1.b"])), p["time2.w"], p["time2.b"]) + rows(p["labels"], x["kind"])
+        each = lambda y: reshape(y, batch, 1, E)  # alike at all patches
+
+        def ada(y, at):
+            scale, shift = (each(linear(silu(c), p[at + n], p[at + n + "_b"])) for n in ("scale", "shift"))
+            return layer_norm(y, eps=1e-6) * (1 + scale) + shift
+
+        def place(i, e):  # the column's sines, its cosines, and the row's: a quarter of the width each
+            quarter = E // 4
+            n = i % G if e < 2 * quarter else i // G
+            return (math.sin, math.cos)[e // quarter % 2](n * 10000 ** (-(e % quarter) / quarter))
+
+        h = linear((1 - at) * image + at * noise, p["patches.w"], p["patches.b"]) + constant((G * G, E), place)
+        for i in range(m["layers"]):
+            l = f"layer.{i}."
+            w = inside(p, l)
+            gate1, gate2 = (each(linear(silu(c), w[g + ".w"], w[g + ".b"])) for g in ("gate1", "gate2"))
+            h = h + gate1 * attend_all(ada(h, l + "ln1."), w, m["heads"])
+            h = h + gate2 * mlp(ada(h, l + "ln2."), w, gelu_tanh)
+        error = linear(ada(h, "ln."), p["out.w"], p["out.b"]) - (noise - image)
+        return mean(reshape(error * error, count(shape)))
