@@ -3,6 +3,7 @@
  * every foreign tensor is covered once. */
 #include "compiler/elab.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct {
@@ -75,7 +76,63 @@ static bool path_matches(Match *x, const ZlPath *p, const char *path) {
   return *path == 0;
 }
 
-static bool names_place(const char *text, const char *place) { return strstr(text, place) != NULL; }
+/* ---- foreign names: "h.{i}.w", "h.{6*g+k}.w" ------------------------------------------------------------- */
+/* What stands in braces is a sum of places, multiples of them, and numbers: the next of its terms. */
+typedef struct {
+  uint64_t times;    /* or the number */
+  const char *place; /* its name, without braces, or NULL */
+  size_t n;
+} Term;
+
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+static bool is_word(char c) {
+  return is_digit(c) || c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* False if there is none before `end`. */
+static bool next_term(const char **s, const char *end, Term *t) {
+  *t = (Term){.times = 1};
+  const char *from = *s;
+  while (*s < end && is_digit(**s)) ++*s;
+  bool number = *s > from, times = number && *s < end && **s == '*';
+  if (*s - from > 6) return false;
+  if (number) t->times = strtoull(from, NULL, 10);
+  *s += times;
+  if (!number || times) {
+    t->place = *s;
+    while (*s < end && is_word(**s)) ++*s;
+    t->n = (size_t)(*s - t->place);
+    if (!t->n || is_digit(*t->place)) return false;
+  }
+  if (*s == end) return true;
+  return *(*s)++ == '+' && *s < end;
+}
+
+/* The next part of a name in braces, from the brace on; *end: after it. NULL if there is none. */
+static const char *next_braces(const char *s, const char **end) {
+  const char *open = strchr(s, '{'), *close = open ? strchr(open, '}') : NULL;
+  if (close) *end = close + 1;
+  return close ? open : NULL;
+}
+
+static bool names_place(const char *text, const char *place) {
+  for (const char *s = text, *in; (in = next_braces(s, &s));) {
+    Term t;
+    for (in++; in < s - 1 && next_term(&in, s - 1, &t);)
+      if (t.place && !strncmp(t.place, place + 1, t.n) && !strcmp(place + 1 + t.n, "}")) return true;
+  }
+  return false;
+}
+
+static bool has_only(const char *name, const char *refused) { /* outside of braces */
+  for (const char *s = name, *end, *in;; s = end) {
+    in = next_braces(s, &end);
+    size_t n = in ? (size_t)(in - s) : strlen(s);
+    if (strcspn(s, refused) < n) return false;
+    if (!in) return true;
+  }
+}
 
 /* Every place of the left in the name, and none else; nothing that a name cannot hold. */
 static bool check_name(Elab *e, const ZlMapRule *r) {
@@ -93,7 +150,7 @@ static bool check_name(Elab *e, const ZlMapRule *r) {
     complain(e, ZL_Z1006, r->tensor.span, "the foreign name does not say where `%s` goes", r->index.s);
     return false;
   }
-  if (*name && !strpbrk(name, " *")) return true;
+  if (*name && has_only(name, " *")) return true;
   complain(e, ZL_Z1006, r->tensor.span, "a foreign name is not empty and has no blanks and no `*`");
   return false;
 }
@@ -103,27 +160,54 @@ static const char *shorter(const Map *m, const char *name) {
   return strncmp(name, m->without, n) ? name : name + n;
 }
 
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+/* What a term is a multiple of: `*`, or a number; NULL if it is neither a place of the left nor a static. */
+static const char *term_of(const Match *x, const Term *t) {
+  Elab *e = x->m->e;
+  if (!t->place) return "1";
+  const char *name = zb_printf(e->arena, "{%.*s}", (int)t->n, t->place), *is = place_find(x, name, t->n + 2);
+  if (is) return is;
+  const Bind *b = name_find(e, zb_strndup(e->arena, t->place, t->n));
+  int64_t n;
+  bool whole = b && b->val.kind == VAL_NUM && num_is_int(b->val.num, &n) && n >= 0 && n < ZG_MAX_FOREIGN;
+  return whole ? zb_printf(e->arena, "%lld", (long long)n) : NULL;
+}
+
+/* What stands in braces, as a number or with the iteration; NULL if something in it is neither. */
+static const char *sum_of(const Match *x, const char *s, const char *end) {
+  uint64_t times = 0, plus = 0;
+  for (Term t; s < end;) {
+    if (!next_term(&s, end, &t)) return NULL;
+    const char *is = term_of(x, &t);
+    if (!is) return NULL;
+    if (*is == '*') times += t.times;
+    else plus += t.times * strtoull(is, NULL, 10);
+  }
+  if (times == 0) return zb_printf(x->m->e->arena, "%llu", (unsigned long long)plus);
+  if (times == 1 && plus == 0) return "*";
+  return zb_printf(x->m->e->arena, "%llu*+%llu", (unsigned long long)times, (unsigned long long)plus);
+}
 
 /* The foreign name with places filled in; NULL and a report for a place that is not on the left. */
 static const char *name_with(const Match *x) {
   ZbText t = {0};
   Elab *e = x->m->e;
   ZlSpan span = x->r->tensor.span;
-  const char *s = shorter(x->m, x->r->tensor.s), *out = NULL, *unknown = NULL;
-  while (*s && !unknown) {
-    size_t n = strcspn(s, "{"), in = s[n] ? strcspn(s + n, "}") + (strchr(s + n, '}') != NULL) : 0;
-    const char *is = in ? place_find(x, s + n, in) : "";
-    if (!is) unknown = zb_strndup(e->arena, s + n, in);
-    zb_text_put(&t, s, n);
+  const char *s = shorter(x->m, x->r->tensor.s), *out = NULL, *unknown = NULL, *in, *end;
+  bool beside = false;
+  while ((in = next_braces(s, &end)) && !unknown) {
+    const char *is = sum_of(x, in + 1, end - 1);
+    if (!is) unknown = zb_strndup(e->arena, in, (size_t)(end - in));
+    zb_text_put(&t, s, (size_t)(in - s));
+    if (is && strchr(is, '*')) beside |= is_digit(*end) || (t.len && is_digit(t.s[t.len - 1]));
     zb_text_add(&t, "%s", is ? is : "");
-    s += n + in;
+    s = end;
   }
-  const char *star = t.len ? strchr(t.s, '*') : NULL;
-  if (!t.len) complain(e, ZL_Z1006, span, "nothing is left of the foreign name `%s`", x->r->tensor.s);
-  else if (unknown) complain(e, ZL_Z1006, span, "the left side has no `%s`", unknown);
+  if (!unknown && strchr(s, '{')) unknown = strchr(s, '{');
+  if (!unknown) zb_text_add(&t, "%s", s);
+  if (unknown) complain(e, ZL_Z1006, span, "the left side has no `%s`", unknown);
+  else if (!t.len) complain(e, ZL_Z1006, span, "nothing is left of the foreign name `%s`", x->r->tensor.s);
   else if (t.len > 255) complain(e, ZL_Z1006, span, "the foreign name is longer than 255 bytes");
-  else if (star && (is_digit(star[1]) || (star > t.s && is_digit(star[-1]))))
+  else if (beside)
     complain(e, ZL_Z1006, span, "an iteration beside a digit: the names would not be told apart");
   else out = zb_strdup(e->arena, t.s);
   zb_text_free(&t);

@@ -3,6 +3,7 @@
  * so that what is read from a foreign file and written again is the same file. */
 #include "graph/graph.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,13 +44,36 @@ static bool key_ok(const char *s) {
   return words_ok(s, ".-") && s[0] != '.' && s[n - 1] != '.' && !strstr(s, "..");
 }
 
-/* ---- values: JSON without objects, which nested keys replace ------------------------------------------ */
+/* ---- the iteration in a name ---------------------------------------------------------------------------- */
 static const char *after_digits(const char *s) {
   const char *from = s;
   while (is_digit(*s)) s++;
   return s > from ? s : NULL;
 }
 
+/* "*", or "6*+3" for 6 times the iteration and 3. */
+typedef struct {
+  const char *begin, *end; /* in the name; NULL if there is none */
+  uint64_t times, plus;
+  bool sum;
+} Star;
+
+static Star star_of(const char *name) {
+  const char *star = strchr(name, '*'), *from = star, *end = star;
+  if (!star) return (Star){.begin = NULL};
+  while (from > name && is_digit(from[-1])) from--;
+  if (from < star && star[1] == '+') end = after_digits(star + 2);
+  if (end == star || !end || star - from > 9 || end - star > 11) return (Star){star, star + 1, 1, 0, false};
+  return (Star){from, end, strtoull(from, NULL, 10), strtoull(star + 2, NULL, 10), true};
+}
+
+const char *zg_numbered(ZbArena *a, const char *name, uint32_t iter) {
+  Star s = star_of(name);
+  if (!s.begin) return name;
+  return zb_printf(a, "%.*s%" PRIu64 "%s", (int)(s.begin - name), name, s.times * iter + s.plus, s.end);
+}
+
+/* ---- values: JSON without objects, which nested keys replace ------------------------------------------ */
 static const char *after_number(const char *s) {
   if (*s == '-') s++;
   s = *s == '0' ? s + 1 : after_digits(s);
@@ -163,12 +187,13 @@ static bool check_part(Ctx *c, uint32_t i) {
   const ZgParam *p = &g->params[f->param];
   if (!words_ok(f->map, "")) return FAIL(c, "foreign part %u: its map has no well-formed name", i);
   if (!tensor_name_ok(f->name)) return FAIL(c, "foreign part %u has a name that is not well-formed", i);
-  const char *star = strchr(f->name, '*');
-  if ((star != NULL) != (p->segment != ZG_NONE) || (star && strchr(star + 1, '*')))
+  Star star = star_of(f->name);
+  if ((star.begin != NULL) != (p->segment != ZG_NONE) || (star.begin && strchr(star.end, '*')))
     return FAIL(c, "foreign tensor %s: a name has one * for parameters of a repeat and none elsewhere",
                 f->name);
-  if (star && (is_digit(star[1]) || (star > f->name && is_digit(star[-1]))))
+  if (star.begin && (is_digit(*star.end) || (star.begin > f->name && is_digit(star.begin[-1]))))
     return FAIL(c, "foreign tensor %s: the * stands beside a digit", f->name);
+  if (star.begin && !star.times) return FAIL(c, "foreign tensor %s: each iteration has the same", f->name);
   bool ok = f->ndims >= 1 && f->ndims <= ZG_MAX_AXES && f->fixed >= -1 && f->fixed < p->type.naxes;
   for (int k = 0; ok && k < ZG_MAX_AXES; k++)
     ok = (k < f->ndims || f->dims[k] == 0) && (k < p->type.naxes || f->stride[k] == 0);
@@ -245,17 +270,18 @@ static int by_name(const void *x, const void *y) {
   return strcmp(a->name, b->name);
 }
 
-/* The name with its numbers and `*` as `#`. Only names that are alike in this can be the same in some
+/* The name with its numbers and iterations as `#`. Only names that are alike in this can be the same in some
  * iteration, and if `*` is the same number of them in all, they are not. *field: which one it is. */
 static const char *outline(ZbArena *a, const char *name, int *field) {
   char *out = zb_strdup(a, name), *to = out;
+  Star star = star_of(name);
   *field = -1;
-  for (int numbers = 0; *name; name++) {
-    bool digit = is_digit(*name);
-    if (*name == '*') *field = numbers;
-    if (digit && to > out && to[-1] == '#') continue;
-    numbers += digit || *name == '*';
-    *to++ = digit || *name == '*' ? '#' : *name;
+  for (int numbers = 0; *name;) {
+    const char *end = name == star.begin ? star.end : after_digits(name);
+    if (name == star.begin) *field = numbers;
+    *to++ = end ? '#' : *name;
+    numbers += end != NULL;
+    name = end ? end : name + 1;
   }
   *to = 0;
   return out;
@@ -264,7 +290,7 @@ static const char *outline(ZbArena *a, const char *name, int *field) {
 typedef struct {
   ZbNames outlines, names;
   int *field;   /* of `*` in the first name with this outline, */
-  bool *differ; /* and whether it is another in others */
+  bool *differ; /* and whether it is another in others, or a sum */
   uint32_t n, ndiffer, tensors;
 } Names;
 
@@ -282,8 +308,8 @@ static bool add_outline(Ctx *c, Names *all, const ZgForeign *f) {
   if (i == ZB_NO_NAME) {
     zb_names_add(c->tmp, &all->outlines, name);
     ZB_PUSH(c->tmp, all->field, all->n, field);
-    ZB_PUSH(c->tmp, all->differ, all->ndiffer, false);
-  } else if (all->field[i] != field) {
+    ZB_PUSH(c->tmp, all->differ, all->ndiffer, star_of(f->name).sum);
+  } else if (all->field[i] != field || star_of(f->name).sum) {
     all->differ[i] = true;
   }
   return true;
@@ -292,11 +318,9 @@ static bool add_outline(Ctx *c, Names *all, const ZgForeign *f) {
 /* Where that is in doubt: no two names of all iterations are the same. */
 static bool check_names(Ctx *c, Names *all, const ZgForeign *f) {
   int field;
-  const char *star = strchr(f->name, '*');
   if (!all->differ[zb_names_find(&all->outlines, outline(c->tmp, f->name, &field))]) return true;
   for (uint32_t i = 0; i < trip_of(c, f); i++) {
-    const char *name = f->name;
-    if (star) name = zb_printf(c->tmp, "%.*s%u%s", (int)(star - f->name), f->name, i, star + 1);
+    const char *name = zg_numbered(c->tmp, f->name, i);
     if (zb_names_find(&all->names, name) != ZB_NO_NAME)
       return FAIL(c, "map %s has foreign tensor %s under two names", f->map, name);
     zb_names_add(c->tmp, &all->names, name);

@@ -126,7 +126,7 @@ typedef struct { /* one of several losses, or one that has a name */
 typedef struct {
   const char *map;             /* "hf" */
   uint32_t param;              /* whose values */
-  const char *name;            /* of the foreign tensor; `*` is the iteration, as in ZgParam.path */
+  const char *name;            /* of the foreign tensor; `*` is the iteration, `6*+3` 6 times it and 3 */
   uint8_t ndims;               /* at least 1 */
   int64_t dims[ZG_MAX_AXES];   /* its shape */
   int64_t first;               /* the element at which the part begins */
@@ -232,6 +232,8 @@ bool zg_verify(const ZgGraph *g, ZbErr *err);
  *   - names are well-formed, and no two of all iterations are the same; config keys are there once, and none
  *     is inside another; values are JSON, without objects. */
 bool zg_verify_foreign(const ZgGraph *g, ZbErr *err);
+/* A parameter's path, or a foreign name, in an iteration: "layer.3.wq" of "layer.*.wq", "h.21.w" of "h.6*+3.w". */
+const char *zg_numbered(ZbArena *a, const char *name, uint32_t iter);
 /* The canonical text form, stable numbering, no addresses; segment ZG_NONE prints all of the graph. */
 void zg_print(const ZgGraph *g, uint32_t segment, ZbText *out);
 /* Parameters, over all iterations and without padding. */

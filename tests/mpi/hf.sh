@@ -20,7 +20,7 @@ recipe grid_4 from one_1 {
   mesh data = 2, tensor = 2
   split batch over data
   split $1, ffn, vocab over tensor
-  shard params, grads, states over data unit layer
+  shard params, grads, states over data
 }
 recipe pipe_4 from one_1 {
   mesh pipe = 2, tensor = 2
@@ -97,9 +97,10 @@ trained() {
   rm -r one_1 grid_4
 }
 
-family() { # NAME MODEL HEADS
+family() { # NAME MODEL HEADS [whole]: a model of one iteration is not cut into stages
   family=$1 model=$ZUG_SRC/examples/$2.zug
   recipes "$3" >"$family.zug"
+  [ $# -eq 3 ] || sed -i 's/pipe = 2/data = 2/; s/stages over pipe by cost/split batch over data/' "$family.zug"
   ok zc "$model" --config "$hf/$family/config.json" -o "$family.zsg"
   ok zdata records "$hf/$family/records.i32" -o "$family.bin" --field tokens:i32:16 --field targets:i32:16
   numbers
@@ -112,6 +113,7 @@ family gpt2 gpt2 head
 family llama llama3 kv
 family llama_tied llama3 kv # its positions are those of Llama 3.1
 family qwen3 qwen3 kv
+family gemma2 gemma2 kv whole # 2 layers are one pair
 
 # ---- of models whose weights are not here: what is written has transformers' names and shapes ----
 shapes() { # NAME FIELD...: the fields are ids, 16 of a sample

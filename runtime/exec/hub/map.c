@@ -14,15 +14,9 @@ static int64_t size_of(const ZgGraph *g, const ZgParam *q, int axis) {
   return g->axes[q->type.axis[q->order[axis]]].size;
 }
 
-/* "layer.3.attn.wq" of "layer.*.attn.wq" */
-static const char *numbered(ZbArena *a, const char *s, uint32_t iter) {
-  const char *star = strchr(s, '*');
-  return star ? zb_printf(a, "%.*s%u%s", (int)(star - s), s, iter, star + 1) : s;
-}
-
 ZxTensorInfo zx_map_own(ZbArena *a, const ZgGraph *g, uint32_t param, uint32_t iter) {
   const ZgParam *q = &g->params[param];
-  ZxTensorInfo t = {.path = numbered(a, q->path, iter), .nshape = q->type.naxes};
+  ZxTensorInfo t = {.path = zg_numbered(a, q->path, iter), .nshape = q->type.naxes};
   for (int i = 0; i < t.nshape; i++) t.shape[i] = size_of(g, q, i);
   return t;
 }
@@ -72,7 +66,7 @@ ZxPart zx_map_part(const ZxMap *m, ZbArena *a, uint32_t param, uint32_t iter, co
   for (int i = own->nshape; !m->names && i-- > 0; step *= own->shape[i]) p.stride[i] = step;
   if (!m->names) return p;
   const ZgForeign *f = &m->g->foreign[m->record[m->begin[param] + k]];
-  p = (ZxPart){.info = {.path = numbered(a, f->name, iter), .nshape = f->ndims},
+  p = (ZxPart){.info = {.path = zg_numbered(a, f->name, iter), .nshape = f->ndims},
                .first = f->first,
                .fixed = f->fixed,
                .at = f->at};

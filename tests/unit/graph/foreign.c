@@ -62,6 +62,31 @@ Test(foreign, holds) {
   }
 }
 
+/* Names are told apart by the numbers that they come to. */
+Test(foreign, sums) {
+  static const struct {
+    const char *name[2];
+    bool ok;
+  } cases[] = {{{"h.2*+0.w", "h.2*+1.w"}, true}, {{"h.2*+0.w", "h.2*+2.w"}, false},
+               {{"h.*.w", "h.1*+3.w"}, true},    {{"h.*.w", "h.1*+2.w"}, false},
+               {{"h.1*+0.w", "h.*.w"}, false},   {{"h.2*+4.w", "h.*.w"}, true}};
+  for (size_t i = 0; i < ZB_COUNT(cases); i++) {
+    Make m = fused();
+    ZbErr err;
+    columns(m.g);
+    for (int64_t e = 0; e < 2; e++)
+      part(m.g, 3, cases[i].name[e], 0, (ZgForeign){.dims = {4, 1}, .stride = {0, 1}, .fixed = 0, .at = e});
+    cr_expect_eq(zg_verify_foreign(m.g, &err), cases[i].ok, "%s, %s", cases[i].name[0], cases[i].name[1]);
+    zb_arena_free(m.a);
+  }
+  ZbArena *a = zb_arena_new();
+  cr_expect_str_eq(zg_numbered(a, "h.6*+3.w", 2), "h.15.w");
+  cr_expect_str_eq(zg_numbered(a, "layer.*.w", 2), "layer.2.w");
+  cr_expect_str_eq(zg_numbered(a, "x.*+3", 2), "x.2+3");
+  cr_expect_str_eq(zg_numbered(a, "one", 2), "one");
+  zb_arena_free(a);
+}
+
 #define BROKEN(WHY, ...)                                                                                     \
   do {                                                                                                       \
     Make m = fused();                                                                                        \
@@ -87,6 +112,10 @@ Test(foreign, every_rule) {
   BROKEN("a name has one *", g->foreign[3].name = "h.*.*");
   BROKEN("beside a digit", g->foreign[3].name = "h*0");
   BROKEN("beside a digit", g->foreign[3].name = "2*.a");
+  BROKEN("beside a digit", g->foreign[3].name = "2*+.a");
+  BROKEN("beside a digit", g->foreign[3].name = "1234567890*+1");
+  BROKEN("has one *", g->foreign[3].name = "2*+1*");
+  BROKEN("each iteration has the same", g->foreign[3].name = "0*+1");
   BROKEN("does not lie in it", g->foreign[0].ndims = 0);
   BROKEN("does not lie in it", g->foreign[0].ndims = 9);
   BROKEN("does not lie in it", g->foreign[0].dims[2] = 1);
