@@ -52,6 +52,7 @@ scenario_tests = \
   tests/mpi/comm.sh \
   tests/mutants.sh \
   tests/plan.sh \
+  tests/plan/published.sh \
   tests/readme.sh \
   tests/rooms.sh \
   tests/zdata.sh \

@@ -190,8 +190,10 @@ Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in) {
     for (uint32_t h = 0; h < st->nheld; h++) bytes += (double)zp_grad_bytes(p, st->held[h].bucket);
     return one_piece(x, ZP_T_OPTIMIZER, zp_stream_seconds(x->c, bytes));
   case ZP_I_NORM_LOCAL:
-    for (uint32_t h = 0; h < st->nheld; h++)
-      seconds += zp_stream_seconds(x->c, 4 * owned(p, &p->buckets[st->held[h].bucket]));
+    for (uint32_t h = 0; h < st->nheld; h++) {
+      const ZpBucket *k = &p->buckets[st->held[h].bucket];
+      if (!k->frozen) seconds += zp_stream_seconds(x->c, 4 * owned(p, k));
+    }
     return one_piece(x, ZP_T_OPTIMIZER, seconds);
   case ZP_I_OPT_STEP:
     bytes = update_bytes(p, &p->buckets[st->held[in->held].bucket]);

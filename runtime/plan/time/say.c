@@ -60,7 +60,7 @@ static void put_parts(const double *part, ZbText *out) {
 }
 
 void zp_show_time_json(const ZpPlan *p, const ZlCluster *c, const ZpTime *t, ZbText *out) {
-  zb_text_add(out, "{\"recipe\":");
+  zb_text_add(out, "{\"format\":\"zug plan\",\"version\":1,\"recipe\":");
   zb_text_json(out, p->recipe->name);
   zb_text_add(out, ",\"model\":");
   zb_text_json(out, p->graph->model);

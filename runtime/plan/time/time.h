@@ -70,6 +70,6 @@ ZpTime *zp_time(ZbArena *a, const ZpPlan *p, const ZlCluster *c, const ZpTimeOpt
 /* ---- say.c --------------------------------------------------------------------------------------------- */
 void zp_show_time(const ZpPlan *p, const ZlCluster *c, const ZpTime *t, ZbText *out);
 void zp_show_time_json(const ZpPlan *p, const ZlCluster *c, const ZpTime *t,
-                       ZbText *out); /* one object, seconds */
+                       ZbText *out); /* output/JSON.md */
 
 #endif
