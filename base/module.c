@@ -6,14 +6,19 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Beside the program, as in a build folder, or else where it was installed. */
+/* Beside the program, as in a build folder; in lib/ beside its folder, wherever that was moved to; or else where
+ * it was installed. */
 bool zb_module_path(const char *file, char *path, size_t size) {
+  static const char *const beside[] = {"", "../lib/zug/"};
   ssize_t n = readlink("/proc/self/exe", path, size - 1);
   path[n > 0 ? n : 0] = 0;
   char *slash = strrchr(path, '/');
   size_t dir = slash ? (size_t)(slash + 1 - path) : 0;
-  snprintf(path + dir, size - dir, "%s", file);
-  if (!dir || access(path, R_OK)) snprintf(path, size, "%s/%s", ZUG_MODULES, file);
+  for (size_t i = 0; dir && i < sizeof beside / sizeof *beside; i++) {
+    snprintf(path + dir, size - dir, "%s%s", beside[i], file);
+    if (access(path, R_OK) == 0) return true;
+  }
+  snprintf(path, size, "%s/%s", ZUG_MODULES, file);
   return access(path, R_OK) == 0;
 }
 

@@ -4,4 +4,4 @@ examples_files = examples/bert.zug examples/clusters.zug examples/gpt2.zug examp
 examples_files = examples/bert.zug examples/clusters.zug examples/dit.zug examples/gpt2.zug examples/llama3.zug examples/mlp.zug \
   examples/qwen3.zug examples/recipes.zug examples/t5.zug examples/vit.zug
 examplesdir = $(pkgdatadir)/examples
-dist_examples_DATA = $(examples_files) examples/slurm.sh
+dist_examples_DATA = $(examples_files) examples/slurm.sh examples/srun.sh

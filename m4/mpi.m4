@@ -69,6 +69,11 @@ AS_IF([test $have_mpi = yes], [AC_PREPROC_IFELSE([AC_LANG_SOURCE([[#include <mpi
 #ifndef ]m4_car(one)[
 #error another
 #endif]])], [zug_mpi="]m4_argn(2, one)["])])])
+dnl In MPICH's headers MPI_STATUSES_IGNORE is the address 1, of which gcc says that no status is there.
+AC_PREPROC_IFELSE([AC_LANG_SOURCE([[#include <mpi.h>
+#if defined OPEN_MPI || defined __clang__
+#error
+#endif]])], [MPI_CFLAGS="$MPI_CFLAGS -Wno-stringop-overflow"])
 CPPFLAGS=$zug_save_CPPFLAGS LIBS=$zug_save_LIBS
 AC_MSG_RESULT([$zug_mpi])
 ])

@@ -22,3 +22,12 @@ install-data-hook:
 uninstall-hook:
 	for p in $(bin_PROGRAMS); do rm -f $(DESTDIR)$(bash_completions)/$$p; done
 	rm -f $(DESTDIR)$(zsh_completions)/_zug
+
+# All of it in one folder, which can be moved, and copied to machines of this kind.
+relocatable: all
+	@test -n '$(TO)' || { echo 'make relocatable TO=DIR: which folder?'; exit 2; }
+	@case '$(TO)' in /*) ;; *) echo 'make relocatable: TO=$(TO) must begin with /'; exit 2 ;; esac
+	$(MAKE) $(AM_MAKEFLAGS) install-strip prefix='$(TO)' exec_prefix='$(TO)' DESTDIR=
+	$(SHELL) $(srcdir)/share/beside.sh '$(TO)'
+.PHONY: relocatable
+EXTRA_DIST += share/beside.sh

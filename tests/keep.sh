@@ -229,4 +229,20 @@ for end in 75 0 1; do
   *) [ -e queued ] && fail "the example is queued again after code $end" ;;
   esac
 done
+
+# The same without mpirun: Slurm starts the ranks, and the signal is theirs.
+cat >srun <<'END'
+#!/bin/sh
+echo "$@" >commands
+exit $(cat code)
+END
+for end in 75 0 1; do
+  echo $end >code
+  rm -f commands queued
+  PATH=$PWD:$PATH SLURM_JOB_ID=17 bash "$ZUG_SRC/examples/srun.sh" >out.txt 2>&1
+  [ $? -eq $end ] || { cat out.txt; fail "the code of srun.sh is not $end"; }
+  grep -q -e '^--mpi=pmix .*zrun train ' commands || { cat commands; fail "the command of srun.sh"; }
+  [ $end != 75 ] || [ "$(cat queued)" = 'requeue 17' ] || { cat out.txt; fail "srun.sh is not queued again"; }
+  [ $end = 75 ] || [ ! -e queued ] || fail "srun.sh is queued again after code $end"
+done
 exit 0

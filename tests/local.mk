@@ -54,6 +54,7 @@ scenario_tests = \
   tests/plan.sh \
   tests/plan/published.sh \
   tests/readme.sh \
+  tests/relocatable.sh \
   tests/rooms.sh \
   tests/zdata.sh \
   tests/zdata_files.sh \

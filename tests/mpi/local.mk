@@ -43,3 +43,14 @@ scenario_tests += \
   tests/mpi/zckpt.sh
 EXTRA_DIST += tests/mpi/layouts.zug tests/mpi/losses.zug
 EXTRA_DIST += tests/mpi/layouts.zug tests/mpi/numbers.zug
+EXTRA_DIST += tests/mpi/layouts.zug
+
+# zrun with another MPI (OTHER_CFLAGS, OTHER_LIBS) and all else as it is, as file OTHER: tests/mpi/mpich.sh.
+scenario_tests += tests/mpi/mpich.sh
+other_mpi = mpi mpi_group mpi_ops
+zrun-other: zrun
+	for f in $(other_mpi); do $(CC) $(AM_CPPFLAGS) $(CPPFLAGS) $(OTHER_CFLAGS) $(AM_CFLAGS) $(CFLAGS) \
+	  -w -c $(srcdir)/runtime/exec/comm/$$f.c -o '$(OTHER)'-$$f.o || exit 1; done
+	$(CC) $(AM_CFLAGS) $(CFLAGS) $(AM_LDFLAGS) $(LDFLAGS) -rdynamic -o '$(OTHER)' runtime/exec/zrun.$(OBJEXT) \
+	  $(other_mpi:%='$(OTHER)'-%.o) $(filter-out $(MPI_LIBS),$(libs_exec)) $(OTHER_LIBS)
+.PHONY: zrun-other
