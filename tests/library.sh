@@ -17,8 +17,8 @@ while read -r example; do
   cat >$n.zug <<END
 use std.nn as nn
 model Block {
-  axis batch, seq, embed = 12, other = 12, head = 2, kv = 2, grp = 2, hd = 4, ffn = 8, cond = 6, vocab = 256
-  axis channel = 3, py = 2, px = 2
+  axis batch, seq, key, embed = 12, other = 12, head = 2, kv = 2, grp = 2, hd = 4, ffn = 8, cond = 6, vocab = 256
+  axis channel = 3, py = 2, px = 2, bucket = 6
   input tokens: index(vocab)[batch, seq]
   param table[vocab, embed], conditions[vocab, cond], pixels[vocab, channel, py, px] ~ normal(1)
   x = lookup(table, tokens)
@@ -34,7 +34,7 @@ done <examples.txt
 # ---- and trains; f32 sums in another order differ by 1e-6, the bound is that of tests/mpi/layouts.sh ----
 need_mpi
 cat >recipes.zug <<'END'
-recipe one_1 { bind batch = 8, seq = 8   micro 4   optimizer adamw(lr = 1e-2, eps = 1e-5)   clip 1.0 }
+recipe one_1 { bind batch = 8, seq = 8, key = 8   micro 4   optimizer adamw(lr = 1e-2, eps = 1e-5)   clip 1.0 }
 recipe zero_2 from one_1 { mesh data = 2   split batch over data   shard params, grads, states over data }
 recipe tensor_2 from one_1 { mesh tensor = 2   split vocab, head, kv, ffn over tensor else seq }
 END

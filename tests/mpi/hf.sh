@@ -116,22 +116,25 @@ family qwen3 qwen3 kv
 family gemma2 gemma2 kv whole # 2 layers are one pair
 
 # ---- of models whose weights are not here: what is written has transformers' names and shapes ----
-shapes() { # NAME FIELD...: the fields are ids, 16 of a sample
-  name=$1 options=
-  shift
+shapes() { # NAME BIND FIELD...: the fields are ids, 16 of a sample
+  name=$1 bind=$2 options=
+  shift 2
   for field; do options="$options --field $field:i32:16"; done
   ok zc "$ZUG_SRC/examples/$name.zug" --config "$hf/$name/config.json" -o "$name.zsg"
   head -c $((2 * 64 * $#)) /dev/zero >"$name.i32"
   # shellcheck disable=SC2086 # words are wanted
   ok zdata records "$name.i32" -o "$name.bin" $options
-  recipes head >"$name.zug"
+  recipes head | sed "s/seq = 16/$bind/" >"$name.zug"
   family=$name run train one_1 --steps 0 --save drawn.safetensors
   ok zckpt export drawn.safetensors --graph "$name.zsg" --names hf -o "$name"
   grep -ao '"[^"]*":{"dtype":"F32","shape":\[[0-9,]*\]' "$name/model.safetensors" | sed 's/":{.*:/ /; s/"//' |
     LC_ALL=C sort >shapes.txt
   diff shapes.txt "$hf/$name/shapes" || fail "$name is written with other names"
 }
-shapes bert tokens kinds targets
+shapes bert "seq = 16" tokens kinds targets
+shapes t5 "src = 16, src2 = 16, tgt = 16, tgt2 = 16" source before targets
+shapes mistral "seq = 16" tokens targets
+shapes gemma3 "seq = 16" tokens targets # of its two layers none sees all: the left-over ones of a pattern
 
 # ---- a map made from another: the names of 2019 lack their first part; blanks keep the header as long as it was ----
 cp -r "$hf/gpt2" bare_gpt2

@@ -14,4 +14,8 @@ EXTRA_DIST += tests/reference/README.md tests/reference/make_reference.py tests/
   tests/reference/vit.json tests/reference/vit.records \
   tests/reference/vit.init.safetensors tests/reference/vit.final.safetensors \
   tests/reference/dit.json tests/reference/dit.records \
-  tests/reference/dit.init.safetensors tests/reference/dit.final.safetensors
+  tests/reference/dit.init.safetensors tests/reference/dit.final.safetensors \
+  tests/reference/mistral.json tests/reference/mistral.records \
+  tests/reference/mistral.init.safetensors tests/reference/mistral.final.safetensors \
+  tests/reference/gemma3.json tests/reference/gemma3.records \
+  tests/reference/gemma3.init.safetensors tests/reference/gemma3.final.safetensors

@@ -52,11 +52,16 @@ def read_safetensors(name):
 
 
 # ---- training ------------------------------------------------------------------------------------------
+def adamw_of(model):
+    return dict(ADAMW, **getattr(model, "adamw", {}))
+
+
 def train(model, sizes, params, samples):
     """samples(i) is the batch of step i. Losses and gradient norms before clipping; `params` ends as trained."""
     tags = {k: spec[3] for k, spec in model.params(sizes).items()}
     first, second = ({k: [0.0] * len(t.data) for k, t in params.items()} for _ in range(2))
-    b1, b2, steps = ADAMW["b1"], ADAMW["b2"], []
+    adamw, steps = adamw_of(model), []
+    b1, b2 = adamw["b1"], adamw["b2"]
     for step in range(1, STEPS + 1):
         loss = model.loss(sizes, params, samples(step - 1), BATCH)
         loss.backward()
@@ -68,8 +73,8 @@ def train(model, sizes, params, samples):
                 g *= scale
                 first[k][i] = m = b1 * first[k][i] + (1 - b1) * g
                 second[k][i] = v = b2 * second[k][i] + (1 - b2) * g * g
-                move = m / (1 - b1 ** step) / (math.sqrt(v / (1 - b2 ** step)) + ADAMW["eps"])
-                t.data[i] -= ADAMW["lr"] * (move + decay * t.data[i])
+                move = m / (1 - b1 ** step) / (math.sqrt(v / (1 - b2 ** step)) + adamw["eps"])
+                t.data[i] -= adamw["lr"] * (move + decay * t.data[i])
             t.grad = None
         steps.append({"step": step, "loss": loss.data[0], "grad_norm": norm})
     return steps
@@ -125,7 +130,7 @@ def make(name):
     with open(path(name + ".json"), "w") as f:
         json.dump({"model": name, "sizes": model.sizes, "batch": BATCH,
                    "fields": " ".join(f"{f}:{kind}:{n}" for f, (kind, n) in model.fields.items()),
-                   "optimizer": {"adamw": ADAMW, "decay": DECAY, "except": KEPT, "clip": CLIP},
+                   "optimizer": {"adamw": adamw_of(model), "decay": DECAY, "except": KEPT, "clip": CLIP},
                    "made_with": "tape.py, f64", "steps": steps}, f, indent=1)
         f.write("\n")
     print(f"{name}: {sum(len(t.data) for t in params.values())} parameters, losses",

@@ -4,6 +4,7 @@
   params   {path: (shape, mean, deviation, tag)}: names and shapes as the .zug file declares them. Deviations are larger than
            there, so that every part of a tiny model matters from the first step
   fields   {input: (type, elements of a sample)}
+  adamw    settings that differ from make_numbers.py's
   loss     of these sizes and parameters, and of a batch {input: flat list}
 
 Tensors are [batch, seq, ...]; a weight is [in, out], so that one with named heads is reshaped to that first.
@@ -208,7 +209,7 @@ class llama3:
         norms(p, "", ["norm"], E)
         return p
 
-    def loss(m, p, x, batch):
+    def loss(m, p, x, batch, seen=causal):
         A, K = m["heads"], m["kv_heads"]
         h = embed(p["embed_in"], x["tokens"], batch)
         for i in range(m["layers"]):
@@ -217,7 +218,7 @@ class llama3:
             q = rope(heads(linear(y, w["attn.wq"]), A), m["base"])
             k = rope(heads(linear(y, w["attn.wk"]), K), m["base"])
             k, v = (repeat_heads(t, A // K) for t in (k, heads(linear(y, w["attn.wv"]), K)))
-            h = h + linear(attention(q, k, v, causal), w["attn.wo"])
+            h = h + linear(attention(q, k, v, seen), w["attn.wo"])
             h = h + gated(rms_norm(h, w["norm2.g"]), w, silu)
         return language_loss(rms_norm(h, p["norm.g"]) @ transpose(p["embed_out"]), x["targets"])
 
@@ -267,14 +268,31 @@ def plain_attention(p, at, E, A, H):
     p[f"{at}wo"] = ((A, H, E), 0, 1 / math.sqrt(A * H), "")
 
 
+def t5_bucket(after, buckets, far, both):
+    """As in the code of the paper: what a key that is so far after its query has."""
+    first = 0
+    if both:
+        buckets //= 2
+        first = buckets if after > 0 else 0
+        n = abs(after)
+    else:
+        n = max(-after, 0)
+    exact = buckets // 2
+    if n < exact:
+        return first + n
+    return first + min(exact + int(math.log(n / exact) / math.log(far / exact) * (buckets - exact)), buckets - 1)
+
+
 @model
 class t5:
-    sizes = dict(layers=2, heads=4, width=16, head_dim=6, inner=24, words=66)
+    sizes = dict(layers=2, heads=4, width=16, head_dim=6, inner=24, words=66, buckets=8, far=10)
     fields = dict(source=("i32", 12), before=("i32", 8), targets=("i32", 8))
 
     def params(m):
         E, A, H, F = m["width"], m["heads"], m["head_dim"], m["inner"]
         p = {"table": ((m["words"], E), 0, 0.7, ""), "out": ((m["words"], E), 0, 0.3, "")}
+        for name in "enc_bias", "dec_bias":
+            p[f"{name}.table"] = ((m["buckets"], A), 0, 0.5, "")
         for stack, parts in ("enc", ["attn"]), ("dec", ["attn", "cross"]):
             for i in range(m["layers"]):
                 at = f"{stack}.{i}."
@@ -295,22 +313,28 @@ class t5:
     def loss(m, p, x, batch):
         norm = lambda x, g: rms_norm(x, g, 1e-6)
 
-        def attend(w, x, y, seen=lambda i, j: True):
+        def attend(w, x, y, seen=lambda i, j: True, bias=None):
             q, k, v = (heads(linear(t, w["w" + n]), m["heads"]) for n, t in zip("qkv", (x, y, y)))
-            return linear(attention(q, k, v, seen, scale=1), w["wo"])
+            return linear(attention(q, k, v, seen, scale=1, bias=bias), w["wo"])
+
+        def relative(table, n, both):  # [head, n, n]
+            table = rows(table, [t5_bucket(j - i, m["buckets"], m["far"], both) for i in range(n) for j in range(n)])
+            return permute(reshape(table, n, n, m["heads"]), 2, 0, 1)
 
         y = embed(p["table"], x["source"], batch)
+        bias = relative(p["enc_bias.table"], y.shape[1], True)
         for i in range(m["layers"]):
             w = inside(p, f"enc.{i}.")
             h = norm(y, w["norm1.g"])
-            y = y + attend(inside(w, "attn."), h, h)
+            y = y + attend(inside(w, "attn."), h, h, bias=bias)
             y = y + gated(norm(y, w["norm2.g"]), w, gelu_tanh)
         y = norm(y, p["enc_norm.g"])
         z = embed(p["table"], x["before"], batch)
+        bias = relative(p["dec_bias.table"], z.shape[1], False)
         for i in range(m["layers"]):
             w = inside(p, f"dec.{i}.")
             h = norm(z, w["norm1.g"])
-            z = z + attend(inside(w, "attn."), h, h, causal)
+            z = z + attend(inside(w, "attn."), h, h, causal, bias)
             z = z + attend(inside(w, "cross."), norm(z, w["norm2.g"]), y)
             z = z + gated(norm(z, w["norm3.g"]), w, gelu_tanh)
         return language_loss(norm(z, p["dec_norm.g"]) @ transpose(p["out"]), x["targets"])
@@ -389,9 +413,9 @@ class dit:
         image, noise = (Tensor(shape, list(x[f])) for f in ("image", "noise"))
         at = constant(shape, lambda b, i, j: x["time"][b])
 
-        half = m["waves"] // 2  # the table of time: cosines, then sines
+        half = m["waves"] // 2  # the table of time: sines, then cosines
         wave = lambda b, i: 1000 * x["time"][b] * 10000 ** (-(i % half) / half)
-        c = constant((batch, m["waves"]), lambda b, i: (math.cos if i < half else math.sin)(wave(b, i)))
+        c = constant((batch, m["waves"]), lambda b, i: (math.sin if i < half else math.cos)(wave(b, i)))
         c = linear(silu(linear(c, p["time1.w"], p["time1.b"])), p["time2.w"], p["time2.b"]) + rows(p["labels"], x["kind"])
         each = lambda y: reshape(y, batch, 1, E)  # alike at all patches
 
@@ -413,3 +437,64 @@ class dit:
             h = h + gate2 * mlp(ada(h, l + "ln2."), w, gelu_tanh)
         error = linear(ada(h, "ln."), p["out.w"], p["out.b"]) - (noise - image)
         return mean(reshape(error * error, count(shape)))
+
+
+# ---- Mistral (Jiang et al. 2023), and Gemma 3 (2025) -----------------------------------------------------------
+def lm_sample(m, rng):
+    text = text_like(rng, 17, m["words"])
+    return dict(tokens=text[:-1], targets=text[1:])
+
+
+def near(window):
+    return lambda i, j: i - window < j <= i
+
+
+@model
+class mistral(llama3):
+    sizes = dict(layers=2, heads=4, kv_heads=2, width=16, inner=24, words=66, window=5)
+    sample = lm_sample
+
+    def params(m):
+        return llama3.params(m)
+
+    def loss(m, p, x, batch):
+        return llama3.loss(dict(m, base=10000), p, x, batch, near(m["window"]))
+
+
+@model
+class gemma3:
+    sizes = dict(layers=7, heads=4, kv_heads=2, width=16, head_dim=8, inner=40, words=66, window=5, query=6,
+                 near_base=100, base=10000, eps=0.01)  # a norm of what is nearly zero has a gradient that f32 cannot tell
+    fields = dict(tokens=("i32", 16), targets=("i32", 16))
+    adamw = dict(eps=1e-3)  # what is a tenth of that moves in proportion, and not by its sign alone
+    sample = lm_sample
+
+    def at(i):  # where layer i of seven is: the first six are a pattern
+        return "rest.0." if i == 6 else "six.0.far." if i == 5 else f"six.0.near.{i}."
+
+    def params(m):
+        E, A, K, H = m["width"], m["heads"], m["kv_heads"], m["head_dim"]
+        p = {"table": ((m["words"], E), 0, 0.3, "")}
+        more = {}
+        for i in range(m["layers"]):
+            norms(more, gemma3.at(i), ["norm1", "norm2", "norm3", "norm4"], E)
+            norms(more, gemma3.at(i) + "attn.", ["qnorm", "knorm"], H)
+            llama_layer(p, gemma3.at(i), E, K, A // K, H, m["inner"])
+        norms(more, "", ["norm"], E)
+        return dict(p, **{k: (shape, 0, dev, tag) for k, (shape, _, dev, tag) in more.items()})  # times 1 + g
+
+    def loss(m, p, x, batch):
+        A, K = m["heads"], m["kv_heads"]
+        norm = lambda x, g: rms_norm(x, g + 1, m["eps"])
+        h = embed(p["table"], x["tokens"], batch) * math.sqrt(m["width"])
+        for i in range(m["layers"]):
+            w = inside(p, gemma3.at(i))
+            base, seen = (m["base"], causal) if i == 5 else (m["near_base"], near(m["window"]))
+            y = norm(h, w["norm1.g"])
+            q = rope(norm(heads(linear(y, w["attn.wq"]), A), w["attn.qnorm.g"]), base)
+            k = rope(norm(heads(linear(y, w["attn.wk"]), K), w["attn.knorm.g"]), base)
+            k, v = (repeat_heads(t, A // K) for t in (k, heads(linear(y, w["attn.wv"]), K)))
+            y = linear(attention(q, k, v, seen, scale=1 / math.sqrt(m["query"])), w["attn.wo"])
+            h = h + norm(y, w["norm2.g"])
+            h = h + norm(gated(norm(h, w["norm3.g"]), w, gelu_tanh), w["norm4.g"])
+        return language_loss(norm(h, p["norm.g"]) @ transpose(p["table"]), x["targets"])

@@ -70,7 +70,7 @@ Test(foreign, sums) {
   } cases[] = {{{"h.2*+0.w", "h.2*+1.w"}, true}, {{"h.2*+0.w", "h.2*+2.w"}, false},
                {{"h.*.w", "h.1*+3.w"}, true},    {{"h.*.w", "h.1*+2.w"}, false},
                {{"h.1*+0.w", "h.*.w"}, false},   {{"h.2*+4.w", "h.*.w"}, true}};
-  for (size_t i = 0; i < ZB_COUNT(cases); i++) {
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Make m = fused();
     ZbErr err;
     columns(m.g);
