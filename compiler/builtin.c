@@ -254,6 +254,15 @@ static Val concat_op(Call *c) {
   return place_node(c->e, c->x->span, with_axes(c, ZG_OP_CONCAT, c->nargs), c->arg, NULL);
 }
 
+static Val merge_op(Call *c) {
+  bool merge = c->op->op == ZG_OP_MERGE;
+  c->arg[0] = val_tensor(c->e, c->span[0], c->arg[0], ZG_REAL);
+  if (c->arg[0].kind == VAL_POISON) return poison();
+  for (int i = merge ? 1 : c->nax - 1; i < c->nax; i++) /* what it takes */
+    if (!want_axis(c, 0, c->ax[i])) return poison();
+  return place_node(c->e, c->x->span, with_axes(c, (ZgOp)c->op->op, 1), c->arg, NULL);
+}
+
 /* ---- reductions and products --------------------------------------------------------------------------- */
 Val builtin_sum(Elab *e, ZlSpan span, Val v, const uint16_t *ax, int nax) {
   ZgNode n = {.op = ZG_OP_SUM, .nin = 1, .nax = (uint8_t)nax};
@@ -385,6 +394,8 @@ static const Builtin builtins[] = {
     {"slice", 2, 2, false, 1, 1, "start", slice_op, 0},
     {"shift", 1, 1, false, 1, 1, "by", shift_op, 0},
     {"concat", 3, ZG_MAX_AXARG, false, 2, ANY, NULL, concat_op, 0},
+    {"merge", 3, ZG_MAX_AXARG, false, 1, 1, NULL, merge_op, ZG_OP_MERGE},
+    {"part", 3, ZG_MAX_AXARG, false, 1, 1, NULL, merge_op, ZG_OP_PART},
     {"sum", 1, ANY, true, 1, 1, NULL, reduce, ZG_OP_SUM},
     {"mean", 1, ANY, true, 1, 1, NULL, mean_op, ZG_OP_SUM},
     {"peak", 1, ANY, true, 1, 1, NULL, reduce, ZG_OP_PEAK},

@@ -167,6 +167,17 @@ static void move(Rule *r) {
   give(r, 0, zc_grad_node(r->b, back, 1, &r->g, NULL));
 }
 
+/* Each is the other's inverse; both have the slowest part before the others. */
+static void regroup(Rule *r) {
+  const ZgNode *n = r->n;
+  bool merge = n->op == ZG_OP_MERGE;
+  int last = n->nax - 1;
+  ZgNode back = {.op = merge ? ZG_OP_PART : ZG_OP_MERGE, .nax = n->nax};
+  for (int i = 0; i < last; i++) back.ax[merge ? i : i + 1] = n->ax[merge ? i + 1 : i];
+  back.ax[merge ? last : 0] = n->ax[merge ? 0 : last];
+  give(r, 0, zc_grad_node(r->b, back, 1, &r->g, NULL));
+}
+
 static void concat(Rule *r) {
   int64_t start = 0;
   for (int i = 0; i < r->n->nin; i++) {
@@ -317,6 +328,8 @@ bool zc_grad_rule(ZcGrad *b, const ZgNode *n) {
   case ZG_OP_PAD:
   case ZG_OP_SHIFT: move(&r); return true;
   case ZG_OP_CONCAT: concat(&r); return true;
+  case ZG_OP_MERGE:
+  case ZG_OP_PART: regroup(&r); return true;
   case ZG_OP_SUM: give(&r, 0, r.g); return true; /* repeated along the summed axes */
   case ZG_OP_PEAK: return peak(&r);
   case ZG_OP_DOT: dot(&r); return true;

@@ -211,6 +211,23 @@ static void fit_joined(Elab *e, const ZgNode *n) {
   }
 }
 
+/* The whole gets the product of its parts; one that has a size is the first part that has none, others 1. */
+static void fit_merged(Elab *e, const ZgNode *n) {
+  ZgAxis *axes = e->g->axes;
+  bool merge = n->op == ZG_OP_MERGE;
+  uint16_t whole = merge ? n->ax[0] : n->ax[n->nax - 1];
+  const uint16_t *part = merge ? n->ax + 1 : n->ax;
+  int64_t product = 1;
+  int open = -1;
+  for (int i = 0; i < n->nax - 1; i++) {
+    if (part[i] >= e->assumed) open = i, axes[part[i]].size = 1;
+    product *= axes[part[i]].size;
+  }
+  if (whole >= e->assumed) axes[whole].size = product;
+  else if (open >= 0 && product && axes[whole].size % product == 0)
+    axes[part[open]].size = axes[whole].size / product;
+}
+
 /* Gives the axes of a node whose sizes are only assumed such sizes that the node fits, if there are any: in a
  * block that nobody calls, a mistake is what is wrong whatever their sizes. `before`: what they were. */
 static void assume_sizes(Elab *e, ZgNode *n, int64_t before[ZG_MAX_AXARG]) {
@@ -223,6 +240,8 @@ static void assume_sizes(Elab *e, ZgNode *n, int64_t before[ZG_MAX_AXARG]) {
   } else if (n->op == ZG_OP_RENAME) {
     if (a) *a = axes[n->ax[1]].size;
     else if (b) *b = axes[n->ax[0]].size;
+  } else if (n->op == ZG_OP_MERGE || n->op == ZG_OP_PART) {
+    fit_merged(e, n);
   } else if (n->op == ZG_OP_SLICE) {
     if (a) *a = INT32_MAX;
     if (b) n->opt[1] = *b = 1;

@@ -57,6 +57,14 @@ static void fold_constants(const Fold *f, ZgNode *n, const ZgType *t) {
 }
 
 /* The operand that `n` equals, or ZG_NONE. */
+/* Whether one merges just what the other parts. */
+static bool inverse(const ZgNode *n, const ZgNode *m) {
+  if (m->op != (n->op == ZG_OP_MERGE ? ZG_OP_PART : ZG_OP_MERGE) || m->nax != n->nax) return false;
+  const ZgNode *merge = n->op == ZG_OP_MERGE ? n : m, *part = merge == n ? m : n;
+  return merge->ax[0] == part->ax[part->nax - 1] &&
+         !memcmp(merge->ax + 1, part->ax, (size_t)(part->nax - 1) * sizeof *part->ax);
+}
+
 static uint32_t identity(const Fold *f, const ZgNode *n, const ZgType *t) {
   uint32_t a = n->in[0], b = n->in[1], keep = ZG_NONE;
   const ZgNode *m;
@@ -81,6 +89,11 @@ static uint32_t identity(const Fold *f, const ZgNode *n, const ZgType *t) {
   case ZG_OP_RENAME:
     m = maker(f, a);
     if (m->op == ZG_OP_RENAME && m->ax[0] == n->ax[1] && m->ax[1] == n->ax[0]) keep = m->in[0];
+    break;
+  case ZG_OP_MERGE:
+  case ZG_OP_PART:
+    m = maker(f, a);
+    if (inverse(n, m)) keep = m->in[0];
     break;
   default: break;
   }

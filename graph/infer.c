@@ -311,6 +311,32 @@ static bool infer_shift(Ctx *c) {
   return want_opt(c, 0, -INT32_MAX, INT32_MAX, "the distance");
 }
 
+/* MERGE: axes ax[1..] of the operand, the first slowest, become ax[0]; PART: ax[last] becomes those before it. */
+static bool infer_merge(Ctx *c) {
+  const ZgNode *n = c->n;
+  bool merge = n->op == ZG_OP_MERGE;
+  if (!want_nax(c, 3, ZG_MAX_AXARG)) return false;
+  const uint16_t *part = merge ? n->ax + 1 : n->ax, whole = merge ? n->ax[0] : n->ax[n->nax - 1];
+  int parts = n->nax - 1;
+  int64_t product = 1;
+  for (int i = 0; i < parts; i++) {
+    int64_t size = axis_size(c, part[i]);
+    if (size == 0 || axis_size(c, whole) == 0)
+      return FAIL(c, "%s: the size of %s must be a number in the model, not bound by the recipe", OPNAME(c),
+                  axis_name(c, size ? whole : part[i]));
+    if (merge ? !want_axis(c, 0, part[i]) : !want_no_axis(c, 0, part[i])) return false;
+    product = product > INT32_MAX ? product : product * size; /* beyond any axis */
+  }
+  if (merge ? !want_no_axis(c, 0, whole) : !want_axis(c, 0, whole)) return false;
+  if (product != axis_size(c, whole))
+    return FAIL(c, "%s: the parts have %lld elements together, but %s has %lld", OPNAME(c),
+                (long long)product, axis_name(c, whole), (long long)axis_size(c, whole));
+  ZgType rest = zg_type_minus(&c->in[0], merge ? part : &whole, merge ? parts : 1);
+  ZgType add = zg_type((ZgElem)rest.elem, merge ? &whole : part, merge ? 1 : parts);
+  c->out[0] = zg_type_union(&rest, &add);
+  return true;
+}
+
 static bool infer_concat(Ctx *c) {
   const ZgNode *n = c->n;
   if (!want_nax(c, n->nin + 1, n->nin + 1)) return false;
@@ -623,6 +649,7 @@ static bool infer_results(Ctx *c) {
   case ZG_EW: return infer_elementwise(c);
   case ZG_MOVE:
     if (c->n->op == ZG_OP_SHIFT) return infer_shift(c);
+    if (c->n->op == ZG_OP_MERGE || c->n->op == ZG_OP_PART) return infer_merge(c);
     return c->n->op == ZG_OP_CONCAT ? infer_concat(c) : infer_move(c);
   default: break;
   }

@@ -1,5 +1,5 @@
-/* Ops that move data without arithmetic: copy, rename, slice, pad, shift, concat. All are one copy between
- * two strided views, which converts the element type where it differs. */
+/* Ops that move data without arithmetic: copy, rename, slice, pad, shift, concat, merge, part. All are one copy
+ * between two strided views, which converts the element type where it differs. */
 #include "kernels/cpu/cpu.h"
 
 #define PIECE 1024 /* elements of a run copied at once */
@@ -92,6 +92,24 @@ static ZkView slice_view(const ZkView *v, uint16_t axis, uint16_t to, int64_t st
   return p;
 }
 
+/* The view in which axis `whole` is the axes `part`, of the sizes that `other` has of them, the first slowest. */
+static ZkView parted_view(const ZkView *v, uint16_t whole, const uint16_t *part, int n, const ZkView *other) {
+  ZkView p = *v;
+  int i = zk_axis_find(v, whole);
+  int64_t stride = v->stride[i];
+  ZB_ASSERT(v->rank + n - 1 <= ZK_MAX_AXES);
+  for (int k = n; k-- > 0;) { /* the last takes the place of `whole` */
+    int at = k == n - 1 ? i : p.rank++;
+    p.axis[at] = part[k];
+    p.size[at] = zk_axis_size(other, part[k]);
+    p.stride[at] = stride;
+    p.start[at] = 0;
+    p.whole[at] = p.size[at];
+    stride *= p.size[at];
+  }
+  return p;
+}
+
 static void fill(const ZkEnv *env, const ZkView *v, uint32_t bits) {
   ZkView z = {.data = &bits, .elem = v->elem};
   copy_view(env, v, &z);
@@ -140,4 +158,14 @@ void zk_cpu_concat(const ZkEnv *env, const ZkCall *c) {
     copy_view(env, &part, &c->in[i]);
     start += n;
   }
+}
+
+void zk_cpu_merge(const ZkEnv *env, const ZkCall *c) {
+  ZkView out = parted_view(&c->out[0], c->ax[0], c->ax + 1, c->nax - 1, &c->in[0]);
+  copy_view(env, &out, &c->in[0]);
+}
+
+void zk_cpu_part(const ZkEnv *env, const ZkCall *c) {
+  ZkView in = parted_view(&c->in[0], c->ax[c->nax - 1], c->ax, c->nax - 1, &c->out[0]);
+  copy_view(env, &c->out[0], &in);
 }

@@ -1,4 +1,4 @@
-/* Ops that move data without arithmetic: copy, rename, slice, pad, shift, concat. All are one copy between
+/* Ops that move data without arithmetic: copy, rename, slice, pad, shift, concat, merge, part. All are one copy between
  * two strided views, which converts the element type where it differs. Three kernels: 16 bytes a time
  * where both sides are contiguous alike; square tiles through shared memory where the fastest axes differ;
  * else element by element. */
@@ -124,6 +124,25 @@ static ZkView slice_view(const ZkView *v, uint16_t axis, uint16_t to, int64_t st
   return p;
 }
 
+/* The view in which axis `whole` is the axes `part`, of the sizes that `other` has of them, the first slowest. */
+static ZkView parted_view(const ZkView *v, uint16_t whole, const uint16_t *part, int n, const ZkView *other) {
+  ZkView p = *v;
+  int i = 0;
+  while (i < v->rank && v->axis[i] != whole) i++;
+  ZB_ASSERT(i < v->rank && v->rank + n - 1 <= ZK_MAX_AXES);
+  int64_t stride = v->stride[i];
+  for (int k = n; k-- > 0;) { /* the last takes the place of `whole` */
+    int at = k == n - 1 ? i : p.rank++;
+    p.axis[at] = part[k];
+    p.size[at] = zkc_size(other, part[k]);
+    p.stride[at] = stride;
+    p.start[at] = 0;
+    p.whole[at] = p.size[at];
+    stride *= p.size[at];
+  }
+  return p;
+}
+
 extern "C" void zk_cuda_copy(const ZkEnv *env, const ZkCall *c) { copy_view(env, c, &c->out[0], &c->in[0]); }
 
 extern "C" void zk_cuda_rename(const ZkEnv *env, const ZkCall *c) {
@@ -166,4 +185,14 @@ extern "C" void zk_cuda_concat(const ZkEnv *env, const ZkCall *c) {
     copy_view(env, c, &part, &c->in[i]);
     start += n;
   }
+}
+
+extern "C" void zk_cuda_merge(const ZkEnv *env, const ZkCall *c) {
+  ZkView out = parted_view(&c->out[0], c->ax[0], c->ax + 1, c->nax - 1, &c->in[0]);
+  copy_view(env, c, &out, &c->in[0]);
+}
+
+extern "C" void zk_cuda_part(const ZkEnv *env, const ZkCall *c) {
+  ZkView in = parted_view(&c->in[0], c->ax[c->nax - 1], c->ax, c->nax - 1, &c->out[0]);
+  copy_view(env, c, &c->out[0], &in);
 }

@@ -66,6 +66,31 @@ void zk_ref_shift(const ZkEnv *env, const ZkCall *c) {
   }
 }
 
+/* y[whole] = x[parts], or the other way round; of `n` parts the first is slowest. */
+static void ref_regroup(const ZkView *x, const ZkView *y, uint16_t whole, const uint16_t *part, int n,
+                        bool merge) {
+  const ZkView *parted = merge ? x : y;
+  RefIndex i = {0};
+  RefAxes all = ref_axes(&i, parted, NULL, 0);
+  REF_EACH(&i, all) {
+    int64_t at = 0;
+    for (int k = 0; k < n; k++) at = at * ref_size(parted, part[k]) + ref_at(&i, part[k]);
+    RefIndex j = ref_with(&i, whole, at);
+    if (merge) ref_put(y, &j, ref_get(x, &i));
+    else ref_put(y, &i, ref_get(x, &j));
+  }
+}
+
+void zk_ref_merge(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  ref_regroup(&c->in[0], &c->out[0], c->ax[0], c->ax + 1, c->nax - 1, true);
+}
+
+void zk_ref_part(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  ref_regroup(&c->in[0], &c->out[0], c->ax[c->nax - 1], c->ax, c->nax - 1, false);
+}
+
 /* The operands one after the other along `to`; ax[1 + k] is what operand k calls that axis. */
 void zk_ref_concat(const ZkEnv *env, const ZkCall *c) {
   (void)env;

@@ -108,7 +108,9 @@ static Held held_by(Pads *c, bool named) {
   case ZG_OP_NORMALIZE: c->size |= named; return linear(c, 0); /* rows of zeros stay so */
   case ZG_OP_RENAME:
   case ZG_OP_SLICE:
-  case ZG_OP_CONCAT: c->size |= named; return joined(c);
+  case ZG_OP_CONCAT:
+  case ZG_OP_MERGE:
+  case ZG_OP_PART: c->size |= named; return joined(c);
   case ZG_OP_PAD:
   case ZG_OP_SHIFT: c->size |= named; return linear(c, 0);
   default: break;

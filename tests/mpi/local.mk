@@ -19,6 +19,7 @@ scenario_tests += \
   tests/mpi/losses.sh \
   tests/mpi/meaning.sh \
   tests/mpi/memory.sh \
+  tests/mpi/merged.sh \
   tests/mpi/log.sh \
   tests/mpi/lora.sh \
   tests/mpi/mix.sh \
@@ -41,7 +42,7 @@ scenario_tests += \
   tests/mpi/trace.sh \
   tests/mpi/weights.sh \
   tests/mpi/zckpt.sh
-EXTRA_DIST += tests/mpi/layouts.zug tests/mpi/losses.zug
+EXTRA_DIST += tests/mpi/layouts.zug tests/mpi/losses.zug tests/mpi/merged.zug
 EXTRA_DIST += tests/mpi/layouts.zug tests/mpi/numbers.zug
 EXTRA_DIST += tests/mpi/layouts.zug
 

@@ -205,6 +205,16 @@ static int64_t size_along(const ZpValue *v, uint16_t axis) {
   return 0;
 }
 
+/* Merged axes, and those an axis is parted into, have as many elements as the one. */
+static bool regroups_wrong(const Local *l, const ZpNode *n) {
+  bool merge = n->call.op == ZG_OP_MERGE;
+  if (!merge && n->call.op != ZG_OP_PART) return false;
+  const ZpValue *parted = operand(l, n, !merge), *whole = operand(l, n, merge);
+  int64_t product = 1;
+  for (int i = 0; i < n->call.nax - 1; i++) product *= size_along(parted, n->call.ax[merge ? i + 1 : i]);
+  return product != size_along(whole, n->call.ax[merge ? 0 : n->call.nax - 1]);
+}
+
 /* Registers: results of the op that it is fused to, inputs, then one an instruction (kernels.h). */
 static const char *pointwise_wrong(const ZkCall *k) {
   const ZkPointwise *c = k->pointwise;
@@ -254,6 +264,7 @@ const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
   if (n->call.op == ZG_OP_RENAME &&
       size_along(operand(l, n, 0), ax[0]) != size_along(operand(l, n, 1), ax[1]))
     return "renames an axis to one of another size";
+  if (regroups_wrong(l, n)) return "merges axes to one of another size";
   return pointwise_wrong(&n->call);
 }
 

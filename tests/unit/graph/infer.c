@@ -126,7 +126,16 @@ TRY(moving,
     {ZG_OP_CONCAT, "vocab embed hd", {"real embed", "real hd"},
      "! elements together, but vocab has 11", {0}, NULL},
     {ZG_OP_CONCAT, "vocab embed odd", {"real batch embed", "real odd"}, "! besides the joined axis the operands differ", {0}, NULL},
-    {ZG_OP_CONCAT, "vocab embed", {"real embed", "real odd"}, "! concat takes 3 axis names, found 2", {0}, NULL})
+    {ZG_OP_CONCAT, "vocab embed", {"real embed", "real odd"}, "! concat takes 3 axis names, found 2", {0}, NULL},
+    {ZG_OP_MERGE, "wide embed x0", {"real batch embed x0"}, "real[batch, wide]", {0}, NULL},
+    {ZG_OP_PART, "embed x0 wide", {"i32 batch wide"}, "i32[batch, embed, x0]", {0}, NULL},
+    {ZG_OP_MERGE, "vocab embed odd", {"real embed odd"}, "! the parts have 24 elements together, but vocab has 11", {0}, NULL},
+    {ZG_OP_MERGE, "wide embed x0", {"real embed"}, "! the first operand has no axis x0", {0}, NULL},
+    {ZG_OP_MERGE, "wide embed x0", {"real embed x0 wide"}, "! the first operand has the axis wide already", {0}, NULL},
+    {ZG_OP_PART, "embed x0 wide", {"real embed wide"}, "! the first operand has the axis embed already", {0}, NULL},
+    {ZG_OP_PART, "embed x0 wide", {"real batch"}, "! the first operand has no axis wide", {0}, NULL},
+    {ZG_OP_MERGE, "wide embed seq", {"real embed seq"}, "! the size of seq must be a number in the model", {0}, NULL},
+    {ZG_OP_MERGE, "wide embed", {"real embed"}, "! merge takes 3 to 9 axis names, found 2", {0}, NULL})
 
 TRY(reductions,
     {ZG_OP_SUM, "batch hd", {"real batch embed hd"}, "real[embed]", {0}, NULL},

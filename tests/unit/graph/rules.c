@@ -84,6 +84,8 @@ static const Base bases[] = {
     {ZG_OP_CONCAT, "embed hd x0 x1", {"bf16 hd", "bf16 x0", "bf16 x1"}, NULL, {0}},
     {ZG_OP_CONCAT, "wide x0 x1 x2 x3 x4 x5 x6 x7",
      {"real x0", "real x1", "real x2", "real x3", "real x4", "real x5", "real x6", "real x7"}, NULL, {0}},
+    {ZG_OP_MERGE, "wide eight x0", {"real batch eight x0"}, NULL, {0}},
+    {ZG_OP_PART, "x0 eight wide", {"i32 batch wide"}, NULL, {0}},
     {ZG_OP_SUM, "batch hd", {"real batch embed hd"}, NULL, {0}},
     {ZG_OP_SUM, "x0 x1 x2 x3 x4 x5 x6 x7", {"f16 x0 x1 x2 x3 x4 x5 x6 x7"}, NULL, {0}},
     {ZG_OP_CUMSUM, "embed", SOME, NULL, {.opt = {1}}},

@@ -65,6 +65,21 @@ Test(move, concat) {
           .in = {{"ab", ID, -1, 9}, {"ca", ID, 10, 1000000}}, .out = {{"at", ID}});
 }
 
+/* The first part is the slowest, wherever the axes lie in memory. */
+Test(move, merge_and_part) {
+  CONFORM(.op = ZG_OP_MERGE, .dims = "a=3 b=5 c=7 t=15", .ax = "tab", .in = {{"abc"}}, .out = {{"tc"}});
+  CONFORM(.op = ZG_OP_MERGE, .dims = "a=3 b=5 c=7 t=15", .ax = "tba", .in = {{"cab"}}, .out = {{"ct"}});
+  CONFORM(.op = ZG_OP_MERGE, .dims = "a=2 b=33 c=3 d=4 t=24", .ax = "tdac", .in = {{"acbd"}},
+          .out = {{"bt"}});
+  CONFORM(.op = ZG_OP_MERGE, .dims = "a=1 b=1 t=1", .ax = "tab", .in = {{"ab"}}, .out = {{"t"}});
+  CONFORM(.op = ZG_OP_PART, .dims = "a=3 b=5 c=7 t=15", .ax = "abt", .in = {{"tc"}}, .out = {{"abc"}});
+  CONFORM(.op = ZG_OP_PART, .dims = "a=3 b=65 c=40 t=195", .ax = "bat", .in = {{"ct"}}, .out = {{"acb"}});
+  CONFORM(.op = ZG_OP_PART, .dims = "a=2 b=3 c=2 d=2 e=3 f=2 g=2 h=2 t=288", .ax = "hgfedcbat", .in = {{"t"}},
+          .out = {{"abcdefgh"}});
+  CONFORM(.op = ZG_OP_PART, .dims = "a=5 b=3 t=15", .ax = "abt", .in = {{"t", ID, -1, 9}},
+          .out = {{"ba", ID}});
+}
+
 /* Views of a part of something larger are not dense: rows of 8 that lie 8 and more apart, on both sides. */
 Test(move, parts) {
   static _Alignas(16) float x[400], y[400];

@@ -249,6 +249,18 @@ Test(ops, slice_and_pad) {
   check(m, make1(m, ZG_OP_EXP, z));
 }
 
+Test(ops, merge_and_part) {
+  Make t = start(), *m = &t;
+  make_axis(m, "merged", 6);
+  make_axis(m, "two", 2);
+  make_axis(m, "three", 3);
+  uint32_t x = make_param(m, "x", "two b three"), y = make_param(m, "y", "b merged");
+  uint32_t merged = make_with(m, (ZgNode){.op = ZG_OP_MERGE}, "merged three two", 1, &x);
+  uint32_t z = make2(m, ZG_OP_MUL, merged, y);
+  z = make_with(m, (ZgNode){.op = ZG_OP_PART}, "two three merged", 1, &z);
+  check(m, make2(m, ZG_OP_MUL, z, x));
+}
+
 Test(ops, concat) {
   Make t = start(), *m = &t;
   uint32_t x = make_param(m, "x", "a c"), y = make_param(m, "y", "b c");
