@@ -59,4 +59,9 @@ void zc_simplify(ZgGraph *g);
  * parameter. */
 bool zc_differentiate(ZgGraph *g, ZbErr *err);
 
+/* ---- list.c -------------------------------------------------------------------------------------------- */
+struct ZlFile; /* lang/ast.h */
+/* The blocks of a file, for people: heads, and first lines of the comments above them. */
+void zc_list(ZlSources *s, const struct ZlFile *f, ZbText *out);
+
 #endif

@@ -259,7 +259,19 @@ static Val eval_cast(Elab *e, const ZlExpr *x) {
   return v.kind == VAL_POISON ? v : val_cast(e, x->span, v, elem[x->cast.elem]);
 }
 
+/* x.mean(...) */
+static void no_methods(Elab *e, const ZlPath *path) {
+  const char *value = path->part[0].s, *method = path->part[1].s, *torch = zl_torch_word(method);
+  ZlDiag *d = complain(e, ZL_Z0104, path->span, "`%s` is a value, which has no methods", value);
+  if (torch) zl_help(d, "%s", torch);
+  else zl_help(d, "write `%s(%s)`, with axes in brackets before the parenthesis", method, value);
+}
+
 static void no_such_call(Elab *e, const ZlExpr *x) {
+  if (x->call.path.n == 2 && name_find(e, x->call.path.part[0].s)) {
+    no_methods(e, &x->call.path);
+    return;
+  }
   const char *names[80];
   uint32_t n = builtin_names(names, 80);
   zl_report_no_block(e->prog, e->diags, e->frame->scope, &x->call.path, names, n);

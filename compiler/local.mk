@@ -16,6 +16,7 @@ libcompiler_a_SOURCES = \
   compiler/grad.c \
   compiler/grad.h \
   compiler/grad_rules.c \
+  compiler/list.c \
   compiler/num.c \
   compiler/operands.c \
   compiler/place.c \

@@ -14,6 +14,7 @@ static const char help[] =
     "       zc dump GRAPH.zsg                   print a stage graph as text\n"
     "       zc fmt [--check] FILE.zug...        lay files out as those of the examples are; `-` is a filter\n"
     "       zc --explain CODE                   what a message means and how to repair its cause\n"
+    "       zc --list LIBRARY [-I DIR]          what a library holds, such as std.nn: its blocks\n"
     "\n"
     "  -o FILE           write the stage graph here, all of it or nothing; only a stage graph is replaced\n"
     "  -m MODEL          which model of the file (default: its only one)\n"
@@ -27,12 +28,13 @@ static const char help[] =
     "  --diag FORM       messages as `text` or `json` (one object a line)\n"
     "  --warn-as-error   fail on warnings too\n"
     "  --explain CODE    explain a message by its code, such as Z0201\n"
+    "  --list LIBRARY    the blocks of a library or of a file: axes, arguments with their defaults, results\n"
     "  --version, --help\n"
     "\n"
     "Exit code: 0 done, 1 errors in the program or the files, 2 wrong usage.\n";
 
 typedef struct {
-  const char *input, *output;
+  const char *input, *output, *list;
   ZcOptions compile;
   ZcDefine *defines;
   const char **include;
@@ -87,16 +89,13 @@ static int explain(const char *code) {
 
 /* Sets *done when all has been said already (--help and the like), whatever the result. */
 static int read_options(ZbArena *a, int argc, char **argv, Options *o, bool *done) {
-  enum { CHECK = 256, CONFIG, NAMES, DIAG, WARN, EXPLAIN, VERSION, HELP };
-  static const struct option names[] = {{"check", no_argument, NULL, CHECK},
-                                        {"config", required_argument, NULL, CONFIG},
-                                        {"names", required_argument, NULL, NAMES},
-                                        {"diag", required_argument, NULL, DIAG},
-                                        {"warn-as-error", no_argument, NULL, WARN},
-                                        {"explain", required_argument, NULL, EXPLAIN},
-                                        {"version", no_argument, NULL, VERSION},
-                                        {"help", no_argument, NULL, HELP},
-                                        {NULL, 0, NULL, 0}};
+  enum { CHECK = 256, CONFIG, NAMES, DIAG, WARN, EXPLAIN, LIST, VERSION, HELP };
+  static const struct option names[] = {
+      {"check", no_argument, NULL, CHECK},        {"config", required_argument, NULL, CONFIG},
+      {"names", required_argument, NULL, NAMES},  {"diag", required_argument, NULL, DIAG},
+      {"warn-as-error", no_argument, NULL, WARN}, {"explain", required_argument, NULL, EXPLAIN},
+      {"list", required_argument, NULL, LIST},    {"version", no_argument, NULL, VERSION},
+      {"help", no_argument, NULL, HELP},          {NULL, 0, NULL, 0}};
   int c, rc = OK;
   ZbErr err;
   *done = true;
@@ -118,6 +117,7 @@ static int read_options(ZbArena *a, int argc, char **argv, Options *o, bool *don
       if (!o->json && strcmp(optarg, "text")) return usage("--diag %s: write `text` or `json`", optarg);
       break;
     case EXPLAIN: return explain(optarg);
+    case LIST: o->list = optarg; break;
     case VERSION: printf("zc (zug) %s\n", PACKAGE_VERSION); return OK;
     case 'h':
     case HELP: fputs(help, stdout); return OK;
@@ -133,6 +133,7 @@ static int read_options(ZbArena *a, int argc, char **argv, Options *o, bool *don
 }
 
 static int check_options(int argc, char **argv, Options *o) {
+  if (o->list) return optind < argc ? usage("--list takes one library, and no input file") : OK;
   if (optind >= argc) return usage("no input file");
   if (optind + 1 < argc)
     return usage("one input file at a time: `%s` and `%s`", argv[optind], argv[optind + 1]);
@@ -303,6 +304,26 @@ static int compile(ZbArena *a, Options *o) {
   return ok ? OK : fail_with(&err);
 }
 
+/* A file as it is, or what `use` finds under that name. */
+static int list_library(ZbArena *a, const Options *o) {
+  ZlSources *s = zl_sources_new(a);
+  ZlDiags *d = zl_diags_new(a, s);
+  ZlOptions load = {o->include, o->ninclude};
+  size_t n = strlen(o->list);
+  bool file = n > 4 && !strcmp(o->list + n - 4, ".zug");
+  const char *use = zb_printf(a, "use %s\n", o->list);
+  ZlProgram *p =
+      file ? zl_load(a, s, d, o->list, &load) : zl_load_text(a, s, d, "<--list>", use, strlen(use), &load);
+  ZbText t = {0};
+  const ZlFile *f = p && !zl_errors(d) ? p->files[0] : NULL;
+  if (f && !file) f = f->uses[0].file;
+  if (f) zc_list(s, f, &t);
+  put_text(stdout, &t);
+  (o->json ? zl_print_json : zl_print_text)(d, &t);
+  put_text(stderr, &t);
+  return f ? OK : FAILED;
+}
+
 int main(int argc, char **argv) {
   zb_begin();
   ZbArena *a = zb_arena_new();
@@ -316,7 +337,7 @@ int main(int argc, char **argv) {
   } else {
     rc = read_options(a, argc, argv, &o, &done);
     if (!done) rc = check_options(argc, argv, &o);
-    if (!done && rc == OK) rc = compile(a, &o);
+    if (!done && rc == OK) rc = o.list ? list_library(a, &o) : compile(a, &o);
   }
   zb_arena_free(a);
   ZbErr err;

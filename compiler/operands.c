@@ -138,6 +138,13 @@ static const char *listed(const Call *c, const char *const *names, size_t n) {
   return s;
 }
 
+/* With the operation's name where `format` has `%s`. */
+static const char *filled(const Call *c, const char *format) {
+  const char *at = strstr(format, "%s");
+  if (!at) return format;
+  return zb_printf(c->e->arena, "%.*s%s%s", (int)(at - format), format, c->op->name, at + 2);
+}
+
 bool known_keywords(Call *c) {
   const char *names[16];
   size_t n = 0;
@@ -154,8 +161,9 @@ bool known_keywords(Call *c) {
     for (size_t j = 0; j < n && k.s; j++) known |= !strcmp(names[j], k.s);
     if (known) continue;
     ZlDiag *d = complain(c->e, ZL_Z0205, k.span, "`%s` has no keyword `%s`", c->op->name, k.s);
-    const char *near = zb_nearest(k.s, names, n);
+    const char *near = zb_nearest(k.s, names, n), *torch = near ? NULL : zl_torch_keyword(k.s);
     if (near) zl_help(d, "did you mean `%s`?", near);
+    else if (torch) zl_help(d, "%s", filled(c, torch));
     else if (n == 1) zl_help(d, "its keyword is `%s`", names[0]);
     else if (n) zl_help(d, "its keywords are %s", listed(c, names, n));
     ok = false;

@@ -210,4 +210,10 @@ void zl_cluster_list(const ZlCluster *c, ZlEach *each, void *ctx);
 ZlNames zl_recipe_names(const ZlProgram *p);
 ZlNames zl_cluster_names(const ZlProgram *p);
 
+/* ---- torch.c ------------------------------------------------------------------------------------------- */
+/* How one says here what a function or method of PyTorch does; NULL: the word is not among those people try. */
+const char *zl_torch_word(const char *word);
+/* The same of a keyword; a format, whose `%s` is the function's name. */
+const char *zl_torch_keyword(const char *word);
+
 #endif

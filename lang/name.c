@@ -329,8 +329,10 @@ ZlDiag *zl_report_no_block(const ZlProgram *p, ZlDiags *d, ZlScope scope, const 
   uint32_t n;
   const char **names = zl_visible_blocks(p, scope, a, &n);
   for (uint32_t i = 0; i < nmore; i++) ZB_PUSH(a, names, n, more[i]);
+  const char *torch = path->n == 1 ? zl_torch_word(text) : NULL;
   const char *elsewhere = path->n == 1 ? qualified(scope, a, text) : NULL;
   if (elsewhere) zl_help(g, "did you mean `%s`?", elsewhere);
+  else if (torch) zl_help(g, "%s", torch);
   else zl_help_nearest(g, text, names, n);
   return g;
 }

@@ -211,8 +211,10 @@ void zl_syntax_error(ZlParser *ps, ZlExpected *e) {
   zl_label(g, "%s", expected_text(ps, e));
   bool next = t->first &&
               (starts_statement(t->kind) || starts_directive(t->kind)); /* the line before is unfinished */
-  if (is_word(t->kind) && name && !next)
+  if (t->kind == AXIS && ps->parens) zl_help(g, "axes stand in brackets: `mean[a](x)`");
+  else if (is_word(t->kind) && name && !next)
     zl_help(g, "%s is a word of the language and cannot be a name", found_text(ps));
+  else if (t->kind == '*' && ps->before.kind == '*') zl_help(g, "powers are `pow(x, y)`");
   else if (compares(t->kind) && after_operand) zl_help(g, "comparisons do not chain: `a < b and b < c`");
   else if (t->kind == IDENT && equals) zl_help(g, "an assignment is written `name = value`");
 }

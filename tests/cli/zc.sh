@@ -32,6 +32,31 @@ for pass in parse elab simpl grad final; do
   [ $pass = parse ] && says '^model Llama3' || says "^# after $pass$"
 done
 
+# ---- what a library holds ----
+ok $zc --list std.nn
+says '^Linear\[i, o\]\(x: real\[\.\., i\], std = 0\.02\) -> real\[\.\., o\]$'
+says '^RMSNorm\[e\]\(x: real\[\.\., e\], eps = 1e-5\) -> real\[\.\., e\]$'
+says '^    Zhang and Sennrich 2019\.$'
+mkdir -p lib/my && cat >lib/my/parts.zug <<'END'
+# Of the file.
+
+# What it does;
+# and how.
+block Two[.., a](
+    x: real[..],  # the first
+    n = 2) -> real[..],
+  real[.., a] { return x, random[.., a](1) }
+model None { axis batch  input x: real[batch]  param w[batch2] = 1  axis batch2 = 1  loss x per x }
+END
+ok $zc --list my.parts -I lib
+printf 'Two[.., a](x: real[..], n = 2) -> real[..], real[.., a]\n    What it does;\n' | cmp - out.txt || fail "--list"
+cp out.txt listed.txt
+ok $zc --list lib/my/parts.zug
+cmp out.txt listed.txt || fail "--list of a file"
+exits 1 $zc --list my.parts
+says 'error\[Z0005\]: no file my/parts\.zug'
+exits 2 $zc --list std.nn "$ZUG_SRC/examples/mlp.zug"
+
 # ---- an output is whole or not touched ----
 echo 'model M { axis batch  input x: real[batch]  loss y per x }' >wrong.zug
 exits 1 $zc wrong.zug -o gpt2.zsg

@@ -74,7 +74,7 @@ Test(move, merge_and_part) {
   CONFORM(.op = ZG_OP_MERGE, .dims = "a=1 b=1 t=1", .ax = "tab", .in = {{"ab"}}, .out = {{"t"}});
   CONFORM(.op = ZG_OP_PART, .dims = "a=3 b=5 c=7 t=15", .ax = "abt", .in = {{"tc"}}, .out = {{"abc"}});
   CONFORM(.op = ZG_OP_PART, .dims = "a=3 b=65 c=40 t=195", .ax = "bat", .in = {{"ct"}}, .out = {{"acb"}});
-  CONFORM(.op = ZG_OP_PART, .dims = "a=2 b=3 c=2 d=2 e=3 f=2 g=2 h=2 t=288", .ax = "hgfedcbat", .in = {{"t"}},
+  CONFORM(.op = ZG_OP_PART, .dims = "a=2 b=3 c=2 d=2 e=3 f=2 g=2 h=2 t=576", .ax = "hgfedcbat", .in = {{"t"}},
           .out = {{"abcdefgh"}});
   CONFORM(.op = ZG_OP_PART, .dims = "a=5 b=3 t=15", .ax = "abt", .in = {{"t", ID, -1, 9}},
           .out = {{"ba", ID}});
