@@ -1,8 +1,18 @@
 # examples: models and recipes; tests/examples.sh runs them all.
-examples_files = examples/bert.zug examples/clusters.zug examples/gpt2.zug examples/llama3.zug examples/lora.zug \
-  examples/mlp.zug examples/qwen3.zug examples/recipes.zug examples/t5.zug
-examples_files = examples/bert.zug examples/clusters.zug examples/dit.zug examples/gpt2.zug examples/llama3.zug examples/mlp.zug \
-examples_files = examples/bert.zug examples/clusters.zug examples/dit.zug examples/gemma2.zug examples/gemma3.zug examples/gpt2.zug examples/llama3.zug examples/mistral.zug examples/mlp.zug \
-  examples/qwen3.zug examples/recipes.zug examples/t5.zug examples/vit.zug
+examples_files = \
+  examples/bert.zug \
+  examples/clusters.zug \
+  examples/dit.zug \
+  examples/gemma2.zug \
+  examples/gemma3.zug \
+  examples/gpt2.zug \
+  examples/llama3.zug \
+  examples/lora.zug \
+  examples/mistral.zug \
+  examples/mlp.zug \
+  examples/qwen3.zug \
+  examples/recipes.zug \
+  examples/t5.zug \
+  examples/vit.zug
 examplesdir = $(pkgdatadir)/examples
 dist_examples_DATA = $(examples_files) examples/slurm.sh examples/srun.sh

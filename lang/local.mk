@@ -14,12 +14,11 @@ liblang_a_SOURCES = \
   lang/recipe_text.c \
   lang/recover.c \
   lang/span.c \
+  lang/torch.c \
+  lang/torch.def \
   lang/unit.c \
   lang/weights.c \
   lang/words.c
-  lang/lang.h lang/ast.h lang/errors.def lang/format.h lang/internal.h lang/scan.h lang/words.h \
-  lang/align.c lang/ast.c lang/cluster.c lang/diag.c lang/form.c lang/format.c lang/name.c \
-  lang/recipe.c lang/recipe_text.c lang/recover.c lang/span.c lang/torch.c lang/torch.def lang/unit.c lang/weights.c lang/words.c
 nodist_liblang_a_SOURCES = \
   lang/parse.tab.c lang/parse.tab.h lang/scan.yy.c lang/stdlib.embed.c lang/errors.embed.c
 EXTRA_DIST += lang/parse.y lang/scan.l lang/errors.awk lang/ERRORS.md lang/REFERENCE.md
