@@ -12,6 +12,17 @@ for recipe in one data_2 zero3_4 heads_2 rows_2 pipe_2 all_8; do
   "$ZUG_BUILD/tests/tools/compare_runs" --loss 1e-5 --norm 1e-5 $recipe/metrics.jsonl one/metrics.jsonl >diff.txt || { cat diff.txt; fail "$recipe"; }
   printf '%-8s %s\n' "$recipe" "$(tail -n 1 diff.txt)"
 done
+# a split of the slowest part is one of the whole: nothing is gathered where a recipe names both
+gathered() { # RECIPE: how often
+  ok zplan explain merged.zsg --recipe "$model:$1"
+  grep -c all_gather out.txt
+}
+[ "$(gathered heads_2)" -eq 0 ] || { cat out.txt; fail "heads_2 gathers what it merges"; }
+sed 's/split head, joined, vocab over tensor }/split head, vocab over tensor }/' "$model" >half.zug
+model=half.zug
+[ "$(gathered heads_2)" -gt 0 ] || { cat out.txt; fail "the other axis is split, too"; }
+model=$ZUG_SRC/tests/mpi/merged.zug
+
 # the order of the parts matters
 sed 's/part\[row, column, seq\]/part[column, row, seq]/' "$model" >turned.zug
 ok zc turned.zug -o turned.zsg

@@ -205,14 +205,25 @@ static int64_t size_along(const ZpValue *v, uint16_t axis) {
   return 0;
 }
 
-/* Merged axes, and those an axis is parted into, have as many elements as the one. */
+static bool is_split(const ZpValue *v, int d, uint16_t axis) {
+  return v->state[d].kind == 'S' && v->state[d].axis == axis;
+}
+
+/* Merged axes, and those an axis is parted into, have as many elements as the one. If that is split, so is the
+ * slowest of them, over the same dims, and no other. */
 static bool regroups_wrong(const Local *l, const ZpNode *n) {
   bool merge = n->call.op == ZG_OP_MERGE;
   if (!merge && n->call.op != ZG_OP_PART) return false;
-  const ZpValue *parted = operand(l, n, !merge), *whole = operand(l, n, merge);
+  const ZpValue *parted = operand(l, n, !merge), *one = operand(l, n, merge);
+  const uint16_t *part = n->call.ax + merge, whole = n->call.ax[merge ? 0 : n->call.nax - 1];
   int64_t product = 1;
-  for (int i = 0; i < n->call.nax - 1; i++) product *= size_along(parted, n->call.ax[merge ? i + 1 : i]);
-  return product != size_along(whole, n->call.ax[merge ? 0 : n->call.nax - 1]);
+  bool wrong = false;
+  for (int i = 0; i < n->call.nax - 1; i++) {
+    product *= size_along(parted, part[i]);
+    for (int d = 0; d < l->c->p->mesh.ndims; d++)
+      wrong |= is_split(parted, d, part[i]) != (i == 0 && is_split(one, d, whole));
+  }
+  return wrong || product != size_along(one, whole);
 }
 
 /* Registers: results of the op that it is fused to, inputs, then one an instruction (kernels.h). */
@@ -264,7 +275,7 @@ const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
   if (n->call.op == ZG_OP_RENAME &&
       size_along(operand(l, n, 0), ax[0]) != size_along(operand(l, n, 1), ax[1]))
     return "renames an axis to one of another size";
-  if (regroups_wrong(l, n)) return "merges axes to one of another size";
+  if (regroups_wrong(l, n)) return "merges axes to one of another size, or split otherwise";
   return pointwise_wrong(&n->call);
 }
 

@@ -18,6 +18,28 @@
 
 static bool usable_dim(const ZpPlan *p, int d) { return d != p->mesh.pipe; }
 
+/* merge and part: a split of the slowest part is one of the whole, block by block. The two axes, by what the operand
+ * has and what the result has; false of other operations. */
+static bool passes(const ZgNode *n, uint16_t *from, uint16_t *to) {
+  bool merge = n->op == ZG_OP_MERGE;
+  if (!merge && n->op != ZG_OP_PART) return false;
+  *from = merge ? n->ax[1] : n->ax[n->nax - 1];
+  *to = n->ax[0];
+  return true;
+}
+
+/* Whether dim d may split both of them, with those before it that do. */
+static bool passes_over(const ZpShard *h, const ZgNode *n, int d, uint32_t axis, const uint32_t *x) {
+  const ZpPlan *p = h->p;
+  uint16_t from, to;
+  if (!passes(n, &from, &to) || (axis != from && axis != to)) return false;
+  if (!zp_dim_splits(&p->mesh.dim[d], from) || !zp_dim_splits(&p->mesh.dim[d], to)) return false;
+  int64_t parts = p->mesh.dim[d].size;
+  for (int e = 0; e < d; e++)
+    if (x[e] == from) parts *= p->mesh.dim[e].size;
+  return p->axis_size[from] % parts == 0 && p->axis_size[to] % parts == 0;
+}
+
 /* X of every dim, as the axis or ZG_NONE. */
 static void choose(const ZpShard *h, const ZgNode *n, uint32_t *x) {
   const ZpPlan *p = h->p;
@@ -30,6 +52,8 @@ static void choose(const ZpShard *h, const ZgNode *n, uint32_t *x) {
     for (uint32_t i = 0; usable_dim(p, d) && i < dim->naxes && x[d] == ZG_NONE; i++) {
       ZgAxisClass c = zg_axis_class(n, in, out, dim->axes[i]);
       if (c == ZG_AXIS_PAR || c == ZG_AXIS_SUM || c == ZG_AXIS_MAX) x[d] = dim->axes[i];
+      uint16_t from, to;
+      if (passes_over(h, n, d, dim->axes[i], x) && passes(n, &from, &to)) x[d] = from;
     }
   }
 }
@@ -221,8 +245,10 @@ static void shard_node(ZpShard *h, const ZgNode *n) {
     for (int d = 0; d < ZP_MAX_DIMS; d++) {
       state[d] = (ZpState){.kind = 'R'};
       if (d >= p->mesh.ndims) continue;
-      state[d] = wanted(t, x[d]);
-      bool lacks = x[d] != ZG_NONE && !zg_type_has(t, (uint16_t)x[d]);
+      uint16_t from, to;
+      uint32_t split = passes(n, &from, &to) && x[d] == from ? to : x[d];
+      state[d] = wanted(t, split);
+      bool lacks = split != ZG_NONE && !zg_type_has(t, (uint16_t)split);
       if (partial[d] || lacks) state[d] = (ZpState){.kind = 'P', .max = n->op == ZG_OP_PEAK};
     }
     zp_version_add(h, n->out + (uint32_t)i, zp_new_value(h, t, state));

@@ -64,6 +64,19 @@ static bool moves_axes(int op) {
          op == ZG_OP_MERGE || op == ZG_OP_PART;
 }
 
+/* merge and part: the whole counts as its slowest part, with which it is split. */
+static bool regroups(int op) { return op == ZG_OP_MERGE || op == ZG_OP_PART; }
+static uint32_t counts_as(const ZpNode *k, uint32_t axis) {
+  bool merge = k->call.op == ZG_OP_MERGE;
+  if (!regroups(k->call.op) || axis != k->call.ax[merge ? 0 : k->call.nax - 1]) return axis;
+  return k->call.ax[merge];
+}
+static bool has_axis(const ZpNode *k, const ZpValue *v, uint32_t axis) {
+  for (int i = 0; i < v->type.naxes; i++)
+    if (counts_as(k, v->type.axis[i]) == axis) return true;
+  return false;
+}
+
 /* Without data moving between axes, the same axis has the same local size in all operands and results. */
 static void check_shapes(Brute *b, const ZpNode *k) {
   int64_t size[ZG_MAX_GRAPH_AXES];
@@ -74,8 +87,11 @@ static void check_shapes(Brute *b, const ZpNode *k) {
       uint16_t a = x->axis[j];
       if (moves_axes(k->call.op)) {
         for (int q = 0; q < k->call.nax; q++)
-          NEED(b, k->call.ax[q] != a || x->size[j] == b->p->axis_size[a], "%s is not whole",
-               b->p->graph->axes[a].name);
+          NEED(b,
+               k->call.ax[q] != a ||
+                   (regroups(k->call.op) && counts_as(k, a) == k->call.ax[k->call.op == ZG_OP_MERGE]) ||
+                   x->size[j] == b->p->axis_size[a],
+               "%s is not whole", b->p->graph->axes[a].name);
       }
       NEED(b, !size[a] || size[a] == x->size[j], "%s has two local sizes", b->p->graph->axes[a].name);
       size[a] = x->size[j];
@@ -158,7 +174,8 @@ static void check_rule(Brute *b, const ZpNode *k) {
     bool partial = false;
     for (int i = 0; i < k->call.nin + k->call.nout; i++) {
       ZpState s = value(b, i < k->call.nin ? k->in[i] : k->out[i - k->call.nin])->state[d];
-      if (s.kind == 'S') NEED(b, x == ZG_NONE || x == s.axis, "two axes split over dim %d", d), x = s.axis;
+      uint32_t axis = counts_as(k, s.axis);
+      if (s.kind == 'S') NEED(b, x == ZG_NONE || x == axis, "two axes split over dim %d", d), x = axis;
       partial |= i < k->call.nin && s.kind == 'P' && value(b, k->in[i])->at.space != ZP_AT_GRAD;
     }
     if (k->call.pointwise) continue; /* what lies inside is gone */
@@ -166,12 +183,11 @@ static void check_rule(Brute *b, const ZpNode *k) {
     NEED(b, !partial || linear, "reads a partial value");
     for (int i = 0; i < k->call.nin; i++) {
       const ZpValue *v = value(b, k->in[i]);
-      if (x != ZG_NONE && zg_type_has(&v->type, (uint16_t)x))
-        NEED(b, v->state[d].kind == 'S', "operand %d is whole", i);
+      if (x != ZG_NONE && has_axis(k, v, x)) NEED(b, v->state[d].kind == 'S', "operand %d is whole", i);
     }
     for (int i = 0; i < k->call.nout; i++) {
       const ZpValue *v = value(b, k->out[i]);
-      bool has = x != ZG_NONE && zg_type_has(&v->type, (uint16_t)x), lacks = x != ZG_NONE && !has;
+      bool has = x != ZG_NONE && has_axis(k, v, x), lacks = x != ZG_NONE && !has;
       char want = has ? 'S' : lacks || partial ? 'P' : 'R';
       NEED(b, v->state[d].kind == want || zg_op_info[k->call.op].kind == ZG_SOURCE,
            "result %d is %c over dim %d, not %c", i, v->state[d].kind, d, want);
