@@ -2,13 +2,13 @@
 
 #include <string.h>
 
-/* Two repeats, values captured by both, dropout, aux terms, slices, an argument and a parameter used
- * everywhere. */
+/* Two repeats, values captured by both, dropout, aux terms, two losses, slices, merged axes, an argument and a
+ * parameter used everywhere. */
 static const char odd[] =
     "use std.nn as nn\n"
     "model Odd(a = 2, b = 3) {\n"
     "  axis batch, seq\n"
-    "  axis embed = 8, kv = 2, grp = 2, hd = 4, ffn = 16, vocab = 12, half = 4, pos = 32\n"
+    "  axis embed = 8, kv = 2, grp = 2, hd = 4, ffn = 16, vocab = 12, half = 4, pos = 32, up = 2, low = 4\n"
     "  block Mix(x: real[.., seq, embed], m: real[.., seq, embed], at: f32[.., seq]) -> real[.., seq, embed] "
     "{\n"
     "    param wq[embed, kv, grp, hd], wk[embed, kv, hd], wv[embed, kv, hd], wo[kv, grp, hd, embed] ~ "
@@ -37,6 +37,9 @@ static const char odd[] =
     "  s = place[seq]()\n"
     "  at = spread[batch](s) + f32(shift[seq](tokens))\n"
     "  repeat a as first { x = Mix(x, memory, at) as mix  x = Mlp(x) as mlp }\n"
+    "  param turn[low], lift[up] ~ normal(0.5)\n"
+    "  x = x + merge[embed, up, low](tanh(part[up, low, embed](x) * turn) * lift)\n"
+    "  loss early = 0.1 * mean[embed](x * x) per samples()\n"
     "  left = slice[embed, half](cumsum[embed](x))\n"
     "  right = slice[embed, half](x, start = half) * peak[embed](memory)\n"
     "  x = concat[embed, half, half](log1p(abs(right)), softmax[half](left))\n"
@@ -52,7 +55,7 @@ const RandomModel random_models[NMODELS] = {
      "batch seq embed head hd ffn vocab pos", "Layer Layer.attn Layer.mlp Attention layer ln_f gelu_tanh", 5},
     {"llama3", NULL, "-D layers=3 -D heads=8 -D kv_heads=4 -D width=32 -D inner=24 -D words=12",
      "batch seq embed kv grp hd ffn vocab kv*grp", "Layer Layer.attn Layer.mlp silu norm1 norm", 3},
-    {"odd", odd, NULL, "batch seq embed kv grp hd ffn vocab half pos kv*grp grp*kv batch*seq",
+    {"odd", odd, NULL, "batch seq embed kv grp hd ffn vocab half pos up low kv*grp grp*kv batch*seq",
      "first second first.mlp mix Mlp gelu dropout", 5},
 };
 typedef struct {
