@@ -34,9 +34,9 @@ done
 
 # ---- what a library holds ----
 ok $zc --list std.nn
-says '^Linear\[i, o\]\(x: real\[\.\., i\], std = 0\.02\) -> real\[\.\., o\]$'
-says '^RMSNorm\[e\]\(x: real\[\.\., e\], eps = 1e-5\) -> real\[\.\., e\]$'
-says '^    Zhang and Sennrich 2019\.$'
+says '^Linear\[i, o\]\(x: real\[\.\., i\], .*std = 0\.02.*\) -> real\[\.\., o\]$'
+says '^RMSNorm\[e\]\(x: real\[\.\., e\], .*\) -> real\[\.\., e\]$'
+says '^    Zhang and Sennrich 2019'
 mkdir -p lib/my && cat >lib/my/parts.zug <<'END'
 # Of the file.
 
@@ -156,7 +156,8 @@ ok $zc dump cfg.zsg
 says '^weights hf config rope_parameters.rope_theta = 500000$'
 old '"rope_theta": 1e4, "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 64},'
 ok $llama old.json
-says 'half 8;'
+ok $zc dump cfg.zsg
+says ' = rotate\['
 old '"rope_scaling": {"type": "linear", "factor": 2.0},'
 exits 1 $llama old.json
 says '`rope_scaling.type` is "linear", model Llama3 needs "llama3"$'
