@@ -82,6 +82,21 @@ static void check_top(Form *f, const ZlExpr *e) {
 }
 
 /* ---- statements ---- */
+void zl_name_in_front(ZlDiags *d, ZlName name) {
+  ZlDiag *g = zl_report(d, ZL_Z0001, name.span, "a loss has its name in front");
+  zl_help(g, "write `loss %s = ... per ...`", name.s);
+}
+
+/* `loss a per f(b) as name`: the label of a call, as it was read. */
+static void check_loss(Form *f, const ZlStmt *s) {
+  const ZlExpr *last = s->loss.den;
+  while (last->kind == ZL_E_BIN) last = last->bin.b;
+  if (last->kind == ZL_E_CALL && last->call.label.s && last->call.label.span.end == s->span.end)
+    zl_name_in_front(f->d, last->call.label);
+  check_top(f, s->loss.num);
+  check_top(f, s->loss.den);
+}
+
 static const char *statement_word(ZlStmtKind k) {
   static const char *const word[] = {"param",  "",     "repeat", "if",     "aux",
                                      "return", "axis", "input",  "output", "loss"};
@@ -165,8 +180,7 @@ static void check_stmt(Form *f, const ZlStmt *s, bool last) {
   case ZL_S_OUTPUT: check_top(f, s->output.value); break;
   case ZL_S_LOSS:
     f->loss = true;
-    check_top(f, s->loss.num);
-    check_top(f, s->loss.den);
+    check_loss(f, s);
     break;
   }
 }

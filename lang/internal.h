@@ -152,4 +152,7 @@ void zl_help_nearest(ZlDiag *d, const char *name, const char *const *names, size
 void zl_help_nearest_of(ZlDiag *d, ZbArena *a, const char *name, ZlNames names);
 const char *zl_names_text(ZbArena *a, ZlNames names); /* "`a`, `b`" */
 
+/* Reports a loss that is named behind. */
+void zl_name_in_front(ZlDiags *d, ZlName name);
+
 #endif

@@ -108,6 +108,8 @@
 %type <value> value item0 absent
 %type <values> values items items0
 
+%precedence UNLABELLED
+%precedence AS
 %left OR
 %left AND
 %precedence NOT
@@ -138,7 +140,7 @@ use     : USE path as    {
             ADD(ps->file->uses, ps->file->nuses, u);
           }
         ;
-as      : %empty         { $$ = (ZlName){NULL, ZL_NOWHERE}; }
+as      : %empty %prec UNLABELLED { $$ = (ZlName){NULL, ZL_NOWHERE}; }
         | AS IDENT       { $$ = $2; }
         ;
 path    : IDENT          { $$ = (ZlPath){.span = @1}; ADD($$.part, $$.n, $1); }
@@ -265,6 +267,12 @@ stmt    : PARAM pdefs init tag {
             $$ = zl_statement(ps->arena, ZL_S_LOSS, @$);
             $$->loss.num = $2;
             $$->loss.den = $4;
+          }
+        | LOSS expr PER expr AS IDENT { /* an error, of which more can be said than that */
+            $$ = zl_statement(ps->arena, ZL_S_LOSS, @$);
+            $$->loss.num = $2;
+            $$->loss.den = $4;
+            zl_name_in_front(ps->diags, $6);
           }
         | LOSS IDENT '=' expr PER expr {
             $$ = zl_statement(ps->arena, ZL_S_LOSS, @$);
