@@ -1,6 +1,7 @@
 # examples: models and recipes; tests/examples.sh runs them all.
 examples_files = \
   examples/bert.zug \
+  examples/clip.zug \
   examples/clusters.zug \
   examples/dit.zug \
   examples/gemma2.zug \

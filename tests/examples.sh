@@ -4,7 +4,8 @@
 examples=$ZUG_SRC/examples
 
 # ---- compiling: 50 ms at most, whatever the depth (the limit here allows for a busy machine) ----
-for model in mlp gpt2 llama3 qwen3 bert t5 lora vit dit gemma2 gemma3 mistral; do ok timeout 2 zc "$examples/$model.zug" -o $model.zsg; done
+models="mlp gpt2 llama3 qwen3 bert t5 lora vit dit gemma2 gemma3 mistral clip"
+for model in $models; do ok timeout 2 zc "$examples/$model.zug" -o $model.zsg; done
 ok timeout 2 zc "$examples/llama3.zug" -o llama405b.zsg -D layers=126 -D heads=128 -D width=16384 -D inner=53248
 says '405,853,388,800 parameters'
 ok zc "$examples/gpt2.zug" -o demo.zsg -D layers=4 -D heads=4 -D width=128 -D context=128 -D words=256

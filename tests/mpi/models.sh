@@ -5,6 +5,7 @@
 need_mpi
 ref=$ZUG_SRC/tests/reference
 compare=$ZUG_BUILD/tests/tools/compare_runs
+micro= # samples of a micro-batch, where they matter
 
 sizes() { # the -D options of a model, from its JSON
   awk '/"sizes"/ { on = 1; next } on && /}/ { exit } on { gsub(/[",: ]+/, " "); printf "-D %s=%s ", $1, $2 }' "$ref/$1.json"
@@ -19,15 +20,15 @@ recipe one_1 for $1 {
   optimizer adamw(lr = 0.01, b1 = 0.9, b2 = 0.95, eps = $6) decay 0.1 except norm, bias
   clip 1.0
   bind batch = 8$2
-  micro 4
+  micro ${micro:-4}
   $5
 }
-recipe zero_2 for $1 from one_1 { mesh data = 2   split batch over data   shard params, grads, states over data }
+recipe zero_2 for $1 from one_1 { mesh data = 2   split batch over data   micro 4   shard params, grads, states over data }
 recipe tensor_2 for $1 from one_1 { mesh tensor = 2   split $3 }
-recipe pipe_2 for $1 from one_1 { mesh pipe = 2   stages over pipe by cost   schedule 1f1b   micro 2   recompute $4 }
+recipe pipe_2 for $1 from one_1 { mesh pipe = 2   stages over pipe by cost   schedule 1f1b   micro ${micro:-2}   recompute $4 }
 recipe all_8 for $1 from one_1 {
   mesh pipe = 2, data = 2, tensor = 2
-  micro 2
+  micro $([ -n "$micro" ] && echo 4 || echo 2)
   split batch over data
   split $3
   stages over pipe by cost
@@ -73,8 +74,12 @@ model t5 T5 ", src = 12, src2 = 12, tgt = 8, tgt2 = 8" "head, ffn, vocab over te
   "pad vocab to 4"
 model vit ViT "" "head, ffn, class over tensor" Layer
 model dit DiT "" "head, ffn over tensor else token" Layer
+micro=8 # a step is one micro-batch: its samples are compared
+model clip CLIP ", others = 8" "head, thead, ffn, tffn, vocab over tensor" "See, Read"
+micro=
 
 # Drawn by the example itself: the same in all layouts, as tests/mpi/layouts.sh has it.
+name=dit
 # shellcheck disable=SC2046
 ok zc "$ZUG_SRC/examples/dit.zug" -o dit.zsg $(sizes dit)
 for recipe in one_1 all_8; do

@@ -18,4 +18,6 @@ EXTRA_DIST += tests/reference/README.md tests/reference/make_reference.py tests/
   tests/reference/mistral.json tests/reference/mistral.records \
   tests/reference/mistral.init.safetensors tests/reference/mistral.final.safetensors \
   tests/reference/gemma3.json tests/reference/gemma3.records \
-  tests/reference/gemma3.init.safetensors tests/reference/gemma3.final.safetensors
+  tests/reference/gemma3.init.safetensors tests/reference/gemma3.final.safetensors \
+  tests/reference/clip.json tests/reference/clip.records \
+  tests/reference/clip.init.safetensors tests/reference/clip.final.safetensors

@@ -11,8 +11,8 @@ Tensors are [batch, seq, ...]; a weight is [in, out], so that one with named hea
 """
 import math
 
-from tape import (Tensor, cat, constant, count, cross_entropy, erf, expand, mean, part, permute, power, reshape, rows,
-                  sigmoid, softmax, tanh, transpose)
+from tape import (Tensor, cat, constant, count, cross_entropy, erf, exp, expand, mean, part, permute, power, reshape, rows,
+                  sigmoid, softmax, tanh, total, transpose)
 
 MODELS = {}  # name: object with the above
 
@@ -135,10 +135,10 @@ def encoder_layer(p, at, E, A, F):
     biased(p, f"{at}mlp.", (F,), (E,), "w2", "b2")
 
 
-def attend_all(x, w, n):
-    """Multi-head attention with biases, both ways."""
+def attend_all(x, w, n, seen=lambda i, j: True):
+    """Multi-head attention with biases."""
     q, k, v = (heads(linear(x, w[f"attn.w{t}"], w[f"attn.b{t}"]), n) for t in "qkv")
-    return linear(attention(q, k, v), w["attn.wo"], w["attn.bo"])
+    return linear(attention(q, k, v, seen), w["attn.wo"], w["attn.bo"])
 
 
 # ---- GPT-2 (Radford et al. 2019) -------------------------------------------------------------------
@@ -498,3 +498,61 @@ class gemma3:
             h = h + norm(y, w["norm2.g"])
             h = h + norm(gated(norm(h, w["norm3.g"]), w, gelu_tanh), w["norm4.g"])
         return language_loss(norm(h, p["norm.g"]) @ transpose(p["table"]), x["targets"])
+
+
+# ---- CLIP (Radford et al. 2021) ----------------------------------------------------------------------------------
+@model
+class clip:
+    sizes = dict(layers=2, heads=2, width=12, grid=2, patch=2, channels=3, text_heads=2, text_width=8, context=6, words=30,
+                 shared=10)
+    fields = dict(image=("f32", 4 * 12), tokens=("i32", 6), last=("i32", 1))
+
+    def params(m):
+        E, T, C, P, J = m["width"], m["text_width"], m["channels"], m["patch"], m["shared"]
+        p = {"cls": ((1, E), 0, 0.5, ""), "pos_image": ((m["grid"] ** 2 + 1, E), 0, 0.3, ""),
+             "patches": ((E, C, P, P), 0, 1 / math.sqrt(C * P * P), ""), "to_joint": ((E, J), 0, 1 / math.sqrt(E), ""),
+             "words": ((m["words"], T), 0, 0.5, ""), "pos_text": ((m["context"], T), 0, 0.3, ""),
+             "text_to_joint": ((T, J), 0, 1 / math.sqrt(T), ""), "heat": ((1,), 1, 0.1, "bias")}
+        for stack, width, n in ("image", E, m["heads"]), ("text", T, m["text_heads"]):
+            norms(p, "", [f"ln_{stack}"], width, True)
+            for i in range(m["layers"]):
+                norms(p, f"{stack}.{i}.", ["ln1", "ln2"], width, True)
+                encoder_layer(p, f"{stack}.{i}.", width, n, 4 * width)
+        norms(p, "", ["ln_in"], E, True)
+        return p
+
+    def sample(m, rng):
+        kind = rng.randrange(m["words"])  # a picture's brightness is what its caption begins with
+        text = [kind] + [rng.randrange(m["words"]) for _ in range(5)]
+        return dict(image=[rng.gauss(kind / 10 - 1.5, 1) for _ in range(4 * 12)], tokens=text, last=[rng.randrange(2, 6)])
+
+    def loss(m, p, x, batch):
+        E, n = m["width"], m["grid"] ** 2
+        norm = lambda y, at: layer_norm(y, p[at + ".g"], p[at + ".b"])
+        quick = lambda y: y * sigmoid(y * 1.702)
+
+        def stack(y, name, n, seen):
+            for i in range(m["layers"]):
+                w = inside(p, f"{name}.{i}.")
+                y = y + attend_all(layer_norm(y, w["ln1.g"], w["ln1.b"]), w, n, seen)
+                y = y + mlp(layer_norm(y, w["ln2.g"], w["ln2.b"]), w, quick)
+            return y
+
+        def unit(y):
+            return y * power(total(y * y, keep=True), -0.5)
+
+        tiles = Tensor((batch, n, len(x["image"]) // (batch * n)), list(x["image"]))
+        tiles = tiles @ transpose(reshape(p["patches"], E, tiles.shape[-1]))
+        a = cat([expand(reshape(p["cls"], 1, 1, E), (batch, 1, E)), tiles], 1) + p["pos_image"]
+        a = stack(norm(a, "ln_in"), "image", m["heads"], lambda i, j: True)
+        a = unit(norm(reshape(part(a, 1, 0, 1), batch, E), "ln_image") @ p["to_joint"])
+
+        b = embed(p["words"], x["tokens"], batch) + p["pos_text"]
+        seq = b.shape[1]
+        b = norm(stack(b, "text", m["text_heads"], causal), "ln_text")
+        b = rows(reshape(b, batch * seq, b.shape[-1]), [i * seq + at for i, at in enumerate(x["last"])])
+        b = unit(b @ p["text_to_joint"])
+
+        z = (a @ transpose(b)) * exp(p["heat"])
+        own = list(range(batch))
+        return 0.5 * cross_entropy(z, own) + 0.5 * cross_entropy(transpose(z), own)
