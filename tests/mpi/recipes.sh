@@ -68,6 +68,8 @@ says 'tensor.grp'
 at_once zc "$ZUG_SRC/examples/llama3.zug" -o 405b.zsg -D layers=126 -D heads=128 -D width=16384 -D inner=53248
 at_once zplan show 405b.zsg --recipe "$recipes:llama405b" --cluster "$ZUG_SRC/examples/clusters.zug:h100"
 says '16,?384 ranks'
+at_once zplan sim 405b.zsg --recipe "$recipes:llama405b" --cluster "$ZUG_SRC/examples/clusters.zug:h100"
+says 'MFU'
 at_once zc "$ZUG_SRC/examples/gpt2.zug" -o 124m.zsg
 at_once zplan show 124m.zsg --recipe "$recipes:train3d"
 

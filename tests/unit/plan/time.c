@@ -203,6 +203,31 @@ Test(time, overlap) {
   zb_arena_free(a);
 }
 
+/* Collectives that are under way together share their links: where nothing else takes time, a step takes as long as all of
+ * them one after the other. */
+Test(time, shared_links) {
+  for (uint32_t layers = 1; layers <= 8; layers++) {
+    ZbArena *a = zb_arena_new();
+    ZlCluster c = weightless();
+    uint32_t n = 0, together = 0;
+    levels[0].start = .125;
+    ZpPlan *p = fake_programs(a, (Fake){.stages = 1, .nmicro = 2, .layers = layers, .level = 3});
+    for (uint32_t k = 0; k < 3; k++) works(p, k, 4, 4);
+    ZpStageTime *t = time_of(a, p, &c)->stages;
+    double end = 0;
+    for (uint64_t i = 0; i < t->nspans; i++) {
+      const ZpSpan *s = &t->spans[i];
+      const ZpInstr *in = &p->stages[0].prog.instrs[s->instr];
+      n += in->queue == ZP_Q_COLL && in->dims;
+      together += s->end - s->begin > .2; /* it waited for its links, or shared them */
+      if (s->end > end) end = s->end;
+    }
+    ABOUT(end, n * .125);
+    cr_expect(together > 0);
+    zb_arena_free(a);
+  }
+}
+
 /* Whatever the plan: it ends, and slower links do not make it faster. */
 Test(time, all_plans) {
   for (uint32_t k = 0; k < 96; k++) {
