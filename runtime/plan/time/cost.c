@@ -143,7 +143,7 @@ static Pieces side_by_side(Cost *x, uint32_t stage, const ZpSegment *s, const Zp
     if (sends) level = at->level, sent += t;
     else add_call(x, &all, n), computed += t;
   }
-  double end = fmax(b.compute, b.link), exposed = end - computed, hidden = sent - exposed;
+  double end = fmax(b.compute, b.link), exposed = fmax(0, end - computed), hidden = sent - exposed;
   if (level == ZP_NONE) return all;
   double slower = fmax(0, hidden) * x->c->steal / (1 + x->c->steal);
   if (all.n) {

@@ -16,6 +16,7 @@ typedef struct {
   bool *posted, *done;    /* per instruction */
   double *begin;
   Pieces *lists[ZP_PHASES]; /* per segment, once made */
+  bool changed;             /* something of it ended: others may start */
   bool running;             /* the compute queue: */
   uint32_t instr, piece;
   Pieces now;
@@ -113,7 +114,7 @@ static void keep_span(Loop *l, Stage *s, uint32_t instr, uint32_t node, double b
 static void end_instr(Loop *l, uint32_t id) {
   Stage *s = &l->stage[l->stage_of[id]];
   uint32_t i = id - l->base[l->stage_of[id]];
-  s->done[i] = true;
+  s->done[i] = s->changed = true;
   keep_span(l, s, i, ZP_NONE, s->begin[i]);
 }
 
@@ -200,6 +201,8 @@ static void post(Loop *l, uint32_t stage, uint32_t i) {
 static void start_all(Loop *l) {
   for (uint32_t s = 0; s < l->nstages; s++) {
     uint32_t i;
+    if (!l->stage[s].changed) continue;
+    l->stage[s].changed = false;
     while (!l->stage[s].running && (i = startable(&l->stage[s], ZP_Q_COMPUTE)) != ZP_NONE)
       begin_compute(l, s, i);
     for (int q = ZP_Q_P2P; q < ZP_QUEUES; q++)
@@ -294,7 +297,7 @@ static void fill_stage(Loop *l, uint32_t i, ZpStageTime *out) {
   const ZpPlan *p = l->x->p;
   Stage *s = &l->stage[i];
   uint32_t n = p->stages[i].prog.ninstrs;
-  *s = (Stage){.st = &p->stages[i], .out = out};
+  *s = (Stage){.st = &p->stages[i], .out = out, .changed = true};
   s->posted = ZB_NEWN(a, bool, n);
   s->done = ZB_NEWN(a, bool, n);
   s->begin = ZB_NEWN(a, double, n);
