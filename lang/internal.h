@@ -80,6 +80,7 @@ typedef struct {
   ZlNumber num; bool has_num;         /* micro, clip */
   ZlProd *prods; uint32_t nprods;     /* split */
   ZlNames names;                      /* split: dims; shard: levels; precision: keys */
+  ZlNames maybe;                      /* split, pad: axes of these that the model may lack */
   ZlNames others;                     /* split: else; precision: element types */
   ZlName word;                        /* schedule, optimizer: name; shard, stages: dim; stages: see by */
   ZlName by;                          /* stages over DIM by WORD */

@@ -89,9 +89,10 @@ typedef struct {
 
 /* clang-format off */
 typedef struct { ZlName name; int64_t size; } ZlMeshDim;
-typedef struct { ZlName axis; int64_t size; ZlSpan span; } ZlBind;     /* also: pad AXIS to SIZE */
+typedef struct { ZlName axis; int64_t size; ZlSpan span; bool maybe; } ZlBind; /* also: pad AXIS to SIZE */
 typedef struct { ZlName *axis; uint32_t n; } ZlProd;                    /* kv*grp */
-typedef struct { ZlProd *prods; uint32_t nprods; ZlName dim; ZlNames otherwise; ZlSpan span; } ZlSplit;
+/* maybe: axes among these that the model may lack, `head?`; then they are as if they were not named */
+typedef struct { ZlProd *prods; uint32_t nprods; ZlName dim; ZlNames otherwise, maybe; ZlSpan span; } ZlSplit;
 /* clang-format on */
 enum { ZL_SHARD_STATES = 1, ZL_SHARD_GRADS = 2, ZL_SHARD_PARAMS = 4 };
 /* clang-format off */
@@ -119,6 +120,9 @@ typedef struct {
   ZlSpan span;
 } ZlOptimizer;
 /* clang-format on */
+
+/* Whether a name of that text is among them. */
+bool zl_is_named(ZlNames names, const char *s);
 
 /* A recipe with everything it inherits, its words checked, its numbers positive where they must be. What
  * needs the model (axis names, divisibility) is the planner's to check. A directive that is absent has n = 0,

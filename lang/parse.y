@@ -56,13 +56,14 @@
 %token DEVICE "device" HOST "host" LEVEL "level"
 %token AT_MOST "<=" AT_LEAST ">=" EQUALS "==" DIFFERS "!="
 %token RESYNC
-%token <name> IDENT "a name" PLACE "a place such as {i}" STRING "a name between quotes"
+%token <name> IDENT "a name" MAYBE "a name with ?" PLACE "a place such as {i}" STRING "a name between quotes"
 %token <number> NUMBER "a number"
 %token <quantity> QUANTITY "a quantity such as 80 GB"
 %token <elem> ELEM "an element type"
 
 %type <name> as for
-%type <names> names name1 tag else
+%type <names> names name1 tag else axes
+%type <name> axis
 %type <path> path from
 %type <span> head
 %type <block> block
@@ -552,6 +553,8 @@ directive : MESH nums    { $$ = zl_directive(ps->arena, ZL_D_MESH, @$); $$->q = 
             $$->nprods = $2.n;
             $$->names = $4;
             $$->others = $5;
+            $$->maybe = ps->maybe;
+            ps->maybe = (ZlNames){0};
           }
         | SHARD names OVER IDENT unit keep {
             $$ = zl_directive(ps->arena, ZL_D_SHARD, @$);
@@ -588,9 +591,11 @@ directive : MESH nums    { $$ = zl_directive(ps->arena, ZL_D_MESH, @$); $$->q = 
             $$->nkws = $3.n;
           }
         | CLIP NUMBER    { $$ = zl_directive(ps->arena, ZL_D_CLIP, @$); $$->num = $2; $$->has_num = true; }
-        | PAD IDENT TO NUMBER {
+        | PAD axis TO NUMBER {
             $$ = zl_directive(ps->arena, ZL_D_PAD, @$);
             ADD($$->q, $$->nq, zl_number_quantity($2, $4));
+            $$->maybe = ps->maybe;
+            ps->maybe = (ZlNames){0};
           }
         | LIMIT quants   { $$ = zl_directive(ps->arena, ZL_D_LIMIT, @$); $$->q = $2.at; $$->nq = $2.n; }
         | FREEZE paths but {
@@ -610,11 +615,17 @@ numlist : NUMBER         { $$ = (ZlQuantityList){0}; PUSH($$, zl_number_quantity
 prods   : prod           { $$ = (ZlProdList){0}; PUSH($$, $1); }
         | prods ',' prod { $$ = $1; PUSH($$, $3); }
         ;
-prod    : IDENT          { $$ = (ZlProd){0}; ADD($$.axis, $$.n, $1); }
-        | prod '*' IDENT { $$ = $1; ADD($$.axis, $$.n, $3); }
+prod    : axis           { $$ = (ZlProd){0}; ADD($$.axis, $$.n, $1); }
+        | prod '*' axis  { $$ = $1; ADD($$.axis, $$.n, $3); }
+        ;
+axis    : IDENT
+        | MAYBE          { $$ = $1; PUSH(ps->maybe, $1); }
+        ;
+axes    : axis           { $$ = (ZlNames){0}; PUSH($$, $1); }
+        | axes ',' axis  { $$ = $1; PUSH($$, $3); }
         ;
 else    : %empty         { $$ = (ZlNames){0}; }
-        | ELSE names     { $$ = $2; }
+        | ELSE axes      { $$ = $2; }
         ;
 unit    : %empty         { $$ = (ZlPath){.span = ZL_NOWHERE}; }
         | UNIT path      { $$ = $2; }
@@ -708,7 +719,7 @@ const   : IDENT QUANTITY { $$ = $2; $$.name = $1; }
 static int zl_bison_lex(ZL_BISON_STYPE *v, ZlSpan *span, ZlParser *ps) {
   ZlToken t = zl_next_token(ps);
   *span = t.span;
-  if (t.kind == IDENT || t.kind == PLACE || t.kind == STRING) v->name = t.name;
+  if (t.kind == IDENT || t.kind == MAYBE || t.kind == PLACE || t.kind == STRING) v->name = t.name;
   else if (t.kind == NUMBER) v->number = t.number;
   else if (t.kind == QUANTITY) v->quantity = t.quantity;
   else if (t.kind == ELEM) v->elem = t.elem;

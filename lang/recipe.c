@@ -88,7 +88,7 @@ static void apply_sizes(Build *b, const ZlDirective *d, ZbNames *names, ZlBind *
   for (uint32_t i = 0; i < d->nq; i++) {
     const ZlQuantity *q = &d->q[i];
     if (!once(b, d->kind, q->name.s, q->name.span) || !positive(b, "the size of an axis", q)) continue;
-    ZlBind v = {q->name, q->i, q->span};
+    ZlBind v = {q->name, q->i, q->span, zl_is_named(d->maybe, q->name.s)};
     uint32_t k = zb_names_find(names, q->name.s);
     if (k != ZB_NO_NAME) {
       (*at)[k] = v;
@@ -147,7 +147,12 @@ static void apply_split(Build *b, const ZlDirective *d) {
   for (uint32_t i = 0; i < d->names.n; i++) {
     ZlName dim = d->names.at[i];
     if (!once(b, ZL_D_SPLIT, zb_printf(b->arena, "over %s", dim.s), dim.span)) continue;
-    ZlSplit s = {.prods = d->prods, .nprods = d->nprods, .dim = dim, .otherwise = d->others, .span = d->span};
+    ZlSplit s = {.prods = d->prods,
+                 .nprods = d->nprods,
+                 .dim = dim,
+                 .otherwise = d->others,
+                 .maybe = d->maybe,
+                 .span = d->span};
     uint32_t k = zb_names_find(&b->split_names, dim.s);
     if (k != ZB_NO_NAME) {
       r->splits[k] = s;

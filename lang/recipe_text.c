@@ -42,7 +42,7 @@ static void add_names(ZbText *t, const ZlName *at, uint32_t n, const char *betwe
 static void sizes(List *l, const char *what, const ZlBind *b, uint32_t n) {
   if (!n) return;
   for (uint32_t i = 0; i < n; i++)
-    zb_text_add(&l->text, "%s%s = %" PRId64, i ? ", " : "", b[i].axis.s, b[i].size);
+    zb_text_add(&l->text, "%s%s%s = %" PRId64, i ? ", " : "", b[i].axis.s, b[i].maybe ? "?" : "", b[i].size);
   item(l, what);
 }
 
@@ -61,6 +61,12 @@ static void mesh(List *l, const ZlRecipe *r) {
   item(l, "mesh");
 }
 
+/* "head?, ffn" */
+static void add_axes(ZbText *t, ZlNames names, ZlNames maybe, const char *between) {
+  for (uint32_t i = 0; i < names.n; i++)
+    zb_text_add(t, "%s%s%s", i ? between : "", names.at[i].s, zl_is_named(maybe, names.at[i].s) ? "?" : "");
+}
+
 static void splits(List *l, const ZlRecipe *r) {
   ZbText *t = &l->text;
   if (!r->nsplits) return;
@@ -69,10 +75,10 @@ static void splits(List *l, const ZlRecipe *r) {
     if (i) zb_text_add(t, "; ");
     for (uint32_t k = 0; k < s->nprods; k++) {
       if (k) zb_text_add(t, ", ");
-      add_names(t, s->prods[k].axis, s->prods[k].n, "*");
+      add_axes(t, (ZlNames){s->prods[k].axis, s->prods[k].n}, s->maybe, "*");
     }
     zb_text_add(t, " over %s%s", s->dim.s, s->otherwise.n ? " else " : "");
-    add_names(t, s->otherwise.at, s->otherwise.n, ", ");
+    add_axes(t, s->otherwise, s->maybe, ", ");
   }
   item(l, "split");
 }

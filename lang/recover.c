@@ -131,6 +131,7 @@ static void summarise(ZlExpected *e) {
       {"an operator", "'+'", {"'+'", "'-'", "'*'", "'/'", "'<'", "'>'", "<=", ">=", "==", "!=", "and", "or"}},
       {"a type", "index", {"index", "an element type"}},
   };
+  take_word(e, "a name with ?");  /* where a name can stand, too */
   bool operators = has(e, "'+'"); /* then '-' is no sign of an expression */
   static const char *const after_name[] = {"'('", "'['", "'.'", "'='", "as"};
   for (size_t i = 0; operators && i < sizeof after_name / sizeof *after_name; i++)

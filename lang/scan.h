@@ -31,7 +31,7 @@ typedef struct {
   uint32_t depth; /* open braces before it */
   bool first;     /* first of its line */
   union {
-    ZlName name;     /* IDENT, PLACE, STRING */
+    ZlName name;     /* IDENT, MAYBE, PLACE, STRING */
     ZlNumber number; /* NUMBER */
     ZlQuantity quantity;
     ZlElem elem;
@@ -62,6 +62,7 @@ struct ZlParser {
   uint32_t last_error;
   int statement; /* kind of the keyword that began the current statement; USE matters */
 
+  ZlNames maybe; /* of the directive being parsed: axes that the model may lack, `head?` */
   ZlModel *model; /* being parsed */
   ZlWeights *weights;
   const ZlCond *cond; /* in its innermost `if` */

@@ -13,6 +13,12 @@ int zl_word_index(const char *word, const char *const *words, int n) {
   return -1;
 }
 
+bool zl_is_named(ZlNames names, const char *s) {
+  for (uint32_t i = 0; i < names.n; i++)
+    if (!strcmp(names.at[i].s, s)) return true;
+  return false;
+}
+
 void zl_report_no_such(ZlDiags *d, ZbArena *a, const char *what, const char *file, const char *name,
                        ZlNames all) {
   if (all.n == 0) {

@@ -66,6 +66,7 @@ static void bind_sizes(ZpBuild *b) {
               "add `bind %s = N`", g->axes[i].name);
   memcpy(p->axis_valid, p->axis_size, g->naxes * sizeof *p->axis_size);
   for (uint32_t i = 0; i < r->npads; i++) {
+    if (r->pads[i].maybe && zg_axis_find(g, r->pads[i].axis.s) == ZG_NONE) continue;
     uint32_t a = find_axis(b, r->pads[i].axis, AXIS_OF_MODEL);
     if (a == ZG_NONE) continue;
     if (!g->axes[a].size)
@@ -123,6 +124,13 @@ static void check_pads(ZpBuild *b) {
 }
 
 /* ---- mesh ---------------------------------------------------------------------------------------------- */
+/* Of what the recipe says the model may lack, it lacks this. */
+static bool lacks(const ZpBuild *b, const ZlSplit *s, const ZlName *axis, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++)
+    if (zl_is_named(s->maybe, axis[i].s) && zg_axis_find(b->p->graph, axis[i].s) == ZG_NONE) return true;
+  return false;
+}
+
 /* Dims of one recipe dim: one, or for `split kv*grp` one per factor that is larger than 1. */
 static void add_dims(ZpBuild *b, uint32_t index) {
   ZpPlan *p = b->p;
@@ -130,7 +138,7 @@ static void add_dims(ZpBuild *b, uint32_t index) {
   const ZlSplit *split = zp_split(p, index);
   const ZlProd *prod = NULL;
   for (uint32_t i = 0; split && i < split->nprods; i++)
-    if (split->prods[i].n > 1) {
+    if (split->prods[i].n > 1 && !lacks(b, split, split->prods[i].axis, split->prods[i].n)) {
       if (prod)
         zl_report(b->d, ZL_Z0302, split->prods[i].axis[0].span,
                   "only one product of axes can be split over `%s`", md->name.s);
@@ -165,10 +173,12 @@ static void add_dims(ZpBuild *b, uint32_t index) {
     if (prod && size != md->size) d->name = zb_printf(p->arena, "%s.%s", md->name.s, prod->axis[f].s);
     for (uint32_t i = 0; split && i < split->nprods; i++) {
       const ZlProd *q = &split->prods[i];
+      if (lacks(b, split, q->axis, q->n)) continue;
       uint32_t ax = find_axis(b, q->axis[q->n > 1 ? f : 0], AXIS_ANY);
       if (ax != ZG_NONE) ZB_PUSH(p->arena, d->axes, d->naxes, (uint16_t)ax);
     }
     for (uint32_t i = 0; split && i < split->otherwise.n; i++) {
+      if (lacks(b, split, &split->otherwise.at[i], 1)) continue;
       uint32_t ax = find_axis(b, split->otherwise.at[i], AXIS_ANY);
       if (ax != ZG_NONE) ZB_PUSH(p->arena, d->axes, d->naxes, (uint16_t)ax);
     }

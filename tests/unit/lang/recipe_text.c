@@ -31,7 +31,7 @@ static const char text[] = "recipe r for M {\n"
                            "  bind batch = 16, seq = 8\n"
                            "  micro 1\n"
                            "  split batch over data\n"
-                           "  split kv*grp, ffn over tensor else seq\n"
+                           "  split kv?*grp, ffn over tensor else seq\n"
                            "  stages over pipe by cost\n"
                            "  schedule 1f1b\n"
                            "  shard params, grads, states over data unit layer keep\n"
@@ -57,7 +57,7 @@ Test(recipe_text, all_that_a_recipe_says) {
                    "mesh: pipe = 2, data = 4, tensor = 2\n"
                    "bind: batch = 16, seq = 8\n"
                    "micro: 1\n"
-                   "split: batch over data; kv*grp, ffn over tensor else seq\n"
+                   "split: batch over data; kv?*grp, ffn over tensor else seq\n"
                    "shard: params grads states over data unit layer keep\n"
                    "stages: over pipe by cost\n"
                    "schedule: 1f1b\n"
@@ -133,9 +133,12 @@ Test(recipe_text, every_edit_shows) {
       {" except norm, attn.wq", ""},
       {"attn.wq", "wq"},
       {"Layer.mlp except", "Layer except"},
-      {"kv*grp, ffn", "kv*grp"},
-      {"kv*grp, ffn", "ffn, kv*grp"},
-      {"kv*grp, ffn", "grp*kv, ffn"},
+      {"kv?*grp", "kv*grp"},
+      {"else seq", "else seq?"},
+      {"vocab to", "vocab? to"},
+      {"kv?*grp, ffn", "kv?*grp"},
+      {"kv?*grp, ffn", "ffn, kv?*grp"},
+      {"kv?*grp, ffn", "grp*kv?, ffn"},
       {" else seq", ""},
       {"by cost", "= [3, 5]"},
       {"1f1b", "gpipe"},

@@ -38,7 +38,7 @@ static void binds(const ZlSources *s, const char *what, const ZlBind *b, uint32_
   for (uint32_t i = 0; i < n; i++) {
     zb_text_add(out, "  %s", what);
     name(s, b[i].axis, out);
-    zb_text_add(out, " = %lld", (long long)b[i].size);
+    zb_text_add(out, "%s = %lld", b[i].maybe ? "?" : "", (long long)b[i].size);
     line(s, b[i].span, out);
   }
 }
@@ -52,6 +52,7 @@ static void put_split(const ZlSources *s, const ZlSplit *split, ZbText *out) {
   zb_text_add(out, " over");
   name(s, split->dim, out);
   names(s, "else", split->otherwise, out);
+  names(s, "maybe", split->maybe, out);
   line(s, split->span, out);
 }
 
