@@ -175,6 +175,8 @@ typedef struct {
 } ZkLion;
 bool zk_cpu_lion(const ZkEnv *env, const ZkLion *p, int64_t n, const float *g, float *w, float *m,
                  uint16_t *w16);
+/* The average of what w was over the steps: a = decay*a + (1-decay)*w. */
+void zk_cpu_average(const ZkEnv *env, int64_t n, float decay, const float *w, float *a);
 /* Sum of squares in f64, in a fixed order that does not depend on the number of threads. */
 double zk_cpu_sumsq(const ZkEnv *env, int64_t n, const float *x);
 void zk_cpu_axpy(const ZkEnv *env, int64_t n, float a, const float *x, float *y); /* y += a x */

@@ -128,6 +128,7 @@ static bool begins(int kind) {
   case PAD:
   case LIMIT:
   case FREEZE:
+  case AVERAGE:
   case DEVICE:
   case HOST:
   case LEVEL: return true;

@@ -57,7 +57,8 @@ typedef enum {
   ZL_D_CLIP,
   ZL_D_PAD,
   ZL_D_LIMIT,
-  ZL_D_FREEZE
+  ZL_D_FREEZE,
+  ZL_D_AVERAGE
 } ZlDirectiveKind;
 
 /* Behind an optimizer: `for embed`, `decay 0.1`, `decay 0.1 except norm`, `rate 0.1 for embed`. */
@@ -77,7 +78,7 @@ typedef struct {
   ZlDirectiveKind kind;
   ZlSpan span;
   ZlQuantity *q; uint32_t nq;         /* mesh, bind, pad, limit; stages: the counts, unnamed */
-  ZlNumber num; bool has_num;         /* micro, clip */
+  ZlNumber num; bool has_num;         /* micro, clip, average */
   ZlProd *prods; uint32_t nprods;     /* split */
   ZlNames names;                      /* split: dims; shard: levels; precision: keys */
   ZlNames maybe;                      /* split, pad: axes of these that the model may lack */

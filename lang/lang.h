@@ -144,6 +144,7 @@ typedef struct {
   ZlOptimizer optimizer;                            /* name.s NULL: none */
   ZlOptimizer *others; uint32_t nothers;            /* those with `for` */
   double clip;     ZlSpan clip_span;    /* 0: none */
+  double average;                       /* of the parameters over the steps: its decay; 0: none */
   ZlBind *pads;    uint32_t npads;
   struct { uint64_t memory, host; ZlSpan memory_span, host_span; } limit; /* bytes; 0: none */
   /* Parameters that are not trained: `of`, or `all`, but those of `but`. None: of.n = 0 and not all. */

@@ -1,7 +1,7 @@
 /* Recipes: from directives as written to one checked record with everything it inherits.
  *
  * A recipe is its ancestors applied from the root down, then itself. A directive replaces the inherited one
- * of the same key: mesh, micro, stages, schedule, recompute, clip and freeze have one; split and shard have one
+ * of the same key: mesh, micro, stages, schedule, recompute, clip, average and freeze have one; split and shard have one
  * for each mesh dimension; optimizer for each list behind its `for`, and one without; bind and pad for each axis; precision and limit for each of their words.
  * Within one body the same key twice is a mistake. Nothing is accepted that has no meaning. */
 #include "lang/words.h"
@@ -27,7 +27,7 @@ typedef struct {
   ZbArena *arena;
   ZlRecipe *r;
   bool bad;
-  Seen seen[ZL_D_FREEZE + 1];                             /* of the body being applied */
+  Seen seen[ZL_D_AVERAGE + 1];                            /* of the body being applied */
   ZbNames bind_names, pad_names, split_names, mesh_names; /* by number in the recipe's arrays */
   uint32_t words;
 } Build;
@@ -35,9 +35,9 @@ typedef struct {
 #define BAD(b, ...) ((b)->bad = true, zl_report((b)->d, __VA_ARGS__))
 
 static const char *directive_word(ZlDirectiveKind k) {
-  static const char *const word[] = {"mesh",      "bind",     "micro",     "split",   "shard",
-                                     "stages",    "schedule", "recompute", "offload", "precision",
-                                     "optimizer", "clip",     "pad",       "limit",   "freeze"};
+  static const char *const word[] = {"mesh",     "bind",      "micro",   "split",     "shard",     "stages",
+                                     "schedule", "recompute", "offload", "precision", "optimizer", "clip",
+                                     "pad",      "limit",     "freeze",  "average"};
   return word[k];
 }
 
@@ -344,6 +344,13 @@ static void apply_freeze(Build *b, const ZlDirective *d) {
   b->r->freeze.but = (ZlPaths){d->but, d->nbut};
 }
 
+static void apply_average(Build *b, const ZlDirective *d) {
+  double x = d->num.value;
+  if (!once(b, ZL_D_AVERAGE, "", d->span)) return;
+  if (!(x >= 0 && x < 1)) BAD(b, ZL_Z0805, d->num.span, "`average` must be at least 0 and less than 1");
+  b->r->average = x;
+}
+
 static void apply(Build *b, const ZlDirective *d) {
   switch (d->kind) {
   case ZL_D_MESH: apply_mesh(b, d); break;
@@ -364,6 +371,7 @@ static void apply(Build *b, const ZlDirective *d) {
   case ZL_D_PAD: apply_sizes(b, d, &b->pad_names, &b->r->pads, &b->r->npads); break;
   case ZL_D_LIMIT: apply_limit(b, d); break;
   case ZL_D_FREEZE: apply_freeze(b, d); break;
+  case ZL_D_AVERAGE: apply_average(b, d); break;
   }
 }
 

@@ -196,6 +196,7 @@ void zl_recipe_list(const ZlRecipe *r, ZlEach *each, void *ctx) {
   freezes(&l, r);
   optimizer(&l, r);
   if (r->clip > 0) number(&l, "clip", r->clip);
+  if (r->average > 0) number(&l, "average", r->average);
   sizes(&l, "pad", r->pads, r->npads);
   bytes(&l, "limit memory", r->limit.memory);
   bytes(&l, "limit host", r->limit.host);

@@ -36,6 +36,7 @@ static bool starts_directive(int kind) {
   case PAD:
   case LIMIT:
   case FREEZE:
+  case AVERAGE:
   case IGNORE:
   case FROM:
   case CONFIG:
@@ -122,7 +123,7 @@ static void summarise(ZlExpected *e) {
       {"a directive",
        "mesh",
        {"mesh", "bind", "micro", "split", "shard", "stages", "schedule", "recompute", "offload", "precision",
-        "optimizer", "clip", "pad", "limit", "freeze"}},
+        "optimizer", "clip", "pad", "limit", "freeze", "average"}},
       {"one of `device`, `host`, `level`", "device", {"device", "host", "level"}},
       {"a statement",
        "param",

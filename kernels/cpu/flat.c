@@ -174,6 +174,22 @@ double zk_cpu_sumsq(const ZkEnv *env, int64_t n, const float *x) {
   return sum;
 }
 
+ZK_SIMD static void average(int64_t n, float decay, const float *w, float *a) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) a[i] = decay * a[i] + (1 - decay) * w[i];
+}
+
+static void run_average(void *arg, int64_t from, int64_t to, int part) {
+  (void)part;
+  const Flat *f = arg;
+  average(to - from, f->a, f->x + from, f->y + from);
+}
+
+void zk_cpu_average(const ZkEnv *env, int64_t n, float decay, const float *w, float *a) {
+  Flat f = {.a = decay, .x = w, .y = a};
+  zk_for(env, n, GRAIN, run_average, &f);
+}
+
 static void run_axpy(void *arg, int64_t from, int64_t to, int part) {
   (void)part;
   const Flat *f = arg;

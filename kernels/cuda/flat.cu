@@ -269,6 +269,26 @@ extern "C" void zk_cuda_lion(const ZkEnv *env, const ZkLion *p, const double *sq
   ZK_LAUNCH(cu, NULL, lion, blocks_for(cu, n, 4), THREADS, 0, l, n, aligned({g, w, m, w16}));
 }
 
+static __global__ void __launch_bounds__(THREADS)
+    average(int64_t n, bool wide, float decay, const float *w, float *a, ZkIfFinite sums) {
+  if (!all_finite(sums)) return;
+  each<4>(
+      n, wide,
+      [&](int64_t i) {
+        Four u = load4(w + i), v = load4(a + i);
+#pragma unroll
+        for (int j = 0; j < 4; j++) v.x[j] = decay * v.x[j] + (1 - decay) * u.x[j];
+        store4(a + i, v);
+      },
+      [&](int64_t i) { a[i] = decay * a[i] + (1 - decay) * w[i]; });
+}
+
+extern "C" void zk_cuda_average(const ZkEnv *env, int64_t n, float decay, const float *w, float *a,
+                                ZkIfFinite sums) {
+  ZkCuda *cu = zk_cu(env);
+  ZK_LAUNCH(cu, NULL, average, blocks_for(cu, n, 4), THREADS, 0, n, aligned({w, a}), decay, w, a, sums);
+}
+
 /* ---- norm ---------------------------------------------------------------------------------------------- */
 /* Block b sums the b-th of gridDim.x equal chunks, which are whole fours; the blocks, and who adds what in
  * which order, depend on n only. */

@@ -379,6 +379,7 @@ bool zp_bind(ZpBuild *b) {
   p->compute = r->precision.compute && !strcmp(r->precision.compute, "bf16") ? ZK_BF16 : ZK_F32;
   zp_bind_groups(b);
   p->clip = r->clip;
+  p->average = p->forward_only ? 0 : r->average;
   p->schedule = zp_schedule(r->schedule.name.s);
   ZB_ASSERT(p->schedule);
   if (p->mesh.pipe >= 0 && !r->stages.by_cost) {

@@ -440,6 +440,7 @@ typedef struct ZpPlan {
   ZpGroup *groups; uint32_t ngroups;
   uint32_t *group;           /* per parameter: of `groups` */
   double clip;               /* norm that gradients are clipped to; 0: they are not */
+  double average;            /* decay of the average of parameters, which is one state more; 0: none is kept */
   ZpZero zero;
   bool *frozen;              /* per parameter: not trained; NULL: all are */
   ZpCotangents *cotangents;  /* one per graph segment */
@@ -505,7 +506,7 @@ uint64_t zp_order_times(ZbArena *a, ZpWork *const *w, uint32_t stages, uint32_t 
 /* ---- buckets.c, program.c, check/ ---------------------------------------------------------------------- */
 /* Fills what a bucket does, and how it is cut, from its replicas, its partial dims and p->zero. */
 void zp_bucket_storage(const ZpPlan *p, ZpBucket *k);
-/* How many f32 states the optimizer keeps of each element of a bucket. */
+/* How many f32 states are kept of each element of a bucket: those of its optimizer, then the average. */
 int zp_states(const ZpPlan *p, const ZpBucket *k);
 /* Whether backward of the segment needs bucket number `k` of it: to add to a gradient, or to read. */
 bool zp_used_back(const ZpPlan *p, const ZpSegment *s, uint32_t k);

@@ -302,6 +302,10 @@ WORK(adamw, ZkAdamW p; ZxScalars clip; int64_t n; const float *g; float *w; floa
      (const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g, float *w,
       float *m, float *v, uint16_t *w16),
      *p, *clip, n, g, w, m, v, w16)
+WORK(average, ZxScalars clip; int64_t n; float decay; const float *w; float *to;
+     , average(&env, &a->clip, a->n, a->decay, a->w, a->to),
+     (const ZkEnv *env, const ZxScalars *clip, int64_t n, float decay, const float *w, float *to), *clip, n,
+     decay, w, to)
 WORK(lion, ZkLion p; ZxScalars clip; int64_t n; const float *g; float *w; float *m; uint16_t * w16;
      , lion(&env, lion_now(&a->env, &a->p, &(ZkLion){0}), &a->clip, a->n, a->g, a->w, a->m, a->w16),
      (const ZkEnv *env, const ZkLion *p, const ZxScalars *clip, int64_t n, const float *g, float *w, float *m,
@@ -370,6 +374,7 @@ static const ZxDeviceTable threads = {
     .adamw = adamw,
     .sgd = sgd,
     .lion = lion,
+    .average = average,
     .sumsq = sumsq,
     .axpy = axpy,
     .to_bf16 = to_bf16,

@@ -1,5 +1,6 @@
 # Scenarios on several ranks: scripts run by tests/run-mpi.
 scenario_tests += \
+  tests/mpi/average.sh \
   tests/mpi/attend.sh \
   tests/mpi/buckets.sh \
   tests/mpi/ckpt.sh \

@@ -23,7 +23,10 @@ static const char usage[] =
     "                                        optimizer's states; by the norm of the difference over that of "
     "the "
     "first\n"
-    "  zckpt weights CKPT -o OUT             the parameters alone, as one safetensors file for zrun --init\n"
+    "  zckpt weights CKPT -o OUT [--average] the parameters alone, as one safetensors file for zrun --init; "
+    "with "
+    "--average\n"
+    "                                        what `average` in the recipe made of them\n"
     "  zckpt export CKPT --names MAP -o DIR  the parameters as a folder for other programs: safetensors "
     "files, "
     "config.json,\n"
@@ -45,13 +48,33 @@ static const char usage[] =
 
 static const char see[] = "zckpt --help shows all commands and options";
 
-enum { OUT = 'o', HELP = 'h', TOP = 256, STATES, TENSORS, NAMES, GRAPH, LIKE, DTYPE, SHARD_SIZE, FORCE };
-static const struct option longs[] = {{"output", 1, NULL, OUT},      {"help", 0, NULL, HELP},
-                                      {"top", 1, NULL, TOP},         {"states", 0, NULL, STATES},
-                                      {"tensors", 0, NULL, TENSORS}, {"names", 1, NULL, NAMES},
-                                      {"graph", 1, NULL, GRAPH},     {"like", 1, NULL, LIKE},
-                                      {"dtype", 1, NULL, DTYPE},     {"shard-size", 1, NULL, SHARD_SIZE},
-                                      {"force", 0, NULL, FORCE},     {0}};
+enum {
+  OUT = 'o',
+  HELP = 'h',
+  TOP = 256,
+  AVERAGE,
+  STATES,
+  TENSORS,
+  NAMES,
+  GRAPH,
+  LIKE,
+  DTYPE,
+  SHARD_SIZE,
+  FORCE
+};
+static const struct option longs[] = {{"output", 1, NULL, OUT},
+                                      {"help", 0, NULL, HELP},
+                                      {"top", 1, NULL, TOP},
+                                      {"states", 0, NULL, STATES},
+                                      {"tensors", 0, NULL, TENSORS},
+                                      {"names", 1, NULL, NAMES},
+                                      {"graph", 1, NULL, GRAPH},
+                                      {"like", 1, NULL, LIKE},
+                                      {"dtype", 1, NULL, DTYPE},
+                                      {"shard-size", 1, NULL, SHARD_SIZE},
+                                      {"force", 0, NULL, FORCE},
+                                      {"average", 0, NULL, AVERAGE},
+                                      {0}};
 
 static const struct {
   const char *name;
@@ -63,7 +86,7 @@ static const struct {
     {"show", zs_show, 1, {TENSORS}},
     {"verify", zs_verify, 1, {0}},
     {"diff", zs_diff, 2, {TOP, STATES}},
-    {"weights", zs_weights, 1, {OUT}},
+    {"weights", zs_weights, 1, {OUT, AVERAGE}},
     {"export", zs_export, 1, {OUT, NAMES, GRAPH, LIKE, DTYPE, SHARD_SIZE, FORCE}},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
@@ -87,6 +110,7 @@ static bool take_option(int c, size_t command, ZsOptions *o, ZbErr *err) {
   switch (c) {
   case OUT: o->out = optarg; break;
   case STATES: o->states = true; break;
+  case AVERAGE: o->average = true; break;
   case TENSORS: o->tensors = true; break;
   case NAMES: o->names = optarg; break;
   case GRAPH: o->graph = optarg; break;

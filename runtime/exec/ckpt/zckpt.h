@@ -12,6 +12,7 @@ typedef struct {
   const char *out; /* -o */
   int64_t top;     /* rows of `diff` */
   bool states, tensors;
+  bool average; /* of `weights`: what was averaged over the steps */
   /* of `export` */
   const char *names, *graph, *like;
   ZxAs as;

@@ -108,6 +108,11 @@ static void cpu_lion(const ZkEnv *env, const ZkLion *p, const ZxScalars *clip, i
   if (updates(clip) && !zk_cpu_lion(env, &q, n, g, w, m, w16)) *clip->lost = 1;
 }
 
+static void cpu_average(const ZkEnv *env, const ZxScalars *clip, int64_t n, float decay, const float *w,
+                        float *a) {
+  if (updates(clip)) zk_cpu_average(env, n, decay, w, a);
+}
+
 static void cpu_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum) {
   *sum += zk_cpu_sumsq(env, n, x);
 }
@@ -169,6 +174,7 @@ const ZxDeviceTable zx_device_cpu = {
     .adamw = cpu_adamw,
     .sgd = cpu_sgd,
     .lion = cpu_lion,
+    .average = cpu_average,
     .sumsq = cpu_sumsq,
     .axpy = zk_cpu_axpy,
     .to_bf16 = zk_cpu_to_bf16,

@@ -218,6 +218,11 @@ static void cuda_lion(const ZkEnv *env, const ZkLion *p, const ZxScalars *clip, 
                sums_of(clip));
 }
 
+static void cuda_average(const ZkEnv *env, const ZxScalars *clip, int64_t n, float decay, const float *w,
+                         float *a) {
+  zk_cuda_average(env, n, decay, w, a, sums_of(clip));
+}
+
 static void cuda_sumsq(const ZkEnv *env, int64_t n, const float *x, double *sum) {
   on_compute(env);
   zk_cuda_sumsq(env, n, x, sum, true);
@@ -392,6 +397,7 @@ const ZxDeviceTable zx_device_cuda = {
     .adamw = cuda_adamw,
     .sgd = cuda_sgd,
     .lion = cuda_lion,
+    .average = cuda_average,
     .sumsq = cuda_sumsq,
     .axpy = zk_cuda_axpy,
     .to_bf16 = zk_cuda_to_bf16,

@@ -79,6 +79,8 @@ typedef struct {
               float *m, uint16_t *w16);
   void (*lion)(const ZkEnv *env, const ZkLion *p, const ZxScalars *clip, int64_t n, const float *g, float *w,
                float *m, uint16_t *w16);
+  /* a = decay*a + (1-decay)*w, where there is an update. */
+  void (*average)(const ZkEnv *env, const ZxScalars *clip, int64_t n, float decay, const float *w, float *a);
   void (*sumsq)(const ZkEnv *env, int64_t n, const float *x, double *sum); /* sum += x.x */
   void (*axpy)(const ZkEnv *env, int64_t n, float a, const float *x, float *y);
   void (*to_bf16)(const ZkEnv *env, int64_t n, const float *x, uint16_t *y);

@@ -35,8 +35,8 @@ void zx_norm_local(ZxEngine *e) {
 typedef struct {
   const ZpGroup *group;
   int64_t n;
-  float *w, *g, *state[2];
-  uint16_t *w16; /* NULL: none */
+  float *w, *g, *state[2], *average; /* NULL: there is none */
+  uint16_t *w16;                     /* NULL: none */
 } Part;
 
 static void update(ZxEngine *e, const Part *x) {
@@ -79,9 +79,11 @@ void zx_optimize(ZxEngine *e, const ZpStageBucket *h) {
     Part x = {.group = &e->p->groups[r->group], .n = (int64_t)(to - from)};
     x.w = zx_master(e, h) + at;
     x.g = zx_grads(e, h) + at;
-    for (int k = 0; k < states; k++) x.state[k] = zx_state(e, h, k) + at;
+    for (int k = 0; k < e->p->optimizers[x.group->optimizer].states; k++) x.state[k] = zx_state(e, h, k) + at;
+    if (e->p->average > 0) x.average = zx_state(e, h, states - 1) + at;
     uint16_t *rounded = zx_rounded(e, h);
     if (rounded) x.w16 = rounded + at;
     update(e, &x);
+    if (x.average) e->dev->average(e->env, &e->clip, x.n, (float)e->p->average, x.w, x.average);
   }
 }

@@ -69,8 +69,21 @@ bool zx_publish_initial(ZxEngine *e, ZbErr *err) {
   return zx_agree(e->world, zx_finish(e, err));
 }
 
+void zx_begin_average(ZxEngine *e) {
+  for (uint32_t i = 0; e->p->average > 0 && i < e->st->nheld; i++) {
+    const ZpStageBucket *h = &e->st->held[i];
+    uint64_t from, to;
+    if (zx_is_frozen(e, h)) continue;
+    zx_owned_shard(e, h, &from, &to);
+    float *average = zx_state(e, h, zp_states(e->p, &e->p->buckets[h->bucket]) - 1);
+    e->dev->copy(e->env, average, zx_master(e, h), (to - from) * sizeof *average);
+  }
+}
+
 bool zx_engine_init(ZxEngine *e, ZbErr *err) {
   ZxWalk draw = {.each = zx_draw_run, .draws = true, .err = err},
          look = {.each = zx_check_run, .fetch = true, .err = err};
-  return zx_agree(e->world, zx_walk(e, &draw) && zx_walk(e, &look)) && zx_publish_initial(e, err);
+  if (!zx_agree(e->world, zx_walk(e, &draw) && zx_walk(e, &look))) return false;
+  zx_begin_average(e);
+  return zx_publish_initial(e, err);
 }

@@ -195,5 +195,7 @@ static bool load_own(ZxEngine *e, const char *path, const char *names, bool part
 bool zx_engine_load(ZxEngine *e, const char *path, const char *names, bool partial, ZxLoaded *out,
                     ZbErr *err) {
   *out = (ZxLoaded){0};
-  return zx_agree(e->world, load_own(e, path, names, partial, out, err)) && zx_publish_initial(e, err);
+  if (!zx_agree(e->world, load_own(e, path, names, partial, out, err))) return false;
+  zx_begin_average(e);
+  return zx_publish_initial(e, err);
 }

@@ -141,11 +141,14 @@ bool zx_engine_resume(ZxEngine *e, const char *path, const ZxManifest *m, ZxResu
   int states = 0;
   for (uint32_t i = 0; i < e->p->noptimizers; i++)
     if (e->p->optimizers[i].states > states) states = e->p->optimizers[i].states;
+  states += e->p->average > 0;
   if (!read_checkpoint(e, path, m, states, out, err)) return false;
   zx_engine_goes_on(e, m->step, m->samples);
   return zx_publish_initial(e, err);
 }
 
 bool zx_engine_take_params(ZxEngine *e, const char *path, const ZxManifest *m, ZxResumed *out, ZbErr *err) {
-  return read_checkpoint(e, path, m, 0, out, err) && zx_publish_initial(e, err);
+  if (!read_checkpoint(e, path, m, 0, out, err)) return false;
+  zx_begin_average(e);
+  return zx_publish_initial(e, err);
 }

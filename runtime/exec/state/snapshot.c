@@ -11,16 +11,19 @@ static const char *const *names_of(const ZpOptimizer *o) {
   return o->kind == ZP_ADAMW ? adamw : o->kind == ZP_LION ? adamw : sgd; /* Lion has the first of these */
 }
 
-/* The states of optimizer `which`, among all that the run has: a bit each. New ones are added to the list. */
+static uint32_t bit_of(const char *state, const char **name, uint32_t *n) {
+  uint32_t k = 0;
+  while (k < *n && strcmp(name[k], state)) k++;
+  if (k == *n) name[(*n)++] = state;
+  return 1u << k;
+}
+
+/* The states of what optimizer `which` updates, among all that the run has: a bit each, the average's last.
+ * New ones are added to the list. */
 static uint32_t states_of(const ZpPlan *p, uint32_t which, const char **name, uint32_t *n) {
   const ZpOptimizer *o = &p->optimizers[which];
   uint32_t has = 0;
-  for (int i = 0; i < o->states; i++) {
-    uint32_t k = 0;
-    while (k < *n && strcmp(name[k], names_of(o)[i])) k++;
-    if (k == *n) name[(*n)++] = names_of(o)[i];
-    has |= 1u << k;
-  }
+  for (int i = 0; i < o->states; i++) has |= bit_of(names_of(o)[i], name, n);
   return has;
 }
 
@@ -30,6 +33,7 @@ bool zx_contents_of(ZxEngine *e, uint64_t most, ZxContents *out, ZbErr *err) {
   const char *name[ZX_MAX_STATES] = {0};
   uint32_t n = 0, nhas = 0, *has = NULL, nstates = 0, of[ZK_MOST_OPTIMIZERS];
   for (uint32_t i = 0; i < p->noptimizers; i++) of[i] = states_of(p, i, name, &nstates);
+  for (uint32_t i = 0; p->average > 0 && i < p->noptimizers; i++) of[i] |= bit_of("average", name, &nstates);
   for (uint32_t i = 0; i < e->p->graph->nparams; i++)
     for (uint32_t k = 0; k < zx_iterations(e, i); k++) {
       ZxTensorInfo x = zx_tensor_info(e, i, k);

@@ -22,9 +22,10 @@ static bool has_master(const ZpPlan *p, const ZpBucket *k) {
   return is_half(p) && !p->forward_only && !k->frozen;
 }
 
-/* What is frozen has no states. */
+/* What is frozen has no states; what is not has those of its optimizer, and an average. */
 static uint64_t states(const ZpPlan *p, const ZpBucket *k) {
-  return k->frozen || p->forward_only ? 0 : (uint64_t)p->optimizers[k->optimizer].states;
+  if (k->frozen || p->forward_only) return 0;
+  return (uint64_t)p->optimizers[k->optimizer].states + (p->average != 0);
 }
 
 /* Per element: what computes, the f32 master behind it if that is rounded, gradient, optimizer states. */

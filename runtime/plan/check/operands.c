@@ -131,7 +131,7 @@ static void want_of_bucket(Wants *w, const ZpInstr *in) {
   case ZP_I_OPT_STEP:
     want(w, ZP_B_GRAD, h, ZP_READ, held_tag(w, ZP_TAG_GRAD, h, phase_after(w, h, ZP_INSTRS)));
     want_change(w, ZP_B_PARAM, h, param, stepped);
-    if (w->p->optimizers[bucket_of(w, h)->optimizer].states)
+    if (w->p->optimizers[bucket_of(w, h)->optimizer].states || w->p->average > 0)
       want(w, ZP_B_STATE, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_STATE, h, 0));
     want(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, ZP_READ, zp_tag(ZP_TAG_SUMS, 0, 0, 2));
     return;

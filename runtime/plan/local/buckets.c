@@ -156,7 +156,8 @@ uint64_t zp_master_bytes(const ZpPlan *p, uint32_t b) {
   return none ? 0 : bucket_bytes(p, b, true, 4);
 }
 int zp_states(const ZpPlan *p, const ZpBucket *k) {
-  return k->frozen || !p->noptimizers ? 0 : p->optimizers[k->optimizer].states;
+  bool none = k->frozen || p->forward_only || !p->noptimizers;
+  return none ? 0 : p->optimizers[k->optimizer].states + (p->average > 0);
 }
 uint64_t zp_grad_bytes(const ZpPlan *p, uint32_t b) {
   bool none = p->forward_only || p->buckets[b].frozen;

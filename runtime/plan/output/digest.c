@@ -57,6 +57,7 @@ static Hash sizes(const ZpPlan *p) {
   }
   for (uint32_t i = 0; i < p->graph->nparams; i++) add(&h, p->group[i]);
   add_double(&h, p->clip);
+  add_double(&h, p->average);
   ADD(&h, p->zero.over, p->zero.what, p->zero.keep);
   for (uint32_t i = 0; i < zg_losses(p->graph); i++) ADD(&h, p->num_partial[i], p->den_partial[i]);
   add_double(&h, p->model_flops);

@@ -215,6 +215,19 @@ Test(flat, lion) {
     }
 }
 
+Test(flat, average) {
+  for (int p = 0; p < 2; p++) EACH_LENGTH(n) {
+      float *w = normals(n, 11, 1), *a = normals(n, 12, 1), *was = normals(n, 12, 1);
+      zk_cpu_average(&(ZkEnv){.pool = pool[p]}, n, 0.7f, w, a);
+      for (int64_t i = 0; i < n; i++) {
+        double want = (double)0.7f * (double)was[i] + (1 - (double)0.7f) * (double)w[i];
+        EACH_ASSERT(close_to(a[i], want, 1), "a[%lld]", (long long)i);
+      }
+      cr_assert(w[n] == MARK && a[n] == MARK);
+      free(w), free(a), free(was);
+    }
+}
+
 /* One value that does not stay finite: a gradient, its square, or what it makes of w. */
 Test(flat, lost) {
   enum { N = 70001 };

@@ -40,7 +40,7 @@ static const char text[] = "recipe r for M {\n"
                            "  optimizer adamw(lr = 3e-4, warmup = 10) decay 0.1 except norm, bias, rate 0.5 "
                            "for wte, decay 0.2 for Layer.mlp, wpe\n"
                            "  optimizer sgd(lr = 2) for bias decay 0.3 except ln_f rate 4 for attn.b\n"
-                           "  clip 0.5\n"
+                           "  clip 0.5   average 0.75\n"
                            "  limit memory 76 GB, host 1 TB\n"
                            "  pad vocab to 128\n"
                            "  freeze wte, Layer.mlp except norm, attn.wq\n"
@@ -83,6 +83,7 @@ Test(recipe_text, all_that_a_recipe_says) {
                    "optimizer for bias: sgd(lr = 2, momentum = 0, warmup = 0, stable = 0, anneal = constant, "
                    "until = 0, final = 0) decay 0.3 except ln_f, rate 4 for attn.b\n"
                    "clip: 0.5\n"
+                   "average: 0.75\n"
                    "pad: vocab = 128\n"
                    "limit memory: 76000000000 B\n"
                    "limit host: 1000000000000 B\n");
@@ -133,6 +134,8 @@ Test(recipe_text, every_edit_shows) {
       {" except norm, attn.wq", ""},
       {"attn.wq", "wq"},
       {"Layer.mlp except", "Layer except"},
+      {"average 0.75", "average 0.5"},
+      {"average 0.75", "average 0"},
       {"kv?*grp", "kv*grp"},
       {"else seq", "else seq?"},
       {"vocab to", "vocab? to"},

@@ -268,6 +268,22 @@ Test(flat, lion) {
   }
 }
 
+Test(flat, average) {
+  EACH_LENGTH(n) {
+    Mem w = normals(n, shift, 11, 1), a = normals(n, shift, 12, 1), a0 = normals(n, 0, 12, 1);
+    double sum = INFINITY;
+    zk_cuda_average(&env, n, 0.7f, w.x, a.x, (ZkIfFinite){&sum, 1});
+    cr_assert(!memcmp(a.x, a0.x, (size_t)n * sizeof *a.x), "an average without an update");
+    zk_cuda_average(&env, n, 0.7f, w.x, a.x, ALWAYS);
+    for (int64_t i = 0; i < n; i++) {
+      double want = (double)0.7f * (double)a0.x[i] + (1 - (double)0.7f) * (double)w.x[i];
+      EACH_ASSERT(close_to(a.x[i], want, 1), "a[%lld]", (long long)i);
+    }
+    cr_assert(w.x[n] == MARK && a.x[n] == MARK);
+    free(w.block), free(a.block), free(a0.block);
+  }
+}
+
 /* Rates of optimizer `which`, times what its group has, out of memory. */
 Test(flat, rates_of_a_step) {
   ZkStepState now = {.step = 3, .of = {{9, 9, 9}, {0.5f, 0.25f, 2}, {7, 7, 7}}};

@@ -70,6 +70,7 @@ Test(digest, every_field_counts) {
   CHANGE("sizes", p->compute);
   CHANGE("sizes", p->schedule);
   CHANGE("sizes", p->clip);
+  CHANGE("sizes", p->average);
   CHANGE("sizes", p->optimizers[0].kind);
   CHANGE("sizes", p->optimizers[0].b1);
   CHANGE("sizes", p->optimizers[0].b2);
