@@ -7,6 +7,7 @@ scenario_tests += \
   tests/mpi/console.sh \
   tests/mpi/cuda.sh \
   tests/mpi/cut.sh \
+  tests/mpi/documents.sh \
   tests/mpi/errors.sh \
   tests/mpi/eval.sh \
   tests/mpi/finite.sh \
@@ -46,6 +47,7 @@ scenario_tests += \
 EXTRA_DIST += tests/mpi/layouts.zug tests/mpi/losses.zug tests/mpi/merged.zug
 EXTRA_DIST += tests/mpi/layouts.zug tests/mpi/numbers.zug
 EXTRA_DIST += tests/mpi/layouts.zug
+EXTRA_DIST += tests/mpi/documents.zug tests/mpi/layouts.zug tests/mpi/losses.zug tests/mpi/numbers.zug
 
 # zrun with another MPI (OTHER_CFLAGS, OTHER_LIBS) and all else as it is, as file OTHER: tests/mpi/mpich.sh.
 scenario_tests += tests/mpi/mpich.sh

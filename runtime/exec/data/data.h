@@ -25,7 +25,8 @@ const char *zx_data_name(const ZxData *d);              /* for messages */
 uint64_t zx_data_tokens(const ZxData *d);               /* 0 for records */
 uint64_t zx_data_samples(const ZxData *d, int64_t seq); /* windows of seq tokens (stream), or records */
 /* One field of samples. For a stream: field "tokens" is window[s0 .. s0+ns), "targets" the same shifted by
- * one; ids as i32. For records: field by name, floats for real fields, i32 for index fields. Sample g, a
+ * one; ids as i32; "doc" and "place" its documents, counted within the window, and positions in them. For
+ * records: field by name, floats for real fields, i32 for index fields. Sample g, a
  * global position 0, 1, 2, ..., is the g-th window in order, or the g-th of a permutation that is a pure
  * function of (seed, epoch): the same in every layout. Fills out[ns values] for the part s0..s0+ns of the
  * sample's `seq` values. A value outside [-1, limit) is an error that names file, position and value. limit <

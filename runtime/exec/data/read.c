@@ -337,6 +337,42 @@ bool zx_data_document(const ZxData *d, uint64_t i, uint64_t *first, uint64_t *en
                  i, *first, *end);
 }
 
+/* The document that token t is in. */
+static bool document_of(const ZxData *d, uint64_t t, uint64_t *out, ZbErr *err) {
+  uint64_t low = 0, high = d->info.documents, first; /* the last that begins at or before t */
+  while (high - low > 1) {
+    uint64_t middle = low + (high - low) / 2;
+    if (!get(d, documents_at(d) + 8 * middle, 8, &first, err)) return false;
+    if (first <= t) low = middle;
+    else high = middle;
+  }
+  return *out = low, true;
+}
+
+/* What the beginnings say of the n tokens from `from` on, in a sample that begins at token `sample`: of each the
+ * document's number (`doc`), or its place in it; both from 0 on within the sample. */
+static bool read_documents(const ZxData *d, bool doc, uint64_t sample, uint64_t from, int64_t n,
+                           int64_t limit, int32_t *out, ZbErr *err) {
+  uint64_t first, end, begun, i;
+  if (!document_of(d, sample, &begun, err) || !document_of(d, from, &i, err) ||
+      !zx_data_document(d, i, &first, &end, err))
+    return false;
+  for (uint64_t t = from; t < from + (uint64_t)n; t++) {
+    while (t >= end)
+      if (!zx_data_document(d, ++i, &first, &end, err)) return false;
+    if (t < first || i < begun)
+      return zb_fail(err, altered, "%s is damaged: token %" PRIu64 " is in no document", d->name, t);
+    uint64_t value = doc ? i - begun : t - (first > sample ? first : sample);
+    if (limit != ZX_ANY_I32 && value >= (uint64_t)limit)
+      return zb_fail(err, "declare the input as i32, or a larger axis",
+                     "%s: token %" PRIu64 " has `%s` %" PRIu64
+                     " in its sample; the model knows 0 to %" PRId64,
+                     d->name, t, doc ? "doc" : "place", value, limit - 1);
+    *out++ = (int32_t)value;
+  }
+  return true;
+}
+
 /* ---- checksums ---- */
 static bool sum_of(const ZxData *d, uint64_t from, uint64_t to, uint64_t *out, ZbErr *err) {
   enum { MUCH = 1 << 20 };
@@ -372,17 +408,37 @@ bool zx_data_verify(const ZxData *d, ZbErr *err) {
 }
 
 /* ---- fields ---- */
+/* What a stream gives: its tokens, at two places, and what it knows of its documents. */
+enum { TOKENS, TARGETS, DOC, PLACE, STREAM_FIELDS };
+static const char *const stream_fields[STREAM_FIELDS] = {"tokens", "targets", "doc", "place"};
+
+static int stream_field(const char *name) {
+  int i = 0;
+  while (i < STREAM_FIELDS && strcmp(name, stream_fields[i])) i++;
+  return i;
+}
+
 static const ZxDataField *find_field(const ZxData *d, const char *name) {
-  if (d->info.stream) return strcmp(name, "tokens") && strcmp(name, "targets") ? NULL : &d->info.field[0];
+  if (d->info.stream) return stream_field(name) < STREAM_FIELDS ? &d->info.field[0] : NULL;
   for (uint32_t i = 0; i < d->info.nfield; i++)
     if (!strcmp(d->info.field[i].name, name)) return &d->info.field[i];
   return NULL;
 }
 
+/* Of a folder every file must know its own. */
+static bool knows_documents(const ZxData *d, const char *field, ZbErr *err) {
+  for (uint32_t i = 0; i < d->files; i++)
+    if (!knows_documents(d->file[i], field, err)) return false;
+  return d->file || d->info.documents ||
+         zb_fail(err, "make it anew of two texts or more: zdata pack --field, --end, several files",
+                 "%s does not know where its documents begin, which '%s' is made of", d->name, field);
+}
+
 static bool no_field(const ZxData *d, const char *name, ZbErr *err) {
   if (d->info.stream)
     return zb_fail(err, "a model that is no language model needs records: zdata table, zdata records",
-                   "%s has no field '%s': it is a stream, which gives 'tokens' and 'targets'", d->name, name);
+                   "%s has no field '%s': it is a stream, which gives 'tokens', 'targets', 'doc' and 'place'",
+                   d->name, name);
   ZbText list = {0};
   for (uint32_t i = 0; i < d->info.nfield; i++)
     zb_text_add(&list, "%s%s", i ? ", " : "", d->info.field[i].name);
@@ -405,6 +461,7 @@ bool zx_data_check_field(const ZxData *d, const char *field, bool index, int64_t
   if (!index && d->info.stream)
     return zb_fail(err, NULL, "%s: the model wants real numbers in '%s', the file has tokens (%s)", d->name,
                    field, elems[f->elem].name);
+  if (d->info.stream && stream_field(field) >= DOC && !knows_documents(d, field, err)) return false;
   if (!d->info.stream && (uint64_t)seq != f->values)
     return zb_fail(err, NULL,
                    "%s: the model wants %" PRId64 " values of '%s' per sample, the file has %" PRIu64,
@@ -490,6 +547,9 @@ bool zx_data_read(const ZxSampler *s, const char *field, uint64_t g, int64_t s0,
   if (d->info.stream) {
     first += sample * (uint64_t)s->seq + !strcmp(field, "targets");
     ZB_ASSERT(first + (uint64_t)ns <= d->info.count);
+    int which = stream_field(field);
+    if (which >= DOC)
+      return read_documents(d, which == DOC, first - (uint64_t)s0, first, ns, limit, out, err);
   } else {
     ZB_ASSERT((uint64_t)s->seq == f->values);
     record += sample * d->info.record_bytes + f->at;

@@ -266,6 +266,72 @@ Test(data, folder_of_documents) {
   zx_data_close(d);
 }
 
+/* Of every window and every part of one, against what the lengths say. */
+static void expect_documents(const ZxData *d, const int *lengths, int seq) {
+  int number[64], place[64], tokens = 0;
+  for (int i = 0; lengths[i]; i++)
+    for (int k = 0; k < lengths[i]; k++, tokens++) number[tokens] = i, place[tokens] = k;
+  ZxSampler s = {d, ZX_ORDER_SEQUENTIAL, 0, seq};
+  for (int g = 0; g < (int)zx_data_samples(d, seq); g++)
+    for (int from = 0; from < seq; from++)
+      for (int n = 1; n <= seq - from; n++) {
+        int32_t doc[64], at[64];
+        cr_assert(zx_data_read(&s, "doc", (uint64_t)g, from, n, ZX_ANY_I32, doc, &err), "%s", err.text);
+        cr_assert(zx_data_read(&s, "place", (uint64_t)g, from, n, seq, at, &err), "%s", err.text);
+        for (int k = 0; k < n; k++) {
+          int t = g * seq + from + k;
+          cr_expect_eq(doc[k], number[t] - number[g * seq]);
+          cr_expect_eq(at[k], place[t] < from + k ? place[t] : from + k);
+        }
+      }
+}
+
+Test(data, documents_of_windows) {
+  const int lengths[] = {3, 1, 7, 1, 1, 2, 9, 4, 0};
+  documents_file("d", lengths);
+  ZxData *d = zx_data_open(scratch("d"), &err);
+  cr_assert(d, "%s", err.text);
+  for (int seq = 1; seq <= 28; seq++) expect_documents(d, lengths, seq);
+  cr_expect(zx_data_check_field(d, "doc", true, 4, &err) && zx_data_check_field(d, "place", true, 4, &err));
+  cr_expect(!zx_data_check_field(d, "place", false, 4, &err));
+  says(err, "real numbers in 'place'");
+  cr_expect(!zx_data_check_field(d, "document", true, 4, &err));
+  says(err, "no field 'document': it is a stream, which gives 'tokens', 'targets', 'doc' and 'place'");
+  int32_t out[8];
+  ZxSampler s = {d, ZX_ORDER_SEQUENTIAL, 0, 8}; /* an axis for three documents */
+  cr_expect(zx_data_read(&s, "doc", 0, 0, 8, 3, out, &err) && out[7] == 2);
+  cr_expect(!zx_data_read(&s, "doc", 1, 0, 8, 3, out, &err));
+  says(err, "token 13 has `doc` 3 in its sample; the model knows 0 to 2");
+  cr_expect(!zx_data_read(&s, "place", 0, 0, 8, 3, out, &err));
+  says(err, "token 7 has `place` 3 in its sample");
+  zx_data_close(d);
+}
+
+/* A folder's windows are of one file each; every file must know its documents. */
+Test(data, documents_of_folders) {
+  folder_of("f");
+  documents_file("f/0.bin", (int[]){2, 3, 0});
+  documents_file("f/1.bin", (int[]){4, 1, 1, 0});
+  ZxData *d = zx_data_open(scratch("f"), &err);
+  cr_assert(d && zx_data_check_field(d, "doc", true, 2, &err), "%s", err.text);
+  ZxSampler s = {d, ZX_ORDER_SEQUENTIAL, 0, 2};
+  const int32_t docs[4][2] = {{0, 0}, {0, 0}, {0, 0}, {0, 0}},
+                places[4][2] = {{0, 1}, {0, 1}, {0, 1}, {0, 1}};
+  int32_t out[5];
+  for (uint64_t g = 0; g < 4; g++) {
+    cr_expect(zx_data_read(&s, "doc", g, 0, 2, ZX_ANY_I32, out, &err) && !memcmp(out, docs[g], 8));
+    cr_expect(zx_data_read(&s, "place", g, 0, 2, ZX_ANY_I32, out, &err) && !memcmp(out, places[g], 8));
+  }
+  s.seq = 5; /* the first file has no window with a target for each */
+  cr_expect(zx_data_read(&s, "doc", 0, 0, 5, ZX_ANY_I32, out, &err) && out[3] == 0 && out[4] == 1);
+  zx_data_close(d);
+  documents_file("f/2.bin", (int[]){5, 0});
+  d = zx_data_open(scratch("f"), &err);
+  cr_expect(d && !zx_data_check_field(d, "doc", true, 2, &err));
+  says(err, "f/2.bin does not know where its documents begin, which 'doc' is made of");
+  zx_data_close(d);
+}
+
 Test(data, folders_that_do_not_open) {
   uint16_t ids[4] = {0};
   folder_of("f");
@@ -358,6 +424,29 @@ Test(data, damaged_files) {
   says(err, "the checksum of its tokens differs");
   zx_data_close(d);
   free(good);
+  free(p);
+}
+
+/* What is read of beginnings is believed only as far as it can be true. */
+Test(data, damaged_beginnings) {
+  documents_file("d", (int[]){3, 1, 7, 0});
+  size_t n;
+  uint8_t *p = (uint8_t *)scratch_read("d", &n);
+  int32_t out[10];
+  const uint64_t wrong[] = {0, 1, 3, 5, 10, 11, 12, UINT64_MAX};
+  for (size_t at = 0; at < 3; at++)
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+      uint64_t kept;
+      memcpy(&kept, p + 128 + 16 + 8 * at, 8);
+      put64(p, 128 + 16 + 8 * at, wrong[i]);
+      ZxData *d = zx_data_of_bytes(p, n, "d", &err);
+      ZxSampler s = {d, ZX_ORDER_SEQUENTIAL, 0, 10};
+      for (int64_t from = 0; from < 10; from++)
+        if (!zx_data_read(&s, "place", 0, from, 10 - from, ZX_ANY_I32, out, &err)) says(err, "d is damaged");
+        else cr_expect(out[0] >= 0 && out[0] < 10);
+      zx_data_close(d);
+      put64(p, 128 + 16 + 8 * at, kept);
+    }
   free(p);
 }
 
