@@ -93,49 +93,6 @@ static Format read_pieces(ZbArena *a, ZlSources *s, ZlDiags *d, ZlFile *f) {
 }
 
 /* ---- statements ---- */
-/* Words that begin something where they are words, wherever that is. */
-static bool begins(int kind) {
-  switch (kind) {
-  case USE:
-  case BLOCK:
-  case MODEL:
-  case WEIGHTS:
-  case RECIPE:
-  case CLUSTER:
-  case AXIS:
-  case PARAM:
-  case INPUT:
-  case OUTPUT:
-  case LOSS:
-  case AUX:
-  case REPEAT:
-  case IF:
-  case RETURN:
-  case IGNORE:
-  case CONFIG:
-  case MESH:
-  case BIND:
-  case MICRO:
-  case SPLIT:
-  case SHARD:
-  case STAGES:
-  case SCHEDULE:
-  case RECOMPUTE:
-  case OFFLOAD:
-  case PRECISION:
-  case OPTIMIZER:
-  case CLIP:
-  case PAD:
-  case LIMIT:
-  case FREEZE:
-  case AVERAGE:
-  case DEVICE:
-  case HOST:
-  case LEVEL: return true;
-  default: return false;
-  }
-}
-
 /* A value or a type may end here. */
 static bool ends_value(int kind) {
   switch (kind) {
@@ -161,8 +118,8 @@ static bool starts(const ZlPiece *last, const ZlPiece *x, int body, bool in_brac
   if (x->kind == '}' || x->kind == '{') return false;
   if (x->kind == ELSE) return false;
   if (last->kind == '}') return true;
-  if (begins(x->kind)) return last->kind != ELSE;
   if (x->kind == FROM) return body == WEIGHTS;
+  if (zl_begins(x->kind)) return last->kind != ELSE;
   if (!x->depth || in_brackets || body == RECIPE || body == CLUSTER) return false;
   if (x->kind == IDENT || (x->kind == PLACE && body == WEIGHTS)) return ends_value(last->kind);
   return x->kind == '(' && body == WEIGHTS && (last->kind == ']' || last->kind == STRING);

@@ -46,6 +46,8 @@ static bool starts_directive(int kind) {
   default: return false;
   }
 }
+bool zl_begins(int kind) { return starts_item(kind) || starts_statement(kind) || starts_directive(kind); }
+
 static bool is_word(int kind) { return kind >= USE && kind <= LEVEL && kind != ARROW && kind != DOTDOT; }
 
 static bool compares(int kind) { return kind == '<' || kind == '>' || (kind >= AT_MOST && kind <= DIFFERS); }
