@@ -146,15 +146,39 @@ static bool attend_more(Call *c, const ZgAttendAxes *ax) {
   }
   if (!tensor_of_keys(c, "same_keys", true, ax)) return false;
   before = c->nargs;
+  if (!tensor_keyword(c, "prefix", true)) return false;
+  if (c->nargs > before &&
+      (zg_type_has(&c->arg[before].type, ax->q) || zg_type_has(&c->arg[before].type, ax->k))) {
+    complain(c->e, ZL_Z0202, c->span[before],
+             "`prefix` of `attend` is a number of keys, without an axis of positions");
+    return false;
+  }
+  before = c->nargs;
   if (!tensor_keyword(c, "sinks", false)) return false;
   if (c->nargs == before || !zg_type_has(&c->arg[before].type, ax->k)) return true;
   complain(c->e, ZL_Z0202, c->span[before], "`sinks` of `attend` are of heads, without an axis of positions");
   return false;
 }
 
+/* `mask`, which has no default, since the wrong one would be silent. */
+static bool attend_mask(Call *c, int64_t *out) {
+  static const char *const words[] = {"none", "causal", "prefix"};
+  const ZlExpr *prefix = keyword(c, "prefix");
+  int mask = -1;
+  if (!keyword(c, "mask")) return word_keyword(c, "mask", "none", "causal", out);
+  if (!choice_keyword(c, "mask", words, 3, &mask)) return false;
+  *out = mask;
+  if ((mask == 2) == (prefix != NULL)) return true;
+  ZlDiag *d = complain(c->e, ZL_Z0205, prefix ? prefix->span : keyword(c, "mask")->span,
+                       prefix ? "only `mask = prefix` has a `prefix`" : "`mask = prefix` needs a `prefix`");
+  zl_help(d, prefix ? "write `mask = prefix`"
+                    : "add `prefix = ` how many keys all see, for example along the batch");
+  return false;
+}
+
 static bool attend_numbers(Call *c, ZgNode *n) {
   const ZlExpr *window = keyword(c, "window");
-  if (!word_keyword(c, "mask", "none", "causal", &n->opt[0]) || !size_keyword(c, "cap", &n->num[1]))
+  if (!attend_mask(c, &n->opt[0]) || !size_keyword(c, "cap", &n->num[1]))
     return false;
   if (window && !static_int(c->e, window, 0, INT32_MAX, "window", &n->opt[1])) return false;
   int64_t h = axis_size(c, n->ax[1]);

@@ -406,7 +406,7 @@ static const Builtin builtins[] = {
     {"normalize", 1, ANY, false, 1, 1, "mode,eps", normalize_op, 0},
     {"rope", 2, 2, false, 1, 1, "base,rule,factor,context,low,high,attention,features,pairs,at,speeds",
      rope_op, 0},
-    {"attend", 2, 3, false, 3, 3, "mask,window,cap,scale,bias,same,same_keys,sinks", attend_op, 0},
+    {"attend", 2, 3, false, 3, 3, "mask,prefix,window,cap,scale,bias,same,same_keys,sinks", attend_op, 0},
     {"lookup", 0, 0, false, 2, 2, NULL, lookup_op, 0},
     {"xent", 1, 1, false, 2, 2, NULL, xent_op, 0},
     {"onehot", 1, 1, false, 1, 1, NULL, later, 0},

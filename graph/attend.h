@@ -24,14 +24,19 @@ static inline bool zg_is_attend(int op) {
 /* Which operand is q; k and v follow. */
 static inline int zg_attend_first(int op) { return op == ZG_OP_ATTEND ? 0 : 3; }
 
+/* A causal mask hides later keys, but not those before `prefix`; a window of 0 is none. */
+typedef struct {
+  bool causal;
+  int64_t window, prefix;
+} ZgMask;
 /* Keys [from, to) of `keys` that the mask and the window leave to the query at position q. */
 typedef struct {
   int64_t from, to;
 } ZgSeen;
-static inline ZgSeen zg_attend_seen(bool causal, int64_t window, int64_t q, int64_t keys) {
-  ZgSeen s = {0, causal ? q + 1 : keys};
-  if (window > 0 && q - window >= 0) s.from = q - window + 1;
-  if (window > 0 && !causal && q + window < s.to) s.to = q + window;
+static inline ZgSeen zg_attend_seen(ZgMask m, int64_t q, int64_t keys) {
+  ZgSeen s = {0, !m.causal ? keys : q < m.prefix ? m.prefix : q + 1};
+  if (m.window > 0 && q - m.window >= 0) s.from = q - m.window + 1;
+  if (m.window > 0 && q + m.window < s.to) s.to = q + m.window;
   if (s.to > keys) s.to = keys;
   if (s.from > s.to) s.from = s.to;
   return s;

@@ -18,7 +18,7 @@
 #include "graph/ops.h"
 
 #define ZG_MAX_AXES 8          /* axes of one tensor */
-#define ZG_MAX_IN 9            /* operands of one node */
+#define ZG_MAX_IN 10           /* operands of one node */
 #define ZG_MAX_OUT 4           /* results of one node */
 #define ZG_MAX_AXARG 9         /* axis arguments of one node */
 #define ZG_MAX_GRAPH_AXES 1024 /* axes of one graph */

@@ -37,7 +37,7 @@ static bool is_float(ZgElem e) { return e == ZG_REAL || e == ZG_F32 || e == ZG_B
 static bool is_number(ZgElem e) { return is_float(e) || e == ZG_I32; }
 
 static const char *const ordinal[] = {"first", "second",  "third",  "fourth", "fifth",
-                                      "sixth", "seventh", "eighth", "ninth"};
+                                      "sixth", "seventh", "eighth", "ninth",  "tenth"};
 
 /* ---- small checks -------------------------------------------------------------------------------------- */
 static bool want_float(Ctx *c, int i) {
@@ -467,36 +467,40 @@ static bool want_among(Ctx *c, const char *who, const ZgType *t, const char *wha
 /* Besides q, k and v, in this order and each once at most: a bias has the axis of the keys, documents are
  * ids, sinks have neither. */
 static bool infer_attend_more(Ctx *c, const ZgAttendAxes *ax, const ZgType *q, const ZgType *k, int from) {
-  enum { BIAS, DOC_Q, DOC_K, SINK };
+  enum { BIAS, DOC_Q, DOC_K, PREFIX, SINK };
   ZgType rows = zg_type_minus(q, &ax->h, 1), keys = zg_type_minus(k, &ax->h, 1);
   ZgType heads = zg_type_minus(&rows, &ax->q, 1), scores = zg_type_union(&rows, &keys);
-  bool docs_q = false;
+  bool docs_q = false, prefix = false;
   for (int i = from, next = BIAS; i < c->n->nin; i++) {
     const ZgType *t = &c->in[i];
     bool id = t->elem == ZG_I32 || t->elem == ZG_INDEX, key = zg_type_has(t, ax->k);
-    int what = id ? key ? DOC_K : DOC_Q : key ? BIAS : SINK;
+    int what = key ? id ? DOC_K : BIAS : !id ? SINK : zg_type_has(t, ax->q) ? DOC_Q : PREFIX;
     if (!id && !want_float(c, i)) return false;
     if (what < next || (what == SINK && c->n->op != ZG_OP_ATTEND))
       return FAIL(c, "%s: the %s operand, %s, is out of order or there a second time", OPNAME(c), ordinal[i],
                   TYPE(c, t));
     next = what + 1;
     docs_q |= what == DOC_Q;
+    prefix |= what == PREFIX;
     if (what == BIAS && !want_among(c, "the bias", t, "the scores", &scores)) return false;
     if (what == DOC_K && !want_among(c, "the keys' documents", t, "the keys", &keys)) return false;
-    if (what == DOC_Q &&
-        (!want_axis(c, i, ax->q) || !want_among(c, "the documents", t, "the queries", &rows)))
-      return false;
+    if (what == DOC_Q && !want_among(c, "the documents", t, "the queries", &rows)) return false;
+    if (what == PREFIX && !want_among(c, "the prefix", t, "the heads", &heads)) return false;
     if (what == SINK && !want_among(c, "the sinks", t, "the heads", &heads)) return false;
     if (what == DOC_K) docs_q = false;
   }
   if (docs_q) return FAIL(c, "%s: queries have documents, and keys have none", OPNAME(c));
-  if (c->n->op != ZG_OP_ATTEND_BIAS_GRAD || zg_type_has(&c->in[from], ax->k)) return true;
+  if (prefix != (c->n->opt[0] == 2))
+    return FAIL(c, "%s: %s", OPNAME(c),
+                prefix ? "a prefix, and no mask that has one" : "the mask has no prefix");
+  if (c->n->op != ZG_OP_ATTEND_BIAS_GRAD) return true;
+  if (zg_type_has(&c->in[from], ax->k) && is_float(c->in[from].elem)) return true;
   return FAIL(c, "%s: the %s operand, %s, is no bias", OPNAME(c), ordinal[from], TYPE(c, &c->in[from]));
 }
 
 static bool infer_attend_mask(Ctx *c, const ZgAttendAxes *ax) {
   const ZgNode *n = c->n;
-  if (!want_opt(c, 0, 0, 1, "the mask") || !want_opt(c, 1, 0, INT32_MAX, "the window")) return false;
+  if (!want_opt(c, 0, 0, 2, "the mask") || !want_opt(c, 1, 0, INT32_MAX, "the window")) return false;
   if (!(n->num[1] >= 0)) return FAIL(c, "%s: the cap is %g, must not be negative", OPNAME(c), n->num[1]);
   int64_t queries = axis_size(c, ax->q), keys = axis_size(c, ax->k);
   if (queries == keys || queries == 0 || keys == 0 || (!n->opt[0] && !n->opt[1])) return true;

@@ -12,6 +12,7 @@
 typedef struct {
   ZgAttendAxes ax;
   const ZkView *q, *k, *v, *bias, *sink;
+  const ZkView *prefix;          /* ids: so many keys are seen by all, in spite of a causal mask */
   const ZkView *docs_q, *docs_k; /* ids; a query sees keys of its own, and none that are below 0 */
   double scale, cap;             /* scores are cap tanh(scale q.k / cap) + bias; cap 0: scale q.k + bias */
   bool causal;
@@ -36,14 +37,16 @@ static inline ZkAttention zk_attention(const ZkCall *c) {
                    NULL,
                    NULL,
                    NULL,
+                   NULL,
                    c->num[0],
                    c->num[1],
-                   c->opt[0] == 1,
+                   c->opt[0] != 0,
                    c->opt[1]};
   for (int i = first + 3; i < c->nin; i++) {
     const ZkView *x = &c->in[i];
-    bool key = zk_view_has(x, a.ax.k);
-    *(x->elem == ZK_I32 ? key ? &a.docs_k : &a.docs_q : key ? &a.bias : &a.sink) = x;
+    bool key = zk_view_has(x, a.ax.k), query = zk_view_has(x, a.ax.q);
+    if (x->elem == ZK_I32) *(key ? &a.docs_k : query ? &a.docs_q : &a.prefix) = x;
+    else *(key ? &a.bias : &a.sink) = x;
   }
   if (a.ax.q == a.ax.k) a.docs_q = a.docs_k;
   return a;

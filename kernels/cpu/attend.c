@@ -11,7 +11,7 @@ static void find_views(const ZkCall *c, const ZkAttention *x, const ZkView *view
   memset(views, 0, ZK_ATTEND_VIEWS * sizeof *views);
   views[ZK_AQ] = x->q, views[ZK_AK] = x->k, views[ZK_AV] = x->v;
   views[ZK_AIQ] = x->docs_q, views[ZK_AIK] = x->docs_k;
-  views[ZK_AB] = x->bias, views[ZK_AS] = x->sink;
+  views[ZK_AB] = x->bias, views[ZK_AS] = x->sink, views[ZK_AP] = x->prefix;
   if (c->op == ZG_OP_ATTEND) {
     views[ZK_AO] = &c->out[0], views[ZK_AL] = &c->out[1];
     return;
@@ -171,7 +171,8 @@ static void query_tile(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t 
                        int64_t nq) {
   int ldq = 0, ldv;
   int64_t H = a->H, W = a->W;
-  ZgSeen seen = zk_attend_reach(a, q0, nq);
+  ZgMask mask = zk_attend_mask(a, off);
+  ZgSeen seen = zk_attend_reach(a, off, q0, nq);
   const float *q = NULL;
   need_keys(a, t, off, head, seen);
   if (t->half) zk_half_queries(t->half, a, off, q0, nq);
@@ -186,8 +187,7 @@ static void query_tile(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t 
     if (t->half) zk_half_scores(t->half, nq, k0, nk, t->score, ld);
     else zk_sgemm(false, false, nq, nk, H, 1, q, ldq, t->kt + k0, zk_attend_ldt(a->K), 0, t->score, ld);
     if (a->dressed) zk_attend_dress(a, off, q0, k0, t->score, NULL, nq, nk, ld);
-    ZkSoften soft = {a->causal, first,  a->window, q0, k0, W, a->dressed ? 1 : a->scale,
-                     t->peak,   t->sum, t->o};
+    ZkSoften soft = {mask, first, q0, k0, W, a->dressed ? 1 : a->scale, t->peak, t->sum, t->o};
     zk_attend_soften(&soft, t->score, nq, nk, ld);
     if (t->half) {
       zk_half_output(t->half, nq, k0, nk, t->score, ld, t->o, !first);

@@ -9,7 +9,7 @@
 #define ZK_TILE_K 256 /* keys of a tile */
 #define ZK_GRAIN 32   /* keys to which a tile's beginning is rounded down, where it is cut */
 
-/* The views, and documents (of queries, of keys), bias, its gradient, sinks. */
+/* The views, and documents (of queries, of keys), bias, its gradient, sinks, prefix. */
 enum {
   ZK_AQ,
   ZK_AK,
@@ -25,6 +25,7 @@ enum {
   ZK_AB,
   ZK_ADB,
   ZK_AS,
+  ZK_AP,
   ZK_ATTEND_VIEWS
 };
 
@@ -61,11 +62,14 @@ void zk_attend_transpose(const ZkAttend *a, int k, int64_t off, int64_t from, in
                          float *buf);
 /* Stores rows of contiguous floats. */
 void zk_attend_store(const ZkAttend *a, int k, int64_t off, int64_t from, int64_t n, const float *rows);
-/* Keys that mask and window leave to any of `n` queries from q0 on; from a multiple of ZK_GRAIN. */
-static inline ZgSeen zk_attend_reach(const ZkAttend *a, int64_t q0, int64_t n) {
-  ZgSeen first = zg_attend_seen(a->causal, a->window, q0, a->K);
-  return (ZgSeen){first.from / ZK_GRAIN * ZK_GRAIN,
-                  zg_attend_seen(a->causal, a->window, q0 + n - 1, a->K).to};
+static inline ZgMask zk_attend_mask(const ZkAttend *a, const int64_t *off) {
+  return (ZgMask){a->causal, a->window, a->has[ZK_AP] ? ((const int32_t *)a->v[ZK_AP].data)[off[ZK_AP]] : 0};
+}
+/* Keys that the mask leaves to any of `n` queries from q0 on; from a multiple of ZK_GRAIN. */
+static inline ZgSeen zk_attend_reach(const ZkAttend *a, const int64_t *off, int64_t q0, int64_t n) {
+  ZgMask m = zk_attend_mask(a, off);
+  return (ZgSeen){zg_attend_seen(m, q0, a->K).from / ZK_GRAIN * ZK_GRAIN,
+                  zg_attend_seen(m, q0 + n - 1, a->K).to};
 }
 /* Tiles of keys lie on one grid and are cut to what the queries see: the same tiles whoever goes over
  * them. Of `seen`, what of it lies in the tile of key k0. */
@@ -113,20 +117,21 @@ ZgSeen zk_attend_cut(const ZkAttend *a, const int64_t *off, int64_t q0, int64_t 
 void zk_attend_dress(const ZkAttend *a, const int64_t *off, int64_t q0, int64_t k0, float *score,
                      float *slope, int64_t rows, int64_t nk, int64_t ld);
 /* ds times `slope`, where zk_attend_dress wrote one. */
-void zk_attend_slope(const ZkAttend *a, int64_t q0, int64_t k0, float *ds, const float *slope, int64_t rows,
-                     int64_t nk, int64_t ld);
+void zk_attend_slope(const ZkAttend *a, const int64_t *off, int64_t q0, int64_t k0, float *ds,
+                     const float *slope, int64_t rows, int64_t nk, int64_t ld);
 
 /* ---- attend_rows.c ------------------------------------------------------------------------------------- */
-/* Of a tile of nk keys from k0 on, those that mask and window leave to the query at position q. */
-static inline ZgSeen zk_attend_span(bool causal, int64_t window, int64_t q, int64_t k0, int64_t nk) {
-  ZgSeen s = zg_attend_seen(causal, window, q, k0 + nk);
+/* Of a tile of nk keys from k0 on, those that the mask leaves to the query at position q. */
+static inline ZgSeen zk_attend_span(ZgMask mask, int64_t q, int64_t k0, int64_t nk) {
+  ZgSeen s = zg_attend_seen(mask, q, k0 + nk);
   s.to = zk_max(0, s.to - k0);
   s.from = zk_min(zk_max(0, s.from - k0), s.to);
   return s;
 }
 typedef struct {
-  bool causal, first; /* first: nothing is in peak, sum and o */
-  int64_t window, q0, k0, W;
+  ZgMask mask;
+  bool first; /* nothing is in peak, sum and o */
+  int64_t q0, k0, W;
   float scale;
   float *peak, *sum, *o; /* of each query so far; o: rows of W */
 } ZkSoften;
@@ -134,8 +139,8 @@ typedef struct {
  * peak. A row that sees nothing has ZK_ATTEND_LOW and 0. */
 void zk_attend_soften(const ZkSoften *s, float *score, int64_t rows, int64_t nk, int64_t ld);
 typedef struct {
-  bool causal;
-  int64_t window, q0, k0;
+  ZgMask mask;
+  int64_t q0, k0;
   float scale, dscale;
   const float *l, *d; /* of each query: log of the sum of exponentials, and sum_w g o */
 } ZkScoreGrad;

@@ -56,7 +56,7 @@ static void score_gradients(const ZkAttend *a, Tiles *t, const int64_t *off, int
   zk_sgemm(false, true, nq, nk, a->H, 1, q, ldq, k, ldk, 0, t->p, ld);
   zk_sgemm(false, true, nq, nk, a->W, 1, g, ldg, v, ldv, 0, t->dp, ld);
   zk_attend_dress(a, off, q0, k0, t->p, NULL, nq, nk, ld);
-  ZkScoreGrad grad = {a->causal, a->window, q0, k0, 1, 1, l, d};
+  ZkScoreGrad grad = {zk_attend_mask(a, off), q0, k0, 1, 1, l, d};
   zk_attend_score_grad(&grad, t->p, t->dp, nq, nk, ld);
 }
 
@@ -85,10 +85,10 @@ static void seek(const Job *j, int64_t own, int64_t shared, int64_t off[ZK_ATTEN
 static void by_queries(const Job *j, Tiles *t, int64_t own, int64_t q0) {
   const ZkAttend *a = j->a;
   int64_t off[ZK_ATTEND_VIEWS], nq = zk_min(ZK_TILE_Q, a->Q - q0);
-  ZgSeen seen = zk_attend_reach(a, q0, nq);
   zk_run_fill(t->sum, 0, nq * a->K);
   for (int64_t s = 0; s < j->nshared; s++) {
     seek(j, own, s, off);
+    ZgSeen seen = zk_attend_reach(a, off, q0, nq);
     for (int64_t at = seen.from; at < seen.to;) {
       ZgSeen keys = zk_attend_tile(seen, at);
       at = keys.to;
@@ -108,7 +108,7 @@ static void by_keys(const Job *j, Tiles *t, int64_t own, int64_t k0) {
   for (int64_t s = 0; s < j->nshared; s++) {
     seek(j, own, s, off);
     for (int64_t q0 = 0; q0 < a->Q; q0 += ZK_TILE_Q) {
-      ZgSeen seen = zk_attend_reach(a, q0, zk_min(ZK_TILE_Q, a->Q - q0));
+      ZgSeen seen = zk_attend_reach(a, off, q0, zk_min(ZK_TILE_Q, a->Q - q0));
       add_tile(j, t, off, q0, zk_attend_tile(seen, k0), k0, 0);
     }
   }

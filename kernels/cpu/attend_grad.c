@@ -101,9 +101,9 @@ static void probabilities(const ZkAttend *a, Tiles *t, const int64_t *off, const
     zk_sgemm(false, false, r->n, nk, a->W, 1, r->g, r->ldg, t->vt + k0, ldt, 0, t->dp, ld);
   }
   if (a->dressed) zk_attend_dress(a, off, r->q0, k0, t->p, t->slope, r->n, nk, ld);
-  ZkScoreGrad grad = {a->causal, a->window, r->q0, k0, a->dressed ? 1 : a->scale, a->scale, t->l, t->d};
+  ZkScoreGrad grad = {zk_attend_mask(a, off), r->q0, k0, a->dressed ? 1 : a->scale, a->scale, t->l, t->d};
   zk_attend_score_grad(&grad, t->p, t->dp, r->n, nk, ld);
-  if (t->slope) zk_attend_slope(a, r->q0, k0, t->dp, t->slope, r->n, nk, ld);
+  if (t->slope) zk_attend_slope(a, off, r->q0, k0, t->dp, t->slope, r->n, nk, ld);
 }
 
 /* What a tile of queries and keys adds: dq onto t->dq (`first`: to it) if `want_q`, dk and dv onto rows
@@ -133,7 +133,7 @@ static void tile(const ZkAttend *a, Tiles *t, const int64_t *off, const Queries 
 static void query_tile(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t head, int64_t q0,
                        bool want_k) {
   Queries r = load_queries(a, t, off, q0);
-  ZgSeen seen = zk_attend_reach(a, q0, r.n);
+  ZgSeen seen = zk_attend_reach(a, off, q0, r.n);
   bool first = true;
   need_keys(a, t, off, head, seen.from, seen.to);
   for (int64_t at = seen.from; at < seen.to;) {
@@ -175,10 +175,12 @@ static void run_queries(void *arg, int64_t from, int64_t to, int part) {
 }
 
 /* Queries [from, to) that see any of keys [k0, k0 + n), from a multiple of ZK_TILE_Q. */
-static ZgSeen seeing(const ZkAttend *a, int64_t k0, int64_t n) {
-  ZgSeen r = {a->causal ? k0 : 0, a->Q};
-  if (a->window && !a->causal) r.from = zk_max(0, k0 - a->window + 1);
-  if (a->window) r.to = zk_min(a->Q, k0 + n - 1 + a->window);
+static ZgSeen seeing(const ZkAttend *a, ZgMask mask, int64_t k0, int64_t n) {
+  ZgSeen r = {mask.causal && k0 >= mask.prefix ? k0 : 0, a->Q};
+  if (mask.window) {
+    r.from = zk_max(r.from, k0 - mask.window + 1);
+    r.to = zk_min(a->Q, k0 + n - 1 + mask.window);
+  }
   r.from = r.from / ZK_TILE_Q * ZK_TILE_Q;
   return r;
 }
@@ -187,15 +189,15 @@ static ZgSeen seeing(const ZkAttend *a, int64_t k0, int64_t n) {
  * queries' reach here too. */
 static void key_tile(const ZkAttend *a, Tiles *t, int64_t head, int64_t k0, int64_t n) {
   int64_t off[ZK_ATTEND_VIEWS];
-  ZgSeen queries = seeing(a, k0, n);
   zk_run_fill(t->dk + k0 * a->H, 0, n * a->H);
   zk_run_fill(t->dv + k0 * a->W, 0, n * a->W);
   for (int64_t group = 0; group < a->ngroups; group++) {
     zk_attend_at(a, head, group, off);
     need_keys(a, t, off, head, k0, k0 + n);
+    ZgSeen queries = seeing(a, zk_attend_mask(a, off), k0, n);
     for (int64_t q0 = queries.from; q0 < queries.to; q0 += ZK_TILE_Q) {
       int64_t nq = zk_min(ZK_TILE_Q, a->Q - q0);
-      ZgSeen keys = zk_attend_tile(zk_attend_reach(a, q0, nq), k0);
+      ZgSeen keys = zk_attend_tile(zk_attend_reach(a, off, q0, nq), k0);
       if (keys.from < keys.to && a->has[ZK_AIK]) keys = zk_attend_cut(a, off, q0, nq, keys);
       if (keys.from >= keys.to) continue;
       Queries r = load_queries(a, t, off, q0);

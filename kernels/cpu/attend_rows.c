@@ -30,7 +30,7 @@ ZK_INLINE float row_max(float *x, int64_t from, int64_t n) {
 ZK_SIMD void zk_attend_soften(const ZkSoften *s, float *score, int64_t rows, int64_t nk, int64_t ld) {
   for (int64_t i = 0; i < rows; i++) {
     float *x = score + i * ld;
-    ZgSeen seen = zk_attend_span(s->causal, s->window, s->q0 + i, s->k0, nk);
+    ZgSeen seen = zk_attend_span(s->mask, s->q0 + i, s->k0, nk);
     int64_t n = seen.to, at = vector_of(seen.from);
     bool first = s->first, nothing = seen.from >= n;
     for (int64_t k = 0; k < (nothing ? nk : at); k++) x[k] = 0;
@@ -66,7 +66,7 @@ ZK_SIMD void zk_attend_score_grad(const ZkScoreGrad *s, float *score, float *dsc
   for (int64_t i = 0; i < rows; i++) {
     float *p = score + i * ld, *dp = dscore + i * ld, l = s->l[i], d = s->d[i];
     float scale = s->scale, dscale = s->dscale;
-    ZgSeen seen = zk_attend_span(s->causal, s->window, s->q0 + i, s->k0, nk);
+    ZgSeen seen = zk_attend_span(s->mask, s->q0 + i, s->k0, nk);
     int64_t n = seen.to, at = vector_of(seen.from);
     bool nothing = seen.from >= n;
     for (int64_t k = 0; k < (nothing ? nk : at); k++) p[k] = dp[k] = 0;

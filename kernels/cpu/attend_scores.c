@@ -74,11 +74,12 @@ ZK_SIMD static void hidden(float *x, const int32_t *ids, int32_t doc, bool any, 
 void zk_attend_dress(const ZkAttend *a, const int64_t *off, int64_t q0, int64_t k0, float *score,
                      float *slope, int64_t rows, int64_t nk, int64_t ld) {
   int32_t ids[ZK_TILE_K], doc = 0;
+  ZgMask mask = zk_attend_mask(a, off);
   float bias[ZK_TILE_K];
   if (a->has[ZK_AIK])
     load_ids(ids, &a->v[ZK_AIK], off[ZK_AIK] + k0 * a->ss[ZK_AIK], a->ss[ZK_AIK], nk, NOBODY);
   for (int64_t i = 0; i < rows; i++) {
-    ZgSeen seen = zk_attend_span(a->causal, a->window, q0 + i, k0, nk);
+    ZgSeen seen = zk_attend_span(mask, q0 + i, k0, nk);
     int64_t at = seen.from, n = seen.to - at;
     float *x = score + i * ld + at;
     if (n <= 0) continue;
@@ -95,10 +96,11 @@ void zk_attend_dress(const ZkAttend *a, const int64_t *off, int64_t q0, int64_t 
   }
 }
 
-void zk_attend_slope(const ZkAttend *a, int64_t q0, int64_t k0, float *ds, const float *slope, int64_t rows,
-                     int64_t nk, int64_t ld) {
+void zk_attend_slope(const ZkAttend *a, const int64_t *off, int64_t q0, int64_t k0, float *ds,
+                     const float *slope, int64_t rows, int64_t nk, int64_t ld) {
+  ZgMask mask = zk_attend_mask(a, off);
   for (int64_t i = 0; i < rows; i++) {
-    ZgSeen seen = zk_attend_span(a->causal, a->window, q0 + i, k0, nk);
+    ZgSeen seen = zk_attend_span(mask, q0 + i, k0, nk);
     float *x = ds + i * ld;
     const float *y = slope + i * ld;
 #pragma omp simd

@@ -39,7 +39,7 @@ static void lay_out_delta(ZkcAttend *a) {
 static void find_views(const ZkCall *c, const ZkAttention *x, ZkcAttend *a) {
   static const uint8_t outs[] = {ZKA_DQ, ZKA_DK, ZKA_DV}, ins[] = {ZKA_G, ZKA_O, ZKA_L};
   a->v[ZKA_Q] = x->q, a->v[ZKA_K] = x->k, a->v[ZKA_V] = x->v;
-  a->v[ZKA_BIAS] = x->bias, a->v[ZKA_SINKS] = x->sink;
+  a->v[ZKA_BIAS] = x->bias, a->v[ZKA_SINKS] = x->sink, a->v[ZKA_PREFIX] = x->prefix;
   a->v[ZKA_DOCS_Q] = x->docs_q, a->v[ZKA_DOCS_K] = x->docs_k;
   if (!a->grad) a->v[ZKA_O] = &c->out[0], a->v[ZKA_L] = &c->out[1];
   for (int i = 0; a->grad && i < 3; i++) a->v[ins[i]] = &c->in[i];
@@ -52,7 +52,7 @@ void zkc_attend_of(const ZkCall *c, ZkcAttend *a) {
   ZkAttention x = zk_attention(c);
   *a = (ZkcAttend){.grad = c->op != ZG_OP_ATTEND, .bias_grad = c->op == ZG_OP_ATTEND_BIAS_GRAD};
   a->causal = x.causal, a->window = x.window, a->scale = (float)x.scale, a->cap = (float)x.cap, a->ax = x.ax;
-  a->more = x.cap > 0 || x.window > 0 || x.bias || x.docs_k || x.sink;
+  a->more = x.cap > 0 || x.window > 0 || x.bias || x.docs_k || x.sink || x.prefix;
   a->one = x.ax.q == x.ax.k && x.ax.h == x.ax.w;
   a->S = zkc_size(x.q, x.ax.q), a->K = zkc_size(x.k, x.ax.k);
   a->H = zkc_size(x.q, x.ax.h), a->W = zkc_size(x.v, x.ax.w);

@@ -186,32 +186,42 @@ template <class F> ZK_DEVICE float across(float x, F f) {
 typedef struct {
   int from, to;
 } Span;
+ZK_DEVICE int id_at(const Attend &a, int v, long long off, int i) {
+  return ((const int *)a.p[v])[off + i * a.ss[v]];
+}
+
+/* Keys before it are seen in spite of a causal mask. */
+ZK_DEVICE int prefix_of(const Attend &a, const long long (&off)[ZKA_VIEWS]) {
+  return a.has[ZKA_PREFIX] ? id_at(a, ZKA_PREFIX, off[ZKA_PREFIX], 0) : 0;
+}
 /* Keys that some query of [from, from + n) sees, from a multiple of n; documents apart. */
-template <bool MORE> ZK_DEVICE Span keys_of(const Attend &a, int from, int n) {
+template <bool MORE>
+ZK_DEVICE Span keys_of(const Attend &a, const long long (&off)[ZKA_VIEWS], int from, int n) {
   Span s = {0, a.causal ? min(from + n, a.K) : a.K};
-  if (MORE && a.window) {
+  if (!MORE) return s;
+  if (a.causal) s.to = min(a.K, max(s.to, prefix_of(a, off)));
+  if (a.window) {
     s.from = max(0, from - a.window + 1) / n * n;
-    if (!a.causal && a.K - a.window > from + n - 1) s.to = from + n - 1 + a.window;
+    if (s.to - a.window > from + n - 1) s.to = from + n - 1 + a.window;
   }
   return s;
 }
 /* Queries that see some key of [from, from + n), likewise. */
-template <bool MORE> ZK_DEVICE Span queries_of(const Attend &a, int from, int n) {
+template <bool MORE>
+ZK_DEVICE Span queries_of(const Attend &a, const long long (&off)[ZKA_VIEWS], int from, int n) {
   Span s = {a.causal ? from : 0, a.S};
-  if (MORE && a.window) {
-    if (!a.causal) s.from = max(0, from - a.window + 1) / n * n;
+  if (!MORE) return s;
+  if (prefix_of(a, off) > from) s.from = 0;
+  if (a.window) {
+    s.from = max(s.from, max(0, from - a.window + 1) / n * n);
     if (a.S - a.window > from + n - 1) s.to = from + n - 1 + a.window;
   }
   return s;
 }
 
-ZK_DEVICE int id_at(const Attend &a, int v, long long off, int i) {
-  return ((const int *)a.p[v])[off + i * a.ss[v]];
-}
-
 template <bool MORE>
 ZK_DEVICE bool visible(const Attend &a, const long long (&off)[ZKA_VIEWS], int q, int k) {
-  bool seen = k < a.K && (!a.causal || k <= q);
+  bool seen = k < a.K && (!a.causal || k <= q || (MORE && k < prefix_of(a, off)));
   if (!MORE || !seen || q >= a.S) return seen;
   if (a.window && (q - k >= a.window || k - q >= a.window)) return false;
   if (!a.has[ZKA_DOCS_K]) return true;
@@ -313,7 +323,7 @@ static __global__ void __launch_bounds__(THREADS, 2) forward(const __grid_consta
   Softmax<T, MORE>::begin(soft, a, off);
   float s[R][R], o[R][N] = {};
   load_rows<D, T>(a, ZKA_Q, off[ZKA_Q], q0, q);
-  Span keys = keys_of<MORE>(a, q0, T);
+  Span keys = keys_of<MORE>(a, off, q0, T);
   for (int k0 = keys.from; k0 < keys.to; k0 += T) {
     if (!share_documents<MORE>(a, off, q0, k0, T)) continue;
     load_rows<D, T>(a, ZKA_K, off[ZKA_K], k0, kv);
@@ -400,7 +410,7 @@ static __global__ void __launch_bounds__(THREADS) gradient(const __grid_constant
   for (unsigned group = first; group < last; group++) {
     seek_head(a, head, group, off);
     long long doff = delta_at(a, head, group);
-    Span span = KEYS ? queries_of<MORE>(a, row0, T) : keys_of<MORE>(a, row0, T);
+    Span span = KEYS ? queries_of<MORE>(a, off, row0, T) : keys_of<MORE>(a, off, row0, T);
     for (int col0 = span.from; col0 < span.to; col0 += T) {
       if (!share_documents<MORE>(a, off, KEYS ? col0 : row0, KEYS ? row0 : col0, T)) continue;
       load_rows<D, T>(a, KEYS ? ZKA_Q : ZKA_K, off[KEYS ? ZKA_Q : ZKA_K], col0, c0);
@@ -455,7 +465,7 @@ static __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int v = 0; v < ZKA_VIEWS; v++) off[v] += part[v];
     for (int q0 = by_query ? tile : 0; q0 < (by_query ? min(a.S, tile + T) : a.S); q0 += T) {
-      Span keys = keys_of<true>(a, q0, T);
+      Span keys = keys_of<true>(a, off, q0, T);
       if (k0 >= keys.to || k0 + T <= keys.from || !share_documents<true>(a, off, q0, k0, T)) continue;
       load_rows<D, T>(a, ZKA_Q, off[ZKA_Q], q0, r0);
       load_rows<D, T>(a, ZKA_G, off[ZKA_G], q0, r1);
@@ -537,9 +547,9 @@ static __global__ void __launch_bounds__(ANY) forward_any(const __grid_constant_
   ZK_SHARED(float, weight, [ANY]);
   unsigned head = blockIdx.x / a.S;
   int q = (int)(blockIdx.x % a.S), t = threadIdx.x;
-  Span keys = keys_of<true>(a, q, 1);
   long long off[ZKA_VIEWS];
   seek_head(a, head / a.groups.count, head % a.groups.count, off);
+  Span keys = keys_of<true>(a, off, q, 1);
   float peak = (float)ZK_ATTEND_LOW, sum = 0;
   if (a.has[ZKA_SINKS]) {
     peak = zk_load(a.p[ZKA_SINKS], a.elem[ZKA_SINKS], off[ZKA_SINKS]);
@@ -586,7 +596,7 @@ static __global__ void __launch_bounds__(ANY) gradient_any(const __grid_constant
     float sum0[4] = {}, sum1[4] = {};
     for (unsigned group = first; group < last; group++) {
       seek_head(a, head, group, off);
-      Span span = KEYS ? queries_of<true>(a, row, 1) : keys_of<true>(a, row, 1);
+      Span span = KEYS ? queries_of<true>(a, off, row, 1) : keys_of<true>(a, off, row, 1);
       for (int c0 = span.from; c0 < span.to; c0 += ANY) {
         int q = KEYS ? c0 + t : row, k = KEYS ? row : c0 + t, n = min(ANY, span.to - c0);
         if (t < n) {
@@ -619,7 +629,7 @@ static __global__ void __launch_bounds__(ANY)
     zkc_seek(shared, u, off);
 #pragma unroll
     for (int v = 0; v < ZKA_VIEWS; v++) off[v] += part[v];
-    Span span = queries_of<true>(a, k, 1);
+    Span span = queries_of<true>(a, off, k, 1);
     if (by_query) span = {max(row, span.from), min(row + 1, span.to)};
     for (int q = span.from; q < span.to; q++) {
       pair_any(a, off, off[ZKA_DELTA], q, k, p, ds);

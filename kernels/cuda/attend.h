@@ -6,8 +6,8 @@
 #include "kernels/attend.h"
 #include "kernels/cuda/host.h"
 
-/* The views, in this order; attend has the first five and the last four. G is the cotangent of O. Bias and
- * its gradient; documents of queries and of keys; sinks; DELTA is in scratch: sum_w g o of each query. */
+/* The views, in this order; attend has the first five and the last five. G is the cotangent of O. Bias and
+ * its gradient; documents of queries and of keys; sinks; prefix; DELTA is in scratch: sum_w g o of each query. */
 enum {
   ZKA_Q,
   ZKA_K,
@@ -24,6 +24,7 @@ enum {
   ZKA_DOCS_Q,
   ZKA_DOCS_K,
   ZKA_SINKS,
+  ZKA_PREFIX,
   ZKA_VIEWS
 };
 /* Macros, since the host and the device ask. */

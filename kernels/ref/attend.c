@@ -18,7 +18,8 @@ static double row_dot(const ZkView *a, const RefIndex *i, const ZkView *b, const
 /* Does the query at i see key number `key`, whose index is j? */
 static bool visible(const ZkAttention *a, const RefIndex *i, const RefIndex *j, int64_t key) {
   int64_t keys = ref_start(a->k, a->ax.k) + ref_size(a->k, a->ax.k);
-  ZgSeen s = zg_attend_seen(a->causal, a->window, ref_start(a->q, a->ax.q) + ref_at(i, a->ax.q), keys);
+  ZgMask mask = {a->causal, a->window, a->prefix ? (int64_t)ref_get(a->prefix, i) : 0};
+  ZgSeen s = zg_attend_seen(mask, ref_start(a->q, a->ax.q) + ref_at(i, a->ax.q), keys);
   int64_t at = ref_start(a->k, a->ax.k) + key;
   if (at < s.from || at >= s.to) return false;
   if (!a->docs_k) return true;

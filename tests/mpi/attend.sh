@@ -4,7 +4,7 @@
 need_mpi
 
 # 40 samples: 8 tokens and targets, documents 0, 1, 2 of uneven lengths and padding (-1) behind them; 5 tokens of a second
-# sequence, of which some are padding, in one sample all.
+# sequence, of which some are padding, in one sample all; how many tokens all see.
 awk 'function id(x) { printf x < 0 ? "\\377\\377\\377\\377" : sprintf("\\%03o\\000\\000\\000", x) }
 BEGIN {
   for (s = 0; s < 40; s++) {
@@ -13,11 +13,12 @@ BEGIN {
     for (i = 0; i < 8; i++) id(i > 6 - s % 3 ? -1 : i < s % 4 ? 0 : i < 5 ? 1 : 2)
     for (i = 0; i < 5; i++) id((s * 5 + i * 3) % 32)
     for (i = 0; i < 5; i++) id(i > 4 - s % 6 ? -1 : 0)
+    id(s % 5)
   }
 }' >escapes.txt
 printf "$(cat escapes.txt)" >records.raw
 ok zdata records records.raw --field tokens:i32:8 --field targets:i32:8 --field doc:i32:8 --field other:i32:5 \
-  --field kept:i32:5 -o records.bin
+  --field kept:i32:5 --field first:i32:1 -o records.bin
 ok zc "$ZUG_SRC/tests/mpi/attend.zug" -o attend.zsg
 
 cat >recipes.zug <<'END'

@@ -272,7 +272,7 @@ Test(file, every_field) {
   BROKEN(carried_type, "there is no type", section(&f, SEC_CARR), 4, 99);
   BROKEN(node_op, "op 5000 in version 1 is not known", section(&f, SEC_NODE), 2, 5000);
   BROKEN(node_version, "in version 2 is not known", section(&f, SEC_NODE) + 2, 2, 2);
-  BROKEN(node_operands, "a node of input has 10 operands", section(&f, SEC_NODE) + 4, 1, 10);
+  BROKEN(node_operands, "a node of input has 11 operands", section(&f, SEC_NODE) + 4, 1, 11);
   BROKEN(node_results, "a node of input has", section(&f, SEC_NODE) + 5, 1, 2);
   BROKEN(node_axes, "a node of input has", section(&f, SEC_NODE) + 6, 1, 10);
   BROKEN(node_attributes, "a node of input has other attributes than the op", section(&f, SEC_NODE) + 7, 1,

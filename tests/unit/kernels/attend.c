@@ -65,6 +65,7 @@ static Case forward(const AttendShape *shape, const AttendKind *kind, char *row,
   if (kind->bias) c.in[n++] = (Tensor){.axes = kind->bias};
   for (int i = 0; i < 2; i++)
     if (kind->docs[i]) c.in[n++] = (Tensor){kind->docs[i], ID, -1, kind->few ? kind->few : 2, NULL};
+  if (kind->prefix) c.in[n++] = (Tensor){kind->prefix, ID, 0, (double)kind->most, NULL};
   if (kind->sinks) c.in[n++] = (Tensor){.axes = kind->sinks};
   return c;
 }
@@ -80,11 +81,13 @@ static double *runs(const Case *c, const char *axes, int64_t length) {
 }
 
 static bool is_id(const Tensor *t) { return t->kind == ID; }
+static bool is_prefix(const Tensor *t) { return is_id(t) && t->lo == 0; }
 
 /* Operands as every way of computing has them: ids in runs, if the kind says so. */
 static void give_ids(Case *c, const AttendKind *kind) {
   for (int i = 3; c->in[i].axes; i++)
-    if (is_id(&c->in[i]) && kind->run) c->in[i].value = runs(c, c->in[i].axes, kind->run);
+    if (is_id(&c->in[i]) && !is_prefix(&c->in[i]) && kind->run)
+      c->in[i].value = runs(c, c->in[i].axes, kind->run);
 }
 
 static void take_ids(const Case *c, int from) {
@@ -156,8 +159,9 @@ void attend_gradient_of(const AttendShape *shape, const AttendKind *kind) {
     int64_t n = count_of(&f, f.in[i].axes);
     f.in[i].value = given[i] = malloc((size_t)n * sizeof **given);
     for (int64_t e = 0; e < n; e++, at++)
-      given[i][e] = is_id(&f.in[i]) ? (kind->few < 0 ? -1 : at % 7 % 4 - 1)
-                                    : (float)((double)((at * 7919 + 13) % 1009) / 504 - 1);
+      given[i][e] = is_prefix(&f.in[i]) ? (double)(at * 5 % (kind->most + 1))
+                    : is_id(&f.in[i])   ? (kind->few < 0 ? -1 : at % 7 % 4 - 1)
+                                        : (float)((double)((at * 7919 + 13) % 1009) / 504 - 1);
   }
   reference(&f, o);
   Case g = {.op = ZG_OP_ATTEND_GRAD, .out = {{f.in[0].axes}, {f.in[1].axes}, {f.in[2].axes}}};
@@ -218,6 +222,11 @@ static const struct {
     {{"b=2 s=20 t=70 h=2 d=4", "bshd", "bthd", 0.4}, {.ax = "sdtd", .docs = {"bs", "bt"}}},
     {{"b=2 s=20 t=70 h=2 d=4", "bshd", "bthd", 0.4}, {.ax = "sdtd", .docs = {NULL, "bt"}, .few = -1}},
     {{"b=2 s=17 h=3 d=8", "bshd", "bshd", 0.4}, {.sinks = "h", .causal = 1}},
+    {{"b=4 s=17 h=3 d=8", "bshd", "bshd", 0.4}, {.causal = 2, .prefix = "b", .most = 20}},
+    {{"b=3 s=300 g=2 d=4", "bsgd", "bsd", 0.4}, {.causal = 2, .prefix = "b", .most = 290, .window = 70}},
+    {{"b=2 s=40 k=2 g=2 d=4", "bskgd", "bskd", 0.4},
+     {.causal = 2, .prefix = "kb", .most = 30, .bias = "ks", .docs = {"bs"}, .sinks = "g", .run = 13}},
+    {{"b=2 s=30 t=30 d=4", "bsd", "btd", 0.4}, {.ax = "sdtd", .causal = 2, .prefix = "", .most = 9}},
     {{"b=2 s=100 t=100 k=2 g=2 d=8 w=6", "bskgd", "btkd", 0.4},
      {.ax = "sdtw",
       .v = "btkw",

@@ -16,6 +16,8 @@ typedef struct {
   int64_t window;
   double cap;
   const char *bias, *docs[2], *sinks; /* axes; docs[0] also of the keys, if they are the same sequence */
+  const char *prefix;                 /* the axes; causal is 2 then */
+  int64_t most;                       /* the longest prefix */
   int64_t run; /* length of a document, positions being the last of the ids' axes; 0: mixed ids */
   double few;  /* the largest of mixed ids, if it is not 2 */
 } AttendKind;

@@ -363,19 +363,21 @@ Test(ops, attend) {
  * values of another width. Scores are small beside the caps: a cap's slope must count. */
 Test(ops, attend_with_more) {
   static const struct {
-    const char *q, *k, *v, *ax, *bias, *docs_q, *docs_k, *sinks;
+    const char *q, *k, *v, *ax, *bias, *docs_q, *docs_k, *sinks, *prefix;
     int64_t causal, window;
     double cap;
   } kinds[] = {
-      {"a v hd", "v hd", "v hd", "v hd", NULL, NULL, NULL, NULL, 1, 3, 0},
-      {"a v hd", "v hd", "v hd", "v hd", NULL, NULL, NULL, NULL, 0, 2, 1.5},
-      {"a v hd", "v hd", "v hd", "v hd", "a v", NULL, NULL, NULL, 1, 0, 0},
-      {"a v hd", "v hd", "v hd", "v hd", "v", NULL, NULL, "a", 0, 0, 1},
-      {"a v hd", "v hd", "v hd", "v hd", NULL, NULL, "v", "a", 1, 0, 0},
-      {"a v hd", "v hd", "v b", "v hd v b", NULL, NULL, NULL, NULL, 1, 0, 2},
-      {"a v hd", "a b hd", "a b c", "v hd b c", "a v b", "v", "a b", "", 0, 0, 1},
-      {"a v hd", "b hd", "b hd", "v hd b hd", "b", NULL, "b", NULL, 0, 0, 0},
-      {"a c v hd", "c b hd", "c b hd", "v hd b hd", "v b", NULL, NULL, "c a", 0, 0, 0},
+      {"a v hd", "v hd", "v hd", "v hd", NULL, NULL, NULL, NULL, NULL, 1, 3, 0},
+      {"a v hd", "v hd", "v hd", "v hd", NULL, NULL, NULL, NULL, NULL, 0, 2, 1.5},
+      {"a v hd", "v hd", "v hd", "v hd", "a v", NULL, NULL, NULL, NULL, 1, 0, 0},
+      {"a v hd", "v hd", "v hd", "v hd", "v", NULL, NULL, "a", NULL, 0, 0, 1},
+      {"a v hd", "v hd", "v hd", "v hd", NULL, NULL, "v", "a", NULL, 1, 0, 0},
+      {"a v hd", "v hd", "v b", "v hd v b", NULL, NULL, NULL, NULL, NULL, 1, 0, 2},
+      {"a v hd", "a b hd", "a b c", "v hd b c", "a v b", "v", "a b", "", NULL, 0, 0, 1},
+      {"a v hd", "b hd", "b hd", "v hd b hd", "b", NULL, "b", NULL, NULL, 0, 0, 0},
+      {"a c v hd", "c b hd", "c b hd", "v hd b hd", "v b", NULL, NULL, "c a", NULL, 0, 0, 0},
+      {"a v hd", "v hd", "v hd", "v hd", "v", NULL, "v", "a", "a", 2, 4, 1},
+      {"a v hd", "a v hd", "a v hd", "v hd", NULL, NULL, NULL, NULL, "", 2, 0, 0},
   };
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     Make t = start(), *m = &t;
@@ -385,6 +387,7 @@ Test(ops, attend_with_more) {
     if (kinds[i].bias) in[n++] = make_param(m, "bias", kinds[i].bias);
     if (kinds[i].docs_q) in[n++] = make_ids(m, "dq", "c", kinds[i].docs_q);
     if (kinds[i].docs_k) in[n++] = make_ids(m, "dk", "c", kinds[i].docs_k);
+    if (kinds[i].prefix) in[n++] = make_ids(m, "prefix", "c", kinds[i].prefix);
     if (kinds[i].sinks) in[n++] = make_param(m, "sinks", kinds[i].sinks);
     ZgNode node = {.op = ZG_OP_ATTEND, .num = {0.6, kinds[i].cap}, .opt = {kinds[i].causal, kinds[i].window}};
     check(m, make_with(m, node, kinds[i].ax, n, in));

@@ -42,7 +42,7 @@ Test(attend, pairs) {
       for (int causal = 0; causal < 2; causal++) {
         int64_t n = sizes[i], seen = 0;
         for (int64_t q = 0; q < n; q++) {
-          ZgSeen s = zg_attend_seen(causal, windows[w], q, n);
+          ZgSeen s = zg_attend_seen((ZgMask){causal, windows[w], 0}, q, n);
           seen += s.to - s.from;
           for (int64_t k = 0; k < n; k++) {
             int64_t far = q > k ? q - k : k - q;
