@@ -62,7 +62,7 @@ struct ZlParser {
   uint32_t last_error;
   int statement; /* kind of the keyword that began the current statement; USE matters */
 
-  ZlNames maybe; /* of the directive being parsed: axes that the model may lack, `head?` */
+  ZlNames maybe;  /* of the directive being parsed: axes that the model may lack, `head?` */
   ZlModel *model; /* being parsed */
   ZlWeights *weights;
   const ZlCond *cond; /* in its innermost `if` */
