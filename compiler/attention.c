@@ -178,8 +178,7 @@ static bool attend_mask(Call *c, int64_t *out) {
 
 static bool attend_numbers(Call *c, ZgNode *n) {
   const ZlExpr *window = keyword(c, "window");
-  if (!attend_mask(c, &n->opt[0]) || !size_keyword(c, "cap", &n->num[1]))
-    return false;
+  if (!attend_mask(c, &n->opt[0]) || !size_keyword(c, "cap", &n->num[1])) return false;
   if (window && !static_int(c->e, window, 0, INT32_MAX, "window", &n->opt[1])) return false;
   int64_t h = axis_size(c, n->ax[1]);
   if (h) return number_keyword(c, "scale", 1 / sqrt((double)h), &n->num[0]);

@@ -14,8 +14,8 @@ static ZlDiag *wrong_args(Elab *e, ZlSpan span, const ZlBlock *b, const char *wh
 /* The axes in the caller's brackets, what its `..` stands for first; of a block that takes a row the last are
  * its axis parameters, and those before them the row. */
 typedef struct {
-  uint16_t axis[ZG_MAX_GRAPH_AXES];
-  ZlName name[ZG_MAX_GRAPH_AXES]; /* s NULL: by `..` */
+  uint16_t *axis;
+  ZlName *name; /* s NULL: by `..` */
   uint32_t n;
 } Given;
 
@@ -32,8 +32,11 @@ static bool given_axes(Elab *e, const ZlExpr *x, const ZlBlock *b, Given *g) {
     zl_note(d, "it is the axes that the block's signature writes as `..`");
     return false;
   }
+  uint32_t most = ZG_MAX_AXES + x->call.axes.n;
+  g->axis = ZB_NEWN(e->arena, uint16_t, most);
+  g->name = ZB_NEWN(e->arena, ZlName, most);
   for (int i = 0; x->call.all_axes && i < f->nrow; i++) g->axis[g->n++] = f->row[i];
-  for (uint32_t i = 0; i < x->call.axes.n && g->n < ZG_MAX_GRAPH_AXES; i++) {
+  for (uint32_t i = 0; i < x->call.axes.n; i++) {
     g->name[g->n] = x->call.axes.at[i];
     if (!axis_resolve(e, x->call.axes.at[i], &g->axis[g->n++])) return false;
   }
@@ -41,30 +44,30 @@ static bool given_axes(Elab *e, const ZlExpr *x, const ZlBlock *b, Given *g) {
 }
 
 static bool bind_axes(Elab *e, const ZlExpr *x, const ZlBlock *b, Frame *f) {
-  Given *g = ZB_NEW(e->arena, Given);
-  if (!given_axes(e, x, b, g)) return false;
-  uint32_t row = b->row && g->n > b->axes.n ? g->n - b->axes.n : 0;
-  if (g->n - row != b->axes.n || row > ZG_MAX_AXES) {
+  Given g = {0};
+  if (!given_axes(e, x, b, &g)) return false;
+  uint32_t row = b->row && g.n > b->axes.n ? g.n - b->axes.n : 0;
+  if (g.n - row != b->axes.n || row > ZG_MAX_AXES) {
     ZlSpan at = x->call.ax_span.file >= 0 ? x->call.ax_span : x->call.path.span;
     wrong_args(e, at, b,
                zb_printf(e->arena, "takes %s%u axis name%s, found %u",
                          row      ? "at most 8 and "
                          : b->row ? "at least "
                                   : "",
-                         b->axes.n, b->axes.n == 1 ? "" : "s", g->n));
+                         b->axes.n, b->axes.n == 1 ? "" : "s", g.n));
     return false;
   }
   bool given[ZG_MAX_GRAPH_AXES] = {false};
-  for (uint32_t i = 0; i < g->n; i++) {
-    if (given[g->axis[i]]) {
-      ZlName again = g->name[i];
+  for (uint32_t i = 0; i < g.n; i++) {
+    if (given[g.axis[i]]) {
+      ZlName again = g.name[i];
       ZlDiag *d = complain(e, ZL_Z0208, again.span, "`%s` is two axes of `%s` at once", again.s, b->name.s);
       zl_help(d, "declare a second axis of the same size for one of them");
       return false;
     }
-    given[g->axis[i]] = true;
-    if (i >= row) axis_bind(e, f, b->axes.at[i - row].s, g->axis[i]);
-    else f->row[f->nrow++] = g->axis[i];
+    given[g.axis[i]] = true;
+    if (i >= row) axis_bind(e, f, b->axes.at[i - row].s, g.axis[i]);
+    else f->row[f->nrow++] = g.axis[i];
   }
   bool found = false; /* `..` by the arguments, where the brackets are silent */
   for (uint32_t i = 0; i < b->nformals; i++) found |= !b->formals[i].is_static && b->formals[i].type.rest;

@@ -91,6 +91,7 @@ says '-D m=7: model B has no static `m`'
 # ---- checking, messages ----
 for f in "$ZUG_SRC"/examples/*.zug "$ZUG_SRC"/stdlib/std/*.zug; do
   ok $zc --check "$f"
+  case $f in */clip.zug) says 'warning.Z0705'; continue ;; esac # its loss is of all pairs of a micro-batch
   [ -s out.txt ] && { cat out.txt; fail "a message about $f"; }
 done
 echo 'model M { axis batch, a = 2  input x: real[batch]  param w[a] = 1  loss x per x }' >warn.zug

@@ -60,7 +60,7 @@ Test(ledger, pinned) {
   zp_show(bare.p, &without);
   const char *table =
       "\nbytes of one rank in the host's memory\nstage        pinned      snapshot          host\n"
-      "    0          1152             0          1152  1.2 kB\n";
+      "    0        1.2 kB           0 B        1.2 kB\n";
   cr_expect(strstr(with.s, table), "%s", with.s);
   cr_expect(!strstr(without.s, "host"));
   zb_text_free(&with);
