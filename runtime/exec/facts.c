@@ -112,6 +112,7 @@ static void head_facts(ZxFacts *f, ZxFactKind kind, const ZxDataInfo *info, cons
             x->values, zx_data_elem_name(x->elem), x->limit);
   }
   digest_fact(f, kind, zb_printf(f->a, "%scontent's checksum", of), info->data_sum);
+  if (info->documents) digest_fact(f, kind, zb_printf(f->a, "%sdocuments' checksum", of), info->begin_sum);
 }
 
 /* Collective: whether the header's checksum is that of the data; of a large file its pieces are facts. */

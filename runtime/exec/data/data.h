@@ -106,6 +106,7 @@ typedef struct {
   uint64_t data_at;      /* derived */
   uint64_t data_sum;     /* XXH3 of all records */
   uint64_t documents;    /* in a stream: how many it knows the beginnings of; 0: none */
+  uint64_t begin_sum;    /* XXH3 of those beginnings, 0 without; behind them in the file, not in its header */
   uint32_t nfield;
   ZxDataField *field;
 } ZxDataInfo;

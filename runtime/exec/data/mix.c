@@ -83,6 +83,8 @@ uint64_t zx_mix_digest(const ZxMix *m) {
     zx_data_encode(info, head);
     uint64_t part[] = {sum, m->s->share[i], XXH3_64bits(head, info->data_at)};
     sum = XXH3_64bits(part, sizeof part);
+    uint64_t with[] = {sum, info->begin_sum};
+    if (info->documents) sum = XXH3_64bits(with, sizeof with);
   }
   return sum;
 }

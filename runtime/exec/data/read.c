@@ -226,7 +226,7 @@ static bool read_head(ZxData *d, ZbErr *err) {
   if (!head) zb_out_of_memory(0);
   bool ok = get(d, 0, bytes, head, err) && read_sizes(d, head, err);
   free(head);
-  return ok;
+  return ok && (!d->info.documents || get(d, d->n - 8, 8, &d->info.begin_sum, err));
 }
 
 /* ---- opening ---- */
@@ -393,7 +393,7 @@ static bool sum_of(const ZxData *d, uint64_t from, uint64_t to, uint64_t *out, Z
 }
 
 bool zx_data_verify(const ZxData *d, ZbErr *err) {
-  uint64_t sum, wanted;
+  uint64_t sum;
   for (uint32_t i = 0; i < d->files; i++)
     if (!zx_data_verify(d->file[i], err)) return false;
   if (d->file) return true;
@@ -402,8 +402,8 @@ bool zx_data_verify(const ZxData *d, ZbErr *err) {
     return zb_fail(err, altered, "%s is damaged: the checksum of its %s differs", d->name,
                    d->info.stream ? "tokens" : "records");
   if (!d->info.documents) return true;
-  if (!sum_of(d, documents_at(d), d->n - 8, &sum, err) || !get(d, d->n - 8, 8, &wanted, err)) return false;
-  return sum == wanted ||
+  if (!sum_of(d, documents_at(d), d->n - 8, &sum, err)) return false;
+  return sum == d->info.begin_sum ||
          zb_fail(err, altered, "%s is damaged: the checksum of its documents differs", d->name);
 }
 

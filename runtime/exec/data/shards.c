@@ -66,12 +66,13 @@ static void sum_up(ZxData *d) {
   d->info.field = calloc(first->nfield, sizeof *first->field);
   if (!d->info.field) zb_out_of_memory(0);
   memcpy(d->info.field, first->field, first->nfield * sizeof *first->field);
-  d->info.count = d->info.data_sum = d->n = 0;
+  d->info.count = d->info.data_sum = d->info.begin_sum = d->n = 0;
   for (uint32_t i = 0; i < d->files; i++) {
     const ZxDataInfo *x = &d->file[i]->info;
-    uint64_t sums[] = {d->info.data_sum, x->data_sum, x->count};
+    uint64_t sums[] = {d->info.data_sum, x->data_sum, x->count}, begin[] = {d->info.begin_sum, x->begin_sum};
     d->info.count += x->count; /* no overflow: so many bytes are there */
     d->info.data_sum = XXH3_64bits(sums, sizeof sums);
+    d->info.begin_sum = XXH3_64bits(begin, sizeof begin);
     d->n += d->file[i]->n;
     documents += x->documents;
     known &= x->documents > 0;
@@ -81,6 +82,7 @@ static void sum_up(ZxData *d) {
     }
   }
   d->info.documents = known ? documents : 0;
+  if (!known) d->info.begin_sum = 0;
 }
 
 ZxData *zx_data_open_folder(const char *path, ZbErr *err) {

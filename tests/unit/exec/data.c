@@ -174,6 +174,29 @@ static void documents_file(const char *name, const int *lengths) {
   cr_assert(zx_data_finish(w, (uint64_t[]){256}, &err), "%s", err.text);
 }
 
+/* Of equal tokens that are cut elsewhere the digests differ, in a file and in a folder. */
+Test(data, documents_are_part_of_a_digest) {
+  static const char *const names[] = {"f/a.bin", "g/a.bin", "h/a.bin"};
+  static const int lengths[][4] = {{3, 1, 7, 0}, {3, 2, 6, 0}, {3, 1, 7, 0}};
+  uint64_t file[3], folder[3], digest[3];
+  cr_assert(mkdir(scratch("f"), 0777) == 0 && mkdir(scratch("g"), 0777) == 0 &&
+            mkdir(scratch("h"), 0777) == 0);
+  for (int i = 0; i < 3; i++) {
+    documents_file(names[i], lengths[i]);
+    ZxData *d = zx_data_open(scratch(names[i]), &err),
+           *all = zx_data_open(scratch((char[]){names[i][0], 0}), &err);
+    cr_assert(d && all, "%s", err.text);
+    file[i] = zx_data_info(d)->begin_sum;
+    folder[i] = zx_data_info(all)->begin_sum;
+    ZxMix *m = zx_mix_one(d);
+    digest[i] = zx_mix_digest(m);
+    zx_mix_close(m);
+    zx_data_close(all);
+  }
+  cr_expect(file[0] != file[1] && folder[0] != folder[1] && digest[0] != digest[1]);
+  cr_expect(file[0] == file[2] && folder[0] == folder[2] && digest[0] == digest[2] && file[0] && folder[0]);
+}
+
 Test(data, documents) {
   uint64_t first, end;
   int32_t out[4];
