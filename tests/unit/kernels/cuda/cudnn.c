@@ -74,7 +74,8 @@ static ZkCall call_of(const Shape *s, bool grad, ZkElem elem) {
 }
 
 static size_t scratch_of(const ZkCall *c) {
-  ZkcAttend a = zkc_attend_of(c);
+  ZkcAttend a;
+  zkc_attend_of(c, &a);
   return zk_attend_dnn_scratch(&a);
 }
 
