@@ -123,9 +123,9 @@ cat >launch <<'END'
 [ -e "$1" ] && exit 0
 >"$1"
 case $1 in
-bereft) (exit 1) & exec sleep 1000 ;;
-half) (exit 1) & sleep 4 & exec sleep 4 ;;
-works) (exit 1) & ulimit -t 4; exec yes >/dev/null ;; # four seconds of the core, then an end by a signal
+bereft) (sleep 1) & exec sleep 1000 ;;
+half) (sleep 1) & sleep 4 & exec sleep 4 ;;
+works) (sleep 1) & ulimit -t 4; exec yes >/dev/null ;; # four seconds of the core, then an end by a signal
 esac
 END
 chmod +x launch
