@@ -1,12 +1,13 @@
 /* Columns: tables that were lined up by hand stay lined up.
  *
  * Two tokens of near lines belong to one column of a table if they began in the same column of the source and
- * more blanks were before one of them than must be. All that belong together begin where the one that is pushed
- * furthest to the right must begin. Comments behind code keep their distance, those below each other together.
+ * more blanks were before one of them than must be. All that belong together begin where the one that is
+ * pushed furthest to the right must begin. Comments behind code keep their distance, those below each other
+ * together.
  *
- * A piece is moved by what is left of it in its line, by its column of the table, and, if it is the first of its
- * line, by its anchor. Lines only share columns if that can be no circle: see `shared_from`. So the result is the
- * least solution, found by going through the pieces until nothing moves. */
+ * A piece is moved by what is left of it in its line, by its column of the table, and, if it is the first of
+ * its line, by its anchor. Lines only share columns if that can be no circle: see `shared_from`. So the
+ * result is the least solution, found by going through the pieces until nothing moves. */
 #include "lang/format.h"
 
 #include <string.h>
@@ -51,8 +52,8 @@ static uint32_t root(Columns *c, uint32_t i) {
 static void join(Columns *c, uint32_t i, uint32_t k) { c->group[root(c, k)] = root(c, i); }
 
 /* The first piece of line x that may share a column with line y, below it: any but the first if both begin a
- * statement of the same kind, at the same depth, or both hang from the same piece; what is right of the piece that y hangs from, if
- * that is in x. Then what moves y's pieces is never moved by them. */
+ * statement of the same kind, at the same depth, or both hang from the same piece; what is right of the piece
+ * that y hangs from, if that is in x. Then what moves y's pieces is never moved by them. */
 static uint32_t shared_from(const Columns *c, const Line *x, const Line *y) {
   const ZlPiece *a = piece(c, x->first), *b = piece(c, y->first);
   if (a->hangs == b->hangs && a->depth == b->depth && a->starts == b->starts &&
@@ -80,8 +81,8 @@ static void share_comment(Columns *c, const Line *x, const Line *y) {
   if (piece(c, x->end - 1)->column == piece(c, y->end - 1)->column) join(c, x->end - 1, y->end - 1);
 }
 
-/* Line y with those above it that it may be a row of a table with: the nearest, since a table may have a row of
- * another kind, or a body, in it. */
+/* Line y with those above it that it may be a row of a table with: the nearest, since a table may have a row
+ * of another kind, or a body, in it. */
 static void find_rows(Columns *c, const Line *const *line, uint32_t y) {
   enum { ROWS = 3, LINES = 40 };
   const Line *below = line[y];

@@ -1,10 +1,11 @@
-/* The formatter, in four steps: the pieces of the source; where lines break, and how many blanks are between two
- * tokens; columns (align.c); the text.
+/* The formatter, in four steps: the pieces of the source; where lines break, and how many blanks are between
+ * two tokens; columns (align.c); the text.
  *
- * Lines stay as their author broke them, but for braces: those of one line stay on it; others end their line, and
- * begin theirs. Blank lines stay too, one at a time and none beside braces. A line is indented by two blanks a
- * brace; what goes on with a statement hangs in the bracket that is open, or below the token of the line above
- * that it was below, or two blanks in. Tables that were lined up stay so. Comments stay what they are. */
+ * Lines stay as their author broke them, but for braces: those of one line stay on it; others end their line,
+ * and begin theirs. Blank lines stay too, one at a time and none beside braces. A line is indented by two
+ * blanks a brace; what goes on with a statement hangs in the bracket that is open, or below the token of the
+ * line above that it was below, or two blanks in. Tables that were lined up stay so. Comments stay what they
+ * are. */
 #include "lang/format.h"
 #include "lang/parse.tab.h"
 
@@ -111,8 +112,8 @@ static bool ends_value(int kind) {
   }
 }
 
-/* Whether a statement begins at x, after token `last`. In models and maps two names without anything between them
- * are the end of one and the beginning of the next. */
+/* Whether a statement begins at x, after token `last`. In models and maps two names without anything between
+ * them are the end of one and the beginning of the next. */
 static bool starts(const ZlPiece *last, const ZlPiece *x, int body, bool in_brackets) {
   if (!last || last->kind == '{') return x->kind != '}';
   if (x->kind == '}' || x->kind == '{') return false;
@@ -171,7 +172,8 @@ typedef struct {
 static bool is_open(int kind) { return kind == '(' || kind == '[' || kind == '{'; }
 static bool is_close(int kind) { return kind == ')' || kind == ']' || kind == '}'; }
 
-/* Whether there is a newline between the braces, for each opening one. Braces match: the file has been parsed. */
+/* Whether there is a newline between the braces, for each opening one. Braces match: the file has been
+ * parsed. */
 static bool *find_broken(const Format *f) {
   bool *broken = ZB_NEWN(f->arena, bool, f->p.n + 1);
   uint32_t *open = NULL, n = 0;
@@ -202,8 +204,8 @@ static uint32_t newlines_before(const Walk *w, uint32_t i, const bool *around) {
 
 static bool is_outside(const ZlPiece *x) { return x->nested == 0 && x->kind != ZL_COMMENT; }
 
-/* Where a line begins that goes on with a statement. `next` is the token that it begins with or, if it is a comment,
- * that follows. */
+/* Where a line begins that goes on with a statement. `next` is the token that it begins with or, if it is a
+ * comment, that follows. */
 static void hang(Walk *w, ZlPiece *x, const ZlPiece *next) {
   const Format *f = w->f;
   if (w->brackets) {

@@ -1,6 +1,6 @@
-/* A file as the formatter sees it: its tokens and comments with their places, and the lines they go to. Shared by
- * format.c, which says where lines break and how many blanks are between two tokens, and align.c, which says in
- * which column each of them begins. */
+/* A file as the formatter sees it: its tokens and comments with their places, and the lines they go to.
+ * Shared by format.c, which says where lines break and how many blanks are between two tokens, and align.c,
+ * which says in which column each of them begins. */
 #ifndef ZUG_LANG_FORMAT_H
 #define ZUG_LANG_FORMAT_H
 
@@ -40,8 +40,8 @@ typedef struct {
   uint32_t n;
 } ZlPieces;
 
-/* In which column each piece begins. What was lined up with its neighbours, above or below, by more blanks than
- * it needs is lined up again; other blanks too many are dropped. */
+/* In which column each piece begins. What was lined up with its neighbours, above or below, by more blanks
+ * than it needs is lined up again; other blanks too many are dropped. */
 uint32_t *zl_columns(ZbArena *a, const ZlPieces *p);
 
 #endif

@@ -188,8 +188,8 @@ ZlProgram *zl_load(ZbArena *a, ZlSources *s, ZlDiags *d, const char *path, const
 /* As zl_load, from memory; for tests, fuzzing and tools. */
 ZlProgram *zl_load_text(ZbArena *a, ZlSources *s, ZlDiags *d, const char *name, const char *text, size_t n,
                         const ZlOptions *opt);
-/* The text of a file as the formatter lays it out: the same tokens and comments, other blanks. False and reports if
- * it has syntax errors; what it uses is not looked for. */
+/* The text of a file as the formatter lays it out: the same tokens and comments, other blanks. False and
+ * reports if it has syntax errors; what it uses is not looked for. */
 bool zl_format(ZbArena *a, ZlSources *s, ZlDiags *d, const char *name, const char *text, size_t n,
                ZbText *out);
 /* The program of "FILE:NAME" or "FILE", as tools are told which recipe or cluster to take; *name: NULL for

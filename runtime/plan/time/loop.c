@@ -1,7 +1,8 @@
-/* The event loop. One rank of each stage plays its program as the engine does (plan.h, ZpProgram): compute runs to
- * completion, transfers and collectives are started in order and may be under way together. Between two events
- * everything goes on at a steady rate: transfers that take the same links at the same time share them (what a rank
- * sends and what it receives are two directions), and computation is slower while a collective runs beside it. */
+/* The event loop. One rank of each stage plays its program as the engine does (plan.h, ZpProgram): compute
+ * runs to completion, transfers and collectives are started in order and may be under way together. Between
+ * two events everything goes on at a steady rate: transfers that take the same links at the same time share
+ * them (what a rank sends and what it receives are two directions), and computation is slower while a
+ * collective runs beside it. */
 #include "runtime/plan/time/internal.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
-/* plan/time: how long a step of a plan takes on a cluster, and where the time goes. Pure, as the plan is: made from
- * the plan's own calls and programs and a cluster's constants, which belong to devices and links, never to models.
+/* plan/time: how long a step of a plan takes on a cluster, and where the time goes. Pure, as the plan is:
+ * made from the plan's own calls and programs and a cluster's constants, which belong to devices and links,
+ * never to models.
  *
  * kernel.c   a call: products in tiles and waves, attention, bytes for the rest
  * link.c     a collective, a transfer: from its kind, its bytes and where its group lies
@@ -7,7 +8,8 @@
  * loop.c     the event loop: all stages play their programs, one rank stands for the ranks of a stage
  * say.c      the result as a table and as JSON
  *
- * What is left out: ranks that differ (padding, causal masks over a split sequence), data that come late, noise. */
+ * What is left out: ranks that differ (padding, causal masks over a split sequence), data that come late,
+ * noise. */
 #ifndef ZUG_PLAN_TIME_H
 #define ZUG_PLAN_TIME_H
 
@@ -20,8 +22,8 @@ typedef enum {
 } ZpTimePart;
 
 /* ---- kernel.c: seconds of one kernel on a cluster's device --------------------------------------------- */
-/* batch products of m x k by k x n, both of type `elem`, that move `bytes` to and from memory. Whole tiles go in whole
- * waves over the multiprocessors, with the tile that is best; a cluster without `sms` has no tiles. */
+/* batch products of m x k by k x n, both of type `elem`, that move `bytes` to and from memory. Whole tiles go
+ * in whole waves over the multiprocessors, with the tile that is best; a cluster without `sms` has no tiles. */
 double zp_product_seconds(const ZlCluster *c, ZkElem elem, double m, double n, double k, double batch,
                           double bytes);
 /* flops of attention, forward or backward. */
@@ -31,23 +33,23 @@ double zp_stream_seconds(const ZlCluster *c, double bytes);
 
 /* ---- link.c: seconds of one exchange ------------------------------------------------------------------- */
 #define ZP_MOST_LEVELS 8
-/* Where a group of n devices lies. units[l]: members of level l that have some of it; level: the innermost that holds
- * all of it. */
+/* Where a group of n devices lies. units[l]: members of level l that have some of it; level: the innermost
+ * that holds all of it. */
 typedef struct {
   int64_t n, units[ZP_MOST_LEVELS];
   uint32_t level;
 } ZpPlace;
 /* Of the devices with these numbers, ascending; devices are numbered such that neighbours share inner levels. */
 ZpPlace zp_place(const ZlCluster *c, const int64_t *device, int64_t n);
-/* op: ZG_OP_ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER or ALL_TO_ALL; bytes: of the whole tensor of a rank, as gathered, or
- * before it is reduced or exchanged. As rings do it; all-reduce as a tree where that is sooner. */
+/* op: ZG_OP_ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER or ALL_TO_ALL; bytes: of the whole tensor of a rank, as
+ * gathered, or before it is reduced or exchanged. As rings do it; all-reduce as a tree where that is sooner. */
 double zp_collective_seconds(const ZlCluster *c, int op, double bytes, const ZpPlace *at);
 double zp_transfer_seconds(const ZlCluster *c, double bytes, const ZpPlace *at); /* one device to another */
 
 /* ---- a step -------------------------------------------------------------------------------------------- */
 typedef struct {
-  /* As if an engine ran collectives of forward and backward beside calls that do not need their results. Zug's does
-   * not; others do. */
+  /* As if an engine ran collectives of forward and backward beside calls that do not need their results.
+   * Zug's does not; others do. */
   bool overlaps;
   bool spans; /* keep when everything began and ended */
 } ZpTimeOptions;
