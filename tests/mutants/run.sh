@@ -36,7 +36,9 @@ mkdir -p m verdicts expanded original
 # ---- the room's tests, as they are: all must pass, and their times are known then ----
 echo "mutants: building what judges $room"
 made=$(tr ' ' '\n' <wanted | grep -v '\.sh$' | sort -u)
-(cd build && make -s $(sed -n 's/^BUILT_SOURCES = //p' Makefile) && make -s -j"$jobs" $made) >build.log 2>&1 ||
+# make itself says what is made before all else: in the Makefile it stands as variables.
+(cd build && first=$(printf 'first:\n\t@echo $(BUILT_SOURCES)\n' | make -s --no-print-directory -f Makefile -f - first) &&
+  { [ -z "$first" ] || make -s $first; } && make -s -j"$jobs" $made) >build.log 2>&1 ||
   { tail -n 20 build.log; stop "the copy does not build"; }
 : >timed
 while read -r test programs; do
