@@ -65,6 +65,12 @@ scenario_tests = \
   tests/zdata_tokens.sh
 include tests/mpi/local.mk
 include tests/plan/local.mk
+
+# What zlog draws and says, see tests/zlog.sh.
+EXTRA_DIST += tests/zlog
+regenerate-zlog: all
+	REGENERATE=yes ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_builddir)' $(SHELL) $(srcdir)/tests/run-mpi $(srcdir)/tests/zlog.sh
+.PHONY: regenerate-zlog
 dist_check_SCRIPTS += $(scenario_tests)
 TESTS += $(scenario_tests)
 

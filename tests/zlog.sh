@@ -73,6 +73,38 @@ awk -F'[:,]' '{ if ($2 > last) print; if ($2 > last) last = $2 }' later/metrics.
 sed -n '1,40p' c/metrics.jsonl >early.jsonl
 refuses 'have no step in common' zlog compare early.jsonl later.jsonl
 
+# ---- what is drawn and said, to the last stroke: as tests/zlog has it ----
+mkdir -p drawn/one 'drawn/a name that is longer than there is room for'
+cat >drawn/one/metrics.jsonl <<'END'
+{"step":1,"steps":8,"loss":4,"grad_norm":2,"tokens":512,"step_ms":36}
+{"step":2,"steps":8,"loss":3.5,"grad_norm":1.5,"tokens":512,"step_ms":36}
+{"step":2,"steps":8,"eval_batches":2,"eval_loss":3.75,"eval_ms":40}
+{"step":3,"steps":8,"loss":null,"grad_norm":1,"tokens":512,"step_ms":36}
+{"step":4,"steps":8,"loss":3,"grad_norm":0.75,"tokens":512,"step_ms":36}
+{"step":5,"steps":8,"loss":null,"grad_norm":1,"tokens":512,"step_ms":36}
+{"step":6,"steps":8,"loss":2.5,"grad_norm":0.5,"tokens":512,"step_ms":36}
+{"step":7,"steps":8,"loss":2.25,"grad_norm":0.5,"tokens":512,"step_ms":36}
+{"step":8,"steps":8,"loss":2.125,"grad_norm":0.5,"tokens":512,"step_ms":36}
+{"step":8,"steps":8,"eval_batches":2,"eval_loss":2.25,"eval_ms":40}
+END
+sed '1,2s/"loss":/"loss":1/' drawn/one/metrics.jsonl >'drawn/a name that is longer than there is room for/metrics.jsonl'
+(
+  cd drawn
+  for file in curves.svg curves.html; do zlog plot one a* -o $file --smooth 0.5; done
+  zlog plot a* one -o log.svg --log --x tokens
+  zlog plot one -o norm.svg --y grad_norm
+  {
+    for n in 1 3 9 10 11; do zlog tail one -n $n --once; done
+    zlog compare one a*
+    zlog compare one one --tolerance 0.1
+  } >said.txt
+  mkdir shown
+  mv said.txt ./*.svg ./*.html shown
+) || fail "what is drawn"
+# `make regenerate-zlog` writes them anew: look at them before committing.
+if [ "$REGENERATE" ]; then cp drawn/shown/* "$ZUG_SRC/tests/zlog"; fi
+diff -ru "$ZUG_SRC/tests/zlog" drawn/shown || fail "it is drawn or said in another way"
+
 # ---- tail ----
 ok zlog tail a -n 3 --once
 [ "$(wc -l <out.txt)" -eq 3 ] && says '^eval 100/100  loss 2.5539' && says '^step  99/100  loss ' || fail "not the last lines"

@@ -80,8 +80,16 @@ static bool read_unk(ZtTokenizer *t, const cJSON *model, bool must, ZbErr *err) 
          zb_fail(err, NULL, "model: the unk_token %s is not in `vocab`", zb_show(unk));
 }
 
+/* Merges left out at random, which some train with: the same text would be other tokens each time. */
+static bool refuse_dropout(const cJSON *model, ZbErr *err) {
+  const cJSON *dropout = zt_json(model, "dropout");
+  if (!dropout || (cJSON_IsNumber(dropout) && dropout->valuedouble == 0)) return true;
+  return zb_fail(err, NULL, "model: `dropout` is not supported; set it to null");
+}
+
 static bool read_bpe(ZtTokenizer *t, const cJSON *model, ZbErr *err) {
   ZtModel *m = &t->model;
+  if (!refuse_dropout(model, err)) return false;
   if (!read_object(t, zt_json(model, "vocab"), err) || !read_unk(t, model, ZT_MAY, err) ||
       !zt_json_text(t, "model", model, "continuing_subword_prefix", ZT_MAY, &m->prefix, err) ||
       !zt_json_text(t, "model", model, "end_of_word_suffix", ZT_MAY, &m->suffix, err) ||

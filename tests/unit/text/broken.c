@@ -37,6 +37,8 @@ static const struct {
      "the unk_token u is not in"},
     {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [], \"fuse_unk\": 1}}",
      "`fuse_unk` is neither true"},
+    {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [], \"dropout\": 0.1}}",
+     "`dropout` is not supported"},
     {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"\\u0000\": 0}, \"merges\": []}}", "the character U+0000"},
     {"{\"model\": {\"type\": \"Unigram\", \"vocab\": [[\"a\"]]}}",
      "entry 0 of `vocab` is not a token and its score"},
@@ -96,6 +98,18 @@ Test(broken, begins_well) { /* what the refused ones are changes of */
   cr_assert(t, "%s", err.text);
   ZtCoder *c = zt_coder_new(t);
   text_expect(c, "abba", 4, 0, (const uint32_t[]){2, 1, 0}, 3, "abba");
+  zt_coder_free(c);
+  zt_free(t);
+}
+
+Test(broken, no_merges) { /* is not broken: each character is a token */
+  static const char json[] =
+      "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1}, \"merges\": []}}";
+  ZbErr err;
+  ZtTokenizer *t = zt_read(json, strlen(json), "x.json", &err);
+  cr_assert(t, "%s", err.text);
+  ZtCoder *c = zt_coder_new(t);
+  text_expect(c, "abba", 4, 0, (const uint32_t[]){0, 1, 1, 0}, 4, "abba");
   zt_coder_free(c);
   zt_free(t);
 }
