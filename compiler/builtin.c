@@ -336,6 +336,40 @@ static Val lookup_op(Call *c) {
                     NULL);
 }
 
+/* ---- choice -------------------------------------------------------------------------------------------- */
+static Val topk_op(Call *c) {
+  ZgNode n = with_axes(c, ZG_OP_TOPK, 1);
+  const ZlExpr *by = keyword(c, "by"), *groups = keyword(c, "groups"), *take = keyword(c, "take");
+  if (!want_float(c, 0) || !want_axis(c, 0, c->ax[0])) return poison();
+  if (!groups != !take) {
+    ZlDiag *d = complain(c->e, ZL_Z0205, (groups ? groups : take)->span,
+                         "`%s` needs `groups` and `take`, or neither", head(c));
+    zl_help(d, "`groups = 8, take = 4` chooses from the best 4 of 8 groups");
+    return poison();
+  }
+  if (groups && (!static_int(c->e, groups, 1, 64, "groups", &n.opt[0]) ||
+                 !static_int(c->e, take, 1, n.opt[0], "take", &n.opt[1])))
+    return poison();
+  if (by) {
+    Val v = expr_eval(c->e, by);
+    c->name[1] = "by", c->span[1] = by->span, c->arg[1] = v;
+    if (v.kind == VAL_POISON || !want_float(c, 1)) return poison();
+    n.nin = 2;
+  }
+  return place_node(c->e, c->x->span, n, c->arg, NULL);
+}
+
+static Val onehot_op(Call *c) {
+  if (!want_index(c, 0)) return poison();
+  if (c->arg[0].type.of != c->ax[0]) {
+    ZlDiag *d = complain(c->e, ZL_Z0204, c->span[0], "`%s`: the operand is index(%s), not index(%s)", head(c),
+                         axis_name(c, c->arg[0].type.of), axis_name(c, c->ax[0]));
+    also_declared(c, d, 0);
+    return poison();
+  }
+  return place_node(c->e, c->x->span, with_axes(c, ZG_OP_ONEHOT, 1), c->arg, NULL);
+}
+
 /* m = stop(peak(z)); s, p = xent_sums(z, m, t); (log(s) + m - p) known(t), all in f32 but z and m. */
 static Val xent_op(Call *c) {
   Elab *e = c->e;
@@ -409,8 +443,8 @@ static const Builtin builtins[] = {
     {"attend", 2, 3, false, 3, 3, "mask,prefix,window,cap,scale,bias,same,same_keys,sinks", attend_op, 0},
     {"lookup", 0, 0, false, 2, 2, NULL, lookup_op, 0},
     {"xent", 1, 1, false, 2, 2, NULL, xent_op, 0},
-    {"onehot", 1, 1, false, 1, 1, NULL, later, 0},
-    {"topk", 2, 2, false, 1, 1, NULL, later, 0},
+    {"onehot", 1, 1, false, 1, 1, NULL, onehot_op, 0},
+    {"topk", 2, 2, false, 1, 1, "by,groups,take", topk_op, ZG_OP_TOPK},
     {"dispatch", 2, 2, false, 2, 2, "capacity", later, 0},
     {"combine", 3, 3, false, 3, 3, NULL, later, 0},
 };
@@ -440,6 +474,12 @@ bool is_builtin(const char *name) {
 bool is_later(const char *name) {
   Builtin b;
   return find_builtin(name, &b) && b.make == later;
+}
+
+uint32_t builtin_results(const char *name) {
+  Builtin b;
+  uint32_t n = find_builtin(name, &b) ? zg_op_info[b.op].nout : 1;
+  return n > 1 ? n : 1;
 }
 
 uint32_t builtin_names(const char **out, uint32_t max) {

@@ -30,7 +30,7 @@ typedef struct Builtin {
   uint8_t min_in, max_in;
   const char *keywords; /* ",mask,scale," */
   Val (*make)(Call *c);
-  uint16_t op;
+  uint16_t op; /* 0: several or none; its results are the call's */
 } Builtin;
 
 static inline Val poison(void) { return (Val){.kind = VAL_POISON}; }

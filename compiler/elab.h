@@ -247,7 +247,8 @@ void call_axes(Elab *e, const ZlStmt *s);
 /* Instantiates a block that nobody calls, with axes of its own. */
 void call_block_alone(Elab *e, const ZlBlock *b);
 bool is_builtin(const char *name);
-bool is_later(const char *name); /* reserved for an operation that this version lacks */
+bool is_later(const char *name);            /* reserved for an operation that this version lacks */
+uint32_t builtin_results(const char *name); /* how many values it gives; of no operation: 1 */
 uint32_t builtin_names(const char **out, uint32_t max);
 Val builtin_call(Elab *e, const ZlExpr *x);
 Val builtin_binary(Elab *e, const ZlExpr *x, ZgOp op, Val a, Val b, ZlSpan sa, ZlSpan sb);

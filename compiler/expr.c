@@ -291,6 +291,7 @@ bool expr_eval_many(Elab *e, const ZlExpr *x, Val *out, uint32_t want) {
     b = zl_find_block(e->prog, e->frame->scope, &x->call.path);
     if (b) have = b->nresults;
   }
+  if (!b && one) have = builtin_results(x->call.path.part[0].s);
   if (!b && one && is_later(x->call.path.part[0].s)) {
     builtin_call(e, x);
     return false;
@@ -315,6 +316,7 @@ bool expr_eval_many(Elab *e, const ZlExpr *x, Val *out, uint32_t want) {
     call_block(e, x, b, out);
   } else if (one && is_builtin(x->call.path.part[0].s)) {
     *out = builtin_call(e, x);
+    for (uint32_t i = 1; i < have; i++) out[i] = val_result(e, *out, (int)i);
   } else {
     no_such_call(e, x);
     return false;

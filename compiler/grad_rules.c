@@ -7,6 +7,7 @@
 #include "compiler/grad.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef struct {
   ZcGrad *b;
@@ -286,6 +287,11 @@ static bool with_kernel(Rule *r) {
     attend_grads(r, &d);
     return true;
   }
+  case ZG_OP_TOPK: /* to the chosen */
+    d.op = ZG_OP_ONEHOT;
+    memset(d.opt, 0, sizeof d.opt);
+    give(r, 0, zc_grad_node(r->b, d, 2, (uint32_t[]){y1, r->g}, NULL));
+    return true;
   case ZG_OP_LOOKUP:
     d.op = ZG_OP_LOOKUP_GRAD;
     give(r, 0, zc_grad_node(r->b, d, 2, (uint32_t[]){r->g, n->in[1]}, type_of(r, n->in[0])));

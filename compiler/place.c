@@ -248,6 +248,9 @@ static void assume_sizes(Elab *e, ZgNode *n, int64_t before[ZG_MAX_AXARG]) {
   } else if (n->op == ZG_OP_POSITION) {
     if (a) *a = 1;
     else if (b) *b = INT32_MAX;
+  } else if (n->op == ZG_OP_TOPK) {
+    if (b) *b = 1;
+    if (a) *a = axes[n->ax[1]].size * (n->opt[0] ? n->opt[0] : 1);
   } else if (n->op == ZG_OP_ROPE && b) {
     *b = 2;
   } else if (n->op == ZG_OP_ROTATE && n->ax[0] >= e->assumed) {

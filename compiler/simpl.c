@@ -160,6 +160,25 @@ static uint32_t *find_equal(Fold *f, const ZgNode *n, const ZgType *t) {
   }
 }
 
+/* A sum over onehot without weights counts: over axes whose sizes the model says, the node itself does. Numbers of
+ * choices are exact in any order. What is left to sum, if anything, is `n`; else it becomes the node. */
+static void count_choices(Fold *f, ZgNode *n) {
+  if (n->op != ZG_OP_SUM) return;
+  ZgNode count = *maker(f, n->in[0]), rest = *n;
+  if (count.op != ZG_OP_ONEHOT || count.nin > 1) return;
+  const ZgType *ids = type_of(f, count.in[0]);
+  rest.nax = 0;
+  for (int i = 0; i < n->nax; i++) {
+    bool here = f->g->axes[n->ax[i]].size && zg_type_has(ids, n->ax[i]) && count.nax < ZG_MAX_AXARG;
+    if (here) count.ax[count.nax++] = n->ax[i];
+    else rest.ax[rest.nax++] = n->ax[i];
+  }
+  if (rest.nax == n->nax) return;
+  for (int i = rest.nax; i < ZG_MAX_AXARG; i++) rest.ax[i] = 0;
+  if (rest.nax) rest.in[0] = zg_node_add(f->g, f->s, count, NULL);
+  *n = rest.nax ? rest : count;
+}
+
 static void rewrite_node(Fold *f, const ZgNode *from) {
   ZgNode n = *from;
   for (int i = 0; i < n.nin; i++) n.in[i] = f->map[n.in[i]];
@@ -169,6 +188,7 @@ static void rewrite_node(Fold *f, const ZgNode *from) {
   }
   ZgType t = f->old->values[from->out].type;
   skip_broadcasts(f, &n, &t);
+  count_choices(f, &n);
   fold_constants(f, &n, &t);
   uint32_t v = identity(f, &n, &t);
   if (v == ZG_NONE) {

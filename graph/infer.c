@@ -578,6 +578,47 @@ static bool infer_lookup_grad(Ctx *c) {
   return true;
 }
 
+/* TOPK: of the axis ax[0] so many as ax[1] has. */
+static bool infer_topk(Ctx *c) {
+  const ZgNode *n = c->n;
+  if (!want_floats(c) || !want_nax(c, 2, 2) || !want_axis(c, 0, n->ax[0]) || !want_no_axis(c, 0, n->ax[1]))
+    return false;
+  if (n->nin > 1 && !want_axes(c, 1, &c->in[0])) return false;
+  int64_t of = axis_size(c, n->ax[0]), k = axis_size(c, n->ax[1]), groups = n->opt[0], take = n->opt[1];
+  if (of == 0 || k == 0)
+    return FAIL(c, "topk: the size of %s must be a number in the model, not bound by the recipe",
+                axis_name(c, n->ax[of == 0 ? 0 : 1]));
+  if (groups && (!want_opt(c, 0, 1, 64, "the number of groups") || !want_opt(c, 1, 1, groups, "take")))
+    return false;
+  if (!groups && !want_opt(c, 1, 0, 0, "take without groups")) return false;
+  if (groups && of % groups)
+    return FAIL(c, "topk: %s has %lld entries, which are no %lld groups of equal size",
+                axis_name(c, n->ax[0]), (long long)of, (long long)groups);
+  int64_t from = groups ? of / groups * take : of;
+  if (k > from)
+    return FAIL(c, "topk: fewer entries to choose from (%lld) than places in %s (%lld)", (long long)from,
+                axis_name(c, n->ax[1]), (long long)k);
+  ZgType rest = zg_type_minus(&c->in[0], n->ax, 1), add = zg_type((ZgElem)rest.elem, n->ax + 1, 1);
+  c->out[0] = c->out[1] = zg_type_union(&rest, &add);
+  c->out[1].elem = ZG_INDEX;
+  c->out[1].of = n->ax[0];
+  return true;
+}
+
+static bool infer_onehot(Ctx *c) {
+  const ZgNode *n = c->n;
+  if (!want_nax(c, 1, ZG_MAX_AXARG) || !want_index(c, 0, n->ax[0]) || !want_no_axis(c, 0, n->ax[0]))
+    return false;
+  for (int i = 1; i < n->nax; i++)
+    if (!want_axis(c, 0, n->ax[i])) return false;
+  if (n->nin > 1 && !want_axes(c, 1, &c->in[0])) return false;
+  ZgType rest = zg_type_minus(&c->in[0], n->ax + 1, n->nax - 1), add = zg_type(ZG_F32, n->ax, 1);
+  c->out[0] = zg_type_union(&rest, &add);
+  c->out[0].elem = n->nin > 1 ? c->in[1].elem : (uint8_t)ZG_F32;
+  c->out[0].of = 0;
+  return true;
+}
+
 static bool infer_xent(Ctx *c) {
   const ZgNode *n = c->n;
   if (!want_float(c, 0) || !want_nax(c, 1, 1)) return false;
@@ -673,6 +714,8 @@ static bool infer_results(Ctx *c) {
   case ZG_OP_ATTEND_BIAS_GRAD: return infer_attend(c);
   case ZG_OP_LOOKUP: return infer_lookup(c);
   case ZG_OP_LOOKUP_GRAD: return infer_lookup_grad(c);
+  case ZG_OP_TOPK: return infer_topk(c);
+  case ZG_OP_ONEHOT: return infer_onehot(c);
   case ZG_OP_XENT_SUMS:
   case ZG_OP_XENT_GRAD: return infer_xent(c);
   case ZG_OP_POSITION:

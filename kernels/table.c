@@ -23,6 +23,8 @@ static ZkScratch *const scratch[ZG_OP_COUNT] = {
     [ZG_OP_ATTEND_GRAD] = zk_scratch_attend_grad,
     [ZG_OP_ATTEND_BIAS_GRAD] = zk_scratch_attend_bias_grad,
     [ZG_OP_LOOKUP_GRAD] = zk_scratch_lookup_grad,
+    [ZG_OP_TOPK] = zk_scratch_topk,
+    [ZG_OP_ONEHOT] = zk_scratch_onehot,
 };
 
 ZkKernel *zk_cpu_kernel(int op) { return op >= 0 && op < ZG_OP_COUNT ? kernels[op] : NULL; }

@@ -124,6 +124,6 @@ ZkKernel zk_cpu_pointwise, zk_cpu_copy;
 typedef size_t ZkScratch(const ZkCall *call, int threads);
 ZkScratch zk_scratch_sum, zk_scratch_dot, zk_scratch_softmax, zk_scratch_normalize, zk_scratch_rope,
     zk_scratch_rotate, zk_scratch_attend, zk_scratch_attend_grad, zk_scratch_attend_bias_grad,
-    zk_scratch_lookup_grad;
+    zk_scratch_lookup_grad, zk_scratch_topk, zk_scratch_onehot;
 
 #endif

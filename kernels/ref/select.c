@@ -1,7 +1,8 @@
-/* Operations that select entries of an axis by id: lookup and the pieces of cross-entropy. Ids are positions
- * on the whole axis; an id below 0 is unknown. */
+/* Operations that select entries of an axis, or by id: lookup, topk and onehot, the pieces of cross-entropy. Ids
+ * are positions on the whole axis; an id below 0 is unknown. */
 #include <math.h>
 
+#include "base/base.h"
 #include "kernels/ref/ref.h"
 
 /* y[ids.., rest of t] = t[v = ids]; 0 for unknown ids and for rows outside this part of the table */
@@ -31,6 +32,73 @@ void zk_ref_lookup_grad(const ZkEnv *env, const ZkCall *c) {
     int64_t id = (int64_t)ref_get(ids, &i), row = id - ref_start(dt, v);
     RefIndex j = ref_with(&i, v, row);
     if (id >= 0 && row >= 0 && row < ref_size(dt, v)) ref_add(dt, &j, ref_get(g, &i));
+  }
+}
+
+/* Whether a, at i, comes before b, at j: larger, or equal and lower. NaN is less than all numbers. */
+static bool before(double a, int64_t i, double b, int64_t j) {
+  a = isnan(a) ? -INFINITY : a;
+  b = isnan(b) ? -INFINITY : b;
+  return a > b || (a == b && i < j);
+}
+
+/* How many of s[0..n) come before the i-th. */
+static int64_t rank_of(const double *s, int64_t n, int64_t i) {
+  int64_t rank = 0;
+  for (int64_t j = 0; j < n; j++) rank += before(s[j], j, s[i], i);
+  return rank;
+}
+
+/* The sum of the two largest of s[0..n), in f32. */
+static double best_two(const double *s, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++)
+    if (rank_of(s, n, i) < 2) sum += isnan(s[i]) ? -INFINITY : s[i];
+  return (double)(float)sum;
+}
+
+/* w[c] = p[e[c]], where e are the entries that come first in `by`; of the opt[1] best of opt[0] groups. */
+void zk_ref_topk(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  const ZkView *p = &c->in[0], *by = &c->in[c->nin - 1], *w = &c->out[0], *e = &c->out[1];
+  int64_t n = ref_size(p, c->ax[0]), k = ref_size(w, c->ax[1]), groups = c->opt[0] ? c->opt[0] : 1;
+  int64_t take = c->opt[0] ? c->opt[1] : 1, each = n / groups;
+  ZbArena *a = zb_arena_new();
+  double *s = ZB_NEWN(a, double, n + groups), *group = s + n;
+  RefIndex i = {0};
+  RefAxes rest = ref_axes(&i, p, c->ax, 1);
+  REF_EACH(&i, rest) {
+    for (int64_t j = 0; j < n; j++) {
+      RefIndex at = ref_with(&i, c->ax[0], j);
+      s[j] = ref_get(by, &at);
+    }
+    for (int64_t g = 0; g < groups; g++) group[g] = best_two(s + g * each, each);
+    for (int64_t j = 0; j < n; j++) {
+      int64_t rank = 0;
+      bool in = rank_of(group, groups, j / each) < take;
+      for (int64_t q = 0; q < n; q++)
+        if (rank_of(group, groups, q / each) < take) rank += before(s[q], q, s[j], j);
+      if (!in || rank >= k) continue;
+      RefIndex from = ref_with(&i, c->ax[0], j), to = ref_with(&i, c->ax[1], rank);
+      ref_put(w, &to, ref_get(p, &from));
+      ref_put(e, &to, (double)j);
+    }
+  }
+  zb_arena_free(a);
+}
+
+/* y[v = j] = the sum of g over ax[1..] where ids = j; without g, of 1. */
+void zk_ref_onehot(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  const ZkView *ids = &c->in[0], *y = &c->out[0];
+  uint16_t v = c->ax[0];
+  ref_zero(y);
+  RefIndex i = {0};
+  RefAxes all = ref_axes(&i, ids, NULL, 0);
+  REF_EACH(&i, all) {
+    int64_t id = (int64_t)ref_get(ids, &i), row = id - ref_start(y, v);
+    RefIndex to = ref_with(&i, v, row);
+    if (id >= 0 && row >= 0 && row < ref_size(y, v)) ref_add(y, &to, c->nin > 1 ? ref_get(&c->in[1], &i) : 1);
   }
 }
 

@@ -103,6 +103,11 @@ static Held held_by(Pads *c, bool named) {
   case ZG_OP_DOT: return dot(c, named);
   case ZG_OP_LOOKUP: return named ? (Held){.kind = ANY} : linear(c, 0);
   case ZG_OP_LOOKUP_GRAD: return named ? known(0) : linear(c, 0);
+  case ZG_OP_TOPK: c->size |= named; return linear(c, 0);
+  case ZG_OP_ONEHOT:
+    if (n->ax[0] == c->axis) return known(0);
+    c->sum |= named && (n->nin < 2 || !is_zero(in(c, 1)));
+    return n->nin > 1 ? linear(c, 1) : (Held){.kind = ANY};
   case ZG_OP_XENT_SUMS: return (Held){.kind = ANY};
   case ZG_OP_XENT_GRAD: return named ? known(0) : (Held){.kind = ANY};
   case ZG_OP_NORMALIZE: c->size |= named; return linear(c, 0); /* rows of zeros stay so */

@@ -10,6 +10,7 @@ scenario_tests += \
   tests/mpi/documents.sh \
   tests/mpi/errors.sh \
   tests/mpi/eval.sh \
+  tests/mpi/experts.sh \
   tests/mpi/finite.sh \
   tests/mpi/freeze.sh \
   tests/mpi/hang.sh \
@@ -46,6 +47,7 @@ scenario_tests += \
   tests/mpi/zckpt.sh
 EXTRA_DIST += tests/mpi/layouts.zug tests/mpi/losses.zug tests/mpi/merged.zug
 EXTRA_DIST += tests/mpi/layouts.zug tests/mpi/numbers.zug
+EXTRA_DIST += tests/mpi/experts.zug
 EXTRA_DIST += tests/mpi/layouts.zug
 EXTRA_DIST += tests/mpi/documents.zug tests/mpi/layouts.zug tests/mpi/losses.zug tests/mpi/numbers.zug
 

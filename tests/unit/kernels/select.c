@@ -1,4 +1,6 @@
-/* Ops that select by id: lookup, cross-entropy. */
+/* Ops that select: lookup, topk and onehot, cross-entropy. */
+#include <math.h>
+
 #include "tests/unit/kernels/conform.h"
 
 Test(lookup, forward) { /* exact; ids from -1 on, tables whole and in parts */
@@ -41,6 +43,52 @@ Test(lookup, gradient) {
     CONFORM(.op = ZG_OP_LOOKUP_GRAD, .dims = "v=3 e=1030 s=9", .ax = "v",
             .in = {{"se"}, {"s", ID, 0, 2, NULL}}, .out = {{"ve"}}, .accumulate = add, .tol = SUM_TOL);
   }
+}
+
+/* Exact. Random numbers have few ties; the sixths below have nothing else but them. */
+Test(topk, chosen) {
+  static const char *const dims[] = {"b=3 s=5 e=33 c=4", "b=1 s=1 e=1 c=1", "b=2 s=9 e=256 c=8",
+                                     "b=2 s=3 e=5 c=5"};
+  for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+    CONFORM(.op = ZG_OP_TOPK, .dims = dims[i], .ax = "ec", .in = {{"bse"}}, .out = {{"bsc"}, {"bsc", ID}});
+    CONFORM(.op = ZG_OP_TOPK, .dims = dims[i], .ax = "ec", .in = {{"bse"}, {"sbe"}},
+            .out = {{"bsc"}, {"bsc", ID}});
+  }
+  CONFORM(.op = ZG_OP_TOPK, .dims = "e=40 c=3", .ax = "ec", .in = {{"e"}}, .out = {{"c"}, {"c", ID}});
+  CONFORM(.op = ZG_OP_TOPK, .dims = "b=0 e=4 c=2", .ax = "ec", .in = {{"be"}}, .out = {{"bc"}, {"bc", ID}});
+}
+
+Test(topk, of_the_best_groups) {
+  CONFORM(.op = ZG_OP_TOPK, .dims = "b=3 s=5 e=256 c=8", .ax = "ec", .opt = {8, 4}, .in = {{"bse"}, {"bse"}},
+          .out = {{"bsc"}, {"bsc", ID}});
+  CONFORM(.op = ZG_OP_TOPK, .dims = "s=7 e=64 c=3", .ax = "ec", .opt = {64, 5}, .in = {{"se"}},
+          .out = {{"sc"}, {"sc", ID}}); /* groups of one */
+  CONFORM(.op = ZG_OP_TOPK, .dims = "s=7 e=80 c=6", .ax = "ec", .opt = {40, 3}, .in = {{"se"}},
+          .out = {{"sc"}, {"sc", ID}});
+  CONFORM(.op = ZG_OP_TOPK, .dims = "s=7 e=12 c=3", .ax = "ec", .opt = {1, 1}, .in = {{"se"}},
+          .out = {{"sc"}, {"sc", ID}});
+}
+
+/* Ties, infinities and what is no number: still different entries. */
+Test(topk, of_equal_ones) {
+  double x[] = {1, 2, 2, 0, 2, 1, NAN, NAN, NAN, NAN, NAN, NAN, -INFINITY, NAN, -1, -INFINITY, NAN, INFINITY};
+  for (int64_t groups = 0; groups < 4; groups += 3)
+    CONFORM(.op = ZG_OP_TOPK, .dims = "s=3 e=6 c=4", .ax = "ec", .opt = {groups, groups ? 2 : 0},
+            .in = {{"es", EXACT, 0, 0, NULL}, {"se", REAL, 0, 0, x}}, .out = {{"sc", EXACT}, {"sc", ID}});
+}
+
+Test(onehot, entries) {
+  CONFORM(.op = ZG_OP_ONEHOT, .dims = "v=33 b=3 s=5", .ax = "v", .in = {{"bs", ID, -1, 32, NULL}},
+          .out = {{"bsv", EXACT}});
+  CONFORM(.op = ZG_OP_ONEHOT, .dims = "v=16@16/64 b=3 c=4", .ax = "vc", .in = {{"bc", ID, -1, 63, NULL}},
+          .out = {{"bv", EXACT}});
+  CONFORM(.op = ZG_OP_ONEHOT, .dims = "v=5 b=3 s=70 c=2", .ax = "vsc", .in = {{"bsc", ID, 0, 4, NULL}},
+          .out = {{"vb", EXACT}});
+  CONFORM(.op = ZG_OP_ONEHOT, .dims = "v=5 c=3", .ax = "vc", .in = {{"c", ID, 0, 4, NULL}},
+          .out = {{"v", EXACT}});
+  for (int whole = 0; whole < 2; whole++)
+    CONFORM(.op = ZG_OP_ONEHOT, .dims = whole ? "v=64 b=3 s=5 c=6" : "v=16@32/64 b=3 s=5 c=6", .ax = "vc",
+            .in = {{"bsc", ID, -1, 63, NULL}, {"bsc"}}, .out = {{"bsv"}}, .tol = SUM_TOL);
 }
 
 /* Sums of up to 2100 exponentials, all positive. */

@@ -48,6 +48,62 @@ static void near(double got, double want, const char *what, int at) {
             got, want);
 }
 
+/* The place of element `a` of a row of 8 among those of groups that are in, the largest first. */
+static int place_of(const double *s, const bool *in, int a) {
+  int place = 0;
+  for (int k = 0; k < 8; k++) place += in[k] && (s[k] > s[a] || (s[k] == s[a] && k < a));
+  return place;
+}
+
+/* topk by other numbers than it returns, and of the best groups; y takes both results. */
+static void choose(const char *call, bool by, int groups, int take) {
+  const char *body =
+      "  w8 = dot[b](x, w)\n  best, e = %s\n  output o = best\n  output c = sum[b](onehot[a](e))\n"
+      "  y = sum[b](best * best) + 0.1 * dot[a](c, w8)";
+  char text[512];
+  snprintf(text, sizeof text, body, call);
+  Played p = play(text);
+  for (int row = 0; row < 9; row++) {
+    double v[8], s[8], sum[8];
+    bool in[8];
+    for (int a = 0; a < 8; a++) {
+      v[a] = 0;
+      for (int b = 0; b < 4; b++) v[a] += xw(p.m, row, a, b);
+      s[a] = by ? sin(5 * v[a]) : v[a];
+    }
+    for (int g = 0; g < groups; g++) { /* of two or more, of which the two largest count */
+      double first = -INFINITY, second = -INFINITY;
+      for (int a = g * 8 / groups; a < (g + 1) * 8 / groups; a++) {
+        second = fmax(second, fmin(first, s[a]));
+        first = fmax(first, s[a]);
+      }
+      sum[g] = first + second;
+    }
+    for (int a = 0; a < 8; a++) {
+      int better = 0;
+      for (int g = 0; g < groups; g++) better += sum[g] > sum[a * groups / 8];
+      in[a] = better < take;
+    }
+    int count = 0;
+    for (int a = 0; a < 8; a++) {
+      int place = place_of(s, in, a);
+      bool chosen = in[a] && place < 4;
+      if (chosen) near(p.m->output[0][row * 4 + place], v[a], call, place);
+      near(p.m->output[1][row * 8 + a], chosen, call, a);
+      count += chosen;
+    }
+    cr_expect_eq(count, 4);
+  }
+  zb_arena_free(p.a);
+}
+
+Test(numbers, topk) {
+  choose("topk[a, b](w8)", false, 1, 1);
+  choose("topk[a, b](w8, by = sin(5 * w8))", true, 1, 1);
+  choose("topk[a, b](w8, groups = 4, take = 2)", false, 4, 2);
+  choose("topk[a, b](w8, by = sin(5 * w8), groups = 2, take = 1)", true, 2, 1);
+}
+
 Test(numbers, softmax_over_two_axes) {
   Played p = play("output o = softmax[a, b](x * w)\ny = sum[a, b](o * w)");
   for (int row = 0; row < 9; row++) {

@@ -13,7 +13,7 @@
  * axis. */
 static const char *const head =
     "model P {\n"
-    "  axis batch, f = 6, g = 4, k = 2, k2 = 4, f2 = 6, half = 3, v = 5\n"
+    "  axis batch, f = 6, g = 4, k = 2, k2 = 4, f2 = 6, half = 3, v = 5, few = 1\n"
     "  input x: real[batch, g]\n  input s: real[batch]\n  input t: index(v)[batch]\n"
     "  param w[g, f], wk[g, f, k], c[f], ck[f, k], ck2[f, k2], e[v, f], q[f2], p[half] ~ normal(1)\n"
     "  h = dot[g](x, w)\n  hk = dot[g](x, wk)\n";
@@ -92,6 +92,16 @@ Test(pad, positions) {
   expect("loss dot[f](shift[f](h), c) per known(t)", "f to 8", SIZE);
   expect("loss lse[v](dot[f](h, e)) per known(t)", "v to 8", NULL);
   expect("loss dot[f](spread[f](s), c) per known(t)", "f to 8", NO);
+}
+
+/* The largest entries of an axis are of its true ones; of other axes, padding may be chosen from and comes to
+ * nothing. Nobody is chosen that was added. */
+Test(pad, choices) {
+  expect("w, e = topk[f, k](h) loss sum[k](w) per known(t)", "f to 8", SIZE);
+  expect("w, e = topk[k, few](hk) loss dot[f](sum[few](w), c) per known(t)", "f to 8", NULL);
+  expect("w, e = topk[k, few](hk + 1) loss dot[f](sum[few](w), c) per known(t)", "f to 8", GRAD);
+  expect("w, e = topk[k, few](hk + 1) loss sum[f](sum[few](w)) per known(t)", "f to 8", SUM);
+  expect("loss dot[v](onehot[v](t), dot[f](h, e)) per known(t)", "v to 8", NULL);
 }
 
 /* What may be no number at all is not zero when multiplied by zero. */
