@@ -126,6 +126,10 @@ typedef struct {
 
 typedef void ZkKernel(const ZkEnv *env, const ZkCall *call);
 
+/* Rows of a grouped product that are worked on together. Gradients of weights have the same bits if they are added
+ * up in several calls, of which all but the last have a multiple of so many rows of each expert. */
+#define ZK_GROUP_TILE 32
+
 /* What a fused call is in calls that are not, in order; of others, itself. They use the scratch of the whole,
  * one after the other. (unfuse.c) */
 typedef struct {

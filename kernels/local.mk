@@ -13,7 +13,8 @@ libkernels_a_SOURCES = kernels/kernels.h kernels/kernels.def kernels/devices.c k
   kernels/cpu/lookup.c kernels/cpu/move.c kernels/cpu/norm.c kernels/cpu/random.c kernels/cpu/reduce.c \
   kernels/cpu/rope.c kernels/cpu/sgemm.c \
   kernels/cpu/softmax.c kernels/cpu/xent.c \
-  kernels/cpu/topk.c
+  kernels/cpu/topk.c \
+  kernels/cpu/grouped.c
 libkernels_a_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
 libkernels_a_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS) -fopenmp-simd -fno-math-errno -fno-trapping-math
 
@@ -29,6 +30,7 @@ cuda_kernels = kernels/cuda/attend.cu \
   kernels/cuda/random.cu \
   kernels/cuda/reduce.cu \
   kernels/cuda/rope.cu \
+  kernels/cuda/grouped.cu \
   kernels/cuda/topk.cu \
   kernels/cuda/xent.cu
 

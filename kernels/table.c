@@ -6,6 +6,8 @@ static ZkKernel *const kernels[ZG_OP_COUNT] = {
 #include "kernels/kernels.def"
     [ZG_OP_POINTWISE] = zk_cpu_pointwise,
     [ZG_OP_COPY] = zk_cpu_copy,
+    [ZG_OP_GROUPED_DOT] = zk_cpu_grouped_dot,
+    [ZG_OP_GROUPED_OUTER] = zk_cpu_grouped_outer,
 };
 
 /* Of the others: none. */
@@ -25,6 +27,8 @@ static ZkScratch *const scratch[ZG_OP_COUNT] = {
     [ZG_OP_LOOKUP_GRAD] = zk_scratch_lookup_grad,
     [ZG_OP_TOPK] = zk_scratch_topk,
     [ZG_OP_ONEHOT] = zk_scratch_onehot,
+    [ZG_OP_GROUPED_DOT] = zk_scratch_grouped_dot,
+    [ZG_OP_GROUPED_OUTER] = zk_scratch_grouped_outer,
 };
 
 ZkKernel *zk_cpu_kernel(int op) { return op >= 0 && op < ZG_OP_COUNT ? kernels[op] : NULL; }

@@ -154,6 +154,8 @@ ZkKernel *zk_ref_kernel(int op) {
 #include "kernels/kernels.def"
       [ZG_OP_POINTWISE] = zk_ref_pointwise,
       [ZG_OP_COPY] = zk_ref_copy,
+      [ZG_OP_GROUPED_DOT] = zk_ref_grouped_dot,
+      [ZG_OP_GROUPED_OUTER] = zk_ref_grouped_outer,
   };
   if (op < 0 || op >= ZG_OP_COUNT) return NULL;
   return zg_op_info[op].kind == ZG_EW ? zk_ref_ew : kernels[op];

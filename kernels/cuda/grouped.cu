@@ -1,0 +1,204 @@
+/* Products of rows that are sorted by expert with the weight of each, and the gradient of those weights. A block
+ * computes square tiles of a result, 16 steps of the summed axis a time, from tiles in shared memory. Whose rows
+ * a tile has, it finds in memory: tiles of rows are counted from the first row of each expert on. An element is
+ * the sum of its products in their order, so its bits do not depend on how many rows there are. */
+#include "kernels/cuda/common.cuh"
+
+#define THREADS 256
+#define SIDE 64 /* of a tile */
+#define STEP 16 /* of the summed axis */
+#define EACH 4  /* elements of a tile's side that a thread has: number i lies at t + 16 i */
+
+/* Rows of a view: axes expert, if it has that, and slot, as one. */
+typedef struct {
+  void *data;
+  int elem;
+  long long slots, per_expert, per_slot;
+} Rows;
+ZK_DEVICE long long row_at(const Rows &r, long long i) {
+  long long e = r.slots > 0 ? i / r.slots : 0;
+  return e * r.per_expert + (i - e * r.slots) * r.per_slot;
+}
+
+typedef struct {
+  Rows x, y; /* y: g of the gradient */
+  void *w;
+  int welem;
+  const int *ends;
+  long long ends_step, per_expert, rows;
+  ZkcNest k, n; /* views: x and w; y and w */
+  int experts, ktiles, ntiles;
+  bool add;
+} Grouped;
+
+ZK_DEVICE long long first_row(const Grouped &p, int expert) {
+  return expert ? p.ends[(expert - 1) * p.ends_step] : 0;
+}
+
+/* acc[i][j] += a[i] b[j] over the steps in shared memory. */
+ZK_DEVICE void add_steps(const float (*a)[SIDE], const float (*b)[SIDE], float (&acc)[EACH][EACH]) {
+  int ti = threadIdx.x / STEP, tj = threadIdx.x % STEP;
+  for (int s = 0; s < STEP; s++)
+    for (int i = 0; i < EACH; i++)
+      for (int j = 0; j < EACH; j++) acc[i][j] += a[s][ti + STEP * i] * b[s][tj + STEP * j];
+}
+
+/* Which expert tile `tile` of rows is of, and its first row there; expert = experts: of rows that are nobody's.
+ * False: there are not so many tiles. By all threads. */
+ZK_DEVICE bool find_tile(const Grouped &p, long long tile, int *expert, long long *row, int *tiles) {
+  long long before = 0;
+  bool found = false;
+  for (int e0 = 0; e0 <= p.experts && !found; e0 += THREADS) {
+    int e = e0 + (int)threadIdx.x;
+    __syncthreads();
+    if (e <= p.experts) {
+      long long end = e < p.experts ? first_row(p, e + 1) : p.rows;
+      tiles[threadIdx.x] = (int)((end - first_row(p, e) + SIDE - 1) / SIDE);
+    }
+    __syncthreads();
+    for (int i = 0; i < THREADS && e0 + i <= p.experts && !found; i++) {
+      if (tile < before + tiles[i]) {
+        *expert = e0 + i, *row = first_row(p, e0 + i) + (tile - before) * SIDE;
+        found = true;
+      }
+      before += tiles[i];
+    }
+  }
+  return found;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    grouped_dot(const __grid_constant__ Grouped p, long long tasks) {
+  ZK_SHARED(int, tiles, [THREADS]);
+  ZK_SHARED(float, a, [STEP][SIDE]);
+  ZK_SHARED(float, b, [STEP][SIDE]);
+  for (long long task = blockIdx.x; task < tasks; task += gridDim.x) {
+    int e = 0, t = threadIdx.x;
+    long long row = 0, n0 = task % p.ntiles * SIDE, off[2];
+    if (!find_tile(p, task / p.ntiles, &e, &row, tiles)) break; /* nor is there one for later tasks */
+    long long end = e < p.experts ? first_row(p, e + 1) : p.rows;
+    float acc[EACH][EACH] = {};
+    for (long long k0 = 0; k0 < p.k.count && e < p.experts; k0 += STEP) {
+      __syncthreads();
+      for (int u = t; u < STEP * SIDE; u += THREADS) {
+        int s = u % STEP, i = u / STEP; /* along k first, as rows lie */
+        float x = 0;
+        if (k0 + s < p.k.count && row + i < end) {
+          zkc_seek(p.k, (unsigned)(k0 + s), off);
+          x = zk_load(p.x.data, p.x.elem, row_at(p.x, row + i) + off[0]);
+        }
+        a[s][i] = x;
+      }
+      for (int u = t; u < STEP * SIDE; u += THREADS) {
+        int s = u / SIDE, j = u % SIDE;
+        float x = 0;
+        if (k0 + s < p.k.count && n0 + j < p.n.count) {
+          long long in_k[2];
+          zkc_seek(p.k, (unsigned)(k0 + s), in_k);
+          zkc_seek(p.n, (unsigned)(n0 + j), off);
+          x = zk_load(p.w, p.welem, e * p.per_expert + in_k[1] + off[1]);
+        }
+        b[s][j] = x;
+      }
+      __syncthreads();
+      add_steps(a, b, acc);
+    }
+    for (int i = 0; i < EACH; i++)
+      for (int j = 0; j < EACH; j++) {
+        long long r = row + t / STEP + STEP * i, c = n0 + t % STEP + STEP * j;
+        if (r >= end || c >= p.n.count) continue;
+        zkc_seek(p.n, (unsigned)c, off);
+        zk_store(p.y.data, p.y.elem, row_at(p.y, r) + off[0], acc[i][j]);
+      }
+  }
+}
+
+static __global__ void __launch_bounds__(THREADS) grouped_outer(const __grid_constant__ Grouped p) {
+  ZK_SHARED(float, a, [STEP][SIDE]);
+  ZK_SHARED(float, b, [STEP][SIDE]);
+  long long per = (long long)p.ktiles * p.ntiles;
+  for (long long task = blockIdx.x; task < p.experts * per; task += gridDim.x) {
+    int e = (int)(task / per), t = threadIdx.x;
+    long long k0 = task / p.ntiles % p.ktiles * SIDE, n0 = task % p.ntiles * SIDE, at[2], off[2];
+    long long row = first_row(p, e), end = first_row(p, e + 1);
+    float acc[EACH][EACH] = {};
+    for (int go = p.add ? 0 : 1; go < 3; go++) { /* what there is; the sum; back */
+      for (; go == 1 && row < end; row += STEP) {
+        __syncthreads();
+        for (int u = t; u < STEP * SIDE; u += THREADS) {
+          int s = u / SIDE, i = u % SIDE;
+          bool there = row + s < end;
+          zkc_seek(p.k, (unsigned)(there && k0 + i < p.k.count ? k0 + i : 0), at);
+          zkc_seek(p.n, (unsigned)(there && n0 + i < p.n.count ? n0 + i : 0), off);
+          a[s][i] =
+              there && k0 + i < p.k.count ? zk_load(p.x.data, p.x.elem, row_at(p.x, row + s) + at[0]) : 0;
+          b[s][i] =
+              there && n0 + i < p.n.count ? zk_load(p.y.data, p.y.elem, row_at(p.y, row + s) + off[0]) : 0;
+        }
+        __syncthreads();
+        add_steps(a, b, acc);
+      }
+      for (int i = 0; i < EACH && go != 1; i++)
+        for (int j = 0; j < EACH; j++) {
+          long long k = k0 + t / STEP + STEP * i, n = n0 + t % STEP + STEP * j;
+          if (k >= p.k.count || n >= p.n.count) continue;
+          zkc_seek(p.k, (unsigned)k, at);
+          zkc_seek(p.n, (unsigned)n, off);
+          long long to = e * p.per_expert + at[1] + off[1];
+          if (go == 0) acc[i][j] = zk_load(p.w, p.welem, to);
+          else zk_store(p.w, p.welem, to, acc[i][j]);
+        }
+    }
+  }
+}
+
+/* ---- host ---------------------------------------------------------------------------------------------- */
+static bool has(const uint16_t *axes, int n, uint16_t axis) {
+  for (int i = 0; i < n; i++)
+    if (axes[i] == axis) return true;
+  return false;
+}
+
+static Rows rows_of(const ZkView *v, const ZkCall *c) {
+  return {v->data, v->elem, zkc_size(v, c->ax[1]), zkc_stride(v, c->ax[0]), zkc_stride(v, c->ax[1])};
+}
+
+/* The nest over axes of v that are (among) or are not among ax[0..n); views: v, w. */
+static ZkcNest nest_of(const ZkView *v, const ZkView *w, const uint16_t *ax, int n, bool among) {
+  const ZkView *views[] = {v, w};
+  uint16_t which[ZK_MAX_AXES];
+  int count = 0;
+  for (int i = 0; i < v->rank; i++)
+    if (has(ax, n, v->axis[i]) == among) which[count++] = v->axis[i];
+  return zkc_nest(views, 2, which, count, true);
+}
+
+static Grouped grouped_of(const ZkCall *c, const ZkView *w, const ZkView *y, bool outer) {
+  const ZkView *x = &c->in[0], *ends = &c->in[2];
+  Grouped p = {};
+  ZB_ASSERT(ends->elem == ZK_I32);
+  p.x = rows_of(x, c), p.y = rows_of(y, c);
+  p.w = w->data, p.welem = w->elem;
+  p.ends = (const int *)ends->data, p.ends_step = zkc_stride(ends, c->ax[0]);
+  p.experts = (int)zkc_size(w, c->ax[0]), p.per_expert = zkc_stride(w, c->ax[0]);
+  p.rows = zkc_size(y, c->ax[1]) * (has(y->axis, y->rank, c->ax[0]) ? zkc_size(y, c->ax[0]) : 1);
+  p.k = outer ? nest_of(x, w, c->ax, 2, false) : nest_of(x, w, c->ax + 2, c->nax - 2, true);
+  p.n = nest_of(y, w, c->ax, 2, false);
+  p.ktiles = zk_ceil_of(p.k.count, SIDE), p.ntiles = zk_ceil_of(p.n.count, SIDE);
+  p.add = c->accumulate;
+  return p;
+}
+
+extern "C" void zk_cuda_grouped_dot(const ZkEnv *env, const ZkCall *c) {
+  ZkCuda *cu = zk_cu(env);
+  Grouped p = grouped_of(c, &c->in[1], &c->out[0], false);
+  long long tasks =
+      (p.rows / SIDE + p.experts + 1) * p.ntiles; /* at most: every expert may have one cut short */
+  ZK_LAUNCH(cu, c, grouped_dot, zk_blocks(cu, tasks), THREADS, 0, p, tasks);
+}
+
+extern "C" void zk_cuda_grouped_outer(const ZkEnv *env, const ZkCall *c) {
+  ZkCuda *cu = zk_cu(env);
+  Grouped p = grouped_of(c, &c->out[0], &c->in[1], true);
+  ZK_LAUNCH(cu, c, grouped_outer, zk_blocks(cu, (int64_t)p.experts * p.ktiles * p.ntiles), THREADS, 0, p);
+}
