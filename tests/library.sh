@@ -1,5 +1,5 @@
 # Blocks of the library: every line `# Example: y = ...` of stdlib/std/nn.zug is put into a model, which trains the same
-# in two layouts as on one rank. And every block with parameters has such a line.
+# in two layouts, with micro-batches of as many samples, as on one rank. And every block with parameters has such a line.
 . "$ZUG_SRC/tests/lib.sh"
 library=$ZUG_SRC/stdlib/std/nn.zug
 
@@ -18,12 +18,16 @@ while read -r example; do
 use std.nn as nn
 model Block {
   axis batch, seq, key, embed = 12, other = 12, head = 2, kv = 2, grp = 2, hd = 4, ffn = 8, cond = 6, vocab = 256
-  axis channel = 3, py = 2, px = 2, bucket = 6
+  axis channel = 3, py = 2, px = 2, bucket = 6, expert = 6, choice = 2
   input tokens: index(vocab)[batch, seq]
   param table[vocab, embed], conditions[vocab, cond], pixels[vocab, channel, py, px] ~ normal(1)
   x = lookup(table, tokens)
   c = mean[seq](lookup(conditions, tokens))
   image = lookup(pixels, tokens)
+  param router[embed, expert] ~ normal(1)
+  z = dot[embed](x, router)
+  p = softmax[expert](z)
+  w, e = topk[expert, choice](p)
   $example
   loss mean[embed](y * y * y) per known(tokens)      # of what is normed, y * y is nearly constant
 }
@@ -35,7 +39,7 @@ done <examples.txt
 need_mpi
 cat >recipes.zug <<'END'
 recipe one_1 { bind batch = 8, seq = 8, key = 8   micro 4   optimizer adamw(lr = 1e-2, eps = 1e-5)   clip 1.0 }
-recipe zero_2 from one_1 { mesh data = 2   split batch over data   shard params, grads, states over data }
+recipe zero_2 from one_1 { mesh data = 2   micro 2   split batch over data   shard params, grads, states over data }
 recipe tensor_2 from one_1 { mesh tensor = 2   split vocab, head, kv, ffn over tensor else seq }
 END
 head -c $((8 * 64)) "$ZUG_SRC/LICENSE" >bytes
