@@ -403,12 +403,6 @@ static Val xent_op(Call *c) {
 }
 
 /* ---- the list ------------------------------------------------------------------------------------------ */
-static Val later(Call *c) {
-  complain(c->e, ZL_Z0113, c->x->call.path.span,
-           "`%s` is not in this version: mixtures of experts come later", c->op->name);
-  return poison();
-}
-
 #define ANY 8
 /* Those that are not found by other lists, see find_builtin: name, axis names from..to, takes [..], operands
  * from..to, keywords, lowering, op */
@@ -445,8 +439,8 @@ static const Builtin builtins[] = {
     {"xent", 1, 1, false, 2, 2, NULL, xent_op, 0},
     {"onehot", 1, 1, false, 1, 1, NULL, onehot_op, 0},
     {"topk", 2, 2, false, 1, 1, "by,groups,take", topk_op, ZG_OP_TOPK},
-    {"dispatch", 2, 2, false, 2, 2, "capacity", later, 0},
-    {"combine", 3, 3, false, 3, 3, NULL, later, 0},
+    {"dispatch", 2, 2, false, 2, 2, NULL, dispatch_op, 0},
+    {"combine", 3, 3, false, 3, 3, NULL, combine_op, 0},
 };
 enum { NBUILTINS = sizeof builtins / sizeof *builtins };
 
@@ -470,10 +464,6 @@ static bool find_builtin(const char *name, Builtin *out) {
 bool is_builtin(const char *name) {
   Builtin b;
   return find_builtin(name, &b);
-}
-bool is_later(const char *name) {
-  Builtin b;
-  return find_builtin(name, &b) && b.make == later;
 }
 
 uint32_t builtin_results(const char *name) {
@@ -574,7 +564,6 @@ Val builtin_call(Elab *e, const ZlExpr *x) {
   Builtin op;
   if (!find_builtin(x->call.path.part[0].s, &op)) ZB_BUG("`%s` is no operation", x->call.path.part[0].s);
   Call c = {.e = e, .x = x, .op = &op};
-  if (c.op->make == later) return later(&c);
   if (x->call.label.s)
     complain(e, ZL_Z0205, x->call.label.span, "`%s` takes no label: labels name calls of blocks", c.op->name);
   bool ok = resolve_axes(&c);

@@ -66,4 +66,8 @@ bool known_keywords(Call *c); /* reports those that the operation has not */
 Val rope_op(Call *c);
 Val attend_op(Call *c);
 
+/* ---- experts.c ----------------------------------------------------------------------------------------- */
+Val dispatch_op(Call *c);
+Val combine_op(Call *c);
+
 #endif

@@ -422,6 +422,7 @@ void call_block_alone(Elab *e, const ZlBlock *b) {
   if (bind_alone(e, b, f)) run_block(e, b, out);
   e->stopped = false;
   e->g->naxes = e->assumed;
+  memset(e->experts + e->assumed, 0xff, sizeof e->experts - e->assumed * sizeof *e->experts);
   while (e->nlocal && e->local[e->nlocal - 1].axis >= e->g->naxes) e->nlocal--;
   e->assumed = ZG_NONE;
   e->frame = caller;

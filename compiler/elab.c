@@ -545,6 +545,7 @@ void elab_init(Elab *e, ZbArena *a, ZlSources *s, ZlDiags *d, const ZlProgram *p
               .uses = uses,
               .times = 1,
               .assumed = ZG_NONE};
+  memset(e->experts, 0xff, sizeof e->experts);
   e->g = zg_graph_new(a ? a : e->arena, name);
   e->file = ZB_NEWN(e->arena, const char *, p->nfiles);
   e->frame = ZB_NEW(e->arena, Frame);

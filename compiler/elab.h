@@ -130,8 +130,9 @@ typedef struct {
   Frame *frame;
   /* Axes from here on have a size that is only assumed: they are those of a block that nobody calls. */
   uint32_t assumed;
-  uint32_t seg;   /* where nodes go */
-  bool in_repeat; /* the current segment is a repeat: deeper repeats are unrolled */
+  uint16_t experts[ZG_MAX_GRAPH_AXES]; /* by axis: whose slots it counts (graph/ragged.h) */
+  uint32_t seg;                        /* where nodes go */
+  bool in_repeat;                      /* the current segment is a repeat: deeper repeats are unrolled */
   Import *imports;
   uint32_t nimports;
   uint32_t *import_head[2], import_size; /* hash tables: by (seg, id, to), by (to, local) */
@@ -247,7 +248,6 @@ void call_axes(Elab *e, const ZlStmt *s);
 /* Instantiates a block that nobody calls, with axes of its own. */
 void call_block_alone(Elab *e, const ZlBlock *b);
 bool is_builtin(const char *name);
-bool is_later(const char *name);            /* reserved for an operation that this version lacks */
 uint32_t builtin_results(const char *name); /* how many values it gives; of no operation: 1 */
 uint32_t builtin_names(const char **out, uint32_t max);
 Val builtin_call(Elab *e, const ZlExpr *x);

@@ -292,10 +292,6 @@ bool expr_eval_many(Elab *e, const ZlExpr *x, Val *out, uint32_t want) {
     if (b) have = b->nresults;
   }
   if (!b && one) have = builtin_results(x->call.path.part[0].s);
-  if (!b && one && is_later(x->call.path.part[0].s)) {
-    builtin_call(e, x);
-    return false;
-  }
   if (have != want) {
     complain(e, ZL_Z0205, x->span, "%u value%s wanted here, found %u", want, want == 1 ? " is" : "s are",
              have);

@@ -300,6 +300,19 @@ static bool with_kernel(Rule *r) {
   }
 }
 
+/* Each is the other's transpose. What is summed over choices in one is repeated for each in the other. */
+static void experts(Rule *r) {
+  const ZgNode *n = r->n;
+  const ZgType *x = type_of(r, n->in[0]);
+  bool out = n->op == ZG_OP_DISPATCH;
+  ZgNode back = {.op = out ? ZG_OP_COMBINE : ZG_OP_DISPATCH, .nax = 3, .ax = {n->ax[0], n->ax[1], n->ax[2]}};
+  back.opt[0] = out && zg_type_has(x, n->ax[2]);
+  ZgType t = *type_of(r, r->g);
+  t.elem = x->elem; /* what combine gives in f32 travels as its rows did */
+  uint32_t g = out ? r->g : zc_grad_fit(r->b, r->g, &t);
+  give(r, 0, zc_grad_node(r->b, back, 2, (uint32_t[]){g, n->in[1]}, NULL));
+}
+
 /* s = sum exp(z - m), p = z[t]: dz by a kernel, dm = -gs s. */
 static void xent_sums(Rule *r) {
   const ZgNode *n = r->n;
@@ -338,6 +351,8 @@ bool zc_grad_rule(ZcGrad *b, const ZgNode *n) {
   case ZG_OP_PART: regroup(&r); return true;
   case ZG_OP_SUM: give(&r, 0, r.g); return true; /* repeated along the summed axes */
   case ZG_OP_PEAK: return peak(&r);
+  case ZG_OP_DISPATCH:
+  case ZG_OP_COMBINE: experts(&r); return true;
   case ZG_OP_DOT: dot(&r); return true;
   default: return with_kernel(&r);
   }

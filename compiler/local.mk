@@ -12,6 +12,7 @@ libcompiler_a_SOURCES = \
   compiler/config.c \
   compiler/elab.c \
   compiler/elab.h \
+  compiler/experts.c \
   compiler/expr.c \
   compiler/grad.c \
   compiler/grad.h \

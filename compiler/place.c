@@ -8,6 +8,7 @@
  *   2 straight   carry 0, carry 1       what x and m are after it
  */
 #include "compiler/elab.h"
+#include "graph/ragged.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -251,6 +252,8 @@ static void assume_sizes(Elab *e, ZgNode *n, int64_t before[ZG_MAX_AXARG]) {
   } else if (n->op == ZG_OP_TOPK) {
     if (b) *b = 1;
     if (a) *a = axes[n->ax[1]].size * (n->opt[0] ? n->opt[0] : 1);
+  } else if (n->op == ZG_OP_DISPATCH || n->op == ZG_OP_COMBINE) {
+    if (b) *b = 0;
   } else if (n->op == ZG_OP_ROPE && b) {
     *b = 2;
   } else if (n->op == ZG_OP_ROTATE && n->ax[0] >= e->assumed) {
@@ -274,6 +277,8 @@ Val place_node(Elab *e, ZlSpan span, ZgNode n, const Val *in, const ZgType *hint
   assume_sizes(e, &n, sizes);
   bool fits = zg_infer(e->g, &n, types, hint, out, &err), small = true;
   uint64_t elements;
+  if (fits && (n.op == ZG_OP_DISPATCH || n.op == ZG_OP_COMBINE)) e->experts[n.ax[1]] = n.ax[0];
+  fits = fits && zg_ragged_fits(e->g, segment(e, e->seg), e->experts, &n, out, false, &err);
   for (int i = 0; fits && i < zg_op_info[n.op].nout; i++) small &= zg_elements(e->g, &out[i], &elements);
   uint32_t id = fits ? add_node(e, e->seg, n, hint) : 0;
   for (int i = n.nax; i-- > 0;) e->g->axes[n.ax[i]].size = sizes[i];

@@ -82,8 +82,9 @@ static State step(const Sep *s, const ZgSegment *seg, const ZgNode *n, const Sta
   if (grows && (summed || whole.kind >= COUNT)) return mixed; /* as often as a micro-batch has samples */
   if (whole.kind >= COUNT) return (State){linear_mean(n, in), whole.loc};
   if (summed) return !sample && linear(n, in) ? (State){SUMMED, 0} : mixed;
+  if (n->op == ZG_OP_DISPATCH && sample) return (State){SAMPLE, 0};
   switch (zg_axis_class(n, tin, tout, s->batch)) {
-  case ZG_AXIS_ABSENT: return (State){CONST, 0};
+  case ZG_AXIS_ABSENT: return (State){sample ? SAMPLE : CONST, 0}; /* rows of experts are samples' */
   case ZG_AXIS_PAR: return (State){SAMPLE, 0};
   case ZG_AXIS_SUM: return (State){SUMMED, 0};
   default: return mixed;

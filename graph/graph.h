@@ -6,6 +6,7 @@
  *
  * ops.h    the operations       attend.h  what attention says by its attributes
  * infer.c  result types and axis classes of every op
+ * ragged.c what may be done between dispatch and combine, see ragged.h
  * build.c  make graphs
  * verify.c what must hold       foreign.c  and what of weights by other names    print.c  the text form
  * write.c, read.c               the .zsg file; read.c trusts nothing

@@ -619,6 +619,34 @@ static bool infer_onehot(Ctx *c) {
   return true;
 }
 
+/* DISPATCH, COMBINE: experts, slots, choices; e has the tokens' axes and choices. */
+static bool infer_experts(Ctx *c) {
+  const ZgNode *n = c->n;
+  bool out = n->op == ZG_OP_DISPATCH;
+  if (!want_float(c, 0) || !want_nax(c, 3, 3) || !want_index(c, 1, n->ax[0]) || !want_axis(c, 1, n->ax[2]))
+    return false;
+  for (int i = 0; i < 2; i++)
+    if (!want_no_axis(c, 1, n->ax[i]) || !(out ? want_no_axis : want_axis)(c, 0, n->ax[i])) return false;
+  if (axis_size(c, n->ax[0]) == 0 || axis_size(c, n->ax[1]) != 0)
+    return FAIL(c, "%s: %s", OPNAME(c),
+                axis_size(c, n->ax[0]) ? "the slots' axis has a size, which is the planner's to choose"
+                                       : "the size of the experts' axis must be a number in the model");
+  ZgType tokens = zg_type_minus(&c->in[1], &n->ax[2], 1), rest;
+  for (int i = 0; i < tokens.naxes; i++)
+    if (!(out ? want_axis : want_no_axis)(c, 0, tokens.axis[i])) return false;
+  if (out) {
+    ZgType rows = zg_type(c->in[0].elem, n->ax, 2);
+    rest = zg_type_minus(&c->in[0], c->in[1].axis, c->in[1].naxes);
+    c->out[0] = zg_type_union(&rest, &rows);
+    return true;
+  }
+  if (!want_no_axis(c, 0, n->ax[2]) || !want_opt(c, 0, 0, 1, "keep")) return false;
+  rest = zg_type_minus(&c->in[0], n->ax, 2);
+  c->out[0] = zg_type_union(&rest, n->opt[0] ? &c->in[1] : &tokens);
+  c->out[0].elem = ZG_F32;
+  return true;
+}
+
 static bool infer_xent(Ctx *c) {
   const ZgNode *n = c->n;
   if (!want_float(c, 0) || !want_nax(c, 1, 1)) return false;
@@ -716,6 +744,8 @@ static bool infer_results(Ctx *c) {
   case ZG_OP_LOOKUP_GRAD: return infer_lookup_grad(c);
   case ZG_OP_TOPK: return infer_topk(c);
   case ZG_OP_ONEHOT: return infer_onehot(c);
+  case ZG_OP_DISPATCH:
+  case ZG_OP_COMBINE: return infer_experts(c);
   case ZG_OP_XENT_SUMS:
   case ZG_OP_XENT_GRAD: return infer_xent(c);
   case ZG_OP_POSITION:

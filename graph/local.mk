@@ -12,6 +12,8 @@ libgraph_a_SOURCES = \
   graph/ops.h \
   graph/pointwise.def \
   graph/print.c \
+  graph/ragged.c \
+  graph/ragged.h \
   graph/read.c \
   graph/verify.c \
   graph/write.c

@@ -1,6 +1,6 @@
 /* What every graph satisfies, whoever made it: see zg_verify in graph.h for the list. Called after each pass
  * of the compiler and at the end of loading a file, so it trusts the arrays' lengths and nothing else. */
-#include "graph/graph.h"
+#include "graph/ragged.h"
 
 #include <math.h>
 #include <string.h>
@@ -11,6 +11,7 @@ typedef struct {
   ZbArena *tmp;            /* tables for the names and flags of one call */
   uint32_t *used, *graded; /* by parameter: 1 + the last segment that used it, that has its gradient */
   uint8_t *outputs;        /* by output: how often it is made */
+  uint16_t *experts;       /* by axis: whose slots it counts */
   /* By loss: 1 + the segment of its numerator, of its denominator. */
   uint32_t num[ZG_MAX_LOSSES], den[ZG_MAX_LOSSES];
 } Ctx;
@@ -253,6 +254,8 @@ static bool check_node(Ctx *c, uint32_t si, uint32_t i, uint32_t values) {
   ZbErr why;
   if (!zg_infer(g, n, in, n->nout ? &s->values[n->out].type : NULL, out, &why))
     return NODE_FAIL(c, si, i, "%s", why.text);
+  if (!zg_ragged_fits(g, s, c->experts, n, out, i >= s->nforward, &why))
+    return NODE_FAIL(c, si, i, "%s", why.text);
   for (int k = 0; k < n->nout; k++)
     if (!zg_type_eq(&out[k], &s->values[n->out + k].type)) {
       return NODE_FAIL(c, si, i, "result %d is %s, its operands make it %s", k,
@@ -435,6 +438,8 @@ static bool check_all(Ctx *c) {
   c->used = ZB_NEWN(c->tmp, uint32_t, g->nparams + 1);
   c->graded = ZB_NEWN(c->tmp, uint32_t, g->nparams + 1);
   c->outputs = ZB_NEWN(c->tmp, uint8_t, g->noutputs + 1);
+  c->experts = zg_slot_axes(g, c->tmp, c->err);
+  if (!c->experts) return false;
   for (uint32_t i = 0; i < g->nsegments; i++)
     if (!check_segment(c, i, &seen[i])) return false;
   for (uint32_t i = 0; i < g->noutputs; i++)

@@ -10,6 +10,7 @@ libkernels_a_SOURCES = kernels/kernels.h kernels/kernels.def kernels/devices.c k
   kernels/cpu/bgemm.c kernels/cpu/bgemm_amx.c kernels/cpu/bgemm_avx512.c kernels/cpu/bgemm_pack.c \
   kernels/cpu/bgemm_path.c kernels/cpu/pointwise.c kernels/cpu/pointwise.h kernels/cpu/pointwise_steps.def \
   kernels/cpu/pointwise_steps.h kernels/cpu/pointwise_code.c kernels/cpu/pointwise_steps.c kernels/cpu/cumsum.c kernels/cpu/dot.c kernels/cpu/flat.c \
+  kernels/cpu/experts.c \
   kernels/cpu/lookup.c kernels/cpu/move.c kernels/cpu/norm.c kernels/cpu/random.c kernels/cpu/reduce.c \
   kernels/cpu/rope.c kernels/cpu/sgemm.c \
   kernels/cpu/softmax.c kernels/cpu/xent.c \
@@ -23,6 +24,7 @@ cuda_kernels = kernels/cuda/attend.cu \
   kernels/cuda/pointwise.cu \
   kernels/cuda/cumsum.cu \
   kernels/cuda/dot.cu \
+  kernels/cuda/experts.cu \
   kernels/cuda/flat.cu \
   kernels/cuda/lookup.cu \
   kernels/cuda/move.cu \

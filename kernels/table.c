@@ -8,6 +8,8 @@ static ZkKernel *const kernels[ZG_OP_COUNT] = {
     [ZG_OP_COPY] = zk_cpu_copy,
     [ZG_OP_GROUPED_DOT] = zk_cpu_grouped_dot,
     [ZG_OP_GROUPED_OUTER] = zk_cpu_grouped_outer,
+    [ZG_OP_SLOTS] = zk_cpu_slots,
+    [ZG_OP_ROUND] = zk_cpu_round,
 };
 
 /* Of the others: none. */

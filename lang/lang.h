@@ -89,7 +89,8 @@ typedef struct {
 
 /* clang-format off */
 typedef struct { ZlName name; int64_t size; } ZlMeshDim;
-typedef struct { ZlName axis; int64_t size; ZlSpan span; bool maybe; } ZlBind; /* also: pad AXIS to SIZE */
+/* number: the size; of slots of experts their factor over the average, and size may be 0. Also: pad AXIS to SIZE */
+typedef struct { ZlName axis; int64_t size; double number; ZlSpan span; bool maybe; } ZlBind;
 typedef struct { ZlName *axis; uint32_t n; } ZlProd;                    /* kv*grp */
 /* maybe: axes among these that the model may lack, `head?`; then they are as if they were not named */
 typedef struct { ZlProd *prods; uint32_t nprods; ZlName dim; ZlNames otherwise, maybe; ZlSpan span; } ZlSplit;

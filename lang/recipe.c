@@ -87,8 +87,10 @@ static void apply_mesh(Build *b, const ZlDirective *d) {
 static void apply_sizes(Build *b, const ZlDirective *d, ZbNames *names, ZlBind **at, uint32_t *n) {
   for (uint32_t i = 0; i < d->nq; i++) {
     const ZlQuantity *q = &d->q[i];
-    if (!once(b, d->kind, q->name.s, q->name.span) || !positive(b, "the size of an axis", q)) continue;
-    ZlBind v = {q->name, q->i, q->span, zl_is_named(d->maybe, q->name.s)};
+    bool part = d->kind == ZL_D_BIND && !q->integer && q->value > 0 && isfinite(q->value);
+    if (!once(b, d->kind, q->name.s, q->name.span) || !(part || positive(b, "the size of an axis", q)))
+      continue;
+    ZlBind v = {q->name, part ? 0 : q->i, q->value, q->span, zl_is_named(d->maybe, q->name.s)};
     uint32_t k = zb_names_find(names, q->name.s);
     if (k != ZB_NO_NAME) {
       (*at)[k] = v;

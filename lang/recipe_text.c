@@ -42,7 +42,7 @@ static void add_names(ZbText *t, const ZlName *at, uint32_t n, const char *betwe
 static void sizes(List *l, const char *what, const ZlBind *b, uint32_t n) {
   if (!n) return;
   for (uint32_t i = 0; i < n; i++)
-    zb_text_add(&l->text, "%s%s%s = %" PRId64, i ? ", " : "", b[i].axis.s, b[i].maybe ? "?" : "", b[i].size);
+    zb_text_add(&l->text, "%s%s%s = %.15g", i ? ", " : "", b[i].axis.s, b[i].maybe ? "?" : "", b[i].number);
   item(l, what);
 }
 

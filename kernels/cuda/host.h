@@ -21,7 +21,8 @@ void zk_cuda_forget(ZkCuda *cu); /* ends all memos */
 typedef size_t ZkCudaScratch(const ZkCall *call);
 #define KERNEL(NAME, name) ZkKernel zk_cuda_##name;
 #include "kernels/kernels.def"
-ZkKernel zk_cuda_copy, zk_cuda_pointwise, zk_cuda_xent_max_sums, zk_cuda_grouped_dot, zk_cuda_grouped_outer;
+ZkKernel zk_cuda_copy, zk_cuda_pointwise, zk_cuda_xent_max_sums, zk_cuda_grouped_dot, zk_cuda_grouped_outer,
+    zk_cuda_slots, zk_cuda_round;
 ZkKernel zk_cuda_pointwise_prepare, zk_cuda_dot_prepare, zk_cuda_attend_prepare;
 ZkKernel zk_cuda_run_unfused, zk_cuda_prepare_unfused; /* of fused calls, one by one (kernels.h: zk_unfuse) */
 bool zk_cuda_dot_supports(const ZkCall *call);

@@ -8,6 +8,8 @@ static ZkKernel *const kernels[ZG_OP_COUNT] = {
 #include "kernels/kernels.def"
     [ZG_OP_POINTWISE] = zk_cuda_pointwise,
     [ZG_OP_COPY] = zk_cuda_copy,
+    [ZG_OP_SLOTS] = zk_cuda_slots,
+    [ZG_OP_ROUND] = zk_cuda_round,
     [ZG_OP_GROUPED_DOT] = zk_cuda_grouped_dot,
     [ZG_OP_GROUPED_OUTER] = zk_cuda_grouped_outer,
     [ZG_OP_DOT_BIAS_GRAD] = zk_cuda_dot,

@@ -156,6 +156,8 @@ ZkKernel *zk_ref_kernel(int op) {
       [ZG_OP_COPY] = zk_ref_copy,
       [ZG_OP_GROUPED_DOT] = zk_ref_grouped_dot,
       [ZG_OP_GROUPED_OUTER] = zk_ref_grouped_outer,
+      [ZG_OP_SLOTS] = zk_ref_slots,
+      [ZG_OP_ROUND] = zk_ref_round,
   };
   if (op < 0 || op >= ZG_OP_COUNT) return NULL;
   return zg_op_info[op].kind == ZG_EW ? zk_ref_ew : kernels[op];

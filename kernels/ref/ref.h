@@ -59,6 +59,6 @@ int64_t ref_start(const ZkView *v, uint16_t axis);
 ZkKernel zk_ref_ew;
 #define KERNEL(NAME, name) ZkKernel zk_ref_##name;
 #include "kernels/kernels.def"
-ZkKernel zk_ref_pointwise, zk_ref_copy, zk_ref_grouped_dot, zk_ref_grouped_outer;
+ZkKernel zk_ref_pointwise, zk_ref_copy, zk_ref_grouped_dot, zk_ref_grouped_outer, zk_ref_slots, zk_ref_round;
 
 #endif

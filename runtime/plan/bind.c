@@ -1,5 +1,6 @@
 /* A recipe against a graph: names are looked up, sizes bound, dims factored, directives checked, words
  * resolved. After this pass nothing of the recipe is consulted but, for messages, names and places. */
+#include "graph/ragged.h"
 #include "runtime/plan/bind.h"
 
 #include <string.h>
@@ -46,6 +47,9 @@ static void bind_sizes(ZpBuild *b) {
   const ZlRecipe *r = p->recipe;
   p->axis_size = ZB_NEWN(p->arena, int64_t, g->naxes);
   p->axis_valid = ZB_NEWN(p->arena, int64_t, g->naxes);
+  p->experts = zg_slot_axes(g, p->arena, NULL);
+  ZB_ASSERT(p->experts);
+  p->filled = ZB_NEWN(p->arena, double, g->naxes);
   for (uint32_t i = 0; i < g->naxes; i++) p->axis_size[i] = g->axes[i].size;
   for (uint32_t i = 0; i < r->nbinds; i++) {
     uint32_t a = find_axis(b, r->binds[i].axis, AXIS_OF_DATA);
@@ -56,7 +60,12 @@ static void bind_sizes(ZpBuild *b) {
                         (long long)g->axes[a].size, (long long)r->binds[i].size),
               "compile the model with another size, or leave the axis out of `bind`");
     p->axis_size[a] = r->binds[i].size;
+    if (p->experts[a] != ZG_NO_AXIS || r->binds[i].size) continue;
+    zl_report(b->d, ZL_Z0805, r->binds[i].span, "the size of `%s` must be a whole number from 1 to %d",
+              g->axes[a].name, INT32_MAX);
   }
+  for (uint32_t i = 0; i < g->naxes; i++)
+    if (p->experts[i] != ZG_NO_AXIS) p->axis_size[i] = 1; /* slots.c */
   p->batch = zg_axis_find(g, "batch");
   if (p->batch != ZG_NONE && g->axes[p->batch].size) p->batch = ZG_NONE;
   for (uint32_t i = 0; i < g->naxes; i++)
@@ -370,6 +379,7 @@ bool zp_bind(ZpBuild *b) {
   check_divides(b);
   zp_bind_batch(b);
   if (!zl_errors(b->d)) check_bound_sizes(b);
+  if (!zl_errors(b->d)) zp_bind_slots(b);
   check_pads(b);
   check_used(b);
   bind_shards(b);

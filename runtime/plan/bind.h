@@ -2,6 +2,7 @@
  *
  * bind.c   names, sizes, the mesh, directives
  * batch.c  the global batch: micro-batches of so many samples on so many ranks
+ * slots.c  rows of experts in a round, and which ranks have which
  * groups.c what is frozen, which optimizer updates what, at which rate, with which decay
  * select.c which parameters a recipe's words mean
  * pad.c    whether padding an axis changes the result */
@@ -25,6 +26,10 @@ typedef struct {
 bool zp_bind(ZpBuild *b);
 /* Splits the samples of a step over ranks and micro-batches; reports if that leaves a remainder. */
 void zp_bind_batch(ZpBuild *b);
+/* Rows of a round over the average, where the recipe does not say. */
+#define ZP_SLOT_FACTOR 1.5
+/* Sizes the slots' axes of p->experts, and adds them, last, to the dims that split them. */
+void zp_bind_slots(ZpBuild *b);
 /* Fills p->frozen, optimizers, groups and group. */
 void zp_bind_groups(ZpBuild *b);
 /* Marks, in chosen[parameter], those that the words mean; reports words that mean none. */

@@ -14,6 +14,7 @@ libplan_a_SOURCES = \
   runtime/plan/groups.c \
   runtime/plan/rate.c \
   runtime/plan/select.c \
+  runtime/plan/slots.c \
   runtime/plan/words.c \
   runtime/plan/check/arena.c \
   runtime/plan/check/beside.c \
@@ -32,6 +33,7 @@ libplan_a_SOURCES = \
   runtime/plan/local/buckets.c \
   runtime/plan/local/calls.c \
   runtime/plan/local/cotangents.c \
+  runtime/plan/local/experts.c \
   runtime/plan/local/fuse_bias_grad.c \
   runtime/plan/local/fuse_epilogue.c \
   runtime/plan/local/fuse_pointwise.c \
@@ -46,6 +48,7 @@ libplan_a_SOURCES = \
   runtime/plan/local/reshard.c \
   runtime/plan/local/rewrite.c \
   runtime/plan/local/rewrite.h \
+  runtime/plan/local/rounds.c \
   runtime/plan/local/shard.c \
   runtime/plan/local/shard.h \
   runtime/plan/local/values.c \

@@ -101,6 +101,8 @@ static Held held_by(Pads *c, bool named) {
     return named && !n->opt[0] && in(c, 0).kind != BAD ? (Held){.kind = ANY} : linear(c, 0);
   case ZG_OP_PEAK: c->size |= named && n->ax[0] != c->axis; return named ? (Held){.kind = ANY} : in(c, 0);
   case ZG_OP_DOT: return dot(c, named);
+  case ZG_OP_DISPATCH:
+  case ZG_OP_COMBINE: c->size |= named; return linear(c, 0);
   case ZG_OP_LOOKUP: return named ? (Held){.kind = ANY} : linear(c, 0);
   case ZG_OP_LOOKUP_GRAD: return named ? known(0) : linear(c, 0);
   case ZG_OP_TOPK: c->size |= named; return linear(c, 0);

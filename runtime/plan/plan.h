@@ -114,8 +114,11 @@ typedef struct {
   uint32_t sink;        /* SINK nodes: attribute opt[0] of the graph node */
   uint32_t loc, region; /* of the graph node it comes from or that consumes it */
   const char *cause;    /* collectives: the rule, in words; else NULL */
-  double flops;         /* of this rank */
-  bool recomputed;      /* recomputed in backward: its FLOPs are not the model's */
+  /* Between dispatch and combine: a number of the run of neighbours that is played round by round, and begins
+   * with ROUND; else 0. FLOPs are those of all rounds. */
+  uint32_t rounds;
+  double flops;    /* of this rank */
+  bool recomputed; /* recomputed in backward: its FLOPs are not the model's */
   /* The first in this list to add to a parameter's gradient, and to all of it: where there is nothing yet to
    * add to it may write instead (call.accumulate = false). With two gradients: of both, which begin
    * together. */
@@ -431,6 +434,8 @@ typedef struct ZpPlan {
   /* Per axis: global; batch: samples of one micro-batch over all ranks; with padding. */
   int64_t *axis_size;
   int64_t *axis_valid;       /* the same without padding */
+  uint16_t *experts;         /* per axis: whose slots it counts (graph/ragged.h), */
+  double *filled;            /* and of those of a round the part that is needed on average, in all rounds */
   uint32_t batch;            /* the sample axis, or ZP_NONE */
   int64_t global_batch, nmicro; /* samples a step; micro-batches a step (M) */
   uint8_t compute;           /* ZK_F32, ZK_BF16 */

@@ -11,6 +11,7 @@ scenario_tests += \
   tests/mpi/errors.sh \
   tests/mpi/eval.sh \
   tests/mpi/experts.sh \
+  tests/mpi/moe.sh \
   tests/mpi/finite.sh \
   tests/mpi/freeze.sh \
   tests/mpi/hang.sh \
@@ -48,6 +49,7 @@ scenario_tests += \
 EXTRA_DIST += tests/mpi/layouts.zug tests/mpi/losses.zug tests/mpi/merged.zug
 EXTRA_DIST += tests/mpi/layouts.zug tests/mpi/numbers.zug
 EXTRA_DIST += tests/mpi/experts.zug
+EXTRA_DIST += tests/mpi/moe.zug tests/mpi/moe_dense.zug
 EXTRA_DIST += tests/mpi/layouts.zug
 EXTRA_DIST += tests/mpi/documents.zug tests/mpi/layouts.zug tests/mpi/losses.zug tests/mpi/numbers.zug
 

@@ -251,8 +251,9 @@ void zx_optimize(ZxEngine *e, const ZpStageBucket *h);
 
 /* ---- profile.c: where calls are timed, adds what one had to do ---- */
 void zx_profile_open(ZxEngine *e);
-/* Node i of a segment's list; adds: its call accumulates. */
-void zx_profile_node(ZxEngine *e, uint32_t segment, ZpPhase phase, uint32_t i, bool adds, double seconds);
+/* Node i of a segment's list; adds: its call accumulates; again: in another round than the first. */
+void zx_profile_node(ZxEngine *e, uint32_t segment, ZpPhase phase, uint32_t i, bool adds, bool again,
+                     double seconds);
 void zx_profile_norm(ZxEngine *e);
 void zx_profile_update(ZxEngine *e, const ZpStageBucket *h);
 

@@ -145,27 +145,57 @@ static void set_pointers(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const
   if (n->scratch_bytes && end > e->high) e->high = end;
 }
 
+static void run_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, ZkCall *c, const ZxFrame *f) {
+  e->node = n->dims ? n : NULL;
+  if (n->dims) zx_collective(e, s, n, c);
+  else if (c->op == ZG_OP_OUTPUT) take_output(e, s, n, c, f->mb);
+  else if (zg_op_info[c->op].kind == ZG_SINK) take_scalar(e, n, c);
+  else if (c->op == ZG_OP_RANDOM) run_random(e, c, f);
+  else e->dev->run(e->env, c);
+  zx_finish_call(e);
+}
+
+/* ---- rounds ---- */
+/* How many all rows take, by what the region's ROUND reads; one if there are none, which makes zeros. */
+static int64_t rounds_of(ZxEngine *e, const ZpSegment *s, const ZpNode *first, const ZxFrame *f) {
+  const ZpValue *ends = &s->values[first->in[0]];
+  const int32_t *end = (const int32_t *)place(e, f, ends);
+  ZB_ASSERT(e->dev->host);
+  int64_t rows = end[ends->bytes / sizeof *end - 1], each = first->call.opt[1];
+  return rows > each ? (rows + each - 1) / each : 1;
+}
+
+/* What is added up begins with the first round. */
+static void set_round(const ZpNode *n, ZkCall *c, int64_t round, int64_t rows) {
+  if (c->op == ZG_OP_ROUND) c->opt[0] = round;
+  if (c->op == ZG_OP_DISPATCH || c->op == ZG_OP_COMBINE) c->opt[1] = round * rows;
+  if (c->op != ZG_OP_COMBINE && c->op != ZG_OP_GROUPED_OUTER) return;
+  if (!n->overwrites) c->accumulate = n->call.accumulate;
+  c->accumulate |= round > 0;
+}
+
 void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f) {
   const ZpSegment *s = &e->p->segments[segment];
   const ZpList *l = &s->list[phase];
   double t = zb_now();
+  uint32_t first = 0; /* of the region */
+  int64_t round = 0, rounds = 0;
   for (uint32_t i = 0; i < l->n; i++) {
     const ZpNode *n = &l->nodes[i];
     ZkCall *c = &e->calls[segment].of[phase][i];
+    if (c->op == ZG_OP_ROUND && (!rounds || first != i)) first = i, round = 0, rounds = rounds_of(e, s, n, f);
     set_pointers(e, s, n, f, c);
-    e->node = n->dims ? n : NULL;
-    if (n->dims) zx_collective(e, s, n, c);
-    else if (c->op == ZG_OP_OUTPUT) take_output(e, s, n, c, f->mb);
-    else if (zg_op_info[c->op].kind == ZG_SINK) take_scalar(e, n, c);
-    else if (c->op == ZG_OP_RANDOM) run_random(e, c, f);
-    else e->dev->run(e->env, c);
-    zx_finish_call(e);
+    if (n->rounds) set_round(n, c, round, l->nodes[first].call.opt[1]);
+    run_node(e, s, n, c, f);
     if (e->look) zx_look_node(e, n, c, phase, f);
     zx_poll(e);
     double now = zb_now();
     e->times[c->op] += now - t;
     if (zp_sends(n)) zx_trace_node(e, i, t, now);
-    zx_profile_node(e, segment, phase, i, c->accumulate, now - t);
+    zx_profile_node(e, segment, phase, i, c->accumulate, n->rounds && round > 0, now - t);
     t = now;
+    bool last = n->rounds && (i + 1 == l->n || l->nodes[i + 1].rounds != n->rounds);
+    if (last && ++round < rounds) i = first - 1;
+    else if (last) rounds = 0;
   }
 }

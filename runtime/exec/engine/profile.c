@@ -63,7 +63,8 @@ void zx_profile_open(ZxEngine *e) {
   e->timed = ZB_NEWN(e->a, ZxCallTime, e->ntimed);
 }
 
-void zx_profile_node(ZxEngine *e, uint32_t segment, ZpPhase phase, uint32_t i, bool adds, double seconds) {
+void zx_profile_node(ZxEngine *e, uint32_t segment, ZpPhase phase, uint32_t i, bool adds, bool again,
+                     double seconds) {
   if (!e->o.times) return;
   const ZpSegment *s = &e->p->segments[segment];
   const ZpNode *n = &s->list[phase].nodes[i];
@@ -77,8 +78,9 @@ void zx_profile_node(ZxEngine *e, uint32_t segment, ZpPhase phase, uint32_t i, b
   c->type = &s->values[n->call.nout ? n->out[0] : n->in[0]].type;
   c->calls++;
   c->seconds += seconds;
-  add(e, &c->work, n->flops, bytes, !sends);
-  add(e, &e->work[n->call.op], n->flops, bytes, !sends);
+  double flops = again ? 0 : n->flops; /* which are those of all rounds */
+  add(e, &c->work, flops, bytes, !sends);
+  add(e, &e->work[n->call.op], flops, bytes, !sends);
 }
 
 static bool alike(const ZxCallTime *a, const ZxCallTime *b) {

@@ -264,7 +264,8 @@ const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
         int64_t size = size_along(operand(l, n, k), operand(l, n, i)->axis[a]);
         if (size && size != operand(l, n, i)->size[a]) return "has operands of which one axis has two sizes";
       }
-  bool linear = n->call.op == ZG_OP_SUM || n->call.op == ZG_OP_LOOKUP_GRAD || n->call.op == ZG_OP_COPY;
+  bool linear = n->call.op == ZG_OP_SUM || n->call.op == ZG_OP_LOOKUP_GRAD || n->call.op == ZG_OP_COMBINE ||
+                n->call.op == ZG_OP_COPY;
   for (int i = 0; i < n->call.nin && !linear && !n->call.pointwise; i++)
     for (int d = 0; d < l->c->p->mesh.ndims; d++)
       if (operand(l, n, i)->state[d].kind == 'P') return "reads a part of a sum as if it were all";

@@ -9,6 +9,7 @@
  *
  * Shares nothing with memory.c and its like: all is derived again from the node lists, the mesh and the
  * graph. */
+#include "graph/ragged.h"
 #include "runtime/plan/check/layout.h"
 
 #include <string.h>
@@ -28,7 +29,8 @@ typedef struct {
   ZpPhase phase;
   const ZpNode *n; /* the node that is looked at */
   Memory memory[ZP_AT_SEED + 1];
-  bool *set; /* per parameter: something has been added to its gradient in this list */
+  bool again; /* a second round of a region */
+  bool *set;  /* per parameter: something has been added to its gradient in this list */
 } Walk;
 
 static bool fail(const Walk *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -44,6 +46,9 @@ static bool fail(const Walk *w, const char *fmt, ...) {
 }
 
 static const ZpValue *value(const Walk *w, uint32_t v) { return &w->l.s->values[v]; }
+static bool is_row(const Walk *w, uint32_t v) {
+  return zg_slot_axis(w->l.c->p->experts, &value(w, v)->type) != ZG_NO_AXIS;
+}
 static uint64_t end_of(const ZpValue *v) { return v->at.offset + v->bytes; }
 static bool same_place(const ZpValue *x, const ZpValue *y) {
   bool bucket = x->at.space == ZP_AT_GRAD || x->at.space == ZP_AT_PARAM;
@@ -160,7 +165,8 @@ static bool may_write(const Walk *w, const ZpValue *x) {
 
 /* Makes every element of its results. */
 static bool makes_all(const ZpNode *n) {
-  return n->call.op == ZG_OP_DOT || n->call.op == ZG_OP_DOT_BIAS_GRAD || n->call.op == ZG_OP_SUM;
+  return n->call.op == ZG_OP_DOT || n->call.op == ZG_OP_GROUPED_OUTER || n->call.op == ZG_OP_DOT_BIAS_GRAD ||
+         n->call.op == ZG_OP_SUM;
 }
 
 /* A result adds to a gradient: by itself, or by a pointwise node that reads it. */
@@ -176,6 +182,8 @@ static bool writes_one(const Walk *w, int j, uint32_t v) {
   const ZpNode *n = w->n;
   const ZpValue *x = value(w, v);
   if (!zp_value_fits(&w->l, v)) return false;
+  if (w->again && !is_row(w, v) && is_made(x->at.space) && !holds(w, v))
+    return fail(w, "adds result %d to what is not there any more", j);
   if (!may_write(w, x)) return fail(w, "writes result %d where this list has nothing to write", j);
   if (x->at.space == ZP_AT_GRAD ? !adds(w, x) : n->call.accumulate)
     return fail(w, "%s", n->call.accumulate ? "adds to what is no gradient" : "overwrites a gradient");
@@ -292,7 +300,7 @@ static bool node(Walk *w) {
   if (!scratch(w)) return false;
   for (int j = 0; j < n->call.nout; j++)
     if (!writes(w, j)) return false;
-  return begins(w);
+  return w->again || begins(w);
 }
 
 /* ---- lists --------------------------------------------------------------------------------------------- */
@@ -332,14 +340,68 @@ static bool takes_out_all(Walk *w) {
   return found == want || fail(w, "takes out %u of %u outputs", found, want);
 }
 
+/* ---- rounds -------------------------------------------------------------------------------------------- */
+/* Rows of experts are gone when a round is over. */
+static void forget_rows(Walk *w) {
+  for (int place = 0; place <= ZP_AT_SEED; place++) {
+    Memory *m = &w->memory[place];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->n; i++)
+      if (!is_row(w, m->span[i].value)) m->span[n++] = m->span[i];
+    m->n = n;
+  }
+}
+
+/* Which rows there are in a round, and in how many, only those ranks know that share them: others may not be
+ * waited for, and what is added up must be linear in the rows. */
+static bool in_round(Walk *w, const ZpNode *first) {
+  const ZpPlan *p = w->l.c->p;
+  const ZpNode *n = w->n;
+  if ((n->call.op == ZG_OP_ROUND) != (n == first))
+    return fail(w, n == first ? "begins rounds without saying which" : "begins a round within one");
+  for (int d = 0; d < p->mesh.ndims; d++)
+    for (uint32_t i = 0; n->dims >> d & 1 && i < p->mesh.dim[d].naxes; i++)
+      if (p->experts[p->mesh.dim[d].axes[i]] != ZG_NO_AXIS)
+        return fail(w, "waits for ranks that have other rounds");
+  for (int j = 0; j < n->call.nout; j++)
+    if (!is_row(w, n->out[j]) && n != first && n->call.op != ZG_OP_COMBINE &&
+        n->call.op != ZG_OP_GROUPED_OUTER)
+      return fail(w, "gives out of rounds what is of the last one alone");
+  return zg_op_info[n->call.op].kind != ZG_SINK || fail(w, "is taken out in every round");
+}
+
+/* A region twice: what the second round reads and adds to must have outlived the first. */
+static bool region(Walk *w, const ZpNode *first, const ZpNode *end) {
+  for (int round = 0; round < 2; round++) {
+    forget_rows(w);
+    w->again = round > 0;
+    for (w->n = first; w->n < end; w->n++)
+      if (!form(w) || !in_round(w, first) || !node(w)) return false;
+  }
+  w->again = false;
+  forget_rows(w);
+  return true;
+}
+
+static bool only_in_rounds(const Walk *w) {
+  const ZpNode *n = w->n;
+  for (int i = 0; i < n->call.nin + n->call.nout; i++)
+    if (is_row(w, i < n->call.nin ? n->in[i] : n->out[i - n->call.nin]))
+      return fail(w, "has rows of experts outside of rounds");
+  return true;
+}
+
 static bool list(Walk *w, ZpPhase phase) {
   const ZpList *l = &w->l.s->list[phase];
   w->phase = phase;
   w->l.temp = l->temp;
   w->memory[ZP_AT_TEMP].n = 0;
-  for (uint32_t i = 0; i < l->n; i++) {
+  for (uint32_t i = 0, end; i < l->n; i = end) {
     w->n = &l->nodes[i];
-    if (!node(w)) return false;
+    for (end = i + 1; w->n->rounds && end < l->n && l->nodes[end].rounds == w->n->rounds; end++) {}
+    bool ok =
+        w->n->rounds ? region(w, &l->nodes[i], &l->nodes[end]) : form(w) && only_in_rounds(w) && node(w);
+    if (!ok) return false;
   }
   const ZgSegment *g = w->l.gs;
   if (phase == ZP_BWD && w->l.c->p->forward_only) return true;

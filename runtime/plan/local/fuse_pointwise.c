@@ -21,6 +21,7 @@ typedef struct {
 
 typedef struct {
   uint32_t at; /* index in the new list */
+  uint32_t rounds;
   ZgType space;
   uint32_t in[ZK_MAX_IN]; /* values */
   uint32_t nin;
@@ -127,10 +128,10 @@ static bool add_output(Fuse *f, Pointwise *c, uint32_t value, uint32_t limit) {
 }
 
 /* Tries to let an earlier node make `value` as well. */
-static bool add_to_earlier(Fuse *f, uint32_t value) {
+static bool add_to_earlier(Fuse *f, uint32_t value, uint32_t rounds) {
   for (uint32_t back = 0; back < LOOK_BACK && back < f->nmade; back++) {
     Pointwise *c = &f->made[f->nmade - 1 - back];
-    if (!zp_same_space(&c->space, &zp_value(f->r, value)->type)) continue;
+    if (!zp_same_space(&c->space, &zp_value(f->r, value)->type) || c->rounds != rounds) continue;
     Pointwise before = *c;
     if (add_output(f, c, value, c->at)) {
       f->stands[value] = c->at + 1;
@@ -170,6 +171,7 @@ static ZpNode new_node(Fuse *f, const ZpNode *n, uint32_t at) {
   Pointwise *c = &f->made[f->nmade++];
   memset(c, 0, sizeof *c);
   c->at = at;
+  c->rounds = n->rounds;
   c->space = zp_value(f->r, n->out[0])->type;
   bool fits = add_output(f, c, n->out[0], at);
   ZB_ASSERT(fits);
@@ -177,6 +179,7 @@ static ZpNode new_node(Fuse *f, const ZpNode *n, uint32_t at) {
   return (ZpNode){.call.op = ZG_OP_POINTWISE,
                   .loc = n->loc,
                   .region = n->region,
+                  .rounds = n->rounds,
                   .split = n->split,
                   .recomputed = n->recomputed};
 }
@@ -194,7 +197,7 @@ void zp_fuse_pointwise(ZpRewrite *r) {
   for (uint32_t i = 0; i < r->n; i++) {
     const ZpNode *n = &r->nodes[i];
     if (is_ew(n)) {
-      if (!f.root[n->out[0]] || add_to_earlier(&f, n->out[0])) continue;
+      if (!f.root[n->out[0]] || add_to_earlier(&f, n->out[0], n->rounds)) continue;
       out[count] = new_node(&f, n, count);
     } else {
       out[count] = *n;

@@ -97,6 +97,7 @@ static void lower(ZpBuild *b, uint32_t index) {
   /* Sharded all the same: what backward does with parameters decides which of them share a bucket. */
   if (p->forward_only) c.s->list[ZP_BWD].n = 0;
   zp_lower_param_grads(&c);
+  for (ZpPhase k = 0; k < ZP_PHASES; k++) zp_make_rounds(&c, k);
   c.groups = zp_no_groups(p->arena, c.s);
   find_readers(&c);
   for (ZpPhase k = 0; k < ZP_PHASES; k++) fuse(&c, k);

@@ -6,11 +6,13 @@
  * remat.c            which forward values are kept for backward and which are made again; the count of the
  *                    denominator
  * shard.c            the sharding rule: by which dim each node is split; shard.h
+ * experts.c          ... of dispatch, combine and what is between them
  * reshard.c          a value from one layout to another: collectives, slices, pads
  * -- all segments together --
  * buckets.c          parameters into flat buffers, and what a rank stores of them
  * -- lowered; lower.h --
  * param_grads.c      gradients of parameters are added where they are stored
+ * rounds.c           what is between dispatch and combine is played in rounds
  * fuse_*.c           one call does what several nodes did; rewrite.h
  * memory.c           where every value lies
  * calls.c            the kernel call of every node, its scratch, its FLOPs
@@ -61,6 +63,9 @@ ZpLoc zp_bucket_loc(const ZpPlan *p, const ZpSegment *s, uint32_t param, ZpSpace
 void zp_layout(const ZpPlan *p, const ZgType *t, ZpState *state);
 /* Local size of an axis in the given states. */
 int64_t zp_local_size(const ZpPlan *p, uint16_t axis, const ZpState *state);
+/* The axes of an activation as they lie in memory, slowest first: in the order of the type, but that rows of
+ * experts begin with the experts and their slots. */
+void zp_memory_order(const ZpPlan *p, const ZgType *t, uint16_t *axis);
 ZkElem zp_store_elem(const ZpPlan *p, const ZgType *t);
 /* Axes of a parameter in the order in which it was declared, slowest first, and their local sizes. */
 void zp_declared_order(const ZpPlan *p, uint32_t param, const ZpState *state, uint16_t *axis, int64_t *size);

@@ -19,6 +19,8 @@ typedef struct {
 static inline uint64_t zp_lines(uint64_t bytes) { return zb_round_up(bytes, 64); }
 static inline bool zp_is_kind(const ZpNode *n, ZgOpKind k) { return zg_op_info[n->call.op].kind == k; }
 
+/* rounds.c: nodes between dispatch and combine become neighbours, with the number of their region. */
+void zp_make_rounds(ZpLocal *c, ZpPhase phase);
 /* param_grads.c: sinks of gradients become additions to where gradients are stored. */
 void zp_lower_param_grads(ZpLocal *c);
 /* ... marks the first node that adds to a gradient, if it makes all of it. */

@@ -3,6 +3,7 @@
  * Needs fused lists. Forward values that backward reads are saved; what is carried leaves straight into its
  * boundary; parameters, gradients and inputs lie where they are stored; the rest are temporaries, packed by
  * lifetime into the scratch of the running instruction (first fit over the intervals of one node list). */
+#include "graph/ragged.h"
 #include "runtime/plan/local/lower.h"
 
 #include <string.h>
@@ -180,7 +181,7 @@ static void release(Block *live, uint32_t *nlive, uint32_t value) {
  * -1: none. What an instance saved is its own backward's: for everybody else a slot holds the same before and
  * after. (A fused call takes none.) */
 static int takes_place_of(const ZpLocal *c, const ZpNode *nodes, uint32_t i, int j, const uint32_t *last,
-                          bool backward) {
+                          const uint32_t *region, bool backward) {
   const ZpNode *k = &nodes[i];
   const ZpValue *v = &c->s->values[k->out[j]];
   uint16_t op = k->call.op;
@@ -191,6 +192,7 @@ static int takes_place_of(const ZpLocal *c, const ZpNode *nodes, uint32_t i, int
   for (int a = 0; a < n; a++) {
     const ZpValue *in = &c->s->values[k->in[a]];
     bool free = in->at.space == ZP_AT_TEMP || (backward && in->at.space == ZP_AT_SAVED), taken = false;
+    if (region[k->in[a]] != k->rounds) continue; /* the next round reads it again */
     for (int b = 0; b < j; b++) {
       const ZpLoc *at = &c->s->values[k->out[b]].at;
       taken |= at->space == in->at.space && at->offset == in->at.offset;
@@ -210,8 +212,10 @@ static uint32_t unit_end(const ZpLocal *c, const ZpNode *nodes, uint32_t i) {
 typedef struct {
   ZpLocal *c;
   ZpNode *nodes;
+  uint32_t n;
   bool backward;
-  uint32_t *last; /* of each value: the unit, by its first node, that uses it last */
+  uint32_t *region; /* of each value: that of the node that makes it */
+  uint32_t *last;   /* of each value: the unit, by its first node, that uses it last */
   Block *live;
   uint32_t nlive;
   uint64_t peak;
@@ -254,7 +258,7 @@ static void place_result(Pack *k, uint32_t i, int j) {
   ZpNode *n = &k->nodes[i];
   ZpValue *values = k->c->s->values, *v = &values[n->out[j]];
   if (!unplaced(k, n->out[j])) return;
-  int a = takes_place_of(k->c, k->nodes, i, j, k->last, k->backward);
+  int a = takes_place_of(k->c, k->nodes, i, j, k->last, k->region, k->backward);
   if (a < 0) {
     v->at = (ZpLoc){ZP_AT_TEMP, 0, first_fit(k->live, &k->nlive, zp_lines(v->bytes), n->out[j])};
     return;
@@ -277,21 +281,66 @@ static void place_scratch(Pack *k, uint32_t i, uint32_t end) {
   if (most) release(k->live, &k->nlive, ZP_NONE);
 }
 
+/* Of nodes that are played in rounds, the last is played after the first again: what they read of others is
+ * there until the last, and what they give to others from the first on. */
+static uint32_t region_end(const Pack *k, uint32_t i) {
+  while (i + 1 < k->n && k->nodes[i + 1].rounds == k->nodes[i].rounds) i++;
+  return i;
+}
+
+static bool is_given(const Pack *k, uint32_t v) {
+  return k->region[v] && zg_slot_axis(k->c->p->experts, &k->c->s->values[v].type) == ZG_NO_AXIS;
+}
+
+static void find_last_uses(Pack *k) {
+  for (uint32_t i = 0; i < k->n; i++)
+    for (int j = 0; j < k->nodes[i].call.nout; j++) k->region[k->nodes[i].out[j]] = k->nodes[i].rounds;
+  for (uint32_t i = 0, end, unit; i < k->n; i = end) {
+    end = unit_end(k->c, k->nodes, i);
+    for (uint32_t q = i; q < end; q++) {
+      const ZpNode *n = &k->nodes[q];
+      unit = n->rounds ? region_end(k, i) : i;
+      for (int j = 0; j < n->call.nin; j++) k->last[n->in[j]] = k->region[n->in[j]] == n->rounds ? i : unit;
+      for (int j = 0; j < n->call.nout; j++) k->last[n->out[j]] = is_given(k, n->out[j]) ? unit : i;
+    }
+  }
+}
+
+/* Before the first node of a region: places for what it gives. */
+static void place_given(Pack *k, uint32_t i) {
+  if (!k->nodes[i].rounds || (i && k->nodes[i - 1].rounds == k->nodes[i].rounds)) return;
+  for (uint32_t q = i; q <= region_end(k, i); q++)
+    for (int j = 0; j < k->nodes[q].call.nout; j++)
+      if (is_given(k, k->nodes[q].out[j])) place_result(k, q, j);
+}
+
+/* Behind the last one, i: what they read of others and nobody reads any more. */
+static void release_outside(Pack *k, uint32_t i) {
+  for (uint32_t q = i;; q--) {
+    for (int j = 0; j < k->nodes[q].call.nin; j++)
+      if (k->last[k->nodes[q].in[j]] == i) release(k->live, &k->nlive, k->nodes[q].in[j]);
+    for (int j = 0; j < k->nodes[q].call.nout; j++)
+      if (k->last[k->nodes[q].out[j]] == i) release(k->live, &k->nlive, k->nodes[q].out[j]);
+    if (!q || k->nodes[q - 1].rounds != k->nodes[i].rounds) return;
+  }
+}
+
 void zp_place_temps(ZpLocal *c, ZpPhase phase) {
   ZpNode *nodes = c->s->list[phase].nodes;
   uint32_t n = c->s->list[phase].n;
   ZpSegment *s = c->s;
   ZbArena *tmp = zb_arena_new();
-  Pack k = {
-      c, nodes, phase == ZP_BWD, ZB_NEWN(tmp, uint32_t, s->nvalues + 1), ZB_NEWN(tmp, Block, s->nvalues + 2),
-      0, 0};
-  for (uint32_t i = 0; i < n; i = unit_end(c, nodes, i))
-    for (uint32_t q = i; q < unit_end(c, nodes, i); q++) {
-      for (int j = 0; j < nodes[q].call.nin; j++) k.last[nodes[q].in[j]] = i;
-      for (int j = 0; j < nodes[q].call.nout; j++) k.last[nodes[q].out[j]] = i;
-    }
+  Pack k = {.c = c,
+            .nodes = nodes,
+            .n = n,
+            .backward = phase == ZP_BWD,
+            .region = ZB_NEWN(tmp, uint32_t, s->nvalues + 1),
+            .last = ZB_NEWN(tmp, uint32_t, s->nvalues + 1),
+            .live = ZB_NEWN(tmp, Block, s->nvalues + 2)};
+  find_last_uses(&k);
   for (uint32_t i = 0, end; i < n; i = end) {
     end = unit_end(c, nodes, i);
+    place_given(&k, i);
     place_groups(&k, i, end);
     for (uint32_t q = i; q < end; q++)
       for (int j = 0; j < nodes[q].call.nout; j++) place_result(&k, q, j);
@@ -302,6 +351,7 @@ void zp_place_temps(ZpLocal *c, ZpPhase phase) {
       for (int j = 0; j < nodes[q].call.nout; j++)
         if (k.last[nodes[q].out[j]] == i) release(k.live, &k.nlive, nodes[q].out[j]);
     }
+    if (nodes[i].rounds && region_end(&k, i) == i) release_outside(&k, i);
   }
   s->list[phase].temp = k.peak;
   zb_arena_free(tmp);

@@ -8,6 +8,7 @@
  * use. Dead nodes go.
  *
  * Example: h = dot(x, w); y = gelu(h). Backward needs h, tanh(..h..), h*h, ...: only h is kept. */
+#include "graph/ragged.h"
 #include "runtime/plan/local/local.h"
 
 #include <string.h>
@@ -33,7 +34,12 @@ static bool is_forward(const ZgSegment *s, uint32_t v) { return s->values[v].nod
 
 /* Values that exist in backward without being kept: sources, and what needs no operand. */
 static bool is_source(const ZgNode *n) { return zg_op_info[n->op].kind == ZG_SOURCE; }
+static bool is_row(const Remat *r, uint32_t v) {
+  return zg_slot_axis(r->b->p->experts, &r->s->values[v].type) != ZG_NO_AXIS;
+}
+/* Rows of experts are there for a round: backward makes them again. */
 static bool is_free(const Remat *r, const ZgNode *n) {
+  if (n->nout && is_row(r, n->out)) return true;
   return zg_op_info[n->op].kind == ZG_EW || n->op == ZG_OP_POSITION || n->op == ZG_OP_RANDOM ||
          r->b->recompute[n->region];
 }
@@ -74,7 +80,7 @@ static uint32_t narrowest(Remat *r, uint32_t v) {
     if (!r->pending[u]) continue;
     const ZgNode *n = maker(r->s, u);
     if (!is_free(r, n)) break;
-    if (npending == 1 && zg_op_info[n->op].kind == ZG_EW && !r->b->recompute[n->region] &&
+    if (npending == 1 && zg_op_info[n->op].kind == ZG_EW && !is_row(r, u) && !r->b->recompute[n->region] &&
         r->s->values[u].type.elem == r->s->values[v].type.elem)
       best = u;
     r->pending[u] = false;
@@ -95,7 +101,7 @@ static void decide(Remat *r, uint32_t v) {
     return;
   }
   r->now++;
-  bool again = r->b->recompute[n->region] || new_leaves(r, v, false) <= 1;
+  bool again = r->b->recompute[n->region] || is_row(r, v) || new_leaves(r, v, false) <= 1;
   if (!again) {
     uint32_t kept = narrowest(r, v);
     r->decided[v] = AGAIN;
@@ -152,7 +158,8 @@ static uint32_t resolve(Remat *r, uint32_t v) {
   if (!is_free(r, n)) return r->kept[v];
   uint32_t in[ZG_MAX_IN] = {0};
   for (int i = 0; i < n->nin; i++) in[i] = resolve(r, n->in[i]);
-  uint32_t out = append(r, n, in, r->b->recompute[n->region] && zg_op_info[n->op].kind != ZG_EW);
+  uint32_t out =
+      append(r, n, in, (r->b->recompute[n->region] || is_row(r, v)) && zg_op_info[n->op].kind != ZG_EW);
   for (int i = 0; i < n->nout; i++) r->copied[n->out + (uint32_t)i] = out + (uint32_t)i;
   return r->copied[v];
 }

@@ -24,9 +24,9 @@ uint32_t zp_new_value(ZpShard *h, const ZgType *t, const ZpState *state) {
   ZpValue v = {.type = *t, .elem = zp_store_elem(h->p, t), .param = ZP_NONE};
   memcpy(v.state, state, sizeof v.state);
   v.bytes = zk_elem_bytes(v.elem);
-  for (int i = 0; i < t->naxes; i++) { /* activations lie in axis order */
-    v.axis[i] = t->axis[i];
-    v.size[i] = zp_local_size(h->p, t->axis[i], state);
+  zp_memory_order(h->p, t, v.axis);
+  for (int i = 0; i < t->naxes; i++) {
+    v.size[i] = zp_local_size(h->p, v.axis[i], state);
     v.bytes *= (uint64_t)v.size[i];
   }
   ZB_PUSH(h->p->arena, h->out->values, h->out->nvalues, v);

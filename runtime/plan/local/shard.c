@@ -77,19 +77,22 @@ static bool can_pad(const ZpShard *h, const ZpValue *v, int d) {
  * padded, and there is one reduction over all these dims instead of one over some now and one over the rest
  * later. Where a sum is complete along every other dim nothing is gained, and the partial operand is reduced,
  * which others may need too. */
-static void keep_partial_sums(const ZpShard *h, const ZgNode *n, const uint32_t *x, bool *partial) {
+static void keep_partial_sums(const ZpShard *h, const ZgNode *n, const uint32_t *x, uint8_t *partial) {
   memset(partial, 0, ZP_MAX_DIMS * sizeof *partial);
+  for (int d = 0; d < h->p->mesh.ndims; d++)
+    if (x[d] == ZG_NONE) partial[d] = zp_rows_stay_partial(h, n, d);
   bool tail = n->op == ZG_OP_SUM || n->op == ZG_OP_LOOKUP_GRAD, waits = false;
   if (n->op != ZG_OP_ADD && !tail) return;
   const ZpValue *a = &h->out->values[zp_base(h, n->in[0])],
                 *b = tail ? a : &h->out->values[zp_base(h, n->in[1])];
   if (a->type.naxes != b->type.naxes) return;
   for (int d = 0; d < h->p->mesh.ndims; d++) {
-    partial[d] = is_sum(a, d) && is_sum(b, d) && (!tail || x[d] == ZG_NONE);
-    waits |= partial[d];
+    bool both = is_sum(a, d) && is_sum(b, d) && (!tail || x[d] == ZG_NONE);
+    partial[d] = both ? tail ? 1 : 3 : 0;
+    waits |= both;
   }
   for (int d = 0; waits && d < h->p->mesh.ndims; d++)
-    partial[d] |= (is_sum(a, d) && can_pad(h, b, d)) || (is_sum(b, d) && can_pad(h, a, d));
+    if ((is_sum(a, d) && can_pad(h, b, d)) || (is_sum(b, d) && can_pad(h, a, d))) partial[d] = tail ? 1 : 3;
 }
 
 static ZpState wanted(const ZgType *t, uint32_t x) {
@@ -228,14 +231,13 @@ static void count_flops(ZpShard *h, ZpNode *m) {
 static void shard_node(ZpShard *h, const ZgNode *n) {
   const ZpPlan *p = h->p;
   uint32_t x[ZP_MAX_DIMS], in[ZG_MAX_IN];
-  bool partial[ZP_MAX_DIMS];
+  uint8_t partial[ZP_MAX_DIMS];
   choose(h, n, x);
   keep_partial_sums(h, n, x, partial);
   for (int i = 0; i < n->nin; i++) {
     ZpState want[ZP_MAX_DIMS] = {0};
     for (int d = 0; d < p->mesh.ndims; d++)
-      want[d] = partial[d] && (i == 0 || n->op == ZG_OP_ADD) ? (ZpState){.kind = 'P'}
-                                                             : wanted(&h->s->values[n->in[i]].type, x[d]);
+      want[d] = partial[d] >> i & 1 ? (ZpState){.kind = 'P'} : wanted(&h->s->values[n->in[i]].type, x[d]);
     in[i] = zp_convert(h, n->in[i], want);
   }
   uint32_t first = h->out->nvalues;
@@ -271,6 +273,7 @@ static void shard_node(ZpShard *h, const ZgNode *n) {
       p->axis_valid[n->ax[0]] != p->axis_size[n->ax[0]])
     m->call.opt[1] = p->axis_valid[n->ax[0]];
   count_flops(h, m);
+  zp_make_grouped(h, n, m);
 }
 
 static void run(ZpShard *h, const ZgSegment *s, uint32_t from, uint32_t to, const bool *again,
@@ -283,7 +286,10 @@ static void run(ZpShard *h, const ZgSegment *s, uint32_t from, uint32_t to, cons
     switch (zg_op_info[n->op].kind) {
     case ZG_SOURCE: shard_source(h, n); break;
     case ZG_SINK: shard_sink(h, n, partial); break;
-    default: shard_node(h, n); break;
+    default:
+      if (n->op == ZG_OP_DISPATCH || n->op == ZG_OP_COMBINE) zp_shard_experts(h, n);
+      else shard_node(h, n);
+      break;
     }
     for (uint32_t k = before; k < l->n; k++) l->nodes[k].recomputed = again && again[i];
   }
@@ -342,6 +348,7 @@ bool zp_shard_segment(ZpBuild *b, uint32_t index, const ZgSegment *s, const bool
   h.versions = ZB_NEWN(p->arena, ZpVersion *, count->nvalues + 1);
   run(&h, count, 0, count->nnodes, NULL, partial);
   h.s = s;
+  h.nroutes = 0;
   h.versions = ZB_NEWN(p->arena, ZpVersion *, s->nvalues + 1);
   h.phase = ZP_FWD;
   run(&h, s, 0, s->nforward, again, partial);

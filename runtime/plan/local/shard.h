@@ -11,6 +11,13 @@ typedef struct ZpVersion {
   struct ZpVersion *next;
 } ZpVersion;
 
+/* Where rows go that are dispatched by some ids: values that SLOTS and ROUND make in a phase. */
+typedef struct {
+  uint32_t e; /* the ids' */
+  ZpPhase phase;
+  uint32_t place, ends, now;
+} ZpRoute;
+
 typedef struct {
   ZpBuild *b;
   ZpPlan *p;
@@ -18,7 +25,9 @@ typedef struct {
   ZpSegment *out;
   ZpPhase phase;
   ZpVersion **versions; /* per graph value, in order of creation */
-  const ZgNode *node;   /* being sharded: whose place and region inserted nodes bear */
+  ZpRoute *routes;
+  uint32_t nroutes;
+  const ZgNode *node; /* being sharded: whose place and region inserted nodes bear */
 } ZpShard;
 
 uint32_t zp_new_value(ZpShard *h, const ZgType *t, const ZpState *state);
@@ -30,5 +39,13 @@ uint32_t zp_base(const ZpShard *h, uint32_t v);
 /* Local value of graph value v in state `want` (P where it stays partial): found or made. */
 uint32_t zp_convert(ZpShard *h, uint32_t v, const ZpState *want);
 bool zp_state_eq(const ZpShard *h, const ZpState *a, const ZpState *b);
+
+/* ---- experts.c ----------------------------------------------------------------------------------------- */
+/* A dispatch or combine, with the slots of its ids. */
+void zp_shard_experts(ZpShard *h, const ZgNode *n);
+/* Makes a product of rows and their experts' weights, or the gradient of such weights, of the DOT `m`. */
+void zp_make_grouped(ZpShard *h, const ZgNode *n, ZpNode *m);
+/* Bits of the operands that may stay a part of a sum along d, so that the result is one. */
+uint8_t zp_rows_stay_partial(const ZpShard *h, const ZgNode *n, int d);
 
 #endif

@@ -3,6 +3,7 @@
  * A tensor's axes are cut by the dims that list them; what a rank has is dense, its axes in the type's order,
  * those of a parameter in the order of its declaration. Example: x[seq, embed] with seq split over 2 ranks is
  * S(seq), of 8 x 16 each rank has 4 x 16, and the view that a kernel gets has strides 16 and 1. */
+#include "graph/ragged.h"
 #include "runtime/plan/local/local.h"
 
 static bool dim_lists(const ZpDim *d, const ZgType *t, uint16_t *axis) {
@@ -25,6 +26,14 @@ int64_t zp_local_size(const ZpPlan *p, uint16_t axis, const ZpState *state) {
   for (int d = 0; d < p->mesh.ndims; d++)
     if (state[d].kind == 'S' && state[d].axis == axis) n /= p->mesh.dim[d].size;
   return n;
+}
+
+void zp_memory_order(const ZpPlan *p, const ZgType *t, uint16_t *axis) {
+  uint16_t slot = zg_slot_axis(p->experts, t);
+  int n = 0;
+  if (slot != ZG_NO_AXIS) axis[n++] = p->experts[slot], axis[n++] = slot;
+  for (int i = 0; i < t->naxes; i++)
+    if (slot == ZG_NO_AXIS || (t->axis[i] != slot && t->axis[i] != p->experts[slot])) axis[n++] = t->axis[i];
 }
 
 ZkElem zp_store_elem(const ZpPlan *p, const ZgType *t) {

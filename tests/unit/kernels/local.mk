@@ -10,6 +10,7 @@ tests_unit_test_kernels_SOURCES = tests/unit/kernels/conform.h tests/unit/kernel
   tests/unit/kernels/ew.c tests/unit/kernels/flat.c \
   tests/unit/kernels/move.c tests/unit/kernels/norm.c tests/unit/kernels/reduce.c \
   tests/unit/kernels/select.c \
+  tests/unit/kernels/experts.c \
   tests/unit/kernels/grouped.c
 tests_unit_test_kernels_CFLAGS = $(unit_cflags)
 tests_unit_test_kernels_LDADD = $(libs_kernels) $(unit_libs)

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "graph/ragged.h"
 #include "kernels/kernels.h"
 
 int64_t interp_elements(const Interp *m, const ZgType *t) {
@@ -36,6 +37,9 @@ Interp *interp_new(const ZgGraph *g, ZbArena *a, int64_t data, uint64_t seed) {
                 .output = ZB_NEWN(a, double *, g->noutputs + 1),
                 .nparam = ZB_NEWN(a, int64_t, g->nparams + 1)};
   for (uint32_t i = 0; i < g->naxes; i++) m->size[i] = g->axes[i].size ? g->axes[i].size : data;
+  const uint16_t *experts = zg_slot_axes(g, a, NULL);
+  for (uint32_t i = 0; i < g->naxes; i++) /* as many as an expert may get */
+    if (experts[i] != ZG_NO_AXIS) m->size[i] = data * data;
   for (uint32_t i = 0; i < g->nparams; i++) {
     const ZgParam *p = &g->params[i];
     m->nparam[i] = interp_elements(m, &p->type) * (p->segment == ZG_NONE ? 1 : g->segments[p->segment].trip);
@@ -98,6 +102,18 @@ static double *param_at(const Interp *m, double **of, int64_t p, uint32_t iterat
   return of[p] + (own ? (int64_t)iteration * interp_elements(m, &m->g->params[p].type) : 0);
 }
 
+/* The rows that ids have, if each expert has as many as there are slots: then rows are no ragged axis but a
+ * tensor with zeros, of which everything means what its axes say. */
+static int32_t *places(const Run *r, const ZgType *t, const ZgNode *n, const int32_t *ids) {
+  int64_t count = interp_elements(r->m, t), slots = r->m->size[n->ax[1]];
+  int32_t *place = ZB_NEWN(r->a, int32_t, count), *used = ZB_NEWN(r->a, int32_t, r->m->size[n->ax[0]]);
+  for (int64_t i = 0; i < count; i++) {
+    place[i] = (int32_t)(ids[i] * slots + used[ids[i]]++);
+    ZB_ASSERT(used[ids[i]] <= slots);
+  }
+  return place;
+}
+
 static void compute(const Run *r, const ZgSegment *s, const ZgNode *n, Frame *f) {
   ZkEnv env = {.seed = 7, .step = 1};
   ZkCall call = {.op = n->op,
@@ -110,6 +126,8 @@ static void compute(const Run *r, const ZgSegment *s, const ZgNode *n, Frame *f)
   for (int i = 0; i < n->nin; i++) call.in[i] = view_of(r->m, &s->values[n->in[i]].type, f->value[n->in[i]]);
   for (int i = 0; i < n->nout; i++)
     call.out[i] = view_of(r->m, &s->values[n->out + i].type, f->value[n->out + i]);
+  if (n->op == ZG_OP_DISPATCH || n->op == ZG_OP_COMBINE)
+    call.in[1].data = places(r, &s->values[n->in[1]].type, n, f->value[n->in[1]]);
   if (n->op == ZG_OP_AXSIZE) call.num[0] = (double)r->m->size[n->ax[0]];
   ZkKernel *kernel = zk_ref_kernel(n->op);
   ZB_ASSERT(kernel);

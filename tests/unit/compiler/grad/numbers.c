@@ -20,7 +20,7 @@ static Played play(const char *body) {
   ZlSources *sources = zl_sources_new(a);
   ZlDiags *d = zl_diags_new(a, sources);
   const char *text = zb_printf(a,
-                               "model M {\n  axis batch, s, a = 8, b = 4, v = 5\n"
+                               "model M {\n  axis batch, s, a = 8, b = 4, v = 5, k = 2, slot\n"
                                "  input x: real[batch, s, a, b]\n  input i: index(v)[batch, s]\n"
                                "  param w[a, b] ~ normal(1)\n%s\n  loss y * cos(y) per known(i)\n}\n",
                                body);
@@ -46,6 +46,21 @@ static double xw(const Interp *m, int row, int a, int b) {
 static void near(double got, double want, const char *what, int at) {
   cr_expect(fabs(got - want) <= NUMBERS * fmax(1, fabs(want)), "%s: element %d is %.17g, not %.17g", what, at,
             got, want);
+}
+
+/* Tokens that go to two of eight experts and back: what all experts do to all of them, where weights say what
+ * counts. */
+Test(numbers, experts) {
+  Played p = play("  p = dot[b](x, w)\n  some, e = topk[a, k](p)\n  z = dot[a](x, w)\n"
+                  "  param up[a, b, v], down[a, v, b] ~ normal(1)\n"
+                  "  rows = dispatch[a, slot](z, e)\n"
+                  "  rows = dot[v](sin(dot[b](rows, up)) * 0.5, down)\n"
+                  "  y = combine[a, slot, k](softmax[b](rows), e, some)\n"
+                  "  all = softmax[b](dot[v](sin(dot[b](z, up)) * 0.5, down))\n"
+                  "  output o = y\n"
+                  "  output d = dot[a](all, dot[k](onehot[a](e), some))\n");
+  for (int i = 0; i < 9 * 4; i++) near(p.m->output[0][i], p.m->output[1][i], "combine", i);
+  zb_arena_free(p.a);
 }
 
 /* The place of element `a` of a row of 8 among those of groups that are in, the largest first. */

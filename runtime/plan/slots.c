@@ -1,0 +1,105 @@
+/* Slots: how many rows of experts a round has, and along which mesh dims they are split. */
+#include "graph/ragged.h"
+#include "runtime/plan/bind.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The tokens that are dispatched to slots of `slot`. */
+typedef struct {
+  ZgType tokens;
+  int64_t choices;
+  double rows; /* of tokens and choices */
+  const ZgNode *at;
+} Sent;
+
+static Sent sent_to(const ZpPlan *p, uint16_t slot) {
+  const ZgGraph *g = p->graph;
+  Sent most = {0};
+  for (uint32_t i = 0; i < g->nsegments; i++)
+    for (uint32_t k = 0; k < g->segments[i].nnodes; k++) {
+      const ZgNode *n = &g->segments[i].nodes[k];
+      if (n->op != ZG_OP_DISPATCH || n->ax[1] != slot) continue;
+      Sent s = {zg_type_minus(&g->segments[i].values[n->in[1]].type, &n->ax[2], 1), p->axis_size[n->ax[2]], 0,
+                n};
+      s.rows = (double)s.choices;
+      for (int a = 0; a < s.tokens.naxes; a++) s.rows *= (double)p->axis_size[s.tokens.axis[a]];
+      if (s.rows > most.rows) most = s;
+    }
+  return most;
+}
+
+/* Whether ranks along the dim have rows of their own, because it splits tokens and nothing of their experts'
+ * work. Where it lists the batch, what it lists beside comes first, as everywhere. */
+static bool splits_slots(const ZpPlan *p, const ZpDim *d, const Sent *s, uint16_t expert) {
+  bool batch = false, tokens = d->naxes > 0;
+  if (zp_dim_splits(d, expert)) return false;
+  for (uint32_t i = 0; i < d->naxes; i++) {
+    batch |= d->axes[i] == p->batch && zg_type_has(&s->tokens, d->axes[i]);
+    tokens &= zg_type_has(&s->tokens, d->axes[i]);
+  }
+  return batch || tokens;
+}
+
+/* Experts' weights are split, and tokens must go to whoever has them. */
+static bool check_experts(ZpBuild *b, const Sent *s, uint16_t expert) {
+  ZpPlan *p = b->p;
+  for (int d = 0; d < p->mesh.ndims; d++) {
+    const ZpDim *dim = &p->mesh.dim[d];
+    if (d == p->mesh.pipe || dim->size == 1 || !zp_dim_splits(dim, expert)) continue;
+    ZlDiag *e = zl_report(b->d, ZL_Z0302, zp_split_span(p, dim),
+                          "`%s` cannot be split over `%s`: dispatch (%s) "
+                          "does not send tokens to experts of other ranks in this version",
+                          p->graph->axes[expert].name, dim->name, zp_loc_text(p, s->at->loc));
+    zl_help(e, "split an axis of each expert's weights instead, and `shard params` over the ranks that split "
+               "`batch`");
+    return false;
+  }
+  return true;
+}
+
+/* The host must know how many rounds there are before it can ask for them. */
+static bool check_device(ZpBuild *b, const Sent *s) {
+  if (!b->o->pins) return true;
+  zl_help(zl_report(b->d, ZL_Z0808, b->p->recipe->span, "dispatch (%s) is not done on GPUs in this version",
+                    zp_loc_text(b->p, s->at->loc)),
+          "train with `zrun --device cpu`");
+  return false;
+}
+
+static double factor_of(const ZpPlan *p, uint16_t slot) {
+  const ZlRecipe *r = p->recipe;
+  for (uint32_t i = 0; i < r->nbinds; i++)
+    if (!strcmp(r->binds[i].axis.s, p->graph->axes[slot].name)) return r->binds[i].number;
+  return ZP_SLOT_FACTOR;
+}
+
+static void bind_slot(ZpBuild *b, uint16_t slot) {
+  ZpPlan *p = b->p;
+  uint16_t expert = p->experts[slot];
+  Sent s = sent_to(p, slot);
+  int64_t ranks = 1;
+  if (!s.at) return; /* a combine without a dispatch: nothing reads it */
+  if (!check_device(b, &s) || !check_experts(b, &s, expert)) return;
+  for (int d = 0; d < p->mesh.ndims; d++) {
+    if (d == p->mesh.pipe || !splits_slots(p, &p->mesh.dim[d], &s, expert)) continue;
+    ZB_PUSH(p->arena, p->mesh.dim[d].axes, p->mesh.dim[d].naxes, slot);
+    ranks *= p->mesh.dim[d].size;
+  }
+  double each = ceil(factor_of(p, slot) * s.rows / (double)ranks / (double)p->axis_size[expert]);
+  if (!(each * (double)ranks <= INT32_MAX)) {
+    zl_help(zl_report(b->d, ZL_Z0805, zp_bind_span(p->recipe, p->graph->axes[slot].name),
+                      "a round of `%s` would have %.3g rows of each expert", p->graph->axes[slot].name, each),
+            "bind %s = 1.5", p->graph->axes[slot].name);
+    return;
+  }
+  if (each < 1) each = 1;
+  p->filled[slot] = s.rows / (double)ranks / (double)p->axis_size[expert] / each;
+  p->axis_size[slot] = p->axis_valid[slot] = (int64_t)each * ranks;
+}
+
+void zp_bind_slots(ZpBuild *b) {
+  const ZgGraph *g = b->p->graph;
+  for (uint32_t a = 0; a < g->naxes && !zl_errors(b->d); a++)
+    if (b->p->experts[a] != ZG_NO_AXIS) bind_slot(b, (uint16_t)a);
+}
