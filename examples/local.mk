@@ -10,6 +10,7 @@ examples_files = \
   examples/llama3.zug \
   examples/lora.zug \
   examples/mistral.zug \
+  examples/mixtral.zug \
   examples/mlp.zug \
   examples/qwen3.zug \
   examples/recipes.zug \

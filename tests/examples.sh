@@ -4,7 +4,7 @@
 examples=$ZUG_SRC/examples
 
 # ---- compiling: 50 ms at most, whatever the depth (the limit here allows for a busy machine) ----
-models="mlp gpt2 llama3 qwen3 bert t5 lora vit dit gemma2 gemma3 mistral clip"
+models="mlp gpt2 llama3 qwen3 bert t5 lora vit dit gemma2 gemma3 mistral mixtral clip"
 for model in $models; do ok timeout 2 zc "$examples/$model.zug" -o $model.zsg; done
 ok timeout 2 zc "$examples/llama3.zug" -o llama405b.zsg -D layers=126 -D heads=128 -D width=16384 -D inner=53248
 says '405,853,388,800 parameters'

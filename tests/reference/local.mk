@@ -17,6 +17,8 @@ EXTRA_DIST += tests/reference/README.md tests/reference/make_reference.py tests/
   tests/reference/dit.init.safetensors tests/reference/dit.final.safetensors \
   tests/reference/mistral.json tests/reference/mistral.records \
   tests/reference/mistral.init.safetensors tests/reference/mistral.final.safetensors \
+  tests/reference/mixtral.json tests/reference/mixtral.records \
+  tests/reference/mixtral.init.safetensors tests/reference/mixtral.final.safetensors \
   tests/reference/gemma3.json tests/reference/gemma3.records \
   tests/reference/gemma3.init.safetensors tests/reference/gemma3.final.safetensors \
   tests/reference/clip.json tests/reference/clip.records \

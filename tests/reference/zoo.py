@@ -461,6 +461,54 @@ class mistral(llama3):
         return llama3.loss(dict(m, base=10000), p, x, batch, near(m["window"]))
 
 
+# Mixtral (Jiang et al. 2024): all experts see all tokens, and what was not chosen counts as nothing.
+@model
+class mixtral(llama3):
+    sizes = dict(layers=2, heads=4, kv_heads=2, width=16, inner=12, words=66, base=10000, experts=6, active=2, balance=0)
+    adamw = dict(eps=1e-3)  # an expert that few tokens chose has gradients that are nearly zero
+    sample = lm_sample
+
+    def params(m):
+        E, F, N = m["width"], m["inner"], m["experts"]
+        p = llama3.params(m)
+        for i in range(m["layers"]):
+            at = f"layer.{i}."
+            for name in "gate", "up", "down":
+                del p[f"{at}mlp.{name}"]
+            p[f"{at}moe.router"] = ((E, N), 0, 1, "")
+            p[f"{at}moe.gate"] = ((N, E, F), 0, 1 / math.sqrt(E), "")
+            p[f"{at}moe.up"] = ((N, E, F), 0, 1 / math.sqrt(E), "")
+            p[f"{at}moe.down"] = ((N, F, E), 0, 1 / math.sqrt(F), "")
+        return p
+
+    def moe(m, x, w):
+        n = m["experts"]
+        logits = linear(x, w["moe.router"])
+        table = [logits.data[i:i + n] for i in range(0, len(logits.data), n)]
+        best = [sorted(range(n), key=lambda j: (-z[j], j))[:m["active"]] for z in table]
+        out = [[0.0 if j in chosen else -math.inf for j in range(n)] for chosen in best]
+        weight = softmax(logits + Tensor(logits.shape, [v for z in out for v in z]))  # over those that were chosen
+        y = 0.0
+        for j in range(n):
+            own = {f"mlp.{k}": reshape(part(w[f"moe.{k}"], 0, j, j + 1), *w[f"moe.{k}"].shape[1:])
+                   for k in ("gate", "up", "down")}
+            y = y + gated(x, own, silu) * part(weight, -1, j, j + 1)
+        return y
+
+    def loss(m, p, x, batch):
+        A, K = m["heads"], m["kv_heads"]
+        h = embed(p["embed_in"], x["tokens"], batch)
+        for i in range(m["layers"]):
+            w = inside(p, f"layer.{i}.")
+            y = rms_norm(h, w["norm1.g"])
+            q = rope(heads(linear(y, w["attn.wq"]), A), m["base"])
+            k = rope(heads(linear(y, w["attn.wk"]), K), m["base"])
+            k, v = (repeat_heads(t, A // K) for t in (k, heads(linear(y, w["attn.wv"]), K)))
+            h = h + linear(attention(q, k, v, causal), w["attn.wo"])
+            h = h + mixtral.moe(m, rms_norm(h, w["norm2.g"]), w)
+        return language_loss(rms_norm(h, p["norm.g"]) @ transpose(p["embed_out"]), x["targets"])
+
+
 @model
 class gemma3:
     sizes = dict(layers=7, heads=4, kv_heads=2, width=16, head_dim=8, inner=40, words=66, window=5, query=6,
