@@ -428,6 +428,8 @@ static const Builtin builtins[] = {
     {"mean", 1, ANY, true, 1, 1, NULL, mean_op, ZG_OP_SUM},
     {"peak", 1, ANY, true, 1, 1, NULL, reduce, ZG_OP_PEAK},
     {"dot", 1, ANY, false, 2, 2, NULL, dot_op, 0},
+    {"conv", 2, ZG_MAX_AXARG, false, 2, 2, "stride,pad,dilate", conv_op, ZG_OP_CONV},
+    {"conv_transpose", 2, ZG_MAX_AXARG, false, 2, 2, "stride,pad,dilate", conv_op, ZG_OP_CONV_TRANSPOSE},
     {"cumsum", 1, 1, false, 1, 1, "order", cumsum_op, 0},
     {"softmax", 1, ANY, false, 1, 1, NULL, softmax_op, 0},
     {"lse", 1, 1, false, 1, 1, NULL, lse_op, 0},
@@ -517,8 +519,9 @@ static bool resolve_axes(Call *c) {
   bool ok = true;
   int first = c->nax; /* that is named */
   for (uint32_t i = 0; i < names->n; i++) ok = axis_resolve(e, names->at[i], &c->ax[c->nax++]) && ok;
-  for (int i = first ? first : 1; ok && i < c->nax && o->make != concat_op; i++)
-    for (int k = 0; k < i; k++) { /* operands of concat may have the same */
+  bool twice = o->make == concat_op || o->make == conv_op; /* which say themselves what may be the same */
+  for (int i = first ? first : 1; ok && i < c->nax && !twice; i++)
+    for (int k = 0; k < i; k++) {
       ZlName again = names->at[i - first];
       if (c->ax[k] != c->ax[i]) continue;
       complain(e, ZL_Z0208, again.span, "`%s` names the axis `%s` twice", o->name, again.s);

@@ -2,6 +2,7 @@
  *
  * builtin.c    the list of operations, and how most are lowered
  * attention.c  rope and attend
+ * conv.c       conv and conv_transpose
  * operands.c   what a call gives: checks of operands, and keywords
  *
  * A mistake that has a name of its own (an axis that is missing, an index of the wrong axis) is reported by
@@ -69,5 +70,7 @@ Val attend_op(Call *c);
 /* ---- experts.c ----------------------------------------------------------------------------------------- */
 Val dispatch_op(Call *c);
 Val combine_op(Call *c);
+/* ---- conv.c -------------------------------------------------------------------------------------------- */
+Val conv_op(Call *c);
 
 #endif

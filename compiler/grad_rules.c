@@ -221,6 +221,27 @@ static void dot(Rule *r) {
     if (wanted(r, i)) give(r, i, dot_side(r, i));
 }
 
+/* Of x, w and y two make the third, and a cotangent of one is as it is: so the cotangent of each operand is made
+ * of the result's and of the other operand. */
+static uint32_t conv_side(Rule *r, int want) {
+  static const ZgOp makes[] = {
+      [ZG_CONV_X] = ZG_OP_CONV_TRANSPOSE, [ZG_CONV_W] = ZG_OP_CONV_GRAD, [ZG_CONV_Y] = ZG_OP_CONV};
+  const ZgNode *n = r->n;
+  uint32_t by[3];
+  by[zg_conv_tensor(n->op, !want)] = n->in[!want];
+  by[zg_conv_tensor(n->op, 2)] = r->g;
+  ZgNode d = {.nax = n->nax, .num = {n->num[0]}, .opt = {n->opt[0], n->opt[1]}};
+  memcpy(d.ax, n->ax, sizeof d.ax);
+  d.op = (uint16_t)makes[zg_conv_tensor(n->op, want)];
+  uint32_t in[] = {by[zg_conv_tensor(d.op, 0)], by[zg_conv_tensor(d.op, 1)]};
+  return zc_grad_node(r->b, d, 2, in, type_of(r, n->in[want]));
+}
+
+static void conv(Rule *r) {
+  for (int i = 0; i < 2; i++)
+    if (wanted(r, i)) give(r, i, conv_side(r, i));
+}
+
 /* ---- attention ----------------------------------------------------------------------------------------- */
 /* A sink is a key of value 0: ds = -exp(sink - l) g.o, of every query. */
 static uint32_t sink_grad(Rule *r, uint32_t sink) {
@@ -354,6 +375,8 @@ bool zc_grad_rule(ZcGrad *b, const ZgNode *n) {
   case ZG_OP_DISPATCH:
   case ZG_OP_COMBINE: experts(&r); return true;
   case ZG_OP_DOT: dot(&r); return true;
+  case ZG_OP_CONV:
+  case ZG_OP_CONV_TRANSPOSE: conv(&r); return true;
   default: return with_kernel(&r);
   }
 }

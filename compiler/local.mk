@@ -10,6 +10,7 @@ libcompiler_a_SOURCES = \
   compiler/compose.c \
   compiler/compose.h \
   compiler/config.c \
+  compiler/conv.c \
   compiler/elab.c \
   compiler/elab.h \
   compiler/experts.c \

@@ -229,6 +229,23 @@ static void fit_merged(Elab *e, const ZgNode *n) {
     axes[part[open]].size = axes[whole].size / product;
 }
 
+/* A window that leaves the size as it is, unless it has one; then what it makes of x, or x of which it makes y. */
+static void fit_conv(Elab *e, const ZgNode *n) {
+  ZgAxis *axes = e->g->axes;
+  int64_t dilate = (int64_t)n->num[0], pad = n->opt[1];
+  for (int d = 0; d < n->nax / 3; d++) {
+    uint16_t x = zg_conv_axis(n->ax, d, ZG_CONV_X), w = zg_conv_axis(n->ax, d, ZG_CONV_W),
+             y = zg_conv_axis(n->ax, d, ZG_CONV_Y);
+    if (w >= e->assumed) axes[w].size = pad > 0 ? 2 * pad / dilate + 1 : 1;
+    int64_t more = (axes[w].size - 1) * dilate, zeros = pad >= 0 ? 2 * pad : more;
+    if (x >= e->assumed && x != y && y < e->assumed)
+      axes[x].size = (axes[y].size - 1) * n->opt[0] + more + 1 - zeros;
+    else if (x >= e->assumed) axes[x].size = more + 1;
+    if (y >= e->assumed && x != y)
+      axes[y].size = zg_conv_size(axes[x].size, axes[w].size, n->opt[0], dilate, pad);
+  }
+}
+
 /* Gives the axes of a node whose sizes are only assumed such sizes that the node fits, if there are any: in a
  * block that nobody calls, a mistake is what is wrong whatever their sizes. `before`: what they were. */
 static void assume_sizes(Elab *e, ZgNode *n, int64_t before[ZG_MAX_AXARG]) {
@@ -243,6 +260,8 @@ static void assume_sizes(Elab *e, ZgNode *n, int64_t before[ZG_MAX_AXARG]) {
     else if (b) *b = axes[n->ax[0]].size;
   } else if (n->op == ZG_OP_MERGE || n->op == ZG_OP_PART) {
     fit_merged(e, n);
+  } else if (zg_is_conv(n->op)) {
+    fit_conv(e, n);
   } else if (n->op == ZG_OP_SLICE) {
     if (a) *a = INT32_MAX;
     if (b) n->opt[1] = *b = 1;

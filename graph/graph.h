@@ -4,7 +4,7 @@
  * segments, or two iterations of one, is an explicit list of carried values, so that a pipeline cut
  * is legal exactly there. Nothing here knows of recipes, ranks or devices.
  *
- * ops.h    the operations       attend.h  what attention says by its attributes
+ * ops.h    the operations       attend.h, conv.h  what attention and convolutions say by their attributes
  * infer.c  result types and axis classes of every op
  * ragged.c what may be done between dispatch and combine, see ragged.h
  * build.c  make graphs
@@ -16,6 +16,7 @@
 
 #include "base/base.h"
 #include "graph/attend.h"
+#include "graph/conv.h"
 #include "graph/ops.h"
 
 #define ZG_MAX_AXES 8          /* axes of one tensor */

@@ -391,6 +391,91 @@ static bool infer_dot(Ctx *c) {
   return true;
 }
 
+/* ---- convolutions -------------------------------------------------------------------------------------- */
+/* What y would have instead of what it has. */
+static bool conv_does_not_fit(Ctx *c, const uint16_t *a, const int64_t *size, int64_t gives) {
+  const ZgNode *n = c->n;
+  char how[96], pad[32], help[128];
+  if (n->opt[1] >= 0) snprintf(pad, sizeof pad, "%lld", (long long)n->opt[1]);
+  else snprintf(pad, sizeof pad, "%s", n->opt[1] == ZG_CONV_SAME ? "same" : "causal");
+  snprintf(how, sizeof how, "windows of %lld, stride %lld, dilate %g, pad %s", (long long)size[ZG_CONV_W],
+           (long long)n->opt[0], n->num[0], pad);
+  if (!size[ZG_CONV_X])
+    return FAIL(c, "%s: %s change the size of %s, which the recipe binds", OPNAME(c), how,
+                axis_name(c, a[0]));
+  if (!gives)
+    return FAIL(c, "%s: %s do not fit into %s (%lld)", OPNAME(c), how, axis_name(c, a[0]),
+                (long long)size[ZG_CONV_X]);
+  if (n->op == ZG_OP_CONV_TRANSPOSE) {
+    int64_t more = (size[ZG_CONV_W] - 1) * (int64_t)n->num[0], zeros = n->opt[1] >= 0 ? 2 * n->opt[1] : more;
+    int64_t least = (size[ZG_CONV_Y] - 1) * n->opt[0] + more + 1 - zeros;
+    snprintf(help, sizeof help, "give `%.60s` a size of %lld to %lld", axis_name(c, a[0]), (long long)least,
+             (long long)(least + n->opt[0] - 1));
+  } else if (a[0] != a[2]) {
+    snprintf(help, sizeof help, "give `%.60s` the size %lld", axis_name(c, a[2]), (long long)gives);
+  } else {
+    snprintf(help, sizeof help, "name another axis, of the size %lld, for the result", (long long)gives);
+  }
+  return zb_fail(c->err, help, "%s: %s make %lld of %s (%lld), but %s has %lld", OPNAME(c), how,
+                 (long long)gives, axis_name(c, a[0]), (long long)size[ZG_CONV_X], axis_name(c, a[2]),
+                 (long long)size[ZG_CONV_Y]);
+}
+
+/* Spatial axis d: who has which of its names, and whether the sizes go together. */
+static bool infer_conv_axis(Ctx *c, const ZgType *const t[3], int d) {
+  static const char *const who[] = {"x", "w", "y"};
+  const ZgNode *n = c->n;
+  uint16_t a[3];
+  int64_t size[3];
+  for (int i = 0; i < 3; i++) a[i] = zg_conv_axis(n->ax, d, (ZgConvTensor)i), size[i] = axis_size(c, a[i]);
+  for (int i = 0; i < 3; i++)
+    for (int k = 0; k < 3; k++) {
+      bool want = i == k || (a[0] == a[2] && i != ZG_CONV_W && k != ZG_CONV_W);
+      if (zg_type_has(t[k], a[i]) != want)
+        return FAIL(c, "%s: the axis %s of %s is %s in %s, %s", OPNAME(c), axis_name(c, a[i]), who[i],
+                    want ? "not" : "also", who[k], TYPE(c, t[k]));
+    }
+  if (!size[ZG_CONV_W] || (a[0] != a[2] && (!size[ZG_CONV_X] || !size[ZG_CONV_Y])))
+    return FAIL(c, "%s: the size of %s must be a number in the model, not bound by the recipe", OPNAME(c),
+                axis_name(c, a[!size[ZG_CONV_W]   ? ZG_CONV_W
+                               : !size[ZG_CONV_X] ? ZG_CONV_X
+                                                  : ZG_CONV_Y]));
+  int64_t x = size[ZG_CONV_X] ? size[ZG_CONV_X] : INT32_MAX, y = size[ZG_CONV_X] ? size[ZG_CONV_Y] : x;
+  int64_t gives = zg_conv_size(x, size[ZG_CONV_W], n->opt[0], (int64_t)n->num[0], n->opt[1]);
+  return gives == y || conv_does_not_fit(c, a, size, gives);
+}
+
+/* Axes that are not spatial are in two of x, w and y: features that are summed, made, or go by; or in all. */
+static bool infer_conv(Ctx *c) {
+  const ZgNode *n = c->n;
+  const ZgType *t[3];
+  ZgElem e;
+  if (!want_floats(c) || !join_elem(c, &c->in[0], &c->in[1], &e) || !want_hint(c)) return false;
+  if (!is_float(c->hint->elem)) return FAIL(c, "%s makes real tensors, not %s", OPNAME(c), TYPE(c, c->hint));
+  if (n->nax == 0 || n->nax % 3)
+    return FAIL(c, "%s takes three axis names for each spatial axis, found %d", OPNAME(c), n->nax);
+  if (!want_opt(c, 0, 1, ZG_CONV_MOST, "the stride") ||
+      !want_opt(c, 1, ZG_CONV_CAUSAL, ZG_CONV_MOST, "the padding"))
+    return false;
+  if (!(n->num[0] >= 1 && n->num[0] <= ZG_CONV_MOST) || n->num[0] != floor(n->num[0]))
+    return FAIL(c, "%s: the dilation is %g, must be a whole number from 1 on", OPNAME(c), n->num[0]);
+  for (int i = 0; i < 3; i++) t[zg_conv_tensor(n->op, i)] = i < 2 ? &c->in[i] : c->hint;
+  for (int d = 0; d < n->nax / 3; d++)
+    if (!infer_conv_axis(c, t, d)) return false;
+  for (int i = 0; i < 3; i++)
+    for (int k = 0; k < t[i]->naxes; k++) {
+      uint16_t axis = t[i]->axis[k];
+      bool spatial = false;
+      for (int j = 0; j < n->nax; j++) spatial |= n->ax[j] == axis;
+      if (spatial || zg_type_has(t[(i + 1) % 3], axis) || zg_type_has(t[(i + 2) % 3], axis)) continue;
+      return FAIL(c, "%s: only one of x, w and y has the axis %s: %s", OPNAME(c), axis_name(c, axis),
+                  TYPE(c, t[i]));
+    }
+  c->out[0] = *c->hint;
+  c->out[0].elem = (uint8_t)e;
+  return true;
+}
+
 static bool infer_cumsum(Ctx *c) {
   if (!want_float(c, 0) || !want_nax(c, 1, 1) || !want_axis(c, 0, c->n->ax[0])) return false;
   c->out[0] = c->in[0];
@@ -703,7 +788,8 @@ static bool well_formed(Ctx *c) {
     return FAIL(c, "%s takes %d to %d operands, found %d", o->text, o->min_in, o->max_in, n->nin);
   if (n->nax > ZG_MAX_AXARG) return FAIL(c, "%s has %d axis arguments", o->text, n->nax);
   if ((o->kind == ZG_SOURCE || o->kind == ZG_SINK) && !want_nax(c, 0, 0)) return false;
-  bool joined = n->op == ZG_OP_CONCAT || zg_is_attend(n->op); /* where operands may give the same axis */
+  bool joined = n->op == ZG_OP_CONCAT || zg_is_attend(n->op) ||
+                zg_is_conv(n->op); /* where operands may give the same axis */
   for (int i = 0; i < n->nax; i++) {
     if (n->ax[i] >= c->g->naxes) return FAIL(c, "%s: there is no axis number %u", o->text, n->ax[i]);
     for (int j = 0; j < i && !joined; j++)
@@ -730,6 +816,9 @@ static bool infer_results(Ctx *c) {
   case ZG_OP_SUM:
   case ZG_OP_PEAK: return infer_reduce(c);
   case ZG_OP_DOT: return infer_dot(c);
+  case ZG_OP_CONV:
+  case ZG_OP_CONV_TRANSPOSE:
+  case ZG_OP_CONV_GRAD: return infer_conv(c);
   case ZG_OP_CUMSUM: return infer_cumsum(c);
   case ZG_OP_SOFTMAX:
   case ZG_OP_SOFTMAX_GRAD: return infer_softmax(c);

@@ -2,6 +2,7 @@
 noinst_LIBRARIES += libgraph.a
 libgraph_a_SOURCES = \
   graph/attend.h \
+  graph/conv.h \
   graph/build.c \
   graph/file.h \
   graph/foreign.c \

@@ -193,6 +193,7 @@ static bool backward_only(uint16_t op) {
   case ZG_OP_PARAM_GRAD:
   case ZG_OP_SOFTMAX_GRAD:
   case ZG_OP_NORMALIZE_GRAD:
+  case ZG_OP_CONV_GRAD:
   case ZG_OP_ATTEND_GRAD:
   case ZG_OP_ATTEND_BIAS_GRAD:
   case ZG_OP_LOOKUP_GRAD:

@@ -120,7 +120,7 @@ typedef struct {
   double num[2];
   int64_t opt[2];
   const ZkPointwise *pointwise;
-  bool accumulate; /* out[0] += result instead of =; dot, sum and lookup_grad only */
+  bool accumulate; /* out[0] += result instead of =; dot, conv_grad, sum and lookup_grad only */
   void *scratch;   /* as many bytes as the op's scratch function asked for, 64-byte aligned */
 } ZkCall;
 

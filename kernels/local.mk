@@ -5,12 +5,13 @@ noinst_LIBRARIES += libkernels.a
 libkernels_a_SOURCES = kernels/kernels.h kernels/kernels.def kernels/devices.c kernels/devices.h kernels/unfuse.c kernels/table.c kernels/cpu/cpu.h kernels/cpu/math.h \
   kernels/cpu/attend.h kernels/cpu/view.c kernels/cpu/pool.c kernels/cpu/run.c kernels/cpu/machine.c \
   kernels/cpu/attend.c kernels/cpu/attend_grad.c kernels/cpu/attend_half.c \
-  kernels/cpu/attend_bias.c kernels/cpu/attend_scores.c kernels/attend.h \
+  kernels/cpu/attend_bias.c kernels/cpu/attend_scores.c kernels/attend.h kernels/conv.h \
   kernels/cpu/attend_rows.c kernels/cpu/bgemm.h \
   kernels/cpu/bgemm.c kernels/cpu/bgemm_amx.c kernels/cpu/bgemm_avx512.c kernels/cpu/bgemm_pack.c \
   kernels/cpu/bgemm_path.c kernels/cpu/pointwise.c kernels/cpu/pointwise.h kernels/cpu/pointwise_steps.def \
   kernels/cpu/pointwise_steps.h kernels/cpu/pointwise_code.c kernels/cpu/pointwise_steps.c kernels/cpu/cumsum.c kernels/cpu/dot.c kernels/cpu/flat.c \
   kernels/cpu/experts.c \
+  kernels/cpu/pointwise_steps.h kernels/cpu/pointwise_code.c kernels/cpu/pointwise_steps.c kernels/cpu/cumsum.c kernels/cpu/conv.c kernels/cpu/dot.c kernels/cpu/flat.c \
   kernels/cpu/lookup.c kernels/cpu/move.c kernels/cpu/norm.c kernels/cpu/random.c kernels/cpu/reduce.c \
   kernels/cpu/rope.c kernels/cpu/sgemm.c \
   kernels/cpu/softmax.c kernels/cpu/xent.c \
@@ -22,6 +23,7 @@ libkernels_a_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS) -fopenmp-simd -fno-math-errn
 # For GPUs: kernels/cuda/local.mk says how they are compiled.
 cuda_kernels = kernels/cuda/attend.cu \
   kernels/cuda/pointwise.cu \
+  kernels/cuda/conv.cu \
   kernels/cuda/cumsum.cu \
   kernels/cuda/dot.cu \
   kernels/cuda/experts.cu \

@@ -122,9 +122,9 @@ size_t zk_reduce_dot_scratch(const ZkCall *call);
 #include "kernels/kernels.def"
 ZkKernel zk_cpu_pointwise, zk_cpu_copy, zk_cpu_grouped_dot, zk_cpu_grouped_outer, zk_cpu_slots, zk_cpu_round;
 typedef size_t ZkScratch(const ZkCall *call, int threads);
-ZkScratch zk_scratch_sum, zk_scratch_dot, zk_scratch_softmax, zk_scratch_normalize, zk_scratch_rope,
-    zk_scratch_rotate, zk_scratch_attend, zk_scratch_attend_grad, zk_scratch_attend_bias_grad,
-    zk_scratch_lookup_grad, zk_scratch_topk, zk_scratch_onehot, zk_scratch_grouped_dot,
-    zk_scratch_grouped_outer;
+ZkScratch zk_scratch_sum, zk_scratch_dot, zk_scratch_conv, zk_scratch_softmax, zk_scratch_normalize,
+    zk_scratch_rope, zk_scratch_rotate, zk_scratch_attend, zk_scratch_attend_grad,
+    zk_scratch_attend_bias_grad, zk_scratch_lookup_grad, zk_scratch_topk, zk_scratch_onehot,
+    zk_scratch_grouped_dot, zk_scratch_grouped_outer;
 
 #endif

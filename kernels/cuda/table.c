@@ -22,6 +22,7 @@ static ZkCudaScratch *const scratch[ZG_OP_COUNT] = {
     [ZG_OP_PEAK] = zk_cuda_reduce_scratch,
     [ZG_OP_DOT] = zk_cuda_dot_scratch,
     [ZG_OP_DOT_BIAS_GRAD] = zk_cuda_dot_scratch,
+    [ZG_OP_CONV_GRAD] = zk_cuda_conv_scratch,
     [ZG_OP_ATTEND] = zk_cuda_attend_scratch,
     [ZG_OP_ATTEND_GRAD] = zk_cuda_attend_scratch,
     [ZG_OP_ATTEND_BIAS_GRAD] = zk_cuda_attend_scratch,

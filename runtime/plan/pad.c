@@ -73,6 +73,18 @@ static Held dot(Pads *c, bool named) {
   return zero && !named ? known(0) : linear(c, 0).kind == BAD ? (Held){.kind = BAD} : (Held){.kind = ANY};
 }
 
+/* What a convolution sums besides its windows: both operands have it, and the result does not. */
+static bool sums(const Pads *c) {
+  const ZgNode *n = c->n;
+  return zg_is_conv(n->op) && has(c, n->in[0]) && has(c, n->in[1]) && !has(c, n->out);
+}
+
+static Held conv(Pads *c, bool named) {
+  bool spatial = named && !sums(c);
+  c->size |= spatial;
+  return spatial ? (Held){.kind = ANY} : dot(c, named);
+}
+
 /* All operands joined must hold the same. */
 static Held joined(const Pads *c) {
   Held h = in(c, 0);
@@ -103,6 +115,9 @@ static Held held_by(Pads *c, bool named) {
   case ZG_OP_DOT: return dot(c, named);
   case ZG_OP_DISPATCH:
   case ZG_OP_COMBINE: c->size |= named; return linear(c, 0);
+  case ZG_OP_CONV:
+  case ZG_OP_CONV_TRANSPOSE:
+  case ZG_OP_CONV_GRAD: return conv(c, named);
   case ZG_OP_LOOKUP: return named ? (Held){.kind = ANY} : linear(c, 0);
   case ZG_OP_LOOKUP_GRAD: return named ? known(0) : linear(c, 0);
   case ZG_OP_TOPK: c->size |= named; return linear(c, 0);
@@ -143,7 +158,7 @@ static void visit(Pads *c) {
     check_sink(c);
     return;
   }
-  bool named = false, operand = false;
+  bool named = sums(c), operand = false;
   for (int i = 0; i < n->nax; i++) named |= n->ax[i] == c->axis;
   for (int i = 0; i < n->nin; i++) operand |= has(c, n->in[i]);
   Held h = held_by(c, named);

@@ -5,6 +5,7 @@ scenario_tests += \
   tests/mpi/buckets.sh \
   tests/mpi/ckpt.sh \
   tests/mpi/console.sh \
+  tests/mpi/conv.sh \
   tests/mpi/cuda.sh \
   tests/mpi/cut.sh \
   tests/mpi/documents.sh \
@@ -46,6 +47,7 @@ scenario_tests += \
   tests/mpi/trace.sh \
   tests/mpi/weights.sh \
   tests/mpi/zckpt.sh
+EXTRA_DIST += tests/mpi/conv.zug
 EXTRA_DIST += tests/mpi/layouts.zug tests/mpi/losses.zug tests/mpi/merged.zug
 EXTRA_DIST += tests/mpi/layouts.zug tests/mpi/numbers.zug
 EXTRA_DIST += tests/mpi/experts.zug

@@ -226,6 +226,15 @@ static bool regroups_wrong(const Local *l, const ZpNode *n) {
   return wrong || product != size_along(one, whole);
 }
 
+/* Along spatial axes and their windows everything is there. */
+static bool convolves_a_part(const Local *l, const ZpNode *n) {
+  bool part = false;
+  for (int i = 0; zg_is_conv(n->call.op) && i < 3; i++)
+    for (int d = 0; d < l->c->p->mesh.ndims; d++)
+      for (int k = 0; k < n->call.nax; k++) part |= is_split(operand(l, n, i), d, n->call.ax[k]);
+  return part;
+}
+
 /* Registers: results of the op that it is fused to, inputs, then one an instruction (kernels.h). */
 static const char *pointwise_wrong(const ZkCall *k) {
   const ZkPointwise *c = k->pointwise;
@@ -277,6 +286,7 @@ const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
       size_along(operand(l, n, 0), ax[0]) != size_along(operand(l, n, 1), ax[1]))
     return "renames an axis to one of another size";
   if (regroups_wrong(l, n)) return "merges axes to one of another size, or split otherwise";
+  if (convolves_a_part(l, n)) return "convolves along an axis that is split";
   return pointwise_wrong(&n->call);
 }
 

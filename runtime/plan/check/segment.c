@@ -166,7 +166,7 @@ static bool may_write(const Walk *w, const ZpValue *x) {
 /* Makes every element of its results. */
 static bool makes_all(const ZpNode *n) {
   return n->call.op == ZG_OP_DOT || n->call.op == ZG_OP_GROUPED_OUTER || n->call.op == ZG_OP_DOT_BIAS_GRAD ||
-         n->call.op == ZG_OP_SUM;
+         n->call.op == ZG_OP_CONV_GRAD || n->call.op == ZG_OP_SUM;
 }
 
 /* A result adds to a gradient: by itself, or by a pointwise node that reads it. */

@@ -39,7 +39,8 @@ void zp_lower_param_grads(ZpLocal *c) {
     uint32_t v = node.in[0], m = maker[v];
     ZpLoc at = zp_bucket_loc(c->p, c->s, node.sink, ZP_AT_GRAD);
     uint16_t op = m == ZP_NONE ? 0 : l->nodes[m].call.op;
-    if ((op == ZG_OP_DOT || op == ZG_OP_GROUPED_OUTER || op == ZG_OP_SUM || op == ZG_OP_LOOKUP_GRAD) &&
+    if ((op == ZG_OP_DOT || op == ZG_OP_GROUPED_OUTER || op == ZG_OP_CONV_GRAD || op == ZG_OP_SUM ||
+         op == ZG_OP_LOOKUP_GRAD) &&
         count_uses(l, v) == 1) {
       for (uint32_t j = 0; j < n; j++) /* nodes before i may have moved */
         if (l->nodes[j].out[0] == v && l->nodes[j].call.nout) l->nodes[j].call.accumulate = true;
@@ -88,7 +89,7 @@ void zp_mark_setters(ZpLocal *c) {
   for (uint32_t i = 0; i < l->n; i++) {
     ZpNode *n = &l->nodes[i];
     bool all = n->call.op == ZG_OP_DOT || n->call.op == ZG_OP_GROUPED_OUTER ||
-               n->call.op == ZG_OP_DOT_BIAS_GRAD || n->call.op == ZG_OP_SUM;
+               n->call.op == ZG_OP_DOT_BIAS_GRAD || n->call.op == ZG_OP_CONV_GRAD || n->call.op == ZG_OP_SUM;
     if (!n->call.accumulate || !all) continue;
     n->overwrites = true;
     for (int k = 0; k < n->call.nout; k++) n->overwrites &= !adds_before(s, i, s->values[n->out[k]].at);

@@ -100,6 +100,14 @@ static ZpState wanted(const ZgType *t, uint32_t x) {
                                                      : (ZpState){.kind = 'R'};
 }
 
+/* A convolution goes over the positions of y: those of x follow, unless they have the same name. */
+static bool is_followed(const ZkCall *k, uint16_t axis) {
+  if (!zg_is_conv(k->op)) return false;
+  for (int i = 0; i < k->nax; i += 3)
+    if (k->ax[i] == axis && k->ax[i + 2] != axis) return true;
+  return false;
+}
+
 /* Elements of a node's local iteration space: the product over the union of its axes. */
 static double space_size(const ZpShard *h, const ZpNode *n) {
   uint16_t seen[ZG_MAX_AXES * (ZG_MAX_IN + ZG_MAX_OUT)];
@@ -108,7 +116,7 @@ static double space_size(const ZpShard *h, const ZpNode *n) {
   for (int i = 0; i < n->call.nin + n->call.nout; i++) {
     const ZpValue *v = &h->out->values[i < n->call.nin ? n->in[i] : n->out[i - n->call.nin]];
     for (int k = 0; k < v->type.naxes; k++) {
-      bool had = false;
+      bool had = is_followed(&n->call, v->axis[k]);
       for (int q = 0; q < nseen; q++) had |= seen[q] == v->axis[k];
       if (had) continue;
       seen[nseen++] = v->axis[k];

@@ -81,17 +81,40 @@ static double product_seconds(const ZlCluster *c, const ZkCall *k) {
   return zp_product_seconds(c, x->elem, m, n, depth, batch, bytes_of_call(k));
 }
 
+/* A convolution is a product for each group, of windows gathered on the way: positions of y (and samples) on one side.
+ * What only the result has beside those are the windows of a weight's gradient. */
+static double conv_seconds(const ZlCluster *c, const ZkCall *k) {
+  double m = 1, n = 1, depth = 1, batch = 1;
+  const ZkView *const view[3] = {&k->in[0], &k->in[1], &k->out[0]};
+  for (int v = 0; v < 3; v++)
+    for (int i = 0; i < view[v]->rank; i++) {
+      uint16_t a = view[v]->axis[i];
+      bool in[3], followed = false, positions = false;
+      for (int j = 0; j < 3; j++) in[j] = has_axis(view[j], a);
+      for (int d = 0; d < k->nax; d += 3) {
+        followed |= k->ax[d] == a && k->ax[d + 2] != a;
+        positions |= k->ax[d + 2] == a;
+      }
+      if (followed || (v > 0 && in[0]) || (v > 1 && in[1])) continue; /* or seen before */
+      double *to = &m;
+      if (positions ? k->op == ZG_OP_CONV_GRAD : !in[2]) to = &depth;
+      else if (!positions && in[1]) to = in[0] ? &batch : &n;
+      *to *= (double)view[v]->size[i];
+    }
+  return zp_product_seconds(c, k->in[0].elem, m, n, depth, batch, bytes_of_call(k));
+}
+
 ZpTimePart zp_call_part(int op) {
-  return op == ZG_OP_DOT || op == ZG_OP_DOT_BIAS_GRAD    ? ZP_T_PRODUCTS
-         : op == ZG_OP_ATTEND || op == ZG_OP_ATTEND_GRAD ? ZP_T_ATTENTION
-                                                         : ZP_T_MEMORY;
+  return op == ZG_OP_DOT || op == ZG_OP_DOT_BIAS_GRAD || zg_is_conv(op) ? ZP_T_PRODUCTS
+         : op == ZG_OP_ATTEND || op == ZG_OP_ATTEND_GRAD                ? ZP_T_ATTENTION
+                                                                        : ZP_T_MEMORY;
 }
 
 double zp_call_seconds(const ZlCluster *c, const ZpNode *n) {
   const ZkCall *k = &n->call;
   if (zg_op_info[k->op].kind == ZG_SINK) return 0; /* a scalar on its way */
   switch (zp_call_part(k->op)) {
-  case ZP_T_PRODUCTS: return product_seconds(c, k);
+  case ZP_T_PRODUCTS: return zg_is_conv(k->op) ? conv_seconds(c, k) : product_seconds(c, k);
   case ZP_T_ATTENTION: return zp_attention_seconds(c, k->in[0].elem, n->flops, k->op == ZG_OP_ATTEND_GRAD);
   default: return zp_stream_seconds(c, bytes_of_call(k));
   }

@@ -137,6 +137,33 @@ TRY(moving,
     {ZG_OP_MERGE, "wide embed seq", {"real embed seq"}, "! the size of seq must be a number in the model", {0}, NULL},
     {ZG_OP_MERGE, "wide embed", {"real embed"}, "! merge takes 3 to 9 axis names, found 2", {0}, NULL})
 
+/* Axes of x, w and y by turns: each spatial one in its place, all others in two of them or in three. */
+#define ONE {.num = {1}, .opt = {1, ZG_CONV_SAME}}
+TRY(convolutions,
+    {ZG_OP_CONV, "seq odd seq", {"real batch seq embed", "real embed odd vocab"}, "real[batch, seq, vocab]", ONE, "real batch seq vocab"},
+    {ZG_OP_CONV, "wide odd eight", {"bf16 batch wide embed", "f32 odd embed"}, "f32[batch, embed, eight]",
+     {.num = {1}, .opt = {2, 1}}, "bf16 batch eight embed"},
+    {ZG_OP_CONV, "seq odd seq", {"real batch seq embed", "real embed odd"}, "! only one of x, w and y has the axis batch", ONE, "real seq embed"},
+    {ZG_OP_CONV, "seq odd seq", {"real seq embed", "real embed odd"}, "! only one of x, w and y has the axis vocab", ONE, "real seq vocab"},
+    {ZG_OP_CONV, "seq odd seq", {"real seq odd", "real odd"}, "! the axis odd of w is also in x, real[seq, odd]", ONE, "real seq"},
+    {ZG_OP_CONV, "seq odd seq", {"real seq", "real seq odd"}, "! the axis seq of x is also in w", ONE, "real seq"},
+    {ZG_OP_CONV, "seq odd seq", {"real seq", "real odd"}, "! the axis seq of x is not in y", ONE, "real"},
+    {ZG_OP_CONV, "wide odd eight", {"real wide", "real odd"}, "! stride 2, dilate 2, pad 1 make 7 of wide (16), but eight has 8",
+     {.num = {2}, .opt = {2, 1}}, "real eight"},
+    {ZG_OP_CONV, "odd wide embed", {"real odd", "real wide"}, "! pad 0 do not fit into odd (3)", {.num = {1}, .opt = {1}}, "real embed"},
+    {ZG_OP_CONV, "odd seq odd", {"real odd", "real seq"}, "! the size of seq must be a number", ONE, "real odd"},
+    {ZG_OP_CONV, "seq odd eight", {"real seq", "real odd"}, "! the size of seq must be a number", ONE, "real eight"},
+    {ZG_OP_CONV, "seq odd seq", {"real seq", "real odd"}, "! pad causal change the size of seq, which the recipe binds",
+     {.num = {1}, .opt = {2, ZG_CONV_CAUSAL}}, "real seq"},
+    {ZG_OP_CONV, "seq odd", {"real seq", "real odd"}, "! takes three axis names for each spatial axis, found 2", ONE, "real seq"},
+    {ZG_OP_CONV, "seq odd seq", {"real seq", "real odd"}, "! the dilation is 0.5", {.num = {0.5}, .opt = {1, -1}}, "real seq"},
+    {ZG_OP_CONV, "seq odd seq", {"real seq", "real odd"}, "! the stride is 0", {.num = {1}, .opt = {0, -1}}, "real seq"},
+    {ZG_OP_CONV, "seq odd seq", {"real seq", "real odd"}, "! the padding is -3", {.num = {1}, .opt = {1, -3}}, "real seq"},
+    {ZG_OP_CONV, "seq odd seq", {"real seq", "real odd"}, "! conv needs a result type", ONE, NULL},
+    {ZG_OP_CONV_TRANSPOSE, "wide odd eight", {"real eight vocab", "real vocab odd"}, "real[wide]", {.num = {1}, .opt = {2, 1}}, "real wide"},
+    {ZG_OP_CONV_GRAD, "wide odd eight", {"real batch wide", "real batch eight"}, "real[odd]", {.num = {1}, .opt = {2, 1}}, "real odd"})
+#undef ONE
+
 TRY(reductions,
     {ZG_OP_SUM, "batch hd", {"real batch embed hd"}, "real[embed]", {0}, NULL},
     {ZG_OP_SUM, "batch", {"real embed"}, "! sum[batch]: the first operand has no axis batch, it is real[embed]", {0}, NULL},

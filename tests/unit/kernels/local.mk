@@ -7,6 +7,7 @@ tests_unit_test_kernels_SOURCES = tests/unit/kernels/conform.h tests/unit/kernel
   tests/unit/kernels/bgemm.h \
   tests/unit/kernels/bgemm.c tests/unit/kernels/bgemm_amx.c tests/unit/kernels/bgemm_attend.c \
   tests/unit/kernels/bgemm_dot.c \
+  tests/unit/kernels/conv.c \
   tests/unit/kernels/ew.c tests/unit/kernels/flat.c \
   tests/unit/kernels/move.c tests/unit/kernels/norm.c tests/unit/kernels/reduce.c \
   tests/unit/kernels/select.c \

@@ -3,6 +3,7 @@
  * times the loss, which is below 1e3 here, and some slopes (div, log near 0) have large higher derivatives.
  * */
 #include <criterion/criterion.h>
+#include <string.h>
 
 #include "compiler/compiler.h"
 #include "tests/unit/compiler/grad/interp.h"
@@ -247,6 +248,43 @@ Test(ops, slice_and_pad) {
   uint32_t y = make_with(m, (ZgNode){.op = ZG_OP_SLICE, .opt = {2, 3}}, "v a", 1, &x);
   uint32_t z = make_with(m, (ZgNode){.op = ZG_OP_PAD, .opt = {4}}, "a ab", 1, &y);
   check(m, make1(m, ZG_OP_EXP, z));
+}
+
+/* conv and conv_transpose of parameters; the result has `axes`. */
+static uint32_t convolve(Make *m, ZgNode n, const char *ax, const char *axes, uint32_t x, uint32_t w) {
+  ZgType t = make_type(m, ZG_REAL, axes);
+  char *copy = zb_strdup(m->a, ax), *save = NULL;
+  for (char *a = strtok_r(copy, " ", &save); a; a = strtok_r(NULL, " ", &save))
+    n.ax[n.nax++] = (uint16_t)zg_axis_find(m->g, a);
+  n.nin = 2, n.in[0] = x, n.in[1] = w, n.num[0] = n.num[0] ? n.num[0] : 1;
+  return zg_node_add(m->g, m->s, n, &t);
+}
+
+Test(ops, conv) {
+  static const struct {
+    ZgNode n;
+    const char *ax, *x, *w, *y;
+  } cases[] = {
+      {{.opt = {1, ZG_CONV_SAME}}, "h k h", "b h", "c b k", "c h"},
+      {{.opt = {1, ZG_CONV_CAUSAL}, .num = {2}}, "h k h", "b h", "b k", "b h"}, /* each channel by itself */
+      {{.opt = {2, ZG_CONV_SAME}}, "h k p a k2 q", "a h b", "b c k k2", "p q c"},
+      {{.opt = {2, 0}}, "h k2 p", "a h b", "b a k2 c", "p a c"}, /* in groups */
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (int transpose = 0; transpose < 2; transpose++) {
+      Make t = start(), *m = &t;
+      make_axis(m, "h", 6);
+      make_axis(m, "k", 3);
+      make_axis(m, "k2", 2);
+      make_axis(m, "p", 3);
+      make_axis(m, "q", 2);
+      uint32_t x = make_param(m, "x", cases[i].x), w = make_param(m, "w", cases[i].w),
+               y = make_param(m, "y", cases[i].y);
+      ZgNode n = cases[i].n;
+      n.op = transpose ? ZG_OP_CONV_TRANSPOSE : ZG_OP_CONV;
+      uint32_t z = convolve(m, n, cases[i].ax, transpose ? cases[i].x : cases[i].y, transpose ? y : x, w);
+      check(m, make2(m, ZG_OP_MUL, z, transpose ? x : y));
+    }
 }
 
 Test(ops, merge_and_part) {

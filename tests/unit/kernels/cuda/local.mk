@@ -22,6 +22,8 @@ tests_unit_test_kernels_cuda_SOURCES = tests/unit/kernels/conform.h tests/unit/k
   tests/unit/kernels/select.c \
   tests/unit/kernels/experts.c \
   tests/unit/kernels/grouped.c
+  tests/unit/kernels/attend.h tests/unit/kernels/attend.c tests/unit/kernels/conv.c tests/unit/kernels/ew.c tests/unit/kernels/move.c tests/unit/kernels/norm.c tests/unit/kernels/reduce.c \
+  tests/unit/kernels/select.c
 tests_unit_test_kernels_cuda_CFLAGS = $(unit_cflags) -DZUG_CXX='"$(CXX)"' -DZUG_SANITIZE='"$(SANITIZE_FLAGS)"' \
   $(CUDA_CPPFLAGS)
 tests_unit_test_kernels_cuda_LDFLAGS = $(AM_LDFLAGS) -rdynamic \

@@ -60,7 +60,7 @@ static void check_value(Brute *b, uint32_t v) {
 }
 
 static bool moves_axes(int op) {
-  return op == ZG_OP_RENAME || op == ZG_OP_SLICE || op == ZG_OP_PAD || op == ZG_OP_CONCAT ||
+  return zg_is_conv(op) || op == ZG_OP_RENAME || op == ZG_OP_SLICE || op == ZG_OP_PAD || op == ZG_OP_CONCAT ||
          op == ZG_OP_MERGE || op == ZG_OP_PART;
 }
 

@@ -84,6 +84,19 @@ Test(pad, running_sums) {
   expect_zero("sum[k](cumsum[k](hk + 1, order = reverse))", NO);
 }
 
+/* Padded channels are summed against zeros, go by, or come out as zeros; positions are counted. */
+Test(pad, convolutions) {
+  expect("param a[g, f, half] ~ normal(1)  loss conv[f, k, half](hk, a) per known(t)", "f to 8", NULL);
+  expect("param a[g, f, half] ~ normal(1)  loss conv[f, k, half](hk + 1, a) per known(t)", "f to 8", GRAD);
+  expect("param a[g, half] ~ normal(1)  loss conv[f, k, half](hk + 1, spread[f](a)) per known(t)", "f to 8",
+         SUM);
+  expect("param a[f, half] ~ normal(1)  loss dot[f](conv[k, half](hk, a), c) per known(t)", "f to 8", NULL);
+  expect("param a[g, f, half] ~ normal(1)  y = conv[f, k, half](hk, a)  loss conv_transpose[g, k, half](y, "
+         "a) * hk per known(t)",
+         "f to 8", NULL);
+  expect("loss conv[f, half](h, p) per known(t)", "f to 8", SIZE);
+}
+
 /* Positions of padding are numbers like others. What is shifted along the axis, or an entry of it, needs
  * its size. */
 Test(pad, positions) {
