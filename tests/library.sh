@@ -19,11 +19,13 @@ use std.nn as nn
 model Block {
   axis batch, seq, key, embed = 12, other = 12, head = 2, kv = 2, grp = 2, hd = 4, ffn = 8, cond = 6, vocab = 256
   axis channel = 3, py = 2, px = 2, bucket = 6, expert = 6, choice = 2
+  axis chan = 6, more = 8, group = 2, half = 4, row = 4, col = 4, row2 = 2, col2 = 2
   input tokens: index(vocab)[batch, seq]
-  param table[vocab, embed], conditions[vocab, cond], pixels[vocab, channel, py, px] ~ normal(1)
+  param table[vocab, embed], conditions[vocab, cond], pixels[vocab, channel, py, px], photos[vocab, chan, row, col] ~ normal(1)
   x = lookup(table, tokens)
   c = mean[seq](lookup(conditions, tokens))
   image = lookup(pixels, tokens)
+  photo = lookup(photos, tokens)
   param router[embed, expert] ~ normal(1)
   z = dot[embed](x, router)
   p = softmax[expert](z)
@@ -40,7 +42,7 @@ need_mpi
 cat >recipes.zug <<'END'
 recipe one_1 { bind batch = 8, seq = 8, key = 8   micro 4   optimizer adamw(lr = 1e-2, eps = 1e-5)   clip 1.0 }
 recipe zero_2 from one_1 { mesh data = 2   micro 2   split batch over data   shard params, grads, states over data }
-recipe tensor_2 from one_1 { mesh tensor = 2   split vocab, head, kv, ffn over tensor else seq }
+recipe tensor_2 from one_1 { mesh tensor = 2   split vocab, head, kv, ffn, more, half over tensor else seq }
 END
 head -c $((8 * 64)) "$ZUG_SRC/LICENSE" >bytes
 ok zdata records bytes -o bytes.bin --field tokens:u8:8
