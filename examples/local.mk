@@ -14,7 +14,9 @@ examples_files = \
   examples/mlp.zug \
   examples/qwen3.zug \
   examples/recipes.zug \
+  examples/resnet.zug \
   examples/t5.zug \
+  examples/unet.zug \
   examples/vit.zug
 examplesdir = $(pkgdatadir)/examples
 dist_examples_DATA = $(examples_files) examples/slurm.sh examples/srun.sh

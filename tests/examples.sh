@@ -4,8 +4,10 @@
 examples=$ZUG_SRC/examples
 
 # ---- compiling: 50 ms at most, whatever the depth (the limit here allows for a busy machine) ----
-models="mlp gpt2 llama3 qwen3 bert t5 lora vit dit gemma2 gemma3 mistral mixtral clip"
+models="mlp gpt2 llama3 qwen3 bert t5 lora vit dit gemma2 gemma3 mistral mixtral clip resnet unet"
 for model in $models; do ok timeout 2 zc "$examples/$model.zug" -o $model.zsg; done
+zc "$examples/resnet.zug" -o resnet.zsg | grep -q '25,557,032 parameters' || fail "resnet's parameters" # as torchvision's
+zc "$examples/unet.zug" -o unet.zsg | grep -q '35,746,307 parameters' || fail "unet's parameters"       # as Ho et al.'s
 ok timeout 2 zc "$examples/llama3.zug" -o llama405b.zsg -D layers=126 -D heads=128 -D width=16384 -D inner=53248
 says '405,853,388,800 parameters'
 ok zc "$examples/gpt2.zug" -o demo.zsg -D layers=4 -D heads=4 -D width=128 -D context=128 -D words=256

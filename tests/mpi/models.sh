@@ -75,6 +75,8 @@ model t5 T5 ", src = 12, src2 = 12, tgt = 8, tgt2 = 8" "head, ffn, vocab over te
   "pad vocab to 4"
 model vit ViT "" "head, ffn, class over tensor" Layer
 model dit DiT "" "head, ffn over tensor else token" Layer
+model resnet ResNet "" "inner1, inner2, inner3, inner4, inner_group, class over tensor" "Widen, Keep"
+model unet UNet "" "inner1, inner2, inner_group over tensor" "Change, See"
 micro=8 # a step is one micro-batch: its samples are compared
 model clip CLIP ", others = 8" "head, thead, ffn, tffn, vocab over tensor" "See, Read"
 micro=

@@ -15,6 +15,10 @@ EXTRA_DIST += tests/reference/README.md tests/reference/make_reference.py tests/
   tests/reference/vit.init.safetensors tests/reference/vit.final.safetensors \
   tests/reference/dit.json tests/reference/dit.records \
   tests/reference/dit.init.safetensors tests/reference/dit.final.safetensors \
+  tests/reference/resnet.json tests/reference/resnet.records \
+  tests/reference/resnet.init.safetensors tests/reference/resnet.final.safetensors \
+  tests/reference/unet.json tests/reference/unet.records \
+  tests/reference/unet.init.safetensors tests/reference/unet.final.safetensors \
   tests/reference/mistral.json tests/reference/mistral.records \
   tests/reference/mistral.init.safetensors tests/reference/mistral.final.safetensors \
   tests/reference/mixtral.json tests/reference/mixtral.records \

@@ -12,7 +12,7 @@ Tensors are [batch, seq, ...]; a weight is [in, out], so that one with named hea
 import math
 
 from tape import (Tensor, cat, constant, count, cross_entropy, erf, exp, expand, mean, part, permute, power, reshape, rows,
-                  sigmoid, softmax, tanh, total, transpose)
+                  sigmoid, softmax, take, tanh, total, transpose)
 
 MODELS = {}  # name: object with the above
 
@@ -372,6 +372,202 @@ class vit:
             h = h + mlp(layer_norm(h, w["ln2.g"], w["ln2.b"], 1e-12), w, gelu)
         h = reshape(part(layer_norm(h, p["ln.g"], p["ln.b"], 1e-12), 1, 0, 1), batch, E)
         return cross_entropy(linear(h, p["out.w"], p["out.b"]), x["label"])
+
+
+# ---- convolutions ------------------------------------------------------------------------------------------
+def conv2d(x, w, b=None, stride=1):
+    """x [batch, in, rows, columns], w [out, in, k, k]; (k - 1) / 2 zeros around, so that a stride of 1 keeps the size."""
+    (n, c, h, v), (o, _, k, _) = x.shape, w.shape
+    before, high, wide = (k - 1) // 2, (h - 1) // stride + 1, (v - 1) // stride + 1
+    inside = lambda i, j: 0 <= i < h and 0 <= j < v
+    at = [((s * c + e) * h + i * stride + a - before) * v + j * stride + d - before
+          if inside(i * stride + a - before, j * stride + d - before) else None
+          for s in range(n) for i in range(high) for j in range(wide) for e in range(c) for a in range(k) for d in range(k)]
+    windows = take(x, (n, high * wide, c * k * k), at)
+    y = windows @ transpose(reshape(w, o, c * k * k))
+    y = y if b is None else y + b
+    return permute(reshape(y, n, high, wide, o), 0, 3, 1, 2)
+
+
+def max_pool(x):
+    """Of 3 x 3 places, at every second row and column."""
+    n, c, h, v = x.shape
+    near = lambda i, size: range(max(2 * i - 1, 0), min(2 * i + 2, size))
+    place = lambda s, i, j: max(((s * h + a) * v + d for a in near(i, h) for d in near(j, v)), key=lambda at: x.data[at])
+    return take(x, (n, c, h // 2, v // 2), [place(s, i, j) for s in range(n * c) for i in range(h // 2) for j in range(v // 2)])
+
+
+def group_norm(x, p, at, m):
+    (n, c, h, v), groups = x.shape, m["groups"]
+    y = reshape(layer_norm(reshape(x, n, groups, c // groups * h * v), eps=m["eps"]), n, c, h, v)
+    return y * reshape(p[at + ".w"], c, 1, 1) + reshape(p[at + ".b"], c, 1, 1)
+
+
+def flat(x):
+    """[batch, channel, row, column] to [batch, row * column, channel]."""
+    n, c, h, v = x.shape
+    return permute(reshape(x, n, c, h * v), 0, 2, 1)
+
+
+def kernel(p, at, i, o, k, bias=True):
+    p[at + ".w"] = ((o, i, k, k), 0, 1.2 / math.sqrt(i * k * k), "")
+    if bias:
+        p[at + ".b"] = ((o,), 0, 0.1, "bias")
+
+
+def scale_and_shift(p, at, n, scale=1):
+    p[at + ".w"], p[at + ".b"] = ((n,), scale, 0.2 * scale, "norm"), ((n,), 0, 0.2, "norm")
+
+
+# ---- ResNet (He et al. 2016), with group norms (Wu and He 2018) ---------------------------------------------
+@model
+class resnet:
+    sizes = dict(depth1=2, depth2=3, depth3=2, depth4=2, width=2, groups=2, side=32, channels=1, classes=6, smooth=1, eps=0.1)
+    adamw = dict(eps=1e-2)
+    fields = dict(image=("f32", 32 * 32), label=("i32", 1))
+
+    def blocks(m):
+        """(path, channels in, between, out, stride of the first) of each block."""
+        before = m["width"]
+        for s in range(1, 5):
+            between = m["width"] << (s - 1)
+            yield f"widen{s}.", before, between, 4 * between, 1 if s == 1 else 2
+            before = 4 * between
+            for i in range(m[f"depth{s}"] - 1):
+                yield f"stage{s}.{i}.", before, between, before, 0
+
+    def params(m):
+        p = {}
+        kernel(p, "first", m["channels"], m["width"], 7, False)
+        scale_and_shift(p, "first_norm", m["width"])
+        for at, i, n, o, stride in resnet.blocks(m):
+            for k, (a, b, window) in enumerate([(i, n, 1), (n, n, 3), (n, o, 1)], 1):
+                kernel(p, f"{at}conv{k}", a, b, window, False)
+                scale_and_shift(p, f"{at}norm{k}", b, 1 if k < 3 else 0.3)
+            if stride:
+                kernel(p, at + "shortcut", i, o, 1, False)
+                scale_and_shift(p, at + "norm", o)
+        biased(p, "head.", (32 * m["width"],), (m["classes"],))
+        return p
+
+    def sample(m, rng):
+        label = rng.randrange(m["classes"])  # a class is stripes of its own
+        stripe = lambda i, j: math.cos(0.5 * (label + 1) * (i + (label % 2) * j))
+        return dict(image=[stripe(i, j) + rng.gauss(0, 0.5) for i in range(32) for j in range(32)], label=[label])
+
+    def loss(m, p, x, batch):
+        norm = lambda y, at: group_norm(y, p, at, m)
+        y = Tensor((batch, m["channels"], m["side"], m["side"]), list(x["image"]))
+        y = max_pool(silu(norm(conv2d(y, p["first.w"], stride=2), "first_norm")))
+        for at, i, n, o, stride in resnet.blocks(m):
+            z = silu(norm(conv2d(y, p[at + "conv1.w"]), at + "norm1"))
+            z = silu(norm(conv2d(z, p[at + "conv2.w"], stride=stride or 1), at + "norm2"))
+            z = norm(conv2d(z, p[at + "conv3.w"]), at + "norm3")
+            y = silu(z + (norm(conv2d(y, p[at + "shortcut.w"], stride=stride), at + "norm") if stride else y))
+        return cross_entropy(linear(mean(transpose(flat(y))), p["head.w"], p["head.b"]), x["label"])
+
+
+# ---- U-Net (Ho et al. 2020) -----------------------------------------------------------------------------------
+@model
+class unet:
+    sizes = dict(width=4, groups=2, side=16, channels=2, middle=2, waves=8, eps=0.01)
+    fields = dict(image=("f32", 2 * 256), noise=("f32", 2 * 256), time=("f32", 1))
+    # What goes on, in order: K(eep) and T(urn) have a name, channels in and out in widths, and whether all is seen after.
+    down = [("down1", 1, 1, 0), ("down2", 1, 1, 0), "halve1", ("down3", 1, 2, 1), ("down4", 2, 2, 1), "halve2",
+            ("down5", 2, 2, 0), ("down6", 2, 2, 0), "halve3", ("down7", 2, 2, 0), ("down8", 2, 2, 0)]
+    up = [("up1", 4, 2, 0), ("up2", 4, 2, 0), ("up3", 4, 2, 0), "grow1", ("up4", 4, 2, 0), ("up5", 4, 2, 0), ("up6", 4, 2, 0),
+          "grow2", ("up7", 4, 2, 1), ("up8", 4, 2, 1), ("up9", 3, 2, 1), "grow3", ("up10", 3, 1, 0), ("up11", 2, 1, 0),
+          ("up12", 2, 1, 0)]
+
+    def block(p, m, at, i, o):
+        W = m["width"]
+        scale_and_shift(p, at + ".norm1", i * W)
+        kernel(p, at + ".conv1", i * W, o * W, 3)
+        biased(p, at + ".time.", (4 * W,), (o * W,))
+        scale_and_shift(p, at + ".norm2", o * W)
+        kernel(p, at + ".conv2", o * W, o * W, 3)
+        if i != o:
+            kernel(p, at + ".short", i * W, o * W, 1)
+
+    def eye(p, m, at):
+        E = 2 * m["width"]
+        scale_and_shift(p, at + ".norm", E)
+        for x in "qkv":
+            biased(p, at + ".attn.", (E,), (1, E), "w" + x, "b" + x)
+        biased(p, at + ".attn.", (1, E), (E,), "wo", "bo")
+
+    def params(m):
+        W, p = m["width"], {}
+        biased(p, "time1.", (m["waves"],), (4 * W,))
+        biased(p, "time2.", (4 * W,), (4 * W,))
+        kernel(p, "first", m["channels"], W, 3)
+        for step in unet.down + unet.up:
+            if isinstance(step, str):
+                width = {"halve1": W}.get(step, 2 * W)
+                kernel(p, step + (".conv" if step[0] == "g" else ""), width, width, 3)
+                continue
+            name, i, o, sees = step
+            unet.block(p, m, name, i, o)
+            if sees:
+                unet.eye(p, m, "see" + name.strip("downup"))
+        for i in range(m["middle"]):
+            unet.block(p, m, f"middle.{i}.keep1", 2, 2)
+            unet.eye(p, m, f"middle.{i}.see")
+            unet.block(p, m, f"middle.{i}.keep2", 2, 2)
+        scale_and_shift(p, "last_norm", W)
+        kernel(p, "last", W, m["channels"], 3)
+        return p
+
+    def sample(m, rng):
+        wave, turn = rng.gauss(0.5, 0.2), rng.gauss(0, 1)
+        return dict(image=[math.sin(wave * (i + c * j) + turn) for c in range(2) for i in range(16) for j in range(16)],
+                    noise=[rng.gauss(0, 1) for _ in range(2 * 256)],
+                    time=[rng.randrange(32) / 32])  # as dit's
+
+    def loss(m, p, x, batch):
+        shape = (batch, m["channels"], m["side"], m["side"])
+        image, noise = (Tensor(shape, list(x[f])) for f in ("image", "noise"))
+        at = lambda f: constant(shape, lambda b, *_: f(math.pi / 2 * x["time"][b]))
+        half = m["waves"] // 2
+        wave = lambda b, i: 1000 * x["time"][b] * 10000 ** (-(i % half) / half)
+        t = constant((batch, m["waves"]), lambda b, i: (math.sin if i < half else math.cos)(wave(b, i)))
+        t = silu(linear(silu(linear(t, p["time1.w"], p["time1.b"])), p["time2.w"], p["time2.b"]))
+
+        def block(y, at):
+            conv = lambda y, name, **how: conv2d(y, p[f"{at}.{name}.w"], p[f"{at}.{name}.b"], **how)
+            norm = lambda y, name: silu(group_norm(y, p, f"{at}.{name}", m))
+            z = conv(norm(y, "norm1"), "conv1")
+            z = z + reshape(linear(t, p[at + ".time.w"], p[at + ".time.b"]), batch, z.shape[1], 1, 1)
+            return (conv(y, "short") if at + ".short.w" in p else y) + conv(norm(z, "norm2"), "conv2")
+
+        def see(y, at):
+            n, c, h, v = y.shape
+            o = attend_all(flat(group_norm(y, p, at + ".norm", m)), inside(p, at + "."), 1)
+            return y + reshape(transpose(o), n, c, h, v)
+
+        def go(y, step):
+            if isinstance(step, str) and step[0] == "h":
+                return conv2d(y, p[step + ".w"], p[step + ".b"], stride=2)
+            if isinstance(step, str):
+                n, c, h, v = y.shape
+                y = reshape(expand(reshape(y, n, c, h, 1, v, 1), (n, c, h, 2, v, 2)), n, c, 2 * h, 2 * v)
+                return conv2d(y, p[step + ".conv.w"], p[step + ".conv.b"])
+            y = block(y, step[0])
+            return see(y, "see" + step[0].strip("downup")) if step[3] else y
+
+        y = conv2d(at(math.cos) * image + at(math.sin) * noise, p["first.w"], p["first.b"])
+        kept = [y]
+        for step in unet.down:
+            y = go(y, step)
+            kept.append(y)
+        for i in range(m["middle"]):
+            y = see(block(y, f"middle.{i}.keep1"), f"middle.{i}.see")
+            y = block(y, f"middle.{i}.keep2")
+        for step in unet.up:
+            y = go(y if isinstance(step, str) else cat([y, kept.pop()], 1), step)
+        y = silu(group_norm(y, p, "last_norm", m))
+        error = conv2d(y, p["last.w"], p["last.b"]) - noise
+        return mean(reshape(error * error, count(shape)))
 
 
 # ---- DiT (Peebles and Xie 2023), by flow matching (Ma et al. 2024) -------------------------------------------

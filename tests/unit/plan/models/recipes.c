@@ -9,6 +9,7 @@ static const char odd[] =
     "model Odd(a = 2, b = 3) {\n"
     "  axis batch, seq\n"
     "  axis embed = 8, kv = 2, grp = 2, hd = 4, ffn = 16, vocab = 12, half = 4, pos = 32, up = 2, low = 4, "
+    "few = 3, tap = 3\n"
     "  block Mix(x: real[.., seq, embed], m: real[.., seq, embed], at: f32[.., seq]) -> real[.., seq, embed] "
     "{\n"
     "    param wq[embed, kv, grp, hd], wk[embed, kv, hd], wv[embed, kv, hd], wo[kv, grp, hd, embed] ~ "
