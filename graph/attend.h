@@ -29,7 +29,8 @@ typedef struct {
   bool causal;
   int64_t window, prefix;
 } ZgMask;
-/* Keys [from, to) of `keys` that the mask and the window leave to the query at position q. */
+/* Keys [from, to) of `keys` that the mask and the window leave to the query at position q, which may lie before the
+ * first key or behind the last: of a part of the keys, counted from its first one. */
 typedef struct {
   int64_t from, to;
 } ZgSeen;
@@ -38,6 +39,7 @@ static inline ZgSeen zg_attend_seen(ZgMask m, int64_t q, int64_t keys) {
   if (m.window > 0 && q - m.window >= 0) s.from = q - m.window + 1;
   if (m.window > 0 && q + m.window < s.to) s.to = q + m.window;
   if (s.to > keys) s.to = keys;
+  if (s.to < 0) s.to = 0;
   if (s.from > s.to) s.from = s.to;
   return s;
 }

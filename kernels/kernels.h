@@ -120,8 +120,10 @@ typedef struct {
   double num[2];
   int64_t opt[2];
   const ZkPointwise *pointwise;
-  bool accumulate; /* out[0] += result instead of =; dot, conv_grad, sum and lookup_grad only */
-  void *scratch;   /* as many bytes as the op's scratch function asked for, 64-byte aligned */
+  /* out[0] += result instead of =; dot, conv_grad, sum and lookup_grad only. Of attend: its results are of other keys
+   * and are continued by those of this call; of attend_grad: all three are added to. */
+  bool accumulate;
+  void *scratch; /* as many bytes as the op's scratch function asked for, 64-byte aligned */
 } ZkCall;
 
 typedef void ZkKernel(const ZkEnv *env, const ZkCall *call);

@@ -58,7 +58,8 @@ typedef enum {
   ZL_D_PAD,
   ZL_D_LIMIT,
   ZL_D_FREEZE,
-  ZL_D_AVERAGE
+  ZL_D_AVERAGE,
+  ZL_D_ATTENTION
 } ZlDirectiveKind;
 
 /* Behind an optimizer: `for embed`, `decay 0.1`, `decay 0.1 except norm`, `rate 0.1 for embed`. */
@@ -83,8 +84,8 @@ typedef struct {
   ZlNames names;                      /* split: dims; shard: levels; precision: keys */
   ZlNames maybe;                      /* split, pad: axes of these that the model may lack */
   ZlNames others;                     /* split: else; precision: element types */
-  ZlName word;                        /* schedule, optimizer: name; shard, stages: dim; stages: see by */
-  ZlName by;                          /* stages over DIM by WORD */
+  ZlName word;                        /* schedule, optimizer, attention: name; shard, stages: dim; stages: see by */
+  ZlName by;                          /* stages over DIM by WORD; attention: over DIM, or NULL */
   ZlPath *paths; uint32_t npaths;     /* recompute, freeze; shard: unit */
   ZlPath *but; uint32_t nbut;         /* freeze: except */
   ZlKw *kws; uint32_t nkws;           /* schedule, optimizer */

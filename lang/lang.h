@@ -105,6 +105,15 @@ typedef struct {
   ZlSpan span;
 } ZlShard;
 /* clang-format on */
+/* How a sequence that is split is attended to: the rank that has queries gets keys and values, or ranks
+ * exchange their positions for a part of the heads each, or keys and values travel round. */
+typedef enum { ZL_ATTENTION_AUTO, ZL_ATTENTION_GATHER, ZL_ATTENTION_HEADS, ZL_ATTENTION_RING } ZlAttentionWay;
+extern const char *const zl_attention_ways[]; /* "auto", ...; NULL ends the list */
+typedef struct {
+  ZlAttentionWay way;
+  ZlName dim; /* s NULL: of all dims that have no other */
+  ZlSpan span;
+} ZlAttention;
 /* `rate 0.1 for embed`, `decay 0 for norm, bias`: of these parameters, in place of what others have. */
 typedef struct {
   bool decay; /* else a rate */
@@ -137,6 +146,7 @@ typedef struct {
   int64_t micro;   ZlSpan micro_span;   /* samples per rank and micro-batch */
   ZlSplit *splits; uint32_t nsplits;
   ZlShard *shards; uint32_t nshards;
+  ZlAttention *attention; uint32_t nattention;
   struct { ZlName dim; bool by_cost; int64_t *counts; uint32_t n; ZlSpan span; } stages;
   struct { ZlName name; ZlKw *kws; uint32_t n; } schedule;
   ZlPath *recompute; uint32_t nrecompute;

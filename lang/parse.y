@@ -51,7 +51,7 @@
 %token MESH "mesh" BIND "bind" MICRO "micro" SPLIT "split" OVER "over" ELSE "else" SHARD "shard" UNIT "unit"
 %token KEEP "keep" STAGES "stages" BY "by" SCHEDULE "schedule" RECOMPUTE "recompute" OFFLOAD "offload" TO "to"
 %token PRECISION "precision" OPTIMIZER "optimizer" DECAY "decay" EXCEPT "except" CLIP "clip" PAD "pad"
-%token LIMIT "limit" FREEZE "freeze" AVERAGE "average" IGNORE "ignore" WITHOUT "without" CONFIG "config" TRUTH "true" UNTRUTH "false" NOTHING "null"
+%token LIMIT "limit" FREEZE "freeze" AVERAGE "average" ATTENTION "attention" IGNORE "ignore" WITHOUT "without" CONFIG "config" TRUTH "true" UNTRUTH "false" NOTHING "null"
 %token AND "and" OR "or" NOT "not"
 %token DEVICE "device" HOST "host" LEVEL "level"
 %token AT_MOST "<=" AT_LEAST ">=" EQUALS "==" DIFFERS "!="
@@ -599,6 +599,12 @@ directive : MESH nums    { $$ = zl_directive(ps->arena, ZL_D_MESH, @$); $$->q = 
           }
         | LIMIT quants   { $$ = zl_directive(ps->arena, ZL_D_LIMIT, @$); $$->q = $2.at; $$->nq = $2.n; }
         | AVERAGE NUMBER { $$ = zl_directive(ps->arena, ZL_D_AVERAGE, @$); $$->num = $2; $$->has_num = true; }
+        | ATTENTION IDENT { $$ = zl_directive(ps->arena, ZL_D_ATTENTION, @$); $$->word = $2; }
+        | ATTENTION IDENT OVER IDENT {
+            $$ = zl_directive(ps->arena, ZL_D_ATTENTION, @$);
+            $$->word = $2;
+            $$->by = $4;
+          }
         | FREEZE paths but {
             $$ = zl_directive(ps->arena, ZL_D_FREEZE, @$);
             $$->paths = $2.at;

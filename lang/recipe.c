@@ -2,7 +2,7 @@
  *
  * A recipe is its ancestors applied from the root down, then itself. A directive replaces the inherited one
  * of the same key: mesh, micro, stages, schedule, recompute, clip, average and freeze have one; split and shard have one
- * for each mesh dimension; optimizer for each list behind its `for`, and one without; bind and pad for each axis; precision and limit for each of their words.
+ * for each mesh dimension; attention has one for each, and one without; optimizer for each list behind its `for`, and one without; bind and pad for each axis; precision and limit for each of their words.
  * Within one body the same key twice is a mistake. Nothing is accepted that has no meaning. */
 #include "lang/words.h"
 
@@ -27,7 +27,7 @@ typedef struct {
   ZbArena *arena;
   ZlRecipe *r;
   bool bad;
-  Seen seen[ZL_D_AVERAGE + 1];                            /* of the body being applied */
+  Seen seen[ZL_D_ATTENTION + 1];                          /* of the body being applied */
   ZbNames bind_names, pad_names, split_names, mesh_names; /* by number in the recipe's arrays */
   uint32_t words;
 } Build;
@@ -37,7 +37,7 @@ typedef struct {
 static const char *directive_word(ZlDirectiveKind k) {
   static const char *const word[] = {"mesh",     "bind",      "micro",   "split",     "shard",     "stages",
                                      "schedule", "recompute", "offload", "precision", "optimizer", "clip",
-                                     "pad",      "limit",     "freeze",  "average"};
+                                     "pad",      "limit",     "freeze",  "average",   "attention"};
   return word[k];
 }
 
@@ -353,6 +353,26 @@ static void apply_average(Build *b, const ZlDirective *d) {
   b->r->average = x;
 }
 
+static void apply_attention(Build *b, const ZlDirective *d) {
+  ZlRecipe *r = b->r;
+  int n = 0;
+  while (zl_attention_ways[n]) n++;
+  int way = zl_word_index(d->word.s, zl_attention_ways, n);
+  if (way < 0) {
+    ZlDiag *g = BAD(b, ZL_Z0804, d->word.span, "no way of attention is called `%s`", d->word.s);
+    zl_note(g, "there are `gather`, `heads`, `ring` and `auto`");
+    zl_help_nearest(g, d->word.s, zl_attention_ways, (uint32_t)n);
+    return;
+  }
+  const char *dim = d->by.s ? d->by.s : "";
+  if (!once(b, ZL_D_ATTENTION, d->by.s ? zb_printf(b->arena, "over %s", dim) : "", d->span)) return;
+  uint32_t k = 0;
+  while (k < r->nattention && strcmp(r->attention[k].dim.s ? r->attention[k].dim.s : "", dim) != 0) k++;
+  ZlAttention a = {(ZlAttentionWay)way, d->by, d->span};
+  if (k < r->nattention) r->attention[k] = a;
+  else ZB_PUSH(b->arena, r->attention, r->nattention, a);
+}
+
 static void apply(Build *b, const ZlDirective *d) {
   switch (d->kind) {
   case ZL_D_MESH: apply_mesh(b, d); break;
@@ -374,6 +394,7 @@ static void apply(Build *b, const ZlDirective *d) {
   case ZL_D_LIMIT: apply_limit(b, d); break;
   case ZL_D_FREEZE: apply_freeze(b, d); break;
   case ZL_D_AVERAGE: apply_average(b, d); break;
+  case ZL_D_ATTENTION: apply_attention(b, d); break;
   }
 }
 
@@ -448,6 +469,8 @@ static void check_shards(Build *b) {
 static void check_whole(Build *b) {
   for (uint32_t i = 0; i < b->r->nsplits; i++) check_dim(b, b->r->splits[i].dim);
   for (uint32_t i = 0; i < b->r->nshards; i++) check_dim(b, b->r->shards[i].dim);
+  for (uint32_t i = 0; i < b->r->nattention; i++)
+    if (b->r->attention[i].dim.s) check_dim(b, b->r->attention[i].dim);
   check_shards(b);
   check_stages(b);
 }

@@ -98,6 +98,16 @@ static void shards(List *l, const ZlRecipe *r) {
   item(l, "shard");
 }
 
+/* "ring; heads over context" */
+static void ways(List *l, const ZlRecipe *r) {
+  for (uint32_t i = 0; i < r->nattention; i++) {
+    const ZlAttention *a = &r->attention[i];
+    zb_text_add(&l->text, "%s%s", i ? "; " : "", zl_attention_ways[a->way]);
+    if (a->dim.s) zb_text_add(&l->text, " over %s", a->dim.s);
+  }
+  if (r->nattention) item(l, "attention");
+}
+
 static void stages(List *l, const ZlRecipe *r) {
   if (r->stages.dim.s) {
     zb_text_add(&l->text, "over %s %s", r->stages.dim.s, r->stages.by_cost ? "by cost" : "as");
@@ -190,6 +200,7 @@ void zl_recipe_list(const ZlRecipe *r, ZlEach *each, void *ctx) {
   if (r->micro) number(&l, "micro", (double)r->micro);
   splits(&l, r);
   shards(&l, r);
+  ways(&l, r);
   stages(&l, r);
   recomputes(&l, r);
   precisions(&l, r);

@@ -37,6 +37,7 @@ static bool starts_directive(int kind) {
   case LIMIT:
   case FREEZE:
   case AVERAGE:
+  case ATTENTION:
   case IGNORE:
   case FROM:
   case CONFIG:
@@ -125,7 +126,7 @@ static void summarise(ZlExpected *e) {
       {"a directive",
        "mesh",
        {"mesh", "bind", "micro", "split", "shard", "stages", "schedule", "recompute", "offload", "precision",
-        "optimizer", "clip", "pad", "limit", "freeze", "average"}},
+        "optimizer", "clip", "pad", "limit", "freeze", "average", "attention"}},
       {"one of `device`, `host`, `level`", "device", {"device", "host", "level"}},
       {"a statement",
        "param",

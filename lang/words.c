@@ -1,10 +1,11 @@
-/* The tables of recipe words: schedules, tags of the standard library. */
+/* The tables of recipe words: schedules, ways of attention, tags of the standard library. */
 #include "lang/words.h"
 
 #include <string.h>
 
 const char *const zl_std_tags[] = {"norm", "bias", "lora", NULL};
 const char *const zl_schedules[] = {"gpipe", "1f1b", NULL};
+const char *const zl_attention_ways[] = {"auto", "gather", "heads", "ring", NULL};
 const char *const zl_schedules_later[] = {"interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipe", NULL};
 
 int zl_word_index(const char *word, const char *const *words, int n) {

@@ -39,12 +39,28 @@ static void lay_out(ZkAttend *a, const ZgAttendAxes *ax, const ZkView *const *vi
   }
 }
 
+/* Documents and biases may be there of more positions than queries and keys are. */
+static void skip_elsewhere(ZkAttend *a, const ZkAttention *x) {
+  static const int of[] = {ZK_AIQ, ZK_AIK, ZK_AB, ZK_ADB};
+  int64_t query = zk_view_first(x->q, x->ax.q);
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    ZkView *v = &a->v[of[i]];
+    bool bias = of[i] == ZK_AB || of[i] == ZK_ADB, ids = of[i] == ZK_AIQ;
+    int64_t by_key = ids ? 0 : zk_view_skip(v, x->ax.k, x->first) * (bias ? a->hs[of[i]] : a->ss[of[i]]);
+    bool queries = ids || (bias && x->ax.q != x->ax.k);
+    int64_t by_query = queries ? zk_view_skip(v, x->ax.q, query) * a->ss[of[i]] : 0;
+    if (by_key + by_query)
+      v->data = (char *)v->data + (by_key + by_query) * (int64_t)zk_elem_bytes((ZkElem)v->elem);
+  }
+}
+
 ZkAttend zk_attend_new(const ZkCall *c) {
   static const ZkView none = {0};
   ZkAttention x = zk_attention(c);
   const ZkView *views[ZK_ATTEND_VIEWS];
   ZkAttend a = {.scale = (float)x.scale, .cap = (float)x.cap, .causal = x.causal, .window = x.window};
-  a.scratch = c->scratch, a.grad = c->op != ZG_OP_ATTEND;
+  a.scratch = c->scratch, a.grad = c->op != ZG_OP_ATTEND, a.on = c->accumulate;
+  a.first = x.first, a.ahead = x.ahead;
   a.dressed = x.cap > 0 || x.bias || x.docs_k;
   a.Q = zk_axis_size(x.q, x.ax.q), a.H = zk_axis_size(x.q, x.ax.h);
   a.K = zk_axis_size(x.k, x.ax.k), a.W = zk_axis_size(x.v, x.ax.w);
@@ -56,6 +72,7 @@ ZkAttend zk_attend_new(const ZkCall *c) {
     if (!views[i]) views[i] = &none;
   }
   lay_out(&a, &x.ax, views);
+  skip_elsewhere(&a, &x);
   zk_nest_merge(&a.heads);
   zk_nest_merge(&a.groups);
   a.nheads = zk_nest_count(&a.heads);
@@ -98,7 +115,7 @@ void zk_attend_transpose(const ZkAttend *a, int k, int64_t off, int64_t from, in
 void zk_attend_store(const ZkAttend *a, int k, int64_t off, int64_t from, int64_t n, const float *rows) {
   int64_t width = a->width[k];
   for (int64_t i = 0; i < n; i++)
-    zk_store(&a->v[k], off + (from + i) * a->ss[k], a->hs[k], width, rows + i * width, false);
+    zk_store(&a->v[k], off + (from + i) * a->ss[k], a->hs[k], width, rows + i * width, a->grad && a->on);
 }
 
 /* ---- forward ------------------------------------------------------------------------------------------- */
@@ -143,8 +160,15 @@ static void need_keys(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t h
   t->to = to;
 }
 
-/* Before any key: nothing, or a sink, which is a key whose value is 0. */
-static bool begin(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t nq) {
+/* Before any key: nothing, or a sink, which is a key whose value is 0; or what is there of other keys, about its log
+ * of the sum as the peak. */
+static bool begin(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t q0, int64_t nq) {
+  for (int64_t i = 0; a->on && i < nq; i++) {
+    t->peak[i] = zk_get(&a->v[ZK_AL], off[ZK_AL] + (q0 + i) * a->ss[ZK_AL]);
+    t->sum[i] = 1;
+    zk_load(t->o + i * a->W, &a->v[ZK_AO], off[ZK_AO] + (q0 + i) * a->ss[ZK_AO], a->hs[ZK_AO], a->W);
+  }
+  if (a->on) return false;
   if (!a->has[ZK_AS]) return true;
   float sink = zk_get(&a->v[ZK_AS], off[ZK_AS]);
   zk_run_fill(t->peak, sink, nq);
@@ -177,7 +201,7 @@ static void query_tile(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t 
   need_keys(a, t, off, head, seen);
   if (t->half) zk_half_queries(t->half, a, off, q0, nq);
   else q = zk_attend_rows(a, ZK_AQ, off[ZK_AQ], q0, nq, t->q, &ldq);
-  bool first = begin(a, t, off, nq);
+  bool first = begin(a, t, off, q0, nq);
   for (int64_t at = seen.from; at < seen.to;) {
     ZgSeen keys = zk_attend_tile(seen, at);
     at = keys.to;
@@ -187,7 +211,7 @@ static void query_tile(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t 
     if (t->half) zk_half_scores(t->half, nq, k0, nk, t->score, ld);
     else zk_sgemm(false, false, nq, nk, H, 1, q, ldq, t->kt + k0, zk_attend_ldt(a->K), 0, t->score, ld);
     if (a->dressed) zk_attend_dress(a, off, q0, k0, t->score, NULL, nq, nk, ld);
-    ZkSoften soft = {mask, first, q0, k0, W, a->dressed ? 1 : a->scale, t->peak, t->sum, t->o};
+    ZkSoften soft = {mask, first, q0 + a->ahead, k0, W, a->dressed ? 1 : a->scale, t->peak, t->sum, t->o};
     zk_attend_soften(&soft, t->score, nq, nk, ld);
     if (t->half) {
       zk_half_output(t->half, nq, k0, nk, t->score, ld, t->o, !first);

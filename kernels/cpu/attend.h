@@ -41,10 +41,12 @@ typedef struct {
   float scale, cap;               /* cap 0: none */
   bool causal;
   int64_t window;
+  int64_t first, ahead; /* as ZkAttention's */
   int64_t qtiles, ktiles;
   bool grad;
   bool dressed; /* scores are more than scale q.k: zk_attend_dress makes them */
   bool half;    /* products in bf16 */
+  bool on;      /* results go on from what they are */
   char *scratch;
   size_t per_thread;
 } ZkAttend;
@@ -60,16 +62,18 @@ const float *zk_attend_rows(const ZkAttend *a, int k, int64_t off, int64_t from,
  * faster than with rows. `buf` is room for a tile of keys. */
 void zk_attend_transpose(const ZkAttend *a, int k, int64_t off, int64_t from, int64_t to, float *dst,
                          float *buf);
-/* Stores rows of contiguous floats. */
+/* Stores rows of contiguous floats, or adds them if results go on. */
 void zk_attend_store(const ZkAttend *a, int k, int64_t off, int64_t from, int64_t n, const float *rows);
 static inline ZgMask zk_attend_mask(const ZkAttend *a, const int64_t *off) {
-  return (ZgMask){a->causal, a->window, a->has[ZK_AP] ? ((const int32_t *)a->v[ZK_AP].data)[off[ZK_AP]] : 0};
+  int64_t prefix = a->has[ZK_AP] ? ((const int32_t *)a->v[ZK_AP].data)[off[ZK_AP]] - a->first : 0;
+  return (ZgMask){a->causal, a->window, prefix};
 }
+/* In all of this queries count from the first one here; masks, spans and ZkSoften from the first key's place. */
 /* Keys that the mask leaves to any of `n` queries from q0 on; from a multiple of ZK_GRAIN. */
 static inline ZgSeen zk_attend_reach(const ZkAttend *a, const int64_t *off, int64_t q0, int64_t n) {
   ZgMask m = zk_attend_mask(a, off);
-  return (ZgSeen){zg_attend_seen(m, q0, a->K).from / ZK_GRAIN * ZK_GRAIN,
-                  zg_attend_seen(m, q0 + n - 1, a->K).to};
+  return (ZgSeen){zg_attend_seen(m, q0 + a->ahead, a->K).from / ZK_GRAIN * ZK_GRAIN,
+                  zg_attend_seen(m, q0 + a->ahead + n - 1, a->K).to};
 }
 /* Tiles of keys lie on one grid and are cut to what the queries see: the same tiles whoever goes over
  * them. Of `seen`, what of it lies in the tile of key k0. */
@@ -130,8 +134,8 @@ static inline ZgSeen zk_attend_span(ZgMask mask, int64_t q, int64_t k0, int64_t 
 }
 typedef struct {
   ZgMask mask;
-  bool first; /* nothing is in peak, sum and o */
-  int64_t q0, k0, W;
+  bool first;        /* nothing is in peak, sum and o */
+  int64_t q0, k0, W; /* q0: counted from the first key's place */
   float scale;
   float *peak, *sum, *o; /* of each query so far; o: rows of W */
 } ZkSoften;

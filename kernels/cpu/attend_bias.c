@@ -56,7 +56,7 @@ static void score_gradients(const ZkAttend *a, Tiles *t, const int64_t *off, int
   zk_sgemm(false, true, nq, nk, a->H, 1, q, ldq, k, ldk, 0, t->p, ld);
   zk_sgemm(false, true, nq, nk, a->W, 1, g, ldg, v, ldv, 0, t->dp, ld);
   zk_attend_dress(a, off, q0, k0, t->p, NULL, nq, nk, ld);
-  ZkScoreGrad grad = {zk_attend_mask(a, off), q0, k0, 1, 1, l, d};
+  ZkScoreGrad grad = {zk_attend_mask(a, off), q0 + a->ahead, k0, 1, 1, l, d};
   zk_attend_score_grad(&grad, t->p, t->dp, nq, nk, ld);
 }
 

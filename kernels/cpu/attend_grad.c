@@ -101,7 +101,8 @@ static void probabilities(const ZkAttend *a, Tiles *t, const int64_t *off, const
     zk_sgemm(false, false, r->n, nk, a->W, 1, r->g, r->ldg, t->vt + k0, ldt, 0, t->dp, ld);
   }
   if (a->dressed) zk_attend_dress(a, off, r->q0, k0, t->p, t->slope, r->n, nk, ld);
-  ZkScoreGrad grad = {zk_attend_mask(a, off), r->q0, k0, a->dressed ? 1 : a->scale, a->scale, t->l, t->d};
+  ZkScoreGrad grad = {
+      zk_attend_mask(a, off), r->q0 + a->ahead, k0, a->dressed ? 1 : a->scale, a->scale, t->l, t->d};
   zk_attend_score_grad(&grad, t->p, t->dp, r->n, nk, ld);
   if (t->slope) zk_attend_slope(a, off, r->q0, k0, t->dp, t->slope, r->n, nk, ld);
 }
@@ -176,7 +177,8 @@ static void run_queries(void *arg, int64_t from, int64_t to, int part) {
 
 /* Queries [from, to) that see any of keys [k0, k0 + n), from a multiple of ZK_TILE_Q. */
 static ZgSeen seeing(const ZkAttend *a, ZgMask mask, int64_t k0, int64_t n) {
-  ZgSeen r = {mask.causal && k0 >= mask.prefix ? k0 : 0, a->Q};
+  k0 -= a->ahead;
+  ZgSeen r = {mask.causal && k0 + a->ahead >= mask.prefix ? zk_max(0, k0) : 0, a->Q};
   if (mask.window) {
     r.from = zk_max(r.from, k0 - mask.window + 1);
     r.to = zk_min(a->Q, k0 + n - 1 + mask.window);

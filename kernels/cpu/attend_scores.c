@@ -79,7 +79,7 @@ void zk_attend_dress(const ZkAttend *a, const int64_t *off, int64_t q0, int64_t 
   if (a->has[ZK_AIK])
     load_ids(ids, &a->v[ZK_AIK], off[ZK_AIK] + k0 * a->ss[ZK_AIK], a->ss[ZK_AIK], nk, NOBODY);
   for (int64_t i = 0; i < rows; i++) {
-    ZgSeen seen = zk_attend_span(mask, q0 + i, k0, nk);
+    ZgSeen seen = zk_attend_span(mask, q0 + a->ahead + i, k0, nk);
     int64_t at = seen.from, n = seen.to - at;
     float *x = score + i * ld + at;
     if (n <= 0) continue;
@@ -100,7 +100,7 @@ void zk_attend_slope(const ZkAttend *a, const int64_t *off, int64_t q0, int64_t 
                      const float *slope, int64_t rows, int64_t nk, int64_t ld) {
   ZgMask mask = zk_attend_mask(a, off);
   for (int64_t i = 0; i < rows; i++) {
-    ZgSeen seen = zk_attend_span(mask, q0 + i, k0, nk);
+    ZgSeen seen = zk_attend_span(mask, q0 + a->ahead + i, k0, nk);
     float *x = ds + i * ld;
     const float *y = slope + i * ld;
 #pragma omp simd

@@ -48,11 +48,23 @@ static void find_views(const ZkCall *c, const ZkAttention *x, ZkcAttend *a) {
   if (a->grad) a->v[ZKA_DELTA] = &a->delta;
 }
 
+/* Documents and biases may be there of more positions than queries and keys are. */
+static int64_t skip_of(const ZkcAttend *a, int i) {
+  const ZkView *v = a->v[i], *q = a->v[ZKA_Q];
+  bool bias = ZKA_IS_BIAS(i), ids = i == ZKA_DOCS_Q;
+  int64_t skip = 0;
+  if (bias || i == ZKA_DOCS_K) skip += zk_view_skip(v, a->ax.k, a->first) * (bias ? a->hs[i] : a->ss[i]);
+  if (ids || (bias && a->ax.q != a->ax.k))
+    skip += zk_view_skip(v, a->ax.q, zk_view_first(q, a->ax.q)) * a->ss[i];
+  return skip;
+}
+
 void zkc_attend_of(const ZkCall *c, ZkcAttend *a) {
   ZkAttention x = zk_attention(c);
   *a = (ZkcAttend){.grad = c->op != ZG_OP_ATTEND, .bias_grad = c->op == ZG_OP_ATTEND_BIAS_GRAD};
   a->causal = x.causal, a->window = x.window, a->scale = (float)x.scale, a->cap = (float)x.cap, a->ax = x.ax;
-  a->more = x.cap > 0 || x.window > 0 || x.bias || x.docs_k || x.sink || x.prefix;
+  a->first = x.first, a->ahead = x.ahead, a->on = c->accumulate;
+  a->more = x.cap > 0 || x.window > 0 || x.bias || x.docs_k || x.sink || x.prefix || a->on || a->ahead < 0;
   a->one = x.ax.q == x.ax.k && x.ax.h == x.ax.w;
   a->S = zkc_size(x.q, x.ax.q), a->K = zkc_size(x.k, x.ax.k);
   a->H = zkc_size(x.q, x.ax.h), a->W = zkc_size(x.v, x.ax.w);
@@ -64,6 +76,7 @@ void zkc_attend_of(const ZkCall *c, ZkcAttend *a) {
     bool bias = ZKA_IS_BIAS(i);
     a->ss[i] = bias && a->ax.q == a->ax.k ? 0 : zkc_stride(a->v[i], ZKA_OF_KEYS(i) ? a->ax.k : a->ax.q);
     a->hs[i] = zkc_stride(a->v[i], bias ? a->ax.k : ZKA_OF_VALUES(i) ? a->ax.w : a->ax.h);
+    a->skip[i] = skip_of(a, i);
   }
   a->heads = nest_of(a, a->v[ZKA_K], true);
   a->groups = nest_of(a, a->v[ZKA_K], false);

@@ -32,7 +32,8 @@ typedef struct {
   int S, K, H, W, tiles;
   bool causal, more, has[ZKA_VIEWS];
   float scale, cap;
-  int window;
+  int window, first, ahead;
+  bool on;
   float *delta; /* D, [head, group, s] */
 } Attend;
 
@@ -160,6 +161,12 @@ template <int T> ZK_DEVICE void keep_probs(const float (&s)[T / SIDE][T / SIDE],
     for (int j = 0; j < R; j++) p[(y + SIDE * i) * (T + PROBS_PAD) + x + SIDE * j] = s[i][j];
 }
 
+/* To element `at` of a gradient, which may go on from what it is. */
+ZK_DEVICE void put_grad(const Attend &a, int v, long long at, float x) {
+  if (a.on && v != ZKA_O) x += zk_load(a.p[v], a.elem[v], at);
+  zk_store(a.p[v], a.elem[v], at, x);
+}
+
 /* Stores rows [from, from + T) of view v, each times its factor. */
 template <int D, int T>
 ZK_DEVICE void store_rows(const Attend &a, int v, long long off, int from,
@@ -171,7 +178,7 @@ ZK_DEVICE void store_rows(const Attend &a, int v, long long off, int from,
     for (int n = 0; n < Columns<D>::N; n++) {
       int c = Columns<D>::at(n);
       if (r < rows_of(a, v) && c < width_of(a, v))
-        zk_store(a.p[v], a.elem[v], off + r * a.ss[v] + c * a.hs[v], sum[i][n] * factor[i]);
+        put_grad(a, v, off + r * a.ss[v] + c * a.hs[v], sum[i][n] * factor[i]);
     }
   }
 }
@@ -190,40 +197,43 @@ ZK_DEVICE int id_at(const Attend &a, int v, long long off, int i) {
   return ((const int *)a.p[v])[off + i * a.ss[v]];
 }
 
-/* Keys before it are seen in spite of a causal mask. */
+/* Keys before it are seen in spite of a causal mask; counted from the first key that is here. */
 ZK_DEVICE int prefix_of(const Attend &a, const long long (&off)[ZKA_VIEWS]) {
-  return a.has[ZKA_PREFIX] ? id_at(a, ZKA_PREFIX, off[ZKA_PREFIX], 0) : 0;
+  return a.has[ZKA_PREFIX] ? id_at(a, ZKA_PREFIX, off[ZKA_PREFIX], 0) - a.first : 0;
 }
 /* Keys that some query of [from, from + n) sees, from a multiple of n; documents apart. */
 template <bool MORE>
 ZK_DEVICE Span keys_of(const Attend &a, const long long (&off)[ZKA_VIEWS], int from, int n) {
-  Span s = {0, a.causal ? min(from + n, a.K) : a.K};
+  int at = from + a.ahead;
+  Span s = {0, a.causal ? max(0, min(at + n, a.K)) : a.K};
   if (!MORE) return s;
   if (a.causal) s.to = min(a.K, max(s.to, prefix_of(a, off)));
   if (a.window) {
-    s.from = max(0, from - a.window + 1) / n * n;
-    if (s.to - a.window > from + n - 1) s.to = from + n - 1 + a.window;
+    s.from = max(0, at - a.window + 1) / n * n;
+    if (s.to - a.window > at + n - 1) s.to = at + n - 1 + a.window;
   }
   return s;
 }
 /* Queries that see some key of [from, from + n), likewise. */
 template <bool MORE>
 ZK_DEVICE Span queries_of(const Attend &a, const long long (&off)[ZKA_VIEWS], int from, int n) {
-  Span s = {a.causal ? from : 0, a.S};
+  int at = from - a.ahead;
+  Span s = {a.causal ? max(0, at) / n * n : 0, a.S};
   if (!MORE) return s;
   if (prefix_of(a, off) > from) s.from = 0;
   if (a.window) {
-    s.from = max(s.from, max(0, from - a.window + 1) / n * n);
-    if (a.S - a.window > from + n - 1) s.to = from + n - 1 + a.window;
+    s.from = max(s.from, max(0, at - a.window + 1) / n * n);
+    if (a.S - a.window > at + n - 1) s.to = at + n - 1 + a.window;
   }
   return s;
 }
 
 template <bool MORE>
 ZK_DEVICE bool visible(const Attend &a, const long long (&off)[ZKA_VIEWS], int q, int k) {
-  bool seen = k < a.K && (!a.causal || k <= q || (MORE && k < prefix_of(a, off)));
+  int far = q + a.ahead - k;
+  bool seen = k < a.K && (!a.causal || far >= 0 || (MORE && k < prefix_of(a, off)));
   if (!MORE || !seen || q >= a.S) return seen;
-  if (a.window && (q - k >= a.window || k - q >= a.window)) return false;
+  if (a.window && (far >= a.window || -far >= a.window)) return false;
   if (!a.has[ZKA_DOCS_K]) return true;
   int id = id_at(a, ZKA_DOCS_K, off[ZKA_DOCS_K], k);
   return id >= 0 && (!a.has[ZKA_DOCS_Q] || id_at(a, ZKA_DOCS_Q, off[ZKA_DOCS_Q], q) == id);
@@ -322,6 +332,20 @@ static __global__ void __launch_bounds__(THREADS, 2) forward(const __grid_consta
   Softmax<T, MORE> soft;
   Softmax<T, MORE>::begin(soft, a, off);
   float s[R][R], o[R][N] = {};
+#pragma unroll
+  for (int i = 0; MORE && a.on && i < R; i++) {
+    int row = q0 + (int)threadIdx.x / SIDE + SIDE * i;
+    if (row >= a.S) continue;
+    soft.peak[i] = zk_load(a.p[ZKA_L], a.elem[ZKA_L], off[ZKA_L] + row * a.ss[ZKA_L]) * LOG2E;
+    soft.sum[i] = 1;
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+      int w = Columns<D>::at(n);
+      if (w < a.W)
+        o[i][n] = zk_load(a.p[ZKA_O], a.elem[ZKA_O], off[ZKA_O] + row * a.ss[ZKA_O] + w * a.hs[ZKA_O]);
+    }
+  }
+  __syncthreads(); /* what other threads of the row go on from has been read */
   load_rows<D, T>(a, ZKA_Q, off[ZKA_Q], q0, q);
   Span keys = keys_of<MORE>(a, off, q0, T);
   for (int k0 = keys.from; k0 < keys.to; k0 += T) {
@@ -531,7 +555,7 @@ ZK_DEVICE void store_any(const Attend &a, int v, long long off, int row, int h0,
 #pragma unroll
   for (int n = 0; n < 4; n++) {
     int h = h0 + threadIdx.x + ANY * n;
-    if (h < width_of(a, v)) zk_store(a.p[v], a.elem[v], off + row * a.ss[v] + h * a.hs[v], sum[n] * factor);
+    if (h < width_of(a, v)) put_grad(a, v, off + row * a.ss[v] + h * a.hs[v], sum[n] * factor);
   }
 }
 
@@ -551,7 +575,11 @@ static __global__ void __launch_bounds__(ANY) forward_any(const __grid_constant_
   seek_head(a, head / a.groups.count, head % a.groups.count, off);
   Span keys = keys_of<true>(a, off, q, 1);
   float peak = (float)ZK_ATTEND_LOW, sum = 0;
-  if (a.has[ZKA_SINKS]) {
+  float before = (float)ZK_ATTEND_LOW;
+  if (a.on) {
+    peak = before = zk_load(a.p[ZKA_L], a.elem[ZKA_L], off[ZKA_L] + q * a.ss[ZKA_L]);
+    sum = t == 0;
+  } else if (a.has[ZKA_SINKS]) {
     peak = zk_load(a.p[ZKA_SINKS], a.elem[ZKA_SINKS], off[ZKA_SINKS]);
     sum = t == 0;
   }
@@ -565,6 +593,13 @@ static __global__ void __launch_bounds__(ANY) forward_any(const __grid_constant_
   if (t == 0) zk_store(a.p[ZKA_L], a.elem[ZKA_L], off[ZKA_L] + q * a.ss[ZKA_L], l);
   for (int w0 = 0; w0 < a.W; w0 += CHUNK) {
     float o[4] = {};
+#pragma unroll
+    for (int n = 0; a.on && n < 4; n++) {
+      int w = w0 + t + ANY * n;
+      if (w < a.W)
+        o[n] = expf(before - l) *
+               zk_load(a.p[ZKA_O], a.elem[ZKA_O], off[ZKA_O] + q * a.ss[ZKA_O] + w * a.hs[ZKA_O]);
+    }
     for (int k0 = keys.from; k0 < keys.to; k0 += ANY) {
       if (k0 + t < keys.to) weight[t] = expf(score_any(a, off, q, k0 + t) - l);
       __syncthreads();
@@ -653,7 +688,7 @@ static Attend for_device(const ZkcAttend *from, void *scratch) {
   for (int v = 0; v < ZKA_VIEWS; v++) {
     a.has[v] = from->v[v] != NULL;
     if (!a.has[v]) continue;
-    a.p[v] = from->v[v]->data;
+    a.p[v] = (char *)from->v[v]->data + from->skip[v] * (int64_t)zk_elem_bytes((ZkElem)from->v[v]->elem);
     a.elem[v] = from->v[v]->elem;
     a.wide[v] = v < ZKA_DELTA && v != ZKA_L && rows_wide(from, v);
     a.ss[v] = from->ss[v];
@@ -664,6 +699,7 @@ static Attend for_device(const ZkcAttend *from, void *scratch) {
   a.S = (int)from->S, a.K = (int)from->K, a.H = (int)from->H, a.W = (int)from->W;
   a.causal = from->causal, a.more = from->more;
   a.scale = from->scale, a.cap = from->cap;
+  a.first = (int)from->first, a.ahead = (int)from->ahead, a.on = from->on;
   a.window = (int)(from->window < 1 << 30 ? from->window : 1 << 30);
   a.delta = (float *)scratch;
   return a;

@@ -35,15 +35,18 @@ enum {
 typedef struct {
   const ZkView *v[ZKA_VIEWS]; /* NULL: not in this call */
   bool grad, bias_grad, causal;
-  float scale, cap; /* cap 0: none */
-  int64_t window;   /* 0: none */
-  bool more;        /* scores are more than scale q.k, or seen otherwise than all or causally */
-  bool one;         /* one sequence, and values as wide as keys */
+  float scale, cap;     /* cap 0: none */
+  int64_t window;       /* 0: none */
+  int64_t first, ahead; /* as ZkAttention's */
+  bool on;              /* results go on from what they are */
+  bool more;            /* scores are more than scale q.k, or seen otherwise than all or causally */
+  bool one;             /* one sequence, and values as wide as keys */
   ZgAttendAxes ax;
   int64_t S, K, H, W;                   /* queries, keys; features of them, and of values */
   ZkcNest heads, groups;                /* axes of q that k has; that k lacks */
   ZkcNest own, shared;                  /* the same axes otherwise: those that a bias has; that it lacks */
   int64_t ss[ZKA_VIEWS], hs[ZKA_VIEWS]; /* strides along positions and features (of a bias: queries, keys) */
+  int64_t skip[ZKA_VIEWS];              /* elements before the first key's, or query's */
   ZkView delta;                         /* DELTA, without its memory */
 } ZkcAttend;
 

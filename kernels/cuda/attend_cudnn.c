@@ -87,7 +87,7 @@ static bool whole_tiles(const ZkcAttend *a) { return a->S > 1 && (!a->grad || a-
 
 static bool heads_of(Heads *h, const ZkcAttend *a) {
   *h = (Heads){1, 1, a->groups.count, a->S, a->H, .grad = a->grad, .causal = a->causal, .scale = a->scale};
-  if (a->more || !a->one || a->bias_grad) return false; /* ours */
+  if (a->more || !a->one || a->bias_grad || a->S != a->K || a->ahead) return false; /* ours */
   if (a->heads.nloops > 2 || a->groups.nloops > 1 || a->H % 8 != 0 || a->H > 256 || a->S > INT32_MAX ||
       !whole_tiles(a))
     return false;

@@ -23,8 +23,12 @@ static bool visible(const ZkAttention *a, const RefIndex *i, const RefIndex *j, 
   int64_t at = ref_start(a->k, a->ax.k) + key;
   if (at < s.from || at >= s.to) return false;
   if (!a->docs_k) return true;
-  double doc = ref_get(a->docs_k, j);
-  return doc >= 0 && (!a->docs_q || ref_get(a->docs_q, i) == doc);
+  RefIndex of_key = ref_with(j, a->ax.k, ref_at(j, a->ax.k) + zk_view_skip(a->docs_k, a->ax.k, a->first));
+  double doc = ref_get(a->docs_k, &of_key);
+  if (doc < 0 || !a->docs_q) return doc >= 0;
+  int64_t skip = zk_view_skip(a->docs_q, a->ax.q, ref_start(a->q, a->ax.q));
+  RefIndex of_query = ref_with(i, a->ax.q, ref_at(i, a->ax.q) + skip);
+  return ref_get(a->docs_q, &of_query) == doc;
 }
 
 /* A query and a key: the score, and its derivative by q.k. */
@@ -56,14 +60,17 @@ void zk_ref_attend(const ZkEnv *env, const ZkCall *c) {
   RefIndex i = {0};
   RefAxes rows = ref_axes(&i, a.q, &a.ax.h, 1);
   RefAxes wd = ref_only(&i, a.v, &a.ax.w, 1);
+  bool sink = a.sink && !c->accumulate;
   REF_EACH(&i, rows) {
-    double peak = a.sink ? ref_get(a.sink, &i) : ZK_ATTEND_LOW, sum = 0;
+    double peak = sink ? ref_get(a.sink, &i) : ZK_ATTEND_LOW, sum = 0, before = 0;
+    if (c->accumulate) peak = before = ref_get(l, &i);
     for (int64_t key = 0; key < ref_size(a.k, a.ax.k); key++) {
       Pair p = pair_at(&a, &i, key);
       if (p.seen) peak = fmax(peak, p.score);
     }
-    if (a.sink) sum = exp(ref_get(a.sink, &i) - peak);
-    REF_EACH(&i, wd) ref_put(o, &i, 0);
+    if (sink) sum = exp(ref_get(a.sink, &i) - peak);
+    if (c->accumulate) sum = exp(before - peak);
+    REF_EACH(&i, wd) ref_put(o, &i, c->accumulate ? ref_get(o, &i) * sum : 0);
     for (int64_t key = 0; key < ref_size(a.k, a.ax.k); key++) {
       Pair p = pair_at(&a, &i, key);
       if (!p.seen) continue;
@@ -97,7 +104,7 @@ void zk_ref_attend_grad(const ZkEnv *env, const ZkCall *c) {
   (void)env;
   ZkAttention a = zk_attention(c);
   const ZkView *g = &c->in[0], *dq = &c->out[0], *dk = &c->out[1], *dv = &c->out[2];
-  for (int n = 0; n < 3; n++) ref_zero(&c->out[n]);
+  for (int n = 0; n < 3 && !c->accumulate; n++) ref_zero(&c->out[n]);
   RefIndex i = {0};
   RefAxes rows = ref_axes(&i, a.q, &a.ax.h, 1);
   RefAxes hd = ref_only(&i, a.q, &a.ax.h, 1), wd = {hd.lo, hd.hi};

@@ -19,6 +19,7 @@ typedef struct {
   bool *recompute;      /* per region: its forward runs again in backward */
   int64_t *stage_items; /* iterations of the model's repeats on each stage; NULL: by cost */
   uint64_t limit;       /* bytes of a rank; 0: none */
+  ZpDims attended;      /* dims over which the sequence of some attend is split */
   ZpDims *grad_partial; /* per parameter: dims along which its gradient may stay partial within a step */
 } ZpBuild;
 

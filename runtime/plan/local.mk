@@ -28,6 +28,7 @@ libplan_a_SOURCES = \
   runtime/plan/check/queues.c \
   runtime/plan/check/say.c \
   runtime/plan/check/segment.c \
+  runtime/plan/local/attend.c \
   runtime/plan/local/batch_gemms.c \
   runtime/plan/local/batch_gemms.h \
   runtime/plan/local/buckets.c \

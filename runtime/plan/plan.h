@@ -109,6 +109,10 @@ typedef struct {
   /* Collectives: their blocks do not lie one behind the other in the tensor, so they are put together, or
    * taken apart, in scratch. */
   bool packs;
+  /* attend around a ring of the ranks of `dims`, and its gradient: how many ranks farther on those keys began that meet
+   * the queries here, in order, the first 0. Steps at which nobody would see anything are jumped. */
+  const uint32_t *steps;
+  uint32_t nsteps;
   uint64_t scratch_bytes;
   uint64_t scratch_at;  /* in the stage's scratch */
   uint32_t sink;        /* SINK nodes: attribute opt[0] of the graph node */
@@ -551,6 +555,8 @@ const char *zp_loc_text(const ZpPlan *p, uint32_t loc);
 ZlSpan zp_bind_span(const ZlRecipe *r, const char *axis);
 const ZlSplit *zp_split(const ZpPlan *p, uint32_t directive);
 ZlSpan zp_split_span(const ZpPlan *p, const ZpDim *d);
+/* What the recipe says of attention over a dim, or NULL. */
+const ZlAttention *zp_attention(const ZpPlan *p, const ZpDim *d);
 
 /* ---- output/ ------------------------------------------------------------------------------------------- */
 void zp_show(const ZpPlan *p, ZbText *out);          /* mesh, stages, ledger */

@@ -89,6 +89,16 @@ const ZlSplit *zp_split(const ZpPlan *p, uint32_t directive) {
   return NULL;
 }
 
+const ZlAttention *zp_attention(const ZpPlan *p, const ZpDim *d) {
+  const ZlRecipe *r = p->recipe;
+  const ZlAttention *of_all = NULL;
+  for (uint32_t i = 0; i < r->nattention; i++) {
+    if (!r->attention[i].dim.s) of_all = &r->attention[i];
+    else if (!strcmp(r->attention[i].dim.s, r->mesh[d->directive].name.s)) return &r->attention[i];
+  }
+  return of_all;
+}
+
 ZlSpan zp_split_span(const ZpPlan *p, const ZpDim *d) {
   const ZlSplit *split = zp_split(p, d->directive);
   return split ? split->span : p->recipe->mesh[d->directive].name.span;

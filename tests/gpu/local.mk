@@ -19,6 +19,7 @@ endif
 tests_gpu_test_kernels_SOURCES = tests/gpu/backend.c tests/unit/kernels/conform.h tests/unit/kernels/conform.c \
   tests/gpu/attend.c tests/unit/kernels/attend.h \
   tests/unit/kernels/attend.c tests/unit/kernels/conv.c tests/unit/kernels/ew.c tests/unit/kernels/move.c tests/unit/kernels/norm.c \
+  tests/unit/kernels/attend.c tests/unit/kernels/attend_parts.c tests/unit/kernels/ew.c tests/unit/kernels/move.c tests/unit/kernels/norm.c \
   tests/unit/kernels/reduce.c tests/unit/kernels/select.c \
   tests/unit/kernels/cuda/lookup.c tests/unit/kernels/cuda/fused.h tests/unit/kernels/cuda/fused.c \
   tests/unit/kernels/cuda/norm_fused.h tests/unit/kernels/cuda/norm_fused.c tests/unit/kernels/cuda/xent.c

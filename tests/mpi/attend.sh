@@ -30,6 +30,20 @@ recipe tensor_2 from one { mesh tensor = 2   split kv, ffn, vocab over tensor }
 recipe groups_4 from one { mesh tensor = 4   split kv*grp, ffn, vocab over tensor }
 recipe seq_2 from one { mesh tensor = 2   split kv, ffn, vocab over tensor else seq }
 recipe context_2 from one { mesh context = 2   split seq over context }
+recipe gather_2 from context_2 { attention gather }
+recipe heads_2 from context_2 { attention heads over context }
+recipe gather_4 from one { mesh context = 4   split seq over context   attention gather }
+recipe half_4 from one { mesh outer = 2, context = 2   split seq over outer, context   attention gather over outer   attention heads over context }
+recipe tensor_4 from gather_2 { mesh tensor = 2, context = 2   split kv, ffn, vocab over tensor }
+recipe zero3_8 from gather_2 {
+  mesh data = 2, context = 2, tensor = 2
+  split batch over data
+  split kv*grp, ffn, vocab over tensor
+  micro 4
+  shard params, grads, states over data
+  shard params, grads, states over context
+}
+recipe pipe_4 from heads_2 { mesh pipe = 2, context = 2   stages over pipe by cost   recompute Local, Cross }
 recipe padded_3 from one { mesh tensor = 3   pad kv to 3   pad vocab to 33   split kv, ffn, vocab over tensor }
 recipe pipe_2 from one { mesh pipe = 2   stages over pipe by cost }
 recipe all_8 from one {
@@ -52,7 +66,7 @@ for recipe in $(awk '$1 == "recipe" { print $2 }' recipes.zug); do
   printf '%-10s %s ranks  %s\n' "$recipe" "${ranks:-1}" "$(tail -n 1 diff.txt)"
   n=$((n + 1))
 done
-[ $n -ge 11 ] || fail "only $n layouts were run"
+[ $n -ge 18 ] || fail "only $n layouts were run"
 
 # Positions of two lengths: a causal mask over two sequences is refused where the recipe makes them differ.
 sed 's/mask = none, bias/mask = causal, bias/' "$ZUG_SRC/tests/mpi/attend.zug" >causal.zug

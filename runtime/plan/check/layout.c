@@ -235,6 +235,32 @@ static bool convolves_a_part(const Local *l, const ZpNode *n) {
   return part;
 }
 
+/* Which operands and results of attend or a gradient of it count by keys, where both sequences are one. */
+static bool counts_keys(const ZkCall *c, int i) {
+  int first = zg_attend_first(c->op), result = i - c->nin;
+  if (c->op == ZG_OP_ATTEND) return result < 0 && i > first;
+  return result < 0 ? i > first : c->op == ZG_OP_ATTEND_BIAS_GRAD || result > 0;
+}
+
+/* Attention over one sequence, whose queries may be split where keys are whole. What is made of keys then is a part of
+ * a sum, and all else is of one size. */
+static const char *attends_wrong(const Local *l, const ZpNode *n) {
+  ZgAttendAxes ax = zg_attend_axes(n->call.ax, n->call.nax);
+  if (!zg_is_attend(n->call.op) || ax.q != ax.k) return NULL;
+  const ZpValue *q = operand(l, n, zg_attend_first(n->call.op));
+  for (int d = 0; d < l->c->p->mesh.ndims; d++) {
+    bool split = is_split(q, d, ax.q);
+    for (int i = 0; i < n->call.nin + n->call.nout; i++) {
+      const ZpValue *v = operand(l, n, i);
+      if (!size_along(v, ax.q)) continue;
+      char kind = !split || !counts_keys(&n->call, i) ? 0 : i < n->call.nin ? 'R' : 'P';
+      if (kind ? v->state[d].kind != kind : is_split(v, d, ax.q) != split)
+        return "attends to keys that are split otherwise than its queries let them";
+    }
+  }
+  return NULL;
+}
+
 /* Registers: results of the op that it is fused to, inputs, then one an instruction (kernels.h). */
 static const char *pointwise_wrong(const ZkCall *k) {
   const ZkPointwise *c = k->pointwise;
@@ -267,9 +293,13 @@ const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
       n->call.op == ZG_OP_ALL_GATHER || n->call.op == ZG_OP_ALL_TO_ALL || n->call.op == ZG_OP_LOCAL_SLICE ||
       n->call.op == ZG_OP_LOCAL_PAD)
     return "goes over no ranks";
+  ZgAttendAxes attend = zg_attend_axes(n->call.ax, n->call.nax);
   for (int i = 0; i < n->call.nin + n->call.nout; i++)
     for (int a = 0; a < operand(l, n, i)->type.naxes; a++)
       for (int k = 0; k < i; k++) {
+        if (zg_is_attend(n->call.op) && attend.q == attend.k && operand(l, n, i)->axis[a] == attend.q &&
+            counts_keys(&n->call, i) != counts_keys(&n->call, k))
+          continue;
         int64_t size = size_along(operand(l, n, k), operand(l, n, i)->axis[a]);
         if (size && size != operand(l, n, i)->size[a]) return "has operands of which one axis has two sizes";
       }
@@ -285,6 +315,8 @@ const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
   if (n->call.op == ZG_OP_RENAME &&
       size_along(operand(l, n, 0), ax[0]) != size_along(operand(l, n, 1), ax[1]))
     return "renames an axis to one of another size";
+  const char *attends = attends_wrong(l, n);
+  if (attends) return attends;
   if (regroups_wrong(l, n)) return "merges axes to one of another size, or split otherwise";
   if (convolves_a_part(l, n)) return "convolves along an axis that is split";
   return pointwise_wrong(&n->call);

@@ -53,7 +53,27 @@ static bool check_amount(ZpBuild *b) {
   return false;
 }
 
-bool zp_shard(ZpBuild *b) { return shard_all(b) && check_amount(b); }
+/* What the recipe says of attention over a dim that splits the sequence of none. */
+static void check_attended(ZpBuild *b) {
+  const ZlRecipe *r = b->p->recipe;
+  for (uint32_t i = 0; i < r->nattention; i++) {
+    const ZlAttention *a = &r->attention[i];
+    bool used = !a->dim.s;
+    for (int d = 0; d < b->p->mesh.ndims; d++)
+      used |= zp_attention(b->p, &b->p->mesh.dim[d]) == a && b->attended >> d & 1;
+    if (!used)
+      zl_help(zl_report(b->d, ZL_Z0809, a->span,
+                        "`attention %s` has no effect: `%s` splits no positions of an attend",
+                        zl_attention_ways[a->way], a->dim.s),
+              "add `split seq over %s`, with the axis of positions", a->dim.s);
+  }
+}
+
+bool zp_shard(ZpBuild *b) {
+  if (!shard_all(b)) return false;
+  check_attended(b);
+  return check_amount(b);
+}
 
 /* ---- lowering ------------------------------------------------------------------------------------------ */
 static void mark_read(const ZpList *l, bool *read) {

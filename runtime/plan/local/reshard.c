@@ -123,7 +123,8 @@ static void step(Step *t, uint16_t op, ZpDims dims, uint16_t axis, uint16_t axis
       n->cause = zb_printf(p->arena, "%s is split over %s; %s needs %s split instead",
                            p->graph->axes[axis].name, over, by, p->graph->axes[axis2].name);
   }
-  if (op == ZG_OP_ALL_TO_ALL) warn_resplit(h, n, dims);
+  bool heads = zg_is_attend(h->node->op) || zg_is_attend(t->maker->op); /* they do so on purpose */
+  if (op == ZG_OP_ALL_TO_ALL && !heads) warn_resplit(h, n, dims);
   t->at = v;
 }
 

@@ -11,6 +11,8 @@
  * seq, so y becomes S(seq):
  * reduce_scatter. That is Megatron's sequence parallelism, found rather than written.
  *
+ * attend and its gradients, which compare all queries with all keys, choose in a way of their own: attend.c.
+ *
  * A sum of partial values stays partial, as long as it can: see keep_partial_sums. */
 #include "runtime/plan/local/shard.h"
 
@@ -43,6 +45,10 @@ static bool passes_over(const ZpShard *h, const ZgNode *n, int d, uint32_t axis,
 /* X of every dim, as the axis or ZG_NONE. */
 static void choose(const ZpShard *h, const ZgNode *n, uint32_t *x) {
   const ZpPlan *p = h->p;
+  if (zg_is_attend(n->op)) {
+    zp_choose_attend(h, n, x);
+    return;
+  }
   ZgType in[ZG_MAX_IN], out[ZG_MAX_OUT];
   for (int i = 0; i < n->nin; i++) in[i] = h->s->values[n->in[i]].type;
   for (int i = 0; i < n->nout; i++) out[i] = h->s->values[n->out + (uint32_t)i].type;
@@ -93,6 +99,13 @@ static void keep_partial_sums(const ZpShard *h, const ZgNode *n, const uint32_t 
   }
   for (int d = 0; waits && d < h->p->mesh.ndims; d++)
     if ((is_sum(a, d) && can_pad(h, b, d)) || (is_sum(b, d) && can_pad(h, a, d))) partial[d] = tail ? 1 : 3;
+}
+
+/* The axis by which X splits operand or result i of a node: none of what attend has of keys, where X is the queries'
+ * axis. */
+static uint32_t split_of(const ZgNode *n, bool result, int i, const ZgType *t, uint32_t x) {
+  bool queries = zg_is_attend(n->op) && x == zg_attend_axes(n->ax, n->nax).q;
+  return queries && zp_attend_of_keys(n, result, i, t) ? ZG_NONE : x;
 }
 
 static ZpState wanted(const ZgType *t, uint32_t x) {
@@ -232,8 +245,10 @@ static void count_flops(ZpShard *h, ZpNode *m) {
   }
   ZgAttendAxes ax = zg_attend_axes(m->call.ax, m->call.nax);
   const int64_t *size = h->p->axis_size;
+  int64_t parts =
+      size[ax.q] / zp_local_size(h->p, ax.q, h->out->values[m->in[zg_attend_first(m->call.op)]].state);
   m->flops = o->products * (double)(size[ax.h] + size[ax.w]) * attend_rows(h, m, &ax) *
-             zg_attend_pairs(m->call.opt[0], m->call.opt[1], size[ax.q], size[ax.k]);
+             zg_attend_pairs(m->call.opt[0], m->call.opt[1], size[ax.q], size[ax.k]) / (double)parts;
 }
 
 static void shard_node(ZpShard *h, const ZgNode *n) {
@@ -244,8 +259,9 @@ static void shard_node(ZpShard *h, const ZgNode *n) {
   keep_partial_sums(h, n, x, partial);
   for (int i = 0; i < n->nin; i++) {
     ZpState want[ZP_MAX_DIMS] = {0};
+    const ZgType *t = &h->s->values[n->in[i]].type;
     for (int d = 0; d < p->mesh.ndims; d++)
-      want[d] = partial[d] >> i & 1 ? (ZpState){.kind = 'P'} : wanted(&h->s->values[n->in[i]].type, x[d]);
+      want[d] = partial[d] >> i & 1 ? (ZpState){.kind = 'P'} : wanted(t, split_of(n, false, i, t, x[d]));
     in[i] = zp_convert(h, n->in[i], want);
   }
   uint32_t first = h->out->nvalues;
@@ -257,8 +273,9 @@ static void shard_node(ZpShard *h, const ZgNode *n) {
       if (d >= p->mesh.ndims) continue;
       uint16_t from, to;
       uint32_t split = passes(n, &from, &to) && x[d] == from ? to : x[d];
-      state[d] = wanted(t, split);
-      bool lacks = split != ZG_NONE && !zg_type_has(t, (uint16_t)split);
+      bool keys = split_of(n, true, i, t, split) != split;
+      state[d] = wanted(t, keys ? ZG_NONE : split);
+      bool lacks = split != ZG_NONE && (keys || !zg_type_has(t, (uint16_t)split));
       if (partial[d] || lacks) state[d] = (ZpState){.kind = 'P', .max = n->op == ZG_OP_PEAK};
     }
     zp_version_add(h, n->out + (uint32_t)i, zp_new_value(h, t, state));
@@ -362,5 +379,5 @@ bool zp_shard_segment(ZpBuild *b, uint32_t index, const ZgSegment *s, const bool
   run(&h, s, 0, s->nforward, again, partial);
   h.phase = ZP_BWD;
   run(&h, s, s->nforward, s->nnodes, again, partial);
-  return true;
+  return !zl_errors(b->d);
 }

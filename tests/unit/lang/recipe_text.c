@@ -40,7 +40,7 @@ static const char text[] = "recipe r for M {\n"
                            "  optimizer adamw(lr = 3e-4, warmup = 10) decay 0.1 except norm, bias, rate 0.5 "
                            "for wte, decay 0.2 for Layer.mlp, wpe\n"
                            "  optimizer sgd(lr = 2) for bias decay 0.3 except ln_f rate 4 for attn.b\n"
-                           "  clip 0.5   average 0.75\n"
+                           "  clip 0.5   average 0.75   attention heads over tensor   attention gather\n"
                            "  limit memory 76 GB, host 1 TB\n"
                            "  pad vocab to 128\n"
                            "  freeze wte, Layer.mlp except norm, attn.wq\n"
@@ -59,6 +59,7 @@ Test(recipe_text, all_that_a_recipe_says) {
                    "micro: 1\n"
                    "split: batch over data; kv?*grp, ffn over tensor else seq\n"
                    "shard: params grads states over data unit layer keep\n"
+                   "attention: heads over tensor; gather\n"
                    "stages: over pipe by cost\n"
                    "schedule: 1f1b\n"
                    "recompute: Layer.attn, Mlp\n"
@@ -136,6 +137,10 @@ Test(recipe_text, every_edit_shows) {
       {"Layer.mlp except", "Layer except"},
       {"average 0.75", "average 0.5"},
       {"average 0.75", "average 0"},
+      {"attention heads", "attention auto"},
+      {"heads over tensor", "heads over data"},
+      {"attention gather", "attention ring"},
+      {"attention gather", ""},
       {"kv?*grp", "kv*grp"},
       {"else seq", "else seq?"},
       {"vocab to", "vocab? to"},

@@ -18,6 +18,7 @@ tests_unit_test_kernels_cuda_SOURCES = tests/unit/kernels/conform.h tests/unit/k
   tests/unit/kernels/cuda/host.c tests/unit/kernels/cuda/lookup.c \
   tests/unit/kernels/cuda/xent.c \
   tests/unit/kernels/cuda/fused.h tests/unit/kernels/cuda/fused.c tests/unit/kernels/cuda/fused_lt.c \
+  tests/unit/kernels/attend_parts.c \
   tests/unit/kernels/attend.h tests/unit/kernels/attend.c tests/unit/kernels/ew.c tests/unit/kernels/move.c tests/unit/kernels/norm.c tests/unit/kernels/reduce.c \
   tests/unit/kernels/select.c \
   tests/unit/kernels/experts.c \

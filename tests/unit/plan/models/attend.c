@@ -102,6 +102,87 @@ Test(attend, saved_values) {
   cr_expect_eq(bytes[1], bytes[0] + BATCH * SEQ * sizeof(int32_t), "%d, %d", (int)bytes[1], (int)bytes[0]);
 }
 
+/* Bytes of collectives in a phase as a rank sends them. */
+static double sent(const ZpPlan *p, ZpPhase phase, ZgOp op) {
+  uint32_t n;
+  double sum = 0;
+  const ZpNode *nodes = phase_nodes(&p->segments[0], phase, &n);
+  for (uint32_t i = 0; i < n; i++) {
+    const ZpValue *v = &p->segments[0].values[op == ZG_OP_ALL_GATHER ? nodes[i].out[0] : nodes[i].in[0]];
+    double members = (double)zp_group_size(&p->mesh, nodes[i].dims);
+    if (nodes[i].call.op == op && nodes[i].dims) sum += (double)v->bytes * (members - 1) / members;
+  }
+  return sum;
+}
+
+/* What ranks that split the sequence send each other for attend: b are the bytes of a rank's k and v, a of its q and o,
+ * which are the model's other tensors of a head. */
+Test(attend, split_sequence) {
+  enum { N = 2 };
+  Model m = model_with(ONE "mask = causal, window = 20, same = d))");
+  Plan one = plan_of(m.g, bind);
+  Plan gather = plan_of(m.g, zb_printf(m.c.a, "%smesh c = 2 split seq over c attention gather", bind));
+  Plan heads = plan_of(m.g, zb_printf(m.c.a, "%smesh c = 2 split seq over c attention heads over c", bind));
+  double b = 2.0 * BATCH * SEQ / N * KV * HD * 4, a = b * GRP;
+  cr_expect_eq(sent(gather.p, ZP_FWD, ZG_OP_ALL_GATHER), (N - 1) * b);
+  cr_expect_eq(sent(gather.p, ZP_BWD, ZG_OP_ALL_GATHER), (N - 1) * b);
+  cr_expect_eq(sent(gather.p, ZP_BWD, ZG_OP_REDUCE_SCATTER), (N - 1) * b);
+  cr_expect_eq(sent(gather.p, ZP_FWD, ZG_OP_ALL_TO_ALL), 0);
+  cr_expect_eq(sent(heads.p, ZP_FWD, ZG_OP_ALL_GATHER) + sent(heads.p, ZP_BWD, ZG_OP_ALL_GATHER), 0);
+  cr_expect_eq(sent(heads.p, ZP_FWD, ZG_OP_ALL_TO_ALL), (N - 1) * (a + b) / N);
+  cr_expect_eq(sent(heads.p, ZP_BWD, ZG_OP_ALL_TO_ALL), (N - 1) * (2 * a + 2 * b) / N - (N - 1) * a / 2 / N,
+               "o is used by no product here, and so not twice");
+  Plan *all[] = {&gather, &heads};
+  for (int i = 0; i < 2; i++) {
+    cr_expect_eq(flops_of(all[i]->p, ZG_OP_ATTEND), flops_of(one.p, ZG_OP_ATTEND) / N);
+    cr_expect_eq(flops_of(all[i]->p, ZG_OP_ATTEND_GRAD), flops_of(one.p, ZG_OP_ATTEND_GRAD) / N);
+    uint64_t docs = BATCH * SEQ * sizeof(int32_t); /* everybody has all of them */
+    cr_expect_eq(all[i]->p->stages[0].ledger.bytes[ZP_L_ACTIVATIONS] - docs,
+                 (one.p->stages[0].ledger.bytes[ZP_L_ACTIVATIONS] - docs) / N);
+    plan_close(all[i]);
+  }
+  plan_close(&one);
+  model_close(&m);
+}
+
+/* Unless it is said, what sends less: with three queries to a key, heads do from more than four ranks on, as far as there
+ * are heads. */
+Test(attend, ways_of_their_own) {
+  static const struct {
+    const char *recipe;
+    bool heads;
+  } cases[] = {{"mesh c = 2 split seq over c", false},
+               {"mesh c = 2 split seq over c attention heads", true},
+               {"mesh c = 8 split seq over c", true},
+               {"mesh c = 4 split seq over c", false},
+               {"mesh c = 8 split seq over c attention gather", false},
+               {"mesh c = 8 split seq over c attention heads over c attention gather", true},
+               {"mesh t = 2, c = 8 split seq over c split kv over t", true},
+               {"mesh c = 8, t = 2 split seq over c split kv over t", false},
+               {"mesh c = 8 split kv over c else seq", true}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    static const char many[] =
+        "model M { axis batch, seq, e = 16, kv = 16, grp = 3, hd = 8\n"
+        "  input x: real[batch, seq, e]\n"
+        "  param wq[e, kv, grp, hd], wk[e, kv, hd], wv[e, kv, hd] ~ normal(1)\n"
+        "  z = attend[seq, hd](dot[e](x, wq), dot[e](x, wk), dot[e](x, wv), mask = causal)\n"
+        "  loss sum[kv, grp, hd](z) per x }\n";
+    Model m = model_open("attend", many, NULL);
+    Plan q = plan_of(m.g, zb_printf(m.c.a, "bind batch = 2, seq = 64 %s", cases[i].recipe));
+    uint32_t n;
+    const ZpNode *nodes = phase_nodes(&q.p->segments[0], ZP_FWD, &n);
+    for (uint32_t k = 0; k < n; k++)
+      if (nodes[k].call.op == ZG_OP_ATTEND) {
+        const ZpValue *v = &q.p->segments[0].values[nodes[k].in[0]];
+        for (int a = 0; a < v->type.naxes; a++)
+          if (v->axis[a] == zg_axis_find(m.g, "seq"))
+            cr_expect_eq(v->size[a] == 64, cases[i].heads, "%s", cases[i].recipe);
+      }
+    plan_close(&q);
+    model_close(&m);
+  }
+}
+
 Test(attend, refusals) {
   static const struct {
     const char *z, *recipe, *code, *says;
@@ -113,6 +194,11 @@ Test(attend, refusals) {
        "`seq` has 64 and `past` 40"},
       {"sum[hd](attend[seq, past, hd](q, dot[e](y, wk), dot[e](y, wv), mask = none, window = 3))", "",
        "Z0309", "`seq` has 64 and `past` 40"},
+      {ONE "mask = none))", "mesh c = 4 split seq over c attention heads", "Z0301",
+       "no axis of the keys' heads divides over `c` (4)"},
+      {ONE "mask = none))", "mesh c = 2, t = 2 split seq over c split kv over t attention heads over c",
+       "Z0301", "must come before `c` in the mesh"},
+      {ONE "mask = none))", "mesh c = 2 split seq over c attention ring", "Z0808", "attention gather"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Model m = model_with(cases[i].z);

@@ -77,6 +77,14 @@ static bool has_axis(const ZpNode *k, const ZpValue *v, uint32_t axis) {
   return false;
 }
 
+/* Operand or result i (after the operands) of attention counts by keys: there its axis of positions is whole, though that
+ * of queries is the same and may be split. */
+static bool of_keys(const ZpNode *k, int i) {
+  int op = k->call.op, first = op == ZG_OP_ATTEND ? 0 : 3, out = i - k->call.nin;
+  if (!zg_is_attend(op)) return false;
+  return out < 0 ? i > first : op == ZG_OP_ATTEND_BIAS_GRAD || (op == ZG_OP_ATTEND_GRAD && out > 0);
+}
+
 /* Without data moving between axes, the same axis has the same local size in all operands and results. */
 static void check_shapes(Brute *b, const ZpNode *k) {
   int64_t size[ZG_MAX_GRAPH_AXES];
@@ -93,17 +101,20 @@ static void check_shapes(Brute *b, const ZpNode *k) {
                    x->size[j] == b->p->axis_size[a],
                "%s is not whole", b->p->graph->axes[a].name);
       }
+      if (of_keys(k, i) && a == k->call.ax[k->call.nax > 2 ? 2 : 0]) {
+        NEED(b, x->size[j] == b->p->axis_size[a], "keys are not whole");
+        continue;
+      }
       NEED(b, !size[a] || size[a] == x->size[j], "%s has two local sizes", b->p->graph->axes[a].name);
       size[a] = x->size[j];
     }
   }
   static const struct {
     int op, ax;
-  } pinned[] = {
-      {ZG_OP_CUMSUM, 0},         {ZG_OP_SOFTMAX, 0}, {ZG_OP_SOFTMAX_GRAD, 0}, {ZG_OP_NORMALIZE, 0},
-      {ZG_OP_NORMALIZE_GRAD, 0}, {ZG_OP_ROPE, 1},    {ZG_OP_SHIFT, 0},        {ZG_OP_ROTATE, 0},
-      {ZG_OP_ATTEND, 0},         {ZG_OP_ATTEND, 1},  {ZG_OP_ATTEND_GRAD, 0},  {ZG_OP_ATTEND_GRAD, 1},
-      {ZG_OP_TOPK, 0},           {ZG_OP_TOPK, 1}};
+  } pinned[] = {{ZG_OP_CUMSUM, 0},      {ZG_OP_SOFTMAX, 0},        {ZG_OP_SOFTMAX_GRAD, 0},
+                {ZG_OP_NORMALIZE, 0},   {ZG_OP_NORMALIZE_GRAD, 0}, {ZG_OP_ROPE, 1},
+                {ZG_OP_SHIFT, 0},       {ZG_OP_ROTATE, 0},         {ZG_OP_ATTEND, 1},
+                {ZG_OP_ATTEND_GRAD, 1}, {ZG_OP_TOPK, 0},           {ZG_OP_TOPK, 1}};
   for (size_t i = 0; i < sizeof pinned / sizeof *pinned; i++) {
     uint16_t a = k->call.ax[pinned[i].ax];
     NEED(b, k->call.op != pinned[i].op || size[a] == b->p->axis_size[a], "%s is not whole",
@@ -184,11 +195,13 @@ static void check_rule(Brute *b, const ZpNode *k) {
     NEED(b, !partial || linear, "reads a partial value");
     for (int i = 0; i < k->call.nin; i++) {
       const ZpValue *v = value(b, k->in[i]);
-      if (x != ZG_NONE && has_axis(k, v, x)) NEED(b, v->state[d].kind == 'S', "operand %d is whole", i);
+      if (x != ZG_NONE && has_axis(k, v, x) && !(of_keys(k, i) && x == k->call.ax[0]))
+        NEED(b, v->state[d].kind == 'S', "operand %d is whole", i);
     }
     for (int i = 0; i < k->call.nout; i++) {
       const ZpValue *v = value(b, k->out[i]);
-      bool has = x != ZG_NONE && has_axis(k, v, x), lacks = x != ZG_NONE && !has;
+      bool has = x != ZG_NONE && has_axis(k, v, x) && !(of_keys(k, k->call.nin + i) && x == k->call.ax[0]),
+           lacks = x != ZG_NONE && !has;
       char want = has ? 'S' : lacks || partial ? 'P' : 'R';
       NEED(b, v->state[d].kind == want || zg_op_info[k->call.op].kind == ZG_SOURCE,
            "result %d is %c over dim %d, not %c", i, v->state[d].kind, d, want);

@@ -319,8 +319,6 @@ Test(shard, causes) {
   expect_causes(m.g, "mesh d = 2 split ffn over d else seq bind batch = 8, seq = 128", "layer", 0,
                 "all_gather: seq (of add) is split over d; attend[seq, hd] needs it whole\n"
                 "all_gather: seq (of add) is split over d; attend[seq, hd] needs it whole\n"
-                "all_gather: seq (of add) is split over d; attend[seq, hd] needs it whole\n"
-                "local_slice: -\n"
                 "all_gather: seq (of add) is split over d; dot[embed] needs it whole\n"
                 "reduce_scatter: dot[ffn] leaves partial sums over d; add needs them complete\n");
   expect_causes(m.g, "mesh d = 2 split vocab over d bind batch = 8, seq = 128", NULL, 1,
@@ -334,8 +332,8 @@ Test(shard, causes) {
 Test(shard, resplit_is_shown) {
   Model m = model_open("gpt2", NULL, small_gpt);
   static const char *const recipes[] = {
-      "mesh e = 2, d = 2\nsplit seq, head over d\nsplit batch over e\nbind batch = 8, seq = 128",
-      "mesh e = 2, d = 2\nsplit batch over e\nsplit seq, head over d\nbind batch = 8, seq = 128"};
+      "mesh e = 2, d = 2\nsplit embed, seq over d\nsplit batch over e\nbind batch = 8, seq = 128",
+      "mesh e = 2, d = 2\nsplit batch over e\nsplit embed, seq over d\nbind batch = 8, seq = 128"};
   for (int i = 0; i < 2; i++) {
     Plan q = plan_of(m.g, recipes[i]);
     cr_expect(strstr(plan_messages(&q), i ? "test.zug:4:1" : "test.zug:3:1"), "%s", plan_messages(&q));

@@ -1,0 +1,114 @@
+/* By which dims `attend` and its gradients are split. Like any node by the first axis of a dim's list, if that is one of
+ * samples or heads. But where it is the axis of the queries, which the operation needs whole of the keys alone, there
+ * are ways to split the work all the same:
+ *
+ *   gather  queries stay where they are; keys and values are all-gathered, and the gradients of these, to which
+ *           all ranks add, are reduced and scattered
+ *   heads   ranks exchange positions for heads (all-to-all), attend to all of the sequence in a part of the heads
+ *           (Jacobs et al. 2023, DeepSpeed Ulysses), and exchange the results back
+ *
+ * Unless the recipe says which, it is heads where these divide and that sends fewer bytes. With a the bytes of a
+ * rank's q and o, b of its k and v, and n ranks, all of them send
+ *
+ *   gather  3 (n - 1) b            k and v forward and again backward; their gradients
+ *   heads   3 (n - 1) / n (a + b)  q, k, v and o forward and again backward; gradients of q, k, v, and of o
+ *
+ * so that heads that share keys make gathering the better way of small groups. */
+#include "runtime/plan/local/shard.h"
+
+/* The axis of the list that would be the node's, if keys were queries; its own classes say `pin` of both. */
+static uint32_t first_axis(const ZpShard *h, const ZgNode *n, const ZgType *in, const ZgType *out, int d,
+                           uint16_t query) {
+  const ZpDim *dim = &h->p->mesh.dim[d];
+  for (uint32_t i = 0; d != h->p->mesh.pipe && i < dim->naxes; i++) {
+    ZgAxisClass c = zg_axis_class(n, in, out, dim->axes[i]);
+    if (c == ZG_AXIS_PAR || c == ZG_AXIS_SUM || dim->axes[i] == query) return dim->axes[i];
+  }
+  return ZG_NONE;
+}
+
+/* Whether dim d can split `axis`, of heads, in place of the sequence: as the fastest of all that do. */
+static bool takes_heads(const ZpShard *h, const ZgType *q, int d, uint16_t axis, const uint32_t *x) {
+  const ZpPlan *p = h->p;
+  ZpState state[ZP_MAX_DIMS];
+  int64_t parts = p->mesh.dim[d].size;
+  zp_layout(p, q, state);
+  for (int e = 0; e < p->mesh.ndims; e++) {
+    bool splits = e < d ? x[e] == axis : state[e].kind == 'S' && state[e].axis == axis;
+    if (e == d || !splits || p->mesh.dim[e].size == 1) continue;
+    if (e > d) return false;
+    parts *= p->mesh.dim[e].size;
+  }
+  return p->axis_size[axis] % parts == 0;
+}
+
+static uint32_t heads_of(const ZpShard *h, const ZgNode *n, const ZgType *in, int d, const uint32_t *x) {
+  int first = zg_attend_first(n->op);
+  const ZgType *q = &in[first], *k = &in[first + 1];
+  ZgAttendAxes ax = zg_attend_axes(n->ax, n->nax);
+  for (int i = 0; i < k->naxes; i++) {
+    uint16_t a = k->axis[i];
+    if (a != ax.k && a != ax.h && a != h->p->batch && zg_type_has(q, a) && takes_heads(h, q, d, a, x))
+      return a;
+  }
+  return ZG_NONE;
+}
+
+/* Bytes of a rank's part of a value. */
+static double part_of(const ZpPlan *p, const ZgType *t) {
+  ZpState state[ZP_MAX_DIMS];
+  double bytes = (double)zk_elem_bytes(zp_store_elem(p, t));
+  zp_layout(p, t, state);
+  for (int i = 0; i < t->naxes; i++) bytes *= (double)zp_local_size(p, t->axis[i], state);
+  return bytes;
+}
+
+static bool heads_send_less(const ZpShard *h, const ZgNode *n, const ZgType *in, int d) {
+  int first = zg_attend_first(n->op);
+  double size = (double)h->p->mesh.dim[d].size, k = part_of(h->p, &in[first + 1]),
+         v = part_of(h->p, &in[first + 2]);
+  const int64_t *axes = h->p->axis_size;
+  ZgAttendAxes ax = zg_attend_axes(n->ax, n->nax);
+  double q = part_of(h->p, &in[first]), o = q / (double)axes[ax.h] * (double)axes[ax.w];
+  return q + o + k + v < size * (k + v);
+}
+
+static ZlSpan way_span(const ZpPlan *p, int d) {
+  const ZlAttention *a = zp_attention(p, &p->mesh.dim[d]);
+  return a ? a->span : zp_split_span(p, &p->mesh.dim[d]);
+}
+
+static void report_heads(const ZpShard *h, const ZgNode *n, int d) {
+  const ZpDim *dim = &h->p->mesh.dim[d];
+  ZlDiag *e = zl_report(h->b->d, ZL_Z0301, way_span(h->p, d),
+                        "no axis of the keys' heads divides over `%s` (%lld) at attend (%s)", dim->name,
+                        (long long)dim->size, zp_loc_text(h->p, n->loc));
+  zl_note(e, "what splits an axis of heads, too, must come before `%s` in the mesh", dim->name);
+  zl_help(e, "write `attention gather over %s`", h->p->recipe->mesh[dim->directive].name.s);
+}
+
+void zp_choose_attend(const ZpShard *h, const ZgNode *n, uint32_t *x) {
+  const ZpPlan *p = h->p;
+  ZgType in[ZG_MAX_IN], out[ZG_MAX_OUT];
+  ZgAttendAxes ax = zg_attend_axes(n->ax, n->nax);
+  for (int i = 0; i < n->nin; i++) in[i] = h->s->values[n->in[i]].type;
+  for (int i = 0; i < n->nout; i++) out[i] = h->s->values[n->out + (uint32_t)i].type;
+  for (int d = 0; d < p->mesh.ndims; d++) {
+    x[d] = first_axis(h, n, in, out, d, ax.q);
+    if (x[d] != ax.q) continue;
+    const ZlAttention *said = zp_attention(p, &p->mesh.dim[d]);
+    ZlAttentionWay way = said ? said->way : ZL_ATTENTION_AUTO;
+    h->b->attended |= 1u << d;
+    if (way == ZL_ATTENTION_GATHER || p->mesh.dim[d].size == 1) continue;
+    uint32_t heads = heads_of(h, n, in, d, x);
+    if (way == ZL_ATTENTION_HEADS && heads == ZG_NONE && !zl_errors(h->b->d)) report_heads(h, n, d);
+    if (heads != ZG_NONE && (way == ZL_ATTENTION_HEADS || heads_send_less(h, n, in, d))) x[d] = heads;
+  }
+}
+
+bool zp_attend_of_keys(const ZgNode *n, bool result, int i, const ZgType *t) {
+  ZgAttendAxes ax = zg_attend_axes(n->ax, n->nax);
+  int first = zg_attend_first(n->op);
+  if (ax.q != ax.k || !zg_type_has(t, ax.k)) return false;
+  return result ? n->op != ZG_OP_ATTEND && (n->op == ZG_OP_ATTEND_BIAS_GRAD || i > 0) : i > first;
+}
