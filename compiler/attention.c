@@ -99,8 +99,7 @@ static bool size_keyword(Call *c, const char *name, double *out) {
   return false;
 }
 
-/* The tensor of a keyword as one more operand. */
-static bool tensor_keyword(Call *c, const char *name, bool id) {
+bool tensor_keyword(Call *c, const char *name, bool id) {
   const ZlExpr *x = keyword(c, name);
   if (!x) return true;
   Val v = expr_eval(c->e, x);

@@ -431,6 +431,8 @@ static const Builtin builtins[] = {
     {"conv", 2, ZG_MAX_AXARG, false, 2, 2, "stride,pad,dilate", conv_op, ZG_OP_CONV},
     {"conv_transpose", 2, ZG_MAX_AXARG, false, 2, 2, "stride,pad,dilate", conv_op, ZG_OP_CONV_TRANSPOSE},
     {"cumsum", 1, 1, false, 1, 1, "order", cumsum_op, 0},
+    {"scan", 1, 1, false, 2, 2, "order", scan_op, 0},
+    {"linear_attend", 3, 3, false, 3, 3, "decay,feed,keys,values", linear_attend_op, 0},
     {"softmax", 1, ANY, false, 1, 1, NULL, softmax_op, 0},
     {"lse", 1, 1, false, 1, 1, NULL, lse_op, 0},
     {"normalize", 1, ANY, false, 1, 1, "mode,eps", normalize_op, 0},

@@ -3,6 +3,7 @@
  * builtin.c    the list of operations, and how most are lowered
  * attention.c  rope and attend
  * conv.c       conv and conv_transpose
+ * recurrence.c scan and linear_attend
  * operands.c   what a call gives: checks of operands, and keywords
  *
  * A mistake that has a name of its own (an axis that is missing, an index of the wrong axis) is reported by
@@ -66,6 +67,12 @@ bool known_keywords(Call *c); /* reports those that the operation has not */
 /* ---- attention.c --------------------------------------------------------------------------------------- */
 Val rope_op(Call *c);
 Val attend_op(Call *c);
+/* The tensor that the call gives for a keyword, if it does, as one more operand: an id or real. */
+bool tensor_keyword(Call *c, const char *name, bool id);
+
+/* ---- recurrence.c -------------------------------------------------------------------------------------- */
+Val scan_op(Call *c);
+Val linear_attend_op(Call *c);
 
 /* ---- experts.c ----------------------------------------------------------------------------------------- */
 Val dispatch_op(Call *c);

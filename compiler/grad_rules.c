@@ -274,6 +274,32 @@ static void attend_grads(Rule *r, ZgNode *d) {
   if (sink >= 0 && wanted(r, sink)) give(r, sink, sink_grad(r, n->in[sink]));
 }
 
+/* ---- recurrences ----------------------------------------------------------------------------------------- */
+/* h_i = a_i h_p + b_i, p the element before i in the scan's order; late: a_p h_p. db is the scan of dh in the
+ * other order, where late and not late change places; da_i = db_i h_p, late: db_n h_i, n the element after i. */
+static void scan(Rule *r) {
+  const ZgNode *n = r->n;
+  bool reverse = n->opt[0], late = n->opt[1];
+  ZgNode d = *n, beside = {.op = ZG_OP_SHIFT, .nax = 1, .ax = {n->ax[0]}};
+  d.opt[0] = !reverse, d.opt[1] = !late;
+  uint32_t db = zc_grad_node(r->b, d, 2, (uint32_t[]){n->in[0], r->g}, NULL), moved = late ? db : r->y;
+  give(r, 1, db);
+  if (!wanted(r, 0)) return;
+  beside.opt[0] = reverse == late ? 1 : -1;
+  moved = zc_grad_node(r->b, beside, 1, &moved, NULL);
+  give(r, 0, late ? node2(r, ZG_OP_MUL, moved, r->y) : node2(r, ZG_OP_MUL, db, moved));
+}
+
+static void linear_attend(Rule *r) {
+  const ZgNode *n = r->n;
+  ZgNode d = *n;
+  uint32_t in[ZG_MAX_IN] = {r->g};
+  for (int i = 0; i < n->nin; i++) in[i + 1] = n->in[i];
+  d.op = ZG_OP_LINEAR_ATTEND_GRAD;
+  uint32_t first = zc_grad_node(r->b, d, n->nin + 1, in, NULL);
+  for (int i = 0; i < n->nin; i++) give(r, i, first + (uint32_t)i);
+}
+
 /* ---- the ops with a kernel for their derivative -------------------------------------------------------- */
 static bool with_kernel(Rule *r) {
   const ZgNode *n = r->n;
@@ -288,6 +314,8 @@ static bool with_kernel(Rule *r) {
     d.opt[0] = !n->opt[0];
     give(r, 0, zc_grad_node(r->b, d, 1, &r->g, NULL));
     return true;
+  case ZG_OP_SCAN: scan(r); return true;
+  case ZG_OP_LINEAR_ATTEND: linear_attend(r); return true;
   case ZG_OP_ROPE: /* a rotation: its transpose is its inverse */
     d.opt[0] = !n->opt[0];
     give(r, 0, zc_grad_node(r->b, d, 1, &r->g, NULL));

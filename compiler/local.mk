@@ -22,6 +22,7 @@ libcompiler_a_SOURCES = \
   compiler/num.c \
   compiler/operands.c \
   compiler/place.c \
+  compiler/recurrence.c \
   compiler/rope.c \
   compiler/sep.c \
   compiler/simpl.c \

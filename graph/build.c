@@ -101,7 +101,7 @@ uint32_t zg_node_add(ZgGraph *g, ZgSegment *s, ZgNode n, const ZgType *hint) {
   if (!hint && n.op == ZG_OP_CARRY && n.opt[0] >= 0 && n.opt[0] < s->ncarry_in) hint = &s->carry_in[n.opt[0]];
   if (!hint && n.op == ZG_OP_DCARRY && n.opt[0] >= 0 && n.opt[0] < s->ncarry_out)
     hint = &s->carry_out[n.opt[0]];
-  n.nout = zg_op_info[n.op].nout;
+  n.nout = (uint8_t)zg_outs(n.op, n.opt);
   n.out = s->nvalues;
   ZbErr err;
   if (!zg_infer(g, &n, in, hint, out, &err)) ZB_BUG("node that does not type: %s", err.text);

@@ -4,7 +4,8 @@
  * segments, or two iterations of one, is an explicit list of carried values, so that a pipeline cut
  * is legal exactly there. Nothing here knows of recipes, ranks or devices.
  *
- * ops.h    the operations       attend.h, conv.h  what attention and convolutions say by their attributes
+ * ops.h    the operations       attend.h, conv.h, linear.h  what attention, convolutions and recurrences say by their
+ *                              attributes
  * infer.c  result types and axis classes of every op
  * ragged.c what may be done between dispatch and combine, see ragged.h
  * build.c  make graphs
@@ -17,11 +18,12 @@
 #include "base/base.h"
 #include "graph/attend.h"
 #include "graph/conv.h"
+#include "graph/linear.h"
 #include "graph/ops.h"
 
 #define ZG_MAX_AXES 8          /* axes of one tensor */
 #define ZG_MAX_IN 10           /* operands of one node */
-#define ZG_MAX_OUT 4           /* results of one node */
+#define ZG_MAX_OUT 7           /* results of one node */
 #define ZG_MAX_AXARG 9         /* axis arguments of one node */
 #define ZG_MAX_GRAPH_AXES 1024 /* axes of one graph */
 #define ZG_MAX_TRIP 4096       /* iterations of a repeat */

@@ -482,6 +482,17 @@ static bool infer_cumsum(Ctx *c) {
   return want_opt(c, 0, 0, 1, "reverse");
 }
 
+/* The factors may lack axes of the terms, also the scanned one. */
+static bool infer_scan(Ctx *c) {
+  if (!want_floats(c) || !want_nax(c, 1, 1) || !want_axis(c, 1, c->n->ax[0])) return false;
+  if (!zg_type_contains(&c->in[1], &c->in[0])) {
+    Text a = text_of(c, &c->in[0]), b = text_of(c, &c->in[1]);
+    return FAIL(c, "scan: the axes of the factors, %s, must be among those of the terms, %s", a.s, b.s);
+  }
+  c->out[0] = c->in[1];
+  return want_opt(c, 0, 0, 1, "reverse") && want_opt(c, 1, 0, 1, "late");
+}
+
 static bool infer_softmax(Ctx *c) {
   const ZgNode *n = c->n;
   if (!want_floats(c) || !want_nax(c, 1, 1) || !want_axis(c, 0, n->ax[0])) return false;
@@ -631,6 +642,49 @@ static bool infer_attend(Ctx *c) {
   default: c->out[0] = c->in[iq + 3]; break;
   }
   return true;
+}
+
+/* ---- recurrences with a matrix as state ------------------------------------------------------------------ */
+/* Operand i has the tokens and features `h`, or v where that is what it has; decays need none of them. */
+static bool infer_linear_operand(Ctx *c, int i, uint16_t h, const ZgType *like) {
+  uint16_t s = c->n->ax[0], k = c->n->ax[1], v = c->n->ax[2];
+  if (!want_float(c, i)) return false;
+  if (h != ZG_MAX_GRAPH_AXES) {
+    if (!want_axis(c, i, s) || !want_axis(c, i, h) || !want_no_axis(c, i, h == k ? v : k)) return false;
+    if (c->in[i].elem == like->elem) return true;
+    Text a = text_of(c, &c->in[i]), b = text_of(c, like);
+    return FAIL(c, "%s: queries, keys and values have one element type, found %s and %s", OPNAME(c), b.s,
+                a.s);
+  }
+  return want_no_axis(c, i, v);
+}
+
+/* The axes of all operands but those of features are rows: each has a state of its own. */
+static bool infer_linear(Ctx *c) {
+  enum { FREE = ZG_MAX_GRAPH_AXES };
+  const ZgNode *n = c->n;
+  int from = n->op == ZG_OP_LINEAR_ATTEND_GRAD;
+  if (!want_nax(c, 3, 3) || !want_opt(c, 0, 0, 7, "what there is more") || !want_opt(c, 1, 0, 0, "the chunk"))
+    return false;
+  if (n->nin != zg_linear_operands(n->opt[0]) + from)
+    return FAIL(c, "%s: %d operands, with what there is more it takes %d", OPNAME(c), n->nin,
+                zg_linear_operands(n->opt[0]) + from);
+  uint16_t k = n->ax[1], v = n->ax[2], h[7] = {k, k, v};
+  int count = 3;
+  if (n->opt[0] & ZG_LINEAR_DECAY) h[count++] = FREE;
+  if (n->opt[0] & ZG_LINEAR_FEED) h[count++] = k;
+  if (n->opt[0] & ZG_LINEAR_PAIR) h[count++] = k, h[count++] = v;
+  ZgType o = zg_type((ZgElem)c->in[from + 2].elem, NULL, 0);
+  for (int i = 0; i < count; i++) {
+    if (!infer_linear_operand(c, from + i, h[i], &c->in[from])) return false;
+    ZgType rest = zg_type_minus(&c->in[from + i], &k, 1);
+    o = zg_type_union(&o, &rest);
+    if (o.naxes > ZG_MAX_AXES)
+      return FAIL(c, "%s: the result would have more than %d axes", OPNAME(c), ZG_MAX_AXES);
+  }
+  if (!from) c->out[0] = o;
+  for (int i = 0; from && i < count; i++) c->out[i] = c->in[1 + i];
+  return !from || want_same(c, 0, &o);
 }
 
 /* ---- tables and cross-entropy -------------------------------------------------------------------------- */
@@ -820,6 +874,9 @@ static bool infer_results(Ctx *c) {
   case ZG_OP_CONV_TRANSPOSE:
   case ZG_OP_CONV_GRAD: return infer_conv(c);
   case ZG_OP_CUMSUM: return infer_cumsum(c);
+  case ZG_OP_SCAN: return infer_scan(c);
+  case ZG_OP_LINEAR_ATTEND:
+  case ZG_OP_LINEAR_ATTEND_GRAD: return infer_linear(c);
   case ZG_OP_SOFTMAX:
   case ZG_OP_SOFTMAX_GRAD: return infer_softmax(c);
   case ZG_OP_NORMALIZE:
@@ -847,7 +904,7 @@ bool zg_infer(const ZgGraph *g, const ZgNode *n, const ZgType *in, const ZgType 
               ZbErr *err) {
   Ctx c = {g, n, in, hint, out, err};
   if (!well_formed(&c) || !infer_results(&c)) return false;
-  for (int i = 0; i < zg_op_info[n->op].nout; i++) {
+  for (int i = 0; i < zg_outs(n->op, n->opt); i++) {
     if (out[i].naxes > ZG_MAX_AXES)
       return FAIL(&c, "%s: the result would have more than %d axes", OPNAME(&c), ZG_MAX_AXES);
     ZB_ASSERT((out[i].elem == ZG_INDEX) || out[i].of == 0);
@@ -860,7 +917,7 @@ ZgAxisClass zg_axis_class(const ZgNode *n, const ZgType *in, const ZgType *out, 
   const ZgOpInfo *o = &zg_op_info[n->op];
   bool operand = false, result = false;
   for (int i = 0; i < n->nin; i++) operand |= zg_type_has(&in[i], axis);
-  for (int i = 0; i < o->nout; i++) result |= zg_type_has(&out[i], axis);
+  for (int i = 0; i < zg_outs(n->op, n->opt); i++) result |= zg_type_has(&out[i], axis);
   if (!operand && !result) return ZG_AXIS_ABSENT;
   for (int i = 0; i < n->nax; i++)
     if (o->pins >> i & 1 && n->ax[i] == axis) return ZG_AXIS_PIN;

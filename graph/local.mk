@@ -3,6 +3,7 @@ noinst_LIBRARIES += libgraph.a
 libgraph_a_SOURCES = \
   graph/attend.h \
   graph/conv.h \
+  graph/linear.h \
   graph/build.c \
   graph/file.h \
   graph/foreign.c \

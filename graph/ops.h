@@ -28,7 +28,7 @@ typedef enum { ZG_COIN, ZG_UNIFORM, ZG_NORMAL, ZG_NOISES } ZgNoise;
 typedef struct {
   const char *text;
   ZgOpKind kind;
-  uint8_t min_in, max_in, nout;
+  uint8_t min_in, max_in, nout; /* of some fewer results: zg_outs, linear.h */
   uint8_t linear;       /* bit i: linear in operand i while the others stay as they are; or ZG_TOGETHER */
   uint16_t pins;        /* bit i: axis argument i must be whole on each rank */
   uint16_t never_split; /* bit i: of these, what no recipe may split, since every use would gather it */

@@ -363,12 +363,16 @@ static bool read_node(Reader *r, ZgSegment *s, uint32_t i) {
                 .loc = u32_at(p + 12)};
   if (n->op >= ZG_OP_COUNT || u16_at(p + 2) != ZSG_OP_VERSION)
     return FAIL(r, "op %u in version %u is not known to this program", n->op, u16_at(p + 2));
-  if (n->nin > ZG_MAX_IN || n->nax > ZG_MAX_AXARG || n->nout != zg_op_info[n->op].nout)
+  uint8_t most = zg_op_info[n->op].nout;
+  if (n->nin > ZG_MAX_IN || n->nax > ZG_MAX_AXARG || n->nout > most ||
+      (n->nout < most && !zg_outs_vary(n->op)))
     return FAIL(r, "a node of %s has %u operands, %u axes, %u results", zg_op_info[n->op].text, n->nin,
                 n->nax, n->nout);
   const uint8_t *in = take_records(r, SEC_OPND, n->nin), *ax = in ? take_records(r, SEC_AXAR, n->nax) : NULL;
   const uint8_t *out = ax ? take_records(r, SEC_RSLT, n->nout) : NULL;
   if (!out || !read_attrs(r, n, p[7])) return false;
+  if (n->nout != zg_outs(n->op, n->opt))
+    return FAIL(r, "a node of %s has %u results", zg_op_info[n->op].text, n->nout);
   for (int k = 0; k < n->nin; k++) n->in[k] = u32_at(in + 4 * k);
   for (int k = 0; k < n->nax; k++) n->ax[k] = u16_at(ax + 2 * k);
   for (int k = 0; k < n->nout; k++) {

@@ -196,6 +196,7 @@ static bool backward_only(uint16_t op) {
   case ZG_OP_CONV_GRAD:
   case ZG_OP_ATTEND_GRAD:
   case ZG_OP_ATTEND_BIAS_GRAD:
+  case ZG_OP_LINEAR_ATTEND_GRAD:
   case ZG_OP_LOOKUP_GRAD:
   case ZG_OP_XENT_GRAD: return true;
   }
@@ -228,7 +229,7 @@ static bool check_node(Ctx *c, uint32_t si, uint32_t i, uint32_t values) {
   const ZgNode *n = &s->nodes[i];
   if (n->op >= ZG_OP_COUNT || n->nin > ZG_MAX_IN || n->nax > ZG_MAX_AXARG)
     return NODE_FAIL(c, si, i, "no such op");
-  if (n->nout != zg_op_info[n->op].nout || n->out != values || n->nout > s->nvalues - values)
+  if (n->nout != zg_outs(n->op, n->opt) || n->out != values || n->nout > s->nvalues - values)
     return NODE_FAIL(c, si, i, "its results are not the next values");
   if (n->loc >= g->nlocs || n->region >= g->nregions) return NODE_FAIL(c, si, i, "no such place or region");
   if (!inside(g, n->region, s->region)) return NODE_FAIL(c, si, i, "it is outside of its segment's region");

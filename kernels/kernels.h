@@ -16,7 +16,8 @@
 
 #define ZK_MAX_AXES 8
 #define ZK_MAX_IN 12
-#define ZK_MAX_OUT 4
+#define ZK_MAX_OUT 7
+#define ZK_POINTWISE_OUT 4 /* results of a pointwise function */
 
 typedef enum { ZK_F32, ZK_BF16, ZK_I32, ZK_F64 } ZkElem; /* F64 only in reference kernels; BOOL is F32 */
 static inline size_t zk_elem_bytes(ZkElem e) { return e == ZK_BF16 ? 2 : e == ZK_F64 ? 8 : 4; }
@@ -51,9 +52,9 @@ typedef struct {
 } ZkPointwiseOp;
 typedef struct {
   uint16_t nops, nout;
-  uint16_t out[ZK_MAX_OUT]; /* register stored into each output */
-  uint16_t prologue;        /* of fused calls: so many instructions come before the op; else 0 */
-  uint16_t operand;         /* with a prologue: the register that is the op's operand 0 */
+  uint16_t out[ZK_POINTWISE_OUT]; /* register stored into each output */
+  uint16_t prologue;              /* of fused calls: so many instructions come before the op; else 0 */
+  uint16_t operand;               /* with a prologue: the register that is the op's operand 0 */
   ZkPointwiseOp *ops;
 } ZkPointwise;
 #define ZK_POINTWISE_MAX_OPS 64

@@ -12,6 +12,10 @@ libkernels_a_SOURCES = kernels/kernels.h kernels/kernels.def kernels/devices.c k
   kernels/cpu/pointwise_steps.h kernels/cpu/pointwise_code.c kernels/cpu/pointwise_steps.c kernels/cpu/cumsum.c kernels/cpu/dot.c kernels/cpu/flat.c \
   kernels/cpu/experts.c \
   kernels/cpu/pointwise_steps.h kernels/cpu/pointwise_code.c kernels/cpu/pointwise_steps.c kernels/cpu/cumsum.c kernels/cpu/conv.c kernels/cpu/dot.c kernels/cpu/flat.c \
+  kernels/cpu/pointwise_steps.h kernels/cpu/pointwise_code.c kernels/cpu/pointwise_steps.c kernels/cpu/cumsum.c \
+  kernels/cpu/scan.c \
+  kernels/cpu/linear.h kernels/cpu/linear_attend.c kernels/cpu/linear_chunk.c kernels/cpu/linear_scores.c \
+  kernels/cpu/dot.c kernels/cpu/flat.c \
   kernels/cpu/lookup.c kernels/cpu/move.c kernels/cpu/norm.c kernels/cpu/random.c kernels/cpu/reduce.c \
   kernels/cpu/rope.c kernels/cpu/sgemm.c \
   kernels/cpu/softmax.c kernels/cpu/xent.c \
@@ -36,6 +40,7 @@ cuda_kernels = kernels/cuda/attend.cu \
   kernels/cuda/rope.cu \
   kernels/cuda/grouped.cu \
   kernels/cuda/topk.cu \
+  kernels/cuda/scan.cu \
   kernels/cuda/xent.cu
 
 # Times of all kernels against the peaks of the machine: build/bench-kernels 1

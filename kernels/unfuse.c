@@ -47,7 +47,7 @@ static void add_prologue(const ZkCall *fused, ZkUnfused *to) {
   function->nops = fused->pointwise->prologue;
   function->nout = 1, function->out[0] = fused->pointwise->operand;
   const ZkView *unread = &fused->in[own_inputs(fused)];
-  const ZkView results[ZK_MAX_OUT] = {*unread, *unread, *unread, *unread};
+  const ZkView results[ZK_POINTWISE_OUT] = {*unread, *unread, *unread, *unread};
   ZkCall *c = &to->call[to->n++];
   *c = pointwise_call(fused, results, function);
   c->out[c->nout++] = fused->out[output_for(fused, fused->pointwise->operand)];

@@ -25,7 +25,7 @@ int64_t zk_view_count(const ZkView *v);
 bool zk_has(const uint16_t *axes, int n, uint16_t axis);
 
 /* ---- loop nests: merged axes with a stride for each of several views ------------------------- */
-#define ZK_NEST_VIEWS (ZK_MAX_IN + ZK_MAX_OUT)
+#define ZK_NEST_VIEWS (ZK_MAX_IN + ZK_MAX_OUT) /* also those of linear_attend_grad by role */
 #define ZK_NEST_LOOPS (2 * ZK_MAX_AXES)
 typedef struct {
   int64_t n;
@@ -124,7 +124,7 @@ ZkKernel zk_cpu_pointwise, zk_cpu_copy, zk_cpu_grouped_dot, zk_cpu_grouped_outer
 typedef size_t ZkScratch(const ZkCall *call, int threads);
 ZkScratch zk_scratch_sum, zk_scratch_dot, zk_scratch_conv, zk_scratch_softmax, zk_scratch_normalize,
     zk_scratch_rope, zk_scratch_rotate, zk_scratch_attend, zk_scratch_attend_grad,
-    zk_scratch_attend_bias_grad, zk_scratch_lookup_grad, zk_scratch_topk, zk_scratch_onehot,
-    zk_scratch_grouped_dot, zk_scratch_grouped_outer;
+    zk_scratch_attend_bias_grad, zk_scratch_linear_attend, zk_scratch_lookup_grad, zk_scratch_topk,
+    zk_scratch_onehot, zk_scratch_grouped_dot, zk_scratch_grouped_outer;
 
 #endif

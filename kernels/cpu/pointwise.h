@@ -74,9 +74,9 @@ typedef enum {
 } ZkLies;
 
 typedef struct {
-  ZkLies in[ZK_MAX_IN], out[ZK_MAX_OUT];
-  float value[ZK_MAX_IN];      /* of LIES_SAME */
-  uint16_t shares[ZK_MAX_OUT]; /* bit i: the result has the memory of operand i */
+  ZkLies in[ZK_MAX_IN], out[ZK_POINTWISE_OUT];
+  float value[ZK_MAX_IN];            /* of LIES_SAME */
+  uint16_t shares[ZK_POINTWISE_OUT]; /* bit i: the result has the memory of operand i */
 } ZkPointwiseLayout;
 
 /* Places are numbered: operands, results, then temporaries from `temp`, then constants from `constant`. */

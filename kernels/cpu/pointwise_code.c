@@ -41,8 +41,8 @@ typedef struct {
   Ref ref[ZK_POINTWISE_REGS];
   bool known[ZK_POINTWISE_REGS]; /* a constant: */
   float number[ZK_POINTWISE_REGS];
-  Arg result[ZK_MAX_OUT];
-  bool stored[ZK_MAX_OUT];
+  Arg result[ZK_POINTWISE_OUT];
+  bool stored[ZK_POINTWISE_OUT];
   bool busy[ZK_POINTWISE_PLACES]; /* temporaries */
 } Coder;
 

@@ -90,7 +90,7 @@ typedef struct {
     uint16_t axis[ZK_MAX_AXES];
     int64_t size[ZK_MAX_AXES], stride[ZK_MAX_AXES], start[ZK_MAX_AXES], whole[ZK_MAX_AXES];
   } view[ZK_MAX_IN + ZK_MAX_OUT];
-  uint16_t nops, nstored, stored[ZK_MAX_OUT], prologue, operand;
+  uint16_t nops, nstored, stored[ZK_POINTWISE_OUT], prologue, operand;
   ZkPointwiseOp ops[ZK_POINTWISE_MAX_OPS];
 } Key;
 

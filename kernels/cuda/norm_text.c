@@ -106,7 +106,7 @@ typedef struct {
   const ZkNormShape *s;
   const ZkCall *call;
   bool need[ZK_MAX_IN + ZK_POINTWISE_MAX_OPS];
-  bool stores[ZK_MAX_OUT]; /* which results are this part's, along rows */
+  bool stores[ZK_POINTWISE_OUT]; /* which results are this part's, along rows */
 } Part;
 
 static void need(Part *p, int r) {

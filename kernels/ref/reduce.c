@@ -37,6 +37,24 @@ void zk_ref_cumsum(const ZkEnv *env, const ZkCall *c) {
   }
 }
 
+/* h[i] = a[i] h[p] + b[i], p the element before i in the order; opt[1]: a[p] h[p]. Without a p it is b[i]. */
+void zk_ref_scan(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  const ZkView *a = &c->in[0], *b = &c->in[1], *h = &c->out[0];
+  int64_t n = ref_size(b, c->ax[0]);
+  RefIndex i = {0};
+  RefAxes rest = ref_axes(&i, b, c->ax, 1);
+  REF_EACH(&i, rest) {
+    double carry = 0, before = 0;
+    for (int64_t k = 0; k < n; k++) {
+      RefIndex at = ref_with(&i, c->ax[0], c->opt[0] ? n - 1 - k : k);
+      carry = (c->opt[1] ? before : ref_get(a, &at)) * carry + ref_get(b, &at);
+      before = ref_get(a, &at);
+      ref_put(h, &at, carry);
+    }
+  }
+}
+
 /* opt[1] > 0: what lies at or after position opt[1] of the whole first reduced axis is padding. */
 void zk_ref_peak(const ZkEnv *env, const ZkCall *c) {
   (void)env;

@@ -111,6 +111,9 @@ static Held held_by(Pads *c, bool named) {
   case ZG_OP_CUMSUM: /* padding comes last; in reverse order it comes first, and must add nothing */
     c->sum |= named && n->opt[0] && !is_zero(in(c, 0));
     return named && !n->opt[0] && in(c, 0).kind != BAD ? (Held){.kind = ANY} : linear(c, 0);
+  case ZG_OP_SCAN: /* likewise, of what is added */
+    c->sum |= named && n->opt[0] && !is_zero(in(c, 1));
+    return named && !n->opt[0] && linear(c, 1).kind != BAD ? (Held){.kind = ANY} : linear(c, 1);
   case ZG_OP_PEAK: c->size |= named && n->ax[0] != c->axis; return named ? (Held){.kind = ANY} : in(c, 0);
   case ZG_OP_DOT: return dot(c, named);
   case ZG_OP_DISPATCH:
@@ -162,9 +165,10 @@ static void visit(Pads *c) {
   for (int i = 0; i < n->nax; i++) named |= n->ax[i] == c->axis;
   for (int i = 0; i < n->nin; i++) operand |= has(c, n->in[i]);
   Held h = held_by(c, named);
-  for (int i = 0; i < zg_op_info[n->op].nout; i++) {
+  for (int i = 0; i < n->nout; i++) {
     uint32_t v = n->out + (uint32_t)i;
-    bool second = i > 0 && n->op != ZG_OP_ATTEND_GRAD; /* statistics of rows, which nothing says more about */
+    bool gradients = n->op == ZG_OP_ATTEND_GRAD || n->op == ZG_OP_LINEAR_ATTEND_GRAD;
+    bool second = i > 0 && !gradients; /* statistics of rows, which nothing says more about */
     c->held[v] = second ? (Held){.kind = h.kind == BAD ? BAD : ANY} : h;
     if (operand && !named && !has(c, v))
       c->sum |= !is_zero(h); /* summed without being named: grouped keys, rows of ids */

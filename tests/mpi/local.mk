@@ -41,6 +41,7 @@ scenario_tests += \
   tests/mpi/reference.sh \
   tests/mpi/same.sh \
   tests/mpi/save.sh \
+  tests/mpi/scans.sh \
   tests/mpi/stall.sh \
   tests/mpi/stop.sh \
   tests/mpi/streams.sh \
@@ -53,6 +54,7 @@ EXTRA_DIST += tests/mpi/layouts.zug tests/mpi/numbers.zug
 EXTRA_DIST += tests/mpi/experts.zug
 EXTRA_DIST += tests/mpi/moe.zug tests/mpi/moe_dense.zug
 EXTRA_DIST += tests/mpi/layouts.zug
+EXTRA_DIST += tests/mpi/scans.zug
 EXTRA_DIST += tests/mpi/documents.zug tests/mpi/layouts.zug tests/mpi/losses.zug tests/mpi/numbers.zug
 
 # zrun with another MPI (OTHER_CFLAGS, OTHER_LIBS) and all else as it is, as file OTHER: tests/mpi/mpich.sh.

@@ -72,7 +72,7 @@ static bool fuse(const ZpRewrite *r, uint32_t m, uint32_t i, const ZpNode *c, Zp
   memcpy(to->out, c->out, sizeof to->out);
   for (uint16_t q = 0; q < nres; q++) { /* the op's own results, where somebody else reads them */
     if (q == 0 && !zp_read_elsewhere(r, i, i, k->out[q])) continue;
-    if (epilogue->nout == ZK_MAX_OUT) return false;
+    if (epilogue->nout == ZK_POINTWISE_OUT) return false;
     to->out[epilogue->nout] = k->out[q];
     epilogue->out[epilogue->nout++] = q;
   }
@@ -145,7 +145,7 @@ static bool worth_it(const ZpRewrite *r, const ZpNode *p, const ZpNode *q) {
 /* Of pointwise node i, the part that needs a result of node m as m's epilogue, and the rest. */
 static bool fuse_part(const ZpRewrite *r, uint32_t m, uint32_t i, ZpNode *to, ZpNode *rest) {
   const ZpNode *c = &r->nodes[i];
-  bool needs[ZK_MAX_OUT], some = false, all = true;
+  bool needs[ZK_POINTWISE_OUT], some = false, all = true;
   find_dependent(&r->nodes[m], c, needs);
   for (int j = 0; j < c->call.nout; j++) some |= needs[j], all &= needs[j];
   if (!some || all) return false;

@@ -27,8 +27,8 @@ typedef struct {
   uint32_t nin;
   Instr instr[ZK_POINTWISE_MAX_OPS];
   uint32_t ninstr;
-  uint32_t out[ZK_MAX_OUT]; /* values */
-  int out_instr[ZK_MAX_OUT];
+  uint32_t out[ZK_POINTWISE_OUT]; /* values */
+  int out_instr[ZK_POINTWISE_OUT];
   uint32_t nout;
 } Pointwise;
 
@@ -121,7 +121,7 @@ static void limit_size(Fuse *f, Pointwise *scratch) {
 
 static bool add_output(Fuse *f, Pointwise *c, uint32_t value, uint32_t limit) {
   int arg;
-  if (c->nout == ZK_MAX_OUT || !pull(f, c, value, true, limit, &arg)) return false;
+  if (c->nout == ZK_POINTWISE_OUT || !pull(f, c, value, true, limit, &arg)) return false;
   c->out[c->nout] = value;
   c->out_instr[c->nout++] = arg;
   return true;

@@ -54,7 +54,7 @@ static uint16_t input(Fused *f, uint32_t value) {
 }
 
 static void add_output(Fused *f, uint32_t value, uint16_t reg) {
-  f->fits &= f->function->nout < ZK_MAX_OUT;
+  f->fits &= f->function->nout < ZK_POINTWISE_OUT;
   if (!f->fits) return;
   f->to->out[f->function->nout] = value;
   f->function->out[f->function->nout++] = reg;

@@ -238,7 +238,7 @@ static double attend_rows(const ZpShard *h, const ZpNode *m, const ZgAttendAxes 
  * that the mask leaves; its gradient has twice as many. */
 static void count_flops(ZpShard *h, ZpNode *m) {
   const ZgOpInfo *o = &zg_op_info[m->call.op];
-  if (!o->products) return;
+  if (!o->products || zg_is_linear_attend(m->call.op)) return;
   if (!zg_is_attend(m->call.op)) {
     m->flops = 2 * o->products * space_size(h, m);
     return;
@@ -249,6 +249,17 @@ static void count_flops(ZpShard *h, ZpNode *m) {
       size[ax.q] / zp_local_size(h->p, ax.q, h->out->values[m->in[zg_attend_first(m->call.op)]].state);
   m->flops = o->products * (double)(size[ax.h] + size[ax.w]) * attend_rows(h, m, &ax) *
              zg_attend_pairs(m->call.opt[0], m->call.opt[1], size[ax.q], size[ax.k]) / (double)parts;
+}
+
+/* Rows of linear_attend, each with a state: the local sizes of the result's other axes; and their tokens. */
+static void count_linear_flops(const ZpShard *h, ZpNode *m) {
+  const ZkCall *k = &m->call;
+  bool grad = k->op == ZG_OP_LINEAR_ATTEND_GRAD;
+  const ZpValue *o = &h->out->values[grad ? m->in[0] : m->out[0]];
+  double n = 1, values = 1;
+  for (int i = 0; i < o->type.naxes; i++) *(o->axis[i] == k->ax[2] ? &values : &n) *= (double)o->size[i];
+  double keys = (double)h->p->axis_size[k->ax[1]];
+  m->flops = zg_op_info[k->op].products * n * zg_linear_flops(k->opt[0], (double)k->opt[1], keys, values);
 }
 
 static void shard_node(ZpShard *h, const ZgNode *n) {
@@ -299,6 +310,9 @@ static void shard_node(ZpShard *h, const ZgNode *n) {
     m->call.opt[1] = p->axis_valid[n->ax[0]];
   count_flops(h, m);
   zp_make_grouped(h, n, m);
+  if (!zg_is_linear_attend(n->op)) return;
+  m->call.opt[1] = zg_linear_chunk(n->opt[0], p->axis_size[n->ax[0]]);
+  count_linear_flops(h, m);
 }
 
 static void run(ZpShard *h, const ZgSegment *s, uint32_t from, uint32_t to, const bool *again,

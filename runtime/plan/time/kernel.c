@@ -104,10 +104,19 @@ static double conv_seconds(const ZlCluster *c, const ZkCall *k) {
   return zp_product_seconds(c, k->in[0].elem, m, n, depth, batch, bytes_of_call(k));
 }
 
+/* Products as fast as attention's, unless the operands take longer. Backward makes the states again: three products
+ * where its FLOPs count two. */
+static double recurrence_seconds(const ZlCluster *c, const ZpNode *n) {
+  const ZkCall *k = &n->call;
+  bool grad = k->op == ZG_OP_LINEAR_ATTEND_GRAD;
+  double products = n->flops * (grad ? 1.5 : 1) / (peak(c, k->in[0].elem) * c->attention);
+  return fmax(products, bytes_of_call(k) / c->stream) + c->launch;
+}
+
 ZpTimePart zp_call_part(int op) {
-  return op == ZG_OP_DOT || op == ZG_OP_DOT_BIAS_GRAD || zg_is_conv(op) ? ZP_T_PRODUCTS
-         : op == ZG_OP_ATTEND || op == ZG_OP_ATTEND_GRAD                ? ZP_T_ATTENTION
-                                                                        : ZP_T_MEMORY;
+  return op == ZG_OP_DOT || op == ZG_OP_DOT_BIAS_GRAD || zg_is_conv(op)             ? ZP_T_PRODUCTS
+         : op == ZG_OP_ATTEND || op == ZG_OP_ATTEND_GRAD || zg_is_linear_attend(op) ? ZP_T_ATTENTION
+                                                                                    : ZP_T_MEMORY;
 }
 
 double zp_call_seconds(const ZlCluster *c, const ZpNode *n) {
@@ -115,7 +124,9 @@ double zp_call_seconds(const ZlCluster *c, const ZpNode *n) {
   if (zg_op_info[k->op].kind == ZG_SINK) return 0; /* a scalar on its way */
   switch (zp_call_part(k->op)) {
   case ZP_T_PRODUCTS: return zg_is_conv(k->op) ? conv_seconds(c, k) : product_seconds(c, k);
-  case ZP_T_ATTENTION: return zp_attention_seconds(c, k->in[0].elem, n->flops, k->op == ZG_OP_ATTEND_GRAD);
+  case ZP_T_ATTENTION:
+    if (zg_is_linear_attend(k->op)) return recurrence_seconds(c, n);
+    return zp_attention_seconds(c, k->in[0].elem, n->flops, k->op == ZG_OP_ATTEND_GRAD);
   default: return zp_stream_seconds(c, bytes_of_call(k));
   }
 }

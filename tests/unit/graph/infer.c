@@ -26,7 +26,7 @@ static void try(const Case *c) {
   for (; n.nin < 6 && c->in[n.nin]; n.nin++) in[n.nin] = make_typed_text(&m, c->in[n.nin]);
   if (c->hint) hint = make_typed_text(&m, c->hint);
   if (zg_infer(m.g, &n, in, c->hint ? &hint : NULL, out, &err))
-    for (int i = 0; i < zg_op_info[n.op].nout; i++) {
+    for (int i = 0; i < zg_outs(n.op, n.opt); i++) {
       if (i) zb_text_add(&got, "; ");
       zg_type_put(m.g, &got, &out[i]);
     }

@@ -89,6 +89,13 @@ static const Base bases[] = {
     {ZG_OP_SUM, "batch hd", {"real batch embed hd"}, NULL, {0}},
     {ZG_OP_SUM, "x0 x1 x2 x3 x4 x5 x6 x7", {"f16 x0 x1 x2 x3 x4 x5 x6 x7"}, NULL, {0}},
     {ZG_OP_CUMSUM, "embed", SOME, NULL, {.opt = {1}}},
+    {ZG_OP_SCAN, "embed", {"f32 embed", "real batch embed"}, NULL, {.opt = {1, 1}}},
+    {ZG_OP_LINEAR_ATTEND, "seq hd embed",
+     {"real batch seq hd", "real seq hd", "real head seq embed", "f32 head", "real seq hd", "real seq hd",
+      "real seq embed"},
+     NULL, {.opt = {7}}},
+    {ZG_OP_LINEAR_ATTEND_GRAD, "seq hd embed",
+     {"bf16 head seq embed", "bf16 seq hd", "bf16 seq hd", "bf16 head seq embed", "bf16 seq hd"}, NULL, {.opt = {2}}},
     {ZG_OP_PEAK, "vocab", {"f32 batch vocab"}, NULL, {.opt = {0, 11}}},
     {ZG_OP_PEAK, "vocab batch", {"f32 batch vocab"}, NULL, {0}},
     {ZG_OP_DOT, "embed", {"real batch embed", "real embed vocab"}, NULL, {0}},
@@ -156,7 +163,7 @@ static const char *outcome(const Node *x) {
   ZbErr err = {0};
   ZbText t = {0};
   if (zg_infer(x->m->g, &x->n, x->in, x->hinted ? &x->hint : NULL, out, &err)) {
-    for (int i = 0; i < zg_op_info[x->n.op].nout; i++) {
+    for (int i = 0; i < zg_outs(x->n.op, x->n.opt); i++) {
       zb_text_add(&t, i ? "; " : "");
       zg_type_put(x->m->g, &t, &out[i]);
     }

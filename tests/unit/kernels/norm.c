@@ -26,6 +26,21 @@ Test(norm, cumsum) {
   }
 }
 
+/* Factors up to 1.2: rows of 1104 elements would grow. Some lack axes of the terms. */
+Test(norm, scan) {
+  static const struct {
+    const char *dims, *a, *b;
+  } cases[] = {
+      {"b=3 s=17 e=33", "bse", "bse"}, {"b=1 s=1 e=1", "bse", "bse"}, {"b=2 s=70 e=300", "be", "bse"},
+      {"b=2 s=1104 e=1", "bs", "bse"}, {"b=5 s=40 e=7", "e", "bse"},  {"b=3 s=70 e=5", "", "bes"},
+      {"b=3 s=33 e=40", "bs", "bes"},  {"b=2 s=0 e=3", "bse", "bse"}, {"b=2 s=7@14/28 e=9", "se", "bse"}};
+  for (int kind = 0; kind < 4; kind++)
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+      CONFORM(.op = ZG_OP_SCAN, .dims = cases[i].dims, .ax = "s", .opt = {kind & 1, kind >> 1},
+              .in = {{cases[i].a, REAL, -1, i ? 1 : 1.2, NULL}, {cases[i].b}}, .out = {{cases[i].b}},
+              .tol = TOL);
+}
+
 Test(norm, softmax) {
   EACH_DIMS CONFORM(.op = ZG_OP_SOFTMAX, .dims = dims[i], .ax = "e", .in = {{"bse"}}, .out = {{"bse"}},
                     .tol = TOL);

@@ -138,7 +138,7 @@ static void make(Random *r) {
   r->n = 1 + draw(draw(2) ? MOST : 40);
   r->call.op = ZG_OP_POINTWISE;
   r->call.nin = (uint8_t)draw(6);
-  r->call.nout = (uint8_t)(1 + draw(ZK_MAX_OUT));
+  r->call.nout = (uint8_t)(1 + draw(ZK_POINTWISE_OUT));
   r->call.pointwise = &r->pointwise;
   int place = 0;
   for (int i = 0; i < r->call.nin; i++) {

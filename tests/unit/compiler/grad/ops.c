@@ -200,6 +200,36 @@ Test(ops, cumsum) {
   }
 }
 
+Test(ops, scan) {
+  static const char *const axes[] = {"a b c", "a c", "b", ""};
+  for (int kind = 0; kind < 4; kind++)
+    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) {
+      Make t = start(), *m = &t;
+      uint32_t in[] = {make_param(m, "f", axes[i]), make_param(m, "x", "a b c")};
+      uint32_t y = make_with(m, (ZgNode){.op = ZG_OP_SCAN, .opt = {kind & 1, kind >> 1}}, "b", 2, in);
+      check(m, make2(m, ZG_OP_MUL, y, y));
+    }
+}
+
+/* Every set of operands, of which some lack rows (c), and decays of each feature or not. */
+Test(ops, linear_attend) {
+  for (int more = 0; more < 8; more++)
+    for (int shape = 0; shape < 3; shape++) {
+      Make t = start(), *m = &t;
+      uint32_t in[7] = {make_param(m, "q", "a b c"), make_param(m, "k", shape ? "a b" : "a b c"),
+                        make_param(m, "v", "a v c")};
+      int n = 3;
+      if (more & ZG_LINEAR_DECAY) {
+        uint32_t g = make_param(m, "g", shape == 2 ? "c" : shape ? "a b" : "a c");
+        in[n++] = make1(m, ZG_OP_NEG, make2(m, ZG_OP_MUL, g, g));
+      }
+      if (more & ZG_LINEAR_FEED) in[n++] = make_param(m, "f", "a b c");
+      if (more & ZG_LINEAR_PAIR) in[n++] = make_param(m, "k2", "a b"), in[n++] = make_param(m, "v2", "a v");
+      uint32_t y = make_with(m, (ZgNode){.op = ZG_OP_LINEAR_ATTEND, .opt = {more}}, "a b v", n, in);
+      check(m, make2(m, ZG_OP_MUL, y, y));
+    }
+}
+
 Test(ops, peak_shares_ties) {
   Make t = start(), *m = &t;
   uint32_t x = make_param(m, "x", "a");

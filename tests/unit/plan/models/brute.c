@@ -111,10 +111,23 @@ static void check_shapes(Brute *b, const ZpNode *k) {
   }
   static const struct {
     int op, ax;
-  } pinned[] = {{ZG_OP_CUMSUM, 0},      {ZG_OP_SOFTMAX, 0},        {ZG_OP_SOFTMAX_GRAD, 0},
-                {ZG_OP_NORMALIZE, 0},   {ZG_OP_NORMALIZE_GRAD, 0}, {ZG_OP_ROPE, 1},
-                {ZG_OP_SHIFT, 0},       {ZG_OP_ROTATE, 0},         {ZG_OP_ATTEND, 1},
-                {ZG_OP_ATTEND_GRAD, 1}, {ZG_OP_TOPK, 0},           {ZG_OP_TOPK, 1}};
+  } pinned[] = {{ZG_OP_CUMSUM, 0},
+                {ZG_OP_SOFTMAX, 0},
+                {ZG_OP_SOFTMAX_GRAD, 0},
+                {ZG_OP_NORMALIZE, 0},
+                {ZG_OP_NORMALIZE_GRAD, 0},
+                {ZG_OP_ROPE, 1},
+                {ZG_OP_SHIFT, 0},
+                {ZG_OP_ROTATE, 0},
+                {ZG_OP_ATTEND, 1},
+                {ZG_OP_ATTEND_GRAD, 1},
+                {ZG_OP_TOPK, 0},
+                {ZG_OP_TOPK, 1},
+                {ZG_OP_SCAN, 0},
+                {ZG_OP_LINEAR_ATTEND, 0},
+                {ZG_OP_LINEAR_ATTEND, 1},
+                {ZG_OP_LINEAR_ATTEND_GRAD, 0},
+                {ZG_OP_LINEAR_ATTEND_GRAD, 1}};
   for (size_t i = 0; i < sizeof pinned / sizeof *pinned; i++) {
     uint16_t a = k->call.ax[pinned[i].ax];
     NEED(b, k->call.op != pinned[i].op || size[a] == b->p->axis_size[a], "%s is not whole",

@@ -78,7 +78,7 @@ static Most most_of(const ZpPlan *p, ZpPhase phase) {
       if (k->nout > most.out) most.out = k->nout;
       cr_assert_leq(k->pointwise->nops, ZK_POINTWISE_MAX_OPS);
       cr_assert_leq(k->nin, ZK_MAX_IN);
-      cr_assert_leq(k->nout, ZK_MAX_OUT);
+      cr_assert_leq(k->nout, ZK_POINTWISE_OUT);
       for (uint32_t j = 0; j < k->pointwise->nops; j++) { /* operands are inputs or earlier ops */
         const ZkPointwiseOp *o = &k->pointwise->ops[j];
         int nin = zg_op_info[o->op].max_in;
@@ -148,7 +148,7 @@ Test(fuse, many_results) {
   zb_text_add(&body, "  y = z\n");
   Plan q = planned(&m, body.s, ", p[a]");
   Most f = most_of(q.p, ZP_FWD);
-  cr_assert_eq(f.out, ZK_MAX_OUT);
+  cr_assert_eq(f.out, ZK_POINTWISE_OUT);
   zb_text_free(&body);
   plan_close(&q);
   model_close(&m);

@@ -97,6 +97,16 @@ Test(pad, convolutions) {
   expect("loss conv[f, half](h, p) per known(t)", "f to 8", SIZE);
 }
 
+/* So are recurrences. Along other axes they give zeros for terms, or queries, that are zero. */
+Test(pad, recurrences) {
+  expect_zero("h * scan[f](s, h + 1)", NULL);
+  expect_zero("scan[f](s, h)", NO);
+  expect_zero("stop(scan[f](s, h, order = reverse))", NULL);
+  expect_zero("stop(scan[f](s, h + 1, order = reverse))", SUM);
+  expect_zero("sum[k](scan[k](s, hk))", NULL);
+  expect_zero("sum[k](scan[k](s, hk + 1))", NO);
+}
+
 /* Positions of padding are numbers like others. What is shifted along the axis, or an entry of it, needs
  * its size. */
 Test(pad, positions) {

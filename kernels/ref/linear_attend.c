@@ -1,0 +1,147 @@
+/* Recurrences with a matrix as state, token by token, as OPS.md has them. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "graph/linear.h"
+#include "kernels/ref/ref.h"
+
+enum { Q, K, V, G, A, K2, V2, ROLES };
+typedef struct {
+  uint16_t s, k, v;
+  const ZkView *in[ROLES], *out[ROLES]; /* NULL: there is none */
+  int64_t tokens, keys, values;
+} Linear;
+
+static Linear linear(const ZkCall *c) {
+  Linear l = {.s = c->ax[0], .k = c->ax[1], .v = c->ax[2]};
+  int n = c->op == ZG_OP_LINEAR_ATTEND_GRAD, first = n;
+  for (int role = Q; role < ROLES; role++) {
+    int bit = role == G ? ZG_LINEAR_DECAY : role == A ? ZG_LINEAR_FEED : role > A ? ZG_LINEAR_PAIR : 0;
+    if (bit && !(c->opt[0] & bit)) continue;
+    l.in[role] = &c->in[n];
+    l.out[role] = &c->out[n++ - first];
+  }
+  l.tokens = ref_size(l.in[Q], l.s), l.keys = ref_size(l.in[Q], l.k), l.values = ref_size(l.in[V], l.v);
+  return l;
+}
+
+static double at(const Linear *l, int role, const RefIndex *i, int64_t k, int64_t v) {
+  if (!l->in[role]) return 0;
+  RefIndex ik = ref_with(i, l->k, k), ikv = ref_with(&ik, l->v, v);
+  return ref_get(l->in[role], &ikv);
+}
+
+static void add(const Linear *l, int role, const RefIndex *i, int64_t k, int64_t v, double x) {
+  if (!l->out[role]) return;
+  RefIndex ik = ref_with(i, l->k, k), ikv = ref_with(&ik, l->v, v);
+  ref_add(l->out[role], &ikv, x);
+}
+
+#define EACH_KV                                                                                              \
+  for (int64_t k = 0; k < l->keys; k++)                                                                      \
+    for (int64_t v = 0; v < l->values; v++)
+
+/* S becomes the state after the token; `decayed`, unless NULL, what it was before anything is added, and u what
+ * is added with the key. */
+static void token(const Linear *l, const RefIndex *i, double *S, double *decayed, double *u) {
+  int64_t nv = l->values;
+  EACH_KV S[k * nv + v] *= exp(at(l, G, i, k, v));
+  if (decayed) EACH_KV decayed[k * nv + v] = S[k * nv + v];
+  for (int64_t v = 0; v < nv; v++) u[v] = at(l, V, i, 0, v);
+  EACH_KV u[v] += S[k * nv + v] * at(l, A, i, k, v);
+  EACH_KV S[k * nv + v] += at(l, K, i, k, v) * u[v] + at(l, K2, i, k, v) * at(l, V2, i, k, v);
+}
+
+/* The axes of the result but tokens and values: rows. */
+static RefAxes rows_of(RefIndex *i, const Linear *l, const ZkView *o) {
+  return ref_axes(i, o, (uint16_t[]){l->s, l->v}, 2);
+}
+
+static double *numbers(int64_t n) {
+  double *x = calloc((size_t)(n > 0 ? n : 1), sizeof *x);
+  ZB_ASSERT(x);
+  return x;
+}
+
+void zk_ref_linear_attend(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  Linear of = linear(c), *l = &of;
+  int64_t nv = l->values, size = l->keys * nv;
+  double *S = numbers(size), *u = numbers(nv);
+  RefIndex i = {0};
+  RefAxes rows = rows_of(&i, l, &c->out[0]);
+  REF_EACH(&i, rows) {
+    for (int64_t e = 0; e < size; e++) S[e] = 0;
+    for (int64_t t = 0; t < l->tokens; t++) {
+      RefIndex it = ref_with(&i, l->s, t);
+      token(l, &it, S, NULL, u);
+      for (int64_t v = 0; v < nv; v++) {
+        RefIndex iv = ref_with(&it, l->v, v);
+        double o = 0;
+        for (int64_t k = 0; k < l->keys; k++) o += S[k * nv + v] * at(l, Q, &it, k, v);
+        ref_put(&c->out[0], &iv, o);
+      }
+    }
+  }
+  free(S);
+  free(u);
+}
+
+/* The token's gradients. D is the cotangent of the state after it, then of that before it. */
+static void token_back(const Linear *l, const RefIndex *i, const ZkView *o, const double *S,
+                       const double *decayed, const double *u, double *D, double *du) {
+  int64_t nv = l->values;
+  for (int64_t v = 0; v < nv; v++) {
+    RefIndex iv = ref_with(i, l->v, v);
+    double g = ref_get(o, &iv);
+    for (int64_t k = 0; k < l->keys; k++) {
+      add(l, Q, i, k, v, S[k * nv + v] * g);
+      D[k * nv + v] += at(l, Q, i, k, v) * g;
+    }
+    du[v] = 0;
+  }
+  EACH_KV {
+    double d = D[k * nv + v];
+    add(l, K, i, k, v, d * u[v]);
+    du[v] += d * at(l, K, i, k, v);
+    add(l, K2, i, k, v, d * at(l, V2, i, k, v));
+    add(l, V2, i, k, v, d * at(l, K2, i, k, v));
+  }
+  for (int64_t v = 0; v < nv; v++) add(l, V, i, 0, v, du[v]);
+  EACH_KV {
+    add(l, A, i, k, v, decayed[k * nv + v] * du[v]);
+    D[k * nv + v] += at(l, A, i, k, v) * du[v];
+    add(l, G, i, k, v, D[k * nv + v] * decayed[k * nv + v]);
+    D[k * nv + v] *= exp(at(l, G, i, k, v));
+  }
+}
+
+void zk_ref_linear_attend_grad(const ZkEnv *env, const ZkCall *c) {
+  (void)env;
+  Linear of = linear(c), *l = &of;
+  int64_t nv = l->values, size = l->keys * nv;
+  double *S = numbers((l->tokens + 1) * size), *decayed = numbers(l->tokens * size),
+         *u = numbers(l->tokens * nv), *D = numbers(size), *du = numbers(nv);
+  for (int k = 0; k < c->nout; k++) ref_zero(&c->out[k]);
+  RefIndex i = {0};
+  RefAxes rows = rows_of(&i, l, &c->in[0]);
+  REF_EACH(&i, rows) {
+    for (int64_t e = 0; e < size; e++) S[e] = D[e] = 0;
+    for (int64_t t = 0; t < l->tokens; t++) {
+      RefIndex it = ref_with(&i, l->s, t);
+      double *after = S + (t + 1) * size;
+      for (int64_t e = 0; e < size; e++) after[e] = S[t * size + e];
+      token(l, &it, after, decayed + t * size, u + t * nv);
+    }
+    for (int64_t t = l->tokens; t-- > 0;) {
+      RefIndex it = ref_with(&i, l->s, t);
+      token_back(l, &it, &c->in[0], S + (t + 1) * size, decayed + t * size, u + t * nv, D, du);
+    }
+  }
+  free(S);
+  free(decayed);
+  free(u);
+  free(D);
+  free(du);
+}
