@@ -40,6 +40,7 @@ typedef struct {
   bool integer;
   int64_t i;
   ZlSpan span; /* of the value */
+  bool open;   /* mesh: `?`, to be chosen */
 } ZlQuantity;
 
 typedef enum {
@@ -91,6 +92,8 @@ typedef struct {
   ZlKw *kws; uint32_t nkws;           /* schedule, optimizer */
   ZlClause *clauses; uint32_t nclauses; /* optimizer */
   bool keep;                          /* shard */
+  /* `?` in place of what is to be chosen: of micro, recompute, stages, shard, split; of split: after `else`. */
+  bool open, open_else;
 } ZlDirective;
 /* clang-format on */
 

@@ -6,7 +6,7 @@
  * format.c align.c          the same text laid out: lines and blanks; columns (format.h)
  * weights.c                 maps to foreign weights: their nodes, that, and printing
  * recipe.c optimizer.c words.c  recipes: inheritance, checked records    cluster.c unit.c  clusters,
- * quantities recipe_text.c             what these say, as text span.c diag.c             sources, collecting
+ * quantities recipe_text.c             what these say, as text; recipe_write.c  a recipe in the language span.c diag.c             sources, collecting
  * and printing messages    errors.def ERRORS.md  all codes
  */
 #ifndef ZUG_LANG_H
@@ -88,12 +88,13 @@ typedef struct {
 } ZlPaths;
 
 /* clang-format off */
-typedef struct { ZlName name; int64_t size; } ZlMeshDim;
+typedef struct { ZlName name; int64_t size; } ZlMeshDim;                /* size 0: `?` */
 /* number: the size; of slots of experts their factor over the average, and size may be 0. Also: pad AXIS to SIZE */
 typedef struct { ZlName axis; int64_t size; double number; ZlSpan span; bool maybe; } ZlBind;
 typedef struct { ZlName *axis; uint32_t n; } ZlProd;                    /* kv*grp */
 /* maybe: axes among these that the model may lack, `head?`; then they are as if they were not named */
-typedef struct { ZlProd *prods; uint32_t nprods; ZlName dim; ZlNames otherwise, maybe; ZlSpan span; } ZlSplit;
+/* open, open_else: `?` in place of the axes, of those after `else` */
+typedef struct { ZlProd *prods; uint32_t nprods; ZlName dim; ZlNames otherwise, maybe; bool open, open_else; ZlSpan span; } ZlSplit;
 /* clang-format on */
 enum { ZL_SHARD_STATES = 1, ZL_SHARD_GRADS = 2, ZL_SHARD_PARAMS = 4 };
 /* clang-format off */
@@ -102,6 +103,7 @@ typedef struct {
   ZlName dim;
   ZlName *unit; uint32_t nunit; /* path components; none: a repeat iteration */
   bool keep;      /* `keep`: gathered once a step, not again for backward */
+  bool open;      /* `?` in place of what: it is 0 */
   ZlSpan span;
 } ZlShard;
 /* clang-format on */
@@ -160,6 +162,8 @@ typedef struct {
   struct { uint64_t memory, host; ZlSpan memory_span, host_span; } limit; /* bytes; 0: none */
   /* Parameters that are not trained: `of`, or `all`, but those of `but`. None: of.n = 0 and not all. */
   struct { bool all; ZlPaths of, but; ZlSpan span; } freeze;
+  /* `?` in place of these; else file < 0. More of the kind is in mesh, splits and shards. */
+  struct { ZlSpan micro, stages, recompute; } open;
 } ZlRecipe;
 /* clang-format on */
 
@@ -210,6 +214,8 @@ ZlProgram *zl_load_named(ZbArena *a, ZlSources *s, ZlDiags *d, const char *spec,
 /* The recipe or cluster `name` with everything it inherits; NULL and a report (with the nearest name) if
  * there is none or it is wrong. `name` NULL: the file's only one, or an error that lists them. */
 const ZlRecipe *zl_recipe(ZlProgram *p, ZlDiags *d, const char *name);
+/* The same of a recipe that may leave things open by `?`, which zl_recipe refuses: for who chooses them. */
+const ZlRecipe *zl_recipe_open(ZlProgram *p, ZlDiags *d, const char *name);
 const ZlCluster *zl_cluster(ZlProgram *p, ZlDiags *d, const char *name);
 /* Reports what is wrong with any recipe or cluster of the main file. */
 void zl_check_recipes(ZlProgram *p, ZlDiags *d);
@@ -221,6 +227,8 @@ const ZlKw *zl_kw(const ZlKw *kws, uint32_t n, const char *key);
  * the callee's during the call. */
 typedef void ZlEach(void *ctx, const char *what, const char *text);
 void zl_recipe_list(const ZlRecipe *r, ZlEach *each, void *ctx);
+/* As a recipe of the language, which inherits from none; nothing of it is open. */
+void zl_recipe_write(const ZlRecipe *r, ZbText *out);
 void zl_cluster_list(const ZlCluster *c, ZlEach *each, void *ctx);
 /* All recipe names of the file, in order; all cluster names. */
 ZlNames zl_recipe_names(const ZlProgram *p);

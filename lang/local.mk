@@ -12,6 +12,7 @@ liblang_a_SOURCES = \
   lang/optimizer.c \
   lang/recipe.c \
   lang/recipe_text.c \
+  lang/recipe_write.c \
   lang/recover.c \
   lang/span.c \
   lang/torch.c \

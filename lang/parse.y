@@ -84,8 +84,8 @@
 %type <exprs> exprs sexprs sexprs0
 %type <arg> arg
 %type <args> args args0
-%type <quantity> const
-%type <quantities> nums numlist quants consts
+%type <quantity> const dim0
+%type <quantities> dims0 nums numlist quants consts
 %type <prod> prod
 %type <prods> prods
 %type <path> unit
@@ -544,17 +544,36 @@ directives : %empty
           }
         | directives error RESYNC { yyerrok; }
         ;
-directive : MESH nums    { $$ = zl_directive(ps->arena, ZL_D_MESH, @$); $$->q = $2.at; $$->nq = $2.n; }
+directive : MESH dims0   { $$ = zl_directive(ps->arena, ZL_D_MESH, @$); $$->q = $2.at; $$->nq = $2.n; }
         | BIND nums      { $$ = zl_directive(ps->arena, ZL_D_BIND, @$); $$->q = $2.at; $$->nq = $2.n; }
         | MICRO NUMBER   { $$ = zl_directive(ps->arena, ZL_D_MICRO, @$); $$->num = $2; $$->has_num = true; }
+        | MICRO '?'      { $$ = zl_directive(ps->arena, ZL_D_MICRO, @$); $$->open = true; }
+        | SPLIT '?' OVER names else {
+            $$ = zl_directive(ps->arena, ZL_D_SPLIT, @$);
+            $$->open = true;
+            $$->names = $4;
+            $$->others = $5;
+            $$->open_else = ps->open_else;
+            $$->maybe = ps->maybe;
+            ps->maybe = (ZlNames){0};
+            ps->open_else = false;
+          }
         | SPLIT prods OVER names else {
             $$ = zl_directive(ps->arena, ZL_D_SPLIT, @$);
             $$->prods = $2.at;
             $$->nprods = $2.n;
             $$->names = $4;
             $$->others = $5;
+            $$->open_else = ps->open_else;
             $$->maybe = ps->maybe;
             ps->maybe = (ZlNames){0};
+            ps->open_else = false;
+          }
+        | SHARD '?' OVER IDENT unit {
+            $$ = zl_directive(ps->arena, ZL_D_SHARD, @$);
+            $$->open = true;
+            $$->word = $4;
+            if ($5.n) ADD($$->paths, $$->npaths, $5);
           }
         | SHARD names OVER IDENT unit keep {
             $$ = zl_directive(ps->arena, ZL_D_SHARD, @$);
@@ -570,6 +589,7 @@ directive : MESH nums    { $$ = zl_directive(ps->arena, ZL_D_MESH, @$); $$->q = 
             $$->q = $6.at;
             $$->nq = $6.n;
           }
+        | STAGES OVER IDENT '=' '?' { $$ = zl_directive(ps->arena, ZL_D_STAGES, @$); $$->word = $3; $$->open = true; }
         | SCHEDULE IDENT kws0 {
             $$ = zl_directive(ps->arena, ZL_D_SCHEDULE, @$);
             $$->word = $2;
@@ -577,6 +597,7 @@ directive : MESH nums    { $$ = zl_directive(ps->arena, ZL_D_MESH, @$); $$->q = 
             $$->nkws = $3.n;
           }
         | RECOMPUTE paths { $$ = zl_directive(ps->arena, ZL_D_RECOMPUTE, @$); $$->paths = $2.at; $$->npaths = $2.n; }
+        | RECOMPUTE '?'  { $$ = zl_directive(ps->arena, ZL_D_RECOMPUTE, @$); $$->open = true; }
         | OFFLOAD names TO IDENT { $$ = zl_directive(ps->arena, ZL_D_OFFLOAD, @$); $$->names = $2; $$->word = $4; }
         | PRECISION precs {
             $$ = zl_directive(ps->arena, ZL_D_PRECISION, @$);
@@ -613,6 +634,12 @@ directive : MESH nums    { $$ = zl_directive(ps->arena, ZL_D_MESH, @$); $$->q = 
             $$->nbut = $3.n;
           }
         ;
+dims0   : dim0           { $$ = (ZlQuantityList){0}; PUSH($$, $1); }
+        | dims0 ',' dim0 { $$ = $1; PUSH($$, $3); }
+        ;
+dim0    : IDENT '=' NUMBER { $$ = zl_number_quantity($1, $3); }
+        | IDENT '=' '?'  { $$ = (ZlQuantity){.name = $1, .span = @3, .open = true}; }
+        ;
 nums    : IDENT '=' NUMBER { $$ = (ZlQuantityList){0}; PUSH($$, zl_number_quantity($1, $3)); }
         | nums ',' IDENT '=' NUMBER { $$ = $1; PUSH($$, zl_number_quantity($3, $5)); }
         ;
@@ -633,6 +660,7 @@ axes    : axis           { $$ = (ZlNames){0}; PUSH($$, $1); }
         ;
 else    : %empty         { $$ = (ZlNames){0}; }
         | ELSE axes      { $$ = $2; }
+        | ELSE '?'       { $$ = (ZlNames){0}; ps->open_else = true; }
         ;
 unit    : %empty         { $$ = (ZlPath){.span = ZL_NOWHERE}; }
         | UNIT path      { $$ = $2; }

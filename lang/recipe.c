@@ -73,8 +73,9 @@ static void apply_mesh(Build *b, const ZlDirective *d) {
   uint64_t ranks = 1;
   for (uint32_t i = 0; i < d->nq; i++) {
     const ZlQuantity *q = &d->q[i];
-    if (!once(b, ZL_D_MESH, q->name.s, q->name.span) || !positive(b, "a mesh dimension", q)) continue;
-    if (!zb_mul_u64(ranks, (uint64_t)q->i, &ranks) || ranks > 1 << 24) {
+    if (!once(b, ZL_D_MESH, q->name.s, q->name.span)) continue;
+    if (!q->open && !positive(b, "a mesh dimension", q)) continue;
+    if ((!q->open && !zb_mul_u64(ranks, (uint64_t)q->i, &ranks)) || ranks > 1 << 24) {
       BAD(b, ZL_Z0805, d->span, "the mesh has more than %d ranks", 1 << 24);
       return;
     }
@@ -103,9 +104,10 @@ static void apply_sizes(Build *b, const ZlDirective *d, ZbNames *names, ZlBind *
 
 static void apply_micro(Build *b, const ZlDirective *d) {
   ZlQuantity q = {.integer = d->num.integer, .i = d->num.i, .span = d->num.span};
-  if (!once(b, ZL_D_MICRO, "", d->span) || !positive(b, "`micro`", &q)) return;
-  b->r->micro = q.i;
+  if (!once(b, ZL_D_MICRO, "", d->span) || (!d->open && !positive(b, "`micro`", &q))) return;
+  b->r->micro = d->open ? 0 : q.i;
   b->r->micro_span = d->span;
+  b->r->open.micro = d->open ? d->span : ZL_NOWHERE;
 }
 
 static void apply_limit(Build *b, const ZlDirective *d) {
@@ -154,6 +156,8 @@ static void apply_split(Build *b, const ZlDirective *d) {
                  .dim = dim,
                  .otherwise = d->others,
                  .maybe = d->maybe,
+                 .open = d->open,
+                 .open_else = d->open_else,
                  .span = d->span};
     uint32_t k = zb_names_find(&b->split_names, dim.s);
     if (k != ZB_NO_NAME) {
@@ -203,8 +207,8 @@ static void apply_shard(Build *b, const ZlDirective *d) {
     if (k < r->nshards) r->shards[k] = r->shards[--r->nshards];
     return;
   }
-  ZlShard s = {.what = shard_levels(b, d), .dim = d->word, .keep = d->keep, .span = d->span};
-  if (!s.what) return;
+  ZlShard s = {.dim = d->word, .keep = d->keep, .open = d->open, .span = d->span};
+  if (!d->open && !(s.what = shard_levels(b, d))) return;
   if (d->npaths) {
     s.unit = d->paths[0].part;
     s.nunit = d->paths[0].n;
@@ -223,6 +227,7 @@ static void apply_stages(Build *b, const ZlDirective *d) {
   r->stages.dim = d->word;
   r->stages.span = d->span;
   r->stages.by_cost = d->by.s != NULL;
+  r->open.stages = d->open ? d->span : ZL_NOWHERE;
   r->stages.counts = NULL;
   r->stages.n = 0;
   if (d->by.s && strcmp(d->by.s, "cost") != 0)
@@ -264,6 +269,7 @@ static void apply_recompute(Build *b, const ZlDirective *d) {
   if (!once(b, ZL_D_RECOMPUTE, "", d->span)) return;
   b->r->recompute = NULL;
   b->r->nrecompute = 0;
+  b->r->open.recompute = d->open ? d->span : ZL_NOWHERE;
   if (d->npaths == 1 && d->paths[0].n == 1 && strcmp(d->paths[0].part[0].s, "none") == 0) return;
   for (uint32_t i = 0; i < d->npaths; i++)
     ZB_PUSH(b->arena, b->r->recompute, b->r->nrecompute,
@@ -426,7 +432,8 @@ static void check_stages(Build *b) {
   }
   check_dim(b, r->stages.dim);
   const ZlMeshDim *m = dim_named(b, r->stages.dim.s);
-  if (m && !r->stages.by_cost && r->stages.n != (uint64_t)m->size) {
+  bool listed = !r->stages.by_cost && r->open.stages.file < 0;
+  if (m && m->size && listed && r->stages.n != (uint64_t)m->size) {
     ZlDiag *g = BAD(b, ZL_Z0805, r->stages.span, "%u stages are listed, but mesh dimension `%s` has %lld",
                     r->stages.n, m->name.s, (long long)m->size);
     zl_also(g, m->name.span, "here");
@@ -453,7 +460,11 @@ static void check_shards(Build *b) {
   for (uint32_t i = 1; i < b->r->nshards; i++) {
     const ZlShard *x = &b->r->shards[0], *y = &b->r->shards[i];
     ZlDiag *g = NULL;
-    if (x->what != y->what) {
+    if (x->open != y->open) {
+      g = BAD(b, ZL_Z0806, y->span, "`?` is sharded over `%s`, but not over `%s`", (x->open ? x : y)->dim.s,
+              (x->open ? y : x)->dim.s);
+      zl_help(g, "write `shard ?` in all `shard` directives of a recipe, or in none");
+    } else if (x->what != y->what) {
       g = BAD(b, ZL_Z0806, y->span, "`%s` are sharded over `%s`, but `%s` over `%s`", shard_words(y),
               y->dim.s, shard_words(x), x->dim.s);
       zl_help(g, "name the same parts in all `shard` directives of a recipe");
@@ -571,18 +582,44 @@ static const ZlRecipe *made(ZbArena *a, ZlDiags *d, const ZlRecipeAst *ast, uint
   r->stages.span = r->precision.span = r->optimizer.span = ZL_NOWHERE;
   r->stages.dim.span = r->schedule.name.span = r->optimizer.name.span = ZL_NOWHERE;
   r->limit.memory_span = r->limit.host_span = r->freeze.span = ZL_NOWHERE;
+  r->open.micro = r->open.stages = r->open.recompute = ZL_NOWHERE;
   Build b = {.d = d, .arena = a, .r = r};
   build(&b, ast);
   *words = b.words;
   return b.bad ? NULL : r;
 }
 
-const ZlRecipe *zl_recipe(ZlProgram *p, ZlDiags *d, const char *name) {
+const ZlRecipe *zl_recipe_open(ZlProgram *p, ZlDiags *d, const char *name) {
   const ZlFile *f = p->files[0];
   const ZlRecipeAst *ast = name ? recipe_named(f, name) : f->nrecipes == 1 ? f->recipes[0] : NULL;
   uint32_t words;
   if (ast) return made(p->arena, d, ast, &words);
   zl_report_no_such(d, p->arena, "recipe", f->name, name, zl_recipe_names(p));
+  return NULL;
+}
+
+/* The first `?`; file < 0: there is none. */
+static ZlSpan first_open(const ZlRecipe *r) {
+  const ZlSpan one[] = {r->open.micro, r->open.stages, r->open.recompute};
+  for (uint32_t i = 0; i < r->nmesh; i++)
+    if (!r->mesh[i].size) return r->mesh[i].name.span;
+  for (int i = 0; i < 3; i++)
+    if (one[i].file >= 0) return one[i];
+  for (uint32_t i = 0; i < r->nsplits; i++)
+    if (r->splits[i].open || r->splits[i].open_else) return r->splits[i].span;
+  for (uint32_t i = 0; i < r->nshards; i++)
+    if (r->shards[i].open) return r->shards[i].span;
+  return ZL_NOWHERE;
+}
+
+const ZlRecipe *zl_recipe(ZlProgram *p, ZlDiags *d, const char *name) {
+  const ZlRecipe *r = zl_recipe_open(p, d, name);
+  ZlSpan open = r ? first_open(r) : ZL_NOWHERE;
+  if (open.file < 0) return r;
+  ZlDiag *g = zl_report(d, ZL_Z0814, open, "recipe `%s` leaves open what `?` stands for", r->name);
+  zl_help(g,
+          "`zplan search GRAPH.zsg --recipe FILE:%s --cluster FILE:NAME -o NEW.zug` writes it with the best",
+          r->name);
   return NULL;
 }
 

@@ -57,7 +57,9 @@ static void settings(List *l, const ZlKw *kws, uint32_t n) {
 static void mesh(List *l, const ZlRecipe *r) {
   if (!r->nmesh) return;
   for (uint32_t i = 0; i < r->nmesh; i++)
-    zb_text_add(&l->text, "%s%s = %" PRId64, i ? ", " : "", r->mesh[i].name.s, r->mesh[i].size);
+    if (r->mesh[i].size)
+      zb_text_add(&l->text, "%s%s = %" PRId64, i ? ", " : "", r->mesh[i].name.s, r->mesh[i].size);
+    else zb_text_add(&l->text, "%s%s = ?", i ? ", " : "", r->mesh[i].name.s);
   item(l, "mesh");
 }
 
@@ -73,11 +75,13 @@ static void splits(List *l, const ZlRecipe *r) {
   for (uint32_t i = 0; i < r->nsplits; i++) {
     const ZlSplit *s = &r->splits[i];
     if (i) zb_text_add(t, "; ");
+    if (s->open) zb_text_add(t, "?");
     for (uint32_t k = 0; k < s->nprods; k++) {
       if (k) zb_text_add(t, ", ");
       add_axes(t, (ZlNames){s->prods[k].axis, s->prods[k].n}, s->maybe, "*");
     }
-    zb_text_add(t, " over %s%s", s->dim.s, s->otherwise.n ? " else " : "");
+    zb_text_add(t, " over %s%s%s", s->dim.s, s->otherwise.n || s->open_else ? " else " : "",
+                s->open_else ? "?" : "");
     add_axes(t, s->otherwise, s->maybe, ", ");
   }
   item(l, "split");
@@ -88,9 +92,9 @@ static void shards(List *l, const ZlRecipe *r) {
   if (!r->nshards) return;
   for (uint32_t i = 0; i < r->nshards; i++) {
     const ZlShard *s = &r->shards[i];
-    zb_text_add(t, "%s%s%s%sover %s", i ? "; " : "", s->what & ZL_SHARD_PARAMS ? "params " : "",
-                s->what & ZL_SHARD_GRADS ? "grads " : "", s->what & ZL_SHARD_STATES ? "states " : "",
-                s->dim.s);
+    zb_text_add(t, "%s%s%s%s%sover %s", i ? "; " : "", s->open ? "? " : "",
+                s->what & ZL_SHARD_PARAMS ? "params " : "", s->what & ZL_SHARD_GRADS ? "grads " : "",
+                s->what & ZL_SHARD_STATES ? "states " : "", s->dim.s);
     if (s->nunit) zb_text_add(t, " unit ");
     add_names(t, s->unit, s->nunit, ".");
     if (s->keep) zb_text_add(t, " keep");
@@ -110,7 +114,8 @@ static void ways(List *l, const ZlRecipe *r) {
 
 static void stages(List *l, const ZlRecipe *r) {
   if (r->stages.dim.s) {
-    zb_text_add(&l->text, "over %s %s", r->stages.dim.s, r->stages.by_cost ? "by cost" : "as");
+    const char *how = r->open.stages.file >= 0 ? "?" : r->stages.by_cost ? "by cost" : "as";
+    zb_text_add(&l->text, "over %s %s", r->stages.dim.s, how);
     for (uint32_t i = 0; i < r->stages.n; i++) zb_text_add(&l->text, " %" PRId64, r->stages.counts[i]);
     item(l, "stages");
   }
@@ -127,6 +132,7 @@ static void add_paths(ZbText *t, const ZlPath *at, uint32_t n) {
 }
 
 static void recomputes(List *l, const ZlRecipe *r) {
+  if (r->open.recompute.file >= 0) word(l, "recompute", "?");
   if (!r->nrecompute) return;
   add_paths(&l->text, r->recompute, r->nrecompute);
   item(l, "recompute");
@@ -197,6 +203,7 @@ void zl_recipe_list(const ZlRecipe *r, ZlEach *each, void *ctx) {
   if (r->model) word(&l, "model", r->model);
   mesh(&l, r);
   sizes(&l, "bind", r->binds, r->nbinds);
+  if (r->open.micro.file >= 0) word(&l, "micro", "?");
   if (r->micro) number(&l, "micro", (double)r->micro);
   splits(&l, r);
   shards(&l, r);

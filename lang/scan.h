@@ -63,6 +63,7 @@ struct ZlParser {
   int statement; /* kind of the keyword that began the current statement; USE matters */
 
   ZlNames maybe;  /* of the directive being parsed: axes that the model may lack, `head?` */
+  bool open_else; /* of it: `else ?` */
   ZlModel *model; /* being parsed */
   ZlWeights *weights;
   const ZlCond *cond; /* in its innermost `if` */

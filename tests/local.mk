@@ -53,6 +53,7 @@ scenario_tests = \
   tests/mutants.sh \
   tests/plan.sh \
   tests/plan/published.sh \
+  tests/plan/search.sh \
   tests/readme.sh \
   tests/relocatable.sh \
   tests/rooms.sh \

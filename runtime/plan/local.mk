@@ -67,6 +67,15 @@ libplan_a_SOURCES = \
   runtime/plan/schedule/simulate.c \
   runtime/plan/schedule/stages.c \
   runtime/plan/schedule/zero.c \
+  runtime/plan/search/closed.c \
+  runtime/plan/search/internal.h \
+  runtime/plan/search/measure.c \
+  runtime/plan/search/bytes.c \
+  runtime/plan/search/found.c \
+  runtime/plan/search/search.c \
+  runtime/plan/search/search.h \
+  runtime/plan/search/space.c \
+  runtime/plan/search/weigh.c \
   runtime/plan/time/cost.c \
   runtime/plan/time/internal.h \
   runtime/plan/time/kernel.c \

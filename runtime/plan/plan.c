@@ -2,21 +2,42 @@
 #include "runtime/plan/local/local.h"
 #include "runtime/plan/schedule/schedule.h"
 
-ZpPlan *zp_plan(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o) {
+static ZpPlan *begin(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, const ZpOptions *o) {
   ZpPlan *p = ZB_NEW(a, ZpPlan);
-  ZpBuild b = {.p = p, .d = d, .o = o};
   *p = (ZpPlan){.arena = a,
                 .graph = g,
                 .recipe = r,
                 .forward_only = o->forward_only,
                 .beside = o->beside,
                 .outputs = o->forward_only && o->outputs};
-  if (!zp_bind(&b)) return NULL;
-  if (!zp_shard(&b)) return NULL;
-  zp_buckets(&b);
-  zp_lower(&b);
-  if (!zp_stages(&b)) return NULL;
-  zp_program(p);
-  if (!zp_ledger(&b)) return NULL;
-  return zp_prove(p, d) ? p : NULL;
+  return p;
+}
+
+static bool local(ZpBuild *b) {
+  if (!zp_bind(b)) return false;
+  if (!zp_shard(b)) return false;
+  zp_buckets(b);
+  zp_lower(b);
+  return true;
+}
+
+static bool schedule(ZpBuild *b) {
+  if (!zp_stages(b)) return false;
+  zp_program(b->p);
+  return zp_ledger(b);
+}
+
+ZpPlan *zp_plan(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o) {
+  ZpPlan *p = zp_plan_unproved(a, g, r, d, o);
+  return p && zp_prove(p, d) ? p : NULL;
+}
+
+ZpPlan *zp_plan_unproved(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o) {
+  ZpBuild b = {.p = begin(a, g, r, o), .d = d, .o = o};
+  return local(&b) && schedule(&b) ? b.p : NULL;
+}
+
+ZpPlan *zp_plan_local(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o) {
+  ZpBuild b = {.p = begin(a, g, r, o), .d = d, .o = o};
+  return local(&b) ? b.p : NULL;
 }

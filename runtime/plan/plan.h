@@ -11,6 +11,7 @@
  * check/       the proofs, which share nothing with those that made the plan; check.h
  * output/      tables, for people and as JSON, traces, and whether two plans are the same
  * time/        how long a step takes on a cluster; time.h
+ * search/      the fastest recipes of a model on a cluster; search.h
  * mesh.c       ranks and their coordinates
  * words.c      what messages and tables call things; instr.def, ledger.def
  * nodes.c      which ranks go to which node
@@ -496,6 +497,10 @@ typedef struct {
 /* Makes and proves a plan. NULL with reports in `d` if the recipe does not fit the graph or a limit; a plan
  * that fails a proof is a bug of ours and says so (Z0999) with the counter-example. */
 ZpPlan *zp_plan(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o);
+/* For those who weigh many recipes (search/), never for an engine: without the proofs; and the local programs
+ * and buckets alone, without stages. */
+ZpPlan *zp_plan_unproved(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o);
+ZpPlan *zp_plan_local(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o);
 
 /* ---- orders.c ------------------------------------------------------------------------------------------ */
 typedef struct {

@@ -1,6 +1,7 @@
 /* zplan: what zrun would do, without MPI and without devices: for any number of ranks, on any machine. */
 #include "kernels/devices.h"
 #include "runtime/plan/plan.h"
+#include "runtime/plan/search/search.h"
 #include "runtime/plan/time/time.h"
 
 #include <getopt.h>
@@ -14,6 +15,7 @@ static const char usage[] =
     "  programs   every instruction of every stage\n"
     "  check      only make the plan and its proofs\n"
     "  sim        how long a step will take on the cluster, and where the time goes\n"
+    "  search     the fastest recipes on the cluster; with a recipe, which completes what it says `?` for\n"
     "  --cluster FILE:NAME  check against a cluster's memory; sim: with its constants\n"
     "  --device WORD        where zrun will compute: cpu (default) or cuda, for which no GPU need be here\n"
     "  --ckpt               with the host's memory that checkpoints take (zrun --ckpt)\n"
@@ -22,6 +24,10 @@ static const char usage[] =
     "  --eval               the plan of an evaluation, which only goes forward\n"
     "  -I DIR               where imported recipe files are searched too\n"
     "  --trace FILE         sim: the step as a trace for Perfetto, with a rank of each stage\n"
+    "  --batch N, --seq S   search, without a recipe: samples of a step, and their length\n"
+    "  --ranks R            search: for so many devices, and not for all of the cluster\n"
+    "  --keep K             search: list the best K (default 10)\n"
+    "  -o FILE              search: write the best as a recipe, with reasons\n"
     "  --overlap            sim: as if collectives within forward and backward ran beside computation\n"
     "  --json               show, explain, programs and sim as JSON, whose keys stay: "
     "runtime/plan/output/JSON.md\n"
@@ -29,8 +35,9 @@ static const char usage[] =
     "  --diag json          messages as JSON lines\n";
 
 typedef struct {
-  const char *command, *graph, *recipe, *cluster, *trace, *include[16];
+  const char *command, *graph, *recipe, *cluster, *trace, *out, *include[16];
   uint32_t ninclude;
+  int64_t batch, seq, ranks, keep; /* 0: not given */
   int threads;
   const ZkDevice *device;
   bool ckpt, eval, diag_json, json, overlap;
@@ -48,19 +55,45 @@ static void refuse_device(void) {
   fprintf(stderr, "\n");
 }
 
+/* A whole number behind an option. */
+static bool count(const char *option, long most, int64_t *to) {
+  char *end;
+  *to = strtol(optarg, &end, 10);
+  if (*optarg && !*end && *to >= 1 && *to <= most) return true;
+  return fprintf(stderr, "zplan: %s takes 1 to %ld\n", option, most), false;
+}
+
 static int parse(int argc, char **argv, Options *o) {
-  enum { RECIPE = 256, CLUSTER, DEVICE, THREADS, EVAL, DIAG, CKPT, JSON, EXACT, TRACE, OVERLAP };
+  enum {
+    RECIPE = 256,
+    CLUSTER,
+    DEVICE,
+    THREADS,
+    EVAL,
+    DIAG,
+    CKPT,
+    JSON,
+    EXACT,
+    TRACE,
+    OVERLAP,
+    BATCH,
+    SEQ,
+    RANKS,
+    KEEP
+  };
   static const struct option list[] = {{"recipe", 1, NULL, RECIPE}, {"cluster", 1, NULL, CLUSTER},
                                        {"device", 1, NULL, DEVICE}, {"threads", 1, NULL, THREADS},
                                        {"diag", 1, NULL, DIAG},     {"ckpt", 0, NULL, CKPT},
                                        {"eval", 0, NULL, EVAL},     {"json", 0, NULL, JSON},
                                        {"trace", 1, NULL, TRACE},   {"overlap", 0, NULL, OVERLAP},
                                        {"exact", 0, NULL, EXACT},   {"help", 0, NULL, 'h'},
+                                       {"batch", 1, NULL, BATCH},   {"seq", 1, NULL, SEQ},
+                                       {"ranks", 1, NULL, RANKS},   {"keep", 1, NULL, KEEP},
                                        {NULL, 0, NULL, 0}};
   ZbErr err;
   *o = (Options){.device = zk_device("cpu"), .threads = 1};
   opterr = 0;
-  for (int k; (k = getopt_long(argc, argv, ":I:h", list, NULL)) != -1;) {
+  for (int k; (k = getopt_long(argc, argv, ":I:o:h", list, NULL)) != -1;) {
     switch (k) {
     case RECIPE: o->recipe = optarg; break;
     case CLUSTER: o->cluster = optarg; break;
@@ -75,6 +108,19 @@ static int parse(int argc, char **argv, Options *o) {
       break;
     }
     case EVAL: o->eval = true; break;
+    case BATCH:
+      if (!count("--batch", INT32_MAX, &o->batch)) return 2;
+      break;
+    case SEQ:
+      if (!count("--seq", INT32_MAX, &o->seq)) return 2;
+      break;
+    case RANKS:
+      if (!count("--ranks", 1 << 24, &o->ranks)) return 2;
+      break;
+    case KEEP:
+      if (!count("--keep", 1000, &o->keep)) return 2;
+      break;
+    case 'o': o->out = optarg; break;
     case DIAG:
       if (strcmp(optarg, "json")) return fprintf(stderr, "zplan: --diag takes `json`\n"), 2;
       o->diag_json = true;
@@ -92,7 +138,7 @@ static int parse(int argc, char **argv, Options *o) {
     default: zb_option_failed(k, argv, list, &err); return say(&err), 2;
     }
   }
-  if (optind + 2 != argc || !o->recipe) return fputs(usage, stderr), 2;
+  if (optind + 2 != argc) return fputs(usage, stderr), 2;
   o->command = argv[optind];
   o->graph = argv[optind + 1];
   return 0;
@@ -148,6 +194,58 @@ static bool sim(ZbArena *a, const Options *o, const ZpPlan *p, const ZlCluster *
   return false;
 }
 
+/* ---- search ---- */
+/* What is searched without a recipe: all. What does not change a step's time is as it often is. */
+static const ZlRecipe *all_open(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, const ZgGraph *g,
+                                const ZlCluster *c) {
+  uint32_t batch = zg_axis_find(g, "batch");
+  bool samples = batch != ZG_NONE && !g->axes[batch].size;
+  ZbText t = {0};
+  zb_text_add(&t, "recipe search { mesh pipe = ?, %stensor = ? ", samples ? "replica = ?, data = ?, " : "");
+  if (samples) zb_text_add(&t, "bind batch = %lld micro ? ", (long long)o->batch);
+  if (o->seq) zb_text_add(&t, "bind seq = %lld ", (long long)o->seq);
+  if (samples) zb_text_add(&t, "split batch over replica, data shard ? over data ");
+  zb_text_add(&t, "split ? over tensor else ? stages over pipe = ? recompute ? ");
+  zb_text_add(&t, "precision compute %s ", c->flops_bf16 > c->flops_f32 ? "bf16" : "f32");
+  zb_text_add(&t, "optimizer adamw(lr = 3e-4) decay 0.1 except norm, bias clip 1.0 }");
+  const char *text = zb_strndup(a, t.s, t.len);
+  ZlProgram *p = zl_load_text(a, s, d, "search", text, strlen(text), NULL);
+  zb_text_free(&t);
+  return p && !zl_errors(d) ? zl_recipe_open(p, d, NULL) : NULL;
+}
+
+static ZpSearch *search(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, const ZpOptions *po,
+                        const ZgGraph *g) {
+  const char *name;
+  ZlOptions lo = {o->include, o->ninclude};
+  ZlProgram *p = zl_load_named(a, s, d, o->cluster, &lo, &name);
+  const ZlCluster *c = p ? zl_cluster(p, d, name) : NULL;
+  const ZlRecipe *r = NULL;
+  if (!c) return NULL;
+  if (!o->recipe) r = all_open(a, s, d, o, g, c);
+  else if ((p = zl_load_named(a, s, d, o->recipe, &lo, &name))) r = zl_recipe_open(p, d, name);
+  ZpSearchOptions so = {.cluster = c, .ranks = o->ranks, .keep = o->keep ? (uint32_t)o->keep : 10};
+  return r && !zl_errors(d) ? zp_search(a, g, r, &so, po, d) : NULL;
+}
+
+static bool is_ours(const uint8_t *head, size_t n) {
+  return n == 16 && !memcmp(head, "# The fastest of", 16);
+}
+
+static bool write_recipe(ZbArena *a, const char *path, const ZpSearch *found, ZbErr *err) {
+  static const ZbKind kind = {"a recipe of zplan search", is_ours};
+  ZbText raw = {0}, text = {0};
+  ZlSources *s = zl_sources_new(a);
+  ZlDiags *d = zl_diags_new(a, s);
+  zp_search_recipe(found, &raw);
+  if (!zl_format(a, s, d, path, raw.s, raw.len, &text))
+    ZB_BUG("search wrote a recipe that does not parse:\n%s", raw.s);
+  bool ok = zb_write_file(path, &kind, text.s, text.len, err);
+  zb_text_free(&raw);
+  zb_text_free(&text);
+  return ok;
+}
+
 static void show(const ZpPlan *p, ZbText *out) {
   zp_show(p, out);
   zp_show_schedule(p, out);
@@ -163,11 +261,31 @@ static const Command *command(const char *name) {
                                      {"explain", zp_explain, zp_explain_json},
                                      {"programs", zp_show_programs, zp_show_programs_json},
                                      {"check", NULL, NULL},
-                                     {"sim", NULL, NULL}};
+                                     {"sim", NULL, NULL},
+                                     {"search", NULL, NULL}};
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
     if (!strcmp(name, commands[i].name)) return &commands[i];
-  fprintf(stderr, "zplan: no command `%s`; there are show, explain, programs, check, sim\n", zb_show(name));
+  fprintf(stderr, "zplan: no command `%s`; there are show, explain, programs, check, sim, search\n",
+          zb_show(name));
   return NULL;
+}
+
+/* Whether the options are the command's; else says which are not, or which it lacks. */
+static bool fits_command(const Options *o, const char *name) {
+  bool simulates = !strcmp(name, "sim"), searches = !strcmp(name, "search");
+  const char *wrong = NULL;
+  if (!searches && !o->recipe) return fputs(usage, stderr), false;
+  if (!simulates && (o->trace || o->overlap)) wrong = "--trace and --overlap belong to `sim`";
+  else if (!searches && (o->batch || o->seq || o->ranks || o->keep || o->out))
+    wrong = "--batch, --seq, --ranks, --keep and -o belong to `search`";
+  else if (simulates && !o->cluster) wrong = "sim wants a cluster: --cluster clusters.zug:h100, say";
+  else if (searches && !o->cluster) wrong = "search wants a cluster: --cluster clusters.zug:h100, say";
+  else if (searches && !o->recipe == !o->batch)
+    wrong = "search wants --batch N, the samples of a step, or --recipe FILE:NAME, which says them";
+  else if (searches && o->recipe && o->seq) wrong = "--seq is what the recipe binds";
+  else if (searches && o->eval) wrong = "search is for training, not for --eval";
+  if (wrong) fprintf(stderr, "zplan: %s\n", wrong);
+  return !wrong;
 }
 
 int main(int argc, char **argv) {
@@ -180,11 +298,8 @@ int main(int argc, char **argv) {
   if (code) return code;
   const Command *c = command(o.command);
   if (!c) return 2;
-  bool simulates = !strcmp(c->name, "sim");
-  if (!simulates && (o.trace || o.overlap))
-    return fprintf(stderr, "zplan: --trace and --overlap belong to `sim`\n"), 2;
-  if (simulates && !o.cluster)
-    return fprintf(stderr, "zplan: sim wants a cluster: --cluster clusters.zug:h100, say\n"), 2;
+  bool simulates = !strcmp(c->name, "sim"), searches = !strcmp(c->name, "search");
+  if (!fits_command(&o, c->name)) return 2;
   ZbArena *a = zb_arena_new();
   ZbText out = {0}, messages = {0};
   ZgGraph *g = zg_read_file(a, o.graph, &err);
@@ -192,17 +307,20 @@ int main(int argc, char **argv) {
   ZlDiags *d = zl_diags_new(a, s);
   ZpOptions po;
   bool ok = g && ask_device(&o, &po, &err);
-  ZpPlan *p = ok ? plan(a, s, d, &o, &po, g) : NULL;
+  ZpSearch *found = ok && searches ? search(a, s, d, &o, &po, g) : NULL;
+  ZpPlan *p = ok && !searches ? plan(a, s, d, &o, &po, g) : NULL;
   if (!ok) say(&err);
+  if (found) (o.json ? zp_show_search_json : zp_show_search)(found, &out);
+  if (found && found->nbest && o.out && !(ok = write_recipe(a, o.out, found, &err))) say(&err);
   if (p && simulates) ok = sim(a, &o, p, po.cluster, d, &out, &err);
   (o.diag_json ? zl_print_json : zl_print_text)(d, &messages);
   if (messages.s) fputs(messages.s, stderr);
   if (p && c->text) (o.json ? c->json : c->text)(p, &out);
   if (out.s) fputs(out.s, stdout);
-  bool written = zb_close_stdout(&err);
+  bool done = searches ? found && found->nbest : p != NULL, written = zb_close_stdout(&err);
   if (!written) say(&err);
   zb_text_free(&out);
   zb_text_free(&messages);
   zb_arena_free(a);
-  return ok && p && written ? 0 : 1;
+  return ok && done && written ? 0 : 1;
 }

@@ -5,7 +5,7 @@
 
 Cost zp_cost_new(const ZpPlan *p, const ZlCluster *c, const ZpTimeOptions *o, ZbArena *a) {
   size_t sets = (size_t)1 << p->mesh.ndims;
-  return (Cost){p, c, o, a, ZB_NEWN(a, ZpPlace *, p->nstages * sets)};
+  return (Cost){p, c, o, a, ZB_NEWN(a, ZpPlace *, (p->nstages ? p->nstages : 1) * sets)};
 }
 
 /* ---- where groups lie ---------------------------------------------------------------------------------- */
@@ -173,13 +173,14 @@ static double owned(const ZpPlan *p, const ZpBucket *k) {
 }
 
 /* The gradient is read, states and the f32 weights are read and written, and in bf16 their copy is written. */
-static double update_bytes(const ZpPlan *p, const ZpBucket *k) {
-  return owned(p, k) * (4 + 8.0 * zp_states(p, k) + 8 + (p->compute == ZK_BF16 ? 2 : 0));
+double zp_update_bytes(const ZpPlan *p, const ZpBucket *k, double elems) {
+  return elems * (4 + 8.0 * zp_states(p, k) + 8 + (p->compute == ZK_BF16 ? 2 : 0));
 }
 
 Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in) {
   const ZpPlan *p = x->p;
   const ZpStage *st = &p->stages[stage];
+  const ZpBucket *k;
   double bytes = 0, seconds = 0;
   switch ((ZpInstrOp)in->op) {
   case ZP_I_LOAD: {
@@ -191,12 +192,13 @@ Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in) {
     return one_piece(x, ZP_T_OPTIMIZER, zp_stream_seconds(x->c, bytes));
   case ZP_I_NORM_LOCAL:
     for (uint32_t h = 0; h < st->nheld; h++) {
-      const ZpBucket *k = &p->buckets[st->held[h].bucket];
+      k = &p->buckets[st->held[h].bucket];
       if (!k->frozen) seconds += zp_stream_seconds(x->c, 4 * owned(p, k));
     }
     return one_piece(x, ZP_T_OPTIMIZER, seconds);
   case ZP_I_OPT_STEP:
-    bytes = update_bytes(p, &p->buckets[st->held[in->held].bucket]);
+    k = &p->buckets[st->held[in->held].bucket];
+    bytes = zp_update_bytes(p, k, owned(p, k));
     return one_piece(x, ZP_T_OPTIMIZER, zp_stream_seconds(x->c, bytes));
   default: return one_piece(x, ZP_T_OPTIMIZER, x->c->launch); /* ZERO_SUMS */
   }

@@ -40,8 +40,6 @@ Cost zp_cost_new(const ZpPlan *p, const ZlCluster *c, const ZpTimeOptions *o, Zb
 Pieces zp_list_pieces(Cost *x, uint32_t stage, uint32_t segment, ZpPhase phase);
 Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in); /* none that runs a list */
 Exchange zp_exchange(Cost *x, uint32_t stage, const ZpInstr *in);     /* P2P, COLL */
-/* Whether the cluster says all that the plan's times are made from; else reports what it does not. */
-bool zp_cluster_suffices(const ZpPlan *p, const ZlCluster *c, ZlDiags *d);
 
 /* ---- loop.c ---- */
 void zp_time_loop(Cost *x, ZbArena *a, ZpTime *t);

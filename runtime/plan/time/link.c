@@ -19,6 +19,18 @@ ZpPlace zp_place(const ZlCluster *c, const int64_t *device, int64_t n) {
   return at;
 }
 
+ZpPlace zp_place_of_dim(const ZlCluster *c, int64_t n, int64_t stride) {
+  ZpPlace at = {.n = n};
+  int64_t size = 1;
+  for (at.level = 0; at.level < c->nlevels && at.level < ZP_MOST_LEVELS; at.level++) {
+    size *= c->levels[at.level].size;
+    at.units[at.level] = stride >= size ? n : (n - 1) * stride / size + 1;
+    if (at.units[at.level] == 1) return at;
+  }
+  at.level--;
+  return at;
+}
+
 /* Members of level l within which (outside which) the group is whole; those of level -1 are its devices. */
 static int64_t units_below(const ZpPlace *at, uint32_t level) { return level ? at->units[level - 1] : at->n; }
 

@@ -59,7 +59,7 @@ static void report(Needs *x, ZlDiags *d) {
   zl_help(g, "examples/clusters.zug has such constants, and where they are from");
 }
 
-bool zp_cluster_suffices(const ZpPlan *p, const ZlCluster *c, ZlDiags *d) {
+bool zp_cluster_suffices(const ZpPlan *p, int64_t nranks, const ZlCluster *c, ZlDiags *d) {
   Seen s = {0};
   Needs x = {.c = c};
   look(p, &s);
@@ -71,8 +71,8 @@ bool zp_cluster_suffices(const ZpPlan *p, const ZlCluster *c, ZlDiags *d) {
   if (s.attention_grad) need_device(&x, &c->attention_grad);
   need_device(&x, &c->stream);
   need_device(&x, &c->launch);
-  if (p->mesh.nranks > 1) need_device(&x, &c->steal);
-  need_levels(&x, p->mesh.nranks);
+  if (nranks > 1) need_device(&x, &c->steal);
+  need_levels(&x, nranks);
   if (x.n) report(&x, d);
   zb_text_free(&x.missing);
   return !x.n;

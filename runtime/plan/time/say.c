@@ -1,10 +1,12 @@
 /* Times for people and for programs. */
 #include "runtime/plan/time/internal.h"
 
-static const struct {
-  const char *word, *text;
-} part_text[ZP_T_PARTS] = {
-#define P(NAME, word, text) {word, text},
+const char *const zp_part_word[ZP_T_PARTS] = {
+#define P(NAME, word, text) word,
+#include "runtime/plan/time/parts.def"
+};
+static const char *const part_text[ZP_T_PARTS] = {
+#define P(NAME, word, text) text,
 #include "runtime/plan/time/parts.def"
 };
 
@@ -17,7 +19,7 @@ static const char *say(char to[24], double seconds) {
 
 static void show_stages(const ZpPlan *p, const ZpTime *t, ZbText *out) {
   zb_text_add(out, "\nmilliseconds of one rank\nstage");
-  for (int k = 0; k < ZP_T_PARTS; k++) zb_text_add(out, " %11s", part_text[k].word);
+  for (int k = 0; k < ZP_T_PARTS; k++) zb_text_add(out, " %11s", zp_part_word[k]);
   zb_text_add(out, "  recomputed\n");
   for (uint32_t s = 0; s < p->nstages; s++) {
     zb_text_add(out, "%5u", s);
@@ -42,8 +44,8 @@ void zp_show_time(const ZpPlan *p, const ZlCluster *c, const ZpTime *t, ZbText *
   zb_text_add(out, "\nwhere it goes, in the mean of the stages\n");
   for (int k = 0; k < ZP_T_PARTS; k++)
     if (t->mean[k] > 0)
-      zb_text_add(out, "  %-10s %12s %5.1f %%  %s\n", part_text[k].word, say(text, t->mean[k]),
-                  100 * t->mean[k] / t->seconds, part_text[k].text);
+      zb_text_add(out, "  %-10s %12s %5.1f %%  %s\n", zp_part_word[k], say(text, t->mean[k]),
+                  100 * t->mean[k] / t->seconds, part_text[k]);
   show_stages(p, t, out);
 }
 
@@ -55,7 +57,7 @@ static void put(ZbText *out, const char *key, double value) {
 static void put_parts(const double *part, ZbText *out) {
   for (int k = 0; k < ZP_T_PARTS; k++) {
     if (k) zb_text_add(out, ",");
-    put(out, part_text[k].word, part[k]);
+    put(out, zp_part_word[k], part[k]);
   }
 }
 

@@ -26,7 +26,7 @@ static void rates(const ZpPlan *p, const ZlCluster *c, ZpTime *t) {
 }
 
 ZpTime *zp_time(ZbArena *a, const ZpPlan *p, const ZlCluster *c, const ZpTimeOptions *o, ZlDiags *d) {
-  if (!zp_cluster_suffices(p, c, d)) return NULL;
+  if (!zp_cluster_suffices(p, p->mesh.nranks, c, d)) return NULL;
   ZpTime *t = ZB_NEW(a, ZpTime);
   t->stages = ZB_NEWN(a, ZpStageTime, p->nstages);
   ZbArena *scratch = zb_arena_new();
@@ -35,4 +35,15 @@ ZpTime *zp_time(ZbArena *a, const ZpPlan *p, const ZlCluster *c, const ZpTimeOpt
   zb_arena_free(scratch);
   rates(p, c, t);
   return t;
+}
+
+double zp_list_parts(const ZpPlan *p, const ZlCluster *c, uint32_t segment, ZpPhase phase, double *part) {
+  static const ZpTimeOptions plain;
+  ZbArena *scratch = zb_arena_new();
+  Cost x = zp_cost_new(p, c, &plain, scratch);
+  Pieces all = zp_list_pieces(&x, 0, segment, phase);
+  for (uint32_t i = 0; i < all.n; i++)
+    for (int k = 0; k < ZP_T_PARTS; k++) part[k] += all.piece[i].part[k];
+  zb_arena_free(scratch);
+  return all.recomputed;
 }

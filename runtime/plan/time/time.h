@@ -45,6 +45,8 @@ ZpPlace zp_place(const ZlCluster *c, const int64_t *device, int64_t n);
  * gathered, or before it is reduced or exchanged. As rings do it; all-reduce as a tree where that is sooner. */
 double zp_collective_seconds(const ZlCluster *c, int op, double bytes, const ZpPlace *at);
 double zp_transfer_seconds(const ZlCluster *c, double bytes, const ZpPlace *at); /* one device to another */
+/* Of n devices, each `stride` after the one before: what a mesh dim is. */
+ZpPlace zp_place_of_dim(const ZlCluster *c, int64_t n, int64_t stride);
 
 /* ---- a step -------------------------------------------------------------------------------------------- */
 typedef struct {
@@ -68,8 +70,17 @@ typedef struct {
 } ZpTime;
 /* NULL, with a report of all constants that the plan needs and the cluster lacks. */
 ZpTime *zp_time(ZbArena *a, const ZpPlan *p, const ZlCluster *c, const ZpTimeOptions *o, ZlDiags *d);
+/* One pass through a list of a segment with nothing beside it, part by part, added to `part`; the seconds of
+ * it that recompute what forward made. Also of plans without stages. */
+double zp_list_parts(const ZpPlan *p, const ZlCluster *c, uint32_t segment, ZpPhase phase, double *part);
+/* Whether the cluster says all that times of the plan's calls, on so many ranks, are made from; else reports
+ * what it does not. */
+bool zp_cluster_suffices(const ZpPlan *p, int64_t nranks, const ZlCluster *c, ZlDiags *d);
+/* Bytes that the update of so many elements of a bucket moves. */
+double zp_update_bytes(const ZpPlan *p, const ZpBucket *k, double elems);
 
 /* ---- say.c --------------------------------------------------------------------------------------------- */
+extern const char *const zp_part_word[ZP_T_PARTS]; /* "products" */
 void zp_show_time(const ZpPlan *p, const ZlCluster *c, const ZpTime *t, ZbText *out);
 void zp_show_time_json(const ZpPlan *p, const ZlCluster *c, const ZpTime *t,
                        ZbText *out); /* output/JSON.md */

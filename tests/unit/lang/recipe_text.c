@@ -274,3 +274,65 @@ Test(recipe_text, heirs_add) {
     zb_text_free(&one);
   }
 }
+
+/* What is written says the same as what was read. */
+Test(recipe_text, written) {
+  ZbText before = list_of(text, "r"), written = {0};
+  ZbArena *a = zb_arena_new();
+  ZlSources *s = zl_sources_new(a);
+  ZlDiags *d = zl_diags_new(a, s);
+  ZlProgram *p = zl_load_text(a, s, d, "r.zug", text, strlen(text), NULL);
+  zl_recipe_write(zl_recipe(p, d, "r"), &written);
+  ZbText after = list_of(written.s, "r");
+  cr_expect_str_eq(after.s, before.s, "%s", written.s);
+  cr_expect(strstr(written.s, "stages over pipe by cost\n"));
+  zb_text_free(&before);
+  zb_text_free(&after);
+  zb_text_free(&written);
+  zb_arena_free(a);
+}
+
+Test(recipe_text, splits_alike_are_one) {
+  static const char source[] =
+      "recipe r { mesh a = 2, b = 2, pipe = 3   bind batch = 8   split batch over a, b\n"
+      "  stages over pipe = [1, 2, 3]   schedule gpipe   optimizer sgd(lr = 1)   micro 1 }";
+  ZbArena *a = zb_arena_new();
+  ZlSources *s = zl_sources_new(a);
+  ZlDiags *d = zl_diags_new(a, s);
+  ZbText written = {0};
+  ZlProgram *p = zl_load_text(a, s, d, "r.zug", source, strlen(source), NULL);
+  zl_recipe_write(zl_recipe(p, d, "r"), &written);
+  cr_expect_str_eq(written.s, "recipe r {\n  mesh a = 2, b = 2, pipe = 3\n  bind batch = 8\n  micro 1\n"
+                              "  split batch over a, b\n  stages over pipe = [1, 2, 3]\n  schedule gpipe\n"
+                              "  optimizer sgd(lr = 1)\n}\n");
+  zb_text_free(&written);
+  zb_arena_free(a);
+}
+
+/* Each `?` is seen, by who does not choose. */
+Test(recipe_text, open) {
+  static const char *const body[] = {"mesh tensor = ? split ffn over tensor",
+                                     "micro ?",
+                                     "mesh t = 2 split ? over t",
+                                     "mesh t = 2 split ffn over t else ?",
+                                     "mesh d = 2 split batch over d shard ? over d unit layer",
+                                     "mesh p = 2 stages over p = ?",
+                                     "mesh p = ? stages over p = [1, 2]",
+                                     "recompute ?"};
+  for (size_t i = 0; i < sizeof body / sizeof *body; i++) {
+    ZbArena *a = zb_arena_new();
+    ZlSources *s = zl_sources_new(a);
+    ZlDiags *d = zl_diags_new(a, s);
+    const char *source = zb_printf(a, "recipe r { %s optimizer sgd(lr = 1) }\nrecipe s from r { }", body[i]);
+    ZlProgram *p = zl_load_text(a, s, d, "r.zug", source, strlen(source), NULL);
+    ZbText t = {0};
+    cr_assert(p && !zl_errors(d), "%s", body[i]);
+    cr_expect(zl_recipe_open(p, d, "s"), "%s", body[i]);
+    cr_expect_eq(zl_errors(d), 0, "%s", body[i]);
+    cr_expect_null(zl_recipe(p, d, "s"), "%s", body[i]);
+    zl_print_text(d, &t);
+    cr_expect(strstr(t.s, zl_code_name(ZL_Z0814)), "%s: %s", body[i], t.s);
+    zb_text_free(&t);
+    zb_arena_free(a);
+  }
+}

@@ -1,0 +1,63 @@
+/* Bytes of a stage as schedule/ledger.c will find them, from what its local programs need: without making programs. */
+#include "runtime/plan/search/internal.h"
+
+#include <string.h>
+
+static uint64_t part_of(const BucketNeeds *k, int64_t parts, uint64_t each) {
+  uint64_t whole = zb_round_up(k->elems, 16 * (uint64_t)parts);
+  return zb_round_up(whole / (uint64_t)parts * each, 64);
+}
+
+static uint32_t held(const BucketNeeds *k, const uint32_t *count) {
+  if (k->segment != ZP_NONE) return count[k->segment];
+  for (uint32_t i = 0; i < k->nusers; i++)
+    if (count[k->users[i]]) return 1;
+  return 0;
+}
+
+static uint64_t of_bucket(const Candidate *c, const Layout *l, const BucketNeeds *k, uint32_t n) {
+  uint64_t elem = zk_elem_bytes(l->compute), bytes = 0;
+  int64_t shards = k->shards ? shards_of(c) : 1;
+  bool cut = shards > 1, gathers = cut && c->zero == 3, stages = cut && c->zero >= 2 && !k->frozen;
+  if (k->frozen && c->zero < 3) cut = false;
+  bytes += n * part_of(k, gathers ? shards : 1, elem);
+  if (!k->frozen) {
+    if (l->compute != ZK_F32) bytes += n * part_of(k, cut ? shards : 1, 4);
+    bytes += n * part_of(k, stages ? shards : 1, 4);
+    if (k->states) bytes += n * part_of(k, cut ? shards : 1, 4 * (uint64_t)k->states);
+  }
+  uint64_t whole = zb_round_up(k->elems, 16 * (uint64_t)shards);
+  if (gathers) bytes += (c->keep || n < 2 ? n : 2) * zb_round_up(whole * elem, 64);
+  if (stages) bytes += (n < 2 ? 1 : 2) * zb_round_up(whole * 4, 64);
+  return bytes;
+}
+
+static uint64_t ring(uint64_t bytes, uint64_t n) { return n * zb_round_up(bytes, 64); }
+
+static uint64_t of_stage(const Space *x, const Candidate *c, const Layout *l, const Stages *s, uint32_t k) {
+  uint64_t M = (uint64_t)nmicro_of(x, c), P = (uint64_t)c->size[DIM_PIPE], turns = M > 1 ? 2 : 1;
+  bool gpipe = !strcmp(zp_schedule(x->base->schedule.name.s), "gpipe");
+  uint64_t live = gpipe || M < P - k ? M : P - k;
+  const SegmentNeeds *first = &l->segment[s->first[k]], *last = &l->segment[s->last[k]];
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < l->nbuckets; i++) {
+    uint32_t n = held(&l->bucket[i], &s->count[k * l->nsegments]);
+    if (n) bytes += of_bucket(c, l, &l->bucket[i], n);
+  }
+  bytes += ring(s->slot[k], live) + ring(s->boundary[k], 2) + ring(s->temp[k], 1);
+  if (k) {
+    bytes += ring(first->carry, first->saves_carry ? live < M ? live + 1 : M : turns);
+    bytes += ring(first->dcarry, turns);
+  }
+  if (k + 1 < P) bytes += ring(last->carry_out, turns) + ring(last->dcarry_out, turns);
+  return bytes;
+}
+
+uint64_t memory_of(const Space *x, const Candidate *c, const Layout *l, const Stages *s) {
+  uint64_t most = 0;
+  for (uint32_t k = 0; k < c->size[DIM_PIPE]; k++) {
+    uint64_t bytes = of_stage(x, c, l, s, k);
+    if (bytes > most) most = bytes;
+  }
+  return most;
+}

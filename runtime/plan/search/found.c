@@ -1,0 +1,279 @@
+/* What was found, for people and for programs. */
+#include "runtime/plan/search/search.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *say(char to[24], double seconds) {
+  double scale = seconds < 1e-3 ? 1e6 : seconds < 1 ? 1e3 : 1;
+  snprintf(to, 24, "%.4g %s", seconds * scale, seconds < 1e-3 ? "us" : seconds < 1 ? "ms" : "s");
+  return to;
+}
+
+static int64_t size_of(const ZlRecipe *r, uint32_t dim) { return r->mesh[dim].size; }
+
+/* "pipe 8, data 24, tensor 8" */
+static void add_mesh(const ZlRecipe *r, ZbText *out) {
+  for (uint32_t i = 0; i < r->nmesh; i++)
+    zb_text_add(out, "%s%s %lld", i ? ", " : "", r->mesh[i].name.s, (long long)size_of(r, i));
+  if (!r->nmesh) zb_text_add(out, "one rank");
+}
+
+static const char *zero_word(const ZlRecipe *r) {
+  if (!r->nshards) return "-";
+  const ZlShard *s = &r->shards[0];
+  return s->what & ZL_SHARD_PARAMS ? (s->keep ? "3 keep" : "3") : s->what & ZL_SHARD_GRADS ? "2" : "1";
+}
+
+static void add_recompute(const ZlRecipe *r, ZbText *out) {
+  for (uint32_t i = 0; i < r->nrecompute; i++)
+    for (uint32_t k = 0; k < r->recompute[i].n; k++)
+      zb_text_add(out, "%s%s", k ? "." : i ? ", " : "", r->recompute[i].part[k].s);
+  if (!r->nrecompute) zb_text_add(out, "-");
+}
+
+static const ZlNames *else_of(const ZlRecipe *r) {
+  for (uint32_t i = 0; i < r->nsplits; i++)
+    if (r->splits[i].otherwise.n) return &r->splits[i].otherwise;
+  return NULL;
+}
+
+/* "idle +0.31 s, tensor +0.12 s": the parts that are longer, the most first, as far as they matter. */
+static void add_why(const ZpFound *best, const ZpFound *f, ZbText *out) {
+  bool said[ZP_T_PARTS] = {false};
+  int n = 0;
+  for (; n < 3; n++) {
+    int most = -1;
+    for (int k = 0; k < ZP_T_PARTS; k++)
+      if (!said[k] && (most < 0 || f->part[k] - best->part[k] > f->part[most] - best->part[most])) most = k;
+    double more = f->part[most] - best->part[most];
+    char text[24];
+    if (more < .001 * best->seconds) break;
+    said[most] = true;
+    zb_text_add(out, "%s%s +%s", n ? ", " : "", zp_part_word[most], say(text, more));
+  }
+  if (!n) zb_text_add(out, "%s", f->bytes > best->bytes ? "the same time, more memory" : "the same time");
+}
+
+static void add_row(const ZpSearch *s, const ZpFound *f, ZbText *out) {
+  const ZpFound *best = &s->best[0];
+  const ZlRecipe *r = f->recipe;
+  char time[24], bytes[24];
+  ZbText mesh = {0}, again = {0};
+  add_mesh(r, &mesh);
+  add_recompute(r, &again);
+  zb_text_add(out, "  %-38s %5lld %5lld  %-6s %-4s %-22s %9s %9s %6.1f%% %6.1f%%  ", mesh.s,
+              (long long)r->micro, (long long)f->nmicro, zero_word(r), else_of(r) ? else_of(r)->at[0].s : "-",
+              again.s, zb_bytes(bytes, f->bytes), say(time, f->seconds), 100 * f->utilization,
+              100 * (f->seconds / best->seconds - 1));
+  if (f != best) add_why(best, f, out);
+  else zb_text_add(out, "the best");
+  zb_text_add(out, "\n");
+  zb_text_free(&mesh);
+  zb_text_free(&again);
+}
+
+static void add_nearest(const ZpSearch *s, ZbText *out) {
+  const ZpFound *f = s->nearest;
+  char a[24], b[24], c[24];
+  zb_text_add(out, "nothing fits into %s a device\n", zb_bytes(a, s->limit));
+  if (!f) {
+    zb_text_add(out, "no mesh of %lld ranks divides the batch, the layers and the axes of the model\n",
+                (long long)s->ranks);
+  } else {
+    int most = 0;
+    for (int i = 0; i < ZP_LEDGER_LINES; i++)
+      if (zp_ledger_info[i].memory == ZP_DEVICE && f->ledger.bytes[i] > f->ledger.bytes[most]) most = i;
+    zb_text_add(out, "nearest comes ");
+    add_mesh(f->recipe, out);
+    zb_text_add(out, ", micro %lld, ZeRO %s, recompute ", (long long)f->recipe->micro, zero_word(f->recipe));
+    add_recompute(f->recipe, out);
+    zb_text_add(out, ": stage %u needs %s, %s too many; most of it is %s, %s\n", f->stage,
+                zb_bytes(a, f->bytes), zb_bytes(b, f->bytes > s->limit ? f->bytes - s->limit : 0),
+                zp_ledger_info[most].text, zb_bytes(c, f->ledger.bytes[most]));
+    for (int i = 0; i < ZP_LEDGER_LINES; i++)
+      if (f->ledger.bytes[i] && zp_ledger_info[i].memory == ZP_DEVICE)
+        zb_text_add(out, "  %-14s %s\n", zp_ledger_info[i].text, zb_bytes(a, f->ledger.bytes[i]));
+  }
+  if (s->fewest)
+    zb_text_add(out, "%lld of these devices would do: the fewest of twice as many, and half as many more\n",
+                (long long)s->fewest);
+  else zb_text_add(out, "more of these devices would not help\n");
+}
+
+static void add_known(const ZpSearch *s, const ZpKnown *k, ZbText *out) {
+  char time[24];
+  zb_text_add(out, "  %-36s ", k->name);
+  if (k->listed) {
+    zb_text_add(out, "is in the table\n");
+    return;
+  }
+  if (!k->fits || !s->nbest) {
+    zb_text_add(out, "%s\n", k->why ? k->why : "fits");
+    return;
+  }
+  zb_text_add(out, "%s (%+.1f %%): ", say(time, k->best->seconds),
+              100 * (k->best->seconds / s->best[0].seconds - 1));
+  add_why(&s->best[0], k->best, out);
+  zb_text_add(out, "; ");
+  add_mesh(k->best->recipe, out);
+  zb_text_add(out, "\n");
+}
+
+void zp_show_search(const ZpSearch *s, ZbText *out) {
+  char a[24], b[24];
+  zb_text_add(out, "model %s on %lld devices of cluster %s, %s of %s each%s\n", s->graph->model,
+              (long long)s->ranks, s->cluster->name, zb_bytes(a, s->limit),
+              zb_bytes(b, s->cluster->device_memory),
+              s->limit_given ? " as the recipe says" : ": a 16th is left to drivers and libraries");
+  zb_text_add(out, "%llu meshes, %llu recipes, of which %llu fit; %llu were planned and simulated\n\n",
+              (unsigned long long)s->meshes, (unsigned long long)s->recipes, (unsigned long long)s->fit,
+              (unsigned long long)s->simulated);
+  if (s->nbest) {
+    zb_text_add(out, "  %-38s %5s %5s  %-6s %-4s %-22s %9s %9s %7s %7s  %s\n", "mesh", "micro", "times",
+                "ZeRO", "else", "recompute", "memory", "step", "MFU", "slower", "because");
+    for (uint32_t i = 0; i < s->nbest; i++) add_row(s, &s->best[i], out);
+  } else {
+    add_nearest(s, out);
+  }
+  if (s->nknown) zb_text_add(out, "\nlayouts that people know, each at its best\n");
+  for (uint32_t i = 0; i < s->nknown; i++) add_known(s, &s->known[i], out);
+}
+
+/* ---- as JSON -------------------------------------------------------------------------------------------- */
+static void put(ZbText *out, const char *key, double value) {
+  zb_text_add(out, ",\"%s\":", key);
+  zb_text_number(out, value);
+}
+
+static void put_string(ZbText *out, const char *key, const char *value) {
+  zb_text_add(out, ",\"%s\":", key);
+  zb_text_json(out, value);
+}
+
+static void put_found(const ZpFound *f, ZbText *out) {
+  const ZlRecipe *r = f->recipe;
+  zb_text_add(out, "\"mesh\":{");
+  for (uint32_t i = 0; i < r->nmesh; i++) {
+    if (i) zb_text_add(out, ",");
+    zb_text_json(out, r->mesh[i].name.s);
+    zb_text_add(out, ":%lld", (long long)size_of(r, i));
+  }
+  zb_text_add(out, "},\"micro\":%lld,\"micro_batches\":%lld", (long long)r->micro, (long long)f->nmicro);
+  zb_text_add(out, ",\"zero\":%d,\"keep\":%s",
+              !r->nshards                           ? 0
+              : r->shards[0].what & ZL_SHARD_PARAMS ? 3
+              : r->shards[0].what & ZL_SHARD_GRADS  ? 2
+                                                    : 1,
+              r->nshards && r->shards[0].keep ? "true" : "false");
+  zb_text_add(out, ",\"else\":[");
+  for (uint32_t i = 0; else_of(r) && i < else_of(r)->n; i++) {
+    if (i) zb_text_add(out, ",");
+    zb_text_json(out, else_of(r)->at[i].s);
+  }
+  zb_text_add(out, "],\"recompute\":[");
+  for (uint32_t i = 0; i < r->nrecompute; i++) {
+    ZbText t = {0};
+    for (uint32_t k = 0; k < r->recompute[i].n; k++)
+      zb_text_add(&t, "%s%s", k ? "." : "", r->recompute[i].part[k].s);
+    if (i) zb_text_add(out, ",");
+    zb_text_json(out, t.s);
+    zb_text_free(&t);
+  }
+  zb_text_add(out, "],\"stages\":[");
+  for (uint32_t i = 0; i < r->stages.n; i++)
+    zb_text_add(out, "%s%lld", i ? "," : "", (long long)r->stages.counts[i]);
+  zb_text_add(out, "],\"bytes\":%llu,\"ranked_bytes\":%llu,\"stage\":%u", (unsigned long long)f->bytes,
+              (unsigned long long)f->estimate, f->stage);
+  if (!(f->seconds > 0)) return;
+  put(out, "seconds", f->seconds);
+  put(out, "ranked_seconds", f->closed);
+  put(out, "mfu", f->utilization);
+  zb_text_add(out, ",\"parts\":{");
+  for (int k = 0; k < ZP_T_PARTS; k++) {
+    zb_text_add(out, "%s\"%s\":", k ? "," : "", zp_part_word[k]);
+    zb_text_number(out, f->part[k]);
+  }
+  zb_text_add(out, "}");
+}
+
+void zp_show_search_json(const ZpSearch *s, ZbText *out) {
+  zb_text_add(out, "{\"format\":\"zug plan\",\"version\":1");
+  put_string(out, "model", s->graph->model);
+  put_string(out, "cluster", s->cluster->name);
+  zb_text_add(out, ",\"ranks\":%lld,\"limit\":%llu,\"meshes\":%llu,\"recipes\":%llu,\"fit\":%llu,\"best\":[",
+              (long long)s->ranks, (unsigned long long)s->limit, (unsigned long long)s->meshes,
+              (unsigned long long)s->recipes, (unsigned long long)s->fit);
+  for (uint32_t i = 0; i < s->nbest; i++) {
+    zb_text_add(out, "%s{", i ? "," : "");
+    put_found(&s->best[i], out);
+    zb_text_add(out, "}");
+  }
+  zb_text_add(out, "],\"known\":[");
+  for (uint32_t i = 0; i < s->nknown; i++) {
+    const ZpKnown *k = &s->known[i];
+    zb_text_add(out, "%s{\"name\":", i ? "," : "");
+    zb_text_json(out, k->name);
+    zb_text_add(out, ",\"fits\":%s,\"listed\":%s", k->fits ? "true" : "false", k->listed ? "true" : "false");
+    if (k->why) put_string(out, "why", k->why);
+    if (k->best) zb_text_add(out, ",");
+    if (k->best) put_found(k->best, out);
+    zb_text_add(out, "}");
+  }
+  zb_text_add(out, "]");
+  if (s->nearest) {
+    zb_text_add(out, ",\"nearest\":{");
+    put_found(s->nearest, out);
+    zb_text_add(out, "}");
+  }
+  if (!s->nbest) zb_text_add(out, ",\"fewest\":%lld", (long long)s->fewest);
+  zb_text_add(out, "}\n");
+}
+
+/* ---- as a recipe ---------------------------------------------------------------------------------------- */
+static void add_reasons(const ZpSearch *s, const ZpFound *f, ZbText *out) {
+  char a[24], b[24];
+  zb_text_add(out,
+              "# The fastest of %llu recipes for model %s on %lld devices of cluster %s, by zplan search.\n",
+              (unsigned long long)s->recipes, s->graph->model, (long long)s->ranks, s->cluster->name);
+  zb_text_add(out, "#\n# A step is predicted to take %s, at %.1f %% MFU:", say(a, f->seconds),
+              100 * f->utilization);
+  const char *between = " ";
+  for (int k = 0; k < ZP_T_PARTS; k++) {
+    if (f->part[k] < .001 * f->seconds) continue;
+    zb_text_add(out, "%s%s %s", between, zp_part_word[k], say(a, f->part[k]));
+    between = ", ";
+  }
+  zb_text_add(out, ".\n# The fullest rank, of stage %u, holds %s of %s:", f->stage, zb_bytes(a, f->bytes),
+              zb_bytes(b, s->limit));
+  between = " ";
+  for (int i = 0; i < ZP_LEDGER_LINES; i++) {
+    if (!f->ledger.bytes[i] || zp_ledger_info[i].memory != ZP_DEVICE) continue;
+    zb_text_add(out, "%s%s %s", between, zp_ledger_info[i].text, zb_bytes(a, f->ledger.bytes[i]));
+    between = ", ";
+  }
+  zb_text_add(out, ".\n");
+  for (uint32_t i = 1; i < s->nbest && i < 4; i++) {
+    ZbText why = {0};
+    add_mesh(s->best[i].recipe, &why);
+    zb_text_add(&why, ", micro %lld, ZeRO %s, recompute ", (long long)s->best[i].recipe->micro,
+                zero_word(s->best[i].recipe));
+    add_recompute(s->best[i].recipe, &why);
+    zb_text_add(&why, ": ");
+    add_why(f, &s->best[i], &why);
+    zb_text_add(out, "# %.1f %% slower: %s.\n", 100 * (s->best[i].seconds / f->seconds - 1), why.s);
+    zb_text_free(&why);
+  }
+  zb_text_add(out, "\n");
+}
+
+void zp_search_recipe(const ZpSearch *s, ZbText *out) {
+  const ZpFound *f = &s->best[0];
+  ZlRecipe r = *f->recipe;
+  if (f->by_cost) r.stages.by_cost = true, r.stages.n = 0;
+  r.name = "best";
+  r.model = s->graph->model;
+  r.limit.memory = s->limit;
+  add_reasons(s, f, out);
+  zl_recipe_write(&r, out);
+}

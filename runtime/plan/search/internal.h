@@ -1,0 +1,133 @@
+/* What the files of this room pass to each other; nobody outside reads it. */
+#ifndef ZUG_PLAN_SEARCH_INTERNAL_H
+#define ZUG_PLAN_SEARCH_INTERNAL_H
+
+#include "runtime/plan/search/search.h"
+
+/* ---- space.c ------------------------------------------------------------------------------------------- */
+/* What a mesh dim does. A new kind of parallelism is one more of these: it has a size, splits something
+ * (split_of) and has its place in the mesh. */
+typedef enum { DIM_PIPE, DIM_REPLICA, DIM_DATA, DIM_TENSOR, DIMS } Dim;
+enum { MOST_BLOCKS = 8, MOST_SETS = 64 };
+
+typedef struct {
+  uint32_t blocks; /* bit per block of the space */
+  ZlPath *path;    /* as `recompute` lists them */
+  uint32_t n;
+} RecomputeSet;
+
+typedef struct {
+  ZbArena *a;
+  const ZgGraph *g;
+  const ZlRecipe *base;
+  const ZlCluster *c;
+  const ZpOptions *plan; /* without cluster */
+  int64_t ranks, batch;  /* samples of a step; 0: the model has none */
+  uint64_t limit;
+  const char *name[DIMS];
+  int64_t given[DIMS]; /* size by the recipe; 0: to be found; -1: the mesh has no such dim */
+  Dim order[DIMS];     /* slowest first */
+  uint32_t norder;
+  uint32_t items; /* what stages are cut between: iterations of the model's repeats */
+  /* Axes over `tensor`: one of products[k] for each k, as far as it divides; then the others. */
+  ZlSplit split, split_product; /* kv, ffn ...; kv*grp, ffn ...; nprods 0: there is none */
+  ZlNames otherwise;            /* data axes of what is carried: `else` */
+  RecomputeSet *sets;
+  uint32_t nsets;
+  bool free_micro, free_sets, free_shard, free_else, free_stages;
+} Space;
+
+/* One recipe of the space. */
+typedef struct {
+  int64_t size[DIMS], micro;
+  uint32_t set;     /* of the space's recompute sets */
+  uint8_t zero;     /* 0: nothing is sharded; 1, 2, 3 */
+  bool keep, other; /* gathered once a step; `else` */
+  double seconds;   /* closed form */
+  uint64_t bytes;
+} Candidate;
+
+/* False with reports. */
+bool space_make(Space *x, const ZpSearchOptions *o, ZlDiags *d);
+/* The recipe of a candidate; stages: items of each, or NULL for `by cost`. */
+const ZlRecipe *space_recipe(const Space *x, const Candidate *c, const int64_t *stages, ZbArena *a);
+/* The same with a batch of one micro-batch. */
+const ZlRecipe *space_probe(const Space *x, const Candidate *c, ZbArena *a);
+/* Why so many ranks of `tensor` cannot split the model's axes; NULL: they can. */
+const char *space_indivisible(const Space *x, int64_t tensor);
+
+/* ---- measure.c ----------------------------------------------------------------------------------------- */
+/* Of a segment, per micro-batch: what does not depend on pipe, data and ZeRO. */
+typedef struct {
+  double count, forward, backward; /* seconds */
+  uint64_t saved, carry, dcarry, carry_out, dcarry_out, temp;
+  bool saves_carry, inputs;
+} SegmentNeeds;
+typedef struct {
+  uint64_t elems;   /* of a rank, if nothing is sharded */
+  uint32_t segment; /* ZP_NONE: once a stage that uses it */
+  const uint32_t *users;
+  uint32_t nusers;
+  int states;
+  bool frozen, shards, reduces; /* over data dims */
+  double update;                /* bytes per element */
+} BucketNeeds;
+/* Stages for so many ranks of pipe: of each segment so many instances, from first to last. */
+typedef struct {
+  uint32_t *count; /* stage x nsegments */
+  uint32_t *first, *last;
+  int64_t *items;
+  uint64_t *slot, *boundary, *temp, *inputs; /* bytes of a micro-batch; boundary: one of two */
+  double *forward, *backward, *counting;
+} Stages;
+typedef struct {
+  const char *refused; /* why there is no such plan; else NULL */
+  uint32_t nsegments, nbuckets;
+  SegmentNeeds *segment;
+  BucketNeeds *bucket;
+  uint64_t input_bytes;
+  ZkElem compute;
+  double clip;
+  Stages **stages; /* by ranks of pipe, made when asked for */
+} Layout;
+
+/* Everything of a kind that was made, to be asked again. */
+typedef struct Layouts Layouts;
+Layouts *layouts_new(const Space *x);
+const Layout *layout_of(Layouts *all, int64_t tensor, bool other, int64_t micro, uint32_t set);
+/* The report of the space's first: a recipe that is wrong anyhow. False: it has been reported. */
+bool layouts_begin(Layouts *all, int64_t ranks, ZlDiags *d);
+const Stages *layout_stages(const Space *x, const Layout *l, int64_t pipe);
+
+/* ---- bytes.c ------------------------------------------------------------------------------------------- */
+/* Bytes of the fullest stage. */
+uint64_t memory_of(const Space *x, const Candidate *c, const Layout *l, const Stages *s);
+
+/* ---- closed.c ------------------------------------------------------------------------------------------ */
+double closed_seconds(const Space *x, const Candidate *c, const Layout *l, const Stages *s);
+static inline int64_t shards_of(const Candidate *c) { return c->zero ? c->size[DIM_DATA] : 1; }
+/* Ranks that one step along a dim passes. */
+int64_t stride_of_dim(const Space *x, const Candidate *c, Dim dim);
+int64_t nmicro_of(const Space *x, const Candidate *c);
+
+/* ---- weigh.c ------------------------------------------------------------------------------------------- */
+/* Layouts that people know: these dims and no others, these levels of ZeRO. */
+typedef struct {
+  const char *name;
+  unsigned dims; /* bit per Dim */
+  uint8_t least, most;
+} Kind;
+extern const Kind kinds[];
+extern const uint32_t nkinds;
+
+typedef struct {
+  uint64_t meshes, recipes, fit;
+  Candidate *best; /* by the formula, fastest first, at most `most` */
+  uint32_t nbest, most;
+  Candidate *fastest, *smallest; /* per kind: of those that fit, and of all; ranks 0 (size[0] == 0): none */
+  Candidate nearest;             /* the one that needs least; size[0] == 0: none */
+} Weighed;
+/* only_memory: until the first that fits. */
+void weigh(const Space *x, Layouts *all, Weighed *w, bool only_memory);
+
+#endif

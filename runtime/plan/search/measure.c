@@ -1,0 +1,244 @@
+/* Local programs depend on how tensors are split, on the samples of a micro-batch and on what is recomputed; not on
+ * pipe, data and ZeRO. So each is made once, measured, and asked by all recipes that share it. */
+#include "runtime/plan/search/internal.h"
+
+#include <string.h>
+
+typedef struct {
+  int64_t tensor, micro;
+  uint32_t set;
+  bool other;
+  Layout *made;
+} Entry;
+struct Layouts {
+  const Space *x;
+  Entry *at;
+  uint32_t n;
+};
+
+Layouts *layouts_new(const Space *x) {
+  Layouts *all = ZB_NEW(x->a, Layouts);
+  all->x = x;
+  return all;
+}
+
+/* ---- measuring ----------------------------------------------------------------------------------------- */
+static double seconds(const ZpPlan *p, const ZlCluster *c, uint32_t segment, ZpPhase phase) {
+  double part[ZP_T_PARTS] = {0}, sum = 0;
+  zp_list_parts(p, c, segment, phase, part);
+  for (int k = 0; k < ZP_T_PARTS; k++) sum += part[k];
+  return sum;
+}
+
+static bool reads_inputs(const ZpSegment *s) {
+  for (uint32_t v = 0; v < s->nvalues; v++)
+    if (s->values[v].at.space == ZP_AT_INPUT) return true;
+  return false;
+}
+
+static SegmentNeeds needs_of(const Space *x, const ZpPlan *p, uint32_t index) {
+  const ZpSegment *s = &p->segments[index];
+  SegmentNeeds n = {.count = s->has_loss && s->list[ZP_COUNT].n ? seconds(p, x->c, index, ZP_COUNT) : 0,
+                    .forward = seconds(p, x->c, index, ZP_FWD),
+                    .backward = seconds(p, x->c, index, ZP_BWD),
+                    .saved = s->saved_bytes,
+                    .carry = s->carry_bytes,
+                    .dcarry = s->dcarry_bytes,
+                    .carry_out = s->carry_out_bytes,
+                    .dcarry_out = s->dcarry_out_bytes,
+                    .saves_carry = s->saves_carry,
+                    .inputs = reads_inputs(s)};
+  for (int k = 0; k < ZP_PHASES; k++)
+    if (s->list[k].temp > n.temp) n.temp = s->list[k].temp;
+  return n;
+}
+
+static BucketNeeds bucket_of(const Space *x, const ZpPlan *p, uint32_t index) {
+  const ZpBucket *k = &p->buckets[index];
+  ZpDims data = 0;
+  for (int d = 0; d < p->mesh.ndims; d++)
+    for (int role = DIM_REPLICA; role <= DIM_DATA; role++)
+      if (x->name[role] && !strcmp(p->mesh.dim[d].name, x->name[role])) data |= 1u << d;
+  uint32_t *users = ZB_NEWN(x->a, uint32_t, k->nusers + 1);
+  memcpy(users, k->users, k->nusers * sizeof *users);
+  return (BucketNeeds){.elems = k->elems,
+                       .segment = k->segment,
+                       .users = users,
+                       .nusers = k->nusers,
+                       .states = zp_states(p, k),
+                       .frozen = k->frozen,
+                       .shards = k->replicas & data,
+                       .reduces = k->partial & data,
+                       .update = zp_update_bytes(p, k, 1)};
+}
+
+static void fill(const Space *x, const ZpPlan *p, Layout *l) {
+  l->nsegments = p->graph->nsegments;
+  l->nbuckets = p->nbuckets;
+  l->segment = ZB_NEWN(x->a, SegmentNeeds, l->nsegments);
+  l->bucket = ZB_NEWN(x->a, BucketNeeds, l->nbuckets);
+  l->stages = ZB_NEWN(x->a, Stages *, x->items + 1);
+  l->compute = (ZkElem)p->compute;
+  l->clip = p->clip;
+  for (uint32_t i = 0; i < l->nsegments; i++) l->segment[i] = needs_of(x, p, i);
+  for (uint32_t i = 0; i < l->nbuckets; i++) l->bucket[i] = bucket_of(x, p, i);
+  if (!p->ninputs) return;
+  const ZpInputUse *u = &p->inputs[p->ninputs - 1];
+  l->input_bytes = u->at + zb_round_up(p->segments[u->value_segment].values[u->value].bytes, 64);
+}
+
+/* The plan of one micro-batch. Two ranks of data, where there may be any: buckets are as with more. */
+static const ZpPlan *plan_of(const Space *x, const Candidate *like, ZbArena *a, ZlDiags *d) {
+  Candidate c = *like;
+  c.size[DIM_PIPE] = c.size[DIM_REPLICA] = 1;
+  c.size[DIM_DATA] = x->batch && x->name[DIM_DATA] ? 2 : 1;
+  return zp_plan_local(a, x->g, space_probe(x, &c, a), d, x->plan);
+}
+
+bool layouts_begin(Layouts *all, int64_t ranks, ZlDiags *d) {
+  const Space *x = all->x;
+  ZbArena *a = zb_arena_new();
+  Candidate c = {.size = {1, 1, 1, x->given[DIM_TENSOR] > 0 ? x->given[DIM_TENSOR] : 1}, .micro = 1};
+  const ZpPlan *p = plan_of(x, &c, a, d);
+  bool ok = p && zp_cluster_suffices(p, ranks, x->c, d);
+  zb_arena_free(a);
+  return ok;
+}
+
+/* The first report, without what stands around it. */
+static const char *said(const Space *x, ZlDiags *d) {
+  ZbText t = {0};
+  zl_print_text(d, &t);
+  const char *s = t.s ? t.s : "it cannot be planned", *from = strstr(s, "]: ");
+  from = from ? from + 3 : s;
+  const char *text = zb_printf(x->a, "%.*s", (int)strcspn(from, "\n"), from);
+  zb_text_free(&t);
+  return text;
+}
+
+static Layout *make(const Space *x, const Entry *e) {
+  Layout *l = ZB_NEW(x->a, Layout);
+  ZbArena *a = zb_arena_new();
+  ZlDiags *d = zl_diags_new(a, zl_sources_new(a));
+  Candidate c = {.size = {1, 1, 1, e->tensor}, .micro = e->micro, .other = e->other, .set = e->set};
+  const ZpPlan *p = plan_of(x, &c, a, d);
+  if (p) fill(x, p, l);
+  else l->refused = said(x, d);
+  zb_arena_free(a);
+  return l;
+}
+
+const Layout *layout_of(Layouts *all, int64_t tensor, bool other, int64_t micro, uint32_t set) {
+  for (uint32_t i = 0; i < all->n; i++) {
+    const Entry *e = &all->at[i];
+    if (e->tensor == tensor && e->other == other && e->micro == micro && e->set == set) return e->made;
+  }
+  Entry e = {tensor, micro, set, other, NULL};
+  e.made = make(all->x, &e);
+  ZB_PUSH(all->x->a, all->at, all->n, e);
+  return e.made;
+}
+
+/* ---- stages -------------------------------------------------------------------------------------------- */
+typedef struct {
+  uint32_t segment, first, n; /* instances */
+  double seconds;
+} Item;
+
+/* As schedule/stages.c cuts: straight parts before the first iteration go with it, those after one with that. */
+static uint32_t items_of(const Space *x, const Layout *l, Item *items, uint32_t *segment_of) {
+  uint32_t n = 0, inst = 0;
+  bool open = false;
+  for (uint32_t s = 0; s < l->nsegments; s++)
+    for (uint32_t i = 0; i < x->g->segments[s].trip; i++, inst++) {
+      bool repeat = x->g->segments[s].repeat;
+      if (!n || (repeat && open)) {
+        items[n++] = (Item){.first = inst};
+        open = false;
+      }
+      items[n - 1].n++;
+      items[n - 1].seconds += l->segment[s].forward + l->segment[s].backward;
+      open |= repeat;
+      segment_of[inst] = s;
+    }
+  return n;
+}
+
+/* Stages from the last, each as full as `most` allows: the first, which hold most micro-batches, get least. False if
+ * there are too few. */
+static bool cut(const Item *item, uint32_t n, uint32_t stages, double most, int64_t *counts) {
+  uint32_t end = n;
+  for (uint32_t s = stages; s-- > 0;) {
+    double sum = 0;
+    uint32_t from = end;
+    while (from > s && (from == end || sum + item[from - 1].seconds <= most)) sum += item[--from].seconds;
+    if (sum > most * (1 + 1e-12)) return false;
+    counts[s] = end - from;
+    end = from;
+  }
+  return end == 0;
+}
+
+static void even(const Item *item, uint32_t n, uint32_t stages, int64_t *counts) {
+  double low = 0, high = 0;
+  for (uint32_t i = 0; i < n; i++) high += item[i].seconds;
+  high *= 1 + 1e-9; /* added up in another order */
+  for (int k = 0; k < 40; k++) {
+    double mid = (low + high) / 2;
+    *(cut(item, n, stages, mid, counts) ? &high : &low) = mid;
+  }
+  if (!cut(item, n, stages, high, counts)) ZB_BUG("%u items do not go into %u stages", n, stages);
+}
+
+static void fill_stage(const Layout *l, const uint32_t *segment_of, uint32_t first, uint32_t n, uint32_t s,
+                       Stages *to) {
+  bool inputs = false;
+  to->first[s] = segment_of[first];
+  to->last[s] = segment_of[first + n - 1];
+  for (uint32_t i = 0; i < n; i++) {
+    const SegmentNeeds *k = &l->segment[segment_of[first + i]];
+    to->count[s * l->nsegments + segment_of[first + i]]++;
+    to->slot[s] += k->saved + (i && k->saves_carry ? k->carry : 0);
+    uint64_t most = k->carry > k->dcarry ? k->carry : k->dcarry;
+    if (i && most > to->boundary[s]) to->boundary[s] = most;
+    if (k->temp > to->temp[s]) to->temp[s] = k->temp;
+    to->forward[s] += k->forward;
+    to->backward[s] += k->backward;
+    to->counting[s] += k->count;
+    inputs |= k->inputs;
+  }
+  to->inputs[s] = inputs ? l->input_bytes : 0;
+  to->slot[s] += to->inputs[s];
+}
+
+const Stages *layout_stages(const Space *x, const Layout *l, int64_t pipe) {
+  if (l->stages[pipe]) return l->stages[pipe];
+  uint32_t n = (uint32_t)pipe, ninst = 0;
+  for (uint32_t s = 0; s < l->nsegments; s++) ninst += x->g->segments[s].trip;
+  ZbArena *a = zb_arena_new();
+  Item *item = ZB_NEWN(a, Item, ninst);
+  uint32_t *segment_of = ZB_NEWN(a, uint32_t, ninst), nitems = items_of(x, l, item, segment_of);
+  Stages *to = l->stages[pipe] = ZB_NEW(x->a, Stages);
+  *to = (Stages){.count = ZB_NEWN(x->a, uint32_t, n * l->nsegments),
+                 .first = ZB_NEWN(x->a, uint32_t, n),
+                 .last = ZB_NEWN(x->a, uint32_t, n),
+                 .items = ZB_NEWN(x->a, int64_t, n),
+                 .slot = ZB_NEWN(x->a, uint64_t, n),
+                 .boundary = ZB_NEWN(x->a, uint64_t, n),
+                 .temp = ZB_NEWN(x->a, uint64_t, n),
+                 .inputs = ZB_NEWN(x->a, uint64_t, n),
+                 .forward = ZB_NEWN(x->a, double, n),
+                 .backward = ZB_NEWN(x->a, double, n),
+                 .counting = ZB_NEWN(x->a, double, n)};
+  if (x->base->stages.n && !x->free_stages) memcpy(to->items, x->base->stages.counts, n * sizeof *to->items);
+  else even(item, nitems, n, to->items);
+  uint32_t at = 0;
+  for (uint32_t s = 0; s < n; s++) {
+    uint32_t first = at < nitems ? item[at].first : ninst;
+    at += (uint32_t)to->items[s];
+    uint32_t end = s + 1 < n && at < nitems ? item[at].first : ninst;
+    if (first < end) fill_stage(l, segment_of, first, end - first, s, to);
+  }
+  zb_arena_free(a);
+  return to;
+}

@@ -1,0 +1,217 @@
+/* The best by the formula are planned and simulated; then it is said what is not among them, and why. */
+#include "runtime/plan/search/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- a candidate, planned ------------------------------------------------------------------------------- */
+static void fullest(const ZpPlan *p, ZpFound *f) {
+  for (uint32_t s = 0; s < p->nstages; s++) {
+    const ZpLedger *l = &p->stages[s].ledger;
+    if (s && l->total[ZP_DEVICE] <= f->bytes) continue;
+    f->bytes = l->total[ZP_DEVICE];
+    f->stage = s;
+    f->ledger = *l;
+    f->live = p->stages[s].prog.live;
+  }
+}
+
+static void take_time(const ZpTime *t, ZpFound *f) {
+  f->seconds = t->seconds;
+  f->tokens = t->tokens > 0 ? t->tokens : t->samples;
+  f->utilization = t->utilization;
+  memcpy(f->part, t->mean, sizeof f->part);
+}
+
+static const int64_t *stages_of(const Space *x, Layouts *all, const Candidate *c) {
+  bool by_cost = !x->free_stages && x->base->stages.by_cost;
+  if (c->size[DIM_PIPE] < 2 || by_cost) return NULL;
+  const Layout *l = layout_of(all, c->size[DIM_TENSOR], c->other, c->micro, c->set);
+  return layout_stages(x, l, c->size[DIM_PIPE])->items;
+}
+
+/* NULL: it cannot be planned after all. */
+static ZpFound *find(const Space *x, Layouts *all, const Candidate *c, bool simulate) {
+  ZpFound *f = ZB_NEW(x->a, ZpFound);
+  ZbArena *a = zb_arena_new();
+  ZlDiags *d = zl_diags_new(a, zl_sources_new(a));
+  f->recipe = space_recipe(x, c, stages_of(x, all, c), x->a);
+  f->closed = c->seconds;
+  f->estimate = c->bytes;
+  f->nmicro = nmicro_of(x, c);
+  ZpPlan *p = zp_plan_unproved(a, x->g, f->recipe, d, x->plan);
+  static const ZpTimeOptions plain;
+  const ZpTime *t = p && simulate ? zp_time(a, p, x->c, &plain, d) : NULL;
+  if (p) fullest(p, f);
+  if (t) take_time(t, f);
+  zb_arena_free(a);
+  return p && (t || !simulate) ? f : NULL;
+}
+
+/* ---- the best ------------------------------------------------------------------------------------------- */
+static int by_seconds(const void *a, const void *b) {
+  const ZpFound *x = a, *y = b;
+  return x->seconds < y->seconds ? -1 : x->seconds > y->seconds;
+}
+
+/* Whether `by cost` cuts the stages as the winner's list does: then the recipe may say so. */
+static bool cuts_by_cost(const Space *x, const ZlRecipe *r) {
+  if (!r->stages.n) return false;
+  ZbArena *a = zb_arena_new();
+  ZlRecipe other = *r;
+  other.stages.by_cost = true;
+  other.stages.n = 0;
+  const ZpPlan *p = zp_plan_unproved(a, x->g, &other, zl_diags_new(a, zl_sources_new(a)), x->plan);
+  const ZpPlan *q = zp_plan_unproved(a, x->g, r, zl_diags_new(a, zl_sources_new(a)), x->plan);
+  bool same = p && q;
+  for (uint32_t s = 0; same && s < p->nstages; s++) same = p->stages[s].ninsts == q->stages[s].ninsts;
+  zb_arena_free(a);
+  return same;
+}
+
+/* Passes of a layer through the event loop: what simulating a recipe costs. Twice as many as are listed are
+ * simulated; of small models more. */
+#define CHEAP 100000
+static double passes(const Space *x, const Candidate *c) {
+  return (double)nmicro_of(x, c) * (double)(x->items + c->size[DIM_PIPE]);
+}
+
+static void find_best(const Space *x, Layouts *all, const Weighed *w, uint32_t keep, ZpSearch *s) {
+  double spent = 0;
+  s->best = ZB_NEWN(x->a, ZpFound, w->nbest + 1);
+  for (uint32_t i = 0; i < w->nbest && (i < 2 * keep || spent < CHEAP); i++) {
+    spent += passes(x, &w->best[i]);
+    const ZpFound *f = find(x, all, &w->best[i], true);
+    s->simulated++;
+    if (f && f->bytes <= x->limit) s->best[s->nbest++] = *f;
+  }
+  qsort(s->best, s->nbest, sizeof *s->best, by_seconds);
+  if (s->nbest > keep) s->nbest = keep;
+  if (s->nbest) s->best[0].by_cost = cuts_by_cost(x, s->best[0].recipe);
+}
+
+/* ---- what is not among them ------------------------------------------------------------------------------ */
+static bool same_recipe(const ZlRecipe *a, const ZlRecipe *b) {
+  bool same = a->nmesh == b->nmesh && a->micro == b->micro && a->nshards == b->nshards &&
+              a->nrecompute == b->nrecompute && a->nsplits == b->nsplits;
+  for (uint32_t i = 0; same && i < a->nmesh; i++)
+    same = a->mesh[i].size == b->mesh[i].size && !strcmp(a->mesh[i].name.s, b->mesh[i].name.s);
+  for (uint32_t i = 0; same && i < a->nshards; i++)
+    same = a->shards[i].what == b->shards[i].what && a->shards[i].keep == b->shards[i].keep;
+  for (uint32_t i = 0; same && i < a->nsplits; i++)
+    same = a->splits[i].otherwise.n == b->splits[i].otherwise.n;
+  return same && (!a->nrecompute || a->recompute == b->recompute);
+}
+
+static const char *ledger_text(ZbArena *a, const ZpLedger *l) {
+  const char *s = "";
+  char bytes[24];
+  bool said[ZP_LEDGER_LINES] = {false};
+  for (int n = 0; n < 4; n++) { /* the longest lines */
+    int most = -1;
+    for (int i = 0; i < ZP_LEDGER_LINES; i++)
+      if (!said[i] && zp_ledger_info[i].memory == ZP_DEVICE && l->bytes[i] &&
+          (most < 0 || l->bytes[i] > l->bytes[most]))
+        most = i;
+    if (most < 0) break;
+    said[most] = true;
+    s = zb_printf(a, "%s%s%s %s", s, n ? ", " : "", zp_ledger_info[most].text,
+                  zb_bytes(bytes, l->bytes[most]));
+  }
+  return s;
+}
+
+/* Why no recipe is of that kind. */
+static const char *why_none(const Space *x, const Kind *k) {
+  int64_t tensor = k->dims >> DIM_TENSOR & 1 ? 2 : 1;
+  const char *why = tensor > 1 ? space_indivisible(x, 2) : NULL;
+  if (why) return why;
+  if (tensor > 1 && x->c->nlevels && x->c->levels[0].size < 2)
+    return "no two devices share the fastest links";
+  if (k->dims >> DIM_PIPE & 1 && x->items < 2) return "the model has no repeat to be cut into stages";
+  if (k->dims == 1u << DIM_DATA)
+    return zb_printf(x->a, "%lld samples do not divide over %lld ranks", (long long)x->batch,
+                     (long long)x->ranks);
+  return zb_printf(x->a, "no mesh of %lld ranks of this kind divides %lld samples", (long long)x->ranks,
+                   (long long)x->batch);
+}
+
+static ZpKnown known_of(const Space *x, Layouts *all, const Weighed *w, uint32_t k, const ZpSearch *s) {
+  ZpKnown n = {.name = kinds[k].name};
+  const Candidate *fast = &w->fastest[k], *small = &w->smallest[k];
+  if (!small->size[0]) {
+    n.why = why_none(x, &kinds[k]);
+    return n;
+  }
+  n.fits = fast->size[0] > 0;
+  n.best = find(x, all, n.fits ? fast : small, n.fits);
+  if (!n.best) {
+    n.why = "it cannot be planned";
+    return n;
+  }
+  n.fits &= n.best->bytes <= x->limit;
+  for (uint32_t i = 0; i < s->nbest; i++) n.listed |= same_recipe(s->best[i].recipe, n.best->recipe);
+  if (n.fits) return n;
+  char need[24], have[24];
+  n.why = zb_printf(x->a, "needs %s of %s at least: %s", zb_bytes(need, n.best->bytes),
+                    zb_bytes(have, x->limit), ledger_text(x->a, &n.best->ledger));
+  return n;
+}
+
+static void find_known(const Space *x, Layouts *all, const Weighed *w, ZpSearch *s) {
+  s->known = ZB_NEWN(x->a, ZpKnown, nkinds);
+  for (uint32_t k = 0; k < nkinds; k++) {
+    bool asked = true; /* not what the recipe has settled otherwise */
+    for (int d = 0; d < DIMS; d++) asked &= x->given[d] == 0 || (x->given[d] > 1) == (kinds[k].dims >> d & 1);
+    asked &= x->free_shard || w->smallest[k].size[0];
+    if (asked) s->known[s->nknown++] = known_of(x, all, w, k, s);
+  }
+}
+
+/* ---- nothing fits ---------------------------------------------------------------------------------------- */
+/* Twice as many devices, and half as many more, until something fits. */
+static int64_t fewest(const Space *like, Layouts *all) {
+  if (like->given[DIM_PIPE] && like->given[DIM_DATA] && like->given[DIM_REPLICA] && like->given[DIM_TENSOR])
+    return 0;
+  for (int64_t n = like->ranks; n < 1 << 20; n *= 2)
+    for (int half = 1; half >= 0; half--) {
+      Space x = *like;
+      Weighed w = {0};
+      if (half && n % 2) continue;
+      x.ranks = half ? n + n / 2 : 2 * n;
+      weigh(&x, all, &w, true);
+      if (w.fit) return x.ranks;
+    }
+  return 0;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------------------- */
+ZpSearch *zp_search(ZbArena *a, const ZgGraph *g, const ZlRecipe *base, const ZpSearchOptions *o,
+                    const ZpOptions *plan, ZlDiags *d) {
+  ZpOptions po = *plan;
+  po.cluster = NULL;
+  Space x = {.a = a, .g = g, .base = base, .c = o->cluster, .plan = &po};
+  if (!space_make(&x, o, d)) return NULL;
+  Layouts *all = layouts_new(&x);
+  if (!layouts_begin(all, x.ranks, d)) return NULL;
+  Weighed w = {.most = 8 * o->keep,
+               .best = ZB_NEWN(a, Candidate, 8 * o->keep),
+               .fastest = ZB_NEWN(a, Candidate, nkinds),
+               .smallest = ZB_NEWN(a, Candidate, nkinds)};
+  weigh(&x, all, &w, false);
+  ZpSearch *s = ZB_NEW(a, ZpSearch);
+  *s = (ZpSearch){.graph = g,
+                  .cluster = o->cluster,
+                  .ranks = x.ranks,
+                  .limit = x.limit,
+                  .limit_given = base->limit.memory > 0,
+                  .meshes = w.meshes,
+                  .recipes = w.recipes,
+                  .fit = w.fit};
+  find_best(&x, all, &w, o->keep, s);
+  find_known(&x, all, &w, s);
+  if (s->nbest) return s;
+  if (w.nearest.size[0]) s->nearest = find(&x, all, &w.nearest, false);
+  s->fewest = fewest(&x, all);
+  return s;
+}
