@@ -182,6 +182,22 @@ typedef struct {
 } ZkLion;
 bool zk_cpu_lion(const ZkEnv *env, const ZkLion *p, int64_t n, const float *g, float *w, float *m,
                  uint16_t *w16);
+/* Muon (Jordan et al. 2024), in three: m = momentum*m + g, and what is orthogonalised of it, u = m, or with
+ * nesterov g + momentum*m; */
+typedef struct {
+  float lr, momentum, decay, scale;
+  bool nesterov;
+  float shape; /* what an update is multiplied by, beside the rate */
+} ZkMuon;
+void zk_cpu_muon_momentum(const ZkEnv *env, const ZkMuon *p, int64_t n, const float *g, float *m, float *u);
+/* x[rows, cols] to what is near the U V' of its singular value decomposition: `steps` of Newton and Schulz with the
+ * coefficients of Jordan, 3.4445 x - 4.7750 x x'x + 2.0315 x x'x x'x, from x by its Frobenius norm on, which leave
+ * singular values between about 0.7 and 1.2. rows <= cols. scratch: cols*rows and twice rows*rows floats, each
+ * of these rounded up to 64 bytes; */
+void zk_cpu_orthogonalize(const ZkEnv *env, int64_t rows, int64_t cols, int steps, float *x, float *scratch);
+/* and w -= lr*(shape*u + decay*w). Whether m and the new w are finite. */
+bool zk_cpu_muon(const ZkEnv *env, const ZkMuon *p, int64_t n, const float *u, const float *m, float *w,
+                 uint16_t *w16);
 /* The average of what w was over the steps: a = decay*a + (1-decay)*w. */
 void zk_cpu_average(const ZkEnv *env, int64_t n, float decay, const float *w, float *a);
 /* Sum of squares in f64, in a fixed order that does not depend on the number of threads. */

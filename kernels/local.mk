@@ -17,6 +17,7 @@ libkernels_a_SOURCES = kernels/kernels.h kernels/kernels.def kernels/devices.c k
   kernels/cpu/linear.h kernels/cpu/linear_attend.c kernels/cpu/linear_chunk.c kernels/cpu/linear_scores.c \
   kernels/cpu/dot.c kernels/cpu/flat.c \
   kernels/cpu/lookup.c kernels/cpu/move.c kernels/cpu/norm.c kernels/cpu/random.c kernels/cpu/reduce.c \
+  kernels/cpu/lookup.c kernels/cpu/move.c kernels/cpu/muon.c kernels/cpu/norm.c kernels/cpu/random.c kernels/cpu/reduce.c \
   kernels/cpu/rope.c kernels/cpu/sgemm.c \
   kernels/cpu/softmax.c kernels/cpu/xent.c \
   kernels/cpu/topk.c \

@@ -11,7 +11,11 @@ typedef enum {
   RATIO,    /* 0 <= x <= 1 */
   POSITIVE, /* > 0 */
   STEPS,    /* a whole number >= 0 */
-  ANNEAL    /* one of `anneals` */
+  TIMES,    /* a whole number from 1 to 64 */
+  ANNEAL,   /* one of `anneals` */
+  SWITCH,   /* one of `switches` */
+  SCALE,    /* one of `scales` */
+  AXIS      /* the name of an axis; may be given several times, or not at all */
 } Range;
 
 typedef struct {
@@ -21,7 +25,16 @@ typedef struct {
 } Setting;
 
 static const char *const anneals[] = {"constant", "linear", "cosine", "sqrt", "rsqrt"};
-enum { NANNEALS = sizeof anneals / sizeof *anneals, MOST_SETTINGS = 10 };
+static const char *const switches[] = {"on", "off"};
+static const char *const scales[] = {"shape", "rms"};
+enum { MOST_SETTINGS = 12 };
+
+/* The words that a setting takes; the first is what it is otherwise. NULL: it takes none of a list. */
+static const char *const *words_of(Range r, int *n) {
+  *n = r == ANNEAL ? 5 : 2;
+  return r == ANNEAL ? anneals : r == SWITCH ? switches : r == SCALE ? scales : NULL;
+}
+
 #define RATE_SETTINGS                                                                                        \
   {"warmup", STEPS, 0}, {"stable", STEPS, 0}, {"anneal", ANNEAL, 0}, {"until", STEPS, 0}, {                  \
     "final", RATIO, 0                                                                                        \
@@ -34,27 +47,45 @@ static const struct {
      {{"lr", REQUIRED, 0}, {"b1", SHARE, 0.9}, {"b2", SHARE, 0.95}, {"eps", POSITIVE, 1e-8}, RATE_SETTINGS}},
     {"sgd", {{"lr", REQUIRED, 0}, {"momentum", SHARE, 0}, RATE_SETTINGS}},
     {"lion", {{"lr", REQUIRED, 0}, {"b1", SHARE, 0.9}, {"b2", SHARE, 0.99}, RATE_SETTINGS}},
+    {"muon",
+     {{"lr", REQUIRED, 0},
+      {"momentum", SHARE, 0.95},
+      {"nesterov", SWITCH, 0},
+      {"steps", TIMES, 5},
+      {"scale", SCALE, 0},
+      {"each", AXIS, 0},
+      RATE_SETTINGS}},
 };
-static const char *const optimizer_names[] = {"adamw", "sgd", "lion"};
+static const char *const optimizer_names[] = {"adamw", "sgd", "lion", "muon"};
 enum { NOPTIMIZERS = sizeof optimizer_names / sizeof *optimizer_names };
 
 static const char *range_text(Range r) {
-  static const char *const text[] = {
-      "a number of at least 0",  "at least 0 and less than 1",
-      "between 0 and 1",         "greater than 0",
-      "a whole number of steps", "`constant`, `linear`, `cosine`, `sqrt` or `rsqrt`"};
+  static const char *const text[] = {"a number of at least 0",
+                                     "at least 0 and less than 1",
+                                     "between 0 and 1",
+                                     "greater than 0",
+                                     "a whole number of steps",
+                                     "a whole number from 1 to 64",
+                                     "`constant`, `linear`, `cosine`, `sqrt` or `rsqrt`",
+                                     "`on` or `off`",
+                                     "`shape` or `rms`",
+                                     "the name of an axis"};
   return text[r];
 }
 
 static bool fits(const ZlKw *kw, Range r) {
   double x = kw->num;
-  if (r == ANNEAL) return kw->word && zl_word_index(kw->word, anneals, NANNEALS) >= 0;
+  int n;
+  const char *const *words = words_of(r, &n);
+  if (words) return kw->word && zl_word_index(kw->word, words, n) >= 0;
+  if (r == AXIS) return kw->word != NULL;
   if (kw->word || !isfinite(x)) return false;
   switch (r) {
   case REQUIRED: return x >= 0;
   case SHARE: return x >= 0 && x < 1;
   case RATIO: return x >= 0 && x <= 1;
   case POSITIVE: return x > 0;
+  case TIMES: return x >= 1 && x <= 64 && x == floor(x);
   default: return x >= 0 && x <= INT32_MAX && x == floor(x);
   }
 }
@@ -87,13 +118,15 @@ static bool check_given(ZlDiags *d, ZbArena *a, const ZlDirective *o, const Sett
       zl_note(g, "it has %s", zl_names_text(a, all));
       zl_help_nearest(g, kw->key.s, names, n);
       ok = false;
-    } else if (given(o, kw->key.s) != kw) {
+    } else if (given(o, kw->key.s) != kw && table[k].range != AXIS) {
       zl_also(zl_report(d, ZL_Z0803, kw->key.span, "`%s` is given twice", kw->key.s),
               given(o, kw->key.s)->span, "first here");
       ok = false;
     } else if (!fits(kw, table[k].range)) {
       ZlDiag *g = zl_report(d, ZL_Z0805, kw->span, "`%s` must be %s", kw->key.s, range_text(table[k].range));
-      if (kw->word && table[k].range == ANNEAL) zl_help_nearest(g, kw->word, anneals, NANNEALS);
+      int nwords;
+      const char *const *words = words_of(table[k].range, &nwords);
+      if (kw->word && words) zl_help_nearest(g, kw->word, words, (uint32_t)nwords);
       ok = false;
     }
   }
@@ -143,7 +176,7 @@ static bool settings(ZlDiags *d, ZbArena *a, const ZlDirective *o, ZlKw **kws, u
   int which = zl_word_index(o->word.s, optimizer_names, NOPTIMIZERS);
   if (which < 0) {
     ZlDiag *g = zl_report(d, ZL_Z0804, o->word.span, "no optimizer is called `%s`", o->word.s);
-    zl_note(g, "there are `adamw`, `sgd` and `lion`");
+    zl_note(g, "there are `adamw`, `sgd`, `lion` and `muon`");
     zl_help_nearest(g, o->word.s, optimizer_names, NOPTIMIZERS);
     return false;
   }
@@ -154,13 +187,20 @@ static bool settings(ZlDiags *d, ZbArena *a, const ZlDirective *o, ZlKw **kws, u
   if (!check_given(d, a, o, table, names, count)) return false;
   for (uint32_t i = 0; i < count; i++) {
     const ZlKw *kw = given(o, names[i]);
+    if (table[i].range == AXIS) { /* as many as there are */
+      for (uint32_t k = 0; k < o->nkws; k++)
+        if (strcmp(o->kws[k].key.s, names[i]) == 0) ZB_PUSH(a, *kws, *n, o->kws[k]);
+      continue;
+    }
     if (!kw && table[i].range == REQUIRED) {
       zl_help(zl_report(d, ZL_Z0805, o->word.span, "optimizer `%s` needs `%s`", o->word.s, names[i]),
               "write, say, `%s(lr = 3e-4)`", o->word.s);
       return false;
     }
     ZlKw v = kw ? *kw : (ZlKw){.key = {names[i], ZL_NOWHERE}, .num = table[i].otherwise, .span = ZL_NOWHERE};
-    if (!kw && table[i].range == ANNEAL) v.word = anneals[0];
+    int nwords;
+    const char *const *words = words_of(table[i].range, &nwords);
+    if (!kw && words) v.word = words[0];
     ZB_PUSH(a, *kws, *n, v);
   }
   return check_rate(d, o);

@@ -79,6 +79,7 @@ libexec_a_SOURCES = \
   runtime/exec/engine/feed.c \
   runtime/exec/engine/grads.c \
   runtime/exec/engine/internal.h \
+  runtime/exec/engine/muon.c \
   runtime/exec/engine/nan.c \
   runtime/exec/engine/node.c \
   runtime/exec/engine/optimizer.c \

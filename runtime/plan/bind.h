@@ -4,6 +4,7 @@
  * batch.c  the global batch: micro-batches of so many samples on so many ranks
  * slots.c  rows of experts in a round, and which ranks have which
  * groups.c what is frozen, which optimizer updates what, at which rate, with which decay
+ * muon.c   which parameters Muon updates as which matrices
  * select.c which parameters a recipe's words mean
  * pad.c    whether padding an axis changes the result */
 #ifndef ZUG_PLAN_BIND_H
@@ -33,6 +34,8 @@ void zp_bind_batch(ZpBuild *b);
 void zp_bind_slots(ZpBuild *b);
 /* Fills p->frozen, optimizers, groups and group. */
 void zp_bind_groups(ZpBuild *b);
+/* Fills p->roles where there is Muon; o: the recipe's optimizers, as in p->optimizers. */
+void zp_bind_muon(ZpBuild *b, const ZlOptimizer *const *o);
 /* Marks, in chosen[parameter], those that the words mean; reports words that mean none. */
 void zp_select(ZpBuild *b, const ZlPath *at, uint32_t n, bool *chosen);
 /* False with a report if the entries that `pad` adds to `axis` could change the result. */

@@ -46,10 +46,16 @@ static ZpRate rate_of(const ZlOptimizer *o) {
 static ZpOptimizer optimizer_of(const ZpPlan *p, const ZlOptimizer *o) {
   ZpOptimizer x = {.rate = rate_of(o)};
   while (strcmp(zp_optimizer_text[x.kind], o->name.s)) x.kind++;
-  if (x.kind == ZP_SGD) x.momentum = number(o, "momentum");
+  if (x.kind == ZP_SGD || x.kind == ZP_MUON) x.momentum = number(o, "momentum");
   else x.b1 = number(o, "b1"), x.b2 = number(o, "b2");
   if (x.kind == ZP_ADAMW) x.eps = number(o, "eps");
-  if (!p->forward_only) x.states = x.kind == ZP_ADAMW ? 2 : x.kind == ZP_LION || x.momentum != 0;
+  if (x.kind == ZP_MUON) {
+    x.nesterov = !strcmp(zl_kw(o->kws, o->n, "nesterov")->word, "on");
+    x.rms = !strcmp(zl_kw(o->kws, o->n, "scale")->word, "rms");
+    x.iterations = (int)number(o, "steps");
+  }
+  if (!p->forward_only)
+    x.states = x.kind == ZP_ADAMW ? 2 : x.kind == ZP_LION || x.kind == ZP_MUON || x.momentum != 0;
   return x;
 }
 
@@ -143,4 +149,7 @@ void zp_bind_groups(ZpBuild *b) {
     ZpGroup g = group_of(b, &w[k], k, i);
     p->group[i] = find_group(p, &g);
   }
+  const ZlOptimizer **o = ZB_NEWN(p->arena, const ZlOptimizer *, n + 1);
+  for (uint32_t i = 0; i < n; i++) o[i] = w[i].o;
+  if (p->ngroups) zp_bind_muon(b, o);
 }

@@ -12,6 +12,7 @@ libplan_a_SOURCES = \
   runtime/plan/plan.c \
   runtime/plan/plan.h \
   runtime/plan/groups.c \
+  runtime/plan/muon.c \
   runtime/plan/rate.c \
   runtime/plan/select.c \
   runtime/plan/slots.c \
@@ -66,6 +67,7 @@ libplan_a_SOURCES = \
   runtime/plan/schedule/schedule.h \
   runtime/plan/schedule/simulate.c \
   runtime/plan/schedule/stages.c \
+  runtime/plan/schedule/updates.c \
   runtime/plan/schedule/zero.c \
   runtime/plan/search/closed.c \
   runtime/plan/search/internal.h \

@@ -4,6 +4,7 @@
  * plan.c       the passes in order
  * bind.c       recipe against graph: sizes, layouts, directives; batch.c, pad.c, groups.c, select.c; bind.h
  * rate.c       learning rates
+ * muon.c       the matrices that Muon orthogonalises, and who does it
  * local/       a segment of the graph to a local program: sharded, fused, its values at offsets; local.h
  * schedule/    local programs to stages, orders, one instruction list per stage, its buffers and ledger;
  *              schedule.h
@@ -179,7 +180,12 @@ typedef struct { /* one parameter inside a bucket */
   int64_t valid[ZG_MAX_AXES];                    /* global without padding: what a checkpoint holds */
   ZpState state[ZP_MAX_DIMS];
   uint32_t group; /* of p->groups; of a frozen one 0 */
+  /* Of what Muon updates, by axis: what it is of a matrix. Else all ZP_EACH. */
+  uint8_t role[ZG_MAX_AXES];
 } ZpSlice;
+/* Of a parameter as a matrix: axes that number the matrices, those of what comes out of the product with it
+ * (its rows, one axis behind the other), and those that the product sums over (its columns). */
+typedef enum { ZP_EACH, ZP_ROWS, ZP_COLS } ZpRole;
 
 /* What `shard ... over` says of the recipe's parameters. A bucket is cut over those of the dims along which
  * it would be copied otherwise. */
@@ -209,6 +215,7 @@ typedef struct {
   ZpDims partial;            /* dims along which gradients arrive partial */
   uint32_t optimizer;        /* of p->optimizers: what updates it, unless it is frozen */
   bool frozen;               /* its parameters are not trained: no gradient, no master, no states */
+  ZpDims matrices;           /* Muon's: dims over which its updates are gathered, since matrices are cut; 0: none is */
   ZpDims replicas;           /* all (non-pipe) dims along which the parameters are replicated */
   /* What follows from that: what a step does with it. */
   bool gathers;              /* its parameters are a shard: they are gathered before use, */
@@ -277,6 +284,7 @@ typedef enum {
   ZP_B_SEND_GRAD,
   ZP_B_GATHER,   /* full parameters of one bucket, compute precision */
   ZP_B_STAGING,  /* full gradients of one bucket, f32, before they are scattered */
+  ZP_B_UPDATE,   /* updates of one bucket whose matrices are whole, f32: those of Muon */
   ZP_B_PARAM,    /* what a rank stores of a held bucket: parameters, and behind them their master */
   ZP_B_GRAD,     /* gradient accumulator of a held bucket */
   ZP_B_STATE,    /* optimizer state of a held bucket */
@@ -325,6 +333,9 @@ typedef enum {
    * REDUCE_TIED). */
   ZP_TAG_GRAD,
   ZP_TAG_STATE, /* a, b as before: optimizer state */
+  /* a, b as before: Muon's update. mb: 0 this rank's momentum, 1 all of it, 2 orthogonal where this rank owns
+   * the matrix and else zero, 3 this rank's part of all that is orthogonal. */
+  ZP_TAG_UPDATE,
   ZP_TAG_TEMP,  /* temporaries: nobody reads them later */
   ZP_TAG_COUNT, /* mb: 0 this rank's loss denominators, 1 the global ones */
   ZP_TAG_SUMS   /* mb: 0 this rank's loss sums, 1 with its norm, 2 those of the world */
@@ -412,13 +423,16 @@ typedef struct {
 } ZpRate;
 double zp_rate(const ZpRate *r, int64_t step); /* of step 1, 2, ... */
 
-typedef enum { ZP_ADAMW, ZP_SGD, ZP_LION, ZP_OPTIMIZERS } ZpOptimizerKind;
+typedef enum { ZP_ADAMW, ZP_SGD, ZP_LION, ZP_MUON, ZP_OPTIMIZERS } ZpOptimizerKind;
 extern const char *const zp_optimizer_text[ZP_OPTIMIZERS]; /* "adamw" */
 typedef struct {
   ZpOptimizerKind kind;
   ZpRate rate;
-  double b1, b2, eps, momentum; /* ADAMW: the first three; LION: two; SGD: the last */
+  double b1, b2, eps, momentum; /* ADAMW: the first three; LION: two; SGD, MUON: the last */
   int states;                   /* f32 values that it keeps of each element */
+  bool nesterov;                /* MUON: what is orthogonalised is the gradient and the momentum after it */
+  bool rms;                     /* MUON: scaled to the size of AdamW's updates, else by the matrix' shape */
+  int iterations;               /* MUON: of Newton and Schulz */
 } ZpOptimizer;
 /* Parameters that one optimizer updates alike: with this multiple of its rate, and this decay. */
 typedef struct {
@@ -449,6 +463,7 @@ typedef struct ZpPlan {
   ZpOptimizer *optimizers; uint32_t noptimizers; /* none may be there in a plan that only goes forward */
   ZpGroup *groups; uint32_t ngroups;
   uint32_t *group;           /* per parameter: of `groups` */
+  uint8_t (*roles)[ZG_MAX_AXES]; /* per parameter, by declared axis: ZpRole; NULL: nothing is Muon's */
   double clip;               /* norm that gradients are clipped to; 0: they are not */
   double average;            /* decay of the average of parameters, which is one state more; 0: none is kept */
   ZpZero zero;
@@ -544,6 +559,28 @@ bool zp_check(const ZpPlan *p, ZbErr *err);
 bool zp_check_segments(const ZpPlan *p, ZbErr *err);
 /* Both. A plan that fails is a bug of ours: reports the counter-example. */
 bool zp_prove(const ZpPlan *p, ZlDiags *d);
+
+/* ---- muon.c -------------------------------------------------------------------------------------------- */
+static inline bool zp_is_muon(const ZpPlan *p, const ZpBucket *k) {
+  return !p->forward_only && !k->frozen && p->optimizers[k->optimizer].kind == ZP_MUON;
+}
+/* A matrix of a bucket that Muon updates, whole. */
+typedef struct {
+  uint32_t slice;
+  uint64_t index;     /* among those of the slice, as far as a group along `matrices` has them */
+  int64_t rows, cols; /* with padding */
+  uint32_t owner;     /* who orthogonalises it: of the group along the bucket's `matrices` */
+} ZpMatrix;
+ZpMatrix *zp_matrices(const ZpPlan *p, const ZpBucket *k, ZbArena *a, uint32_t *n);
+/* How large axis `i` of a slice is over such a group. */
+int64_t zp_gathered_size(const ZpPlan *p, const ZpBucket *k, const ZpSlice *s, int i);
+/* What the update of such a matrix is multiplied by, beside the rate: of the sizes without padding. */
+double zp_muon_scale(const ZpOptimizer *o, const ZpSlice *s);
+/* Bytes of an UPDATE buffer, and of the scratch of an ORTHOGONALIZE. FLOPs of the rank that has most to do. */
+uint64_t zp_update_bytes(const ZpPlan *p, const ZpBucket *k);
+uint64_t zp_orthogonal_scratch(const ZpPlan *p, const ZpBucket *k);
+double zp_matrix_flops(const ZpOptimizer *o, const ZpMatrix *m);
+double zp_orthogonal_flops(const ZpPlan *p, const ZpBucket *k);
 
 /* ---- words.c ------------------------------------------------------------------------------------------- */
 /* "layer.3": a held bucket, an instance; "FWD(layer.3, mb 1)", "SEND_ACT(mb 1)", "REDUCE_GRADS(wte)": an

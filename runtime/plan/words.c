@@ -14,7 +14,7 @@ const ZpLedgerInfo zp_ledger_info[ZP_LEDGER_LINES] = {
 };
 
 const char *const zp_queue_text[ZP_QUEUES] = {"compute", "p2p", "coll"};
-const char *const zp_optimizer_text[ZP_OPTIMIZERS] = {"adamw", "sgd", "lion"};
+const char *const zp_optimizer_text[ZP_OPTIMIZERS] = {"adamw", "sgd", "lion", "muon"};
 
 const char *const zp_phase_text[ZP_PHASES] = {"count", "forward", "backward"};
 
@@ -48,6 +48,10 @@ void zp_instr_text(const ZpPlan *p, uint32_t stage, const ZpInstr *in, ZbText *o
   case ZP_I_SEND_GRAD:
   case ZP_I_RECV_GRAD: zb_text_add(out, "(mb %u)", in->mb); break;
   case ZP_I_OPT_STEP:
+  case ZP_I_MOMENTUM:
+  case ZP_I_ORTHOGONALIZE:
+  case ZP_I_GATHER_UPDATES:
+  case ZP_I_SCATTER_UPDATES:
   case ZP_I_GATHER_PARAMS:
   case ZP_I_SCATTER_GRADS:
   case ZP_I_REDUCE_GRADS:

@@ -31,6 +31,7 @@ scenario_tests += \
   tests/mpi/models.sh \
   tests/mpi/optim.sh \
   tests/mpi/moved.sh \
+  tests/mpi/muon.sh \
   tests/mpi/names.sh \
   tests/mpi/nodes.sh \
   tests/mpi/numbers.sh \

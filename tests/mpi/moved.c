@@ -99,6 +99,8 @@ static void add_instr(Counts x, const ZpPlan *p, const ZpStage *st, const ZpInst
   case ZP_I_SCATTER_GRADS:
     if (in->dims) add(x, in->coll == ZG_OP_REDUCE_SCATTER ? REDUCE_SCATTER : ALL_REDUCE, ZX_F32, in->bytes);
     break;
+  case ZP_I_GATHER_UPDATES: add(x, ALL_GATHER, ZX_BYTES, in->bytes); break;
+  case ZP_I_SCATTER_UPDATES: add(x, REDUCE_SCATTER, ZX_F32, in->bytes); break;
   case ZP_I_REDUCE_GRADS:
   case ZP_I_REDUCE_TIED: add(x, ALL_REDUCE, ZX_F32, in->bytes); break;
   case ZP_I_REDUCE_COUNT:

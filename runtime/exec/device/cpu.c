@@ -108,6 +108,19 @@ static void cpu_lion(const ZkEnv *env, const ZkLion *p, const ZxScalars *clip, i
   if (updates(clip) && !zk_cpu_lion(env, &q, n, g, w, m, w16)) *clip->lost = 1;
 }
 
+static void cpu_muon_momentum(const ZkEnv *env, const ZkMuon *p, const ZxScalars *clip, int64_t n,
+                              const float *g, float *m, float *u) {
+  ZkMuon q = *p;
+  q.scale = clip_scale(clip);
+  if (updates(clip)) zk_cpu_muon_momentum(env, &q, n, g, m, u);
+  else memset(u, 0, (size_t)n * sizeof *u);
+}
+
+static void cpu_muon(const ZkEnv *env, const ZkMuon *p, const ZxScalars *clip, int64_t n, const float *u,
+                     const float *m, float *w, uint16_t *w16) {
+  if (updates(clip) && !zk_cpu_muon(env, p, n, u, m, w, w16)) *clip->lost = 1;
+}
+
 static void cpu_average(const ZkEnv *env, const ZxScalars *clip, int64_t n, float decay, const float *w,
                         float *a) {
   if (updates(clip)) zk_cpu_average(env, n, decay, w, a);
@@ -174,6 +187,9 @@ const ZxDeviceTable zx_device_cpu = {
     .adamw = cpu_adamw,
     .sgd = cpu_sgd,
     .lion = cpu_lion,
+    .muon_momentum = cpu_muon_momentum,
+    .orthogonalize = zk_cpu_orthogonalize,
+    .muon = cpu_muon,
     .average = cpu_average,
     .sumsq = cpu_sumsq,
     .axpy = zk_cpu_axpy,

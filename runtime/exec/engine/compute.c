@@ -78,9 +78,19 @@ void zx_compute(ZxEngine *e, const ZpInstr *in) {
     e->times[ZG_OP_COUNT] += zb_now() - t;
     break;
   }
+  case ZP_I_MOMENTUM:
+  case ZP_I_ORTHOGONALIZE: {
+    double t = zb_now();
+    (in->op == ZP_I_MOMENTUM ? zx_momentum : zx_orthogonalize)(e, in);
+    zx_profile_muon(e, in);
+    zx_finish_call(e);
+    e->times[ZG_OP_COUNT] += zb_now() - t;
+    break;
+  }
   case ZP_I_OPT_STEP: {
     double t = zb_now();
-    zx_optimize(e, &e->st->held[in->held]);
+    if (zp_is_muon(e->p, &e->p->buckets[e->st->held[in->held].bucket])) zx_muon(e, in);
+    else zx_optimize(e, &e->st->held[in->held]);
     zx_profile_update(e, &e->st->held[in->held]);
     zx_finish_call(e);
     e->times[ZG_OP_COUNT] += zb_now() - t;

@@ -30,6 +30,25 @@ static ZxRequest scatter(ZxEngine *e, const ZpInstr *in, const ZpBucket *k, floa
                                  all + shard_index(e, k) * n);
 }
 
+/* Of Muon: a rank's part is block number so-and-so of the whole, `n` elements. */
+static float *update_of(ZxEngine *e, const ZpInstr *in, uint64_t n, uint64_t *at) {
+  *at = (uint64_t)zp_group_index(&e->p->mesh, e->rank, in->dims) * n;
+  ZB_ASSERT(in->bytes == n * (uint64_t)zp_group_size(&e->p->mesh, in->dims) * sizeof(float));
+  return (float *)(void *)zx_need_buf(e, in, ZP_B_UPDATE, ZP_NONE);
+}
+
+static ZxRequest gather_updates(ZxEngine *e, const ZpInstr *in, uint64_t n) {
+  uint64_t at;
+  float *all = update_of(e, in, n, &at);
+  return e->c->t->all_gather(e->c, e->group[in->dims], all + at, n * sizeof *all, all);
+}
+
+static ZxRequest scatter_updates(ZxEngine *e, const ZpInstr *in, uint64_t n) {
+  uint64_t at;
+  float *all = update_of(e, in, n, &at);
+  return e->c->t->reduce_scatter(e->c, e->group[in->dims], all, n, ZX_F32, ZX_SUM, all + at);
+}
+
 static ZxRequest start_bucket_collective(ZxEngine *e, const ZpInstr *in) {
   const ZpStageBucket *h = &e->st->held[in->held];
   const ZpBucket *k = &e->p->buckets[h->bucket];
@@ -44,6 +63,8 @@ static ZxRequest start_bucket_collective(ZxEngine *e, const ZpInstr *in) {
     return scatter(e, in, k,
                    (float *)(void *)(in->in_place ? zx_stored(e, ZP_B_GRAD, h)
                                                   : zx_need_buf(e, in, ZP_B_STAGING, h->bucket)));
+  case ZP_I_GATHER_UPDATES: return gather_updates(e, in, to - from);
+  case ZP_I_SCATTER_UPDATES: return scatter_updates(e, in, to - from);
   case ZP_I_REDUCE_GRADS: return reduce(e, in, e->group[in->dims], zx_grads(e, h), to - from);
   case ZP_I_REDUCE_TIED: return reduce(e, in, e->tied[in->tied], zx_grads(e, h), to - from);
   default: ZB_BUG("%s in the collective queue", zp_instr_info[in->op].text);

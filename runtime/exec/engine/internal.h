@@ -9,6 +9,7 @@
  *   feed.c        data into input blocks
  *   grads.c       what of a gradient is cleared, what is written first
  *   optimizer.c   norm, update
+ *   muon.c        updates that pass through whole matrices
  *   profile.c     what operations had to do, beside how long they took
  * trace.c       what was done when
  * queues.c      the other two queues, which go on while compute works; waits
@@ -161,6 +162,8 @@ struct ZxEngine {
   bool *first_write; /* per held bucket: no backward of this step has touched its gradient */
   ZxRange **ranges;  /* per bucket template: runs of one group */
   uint32_t *nranges;
+  ZpMatrix **matrices; /* per bucket template: those that Muon orthogonalises, of all owners */
+  uint32_t *nmatrices;
   ZxScalars clip;
 
   ZxLook *look; /* a step is played again to look for NaNs, and updates nothing; NULL: no */
@@ -249,6 +252,12 @@ void zx_make_ranges(ZxEngine *e);
 void zx_norm_local(ZxEngine *e); /* adds to the squared norm */
 void zx_optimize(ZxEngine *e, const ZpStageBucket *h);
 
+/* ---- muon.c: MOMENTUM, ORTHOGONALIZE, OPT_STEP of what Muon updates ---- */
+void zx_make_matrices(ZxEngine *e); /* at set-up */
+void zx_momentum(ZxEngine *e, const ZpInstr *in);
+void zx_orthogonalize(ZxEngine *e, const ZpInstr *in);
+void zx_muon(ZxEngine *e, const ZpInstr *in);
+
 /* ---- profile.c: where calls are timed, adds what one had to do ---- */
 void zx_profile_open(ZxEngine *e);
 /* Node i of a segment's list; adds: its call accumulates; again: in another round than the first. */
@@ -256,6 +265,7 @@ void zx_profile_node(ZxEngine *e, uint32_t segment, ZpPhase phase, uint32_t i, b
                      double seconds);
 void zx_profile_norm(ZxEngine *e);
 void zx_profile_update(ZxEngine *e, const ZpStageBucket *h);
+void zx_profile_muon(ZxEngine *e, const ZpInstr *in); /* MOMENTUM, ORTHOGONALIZE */
 
 /* ---- trace.c ---- */
 bool zx_trace_room(ZxEngine *e, ZbErr *err); /* at set-up */

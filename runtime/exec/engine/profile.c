@@ -134,8 +134,23 @@ void zx_profile_norm(ZxEngine *e) {
 
 /* Gradients are read, parameters and states read and written, the rounded copy written. */
 void zx_profile_update(ZxEngine *e, const ZpStageBucket *h) {
-  double each = 4 + 8 + 8 * zp_states(e->p, &e->p->buckets[h->bucket]) + (e->p->compute != ZK_F32 ? 2 : 0);
+  const ZpBucket *k = &e->p->buckets[h->bucket];
+  int states = zp_is_muon(e->p, k) ? e->p->average > 0 : zp_states(e->p, k);
+  double each = 4 + 8 + 8 * states + (e->p->compute != ZK_F32 ? 2 : 0);
   if (e->o.times) add(e, &e->work[ZG_OP_COUNT], 0, each * own_elems(e, h), true);
+}
+
+/* Momentum is read and written, gradients read and updates written; then updates are read and written once more. */
+void zx_profile_muon(ZxEngine *e, const ZpInstr *in) {
+  const ZpStageBucket *h = &e->st->held[in->held];
+  const ZpBucket *k = &e->p->buckets[h->bucket];
+  bool products = in->op == ZP_I_ORTHOGONALIZE;
+  double bytes = products ? 2 * (double)zp_update_bytes(e->p, k) : 16 * own_elems(e, h), flops = 0;
+  uint32_t rank = (uint32_t)zp_group_index(&e->p->mesh, e->rank, k->matrices);
+  for (uint32_t i = 0; products && e->o.times && i < e->nmatrices[h->bucket]; i++)
+    if (e->matrices[h->bucket][i].owner == rank)
+      flops += zp_matrix_flops(&e->p->optimizers[k->optimizer], &e->matrices[h->bucket][i]);
+  if (e->o.times) add(e, &e->work[ZG_OP_COUNT], flops, bytes, true);
 }
 
 const double *zx_engine_times(const ZxEngine *e) { return e->times; }

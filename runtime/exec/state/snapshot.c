@@ -8,7 +8,9 @@
 /* ---- contents ---- */
 static const char *const *names_of(const ZpOptimizer *o) {
   static const char *const adamw[] = {"exp_avg", "exp_avg_sq"}, *const sgd[] = {"momentum_buffer"};
-  return o->kind == ZP_ADAMW ? adamw : o->kind == ZP_LION ? adamw : sgd; /* Lion has the first of these */
+  return o->kind == ZP_ADAMW  ? adamw
+         : o->kind == ZP_LION ? adamw
+                              : sgd; /* Lion has the first of these; Muon as SGD */
 }
 
 static uint32_t bit_of(const char *state, const char **name, uint32_t *n) {

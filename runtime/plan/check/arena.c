@@ -67,6 +67,28 @@ static bool dims_fit(const Check *c, const ZpBucket *k) {
 
 /* A bucket is cut, as the recipe says, along the dims that would otherwise hold copies. All that it does
  * follows from that. The other proofs take it from the bucket, once this has compared it. */
+/* Dims along which a matrix of Muon's is not whole on a rank. */
+static ZpDims cutting_dims(const ZpPlan *p, const ZpBucket *k) {
+  ZpDims cut = k->shard;
+  if (p->forward_only || k->frozen || p->optimizers[k->optimizer].kind != ZP_MUON) return 0;
+  for (uint32_t i = 0; i < k->nslices; i++) {
+    const ZpSlice *s = &k->slices[i];
+    for (int d = 0; d < p->mesh.ndims; d++)
+      for (int a = 0; a < s->naxes; a++)
+        if (p->roles[s->param][a] != ZP_EACH && s->state[d].kind == 'S' && s->state[d].axis == s->axis[a])
+          cut |= 1u << d;
+  }
+  return cut;
+}
+
+/* What is gathered of an update: every part of every one of the ranks that have a part of a matrix. */
+uint64_t zp_whole_update(const ZpPlan *p, const ZpBucket *k) {
+  uint64_t bytes = k->elems * 4;
+  for (int d = 0; d < p->mesh.ndims; d++)
+    if ((k->matrices & ~k->shard) >> d & 1) bytes *= (uint64_t)p->mesh.dim[d].size;
+  return bytes;
+}
+
 static bool storage_fits(const Check *c, const ZpBucket *k) {
   const ZpZero *z = &c->p->zero;
   ZpDims cut = k->replicas & z->over;
@@ -75,7 +97,8 @@ static bool storage_fits(const Check *c, const ZpBucket *k) {
   ZpScatter scatters = !cut ? ZP_SCATTER_NEVER : grads ? ZP_SCATTER_EACH_MICROBATCH : ZP_SCATTER_AT_END;
   if (k->frozen) scatters = ZP_SCATTER_NEVER;
   if (k->shard == cut && k->gathers == params && k->keeps == (params && z->keep) && k->scatters == scatters &&
-      k->republishes == (cut && !params) && k->reduces == (k->partial & ~cut))
+      k->republishes == (cut && !params) && k->reduces == (k->partial & ~cut) &&
+      k->matrices == cutting_dims(c->p, k))
     return true;
   return zb_fail(c->err, NULL, "bucket %s is stored otherwise than the recipe says", k->name);
 }
@@ -129,8 +152,28 @@ static uint64_t boundary_bytes(const ZpPlan *p, const ZpStage *st) {
   return most;
 }
 
+/* Of a matrix r x c as it is and as it will be, and two of its smaller side. */
+static uint64_t orthogonal_bytes(const ZpPlan *p, const ZpBucket *k) {
+  uint64_t most = 0;
+  for (uint32_t i = 0; i < k->nslices; i++) {
+    const ZpSlice *s = &k->slices[i];
+    uint64_t side[3] = {1, 1, 1};
+    for (int a = 0; a < s->naxes; a++) side[p->roles[s->param][a]] *= (uint64_t)s->whole[a];
+    uint64_t r = side[ZP_ROWS], c = side[ZP_COLS], least = r < c ? r : c;
+    uint64_t bytes = 2 * lines(r * c * 4) + 2 * lines(least * least * 4);
+    if (bytes > most) most = bytes;
+  }
+  return most;
+}
+
 static uint64_t scratch_bytes(const ZpPlan *p, const ZpStage *st) {
   uint64_t most = 0;
+  for (uint32_t h = 0; h < st->nheld; h++) {
+    const ZpBucket *k = &p->buckets[st->held[h].bucket];
+    if (p->forward_only || k->frozen || p->optimizers[k->optimizer].kind != ZP_MUON) continue;
+    uint64_t bytes = orthogonal_bytes(p, k);
+    if (bytes > most) most = bytes;
+  }
   for (uint32_t i = 0; i < st->ninsts; i++) {
     const ZpSegment *g = segment_at(p, st, i);
     for (int k = 0; k < ZP_PHASES; k++)
@@ -157,6 +200,17 @@ static uint64_t scalars_bytes(const ZpPlan *p) {
   return lines(64 + more * 3 * sizeof(double));
 }
 
+/* Of all that Muon updates here: they pass through the same ones. */
+static uint64_t update_bytes(const ZpPlan *p, const ZpStage *st) {
+  uint64_t most = 0;
+  for (uint32_t h = 0; h < st->nheld; h++) {
+    const ZpBucket *k = &p->buckets[st->held[h].bucket];
+    uint64_t bytes = zp_whole_update(p, k);
+    if (!k->frozen && p->optimizers[k->optimizer].kind == ZP_MUON && bytes > most) most = bytes;
+  }
+  return most;
+}
+
 static uint64_t needed(const Check *c, uint32_t s, const ZpBuf *b) {
   const ZpPlan *p = c->p;
   const ZpStage *st = &p->stages[s];
@@ -172,6 +226,7 @@ static uint64_t needed(const Check *c, uint32_t s, const ZpBuf *b) {
   case ZP_B_SEND_GRAD: return s ? segment_at(p, st, 0)->dcarry_bytes : 0;
   case ZP_B_GATHER: return k->elems * (is_half(p) ? 2 : 4);
   case ZP_B_STAGING: return k->elems * 4;
+  case ZP_B_UPDATE: return update_bytes(p, st);
   case ZP_B_PARAM: return param_bytes(p, k) + master_bytes(p, k);
   case ZP_B_GRAD: return grad_bytes(p, k);
   case ZP_B_STATE: return state_bytes(p, k);

@@ -26,7 +26,9 @@
 /* ---- 1 form -------------------------------------------------------------------------------------------- */
 static bool of_bucket(int op) {
   return op == ZP_I_OPT_STEP || op == ZP_I_GATHER_PARAMS || op == ZP_I_SCATTER_GRADS ||
-         op == ZP_I_REDUCE_GRADS || op == ZP_I_REDUCE_TIED || op == ZP_I_PUBLISH_PARAMS;
+         op == ZP_I_REDUCE_GRADS || op == ZP_I_REDUCE_TIED || op == ZP_I_PUBLISH_PARAMS ||
+         op == ZP_I_MOMENTUM || op == ZP_I_ORTHOGONALIZE || op == ZP_I_GATHER_UPDATES ||
+         op == ZP_I_SCATTER_UPDATES;
 }
 
 static bool of_mode(const ZpPlan *p, int op) {
@@ -326,6 +328,7 @@ static bool completeness(const Check *c, uint32_t s) {
 /* ---- 4 reductions -------------------------------------------------------------------------------------- */
 typedef struct {
   uint32_t staged, in_place, reduced, tied, stepped, published;
+  uint32_t momentum, gathered, orthogonal, scattered; /* of Muon */
 } Tally;
 
 static bool moves(const Check *c, uint32_t s, uint32_t i, ZgOp coll, ZpDims over, uint64_t bytes) {
@@ -371,6 +374,14 @@ static bool tally_instr(const Check *c, uint32_t s, uint32_t i, Tally *all) {
     return moves(c, s, i, ZG_OP_ALL_REDUCE, p->mesh.pipe < 0 ? 0 : 1u << p->mesh.pipe, own);
   case ZP_I_PUBLISH_PARAMS: t->published++; return moves(c, s, i, ZG_OP_ALL_GATHER, b->shard, params);
   case ZP_I_OPT_STEP: t->stepped++; return true;
+  case ZP_I_MOMENTUM: t->momentum++; return true;
+  case ZP_I_ORTHOGONALIZE: t->orthogonal++; return true;
+  case ZP_I_GATHER_UPDATES:
+    t->gathered++;
+    return moves(c, s, i, ZG_OP_ALL_GATHER, b->matrices, zp_whole_update(p, b));
+  case ZP_I_SCATTER_UPDATES:
+    t->scattered++;
+    return moves(c, s, i, ZG_OP_REDUCE_SCATTER, b->matrices, zp_whole_update(p, b));
   default: return moves(c, s, i, ZG_OP_ALL_GATHER, b->shard, params); /* GATHER_PARAMS */
   }
 }
@@ -397,11 +408,16 @@ static bool reductions(const Check *c, uint32_t s) {
        h++) { /* else the form says that there are none */
     const ZpBucket *b = &c->p->buckets[st->held[h].bucket];
     uint64_t staged = zp_stages_grads(b) ? (uint64_t)c->p->nmicro : 0;
+    bool muon = !b->frozen && c->p->optimizers[b->optimizer].kind == ZP_MUON, cut = muon && b->matrices;
     bool in_place = b->scatters == ZP_SCATTER_AT_END, tied = !b->frozen && st->held[h].tied != ZP_NONE;
     if (!times(c, s, h, "scattering a gradient", all[h].staged, staged) ||
         !times(c, s, h, "scattering the accumulated gradient", all[h].in_place, in_place) ||
         !times(c, s, h, "reducing the gradient", all[h].reduced, b->reduces != 0) ||
         !times(c, s, h, "reducing the gradient with tied copies", all[h].tied, tied) ||
+        !times(c, s, h, "the momentum", all[h].momentum, muon) ||
+        !times(c, s, h, "gathering the update", all[h].gathered, cut) ||
+        !times(c, s, h, "orthogonalizing the update", all[h].orthogonal, muon) ||
+        !times(c, s, h, "scattering the update", all[h].scattered, cut) ||
         !times(c, s, h, "the optimizer step", all[h].stepped, !b->frozen) ||
         !times(c, s, h, "publishing the parameters", all[h].published, b->republishes))
       return false;

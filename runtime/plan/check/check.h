@@ -50,6 +50,7 @@ bool zp_check_deadlock(const Check *c);
 bool zp_check_operands(const Check *c, uint32_t stage, uint32_t instr);
 bool zp_check_memory(const Check *c, uint32_t stage);
 bool zp_check_buckets(const Check *c);
+uint64_t zp_whole_update(const ZpPlan *p, const ZpBucket *k); /* arena.c: bytes */
 bool zp_check_arena(const Check *c, uint32_t stage);
 bool zp_check_beside(const Check *c);
 /* Derives which carried values have cotangents, into c->cotangents; whether the plan says the same. */

@@ -497,6 +497,17 @@ static bool groups_fit(const Check *c, const ZpBucket *k) {
   return true;
 }
 
+/* What Muon updates is the matrices that the plan says, and nothing else has any. */
+static bool roles_fit(const Check *c, const ZpBucket *k) {
+  const ZpPlan *p = c->p;
+  bool muon = !p->forward_only && !k->frozen && p->optimizers[k->optimizer].kind == ZP_MUON;
+  for (uint32_t i = 0; i < k->nslices; i++)
+    for (int a = 0; a < k->slices[i].naxes; a++)
+      if (k->slices[i].role[a] != (muon ? p->roles[k->slices[i].param][a] : ZP_EACH))
+        return zb_fail(c->err, NULL, "bucket %s: slice %u is other matrices than the plan says", k->name, i);
+  return true;
+}
+
 /* A bucket is of frozen parameters or of trained ones. */
 static bool frozen_fits(const Check *c, const ZpBucket *k) {
   const ZpPlan *p = c->p;
@@ -535,7 +546,8 @@ static bool params_fit(const Check *c) {
   if (n != p->graph->nparams)
     return zb_fail(c->err, NULL, "%u of %u parameters are in buckets", n, p->graph->nparams);
   for (uint32_t b = 0; b < p->nbuckets; b++)
-    if (!groups_fit(c, &p->buckets[b]) || !frozen_fits(c, &p->buckets[b])) return false;
+    if (!groups_fit(c, &p->buckets[b]) || !roles_fit(c, &p->buckets[b]) || !frozen_fits(c, &p->buckets[b]))
+      return false;
   return true;
 }
 
@@ -544,7 +556,9 @@ bool zp_check_facts(const Check *c) {
   int64_t micro = p->batch == ZP_NONE ? 1 : p->axis_size[p->batch];
   for (uint32_t i = 0; i < p->noptimizers; i++) {
     const ZpOptimizer *o = &p->optimizers[i];
-    int states = p->forward_only ? 0 : o->kind == ZP_ADAMW ? 2 : o->kind == ZP_LION || o->momentum != 0;
+    int states = p->forward_only       ? 0
+                 : o->kind == ZP_ADAMW ? 2
+                                       : o->kind == ZP_LION || o->kind == ZP_MUON || o->momentum != 0;
     if (o->states != states)
       return zb_fail(c->err, NULL, "%d states of the optimizer instead of %d", o->states, states);
   }

@@ -128,9 +128,31 @@ static void want_of_bucket(Wants *w, const ZpInstr *in) {
     want(w, ZP_B_GRAD, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_GRAD, h, 0));
     return;
   case ZP_I_PUBLISH_PARAMS: want_change(w, ZP_B_PARAM, h, stepped, held_tag(w, ZP_TAG_PARAM, h, 2)); return;
-  case ZP_I_OPT_STEP:
+  case ZP_I_MOMENTUM:
     want(w, ZP_B_GRAD, h, ZP_READ, held_tag(w, ZP_TAG_GRAD, h, phase_after(w, h, ZP_INSTRS)));
+    want(w, ZP_B_STATE, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_STATE, h, 0));
+    want(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, ZP_READ, zp_tag(ZP_TAG_SUMS, 0, 0, 2));
+    want(w, ZP_B_UPDATE, 0, ZP_WRITE, held_tag(w, ZP_TAG_UPDATE, h, 0));
+    return;
+  case ZP_I_GATHER_UPDATES:
+    want_change(w, ZP_B_UPDATE, 0, held_tag(w, ZP_TAG_UPDATE, h, 0), held_tag(w, ZP_TAG_UPDATE, h, 1));
+    return;
+  case ZP_I_ORTHOGONALIZE:
+    want_change(w, ZP_B_UPDATE, 0, held_tag(w, ZP_TAG_UPDATE, h, bucket_of(w, h)->matrices != 0),
+                held_tag(w, ZP_TAG_UPDATE, h, 2));
+    return;
+  case ZP_I_SCATTER_UPDATES:
+    want_change(w, ZP_B_UPDATE, 0, held_tag(w, ZP_TAG_UPDATE, h, 2), held_tag(w, ZP_TAG_UPDATE, h, 3));
+    return;
+  case ZP_I_OPT_STEP:
     want_change(w, ZP_B_PARAM, h, param, stepped);
+    if (w->p->optimizers[bucket_of(w, h)->optimizer].kind == ZP_MUON) {
+      want(w, ZP_B_UPDATE, 0, ZP_READ, held_tag(w, ZP_TAG_UPDATE, h, bucket_of(w, h)->matrices ? 3 : 2));
+      if (w->p->average > 0) want(w, ZP_B_STATE, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_STATE, h, 0));
+      want(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, ZP_READ, zp_tag(ZP_TAG_SUMS, 0, 0, 2));
+      return;
+    }
+    want(w, ZP_B_GRAD, h, ZP_READ, held_tag(w, ZP_TAG_GRAD, h, phase_after(w, h, ZP_INSTRS)));
     if (w->p->optimizers[bucket_of(w, h)->optimizer].states || w->p->average > 0)
       want(w, ZP_B_STATE, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_STATE, h, 0));
     want(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, ZP_READ, zp_tag(ZP_TAG_SUMS, 0, 0, 2));
@@ -189,7 +211,8 @@ bool zp_check_operands(const Check *c, uint32_t s, uint32_t i) {
   const ZpInstr *in = &st->prog.instrs[i];
   Wants w = {c, c->p, st, s, i, 0, 0, true};
   uint64_t slot = zp_tag(ZP_TAG_SLOT, 0, 0, in->mb);
-  bool temp = in->op == ZP_I_FWD || in->op == ZP_I_BWD || in->op == ZP_I_COUNT;
+  bool temp =
+      in->op == ZP_I_FWD || in->op == ZP_I_BWD || in->op == ZP_I_COUNT || in->op == ZP_I_ORTHOGONALIZE;
   if (in->queue == ZP_Q_P2P) want_transfer(&w, in);
   else if (in->op == ZP_I_FWD || in->op == ZP_I_BWD) want_work(&w, in);
   else if (in->op == ZP_I_LOAD) want(&w, ZP_B_SLOT, 0, ZP_WRITE, slot);

@@ -56,6 +56,12 @@ const char *zp_say_tag(const Check *c, uint64_t tag) {
                ? zb_printf(t, "the accumulated gradient of %s after %u reductions", zp_say_held(c, a, b), n)
                : "?";
   case ZP_TAG_STATE: return bucket ? zb_printf(t, "the optimizer state of %s", zp_say_held(c, a, b)) : "?";
+  case ZP_TAG_UPDATE: {
+    static const char *const which[] = {"this rank's part of the update", "the whole update",
+                                        "the orthogonal matrices of this rank",
+                                        "this rank's part of what is orthogonal"};
+    return bucket && n < 4 ? zb_printf(t, "%s of %s", which[n], zp_say_held(c, a, b)) : "?";
+  }
   case ZP_TAG_TEMP: return "temporaries";
   case ZP_TAG_COUNT: return n ? "the whole loss denominators" : "this rank's loss denominators";
   case ZP_TAG_SUMS:
@@ -72,6 +78,7 @@ const char *const zp_buf_text[ZP_B_KINDS] = {
     [ZP_B_SEND_GRAD] = "gradient send buffer",
     [ZP_B_GATHER] = "gather buffer",
     [ZP_B_STAGING] = "staging buffer",
+    [ZP_B_UPDATE] = "update buffer",
     [ZP_B_PARAM] = "parameter store",
     [ZP_B_GRAD] = "gradient accumulator",
     [ZP_B_STATE] = "optimizer state",

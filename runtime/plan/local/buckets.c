@@ -34,6 +34,7 @@ static ZpSlice slice_of(const ZpPlan *p, uint32_t param, uint64_t at) {
     s.whole[i] = p->axis_size[s.axis[i]];
     s.valid[i] = p->axis_valid[s.axis[i]];
     s.n *= (uint64_t)s.size[i];
+    if (p->roles) s.role[i] = p->roles[param][i];
   }
   return s;
 }
@@ -48,6 +49,15 @@ void zp_bucket_storage(const ZpPlan *p, ZpBucket *k) {
   k->republishes = k->shard && !k->gathers;
   k->reduces = k->partial & ~k->shard;
   if (k->frozen) k->scatters = ZP_SCATTER_NEVER;
+}
+
+/* Of what Muon updates: the dims that cut matrices. A slice that comes later may add some. */
+static void cut_matrices(const ZpPlan *p, ZpBucket *k, const ZpSlice *s) {
+  if (!zp_is_muon(p, k)) return;
+  k->matrices |= k->shard;
+  for (int i = 0; i < s->naxes; i++)
+    for (int d = 0; d < p->mesh.ndims && s->role[i] != ZP_EACH; d++)
+      if (s->state[d].kind == 'S' && s->state[d].axis == s->axis[i]) k->matrices |= 1u << d;
 }
 
 static ZpBucket *find_bucket(ZpPlan *p, const ZpBucket *like) {
@@ -105,6 +115,7 @@ void zp_buckets(ZpBuild *b) {
       k = &p->buckets[p->nbuckets - 1];
     }
     s.at = k->elems;
+    cut_matrices(p, k, &s);
     ZB_PUSH(p->arena, k->slices, k->nslices, s);
     k->elems = zb_round_up(k->elems + s.n, ALIGN_ELEMS);
   }

@@ -41,6 +41,7 @@ static Hash mesh(const ZpPlan *p) {
 static void add_optimizer(Hash *h, const ZpOptimizer *o) {
   ADD(h, U(o->kind), U(o->states), U(o->rate.anneal), U(o->rate.warmup), U(o->rate.stable), U(o->rate.until));
   add_double(h, o->rate.lr), add_double(h, o->rate.final);
+  ADD(h, o->nesterov, o->rms, U(o->iterations));
   add_double(h, o->b1), add_double(h, o->b2), add_double(h, o->eps), add_double(h, o->momentum);
 }
 
@@ -78,7 +79,8 @@ static void add_states(Hash *h, const ZpState *s, int ndims) {
 
 static void add_slice(Hash *h, const ZpSlice *s, int ndims) {
   ADD(h, s->param, s->at, s->n, U(s->naxes), s->group);
-  for (int i = 0; i < s->naxes; i++) ADD(h, s->axis[i], U(s->size[i]), U(s->whole[i]), U(s->valid[i]));
+  for (int i = 0; i < s->naxes; i++)
+    ADD(h, s->axis[i], U(s->size[i]), U(s->whole[i]), U(s->valid[i]), s->role[i]);
   add_states(h, s->state, ndims);
 }
 
@@ -88,7 +90,8 @@ static Hash buckets(const ZpPlan *p) {
   for (uint32_t i = 0; i < p->nbuckets; i++) {
     const ZpBucket *b = &p->buckets[i];
     add_text(&h, b->name);
-    ADD(&h, b->segment, b->elems, b->shard, b->partial, b->replicas, b->nslices, b->frozen, b->optimizer);
+    ADD(&h, b->segment, b->elems, b->shard, b->partial, b->replicas, b->nslices, b->frozen, b->optimizer,
+        b->matrices);
     ADD(&h, b->gathers, b->keeps, U(b->scatters), b->republishes, b->reduces);
     add_u32s(&h, b->users, b->nusers);
     for (uint32_t k = 0; k < b->nslices; k++) add_slice(&h, &b->slices[k], p->mesh.ndims);

@@ -78,6 +78,8 @@ static const char *why_of(const Explain *x, const ZpInstr *in, const ZpBucket *k
   case ZP_I_REDUCE_GRADS: return "each of these ranks has a part of the gradient's sum";
   case ZP_I_REDUCE_TIED:
     return zb_printf(x->a, "held by %lld stages: their gradients add up", (long long)members_of(x->p, in));
+  case ZP_I_GATHER_UPDATES: return "Muon: a matrix is orthogonalised whole, by one rank";
+  case ZP_I_SCATTER_UPDATES: return "Muon: what is orthogonal to where it is applied";
   case ZP_I_PUBLISH_PARAMS: return zb_printf(x->a, "ZeRO-%d: updated parameters to all", zp_zero_stage(k));
   default: ZB_BUG("%s sends nothing", zp_instr_info[in->op].text);
   }

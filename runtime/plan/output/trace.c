@@ -196,7 +196,8 @@ static int use_of(const ZpBuf *b) {
   switch ((ZpBufKind)b->kind) {
   case ZP_B_SLOT: return ACTIVATIONS;
   case ZP_B_GATHER: return GATHERED;
-  case ZP_B_STAGING: return STAGING;
+  case ZP_B_STAGING:
+  case ZP_B_UPDATE: return STAGING;
   case ZP_B_SCRATCH: return SCRATCH;
   case ZP_B_PARAM:
   case ZP_B_GRAD:

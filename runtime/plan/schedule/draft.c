@@ -20,6 +20,28 @@ uint32_t zp_gen_draft(Gen *g, ZpInstrOp op, uint64_t time, uint32_t rank, uint32
   return g->nd - 1;
 }
 
+ZpInstr *zp_gen_compute(Gen *g, ZpInstrOp op, uint64_t start, uint64_t duration) {
+  uint32_t id = zp_gen_draft(g, op, start, 0, 0), n = g->ncomp, m = g->ncomp;
+  g->d[id].when++;
+  g->d[id].pos = g->ncomp;
+  ZB_PUSH(g->a, g->start, n, start);
+  ZB_PUSH(g->a, g->end, m, start + duration);
+  ZB_PUSH(g->a, g->comp, g->ncomp, id);
+  return &g->d[id].in;
+}
+
 uint64_t zp_tag_held(const Gen *g, ZpTag kind, uint32_t held, uint32_t n) {
   return zp_tag(kind, g->st->held[held].bucket, g->st->held[held].iter, n);
+}
+
+void zp_gen_touch(Gen *g, uint32_t buf, uint32_t mode, uint64_t tag) {
+  ZpAccess x = {buf, mode, tag};
+  ZB_PUSH(g->a, g->access, g->naccess, x);
+}
+
+/* Compute runs in order, so what one instruction has waited for is complete for all later ones. */
+void zp_gen_await(Gen *g, uint32_t pos, uint32_t id) {
+  if (id == ZP_NONE || g->d[id].pos != ZP_NONE) return;
+  g->d[id].pos = pos;
+  ZB_PUSH(g->a, g->wait, g->nwait, id);
 }

@@ -12,11 +12,14 @@ static uint64_t take(ZpLedger *l, ZpLedgerLine line, uint64_t bytes) {
 }
 
 static const ZpLedgerLine line_of[ZP_B_KINDS] = {
-    [ZP_B_SLOT] = ZP_L_ACTIVATIONS, [ZP_B_RECV_ACT] = ZP_L_COMM,        [ZP_B_SEND_ACT] = ZP_L_COMM,
-    [ZP_B_RECV_GRAD] = ZP_L_COMM,   [ZP_B_SEND_GRAD] = ZP_L_COMM,       [ZP_B_GATHER] = ZP_L_GATHERED,
-    [ZP_B_STAGING] = ZP_L_STAGING,  [ZP_B_PARAM] = ZP_L_PARAMS,         [ZP_B_GRAD] = ZP_L_GRADS,
-    [ZP_B_STATE] = ZP_L_STATES,     [ZP_B_BOUNDARY] = ZP_L_SCRATCH,     [ZP_B_SCRATCH] = ZP_L_SCRATCH,
-    [ZP_B_SCALARS] = ZP_L_OTHER,    [ZP_B_PINNED_INPUTS] = ZP_L_PINNED, [ZP_B_PINNED_SCALARS] = ZP_L_PINNED,
+    [ZP_B_SLOT] = ZP_L_ACTIVATIONS,     [ZP_B_RECV_ACT] = ZP_L_COMM,
+    [ZP_B_SEND_ACT] = ZP_L_COMM,        [ZP_B_RECV_GRAD] = ZP_L_COMM,
+    [ZP_B_SEND_GRAD] = ZP_L_COMM,       [ZP_B_GATHER] = ZP_L_GATHERED,
+    [ZP_B_STAGING] = ZP_L_STAGING,      [ZP_B_UPDATE] = ZP_L_UPDATES,
+    [ZP_B_PARAM] = ZP_L_PARAMS,         [ZP_B_GRAD] = ZP_L_GRADS,
+    [ZP_B_STATE] = ZP_L_STATES,         [ZP_B_BOUNDARY] = ZP_L_SCRATCH,
+    [ZP_B_SCRATCH] = ZP_L_SCRATCH,      [ZP_B_SCALARS] = ZP_L_OTHER,
+    [ZP_B_PINNED_INPUTS] = ZP_L_PINNED, [ZP_B_PINNED_SCALARS] = ZP_L_PINNED,
     [ZP_B_SNAPSHOT] = ZP_L_SNAPSHOT};
 
 static void take_buf(const ZpPlan *p, ZpStage *st, ZpBuf *buf) {

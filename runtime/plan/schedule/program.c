@@ -16,16 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static ZpInstr *compute(Gen *g, ZpInstrOp op, uint64_t start, uint64_t duration) {
-  uint32_t id = zp_gen_draft(g, op, start, 0, 0), n = g->ncomp, m = g->ncomp;
-  g->d[id].when++;
-  g->d[id].pos = g->ncomp;
-  ZB_PUSH(g->a, g->start, n, start);
-  ZB_PUSH(g->a, g->end, m, start + duration);
-  ZB_PUSH(g->a, g->comp, g->ncomp, id);
-  return &g->d[id].in;
-}
-
 /* ---- buffers ------------------------------------------------------------------------------------------- */
 static void add_ring(Gen *g, ZpBufKind kind, Ring *r) {
   r->buf = zp_gen_bufs(g, kind, 0, r->bytes ? r->n : 0, zb_round_up(r->bytes, 64));
@@ -65,6 +55,7 @@ static void add_buffers(Gen *g) {
     if (zp_states(p, &p->buckets[b]))
       g->state_buf[h] = zp_gen_bufs(g, ZP_B_STATE, h, 1, zp_state_bytes(p, b));
   }
+  zp_gen_update_bufs(g);
   g->boundary_buf =
       zp_gen_bufs(g, ZP_B_BOUNDARY, 0, st->boundary_bytes ? 2 : 0, zb_round_up(st->boundary_bytes, 64));
   g->scratch_buf = ZP_NONE;
@@ -77,13 +68,13 @@ static void add_buffers(Gen *g) {
 
 /* ---- the compute queue up to the last item ------------------------------------------------------------ */
 static void add_load(Gen *g, uint32_t mb, uint64_t *now) {
-  if (g->st->input_bytes) compute(g, ZP_I_LOAD, (*now)++, 1)->mb = mb;
+  if (g->st->input_bytes) zp_gen_compute(g, ZP_I_LOAD, (*now)++, 1)->mb = mb;
 }
 
 static void add_counts(Gen *g, uint32_t mb, uint64_t *now) {
   for (uint32_t i = 0; i < g->st->ninsts; i++) {
     if (!zp_counts(g->p, g->st, i)) continue;
-    ZpInstr *count = compute(g, ZP_I_COUNT, (*now)++, 1);
+    ZpInstr *count = zp_gen_compute(g, ZP_I_COUNT, (*now)++, 1);
     count->mb = mb;
     count->inst = i;
     g->count_pos = g->ncomp - 1;
@@ -97,7 +88,7 @@ static void add_work(Gen *g, const uint64_t *duration) {
   const ZpStage *st = g->st;
   uint32_t M = (uint32_t)p->nmicro;
   uint64_t now = 1;
-  compute(g, p->forward_only ? ZP_I_ZERO_SUMS : ZP_I_ZERO_GRADS, 0, 1);
+  zp_gen_compute(g, p->forward_only ? ZP_I_ZERO_SUMS : ZP_I_ZERO_GRADS, 0, 1);
   g->count_pos = ZP_NONE;
   for (uint32_t m = 0; m < M && g->counted && !p->forward_only; m++) {
     add_load(g, m, &now);
@@ -113,7 +104,7 @@ static void add_work(Gen *g, const uint64_t *duration) {
     for (uint32_t k = 0; k < st->ninsts; k++) {
       uint32_t inst = w.backward ? st->ninsts - 1 - k : k;
       uint64_t takes = duration[st->insts[inst].segment] * (w.backward ? 2 : 1);
-      ZpInstr *in = compute(g, w.backward ? ZP_I_BWD : ZP_I_FWD, now, takes);
+      ZpInstr *in = zp_gen_compute(g, w.backward ? ZP_I_BWD : ZP_I_FWD, now, takes);
       in->mb = w.mb;
       in->inst = inst;
       now += takes;
@@ -182,7 +173,7 @@ static void add_count(Gen *g) {
 static void add_sums(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
   uint32_t last = g->last_work, before = 0; /* the phase of the sums that it reads */
   if (!g->p->forward_only) {
-    compute(g, ZP_I_NORM_LOCAL, norm, 1);
+    zp_gen_compute(g, ZP_I_NORM_LOCAL, norm, 1);
     last = g->ncomp - 1;
     before = 1;
   }
@@ -207,39 +198,10 @@ static void add_sums(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
 static void add_step(Gen *g, uint64_t norm, uint64_t step, uint32_t pair) {
   add_sums(g, norm, step, pair);
   if (g->p->forward_only) return;
-  for (uint32_t h = 0; h < g->st->nheld; h++) {
-    const ZpBucket *b = &g->p->buckets[g->st->held[h].bucket];
-    if (b->frozen) continue;
-    compute(g, ZP_I_OPT_STEP, step + h, 1)->held = h;
-    if (!b->republishes) continue;
-    uint32_t id = zp_gen_draft(g, ZP_I_PUBLISH_PARAMS, step + h + 1, BY_PUBLISH, h);
-    Draft *pub = &g->d[id];
-    pub->after_pos = g->ncomp - 1;
-    pub->in.held = h;
-    pub->in.dims = b->shard;
-    pub->in.coll = ZG_OP_ALL_GATHER;
-    pub->in.bytes = b->elems * zk_elem_bytes(g->p->compute);
-    pub->in.naccess = 2;
-    pub->in.access = ZB_NEWN(g->p->arena, ZpAccess, 2);
-    for (uint32_t k = 0; k < 2; k++)
-      pub->in.access[k] =
-          (ZpAccess){g->param_buf[h], k ? ZP_WRITE : ZP_READ, zp_tag_held(g, ZP_TAG_PARAM, h, 1 + k)};
-  }
+  zp_gen_updates(g, step);
 }
 
 /* ---- operands and waits of the compute queue ----------------------------------------------------------- */
-static void touch(Gen *g, uint32_t buf, uint32_t mode, uint64_t tag) {
-  ZpAccess x = {buf, mode, tag};
-  ZB_PUSH(g->a, g->access, g->naccess, x);
-}
-
-/* Compute runs in order, so what one instruction has waited for is complete for all later ones. */
-static void await(Gen *g, uint32_t pos, uint32_t id) {
-  if (id == ZP_NONE || g->d[id].pos != ZP_NONE) return;
-  g->d[id].pos = pos;
-  ZB_PUSH(g->a, g->wait, g->nwait, id);
-}
-
 /* Parameters of instance and, for BWD, where their gradients go. */
 static void touch_params(Gen *g, uint32_t pos, const ZpInstr *in) {
   const ZpInst *inst = &g->st->insts[in->inst];
@@ -247,17 +209,17 @@ static void touch_params(Gen *g, uint32_t pos, const ZpInstr *in) {
     const Use *u = &g->uses[g->use_at[pos] + k];
     uint32_t h = inst->held[k];
     if (!zp_gen_uses(g, in, k)) continue;
-    touch(g, u->gather_buf == ZP_NONE ? g->param_buf[h] : u->gather_buf, ZP_READ,
-          zp_tag_held(g, ZP_TAG_PARAM, h, 0));
-    await(g, pos, u->gather);
+    zp_gen_touch(g, u->gather_buf == ZP_NONE ? g->param_buf[h] : u->gather_buf, ZP_READ,
+                 zp_tag_held(g, ZP_TAG_PARAM, h, 0));
+    zp_gen_await(g, pos, u->gather);
     if (in->op != ZP_I_BWD || g->grad_buf[h] == ZP_NONE) continue;
     if (u->staging_buf == ZP_NONE) {
-      touch(g, g->grad_buf[h], ZP_READ | ZP_WRITE, zp_tag_held(g, ZP_TAG_GRAD, h, 0));
+      zp_gen_touch(g, g->grad_buf[h], ZP_READ | ZP_WRITE, zp_tag_held(g, ZP_TAG_GRAD, h, 0));
       continue;
     }
-    touch(g, u->staging_buf, u->adds ? ZP_READ | ZP_WRITE : ZP_WRITE,
-          zp_tag_held(g, ZP_TAG_STAGED, h, in->mb));
-    await(g, pos, u->staging);
+    zp_gen_touch(g, u->staging_buf, u->adds ? ZP_READ | ZP_WRITE : ZP_WRITE,
+                 zp_tag_held(g, ZP_TAG_STAGED, h, in->mb));
+    zp_gen_await(g, pos, u->staging);
   }
 }
 
@@ -266,9 +228,9 @@ static void touch_params(Gen *g, uint32_t pos, const ZpInstr *in) {
 static void touch_ring(Gen *g, uint32_t pos, int kind, bool send, uint32_t mb, uint64_t tag) {
   const Ring *r = send ? &g->t->send[kind] : &g->t->recv[kind];
   if (!r->bytes) return;
-  touch(g, r->buf + r->index[mb], send ? ZP_WRITE : ZP_READ, tag);
+  zp_gen_touch(g, r->buf + r->index[mb], send ? ZP_WRITE : ZP_READ, tag);
   uint32_t mover = send ? r->before[mb] : mb;
-  if (mover != ZP_NONE) await(g, pos, g->moves[kind][send][mover]);
+  if (mover != ZP_NONE) zp_gen_await(g, pos, g->moves[kind][send][mover]);
 }
 
 /* Between instance i - 1 and i of a stage: a boundary buffer, unless it is carried in the slot. */
@@ -276,8 +238,8 @@ static void touch_boundary(Gen *g, int kind, uint32_t i, uint32_t mode, uint32_t
   const ZpInst *inst = &g->st->insts[i];
   const ZpSegment *seg = &g->p->segments[inst->segment];
   if (kind == ACT ? !seg->carry_bytes || seg->saves_carry : !seg->dcarry_bytes) return;
-  touch(g, g->boundary_buf + i % 2, mode,
-        zp_tag(kind == ACT ? ZP_TAG_CARRY : ZP_TAG_DCARRY, inst->segment, inst->iter, mb));
+  zp_gen_touch(g, g->boundary_buf + i % 2, mode,
+               zp_tag(kind == ACT ? ZP_TAG_CARRY : ZP_TAG_DCARRY, inst->segment, inst->iter, mb));
 }
 
 static void touch_fwd(Gen *g, uint32_t pos, const ZpInstr *in) {
@@ -285,18 +247,18 @@ static void touch_fwd(Gen *g, uint32_t pos, const ZpInstr *in) {
   uint32_t fresh = i == 0 && !g->st->input_bytes; /* nothing in the slot yet */
   uint32_t mode = g->p->forward_only ? ZP_READ : fresh ? ZP_WRITE : ZP_READ | ZP_WRITE;
   if (g->st->input_bytes || !g->p->forward_only) /* else it stays empty */
-    touch(g, g->t->slot.buf + g->t->slot.index[mb], mode, zp_tag(ZP_TAG_SLOT, 0, 0, mb));
+    zp_gen_touch(g, g->t->slot.buf + g->t->slot.index[mb], mode, zp_tag(ZP_TAG_SLOT, 0, 0, mb));
   if (i) touch_boundary(g, ACT, i, ZP_READ, mb);
   else touch_ring(g, pos, ACT, false, mb, tag_between(g, ACT, g->s, mb));
   if (i + 1 < g->st->ninsts) touch_boundary(g, ACT, i + 1, ZP_WRITE, mb);
   else if (g->s + 1 < g->p->nstages) touch_ring(g, pos, ACT, true, mb, tag_between(g, ACT, g->s + 1, mb));
   touch_params(g, pos, in);
-  touch(g, g->scalars_buf + ZP_SCALARS_SUMS, ZP_READ | ZP_WRITE, zp_tag(ZP_TAG_SUMS, 0, 0, 0));
+  zp_gen_touch(g, g->scalars_buf + ZP_SCALARS_SUMS, ZP_READ | ZP_WRITE, zp_tag(ZP_TAG_SUMS, 0, 0, 0));
 }
 
 static void touch_bwd(Gen *g, uint32_t pos, const ZpInstr *in) {
   uint32_t i = in->inst, mb = in->mb;
-  touch(g, g->t->slot.buf + g->t->slot.index[mb], ZP_READ, zp_tag(ZP_TAG_SLOT, 0, 0, mb));
+  zp_gen_touch(g, g->t->slot.buf + g->t->slot.index[mb], ZP_READ, zp_tag(ZP_TAG_SLOT, 0, 0, mb));
   if (!i && g->t->keeps_act) touch_ring(g, pos, ACT, false, mb, tag_between(g, ACT, g->s, mb));
   if (i + 1 < g->st->ninsts) touch_boundary(g, GRAD, i + 1, ZP_READ, mb);
   else if (g->s + 1 < g->p->nstages) touch_ring(g, pos, GRAD, false, mb, tag_between(g, GRAD, g->s + 1, mb));
@@ -304,8 +266,8 @@ static void touch_bwd(Gen *g, uint32_t pos, const ZpInstr *in) {
   else if (g->s) touch_ring(g, pos, GRAD, true, mb, tag_between(g, GRAD, g->s, mb));
   touch_params(g, pos, in);
   if (zp_counts(g->p, g->st, i)) {
-    touch(g, g->scalars_buf + ZP_SCALARS_COUNT, ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, 1));
-    await(g, pos, g->count);
+    zp_gen_touch(g, g->scalars_buf + ZP_SCALARS_COUNT, ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, 1));
+    zp_gen_await(g, pos, g->count);
   }
 }
 
@@ -316,40 +278,48 @@ static void touch_compute(Gen *g, uint32_t pos, const ZpInstr *in) {
   switch ((ZpInstrOp)in->op) {
   case ZP_I_FWD: touch_fwd(g, pos, in); break;
   case ZP_I_BWD: touch_bwd(g, pos, in); break;
-  case ZP_I_LOAD: touch(g, slot, ZP_WRITE, zp_tag(ZP_TAG_SLOT, 0, 0, in->mb)); break;
+  case ZP_I_LOAD: zp_gen_touch(g, slot, ZP_WRITE, zp_tag(ZP_TAG_SLOT, 0, 0, in->mb)); break;
   case ZP_I_COUNT:
-    if (g->st->input_bytes) touch(g, slot, ZP_READ, zp_tag(ZP_TAG_SLOT, 0, 0, in->mb));
-    touch(g, count, ZP_READ | ZP_WRITE, zp_tag(ZP_TAG_COUNT, 0, 0, 0));
+    if (g->st->input_bytes) zp_gen_touch(g, slot, ZP_READ, zp_tag(ZP_TAG_SLOT, 0, 0, in->mb));
+    zp_gen_touch(g, count, ZP_READ | ZP_WRITE, zp_tag(ZP_TAG_COUNT, 0, 0, 0));
     break;
   case ZP_I_ZERO_SUMS:
   case ZP_I_ZERO_GRADS:
     for (uint32_t h = 0; h < g->st->nheld && in->op == ZP_I_ZERO_GRADS; h++)
-      if (g->grad_buf[h] != ZP_NONE) touch(g, g->grad_buf[h], ZP_WRITE, zp_tag_held(g, ZP_TAG_GRAD, h, 0));
-    touch(g, count, ZP_WRITE, zp_tag(ZP_TAG_COUNT, 0, 0, 0));
-    touch(g, sums, ZP_WRITE, zp_tag(ZP_TAG_SUMS, 0, 0, 0));
+      if (g->grad_buf[h] != ZP_NONE)
+        zp_gen_touch(g, g->grad_buf[h], ZP_WRITE, zp_tag_held(g, ZP_TAG_GRAD, h, 0));
+    zp_gen_touch(g, count, ZP_WRITE, zp_tag(ZP_TAG_COUNT, 0, 0, 0));
+    zp_gen_touch(g, sums, ZP_WRITE, zp_tag(ZP_TAG_SUMS, 0, 0, 0));
     return;
   case ZP_I_NORM_LOCAL:
     for (uint32_t h = 0; h < g->st->nheld; h++) {
       if (g->grad_buf[h] == ZP_NONE) continue;
-      touch(g, g->grad_buf[h], ZP_READ, zp_tag_held(g, ZP_TAG_GRAD, h, g->phase[h]));
-      await(g, pos, g->reduced[h]);
+      zp_gen_touch(g, g->grad_buf[h], ZP_READ, zp_tag_held(g, ZP_TAG_GRAD, h, g->phase[h]));
+      zp_gen_await(g, pos, g->reduced[h]);
     }
-    touch(g, sums, ZP_READ, zp_tag(ZP_TAG_SUMS, 0, 0, 0));
-    touch(g, sums, ZP_WRITE, zp_tag(ZP_TAG_SUMS, 0, 0, 1));
+    zp_gen_touch(g, sums, ZP_READ, zp_tag(ZP_TAG_SUMS, 0, 0, 0));
+    zp_gen_touch(g, sums, ZP_WRITE, zp_tag(ZP_TAG_SUMS, 0, 0, 1));
     return;
+  case ZP_I_MOMENTUM: zp_gen_touch_muon(g, pos, in); return;
+  case ZP_I_ORTHOGONALIZE: zp_gen_touch_muon(g, pos, in); break;
   case ZP_I_OPT_STEP:
-    touch(g, g->grad_buf[in->held], ZP_READ, zp_tag_held(g, ZP_TAG_GRAD, in->held, g->phase[in->held]));
-    touch(g, g->param_buf[in->held], ZP_READ, zp_tag_held(g, ZP_TAG_PARAM, in->held, 0));
-    touch(g, g->param_buf[in->held], ZP_WRITE, zp_tag_held(g, ZP_TAG_PARAM, in->held, 1));
-    if (g->state_buf[in->held] != ZP_NONE)
-      touch(g, g->state_buf[in->held], ZP_READ | ZP_WRITE, zp_tag_held(g, ZP_TAG_STATE, in->held, 0));
-    touch(g, sums, ZP_READ, zp_tag(ZP_TAG_SUMS, 0, 0, 2));
-    await(g, pos, g->step);
+    if (zp_is_muon(g->p, &g->p->buckets[g->st->held[in->held].bucket])) zp_gen_touch_muon(g, pos, in);
+    else {
+      zp_gen_touch(g, g->grad_buf[in->held], ZP_READ,
+                   zp_tag_held(g, ZP_TAG_GRAD, in->held, g->phase[in->held]));
+      if (g->state_buf[in->held] != ZP_NONE)
+        zp_gen_touch(g, g->state_buf[in->held], ZP_READ | ZP_WRITE,
+                     zp_tag_held(g, ZP_TAG_STATE, in->held, 0));
+    }
+    zp_gen_touch(g, g->param_buf[in->held], ZP_READ, zp_tag_held(g, ZP_TAG_PARAM, in->held, 0));
+    zp_gen_touch(g, g->param_buf[in->held], ZP_WRITE, zp_tag_held(g, ZP_TAG_PARAM, in->held, 1));
+    zp_gen_touch(g, sums, ZP_READ, zp_tag(ZP_TAG_SUMS, 0, 0, 2));
+    zp_gen_await(g, pos, g->step);
     return;
   default: ZB_BUG("%s is not a compute instruction", zp_instr_info[in->op].text);
   }
   if (g->scratch_buf != ZP_NONE && in->op != ZP_I_LOAD)
-    touch(g, g->scratch_buf, ZP_WRITE, zp_tag(ZP_TAG_TEMP, 0, 0, 0));
+    zp_gen_touch(g, g->scratch_buf, ZP_WRITE, zp_tag(ZP_TAG_TEMP, 0, 0, 0));
 }
 
 static void set_waits(Gen *g, ZpInstr *in, const uint32_t *wait, uint32_t n) {

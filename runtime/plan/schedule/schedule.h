@@ -5,6 +5,7 @@
  * simulate.c  when everything would happen, ignoring queues: gives all stages one global order
  * zero.c      gathers, staged gradients, reductions of a stage
  * draft.c     instructions and buffers in the making
+ * updates.c   updates, and those of Muon through whole matrices
  * program.c   the instructions, their operands and waits
  * ledger.c    the arena, byte by byte */
 #ifndef ZUG_PLAN_SCHEDULE_H
@@ -53,7 +54,7 @@ typedef struct {
   uint32_t after_pos;  /* P2P, COLL: waits for compute at this position, or ZP_NONE */
   uint32_t after;      /* COLL: waits for this draft of its queue, or ZP_NONE */
 } Draft;
-enum { BY_TRANSFER, BY_GATHER, BY_SCATTER, BY_REDUCE, BY_TIED, BY_STEP, BY_PUBLISH };
+enum { BY_TRANSFER, BY_GATHER, BY_SCATTER, BY_REDUCE, BY_TIED, BY_STEP, BY_UPDATE, BY_PUBLISH };
 
 typedef struct {                 /* one bucket as FWD or BWD at some position uses it */
   uint32_t gather_buf, gather;   /* where it is gathered; who gathers it, or ZP_NONE */
@@ -89,6 +90,9 @@ typedef struct {
   uint32_t *phase;                            /* per held bucket: reductions of the accumulator so far */
   uint32_t *param_buf, *grad_buf, *state_buf; /* per held bucket; state_buf ZP_NONE: none */
   uint32_t boundary_buf, scratch_buf, scalars_buf; /* ZP_NONE: none */
+  uint32_t update_buf, nupdate;                    /* Muon's, used in turn */
+  uint32_t *turn;                 /* per held bucket that is Muon's: which of these, from 0 */
+  uint32_t *gathered, *scattered; /* per held bucket: drafts of its update's collectives, or ZP_NONE */
   uint32_t npinned;
   ZpAccess *access;
   uint32_t naccess; /* of the instruction in the making */
@@ -101,6 +105,15 @@ typedef struct {
 uint32_t zp_gen_bufs(Gen *g, ZpBufKind kind, uint32_t pool, uint32_t n, uint64_t bytes);
 uint32_t zp_gen_draft(Gen *g, ZpInstrOp op, uint64_t time, uint32_t rank, uint32_t need);
 uint64_t zp_tag_held(const Gen *g, ZpTag kind, uint32_t held, uint32_t n);
+/* draft.c: an instruction of the compute queue; of the one at `pos`: an operand, and what it waits for */
+ZpInstr *zp_gen_compute(Gen *g, ZpInstrOp op, uint64_t start, uint64_t duration);
+void zp_gen_touch(Gen *g, uint32_t buf, uint32_t mode, uint64_t tag);
+void zp_gen_await(Gen *g, uint32_t pos, uint32_t id);
+/* updates.c: buffers; all updates, from that time on; operands of MOMENTUM, ORTHOGONALIZE and an OPT_STEP of
+ * Muon's, but for the parameters and sums */
+void zp_gen_update_bufs(Gen *g);
+void zp_gen_updates(Gen *g, uint64_t step);
+void zp_gen_touch_muon(Gen *g, uint32_t pos, const ZpInstr *in);
 /* zero.c */
 bool zp_gen_uses(const Gen *g, const ZpInstr *in, uint32_t k); /* FWD, BWD: bucket k of its segment */
 void zp_gen_params(Gen *g);                         /* uses, gathers, scatters, reductions within the stage */

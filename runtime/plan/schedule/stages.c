@@ -185,6 +185,10 @@ static void measure(const ZpPlan *p, ZpStage *st) {
     if (i > 0) st->boundary_bytes = larger(st->boundary_bytes, larger(s->carry_bytes, s->dcarry_bytes));
     st->cost += s->cost;
   }
+  for (uint32_t h = 0; h < st->nheld; h++) {
+    const ZpBucket *k = &p->buckets[st->held[h].bucket];
+    if (zp_is_muon(p, k)) st->scratch_bytes = larger(st->scratch_bytes, zp_orthogonal_scratch(p, k));
+  }
   st->slot_bytes = at;
 }
 

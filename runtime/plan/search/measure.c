@@ -69,7 +69,7 @@ static BucketNeeds bucket_of(const Space *x, const ZpPlan *p, uint32_t index) {
                        .frozen = k->frozen,
                        .shards = k->replicas & data,
                        .reduces = k->partial & data,
-                       .update = zp_update_bytes(p, k, 1)};
+                       .update = zp_optimizer_bytes(p, k, 1)};
 }
 
 static void fill(const Space *x, const ZpPlan *p, Layout *l) {

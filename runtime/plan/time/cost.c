@@ -173,8 +173,9 @@ static double owned(const ZpPlan *p, const ZpBucket *k) {
 }
 
 /* The gradient is read, states and the f32 weights are read and written, and in bf16 their copy is written. */
-double zp_update_bytes(const ZpPlan *p, const ZpBucket *k, double elems) {
-  return elems * (4 + 8.0 * zp_states(p, k) + 8 + (p->compute == ZK_BF16 ? 2 : 0));
+double zp_optimizer_bytes(const ZpPlan *p, const ZpBucket *k, double elems) {
+  double states = zp_is_muon(p, k) ? p->average > 0 : zp_states(p, k); /* its momentum was before */
+  return elems * (4 + 8 * states + 8 + (p->compute == ZK_BF16 ? 2 : 0));
 }
 
 Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in) {
@@ -196,9 +197,17 @@ Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in) {
       if (!k->frozen) seconds += zp_stream_seconds(x->c, 4 * owned(p, k));
     }
     return one_piece(x, ZP_T_OPTIMIZER, seconds);
+  case ZP_I_MOMENTUM: /* gradient in, momentum in and out, update out */
+    bytes = 16 * owned(p, &p->buckets[st->held[in->held].bucket]);
+    return one_piece(x, ZP_T_OPTIMIZER, zp_stream_seconds(x->c, bytes));
+  case ZP_I_ORTHOGONALIZE: {
+    k = &p->buckets[st->held[in->held].bucket];
+    seconds = zp_orthogonal_flops(p, k) / (x->c->flops_f32 * x->c->products);
+    return one_piece(x, ZP_T_OPTIMIZER, seconds + zp_stream_seconds(x->c, 2 * (double)zp_update_bytes(p, k)));
+  }
   case ZP_I_OPT_STEP:
     k = &p->buckets[st->held[in->held].bucket];
-    bytes = zp_update_bytes(p, k, owned(p, k));
+    bytes = zp_optimizer_bytes(p, k, owned(p, k));
     return one_piece(x, ZP_T_OPTIMIZER, zp_stream_seconds(x->c, bytes));
   default: return one_piece(x, ZP_T_OPTIMIZER, x->c->launch); /* ZERO_SUMS */
   }

@@ -77,7 +77,7 @@ double zp_list_parts(const ZpPlan *p, const ZlCluster *c, uint32_t segment, ZpPh
  * what it does not. */
 bool zp_cluster_suffices(const ZpPlan *p, int64_t nranks, const ZlCluster *c, ZlDiags *d);
 /* Bytes that the update of so many elements of a bucket moves. */
-double zp_update_bytes(const ZpPlan *p, const ZpBucket *k, double elems);
+double zp_optimizer_bytes(const ZpPlan *p, const ZpBucket *k, double elems);
 
 /* ---- say.c --------------------------------------------------------------------------------------------- */
 extern const char *const zp_part_word[ZP_T_PARTS]; /* "products" */

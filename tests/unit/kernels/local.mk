@@ -11,6 +11,7 @@ tests_unit_test_kernels_SOURCES = tests/unit/kernels/conform.h tests/unit/kernel
   tests/unit/kernels/conv.c \
   tests/unit/kernels/ew.c tests/unit/kernels/flat.c \
   tests/unit/kernels/linear.c \
+  tests/unit/kernels/ew.c tests/unit/kernels/flat.c tests/unit/kernels/muon.c \
   tests/unit/kernels/move.c tests/unit/kernels/norm.c tests/unit/kernels/reduce.c \
   tests/unit/kernels/select.c \
   tests/unit/kernels/experts.c \

@@ -76,6 +76,9 @@ Test(digest, every_field_counts) {
   CHANGE("sizes", p->optimizers[0].b2);
   CHANGE("sizes", p->optimizers[0].eps);
   CHANGE("sizes", p->optimizers[0].momentum);
+  CHANGE("sizes", p->optimizers[0].nesterov);
+  CHANGE("sizes", p->optimizers[0].rms);
+  CHANGE("sizes", p->optimizers[0].iterations);
   CHANGE("sizes", p->groups[0].decay);
   CHANGE("sizes", p->groups[0].rate);
   CHANGE("sizes", p->optimizers[0].states);
@@ -110,6 +113,8 @@ Test(digest, every_field_counts) {
   CHANGE("parameters", b->scatters);
   CHANGE("parameters", b->republishes);
   CHANGE("parameters", b->reduces);
+  CHANGE("parameters", b->matrices);
+  CHANGE("parameters", b->slices[0].role[0]);
   CHANGE("parameters", b->frozen);
   CHANGE("parameters", b->users[0]);
   CHANGE("parameters", b->slices[0].param);

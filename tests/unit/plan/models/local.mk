@@ -20,6 +20,7 @@ tests_unit_test_plan_models_SOURCES = \
   tests/unit/plan/models/generator.c \
   tests/unit/plan/models/json.c \
   tests/unit/plan/models/groups.c \
+  tests/unit/plan/models/muon.c \
   tests/unit/plan/models/ledger.c \
   tests/unit/plan/models/pad.c \
   tests/unit/plan/models/place.c \

@@ -59,9 +59,10 @@ Plan plan_bare(const ZgGraph *g, const char *recipe) {
   return made(make(g, recipe, (ZpOptions){.threads = 1}), recipe);
 }
 
-Plan plan_pinned(const ZgGraph *g, const char *recipe) {
-  return made(make(g, recipe, (ZpOptions){.threads = 1, .pins = true}), recipe);
+Plan plan_try_pinned(const ZgGraph *g, const char *recipe) {
+  return make(g, recipe, (ZpOptions){.threads = 1, .pins = true});
 }
+Plan plan_pinned(const ZgGraph *g, const char *recipe) { return made(plan_try_pinned(g, recipe), recipe); }
 
 Plan plan_kept(const ZgGraph *g, const char *recipe) {
   return made(make(g, recipe, (ZpOptions){.threads = 1, .checkpoints = true}), recipe);

@@ -27,7 +27,8 @@ Plan plan_try(const ZgGraph *g, const char *recipe);
 Plan plan_of(const ZgGraph *g, const char *recipe);     /* fails the test if there is no plan */
 Plan plan_bare(const ZgGraph *g, const char *recipe);   /* as plan_of, for kernels that need no scratch */
 Plan plan_pinned(const ZgGraph *g, const char *recipe); /* ... and for a device with memory of its own */
-Plan plan_kept(const ZgGraph *g, const char *recipe);   /* ... and for a run that writes checkpoints */
+Plan plan_try_pinned(const ZgGraph *g, const char *recipe);
+Plan plan_kept(const ZgGraph *g, const char *recipe); /* ... and for a run that writes checkpoints */
 /* As plan_of, forward only; alone, with outputs, or in the arena of another plan of that recipe. */
 Plan plan_forward(const ZgGraph *g, const char *recipe, const ZpPlan *beside);
 /* As plan_of, for a device that supports what `supports` says, with kernels of the CPU's. */

@@ -1,0 +1,208 @@
+/* The matrices that Muon orthogonalises (Jordan et al. 2024): which axes of a parameter are rows and columns,
+ * how many matrices a bucket has, and which rank does which.
+ *
+ * The rule is that of the product in which the model uses the parameter: axes that it sums over are columns
+ * (what comes in), axes that come out of it and are the parameter's alone are rows (what goes out), axes that
+ * both operands and the result have number matrices of their own (`expert`), and so do those after `each`. Of
+ * wq[embed, head, hd] in dot[embed](x, wq) that is one matrix of head*hd rows and embed columns; with
+ * `each = head` there is one of hd rows for each head.
+ *
+ * A bucket's update is gathered whole over the dims that cut its matrices: those of its shards and those that
+ * split rows or columns. Each matrix is orthogonalised by one rank of that group. A dim that splits only axes
+ * that number matrices is none of these. */
+#include "runtime/plan/bind.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- rows and columns ---------------------------------------------------------------------------------- */
+static bool summed(const ZgNode *n, uint16_t axis) {
+  for (int i = 0; i < n->nax; i++)
+    if (n->ax[i] == axis) return true;
+  return false;
+}
+
+typedef struct {
+  bool used, other;          /* in a product; in something else, or in products that differ */
+  uint8_t role[ZG_MAX_AXES]; /* by declared axis */
+  uint32_t loc;              /* of that other use */
+} Uses;
+
+static void look_at_product(const ZgGraph *g, const ZgSegment *s, const ZgNode *n, int operand,
+                            uint32_t param, Uses *u) {
+  const ZgParam *q = &g->params[param];
+  const ZgType *beside = &s->values[n->in[!operand]].type;
+  uint8_t role[ZG_MAX_AXES] = {0};
+  for (int i = 0; i < q->type.naxes; i++) {
+    uint16_t axis = q->type.axis[q->order[i]];
+    role[i] = summed(n, axis) ? ZP_COLS : zg_type_has(beside, axis) ? ZP_EACH : ZP_ROWS;
+  }
+  if (u->used && memcmp(u->role, role, sizeof role)) u->other = true, u->loc = n->loc;
+  memcpy(u->role, role, sizeof role);
+  u->used = true;
+}
+
+/* What forward does with the value of a parameter. */
+static void look_at_uses(const ZgGraph *g, ZbArena *a, uint32_t param, Uses *u) {
+  for (uint32_t k = 0; k < g->nsegments; k++) {
+    const ZgSegment *s = &g->segments[k];
+    bool *is = ZB_NEWN(a, bool, s->nvalues + 1);
+    for (uint32_t i = 0; i < s->nforward; i++) {
+      const ZgNode *n = &s->nodes[i];
+      if (n->op == ZG_OP_PARAM && n->opt[0] == param) is[n->out] = true;
+      for (int j = 0; j < n->nin; j++) {
+        if (!is[n->in[j]]) continue;
+        if (n->op == ZG_OP_DOT) look_at_product(g, s, n, j, param, u);
+        else u->other = true, u->loc = n->loc;
+      }
+    }
+  }
+}
+
+static bool is_matrix(const ZgParam *q, const Uses *u) {
+  bool rows = false, cols = false;
+  for (int i = 0; i < q->type.naxes; i++) rows |= u->role[i] == ZP_ROWS, cols |= u->role[i] == ZP_COLS;
+  return u->used && !u->other && rows && cols;
+}
+
+/* ---- what the recipe says ------------------------------------------------------------------------------ */
+/* Axes after `each` number matrices; one that no parameter of the optimizer has is a mistake. */
+static void take_each(ZpBuild *b, const ZlOptimizer *o, uint32_t which) {
+  ZpPlan *p = b->p;
+  const ZgGraph *g = p->graph;
+  for (uint32_t k = 0; k < o->n; k++) {
+    if (strcmp(o->kws[k].key.s, "each")) continue;
+    bool found = false;
+    for (uint32_t i = 0; i < g->nparams; i++) {
+      const ZgParam *q = &g->params[i];
+      if ((p->frozen && p->frozen[i]) || p->groups[p->group[i]].optimizer != which) continue;
+      for (int j = 0; j < q->type.naxes; j++) {
+        if (strcmp(g->axes[q->type.axis[q->order[j]]].name, o->kws[k].word)) continue;
+        p->roles[i][j] = ZP_EACH;
+        found = true;
+      }
+    }
+    if (found) continue;
+    ZlDiag *e = zl_report(b->d, ZL_Z0304, o->kws[k].span,
+                          "no parameter that this optimizer updates has an axis `%s`", o->kws[k].word);
+    zl_help(
+        e,
+        "`each` names an axis that numbers matrices, such as `head`; leave it out if each parameter is one");
+  }
+}
+
+static void refuse(ZpBuild *b, const ZlOptimizer *o, uint32_t param, const Uses *u) {
+  const ZgParam *q = &b->p->graph->params[param];
+  ZlDiag *e =
+      zl_report(b->d, ZL_Z0805, o->span, "Muon updates matrices, and parameter `%s` is none", q->path);
+  if (u->other && u->used)
+    zl_note(e, "it is in a product, and used otherwise at %s", zp_loc_text(b->p, u->loc));
+  else if (u->other) zl_note(e, "it is in no product, but used at %s", zp_loc_text(b->p, u->loc));
+  else zl_note(e, "a matrix has an axis that its product sums over, and one that comes out of it");
+  zl_help(e, "name, after `for`, the parameters that are matrices, and leave this one to another optimizer");
+}
+
+void zp_bind_muon(ZpBuild *b, const ZlOptimizer *const *o) {
+  ZpPlan *p = b->p;
+  bool any = false;
+  for (uint32_t i = 0; i < p->noptimizers; i++) any |= p->optimizers[i].kind == ZP_MUON;
+  if (!any || p->forward_only) return;
+  ZbArena *a = zb_arena_new();
+  p->roles = (void *)ZB_NEWN(p->arena, uint8_t, (size_t)p->graph->nparams * ZG_MAX_AXES);
+  for (uint32_t i = 0; i < p->graph->nparams; i++) {
+    uint32_t which = p->groups[p->group[i]].optimizer;
+    Uses u = {0};
+    if ((p->frozen && p->frozen[i]) || p->optimizers[which].kind != ZP_MUON) continue;
+    look_at_uses(p->graph, a, i, &u);
+    if (is_matrix(&p->graph->params[i], &u)) memcpy(p->roles[i], u.role, sizeof u.role);
+    else refuse(b, o[which], i, &u);
+  }
+  zb_arena_free(a);
+  for (uint32_t i = 0; i < p->noptimizers; i++) {
+    if (p->optimizers[i].kind != ZP_MUON) continue;
+    take_each(b, o[i], i);
+    if (!p->pins) continue;
+    ZlDiag *e =
+        zl_report(b->d, ZL_Z0808, o[i]->span, "optimizer `muon` does not run on GPUs in this version");
+    zl_help(e, "train on `cpu`, or by `optimizer adamw(...)`");
+  }
+}
+
+/* ---- the matrices of a bucket -------------------------------------------------------------------------- */
+int64_t zp_gathered_size(const ZpPlan *p, const ZpBucket *k, const ZpSlice *s, int i) {
+  int64_t n = s->size[i];
+  for (int d = 0; d < p->mesh.ndims; d++)
+    if (k->matrices >> d & 1 && s->state[d].kind == 'S' && s->state[d].axis == s->axis[i])
+      n *= p->mesh.dim[d].size;
+  return n;
+}
+
+static int64_t product(const ZpPlan *p, const ZpBucket *k, const ZpSlice *s, ZpRole role) {
+  int64_t n = 1;
+  for (int i = 0; i < s->naxes; i++)
+    if (s->role[i] == role) n *= zp_gathered_size(p, k, s, i);
+  return n;
+}
+
+double zp_matrix_flops(const ZpOptimizer *o, const ZpMatrix *m) {
+  double r = (double)(m->rows < m->cols ? m->rows : m->cols),
+         c = (double)(m->rows < m->cols ? m->cols : m->rows);
+  return o->iterations * (4 * r * r * c + 2 * r * r * r);
+}
+
+/* Each to the rank of the group that has least to do so far, in their order. */
+ZpMatrix *zp_matrices(const ZpPlan *p, const ZpBucket *k, ZbArena *a, uint32_t *n) {
+  uint32_t ranks = (uint32_t)zp_group_size(&p->mesh, k->matrices);
+  double *load = ZB_NEWN(a, double, ranks);
+  ZpMatrix *all = NULL;
+  *n = 0;
+  for (uint32_t i = 0; i < k->nslices; i++) {
+    const ZpSlice *s = &k->slices[i];
+    ZpMatrix m = {.slice = i, .rows = product(p, k, s, ZP_ROWS), .cols = product(p, k, s, ZP_COLS)};
+    uint64_t count = (uint64_t)product(p, k, s, ZP_EACH);
+    for (; m.index < count; m.index++) {
+      m.owner = 0;
+      for (uint32_t r = 1; r < ranks; r++)
+        if (load[r] < load[m.owner]) m.owner = r;
+      load[m.owner] += zp_matrix_flops(&p->optimizers[k->optimizer], &m);
+      ZB_PUSH(a, all, *n, m);
+    }
+  }
+  return all;
+}
+
+double zp_muon_scale(const ZpOptimizer *o, const ZpSlice *s) {
+  double rows = 1, cols = 1;
+  for (int i = 0; i < s->naxes; i++)
+    if (s->role[i] != ZP_EACH) *(s->role[i] == ZP_ROWS ? &rows : &cols) *= (double)s->valid[i];
+  return o->rms ? 0.2 * sqrt(fmax(rows, cols)) : sqrt(fmax(1, rows / cols));
+}
+
+uint64_t zp_update_bytes(const ZpPlan *p, const ZpBucket *k) {
+  uint64_t own = k->elems / (uint64_t)zp_group_size(&p->mesh, k->shard);
+  return own * (uint64_t)zp_group_size(&p->mesh, k->matrices) * 4;
+}
+
+/* The matrix twice, and twice its product with itself. */
+uint64_t zp_orthogonal_scratch(const ZpPlan *p, const ZpBucket *k) {
+  uint64_t most = 0;
+  for (uint32_t i = 0; i < k->nslices; i++) {
+    uint64_t r = (uint64_t)product(p, k, &k->slices[i], ZP_ROWS),
+             c = (uint64_t)product(p, k, &k->slices[i], ZP_COLS);
+    uint64_t small = r < c ? r : c,
+             n = 2 * zb_round_up(r * c * 4, 64) + 2 * zb_round_up(small * small * 4, 64);
+    if (n > most) most = n;
+  }
+  return most;
+}
+
+double zp_orthogonal_flops(const ZpPlan *p, const ZpBucket *k) {
+  ZbArena *a = zb_arena_new();
+  uint32_t n, ranks = (uint32_t)zp_group_size(&p->mesh, k->matrices);
+  const ZpMatrix *m = zp_matrices(p, k, a, &n);
+  double *load = ZB_NEWN(a, double, ranks), most = 0;
+  for (uint32_t i = 0; i < n; i++) load[m[i].owner] += zp_matrix_flops(&p->optimizers[k->optimizer], &m[i]);
+  for (uint32_t r = 0; r < ranks; r++) most = fmax(most, load[r]);
+  zb_arena_free(a);
+  return most;
+}
