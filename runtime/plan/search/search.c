@@ -30,22 +30,57 @@ static const int64_t *stages_of(const Space *x, Layouts *all, const Candidate *c
   return layout_stages(x, l, c->size[DIM_PIPE])->items;
 }
 
-/* NULL: it cannot be planned after all. */
-static ZpFound *find(const Space *x, Layouts *all, const Candidate *c, bool simulate) {
-  ZpFound *f = ZB_NEW(x->a, ZpFound);
+/* The same recipe with so many micro-batches in a step. */
+static const ZlRecipe *with_micro_batches(const ZlRecipe *r, int64_t n, int64_t of, ZbArena *a) {
+  ZlRecipe *less = ZB_NEW(a, ZlRecipe);
+  *less = *r;
+  less->binds = ZB_NEWN(a, ZlBind, r->nbinds + 1);
+  for (uint32_t i = 0; i < r->nbinds; i++) {
+    less->binds[i] = r->binds[i];
+    if (!strcmp(r->binds[i].axis.s, "batch")) less->binds[i].size = r->binds[i].size / of * n;
+  }
+  return less;
+}
+
+/* Plans and plays it with n micro-batches of those that it has; false: it cannot be planned. */
+static bool play(const Space *x, ZpFound *f, int64_t n, bool simulate) {
+  static const ZpTimeOptions plain;
   ZbArena *a = zb_arena_new();
   ZlDiags *d = zl_diags_new(a, zl_sources_new(a));
-  f->recipe = space_recipe(x, c, stages_of(x, all, c), x->a);
-  f->closed = c->seconds;
-  f->estimate = c->bytes;
-  f->nmicro = nmicro_of(x, c);
-  ZpPlan *p = zp_plan_unproved(a, x->g, f->recipe, d, x->plan);
-  static const ZpTimeOptions plain;
+  const ZlRecipe *r = n < f->nmicro ? with_micro_batches(f->recipe, n, f->nmicro, a) : f->recipe;
+  const ZpPlan *p = zp_plan_unproved(a, x->g, r, d, x->plan);
   const ZpTime *t = p && simulate ? zp_time(a, p, x->c, &plain, d) : NULL;
   if (p) fullest(p, f);
   if (t) take_time(t, f);
   zb_arena_free(a);
-  return p && (t || !simulate) ? f : NULL;
+  return p && (t || !simulate);
+}
+
+/* Once a pipeline is full, each micro-batch takes as long as the one before: many are extended from few. What a rank
+ * holds is the same from then on. */
+static bool extend(const Space *x, ZpFound *f, int64_t few, int64_t more) {
+  ZpFound less = *f;
+  if (!play(x, &less, few, true) || !play(x, f, more, true)) return false;
+  double times = (double)(f->nmicro - more) / (double)(more - few), seconds = f->seconds;
+  f->seconds += times * (f->seconds - less.seconds);
+  for (int k = 0; k < ZP_T_PARTS; k++) f->part[k] += times * (f->part[k] - less.part[k]);
+  double faster = (double)f->nmicro / (double)more * seconds / f->seconds;
+  f->tokens *= faster;
+  f->utilization *= faster;
+  return true;
+}
+
+/* NULL: it cannot be planned after all. */
+static ZpFound *find(const Space *x, Layouts *all, const Candidate *c, bool simulate) {
+  ZpFound *f = ZB_NEW(x->a, ZpFound);
+  f->recipe = space_recipe(x, c, stages_of(x, all, c), x->a);
+  f->closed = c->seconds;
+  f->estimate = c->bytes;
+  f->nmicro = nmicro_of(x, c);
+  int64_t few = c->size[DIM_PIPE] + 4, more = few + 8;
+  bool gpipe = !strcmp(zp_schedule(x->base->schedule.name.s), "gpipe"); /* holds them all */
+  if (simulate && f->nmicro > 2 * more && !gpipe) return extend(x, f, few, more) ? f : NULL;
+  return play(x, f, f->nmicro, simulate) ? f : NULL;
 }
 
 /* ---- the best ------------------------------------------------------------------------------------------- */
@@ -73,7 +108,8 @@ static bool cuts_by_cost(const Space *x, const ZlRecipe *r) {
  * simulated; of small models more. */
 #define CHEAP 100000
 static double passes(const Space *x, const Candidate *c) {
-  return (double)nmicro_of(x, c) * (double)(x->items + c->size[DIM_PIPE]);
+  double n = (double)nmicro_of(x, c), full = (double)(2 * c->size[DIM_PIPE] + 16);
+  return (n < full ? n : full) * (double)(x->items + c->size[DIM_PIPE]);
 }
 
 static void find_best(const Space *x, Layouts *all, const Weighed *w, uint32_t keep, ZpSearch *s) {
@@ -87,7 +123,9 @@ static void find_best(const Space *x, Layouts *all, const Weighed *w, uint32_t k
   }
   qsort(s->best, s->nbest, sizeof *s->best, by_seconds);
   if (s->nbest > keep) s->nbest = keep;
-  if (s->nbest) s->best[0].by_cost = cuts_by_cost(x, s->best[0].recipe);
+  if (!s->nbest) return;
+  if (!play(x, &s->best[0], s->best[0].nmicro, true)) ZB_BUG("the best recipe cannot be planned");
+  s->best[0].by_cost = cuts_by_cost(x, s->best[0].recipe);
 }
 
 /* ---- what is not among them ------------------------------------------------------------------------------ */

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define DONE 1e-13 /* seconds: what is left is rounding */
+#define DONE 1e-13 /* seconds, of steps of seconds: what is left is rounding */
 
 typedef struct {
   const ZpStage *st;
@@ -22,6 +22,7 @@ typedef struct {
   uint32_t instr, piece;
   Pieces now;
   double left, piece_begin;
+  double since, rate; /* `left` is that of this moment; what it does a second */
   uint32_t sending[ZP_MOST_LEVELS], receiving[ZP_MOST_LEVELS],
       heavy; /* under way; collectives are all three */
 } Stage;
@@ -34,7 +35,7 @@ typedef struct {
 /* An exchange under way. */
 typedef struct {
   Exchange x;
-  double left, rate;
+  double left, rate, since, ends; /* as of a stage */
   uint32_t member; /* the first of its instructions, chained by Loop.next; one of a pair sends */
 } Moving;
 
@@ -43,6 +44,9 @@ typedef struct {
   ZbArena *a; /* the result's */
   double now;
   Stage *stage;
+  double *ends; /* per stage: when its piece will, at the rate that it has; INFINITY: it computes nothing */
+  bool *turned; /* per stage: its rate may have */
+  bool links;   /* links were taken or given back: what moves may have another rate */
   uint32_t nstages;
   uint32_t *base; /* instructions have numbers over all stages: that of a stage's first */
   uint32_t *next, *stage_of;
@@ -67,6 +71,17 @@ static uint32_t members(const Loop *l, const ZpInstr *in) {
 }
 
 /* ---- links --------------------------------------------------------------------------------------------- */
+static void account(const Loop *l, Stage *s, double dt);
+
+/* What has passed since something last happened to the stage. */
+static void settle(Loop *l, Stage *s) {
+  double dt = l->now - s->since;
+  if (dt > 0) account(l, s, dt);
+  if (dt > 0 && s->running) s->left -= dt * s->rate;
+  s->since = l->now;
+  l->turned[s - l->stage] = true;
+}
+
 static void take(Stage *s, uint32_t level, bool sends, bool receives, int by) {
   s->sending[level] += (uint32_t)(sends ? by : 0);
   s->receiving[level] += (uint32_t)(receives ? by : 0);
@@ -75,7 +90,9 @@ static void take(Stage *s, uint32_t level, bool sends, bool receives, int by) {
 /* Takes (by 1) or gives back (-1) the links of an exchange; what hardly moves anything takes none. */
 static void take_links(Loop *l, const Moving *m, int by) {
   const ZpInstr *first = instr_of(l, m->member);
+  for (uint32_t id = m->member; id != ZP_NONE; id = l->next[id]) settle(l, &l->stage[l->stage_of[id]]);
   if (m->x.seconds == 0 || (first->queue == ZP_Q_COLL && !m->x.heavy)) return;
+  l->links = true;
   for (uint32_t id = m->member; id != ZP_NONE; id = l->next[id]) {
     const ZpInstr *in = instr_of(l, id);
     Stage *s = &l->stage[l->stage_of[id]];
@@ -146,19 +163,24 @@ static Pieces pieces_of(Loop *l, uint32_t stage, const ZpInstr *in) {
 static void begin_piece(Loop *l, Stage *s) {
   const Piece *p = &s->now.piece[s->piece];
   s->left = p->seconds;
-  s->piece_begin = l->now;
-  if (p->level != ZP_NONE) take(s, p->level, true, true, 1);
+  s->piece_begin = s->since = l->now;
+  l->turned[s - l->stage] = true;
+  if (p->level == ZP_NONE) return;
+  take(s, p->level, true, true, 1);
+  l->links = true;
 }
 
 static void end_piece(Loop *l, Stage *s) {
   const Piece *p = &s->now.piece[s->piece];
   if (p->level == ZP_NONE) return;
   take(s, p->level, true, true, -1);
+  l->links = true;
   if (p->node != ZP_NONE) keep_span(l, s, s->instr, p->node, s->piece_begin);
 }
 
 static void begin_compute(Loop *l, uint32_t stage, uint32_t i) {
   Stage *s = &l->stage[stage];
+  settle(l, s);
   s->begin[i] = l->now;
   s->at[ZP_Q_COMPUTE]++;
   s->now = pieces_of(l, stage, &s->st->prog.instrs[i]);
@@ -176,6 +198,8 @@ static void move(Loop *l, uint32_t id) {
   uint32_t stage = l->stage_of[id];
   Moving m = {.x = zp_exchange(l->x, stage, instr_of(l, id)), .member = id};
   m.left = m.x.seconds;
+  m.since = l->now;
+  l->links = true;
   take_links(l, &m, 1);
   l->moving = zb_room(l->x->a, l->moving, l->nmoving, sizeof m, &l->most);
   l->moving[l->nmoving++] = m;
@@ -186,6 +210,7 @@ static void post(Loop *l, uint32_t stage, uint32_t i) {
   Stage *s = &l->stage[stage];
   const ZpInstr *in = &s->st->prog.instrs[i];
   uint32_t id = l->base[stage] + i;
+  settle(l, s);
   s->posted[i] = true;
   s->begin[i] = l->now;
   s->at[in->queue]++;
@@ -196,7 +221,14 @@ static void post(Loop *l, uint32_t stage, uint32_t i) {
   Pair *p = &l->pair[in->pair];
   l->next[id] = p->posted ? p->first : ZP_NONE;
   p->first = id;
-  if (++p->posted == members(l, in)) move(l, id);
+  if (p->posted + 1 < members(l, in)) {
+    p->posted++;
+    return;
+  }
+  /* Until now the others waited for this one. */
+  for (uint32_t k = id; k != ZP_NONE; k = l->next[k]) settle(l, &l->stage[l->stage_of[k]]);
+  p->posted++;
+  move(l, id);
 }
 
 static void start_all(Loop *l) {
@@ -212,16 +244,18 @@ static void start_all(Loop *l) {
 }
 
 static void end_all(Loop *l) {
+  double now = l->now + DONE * fmax(1, l->now);
   for (uint32_t k = l->nmoving; k-- > 0;) {
+    if (l->moving[k].ends > now) continue;
     Moving m = l->moving[k];
-    if (m.left > DONE) continue;
     take_links(l, &m, -1);
     for (uint32_t id = m.member; id != ZP_NONE; id = l->next[id]) end_instr(l, id);
     l->moving[k] = l->moving[--l->nmoving];
   }
   for (uint32_t i = 0; i < l->nstages; i++) {
     Stage *s = &l->stage[i];
-    if (!s->running || s->left > DONE) continue;
+    if (l->ends[i] > now) continue;
+    settle(l, s);
     end_piece(l, s);
     if (++s->piece < s->now.n) {
       begin_piece(l, s);
@@ -267,28 +301,46 @@ static void account(const Loop *l, Stage *s, double dt) {
     s->out->part[ZP_T_TENSOR] += dt;
     return;
   }
-  double rate = compute_rate(l, s);
+  double rate = s->rate;
   for (int k = 0; k < ZP_T_PARTS && p->seconds > 0; k++)
     s->out->part[k] += dt * rate * p->part[k] / p->seconds;
   s->out->part[ZP_T_SLOWED] += dt * (1 - rate);
 }
 
+/* The rates from now on, of what may have another one. */
+static void set_rates(Loop *l) {
+  for (uint32_t k = 0; l->links && k < l->nmoving; k++) {
+    Moving *m = &l->moving[k];
+    double rate = rate_of(l, m);
+    if (rate == m->rate) continue;
+    m->left -= (l->now - m->since) * m->rate;
+    m->since = l->now;
+    m->rate = rate;
+    m->ends = l->now + m->left / rate;
+  }
+  l->links = false;
+  for (uint32_t i = 0; i < l->nstages; i++) {
+    Stage *s = &l->stage[i];
+    if (!l->turned[i]) continue;
+    l->turned[i] = false;
+    l->ends[i] = INFINITY;
+    if (!s->running) continue;
+    s->rate = compute_rate(l, s);
+    l->ends[i] = l->now + s->left / s->rate;
+  }
+}
+
 /* To the next moment at which anything ends. False: nothing is under way. */
 static bool advance(Loop *l) {
-  double dt = INFINITY;
+  double next = INFINITY;
+  set_rates(l);
   for (uint32_t k = 0; k < l->nmoving; k++) {
-    Moving *m = &l->moving[k];
-    m->rate = rate_of(l, m);
-    dt = fmin(dt, m->left / m->rate);
+    double ends = l->moving[k].ends;
+    next = ends < next ? ends : next;
   }
-  for (uint32_t i = 0; i < l->nstages; i++)
-    if (l->stage[i].running) dt = fmin(dt, l->stage[i].left / compute_rate(l, &l->stage[i]));
-  if (dt == INFINITY) return false;
-  for (uint32_t k = 0; k < l->nmoving; k++) l->moving[k].left -= dt * l->moving[k].rate;
-  for (uint32_t i = 0; i < l->nstages && dt > 0; i++) account(l, &l->stage[i], dt);
-  for (uint32_t i = 0; i < l->nstages; i++)
-    if (l->stage[i].running) l->stage[i].left -= dt * compute_rate(l, &l->stage[i]);
-  l->now += dt;
+  for (uint32_t i = 0; i < l->nstages; i++) next = l->ends[i] < next ? l->ends[i] : next;
+  if (next == INFINITY) return false;
+  if (next > l->now) l->now = next;
   return true;
 }
 
@@ -316,13 +368,17 @@ void zp_time_loop(Cost *x, ZbArena *a, ZpTime *t) {
   l.base = ZB_NEWN(x->a, uint32_t, p->nstages);
   for (uint32_t s = 0; s < p->nstages; s++) l.base[s] = n, n += p->stages[s].prog.ninstrs;
   l.stage = ZB_NEWN(x->a, Stage, p->nstages);
+  l.ends = ZB_NEWN(x->a, double, p->nstages);
+  l.turned = ZB_NEWN(x->a, bool, p->nstages);
   l.next = ZB_NEWN(x->a, uint32_t, n);
   l.stage_of = ZB_NEWN(x->a, uint32_t, n);
   l.pair = ZB_NEWN(x->a, Pair, n);
   for (uint32_t s = 0; s < p->nstages; s++) fill_stage(&l, s, &t->stages[s]);
+  for (uint32_t s = 0; s < p->nstages; s++) l.ends[s] = INFINITY;
   for (start_all(&l); advance(&l); start_all(&l)) end_all(&l);
   for (uint32_t s = 0; s < p->nstages; s++)
     for (uint32_t i = 0; i < p->stages[s].prog.ninstrs; i++)
       if (!l.stage[s].done[i]) ZB_BUG("stage %u: instruction %u of a proven plan never ends", s, i);
+  for (uint32_t s = 0; s < p->nstages; s++) settle(&l, &l.stage[s]);
   t->seconds = l.now;
 }
