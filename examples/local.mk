@@ -3,12 +3,14 @@ examples_files = \
   examples/bert.zug \
   examples/clip.zug \
   examples/clusters.zug \
+  examples/deltanet.zug \
   examples/dit.zug \
   examples/gemma2.zug \
   examples/gemma3.zug \
   examples/gpt2.zug \
   examples/llama3.zug \
   examples/lora.zug \
+  examples/mamba2.zug \
   examples/mistral.zug \
   examples/mixtral.zug \
   examples/mlp.zug \

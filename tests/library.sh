@@ -1,21 +1,22 @@
-# Blocks of the library: every line `# Example: y = ...` of stdlib/std/nn.zug is put into a model, which trains the same
+# Blocks of the library: every line `# Example: y = ...` of stdlib/std/*.zug is put into a model, which trains the same
 # in two layouts, with micro-batches of as many samples, as on one rank. And every block with parameters has such a line.
 . "$ZUG_SRC/tests/lib.sh"
-library=$ZUG_SRC/stdlib/std/nn.zug
+library="$ZUG_SRC/stdlib/std/nn.zug $ZUG_SRC/stdlib/std/recurrent.zug"
 
 # ---- a block with parameters has an example, in the comment right above it ----
 awk '/^# Example:/ { example = 1; next } /^#/ { next } /^block/ { name = $2; sub(/[[(].*/, "", name); has = example }
-  /^  param/ && !has { print name } { example = 0 }' "$library" | sort -u >without.txt
+  /^  param/ && !has { print name } { example = 0 }' $library | sort -u >without.txt
 [ ! -s without.txt ] || { cat without.txt; fail "blocks without an example"; }
 
 # ---- every example is a piece of a model ----
-sed -n 's/^# Example: //p' "$library" >examples.txt
+sed -n 's/^# Example: //p' $library >examples.txt
 [ "$(wc -l <examples.txt)" -ge 9 ] || fail "examples are lost"
 n=0
 while read -r example; do
   n=$((n + 1))
   cat >$n.zug <<END
 use std.nn as nn
+use std.recurrent as rec
 model Block {
   axis batch, seq, key, embed = 12, other = 12, head = 2, kv = 2, grp = 2, hd = 4, ffn = 8, cond = 6, vocab = 256
   axis channel = 3, py = 2, px = 2, bucket = 6, expert = 6, choice = 2

@@ -70,6 +70,8 @@ train() { # RECIPE OPTION...
 model bert Bert ", seq = 16" "head, ffn, vocab over tensor else seq" Layer "pad vocab to 4"
 model mistral Mistral ", seq = 16" "kv, ffn, vocab over tensor else seq" Layer "pad vocab to 4"
 model mixtral Mixtral ", seq = 16, slot = 0.8" "kv, ffn, vocab over tensor else seq" Layer "pad vocab to 4"
+model mamba2 Mamba2 ", seq = 16" "head, vocab over tensor else seq" Layer "pad vocab to 4"
+model deltanet DeltaNet ", seq = 16" "head, ffn, vocab over tensor else seq" Layer "pad vocab to 4"
 model gemma3 Gemma3 ", seq = 16" "kv, ffn, vocab over tensor else seq" Layer "pad vocab to 4"
 model t5 T5 ", src = 12, src2 = 12, tgt = 8, tgt2 = 8" "head, ffn, vocab over tensor else src, tgt" "Encoder, Decoder" \
   "pad vocab to 4"

@@ -19,6 +19,10 @@ EXTRA_DIST += tests/reference/README.md tests/reference/make_reference.py tests/
   tests/reference/resnet.init.safetensors tests/reference/resnet.final.safetensors \
   tests/reference/unet.json tests/reference/unet.records \
   tests/reference/unet.init.safetensors tests/reference/unet.final.safetensors \
+  tests/reference/deltanet.json tests/reference/deltanet.records \
+  tests/reference/deltanet.init.safetensors tests/reference/deltanet.final.safetensors \
+  tests/reference/mamba2.json tests/reference/mamba2.records \
+  tests/reference/mamba2.init.safetensors tests/reference/mamba2.final.safetensors \
   tests/reference/mistral.json tests/reference/mistral.records \
   tests/reference/mistral.init.safetensors tests/reference/mistral.final.safetensors \
   tests/reference/mixtral.json tests/reference/mixtral.records \

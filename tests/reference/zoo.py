@@ -11,7 +11,7 @@ Tensors are [batch, seq, ...]; a weight is [in, out], so that one with named hea
 """
 import math
 
-from tape import (Tensor, cat, constant, count, cross_entropy, erf, exp, expand, mean, part, permute, power, reshape, rows,
+from tape import (Tensor, cat, constant, count, cross_entropy, erf, exp, expand, log, mean, part, permute, power, reshape, rows,
                   sigmoid, softmax, take, tanh, total, transpose)
 
 MODELS = {}  # name: object with the above
@@ -703,6 +703,142 @@ class mixtral(llama3):
             h = h + linear(attention(q, k, v, causal), w["attn.wo"])
             h = h + mixtral.moe(m, rms_norm(h, w["norm2.g"]), w)
         return language_loss(rms_norm(h, p["norm.g"]) @ transpose(p["embed_out"]), x["targets"])
+
+
+# ---- recurrences, token by token -------------------------------------------------------------------------
+def softplus(x):
+    return log(1 + exp(x))
+
+
+def short_conv(x, w, b=None):
+    """[batch, seq, channels], of each channel by itself: the last tap is the position's own."""
+    width = w.shape[-1]
+    w = reshape(w, x.shape[-1], width)
+    y = 0
+    for j in range(width):
+        by = width - 1 - j
+        before = constant((x.shape[0], by, x.shape[2]), lambda *at: 0)
+        moved = cat([before, part(x, 1, 0, x.shape[1] - by)], 1) if by else x
+        y = moved * reshape(part(w, -1, j, j + 1), x.shape[-1]) + y
+    return y if b is None else y + reshape(b, x.shape[-1])
+
+
+def conv(x, w, name):
+    return silu(short_conv(x, w[name + ".w"], w.get(name + ".b")))
+
+
+def unit(x):
+    return x * power(total(x * x, keep=True) + 1e-6, -0.5)
+
+
+def recurrence(q, k, v, g, beta=None):
+    """[batch, head, seq, ...]: S decays by exp(g); what k stood for is replaced by v as far as beta says, or v is added."""
+    S, out = constant(q.shape[:2] + (q.shape[3], v.shape[3]), lambda *at: 0), []
+    for t in range(q.shape[2]):
+        at = lambda x: part(x, 2, t, t + 1)
+        S = S * exp(at(g))
+        new = at(v) if beta is None else (at(v) - at(k) @ S) * at(beta)
+        S = S + transpose(at(k)) @ new
+        out.append(at(q) @ S)
+    return cat(out, 2)
+
+
+def together(x):
+    """[batch, head, seq, hd] to [batch, seq, head * hd]."""
+    o = permute(x, 0, 2, 1, 3)
+    return reshape(o, *o.shape[:2], o.shape[2] * o.shape[3])
+
+
+def time_steps(p, at, E, A):
+    p[at + "wdt"] = ((E, A), 0, 1 / math.sqrt(E), "")
+    p[at + "dt_bias"] = ((A,), -1, 0.5, "bias")
+    p[at + "a_log"] = ((A,), 0, 0.5, "bias")
+
+
+def steps_and_decays(x, w):
+    """dt and dt * -exp(a_log), [batch, head, seq, 1] each."""
+    n = w["dt_bias"].shape[0]
+    dt = softplus(linear(x, w["wdt"], w["dt_bias"]))
+    return heads(dt, n), heads(dt * -exp(w["a_log"]), n)
+
+
+@model
+class mamba2:
+    sizes = dict(layers=2, width=16, heads=4, head_dim=6, state=5, words=66)
+    fields = dict(tokens=("i32", 16), targets=("i32", 16))
+    sample = lm_sample
+
+    def params(m):
+        E, A, H, N = m["width"], m["heads"], m["head_dim"], m["state"]
+        p = {"table": ((m["words"], E), 0, 0.3, "")}
+        for i in range(m["layers"]):
+            norms(p, f"layer.{i}.", ["norm"], E)
+            at = f"layer.{i}.mix."
+            for name, out in (("z", (A, H)), ("x", (A, H)), ("b", (N,)), ("c", (N,))):
+                p[f"{at}w{name}"] = ((E,) + out, 0, 1 / math.sqrt(E), "")
+                if name != "z":
+                    p[f"{at}conv{name}.w"] = (out + (4,), 0, 0.5, "")
+                    p[f"{at}conv{name}.b"] = (out, 0, 0.1, "bias")
+            time_steps(p, at, E, A)
+            p[at + "d"] = ((A,), 1, 0.1, "bias")
+            p[at + "g"] = ((A, H), 1, 0.1, "norm")
+            p[at + "wo"] = ((A, H, E), 0, 1 / math.sqrt(A * H), "")
+        norms(p, "", ["norm"], E)
+        return p
+
+    def loss(m, p, x, batch):
+        A, H = m["heads"], m["head_dim"]
+        h = embed(p["table"], x["tokens"], batch)
+        for i in range(m["layers"]):
+            w = inside(p, f"layer.{i}.mix.")
+            y = rms_norm(h, p[f"layer.{i}.norm.g"])
+            z, v = linear(y, w["wz"]), heads(conv(linear(y, w["wx"]), w, "convx"), A)
+            q, k = (repeat_heads(heads(conv(linear(y, w["w" + n]), w, "conv" + n), 1), A) for n in "cb")
+            dt, g = steps_and_decays(y, w)
+            o = together(recurrence(q, k, v * dt, g) + v * reshape(w["d"], A, 1, 1))
+            h = h + linear(rms_norm(o * silu(z), reshape(w["g"], A * H)), w["wo"])
+        return language_loss(rms_norm(h, p["norm.g"]) @ transpose(p["table"]), x["targets"])
+
+
+@model
+class deltanet:
+    sizes = dict(layers=2, width=16, heads=2, key_dim=4, value_dim=6, inner=24, words=66,
+                 eps=0.01)  # the first states are nearly zero: see gemma3
+    fields = dict(tokens=("i32", 16), targets=("i32", 16))
+    sample = lm_sample
+
+    def params(m):
+        E, A, K, V, F = m["width"], m["heads"], m["key_dim"], m["value_dim"], m["inner"]
+        p = {"table": ((m["words"], E), 0, 0.3, "")}
+        for i in range(m["layers"]):
+            norms(p, f"layer.{i}.", ["norm1", "norm2"], E)
+            at = f"layer.{i}.mix."
+            for name, size in (("q", K), ("k", K), ("v", V), ("z", V)):
+                p[f"{at}w{name}"] = ((E, A, size), 0, 1 / math.sqrt(E), "")
+                if name != "z":
+                    p[f"{at}conv{name}.w"] = ((A, size, 4), 0, 0.5, "")
+            p[at + "wb"] = ((E, A), 0, 1 / math.sqrt(E), "")
+            time_steps(p, at, E, A)
+            norms(p, at, ["onorm"], V)
+            p[at + "wo"] = ((A, V, E), 0, 1 / math.sqrt(A * V), "")
+            for name, shape in (("gate", (E, F)), ("up", (E, F)), ("down", (F, E))):
+                p[f"layer.{i}.mlp.{name}"] = (shape, 0, 1 / math.sqrt(shape[0]), "")
+        norms(p, "", ["norm"], E)
+        return p
+
+    def loss(m, p, x, batch):
+        A, K, eps = m["heads"], m["key_dim"], m["eps"]
+        h = embed(p["table"], x["tokens"], batch)
+        for i in range(m["layers"]):
+            w = inside(p, f"layer.{i}.mix.")
+            y = rms_norm(h, p[f"layer.{i}.norm1.g"], eps)
+            q, k, v = (heads(conv(linear(y, w["w" + n]), w, "conv" + n), A) for n in "qkv")
+            beta, (_, g) = heads(sigmoid(linear(y, w["wb"])), A), steps_and_decays(y, w)
+            o = rms_norm(recurrence(unit(q) / math.sqrt(K), unit(k), v, g, beta), w["onorm.g"], eps)
+            h = h + linear(together(o) * silu(linear(y, w["wz"])), w["wo"])
+            w, y = inside(p, f"layer.{i}.mlp."), rms_norm(h, p[f"layer.{i}.norm2.g"], eps)
+            h = h + linear(silu(linear(y, w["gate"])) * linear(y, w["up"]), w["down"])
+        return language_loss(rms_norm(h, p["norm.g"], eps) @ transpose(p["table"]), x["targets"])
 
 
 @model
