@@ -2,24 +2,59 @@
 # every optimisation level that vectorises; no OpenMP threads. The other two let comparisons and square roots
 # be vectors.
 noinst_LIBRARIES += libkernels.a
-libkernels_a_SOURCES = kernels/kernels.h kernels/kernels.def kernels/devices.c kernels/devices.h kernels/unfuse.c kernels/table.c kernels/cpu/cpu.h kernels/cpu/math.h \
-  kernels/cpu/attend.h kernels/cpu/view.c kernels/cpu/pool.c kernels/cpu/run.c kernels/cpu/machine.c \
-  kernels/cpu/attend.c kernels/cpu/attend_grad.c kernels/cpu/attend_half.c \
-  kernels/cpu/attend_bias.c kernels/cpu/attend_scores.c kernels/attend.h kernels/conv.h \
-  kernels/cpu/attend_rows.c kernels/cpu/bgemm.h \
-  kernels/cpu/bgemm.c kernels/cpu/bgemm_amx.c kernels/cpu/bgemm_avx512.c kernels/cpu/bgemm_pack.c \
-  kernels/cpu/bgemm_path.c kernels/cpu/pointwise.c kernels/cpu/pointwise.h kernels/cpu/pointwise_steps.def \
-  kernels/cpu/pointwise_steps.h kernels/cpu/pointwise_code.c kernels/cpu/pointwise_steps.c kernels/cpu/cumsum.c kernels/cpu/dot.c kernels/cpu/flat.c \
+libkernels_a_SOURCES = kernels/kernels.h \
+  kernels/kernels.def \
+  kernels/devices.c \
+  kernels/devices.h \
+  kernels/unfuse.c \
+  kernels/table.c \
+  kernels/cpu/cpu.h \
+  kernels/cpu/math.h \
+  kernels/cpu/attend.h \
+  kernels/cpu/view.c \
+  kernels/cpu/pool.c \
+  kernels/cpu/run.c \
+  kernels/cpu/machine.c \
+  kernels/cpu/attend.c \
+  kernels/cpu/attend_grad.c \
+  kernels/cpu/attend_half.c \
+  kernels/cpu/attend_bias.c \
+  kernels/cpu/attend_scores.c \
+  kernels/attend.h \
+  kernels/conv.h \
+  kernels/cpu/attend_rows.c \
+  kernels/cpu/bgemm.h \
+  kernels/cpu/bgemm.c \
+  kernels/cpu/bgemm_amx.c \
+  kernels/cpu/bgemm_avx512.c \
+  kernels/cpu/bgemm_pack.c \
+  kernels/cpu/bgemm_path.c \
+  kernels/cpu/pointwise.c \
+  kernels/cpu/pointwise.h \
+  kernels/cpu/pointwise_steps.def \
+  kernels/cpu/pointwise_steps.h \
+  kernels/cpu/pointwise_code.c \
+  kernels/cpu/pointwise_steps.c \
+  kernels/cpu/cumsum.c \
+  kernels/cpu/dot.c \
+  kernels/cpu/flat.c \
   kernels/cpu/experts.c \
-  kernels/cpu/pointwise_steps.h kernels/cpu/pointwise_code.c kernels/cpu/pointwise_steps.c kernels/cpu/cumsum.c kernels/cpu/conv.c kernels/cpu/dot.c kernels/cpu/flat.c \
-  kernels/cpu/pointwise_steps.h kernels/cpu/pointwise_code.c kernels/cpu/pointwise_steps.c kernels/cpu/cumsum.c \
+  kernels/cpu/conv.c \
   kernels/cpu/scan.c \
-  kernels/cpu/linear.h kernels/cpu/linear_attend.c kernels/cpu/linear_chunk.c kernels/cpu/linear_scores.c \
-  kernels/cpu/dot.c kernels/cpu/flat.c \
-  kernels/cpu/lookup.c kernels/cpu/move.c kernels/cpu/norm.c kernels/cpu/random.c kernels/cpu/reduce.c \
-  kernels/cpu/lookup.c kernels/cpu/move.c kernels/cpu/muon.c kernels/cpu/norm.c kernels/cpu/random.c kernels/cpu/reduce.c \
-  kernels/cpu/rope.c kernels/cpu/sgemm.c \
-  kernels/cpu/softmax.c kernels/cpu/xent.c \
+  kernels/cpu/linear.h \
+  kernels/cpu/linear_attend.c \
+  kernels/cpu/linear_chunk.c \
+  kernels/cpu/linear_scores.c \
+  kernels/cpu/lookup.c \
+  kernels/cpu/move.c \
+  kernels/cpu/norm.c \
+  kernels/cpu/random.c \
+  kernels/cpu/reduce.c \
+  kernels/cpu/muon.c \
+  kernels/cpu/rope.c \
+  kernels/cpu/sgemm.c \
+  kernels/cpu/softmax.c \
+  kernels/cpu/xent.c \
   kernels/cpu/topk.c \
   kernels/cpu/grouped.c
 libkernels_a_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)

@@ -67,7 +67,8 @@ static bool ask_device(const Options *o, ZpOptions *po) {
 static uint64_t count_nodes(ZxEngine *e, uint32_t segment, ZpPhase phase, bool first) {
   const ZpList *l = &e->p->segments[segment].list[phase];
   for (uint32_t i = 0; i < l->n; i++)
-    zx_profile_node(e, segment, phase, i, l->nodes[i].overwrites ? !first : l->nodes[i].call.accumulate, 0);
+    zx_profile_node(e, segment, phase, i, l->nodes[i].overwrites ? !first : l->nodes[i].call.accumulate,
+                    false, 0);
   return l->n;
 }
 

@@ -16,13 +16,25 @@ endif
 endif
 
 # The conformance cases of the CPU's kernels on the device, and those of fused and batched calls.
-tests_gpu_test_kernels_SOURCES = tests/gpu/backend.c tests/unit/kernels/conform.h tests/unit/kernels/conform.c \
-  tests/gpu/attend.c tests/unit/kernels/attend.h \
-  tests/unit/kernels/attend.c tests/unit/kernels/conv.c tests/unit/kernels/ew.c tests/unit/kernels/move.c tests/unit/kernels/norm.c \
-  tests/unit/kernels/attend.c tests/unit/kernels/attend_parts.c tests/unit/kernels/ew.c tests/unit/kernels/move.c tests/unit/kernels/norm.c \
-  tests/unit/kernels/reduce.c tests/unit/kernels/select.c \
-  tests/unit/kernels/cuda/lookup.c tests/unit/kernels/cuda/fused.h tests/unit/kernels/cuda/fused.c \
-  tests/unit/kernels/cuda/norm_fused.h tests/unit/kernels/cuda/norm_fused.c tests/unit/kernels/cuda/xent.c
+tests_gpu_test_kernels_SOURCES = tests/gpu/backend.c \
+  tests/unit/kernels/conform.h \
+  tests/unit/kernels/conform.c \
+  tests/gpu/attend.c \
+  tests/unit/kernels/attend.h \
+  tests/unit/kernels/attend.c \
+  tests/unit/kernels/conv.c \
+  tests/unit/kernels/ew.c \
+  tests/unit/kernels/move.c \
+  tests/unit/kernels/norm.c \
+  tests/unit/kernels/attend_parts.c \
+  tests/unit/kernels/reduce.c \
+  tests/unit/kernels/select.c \
+  tests/unit/kernels/cuda/lookup.c \
+  tests/unit/kernels/cuda/fused.h \
+  tests/unit/kernels/cuda/fused.c \
+  tests/unit/kernels/cuda/norm_fused.h \
+  tests/unit/kernels/cuda/norm_fused.c \
+  tests/unit/kernels/cuda/xent.c
 tests_gpu_test_kernels_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_gpu_test_kernels_CFLAGS = $(unit_cflags)
 tests_gpu_test_kernels_LDADD = $(libs_cuda) $(libs_graph) $(unit_libs) -lstdc++

@@ -2,17 +2,26 @@
 if HAVE_CRITERION
 check_PROGRAMS += tests/unit/test-kernels
 TESTS += tests/unit/test-kernels
-tests_unit_test_kernels_SOURCES = tests/unit/kernels/conform.h tests/unit/kernels/conform.c \
-  tests/unit/kernels/cpu.c tests/unit/kernels/pointwise.c tests/unit/kernels/attend.h tests/unit/kernels/attend.c \
+tests_unit_test_kernels_SOURCES = tests/unit/kernels/conform.h \
+  tests/unit/kernels/conform.c \
+  tests/unit/kernels/cpu.c \
+  tests/unit/kernels/pointwise.c \
+  tests/unit/kernels/attend.h \
+  tests/unit/kernels/attend.c \
   tests/unit/kernels/attend_parts.c \
   tests/unit/kernels/bgemm.h \
-  tests/unit/kernels/bgemm.c tests/unit/kernels/bgemm_amx.c tests/unit/kernels/bgemm_attend.c \
+  tests/unit/kernels/bgemm.c \
+  tests/unit/kernels/bgemm_amx.c \
+  tests/unit/kernels/bgemm_attend.c \
   tests/unit/kernels/bgemm_dot.c \
   tests/unit/kernels/conv.c \
-  tests/unit/kernels/ew.c tests/unit/kernels/flat.c \
+  tests/unit/kernels/ew.c \
+  tests/unit/kernels/flat.c \
   tests/unit/kernels/linear.c \
-  tests/unit/kernels/ew.c tests/unit/kernels/flat.c tests/unit/kernels/muon.c \
-  tests/unit/kernels/move.c tests/unit/kernels/norm.c tests/unit/kernels/reduce.c \
+  tests/unit/kernels/muon.c \
+  tests/unit/kernels/move.c \
+  tests/unit/kernels/norm.c \
+  tests/unit/kernels/reduce.c \
   tests/unit/kernels/select.c \
   tests/unit/kernels/experts.c \
   tests/unit/kernels/grouped.c
