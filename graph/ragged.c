@@ -149,7 +149,7 @@ bool zg_ragged_fits(const ZgGraph *g, const ZgSegment *s, const uint16_t *expert
     uint16_t slot = zg_slot_axis(experts, &c.in[i]);
     if (slot != ZG_NO_AXIS) row = true, c.slot = slot;
   }
-  for (int i = 0; i < zg_op_info[n->op].nout && c.slot == ZG_NO_AXIS; i++)
+  for (int i = 0; i < zg_outs(n->op, n->opt) && c.slot == ZG_NO_AXIS; i++)
     c.slot = zg_slot_axis(experts, &out[i]);
   if (c.slot == ZG_NO_AXIS) {
     for (int i = 0; i < n->nax; i++)
