@@ -150,11 +150,12 @@ static Val declare_param(Elab *e, const ZlParamDef *def, ZgParam p) {
   p.segment = e->in_repeat ? e->seg : ZG_NONE;
   ZgNode n = {.op = ZG_OP_PARAM, .opt = {e->g->nparams}};
   const char *block;
-  uint32_t k = zg_param_add(e->g, p), nused = k, nspan = k, ncall = k;
+  uint32_t k = zg_param_add(e->g, p), nused = k, nspan = k, ncall = k, nupdated = k;
   zb_names_add(e->arena, &e->param_paths, p.path);
   ZB_PUSH(e->arena, e->param_span, nspan, def->name.span);
   ZB_PUSH(e->arena, e->param_call, ncall, unlabelled_call(e, &block));
   ZB_PUSH(e->arena, e->param_used, nused, false);
+  ZB_PUSH(e->arena, e->updated, nupdated, ZL_NOWHERE);
   Val v = place_node(e, def->span, n, NULL, NULL);
   const ZgSegment *seg = &e->g->segments[e->seg];
   if (v.kind == VAL_TENSOR) e->g->params[k].loc = seg->nodes[seg->values[v.id].node].loc;
@@ -162,7 +163,7 @@ static Val declare_param(Elab *e, const ZlParamDef *def, ZgParam p) {
 }
 
 static void do_param(Elab *e, const ZlStmt *s) {
-  ZgParam p = {0};
+  ZgParam p = {.state = s->param.state};
   init_of(e, s, &p);
   tags_of(e, s, &p);
   for (uint32_t i = 0; i < s->param.ndefs; i++) {
@@ -178,7 +179,7 @@ static void do_param(Elab *e, const ZlStmt *s) {
 
 static void warn_unused(Elab *e) {
   for (uint32_t i = 0; i < e->g->nparams; i++)
-    if (!e->param_used[i])
+    if (!e->param_used[i] && !e->g->params[i].state)
       zl_report(e->diags, ZL_Z0112, e->param_span[i], "parameter `%s` is never used, so it gets no gradient",
                 e->g->params[i].path);
 }
@@ -477,6 +478,7 @@ void elab_body(Elab *e, ZlStmt *const *body, uint32_t n, Val *out) {
     case ZL_S_REPEAT: do_repeat(e, s); break;
     case ZL_S_IF: do_if(e, s); break;
     case ZL_S_AUX: do_aux(e, s); break;
+    case ZL_S_UPDATE: update_place(e, s); break;
     case ZL_S_RETURN:
       for (uint32_t k = 0; k < s->ret.n; k++) out[k] = expr_eval(e, s->ret.values[k]);
       break;

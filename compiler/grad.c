@@ -30,10 +30,11 @@ static bool is_float(const ZgType *t) {
 }
 
 /* ---- which values depend on parameters, and on which the loss depends ---------------------------------- */
-static void find_varied(const ZgSegment *s, Facts *f) {
+static void find_varied(const ZgGraph *g, const ZgSegment *s, Facts *f) {
   for (uint32_t i = 0; i < s->nforward; i++) {
     const ZgNode *n = &s->nodes[i];
-    bool v = n->op == ZG_OP_PARAM || (n->op == ZG_OP_CARRY && f->varied_in[n->opt[0]]);
+    bool v = (n->op == ZG_OP_PARAM && !g->params[n->opt[0]].state) ||
+             (n->op == ZG_OP_CARRY && f->varied_in[n->opt[0]]);
     for (int k = 0; k < n->nin; k++) v |= f->varied[n->in[k]];
     if (n->op == ZG_OP_CARRY_OUT) f->varied_out[n->opt[0]] = v;
     for (int k = 0; k < n->nout; k++)
@@ -75,7 +76,7 @@ static Facts *find_facts(const ZgGraph *g, ZbArena *tmp) {
     const ZgSegment *s = &g->segments[i];
     Facts *f = &facts[i];
     if (i) merge(f->varied_in, f[-1].varied_out, s->ncarry_in);
-    do find_varied(s, f);
+    do find_varied(g, s, f);
     while (s->repeat && merge(f->varied_in, f->varied_out, s->ncarry_in));
   }
   for (uint32_t i = g->nsegments; i-- > 0;) {
@@ -208,6 +209,22 @@ static void count_uses(Pass *p) {
   }
 }
 
+/* What a state is updated by is added up as gradients are. */
+static void measure(Pass *p, const ZgNode *n) {
+  ZcGrad *b = &p->b;
+  ZgType t = b->g->params[n->opt[0]].type, own = b->s->values[n->in[0]].type;
+  if (n->opt[1] == ZG_MEASURE_NONE) return;
+  t.elem = own.elem = ZG_F32;
+  uint32_t v = zc_grad_fit(b, n->in[0], &own);
+  if (n->opt[1] == ZG_MEASURE_MEAN) {
+    uint32_t *share = &p->seed[0];
+    if (*share == ZG_NONE) *share = zc_grad_node(b, (ZgNode){.op = ZG_OP_SEED, .opt = {1}}, 0, NULL, NULL);
+    v = zc_grad_node(b, (ZgNode){.op = ZG_OP_MUL}, 2, (uint32_t[]){v, *share}, NULL);
+  }
+  v = zc_grad_fit(b, v, &t);
+  zc_grad_node(b, (ZgNode){.op = ZG_OP_PARAM_GRAD, .opt = {n->opt[0]}}, 1, &v, NULL);
+}
+
 /* Sinks are where cotangents begin; other nodes pass them on by their rule. */
 static bool differentiate_node(Pass *p, const ZgNode *n) {
   ZcGrad *b = &p->b;
@@ -223,6 +240,7 @@ static bool differentiate_node(Pass *p, const ZgNode *n) {
       zc_grad_give(b, n->in[0],
                    zc_grad_node(b, (ZgNode){.op = ZG_OP_DCARRY, .opt = {n->opt[0]}}, 0, NULL, NULL));
     return true;
+  case ZG_OP_MEASURE: measure(p, n); return true;
   case ZG_OP_PARAM:
   case ZG_OP_CARRY: return true;
   default: return !reached || zc_grad_rule(b, n);

@@ -152,6 +152,21 @@ static void report_aux(Elab *e, const ZgNode *sink, State st, ZlSpan *last) {
                                : "a mean over `batch`, used linearly, is the same in every layout");
 }
 
+typedef struct {
+  const Sep *s;
+  uint32_t segment;
+} Place;
+
+static UpdateKind kind_of(void *arg, uint32_t value) {
+  const Place *p = arg;
+  switch (p->s->value[p->segment][value].kind) {
+  case CONST: return UPDATE_CONST;
+  case MEAN: return UPDATE_MEAN;
+  case SUMMED: return UPDATE_SUM;
+  default: return UPDATE_OTHER;
+  }
+}
+
 void sep_check(Elab *e, uint16_t batch) {
   Sep s = {.g = e->g, .batch = batch};
   uint32_t n = e->g->nsegments;
@@ -170,6 +185,10 @@ void sep_check(Elab *e, uint16_t batch) {
       const ZgNode *m = &e->g->segments[k].nodes[i];
       if (m->op == ZG_OP_LOSS_NUM || m->op == ZG_OP_LOSS_DEN) report(e, m, s.value[k][m->in[0]]);
     }
+  for (uint32_t k = 0; k < n; k++)
+    for (uint32_t i = 0; i < e->g->segments[k].nnodes; i++)
+      if (e->g->segments[k].nodes[i].op == ZG_OP_MEASURE)
+        update_split(e, k, &e->g->segments[k].nodes[i], kind_of, &(Place){&s, k});
   ZlSpan last_aux = ZL_NOWHERE;
   for (uint32_t k = 0; k < n; k++)
     for (uint32_t i = 0; i < e->g->segments[k].nnodes; i++) {

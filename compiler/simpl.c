@@ -235,12 +235,13 @@ typedef struct {
 } Live;
 
 /* Must the sink or source stay because of what neighbours need? */
-static bool kept(const Live *live, uint32_t si, const ZgNode *n) {
+static bool kept(const Live *live, uint32_t si, bool backward, const ZgNode *n) {
   int64_t k = n->opt[0];
   switch (n->op) {
   case ZG_OP_CARRY_OUT: return live[si].need[k];
   case ZG_OP_DCARRY: return live[si].dneed[k];
   case ZG_OP_DCARRY_IN: return live[si - 1].dneed[k];
+  case ZG_OP_MEASURE: return !backward; /* it has served, as stop */
   default: return zg_op_info[n->op].kind == ZG_SINK;
   }
 }
@@ -258,7 +259,7 @@ static bool mark_segment(const ZgGraph *g, Live *live, uint32_t si) {
   bool news = false;
   for (uint32_t i = s->nnodes; i-- > 0;) {
     const ZgNode *n = &s->nodes[i];
-    bool need = kept(live, si, n);
+    bool need = kept(live, si, s->backward, n);
     for (int k = 0; k < n->nout; k++) need |= l->value[n->out + k];
     if (!need) continue;
     l->node[i] = true;

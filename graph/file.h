@@ -26,7 +26,9 @@
   X(18, FORN, 160, 1 << 20)                                                                                  \
   X(19, CONF, 12, 1 << 10)                                                                                   \
   X(20, IGNO, 8, 1 << 10)                                                                                    \
-  X(21, LOSS, 8, ZG_MAX_LOSSES)
+  X(21, LOSS, 8, ZG_MAX_LOSSES)                                                                              \
+  X(22, STAT, 8, 1 << 20)                                                                                    \
+  X(23, STEP, 16, 1 << 22)
 
 enum {
 #define X(kind, name, record, most) SEC_##name = kind,
@@ -37,11 +39,11 @@ enum {
 #define ZSG_MAGIC "ZSG\x1a"
 enum {
   ZSG_MAJOR = 1,
-  ZSG_MINOR = 2,      /* of a file with names of losses; 1: with other optional sections; without them 0 */
-  ZSG_HEADER = 64,    /* bytes; then the directory */
-  ZSG_ENTRY = 32,     /* bytes of a directory entry */
-  ZSG_KINDS = 17,     /* 1 to this: in every file */
-  ZSG_ALL_KINDS = 21, /* the others: where they have records */
+  ZSG_MINOR = 3,   /* of a file with states; 2: names of losses; 1: other optional sections; without them 0 */
+  ZSG_HEADER = 64, /* bytes; then the directory */
+  ZSG_ENTRY = 32,  /* bytes of a directory entry */
+  ZSG_KINDS = 17,  /* 1 to this: in every file */
+  ZSG_ALL_KINDS = 23, /* the others: where they have records */
   ZSG_REQUIRED = 1,   /* flag of a section that a reader must know */
   ZSG_OP_VERSION = 1, /* of every op so far */
   ZSG_MAX_STRING = 255,

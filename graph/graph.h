@@ -57,6 +57,21 @@ typedef struct {
 typedef enum { ZG_INIT_CONST, ZG_INIT_NORMAL, ZG_INIT_UNIFORM, ZG_INIT_TRUNC_NORMAL } ZgInit;
 /* ZG_INIT_CONST: num[0]; NORMAL, TRUNC_NORMAL (cut at two sigma): num[0] = sigma; UNIFORM: num[0..1] */
 
+/* How a state changes at the end of a step: elementwise operations on f32 registers. Register 0 is the state, 1 its
+ * measure (0 if it has none), and 2.. are the steps' results, of which the last is what it becomes. */
+#define ZG_MAX_UPDATE 32
+typedef struct {
+  uint16_t op;      /* EW, but for CAST, AXSIZE and KNOWN */
+  uint16_t a, b, c; /* registers of its operands; others 0 */
+  double num;       /* FILL */
+} ZgUpdateStep;
+typedef struct {
+  uint32_t n;
+  ZgUpdateStep *steps;
+} ZgUpdate;
+/* What the measure of a state is, opt[1] of MEASURE: the mean of what micro-batches have, their sum, or nothing. */
+typedef enum { ZG_MEASURE_MEAN, ZG_MEASURE_SUM, ZG_MEASURE_NONE } ZgMeasure;
+
 typedef struct {
   const char *path;           /* "layer.*.attn.wq": `*` is the iteration of its segment's repeat */
   ZgType type;                /* elem ZG_REAL */
@@ -66,6 +81,9 @@ typedef struct {
   uint32_t tags;    /* bit i: carries tag i of the graph */
   uint32_t segment; /* per-iteration parameters: the repeat they belong to; others: ZG_NONE */
   uint32_t loc;     /* where it was declared */
+  /* Outside of the gradient: what its param_grad adds up is its measure. Without an update it stays. */
+  bool state;
+  const ZgUpdate *update;
 } ZgParam;
 
 /* A labelled part of the model: the model itself, a block call, a repeat. What `recompute Layer.attn` and

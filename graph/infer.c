@@ -178,6 +178,12 @@ static bool infer_sink(Ctx *c) {
   switch (c->n->op) {
   case ZG_OP_CARRY_OUT: return want_opt(c, 0, 0, UINT32_MAX - 1, "the position");
   case ZG_OP_DCARRY_IN: return want_opt(c, 0, 0, UINT32_MAX - 1, "the position") && want_float(c, 0);
+  case ZG_OP_MEASURE:
+    if (!want_opt(c, 0, 0, (int64_t)g->nparams - 1, "the parameter number") || !want_float(c, 0))
+      return false;
+    if (!want_opt(c, 1, 0, ZG_MEASURE_NONE, "the kind")) return false;
+    if (zg_type_contains(&g->params[k].type, &c->in[0])) return true;
+    return FAIL(c, "measure: %s has axes that the state lacks", TYPE(c, &c->in[0]));
   case ZG_OP_PARAM_GRAD:
     return want_opt(c, 0, 0, (int64_t)g->nparams - 1, "the parameter number") &&
            want_axes(c, 0, &g->params[k].type);

@@ -18,8 +18,22 @@ static void put_loc(const ZgGraph *g, ZbText *b, uint32_t loc) {
   if (l->file[0]) zb_text_add(b, "  # %s:%u:%u", l->file, l->line, l->col);
 }
 
+/* "= %0 + %2 * ..": the state is %0, its measure %1. */
+static void put_update(ZbText *b, const ZgUpdate *u) {
+  zb_text_add(b, " updates");
+  for (uint32_t i = 0; i < u->n; i++) {
+    const ZgUpdateStep *s = &u->steps[i];
+    const uint16_t reg[] = {s->a, s->b, s->c};
+    zb_text_add(b, "%s %%%u = %s", i ? ";" : "", 2 + i, zg_op_info[s->op].text);
+    for (int k = 0; k < zg_op_info[s->op].min_in; k++) zb_text_add(b, "%s%%%u", k ? ", " : " ", reg[k]);
+    if (s->op != ZG_OP_FILL) continue;
+    zb_text_add(b, " ");
+    put_number(b, s->num);
+  }
+}
+
 static void put_param(const ZgGraph *g, ZbText *b, const ZgParam *p) {
-  zb_text_add(b, "param %s[", p->path);
+  zb_text_add(b, "%s %s[", p->state ? "state" : "param", p->path);
   for (int i = 0; i < p->type.naxes; i++)
     zb_text_add(b, "%s%s", i ? ", " : "", g->axes[p->type.axis[p->order[i]]].name);
   static const char *const init[] = {"", "normal", "uniform", "trunc_normal"};
@@ -33,6 +47,7 @@ static void put_param(const ZgGraph *g, ZbText *b, const ZgParam *p) {
   for (uint32_t i = 0, n = 0; i < g->ntags; i++)
     if (p->tags >> i & 1) zb_text_add(b, "%s%s", n++ ? ", " : " tag ", g->tags[i]);
   if (p->segment != ZG_NONE) zb_text_add(b, " in segment %u", p->segment);
+  if (p->update) put_update(b, p->update);
   put_loc(g, b, p->loc);
   zb_text_add(b, "\n");
 }
@@ -96,7 +111,8 @@ static void put_attrs(const ZgGraph *g, ZbText *b, const ZgNode *n) {
   int64_t k = n->opt[0];
   switch (n->op) {
   case ZG_OP_PARAM:
-  case ZG_OP_PARAM_GRAD: zb_text_add(b, " %s", g->params[k].path); return;
+  case ZG_OP_PARAM_GRAD:
+  case ZG_OP_MEASURE: zb_text_add(b, " %s", g->params[k].path); return;
   case ZG_OP_INPUT: zb_text_add(b, " %s", g->inputs[k].name); return;
   case ZG_OP_OUTPUT: zb_text_add(b, " %s", g->outputs[k].name); return;
   case ZG_OP_SEED:

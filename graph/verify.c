@@ -154,10 +154,26 @@ static bool check_param(Ctx *c, uint32_t i) {
   return true;
 }
 
+/* An update is of a state, and of what was computed before. */
+static bool check_update(Ctx *c, const ZgParam *p) {
+  if (!p->update) return true;
+  const ZgUpdate *u = p->update;
+  if (!p->state || u->n < 1 || u->n > ZG_MAX_UPDATE)
+    return FAIL(c, "parameter %s has an update of %u steps", p->path, u->n);
+  for (uint32_t i = 0; i < u->n; i++) {
+    const ZgUpdateStep *s = &u->steps[i];
+    bool none = s->op >= ZG_OP_COUNT || zg_op_info[s->op].kind != ZG_EW || s->op == ZG_OP_CAST ||
+                s->op == ZG_OP_AXSIZE || s->op == ZG_OP_KNOWN;
+    if (none || s->a >= 2 + i || s->b >= 2 + i || s->c >= 2 + i || !isfinite(s->num))
+      return FAIL(c, "parameter %s: step %u of its update is none", p->path, i);
+  }
+  return true;
+}
+
 static bool check_params(Ctx *c) {
   const ZgGraph *g = c->g;
   for (uint32_t i = 0; i < g->nparams; i++)
-    if (!check_param(c, i)) return false;
+    if (!check_param(c, i) || !check_update(c, &g->params[i])) return false;
   if (zg_param_count(g) > ZG_MAX_ELEMENTS) return FAIL(c, "the parameters have more than 2^48 elements");
   CHECK_UNIQUE(c, "parameter", g->params, g->nparams, path, names);
   return true;
@@ -167,7 +183,7 @@ static bool check_params(Ctx *c) {
 /* What the nodes of one segment said, by position or number: how often. */
 typedef struct {
   uint8_t *carry, *carry_out, *dcarry, *dcarry_in;
-  uint32_t aux, seeds[1 + ZG_MAX_LOSSES]; /* seeds[0]: of aux terms */
+  uint32_t aux, measures, seeds[1 + ZG_MAX_LOSSES]; /* seeds[0]: of aux terms */
 } Seen;
 
 /* Which half of a segment an op may stand in. */
@@ -178,6 +194,7 @@ static bool forward_only(uint16_t op) {
   case ZG_OP_CARRY:
   case ZG_OP_RANDOM:
   case ZG_OP_CARRY_OUT:
+  case ZG_OP_MEASURE:
   case ZG_OP_LOSS_NUM:
   case ZG_OP_LOSS_DEN:
   case ZG_OP_AUX:
@@ -304,7 +321,9 @@ static bool check_role(Ctx *c, uint32_t si, uint32_t i, Seen *seen) {
     c->used[k] = si + 1;
     return true;
   case ZG_OP_PARAM_GRAD:
-    if (c->used[k] != si + 1) return NODE_FAIL(c, si, i, "parameter %s is not used here", g->params[k].path);
+    seen->measures += g->params[k].state;
+    if (c->used[k] != si + 1 && !g->params[k].state)
+      return NODE_FAIL(c, si, i, "parameter %s is not used here", g->params[k].path);
     if (c->graded[k] == si + 1) return NODE_FAIL(c, si, i, "a second one of %s", g->params[k].path);
     c->graded[k] = si + 1;
     return true;
@@ -317,6 +336,12 @@ static bool check_role(Ctx *c, uint32_t si, uint32_t i, Seen *seen) {
     if (s->repeat) return NODE_FAIL(c, si, i, "a loss inside of a repeat");
     return at_loss(c, si, i, n->op == ZG_OP_LOSS_NUM ? c->num : c->den);
   case ZG_OP_AUX: seen->aux++; return true;
+  case ZG_OP_MEASURE:
+    if (!g->params[k].state || !g->params[k].update)
+      return NODE_FAIL(c, si, i, "parameter %s is not updated", g->params[k].path);
+    if (g->params[k].segment != ZG_NONE && g->params[k].segment != si)
+      return NODE_FAIL(c, si, i, "parameter %s is of another repeat", g->params[k].path);
+    return true;
   case ZG_OP_SEED:
     if (k == 0 && c->num[n->opt[1]] != si + 1) return NODE_FAIL(c, si, i, "the loss is in another segment");
     if (seen->seeds[k ? 0 : 1 + n->opt[1]]++) return NODE_FAIL(c, si, i, "a second one of its kind");
@@ -368,7 +393,7 @@ static bool check_segment(Ctx *c, uint32_t si, Seen *seen) {
     return FAIL(c, "segment %u has %u values that no node makes", si, s->nvalues - values);
   for (uint32_t k = 0; k < s->ncarry_out; k++)
     if (!seen->carry_out[k]) return FAIL(c, "segment %u carries nothing out at position %u", si, k);
-  if (seen->seeds[0] && !seen->aux)
+  if (seen->seeds[0] && !seen->aux && !seen->measures)
     return FAIL(c, "segment %u has a cotangent for an aux term and no such term", si);
   return true;
 }

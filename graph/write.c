@@ -88,6 +88,21 @@ static void put_params(Writer *w) {
   }
 }
 
+static void put_states(Writer *w) {
+  const ZgGraph *g = w->g;
+  for (uint32_t i = 0; i < g->nparams; i++) {
+    const ZgUpdate *u = g->params[i].update;
+    if (!g->params[i].state) continue;
+    put32(w, SEC_STAT, i);
+    put32(w, SEC_STAT, u ? u->n : 0);
+    for (uint32_t k = 0; u && k < u->n; k++) {
+      const uint16_t words[] = {u->steps[k].op, u->steps[k].a, u->steps[k].b, u->steps[k].c};
+      for (int j = 0; j < 4; j++) put_number(w, SEC_STEP, 2, words[j]);
+      put_f64(w, SEC_STEP, u->steps[k].num);
+    }
+  }
+}
+
 static void put_io(Writer *w, uint32_t kind, const ZgIo *io, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     const uint32_t words[] = {kind, string(w, io[i].name), type(w, &io[i].type), io[i].loc};
@@ -136,6 +151,7 @@ static void put_tables(Writer *w) {
   }
   for (uint32_t i = 0; i < g->ntags; i++) put32(w, SEC_TAGS, string(w, g->tags[i]));
   put_params(w);
+  put_states(w);
   for (uint32_t i = 0; i < g->nregions; i++) {
     const ZgRegion *r = &g->regions[i];
     const uint32_t words[] = {r->kind, r->parent, string(w, r->label), string(w, r->block)};
@@ -223,13 +239,14 @@ static void assemble(Writer *w, ZbText *out) {
   size_t start = out->len, offset = ZSG_HEADER + n * ZSG_ENTRY;
   uint8_t header[ZSG_HEADER + ZSG_ALL_KINDS * ZSG_ENTRY] = ZSG_MAGIC, *e = header + ZSG_HEADER;
   zsg_set(header + 4, 2, ZSG_MAJOR);
-  zsg_set(header + 6, 2, w->section[SEC_LOSS].len ? ZSG_MINOR : n > ZSG_KINDS);
+  int minor = w->section[SEC_STAT].len ? ZSG_MINOR : w->section[SEC_LOSS].len ? 2 : n > ZSG_KINDS;
+  zsg_set(header + 6, 2, (uint64_t)minor);
   zsg_set(header + 12, 4, n);
   for (int k = 1; k <= ZSG_ALL_KINDS; k++) {
     if (!is_there(w, k)) continue;
     size_t bytes = w->section[k].len;
     zsg_set(e, 4, (uint64_t)k);
-    zsg_set(e + 4, 4, k <= ZSG_KINDS ? ZSG_REQUIRED : 0);
+    zsg_set(e + 4, 4, k <= ZSG_KINDS || k == SEC_STAT || k == SEC_STEP ? ZSG_REQUIRED : 0);
     zsg_set(e + 8, 8, offset);
     zsg_set(e + 16, 8, bytes);
     zsg_set(e + 24, 8, bytes / kinds[k].record);

@@ -69,7 +69,7 @@ void zk_pool_run(ZkPool *p, void (*fn)(void *arg, int part, int parts), void *ar
 
 /* What changes from step to step, where a device can read it: work that was queued once and is done again in
  * every step must find it in memory. */
-#define ZK_MOST_OPTIMIZERS 3 /* of one run */
+#define ZK_MOST_OPTIMIZERS 3 /* of one recipe */
 typedef struct {
   uint64_t step; /* as ZkEnv's */
   struct {
@@ -198,6 +198,14 @@ void zk_cpu_orthogonalize(const ZkEnv *env, int64_t rows, int64_t cols, int step
 /* and w -= lr*(shape*u + decay*w). Whether m and the new w are finite. */
 bool zk_cpu_muon(const ZkEnv *env, const ZkMuon *p, int64_t n, const float *u, const float *m, float *w,
                  uint16_t *w16);
+/* A state's update: w becomes what `ops` make of registers 0, w, and 1, g; each op makes the next one, and the last
+ * is the result. True if all of it is finite. */
+#define ZK_UPDATE_OPS 32
+typedef struct {
+  int n;
+  ZkPointwiseOp op[ZK_UPDATE_OPS];
+} ZkUpdate;
+bool zk_cpu_update(const ZkEnv *env, const ZkUpdate *p, int64_t n, const float *g, float *w, uint16_t *w16);
 /* The average of what w was over the steps: a = decay*a + (1-decay)*w. */
 void zk_cpu_average(const ZkEnv *env, int64_t n, float decay, const float *w, float *a);
 /* Sum of squares in f64, in a fixed order that does not depend on the number of threads. */

@@ -224,7 +224,7 @@ static void put_exprs(ZbText *out, ZlExpr *const *at, uint32_t n) {
 }
 
 static void put_param(ZbText *out, const ZlStmt *s) {
-  zb_text_add(out, "param ");
+  zb_text_add(out, s->param.state ? "state " : "param ");
   for (uint32_t i = 0; i < s->param.ndefs; i++) {
     zb_text_add(out, "%s%s[", i ? ", " : "", s->param.defs[i].name.s);
     put_names(out, s->param.defs[i].axes);
@@ -282,6 +282,10 @@ static void put_stmt(ZbText *out, const ZlStmt *s, int depth) {
   case ZL_S_RETURN:
     zb_text_add(out, "return ");
     put_exprs(out, s->ret.values, s->ret.n);
+    break;
+  case ZL_S_UPDATE:
+    zb_text_add(out, "update %s = ", s->update.name.s);
+    put_expr(out, s->update.value);
     break;
   case ZL_S_AXIS:
     zb_text_add(out, "axis ");

@@ -114,6 +114,7 @@ typedef enum {
   ZL_S_IF,     /* if tied { ... } else { ... } */
   ZL_S_AUX,    /* aux expr */
   ZL_S_RETURN, /* return expr, expr: last statement of a block */
+  ZL_S_UPDATE, /* update mean = 0.9 * mean + 0.1 * now */
   /* in models only: */
   ZL_S_AXIS,   /* axis batch, embed = width */
   ZL_S_INPUT,  /* input tokens: index(vocab)[batch, seq] */
@@ -154,6 +155,7 @@ struct ZlStmt {
       ZlExpr **args; /* static */
       uint32_t nargs;
       ZlNames tags;
+      bool state; /* `state`: outside of the gradient */
     } param;
     struct {
       ZlNames names;
@@ -181,6 +183,10 @@ struct ZlStmt {
       ZlAxisDef *defs;
       uint32_t ndefs;
     } axis;
+    struct {
+      ZlName name;
+      ZlExpr *value;
+    } update;
     struct {
       ZlName name;
       ZlTypeExpr type;

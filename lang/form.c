@@ -98,8 +98,8 @@ static void check_loss(Form *f, const ZlStmt *s) {
 }
 
 static const char *statement_word(ZlStmtKind k) {
-  static const char *const word[] = {"param",  "",     "repeat", "if",     "aux",
-                                     "return", "axis", "input",  "output", "loss"};
+  static const char *const word[] = {"param",  "",     "repeat", "if",     "aux", "return",
+                                     "update", "axis", "input",  "output", "loss"};
   return word[k];
 }
 
@@ -173,6 +173,7 @@ static void check_stmt(Form *f, const ZlStmt *s, bool last) {
     check_return(f, s, last);
     for (uint32_t i = 0; i < s->ret.n; i++) check_top(f, s->ret.values[i]);
     break;
+  case ZL_S_UPDATE: check_top(f, s->update.value); break;
   case ZL_S_AXIS:
     for (uint32_t i = 0; i < s->axis.ndefs; i++) check_top(f, s->axis.defs[i].size);
     break;

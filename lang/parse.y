@@ -47,6 +47,7 @@
 %token USE "use" AS "as" BLOCK "block" MODEL "model" RECIPE "recipe" CLUSTER "cluster" WEIGHTS "weights"
 %token FOR "for" FROM "from"
 %token AXIS "axis" PARAM "param" TAG "tag" INPUT "input" OUTPUT "output" LOSS "loss" PER "per" AUX "aux"
+%token STATE "state" UPDATE "update"
 %token REPEAT "repeat" IF "if" RETURN "return" INDEX "index" ARROW "->" DOTDOT ".."
 %token MESH "mesh" BIND "bind" MICRO "micro" SPLIT "split" OVER "over" ELSE "else" SHARD "shard" UNIT "unit"
 %token KEEP "keep" STAGES "stages" BY "by" SCHEDULE "schedule" RECOMPUTE "recompute" OFFLOAD "offload" TO "to"
@@ -98,7 +99,7 @@
 %type <recipe> rhead
 %type <cluster> chead
 %type <line> cline
-%type <flag> keep
+%type <flag> kept keep
 %type <weights> whead
 %type <name> word
 %type <path> ours
@@ -219,8 +220,9 @@ stmts   : %empty         { $$ = (ZlStmtList){0}; }
         | stmts stmt     { $$ = $1; zl_add_statement(ps->arena, &$$, $2); }
         | stmts error RESYNC { $$ = $1; yyerrok; }
         ;
-stmt    : PARAM pdefs init tag {
+stmt    : kept pdefs init tag {
             $$ = zl_statement(ps->arena, ZL_S_PARAM, @$);
+            $$->param.state = $1;
             $$->param.defs = $2.at;
             $$->param.ndefs = $2.n;
             $$->param.value = $3.value;
@@ -228,6 +230,11 @@ stmt    : PARAM pdefs init tag {
             $$->param.args = $3.args.at;
             $$->param.nargs = $3.args.n;
             $$->param.tags = $4;
+          }
+        | UPDATE IDENT '=' expr {
+            $$ = zl_statement(ps->arena, ZL_S_UPDATE, @$);
+            $$->update.name = $2;
+            $$->update.value = $4;
           }
         | names '=' expr {
             $$ = zl_statement(ps->arena, ZL_S_LET, @$);
@@ -281,6 +288,9 @@ stmt    : PARAM pdefs init tag {
             $$->loss.num = $4;
             $$->loss.den = $6;
           }
+        ;
+kept    : PARAM          { $$ = false; }
+        | STATE          { $$ = true; }
         ;
 choice  : IF sexpr branch otherwise {
             $$ = zl_statement(ps->arena, ZL_S_IF, between(@1, @2));

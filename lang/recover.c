@@ -17,7 +17,7 @@ static bool starts_item(int kind) {
 }
 static bool starts_statement(int kind) {
   return kind == AXIS || kind == PARAM || kind == INPUT || kind == OUTPUT || kind == LOSS || kind == AUX ||
-         kind == REPEAT || kind == IF || kind == RETURN || kind == BLOCK;
+         kind == REPEAT || kind == IF || kind == RETURN || kind == BLOCK || kind == STATE || kind == UPDATE;
 }
 static bool starts_directive(int kind) {
   switch (kind) {
@@ -130,7 +130,8 @@ static void summarise(ZlExpected *e) {
       {"one of `device`, `host`, `level`", "device", {"device", "host", "level"}},
       {"a statement",
        "param",
-       {"param", "repeat", "if", "aux", "return", "axis", "input", "output", "loss", "block", "a name"}},
+       {"param", "state", "update", "repeat", "if", "aux", "return", "axis", "input", "output", "loss",
+        "block", "a name"}},
       {"an expression", "'-'", {"'-'", "'('", "not", "a number", "a name", "index", "an element type"}},
       {"an operator", "'+'", {"'+'", "'-'", "'*'", "'/'", "'<'", "'>'", "<=", ">=", "==", "!=", "and", "or"}},
       {"a type", "index", {"index", "an element type"}},

@@ -78,6 +78,7 @@ typedef struct {
   const ZkAdamW *adamw;
   const ZkSgd *sgd;
   const ZkLion *lion;
+  const ZkUpdate *update;
   const float *g, *x;
   float *w, *m, *v, *y;
   uint16_t *w16;
@@ -146,6 +147,31 @@ bool zk_cpu_lion(const ZkEnv *env, const ZkLion *p, int64_t n, const float *g, f
                  uint16_t *w16) {
   Flat f = {.lion = p, .g = g, .w = w, .m = m, .w16 = w16};
   zk_for(env, n, GRAIN, run_lion, &f);
+  return !f.lost;
+}
+
+/* Few elements, so one by one. */
+static void run_update(void *arg, int64_t from, int64_t to, int part) {
+  (void)part;
+  Flat *f = arg;
+  const ZkUpdate *p = f->update;
+  float reg[2 + ZK_UPDATE_OPS];
+  for (int64_t i = from; i < to; i++) {
+    reg[0] = f->w[i], reg[1] = f->g[i];
+    for (int k = 0; k < p->n; k++) {
+      const ZkPointwiseOp *o = &p->op[k];
+      reg[2 + k] = o->op == ZG_OP_FILL ? o->num : (float)zg_pointwise(o->op, reg[o->a], reg[o->b], reg[o->c]);
+    }
+    f->w[i] = reg[1 + p->n];
+    look(f, 0 * f->w[i]);
+    if (f->w16) zk_run_to_bf16(f->w16 + i, f->w + i, 1);
+  }
+}
+
+bool zk_cpu_update(const ZkEnv *env, const ZkUpdate *p, int64_t n, const float *g, float *w, uint16_t *w16) {
+  ZB_ASSERT(p->n > 0 && p->n <= ZK_UPDATE_OPS);
+  Flat f = {.update = p, .g = g, .w = w, .w16 = w16};
+  zk_for(env, n, GRAIN, run_update, &f);
   return !f.lost;
 }
 

@@ -76,6 +76,9 @@ void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, const double *squares, float 
                  float *w, float *m, uint16_t *w16, double *lost, bool clear, ZkIfFinite sums);
 void zk_cuda_lion(const ZkEnv *env, const ZkLion *p, const double *squares, float most, int64_t n, float *g,
                   float *w, float *m, uint16_t *w16, double *lost, bool clear, ZkIfFinite sums);
+/* As zk_cpu_update. */
+void zk_cuda_update(const ZkEnv *env, const ZkUpdate *p, int64_t n, const float *g, float *w, uint16_t *w16,
+                    double *lost, ZkIfFinite sums);
 /* As zk_cpu_average, unless one of the sums is not finite. */
 void zk_cuda_average(const ZkEnv *env, int64_t n, float decay, const float *w, float *a, ZkIfFinite sums);
 /* Sum of squares in f64 into (add: onto) *sum, on the device, in an order that depends on n only. */

@@ -269,6 +269,43 @@ extern "C" void zk_cuda_lion(const ZkEnv *env, const ZkLion *p, const double *sq
   ZK_LAUNCH(cu, NULL, lion, blocks_for(cu, n, 4), THREADS, 0, l, n, aligned({g, w, m, w16}));
 }
 
+ZK_DEVICE float apply(const ZkPointwiseOp &o, float a, float b, float c) {
+  switch (o.op) {
+    /* clang-format off */
+#define FN(name) name##f
+#define POINTWISE(NAME, formula) case ZG_OP_##NAME: return formula;
+#include "graph/pointwise.def"
+  /* clang-format on */
+  default: return o.num; /* FILL */
+  }
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    update(const __grid_constant__ ZkUpdate p, int64_t n, const float *g, float *w, uint16_t *w16,
+           double *lost, ZkIfFinite sums) {
+  float reg[2 + ZK_UPDATE_OPS];
+  bool found = false;
+  if (!all_finite(sums)) return;
+  for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS) {
+    reg[0] = w[i], reg[1] = g[i];
+    for (int k = 0; k < p.n; k++) {
+      const ZkPointwiseOp &o = p.op[k];
+      reg[2 + k] = apply(o, reg[o.a], reg[o.b], reg[o.c]);
+    }
+    float x = reg[1 + p.n];
+    w[i] = x;
+    if (w16) w16[i] = zk_to_bf16(x);
+    found |= is_lost(x);
+  }
+  tell(lost, found);
+}
+
+extern "C" void zk_cuda_update(const ZkEnv *env, const ZkUpdate *p, int64_t n, const float *g, float *w,
+                               uint16_t *w16, double *lost, ZkIfFinite sums) {
+  ZkCuda *cu = zk_cu(env);
+  ZK_LAUNCH(cu, NULL, update, blocks_for(cu, n, 1), THREADS, 0, *p, n, g, w, w16, lost, sums);
+}
+
 static __global__ void __launch_bounds__(THREADS)
     average(int64_t n, bool wide, float decay, const float *w, float *a, ZkIfFinite sums) {
   if (!all_finite(sums)) return;

@@ -11,19 +11,23 @@ static bool *marks(ZpBuild *b, ZlPaths of) {
 }
 
 /* ---- frozen -------------------------------------------------------------------------------------------- */
-/* p->frozen stays NULL if nothing is. */
+/* p->frozen stays NULL if nothing is. States that nothing updates are, whatever the recipe says. */
 static void bind_freeze(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZgGraph *g = p->graph;
   const ZlRecipe *r = p->recipe;
-  uint32_t n = 0;
-  if (!r->freeze.all && !r->freeze.of.n) return;
+  uint32_t n = 0, params = 0, trained = 0;
   bool *frozen = marks(b, r->freeze.of), *but = marks(b, r->freeze.but);
-  for (uint32_t i = 0; i < g->nparams; i++) n += frozen[i] = (frozen[i] || r->freeze.all) && !but[i];
-  if (n == g->nparams && !p->forward_only)
-    zl_help(
-        zl_report(b->d, ZL_Z0805, r->freeze.span, "all %u parameters of model %s are frozen", n, g->model),
-        "leave out, by `except`, what is to be trained");
+  for (uint32_t i = 0; i < g->nparams; i++) {
+    frozen[i] = (frozen[i] || r->freeze.all) && !but[i];
+    params += !g->params[i].state;
+    trained += !g->params[i].state && !frozen[i];
+    n += frozen[i] |= g->params[i].state && !g->params[i].update;
+  }
+  if (params && !trained && !p->forward_only && (r->freeze.all || r->freeze.of.n))
+    zl_help(zl_report(b->d, ZL_Z0805, r->freeze.span, "all %u parameters of model %s are frozen", params,
+                      g->model),
+            "leave out, by `except`, what is to be trained");
   if (n) p->frozen = frozen;
 }
 
@@ -81,7 +85,7 @@ static void report_both(ZpBuild *b, uint32_t param, ZlSpan first, ZlSpan second)
 
 /* What the clauses of its optimizer say of a parameter. */
 static ZpGroup group_of(ZpBuild *b, const Words *w, uint32_t optimizer, uint32_t param) {
-  ZpGroup g = {optimizer, 1, w->except[param] ? 0 : w->o->decay};
+  ZpGroup g = {optimizer, 1, w->except[param] ? 0 : w->o->decay, NULL};
   const ZlShare *said[2] = {NULL, NULL};
   for (uint32_t i = 0; i < w->o->nshares; i++) {
     const ZlShare *s = &w->o->shares[i];
@@ -96,7 +100,7 @@ static ZpGroup group_of(ZpBuild *b, const Words *w, uint32_t optimizer, uint32_t
 static uint32_t find_group(ZpPlan *p, const ZpGroup *g) {
   for (uint32_t i = 0; i < p->ngroups; i++)
     if (p->groups[i].optimizer == g->optimizer && p->groups[i].rate == g->rate &&
-        p->groups[i].decay == g->decay)
+        p->groups[i].decay == g->decay && p->groups[i].update == g->update)
       return i;
   ZB_PUSH(p->arena, p->groups, p->ngroups, *g);
   return p->ngroups - 1;
@@ -122,6 +126,18 @@ static void report_none(ZpBuild *b, uint32_t param) {
   zl_help(e, "add `optimizer adamw(lr = 1e-3)`, or inherit from a recipe that has one");
 }
 
+/* States have an optimizer of their own, behind those of the recipe: that which does what their updates say. */
+static void bind_updates(ZpPlan *p) {
+  uint32_t which = p->noptimizers;
+  for (uint32_t i = 0; i < p->graph->nparams; i++) {
+    ZpGroup g = {.optimizer = which, .update = p->graph->params[i].update};
+    if (!g.update || !is_trained(p, i)) continue;
+    p->optimizers[which].kind = ZP_UPDATE;
+    p->noptimizers = which + 1;
+    p->group[i] = find_group(p, &g);
+  }
+}
+
 void zp_bind_groups(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZlRecipe *r = p->recipe;
@@ -138,8 +154,9 @@ void zp_bind_groups(ZpBuild *b) {
   p->optimizers = ZB_NEWN(p->arena, ZpOptimizer, n + 1);
   for (; p->noptimizers < n; p->noptimizers++)
     p->optimizers[p->noptimizers] = optimizer_of(p, w[p->noptimizers].o);
+  if (n) bind_updates(p);
   for (uint32_t i = 0; i < p->graph->nparams; i++) {
-    if (!is_trained(p, i)) continue;
+    if (!is_trained(p, i) || p->graph->params[i].state) continue;
     uint32_t k = optimizer_for(b, w, n, i);
     if (k == ZP_NONE && p->forward_only) continue;
     if (k == ZP_NONE) {

@@ -100,7 +100,9 @@ static Held joined(const Pads *c) {
 static Held held_by(Pads *c, bool named) {
   const ZgNode *n = c->n;
   switch (n->op) {
-  case ZG_OP_PARAM:
+  case ZG_OP_PARAM: /* a state's added entries become what its update makes of zeros */
+    if (c->p->graph->params[n->opt[0]].state) return (Held){.kind = ANY};
+    return has(c, n->out) ? known(0) : (Held){.kind = ANY};
   case ZG_OP_CARRY:
   case ZG_OP_DCARRY: return has(c, n->out) ? known(0) : (Held){.kind = ANY};
   case ZG_OP_INPUT: c->size |= has(c, n->out); return (Held){.kind = ANY};
@@ -151,6 +153,7 @@ static Held held_by(Pads *c, bool named) {
 /* What leaves a segment or becomes a gradient must hold zeros. */
 static void check_sink(Pads *c) {
   uint16_t op = c->n->op;
+  if (op == ZG_OP_PARAM_GRAD && c->p->graph->params[c->n->opt[0]].state) return;
   if (op == ZG_OP_PARAM_GRAD || op == ZG_OP_CARRY_OUT || op == ZG_OP_DCARRY_IN)
     c->sum |= has(c, c->n->in[0]) && !is_zero(in(c, 0));
 }

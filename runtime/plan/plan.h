@@ -423,7 +423,14 @@ typedef struct {
 } ZpRate;
 double zp_rate(const ZpRate *r, int64_t step); /* of step 1, 2, ... */
 
-typedef enum { ZP_ADAMW, ZP_SGD, ZP_LION, ZP_MUON, ZP_OPTIMIZERS } ZpOptimizerKind;
+typedef enum {
+  ZP_ADAMW,
+  ZP_SGD,
+  ZP_LION,
+  ZP_MUON,
+  ZP_UPDATE, /* what updates states: the last of a plan's, if it has any */
+  ZP_OPTIMIZERS
+} ZpOptimizerKind;
 extern const char *const zp_optimizer_text[ZP_OPTIMIZERS]; /* "adamw" */
 typedef struct {
   ZpOptimizerKind kind;
@@ -434,10 +441,11 @@ typedef struct {
   bool rms;                     /* MUON: scaled to the size of AdamW's updates, else by the matrix' shape */
   int iterations;               /* MUON: of Newton and Schulz */
 } ZpOptimizer;
-/* Parameters that one optimizer updates alike: with this multiple of its rate, and this decay. */
+/* Parameters that one optimizer updates alike: with this multiple of its rate, and this decay; states: by this. */
 typedef struct {
   uint32_t optimizer;
   double rate, decay;
+  const ZgUpdate *update;
 } ZpGroup;
 /* clang-format off */
 typedef struct ZpPlan {

@@ -306,6 +306,11 @@ WORK(average, ZxScalars clip; int64_t n; float decay; const float *w; float *to;
      , average(&env, &a->clip, a->n, a->decay, a->w, a->to),
      (const ZkEnv *env, const ZxScalars *clip, int64_t n, float decay, const float *w, float *to), *clip, n,
      decay, w, to)
+WORK(update, ZkUpdate p; ZxScalars clip; int64_t n; const float *g; float *w; uint16_t * w16;
+     , update(&env, &a->p, &a->clip, a->n, a->g, a->w, a->w16),
+     (const ZkEnv *env, const ZkUpdate *p, const ZxScalars *clip, int64_t n, const float *g, float *w,
+      uint16_t *w16),
+     *p, *clip, n, g, w, w16)
 WORK(lion, ZkLion p; ZxScalars clip; int64_t n; const float *g; float *w; float *m; uint16_t * w16;
      , lion(&env, lion_now(&a->env, &a->p, &(ZkLion){0}), &a->clip, a->n, a->g, a->w, a->m, a->w16),
      (const ZkEnv *env, const ZkLion *p, const ZxScalars *clip, int64_t n, const float *g, float *w, float *m,
@@ -374,6 +379,7 @@ static const ZxDeviceTable threads = {
     .adamw = adamw,
     .sgd = sgd,
     .lion = lion,
+    .update = update,
     .average = average,
     .sumsq = sumsq,
     .axpy = axpy,

@@ -44,6 +44,7 @@ scenario_tests += \
   tests/mpi/save.sh \
   tests/mpi/scans.sh \
   tests/mpi/stall.sh \
+  tests/mpi/states.sh \
   tests/mpi/stop.sh \
   tests/mpi/streams.sh \
   tests/mpi/trace.sh \
@@ -54,6 +55,7 @@ EXTRA_DIST += tests/mpi/layouts.zug tests/mpi/losses.zug tests/mpi/merged.zug
 EXTRA_DIST += tests/mpi/layouts.zug tests/mpi/numbers.zug
 EXTRA_DIST += tests/mpi/experts.zug
 EXTRA_DIST += tests/mpi/moe.zug tests/mpi/moe_dense.zug
+EXTRA_DIST += tests/mpi/states.zug
 EXTRA_DIST += tests/mpi/layouts.zug
 EXTRA_DIST += tests/mpi/scans.zug
 EXTRA_DIST += tests/mpi/documents.zug tests/mpi/layouts.zug tests/mpi/losses.zug tests/mpi/numbers.zug

@@ -121,6 +121,11 @@ static void cpu_muon(const ZkEnv *env, const ZkMuon *p, const ZxScalars *clip, i
   if (updates(clip) && !zk_cpu_muon(env, p, n, u, m, w, w16)) *clip->lost = 1;
 }
 
+static void cpu_update(const ZkEnv *env, const ZkUpdate *p, const ZxScalars *clip, int64_t n, const float *g,
+                       float *w, uint16_t *w16) {
+  if (updates(clip) && !zk_cpu_update(env, p, n, g, w, w16)) *clip->lost = 1;
+}
+
 static void cpu_average(const ZkEnv *env, const ZxScalars *clip, int64_t n, float decay, const float *w,
                         float *a) {
   if (updates(clip)) zk_cpu_average(env, n, decay, w, a);
@@ -190,6 +195,7 @@ const ZxDeviceTable zx_device_cpu = {
     .muon_momentum = cpu_muon_momentum,
     .orthogonalize = zk_cpu_orthogonalize,
     .muon = cpu_muon,
+    .update = cpu_update,
     .average = cpu_average,
     .sumsq = cpu_sumsq,
     .axpy = zk_cpu_axpy,

@@ -218,6 +218,11 @@ static void cuda_lion(const ZkEnv *env, const ZkLion *p, const ZxScalars *clip, 
                sums_of(clip));
 }
 
+static void cuda_update(const ZkEnv *env, const ZkUpdate *p, const ZxScalars *clip, int64_t n, const float *g,
+                        float *w, uint16_t *w16) {
+  zk_cuda_update(env, p, n, g, w, w16, clip->lost, sums_of(clip));
+}
+
 static void cuda_average(const ZkEnv *env, const ZxScalars *clip, int64_t n, float decay, const float *w,
                          float *a) {
   zk_cuda_average(env, n, decay, w, a, sums_of(clip));
@@ -397,6 +402,7 @@ const ZxDeviceTable zx_device_cuda = {
     .adamw = cuda_adamw,
     .sgd = cuda_sgd,
     .lion = cuda_lion,
+    .update = cuda_update,
     .average = cuda_average,
     .sumsq = cuda_sumsq,
     .axpy = zk_cuda_axpy,

@@ -86,6 +86,9 @@ typedef struct {
   void (*orthogonalize)(const ZkEnv *env, int64_t rows, int64_t cols, int steps, float *x, float *scratch);
   void (*muon)(const ZkEnv *env, const ZkMuon *p, const ZxScalars *clip, int64_t n, const float *u,
                const float *m, float *w, uint16_t *w16);
+  /* Of a state; g, its measure, is not clipped. */
+  void (*update)(const ZkEnv *env, const ZkUpdate *p, const ZxScalars *clip, int64_t n, const float *g,
+                 float *w, uint16_t *w16);
   /* a = decay*a + (1-decay)*w, where there is an update. */
   void (*average)(const ZkEnv *env, const ZxScalars *clip, int64_t n, float decay, const float *w, float *a);
   void (*sumsq)(const ZkEnv *env, int64_t n, const float *x, double *sum); /* sum += x.x */

@@ -20,6 +20,7 @@ static void put_now(ZxEngine *e) {
   *now = (ZkStepState){.step = (uint64_t)e->step};
   for (uint32_t i = 0; i < e->p->noptimizers; i++) {
     const ZpOptimizer *o = &e->p->optimizers[i];
+    if (o->kind == ZP_UPDATE) continue; /* the last; what it does is the same in every step */
     now->of[i].lr = (float)e->lr[i];
     if (o->kind != ZP_ADAMW) continue;
     double b1 = (float)o->b1, b2 = (float)o->b2; /* as ZkAdamW has them */

@@ -135,7 +135,7 @@ struct ZxEngine {
 
   /* ---- the step: capture.c ---- */
   int64_t step;
-  double lr[ZK_MOST_OPTIMIZERS]; /* of each optimizer */
+  double lr[ZK_MOST_OPTIMIZERS + 1]; /* of each optimizer; the last may be that of states, which has none */
   ZxStep out;
   ZbErr *err;
   bool failed;

@@ -10,8 +10,11 @@ void zx_make_ranges(ZxEngine *e) {
     for (uint32_t j = 0; j < k->nslices; j++) {
       const ZpSlice *s = &k->slices[j];
       uint32_t n = e->nranges[i];
-      uint64_t to = j + 1 < k->nslices ? k->slices[j + 1].at : k->elems; /* gaps hold zeros and stay so */
-      if (n && e->ranges[i][n - 1].group == s->group) {
+      bool state =
+          e->p->graph->params[s->param].state && !k->frozen; /* whose update may make something of zeros */
+      /* Gaps hold zeros and stay so. */
+      uint64_t to = state ? s->at + s->n : j + 1 < k->nslices ? k->slices[j + 1].at : k->elems;
+      if (n && e->ranges[i][n - 1].group == s->group && e->ranges[i][n - 1].to == s->at) {
         e->ranges[i][n - 1].to = to;
         continue;
       }
@@ -21,11 +24,16 @@ void zx_make_ranges(ZxEngine *e) {
   }
 }
 
+/* Of states: what they have in place of gradients is no part of the norm. */
+static bool is_updated(const ZxEngine *e, const ZpStageBucket *h) {
+  return e->p->optimizers[e->p->buckets[h->bucket].optimizer].kind == ZP_UPDATE;
+}
+
 void zx_norm_local(ZxEngine *e) {
   for (uint32_t i = 0; i < e->st->nheld; i++) {
     const ZpStageBucket *h = &e->st->held[i];
     uint64_t from, to;
-    if (zx_is_frozen(e, h) || !zx_is_norm_owner(e, h)) continue;
+    if (zx_is_frozen(e, h) || !zx_is_norm_owner(e, h) || is_updated(e, h)) continue;
     zx_owned_shard(e, h, &from, &to);
     e->dev->sumsq(e->env, (int64_t)(to - from), zx_grads(e, h), e->sums.squares);
   }
@@ -43,7 +51,15 @@ static void update(ZxEngine *e, const Part *x) {
   uint32_t which = x->group->optimizer;
   const ZpOptimizer *o = &e->p->optimizers[which];
   float times = (float)x->group->rate, lr = (float)e->lr[which] * times, decay = (float)x->group->decay;
-  if (o->kind == ZP_ADAMW) {
+  if (o->kind == ZP_UPDATE) {
+    const ZgUpdate *from = x->group->update;
+    ZkUpdate u = {.n = (int)from->n};
+    for (uint32_t i = 0; i < from->n; i++) {
+      const ZgUpdateStep *s = &from->steps[i];
+      u.op[i] = (ZkPointwiseOp){.op = s->op, .a = s->a, .b = s->b, .c = s->c, .num = (float)s->num};
+    }
+    e->dev->update(e->env, &u, &e->clip, x->n, x->g, x->w, x->w16);
+  } else if (o->kind == ZP_ADAMW) {
     ZkAdamW a = {.lr = lr,
                  .b1 = (float)o->b1,
                  .b2 = (float)o->b2,

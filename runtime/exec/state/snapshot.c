@@ -33,7 +33,7 @@ bool zx_contents_of(ZxEngine *e, uint64_t most, ZxContents *out, ZbErr *err) {
   ZxTensorInfo *t = NULL;
   const ZpPlan *p = e->p;
   const char *name[ZX_MAX_STATES] = {0};
-  uint32_t n = 0, nhas = 0, *has = NULL, nstates = 0, of[ZK_MOST_OPTIMIZERS];
+  uint32_t n = 0, nhas = 0, *has = NULL, nstates = 0, of[ZK_MOST_OPTIMIZERS + 1];
   for (uint32_t i = 0; i < p->noptimizers; i++) of[i] = states_of(p, i, name, &nstates);
   for (uint32_t i = 0; p->average > 0 && i < p->noptimizers; i++) of[i] |= bit_of("average", name, &nstates);
   for (uint32_t i = 0; i < e->p->graph->nparams; i++)

@@ -89,7 +89,7 @@ static void count_params(ZpPlan *p) {
       double n = b->segment == ZP_NONE ? 1 : p->graph->segments[b->segment].trip;
       for (int a = 0; a < b->slices[k].naxes; a++) n *= (double)b->slices[k].valid[a];
       p->params += n;
-      if (!b->frozen) p->trained += n;
+      if (!b->frozen && !p->graph->params[b->slices[k].param].state) p->trained += n;
     }
 }
 

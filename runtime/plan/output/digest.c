@@ -38,6 +38,14 @@ static Hash mesh(const ZpPlan *p) {
   return h;
 }
 
+static void add_update(Hash *h, const ZgUpdate *u) {
+  add(h, u ? u->n : 0);
+  for (uint32_t i = 0; u && i < u->n; i++) {
+    ADD(h, u->steps[i].op, u->steps[i].a, u->steps[i].b, u->steps[i].c);
+    add_double(h, u->steps[i].num);
+  }
+}
+
 static void add_optimizer(Hash *h, const ZpOptimizer *o) {
   ADD(h, U(o->kind), U(o->states), U(o->rate.anneal), U(o->rate.warmup), U(o->rate.stable), U(o->rate.until));
   add_double(h, o->rate.lr), add_double(h, o->rate.final);
@@ -56,6 +64,7 @@ static Hash sizes(const ZpPlan *p) {
   for (uint32_t i = 0; i < p->ngroups; i++) {
     add(&h, p->groups[i].optimizer);
     add_double(&h, p->groups[i].rate), add_double(&h, p->groups[i].decay);
+    add_update(&h, p->groups[i].update);
   }
   for (uint32_t i = 0; i < p->graph->nparams; i++) add(&h, p->group[i]);
   add_double(&h, p->clip);

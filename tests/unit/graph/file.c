@@ -65,7 +65,7 @@ Test(file, losses) {
   ZB_ASSERT(zg_write(m.g, &plain, NULL));
   zg_loss_add(m.g, "main", 0);
   ZB_ASSERT(zg_write(m.g, &t, NULL));
-  cr_expect(plain.s[6] == 0 && t.s[6] == ZSG_MINOR && t.s[12] == ZSG_KINDS + 1);
+  cr_expect(plain.s[6] == 0 && t.s[6] == 2 && t.s[12] == ZSG_KINDS + 1);
   cr_expect_eq(zsg_get((uint8_t *)t.s + ZSG_HEADER + ZSG_KINDS * ZSG_ENTRY, 4), SEC_LOSS);
   t.len = 0;
   zg_loss_add(m.g, "more", 0);
@@ -99,6 +99,55 @@ Test(file, losses) {
   zb_arena_free(m.a);
 }
 
+/* A state, and one that is updated: readers that know no states must not read it. */
+Test(file, states) {
+  Make m = make_sample();
+  ZbText t = {0}, again = {0}, before = {0}, after = {0};
+  ZbErr err;
+  ZgUpdateStep steps[] = {{ZG_OP_FILL, 0, 0, 0, 0.25}, {ZG_OP_MUL, 1, 2, 0, 0}, {ZG_OP_ADD, 0, 3, 0, 0}};
+  ZgUpdate u = {3, steps};
+  for (uint32_t i = 0; i < 2; i++) {
+    m.g->params[i].state = true;
+    m.g->params[i].update = i ? &u : NULL;
+  }
+  cr_assert(zg_verify(m.g, &err), "%s", err.text);
+  ZB_ASSERT(zg_write(m.g, &t, NULL));
+  const uint8_t *entry = (uint8_t *)t.s + ZSG_HEADER + ZSG_KINDS * ZSG_ENTRY;
+  cr_expect(t.s[6] == ZSG_MINOR && t.s[12] == ZSG_KINDS + 2);
+  cr_expect(zsg_get(entry, 4) == SEC_STAT && zsg_get(entry + 4, 4) == ZSG_REQUIRED);
+  cr_expect(zsg_get(entry + ZSG_ENTRY, 4) == SEC_STEP && zsg_get(entry + ZSG_ENTRY + 4, 4) == ZSG_REQUIRED);
+  ZgGraph *g = zg_read(m.a, t.s, t.len, &err);
+  cr_assert(g, "%s", err.text);
+  cr_expect(g->params[0].state && !g->params[0].update && g->params[1].update && g->params[1].update->n == 3);
+  ZB_ASSERT(zg_write(g, &again, NULL));
+  cr_expect(t.len == again.len && !memcmp(t.s, again.s, t.len));
+  zg_print(m.g, ZG_NONE, &before);
+  zg_print(g, ZG_NONE, &after);
+  cr_expect_str_eq(before.s, after.s);
+  cr_expect(strstr(before.s, " updates %2 = fill 0.25; %3 = mul %1, %2; %4 = add %0, %3"), "%s", before.s);
+  static const struct {
+    int section, at, value;
+    const char *why;
+  } bad[] = {{SEC_STAT, 0, 9, "state 0 is no parameter"},
+             {SEC_STAT, 8, 0, "state 1 is no parameter"},
+             {SEC_STAT, 12, 4, "section STEP is too short"},
+             {SEC_STAT, 12, 2, "section STEP has records that nothing uses"},
+             {SEC_STEP, 0, ZG_OP_DOT, "step 0 of its update is none"},
+             {SEC_STEP, 18, 2 + 1, "step 1 of its update is none"}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    char *copy = zb_alloc(m.a, t.len);
+    memcpy(copy, t.s, t.len);
+    copy[zsg_get(entry + (bad[i].section - SEC_STAT) * ZSG_ENTRY + 8, 8) + (uint64_t)bad[i].at] =
+        (char)bad[i].value;
+    zg_seal(copy, t.len);
+    cr_expect(!zg_read(m.a, copy, t.len, &err) && strstr(err.text, bad[i].why), "%zu: %s", i, err.text);
+  }
+  zb_text_free(&t);
+  zb_text_free(&again);
+  zb_text_free(&before);
+  zb_text_free(&after);
+  zb_arena_free(m.a);
+}
 Test(file, every_truncation) {
   File f = written();
   for (size_t n = 0; n < f.t.len; n += n < 700 ? 1 : 13) {

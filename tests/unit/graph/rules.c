@@ -124,6 +124,7 @@ static const Base bases[] = {
      NULL, {.num = {1}, .opt = {1, 7}}},
     {ZG_OP_LOOKUP, "vocab", {"real vocab embed", "index(vocab) batch seq"}, NULL, {0}},
     {ZG_OP_LOOKUP_GRAD, "vocab", {"bf16 batch seq embed", "index(vocab) batch seq"}, "f32 embed vocab", {0}},
+    {ZG_OP_MEASURE, "", {"f32 embed"}, NULL, {.opt = {0, 1}}},
     {ZG_OP_TOPK, "embed odd", {"bf16 batch embed"}, NULL, {0}},
     {ZG_OP_TOPK, "embed odd", {"real batch embed", "f32 batch embed"}, NULL, {.opt = {4, 2}}},
     {ZG_OP_ONEHOT, "vocab", {"index(vocab) batch seq"}, NULL, {0}},

@@ -140,6 +140,15 @@ Test(verify, every_rule) {
          remove_sink(s2, ZG_OP_LOSS_DEN));
   BROKEN(loss_of_no_number, "loss_den: the loss number is 1, must be 0 to 0",
          node(s2, ZG_OP_LOSS_DEN)->opt[0] = 1);
+  static ZgUpdateStep add[] = {{ZG_OP_ADD, 0, 1, 0, 0}}, late[] = {{ZG_OP_ADD, 0, 2, 0, 0}},
+                      cast[] = {{ZG_OP_CAST, 0, 0, 0, 0}};
+  static const ZgUpdate adds = {1, add}, lates = {1, late}, casts = {1, cast}, nothing = {0, add};
+  BROKEN(update_of_no_state, "has an update of 1 steps", g->params[0].update = &adds);
+  BROKEN(update_empty, "has an update of 0 steps", g->params[0].state = true; g->params[0].update = &nothing);
+  BROKEN(update_of_later, "step 0 of its update is none", g->params[0].state = true;
+         g->params[0].update = &lates);
+  BROKEN(update_by_cast, "step 0 of its update is none", g->params[0].state = true;
+         g->params[0].update = &casts);
   BROKEN(loss_name, "loss 0 has a name that is not well-formed", zg_loss_add(g, "a.b", 0));
   BROKEN(loss_place, "loss a has no valid place", zg_loss_add(g, "a", 99));
   BROKEN(loss_missing, "loss 1 does not have its numerator and its denominator in one segment", {

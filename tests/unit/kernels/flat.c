@@ -215,6 +215,33 @@ Test(flat, lion) {
     }
 }
 
+/* w = (g - w != 0 ? 0.75 w : w) + sign(g - 1); registers from 2 on are the steps'. */
+static const ZkUpdate mixed = {8,
+                               {{ZG_OP_FILL, 0, 0, 0, 0, 0.75f},
+                                {ZG_OP_MUL, 0, 2, 0, 0, 0},
+                                {ZG_OP_FILL, 0, 0, 0, 0, 1},
+                                {ZG_OP_SUB, 1, 4, 0, 0, 0},
+                                {ZG_OP_SIGN, 5, 0, 0, 0, 0},
+                                {ZG_OP_SUB, 1, 0, 0, 0, 0},
+                                {ZG_OP_SELECT, 7, 3, 0, 0, 0},
+                                {ZG_OP_ADD, 8, 6, 0, 0, 0}}};
+
+Test(flat, update) {
+  for (int p = 0; p < 2; p++) EACH_LENGTH(n) {
+      float *g = normals(n, 10, 1), *w = normals(n, 11, 1), *old = normals(n, 11, 1);
+      uint16_t *w16 = malloc((size_t)(n + 1) * sizeof *w16);
+      cr_assert(zk_cpu_update(&(ZkEnv){.pool = pool[p]}, &mixed, n, g, w, w16));
+      for (int64_t i = 0; i < n; i++) {
+        double want = 0.75 * (double)old[i] + (g[i] > 1 ? 1 : g[i] < 1 ? -1 : 0);
+        EACH_ASSERT(close_to(w[i], want, 0.3) && w16[i] == naive_bf16(w[i]), "w[%lld]", (long long)i);
+      }
+      cr_assert(w[n] == MARK);
+      if (n) g[n / 2] = 0, w[n / 2] = INFINITY;
+      cr_assert(zk_cpu_update(&(ZkEnv){.pool = pool[p]}, &mixed, n, g, w, NULL) == !n);
+      free(g), free(w), free(old), free(w16);
+    }
+}
+
 Test(flat, average) {
   for (int p = 0; p < 2; p++) EACH_LENGTH(n) {
       float *w = normals(n, 11, 1), *a = normals(n, 12, 1), *was = normals(n, 12, 1);

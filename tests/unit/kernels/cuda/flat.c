@@ -268,6 +268,37 @@ Test(flat, lion) {
   }
 }
 
+/* w = (g - w != 0 ? 0.75 w : w) + sign(g - 1); registers from 2 on are the steps'. */
+static const ZkUpdate mixed = {8,
+                               {{ZG_OP_FILL, 0, 0, 0, 0, 0.75f},
+                                {ZG_OP_MUL, 0, 2, 0, 0, 0},
+                                {ZG_OP_FILL, 0, 0, 0, 0, 1},
+                                {ZG_OP_SUB, 1, 4, 0, 0, 0},
+                                {ZG_OP_SIGN, 5, 0, 0, 0, 0},
+                                {ZG_OP_SUB, 1, 0, 0, 0, 0},
+                                {ZG_OP_SELECT, 7, 3, 0, 0, 0},
+                                {ZG_OP_ADD, 8, 6, 0, 0, 0}}};
+
+Test(flat, update) {
+  EACH_LENGTH(n) {
+    Mem g = normals(n, shift, 10, 1), w = normals(n, shift, 11, 1), w16 = halves(n, shift),
+        w0 = normals(n, 0, 11, 1);
+    double lost = 0, sum = INFINITY;
+    zk_cuda_update(&env, &mixed, n, g.x, w.x, w16.h, &lost, (ZkIfFinite){&sum, 1});
+    cr_assert(!memcmp(w.x, w0.x, (size_t)n * sizeof *w.x), "an update of a step that has none");
+    zk_cuda_update(&env, &mixed, n, g.x, w.x, w16.h, &lost, ALWAYS);
+    for (int64_t i = 0; i < n; i++) {
+      double want = 0.75 * (double)w0.x[i] + (g.x[i] > 1 ? 1 : g.x[i] < 1 ? -1 : 0);
+      EACH_ASSERT(close_to(w.x[i], want, 0.3) && w16.h[i] == rounded(w.x[i]), "w[%lld]", (long long)i);
+    }
+    cr_assert(lost == 0 && w.x[n] == MARK && w16.h[n] == 77);
+    if (n) w.x[n / 2] = INFINITY;
+    zk_cuda_update(&env, &mixed, n, g.x, w.x, NULL, &lost, ALWAYS);
+    cr_assert(lost == (n > 0));
+    free(g.block), free(w.block), free(w16.block), free(w0.block);
+  }
+}
+
 Test(flat, average) {
   EACH_LENGTH(n) {
     Mem w = normals(n, shift, 11, 1), a = normals(n, shift, 12, 1), a0 = normals(n, 0, 12, 1);

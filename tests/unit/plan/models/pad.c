@@ -117,6 +117,21 @@ Test(pad, positions) {
   expect("loss dot[f](spread[f](s), c) per known(t)", "f to 8", NO);
 }
 
+/* What an update makes of added entries need not be zero. */
+Test(pad, states) {
+  const char *state = "state r[f] = 0 update r = r + 1 loss dot[f](%s, c) per known(t)";
+  static const struct {
+    const char *y, *text;
+  } with[] = {{"h * r", NULL}, {"h + r", GRAD}, {"stop(h + r)", GRAD}};
+  char text[200];
+  for (size_t i = 0; i < sizeof with / sizeof *with; i++) {
+    snprintf(text, sizeof text, state, with[i].y);
+    expect(text, "f to 8", with[i].text);
+  }
+  expect("state r[f] = 0 update r = r + mean[batch](h + 1) loss dot[f](h * r, c) per known(t)", "f to 8",
+         NULL);
+}
+
 /* The largest entries of an axis are of its true ones; of other axes, padding may be chosen from and comes to
  * nothing. Nobody is chosen that was added. */
 Test(pad, choices) {
