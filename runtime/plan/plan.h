@@ -618,7 +618,8 @@ void zp_explain(const ZpPlan *p, ZbText *out);
 void zp_show_json(const ZpPlan *p, ZbText *out);
 void zp_show_programs_json(const ZpPlan *p, ZbText *out);
 void zp_explain_json(const ZpPlan *p, ZbText *out);
-/* Bytes of a collective node's whole tensor, as gathered, or before it is reduced or exchanged. */
+/* Bytes of a collective node's whole tensor, as gathered, or before it is reduced or exchanged. Of dispatch and
+ * combine: of a rank's rows, in all rounds. */
 uint64_t zp_node_bytes(const ZpSegment *s, const ZpNode *n);
 
 /* ---- trace.c: a rank's step as events ------------------------------------------------------------------ */

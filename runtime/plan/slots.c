@@ -41,18 +41,20 @@ static bool splits_slots(const ZpPlan *p, const ZpDim *d, const Sent *s, uint16_
   return batch || tokens;
 }
 
-/* Experts' weights are split, and tokens must go to whoever has them. */
+/* Tokens go to whoever has an expert's weights from ranks that have other tokens; where all have the same ones
+ * there is nothing to send. */
 static bool check_experts(ZpBuild *b, const Sent *s, uint16_t expert) {
   ZpPlan *p = b->p;
   for (int d = 0; d < p->mesh.ndims; d++) {
     const ZpDim *dim = &p->mesh.dim[d];
-    if (d == p->mesh.pipe || dim->size == 1 || !zp_dim_splits(dim, expert)) continue;
+    bool tokens = false;
+    for (uint32_t i = 0; i < dim->naxes; i++) tokens |= zg_type_has(&s->tokens, dim->axes[i]);
+    if (d == p->mesh.pipe || dim->size == 1 || tokens || !zp_dim_splits(dim, expert)) continue;
     ZlDiag *e = zl_report(b->d, ZL_Z0302, zp_split_span(p, dim),
-                          "`%s` cannot be split over `%s`: dispatch (%s) "
-                          "does not send tokens to experts of other ranks in this version",
+                          "`%s` cannot be split over `%s`: its ranks have the same tokens to dispatch (%s)",
                           p->graph->axes[expert].name, dim->name, zp_loc_text(p, s->at->loc));
-    zl_help(e, "split an axis of each expert's weights instead, and `shard params` over the ranks that split "
-               "`batch`");
+    zl_help(e, "`split batch, %s over %s`, or split an axis of each expert's weights",
+            p->graph->axes[expert].name, dim->name);
     return false;
   }
   return true;

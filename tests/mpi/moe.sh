@@ -39,6 +39,8 @@ dense -D hot=100 -D active=1
 run one -D hot=100 -D active=1
 run few -D hot=100 -D active=1
 run all_8 -D hot=100 -D active=1
+run experts_4 -D hot=100 -D active=1
+run more_8 -D hot=100 -D active=1
 
 # and a layer that trains otherwise would show
 ok zc "$model" -o moe.zsg

@@ -56,6 +56,7 @@ static void make_groups(ZxEngine *e) {
     }
   for (uint32_t i = 0; i < p->nbuckets; i++)
     make_group(e, e->group, p->buckets[i].shard); /* zx_publish_initial */
+  zx_open_rows(e);
   e->tied = ZB_NEWN(e->a, ZxGroup, p->ntied + 1);
   for (uint32_t i = 0; i < p->ntied; i++) {
     bool in = false;

@@ -5,7 +5,8 @@
  * capture.c     a step; steps that are queued once and played again
  * play.c        the program of a step, instruction by instruction
  * compute.c     an instruction of the compute queue, by
- *   node.c        one node of a local program: a kernel, or collective.c
+ *   node.c        one node of a local program: a kernel, or collective.c; nodes that are played in rounds
+ *   rows.c        rows of experts to and from the ranks that have them
  *   feed.c        data into input blocks
  *   grads.c       what of a gradient is cleared, what is written first
  *   optimizer.c   norm, update
@@ -83,6 +84,7 @@ typedef struct {
 } ZxOutput;
 
 typedef struct ZxLook ZxLook;
+typedef struct ZxRows ZxRows;
 
 struct ZxEngine {
   /* ---- what it was made of: engine.c ---- */
@@ -168,6 +170,8 @@ struct ZxEngine {
 
   ZxLook *look; /* a step is played again to look for NaNs, and updates nothing; NULL: no */
 
+  ZxRows *rows; /* what ranks know of each other's rows of experts; NULL: none are shared */
+
   /* ---- where time goes: profile.c ---- */
   double times[ZG_OP_COUNT + 2];
   ZxWork work[ZG_OP_COUNT + 2];
@@ -224,6 +228,13 @@ bool zx_prepare_calls(ZxEngine *e, ZbErr *err);
 void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f);
 /* A node over mesh dims, by its call with pointers. */
 void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *call);
+
+/* ---- rows.c: dispatch and combine over mesh dims ---- */
+void zx_open_rows(ZxEngine *e); /* at set-up, for all of them */
+/* Before the first round, by its ROUND and the rows that this rank has: how many rounds there are. */
+int64_t zx_gather_rows(ZxEngine *e, const ZpNode *n, const int32_t *ends);
+void zx_begin_round(ZxEngine *e, const ZkCall *c);
+void zx_exchange_rows(ZxEngine *e, const ZkCall *c);
 
 /* ---- feed.c ---- */
 bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb);

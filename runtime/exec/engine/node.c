@@ -147,7 +147,9 @@ static void set_pointers(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const
 
 static void run_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, ZkCall *c, const ZxFrame *f) {
   e->node = n->dims ? n : NULL;
-  if (n->dims) zx_collective(e, s, n, c);
+  if (n->dims && c->op == ZG_OP_ROUND) zx_begin_round(e, c);
+  else if (n->dims && (c->op == ZG_OP_DISPATCH || c->op == ZG_OP_COMBINE)) zx_exchange_rows(e, c);
+  else if (n->dims) zx_collective(e, s, n, c);
   else if (c->op == ZG_OP_OUTPUT) take_output(e, s, n, c, f->mb);
   else if (zg_op_info[c->op].kind == ZG_SINK) take_scalar(e, n, c);
   else if (c->op == ZG_OP_RANDOM) run_random(e, c, f);
@@ -161,6 +163,7 @@ static int64_t rounds_of(ZxEngine *e, const ZpSegment *s, const ZpNode *first, c
   const ZpValue *ends = &s->values[first->in[0]];
   const int32_t *end = (const int32_t *)place(e, f, ends);
   ZB_ASSERT(e->dev->host);
+  if (first->dims) return zx_gather_rows(e, first, end);
   int64_t rows = end[ends->bytes / sizeof *end - 1], each = first->call.opt[1];
   return rows > each ? (rows + each - 1) / each : 1;
 }

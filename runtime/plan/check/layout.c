@@ -261,6 +261,55 @@ static const char *attends_wrong(const Local *l, const ZpNode *n) {
   return NULL;
 }
 
+/* Of rows and what tokens have of them, or (`place`) the tokens' numbers: along the collective's dims tokens are
+ * split and rows are by expert; along another they are split alike, or not, or as slots are. */
+static bool split_alike(const Local *l, const ZpNode *n, const ZpValue *tokens, const ZpValue *rows,
+                        bool place) {
+  const ZpPlan *p = l->c->p;
+  for (int d = 0; d < p->mesh.ndims; d++) {
+    ZpState a = tokens->state[d], b = rows->state[d];
+    bool over = n->dims >> d & 1, token = a.kind == 'S' && !size_along(rows, a.axis);
+    bool same = a.kind == b.kind && (a.kind != 'S' || a.axis == b.axis);
+    if (place)
+      same = a.kind == 'R' && (b.kind != 'S' || (b.axis != n->call.ax[0] && b.axis != n->call.ax[1]));
+    if (over ? !token || !is_split(rows, d, n->call.ax[0])
+             : !same && !(token && is_split(rows, d, n->call.ax[1])))
+      return false;
+  }
+  return true;
+}
+
+/* Rows of experts to their owners and back; and the round that they are of. */
+static const char *rows_wrong(const Local *l, const ZpNode *n) {
+  const ZpPlan *p = l->c->p;
+  bool out = n->call.op == ZG_OP_DISPATCH, round = n->call.op == ZG_OP_ROUND;
+  if (n->call.nin != (round ? 1 : 3) || n->call.nout != 1) return "is no collective of rows";
+  const ZpValue *now = operand(l, n, round ? 1 : 2);
+  for (int d = 0; d < p->mesh.ndims; d++)
+    if (n->dims >> d & 1 ? !is_split(now, d, n->call.ax[0]) : now->state[d].kind != 'R')
+      return "counts rows of other experts than the rank's";
+  if (now->elem != ZK_I32 || now->type.naxes != 1) return "counts rows in what is no number of each expert";
+  if (round) {
+    const ZpValue *ends = operand(l, n, 0);
+    bool all = ends->elem == ZK_I32 && ends->type.naxes == 1 && ends->size[0] == p->axis_size[n->call.ax[0]];
+    return all ? NULL : "does not know how many rows of each expert there are";
+  }
+  const ZpValue *tokens = operand(l, n, out ? 0 : 3), *rows = operand(l, n, out ? 3 : 0),
+                *place = operand(l, n, 1);
+  if (rows->type.naxes < 2 || rows->axis[0] != n->call.ax[0] || rows->axis[1] != n->call.ax[1])
+    return "takes for rows what are none";
+  if (!split_alike(l, n, tokens, rows, false) || !split_alike(l, n, place, rows, true))
+    return "has tokens and rows that are split otherwise";
+  for (int a = 0; a < tokens->type.naxes; a++) {
+    int64_t row = size_along(rows, tokens->axis[a]), at = size_along(place, tokens->axis[a]);
+    if ((row && row != tokens->size[a]) || (at && at != tokens->size[a]) || (!row && !at))
+      return "has tokens and rows of different sizes";
+  }
+  uint64_t row = rows->bytes / (uint64_t)(rows->size[0] * rows->size[1]), own = place->bytes / 4;
+  bool room = n->scratch_bytes >= lines(own * row) + lines(rows->bytes) + 2 * lines(place->bytes);
+  return room || !n->dims ? NULL : "has not the scratch for rows that travel";
+}
+
 /* Registers: results of the op that it is fused to, inputs, then one an instruction (kernels.h). */
 static const char *pointwise_wrong(const ZkCall *k) {
   const ZkPointwise *c = k->pointwise;
@@ -289,6 +338,10 @@ static const char *pointwise_wrong(const ZkCall *k) {
 static bool padded(const ZpPlan *p, uint16_t axis) { return p->axis_size[axis] != p->axis_valid[axis]; }
 
 const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
+  if (n->call.op == ZG_OP_DISPATCH || n->call.op == ZG_OP_COMBINE || n->call.op == ZG_OP_ROUND) {
+    const char *wrong = rows_wrong(l, n); /* among ranks that have no rows of each other's */
+    if (wrong) return wrong;
+  }
   if (n->call.op == ZG_OP_ALL_REDUCE || n->call.op == ZG_OP_REDUCE_SCATTER ||
       n->call.op == ZG_OP_ALL_GATHER || n->call.op == ZG_OP_ALL_TO_ALL || n->call.op == ZG_OP_LOCAL_SLICE ||
       n->call.op == ZG_OP_LOCAL_PAD)
@@ -403,6 +456,8 @@ static const char *states_wrong(const ZpPlan *p, const ZpNode *n, const ZpState 
 /* Sizes along an axis as the collective changes them; the rest stays. */
 const char *zp_collective_wrong(const Local *l, const ZpNode *n) {
   const ZpPlan *p = l->c->p;
+  if (n->call.op == ZG_OP_DISPATCH || n->call.op == ZG_OP_COMBINE || n->call.op == ZG_OP_ROUND)
+    return rows_wrong(l, n);
   int64_t members = 1;
   if (n->call.nin != 1 || n->call.nout != 1 || n->dims >> p->mesh.ndims ||
       (p->mesh.pipe >= 0 && n->dims >> p->mesh.pipe & 1))

@@ -367,6 +367,12 @@ static bool in_round(Walk *w, const ZpNode *first) {
     if (!is_row(w, n->out[j]) && n != first && n->call.op != ZG_OP_COMBINE &&
         n->call.op != ZG_OP_GROUPED_OUTER)
       return fail(w, "gives out of rounds what is of the last one alone");
+  const ZpValue *rows = n->call.op == ZG_OP_DISPATCH  ? value(w, n->out[0])
+                        : n->call.op == ZG_OP_COMBINE ? value(w, n->in[0])
+                                                      : NULL;
+  if (rows && rows->size[0] * rows->size[1] != first->call.opt[1])
+    return fail(w, "has another number of rows than its round");
+  if (rows && n->dims != first->dims) return fail(w, "exchanges rows with others than those that it counts");
   return zg_op_info[n->call.op].kind != ZG_SINK || fail(w, "is taken out in every round");
 }
 

@@ -1,7 +1,8 @@
 /* The sharding rule for rows of experts, and the operations that only they have.
  *
  * dispatch and combine relate tokens to rows, so a dim splits both sides or none, each along an axis of its
- * own: where it splits tokens (slots.c has added the slots' axis to it) each rank has the rows of its own.
+ * own: where it splits tokens (slots.c has added the slots' axis to it) each rank has the rows of its own; where
+ * it also lists the experts, rows go to the ranks that have theirs, and come back.
  * Other dims may split what rows have beside, as they do for any operation. Along a dim that would split the
  * tokens only so that they take less memory (`else seq`) they are brought together: rows must be the same on
  * all ranks that share the experts' work.
@@ -19,8 +20,13 @@ static uint32_t number_value(ZpShard *h, ZgType t, const ZpState *state) {
   return zp_new_value(h, &t, state);
 }
 
+static void set_dims(const ZpShard *h, ZpNode *m, ZpDims owners, const char *why) {
+  m->dims = zp_group_size(&h->p->mesh, owners) > 1 ? owners : 0;
+  m->cause = m->dims ? why : NULL;
+}
+
 /* The slots of these ids, in this phase: found or made. */
-static const ZpRoute *route_of(ZpShard *h, const ZgNode *n, uint32_t e) {
+static const ZpRoute *route_of(ZpShard *h, const ZgNode *n, uint32_t e, ZpDims owners) {
   for (uint32_t i = 0; i < h->nroutes; i++)
     if (h->routes[i].e == e && h->routes[i].phase == h->phase) return &h->routes[i];
   ZpState whole[ZP_MAX_DIMS];
@@ -30,10 +36,12 @@ static const ZpRoute *route_of(ZpShard *h, const ZgNode *n, uint32_t e) {
   ZpRoute r = {e, h->phase, 0, 0, 0};
   r.place = number_value(h, h->out->values[e].type, own);
   r.ends = number_value(h, zg_type(ZG_I32, n->ax, 1), whole);
+  for (int d = 0; d < h->p->mesh.ndims; d++)
+    if (owners >> d & 1) whole[d] = (ZpState){.kind = 'S', .axis = n->ax[0]};
   r.now = number_value(h, zg_type(ZG_I32, n->ax, 1), whole);
   int64_t rows = h->p->axis_size[n->ax[0]] * h->p->axis_size[n->ax[1]]; /* of a round, of this rank */
   for (int d = 0; d < h->p->mesh.ndims; d++)
-    if (zp_dim_splits(&h->p->mesh.dim[d], n->ax[1])) rows /= h->p->mesh.dim[d].size;
+    if (owners >> d & 1 || zp_dim_splits(&h->p->mesh.dim[d], n->ax[1])) rows /= h->p->mesh.dim[d].size;
   for (int round = 0; round < 2; round++) {
     ZpNode *m = zp_emit(h, round ? ZG_OP_ROUND : ZG_OP_SLOTS);
     m->call.nin = 1;
@@ -43,7 +51,10 @@ static const ZpRoute *route_of(ZpShard *h, const ZgNode *n, uint32_t e) {
     m->in[0] = round ? r.ends : e;
     m->out[0] = round ? r.now : r.place;
     m->out[1] = round ? 0 : r.ends;
-    if (round) m->call.opt[1] = rows;
+    if (!round) continue;
+    m->call.opt[1] = rows;
+    m->call.num[0] = (double)zp_group_size(&h->p->mesh, owners);
+    set_dims(h, m, owners, "how many rows each rank has for each expert says which round has which");
   }
   ZB_PUSH(h->p->arena, h->routes, h->nroutes, r);
   return &h->routes[h->nroutes - 1];
@@ -56,12 +67,12 @@ static void split_by(const ZpShard *h, const ZgNode *n, int d, const ZgType *tok
   *token = *row = ZG_NONE;
   if (d == h->p->mesh.pipe) return;
   const ZgType *ids = &h->s->values[n->in[1]].type;
-  bool own = zp_dim_splits(dim, n->ax[1]);
+  bool owners = zp_dim_splits(dim, n->ax[0]), own = owners || zp_dim_splits(dim, n->ax[1]);
   for (uint32_t i = 0; i < dim->naxes && *token == ZG_NONE; i++) {
     uint16_t a = dim->axes[i];
-    if (a == n->ax[2]) continue;
+    if (a == n->ax[0] || a == n->ax[2]) continue;
     bool of_tokens = zg_type_has(ids, a), beside = zg_type_has(rows, a) && zg_type_has(tokens, a);
-    if (own ? of_tokens : beside && !of_tokens) *token = a, *row = own ? n->ax[1] : a;
+    if (own ? of_tokens : beside && !of_tokens) *token = a, *row = owners ? n->ax[0] : own ? n->ax[1] : a;
   }
 }
 
@@ -76,7 +87,7 @@ void zp_shard_experts(ZpShard *h, const ZgNode *n) {
   const ZgType *tokens = out ? from : to, *rows = out ? to : from, *ids = &h->s->values[n->in[1]].type;
   ZpState want[2][ZP_MAX_DIMS], made[ZP_MAX_DIMS];
   const ZpValue *x = &h->out->values[zp_base(h, n->in[0])];
-  ZpDims split = 0;
+  ZpDims split = 0, owners = 0;
   for (int d = 0; d < ZP_MAX_DIMS; d++) {
     uint32_t token = ZG_NONE, row = ZG_NONE;
     if (d < p->mesh.ndims) split_by(h, n, d, tokens, rows, &token, &row);
@@ -84,12 +95,13 @@ void zp_shard_experts(ZpShard *h, const ZgNode *n) {
     want[0][d] = along(out ? token : row);
     want[1][d] = along(id ? token : ZG_NONE);
     made[d] = along(out ? row : token);
+    if (row == n->ax[0]) owners |= 1u << d;
     if (token != ZG_NONE) split |= 1u << d;
     else if (!out && d < p->mesh.ndims && x->state[d].kind == 'P' && !x->state[d].max)
       want[0][d] = made[d] = (ZpState){.kind = 'P'};
   }
   uint32_t a = zp_convert(h, n->in[0], want[0]), e = zp_convert(h, n->in[1], want[1]);
-  ZpRoute r = *route_of(h, n, e);
+  ZpRoute r = *route_of(h, n, e, owners);
   uint32_t value = zp_new_value(h, to, made);
   ZpNode *m = zp_emit(h, n->op);
   m->call.nin = 3;
@@ -100,6 +112,7 @@ void zp_shard_experts(ZpShard *h, const ZgNode *n) {
   m->in[0] = a, m->in[1] = r.place, m->in[2] = r.now;
   m->out[0] = value;
   m->split = split;
+  set_dims(h, m, owners, out ? "rows go to the ranks that have their experts" : "rows come back from them");
   zp_version_add(h, n->out, value);
 }
 

@@ -34,8 +34,9 @@ typedef struct {
   bool *row;
   Region *regions;
   uint32_t nregions;
-  uint32_t *of; /* by node: 1 + its region; 0: none */
-  Copy *copy;   /* rows made again on another level */
+  uint32_t *of;     /* by node: 1 + its region; 0: none */
+  uint32_t *stands; /* by node of a region: the level that it was put on; NULL: that of what it reads */
+  Copy *copy;       /* rows made again on another level */
   uint32_t ncopies;
 } Rounds;
 
@@ -77,6 +78,7 @@ static void look_at(Rounds *r, uint32_t i) {
     if (r->row[n->in[k]]) root = r->root[n->in[k]];
   }
   if (n->call.op == ZG_OP_ROUND) root = n->in[0];
+  if (inside && r->stands) level = r->stands[i];
   for (int k = 0; k < n->call.nout; k++) {
     uint32_t v = n->out[k];
     r->maker[v] = i;
@@ -93,18 +95,23 @@ static void look_at(Rounds *r, uint32_t i) {
 }
 
 /* ---- rows that two levels read ------------------------------------------------------------------------- */
-static ZpNode *append(Rounds *r, ZpNode **list, uint32_t *n, ZpNode node) {
-  ZB_PUSH(r->c->p->arena, *list, *n, node);
-  return &(*list)[*n - 1];
+typedef struct {
+  ZpNode *nodes;
+  uint32_t n, *stands, nstands;
+} List;
+
+static void append(Rounds *r, List *l, ZpNode node, uint32_t level) {
+  ZB_PUSH(r->c->p->arena, l->nodes, l->n, node);
+  ZB_PUSH(r->tmp, l->stands, l->nstands, level);
 }
 
 /* The value v as that level has it; what it is made of goes to the list before. */
-static uint32_t on_level(Rounds *r, uint32_t v, uint32_t level, ZpNode **list, uint32_t *n) {
+static uint32_t on_level(Rounds *r, uint32_t v, uint32_t level, List *l) {
   if (!r->row[v] || r->level[v] == level) return v;
   for (uint32_t k = 0; k < r->ncopies; k++)
     if (r->copy[k].from == v && r->copy[k].level == level) return r->copy[k].to;
   ZpNode made = r->nodes[r->maker[v]];
-  for (int i = 0; i < made.call.nin; i++) made.in[i] = on_level(r, made.in[i], level, list, n);
+  for (int i = 0; i < made.call.nin; i++) made.in[i] = on_level(r, made.in[i], level, l);
   for (int i = 0; i < made.call.nout; i++) {
     uint32_t from = made.out[i];
     ZpValue value = r->s->values[from];
@@ -116,23 +123,22 @@ static uint32_t on_level(Rounds *r, uint32_t v, uint32_t level, ZpNode **list, u
     ZB_PUSH(r->tmp, r->copy, r->ncopies, ((Copy){from, level, made.out[i]}));
   }
   made.recomputed = true;
-  append(r, list, n, made);
-  return on_level(r, v, level, list, n);
+  append(r, l, made, level);
+  return on_level(r, v, level, l);
 }
 
 /* A `round` of a region is there where any node of it is. */
 static void split_levels(Rounds *r) {
-  ZpNode *list = NULL;
-  uint32_t n = 0;
+  List l = {0};
   for (uint32_t i = 0; i < r->n; i++) {
     ZpNode node = r->nodes[i];
     uint32_t level = r->of[i] ? r->regions[r->of[i] - 1].level : 0;
-    for (int k = 0; r->of[i] && k < node.call.nin; k++)
-      node.in[k] = on_level(r, node.in[k], level, &list, &n);
-    append(r, &list, &n, node);
+    for (int k = 0; r->of[i] && k < node.call.nin; k++) node.in[k] = on_level(r, node.in[k], level, &l);
+    append(r, &l, node, level);
   }
-  r->nodes = list;
-  r->n = n;
+  r->nodes = l.nodes;
+  r->n = l.n;
+  r->stands = l.stands;
 }
 
 /* Rows that no level reads any more go. */
@@ -148,7 +154,7 @@ static void drop_unread(Rounds *r) {
   }
   uint32_t m = 0;
   for (uint32_t i = 0; i < r->n; i++)
-    if (stay[i]) r->nodes[m++] = r->nodes[i];
+    if (stay[i]) r->stands[m] = r->stands[i], r->nodes[m++] = r->nodes[i];
   r->n = m;
 }
 

@@ -9,10 +9,17 @@
 
 /* A collective's whole tensor: as gathered, or before it is reduced or exchanged. */
 static const ZpValue *whole_of(const ZpSegment *s, const ZpNode *n) {
-  return &s->values[n->call.op == ZG_OP_ALL_GATHER ? n->out[0] : n->in[0]];
+  bool out = n->call.op == ZG_OP_ALL_GATHER || n->call.op == ZG_OP_DISPATCH;
+  return &s->values[out ? n->out[0] : n->in[0]];
 }
 
-uint64_t zp_node_bytes(const ZpSegment *s, const ZpNode *n) { return whole_of(s, n)->bytes; }
+uint64_t zp_node_bytes(const ZpSegment *s, const ZpNode *n) {
+  const ZpValue *v = whole_of(s, n);
+  if (n->call.op == ZG_OP_ROUND) return v->bytes * (uint64_t)n->call.num[0];
+  if (n->call.op != ZG_OP_DISPATCH && n->call.op != ZG_OP_COMBINE) return v->bytes;
+  uint64_t slots = (uint64_t)(v->size[0] * v->size[1]);
+  return v->bytes / slots * (s->values[n->in[1]].bytes / sizeof(int32_t));
+}
 
 /* ---- rows: what is alike, with how often --------------------------------------------------------------- */
 enum { BY_NODE, BY_TRANSFER, BY_BUCKET, BY_SCALARS }; /* in this order in the table */
@@ -133,7 +140,7 @@ static void add_nodes(Explain *x, uint32_t s, uint32_t segment, ZpPhase phase, u
                         .op = k->call.op,
                         .dims = k->dims,
                         .members = members,
-                        .bytes = v->bytes,
+                        .bytes = zp_node_bytes(&p->segments[segment], k),
                         .count = runs,
                         .over = zb_printf(x->a, "%s (%lld)", zp_dims_text(&p->mesh, x->a, k->dims),
                                           (long long)members),

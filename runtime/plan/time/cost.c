@@ -48,7 +48,10 @@ static ZpPlace place_of_stages(Cost *x, const uint32_t *stage, uint32_t n) {
 static double collective(Cost *x, uint32_t stage, const ZpSegment *s, const ZpNode *n, const ZpPlace **at) {
   *at = place_of(x, stage, n->dims);
   double packing = n->packs ? zp_stream_seconds(x->c, 2 * (double)zp_node_bytes(s, n)) : 0;
-  return packing + zp_collective_seconds(x->c, n->call.op, (double)zp_node_bytes(s, n), *at);
+  int op = n->call.op;
+  if (op == ZG_OP_DISPATCH || op == ZG_OP_COMBINE) op = ZG_OP_ALL_TO_ALL;
+  if (op == ZG_OP_ROUND) op = ZG_OP_ALL_GATHER;
+  return packing + zp_collective_seconds(x->c, op, (double)zp_node_bytes(s, n), *at);
 }
 
 static Piece *add_piece(Cost *x, Pieces *to, Piece p) {

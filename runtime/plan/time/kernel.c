@@ -113,8 +113,17 @@ static double recurrence_seconds(const ZlCluster *c, const ZpNode *n) {
   return fmax(products, bytes_of_call(k) / c->stream) + c->launch;
 }
 
+static bool grouped(int op) { return op == ZG_OP_GROUPED_DOT || op == ZG_OP_GROUPED_OUTER; }
+
+/* Of all rounds: rows fill their tiles but for each expert's last. */
+static double grouped_seconds(const ZlCluster *c, const ZpNode *n) {
+  double rate = peak(c, n->call.in[0].elem) * c->products;
+  return fmax(n->flops / rate, bytes_of_call(&n->call) / c->stream) + c->launch;
+}
+
 ZpTimePart zp_call_part(int op) {
-  return op == ZG_OP_DOT || op == ZG_OP_DOT_BIAS_GRAD || zg_is_conv(op)             ? ZP_T_PRODUCTS
+  bool product = op == ZG_OP_DOT || op == ZG_OP_DOT_BIAS_GRAD || zg_is_conv(op) || grouped(op);
+  return product                                                                    ? ZP_T_PRODUCTS
          : op == ZG_OP_ATTEND || op == ZG_OP_ATTEND_GRAD || zg_is_linear_attend(op) ? ZP_T_ATTENTION
                                                                                     : ZP_T_MEMORY;
 }
@@ -123,7 +132,9 @@ double zp_call_seconds(const ZlCluster *c, const ZpNode *n) {
   const ZkCall *k = &n->call;
   if (zg_op_info[k->op].kind == ZG_SINK) return 0; /* a scalar on its way */
   switch (zp_call_part(k->op)) {
-  case ZP_T_PRODUCTS: return zg_is_conv(k->op) ? conv_seconds(c, k) : product_seconds(c, k);
+  case ZP_T_PRODUCTS:
+    if (grouped(k->op)) return grouped_seconds(c, n);
+    return zg_is_conv(k->op) ? conv_seconds(c, k) : product_seconds(c, k);
   case ZP_T_ATTENTION:
     if (zg_is_linear_attend(k->op)) return recurrence_seconds(c, n);
     return zp_attention_seconds(c, k->in[0].elem, n->flops, k->op == ZG_OP_ATTEND_GRAD);

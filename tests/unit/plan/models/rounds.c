@@ -1,0 +1,143 @@
+/* What is between dispatch and combine is one run of neighbours that is played in rounds; faults in it are refused. */
+#include "tests/unit/plan/models/plan.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+#define MOE(after)                                                                                           \
+  "model M {\n  axis batch, seq, d = 8, f = 6, expert = 4, choice = 2, slot\n"                               \
+  "  input x: real[batch, seq, d]\n  param g[d] ~ normal(1)\n  y = x * g\n  repeat 2 as layer {\n"           \
+  "    param router[d, expert], up[expert, d, f], down[expert, f, d] ~ normal(1)\n"                          \
+  "    w, e = topk[expert, choice](softmax[expert](dot[d](y, router)))\n"                                    \
+  "    rows = dispatch[expert, slot](y, e)\n"                                                                \
+  "    rows = dot[f](tanh(dot[d](rows, up)), down)\n"                                                        \
+  "    y = " after "(y + combine[expert, slot, choice](rows, e, w)"                                          \
+  ")\n  }\n  loss y * y per samples() }"
+static const char moe[] = MOE("tanh");
+
+static void rejects(const ZpPlan *p, const char *text) {
+  ZbErr err = {0};
+  cr_assert(!zp_check_segments(p, &err), "accepted, but: %s", text);
+  cr_assert(strstr(err.text, text), "says: %s\nnot: %s", err.text, text);
+}
+
+static void accepts(const ZpPlan *p) {
+  ZbErr err = {0};
+  cr_assert(zp_check_segments(p, &err), "%s", err.text);
+}
+
+#define WITH(field, changed, text)                                                                           \
+  do {                                                                                                       \
+    __typeof__(field) was_ = (field);                                                                        \
+    (field) = (changed);                                                                                     \
+    rejects(q.p, text);                                                                                      \
+    (field) = was_;                                                                                          \
+    accepts(q.p);                                                                                            \
+  } while (0)
+
+static ZpNode *node_of(ZpSegment *s, ZpPhase phase, ZgOp op) {
+  for (uint32_t i = 0; i < s->list[phase].n; i++)
+    if (s->list[phase].nodes[i].call.op == op) return &s->list[phase].nodes[i];
+  cr_assert_fail("no %s", zg_op_info[op].text);
+  return NULL;
+}
+
+static uint32_t count_of(const ZpSegment *s, ZpPhase phase, ZgOp op) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < s->list[phase].n; i++) n += s->list[phase].nodes[i].call.op == op;
+  return n;
+}
+
+Test(rounds, faults) {
+  Model m = model_open(NULL, moe, NULL);
+  Plan q =
+      plan_of(m.g, "mesh ep = 2 split batch, expert over ep bind batch = 4, seq = 6, slot = 0.5 micro 2");
+  ZpSegment *s = &q.p->segments[1];
+  ZpNode *round = node_of(s, ZP_FWD, ZG_OP_ROUND), *dispatch = node_of(s, ZP_FWD, ZG_OP_DISPATCH);
+  ZpNode *dot = node_of(s, ZP_FWD, ZG_OP_GROUPED_DOT), *combine = node_of(s, ZP_FWD, ZG_OP_COMBINE);
+  accepts(q.p);
+  /* 24 tokens of two ranks with two choices each, of four experts: half the average is 6 rows of each. */
+  cr_expect_eq(round->call.opt[1], 2 * 6);
+  WITH(round->call.opt[1], 13, "has another number of rows than its round");
+  WITH(round->dims, 0, "counts rows of other experts than the rank's");
+  WITH(dispatch->dims, 0, "exchanges rows with others than those that it counts");
+  WITH(combine->dims, 0, "exchanges rows with others than those that it counts");
+  WITH(dispatch->scratch_bytes, 64, "has not the scratch for rows that travel");
+  WITH(dispatch->in[1], dispatch->in[2], "sees operand 1 otherwise than it lies");
+  WITH(dot->rounds, 0, "has rows of experts outside of rounds");
+  WITH(round->rounds, 0, "begins rounds without saying which");
+  WITH(combine->rounds, 9, "begins rounds without saying which");
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* What every round reads outlives the first, and what is added up over rounds lies where nothing of a round does: of
+ * every place for them that the block has, those that a node of the region writes to are refused. */
+Test(rounds, what_outlives_them) {
+  Model m = model_open(NULL, moe, NULL);
+  Plan q = plan_of(m.g, "bind batch = 4, seq = 6, slot = 0.5 micro 2");
+  ZpSegment *s = &q.p->segments[1];
+  ZpNode *dispatch = node_of(s, ZP_FWD, ZG_OP_DISPATCH), *combine = node_of(s, ZP_FWD, ZG_OP_COMBINE);
+  ZpValue *both[] = {&s->values[dispatch->in[1]], &s->values[combine->out[0]]};
+  int refused = 0;
+  for (int k = 0; k < 2; k++) {
+    uint64_t was = both[k]->at.offset;
+    if (both[k]->at.space != ZP_AT_TEMP) continue;
+    for (uint32_t i = 0; i < s->list[ZP_FWD].n; i++) {
+      const ZpNode *n = &s->list[ZP_FWD].nodes[i];
+      const ZpValue *v = n->rounds && n->call.nout ? &s->values[n->out[0]] : NULL;
+      if (!v || v == both[0] || v == both[1] || v->at.offset + both[k]->bytes > s->list[ZP_FWD].temp)
+        continue;
+      both[k]->at.offset = v->at.offset;
+      rejects(q.p, "part 1, forward, ");
+      both[k]->at.offset = was;
+      refused++;
+    }
+  }
+  cr_expect(refused, "no place to try");
+  accepts(q.p);
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* One region forward, one backward: rows are made again there, and a layer's dots are eight, of which two are again. */
+Test(rounds, one_region) {
+  Model m = model_open(NULL, moe, NULL);
+  Plan q = plan_of(m.g, "bind batch = 4, seq = 6 micro 2");
+  ZpSegment *s = &q.p->segments[1];
+  cr_expect_eq(count_of(s, ZP_FWD, ZG_OP_ROUND), 1);
+  cr_expect_eq(count_of(s, ZP_FWD, ZG_OP_GROUPED_DOT), 2);
+  cr_expect_eq(count_of(s, ZP_BWD, ZG_OP_ROUND), 1);
+  cr_expect_eq(count_of(s, ZP_BWD, ZG_OP_GROUPED_DOT), 4);
+  cr_expect_eq(count_of(s, ZP_BWD, ZG_OP_GROUPED_OUTER), 2);
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* Where backward needs what combine gave, it is made again in a region of its own, and rows again in the next. */
+Test(rounds, two_regions) {
+  Model m = model_open(NULL, moe, NULL);
+  Plan q = plan_of(m.g, "bind batch = 4, seq = 6 micro 2 recompute layer");
+  ZpSegment *s = &q.p->segments[1];
+  cr_expect_eq(count_of(s, ZP_BWD, ZG_OP_ROUND), 2);
+  cr_expect_eq(count_of(s, ZP_BWD, ZG_OP_GROUPED_DOT), 6);
+  accepts(q.p);
+  plan_close(&q);
+  model_close(&m);
+}
+
+static void refused(const ZgGraph *g, const char *recipe, const char *text) {
+  Plan q = plan_try(g, recipe);
+  cr_expect(!q.p && strstr(plan_messages(&q), text), "%s: %s\nnot: %s", recipe, plan_messages(&q), text);
+  plan_close(&q);
+}
+
+/* Whom dispatch cannot serve is told when a plan is made. */
+Test(rounds, refusals) {
+  Model m = model_open(NULL, moe, NULL);
+  refused(m.g, "mesh tensor = 2 split expert over tensor bind batch = 4, seq = 6",
+          "have the same tokens to dispatch");
+  refused(m.g, "bind batch = 4, seq = 1.5", "the size of `seq` must be a whole number");
+  refused(m.g, "bind batch = 4, seq = 6, slot = 1e12", "rows of each expert");
+  model_close(&m);
+}
