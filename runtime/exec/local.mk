@@ -87,6 +87,7 @@ libexec_a_SOURCES = \
   runtime/exec/engine/profile.c \
   runtime/exec/engine/queues.c \
   runtime/exec/engine/rows.c \
+  runtime/exec/engine/ring.c \
   runtime/exec/engine/setup.c \
   runtime/exec/engine/stall.c \
   runtime/exec/engine/trace.c \

@@ -329,8 +329,9 @@ static bool matches(const ZgGraph *g, uint32_t region, const ZlPath *path) {
 static void check_attention(ZpBuild *b) {
   const ZlRecipe *r = b->p->recipe;
   for (uint32_t i = 0; i < r->nattention; i++)
-    if (r->attention[i].way == ZL_ATTENTION_RING)
-      zl_help(zl_report(b->d, ZL_Z0808, r->attention[i].span, "`attention ring` is not in this version"),
+    if (r->attention[i].way == ZL_ATTENTION_RING && b->o->pins)
+      zl_help(zl_report(b->d, ZL_Z0808, r->attention[i].span,
+                        "`attention ring` is for CPUs only in this version"),
               "write `attention gather` or `attention heads`");
 }
 

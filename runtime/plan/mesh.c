@@ -21,6 +21,15 @@ int64_t zp_group_index(const ZpMesh *m, int64_t rank, ZpDims dims) {
   return i;
 }
 
+int64_t zp_group_member(const ZpMesh *m, int64_t rank, ZpDims dims, int64_t index) {
+  for (int d = m->ndims; d-- > 0;) {
+    if (!(dims >> d & 1)) continue;
+    rank += (index % m->dim[d].size - zp_coord(m, rank, d)) * stride_of(m, d);
+    index /= m->dim[d].size;
+  }
+  return rank;
+}
+
 int64_t zp_group_size(const ZpMesh *m, ZpDims dims) {
   int64_t n = 1;
   for (int d = 0; d < m->ndims; d++)

@@ -50,6 +50,8 @@ int64_t zp_coord(const ZpMesh *m, int64_t rank, int dim);
 /* Rank's index within, and size of, its group along `dims`; row-major in mesh order. */
 int64_t zp_group_index(const ZpMesh *m, int64_t rank, ZpDims dims);
 int64_t zp_group_size(const ZpMesh *m, ZpDims dims);
+/* The member of its group that has this index. */
+int64_t zp_group_member(const ZpMesh *m, int64_t rank, ZpDims dims, int64_t index);
 /* A number that is equal for two ranks exactly if they are in the same group along `dims`. */
 int64_t zp_group_color(const ZpMesh *m, int64_t rank, ZpDims dims);
 bool zp_dim_splits(const ZpDim *d, uint32_t axis); /* whether it may: it lists the axis */
@@ -163,6 +165,22 @@ typedef struct {
   double cost;                      /* same per rank, with recompute: what `by cost` balances */
 } ZpSegment;
 /* clang-format on */
+/* Where the parts of the scratch of an attend around a ring lie, forward or backward, in bytes from its beginning: two chunks of
+ * k and v, each k's before v's; two of the sums of their gradients, f32; what is made of queries, f32, where the model's
+ * type is another; the kernel's. */
+typedef struct {
+  uint64_t chunk[2], v; /* v: from k's */
+  uint64_t sums[2], dv; /* dv: from dk's; backward */
+  uint64_t queries, kernel;
+  uint64_t bytes; /* without the kernel's */
+} ZpRing;
+static inline bool zp_is_ring(const ZpNode *n) {
+  return n->dims && (n->call.op == ZG_OP_ATTEND || n->call.op == ZG_OP_ATTEND_GRAD);
+}
+ZpRing zp_ring(const ZpSegment *s, const ZpNode *n);
+uint64_t zp_ring_bytes(const ZpSegment *s, const ZpNode *n); /* that a rank sends */
+/* Whether the mask lets queries of chunk `q` see any of the keys of chunk `k`, of `length` positions each. */
+bool zp_ring_sees(const ZpNode *n, int64_t length, int64_t q, int64_t k);
 /* Whether the node moves data between ranks. */
 static inline bool zp_sends(const ZpNode *n) {
   return n->dims && n->call.op != ZG_OP_LOCAL_SLICE && n->call.op != ZG_OP_LOCAL_PAD;
@@ -619,7 +637,7 @@ void zp_show_json(const ZpPlan *p, ZbText *out);
 void zp_show_programs_json(const ZpPlan *p, ZbText *out);
 void zp_explain_json(const ZpPlan *p, ZbText *out);
 /* Bytes of a collective node's whole tensor, as gathered, or before it is reduced or exchanged. Of dispatch and
- * combine: of a rank's rows, in all rounds. */
+ * combine: of a rank's rows, in all rounds. Of an attend around a ring: what the rank sends. */
 uint64_t zp_node_bytes(const ZpSegment *s, const ZpNode *n);
 
 /* ---- trace.c: a rank's step as events ------------------------------------------------------------------ */

@@ -34,6 +34,16 @@ recipe gather_2 from context_2 { attention gather }
 recipe heads_2 from context_2 { attention heads over context }
 recipe gather_4 from one { mesh context = 4   split seq over context   attention gather }
 recipe half_4 from one { mesh outer = 2, context = 2   split seq over outer, context   attention gather over outer   attention heads over context }
+recipe ring_2 from context_2 { attention ring }
+recipe ring_4 from gather_4 { attention ring   recompute Local }
+recipe ring_8 from one {
+  mesh pipe = 2, context = 2, tensor = 2
+  split seq over context
+  split kv, ffn, vocab over tensor
+  stages over pipe by cost
+  attention ring over context
+  shard params, grads, states over context
+}
 recipe tensor_4 from gather_2 { mesh tensor = 2, context = 2   split kv, ffn, vocab over tensor }
 recipe zero3_8 from gather_2 {
   mesh data = 2, context = 2, tensor = 2
@@ -66,7 +76,7 @@ for recipe in $(awk '$1 == "recipe" { print $2 }' recipes.zug); do
   printf '%-10s %s ranks  %s\n' "$recipe" "${ranks:-1}" "$(tail -n 1 diff.txt)"
   n=$((n + 1))
 done
-[ $n -ge 18 ] || fail "only $n layouts were run"
+[ $n -ge 21 ] || fail "only $n layouts were run"
 
 # Positions of two lengths: a causal mask over two sequences is refused where the recipe makes them differ.
 sed 's/mask = none, bias/mask = causal, bias/' "$ZUG_SRC/tests/mpi/attend.zug" >causal.zug

@@ -31,4 +31,4 @@ ok zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg -D layers=4 -D heads=4 -D width=3
 layouts gpt2 kv '^gqa'
 ok zc "$ZUG_SRC/examples/llama3.zug" -o llama3.zsg -D layers=4 -D heads=4 -D kv_heads=2 -D width=32 -D inner=48 -D words=127
 layouts llama3 head '^none$'
-[ $n -ge 50 ] || fail "only $n layouts were run"
+[ $n -ge 64 ] || fail "only $n layouts were run"

@@ -32,6 +32,9 @@ recipe half_keep_2 from half_data_2 { shard params, grads, states over data unit
 recipe half_pipe_2 from half_1 { mesh pipe = 2   stages over pipe by cost }
 recipe half_tensor_2 from half_1 { mesh tensor = 2   split head, ffn, vocab over tensor }
 recipe half_seq_2 from half_1 { mesh tensor = 2   split head, ffn, vocab over tensor else seq }
+recipe half_gather_2 from half_1 { mesh context = 2   split seq over context   attention gather }
+recipe half_heads_2 from half_gather_2 { attention heads }
+recipe half_ring_4 from half_gather_2 { mesh context = 4   attention ring }
 recipe half_all_8 from half_1 {
   mesh pipe = 2, data = 2, tensor = 2
   split batch over data
@@ -77,7 +80,7 @@ differ full plain
 run half_1 5
 alike half_1 full 1e-2
 differ half_1 full
-for what in recompute_1 data_2 zero1_2 zero2_2 zero3_2 keep_2 pipe_2 tensor_2 seq_2 all_8; do
+for what in recompute_1 data_2 zero1_2 zero2_2 zero3_2 keep_2 pipe_2 tensor_2 seq_2 gather_2 heads_2 ring_4 all_8; do
   run half_$what 5
   alike half_$what half_1 2e-3
 done

@@ -144,6 +144,10 @@ static void local_pad(Coll *c) {
 }
 
 void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *call) {
+  if (zp_is_ring(n)) {
+    zx_ring(e, s, n, call);
+    return;
+  }
   Coll c = {e, n, &call->in[0],       &call->out[0], call->scratch, e->node_group[n->dims],
             0, 0, zp_node_bytes(s, n)};
   c.members = zp_group_size(&e->p->mesh, n->dims);

@@ -5,7 +5,7 @@
  * capture.c     a step; steps that are queued once and played again
  * play.c        the program of a step, instruction by instruction
  * compute.c     an instruction of the compute queue, by
- *   node.c        one node of a local program: a kernel, or collective.c; nodes that are played in rounds
+ *   node.c        one node of a local program: a kernel, or collective.c, ring.c; nodes that are played in rounds
  *   rows.c        rows of experts to and from the ranks that have them
  *   feed.c        data into input blocks
  *   grads.c       what of a gradient is cleared, what is written first
@@ -221,13 +221,15 @@ bool zx_look_begin(ZxEngine *e);
 bool zx_look_end(ZxEngine *e, ZbText *out);
 void zx_look_node(ZxEngine *e, const ZpNode *n, const ZkCall *c, ZpPhase phase, const ZxFrame *f);
 
-/* ---- node.c, collective.c ---- */
+/* ---- node.c, collective.c, ring.c ---- */
 void zx_make_calls(ZxEngine *e); /* of the stage's segments */
 /* Lets the device prepare them; what it cannot do, with where that comes from. */
 bool zx_prepare_calls(ZxEngine *e, ZbErr *err);
 void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f);
 /* A node over mesh dims, by its call with pointers. */
 void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *call);
+/* ring.c: attend, or its gradient, of a sequence that ranks share (zp_is_ring). */
+void zx_ring(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *call);
 
 /* ---- rows.c: dispatch and combine over mesh dims ---- */
 void zx_open_rows(ZxEngine *e); /* at set-up, for all of them */

@@ -94,7 +94,7 @@ static void give_addresses(const ZpSegment *s, const ZpNode *n, ZkCall *c) {
   for (int i = 0; i < c->nin; i++) c->in[i].data = anywhere + s->values[n->in[i]].at.offset;
   for (int i = 0; i < c->nout; i++) c->out[i].data = anywhere + s->values[n->out[i]].at.offset;
   c->scratch = anywhere;
-  if (!n->dims) return;
+  if (!n->dims || zp_is_ring(n)) return;
   c->op = ZG_OP_COPY; /* a collective packs and unpacks */
   c->nin = c->nout = 1;
   c->out[0] = c->in[0];

@@ -235,9 +235,12 @@ static bool convolves_a_part(const Local *l, const ZpNode *n) {
   return part;
 }
 
-/* Which operands and results of attend or a gradient of it count by keys, where both sequences are one. */
-static bool counts_keys(const ZkCall *c, int i) {
+/* Which operands and results of attend or a gradient of it have all keys, where both sequences are one: around a ring only
+ * documents do. */
+static bool has_keys(const ZpNode *n, int i) {
+  const ZkCall *c = &n->call;
   int first = zg_attend_first(c->op), result = i - c->nin;
+  if (n->dims) return result < 0 && i > first + 2;
   if (c->op == ZG_OP_ATTEND) return result < 0 && i > first;
   return result < 0 ? i > first : c->op == ZG_OP_ATTEND_BIAS_GRAD || result > 0;
 }
@@ -246,14 +249,19 @@ static bool counts_keys(const ZkCall *c, int i) {
  * a sum, and all else is of one size. */
 static const char *attends_wrong(const Local *l, const ZpNode *n) {
   ZgAttendAxes ax = zg_attend_axes(n->call.ax, n->call.nax);
-  if (!zg_is_attend(n->call.op) || ax.q != ax.k) return NULL;
+  if (!zg_is_attend(n->call.op)) return NULL;
+  if (n->dims && (ax.q != ax.k || n->call.op == ZG_OP_ATTEND_BIAS_GRAD || n->axis != ax.q))
+    return "cannot go round a ring";
+  if (ax.q != ax.k) return NULL;
   const ZpValue *q = operand(l, n, zg_attend_first(n->call.op));
   for (int d = 0; d < l->c->p->mesh.ndims; d++) {
-    bool split = is_split(q, d, ax.q);
+    bool split = is_split(q, d, ax.q), one = l->c->p->mesh.dim[d].size == 1;
+    if (n->dims && !one && (n->dims >> d & 1) != split)
+      return "goes round other ranks than those that share its sequence";
     for (int i = 0; i < n->call.nin + n->call.nout; i++) {
       const ZpValue *v = operand(l, n, i);
       if (!size_along(v, ax.q)) continue;
-      char kind = !split || !counts_keys(&n->call, i) ? 0 : i < n->call.nin ? 'R' : 'P';
+      char kind = !split || !has_keys(n, i) ? 0 : i < n->call.nin ? 'R' : 'P';
       if (kind ? v->state[d].kind != kind : is_split(v, d, ax.q) != split)
         return "attends to keys that are split otherwise than its queries let them";
     }
@@ -310,6 +318,32 @@ static const char *rows_wrong(const Local *l, const ZpNode *n) {
   return room || !n->dims ? NULL : "has not the scratch for rows that travel";
 }
 
+/* Every pair of chunks of which queries may see keys meets at one of the steps, and the scratch is enough. */
+static const char *ring_wrong(const Local *l, const ZpNode *n) {
+  const ZpValue *q = operand(l, n, zg_attend_first(n->call.op));
+  int64_t whole = l->c->p->axis_size[n->axis], length = size_along(q, n->axis), window = n->call.opt[1];
+  int64_t ranks = whole / length;
+  for (uint32_t i = 0; i < n->nsteps; i++)
+    if (i ? n->steps[i] <= n->steps[i - 1] || n->steps[i] >= ranks : n->steps[0])
+      return "takes steps in no order";
+  for (int64_t far = 1 - ranks; far < ranks; far++) { /* queries behind keys, in chunks: the nearest pair */
+    int64_t least = far > 0 ? (far - 1) * length + 1 : far < 0 ? (-far - 1) * length + 1 : 0;
+    if ((n->call.opt[0] == 1 && far < 0) || (window && least >= window)) continue;
+    bool met = false;
+    for (uint32_t i = 0; i < n->nsteps; i++) met |= n->steps[i] == (far + ranks) % ranks;
+    if (!met) return "leaves out a step at which some queries see keys";
+  }
+  uint64_t need = 0;
+  bool back = n->call.op == ZG_OP_ATTEND_GRAD;
+  for (int i = 1; i < 3; i++) {
+    const ZpValue *k = operand(l, n, zg_attend_first(n->call.op) + i);
+    need += 2 * lines(k->bytes) + (back ? 2 * lines(k->bytes / width(k->elem) * 4) : 0);
+  }
+  const ZpValue *made = operand(l, n, n->call.nin);
+  if (made->elem != ZK_F32) need += lines(made->bytes / width(made->elem) * 4);
+  return n->scratch_bytes < need ? "has not the scratch to go round" : NULL;
+}
+
 /* Registers: results of the op that it is fused to, inputs, then one an instruction (kernels.h). */
 static const char *pointwise_wrong(const ZkCall *k) {
   const ZkPointwise *c = k->pointwise;
@@ -351,7 +385,7 @@ const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
     for (int a = 0; a < operand(l, n, i)->type.naxes; a++)
       for (int k = 0; k < i; k++) {
         if (zg_is_attend(n->call.op) && attend.q == attend.k && operand(l, n, i)->axis[a] == attend.q &&
-            counts_keys(&n->call, i) != counts_keys(&n->call, k))
+            has_keys(n, i) != has_keys(n, k))
           continue;
         int64_t size = size_along(operand(l, n, k), operand(l, n, i)->axis[a]);
         if (size && size != operand(l, n, i)->size[a]) return "has operands of which one axis has two sizes";
@@ -370,6 +404,7 @@ const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
     return "renames an axis to one of another size";
   const char *attends = attends_wrong(l, n);
   if (attends) return attends;
+  if (n->dims) return ring_wrong(l, n);
   if (regroups_wrong(l, n)) return "merges axes to one of another size, or split otherwise";
   if (convolves_a_part(l, n)) return "convolves along an axis that is split";
   return pointwise_wrong(&n->call);

@@ -294,7 +294,7 @@ static bool node(Walk *w) {
   for (int i = 0; i < n->call.nin; i++)
     if (!reads(w, i)) return false;
   const char *wrong = zg_op_info[n->call.op].kind == ZG_SINK ? zp_sink_wrong(&w->l, n)
-                      : n->dims                              ? zp_collective_wrong(&w->l, n)
+                      : n->dims && !zp_is_ring(n)            ? zp_collective_wrong(&w->l, n)
                                                              : zp_sizes_wrong(&w->l, n);
   if (wrong) return fail(w, "%s", wrong);
   if (!scratch(w)) return false;

@@ -6,6 +6,9 @@
  *           all ranks add, are reduced and scattered
  *   heads   ranks exchange positions for heads (all-to-all), attend to all of the sequence in a part of the heads
  *           (Jacobs et al. 2023, DeepSpeed Ulysses), and exchange the results back
+ *   ring    queries stay; keys and values go from rank to rank, and with them, backward, the sums of their gradients
+ *           (Liu et al. 2023, Ring Attention): of two chunks a rank computes with one while the next arrives. Steps at
+ *           which nobody would see anything are left out
  *
  * Unless the recipe says which, it is heads where these divide and that sends fewer bytes. With a the bytes of a
  * rank's q and o, b of its k and v, and n ranks, all of them send
@@ -13,7 +16,8 @@
  *   gather  3 (n - 1) b            k and v forward and again backward; their gradients
  *   heads   3 (n - 1) / n (a + b)  q, k, v and o forward and again backward; gradients of q, k, v, and of o
  *
- * so that heads that share keys make gathering the better way of small groups. */
+ * so that heads that share keys make gathering the better way of small groups. A ring sends as much as gathering, but for sums in
+ * f32, and needs room for 2 b instead of n b. */
 #include "runtime/plan/local/shard.h"
 
 /* The axis of the list that would be the node's, if keys were queries; its own classes say `pin` of both. */
@@ -87,28 +91,91 @@ static void report_heads(const ZpShard *h, const ZgNode *n, int d) {
   zl_help(e, "write `attention gather over %s`", h->p->recipe->mesh[dim->directive].name.s);
 }
 
-void zp_choose_attend(const ZpShard *h, const ZgNode *n, uint32_t *x) {
+/* Around a ring go keys of the queries' own sequence, without a bias, whose gradient would be of all keys. */
+static bool may_go_round(const ZgNode *n, const ZgType *in) {
+  ZgAttendAxes ax = zg_attend_axes(n->ax, n->nax);
+  bool bias = n->op == ZG_OP_ATTEND_BIAS_GRAD;
+  for (int i = zg_attend_first(n->op) + 3; i < n->nin; i++)
+    bias |= zg_type_has(&in[i], ax.k) && in[i].elem != ZG_INDEX && in[i].elem != ZG_I32;
+  return ax.q == ax.k && !bias;
+}
+
+ZpDims zp_choose_attend(const ZpShard *h, const ZgNode *n, uint32_t *x) {
   const ZpPlan *p = h->p;
   ZgType in[ZG_MAX_IN], out[ZG_MAX_OUT];
   ZgAttendAxes ax = zg_attend_axes(n->ax, n->nax);
   for (int i = 0; i < n->nin; i++) in[i] = h->s->values[n->in[i]].type;
   for (int i = 0; i < n->nout; i++) out[i] = h->s->values[n->out + (uint32_t)i].type;
+  ZpDims split = 0;
+  bool ring = false;
   for (int d = 0; d < p->mesh.ndims; d++) {
     x[d] = first_axis(h, n, in, out, d, ax.q);
     if (x[d] != ax.q) continue;
     const ZlAttention *said = zp_attention(p, &p->mesh.dim[d]);
     ZlAttentionWay way = said ? said->way : ZL_ATTENTION_AUTO;
     h->b->attended |= 1u << d;
-    if (way == ZL_ATTENTION_GATHER || p->mesh.dim[d].size == 1) continue;
+    if (p->mesh.dim[d].size == 1) continue;
+    split |= 1u << d;
+    ring |= way == ZL_ATTENTION_RING;
+    if (way == ZL_ATTENTION_GATHER || way == ZL_ATTENTION_RING) continue;
     uint32_t heads = heads_of(h, n, in, d, x);
     if (way == ZL_ATTENTION_HEADS && heads == ZG_NONE && !zl_errors(h->b->d)) report_heads(h, n, d);
-    if (heads != ZG_NONE && (way == ZL_ATTENTION_HEADS || heads_send_less(h, n, in, d))) x[d] = heads;
+    if (heads != ZG_NONE && (way == ZL_ATTENTION_HEADS || heads_send_less(h, n, in, d))) {
+      x[d] = heads;
+      split &= ~(1u << d);
+    }
   }
+  return ring && may_go_round(n, in) ? split : 0;
 }
 
-bool zp_attend_of_keys(const ZgNode *n, bool result, int i, const ZgType *t) {
+bool zp_attend_of_keys(const ZgNode *n, bool result, int i, const ZgType *t, bool ring) {
   ZgAttendAxes ax = zg_attend_axes(n->ax, n->nax);
   int first = zg_attend_first(n->op);
   if (ax.q != ax.k || !zg_type_has(t, ax.k)) return false;
+  if (ring) return !result && i > first + 2; /* documents */
   return result ? n->op != ZG_OP_ATTEND && (n->op == ZG_OP_ATTEND_BIAS_GRAD || i > 0) : i > first;
+}
+
+/* ---- around a ring ------------------------------------------------------------------------------------- */
+bool zp_ring_sees(const ZpNode *n, int64_t length, int64_t q, int64_t k) {
+  int64_t window = n->call.opt[1], apart = q > k ? q - k : k - q;
+  if (n->call.opt[0] == 1 && k > q) return false;
+  return window == 0 || apart == 0 || (apart - 1) * length + 1 < window;
+}
+
+void zp_ring_steps(const ZpShard *h, ZpNode *n) {
+  const ZpValue *q = &h->out->values[n->in[zg_attend_first(n->call.op)]];
+  int64_t ranks = zp_group_size(&h->p->mesh, n->dims), length = zp_local_size(h->p, n->call.ax[0], q->state);
+  uint32_t *steps = NULL, nsteps = 0;
+  for (int64_t t = 0; t < ranks;
+       t++) { /* to the t-th before, or from those that have none, the t-th before the last */
+    bool some = zp_ring_sees(n, length, t, 0) || (t > 0 && zp_ring_sees(n, length, 0, ranks - t));
+    if (some) ZB_PUSH(h->p->arena, steps, nsteps, (uint32_t)t);
+  }
+  n->steps = steps;
+  n->nsteps = nsteps;
+}
+
+static uint64_t elements(const ZpValue *v) { return v->bytes / zk_elem_bytes((ZkElem)v->elem); }
+
+ZpRing zp_ring(const ZpSegment *s, const ZpNode *n) {
+  bool back = n->call.op == ZG_OP_ATTEND_GRAD;
+  const ZpValue *k = &s->values[n->in[back ? 4 : 1]], *v = &s->values[n->in[back ? 5 : 2]];
+  const ZpValue *made = &s->values[n->out[0]];
+  ZpRing r = {.v = zb_round_up(k->bytes, 64), .dv = zb_round_up(4 * elements(k), 64)};
+  uint64_t sums = r.dv + zb_round_up(4 * elements(v), 64);
+  for (int i = 0; i < 2; i++) r.chunk[i] = r.bytes, r.bytes += r.v + zb_round_up(v->bytes, 64);
+  for (int i = 0; back && i < 2; i++) r.sums[i] = r.bytes, r.bytes += sums;
+  r.queries = r.bytes;
+  if (made->elem != ZK_F32) r.bytes += zb_round_up(4 * elements(made), 64);
+  r.kernel = r.bytes;
+  return r;
+}
+
+/* Of k and v at every step but the first; of the sums of their gradients as often, and once more: home. */
+uint64_t zp_ring_bytes(const ZpSegment *s, const ZpNode *n) {
+  bool back = n->call.op == ZG_OP_ATTEND_GRAD;
+  const ZpValue *k = &s->values[n->in[back ? 4 : 1]], *v = &s->values[n->in[back ? 5 : 2]];
+  uint64_t hops = n->nsteps - 1, home = n->nsteps > 1;
+  return hops * (k->bytes + v->bytes) + (back ? (hops + home) * 4 * (elements(k) + elements(v)) : 0);
 }

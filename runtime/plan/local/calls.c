@@ -41,6 +41,14 @@ static uint64_t collective_scratch(const ZpLocal *c, const ZpNode *n) {
   return n->call.op == ZG_OP_ALL_TO_ALL ? in + out : n->call.op == ZG_OP_ALL_GATHER ? out : in;
 }
 
+/* An attend around a ring: chunks, sums, and what its kernel needs for results in f32. */
+static uint64_t ring_scratch(const ZpLocal *c, const ZpNode *n) {
+  ZkCall one = n->call;
+  one.out[0].elem = ZK_F32;
+  for (int i = 1; n->call.op == ZG_OP_ATTEND_GRAD && i < one.nout; i++) one.out[i].elem = ZK_F32;
+  return zp_ring(c->s, n).bytes + (c->b->o->scratch ? zp_lines(c->b->o->scratch(&one, c->b->o->threads)) : 0);
+}
+
 static uint64_t kernel_scratch(const ZpLocal *c, const ZkCall *call) {
   return c->b->o->scratch ? zp_lines(c->b->o->scratch(call, c->b->o->threads)) : 0;
 }
@@ -50,9 +58,10 @@ void zp_make_calls(ZpLocal *c, ZpPhase phase) {
   for (uint32_t i = 0; i < l->n; i++) {
     ZpNode *k = &l->nodes[i];
     zp_views(c->p, c->s, k);
-    bool collective = k->dims != 0;
+    bool collective = k->dims != 0 && !zp_is_ring(k);
     k->packs = collective && packs(k);
-    k->scratch_bytes = collective               ? collective_scratch(c, k)
+    k->scratch_bytes = zp_is_ring(k)            ? ring_scratch(c, k)
+                       : collective             ? collective_scratch(c, k)
                        : zp_is_kind(k, ZG_SINK) ? 0
                                                 : kernel_scratch(c, &k->call);
     uint32_t group = zp_group_of(&c->groups, k);

@@ -6,6 +6,7 @@
  * remat.c            which forward values are kept for backward and which are made again; the count of the
  *                    denominator
  * shard.c            the sharding rule: by which dim each node is split; shard.h
+ * attend.c           which ways there are to split attention's sequence; rings
  * experts.c          ... of dispatch, combine and what is between them
  * reshard.c          a value from one layout to another: collectives, slices, pads
  * -- all segments together --

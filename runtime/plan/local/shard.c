@@ -42,13 +42,10 @@ static bool passes_over(const ZpShard *h, const ZgNode *n, int d, uint32_t axis,
   return p->axis_size[from] % parts == 0 && p->axis_size[to] % parts == 0;
 }
 
-/* X of every dim, as the axis or ZG_NONE. */
-static void choose(const ZpShard *h, const ZgNode *n, uint32_t *x) {
+/* X of every dim, as the axis or ZG_NONE; dims over which keys go round. */
+static ZpDims choose(const ZpShard *h, const ZgNode *n, uint32_t *x) {
   const ZpPlan *p = h->p;
-  if (zg_is_attend(n->op)) {
-    zp_choose_attend(h, n, x);
-    return;
-  }
+  if (zg_is_attend(n->op)) return zp_choose_attend(h, n, x);
   ZgType in[ZG_MAX_IN], out[ZG_MAX_OUT];
   for (int i = 0; i < n->nin; i++) in[i] = h->s->values[n->in[i]].type;
   for (int i = 0; i < n->nout; i++) out[i] = h->s->values[n->out + (uint32_t)i].type;
@@ -62,6 +59,7 @@ static void choose(const ZpShard *h, const ZgNode *n, uint32_t *x) {
       if (passes_over(h, n, d, dim->axes[i], x) && passes(n, &from, &to)) x[d] = from;
     }
   }
+  return 0;
 }
 
 static bool is_sum(const ZpValue *v, int d) { return v->state[d].kind == 'P' && !v->state[d].max; }
@@ -103,9 +101,9 @@ static void keep_partial_sums(const ZpShard *h, const ZgNode *n, const uint32_t 
 
 /* The axis by which X splits operand or result i of a node: none of what attend has of keys, where X is the queries'
  * axis. */
-static uint32_t split_of(const ZgNode *n, bool result, int i, const ZgType *t, uint32_t x) {
+static uint32_t split_of(const ZgNode *n, bool result, int i, const ZgType *t, uint32_t x, bool ring) {
   bool queries = zg_is_attend(n->op) && x == zg_attend_axes(n->ax, n->nax).q;
-  return queries && zp_attend_of_keys(n, result, i, t) ? ZG_NONE : x;
+  return queries && zp_attend_of_keys(n, result, i, t, ring) ? ZG_NONE : x;
 }
 
 static ZpState wanted(const ZgType *t, uint32_t x) {
@@ -266,13 +264,14 @@ static void shard_node(ZpShard *h, const ZgNode *n) {
   const ZpPlan *p = h->p;
   uint32_t x[ZP_MAX_DIMS], in[ZG_MAX_IN];
   uint8_t partial[ZP_MAX_DIMS];
-  choose(h, n, x);
+  ZpDims ring = choose(h, n, x);
   keep_partial_sums(h, n, x, partial);
   for (int i = 0; i < n->nin; i++) {
     ZpState want[ZP_MAX_DIMS] = {0};
     const ZgType *t = &h->s->values[n->in[i]].type;
     for (int d = 0; d < p->mesh.ndims; d++)
-      want[d] = partial[d] >> i & 1 ? (ZpState){.kind = 'P'} : wanted(t, split_of(n, false, i, t, x[d]));
+      want[d] =
+          partial[d] >> i & 1 ? (ZpState){.kind = 'P'} : wanted(t, split_of(n, false, i, t, x[d], ring));
     in[i] = zp_convert(h, n->in[i], want);
   }
   uint32_t first = h->out->nvalues;
@@ -284,7 +283,7 @@ static void shard_node(ZpShard *h, const ZgNode *n) {
       if (d >= p->mesh.ndims) continue;
       uint16_t from, to;
       uint32_t split = passes(n, &from, &to) && x[d] == from ? to : x[d];
-      bool keys = split_of(n, true, i, t, split) != split;
+      bool keys = split_of(n, true, i, t, split, ring) != split;
       state[d] = wanted(t, keys ? ZG_NONE : split);
       bool lacks = split != ZG_NONE && (keys || !zg_type_has(t, (uint16_t)split));
       if (partial[d] || lacks) state[d] = (ZpState){.kind = 'P', .max = n->op == ZG_OP_PEAK};
@@ -310,9 +309,17 @@ static void shard_node(ZpShard *h, const ZgNode *n) {
     m->call.opt[1] = p->axis_valid[n->ax[0]];
   count_flops(h, m);
   zp_make_grouped(h, n, m);
-  if (!zg_is_linear_attend(n->op)) return;
-  m->call.opt[1] = zg_linear_chunk(n->opt[0], p->axis_size[n->ax[0]]);
-  count_linear_flops(h, m);
+  if (zg_is_linear_attend(n->op)) {
+    m->call.opt[1] = zg_linear_chunk(n->opt[0], p->axis_size[n->ax[0]]);
+    count_linear_flops(h, m);
+  }
+  if (!ring) return;
+  m->dims = ring;
+  m->axis = n->ax[0];
+  m->cause =
+      zb_printf(p->arena, "%s is split over %s; %s takes its keys by turns", p->graph->axes[n->ax[0]].name,
+                zp_dims_text(&p->mesh, p->arena, ring), zg_op_info[n->op].text);
+  zp_ring_steps(h, m);
 }
 
 static void run(ZpShard *h, const ZgSegment *s, uint32_t from, uint32_t to, const bool *again,

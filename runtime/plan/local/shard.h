@@ -39,10 +39,12 @@ uint32_t zp_base(const ZpShard *h, uint32_t v);
 /* Local value of graph value v in state `want` (P where it stays partial): found or made. */
 uint32_t zp_convert(ZpShard *h, uint32_t v, const ZpState *want);
 /* attend.c: X of every dim (shard.c), as the axis or ZG_NONE, of attend or one of its gradients: ZgAttendAxes.q where
- * queries are split and keys are not. */
-void zp_choose_attend(const ZpShard *h, const ZgNode *n, uint32_t *x);
-/* Of its operand or result i, of type t: whether it is the keys' along an axis that is the queries', too. */
-bool zp_attend_of_keys(const ZgNode *n, bool result, int i, const ZgType *t);
+ * queries are split and keys are not. Returns the dims over which these are split all the same, and go round. */
+ZpDims zp_choose_attend(const ZpShard *h, const ZgNode *n, uint32_t *x);
+/* Of its operand or result i, of type t: whether it has all keys, along an axis that is that of split queries, too. */
+bool zp_attend_of_keys(const ZgNode *n, bool result, int i, const ZgType *t, bool ring);
+/* The steps of a node that goes round. */
+void zp_ring_steps(const ZpShard *h, ZpNode *n);
 bool zp_state_eq(const ZpShard *h, const ZpState *a, const ZpState *b);
 
 /* ---- experts.c ----------------------------------------------------------------------------------------- */

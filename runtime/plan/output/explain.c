@@ -7,13 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A collective's whole tensor: as gathered, or before it is reduced or exchanged. */
+/* A collective's whole tensor: as gathered, or before it is reduced or exchanged. Of what goes round a ring, a rank's keys. */
 static const ZpValue *whole_of(const ZpSegment *s, const ZpNode *n) {
+  if (zp_is_ring(n)) return &s->values[n->in[zg_attend_first(n->call.op) + 1]];
   bool out = n->call.op == ZG_OP_ALL_GATHER || n->call.op == ZG_OP_DISPATCH;
   return &s->values[out ? n->out[0] : n->in[0]];
 }
 
 uint64_t zp_node_bytes(const ZpSegment *s, const ZpNode *n) {
+  if (zp_is_ring(n)) return zp_ring_bytes(s, n);
   const ZpValue *v = whole_of(s, n);
   if (n->call.op == ZG_OP_ROUND) return v->bytes * (uint64_t)n->call.num[0];
   if (n->call.op != ZG_OP_DISPATCH && n->call.op != ZG_OP_COMBINE) return v->bytes;
@@ -137,7 +139,7 @@ static void add_nodes(Explain *x, uint32_t s, uint32_t segment, ZpPhase phase, u
     add_row(x, (ZpSent){.key = key_of(BY_NODE, segment, phase, i),
                         .from = s,
                         .to = s,
-                        .op = k->call.op,
+                        .op = zp_is_ring(k) ? ZG_OP_ATTEND : k->call.op,
                         .dims = k->dims,
                         .members = members,
                         .bytes = zp_node_bytes(&p->segments[segment], k),
@@ -190,10 +192,14 @@ static void join_stages(Explain *x) {
 
 double zp_sent_bytes(const ZpSent *r) {
   double others = (double)(r->members - 1) / (double)r->members, all = (double)r->bytes * (double)r->count;
-  return r->op == ZP_SEND ? all : r->op == ZG_OP_ALL_REDUCE ? 2 * others * all : others * all;
+  return r->op == ZP_SEND || r->op == ZG_OP_ATTEND ? all
+         : r->op == ZG_OP_ALL_REDUCE               ? 2 * others * all
+                                                   : others * all;
 }
 
-const char *zp_sent_op(uint32_t op) { return op == ZP_SEND ? "send" : zg_op_info[op].text; }
+const char *zp_sent_op(uint32_t op) {
+  return op == ZP_SEND ? "send" : op == ZG_OP_ATTEND ? "ring" : zg_op_info[op].text;
+}
 
 double zp_sent_of_stage(ZpSents t, uint32_t stage, double by[ZP_SEND + 1]) {
   double all = 0;

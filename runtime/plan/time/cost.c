@@ -47,6 +47,11 @@ static ZpPlace place_of_stages(Cost *x, const uint32_t *stage, uint32_t n) {
 /* ---- a list -------------------------------------------------------------------------------------------- */
 static double collective(Cost *x, uint32_t stage, const ZpSegment *s, const ZpNode *n, const ZpPlace **at) {
   *at = place_of(x, stage, n->dims);
+  if (zp_is_ring(n)) { /* sends each of n - 1 times, as a gather does, and computes beside that */
+    double ranks = (double)(*at)->n, bytes = (double)zp_ring_bytes(s, n) * ranks / (ranks - 1);
+    double sends = n->nsteps > 1 ? zp_collective_seconds(x->c, ZG_OP_ALL_GATHER, bytes, *at) : 0;
+    return fmax(0, sends - zp_call_seconds(x->c, n));
+  }
   double packing = n->packs ? zp_stream_seconds(x->c, 2 * (double)zp_node_bytes(s, n)) : 0;
   int op = n->call.op;
   if (op == ZG_OP_DISPATCH || op == ZG_OP_COMBINE) op = ZG_OP_ALL_TO_ALL;
@@ -82,6 +87,7 @@ static Pieces in_order(Cost *x, uint32_t stage, const ZpSegment *s, const ZpList
     }
     const ZpPlace *at;
     double t = collective(x, stage, s, n, &at);
+    if (zp_is_ring(n)) add_call(x, &all, n);
     add_collective(x, &all, t, at->level, i);
   }
   return all;
@@ -139,10 +145,18 @@ static Pieces side_by_side(Cost *x, uint32_t stage, const ZpSegment *s, const Zp
     const ZpPlace *at = NULL;
     bool sends = zp_sends(n);
     double t = sends ? collective(x, stage, s, n, &at) : zp_call_seconds(x->c, n);
-    double *clock = sends ? &b.link : &b.compute;
+    double *clock = sends && !zp_is_ring(n) ? &b.link : &b.compute;
+    b.done[i] = true;
+    if (zp_is_ring(n)) { /* what it sends goes beside what it computes, and no other collective does */
+      double own = zp_call_seconds(x->c, n), start = fmax(fmax(b.compute, b.link), ready_at(&b, n));
+      b.compute = b.link = start + own + t;
+      finish(&b, n, b.compute);
+      add_call(x, &all, n);
+      computed += own, sent += t, level = at->level;
+      continue;
+    }
     *clock = fmax(*clock, ready_at(&b, n)) + t;
     finish(&b, n, *clock);
-    b.done[i] = true;
     if (sends) level = at->level, sent += t;
     else add_call(x, &all, n), computed += t;
   }
