@@ -44,7 +44,7 @@ train() {
   echo "$name: $ranks ranks, loss $loss"
 }
 
-planned='llama8b|llama405b|llama_gqa' # for other sizes: below
+planned='llama8b|llama8b_long|llama405b|llama_gqa' # for other sizes: below
 n=0
 for recipe in $(of_model MLP); do train mlp "$recipes:$recipe" points.bin 2 && n=$((n + 1)); done
 for recipe in $(of_model GPT2); do train gpt2 "$recipes:$recipe" text.bin 2 && n=$((n + 1)); done
@@ -62,6 +62,8 @@ at_once() {
 }
 at_once zc "$ZUG_SRC/examples/llama3.zug" -o 8b.zsg
 at_once zplan show 8b.zsg --recipe "$recipes:llama8b" --cluster "$ZUG_SRC/examples/clusters.zug:h100"
+says '256 ranks'
+at_once zplan show 8b.zsg --recipe "$recipes:llama8b_long" --cluster "$ZUG_SRC/examples/clusters.zug:h100"
 says '256 ranks'
 at_once zplan explain 8b.zsg --recipe "$recipes:llama_gqa"
 says 'tensor.grp'
