@@ -5,14 +5,15 @@
  * so that as many rows as a bundle holds go on together. */
 #include "kernels/cpu/cpu.h"
 
-#define PIECE 256 /* elements of a row, or rows of a bundle */
+#define PIECE 256 /* elements of a row, or rows of a bundle, */
+#define WIDE 2048 /* where there are enough bundles for all threads: memory likes long runs */
 
 enum { B, H, A };
 typedef struct {
   ZkView v[3];
-  ZkNest rest;              /* views as above; without `side` */
-  ZkLoop side;              /* rows that lie side by side; one if a row is contiguous */
-  int64_t n, s[3], bundles; /* strides along the axis; bundles: of `side` */
+  ZkNest rest;                    /* views as above; without `side` */
+  ZkLoop side;                    /* rows that lie side by side; one if a row is contiguous */
+  int64_t n, s[3], wide, bundles; /* strides along the axis; rows of a bundle, bundles of `side` */
   bool reverse, late;
 } Scan;
 
@@ -34,21 +35,24 @@ static void scan_row(const Scan *p, const int64_t *off) {
   }
 }
 
-ZK_SIMD static void step(double *h, const float *a, float *b, int64_t m) {
+ZK_SIMD static void step(double *h, const float *a, const float *b, float *y, int64_t m) {
 #pragma omp simd
-  for (int64_t k = 0; k < m; k++) b[k] = (float)(h[k] = a[k] * h[k] + b[k]);
+  for (int64_t k = 0; k < m; k++) y[k] = (float)(h[k] = a[k] * h[k] + b[k]);
 }
 
 static void scan_bundle(const Scan *p, const int64_t *off, int64_t m) {
-  float a[2][PIECE], b[PIECE]; /* late: the other one is of the element before */
-  double h[PIECE] = {0};
-  memset(a, 0, sizeof a);
+  float abuf[2][WIDE], bbuf[WIDE], ybuf[WIDE];
+  double h[WIDE] = {0};
+  const float *before =
+      memset(abuf[1], 0, (size_t)m * sizeof(float)); /* late: the factors of the element before */
   for (int64_t i = 0; i < p->n; i++) {
-    int64_t at = p->reverse ? p->n - 1 - i : i;
-    zk_load(a[i & 1], &p->v[A], off[A] + at * p->s[A], p->side.s[A], m);
-    zk_load(b, &p->v[B], off[B] + at * p->s[B], p->side.s[B], m);
-    step(h, a[(i & 1) ^ p->late], b, m);
-    zk_store(&p->v[H], off[H] + at * p->s[H], p->side.s[H], m, b, false);
+    int64_t at = p->reverse ? p->n - 1 - i : i, y = off[H] + at * p->s[H];
+    const float *a = zk_row_in(&p->v[A], off[A] + at * p->s[A], p->side.s[A], m, abuf[i & 1]);
+    const float *b = zk_row_in(&p->v[B], off[B] + at * p->s[B], p->side.s[B], m, bbuf);
+    float *to = zk_row_out(&p->v[H], y, p->side.s[H], m, ybuf);
+    step(h, p->late ? before : a, b, to, m);
+    zk_row_done(&p->v[H], y, p->side.s[H], m, to);
+    before = a;
   }
 }
 
@@ -58,7 +62,7 @@ static void run_bundles(void *arg, int64_t from, int64_t to, int part) {
   for (int64_t t = from; t < to; t++) {
     ZkWalk w;
     zk_walk_seek(&p->rest, &w, t / p->bundles);
-    int64_t first = t % p->bundles * PIECE, m = zk_min(PIECE, p->side.n - first);
+    int64_t first = t % p->bundles * p->wide, m = zk_min(p->wide, p->side.n - first);
     for (int i = 0; i < 3; i++) w.off[i] += first * p->side.s[i];
     if (m == 1) scan_row(p, w.off);
     else scan_bundle(p, w.off, m);
@@ -73,7 +77,9 @@ void zk_cpu_scan(const ZkEnv *env, const ZkCall *c) {
   p.rest = zk_nest(views, 3, c->ax, 1, false);
   p.side = (ZkLoop){.n = 1};
   if (p.s[B] != 1) p.side = zk_nest_pop(&p.rest);
-  p.bundles = zk_ceil_div(p.side.n, PIECE);
-  int64_t work = zk_max(1, p.n * zk_min(p.side.n, PIECE));
-  zk_for(env, zk_nest_count(&p.rest) * p.bundles, zk_max(1, 16384 / work), run_bundles, &p);
+  int64_t rest = zk_nest_count(&p.rest);
+  p.wide = rest * zk_ceil_div(p.side.n, WIDE) < zk_threads(env) ? PIECE : WIDE;
+  p.bundles = zk_ceil_div(p.side.n, p.wide);
+  int64_t work = zk_max(1, p.n * zk_min(p.side.n, p.wide));
+  zk_for(env, rest * p.bundles, zk_max(1, 16384 / work), run_bundles, &p);
 }

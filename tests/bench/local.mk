@@ -26,6 +26,11 @@ noinst_PROGRAMS += bench-attend
 bench_attend_SOURCES = tests/bench/attend.c
 bench_attend_LDADD = $(libs_kernels)
 
+# What recurrences cost, along sequences of several lengths.
+noinst_PROGRAMS += bench-recur
+bench_recur_SOURCES = tests/bench/recur.c
+bench_recur_LDADD = $(libs_kernels)
+
 # Texts to tokens.
 noinst_PROGRAMS += bench-text
 bench_text_SOURCES = tests/bench/text.c
@@ -37,6 +42,7 @@ bench: all
 	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/bench/bench.sh
 	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/bench/tokens.sh
 	./bench-attend
+	./bench-recur
 bench-attention: bench-attend
 	./bench-attend
 bench-tokens: bench-text

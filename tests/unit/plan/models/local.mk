@@ -22,6 +22,7 @@ tests_unit_test_plan_models_SOURCES = \
   tests/unit/plan/models/groups.c \
   tests/unit/plan/models/muon.c \
   tests/unit/plan/models/ledger.c \
+  tests/unit/plan/models/linear.c \
   tests/unit/plan/models/pad.c \
   tests/unit/plan/models/place.c \
   tests/unit/plan/models/plan.c \
