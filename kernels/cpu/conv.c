@@ -41,8 +41,13 @@ typedef struct {
 } Run;
 
 typedef struct {
+  int64_t at, n, lo, hi, off;
+} Piece;
+
+typedef struct {
   float a[TILE_M * TILE_K], c[TILE_M * TILE_N], b[TILE_K * TILE_N];
   Run run[TILE_M];
+  Piece piece[TILE_M];
   int nruns;
 } Panels;
 
@@ -71,9 +76,11 @@ static Span span_of(const Conv *p, const ZkCall *c, bool a, bool b, bool cc, int
 /* Offsets of element `i` of the span; how many after it, and with it, lie along its inner loop. */
 static int64_t seek(const Span *s, int64_t i, int64_t off[3]) {
   int64_t in = i % s->inner.n;
+  for (int v = 0; v < 3; v++) off[v] = in * s->inner.s[v];
+  if (s->outer.nloops == 0) return s->inner.n - in;
   ZkWalk w;
-  if (s->outer.nloops) zk_walk_seek(&s->outer, &w, i / s->inner.n);
-  for (int v = 0; v < 3; v++) off[v] = (s->outer.nloops ? w.off[v] : 0) + in * s->inner.s[v];
+  zk_walk_seek(&s->outer, &w, i / s->inner.n);
+  for (int v = 0; v < 3; v++) off[v] += w.off[v];
   return s->inner.n - in;
 }
 
@@ -149,26 +156,59 @@ static bool inside(const Conv *p, const Run *r, const int64_t *shift, int64_t *o
   return true;
 }
 
-/* Columns [k0, k0 + k) of the rows of the tile, each as a row: a[k][m]. */
-static void gather_along_m(const Conv *p, Panels *q, int64_t k0, int64_t k, int64_t m) {
+/* What a run is of one row of the panel: zeros, elements from lo to hi, zeros. */
+static void find_pieces(const Conv *p, Panels *q, const int64_t *shift) {
   const ZkConvDim *last = &p->dim[p->dims - 1];
-  for (int64_t j = 0; j < k; j++) {
-    int64_t shift[ZG_CONV_DIMS], sum[3];
+  for (int i = 0; i < q->nruns; i++) {
+    const Run *r = &q->run[i];
+    Piece *e = &q->piece[i];
+    int64_t at = r->first * last->step + shift[p->dims - 1], step = last->step;
+    int64_t lo = at >= 0 ? 0 : zk_min(r->n, zk_ceil_div(-at, step));
+    int64_t hi = at >= last->asize ? 0 : zk_min(r->n, (last->asize - 1 - at) / step + 1);
+    *e = (Piece){.at = r->at, .n = r->n};
+    if (!inside(p, r, shift, &e->off) || lo >= hi) continue;
+    e->lo = lo, e->hi = hi, e->off += (at + lo * step) * last->sa;
+  }
+}
+
+/* Most pieces are short: zk_load, memcpy and the like would cost more than what they do. */
+#define SHORT 64
+ZK_INLINE void load_short(float *to, const ZkView *v, int64_t off, int64_t s, int64_t n) {
+  const float *x = (const float *)v->data + off;
+  if (v->elem != ZK_F32 || n > SHORT) zk_load(to, v, off, s, n);
+  else if (s == 1)
+    for (int64_t i = 0; i < n; i++) to[i] = x[i];
+  else
+    for (int64_t i = 0; i < n; i++) to[i] = x[i * s];
+}
+ZK_INLINE void store_short(const ZkView *v, int64_t off, int64_t s, int64_t n, const float *from) {
+  float *y = (float *)v->data + off;
+  if (v->elem != ZK_F32 || n > SHORT) zk_store(v, off, s, n, from, false);
+  else if (s == 1)
+    for (int64_t i = 0; i < n; i++) y[i] = from[i];
+  else
+    for (int64_t i = 0; i < n; i++) y[i * s] = from[i];
+}
+
+/* Columns [k0, k0 + k) of the rows of the tile, each as a row: a[k][m]. */
+ZK_SIMD static void gather_along_m(const Conv *p, Panels *q, int64_t k0, int64_t k, int64_t m) {
+  const ZkConvDim *last = &p->dim[p->dims - 1];
+  int64_t by = last->step * last->sa;
+  for (int64_t j = 0, len; j < k; j += len) {
+    int64_t shift[ZG_CONV_DIMS], from = (k0 + j) % p->sum.n;
     window(p, (k0 + j) / p->sum.n, shift);
-    seek(&p->sum, (k0 + j) % p->sum.n, sum);
-    for (int i = 0; i < q->nruns; i++) {
-      const Run *r = &q->run[i];
-      float *to = q->a + j * m + r->at;
-      int64_t off, at = r->first * last->step + shift[last - p->dim], step = last->step;
-      int64_t lo = at >= 0 ? 0 : zk_min(r->n, zk_ceil_div(-at, step));
-      int64_t hi = at >= last->asize ? 0 : zk_min(r->n, (last->asize - 1 - at) / step + 1);
-      if (!inside(p, r, shift, &off) || lo >= hi) {
-        zk_run_fill(to, 0, r->n);
-        continue;
+    find_pieces(p, q, shift);
+    len = zk_min(p->sum.n - from, k - j);
+    for (int64_t f = 0; f < len; f++) {
+      int64_t sum[3];
+      seek(&p->sum, from + f, sum);
+      for (int i = 0; i < q->nruns; i++) {
+        const Piece *e = &q->piece[i];
+        float *to = q->a + (j + f) * m + e->at;
+        for (int64_t z = 0; z < e->lo; z++) to[z] = 0;
+        load_short(to + e->lo, &p->v[A], e->off + sum[A], by, e->hi - e->lo);
+        for (int64_t z = e->hi; z < e->n; z++) to[z] = 0;
       }
-      zk_run_fill(to, 0, lo);
-      zk_load(to + lo, &p->v[A], off + sum[A] + (at + lo * step) * last->sa, step * last->sa, hi - lo);
-      zk_run_fill(to + hi, 0, r->n - hi);
     }
   }
 }
@@ -207,7 +247,7 @@ static void gather(const Conv *p, Panels *q, int64_t k0, int64_t k, int64_t m) {
 }
 
 /* Columns [n0, n0 + n) of C at the rows of the tile of m, from or to q->c: c[n][m] or c[m][n]. */
-static void move_c(const Conv *p, Panels *q, int64_t n0, int64_t n, int64_t m, bool load) {
+ZK_SIMD static void move_c(const Conv *p, Panels *q, int64_t n0, int64_t n, int64_t m, bool load) {
   const ZkConvDim *last = &p->dim[p->dims - 1];
   int64_t along = last->jump * last->sc;
   for (int64_t j = 0, len; j < n; j += len) {
@@ -221,26 +261,47 @@ static void move_c(const Conv *p, Panels *q, int64_t n0, int64_t n, int64_t m, b
       float *at = p->c_along_m ? q->c + j * m + r->at : q->c + r->at * n + j;
       for (int64_t e = 0; e < rows; e++, at += p->c_along_m ? m : n) {
         int64_t place = r->c + off[C] + e * between;
-        if (load) zk_load(at, &p->v[C], place, by, each);
-        else zk_store(&p->v[C], place, by, each, at, false);
+        if (load) load_short(at, &p->v[C], place, by, each);
+        else store_short(&p->v[C], place, by, each, at);
       }
     }
   }
 }
 
 /* ---- conv and its transpose ---------------------------------------------------------------------------- */
-/* Row k of w in group g. */
+/* Where in B row k of the phase is, without the column. */
+static int64_t row_of_b(const Conv *p, int64_t k) {
+  int64_t sum[3], shift[ZG_CONV_DIMS];
+  seek(&p->sum, k % p->sum.n, sum);
+  return sum[B] + window(p, k / p->sum.n, shift);
+}
+
+/* Some rows of w in a group: along each where its columns are neighbours in memory; else a few columns along all rows,
+ * whose elements then are. */
+#define PACK_K 64
+#define PACK_N 16
 static void pack(void *arg, int64_t from, int64_t to, int part) {
   (void)part;
   const Conv *p = arg;
+  int64_t N = p->cols.n, blocks = zk_ceil_div(p->K, PACK_K);
   for (int64_t t = from; t < to; t++) {
-    int64_t group[3], sum[3], shift[ZG_CONV_DIMS], k = t % p->K;
-    seek(&p->group, t / p->K, group);
-    seek(&p->sum, k % p->sum.n, sum);
-    int64_t off = group[B] + sum[B] + window(p, k / p->sum.n, shift);
-    for (int64_t j = 0, len, col[3]; j < p->cols.n; j += len) {
-      len = seek(&p->cols, j, col);
-      zk_load(p->w + t * p->cols.n + j, &p->v[B], off + col[B], p->cols.inner.s[B], len);
+    int64_t group[3], row[PACK_K], col[PACK_N][3], k0 = t % blocks * PACK_K, rows = zk_min(PACK_K, p->K - k0);
+    float *w = p->w + (t / blocks * p->K + k0) * N;
+    seek(&p->group, t / blocks, group);
+    for (int64_t k = 0; k < rows; k++) row[k] = group[B] + row_of_b(p, k0 + k);
+    if (p->cols.inner.s[B] == 1) {
+      for (int64_t k = 0; k < rows; k++)
+        for (int64_t n = 0, len; n < N; n += len) {
+          len = seek(&p->cols, n, col[0]);
+          zk_load(w + k * N + n, &p->v[B], row[k] + col[0][B], 1, len);
+        }
+      continue;
+    }
+    for (int64_t n0 = 0; n0 < N; n0 += PACK_N) {
+      int64_t columns = zk_min(PACK_N, N - n0);
+      for (int64_t n = 0; n < columns; n++) seek(&p->cols, n0 + n, col[n]);
+      for (int64_t n = 0; n < columns; n++)
+        for (int64_t k = 0; k < rows; k++) load_short(w + k * N + n0 + n, &p->v[B], row[k] + col[n][B], 1, 1);
     }
   }
 }
@@ -272,9 +333,7 @@ static void run_tiles(void *arg, int64_t from, int64_t to, int part) {
 static void store_w(const Conv *p, const Panels *q, const int64_t group[3], int64_t k0, int64_t k, int64_t n0,
                     int64_t n) {
   for (int64_t i = 0; i < k; i++) {
-    int64_t sum[3], shift[ZG_CONV_DIMS];
-    seek(&p->sum, (k0 + i) % p->sum.n, sum);
-    int64_t off = group[B] + sum[B] + window(p, (k0 + i) / p->sum.n, shift);
+    int64_t off = group[B] + row_of_b(p, k0 + i);
     for (int64_t j = 0, len, col[3]; j < n; j += len) {
       len = zk_min(seek(&p->cols, n0 + j, col), n - j);
       zk_store(&p->v[B], off + col[B], p->cols.inner.s[B], len, q->b + i * n + j, p->add);
@@ -325,7 +384,7 @@ static void convolve(const ZkEnv *env, const ZkCall *c) {
       zk_for(env, p.group.n * p.ktiles * p.ntiles, 1, run_grad_tiles, &p);
       continue;
     }
-    zk_for(env, p.group.n * p.K, zk_max(1, (1 << 14) / zk_max(1, p.cols.n)), pack, &p);
+    zk_for(env, p.group.n * zk_ceil_div(p.K, PACK_K), zk_max(1, 1024 / zk_max(1, p.cols.n)), pack, &p);
     zk_for(env, p.group.n * p.mtiles * p.ntiles, grain, run_tiles, &p);
   }
 }

@@ -51,7 +51,9 @@ typedef struct {
 ZK_DEVICE Point point_m(const Conv &p, unsigned i) {
   Point t = {0, 0, {}};
   long long at[3];
-  for (int d = p.dims - 1; d >= 0; d--) {
+#pragma unroll
+  for (int d = DIMS - 1; d >= 0; d--) {
+    if (d >= p.dims) continue;
     const Dim &q = p.dim[d];
     unsigned rest = zkc_div(i, q.n), k = i - rest * q.n.n;
     t.p[d] = (int)k * q.step;
@@ -69,7 +71,9 @@ ZK_DEVICE Point point_k(const Conv &p, unsigned i) {
   unsigned w = zkc_div(i, p.sums);
   zkc_seek(p.sum, i - w * p.sums.n, at);
   t.a = at[A], t.other = at[B];
-  for (int d = p.dims - 1; d >= 0; d--) {
+#pragma unroll
+  for (int d = DIMS - 1; d >= 0; d--) {
+    if (d >= p.dims) continue;
     const Dim &q = p.dim[d];
     unsigned rest = zkc_div(w, q.windows), j = w - rest * q.windows.n;
     t.p[d] = q.shift + (int)j * q.kshift;
@@ -81,12 +85,15 @@ ZK_DEVICE Point point_k(const Conv &p, unsigned i) {
 
 ZK_DEVICE float load_a(const Conv &p, const Point &x, const Point &y, long long base) {
   long long at = base + x.a + y.a;
-  for (int d = 0; d < p.dims; d++) {
+  bool inside = true;
+#pragma unroll
+  for (int d = 0; d < DIMS; d++) {
+    if (d >= p.dims) continue;
     int i = x.p[d] + y.p[d];
-    if (i < 0 || i >= p.dim[d].asize) return 0;
+    inside &= i >= 0 && i < p.dim[d].asize;
     at += i * p.dim[d].sa;
   }
-  return zk_load(p.a, p.aelem, at);
+  return inside ? zk_load(p.a, p.aelem, at) : 0;
 }
 
 /* GRAD: rows are K, steps are M, b is C and the result B; else rows are M, steps K, b is B and the result C. */

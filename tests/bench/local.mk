@@ -30,6 +30,10 @@ bench_attend_LDADD = $(libs_kernels)
 noinst_PROGRAMS += bench-recur
 bench_recur_SOURCES = tests/bench/recur.c
 bench_recur_LDADD = $(libs_kernels)
+# Convolutions against the products that they are.
+noinst_PROGRAMS += bench-conv
+bench_conv_SOURCES = tests/bench/conv.c
+bench_conv_LDADD = $(libs_kernels)
 
 # Texts to tokens.
 noinst_PROGRAMS += bench-text
@@ -37,14 +41,17 @@ bench_text_SOURCES = tests/bench/text.c
 bench_text_LDADD = $(libs_text) -lpthread
 
 EXTRA_DIST += tests/bench/tokens.sh tests/bench/tokens.py
-.PHONY: bench bench-gpu bench-tokens bench-attention
+.PHONY: bench bench-gpu bench-tokens bench-attention bench-convolution
 bench: all
 	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/bench/bench.sh
 	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/bench/tokens.sh
 	./bench-attend
 	./bench-recur
+	./bench-conv
 bench-attention: bench-attend
 	./bench-attend
+bench-convolution: bench-conv
+	./bench-conv
 bench-tokens: bench-text
 	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/bench/tokens.sh
 bench-gpu: all

@@ -157,6 +157,34 @@ static void add_dot(List *l, const ZpSegment *g, const ZpNode *n) {
   add(l, &s, "dot", c, swapped);
 }
 
+/* ---- convolutions: by libraries' way, of windows that are gathered already ---- */
+static void add_conv(List *l, const ZpSegment *g, const ZpNode *n) {
+  const ZkCall *c = &n->call;
+  const ZkView *t[3];
+  for (int i = 0; i < 3; i++) t[zg_conv_tensor(c->op, i)] = i < 2 ? &c->in[i] : &c->out[0];
+  int64_t rows = 1, windows = 1, cols = 1, batch = 1, one = 1;
+  for (int d = 0; d < c->nax; d += 3)
+    stride(t[ZG_CONV_Y], c->ax[d + 2], &one), rows *= one, stride(t[ZG_CONV_W], c->ax[d + 1], &one),
+        windows *= one;
+  for (int v = 0; v < 3; v++)
+    for (int i = 0; i < t[v]->rank; i++) {
+      uint16_t axis = t[v]->axis[i];
+      bool x = has(t[ZG_CONV_X], axis), w = has(t[ZG_CONV_W], axis), y = has(t[ZG_CONV_Y], axis);
+      if (contracted(c, axis) || (v > 0 && x) || (v > 1 && w)) continue; /* spatial, or seen before */
+      *(x && w && y ? &batch : x && w ? &windows : x ? &rows : &cols) *= t[v]->size[i];
+    }
+  Shape s;
+  memset(&s, 0, sizeof s);
+  s.M = c->op == ZG_OP_CONV_GRAD ? windows : rows;
+  s.K = c->op == ZG_OP_CONV ? windows : c->op == ZG_OP_CONV_GRAD ? rows : cols;
+  s.N = c->op == ZG_OP_CONV_TRANSPOSE ? windows : cols;
+  for (int i = 0; i < 3; i++) s.elem[i] = i < 2 ? c->in[i].elem : c->out[0].elem;
+  s.nloops = batch > 1, s.loop[0].n = batch > 1 ? batch : 0;
+  pack(&s);
+  s.weights = c->op != ZG_OP_CONV_GRAD && g->values[n->in[1]].at.space == ZP_AT_PARAM;
+  add(l, &s, zg_op_info[c->op].text, NULL, false);
+}
+
 /* ---- attention ---- */
 typedef struct {
   const ZkView *v; /* NULL: scores, one square for each loop */
@@ -216,6 +244,7 @@ static void add_nodes(List *l, const ZpSegment *g, const ZpList *list) {
     const ZkCall *c = &n->call;
     if (n->dims) continue;
     if (c->op == ZG_OP_DOT) add_dot(l, g, n);
+    if (zg_is_conv(c->op)) add_conv(l, g, n);
     if (c->op == ZG_OP_ATTEND) add_attend(l, c);
     if (c->op == ZG_OP_ATTEND_GRAD) add_attend_grad(l, c);
   }

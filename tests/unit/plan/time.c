@@ -1,5 +1,5 @@
 /* Times that can be worked out by hand: kernels, collectives, and steps of made-up plans. */
-#include "runtime/plan/time/time.h"
+#include "runtime/plan/time/internal.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -39,6 +39,30 @@ Test(time, products) {
   c.sms = 0;
   c.flops_f32 = 10e12;
   NEAR(zp_product_seconds(&c, ZK_F32, 100, 10, 7, 3, 0), 2.0 * 100 * 10 * 7 * 3 / 8e12 + 2e-6);
+}
+
+/* A convolution takes as long as its product: by positions of y, whatever those of x are. */
+Test(time, convolutions) {
+  enum { N = 1, I, O, R, P, K, L };
+  static const int64_t size[] = {[N] = 2, [I] = 3, [O] = 5, [R] = 9, [P] = 4, [K] = 3, [L] = 2};
+  static const uint16_t tensor[3][4] = {{N, I, R}, {I, O, K, L}, {N, O, P, L}};
+  static const int rank[3] = {3, 3, 3};
+  static const int ops[3] = {ZG_OP_CONV, ZG_OP_CONV_TRANSPOSE, ZG_OP_CONV_GRAD};
+  static const double product[3][3] = {{2 * 4, 5, 3 * 3}, {2 * 4, 3, 5 * 3}, {3 * 3, 5, 2 * 4}};
+  ZlCluster c = {.flops_f32 = 1e9, .products = .5, .stream = 1e15};
+  for (int i = 0; i < 3; i++)
+    for (int groups = 0; groups < 2; groups++) { /* with L in all three: groups */
+      ZpNode n = {.call = {.op = (uint16_t)ops[i], .nin = 2, .nout = 1, .nax = 3, .ax = {R, K, P}}};
+      for (int k = 0; k < 3; k++) {
+        ZgConvTensor t = zg_conv_tensor(ops[i], k);
+        ZkView *v = k < 2 ? &n.call.in[k] : &n.call.out[0];
+        for (int a = 0; a < rank[t]; a++)
+          v->axis[v->rank] = tensor[t][a], v->size[v->rank++] = size[tensor[t][a]];
+        if (groups) v->axis[v->rank] = L, v->size[v->rank++] = size[L];
+      }
+      double m = product[i][0], k = product[i][2];
+      NEAR(zp_call_seconds(&c, &n), 2 * m * product[i][1] * k * (groups ? 2 : 1) / .5e9);
+    }
 }
 
 Test(time, attention) {
