@@ -377,7 +377,7 @@ class vit:
 # ---- convolutions ------------------------------------------------------------------------------------------
 def conv2d(x, w, b=None, stride=1):
     """x [batch, in, rows, columns], w [out, in, k, k]; (k - 1) / 2 zeros around, so that a stride of 1 keeps the size."""
-    (n, c, h, v), (o, _, k, _) = x.shape, w.shape
+    (n, c, h, v), o, k = x.shape, w.shape[0], w.shape[-1] if len(w.shape) == 4 else 1
     before, high, wide = (k - 1) // 2, (h - 1) // stride + 1, (v - 1) // stride + 1
     inside = lambda i, j: 0 <= i < h and 0 <= j < v
     at = [((s * c + e) * h + i * stride + a - before) * v + j * stride + d - before
@@ -410,7 +410,7 @@ def flat(x):
 
 
 def kernel(p, at, i, o, k, bias=True):
-    p[at + ".w"] = ((o, i, k, k), 0, 1.2 / math.sqrt(i * k * k), "")
+    p[at + ".w"] = ((o, i, k, k) if k > 1 else (o, i), 0, 1.2 / math.sqrt(i * k * k), "")
     if bias:
         p[at + ".b"] = ((o,), 0, 0.1, "bias")
 
@@ -445,7 +445,7 @@ class resnet:
                 kernel(p, f"{at}conv{k}", a, b, window, False)
                 scale_and_shift(p, f"{at}norm{k}", b, 1 if k < 3 else 0.3)
             if stride:
-                kernel(p, at + "shortcut", i, o, 1, False)
+                p[at + "shortcut.w"] = ((o, i, 1, 1), 0, 1.2 / math.sqrt(i), "")
                 scale_and_shift(p, at + "norm", o)
         biased(p, "head.", (32 * m["width"],), (m["classes"],))
         return p
