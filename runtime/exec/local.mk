@@ -1,6 +1,10 @@
 # runtime/exec: see the conventions at the top of Makefile.am.
 noinst_LIBRARIES += libexec.a
 libexec_a_SOURCES = \
+  runtime/exec/calibrate/calibrate.c \
+  runtime/exec/calibrate/calibrate.h \
+  runtime/exec/calibrate/kernels.c \
+  runtime/exec/calibrate/links.c \
   runtime/exec/epochs.c \
   runtime/exec/epochs.h \
   runtime/exec/evaluate.c \

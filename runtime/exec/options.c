@@ -10,6 +10,8 @@
 const char zx_usage[] =
     "usage: mpirun -np N zrun train GRAPH.zsg --recipe FILE:NAME --data FILE.bin --steps K [options]\n"
     "       mpirun -np N zrun eval GRAPH.zsg --recipe FILE:NAME --data FILE.bin --init FILE [options]\n"
+    "       mpirun -np N zrun calibrate -o FILE.zug [--threads T]     measures this machine: a cluster for "
+    "plans\n"
     "  --recipe FILE:NAME   how to spread the model over the ranks, and how to train it; of FILE:A,B,C the "
     "first\n"
     "                       that is for as many ranks as mpirun started\n"
@@ -54,7 +56,8 @@ const char zx_usage[] =
     "file\n"
     "  --threads T          threads of each rank (default 1)\n"
     "  --device WORD        where to compute: cpu, cuda, or auto, the fastest that is there (default auto)\n"
-    "  --cluster FILE:NAME  check the plan against a cluster's memory\n"
+    "  --cluster FILE:NAME  check the plan against a cluster's memory, and predict the step's time by its "
+    "constants\n"
     "  -I DIR               where imported recipe files are searched too\n"
     "  --times              print the time by operation at the end, and what it reaches of its bound\n"
     "                       (a GPU is waited for after every call, so such a run is slower)\n"

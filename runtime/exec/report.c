@@ -2,6 +2,7 @@
 #include "runtime/exec/report.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 double zx_tokens_per_step(const ZpPlan *p) {
@@ -27,6 +28,28 @@ void zx_report_speed(ZxStepTimes *t, const ZpPlan *p, double peak) {
          flops / 1e9);
   if (peak > 0)
     printf(", %.1f %% of the %.1f GFLOP/s that products reach here", 100 * flops / peak, peak / 1e9);
+  printf("\n");
+}
+
+/* ", computing 11.8 ms of 10 (+18 %)" */
+static void print_part(const char *what, double predicted, double measured) {
+  printf(", %s %.4g ms of %.4g (%+.0f %%)", what, measured, predicted,
+         predicted > 0 ? 100 * (measured / predicted - 1) : 0);
+}
+
+void zx_report_prediction(const ZxStepTimes *t, const ZpTime *predicted) {
+  double ms = 1e3 * predicted->seconds, wait = 0;
+  static const ZpTimePart waits[] = {ZP_T_TENSOR, ZP_T_DATA, ZP_T_IDLE};
+  if (!t->known) return;
+  for (size_t k = 0; k < sizeof waits / sizeof *waits; k++) wait += 1e3 * predicted->mean[waits[k]];
+  double step = t->step / (double)t->known, waited = t->waited / (double)t->known;
+  printf("predicted %.4g ms a step; in the mean it took %.4g (%+.0f %%)", ms, step, 100 * (step / ms - 1));
+  if (waited >= 0) {
+    bool waiting = fabs(waited - wait) > fabs(step - waited - ms + wait);
+    print_part("computing", ms - wait, step - waited);
+    print_part("waiting for others", wait, waited);
+    printf(": mostly %s was off", waiting ? "waiting" : "computing");
+  }
   printf("\n");
 }
 

@@ -4,14 +4,19 @@
 #define ZUG_EXEC_REPORT_H
 
 #include "runtime/exec/engine/engine.h"
+#include "runtime/plan/time/time.h"
 
 enum { ZX_STEPS_KEPT = 1000 };
 typedef struct {
   int64_t last;             /* the latest step, from 1 */
   double ms[ZX_STEPS_KEPT]; /* of the last ones, each at its number % ZX_STEPS_KEPT */
+  int64_t known;            /* steps after the first, and sums over them, in ms; waited < 0: not measured */
+  double step, waited;
 } ZxStepTimes;
 /* The median step; `peak`: FLOP/s of all ranks together, 0: not known. Sorts the times. */
 void zx_report_speed(ZxStepTimes *t, const ZpPlan *p, double peak);
+/* What was predicted beside what was measured, and which part was off. */
+void zx_report_prediction(const ZxStepTimes *t, const ZpTime *predicted);
 /* Time by operation in steps `from` to `to`, and what of the rank's peaks it reaches. */
 void zx_report_times(const ZxEngine *e, const ZpPlan *p, const ZxPeaks *own, int64_t from, int64_t to);
 double zx_tokens_per_step(const ZpPlan *p); /* samples, where there is no sequence */

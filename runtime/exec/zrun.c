@@ -2,9 +2,12 @@
  * files and makes the same plan, and all make sure of that before they go on (comm/same.h); what is wrong
  * with them is wrong everywhere, so rank 0 says it and all leave in order. What goes wrong on one rank alone
  * is said there, and the job is aborted. */
+#include "runtime/exec/calibrate/calibrate.h"
 #include "runtime/exec/comm/watch.h"
 #include "runtime/exec/exit.h"
 #include "runtime/exec/run/run.h"
+
+#include <string.h>
 
 static bool dry_run(ZxRun *r) {
   ZbText t = {0};
@@ -19,10 +22,11 @@ static bool dry_run(ZxRun *r) {
 }
 
 /* Nothing of the options has been looked at before: another build may know others. */
-static bool same_program(ZxRun *r, bool help) {
+static bool same_program(ZxRun *r, bool help, bool calibrate) {
   ZxFacts f = {.a = r->a};
   zx_build_facts(&f);
   zx_fact(&f, ZX_OPTIONS, "--help", "%s", help ? "yes" : "no");
+  zx_fact(&f, ZX_OPTIONS, "the command", "%s", calibrate ? "calibrate" : "train or eval");
   return zx_same_or_say(r->c, &f);
 }
 
@@ -42,8 +46,9 @@ static const char *command_line(ZbArena *a, int argc, char **argv) {
 }
 
 static int run(ZxRun *r, int argc, char **argv) {
-  bool help = zx_asks_help(argc, argv);
-  if (!same_program(r, help)) return ZX_EXIT_MISTAKE;
+  bool help = zx_asks_help(argc, argv), calibrate = argc > 1 && !strcmp(argv[1], "calibrate");
+  if (!same_program(r, help, calibrate)) return ZX_EXIT_MISTAKE;
+  if (!help && calibrate) return zx_calibrate(r->c, argc, argv);
   if (help) return fputs(r->rank ? "" : zx_usage, stdout), ZX_EXIT_DONE;
   r->command = command_line(r->a, argc, argv);
   if (!parse_all(r, argc, argv)) return ZX_EXIT_MISTAKE;

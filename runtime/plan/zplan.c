@@ -265,6 +265,8 @@ static const Command *command(const char *name) {
                                      {"search", NULL, NULL}};
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
     if (!strcmp(name, commands[i].name)) return &commands[i];
+  if (!strcmp(name, "calibrate"))
+    return fprintf(stderr, "zplan: measuring takes ranks: mpirun -np N zrun calibrate -o FILE.zug\n"), NULL;
   fprintf(stderr, "zplan: no command `%s`; there are show, explain, programs, check, sim, search\n",
           zb_show(name));
   return NULL;

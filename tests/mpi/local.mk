@@ -3,6 +3,7 @@ scenario_tests += \
   tests/mpi/average.sh \
   tests/mpi/attend.sh \
   tests/mpi/buckets.sh \
+  tests/mpi/calibrate.sh \
   tests/mpi/ckpt.sh \
   tests/mpi/console.sh \
   tests/mpi/conv.sh \

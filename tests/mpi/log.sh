@@ -20,7 +20,7 @@ scalars() { for f; do $read "$f" >events.txt || fail "$f: $(cat events.txt)"; aw
 wanted() {
   tr -d '{}' <"$1" | awk -F, '
     BEGIN {
-      n = split("loss loss/train grad_norm optimizer/grad_norm lr optimizer/lr step_ms speed/step_ms tokens_per_s speed/tokens_per_s" \
+      n = split("loss loss/train grad_norm optimizer/grad_norm lr optimizer/lr step_ms speed/step_ms predicted_ms speed/predicted_ms tokens_per_s speed/tokens_per_s" \
         " peak_share speed/peak_share bubble speed/bubble planned_bytes memory/planned_bytes used_bytes memory/used_bytes" \
         " eval_loss loss/eval eval_perplexity loss/eval_perplexity eval_ms speed/eval_ms", x, " ")
       for (i = 1; i < n; i += 2) tag["\"" x[i] "\""] = x[i + 1]

@@ -22,7 +22,7 @@ typedef struct {
  * metrics.jsonl. */
 typedef struct {
   int64_t step, steps;
-  double loss, grad_norm, lr, tokens, step_ms, tokens_per_s, flops,
+  double loss, grad_norm, lr, tokens, step_ms, predicted_ms, tokens_per_s, flops,
       peak_share; /* share of measured peak, 0..1 */
   double bubble, wait_ms,
       wait_max_ms; /* waiting in the step: share of it, and time, means over all ranks; the most of one */

@@ -22,6 +22,7 @@
 #include "runtime/exec/saves.h"
 #include "runtime/exec/stop.h"
 #include "runtime/exec/trace.h"
+#include "runtime/plan/time/time.h"
 
 typedef struct {
   ZbArena *a;
@@ -49,9 +50,10 @@ typedef struct {
   ZbText plan_text;
   ZxEpochs epochs;
   double began, peak;
-  ZxPeaks own;       /* of this rank, while all are busy */
-  int64_t timed;     /* the first step that the table of times has */
-  ZxStepTimes times; /* on rank 0 */
+  ZxPeaks own;             /* of this rank, while all are busy */
+  int64_t timed;           /* the first step that the table of times has */
+  ZxStepTimes times;       /* on rank 0 */
+  const ZpTime *predicted; /* of a step, on rank 0, by the cluster that was given; or NULL */
   const char *command;
   ZxFacts facts; /* of what checkpoints are of */
   /* The checkpoint that the run goes on from, or NULL; the steps made before it. */

@@ -191,6 +191,17 @@ static bool open_trace(ZxRun *r) {
   return zx_run_agree(r, r->trace, &err);
 }
 
+/* Rank 0 says it. A cluster for its memory alone has not what times are made from. */
+static void predict(ZxRun *r) {
+  static const ZpTimeOptions plain;
+  ZlDiags *d = zl_diags_new(r->a, zl_sources_new(r->a));
+  if (r->rank || !r->cluster || r->o.evaluates) return;
+  r->predicted = zp_time(r->a, r->plan, r->cluster, &plain, d);
+  if (!r->predicted && !r->o.quiet)
+    printf("note: cluster %s does not say what times are made from: `zplan sim` lists it\n",
+           r->cluster->name);
+}
+
 bool zx_run_start(ZxRun *r) {
   ZbErr err = {0};
   r->before = r->from ? r->manifest->step : 0;
@@ -216,6 +227,7 @@ bool zx_run_start(ZxRun *r) {
   if (!zx_run_agree(r, zx_check_memory(r->c, zx_engine_untouched(r->engine), &r->memory, &err), &err))
     return false;
   if (!begin_parameters(r) || !open_checkpoints(r)) return false;
+  predict(r);
   if (r->o.save && !zx_run_agree(r, zx_engine_reserve(r->engine, r->o.save, &err), &err)) return false;
   introduce(r);
   return zx_run_agree(r, zx_watch_open(r->c, r->o.hang_after, ZX_EXIT_HANGS, &err), &err);

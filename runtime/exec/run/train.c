@@ -113,6 +113,7 @@ static bool one_step(ZxRun *r, int64_t step) {
                  .lr = lr,
                  .tokens = tokens,
                  .step_ms = ms,
+                 .predicted_ms = r->predicted ? 1e3 * r->predicted->seconds : -1,
                  .tokens_per_s = tokens / ms * 1e3,
                  .flops = flops,
                  .peak_share = r->peak > 0 ? flops / ms * 1e3 / r->peak : -1,
@@ -130,6 +131,7 @@ static bool one_step(ZxRun *r, int64_t step) {
   m.nepochs = r->epochs.n;
   r->times.last = step;
   r->times.ms[step % ZX_STEPS_KEPT] = ms;
+  if (step > r->before + 1) r->times.known++, r->times.step += ms, r->times.waited += m.wait_ms;
   if (step == r->before + 1 && !r->o.quiet)
     printf("first step %.0f ms after the start\n", 1e3 * (zb_now() - r->began));
   zx_stop_before_output();
@@ -159,6 +161,7 @@ static void conclude(ZxRun *r) {
   zx_epochs_end(&r->epochs, zx_run_taken(r, r->times.last), &epochs);
   zx_run_say(&epochs);
   zx_report_speed(&r->times, r->plan, r->peak);
+  if (r->predicted) zx_report_prediction(&r->times, r->predicted);
   if (r->o.times) zx_report_times(r->engine, r->plan, &r->own, r->timed, r->times.last);
 }
 

@@ -1,0 +1,135 @@
+/* The command: what is measured, in order, and the file that says it. */
+#include "runtime/exec/calibrate/calibrate.h"
+#include "runtime/exec/device/memory.h"
+#include "runtime/exec/exit.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char zx_calibrate_usage[] =
+    "usage: mpirun -np N zrun calibrate -o FILE.zug [--threads T]\n"
+    "  Measures this machine with N ranks of T threads (default 1), some seconds, and writes it as a "
+    "cluster\n"
+    "  `here`, with which zplan sim and zplan search make times: --cluster FILE.zug:here\n";
+
+typedef struct {
+  const char *out;
+  int threads;
+} Options;
+
+static bool parse(int argc, char **argv, Options *o, ZbErr *err) {
+  static const struct option list[] = {{"threads", 1, NULL, 't'}, {NULL, 0, NULL, 0}};
+  *o = (Options){.threads = 1};
+  optind = 2;
+  opterr = 0;
+  for (int k; (k = getopt_long(argc, argv, ":o:", list, NULL)) != -1;) {
+    if (k == 'o') o->out = optarg;
+    else if (k != 't') return zb_option_failed(k, argv, list, err), false;
+    else if ((o->threads = atoi(optarg)) < 1 || o->threads > 1024)
+      return zb_fail(err, "", "--threads takes 1 to 1024");
+  }
+  return (o->out && optind == argc) ||
+         zb_fail(err, "zrun calibrate -o here.zug", "calibrate wants -o FILE, and nothing else");
+}
+
+/* ---- the file ------------------------------------------------------------------------------------------ */
+static bool is_ours(const uint8_t *head, size_t n) {
+  return n == 16 && !memcmp(head, "# Measured by zr", 16);
+}
+
+static void add_level(ZbText *t, const char *name, const ZxLinkRates *r) {
+  zb_text_add(t,
+              "  level %s %d, link %.4g GB/s, sums %.4g GB/s, latency %.4g us, start %.4g us, ramp %.4g us",
+              name, r->size, r->link / 1e9, r->sums / 1e9, 1e6 * r->latency, 1e6 * r->start, 1e6 * r->ramp);
+  zb_text_add(t, " # all-gather and all-reduce of 1 kB, 256 kB and 16 MB, messages of 64 bytes\n");
+}
+
+/* What a rank may have of its node's memory. */
+static double memory_of_rank(const ZxMeasure *m) {
+  uint64_t left = 0, swap;
+  ZxRoom room;
+  int ranks = 0, size = m->c->t->size(m->c);
+  const int *node = m->c->t->nodes(m->c);
+  for (int i = 0; i < size; i++) ranks += node[i] == node[0];
+  if (!zx_room_of_machine(zx_system, &left, &swap)) return 0;
+  if (zx_room_of_group(zx_system, &room) && room.left < left) left = room.left;
+  return (double)left / ranks;
+}
+
+static void describe(const ZxMeasure *m, const Options *o, const ZxKernelRates *k, const ZxLinkRates level[2],
+                     double steal, ZbText *t) {
+  zb_text_add(t, "# Measured by zrun calibrate with %d rank%s of %d thread%s at once: %s.\n",
+              m->c->t->size(m->c), m->c->t->size(m->c) > 1 ? "s" : "", o->threads, o->threads > 1 ? "s" : "",
+              m->d->describe(m->env));
+  zb_text_add(t, "cluster here {\n");
+  double memory = memory_of_rank(m);
+  if (memory > 0)
+    zb_text_add(t, "  device memory %.4g GB # what was free, by the ranks of a node\n", memory / 1e9);
+  zb_text_add(t, "  device f32 %.4g GFLOPS, bf16 %.4g GFLOPS # the best of five shapes of products\n",
+              k->f32 / 1e9, k->bf16 / 1e9);
+  zb_text_add(t, "  device products %.3g # the middle one of these, in f32\n", k->products);
+  zb_text_add(t, "  device attention %.3g, attention_grad %.3g # causal, 512 positions, 4 heads of 64\n",
+              k->attention, k->attention_grad);
+  zb_text_add(t, "  device stream %.4g GB/s # a sum of two tensors of 16 MB\n", k->stream / 1e9);
+  zb_text_add(t, "  device launch %.4g us # a sum of two tensors of 64 elements\n", 1e6 * k->launch);
+  if (steal > 0) zb_text_add(t, "  device steal %.3g # products beside an all-reduce of 16 MB\n", steal);
+  if (level[0].size > 1) add_level(t, "node", &level[0]);
+  if (level[1].size > 1) {
+    if (level[0].size < 2)
+      zb_text_add(t, "  level node 1, link %.4g GB/s # a rank has its node for itself\n",
+                  level[1].link / 1e9);
+    add_level(t, "nodes", &level[1]);
+  }
+  zb_text_add(t, "}\n");
+}
+
+static bool write_file(const ZxMeasure *m, const char *path, const ZbText *raw, ZbErr *err) {
+  static const ZbKind kind = {"a cluster of zrun calibrate", is_ours};
+  ZlSources *s = zl_sources_new(m->a);
+  ZlDiags *d = zl_diags_new(m->a, s);
+  ZbText text = {0};
+  if (!zl_format(m->a, s, d, path, raw->s, raw->len, &text))
+    ZB_BUG("calibrate wrote no cluster:\n%s", raw->s);
+  bool ok = zb_write_file(path, &kind, text.s, text.len, err);
+  if (ok) fputs(text.s, stdout);
+  zb_text_free(&text);
+  return ok;
+}
+
+/* ---- all of it ----------------------------------------------------------------------------------------- */
+static bool measure(const ZxMeasure *m, const Options *o, ZbErr *err) {
+  ZxKernelRates k;
+  ZxLinkRates level[2] = {{.size = 1}, {.size = 1}};
+  bool ok = zx_measure_kernels(m, &k, err);
+  if (!zx_agree(m->c, ok)) return false;
+  if (m->c->t->size(m->c) > 1) zx_measure_links(m, level);
+  double steal = zx_measure_steal(m);
+  if (m->c->t->rank(m->c)) return zx_agree(m->c, true);
+  ZbText t = {0};
+  describe(m, o, &k, level, steal, &t);
+  ok = write_file(m, o->out, &t, err);
+  zb_text_free(&t);
+  return zx_agree(m->c, ok);
+}
+
+int zx_calibrate(ZxComm *c, int argc, char **argv) {
+  ZbErr err = {0};
+  Options o;
+  ZkEnv env = {.seed = 1};
+  ZxMeasure m = {.a = zb_arena_new(), .c = c, .d = &zx_device_cpu, .env = &env, .ms = 50};
+  bool ok = parse(argc, argv, &o, &err), mistake = !zx_agree(c, ok), opened = false;
+  if (!mistake) {
+    env.pool = zk_pool_new(o.threads);
+    opened = env.pool
+                 ? m.d->open(&env, c->t->node_rank(c), &err)
+                 : zb_fail(&err, "raise the limit (ulimit -u)", "%d threads cannot be started", o.threads);
+    ok = zx_agree(c, opened) && measure(&m, &o, &err);
+  }
+  if (!ok && *err.text && (!mistake || c->t->rank(c) == 0))
+    zx_say(c->t->rank(c), "error: %s%s%s", err.text, *err.help ? "; " : "", err.help);
+  if (opened) m.d->close(&env);
+  zk_pool_free(env.pool);
+  zb_arena_free(m.a);
+  return mistake ? ZX_EXIT_MISTAKE : ok ? ZX_EXIT_DONE : ZX_EXIT_FAILED;
+}

@@ -1,0 +1,44 @@
+# zrun calibrate measures this machine, and its cluster is one from which plans are timed; a run that is given a cluster says what
+# was predicted. How near that comes is no matter of a test: machines that run tests do other things, too.
+. "$ZUG_SRC/tests/lib.sh"
+need_mpi
+
+ok $MPIRUN -np 2 zrun calibrate -o here.zug
+says '^cluster here \{'
+says 'level node 2, link [0-9.e+]+ GB/s, sums [0-9.e+]+ GB/s, latency [0-9.e+-]+ us, start [0-9.e+-]+ us, ramp [0-9.e+-]+ us'
+[ "$(grep -c '#' here.zug)" -ge 9 ] || fail "constants without where they are from"
+ok zc fmt --check here.zug
+ok $MPIRUN -np 2 zrun calibrate -o here.zug # again: its own file it may replace
+ok $MPIRUN -np 1 zrun calibrate -o alone.zug --threads 2
+says '^# Measured by zrun calibrate with 1 rank of 2 threads'
+
+ok zc "$ZUG_SRC/examples/gpt2.zug" -o model.zsg -D layers=2 -D heads=4 -D width=64
+cat >recipes.zug <<'END'
+recipe one { bind batch = 8, seq = 32   micro 2   optimizer adamw(lr = 1e-3) }
+recipe data from one { mesh data = 2   split batch over data   shard params, grads, states over data }
+recipe pipe from one { mesh pipe = 2   stages over pipe by cost }
+END
+ok zdata pack "$ZUG_SRC/README.md" -o corpus.bin
+for recipe in data pipe; do
+  ok zplan sim model.zsg --recipe recipes.zug:$recipe --cluster here.zug --json
+  seconds=$(sed -n 's/.*"seconds":\([0-9.e+-]*\).*/\1/p' out.txt)
+  ok $MPIRUN -np 2 zrun train model.zsg --recipe recipes.zug:$recipe --data corpus.bin --steps 4 --cluster here.zug --log $recipe
+  says '^predicted [0-9.e+-]+ ms a step; in the mean it took [0-9.e+-]+ \([+-][0-9]+ %\), computing .*, waiting for others .*: mostly (computing|waiting) was off'
+  awk -v s="$seconds" '{ match($0, /"predicted_ms":[0-9.e+-]+/); p = substr($0, RSTART + 15, RLENGTH - 15) + 0
+    if (!(p > 0) || p / (1e3 * s) - 1 > 1e-6 || p / (1e3 * s) - 1 < -1e-6) exit 1 }' $recipe/metrics.jsonl ||
+    fail "metrics have not what zplan sim predicts"
+done
+ok zplan search model.zsg --cluster here.zug --batch 8 --seq 32 -o best.zug
+ok $MPIRUN -np 2 zrun train model.zsg --recipe best.zug --data corpus.bin --steps 2 --cluster here.zug
+
+# Without a cluster nothing is predicted; of one that says too little it is said.
+ok $MPIRUN -np 2 zrun train model.zsg --recipe recipes.zug:data --data corpus.bin --steps 2 --log none
+grep -q predicted out.txt none/metrics.jsonl && fail "predicted without a cluster"
+echo 'cluster small { device memory 1 GB  level box 2, link 1 GB/s }' >small.zug
+ok $MPIRUN -np 2 zrun train model.zsg --recipe recipes.zug:data --data corpus.bin --steps 2 --cluster small.zug
+says '^note: cluster small does not say what times are made from: `zplan sim` lists it'
+
+refuses 'calibrate wants -o FILE' $MPIRUN -np 1 zrun calibrate
+refuses 'threads takes 1 to 1024' $MPIRUN -np 1 zrun calibrate -o x.zug --threads 0
+refuses 'recipes.zug exists and is not a cluster of zrun calibrate' $MPIRUN -np 1 zrun calibrate -o recipes.zug
+refuses 'mpirun -np N zrun calibrate' zplan calibrate model.zsg
