@@ -120,7 +120,8 @@ Test(lines, for_programs) {
       "{\"step\":1,\"steps\":9,\"loss\":2,\"planned_bytes\":0,\"used_bytes\":0,\"classes\":["
       "{\"stage\":0,\"planned_bytes\":5,\"used_bytes\":4,\"compute_ms\":0}]}\n"
       "{\"step\":10,\"steps\":1000,\"loss\":0,\"grad_norm\":0,\"lr\":0,\"tokens\":0,\"step_ms\":0,"
-      "\"predicted_ms\":0,\"tokens_per_s\":0,\"flops\":0,\"peak_share\":0,\"bubble\":0,\"wait_ms\":0,\"wait_max_ms\":0,"
+      "\"predicted_ms\":0,\"tokens_per_s\":0,\"flops\":0,\"peak_share\":0,\"bubble\":0,\"wait_ms\":0,\"wait_"
+      "max_ms\":0,"
       "\"planned_bytes\":0,"
       "\"used_bytes\":0,\"classes\":[{\"stage\":0,\"planned_bytes\":5,\"used_bytes\":4,\"compute_ms\":0},"
       "{\"stage\":1,\"planned_bytes\":7,\"used_bytes\":6,\"wait_ms\":2.5,\"wait_max_ms\":3}]}\n");
