@@ -15,6 +15,7 @@ static const char usage[] =
     "  programs   every instruction of every stage\n"
     "  check      only make the plan and its proofs\n"
     "  sim        how long a step will take on the cluster, and where the time goes\n"
+    "  compare    what was predicted beside what a run did, by the trace that it wrote (zrun --trace)\n"
     "  search     the fastest recipes on the cluster; with a recipe, which completes what it says `?` for\n"
     "  --cluster FILE:NAME  check against a cluster's memory; sim: with its constants\n"
     "  --device WORD        where zrun will compute: cpu (default) or cuda, for which no GPU need be here\n"
@@ -23,7 +24,10 @@ static const char usage[] =
     "it\n"
     "  --eval               the plan of an evaluation, which only goes forward\n"
     "  -I DIR               where imported recipe files are searched too\n"
-    "  --trace FILE         sim: the step as a trace for Perfetto, with a rank of each stage\n"
+    "  --run FILE           compare: the trace of a run of this recipe\n"
+    "  --trace FILE         sim: the step as a trace for Perfetto, with a rank of each stage; compare: both "
+    "in "
+    "one\n"
     "  --batch N, --seq S   search, without a recipe: samples of a step, and their length\n"
     "  --ranks R            search: for so many devices, and not for all of the cluster\n"
     "  --keep K             search: list the best K (default 10)\n"
@@ -35,7 +39,7 @@ static const char usage[] =
     "  --diag json          messages as JSON lines\n";
 
 typedef struct {
-  const char *command, *graph, *recipe, *cluster, *trace, *out, *include[16];
+  const char *command, *graph, *recipe, *cluster, *trace, *run, *out, *include[16];
   uint32_t ninclude;
   int64_t batch, seq, ranks, keep; /* 0: not given */
   int threads;
@@ -79,17 +83,16 @@ static int parse(int argc, char **argv, Options *o) {
     BATCH,
     SEQ,
     RANKS,
-    KEEP
+    KEEP,
+    RUN
   };
-  static const struct option list[] = {{"recipe", 1, NULL, RECIPE}, {"cluster", 1, NULL, CLUSTER},
-                                       {"device", 1, NULL, DEVICE}, {"threads", 1, NULL, THREADS},
-                                       {"diag", 1, NULL, DIAG},     {"ckpt", 0, NULL, CKPT},
-                                       {"eval", 0, NULL, EVAL},     {"json", 0, NULL, JSON},
-                                       {"trace", 1, NULL, TRACE},   {"overlap", 0, NULL, OVERLAP},
-                                       {"exact", 0, NULL, EXACT},   {"help", 0, NULL, 'h'},
-                                       {"batch", 1, NULL, BATCH},   {"seq", 1, NULL, SEQ},
-                                       {"ranks", 1, NULL, RANKS},   {"keep", 1, NULL, KEEP},
-                                       {NULL, 0, NULL, 0}};
+  static const struct option list[] = {
+      {"recipe", 1, NULL, RECIPE},   {"cluster", 1, NULL, CLUSTER}, {"device", 1, NULL, DEVICE},
+      {"threads", 1, NULL, THREADS}, {"diag", 1, NULL, DIAG},       {"ckpt", 0, NULL, CKPT},
+      {"eval", 0, NULL, EVAL},       {"json", 0, NULL, JSON},       {"trace", 1, NULL, TRACE},
+      {"overlap", 0, NULL, OVERLAP}, {"exact", 0, NULL, EXACT},     {"help", 0, NULL, 'h'},
+      {"run", 1, NULL, RUN},         {"batch", 1, NULL, BATCH},     {"seq", 1, NULL, SEQ},
+      {"ranks", 1, NULL, RANKS},     {"keep", 1, NULL, KEEP},       {NULL, 0, NULL, 0}};
   ZbErr err;
   *o = (Options){.device = zk_device("cpu"), .threads = 1};
   opterr = 0;
@@ -127,6 +130,7 @@ static int parse(int argc, char **argv, Options *o) {
       break;
     case JSON: o->json = true; break;
     case TRACE: o->trace = optarg; break;
+    case RUN: o->run = optarg; break;
     case OVERLAP: o->overlap = true; break;
     case EXACT: zb_bytes_exactly(true); break;
     case CKPT: o->ckpt = true; break;
@@ -192,6 +196,26 @@ static bool sim(ZbArena *a, const Options *o, const ZpPlan *p, const ZlCluster *
   if (!o->trace || write_trace(o->trace, p, t, err)) return true;
   say(err);
   return false;
+}
+
+/* ---- compare ---- */
+static bool compare(ZbArena *a, const Options *o, const ZpPlan *p, const ZlCluster *c, ZlDiags *d,
+                    ZbText *out, ZbErr *err) {
+  static const ZbKind kind = {"a trace", zp_is_trace};
+  size_t n;
+  const ZpTimeOptions to = {.spans = true};
+  const ZpTime *t = zp_time(a, p, c, &to, d);
+  if (!t) return false;
+  const char *trace = zb_read_file(a, o->run, (uint64_t)1 << 32, &n, err);
+  ZbText both = {0};
+  bool ok = trace &&
+            (zp_is_trace((const uint8_t *)trace, n) || zb_fail(err, "write it by zrun train --trace FILE",
+                                                               "%s is not a trace of zrun", zb_show(o->run)));
+  ok = ok && zp_compare(p, t, trace, out, &both, err);
+  ok = ok && (!o->trace || zb_write_file(o->trace, &kind, both.s, both.len, err));
+  zb_text_free(&both);
+  if (!ok) say(err);
+  return ok;
 }
 
 /* ---- search ---- */
@@ -262,22 +286,28 @@ static const Command *command(const char *name) {
                                      {"programs", zp_show_programs, zp_show_programs_json},
                                      {"check", NULL, NULL},
                                      {"sim", NULL, NULL},
-                                     {"search", NULL, NULL}};
+                                     {"search", NULL, NULL},
+                                     {"compare", NULL, NULL}};
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
     if (!strcmp(name, commands[i].name)) return &commands[i];
   if (!strcmp(name, "calibrate"))
     return fprintf(stderr, "zplan: measuring takes ranks: mpirun -np N zrun calibrate -o FILE.zug\n"), NULL;
-  fprintf(stderr, "zplan: no command `%s`; there are show, explain, programs, check, sim, search\n",
+  fprintf(stderr, "zplan: no command `%s`; there are show, explain, programs, check, sim, search, compare\n",
           zb_show(name));
   return NULL;
 }
 
 /* Whether the options are the command's; else says which are not, or which it lacks. */
 static bool fits_command(const Options *o, const char *name) {
-  bool simulates = !strcmp(name, "sim"), searches = !strcmp(name, "search");
+  bool simulates = !strcmp(name, "sim"), searches = !strcmp(name, "search"),
+       compares = !strcmp(name, "compare");
   const char *wrong = NULL;
   if (!searches && !o->recipe) return fputs(usage, stderr), false;
-  if (!simulates && (o->trace || o->overlap)) wrong = "--trace and --overlap belong to `sim`";
+  if (!simulates && (o->overlap || (o->trace && !compares))) wrong = "--trace and --overlap belong to `sim`";
+  else if (!compares && o->run) wrong = "--run belongs to `compare`";
+  else if (compares && !o->run) wrong = "compare wants --run FILE, the trace of a run";
+  else if (compares && !o->cluster)
+    wrong = "compare wants a cluster: --cluster here.zug, say, by zrun calibrate";
   else if (!searches && (o->batch || o->seq || o->ranks || o->keep || o->out))
     wrong = "--batch, --seq, --ranks, --keep and -o belong to `search`";
   else if (simulates && !o->cluster) wrong = "sim wants a cluster: --cluster clusters.zug:h100, say";
@@ -300,7 +330,8 @@ int main(int argc, char **argv) {
   if (code) return code;
   const Command *c = command(o.command);
   if (!c) return 2;
-  bool simulates = !strcmp(c->name, "sim"), searches = !strcmp(c->name, "search");
+  bool simulates = !strcmp(c->name, "sim"), compares = !strcmp(c->name, "compare"),
+       searches = !strcmp(c->name, "search");
   if (!fits_command(&o, c->name)) return 2;
   ZbArena *a = zb_arena_new();
   ZbText out = {0}, messages = {0};
@@ -315,6 +346,7 @@ int main(int argc, char **argv) {
   if (found) (o.json ? zp_show_search_json : zp_show_search)(found, &out);
   if (found && found->nbest && o.out && !(ok = write_recipe(a, o.out, found, &err))) say(&err);
   if (p && simulates) ok = sim(a, &o, p, po.cluster, d, &out, &err);
+  if (p && compares) ok = compare(a, &o, p, po.cluster, d, &out, &err);
   (o.diag_json ? zl_print_json : zl_print_text)(d, &messages);
   if (messages.s) fputs(messages.s, stderr);
   if (p && c->text) (o.json ? c->json : c->text)(p, &out);

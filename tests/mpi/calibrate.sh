@@ -28,6 +28,22 @@ for recipe in data pipe; do
     if (!(p > 0) || p / (1e3 * s) - 1 > 1e-6 || p / (1e3 * s) - 1 < -1e-6) exit 1 }' $recipe/metrics.jsonl ||
     fail "metrics have not what zplan sim predicts"
 done
+
+# ---- the predicted step beside the measured ones ----
+ok $MPIRUN -np 2 zrun train model.zsg --recipe recipes.zug:pipe --data corpus.bin --steps 4 --trace run.json --trace-steps 3-4
+ok zplan compare model.zsg --recipe recipes.zug:pipe --cluster here.zug --run run.json --trace both.json
+says '^a step: [0-9.e+-]+ ms predicted, [0-9.e+-]+ ms measured \([+-][0-9.]+ %\)$'
+says '^ +1  FWD\(part 2\) +4 +[0-9.]+ +[0-9.]+ +[+-][0-9.]+$'
+[ "$(grep -c '^ *[01]  ' out.txt)" = 10 ] || { cat out.txt; fail "not ten differences"; }
+awk '/^ *[01]  / { d = $NF < 0 ? -$NF : $NF; if (NR > 5 && d > before) exit 1; before = d }' out.txt || fail "not the largest first"
+ok "$ZUG_BUILD/tests/tools/check_trace" both.json
+for what in 'rank 0 stage 0 step 3' 'rank 1 stage 1 step 4' 'rank 2 stage 0 step 1' 'rank 3 stage 1 step 1'; do says "$what"; done
+grep -q '"rank 1, stage 1, predicted"' both.json || fail "no predicted process"
+refuses 'the trace is of 2 ranks, recipe one is for 1' zplan compare model.zsg --recipe recipes.zug:one --cluster here.zug --run run.json
+refuses 'is not a trace of zrun' zplan compare model.zsg --recipe recipes.zug:pipe --cluster here.zug --run corpus.bin
+refuses 'compare wants --run FILE' zplan compare model.zsg --recipe recipes.zug:pipe --cluster here.zug
+refuses 'compare wants a cluster' zplan compare model.zsg --recipe recipes.zug:pipe --run run.json
+
 ok zplan search model.zsg --cluster here.zug --batch 8 --seq 32 -o best.zug
 ok $MPIRUN -np 2 zrun train model.zsg --recipe best.zug --data corpus.bin --steps 2 --cluster here.zug
 

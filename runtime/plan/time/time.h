@@ -6,6 +6,7 @@
  * link.c     a collective, a transfer: from its kind, its bytes and where its group lies
  * cost.c     an instruction: its calls and collectives in order; what of the cluster is needed and not there
  * loop.c     the event loop: all stages play their programs, one rank stands for the ranks of a stage
+ * compare.c  a predicted step beside a measured one, by their traces
  * say.c      the result as a table and as JSON
  *
  * What is left out: ranks that differ (padding, causal masks over a split sequence), data that come late,
@@ -78,6 +79,11 @@ double zp_list_parts(const ZpPlan *p, const ZlCluster *c, uint32_t segment, ZpPh
 bool zp_cluster_suffices(const ZpPlan *p, int64_t nranks, const ZlCluster *c, ZlDiags *d);
 /* Bytes that the update of so many elements of a bucket moves. */
 double zp_optimizer_bytes(const ZpPlan *p, const ZpBucket *k, double elems);
+
+/* ---- compare.c ----------------------------------------------------------------------------------------- */
+/* trace: of `zrun --trace`, of a run of this plan; t has spans. What they differ in goes to `out`; to `both` a trace
+ * with the predicted step behind the measured ones, as processes of its own. False: it is no trace of such a run. */
+bool zp_compare(const ZpPlan *p, const ZpTime *t, const char *trace, ZbText *out, ZbText *both, ZbErr *err);
 
 /* ---- say.c --------------------------------------------------------------------------------------------- */
 extern const char *const zp_part_word[ZP_T_PARTS]; /* "products" */
