@@ -15,6 +15,7 @@ libkernels_a_SOURCES = kernels/kernels.h \
   kernels/cpu/pool.c \
   kernels/cpu/run.c \
   kernels/cpu/machine.c \
+  kernels/cpu/adamw8.c \
   kernels/cpu/attend.c \
   kernels/cpu/attend_grad.c \
   kernels/cpu/attend_half.c \

@@ -12,6 +12,7 @@ typedef enum {
   POSITIVE, /* > 0 */
   STEPS,    /* a whole number >= 0 */
   TIMES,    /* a whole number from 1 to 64 */
+  BITS,     /* 32 or 8 */
   ANNEAL,   /* one of `anneals` */
   SWITCH,   /* one of `switches` */
   SCALE,    /* one of `scales` */
@@ -44,7 +45,12 @@ static const struct {
   Setting settings[MOST_SETTINGS];
 } optimizers[] = {
     {"adamw",
-     {{"lr", REQUIRED, 0}, {"b1", SHARE, 0.9}, {"b2", SHARE, 0.95}, {"eps", POSITIVE, 1e-8}, RATE_SETTINGS}},
+     {{"lr", REQUIRED, 0},
+      {"b1", SHARE, 0.9},
+      {"b2", SHARE, 0.95},
+      {"eps", POSITIVE, 1e-8},
+      {"bits", BITS, 32},
+      RATE_SETTINGS}},
     {"sgd", {{"lr", REQUIRED, 0}, {"momentum", SHARE, 0}, RATE_SETTINGS}},
     {"lion", {{"lr", REQUIRED, 0}, {"b1", SHARE, 0.9}, {"b2", SHARE, 0.99}, RATE_SETTINGS}},
     {"muon",
@@ -66,6 +72,7 @@ static const char *range_text(Range r) {
                                      "greater than 0",
                                      "a whole number of steps",
                                      "a whole number from 1 to 64",
+                                     "32 or 8",
                                      "`constant`, `linear`, `cosine`, `sqrt` or `rsqrt`",
                                      "`on` or `off`",
                                      "`shape` or `rms`",
@@ -85,6 +92,7 @@ static bool fits(const ZlKw *kw, Range r) {
   case SHARE: return x >= 0 && x < 1;
   case RATIO: return x >= 0 && x <= 1;
   case POSITIVE: return x > 0;
+  case BITS: return x == 32 || x == 8;
   case TIMES: return x >= 1 && x <= 64 && x == floor(x);
   default: return x >= 0 && x <= INT32_MAX && x == floor(x);
   }

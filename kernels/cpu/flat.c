@@ -91,15 +91,18 @@ static void look(Flat *f, float zero) {
   if (!(zero == 0)) __atomic_store_n(&f->lost, true, __ATOMIC_RELAXED);
 }
 
+float zk_run_adamw(int64_t n, const float *g, float *w, float *m, float *v, const ZkAdamW *p) {
+  double bias1 = 1 - pow(p->b1, (double)p->step), bias2 = 1 - pow(p->b2, (double)p->step);
+  return adamw(n, g, w, m, v, p->scale, p->b1, p->b2, 1 - p->lr * p->decay, (float)(p->lr / bias1),
+               (float)(1 / sqrt(bias2)), p->eps);
+}
+
 static void run_adamw(void *arg, int64_t from, int64_t to, int part) {
   (void)part;
   Flat *f = arg;
-  const ZkAdamW *p = f->adamw;
-  double bias1 = 1 - pow(p->b1, (double)p->step), bias2 = 1 - pow(p->b2, (double)p->step);
   for (int64_t i = from, n; i < to; i += n) { /* short pieces: w is still in cache when it is rounded */
     n = zk_min(4096, to - i);
-    look(f, adamw(n, f->g + i, f->w + i, f->m + i, f->v + i, p->scale, p->b1, p->b2, 1 - p->lr * p->decay,
-                  (float)(p->lr / bias1), (float)(1 / sqrt(bias2)), p->eps));
+    look(f, zk_run_adamw(n, f->g + i, f->w + i, f->m + i, f->v + i, f->adamw));
     if (f->w16) zk_run_to_bf16(f->w16 + i, f->w + i, n);
   }
 }

@@ -458,6 +458,7 @@ typedef struct {
   bool nesterov;                /* MUON: what is orthogonalised is the gradient and the momentum after it */
   bool rms;                     /* MUON: scaled to the size of AdamW's updates, else by the matrix' shape */
   int iterations;               /* MUON: of Newton and Schulz */
+  int bits;                     /* of a state of an element: 32, or 8 and a scale for each block (AdamW) */
 } ZpOptimizer;
 /* Parameters that one optimizer updates alike: with this multiple of its rate, and this decay; states: by this. */
 typedef struct {
@@ -561,8 +562,15 @@ uint64_t zp_order_times(ZbArena *a, ZpWork *const *w, uint32_t stages, uint32_t 
 /* ---- buckets.c, program.c, check/ ---------------------------------------------------------------------- */
 /* Fills what a bucket does, and how it is cut, from its replicas, its partial dims and p->zero. */
 void zp_bucket_storage(const ZpPlan *p, ZpBucket *k);
-/* How many f32 states are kept of each element of a bucket: those of its optimizer, then the average. */
+/* How many states are kept of each element of a bucket: those of its optimizer, then the average. */
 int zp_states(const ZpPlan *p, const ZpBucket *k);
+/* Whether those of its optimizer are codes of 8 bits: ZK_BLOCK8 elements, from a multiple of that on, have one
+ * scale each. Then parameters and shards begin at such a multiple. */
+static inline bool zp_is_coded(const ZpPlan *p, const ZpBucket *k) {
+  return !k->frozen && p->ngroups && p->optimizers[k->optimizer].bits == 8;
+}
+/* Bytes of the codes and scales of one state of n elements. */
+static inline uint64_t zp_coded_bytes(uint64_t n) { return n + n / ZK_BLOCK8 * 4; }
 /* Whether backward of the segment needs bucket number `k` of it: to add to a gradient, or to read. */
 bool zp_used_back(const ZpPlan *p, const ZpSegment *s, uint32_t k);
 /* Fills prog and the transfer sizes (recv_bytes, ...) of every stage from segments, instances, held buckets

@@ -1,5 +1,6 @@
 # Scenarios on several ranks: scripts run by tests/run-mpi.
 scenario_tests += \
+  tests/mpi/adamw8.sh \
   tests/mpi/average.sh \
   tests/mpi/attend.sh \
   tests/mpi/buckets.sh \

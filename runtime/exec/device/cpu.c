@@ -94,6 +94,13 @@ static void cpu_adamw(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip,
   if (updates(clip) && !zk_cpu_adamw(env, &q, n, g, w, m, v, w16)) *clip->lost = 1;
 }
 
+static void cpu_adamw8(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g,
+                       float *w, ZkCodes m, ZkCodes v, uint16_t *w16) {
+  ZkAdamW q = *p;
+  q.scale = clip_scale(clip);
+  if (updates(clip) && !zk_cpu_adamw8(env, &q, n, g, w, m, v, w16)) *clip->lost = 1;
+}
+
 static void cpu_sgd(const ZkEnv *env, const ZkSgd *p, const ZxScalars *clip, int64_t n, const float *g,
                     float *w, float *m, uint16_t *w16) {
   ZkSgd q = *p;
@@ -190,6 +197,7 @@ const ZxDeviceTable zx_device_cpu = {
     .measure_copy = cpu_measure_copy,
     .run = cpu_run,
     .adamw = cpu_adamw,
+    .adamw8 = cpu_adamw8,
     .sgd = cpu_sgd,
     .lion = cpu_lion,
     .muon_momentum = cpu_muon_momentum,

@@ -106,7 +106,20 @@ float *zx_grads(const ZxEngine *e, const ZpStageBucket *h) {
 
 float *zx_state(const ZxEngine *e, const ZpStageBucket *h, int state) {
   uint64_t from, to;
-  ZB_ASSERT(state < zp_states(e->p, bucket_of(e, h)));
+  bool coded = zp_is_coded(e->p, bucket_of(e, h));
+  ZB_ASSERT(state < zp_states(e->p, bucket_of(e, h)) && !(coded && state < 2));
   zx_owned_shard(e, h, &from, &to);
-  return (float *)(void *)zx_stored(e, ZP_B_STATE, h) + (to - from) * (uint64_t)state;
+  uint64_t n = to - from;
+  char *states = zx_stored(e, ZP_B_STATE, h);
+  return (float *)(void *)(states + (coded ? 2 * zp_coded_bytes(n) + n * 4 * (uint64_t)(state - 2)
+                                           : n * 4 * (uint64_t)state));
+}
+
+bool zx_codes(const ZxEngine *e, const ZpStageBucket *h, int state, ZkCodes *out) {
+  uint64_t from, to;
+  if (!zp_is_coded(e->p, bucket_of(e, h)) || state > 1) return false;
+  zx_owned_shard(e, h, &from, &to);
+  char *at = zx_stored(e, ZP_B_STATE, h) + (state ? zp_coded_bytes(to - from) : 0);
+  *out = (ZkCodes){(uint8_t *)at, (float *)(void *)(at + (to - from))};
+  return true;
 }

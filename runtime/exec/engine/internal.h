@@ -338,6 +338,8 @@ float *zx_grads(const ZxEngine *e, const ZpStageBucket *h);
 uint16_t *zx_rounded(const ZxEngine *e, const ZpStageBucket *h);
 /* its f32 values number `state`, of those that the optimizer has of each value. */
 float *zx_state(const ZxEngine *e, const ZpStageBucket *h, int state);
+/* or that state as codes; false: it is f32. */
+bool zx_codes(const ZxEngine *e, const ZpStageBucket *h, int state, ZkCodes *out);
 bool zx_is_norm_owner(const ZxEngine *e, const ZpStageBucket *h);
 /* Of the owned shard, the part that this rank writes into checkpoints: every element of the model is in that
  * of exactly one rank. False: it has none. */

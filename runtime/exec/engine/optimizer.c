@@ -44,6 +44,7 @@ typedef struct {
   const ZpGroup *group;
   int64_t n;
   float *w, *g, *state[2], *average; /* NULL: there is none */
+  ZkCodes code[2];                   /* in place of states */
   uint16_t *w16;                     /* NULL: none */
 } Part;
 
@@ -68,7 +69,8 @@ static void update(ZxEngine *e, const Part *x) {
                  .step = e->step,
                  .times = times,
                  .which = (int)which};
-    e->dev->adamw(e->env, &a, &e->clip, x->n, x->g, x->w, x->state[0], x->state[1], x->w16);
+    if (o->bits == 8) e->dev->adamw8(e->env, &a, &e->clip, x->n, x->g, x->w, x->code[0], x->code[1], x->w16);
+    else e->dev->adamw(e->env, &a, &e->clip, x->n, x->g, x->w, x->state[0], x->state[1], x->w16);
   } else if (o->kind == ZP_LION) {
     ZkLion l = {.lr = lr,
                 .b1 = (float)o->b1,
@@ -95,7 +97,10 @@ void zx_optimize(ZxEngine *e, const ZpStageBucket *h) {
     Part x = {.group = &e->p->groups[r->group], .n = (int64_t)(to - from)};
     x.w = zx_master(e, h) + at;
     x.g = zx_grads(e, h) + at;
-    for (int k = 0; k < e->p->optimizers[x.group->optimizer].states; k++) x.state[k] = zx_state(e, h, k) + at;
+    for (int k = 0; k < e->p->optimizers[x.group->optimizer].states; k++) {
+      if (zx_codes(e, h, k, &x.code[k])) x.code[k].code += at, x.code[k].scale += at / ZK_BLOCK8;
+      else x.state[k] = zx_state(e, h, k) + at;
+    }
     if (e->p->average > 0) x.average = zx_state(e, h, states - 1) + at;
     uint16_t *rounded = zx_rounded(e, h);
     if (rounded) x.w16 = rounded + at;

@@ -135,7 +135,9 @@ void zx_profile_norm(ZxEngine *e) {
 /* Gradients are read, parameters and states read and written, the rounded copy written. */
 void zx_profile_update(ZxEngine *e, const ZpStageBucket *h) {
   const ZpBucket *k = &e->p->buckets[h->bucket];
-  int states = zp_is_muon(e->p, k) ? e->p->average > 0 : zp_states(e->p, k);
+  double states = zp_states(e->p, k); /* in f32 */
+  if (zp_is_muon(e->p, k)) states = e->p->average > 0;
+  if (zp_is_coded(e->p, k)) states = (e->p->average > 0) + 2 * (1 + 4.0 / ZK_BLOCK8) / 4;
   double each = 4 + 8 + 8 * states + (e->p->compute != ZK_F32 ? 2 : 0);
   if (e->o.times) add(e, &e->work[ZG_OP_COUNT], 0, each * own_elems(e, h), true);
 }

@@ -128,6 +128,14 @@ static bool fetch_rounded(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w, uint64
   return walk_held(e, h, from, to, w->values, w);
 }
 
+/* States that are read, of 8 bits: of what the file says in f32, so that a run goes on with the codes that it had. */
+static bool put_codes(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w, uint64_t n, uint64_t from, ZkCodes to) {
+  memset(w->values, 0, n * sizeof *w->values); /* padding */
+  if (!walk_held(e, h, from, from + n, w->values, w)) return false;
+  zk_cpu_encode8((int64_t)n, w->state == 1, w->values, to);
+  return true;
+}
+
 /* Whether there is nothing of what the walk is after: gradients and states of what is frozen. */
 static bool lacks(const ZxEngine *e, const ZpStageBucket *h, const ZxWalk *w) {
   const ZpBucket *k = &e->p->buckets[h->bucket];
@@ -142,6 +150,11 @@ static bool walk_own(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w) {
   if (lacks(e, h, w)) return true;
   if (zx_only_rounded(e, h))
     return w->fetch ? fetch_rounded(e, h, w, from, to) : put_rounded(e, h, w, from, to);
+  ZkCodes codes;
+  if (w->state && zx_codes(e, h, w->state - 1, &codes)) {
+    ZB_ASSERT(!w->fetch); /* nobody looks at these */
+    return put_codes(e, h, w, to - from, from, codes);
+  }
   float *own = w->grads ? zx_grads(e, h) : w->state ? zx_state(e, h, w->state - 1) : zx_master(e, h);
   float *values = w->values ? w->values : own;
   size_t bytes = (to - from) * sizeof *own;
@@ -159,15 +172,16 @@ static bool walk_own(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w) {
 
 bool zx_walk(ZxEngine *e, ZxWalk *w) {
   uint64_t most = 1;
-  bool halves = false;
+  bool halves = false, codes = false;
   for (uint32_t i = 0; i < e->st->nheld; i++) {
     uint64_t from, to;
     zx_owned_shard(e, &e->st->held[i], &from, &to);
     if (to - from > most) most = to - from;
     halves |= zx_only_rounded(e, &e->st->held[i]);
+    codes |= w->state && zp_is_coded(e->p, &e->p->buckets[e->st->held[i].bucket]);
   }
   uint64_t room = most * (sizeof(float) + (halves ? sizeof(uint16_t) : 0));
-  bool through = !e->dev->host || halves;
+  bool through = !e->dev->host || halves || codes;
   if (through && !(w->values = e->dev->pinned(e->env, room, w->err))) return false;
   bool ok = true;
   for (uint32_t i = 0; ok && i < e->st->nheld; i++)

@@ -146,6 +146,11 @@ bool zx_snapshot_take(ZxEngine *e, ZxSnapshot *s, ZbErr *err) {
     }
     int states = zp_states(e->p, &e->p->buckets[h->bucket]);
     for (int k = 0; k <= states; k++, at += to - from) {
+      ZkCodes codes;
+      if (k && zx_codes(e, h, k - 1, &codes)) { /* of the host's memory: see the plan */
+        zk_cpu_decode8((int64_t)(from - own), (int64_t)(to - from), k == 1, codes, at);
+        continue;
+      }
       const float *values = k ? zx_state(e, h, k - 1) : zx_master(e, h);
       e->dev->download(e->env, at, values + (from - own), (to - from) * sizeof *at);
     }

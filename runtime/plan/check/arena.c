@@ -38,8 +38,15 @@ static uint64_t master_bytes(const ZpPlan *p, const ZpBucket *k) {
 static uint64_t grad_bytes(const ZpPlan *p, const ZpBucket *k) {
   return lines(k->elems / (zp_stages_grads(k) ? shards(p, k) : 1) * 4);
 }
+/* Two states of AdamW may be a byte of each element, and four of each 256. */
+static bool has_codes(const ZpPlan *p, const ZpBucket *k) {
+  return !k->frozen && p->ngroups && p->optimizers[k->optimizer].kind == ZP_ADAMW &&
+         p->optimizers[k->optimizer].bits == 8;
+}
 static uint64_t state_bytes(const ZpPlan *p, const ZpBucket *k) {
-  return lines(k->elems / shards(p, k) * 4 * states(p, k));
+  uint64_t n = k->elems / shards(p, k), all = states(p, k);
+  if (!has_codes(p, k) || !all) return lines(n * 4 * all);
+  return lines(2 * (n + n / 256 * 4) + (p->average != 0) * n * 4);
 }
 
 /* Of each bucket that no stage before holds too: value and states of the elements that a rank writes into a
@@ -103,10 +110,10 @@ static bool storage_fits(const Check *c, const ZpBucket *k) {
   return zb_fail(c->err, NULL, "bucket %s is stored otherwise than the recipe says", k->name);
 }
 
-/* Slices follow each other, each from a whole line in f32 on, and so does every rank's part; there is nothing
- * else. */
+/* Slices follow each other, each from a whole line in f32 on, or from a whole block of codes, and so does
+ * every rank's part; there is nothing else. */
 static bool slices_fit(const Check *c, const ZpBucket *k) {
-  const uint64_t line = LINE / 4, cut = line * shards(c->p, k);
+  const uint64_t line = has_codes(c->p, k) ? 256 : LINE / 4, cut = line * shards(c->p, k);
   uint64_t end = 0;
   for (uint32_t i = 0; i < k->nslices; i++) {
     const ZpSlice *s = &k->slices[i];

@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-#define ALIGN_ELEMS 16 /* slices and shards start at 64 bytes in f32 */
+/* Slices and shards start at 64 bytes in f32; or with a block of states that have one scale. */
+static uint64_t align_of(const ZpPlan *p, const ZpBucket *k) { return zp_is_coded(p, k) ? ZK_BLOCK8 : 16; }
 
 /* Segments that use parameter `param`, as a list. */
 static uint32_t users_of(const ZpPlan *p, uint32_t param, uint32_t *users) {
@@ -117,11 +118,11 @@ void zp_buckets(ZpBuild *b) {
     s.at = k->elems;
     cut_matrices(p, k, &s);
     ZB_PUSH(p->arena, k->slices, k->nslices, s);
-    k->elems = zb_round_up(k->elems + s.n, ALIGN_ELEMS);
+    k->elems = zb_round_up(k->elems + s.n, align_of(p, k));
   }
   for (uint32_t i = 0; i < p->nbuckets; i++) {
     ZpBucket *k = &p->buckets[i];
-    k->elems = zb_round_up(k->elems, ALIGN_ELEMS * (uint64_t)zp_group_size(&p->mesh, k->shard));
+    k->elems = zb_round_up(k->elems, align_of(p, k) * (uint64_t)zp_group_size(&p->mesh, k->shard));
     k->name = bucket_name(p, k);
     for (uint32_t u = 0; u < k->nusers; u++) {
       ZpSegment *s = &p->segments[k->users[u]];
@@ -175,7 +176,9 @@ uint64_t zp_grad_bytes(const ZpPlan *p, uint32_t b) {
   return none ? 0 : bucket_bytes(p, b, zp_stages_grads(&p->buckets[b]), 4);
 }
 uint64_t zp_state_bytes(const ZpPlan *p, uint32_t b) {
-  uint64_t n = (uint64_t)zp_states(p, &p->buckets[b]);
+  const ZpBucket *k = &p->buckets[b];
+  uint64_t n = (uint64_t)zp_states(p, k), own = k->elems / (uint64_t)zp_group_size(&p->mesh, k->shard);
+  if (n && zp_is_coded(p, k)) return zb_round_up(2 * zp_coded_bytes(own) + 4 * own * (n - 2), 64);
   return n ? bucket_bytes(p, b, true, 4 * n) : 0;
 }
 

@@ -49,7 +49,7 @@ static void add_update(Hash *h, const ZgUpdate *u) {
 static void add_optimizer(Hash *h, const ZpOptimizer *o) {
   ADD(h, U(o->kind), U(o->states), U(o->rate.anneal), U(o->rate.warmup), U(o->rate.stable), U(o->rate.until));
   add_double(h, o->rate.lr), add_double(h, o->rate.final);
-  ADD(h, o->nesterov, o->rms, U(o->iterations));
+  ADD(h, o->nesterov, o->rms, U(o->iterations), U(o->bits));
   add_double(h, o->b1), add_double(h, o->b2), add_double(h, o->eps), add_double(h, o->momentum);
 }
 

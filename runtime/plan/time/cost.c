@@ -191,7 +191,9 @@ static double owned(const ZpPlan *p, const ZpBucket *k) {
 
 /* The gradient is read, states and the f32 weights are read and written, and in bf16 their copy is written. */
 double zp_optimizer_bytes(const ZpPlan *p, const ZpBucket *k, double elems) {
-  double states = zp_is_muon(p, k) ? p->average > 0 : zp_states(p, k); /* its momentum was before */
+  double average = p->average > 0, states = zp_states(p, k); /* in f32 */
+  if (zp_is_muon(p, k)) states = average;                    /* its momentum was before */
+  if (zp_is_coded(p, k)) states = average + 2 * (1 + 4.0 / ZK_BLOCK8) / 4;
   return elems * (4 + 8 * states + 8 + (p->compute == ZK_BF16 ? 2 : 0));
 }
 

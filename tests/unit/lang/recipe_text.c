@@ -73,6 +73,7 @@ Test(recipe_text, all_that_a_recipe_says) {
                    "b1: 0.9\n"
                    "b2: 0.95\n"
                    "eps: 1e-08\n"
+                   "bits: 32\n"
                    "warmup: 10\n"
                    "stable: 0\n"
                    "anneal: constant\n"

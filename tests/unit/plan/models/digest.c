@@ -79,6 +79,7 @@ Test(digest, every_field_counts) {
   CHANGE("sizes", p->optimizers[0].nesterov);
   CHANGE("sizes", p->optimizers[0].rms);
   CHANGE("sizes", p->optimizers[0].iterations);
+  CHANGE("sizes", p->optimizers[0].bits);
   CHANGE("sizes", p->groups[0].decay);
   CHANGE("sizes", p->groups[0].rate);
   CHANGE("sizes", p->optimizers[0].states);

@@ -109,3 +109,40 @@ Test(groups, buckets) {
   plan_close(&q);
   model_close(&m);
 }
+
+/* States of 8 bits: blocks are cut nowhere, and take a byte an element and four a block, beside an average. */
+Test(groups, codes) {
+  Model m = model_open("gpt2", NULL, sizes);
+  for (int average = 0; average < 2; average++) {
+    Plan q = plan_of(m.g, zb_printf(m.c.a,
+                                    "%smesh d = 2 split batch over d shard params, grads, states over d %s "
+                                    "optimizer adamw(lr = 1, bits = 8) optimizer sgd(lr = 1) for bias",
+                                    bind, average ? "average 0.5" : ""));
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < q.p->nbuckets; i++) {
+      ZpBucket *k = &q.p->buckets[i];
+      uint64_t n = k->elems / 2, copies = k->segment == ZP_NONE ? 1 : 4;
+      bool coded = k->optimizer == 0;
+      cr_expect(zp_is_coded(q.p, k) == coded);
+      for (uint32_t j = 0; j < k->nslices && coded; j++) cr_expect_eq(k->slices[j].at % 256, 0);
+      cr_expect(!coded || n % 256 == 0);
+      uint64_t each = (coded ? 2 * n + n / 32 : 0) + (average ? 4 * n : 0);
+      cr_expect_eq(zp_state_bytes(q.p, i), (each + 63) / 64 * 64, "%s", k->name);
+      bytes += copies * zp_state_bytes(q.p, i);
+    }
+    cr_expect_eq(q.p->stages[0].ledger.bytes[ZP_L_STATES], bytes);
+    ZpBuf *b = q.p->stages[0].prog.bufs;
+    while (b->kind != ZP_B_STATE) b++;
+    ZbErr err = {0};
+    b->bytes -= 64;
+    cr_expect(!zp_check(q.p, &err) && strstr(err.text, "bytes, but needs"), "%s", err.text);
+    plan_close(&q);
+  }
+  Plan q = plan_try_pinned(m.g, zb_printf(m.c.a, "%soptimizer adamw(lr = 1, bits = 8)", bind));
+  cr_expect(!q.p && strstr(plan_messages(&q), "states of 8 bits are not kept on GPUs in this version"));
+  plan_close(&q);
+  q = plan_try(m.g, zb_printf(m.c.a, "%soptimizer adamw(lr = 1, bits = 16)", bind));
+  cr_expect(!q.p && strstr(plan_messages(&q), "`bits` must be 32 or 8"));
+  plan_close(&q);
+  model_close(&m);
+}

@@ -1,0 +1,112 @@
+/* Codes of 8 bits: what they can say, that what they say has the same codes, and AdamW by way of them. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "tests/unit/kernels/conform.h"
+
+enum { B = ZK_BLOCK8 };
+
+static ZkPool *pool[2];
+static void start(void) {
+  pool[0] = zk_pool_new(1);
+  pool[1] = zk_pool_new(3);
+}
+static void stop(void) {
+  zk_pool_free(pool[0]);
+  zk_pool_free(pool[1]);
+}
+TestSuite(adamw8, .init = start, .fini = stop);
+
+/* Block b: normal numbers of a size that falls from block to block, the last block zeros; each block has a
+ * decade of small ones, and one that is by far the largest, negative in every second. */
+static void fill(int64_t n, uint64_t stream, bool sign, float *x) {
+  for (int64_t i = 0; i < n; i++) {
+    double v = zb_random_normal(9, stream, (uint64_t)i) * pow(10, -(double)(i / B)) * (i % 8 ? 1 : 1e-4);
+    if (i % B == 77) v = (i / B % 2 ? -10 : 10) * pow(10, -(double)(i / B));
+    x[i] = i / B == n / B - 1 ? 0 : (float)(sign ? v : fabs(v));
+  }
+}
+
+Test(adamw8, codes) {
+  enum { N = 8 * B };
+  float x[N], y[N], again[N], scale[8], scale2[8], some[300];
+  uint8_t code[N], code2[N];
+  for (int sign = 0; sign < 2; sign++) {
+    fill(N, 1, sign, x);
+    zk_cpu_encode8(N, sign, x, (ZkCodes){code, scale});
+    zk_cpu_decode8(0, N, sign, (ZkCodes){code, scale}, y);
+    for (int i = 0; i < N; i++) {
+      double most = fabs((double)scale[i / B]), share = most > 0 ? fabs((double)x[i]) / most : 0;
+      /* Half a part of the decade that it is in; the lowest has one part, or two. */
+      double decade = ceil(log10(share > 1e-7 ? share : 1e-7)), parts = pow(2, decade + 6) * (sign ? 1 : 2);
+      double step = decade < -5 ? 1e-6 : 0.9 * pow(10, decade) / parts;
+      EACH_ASSERT(fabs((double)y[i] - (double)x[i]) <= most * step * 0.51, "%d: %g of %g is %g", i,
+                  (double)x[i], most, (double)y[i]);
+      EACH_ASSERT(sign || (x[i] > 0) == (y[i] > 0), "%d: %g is %g", i, (double)x[i], (double)y[i]);
+    }
+    for (int b = 0; b < 7; b++)
+      cr_assert(scale[b] == x[b * B + 77] && y[b * B + 77] == x[b * B + 77], "block %d", b);
+    cr_assert(scale[7] == 0 && y[N - 1] == 0);
+    zk_cpu_encode8(N, sign, y, (ZkCodes){code2, scale2});
+    zk_cpu_decode8(0, N, sign, (ZkCodes){code2, scale2}, again);
+    cr_assert(!memcmp(code, code2, sizeof code) && !memcmp(scale, scale2, sizeof scale), "sign %d", sign);
+    cr_assert(!memcmp(y, again, sizeof y));
+    zk_cpu_decode8(200, 300, sign, (ZkCodes){code, scale}, some);
+    cr_assert(!memcmp(some, y + 200, sizeof some));
+  }
+}
+
+/* All that a block of one scale can say has codes of its own: 256 values, but for the two zeros of no scale. */
+Test(adamw8, each_code) {
+  for (int sign = 0; sign < 2; sign++) {
+    float scale = 3e-5f, x[B], y[B], found;
+    uint8_t code[B], back[B];
+    for (int i = 0; i < B; i++) code[i] = (uint8_t)i;
+    zk_cpu_decode8(0, B, sign, (ZkCodes){code, &scale}, x);
+    for (int i = 1; i < B; i++) EACH_ASSERT(x[i] > x[i - 1], "code %d", i);
+    zk_cpu_encode8(B, sign, x, (ZkCodes){back, &found});
+    zk_cpu_decode8(0, B, sign, (ZkCodes){back, &found}, y);
+    cr_assert(found == scale && !memcmp(code, back, sizeof code) && !memcmp(x, y, sizeof x));
+  }
+}
+
+/* A step is that of AdamW from what the codes say, rounded to codes afterwards. */
+Test(adamw8, step) {
+  static const int64_t blocks[] = {0, 1, 2, 100};
+  for (int k = 0; k < 8; k++) {
+    int64_t n = blocks[k / 2] * B;
+    ZkEnv env = {.pool = pool[k % 2]};
+    float *x[6], *scale[2];
+    uint8_t *code[2], *want = malloc((size_t)n + 1);
+    uint16_t *w16 = malloc((size_t)(n + 1) * sizeof *w16), *half = malloc((size_t)(n + 1) * sizeof *half);
+    for (int i = 0; i < 6; i++) x[i] = malloc((size_t)(n + 1) * sizeof **x);
+    for (int i = 0; i < 2; i++)
+      scale[i] = malloc((size_t)(n / B + 1) * sizeof **scale), code[i] = malloc((size_t)n + 1);
+    float *g = x[0], *w = x[1], *m = x[2], *v = x[3], *w2 = x[4], *said = x[5];
+    fill(n, 2, true, g), fill(n, 3, true, w), fill(n, 4, true, m), fill(n, 5, false, v);
+    memcpy(w2, w, (size_t)n * sizeof *w);
+    w2[n] = 7, w16[n] = 77, code[0][n] = code[1][n] = 3;
+    ZkCodes mc = {code[0], scale[0]}, vc = {code[1], scale[1]};
+    zk_cpu_encode8(n, true, m, mc), zk_cpu_encode8(n, false, v, vc);
+    zk_cpu_decode8(0, n, true, mc, m), zk_cpu_decode8(0, n, false, vc, v);
+    ZkAdamW p = {.lr = 0.01f, .b1 = 0.9f, .b2 = 0.95f, .eps = 1e-6f, .decay = 0.1f, .scale = 0.5f, .step = 7};
+    cr_assert(zk_cpu_adamw(&env, &p, n, g, w, m, v, half));
+    cr_assert(zk_cpu_adamw8(&env, &p, n, g, w2, mc, vc, k & 2 ? w16 : NULL));
+    cr_assert(!memcmp(w, w2, (size_t)n * sizeof *w));
+    cr_assert(!(k & 2) || !memcmp(w16, half, (size_t)n * sizeof *half));
+    for (int s = 0; s < 2; s++) { /* states as they are after it, in codes */
+      zk_cpu_encode8(n, !s, s ? v : m, (ZkCodes){want, said});
+      cr_assert(!memcmp(want, code[s], (size_t)n) && !memcmp(said, scale[s], (size_t)(n / B) * sizeof *said));
+    }
+    cr_assert(w2[n] == 7 && w16[n] == 77 && code[0][n] == 3 && code[1][n] == 3);
+    if (n) {
+      g[n - 1] = NAN;
+      cr_assert(!zk_cpu_adamw8(&env, &p, n, g, w2, mc, vc, NULL));
+    }
+    for (int i = 0; i < 6; i++) free(x[i]);
+    for (int i = 0; i < 2; i++) free(scale[i]), free(code[i]);
+    free(want), free(w16), free(half);
+  }
+}
