@@ -42,12 +42,17 @@ bench_text_LDADD = $(libs_text) -lpthread
 
 EXTRA_DIST += tests/bench/tokens.sh tests/bench/tokens.py
 .PHONY: bench bench-gpu bench-tokens bench-attention bench-convolution
+EXTRA_DIST += tests/bench/optimizers.sh
+.PHONY: bench bench-gpu bench-tokens bench-attention bench-optimizers
 bench: all
 	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/bench/bench.sh
 	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/bench/tokens.sh
 	./bench-attend
 	./bench-recur
 	./bench-conv
+	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/bench/optimizers.sh
+bench-optimizers: all
+	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/bench/optimizers.sh
 bench-attention: bench-attend
 	./bench-attend
 bench-convolution: bench-conv
