@@ -51,6 +51,7 @@ scenario_tests += \
   tests/mpi/streams.sh \
   tests/mpi/trace.sh \
   tests/mpi/weights.sh \
+  tests/mpi/whole.sh \
   tests/mpi/zckpt.sh
 EXTRA_DIST += tests/mpi/conv.zug
 EXTRA_DIST += tests/mpi/layouts.zug tests/mpi/losses.zug tests/mpi/merged.zug

@@ -1,8 +1,10 @@
 /* Data into the input blocks of activation slots. Sample k of micro-batch m of step s is global sample (s -
  * 1) * global_batch + m * samples_per_micro_batch + k in every layout (a run that was resumed counts on from
  * its checkpoint); a rank reads only its part. */
+#include "runtime/exec/comm/comm.h"
 #include "runtime/exec/engine/internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +26,48 @@ int64_t zx_sample_values(const ZpPlan *p) {
   return p->ninputs ? sample_values(p, &p->graph->inputs[p->inputs[0].input].type) : 0;
 }
 
+/* ---- whole numbers that bf16 rounds ---- */
+enum { LOOKED_AT = 8, OF_EACH = 4096 }; /* samples, and values of each */
+
+/* Of n whole numbers, one that bf16 does not have, the first; 0: none, or they are not all whole. */
+static float rounded_one(const float *x, int64_t n) {
+  float found = 0;
+  for (int64_t i = 0; i < n; i++) {
+    if (x[i] != rintf(x[i]) || fabsf(x[i]) > 1 << 24) return 0;
+    if (found == 0 && zb_bf16_to_f32(zb_f32_to_bf16(x[i])) != x[i]) found = x[i];
+  }
+  return found;
+}
+
+/* Numbers of words, positions or classes that come as `real` are wrong beyond 256, and nothing fails: that is said,
+ * once, of what the first samples of the data have. */
+static void warn_of_rounding(ZxEngine *e, const ZpInputUse *u) {
+  const ZgIo *io = &e->p->graph->inputs[u->input];
+  int64_t n = sample_values(e->p, &io->type), looked = n < OF_EACH ? n : OF_EACH;
+  float *x = ZB_NEWN(e->a, float, (size_t)(LOOKED_AT * looked)), found;
+  for (uint64_t k = 0; k < LOOKED_AT; k++) {
+    uint64_t nth;
+    ZbErr none;
+    ZxSampler s = zx_mix_sampler(e->o.data, e->o.order, e->o.seed, n, k, &nth);
+    if (!zx_data_read(&s, io->name, nth, 0, looked, -1, x + (int64_t)k * looked, &none)) return;
+  }
+  if ((found = rounded_one(x, LOOKED_AT * looked)) == 0) return;
+  zx_say((int)e->rank,
+         "warning: input `%s` is `real`, computed with in bf16, and has whole numbers beyond 256: %.0f "
+         "becomes %.0f; "
+         "declare it `f32[..]`, or `i32[..]` if all are whole",
+         io->name, (double)found, (double)zb_bf16_to_f32(zb_f32_to_bf16(found)));
+}
+
+static void warn_of_all(ZxEngine *e) {
+  for (uint32_t i = 0; i < e->p->ninputs; i++) {
+    const ZpInputUse *u = &e->p->inputs[i];
+    bool again = false;
+    for (uint32_t k = 0; k < i; k++) again |= e->p->inputs[k].input == u->input;
+    if (!again && input_value(e, u)->elem == ZK_BF16) warn_of_rounding(e, u);
+  }
+}
+
 /* A run without steps has no data. */
 bool zx_check_inputs(ZxEngine *e, ZbErr *err) {
   if (!e->o.data) return true;
@@ -41,6 +85,7 @@ bool zx_check_inputs(ZxEngine *e, ZbErr *err) {
     if (v->elem == ZK_BF16 && row > longest) longest = row;
   }
   e->row = ZB_NEWN(e->a, float, longest);
+  if (e->rank == 0 && !e->p->forward_only) warn_of_all(e);
   return true;
 }
 
