@@ -20,8 +20,11 @@ static void mesh(ZbText *t, const ZlRecipe *r) {
   for (uint32_t i = 0; i < r->nmesh; i++)
     zb_text_add(t, "%s%s = %" PRId64, i ? ", " : "  mesh ", r->mesh[i].name.s, r->mesh[i].size);
   if (r->nmesh) zb_text_add(t, "\n");
-  for (uint32_t i = 0; i < r->nbinds; i++)
-    zb_text_add(t, "%s%s = %" PRId64, i ? ", " : "  bind ", r->binds[i].axis.s, r->binds[i].size);
+  for (uint32_t i = 0; i < r->nbinds; i++) {
+    zb_text_add(t, "%s%s = ", i ? ", " : "  bind ", r->binds[i].axis.s);
+    if (r->binds[i].size) zb_text_add(t, "%" PRId64, r->binds[i].size);
+    else zb_text_number(t, r->binds[i].number); /* of slots */
+  }
   if (r->nbinds) zb_text_add(t, "\n");
   if (r->micro) zb_text_add(t, "  micro %" PRId64 "\n", r->micro);
   for (uint32_t i = 0; i < r->npads; i++)
@@ -71,6 +74,15 @@ static void splits(ZbText *t, const ZlRecipe *r) {
       zb_text_add(t, ", %s", r->splits[k].dim.s);
     if (s->otherwise.n) zb_text_add(t, " else ");
     names(t, s->otherwise.at, s->otherwise.n, s->maybe, ", ");
+    zb_text_add(t, "\n");
+  }
+}
+
+static void attention(ZbText *t, const ZlRecipe *r) {
+  for (uint32_t i = 0; i < r->nattention; i++) {
+    const ZlAttention *a = &r->attention[i];
+    zb_text_add(t, "  attention %s", zl_attention_ways[a->way]);
+    if (a->dim.s) zb_text_add(t, " over %s", a->dim.s);
     zb_text_add(t, "\n");
   }
 }
@@ -145,6 +157,7 @@ void zl_recipe_write(const ZlRecipe *r, ZbText *t) {
   mesh(t, r);
   precision(t, r);
   splits(t, r);
+  attention(t, r);
   stages(t, r);
   shards(t, r);
   if (r->nrecompute) {

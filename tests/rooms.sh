@@ -22,7 +22,7 @@ wall graph 'base/.*|graph/.*'
 wall lang 'base/.*|lang/.*'
 wall compiler 'base/.*|graph/.*|lang/(lang|ast)\.h|compiler/.*'
 wall kernels 'base/.*|graph/((ops|attend|conv|linear)\.h|(ops|pointwise)\.def)|kernels/.*'
-plan='base/.*|graph/graph\.h|lang/lang\.h|kernels/kernels\.h|runtime/plan/plan\.h'
+plan='base/.*|graph/(graph|ragged)\.h|lang/lang\.h|kernels/kernels\.h|runtime/plan/plan\.h'
 wall runtime/plan "$plan|runtime/plan/((instr|ledger)\.def|bind\.h|(local/local|schedule/schedule|time/time|search/search)\.h)|kernels/devices\.h" -maxdepth 1
 wall runtime/plan/local "$plan|runtime/plan/bind\.h|runtime/plan/local/.*"
 wall runtime/plan/schedule "$plan|runtime/plan/bind\.h|runtime/plan/schedule/.*"

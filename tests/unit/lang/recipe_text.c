@@ -28,7 +28,7 @@ static ZbText list_of(const char *text, const char *name) {
 
 static const char text[] = "recipe r for M {\n"
                            "  mesh pipe = 2, data = 4, tensor = 2\n"
-                           "  bind batch = 16, seq = 8\n"
+                           "  bind batch = 16, seq = 8, slot = 1.25\n"
                            "  micro 1\n"
                            "  split batch over data\n"
                            "  split kv?*grp, ffn over tensor else seq\n"
@@ -55,7 +55,7 @@ Test(recipe_text, all_that_a_recipe_says) {
                    "name: r\n"
                    "model: M\n"
                    "mesh: pipe = 2, data = 4, tensor = 2\n"
-                   "bind: batch = 16, seq = 8\n"
+                   "bind: batch = 16, seq = 8, slot = 1.25\n"
                    "micro: 1\n"
                    "split: batch over data; kv?*grp, ffn over tensor else seq\n"
                    "shard: params grads states over data unit layer keep\n"
