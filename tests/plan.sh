@@ -110,6 +110,26 @@ ok zplan explain model.zsg --recipe shown.zug:tensor --json
 says '"bytes":[[:space:]]*9600,'
 ok zplan programs model.zsg --recipe shown.zug:tensor --json
 says '"op":[[:space:]]*"OPT_STEP"'
+# ---- on a cluster: which ranks are where, and all that is sent, over links of one level or another ----
+cat >places.zug <<'END'
+cluster pairs { device memory 8 GB   level node 2, link 100 GB/s   level pod 4, link 10 GB/s }
+END
+for recipe in tensor zero2 zero3 keep; do
+  ok zplan explain model.zsg --recipe shown.zug:$recipe --exact
+  ranks=$(zplan show model.zsg --recipe shown.zug:$recipe | sed -n 's/.*parameters, \([0-9]*\) ranks.*/\1/p')
+  sent=$(awk -v ranks="$ranks" '/^a rank of stage/ { sum += $7; n++ } END { print sum * ranks / n }' out.txt)
+  ok zplan show model.zsg --recipe shown.zug:$recipe --exact --cluster places.zug:pairs
+  awk -v sent="$sent" -v ranks="$ranks" '/^link of/ { on = 1; next } on && /^(node|pod) / && !/at most/ { all += $(NF - 1); rows++ }
+    END { print "over links", all, "of", sent; exit !(rows > 1 && all > sent - ranks * rows && all <= sent + ranks) }' out.txt ||
+    { cat out.txt; fail "$recipe: what goes over links is not what is sent"; }
+done
+ok zplan show model.zsg --recipe shown.zug:tensor --cluster places.zug:pairs
+says '^node 1  ranks 2-3  data 1, tensor 0-1$'
+says '^node +all_reduce +tensor .2. '
+says '^pod +reduce_scatter +data .2. '
+says '^pod +at most .* a step from one rank: .* ms at 10 GB/s$'
+grep -q '^pod .* tensor (2)' out.txt && { cat out.txt; fail "tensor is inside nodes"; }
+
 refuses '^error.Z0304' zplan show model.zsg --recipe sizes.zug:axis_unknown --json
 grep -q '^{' out.txt && fail "half a plan as JSON"
 if [ -w /dev/full ]; then

@@ -57,6 +57,7 @@ libplan_a_SOURCES = \
   runtime/plan/output/digest.c \
   runtime/plan/output/explain.c \
   runtime/plan/output/json.c \
+  runtime/plan/output/places.c \
   runtime/plan/output/show.c \
   runtime/plan/output/trace.c \
   runtime/plan/output/tables.h \

@@ -640,6 +640,8 @@ void zp_show_schedule(const ZpPlan *p, ZbText *out); /* the timeline of micro-ba
 void zp_show_programs(const ZpPlan *p, ZbText *out); /* every instruction */
 /* Every collective and transfer: count, bytes, dims, tensor, cause. */
 void zp_explain(const ZpPlan *p, ZbText *out);
+/* Which ranks are on which nodes of a cluster, and what goes over the links of each level in a step. */
+void zp_show_places(const ZpPlan *p, const ZlCluster *c, ZbText *out);
 /* The same as JSON, with all digits: output/JSON.md. The first has what zp_show and zp_show_schedule have. */
 void zp_show_json(const ZpPlan *p, ZbText *out);
 void zp_show_programs_json(const ZpPlan *p, ZbText *out);

@@ -17,7 +17,8 @@ static const char usage[] =
     "  sim        how long a step will take on the cluster, and where the time goes\n"
     "  compare    what was predicted beside what a run did, by the trace that it wrote (zrun --trace)\n"
     "  search     the fastest recipes on the cluster; with a recipe, which completes what it says `?` for\n"
-    "  --cluster FILE:NAME  check against a cluster's memory; sim: with its constants\n"
+    "  --cluster FILE:NAME  check against a cluster's memory; show: which ranks are where, and what links\n"
+    "                       carry; sim: with its constants\n"
     "  --device WORD        where zrun will compute: cpu (default) or cuda, for which no GPU need be here\n"
     "  --ckpt               with the host's memory that checkpoints take (zrun --ckpt)\n"
     "  --threads T          threads of a rank, as zrun will be given (default 1): some scratch depends on "
@@ -350,6 +351,7 @@ int main(int argc, char **argv) {
   (o.diag_json ? zl_print_json : zl_print_text)(d, &messages);
   if (messages.s) fputs(messages.s, stderr);
   if (p && c->text) (o.json ? c->json : c->text)(p, &out);
+  if (p && po.cluster && !strcmp(c->name, "show") && !o.json) zp_show_places(p, po.cluster, &out);
   if (out.s) fputs(out.s, stdout);
   bool done = searches ? found && found->nbest : p != NULL, written = zb_close_stdout(&err);
   if (!written) say(&err);

@@ -120,6 +120,8 @@ static void add_instr(Explain *x, uint32_t s, const ZpInstr *in) {
                       .members = send ? 2 : members_of(p, in),
                       .bytes = in->bytes,
                       .count = 1,
+                      .tied = in->op == ZP_I_REDUCE_TIED ? &p->tied[in->tied] : NULL,
+                      .back = in->op == ZP_I_SEND_GRAD,
                       .over = over_of(x, in),
                       .what = what_of(x, in, k),
                       .why = why_of(x, in, k)});

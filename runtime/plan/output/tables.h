@@ -33,6 +33,8 @@ typedef struct {
   int64_t members;
   uint64_t bytes, count;
   const char *over, *what, *why;
+  const ZpTied *tied; /* over its stages, and not over dims; else NULL */
+  bool back;          /* a send: to the stage before */
 } ZpSent;
 enum { ZP_SEND = ZG_OP_COUNT }; /* beside collectives */
 typedef struct {
