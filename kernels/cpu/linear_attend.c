@@ -2,10 +2,13 @@
  * (linear.h). Rows are the points of the axes that are neither tokens nor features; an operand may lack some of
  * them, which then share it.
  *
- * Forward, a task is a row. Backward, a task is all rows that share an operand with each other: their gradients of
- * it are added up in one order, whatever the number of threads. A row's states at the starts of its chunks are made
+ * Forward, a task is a row. Backward, rows that share an operand with each other are a task, or a few where there would
+ * be too few tasks for threads: their gradients of it are added up, and then those of the tasks, in an order that does
+ * not depend on the number of threads. A row's states at the starts of its chunks are made
  * first and kept in scratch, so that between forward and backward nothing is kept but the operands. */
 #include "kernels/cpu/linear.h"
+
+#define TASKS 8 /* of backward, if there are so many rows */
 
 enum { Q, K, V, G, A, K2, V2, ROLES, O = ROLES, D, VIEWS = D + ROLES }; /* D + role: its gradient */
 
@@ -15,14 +18,15 @@ typedef struct {
   ZkView v[VIEWS];
   int64_t ss[VIEWS], hs[VIEWS], width[VIEWS]; /* strides of tokens and of features; features */
   int64_t tokens, chunks;
-  ZkNest outer, inner; /* rows: axes that all operands have; others. Views as above */
-  int64_t nouter, ninner;
+  ZkNest outer, inner;           /* rows: axes that all operands have; others. Views as above */
+  int64_t nouter, ninner, parts; /* parts: tasks of which each has a share of the inner rows */
   bool apart;         /* all tokens have one decay: each row's share is kept until all rows are done */
   bool shared[ROLES]; /* operands that rows share: their gradients are added up */
   int64_t own[ROLES]; /* of a shared one: how often it is there within a task */
   int64_t step[ROLES][ZK_NEST_LOOPS]; /* and strides of that along inner's loops */
-  size_t sums[ROLES], per_thread, states, chunk_bytes;
-  char *scratch;
+  size_t sums[ROLES], sum_bytes;      /* where a task adds them up */
+  size_t per_thread, states, chunk_bytes;
+  char *scratch, *summed; /* summed: of all tasks */
 } Job;
 
 /* ---- what the call says -------------------------------------------------------------------------------- */
@@ -98,9 +102,11 @@ static Job job(const ZkCall *c) {
   j.per_thread += zb_round_up(j.states, 64);
   for (int role = Q; role < ROLES; role++) {
     if (!j.shared[role]) continue;
-    j.sums[role] = j.per_thread;
-    j.per_thread += zb_round_up((size_t)(j.own[role] * j.tokens * j.width[role]) * sizeof(float), 64);
+    j.sums[role] = j.sum_bytes;
+    j.sum_bytes += zb_round_up((size_t)(j.own[role] * j.tokens * j.width[role]) * sizeof(float), 64);
   }
+  j.parts = j.nouter && j.nouter < TASKS ? zk_max(1, zk_min(j.ninner, zk_ceil_div(TASKS, j.nouter))) : 1;
+  if (j.parts == 1) j.per_thread += j.sum_bytes;
   return j;
 }
 
@@ -111,7 +117,8 @@ static size_t apart_bytes(const Job *j) {
 
 size_t zk_scratch_linear_attend(const ZkCall *c, int threads) {
   Job j = job(c);
-  return apart_bytes(&j) + (size_t)threads * j.per_thread;
+  size_t summed = j.parts > 1 ? (size_t)(j.nouter * j.parts) * j.sum_bytes : 0;
+  return apart_bytes(&j) + (size_t)threads * j.per_thread + summed;
 }
 
 /* ---- a chunk of a row ---------------------------------------------------------------------------------- */
@@ -159,7 +166,7 @@ void zk_cpu_linear_attend(const ZkEnv *env, const ZkCall *c) {
 
 /* ---- backward ------------------------------------------------------------------------------------------ */
 /* Gradients of a chunk: to where they belong, or onto the sum of those that rows share. */
-static void give(const Job *j, int role, const ZkWalk *w, const int64_t *off, char *memory, int64_t from,
+static void give(const Job *j, int role, const ZkWalk *w, const int64_t *off, char *sums, int64_t from,
                  const ZkLinear *l, const float *d) {
   int64_t n = j->width[role], own = 0;
   if (!j->has[role]) return;
@@ -170,11 +177,11 @@ static void give(const Job *j, int role, const ZkWalk *w, const int64_t *off, ch
     return;
   }
   for (int i = 0; i < j->inner.nloops; i++) own += w->i[i] * j->step[role][i];
-  float *sum = (float *)(memory + j->sums[role]) + (own * j->tokens + from) * n;
+  float *sum = (float *)(sums + j->sums[role]) + (own * j->tokens + from) * n;
   zk_run_add(sum, d, l->m * n);
 }
 
-static void give_decays(const Job *j, const ZkWalk *w, const int64_t *off, char *memory, int64_t row,
+static void give_decays(const Job *j, const ZkWalk *w, const int64_t *off, char *sums, int64_t row,
                         int64_t from, ZkLinear *l) {
   if (!l->D) return;
   if (j->apart) {
@@ -184,11 +191,11 @@ static void give_decays(const Job *j, const ZkWalk *w, const int64_t *off, char 
     return;
   }
   for (int64_t i = 0; i < l->m * l->D; i++) l->up[i] = (float)l->dG[i];
-  give(j, G, w, off, memory, from, l, l->up);
+  give(j, G, w, off, sums, from, l, l->up);
 }
 
 static void backward_row(const Job *j, ZkLinear *l, const ZkWalk *w, const int64_t *off, char *memory,
-                         int64_t row) {
+                         char *sums, int64_t row) {
   float *states = (float *)(memory + j->chunk_bytes);
   int64_t size = l->K * l->V;
   zk_run_fill(l->S, 0, size);
@@ -205,13 +212,13 @@ static void backward_row(const Job *j, ZkLinear *l, const ZkWalk *w, const int64
     load(j, O, off, from, l->m, l->o);
     memcpy(l->S, states + c * size, (size_t)size * sizeof *states);
     zk_linear_backward(l, c + 1 < j->chunks ? states + (c + 1) * size : NULL);
-    give(j, Q, w, off, memory, from, l, l->dx[ZK_LQ]);
-    give(j, A, w, off, memory, from, l, l->dx[ZK_LA]);
-    give(j, K, w, off, memory, from, l, l->dy[0]);
-    give(j, K2, w, off, memory, from, l, l->dy[1]);
-    give(j, V, w, off, memory, from, l, l->dw[0]);
-    give(j, V2, w, off, memory, from, l, l->dw[1]);
-    give_decays(j, w, off, memory, row, from, l);
+    give(j, Q, w, off, sums, from, l, l->dx[ZK_LQ]);
+    give(j, A, w, off, sums, from, l, l->dx[ZK_LA]);
+    give(j, K, w, off, sums, from, l, l->dy[0]);
+    give(j, K2, w, off, sums, from, l, l->dy[1]);
+    give(j, V, w, off, sums, from, l, l->dw[0]);
+    give(j, V2, w, off, sums, from, l, l->dw[1]);
+    give_decays(j, w, off, sums, row, from, l);
   }
 }
 
@@ -222,7 +229,7 @@ static bool is_first(const Job *j, int role, const ZkWalk *w) {
   return true;
 }
 
-static void store_sums(const Job *j, const int64_t *outer, char *memory) {
+static void store_sums(const Job *j, const int64_t *outer, const char *sums) {
   ZkWalk w;
   for (int64_t i = 0; i < j->ninner; i++) {
     zk_walk_seek(&j->inner, &w, i);
@@ -230,7 +237,7 @@ static void store_sums(const Job *j, const int64_t *outer, char *memory) {
       int64_t own = 0, n = j->width[role];
       if (!j->shared[role] || !is_first(j, role, &w)) continue;
       for (int k = 0; k < j->inner.nloops; k++) own += w.i[k] * j->step[role][k];
-      const float *sum = (const float *)(memory + j->sums[role]) + own * j->tokens * n;
+      const float *sum = (const float *)(sums + j->sums[role]) + own * j->tokens * n;
       int64_t to = outer[D + role] + w.off[D + role];
       for (int64_t t = 0; t < j->tokens; t++)
         zk_store(&j->v[D + role], to + t * j->ss[D + role], j->hs[D + role], n, sum + t * n, false);
@@ -245,17 +252,33 @@ static void backward_rows(void *arg, int64_t from, int64_t to, int part) {
   zk_linear_place(&l, true, memory);
   for (int64_t task = from; task < to; task++) {
     ZkWalk o, w;
-    zk_walk_seek(&j->outer, &o, task);
-    for (int role = Q; role < ROLES; role++)
-      if (j->shared[role])
-        zk_run_fill((float *)(memory + j->sums[role]), 0, j->own[role] * j->tokens * j->width[role]);
-    for (int64_t i = 0; i < j->ninner; i++) {
+    int64_t outer = task / j->parts, share = task % j->parts;
+    char *sums =
+        j->parts > 1 ? j->summed + (size_t)task * j->sum_bytes : memory + j->per_thread - j->sum_bytes;
+    zk_walk_seek(&j->outer, &o, outer);
+    memset(sums, 0, j->sum_bytes);
+    for (int64_t i = j->ninner * share / j->parts; i < j->ninner * (share + 1) / j->parts; i++) {
       int64_t off[VIEWS];
       zk_walk_seek(&j->inner, &w, i);
       for (int k = 0; k < VIEWS; k++) off[k] = o.off[k] + w.off[k];
-      backward_row(j, &l, &w, off, memory, task * j->ninner + i);
+      backward_row(j, &l, &w, off, memory, sums, outer * j->ninner + i);
     }
-    store_sums(j, o.off, memory);
+    if (j->parts == 1) store_sums(j, o.off, sums);
+  }
+}
+
+/* What several tasks have of the same. */
+static void join_parts(void *arg, int64_t from, int64_t to, int part) {
+  const Job *j = arg;
+  (void)part;
+  for (int64_t outer = from; outer < to; outer++) {
+    ZkWalk o;
+    char *sums = j->summed + (size_t)(outer * j->parts) * j->sum_bytes;
+    for (int64_t k = 1; k < j->parts; k++)
+      zk_run_add((float *)sums, (const float *)(sums + (size_t)k * j->sum_bytes),
+                 (int64_t)(j->sum_bytes / sizeof(float)));
+    zk_walk_seek(&j->outer, &o, outer);
+    store_sums(j, o.off, sums);
   }
 }
 
@@ -280,6 +303,8 @@ void zk_cpu_linear_attend_grad(const ZkEnv *env, const ZkCall *c) {
   Job j = job(c);
   j.scratch = c->scratch;
   if (j.apart) memset(j.scratch, 0, apart_bytes(&j));
-  zk_for(env, j.nouter, 1, backward_rows, &j);
+  j.summed = j.scratch + apart_bytes(&j) + (size_t)zk_threads(env) * j.per_thread;
+  zk_for(env, j.nouter * j.parts, 1, backward_rows, &j);
+  if (j.parts > 1) zk_for(env, j.nouter, 1, join_parts, &j);
   if (j.apart) store_apart(&j);
 }
