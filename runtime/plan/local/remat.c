@@ -37,11 +37,20 @@ static bool is_source(const ZgNode *n) { return zg_op_info[n->op].kind == ZG_SOU
 static bool is_row(const Remat *r, uint32_t v) {
   return zg_slot_axis(r->b->p->experts, &r->s->values[v].type) != ZG_NO_AXIS;
 }
+/* A shift reads again what is kept anyway; where its axis is split, that would have to be put together again. */
+static bool shifts_here(const Remat *r, const ZgNode *n) {
+  ZpState state[ZP_MAX_DIMS];
+  if (n->op != ZG_OP_SHIFT) return false;
+  zp_layout(r->b->p, &r->s->values[n->out].type, state);
+  for (int d = 0; d < r->b->p->mesh.ndims; d++)
+    if (state[d].kind == 'S' && state[d].axis == n->ax[0]) return false;
+  return true;
+}
 /* Rows of experts are there for a round: backward makes them again. */
 static bool is_free(const Remat *r, const ZgNode *n) {
   if (n->nout && is_row(r, n->out)) return true;
   return zg_op_info[n->op].kind == ZG_EW || n->op == ZG_OP_POSITION || n->op == ZG_OP_RANDOM ||
-         r->b->recompute[n->region];
+         shifts_here(r, n) || r->b->recompute[n->region];
 }
 
 /* Counts the values that would have to be kept anew if v were made again; marks them with `mark`. */

@@ -30,7 +30,7 @@ static const char odd[] =
     "    o = linear_attend[seq, hd, ffn](dot[embed](x, wq), dot[embed](x, wk), v, decay = "
     "-f32(sigmoid(dot[embed](x, wg))),\n"
     "      feed = -0.1 * dot[embed](x, wa), keys = dot[embed](x, wq), values = v)\n"
-    "    return x + dot[kv, grp, ffn](o, wo)\n"
+    "    return x + 0.1 * dot[kv, grp, ffn](o, wo)\n"
     "  }\n"
     "  block Mlp(x: real[.., embed]) -> real[.., embed] {\n"
     "    param w1[embed, ffn], w2[ffn, embed] ~ normal(0.1)\n"
