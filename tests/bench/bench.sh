@@ -4,12 +4,12 @@
 # machines are noisy. README.md says what each row means. Not a test: nothing is required.
 #
 #   ROUNDS=5                    PRECISION="f32 bf16"        LAYOUTS=yes (no: only one rank, and data 2)
-#   MODELS="small 124m"         THREADS="1 2"               PYTHON_TORCH=python3
+#   MODELS="small moe 124m"         THREADS="1 2"               PYTHON_TORCH=python3
 #   CHECKPOINTS=yes
 set -eu
 out=$ZUG_BUILD/tests/scratch/bench
 rounds=${ROUNDS:-5}
-models=${MODELS:-small 124m}
+models=${MODELS:-small moe 124m}
 precisions=${PRECISION:-f32 bf16}
 threads=${THREADS:-1 2}
 layouts=${LAYOUTS:-yes}
@@ -27,14 +27,16 @@ rm -rf "$out" && mkdir -p "$out" && cd "$out"
 
 # ---- what runs: of a model its graph, recipe, and sizes for PyTorch ----
 "$ZUG_BUILD/zc" -q "$ZUG_SRC/examples/gpt2.zug" -o small.zsg -D layers=6 -D heads=6 -D width=384 -D context=256 -D words=256
+"$ZUG_BUILD/zc" -q "$ZUG_SRC/examples/mixtral.zug" -o moe.zsg -D layers=4 -D heads=6 -D kv_heads=2 -D width=384 -D inner=768 -D words=256
 "$ZUG_BUILD/zc" -q "$ZUG_SRC/examples/gpt2.zug" -o 124m.zsg -D context=256
 "$ZUG_BUILD/zdata" pack "$ZUG_SRC/lang" "$ZUG_SRC/runtime" "$ZUG_SRC/kernels" -o text.bin >/dev/null
 
 settle() { # MODEL PRECISION
   case $1 in
   small) recipe=small steps=6 sizes="--layers 6 --heads 6 --width 384 --words 256 --seq 256 --batch 8" ;;
+  moe) recipe=small steps=6 sizes= ;;
   124m) recipe=big steps=4 sizes="--layers 12 --heads 12 --width 768 --words 50257 --seq 256 --batch 4" ;;
-  *) echo "bench: no model '$1'; there are small and 124m" && exit 2 ;;
+  *) echo "bench: no model '$1'; there are small, moe and 124m" && exit 2 ;;
   esac
   case $2 in
   f32) ;;
@@ -92,7 +94,7 @@ find_torch() {
 }
 
 run_torch() { # MODEL PRECISION THREADS
-  [ -n "$python" ] || return 0
+  [ -n "$python" ] && [ -n "$sizes" ] || return 0
   # shellcheck disable=SC2086 # words are wanted
   set -- "$@" $sizes
   key=$1:$2:$3 options="--precision $2 --threads $3"

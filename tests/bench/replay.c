@@ -300,7 +300,7 @@ static void run(Replay *r, ZbArena *a, const ZpPlan *p, const Options *o) {
   qsort(t + 1, (size_t)o->steps, sizeof *t, by_size); /* the first one warms up */
   double ms = 1e3 * t[1 + o->steps / 2];
   for (uint32_t i = 0; i < r->all.n; i++) {
-    if (!r->all.p[i].call) attention += by[i];
+    if (!strncmp(r->all.p[i].what, "attend", 6)) attention += by[i];
     flops += (double)r->all.p[i].count * replay_flops(&r->all.p[i].shape);
   }
   printf("replay %.1f ms: %.0f tokens/s, %.1f GFLOP/s, attention %.1f %%\n", ms, tokens(p) / ms * 1e3,

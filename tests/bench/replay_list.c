@@ -185,6 +185,26 @@ static void add_conv(List *l, const ZpSegment *g, const ZpNode *n) {
   add(l, &s, zg_op_info[c->op].text, NULL, false);
 }
 
+/* ---- experts ---- */
+/* Rows of each expert with its own weight: products side by side, each of the average number of rows, in all rounds. */
+static void add_grouped(List *l, const ZpNode *n) {
+  const ZkCall *c = &n->call;
+  const ZkView *x = &c->in[0], *y = &c->in[1];
+  bool outer = c->op == ZG_OP_GROUPED_OUTER;
+  int64_t experts = x->size[0], k = 1, all = 1;
+  for (int i = 2; i < x->rank; i++) k *= x->size[i];
+  for (int i = 0; i < y->rank; i++) all *= y->size[i];
+  int64_t other = all / experts / (outer ? y->size[1] : k); /* y: rows; or a weight of k x other for each */
+  int64_t rows = (int64_t)(n->flops / (2.0 * (double)experts * (double)k * (double)other) + 0.5);
+  Shape s;
+  memset(&s, 0, sizeof s);
+  s.M = outer ? k : rows, s.K = outer ? rows : k, s.N = other;
+  s.elem[A] = x->elem, s.elem[B] = y->elem, s.elem[C] = c->out[0].elem;
+  s.nloops = 1, s.loop[0].n = experts;
+  pack(&s);
+  add(l, &s, "of experts", NULL, false);
+}
+
 /* ---- attention ---- */
 typedef struct {
   const ZkView *v; /* NULL: scores, one square for each loop */
@@ -245,6 +265,7 @@ static void add_nodes(List *l, const ZpSegment *g, const ZpList *list) {
     if (n->dims) continue;
     if (c->op == ZG_OP_DOT) add_dot(l, g, n);
     if (zg_is_conv(c->op)) add_conv(l, g, n);
+    if (c->op == ZG_OP_GROUPED_DOT || c->op == ZG_OP_GROUPED_OUTER) add_grouped(l, n);
     if (c->op == ZG_OP_ATTEND) add_attend(l, c);
     if (c->op == ZG_OP_ATTEND_GRAD) add_attend_grad(l, c);
   }
