@@ -114,7 +114,7 @@ static __global__ void __launch_bounds__(THREADS) dispatch(const __grid_constant
 }
 
 /* Rows that no token has. */
-static __global__ void __launch_bounds__(THREADS) clear(const __grid_constant__ Rows p) {
+static __global__ void __launch_bounds__(THREADS) clear_rows(const __grid_constant__ Rows p) {
   long long from = p.now[p.last], count = (p.n - from) * p.rest.count;
   for (long long u = blockIdx.x * (long long)THREADS + threadIdx.x; u < count;
        u += gridDim.x * (long long)THREADS) {
@@ -172,7 +172,7 @@ extern "C" void zk_cuda_dispatch(const ZkEnv *env, const ZkCall *c) {
   Rows p = rows_of(c, &c->in[0], &c->out[0]);
   int64_t count = (int64_t)p.at.count * p.k * p.rest.count;
   ZK_LAUNCH(cu, c, dispatch, zk_blocks(cu, zk_ceil_of(count, THREADS)), THREADS, 0, p);
-  ZK_LAUNCH(cu, c, clear, zk_blocks(cu, zk_ceil_of(p.n * p.rest.count, THREADS)), THREADS, 0, p);
+  ZK_LAUNCH(cu, c, clear_rows, zk_blocks(cu, zk_ceil_of(p.n * p.rest.count, THREADS)), THREADS, 0, p);
 }
 
 extern "C" void zk_cuda_combine(const ZkEnv *env, const ZkCall *c) {
