@@ -13,6 +13,7 @@ examples_files = \
   examples/mamba2.zug \
   examples/mistral.zug \
   examples/mixtral.zug \
+  examples/deepseek.zug \
   examples/mlp.zug \
   examples/qwen3.zug \
   examples/recipes.zug \

@@ -4,7 +4,7 @@
 examples=$ZUG_SRC/examples
 
 # ---- compiling: 50 ms at most, whatever the depth (the limit here allows for a busy machine) ----
-models="mlp gpt2 llama3 qwen3 bert t5 lora vit dit gemma2 gemma3 mistral mixtral clip resnet unet mamba2 deltanet"
+models="mlp gpt2 llama3 qwen3 bert t5 lora vit dit gemma2 gemma3 mistral mixtral deepseek clip resnet unet mamba2 deltanet"
 for model in $models; do ok timeout 2 zc "$examples/$model.zug" -o $model.zsg; done
 zc "$examples/resnet.zug" -o resnet.zsg | grep -q '25,557,032 parameters' || fail "resnet's parameters" # as torchvision's
 zc "$examples/unet.zug" -o unet.zsg | grep -q '35,746,307 parameters' || fail "unet's parameters"       # as Ho et al.'s

@@ -19,7 +19,7 @@ use std.nn as nn
 use std.recurrent as rec
 model Block {
   axis batch, seq, key, embed = 12, other = 12, head = 2, kv = 2, grp = 2, hd = 4, ffn = 8, cond = 6, vocab = 256
-  axis channel = 3, py = 2, px = 2, bucket = 6, expert = 6, choice = 2
+  axis channel = 3, py = 2, px = 2, bucket = 6, expert = 6, choice = 2, pq = 4, hv = 3, lq = 5, lk = 4
   axis chan = 6, more = 8, group = 2, half = 4, row = 4, col = 4, row2 = 2, col2 = 2
   input tokens: index(vocab)[batch, seq]
   param table[vocab, embed], conditions[vocab, cond], pixels[vocab, channel, py, px], photos[vocab, chan, row, col] ~ normal(1)

@@ -70,6 +70,7 @@ train() { # RECIPE OPTION...
 model bert Bert ", seq = 16" "head, ffn, vocab over tensor else seq" Layer "pad vocab to 4"
 model mistral Mistral ", seq = 16" "kv, ffn, vocab over tensor else seq" Layer "pad vocab to 4"
 model mixtral Mixtral ", seq = 16, slot = 0.8" "kv, ffn, vocab over tensor else seq" Layer "pad vocab to 4"
+model deepseek DeepSeek ", seq = 16, slot = 0.8" "head, ffn, sffn, vocab over tensor" Sparse "pad vocab to 4"
 model mamba2 Mamba2 ", seq = 16" "head, vocab over tensor else seq" Layer "pad vocab to 4"
 model deltanet DeltaNet ", seq = 16" "head, ffn, vocab over tensor else seq" Layer "pad vocab to 4"
 model gemma3 Gemma3 ", seq = 16" "kv, ffn, vocab over tensor else seq" Layer "pad vocab to 4"

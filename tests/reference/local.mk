@@ -25,6 +25,8 @@ EXTRA_DIST += tests/reference/README.md tests/reference/make_reference.py tests/
   tests/reference/mamba2.init.safetensors tests/reference/mamba2.final.safetensors \
   tests/reference/mistral.json tests/reference/mistral.records \
   tests/reference/mistral.init.safetensors tests/reference/mistral.final.safetensors \
+  tests/reference/deepseek.json tests/reference/deepseek.records \
+  tests/reference/deepseek.init.safetensors tests/reference/deepseek.final.safetensors \
   tests/reference/mixtral.json tests/reference/mixtral.records \
   tests/reference/mixtral.init.safetensors tests/reference/mixtral.final.safetensors \
   tests/reference/gemma3.json tests/reference/gemma3.records \

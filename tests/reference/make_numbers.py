@@ -65,9 +65,10 @@ def train(model, sizes, params, samples):
     for step in range(1, STEPS + 1):
         loss = model.loss(sizes, params, samples(step - 1), BATCH)
         loss.backward()
-        norm = math.sqrt(math.fsum(g * g for t in params.values() for g in t.grad))
+        trained = {k: t for k, t in params.items() if tags[k] != "state"}
+        norm = math.sqrt(math.fsum(g * g for t in trained.values() for g in t.grad))
         scale = min(1.0, CLIP / norm)
-        for k, t in params.items():
+        for k, t in trained.items():
             decay = 0 if tags[k] in KEPT else DECAY
             for i, g in enumerate(t.grad):
                 g *= scale
@@ -76,6 +77,8 @@ def train(model, sizes, params, samples):
                 move = m / (1 - b1 ** step) / (math.sqrt(v / (1 - b2 ** step)) + adamw["eps"])
                 t.data[i] -= adamw["lr"] * (move + decay * t.data[i])
             t.grad = None
+        if hasattr(model, "after"):
+            model.after(sizes, params)
         steps.append({"step": step, "loss": loss.data[0], "grad_norm": norm})
     return steps
 

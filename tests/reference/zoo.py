@@ -841,6 +841,135 @@ class deltanet:
         return language_loss(rms_norm(h, p["norm.g"], eps) @ transpose(p["table"]), x["targets"])
 
 
+# DeepSeek-V3 (DeepSeek-AI 2024): latent attention, groups of experts chosen by biased sigmoids, a shared expert, and a module
+# that predicts one token further ahead. `after` is what a step does to the biases.
+@model
+class deepseek:
+    sizes = dict(dense=1, layers=2, heads=2, width=16, inner=20, words=66, plain=6, rotary=4, value=5, query_rank=12, key_rank=8,
+                 experts=6, active=2, small=10, groups=3, take=2, scale=2.5, rate=0.02, balance=0.05, ahead=0.3, base=100)
+    fields = dict(tokens=("i32", 16), targets=("i32", 16))
+    adamw = dict(eps=1e-3)
+    sample = lm_sample
+    eps = 1e-6
+
+    def params(m):
+        E, A, H, R, W, N, F = (m[k] for k in ("width", "heads", "plain", "rotary", "value", "experts", "small"))
+        Q, K = m["query_rank"], m["key_rank"]
+        p = {}
+
+        def matrix(path, into, *out):
+            p[path] = ((into,) + out, 0, 1 / math.sqrt(into), "")
+
+        def layer(at):
+            norms(p, at, ["norm1", "norm2"], E)
+            norms(p, f"{at}attn.", ["q_norm"], Q)
+            norms(p, f"{at}attn.", ["kv_norm"], K)
+            for name, *shape in (("q_down", E, Q), ("q_up", Q, A, H), ("q_rope", Q, A, R), ("kv_down", E, K), ("k_rope", E, R),
+                                 ("k_up", K, A, H), ("v_up", K, A, W)):
+                matrix(f"{at}attn.{name}", *shape)
+            p[f"{at}attn.wo"] = ((A, W, E), 0, 1 / math.sqrt(A * W), "")
+
+        def swiglu(at, F):
+            matrix(f"{at}gate", E, F), matrix(f"{at}up", E, F), matrix(f"{at}down", F, E)
+
+        def sparse(at):
+            layer(at)
+            for name, a, b in (("gate", E, F), ("up", E, F), ("down", F, E)):
+                p[f"{at}moe.{name}"] = ((N, a, b), 0, 1 / math.sqrt(a), "")
+            matrix(f"{at}moe.route.router", E, N)
+            p[f"{at}moe.route.bias"] = ((N,), 0, 0.05, "state")
+            swiglu(f"{at}moe.shared.", F)
+
+        p["embed_in"] = ((m["words"], E), 0, 0.5, "")
+        p["embed_out"] = ((m["words"], E), 0, 0.3, "")
+        for i in range(m["dense"]):
+            layer(f"first.{i}.")
+            swiglu(f"first.{i}.mlp.", m["inner"])
+        for i in range(m["layers"]):
+            sparse(f"layer.{i}.")
+        norms(p, "", ["norm", "mtp.x_norm", "mtp.next_norm", "mtp_norm"], E)
+        matrix("mtp.of_x", E, E), matrix("mtp.of_next", E, E)
+        sparse("mtp_layer.")
+        return p
+
+    def turn(x, base):
+        """[batch, head, seq, r]: pairs (2i, 2i + 1) turn by s base^(-2i/r)."""
+        n, out = x.shape[-1], []
+        for i in range(0, n, 2):
+            angle = lambda f: constant((x.shape[2], 1), lambda s, j: f(s * base ** (-i / n)))
+            a, b, cos, sin = part(x, -1, i, i + 1), part(x, -1, i + 1, i + 2), angle(math.cos), angle(math.sin)
+            out += [a * cos - b * sin, b * cos + a * sin]
+        return cat(out, -1)
+
+    def attend(m, x, w):
+        A, norm = m["heads"], lambda x, g: rms_norm(x, g, deepseek.eps)
+        turn = lambda x: deepseek.turn(x, m["base"])
+        c = norm(linear(x, w["attn.q_down"]), w["attn.q_norm.g"])
+        q = cat([heads(linear(c, w["attn.q_up"]), A), turn(heads(linear(c, w["attn.q_rope"]), A))], -1)
+        c = norm(linear(x, w["attn.kv_down"]), w["attn.kv_norm.g"])
+        at = repeat_heads(turn(heads(linear(x, w["attn.k_rope"]), 1)), A)
+        k = cat([heads(linear(c, w["attn.k_up"]), A), at], -1)
+        return linear(attention(q, k, heads(linear(c, w["attn.v_up"]), A), causal), w["attn.wo"])
+
+    def choose(m, score):
+        """The entries of a row that are chosen: of the groups in which the two largest add up to most."""
+        order = lambda xs: sorted(range(len(xs)), key=lambda j: (-xs[j], j))
+        each = len(score) // m["groups"]
+        best = [sum(sorted(score[g * each:(g + 1) * each])[-2:]) for g in range(m["groups"])]
+        inside = [g in order(best)[:m["take"]] for g in range(m["groups"])]
+        return order([s if inside[j // each] else -math.inf for j, s in enumerate(score)])[:m["active"]]
+
+    def moe(m, x, w, sent, aux):
+        n, (b, s, _) = m["experts"], x.shape
+        p, bias = sigmoid(linear(x, w["moe.route.router"])), w["moe.route.bias"].data
+        chosen = [deepseek.choose(m, [p.data[i + j] + bias[j] for j in range(n)]) for i in range(0, len(p.data), n)]
+        mask = Tensor(p.shape, [float(j in c) for c in chosen for j in range(n)])
+        sent.append([sum(mask.data[j::n]) / (b * s) for j in range(n)])
+        share = permute(p / total(p, keep=True), 0, 2, 1)  # [batch, expert, seq]
+        own = Tensor((b, n), [sum(mask.data[(i * s + t) * n + j] for t in range(s)) / s for i in range(b) for j in range(n)])
+        aux.append(total(total(own * mean(share))) * (m["balance"] * n / m["active"] / b))
+        weight = p * mask
+        weight = weight / total(weight, keep=True) * m["scale"]
+        y = gated(x, {f"mlp.{k}": w[f"moe.shared.{k}"] for k in ("gate", "up", "down")}, silu)
+        for j in range(n):
+            expert = {f"mlp.{k}": reshape(part(w[f"moe.{k}"], 0, j, j + 1), *w[f"moe.{k}"].shape[1:]) for k in ("gate", "up", "down")}
+            y = y + gated(x, expert, silu) * part(weight, -1, j, j + 1)
+        return y
+
+    def loss(m, p, x, batch):
+        norm, aux = lambda x, g: rms_norm(x, g, deepseek.eps), []
+        deepseek.sent = {}
+
+        def layer(h, at, sparse):
+            w = inside(p, at)
+            h = h + deepseek.attend(m, norm(h, w["norm1.g"]), w)
+            y = norm(h, w["norm2.g"])
+            return h + (deepseek.moe(m, y, w, deepseek.sent.setdefault(at, []), aux) if sparse else gated(y, w, silu))
+
+        h = embed(p["embed_in"], x["tokens"], batch)
+        for i in range(m["dense"]):
+            h = layer(h, f"first.{i}.", False)
+        for i in range(m["layers"]):
+            h = layer(h, f"layer.{i}.", True)
+        out = lambda h, g: norm(h, p[g]) @ transpose(p["embed_out"])
+        loss = language_loss(out(h, "norm.g"), x["targets"])
+        h = linear(norm(h, p["mtp.x_norm.g"]), p["mtp.of_x"]) + \
+            linear(norm(embed(p["embed_in"], x["targets"], batch), p["mtp.next_norm.g"]), p["mtp.of_next"])
+        seq = len(x["targets"]) // batch
+        further = [x["targets"][i + 1] if (i + 1) % seq else -1 for i in range(len(x["targets"]))]
+        loss = loss + language_loss(out(layer(h, "mtp_layer.", True), "mtp_norm.g"), further) * m["ahead"]
+        for a in aux:
+            loss = loss + a
+        return loss
+
+    def after(m, p):
+        for at, (sent,) in deepseek.sent.items():
+            bias = p[f"{at}moe.route.bias"].data
+            for j, n in enumerate(sent):
+                less = m["active"] / m["experts"] - n
+                bias[j] += m["rate"] * ((less > 1e-12) - (less < -1e-12))
+
+
 @model
 class gemma3:
     sizes = dict(layers=7, heads=4, kv_heads=2, width=16, head_dim=8, inner=40, words=66, window=5, query=6,
