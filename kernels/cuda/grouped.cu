@@ -38,8 +38,11 @@ ZK_DEVICE long long first_row(const Grouped &p, int expert) {
 /* acc[i][j] += a[i] b[j] over the steps in shared memory. */
 ZK_DEVICE void add_steps(const float (*a)[SIDE], const float (*b)[SIDE], float (&acc)[EACH][EACH]) {
   int ti = threadIdx.x / STEP, tj = threadIdx.x % STEP;
+#pragma unroll
   for (int s = 0; s < STEP; s++)
+#pragma unroll
     for (int i = 0; i < EACH; i++)
+#pragma unroll
       for (int j = 0; j < EACH; j++) acc[i][j] += a[s][ti + STEP * i] * b[s][tj + STEP * j];
 }
 
@@ -113,6 +116,15 @@ static __global__ void __launch_bounds__(THREADS)
   }
 }
 
+/* Where an element of an expert's gradient lies; -1: it has none there. */
+ZK_DEVICE long long place_in(const Grouped &p, int expert, long long k, long long n) {
+  long long at[2], off[2];
+  if (k >= p.k.count || n >= p.n.count) return -1;
+  zkc_seek(p.k, (unsigned)k, at);
+  zkc_seek(p.n, (unsigned)n, off);
+  return expert * p.per_expert + at[1] + off[1];
+}
+
 static __global__ void __launch_bounds__(THREADS) grouped_outer(const __grid_constant__ Grouped p) {
   ZK_SHARED(float, a, [STEP][SIDE]);
   ZK_SHARED(float, b, [STEP][SIDE]);
@@ -122,33 +134,35 @@ static __global__ void __launch_bounds__(THREADS) grouped_outer(const __grid_con
     long long k0 = task / p.ntiles % p.ktiles * SIDE, n0 = task % p.ntiles * SIDE, at[2], off[2];
     long long row = first_row(p, e), end = first_row(p, e + 1);
     float acc[EACH][EACH] = {};
-    for (int go = p.add ? 0 : 1; go < 3; go++) { /* what there is; the sum; back */
-      for (; go == 1 && row < end; row += STEP) {
-        __syncthreads();
-        for (int u = t; u < STEP * SIDE; u += THREADS) {
-          int s = u / SIDE, i = u % SIDE;
-          bool there = row + s < end;
-          zkc_seek(p.k, (unsigned)(there && k0 + i < p.k.count ? k0 + i : 0), at);
-          zkc_seek(p.n, (unsigned)(there && n0 + i < p.n.count ? n0 + i : 0), off);
-          a[s][i] =
-              there && k0 + i < p.k.count ? zk_load(p.x.data, p.x.elem, row_at(p.x, row + s) + at[0]) : 0;
-          b[s][i] =
-              there && n0 + i < p.n.count ? zk_load(p.y.data, p.y.elem, row_at(p.y, row + s) + off[0]) : 0;
-        }
-        __syncthreads();
-        add_steps(a, b, acc);
-      }
-      for (int i = 0; i < EACH && go != 1; i++)
+    if (p.add) {
+#pragma unroll
+      for (int i = 0; i < EACH; i++)
+#pragma unroll
         for (int j = 0; j < EACH; j++) {
-          long long k = k0 + t / STEP + STEP * i, n = n0 + t % STEP + STEP * j;
-          if (k >= p.k.count || n >= p.n.count) continue;
-          zkc_seek(p.k, (unsigned)k, at);
-          zkc_seek(p.n, (unsigned)n, off);
-          long long to = e * p.per_expert + at[1] + off[1];
-          if (go == 0) acc[i][j] = zk_load(p.w, p.welem, to);
-          else zk_store(p.w, p.welem, to, acc[i][j]);
+          long long to = place_in(p, e, k0 + t / STEP + STEP * i, n0 + t % STEP + STEP * j);
+          if (to >= 0) acc[i][j] = zk_load(p.w, p.welem, to);
         }
     }
+    for (; row < end; row += STEP) {
+      __syncthreads();
+      for (int u = t; u < STEP * SIDE; u += THREADS) {
+        int s = u / SIDE, i = u % SIDE;
+        bool there = row + s < end, ka = there && k0 + i < p.k.count, nb = there && n0 + i < p.n.count;
+        zkc_seek(p.k, (unsigned)(ka ? k0 + i : 0), at);
+        zkc_seek(p.n, (unsigned)(nb ? n0 + i : 0), off);
+        a[s][i] = ka ? zk_load(p.x.data, p.x.elem, row_at(p.x, row + s) + at[0]) : 0;
+        b[s][i] = nb ? zk_load(p.y.data, p.y.elem, row_at(p.y, row + s) + off[0]) : 0;
+      }
+      __syncthreads();
+      add_steps(a, b, acc);
+    }
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+#pragma unroll
+      for (int j = 0; j < EACH; j++) {
+        long long to = place_in(p, e, k0 + t / STEP + STEP * i, n0 + t % STEP + STEP * j);
+        if (to >= 0) zk_store(p.w, p.welem, to, acc[i][j]);
+      }
   }
 }
 
