@@ -82,6 +82,7 @@ static bool has_axis(const ZpNode *k, const ZpValue *v, uint32_t axis) {
 static bool of_keys(const ZpNode *k, int i) {
   int op = k->call.op, first = op == ZG_OP_ATTEND ? 0 : 3, out = i - k->call.nin;
   if (!zg_is_attend(op)) return false;
+  if (k->dims) return out < 0 && i > first + 2; /* around a ring: documents alone */
   return out < 0 ? i > first : op == ZG_OP_ATTEND_BIAS_GRAD || (op == ZG_OP_ATTEND_GRAD && out > 0);
 }
 
@@ -220,6 +221,23 @@ static void check_rule(Brute *b, const ZpNode *k) {
            "result %d is %c over dim %d, not %c", i, v->state[d].kind, d, want);
     }
   }
+}
+
+/* Around a ring go the keys of all ranks that share the sequence, and of no others; its chunks and sums have room. */
+static void check_ring(Brute *b, const ZpNode *k) {
+  bool back = k->call.op == ZG_OP_ATTEND_GRAD;
+  const ZpValue *q = value(b, k->in[back ? 3 : 0]);
+  uint64_t room = 0;
+  for (int d = 0; d < b->p->mesh.ndims; d++) {
+    bool split = q->state[d].kind == 'S' && q->state[d].axis == k->call.ax[0];
+    NEED(b, split == (k->dims >> d & 1) || b->p->mesh.dim[d].size == 1, "goes round dim %d", d);
+  }
+  for (int i = 1; i < 3; i++) {
+    const ZpValue *x = value(b, k->in[(back ? 3 : 0) + i]);
+    room += 2 * x->bytes + (back ? 2 * 4 * x->bytes / zk_elem_bytes((ZkElem)x->elem) : 0);
+  }
+  NEED(b, k->scratch_bytes >= room, "has %llu bytes to go round with", (unsigned long long)k->scratch_bytes);
+  NEED(b, k->nsteps >= 1 && k->steps[0] == 0, "begins with others' keys");
 }
 
 /* Ops that do what two do have the rules of the two. */
@@ -424,7 +442,9 @@ static void check_node(Brute *b, const ZpNode *k) {
   for (int i = 0; i < k->call.nin; i++) check_value(b, k->in[i]);
   for (int i = 0; i < k->call.nout; i++) check_value(b, k->out[i]);
   check_reads(b, k);
-  if (k->dims) check_collective(b, k);
+  bool ring = k->dims && (k->call.op == ZG_OP_ATTEND || k->call.op == ZG_OP_ATTEND_GRAD);
+  if (ring) check_ring(b, k);
+  if (k->dims && !ring) check_collective(b, k);
   else check_shapes(b, k), check_rules(b, k);
   check_scratch(b, k);
 }
