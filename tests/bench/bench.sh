@@ -132,7 +132,7 @@ one_round() {
   [ "$layouts" = yes ] || return 0
   settle small f32
   run_zug small:f32:2 zug small 1 2 small # beside the others
-  for layout in data2 zero3_2 tensor2 pipe2; do run_zug layout $layout small 2 1 $layout; done
+  for layout in data2 zero3_2 tensor2 pipe2 gather2 heads2 ring2; do run_zug layout $layout small 2 1 $layout; done
   run_zug layout all8 small 8 1 all8
 }
 
@@ -204,7 +204,7 @@ print_layouts() {
   awk "$summary"'
     END {
       one = value("small:f32:2", "zug")
-      n = split("data2 zero3_2 tensor2 pipe2 all8", name, " ")
+      n = split("data2 zero3_2 tensor2 pipe2 gather2 heads2 ring2 all8", name, " ")
       for (i = 1; i <= n; i++) printf "%-8s %s%s\n", name[i], rate("layout", name[i]), ratio(value("layout", name[i]), one)
     }' all.txt
 }
