@@ -164,10 +164,11 @@ typedef struct {
 } ZkAdamW;
 bool zk_cpu_adamw(const ZkEnv *env, const ZkAdamW *p, int64_t n, const float *g, float *w, float *m, float *v,
                   uint16_t *w16);
-/* The same with m and v as codes of 8 bits (Dettmers et al. 2021, block-wise dynamic quantisation): of ZK_BLOCK8
- * elements each code is a share, in steps that are finer near 0, of the one that is largest, which is the scale.
- * Other than there the scale of m has the sign of that one, so that its own share is 1 and codes of what they say are
- * the same codes; and a v that is not 0 does not become 0, as m would then be divided by eps. n is whole blocks. */
+/* The same with m and v as codes of 8 bits (Dettmers et al. 2021, block-wise dynamic quantisation): of
+ * ZK_BLOCK8 elements each code is a share, in steps that are finer near 0, of the one that is largest, which
+ * is the scale. Other than there the scale of m has the sign of that one, so that its own share is 1 and
+ * codes of what they say are the same codes; and a v that is not 0 does not become 0, as m would then be
+ * divided by eps. n is whole blocks. */
 #define ZK_BLOCK8 256
 typedef struct {
   uint8_t *code; /* one an element */
@@ -175,8 +176,8 @@ typedef struct {
 } ZkCodes;
 bool zk_cpu_adamw8(const ZkEnv *env, const ZkAdamW *p, int64_t n, const float *g, float *w, ZkCodes m,
                    ZkCodes v, uint16_t *w16);
-/* What the codes of elements from `first` on say; and codes of n values, whole blocks. `sign`: those of m, else of
- * v, which has none. */
+/* What the codes of elements from `first` on say; and codes of n values, whole blocks. `sign`: those of m,
+ * else of v, which has none. */
 void zk_cpu_decode8(int64_t first, int64_t n, bool sign, ZkCodes from, float *x);
 void zk_cpu_encode8(int64_t n, bool sign, const float *x, ZkCodes to);
 /* SGD with momentum and decoupled decay: m = momentum*m + g; w -= lr*(m + decay*w). m may be NULL when
@@ -205,10 +206,10 @@ typedef struct {
   float shape; /* what an update is multiplied by, beside the rate */
 } ZkMuon;
 void zk_cpu_muon_momentum(const ZkEnv *env, const ZkMuon *p, int64_t n, const float *g, float *m, float *u);
-/* x[rows, cols] to what is near the U V' of its singular value decomposition: `steps` of Newton and Schulz with the
- * coefficients of Jordan, 3.4445 x - 4.7750 x x'x + 2.0315 x x'x x'x, from x by its Frobenius norm on, which leave
- * singular values between about 0.7 and 1.2. rows <= cols. scratch: cols*rows and twice rows*rows floats, each
- * of these rounded up to 64 bytes; */
+/* x[rows, cols] to what is near the U V' of its singular value decomposition: `steps` of Newton and Schulz
+ * with the coefficients of Jordan, 3.4445 x - 4.7750 x x'x + 2.0315 x x'x x'x, from x by its Frobenius norm
+ * on, which leave singular values between about 0.7 and 1.2. rows <= cols. scratch: cols*rows and twice
+ * rows*rows floats, each of these rounded up to 64 bytes; */
 void zk_cpu_orthogonalize(const ZkEnv *env, int64_t rows, int64_t cols, int steps, float *x, float *scratch);
 /* and w -= lr*(shape*u + decay*w). Whether m and the new w are finite. */
 bool zk_cpu_muon(const ZkEnv *env, const ZkMuon *p, int64_t n, const float *u, const float *m, float *w,

@@ -171,7 +171,7 @@ typedef struct {
  * name them all. */
 extern const char *const zl_std_tags[];
 
-/* What they may say, and what of it is used for what, is in cluster.def: bytes/s, 1/s, seconds; 0: not said. */
+/* What they may say, and what of it is used for what, is in cluster.def: bytes/s, 1/s, seconds; or 0. */
 typedef struct {
   ZlName name;
   int64_t size;
@@ -235,7 +235,7 @@ ZlNames zl_recipe_names(const ZlProgram *p);
 ZlNames zl_cluster_names(const ZlProgram *p);
 
 /* ---- torch.c ------------------------------------------------------------------------------------------- */
-/* How one says here what a function or method of PyTorch does; NULL: the word is not among those people try. */
+/* How one says here what a function or method of PyTorch does; NULL: nobody is expected to try that word. */
 const char *zl_torch_word(const char *word);
 /* The same of a keyword; a format, whose `%s` is the function's name. */
 const char *zl_torch_keyword(const char *word);

@@ -5,9 +5,9 @@
 #include "kernels/cpu/cpu.h"
 
 /* ---- the codes ---- */
-/* What the 256 codes stand for, ascending: the dynamic map of Dettmers et al. A decade of [0.1, 1], [0.01, 0.1], ...
- * is cut into equal parts, twice as many as the one below, and a code is the middle of its part; the lowest
- * of seven decades has one part, or two where there is no sign. 0 and 1 are codes of their own. */
+/* What the 256 codes stand for, ascending: the dynamic map of Dettmers et al. A decade of [0.1, 1], [0.01,
+ * 0.1], ... is cut into equal parts, twice as many as the one below, and a code is the middle of its part;
+ * the lowest of seven decades has one part, or two where there is no sign. 0 and 1 are codes of their own. */
 typedef struct {
   float value[256], middle[255]; /* between a code and the next */
 } Map;

@@ -136,6 +136,7 @@ extern "C" void zk_cuda_adamw(const ZkEnv *env, const ZkAdamW *p, const double *
   ZK_LAUNCH(cu, NULL, adamw, blocks_for(cu, n, 4), THREADS, 0, a, n, aligned({g, w, m, v, w16}));
 }
 
+/* Of optimizers with one state, which may be none (m is NULL). */
 typedef struct {
   float *g, *w, *m;
   uint16_t *w16;
@@ -143,19 +144,25 @@ typedef struct {
   const ZkStepState *step_state; /* NULL: lr is as given */
   int which;
   float times;
-  float momentum, decay, lr;
+  float b1, b2, decay, lr; /* of SGD b1 is the momentum */
   double *lost;
   bool clear;
   ZkIfFinite sums;
-} Sgd;
+} OneState;
 
-ZK_DEVICE bool sgd_one(const Sgd &s, float scale, float lr, float g, float &w, float &m) {
-  m = s.momentum * m + g * scale;
+ZK_DEVICE void sgd_one(const OneState &s, float lr, float g, float &w, float &m) {
+  m = s.b1 * m + g;
   w = (1 - lr * s.decay) * w - lr * m;
-  return is_lost(w) || is_lost(m);
 }
 
-static __global__ void __launch_bounds__(THREADS) sgd(const __grid_constant__ Sgd s, int64_t n, bool wide) {
+ZK_DEVICE void lion_one(const OneState &s, float lr, float g, float &w, float &m) {
+  float c = s.b1 * m + (1 - s.b1) * g;
+  m = s.b2 * m + (1 - s.b2) * g;
+  w = (1 - lr * s.decay) * w - lr * ((c > 0 ? 1.0f : 0.0f) - (c < 0 ? 1.0f : 0.0f));
+}
+
+/* `one(lr, g, w, m)` updates an element by its scaled gradient. */
+template <typename One> ZK_DEVICE void update_all(const OneState &s, int64_t n, bool wide, const One &one) {
   if (!all_finite(s.sums)) return;
   float scale = scale_of(s.scale), lr = s.step_state ? s.step_state->of[s.which].lr * s.times : s.lr;
   bool lost = false;
@@ -165,7 +172,10 @@ static __global__ void __launch_bounds__(THREADS) sgd(const __grid_constant__ Sg
         Four g = load4(s.g + i), w = load4(s.w + i), m = {{0, 0, 0, 0}};
         if (s.m) m = load4(s.m + i);
 #pragma unroll
-        for (int j = 0; j < 4; j++) lost |= sgd_one(s, scale, lr, g.x[j], w.x[j], m.x[j]);
+        for (int j = 0; j < 4; j++) {
+          one(lr, g.x[j] * scale, w.x[j], m.x[j]);
+          lost |= is_lost(w.x[j]) || is_lost(m.x[j]);
+        }
         store4(s.w + i, w);
         if (s.m) store4(s.m + i, m);
         if (s.w16) store4_bf16(s.w16 + i, w);
@@ -173,7 +183,8 @@ static __global__ void __launch_bounds__(THREADS) sgd(const __grid_constant__ Sg
       },
       [&](int64_t i) {
         float m = s.m ? s.m[i] : 0;
-        lost |= sgd_one(s, scale, lr, s.g[i], s.w[i], m);
+        one(lr, s.g[i] * scale, s.w[i], m);
+        lost |= is_lost(s.w[i]) || is_lost(m);
         if (s.m) s.m[i] = m;
         if (s.w16) s.w16[i] = zk_to_bf16(s.w[i]);
         if (s.clear) s.g[i] = 0;
@@ -181,92 +192,59 @@ static __global__ void __launch_bounds__(THREADS) sgd(const __grid_constant__ Sg
   tell(s.lost, lost);
 }
 
+static __global__ void __launch_bounds__(THREADS)
+    sgd(const __grid_constant__ OneState s, int64_t n, bool wide) {
+  update_all(s, n, wide, [&](float lr, float g, float &w, float &m) { sgd_one(s, lr, g, w, m); });
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    lion(const __grid_constant__ OneState s, int64_t n, bool wide) {
+  update_all(s, n, wide, [&](float lr, float g, float &w, float &m) { lion_one(s, lr, g, w, m); });
+}
+
 extern "C" void zk_cuda_sgd(const ZkEnv *env, const ZkSgd *p, const double *squares, float most, int64_t n,
                             float *g, float *w, float *m, uint16_t *w16, double *lost, bool clear,
                             ZkIfFinite sums) {
   ZkCuda *cu = zk_cu(env);
   ZB_ASSERT(m != NULL || p->momentum == 0);
-  Sgd s = {g,
-           w,
-           m,
-           w16,
-           {squares, most, p->scale},
-           env->step_state,
-           p->which,
-           p->times,
-           p->momentum,
-           p->decay,
-           p->lr,
-           lost,
-           clear,
-           sums};
+  OneState s = {g,
+                w,
+                m,
+                w16,
+                {squares, most, p->scale},
+                env->step_state,
+                p->which,
+                p->times,
+                p->momentum,
+                0,
+                p->decay,
+                p->lr,
+                lost,
+                clear,
+                sums};
   ZK_LAUNCH(cu, NULL, sgd, blocks_for(cu, n, 4), THREADS, 0, s, n, aligned({g, w, m, w16}));
-}
-
-typedef struct {
-  float *g, *w, *m;
-  uint16_t *w16;
-  Scale scale;
-  const ZkStepState *step_state; /* NULL: lr is as given */
-  int which;
-  float times;
-  float b1, b2, decay, lr;
-  double *lost;
-  bool clear;
-  ZkIfFinite sums;
-} Lion;
-
-ZK_DEVICE bool lion_one(const Lion &l, float scale, float lr, float g, float &w, float &m) {
-  g *= scale;
-  float c = l.b1 * m + (1 - l.b1) * g;
-  m = l.b2 * m + (1 - l.b2) * g;
-  w = (1 - lr * l.decay) * w - lr * ((c > 0 ? 1.0f : 0.0f) - (c < 0 ? 1.0f : 0.0f));
-  return is_lost(w) || is_lost(m);
-}
-
-static __global__ void __launch_bounds__(THREADS) lion(const __grid_constant__ Lion l, int64_t n, bool wide) {
-  if (!all_finite(l.sums)) return;
-  float scale = scale_of(l.scale), lr = l.step_state ? l.step_state->of[l.which].lr * l.times : l.lr;
-  bool lost = false;
-  each<4>(
-      n, wide,
-      [&](int64_t i) {
-        Four g = load4(l.g + i), w = load4(l.w + i), m = load4(l.m + i);
-#pragma unroll
-        for (int j = 0; j < 4; j++) lost |= lion_one(l, scale, lr, g.x[j], w.x[j], m.x[j]);
-        store4(l.w + i, w);
-        store4(l.m + i, m);
-        if (l.w16) store4_bf16(l.w16 + i, w);
-        if (l.clear) store4(l.g + i, Four{{0, 0, 0, 0}});
-      },
-      [&](int64_t i) {
-        lost |= lion_one(l, scale, lr, l.g[i], l.w[i], l.m[i]);
-        if (l.w16) l.w16[i] = zk_to_bf16(l.w[i]);
-        if (l.clear) l.g[i] = 0;
-      });
-  tell(l.lost, lost);
 }
 
 extern "C" void zk_cuda_lion(const ZkEnv *env, const ZkLion *p, const double *squares, float most, int64_t n,
                              float *g, float *w, float *m, uint16_t *w16, double *lost, bool clear,
                              ZkIfFinite sums) {
   ZkCuda *cu = zk_cu(env);
-  Lion l = {g,
-            w,
-            m,
-            w16,
-            {squares, most, p->scale},
-            env->step_state,
-            p->which,
-            p->times,
-            p->b1,
-            p->b2,
-            p->decay,
-            p->lr,
-            lost,
-            clear,
-            sums};
-  ZK_LAUNCH(cu, NULL, lion, blocks_for(cu, n, 4), THREADS, 0, l, n, aligned({g, w, m, w16}));
+  OneState s = {g,
+                w,
+                m,
+                w16,
+                {squares, most, p->scale},
+                env->step_state,
+                p->which,
+                p->times,
+                p->b1,
+                p->b2,
+                p->decay,
+                p->lr,
+                lost,
+                clear,
+                sums};
+  ZK_LAUNCH(cu, NULL, lion, blocks_for(cu, n, 4), THREADS, 0, s, n, aligned({g, w, m, w16}));
 }
 
 ZK_DEVICE float apply(const ZkPointwiseOp &o, float a, float b, float c) {

@@ -233,7 +233,7 @@ typedef struct {
   ZpDims partial;            /* dims along which gradients arrive partial */
   uint32_t optimizer;        /* of p->optimizers: what updates it, unless it is frozen */
   bool frozen;               /* its parameters are not trained: no gradient, no master, no states */
-  ZpDims matrices;           /* Muon's: dims over which its updates are gathered, since matrices are cut; 0: none is */
+  ZpDims matrices;           /* Muon's: dims over which updates are gathered, as they cut matrices */
   ZpDims replicas;           /* all (non-pipe) dims along which the parameters are replicated */
   /* What follows from that: what a step does with it. */
   bool gathers;              /* its parameters are a shard: they are gathered before use, */
@@ -564,8 +564,8 @@ uint64_t zp_order_times(ZbArena *a, ZpWork *const *w, uint32_t stages, uint32_t 
 void zp_bucket_storage(const ZpPlan *p, ZpBucket *k);
 /* How many states are kept of each element of a bucket: those of its optimizer, then the average. */
 int zp_states(const ZpPlan *p, const ZpBucket *k);
-/* Whether those of its optimizer are codes of 8 bits: ZK_BLOCK8 elements, from a multiple of that on, have one
- * scale each. Then parameters and shards begin at such a multiple. */
+/* Whether those of its optimizer are codes of 8 bits: ZK_BLOCK8 elements, from a multiple of that on, have
+ * one scale each. Then parameters and shards begin at such a multiple. */
 static inline bool zp_is_coded(const ZpPlan *p, const ZpBucket *k) {
   return !k->frozen && p->ngroups && p->optimizers[k->optimizer].bits == 8;
 }
@@ -610,7 +610,7 @@ ZpMatrix *zp_matrices(const ZpPlan *p, const ZpBucket *k, ZbArena *a, uint32_t *
 int64_t zp_gathered_size(const ZpPlan *p, const ZpBucket *k, const ZpSlice *s, int i);
 /* What the update of such a matrix is multiplied by, beside the rate: of the sizes without padding. */
 double zp_muon_scale(const ZpOptimizer *o, const ZpSlice *s);
-/* Bytes of an UPDATE buffer, and of the scratch of an ORTHOGONALIZE. FLOPs of the rank that has most to do. */
+/* Bytes of an UPDATE buffer, and of the scratch of an ORTHOGONALIZE. FLOPs of the rank with most to do. */
 uint64_t zp_update_bytes(const ZpPlan *p, const ZpBucket *k);
 uint64_t zp_orthogonal_scratch(const ZpPlan *p, const ZpBucket *k);
 double zp_matrix_flops(const ZpOptimizer *o, const ZpMatrix *m);

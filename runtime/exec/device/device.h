@@ -82,8 +82,8 @@ typedef struct {
               float *m, uint16_t *w16);
   void (*lion)(const ZkEnv *env, const ZkLion *p, const ZxScalars *clip, int64_t n, const float *g, float *w,
                float *m, uint16_t *w16);
-  /* May be NULL, all three: a device for which plans have no Muon. momentum: as zk_cpu_muon_momentum, where there is
-   * an update. */
+  /* May be NULL, all three: a device for which plans have no Muon. momentum: as zk_cpu_muon_momentum, where
+   * there is an update. */
   void (*muon_momentum)(const ZkEnv *env, const ZkMuon *p, const ZxScalars *clip, int64_t n, const float *g,
                         float *m, float *u);
   void (*orthogonalize)(const ZkEnv *env, int64_t rows, int64_t cols, int steps, float *x, float *scratch);

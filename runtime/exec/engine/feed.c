@@ -39,8 +39,8 @@ static float rounded_one(const float *x, int64_t n) {
   return found;
 }
 
-/* Numbers of words, positions or classes that come as `real` are wrong beyond 256, and nothing fails: that is said,
- * once, of what the first samples of the data have. */
+/* Numbers of words, positions or classes that come as `real` are wrong beyond 256, and nothing fails: that is
+ * said, once, of what the first samples of the data have. */
 static void warn_of_rounding(ZxEngine *e, const ZpInputUse *u) {
   const ZgIo *io = &e->p->graph->inputs[u->input];
   int64_t n = sample_values(e->p, &io->type), looked = n < OF_EACH ? n : OF_EACH;

@@ -1,9 +1,9 @@
-/* Muon on whole matrices: an update as it was gathered to the matrices of it that this rank owns, and back. On
- * the host's memory alone: plans for other devices have no Muon.
+/* Muon on whole matrices: an update as it was gathered to the matrices of it that this rank owns, and back.
+ * On the host's memory alone: plans for other devices have no Muon.
  *
- * An update of a bucket is one block for each rank of its group (ZpBucket.matrices), in their order: the elements
- * that this rank updates. So an element of the bucket is in the block of the rank that has its part of split axes
- * and whose shard it is in. */
+ * An update of a bucket is one block for each rank of its group (ZpBucket.matrices), in their order: the
+ * elements that this rank updates. So an element of the bucket is in the block of the rank that has its part
+ * of split axes and whose shard it is in. */
 #include "runtime/exec/engine/internal.h"
 
 #include <string.h>
@@ -40,7 +40,7 @@ static Walk walk_of(const ZxEngine *e, const ZpBucket *k, const ZpMatrix *m, flo
   return w;
 }
 
-/* Where the element lies that has these indices over the group; how many follow it there along the last axis. */
+/* Where the element lies that has these indices over the group; how many follow it there, along the last. */
 static float *at(const Walk *w, const int64_t *index, int64_t *run) {
   const ZpMesh *mesh = &w->e->p->mesh;
   const ZpSlice *s = w->s;

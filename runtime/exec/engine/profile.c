@@ -142,7 +142,8 @@ void zx_profile_update(ZxEngine *e, const ZpStageBucket *h) {
   if (e->o.times) add(e, &e->work[ZG_OP_COUNT], 0, each * own_elems(e, h), true);
 }
 
-/* Momentum is read and written, gradients read and updates written; then updates are read and written once more. */
+/* Momentum is read and written, gradients read and updates written; then updates are read and written once
+ * more. */
 void zx_profile_muon(ZxEngine *e, const ZpInstr *in) {
   const ZpStageBucket *h = &e->st->held[in->held];
   const ZpBucket *k = &e->p->buckets[h->bucket];

@@ -128,7 +128,8 @@ static bool fetch_rounded(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w, uint64
   return walk_held(e, h, from, to, w->values, w);
 }
 
-/* States that are read, of 8 bits: of what the file says in f32, so that a run goes on with the codes that it had. */
+/* States that are read, of 8 bits: of what the file says in f32, so that a run goes on with the codes that it
+ * had. */
 static bool put_codes(ZxEngine *e, const ZpStageBucket *h, ZxWalk *w, uint64_t n, uint64_t from, ZkCodes to) {
   memset(w->values, 0, n * sizeof *w->values); /* padding */
   if (!walk_held(e, h, from, from + n, w->values, w)) return false;

@@ -1,8 +1,10 @@
-/* Updates at the end of a step. One bucket after the other; those of Muon last, which pass through whole matrices: the
- * momentum, the gather of what is cut of them, their orthogonalisation, each by one rank, and the way back.
+/* Updates at the end of a step. One bucket after the other; those of Muon last, which pass through whole
+ * matrices: the momentum, the gather of what is cut of them, their orthogonalisation, each by one rank, and
+ * the way back.
  *
- * Where something is gathered, there are two buffers in turn, so that one bucket is on its way while matrices of
- * the one before are orthogonalised; M momentum, O orthogonalisation, U update, `>` a collective:
+ * Where something is gathered, there are two buffers in turn, so that one bucket is on its way while matrices
+ * of the one before are orthogonalised;
+ * M momentum, O orthogonalisation, U update, `>` a collective:
  *   compute  M0  M1  O0      U0 M2  O1      U1  O2      U2
  *   coll       >0  >1  0>         >2  1>          2>
  * Else one is enough. The way back is a sum: of a matrix that is another's a rank has zeros. */
@@ -52,8 +54,8 @@ static void update(Gen *g, uint32_t h, uint64_t time) {
 }
 
 /* ---- Muon ---- */
-/* An instruction of the collective queue, behind the last of the compute queue: one contents of the update into
- * another. */
+/* An instruction of the collective queue, behind the last of the compute queue: one contents of the update
+ * into another. */
 static uint32_t exchange(Gen *g, ZpInstrOp op, uint32_t held, uint64_t time, ZgOp coll, uint32_t before) {
   const ZpBucket *b = bucket_of(g, held);
   if (!b->matrices) return ZP_NONE;

@@ -24,7 +24,7 @@ typedef enum {
 
 /* ---- kernel.c: seconds of one kernel on a cluster's device --------------------------------------------- */
 /* batch products of m x k by k x n, both of type `elem`, that move `bytes` to and from memory. Whole tiles go
- * in whole waves over the multiprocessors, with the tile that is best; a cluster without `sms` has no tiles. */
+ * in whole waves over the multiprocessors, with the tile that is best; without `sms` there are no tiles. */
 double zp_product_seconds(const ZlCluster *c, ZkElem elem, double m, double n, double k, double batch,
                           double bytes);
 /* flops of attention, forward or backward. */
@@ -40,10 +40,10 @@ typedef struct {
   int64_t n, units[ZP_MOST_LEVELS];
   uint32_t level;
 } ZpPlace;
-/* Of the devices with these numbers, ascending; devices are numbered such that neighbours share inner levels. */
+/* Of the devices with these numbers, ascending; they are numbered such that neighbours share inner levels. */
 ZpPlace zp_place(const ZlCluster *c, const int64_t *device, int64_t n);
 /* op: ZG_OP_ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER or ALL_TO_ALL; bytes: of the whole tensor of a rank, as
- * gathered, or before it is reduced or exchanged. As rings do it; all-reduce as a tree where that is sooner. */
+ * gathered, or before it is reduced or exchanged. As rings do it; all-reduce as a tree if that is sooner. */
 double zp_collective_seconds(const ZlCluster *c, int op, double bytes, const ZpPlace *at);
 double zp_transfer_seconds(const ZlCluster *c, double bytes, const ZpPlace *at); /* one device to another */
 /* Of n devices, each `stride` after the one before: what a mesh dim is. */

@@ -58,7 +58,7 @@ Test(adamw8, codes) {
   }
 }
 
-/* All that a block of one scale can say has codes of its own: 256 values, but for the two zeros of no scale. */
+/* All that a block of one scale can say has codes of its own: 256 values, but for zeros of no scale. */
 Test(adamw8, each_code) {
   for (int sign = 0; sign < 2; sign++) {
     float scale = 3e-5f, x[B], y[B], found;

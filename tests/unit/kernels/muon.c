@@ -93,9 +93,9 @@ static void orthogonal(int64_t r, int64_t c, int steps, double *x) {
   free(g), free(p), free(y);
 }
 
-/* Tolerance 2e-4: five steps take the smallest singular values to 480 times themselves, with the rounding of f32. What
- * comes out is near orthogonal: rows have products of 0 with each other, and a length between 0.6 and 1.3 (of a
- * square of 33 the smallest singular value is too near 0 to get there). */
+/* Tolerance 2e-4: five steps take the smallest singular values to 480 times themselves, with the rounding of
+ * f32. What comes out is near orthogonal: rows have products of 0 with each other, and a length between 0.6
+ * and 1.3 (of a square of 33 the smallest singular value is too near 0 to get there). */
 Test(muon, orthogonalize) {
   static const int64_t shape[][2] = {{1, 1}, {1, 7}, {2, 2}, {3, 5}, {16, 16}, {17, 40}, {33, 33}, {30, 130}};
   for (size_t k = 0; k < 2 * sizeof shape / sizeof *shape; k++) {

@@ -110,7 +110,7 @@ Test(groups, buckets) {
   model_close(&m);
 }
 
-/* States of 8 bits: blocks are cut nowhere, and take a byte an element and four a block, beside an average. */
+/* States of 8 bits: blocks are cut nowhere, and take a byte an element, four a block, and an average. */
 Test(groups, codes) {
   Model m = model_open("gpt2", NULL, sizes);
   for (int average = 0; average < 2; average++) {

@@ -1,4 +1,4 @@
-/* Muon: which matrices a model's parameters are, what of them moves, and that the proofs see what is wrong. */
+/* Muon: which matrices a model's parameters are, what of them moves, what the proofs see. */
 #include "tests/unit/plan/models/plan.h"
 
 #include <criterion/criterion.h>
