@@ -555,7 +555,13 @@ directives : %empty
         | directives error RESYNC { yyerrok; }
         ;
 directive : MESH dims0   { $$ = zl_directive(ps->arena, ZL_D_MESH, @$); $$->q = $2.at; $$->nq = $2.n; }
-        | BIND nums      { $$ = zl_directive(ps->arena, ZL_D_BIND, @$); $$->q = $2.at; $$->nq = $2.n; }
+        | BIND nums {
+            $$ = zl_directive(ps->arena, ZL_D_BIND, @$);
+            $$->q = $2.at;
+            $$->nq = $2.n;
+            $$->maybe = ps->maybe;
+            ps->maybe = (ZlNames){0};
+          }
         | MICRO NUMBER   { $$ = zl_directive(ps->arena, ZL_D_MICRO, @$); $$->num = $2; $$->has_num = true; }
         | MICRO '?'      { $$ = zl_directive(ps->arena, ZL_D_MICRO, @$); $$->open = true; }
         | SPLIT '?' OVER names else {
@@ -650,8 +656,8 @@ dims0   : dim0           { $$ = (ZlQuantityList){0}; PUSH($$, $1); }
 dim0    : IDENT '=' NUMBER { $$ = zl_number_quantity($1, $3); }
         | IDENT '=' '?'  { $$ = (ZlQuantity){.name = $1, .span = @3, .open = true}; }
         ;
-nums    : IDENT '=' NUMBER { $$ = (ZlQuantityList){0}; PUSH($$, zl_number_quantity($1, $3)); }
-        | nums ',' IDENT '=' NUMBER { $$ = $1; PUSH($$, zl_number_quantity($3, $5)); }
+nums    : axis '=' NUMBER { $$ = (ZlQuantityList){0}; PUSH($$, zl_number_quantity($1, $3)); }
+        | nums ',' axis '=' NUMBER { $$ = $1; PUSH($$, zl_number_quantity($3, $5)); }
         ;
 numlist : NUMBER         { $$ = (ZlQuantityList){0}; PUSH($$, zl_number_quantity((ZlName){NULL, @1}, $1)); }
         | numlist ',' NUMBER { $$ = $1; PUSH($$, zl_number_quantity((ZlName){NULL, @3}, $3)); }

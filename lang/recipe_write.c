@@ -1,5 +1,5 @@
 /* A checked record as a recipe of the language: what is read from it says the same. */
-#include "lang/lang.h"
+#include "lang/words.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -21,9 +21,9 @@ static void mesh(ZbText *t, const ZlRecipe *r) {
     zb_text_add(t, "%s%s = %" PRId64, i ? ", " : "  mesh ", r->mesh[i].name.s, r->mesh[i].size);
   if (r->nmesh) zb_text_add(t, "\n");
   for (uint32_t i = 0; i < r->nbinds; i++) {
-    zb_text_add(t, "%s%s = ", i ? ", " : "  bind ", r->binds[i].axis.s);
-    if (r->binds[i].size) zb_text_add(t, "%" PRId64, r->binds[i].size);
-    else zb_text_number(t, r->binds[i].number); /* of slots */
+    const ZlBind *b = &r->binds[i];
+    zb_text_add(t, "%s%s%s = ", i ? ", " : "  bind ", b->axis.s, b->maybe ? "?" : "");
+    zb_text_number(t, b->size ? (double)b->size : b->number); /* the latter of slots */
   }
   if (r->nbinds) zb_text_add(t, "\n");
   if (r->micro) zb_text_add(t, "  micro %" PRId64 "\n", r->micro);
@@ -126,7 +126,10 @@ static void optimizer(ZbText *t, const ZlOptimizer *o) {
   const char *between = "";
   for (uint32_t i = 0; i < o->n; i++) {
     const ZlKw *k = &o->kws[i];
-    if (k->word ? !strcmp(k->word, "constant") : k->num == 0) continue; /* what it is when not said */
+    /* What is so when not said; of some it would be refused. */
+    static const char *const idle[] = {"warmup", "stable", "until", "final", "momentum"};
+    bool zero = zl_word_index(k->key.s, idle, strcmp(o->name.s, "sgd") ? 4 : 5) >= 0;
+    if (k->word ? !strcmp(k->word, "constant") : zero && k->num == 0) continue;
     zb_text_add(t, "%s%s = ", between, k->key.s);
     if (k->word) zb_text_add(t, "%s", k->word);
     else zb_text_number(t, k->num);

@@ -52,6 +52,7 @@ static void bind_sizes(ZpBuild *b) {
   p->filled = ZB_NEWN(p->arena, double, g->naxes);
   for (uint32_t i = 0; i < g->naxes; i++) p->axis_size[i] = g->axes[i].size;
   for (uint32_t i = 0; i < r->nbinds; i++) {
+    if (r->binds[i].maybe && zg_axis_find(g, r->binds[i].axis.s) == ZG_NONE) continue;
     uint32_t a = find_axis(b, r->binds[i].axis, AXIS_OF_DATA);
     if (a == ZG_NONE) continue;
     if (g->axes[a].size)

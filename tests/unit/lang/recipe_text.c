@@ -28,7 +28,7 @@ static ZbText list_of(const char *text, const char *name) {
 
 static const char text[] = "recipe r for M {\n"
                            "  mesh pipe = 2, data = 4, tensor = 2\n"
-                           "  bind batch = 16, seq = 8, slot = 1.25\n"
+                           "  bind batch = 16, seq? = 8, slot = 1.25\n"
                            "  micro 1\n"
                            "  split batch over data\n"
                            "  split kv?*grp, ffn over tensor else seq\n"
@@ -55,7 +55,7 @@ Test(recipe_text, all_that_a_recipe_says) {
                    "name: r\n"
                    "model: M\n"
                    "mesh: pipe = 2, data = 4, tensor = 2\n"
-                   "bind: batch = 16, seq = 8, slot = 1.25\n"
+                   "bind: batch = 16, seq? = 8, slot = 1.25\n"
                    "micro: 1\n"
                    "split: batch over data; kv?*grp, ffn over tensor else seq\n"
                    "shard: params grads states over data unit layer keep\n"
@@ -119,7 +119,8 @@ Test(recipe_text, every_edit_shows) {
       {"for M", ""},
       {"pipe = 2, data = 4, tensor = 2", "pipe = 2, tensor = 2, data = 4"},
       {"data = 4", "data = 8"},
-      {"seq = 8", "seq = 4"},
+      {"seq? = 8", "seq = 8"},
+      {"seq? = 8", "seq? = 4"},
       {"micro 1", "micro 2"},
       {"rate 0.5", "rate 0.25"},
       {"rate 0.5 for wte", "decay 0.5 for wte"},
