@@ -53,6 +53,8 @@ scenario_tests = \
   tests/mutants.sh \
   tests/plan.sh \
   tests/plan/published.sh \
+  tests/plan/browser.sh \
+  tests/plan/report.sh \
   tests/plan/search.sh \
   tests/readme.sh \
   tests/relocatable.sh \

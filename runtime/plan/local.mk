@@ -58,6 +58,8 @@ libplan_a_SOURCES = \
   runtime/plan/output/explain.c \
   runtime/plan/output/json.c \
   runtime/plan/output/places.c \
+  runtime/plan/output/page.c \
+  runtime/plan/output/page.h \
   runtime/plan/output/show.c \
   runtime/plan/output/trace.c \
   runtime/plan/output/tables.h \

@@ -10,7 +10,7 @@
  *              schedule.h
  *              Plans of evaluations only go forward: ZpPlan.forward_only, beside
  * check/       the proofs, which share nothing with those that made the plan; check.h
- * output/      tables, for people and as JSON, traces, and whether two plans are the same
+ * output/      tables, for people and as JSON, traces, a page to look at (page.h), whether two plans are the same
  * time/        how long a step takes on a cluster; time.h
  * search/      the fastest recipes of a model on a cluster; search.h
  * mesh.c       ranks and their coordinates

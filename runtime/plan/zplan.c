@@ -1,5 +1,6 @@
 /* zplan: what zrun would do, without MPI and without devices: for any number of ranks, on any machine. */
 #include "kernels/devices.h"
+#include "runtime/plan/output/page.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/search/search.h"
 #include "runtime/plan/time/time.h"
@@ -16,6 +17,7 @@ static const char usage[] =
     "  check      only make the plan and its proofs\n"
     "  sim        how long a step will take on the cluster, and where the time goes\n"
     "  compare    what was predicted beside what a run did, by the trace that it wrote (zrun --trace)\n"
+    "  report     all of it as one page for a browser, with drawings: -o FILE.html\n"
     "  search     the fastest recipes on the cluster; with a recipe, which completes what it says `?` for\n"
     "  --cluster FILE:NAME  check against a cluster's memory; show: which ranks are where, and what links\n"
     "                       carry; sim: with its constants\n"
@@ -29,10 +31,11 @@ static const char usage[] =
     "  --trace FILE         sim: the step as a trace for Perfetto, with a rank of each stage; compare: both "
     "in "
     "one\n"
+    "  --with FILE:NAME     report: a second recipe, to compare\n"
     "  --batch N, --seq S   search, without a recipe: samples of a step, and their length\n"
     "  --ranks R            search: for so many devices, and not for all of the cluster\n"
     "  --keep K             search: list the best K (default 10)\n"
-    "  -o FILE              search: write the best as a recipe, with reasons\n"
+    "  -o FILE              search: write the best as a recipe, with reasons; report: the page\n"
     "  --overlap            sim: as if collectives within forward and backward ran beside computation\n"
     "  --json               show, explain, programs and sim as JSON, whose keys stay: "
     "runtime/plan/output/JSON.md\n"
@@ -40,7 +43,7 @@ static const char usage[] =
     "  --diag json          messages as JSON lines\n";
 
 typedef struct {
-  const char *command, *graph, *recipe, *cluster, *trace, *run, *out, *include[16];
+  const char *command, *graph, *recipe, *cluster, *trace, *run, *with, *out, *include[16];
   uint32_t ninclude;
   int64_t batch, seq, ranks, keep; /* 0: not given */
   int threads;
@@ -85,15 +88,19 @@ static int parse(int argc, char **argv, Options *o) {
     SEQ,
     RANKS,
     KEEP,
-    RUN
+    RUN,
+    WITH
   };
-  static const struct option list[] = {
-      {"recipe", 1, NULL, RECIPE},   {"cluster", 1, NULL, CLUSTER}, {"device", 1, NULL, DEVICE},
-      {"threads", 1, NULL, THREADS}, {"diag", 1, NULL, DIAG},       {"ckpt", 0, NULL, CKPT},
-      {"eval", 0, NULL, EVAL},       {"json", 0, NULL, JSON},       {"trace", 1, NULL, TRACE},
-      {"overlap", 0, NULL, OVERLAP}, {"exact", 0, NULL, EXACT},     {"help", 0, NULL, 'h'},
-      {"run", 1, NULL, RUN},         {"batch", 1, NULL, BATCH},     {"seq", 1, NULL, SEQ},
-      {"ranks", 1, NULL, RANKS},     {"keep", 1, NULL, KEEP},       {NULL, 0, NULL, 0}};
+  static const struct option list[] = {{"recipe", 1, NULL, RECIPE}, {"cluster", 1, NULL, CLUSTER},
+                                       {"device", 1, NULL, DEVICE}, {"threads", 1, NULL, THREADS},
+                                       {"diag", 1, NULL, DIAG},     {"ckpt", 0, NULL, CKPT},
+                                       {"eval", 0, NULL, EVAL},     {"json", 0, NULL, JSON},
+                                       {"trace", 1, NULL, TRACE},   {"overlap", 0, NULL, OVERLAP},
+                                       {"exact", 0, NULL, EXACT},   {"help", 0, NULL, 'h'},
+                                       {"run", 1, NULL, RUN},       {"with", 1, NULL, WITH},
+                                       {"batch", 1, NULL, BATCH},   {"seq", 1, NULL, SEQ},
+                                       {"ranks", 1, NULL, RANKS},   {"keep", 1, NULL, KEEP},
+                                       {NULL, 0, NULL, 0}};
   ZbErr err;
   *o = (Options){.device = zk_device("cpu"), .threads = 1};
   opterr = 0;
@@ -131,6 +138,7 @@ static int parse(int argc, char **argv, Options *o) {
       break;
     case JSON: o->json = true; break;
     case TRACE: o->trace = optarg; break;
+    case WITH: o->with = optarg; break;
     case RUN: o->run = optarg; break;
     case OVERLAP: o->overlap = true; break;
     case EXACT: zb_bytes_exactly(true); break;
@@ -161,11 +169,12 @@ static bool ask_device(const Options *o, ZpOptions *po, ZbErr *err) {
   return p != NULL;
 }
 
-static ZpPlan *plan(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, ZpOptions *po, const ZgGraph *g) {
+static ZpPlan *plan(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, const char *recipe, ZpOptions *po,
+                    const ZgGraph *g) {
   const char *name;
   const ZlRecipe *r = NULL;
   ZlOptions lo = {o->include, o->ninclude};
-  ZlProgram *p = zl_load_named(a, s, d, o->recipe, &lo, &name);
+  ZlProgram *p = zl_load_named(a, s, d, recipe, &lo, &name);
   if (p) r = zl_recipe(p, d, name);
   if (r && o->cluster && (p = zl_load_named(a, s, d, o->cluster, &lo, &name)))
     po->cluster = zl_cluster(p, d, name);
@@ -215,6 +224,24 @@ static bool compare(ZbArena *a, const Options *o, const ZpPlan *p, const ZlClust
   ok = ok && zp_compare(p, t, trace, out, &both, err);
   ok = ok && (!o->trace || zb_write_file(o->trace, &kind, both.s, both.len, err));
   zb_text_free(&both);
+  if (!ok) say(err);
+  return ok;
+}
+
+/* ---- report ---- */
+static bool is_page(const uint8_t *head, size_t n) { return n >= 15 && !memcmp(head, "<!DOCTYPE html>", 15); }
+
+/* other: the second plan, or NULL */
+static bool report(ZbArena *a, const Options *o, const ZpPlan *p, const ZpPlan *other, const ZlCluster *c,
+                   ZlDiags *d, ZbErr *err) {
+  static const ZbKind kind = {"a page", is_page};
+  const ZpTimeOptions to = {.overlaps = o->overlap, .spans = true};
+  ZpPaged of[2] = {{p, zp_time(a, p, c, &to, d)}, {other, other ? zp_time(a, other, c, &to, d) : NULL}};
+  if (!of[0].time || (other && !of[1].time)) return false;
+  ZbText page = {0};
+  zp_show_page(of, other ? 2 : 1, c, &page);
+  bool ok = zb_write_file(o->out, &kind, page.s, page.len, err);
+  zb_text_free(&page);
   if (!ok) say(err);
   return ok;
 }
@@ -288,12 +315,14 @@ static const Command *command(const char *name) {
                                      {"check", NULL, NULL},
                                      {"sim", NULL, NULL},
                                      {"search", NULL, NULL},
-                                     {"compare", NULL, NULL}};
+                                     {"compare", NULL, NULL},
+                                     {"report", NULL, NULL}};
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
     if (!strcmp(name, commands[i].name)) return &commands[i];
   if (!strcmp(name, "calibrate"))
     return fprintf(stderr, "zplan: measuring takes ranks: mpirun -np N zrun calibrate -o FILE.zug\n"), NULL;
-  fprintf(stderr, "zplan: no command `%s`; there are show, explain, programs, check, sim, search, compare\n",
+  fprintf(stderr,
+          "zplan: no command `%s`; there are show, explain, programs, check, sim, search, compare, report\n",
           zb_show(name));
   return NULL;
 }
@@ -302,15 +331,21 @@ static const Command *command(const char *name) {
 static bool fits_command(const Options *o, const char *name) {
   bool simulates = !strcmp(name, "sim"), searches = !strcmp(name, "search"),
        compares = !strcmp(name, "compare");
+  bool reports = !strcmp(name, "report");
   const char *wrong = NULL;
   if (!searches && !o->recipe) return fputs(usage, stderr), false;
-  if (!simulates && (o->overlap || (o->trace && !compares))) wrong = "--trace and --overlap belong to `sim`";
+  if (!simulates && ((o->overlap && !reports) || (o->trace && !compares)))
+    wrong = "--trace and --overlap belong to `sim`";
   else if (!compares && o->run) wrong = "--run belongs to `compare`";
   else if (compares && !o->run) wrong = "compare wants --run FILE, the trace of a run";
   else if (compares && !o->cluster)
     wrong = "compare wants a cluster: --cluster here.zug, say, by zrun calibrate";
-  else if (!searches && (o->batch || o->seq || o->ranks || o->keep || o->out))
+  else if (!searches && (o->batch || o->seq || o->ranks || o->keep || (o->out && !reports)))
     wrong = "--batch, --seq, --ranks, --keep and -o belong to `search`";
+  else if (!reports && o->with) wrong = "--with belongs to `report`";
+  else if (reports && (!o->out || !o->cluster))
+    wrong = "report wants -o FILE.html and a cluster: --cluster clusters.zug:h100, say";
+  else if (reports && o->eval) wrong = "report is of training, not of --eval";
   else if (simulates && !o->cluster) wrong = "sim wants a cluster: --cluster clusters.zug:h100, say";
   else if (searches && !o->cluster) wrong = "search wants a cluster: --cluster clusters.zug:h100, say";
   else if (searches && !o->recipe == !o->batch)
@@ -333,6 +368,7 @@ int main(int argc, char **argv) {
   if (!c) return 2;
   bool simulates = !strcmp(c->name, "sim"), compares = !strcmp(c->name, "compare"),
        searches = !strcmp(c->name, "search");
+  bool reports = !strcmp(c->name, "report");
   if (!fits_command(&o, c->name)) return 2;
   ZbArena *a = zb_arena_new();
   ZbText out = {0}, messages = {0};
@@ -342,11 +378,15 @@ int main(int argc, char **argv) {
   ZpOptions po;
   bool ok = g && ask_device(&o, &po, &err);
   ZpSearch *found = ok && searches ? search(a, s, d, &o, &po, g) : NULL;
-  ZpPlan *p = ok && !searches ? plan(a, s, d, &o, &po, g) : NULL;
+  ZpPlan *p = ok && !searches ? plan(a, s, d, &o, o.recipe, &po, g) : NULL;
   if (!ok) say(&err);
   if (found) (o.json ? zp_show_search_json : zp_show_search)(found, &out);
   if (found && found->nbest && o.out && !(ok = write_recipe(a, o.out, found, &err))) say(&err);
   if (p && simulates) ok = sim(a, &o, p, po.cluster, d, &out, &err);
+  if (p && reports) {
+    ZpPlan *other = o.with ? plan(a, s, d, &o, o.with, &po, g) : NULL;
+    ok = (other || !o.with) && report(a, &o, p, other, po.cluster, d, &err);
+  }
   if (p && compares) ok = compare(a, &o, p, po.cluster, d, &out, &err);
   (o.diag_json ? zl_print_json : zl_print_text)(d, &messages);
   if (messages.s) fputs(messages.s, stderr);

@@ -1,0 +1,365 @@
+/* A plan as a page: where a step's time goes, the timeline, the ledger, memory over the step, what is sent, the model cut
+ * into stages. Drawings are SVG within the page, so that it needs no program and no network. */
+#include "runtime/plan/output/page.h"
+#include "runtime/plan/output/tables.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WIDE = 960, LEFT = 76, ROW = 22 }; /* pixels */
+static const char *const colours[] = {"#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377",
+                                      "#bbbbbb", "#ee8866", "#44bb99", "#99ddff", "#dddddd", "#777777"};
+enum { COLOURS = sizeof colours / sizeof *colours };
+
+typedef struct {
+  const ZpPlan *p;
+  const ZpTime *t;
+  ZbArena *a;
+  ZbText *out;
+} Page;
+
+/* ---- pieces of a page ----------------------------------------------------------------------------------- */
+static void put(Page *g, const char *text) { /* as HTML has it */
+  for (; *text; text++) {
+    if (*text == '<') zb_text_add(g->out, "&lt;");
+    else if (*text == '>') zb_text_add(g->out, "&gt;");
+    else if (*text == '&') zb_text_add(g->out, "&amp;");
+    else if (*text == '"') zb_text_add(g->out, "&quot;");
+    else zb_text_put(g->out, text, 1);
+  }
+}
+
+static const char *say(char to[24], double seconds) {
+  double scale = seconds < 1e-3 ? 1e6 : seconds < 1 ? 1e3 : 1;
+  snprintf(to, 24, "%.4g %s", seconds * scale, seconds < 1e-3 ? "us" : seconds < 1 ? "ms" : "s");
+  return to;
+}
+
+static void begin_drawing(Page *g, const char *id, int height) {
+  zb_text_add(g->out, "<svg id=\"%s\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\">\n", id, WIDE, height,
+              WIDE, height);
+}
+static void end_drawing(Page *g) { zb_text_add(g->out, "</svg>\n"); }
+
+/* A box with what it is when it is pointed at. */
+static void box(Page *g, double x, double y, double w, double h, const char *colour, const char *what) {
+  w = fmax(w, .01), h = fmax(h, .01); /* little as it may be, it is there */
+  zb_text_add(g->out, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"><title>", x, y,
+              w, h, colour);
+  put(g, what);
+  zb_text_add(g->out, "</title></rect>\n");
+}
+
+static void label(Page *g, double x, double y, const char *what) {
+  zb_text_add(g->out, "<text x=\"%.1f\" y=\"%.1f\">", x, y);
+  put(g, what);
+  zb_text_add(g->out, "</text>\n");
+}
+
+static void legend(Page *g, const char *const *word, const bool *has, int n) {
+  zb_text_add(g->out, "<p class=\"legend\">");
+  for (int i = 0; i < n; i++) {
+    if (!has[i]) continue;
+    zb_text_add(g->out, "<span style=\"background:%s\"></span>", colours[i % COLOURS]);
+    put(g, word[i]);
+    zb_text_add(g->out, " ");
+  }
+  zb_text_add(g->out, "</p>\n");
+}
+
+/* ---- stacked bars, one per stage ------------------------------------------------------------------------ */
+typedef struct {
+  const char *const *word;
+  int n;
+  double most;
+  bool bytes;
+  bool *has;
+} Bars;
+
+static void bar(Page *g, const Bars *b, uint32_t stage, const double *value) {
+  double x = LEFT, y = (double)stage * ROW, sum = 0;
+  char text[24];
+  label(g, 0, y + 14, zb_printf(g->a, "stage %u", stage));
+  for (int i = 0; i < b->n; i++) {
+    double w = b->most > 0 ? (WIDE - LEFT - 90) * value[i] / b->most : 0;
+    sum += value[i];
+    if (value[i] <= 0) continue;
+    b->has[i] = true;
+    const char *amount = b->bytes ? zb_bytes(text, (uint64_t)value[i]) : say(text, value[i]);
+    box(g, x, y + 2, w, ROW - 5, colours[i % COLOURS],
+        zb_printf(g->a, "stage %u, %s: %s", stage, b->word[i], amount));
+    x += w;
+  }
+  label(g, x + 6, y + 14, b->bytes ? zb_bytes(text, (uint64_t)sum) : say(text, sum));
+}
+
+static void parts(Page *g, const char *id) {
+  bool has[ZP_T_PARTS] = {false};
+  Bars b = {zp_part_word, ZP_T_PARTS, g->t->seconds, false, has};
+  begin_drawing(g, id, (int)g->p->nstages * ROW);
+  for (uint32_t s = 0; s < g->p->nstages; s++) bar(g, &b, s, g->t->stages[s].part);
+  end_drawing(g);
+  legend(g, zp_part_word, has, ZP_T_PARTS);
+}
+
+static void ledger(Page *g, const char *id) {
+  bool has[ZP_LEDGER_LINES] = {false};
+  const char *word[ZP_LEDGER_LINES];
+  Bars b = {word, ZP_LEDGER_LINES, 0, true, has};
+  for (int i = 0; i < ZP_LEDGER_LINES; i++) word[i] = zp_ledger_info[i].text;
+  for (uint32_t s = 0; s < g->p->nstages; s++)
+    b.most = fmax(b.most, (double)g->p->stages[s].ledger.total[ZP_DEVICE]);
+  begin_drawing(g, id, (int)g->p->nstages * ROW);
+  for (uint32_t s = 0; s < g->p->nstages; s++) {
+    double value[ZP_LEDGER_LINES] = {0};
+    for (int i = 0; i < ZP_LEDGER_LINES; i++)
+      if (zp_ledger_info[i].memory == ZP_DEVICE) value[i] = (double)g->p->stages[s].ledger.bytes[i];
+    bar(g, &b, s, value);
+  }
+  end_drawing(g);
+  legend(g, word, has, ZP_LEDGER_LINES);
+}
+
+/* ---- the timeline --------------------------------------------------------------------------------------- */
+enum { FORWARD, BACKWARD, UPDATE, TRANSFER, COLLECTIVE, SORTS };
+static const char *const sort_text[] = {"forward", "backward", "loads, counts, update",
+                                        "transfers between stages",
+                                        "collectives of parameters and gradients"};
+
+static int sort_of(const ZpInstr *in) {
+  return in->queue == ZP_Q_P2P    ? TRANSFER
+         : in->queue == ZP_Q_COLL ? COLLECTIVE
+         : in->op == ZP_I_FWD     ? FORWARD
+         : in->op == ZP_I_BWD     ? BACKWARD
+                                  : UPDATE;
+}
+
+/* Passes of one micro-batch through the layers of a stage are one box; what would be too narrow to be seen is left
+ * out. */
+static void stage_timeline(Page *g, uint32_t s, bool has[SORTS]) {
+  const ZpStageTime *st = &g->t->stages[s];
+  double y = (double)s * 2 * ROW, scale = (WIDE - LEFT) / g->t->seconds, drawn[SORTS] = {0};
+  label(g, 0, y + 14, zb_printf(g->a, "stage %u", s));
+  for (uint64_t i = 0; i < st->nspans;) {
+    const ZpSpan *x = &st->spans[i++];
+    if (x->node != ZP_NONE) continue;
+    const ZpInstr *in = &g->p->stages[s].prog.instrs[x->instr];
+    int sort = sort_of(in);
+    double begin = x->begin, end = x->end;
+    for (; i < st->nspans && sort <= BACKWARD; i++) {
+      const ZpInstr *next = &g->p->stages[s].prog.instrs[st->spans[i].instr];
+      if (st->spans[i].node != ZP_NONE || next->queue != ZP_Q_COMPUTE) continue;
+      if (next->op != in->op || next->mb != in->mb) break;
+      end = st->spans[i].end;
+    }
+    double at = LEFT + begin * scale, w = (end - begin) * scale;
+    if (at + w < drawn[sort] + .15) continue;
+    drawn[sort] = at + w;
+    has[sort] = true;
+    char a[24], b[24];
+    ZbText what = {0};
+    if (sort <= BACKWARD) zb_text_add(&what, "%s of micro-batch %u", sort_text[sort], in->mb);
+    else zp_instr_text(g->p, s, in, &what);
+    double row = sort <= UPDATE ? 2 : sort == TRANSFER ? ROW - 2 : ROW + 5;
+    box(g, at, y + row, fmax(w, .3), sort <= UPDATE ? ROW - 6 : 5, colours[sort],
+        zb_printf(g->a, "%s, from %s to %s", what.s, say(a, begin), say(b, end)));
+    zb_text_free(&what);
+  }
+}
+
+/* Spans are kept in the order in which they end. */
+static int by_begin(const void *a, const void *b) {
+  const ZpSpan *x = a, *y = b;
+  return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+static void timeline(Page *g, const char *id) {
+  bool has[SORTS] = {false};
+  begin_drawing(g, id, (int)g->p->nstages * 2 * ROW);
+  for (uint32_t s = 0; s < g->p->nstages; s++) {
+    qsort(g->t->stages[s].spans, g->t->stages[s].nspans, sizeof(ZpSpan), by_begin);
+    stage_timeline(g, s, has);
+  }
+  end_drawing(g);
+  legend(g, sort_text, has, SORTS);
+}
+
+/* ---- memory over the step ------------------------------------------------------------------------------- */
+/* As traces have it: what of the arena is in use, at each moment at which that changes. */
+enum { USES = 6, TALL = 120 };
+static const char *const use_text[USES] = {"stored",   "activations", "boundaries",
+                                           "gathered", "staging",     "scratch"};
+
+static bool read_use(const char *line, double *at, double use[USES]) {
+  static const char form[] =
+      "{\"ph\":\"C\",\"name\":\"arena\",\"pid\":%*d,\"ts\":%lf,\"args\":{\"stored\":%lf,\"activations\":%lf,"
+      "\"boundaries\":%lf,\"gathered\":%lf,\"staging\":%lf,\"scratch\":%lf";
+  return sscanf(line, form, at, &use[0], &use[1], &use[2], &use[3], &use[4], &use[5]) == 7;
+}
+
+/* What was in use from x to `to`, where `most` is as high as there is room. */
+static void put_use(Page *g, const double use[USES], double most, double x, double to, double y,
+                    bool has[USES]) {
+  char text[24];
+  for (int u = 0; u < USES; u++) {
+    double h = most > 0 ? (TALL - 4) * use[u] / most : 0;
+    if (h <= 0) continue;
+    has[u] = true;
+    y -= h;
+    box(g, x, y, to - x + .2, h, colours[u],
+        zb_printf(g->a, "%s %s", use_text[u], zb_bytes(text, (uint64_t)use[u])));
+  }
+}
+
+static void stage_memory(Page *g, uint32_t s, double top, bool has[USES]) {
+  ZbText events = {0};
+  int64_t rank = g->p->mesh.pipe < 0 ? 0 : zp_rank_of_stage(&g->p->mesh, 0, s);
+  double most = (double)g->p->stages[s].ledger.total[ZP_DEVICE], x = LEFT, last[USES] = {0}, at, use[USES];
+  zp_trace_events(g->p, rank, g->t->stages[s].spans, g->t->stages[s].nspans, 0, 0, true, &events);
+  label(g, 0, top + 14, zb_printf(g->a, "stage %u", s));
+  for (const char *line = events.s; line && *line; line = (line = strchr(line, '\n')) ? line + 1 : NULL) {
+    if (!read_use(line, &at, use)) continue;
+    double to = LEFT + (WIDE - LEFT) * at * 1e-6 / g->t->seconds;
+    if (to - x < .5 && x > LEFT) continue; /* too short to be seen */
+    put_use(g, last, most, x, to, top + TALL, has);
+    memcpy(last, use, sizeof last);
+    x = to;
+  }
+  if (x < WIDE - 1) put_use(g, last, most, x, WIDE - .2, top + TALL, has);
+  zb_text_free(&events);
+}
+
+static void memory(Page *g, const char *id) {
+  bool has[USES] = {false};
+  uint32_t last = g->p->nstages - 1;
+  begin_drawing(g, id, (last ? 2 : 1) * (TALL + 8));
+  stage_memory(g, 0, 0, has);
+  if (last) stage_memory(g, last, TALL + 8, has);
+  end_drawing(g);
+  legend(g, use_text, has, USES);
+}
+
+/* ---- what is sent, and the stages ----------------------------------------------------------------------- */
+static void sent(Page *g) {
+  ZpSents t = zp_sents(g->p, g->a);
+  double most = 0;
+  char each[24], all[24];
+  for (uint32_t i = 0; i < t.n; i++) most = fmax(most, zp_sent_bytes(&t.rows[i]));
+  zb_text_add(g->out, "<table class=\"sent\"><tr><th>stages<th>times<th>bytes each<th>a rank "
+                      "sends<th><th>what<th>over<th>tensor<th>cause</tr>\n");
+  for (uint32_t i = 0; i < t.n; i++) {
+    const ZpSent *r = &t.rows[i];
+    double bytes = zp_sent_bytes(r);
+    zb_text_add(g->out, "<tr><td>%u-%u<td>%llu<td>%s<td>%s<td><div style=\"width:%.0fpx\"></div><td>%s<td>",
+                r->from, r->to, (unsigned long long)r->count, zb_bytes(each, r->bytes),
+                zb_bytes(all, (uint64_t)bytes), most > 0 ? 120 * bytes / most : 0, zp_sent_op(r->op));
+    put(g, r->over);
+    zb_text_add(g->out, "<td>");
+    put(g, r->what);
+    zb_text_add(g->out, "<td>");
+    put(g, r->why);
+    zb_text_add(g->out, "</tr>\n");
+  }
+  zb_text_add(g->out, "</table>\n");
+}
+
+static void cut(Page *g, const char *id) {
+  double all = 0;
+  for (uint32_t s = 0; s < g->p->nstages; s++) all += g->p->stages[s].cost;
+  double x = 0;
+  begin_drawing(g, id, 66);
+  for (uint32_t s = 0; s < g->p->nstages; s++) {
+    const ZpStage *st = &g->p->stages[s];
+    label(g, x + 2, 12, zb_printf(g->a, "%u", s));
+    for (uint32_t i = 0; i < st->ninsts; i++) {
+      const ZpSegment *seg = &g->p->segments[st->insts[i].segment];
+      double w = all > 0 ? (WIDE - 2.0 * g->p->nstages) * seg->cost / all : 0;
+      ZbText what = {0};
+      zp_inst_text(g->p, st->insts[i].segment, st->insts[i].iter, &what);
+      box(g, x, 18, fmax(w - .4, .2), 40, colours[st->insts[i].segment % COLOURS],
+          zb_printf(g->a, "stage %u: %s, %.1f %% of the cost", s, what.s,
+                    all > 0 ? 100 * seg->cost / all : 0));
+      zb_text_free(&what);
+      x += w;
+    }
+    x += 2;
+  }
+  end_drawing(g);
+}
+
+/* ---- the page ------------------------------------------------------------------------------------------- */
+static void plan(Page *g, uint32_t k) {
+  char text[24];
+  zb_text_add(g->out, "<h2>recipe ");
+  put(g, g->p->recipe->name);
+  zb_text_add(g->out, "</h2>\n<p>%lld ranks", (long long)g->p->mesh.nranks);
+  for (int d = 0; d < g->p->mesh.ndims; d++)
+    zb_text_add(g->out, "%s%s %lld", d ? ", " : ": ", g->p->mesh.dim[d].name,
+                (long long)g->p->mesh.dim[d].size);
+  zb_text_add(g->out, "; %lld micro-batches; a step is predicted to take <b>%s</b>", (long long)g->p->nmicro,
+              say(text, g->t->seconds));
+  if (g->t->utilization > 0) zb_text_add(g->out, ", MFU %.1f %%", 100 * g->t->utilization);
+  zb_text_add(g->out, "</p>\n<h3>Where time goes</h3>\n");
+  parts(g, zb_printf(g->a, "parts%u", k));
+  zb_text_add(g->out, "<h3>The step</h3>\n");
+  timeline(g, zb_printf(g->a, "timeline%u", k));
+  zb_text_add(g->out, "<h3>Memory of a rank</h3>\n");
+  ledger(g, zb_printf(g->a, "ledger%u", k));
+  zb_text_add(g->out, "<h3>Memory in use over the step, of the first stage and the last</h3>\n");
+  memory(g, zb_printf(g->a, "memory%u", k));
+  zb_text_add(g->out, "<h3>The model cut into stages, by cost</h3>\n");
+  cut(g, zb_printf(g->a, "cut%u", k));
+  zb_text_add(g->out, "<h3>What ranks send each other in a step</h3>\n");
+  sent(g);
+}
+
+static uint64_t fullest(const ZpPlan *p) {
+  uint64_t most = 0;
+  for (uint32_t s = 0; s < p->nstages; s++)
+    if (p->stages[s].ledger.total[ZP_DEVICE] > most) most = p->stages[s].ledger.total[ZP_DEVICE];
+  return most;
+}
+
+static void compare(Page *g, const ZpPaged *of) {
+  char a[24], b[24];
+  zb_text_add(g->out, "<h2>Compared</h2>\n<table id=\"compared\"><tr><th>");
+  for (int i = 0; i < 2; i++) {
+    zb_text_add(g->out, "<th>");
+    put(g, of[i].plan->recipe->name);
+  }
+  zb_text_add(g->out, "<th>difference</tr>\n");
+  zb_text_add(g->out, "<tr><td>step<td>%s<td>%s<td>%+.1f %%</tr>\n", say(a, of[0].time->seconds),
+              say(b, of[1].time->seconds), 100 * (of[1].time->seconds / of[0].time->seconds - 1));
+  for (int k = 0; k < ZP_T_PARTS; k++)
+    zb_text_add(g->out, "<tr><td>%s<td>%s<td>%s<td>%+.3g ms</tr>\n", zp_part_word[k],
+                say(a, of[0].time->mean[k]), say(b, of[1].time->mean[k]),
+                1e3 * (of[1].time->mean[k] - of[0].time->mean[k]));
+  uint64_t x = fullest(of[0].plan), y = fullest(of[1].plan);
+  zb_text_add(g->out, "<tr><td>memory of the fullest rank<td>%s<td>%s<td>%+.1f %%</tr>\n</table>\n",
+              zb_bytes(a, x), zb_bytes(b, y), 100 * ((double)y / (double)x - 1));
+}
+
+void zp_show_page(const ZpPaged *of, uint32_t n, const ZlCluster *c, ZbText *out) {
+  static const char style[] =
+      "body{font:14px sans-serif;margin:24px;max-width:1000px}h2{margin-top:36px}svg{display:block}"
+      "svg text{font-size:12px}table{border-collapse:collapse;font-size:12px}td,th{padding:2px 8px;"
+      "text-align:left}tr:nth-child(even){background:#f4f4f4}.sent div{background:#4477aa;height:9px}"
+      ".legend span{display:inline-block;width:10px;height:10px;margin:0 4px 0 12px}";
+  Page g = {.a = zb_arena_new(), .out = out};
+  zb_text_add(out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>");
+  put(&g, of[0].plan->graph->model);
+  zb_text_add(out, "</title><style>%s</style></head><body>\n<h1>model ", style);
+  put(&g, of[0].plan->graph->model);
+  zb_text_add(out, " on cluster ");
+  put(&g, c->name);
+  zb_text_add(out, "</h1>\n");
+  if (n > 1) compare(&g, of);
+  for (uint32_t i = 0; i < n; i++) {
+    g.p = of[i].plan;
+    g.t = of[i].time;
+    plan(&g, i);
+  }
+  zb_text_add(out, "</body></html>\n");
+  zb_arena_free(g.a);
+}
