@@ -24,7 +24,8 @@ static uint64_t of_bucket(const Candidate *c, const Layout *l, const BucketNeeds
   if (!k->frozen) {
     if (l->compute != ZK_F32) bytes += n * part_of(k, cut ? shards : 1, 4);
     bytes += n * part_of(k, stages ? shards : 1, 4);
-    if (k->states) bytes += n * part_of(k, cut ? shards : 1, 4 * (uint64_t)k->states);
+    uint64_t parts = (uint64_t)(cut ? shards : 1);
+    bytes += n * zb_round_up((uint64_t)(k->states * (double)(zb_round_up(k->elems, 16 * parts) / parts)), 64);
   }
   uint64_t whole = zb_round_up(k->elems, 16 * (uint64_t)shards);
   if (gathers) bytes += (c->keep || n < 2 ? n : 2) * zb_round_up(whole * elem, 64);

@@ -68,7 +68,7 @@ typedef struct {
   uint32_t segment; /* ZP_NONE: once a stage that uses it */
   const uint32_t *users;
   uint32_t nusers;
-  int states;
+  double states;                /* bytes per element */
   bool frozen, shards, reduces; /* over data dims */
   double update;                /* bytes per element */
 } BucketNeeds;

@@ -65,7 +65,7 @@ static BucketNeeds bucket_of(const Space *x, const ZpPlan *p, uint32_t index) {
                        .segment = k->segment,
                        .users = users,
                        .nusers = k->nusers,
-                       .states = zp_states(p, k),
+                       .states = k->elems ? (double)zp_state_bytes(p, index) / (double)k->elems : 0,
                        .frozen = k->frozen,
                        .shards = k->replicas & data,
                        .reduces = k->partial & data,

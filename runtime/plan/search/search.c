@@ -37,7 +37,8 @@ static const ZlRecipe *with_micro_batches(const ZlRecipe *r, int64_t n, int64_t 
   less->binds = ZB_NEWN(a, ZlBind, r->nbinds + 1);
   for (uint32_t i = 0; i < r->nbinds; i++) {
     less->binds[i] = r->binds[i];
-    if (!strcmp(r->binds[i].axis.s, "batch")) less->binds[i].size = r->binds[i].size / of * n;
+    if (!strcmp(r->binds[i].axis.s, "batch"))
+      less->binds[i].number = (double)(less->binds[i].size = r->binds[i].size / of * n);
   }
   return less;
 }

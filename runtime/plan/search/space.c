@@ -490,8 +490,10 @@ const ZlRecipe *space_probe(const Space *x, const Candidate *c, ZbArena *a) {
   ZlBind *binds = ZB_NEWN(a, ZlBind, r->nbinds + 1);
   for (uint32_t i = 0; i < r->nbinds; i++) {
     binds[i] = r->binds[i];
-    if (!strcmp(binds[i].axis.s, "batch"))
+    if (!strcmp(binds[i].axis.s, "batch")) {
       binds[i].size = c->micro * c->size[DIM_REPLICA] * c->size[DIM_DATA];
+      binds[i].number = (double)binds[i].size;
+    }
   }
   r->binds = binds;
   return r;
