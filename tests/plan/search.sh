@@ -97,7 +97,7 @@ says '^  pipe 2, data 4, tensor 8 '
 refuses 'error.Z0814.: recipe `some` leaves open' zplan show llama.zsg --recipe partial.zug:some
 says 'zplan search GRAPH.zsg --recipe FILE:some'
 if [ -n "$MPIRUN" ] && [ -x "$ZUG_BUILD/zrun" ]; then
-  refuses 'error.Z0814.' $MPIRUN -np 1 zrun train llama.zsg --recipe partial.zug:some --steps 1
+  refuses 'error.Z0814.' $MPIRUN -np 1 zrun train llama.zsg --recipe partial.zug:some --data llama.zsg --steps 1
 fi
 
 cat >two.zug <<'END'
