@@ -42,6 +42,12 @@ run all_8 -D hot=100 -D active=1
 run experts_4 -D hot=100 -D active=1
 run more_8 -D hot=100 -D active=1
 
+# an expert that all tokens go to: what it does of the gradient of x is a part of a sum where dispatch's is not
+dense -D shared=1
+for recipe in one again tokens_2 data_2 experts_2 pipe_2 tensor_4 five_8 more_8 all_8; do
+  run "$recipe" -D shared=1
+done
+
 # and a layer that trains otherwise would show
 ok zc "$model" -o moe.zsg
 ok timeout -k 5 100 $MPIRUN -np 1 zrun train moe.zsg --recipe "$model:one" --data text.bin --steps 5 --log other

@@ -52,7 +52,7 @@ static ZkPointwise *renumber(const ZpRewrite *r, const ZpNode *c, const uint16_t
 /* Whether c can be an epilogue of k by its results: their space is that of k's first result. */
 static bool same_space(const ZpRewrite *r, const ZpNode *k, const ZpNode *c) {
   for (int j = 0; j < c->call.nout; j++)
-    if (!zp_same_space(&zp_value(r, c->out[j])->type, &zp_value(r, k->out[0])->type)) return false;
+    if (!zp_same_space(zp_value(r, c->out[j]), zp_value(r, k->out[0]))) return false;
   return zp_results_free(r, c);
 }
 

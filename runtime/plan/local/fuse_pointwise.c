@@ -22,7 +22,6 @@ typedef struct {
 typedef struct {
   uint32_t at; /* index in the new list */
   uint32_t rounds;
-  ZgType space;
   uint32_t in[ZK_MAX_IN]; /* values */
   uint32_t nin;
   Instr instr[ZK_POINTWISE_MAX_OPS];
@@ -54,8 +53,7 @@ static void find_roots(Fuse *f) {
     for (int k = 0; k < n->call.nin; k++) {
       const ZpNode *m = ew_of(f, n->in[k]);
       if (!m) continue;
-      bool grows =
-          is_ew(n) && !zp_same_space(&zp_value(f->r, n->in[k])->type, &zp_value(f->r, n->out[0])->type);
+      bool grows = is_ew(n) && !zp_same_space(zp_value(f->r, n->in[k]), zp_value(f->r, n->out[0]));
       if (!is_ew(n) || (grows && m->call.op != ZG_OP_FILL)) f->root[n->in[k]] = true;
     }
     for (int k = 0; is_ew(n) && k < n->call.nout; k++)
@@ -131,7 +129,7 @@ static bool add_output(Fuse *f, Pointwise *c, uint32_t value, uint32_t limit) {
 static bool add_to_earlier(Fuse *f, uint32_t value, uint32_t rounds) {
   for (uint32_t back = 0; back < LOOK_BACK && back < f->nmade; back++) {
     Pointwise *c = &f->made[f->nmade - 1 - back];
-    if (!zp_same_space(&c->space, &zp_value(f->r, value)->type) || c->rounds != rounds) continue;
+    if (!zp_same_space(zp_value(f->r, c->out[0]), zp_value(f->r, value)) || c->rounds != rounds) continue;
     Pointwise before = *c;
     if (add_output(f, c, value, c->at)) {
       f->stands[value] = c->at + 1;
@@ -172,7 +170,6 @@ static ZpNode new_node(Fuse *f, const ZpNode *n, uint32_t at) {
   memset(c, 0, sizeof *c);
   c->at = at;
   c->rounds = n->rounds;
-  c->space = zp_value(f->r, n->out[0])->type;
   bool fits = add_output(f, c, n->out[0], at);
   ZB_ASSERT(fits);
   f->stands[n->out[0]] = at + 1;

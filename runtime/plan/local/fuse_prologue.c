@@ -26,7 +26,7 @@ static bool may_rise(const ZpRewrite *r, uint32_t m, uint32_t i) {
   const ZpNode *c = &r->nodes[m], *k = &r->nodes[i];
   if (c->call.op != ZG_OP_POINTWISE || c->call.nin == 0 || !zp_results_free(r, c) || !zp_results_free(r, k))
     return false;
-  if (!zp_same_space(&zp_value(r, k->in[0])->type, &zp_value(r, k->out[0])->type)) return false;
+  if (!zp_same_space(zp_value(r, k->in[0]), zp_value(r, k->out[0]))) return false;
   /* Of the prologue's results the op reads operand 0; its epilogue may read any. */
   for (int l = 1; l < k->call.nin; l++)
     if (!zp_made_before(r, k->in[l], l < operands(k) ? m : m + 1)) return false;

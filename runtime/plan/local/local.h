@@ -87,8 +87,14 @@ static inline bool zp_reads(const ZpNode *n, uint32_t value) {
     if (n->in[k] == value) return true;
   return false;
 }
-static inline bool zp_same_space(const ZgType *a, const ZgType *b) {
-  return a->naxes == b->naxes && !memcmp(a->axis, b->axis, a->naxes * sizeof *a->axis);
+/* Whether they have the same axes, of the same sizes on a rank: of two values of one type, one may be split where the
+ * other is a part of a sum. Their memory orders need not be the same. */
+static inline bool zp_same_space(const ZpValue *x, const ZpValue *y) {
+  const ZgType *a = &x->type, *b = &y->type;
+  bool same = a->naxes == b->naxes && !memcmp(a->axis, b->axis, a->naxes * sizeof *a->axis);
+  for (int i = 0; same && i < a->naxes; i++)
+    for (int k = 0; k < b->naxes; k++) same &= x->axis[i] != y->axis[k] || x->size[i] == y->size[k];
+  return same;
 }
 static inline bool zp_same_layout(const ZpValue *x, const ZpValue *y) {
   size_t n = x->type.naxes;

@@ -169,3 +169,47 @@ Test(fuse, order) {
   plan_close(&q);
   model_close(&m);
 }
+
+/* An expert that all tokens go to: of the gradients of its input h, one is a part of a sum over all positions and
+ * one is of those of this rank, in the same list and of one type. No pointwise node makes both. */
+Test(fuse, sizes) {
+  static const char text[] =
+      "use std.nn as nn\nmodel M {\n  axis batch, seq, d = 8, f = 6, expert = 4, choice = 2, slot\n"
+      "  input x: real[batch, seq, d]\n  param g[d] ~ normal(1)\n  y = x * g\n  repeat 2 as layer {\n"
+      "    h = nn.RMSNorm[d](y) as norm\n"
+      "    param router[d, expert], up[expert, d, f], down[expert, f, d] ~ normal(1)\n"
+      "    w, e = topk[expert, choice](softmax[expert](f32(dot[d](h, router))))\n"
+      "    rows = dispatch[expert, slot](h, e)\n"
+      "    rows = dot[f](tanh(dot[d](rows, up)), down)\n"
+      "    y = y + (combine[expert, slot, choice](rows, e, w) + nn.SwiGLU[d, f](h) as shared)\n  }\n"
+      "  loss y * y per samples() }";
+  static const char *const recipes[] = {
+      "mesh tp = 2 split f over tp else seq",
+      "mesh tp = 2, ep = 2 split f over tp else seq split batch, expert over ep",
+      "mesh tp = 2, cp = 2 split f over tp else seq split seq over cp",
+      "mesh pipe = 2, tp = 2 stages over pipe by cost split f over tp else seq"};
+  Model m = model_open(NULL, text, NULL);
+  for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+    char recipe[200];
+    snprintf(recipe, sizeof recipe, "%s bind batch = 4, seq = 8 micro 2", recipes[i]);
+    Plan q = plan_of(m.g, recipe);
+    const ZpSegment *s = &q.p->segments[segment_of(q.p, "layer", 0)];
+    uint16_t d = (uint16_t)zg_axis_find(m.g, "d"), seq = (uint16_t)zg_axis_find(m.g, "seq");
+    bool sum = false, own = false;
+    for (uint32_t k = 0; k < s->list[ZP_BWD].n; k++) {
+      const ZpNode *n = &s->list[ZP_BWD].nodes[k];
+      for (int j = 0; n->call.op == ZG_OP_POINTWISE && j < n->call.nout; j++) {
+        const ZpValue *v = &s->values[n->out[j]];
+        int tp = i == 3 ? 1 : 0;
+        bool of_h = zg_type_has(&v->type, d) && zg_type_has(&v->type, seq);
+        sum |= of_h && v->state[tp].kind == 'P';
+        own |= of_h && v->state[tp].kind == 'S';
+      }
+    }
+    cr_assert(sum && own, "%s", recipes[i]);
+    plan_close(&q);
+    Plan f = plan_fused(m.g, recipe, supports_norms);
+    plan_close(&f);
+  }
+  model_close(&m);
+}
