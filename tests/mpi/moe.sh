@@ -44,7 +44,7 @@ run more_8 -D hot=100 -D active=1
 
 # an expert that all tokens go to: what it does of the gradient of x is a part of a sum where dispatch's is not
 dense -D shared=1
-for recipe in one again tokens_2 data_2 experts_2 pipe_2 tensor_4 five_8 more_8 all_8; do
+for recipe in one again tokens_2 data_2 experts_2 pipe_2 beside_4 tensor_4 five_8 more_8 all_8; do
   run "$recipe" -D shared=1
 done
 

@@ -147,6 +147,20 @@ void zp_make_grouped(ZpShard *h, const ZgNode *n, ZpNode *m) {
   m->flops *= h->p->filled[slot];
 }
 
+bool zp_splits_rows(const ZpShard *h, const ZgNode *n, int d, uint32_t *x) {
+  const ZpDim *dim = &h->p->mesh.dim[d];
+  const uint16_t *experts = h->p->experts;
+  uint16_t slot = ZG_NO_AXIS;
+  for (int i = 0; i < n->nin && slot == ZG_NO_AXIS; i++)
+    slot = zg_slot_axis(experts, &h->s->values[n->in[i]].type);
+  for (int i = 0; i < n->nout && slot == ZG_NO_AXIS; i++)
+    slot = zg_slot_axis(experts, &h->s->values[n->out + (uint32_t)i].type);
+  if (slot == ZG_NO_AXIS) return false;
+  if (zp_dim_splits(dim, experts[slot]) || !zp_dim_splits(dim, slot)) return false;
+  *x = slot;
+  return true;
+}
+
 uint8_t zp_rows_stay_partial(const ZpShard *h, const ZgNode *n, int d) {
   if (n->op != ZG_OP_MUL && n->op != ZG_OP_CAST && n->op != ZG_OP_NEG) return 0;
   bool after = n->op == ZG_OP_CAST && h->s->nodes[h->s->values[n->in[0]].node].op == ZG_OP_COMBINE;

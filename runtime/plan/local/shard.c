@@ -52,6 +52,7 @@ static ZpDims choose(const ZpShard *h, const ZgNode *n, uint32_t *x) {
   for (int d = 0; d < p->mesh.ndims; d++) {
     x[d] = ZG_NONE;
     const ZpDim *dim = &p->mesh.dim[d];
+    if (usable_dim(p, d) && zp_splits_rows(h, n, d, &x[d])) continue;
     for (uint32_t i = 0; usable_dim(p, d) && i < dim->naxes && x[d] == ZG_NONE; i++) {
       ZgAxisClass c = zg_axis_class(n, in, out, dim->axes[i]);
       if (c == ZG_AXIS_PAR || c == ZG_AXIS_SUM || c == ZG_AXIS_MAX) x[d] = dim->axes[i];

@@ -52,6 +52,9 @@ bool zp_state_eq(const ZpShard *h, const ZpState *a, const ZpState *b);
 void zp_shard_experts(ZpShard *h, const ZgNode *n);
 /* Makes a product of rows and their experts' weights, or the gradient of such weights, of the DOT `m`. */
 void zp_make_grouped(ZpShard *h, const ZgNode *n, ZpNode *m);
+/* Whether ranks along d have rows of their own and the node does something with them: then these are split, whatever the
+ * dim lists before, and *x is the slots' axis. */
+bool zp_splits_rows(const ZpShard *h, const ZgNode *n, int d, uint32_t *x);
 /* Bits of the operands that may stay a part of a sum along d, so that the result is one. */
 uint8_t zp_rows_stay_partial(const ZpShard *h, const ZgNode *n, int d);
 
