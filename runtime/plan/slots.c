@@ -60,6 +60,44 @@ static bool check_experts(ZpBuild *b, const Sent *s, uint16_t expert) {
   return true;
 }
 
+/* Of what a dim lists before the experts: an axis that weights of experts have too, by which they would be split in
+ * the experts' place. ZG_NO_AXIS: none. */
+static uint16_t before_experts(const ZpPlan *p, const ZpDim *d, uint16_t expert) {
+  for (uint32_t i = 0; i < d->naxes && d->axes[i] != expert; i++)
+    for (uint32_t k = 0; k < p->graph->nparams; k++) {
+      const ZgType *t = &p->graph->params[k].type;
+      if (zg_type_has(t, expert) && zg_type_has(t, d->axes[i])) return d->axes[i];
+    }
+  return ZG_NO_AXIS;
+}
+
+/* Rows are split as tokens and experts are: no dim may say otherwise. */
+static bool check_dims(ZpBuild *b, uint16_t slot, uint16_t expert) {
+  ZpPlan *p = b->p;
+  const ZgAxis *axes = p->graph->axes;
+  for (int d = 0; d < p->mesh.ndims; d++) {
+    const ZpDim *dim = &p->mesh.dim[d];
+    if (d == p->mesh.pipe) continue;
+    if (zp_dim_splits(dim, slot)) {
+      ZlDiag *e =
+          zl_report(b->d, ZL_Z0302, zp_split_span(p, dim),
+                    "`%s` cannot be split over `%s`: it counts rows of experts", axes[slot].name, dim->name);
+      zl_help(e, "rows are split as tokens are, and by `split batch, %s over %s`", axes[expert].name,
+              dim->name);
+      return false;
+    }
+    if (dim->size == 1 || !zp_dim_splits(dim, expert)) continue;
+    uint16_t other = before_experts(p, dim, expert);
+    if (other == ZG_NO_AXIS) continue;
+    ZlDiag *e = zl_report(b->d, ZL_Z0302, zp_split_span(p, dim),
+                          "over `%s` weights of experts would be split by `%s`, not by `%s`", dim->name,
+                          axes[other].name, axes[expert].name);
+    zl_help(e, "name `%s` before `%s`", axes[expert].name, axes[other].name);
+    return false;
+  }
+  return true;
+}
+
 /* The host must know how many rounds there are before it can ask for them. */
 static bool check_device(ZpBuild *b, const Sent *s) {
   if (!b->o->pins) return true;
@@ -82,7 +120,7 @@ static void bind_slot(ZpBuild *b, uint16_t slot) {
   Sent s = sent_to(p, slot);
   int64_t ranks = 1;
   if (!s.at) return; /* a combine without a dispatch: nothing reads it */
-  if (!check_device(b, &s) || !check_experts(b, &s, expert)) return;
+  if (!check_device(b, &s) || !check_dims(b, slot, expert) || !check_experts(b, &s, expert)) return;
   for (int d = 0; d < p->mesh.ndims; d++) {
     if (d == p->mesh.pipe || !splits_slots(p, &p->mesh.dim[d], &s, expert)) continue;
     ZB_PUSH(p->arena, p->mesh.dim[d].axes, p->mesh.dim[d].naxes, slot);

@@ -48,6 +48,20 @@ for recipe in one again tokens_2 data_2 experts_2 pipe_2 beside_4 tensor_4 five_
   run "$recipe" -D shared=1
 done
 
+# ---- what is refused, before anything is trained ----
+no() { # PATTERN SPLIT: of a mesh of 2 ranks, d
+  printf 'recipe no { bind batch = 8, seq = 16   micro 4   optimizer sgd(lr = 1)   mesh d = 2   %s }\n' "$2" >no.zug
+  refuses "$1" zplan check moe.zsg --recipe no.zug:no
+}
+no 'Z0302.: `expert` cannot be split over `d`: its ranks have the same tokens' 'split expert over d'
+no 'Z0302.: over `d` weights of experts would be split by `ffn`, not by `expert`' 'split ffn, batch, expert over d'
+no 'name `expert` before `ffn`' 'split batch, ffn, expert over d'
+no '`slot`' 'split slot over d'
+sed 's/d = 2/d = 1/' no.zug >one.zug
+refuses 'Z0302.: `slot` cannot be split over `d`: it counts rows of experts' zplan check moe.zsg --recipe one.zug:no
+printf 'recipe may { bind batch = 8, seq = 16   micro 4   optimizer sgd(lr = 1)   mesh d = 2   split batch, expert, ffn over d }\n' >may.zug
+ok zplan check moe.zsg --recipe may.zug:may
+
 # and a layer that trains otherwise would show
 ok zc "$model" -o moe.zsg
 ok timeout -k 5 100 $MPIRUN -np 1 zrun train moe.zsg --recipe "$model:one" --data text.bin --steps 5 --log other
