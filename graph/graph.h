@@ -6,7 +6,7 @@
  *
  * ops.h    the operations       attend.h, conv.h, linear.h  what attention, convolutions and recurrences say by their
  *                              attributes
- * infer.c  result types and axis classes of every op
+ * infer.c, infer_layers.c  result types and axis classes of every op
  * ragged.c what may be done between dispatch and combine, see ragged.h
  * build.c  make graphs
  * verify.c what must hold       foreign.c  and what of weights by other names    print.c  the text form

@@ -1,131 +1,17 @@
 /* The one type rule: result types of every op from its operands' types, with reasons a user can read, and
  * the class of every axis of an op's iteration space. Used by the compiler while it builds and by the loader
  * on what it reads, so nothing here may trust its node. Semantics: OPS.md. */
-#include "graph/graph.h"
+#include "graph/infer.h"
 
 #include <math.h>
 #include <string.h>
-
-typedef struct {
-  const ZgGraph *g;
-  const ZgNode *n;
-  const ZgType *in, *hint;
-  ZgType *out;
-  ZbErr *err;
-} Ctx;
-
-#define OPNAME(c) zg_op_info[(c)->n->op].text
-#define FAIL(c, ...) zb_fail((c)->err, NULL, __VA_ARGS__)
-
-/* Short-lived text of a type for messages. */
-typedef struct {
-  char s[320];
-} Text;
-static Text text_of(const Ctx *c, const ZgType *t) {
-  Text r;
-  ZbText b = {0};
-  zg_type_put(c->g, &b, t);
-  snprintf(r.s, sizeof r.s, "%s", b.s);
-  zb_text_free(&b);
-  return r;
-}
-#define TYPE(c, t) text_of((c), (t)).s
-
-static const char *axis_name(const Ctx *c, uint16_t a) { return c->g->axes[a].name; }
-static int64_t axis_size(const Ctx *c, uint16_t a) { return c->g->axes[a].size; }
-static bool is_float(ZgElem e) { return e == ZG_REAL || e == ZG_F32 || e == ZG_BF16 || e == ZG_F16; }
-static bool is_number(ZgElem e) { return is_float(e) || e == ZG_I32; }
-
-static const char *const ordinal[] = {"first", "second",  "third",  "fourth", "fifth",
-                                      "sixth", "seventh", "eighth", "ninth",  "tenth"};
-
-/* ---- small checks -------------------------------------------------------------------------------------- */
-static bool want_float(Ctx *c, int i) {
-  if (is_float(c->in[i].elem)) return true;
-  return FAIL(c, "%s takes a real tensor, but its %s operand is %s", OPNAME(c), ordinal[i],
-              TYPE(c, &c->in[i]));
-}
-
-static bool want_floats(Ctx *c) {
-  for (int i = 0; i < c->n->nin; i++)
-    if (!want_float(c, i)) return false;
-  return true;
-}
-
-static bool want_index(Ctx *c, int i, uint16_t of) {
-  const ZgType *t = &c->in[i];
-  if (t->elem == ZG_INDEX && t->of == of) return true;
-  return FAIL(c, "%s[%s] needs index(%s) as its %s operand, found %s", OPNAME(c), axis_name(c, of),
-              axis_name(c, of), ordinal[i], TYPE(c, t));
-}
-
-static bool want_axis(Ctx *c, int i, uint16_t a) {
-  if (zg_type_has(&c->in[i], a)) return true;
-  return FAIL(c, "%s[%s]: the %s operand has no axis %s, it is %s", OPNAME(c), axis_name(c, a), ordinal[i],
-              axis_name(c, a), TYPE(c, &c->in[i]));
-}
-
-static bool want_no_axis(Ctx *c, int i, uint16_t a) {
-  if (!zg_type_has(&c->in[i], a)) return true;
-  return FAIL(c, "%s: the %s operand has the axis %s already, it is %s", OPNAME(c), ordinal[i],
-              axis_name(c, a), TYPE(c, &c->in[i]));
-}
-
-static bool want_same(Ctx *c, int i, const ZgType *t) {
-  if (zg_type_eq(&c->in[i], t)) return true;
-  Text found = text_of(c, &c->in[i]), want = text_of(c, t);
-  return FAIL(c, "%s: the %s operand must be %s, found %s", OPNAME(c), ordinal[i], want.s, found.s);
-}
-
-/* Same axes, any floating element type. */
-static bool want_axes(Ctx *c, int i, const ZgType *t) {
-  if (!want_float(c, i)) return false;
-  if (c->in[i].naxes == t->naxes && zg_type_contains(t, &c->in[i])) return true;
-  Text found = text_of(c, &c->in[i]), want = text_of(c, t);
-  return FAIL(c, "%s: the %s operand must have the axes of %s, found %s", OPNAME(c), ordinal[i], want.s,
-              found.s);
-}
-
-static bool want_nax(Ctx *c, int lo, int hi) {
-  if (c->n->nax >= lo && c->n->nax <= hi) return true;
-  if (lo == hi)
-    return FAIL(c, "%s takes %d axis name%s, found %d", OPNAME(c), lo, lo == 1 ? "" : "s", c->n->nax);
-  return FAIL(c, "%s takes %d to %d axis names, found %d", OPNAME(c), lo, hi, c->n->nax);
-}
-
-static bool want_opt(Ctx *c, int i, int64_t lo, int64_t hi, const char *what) {
-  if (c->n->opt[i] >= lo && c->n->opt[i] <= hi) return true;
-  return FAIL(c, "%s: %s is %lld, must be %lld to %lld", OPNAME(c), what, (long long)c->n->opt[i],
-              (long long)lo, (long long)hi);
-}
-
-static bool want_hint(Ctx *c) {
-  if (c->hint) return true;
-  return FAIL(c, "%s needs a result type", OPNAME(c));
-}
-
-static ZgType scalar(ZgElem e) { return zg_type(e, NULL, 0); }
-
-/* Element type of arithmetic on a and b: equal ones stay; anything with f32 is f32; real with a smaller float
- * is real; bf16 with f16 is f32, which holds both. */
-static bool join_elem(Ctx *c, const ZgType *a, const ZgType *b, ZgElem *out) {
-  ZgElem x = a->elem, y = b->elem;
-  if (x == y && is_number(x)) *out = x;
-  else if (is_float(x) && is_float(y))
-    *out = x == ZG_F32 || y == ZG_F32 ? ZG_F32 : x == ZG_REAL || y == ZG_REAL ? ZG_REAL : ZG_F32;
-  else {
-    Text ta = text_of(c, a), tb = text_of(c, b);
-    return FAIL(c, "%s does not combine %s with %s", OPNAME(c), ta.s, tb.s);
-  }
-  return true;
-}
 
 static bool same_index(const ZgType *a, const ZgType *b) {
   return a->elem == ZG_INDEX && b->elem == ZG_INDEX && a->of == b->of;
 }
 
 /* The wider of two operands of an elementwise op, whose axes must contain the other's. */
-static bool wider(Ctx *c, const ZgType *a, const ZgType *b, ZgType *out) {
+static bool wider(ZgInfer *c, const ZgType *a, const ZgType *b, ZgType *out) {
   if (zg_type_contains(a, b)) *out = *a;
   else if (zg_type_contains(b, a)) *out = *b;
   else {
@@ -143,7 +29,7 @@ static bool wider(Ctx *c, const ZgType *a, const ZgType *b, ZgType *out) {
 }
 
 /* ---- sources and sinks --------------------------------------------------------------------------------- */
-static bool infer_source(Ctx *c) {
+static bool infer_source(ZgInfer *c) {
   const ZgGraph *g = c->g;
   int64_t k = c->n->opt[0];
   ZgType t;
@@ -172,7 +58,7 @@ static bool infer_source(Ctx *c) {
   return true;
 }
 
-static bool infer_sink(Ctx *c) {
+static bool infer_sink(ZgInfer *c) {
   const ZgGraph *g = c->g;
   int64_t k = c->n->opt[0];
   switch (c->n->op) {
@@ -200,7 +86,7 @@ static bool infer_sink(Ctx *c) {
 }
 
 /* ---- elementwise --------------------------------------------------------------------------------------- */
-static bool infer_constant(Ctx *c) { /* FILL, AXSIZE: scalars, of the floating type hinted at */
+static bool infer_constant(ZgInfer *c) { /* FILL, AXSIZE: scalars, of the floating type hinted at */
   bool fill = c->n->op == ZG_OP_FILL;
   if (!want_nax(c, !fill, !fill)) return false;
   ZgElem e = c->hint ? (ZgElem)c->hint->elem : fill ? ZG_REAL : ZG_F32;
@@ -211,7 +97,7 @@ static bool infer_constant(Ctx *c) { /* FILL, AXSIZE: scalars, of the floating t
   return true;
 }
 
-static bool infer_select(Ctx *c) {
+static bool infer_select(ZgInfer *c) {
   ZgType ab, all;
   ZgElem e = ZG_INDEX;
   bool ids = same_index(&c->in[1], &c->in[2]);
@@ -227,7 +113,7 @@ static bool infer_select(Ctx *c) {
 }
 
 /* An index becomes a number, and a number an index; but not an index one along another axis. */
-static bool infer_cast(Ctx *c) {
+static bool infer_cast(ZgInfer *c) {
   if (!want_hint(c)) return false;
   ZgElem from = c->in[0].elem, to = c->hint->elem;
   if (to == ZG_BOOL || (to == ZG_INDEX && !is_number(from))) {
@@ -240,7 +126,7 @@ static bool infer_cast(Ctx *c) {
   return zg_type_eq(&c->out[0], c->hint) || FAIL(c, "cast keeps the axes of %s", TYPE(c, &c->in[0]));
 }
 
-static bool infer_broadcast(Ctx *c) {
+static bool infer_broadcast(ZgInfer *c) {
   if (!want_hint(c)) return false;
   if (!zg_type_contains(c->hint, &c->in[0]) || c->hint->elem != c->in[0].elem || c->hint->of != c->in[0].of) {
     Text from = text_of(c, &c->in[0]), to = text_of(c, c->hint);
@@ -250,10 +136,10 @@ static bool infer_broadcast(Ctx *c) {
   return true;
 }
 
-static bool infer_elementwise(Ctx *c) {
+static bool infer_elementwise(ZgInfer *c) {
   const ZgNode *n = c->n;
   const ZgOpInfo *o = &zg_op_info[n->op];
-  ZgElem e;
+  ZgElem e = ZG_F32;
   if (n->op == ZG_OP_FILL || n->op == ZG_OP_AXSIZE) return infer_constant(c);
   if (!want_nax(c, 0, 0)) return false;
   switch (n->op) {
@@ -279,7 +165,7 @@ static bool infer_elementwise(Ctx *c) {
 }
 
 /* ---- moving -------------------------------------------------------------------------------------------- */
-static bool infer_move(Ctx *c) {
+static bool infer_move(ZgInfer *c) {
   const ZgNode *n = c->n;
   if (!want_nax(c, 2, 2) || !want_axis(c, 0, n->ax[0])) return false;
   uint16_t from = n->ax[0], to = n->ax[1];
@@ -309,7 +195,7 @@ static bool infer_move(Ctx *c) {
   return true;
 }
 
-static bool infer_shift(Ctx *c) {
+static bool infer_shift(ZgInfer *c) {
   if (!want_nax(c, 1, 1) || !want_axis(c, 0, c->n->ax[0])) return false;
   int edge = c->in[0].elem == ZG_INDEX ? -1 : 0;
   if (c->n->num[0] != edge) return FAIL(c, "shift: the edge is %g, must be %d", c->n->num[0], edge);
@@ -318,7 +204,7 @@ static bool infer_shift(Ctx *c) {
 }
 
 /* MERGE: axes ax[1..] of the operand, the first slowest, become ax[0]; PART: ax[last] becomes those before it. */
-static bool infer_merge(Ctx *c) {
+static bool infer_merge(ZgInfer *c) {
   const ZgNode *n = c->n;
   bool merge = n->op == ZG_OP_MERGE;
   if (!want_nax(c, 3, ZG_MAX_AXARG)) return false;
@@ -343,7 +229,7 @@ static bool infer_merge(Ctx *c) {
   return true;
 }
 
-static bool infer_concat(Ctx *c) {
+static bool infer_concat(ZgInfer *c) {
   const ZgNode *n = c->n;
   if (!want_nax(c, n->nin + 1, n->nin + 1)) return false;
   uint16_t to = n->ax[0];
@@ -373,7 +259,7 @@ static bool infer_concat(Ctx *c) {
 }
 
 /* ---- reductions and products --------------------------------------------------------------------------- */
-static bool infer_reduce(Ctx *c) {
+static bool infer_reduce(ZgInfer *c) {
   const ZgNode *n = c->n;
   if (!want_float(c, 0) || !want_nax(c, 1, ZG_MAX_AXES)) return false;
   for (int i = 0; i < n->nax; i++)
@@ -384,9 +270,9 @@ static bool infer_reduce(Ctx *c) {
   return true;
 }
 
-static bool infer_dot(Ctx *c) {
+static bool infer_dot(ZgInfer *c) {
   const ZgNode *n = c->n;
-  ZgElem e;
+  ZgElem e = ZG_F32;
   if (!want_floats(c) || !want_nax(c, 0, ZG_MAX_AXES) || !join_elem(c, &c->in[0], &c->in[1], &e))
     return false;
   for (int i = 0; i < n->nax; i++)
@@ -397,99 +283,14 @@ static bool infer_dot(Ctx *c) {
   return true;
 }
 
-/* ---- convolutions -------------------------------------------------------------------------------------- */
-/* What y would have instead of what it has. */
-static bool conv_does_not_fit(Ctx *c, const uint16_t *a, const int64_t *size, int64_t gives) {
-  const ZgNode *n = c->n;
-  char how[96], pad[32], help[128];
-  if (n->opt[1] >= 0) snprintf(pad, sizeof pad, "%lld", (long long)n->opt[1]);
-  else snprintf(pad, sizeof pad, "%s", n->opt[1] == ZG_CONV_SAME ? "same" : "causal");
-  snprintf(how, sizeof how, "windows of %lld, stride %lld, dilate %g, pad %s", (long long)size[ZG_CONV_W],
-           (long long)n->opt[0], n->num[0], pad);
-  if (!size[ZG_CONV_X])
-    return FAIL(c, "%s: %s change the size of %s, which the recipe binds", OPNAME(c), how,
-                axis_name(c, a[0]));
-  if (!gives)
-    return FAIL(c, "%s: %s do not fit into %s (%lld)", OPNAME(c), how, axis_name(c, a[0]),
-                (long long)size[ZG_CONV_X]);
-  if (n->op == ZG_OP_CONV_TRANSPOSE) {
-    int64_t more = (size[ZG_CONV_W] - 1) * (int64_t)n->num[0], zeros = n->opt[1] >= 0 ? 2 * n->opt[1] : more;
-    int64_t least = (size[ZG_CONV_Y] - 1) * n->opt[0] + more + 1 - zeros;
-    snprintf(help, sizeof help, "give `%.60s` a size of %lld to %lld", axis_name(c, a[0]), (long long)least,
-             (long long)(least + n->opt[0] - 1));
-  } else if (a[0] != a[2]) {
-    snprintf(help, sizeof help, "give `%.60s` the size %lld", axis_name(c, a[2]), (long long)gives);
-  } else {
-    snprintf(help, sizeof help, "name another axis, of the size %lld, for the result", (long long)gives);
-  }
-  return zb_fail(c->err, help, "%s: %s make %lld of %s (%lld), but %s has %lld", OPNAME(c), how,
-                 (long long)gives, axis_name(c, a[0]), (long long)size[ZG_CONV_X], axis_name(c, a[2]),
-                 (long long)size[ZG_CONV_Y]);
-}
-
-/* Spatial axis d: who has which of its names, and whether the sizes go together. */
-static bool infer_conv_axis(Ctx *c, const ZgType *const t[3], int d) {
-  static const char *const who[] = {"x", "w", "y"};
-  const ZgNode *n = c->n;
-  uint16_t a[3];
-  int64_t size[3];
-  for (int i = 0; i < 3; i++) a[i] = zg_conv_axis(n->ax, d, (ZgConvTensor)i), size[i] = axis_size(c, a[i]);
-  for (int i = 0; i < 3; i++)
-    for (int k = 0; k < 3; k++) {
-      bool want = i == k || (a[0] == a[2] && i != ZG_CONV_W && k != ZG_CONV_W);
-      if (zg_type_has(t[k], a[i]) != want)
-        return FAIL(c, "%s: the axis %s of %s is %s in %s, %s", OPNAME(c), axis_name(c, a[i]), who[i],
-                    want ? "not" : "also", who[k], TYPE(c, t[k]));
-    }
-  if (!size[ZG_CONV_W] || (a[0] != a[2] && (!size[ZG_CONV_X] || !size[ZG_CONV_Y])))
-    return FAIL(c, "%s: the size of %s must be a number in the model, not bound by the recipe", OPNAME(c),
-                axis_name(c, a[!size[ZG_CONV_W]   ? ZG_CONV_W
-                               : !size[ZG_CONV_X] ? ZG_CONV_X
-                                                  : ZG_CONV_Y]));
-  int64_t x = size[ZG_CONV_X] ? size[ZG_CONV_X] : INT32_MAX, y = size[ZG_CONV_X] ? size[ZG_CONV_Y] : x;
-  int64_t gives = zg_conv_size(x, size[ZG_CONV_W], n->opt[0], (int64_t)n->num[0], n->opt[1]);
-  return gives == y || conv_does_not_fit(c, a, size, gives);
-}
-
-/* Axes that are not spatial are in two of x, w and y: features that are summed, made, or go by; or in all. */
-static bool infer_conv(Ctx *c) {
-  const ZgNode *n = c->n;
-  const ZgType *t[3];
-  ZgElem e;
-  if (!want_floats(c) || !join_elem(c, &c->in[0], &c->in[1], &e) || !want_hint(c)) return false;
-  if (!is_float(c->hint->elem)) return FAIL(c, "%s makes real tensors, not %s", OPNAME(c), TYPE(c, c->hint));
-  if (n->nax == 0 || n->nax % 3)
-    return FAIL(c, "%s takes three axis names for each spatial axis, found %d", OPNAME(c), n->nax);
-  if (!want_opt(c, 0, 1, ZG_CONV_MOST, "the stride") ||
-      !want_opt(c, 1, ZG_CONV_CAUSAL, ZG_CONV_MOST, "the padding"))
-    return false;
-  if (!(n->num[0] >= 1 && n->num[0] <= ZG_CONV_MOST) || n->num[0] != floor(n->num[0]))
-    return FAIL(c, "%s: the dilation is %g, must be a whole number from 1 on", OPNAME(c), n->num[0]);
-  for (int i = 0; i < 3; i++) t[zg_conv_tensor(n->op, i)] = i < 2 ? &c->in[i] : c->hint;
-  for (int d = 0; d < n->nax / 3; d++)
-    if (!infer_conv_axis(c, t, d)) return false;
-  for (int i = 0; i < 3; i++)
-    for (int k = 0; k < t[i]->naxes; k++) {
-      uint16_t axis = t[i]->axis[k];
-      bool spatial = false;
-      for (int j = 0; j < n->nax; j++) spatial |= n->ax[j] == axis;
-      if (spatial || zg_type_has(t[(i + 1) % 3], axis) || zg_type_has(t[(i + 2) % 3], axis)) continue;
-      return FAIL(c, "%s: only one of x, w and y has the axis %s: %s", OPNAME(c), axis_name(c, axis),
-                  TYPE(c, t[i]));
-    }
-  c->out[0] = *c->hint;
-  c->out[0].elem = (uint8_t)e;
-  return true;
-}
-
-static bool infer_cumsum(Ctx *c) {
+static bool infer_cumsum(ZgInfer *c) {
   if (!want_float(c, 0) || !want_nax(c, 1, 1) || !want_axis(c, 0, c->n->ax[0])) return false;
   c->out[0] = c->in[0];
   return want_opt(c, 0, 0, 1, "reverse");
 }
 
 /* The factors may lack axes of the terms, also the scanned one. */
-static bool infer_scan(Ctx *c) {
+static bool infer_scan(ZgInfer *c) {
   if (!want_floats(c) || !want_nax(c, 1, 1) || !want_axis(c, 1, c->n->ax[0])) return false;
   if (!zg_type_contains(&c->in[1], &c->in[0])) {
     Text a = text_of(c, &c->in[0]), b = text_of(c, &c->in[1]);
@@ -499,7 +300,7 @@ static bool infer_scan(Ctx *c) {
   return want_opt(c, 0, 0, 1, "reverse") && want_opt(c, 1, 0, 1, "late");
 }
 
-static bool infer_softmax(Ctx *c) {
+static bool infer_softmax(ZgInfer *c) {
   const ZgNode *n = c->n;
   if (!want_floats(c) || !want_nax(c, 1, 1) || !want_axis(c, 0, n->ax[0])) return false;
   if (n->op == ZG_OP_SOFTMAX_GRAD && !want_same(c, 1, &c->in[0])) return false;
@@ -507,7 +308,7 @@ static bool infer_softmax(Ctx *c) {
   return true;
 }
 
-static bool infer_normalize(Ctx *c) {
+static bool infer_normalize(ZgInfer *c) {
   const ZgNode *n = c->n;
   if (!want_floats(c) || !want_nax(c, 1, 1) || !want_axis(c, 0, n->ax[0])) return false;
   if (!want_opt(c, 0, 0, 1, "the kind")) return false;
@@ -520,181 +321,8 @@ static bool infer_normalize(Ctx *c) {
   return true;
 }
 
-static bool infer_rope(Ctx *c) {
-  const ZgNode *n = c->n;
-  if (!want_float(c, 0) || !want_nax(c, 2, 2) || !want_axis(c, 0, n->ax[0]) || !want_axis(c, 0, n->ax[1]))
-    return false;
-  if (n->ax[0] == n->ax[1])
-    return FAIL(c, "rope takes a position axis and a feature axis, found %s twice", axis_name(c, n->ax[0]));
-  int64_t h = axis_size(c, n->ax[1]);
-  if (h == 0 || h % 2)
-    return FAIL(c, "rope rotates pairs: the size of %s must be an even number in the model, found %lld",
-                axis_name(c, n->ax[1]), (long long)h);
-  if (!(n->num[0] > 0)) return FAIL(c, "rope: base is %g, must be positive", n->num[0]);
-  c->out[0] = c->in[0];
-  return want_opt(c, 0, 0, 1, "inverse");
-}
-
-static bool infer_rotate(Ctx *c) {
-  const ZgNode *n = c->n;
-  uint16_t h = n->nax ? n->ax[0] : 0;
-  if (!want_float(c, 0) || !want_nax(c, 1, 1) || !want_axis(c, 0, h)) return false;
-  int64_t size = axis_size(c, h);
-  if (size == 0)
-    return FAIL(c, "rotate: the size of %s must be a number in the model, not bound by the recipe",
-                axis_name(c, h));
-  if (!want_opt(c, 0, 0, 3, "the form") || !want_opt(c, 1, 2, size, "the number of features")) return false;
-  if (n->opt[1] % 2)
-    return FAIL(c, "rotate turns pairs: %lld features of %s are no pairs", (long long)n->opt[1],
-                axis_name(c, h));
-  ZgType speed = zg_type(ZG_F32, &h, 1), rest = zg_type_minus(&c->in[0], &h, 1);
-  const ZgType *at = &c->in[1];
-  if (at->elem != ZG_F32 || !zg_type_contains(&rest, at)) {
-    Text found = text_of(c, at), among = text_of(c, &rest);
-    return FAIL(c, "rotate: the positions must be f32, with axes among those of %s; found %s", among.s,
-                found.s);
-  }
-  c->out[0] = c->in[0];
-  return want_same(c, 2, &speed);
-}
-
-/* ---- attention ----------------------------------------------------------------------------------------- */
-/* The axes of `t` must be among those of `of`, of which `what` speaks. */
-static bool want_among(Ctx *c, const char *who, const ZgType *t, const char *what, const ZgType *of) {
-  if (zg_type_contains(of, t)) return true;
-  Text a = text_of(c, t), b = text_of(c, of);
-  return FAIL(c, "%s: the axes of %s, %s, must be among those of %s, %s", OPNAME(c), who, a.s, what, b.s);
-}
-
-/* Besides q, k and v, in this order and each once at most: a bias has the axis of the keys, documents are
- * ids, sinks have neither. */
-static bool infer_attend_more(Ctx *c, const ZgAttendAxes *ax, const ZgType *q, const ZgType *k, int from) {
-  enum { BIAS, DOC_Q, DOC_K, PREFIX, SINK };
-  ZgType rows = zg_type_minus(q, &ax->h, 1), keys = zg_type_minus(k, &ax->h, 1);
-  ZgType heads = zg_type_minus(&rows, &ax->q, 1), scores = zg_type_union(&rows, &keys);
-  bool docs_q = false, prefix = false;
-  for (int i = from, next = BIAS; i < c->n->nin; i++) {
-    const ZgType *t = &c->in[i];
-    bool id = t->elem == ZG_I32 || t->elem == ZG_INDEX, key = zg_type_has(t, ax->k);
-    int what = key ? id ? DOC_K : BIAS : !id ? SINK : zg_type_has(t, ax->q) ? DOC_Q : PREFIX;
-    if (!id && !want_float(c, i)) return false;
-    if (what < next || (what == SINK && c->n->op != ZG_OP_ATTEND))
-      return FAIL(c, "%s: the %s operand, %s, is out of order or there a second time", OPNAME(c), ordinal[i],
-                  TYPE(c, t));
-    next = what + 1;
-    docs_q |= what == DOC_Q;
-    prefix |= what == PREFIX;
-    if (what == BIAS && !want_among(c, "the bias", t, "the scores", &scores)) return false;
-    if (what == DOC_K && !want_among(c, "the keys' documents", t, "the keys", &keys)) return false;
-    if (what == DOC_Q && !want_among(c, "the documents", t, "the queries", &rows)) return false;
-    if (what == PREFIX && !want_among(c, "the prefix", t, "the heads", &heads)) return false;
-    if (what == SINK && !want_among(c, "the sinks", t, "the heads", &heads)) return false;
-    if (what == DOC_K) docs_q = false;
-  }
-  if (docs_q) return FAIL(c, "%s: queries have documents, and keys have none", OPNAME(c));
-  if (prefix != (c->n->opt[0] == 2))
-    return FAIL(c, "%s: %s", OPNAME(c),
-                prefix ? "a prefix, and no mask that has one" : "the mask has no prefix");
-  if (c->n->op != ZG_OP_ATTEND_BIAS_GRAD) return true;
-  if (zg_type_has(&c->in[from], ax->k) && is_float(c->in[from].elem)) return true;
-  return FAIL(c, "%s: the %s operand, %s, is no bias", OPNAME(c), ordinal[from], TYPE(c, &c->in[from]));
-}
-
-static bool infer_attend_mask(Ctx *c, const ZgAttendAxes *ax) {
-  const ZgNode *n = c->n;
-  if (!want_opt(c, 0, 0, 2, "the mask") || !want_opt(c, 1, 0, INT32_MAX, "the window")) return false;
-  if (!(n->num[1] >= 0)) return FAIL(c, "%s: the cap is %g, must not be negative", OPNAME(c), n->num[1]);
-  int64_t queries = axis_size(c, ax->q), keys = axis_size(c, ax->k);
-  if (queries == keys || queries == 0 || keys == 0 || (!n->opt[0] && !n->opt[1])) return true;
-  return FAIL(c, "%s: %s compares positions, but %s has %lld and %s %lld", OPNAME(c),
-              n->opt[0] ? "the causal mask" : "the window", axis_name(c, ax->q), (long long)queries,
-              axis_name(c, ax->k), (long long)keys);
-}
-
-static bool infer_attend(Ctx *c) {
-  const ZgNode *n = c->n;
-  int iq = zg_attend_first(n->op);
-  const ZgType *q = &c->in[iq], *k = &c->in[iq + 1], *v = &c->in[iq + 2];
-  for (int i = 0; i < iq + 3; i++)
-    if (!want_float(c, i)) return false;
-  if (n->nax != 4 && !want_nax(c, 2, 2)) return false;
-  ZgAttendAxes ax = zg_attend_axes(n->ax, n->nax);
-  if (ax.q == ax.h || ax.k == ax.w || ax.q == ax.w || ax.k == ax.h)
-    return FAIL(c, "attend takes a position axis and a feature axis, found %s twice",
-                axis_name(c, ax.q == ax.h || ax.q == ax.w ? ax.q : ax.k));
-  if (!infer_attend_mask(c, &ax)) return false;
-  if (!want_axis(c, iq, ax.q) || !want_axis(c, iq, ax.h) || !want_axis(c, iq + 1, ax.k) ||
-      !want_axis(c, iq + 1, ax.h))
-    return false;
-  for (int i = 0; i < 2; i++) {
-    if (ax.k != ax.q && !want_no_axis(c, iq + i, i ? ax.q : ax.k)) return false;
-    if (ax.w != ax.h && !want_no_axis(c, iq + i, ax.w)) return false;
-  }
-  ZgType own = zg_type_minus(k, &ax.k, 1), width = zg_type(k->elem, &ax.w, 1);
-  if (q->elem != k->elem || !zg_type_contains(q, &own)) {
-    Text tq = text_of(c, q), tk = text_of(c, k);
-    return FAIL(c, "%s: the axes of the keys, %s, must be among those of the queries, %s", OPNAME(c), tk.s,
-                tq.s);
-  }
-  ZgType value = zg_type_minus(k, &ax.h, 1), row = zg_type_minus(q, &ax.h, 1), l = row;
-  value = zg_type_union(&value, &width);
-  row = zg_type_union(&row, &width); /* of q's element type */
-  l.elem = ZG_F32;
-  if (!want_same(c, iq + 2, &value) || !infer_attend_more(c, &ax, q, k, iq + 3)) return false;
-  if (iq && (!want_same(c, 0, &row) || !want_same(c, 1, &row) || !want_same(c, 2, &l))) return false;
-  switch (n->op) {
-  case ZG_OP_ATTEND: c->out[0] = row, c->out[1] = l; break;
-  case ZG_OP_ATTEND_GRAD: c->out[0] = *q, c->out[1] = *k, c->out[2] = *v; break;
-  default: c->out[0] = c->in[iq + 3]; break;
-  }
-  return true;
-}
-
-/* ---- recurrences with a matrix as state ------------------------------------------------------------------ */
-/* Operand i has the tokens and features `h`, or v where that is what it has; decays need none of them. */
-static bool infer_linear_operand(Ctx *c, int i, uint16_t h, const ZgType *like) {
-  uint16_t s = c->n->ax[0], k = c->n->ax[1], v = c->n->ax[2];
-  if (!want_float(c, i)) return false;
-  if (h != ZG_MAX_GRAPH_AXES) {
-    if (!want_axis(c, i, s) || !want_axis(c, i, h) || !want_no_axis(c, i, h == k ? v : k)) return false;
-    if (c->in[i].elem == like->elem) return true;
-    Text a = text_of(c, &c->in[i]), b = text_of(c, like);
-    return FAIL(c, "%s: queries, keys and values have one element type, found %s and %s", OPNAME(c), b.s,
-                a.s);
-  }
-  return want_no_axis(c, i, v);
-}
-
-/* The axes of all operands but those of features are rows: each has a state of its own. */
-static bool infer_linear(Ctx *c) {
-  enum { FREE = ZG_MAX_GRAPH_AXES };
-  const ZgNode *n = c->n;
-  int from = n->op == ZG_OP_LINEAR_ATTEND_GRAD;
-  if (!want_nax(c, 3, 3) || !want_opt(c, 0, 0, 7, "what there is more") || !want_opt(c, 1, 0, 0, "the chunk"))
-    return false;
-  if (n->nin != zg_linear_operands(n->opt[0]) + from)
-    return FAIL(c, "%s: %d operands, with what there is more it takes %d", OPNAME(c), n->nin,
-                zg_linear_operands(n->opt[0]) + from);
-  uint16_t k = n->ax[1], v = n->ax[2], h[7] = {k, k, v};
-  int count = 3;
-  if (n->opt[0] & ZG_LINEAR_DECAY) h[count++] = FREE;
-  if (n->opt[0] & ZG_LINEAR_FEED) h[count++] = k;
-  if (n->opt[0] & ZG_LINEAR_PAIR) h[count++] = k, h[count++] = v;
-  ZgType o = zg_type((ZgElem)c->in[from + 2].elem, NULL, 0);
-  for (int i = 0; i < count; i++) {
-    if (!infer_linear_operand(c, from + i, h[i], &c->in[from])) return false;
-    ZgType rest = zg_type_minus(&c->in[from + i], &k, 1);
-    o = zg_type_union(&o, &rest);
-    if (o.naxes > ZG_MAX_AXES)
-      return FAIL(c, "%s: the result would have more than %d axes", OPNAME(c), ZG_MAX_AXES);
-  }
-  if (!from) c->out[0] = o;
-  for (int i = 0; from && i < count; i++) c->out[i] = c->in[1 + i];
-  return !from || want_same(c, 0, &o);
-}
-
 /* ---- tables and cross-entropy -------------------------------------------------------------------------- */
-static bool infer_lookup(Ctx *c) {
+static bool infer_lookup(ZgInfer *c) {
   const ZgNode *n = c->n;
   if (!want_float(c, 0) || !want_nax(c, 1, 1)) return false;
   uint16_t v = n->ax[0];
@@ -708,7 +336,7 @@ static bool infer_lookup(Ctx *c) {
   return true;
 }
 
-static bool infer_lookup_grad(Ctx *c) {
+static bool infer_lookup_grad(ZgInfer *c) {
   const ZgNode *n = c->n;
   if (!want_float(c, 0) || !want_nax(c, 1, 1) || !want_index(c, 1, n->ax[0])) return false;
   uint16_t v = n->ax[0];
@@ -724,7 +352,7 @@ static bool infer_lookup_grad(Ctx *c) {
 }
 
 /* TOPK: of the axis ax[0] so many as ax[1] has. */
-static bool infer_topk(Ctx *c) {
+static bool infer_topk(ZgInfer *c) {
   const ZgNode *n = c->n;
   if (!want_floats(c) || !want_nax(c, 2, 2) || !want_axis(c, 0, n->ax[0]) || !want_no_axis(c, 0, n->ax[1]))
     return false;
@@ -750,7 +378,7 @@ static bool infer_topk(Ctx *c) {
   return true;
 }
 
-static bool infer_onehot(Ctx *c) {
+static bool infer_onehot(ZgInfer *c) {
   const ZgNode *n = c->n;
   if (!want_nax(c, 1, ZG_MAX_AXARG) || !want_index(c, 0, n->ax[0]) || !want_no_axis(c, 0, n->ax[0]))
     return false;
@@ -764,35 +392,7 @@ static bool infer_onehot(Ctx *c) {
   return true;
 }
 
-/* DISPATCH, COMBINE: experts, slots, choices; e has the tokens' axes and choices. */
-static bool infer_experts(Ctx *c) {
-  const ZgNode *n = c->n;
-  bool out = n->op == ZG_OP_DISPATCH;
-  if (!want_float(c, 0) || !want_nax(c, 3, 3) || !want_index(c, 1, n->ax[0]) || !want_axis(c, 1, n->ax[2]))
-    return false;
-  for (int i = 0; i < 2; i++)
-    if (!want_no_axis(c, 1, n->ax[i]) || !(out ? want_no_axis : want_axis)(c, 0, n->ax[i])) return false;
-  if (axis_size(c, n->ax[0]) == 0 || axis_size(c, n->ax[1]) != 0)
-    return FAIL(c, "%s: %s", OPNAME(c),
-                axis_size(c, n->ax[0]) ? "the slots' axis has a size, which is the planner's to choose"
-                                       : "the size of the experts' axis must be a number in the model");
-  ZgType tokens = zg_type_minus(&c->in[1], &n->ax[2], 1), rest;
-  for (int i = 0; i < tokens.naxes; i++)
-    if (!(out ? want_axis : want_no_axis)(c, 0, tokens.axis[i])) return false;
-  if (out) {
-    ZgType rows = zg_type(c->in[0].elem, n->ax, 2);
-    rest = zg_type_minus(&c->in[0], c->in[1].axis, c->in[1].naxes);
-    c->out[0] = zg_type_union(&rest, &rows);
-    return true;
-  }
-  if (!want_no_axis(c, 0, n->ax[2]) || !want_opt(c, 0, 0, 1, "keep")) return false;
-  rest = zg_type_minus(&c->in[0], n->ax, 2);
-  c->out[0] = zg_type_union(&rest, n->opt[0] ? &c->in[1] : &tokens);
-  c->out[0].elem = ZG_F32;
-  return true;
-}
-
-static bool infer_xent(Ctx *c) {
+static bool infer_xent(ZgInfer *c) {
   const ZgNode *n = c->n;
   if (!want_float(c, 0) || !want_nax(c, 1, 1)) return false;
   uint16_t v = n->ax[0];
@@ -811,7 +411,7 @@ static bool infer_xent(Ctx *c) {
   return true;
 }
 
-static bool infer_created(Ctx *c) { /* POSITION, RANDOM */
+static bool infer_created(ZgInfer *c) { /* POSITION, RANDOM */
   const ZgNode *n = c->n;
   if (n->op == ZG_OP_RANDOM) {
     if (!want_hint(c) || !want_nax(c, 0, 0) || !want_opt(c, 1, 0, ZG_NOISES - 1, "the kind")) return false;
@@ -839,7 +439,7 @@ static bool infer_created(Ctx *c) { /* POSITION, RANDOM */
 
 /* ---- the node ------------------------------------------------------------------------------------------ */
 /* What is said of a node apart from its operands' types: nothing below reads outside of the tables. */
-static bool well_formed(Ctx *c) {
+static bool well_formed(ZgInfer *c) {
   const ZgNode *n = c->n;
   if (n->op >= ZG_OP_COUNT) return FAIL(c, "there is no op number %u", n->op);
   const ZgOpInfo *o = &zg_op_info[n->op];
@@ -861,7 +461,7 @@ static bool well_formed(Ctx *c) {
   return true;
 }
 
-static bool infer_results(Ctx *c) {
+static bool infer_results(ZgInfer *c) {
   switch (zg_op_info[c->n->op].kind) {
   case ZG_SOURCE: return infer_source(c);
   case ZG_SINK: return infer_sink(c);
@@ -878,26 +478,26 @@ static bool infer_results(Ctx *c) {
   case ZG_OP_DOT: return infer_dot(c);
   case ZG_OP_CONV:
   case ZG_OP_CONV_TRANSPOSE:
-  case ZG_OP_CONV_GRAD: return infer_conv(c);
+  case ZG_OP_CONV_GRAD: return zg_infer_conv(c);
   case ZG_OP_CUMSUM: return infer_cumsum(c);
   case ZG_OP_SCAN: return infer_scan(c);
   case ZG_OP_LINEAR_ATTEND:
-  case ZG_OP_LINEAR_ATTEND_GRAD: return infer_linear(c);
+  case ZG_OP_LINEAR_ATTEND_GRAD: return zg_infer_linear(c);
   case ZG_OP_SOFTMAX:
   case ZG_OP_SOFTMAX_GRAD: return infer_softmax(c);
   case ZG_OP_NORMALIZE:
   case ZG_OP_NORMALIZE_GRAD: return infer_normalize(c);
-  case ZG_OP_ROPE: return infer_rope(c);
-  case ZG_OP_ROTATE: return infer_rotate(c);
+  case ZG_OP_ROPE: return zg_infer_rope(c);
+  case ZG_OP_ROTATE: return zg_infer_rotate(c);
   case ZG_OP_ATTEND:
   case ZG_OP_ATTEND_GRAD:
-  case ZG_OP_ATTEND_BIAS_GRAD: return infer_attend(c);
+  case ZG_OP_ATTEND_BIAS_GRAD: return zg_infer_attend(c);
   case ZG_OP_LOOKUP: return infer_lookup(c);
   case ZG_OP_LOOKUP_GRAD: return infer_lookup_grad(c);
   case ZG_OP_TOPK: return infer_topk(c);
   case ZG_OP_ONEHOT: return infer_onehot(c);
   case ZG_OP_DISPATCH:
-  case ZG_OP_COMBINE: return infer_experts(c);
+  case ZG_OP_COMBINE: return zg_infer_experts(c);
   case ZG_OP_XENT_SUMS:
   case ZG_OP_XENT_GRAD: return infer_xent(c);
   case ZG_OP_POSITION:
@@ -908,7 +508,7 @@ static bool infer_results(Ctx *c) {
 
 bool zg_infer(const ZgGraph *g, const ZgNode *n, const ZgType *in, const ZgType *hint, ZgType *out,
               ZbErr *err) {
-  Ctx c = {g, n, in, hint, out, err};
+  ZgInfer c = {g, n, in, hint, out, err};
   if (!well_formed(&c) || !infer_results(&c)) return false;
   for (int i = 0; i < zg_outs(n->op, n->opt); i++) {
     if (out[i].naxes > ZG_MAX_AXES)

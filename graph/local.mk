@@ -9,6 +9,8 @@ libgraph_a_SOURCES = \
   graph/foreign.c \
   graph/graph.h \
   graph/infer.c \
+  graph/infer.h \
+  graph/infer_layers.c \
   graph/ops.c \
   graph/ops.def \
   graph/ops.h \
