@@ -111,7 +111,8 @@ static void reduce_scatter(Coll *c) {
   zx_await(c->e, c->e->c->t->reduce_scatter(c->e->c, c->g, all, n, moved_as(c->in), how(c->n), c->out->data));
 }
 
-/* From split along `axis` to split along `axis2`: block j is what member j will own. */
+/* From split along `axis` to split along `axis2`: block j is what member j will own. Blocks travel in the order of axes
+ * that the operand has, which may be another than the result's (a parameter's). */
 static void all_to_all(Coll *c) {
   uint16_t from = c->n->axis, to = c->n->axis2;
   ZkElem elem = (ZkElem)c->in->elem;
@@ -124,10 +125,10 @@ static void all_to_all(Coll *c) {
     copy_view(c->e, p, dense_at(&p, sent + (uint64_t)i * block, elem));
   }
   zx_await(c->e, c->e->c->t->all_to_all(c->e->c, c->g, sent, block, got));
-  for (int64_t i = 0; i < c->members; i++) {
-    ZkView p = slice_view(c->out, from, i * nfrom, nfrom);
-    copy_view(c->e, dense_at(&p, got + (uint64_t)i * block, elem), p);
-  }
+  ZkView travels = slice_view(c->in, to, 0, nto);
+  for (int64_t i = 0; i < c->members; i++)
+    copy_view(c->e, dense_at(&travels, got + (uint64_t)i * block, elem),
+              slice_view(c->out, from, i * nfrom, nfrom));
 }
 
 /* A part of a sum: zeros but for what this rank gives to it. May be in place where that is all or nothing. */
