@@ -44,6 +44,7 @@ scenario_tests += \
   tests/mpi/reference.sh \
   tests/mpi/same.sh \
   tests/mpi/save.sh \
+  tests/mpi/random.sh \
   tests/mpi/resplit.sh \
   tests/mpi/scans.sh \
   tests/mpi/stall.sh \
@@ -61,6 +62,7 @@ EXTRA_DIST += tests/mpi/experts.zug
 EXTRA_DIST += tests/mpi/moe.zug tests/mpi/moe_dense.zug
 EXTRA_DIST += tests/mpi/states.zug
 EXTRA_DIST += tests/mpi/layouts.zug
+EXTRA_DIST += tests/mpi/random_layouts.py
 EXTRA_DIST += tests/mpi/resplit.zug
 EXTRA_DIST += tests/mpi/scans.zug
 EXTRA_DIST += tests/mpi/documents.zug tests/mpi/layouts.zug tests/mpi/losses.zug tests/mpi/numbers.zug
