@@ -1,9 +1,9 @@
 # Layouts drawn at random: each trains as one rank does, with the bytes that were planned, or is refused by a code that says
-# why, which is never that its plan fails its proof. SEED and N in the environment draw others, and more of them.
+# why, which is never that its plan fails its proof. LAYOUT_SEED and LAYOUTS in the environment draw others, and more of them.
 . "$ZUG_SRC/tests/lib.sh"
 need_mpi
 command -v python3 >/dev/null || { echo "no python3"; exit 77; }
-drawn=${N:-8} seed=${SEED:-1}
+drawn=${LAYOUTS:-8} seed=${LAYOUT_SEED:-1}
 
 ok zdata pack "$ZUG_SRC/LICENSE" -o text.bin
 
@@ -20,11 +20,11 @@ layouts() {
       says "planned == used"
       # f32 sums in another order, as tests/mpi/layouts.sh has them
       "$ZUG_BUILD/tests/tools/compare_runs" --loss 1e-5 --norm 1e-5 x/metrics.jsonl one/metrics.jsonl >diff.txt ||
-        { cat diff.txt; grep "^recipe $recipe " "$1.zug"; fail "$1: it trains otherwise (SEED=$seed)"; }
+        { cat diff.txt; grep "^recipe $recipe " "$1.zug"; fail "$1: it trains otherwise (LAYOUT_SEED=$seed)"; }
       rm -r x
       trained=$((trained + 1))
     else
-      grep -q 'error.Z0[3-8]' out.txt || { cat out.txt; grep "^recipe $recipe " "$1.zug"; fail "$1: refused without a reason (SEED=$seed)"; }
+      grep -q 'error.Z0[3-8]' out.txt || { cat out.txt; grep "^recipe $recipe " "$1.zug"; fail "$1: refused without a reason (LAYOUT_SEED=$seed)"; }
     fi
   done <recipes
   rm -r one
