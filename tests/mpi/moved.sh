@@ -16,7 +16,7 @@ recipe zero3 from zero1 { shard params, grads, states over data   split kv, ffn,
 recipe owners from zero1 { shard grads, states over data   shard grads, states over tensor }   # some owners have no part of the sums
 recipe hsdp from base { mesh replica = 2, data = 2   split batch over replica, data   shard params, grads, states over data }
 recipe pipe from base { mesh pipe = 2, tensor = 2   split kv, ffn, vocab over tensor else seq   stages over pipe by cost }
-recipe ulysses from base { mesh data = 2, d = 2   split batch over data   split seq, kv over d }   # all-to-alls around attention
+recipe ulysses from base { mesh data = 2, d = 2   split batch over data   split seq, kv over d   attention heads }   # all-to-alls around attention
 recipe tensor_f32 from tensor { precision compute f32 }
 recipe seq_f32 from seq { precision compute f32 }
 recipe zero3_f32 from zero3 { precision compute f32 }
