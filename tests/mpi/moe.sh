@@ -48,6 +48,23 @@ for recipe in one again tokens_2 data_2 experts_2 pipe_2 beside_4 tensor_4 five_
   run "$recipe" -D shared=1
 done
 
+# ---- evaluation, alone and beside training, where experts are another rank's ----
+ok zc "$model" -o moe.zsg
+eval_loss() { sed -n 's/.*"eval_loss":\([^,}]*\).*/\1/p' "$1/metrics.jsonl" | tail -n 1; }
+for recipe in one experts_2 five_8; do
+  ranks=$(echo "$recipe" | sed -n 's/.*_\([0-9]\)$/\1/p')
+  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun train moe.zsg --recipe "$model:$recipe" --data text.bin --steps 2 --log beside \
+    --eval text.bin --eval-every 2 --eval-batches 3 --save weights.safetensors
+  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun eval moe.zsg --recipe "$model:$recipe" --data text.bin --eval-batches 3 \
+    --init weights.safetensors --log alone
+  for log in beside alone; do
+    wanted=${wanted:-$(eval_loss $log)}
+    awk -v a="$(eval_loss $log)" -v b="$wanted" 'BEGIN { exit !(a > 0 && a - b < 1e-5 * b && b - a < 1e-5 * b) }' ||
+      fail "$recipe, $log: $(eval_loss $log), wanted $wanted"
+    rm -r $log
+  done
+done
+
 # ---- what is refused, before anything is trained ----
 no() { # PATTERN SPLIT: of a mesh of 2 ranks, d
   printf 'recipe no { bind batch = 8, seq = 16   micro 4   optimizer sgd(lr = 1)   mesh d = 2   %s }\n' "$2" >no.zug

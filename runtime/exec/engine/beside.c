@@ -39,6 +39,7 @@ ZxEngine *zx_engine_beside(ZxEngine *e, const ZxEngineOptions *o, ZbErr *err) {
   x->c = e->c;
   x->in_order = e->in_order;
   share_groups(x, e);
+  zx_open_rows(x);
   x->capture = ZX_CAPTURE_NEVER;
   x->no_capture_reason = "it is an evaluation";
   return x;
