@@ -115,18 +115,13 @@ static double passes(const Space *x, const Candidate *c) {
 
 static void find_best(const Space *x, Layouts *all, const Weighed *w, uint32_t keep, ZpSearch *s) {
   double spent = 0;
-  s->best = ZB_NEWN(x->a, ZpFound, w->nbest + 1);
+  s->best = ZB_NEWN(x->a, ZpFound, w->nbest + nkinds + 1);
   for (uint32_t i = 0; i < w->nbest && (i < 2 * keep || spent < CHEAP); i++) {
     spent += passes(x, &w->best[i]);
     const ZpFound *f = find(x, all, &w->best[i], true);
     s->simulated++;
     if (f && f->bytes <= x->limit) s->best[s->nbest++] = *f;
   }
-  qsort(s->best, s->nbest, sizeof *s->best, by_seconds);
-  if (s->nbest > keep) s->nbest = keep;
-  if (!s->nbest) return;
-  if (!play(x, &s->best[0], s->best[0].nmicro, true)) ZB_BUG("the best recipe cannot be planned");
-  s->best[0].by_cost = cuts_by_cost(x, s->best[0].recipe);
 }
 
 /* ---- what is not among them ------------------------------------------------------------------------------ */
@@ -175,7 +170,13 @@ static const char *why_none(const Space *x, const Kind *k) {
                    (long long)x->batch);
 }
 
-static ZpKnown known_of(const Space *x, Layouts *all, const Weighed *w, uint32_t k, const ZpSearch *s) {
+static bool is_listed(const ZpSearch *s, const ZpFound *f) {
+  for (uint32_t i = 0; i < s->nbest; i++)
+    if (same_recipe(s->best[i].recipe, f->recipe)) return true;
+  return false;
+}
+
+static ZpKnown known_of(const Space *x, Layouts *all, const Weighed *w, uint32_t k) {
   ZpKnown n = {.name = kinds[k].name};
   const Candidate *fast = &w->fastest[k], *small = &w->smallest[k];
   if (!small->size[0]) {
@@ -189,7 +190,6 @@ static ZpKnown known_of(const Space *x, Layouts *all, const Weighed *w, uint32_t
     return n;
   }
   n.fits &= n.best->bytes <= x->limit;
-  for (uint32_t i = 0; i < s->nbest; i++) n.listed |= same_recipe(s->best[i].recipe, n.best->recipe);
   if (n.fits) return n;
   char need[24], have[24];
   n.why = zb_printf(x->a, "needs %s of %s at least: %s", zb_bytes(need, n.best->bytes),
@@ -203,8 +203,22 @@ static void find_known(const Space *x, Layouts *all, const Weighed *w, ZpSearch 
     bool asked = true; /* not what the recipe has settled otherwise */
     for (int d = 0; d < DIMS; d++) asked &= x->given[d] == 0 || (x->given[d] > 1) == (kinds[k].dims >> d & 1);
     asked &= x->free_shard || w->smallest[k].size[0];
-    if (asked) s->known[s->nknown++] = known_of(x, all, w, k, s);
+    if (asked) s->known[s->nknown++] = known_of(x, all, w, k);
   }
+}
+
+/* By the time that they were played to take: the formula that chose whom to play errs, so that a layout that people
+ * know may be faster than all of those. */
+static void rank(const Space *x, uint32_t keep, ZpSearch *s) {
+  for (uint32_t k = 0; k < s->nknown; k++)
+    if (s->known[k].fits && !is_listed(s, s->known[k].best)) s->best[s->nbest++] = *s->known[k].best;
+  qsort(s->best, s->nbest, sizeof *s->best, by_seconds);
+  if (s->nbest > keep) s->nbest = keep;
+  for (uint32_t k = 0; k < s->nknown; k++)
+    s->known[k].listed = s->known[k].best && is_listed(s, s->known[k].best);
+  if (!s->nbest) return;
+  if (!play(x, &s->best[0], s->best[0].nmicro, true)) ZB_BUG("the best recipe cannot be planned");
+  s->best[0].by_cost = cuts_by_cost(x, s->best[0].recipe);
 }
 
 /* ---- nothing fits ---------------------------------------------------------------------------------------- */
@@ -249,6 +263,7 @@ ZpSearch *zp_search(ZbArena *a, const ZgGraph *g, const ZlRecipe *base, const Zp
                   .fit = w.fit};
   find_best(&x, all, &w, o->keep, s);
   find_known(&x, all, &w, s);
+  rank(&x, o->keep, s);
   if (s->nbest) return s;
   if (w.nearest.size[0]) s->nearest = find(&x, all, &w.nearest, false);
   s->fewest = fewest(&x, all);
