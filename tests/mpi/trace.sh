@@ -25,7 +25,7 @@ traced() {
   [ "$(wc -l <ranks.txt)" -eq $((2 * $2)) ] || { cat ranks.txt; fail "$1: not two steps of each rank"; }
   zplan show gpt2.zsg --recipe "recipes.zug:$1" --exact | sed 's/ B\>//g' >plan.txt || fail "no plan"
   awk 'FNR == NR { if (/^stage +cost/) part = 1; else if (/^stage +params/) part = 2; else if (NF == 0) part = 0
-      else if (part == 1) instrs[$1] = $4; else if (part == 2) arena[$1] = $12; next }
+      else if (part == 1) instrs[$1] = $4; else if (part == 2) arena[$1] = $NF; next }
     { if ($8 != instrs[$4]) { print "slices:", $0, instrs[$4]; exit 1 }
       if ($14 > arena[$4] || $14 < arena[$4] / 4) { print "arena:", $0, arena[$4]; exit 1 } }' plan.txt ranks.txt || { cat plan.txt; fail "$1"; }
 }
