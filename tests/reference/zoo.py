@@ -209,7 +209,10 @@ class llama3:
         norms(p, "", ["norm"], E)
         return p
 
-    def loss(m, p, x, batch, seen=causal):
+    def feed(m, x, w):
+        return gated(x, w, silu)
+
+    def loss(m, p, x, batch, seen=causal, feed=feed):
         A, K = m["heads"], m["kv_heads"]
         h = embed(p["embed_in"], x["tokens"], batch)
         for i in range(m["layers"]):
@@ -219,7 +222,7 @@ class llama3:
             k = rope(heads(linear(y, w["attn.wk"]), K), m["base"])
             k, v = (repeat_heads(t, A // K) for t in (k, heads(linear(y, w["attn.wv"]), K)))
             h = h + linear(attention(q, k, v, seen), w["attn.wo"])
-            h = h + gated(rms_norm(h, w["norm2.g"]), w, silu)
+            h = h + feed(m, rms_norm(h, w["norm2.g"]), w)
         return language_loss(rms_norm(h, p["norm.g"]) @ transpose(p["embed_out"]), x["targets"])
 
 
@@ -692,17 +695,7 @@ class mixtral(llama3):
         return y
 
     def loss(m, p, x, batch):
-        A, K = m["heads"], m["kv_heads"]
-        h = embed(p["embed_in"], x["tokens"], batch)
-        for i in range(m["layers"]):
-            w = inside(p, f"layer.{i}.")
-            y = rms_norm(h, w["norm1.g"])
-            q = rope(heads(linear(y, w["attn.wq"]), A), m["base"])
-            k = rope(heads(linear(y, w["attn.wk"]), K), m["base"])
-            k, v = (repeat_heads(t, A // K) for t in (k, heads(linear(y, w["attn.wv"]), K)))
-            h = h + linear(attention(q, k, v, causal), w["attn.wo"])
-            h = h + mixtral.moe(m, rms_norm(h, w["norm2.g"]), w)
-        return language_loss(rms_norm(h, p["norm.g"]) @ transpose(p["embed_out"]), x["targets"])
+        return llama3.loss(m, p, x, batch, feed=mixtral.moe)
 
 
 # ---- recurrences, token by token -------------------------------------------------------------------------

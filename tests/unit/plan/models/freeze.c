@@ -1,5 +1,5 @@
 /* Frozen parameters: which those are, what backward still does, and that every layout passes the proofs. */
-#include "tests/unit/plan/models/plan.h"
+#include "tests/unit/plan/models/faults.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -106,15 +106,6 @@ Test(freeze, bytes) {
   plan_close(&q);
   model_close(&m);
 }
-
-#define WITH(place, value, want)                                                                             \
-  do {                                                                                                       \
-    __typeof__(place) was_ = (place);                                                                        \
-    (place) = (value);                                                                                       \
-    ZbErr err_ = {0};                                                                                        \
-    cr_expect(!zp_check_segments(q.p, &err_) && strstr(err_.text, want), "%s", err_.text);                   \
-    (place) = was_;                                                                                          \
-  } while (0)
 
 /* What is proved of it. */
 Test(freeze, wrong_plans) {

@@ -1,5 +1,5 @@
 /* Optimizer groups: which parameters are updated by what, and what of that is proved. */
-#include "tests/unit/plan/models/plan.h"
+#include "tests/unit/plan/models/faults.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -74,15 +74,6 @@ Test(groups, wrong_clauses) {
   }
   model_close(&m);
 }
-
-#define WITH(place, value, want)                                                                             \
-  do {                                                                                                       \
-    ZbErr err_ = {0};                                                                                        \
-    __typeof__(place) was_ = (place);                                                                        \
-    (place) = (value);                                                                                       \
-    cr_expect(!zp_check_segments(q.p, &err_) && strstr(err_.text, want), "%s", err_.text);                   \
-    (place) = was_;                                                                                          \
-  } while (0)
 
 /* States of two sorts are in buckets of their own; the proofs see what is updated otherwise. */
 Test(groups, buckets) {

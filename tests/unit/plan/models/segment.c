@@ -1,35 +1,12 @@
 /* The proof of local programs: faults that are planted one at a time are refused, in words; of thousands of
  * changes of single fields, brute force (brute.c) finds nothing wrong with those that are accepted. */
-#include "tests/unit/plan/models/plan.h"
-
-#include <criterion/criterion.h>
-#include <string.h>
+#include "tests/unit/plan/models/faults.h"
 
 static const char rows[] =
     "model M { axis batch, a = 7  input x: real[batch, a]  input y: real[batch]  param w[a] ~ normal(1)\n"
     "  loss dot[a](x, w) per y }";
 
-static void rejects(const ZpPlan *p, const char *text) {
-  ZbErr err = {0};
-  cr_assert(!zp_check_segments(p, &err), "accepted, but: %s", text);
-  cr_assert(strstr(err.text, text), "says: %s\nnot: %s", err.text, text);
-}
-
-static void accepts(const ZpPlan *p) {
-  ZbErr err = {0};
-  cr_assert(zp_check_segments(p, &err), "%s", err.text);
-}
-
 /* ---- one at a time ------------------------------------------------------------------------------------- */
-#define WITH(field, changed, text)                                                                           \
-  do {                                                                                                       \
-    __typeof__(field) was_ = (field);                                                                        \
-    (field) = (changed);                                                                                     \
-    rejects(q.p, text);                                                                                      \
-    (field) = was_;                                                                                          \
-    accepts(q.p);                                                                                            \
-  } while (0)
-
 static ZpNode *node_of(ZpSegment *s, ZpPhase phase, ZgOp op) {
   uint32_t n;
   const ZpNode *nodes = phase_nodes(s, phase, &n);
