@@ -5,8 +5,8 @@
  *   w alone         the window along the spatial axis before it
  *   neither         what the spatial axis before it is called in the result, if it gets another size
  *
- * Axes that are not named are batched where both have them, and go into the result. Example, a 3x3 convolution
- * that halves a picture:
+ * Axes that are not named are batched where both have them, and go into the result. Example, a 3x3
+ * convolution that halves a picture:
  *
  *   conv[in, row, kr, row2, col, kc, col2](image[batch, in, row, col], w[in, out, kr, kc], stride = 2)
  *

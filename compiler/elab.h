@@ -1,6 +1,7 @@
-/* Private to elaboration (num.c static.c place.c expr.c call.c builtin.c elab.c update.c weights.c config.c sep.c):
- * what is known while a model is instantiated. Elaboration walks the tree once per instance, in the order of
- * the text, and appends nodes to the segment it is in; so a value is a place (segment, number) and a type. */
+/* Private to elaboration (num.c static.c place.c expr.c call.c builtin.c elab.c update.c weights.c config.c
+ * sep.c): what is known while a model is instantiated. Elaboration walks the tree once per instance, in the
+ * order of the text, and appends nodes to the segment it is in; so a value is a place (segment, number) and a
+ * type. */
 #ifndef ZUG_COMPILER_ELAB_H
 #define ZUG_COMPILER_ELAB_H
 
@@ -275,9 +276,11 @@ void sep_check(Elab *e, uint16_t batch);
 /* ---- update.c ------------------------------------------------------------------------------------------ */
 /* `update state = expr`: notes it as a sink. */
 void update_place(Elab *e, const ZlStmt *s);
-/* What sep.c found of a value: is it a mean over `batch`, used linearly, a sum, the same for all samples, or else? */
+/* What sep.c found of a value: is it a mean over `batch`, used linearly, a sum, the same for all samples, or
+ * else? */
 typedef enum { UPDATE_CONST, UPDATE_MEAN, UPDATE_SUM, UPDATE_OTHER } UpdateKind;
-/* Turns what the sink `n` of segment `seg` takes into the state's measure, and what follows it into its update. */
+/* Turns what the sink `n` of segment `seg` takes into the state's measure, and what follows it into its
+ * update. */
 void update_split(Elab *e, uint32_t seg, ZgNode *n, UpdateKind (*kind)(void *arg, uint32_t value), void *arg);
 
 #endif

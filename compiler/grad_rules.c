@@ -221,8 +221,8 @@ static void dot(Rule *r) {
     if (wanted(r, i)) give(r, i, dot_side(r, i));
 }
 
-/* Of x, w and y two make the third, and a cotangent of one is as it is: so the cotangent of each operand is made
- * of the result's and of the other operand. */
+/* Of x, w and y two make the third, and a cotangent of one is as it is: so the cotangent of each operand is
+ * made of the result's and of the other operand. */
 static uint32_t conv_side(Rule *r, int want) {
   static const ZgOp makes[] = {
       [ZG_CONV_X] = ZG_OP_CONV_TRANSPOSE, [ZG_CONV_W] = ZG_OP_CONV_GRAD, [ZG_CONV_Y] = ZG_OP_CONV};

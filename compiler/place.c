@@ -229,7 +229,8 @@ static void fit_merged(Elab *e, const ZgNode *n) {
     axes[part[open]].size = axes[whole].size / product;
 }
 
-/* A window that leaves the size as it is, unless it has one; then what it makes of x, or x of which it makes y. */
+/* A window that leaves the size as it is, unless it has one; then what it makes of x, or x of which it makes
+ * y. */
 static void fit_conv(Elab *e, const ZgNode *n) {
   ZgAxis *axes = e->g->axes;
   int64_t dilate = (int64_t)n->num[0], pad = n->opt[1];

@@ -160,8 +160,9 @@ static uint32_t *find_equal(Fold *f, const ZgNode *n, const ZgType *t) {
   }
 }
 
-/* A sum over onehot without weights counts: over axes whose sizes the model says, the node itself does. Numbers of
- * choices are exact in any order. What is left to sum, if anything, is `n`; else it becomes the node. */
+/* A sum over onehot without weights counts: over axes whose sizes the model says, the node itself does.
+ * Numbers of choices are exact in any order. What is left to sum, if anything, is `n`; else it becomes the
+ * node. */
 static void count_choices(Fold *f, ZgNode *n) {
   if (n->op != ZG_OP_SUM) return;
   ZgNode count = *maker(f, n->in[0]), rest = *n;

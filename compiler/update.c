@@ -1,9 +1,10 @@
 /* Updates of states: `update bias = bias + 0.001 * sign(1 / experts - load)`.
  *
- * What stands on the right is computed in two places. Up to where it is a mean or a sum over `batch` it is the state's
- * measure: every micro-batch has its own, on every rank, and they are added up as gradients are. The rest is elementwise
- * in the state and that, and happens once, at the end of the step. So the measure is the largest part that is a mean or a
- * sum and not elementwise in the state (on which it may depend: what bias chooses is counted):
+ * What stands on the right is computed in two places. Up to where it is a mean or a sum over `batch` it is
+ * the state's measure: every micro-batch has its own, on every rank, and they are added up as gradients are.
+ * The rest is elementwise in the state and that, and happens once, at the end of the step. So the measure is
+ * the largest part that is a mean or a sum and not elementwise in the state (on which it may depend: what
+ * bias chooses is counted):
  *
  *   load = mean[batch, seq](...)             the mean over all samples of the step
  *   bias + 0.001 * sign(1 / experts - load)  %2 = 1 / experts - load is the measure; %3 = sign %1; ...

@@ -29,8 +29,8 @@ typedef struct {
   bool causal;
   int64_t window, prefix;
 } ZgMask;
-/* Keys [from, to) of `keys` that the mask and the window leave to the query at position q, which may lie before the
- * first key or behind the last: of a part of the keys, counted from its first one. */
+/* Keys [from, to) of `keys` that the mask and the window leave to the query at position q, which may lie
+ * before the first key or behind the last: of a part of the keys, counted from its first one. */
 typedef struct {
   int64_t from, to;
 } ZgSeen;

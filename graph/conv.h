@@ -1,5 +1,5 @@
-/* conv: what `conv`, its transpose and its gradient say by their axis arguments and attributes, for every room,
- * also for those that know no graphs. All three are about tensors x, w and y,
+/* conv: what `conv`, its transpose and its gradient say by their axis arguments and attributes, for every
+ * room, also for those that know no graphs. All three are about tensors x, w and y,
  *
  *   y[o, ..] = sum over k, .. of x[r = o stride + k dilate - before, ..] w[k, ..]
  *
@@ -26,8 +26,8 @@ static inline ZgConvTensor zg_conv_tensor(int op, int i) {
                                       {ZG_CONV_X, ZG_CONV_Y, ZG_CONV_W}};
   return (ZgConvTensor)which[op == ZG_OP_CONV ? 0 : op == ZG_OP_CONV_TRANSPOSE ? 1 : 2][i];
 }
-/* What spatial axis d is called in x, w and y: axis arguments 3 d, 3 d + 1, 3 d + 2. The first and the third may
- * be the same, where y is as long as x. */
+/* What spatial axis d is called in x, w and y: axis arguments 3 d, 3 d + 1, 3 d + 2. The first and the third
+ * may be the same, where y is as long as x. */
 static inline uint16_t zg_conv_axis(const uint16_t *ax, int d, ZgConvTensor t) { return ax[3 * d + (int)t]; }
 
 /* opt[1]: so many zeros before x and after it; or as many as a window is longer than 1, half of them before

@@ -1,17 +1,15 @@
 /* graph: the stage graph, the one thing that compiler and runtime both know. A model is a chain of
- * *segments*; a segment is a straight list of operations on whole tensors with named axes, forward
- * then backward, and runs `trip` times (a `repeat` of the model) or once. Everything between two
- * segments, or two iterations of one, is an explicit list of carried values, so that a pipeline cut
- * is legal exactly there. Nothing here knows of recipes, ranks or devices.
+ * *segments*; a segment is a straight list of operations on whole tensors with named axes, forward then
+ * backward, and runs `trip` times (a `repeat` of the model) or once. Everything between two segments, or two
+ * iterations of one, is an explicit list of carried values, so that a pipeline cut is legal exactly there.
+ * Nothing here knows of recipes, ranks or devices.
  *
  * ops.h    the operations       attend.h, conv.h, linear.h  what attention, convolutions and recurrences say by their
  *                              attributes
- * infer.c, infer_layers.c  result types and axis classes of every op
- * ragged.c what may be done between dispatch and combine, see ragged.h
- * build.c  make graphs
- * verify.c what must hold       foreign.c  and what of weights by other names    print.c  the text form
- * write.c, read.c               the .zsg file; read.c trusts nothing
- */
+ * infer.c, infer_layers.c  result types and axis classes of every op ragged.c what may be done between
+ * dispatch and combine, see ragged.h build.c  make graphs verify.c what must hold       foreign.c  and what
+ * of weights by other names    print.c  the text form write.c, read.c               the .zsg file; read.c
+ * trusts nothing / */
 #ifndef ZUG_GRAPH_H
 #define ZUG_GRAPH_H
 
@@ -57,8 +55,8 @@ typedef struct {
 typedef enum { ZG_INIT_CONST, ZG_INIT_NORMAL, ZG_INIT_UNIFORM, ZG_INIT_TRUNC_NORMAL } ZgInit;
 /* ZG_INIT_CONST: num[0]; NORMAL, TRUNC_NORMAL (cut at two sigma): num[0] = sigma; UNIFORM: num[0..1] */
 
-/* How a state changes at the end of a step: elementwise operations on f32 registers. Register 0 is the state, 1 its
- * measure (0 if it has none), and 2.. are the steps' results, of which the last is what it becomes. */
+/* How a state changes at the end of a step: elementwise operations on f32 registers. Register 0 is the state,
+ * 1 its measure (0 if it has none), and 2.. are the steps' results, of which the last is what it becomes. */
 #define ZG_MAX_UPDATE 32
 typedef struct {
   uint16_t op;      /* EW, but for CAST, AXSIZE and KNOWN */
@@ -69,7 +67,8 @@ typedef struct {
   uint32_t n;
   ZgUpdateStep *steps;
 } ZgUpdate;
-/* What the measure of a state is, opt[1] of MEASURE: the mean of what micro-batches have, their sum, or nothing. */
+/* What the measure of a state is, opt[1] of MEASURE: the mean of what micro-batches have, their sum, or
+ * nothing. */
 typedef enum { ZG_MEASURE_MEAN, ZG_MEASURE_SUM, ZG_MEASURE_NONE } ZgMeasure;
 
 typedef struct {
@@ -254,7 +253,8 @@ bool zg_verify(const ZgGraph *g, ZbErr *err);
  *   - names are well-formed, and no two of all iterations are the same; config keys are there once, and none
  *     is inside another; values are JSON, without objects. */
 bool zg_verify_foreign(const ZgGraph *g, ZbErr *err);
-/* A parameter's path, or a foreign name, in an iteration: "layer.3.wq" of "layer.*.wq", "h.21.w" of "h.6*+3.w". */
+/* A parameter's path, or a foreign name, in an iteration: "layer.3.wq" of "layer.*.wq", "h.21.w" of
+ * "h.6*+3.w". */
 const char *zg_numbered(ZbArena *a, const char *name, uint32_t iter);
 /* The canonical text form, stable numbering, no addresses; segment ZG_NONE prints all of the graph. */
 void zg_print(const ZgGraph *g, uint32_t segment, ZbText *out);

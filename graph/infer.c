@@ -203,7 +203,8 @@ static bool infer_shift(ZgInfer *c) {
   return want_opt(c, 0, -INT32_MAX, INT32_MAX, "the distance");
 }
 
-/* MERGE: axes ax[1..] of the operand, the first slowest, become ax[0]; PART: ax[last] becomes those before it. */
+/* MERGE: axes ax[1..] of the operand, the first slowest, become ax[0]; PART: ax[last] becomes those before
+ * it. */
 static bool infer_merge(ZgInfer *c) {
   const ZgNode *n = c->n;
   bool merge = n->op == ZG_OP_MERGE;

@@ -1,5 +1,5 @@
-/* Result types of the operations that whole layers are: convolutions, positions, attention, recurrences, experts.
- * Semantics: OPS.md. */
+/* Result types of the operations that whole layers are: convolutions, positions, attention, recurrences,
+ * experts. Semantics: OPS.md. */
 #include "graph/infer.h"
 
 #include <math.h>

@@ -26,8 +26,8 @@ static inline int zg_outs(int op, const int64_t *opt) {
   return zg_outs_vary(op) ? zg_linear_operands(opt[0] & 7) : zg_op_info[op].nout;
 }
 
-/* Tokens of a chunk, within which tokens meet by products: the longer, the fewer states, and the more products
- * of pairs. With a feedback each chunk is a triangular system, whose solution wants it short. */
+/* Tokens of a chunk, within which tokens meet by products: the longer, the fewer states, and the more
+ * products of pairs. With a feedback each chunk is a triangular system, whose solution wants it short. */
 static inline int64_t zg_linear_chunk(int64_t more, int64_t tokens) {
   int64_t chunk = more & ZG_LINEAR_FEED ? 64 : 128;
   return tokens < chunk ? tokens : chunk;

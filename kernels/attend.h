@@ -17,8 +17,8 @@ typedef struct {
   double scale, cap;             /* scores are cap tanh(scale q.k / cap) + bias; cap 0: scale q.k + bias */
   bool causal;
   int64_t window; /* 0: none */
-  /* Where queries and keys are parts of their sequences: the place of the first key, and how much farther that of the
-   * first query is. */
+  /* Where queries and keys are parts of their sequences: the place of the first key, and how much farther
+   * that of the first query is. */
   int64_t first, ahead;
 } ZkAttention;
 

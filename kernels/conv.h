@@ -6,18 +6,18 @@
  *   conv_transpose  C = x[m, n]  =  A = y's windows [m, k]  B = w[k, n]
  *   conv_grad       B = w[k, n]  =  A = x's windows [k, m]  C = y[m, n]
  *
- * once for each point of the axes that all three have (groups). m goes over samples and positions in C, n over what
- * only w gives C, k over the window and what is summed.
+ * once for each point of the axes that all three have (groups). m goes over samples and positions in C, n
+ * over what only w gives C, k over the window and what is summed.
  *
- * Which position of A belongs to position o of C, in a window at k? In conv, o stride + k dilate - before. In its
- * transpose position r of x is in the windows of those o for which o stride = r + before - k dilate: that is k's only of
- * the right remainder. So positions of x are taken *phase* by phase, those of one remainder together; for them and their
- * windows
+ * Which position of A belongs to position o of C, in a window at k? In conv, o stride + k dilate - before. In
+ * its transpose position r of x is in the windows of those o for which o stride = r + before - k dilate: that
+ * is k's only of the right remainder. So positions of x are taken *phase* by phase, those of one remainder
+ * together; for them and their windows
  *
  *   position in A = step i + shift of window j,    position in C = first + jump i,    i = 0, 1, ..
  *
- * which holds of conv, too, where the one phase has all positions and windows. Nothing is multiplied by zeros between
- * elements, whatever the stride. */
+ * which holds of conv, too, where the one phase has all positions and windows. Nothing is multiplied by zeros
+ * between elements, whatever the stride. */
 #ifndef ZUG_KERNELS_CONV_H
 #define ZUG_KERNELS_CONV_H
 

@@ -121,16 +121,16 @@ typedef struct {
   double num[2];
   int64_t opt[2];
   const ZkPointwise *pointwise;
-  /* out[0] += result instead of =; dot, conv_grad, sum and lookup_grad only. Of attend: its results are of other keys
-   * and are continued by those of this call; of attend_grad: all three are added to. */
+  /* out[0] += result instead of =; dot, conv_grad, sum and lookup_grad only. Of attend: its results are of
+   * other keys and are continued by those of this call; of attend_grad: all three are added to. */
   bool accumulate;
   void *scratch; /* as many bytes as the op's scratch function asked for, 64-byte aligned */
 } ZkCall;
 
 typedef void ZkKernel(const ZkEnv *env, const ZkCall *call);
 
-/* Rows of a grouped product that are worked on together. Gradients of weights have the same bits if they are added
- * up in several calls, of which all but the last have a multiple of so many rows of each expert. */
+/* Rows of a grouped product that are worked on together. Gradients of weights have the same bits if they are
+ * added up in several calls, of which all but the last have a multiple of so many rows of each expert. */
 #define ZK_GROUP_TILE 32
 
 /* What a fused call is in calls that are not, in order; of others, itself. They use the scratch of the whole,
@@ -214,8 +214,8 @@ void zk_cpu_orthogonalize(const ZkEnv *env, int64_t rows, int64_t cols, int step
 /* and w -= lr*(shape*u + decay*w). Whether m and the new w are finite. */
 bool zk_cpu_muon(const ZkEnv *env, const ZkMuon *p, int64_t n, const float *u, const float *m, float *w,
                  uint16_t *w16);
-/* A state's update: w becomes what `ops` make of registers 0, w, and 1, g; each op makes the next one, and the last
- * is the result. True if all of it is finite. */
+/* A state's update: w becomes what `ops` make of registers 0, w, and 1, g; each op makes the next one, and
+ * the last is the result. True if all of it is finite. */
 #define ZK_UPDATE_OPS 32
 typedef struct {
   int n;

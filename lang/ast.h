@@ -72,9 +72,10 @@ typedef struct {
   ZlExpr *value;
 } ZlArg;
 
-/* Static expressions (sizes, initial values, defaults, repeat counts) are ZlExpr too: only NUM, NAME, NEG, NOT,
- * BIN, and CALL with a one-part path, positional arguments, no axes and no label. A named argument of a call,
- * such as `eps = 2 * e`, is parsed as a general expression; whether it must be static is the callee's say. */
+/* Static expressions (sizes, initial values, defaults, repeat counts) are ZlExpr too: only NUM, NAME, NEG,
+ * NOT, BIN, and CALL with a one-part path, positional arguments, no axes and no label. A named argument of a
+ * call, such as `eps = 2 * e`, is parsed as a general expression; whether it must be static is the callee's
+ * say. */
 struct ZlExpr {
   ZlExprKind kind;
   uint16_t depth; /* of the tree below, 1 for a leaf; at most ZL_MAX_NESTING */

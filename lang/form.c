@@ -103,8 +103,8 @@ static const char *statement_word(ZlStmtKind k) {
   return word[k];
 }
 
-/* Whether a statement may stand here: input, output and loss only in a model itself, loss also in an `if`; axis
- * anywhere but in a repeat. */
+/* Whether a statement may stand here: input, output and loss only in a model itself, loss also in an `if`;
+ * axis anywhere but in a repeat. */
 static bool allowed(Form *f, const ZlStmt *s) {
   bool of_model = s->kind >= ZL_S_AXIS;
   if (s->kind == ZL_S_AXIS && !f->in_repeat) return true;

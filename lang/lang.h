@@ -6,9 +6,8 @@
  * format.c align.c          the same text laid out: lines and blanks; columns (format.h)
  * weights.c                 maps to foreign weights: their nodes, that, and printing
  * recipe.c optimizer.c words.c  recipes: inheritance, checked records    cluster.c unit.c  clusters,
- * quantities recipe_text.c             what these say, as text; recipe_write.c  a recipe in the language span.c diag.c             sources, collecting
- * and printing messages    errors.def ERRORS.md  all codes
- */
+ * quantities recipe_text.c             what these say, as text; recipe_write.c  a recipe in the language
+ * span.c diag.c             sources, collecting and printing messages    errors.def ERRORS.md  all codes / */
 #ifndef ZUG_LANG_H
 #define ZUG_LANG_H
 
@@ -89,7 +88,8 @@ typedef struct {
 
 /* clang-format off */
 typedef struct { ZlName name; int64_t size; } ZlMeshDim;                /* size 0: `?` */
-/* number: the size; of slots of experts their factor over the average, and size may be 0. Also: pad AXIS to SIZE */
+/* number: the size; of slots of experts their factor over the average, and size may be 0. Also: pad AXIS to
+ * SIZE */
 typedef struct { ZlName axis; int64_t size; double number; ZlSpan span; bool maybe; } ZlBind;
 typedef struct { ZlName *axis; uint32_t n; } ZlProd;                    /* kv*grp */
 /* maybe: axes among these that the model may lack, `head?`; then they are as if they were not named */

@@ -1,9 +1,10 @@
 /* Recipes: from directives as written to one checked record with everything it inherits.
  *
  * A recipe is its ancestors applied from the root down, then itself. A directive replaces the inherited one
- * of the same key: mesh, micro, stages, schedule, recompute, clip, average and freeze have one; split and shard have one
- * for each mesh dimension; attention has one for each, and one without; optimizer for each list behind its `for`, and one without; bind and pad for each axis; precision and limit for each of their words.
- * Within one body the same key twice is a mistake. Nothing is accepted that has no meaning. */
+ * of the same key: mesh, micro, stages, schedule, recompute, clip, average and freeze have one; split and
+ * shard have one for each mesh dimension; attention has one for each, and one without; optimizer for each
+ * list behind its `for`, and one without; bind and pad for each axis; precision and limit for each of their
+ * words. Within one body the same key twice is a mistake. Nothing is accepted that has no meaning. */
 #include "lang/words.h"
 
 #include <math.h>

@@ -76,8 +76,8 @@ void zl_scan_close(ZlParser *ps);
 
 /* ---- recover.c: what the parser sees of the scanner, and the report of a syntax error ---- */
 ZlToken zl_next_token(ZlParser *ps);
-/* Whether an item, a statement or a directive begins with this word (`from`: of maps, where it is no part of a
- * head). */
+/* Whether an item, a statement or a directive begins with this word (`from`: of maps, where it is no part of
+ * a head). */
 bool zl_begins(int kind);
 typedef struct {
   const char *at[128]; /* names of the tokens that could stand here */

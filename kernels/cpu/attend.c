@@ -160,8 +160,8 @@ static void need_keys(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t h
   t->to = to;
 }
 
-/* Before any key: nothing, or a sink, which is a key whose value is 0; or what is there of other keys, about its log
- * of the sum as the peak. */
+/* Before any key: nothing, or a sink, which is a key whose value is 0; or what is there of other keys, about
+ * its log of the sum as the peak. */
 static bool begin(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t q0, int64_t nq) {
   for (int64_t i = 0; a->on && i < nq; i++) {
     t->peak[i] = zk_get(&a->v[ZK_AL], off[ZK_AL] + (q0 + i) * a->ss[ZK_AL]);

@@ -1,8 +1,8 @@
-/* Convolutions as the matrix products of kernels/conv.h, whose one operand is gathered window by window: never more than a
- * panel of it.
+/* Convolutions as the matrix products of kernels/conv.h, whose one operand is gathered window by window:
+ * never more than a panel of it.
  *
- * Panels lie as the views do: where positions are neighbours in memory rows of A are copied along them, where features
- * are, along these. Sums are f32, tiles of fixed size: the bits do not depend on the threads. */
+ * Panels lie as the views do: where positions are neighbours in memory rows of A are copied along them, where
+ * features are, along these. Sums are f32, tiles of fixed size: the bits do not depend on the threads. */
 #include "kernels/conv.h"
 #include "kernels/cpu/cpu.h"
 
@@ -276,8 +276,8 @@ static int64_t row_of_b(const Conv *p, int64_t k) {
   return sum[B] + window(p, k / p->sum.n, shift);
 }
 
-/* Some rows of w in a group: along each where its columns are neighbours in memory; else a few columns along all rows,
- * whose elements then are. */
+/* Some rows of w in a group: along each where its columns are neighbours in memory; else a few columns along
+ * all rows, whose elements then are. */
 #define PACK_K 64
 #define PACK_N 16
 static void pack(void *arg, int64_t from, int64_t to, int part) {

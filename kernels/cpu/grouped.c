@@ -1,5 +1,5 @@
-/* Products of rows that are sorted by expert with the weight of each, and the gradient of those weights. Whose a
- * row is, memory says when the call runs.
+/* Products of rows that are sorted by expert with the weight of each, and the gradient of those weights.
+ * Whose a row is, memory says when the call runs.
  *
  * A task is one expert and some columns. Its weight is brought into a panel once, then all its rows go by,
  * ZK_GROUP_TILE at a time from the expert's first on; what a tile lacks are zeros. So every product has the

@@ -45,8 +45,8 @@ void zk_linear_place(ZkLinear *l, bool grad, void *memory);
  * unless `state_only`. */
 void zk_linear_decays(ZkLinear *l); /* first: sums them up */
 void zk_linear_forward(ZkLinear *l, bool state_only);
-/* Of the state at the start S, its end's cotangent dS and o's: gradients, in dG those of the decays, and dS of the
- * start. `ends` [K][V] is the state at the end, NULL where dS is 0. */
+/* Of the state at the start S, its end's cotangent dS and o's: gradients, in dG those of the decays, and dS
+ * of the start. `ends` [K][V] is the state at the end, NULL where dS is 0. */
 void zk_linear_backward(ZkLinear *l, const float *ends);
 
 /* ---- linear_scores.c ----------------------------------------------------------------------------------- */

@@ -1,11 +1,11 @@
 /* linear_attend and its gradient: a matrix as state that goes along the tokens of a row, a chunk at a time
- * (linear.h). Rows are the points of the axes that are neither tokens nor features; an operand may lack some of
- * them, which then share it.
+ * (linear.h). Rows are the points of the axes that are neither tokens nor features; an operand may lack some
+ * of them, which then share it.
  *
- * Forward, a task is a row. Backward, rows that share an operand with each other are a task, or a few where there would
- * be too few tasks for threads: their gradients of it are added up, and then those of the tasks, in an order that does
- * not depend on the number of threads. A row's states at the starts of its chunks are made
- * first and kept in scratch, so that between forward and backward nothing is kept but the operands. */
+ * Forward, a task is a row. Backward, rows that share an operand with each other are a task, or a few where
+ * there would be too few tasks for threads: their gradients of it are added up, and then those of the tasks,
+ * in an order that does not depend on the number of threads. A row's states at the starts of its chunks are
+ * made first and kept in scratch, so that between forward and backward nothing is kept but the operands. */
 #include "kernels/cpu/linear.h"
 
 #define TASKS 8 /* of backward, if there are so many rows */

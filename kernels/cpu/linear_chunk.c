@@ -1,5 +1,5 @@
-/* One chunk of linear_attend, forward and backward (linear.h has the formulas). Backward makes the inside again
- * from the state at the start. */
+/* One chunk of linear_attend, forward and backward (linear.h has the formulas). Backward makes the inside
+ * again from the state at the start. */
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/math.h"
 
@@ -129,7 +129,8 @@ static double sum_of_products(const float *a, const float *b, int64_t n) {
   return sum;
 }
 
-/* G enters only as x exp(G_t) and y exp(-G_j): its gradient costs no product. Then that of each token's decay. */
+/* G enters only as x exp(G_t) and y exp(-G_j): its gradient costs no product. Then that of each token's
+ * decay. */
 static void decay_grads(ZkLinear *l, const float *ends) {
   int64_t m = l->m, K = l->K, D = l->D, per = D ? K / D : 0; /* features of one decay */
   for (int64_t i = 0; i < m * D; i++) {

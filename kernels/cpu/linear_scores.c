@@ -1,9 +1,10 @@
 /* Scores of pairs of tokens in a chunk, and the triangular system of a feedback.
  *
- * One decay a token: a product, then a mask of exponents that are not positive. One for each feature: exp(G_t - G_j)
- * lies inside the sum over features; factored into exp(G_t) and exp(-G_j) it overflows. So tiles of 16 tokens are
- * multiplied with those to their left by a reference between the two, where both factors are at most 1, and on the
- * diagonal feature by feature (secondary chunks: Yang et al. 2024, "Gated linear attention", section 4.3). */
+ * One decay a token: a product, then a mask of exponents that are not positive. One for each feature: exp(G_t
+ * - G_j) lies inside the sum over features; factored into exp(G_t) and exp(-G_j) it overflows. So tiles of 16
+ * tokens are multiplied with those to their left by a reference between the two, where both factors are at
+ * most 1, and on the diagonal feature by feature (secondary chunks: Yang et al. 2024, "Gated linear
+ * attention", section 4.3). */
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/math.h"
 

@@ -1,5 +1,5 @@
-/* topk, the largest entries of a row in order, and onehot, which puts numbers back to where they were chosen. A
- * row is chosen from k times over: k is small, and each time is one pass over what the caches hold. */
+/* topk, the largest entries of a row in order, and onehot, which puts numbers back to where they were chosen.
+ * A row is chosen from k times over: k is small, and each time is one pass over what the caches hold. */
 #include <math.h>
 
 #include "kernels/cpu/cpu.h"

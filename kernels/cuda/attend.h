@@ -7,7 +7,8 @@
 #include "kernels/cuda/host.h"
 
 /* The views, in this order; attend has the first five and the last five. G is the cotangent of O. Bias and
- * its gradient; documents of queries and of keys; sinks; prefix; DELTA is in scratch: sum_w g o of each query. */
+ * its gradient; documents of queries and of keys; sinks; prefix; DELTA is in scratch: sum_w g o of each
+ * query. */
 enum {
   ZKA_Q,
   ZKA_K,

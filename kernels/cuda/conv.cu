@@ -1,9 +1,10 @@
-/* Convolutions, as products whose operand A is gathered on the way (kernels/conv.h says what A, B and C are): a block
- * computes a tile of 64 x 64 of the result, 16 steps a time, from tiles in shared memory; sums in f32. Where a step or a
- * row is in A is an offset and a position along each spatial axis, added up and compared with the edges at each load.
+/* Convolutions, as products whose operand A is gathered on the way (kernels/conv.h says what A, B and C are):
+ * a block computes a tile of 64 x 64 of the result, 16 steps a time, from tiles in shared memory; sums in
+ * f32. Where a step or a row is in A is an offset and a position along each spatial axis, added up and
+ * compared with the edges at each load.
  *
- * In conv_grad the steps are all samples and positions: long sums of few results are cut into parts, which a second
- * kernel adds up. */
+ * In conv_grad the steps are all samples and positions: long sums of few results are cut into parts, which a
+ * second kernel adds up. */
 #include "kernels/cuda/common.cuh"
 extern "C" {
 #include "kernels/conv.h"

@@ -62,10 +62,10 @@ extern const ZkPlanning zk_planning_cuda; /* the two, for planners that load the
 void zk_cuda_prepare(const ZkEnv *env, const ZkCall *call);
 
 /* ---- flat buffers -------------------------------------------------------------------------------- */
-/* As zk_cpu_adamw, zk_cpu_sgd and zk_cpu_lion, all in one pass. Unless `squares` is NULL, g is also scaled by min(1, most
- * / (sqrt(*squares) + 1e-6)): the norm lies on the device and the host need not wait for it. Unless `lost` is
- * NULL, *lost, on the device too, becomes 1 if something of the new w, m or v is not finite. `clear` leaves g
- * zero. Where one of n numbers, on the device, is not finite, nothing at all is done. */
+/* As zk_cpu_adamw, zk_cpu_sgd and zk_cpu_lion, all in one pass. Unless `squares` is NULL, g is also scaled by
+ * min(1, most / (sqrt(*squares) + 1e-6)): the norm lies on the device and the host need not wait for it.
+ * Unless `lost` is NULL, *lost, on the device too, becomes 1 if something of the new w, m or v is not finite.
+ * `clear` leaves g zero. Where one of n numbers, on the device, is not finite, nothing at all is done. */
 typedef struct {
   const double *x;
   int n; /* may be 0 */

@@ -1,7 +1,7 @@
 /* Rows of experts: which row each token and choice has, which of them a round has, and rows there and back.
  *
- * A warp numbers the rows of an expert: it goes through all ids in order, 32 at a time, and a row's number is how
- * many of its expert came before. What combine adds up of a token is a thread's, in the order of rows. */
+ * A warp numbers the rows of an expert: it goes through all ids in order, 32 at a time, and a row's number is
+ * how many of its expert came before. What combine adds up of a token is a thread's, in the order of rows. */
 #include "kernels/cuda/common.cuh"
 
 #define THREADS 256

@@ -1,7 +1,7 @@
-/* Products of rows that are sorted by expert with the weight of each, and the gradient of those weights. A block
- * computes square tiles of a result, 16 steps of the summed axis a time, from tiles in shared memory. Whose rows
- * a tile has, it finds in memory: tiles of rows are counted from the first row of each expert on. An element is
- * the sum of its products in their order, so its bits do not depend on how many rows there are. */
+/* Products of rows that are sorted by expert with the weight of each, and the gradient of those weights. A
+ * block computes square tiles of a result, 16 steps of the summed axis a time, from tiles in shared memory.
+ * Whose rows a tile has, it finds in memory: tiles of rows are counted from the first row of each expert on.
+ * An element is the sum of its products in their order, so its bits do not depend on how many rows there are. */
 #include "kernels/cuda/common.cuh"
 
 #define THREADS 256
@@ -46,8 +46,8 @@ ZK_DEVICE void add_steps(const float (*a)[SIDE], const float (*b)[SIDE], float (
       for (int j = 0; j < EACH; j++) acc[i][j] += a[s][ti + STEP * i] * b[s][tj + STEP * j];
 }
 
-/* Which expert tile `tile` of rows is of, and its first row there; expert = experts: of rows that are nobody's.
- * False: there are not so many tiles. By all threads. */
+/* Which expert tile `tile` of rows is of, and its first row there; expert = experts: of rows that are
+ * nobody's. False: there are not so many tiles. By all threads. */
 ZK_DEVICE bool find_tile(const Grouped &p, long long tile, int *expert, long long *row, int *tiles) {
   long long before = 0;
   bool found = false;

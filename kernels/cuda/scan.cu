@@ -1,7 +1,7 @@
 /* scan: h = a h' + b along an axis, where h' is what came before. A row that lies contiguous is a warp's: it
- * takes 32 elements at a time, whose maps h -> p h + e it composes in five steps (Hillis, Steele 1986; Blelloch
- * 1990), and applies them to what came before. Of other rows, neighbours lie side by side, and each is a
- * thread's. Carries are f32. */
+ * takes 32 elements at a time, whose maps h -> p h + e it composes in five steps (Hillis, Steele 1986;
+ * Blelloch 1990), and applies them to what came before. Of other rows, neighbours lie side by side, and each
+ * is a thread's. Carries are f32. */
 #include "kernels/cuda/common.cuh"
 
 #define THREADS 256

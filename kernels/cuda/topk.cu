@@ -1,5 +1,5 @@
-/* topk, the largest entries of a row in order, and onehot, which puts numbers back to where they were chosen. A
- * warp has a row of topk. It looks through the row once for each entry that it chooses, for the first that
+/* topk, the largest entries of a row in order, and onehot, which puts numbers back to where they were chosen.
+ * A warp has a row of topk. It looks through the row once for each entry that it chooses, for the first that
  * comes after the one chosen before: what is larger comes before what is less, and of equal ones the lower. */
 #include "kernels/cuda/common.cuh"
 

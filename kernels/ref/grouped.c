@@ -1,5 +1,5 @@
-/* Products of rows that are sorted by expert: ends[e] is where the rows of expert e end. Axes ax[0], if a view of
- * rows has it, and ax[1] are one axis of rows. */
+/* Products of rows that are sorted by expert: ends[e] is where the rows of expert e end. Axes ax[0], if a
+ * view of rows has it, and ax[1] are one axis of rows. */
 #include "kernels/ref/ref.h"
 
 static bool has(const ZkView *v, uint16_t axis) {

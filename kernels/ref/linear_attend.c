@@ -42,8 +42,8 @@ static void add(const Linear *l, int role, const RefIndex *i, int64_t k, int64_t
   for (int64_t k = 0; k < l->keys; k++)                                                                      \
     for (int64_t v = 0; v < l->values; v++)
 
-/* S becomes the state after the token; `decayed`, unless NULL, what it was before anything is added, and u what
- * is added with the key. */
+/* S becomes the state after the token; `decayed`, unless NULL, what it was before anything is added, and u
+ * what is added with the key. */
 static void token(const Linear *l, const RefIndex *i, double *S, double *decayed, double *u) {
   int64_t nv = l->values;
   EACH_KV S[k * nv + v] *= exp(at(l, G, i, k, v));

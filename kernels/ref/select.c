@@ -1,5 +1,5 @@
-/* Operations that select entries of an axis, or by id: lookup, topk and onehot, the pieces of cross-entropy. Ids
- * are positions on the whole axis; an id below 0 is unknown. */
+/* Operations that select entries of an axis, or by id: lookup, topk and onehot, the pieces of cross-entropy.
+ * Ids are positions on the whole axis; an id below 0 is unknown. */
 #include <math.h>
 
 #include "base/base.h"

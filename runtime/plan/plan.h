@@ -16,7 +16,7 @@
  * mesh.c       ranks and their coordinates
  * words.c      what messages and tables call things; instr.def, ledger.def
  * nodes.c      which ranks go to which node
- */
+ * / */
 #ifndef ZUG_PLAN_H
 #define ZUG_PLAN_H
 
@@ -113,8 +113,8 @@ typedef struct {
   /* Collectives: their blocks do not lie one behind the other in the tensor, so they are put together, or
    * taken apart, in scratch. */
   bool packs;
-  /* attend around a ring of the ranks of `dims`, and its gradient: how many ranks farther on those keys began that meet
-   * the queries here, in order, the first 0. Steps at which nobody would see anything are jumped. */
+  /* attend around a ring of the ranks of `dims`, and its gradient: how many ranks farther on those keys began
+   * that meet the queries here, in order, the first 0. Steps at which nobody would see anything are jumped. */
   const uint32_t *steps;
   uint32_t nsteps;
   uint64_t scratch_bytes;
@@ -165,9 +165,9 @@ typedef struct {
   double cost;                      /* same per rank, with recompute: what `by cost` balances */
 } ZpSegment;
 /* clang-format on */
-/* Where the parts of the scratch of an attend around a ring lie, forward or backward, in bytes from its beginning: two chunks of
- * k and v, each k's before v's; two of the sums of their gradients, f32; what is made of queries, f32, where the model's
- * type is another; the kernel's. */
+/* Where the parts of the scratch of an attend around a ring lie, forward or backward, in bytes from its
+ * beginning: two chunks of k and v, each k's before v's; two of the sums of their gradients, f32; what is
+ * made of queries, f32, where the model's type is another; the kernel's. */
 typedef struct {
   uint64_t chunk[2], v; /* v: from k's */
   uint64_t sums[2], dv; /* dv: from dk's; backward */
@@ -460,7 +460,8 @@ typedef struct {
   int iterations;               /* MUON: of Newton and Schulz */
   int bits;                     /* of a state of an element: 32, or 8 and a scale for each block (AdamW) */
 } ZpOptimizer;
-/* Parameters that one optimizer updates alike: with this multiple of its rate, and this decay; states: by this. */
+/* Parameters that one optimizer updates alike: with this multiple of its rate, and this decay; states: by
+ * this. */
 typedef struct {
   uint32_t optimizer;
   double rate, decay;
@@ -646,8 +647,8 @@ void zp_show_places(const ZpPlan *p, const ZlCluster *c, ZbText *out);
 void zp_show_json(const ZpPlan *p, ZbText *out);
 void zp_show_programs_json(const ZpPlan *p, ZbText *out);
 void zp_explain_json(const ZpPlan *p, ZbText *out);
-/* Bytes of a collective node's whole tensor, as gathered, or before it is reduced or exchanged. Of dispatch and
- * combine: of a rank's rows, in all rounds. Of an attend around a ring: what the rank sends. */
+/* Bytes of a collective node's whole tensor, as gathered, or before it is reduced or exchanged. Of dispatch
+ * and combine: of a rank's rows, in all rounds. Of an attend around a ring: what the rank sends. */
 uint64_t zp_node_bytes(const ZpSegment *s, const ZpNode *n);
 
 /* ---- trace.c: a rank's step as events ------------------------------------------------------------------ */

@@ -41,8 +41,8 @@ static bool splits_slots(const ZpPlan *p, const ZpDim *d, const Sent *s, uint16_
   return batch || tokens;
 }
 
-/* Tokens go to whoever has an expert's weights from ranks that have other tokens; where all have the same ones
- * there is nothing to send. */
+/* Tokens go to whoever has an expert's weights from ranks that have other tokens; where all have the same
+ * ones there is nothing to send. */
 static bool check_experts(ZpBuild *b, const Sent *s, uint16_t expert) {
   ZpPlan *p = b->p;
   for (int d = 0; d < p->mesh.ndims; d++) {
@@ -60,8 +60,8 @@ static bool check_experts(ZpBuild *b, const Sent *s, uint16_t expert) {
   return true;
 }
 
-/* Of what a dim lists before the experts: an axis that weights of experts have too, by which they would be split in
- * the experts' place. ZG_NO_AXIS: none. */
+/* Of what a dim lists before the experts: an axis that weights of experts have too, by which they would be
+ * split in the experts' place. ZG_NO_AXIS: none. */
 static uint16_t before_experts(const ZpPlan *p, const ZpDim *d, uint16_t expert) {
   for (uint32_t i = 0; i < d->naxes && d->axes[i] != expert; i++)
     for (uint32_t k = 0; k < p->graph->nparams; k++) {

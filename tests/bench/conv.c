@@ -1,6 +1,7 @@
-/* bench-conv [ROUNDS]: convolutions and their two gradients against the products that they are, replayed on operands that
- * are gathered already, by Zug's own dot on one thread. In rounds, one after the other, the fastest of each. Layers of
- * ResNet-50 and of the U-Net of examples/unet.zug; pictures lie channel by channel, and with channels last. */
+/* bench-conv [ROUNDS]: convolutions and their two gradients against the products that they are, replayed on
+ * operands that are gathered already, by Zug's own dot on one thread. In rounds, one after the other, the
+ * fastest of each. Layers of ResNet-50 and of the U-Net of examples/unet.zug; pictures lie channel by
+ * channel, and with channels last. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

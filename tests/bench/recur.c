@@ -1,6 +1,7 @@
-/* bench-recur [ROUNDS]: what recurrences cost along sequences of several lengths, on one thread: the fastest of so many
- * rounds. A scan against the bytes that it must move, at the rate of y += a x over as many; linear_attend and its gradient
- * in nanoseconds a token and head, which the length should not change, and in products against the machine's peak. */
+/* bench-recur [ROUNDS]: what recurrences cost along sequences of several lengths, on one thread: the fastest
+ * of so many rounds. A scan against the bytes that it must move, at the rate of y += a x over as many;
+ * linear_attend and its gradient in nanoseconds a token and head, which the length should not change, and in
+ * products against the machine's peak. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

@@ -186,7 +186,8 @@ static void add_conv(List *l, const ZpSegment *g, const ZpNode *n) {
 }
 
 /* ---- experts ---- */
-/* Rows of each expert with its own weight: products side by side, each of the average number of rows, in all rounds. */
+/* Rows of each expert with its own weight: products side by side, each of the average number of rows, in all
+ * rounds. */
 static void add_grouped(List *l, const ZpNode *n) {
   const ZkCall *c = &n->call;
   const ZkView *x = &c->in[0], *y = &c->in[1];

@@ -1,6 +1,6 @@
 /* calibrate: measures the machine that the ranks are on, and says it as a cluster of the language, from which
- * plans are timed. What is measured is what times are made from (lang/cluster.def), as steps use it: all ranks
- * at once, through the device's and the communicator's own tables.
+ * plans are timed. What is measured is what times are made from (lang/cluster.def), as steps use it: all
+ * ranks at once, through the device's and the communicator's own tables.
  *
  * kernels.c     products over shapes, attention, a pass over memory, the start of a kernel
  * links.c       collectives by size, inside nodes and between them, and beside computation

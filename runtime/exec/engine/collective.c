@@ -111,8 +111,8 @@ static void reduce_scatter(Coll *c) {
   zx_await(c->e, c->e->c->t->reduce_scatter(c->e->c, c->g, all, n, moved_as(c->in), how(c->n), c->out->data));
 }
 
-/* From split along `axis` to split along `axis2`: block j is what member j will own. Blocks travel in the order of axes
- * that the operand has, which may be another than the result's (a parameter's). */
+/* From split along `axis` to split along `axis2`: block j is what member j will own. Blocks travel in the
+ * order of axes that the operand has, which may be another than the result's (a parameter's). */
 static void all_to_all(Coll *c) {
   uint16_t from = c->n->axis, to = c->n->axis2;
   ZkElem elem = (ZkElem)c->in->elem;

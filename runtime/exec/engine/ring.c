@@ -1,10 +1,11 @@
-/* attend and its gradient around a ring of ranks, each of which has a chunk of the sequence. Queries stay; at step t the
- * keys and values of the chunk t before are here, and what they add to the results is added. While a rank computes, what
- * comes next arrives in the other of two chunks of the node's scratch (ZpRing). Backward the sums of the gradients of
- * keys and values follow them, each rank's part added, and go home after the last step.
+/* attend and its gradient around a ring of ranks, each of which has a chunk of the sequence. Queries stay; at
+ * step t the keys and values of the chunk t before are here, and what they add to the results is added. While
+ * a rank computes, what comes next arrives in the other of two chunks of the node's scratch (ZpRing).
+ * Backward the sums of the gradients of keys and values follow them, each rank's part added, and go home
+ * after the last step.
  *
- * Example: 4 ranks, causal, steps 0 1 2 3. At step 1 rank 0 has the keys of rank 3, which its queries do not see: it
- * hands them on. With a window shorter than a chunk there are steps 0 and 1 only. */
+ * Example: 4 ranks, causal, steps 0 1 2 3. At step 1 rank 0 has the keys of rank 3, which its queries do not
+ * see: it hands them on. With a window shorter than a chunk there are steps 0 and 1 only. */
 #include "runtime/exec/engine/internal.h"
 
 #include <string.h>

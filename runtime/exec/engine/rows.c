@@ -1,11 +1,11 @@
 /* Rows of experts that other ranks have: dispatch and combine over the ranks that share the experts.
  *
- * A rank's rows are sorted by expert, so what goes to an owner is a run of them, and of a round a run of that:
- * rows of a lower slot come first. How many rows every rank has for every expert is gathered before the first
- * round. From these counts alone each rank knows every row's slot, what each message of each round has in it,
- * and how many rounds there are: as many as the busiest owner needs. An expert's rows are those of the first
- * rank, then of the second, and so on. An owner never receives more than a round's rows, nor does a rank send
- * more than it has: there is memory for both in the node's scratch. */
+ * A rank's rows are sorted by expert, so what goes to an owner is a run of them, and of a round a run of
+ * that: rows of a lower slot come first. How many rows every rank has for every expert is gathered before the
+ * first round. From these counts alone each rank knows every row's slot, what each message of each round has
+ * in it, and how many rounds there are: as many as the busiest owner needs. An expert's rows are those of the
+ * first rank, then of the second, and so on. An owner never receives more than a round's rows, nor does a
+ * rank send more than it has: there is memory for both in the node's scratch. */
 #include "runtime/exec/engine/internal.h"
 
 #include <string.h>
@@ -119,8 +119,8 @@ static int64_t rows_between(const ZxRows *r, int64_t source, int64_t owner) {
 }
 
 /* ---- exchange ------------------------------------------------------------------------------------------ */
-/* All rows of this round between members: to their owners, or home from there. In both buffers what is another
- * member's lies together, in the order of members. */
+/* All rows of this round between members: to their owners, or home from there. In both buffers what is
+ * another member's lies together, in the order of members. */
 static void exchange(ZxEngine *e, char *send, char *recv, size_t row, bool home) {
   ZxRows *r = e->rows;
   const ZxCommTable *t = e->c->t;

@@ -1,15 +1,14 @@
 /* The proofs of a plan. They share with what made it the graph, the mesh and what the plan says that the
- * recipe asks for:
- * how large axes are, how it cuts storage, the optimizer, what is frozen. All else - what an instruction must read and write,
- * the bytes of every buffer, the layout of every value, the dims of every reduction - is derived here a
- * second time, and the plan is compared with it. So nothing here calls what made the plan; of plan.h it uses
- * types, the definitions of mesh.c (a rank's coordinates, the size of a group) and, in messages, words.c.
+ * recipe asks for: how large axes are, how it cuts storage, the optimizer, what is frozen. All else - what an
+ * instruction must read and write, the bytes of every buffer, the layout of every value, the dims of every
+ * reduction - is derived here a second time, and the plan is compared with it. So nothing here calls what
+ * made the plan; of plan.h it uses types, the definitions of mesh.c (a rank's coordinates, the size of a
+ * group) and, in messages, words.c.
  *
  * check.c     form, ownership, completeness, reductions
  * queues.c    pairs, deadlock
- * operands.c  what each instruction must read and write
- * contents.c  happens-before, contents
- * cotangents.c  which carried values have one
+ * operands.c  what each instruction must read and write contents.c  happens-before, contents cotangents.c
+ * which carried values have one
  * arena.c     sizes and places of buffers
  * beside.c    two plans in one arena
  * segment.c   local programs: what each call reads and writes

@@ -209,8 +209,8 @@ static bool is_split(const ZpValue *v, int d, uint16_t axis) {
   return v->state[d].kind == 'S' && v->state[d].axis == axis;
 }
 
-/* Merged axes, and those an axis is parted into, have as many elements as the one. If that is split, so is the
- * slowest of them, over the same dims, and no other. */
+/* Merged axes, and those an axis is parted into, have as many elements as the one. If that is split, so is
+ * the slowest of them, over the same dims, and no other. */
 static bool regroups_wrong(const Local *l, const ZpNode *n) {
   bool merge = n->call.op == ZG_OP_MERGE;
   if (!merge && n->call.op != ZG_OP_PART) return false;
@@ -235,8 +235,8 @@ static bool convolves_a_part(const Local *l, const ZpNode *n) {
   return part;
 }
 
-/* Which operands and results of attend or a gradient of it have all keys, where both sequences are one: around a ring only
- * documents do. */
+/* Which operands and results of attend or a gradient of it have all keys, where both sequences are one:
+ * around a ring only documents do. */
 static bool has_keys(const ZpNode *n, int i) {
   const ZkCall *c = &n->call;
   int first = zg_attend_first(c->op), result = i - c->nin;
@@ -245,8 +245,8 @@ static bool has_keys(const ZpNode *n, int i) {
   return result < 0 ? i > first : c->op == ZG_OP_ATTEND_BIAS_GRAD || result > 0;
 }
 
-/* Attention over one sequence, whose queries may be split where keys are whole. What is made of keys then is a part of
- * a sum, and all else is of one size. */
+/* Attention over one sequence, whose queries may be split where keys are whole. What is made of keys then is
+ * a part of a sum, and all else is of one size. */
 static const char *attends_wrong(const Local *l, const ZpNode *n) {
   ZgAttendAxes ax = zg_attend_axes(n->call.ax, n->call.nax);
   if (!zg_is_attend(n->call.op)) return NULL;
@@ -269,8 +269,8 @@ static const char *attends_wrong(const Local *l, const ZpNode *n) {
   return NULL;
 }
 
-/* Of rows and what tokens have of them, or (`place`) the tokens' numbers: along the collective's dims tokens are
- * split and rows are by expert; along another they are split alike, or not, or as slots are. */
+/* Of rows and what tokens have of them, or (`place`) the tokens' numbers: along the collective's dims tokens
+ * are split and rows are by expert; along another they are split alike, or not, or as slots are. */
 static bool split_alike(const Local *l, const ZpNode *n, const ZpValue *tokens, const ZpValue *rows,
                         bool place) {
   const ZpPlan *p = l->c->p;

@@ -1,6 +1,6 @@
-/* By which dims `attend` and its gradients are split. Like any node by the first axis of a dim's list, if that is one of
- * samples or heads. But where it is the axis of the queries, which the operation needs whole of the keys alone, there
- * are ways to split the work all the same:
+/* By which dims `attend` and its gradients are split. Like any node by the first axis of a dim's list, if
+ * that is one of samples or heads. But where it is the axis of the queries, which the operation needs whole
+ * of the keys alone, there are ways to split the work all the same:
  *
  *   gather  queries stay where they are; keys and values are all-gathered, and the gradients of these, to which
  *           all ranks add, are reduced and scattered
@@ -10,14 +10,14 @@
  *           (Liu et al. 2023, Ring Attention): of two chunks a rank computes with one while the next arrives. Steps at
  *           which nobody would see anything are left out
  *
- * Unless the recipe says which, it is heads where these divide and that sends fewer bytes. With a the bytes of a
- * rank's q and o, b of its k and v, and n ranks, all of them send
+ * Unless the recipe says which, it is heads where these divide and that sends fewer bytes. With a the bytes
+ * of a rank's q and o, b of its k and v, and n ranks, all of them send
  *
  *   gather  3 (n - 1) b            k and v forward and again backward; their gradients
  *   heads   3 (n - 1) / n (a + b)  q, k, v and o forward and again backward; gradients of q, k, v, and of o
  *
- * so that heads that share keys make gathering the better way of small groups. A ring sends as much as gathering, but for sums in
- * f32, and needs room for 2 b instead of n b. */
+ * so that heads that share keys make gathering the better way of small groups. A ring sends as much as
+ * gathering, but for sums in f32, and needs room for 2 b instead of n b. */
 #include "runtime/plan/local/shard.h"
 
 /* The axis of the list that would be the node's, if keys were queries; its own classes say `pin` of both. */

@@ -1,11 +1,11 @@
 /* The sharding rule for rows of experts, and the operations that only they have.
  *
  * dispatch and combine relate tokens to rows, so a dim splits both sides or none, each along an axis of its
- * own: where it splits tokens (slots.c has added the slots' axis to it) each rank has the rows of its own; where
- * it also lists the experts, rows go to the ranks that have theirs, and come back.
- * Other dims may split what rows have beside, as they do for any operation. Along a dim that would split the
- * tokens only so that they take less memory (`else seq`) they are brought together: rows must be the same on
- * all ranks that share the experts' work.
+ * own: where it splits tokens (slots.c has added the slots' axis to it) each rank has the rows of its own;
+ * where it also lists the experts, rows go to the ranks that have theirs, and come back. Other dims may split
+ * what rows have beside, as they do for any operation. Along a dim that would split the tokens only so that
+ * they take less memory (`else seq`) they are brought together: rows must be the same on all ranks that share
+ * the experts' work.
  *
  * Sums of rows stay partial through all that is linear until after combine, so no reduction is within rounds.
  * Example, ffn split over tensor: y = grouped_dot(h, down) is P, and so are y w and what combine adds up. */

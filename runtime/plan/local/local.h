@@ -42,8 +42,8 @@ void zp_find_cotangents(ZpPlan *p);
 bool zp_wants_gradient(const ZpPlan *p, const ZpCotangents *c, const ZgNode *n);
 
 /* ---- remat.c ------------------------------------------------------------------------------------------- */
-/* Graph segment `index` with every forward value that backward can make again made again there. again[i]: node i of the
- * result is such a copy. Dead nodes are gone. */
+/* Graph segment `index` with every forward value that backward can make again made again there. again[i]:
+ * node i of the result is such a copy. Dead nodes are gone. */
 ZgSegment *zp_remat(const ZpBuild *b, uint32_t index, bool **again);
 /* The sub-list that computes the loss denominator, as a segment of its own; nnodes 0 if it has none. */
 ZgSegment *zp_count_segment(const ZpBuild *b, const ZgSegment *s);
@@ -87,8 +87,8 @@ static inline bool zp_reads(const ZpNode *n, uint32_t value) {
     if (n->in[k] == value) return true;
   return false;
 }
-/* Whether they have the same axes, of the same sizes on a rank: of two values of one type, one may be split where the
- * other is a part of a sum. Their memory orders need not be the same. */
+/* Whether they have the same axes, of the same sizes on a rank: of two values of one type, one may be split
+ * where the other is a part of a sum. Their memory orders need not be the same. */
 static inline bool zp_same_space(const ZpValue *x, const ZpValue *y) {
   const ZgType *a = &x->type, *b = &y->type;
   bool same = a->naxes == b->naxes && !memcmp(a->axis, b->axis, a->naxes * sizeof *a->axis);

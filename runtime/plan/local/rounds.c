@@ -2,8 +2,8 @@
  *
  * Rows of experts exist one round at a time. So a region must make all that it reads of rows itself, and what
  * it gives to others (what combine adds up, gradients of weights) is complete when its last round is over. A
- * region has a level: how many regions there are before it on the way from the list's beginning, each of which
- * must be over. Where rows of one level are read on another they are made again there.
+ * region has a level: how many regions there are before it on the way from the list's beginning, each of
+ * which must be over. Where rows of one level are read on another they are made again there.
  *
  * Needs a sharded list. Provides one in which the nodes of each region are neighbours, beginning with its
  * `round`. Example, backward of a layer, all one region:

@@ -20,8 +20,8 @@
 
 static bool usable_dim(const ZpPlan *p, int d) { return d != p->mesh.pipe; }
 
-/* merge and part: a split of the slowest part is one of the whole, block by block. The two axes, by what the operand
- * has and what the result has; false of other operations. */
+/* merge and part: a split of the slowest part is one of the whole, block by block. The two axes, by what the
+ * operand has and what the result has; false of other operations. */
 static bool passes(const ZgNode *n, uint16_t *from, uint16_t *to) {
   bool merge = n->op == ZG_OP_MERGE;
   if (!merge && n->op != ZG_OP_PART) return false;
@@ -100,8 +100,8 @@ static void keep_partial_sums(const ZpShard *h, const ZgNode *n, const uint32_t 
     if ((is_sum(a, d) && can_pad(h, b, d)) || (is_sum(b, d) && can_pad(h, a, d))) partial[d] = tail ? 1 : 3;
 }
 
-/* The axis by which X splits operand or result i of a node: none of what attend has of keys, where X is the queries'
- * axis. */
+/* The axis by which X splits operand or result i of a node: none of what attend has of keys, where X is the
+ * queries' axis. */
 static uint32_t split_of(const ZgNode *n, bool result, int i, const ZgType *t, uint32_t x, bool ring) {
   bool queries = zg_is_attend(n->op) && x == zg_attend_axes(n->ax, n->nax).q;
   return queries && zp_attend_of_keys(n, result, i, t, ring) ? ZG_NONE : x;

@@ -38,10 +38,12 @@ void zp_version_add(ZpShard *h, uint32_t v, uint32_t value);
 uint32_t zp_base(const ZpShard *h, uint32_t v);
 /* Local value of graph value v in state `want` (P where it stays partial): found or made. */
 uint32_t zp_convert(ZpShard *h, uint32_t v, const ZpState *want);
-/* attend.c: X of every dim (shard.c), as the axis or ZG_NONE, of attend or one of its gradients: ZgAttendAxes.q where
- * queries are split and keys are not. Returns the dims over which these are split all the same, and go round. */
+/* attend.c: X of every dim (shard.c), as the axis or ZG_NONE, of attend or one of its gradients:
+ * ZgAttendAxes.q where queries are split and keys are not. Returns the dims over which these are split all
+ * the same, and go round. */
 ZpDims zp_choose_attend(const ZpShard *h, const ZgNode *n, uint32_t *x);
-/* Of its operand or result i, of type t: whether it has all keys, along an axis that is that of split queries, too. */
+/* Of its operand or result i, of type t: whether it has all keys, along an axis that is that of split
+ * queries, too. */
 bool zp_attend_of_keys(const ZgNode *n, bool result, int i, const ZgType *t, bool ring);
 /* The steps of a node that goes round. */
 void zp_ring_steps(const ZpShard *h, ZpNode *n);
@@ -52,8 +54,8 @@ bool zp_state_eq(const ZpShard *h, const ZpState *a, const ZpState *b);
 void zp_shard_experts(ZpShard *h, const ZgNode *n);
 /* Makes a product of rows and their experts' weights, or the gradient of such weights, of the DOT `m`. */
 void zp_make_grouped(ZpShard *h, const ZgNode *n, ZpNode *m);
-/* Whether ranks along d have rows of their own and the node does something with them: then these are split, whatever the
- * dim lists before, and *x is the slots' axis. */
+/* Whether ranks along d have rows of their own and the node does something with them: then these are split,
+ * whatever the dim lists before, and *x is the slots' axis. */
 bool zp_splits_rows(const ZpShard *h, const ZgNode *n, int d, uint32_t *x);
 /* Bits of the operands that may stay a part of a sum along d, so that the result is one. */
 uint8_t zp_rows_stay_partial(const ZpShard *h, const ZgNode *n, int d);

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A collective's whole tensor: as gathered, or before it is reduced or exchanged. Of what goes round a ring, a rank's keys. */
+/* A collective's whole tensor: as gathered, or before it is reduced or exchanged. Of what goes round a ring,
+ * a rank's keys. */
 static const ZpValue *whole_of(const ZpSegment *s, const ZpNode *n) {
   if (zp_is_ring(n)) return &s->values[n->in[zg_attend_first(n->call.op) + 1]];
   bool out = n->call.op == ZG_OP_ALL_GATHER || n->call.op == ZG_OP_DISPATCH;

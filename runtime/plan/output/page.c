@@ -1,5 +1,5 @@
-/* A plan as a page: where a step's time goes, the timeline, the ledger, memory over the step, what is sent, the model cut
- * into stages. Drawings are SVG within the page, so that it needs no program and no network. */
+/* A plan as a page: where a step's time goes, the timeline, the ledger, memory over the step, what is sent,
+ * the model cut into stages. Drawings are SVG within the page, so that it needs no program and no network. */
 #include "runtime/plan/output/page.h"
 #include "runtime/plan/output/tables.h"
 
@@ -135,8 +135,8 @@ static int sort_of(const ZpInstr *in) {
                                   : UPDATE;
 }
 
-/* Passes of one micro-batch through the layers of a stage are one box; what would be too narrow to be seen is left
- * out. */
+/* Passes of one micro-batch through the layers of a stage are one box; what would be too narrow to be seen is
+ * left out. */
 static void stage_timeline(Page *g, uint32_t s, bool has[SORTS]) {
   const ZpStageTime *st = &g->t->stages[s];
   double y = (double)s * 2 * ROW, scale = (WIDE - LEFT) / g->t->seconds, drawn[SORTS] = {0};

@@ -1,8 +1,9 @@
-/* Where ranks are on a cluster, and what they send each other over links of which level. Rank r is device r: the dims of
- * the mesh that vary fastest are on neighbouring devices.
+/* Where ranks are on a cluster, and what they send each other over links of which level. Rank r is device r:
+ * the dims of the mesh that vary fastest are on neighbouring devices.
  *
- * What is sent is what explain.c adds up. A collective is a ring in the order of the group's ranks: each sends to the next,
- * over a link of the lowest level of which both are in one member. An all-to-all sends each other rank an equal part. */
+ * What is sent is what explain.c adds up. A collective is a ring in the order of the group's ranks: each
+ * sends to the next, over a link of the lowest level of which both are in one member. An all-to-all sends
+ * each other rank an equal part. */
 #include "runtime/plan/output/tables.h"
 
 #include <string.h>

@@ -1,9 +1,10 @@
-/* What a rank does, or is predicted to do, as a trace of Chrome's and Perfetto's JSON format: a process a rank, queues
- * as its threads, instructions as slices, arrows from sends to receives, and what of the arena is in use.
+/* What a rank does, or is predicted to do, as a trace of Chrome's and Perfetto's JSON format: a process a
+ * rank, queues as its threads, instructions as slices, arrows from sends to receives, and what of the arena
+ * is in use.
  *
- * Chrome's format wants slices of a thread to lie within each other or apart;
- * instructions of the transfer and the collective queue may be under way together, so each of these queues
- * has as many threads as it needs. Text in it is the plan's: names of the model, without quotes. */
+ * Chrome's format wants slices of a thread to lie within each other or apart; instructions of the transfer
+ * and the collective queue may be under way together, so each of these queues has as many threads as it
+ * needs. Text in it is the plan's: names of the model, without quotes. */
 #include "runtime/plan/plan.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
-/* Bytes of a stage as schedule/ledger.c will find them, from what its local programs need: without making programs. */
+/* Bytes of a stage as schedule/ledger.c will find them, from what its local programs need: without making
+ * programs. */
 #include "runtime/plan/search/internal.h"
 
 #include <string.h>

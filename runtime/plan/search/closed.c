@@ -1,5 +1,5 @@
-/* Seconds of a step by a formula, to rank recipes: the slowest stage's micro-batches, the pipeline filled and drained
- * once, gathers and scatters beside computation, and what is left at the end of a step. */
+/* Seconds of a step by a formula, to rank recipes: the slowest stage's micro-batches, the pipeline filled and
+ * drained once, gathers and scatters beside computation, and what is left at the end of a step. */
 #include "runtime/plan/search/internal.h"
 
 #include <math.h>

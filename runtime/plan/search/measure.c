@@ -1,5 +1,5 @@
-/* Local programs depend on how tensors are split, on the samples of a micro-batch and on what is recomputed; not on
- * pipe, data and ZeRO. So each is made once, measured, and asked by all recipes that share it. */
+/* Local programs depend on how tensors are split, on the samples of a micro-batch and on what is recomputed;
+ * not on pipe, data and ZeRO. So each is made once, measured, and asked by all recipes that share it. */
 #include "runtime/plan/search/internal.h"
 
 #include <string.h>
@@ -164,8 +164,8 @@ static uint32_t items_of(const Space *x, const Layout *l, Item *items, uint32_t 
   return n;
 }
 
-/* Stages from the last, each as full as `most` allows: the first, which hold most micro-batches, get least. False if
- * there are too few. */
+/* Stages from the last, each as full as `most` allows: the first, which hold most micro-batches, get least.
+ * False if there are too few. */
 static bool cut(const Item *item, uint32_t n, uint32_t stages, double most, int64_t *counts) {
   uint32_t end = n;
   for (uint32_t s = stages; s-- > 0;) {

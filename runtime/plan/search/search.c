@@ -57,8 +57,8 @@ static bool play(const Space *x, ZpFound *f, int64_t n, bool simulate) {
   return p && (t || !simulate);
 }
 
-/* Once a pipeline is full, each micro-batch takes as long as the one before: many are extended from few. What a rank
- * holds is the same from then on. */
+/* Once a pipeline is full, each micro-batch takes as long as the one before: many are extended from few. What
+ * a rank holds is the same from then on. */
 static bool extend(const Space *x, ZpFound *f, int64_t few, int64_t more) {
   ZpFound less = *f;
   if (!play(x, &less, few, true) || !play(x, f, more, true)) return false;
@@ -207,8 +207,8 @@ static void find_known(const Space *x, Layouts *all, const Weighed *w, ZpSearch 
   }
 }
 
-/* By the time that they were played to take: the formula that chose whom to play errs, so that a layout that people
- * know may be faster than all of those. */
+/* By the time that they were played to take: the formula that chose whom to play errs, so that a layout that
+ * people know may be faster than all of those. */
 static void rank(const Space *x, uint32_t keep, ZpSearch *s) {
   for (uint32_t k = 0; k < s->nknown; k++)
     if (s->known[k].fits && !is_listed(s, s->known[k].best)) s->best[s->nbest++] = *s->known[k].best;

@@ -8,9 +8,9 @@
  * search.c     the best of these planned and simulated; what is not among them, and why
  * found.c      the result as a table, as JSON, as a recipe with reasons
  *
- * Three sieves, each dearer and closer than the one before: bytes.c and closed.c look at every recipe, in about a
- * microsecond; the whole plan with its exact ledger is made of the best, and the event loop plays it. What is printed
- * is the plan's and the loop's, never the formula's. */
+ * Three sieves, each dearer and closer than the one before: bytes.c and closed.c look at every recipe, in
+ * about a microsecond; the whole plan with its exact ledger is made of the best, and the event loop plays it.
+ * What is printed is the plan's and the loop's, never the formula's. */
 #ifndef ZUG_PLAN_SEARCH_H
 #define ZUG_PLAN_SEARCH_H
 
@@ -60,8 +60,8 @@ typedef struct {
   int64_t fewest;
 } ZpSearch;
 
-/* `base` says what is common to all: binds, optimizer, precision, pads, and what of the rest is given. NULL, with
- * reports, if it cannot be searched. */
+/* `base` says what is common to all: binds, optimizer, precision, pads, and what of the rest is given. NULL,
+ * with reports, if it cannot be searched. */
 ZpSearch *zp_search(ZbArena *a, const ZgGraph *g, const ZlRecipe *base, const ZpSearchOptions *o,
                     const ZpOptions *plan, ZlDiags *d);
 

@@ -1,5 +1,5 @@
-/* What is searched: which of the recipe's mesh dims does what, which axes of the model can be split, which blocks are
- * worth recomputing. What a recipe gives stays as it is; `?` is chosen here or by the search. */
+/* What is searched: which of the recipe's mesh dims does what, which axes of the model can be split, which
+ * blocks are worth recomputing. What a recipe gives stays as it is; `?` is chosen here or by the search. */
 #include "runtime/plan/search/internal.h"
 
 #include <string.h>
@@ -133,8 +133,8 @@ static bool share_param(const ZgGraph *g, uint16_t a, uint16_t b) {
   return false;
 }
 
-/* Of axes that parameters share, that comes first which sends least; another may follow it in a product. Those that
- * save no arithmetic, or of which values would be gathered whole, are not split. */
+/* Of axes that parameters share, that comes first which sends least; another may follow it in a product.
+ * Those that save no arithmetic, or of which values would be gathered whole, are not split. */
 static void choose_axes(Space *x) {
   const ZgGraph *g = x->g;
   Trial *t = ZB_NEWN(x->a, Trial, g->naxes + 1), whole = {0};

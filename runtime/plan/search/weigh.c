@@ -91,8 +91,8 @@ static void give_zero(const Space *x, Candidate *c) {
   }
 }
 
-/* Ways in which so many ranks take samples: replicas of groups that shard, and what they shard. Without sharding a
- * replica is no different. */
+/* Ways in which so many ranks take samples: replicas of groups that shard, and what they shard. Without
+ * sharding a replica is no different. */
 static void weigh_groups(Walk *k, Candidate c, int64_t ways, const Layout *l, const Stages *s) {
   const Space *x = k->x;
   Candidate best = {0};

@@ -1,5 +1,5 @@
-/* A predicted step beside a measured one, from their traces: both are read back as text, so whatever a trace says is
- * compared alike. Of each stage the first rank is looked at, for which the prediction is made. */
+/* A predicted step beside a measured one, from their traces: both are read back as text, so whatever a trace
+ * says is compared alike. Of each stage the first rank is looked at, for which the prediction is made. */
 #include "runtime/plan/time/time.h"
 
 #include <math.h>

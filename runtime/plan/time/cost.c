@@ -110,8 +110,8 @@ static void finish(Beside *b, const ZpNode *n, double at) {
   for (int i = 0; i < n->call.nout; i++) b->ready[n->out[i]] = at;
 }
 
-/* The next node that can start: a collective as soon as what it sends is made, of calls the first whose inputs are
- * there, or will be soonest. */
+/* The next node that can start: a collective as soon as what it sends is made, of calls the first whose
+ * inputs are there, or will be soonest. */
 static uint32_t next_node(const Beside *b, const ZpList *l) {
   uint32_t best = ZP_NONE;
   double soonest = INFINITY;

@@ -81,8 +81,8 @@ static double product_seconds(const ZlCluster *c, const ZkCall *k) {
   return zp_product_seconds(c, x->elem, m, n, depth, batch, bytes_of_call(k));
 }
 
-/* A convolution is a product for each group, of windows gathered on the way: positions of y (and samples) on one side.
- * What only the result has beside those are the windows of a weight's gradient. */
+/* A convolution is a product for each group, of windows gathered on the way: positions of y (and samples) on
+ * one side. What only the result has beside those are the windows of a weight's gradient. */
 static double conv_seconds(const ZlCluster *c, const ZkCall *k) {
   double m = 1, n = 1, depth = 1, batch = 1;
   const ZkView *const view[3] = {&k->in[0], &k->in[1], &k->out[0]};
@@ -104,8 +104,8 @@ static double conv_seconds(const ZlCluster *c, const ZkCall *k) {
   return zp_product_seconds(c, k->in[0].elem, m, n, depth, batch, bytes_of_call(k));
 }
 
-/* Products as fast as attention's, unless the operands take longer. Backward makes the states again: three products
- * where its FLOPs count two. */
+/* Products as fast as attention's, unless the operands take longer. Backward makes the states again: three
+ * products where its FLOPs count two. */
 static double recurrence_seconds(const ZlCluster *c, const ZpNode *n) {
   const ZkCall *k = &n->call;
   bool grad = k->op == ZG_OP_LINEAR_ATTEND_GRAD;

@@ -1,8 +1,8 @@
 /* Collectives as pipelined rings: every rank sends (n - 1) / n of the tensor to its neighbour, in steps.
  *
- * A ring enters and leaves every member of a level once. So of a group with k ranks in each node, k links of the node
- * work for it: groups beside it, of the other ranks of the node, use the other links. A step inside a node is sooner
- * than one to another node; nodes - 1 of the n - 1 steps are between nodes. */
+ * A ring enters and leaves every member of a level once. So of a group with k ranks in each node, k links of
+ * the node work for it: groups beside it, of the other ranks of the node, use the other links. A step inside
+ * a node is sooner than one to another node; nodes - 1 of the n - 1 steps are between nodes. */
 #include "runtime/plan/time/internal.h"
 
 #include <math.h>

@@ -81,8 +81,9 @@ bool zp_cluster_suffices(const ZpPlan *p, int64_t nranks, const ZlCluster *c, Zl
 double zp_optimizer_bytes(const ZpPlan *p, const ZpBucket *k, double elems);
 
 /* ---- compare.c ----------------------------------------------------------------------------------------- */
-/* trace: of `zrun --trace`, of a run of this plan; t has spans. What they differ in goes to `out`; to `both` a trace
- * with the predicted step behind the measured ones, as processes of its own. False: it is no trace of such a run. */
+/* trace: of `zrun --trace`, of a run of this plan; t has spans. What they differ in goes to `out`; to `both`
+ * a trace with the predicted step behind the measured ones, as processes of its own. False: it is no trace of
+ * such a run. */
 bool zp_compare(const ZpPlan *p, const ZpTime *t, const char *trace, ZbText *out, ZbText *both, ZbErr *err);
 
 /* ---- say.c --------------------------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
-/* Attention of parts of a sequence: queries that begin anywhere, with all keys or with keys that begin elsewhere, of
- * which one call goes on from what another made. All together it is attention of the whole, by the reference. */
+/* Attention of parts of a sequence: queries that begin anywhere, with all keys or with keys that begin
+ * elsewhere, of which one call goes on from what another made. All together it is attention of the whole, by
+ * the reference. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

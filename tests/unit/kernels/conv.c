@@ -33,8 +33,8 @@ Test(conv, same_size) {
   ALL("b=2 i=3 o=5 s=11 k=4", "sks", "bsi", "iok", "bso", .pad = ZG_CONV_CAUSAL);
 }
 
-/* Windows that go two or more steps at once, some of which end within the zeros; of windows shorter than that x has
- * elements in none. */
+/* Windows that go two or more steps at once, some of which end within the zeros; of windows shorter than that
+ * x has elements in none. */
 Test(conv, strides) {
   ALL("b=2 i=3 o=4 h=8 w=7 k=3 l=3 p=4 q=4", "hkpwlq", "bihw", "oikl", "bopq", .stride = 2,
       .pad = ZG_CONV_SAME);

@@ -6,8 +6,8 @@
 
 #define TOL 2e-6 /* sums of at most 300 products */
 
-/* Experts with many rows, with one and with none; rows that are nobody's at the end, or none such. e: experts,
- * s: slots, k: contracted, n: of the result. */
+/* Experts with many rows, with one and with none; rows that are nobody's at the end, or none such. e:
+ * experts, s: slots, k: contracted, n: of the result. */
 static double some[] = {3, 3, 40, 41}, all[] = {0, 64, 64, 64}, none[] = {0, 0, 0, 0}, one[] = {7};
 
 Test(grouped, dot) {
@@ -55,8 +55,8 @@ static void drop(void *p) {
   else free(p);
 }
 
-/* A row's bits do not depend on how many rows there are, where it lies, or whose the others are; a gradient's not on
- * how many calls it is added up in, if each but the last has whole tiles of an expert's rows. */
+/* A row's bits do not depend on how many rows there are, where it lies, or whose the others are; a gradient's
+ * not on how many calls it is added up in, if each but the last has whole tiles of an expert's rows. */
 Test(grouped, bits_depend_on_no_count) {
   float *x = buffer(R * K * sizeof *x), *w = buffer(E * K * N * sizeof *w), *y = buffer(R * N * sizeof *y),
         *z = buffer(R * N * sizeof *z), *d = buffer(E * K * N * sizeof *d);

@@ -1,5 +1,5 @@
-/* linear_attend and its gradient, in chunks, against the token loop in f64; and what recurrences are known to get
- * wrong. */
+/* linear_attend and its gradient, in chunks, against the token loop in f64; and what recurrences are known to
+ * get wrong. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -116,8 +116,8 @@ Test(linear, equal_keys) {
   drop(&r);
 }
 
-/* A document begins with log decay -100, or with -infinity: nothing of what was before is seen. A part after a
- * reset is what it is alone. */
+/* A document begins with log decay -100, or with -infinity: nothing of what was before is seen. A part after
+ * a reset is what it is alone. */
 Test(linear, resets) {
   for (int infinite = 0; infinite < 2; infinite++) {
     Row r = {.s = 90, .k = 4, .v = 3};
@@ -129,7 +129,8 @@ Test(linear, resets) {
   }
 }
 
-/* 4096 tokens that forget a thousandth each: a factor of bf16 would be 1, and a carry in bf16 would stand still. */
+/* 4096 tokens that forget a thousandth each: a factor of bf16 would be 1, and a carry in bf16 would stand
+ * still. */
 Test(linear, long_memory) {
   Row r = {.s = 4096, .k = 2, .v = 2};
   r.q = filled(r.s * r.k, 1), r.key = filled(r.s * r.k, 1), r.value = filled(r.s * r.v, 0.001);

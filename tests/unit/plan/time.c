@@ -31,7 +31,8 @@ Test(time, products) {
   /* 2560 x 1280 in 256 x 128: 100 tiles, one a multiprocessor; no other tile is better. */
   NEAR(zp_product_seconds(&c, ZK_BF16, 2560, 1280, 1024, 1, 0),
        2.0 * 256 * 128 * 100 * (1024 + 128) / 80e12 + 2e-6);
-  /* One row more, and each of the large tiles needs a second wave; 420 of 128 x 64 need five, which is sooner. */
+  /* One row more, and each of the large tiles needs a second wave; 420 of 128 x 64 need five, which is
+   * sooner. */
   NEAR(zp_product_seconds(&c, ZK_BF16, 2561, 1280, 1024, 1, 0),
        2.0 * 5 * 128 * 64 / .82 * 100 * (1024 + 128) / 80e12 + 2e-6);
   /* Bound by what it moves. */
@@ -227,8 +228,8 @@ Test(time, overlap) {
   zb_arena_free(a);
 }
 
-/* Collectives that are under way together share their links: where nothing else takes time, a step takes as long as all of
- * them one after the other. */
+/* Collectives that are under way together share their links: where nothing else takes time, a step takes as
+ * long as all of them one after the other. */
 Test(time, shared_links) {
   for (uint32_t layers = 1; layers <= 8; layers++) {
     ZbArena *a = zb_arena_new();

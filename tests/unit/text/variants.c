@@ -85,8 +85,8 @@ Test(variants, all) {
   zb_arena_free(a);
 }
 
-/* What is for what nobody asks of here: pairs of texts, and where in a text a token was. In a decoder and a post_processor
- * what a pre_tokenizer reads means nothing. */
+/* What is for what nobody asks of here: pairs of texts, and where in a text a token was. In a decoder and a
+ * post_processor what a pre_tokenizer reads means nothing. */
 static bool unread(const char *part, const char *name) {
   static const char *const never[] = {"pair", "trim_offsets", "type_id", "tokens"};
   static const char *const later[] = {"add_prefix_space", "use_regex", "split"};
@@ -158,7 +158,8 @@ Test(variants, whitespace) {
   zt_free(t);
 }
 
-/* A WordPiece whose vocabulary has nothing that continues a word; and what its decoder cleans up more than once in a word. */
+/* A WordPiece whose vocabulary has nothing that continues a word; and what its decoder cleans up more than
+ * once in a word. */
 Test(variants, words_alone) {
   static const char json[] =
       "{\"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"}, \"decoder\": {\"type\": \"WordPiece\", "

@@ -115,8 +115,8 @@ static double sent(const ZpPlan *p, ZpPhase phase, ZgOp op) {
   return sum;
 }
 
-/* What ranks that split the sequence send each other for attend: b are the bytes of a rank's k and v, a of its q and o,
- * which are the model's other tensors of a head. */
+/* What ranks that split the sequence send each other for attend: b are the bytes of a rank's k and v, a of
+ * its q and o, which are the model's other tensors of a head. */
 Test(attend, split_sequence) {
   enum { N = 2 };
   Model m = model_with(ONE "mask = causal, window = 20, same = d))");
@@ -145,8 +145,8 @@ Test(attend, split_sequence) {
   model_close(&m);
 }
 
-/* Unless it is said, what sends less: with three queries to a key, heads do from more than four ranks on, as far as there
- * are heads. */
+/* Unless it is said, what sends less: with three queries to a key, heads do from more than four ranks on, as
+ * far as there are heads. */
 Test(attend, ways_of_their_own) {
   static const struct {
     const char *recipe;
@@ -210,8 +210,8 @@ static const ZpNode *attend_of(const ZpPlan *p, ZpPhase phase) {
   return &nodes[i];
 }
 
-/* Around a ring keys and values go once less than there are steps; so do the sums of their gradients, f32, and home. Room is
- * for two chunks, however many ranks there are. */
+/* Around a ring keys and values go once less than there are steps; so do the sums of their gradients, f32,
+ * and home. Room is for two chunks, however many ranks there are. */
 Test(attend, ring) {
   static const struct {
     const char *z, *mesh;

@@ -77,8 +77,8 @@ static bool has_axis(const ZpNode *k, const ZpValue *v, uint32_t axis) {
   return false;
 }
 
-/* Operand or result i (after the operands) of attention counts by keys: there its axis of positions is whole, though that
- * of queries is the same and may be split. */
+/* Operand or result i (after the operands) of attention counts by keys: there its axis of positions is whole,
+ * though that of queries is the same and may be split. */
 static bool of_keys(const ZpNode *k, int i) {
   int op = k->call.op, first = op == ZG_OP_ATTEND ? 0 : 3, out = i - k->call.nin;
   if (!zg_is_attend(op)) return false;
@@ -223,7 +223,8 @@ static void check_rule(Brute *b, const ZpNode *k) {
   }
 }
 
-/* Around a ring go the keys of all ranks that share the sequence, and of no others; its chunks and sums have room. */
+/* Around a ring go the keys of all ranks that share the sequence, and of no others; its chunks and sums have
+ * room. */
 static void check_ring(Brute *b, const ZpNode *k) {
   bool back = k->call.op == ZG_OP_ATTEND_GRAD;
   const ZpValue *q = value(b, k->in[back ? 3 : 0]);

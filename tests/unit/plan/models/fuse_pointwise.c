@@ -170,8 +170,8 @@ Test(fuse, order) {
   model_close(&m);
 }
 
-/* An expert that all tokens go to: of the gradients of its input h, one is a part of a sum over all positions and
- * one is of those of this rank, in the same list and of one type. No pointwise node makes both. */
+/* An expert that all tokens go to: of the gradients of its input h, one is a part of a sum over all positions
+ * and one is of those of this rank, in the same list and of one type. No pointwise node makes both. */
 Test(fuse, sizes) {
   static const char text[] =
       "use std.nn as nn\nmodel M {\n  axis batch, seq, d = 8, f = 6, expert = 4, choice = 2, slot\n"

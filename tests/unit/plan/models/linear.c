@@ -25,8 +25,9 @@ static const ZpNode *call_in(const ZpPlan *p, ZpPhase phase, ZgOp op) {
   return NULL;
 }
 
-/* 300 tokens in chunks of 128: of each token and head the state is read and written, 2 x 2 x 2 x 4, and half of a chunk's
- * pairs are products along k and along v. Backward twice that. A split of heads leaves each rank its share. */
+/* 300 tokens in chunks of 128: of each token and head the state is read and written, 2 x 2 x 2 x 4, and half
+ * of a chunk's pairs are products along k and along v. Backward twice that. A split of heads leaves each rank
+ * its share. */
 Test(linear, flops_and_chunks) {
   Model m = model_open(NULL, text, NULL);
   for (int ranks = 1; ranks <= 2; ranks++) {

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* Two repeats, values captured by both, dropout, aux terms, two losses, slices, merged axes, an argument and a
- * parameter used everywhere. */
+/* Two repeats, values captured by both, dropout, aux terms, two losses, slices, merged axes, an argument and
+ * a parameter used everywhere. */
 static const char odd[] =
     "use std.nn as nn\n"
     "model Odd(a = 2, b = 3) {\n"
