@@ -11,6 +11,7 @@ recipe one {
 }
 recipe zero_2 from one { mesh data = 2   split batch over data   shard states over data }
 recipe sgd from one { optimizer sgd(lr = 0.1) }
+recipe part from one { freeze wte }
 END2
 ok zdata pack "$ZUG_SRC/LICENSE" -o text.bin
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg -D layers=2 -D heads=2 -D width=16 -D context=16 -D words=128
@@ -27,6 +28,7 @@ train gpt2 zero_2 5 kept --resume --save saved.safetensors
 train gpt2 one 2 seed --seed 2
 train gpt2 sgd 2 sgd
 train wide sgd 1 wide
+train gpt2 part 1 part
 two=kept/step-00000002 five=kept/step-00000005
 
 # ---- which there are, what is in one ----
@@ -49,6 +51,9 @@ says '^36 parameters of 8896 values; states: none; '
 ok zckpt verify $five
 says "^$five: as it was written: step 5, 36 parameters with 2 states each, 116.1 kB in 6 files$"
 ok zckpt verify sgd/step-00000002
+says ', 36 parameters with 0 states each, '
+ok zckpt verify part/step-00000001
+says ', 36 parameters with up to 2 states each, '
 
 # ---- parameters alone: the file that --save writes ----
 ok zckpt weights $five -o weights.safetensors
@@ -133,6 +138,16 @@ rm $bad/manifest.json
 refuses "error: $bad is not a complete checkpoint: cannot open $bad/manifest.json" zckpt verify $bad
 broken && sed -i 's/"wpe":"model-00001/"wpe":"model-00002/' $bad/model.safetensors.index.json &&
   wrong "$bad/model.safetensors.index.json: tensor 'wpe' is said to be in model-00002-of-00002.safetensors; it is in $one"
+index() { # a change of the index of parameters
+  broken && sed -i "$1" $bad/model.safetensors.index.json
+}
+index 's/"wpe":"[^"]*"/"wpe":7/' && wrong "$bad/model.safetensors.index.json: tensor 'wpe' is said to be in no file; it is in $one"
+index 's/"wpe":"[^"]*",//' && wrong "$bad/model.safetensors.index.json: '.*' stands where 'wpe' should"
+index 's/"weight_map":{/"weight_map":7,"map":{/' &&
+  wrong "$bad/model.safetensors.index.json: 'nothing' stands where 'wte' should"
+index "s/\"wpe\":\"[^\"]*\"/&,&/" && wrong "$bad/model.safetensors.index.json: 'wpe' stands where"
+index 's/"}}$/","more":"x"}}/' && wrong "$bad/model.safetensors.index.json: tensor 'more' is none of this checkpoint's"
+index 's/}$//' && wrong "$bad/model.safetensors.index.json is no JSON"
 broken && rm $bad/optimizer.safetensors.index.json && wrong "cannot open $bad/optimizer.safetensors.index.json"
 broken && mv $bad broken/step-00000006 && bad=broken/step-00000006 &&
   wrong "$bad is by its manifest the checkpoint of step 5: a copy, or renamed"

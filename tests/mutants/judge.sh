@@ -10,7 +10,7 @@ IFS=$tab read -r key file change line text <<END_OF_LINE
 $(sed -n "${number}p" "$work/drawn")
 END_OF_LINE
 room=$work/m/$number
-mkdir -p "$room/src/$(dirname "$file")"
+mkdir -p "$room" && cp -a "$work/farm/." "$room" && mkdir -p "$room/src/$(dirname "$file")"
 export CCACHE_DISABLE=1
 
 verdict() {
@@ -28,17 +28,22 @@ awk -F ': ' -v f="$file" -v t="$text" '$1 == f && substr($0, length(f) + 3) == t
 same=yes
 grep -F "$file$tab" "$work/objects" >"$room/objects"
 while IFS=$tab read -r _ object source; do
-  mkdir -p "$room/$(dirname "$object")"
+  mkdir -p "$room/$(dirname "$object")" "$work/original/$(dirname "$object")"
+  [ -e "$work/original/$object" ] || # another may be at it, too
+    { again "$object" "$room/original.o" "$source" "$source" "-w -O2 -g0" &&
+      mv "$room/original.o" "$work/original/$object"; } ||
+    verdict broken "$object cannot be compiled again"
   again "$object" "$room/$object" "$source" "$room/src/$file" "-w -O2 -g0 -fmacro-prefix-map=$room/src/=" \
     >"$room/refused" 2>&1 || verdict refused "$(grep -m 1 error: "$room/refused")"
   cmp -s "$room/$object" "$work/original/$object" || same=no
 done <"$room/objects"
 [ $same = yes ] && verdict same
 
-# The programs that hold it, or whose library does, beside those that do not.
+# The programs that hold it, or whose library does, beside those that do not: these are links to the others, and so is
+# one that takes nothing of it out of the library.
 link() {
   [ -e "$room/$1" ] && [ ! -L "$room/$1" ] && return
-  mkdir -p "$room/$(dirname "$1")"
+  grep -qxF -- "$1" "$room/same" && return
   while IFS=$tab read -r _ object _; do
     part=$(awk -F "$tab" -v p="$1" -v o="$object" '$1 == p && $2 == o { print $3 }' "$work/holds")
     [ -n "$part" ] || continue
@@ -48,23 +53,30 @@ link() {
       cat "$room/refused" >&2
       verdict broken "$1 cannot be linked"
     }
-    return
+    cmp -s "$room/$1" "$work/build/$1" || return
+    ln -sf "$work/build/$1" "$room/$1"
   done <"$room/objects"
-  ln -sf "$work/build/$1" "$room/$1"
+  echo "$1" >>"$room/same"
 }
+: >"$room/same"
 
-while read -r limit test programs; do
-  case $test in
-  *.sh)
-    for program in $programs; do link "$program"; done
-    for program in $(cat "$work/programs"); do
-      mkdir -p "$room/$(dirname "$program")"
-      [ -e "$room/$program" ] || ln -s "$work/build/$program" "$room/$program"
-    done ;;
-  *) link "$test" && [ -L "$room/$test" ] && continue ;; # does not hold it
-  esac
-  why=$(sh "$mutants/test.sh" "$work" "$room" "$limit" "$test") || verdict caught "$why"
-done <"$work/tests"
+# Those first that have caught most changes of this room for their time.
+awk 'NF == 2 { ran[$1]++; if ($2 == "caught") caught[$1]++; next }
+  { print int($1 * (ran[$3] + 2) / (caught[$3] + 1)) "\t" $0 }' "$work/told_now" "$work/timed" |
+  sort -n | cut -f 2 >"$room/order"
+while read -r _ limit test programs; do
+  holds=no
+  for program in $programs $(echo "$test" | grep -v '\.sh$'); do
+    link "$program"
+    [ -L "$room/$program" ] || holds=yes
+  done
+  [ $holds = yes ] || continue
+  why=$(sh "$mutants/test.sh" "$work" "$room" "$limit" "$test") || {
+    echo "$test caught" >>"$work/told_now"
+    verdict caught "$why"
+  }
+  echo "$test passed" >>"$work/told_now"
+done <"$room/order"
 
 # A line that may only cost time: known.txt has its beginning, and dots.
 original=$(sed -n "${line}{s/^[[:blank:]]*//;p;}" "$work/src/$file")

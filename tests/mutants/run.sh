@@ -11,11 +11,16 @@
 # is the share of caught ones in percent; exit code 0: at least MIN; 1: less; 2: something did not work.
 #
 # `make mutants ROOM=graph N=50 SEED=1` calls prepare.sh, which copies the source to WORK and records the commands of
-# the compiler there; then this. For a change one file is compiled, and the test programs are linked again. make takes
-# MIN=92 too, the score that is enough, and JOBS, how many are judged at a time (all cores).
+# the compiler there; then this. For a change one file is compiled, the programs that hold it are linked again, and the
+# tests that run one of these judge it, those first that have told most for their time (WORK/told). make takes MIN=92
+# too, the score that is enough, and JOBS, how many are judged at a time (all cores).
+#
+# Survivors are left in WORK/survived, as known.txt has them. `make mutants ROOM=graph ONLY=FILE` judges the changes of
+# such a FILE again, and no others: are they caught now?
 work=$1 mutate=$2 room=$3 n=$4 seed=$5 min=$6 jobs=$7
 mutants=$(cd "$(dirname "$0")" && pwd)
 commands=$work/commands
+only=${ONLY:+$(realpath "$ONLY")}
 tab='	'
 . "$mutants/again.sh"
 stop() {
@@ -30,31 +35,38 @@ awk -v room="$room" '/^[^ #]/ { on = $1 == room } on && /^ / { $1 = $1; print }'
 cp "$mutate" mutate
 cp src/tests/mutants/known.txt known
 sed -n 's/^MPIRUN = //p' build/Makefile >mpirun
-rm -rf m verdicts expanded original
-mkdir -p m verdicts expanded original
+rm -rf m verdicts expanded original farm
+mkdir -p m verdicts expanded original farm times told
+told=told/$(echo "$room" | tr / _)
+touch "$told" && ln -sf "$told" told_now
 
 # ---- the room's tests, as they are: all must pass, and their times are known then ----
 echo "mutants: building what judges $room"
 made=$(tr ' ' '\n' <wanted | grep -v '\.sh$' | sort -u)
 # make itself says what is made before all else: in the Makefile it stands as variables.
-(cd build && first=$(printf 'first:\n\t@echo $(BUILT_SOURCES)\n' | make -s --no-print-directory -f Makefile -f - first) &&
+(cd build && make -s Makefile >/dev/null &&
+  first=$(printf 'first:\n\t@echo $(BUILT_SOURCES)\n' | make -s --no-print-directory -f Makefile -f - first) &&
   { [ -z "$first" ] || make -s $first; } && make -s -j"$jobs" $made) >build.log 2>&1 ||
   { tail -n 20 build.log; stop "the copy does not build"; }
-: >timed
+# A test whose programs are no newer than its time passed with them.
 while read -r test programs; do
-  start=$(date +%s%N)
-  code=0
-  why=$(sh "$mutants/test.sh" "$work" "$work/build" 900 "$test") || code=$?
-  [ -n "$why" ] && stop "$why fails without any change: see $work/build/run/log"
-  grep -q '^SKIP' build/run/log && continue
-  ms=$((($(date +%s%N) - start) / 1000000))
-  # Others run beside it: a hang is ten times that, and half a minute.
-  echo "$ms $((ms / 100 + 30)) $test $programs" >>timed
-done <wanted
-sort -n timed | cut -d ' ' -f 2- >tests
+  time=times/$(echo "$test" | tr / _)
+  [ -e "$time" ] && [ "$time" -nt "src/$test" ] || time=
+  for program in $programs $(echo "$test" | grep -v '\.sh$'); do
+    [ -z "$time" ] || [ "$time" -nt "build/$program" ] || time=
+  done
+  [ -n "$time" ] || echo "$test"
+done <wanted | xargs -P "$jobs" -I TEST sh "$mutants/time.sh" "$work" TEST || stop "a test fails without any change"
+while read -r test programs; do
+  ms=$(cat "times/$(echo "$test" | tr / _)") || stop "$test has no time"
+  # Others run beside it: a hang is eight times that, and 20 seconds.
+  [ "$ms" = skipped ] || echo "$ms $((ms / 125 + 20)) $test $programs"
+done <wanted >timed
 
 # ---- which objects are made of the room's files, and which programs hold them ----
-(cd "$commands" && find . -type f ! -name '*.o' ! -name '*.a' | sed 's|^\./||') >programs
+for program in $(cd "$commands" && find . -type f ! -name '*.o' ! -name '*.a'); do
+  mkdir -p "farm/${program%/*}" && ln -s "$work/build/${program#./}" "farm/$program"
+done
 : >objects
 : >holds
 for file in $(cd src && find "$room" -name '*.c' | sort); do
@@ -85,18 +97,19 @@ for file in $(cut -f 1 objects | uniq); do
   mkdir -p "expanded/$(dirname "$file")"
   grep "^$file$tab" objects >these
   while IFS=$tab read -r _ object source; do
-    mkdir -p "original/$(dirname "$object")"
-    (
-      cd build || exit 1
-      again "$object" "$work/expanded/$file" "$source" "$source" "-w -E -P" &&
-        again "$object" "$work/original/$object" "$source" "$source" "-w -O2 -g0"
-    ) || stop "$file cannot be compiled again"
+    (cd build && again "$object" "$work/expanded/$file" "$source" "$source" "-w -E -P") ||
+      stop "$file cannot be compiled again"
   done <these
   ./mutate list "$seed" "$file" "src/$file" "expanded/$file" >>changes || exit 2
 done
 LC_ALL=C sort changes >drawn
+if [ -n "$only" ]; then
+  cp drawn all
+  awk -F "$tab" -v f="$only" 'BEGIN { while ((getline line <f) > 0) only[line] } ($2 ": " $5) in only' all >drawn
+  n=$(wc -l <drawn)
+fi
 total=$(wc -l <drawn)
-echo "mutants: $total changes of $(cut -f 1 objects | sort -u | wc -l) files; judged by:" $(cut -d ' ' -f 2 tests)
+echo "mutants: $total changes of $(cut -f 1 objects | sort -u | wc -l) files; judged by:" $(cut -d ' ' -f 3 timed)
 
 # ---- judge as many as still count too few ----
 from=1 counted=0
@@ -111,6 +124,7 @@ cat verdicts/* | grep '^broken' && stop "the lines above"
 
 count() { cat verdicts/* | grep -c "^$1"; }
 caught=$(count caught)
+awk -F "$tab" '$1 == "survived" { sub(/:[0-9]*$/, "", $2); print $2 ": " $3 }' verdicts/* >survived
 [ "$counted" -gt 0 ] || stop "nothing to change in $room"
 score=$((100 * caught / counted))
 echo "mutants of $room, seed $seed: $caught of $counted caught, $score %" \

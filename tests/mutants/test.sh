@@ -1,8 +1,9 @@
 # Runs one test: test.sh WORK BUILD LIMIT TEST. TEST is a program in BUILD, a unit test, or a scenario of WORK/src
 # that finds its programs in BUILD. Fails if it fails, or does not end after LIMIT seconds, and says which case it was.
-# It has no input: mpirun would read what is left of the list of tests that its caller goes through.
+# What it printed is in BUILD/run/TEST/log. It has no input: mpirun would read what is left of the list of tests that its caller goes through.
 work=$1 build=$2 limit=$3 test=$4
-mkdir -p "$build/run" && cd "$build/run" || exit 99
+run=$build/run/$(echo "$test" | tr / _)
+mkdir -p "$run" && cd "$run" || exit 99
 ulimit -c 0
 ulimit -f 4000000 2>/dev/null # 2 GB: a change may write without end, or take memory so
 ulimit -v 16000000 2>/dev/null

@@ -1,0 +1,12 @@
+# How long one test takes as it is: time.sh WORK TEST. Leaves milliseconds, or `skipped`, in WORK/times; fails if the
+# test does.
+work=$1 test=$2
+name=$(echo "$test" | tr / _)
+start=$(date +%s%N)
+why=$(sh "$(dirname "$0")/test.sh" "$work" "$work/build" 900 "$test") || {
+  echo "mutants: $why fails without any change: see $work/build/run/$name/log" >&2
+  exit 1
+}
+if grep -q '^SKIP' "$work/build/run/$name/log"; then echo skipped; else
+  echo $((($(date +%s%N) - start) / 1000000))
+fi >"$work/times/$name"
