@@ -51,8 +51,9 @@ made=$(tr ' ' '\n' <wanted | grep -v '\.sh$' | sort -u)
 # A test whose programs are no newer than its time passed with them.
 while read -r test programs; do
   time=times/$(echo "$test" | tr / _)
-  [ -e "$time" ] && [ "$time" -nt "src/$test" ] || time=
-  for program in $programs $(echo "$test" | grep -v '\.sh$'); do
+  case $test in *.sh) script=src/$test ;; *) script=build/$test ;; esac
+  [ -e "$time" ] && [ "$time" -nt "$script" ] || time=
+  for program in $programs; do
     [ -z "$time" ] || [ "$time" -nt "build/$program" ] || time=
   done
   [ -n "$time" ] || echo "$test"
