@@ -73,6 +73,12 @@ for names in heads columns; do
 done
 cmp -s heads/model-00001-of-00015.safetensors columns/model-00001-of-00012.safetensors && fail "both are the same"
 
+# ---- two at once on one folder ----
+mkdir again.export.tmp
+refuses 'another export writes to again.export.tmp' flock again.export.tmp \
+  zckpt export own.safetensors --graph parts.zsg --names heads -o again
+[ -e again.export.tmp ] && [ ! -e again ] || fail "the other's folder is taken"
+
 # ---- some parts of a parameter, and not all: wrong even where a whole one may be missing ----
 ok zckpt export own.safetensors --graph parts.zsg --names heads -o whole
 LC_ALL=C sed -i 's/h.1.experts.3.w/h.1.experts.9.w/' whole/model.safetensors

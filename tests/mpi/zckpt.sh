@@ -72,6 +72,7 @@ ok zckpt diff $two $two --states
 says '^108 of 108 tensors are the same$'
 differs $two $five --top 100
 says '^step 2 and 5, samples 16 and 40$'
+says '^ *rel. norm +max .b-a.  '
 says '^0 of 36 tensors are the same$'
 cp out.txt all.txt
 [ "$(grep -c '^ .* .*\[' all.txt)" -eq 36 ] || { cat all.txt; fail "not 36 lines"; }
@@ -198,6 +199,9 @@ refuses 'zckpt diff needs 2 folders' zckpt diff $five
 refuses 'zckpt show takes 1 folder' zckpt show $five $two
 refuses 'zckpt show takes no option --top' zckpt show $five --top 3
 refuses "--top cannot be 'x'" zckpt diff $two $five --top x
+refuses 'zckpt export needs --names MAP' zckpt export weights.safetensors -o out
+refuses "--dtype cannot be 'f64'" zckpt export weights.safetensors -o out --names hf --dtype f64
+refuses "--shard-size cannot be 'x'" zckpt export weights.safetensors -o out --names hf --shard-size x
 refuses "zckpt has no command 'verfiy'" zckpt verfiy $five
 says "^help: did you mean 'verify'\?$"
 refuses "unrecognized option '--state'|ambiguous|--foo" zckpt diff $two $five --foo

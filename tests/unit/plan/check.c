@@ -176,6 +176,13 @@ Test(check, buckets_where_used) {
   p = good(rich);
   p->stages[2].held[p->stages[2].nheld - 1].norm_owner = true;
   rejects(p, "the norm of wte counts on 2 stages");
+  p = good(rich);
+  ZpStage *st = &p->stages[1];
+  ZpStageBucket *held = ZB_NEWN(arena, ZpStageBucket, st->nheld + 1);
+  memcpy(held, st->held, st->nheld * sizeof *held);
+  held[st->nheld] = held[0], held[st->nheld++].iter = 6;
+  st->held = held;
+  rejects(p, "stage 1 holds layer.6 but does not use it");
 }
 
 Test(check, tuples_fit) {
@@ -212,7 +219,13 @@ Test(check, counted_and_loaded_once) {
   rejects(p, "stage 0 loads micro-batch 1 0 times instead of 1");
   p = good(rich);
   fake_remove(p, 0, fake_find(p, 0, ZP_I_ZERO_GRADS, ANY, ANY));
-  rejects(p, "stage 0 has 0 ZERO_GRADS");
+  rejects(p, "stage 0 has 0 ZERO_GRADS and 1 NORM_LOCAL instead of one each");
+  p = good(rich);
+  fake_remove(p, 1, fake_find(p, 1, ZP_I_NORM_LOCAL, ANY, ANY));
+  rejects(p, "stage 1 has 1 ZERO_GRADS and 0 NORM_LOCAL instead of one each");
+  p = good((Fake){.stages = 2, .nmicro = 2, .layers = 2, .forward_only = true});
+  fake_remove(p, 1, fake_find(p, 1, ZP_I_ZERO_SUMS, ANY, ANY));
+  rejects(p, "stage 1 has 0 ZERO_SUMS instead of one");
 }
 
 Test(check, live_micro_batches) {
@@ -376,6 +389,26 @@ Test(check, partners_mirror) {
   p = good(rich);
   find_instr(p, 0, ZP_I_SEND_ACT, 1, ANY)->pair = find_instr(p, 0, ZP_I_SEND_ACT, 0, ANY)->pair;
   rejects(p, "3 transfers have the same pair number");
+}
+
+/* Activations go to the next stage and gradients to the one before, never further. */
+Test(check, neighbours) {
+  ZpPlan *p = good(rich);
+  ZpInstr *send = find_instr(p, 0, ZP_I_SEND_ACT, 1, ANY), *get = find_instr(p, 2, ZP_I_RECV_ACT, 1, ANY);
+  get->pair = send->pair, send->peer = 2, get->peer = 0;
+  rejects(p, "stage 0 SEND_ACT(mb 1) goes to stage 2, which is not the next");
+  p = good(rich);
+  send = find_instr(p, 0, ZP_I_SEND_ACT, 1, ANY), get = find_instr(p, 1, ZP_I_RECV_ACT, 1, ANY);
+  send->op = ZP_I_SEND_GRAD, get->op = ZP_I_RECV_GRAD;
+  rejects(p, "stage 0 SEND_GRAD(mb 1) goes to stage 1, which is not the next");
+}
+
+Test(check, collective_of_other_stages) {
+  ZpPlan *p = good((Fake){.stages = 2, .nmicro = 2, .layers = 4, .tied = true, .shared = true});
+  ZpInstr *one = find_instr(p, 1, ZP_I_REDUCE_TIED, ANY, ANY);
+  cr_assert_eq(one[1].op, ZP_I_REDUCE_TIED);
+  one[1].pair = one->pair;
+  rejects(p, "are parts of one collective");
 }
 
 Test(check, collective_of_stages_incomplete) {

@@ -200,6 +200,11 @@ Test(segment, collectives) {
   ZpNode *k = node_of(s, ZP_FWD, ZG_OP_ALL_GATHER), *r = node_of(s, ZP_FWD, ZG_OP_REDUCE_SCATTER);
   WITH(k->dims, k->dims | 1u, "is no collective within a stage");
   WITH(k->dims, 4, "is no collective within a stage");
+  WITH(k->call.op, ZG_OP_COUNT, "is no call");
+  WITH(k->call.nin, ZK_MAX_IN + 1, "is no call");
+  WITH(k->call.nout, ZK_MAX_OUT + 1, "is no call");
+  ZpValue *y = &s->values[node_of(s, ZP_FWD, ZG_OP_DOT)->out[0]];
+  WITH(y->state[0].kind, 'P', "is not whole on its stage");
   WITH(k->dims, 0, "goes over no ranks");
   WITH(k->axis, 0, "has a result of other sizes than its ranks make");
   WITH(k->axis, 9, "");
