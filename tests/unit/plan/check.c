@@ -395,6 +395,7 @@ Test(check, partners_mirror) {
 Test(check, neighbours) {
   ZpPlan *p = good(rich);
   ZpInstr *send = find_instr(p, 0, ZP_I_SEND_ACT, 1, ANY), *get = find_instr(p, 2, ZP_I_RECV_ACT, 1, ANY);
+  find_instr(p, 1, ZP_I_RECV_ACT, 1, ANY)->pair = get->pair; /* its partner gets another */
   get->pair = send->pair, send->peer = 2, get->peer = 0;
   rejects(p, "stage 0 SEND_ACT(mb 1) goes to stage 2, which is not the next");
   p = good(rich);
@@ -407,7 +408,7 @@ Test(check, collective_of_other_stages) {
   ZpPlan *p = good((Fake){.stages = 2, .nmicro = 2, .layers = 4, .tied = true, .shared = true});
   ZpInstr *one = find_instr(p, 1, ZP_I_REDUCE_TIED, ANY, ANY);
   cr_assert_eq(one[1].op, ZP_I_REDUCE_TIED);
-  one[1].pair = one->pair;
+  one->pair = one[1].pair;
   rejects(p, "are parts of one collective");
 }
 

@@ -108,6 +108,8 @@ Test(batch_gemms, epilogues) {
 Test(batch_gemms, which) {
   expect_layer("u[embed, ffn], v[embed, ffn], w[ffn, embed]",
                "x = x + dot[ffn](dot[embed](x, u) * sin(dot[embed](x, v)), w)", "ffn ffn\n", "");
+  expect_layer("u[embed, ffn], v[embed, ffn], w[ffn, embed]", /* what they share is the second operand */
+               "x = x + dot[ffn](dot[embed](u, x) * sin(dot[embed](v, x)), w)", "ffn ffn\n", "");
   expect_layer("u[embed, ffn], w[ffn, embed], v[embed, ffn]",
                "x = x + dot[ffn](dot[embed](x, u) * sin(dot[embed](x, v)), w)", "", "");
   expect_layer(

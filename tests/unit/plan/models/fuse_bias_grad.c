@@ -77,6 +77,7 @@ Test(fuse_bias_grad, which) {
   expect_layer("x = x + dot[ffn](dot[embed](x, w) + b + c, v)", 0, 1);
   expect_layer("x = x + dot[ffn](sin(dot[embed](x, w)) + b, v + 0 * c)", 0, 2);
   expect_layer("x = x + dot[ffn](sin(dot[embed](x, w) + b) * c, v)", 1, 1);
+  expect_layer("x = x + dot[ffn](sin(dot[embed](w, x) + b) * c, v)", 1, 1); /* the other way about */
 }
 
 /* Both gradients must begin with the same backward: parameters of one unit, with the same users, staged or
