@@ -81,6 +81,12 @@ END
 zc fmt - <ugly.zug >out.zug || fail "exit code $?"
 diff -u fine.zug out.zug || fail "not what it should be"
 zc fmt - <fine.zug | diff -u fine.zug - || fail "formatting again changes it"
+# Blanks of every number up to some forty.
+{
+  echo 'model C {'
+  for n in $(seq 45); do printf '  %-60s# c\n' "$(printf "%0${n}d" 0 | tr 0 a) = x"; done
+  echo '}'
+} | zc fmt - | awk '/#/ && index($0, "#") != 63 { bad = 1 } END { exit bad || NR != 47 }' || fail "not in one column"
 sed 's/$/\r/' ugly.zug | zc fmt - | diff -u fine.zug - || fail "lines that end as on Windows"
 printf '' | zc fmt - >out.zug && [ ! -s out.zug ] || fail "nothing becomes something"
 echo '#' >line.txt
