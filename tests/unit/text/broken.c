@@ -6,6 +6,10 @@
 #define BPE(rest)                                                                                            \
   "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\"]}" rest  \
   "}"
+/* Seventeen Sequences, one in the other. */
+#define IN "{\"type\": \"Sequence\", \"normalizers\": ["
+#define OUT "]}"
+#define TWICE(x) x x
 
 static const struct {
   const char *json, *says;
@@ -39,6 +43,9 @@ static const struct {
      "`fuse_unk` is neither true"},
     {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [], \"dropout\": 0.1}}",
      "`dropout` is not supported"},
+    {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}}}", "model: `merges` is no list"},
+    {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"\xff\": 0}, \"merges\": []}}",
+     "the token with id 0 is no UTF-8"},
     {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"\\u0000\": 0}, \"merges\": []}}", "the character U+0000"},
     {"{\"model\": {\"type\": \"Unigram\", \"vocab\": [[\"a\"]]}}",
      "entry 0 of `vocab` is not a token and its score"},
@@ -50,10 +57,27 @@ static const struct {
     {BPE(", \"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"!!\"}"), "is no base64"},
     {BPE(", \"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"/////wAAAAA=\"}"),
      "a table of 4294967295 bytes in 8"},
+    {BPE(", \"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"BAAAAA==\"}"),
+     "is too short"},
+    {BPE(", \"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"BAAAAAAAAAD/\"}"),
+     "its replacements are no UTF-8"},
+    {BPE(", \"normalizer\": {\"type\": 3}"), "normalizer: `type` is no text"},
+    {BPE(", \"normalizer\": {\"type\": \"\xff\"}"), "normalizer: `type` is no UTF-8"},
+    {BPE(", \"normalizer\": {\"type\": \"Sequence\", \"normalizers\": 3}"),
+     "normalizer Sequence: `normalizers` is no list"},
+    {BPE(", \"normalizer\": " TWICE(TWICE(TWICE(TWICE(IN)))) IN
+         "{\"type\": \"NFC\"}" TWICE(TWICE(TWICE(TWICE(OUT)))) OUT),
+     "normalizer: Sequences are nested too deeply"},
+    {BPE(", \"normalizer\": {\"type\": \"Replace\", \"pattern\": {}, \"content\": \"\"}"),
+     "`pattern` is neither {\"String\": ...} nor {\"Regex\": ...}"},
     {BPE(", \"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \"\"}, \"content\": \"\"}"),
      "a pattern of 0 bytes"},
     {BPE(", \"pre_tokenizer\": {\"type\": \"ByteLevel\"}"),
      "pre_tokenizer ByteLevel: `add_prefix_space` is missing"},
+    {BPE(", \"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"ab\"}"),
+     "pre_tokenizer Metaspace: `replacement` is not one character"},
+    {BPE(", \"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"\"}"),
+     "pre_tokenizer Metaspace: `replacement` is not one character"},
     {BPE(", \"pre_tokenizer\": {\"type\": \"UnicodeScripts\"}"),
      "the pre_tokenizer UnicodeScripts is not supported"},
     {BPE(", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(a\"}, \"behavior\": "
@@ -63,6 +87,23 @@ static const struct {
          "\"Isolated\", \"invert\": false}"),
      "has && in a class, which is not supported (in the pattern of pre_tokenizer Split)"},
     {BPE(", \"decoder\": {\"type\": \"CTC\"}"), "the decoder CTC is not supported"},
+    {BPE(", \"decoder\": {\"type\": \"Metaspace\", \"replacement\": \"\"}"),
+     "decoder Metaspace: `replacement` is empty"},
+    {BPE(", \"decoder\": {\"type\": \"Strip\", \"content\": \"\", \"start\": 0, \"stop\": 0}"),
+     "decoder Strip: `content` is empty"},
+    {BPE(", \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": 3}"), "`single` is no list"},
+    {BPE(", \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [3]}"),
+     "`single` has neither token nor text"},
+    {BPE(", \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {\"id\": "
+         "\"B\"}}]}"),
+     "has not the text A, once"},
+    {BPE(", \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {\"id\": "
+         "\"A\"}}, "
+         "{\"Sequence\": {\"id\": \"A\"}}]}"),
+     "has not the text A, once"},
+    {BPE(", \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": "
+         "\"x\"}}], \"special_tokens\": {\"x\": {\"ids\": [3]}}}"),
+     "an id of x is none of the tokenizer's 3"},
     {BPE(", \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": "
          "\"x\"}}]}"),
      "no ids for x in `special_tokens`"},
@@ -70,6 +111,7 @@ static const struct {
      "has not the text A, once"},
     {BPE(", \"post_processor\": {\"type\": \"BertProcessing\", \"cls\": [\"a\", 9], \"sep\": [\"a\", 0]}"),
      "`cls` is not a token and its id"},
+    {BPE(", \"added_tokens\": {}"), "`added_tokens` is no list"},
     {BPE(", \"added_tokens\": [{\"id\": 7, \"content\": \"<s>\", \"single_word\": false, \"lstrip\": false, "
          "\"rstrip\": false, \"normalized\": false, \"special\": true}]"),
      "<s> has id 7, but programs that read this file count it as 3"},
