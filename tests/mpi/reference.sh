@@ -46,3 +46,37 @@ for name in gpt2 llama3 llama3-unknown; do
   check $name $case 1
   check $name all 8
 done
+
+# ---- records of several axes: each value is read from its place, whatever is split ----
+cat >rows.zug <<'END'
+model Rows {
+  axis batch, r = 4, c = 2, a = 6
+  input x: real[batch, r, c, a]
+  param w[r, c, a] ~ normal(1)
+  loss x * w per samples()
+}
+END
+cat >flat.zug <<'END'
+model Flat {
+  axis batch, a = 48
+  input x: real[batch, a]
+  param w[a] ~ normal(1)
+  loss x * w per samples()
+}
+END
+cat >recipes.zug <<'END'
+recipe one_1 { bind batch = 4   optimizer sgd(lr = 0.01) }
+recipe half_1 from one_1 { precision compute bf16 }
+recipe rows_2 for Rows from one_1 { mesh d = 2   split r over d }
+recipe last_2 for Rows from one_1 { mesh d = 2   split a over d }
+recipe both_4 for Rows from one_1 { mesh d = 2, e = 2   split c over d   split a over e }
+END
+awk 'BEGIN { for (i = 0; i < 2 * 4 * 48; i++) printf "%s", i % 7 ? "\\000\\000\\200\\077" : i % 3 ? "\\000\\000\\000\\100" : "\\000\\000\\000\\300" }' >values.txt
+printf "$(cat values.txt)" >records.raw # 1, 2 and -2
+ok zdata records records.raw --field x:f32:48 -o records.bin
+for name in flat rows; do ok zc $name.zug -o $name.zsg; done
+for run in flat:one_1 rows:one_1 rows:half_1 rows:rows_2 rows:last_2 rows:both_4; do
+  ok $MPIRUN -np "${run##*_}" zrun train "${run%:*}.zsg" --recipe "recipes.zug:${run#*:}" --data records.bin --order sequential --steps 2 --log "$run"
+  case $run in *half*) tolerance=1e-2 ;; *) tolerance=1e-5 ;; esac # bf16 has 8 bits, of w
+  ok "$compare" --loss $tolerance --norm $tolerance "$run/metrics.jsonl" flat:one_1/metrics.jsonl
+done
