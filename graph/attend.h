@@ -43,7 +43,20 @@ static inline ZgSeen zg_attend_seen(ZgMask m, int64_t q, int64_t keys) {
   if (s.from > s.to) s.from = s.to;
   return s;
 }
-/* How many pairs of a query and a key these are; of borders, half. */
+/* How many pairs of a query and a key these are, of queries before the one at `q`; of borders, half. */
+static inline double zg_attend_before(bool causal, int64_t window, int64_t keys, int64_t q) {
+  double at = (double)q, w = (double)(window > 0 && window < keys ? window : keys);
+  double left = at < w ? at * at / 2 : at * w - w * w / 2; /* keys before them, */
+  if (causal) return left;
+  if (w >= (double)keys) return at * (double)keys;
+  double rest = (double)(keys - q), all = (double)keys * w - w * w / 2; /* and behind */
+  return left + all - (rest < w ? rest * rest / 2 : rest * w - w * w / 2);
+}
+/* Of queries [from, to). */
+static inline double zg_attend_part(bool causal, int64_t window, int64_t keys, int64_t from, int64_t to) {
+  return zg_attend_before(causal, window, keys, to) - zg_attend_before(causal, window, keys, from);
+}
+/* Of so many queries. */
 static inline double zg_attend_pairs(bool causal, int64_t window, int64_t queries, int64_t keys) {
   double n = (double)queries, w = (double)(window > 0 && window < keys ? window : keys);
   if (causal) return n * w - w * w / 2;

@@ -122,7 +122,8 @@ typedef struct {
   int64_t opt[2];
   const ZkPointwise *pointwise;
   /* out[0] += result instead of =; dot, conv_grad, sum and lookup_grad only. Of attend: its results are of
-   * other keys and are continued by those of this call; of attend_grad: all three are added to. */
+   * other keys and are continued by those of this call; of its gradients: all results are added to (of
+   * attend_bias_grad on CPUs only). */
   bool accumulate;
   void *scratch; /* as many bytes as the op's scratch function asked for, 64-byte aligned */
 } ZkCall;

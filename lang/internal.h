@@ -94,6 +94,7 @@ typedef struct {
   bool keep;                          /* shard */
   /* `?` in place of what is to be chosen: of micro, recompute, stages, shard, split; of split: after `else`. */
   bool open, open_else;
+  ZlOrder order;                      /* split */
 } ZlDirective;
 /* clang-format on */
 

@@ -93,8 +93,12 @@ typedef struct { ZlName name; int64_t size; } ZlMeshDim;                /* size 
 typedef struct { ZlName axis; int64_t size; double number; ZlSpan span; bool maybe; } ZlBind;
 typedef struct { ZlName *axis; uint32_t n; } ZlProd;                    /* kv*grp */
 /* maybe: axes among these that the model may lack, `head?`; then they are as if they were not named */
+/* Which part of an axis a rank has: the one of its number; or of twice as many chunks that one and, from the
+ * end, its counterpart. AUTO: zigzag where causal attention is split so. */
+typedef enum { ZL_ORDER_AUTO, ZL_ORDER_CONTIGUOUS, ZL_ORDER_ZIGZAG } ZlOrder;
+extern const char *const zl_orders[]; /* "", "contiguous", "zigzag" */
 /* open, open_else: `?` in place of the axes, of those after `else` */
-typedef struct { ZlProd *prods; uint32_t nprods; ZlName dim; ZlNames otherwise, maybe; bool open, open_else; ZlSpan span; } ZlSplit;
+typedef struct { ZlProd *prods; uint32_t nprods; ZlName dim; ZlNames otherwise, maybe; bool open, open_else; ZlOrder order; ZlSpan span; } ZlSplit;
 /* clang-format on */
 enum { ZL_SHARD_STATES = 1, ZL_SHARD_GRADS = 2, ZL_SHARD_PARAMS = 4 };
 /* clang-format off */

@@ -41,7 +41,7 @@
   ZlQuantityList quantities; ZlProd prod; ZlProdList prods; ZlPathList paths; ZlKw kw; ZlKwList kws;
   ZlPairs pairs; ZlClause clause; ZlDirective *directive; ZlRecipeAst *recipe; ZlClusterAst *cluster; ZlClusterLine line;
   bool flag; ZlWeights *weights; ZlDim *dim; ZlDimList dims; ZlConfigValue value; ZlValueList values;
-  struct { ZlName axis, index; } fix;
+  struct { ZlName axis, index; } fix; ZlOrder order;
 }
 %token END 0 "end of file"
 %token USE "use" AS "as" BLOCK "block" MODEL "model" RECIPE "recipe" CLUSTER "cluster" WEIGHTS "weights"
@@ -53,6 +53,7 @@
 %token KEEP "keep" STAGES "stages" BY "by" SCHEDULE "schedule" RECOMPUTE "recompute" OFFLOAD "offload" TO "to"
 %token PRECISION "precision" OPTIMIZER "optimizer" DECAY "decay" EXCEPT "except" CLIP "clip" PAD "pad"
 %token LIMIT "limit" FREEZE "freeze" AVERAGE "average" ATTENTION "attention" IGNORE "ignore" WITHOUT "without" CONFIG "config" TRUTH "true" UNTRUTH "false" NOTHING "null"
+%token ZIGZAG "zigzag" CONTIGUOUS "contiguous"
 %token AND "and" OR "or" NOT "not"
 %token DEVICE "device" HOST "host" LEVEL "level"
 %token AT_MOST "<=" AT_LEAST ">=" EQUALS "==" DIFFERS "!="
@@ -105,6 +106,7 @@
 %type <path> ours
 %type <paths> target tails
 %type <fix> fix
+%type <order> order
 %type <dim> dim merged dim1
 %type <dims> dims
 %type <value> value item0 absent
@@ -564,23 +566,25 @@ directive : MESH dims0   { $$ = zl_directive(ps->arena, ZL_D_MESH, @$); $$->q = 
           }
         | MICRO NUMBER   { $$ = zl_directive(ps->arena, ZL_D_MICRO, @$); $$->num = $2; $$->has_num = true; }
         | MICRO '?'      { $$ = zl_directive(ps->arena, ZL_D_MICRO, @$); $$->open = true; }
-        | SPLIT '?' OVER names else {
+        | SPLIT '?' OVER names else order {
             $$ = zl_directive(ps->arena, ZL_D_SPLIT, @$);
             $$->open = true;
             $$->names = $4;
             $$->others = $5;
             $$->open_else = ps->open_else;
+            $$->order = $6;
             $$->maybe = ps->maybe;
             ps->maybe = (ZlNames){0};
             ps->open_else = false;
           }
-        | SPLIT prods OVER names else {
+        | SPLIT prods OVER names else order {
             $$ = zl_directive(ps->arena, ZL_D_SPLIT, @$);
             $$->prods = $2.at;
             $$->nprods = $2.n;
             $$->names = $4;
             $$->others = $5;
             $$->open_else = ps->open_else;
+            $$->order = $6;
             $$->maybe = ps->maybe;
             ps->maybe = (ZlNames){0};
             ps->open_else = false;
@@ -677,6 +681,10 @@ axes    : axis           { $$ = (ZlNames){0}; PUSH($$, $1); }
 else    : %empty         { $$ = (ZlNames){0}; }
         | ELSE axes      { $$ = $2; }
         | ELSE '?'       { $$ = (ZlNames){0}; ps->open_else = true; }
+        ;
+order   : %empty         { $$ = ZL_ORDER_AUTO; }
+        | ZIGZAG         { $$ = ZL_ORDER_ZIGZAG; }
+        | CONTIGUOUS     { $$ = ZL_ORDER_CONTIGUOUS; }
         ;
 unit    : %empty         { $$ = (ZlPath){.span = ZL_NOWHERE}; }
         | UNIT path      { $$ = $2; }

@@ -159,6 +159,7 @@ static void apply_split(Build *b, const ZlDirective *d) {
                  .maybe = d->maybe,
                  .open = d->open,
                  .open_else = d->open_else,
+                 .order = d->order,
                  .span = d->span};
     uint32_t k = zb_names_find(&b->split_names, dim.s);
     if (k != ZB_NO_NAME) {

@@ -83,6 +83,7 @@ static void splits(List *l, const ZlRecipe *r) {
     zb_text_add(t, " over %s%s%s", s->dim.s, s->otherwise.n || s->open_else ? " else " : "",
                 s->open_else ? "?" : "");
     add_axes(t, s->otherwise, s->maybe, ", ");
+    zb_text_add(t, "%s%s", s->order ? " " : "", zl_orders[s->order]);
   }
   item(l, "split");
 }

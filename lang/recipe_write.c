@@ -56,7 +56,7 @@ static bool split_alike(const ZlSplit *a, const ZlSplit *b) {
   ZbText x = {0}, y = {0};
   add_split(&x, a);
   add_split(&y, b);
-  bool same = !strcmp(x.s, y.s) && !a->otherwise.n && !b->otherwise.n;
+  bool same = !strcmp(x.s, y.s) && !a->otherwise.n && !b->otherwise.n && a->order == b->order;
   zb_text_free(&x);
   zb_text_free(&y);
   return same;
@@ -74,7 +74,7 @@ static void splits(ZbText *t, const ZlRecipe *r) {
       zb_text_add(t, ", %s", r->splits[k].dim.s);
     if (s->otherwise.n) zb_text_add(t, " else ");
     names(t, s->otherwise.at, s->otherwise.n, s->maybe, ", ");
-    zb_text_add(t, "\n");
+    zb_text_add(t, "%s%s\n", s->order ? " " : "", zl_orders[s->order]);
   }
 }
 

@@ -98,7 +98,7 @@ static void by_queries(const Job *j, Tiles *t, int64_t own, int64_t q0) {
   seek(j, own, 0, off);
   for (int64_t i = 0; i < nq; i++)
     zk_store(&a->v[ZK_ADB], off[ZK_ADB] + (q0 + i) * a->ss[ZK_ADB], a->hs[ZK_ADB], a->K, t->sum + i * a->K,
-             false);
+             a->on);
 }
 
 static void by_keys(const Job *j, Tiles *t, int64_t own, int64_t k0) {
@@ -113,7 +113,7 @@ static void by_keys(const Job *j, Tiles *t, int64_t own, int64_t k0) {
     }
   }
   seek(j, own, 0, off);
-  zk_store(&a->v[ZK_ADB], off[ZK_ADB] + k0 * a->hs[ZK_ADB], a->hs[ZK_ADB], nk, t->sum, false);
+  zk_store(&a->v[ZK_ADB], off[ZK_ADB] + k0 * a->hs[ZK_ADB], a->hs[ZK_ADB], nk, t->sum, a->on);
 }
 
 static void run(void *arg, int64_t from, int64_t to, int part) {

@@ -131,7 +131,7 @@ void zk_ref_attend_grad(const ZkEnv *env, const ZkCall *c) {
 void zk_ref_attend_bias_grad(const ZkEnv *env, const ZkCall *c) {
   (void)env;
   ZkAttention a = zk_attention(c);
-  ref_zero(&c->out[0]);
+  if (!c->accumulate) ref_zero(&c->out[0]);
   RefIndex i = {0};
   RefAxes rows = ref_axes(&i, a.q, &a.ax.h, 1);
   REF_EACH(&i, rows) {

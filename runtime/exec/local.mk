@@ -77,6 +77,7 @@ libexec_a_SOURCES = \
   runtime/exec/engine/capture.c \
   runtime/exec/engine/collective.c \
   runtime/exec/engine/compute.c \
+  runtime/exec/engine/cut.c \
   runtime/exec/engine/engine.c \
   runtime/exec/engine/engine.h \
   runtime/exec/engine/exchange.c \

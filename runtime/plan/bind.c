@@ -179,7 +179,7 @@ static void add_dims(ZpBuild *b, uint32_t index) {
       return;
     }
     ZpDim *d = &p->mesh.dim[p->mesh.ndims++];
-    *d = (ZpDim){.size = size, .directive = index, .name = md->name.s};
+    *d = (ZpDim){.size = size, .directive = index, .name = md->name.s, .zigzag = ZP_NO_AXIS};
     if (prod && size != md->size) d->name = zb_printf(p->arena, "%s.%s", md->name.s, prod->axis[f].s);
     for (uint32_t i = 0; split && i < split->nprods; i++) {
       const ZlProd *q = &split->prods[i];
@@ -389,6 +389,7 @@ bool zp_bind(ZpBuild *b) {
   check_divides(b);
   zp_bind_batch(b);
   if (!zl_errors(b->d)) check_bound_sizes(b);
+  if (!zl_errors(b->d)) zp_bind_zigzag(b);
   if (!zl_errors(b->d)) zp_bind_slots(b);
   check_pads(b);
   check_used(b);

@@ -6,6 +6,7 @@
  * groups.c what is frozen, which optimizer updates what, at which rate, with which decay
  * muon.c   which parameters Muon updates as which matrices
  * select.c which parameters a recipe's words mean
+ * zigzag.c whether positions are split zigzag
  * pad.c    whether padding an axis changes the result */
 #ifndef ZUG_PLAN_BIND_H
 #define ZUG_PLAN_BIND_H
@@ -30,6 +31,12 @@ bool zp_bind(ZpBuild *b);
 void zp_bind_batch(ZpBuild *b);
 /* Rows of a round over the average, where the recipe does not say. */
 #define ZP_SLOT_FACTOR 1.5
+/* Fills ZpDim.zigzag, and p->order. */
+void zp_bind_zigzag(ZpBuild *b);
+/* The first axis of dim d's list that splits an attend, if keys were queries: one of samples or heads, or the
+ * queries' own; ZG_NONE without one. */
+uint32_t zp_attended_axis(const ZpPlan *p, const ZgNode *n, const ZgType *in, const ZgType *out, int d,
+                          uint16_t query);
 /* Sizes the slots' axes of p->experts, and adds them, last, to the dims that split them. */
 void zp_bind_slots(ZpBuild *b);
 /* Fills p->frozen, optimizers, groups and group. */

@@ -17,6 +17,7 @@ libplan_a_SOURCES = \
   runtime/plan/select.c \
   runtime/plan/slots.c \
   runtime/plan/words.c \
+  runtime/plan/zigzag.c \
   runtime/plan/check/arena.c \
   runtime/plan/check/beside.c \
   runtime/plan/check/check.c \

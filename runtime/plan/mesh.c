@@ -63,10 +63,3 @@ const char *zp_dims_text(const ZpMesh *m, ZbArena *a, ZpDims dims) {
     if (dims >> d & 1) s = zb_printf(a, "%s%s%s", s, *s ? " x " : "", m->dim[d].name);
   return *s ? s : "nothing";
 }
-
-int64_t zp_view_start(const ZpMesh *m, const ZpValue *v, int64_t rank, uint16_t axis, int64_t local_size) {
-  int64_t i = 0;
-  for (int d = 0; d < m->ndims; d++)
-    if (v->state[d].kind == 'S' && v->state[d].axis == axis) i = i * m->dim[d].size + zp_coord(m, rank, d);
-  return i * local_size;
-}

@@ -3,6 +3,7 @@
  *
  * plan.c       the passes in order
  * bind.c       recipe against graph: sizes, layouts, directives; batch.c, pad.c, groups.c, select.c; bind.h
+ * zigzag.c     which parts of an axis a rank has
  * rate.c       learning rates
  * muon.c       the matrices that Muon orthogonalises, and who does it
  * local/       a segment of the graph to a local program: sharded, fused, its values at offsets; local.h
@@ -40,6 +41,7 @@ typedef struct {
   uint32_t directive; /* dim of the recipe it comes from */
   uint16_t *axes;     /* ordered list of the axes it splits; `else` axes last */
   uint32_t naxes;
+  uint16_t zigzag; /* the axis that it splits zigzag, or ZP_NO_AXIS: zigzag.c */
 } ZpDim;
 typedef struct {
   ZpDim dim[ZP_MAX_DIMS];
@@ -114,8 +116,10 @@ typedef struct {
    * taken apart, in scratch. */
   bool packs;
   /* attend around a ring of the ranks of `dims`, and its gradient: how many ranks farther on those keys began
-   * that meet the queries here, in order, the first 0. Steps at which nobody would see anything are jumped. */
+   * that meet the queries here, in order, the first 0. Steps at which nobody would see anything are jumped.
+   * Zigzag ranks have two chunks, which go round each by itself; bit c: chunk c takes part in the step. */
   const uint32_t *steps;
+  const uint8_t *chunks;
   uint32_t nsteps;
   uint64_t scratch_bytes;
   uint64_t scratch_at;  /* in the stage's scratch */
@@ -125,7 +129,8 @@ typedef struct {
   /* Between dispatch and combine: a number of the run of neighbours that is played round by round, and begins
    * with ROUND; else 0. FLOPs are those of all rounds. */
   uint32_t rounds;
-  double flops;    /* of this rank */
+  double flops;    /* of this rank, or of an attend the mean of those that share its queries, */
+  double busiest;  /* and of that of them which has most */
   bool recomputed; /* recomputed in backward: its FLOPs are not the model's */
   /* The first in this list to add to a parameter's gradient, and to all of it: where there is nothing yet to
    * add to it may write instead (call.accumulate = false). With two gradients: of both, which begin
@@ -179,13 +184,30 @@ static inline bool zp_is_ring(const ZpNode *n) {
 }
 ZpRing zp_ring(const ZpSegment *s, const ZpNode *n);
 uint64_t zp_ring_bytes(const ZpSegment *s, const ZpNode *n); /* that a rank sends */
+/* How many chunks a rank has, and the number of its chunk c. */
+int zp_ring_chunks(const ZpMesh *m, const ZpNode *n);
+int64_t zp_ring_chunk(int chunks, int64_t ranks, int64_t rank, int c);
 /* Whether the mask lets queries of chunk `q` see any of the keys of chunk `k`, of `length` positions each. */
 bool zp_ring_sees(const ZpNode *n, int64_t length, int64_t q, int64_t k);
 /* Whether the node moves data between ranks. */
 static inline bool zp_sends(const ZpNode *n) {
   return n->dims && n->call.op != ZG_OP_LOCAL_SLICE && n->call.op != ZG_OP_LOCAL_PAD;
 }
-/* Global start of local axis `axis` of a value on `rank` (batch: within the micro-batch's samples). */
+/* Elements of an axis that follow each other where they are and where they go. */
+typedef struct {
+  int64_t from, to, n;
+} ZpPiece;
+#define ZP_PIECES 2
+/* ---- zigzag.c: of `length` elements that a member of a group along `dims` has of `axis`, where they lie among
+ * those of all members. Returns how many pieces these are, in their order. */
+int zp_pieces(const ZpMesh *m, ZpDims dims, uint16_t axis, int64_t member, int64_t length, ZpPiece *piece);
+/* Of local axis `axis` of a value on `rank`: where its elements lie in all of the axis. */
+int zp_view_pieces(const ZpMesh *m, const ZpValue *v, int64_t rank, uint16_t axis, int64_t local_size,
+                   ZpPiece *piece);
+/* Whether some of the dims split the axis zigzag. */
+bool zp_is_zigzag(const ZpMesh *m, ZpDims dims, uint16_t axis);
+/* Global start of local axis `axis` of a value on `rank` (batch: within the micro-batch's samples); of two
+ * pieces, of the first. */
 int64_t zp_view_start(const ZpMesh *m, const ZpValue *v, int64_t rank, uint16_t axis, int64_t local_size);
 
 /* ---- parameters ---------------------------------------------------------------------------------------- */
@@ -506,6 +528,7 @@ typedef struct ZpPlan {
   ZpDims num_partial[ZG_MAX_LOSSES], den_partial[ZG_MAX_LOSSES];
   double model_flops;        /* of one step, whole mesh; forward + backward, no recompute */
   double params, trained;    /* elements; of those not frozen */
+  const char *order;         /* which parts of positions ranks have, and why, in words; NULL: nothing to say */
 } ZpPlan;
 /* clang-format on */
 

@@ -44,6 +44,16 @@ recipe ring_8 from one {
   attention ring over context
   shard params, grads, states over context
 }
+recipe along_4 from ring_4 { split seq over context contiguous   recompute none }
+recipe swapped_2 from heads_2 { split seq over context zigzag }
+recipe both_8 from one {
+  mesh data = 2, context = 2, tensor = 2
+  split batch over data
+  split seq over context zigzag
+  split kv, ffn, vocab over tensor else seq
+  attention gather over context
+  micro 4
+}
 recipe tensor_4 from gather_2 { mesh tensor = 2, context = 2   split kv, ffn, vocab over tensor }
 recipe zero3_8 from gather_2 {
   mesh data = 2, context = 2, tensor = 2
@@ -76,7 +86,7 @@ for recipe in $(awk '$1 == "recipe" { print $2 }' recipes.zug); do
   printf '%-10s %s ranks  %s\n' "$recipe" "${ranks:-1}" "$(tail -n 1 diff.txt)"
   n=$((n + 1))
 done
-[ $n -ge 21 ] || fail "only $n layouts were run"
+[ $n -ge 24 ] || fail "only $n layouts were run"
 
 # Positions of two lengths: a causal mask over two sequences is refused where the recipe makes them differ.
 sed 's/mask = none, bias/mask = causal, bias/' "$ZUG_SRC/tests/mpi/attend.zug" >causal.zug

@@ -46,7 +46,8 @@ def recipe(draw, name, ranks, axes, together):
         if draw.random() < 0.9:
             text = split(draw, axes, together)
             kept, _, otherwise = text.partition(" else ")
-            words.append(f"split {kept} over d{i}" + (f" else {otherwise}" if otherwise else ""))
+            order = draw.choice(["", "", " zigzag", " contiguous"]) if "seq" in text else ""
+            words.append(f"split {kept} over d{i}" + (f" else {otherwise}" if otherwise else "") + order)
         if draw.random() < 0.3:
             words.append(f"shard {draw.choice(ZERO)} over d{i}")
     return "   ".join(w for w in words if w) + f" }} # {count}"

@@ -6,7 +6,7 @@
  *
  * Example: all_gather of x[batch, seq] along seq over 2 ranks, batch = 2, seq = 4: rank 0 has b0 s01, b1 s01.
  * The blocks arrive as (b0 s01, b1 s01)(b0 s23, b1 s23); unpacking block i writes columns 2i..2i+1 of every
- * row. */
+ * row. Of an axis that is split zigzag a block is two pieces of the tensor, and always packed. */
 #include "runtime/exec/engine/internal.h"
 
 #include <string.h>
@@ -60,6 +60,19 @@ static void copy_view(ZxEngine *e, ZkView from, ZkView to) {
   e->dev->run(e->env, &c);
 }
 
+/* The pieces of an axis that are `member`'s: of `part`, from their places in it to those in `whole`; or back. */
+static void copy_pieces(ZxEngine *e, ZpDims dims, uint16_t axis, int64_t member, ZkView part, ZkView whole,
+                        bool back) {
+  ZpPiece piece[ZP_PIECES];
+  int n = zp_pieces(&e->p->mesh, dims, axis, member, part.size[axis_of(&part, axis)], piece);
+  for (int i = 0; i < n; i++) {
+    ZkView of = slice_view(&part, axis, piece[i].from, piece[i].n);
+    ZkView in = slice_view(&whole, axis, piece[i].to, piece[i].n);
+    if (back) copy_view(e, in, of);
+    else copy_view(e, of, in);
+  }
+}
+
 /* ---- collectives ---- */
 typedef struct {
   ZxEngine *e;
@@ -93,21 +106,19 @@ static void all_gather(Coll *c) {
   ZB_ASSERT(c->bytes == bytes * (uint64_t)c->members);
   char *all = c->n->packs ? c->scratch : c->out->data;
   zx_await(c->e, c->e->c->t->all_gather(c->e->c, c->g, c->in->data, bytes, all));
-  int64_t n = c->in->size[axis_of(c->in, axis)];
   for (int64_t i = 0; c->n->packs && i < c->members; i++)
-    copy_view(c->e, dense_at(c->in, all + (uint64_t)i * bytes, (ZkElem)c->in->elem),
-              slice_view(c->out, axis, i * n, n));
+    copy_pieces(c->e, c->n->dims, axis, i, dense_at(c->in, all + (uint64_t)i * bytes, (ZkElem)c->in->elem),
+                *c->out, false);
 }
 
 static void reduce_scatter(Coll *c) {
   uint16_t axis = c->n->axis;
   ZkElem elem = (ZkElem)c->in->elem;
   uint64_t n = count_of(c->out), bytes = n * zk_elem_bytes(elem);
-  int64_t len = c->out->size[axis_of(c->out, axis)];
   ZB_ASSERT(c->out->elem == elem && c->bytes == bytes * (uint64_t)c->members);
   char *all = c->n->packs ? c->scratch : c->in->data;
   for (int64_t i = 0; c->n->packs && i < c->members; i++)
-    copy_view(c->e, slice_view(c->in, axis, i * len, len), dense_at(c->out, all + (uint64_t)i * bytes, elem));
+    copy_pieces(c->e, c->n->dims, axis, i, dense_at(c->out, all + (uint64_t)i * bytes, elem), *c->in, true);
   zx_await(c->e, c->e->c->t->reduce_scatter(c->e->c, c->g, all, n, moved_as(c->in), how(c->n), c->out->data));
 }
 
@@ -119,29 +130,22 @@ static void all_to_all(Coll *c) {
   uint64_t bytes = count_of(c->in) * zk_elem_bytes(elem), block = bytes / (uint64_t)c->members;
   ZB_ASSERT(c->bytes == bytes);
   char *sent = c->scratch, *got = c->scratch + zb_round_up(bytes, 64);
-  int64_t nto = c->out->size[axis_of(c->out, to)], nfrom = c->in->size[axis_of(c->in, from)];
-  for (int64_t i = 0; i < c->members; i++) {
-    ZkView p = slice_view(c->in, to, i * nto, nto);
-    copy_view(c->e, p, dense_at(&p, sent + (uint64_t)i * block, elem));
-  }
-  zx_await(c->e, c->e->c->t->all_to_all(c->e->c, c->g, sent, block, got));
-  ZkView travels = slice_view(c->in, to, 0, nto);
+  ZkView travels = slice_view(c->in, to, 0, c->out->size[axis_of(c->out, to)]);
   for (int64_t i = 0; i < c->members; i++)
-    copy_view(c->e, dense_at(&travels, got + (uint64_t)i * block, elem),
-              slice_view(c->out, from, i * nfrom, nfrom));
+    copy_pieces(c->e, c->n->dims, to, i, dense_at(&travels, sent + (uint64_t)i * block, elem), *c->in, true);
+  zx_await(c->e, c->e->c->t->all_to_all(c->e->c, c->g, sent, block, got));
+  for (int64_t i = 0; i < c->members; i++)
+    copy_pieces(c->e, c->n->dims, from, i, dense_at(&travels, got + (uint64_t)i * block, elem), *c->out,
+                false);
 }
 
 /* A part of a sum: zeros but for what this rank gives to it. May be in place where that is all or nothing. */
 static void local_pad(Coll *c) {
   bool split = c->n->axis != ZP_NO_AXIS && c->members > 1, gives = split || c->mine == 0;
-  ZkView to = *c->out;
-  if (split) {
-    int64_t len = c->in->size[axis_of(c->in, c->n->axis)];
-    to = slice_view(c->out, c->n->axis, c->mine * len, len);
-  }
   if (split || !gives)
     c->e->dev->zero(c->e->env, c->out->data, count_of(c->out) * zk_elem_bytes((ZkElem)c->out->elem));
-  if (gives && to.data != c->in->data) copy_view(c->e, *c->in, to);
+  if (split) copy_pieces(c->e, c->n->dims, c->n->axis, c->mine, *c->in, *c->out, false);
+  else if (gives && c->out->data != c->in->data) copy_view(c->e, *c->in, *c->out);
 }
 
 void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *call) {
@@ -158,11 +162,7 @@ void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCal
   case ZG_OP_ALL_GATHER: all_gather(&c); break;
   case ZG_OP_REDUCE_SCATTER: reduce_scatter(&c); break;
   case ZG_OP_ALL_TO_ALL: all_to_all(&c); break;
-  case ZG_OP_LOCAL_SLICE: {
-    int64_t len = c.out->size[axis_of(c.out, n->axis)];
-    copy_view(e, slice_view(c.in, n->axis, c.mine * len, len), *c.out);
-    break;
-  }
+  case ZG_OP_LOCAL_SLICE: copy_pieces(e, n->dims, n->axis, c.mine, *c.out, *c.in, true); break;
   case ZG_OP_LOCAL_PAD: local_pad(&c); break;
   default: ZB_BUG("`%s` over mesh dims", zg_op_info[call->op].text);
   }

@@ -100,7 +100,16 @@ uint64_t zx_engine_data_samples(const ZxEngine *e) {
   return e->p->ninputs ? least : 0;
 }
 
-/* One local sample: rows of the last axis, each contiguous in the file's sample. */
+/* Where element i of the rank's part of an axis is in all of it; and how many follow it there without a gap. */
+static int64_t place_of(const ZxEngine *e, const ZpValue *v, int axis, int64_t i, int64_t *n) {
+  ZpPiece piece[ZP_PIECES];
+  int last = zp_view_pieces(&e->p->mesh, v, e->rank, v->axis[axis], v->size[axis], piece) - 1, k = 0;
+  while (k < last && i >= piece[k + 1].from) k++;
+  *n = piece[k].from + piece[k].n - i;
+  return piece[k].to + i - piece[k].from;
+}
+
+/* One local sample: rows of the last axis, each contiguous in the file's sample, or two pieces of it. */
 static bool feed_sample(ZxEngine *e, const ZpInputUse *u, uint64_t g, char *to) {
   const ZpValue *v = input_value(e, u);
   const ZgIo *io = &e->p->graph->inputs[u->input];
@@ -110,20 +119,21 @@ static bool feed_sample(ZxEngine *e, const ZpInputUse *u, uint64_t g, char *to) 
                   : io->type.elem == ZG_I32 ? ZX_ANY_I32
                                             : -1;
   int first = v->type.naxes && v->axis[0] == e->p->batch, last = v->type.naxes - 1;
-  int64_t rows = 1, row = last >= first ? v->size[last] : 1;
-  for (int a = first; a < last; a++) rows *= v->size[a];
-  for (int64_t r = 0; r < rows; r++) {
-    int64_t at = 0, stride = 1, left = r;
-    for (int a = last; a >= first; a--) { /* global position of the row's first value */
-      int64_t i = a == last ? 0 : left % v->size[a];
-      if (a != last) left /= v->size[a];
-      at += (i + zp_view_start(&e->p->mesh, v, e->rank, v->axis[a], v->size[a])) * stride;
+  int64_t n = 1, piece = 1;
+  for (int a = first; a <= last; a++) n *= v->size[a];
+  for (int64_t done = 0; done < n; done += piece) {
+    int64_t at = 0, stride = 1, left = done;
+    for (int a = last; a >= first; a--) { /* global position of the piece's first value */
+      int64_t follow;
+      at += place_of(e, v, a, left % v->size[a], &follow) * stride;
+      if (a == last) piece = follow;
+      left /= v->size[a];
       stride *= e->p->axis_valid[v->axis[a]];
     }
-    char *out = to + (uint64_t)(r * row) * zk_elem_bytes((ZkElem)v->elem);
+    char *out = to + (uint64_t)done * zk_elem_bytes((ZkElem)v->elem);
     bool wide = v->elem == ZK_BF16;
-    if (!zx_data_read(&s, io->name, nth, at, row, limit, wide ? (void *)e->row : out, e->err)) return false;
-    if (wide) zk_cpu_to_bf16(e->env, row, e->row, (uint16_t *)(void *)out);
+    if (!zx_data_read(&s, io->name, nth, at, piece, limit, wide ? (void *)e->row : out, e->err)) return false;
+    if (wide) zk_cpu_to_bf16(e->env, piece, e->row, (uint16_t *)(void *)out);
   }
   return true;
 }

@@ -6,6 +6,7 @@
  * play.c        the program of a step, instruction by instruction
  * compute.c     an instruction of the compute queue, by
  *   node.c        one node of a local program: a kernel, or collective.c, ring.c; nodes that are played in rounds
+ *   cut.c         ... that is called once for each piece of a zigzag axis
  *   rows.c        rows of experts to and from the ranks that have them
  *   feed.c        data into input blocks
  *   grads.c       what of a gradient is cleared, what is written first
@@ -41,7 +42,13 @@ typedef struct {
 /* The calls of a segment's lists, one a node: the plan's, with what differs from rank to rank, and the
  * pointers and the first writes of the instruction that runs. */
 typedef struct {
+  uint16_t axis; /* ZP_NO_AXIS: it is one call */
+  int64_t size;  /* of the axis in views that have the rank's part of it */
+  ZpPiece piece[ZP_PIECES];
+} ZxCut;
+typedef struct {
   ZkCall *of[ZP_PHASES];
+  ZxCut *cut[ZP_PHASES];
 } ZxCalls;
 
 /* What a rank stores of a held bucket: its buffers of kinds PARAM, GRAD and STATE. */
@@ -220,6 +227,12 @@ void zx_compute(ZxEngine *e, const ZpInstr *in);
 bool zx_look_begin(ZxEngine *e);
 bool zx_look_end(ZxEngine *e, ZbText *out);
 void zx_look_node(ZxEngine *e, const ZpNode *n, const ZkCall *c, ZpPhase phase, const ZxFrame *f);
+
+/* ---- cut.c ---- */
+/* How a node is called that knows places, where the rank's part of an axis is two pieces of the whole; and its
+ * call of piece i. */
+ZxCut zx_cut(const ZxEngine *e, const ZpSegment *s, const ZpNode *n);
+ZkCall zx_cut_call(const ZkCall *c, const ZxCut *cut, int i);
 
 /* ---- node.c, collective.c, ring.c ---- */
 void zx_make_calls(ZxEngine *e); /* of the stage's segments */

@@ -80,8 +80,10 @@ void zx_make_calls(ZxEngine *e) {
       const ZpSegment *s = &e->p->segments[i];
       const ZpList *l = &s->list[k];
       ZkCall *call = e->calls[i].of[k] = ZB_NEWN(e->a, ZkCall, l->n);
+      ZxCut *cut = e->calls[i].cut[k] = ZB_NEWN(e->a, ZxCut, l->n);
       for (uint32_t j = 0; j < l->n; j++) {
         call[j] = l->nodes[j].call;
+        cut[j] = zx_cut(e, s, &l->nodes[j]);
         set_starts(e, s, &l->nodes[j], &call[j]);
       }
     }
@@ -145,15 +147,33 @@ static void set_pointers(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const
   if (n->scratch_bytes && end > e->high) e->high = end;
 }
 
-static void run_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, ZkCall *c, const ZxFrame *f) {
+static void compute(ZxEngine *e, const ZkCall *c, const ZxFrame *f) {
+  if (c->op == ZG_OP_RANDOM) run_random(e, c, f);
+  else e->dev->run(e->env, c);
+}
+
+/* A call for each piece. Gradients of attend that are of all keys are sums over them. */
+static void compute_pieces(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *c,
+                           const ZxCut *cut, const ZxFrame *f) {
+  bool adds = c->op == ZG_OP_ATTEND_GRAD || c->op == ZG_OP_ATTEND_BIAS_GRAD;
+  for (int i = 0; adds && i < c->nout; i++) e->dev->zero(e->env, c->out[i].data, s->values[n->out[i]].bytes);
+  for (int i = 0; i < ZP_PIECES; i++) {
+    ZkCall one = zx_cut_call(c, cut, i);
+    one.accumulate |= adds;
+    compute(e, &one, f);
+  }
+}
+
+static void run_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, ZkCall *c, const ZxCut *cut,
+                     const ZxFrame *f) {
   e->node = n->dims ? n : NULL;
   if (n->dims && c->op == ZG_OP_ROUND) zx_begin_round(e, c);
   else if (n->dims && (c->op == ZG_OP_DISPATCH || c->op == ZG_OP_COMBINE)) zx_exchange_rows(e, c);
   else if (n->dims) zx_collective(e, s, n, c);
   else if (c->op == ZG_OP_OUTPUT) take_output(e, s, n, c, f->mb);
   else if (zg_op_info[c->op].kind == ZG_SINK) take_scalar(e, n, c);
-  else if (c->op == ZG_OP_RANDOM) run_random(e, c, f);
-  else e->dev->run(e->env, c);
+  else if (cut->axis != ZP_NO_AXIS) compute_pieces(e, s, n, c, cut, f);
+  else compute(e, c, f);
   zx_finish_call(e);
 }
 
@@ -189,7 +209,7 @@ void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f)
     if (c->op == ZG_OP_ROUND && (!rounds || first != i)) first = i, round = 0, rounds = rounds_of(e, s, n, f);
     set_pointers(e, s, n, f, c);
     if (n->rounds) set_round(n, c, round, l->nodes[first].call.opt[1]);
-    run_node(e, s, n, c, f);
+    run_node(e, s, n, c, &e->calls[segment].cut[phase][i], f);
     if (e->look) zx_look_node(e, n, c, phase, f);
     zx_poll(e);
     double now = zb_now();

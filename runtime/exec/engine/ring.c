@@ -1,11 +1,14 @@
-/* attend and its gradient around a ring of ranks, each of which has a chunk of the sequence. Queries stay; at
- * step t the keys and values of the chunk t before are here, and what they add to the results is added. While
- * a rank computes, what comes next arrives in the other of two chunks of the node's scratch (ZpRing).
- * Backward the sums of the gradients of keys and values follow them, each rank's part added, and go home
- * after the last step.
+/* attend and its gradient around a ring of ranks, each of which has a part of the sequence: one chunk, or two of
+ * a zigzag sequence (plan/zigzag.c). Queries stay; at step t the keys and values of the rank t before are here, and
+ * what they add to the results is added. While a rank computes, what comes next arrives in the other of two
+ * places of the node's scratch (ZpRing). Backward the sums of the gradients of keys and values follow them,
+ * each rank's part added, and go home after the last step. Two chunks go round each by itself: one that nobody
+ * sees any more does not go on.
  *
  * Example: 4 ranks, causal, steps 0 1 2 3. At step 1 rank 0 has the keys of rank 3, which its queries do not
- * see: it hands them on. With a window shorter than a chunk there are steps 0 and 1 only. */
+ * see: it hands them on. With a window shorter than a chunk there are steps 0 and 1 only. Zigzag, rank 0 has
+ * chunks 0 and 7, and at step 1 chunks 3 and 4: its chunk 7 sees both, as at every step two pairs of chunks of
+ * four do. */
 #include "runtime/exec/engine/internal.h"
 
 #include <string.h>
@@ -14,20 +17,27 @@ enum {
   KEYS,
   VALUES,
   DKEYS,
-  DVALUES
-}; /* tags of messages; peers are of one stage, whose ranks send each other no others */
+  DVALUES,
+  TENSORS
+}; /* tags of messages, of each chunk; peers are of one stage, whose ranks send each other no others */
+
+enum { CHUNKS = 2 }; /* of a rank, at most */
 
 typedef struct {
   ZxEngine *e;
   const ZpNode *n;
   const ZpSegment *s;
-  ZkCall call; /* of a step */
+  ZkCall call; /* of all that the rank has, with keys and values of no chunk yet */
+  ZxCut cut;   /* of its queries, where there are two chunks */
   bool back;
   int first; /* the operand q */
-  int64_t ranks, mine, length;
+  int chunks;
+  int64_t ranks, mine, length; /* length: of a chunk */
   char *scratch;
   ZpRing at;
-  ZkView k, v; /* as they are here at the beginning */
+  ZkView k, v;            /* as they are here at the beginning */
+  bool begun[CHUNKS];     /* of each chunk of queries: its results have something */
+  uint32_t steps[CHUNKS]; /* of each chunk of keys: so many of its steps have been */
 } Ring;
 
 static uint64_t bytes_of(const ZkView *v) {
@@ -55,65 +65,139 @@ static void end_hop(const Ring *r, Hop h) {
   zx_await(r->e, h.sent);
 }
 
-/* Chunk number i of those that pass: the first is the rank's own, the others are in scratch by turns. */
-static char *keys_at(const Ring *r, uint32_t i) { return i ? r->scratch + r->at.chunk[i & 1] : r->k.data; }
-static char *values_at(const Ring *r, uint32_t i) {
-  return i ? r->scratch + r->at.chunk[i & 1] + r->at.v : r->v.data;
+/* Where the keys, values and sums of chunk c are at its own step number i. A single chunk is in place at first. */
+static char *keys_at(const Ring *r, int c, uint32_t i) {
+  if (r->chunks == 1 && !i) return r->k.data;
+  return r->scratch + r->at.chunk[i & 1] + bytes_of(&r->k) / (uint64_t)r->chunks * (uint64_t)c;
 }
-static char *sums_at(const Ring *r, uint32_t i) { return r->scratch + r->at.sums[i & 1]; }
-
-static void set_start(ZkView *v, uint16_t axis, int64_t start) {
-  for (int i = 0; i < v->rank; i++)
-    if (v->axis[i] == axis) v->start[i] = start;
+static char *values_at(const Ring *r, int c, uint32_t i) {
+  if (r->chunks == 1 && !i) return r->v.data;
+  return r->scratch + r->at.chunk[i & 1] + r->at.v + bytes_of(&r->v) / (uint64_t)r->chunks * (uint64_t)c;
 }
-
-/* What queries make of the keys of step i, and these of their gradients. */
-static void meet(Ring *r, uint32_t i) {
-  int64_t chunk = (r->mine - (int64_t)r->n->steps[i] + r->ranks) % r->ranks;
-  ZkCall *c = &r->call;
-  ZkView *k = &c->in[r->first + 1], *v = k + 1;
-  c->accumulate = i > 0;
-  k->data = keys_at(r, i), v->data = values_at(r, i);
-  set_start(k, r->n->axis, chunk * r->length);
-  set_start(v, r->n->axis, chunk * r->length);
-  if (r->back) c->out[1].data = sums_at(r, i), c->out[2].data = sums_at(r, i) + r->at.dv;
-  if (zp_ring_sees(r->n, r->length, r->mine, chunk)) r->e->dev->run(r->e->env, c);
+static char *dkeys_at(const Ring *r, int c, uint32_t i) {
+  return r->scratch + r->at.sums[i & 1] + bytes_of(&r->call.out[1]) / (uint64_t)r->chunks * (uint64_t)c;
+}
+static char *dvalues_at(const Ring *r, int c, uint32_t i) {
+  return r->scratch + r->at.sums[i & 1] + r->at.dv +
+         bytes_of(&r->call.out[2]) / (uint64_t)r->chunks * (uint64_t)c;
 }
 
-/* Sums of step i go `hop` ranks on, where they are those of the step after. */
-static void hand_sums(const Ring *r, uint32_t i, int64_t hop) {
-  uint64_t dk = bytes_of(&r->call.out[1]), dv = bytes_of(&r->call.out[2]);
-  Hop k = begin_hop(r, hop, sums_at(r, i), sums_at(r, i + 1), dk, DKEYS);
-  Hop v = begin_hop(r, hop, sums_at(r, i) + r->at.dv, sums_at(r, i + 1) + r->at.dv, dv, DVALUES);
+/* A chunk of keys, or of what is like them, dense at p. */
+static ZkView chunk_view(const Ring *r, const ZkView *whole, void *p, int64_t start) {
+  ZkView v = *whole;
+  int64_t stride = 1;
+  v.data = p;
+  for (int i = v.rank; i-- > 0;) {
+    if (v.axis[i] == r->n->axis) v.size[i] = r->length, v.start[i] = start;
+    v.stride[i] = stride;
+    stride *= v.size[i];
+  }
+  return v;
+}
+
+/* Chunk c of what the rank has of a tensor. */
+static ZkView part_view(const Ring *r, const ZkView *whole, int c) {
+  ZkView v = *whole;
+  for (int i = 0; i < v.rank; i++)
+    if (v.axis[i] == r->n->axis) {
+      v.data = (char *)v.data + c * r->length * v.stride[i] * (int64_t)zk_elem_bytes((ZkElem)v.elem);
+      v.size[i] = r->length;
+      v.start[i] = 0;
+    }
+  return v;
+}
+
+/* To the type of `to`, which may be another. */
+static void store(const Ring *r, ZkView from, ZkView to) {
+  ZkPointwise same = {.nout = 1};
+  ZkCall c = {.op = ZG_OP_POINTWISE, .nin = 1, .nout = 1, .pointwise = &same};
+  if (from.elem == to.elem) c = (ZkCall){.op = ZG_OP_COPY, .nin = 1, .nout = 1};
+  memset(from.start, 0, sizeof from.start);
+  memset(to.start, 0, sizeof to.start);
+  c.in[0] = from;
+  c.out[0] = to;
+  if (from.data != to.data) r->e->dev->run(r->e->env, &c);
+}
+
+/* What queries of chunk `own` make of the keys of chunk c, which are those of the rank `farther` before. */
+static void meet(Ring *r, int own, int c, int64_t farther) {
+  int64_t from = (r->mine - farther + r->ranks) % r->ranks, key = zp_ring_chunk(r->chunks, r->ranks, from, c);
+  uint32_t i = r->steps[c];
+  if (!zp_ring_sees(r->n, r->length, zp_ring_chunk(r->chunks, r->ranks, r->mine, own), key)) return;
+  ZkCall one = r->chunks == 1 ? r->call : zx_cut_call(&r->call, &r->cut, own);
+  one.in[r->first + 1] = chunk_view(r, &r->k, keys_at(r, c, i), key * r->length);
+  one.in[r->first + 2] = chunk_view(r, &r->v, values_at(r, c, i), key * r->length);
+  if (r->back) {
+    one.out[1] = chunk_view(r, &r->call.out[1], dkeys_at(r, c, i), 0);
+    one.out[2] = chunk_view(r, &r->call.out[2], dvalues_at(r, c, i), 0);
+  }
+  one.accumulate = r->begun[own];
+  r->begun[own] = true;
+  r->e->dev->run(r->e->env, &one);
+}
+
+/* Its keys and values go `hop` ranks on. */
+typedef struct {
+  Hop k, v;
+} Hops;
+static Hops begin_hops(const Ring *r, int c, int64_t hop) {
+  uint32_t i = r->steps[c];
+  uint64_t k = bytes_of(&r->k) / (uint64_t)r->chunks, v = bytes_of(&r->v) / (uint64_t)r->chunks;
+  int tag = TENSORS * c;
+  return (Hops){begin_hop(r, hop, keys_at(r, c, i), keys_at(r, c, i + 1), k, tag + KEYS),
+                begin_hop(r, hop, values_at(r, c, i), values_at(r, c, i + 1), v, tag + VALUES)};
+}
+
+/* So do the sums of its gradients, where they are those of its next step. */
+static void hand_sums(const Ring *r, int c, int64_t hop) {
+  uint32_t i = r->steps[c];
+  uint64_t dk = bytes_of(&r->call.out[1]), dv = bytes_of(&r->call.out[2]), n = (uint64_t)r->chunks;
+  int tag = TENSORS * c;
+  Hop k = begin_hop(r, hop, dkeys_at(r, c, i), dkeys_at(r, c, i + 1), dk / n, tag + DKEYS);
+  Hop v = begin_hop(r, hop, dvalues_at(r, c, i), dvalues_at(r, c, i + 1), dv / n, tag + DVALUES);
   end_hop(r, k);
   end_hop(r, v);
 }
 
-/* f32 to the type of `to`. */
-static void store(const Ring *r, ZkView from, const ZkView *to) {
-  ZkPointwise same = {.nout = 1};
-  ZkCall c = {.op = ZG_OP_POINTWISE, .nin = 1, .nout = 1, .pointwise = &same};
-  c.in[0] = from;
-  c.out[0] = *to;
-  if (from.data != to->data) r->e->dev->run(r->e->env, &c);
+/* How many ranks on the next step is that chunk c takes part in; 0: there is none. */
+static int64_t hop_of(const Ring *r, int c, uint32_t i) {
+  for (uint32_t j = i + 1; j < r->n->nsteps; j++)
+    if (r->n->chunks[j] >> c & 1) return (int64_t)r->n->steps[j] - r->n->steps[i];
+  return 0;
 }
 
 static void go_round(Ring *r) {
-  uint32_t last = r->n->nsteps - 1;
-  for (uint32_t i = 0; i <= last; i++) {
-    Hop k = {-1, -1}, v = {-1, -1};
-    int64_t hop = i < last ? (int64_t)r->n->steps[i + 1] - r->n->steps[i] : 0;
-    if (hop) {
-      k = begin_hop(r, hop, keys_at(r, i), keys_at(r, i + 1), bytes_of(&r->k), KEYS);
-      v = begin_hop(r, hop, values_at(r, i), values_at(r, i + 1), bytes_of(&r->v), VALUES);
+  for (uint32_t i = 0; i < r->n->nsteps; i++) {
+    Hops hops[CHUNKS];
+    int64_t hop[CHUNKS], at = (int64_t)r->n->steps[i];
+    for (int c = 0; c < r->chunks; c++) {
+      bool here = r->n->chunks[i] >> c & 1;
+      hop[c] = here ? hop_of(r, c, i) : 0;
+      if (hop[c]) hops[c] = begin_hops(r, c, hop[c]);
     }
-    meet(r, i);
-    if (!hop) continue;
-    end_hop(r, k);
-    end_hop(r, v);
-    if (r->back) hand_sums(r, i, hop);
+    for (int c = 0; c < r->chunks; c++)
+      for (int own = 0; own < r->chunks && r->n->chunks[i] >> c & 1; own++) meet(r, own, c, at);
+    for (int c = 0; c < r->chunks; c++) {
+      if (hop[c]) end_hop(r, hops[c].k), end_hop(r, hops[c].v);
+      bool goes = hop[c] || (at && r->n->chunks[i] >> c & 1); /* home, from its last step */
+      if (r->back && goes) hand_sums(r, c, hop[c] ? hop[c] : -at);
+      if (goes) r->steps[c]++;
+    }
   }
-  if (r->back && last) hand_sums(r, last, -(int64_t)r->n->steps[last]);
+}
+
+/* Two chunks begin where the others will arrive, each dense; and sums of which not all of a chunk's queries begin
+ * at its first step, with zeros. */
+static void begin_chunks(Ring *r) {
+  for (int c = 0; c < r->chunks; c++) {
+    store(r, part_view(r, &r->k, c), chunk_view(r, &r->k, keys_at(r, c, 0), 0));
+    store(r, part_view(r, &r->v, c), chunk_view(r, &r->v, values_at(r, c, 0), 0));
+    r->begun[c] = r->back;
+  }
+  for (int i = 0; r->back && i < 3; i++) {
+    void *p = i ? i == 1 ? dkeys_at(r, 0, 0) : dvalues_at(r, 0, 0) : r->call.out[0].data;
+    r->e->dev->zero(r->e->env, p, bytes_of(&r->call.out[i]));
+  }
 }
 
 void zx_ring(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *call) {
@@ -124,22 +208,25 @@ void zx_ring(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *cal
             .back = n->call.op == ZG_OP_ATTEND_GRAD,
             .scratch = call->scratch};
   r.first = zg_attend_first(call->op);
+  r.chunks = zp_ring_chunks(&e->p->mesh, n);
+  r.cut = zx_cut(e, s, n);
   r.ranks = zp_group_size(&e->p->mesh, n->dims);
   r.mine = zp_group_index(&e->p->mesh, e->rank, n->dims);
   r.at = zp_ring(s, n);
   r.k = call->in[r.first + 1], r.v = call->in[r.first + 2];
   for (int i = 0; i < r.k.rank; i++)
-    if (r.k.axis[i] == n->axis) r.length = r.k.size[i];
+    if (r.k.axis[i] == n->axis) r.length = r.k.size[i] / r.chunks;
   r.call.scratch = r.scratch + r.at.kernel;
   ZkView *made = &r.call.out[0]; /* o, or dq */
   if (made->elem != ZK_F32) made->data = r.scratch + r.at.queries;
   made->elem = ZK_F32;
   for (int i = 1; r.back && i < 3; i++) r.call.out[i].elem = ZK_F32;
+  if (r.chunks > 1) begin_chunks(&r);
   go_round(&r);
-  store(&r, *made, &call->out[0]);
-  for (int i = 1; r.back && i < 3; i++) {
-    ZkView sum = r.call.out[i];
-    sum.data = sums_at(&r, n->nsteps > 1 ? n->nsteps : 0) + (i == 2 ? r.at.dv : 0);
-    store(&r, sum, &call->out[i]);
-  }
+  store(&r, *made, call->out[0]);
+  for (int i = 1; r.back && i < 3; i++)
+    for (int c = 0; c < r.chunks; c++) {
+      char *sum = i == 1 ? dkeys_at(&r, c, r.steps[c]) : dvalues_at(&r, c, r.steps[c]);
+      store(&r, chunk_view(&r, &r.call.out[i], sum, 0), part_view(&r, &call->out[i], c));
+    }
 }

@@ -79,36 +79,52 @@ static bool speaks_for(const ZxEngine *e, const ZpValue *v) {
   return zp_group_index(&e->p->mesh, e->rank, same) == 0;
 }
 
+/* Where the elements of an axis of a part are in the tensor. */
+typedef struct {
+  ZpPiece piece[ZP_PIECES];
+  int n;
+} Places;
+
+static uint64_t place_in(const Places *p, uint64_t i) {
+  int k = p->n - 1;
+  while ((int64_t)i < p->piece[k].from) k--;
+  return (uint64_t)(p->piece[k].to - p->piece[k].from) + i;
+}
+
 /* Row r of a part; padding is left out. */
-static bool put_row(ZxPredict *t, const ZxOutput *x, const int64_t *start, uint64_t r) {
+static bool put_row(ZxPredict *t, const ZxOutput *x, const Places *places, uint64_t r) {
   const ZpValue *v = x->value;
   int last = v->type.naxes - 1;
-  uint64_t row = (uint64_t)v->size[last], global = (uint64_t)start[last], scale = 1, left = r;
+  uint64_t row = (uint64_t)v->size[last], global = 0, scale = 1, left = r;
   uint64_t room = last ? (uint64_t)t->e->p->axis_valid[v->axis[last]] : UINT64_MAX;
-  if (global >= room) return true;
   for (int a = last - 1; a >= 0; a--) {
-    uint64_t i = (uint64_t)start[a] + left % (uint64_t)v->size[a];
+    uint64_t i = place_in(&places[a], left % (uint64_t)v->size[a]);
     left /= (uint64_t)v->size[a];
     scale *= (uint64_t)t->e->p->axis_valid[v->axis[a + 1]];
     if (a && i >= (uint64_t)t->e->p->axis_valid[v->axis[a]]) return true;
     global += i * scale;
   }
-  uint64_t keep = room - (uint64_t)start[last];
-  return put(t, x, r * row, global, row < keep ? row : keep);
+  for (int k = 0; k < places[last].n; k++) {
+    ZpPiece p = places[last].piece[k];
+    if ((uint64_t)p.to >= room) continue;
+    uint64_t keep = room - (uint64_t)p.to, n = (uint64_t)p.n < keep ? (uint64_t)p.n : keep;
+    if (!put(t, x, r * row + (uint64_t)p.from, global + (uint64_t)p.to, n)) return false;
+  }
+  return true;
 }
 
 static bool take(ZxEngine *e, const ZxOutput *x) {
   ZxPredict *t = e->take_ctx;
   const ZpValue *v = x->value;
-  int64_t start[ZG_MAX_AXES] = {zx_first_sample(e, v, x->mb)};
+  Places places[ZG_MAX_AXES] = {{{{0, zx_first_sample(e, v, x->mb), v->size[0]}}, 1}};
   uint64_t rows = 1;
   if (!speaks_for(e, v)) return true;
   for (int a = 1; a < v->type.naxes; a++) {
-    start[a] = zp_view_start(&e->p->mesh, v, e->rank, v->axis[a], v->size[a]);
+    places[a].n = zp_view_pieces(&e->p->mesh, v, e->rank, v->axis[a], v->size[a], places[a].piece);
     rows *= (uint64_t)v->size[a - 1];
   }
   for (uint64_t r = 0; r < rows; r++)
-    if (!put_row(t, x, start, r)) return false;
+    if (!put_row(t, x, places, r)) return false;
   return flush(t, x->output);
 }
 

@@ -318,21 +318,46 @@ static const char *rows_wrong(const Local *l, const ZpNode *n) {
   return room || !n->dims ? NULL : "has not the scratch for rows that travel";
 }
 
+/* Whether some query of chunk `q` sees a key of chunk `k`, of `length` positions: that of the nearest pair. */
+static bool chunk_sees(const ZpNode *n, int64_t length, int64_t q, int64_t k) {
+  int64_t far = q - k, least = far > 0 ? (far - 1) * length + 1 : far < 0 ? (-far - 1) * length + 1 : 0;
+  return !(n->call.opt[0] == 1 && far < 0) && (!n->call.opt[1] || least < n->call.opt[1]);
+}
+
+/* Whether the ring has chunk c of the rank t before at some step. */
+static bool comes(const ZpNode *n, int64_t t, int c) {
+  bool met = false;
+  for (uint32_t i = 0; i < n->nsteps; i++) met |= n->steps[i] == t && n->chunks[i] >> c & 1;
+  return met;
+}
+
+/* Whether any of the node's dims splits its axis zigzag. */
+static bool is_zigzag(const Local *l, const ZpNode *n) {
+  bool is = false;
+  for (int d = 0; d < l->c->p->mesh.ndims; d++)
+    is |= n->dims >> d & 1 && l->c->p->mesh.dim[d].size > 1 && l->c->p->mesh.dim[d].zigzag == n->axis;
+  return is;
+}
+
+/* The rank's chunks, as ranks of a zigzag sequence have them: from both of its ends. */
+static bool leaves_out(const Local *l, const ZpNode *n, int64_t ranks, int64_t length) {
+  int own = is_zigzag(l, n) ? 2 : 1;
+  for (int64_t q = 0; q < own * ranks; q++)
+    for (int64_t k = 0; k < own * ranks; k++) {
+      int64_t by = q < ranks ? q : 2 * ranks - 1 - q, of = k < ranks ? k : 2 * ranks - 1 - k;
+      if (chunk_sees(n, length / own, q, k) && !comes(n, (by - of + ranks) % ranks, k >= ranks)) return true;
+    }
+  return n->chunks[0] != (own == 2 ? 3 : 1);
+}
+
 /* Every pair of chunks of which queries may see keys meets at one of the steps, and the scratch is enough. */
 static const char *ring_wrong(const Local *l, const ZpNode *n) {
   const ZpValue *q = operand(l, n, zg_attend_first(n->call.op));
-  int64_t whole = l->c->p->axis_size[n->axis], length = size_along(q, n->axis), window = n->call.opt[1];
-  int64_t ranks = whole / length;
+  int64_t whole = l->c->p->axis_size[n->axis], length = size_along(q, n->axis), ranks = whole / length;
   for (uint32_t i = 0; i < n->nsteps; i++)
     if (i ? n->steps[i] <= n->steps[i - 1] || n->steps[i] >= ranks : n->steps[0])
       return "takes steps in no order";
-  for (int64_t far = 1 - ranks; far < ranks; far++) { /* queries behind keys, in chunks: the nearest pair */
-    int64_t least = far > 0 ? (far - 1) * length + 1 : far < 0 ? (-far - 1) * length + 1 : 0;
-    if ((n->call.opt[0] == 1 && far < 0) || (window && least >= window)) continue;
-    bool met = false;
-    for (uint32_t i = 0; i < n->nsteps; i++) met |= n->steps[i] == (far + ranks) % ranks;
-    if (!met) return "leaves out a step at which some queries see keys";
-  }
+  if (leaves_out(l, n, ranks, length)) return "leaves out a step at which some queries see keys";
   uint64_t need = 0;
   bool back = n->call.op == ZG_OP_ATTEND_GRAD;
   for (int i = 1; i < 3; i++) {
@@ -454,11 +479,11 @@ static bool in_blocks(const ZpValue *whole, const ZpValue *part, uint16_t axis) 
 }
 
 /* Blocks that do not lie so are put together, or taken apart, in scratch. */
-static const char *packing_wrong(const ZpNode *n, const ZpValue *in, const ZpValue *out) {
+static const char *packing_wrong(const Local *l, const ZpNode *n, const ZpValue *in, const ZpValue *out) {
   uint64_t need = 0;
-  bool must = n->call.op == ZG_OP_ALL_TO_ALL;
-  if (n->call.op == ZG_OP_ALL_GATHER) must = !in_blocks(out, in, n->axis), need = out->bytes;
-  if (n->call.op == ZG_OP_REDUCE_SCATTER) must = !in_blocks(in, out, n->axis), need = in->bytes;
+  bool zigzag = is_zigzag(l, n), must = n->call.op == ZG_OP_ALL_TO_ALL;
+  if (n->call.op == ZG_OP_ALL_GATHER) must = zigzag || !in_blocks(out, in, n->axis), need = out->bytes;
+  if (n->call.op == ZG_OP_REDUCE_SCATTER) must = zigzag || !in_blocks(in, out, n->axis), need = in->bytes;
   if (n->call.op == ZG_OP_ALL_TO_ALL) need = lines(in->bytes) + out->bytes;
   if (must && !n->packs) return "does not pack what does not lie in blocks";
   return n->packs && n->scratch_bytes < need ? "has not the scratch to pack" : NULL;
@@ -519,7 +544,7 @@ const char *zp_collective_wrong(const Local *l, const ZpNode *n) {
   bool sums = op == ZG_OP_ALL_REDUCE || op == ZG_OP_REDUCE_SCATTER;
   if (sums && in->elem != ZK_F32 && in->elem != ZK_BF16) return "sums what is neither f32 nor bf16";
   if (op == ZG_OP_ALL_REDUCE && !in_blocks(in, out, in->axis[0])) return "has a result that lies otherwise";
-  return packing_wrong(n, in, out);
+  return packing_wrong(l, n, in, out);
 }
 
 /* ---- the plan as a whole ------------------------------------------------------------------------------- */

@@ -8,7 +8,8 @@
  *           (Jacobs et al. 2023, DeepSpeed Ulysses), and exchange the results back
  *   ring    queries stay; keys and values go from rank to rank, and with them, backward, the sums of their gradients
  *           (Liu et al. 2023, Ring Attention): of two chunks a rank computes with one while the next arrives. Steps at
- *           which nobody would see anything are left out
+ *           which nobody would see anything are left out. Of a zigzag sequence (zigzag.c) ranks have two chunks each,
+ *           and what one of them takes no part in it does not go on
  *
  * Unless the recipe says which, it is heads where these divide and that sends fewer bytes. With a the bytes
  * of a rank's q and o, b of its k and v, and n ranks, all of them send
@@ -19,17 +20,6 @@
  * so that heads that share keys make gathering the better way of small groups. A ring sends as much as
  * gathering, but for sums in f32, and needs room for 2 b instead of n b. */
 #include "runtime/plan/local/shard.h"
-
-/* The axis of the list that would be the node's, if keys were queries; its own classes say `pin` of both. */
-static uint32_t first_axis(const ZpShard *h, const ZgNode *n, const ZgType *in, const ZgType *out, int d,
-                           uint16_t query) {
-  const ZpDim *dim = &h->p->mesh.dim[d];
-  for (uint32_t i = 0; d != h->p->mesh.pipe && i < dim->naxes; i++) {
-    ZgAxisClass c = zg_axis_class(n, in, out, dim->axes[i]);
-    if (c == ZG_AXIS_PAR || c == ZG_AXIS_SUM || dim->axes[i] == query) return dim->axes[i];
-  }
-  return ZG_NONE;
-}
 
 /* Whether dim d can split `axis`, of heads, in place of the sequence: as the fastest of all that do. */
 static bool takes_heads(const ZpShard *h, const ZgType *q, int d, uint16_t axis, const uint32_t *x) {
@@ -100,6 +90,14 @@ static bool may_go_round(const ZgNode *n, const ZgType *in) {
   return ax.q == ax.k && !bias;
 }
 
+/* Chunks that go round are of one kind: all of these dims split zigzag, or none does. */
+static bool is_one_ring(const ZpMesh *m, ZpDims dims, uint16_t axis) {
+  ZpDims zigzag = 0;
+  for (int d = 0; d < m->ndims; d++)
+    if (dims >> d & 1 && m->dim[d].zigzag == axis) zigzag |= 1u << d;
+  return !zigzag || zigzag == dims;
+}
+
 ZpDims zp_choose_attend(const ZpShard *h, const ZgNode *n, uint32_t *x) {
   const ZpPlan *p = h->p;
   ZgType in[ZG_MAX_IN], out[ZG_MAX_OUT];
@@ -109,7 +107,7 @@ ZpDims zp_choose_attend(const ZpShard *h, const ZgNode *n, uint32_t *x) {
   ZpDims split = 0;
   bool ring = false;
   for (int d = 0; d < p->mesh.ndims; d++) {
-    x[d] = first_axis(h, n, in, out, d, ax.q);
+    x[d] = zp_attended_axis(p, n, in, out, d, ax.q);
     if (x[d] != ax.q) continue;
     const ZlAttention *said = zp_attention(p, &p->mesh.dim[d]);
     ZlAttentionWay way = said ? said->way : ZL_ATTENTION_AUTO;
@@ -125,7 +123,7 @@ ZpDims zp_choose_attend(const ZpShard *h, const ZgNode *n, uint32_t *x) {
       split &= ~(1u << d);
     }
   }
-  return ring && may_go_round(n, in) ? split : 0;
+  return ring && may_go_round(n, in) && is_one_ring(&p->mesh, split, ax.q) ? split : 0;
 }
 
 bool zp_attend_of_keys(const ZgNode *n, bool result, int i, const ZgType *t, bool ring) {
@@ -143,16 +141,38 @@ bool zp_ring_sees(const ZpNode *n, int64_t length, int64_t q, int64_t k) {
   return window == 0 || apart == 0 || (apart - 1) * length + 1 < window;
 }
 
+int zp_ring_chunks(const ZpMesh *m, const ZpNode *n) { return zp_is_zigzag(m, n->dims, n->axis) ? 2 : 1; }
+
+int64_t zp_ring_chunk(int chunks, int64_t ranks, int64_t rank, int c) {
+  return chunks == 1 ? rank : c ? 2 * ranks - 1 - rank : rank;
+}
+
+/* Bits of a rank's chunks that somebody sees any of, `t` ranks farther on. */
+static uint8_t chunks_seen(const ZpNode *n, int chunks, int64_t ranks, int64_t length, int64_t t) {
+  uint8_t seen = 0;
+  for (int64_t r = 0; r < ranks; r++)
+    for (int i = 0; i < chunks * chunks; i++) {
+      int64_t q = zp_ring_chunk(chunks, ranks, (r + t) % ranks, i / chunks);
+      if (zp_ring_sees(n, length, q, zp_ring_chunk(chunks, ranks, r, i % chunks))) seen |= 1 << i % chunks;
+    }
+  return t ? seen : (uint8_t)((1 << chunks) - 1);
+}
+
 void zp_ring_steps(const ZpShard *h, ZpNode *n) {
   const ZpValue *q = &h->out->values[n->in[zg_attend_first(n->call.op)]];
-  int64_t ranks = zp_group_size(&h->p->mesh, n->dims), length = zp_local_size(h->p, n->call.ax[0], q->state);
-  uint32_t *steps = NULL, nsteps = 0;
-  for (int64_t t = 0; t < ranks;
-       t++) { /* to the t-th before, or from those that have none, the t-th before the last */
-    bool some = zp_ring_sees(n, length, t, 0) || (t > 0 && zp_ring_sees(n, length, 0, ranks - t));
-    if (some) ZB_PUSH(h->p->arena, steps, nsteps, (uint32_t)t);
+  int chunks = zp_ring_chunks(&h->p->mesh, n);
+  int64_t ranks = zp_group_size(&h->p->mesh, n->dims);
+  int64_t length = zp_local_size(h->p, n->call.ax[0], q->state) / chunks;
+  uint32_t *steps = NULL, nsteps = 0, nseen = 0;
+  uint8_t *seen = NULL;
+  for (int64_t t = 0; t < ranks; t++) {
+    uint8_t some = chunks_seen(n, chunks, ranks, length, t);
+    if (!some) continue;
+    ZB_PUSH(h->p->arena, steps, nsteps, (uint32_t)t);
+    ZB_PUSH(h->p->arena, seen, nseen, some);
   }
   n->steps = steps;
+  n->chunks = seen;
   n->nsteps = nsteps;
 }
 
@@ -172,10 +192,18 @@ ZpRing zp_ring(const ZpSegment *s, const ZpNode *n) {
   return r;
 }
 
-/* Of k and v at every step but the first; of the sums of their gradients as often, and once more: home. */
+/* Of a chunk's k and v at every step of its own but the first; of the sums of their gradients as often, and
+ * once more: home. */
 uint64_t zp_ring_bytes(const ZpSegment *s, const ZpNode *n) {
   bool back = n->call.op == ZG_OP_ATTEND_GRAD;
   const ZpValue *k = &s->values[n->in[back ? 4 : 1]], *v = &s->values[n->in[back ? 5 : 2]];
-  uint64_t hops = n->nsteps - 1, home = n->nsteps > 1;
-  return hops * (k->bytes + v->bytes) + (back ? (hops + home) * 4 * (elements(k) + elements(v)) : 0);
+  uint64_t hops = 0, home = 0, chunks = n->chunks[0] == 3 ? 2 : 1;
+  for (uint64_t c = 0; c < chunks; c++) {
+    uint64_t steps = 0;
+    for (uint32_t i = 0; i < n->nsteps; i++) steps += n->chunks[i] >> c & 1;
+    hops += steps - 1;
+    home += steps > 1;
+  }
+  uint64_t sums = back ? (hops + home) * 4 * (elements(k) + elements(v)) : 0;
+  return (hops * (k->bytes + v->bytes) + sums) / chunks;
 }

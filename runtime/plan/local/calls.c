@@ -14,11 +14,11 @@ static bool in_blocks(const ZkView *whole, const ZkView *part, uint16_t axis) {
   return true;
 }
 
-static bool packs(const ZpNode *n) {
+static bool packs(const ZpMesh *m, const ZpNode *n) {
   const ZkView *in = &n->call.in[0], *out = &n->call.out[0];
   switch (n->call.op) {
-  case ZG_OP_REDUCE_SCATTER: return !in_blocks(in, out, n->axis);
-  case ZG_OP_ALL_GATHER: return !in_blocks(out, in, n->axis);
+  case ZG_OP_REDUCE_SCATTER: return zp_is_zigzag(m, n->dims, n->axis) || !in_blocks(in, out, n->axis);
+  case ZG_OP_ALL_GATHER: return zp_is_zigzag(m, n->dims, n->axis) || !in_blocks(out, in, n->axis);
   case ZG_OP_ALL_TO_ALL: return true;
   default: return false;
   }
@@ -59,7 +59,7 @@ void zp_make_calls(ZpLocal *c, ZpPhase phase) {
     ZpNode *k = &l->nodes[i];
     zp_views(c->p, c->s, k);
     bool collective = k->dims != 0 && !zp_is_ring(k);
-    k->packs = collective && packs(k);
+    k->packs = collective && packs(&c->p->mesh, k);
     k->scratch_bytes = zp_is_ring(k)            ? ring_scratch(c, k)
                        : collective             ? collective_scratch(c, k)
                        : zp_is_kind(k, ZG_SINK) ? 0

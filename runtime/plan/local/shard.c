@@ -233,6 +233,24 @@ static double attend_rows(const ZpShard *h, const ZpNode *m, const ZgAttendAxes 
   return rows;
 }
 
+/* Of the pairs that the mask leaves, the share of the rank that has most, where they are cut into `parts`. */
+static double busiest_share(const ZpPlan *p, const ZpNode *m, const ZpValue *q, int64_t parts) {
+  uint16_t axis = m->call.ax[0];
+  int64_t size = p->axis_size[axis], keys = p->axis_size[zg_attend_axes(m->call.ax, m->call.nax).k];
+  ZpDims dims = 0;
+  double most = 0;
+  for (int d = 0; d < p->mesh.ndims; d++)
+    if (q->state[d].kind == 'S' && q->state[d].axis == axis) dims |= 1u << d;
+  for (int64_t i = 0; i < parts; i++) {
+    ZpPiece piece[ZP_PIECES];
+    double pairs = 0;
+    for (int k = zp_pieces(&p->mesh, dims, axis, i, size / parts, piece); k-- > 0;)
+      pairs += zg_attend_part(m->call.opt[0], m->call.opt[1], keys, piece[k].to, piece[k].to + piece[k].n);
+    if (pairs > most) most = pairs;
+  }
+  return most / zg_attend_part(m->call.opt[0], m->call.opt[1], keys, 0, size);
+}
+
 /* A product is a multiplication and an addition at every point. Those of attend are q.k and p.v, of the pairs
  * that the mask leaves; its gradient has twice as many. */
 static void count_flops(ZpShard *h, ZpNode *m) {
@@ -244,10 +262,12 @@ static void count_flops(ZpShard *h, ZpNode *m) {
   }
   ZgAttendAxes ax = zg_attend_axes(m->call.ax, m->call.nax);
   const int64_t *size = h->p->axis_size;
-  int64_t parts =
-      size[ax.q] / zp_local_size(h->p, ax.q, h->out->values[m->in[zg_attend_first(m->call.op)]].state);
-  m->flops = o->products * (double)(size[ax.h] + size[ax.w]) * attend_rows(h, m, &ax) *
-             zg_attend_pairs(m->call.opt[0], m->call.opt[1], size[ax.q], size[ax.k]) / (double)parts;
+  const ZpValue *q = &h->out->values[m->in[zg_attend_first(m->call.op)]];
+  int64_t parts = size[ax.q] / zp_local_size(h->p, ax.q, q->state);
+  double all = o->products * (double)(size[ax.h] + size[ax.w]) * attend_rows(h, m, &ax) *
+               zg_attend_pairs(m->call.opt[0], m->call.opt[1], size[ax.q], size[ax.k]);
+  m->flops = m->busiest = all / (double)parts;
+  if (parts > 1) m->busiest = all * busiest_share(h->p, m, q, parts);
 }
 
 /* Rows of linear_attend, each with a state: the local sizes of the result's other axes; and their tokens. */

@@ -32,7 +32,7 @@ static Hash mesh(const ZpPlan *p) {
   ADD(&h, U(m->ndims), U(m->pipe), U(m->nranks));
   for (int d = 0; d < m->ndims; d++) {
     add_text(&h, m->dim[d].name);
-    ADD(&h, U(m->dim[d].size), m->dim[d].directive, m->dim[d].naxes);
+    ADD(&h, U(m->dim[d].size), m->dim[d].directive, m->dim[d].naxes, m->dim[d].zigzag);
     for (uint32_t i = 0; i < m->dim[d].naxes; i++) add(&h, m->dim[d].axes[i]);
   }
   return h;
@@ -184,8 +184,8 @@ static Hash nodes(const ZpList *l) {
     for (int k = 0; k < n->call.nout; k++) add(&h, n->out[k]);
     ADD(&h, n->dims, n->split, n->axis, n->axis2, n->packs, n->scratch_bytes, n->scratch_at, n->sink, n->loc,
         n->region, n->recomputed, n->overwrites, n->nsteps);
-    for (uint32_t k = 0; k < n->nsteps; k++) add(&h, n->steps[k]);
-    add_double(&h, n->flops);
+    for (uint32_t k = 0; k < n->nsteps; k++) ADD(&h, n->steps[k], n->chunks[k]);
+    add_double(&h, n->flops), add_double(&h, n->busiest);
   }
   return h;
 }

@@ -257,5 +257,6 @@ void zp_explain(const ZpPlan *p, ZbText *out) {
   }
   zb_text_add(out, "\n");
   put_sums(p, t, out);
+  if (p->order) zb_text_add(out, "%s\n", p->order);
   zb_arena_free(a);
 }

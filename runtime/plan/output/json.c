@@ -59,6 +59,7 @@ static void put_mesh(cJSON *o, const ZpPlan *p) {
     cJSON *axes = cJSON_AddArrayToObject(x, "axes");
     for (uint32_t i = 0; i < dim->naxes; i++)
       cJSON_AddItemToArray(axes, cJSON_CreateString(p->graph->axes[dim->axes[i]].name));
+    if (dim->zigzag != ZP_NO_AXIS) cJSON_AddStringToObject(x, "zigzag", p->graph->axes[dim->zigzag].name);
   }
 }
 

@@ -137,7 +137,7 @@ double zp_call_seconds(const ZlCluster *c, const ZpNode *n) {
     return zg_is_conv(k->op) ? conv_seconds(c, k) : product_seconds(c, k);
   case ZP_T_ATTENTION:
     if (zg_is_linear_attend(k->op)) return recurrence_seconds(c, n);
-    return zp_attention_seconds(c, k->in[0].elem, n->flops, k->op == ZG_OP_ATTEND_GRAD);
+    return zp_attention_seconds(c, k->in[0].elem, n->busiest, k->op == ZG_OP_ATTEND_GRAD); /* others wait */
   default: return zp_stream_seconds(c, bytes_of_call(k));
   }
 }

@@ -31,7 +31,7 @@ static const char text[] = "recipe r for M {\n"
                            "  bind batch = 16, seq? = 8, slot = 1.25\n"
                            "  micro 1\n"
                            "  split batch over data\n"
-                           "  split kv?*grp, ffn over tensor else seq\n"
+                           "  split kv?*grp, ffn over tensor else seq zigzag\n"
                            "  stages over pipe by cost\n"
                            "  schedule 1f1b\n"
                            "  shard params, grads, states over data unit layer keep\n"
@@ -57,7 +57,7 @@ Test(recipe_text, all_that_a_recipe_says) {
                    "mesh: pipe = 2, data = 4, tensor = 2\n"
                    "bind: batch = 16, seq? = 8, slot = 1.25\n"
                    "micro: 1\n"
-                   "split: batch over data; kv?*grp, ffn over tensor else seq\n"
+                   "split: batch over data; kv?*grp, ffn over tensor else seq zigzag\n"
                    "shard: params grads states over data unit layer keep\n"
                    "attention: heads over tensor; gather\n"
                    "stages: over pipe by cost\n"
@@ -150,6 +150,8 @@ Test(recipe_text, every_edit_shows) {
       {"kv?*grp, ffn", "ffn, kv?*grp"},
       {"kv?*grp, ffn", "grp*kv?, ffn"},
       {" else seq", ""},
+      {" zigzag", ""},
+      {"zigzag", "contiguous"},
       {"by cost", "= [3, 5]"},
       {"1f1b", "gpipe"},
       {"params, grads, states over data unit layer keep", "grads, states over data unit layer"},
@@ -296,7 +298,8 @@ Test(recipe_text, written) {
 
 Test(recipe_text, splits_alike_are_one) {
   static const char source[] =
-      "recipe r { mesh a = 2, b = 2, pipe = 3   bind batch = 8   split batch over a, b\n"
+      "recipe r { mesh a = 2, b = 2, c = 2, pipe = 3   bind batch = 8   split batch over a, b\n"
+      "  split batch over c contiguous\n"
       "  stages over pipe = [1, 2, 3]   schedule gpipe   optimizer sgd(lr = 1)   micro 1 }";
   ZbArena *a = zb_arena_new();
   ZlSources *s = zl_sources_new(a);
@@ -304,9 +307,11 @@ Test(recipe_text, splits_alike_are_one) {
   ZbText written = {0};
   ZlProgram *p = zl_load_text(a, s, d, "r.zug", source, strlen(source), NULL);
   zl_recipe_write(zl_recipe(p, d, "r"), &written);
-  cr_expect_str_eq(written.s, "recipe r {\n  mesh a = 2, b = 2, pipe = 3\n  bind batch = 8\n  micro 1\n"
-                              "  split batch over a, b\n  stages over pipe = [1, 2, 3]\n  schedule gpipe\n"
-                              "  optimizer sgd(lr = 1)\n}\n");
+  cr_expect_str_eq(written.s,
+                   "recipe r {\n  mesh a = 2, b = 2, c = 2, pipe = 3\n  bind batch = 8\n  micro 1\n"
+                   "  split batch over a, b\n  split batch over c contiguous\n  stages over pipe = [1, 2, "
+                   "3]\n  schedule gpipe\n"
+                   "  optimizer sgd(lr = 1)\n}\n");
   zb_text_free(&written);
   zb_arena_free(a);
 }

@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { BATCH = 2, SEQ = 64, PAST = 40, KV = 2, GRP = 3, HD = 8, WIDE = 12 };
@@ -251,6 +252,156 @@ Test(attend, ring) {
     }
     model_close(&m);
   }
+}
+
+/* ---- zigzag -------------------------------------------------------------------------------------------- */
+/* Where element i of a member's part of axis 3 goes. */
+static int64_t piece_place(const ZpMesh *m, ZpDims dims, int64_t member, int64_t length, int64_t i) {
+  ZpPiece piece[ZP_PIECES];
+  int n = zp_pieces(m, dims, 3, member, length, piece);
+  for (int k = 0; k < n; k++)
+    if (i >= piece[k].from && i < piece[k].from + piece[k].n) return piece[k].to + i - piece[k].from;
+  cr_assert_fail("element %d of member %d is nowhere", (int)i, (int)member);
+  return -1;
+}
+
+/* Two dims split zigzag, one that is faster cuts what they leave: every element is somewhere, rank r of n has
+ * chunks r and 2n-1-r in order, and the parts put together dim by dim lie as those put together at once. */
+Test(attend, zigzag_pieces) {
+  static const int64_t sizes[][3] = {{2, 2, 1}, {4, 1, 2}, {2, 3, 3}, {1, 4, 4}, {3, 1, 1}, {1, 1, 3}};
+  for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+    ZpMesh m = {.ndims = 3, .pipe = -1};
+    int64_t n = sizes[s][0] * sizes[s][1], last = sizes[s][2], all = 24 * n * last, length = all / n / last;
+    for (int d = 0; d < 3; d++) m.dim[d] = (ZpDim){.size = sizes[s][d], .zigzag = d < 2 ? 3 : ZP_NO_AXIS};
+    m.nranks = n * last;
+    bool *seen = calloc((size_t)all, sizeof *seen);
+    for (int64_t r = 0; r < m.nranks; r++)
+      for (int64_t i = 0; i < length; i++) {
+        int64_t at = piece_place(&m, 7, r, length, i), in = r % last * length + i, pair = r / last;
+        int64_t chunk = all / (2 * n), own = in < chunk ? pair : 2 * n - 1 - pair;
+        cr_assert(at >= 0 && at < all && !seen[at]);
+        seen[at] = true;
+        if (n > 1) cr_assert_eq(at, own * chunk + in % chunk, "%d: %d", (int)s, (int)at);
+        else cr_assert_eq(at, r * length + i);
+        int64_t by = piece_place(&m, 4, r % last, length, i);
+        by = piece_place(&m, 2, r / last % sizes[s][1], length * last, by);
+        by = piece_place(&m, 1, r / last / sizes[s][1], length * last * sizes[s][1], by);
+        cr_assert_eq(by, at, "%d: element %d of rank %d", (int)s, (int)i, (int)r);
+      }
+    free(seen);
+  }
+}
+
+/* Without a word, where a causal mask leaves all earlier keys and nothing is in the way; else contiguous. */
+Test(attend, zigzag_where_it_balances) {
+  static const struct {
+    const char *z, *recipe;
+    bool zigzag;
+    double busiest; /* over the mean */
+  } cases[] = {
+      {ONE "mask = causal))", "mesh c = 4 split seq over c attention ring", true, 1},
+      {ONE "mask = causal))", "mesh c = 4 split seq over c attention gather", true, 1},
+      {ONE "mask = causal, same = d))", "mesh b = 2, c = 2 split seq over b, c attention gather", true, 1},
+      {ONE "mask = causal))", "mesh c = 4 split seq over c contiguous attention gather", false, 1.75},
+      {ONE "mask = causal))", "mesh c = 2 split seq over c contiguous attention ring", false, 1.5},
+      {ONE "mask = causal))", "mesh c = 2 split seq over c attention heads", false, 1},
+      {ONE "mask = causal))", "mesh c = 2 split seq over c zigzag attention heads", true, 1},
+      {ONE "mask = none))", "mesh c = 4 split seq over c attention ring", false, 1},
+      {ONE "mask = none))", "mesh c = 4 split seq over c zigzag attention ring", true, 1},
+      {ONE "mask = causal, window = 8))", "mesh c = 4 split seq over c attention ring", false,
+       16 * 8 / 120.0},
+      {ONE "mask = causal))", "mesh c = 64 split seq over c attention gather", false, 127 / 64.0},
+      {ONE "mask = causal))", "mesh c = 2, t = 2 split seq over c split kv over t else seq attention gather",
+       true, 1},
+      {ONE "mask = causal))", "mesh t = 2, c = 2 split seq over c split kv over t else seq attention gather",
+       false, 1.5},
+      {ONE "mask = causal)) + sum[hd](shift[seq](q, by = 1))", "mesh c = 4 split seq over c attention gather",
+       false, 1.75},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Model m = model_with(cases[i].z);
+    Plan q = plan_of(m.g, zb_printf(m.c.a, "%s %s", bind, cases[i].recipe));
+    uint16_t seq = (uint16_t)zg_axis_find(m.g, "seq");
+    bool zigzag = zp_is_zigzag(&q.p->mesh, zp_all_dims(&q.p->mesh), seq);
+    const ZpNode *n = attend_of(q.p, ZP_FWD);
+    cr_expect_eq(zigzag, cases[i].zigzag, "%s, %s: %s", cases[i].z, cases[i].recipe,
+                 q.p->order ? q.p->order : "nothing said");
+    cr_expect_float_eq(n->busiest / n->flops, cases[i].busiest, 1e-9, "%s, %s: %g", cases[i].z,
+                       cases[i].recipe, n->busiest / n->flops);
+    plan_close(&q);
+    model_close(&m);
+  }
+}
+
+/* Two chunks of a rank go round each by itself: with a window the earlier one to the next rank, the later one
+ * to the rank before, as these are the next ones there. */
+Test(attend, zigzag_ring) {
+  static const struct {
+    const char *z;
+    uint32_t nsteps, steps[4];
+    uint8_t chunks[4];
+    double hops; /* of all that the rank has */
+  } cases[] = {
+      {ONE "mask = causal))", 4, {0, 1, 2, 3}, {3, 3, 3, 3}, 3},
+      {ONE "mask = none))", 4, {0, 1, 2, 3}, {3, 3, 3, 3}, 3},
+      {ONE "mask = causal, window = 9))", 3, {0, 1, 3}, {3, 1, 2}, 1},
+      {ONE "mask = causal, window = 10))", 4, {0, 1, 2, 3}, {3, 1, 3, 3}, 2.5},
+      {ONE "mask = causal, window = 1))", 1, {0}, {3}, 0},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Model m = model_with(cases[i].z);
+    Plan q = plan_of(m.g, zb_printf(m.c.a, "%s mesh c = 4 split seq over c zigzag attention ring", bind));
+    ZpNode *n = (ZpNode *)(uintptr_t)attend_of(q.p, ZP_FWD);
+    uint64_t bytes = 2ull * BATCH * SEQ / 4 * KV * HD * 4;
+    cr_expect_eq(n->nsteps, cases[i].nsteps, "%s: %u", cases[i].z, n->nsteps);
+    cr_expect(!memcmp(n->steps, cases[i].steps, n->nsteps * sizeof *n->steps), "%s", cases[i].z);
+    cr_expect(!memcmp(n->chunks, cases[i].chunks, n->nsteps), "%s", cases[i].z);
+    cr_expect_eq((double)zp_ring_bytes(&q.p->segments[0], n), cases[i].hops * (double)bytes, "%s",
+                 cases[i].z);
+    uint8_t fewer[] = {3, 1, 1, 1};
+    ZbErr err = {0};
+    n->chunks = fewer; /* the later chunk does not go round */
+    bool misses = cases[i].nsteps > 1;
+    cr_expect_eq(zp_check_segments(q.p, &err), !misses, "%s", cases[i].z);
+    cr_expect(!misses || strstr(err.text, "leaves out"), "%s", err.text);
+    plan_close(&q);
+    model_close(&m);
+  }
+}
+
+Test(attend, zigzag_refused) {
+  static const struct {
+    const char *z, *recipe, *code, *says;
+  } cases[] = {
+      {ONE "mask = causal)) + sum[hd](shift[seq](q, by = 1))", "mesh c = 4 split seq over c zigzag", "Z0302",
+       "needs its positions in order"},
+      {ONE "mask = causal))", "mesh c = 64 split seq over c zigzag", "Z0302",
+       "64 positions are not 128 chunks"},
+      {ONE "mask = causal))", "mesh t = 2, c = 2 split seq over c zigzag split kv over t else seq", "Z0302",
+       "`t`, which splits it too, comes before `c` in the mesh"},
+      {ONE "mask = causal))", "mesh c = 2, d = 2 split kv over c zigzag split seq over d contiguous", "Z0809",
+       "`c` splits no positions"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Model m = model_with(cases[i].z);
+    Plan q = plan_try(m.g, zb_printf(m.c.a, "%s%s", bind, cases[i].recipe));
+    const char *said = plan_messages(&q);
+    bool warned = !strcmp(cases[i].code, "Z0809");
+    cr_expect(!q.p != warned && strstr(said, cases[i].code) && strstr(said, cases[i].says), "%s: %s",
+              cases[i].z, said);
+    plan_close(&q);
+    model_close(&m);
+  }
+  Model m = model_with(ONE "mask = causal))");
+  Plan q = plan_try_pinned(m.g, zb_printf(m.c.a, "%smesh c = 2 split seq over c zigzag", bind));
+  cr_expect(!q.p && strstr(plan_messages(&q), "Z0808") && strstr(plan_messages(&q), "for CPUs only"));
+  plan_close(&q);
+  q = plan_try_pinned(m.g, zb_printf(m.c.a, "%smesh c = 2 split seq over c attention gather", bind));
+  cr_assert(q.p);
+  cr_expect(!zp_is_zigzag(&q.p->mesh, 1, (uint16_t)zg_axis_find(m.g, "seq")));
+  cr_expect(strstr(q.p->order, "contiguously"), "%s", q.p->order);
+  plan_close(&q);
+  model_close(&m);
 }
 
 /* What has a bias, or keys of another sequence, does not go round. */

@@ -29,33 +29,49 @@ typedef struct {
 static void *zeros(Play *y, uint64_t bytes) { return zb_alloc(y->a, bytes + 64); }
 
 /* ---- numbers that do not depend on the layout ---- */
-static int64_t start_of(const ZpPlan *p, const ZpState *state, int64_t rank, uint16_t axis, int64_t size) {
-  int64_t i = 0;
-  for (int d = 0; d < p->mesh.ndims; d++)
-    if (state[d].kind == 'S' && state[d].axis == axis)
-      i = i * p->mesh.dim[d].size + zp_coord(&p->mesh, rank, d);
-  return i * size;
+/* Where element `at` of the `size` that a rank has of an axis is in all of it, by what cuts it: the parts that
+ * ranks have, one by one, of twice as many chunks where dims cut it zigzag. */
+static int64_t place_of(const ZpPlan *p, const ZpState *state, int64_t rank, uint16_t axis, int64_t size,
+                        int64_t at) {
+  int64_t pairs = 1, pair = 0, parts = 1, part = 0;
+  for (int d = 0; d < p->mesh.ndims; d++) {
+    const ZpDim *m = &p->mesh.dim[d];
+    int64_t c = zp_coord(&p->mesh, rank, d);
+    if (state[d].kind != 'S' || state[d].axis != axis) continue;
+    if (m->zigzag == axis) pair = pair * m->size + c, pairs *= m->size;
+    else part = part * m->size + c, parts *= m->size;
+  }
+  int64_t in = part * size + at, whole = parts * size, chunk = whole / 2;
+  if (pairs == 1) return in;
+  return in < chunk ? pair * chunk + in : (2 * pairs - 1 - pair) * chunk + in - chunk;
 }
 
 /* Calls fn with every element of a local tensor: its place in memory and its global index. */
 typedef struct {
+  const ZpPlan *p;
+  const ZpState *state;
+  int64_t rank;
   int n;
   const uint16_t *axis;
   const int64_t *size;
-  int64_t at[ZG_MAX_AXES], global[ZG_MAX_AXES], start[ZG_MAX_AXES];
+  int64_t at[ZG_MAX_AXES], global[ZG_MAX_AXES];
 } Walk;
+static void find_place(Walk *w, int i) {
+  w->global[i] = w->state ? place_of(w->p, w->state, w->rank, w->axis[i], w->size[i], w->at[i]) : w->at[i];
+}
 static bool next(Walk *w) {
   for (int i = w->n; i-- > 0;) {
-    if (++w->at[i] < w->size[i]) return w->global[i] = w->start[i] + w->at[i], true;
-    w->at[i] = 0;
-    w->global[i] = w->start[i];
+    bool in = ++w->at[i] < w->size[i];
+    if (!in) w->at[i] = 0;
+    find_place(w, i);
+    if (in) return true;
   }
   return false;
 }
 static Walk walk(const ZpPlan *p, const ZpState *state, int64_t rank, int n, const uint16_t *axis,
                  const int64_t *size) {
-  Walk w = {.n = n, .axis = axis, .size = size};
-  for (int i = 0; i < n; i++) w.global[i] = w.start[i] = start_of(p, state, rank, axis[i], size[i]);
+  Walk w = {.p = p, .state = state, .rank = rank, .n = n, .axis = axis, .size = size};
+  for (int i = 0; i < n; i++) find_place(&w, i);
   return w;
 }
 
@@ -144,6 +160,29 @@ static int64_t size_along(const ZkView *v, uint16_t axis) {
   return 1;
 }
 
+/* Which member of a group has element `at` of an axis that the group's parts make, of `size` elements each; and
+ * as which of its own. */
+static int64_t owner(const ZpPlan *p, ZpDims dims, uint16_t axis, int64_t size, int64_t at, int64_t *own) {
+  ZpState state[ZP_MAX_DIMS] = {{0}};
+  int64_t members = zp_group_size(&p->mesh, dims);
+  for (int d = 0; d < p->mesh.ndims; d++)
+    if (dims >> d & 1) state[d] = (ZpState){.kind = 'S', .axis = axis};
+  for (int64_t i = at / size, m; i < at / size + members; i++) /* most often it is that one */
+    for (*own = 0, m = i % members; *own < size; ++*own)
+      if (place_of(p, state, zp_group_member(&p->mesh, 0, dims, m), axis, size, *own) == at) return m;
+  cr_assert_fail("nobody has %lld", (long long)at);
+  return -1;
+}
+
+/* Element `own` of the rank's part of what its group makes. */
+static int64_t of_group(const ZpPlan *p, ZpDims dims, int64_t rank, uint16_t axis, int64_t size,
+                        int64_t own) {
+  ZpState state[ZP_MAX_DIMS] = {{0}};
+  for (int d = 0; d < p->mesh.ndims; d++)
+    if (dims >> d & 1) state[d] = (ZpState){.kind = 'S', .axis = axis};
+  return place_of(p, state, rank, axis, size, own);
+}
+
 /* One collective on all ranks: results first, then written, since some are in place. */
 static void collective(Play *y, uint32_t inst, const ZpNode *k) {
   const ZpSegment *s = &y->p->segments[y->inst[inst].segment];
@@ -164,12 +203,17 @@ static void collective(Play *y, uint32_t inst, const ZpNode *k) {
         for (int i = 0; i < w.n; i++) {
           at[i] = w.at[i];
           bool first = w.axis[i] == k->axis, second = w.axis[i] == k->axis2;
-          if (k->call.op == ZG_OP_REDUCE_SCATTER && first) at[i] += mine * lout;
-          if (k->call.op == ZG_OP_LOCAL_SLICE && first) at[i] += mine * lout, from = q == r;
+          int64_t id = y->rank[r].id;
+          if (k->call.op == ZG_OP_REDUCE_SCATTER && first)
+            at[i] = of_group(y->p, k->dims, id, k->axis, lout, at[i]);
+          if (k->call.op == ZG_OP_LOCAL_SLICE && first)
+            at[i] = of_group(y->p, k->dims, id, k->axis, lout, at[i]), from = q == r;
           if ((k->call.op == ZG_OP_ALL_GATHER || k->call.op == ZG_OP_ALL_TO_ALL) && first)
-            from = at[i] / lin == member, at[i] %= lin;
-          if (k->call.op == ZG_OP_ALL_TO_ALL && second) at[i] += mine * lout2;
-          if (k->call.op == ZG_OP_LOCAL_PAD && first) from = q == r && at[i] / lin == mine, at[i] %= lin;
+            from = owner(y->p, k->dims, k->axis, lin, at[i], &at[i]) == member;
+          if (k->call.op == ZG_OP_ALL_TO_ALL && second)
+            at[i] = of_group(y->p, k->dims, id, k->axis2, lout2, at[i]);
+          if (k->call.op == ZG_OP_LOCAL_PAD && first)
+            from = q == r && owner(y->p, k->dims, k->axis, lin, at[i], &at[i]) == mine;
         }
         if (k->call.op == ZG_OP_LOCAL_PAD && k->axis == ZP_NO_AXIS) from = q == r && mine == 0;
         if (!from) continue;
@@ -189,6 +233,51 @@ static void collective(Play *y, uint32_t inst, const ZpNode *k) {
     memcpy(address(y, &y->rank[r], inst, &s->values[k->out[0]]), now + (uint64_t)r * n, n * 4);
 }
 
+static bool knows_places(int op) {
+  return op == ZG_OP_POSITION || op == ZG_OP_RANDOM || op == ZG_OP_ROPE || zg_is_attend(op);
+}
+
+/* Of what the rank has of some axis of the node, `size` elements, those before the first that does not follow the
+ * one before it in all of the axis, which is at `to` there; false: all do. */
+typedef struct {
+  uint16_t axis;
+  int64_t size, n, to;
+} Gap;
+static bool has_gap(const ZpPlan *p, const ZpSegment *s, const ZpNode *k, int64_t rank, Gap *gap) {
+  for (int i = 0; knows_places(k->call.op) && i < k->call.nin + k->call.nout; i++) {
+    const ZpValue *v = &s->values[i < k->call.nin ? k->in[i] : k->out[i - k->call.nin]];
+    for (int a = 0; a < v->type.naxes; a++)
+      for (int64_t n = 1, at; n < v->size[a]; n++) {
+        at = place_of(p, v->state, rank, v->axis[a], v->size[a], n);
+        *gap = (Gap){v->axis[a], v->size[a], n, at};
+        if (at != place_of(p, v->state, rank, v->axis[a], v->size[a], n - 1) + 1) return true;
+      }
+  }
+  return false;
+}
+
+static void take_piece(ZkView *w, const Gap *gap, bool behind) {
+  for (int a = 0; a < w->rank; a++) {
+    if (w->axis[a] != gap->axis || w->size[a] != gap->size) continue;
+    w->size[a] = behind ? gap->size - gap->n : gap->n;
+    if (!behind) continue;
+    w->data = (char *)w->data + gap->n * w->stride[a] * (int64_t)zk_elem_bytes((ZkElem)w->elem);
+    w->start[a] = gap->to;
+  }
+}
+
+static void play_pieces(Play *y, const ZpSegment *s, const ZpNode *k, const ZkCall *c, const Gap *gap) {
+  bool adds = c->op == ZG_OP_ATTEND_GRAD || c->op == ZG_OP_ATTEND_BIAS_GRAD;
+  for (int i = 0; adds && i < c->nout; i++) memset(c->out[i].data, 0, s->values[k->out[i]].bytes);
+  for (int behind = 0; behind < 2; behind++) {
+    ZkCall one = *c;
+    one.accumulate |= adds;
+    for (int i = 0; i < one.nin + one.nout; i++)
+      take_piece(i < one.nin ? &one.in[i] : &one.out[i - one.nin], gap, behind);
+    zk_cpu_kernel(one.op)(&y->env, &one);
+  }
+}
+
 static void play_node(Play *y, uint32_t inst, uint32_t mb, const ZpNode *k, Rank *r) {
   const ZpPlan *p = y->p;
   const ZpSegment *s = &p->segments[y->inst[inst].segment];
@@ -198,7 +287,7 @@ static void play_node(Play *y, uint32_t inst, uint32_t mb, const ZpNode *k, Rank
     const ZpValue *v = &s->values[i < c.nin ? k->in[i] : k->out[i - c.nin]];
     w->data = address(y, r, inst, v);
     for (int a = 0; a < w->rank; a++) {
-      w->start[a] = start_of(p, v->state, r->id, w->axis[a], w->size[a]);
+      w->start[a] = place_of(p, v->state, r->id, w->axis[a], w->size[a], 0);
       if (c.op != ZG_OP_RANDOM) continue;
       bool batch = w->axis[a] == p->batch; /* drawn by sample of the step, without padding */
       w->whole[a] = batch ? p->global_batch : p->axis_valid[w->axis[a]];
@@ -215,6 +304,11 @@ static void play_node(Play *y, uint32_t inst, uint32_t mb, const ZpNode *k, Rank
     return;
   }
   c.scratch = r->temp + k->scratch_at;
+  Gap gap;
+  if (has_gap(p, s, k, r->id, &gap)) {
+    play_pieces(y, s, k, &c, &gap);
+    return;
+  }
   ZkUnfused u;
   zk_unfuse(&c, &u);
   for (int i = 0; i < u.n; i++) zk_cpu_kernel(u.call[i].op)(&y->env, &u.call[i]);

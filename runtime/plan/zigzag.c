@@ -1,0 +1,202 @@
+/* Axes of positions that are split zigzag: cut into twice as many chunks as there are ranks, of which rank r of
+ * n has chunks r and 2n-1-r. Under a causal mask a query sees as many keys as come before it, so contiguous
+ * parts make the last rank work nearly twice the mean; of any such pair of chunks queries see the same number.
+ *
+ * It is a layout of the axis, of all values alike: the first half of what a rank has is one chunk, the second
+ * half the other. Where ranks' parts are put together along the fastest of the dims that split the axis so,
+ * first halves in order and then second halves in the opposite order are a pair of longer chunks, or all of it
+ * in the order of positions: zp_pieces says where they go. So what needs the axis whole finds nothing new, and
+ * what is computed for each position by itself neither. Others know positions by where a part begins, and are
+ * computed a piece at a time (engine/cut.c, engine/ring.c).
+ *
+ * Example, 2 ranks, 8 positions: rank 0 has 0 1 6 7, rank 1 has 2 3 4 5. Of causal pairs both have 18. */
+#include "runtime/plan/bind.h"
+
+#include <string.h>
+
+/* ---- where things lie ---------------------------------------------------------------------------------- */
+int zp_pieces(const ZpMesh *m, ZpDims dims, uint16_t axis, int64_t member, int64_t length, ZpPiece *piece) {
+  int64_t n = 1, parts = 1; /* parts of what one of the n pairs of chunks is, by faster dims */
+  for (int d = 0; d < m->ndims; d++)
+    if (dims >> d & 1) *(m->dim[d].zigzag == axis ? &n : &parts) *= m->dim[d].size;
+  if (n == 1) {
+    piece[0] = (ZpPiece){0, member * length, length};
+    return 1;
+  }
+  int64_t chunk = length * parts / 2, from = member % parts * length, pair = member / parts;
+  int64_t first = from >= chunk ? 0 : from + length > chunk ? chunk - from : length;
+  int count = 0;
+  if (first) piece[count++] = (ZpPiece){0, pair * chunk + from, first};
+  if (first < length)
+    piece[count++] = (ZpPiece){first, (2 * n - 2 - pair) * chunk + from + first, length - first};
+  return count;
+}
+
+static ZpDims split_by(const ZpMesh *m, const ZpState *state, uint16_t axis) {
+  ZpDims dims = 0;
+  for (int d = 0; d < m->ndims; d++)
+    if (state[d].kind == 'S' && state[d].axis == axis) dims |= 1u << d;
+  return dims;
+}
+
+int zp_view_pieces(const ZpMesh *m, const ZpValue *v, int64_t rank, uint16_t axis, int64_t local_size,
+                   ZpPiece *piece) {
+  ZpDims dims = split_by(m, v->state, axis);
+  return zp_pieces(m, dims, axis, zp_group_index(m, rank, dims), local_size, piece);
+}
+
+int64_t zp_view_start(const ZpMesh *m, const ZpValue *v, int64_t rank, uint16_t axis, int64_t local_size) {
+  ZpPiece piece[ZP_PIECES];
+  zp_view_pieces(m, v, rank, axis, local_size, piece);
+  return piece[0].to;
+}
+
+bool zp_is_zigzag(const ZpMesh *m, ZpDims dims, uint16_t axis) {
+  bool is = false;
+  for (int d = 0; d < m->ndims; d++) is |= dims >> d & 1 && m->dim[d].size > 1 && m->dim[d].zigzag == axis;
+  return is;
+}
+
+/* ---- whether it is used -------------------------------------------------------------------------------- */
+uint32_t zp_attended_axis(const ZpPlan *p, const ZgNode *n, const ZgType *in, const ZgType *out, int d,
+                          uint16_t query) {
+  const ZpDim *dim = &p->mesh.dim[d];
+  for (uint32_t i = 0; d != p->mesh.pipe && i < dim->naxes; i++) {
+    ZgAxisClass c = zg_axis_class(n, in, out, dim->axes[i]);
+    if (c == ZG_AXIS_PAR || c == ZG_AXIS_SUM || dim->axes[i] == query) return dim->axes[i];
+  }
+  return ZG_NONE;
+}
+
+/* The axis of queries that dim d splits at some attend: one where a causal mask leaves all earlier keys, if there
+ * is one (*causal). */
+static uint16_t attended(const ZpPlan *p, int d, bool *causal) {
+  const ZgGraph *g = p->graph;
+  uint16_t any = ZP_NO_AXIS;
+  *causal = false;
+  for (uint32_t i = 0; i < g->nsegments; i++)
+    for (uint32_t k = 0; k < g->segments[i].nforward; k++) {
+      const ZgSegment *s = &g->segments[i];
+      const ZgNode *n = &s->nodes[k];
+      ZgType in[ZG_MAX_IN], out[ZG_MAX_OUT];
+      if (n->op != ZG_OP_ATTEND) continue;
+      for (int j = 0; j < n->nin; j++) in[j] = s->values[n->in[j]].type;
+      for (int j = 0; j < n->nout; j++) out[j] = s->values[n->out + (uint32_t)j].type;
+      uint16_t query = zg_attend_axes(n->ax, n->nax).q;
+      if (zp_attended_axis(p, n, in, out, d, query) != query) continue;
+      any = query;
+      if (n->opt[0] && !n->opt[1]) return *causal = true, query;
+    }
+  return any;
+}
+
+/* Operations that are done along a part of an axis only if its positions follow each other, or that select by
+ * position. */
+static bool wants_order(const ZgNode *n, uint16_t axis) {
+  bool has = false;
+  for (int k = 0; k < n->nax; k++) has |= n->ax[k] == axis;
+  switch (n->op) {
+  case ZG_OP_CUMSUM:
+  case ZG_OP_SCAN:
+  case ZG_OP_LINEAR_ATTEND:
+  case ZG_OP_SHIFT:
+  case ZG_OP_CONV:
+  case ZG_OP_CONV_TRANSPOSE:
+  case ZG_OP_SLICE:
+  case ZG_OP_PAD:
+  case ZG_OP_CONCAT:
+  case ZG_OP_MERGE:
+  case ZG_OP_PART: return has;
+  case ZG_OP_LOOKUP:
+  case ZG_OP_XENT_SUMS:
+  case ZG_OP_ONEHOT: return n->ax[0] == axis;
+  default: return false;
+  }
+}
+
+static const char *op_in_the_way(const ZpPlan *p, uint16_t axis) {
+  const ZgGraph *g = p->graph;
+  for (uint32_t i = 0; i < g->nsegments; i++)
+    for (uint32_t k = 0; k < g->segments[i].nforward; k++) {
+      const ZgNode *n = &g->segments[i].nodes[k];
+      if (wants_order(n, axis))
+        return zb_printf(p->arena, "%s (%s) needs its positions in order", zg_op_info[n->op].text,
+                         zp_loc_text(p, n->loc));
+    }
+  for (uint32_t i = 0; i < g->nparams; i++)
+    if (zg_type_has(&g->params[i].type, axis))
+      return zb_printf(p->arena, "parameter %s has it", g->params[i].path);
+  return NULL;
+}
+
+/* Why the dims of `set` cannot split `axis` zigzag; NULL: they can. */
+static const char *in_the_way(const ZpBuild *b, ZpDims set, uint16_t axis) {
+  const ZpPlan *p = b->p;
+  int64_t ranks = zp_group_size(&p->mesh, set);
+  int fastest = 31 - __builtin_clz(set);
+  if (b->o->pins) return "its attention is for CPUs only in this version";
+  if (p->axis_size[axis] % (2 * ranks))
+    return zb_printf(p->arena, "%lld positions are not %lld chunks", (long long)p->axis_size[axis],
+                     (long long)(2 * ranks));
+  for (int d = 0; d < fastest; d++)
+    if (!(set >> d & 1) && p->mesh.dim[d].size > 1 && d != p->mesh.pipe &&
+        zp_dim_splits(&p->mesh.dim[d], axis))
+      return zb_printf(p->arena, "`%s`, which splits it too, comes before `%s` in the mesh",
+                       p->mesh.dim[d].name, p->mesh.dim[fastest].name);
+  return op_in_the_way(p, axis);
+}
+
+static ZlOrder asked(const ZpPlan *p, int d) {
+  const ZlSplit *s = zp_split(p, p->mesh.dim[d].directive);
+  return s ? s->order : ZL_ORDER_AUTO;
+}
+
+static void report_useless(ZpBuild *b, int d) {
+  const ZpDim *dim = &b->p->mesh.dim[d];
+  zl_help(zl_report(b->d, ZL_Z0809, zp_split_span(b->p, dim),
+                    "`zigzag` has no effect: `%s` splits no positions of an attend", dim->name),
+          "leave `zigzag` out");
+}
+
+static void report_refused(ZpBuild *b, int d, uint16_t axis, const char *why) {
+  const ZpDim *dim = &b->p->mesh.dim[d];
+  ZlDiag *e =
+      zl_report(b->d, b->o->pins ? ZL_Z0808 : ZL_Z0302, zp_split_span(b->p, dim),
+                "`%s` cannot be split zigzag over `%s`: %s", b->p->graph->axes[axis].name, dim->name, why);
+  zl_help(e, "leave `zigzag` out, or write `contiguous`");
+}
+
+/* Of one axis only: the first of a causal attend, or that the recipe names. */
+void zp_bind_zigzag(ZpBuild *b) {
+  ZpPlan *p = b->p;
+  uint16_t axis = ZP_NO_AXIS;
+  ZpDims set = 0, said = 0;
+  for (int d = 0; d < p->mesh.ndims; d++) {
+    bool causal;
+    const ZlAttention *way = zp_attention(p, &p->mesh.dim[d]);
+    uint16_t a = d == p->mesh.pipe ? ZP_NO_AXIS : attended(p, d, &causal);
+    bool zigzag = asked(p, d) == ZL_ORDER_ZIGZAG;
+    if (zigzag && a == ZP_NO_AXIS) report_useless(b, d);
+    if (a == ZP_NO_AXIS || p->mesh.dim[d].size == 1 || asked(p, d) == ZL_ORDER_CONTIGUOUS) continue;
+    if (!zigzag && (!causal || (way && way->way == ZL_ATTENTION_HEADS))) continue;
+    if (axis != ZP_NO_AXIS && a != axis && zigzag) {
+      report_refused(b, d, a, zb_printf(p->arena, "`%s` is", p->graph->axes[axis].name));
+      return;
+    }
+    if (axis != ZP_NO_AXIS && a != axis) continue;
+    axis = a;
+    set |= 1u << d;
+    if (zigzag) said |= 1u << d;
+  }
+  const char *why = set ? in_the_way(b, set, axis) : NULL;
+  if (why && said) report_refused(b, __builtin_ctz(said), axis, why);
+  for (int d = 0; !why && d < p->mesh.ndims; d++)
+    if (set >> d & 1) p->mesh.dim[d].zigzag = axis;
+  if (!set) return;
+  const char *name = p->graph->axes[axis].name, *dims = zp_dims_text(&p->mesh, p->arena, set);
+  long long n = zp_group_size(&p->mesh, set);
+  p->order = why ? zb_printf(p->arena, "`%s` is split contiguously over %s: %s", name, dims, why)
+                 : zb_printf(p->arena,
+                             "`%s` is split zigzag over %s: of %lld chunks rank r has numbers r and %lld - r",
+                             name, dims, 2 * n, 2 * n - 1);
+}
