@@ -69,6 +69,7 @@ cuda_kernels = kernels/cuda/attend.cu \
   kernels/cuda/dot.cu \
   kernels/cuda/experts.cu \
   kernels/cuda/flat.cu \
+  kernels/cuda/linear_attend.cu \
   kernels/cuda/lookup.cu \
   kernels/cuda/move.cu \
   kernels/cuda/norm.cu \

@@ -27,7 +27,7 @@ ZkKernel zk_cuda_pointwise_prepare, zk_cuda_dot_prepare, zk_cuda_attend_prepare;
 ZkKernel zk_cuda_run_unfused, zk_cuda_prepare_unfused; /* of fused calls, one by one (kernels.h: zk_unfuse) */
 bool zk_cuda_dot_supports(const ZkCall *call);
 ZkCudaScratch zk_cuda_reduce_scratch, zk_cuda_lookup_grad_scratch, zk_cuda_dot_scratch,
-    zk_cuda_attend_scratch, zk_cuda_conv_scratch;
+    zk_cuda_attend_scratch, zk_cuda_conv_scratch, zk_cuda_linear_attend_scratch;
 ZkKernel zk_cuda_norm_fused, zk_cuda_norm_prepare; /* of fused calls */
 bool zk_cuda_norm_supports(const ZkCall *call);
 

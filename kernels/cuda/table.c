@@ -3,10 +3,6 @@
 
 #include <string.h>
 
-/* Not on GPUs yet: planners refuse graphs that have them. */
-#define zk_cuda_linear_attend NULL
-#define zk_cuda_linear_attend_grad NULL
-
 static ZkKernel *const kernels[ZG_OP_COUNT] = {
 #define KERNEL(NAME, name) [ZG_OP_##NAME] = zk_cuda_##name,
 #include "kernels/kernels.def"
@@ -30,6 +26,8 @@ static ZkCudaScratch *const scratch[ZG_OP_COUNT] = {
     [ZG_OP_ATTEND] = zk_cuda_attend_scratch,
     [ZG_OP_ATTEND_GRAD] = zk_cuda_attend_scratch,
     [ZG_OP_ATTEND_BIAS_GRAD] = zk_cuda_attend_scratch,
+    [ZG_OP_LINEAR_ATTEND] = zk_cuda_linear_attend_scratch,
+    [ZG_OP_LINEAR_ATTEND_GRAD] = zk_cuda_linear_attend_scratch,
     [ZG_OP_LOOKUP_GRAD] = zk_cuda_lookup_grad_scratch,
 };
 

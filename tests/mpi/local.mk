@@ -9,6 +9,7 @@ scenario_tests += \
   tests/mpi/console.sh \
   tests/mpi/conv.sh \
   tests/mpi/cuda.sh \
+  tests/mpi/cuda_models.sh \
   tests/mpi/cut.sh \
   tests/mpi/documents.sh \
   tests/mpi/errors.sh \

@@ -395,21 +395,12 @@ static bool check_positions(ZpBuild *b, const ZgNode *n) {
   return false;
 }
 
-/* Where a device's memory is not the host's, it is a GPU. */
-static bool check_kernels(ZpBuild *b, const ZgNode *n) {
-  if (!b->o->pins || n->op != ZG_OP_LINEAR_ATTEND) return true;
-  zl_help(zl_report(b->d, ZL_Z0808, b->p->recipe->span,
-                    "linear_attend (%s) is not done on GPUs in this version", zp_loc_text(b->p, n->loc)),
-          "train with `zrun --device cpu`");
-  return false;
-}
-
 static bool check_pins(ZpBuild *b, const ZgSegment *s) {
   for (uint32_t i = 0; i < s->nforward; i++) {
     const ZgNode *n = &s->nodes[i];
     for (int k = 0; k < n->nax; k++)
       if (zg_op_info[n->op].never_split >> k & 1 && !check_pin(b, s, n, n->ax[k])) return false;
-    if (!check_positions(b, n) || !check_kernels(b, n)) return false;
+    if (!check_positions(b, n)) return false;
   }
   return true;
 }

@@ -36,7 +36,8 @@ tests_unit_test_kernels_cuda_SOURCES = tests/unit/kernels/conform.h \
   tests/unit/kernels/select.c \
   tests/unit/kernels/experts.c \
   tests/unit/kernels/grouped.c \
-  tests/unit/kernels/conv.c
+  tests/unit/kernels/conv.c \
+  tests/unit/kernels/linear.c
 tests_unit_test_kernels_cuda_CFLAGS = $(unit_cflags) -DZUG_CXX='"$(CXX)"' -DZUG_SANITIZE='"$(SANITIZE_FLAGS)"' \
   $(CUDA_CPPFLAGS)
 tests_unit_test_kernels_cuda_LDFLAGS = $(AM_LDFLAGS) -rdynamic \
