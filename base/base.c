@@ -86,22 +86,24 @@ void zb_arena_free(ZbArena *a) {
   free(a);
 }
 
-static Block *block_new(size_t bytes) {
+/* written: of its beginning, what will be written before anybody reads it, and need not be zeroed */
+static Block *block_new(size_t bytes, size_t written) {
   size_t size = bytes > (64u << 10) ? bytes : (64u << 10);
   Block *b = NULL;
   if (size <= SIZE_MAX - sizeof *b - 64) b = aligned_alloc(64, (sizeof *b + size + 63) & ~(size_t)63);
   if (!b) zb_out_of_memory(bytes);
-  memset(b, 0, sizeof *b + size);
+  memset(b, 0, sizeof *b);
+  memset(b->data + written, 0, size - written);
   b->size = size;
   return b;
 }
 
-void *zb_alloc(ZbArena *a, size_t bytes) {
+static void *alloc(ZbArena *a, size_t bytes, size_t written) {
   size_t asked = bytes;
   bytes = ((bytes + 15) & ~(size_t)15) + GUARD;
   Block *b = a->head;
   if (!b || b->size - b->used < bytes) {
-    b = block_new(bytes);
+    b = block_new(bytes, written);
     /* A large request gets a block of its own behind the head, which stays open for small ones. */
     if (a->head && bytes > (32u << 10)) {
       b->next = a->head->next;
@@ -117,6 +119,8 @@ void *zb_alloc(ZbArena *a, size_t bytes) {
   return p;
 }
 
+void *zb_alloc(ZbArena *a, size_t bytes) { return alloc(a, bytes, 0); }
+
 size_t zb_array_bytes(size_t n, size_t size) {
   if (size && n > SIZE_MAX / 2 / size) ZB_BUG("array of %zu x %zu bytes", n, size);
   return n * size;
@@ -124,7 +128,7 @@ size_t zb_array_bytes(size_t n, size_t size) {
 
 void *zb_grow(ZbArena *a, void *p, size_t n, size_t size) {
   if (n & (n - 1)) return p; /* between powers of two there is room */
-  void *q = zb_alloc(a, zb_array_bytes(n ? 2 * n : 1, size));
+  void *q = alloc(a, zb_array_bytes(n ? 2 * n : 1, size), n * size);
   if (n) memcpy(q, p, n * size);
   return q;
 }

@@ -51,6 +51,11 @@ ZlDiags *zl_diags_new(ZbArena *a, ZlSources *s) {
 
 size_t zl_errors(const ZlDiags *d) { return d->errors; }
 size_t zl_warnings(const ZlDiags *d) { return d->warnings; }
+const char *zl_first_error(const ZlDiags *d) {
+  for (uint32_t i = 0; i < d->n; i++)
+    if (codes[d->at[i]->code].severity == ERROR) return d->at[i]->text;
+  return NULL;
+}
 bool zl_full(const ZlDiags *d) { return d->n == MAX_KEPT; }
 const char *zl_code_name(ZlCode code) { return codes[code].name; }
 

@@ -51,6 +51,7 @@ void zl_note(ZlDiag *d, const char *fmt, ...) __attribute__((format(printf, 2, 3
 void zl_help(ZlDiag *d, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* one concrete edit */
 size_t zl_errors(const ZlDiags *d); /* reported so far, warnings not counted */
 size_t zl_warnings(const ZlDiags *d);
+const char *zl_first_error(const ZlDiags *d); /* what it says, without its place; NULL: there is none */
 /* Further reports are counted and not kept: no need to look for what would help. */
 bool zl_full(const ZlDiags *d);
 void zl_print_text(const ZlDiags *d, ZbText *out); /* with source lines and carets; no colour codes */
@@ -118,6 +119,7 @@ extern const char *const zl_attention_ways[]; /* "auto", ...; NULL ends the list
 typedef struct {
   ZlAttentionWay way;
   ZlName dim; /* s NULL: of all dims that have no other */
+  bool open;  /* `?` in place of the way */
   ZlSpan span;
 } ZlAttention;
 /* `rate 0.1 for embed`, `decay 0 for norm, bias`: of these parameters, in place of what others have. */

@@ -102,7 +102,7 @@
 %type <line> cline
 %type <flag> kept keep
 %type <weights> whead
-%type <name> word
+%type <name> word attended
 %type <path> ours
 %type <paths> target tails
 %type <fix> fix
@@ -640,12 +640,8 @@ directive : MESH dims0   { $$ = zl_directive(ps->arena, ZL_D_MESH, @$); $$->q = 
           }
         | LIMIT quants   { $$ = zl_directive(ps->arena, ZL_D_LIMIT, @$); $$->q = $2.at; $$->nq = $2.n; }
         | AVERAGE NUMBER { $$ = zl_directive(ps->arena, ZL_D_AVERAGE, @$); $$->num = $2; $$->has_num = true; }
-        | ATTENTION IDENT { $$ = zl_directive(ps->arena, ZL_D_ATTENTION, @$); $$->word = $2; }
-        | ATTENTION IDENT OVER IDENT {
-            $$ = zl_directive(ps->arena, ZL_D_ATTENTION, @$);
-            $$->word = $2;
-            $$->by = $4;
-          }
+        | ATTENTION IDENT attended { $$ = zl_directive(ps->arena, ZL_D_ATTENTION, @$); $$->word = $2; $$->by = $3; }
+        | ATTENTION '?' attended { $$ = zl_directive(ps->arena, ZL_D_ATTENTION, @$); $$->open = true; $$->by = $3; }
         | FREEZE paths but {
             $$ = zl_directive(ps->arena, ZL_D_FREEZE, @$);
             $$->paths = $2.at;
@@ -688,6 +684,9 @@ order   : %empty         { $$ = ZL_ORDER_AUTO; }
         ;
 unit    : %empty         { $$ = (ZlPath){.span = ZL_NOWHERE}; }
         | UNIT path      { $$ = $2; }
+        ;
+attended : %empty        { $$ = (ZlName){NULL, ZL_NOWHERE}; }
+        | OVER IDENT     { $$ = $2; }
         ;
 keep    : %empty         { $$ = false; }
         | KEEP           { $$ = true; }

@@ -365,7 +365,7 @@ static void apply_attention(Build *b, const ZlDirective *d) {
   ZlRecipe *r = b->r;
   int n = 0;
   while (zl_attention_ways[n]) n++;
-  int way = zl_word_index(d->word.s, zl_attention_ways, n);
+  int way = d->open ? ZL_ATTENTION_AUTO : zl_word_index(d->word.s, zl_attention_ways, n);
   if (way < 0) {
     ZlDiag *g = BAD(b, ZL_Z0804, d->word.span, "no way of attention is called `%s`", d->word.s);
     zl_note(g, "there are `gather`, `heads`, `ring` and `auto`");
@@ -376,7 +376,7 @@ static void apply_attention(Build *b, const ZlDirective *d) {
   if (!once(b, ZL_D_ATTENTION, d->by.s ? zb_printf(b->arena, "over %s", dim) : "", d->span)) return;
   uint32_t k = 0;
   while (k < r->nattention && strcmp(r->attention[k].dim.s ? r->attention[k].dim.s : "", dim) != 0) k++;
-  ZlAttention a = {(ZlAttentionWay)way, d->by, d->span};
+  ZlAttention a = {(ZlAttentionWay)way, d->by, d->open, d->span};
   if (k < r->nattention) r->attention[k] = a;
   else ZB_PUSH(b->arena, r->attention, r->nattention, a);
 }
@@ -611,6 +611,8 @@ static ZlSpan first_open(const ZlRecipe *r) {
     if (r->splits[i].open || r->splits[i].open_else) return r->splits[i].span;
   for (uint32_t i = 0; i < r->nshards; i++)
     if (r->shards[i].open) return r->shards[i].span;
+  for (uint32_t i = 0; i < r->nattention; i++)
+    if (r->attention[i].open) return r->attention[i].span;
   return ZL_NOWHERE;
 }
 

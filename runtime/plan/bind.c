@@ -230,9 +230,15 @@ static void check_cluster(ZpBuild *b) {
               (long long)devices);
   for (int d = p->mesh.ndims; d-- > 0; stride *= p->mesh.dim[d].size) {
     const ZpDim *dim = &p->mesh.dim[d];
-    bool model = false; /* splits more than samples: traffic in every layer */
-    for (uint32_t i = 0; i < dim->naxes; i++) model |= dim->axes[i] != p->batch;
-    if (!model || c->nlevels < 2 || stride * dim->size <= c->levels[0].size) continue;
+    /* Samples and positions, and experts beside them, are split over nodes as they are meant to be; what splits
+     * weights within all ranks' tokens has traffic in every layer. */
+    bool model = false, data = false;
+    for (uint32_t i = 0; i < dim->naxes; i++) {
+      data |= !i && !p->graph->axes[dim->axes[i]].size;
+      data |= dim->axes[i] == p->batch;
+      model |= p->graph->axes[dim->axes[i]].size > 0;
+    }
+    if (!model || data || c->nlevels < 2 || stride * dim->size <= c->levels[0].size) continue;
     const ZlMeshDim *md = &p->recipe->mesh[dim->directive];
     ZlDiag *e =
         zl_report(b->d, ZL_Z0311, md->name.span, "mesh dimension `%s` (%lld) spans more than one %s of %lld",

@@ -29,8 +29,6 @@ typedef struct {
 bool zp_bind(ZpBuild *b);
 /* Splits the samples of a step over ranks and micro-batches; reports if that leaves a remainder. */
 void zp_bind_batch(ZpBuild *b);
-/* Rows of a round over the average, where the recipe does not say. */
-#define ZP_SLOT_FACTOR 1.5
 /* Fills ZpDim.zigzag, and p->order. */
 void zp_bind_zigzag(ZpBuild *b);
 /* The first axis of dim d's list that splits an attend, if keys were queries: one of samples or heads, or the

@@ -75,6 +75,7 @@ libplan_a_SOURCES = \
   runtime/plan/schedule/zero.c \
   runtime/plan/search/closed.c \
   runtime/plan/search/internal.h \
+  runtime/plan/search/dims.c \
   runtime/plan/search/measure.c \
   runtime/plan/search/bytes.c \
   runtime/plan/search/found.c \

@@ -568,6 +568,9 @@ ZpPlan *zp_plan(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, con
 ZpPlan *zp_plan_unproved(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o);
 ZpPlan *zp_plan_local(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o);
 
+/* Rows that a round of experts has room for, over the average, where the recipe does not say (slots.c). */
+#define ZP_SLOT_FACTOR 1.5
+
 /* ---- orders.c ------------------------------------------------------------------------------------------ */
 typedef struct {
   bool backward;

@@ -6,6 +6,7 @@
 #include "runtime/plan/time/time.h"
 
 #include <getopt.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -247,23 +248,22 @@ static bool report(ZbArena *a, const Options *o, const ZpPlan *p, const ZpPlan *
 }
 
 /* ---- search ---- */
-/* What is searched without a recipe: all. What does not change a step's time is as it often is. */
+/* What is searched without a recipe: all. */
 static const ZlRecipe *all_open(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, const ZgGraph *g,
                                 const ZlCluster *c) {
-  uint32_t batch = zg_axis_find(g, "batch");
-  bool samples = batch != ZG_NONE && !g->axes[batch].size;
   ZbText t = {0};
-  zb_text_add(&t, "recipe search { mesh pipe = ?, %stensor = ? ", samples ? "replica = ?, data = ?, " : "");
-  if (samples) zb_text_add(&t, "bind batch = %lld micro ? ", (long long)o->batch);
-  if (o->seq) zb_text_add(&t, "bind seq = %lld ", (long long)o->seq);
-  if (samples) zb_text_add(&t, "split batch over replica, data shard ? over data ");
-  zb_text_add(&t, "split ? over tensor else ? stages over pipe = ? recompute ? ");
-  zb_text_add(&t, "precision compute %s ", c->flops_bf16 > c->flops_f32 ? "bf16" : "f32");
-  zb_text_add(&t, "optimizer adamw(lr = 3e-4) decay 0.1 except norm, bias clip 1.0 }");
+  zp_search_open(g, c, o->batch, o->seq, &t);
   const char *text = zb_strndup(a, t.s, t.len);
   ZlProgram *p = zl_load_text(a, s, d, "search", text, strlen(text), NULL);
   zb_text_free(&t);
   return p && !zl_errors(d) ? zl_recipe_open(p, d, NULL) : NULL;
+}
+
+/* Thousands of plans are made, one after the other. Their memory is kept for the next: faulting it in anew takes
+ * longer than planning. */
+static void keep_memory(void) {
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
 
 static ZpSearch *search(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, const ZpOptions *po,
@@ -274,9 +274,11 @@ static ZpSearch *search(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, 
   const ZlCluster *c = p ? zl_cluster(p, d, name) : NULL;
   const ZlRecipe *r = NULL;
   if (!c) return NULL;
+  keep_memory();
   if (!o->recipe) r = all_open(a, s, d, o, g, c);
   else if ((p = zl_load_named(a, s, d, o->recipe, &lo, &name))) r = zl_recipe_open(p, d, name);
-  ZpSearchOptions so = {.cluster = c, .ranks = o->ranks, .keep = o->keep ? (uint32_t)o->keep : 10};
+  ZpSearchOptions so = {
+      .cluster = c, .ranks = o->ranks, .keep = o->keep ? (uint32_t)o->keep : 10, .whole = !o->recipe};
   return r && !zl_errors(d) ? zp_search(a, g, r, &so, po, d) : NULL;
 }
 

@@ -35,9 +35,10 @@ uint32_t zp_new_value(ZpShard *h, const ZgType *t, const ZpState *state) {
 
 ZpNode *zp_emit(ZpShard *h, uint16_t op) {
   ZpList *l = &h->out->list[h->phase];
-  ZpNode n = {.call.op = op, .loc = h->node->loc, .region = h->node->region};
-  ZB_PUSH(h->p->arena, l->nodes, l->n, n);
-  return &l->nodes[l->n - 1];
+  l->nodes = zb_grow(h->p->arena, l->nodes, l->n, sizeof *l->nodes);
+  ZpNode *n = &l->nodes[l->n++]; /* written there: it is large to be copied */
+  *n = (ZpNode){.call.op = op, .loc = h->node->loc, .region = h->node->region};
+  return n;
 }
 
 void zp_version_add(ZpShard *h, uint32_t v, uint32_t value) {

@@ -16,9 +16,10 @@ static uint32_t held(const BucketNeeds *k, const uint32_t *count) {
   return 0;
 }
 
-static uint64_t of_bucket(const Candidate *c, const Layout *l, const BucketNeeds *k, uint32_t n) {
+static uint64_t of_bucket(const Space *x, const Candidate *c, const Layout *l, const BucketNeeds *k,
+                          uint32_t n) {
   uint64_t elem = zk_elem_bytes(l->compute), bytes = 0;
-  int64_t shards = k->shards ? shards_of(c) : 1;
+  int64_t shards = space_shards(x, c, k->alike);
   bool cut = shards > 1, gathers = cut && c->zero == 3, stages = cut && c->zero >= 2 && !k->frozen;
   if (k->frozen && c->zero < 3) cut = false;
   bytes += n * part_of(k, gathers ? shards : 1, elem);
@@ -34,9 +35,12 @@ static uint64_t of_bucket(const Candidate *c, const Layout *l, const BucketNeeds
   return bytes;
 }
 
-static uint64_t ring(uint64_t bytes, uint64_t n) { return n * zb_round_up(bytes, 64); }
+static uint64_t ring(double scale, uint64_t bytes, uint64_t n) {
+  return n * (uint64_t)(scale * (double)zb_round_up(bytes, 64));
+}
 
-static uint64_t of_stage(const Space *x, const Candidate *c, const Layout *l, const Stages *s, uint32_t k) {
+static uint64_t of_stage(const Space *x, const Candidate *c, const Layout *l, const Stages *s, uint32_t k,
+                         double scale) {
   uint64_t M = (uint64_t)nmicro_of(x, c), P = (uint64_t)c->size[DIM_PIPE], turns = M > 1 ? 2 : 1;
   bool gpipe = !strcmp(zp_schedule(x->base->schedule.name.s), "gpipe");
   uint64_t live = gpipe || M < P - k ? M : P - k;
@@ -44,21 +48,21 @@ static uint64_t of_stage(const Space *x, const Candidate *c, const Layout *l, co
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < l->nbuckets; i++) {
     uint32_t n = held(&l->bucket[i], &s->count[k * l->nsegments]);
-    if (n) bytes += of_bucket(c, l, &l->bucket[i], n);
+    if (n) bytes += of_bucket(x, c, l, &l->bucket[i], n);
   }
-  bytes += ring(s->slot[k], live) + ring(s->boundary[k], 2) + ring(s->temp[k], 1);
+  bytes += ring(scale, s->slot[k], live) + ring(scale, s->boundary[k], 2) + ring(scale, s->temp[k], 1);
   if (k) {
-    bytes += ring(first->carry, first->saves_carry ? live < M ? live + 1 : M : turns);
-    bytes += ring(first->dcarry, turns);
+    bytes += ring(scale, first->carry, first->saves_carry ? live < M ? live + 1 : M : turns);
+    bytes += ring(scale, first->dcarry, turns);
   }
-  if (k + 1 < P) bytes += ring(last->carry_out, turns) + ring(last->dcarry_out, turns);
+  if (k + 1 < P) bytes += ring(scale, last->carry_out, turns) + ring(scale, last->dcarry_out, turns);
   return bytes;
 }
 
-uint64_t memory_of(const Space *x, const Candidate *c, const Layout *l, const Stages *s) {
+uint64_t memory_of(const Space *x, const Candidate *c, const Layout *l, const Stages *s, double scale) {
   uint64_t most = 0;
   for (uint32_t k = 0; k < c->size[DIM_PIPE]; k++) {
-    uint64_t bytes = of_stage(x, c, l, s, k);
+    uint64_t bytes = of_stage(x, c, l, s, k, scale);
     if (bytes > most) most = bytes;
   }
   return most;

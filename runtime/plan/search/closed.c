@@ -5,29 +5,50 @@
 #include <math.h>
 
 int64_t nmicro_of(const Space *x, const Candidate *c) {
-  return x->batch ? x->batch / (c->micro * c->size[DIM_REPLICA] * c->size[DIM_DATA]) : 1;
+  return x->batch ? x->batch / (c->micro * space_samples(c)) : 1;
 }
 
-int64_t stride_of_dim(const Space *x, const Candidate *c, Dim dim) {
+/* ---- where groups lie ------------------------------------------------------------------------------------ */
+typedef struct {
+  const Space *x;
+  const Candidate *c;
+  const Layout *l;
+  int64_t stride[DIMS]; /* ranks that one step along a dim passes */
+} Step;
+
+static void find_strides(Step *t) {
+  Dim order[DIMS];
   int64_t stride = 1;
-  for (uint32_t i = x->norder; i-- > 0 && x->order[i] != dim;) stride *= c->size[x->order[i]];
-  return stride;
+  space_order(t->x, t->c, order);
+  for (uint32_t i = t->x->norder; i-- > 0; stride *= t->c->size[order[i]]) t->stride[order[i]] = stride;
 }
 
-/* A collective over the data dims of which bit k says Dim k. */
-static double over(const Space *x, const Candidate *c, int op, double bytes, unsigned dims) {
-  int64_t n = 1, stride = INT64_MAX;
-  for (int k = 0; k < DIMS; k++) {
-    if (!(dims >> k & 1) || c->size[k] < 2) continue;
-    int64_t at = stride_of_dim(x, c, (Dim)k);
-    n *= c->size[k];
-    if (at < stride) stride = at;
+/* Of the ranks along these dims: as many members of a level as along each of them together. */
+static ZpPlace place_of(const Step *t, unsigned dims) {
+  const ZlCluster *c = t->x->c;
+  ZpPlace at = {.n = 1};
+  int64_t size = 1;
+  for (int k = 0; k < DIMS; k++) at.n *= dims >> k & 1 ? t->c->size[k] : 1;
+  for (at.level = 0; at.level < c->nlevels && at.level < ZP_MOST_LEVELS; at.level++) {
+    int64_t units = 1;
+    size *= c->levels[at.level].size;
+    for (int k = 0; k < DIMS; k++) {
+      int64_t n = t->c->size[k], stride = t->stride[k];
+      if (dims >> k & 1 && n > 1) units *= stride >= size ? n : (n - 1) * stride / size + 1;
+    }
+    at.units[at.level] = units;
+    if (units == 1) return at;
   }
-  if (n < 2) return 0;
-  ZpPlace place = zp_place_of_dim(x->c, n, stride);
-  return zp_collective_seconds(x->c, op, bytes, &place);
+  at.level--;
+  return at;
 }
 
+static double over(const Step *t, int op, double bytes, unsigned dims) {
+  ZpPlace at = place_of(t, dims);
+  return at.n < 2 ? 0 : zp_collective_seconds(t->x->c, op, bytes, &at);
+}
+
+/* ---- buckets --------------------------------------------------------------------------------------------- */
 /* Both side by side: while the transfer lasts, computation is slower. */
 static double beside(const ZlCluster *c, double compute, double transfer) {
   return fmax(transfer, compute + transfer * c->steal / (1 + c->steal));
@@ -41,54 +62,70 @@ typedef struct {
   double optimizer;
 } Moves;
 
-static void add_bucket(const Space *x, const Candidate *c, const Layout *l, const BucketNeeds *k, uint32_t n,
-                       Moves *m) {
-  const unsigned data = 1u << DIM_DATA, all = data | 1u << DIM_REPLICA;
-  double elem = (double)zk_elem_bytes(l->compute), elems = (double)k->elems;
-  int64_t shards = k->shards ? shards_of(c) : 1;
-  bool cut = shards > 1, staged = cut && c->zero >= 2;
+/* What is done with one bucket, in seconds. */
+typedef struct {
+  double gather, scatter, reduce, publish, optimizer;
+  bool cut, staged;
+} BucketTime;
+
+static BucketTime time_of(const Step *t, const BucketNeeds *k) {
+  const Candidate *c = t->c;
+  double elem = (double)zk_elem_bytes(t->l->compute), elems = (double)k->elems;
+  unsigned over_which = c->zero ? t->x->zero & k->alike : 0;
+  int64_t shards = space_shards(t->x, c, k->alike);
+  BucketTime b = {.cut = shards > 1, .staged = shards > 1 && c->zero >= 2};
   double mine = elems / (double)shards;
-  if (cut && c->zero == 3) {
-    double gather = over(x, c, ZG_OP_ALL_GATHER, elems * elem, data);
-    bool once = c->keep || n <= 2;
-    if (once) m->once += n * gather;
-    else m->forward += n * gather, m->backward += (n - 2) * gather;
-  }
-  if (k->frozen) return;
-  if (k->reduces) {
-    double scatter = cut ? over(x, c, ZG_OP_REDUCE_SCATTER, elems * 4, data) : 0;
-    double reduce = over(x, c, ZG_OP_ALL_REDUCE, mine * 4, cut ? all & ~data : all);
-    if (staged) m->backward += n * scatter;
-    double one = (staged ? 0 : scatter) + reduce;
-    m->end += n * one;
-    m->least_end = fmax(m->least_end, staged ? scatter + reduce : one);
-  }
-  if (cut && c->zero < 3) m->after += n * over(x, c, ZG_OP_ALL_GATHER, elems * elem, data);
-  double grads = mine * 4 * (staged ? 1 : (double)shards);
-  m->optimizer += n * (zp_stream_seconds(x->c, k->update * mine) + (grads + 4 * mine) / x->c->stream);
+  if (b.cut && c->zero == 3) b.gather = over(t, ZG_OP_ALL_GATHER, elems * elem, over_which);
+  if (k->frozen) return b;
+  if (k->partial && b.cut) b.scatter = over(t, ZG_OP_REDUCE_SCATTER, elems * 4, over_which);
+  if (k->partial) b.reduce = over(t, ZG_OP_ALL_REDUCE, mine * 4, k->partial & ~over_which);
+  if (b.cut && c->zero < 3) b.publish = over(t, ZG_OP_ALL_GATHER, elems * elem, over_which);
+  double grads = mine * 4 * (b.staged ? 1 : (double)shards);
+  b.optimizer = zp_stream_seconds(t->x->c, k->update * mine) + (grads + 4 * mine) / t->x->c->stream;
+  return b;
 }
 
-static Moves moves_of(const Space *x, const Candidate *c, const Layout *l, const uint32_t *count) {
+static void add_bucket(const Candidate *c, const BucketTime *b, uint32_t n, Moves *m) {
+  if (b->gather > 0) {
+    if (c->keep || n <= 2) m->once += n * b->gather;
+    else m->forward += n * b->gather, m->backward += (n - 2) * b->gather;
+  }
+  if (b->staged) m->backward += n * b->scatter;
+  double one = (b->staged ? 0 : b->scatter) + b->reduce;
+  m->end += n * one;
+  m->least_end = fmax(m->least_end, b->scatter + b->reduce);
+  m->after += n * b->publish;
+  m->optimizer += n * b->optimizer;
+}
+
+static Moves moves_of(const Step *t, const BucketTime *b, const uint32_t *count) {
   Moves m = {0};
-  for (uint32_t i = 0; i < l->nbuckets; i++) {
-    const BucketNeeds *k = &l->bucket[i];
+  for (uint32_t i = 0; i < t->l->nbuckets; i++) {
+    const BucketNeeds *k = &t->l->bucket[i];
     uint32_t n = k->segment != ZP_NONE ? count[k->segment] : 0;
     for (uint32_t u = 0; k->segment == ZP_NONE && u < k->nusers; u++) n |= count[k->users[u]] > 0;
-    if (n) add_bucket(x, c, l, k, n, &m);
+    if (n) add_bucket(t->c, &b[i], n, &m);
   }
   return m;
 }
 
-static double send(const Space *x, const Candidate *c, double bytes) {
-  ZpPlace at = zp_place_of_dim(x->c, 2, stride_of_dim(x, c, DIM_PIPE));
-  return zp_transfer_seconds(x->c, bytes, &at);
+static double send(const Step *t, double bytes) {
+  ZpPlace at = zp_place_of_dim(t->x->c, 2, t->stride[DIM_PIPE]);
+  return zp_transfer_seconds(t->x->c, bytes, &at);
 }
 
+enum { MOST_BUCKETS = 256 };
+
 double closed_seconds(const Space *x, const Candidate *c, const Layout *l, const Stages *s) {
+  Step t = {.x = x, .c = c, .l = l};
+  BucketTime some[MOST_BUCKETS],
+      *bucket = l->nbuckets <= MOST_BUCKETS ? some : ZB_NEWN(x->a, BucketTime, l->nbuckets);
   uint32_t P = (uint32_t)c->size[DIM_PIPE];
   double M = (double)nmicro_of(x, c), sum = 0, worst = 0, tail = 0, before = 0;
+  find_strides(&t);
+  for (uint32_t i = 0; i < l->nbuckets; i++) bucket[i] = time_of(&t, &l->bucket[i]);
   for (uint32_t k = 0; k < P; k++) {
-    Moves m = moves_of(x, c, l, &s->count[k * l->nsegments]);
+    Moves m = moves_of(&t, bucket, &s->count[k * l->nsegments]);
     double f = beside(x->c, s->forward[k], m.forward), b = beside(x->c, s->backward[k], m.backward);
     sum += f + b;
     worst = fmax(worst, f + b);
@@ -101,7 +138,7 @@ double closed_seconds(const Space *x, const Candidate *c, const Layout *l, const
   double wire = 0;
   if (P > 1) {
     const SegmentNeeds *last = &l->segment[s->last[0]];
-    wire = send(x, c, (double)last->carry_out) + send(x, c, (double)last->dcarry_out);
+    wire = send(&t, (double)last->carry_out) + send(&t, (double)last->dcarry_out);
   }
   double trips = P > 1 ? (P - 1) * (M / P + 1) * wire : 0;
   return before + M * worst + (sum - worst) + trips + tail;

@@ -12,10 +12,14 @@ static const char *say(char to[24], double seconds) {
 
 static int64_t size_of(const ZlRecipe *r, uint32_t dim) { return r->mesh[dim].size; }
 
-/* "pipe 8, data 24, tensor 8" */
+/* "pipe 8, data 24, tensor 8", "data 8, context 16 (ring)" */
 static void add_mesh(const ZlRecipe *r, ZbText *out) {
-  for (uint32_t i = 0; i < r->nmesh; i++)
+  for (uint32_t i = 0; i < r->nmesh; i++) {
     zb_text_add(out, "%s%s %lld", i ? ", " : "", r->mesh[i].name.s, (long long)size_of(r, i));
+    for (uint32_t k = 0; k < r->nattention; k++)
+      if (r->attention[k].dim.s && !strcmp(r->attention[k].dim.s, r->mesh[i].name.s))
+        zb_text_add(out, " (%s)", zl_attention_ways[r->attention[k].way]);
+  }
   if (!r->nmesh) zb_text_add(out, "one rank");
 }
 
@@ -126,9 +130,12 @@ void zp_show_search(const ZpSearch *s, ZbText *out) {
               (long long)s->ranks, s->cluster->name, zb_bytes(a, s->limit),
               zb_bytes(b, s->cluster->device_memory),
               s->limit_given ? " as the recipe says" : ": a 16th is left to drivers and libraries");
-  zb_text_add(out, "%llu meshes, %llu recipes, of which %llu fit; %llu were planned and simulated\n\n",
-              (unsigned long long)s->meshes, (unsigned long long)s->recipes, (unsigned long long)s->fit,
-              (unsigned long long)s->simulated);
+  zb_text_add(out,
+              "%llu meshes, %llu recipes; %llu were weighed, of which %llu fit: the others are slower, or "
+              "larger than "
+              "the memory. %llu were planned and simulated\n\n",
+              (unsigned long long)s->meshes, (unsigned long long)s->recipes, (unsigned long long)s->weighed,
+              (unsigned long long)s->fit, (unsigned long long)s->simulated);
   if (s->nbest) {
     zb_text_add(out, "  %-38s %5s %5s  %-6s %-4s %-22s %9s %9s %7s %7s  %s\n", "mesh", "micro", "times",
                 "ZeRO", "else", "recompute", "memory", "step", "MFU", "slower", "because");
@@ -201,9 +208,11 @@ void zp_show_search_json(const ZpSearch *s, ZbText *out) {
   zb_text_add(out, "{\"format\":\"zug plan\",\"version\":1");
   put_string(out, "model", s->graph->model);
   put_string(out, "cluster", s->cluster->name);
-  zb_text_add(out, ",\"ranks\":%lld,\"limit\":%llu,\"meshes\":%llu,\"recipes\":%llu,\"fit\":%llu,\"best\":[",
+  zb_text_add(out,
+              ",\"ranks\":%lld,\"limit\":%llu,\"meshes\":%llu,\"recipes\":%llu,\"weighed\":%llu,\"fit\":%llu,"
+              "\"best\":[",
               (long long)s->ranks, (unsigned long long)s->limit, (unsigned long long)s->meshes,
-              (unsigned long long)s->recipes, (unsigned long long)s->fit);
+              (unsigned long long)s->recipes, (unsigned long long)s->weighed, (unsigned long long)s->fit);
   for (uint32_t i = 0; i < s->nbest; i++) {
     zb_text_add(out, "%s{", i ? "," : "");
     put_found(&s->best[i], out);
@@ -231,6 +240,47 @@ void zp_show_search_json(const ZpSearch *s, ZbText *out) {
 }
 
 /* ---- as a recipe ---------------------------------------------------------------------------------------- */
+/* "; without it 3.2 % slower (tensor +1 ms): data 64" */
+static void add_instead(const ZpSearch *s, const char *what, const ZpFound *f, ZbText *out) {
+  if (!f) return;
+  zb_text_add(out, "; %s %.1f %% slower (", what, 100 * (f->seconds / s->best[0].seconds - 1));
+  add_why(&s->best[0], f, out);
+  zb_text_add(out, "): ");
+  add_mesh(f->recipe, out);
+}
+
+static const ZlBind *bind_of(const ZlRecipe *r, const char *axis) {
+  for (uint32_t i = 0; i < r->nbinds; i++)
+    if (!strcmp(r->binds[i].axis.s, axis)) return &r->binds[i];
+  return NULL;
+}
+
+/* What the mesh's dims of experts and of sequences are for, and what it would be without. */
+static void add_choice(const ZpSearch *s, const ZpChoice *c, ZbText *out) {
+  const ZlRecipe *r = s->best[0].recipe;
+  long long size = 1;
+  const ZlSplit *split = NULL;
+  for (uint32_t i = 0; i < r->nmesh; i++)
+    if (!strcmp(r->mesh[i].name.s, c->dim)) size = (long long)size_of(r, i);
+  for (uint32_t i = 0; i < r->nsplits; i++)
+    if (!strcmp(r->splits[i].dim.s, c->dim)) split = &r->splits[i];
+  zb_text_add(out, "# %s: ", c->dim);
+  const ZlBind *seq = split && !c->experts ? bind_of(r, split->prods[0].axis[0].s) : NULL;
+  if (c->experts)
+    zb_text_add(out, "each of %lld ranks has a part of every layer's experts, whole; rows go to them", size);
+  else zb_text_add(out, "each of %lld ranks has a part of every sequence", size);
+  if (seq) zb_text_add(out, ", %lld of %lld", (long long)(seq->size / size), (long long)seq->size);
+  add_instead(s, "without it", c->less, out);
+  zb_text_add(out, ".\n");
+  if (c->experts || !r->nattention) return;
+  for (uint32_t i = 0; i < r->nattention; i++) {
+    if (!c->way || (r->attention[i].dim.s && strcmp(r->attention[i].dim.s, c->dim))) continue;
+    zb_text_add(out, "# attention %s: the least time", zl_attention_ways[r->attention[i].way]);
+    add_instead(s, "otherwise", c->way, out);
+    zb_text_add(out, ".\n");
+  }
+}
+
 static void add_reasons(const ZpSearch *s, const ZpFound *f, ZbText *out) {
   char a[24], b[24];
   zb_text_add(out,
@@ -264,6 +314,13 @@ static void add_reasons(const ZpSearch *s, const ZpFound *f, ZbText *out) {
     zb_text_add(out, "# %.1f %% slower: %s.\n", 100 * (s->best[i].seconds / f->seconds - 1), why.s);
     zb_text_free(&why);
   }
+  for (uint32_t i = 0; i < s->nchoices; i++) add_choice(s, &s->choice[i], out);
+  for (uint32_t i = 0; i < f->recipe->nbinds; i++)
+    if (f->recipe->binds[i].number > 0 && !f->recipe->binds[i].size)
+      zb_text_add(out,
+                  "# %s: a round has room for %g times the average of an expert's rows; less saves memory, "
+                  "and takes more rounds.\n",
+                  f->recipe->binds[i].axis.s, f->recipe->binds[i].number);
   zb_text_add(out, "\n");
 }
 

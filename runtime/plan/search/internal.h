@@ -4,10 +4,13 @@
 
 #include "runtime/plan/search/search.h"
 
-/* ---- space.c ------------------------------------------------------------------------------------------- */
-/* What a mesh dim does. A new kind of parallelism is one more of these: it has a size, splits something
- * (split_of) and has its place in the mesh. */
-typedef enum { DIM_PIPE, DIM_REPLICA, DIM_DATA, DIM_TENSOR, DIMS } Dim;
+/* ---- dims.c -------------------------------------------------------------------------------------------- */
+/* What a mesh dim does. A new kind of parallelism is one more of these: it has a size, splits something and
+ * has its place in the mesh. */
+typedef enum { DIM_PIPE, DIM_REPLICA, DIM_DATA, DIM_EP, DIM_CONTEXT, DIM_TENSOR, DIMS } Dim;
+#define BIT(NAME) (1u << DIM_##NAME)
+#define ONE_RANK                                                                                             \
+  { .size = {1, 1, 1, 1, 1, 1}, .micro = 1 }
 enum { MOST_BLOCKS = 8, MOST_SETS = 64 };
 
 typedef struct {
@@ -28,12 +31,17 @@ typedef struct {
   int64_t given[DIMS]; /* size by the recipe; 0: to be found; -1: the mesh has no such dim */
   Dim order[DIMS];     /* slowest first */
   uint32_t norder;
+  bool whole;     /* nothing is given, so that the order is free, too */
+  unsigned zero;  /* bit per Dim: over which `shard` is */
+  uint8_t way[3]; /* ZlAttentionWay: of attention over DIM_CONTEXT; free_way: to be found among them */
+  uint32_t nways;
+  bool free_way;
   uint32_t items; /* what stages are cut between: iterations of the model's repeats */
   /* Axes over `tensor`: one of products[k] for each k, as far as it divides; then the others. */
   ZlSplit split, split_product; /* kv, ffn ...; kv*grp, ffn ...; nprods 0: there is none */
   ZlNames otherwise;            /* data axes of what is carried: `else` */
   RecomputeSet *sets;
-  uint32_t nsets;
+  uint32_t nsets, smallest_set; /* that with most recomputation */
   bool free_micro, free_sets, free_shard, free_else, free_stages;
 } Space;
 
@@ -41,18 +49,33 @@ typedef struct {
 typedef struct {
   int64_t size[DIMS], micro;
   uint32_t set;     /* of the space's recompute sets */
+  uint8_t way;      /* ZlAttentionWay; without DIM_CONTEXT 0 */
   uint8_t zero;     /* 0: nothing is sharded; 1, 2, 3 */
   bool keep, other; /* gathered once a step; `else` */
   double seconds;   /* closed form */
   uint64_t bytes;
 } Candidate;
 
+/* What a recipe's dims do; false with reports. Its split over one, or NULL. */
+bool space_dims(Space *x, ZlDiags *d);
+const ZlSplit *space_split(const ZlRecipe *r, const char *dim);
+/* Size of an axis, padded; 0: it has none. */
+int64_t space_axis(const Space *x, const char *name);
+/* Whether the axes that DIM_EP or DIM_CONTEXT splits divide over so many ranks, and it is worth while. */
+bool space_divides_over(const Space *x, Dim k, int64_t by);
+
+/* ---- space.c ------------------------------------------------------------------------------------------- */
 /* False with reports. */
 bool space_make(Space *x, const ZpSearchOptions *o, ZlDiags *d);
 /* The recipe of a candidate; stages: items of each, or NULL for `by cost`. */
 const ZlRecipe *space_recipe(const Space *x, const Candidate *c, const int64_t *stages, ZbArena *a);
 /* The same with a batch of one micro-batch. */
 const ZlRecipe *space_probe(const Space *x, const Candidate *c, ZbArena *a);
+/* Its dims, slowest first. */
+void space_order(const Space *x, const Candidate *c, Dim order[DIMS]);
+/* Ranks that share what is alike along these dims (bits); ranks that have samples of their own. */
+int64_t space_shards(const Space *x, const Candidate *c, unsigned dims);
+int64_t space_samples(const Candidate *c);
 /* Why so many ranks of `tensor` cannot split the model's axes; NULL: they can. */
 const char *space_indivisible(const Space *x, int64_t tensor);
 
@@ -68,9 +91,10 @@ typedef struct {
   uint32_t segment; /* ZP_NONE: once a stage that uses it */
   const uint32_t *users;
   uint32_t nusers;
-  double states;                /* bytes per element */
-  bool frozen, shards, reduces; /* over data dims */
-  double update;                /* bytes per element */
+  double states; /* bytes per element */
+  bool frozen;
+  unsigned alike, partial; /* dims, by bits: along which it is, and its gradients are partial */
+  double update;           /* bytes per element */
 } BucketNeeds;
 /* Stages for so many ranks of pipe: of each segment so many instances, from first to last. */
 typedef struct {
@@ -94,34 +118,31 @@ typedef struct {
 /* Everything of a kind that was made, to be asked again. */
 typedef struct Layouts Layouts;
 Layouts *layouts_new(const Space *x);
-const Layout *layout_of(Layouts *all, int64_t tensor, bool other, int64_t micro, uint32_t set);
+const Layout *layout_of(Layouts *all, const Candidate *c); /* whatever its other dims and its shards */
 /* The report of the space's first: a recipe that is wrong anyhow. False: it has been reported. */
 bool layouts_begin(Layouts *all, int64_t ranks, ZlDiags *d);
 const Stages *layout_stages(const Space *x, const Layout *l, int64_t pipe);
 
 /* ---- bytes.c ------------------------------------------------------------------------------------------- */
-/* Bytes of the fullest stage. */
-uint64_t memory_of(const Space *x, const Candidate *c, const Layout *l, const Stages *s);
+/* Bytes of the fullest stage; as if what depends on a micro-batch took `scale` times as much: 1. */
+uint64_t memory_of(const Space *x, const Candidate *c, const Layout *l, const Stages *s, double scale);
 
 /* ---- closed.c ------------------------------------------------------------------------------------------ */
 double closed_seconds(const Space *x, const Candidate *c, const Layout *l, const Stages *s);
-static inline int64_t shards_of(const Candidate *c) { return c->zero ? c->size[DIM_DATA] : 1; }
-/* Ranks that one step along a dim passes. */
-int64_t stride_of_dim(const Space *x, const Candidate *c, Dim dim);
 int64_t nmicro_of(const Space *x, const Candidate *c);
 
 /* ---- weigh.c ------------------------------------------------------------------------------------------- */
 /* Layouts that people know: these dims and no others, these levels of ZeRO. */
 typedef struct {
   const char *name;
-  unsigned dims; /* bit per Dim */
+  unsigned dims, may; /* bit per Dim: more than one rank of these, and of those if it is so */
   uint8_t least, most;
 } Kind;
 extern const Kind kinds[];
 extern const uint32_t nkinds;
 
 typedef struct {
-  uint64_t meshes, recipes, fit;
+  uint64_t meshes, recipes, weighed, fit;
   Candidate *best; /* by the formula, fastest first, at most `most` */
   uint32_t nbest, most;
   Candidate *fastest, *smallest; /* per kind: of those that fit, and of all; ranks 0 (size[0] == 0): none */

@@ -1,19 +1,20 @@
-/* Local programs depend on how tensors are split, on the samples of a micro-batch and on what is recomputed;
- * not on pipe, data and ZeRO. So each is made once, measured, and asked by all recipes that share it. */
+/* Local programs depend on how tensors are split (over tensor, ep and context), on the samples of a micro-batch
+ * and on what is recomputed; not on pipe, data and ZeRO. So each is made once, measured, and asked by all recipes that share it. */
 #include "runtime/plan/search/internal.h"
 
 #include <string.h>
 
 typedef struct {
-  int64_t tensor, micro;
-  uint32_t set;
-  bool other;
+  Candidate c; /* ranks of tensor, ep and context, way, micro, set and other of it */
   Layout *made;
 } Entry;
+enum { CHAINS = 1024 };
 struct Layouts {
   const Space *x;
-  Entry *at;
-  uint32_t n;
+  struct {
+    Entry *at;
+    uint32_t n;
+  } chain[CHAINS]; /* by what they are of */
 };
 
 Layouts *layouts_new(const Space *x) {
@@ -53,12 +54,17 @@ static SegmentNeeds needs_of(const Space *x, const ZpPlan *p, uint32_t index) {
   return n;
 }
 
+/* Dims of a mesh by what they do. There are no replicas in it, of which all is alike as of data. */
+static unsigned kinds_of(const Space *x, const ZpMesh *m, ZpDims dims) {
+  unsigned to = 0;
+  for (int d = 0; d < m->ndims; d++)
+    for (int k = 0; k < DIMS && dims >> d & 1; k++)
+      if (x->name[k] && !strcmp(m->dim[d].name, x->name[k])) to |= 1u << k;
+  return to & BIT(DATA) ? to | BIT(REPLICA) : to;
+}
+
 static BucketNeeds bucket_of(const Space *x, const ZpPlan *p, uint32_t index) {
   const ZpBucket *k = &p->buckets[index];
-  ZpDims data = 0;
-  for (int d = 0; d < p->mesh.ndims; d++)
-    for (int role = DIM_REPLICA; role <= DIM_DATA; role++)
-      if (x->name[role] && !strcmp(p->mesh.dim[d].name, x->name[role])) data |= 1u << d;
   uint32_t *users = ZB_NEWN(x->a, uint32_t, k->nusers + 1);
   memcpy(users, k->users, k->nusers * sizeof *users);
   return (BucketNeeds){.elems = k->elems,
@@ -67,8 +73,8 @@ static BucketNeeds bucket_of(const Space *x, const ZpPlan *p, uint32_t index) {
                        .nusers = k->nusers,
                        .states = k->elems ? (double)zp_state_bytes(p, index) / (double)k->elems : 0,
                        .frozen = k->frozen,
-                       .shards = k->replicas & data,
-                       .reduces = k->partial & data,
+                       .alike = kinds_of(x, &p->mesh, k->replicas),
+                       .partial = kinds_of(x, &p->mesh, k->partial),
                        .update = zp_optimizer_bytes(p, k, 1)};
 }
 
@@ -98,44 +104,40 @@ static const ZpPlan *plan_of(const Space *x, const Candidate *like, ZbArena *a, 
 bool layouts_begin(Layouts *all, int64_t ranks, ZlDiags *d) {
   const Space *x = all->x;
   ZbArena *a = zb_arena_new();
-  Candidate c = {.size = {1, 1, 1, x->given[DIM_TENSOR] > 0 ? x->given[DIM_TENSOR] : 1}, .micro = 1};
+  Candidate c = ONE_RANK;
+  for (int k = DIM_EP; k <= DIM_TENSOR; k++) c.size[k] = x->given[k] > 0 ? x->given[k] : 1;
+  if (c.size[DIM_CONTEXT] > 1 && x->nways) c.way = x->way[0];
   const ZpPlan *p = plan_of(x, &c, a, d);
   bool ok = p && zp_cluster_suffices(p, ranks, x->c, d);
   zb_arena_free(a);
   return ok;
 }
 
-/* The first report, without what stands around it. */
-static const char *said(const Space *x, ZlDiags *d) {
-  ZbText t = {0};
-  zl_print_text(d, &t);
-  const char *s = t.s ? t.s : "it cannot be planned", *from = strstr(s, "]: ");
-  from = from ? from + 3 : s;
-  const char *text = zb_printf(x->a, "%.*s", (int)strcspn(from, "\n"), from);
-  zb_text_free(&t);
-  return text;
-}
-
-static Layout *make(const Space *x, const Entry *e) {
+static Layout *make(const Space *x, const Candidate *c) {
   Layout *l = ZB_NEW(x->a, Layout);
   ZbArena *a = zb_arena_new();
   ZlDiags *d = zl_diags_new(a, zl_sources_new(a));
-  Candidate c = {.size = {1, 1, 1, e->tensor}, .micro = e->micro, .other = e->other, .set = e->set};
-  const ZpPlan *p = plan_of(x, &c, a, d);
+  const ZpPlan *p = plan_of(x, c, a, d);
   if (p) fill(x, p, l);
-  else l->refused = said(x, d);
+  else l->refused = zb_strdup(x->a, zl_first_error(d) ? zl_first_error(d) : "it cannot be planned");
   zb_arena_free(a);
   return l;
 }
 
-const Layout *layout_of(Layouts *all, int64_t tensor, bool other, int64_t micro, uint32_t set) {
-  for (uint32_t i = 0; i < all->n; i++) {
-    const Entry *e = &all->at[i];
-    if (e->tensor == tensor && e->other == other && e->micro == micro && e->set == set) return e->made;
-  }
-  Entry e = {tensor, micro, set, other, NULL};
-  e.made = make(all->x, &e);
-  ZB_PUSH(all->x->a, all->at, all->n, e);
+static bool alike(const Candidate *a, const Candidate *b) {
+  bool same = a->micro == b->micro && a->set == b->set && a->other == b->other && a->way == b->way;
+  for (int k = DIM_EP; same && k <= DIM_TENSOR; k++) same = a->size[k] == b->size[k];
+  return same;
+}
+
+const Layout *layout_of(Layouts *all, const Candidate *c) {
+  uint64_t h = (uint64_t)c->micro * 131 + c->set * 7 + c->other + c->way * 3u;
+  for (int k = DIM_EP; k <= DIM_TENSOR; k++) h = h * 1009 + (uint64_t)c->size[k];
+  h %= CHAINS;
+  for (uint32_t i = 0; i < all->chain[h].n; i++)
+    if (alike(&all->chain[h].at[i].c, c)) return all->chain[h].at[i].made;
+  Entry e = {*c, make(all->x, c)};
+  ZB_PUSH(all->x->a, all->chain[h].at, all->chain[h].n, e);
   return e.made;
 }
 

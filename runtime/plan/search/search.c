@@ -26,7 +26,7 @@ static void take_time(const ZpTime *t, ZpFound *f) {
 static const int64_t *stages_of(const Space *x, Layouts *all, const Candidate *c) {
   bool by_cost = !x->free_stages && x->base->stages.by_cost;
   if (c->size[DIM_PIPE] < 2 || by_cost) return NULL;
-  const Layout *l = layout_of(all, c->size[DIM_TENSOR], c->other, c->micro, c->set);
+  const Layout *l = layout_of(all, c);
   return layout_stages(x, l, c->size[DIM_PIPE])->items;
 }
 
@@ -105,6 +105,8 @@ static bool cuts_by_cost(const Space *x, const ZlRecipe *r) {
   return same;
 }
 
+/* Of the best by the formula so many times as are listed are kept; */
+#define MORE 4
 /* Passes of a layer through the event loop: what simulating a recipe costs. Twice as many as are listed are
  * simulated; of small models more. */
 #define CHEAP 100000
@@ -127,11 +129,12 @@ static void find_best(const Space *x, Layouts *all, const Weighed *w, uint32_t k
 /* ---- what is not among them ------------------------------------------------------------------------------ */
 static bool same_recipe(const ZlRecipe *a, const ZlRecipe *b) {
   bool same = a->nmesh == b->nmesh && a->micro == b->micro && a->nshards == b->nshards &&
-              a->nrecompute == b->nrecompute && a->nsplits == b->nsplits;
+              a->nrecompute == b->nrecompute && a->nsplits == b->nsplits && a->nattention == b->nattention;
   for (uint32_t i = 0; same && i < a->nmesh; i++)
     same = a->mesh[i].size == b->mesh[i].size && !strcmp(a->mesh[i].name.s, b->mesh[i].name.s);
   for (uint32_t i = 0; same && i < a->nshards; i++)
     same = a->shards[i].what == b->shards[i].what && a->shards[i].keep == b->shards[i].keep;
+  for (uint32_t i = 0; same && i < a->nattention; i++) same = a->attention[i].way == b->attention[i].way;
   for (uint32_t i = 0; same && i < a->nsplits; i++)
     same = a->splits[i].otherwise.n == b->splits[i].otherwise.n;
   return same && (!a->nrecompute || a->recompute == b->recompute);
@@ -207,12 +210,42 @@ static void find_known(const Space *x, Layouts *all, const Weighed *w, ZpSearch 
   }
 }
 
+static int64_t ranks_over(const ZlRecipe *r, const char *dim) {
+  for (uint32_t i = 0; dim && i < r->nmesh; i++)
+    if (!strcmp(r->mesh[i].name.s, dim)) return r->mesh[i].size;
+  return 1;
+}
+
+static int way_of(const ZlRecipe *r, const char *dim) {
+  for (uint32_t i = 0; i < r->nattention; i++)
+    if (r->attention[i].dim.s && !strcmp(r->attention[i].dim.s, dim)) return (int)r->attention[i].way;
+  return -1;
+}
+
+/* What the best has of experts and of sequences that are split, against the fastest that do not have it. */
+static void find_choices(const Space *x, ZpSearch *s) {
+  static const Dim dims[] = {DIM_EP, DIM_CONTEXT};
+  const ZlRecipe *best = s->best[0].recipe;
+  for (int k = 0; k < 2; k++) {
+    ZpChoice c = {.dim = x->name[dims[k]], .experts = dims[k] == DIM_EP};
+    if (ranks_over(best, c.dim) < 2) continue;
+    for (uint32_t i = s->nbest; i-- > 1;) {
+      const ZlRecipe *r = s->best[i].recipe;
+      bool has = ranks_over(r, c.dim) > 1;
+      if (!has) c.less = &s->best[i];
+      else if (way_of(r, c.dim) != way_of(best, c.dim)) c.way = &s->best[i];
+    }
+    s->choice[s->nchoices++] = c;
+  }
+}
+
 /* By the time that they were played to take: the formula that chose whom to play errs, so that a layout that
  * people know may be faster than all of those. */
 static void rank(const Space *x, uint32_t keep, ZpSearch *s) {
   for (uint32_t k = 0; k < s->nknown; k++)
     if (s->known[k].fits && !is_listed(s, s->known[k].best)) s->best[s->nbest++] = *s->known[k].best;
   qsort(s->best, s->nbest, sizeof *s->best, by_seconds);
+  if (s->nbest) find_choices(x, s);
   if (s->nbest > keep) s->nbest = keep;
   for (uint32_t k = 0; k < s->nknown; k++)
     s->known[k].listed = s->known[k].best && is_listed(s, s->known[k].best);
@@ -224,8 +257,9 @@ static void rank(const Space *x, uint32_t keep, ZpSearch *s) {
 /* ---- nothing fits ---------------------------------------------------------------------------------------- */
 /* Twice as many devices, and half as many more, until something fits. */
 static int64_t fewest(const Space *like, Layouts *all) {
-  if (like->given[DIM_PIPE] && like->given[DIM_DATA] && like->given[DIM_REPLICA] && like->given[DIM_TENSOR])
-    return 0;
+  bool open = false;
+  for (int k = 0; k < DIMS; k++) open |= like->given[k] == 0;
+  if (!open) return 0;
   for (int64_t n = like->ranks; n < 1 << 20; n *= 2)
     for (int half = 1; half >= 0; half--) {
       Space x = *like;
@@ -243,12 +277,12 @@ ZpSearch *zp_search(ZbArena *a, const ZgGraph *g, const ZlRecipe *base, const Zp
                     const ZpOptions *plan, ZlDiags *d) {
   ZpOptions po = *plan;
   po.cluster = NULL;
-  Space x = {.a = a, .g = g, .base = base, .c = o->cluster, .plan = &po};
+  Space x = {.a = a, .g = g, .base = base, .c = o->cluster, .plan = &po, .whole = o->whole};
   if (!space_make(&x, o, d)) return NULL;
   Layouts *all = layouts_new(&x);
   if (!layouts_begin(all, x.ranks, d)) return NULL;
-  Weighed w = {.most = 8 * o->keep,
-               .best = ZB_NEWN(a, Candidate, 8 * o->keep),
+  Weighed w = {.most = MORE * o->keep,
+               .best = ZB_NEWN(a, Candidate, MORE * o->keep),
                .fastest = ZB_NEWN(a, Candidate, nkinds),
                .smallest = ZB_NEWN(a, Candidate, nkinds)};
   weigh(&x, all, &w, false);
@@ -260,6 +294,7 @@ ZpSearch *zp_search(ZbArena *a, const ZgGraph *g, const ZlRecipe *base, const Zp
                   .limit_given = base->limit.memory > 0,
                   .meshes = w.meshes,
                   .recipes = w.recipes,
+                  .weighed = w.weighed,
                   .fit = w.fit};
   find_best(&x, all, &w, o->keep, s);
   find_known(&x, all, &w, s);

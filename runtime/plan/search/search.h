@@ -1,6 +1,7 @@
 /* plan/search: the fastest recipes of a model on a cluster. Pure, as the plan is.
  *
- * space.c      what is searched: mesh dims by what they do, axes, blocks to recompute; the recipe that says it
+ * dims.c       what is searched: mesh dims by what they do
+ * space.c      axes, blocks to recompute; the recipe that says what a candidate is
  * measure.c    what local programs need and take, made once for all recipes that share them
  * bytes.c      bytes of a stage, line by line
  * closed.c     seconds of a step by a formula: to rank
@@ -8,8 +9,9 @@
  * search.c     the best of these planned and simulated; what is not among them, and why
  * found.c      the result as a table, as JSON, as a recipe with reasons
  *
- * Three sieves, each dearer and closer than the one before: bytes.c and closed.c look at every recipe, in
- * about a microsecond; the whole plan with its exact ledger is made of the best, and the event loop plays it.
+ * Three sieves, each dearer and closer than the one before: bytes.c and closed.c look at every recipe that may
+ * be among the best, in about a microsecond; the whole plan with its exact ledger is made of the best, and the
+ * event loop plays it.
  * What is printed is the plan's and the loop's, never the formula's. */
 #ifndef ZUG_PLAN_SEARCH_H
 #define ZUG_PLAN_SEARCH_H
@@ -20,6 +22,7 @@ typedef struct {
   const ZlCluster *cluster;
   int64_t ranks; /* 0: all devices of the cluster */
   uint32_t keep; /* recipes in the table */
+  bool whole;    /* nothing was given (zp_search_open): the order of dims is open, too */
 } ZpSearchOptions;
 
 /* A recipe that was planned and simulated. */
@@ -44,15 +47,27 @@ typedef struct {
   const char *why;     /* in words, unless it is listed */
 } ZpKnown;
 
+/* What the best does that another recipe does not, and the fastest that was played of those. */
+typedef struct {
+  const char *dim;     /* of the mesh: ranks share experts, or a sequence */
+  bool experts;        /* else a sequence */
+  const ZpFound *less; /* without the dim; NULL: none */
+  const ZpFound *way;  /* with it, but another way of attention */
+} ZpChoice;
+
 typedef struct {
   const ZgGraph *graph;
   const ZlCluster *cluster;
   int64_t ranks;
   uint64_t limit;   /* bytes of a rank */
   bool limit_given; /* by the recipe; else a part of the device's memory is left to drivers and libraries */
-  uint64_t meshes, recipes, fit, simulated;
+  uint64_t meshes, recipes; /* of the space */
+  uint64_t weighed, fit;    /* those that may be among the best, and of these what fits */
+  uint64_t simulated;
   ZpFound *best; /* fastest first */
   uint32_t nbest;
+  ZpChoice choice[2];
+  uint32_t nchoices;
   ZpKnown *known;
   uint32_t nknown;
   /* If nothing fits: what comes nearest, and the fewest devices on which something does; 0: not found. */
@@ -64,6 +79,10 @@ typedef struct {
  * with reports, if it cannot be searched. */
 ZpSearch *zp_search(ZbArena *a, const ZgGraph *g, const ZlRecipe *base, const ZpSearchOptions *o,
                     const ZpOptions *plan, ZlDiags *d);
+
+/* The text of a recipe that leaves everything open, for those who have none. What does not change a step's time
+ * is as it often is. batch, seq: 0, if the model has no such axis. */
+void zp_search_open(const ZgGraph *g, const ZlCluster *c, int64_t batch, int64_t seq, ZbText *out);
 
 /* ---- found.c ------------------------------------------------------------------------------------------- */
 void zp_show_search(const ZpSearch *s, ZbText *out);

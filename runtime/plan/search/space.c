@@ -1,66 +1,10 @@
-/* What is searched: which of the recipe's mesh dims does what, which axes of the model can be split, which
- * blocks are worth recomputing. What a recipe gives stays as it is; `?` is chosen here or by the search. */
+/* What is searched: which axes of the model can be split, which blocks are worth recomputing. What a recipe
+ * gives stays as it is; `?` is chosen here or by the search. */
 #include "runtime/plan/search/internal.h"
 
 #include <string.h>
 
 static ZlName name_of(const char *s) { return (ZlName){s, ZL_NOWHERE}; }
-
-/* ---- mesh dims by what they do ------------------------------------------------------------------------- */
-static bool splits_batch(const ZlSplit *s) {
-  for (uint32_t i = 0; i < s->nprods; i++)
-    if (s->prods[i].n == 1 && !strcmp(s->prods[i].axis[0].s, "batch")) return true;
-  return false;
-}
-
-static const ZlSplit *split_over(const ZlRecipe *r, const char *dim) {
-  for (uint32_t i = 0; i < r->nsplits; i++)
-    if (!strcmp(r->splits[i].dim.s, dim)) return &r->splits[i];
-  return NULL;
-}
-
-static const ZlShard *shard_over(const ZlRecipe *r, const char *dim) {
-  for (uint32_t i = 0; i < r->nshards; i++)
-    if (!strcmp(r->shards[i].dim.s, dim)) return &r->shards[i];
-  return NULL;
-}
-
-static Dim kind_of(const Space *x, const char *dim) {
-  const ZlSplit *s = split_over(x->base, dim);
-  if (x->base->stages.dim.s && !strcmp(x->base->stages.dim.s, dim)) return DIM_PIPE;
-  if (s && !splits_batch(s)) return DIM_TENSOR;
-  if (shard_over(x->base, dim)) return DIM_DATA;
-  /* Of several dims that split the batch alike, the last is the one whose ranks are nearest. */
-  for (uint32_t i = x->base->nmesh; i-- > 0;) {
-    const char *other = x->base->mesh[i].name.s;
-    const ZlSplit *t = split_over(x->base, other);
-    bool data = t && splits_batch(t);
-    if (data && shard_over(x->base, other)) return DIM_REPLICA;
-    if (data) return strcmp(other, dim) ? DIM_REPLICA : DIM_DATA;
-  }
-  return DIM_DATA;
-}
-
-static bool find_dims(Space *x, ZlDiags *d) {
-  for (int k = 0; k < DIMS; k++) x->given[k] = -1;
-  for (uint32_t i = 0; i < x->base->nmesh; i++) {
-    const ZlMeshDim *m = &x->base->mesh[i];
-    Dim k = kind_of(x, m->name.s);
-    if (x->name[k]) {
-      ZlDiag *e = zl_report(d, ZL_Z0808, m->name.span,
-                            "`%s` and `%s` do the same: one dimension of a kind can be searched", x->name[k],
-                            m->name.s);
-      zl_help(e, "leave one of them out");
-      return false;
-    }
-    x->name[k] = m->name.s;
-    x->given[k] = m->size;
-    x->order[x->norder++] = k;
-  }
-  const ZlRecipe *r = x->base;
-  if (r->stages.n && x->given[DIM_PIPE] == 0) x->given[DIM_PIPE] = r->stages.n;
-  return true;
-}
 
 /* ---- axes ---------------------------------------------------------------------------------------------- */
 static bool has_param(const ZgParam *p, uint16_t axis) { return zg_type_has(&p->type, axis); }
@@ -101,7 +45,8 @@ static ZlSplit split_of(Space *x, const ZlName *axes, uint32_t n, const char *di
 /* The plan of one sample, with what x->split says over so many ranks. */
 static bool measure(Space *x, int64_t by, Trial *t) {
   ZbArena *a = zb_arena_new();
-  Candidate c = {.size = {1, 1, 1, by}, .micro = 1};
+  Candidate c = ONE_RANK;
+  c.size[DIM_TENSOR] = by;
   const ZpPlan *p =
       zp_plan_local(a, x->g, space_probe(x, &c, a), zl_diags_new(a, zl_sources_new(a)), x->plan);
   for (uint32_t s = 0; p && s < x->g->nsegments; s++)
@@ -191,7 +136,7 @@ static void choose_else(Space *x) {
 }
 
 static void find_axes(Space *x) {
-  const ZlSplit *given = x->name[DIM_TENSOR] ? split_over(x->base, x->name[DIM_TENSOR]) : NULL;
+  const ZlSplit *given = space_split(x->base, x->name[DIM_TENSOR]);
   if (!given) return;
   if (given->open) choose_axes(x);
   else x->split = x->split_product = *given;
@@ -202,22 +147,10 @@ static void find_axes(Space *x) {
   x->free_else = given->open_else;
 }
 
-static int64_t axis_size(const Space *x, const char *name) {
-  uint32_t a = zg_axis_find(x->g, name);
-  if (a == ZG_NONE) return 0;
-  for (uint32_t i = 0; i < x->base->nbinds; i++)
-    if (!strcmp(x->base->binds[i].axis.s, name)) return x->base->binds[i].size;
-  int64_t size = x->g->axes[a].size;
-  for (uint32_t i = 0; i < x->base->npads; i++)
-    if (!strcmp(x->base->pads[i].axis.s, name))
-      size = (int64_t)zb_round_up((uint64_t)size, (uint64_t)x->base->pads[i].size);
-  return size;
-}
-
 static bool divides(const Space *x, const ZlProd *p, int64_t by) {
   int64_t size = 1;
   for (uint32_t i = 0; i < p->n; i++) {
-    int64_t n = axis_size(x, p->axis[i].s);
+    int64_t n = space_axis(x, p->axis[i].s);
     size *= n ? n : 1;
   }
   return size % by == 0;
@@ -229,15 +162,15 @@ static bool may_stay_whole(const Space *x, const ZlProd *p) {
 }
 
 const char *space_indivisible(const Space *x, int64_t tensor) {
-  const ZlSplit *given = split_over(x->base, x->name[DIM_TENSOR]);
+  const ZlSplit *given = space_split(x->base, x->name[DIM_TENSOR]);
   if (tensor == 1) return NULL;
   for (uint32_t i = 0; given->open && i < x->split_product.nprods; i++) {
     const ZlProd *p = &x->split_product.prods[i];
     if (divides(x, p, tensor) || may_stay_whole(x, p)) continue;
     const ZlName *last = &p->axis[p->n - 1];
     return zb_printf(x->a, "axis `%s%s%s` (%lld%s) does not divide over %lld ranks", p->axis[0].s,
-                     p->n > 1 ? "*" : "", p->n > 1 ? last->s : "", (long long)axis_size(x, p->axis[0].s),
-                     p->n > 1 ? zb_printf(x->a, " x %lld", (long long)axis_size(x, last->s)) : "",
+                     p->n > 1 ? "*" : "", p->n > 1 ? last->s : "", (long long)space_axis(x, p->axis[0].s),
+                     p->n > 1 ? zb_printf(x->a, " x %lld", (long long)space_axis(x, last->s)) : "",
                      (long long)tensor);
   }
   return x->split.nprods ? NULL : "the model has no axis that ranks could split without gathering it";
@@ -285,7 +218,7 @@ typedef struct {
 static double kept(Space *x, const ZlPath *path, uint32_t n) {
   ZbArena *a = zb_arena_new();
   RecomputeSet set = {.path = (ZlPath *)path, .n = n}, *sets = x->sets;
-  Candidate c = {.size = {1, 1, 1, 1}, .micro = 1};
+  Candidate c = ONE_RANK;
   double bytes = 0;
   x->sets = &set;
   const ZpPlan *p =
@@ -319,7 +252,7 @@ static uint32_t find_blocks(Space *x, Block *to) {
       if (all[i].saves >= .02 && (!best || all[i].saves > best->saves)) best = &all[i];
     if (!best) break;
     to[nto++] = *best;
-    best->saves = 0;
+    best->saves = 0; /* taken */
   }
   return nto;
 }
@@ -329,14 +262,21 @@ static bool is_within(const ZgGraph *g, uint32_t region, uint32_t of) {
   return region == of;
 }
 
-static void add_set(Space *x, const Block *b, uint32_t n, uint32_t bits) {
+/* most: the largest share of what is kept that a set of those before leaves out */
+static void add_set(Space *x, const Block *b, uint32_t n, uint32_t bits, double *most) {
+  double saves = 0;
   RecomputeSet set = {.blocks = bits};
   for (uint32_t i = 0; i < n; i++)
     for (uint32_t k = 0; k < n; k++)
       if (i != k && bits >> i & bits >> k & 1 && is_within(x->g, b[i].region, b[k].region)) return;
   for (uint32_t i = 0; i < n; i++)
-    if (bits >> i & 1) ZB_PUSH(x->a, set.path, set.n, b[i].path);
-  if (x->nsets < MOST_SETS) ZB_PUSH(x->a, x->sets, x->nsets, set);
+    if (bits >> i & 1) {
+      ZB_PUSH(x->a, set.path, set.n, b[i].path);
+      saves += b[i].saves;
+    }
+  if (x->nsets == MOST_SETS) return;
+  if (saves > *most) *most = saves, x->smallest_set = x->nsets;
+  ZB_PUSH(x->a, x->sets, x->nsets, set);
 }
 
 static void find_sets(Space *x) {
@@ -349,7 +289,8 @@ static void find_sets(Space *x) {
   Block b[MOST_BLOCKS];
   uint32_t n = find_blocks(x, b);
   x->free_sets = true;
-  for (uint32_t bits = 0; bits < 1u << n; bits++) add_set(x, b, n, bits);
+  double most = 0;
+  for (uint32_t bits = 0; bits < 1u << n; bits++) add_set(x, b, n, bits, &most);
 }
 
 /* ---- all of it ----------------------------------------------------------------------------------------- */
@@ -400,7 +341,7 @@ static bool find_limit(Space *x, ZlDiags *d) {
 
 bool space_make(Space *x, const ZpSearchOptions *o, ZlDiags *d) {
   const ZlRecipe *r = x->base;
-  if (!find_dims(x, d) || !find_ranks(x, o, d) || !find_limit(x, d)) return false;
+  if (!space_dims(x, d) || !find_ranks(x, o, d) || !find_limit(x, d)) return false;
   for (uint32_t i = 0; i < r->nbinds; i++)
     if (!strcmp(r->binds[i].axis.s, "batch")) x->batch = r->binds[i].size;
   x->items = items_of(x->g);
@@ -413,23 +354,49 @@ bool space_make(Space *x, const ZpSearchOptions *o, ZlDiags *d) {
 }
 
 /* ---- a candidate as a recipe --------------------------------------------------------------------------- */
-static bool is_sharded(const Candidate *c) { return c->zero && c->size[DIM_DATA] > 1; }
+static int64_t ranks_of(const Candidate *c, unsigned dims) {
+  int64_t n = 1;
+  for (int k = 0; k < DIMS; k++) n *= dims >> k & 1 ? c->size[k] : 1;
+  return n;
+}
+
+int64_t space_shards(const Space *x, const Candidate *c, unsigned dims) {
+  return c->zero ? ranks_of(c, x->zero & dims) : 1;
+}
+
+int64_t space_samples(const Candidate *c) { return ranks_of(c, BIT(REPLICA) | BIT(DATA) | BIT(EP)); }
+
+/* Heads are split by the slower dims first, so that positions are exchanged for a part of these. */
+void space_order(const Space *x, const Candidate *c, Dim order[DIMS]) {
+  bool last = x->whole && c->way == ZL_ATTENTION_HEADS && c->size[DIM_CONTEXT] > 1;
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < x->norder; i++)
+    if (!last || x->order[i] != DIM_CONTEXT) order[n++] = x->order[i];
+  if (last) order[n++] = DIM_CONTEXT;
+}
+
+static void split_batch(const Space *x, Dim k, ZbArena *a, ZlRecipe *r) {
+  ZlName axis = name_of("batch");
+  ZlSplit s = {.dim = name_of(x->name[k]), .span = r->span};
+  ZlProd p = {0};
+  ZB_PUSH(a, p.axis, p.n, axis);
+  ZB_PUSH(a, s.prods, s.nprods, p);
+  ZB_PUSH(a, r->splits, r->nsplits, s);
+}
 
 static void add_splits(const Space *x, const Candidate *c, ZbArena *a, ZlRecipe *r) {
-  static const Dim batch[] = {DIM_REPLICA, DIM_DATA};
-  for (int i = 0; i < 2; i++) {
-    if (c->size[batch[i]] < 2 || !x->batch) continue;
-    ZlName axis = name_of("batch");
-    ZlSplit s = {.dim = name_of(x->name[batch[i]]), .span = r->span};
-    ZlProd p = {0};
-    ZB_PUSH(a, p.axis, p.n, axis);
-    ZB_PUSH(a, s.prods, s.nprods, p);
-    ZB_PUSH(a, r->splits, r->nsplits, s);
+  static const Dim others[] = {DIM_REPLICA, DIM_DATA, DIM_EP, DIM_CONTEXT};
+  for (int i = 0; i < 4; i++) {
+    Dim k = others[i];
+    const ZlSplit *given = space_split(x->base, x->name[k]);
+    if (c->size[k] < 2) continue;
+    if (given) ZB_PUSH(a, r->splits, r->nsplits, *given);
+    else if (x->batch) split_batch(x, k, a, r);
   }
   int64_t t = c->size[DIM_TENSOR];
   if (t < 2) return;
   ZlSplit s = x->split;
-  const ZlSplit *given = split_over(x->base, x->name[DIM_TENSOR]);
+  const ZlSplit *given = space_split(x->base, x->name[DIM_TENSOR]);
   if (given->open) {
     s.prods = NULL;
     s.nprods = 0;
@@ -445,27 +412,47 @@ static void add_splits(const Space *x, const Candidate *c, ZbArena *a, ZlRecipe 
 
 static void add_shards(const Space *x, const Candidate *c, ZbArena *a, ZlRecipe *r) {
   static const unsigned what[] = {0, ZL_SHARD_STATES, ZL_SHARD_STATES | ZL_SHARD_GRADS, 7};
-  if (!is_sharded(c)) return;
-  ZlShard s = {.what = what[c->zero], .dim = name_of(x->name[DIM_DATA]), .keep = c->keep, .span = r->span};
-  ZB_PUSH(a, r->shards, r->nshards, s);
+  for (uint32_t i = 0; i < x->norder; i++) {
+    Dim k = x->order[i];
+    if (!c->zero || c->size[k] < 2 || !(x->zero >> k & 1)) continue;
+    ZlShard s = {.what = what[c->zero], .dim = name_of(x->name[k]), .keep = c->keep, .span = r->span};
+    ZB_PUSH(a, r->shards, r->nshards, s);
+  }
+}
+
+/* What the recipe says of attention over dims that the mesh has; where it is open, what the candidate has. */
+static void add_attention(const Space *x, const Candidate *c, ZbArena *a, ZlRecipe *r) {
+  for (uint32_t i = 0; i < x->base->nattention; i++) {
+    ZlAttention w = x->base->attention[i];
+    bool there = !w.dim.s;
+    for (uint32_t k = 0; k < r->nmesh; k++) there |= w.dim.s && !strcmp(w.dim.s, r->mesh[k].name.s);
+    if (!there || (w.open && c->size[DIM_CONTEXT] < 2)) continue;
+    if (w.open) w.way = (ZlAttentionWay)c->way;
+    w.open = false;
+    ZB_PUSH(a, r->attention, r->nattention, w);
+  }
 }
 
 const ZlRecipe *space_recipe(const Space *x, const Candidate *c, const int64_t *stages, ZbArena *a) {
   ZlRecipe *r = ZB_NEW(a, ZlRecipe);
+  Dim order[DIMS];
+  space_order(x, c, order);
   *r = *x->base;
   r->mesh = NULL, r->nmesh = 0;
   r->splits = NULL, r->nsplits = 0;
   r->shards = NULL, r->nshards = 0;
+  r->attention = NULL, r->nattention = 0;
   r->open.micro = r->open.stages = r->open.recompute = ZL_NOWHERE;
   r->limit.memory = 0;
   for (uint32_t i = 0; i < x->norder; i++) {
-    Dim k = x->order[i];
+    Dim k = order[i];
     ZlMeshDim m = {name_of(x->name[k]), c->size[k]};
     if (m.size > 1) ZB_PUSH(a, r->mesh, r->nmesh, m);
   }
   r->micro = x->batch ? c->micro : 0;
   add_splits(x, c, a, r);
   add_shards(x, c, a, r);
+  add_attention(x, c, a, r);
   r->stages.span = r->stages.dim.span = ZL_NOWHERE;
   r->stages.dim.s = NULL;
   r->stages.n = 0;
@@ -491,7 +478,7 @@ const ZlRecipe *space_probe(const Space *x, const Candidate *c, ZbArena *a) {
   for (uint32_t i = 0; i < r->nbinds; i++) {
     binds[i] = r->binds[i];
     if (!strcmp(binds[i].axis.s, "batch")) {
-      binds[i].size = c->micro * c->size[DIM_REPLICA] * c->size[DIM_DATA];
+      binds[i].size = c->micro * space_samples(c);
       binds[i].number = (double)binds[i].size;
     }
   }

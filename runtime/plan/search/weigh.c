@@ -1,24 +1,42 @@
-/* All recipes of a space: what fits by the ledger's formula, ranked by the formula of time. */
+/* All recipes of a space: what fits by the ledger's formula, ranked by the formula of time.
+ *
+ * What a recipe weighs depends on its local programs, and making one of these takes as long as weighing some
+ * hundred recipes. So recipes are taken by families: those of one mesh and one size of micro-batch, which
+ * differ in what is recomputed and in what is sharded. Nothing is faster than the family's without any
+ * recomputation, whether that fits or not, and nothing takes less than what most recomputation leaves. Families come
+ * in the order of that least time, and those at the end that cannot be among the best are only counted. */
 #include "runtime/plan/search/internal.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- layouts that people know --------------------------------------------------------------------------- */
-#define D(NAME) (1u << DIM_##NAME)
-const Kind kinds[] = {{"data", D(DATA), 0, 0},
-                      {"data, ZeRO-1", D(DATA), 1, 1},
-                      {"data, ZeRO-3 (FSDP)", D(DATA), 3, 3},
-                      {"data, ZeRO-3 within replicas (HSDP)", D(DATA) | D(REPLICA), 3, 3},
-                      {"data and tensor, ZeRO-0 or 1", D(DATA) | D(TENSOR), 0, 1},
-                      {"data and tensor, ZeRO-3", D(DATA) | D(TENSOR), 3, 3},
-                      {"data and pipe, ZeRO-0 or 1", D(DATA) | D(PIPE), 0, 1},
-                      {"data, tensor and pipe, ZeRO-0 or 1", D(DATA) | D(TENSOR) | D(PIPE), 0, 1}};
+const Kind kinds[] = {
+    {"data", BIT(DATA), 0, 0, 0},
+    {"data, ZeRO-1", BIT(DATA), 0, 1, 1},
+    {"data, ZeRO-3 (FSDP)", BIT(DATA), 0, 3, 3},
+    {"data, ZeRO-3 within replicas (HSDP)", BIT(DATA) | BIT(REPLICA), 0, 3, 3},
+    {"data and tensor, ZeRO-0 or 1", BIT(DATA) | BIT(TENSOR), 0, 0, 1},
+    {"data and tensor, ZeRO-3", BIT(DATA) | BIT(TENSOR), 0, 3, 3},
+    {"data and pipe, ZeRO-0 or 1", BIT(DATA) | BIT(PIPE), 0, 0, 1},
+    {"data, tensor and pipe, ZeRO-0 or 1", BIT(DATA) | BIT(TENSOR) | BIT(PIPE), 0, 0, 1},
+    {"experts (and data), ZeRO-0 or 1", BIT(EP), BIT(DATA), 0, 1},
+    {"experts (and data), ZeRO-3", BIT(EP), BIT(DATA), 3, 3},
+    {"experts and pipe, ZeRO-0 or 1", BIT(EP) | BIT(PIPE), BIT(DATA), 0, 1},
+    {"context (and data), ZeRO-3", BIT(CONTEXT), BIT(DATA), 3, 3},
+    {"context and tensor, ZeRO-0 or 1", BIT(CONTEXT) | BIT(TENSOR), BIT(DATA), 0, 1},
+    {"context, tensor and pipe, ZeRO-0 or 1", BIT(CONTEXT) | BIT(TENSOR) | BIT(PIPE), BIT(DATA), 0, 1}};
 const uint32_t nkinds = sizeof kinds / sizeof *kinds;
 
-static bool is_of(const Kind *k, const Candidate *c) {
+static bool has_dims(const Kind *k, const Candidate *c) {
   for (int d = 0; d < DIMS; d++)
-    if ((c->size[d] > 1) != (k->dims >> d & 1)) return false;
-  return c->zero >= k->least && c->zero <= k->most;
+    if (c->size[d] > 1 ? !((k->dims | k->may) >> d & 1) : k->dims >> d & 1) return false;
+  return true;
+}
+
+static bool is_of(const Kind *k, const Candidate *c) {
+  return has_dims(k, c) && c->zero >= k->least && c->zero <= k->most;
 }
 
 /* ---- the best ------------------------------------------------------------------------------------------- */
@@ -27,7 +45,23 @@ static bool before(const Candidate *a, const Candidate *b) {
   return a->seconds != b->seconds ? a->seconds < b->seconds : a->bytes < b->bytes;
 }
 
+/* They differ in what is recomputed: of these a few are listed, so that others are seen, too. */
+enum { ALIKE = 2 };
+static bool same_mesh(const Candidate *a, const Candidate *b) {
+  bool same = a->micro == b->micro && a->zero == b->zero && a->keep == b->keep && a->other == b->other;
+  return same && a->way == b->way && !memcmp(a->size, b->size, sizeof a->size);
+}
+
+static void drop(Weighed *w, uint32_t at) {
+  memmove(&w->best[at], &w->best[at + 1], (--w->nbest - at) * sizeof *w->best);
+}
+
 static void keep_best(Weighed *w, const Candidate *c) {
+  uint32_t alike = 0, last = 0;
+  for (uint32_t i = 0; i < w->nbest; i++)
+    if (same_mesh(c, &w->best[i])) alike++, last = i;
+  if (alike == ALIKE && !before(c, &w->best[last])) return;
+  if (alike == ALIKE) drop(w, last);
   if (w->nbest == w->most && !before(c, &w->best[w->nbest - 1])) return;
   uint32_t at = w->nbest < w->most ? w->nbest++ : w->nbest - 1;
   for (; at && before(c, &w->best[at - 1]); at--) w->best[at] = w->best[at - 1];
@@ -43,6 +77,7 @@ static void keep_known(Weighed *w, const Candidate *c, bool fits) {
   }
 }
 
+/* ---- a recipe ------------------------------------------------------------------------------------------- */
 typedef struct {
   const Space *x;
   Layouts *all;
@@ -50,19 +85,15 @@ typedef struct {
   bool only_memory;
 } Walk;
 
-/* Whether it would not even fit if so many samples kept no more than one does: not worth making its layout. */
-static bool hopeless(const Walk *k, const Candidate *c) {
-  if (c->micro == 1) return false;
-  const Layout *l = layout_of(k->all, c->size[DIM_TENSOR], c->other, 1, c->set);
-  return l->refused || memory_of(k->x, c, l, layout_stages(k->x, l, c->size[DIM_PIPE])) > k->x->limit;
-}
+/* What is done with each way to shard and to group: returns false to stop. */
+typedef void Each(Walk *k, Candidate c, const Layout *l, const Stages *s, void *to);
 
-/* Of those that weigh alike but for how ranks of data are grouped, the best goes on. */
-static void weigh_one(Walk *k, Candidate c, const Layout *l, const Stages *s, Candidate *best) {
+static void weigh_one(Walk *k, Candidate c, const Layout *l, const Stages *s, void *to) {
   const Space *x = k->x;
+  Candidate *best = to; /* of those that weigh alike but for how ranks of data are grouped */
   Weighed *w = k->w;
-  w->recipes++;
-  c.bytes = memory_of(x, &c, l, s);
+  w->weighed++;
+  c.bytes = memory_of(x, &c, l, s, 1);
   bool fits = c.bytes <= x->limit;
   w->fit += fits;
   if (!w->nearest.size[0] || c.bytes < w->nearest.bytes) w->nearest = c;
@@ -76,7 +107,7 @@ static void weigh_one(Walk *k, Candidate c, const Layout *l, const Stages *s, Ca
 
 static bool done(const Walk *k) { return k->only_memory && k->w->fit; }
 
-/* ---- dimensions ----------------------------------------------------------------------------------------- */
+/* ---- what is sharded, and how ranks are grouped ---------------------------------------------------------- */
 static bool allowed(const Space *x, Dim k, int64_t size) {
   return x->given[k] > 0 ? x->given[k] == size : size == 1 || x->given[k] == 0;
 }
@@ -84,74 +115,223 @@ static bool allowed(const Space *x, Dim k, int64_t size) {
 /* What the recipe shards. */
 static void give_zero(const Space *x, Candidate *c) {
   c->zero = 0;
-  for (uint32_t i = 0; i < x->base->nshards && c->size[DIM_DATA] > 1; i++) {
+  for (uint32_t i = 0; i < x->base->nshards; i++) {
     unsigned what = x->base->shards[i].what;
     c->zero = what & ZL_SHARD_PARAMS ? 3 : what & ZL_SHARD_GRADS ? 2 : 1;
     c->keep = x->base->shards[i].keep;
   }
+  if (space_shards(x, c, ~0u) < 2) c->zero = 0, c->keep = false;
 }
 
 /* Ways in which so many ranks take samples: replicas of groups that shard, and what they shard. Without
  * sharding a replica is no different. */
-static void weigh_groups(Walk *k, Candidate c, int64_t ways, const Layout *l, const Stages *s) {
+static void each_group(Walk *k, Candidate c, const Layout *l, const Stages *s, Each *each, void *to) {
   const Space *x = k->x;
-  Candidate best = {0};
+  int64_t ways = space_samples(&c) / c.size[DIM_EP];
   for (int64_t data = ways; data >= 1; data--) {
     if (ways % data || !allowed(x, DIM_DATA, data) || !allowed(x, DIM_REPLICA, ways / data)) continue;
     c.size[DIM_DATA] = data;
     c.size[DIM_REPLICA] = ways / data;
     if (!x->free_shard) give_zero(x, &c);
-    if (c.zero && data == 1) continue;
-    weigh_one(k, c, l, s, &best);
+    if (c.zero && space_shards(x, &c, ~0u) < 2) continue;
+    each(k, c, l, s, to);
     if (!c.zero) break;
   }
-  if (best.size[0]) keep_best(k->w, &best);
 }
 
-static void weigh_zero(Walk *k, Candidate c, int64_t ways, const Layout *l, const Stages *s) {
+/* c.size[DIM_DATA]: all ranks that take samples but those of ep. */
+static void each_zero(Walk *k, Candidate c, const Layout *l, Each *each, void *to) {
+  const Stages *s = layout_stages(k->x, l, c.size[DIM_PIPE]);
   for (int z = 0; z <= (k->x->free_shard ? 4 : 0); z++) {
+    Candidate best = {0};
     c.zero = (uint8_t)(z > 3 ? 3 : z);
     c.keep = z == 4;
-    weigh_groups(k, c, ways, l, s);
+    each_group(k, c, l, s, each, to ? to : &best);
+    if (!to && best.size[0]) keep_best(k->w, &best);
   }
 }
 
-static void weigh_micro(Walk *k, Candidate c, int64_t ways) {
+/* ---- families ------------------------------------------------------------------------------------------- */
+typedef struct {
+  Candidate c;      /* its mesh and micro-batch, all ranks that take samples in data */
+  double seconds;   /* nothing of it is faster */
+  uint64_t recipes; /* that it has */
+  uint32_t kinds;   /* bits: of these it may have something that fits */
+} Family;
+
+static bool may_be_other(const Space *x, const Candidate *c, int other) {
+  return !other || (c->size[DIM_TENSOR] > 1 && x->free_else && x->otherwise.n);
+}
+
+typedef struct {
+  Family *f;
+  const Layout
+      *smallest; /* what most recomputation leaves of one sample, which at least so many bytes take */
+  double scale;  /* bytes that depend on a micro-batch, over that */
+} Bound;
+
+static void count_one(Walk *k, Candidate c, const Layout *l, const Stages *s, void *to) {
+  (void)c, (void)l, (void)s;
+  ((Bound *)to)->f->recipes += k->x->nsets;
+}
+
+static void bound_one(Walk *k, Candidate c, const Layout *l, const Stages *s, void *to) {
+  Bound *b = to;
+  const Layout *m = b->smallest;
+  if (memory_of(k->x, &c, m, layout_stages(k->x, m, c.size[DIM_PIPE]), b->scale) > k->x->limit) return;
+  double seconds = closed_seconds(k->x, &c, l, s);
+  if (seconds < b->f->seconds) b->f->seconds = seconds;
+  for (uint32_t i = 0; i < nkinds; i++) b->f->kinds |= (uint32_t)is_of(&kinds[i], &c) << i;
+}
+
+/* Bytes that depend on a micro-batch grow with it, but for what is rounded up. */
+#define GROWS 0.9
+
+/* Whether nothing of it fits, if all is sharded that can be. */
+static bool hopeless(const Walk *k, Candidate c, const Bound *b) {
+  c.zero = 3;
+  if (!k->x->free_shard) give_zero(k->x, &c);
+  else if (space_shards(k->x, &c, ~0u) < 2) c.zero = 0;
+  const Stages *s = layout_stages(k->x, b->smallest, c.size[DIM_PIPE]);
+  return memory_of(k->x, &c, b->smallest, s, b->scale) > k->x->limit;
+}
+
+/* Whether the family has any recipe that may fit, and how fast that would be. What does not fit is weighed all
+ * the same where it may come nearest: with one sample. */
+static bool bound(Walk *k, Family *f) {
   const Space *x = k->x;
-  int64_t each = x->batch ? x->batch / ways : 1;
-  for (c.micro = 1; c.micro <= each && c.micro <= 64; c.micro++) {
-    if (each % c.micro || each / c.micro > 65535) continue;
-    if (!x->free_micro && x->batch && c.micro != (x->base->micro ? x->base->micro : each)) continue;
-    for (c.set = 0; c.set < x->nsets; c.set++)
-      for (int other = 0; other < 2; other++) {
-        c.other = other;
-        if (other && (c.size[DIM_TENSOR] < 2 || !x->free_else || !x->otherwise.n)) continue;
-        Candidate least = c; /* of memory, but for recomputation */
-        least.size[DIM_DATA] = ways;
-        least.size[DIM_REPLICA] = 1;
-        least.zero = ways > 1 && x->free_shard ? 3 : 0;
-        if (x->free_micro && hopeless(k, &least)) continue;
-        const Layout *l = layout_of(k->all, c.size[DIM_TENSOR], c.other, c.micro, c.set);
-        if (l->refused) continue;
-        weigh_zero(k, c, ways, l, layout_stages(x, l, c.size[DIM_PIPE]));
-        if (done(k)) return;
-      }
+  bool first = f->c.micro == 1 || !x->free_micro;
+  Bound b = {.f = f, .scale = first ? 1 : GROWS * (double)f->c.micro};
+  f->seconds = INFINITY;
+  for (int other = 0; other < 2; other++) {
+    Candidate small = f->c, fast = f->c;
+    if (!may_be_other(x, &f->c, other)) continue;
+    small.other = fast.other = other;
+    small.set = x->smallest_set;
+    if (x->free_micro) small.micro = 1;
+    b.smallest = layout_of(k->all, &small);
+    if (b.smallest->refused) continue;
+    each_zero(k, fast, b.smallest, count_one, &b);
+    bool none = hopeless(k, fast, &b);
+    if (first && (none || k->only_memory)) each_zero(k, small, b.smallest, weigh_one, NULL);
+    if (none || k->only_memory) continue;
+    const Layout *l = layout_of(k->all, &fast);
+    if (!l->refused) each_zero(k, fast, l, bound_one, &b);
+  }
+  k->w->recipes += f->recipes;
+  return f->seconds < INFINITY;
+}
+
+/* Whether none of it would be listed, nor be the fastest of a layout that people know. */
+static bool too_slow(const Walk *k, const Family *f) {
+  const Weighed *w = k->w;
+  if (w->nbest < w->most || f->seconds < w->best[w->nbest - 1].seconds) return false;
+  for (uint32_t i = 0; i < nkinds; i++) {
+    const Candidate *fastest = &w->fastest[i];
+    if (f->kinds >> i & 1 && (!fastest->size[0] || f->seconds < fastest->seconds)) return false;
+  }
+  return true;
+}
+
+/* What recomputes more than what fits is slower. */
+static bool needless(const Space *x, const bool *fits, uint32_t set) {
+  uint32_t blocks = x->sets[set].blocks;
+  for (uint32_t i = 0; i < set; i++)
+    if (fits[i] && (x->sets[i].blocks & blocks) == x->sets[i].blocks) return true;
+  return false;
+}
+
+static void weigh_family(Walk *k, const Family *f) {
+  Candidate c = f->c;
+  bool fits[2][MOST_SETS] = {0};
+  for (c.set = 0; c.set < k->x->nsets; c.set++)
+    for (int other = 0; other < 2; other++) {
+      if (!may_be_other(k->x, &c, other) || needless(k->x, fits[other], c.set)) continue;
+      c.other = other;
+      const Layout *l = layout_of(k->all, &c);
+      if (l->refused) continue;
+      uint64_t some = k->w->fit, of = k->w->weighed;
+      each_zero(k, c, l, weigh_one, NULL);
+      fits[other][c.set] = k->w->fit - some == k->w->weighed - of;
+    }
+}
+
+typedef struct {
+  Family *at;
+  uint32_t n;
+} Families;
+
+/* The families of a mesh. */
+static void add_families(Walk *k, Candidate c, Families *all) {
+  const Space *x = k->x;
+  int64_t each = x->batch ? x->batch / space_samples(&c) : 1;
+  for (c.micro = 1; c.micro <= each && (c.micro <= 64 || !x->free_micro); c.micro++) {
+    if (!x->free_micro && x->batch) c.micro = x->base->micro ? x->base->micro : each;
+    if (c.micro > each || each % c.micro || each / c.micro > 65535) continue;
+    Family f = {.c = c};
+    if (bound(k, &f)) ZB_PUSH(x->a, all->at, all->n, f);
+    if (done(k)) return;
+    if (!x->free_micro) return;
   }
 }
 
-void weigh(const Space *x, Layouts *all, Weighed *w, bool only_memory) {
-  Walk k = {x, all, w, only_memory};
+static void each_mesh(Walk *k, Candidate c, Families *all) {
+  const Space *x = k->x;
+  int64_t ranks = x->ranks / (c.size[DIM_TENSOR] * c.size[DIM_CONTEXT] * c.size[DIM_EP]);
+  for (int64_t p = 1; p <= x->items && p <= ranks; p++) {
+    int64_t data = ranks / p;
+    c.size[DIM_PIPE] = p;
+    c.size[DIM_DATA] = data;
+    int64_t ways = space_samples(&c);
+    if (ranks % p || !allowed(x, DIM_PIPE, p) || (x->batch ? x->batch % ways : ways > 1)) continue;
+    k->w->meshes += c.way == 0 || c.way == x->way[0];
+    add_families(k, c, all);
+    if (done(k)) return;
+  }
+}
+
+static void each_way(Walk *k, Candidate c, Families *all) {
+  const Space *x = k->x;
+  bool some = c.size[DIM_CONTEXT] > 1;
+  for (uint32_t i = 0; i < (some ? x->nways : 1) && !done(k); i++) {
+    c.way = some ? x->way[i] : 0;
+    each_mesh(k, c, all);
+  }
+}
+
+/* All sizes of ep and of context beside so many ranks of tensor. */
+static void each_size(Walk *k, Candidate c, Families *all) {
+  const Space *x = k->x;
+  int64_t ranks = x->ranks / c.size[DIM_TENSOR];
+  for (int64_t ep = 1; ep <= ranks; ep++) {
+    if (ranks % ep || !allowed(x, DIM_EP, ep) || !space_divides_over(x, DIM_EP, ep)) continue;
+    for (int64_t n = 1; n <= ranks / ep; n++) {
+      if (ranks / ep % n || !allowed(x, DIM_CONTEXT, n) || !space_divides_over(x, DIM_CONTEXT, n)) continue;
+      c.size[DIM_EP] = ep;
+      c.size[DIM_CONTEXT] = n;
+      each_way(k, c, all);
+    }
+  }
+}
+
+static int sooner(const void *a, const void *b) {
+  const Family *x = a, *y = b;
+  return x->seconds < y->seconds ? -1 : x->seconds > y->seconds;
+}
+
+void weigh(const Space *x, Layouts *layouts, Weighed *w, bool only_memory) {
+  Walk k = {x, layouts, w, only_memory};
+  Families all = {0};
   int64_t node = x->c->nlevels ? x->c->levels[0].size : 1;
   for (int64_t t = 1; t <= x->ranks; t++) {
     if (x->ranks % t || !allowed(x, DIM_TENSOR, t)) continue;
     if (x->given[DIM_TENSOR] == 0 && (t > node || space_indivisible(x, t))) continue;
-    for (int64_t p = 1; p <= x->items && p <= x->ranks / t; p++) {
-      int64_t ways = x->ranks / t / p;
-      if (x->ranks / t % p || !allowed(x, DIM_PIPE, p) || (x->batch ? x->batch % ways : ways > 1)) continue;
-      Candidate c = {.size = {p, 1, ways, t}};
-      w->meshes++;
-      weigh_micro(&k, c, ways);
-      if (done(&k)) return;
-    }
+    Candidate c = ONE_RANK;
+    c.size[DIM_TENSOR] = t;
+    each_size(&k, c, &all);
+    if (done(&k)) return;
   }
+  qsort(all.at, all.n, sizeof *all.at, sooner);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (!too_slow(&k, &all.at[i])) weigh_family(&k, &all.at[i]);
 }
