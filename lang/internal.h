@@ -60,7 +60,10 @@ typedef enum {
   ZL_D_LIMIT,
   ZL_D_FREEZE,
   ZL_D_AVERAGE,
-  ZL_D_ATTENTION
+  ZL_D_ATTENTION,
+  ZL_D_PREFETCH,
+  ZL_D_CHUNK,
+  ZL_DIRECTIVES
 } ZlDirectiveKind;
 
 /* Behind an optimizer: `for embed`, `decay 0.1`, `decay 0.1 except norm`, `rate 0.1 for embed`. */
@@ -80,12 +83,12 @@ typedef struct {
   ZlDirectiveKind kind;
   ZlSpan span;
   ZlQuantity *q; uint32_t nq;         /* mesh, bind, pad, limit; stages: the counts, unnamed */
-  ZlNumber num; bool has_num;         /* micro, clip, average */
+  ZlNumber num; bool has_num;         /* micro, clip, average, prefetch, chunk */
   ZlProd *prods; uint32_t nprods;     /* split */
   ZlNames names;                      /* split: dims; shard: levels; precision: keys */
   ZlNames maybe;                      /* split, pad: axes of these that the model may lack */
   ZlNames others;                     /* split: else; precision: element types */
-  ZlName word;                        /* schedule, optimizer, attention: name; shard, stages: dim; stages: see by */
+  ZlName word;                        /* schedule, optimizer, attention, chunk: name; shard, stages: dim; stages: see by */
   ZlName by;                          /* stages over DIM by WORD; attention: over DIM, or NULL */
   ZlPath *paths; uint32_t npaths;     /* recompute, freeze; shard: unit */
   ZlPath *but; uint32_t nbut;         /* freeze: except */

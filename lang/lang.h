@@ -101,6 +101,7 @@ extern const char *const zl_orders[]; /* "", "contiguous", "zigzag" */
 /* open, open_else: `?` in place of the axes, of those after `else` */
 typedef struct { ZlProd *prods; uint32_t nprods; ZlName dim; ZlNames otherwise, maybe; bool open, open_else; ZlOrder order; ZlSpan span; } ZlSplit;
 /* clang-format on */
+enum { ZL_MOST_PREFETCH = 1000, ZL_MOST_CHUNKS = 64 };
 enum { ZL_SHARD_STATES = 1, ZL_SHARD_GRADS = 2, ZL_SHARD_PARAMS = 4 };
 /* clang-format off */
 typedef struct {
@@ -164,6 +165,9 @@ typedef struct {
   ZlOptimizer *others; uint32_t nothers;            /* those with `for` */
   double clip;     ZlSpan clip_span;    /* 0: none */
   double average;                       /* of the parameters over the steps: its decay; 0: none */
+  int64_t prefetch; ZlSpan prefetch_span; /* iterations gathered ahead of their use; span: none said so */
+  /* What has this axis is computed in n chunks; axis.s NULL: at once. */
+  struct { ZlName axis; int64_t n; ZlSpan span; } chunk;
   ZlBind *pads;    uint32_t npads;
   struct { uint64_t memory, host; ZlSpan memory_span, host_span; } limit; /* bytes; 0: none */
   /* Parameters that are not trained: `of`, or `all`, but those of `but`. None: of.n = 0 and not all. */

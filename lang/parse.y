@@ -52,7 +52,8 @@
 %token MESH "mesh" BIND "bind" MICRO "micro" SPLIT "split" OVER "over" ELSE "else" SHARD "shard" UNIT "unit"
 %token KEEP "keep" STAGES "stages" BY "by" SCHEDULE "schedule" RECOMPUTE "recompute" OFFLOAD "offload" TO "to"
 %token PRECISION "precision" OPTIMIZER "optimizer" DECAY "decay" EXCEPT "except" CLIP "clip" PAD "pad"
-%token LIMIT "limit" FREEZE "freeze" AVERAGE "average" ATTENTION "attention" IGNORE "ignore" WITHOUT "without" CONFIG "config" TRUTH "true" UNTRUTH "false" NOTHING "null"
+%token LIMIT "limit" FREEZE "freeze" AVERAGE "average" ATTENTION "attention" PREFETCH "prefetch" CHUNK "chunk"
+%token IGNORE "ignore" WITHOUT "without" CONFIG "config" TRUTH "true" UNTRUTH "false" NOTHING "null"
 %token ZIGZAG "zigzag" CONTIGUOUS "contiguous"
 %token AND "and" OR "or" NOT "not"
 %token DEVICE "device" HOST "host" LEVEL "level"
@@ -642,6 +643,9 @@ directive : MESH dims0   { $$ = zl_directive(ps->arena, ZL_D_MESH, @$); $$->q = 
         | AVERAGE NUMBER { $$ = zl_directive(ps->arena, ZL_D_AVERAGE, @$); $$->num = $2; $$->has_num = true; }
         | ATTENTION IDENT attended { $$ = zl_directive(ps->arena, ZL_D_ATTENTION, @$); $$->word = $2; $$->by = $3; }
         | ATTENTION '?' attended { $$ = zl_directive(ps->arena, ZL_D_ATTENTION, @$); $$->open = true; $$->by = $3; }
+        | PREFETCH NUMBER { $$ = zl_directive(ps->arena, ZL_D_PREFETCH, @$); $$->num = $2; $$->has_num = true; }
+        | CHUNK IDENT    { $$ = zl_directive(ps->arena, ZL_D_CHUNK, @$); $$->word = $2; }
+        | CHUNK IDENT '=' NUMBER { $$ = zl_directive(ps->arena, ZL_D_CHUNK, @$); $$->word = $2; $$->num = $4; $$->has_num = true; }
         | FREEZE paths but {
             $$ = zl_directive(ps->arena, ZL_D_FREEZE, @$);
             $$->paths = $2.at;

@@ -1,7 +1,7 @@
 /* Recipes: from directives as written to one checked record with everything it inherits.
  *
  * A recipe is its ancestors applied from the root down, then itself. A directive replaces the inherited one
- * of the same key: mesh, micro, stages, schedule, recompute, clip, average and freeze have one; split and
+ * of the same key: mesh, micro, stages, schedule, recompute, clip, average, prefetch, chunk and freeze have one; split and
  * shard have one for each mesh dimension; attention has one for each, and one without; optimizer for each
  * list behind its `for`, and one without; bind and pad for each axis; precision and limit for each of their
  * words. Within one body the same key twice is a mistake. Nothing is accepted that has no meaning. */
@@ -28,7 +28,7 @@ typedef struct {
   ZbArena *arena;
   ZlRecipe *r;
   bool bad;
-  Seen seen[ZL_D_ATTENTION + 1];                          /* of the body being applied */
+  Seen seen[ZL_DIRECTIVES];                               /* of the body being applied */
   ZbNames bind_names, pad_names, split_names, mesh_names; /* by number in the recipe's arrays */
   uint32_t words;
 } Build;
@@ -36,9 +36,10 @@ typedef struct {
 #define BAD(b, ...) ((b)->bad = true, zl_report((b)->d, __VA_ARGS__))
 
 static const char *directive_word(ZlDirectiveKind k) {
-  static const char *const word[] = {"mesh",     "bind",      "micro",   "split",     "shard",     "stages",
-                                     "schedule", "recompute", "offload", "precision", "optimizer", "clip",
-                                     "pad",      "limit",     "freeze",  "average",   "attention"};
+  static const char *const word[] = {"mesh",      "bind",      "micro",     "split",   "shard",
+                                     "stages",    "schedule",  "recompute", "offload", "precision",
+                                     "optimizer", "clip",      "pad",       "limit",   "freeze",
+                                     "average",   "attention", "prefetch",  "chunk"};
   return word[k];
 }
 
@@ -292,11 +293,11 @@ static void apply_precision(Build *b, const ZlDirective *d) {
       zl_help_nearest(g, key.s, keys, 4);
     } else if (t < 0) {
       ZlDiag *g = BAD(b, ZL_Z0804, type.span, "`%s` is not a precision", type.s);
-      zl_note(g, "there are `f32` and, for `compute`, `bf16`");
+      zl_note(g, "there are `f32` and, for `compute` and `reduce`, `bf16`");
       zl_help_nearest(g, type.s, types, 2);
-    } else if (t > 1 || (t == 1 && k != 0)) {
+    } else if (t > 1 || (t == 1 && k != 0 && k != 2)) {
       ZlDiag *g = BAD(b, ZL_Z0808, type.span, "%s in %s is not in this version", key.s, type.s);
-      zl_note(g, "there are `f32` and, for `compute`, `bf16`");
+      zl_note(g, "there are `f32` and, for `compute` and `reduce`, `bf16`");
       zl_help(g, "write `%s %s`", key.s, k == 0 ? "bf16" : "f32");
     } else if (once(b, ZL_D_PRECISION, key.s, key.span)) {
       *slot[k] = types[t];
@@ -381,6 +382,28 @@ static void apply_attention(Build *b, const ZlDirective *d) {
   else ZB_PUSH(b->arena, r->attention, r->nattention, a);
 }
 
+static void apply_prefetch(Build *b, const ZlDirective *d) {
+  if (!once(b, ZL_D_PREFETCH, "", d->span)) return;
+  if (!d->num.integer || d->num.i < 0 || d->num.i > ZL_MOST_PREFETCH)
+    zl_help(BAD(b, ZL_Z0805, d->num.span, "`prefetch` must be a whole number from 0 to %d", ZL_MOST_PREFETCH),
+            "of how many layers parameters are gathered ahead; without it, of one");
+  b->r->prefetch = d->num.i;
+  b->r->prefetch_span = d->span;
+}
+
+static void apply_chunk(Build *b, const ZlDirective *d) {
+  bool none = !strcmp(d->word.s, "none");
+  if (!once(b, ZL_D_CHUNK, "", d->span)) return;
+  b->r->chunk.axis = none ? (ZlName){0} : d->word;
+  b->r->chunk.n = d->num.i;
+  b->r->chunk.span = d->span;
+  if (none && d->has_num) BAD(b, ZL_Z0805, d->span, "`chunk none` takes no number");
+  if (none || (d->has_num && d->num.integer && d->num.i >= 1 && d->num.i <= ZL_MOST_CHUNKS)) return;
+  ZlDiag *g = BAD(b, ZL_Z0805, d->has_num ? d->num.span : d->word.span,
+                  "`chunk %s` needs a whole number of chunks from 1 to %d", d->word.s, ZL_MOST_CHUNKS);
+  zl_help(g, "write `chunk %s = 8`", d->word.s);
+}
+
 static void apply(Build *b, const ZlDirective *d) {
   switch (d->kind) {
   case ZL_D_MESH: apply_mesh(b, d); break;
@@ -403,6 +426,9 @@ static void apply(Build *b, const ZlDirective *d) {
   case ZL_D_FREEZE: apply_freeze(b, d); break;
   case ZL_D_AVERAGE: apply_average(b, d); break;
   case ZL_D_ATTENTION: apply_attention(b, d); break;
+  case ZL_D_PREFETCH: apply_prefetch(b, d); break;
+  case ZL_D_CHUNK: apply_chunk(b, d); break;
+  case ZL_DIRECTIVES: break;
   }
 }
 
@@ -580,10 +606,15 @@ static void build(Build *b, const ZlRecipeAst *ast) {
 /* The checked record, in `a`; NULL if something was reported. *words: how long it is. */
 static const ZlRecipe *made(ZbArena *a, ZlDiags *d, const ZlRecipeAst *ast, uint32_t *words) {
   ZlRecipe *r = ZB_NEW(a, ZlRecipe);
-  *r = (ZlRecipe){.name = ast->name.s, .span = ast->span, .micro_span = ZL_NOWHERE, .clip_span = ZL_NOWHERE};
+  *r = (ZlRecipe){.name = ast->name.s,
+                  .span = ast->span,
+                  .micro_span = ZL_NOWHERE,
+                  .clip_span = ZL_NOWHERE,
+                  .prefetch = 1,
+                  .prefetch_span = ZL_NOWHERE};
   r->stages.span = r->precision.span = r->optimizer.span = ZL_NOWHERE;
   r->stages.dim.span = r->schedule.name.span = r->optimizer.name.span = ZL_NOWHERE;
-  r->limit.memory_span = r->limit.host_span = r->freeze.span = ZL_NOWHERE;
+  r->limit.memory_span = r->limit.host_span = r->freeze.span = r->chunk.span = ZL_NOWHERE;
   r->open.micro = r->open.stages = r->open.recompute = ZL_NOWHERE;
   Build b = {.d = d, .arena = a, .r = r};
   build(&b, ast);

@@ -216,6 +216,11 @@ void zl_recipe_list(const ZlRecipe *r, ZlEach *each, void *ctx) {
   optimizer(&l, r);
   if (r->clip > 0) number(&l, "clip", r->clip);
   if (r->average > 0) number(&l, "average", r->average);
+  if (r->prefetch != 1) number(&l, "prefetch", (double)r->prefetch);
+  if (r->chunk.axis.s) {
+    zb_text_add(&l.text, "%s = %lld", r->chunk.axis.s, (long long)r->chunk.n);
+    item(&l, "chunk");
+  }
   sizes(&l, "pad", r->pads, r->npads);
   bytes(&l, "limit memory", r->limit.memory);
   bytes(&l, "limit host", r->limit.host);

@@ -168,6 +168,8 @@ void zl_recipe_write(const ZlRecipe *r, ZbText *t) {
     paths(t, (ZlPaths){r->recompute, r->nrecompute});
     zb_text_add(t, "\n");
   }
+  if (r->prefetch != 1) zb_text_add(t, "  prefetch %" PRId64 "\n", r->prefetch);
+  if (r->chunk.axis.s) zb_text_add(t, "  chunk %s = %" PRId64 "\n", r->chunk.axis.s, r->chunk.n);
   freezes(t, r);
   optimizer(t, &r->optimizer);
   for (uint32_t i = 0; i < r->nothers; i++) optimizer(t, &r->others[i]);

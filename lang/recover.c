@@ -38,6 +38,8 @@ static bool starts_directive(int kind) {
   case FREEZE:
   case AVERAGE:
   case ATTENTION:
+  case PREFETCH:
+  case CHUNK:
   case IGNORE:
   case FROM:
   case CONFIG:
@@ -126,7 +128,7 @@ static void summarise(ZlExpected *e) {
       {"a directive",
        "mesh",
        {"mesh", "bind", "micro", "split", "shard", "stages", "schedule", "recompute", "offload", "precision",
-        "optimizer", "clip", "pad", "limit", "freeze", "average", "attention"}},
+        "optimizer", "clip", "pad", "limit", "freeze", "average", "attention", "prefetch", "chunk"}},
       {"one of `device`, `host`, `level`", "device", {"device", "host", "level"}},
       {"a statement",
        "param",

@@ -86,6 +86,7 @@ libexec_a_SOURCES = \
   runtime/exec/engine/internal.h \
   runtime/exec/engine/muon.c \
   runtime/exec/engine/nan.c \
+  runtime/exec/engine/narrow.c \
   runtime/exec/engine/node.c \
   runtime/exec/engine/optimizer.c \
   runtime/exec/engine/play.c \

@@ -300,6 +300,7 @@ static void check_divides(ZpBuild *b) {
 /* ---- shard, recompute, precision ----------------------------------------------------------------------- */
 static void bind_shards(ZpBuild *b) {
   ZpPlan *p = b->p;
+  p->zero.ahead = (uint32_t)p->recipe->prefetch;
   for (uint32_t i = 0; i < p->recipe->nshards; i++) {
     const ZlShard *s = &p->recipe->shards[i];
     uint32_t index = find_mesh(b, s->dim.s);
@@ -380,6 +381,14 @@ static void check_used(ZpBuild *b) {
   }
 }
 
+static void check_prefetch(ZpBuild *b) {
+  const ZlRecipe *r = b->p->recipe;
+  if (r->prefetch_span.file < 0 || r->prefetch == 1 || b->p->zero.what & ZL_SHARD_PARAMS) return;
+  zl_help(zl_report(b->d, ZL_Z0809, r->prefetch_span,
+                    "`prefetch %lld` has no effect: no parameters are gathered", (long long)r->prefetch),
+          "add `shard params, grads, states over` a data dimension, or leave it out");
+}
+
 bool zp_bind(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZlRecipe *r = p->recipe;
@@ -405,6 +414,8 @@ bool zp_bind(ZpBuild *b) {
   p->pins = b->o->pins;
   p->checkpoints = b->o->checkpoints;
   p->compute = r->precision.compute && !strcmp(r->precision.compute, "bf16") ? ZK_BF16 : ZK_F32;
+  p->reduce = r->precision.reduce && !strcmp(r->precision.reduce, "bf16") ? ZK_BF16 : ZK_F32;
+  check_prefetch(b);
   zp_bind_groups(b);
   p->clip = r->clip;
   p->average = p->forward_only ? 0 : r->average;
@@ -418,6 +429,7 @@ bool zp_bind(ZpBuild *b) {
   if (r->limit.host)
     zl_report(b->d, ZL_Z0809, r->limit.host_span,
               "`limit host` has no effect: nothing is offloaded in this version");
+  if (!zl_errors(b->d) && !zp_bind_chunk(b)) return false;
   b->grad_partial = ZB_NEWN(p->arena, ZpDims, p->graph->nparams);
   for (uint32_t i = 0; i < p->graph->nparams; i++) b->grad_partial[i] = zp_all_dims(&p->mesh);
   return !zl_errors(b->d);

@@ -3,6 +3,7 @@
  * bind.c   names, sizes, the mesh, directives
  * batch.c  the global batch: micro-batches of so many samples on so many ranks
  * slots.c  rows of experts in a round, and which ranks have which
+ * chunk.c  what is computed in chunks of rows, so that logits never exist whole
  * groups.c what is frozen, which optimizer updates what, at which rate, with which decay
  * muon.c   which parameters Muon updates as which matrices
  * select.c which parameters a recipe's words mean
@@ -37,6 +38,8 @@ uint32_t zp_attended_axis(const ZpPlan *p, const ZgNode *n, const ZgType *in, co
                           uint16_t query);
 /* Sizes the slots' axes of p->experts, and adds them, last, to the dims that split them. */
 void zp_bind_slots(ZpBuild *b);
+/* Fills p->chunk; what it says is done to p->graph. False with a report. */
+bool zp_bind_chunk(ZpBuild *b);
 /* Fills p->frozen, optimizers, groups and group. */
 void zp_bind_groups(ZpBuild *b);
 /* Fills p->roles where there is Muon; o: the recipe's optimizers, as in p->optimizers. */

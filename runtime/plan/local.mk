@@ -15,6 +15,7 @@ libplan_a_SOURCES = \
   runtime/plan/muon.c \
   runtime/plan/rate.c \
   runtime/plan/select.c \
+  runtime/plan/chunk.c \
   runtime/plan/slots.c \
   runtime/plan/words.c \
   runtime/plan/zigzag.c \

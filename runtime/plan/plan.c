@@ -1,4 +1,5 @@
 /* From a recipe to a proved plan: the passes in order. */
+#include "graph/ragged.h"
 #include "runtime/plan/local/local.h"
 #include "runtime/plan/schedule/schedule.h"
 
@@ -7,6 +8,7 @@ static ZpPlan *begin(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, const ZpOp
   *p = (ZpPlan){.arena = a,
                 .graph = g,
                 .recipe = r,
+                .chunk = {ZG_NO_AXIS, ZG_NO_AXIS, ZG_NO_AXIS},
                 .forward_only = o->forward_only,
                 .beside = o->beside,
                 .outputs = o->forward_only && o->outputs};

@@ -5,6 +5,7 @@
  * bind.c       recipe against graph: sizes, layouts, directives; batch.c, pad.c, groups.c, select.c; bind.h
  * zigzag.c     which parts of an axis a rank has
  * rate.c       learning rates
+ * chunk.c      logits in chunks of rows
  * muon.c       the matrices that Muon orthogonalises, and who does it
  * local/       a segment of the graph to a local program: sharded, fused, its values at offsets; local.h
  * schedule/    local programs to stages, orders, one instruction list per stage, its buffers and ledger;
@@ -231,8 +232,9 @@ typedef enum { ZP_EACH, ZP_ROWS, ZP_COLS } ZpRole;
  * it would be copied otherwise. */
 typedef struct {
   ZpDims over;
-  unsigned what; /* ZL_SHARD_*: states, states and gradients, or those and parameters; 0: nothing */
-  bool keep;     /* parameters are gathered once a step */
+  unsigned what;  /* ZL_SHARD_*: states, states and gradients, or those and parameters; 0: nothing */
+  bool keep;      /* parameters are gathered once a step */
+  uint32_t ahead; /* of how many iterations of a repeat they are gathered before their turn */
 } ZpZero;
 
 /* When the gradients that ranks have are reduced into the shards of their owners. */
@@ -489,10 +491,17 @@ typedef struct {
   double rate, decay;
   const ZgUpdate *update;
 } ZpGroup;
+/* What has axis `classes` is computed in chunks of `rows`: these are parted, in a graph that is the plan's own,
+ * into `up`, which lies and is split as they are, and the axes numbered behind it. ZG_NO_AXIS, all three: it is
+ * not. */
+typedef struct {
+  uint16_t classes, rows, up;
+} ZpChunk;
+
 /* clang-format off */
 typedef struct ZpPlan {
   ZbArena *arena;
-  const ZgGraph *graph;
+  const ZgGraph *graph;      /* the model's, or the plan's own: see ZpChunk */
   const ZlRecipe *recipe;    /* for messages: its name and places. What it asks for is resolved below */
   /* Only COUNT and FWD: for evaluation. A step is one batch; nothing is saved, and no gradients, masters or
    * optimizer states are held. */
@@ -508,6 +517,7 @@ typedef struct ZpPlan {
   uint32_t batch;            /* the sample axis, or ZP_NONE */
   int64_t global_batch, nmicro; /* samples a step; micro-batches a step (M) */
   uint8_t compute;           /* ZK_F32, ZK_BF16 */
+  uint8_t reduce;            /* in which type gradients are summed over ranks: the same */
   bool pins, checkpoints;    /* as ZpOptions has them */
   const char *schedule;      /* "1f1b": one that zp_order knows */
   ZpOptimizer *optimizers; uint32_t noptimizers; /* none may be there in a plan that only goes forward */
@@ -517,6 +527,7 @@ typedef struct ZpPlan {
   double clip;               /* norm that gradients are clipped to; 0: they are not */
   double average;            /* decay of the average of parameters, which is one state more; 0: none is kept */
   ZpZero zero;
+  ZpChunk chunk;
   bool *frozen;              /* per parameter: not trained; NULL: all are */
   ZpCotangents *cotangents;  /* one per graph segment */
   ZpSegment *segments;       /* one per graph segment */
@@ -589,6 +600,9 @@ uint64_t zp_order_times(ZbArena *a, ZpWork *const *w, uint32_t stages, uint32_t 
 /* ---- buckets.c, program.c, check/ ---------------------------------------------------------------------- */
 /* Fills what a bucket does, and how it is cut, from its replicas, its partial dims and p->zero. */
 void zp_bucket_storage(const ZpPlan *p, ZpBucket *k);
+/* In which type what is added up of a bucket travels: the recipe's, but f32 of states' measures. Ranks, and
+ * micro-batches, add to what is f32. */
+ZkElem zp_reduce_elem(const ZpPlan *p, const ZpBucket *k);
 /* How many states are kept of each element of a bucket: those of its optimizer, then the average. */
 int zp_states(const ZpPlan *p, const ZpBucket *k);
 /* Whether those of its optimizer are codes of 8 bits: ZK_BLOCK8 elements, from a multiple of that on, have

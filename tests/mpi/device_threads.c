@@ -328,6 +328,8 @@ WORK(axpy, int64_t n; float s; const float *x; float *y;
      n, s, x, y)
 WORK(to_bf16, int64_t n; const float *x; uint16_t * y;
      , to_bf16(&env, a->n, a->x, a->y), (const ZkEnv *env, int64_t n, const float *x, uint16_t *y), n, x, y)
+WORK(from_bf16, int64_t n; const uint16_t *x; float *y;
+     , from_bf16(&env, a->n, a->x, a->y), (const ZkEnv *env, int64_t n, const uint16_t *x, float *y), n, x, y)
 WORK(zero, void *p; size_t n;, zero(&env, a->p, a->n), (const ZkEnv *env, void *p, size_t n), p, n)
 WORK(copy, void *to; const void *from; size_t n;, copy(&env, a->to, a->from, a->n),
                                                 (const ZkEnv *env, void *to, const void *from, size_t n), to,
@@ -384,6 +386,7 @@ static const ZxDeviceTable threads = {
     .sumsq = sumsq,
     .axpy = axpy,
     .to_bf16 = to_bf16,
+    .from_bf16 = from_bf16,
     .zero = zero,
     .copy = copy,
     .add_scalar = add_scalar,

@@ -47,6 +47,13 @@ recipe half_plain_2 from plain { precision compute bf16   mesh data = 2   split 
 recipe half_adam_1 from adam { precision compute bf16 }
 recipe half_adam_8 from half_all_8 { optimizer adamw(lr = 3e-3, b1 = 0.9, b2 = 0.95, eps = 1e-6, warmup = 2) decay 0.1 except norm, bias }
 
+recipe sums_ddp_2 from full { mesh data = 2   split batch over data   precision reduce bf16 }
+recipe sums_zero1_2 from sums_ddp_2 { shard states over data }
+recipe sums_zero2_2 from sums_ddp_2 { shard grads, states over data }
+recipe sums_zero3_2 from sums_ddp_2 { shard params, grads, states over data unit layer }
+recipe sums_hsdp_4 from sums_ddp_2 { mesh replica = 2, data = 2   split batch over replica, data   micro 2   shard params, grads, states over data }
+recipe sums_all_8 from half_all_8 { precision compute f32, reduce bf16 }
+
 recipe constant from full { optimizer adamw(lr = 2e-3, warmup = 3) }
 recipe linear from full { optimizer adamw(lr = 2e-3, anneal = linear, until = 8) }
 recipe cosine from full { optimizer sgd(lr = 2e-3, warmup = 2, anneal = cosine, until = 8, final = 0.25) }
@@ -90,6 +97,21 @@ run half_adam_1 5
 alike half_adam_1 adam 2e-2
 run half_adam_8 5
 alike half_adam_8 half_adam_1 2e-2
+
+# ---- gradients summed over ranks in bf16, which are kept in f32 ----
+# Each rank's part is rounded, and the sum: up to 2^-8 of an element, and less of the norm of all, since errors are independent. Five
+# steps add to it: as much is allowed as layouts of bf16 may differ (seen: 9e-4).
+for what in ddp_2 zero1_2 zero2_2 zero3_2 hsdp_4 all_8; do
+  run sums_$what 5
+  alike sums_$what full 2e-3
+  differ sums_$what full
+done
+zplan explain gpt2.zsg --recipe precision.zug:full_4 >whole.txt
+sed 's/precision compute bf16/&, reduce bf16/; s/recipe full {/& precision reduce bf16/' precision.zug >narrow.zug
+zplan explain gpt2.zsg --recipe narrow.zug:full_4 >narrow.txt
+awk 'FNR == NR { if (/gradients to their owners/) whole[++n] = $3 * ($4 == "kB" ? 1000 : 1); next }
+  /gradients to their owners/ && $3 * ($4 == "kB" ? 1000 : 1) * 2 > 1.1 * whole[++m] { print; bad = 1 }
+  END { exit bad || m != n || !n }' whole.txt narrow.txt || fail "reduce bf16 does not send half"
 
 # ---- real inputs, each of another length, in bf16: as in f32 ----
 cat >rows.zug <<'END'

@@ -208,6 +208,7 @@ const ZxDeviceTable zx_device_cpu = {
     .sumsq = cpu_sumsq,
     .axpy = zk_cpu_axpy,
     .to_bf16 = zk_cpu_to_bf16,
+    .from_bf16 = zk_cpu_from_bf16,
     .zero = cpu_zero,
     .copy = cpu_copy,
     .add_scalar = cpu_add_scalar,

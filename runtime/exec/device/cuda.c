@@ -407,6 +407,7 @@ const ZxDeviceTable zx_device_cuda = {
     .sumsq = cuda_sumsq,
     .axpy = zk_cuda_axpy,
     .to_bf16 = zk_cuda_to_bf16,
+    .from_bf16 = zk_cuda_from_bf16,
     .zero = cuda_zero,
     .copy = cuda_copy,
     .add_scalar = zk_cuda_add_scalar,

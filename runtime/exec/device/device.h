@@ -97,6 +97,7 @@ typedef struct {
   void (*sumsq)(const ZkEnv *env, int64_t n, const float *x, double *sum); /* sum += x.x */
   void (*axpy)(const ZkEnv *env, int64_t n, float a, const float *x, float *y);
   void (*to_bf16)(const ZkEnv *env, int64_t n, const float *x, uint16_t *y);
+  void (*from_bf16)(const ZkEnv *env, int64_t n, const uint16_t *x, float *y);
   void (*add_scalar)(const ZkEnv *env, const float *x, double *sum); /* sum += x */
   void (*reciprocal)(const ZkEnv *env, const double *x, float *y);   /* y = 1/x, 0 where x is not positive */
 

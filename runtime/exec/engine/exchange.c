@@ -16,18 +16,28 @@ static ZxRequest gather(ZxEngine *e, const ZpInstr *in, uint64_t elems, const ch
   return e->c->t->all_gather(e->c, e->group[in->dims], shard, in->bytes / members, all);
 }
 
-static ZxRequest reduce(ZxEngine *e, const ZpInstr *in, ZxGroup group, float *grads, uint64_t elems) {
-  ZB_ASSERT(in->coll == ZG_OP_ALL_REDUCE && in->bytes == elems * sizeof *grads);
-  return e->c->t->all_reduce(e->c, group, grads, elems, ZX_F32, ZX_SUM);
+/* What is summed over ranks, made narrow if it travels so. */
+static ZxCommElem pack(ZxEngine *e, const ZpInstr *in, const ZpBucket *k, float *grads, uint64_t elems) {
+  ZxCommElem elem = zx_travels_narrow(e, in, k) ? ZX_BF16 : ZX_F32;
+  ZB_ASSERT(in->bytes == (in->dims ? elems * zx_elem_bytes(elem) : 0));
+  if (elem == ZX_BF16) zx_narrow(e, grads, elems);
+  return elem;
+}
+
+static ZxRequest reduce(ZxEngine *e, const ZpInstr *in, const ZpBucket *k, ZxGroup group, float *grads,
+                        uint64_t elems) {
+  ZB_ASSERT(in->coll == ZG_OP_ALL_REDUCE);
+  return e->c->t->all_reduce(e->c, group, grads, elems, pack(e, in, k, grads, elems), ZX_SUM);
 }
 
 static ZxRequest scatter(ZxEngine *e, const ZpInstr *in, const ZpBucket *k, float *all) {
   if (!in->dims) return -1; /* complete on every rank already */
-  if (in->coll == ZG_OP_ALL_REDUCE) return reduce(e, in, e->group[in->dims], all, k->elems);
+  if (in->coll == ZG_OP_ALL_REDUCE) return reduce(e, in, k, e->group[in->dims], all, k->elems);
   uint64_t n = shard_elems(e, k);
-  ZB_ASSERT(in->coll == ZG_OP_REDUCE_SCATTER && in->dims == k->shard && in->bytes == k->elems * sizeof *all);
-  return e->c->t->reduce_scatter(e->c, e->group[in->dims], all, n, ZX_F32, ZX_SUM,
-                                 all + shard_index(e, k) * n);
+  ZB_ASSERT(in->coll == ZG_OP_REDUCE_SCATTER && in->dims == k->shard);
+  ZxCommElem elem = pack(e, in, k, all, k->elems);
+  char *own = (char *)all + shard_index(e, k) * n * zx_elem_bytes(elem);
+  return e->c->t->reduce_scatter(e->c, e->group[in->dims], all, n, elem, ZX_SUM, own);
 }
 
 /* Of Muon: a rank's part is block number so-and-so of the whole, `n` elements. */
@@ -65,8 +75,8 @@ static ZxRequest start_bucket_collective(ZxEngine *e, const ZpInstr *in) {
                                                   : zx_need_buf(e, in, ZP_B_STAGING, h->bucket)));
   case ZP_I_GATHER_UPDATES: return gather_updates(e, in, to - from);
   case ZP_I_SCATTER_UPDATES: return scatter_updates(e, in, to - from);
-  case ZP_I_REDUCE_GRADS: return reduce(e, in, e->group[in->dims], zx_grads(e, h), to - from);
-  case ZP_I_REDUCE_TIED: return reduce(e, in, e->tied[in->tied], zx_grads(e, h), to - from);
+  case ZP_I_REDUCE_GRADS: return reduce(e, in, k, e->group[in->dims], zx_grads(e, h), to - from);
+  case ZP_I_REDUCE_TIED: return reduce(e, in, k, e->tied[in->tied], zx_grads(e, h), to - from);
   default: ZB_BUG("%s in the collective queue", zp_instr_info[in->op].text);
   }
 }
@@ -122,18 +132,33 @@ ZxRequest zx_start_exchange(ZxEngine *e, const ZpInstr *in) {
   }
 }
 
+/* This rank's part of a gradient that has been summed, in f32 where it lies; of one that is staged, then added
+ * to its shard. */
+static void finish_scatter(ZxEngine *e, const ZpInstr *in) {
+  const ZpStageBucket *h = &e->st->held[in->held];
+  const ZpBucket *k = &e->p->buckets[h->bucket];
+  uint64_t n = shard_elems(e, k), at = shard_index(e, k) * n;
+  float *all = (float *)(void *)(in->in_place ? zx_stored(e, ZP_B_GRAD, h)
+                                              : zx_need_buf(e, in, ZP_B_STAGING, h->bucket));
+  if (zx_travels_narrow(e, in, k)) zx_widen(e, (const uint16_t *)(const void *)all + at, all + at, n);
+  if (!in->in_place) e->dev->axpy(e->env, (int64_t)n, 1, all + at, zx_grads(e, h));
+}
+
+static void finish_reduction(ZxEngine *e, const ZpInstr *in) {
+  const ZpStageBucket *h = &e->st->held[in->held];
+  uint64_t from, to;
+  zx_owned_shard(e, h, &from, &to);
+  float *x = zx_grads(e, h);
+  if (zx_travels_narrow(e, in, &e->p->buckets[h->bucket]))
+    zx_widen(e, (const uint16_t *)(const void *)x, x, to - from);
+}
+
 void zx_finish_exchange(ZxEngine *e, const ZpInstr *in) {
   switch (in->op) {
   case ZP_I_REDUCE_COUNT: invert_counts(e); break;
-  case ZP_I_SCATTER_GRADS: {
-    if (in->in_place) break;
-    const ZpStageBucket *h = &e->st->held[in->held];
-    const ZpBucket *k = &e->p->buckets[h->bucket];
-    uint64_t n = shard_elems(e, k);
-    const float *all = (const float *)(const void *)zx_need_buf(e, in, ZP_B_STAGING, h->bucket);
-    e->dev->axpy(e->env, (int64_t)n, 1, all + shard_index(e, k) * n, zx_grads(e, h));
-    break;
-  }
+  case ZP_I_SCATTER_GRADS: finish_scatter(e, in); break;
+  case ZP_I_REDUCE_GRADS:
+  case ZP_I_REDUCE_TIED: finish_reduction(e, in); break;
   default: break;
   }
 }

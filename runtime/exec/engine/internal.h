@@ -16,6 +16,7 @@
  * trace.c       what was done when
  * queues.c      the other two queues, which go on while compute works; waits
  * exchange.c    how an instruction of theirs starts, and what is left to do at its end
+ *   narrow.c      gradients that travel in bf16
  * nan.c         where a step has its first NaN
  * stall.c       what is said of a wait that lasts
  * buffers.c     where things lie in the arena
@@ -320,6 +321,14 @@ void zx_finish_call(ZxEngine *e);
 /* ---- exchange.c ---- */
 ZxRequest zx_start_exchange(ZxEngine *e, const ZpInstr *in);
 void zx_finish_exchange(ZxEngine *e, const ZpInstr *in);
+
+/* ---- narrow.c ---- */
+/* Whether the instruction sums gradients of the bucket in bf16. */
+bool zx_travels_narrow(const ZxEngine *e, const ZpInstr *in, const ZpBucket *k);
+/* n elements of f32 to bf16, from the same byte on. */
+void zx_narrow(ZxEngine *e, float *x, uint64_t n);
+/* And back: to x, which begins where they do, or behind them. */
+void zx_widen(ZxEngine *e, const uint16_t *half, float *x, uint64_t n);
 
 /* ---- stall.c ---- */
 /* A pause in a wait for a request, for the queues or for the device, which tells when that lasts; and what

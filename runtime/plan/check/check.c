@@ -344,10 +344,18 @@ static bool moves(const Check *c, uint32_t s, uint32_t i, ZgOp coll, ZpDims over
   return true;
 }
 
+/* Of an element of a gradient that is on its way: half of what is kept of it, where the recipe says so and it
+ * is no measure of a state. */
+static uint64_t summed_bytes(const Check *c, const ZpBucket *b) {
+  bool measure = !b->frozen && c->p->noptimizers && c->p->optimizers[b->optimizer].kind == ZP_UPDATE;
+  return c->p->reduce == ZK_BF16 && !measure ? 2 : 4;
+}
+
 /* A full gradient can go to its owners by one reduce-scatter if each of these ranks has a part of the sum. */
 static bool goes_to_owners(const Check *c, uint32_t s, uint32_t i, const ZpBucket *b) {
   ZpDims sums = b->shard & b->partial;
-  return moves(c, s, i, sums == b->shard ? ZG_OP_REDUCE_SCATTER : ZG_OP_ALL_REDUCE, sums, b->elems * 4);
+  return moves(c, s, i, sums == b->shard ? ZG_OP_REDUCE_SCATTER : ZG_OP_ALL_REDUCE, sums,
+               b->elems * summed_bytes(c, b));
 }
 
 static bool tally_instr(const Check *c, uint32_t s, uint32_t i, Tally *all) {
@@ -365,7 +373,7 @@ static bool tally_instr(const Check *c, uint32_t s, uint32_t i, Tally *all) {
   const ZpBucket *b = &p->buckets[p->stages[s].held[in->held].bucket];
   Tally *t = &all[in->held];
   uint64_t params = b->elems * zk_elem_bytes(p->compute);
-  uint64_t own = b->elems / (uint64_t)zp_group_size(&p->mesh, b->shard) * 4;
+  uint64_t own = b->elems / (uint64_t)zp_group_size(&p->mesh, b->shard) * summed_bytes(c, b);
   switch ((ZpInstrOp)in->op) {
   case ZP_I_SCATTER_GRADS: ++*(in->in_place ? &t->in_place : &t->staged); return goes_to_owners(c, s, i, b);
   case ZP_I_REDUCE_GRADS: t->reduced++; return moves(c, s, i, ZG_OP_ALL_REDUCE, b->reduces, own);

@@ -40,6 +40,11 @@ static ZpSlice slice_of(const ZpPlan *p, uint32_t param, uint64_t at) {
   return s;
 }
 
+ZkElem zp_reduce_elem(const ZpPlan *p, const ZpBucket *k) {
+  bool state = p->noptimizers && !k->frozen && p->optimizers[k->optimizer].kind == ZP_UPDATE;
+  return state ? ZK_F32 : (ZkElem)p->reduce;
+}
+
 void zp_bucket_storage(const ZpPlan *p, ZpBucket *k) {
   bool cut = !k->frozen || p->zero.what & ZL_SHARD_PARAMS; /* of what is frozen there is nothing else */
   k->shard = cut ? p->zero.over & k->replicas : 0;

@@ -34,8 +34,14 @@ static bool is_forward(const ZgSegment *s, uint32_t v) { return s->values[v].nod
 
 /* Values that exist in backward without being kept: sources, and what needs no operand. */
 static bool is_source(const ZgNode *n) { return zg_op_info[n->op].kind == ZG_SOURCE; }
-static bool is_row(const Remat *r, uint32_t v) {
-  return zg_slot_axis(r->b->p->experts, &r->s->values[v].type) != ZG_NO_AXIS;
+/* Values that are there for a moment only: rows of experts for a round, and of what is computed in chunks what
+ * has the axis for which it is, and the slices that it is made of. Backward makes them again. */
+static bool is_brief(const Remat *r, uint32_t v) {
+  const ZgType *t = &r->s->values[v].type;
+  const ZpChunk *c = &r->b->p->chunk;
+  uint16_t op = maker(r->s, v)->op;
+  if (zg_slot_axis(r->b->p->experts, t) != ZG_NO_AXIS) return true;
+  return zg_type_has(t, c->up) && (zg_type_has(t, c->classes) || op == ZG_OP_PART || op == ZG_OP_SLICE);
 }
 /* A shift reads again what is kept anyway; where its axis is split, that would have to be put together again. */
 static bool shifts_here(const Remat *r, const ZgNode *n) {
@@ -46,9 +52,8 @@ static bool shifts_here(const Remat *r, const ZgNode *n) {
     if (state[d].kind == 'S' && state[d].axis == n->ax[0]) return false;
   return true;
 }
-/* Rows of experts are there for a round: backward makes them again. */
 static bool is_free(const Remat *r, const ZgNode *n) {
-  if (n->nout && is_row(r, n->out)) return true;
+  if (n->nout && is_brief(r, n->out)) return true;
   return zg_op_info[n->op].kind == ZG_EW || n->op == ZG_OP_POSITION || n->op == ZG_OP_RANDOM ||
          shifts_here(r, n) || r->b->recompute[n->region];
 }
@@ -89,7 +94,7 @@ static uint32_t narrowest(Remat *r, uint32_t v) {
     if (!r->pending[u]) continue;
     const ZgNode *n = maker(r->s, u);
     if (!is_free(r, n)) break;
-    if (npending == 1 && zg_op_info[n->op].kind == ZG_EW && !is_row(r, u) && !r->b->recompute[n->region] &&
+    if (npending == 1 && zg_op_info[n->op].kind == ZG_EW && !is_brief(r, u) && !r->b->recompute[n->region] &&
         r->s->values[u].type.elem == r->s->values[v].type.elem)
       best = u;
     r->pending[u] = false;
@@ -110,7 +115,7 @@ static void decide(Remat *r, uint32_t v) {
     return;
   }
   r->now++;
-  bool again = r->b->recompute[n->region] || is_row(r, v) || new_leaves(r, v, false) <= 1;
+  bool again = r->b->recompute[n->region] || is_brief(r, v) || new_leaves(r, v, false) <= 1;
   if (!again) {
     uint32_t kept = narrowest(r, v);
     r->decided[v] = AGAIN;
@@ -168,7 +173,7 @@ static uint32_t resolve(Remat *r, uint32_t v) {
   uint32_t in[ZG_MAX_IN] = {0};
   for (int i = 0; i < n->nin; i++) in[i] = resolve(r, n->in[i]);
   uint32_t out =
-      append(r, n, in, (r->b->recompute[n->region] || is_row(r, v)) && zg_op_info[n->op].kind != ZG_EW);
+      append(r, n, in, (r->b->recompute[n->region] || is_brief(r, v)) && zg_op_info[n->op].kind != ZG_EW);
   for (int i = 0; i < n->nout; i++) r->copied[n->out + (uint32_t)i] = out + (uint32_t)i;
   return r->copied[v];
 }

@@ -28,12 +28,21 @@ int64_t zp_local_size(const ZpPlan *p, uint16_t axis, const ZpState *state) {
   return n;
 }
 
+/* Where rows are parted into chunks: before them, for them, behind them. */
+static int side_of_rows(const ZpPlan *p, uint16_t axis) {
+  return axis >= p->chunk.up ? 1 : axis < p->chunk.rows ? 0 : 2;
+}
+
 void zp_memory_order(const ZpPlan *p, const ZgType *t, uint16_t *axis) {
   uint16_t slot = zg_slot_axis(p->experts, t);
+  bool chunk = zg_type_has(t, p->chunk.up);
   int n = 0;
   if (slot != ZG_NO_AXIS) axis[n++] = p->experts[slot], axis[n++] = slot;
-  for (int i = 0; i < t->naxes; i++)
-    if (slot == ZG_NO_AXIS || (t->axis[i] != slot && t->axis[i] != p->experts[slot])) axis[n++] = t->axis[i];
+  for (int side = 0; side < (chunk ? 3 : 1); side++)
+    for (int i = 0; i < t->naxes; i++) {
+      bool before = slot != ZG_NO_AXIS && (t->axis[i] == slot || t->axis[i] == p->experts[slot]);
+      if (!before && (!chunk || side_of_rows(p, t->axis[i]) == side)) axis[n++] = t->axis[i];
+    }
 }
 
 ZkElem zp_store_elem(const ZpPlan *p, const ZgType *t) {

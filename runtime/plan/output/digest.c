@@ -57,8 +57,8 @@ static Hash sizes(const ZpPlan *p) {
   Hash h = 0;
   for (uint32_t i = 0; i < p->graph->naxes; i++)
     ADD(&h, U(p->axis_size[i]), U(p->axis_valid[i]), p->experts[i]);
-  ADD(&h, p->batch, U(p->global_batch), U(p->nmicro), p->compute, p->noptimizers, p->ngroups, p->pins,
-      p->checkpoints, p->forward_only, p->outputs);
+  ADD(&h, p->batch, U(p->global_batch), U(p->nmicro), p->compute, p->reduce, p->noptimizers, p->ngroups,
+      p->pins, p->checkpoints, p->forward_only, p->outputs);
   add_text(&h, p->schedule);
   for (uint32_t i = 0; i < p->noptimizers; i++) add_optimizer(&h, &p->optimizers[i]);
   for (uint32_t i = 0; i < p->ngroups; i++) {
@@ -69,7 +69,8 @@ static Hash sizes(const ZpPlan *p) {
   for (uint32_t i = 0; i < p->graph->nparams; i++) add(&h, p->group[i]);
   add_double(&h, p->clip);
   add_double(&h, p->average);
-  ADD(&h, p->zero.over, p->zero.what, p->zero.keep);
+  ADD(&h, p->zero.over, p->zero.what, p->zero.keep, p->zero.ahead, p->chunk.classes, p->chunk.rows,
+      p->chunk.up);
   for (uint32_t i = 0; i < zg_losses(p->graph); i++) ADD(&h, p->num_partial[i], p->den_partial[i]);
   add_double(&h, p->model_flops);
   add_double(&h, p->params);

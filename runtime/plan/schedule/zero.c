@@ -1,10 +1,12 @@
 /* Parameters and gradients of one stage over a step: which bucket is gathered when and where, where its
  * gradients are staged, how they are reduced. Works on the stage's compute order alone.
  *
- * Four layers, ZeRO-3, two gather buffers, one micro-batch; `A<2` gathers layer 2 into buffer A:
+ * Four layers, ZeRO-3, two gather buffers (`prefetch 1`), one micro-batch; `A<2` gathers layer 2 into buffer A:
  *   F0 F1   F2   F3   B3 B2 B1   B0     F2 needs a buffer while F1 still runs in B: it takes A, where F0 is
  *   A0 B1  A<2  B<3   -  -  B<1  A<0    done; B3 and B2 find theirs still there; B1 and B0 do not */
 #include "runtime/plan/schedule/schedule.h"
+
+#include <string.h>
 
 static uint64_t shards(const ZpPlan *p, uint32_t bucket) {
   return (uint64_t)zp_group_size(&p->mesh, p->buckets[bucket].shard);
@@ -74,18 +76,32 @@ static uint32_t gather(Gen *g, uint32_t held, uint32_t after_pos, uint32_t need,
   return id;
 }
 
-/* list[0..n): uses of template t, of which the stage holds nheld. where: per held bucket, all ZP_NONE. There
- * are buffers for all of them, or two at the most; then one is gathered into the buffer that the entry before
- * does not use, which is still computing when we want to gather. */
+/* How many buffers iterations take in turn: that of the one in use, and those of as many ahead as the recipe
+ * says. */
+static uint32_t buffers_for(const Gen *g, uint32_t nheld) {
+  return nheld <= g->p->zero.ahead ? nheld : g->p->zero.ahead + 1;
+}
+
+/* The buffer that was used longest ago. */
+static uint32_t oldest(const Resident *r, uint32_t n) {
+  uint32_t k = 0;
+  for (uint32_t i = 1; i < n; i++)
+    if (r[i].last < r[k].last) k = i;
+  return k;
+}
+
+/* list[0..n): uses of template t, of which the stage holds nheld. where: per held bucket, all ZP_NONE. Where
+ * there are not buffers for all of them, one is gathered into that which was used longest ago: entries since
+ * then may still be computing when we want to gather. */
 static void plan_gathers(Gen *g, uint32_t t, const Entry *list, uint32_t n, uint32_t nheld, uint32_t *where) {
   const ZpBucket *b = &g->p->buckets[t];
-  uint32_t nbufs = b->keeps || nheld < 2 ? nheld : 2, full = 0;
+  uint32_t nbufs = b->keeps ? nheld : buffers_for(g, nheld), full = 0;
   uint32_t buf = zp_gen_bufs(g, ZP_B_GATHER, t, nbufs, zb_round_up(b->elems * compute_bytes(g->p), 64));
   Resident *r = ZB_NEWN(g->a, Resident, nbufs);
   for (uint32_t i = 0; i < n; i++) {
     uint32_t held = list[i].held, k = where[held], after = ZP_NONE; /* k: the buffer that had it last */
     if (k == ZP_NONE || r[k].held != held) {
-      k = full < nbufs ? full : r[0].last + 1 == i;
+      k = full < nbufs ? full : oldest(r, nbufs);
       if (full < nbufs) full++;
       else after = list[r[k].last].pos;
       r[k] = (Resident){held, i, gather(g, held, after, list[i].pos, buf + k)};
@@ -112,7 +128,7 @@ static void scatters(Gen *g, uint32_t id, const ZpBucket *b) {
   ZpInstr *in = &g->d[id].in;
   in->dims = b->shard & b->partial;
   in->coll = in->dims == b->shard ? ZG_OP_REDUCE_SCATTER : ZG_OP_ALL_REDUCE;
-  in->bytes = in->dims ? b->elems * 4 : 0;
+  in->bytes = in->dims ? b->elems * zk_elem_bytes(zp_reduce_elem(g->p, b)) : 0;
 }
 
 /* Whether x and the next use y are backwards of one micro-batch that add to one gradient. */
@@ -127,7 +143,9 @@ static bool one_gradient(const Gen *g, const Entry *x, const Entry *y) {
  * shard, so the later waits for the earlier. */
 static void plan_scatters(Gen *g, uint32_t t, const Entry *list, uint32_t n, uint32_t nheld) {
   const ZpBucket *b = &g->p->buckets[t];
-  uint32_t nbufs = nheld < 2 ? 1 : 2, turn = 0, emptied[2] = {ZP_NONE, ZP_NONE};
+  uint32_t nbufs = g->p->zero.what & ZL_SHARD_PARAMS ? buffers_for(g, nheld) : nheld < 2 ? 1 : 2, turn = 0;
+  uint32_t *emptied = ZB_NEWN(g->a, uint32_t, nbufs);
+  memset(emptied, 0xff, nbufs * sizeof *emptied);
   uint32_t buf = zp_gen_bufs(g, ZP_B_STAGING, t, nbufs, zb_round_up(b->elems * 4, 64));
   for (uint32_t i = 0; i < n; i++) {
     uint32_t pos = list[i].pos, held = list[i].held;
@@ -171,7 +189,8 @@ static void reduces_own(Gen *g, uint32_t id, uint32_t held, ZpDims dims) {
   ZpInstr *in = &g->d[id].in;
   in->dims = dims;
   in->coll = ZG_OP_ALL_REDUCE;
-  in->bytes = g->p->buckets[t].elems / shards(g->p, t) * 4;
+  in->bytes =
+      g->p->buckets[t].elems / shards(g->p, t) * zk_elem_bytes(zp_reduce_elem(g->p, &g->p->buckets[t]));
   reduces(g, id, held);
 }
 

@@ -16,6 +16,12 @@ static uint32_t held(const BucketNeeds *k, const uint32_t *count) {
   return 0;
 }
 
+/* Of so many iterations, those that are gathered at a time. */
+static uint64_t at_once(const Space *x, uint64_t n) {
+  uint64_t most = (uint64_t)x->base->prefetch + 1;
+  return n < most ? n : most;
+}
+
 static uint64_t of_bucket(const Space *x, const Candidate *c, const Layout *l, const BucketNeeds *k,
                           uint32_t n) {
   uint64_t elem = zk_elem_bytes(l->compute), bytes = 0;
@@ -30,8 +36,8 @@ static uint64_t of_bucket(const Space *x, const Candidate *c, const Layout *l, c
     bytes += n * zb_round_up((uint64_t)(k->states * (double)(zb_round_up(k->elems, 16 * parts) / parts)), 64);
   }
   uint64_t whole = zb_round_up(k->elems, 16 * (uint64_t)shards);
-  if (gathers) bytes += (c->keep || n < 2 ? n : 2) * zb_round_up(whole * elem, 64);
-  if (stages) bytes += (n < 2 ? 1 : 2) * zb_round_up(whole * 4, 64);
+  if (gathers) bytes += (c->keep ? n : at_once(x, n)) * zb_round_up(whole * elem, 64);
+  if (stages) bytes += (gathers ? at_once(x, n) : n < 2 ? 1 : 2) * zb_round_up(whole * 4, 64);
   return bytes;
 }
 

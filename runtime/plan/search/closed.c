@@ -3,6 +3,7 @@
 #include "runtime/plan/search/internal.h"
 
 #include <math.h>
+#include <string.h>
 
 int64_t nmicro_of(const Space *x, const Candidate *c) {
   return x->batch ? x->batch / (c->micro * space_samples(c)) : 1;
@@ -77,18 +78,21 @@ static BucketTime time_of(const Step *t, const BucketNeeds *k) {
   double mine = elems / (double)shards;
   if (b.cut && c->zero == 3) b.gather = over(t, ZG_OP_ALL_GATHER, elems * elem, over_which);
   if (k->frozen) return b;
-  if (k->partial && b.cut) b.scatter = over(t, ZG_OP_REDUCE_SCATTER, elems * 4, over_which);
-  if (k->partial) b.reduce = over(t, ZG_OP_ALL_REDUCE, mine * 4, k->partial & ~over_which);
+  const char *reduced = t->x->base->precision.reduce;
+  double width = reduced && !strcmp(reduced, "bf16") ? 2 : 4;
+  if (k->partial && b.cut) b.scatter = over(t, ZG_OP_REDUCE_SCATTER, elems * width, over_which);
+  if (k->partial) b.reduce = over(t, ZG_OP_ALL_REDUCE, mine * width, k->partial & ~over_which);
   if (b.cut && c->zero < 3) b.publish = over(t, ZG_OP_ALL_GATHER, elems * elem, over_which);
   double grads = mine * 4 * (b.staged ? 1 : (double)shards);
   b.optimizer = zp_stream_seconds(t->x->c, k->update * mine) + (grads + 4 * mine) / t->x->c->stream;
   return b;
 }
 
-static void add_bucket(const Candidate *c, const BucketTime *b, uint32_t n, Moves *m) {
+static void add_bucket(const Step *t, const BucketTime *b, uint32_t n, Moves *m) {
   if (b->gather > 0) {
-    if (c->keep || n <= 2) m->once += n * b->gather;
-    else m->forward += n * b->gather, m->backward += (n - 2) * b->gather;
+    uint32_t stay = (uint32_t)t->x->base->prefetch + 1; /* of forward, for backward */
+    if (t->c->keep || n <= stay) m->once += n * b->gather;
+    else m->forward += n * b->gather, m->backward += (n - stay) * b->gather;
   }
   if (b->staged) m->backward += n * b->scatter;
   double one = (b->staged ? 0 : b->scatter) + b->reduce;
@@ -104,7 +108,7 @@ static Moves moves_of(const Step *t, const BucketTime *b, const uint32_t *count)
     const BucketNeeds *k = &t->l->bucket[i];
     uint32_t n = k->segment != ZP_NONE ? count[k->segment] : 0;
     for (uint32_t u = 0; k->segment == ZP_NONE && u < k->nusers; u++) n |= count[k->users[u]] > 0;
-    if (n) add_bucket(t->c, &b[i], n, &m);
+    if (n) add_bucket(t, &b[i], n, &m);
   }
   return m;
 }

@@ -41,6 +41,7 @@ static const char text[] = "recipe r for M {\n"
                            "for wte, decay 0.2 for Layer.mlp, wpe\n"
                            "  optimizer sgd(lr = 2) for bias decay 0.3 except ln_f rate 4 for attn.b\n"
                            "  clip 0.5   average 0.75   attention heads over tensor   attention gather\n"
+                           "  prefetch 3   chunk vocab = 8\n"
                            "  limit memory 76 GB, host 1 TB\n"
                            "  pad vocab to 128\n"
                            "  freeze wte, Layer.mlp except norm, attn.wq\n"
@@ -86,6 +87,8 @@ Test(recipe_text, all_that_a_recipe_says) {
                    "until = 0, final = 0) decay 0.3 except ln_f, rate 4 for attn.b\n"
                    "clip: 0.5\n"
                    "average: 0.75\n"
+                   "prefetch: 3\n"
+                   "chunk: vocab = 8\n"
                    "pad: vocab = 128\n"
                    "limit memory: 76000000000 B\n"
                    "limit host: 1000000000000 B\n");
@@ -139,6 +142,11 @@ Test(recipe_text, every_edit_shows) {
       {"Layer.mlp except", "Layer except"},
       {"average 0.75", "average 0.5"},
       {"average 0.75", "average 0"},
+      {"prefetch 3", "prefetch 2"},
+      {"prefetch 3", ""},
+      {"chunk vocab = 8", "chunk vocab = 4"},
+      {"chunk vocab = 8", "chunk seq = 8"},
+      {"chunk vocab = 8", "chunk none"},
       {"attention heads", "attention auto"},
       {"heads over tensor", "heads over data"},
       {"attention gather", "attention ring"},

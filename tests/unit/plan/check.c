@@ -336,6 +336,13 @@ Test(check, optimizer_once) {
   rejects(p, "stage 1 has 0 REDUCE_STEP instead of 1");
 }
 
+/* Half as many bytes where the plan sums gradients in bf16, of all but measures of states. */
+Test(check, bytes_of_sums) {
+  ZpPlan *p = good((Fake){.stages = 2, .nmicro = 2, .layers = 2, .level = 2, .alone = true});
+  p->reduce = ZK_BF16;
+  rejects(p, "is reduce_scatter of 4096 bytes, but has to be reduce_scatter of 2048");
+}
+
 /* By hand: 1024 elements in 2 parts. What a rank gathers and scatters is whole, what it reduces then is its
  * part. */
 Test(check, bytes_of_collectives) {

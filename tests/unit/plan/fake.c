@@ -134,7 +134,10 @@ ZpPlan *fake_plan(ZbArena *a, Fake f) {
   p->den_partial[0] = 1u << DATA;
   static const unsigned what[] = {0, ZL_SHARD_STATES, ZL_SHARD_STATES | ZL_SHARD_GRADS,
                                   ZL_SHARD_STATES | ZL_SHARD_GRADS | ZL_SHARD_PARAMS};
-  p->zero = (ZpZero){.over = f.level ? 1u << DATA : 0, .what = what[f.level], .keep = f.keep};
+  p->zero = (ZpZero){.over = f.level ? 1u << DATA : 0,
+                     .what = what[f.level],
+                     .keep = f.keep,
+                     .ahead = 1 + (uint32_t)f.further};
   fill_mesh(p, &f);
   fill_graph(p, &f);
   add_bucket(p, &f, "wte", ZP_NONE);

@@ -12,6 +12,7 @@ typedef struct {
   uint32_t stages, nmicro, layers;
   int level;        /* ZeRO stage of all buckets */
   bool keep;        /* gathered once a step */
+  int further;      /* than one layer ahead */
   bool tied;        /* embed and head share a bucket */
   bool shared;      /* all layers use one bucket more */
   bool saves_carry; /* backward of a layer reads what it took in */

@@ -147,6 +147,21 @@ Test(program, gathers) {
   cr_assert_eq(count(p, 0, ZP_I_GATHER_PARAMS, "layer.*"), 4 + 2 + 2 + 2);
   p = fake_programs(a, (Fake){.stages = 1, .nmicro = 2, .layers = 4, .level = 3, .keep = true});
   cr_assert_eq(count(p, 0, ZP_I_GATHER_PARAMS, "layer.*"), 4);
+  /* None ahead: what comes next waits for the one before. Two: three are still there where the step turns. */
+  static const uint32_t again[] = {3, 2, 1, 0, 0};
+  for (int ahead = 0; ahead < 5; ahead++) {
+    p = fake_programs(a, (Fake){.stages = 1, .nmicro = 1, .layers = 4, .level = 3, .further = ahead - 1});
+    cr_expect_eq(count(p, 0, ZP_I_GATHER_PARAMS, "layer.*"), 4 + again[ahead], "%d ahead", ahead);
+    uint32_t bufs = 0, staged = 0, want = ahead < 3 ? (uint32_t)ahead + 1 : 4;
+    for (uint32_t i = 0; i < p->stages[0].prog.nbufs; i++) {
+      const ZpBuf *b = &p->stages[0].prog.bufs[i];
+      if (b->kind != ZP_B_GATHER && b->kind != ZP_B_STAGING) continue;
+      if (p->buckets[b->pool].segment == ZP_NONE) continue;
+      ++*(b->kind == ZP_B_GATHER ? &bufs : &staged);
+    }
+    cr_expect_eq(bufs, want, "%d ahead: %u buffers", ahead, bufs);
+    cr_expect_eq(staged, want, "%d ahead: %u staging buffers", ahead, staged);
+  }
   for (int level = 0; level < 3; level++) {
     p = fake_programs(a, (Fake){.stages = 1, .nmicro = 2, .layers = 4, .level = level});
     cr_assert_eq(count(p, 0, ZP_I_GATHER_PARAMS, NULL), 0);

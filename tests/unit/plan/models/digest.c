@@ -95,6 +95,11 @@ Test(digest, every_field_counts) {
   CHANGE("sizes", p->zero.over);
   CHANGE("sizes", p->zero.what);
   CHANGE("sizes", p->zero.keep);
+  CHANGE("sizes", p->zero.ahead);
+  CHANGE("sizes", p->reduce);
+  CHANGE("sizes", p->chunk.classes);
+  CHANGE("sizes", p->chunk.rows);
+  CHANGE("sizes", p->chunk.up);
   CHANGE("sizes", p->den_partial[0]);
   CHANGE("sizes", p->model_flops);
   CHANGE("sizes", p->batch);

@@ -412,5 +412,5 @@ static bool check_engine(const ZgGraph *g, const ZpPlan *p, const char *recipe) 
   return true;
 }
 
-Test(explain, gpt2_engine) { many(GPT2, 200, 20, check_engine); }
-Test(explain, llama3_engine) { many(LLAMA3, 200, 20, check_engine); }
+Test(explain, gpt2_engine) { many(GPT2, 280, 20, check_engine); }
+Test(explain, llama3_engine) { many(LLAMA3, 280, 20, check_engine); }

@@ -8,6 +8,7 @@ tests_unit_test_plan_models_SOURCES = \
   tests/unit/plan/models/attend.c \
   tests/unit/plan/models/batch_gemms.c \
   tests/unit/plan/models/brute.c \
+  tests/unit/plan/models/chunk.c \
   tests/unit/plan/models/convert.c \
   tests/unit/plan/models/digest.c \
   tests/unit/plan/models/explain.c \

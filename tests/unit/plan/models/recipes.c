@@ -171,4 +171,11 @@ void put_recipe(int m, uint64_t number, ZbText *t) {
   if (roll(d, 3) == 0) zb_text_add(t, "\nprecision compute bf16");
   if (roll(d, 3) == 0) zb_text_add(t, "\noptimizer sgd(lr = 0.1%s)", roll(d, 2) ? ", momentum = 0.9" : "");
   if (roll(d, 30) == 0) zb_text_add(t, "\nlimit memory %u kB", 1 + roll(d, 500));
+  if (level == 2 && sharded && roll(d, 3) == 0) zb_text_add(t, "\nprefetch %u", roll(d, 4));
+  if (roll(d, 4) == 0) zb_text_add(t, "\nprecision reduce bf16");
+  if (roll(d, 4) == 0) {
+    word(d, random_models[m].axes, w);
+    if (!strchr(w, '*'))
+      zb_text_add(t, "\nchunk %s = %u", roll(d, 3) ? m ? "vocab" : "class" : w, 1 + roll(d, 16));
+  }
 }
