@@ -90,20 +90,29 @@ static bool is_word(char c) {
   return is_digit(c) || c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
+static void skip_blanks(const char **s, const char *end) {
+  while (*s < end && **s == ' ') ++*s;
+}
+
 /* False if there is none before `end`. */
 static bool next_term(const char **s, const char *end, Term *t) {
   *t = (Term){.times = 1};
+  skip_blanks(s, end);
   const char *from = *s;
   while (*s < end && is_digit(**s)) ++*s;
-  bool number = *s > from, times = number && *s < end && **s == '*';
   if (*s - from > 6) return false;
+  bool number = *s > from;
   if (number) t->times = strtoull(from, NULL, 10);
+  skip_blanks(s, end);
+  bool times = number && *s < end && **s == '*';
   *s += times;
   if (!number || times) {
+    skip_blanks(s, end);
     t->place = *s;
     while (*s < end && is_word(**s)) ++*s;
     t->n = (size_t)(*s - t->place);
     if (!t->n || is_digit(*t->place)) return false;
+    skip_blanks(s, end);
   }
   if (*s == end) return true;
   return *(*s)++ == '+' && *s < end;
@@ -268,12 +277,22 @@ static bool too_large(const Laying *l, ZlSpan span) {
   return lay_fails(l, span, "the foreign tensor would have more than 2^48 elements");
 }
 
+/* An axis by its name: the model's, or one that the block of the parameter declares. */
+static bool axis_named(const Laying *l, ZlName name, uint16_t *out) {
+  if (axis_find(l->e, name.s, out) && declared(l->p, *out) >= 0) return true;
+  for (uint32_t i = 0; i < l->e->nlocal; i++) {
+    *out = l->e->local[i].axis;
+    if (declared(l->p, *out) >= 0 && !strcmp(l->e->local[i].name, name.s)) return true;
+  }
+  return axis_resolve(l->e, name, out);
+}
+
 /* How long a piece is, whosever axes it has. */
 static bool dim_size(const Laying *l, const ZlDim *d, int64_t *out) {
   uint16_t axis;
   *out = d->kind == ZL_DIM_NUMBER ? d->number : d->kind == ZL_DIM_JOIN ? 0 : 1;
   if (d->kind == ZL_DIM_AXIS) {
-    if (!axis_resolve(l->e, d->axis, &axis)) return false;
+    if (!axis_named(l, d->axis, &axis)) return false;
     *out = l->e->g->axes[axis].size;
   }
   for (uint32_t i = 0; i < d->n; i++) {
@@ -290,7 +309,7 @@ static bool dim_size(const Laying *l, const ZlDim *d, int64_t *out) {
 
 static bool lay_axis(Laying *l, const ZlDim *d, Lay *out) {
   uint16_t axis;
-  if (!axis_resolve(l->e, d->axis, &axis)) return false;
+  if (!axis_named(l, d->axis, &axis)) return false;
   int i = declared(l->p, axis);
   if (i < 0) return lay_fails(l, d->span, "parameter `%s` has no axis `%s`", l->p->path, d->axis.s);
   if (i == l->fixed) return lay_fails(l, d->span, "`%s` is one index here, `%s`", d->axis.s, l->r->index.s);
@@ -361,7 +380,7 @@ static bool lay_param(Elab *e, const ZlMapRule *r, uint32_t param, uint32_t k, Z
   Lay all = {.size = 1}, c;
   uint16_t axis;
   if (r->axis.s) {
-    if (!axis_resolve(e, r->axis, &axis)) return false;
+    if (!axis_named(&l, r->axis, &axis)) return false;
     l.fixed = declared(p, axis);
     if (l.fixed < 0)
       return lay_fails(&l, r->axis.span, "parameter `%s` has no axis `%s`", p->path, r->axis.s);

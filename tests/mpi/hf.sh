@@ -120,7 +120,8 @@ shapes() { # NAME BIND FIELD...: the fields are ids, 16 of a sample
   name=$1 bind=$2 options=
   shift 2
   for field; do options="$options --field $field:i32:16"; done
-  ok zc "$ZUG_SRC/examples/$name.zug" --config "$hf/$name/config.json" -o "$name.zsg"
+  # shellcheck disable=SC2086 # words are wanted
+  ok zc "$ZUG_SRC/examples/$name.zug" --config "$hf/$name/config.json" -o "$name.zsg" ${with:-}
   head -c $((2 * 64 * $#)) /dev/zero >"$name.i32"
   # shellcheck disable=SC2086 # words are wanted
   ok zdata records "$name.i32" -o "$name.bin" $options
@@ -135,6 +136,11 @@ shapes bert "seq = 16" tokens kinds targets
 shapes t5 "src = 16, src2 = 16, tgt = 16, tgt2 = 16" source before targets
 shapes mistral "seq = 16" tokens targets
 shapes gemma3 "seq = 16" tokens targets # of its two layers none sees all: the left-over ones of a pattern
+shapes mixtral "seq = 16, slot = 1" tokens targets
+shapes mamba2 "seq = 16" tokens targets
+with="-D ahead=0" # transformers has no layer that predicts further ahead
+shapes deepseek "seq = 16, slot = 1" tokens targets
+with=
 
 # ---- a map made from another: the names of 2019 lack their first part; blanks keep the header as long as it was ----
 cp -r "$hf/gpt2" bare_gpt2

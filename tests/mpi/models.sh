@@ -58,6 +58,23 @@ model() { # NAME MODEL BIND SPLIT RECOMPUTE PAD
     ok "$compare" --abs 5e-5 --rel 1e-5 "$run.safetensors" "$ref/$name.final.safetensors"
     printf '%-8s %-9s %s; %s\n' "$name" "$recipe" "$line" "$(tail -n 1 out.txt)"
   done
+  transformers "$name-one_1"
+}
+
+# What Hugging Face's transformers made of the same, where it has the model.
+transformers() { # RUN
+  theirs=$ref/$name.transformers.json
+  [ -f "$theirs" ] || return 0
+  statics=$(sed -n 's/.*"statics": "\(.*\)",/\1/p' "$theirs")
+  run=$1
+  if [ -n "$statics" ]; then
+    run=$name-transformers
+    # shellcheck disable=SC2046,SC2086 # words are wanted
+    ok zc "$name-given.zug" -o "$name.zsg" $(sizes "$name") $statics
+    train one_1 --init "$ref/$name.init.safetensors" --init-partial
+  fi
+  ok "$compare" --loss 1e-6 --norm 1e-5 "$run/metrics.jsonl" "$theirs"
+  echo "$name transformers $(tail -n 1 out.txt)"
 }
 
 train() { # RECIPE OPTION...

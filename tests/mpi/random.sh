@@ -34,7 +34,7 @@ layouts() {
 
 ok zc "$ZUG_SRC/tests/mpi/resplit.zug" -o resplit.zsg
 layouts resplit vocab,embed,ffn,head,hd,batch,seq
-ok zc "$ZUG_SRC/examples/deepseek.zug" -o deepseek.zsg -D dense=1 -D layers=2 -D heads=4 -D width=32 -D inner=48 -D words=256 \
+ok zc "$ZUG_SRC/examples/deepseek.zug" -o deepseek.zsg -D layers=3 -D dense=1 -D heads=4 -D width=32 -D inner=48 -D words=256 \
   -D plain=8 -D rotary=4 -D value=8 -D query_rank=12 -D key_rank=8 -D experts=8 -D active=2 -D small=16 -D groups=4 -D take=2
 layouts deepseek stages,vocab,embed,ffn,sffn,head,batch,seq 'batch, expert; batch; head, ffn, sffn, vocab; seq; batch, expert, seq'
 ok zc "$ZUG_SRC/examples/mamba2.zug" -o mamba2.zsg -D layers=2 -D width=32 -D heads=4 -D head_dim=16 -D state=8 -D words=256

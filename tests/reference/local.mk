@@ -7,6 +7,11 @@ EXTRA_DIST += tests/reference/README.md tests/reference/make_reference.py tests/
   tests/reference/llama3-unknown.json tests/reference/llama3-unknown.records.i32 \
   tests/reference/llama3-unknown.final.safetensors \
   tests/reference/tape.py tests/reference/zoo.py tests/reference/make_numbers.py \
+  tests/reference/against_transformers.py \
+  tests/reference/bert.transformers.json tests/reference/t5.transformers.json tests/reference/vit.transformers.json \
+  tests/reference/mistral.transformers.json tests/reference/gemma3.transformers.json \
+  tests/reference/mixtral.transformers.json tests/reference/deepseek.transformers.json \
+  tests/reference/mamba2.transformers.json \
   tests/reference/bert.json tests/reference/bert.records \
   tests/reference/bert.init.safetensors tests/reference/bert.final.safetensors \
   tests/reference/t5.json tests/reference/t5.records \

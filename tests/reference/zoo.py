@@ -757,7 +757,7 @@ def steps_and_decays(x, w):
 
 @model
 class mamba2:
-    sizes = dict(layers=2, width=16, heads=4, head_dim=6, state=5, words=66)
+    sizes = dict(layers=2, width=16, heads=4, head_dim=8, state=5, words=66)
     fields = dict(tokens=("i32", 16), targets=("i32", 16))
     sample = lm_sample
 
@@ -838,7 +838,7 @@ class deltanet:
 # that predicts one token further ahead. `after` is what a step does to the biases.
 @model
 class deepseek:
-    sizes = dict(dense=1, layers=2, heads=2, width=16, inner=20, words=66, plain=6, rotary=4, value=5, query_rank=12, key_rank=8,
+    sizes = dict(layers=3, dense=1, heads=2, width=16, inner=20, words=66, plain=6, rotary=4, value=5, query_rank=12, key_rank=8,
                  experts=6, active=2, small=10, groups=3, take=2, scale=2.5, rate=0.02, balance=0.05, ahead=0.3, base=100)
     fields = dict(tokens=("i32", 16), targets=("i32", 16))
     adamw = dict(eps=1e-3)
@@ -878,7 +878,7 @@ class deepseek:
         for i in range(m["dense"]):
             layer(f"first.{i}.")
             swiglu(f"first.{i}.mlp.", m["inner"])
-        for i in range(m["layers"]):
+        for i in range(m["layers"] - m["dense"]):
             sparse(f"layer.{i}.")
         norms(p, "", ["norm", "mtp.x_norm", "mtp.next_norm", "mtp_norm"], E)
         matrix("mtp.of_x", E, E), matrix("mtp.of_next", E, E)
@@ -942,7 +942,7 @@ class deepseek:
         h = embed(p["embed_in"], x["tokens"], batch)
         for i in range(m["dense"]):
             h = layer(h, f"first.{i}.", False)
-        for i in range(m["layers"]):
+        for i in range(m["layers"] - m["dense"]):
             h = layer(h, f"layer.{i}.", True)
         out = lambda h, g: norm(h, p[g]) @ transpose(p["embed_out"])
         loss = language_loss(out(h, "norm.g"), x["targets"])
