@@ -131,6 +131,13 @@ ok zplan search llama.zsg --cluster "$clusters:h100" --recipe partial.zug:whole 
 says '^  pipe 2, data 4, tensor 8 '
 refuses 'error.Z0814.: recipe `some` leaves open' zplan show llama.zsg --recipe partial.zug:some
 says 'zplan search GRAPH.zsg --recipe FILE:some'
+cat >chunked.zug <<'END'
+recipe chunked { mesh data = ?, tensor = ?   bind batch = 64, seq = 96   micro ?   precision compute bf16, reduce bf16   split batch over data
+  split kv, ffn, vocab over tensor else seq   shard ? over data   chunk vocab = 48   prefetch 2   optimizer adamw(lr = 1e-4) }
+END
+ok zplan search llama.zsg --cluster "$clusters:h100" --recipe chunked.zug:chunked --ranks 8 -o chunked-best.zug # of tensor 4 a rank has 24
+for line in 'chunk vocab = 48' 'reduce bf16'; do grep -q "$line" chunked-best.zug || fail "the recipe lost: $line"; done
+ok zplan check llama.zsg --recipe chunked-best.zug --cluster "$clusters:h100"
 if [ -n "$MPIRUN" ] && [ -x "$ZUG_BUILD/zrun" ]; then
   refuses 'error.Z0814.' $MPIRUN -np 1 zrun train llama.zsg --recipe partial.zug:some --data llama.zsg --steps 1
 fi

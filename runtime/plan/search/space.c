@@ -443,6 +443,7 @@ const ZlRecipe *space_recipe(const Space *x, const Candidate *c, const int64_t *
   r->shards = NULL, r->nshards = 0;
   r->attention = NULL, r->nattention = 0;
   r->open.micro = r->open.stages = r->open.recompute = ZL_NOWHERE;
+  r->prefetch_span = ZL_NOWHERE; /* whatever is sharded: no word about it */
   r->limit.memory = 0;
   for (uint32_t i = 0; i < x->norder; i++) {
     Dim k = order[i];
