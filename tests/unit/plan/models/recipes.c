@@ -173,9 +173,10 @@ void put_recipe(int m, uint64_t number, ZbText *t) {
   if (roll(d, 30) == 0) zb_text_add(t, "\nlimit memory %u kB", 1 + roll(d, 500));
   if (level == 2 && sharded && roll(d, 3) == 0) zb_text_add(t, "\nprefetch %u", roll(d, 4));
   if (roll(d, 4) == 0) zb_text_add(t, "\nprecision reduce bf16");
-  if (roll(d, 4) == 0) {
+  if (roll(d, 6) == 0) {
     word(d, random_models[m].axes, w);
+    if (roll(d, 6)) strcpy(w, m ? "vocab" : "class");
     if (!strchr(w, '*'))
-      zb_text_add(t, "\nchunk %s = %u", roll(d, 3) ? m ? "vocab" : "class" : w, 1 + roll(d, 16));
+      zb_text_add(t, "\nchunk %s = %u", w, roll(d, 4) ? 2u << roll(d, 3) : 1 + roll(d, 16));
   }
 }
