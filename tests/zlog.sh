@@ -54,6 +54,12 @@ sed 's/,"tokens":512//' a/metrics.jsonl >no_tokens.jsonl
 refuses 'no_tokens.jsonl does not say how many tokens' zlog plot no_tokens.jsonl -o x.svg --x tokens
 refuses 'ends with neither .svg nor .html' zlog plot a -o x.png
 refuses 'is not an SVG picture or an HTML page: it is not replaced' sh -c 'echo text >x.svg; zlog plot a -o x.svg'
+printf '<sv' >old.svg
+refuses 'old.svg exists and is not an SVG picture' zlog plot a -o old.svg
+for old in '<svg' '<?xml version' '<!doctype html' '<!DOCTYPE svg'; do
+  printf '%s' "$old" >old.svg
+  ok zlog plot a -o old.svg
+done
 grep -qx text x.svg || fail "a file is lost"
 
 # ---- compare ----
