@@ -179,7 +179,7 @@ grep -q '"logits":{"dtype":"F32","shape":\[80,32,127\]' head.txt || { cat head.t
   awk 'NF == 1 { target[n++] = $1; next } { for (i = s = 0; i < 127; i++) s += exp($(i + 1)); sum += log(s) - $(target[k++] + 1) }
     END { printf "%.9g\n", sum / k }' >mean
 near "$(cat mean)" "$plain" 1e-5 'the loss of the logits that were written'
-for recipe in zero3_2 seq2 few4 hsdp_4 all_zero3_8; do
+for recipe in zero3_2 seq2 few4 hsdp_4 gather4 all_zero3_8; do
   evaluate alone $recipe --init w.safetensors --predict other.safetensors
   ok "$compare" --abs 1e-5 --rel 1e-4 other.safetensors one.safetensors
 done
