@@ -1,4 +1,4 @@
-"""png.py FILE N: whether at least N colours other than greys each cover some of the picture."""
+"""png.py FILE N light|dark: whether at least N colours other than greys each cover some of the picture, on such a ground."""
 import collections, struct, sys, zlib
 data = open(sys.argv[1], 'rb').read()
 assert data[:8] == b'\x89PNG\r\n\x1a\n'
@@ -24,4 +24,5 @@ for y in range(tall):
     for x in range(0, len(line), size): seen[bytes(line[x:x + 3])] += 1
 colours = [c for c, n in seen.items() if n > 200 and max(c) - min(c) > 40]
 print(wide, 'x', tall, len(colours), 'colours')
-sys.exit(len(colours) < int(sys.argv[2]))
+ground = sum(seen.most_common(1)[0][0]) / 3
+sys.exit(len(colours) < int(sys.argv[2]) or (ground < 64) != (sys.argv[3] == 'dark'))
