@@ -33,7 +33,8 @@ static const char usage[] =
     "in "
     "one\n"
     "  --with FILE:NAME     report: a second recipe, to compare\n"
-    "  --batch N, --seq S   search, without a recipe: samples of a step, and their length\n"
+    "  --batch N, --seq S   search, without a recipe: samples of a step, and their length;\n"
+    "  --bind AXIS=N        and sizes of other data axes that the model has\n"
     "  --ranks R            search: for so many devices, and not for all of the cluster\n"
     "  --keep K             search: list the best K (default 10)\n"
     "  -o FILE              search: write the best as a recipe, with reasons; report: the page\n"
@@ -47,6 +48,8 @@ typedef struct {
   const char *command, *graph, *recipe, *cluster, *trace, *run, *with, *out, *include[16];
   uint32_t ninclude;
   int64_t batch, seq, ranks, keep; /* 0: not given */
+  ZpSize bind[16];                 /* batch and seq, too */
+  uint32_t nbind;
   int threads;
   const ZkDevice *device;
   bool ckpt, eval, diag_json, json, overlap;
@@ -72,6 +75,28 @@ static bool count(const char *option, long most, int64_t *to) {
   return fprintf(stderr, "zplan: %s takes 1 to %ld\n", option, most), false;
 }
 
+static void add_bind(Options *o, const char *axis, int64_t size) {
+  uint32_t i = 0;
+  while (i < o->nbind && strcmp(o->bind[i].axis, axis) != 0) i++;
+  if (i == sizeof o->bind / sizeof *o->bind) return; /* more than any model has */
+  o->bind[i] = (ZpSize){axis, size};
+  if (i == o->nbind) o->nbind++;
+}
+
+/* "AXIS=N" */
+static bool bind_axis(Options *o) {
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+  char *axis = optarg;
+  size_t n = strspn(axis, letters);
+  int64_t size;
+  if (!n || axis[n] != '=') return fprintf(stderr, "zplan: --bind takes AXIS=N, N from 1 on\n"), false;
+  axis[n] = 0;
+  optarg = axis + n + 1;
+  if (!count("--bind AXIS=N", INT32_MAX, &size)) return false;
+  add_bind(o, axis, size);
+  return true;
+}
+
 static int parse(int argc, char **argv, Options *o) {
   enum {
     RECIPE = 256,
@@ -89,6 +114,7 @@ static int parse(int argc, char **argv, Options *o) {
     SEQ,
     RANKS,
     KEEP,
+    BIND,
     RUN,
     WITH
   };
@@ -101,7 +127,7 @@ static int parse(int argc, char **argv, Options *o) {
                                        {"run", 1, NULL, RUN},       {"with", 1, NULL, WITH},
                                        {"batch", 1, NULL, BATCH},   {"seq", 1, NULL, SEQ},
                                        {"ranks", 1, NULL, RANKS},   {"keep", 1, NULL, KEEP},
-                                       {NULL, 0, NULL, 0}};
+                                       {"bind", 1, NULL, BIND},     {NULL, 0, NULL, 0}};
   ZbErr err;
   *o = (Options){.device = zk_device("cpu"), .threads = 1};
   opterr = 0;
@@ -122,9 +148,14 @@ static int parse(int argc, char **argv, Options *o) {
     case EVAL: o->eval = true; break;
     case BATCH:
       if (!count("--batch", INT32_MAX, &o->batch)) return 2;
+      add_bind(o, "batch", o->batch);
       break;
     case SEQ:
       if (!count("--seq", INT32_MAX, &o->seq)) return 2;
+      add_bind(o, "seq", o->seq);
+      break;
+    case BIND:
+      if (!bind_axis(o)) return 2;
       break;
     case RANKS:
       if (!count("--ranks", 1 << 24, &o->ranks)) return 2;
@@ -248,11 +279,31 @@ static bool report(ZbArena *a, const Options *o, const ZpPlan *p, const ZpPlan *
 }
 
 /* ---- search ---- */
+/* Whether the sizes are those of the model's data axes; else says which is not, or is not there. */
+static bool binds_all(const Options *o, const ZgGraph *g) {
+  ZbText have = {0};
+  const char *wrong = zp_search_lacks(g, o->bind, o->nbind);
+  if (wrong)
+    fprintf(stderr, "zplan: model %s has a data axis `%s`; add %s%s%sN, its size\n", g->model, wrong,
+            strcmp(wrong, "seq") ? "--bind " : "--", wrong, strcmp(wrong, "seq") ? "=" : " ");
+  for (uint32_t i = 0; i < g->naxes; i++)
+    if (!g->axes[i].size) zb_text_add(&have, "%s`%s`", have.len ? ", " : "", g->axes[i].name);
+  for (uint32_t i = 0; i < o->nbind && !wrong; i++) {
+    uint32_t a = zg_axis_find(g, o->bind[i].axis);
+    if (a == ZG_NONE || g->axes[a].size)
+      fprintf(stderr, "zplan: model %s has no data axis `%s`; it has %s\n", g->model, wrong = o->bind[i].axis,
+              have.len ? have.s : "none");
+  }
+  zb_text_free(&have);
+  return !wrong;
+}
+
 /* What is searched without a recipe: all. */
 static const ZlRecipe *all_open(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, const ZgGraph *g,
                                 const ZlCluster *c) {
   ZbText t = {0};
-  zp_search_open(g, c, o->batch, o->seq, &t);
+  if (!binds_all(o, g)) return NULL;
+  zp_search_open(g, c, o->bind, o->nbind, &t);
   const char *text = zb_strndup(a, t.s, t.len);
   ZlProgram *p = zl_load_text(a, s, d, "search", text, strlen(text), NULL);
   zb_text_free(&t);
@@ -342,8 +393,8 @@ static bool fits_command(const Options *o, const char *name) {
   else if (compares && !o->run) wrong = "compare wants --run FILE, the trace of a run";
   else if (compares && !o->cluster)
     wrong = "compare wants a cluster: --cluster here.zug, say, by zrun calibrate";
-  else if (!searches && (o->batch || o->seq || o->ranks || o->keep || (o->out && !reports)))
-    wrong = "--batch, --seq, --ranks, --keep and -o belong to `search`";
+  else if (!searches && (o->nbind || o->ranks || o->keep || (o->out && !reports)))
+    wrong = "--batch, --seq, --bind, --ranks, --keep and -o belong to `search`";
   else if (!reports && o->with) wrong = "--with belongs to `report`";
   else if (reports && (!o->out || !o->cluster))
     wrong = "report wants -o FILE.html and a cluster: --cluster clusters.zug:h100, say";
@@ -352,7 +403,7 @@ static bool fits_command(const Options *o, const char *name) {
   else if (searches && !o->cluster) wrong = "search wants a cluster: --cluster clusters.zug:h100, say";
   else if (searches && !o->recipe == !o->batch)
     wrong = "search wants --batch N, the samples of a step, or --recipe FILE:NAME, which says them";
-  else if (searches && o->recipe && o->seq) wrong = "--seq is what the recipe binds";
+  else if (searches && o->recipe && o->nbind) wrong = "sizes are what the recipe binds";
   else if (searches && o->eval) wrong = "search is for training, not for --eval";
   if (wrong) fprintf(stderr, "zplan: %s\n", wrong);
   return !wrong;

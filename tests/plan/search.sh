@@ -156,13 +156,32 @@ says '^[0-9]+ of these devices would do'
 n=$(sed -n 's/^\([0-9]*\) of these devices would do.*/\1/p' out.txt)
 ok zplan search 405b.zsg --cluster "$clusters:h100" --ranks "$n" --batch $((n * 8)) --seq 8192 --keep 1
 
+# ---- odd wishes ----
+refuses '^no mesh of 13 ranks divides' zplan search gpt2.zsg --cluster "$clusters:h100" --ranks 13 --batch 7 --seq 512
+says '^12 ranks would do, the next smaller number; or 13 samples a step would do$'
+ok zplan search gpt2.zsg --cluster "$clusters:h100" --ranks 12 --batch 7 --seq 512 --keep 1
+ok zplan search gpt2.zsg --cluster "$clusters:h100" --ranks 1 --batch 7 --seq 512
+says '^  one rank +7 '
+grep -q 'that people know' out.txt && fail "layouts of one rank"
+ok zc "$ZUG_SRC/examples/t5.zug" -o t5.zsg -D layers=2
+refuses 'model T5 has a data axis `src2`; add --bind src2=N, its size' zplan search t5.zsg --cluster "$clusters:h100" --ranks 4 --batch 16 --bind src=128
+refuses 'model T5 has no data axis `seq`; it has `batch`, `src`' zplan search t5.zsg --cluster "$clusters:h100" --ranks 4 --batch 16 --seq 5 \
+  --bind src=128 --bind src2=128 --bind tgt=64 --bind tgt2=64
+ok zplan search t5.zsg --cluster "$clusters:h100" --ranks 4 --batch 16 --bind src=128 --bind src2=128 --bind tgt=64 --bind tgt2=64 --keep 2
+refuses 'bind takes AXIS=N' zplan search t5.zsg --cluster "$clusters:h100" --batch 16 --bind src
+cat >none.zug <<'END'
+recipe none from long { mesh data = 2, tensor = 1, context = 16   attention heads over context   micro 1 }
+END
+sed -i 's/^recipe none from long/use long\n&/; s/from long /from long.long /' none.zug
+refuses 'no axis of the keys. heads divides over' zplan search llama.zsg --cluster "$clusters:h100" --recipe none.zug:none
+
 # ---- what it needs ----
 refuses 'search wants a cluster' zplan search llama.zsg --batch 8
 refuses 'search wants --batch N' zplan search llama.zsg --cluster "$clusters:h100"
 refuses 'belong to `search`' zplan show llama.zsg --recipe partial.zug:whole --ranks 4
 refuses 'ranks takes 1 to' zplan search llama.zsg --cluster "$clusters:h100" --batch 8 --ranks 0
 refuses '20000 ranks, but cluster h100 has 16384 devices' zplan search llama.zsg --cluster "$clusters:h100" --ranks 20000 --batch 256 --seq 128
-refuses 'error.Z0307.*`seq`' zplan search llama.zsg --cluster "$clusters:h100" --ranks 4 --batch 16
+refuses 'has a data axis `seq`; add --seq N' zplan search llama.zsg --cluster "$clusters:h100" --ranks 4 --batch 16
 printf 'cluster silent { device bf16 100 TFLOPS, memory 80 GB  level box 8, link 10 GB/s }\ncluster dumb { device bf16 1 TFLOPS }\n' >silent.zug
 refuses 'error.Z0813' zplan search llama.zsg --cluster silent.zug:silent --batch 16 --seq 128
 says '`stream` of its device'

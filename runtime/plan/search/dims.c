@@ -163,25 +163,50 @@ bool space_divides_over(const Space *x, Dim k, int64_t by) {
 }
 
 /* ---- a recipe of nothing but `?` ------------------------------------------------------------------------- */
-void zp_search_open(const ZgGraph *g, const ZlCluster *c, int64_t batch, int64_t seq, ZbText *t) {
+static int64_t given(const ZpSize *bind, uint32_t n, const char *axis) {
+  for (uint32_t i = 0; i < n; i++)
+    if (!strcmp(bind[i].axis, axis)) return bind[i].size;
+  return 0;
+}
+
+const char *zp_search_lacks(const ZgGraph *g, const ZpSize *bind, uint32_t nbind) {
   ZbArena *a = zb_arena_new();
-  uint16_t expert[ZG_MAX_AXES], sequence = sequence_of(g);
-  uint32_t axis = zg_axis_find(g, "batch"), n = experts_of(g, a, expert);
   ZbErr err;
+  const char *lacks = NULL;
   const uint16_t *slots = zg_slot_axes(g, a, &err);
-  bool samples = axis != ZG_NONE && !g->axes[axis].size, ep = samples && n;
-  bool context = sequence != ZG_NO_AXIS && !strcmp(g->axes[sequence].name, "seq") && seq >= 2 * LEAST_CHUNK;
+  for (uint32_t i = 0; i < g->naxes && !lacks; i++)
+    if (!g->axes[i].size && !(slots && slots[i] != ZG_NO_AXIS) && !given(bind, nbind, g->axes[i].name))
+      lacks = g->axes[i].name;
+  zb_arena_free(a);
+  return lacks;
+}
+
+/* Of `axis` a dim that splits it and shards, all open. */
+static void add_dim(const char *axes, const char *dim, ZbText *t) {
+  zb_text_add(t, "split %s over %s shard ? over %s ", axes, dim, dim);
+}
+
+void zp_search_open(const ZgGraph *g, const ZlCluster *c, const ZpSize *bind, uint32_t nbind, ZbText *t) {
+  ZbArena *a = zb_arena_new();
+  ZbErr err;
+  uint16_t expert[ZG_MAX_AXES], sequence = sequence_of(g);
+  const uint16_t *slots = zg_slot_axes(g, a, &err);
+  uint32_t n = experts_of(g, a, expert);
+  bool samples = given(bind, nbind, "batch") > 0, ep = samples && n;
+  const char *seq = sequence == ZG_NO_AXIS ? NULL : g->axes[sequence].name, *rows = "batch";
+  bool context = seq && given(bind, nbind, seq) >= 2 * LEAST_CHUNK;
+  for (uint32_t i = 0; i < n; i++) rows = zb_printf(a, "%s, %s", rows, g->axes[expert[i]].name);
   zb_text_add(t, "recipe search { mesh pipe = ?, %s%s%stensor = ? ", samples ? "replica = ?, data = ?, " : "",
               ep ? "ep = ?, " : "", context ? "context = ?, " : "");
-  if (samples) zb_text_add(t, "bind batch = %lld micro ? ", (long long)batch);
-  if (seq) zb_text_add(t, "bind seq = %lld ", (long long)seq);
+  for (uint32_t i = 0; i < nbind; i++)
+    zb_text_add(t, "bind %s = %lld ", bind[i].axis, (long long)bind[i].size);
   for (uint32_t i = 0; slots && i < g->naxes; i++)
-    if (slots[i] != ZG_NO_AXIS) zb_text_add(t, "bind %s = %g ", g->axes[i].name, ZP_SLOT_FACTOR);
-  if (samples) zb_text_add(t, "split batch over replica, data shard ? over data ");
-  if (ep) zb_text_add(t, "split batch");
-  for (uint32_t i = 0; ep && i < n; i++) zb_text_add(t, ", %s", g->axes[expert[i]].name);
-  if (ep) zb_text_add(t, " over ep shard ? over ep ");
-  if (context) zb_text_add(t, "split seq over context shard ? over context attention ? over context ");
+    if (slots[i] != ZG_NO_AXIS && !given(bind, nbind, g->axes[i].name))
+      zb_text_add(t, "bind %s = %g ", g->axes[i].name, ZP_SLOT_FACTOR);
+  if (samples) zb_text_add(t, "micro ? split batch over replica, data shard ? over data ");
+  if (ep) add_dim(rows, "ep", t);
+  if (context) add_dim(seq, "context", t);
+  if (context) zb_text_add(t, "attention ? over context ");
   zb_text_add(t, "split ? over tensor else ? stages over pipe = ? recompute ? ");
   zb_text_add(t, "precision compute %s ", c->flops_bf16 > c->flops_f32 ? "bf16" : "f32");
   zb_text_add(t, "optimizer adamw(lr = 3e-4) decay 0.1 except norm, bias clip 1.0 }");

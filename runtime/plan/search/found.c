@@ -80,11 +80,21 @@ static void add_row(const ZpSearch *s, const ZpFound *f, ZbText *out) {
 static void add_nearest(const ZpSearch *s, ZbText *out) {
   const ZpFound *f = s->nearest;
   char a[24], b[24], c[24];
-  zb_text_add(out, "nothing fits into %s a device\n", zb_bytes(a, s->limit));
-  if (!f) {
+  if (!s->meshes) {
     zb_text_add(out, "no mesh of %lld ranks divides the batch, the layers and the axes of the model\n",
                 (long long)s->ranks);
-  } else {
+    if (s->fewer) zb_text_add(out, "%lld ranks would do, the next smaller number", (long long)s->fewer);
+    if (s->samples)
+      zb_text_add(out, "%s%lld samples a step would do", s->fewer ? "; or " : "", (long long)s->samples);
+    zb_text_add(out, "%s", s->fewer || s->samples ? "\n" : "");
+    return;
+  }
+  if (s->refused) {
+    zb_text_add(out, "none can be planned: %s\n", s->refused);
+    return;
+  }
+  zb_text_add(out, "nothing fits into %s a device\n", zb_bytes(a, s->limit));
+  if (f) {
     int most = 0;
     for (int i = 0; i < ZP_LEDGER_LINES; i++)
       if (zp_ledger_info[i].memory == ZP_DEVICE && f->ledger.bytes[i] > f->ledger.bytes[most]) most = i;
@@ -235,7 +245,10 @@ void zp_show_search_json(const ZpSearch *s, ZbText *out) {
     put_found(s->nearest, out);
     zb_text_add(out, "}");
   }
-  if (!s->nbest) zb_text_add(out, ",\"fewest\":%lld", (long long)s->fewest);
+  if (!s->nbest)
+    zb_text_add(out, ",\"fewest\":%lld,\"fewer\":%lld,\"samples\":%lld", (long long)s->fewest,
+                (long long)s->fewer, (long long)s->samples);
+  if (!s->nbest && s->refused) put_string(out, "refused", s->refused);
   zb_text_add(out, "}\n");
 }
 

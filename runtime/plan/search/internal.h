@@ -143,7 +143,8 @@ extern const uint32_t nkinds;
 
 typedef struct {
   uint64_t meshes, recipes, weighed, fit;
-  Candidate *best; /* by the formula, fastest first, at most `most` */
+  const char *refused; /* why some layout cannot be planned */
+  Candidate *best;     /* by the formula, fastest first, at most `most` */
   uint32_t nbest, most;
   Candidate *fastest, *smallest; /* per kind: of those that fit, and of all; ranks 0 (size[0] == 0): none */
   Candidate nearest;             /* the one that needs least; size[0] == 0: none */

@@ -202,6 +202,7 @@ static ZpKnown known_of(const Space *x, Layouts *all, const Weighed *w, uint32_t
 
 static void find_known(const Space *x, Layouts *all, const Weighed *w, ZpSearch *s) {
   s->known = ZB_NEWN(x->a, ZpKnown, nkinds);
+  if (x->ranks < 2) return;
   for (uint32_t k = 0; k < nkinds; k++) {
     bool asked = true; /* not what the recipe has settled otherwise */
     for (int d = 0; d < DIMS; d++) asked &= x->given[d] == 0 || (x->given[d] > 1) == (kinds[k].dims >> d & 1);
@@ -272,6 +273,18 @@ static int64_t fewest(const Space *like, Layouts *all) {
   return 0;
 }
 
+/* The most ranks below those asked for of which there is a mesh. */
+static int64_t fewer(const Space *like, Layouts *all) {
+  for (int64_t n = like->ranks - 1; n > 1 && n > like->ranks - 512; n--) {
+    Space x = *like;
+    Weighed w = {0};
+    x.ranks = n;
+    weigh(&x, all, &w, true);
+    if (w.meshes) return n;
+  }
+  return 0;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------------------- */
 ZpSearch *zp_search(ZbArena *a, const ZgGraph *g, const ZlRecipe *base, const ZpSearchOptions *o,
                     const ZpOptions *plan, ZlDiags *d) {
@@ -301,6 +314,11 @@ ZpSearch *zp_search(ZbArena *a, const ZgGraph *g, const ZlRecipe *base, const Zp
   rank(&x, o->keep, s);
   if (s->nbest) return s;
   if (w.nearest.size[0]) s->nearest = find(&x, all, &w.nearest, false);
-  s->fewest = fewest(&x, all);
+  if (!s->nearest) s->refused = w.refused;
+  if (w.meshes) s->fewest = fewest(&x, all);
+  if (w.meshes) return s;
+  s->fewer = fewer(&x, all);
+  bool divides = x.batch && x.given[DIM_DATA] == 0;
+  s->samples = divides ? (int64_t)zb_round_up((uint64_t)x.batch, (uint64_t)x.ranks) : 0;
   return s;
 }

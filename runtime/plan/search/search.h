@@ -73,6 +73,10 @@ typedef struct {
   /* If nothing fits: what comes nearest, and the fewest devices on which something does; 0: not found. */
   const ZpFound *nearest;
   int64_t fewest;
+  /* If there is no mesh of so many ranks at all: the next smaller number of which there is one, and so many
+   * samples that every rank has some; 0: there are none. */
+  int64_t fewer, samples;
+  const char *refused; /* if none of the recipes can be planned, why one of them cannot; else NULL */
 } ZpSearch;
 
 /* `base` says what is common to all: binds, optimizer, precision, pads, and what of the rest is given. NULL,
@@ -80,9 +84,16 @@ typedef struct {
 ZpSearch *zp_search(ZbArena *a, const ZgGraph *g, const ZlRecipe *base, const ZpSearchOptions *o,
                     const ZpOptions *plan, ZlDiags *d);
 
+/* The size of a data axis. */
+typedef struct {
+  const char *axis;
+  int64_t size;
+} ZpSize;
 /* The text of a recipe that leaves everything open, for those who have none. What does not change a step's time
- * is as it often is. batch, seq: 0, if the model has no such axis. */
-void zp_search_open(const ZgGraph *g, const ZlCluster *c, int64_t batch, int64_t seq, ZbText *out);
+ * is as it often is. bind: sizes of data axes by their names, of which the samples and `seq` may be some. */
+void zp_search_open(const ZgGraph *g, const ZlCluster *c, const ZpSize *bind, uint32_t nbind, ZbText *out);
+/* A data axis of which no size is given, or NULL. */
+const char *zp_search_lacks(const ZgGraph *g, const ZpSize *bind, uint32_t nbind);
 
 /* ---- found.c ------------------------------------------------------------------------------------------- */
 void zp_show_search(const ZpSearch *s, ZbText *out);

@@ -210,7 +210,10 @@ static bool bound(Walk *k, Family *f) {
     small.set = x->smallest_set;
     if (x->free_micro) small.micro = 1;
     b.smallest = layout_of(k->all, &small);
-    if (b.smallest->refused) continue;
+    if (b.smallest->refused) {
+      k->w->refused = b.smallest->refused;
+      continue;
+    }
     each_zero(k, fast, b.smallest, count_one, &b);
     bool none = hopeless(k, fast, &b);
     if (first && (none || k->only_memory)) each_zero(k, small, b.smallest, weigh_one, NULL);
