@@ -89,6 +89,9 @@ void zk_cuda_axpy(const ZkEnv *env, int64_t n, float a, const float *x, float *y
 void zk_cuda_to_bf16(const ZkEnv *env, int64_t n, const float *x, uint16_t *y);
 void zk_cuda_from_bf16(const ZkEnv *env, int64_t n, const uint16_t *x, float *y);
 void zk_cuda_zero(const ZkEnv *env, void *p, size_t bytes);
+/* Row i of the n at `to` becomes row map[i] at `from`, or zeros where that is below 0. */
+void zk_cuda_gather_rows(const ZkEnv *env, size_t n, size_t row, const int32_t *map, const void *from,
+                         void *to);
 
 /* Only in builds for the emulator: the order in which threads run. 0 all up to the next barrier or warp
  * operation in turn; 1 downwards, the last warp as far ahead as it can; 2 shuffled; 3 upwards, the first warp

@@ -181,3 +181,39 @@ extern "C" void zk_cuda_combine(const ZkEnv *env, const ZkCall *c) {
   int64_t count = (int64_t)p.at.count * (p.keep ? p.k : 1) * p.rest.count;
   ZK_LAUNCH(cu, c, combine, zk_blocks(cu, zk_ceil_of(count, THREADS)), THREADS, 0, p);
 }
+
+/* ---- rows as they lie ---------------------------------------------------------------------------------- */
+typedef struct {
+  const int *map;
+  const char *from;
+  char *to;
+  long long n, row; /* row: in units */
+} Gather;
+
+/* By units of W bytes; `from` NULL: zeros. */
+template <int W> ZK_DEVICE void move_unit(char *to, const char *from) {
+  if (W == 16) zk_store16(to, from ? zk_load16(from) : make_uint4(0, 0, 0, 0));
+  else if (W == 4) *(unsigned *)to = from ? *(const unsigned *)from : 0;
+  else *(unsigned short *)to = from ? *(const unsigned short *)from : (unsigned short)0;
+}
+
+template <int W>
+static __global__ void __launch_bounds__(THREADS) gather_rows(const __grid_constant__ Gather p) {
+  for (long long u = blockIdx.x * (long long)THREADS + threadIdx.x; u < p.n * p.row;
+       u += gridDim.x * (long long)THREADS) {
+    long long i = u / p.row, at = u - i * p.row, from = p.map[i];
+    move_unit<W>(p.to + u * W, from < 0 ? NULL : p.from + (from * p.row + at) * W);
+  }
+}
+
+extern "C" void zk_cuda_gather_rows(const ZkEnv *env, size_t n, size_t row, const int32_t *map,
+                                    const void *from, void *to) {
+  ZkCuda *cu = zk_cu(env);
+  size_t odd = row | (uintptr_t)from | (uintptr_t)to, unit = odd % 16 == 0 ? 16 : odd % 4 == 0 ? 4 : 2;
+  ZB_ASSERT(odd % 2 == 0);
+  Gather p = {map, (const char *)from, (char *)to, (long long)n, (long long)(row / unit)};
+  unsigned blocks = zk_blocks(cu, zk_ceil_of(p.n * p.row, THREADS));
+  if (unit == 16) ZK_LAUNCH(cu, NULL, gather_rows<16>, blocks, THREADS, 0, p);
+  else if (unit == 4) ZK_LAUNCH(cu, NULL, gather_rows<4>, blocks, THREADS, 0, p);
+  else ZK_LAUNCH(cu, NULL, gather_rows<2>, blocks, THREADS, 0, p);
+}

@@ -98,15 +98,6 @@ static bool check_dims(ZpBuild *b, uint16_t slot, uint16_t expert) {
   return true;
 }
 
-/* The host must know how many rounds there are before it can ask for them. */
-static bool check_device(ZpBuild *b, const Sent *s) {
-  if (!b->o->pins) return true;
-  zl_help(zl_report(b->d, ZL_Z0808, b->p->recipe->span, "dispatch (%s) is not done on GPUs in this version",
-                    zp_loc_text(b->p, s->at->loc)),
-          "train with `zrun --device cpu`");
-  return false;
-}
-
 static double factor_of(const ZpPlan *p, uint16_t slot) {
   const ZlRecipe *r = p->recipe;
   for (uint32_t i = 0; i < r->nbinds; i++)
@@ -120,7 +111,7 @@ static void bind_slot(ZpBuild *b, uint16_t slot) {
   Sent s = sent_to(p, slot);
   int64_t ranks = 1;
   if (!s.at) return; /* a combine without a dispatch: nothing reads it */
-  if (!check_device(b, &s) || !check_dims(b, slot, expert) || !check_experts(b, &s, expert)) return;
+  if (!check_dims(b, slot, expert) || !check_experts(b, &s, expert)) return;
   for (int d = 0; d < p->mesh.ndims; d++) {
     if (d == p->mesh.pipe || !splits_slots(p, &p->mesh.dim[d], &s, expert)) continue;
     ZB_PUSH(p->arena, p->mesh.dim[d].axes, p->mesh.dim[d].naxes, slot);

@@ -34,7 +34,7 @@ enum { RANKS = 8, SPLITS = 256, CHUNK = 16384 };
 /* What a message is a part of; for transfers all but `captured` is 0. */
 typedef struct {
   int kind, type, how;
-  uint64_t number; /* among the communicator's operations */
+  uint64_t number; /* among the communicator's collectives */
   size_t n;
   bool captured;
 } Sign;
@@ -62,11 +62,11 @@ struct ncclComm {
   int rank, size;
   bool blocking, connected, finalized;
   int splits;
-  int busy; /* a communicator that does not block: how often it will still say so */
-  uint64_t operations;
-  cudaStream_t stream;  /* of the latest */
-  _Atomic int living;   /* operations that are queued, or in a graph */
-  ncclResult_t refused; /* it could not start */
+  int busy;                         /* a communicator that does not block: how often it will still say so */
+  uint64_t operations, collectives; /* members need not have as many of the others */
+  cudaStream_t stream;              /* of the latest */
+  _Atomic int living;               /* operations that are queued, or in a graph */
+  ncclResult_t refused;             /* it could not start */
   /* a split that goes on */
   struct ncclComm **child;
   int color;
@@ -331,7 +331,7 @@ static void add(Op *o, bool send, int peer, const void *p, size_t bytes) {
 
 static ncclResult_t collective(Op *o, int kind, size_t n, ncclDataType_t type, cudaStream_t stream) {
   ncclComm_t c = o->comm;
-  o->sign = (Sign){.kind = kind, .type = (int)type, .how = (int)o->how, .number = c->operations, .n = n};
+  o->sign = (Sign){.kind = kind, .type = (int)type, .how = (int)o->how, .number = c->collectives, .n = n};
   if (!ready(c)) return free(o->room), free(o), ncclInvalidArgument;
   if (!c->connected) { /* the first one: hosts wait for each other */
     int want = c->size;
@@ -339,6 +339,7 @@ static ncclResult_t collective(Op *o, int kind, size_t n, ncclDataType_t type, c
     while (atomic_load(&c->s->connected) < want) nap();
     c->connected = true;
   }
+  c->collectives++;
   return give(o, stream);
 }
 

@@ -16,6 +16,7 @@ recipe one {
 }
 recipe zero2 from one { mesh data = 2   split batch over data   shard params, grads, states over data }
 recipe tensor2 from one { mesh tensor = 2   split head over tensor }
+recipe few_ep2 from one { mesh ep = 2   split batch, expert over ep   bind slot = 0.6 }
 END
 model() { # NAME OPTIONS...
   name=$1
@@ -26,7 +27,7 @@ run() { # LOG RANKS 'PROGRAM' RECIPE
   rm -rf "$1"
   ok timeout -k 5 200 $MPIRUN -np "$2" $3 train "$name.zsg" --recipe "recipes.zug:$4" --data text.bin --steps 3 --log "$1"
 }
-same() { # RECIPES...: RECIPE:RANKS, each with the CPU's kernels on the GPU's streams, and with its own
+same() { # RECIPES...: RECIPE:RANKS
   run cpu 1 zrun one
   for each in "$@"; do
     run cuda "${each#*:}" "$emu" "${each%:*}"
@@ -41,3 +42,28 @@ model mamba2 -D heads=2 -D head_dim=16 -D state=8
 same one:1 zero2:2 tensor2:2
 model deltanet -D heads=2 -D key_dim=8 -D value_dim=12 -D inner=24
 same one:1 tensor2:2
+
+# ---- mixtures of experts: rounds, whose number the hosts must know; rows to their owners and back ----
+model mixtral -D heads=2 -D kv_heads=1 -D inner=24 -D experts=4
+same one:1 few_ep2:2
+says 'planned == used'
+model deepseek -D dense=1 -D heads=2 -D plain=8 -D rotary=4 -D value=8 -D query_rank=12 -D key_rank=8 -D inner=24 -D small=12 \
+  -D experts=4 -D active=2 -D groups=2 -D take=1
+same one:1
+
+# Layouts, by the CPU's kernels on the GPUs' streams; what moves rows is the GPU's own.
+export ZUG_TEST_CPU=1
+name=moe
+cp "$ZUG_SRC/tests/mpi/moe.zug" recipes.zug
+ok zc recipes.zug -o moe.zsg
+run cpu 1 zrun one
+for each in few:1 experts_4:4 five_8:8 more_8:8; do
+  run nccl "${each#*:}" "$emu" "${each%:*}"
+  says 'planned == used'
+  says 'each step is queued anew: hosts must know how many rows experts have'
+  $compare --loss 1e-6 --norm 1e-6 nccl/metrics.jsonl cpu/metrics.jsonl >diff.txt || { cat diff.txt; fail "moe: ${each%:*}"; }
+  printf '%-9s %-8s %s\n' moe "${each%:*}" "$(tail -n 1 diff.txt)"
+done
+run staged 8 "env ZUG_TEST_GPUS=1 $emu" more_8
+says "ranks exchange by way of the host's memory: NCCL wants a GPU for every rank"
+$compare --loss 0 --norm 0 staged/metrics.jsonl nccl/metrics.jsonl || fail "moe: NCCL and the host's memory differ"

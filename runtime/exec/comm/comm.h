@@ -33,6 +33,12 @@ typedef enum { ZX_F32, ZX_F64, ZX_BF16, ZX_BYTES } ZxCommElem; /* what is reduce
 typedef enum { ZX_SUM, ZX_MAX } ZxReduce;
 typedef int32_t ZxRequest; /* index into the communicator's table of requests; -1: complete */
 typedef int32_t ZxGroup;   /* 0: the world */
+typedef struct {
+  void *p; /* sent from there, or received */
+  size_t bytes;
+  int member; /* of the group */
+  bool send;
+} ZxMessage;
 
 typedef struct {
   const char *name; /* "self", "mpi" */
@@ -63,6 +69,9 @@ typedef struct {
   ZxRequest (*reduce_scatter)(ZxComm *, ZxGroup, void *in, size_t n, ZxCommElem, ZxReduce, void *out);
   ZxRequest (*all_to_all)(ZxComm *, ZxGroup, const void *in, size_t bytes, void *out); /* bytes per pair */
   ZxRequest (*broadcast)(ZxComm *, ZxGroup, void *p, size_t bytes, int root);
+  /* May be NULL: by send and recv. All of these messages between members at once; of two members, both have
+   * those between them, in one order. None is to oneself. */
+  ZxRequest (*exchange)(ZxComm *, ZxGroup, const ZxMessage *m, int n);
   bool (*test)(ZxComm *, ZxRequest); /* true: complete, and the request is given back */
   void (*wait)(ZxComm *, ZxRequest); /* tests, yields and then sleeps: never spins a core dry */
   void (*barrier)(ZxComm *);

@@ -150,6 +150,15 @@ static void cpu_copy(const ZkEnv *env, void *to, const void *from, size_t bytes)
   (void)env;
   memcpy(to, from, bytes);
 }
+static void cpu_gather(const ZkEnv *env, size_t n, size_t row, const int32_t *map, const void *from,
+                       void *to) {
+  (void)env;
+  for (size_t i = 0; i < n; i++) {
+    char *at = (char *)to + i * row;
+    if (map[i] < 0) memset(at, 0, row);
+    else memcpy(at, (const char *)from + (size_t)map[i] * row, row);
+  }
+}
 static void cpu_add_scalar(const ZkEnv *env, const float *x, double *sum) {
   (void)env;
   *sum += *x;
@@ -211,6 +220,7 @@ const ZxDeviceTable zx_device_cpu = {
     .from_bf16 = zk_cpu_from_bf16,
     .zero = cpu_zero,
     .copy = cpu_copy,
+    .gather = cpu_gather,
     .add_scalar = cpu_add_scalar,
     .reciprocal = cpu_reciprocal,
     .pinned = cpu_pinned,

@@ -410,6 +410,7 @@ const ZxDeviceTable zx_device_cuda = {
     .from_bf16 = zk_cuda_from_bf16,
     .zero = cuda_zero,
     .copy = cuda_copy,
+    .gather = zk_cuda_gather_rows,
     .add_scalar = zk_cuda_add_scalar,
     .reciprocal = zk_cuda_reciprocal,
     .pinned = cuda_pinned,

@@ -61,6 +61,8 @@ typedef struct {
   void (*memory)(const ZkEnv *env, uint64_t *total, uint64_t *unused);
   void (*zero)(const ZkEnv *env, void *p, size_t bytes);
   void (*copy)(const ZkEnv *env, void *to, const void *from, size_t bytes);
+  /* Row i of the n at `to` becomes row map[i] at `from`, or zeros where that is below 0. */
+  void (*gather)(const ZkEnv *env, size_t n, size_t row, const int32_t *map, const void *from, void *to);
   /* Memory of the host's that the device can reach; to the device, and from it. `from` (`to`) is memory of
    * `pinned` and stays untouched until done. */
   void *(*pinned)(const ZkEnv *env, size_t bytes, ZbErr *err);

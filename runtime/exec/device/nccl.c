@@ -318,6 +318,23 @@ static ZxRequest nccl_all_to_all(ZxComm *c, ZxGroup gi, const void *in, size_t b
   return g ? end(c, g, exchange(g, in, bytes, out, zx_cuda_stream(nccl(c)->env))) : -1;
 }
 
+static ncclResult_t send_or_receive(const Group *g, const ZxMessage *m, cudaStream_t stream) {
+  return m->send ? ncclSend(m->p, m->bytes, ncclUint8, m->member, g->comm, stream)
+                 : ncclRecv(m->p, m->bytes, ncclUint8, m->member, g->comm, stream);
+}
+
+static ZxRequest nccl_exchange(ZxComm *c, ZxGroup gi, const ZxMessage *m, int n) {
+  size_t bytes = 0;
+  for (int i = 0; i < n; i++) bytes += m[i].send ? m[i].bytes : 0;
+  const Group *g = begin(c, gi, "exchange", bytes);
+  if (!g || !n) return -1;
+  ncclResult_t r = ncclGroupStart(), ended;
+  for (int i = 0; i < n && (r == ncclSuccess || r == ncclInProgress); i++)
+    r = send_or_receive(g, &m[i], zx_cuda_stream(nccl(c)->env));
+  ended = ncclGroupEnd();
+  return end(c, g, r == ncclSuccess || r == ncclInProgress ? ended : r);
+}
+
 static ZxRequest nccl_broadcast(ZxComm *c, ZxGroup gi, void *p, size_t bytes, int root) {
   const Group *g = begin(c, gi, "broadcast", bytes);
   return g ? end(c, g, ncclBroadcast(p, p, bytes, ncclUint8, root, g->comm, zx_cuda_stream(nccl(c)->env)))
@@ -450,6 +467,7 @@ static const ZxCommTable table = {
     .reduce_scatter = nccl_reduce_scatter,
     .all_to_all = nccl_all_to_all,
     .broadcast = nccl_broadcast,
+    .exchange = nccl_exchange,
     .test = nccl_test,
     .wait = nccl_wait,
     .barrier = nccl_barrier,

@@ -21,6 +21,7 @@ static void share_memory(ZxEngine *x, const ZxEngine *e) {
   x->host = e->host;
   x->pinned_event = e->pinned_event;
   x->call_event = e->call_event;
+  x->rows_event = e->rows_event;
 }
 
 ZxEngine *zx_engine_beside(ZxEngine *e, const ZxEngineOptions *o, ZbErr *err) {

@@ -91,6 +91,7 @@ void zx_open_capture(ZxEngine *e) {
   e->no_capture_reason = NULL;
   if (!e->dev->capture) e->no_capture_reason = "this device cannot do otherwise";
   else if (e->o.times) e->no_capture_reason = "every call is timed";
+  else if (e->rows) e->no_capture_reason = "hosts must know how many rows experts have";
   else if (e->p->outputs) e->no_capture_reason = "outputs are taken out of it";
   else if (!e->in_order) e->no_capture_reason = "ranks exchange by way of the host";
   else if (t->capture_blocker) e->no_capture_reason = t->capture_blocker(e->c);

@@ -117,6 +117,7 @@ static bool put_seed(ZxEngine *e, ZbErr *err) {
 
 static void close_engine(ZxEngine *e) {
   zb_out_discard(e->save);
+  zx_close_rows(e);
   if (e->beside) return;
   zx_watch_where(NULL, NULL);
   e->env->step_state = NULL;

@@ -122,7 +122,9 @@ struct ZxEngine {
   ZxSums step_sums;           /* and its sums */
   const ZpBuf *pinned_inputs; /* the plan's `npinned` */
   uint32_t pinned_event;      /* the latest inputs' upload */
-  uint32_t call_event;        /* the call just made, where the host waits for each */
+  uint32_t call_event;        /* the call just made, where the host waits for it */
+  uint32_t rows_event;        /* three of them: the latest uploads of tables of rows (rows.c) */
+  uint32_t staged_event;      /* the first of a staged communicator */
   struct {
     uint64_t total;
     uint64_t at[4]; /* unused at first, after all calls were prepared, with the arena, with communicators */
@@ -178,7 +180,8 @@ struct ZxEngine {
 
   ZxLook *look; /* a step is played again to look for NaNs, and updates nothing; NULL: no */
 
-  ZxRows *rows; /* what ranks know of each other's rows of experts; NULL: none are shared */
+  ZxRows *
+      rows; /* what ranks know of each other's rows of experts; NULL: none that they share or that a device has */
 
   /* ---- where time goes: profile.c ---- */
   double times[ZG_OP_COUNT + 2];
@@ -245,12 +248,14 @@ void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCal
 /* ring.c: attend, or its gradient, of a sequence that ranks share (zp_is_ring). */
 void zx_ring(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *call);
 
-/* ---- rows.c: dispatch and combine over mesh dims ---- */
+/* ---- rows.c: rounds, dispatch and combine over mesh dims ---- */
 void zx_open_rows(ZxEngine *e); /* at set-up, for all of them */
-/* Before the first round, by its ROUND and the rows that this rank has: how many rounds there are. */
-int64_t zx_gather_rows(ZxEngine *e, const ZpNode *n, const int32_t *ends);
+void zx_close_rows(ZxEngine *e);
+/* Before the first round, by its ROUND with pointers: how many rounds all rows take; one if there are none,
+ * which makes zeros. */
+int64_t zx_count_rounds(ZxEngine *e, const ZpNode *n, const ZkCall *c);
 void zx_begin_round(ZxEngine *e, const ZkCall *c);
-void zx_exchange_rows(ZxEngine *e, const ZkCall *c);
+void zx_exchange_rows(ZxEngine *e, const ZpNode *n, const ZkCall *c);
 
 /* ---- feed.c ---- */
 bool zx_feed(ZxEngine *e, char *inputs, uint32_t mb);
@@ -313,6 +318,8 @@ void zx_complete(ZxEngine *e,
 bool zx_poll(ZxEngine *e);
 /* Waits for a request while the queues go on; yields, then sleeps. */
 void zx_await(ZxEngine *e, ZxRequest r);
+/* Waits for an event of the device while the queues go on. */
+void zx_await_event(ZxEngine *e, uint32_t event);
 /* Waits for all that the device has to do. */
 bool zx_finish(ZxEngine *e, ZbErr *err);
 /* Where every call is timed: waits for the current stream while the queues go on. */

@@ -168,7 +168,7 @@ static void run_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, ZkCall *c
                      const ZxFrame *f) {
   e->node = n->dims ? n : NULL;
   if (n->dims && c->op == ZG_OP_ROUND) zx_begin_round(e, c);
-  else if (n->dims && (c->op == ZG_OP_DISPATCH || c->op == ZG_OP_COMBINE)) zx_exchange_rows(e, c);
+  else if (n->dims && (c->op == ZG_OP_DISPATCH || c->op == ZG_OP_COMBINE)) zx_exchange_rows(e, n, c);
   else if (n->dims) zx_collective(e, s, n, c);
   else if (c->op == ZG_OP_OUTPUT) take_output(e, s, n, c, f->mb);
   else if (zg_op_info[c->op].kind == ZG_SINK) take_scalar(e, n, c);
@@ -178,16 +178,6 @@ static void run_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, ZkCall *c
 }
 
 /* ---- rounds ---- */
-/* How many all rows take, by what the region's ROUND reads; one if there are none, which makes zeros. */
-static int64_t rounds_of(ZxEngine *e, const ZpSegment *s, const ZpNode *first, const ZxFrame *f) {
-  const ZpValue *ends = &s->values[first->in[0]];
-  const int32_t *end = (const int32_t *)place(e, f, ends);
-  ZB_ASSERT(e->dev->host);
-  if (first->dims) return zx_gather_rows(e, first, end);
-  int64_t rows = end[ends->bytes / sizeof *end - 1], each = first->call.opt[1];
-  return rows > each ? (rows + each - 1) / each : 1;
-}
-
 /* What is added up begins with the first round. */
 static void set_round(const ZpNode *n, ZkCall *c, int64_t round, int64_t rows) {
   if (c->op == ZG_OP_ROUND) c->opt[0] = round;
@@ -206,8 +196,9 @@ void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f)
   for (uint32_t i = 0; i < l->n; i++) {
     const ZpNode *n = &l->nodes[i];
     ZkCall *c = &e->calls[segment].of[phase][i];
-    if (c->op == ZG_OP_ROUND && (!rounds || first != i)) first = i, round = 0, rounds = rounds_of(e, s, n, f);
     set_pointers(e, s, n, f, c);
+    if (c->op == ZG_OP_ROUND && (!rounds || first != i))
+      first = i, round = 0, rounds = zx_count_rounds(e, n, c);
     if (n->rounds) set_round(n, c, round, l->nodes[first].call.opt[1]);
     run_node(e, s, n, c, &e->calls[segment].cut[phase][i], f);
     if (e->look) zx_look_node(e, n, c, phase, f);

@@ -85,6 +85,14 @@ void zx_await(ZxEngine *e, ZxRequest r) {
   e->times[ZG_OP_COUNT + 1] += zb_now() - from;
 }
 
+void zx_await_event(ZxEngine *e, uint32_t event) {
+  ZxWait w = {0};
+  while (!e->dev->reached(e->env, event))
+    if (zx_poll(e)) zx_moved(e, &w);
+    else zx_relax(e, &w, ZX_FOR_DEVICE);
+  zx_moved(e, &w);
+}
+
 bool zx_finish(ZxEngine *e, ZbErr *err) {
   ZxWait w = {0};
   while (!e->dev->idle(e->env)) zx_relax(e, &w, ZX_FOR_DEVICE);

@@ -84,7 +84,9 @@ bool zx_open_events(ZxEngine *e, ZbErr *err) {
   uint32_t n = e->st->prog.ninstrs;
   e->pinned_event = n;
   e->call_event = n + 1;
-  return e->dev->events(e->env, n + 2 + ZX_STAGED_EVENTS, err);
+  e->rows_event = n + 2;
+  e->staged_event = n + 5;
+  return e->dev->events(e->env, e->staged_event + ZX_STAGED_EVENTS, err);
 }
 
 /* ---- prepared calls ---- */
@@ -99,7 +101,7 @@ bool zx_prepare(ZxEngine *e, ZbErr *err) {
 void zx_open_comm(ZxEngine *e) {
   e->comm_reason = "there is no communicator for this device";
   e->c = e->dev->comm ? e->dev->comm(e->world, e->env, &e->comm_reason) : NULL;
-  if (!e->c) e->c = zx_comm_staged(e->world, e->dev, e->env, e->call_event + 1);
+  if (!e->c) e->c = zx_comm_staged(e->world, e->dev, e->env, e->staged_event);
   e->in_order = e->c->t->stream_ordered && e->c->t->stream_ordered(e->c);
 }
 

@@ -300,7 +300,10 @@ static const char *rows_wrong(const Local *l, const ZpNode *n) {
   if (round) {
     const ZpValue *ends = operand(l, n, 0);
     bool all = ends->elem == ZK_I32 && ends->type.naxes == 1 && ends->size[0] == p->axis_size[n->call.ax[0]];
-    return all ? NULL : "does not know how many rows of each expert there are";
+    if (!all) return "does not know how many rows of each expert there are";
+    uint64_t counts =
+        p->pins && n->dims ? lines((uint64_t)zp_group_size(&p->mesh, n->dims) * ends->bytes) : 0;
+    return n->scratch_bytes < counts ? "has not the scratch for what ranks have of each expert" : NULL;
   }
   const ZpValue *tokens = operand(l, n, out ? 0 : 3), *rows = operand(l, n, out ? 3 : 0),
                 *place = operand(l, n, 1);
@@ -314,7 +317,8 @@ static const char *rows_wrong(const Local *l, const ZpNode *n) {
       return "has tokens and rows of different sizes";
   }
   uint64_t row = rows->bytes / (uint64_t)(rows->size[0] * rows->size[1]), own = place->bytes / 4;
-  bool room = n->scratch_bytes >= lines(own * row) + lines(rows->bytes) + 2 * lines(place->bytes);
+  uint64_t slots = p->pins ? lines(((uint64_t)(rows->size[0] * rows->size[1]) + 1) * 4) : 0;
+  bool room = n->scratch_bytes >= lines(own * row) + lines(rows->bytes) + 2 * lines(place->bytes) + slots;
   return room || !n->dims ? NULL : "has not the scratch for rows that travel";
 }
 

@@ -24,18 +24,23 @@ static bool packs(const ZpMesh *m, const ZpNode *n) {
   }
 }
 
-/* Room for the rank's own rows, for those of a round, and for where its rows are among those that travel. */
+/* Room for the rank's own rows, for those of a round, and for where its rows are among those that travel; on a
+ * device, for which rows have which slots. */
 static uint64_t rows_scratch(const ZpLocal *c, const ZpNode *n) {
   const ZpValue *rows = &c->s->values[n->call.op == ZG_OP_DISPATCH ? n->out[0] : n->in[0]];
   const ZpValue *place = &c->s->values[n->in[1]];
   uint64_t row = rows->bytes / (uint64_t)(rows->size[0] * rows->size[1]),
            own = place->bytes / sizeof(int32_t);
-  return zp_lines(own * row) + zp_lines(rows->bytes) + 2 * zp_lines(place->bytes);
+  uint64_t slots = zp_lines(((uint64_t)(rows->size[0] * rows->size[1]) + 1) * sizeof(int32_t));
+  return zp_lines(own * row) + zp_lines(rows->bytes) + 2 * zp_lines(place->bytes) +
+         (c->b->o->pins ? slots : 0);
 }
 
 /* Room to pack and unpack. */
 static uint64_t collective_scratch(const ZpLocal *c, const ZpNode *n) {
   if (n->call.op == ZG_OP_DISPATCH || n->call.op == ZG_OP_COMBINE) return rows_scratch(c, n);
+  if (n->call.op == ZG_OP_ROUND) /* what all ranks have, on a device; the host has it elsewhere */
+    return c->b->o->pins ? zp_lines((uint64_t)n->call.num[0] * c->s->values[n->in[0]].bytes) : 0;
   if (!n->packs) return 0;
   uint64_t in = zp_lines(c->s->values[n->in[0]].bytes), out = zp_lines(c->s->values[n->out[0]].bytes);
   return n->call.op == ZG_OP_ALL_TO_ALL ? in + out : n->call.op == ZG_OP_ALL_GATHER ? out : in;

@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "tests/unit/kernels/conform.h"
+#include "tests/unit/kernels/update.h"
 
 #define MOST 70001
 static const int64_t length[] = {0, 1, 3, 15, 16, 17, 33, 1023, 4097, MOST};
@@ -214,17 +215,6 @@ Test(flat, lion) {
       free(g), free(w), free(old), free(m), free(was), free(w16);
     }
 }
-
-/* w = (g - w != 0 ? 0.75 w : w) + sign(g - 1); registers from 2 on are the steps'. */
-static const ZkUpdate mixed = {8,
-                               {{ZG_OP_FILL, 0, 0, 0, 0, 0.75f},
-                                {ZG_OP_MUL, 0, 2, 0, 0, 0},
-                                {ZG_OP_FILL, 0, 0, 0, 0, 1},
-                                {ZG_OP_SUB, 1, 4, 0, 0, 0},
-                                {ZG_OP_SIGN, 5, 0, 0, 0, 0},
-                                {ZG_OP_SUB, 1, 0, 0, 0, 0},
-                                {ZG_OP_SELECT, 7, 3, 0, 0, 0},
-                                {ZG_OP_ADD, 8, 6, 0, 0, 0}}};
 
 Test(flat, update) {
   for (int p = 0; p < 2; p++) EACH_LENGTH(n) {

@@ -4,6 +4,7 @@ check_PROGRAMS += tests/unit/test-kernels
 TESTS += tests/unit/test-kernels
 tests_unit_test_kernels_SOURCES = tests/unit/kernels/conform.h \
   tests/unit/kernels/conform.c \
+  tests/unit/kernels/update.h \
   tests/unit/kernels/cpu.c \
   tests/unit/kernels/pointwise.c \
   tests/unit/kernels/attend.h \

@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "kernels/cuda/cuda.h"
 #include "tests/unit/kernels/conform.h"
+#include "tests/unit/kernels/update.h"
 
 static const int64_t length[] = {0, 1, 3, 4, 7, 1023, 4097, 20003};
 #define EACH_LENGTH(n)                                                                                       \
@@ -268,17 +269,6 @@ Test(flat, lion) {
   }
 }
 
-/* w = (g - w != 0 ? 0.75 w : w) + sign(g - 1); registers from 2 on are the steps'. */
-static const ZkUpdate mixed = {8,
-                               {{ZG_OP_FILL, 0, 0, 0, 0, 0.75f},
-                                {ZG_OP_MUL, 0, 2, 0, 0, 0},
-                                {ZG_OP_FILL, 0, 0, 0, 0, 1},
-                                {ZG_OP_SUB, 1, 4, 0, 0, 0},
-                                {ZG_OP_SIGN, 5, 0, 0, 0, 0},
-                                {ZG_OP_SUB, 1, 0, 0, 0, 0},
-                                {ZG_OP_SELECT, 7, 3, 0, 0, 0},
-                                {ZG_OP_ADD, 8, 6, 0, 0, 0}}};
-
 Test(flat, update) {
   EACH_LENGTH(n) {
     Mem g = normals(n, shift, 10, 1), w = normals(n, shift, 11, 1), w16 = halves(n, shift),
@@ -354,5 +344,27 @@ Test(flat, sgd) {
       free(g.block), free(w.block), free(m.block), free(w16.block), free(w0.block), free(g0.block),
           free(m0.block);
     }
+  }
+}
+
+/* Rows of 2 to 48 bytes, by the widest accesses that their places allow. */
+Test(flat, gather_rows) {
+  enum { N = 700, FROM = 90 };
+  static const size_t bytes[] = {2, 6, 4, 12, 16, 48};
+  int32_t map[N];
+  for (int i = 0; i < N; i++) map[i] = i % 7 == 3 ? -1 : i * 31 % FROM;
+  for (size_t b = 0; b < 2 * (sizeof bytes / sizeof *bytes); b++) {
+    size_t row = bytes[b / 2], shift = b % 2 && row % 16 ? 4 : 0;
+    Mem from = normals(FROM * 12 + 4, 0, 1, 1), to = normals(N * 12 + 4, 0, 2, 1);
+    const char *x = (const char *)from.x + shift;
+    char *y = (char *)to.x + shift, zeros[48] = {0};
+    float behind;
+    memcpy(&behind, y + N * row, sizeof behind);
+    zk_cuda_gather_rows(&env, N, row, map, x, y);
+    for (int i = 0; i < N; i++)
+      EACH_ASSERT(!memcmp(y + (size_t)i * row, map[i] < 0 ? zeros : x + (size_t)map[i] * row, row),
+                  "row %d of %zu bytes", i, row);
+    cr_assert(!memcmp(&behind, y + N * row, sizeof behind));
+    free(from.block), free(to.block);
   }
 }

@@ -8,6 +8,7 @@ endif
 endif
 tests_unit_test_kernels_cuda_SOURCES = tests/unit/kernels/conform.h \
   tests/unit/kernels/conform.c \
+  tests/unit/kernels/update.h \
   tests/unit/kernels/cuda/emu.h \
   tests/unit/kernels/cuda/emu.c \
   tests/unit/kernels/cuda/programs.h \

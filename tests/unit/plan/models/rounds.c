@@ -49,6 +49,25 @@ Test(rounds, faults) {
   model_close(&m);
 }
 
+/* On a device the host's tables go up to where there is room for them. */
+Test(rounds, on_a_device) {
+  static const char recipe[] =
+      "mesh ep = 2 split batch, expert over ep bind batch = 4, seq = 6, slot = 0.5 micro 2";
+  Model m = model_open(NULL, moe, NULL);
+  Plan q = plan_pinned(m.g, recipe), host = plan_of(m.g, recipe);
+  ZpSegment *s = &q.p->segments[1];
+  ZpNode *round = node_of(s, ZP_FWD, ZG_OP_ROUND), *dispatch = node_of(s, ZP_FWD, ZG_OP_DISPATCH);
+  const ZpNode *there = node_of(&host.p->segments[1], ZP_FWD, ZG_OP_DISPATCH);
+  accepts(q.p);
+  cr_expect_eq(round->scratch_bytes, 64);                           /* 4 experts of 2 ranks */
+  cr_expect_eq(dispatch->scratch_bytes - there->scratch_bytes, 64); /* 12 slots, and how many rows travel */
+  WITH(round->scratch_bytes, 0, "has not the scratch for what ranks have of each expert");
+  WITH(dispatch->scratch_bytes, there->scratch_bytes, "has not the scratch for rows that travel");
+  plan_close(&q);
+  plan_close(&host);
+  model_close(&m);
+}
+
 /* What every round reads outlives the first, and what is added up over rounds lies where nothing of a round
  * does: of every place for them that the block has, those that a node of the region writes to are refused. */
 Test(rounds, what_outlives_them) {
