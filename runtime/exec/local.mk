@@ -5,6 +5,7 @@ libexec_a_SOURCES = \
   runtime/exec/calibrate/calibrate.h \
   runtime/exec/calibrate/kernels.c \
   runtime/exec/calibrate/links.c \
+  runtime/exec/calibrate/trials.c \
   runtime/exec/epochs.c \
   runtime/exec/epochs.h \
   runtime/exec/evaluate.c \

@@ -62,6 +62,7 @@ static void print_work(double t, const ZxWork *w) {
   if (w->bound > 0)
     printf("  %3.0f %% of its bound (%s)", 100 * w->bound / t,
            2 * w->bound_by_flops > w->bound ? "FLOPs" : "bytes");
+  if (w->predicted > 0) printf("  %+4.0f %% on its prediction", 100 * (t / w->predicted - 1));
   printf("\n");
 }
 

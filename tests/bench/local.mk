@@ -61,3 +61,9 @@ bench-tokens: bench-text
 	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/bench/tokens.sh
 bench-gpu: all
 	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' MPIRUN='$(MPIRUN)' $(SHELL) $(srcdir)/tests/bench/bench-gpu.sh
+
+# Predicted steps against measured ones.
+EXTRA_DIST += tests/bench/time.sh tests/bench/time.zug
+.PHONY: bench-time
+bench-time: all
+	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/bench/time.sh

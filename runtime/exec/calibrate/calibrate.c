@@ -40,9 +40,11 @@ static bool is_ours(const uint8_t *head, size_t n) {
 
 static void add_level(ZbText *t, const char *name, const ZxLinkRates *r) {
   zb_text_add(t,
-              "  level %s %d, link %.4g GB/s, sums %.4g GB/s, latency %.4g us, start %.4g us, ramp %.4g us",
+              "  level %s %d, link %.4g GB/s, sums %.4g GB/s, latency %.4g us, start %.4g us, ramp %.4g us, ",
               name, r->size, r->link / 1e9, r->sums / 1e9, 1e6 * r->latency, 1e6 * r->start, 1e6 * r->ramp);
-  zb_text_add(t, " # all-gather and all-reduce of 1 kB, 256 kB and 16 MB, messages of 64 bytes\n");
+  zb_text_add(
+      t, "steal %.3g # all-gather and all-reduce of five sizes, messages of 64 bytes; steal: ", r->steal);
+  zb_text_add(t, "products beside an all-reduce\n");
 }
 
 /* What a rank may have of its node's memory. */
@@ -57,23 +59,31 @@ static double memory_of_rank(const ZxMeasure *m) {
   return (double)left / ranks;
 }
 
-static void describe(const ZxMeasure *m, const Options *o, const ZxKernelRates *k, const ZxLinkRates level[2],
-                     double steal, ZbText *t) {
+static void describe(const ZxMeasure *m, const Options *o, double memory, const ZxKernelRates *k,
+                     const ZxLinkRates level[2], ZbText *t) {
   zb_text_add(t, "# Measured by zrun calibrate with %d rank%s of %d thread%s at once: %s.\n",
               m->c->t->size(m->c), m->c->t->size(m->c) > 1 ? "s" : "", o->threads, o->threads > 1 ? "s" : "",
               m->d->describe(m->env));
   zb_text_add(t, "cluster here {\n");
-  double memory = memory_of_rank(m);
   if (memory > 0)
     zb_text_add(t, "  device memory %.4g GB # what was free, by the ranks of a node\n", memory / 1e9);
-  zb_text_add(t, "  device f32 %.4g GFLOPS, bf16 %.4g GFLOPS # the best of five shapes of products\n",
-              k->f32 / 1e9, k->bf16 / 1e9);
-  zb_text_add(t, "  device products %.3g # the middle one of these, in f32\n", k->products);
-  zb_text_add(t, "  device attention %.3g, attention_grad %.3g # causal, 512 positions, 4 heads of 64\n",
-              k->attention, k->attention_grad);
-  zb_text_add(t, "  device stream %.4g GB/s # a sum of two tensors of 16 MB\n", k->stream / 1e9);
+  zb_text_add(
+      t,
+      "  device f32 %.4g GFLOPS, bf16 %.4g GFLOPS # the best product; as fast beside it as all of bf16 are\n",
+      k->f32 / 1e9, k->bf16 / 1e9);
+  zb_text_add(t, "  device products %.3g, tile_fill %.3g # twelve products, forward and backward\n",
+              k->products, k->tile_fill);
+  zb_text_add(t, "  device attention %.3g, attention_grad %.3g, attention_fill %.3g", k->attention,
+              k->attention_grad, k->attention_fill);
+  zb_text_add(t, " # causal, 128 and 512 positions, 4 heads of 64\n");
+  zb_text_add(t, "  device stream %.4g GB/s, cached %.4g GB/s, cache %.4g MB", k->stream / 1e9,
+              k->cached / 1e9, k->cache / 1e6);
+  zb_text_add(t,
+              " # sums of two tensors of 16 MB; of rows and a bias, in 8 MB; where passes become slower\n");
+  zb_text_add(t, "  device simple %.4g GFLOPS, special %.4g GFLOPS", k->simple / 1e9, k->special / 1e9);
+  zb_text_add(t, " # chains of products and sums; of exponentials and tanh\n");
+  zb_text_add(t, "  device update %.4g GB/s # AdamW of 4 M parameters\n", k->update / 1e9);
   zb_text_add(t, "  device launch %.4g us # a sum of two tensors of 64 elements\n", 1e6 * k->launch);
-  if (steal > 0) zb_text_add(t, "  device steal %.3g # products beside an all-reduce of 16 MB\n", steal);
   if (level[0].size > 1) add_level(t, "node", &level[0]);
   if (level[1].size > 1) {
     if (level[0].size < 2)
@@ -100,14 +110,17 @@ static bool write_file(const ZxMeasure *m, const char *path, const ZbText *raw, 
 /* ---- all of it ----------------------------------------------------------------------------------------- */
 static bool measure(const ZxMeasure *m, const Options *o, ZbErr *err) {
   ZxKernelRates k;
+  ZxTrials trials;
   ZxLinkRates level[2] = {{.size = 1}, {.size = 1}};
-  bool ok = zx_measure_kernels(m, &k, err);
-  if (!zx_agree(m->c, ok)) return false;
-  if (m->c->t->size(m->c) > 1) zx_measure_links(m, level);
-  double steal = zx_measure_steal(m);
-  if (m->c->t->rank(m->c)) return zx_agree(m->c, true);
+  double memory = memory_of_rank(m);
+  bool ok = zx_trials_open(&trials, m, err);
+  if (!zx_agree(m->c, ok)) return zx_trials_close(&trials), false;
+  ok = zx_measure_kernels(&trials, &k, err);
+  if (ok && m->c->t->size(m->c) > 1) zx_measure_links(&trials, k.beside, level);
+  zx_trials_close(&trials);
+  if (!ok || m->c->t->rank(m->c)) return zx_agree(m->c, ok);
   ZbText t = {0};
-  describe(m, o, &k, level, steal, &t);
+  describe(m, o, memory, &k, level, &t);
   ok = write_file(m, o->out, &t, err);
   zb_text_free(&t);
   return zx_agree(m->c, ok);
@@ -117,7 +130,7 @@ int zx_calibrate(ZxComm *c, int argc, char **argv) {
   ZbErr err = {0};
   Options o;
   ZkEnv env = {.seed = 1};
-  ZxMeasure m = {.a = zb_arena_new(), .c = c, .d = &zx_device_cpu, .env = &env, .ms = 50};
+  ZxMeasure m = {.a = zb_arena_new(), .c = c, .d = &zx_device_cpu, .env = &env};
   bool ok = parse(argc, argv, &o, &err), mistake = !zx_agree(c, ok), opened = false;
   if (!mistake) {
     env.pool = zk_pool_new(o.threads);

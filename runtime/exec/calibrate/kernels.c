@@ -1,32 +1,9 @@
-/* Kernels, timed with all ranks at work: what shares cores, caches or memory is slower for it. */
+/* Kernels, timed with all ranks at work: what shares cores, caches or memory is slower for it. Constants are
+ * those with which plan/time says the measured times again, or nearly. */
 #include "graph/attend.h"
 #include "runtime/exec/calibrate/calibrate.h"
 
 #include <math.h>
-#include <stdlib.h>
-
-/* ---- timing -------------------------------------------------------------------------------------------- */
-double zx_measured(const ZxMeasure *m, double seconds) {
-  m->c->t->wait(m->c, m->c->t->all_reduce(m->c, 0, &seconds, 1, ZX_F64, ZX_MAX));
-  return seconds;
-}
-
-/* The least of three rounds, each of as many calls as take a while. */
-static double time_call(const ZxMeasure *m, const ZkCall *call) {
-  double least = INFINITY;
-  m->d->run(m->env, call); /* the first touches memory, and makes what libraries keep */
-  for (int round = 0; round < 3; round++) {
-    int n = 0;
-    m->c->t->barrier(m->c);
-    double from = zb_now(), now;
-    do {
-      m->d->run(m->env, call);
-      n++;
-    } while ((now = zb_now()) - from < m->ms * 1e-3);
-    if ((now - from) / n < least) least = (now - from) / n;
-  }
-  return zx_measured(m, least);
-}
 
 /* ---- calls --------------------------------------------------------------------------------------------- */
 static ZkView view(ZkElem elem, int rank, const uint16_t *axis, const int64_t *size) {
@@ -41,53 +18,39 @@ static ZkView view(ZkElem elem, int rank, const uint16_t *axis, const int64_t *s
   return v;
 }
 
-static size_t bytes_of(const ZkView *v) {
-  size_t n = zk_elem_bytes((ZkElem)v->elem);
-  for (int i = 0; i < v->rank; i++) n *= (size_t)v->size[i];
-  return zb_round_up(n, 64);
+/* As layers have them: x w, g w' and x' g, the last added up. */
+typedef enum { FORWARD, INPUT_GRAD, WEIGHT_GRAD, USES } Use;
+typedef struct {
+  int64_t m, n, k;
+} Shape;
+
+static Shape shape_of(Use use, const Shape *s) {
+  return use == FORWARD ? *s : use == INPUT_GRAD ? (Shape){s->m, s->k, s->n} : (Shape){s->k, s->n, s->m};
 }
 
-/* Room for the call's tensors and scratch, filled with numbers about 1. */
-static bool give_memory(const ZxMeasure *m, ZkCall *c, ZxProduct *w, ZbErr *err) {
-  size_t scratch = m->d->scratch(c, zk_pool_threads(m->env->pool)), at = 0;
-  w->bytes = zb_round_up(scratch, 64);
-  for (int i = 0; i < c->nin + c->nout; i++)
-    w->bytes += bytes_of(i < c->nin ? &c->in[i] : &c->out[i - c->nin]);
-  w->memory = m->d->alloc(m->env, w->bytes, err);
-  if (!w->memory) return false;
-  for (int i = 0; i < c->nin + c->nout; i++) {
-    ZkView *v = i < c->nin ? &c->in[i] : &c->out[i - c->nin];
-    v->data = (char *)w->memory + at;
-    for (size_t k = 0; k < bytes_of(v) / zk_elem_bytes((ZkElem)v->elem); k++) {
-      float x = (float)zb_random_normal(1, (uint64_t)i, k % 4096);
-      if (v->elem == ZK_BF16) ((uint16_t *)v->data)[k] = zb_f32_to_bf16(x);
-      else ((float *)v->data)[k] = x;
-    }
-    at += bytes_of(v);
-  }
-  c->scratch = (char *)w->memory + at;
-  w->call = *c;
-  return true;
-}
-
-void zx_product_free(const ZxMeasure *m, ZxProduct *w) {
-  if (w->memory) m->d->free(m->env, w->memory, w->bytes);
-  w->memory = NULL;
-}
-
-bool zx_product_new(const ZxMeasure *m, int64_t rows, int64_t columns, int64_t depth, ZkElem elem,
-                    ZxProduct *w, ZbErr *err) {
+ZkCall zx_product(ZkElem elem, int64_t rows, int64_t columns, int64_t depth) {
   ZkCall c = {.op = ZG_OP_DOT, .nin = 2, .nout = 1, .nax = 1, .ax = {'k'}};
   c.in[0] = view(elem, 2, (uint16_t[]){'m', 'k'}, (int64_t[]){rows, depth});
   c.in[1] = view(elem, 2, (uint16_t[]){'k', 'n'}, (int64_t[]){depth, columns});
   c.out[0] = view(elem, 2, (uint16_t[]){'m', 'n'}, (int64_t[]){rows, columns});
-  return give_memory(m, &c, w, err);
+  return c;
 }
 
-static bool attention(const ZxMeasure *m, bool grad, double *seconds, double *flops, ZbErr *err) {
-  enum { HEADS = 4, SEQ = 512, HD = 64 };
+static ZkCall product(Use use, ZkElem elem, const Shape *s) {
+  ZkCall c = zx_product(elem, s->m, s->n, s->k);
+  ZkView x = c.in[0], w = c.in[1], g = c.out[0];
+  if (use == INPUT_GRAD) c.in[0] = g, c.in[1] = w, c.out[0] = x, c.ax[0] = 'n';
+  if (use != WEIGHT_GRAD) return c;
+  c.in[0] = x, c.in[1] = g, c.out[0] = w, c.ax[0] = 'm';
+  c.out[0].elem = ZK_F32;
+  c.accumulate = true;
+  return c;
+}
+
+enum { HEADS = 4, HD = 64 };
+static ZkCall attention(bool grad, int64_t seq) {
   const uint16_t q[] = {'h', 's', 'd'};
-  const int64_t size[] = {HEADS, SEQ, HD};
+  const int64_t size[] = {HEADS, seq, HD};
   ZkCall c = {.op = grad ? ZG_OP_ATTEND_GRAD : ZG_OP_ATTEND, .nax = 2, .ax = {'s', 'd'}};
   c.num[0] = 0.125;
   c.opt[0] = 1; /* causal */
@@ -95,63 +58,140 @@ static bool attention(const ZxMeasure *m, bool grad, double *seconds, double *fl
   for (int i = 0; i < (grad ? 6 : 3); i++) c.in[c.nin++] = grad && i == 2 ? rows : full;
   for (int i = 0; i < (grad ? 3 : 1); i++) c.out[c.nout++] = full;
   if (!grad) c.out[c.nout++] = rows;
-  ZxProduct w = {0};
-  if (!give_memory(m, &c, &w, err)) return false;
-  *seconds = time_call(m, &w.call);
-  *flops = (grad ? 8 : 4) * HEADS * HD * zg_attend_pairs(true, 0, SEQ, SEQ);
-  zx_product_free(m, &w);
-  return true;
+  return c;
 }
 
-/* Adds two tensors of n elements. */
-static bool pass(const ZxMeasure *m, int64_t n, double *seconds, ZbErr *err) {
-  static ZkPointwiseOp add = {.op = ZG_OP_ADD, .a = 0, .b = 1};
-  static const ZkPointwise sum = {.nops = 1, .nout = 1, .out = {2}, .ops = &add};
-  ZkCall c = {.op = ZG_OP_POINTWISE, .nin = 2, .nout = 1, .pointwise = &sum};
-  c.in[0] = c.in[1] = c.out[0] = view(ZK_F32, 1, (uint16_t[]){'x'}, &n);
-  ZxProduct w = {0};
-  if (!give_memory(m, &c, &w, err)) return false;
-  *seconds = time_call(m, &w.call);
-  zx_product_free(m, &w);
-  return true;
-}
-
-/* ---- all of it ----------------------------------------------------------------------------------------- */
-/* Of projections of small models, and one that is large. */
-static const int64_t shape[][3] = {
-    {512, 768, 768}, {512, 3072, 768}, {512, 768, 3072}, {768, 768, 512}, {1024, 1024, 1024}};
-enum { SHAPES = sizeof shape / sizeof *shape };
-
-static int ascending(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-/* Rates of the shapes, the least first. */
-static bool products(const ZxMeasure *m, ZkElem elem, double *rate, ZbErr *err) {
-  for (int i = 0; i < SHAPES; i++) {
-    ZxProduct w = {0};
-    if (!zx_product_new(m, shape[i][0], shape[i][1], shape[i][2], elem, &w, err)) return false;
-    rate[i] = 2.0 * (double)(shape[i][0] * shape[i][1] * shape[i][2]) / time_call(m, &w.call);
-    zx_product_free(m, &w);
+/* x + y, or a chain of operations on that. */
+enum { CHAIN = 16 };
+static ZkPointwiseOp sum_op = {.op = ZG_OP_ADD, .a = 0, .b = 1}, simple_op[CHAIN], special_op[CHAIN];
+static const ZkPointwise sum = {.nops = 1, .nout = 1, .out = {2}, .ops = &sum_op},
+                         simple = {.nops = CHAIN, .nout = 1, .out = {CHAIN + 1}, .ops = simple_op},
+                         special = {.nops = CHAIN, .nout = 1, .out = {CHAIN + 1}, .ops = special_op};
+static void make_chains(void) {
+  for (uint16_t i = 0; i < CHAIN; i++) {
+    simple_op[i] =
+        (ZkPointwiseOp){.op = i % 2 ? ZG_OP_ADD : ZG_OP_MUL, .a = i ? (uint16_t)(i + 1) : 0, .b = 1};
+    special_op[i] = (ZkPointwiseOp){.op = i % 2 ? ZG_OP_EXP : ZG_OP_TANH, .a = i ? (uint16_t)(i + 1) : 0};
   }
-  qsort(rate, SHAPES, sizeof *rate, ascending);
-  return true;
 }
 
-bool zx_measure_kernels(const ZxMeasure *m, ZxKernelRates *out, ZbErr *err) {
-  double f32[SHAPES], bf16[SHAPES], large, small, forward, flops, backward, more;
-  const int64_t far = 4 << 20; /* elements: more than caches hold */
-  if (!products(m, ZK_F32, f32, err) || !products(m, ZK_BF16, bf16, err)) return false;
-  if (!pass(m, far, &large, err) || !pass(m, 64, &small, err)) return false;
-  if (!attention(m, false, &forward, &flops, err) || !attention(m, true, &backward, &more, err)) return false;
-  *out = (ZxKernelRates){.f32 = f32[SHAPES - 1],
-                         .bf16 = bf16[SHAPES - 1],
-                         .products = f32[SHAPES / 2] / f32[SHAPES - 1],
-                         .stream = 12 * (double)far / large,
-                         .launch = small};
-  out->attention = flops / forward / out->f32;
-  /* As plan/time reads it: five products backward where FLOPs count four. */
-  out->attention_grad = 1.25 * more / (out->f32 * out->attention) / backward;
+static ZkCall pass(const ZkPointwise *f, int64_t n) {
+  ZkCall c = {.op = ZG_OP_POINTWISE, .nin = 2, .nout = 1, .pointwise = f};
+  c.in[0] = c.in[1] = c.out[0] = view(ZK_F32, 1, (uint16_t[]){'x'}, &n);
+  return c;
+}
+
+/* x[m, n] + b[n], as most are. */
+static ZkCall pass_rows(const ZkPointwise *f, int64_t m, int64_t n) {
+  ZkCall c = {.op = ZG_OP_POINTWISE, .nin = 2, .nout = 1, .pointwise = f};
+  c.in[0] = c.out[0] = view(ZK_F32, 2, (uint16_t[]){'m', 'n'}, (int64_t[]){m, n});
+  c.in[1] = view(ZK_F32, 1, (uint16_t[]){'n'}, &n);
+  return c;
+}
+
+/* ---- what is measured ---------------------------------------------------------------------------------- */
+static const Shape shape[] = {{512, 256, 256}, {512, 1024, 256}, {512, 768, 768}, {128, 128, 128}};
+enum { SHAPES = sizeof shape / sizeof *shape, LENGTHS = 2, PASSES = 5, TINY = 64, CHAINED = 2048 };
+static const int64_t length[LENGTHS] = {128, 512};
+
+typedef struct {
+  uint32_t product[2][SHAPES][USES], attend[2][LENGTHS], pass[PASSES], rows, tiny, simple, special, update;
+} Asked;
+enum { FAR = 4 << 20, UPDATED = 4 << 20, WINDOW = 8 << 20 }; /* elements: more than caches hold */
+
+static Asked ask(ZxTrials *t) {
+  Asked x;
+  make_chains();
+  for (int elem = 0; elem < 2; elem++)
+    for (int i = 0; i < SHAPES; i++)
+      for (int use = 0; use < USES; use++) {
+        ZkCall c = product((Use)use, elem ? ZK_BF16 : ZK_F32, &shape[i]);
+        x.product[elem][i][use] = zx_trial_call(t, &c, false);
+      }
+  for (int grad = 0; grad < 2; grad++)
+    for (int i = 0; i < LENGTHS; i++) {
+      ZkCall c = attention(grad, length[i]);
+      x.attend[grad][i] = zx_trial_call(t, &c, false);
+    }
+  ZkCall rows = pass_rows(&sum, 512, 256), tiny = pass(&sum, TINY), one = pass(&simple, CHAINED),
+         other = pass(&special, CHAINED);
+  for (int i = 0; i < PASSES; i++) {
+    ZkCall c = pass(&sum, (int64_t)FAR >> (PASSES - 1 - i));
+    x.pass[i] = zx_trial_call(t, &c, true);
+  }
+  x.rows = zx_trial_call(t, &rows, false);
+  t->trial[x.rows].window = WINDOW / 2;
+  x.tiny = zx_trial_call(t, &tiny, true);
+  x.simple = zx_trial_call(t, &one, true);
+  x.special = zx_trial_call(t, &other, true);
+  x.update = zx_trial_update(t, UPDATED);
+  return x;
+}
+
+/* ---- constants from it --------------------------------------------------------------------------------- */
+static void fit_products(const ZxTrials *t, const Asked *asked, ZxKernelRates *out) {
+  ZxFit n[2] = {{.x = 0}, {.x = 0}};
+  double best[2] = {0};
+  for (int e = 0; e < 2; e++)
+    for (int i = 0; i < SHAPES; i++)
+      for (int use = 0; use < USES; use++) {
+        Shape s = shape_of((Use)use, &shape[i]);
+        double m = (double)s.m, c = (double)s.n, k = (double)s.k,
+               is = t->trial[asked->product[e][i][use]].seconds;
+        zx_fit_row(&n[e], 2 * m * c * k, 2 * (m * c + c * k + m * k), is - out->launch);
+        best[e] = fmax(best[e], 2 * m * c * k / is);
+      }
+  double a, b;
+  zx_fit(&n[0], &a, &b);
+  out->tile_fill = b / a;
+  out->f32 = best[0];
+  out->products = 1 / (a * best[0]);
+  /* bf16: with the same share and fill, the peak that says its times. */
+  double f = out->tile_fill, x = n[1].x + f * n[1].y, xx = n[1].xx + 2 * f * n[1].xy + f * f * n[1].yy;
+  out->bf16 = xx / x / out->products;
+}
+
+/* Two lengths: what grows with pairs, and what grows with queries. */
+static void fit_attention(const ZxTrials *t, const Asked *x, ZxKernelRates *out) {
+  double flops[LENGTHS], rows[LENGTHS], is[LENGTHS], ratio = 0;
+  for (int i = 0; i < LENGTHS; i++) {
+    flops[i] = 4. * HEADS * HD * zg_attend_pairs(true, 0, length[i], length[i]);
+    rows[i] = 4. * HEADS * HD * (double)length[i];
+    is[i] = t->trial[x->attend[0][i]].seconds - out->launch;
+  }
+  double det = flops[0] * rows[1] - flops[1] * rows[0];
+  double a = (is[0] * rows[1] - is[1] * rows[0]) / det, b = (flops[0] * is[1] - flops[1] * is[0]) / det;
+  if (!(a > 0) || !(b > 0)) a = is[1] / flops[1], b = 0;
+  out->attention_fill = b / a;
+  out->attention = 1 / (a * out->f32);
+  for (int i = 0; i < LENGTHS; i++) { /* five products backward where FLOPs count four */
+    double work = 2 * (flops[i] + out->attention_fill * rows[i]) * a;
+    ratio += 1.25 * work / (t->trial[x->attend[1][i]].seconds - 3 * out->launch) / LENGTHS;
+  }
+  out->attention_grad = ratio;
+}
+
+/* The cache ends where passes are nearer to memory's rate than to that of the smallest. */
+static void fit_passes(const ZxTrials *t, const Asked *x, ZxKernelRates *out) {
+  double rate[PASSES], bytes = 12. * FAR;
+  for (int i = 0; i < PASSES; i++)
+    rate[i] = bytes / (1 << (PASSES - 1 - i)) / (t->trial[x->pass[i]].seconds - out->launch);
+  out->stream = rate[PASSES - 1];
+  for (int i = PASSES - 1; i >= 0 && rate[i] * rate[i] <= out->stream * rate[0]; i--) bytes /= 2;
+  out->cache = bytes;
+  out->cached = fmax(out->stream, 8. * 512 * 256 / (t->trial[x->rows].seconds - out->launch));
+}
+
+bool zx_measure_kernels(ZxTrials *t, ZxKernelRates *out, ZbErr *err) {
+  Asked x = ask(t);
+  if (!zx_agree(t->m->c, zx_trials_ready(t, err))) return false;
+  zx_trials_run(t);
+  *out = (ZxKernelRates){.launch = t->trial[x.tiny].seconds, .beside = x.product[0][SHAPES - 1][FORWARD]};
+  fit_products(t, &x, out);
+  fit_attention(t, &x, out);
+  fit_passes(t, &x, out);
+  out->simple = (double)CHAINED * CHAIN / (t->trial[x.simple].seconds - out->launch);
+  out->special = (double)CHAINED * CHAIN / (t->trial[x.special].seconds - out->launch);
+  out->update = 28. * UPDATED / (t->trial[x.update].seconds - out->launch);
   return true;
 }

@@ -4,7 +4,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { SMALL = 64, MIDDLE = 256 << 10, LARGE = 16 << 20 }; /* bytes of a whole tensor */
+/* Bytes of a message; of a whole tensor: the smallest, and the largest of SIZES more, each four times the one
+ * before. */
+enum { MESSAGE = 64, SMALL = 1024, LARGE = 16 << 20, SIZES = 4, ROUNDS = 9 };
+#define MOST 0.05 /* seconds of an exchange: on slow links the largest is smaller than LARGE */
 
 typedef struct {
   const ZxMeasure *m;
@@ -12,7 +15,7 @@ typedef struct {
   char *part, *whole;
 } Link;
 
-typedef enum { GATHER, SUMS, MESSAGE } Kind;
+typedef enum { GATHER, SUMS, KINDS } Kind;
 
 static void exchange(const Link *l, Kind kind, size_t bytes) {
   ZxComm *c = l->m->c;
@@ -22,63 +25,115 @@ static void exchange(const Link *l, Kind kind, size_t bytes) {
   } else c->t->wait(c, c->t->all_reduce(c, l->group, l->whole, bytes / 4, ZX_F32, ZX_SUM));
 }
 
-/* The least of some rounds; of all ranks the most. Ranks of no group wait. */
-static double time_exchange(const Link *l, Kind kind, size_t bytes) {
-  double least = INFINITY;
-  int n = bytes > MIDDLE ? 3 : 50;
-  for (int round = 0; round < 5; round++) {
-    l->m->c->t->barrier(l->m->c);
-    double from = zb_now();
-    for (int i = 0; i < n && l->group >= 0; i++) exchange(l, kind, bytes);
-    if (round && (zb_now() - from) / n < least) least = (zb_now() - from) / n; /* the first sets up */
-  }
-  return zx_measured(l->m, l->group >= 0 ? least : 0);
+/* The mean of n. Ranks of no group wait. */
+static double time_exchange(const Link *l, Kind kind, size_t bytes, int n) {
+  l->m->c->t->barrier(l->m->c);
+  double from = zb_now();
+  for (int i = 0; i < n && l->group >= 0; i++) exchange(l, kind, bytes);
+  return l->group >= 0 ? (zb_now() - from) / n : 0;
 }
 
 /* One way of a message between the first two of a group; peer < 0: this rank is neither. */
 static double time_message(const Link *l, int peer, bool first) {
   ZxComm *c = l->m->c;
-  double least = INFINITY;
-  for (int round = 0; round < 5; round++) {
+  double round[ROUNDS];
+  for (int r = 0; r < ROUNDS; r++) {
     c->t->barrier(c);
     double from = zb_now();
     for (int i = 0; i < 50 && peer >= 0; i++)
       for (int way = 0; way < 2; way++) {
         bool sends = (way == 0) == first;
-        c->t->wait(c,
-                   sends ? c->t->send(c, l->part, SMALL, peer, 0) : c->t->recv(c, l->whole, SMALL, peer, 0));
+        c->t->wait(c, sends ? c->t->send(c, l->part, MESSAGE, peer, 0)
+                            : c->t->recv(c, l->whole, MESSAGE, peer, 0));
       }
-    if ((zb_now() - from) / 100 < least) least = (zb_now() - from) / 100;
+    round[r] = (zb_now() - from) / 100;
   }
-  return zx_measured(l->m, peer >= 0 ? least : 0);
+  return zx_measured(l->m, peer >= 0 ? zx_median(round, ROUNDS) : 0);
 }
 
-/* Of t = fixed + x + 2 sqrt(ramp x), x = moved / rate, of two sizes one `times` as large as the other. */
-static void fit(double middle, double large, double times, double moved, double *rate, double *ramp) {
-  double root = sqrt(times), x = (large - root * middle) / (times - root);
-  if (!(x > 0) || x > middle) x = large / times;
-  double q = (middle - x) / sqrt(x);
-  *rate = moved / x;
-  *ramp = fmax(1e-9, q > 0 ? q * q / 4 : 0);
+/* Bytes that take no longer than MOST, on all ranks the same. */
+static size_t large(const Link *l) {
+  size_t bytes = LARGE / 16;
+  time_exchange(l, GATHER, bytes, 1); /* sets up */
+  double t = zx_measured(l->m, time_exchange(l, GATHER, bytes, 1));
+  for (bytes = LARGE; bytes > LARGE / 64 && t * (double)bytes * 16 / LARGE > MOST;) bytes /= 4;
+  return bytes;
 }
 
-static ZxLinkRates measure(Link *l, int size, int peer, bool first) {
+typedef struct {
+  size_t bytes[SIZES + 1];          /* the smallest first */
+  double seconds[KINDS][SIZES + 1]; /* medians, of the slowest rank */
+} Exchanges;
+
+/* In turn, as kernels are. */
+static void time_exchanges(const Link *l, int size, size_t most, Exchanges *x) {
+  enum { N = KINDS * (SIZES + 1) };
+  double round[N][ROUNDS];
+  for (int i = 0; i <= SIZES; i++)
+    x->bytes[i] = (i ? most >> 2 * (SIZES - i) : SMALL) / (size_t)(4 * size) * (size_t)(4 * size);
+  for (int r = -1; r < ROUNDS; r++) /* the first sets up */
+    for (int i = 0; i < N; i++) {
+      double t = time_exchange(l, (Kind)(i % KINDS), x->bytes[i / KINDS], i < 2 * KINDS ? 20 : 2);
+      if (r >= 0) round[i][r] = t;
+    }
+  for (int i = 0; i < N; i++)
+    x->seconds[i % KINDS][i / KINDS] = zx_measured(l->m, zx_median(round[i], ROUNDS));
+}
+
+/* Of t = fixed + x + 2 sqrt(ramp x), x = moved / rate; `passes`: bytes that are moved for one of the tensor. */
+static void fit(const Exchanges *e, Kind kind, double passes, double fixed, double *rate, double *ramp) {
+  ZxFit f = {.x = 0};
+  double a, b;
+  for (int i = 1; i <= SIZES; i++) {
+    double moved = passes * (double)e->bytes[i];
+    zx_fit_row(&f, moved, 2 * sqrt(moved), fmax(1e-9, e->seconds[kind][i] - fixed));
+  }
+  zx_fit(&f, &a, &b);
+  *rate = 1 / fmax(a, 1e-15);
+  *ramp = fmax(1e-9, b * b * *rate);
+}
+
+/* As the engine does: between calls it looks whether the collective has got on. */
+static double beside(const Link *l, ZxTrials *t, uint32_t product, int calls, size_t bytes) {
+  ZxComm *c = l->m->c;
+  double round[ROUNDS];
+  for (int k = 0; k < ROUNDS; k++) {
+    c->t->barrier(c);
+    double from = zb_now();
+    bool open = bytes && l->group >= 0;
+    ZxRequest r = open ? c->t->all_reduce(c, l->group, l->whole, bytes / 4, ZX_F32, ZX_SUM) : -1;
+    for (int i = 0; i < calls; i++) {
+      zx_trial_run(t, product);
+      if (open && c->t->test(c, r)) open = false;
+    }
+    if (open) c->t->wait(c, r);
+    round[k] = zb_now() - from;
+  }
+  return zx_measured(l->m, zx_median(round, ROUNDS));
+}
+
+/* How much longer computation takes beside a collective. */
+static double steal(const Link *l, ZxTrials *t, uint32_t product, size_t bytes) {
+  double sent = beside(l, t, product, 0, bytes), one = beside(l, t, product, 20, 0) / 20;
+  int calls = (int)fmin(1e6, 1 + 2 * sent / one); /* twice as long as the collective */
+  double alone = beside(l, t, product, calls, 0), both = beside(l, t, product, calls, bytes);
+  double lost = fmin(.95, fmax(.01, (both - alone) / sent));
+  return lost / (1 - lost);
+}
+
+static ZxLinkRates measure(Link *l, ZxTrials *t, uint32_t product, int size, int peer, bool first) {
   ZxLinkRates r = {.size = size};
   if (size < 2) return r;
-  double n = size, gather[3], sums[3], message = time_message(l, peer, first), nothing;
-  const size_t bytes[] = {SMALL * 16, MIDDLE, LARGE};
-  for (int i = 0; i < 3; i++) {
-    size_t whole = bytes[i] / (size_t)(4 * size) * (size_t)(4 * size);
-    gather[i] = time_exchange(l, GATHER, whole);
-    sums[i] = time_exchange(l, SUMS, whole);
-  }
-  double pass = MIDDLE * (n - 1) / n, times = (double)LARGE / MIDDLE;
-  r.latency = fmax(1e-8, (sums[0] - message) / (2 * n - 3));
+  Exchanges x;
+  double n = size, message = time_message(l, peer, first), nothing;
+  size_t most = large(l);
+  time_exchanges(l, size, most, &x);
+  r.latency = fmax(1e-8, (x.seconds[SUMS][0] - message) / (2 * n - 3));
   r.start = fmax(1e-8, message - r.latency);
   double fixed = r.start + (n - 1) * r.latency;
-  fit(fmax(1e-9, gather[1] - fixed), fmax(2e-9, gather[2] - fixed), times, pass, &r.link, &r.ramp);
-  fixed += (n - 1) * r.latency;
-  fit(fmax(1e-9, sums[1] - fixed), fmax(2e-9, sums[2] - fixed), times, 2 * pass, &r.sums, &nothing);
+  fit(&x, GATHER, (n - 1) / n, fixed, &r.link, &r.ramp);
+  fit(&x, SUMS, 2 * (n - 1) / n, fixed + (n - 1) * r.latency, &r.sums, &nothing);
+  r.steal = steal(l, t, product, most);
   return r;
 }
 
@@ -118,7 +173,8 @@ static int far(const ZxMeasure *m, int *peer, bool *first) {
   return n;
 }
 
-void zx_measure_links(const ZxMeasure *m, ZxLinkRates level[2]) {
+void zx_measure_links(ZxTrials *t, uint32_t product, ZxLinkRates level[2]) {
+  const ZxMeasure *m = t->m;
   ZxComm *c = m->c;
   int rank = c->t->rank(c), peer;
   const int *node = c->t->nodes(c);
@@ -127,44 +183,10 @@ void zx_measure_links(const ZxMeasure *m, ZxLinkRates level[2]) {
   if (!l.part || !l.whole) zb_out_of_memory(LARGE);
   int size = (int)number(m, near(m, &peer, &first), ZX_MAX);
   l.group = c->t->split(c, node[rank]);
-  level[0] = measure(&l, size, peer, first);
+  level[0] = measure(&l, t, product, size, peer, first);
   size = far(m, &peer, &first);
   l.group = c->t->split(c, node[rank] == rank ? 0 : -1);
-  level[1] = measure(&l, size, peer, first);
+  level[1] = measure(&l, t, product, size, peer, first);
   free(l.part);
   free(l.whole);
-}
-
-/* As the engine does: between calls it looks whether the collective has got on. */
-static double beside(const ZxMeasure *m, const ZxProduct *w, int calls, float *sums) {
-  ZxComm *c = m->c;
-  c->t->barrier(c);
-  double from = zb_now();
-  ZxRequest r = sums ? c->t->all_reduce(c, 0, sums, LARGE / 4, ZX_F32, ZX_SUM) : -1;
-  bool open = r >= 0;
-  for (int i = 0; i < calls; i++) {
-    m->d->run(m->env, &w->call);
-    if (open && c->t->test(c, r)) open = false;
-  }
-  if (open) c->t->wait(c, r);
-  return zx_measured(m, zb_now() - from);
-}
-
-double zx_measure_steal(const ZxMeasure *m) {
-  ZxProduct w = {0};
-  ZbErr err;
-  float *sums = calloc(1, LARGE);
-  if (!sums) zb_out_of_memory(LARGE);
-  if (m->c->t->size(m->c) < 2 || !zx_product_new(m, 128, 128, 128, ZK_F32, &w, &err)) return free(sums), 0;
-  double alone = INFINITY, both = INFINITY, sent = INFINITY;
-  beside(m, &w, 1, sums);
-  for (int i = 0; i < 4; i++) sent = fmin(sent, beside(m, &w, 0, sums));
-  double one = beside(m, &w, 20, NULL) / 20;
-  int calls = (int)fmin(1e6, 1 + 2 * sent / one); /* twice as long as the collective */
-  for (int i = 0; i < 4; i++)
-    alone = fmin(alone, beside(m, &w, calls, NULL)), both = fmin(both, beside(m, &w, calls, sums));
-  zx_product_free(m, &w);
-  free(sums);
-  double lost = fmin(.95, fmax(.01, (both - alone) / sent));
-  return lost / (1 - lost);
 }

@@ -19,6 +19,7 @@ typedef struct {
   ZxOrder order;
   /* The host waits for every call, so that zx_engine_times can tell them apart, and work is counted. */
   bool times;
+  const ZlCluster *cluster; /* with `times`: to predict calls by; NULL: none that says enough */
   /* Steps of which it keeps what was done when (zx_engine_spans); trace_to 0: none. */
   int64_t trace_from, trace_to;
   /* The arena is as large as an engine of this plan needs it, too (zx_engine_beside); NULL: there is none. */
@@ -67,9 +68,10 @@ void zx_engine_tell(const ZxEngine *e, ZbText *out);
 const double *zx_engine_times(const ZxEngine *e);
 /* With `times`, indexed alike: what that was for. FLOPs are those of products and attention; bytes those of
  * operands and results, each moved once, of a collective those of its whole tensor. `bound`: the seconds that
- * this takes at the peaks at least, each call the longer of its FLOPs and its bytes; 0: not known. */
+ * this takes at the peaks at least, each call the longer of its FLOPs and its bytes; 0: not known. `predicted`:
+ * the seconds that it should have taken by the cluster; 0: there is none. */
 typedef struct {
-  double flops, bytes, bound, bound_by_flops;
+  double flops, bytes, bound, bound_by_flops, predicted;
 } ZxWork;
 const ZxWork *zx_engine_work(const ZxEngine *e);
 /* With `times`, the calls that took the longest: of one op, from one place in the source, in one phase and

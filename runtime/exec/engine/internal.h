@@ -186,6 +186,7 @@ struct ZxEngine {
   /* ---- where time goes: profile.c ---- */
   double times[ZG_OP_COUNT + 2];
   ZxWork work[ZG_OP_COUNT + 2];
+  double *predicted; /* seconds of the calls in `timed`; NULL: no cluster */
   ZxCallTime *timed; /* where calls are timed: those of all lists of segments, one after the other, ... */
   uint32_t ntimed, *timed_at; /* ... from here on for each list */
   ZxPeaks peak;

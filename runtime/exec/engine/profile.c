@@ -5,6 +5,7 @@
  * The bound of a call is the longer of its FLOPs at the rate of large products and its bytes at the rate of
  * large copies. What lies in a cache may be faster than that. */
 #include "runtime/exec/engine/internal.h"
+#include "runtime/plan/time/time.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +62,12 @@ void zx_profile_open(ZxEngine *e) {
     e->ntimed += e->p->segments[i / ZP_PHASES].list[i % ZP_PHASES].n;
   }
   e->timed = ZB_NEWN(e->a, ZxCallTime, e->ntimed);
+  if (!e->o.cluster) return;
+  e->predicted = ZB_NEWN(e->a, double, e->ntimed);
+  uint32_t stage = (uint32_t)(e->st - e->p->stages);
+  for (uint32_t i = 0; i < nsegments * ZP_PHASES; i++)
+    zp_list_seconds(e->p, e->o.cluster, stage, i / ZP_PHASES, (ZpPhase)(i % ZP_PHASES),
+                    e->predicted + e->timed_at[i]);
 }
 
 void zx_profile_node(ZxEngine *e, uint32_t segment, ZpPhase phase, uint32_t i, bool adds, bool again,
@@ -70,7 +77,8 @@ void zx_profile_node(ZxEngine *e, uint32_t segment, ZpPhase phase, uint32_t i, b
   const ZpNode *n = &s->list[phase].nodes[i];
   bool sends = zp_sends(n); /* its bound is not known here */
   double bytes = sends ? (double)zp_node_bytes(s, n) : moved_by(s, n, adds);
-  ZxCallTime *c = &e->timed[e->timed_at[segment * ZP_PHASES + phase] + i];
+  uint32_t which = e->timed_at[segment * ZP_PHASES + phase] + i;
+  ZxCallTime *c = &e->timed[which];
   c->op = n->call.op;
   c->fused = n->call.pointwise && n->call.op != ZG_OP_POINTWISE;
   c->loc = n->loc;
@@ -81,6 +89,9 @@ void zx_profile_node(ZxEngine *e, uint32_t segment, ZpPhase phase, uint32_t i, b
   double flops = again ? 0 : n->flops; /* which are those of all rounds */
   add(e, &c->work, flops, bytes, !sends);
   add(e, &e->work[n->call.op], flops, bytes, !sends);
+  if (!e->predicted || again) return;
+  c->work.predicted += e->predicted[which];
+  e->work[n->call.op].predicted += e->predicted[which];
 }
 
 static bool alike(const ZxCallTime *a, const ZxCallTime *b) {
@@ -111,6 +122,7 @@ uint32_t zx_engine_calls(const ZxEngine *e, ZxCallTime *out, uint32_t most) {
     all[k].work.flops += c->work.flops;
     all[k].work.bytes += c->work.bytes;
     all[k].work.bound += c->work.bound;
+    all[k].work.predicted += c->work.predicted;
     all[k].work.bound_by_flops += c->work.bound_by_flops;
   }
   qsort(all, n, sizeof *all, longer_first);
@@ -126,10 +138,17 @@ static double own_elems(const ZxEngine *e, const ZpStageBucket *h) {
   return (double)(to - from);
 }
 
+/* A pass that moves so many bytes. */
+static void add_pass(ZxEngine *e, double bytes) {
+  if (!e->o.times) return;
+  add(e, &e->work[ZG_OP_COUNT], 0, bytes, true);
+  if (e->o.cluster) e->work[ZG_OP_COUNT].predicted += zp_update_seconds(e->o.cluster, bytes);
+}
+
 void zx_profile_norm(ZxEngine *e) {
-  for (uint32_t i = 0; e->o.times && i < e->st->nheld; i++)
+  for (uint32_t i = 0; i < e->st->nheld; i++)
     if (!zx_is_frozen(e, &e->st->held[i]) && zx_is_norm_owner(e, &e->st->held[i]))
-      add(e, &e->work[ZG_OP_COUNT], 0, 4 * own_elems(e, &e->st->held[i]), true);
+      add_pass(e, 4 * own_elems(e, &e->st->held[i]));
 }
 
 /* Gradients are read, parameters and states read and written, the rounded copy written. */
@@ -139,7 +158,7 @@ void zx_profile_update(ZxEngine *e, const ZpStageBucket *h) {
   if (zp_is_muon(e->p, k)) states = e->p->average > 0;
   if (zp_is_coded(e->p, k)) states = (e->p->average > 0) + 2 * (1 + 4.0 / ZK_BLOCK8) / 4;
   double each = 4 + 8 + 8 * states + (e->p->compute != ZK_F32 ? 2 : 0);
-  if (e->o.times) add(e, &e->work[ZG_OP_COUNT], 0, each * own_elems(e, h), true);
+  add_pass(e, each * own_elems(e, h));
 }
 
 /* Momentum is read and written, gradients read and updates written; then updates are read and written once

@@ -212,12 +212,14 @@ bool zx_run_start(ZxRun *r) {
                                     "%d threads cannot be started", r->o.threads);
   if (!zx_run_agree(r, r->opened, &err)) return false;
   note_means(r);
+  predict(r);
   ZxEngineOptions eo = {.device = r->o.device,
                         .env = &r->env,
                         .seed = r->o.seed,
                         .data = r->data,
                         .order = r->o.evaluates ? ZX_ORDER_SEQUENTIAL : r->o.order,
                         .times = r->o.times,
+                        .cluster = r->predicted ? r->cluster : NULL,
                         .trace_from = r->o.trace_from,
                         .trace_to = r->o.trace_to,
                         .also = r->eval_plan};
@@ -227,7 +229,6 @@ bool zx_run_start(ZxRun *r) {
   if (!zx_run_agree(r, zx_check_memory(r->c, zx_engine_untouched(r->engine), &r->memory, &err), &err))
     return false;
   if (!begin_parameters(r) || !open_checkpoints(r)) return false;
-  predict(r);
   if (r->o.save && !zx_run_agree(r, zx_engine_reserve(r->engine, r->o.save, &err), &err)) return false;
   introduce(r);
   return zx_run_agree(r, zx_watch_open(r->c, r->o.hang_after, ZX_EXIT_HANGS, &err), &err);

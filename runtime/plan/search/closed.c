@@ -84,7 +84,8 @@ static BucketTime time_of(const Step *t, const BucketNeeds *k) {
   if (k->partial) b.reduce = over(t, ZG_OP_ALL_REDUCE, mine * width, k->partial & ~over_which);
   if (b.cut && c->zero < 3) b.publish = over(t, ZG_OP_ALL_GATHER, elems * elem, over_which);
   double grads = mine * 4 * (b.staged ? 1 : (double)shards);
-  b.optimizer = zp_stream_seconds(t->x->c, k->update * mine) + (grads + 4 * mine) / t->x->c->stream;
+  const ZlCluster *u = t->x->c;
+  b.optimizer = zp_update_seconds(u, k->update * mine) + zp_update_seconds(u, grads + 4 * mine) - u->launch;
   return b;
 }
 

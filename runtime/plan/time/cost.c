@@ -3,9 +3,22 @@
 
 #include <math.h>
 
+/* The cluster, with the bandwidth that passes over this plan's memory find: of an arena a share lies in the
+ * cache, all of it at best. */
+static const ZlCluster *as_found(const ZpPlan *p, const ZlCluster *c, ZbArena *a) {
+  double most = 0;
+  for (uint32_t i = 0; i < p->nstages; i++) most = fmax(most, (double)p->stages[i].ledger.total[ZP_DEVICE]);
+  if (!(c->cache > 0) || !(c->cached > 0) || most == 0) return c;
+  ZlCluster *found = ZB_NEW(a, ZlCluster);
+  double near = fmin(1, c->cache / most);
+  *found = *c;
+  found->stream = 1 / (near / c->cached + (1 - near) / c->stream);
+  return found;
+}
+
 Cost zp_cost_new(const ZpPlan *p, const ZlCluster *c, const ZpTimeOptions *o, ZbArena *a) {
   size_t sets = (size_t)1 << p->mesh.ndims;
-  return (Cost){p, c, o, a, ZB_NEWN(a, ZpPlace *, (p->nstages ? p->nstages : 1) * sets)};
+  return (Cost){p, as_found(p, c, a), o, a, ZB_NEWN(a, ZpPlace *, (p->nstages ? p->nstages : 1) * sets)};
 }
 
 /* ---- where groups lie ---------------------------------------------------------------------------------- */
@@ -162,7 +175,7 @@ static Pieces side_by_side(Cost *x, uint32_t stage, const ZpSegment *s, const Zp
   }
   double end = fmax(b.compute, b.link), exposed = fmax(0, end - computed), hidden = sent - exposed;
   if (level == ZP_NONE) return all;
-  double slower = fmax(0, hidden) * x->c->steal / (1 + x->c->steal);
+  double steal = zp_steal(x->c, level), slower = fmax(0, hidden) * steal / (1 + steal);
   if (all.n) {
     all.piece[0].seconds += slower;
     all.piece[0].part[ZP_T_SLOWED] += slower;
@@ -174,6 +187,23 @@ static Pieces side_by_side(Cost *x, uint32_t stage, const ZpSegment *s, const Zp
 Pieces zp_list_pieces(Cost *x, uint32_t stage, uint32_t segment, ZpPhase phase) {
   const ZpSegment *s = &x->p->segments[segment];
   return (x->o->overlaps ? side_by_side : in_order)(x, stage, s, &s->list[phase]);
+}
+
+void zp_list_seconds(const ZpPlan *p, const ZlCluster *c, uint32_t stage, uint32_t segment, ZpPhase phase,
+                     double *seconds) {
+  static const ZpTimeOptions plain;
+  ZbArena *scratch = zb_arena_new();
+  Cost x = zp_cost_new(p, c, &plain, scratch);
+  const ZpSegment *s = &p->segments[segment];
+  const ZpList *l = &s->list[phase];
+  for (uint32_t i = 0; i < l->n; i++) {
+    const ZpNode *n = &l->nodes[i];
+    const ZpPlace *at;
+    bool sends = zp_sends(n);
+    seconds[i] = sends ? collective(&x, stage, s, n, &at) : 0;
+    if (!sends || zp_is_ring(n)) seconds[i] += zp_call_seconds(x.c, n);
+  }
+  zb_arena_free(scratch);
 }
 
 /* ---- instructions -------------------------------------------------------------------------------------- */
@@ -209,16 +239,16 @@ Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in) {
   }
   case ZP_I_ZERO_GRADS: /* one pass: accumulators lie side by side */
     for (uint32_t h = 0; h < st->nheld; h++) bytes += (double)zp_grad_bytes(p, st->held[h].bucket);
-    return one_piece(x, ZP_T_OPTIMIZER, zp_stream_seconds(x->c, bytes));
+    return one_piece(x, ZP_T_OPTIMIZER, zp_update_seconds(x->c, bytes));
   case ZP_I_NORM_LOCAL:
     for (uint32_t h = 0; h < st->nheld; h++) {
       k = &p->buckets[st->held[h].bucket];
-      if (!k->frozen) seconds += zp_stream_seconds(x->c, 4 * owned(p, k));
+      if (!k->frozen) seconds += zp_update_seconds(x->c, 4 * owned(p, k));
     }
     return one_piece(x, ZP_T_OPTIMIZER, seconds);
   case ZP_I_MOMENTUM: /* gradient in, momentum in and out, update out */
     bytes = 16 * owned(p, &p->buckets[st->held[in->held].bucket]);
-    return one_piece(x, ZP_T_OPTIMIZER, zp_stream_seconds(x->c, bytes));
+    return one_piece(x, ZP_T_OPTIMIZER, zp_update_seconds(x->c, bytes));
   case ZP_I_ORTHOGONALIZE: {
     k = &p->buckets[st->held[in->held].bucket];
     seconds = zp_orthogonal_flops(p, k) / (x->c->flops_f32 * x->c->products);
@@ -227,7 +257,7 @@ Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in) {
   case ZP_I_OPT_STEP:
     k = &p->buckets[st->held[in->held].bucket];
     bytes = zp_optimizer_bytes(p, k, owned(p, k));
-    return one_piece(x, ZP_T_OPTIMIZER, zp_stream_seconds(x->c, bytes));
+    return one_piece(x, ZP_T_OPTIMIZER, zp_update_seconds(x->c, bytes));
   default: return one_piece(x, ZP_T_OPTIMIZER, x->c->launch); /* ZERO_SUMS */
   }
 }

@@ -7,6 +7,10 @@ static double peak(const ZlCluster *c, ZkElem elem) { return elem == ZK_BF16 ? c
 
 double zp_stream_seconds(const ZlCluster *c, double bytes) { return bytes / c->stream + c->launch; }
 
+double zp_update_seconds(const ZlCluster *c, double bytes) {
+  return bytes / (c->update > 0 ? c->update : c->stream) + c->launch;
+}
+
 /* Tiles that libraries have, and how fast each is per element: small ones read more for what they multiply. */
 static const struct {
   int m, n;
@@ -28,7 +32,7 @@ double zp_product_seconds(const ZlCluster *c, ZkElem elem, double m, double n, d
                           double bytes) {
   double rate = peak(c, elem) * c->products, work;
   if (c->sms > 0) work = 2 * share_of_one(c, m, n, batch) * c->sms * (k + c->tile_fill);
-  else work = 2 * batch * m * n * k;
+  else work = 2 * batch * (m * n * k + c->tile_fill * (m * n + n * k + m * k));
   return fmax(work / rate, bytes / c->stream) + c->launch;
 }
 
@@ -104,6 +108,61 @@ static double conv_seconds(const ZlCluster *c, const ZkCall *k) {
   return zp_product_seconds(c, k->in[0].elem, m, n, depth, batch, bytes_of_call(k));
 }
 
+/* ---- what passes over memory --------------------------------------------------------------------------- */
+static bool is_special(int op) {
+  switch (op) {
+  case ZG_OP_EXP:
+  case ZG_OP_LOG:
+  case ZG_OP_SQRT:
+  case ZG_OP_RSQRT:
+  case ZG_OP_TANH:
+  case ZG_OP_ERF:
+  case ZG_OP_SIN:
+  case ZG_OP_COS:
+  case ZG_OP_SIGMOID:
+  case ZG_OP_LOG1P:
+  case ZG_OP_POW:
+  case ZG_OP_DIV: return true;
+  default: return false;
+  }
+}
+
+/* Constants, and what only says something of its operand. */
+static bool is_free(int op) {
+  return op == ZG_OP_FILL || op == ZG_OP_AXSIZE || op == ZG_OP_STOP || op == ZG_OP_BROADCAST;
+}
+
+/* What is done to each point of the largest view: of softmax and its like an exponential; else one thing. */
+static void count_ops(const ZkCall *k, double *simple, double *special) {
+  double points = 0;
+  for (int i = 0; i < k->nin + k->nout; i++)
+    points = fmax(points, elems(i < k->nin ? &k->in[i] : &k->out[i - k->nin]));
+  *simple = points, *special = 0;
+  switch (k->op) {
+  case ZG_OP_POINTWISE:
+    *simple = 0;
+    for (int i = 0; i < k->pointwise->nops; i++) {
+      int op = k->pointwise->ops[i].op;
+      if (!is_free(op)) *(is_special(op) ? special : simple) += points;
+    }
+    break;
+  case ZG_OP_SOFTMAX:
+  case ZG_OP_XENT_SUMS:
+  case ZG_OP_XENT_MAX_SUMS:
+  case ZG_OP_XENT_GRAD: *special = points; break;
+  default: break;
+  }
+}
+
+static double memory_seconds(const ZlCluster *c, const ZkCall *k) {
+  double simple, special, work = 0;
+  if (c->simple > 0) {
+    count_ops(k, &simple, &special);
+    work = simple / c->simple + special / (c->special > 0 ? c->special : c->simple);
+  }
+  return work + zp_stream_seconds(c, bytes_of_call(k));
+}
+
 /* Products as fast as attention's, unless the operands take longer. Backward makes the states again: three
  * products where its FLOPs count two. */
 static double recurrence_seconds(const ZlCluster *c, const ZpNode *n) {
@@ -128,6 +187,13 @@ ZpTimePart zp_call_part(int op) {
                                                                                     : ZP_T_MEMORY;
 }
 
+static double attention_seconds(const ZlCluster *c, const ZpNode *n) {
+  const ZkCall *k = &n->call;
+  bool grad = k->op == ZG_OP_ATTEND_GRAD;
+  double begin = c->attention_fill * (grad ? 8 : 4) * elems(&k->in[grad ? 3 : 0]); /* q */
+  return zp_attention_seconds(c, k->in[0].elem, n->busiest + begin, grad); /* others wait */
+}
+
 double zp_call_seconds(const ZlCluster *c, const ZpNode *n) {
   const ZkCall *k = &n->call;
   if (zg_op_info[k->op].kind == ZG_SINK) return 0; /* a scalar on its way */
@@ -137,7 +203,7 @@ double zp_call_seconds(const ZlCluster *c, const ZpNode *n) {
     return zg_is_conv(k->op) ? conv_seconds(c, k) : product_seconds(c, k);
   case ZP_T_ATTENTION:
     if (zg_is_linear_attend(k->op)) return recurrence_seconds(c, n);
-    return zp_attention_seconds(c, k->in[0].elem, n->busiest, k->op == ZG_OP_ATTEND_GRAD); /* others wait */
-  default: return zp_stream_seconds(c, bytes_of_call(k));
+    return attention_seconds(c, n);
+  default: return memory_seconds(c, k);
   }
 }

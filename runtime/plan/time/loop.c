@@ -24,7 +24,7 @@ typedef struct {
   double left, piece_begin;
   double since, rate; /* `left` is that of this moment; what it does a second */
   uint32_t sending[ZP_MOST_LEVELS], receiving[ZP_MOST_LEVELS],
-      heavy; /* under way; collectives are all three */
+      heavy[ZP_MOST_LEVELS]; /* under way; collectives are all three */
 } Stage;
 
 /* An instruction of several stages: how many have come to it, and which. */
@@ -98,7 +98,7 @@ static void take_links(Loop *l, const Moving *m, int by) {
     Stage *s = &l->stage[l->stage_of[id]];
     bool sends = in->op == ZP_I_SEND_ACT || in->op == ZP_I_SEND_GRAD, coll = in->queue == ZP_Q_COLL;
     take(s, m->x.level, sends || coll, !sends || coll, by);
-    s->heavy += (uint32_t)(coll ? by : 0);
+    s->heavy[m->x.level] += (uint32_t)(coll ? by : 0);
   }
 }
 
@@ -117,7 +117,12 @@ static double rate_of(const Loop *l, const Moving *m) {
 
 static double compute_rate(const Loop *l, const Stage *s) {
   uint32_t level = s->now.piece[s->piece].level;
-  if (level == ZP_NONE) return s->heavy ? 1 / (1 + l->x->c->steal) : 1;
+  if (level == ZP_NONE) {
+    double steal = 0;
+    for (uint32_t i = 0; i < ZP_MOST_LEVELS; i++)
+      if (s->heavy[i]) steal = fmax(steal, zp_steal(l->x->c, i));
+    return 1 / (1 + steal);
+  }
   uint32_t shared = s->sending[level] > s->receiving[level] ? s->sending[level] : s->receiving[level];
   return 1 / (double)shared;
 }

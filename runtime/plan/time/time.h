@@ -31,6 +31,10 @@ double zp_product_seconds(const ZlCluster *c, ZkElem elem, double m, double n, d
 double zp_attention_seconds(const ZlCluster *c, ZkElem elem, double flops, bool backward);
 /* A kernel that passes over so many bytes. */
 double zp_stream_seconds(const ZlCluster *c, double bytes);
+/* An optimizer's, or a norm of gradients. */
+double zp_update_seconds(const ZlCluster *c, double bytes);
+/* How much longer computation takes beside a collective of the level, as a share. */
+double zp_steal(const ZlCluster *c, uint32_t level);
 
 /* ---- link.c: seconds of one exchange ------------------------------------------------------------------- */
 #define ZP_MOST_LEVELS 8
@@ -74,6 +78,9 @@ ZpTime *zp_time(ZbArena *a, const ZpPlan *p, const ZlCluster *c, const ZpTimeOpt
 /* One pass through a list of a segment with nothing beside it, part by part, added to `part`; the seconds of
  * it that recompute what forward made. Also of plans without stages. */
 double zp_list_parts(const ZpPlan *p, const ZlCluster *c, uint32_t segment, ZpPhase phase, double *part);
+/* Of every node of a list of a stage, alone and in order. */
+void zp_list_seconds(const ZpPlan *p, const ZlCluster *c, uint32_t stage, uint32_t segment, ZpPhase phase,
+                     double *seconds);
 /* Whether the cluster says all that times of the plan's calls, on so many ranks, are made from; else reports
  * what it does not. */
 bool zp_cluster_suffices(const ZpPlan *p, int64_t nranks, const ZlCluster *c, ZlDiags *d);

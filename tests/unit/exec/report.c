@@ -61,7 +61,7 @@ Test(report, where_time_went) {
   ZxEngine e = {.a = a, .p = &plan, .timed = calls, .timed_at = timed_at};
   plan.arena = a;
   zx_report_times(&e, &plan, &(ZxPeaks){2e9, 1e9}, 2, 9); /* nothing took any time */
-  e.times[ZG_OP_DOT] = 1, e.work[ZG_OP_DOT] = (ZxWork){1e9, 2e8, 0.98, 0.5};
+  e.times[ZG_OP_DOT] = 1, e.work[ZG_OP_DOT] = (ZxWork){1e9, 2e8, 0.98, 0.5, 0.8};
   e.times[ZG_OP_SUM] = 2, e.work[ZG_OP_SUM] = (ZxWork){.bytes = 1e9};
   e.times[ZG_OP_EXP] = 0.009; /* too little to be shown */
   e.times[ZG_OP_COUNT] = 5.991,
@@ -70,6 +70,7 @@ Test(report, where_time_went) {
   zx_report_times(&e, &plan, &(ZxPeaks){2e9, 1e9}, 2, 9);
   e.ntimed = 2;
   e.work[ZG_OP_DOT].bound = e.work[ZG_OP_COUNT].bound = 0; /* no peaks were measured */
+  e.work[ZG_OP_DOT].predicted = 0;
   calls[0].work.bound = 0;
   zx_report_times(&e, &plan, &(ZxPeaks){0}, 1, 2);
   calls[0].work = (ZxWork){.bytes = 2e8, .bound = 0.25};
@@ -81,7 +82,7 @@ Test(report, where_time_went) {
       "time by operation on rank 0 in steps 2 to 9 (waiting inside collectives is theirs):\n"
       "  sum                 2.000 s   20.0 %                           0.5 GB/s\n"
       "  dot                 1.000 s   10.0 %         1.0 GFLOP/s       "
-      "0.2 GB/s   98 % of its bound (FLOPs)\n"
+      "0.2 GB/s   98 % of its bound (FLOPs)   +25 % on its prediction\n"
       "  optimizer           5.991 s   59.9 %                           "
       "0.5 GB/s   97 % of its bound (bytes)\n"
       "  waiting             1.000 s   10.0 %\n"

@@ -39,7 +39,10 @@ Test(time, products) {
   NEAR(zp_product_seconds(&c, ZK_BF16, 64, 64, 64, 1, 1e9), 1e-3 + 2e-6);
   c.sms = 0;
   c.flops_f32 = 10e12;
-  NEAR(zp_product_seconds(&c, ZK_F32, 100, 10, 7, 3, 0), 2.0 * 100 * 10 * 7 * 3 / 8e12 + 2e-6);
+  double all = 100 * 10 * 7, sides = 100 * 10 + 10 * 7 + 100 * 7;
+  NEAR(zp_product_seconds(&c, ZK_F32, 100, 10, 7, 3, 0), 2 * 3 * (all + 128 * sides) / 8e12 + 2e-6);
+  c.tile_fill = 0;
+  NEAR(zp_product_seconds(&c, ZK_F32, 100, 10, 7, 3, 0), 2 * 3 * all / 8e12 + 2e-6);
 }
 
 /* A convolution takes as long as its product: by positions of y, whatever those of x are. */
@@ -70,6 +73,45 @@ Test(time, attention) {
   ZlCluster c = {.flops_bf16 = 100e12, .attention = .5, .attention_grad = .8, .launch = 1e-6};
   NEAR(zp_attention_seconds(&c, ZK_BF16, 1e9, false), 1e9 / 50e12 + 1e-6);
   NEAR(zp_attention_seconds(&c, ZK_BF16, 2e9, true), 2.5e9 / 50e12 / .8 + 3e-6); /* five products for four */
+}
+
+/* Queries have a start of their own, backward too. */
+Test(time, begin_of_queries) {
+  ZlCluster c = {.flops_f32 = 1e12, .attention = .5, .attention_grad = .8, .attention_fill = 10};
+  ZpNode n = {.call = {.op = ZG_OP_ATTEND, .nin = 3}, .flops = 1e6};
+  n.call.in[0].rank = n.call.in[3].rank = 2;
+  n.call.in[0].size[0] = 32, n.call.in[0].size[1] = 16;
+  NEAR(zp_call_seconds(&c, &n), (1e6 + 10 * 4 * 32 * 16) / .5e12);
+  n.call.op = ZG_OP_ATTEND_GRAD;
+  n.call.in[3].size[0] = 32, n.call.in[3].size[1] = 8; /* q; the first is a cotangent */
+  NEAR(zp_call_seconds(&c, &n), 1.25 * (1e6 + 10 * 8 * 32 * 8) / .5e12 / .8);
+}
+
+/* Operations take their time beside bytes, where the cluster says how many a second; constants are none. */
+Test(time, operations) {
+  ZlCluster c = {.stream = 1e9, .launch = 1e-6};
+  ZkPointwiseOp op[] = {{.op = ZG_OP_FILL}, {.op = ZG_OP_MUL}, {.op = ZG_OP_TANH}, {.op = ZG_OP_ADD}};
+  ZkPointwise f = {.nops = 4, .ops = op};
+  ZpNode n = {.call = {.op = ZG_OP_POINTWISE, .nin = 1, .nout = 1, .pointwise = &f}};
+  n.call.in[0] = n.call.out[0] = (ZkView){.elem = ZK_F32, .rank = 1, .size = {1000}};
+  NEAR(zp_call_seconds(&c, &n), 8000 / 1e9 + 1e-6);
+  c.simple = 2e9;
+  NEAR(zp_call_seconds(&c, &n), 8000 / 1e9 + 3 * 1000 / 2e9 + 1e-6);
+  c.special = 1e8;
+  NEAR(zp_call_seconds(&c, &n), 8000 / 1e9 + 2 * 1000 / 2e9 + 1000 / 1e8 + 1e-6);
+  n.call.op = ZG_OP_SOFTMAX;
+  NEAR(zp_call_seconds(&c, &n), 8000 / 1e9 + 1000 / 2e9 + 1000 / 1e8 + 1e-6);
+  NEAR(zp_update_seconds(&c, 1e6), 1e-3 + 1e-6);
+  c.update = 2e9;
+  NEAR(zp_update_seconds(&c, 1e6), .5e-3 + 1e-6);
+}
+
+Test(time, levels_that_steal) {
+  ZlCluster c = two_levels();
+  c.steal = .5;
+  NEAR(zp_steal(&c, 0), .5);
+  levels[1].steal = .25;
+  NEAR(zp_steal(&c, 1), .25);
 }
 
 /* ---- links ---- */
@@ -169,6 +211,22 @@ Test(time, one_stage) {
   ABOUT(t->seconds, 5 * 4 * 3.0);
   ABOUT(t->stages[0].part[ZP_T_MEMORY], t->seconds);
   cr_expect(t->stages[0].part[ZP_T_OPTIMIZER] > 0);
+  zb_arena_free(a);
+}
+
+/* Half of the arena is found in the cache, twice as fast. */
+Test(time, caches) {
+  ZbArena *a = zb_arena_new();
+  ZlCluster c = weightless();
+  ZpPlan *p;
+  step(a, (Fake){.stages = 1, .nmicro = 1, .layers = 2}, &c, &p);
+  p->stages[0].ledger.total[ZP_DEVICE] = 1000;
+  c.cached = 2e9;
+  ABOUT(time_of(a, p, &c)->seconds, 4 * 3.0);
+  c.cache = 500;
+  ABOUT(time_of(a, p, &c)->seconds, 4 * 3.0 * .75);
+  c.cache = 5000;
+  ABOUT(time_of(a, p, &c)->seconds, 4 * 3.0 * .5);
   zb_arena_free(a);
 }
 
