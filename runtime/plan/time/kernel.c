@@ -191,7 +191,8 @@ static double attention_seconds(const ZlCluster *c, const ZpNode *n) {
   const ZkCall *k = &n->call;
   bool grad = k->op == ZG_OP_ATTEND_GRAD;
   double begin = c->attention_fill * (grad ? 8 : 4) * elems(&k->in[grad ? 3 : 0]); /* q */
-  return zp_attention_seconds(c, k->in[0].elem, n->busiest + begin, grad); /* others wait */
+  /* of the rank that has most: others wait */
+  return zp_attention_seconds(c, k->in[0].elem, n->busiest + begin, grad);
 }
 
 double zp_call_seconds(const ZlCluster *c, const ZpNode *n) {

@@ -78,7 +78,7 @@ Test(time, attention) {
 /* Queries have a start of their own, backward too. */
 Test(time, begin_of_queries) {
   ZlCluster c = {.flops_f32 = 1e12, .attention = .5, .attention_grad = .8, .attention_fill = 10};
-  ZpNode n = {.call = {.op = ZG_OP_ATTEND, .nin = 3}, .flops = 1e6};
+  ZpNode n = {.call = {.op = ZG_OP_ATTEND, .nin = 3}, .flops = 1e6, .busiest = 1e6};
   n.call.in[0].rank = n.call.in[3].rank = 2;
   n.call.in[0].size[0] = 32, n.call.in[0].size[1] = 16;
   NEAR(zp_call_seconds(&c, &n), (1e6 + 10 * 4 * 32 * 16) / .5e12);
