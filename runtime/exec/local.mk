@@ -84,6 +84,7 @@ libexec_a_SOURCES = \
   runtime/exec/engine/exchange.c \
   runtime/exec/engine/feed.c \
   runtime/exec/engine/grads.c \
+  runtime/exec/engine/halo.c \
   runtime/exec/engine/internal.h \
   runtime/exec/engine/muon.c \
   runtime/exec/engine/nan.c \
@@ -98,6 +99,7 @@ libexec_a_SOURCES = \
   runtime/exec/engine/setup.c \
   runtime/exec/engine/stall.c \
   runtime/exec/engine/trace.c \
+  runtime/exec/engine/views.c \
   runtime/exec/state/save.c \
   runtime/exec/state/checkpoints.c \
   runtime/exec/state/checkpoints.h \

@@ -36,6 +36,10 @@ libplan_a_SOURCES = \
   runtime/plan/local/batch_gemms.h \
   runtime/plan/local/buckets.c \
   runtime/plan/local/calls.c \
+  runtime/plan/local/chunk_linear.c \
+  runtime/plan/local/chunk_nodes.c \
+  runtime/plan/local/chunks.c \
+  runtime/plan/local/chunks.h \
   runtime/plan/local/cotangents.c \
   runtime/plan/local/experts.c \
   runtime/plan/local/fuse_bias_grad.c \
@@ -43,6 +47,7 @@ libplan_a_SOURCES = \
   runtime/plan/local/fuse_pointwise.c \
   runtime/plan/local/fuse_prologue.c \
   runtime/plan/local/fuse_xent_max.c \
+  runtime/plan/local/halo.c \
   runtime/plan/local/local.c \
   runtime/plan/local/local.h \
   runtime/plan/local/lower.h \

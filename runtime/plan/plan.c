@@ -6,6 +6,7 @@
 static ZpPlan *begin(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, const ZpOptions *o) {
   ZpPlan *p = ZB_NEW(a, ZpPlan);
   *p = (ZpPlan){.arena = a,
+                .model = g,
                 .graph = g,
                 .recipe = r,
                 .chunk = {ZG_NO_AXIS, ZG_NO_AXIS, ZG_NO_AXIS},
@@ -17,6 +18,7 @@ static ZpPlan *begin(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, const ZpOp
 
 static bool local(ZpBuild *b) {
   if (!zp_bind(b)) return false;
+  zp_cut_sequences(b);
   if (!zp_shard(b)) return false;
   zp_buckets(b);
   zp_lower(b);

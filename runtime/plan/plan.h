@@ -190,6 +190,18 @@ int zp_ring_chunks(const ZpMesh *m, const ZpNode *n);
 int64_t zp_ring_chunk(int chunks, int64_t ranks, int64_t rank, int c);
 /* Whether the mask lets queries of chunk `q` see any of the keys of chunk `k`, of `length` positions each. */
 bool zp_ring_sees(const ZpNode *n, int64_t length, int64_t q, int64_t k);
+/* A shift along an axis that ranks share, each of which has a part of it (shift over `dims`). */
+static inline bool zp_is_halo(const ZpNode *n) { return n->dims && n->call.op == ZG_OP_SHIFT; }
+/* What a shift over ranks moves: elements of a rank's part along the axis, to the rank `hop` farther on (back,
+ * if that is negative), where they lie at `to`. Two parts at most, besides what stays on the rank. */
+typedef struct {
+  struct {
+    int64_t hop, from, to, count; /* count 0: nothing */
+    uint64_t bytes;
+  } part[2];
+} ZpHalo;
+ZpHalo zp_halo(const ZpNode *n);         /* of its views */
+uint64_t zp_halo_bytes(const ZpNode *n); /* that a rank sends */
 /* Whether the node moves data between ranks. */
 static inline bool zp_sends(const ZpNode *n) {
   return n->dims && n->call.op != ZG_OP_LOCAL_SLICE && n->call.op != ZG_OP_LOCAL_PAD;
@@ -501,7 +513,8 @@ typedef struct {
 /* clang-format off */
 typedef struct ZpPlan {
   ZbArena *arena;
-  const ZgGraph *graph;      /* the model's, or the plan's own: see ZpChunk */
+  const ZgGraph *model;      /* as it was given; */
+  const ZgGraph *graph;      /* and as it is computed: the plan's own where rows (ZpChunk) or recurrences (local/chunks.c) are cut */
   const ZlRecipe *recipe;    /* for messages: its name and places. What it asks for is resolved below */
   /* Only COUNT and FWD: for evaluation. A step is one batch; nothing is saved, and no gradients, masters or
    * optimizer states are held. */
@@ -512,6 +525,7 @@ typedef struct ZpPlan {
   /* Per axis: global; batch: samples of one micro-batch over all ranks; with padding. */
   int64_t *axis_size;
   int64_t *axis_valid;       /* the same without padding */
+  uint16_t *lies;            /* per axis: in the place of which one it lies in memory; NULL: its own */
   uint16_t *experts;         /* per axis: whose slots it counts (graph/ragged.h), */
   double *filled;            /* and of those of a round the part that is needed on average, in all rounds */
   uint32_t batch;            /* the sample axis, or ZP_NONE */
@@ -688,7 +702,8 @@ void zp_show_json(const ZpPlan *p, ZbText *out);
 void zp_show_programs_json(const ZpPlan *p, ZbText *out);
 void zp_explain_json(const ZpPlan *p, ZbText *out);
 /* Bytes of a collective node's whole tensor, as gathered, or before it is reduced or exchanged. Of dispatch
- * and combine: of a rank's rows, in all rounds. Of an attend around a ring: what the rank sends. */
+ * and combine: of a rank's rows, in all rounds. Of an attend around a ring and of a
+ * shift: what the rank sends. */
 uint64_t zp_node_bytes(const ZpSegment *s, const ZpNode *n);
 
 /* ---- trace.c: a rank's step as events ------------------------------------------------------------------ */

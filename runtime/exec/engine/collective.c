@@ -11,35 +11,6 @@
 
 #include <string.h>
 
-/* ---- views ---- */
-static int axis_of(const ZkView *v, uint16_t axis) {
-  for (int i = 0; i < v->rank; i++)
-    if (v->axis[i] == axis) return i;
-  ZB_BUG("a collective along an axis that its tensor lacks");
-}
-
-/* Elements from..from+n of an axis. */
-static ZkView slice_view(const ZkView *v, uint16_t axis, int64_t from, int64_t n) {
-  ZkView w = *v;
-  int i = axis_of(v, axis);
-  w.data = (char *)v->data + (size_t)(from * v->stride[i]) * zk_elem_bytes((ZkElem)v->elem);
-  w.size[i] = n;
-  return w;
-}
-
-/* The same tensor, dense at p. */
-static ZkView dense_at(const ZkView *v, void *p, ZkElem elem) {
-  ZkView w = *v;
-  int64_t stride = 1;
-  w.data = p;
-  w.elem = (uint8_t)elem;
-  for (int i = w.rank; i-- > 0;) {
-    w.stride[i] = stride;
-    stride *= w.size[i];
-  }
-  return w;
-}
-
 static uint64_t count_of(const ZkView *v) {
   uint64_t n = 1;
   for (int i = 0; i < v->rank; i++) n *= (uint64_t)v->size[i];
@@ -51,25 +22,16 @@ static bool same_order(const ZkView *v, const ZkView *w) {
   return v->rank == w->rank && !memcmp(v->axis, w->axis, (size_t)v->rank * sizeof *v->axis);
 }
 
-static void copy_view(ZxEngine *e, ZkView from, ZkView to) {
-  ZkCall c = {.op = ZG_OP_COPY, .nin = 1, .nout = 1};
-  memset(from.start, 0, sizeof from.start);
-  memset(to.start, 0, sizeof to.start);
-  c.in[0] = from;
-  c.out[0] = to;
-  e->dev->run(e->env, &c);
-}
-
 /* The pieces of an axis that are `member`'s: of `part`, from their places in it to those in `whole`; or back. */
 static void copy_pieces(ZxEngine *e, ZpDims dims, uint16_t axis, int64_t member, ZkView part, ZkView whole,
                         bool back) {
   ZpPiece piece[ZP_PIECES];
-  int n = zp_pieces(&e->p->mesh, dims, axis, member, part.size[axis_of(&part, axis)], piece);
+  int n = zp_pieces(&e->p->mesh, dims, axis, member, part.size[zx_axis_of(&part, axis)], piece);
   for (int i = 0; i < n; i++) {
-    ZkView of = slice_view(&part, axis, piece[i].from, piece[i].n);
-    ZkView in = slice_view(&whole, axis, piece[i].to, piece[i].n);
-    if (back) copy_view(e, in, of);
-    else copy_view(e, of, in);
+    ZkView of = zx_slice_view(&part, axis, piece[i].from, piece[i].n);
+    ZkView in = zx_slice_view(&whole, axis, piece[i].to, piece[i].n);
+    if (back) zx_copy_view(e, in, of);
+    else zx_copy_view(e, of, in);
   }
 }
 
@@ -107,8 +69,8 @@ static void all_gather(Coll *c) {
   char *all = c->n->packs ? c->scratch : c->out->data;
   zx_await(c->e, c->e->c->t->all_gather(c->e->c, c->g, c->in->data, bytes, all));
   for (int64_t i = 0; c->n->packs && i < c->members; i++)
-    copy_pieces(c->e, c->n->dims, axis, i, dense_at(c->in, all + (uint64_t)i * bytes, (ZkElem)c->in->elem),
-                *c->out, false);
+    copy_pieces(c->e, c->n->dims, axis, i,
+                zx_dense_view(c->in, all + (uint64_t)i * bytes, (ZkElem)c->in->elem), *c->out, false);
 }
 
 static void reduce_scatter(Coll *c) {
@@ -118,7 +80,8 @@ static void reduce_scatter(Coll *c) {
   ZB_ASSERT(c->out->elem == elem && c->bytes == bytes * (uint64_t)c->members);
   char *all = c->n->packs ? c->scratch : c->in->data;
   for (int64_t i = 0; c->n->packs && i < c->members; i++)
-    copy_pieces(c->e, c->n->dims, axis, i, dense_at(c->out, all + (uint64_t)i * bytes, elem), *c->in, true);
+    copy_pieces(c->e, c->n->dims, axis, i, zx_dense_view(c->out, all + (uint64_t)i * bytes, elem), *c->in,
+                true);
   zx_await(c->e, c->e->c->t->reduce_scatter(c->e->c, c->g, all, n, moved_as(c->in), how(c->n), c->out->data));
 }
 
@@ -130,12 +93,13 @@ static void all_to_all(Coll *c) {
   uint64_t bytes = count_of(c->in) * zk_elem_bytes(elem), block = bytes / (uint64_t)c->members;
   ZB_ASSERT(c->bytes == bytes);
   char *sent = c->scratch, *got = c->scratch + zb_round_up(bytes, 64);
-  ZkView travels = slice_view(c->in, to, 0, c->out->size[axis_of(c->out, to)]);
+  ZkView travels = zx_slice_view(c->in, to, 0, c->out->size[zx_axis_of(c->out, to)]);
   for (int64_t i = 0; i < c->members; i++)
-    copy_pieces(c->e, c->n->dims, to, i, dense_at(&travels, sent + (uint64_t)i * block, elem), *c->in, true);
+    copy_pieces(c->e, c->n->dims, to, i, zx_dense_view(&travels, sent + (uint64_t)i * block, elem), *c->in,
+                true);
   zx_await(c->e, c->e->c->t->all_to_all(c->e->c, c->g, sent, block, got));
   for (int64_t i = 0; i < c->members; i++)
-    copy_pieces(c->e, c->n->dims, from, i, dense_at(&travels, got + (uint64_t)i * block, elem), *c->out,
+    copy_pieces(c->e, c->n->dims, from, i, zx_dense_view(&travels, got + (uint64_t)i * block, elem), *c->out,
                 false);
 }
 
@@ -145,12 +109,16 @@ static void local_pad(Coll *c) {
   if (split || !gives)
     c->e->dev->zero(c->e->env, c->out->data, count_of(c->out) * zk_elem_bytes((ZkElem)c->out->elem));
   if (split) copy_pieces(c->e, c->n->dims, c->n->axis, c->mine, *c->in, *c->out, false);
-  else if (gives && c->out->data != c->in->data) copy_view(c->e, *c->in, *c->out);
+  else if (gives && c->out->data != c->in->data) zx_copy_view(c->e, *c->in, *c->out);
 }
 
 void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *call) {
   if (zp_is_ring(n)) {
     zx_ring(e, s, n, call);
+    return;
+  }
+  if (zp_is_halo(n)) {
+    zx_halo(e, n, call);
     return;
   }
   Coll c = {e, n, &call->in[0],       &call->out[0], call->scratch, e->node_group[n->dims],

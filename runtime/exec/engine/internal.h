@@ -5,7 +5,7 @@
  * capture.c     a step; steps that are queued once and played again
  * play.c        the program of a step, instruction by instruction
  * compute.c     an instruction of the compute queue, by
- *   node.c        one node of a local program: a kernel, or collective.c, ring.c; nodes that are played in rounds
+ *   node.c        one node of a local program: a kernel, or collective.c, ring.c, halo.c; nodes that are played in rounds
  *   cut.c         ... that is called once for each piece of a zigzag axis
  *   rows.c        rows of experts to and from the ranks that have them
  *   feed.c        data into input blocks
@@ -239,13 +239,20 @@ void zx_look_node(ZxEngine *e, const ZpNode *n, const ZkCall *c, ZpPhase phase, 
 ZxCut zx_cut(const ZxEngine *e, const ZpSegment *s, const ZpNode *n);
 ZkCall zx_cut_call(const ZkCall *c, const ZxCut *cut, int i);
 
-/* ---- node.c, collective.c, ring.c ---- */
+/* ---- node.c, collective.c, ring.c, halo.c ---- */
 void zx_make_calls(ZxEngine *e); /* of the stage's segments */
 /* Lets the device prepare them; what it cannot do, with where that comes from. */
 bool zx_prepare_calls(ZxEngine *e, ZbErr *err);
 void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f);
 /* A node over mesh dims, by its call with pointers. */
 void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *call);
+/* views.c: the number of an axis; elements from..from+n of it; the same tensor, dense at p; a copy. */
+int zx_axis_of(const ZkView *v, uint16_t axis);
+ZkView zx_slice_view(const ZkView *v, uint16_t axis, int64_t from, int64_t n);
+ZkView zx_dense_view(const ZkView *v, void *p, ZkElem elem);
+void zx_copy_view(ZxEngine *e, ZkView from, ZkView to);
+/* halo.c: a shift along an axis of which each rank has a part (zp_is_halo). */
+void zx_halo(ZxEngine *e, const ZpNode *n, const ZkCall *call);
 /* ring.c: attend, or its gradient, of a sequence that ranks share (zp_is_ring). */
 void zx_ring(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *call);
 

@@ -27,7 +27,7 @@ static bool same_stage(const ZpStage *x, const ZpStage *y) {
 
 static bool same_parameters(const Check *c) {
   const ZpPlan *p = c->p, *q = p->beside;
-  bool same = p->forward_only && !q->forward_only && p->graph == q->graph && p->compute == q->compute &&
+  bool same = p->forward_only && !q->forward_only && p->model == q->model && p->compute == q->compute &&
               p->mesh.nranks == q->mesh.nranks && p->nbuckets == q->nbuckets && p->nstages == q->nstages;
   for (uint32_t b = 0; same && b < p->nbuckets; b++) same = same_bucket(&p->buckets[b], &q->buckets[b]);
   for (uint32_t s = 0; same && s < p->nstages; s++) same = same_stage(&p->stages[s], &q->stages[s]);

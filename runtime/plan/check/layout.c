@@ -235,6 +235,17 @@ static bool convolves_a_part(const Local *l, const ZpNode *n) {
   return part;
 }
 
+/* Along the axis of a recurrence or a shift every element needs those before it, which are all there. */
+static bool goes_along_a_part(const Local *l, const ZpNode *n) {
+  uint16_t op = n->call.op;
+  bool along = op == ZG_OP_SHIFT || op == ZG_OP_CUMSUM || op == ZG_OP_SCAN || zg_is_linear_attend(op),
+       part = false;
+  for (int i = 0; along && i < n->call.nin; i++)
+    for (int d = 0; d < l->c->p->mesh.ndims; d++)
+      part |= l->c->p->mesh.dim[d].size > 1 && is_split(operand(l, n, i), d, n->call.ax[0]);
+  return part;
+}
+
 /* Which operands and results of attend or a gradient of it have all keys, where both sequences are one:
  * around a ring only documents do. */
 static bool has_keys(const ZpNode *n, int i) {
@@ -436,6 +447,7 @@ const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
   if (n->dims) return ring_wrong(l, n);
   if (regroups_wrong(l, n)) return "merges axes to one of another size, or split otherwise";
   if (convolves_a_part(l, n)) return "convolves along an axis that is split";
+  if (goes_along_a_part(l, n)) return "goes along an axis that is split";
   return pointwise_wrong(&n->call);
 }
 
@@ -517,11 +529,40 @@ static const char *states_wrong(const ZpPlan *p, const ZpNode *n, const ZpState 
   return NULL;
 }
 
+/* A shift along an axis that all of the collective's dims, and no others, split, which moves no values but
+ * along it. What leaves a rank are the elements that its neighbours want, at most all that it has. */
+static const char *halo_wrong(const Local *l, const ZpNode *n) {
+  const ZpPlan *p = l->c->p;
+  if (n->call.nin != 1 || n->call.nout != 1 || n->axis != n->call.ax[0]) return "is no shift over ranks";
+  const ZpValue *in = operand(l, n, 0), *out = operand(l, n, 1);
+  int64_t own = size_along(in, n->axis);
+  if (!own || in->elem != out->elem || in->type.naxes != out->type.naxes)
+    return "has a result of another kind than its operand";
+  for (int d = 0; d < p->mesh.ndims; d++) {
+    ZpState a = in->state[d], b = out->state[d];
+    bool over = n->dims >> d & 1, split = is_split(in, d, n->axis);
+    if (a.kind != b.kind || a.kind == 'P' || (a.kind == 'S' && a.axis != b.axis) ||
+        (p->mesh.dim[d].size > 1 && over != split) || (over && !split))
+      return "shifts over other ranks than those that share its axis";
+  }
+  for (int a = 0; a < in->type.naxes; a++)
+    if (in->size[a] != size_along(out, in->axis[a])) return "has a result of other sizes than its operand";
+  uint64_t row = in->bytes / (uint64_t)own, need = 0;
+  for (int64_t t = 0; t < own; t++) { /* where each of a middle rank's elements goes */
+    int64_t to = t + n->call.opt[0], hop = to / own - (to % own < 0);
+    if (hop && hop * own < p->axis_size[n->axis] && -hop * own < p->axis_size[n->axis]) need += row;
+  }
+  if (!n->packs && own > 1 && !in_blocks(in, out, n->axis))
+    return "does not pack what does not lie in blocks";
+  return n->packs && n->scratch_bytes < 2 * need ? "has not the scratch to pack" : NULL;
+}
+
 /* Sizes along an axis as the collective changes them; the rest stays. */
 const char *zp_collective_wrong(const Local *l, const ZpNode *n) {
   const ZpPlan *p = l->c->p;
   if (n->call.op == ZG_OP_DISPATCH || n->call.op == ZG_OP_COMBINE || n->call.op == ZG_OP_ROUND)
     return rows_wrong(l, n);
+  if (n->call.op == ZG_OP_SHIFT) return halo_wrong(l, n);
   int64_t members = 1;
   if (n->call.nin != 1 || n->call.nout != 1 || n->dims >> p->mesh.ndims ||
       (p->mesh.pipe >= 0 && n->dims >> p->mesh.pipe & 1))

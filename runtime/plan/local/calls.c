@@ -14,12 +14,19 @@ static bool in_blocks(const ZkView *whole, const ZkView *part, uint16_t axis) {
   return true;
 }
 
+static int64_t size_along(const ZkView *v, uint16_t axis) {
+  int i = 0;
+  while (v->axis[i] != axis) i++;
+  return v->size[i];
+}
+
 static bool packs(const ZpMesh *m, const ZpNode *n) {
   const ZkView *in = &n->call.in[0], *out = &n->call.out[0];
   switch (n->call.op) {
   case ZG_OP_REDUCE_SCATTER: return zp_is_zigzag(m, n->dims, n->axis) || !in_blocks(in, out, n->axis);
   case ZG_OP_ALL_GATHER: return zp_is_zigzag(m, n->dims, n->axis) || !in_blocks(out, in, n->axis);
   case ZG_OP_ALL_TO_ALL: return true;
+  case ZG_OP_SHIFT: return n->dims && size_along(in, n->axis) > 1 && !in_blocks(in, out, n->axis);
   default: return false;
   }
 }
@@ -36,11 +43,18 @@ static uint64_t rows_scratch(const ZpLocal *c, const ZpNode *n) {
          (c->b->o->pins ? slots : 0);
 }
 
+/* Where borders do not lie one element behind the other: room to put together what goes and what comes. */
+static uint64_t halo_scratch(const ZpNode *n) {
+  ZpHalo h = zp_halo(n);
+  return n->packs ? 2 * (zp_lines(h.part[0].bytes) + zp_lines(h.part[1].bytes)) : 0;
+}
+
 /* Room to pack and unpack. */
 static uint64_t collective_scratch(const ZpLocal *c, const ZpNode *n) {
   if (n->call.op == ZG_OP_DISPATCH || n->call.op == ZG_OP_COMBINE) return rows_scratch(c, n);
   if (n->call.op == ZG_OP_ROUND) /* what all ranks have, on a device; the host has it elsewhere */
     return c->b->o->pins ? zp_lines((uint64_t)n->call.num[0] * c->s->values[n->in[0]].bytes) : 0;
+  if (zp_is_halo(n)) return halo_scratch(n);
   if (!n->packs) return 0;
   uint64_t in = zp_lines(c->s->values[n->in[0]].bytes), out = zp_lines(c->s->values[n->out[0]].bytes);
   return n->call.op == ZG_OP_ALL_TO_ALL ? in + out : n->call.op == ZG_OP_ALL_GATHER ? out : in;
@@ -83,7 +97,8 @@ void zp_count_work(ZpLocal *c, ZpPhase phase) {
   for (uint32_t i = 0; i < l->n; i++) {
     const ZpNode *k = &l->nodes[i];
     c->s->cost += k->flops;
-    if (!k->recomputed) c->s->model_flops += k->flops * (double)zp_group_size(&c->p->mesh, k->split);
+    double share = k->recomputed ? 0 : zp_model_share(c->p, c->s, k);
+    c->s->model_flops += share * k->flops * (double)zp_group_size(&c->p->mesh, k->split);
     for (int j = 0; j < k->call.nout && k->flops == 0; j++) /* memory-bound work: about 20 FLOPs an element */
       c->s->cost +=
           20.0 * (double)c->s->values[k->out[j]].bytes / (double)zk_elem_bytes(c->s->values[k->out[j]].elem);

@@ -1,12 +1,15 @@
 /* A segment of the graph to a local program: what one rank does for it, and where its values lie.
  *
  * local.c            the passes of a segment, in order
+ * chunks.c           recurrences along an axis that is split, made of ones along each rank's chunk of it;
+ *                    chunk_linear.c, chunk_nodes.c; chunks.h
  * -- sharded --
  * cotangents.c       which cotangents are wanted: frozen parameters want none
  * remat.c            which forward values are kept for backward and which are made again; the count of the
  *                    denominator
  * shard.c            the sharding rule: by which dim each node is split; shard.h
  * attend.c           which ways there are to split attention's sequence; rings
+ * halo.c             shifts along an axis that is split
  * experts.c          ... of dispatch, combine and what is between them
  * reshard.c          a value from one layout to another: collectives, slices, pads
  * -- all segments together --
@@ -28,6 +31,10 @@
 #include "runtime/plan/bind.h"
 
 /* ---- passes: what plan.c calls ------------------------------------------------------------------------- */
+/* Recurrences along a split sequence go over chunks of it: p->graph, p->lies and what is there of each axis. */
+void zp_cut_sequences(ZpBuild *b);
+/* Of a node's FLOPs the part that is the model's: of recurrences in chunks, that of their own tokens alone. */
+double zp_model_share(const ZpPlan *p, const ZpSegment *s, const ZpNode *n);
 /* Local programs of all segments: values, nodes; nothing placed. False with reports. */
 bool zp_shard(ZpBuild *b);
 /* Templates of parameters; every slice gets its place. */

@@ -11,7 +11,8 @@
  * seq, so y becomes S(seq):
  * reduce_scatter. That is Megatron's sequence parallelism, found rather than written.
  *
- * attend and its gradients, which compare all queries with all keys, choose in a way of their own: attend.c.
+ * attend and its gradients, which compare all queries with all keys, choose in a way of their own: attend.c. A
+ * shift along an axis that is split takes its neighbours' borders: halo.c.
  *
  * A sum of partial values stays partial, as long as it can: see keep_partial_sums. */
 #include "runtime/plan/local/shard.h"
@@ -56,6 +57,7 @@ static ZpDims choose(const ZpShard *h, const ZgNode *n, uint32_t *x) {
     for (uint32_t i = 0; usable_dim(p, d) && i < dim->naxes && x[d] == ZG_NONE; i++) {
       ZgAxisClass c = zg_axis_class(n, in, out, dim->axes[i]);
       if (c == ZG_AXIS_PAR || c == ZG_AXIS_SUM || c == ZG_AXIS_MAX) x[d] = dim->axes[i];
+      if (zp_takes_halo(h, n, d, dim->axes[i])) x[d] = dim->axes[i];
       uint16_t from, to;
       if (passes_over(h, n, d, dim->axes[i], x) && passes(n, &from, &to)) x[d] = from;
     }
@@ -330,6 +332,7 @@ static void shard_node(ZpShard *h, const ZgNode *n) {
     m->call.opt[1] = p->axis_valid[n->ax[0]];
   count_flops(h, m);
   zp_make_grouped(h, n, m);
+  if (n->op == ZG_OP_SHIFT) zp_make_halo(h, n, m, x);
   if (zg_is_linear_attend(n->op)) {
     m->call.opt[1] = zg_linear_chunk(n->opt[0], p->axis_size[n->ax[0]]);
     count_linear_flops(h, m);

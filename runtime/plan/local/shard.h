@@ -49,6 +49,13 @@ bool zp_attend_of_keys(const ZgNode *n, bool result, int i, const ZgType *t, boo
 void zp_ring_steps(const ZpShard *h, ZpNode *n);
 bool zp_state_eq(const ZpShard *h, const ZpState *a, const ZpState *b);
 
+/* ---- halo.c -------------------------------------------------------------------------------------------- */
+/* Whether the node is a shift along `axis`, which d splits, and takes no more of it than its neighbours'
+ * borders. */
+bool zp_takes_halo(const ZpShard *h, const ZgNode *n, int d, uint16_t axis);
+/* Over which ranks the shift `m` goes, split by x. */
+void zp_make_halo(ZpShard *h, const ZgNode *n, ZpNode *m, const uint32_t *x);
+
 /* ---- experts.c ----------------------------------------------------------------------------------------- */
 /* A dispatch or combine, with the slots of its ids. */
 void zp_shard_experts(ZpShard *h, const ZgNode *n);

@@ -17,6 +17,7 @@ static const ZpValue *whole_of(const ZpSegment *s, const ZpNode *n) {
 
 uint64_t zp_node_bytes(const ZpSegment *s, const ZpNode *n) {
   if (zp_is_ring(n)) return zp_ring_bytes(s, n);
+  if (zp_is_halo(n)) return zp_halo_bytes(n);
   const ZpValue *v = whole_of(s, n);
   if (n->call.op == ZG_OP_ROUND) return v->bytes * (uint64_t)n->call.num[0];
   if (n->call.op != ZG_OP_DISPATCH && n->call.op != ZG_OP_COMBINE) return v->bytes;
@@ -195,13 +196,15 @@ static void join_stages(Explain *x) {
 
 double zp_sent_bytes(const ZpSent *r) {
   double others = (double)(r->members - 1) / (double)r->members, all = (double)r->bytes * (double)r->count;
-  return r->op == ZP_SEND || r->op == ZG_OP_ATTEND ? all
-         : r->op == ZG_OP_ALL_REDUCE               ? 2 * others * all
-                                                   : others * all;
+  bool own = r->op == ZP_SEND || r->op == ZG_OP_ATTEND || r->op == ZG_OP_SHIFT; /* its bytes are those sent */
+  return own ? all : r->op == ZG_OP_ALL_REDUCE ? 2 * others * all : others * all;
 }
 
 const char *zp_sent_op(uint32_t op) {
-  return op == ZP_SEND ? "send" : op == ZG_OP_ATTEND ? "ring" : zg_op_info[op].text;
+  return op == ZP_SEND        ? "send"
+         : op == ZG_OP_ATTEND ? "ring"
+         : op == ZG_OP_SHIFT  ? "halo"
+                              : zg_op_info[op].text;
 }
 
 double zp_sent_of_stage(ZpSents t, uint32_t stage, double by[ZP_SEND + 1]) {

@@ -58,7 +58,8 @@ static void put_mesh(cJSON *o, const ZpPlan *p) {
     cJSON_AddBoolToObject(x, "stages", d == p->mesh.pipe);
     cJSON *axes = cJSON_AddArrayToObject(x, "axes");
     for (uint32_t i = 0; i < dim->naxes; i++)
-      cJSON_AddItemToArray(axes, cJSON_CreateString(p->graph->axes[dim->axes[i]].name));
+      if (dim->axes[i] < p->model->naxes)
+        cJSON_AddItemToArray(axes, cJSON_CreateString(p->graph->axes[dim->axes[i]].name));
     if (dim->zigzag != ZP_NO_AXIS) cJSON_AddStringToObject(x, "zigzag", p->graph->axes[dim->zigzag].name);
   }
 }

@@ -34,9 +34,13 @@ static void show_mesh(const ZpPlan *p, ZbText *out) {
   for (int d = 0; d < m->ndims; d++) {
     zb_text_add(out, "%s%s %lld", d ? " x " : " = ", m->dim[d].name, (long long)m->dim[d].size);
     if (d == m->pipe) zb_text_add(out, " (stages)");
+    const char *before = " (", *behind = "";
     for (uint32_t i = 0; i < m->dim[d].naxes; i++)
-      zb_text_add(out, "%s%s%s", i ? ", " : " (", p->graph->axes[m->dim[d].axes[i]].name,
-                  i + 1 == m->dim[d].naxes ? ")" : "");
+      if (m->dim[d].axes[i] < p->model->naxes) {
+        zb_text_add(out, "%s%s", before, p->graph->axes[m->dim[d].axes[i]].name);
+        before = ", ", behind = ")";
+      }
+    zb_text_add(out, "%s", behind);
   }
   zb_text_add(out, "\n");
   if (p->batch != ZP_NONE)

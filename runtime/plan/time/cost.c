@@ -65,6 +65,8 @@ static double collective(Cost *x, uint32_t stage, const ZpSegment *s, const ZpNo
     double sends = n->nsteps > 1 ? zp_collective_seconds(x->c, ZG_OP_ALL_GATHER, bytes, *at) : 0;
     return fmax(0, sends - zp_call_seconds(x->c, n));
   }
+  if (zp_is_halo(n)) /* first the kernel, of what stays on the rank */
+    return zp_call_seconds(x->c, n) + zp_transfer_seconds(x->c, (double)zp_halo_bytes(n), *at);
   double packing = n->packs ? zp_stream_seconds(x->c, 2 * (double)zp_node_bytes(s, n)) : 0;
   int op = n->call.op;
   if (op == ZG_OP_DISPATCH || op == ZG_OP_COMBINE) op = ZG_OP_ALL_TO_ALL;

@@ -32,6 +32,7 @@ static void fill_graph(ZpPlan *p, const Fake *f) {
   g->segments[LAYERS].trip = f->layers;
   g->segments[LAYERS].repeat = true;
   p->graph = g;
+  p->model = g;
 }
 
 static void add_bucket(ZpPlan *p, const Fake *f, const char *name, uint32_t segment) {

@@ -131,6 +131,7 @@ static void check_shapes(Brute *b, const ZpNode *k) {
                 {ZG_OP_LINEAR_ATTEND_GRAD, 1}};
   for (size_t i = 0; i < sizeof pinned / sizeof *pinned; i++) {
     uint16_t a = k->call.ax[pinned[i].ax];
+    if (k->dims && k->call.op == ZG_OP_SHIFT) continue; /* its neighbours have the rest */
     NEED(b, k->call.op != pinned[i].op || size[a] == b->p->axis_size[a], "%s is not whole",
          b->p->graph->axes[a].name);
   }
@@ -239,6 +240,23 @@ static void check_ring(Brute *b, const ZpNode *k) {
   }
   NEED(b, k->scratch_bytes >= room, "has %llu bytes to go round with", (unsigned long long)k->scratch_bytes);
   NEED(b, k->nsteps >= 1 && k->steps[0] == 0, "begins with others' keys");
+}
+
+/* A shift over ranks goes over all that share its axis, and no others; what they send each other has room. */
+static void check_halo(Brute *b, const ZpNode *k) {
+  const ZpValue *x = value(b, k->in[0]), *y = value(b, k->out[0]);
+  int64_t by = k->call.opt[0] < 0 ? -k->call.opt[0] : k->call.opt[0], own = 0;
+  for (int d = 0; d < b->p->mesh.ndims; d++) {
+    bool split = x->state[d].kind == 'S' && x->state[d].axis == k->call.ax[0];
+    NEED(b, same_state(x->state[d], y->state[d]), "changes the state over dim %d", d);
+    NEED(b, split == (k->dims >> d & 1) || b->p->mesh.dim[d].size == 1, "goes over dim %d", d);
+  }
+  for (int i = 0; i < x->type.naxes; i++)
+    if (x->axis[i] == k->call.ax[0]) own = x->size[i];
+  uint64_t most = x->bytes / (uint64_t)own * (uint64_t)(by < own ? by : own);
+  NEED(b, zp_node_bytes(b->s, k) == (by < b->p->axis_size[k->call.ax[0]] ? most : 0) || by >= own,
+       "sends %llu", (unsigned long long)zp_node_bytes(b->s, k));
+  NEED(b, !k->packs || k->scratch_bytes >= 2 * zp_node_bytes(b->s, k), "has no room");
 }
 
 /* Ops that do what two do have the rules of the two. */
@@ -445,7 +463,9 @@ static void check_node(Brute *b, const ZpNode *k) {
   check_reads(b, k);
   bool ring = k->dims && (k->call.op == ZG_OP_ATTEND || k->call.op == ZG_OP_ATTEND_GRAD);
   if (ring) check_ring(b, k);
-  if (k->dims && !ring) check_collective(b, k);
+  bool halo = k->dims && k->call.op == ZG_OP_SHIFT;
+  if (halo) check_halo(b, k);
+  if (k->dims && !ring && !halo) check_collective(b, k);
   else check_shapes(b, k), check_rules(b, k);
   check_scratch(b, k);
 }

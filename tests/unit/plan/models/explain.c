@@ -124,6 +124,18 @@ static uint64_t elems(const ZkView *v) {
   return n;
 }
 
+/* Elements that a shift sends from a rank that has others on both sides. */
+static uint64_t leaving(const ZkCall *c, int64_t members) {
+  const ZkView *v = &c->in[0];
+  int64_t own = 1, most = 0;
+  for (int i = 0; i < v->rank; i++) own = v->axis[i] == c->ax[0] ? v->size[i] : own;
+  for (int64_t t = 0; t < own; t++) {
+    int64_t to = t + members * own + c->opt[0]; /* as if the rank were member `members` of many */
+    most += to >= own && to / own != members && to / own < 2 * members;
+  }
+  return elems(v) / (uint64_t)own * (uint64_t)most;
+}
+
 /* What the nodes of a list move, by the shapes of their calls. */
 static void add_list(const ZpPlan *p, Sums *s, uint32_t stage, const ZpList *l) {
   for (uint32_t i = 0; i < l->n; i++) {
@@ -131,6 +143,10 @@ static void add_list(const ZpPlan *p, Sums *s, uint32_t stage, const ZpList *l) 
     uint64_t members = (uint64_t)zp_group_size(&p->mesh, l->nodes[i].dims),
              each = zk_elem_bytes((ZkElem)c->in[0].elem);
     if (members < 2 || c->op == ZG_OP_LOCAL_SLICE || c->op == ZG_OP_LOCAL_PAD) continue;
+    if (c->op == ZG_OP_SHIFT) {
+      add(s, stage, "halo", dims_text(p, s->a, l->nodes[i].dims), each * leaving(c, (int64_t)members));
+      continue;
+    }
     uint64_t whole = elems(&c->in[0]) * (c->op == ZG_OP_ALL_GATHER ? members : 1);
     add(s, stage, zg_op_info[c->op].text, dims_text(p, s->a, l->nodes[i].dims), whole * each);
   }

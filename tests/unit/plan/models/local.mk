@@ -24,6 +24,7 @@ tests_unit_test_plan_models_SOURCES = \
   tests/unit/plan/models/groups.c \
   tests/unit/plan/models/muon.c \
   tests/unit/plan/models/ledger.c \
+  tests/unit/plan/models/halo.c \
   tests/unit/plan/models/linear.c \
   tests/unit/plan/models/pad.c \
   tests/unit/plan/models/place.c \

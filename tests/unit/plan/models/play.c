@@ -183,6 +183,13 @@ static int64_t of_group(const ZpPlan *p, ZpDims dims, int64_t rank, uint16_t axi
   return place_of(p, state, rank, axis, size, own);
 }
 
+/* What a shift puts where there is nothing. */
+static const void *edge_of(const ZpNode *k) {
+  static const int32_t none = -1;
+  static const float zero = 0;
+  return k->call.num[0] != 0 ? (const void *)&none : &zero;
+}
+
 /* One collective on all ranks: results first, then written, since some are in place. */
 static void collective(Play *y, uint32_t inst, const ZpNode *k) {
   const ZpSegment *s = &y->p->segments[y->inst[inst].segment];
@@ -196,6 +203,7 @@ static void collective(Play *y, uint32_t inst, const ZpNode *k) {
     Walk w = {.n = out->rank, .axis = out->axis, .size = out->size};
     for (uint64_t e = 0; e < n; e++, next(&w)) {
       float sum = k->call.opt[0] ? -INFINITY : 0;
+      if (k->call.op == ZG_OP_SHIFT) memcpy(&now[(uint64_t)r * n + e], edge_of(k), 4);
       for (int q = 0; q < y->nranks; q++) {
         if (zp_group_color(m, y->rank[q].id, k->dims) != zp_group_color(m, y->rank[r].id, k->dims)) continue;
         int64_t member = zp_group_index(m, y->rank[q].id, k->dims), at[ZG_MAX_AXES];
@@ -212,6 +220,10 @@ static void collective(Play *y, uint32_t inst, const ZpNode *k) {
             from = owner(y->p, k->dims, k->axis, lin, at[i], &at[i]) == member;
           if (k->call.op == ZG_OP_ALL_TO_ALL && second)
             at[i] = of_group(y->p, k->dims, id, k->axis2, lout2, at[i]);
+          if (k->call.op == ZG_OP_SHIFT && first) {
+            at[i] += mine * lin - k->call.opt[0];
+            from = at[i] >= 0 && at[i] / lin == member, at[i] %= lin;
+          }
           if (k->call.op == ZG_OP_LOCAL_PAD && first)
             from = q == r && owner(y->p, k->dims, k->axis, lin, at[i], &at[i]) == mine;
         }
