@@ -36,6 +36,7 @@ libplan_a_SOURCES = \
   runtime/plan/local/batch_gemms.h \
   runtime/plan/local/buckets.c \
   runtime/plan/local/calls.c \
+  runtime/plan/local/chunk_conv.c \
   runtime/plan/local/chunk_linear.c \
   runtime/plan/local/chunk_nodes.c \
   runtime/plan/local/chunks.c \

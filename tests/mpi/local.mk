@@ -65,7 +65,7 @@ EXTRA_DIST += tests/mpi/states.zug
 EXTRA_DIST += tests/mpi/layouts.zug
 EXTRA_DIST += tests/mpi/random_layouts.py
 EXTRA_DIST += tests/mpi/resplit.zug
-EXTRA_DIST += tests/mpi/scans.zug
+EXTRA_DIST += tests/mpi/scans.zug tests/mpi/pictures.zug
 EXTRA_DIST += tests/mpi/documents.zug tests/mpi/layouts.zug tests/mpi/losses.zug tests/mpi/numbers.zug
 
 # zrun with another MPI (OTHER_CFLAGS, OTHER_LIBS) and all else as it is, as file OTHER: tests/mpi/mpich.sh.

@@ -27,4 +27,19 @@ cmp sent.64 sent.256 || fail "chunks of another length end with more"
 long seq_4 4
 ok zplan explain scans.zsg --recipe long.zug:seq_4
 says "all_gather .*linear_attend.* needs it whole"
+
+# convolutions over a picture of which ranks have strips; weights show what a norm of all gradients does not
+model=$ZUG_SRC/tests/mpi/pictures.zug
+ok zc "$model" -o pictures.zsg
+for recipe in one rows_4 cols_4 chan_4 rows_8; do
+  ranks=$(echo "$recipe" | sed -n 's/.*_\([0-9]\)$/\1/p')
+  rm -rf log
+  ok timeout -k 5 100 $MPIRUN -np "${ranks:-1}" zrun train pictures.zsg --recipe "$model:$recipe" --data text.bin --steps 3 --log log \
+    --save $recipe.safetensors
+  says "planned == used"
+  ok "$ZUG_BUILD/tests/tools/compare_runs" --abs 1e-6 --rel 1e-5 $recipe.safetensors one.safetensors
+  printf '%-11s %s\n' "$recipe" "$(tail -n 1 out.txt)"
+done
+ok zplan explain pictures.zsg --recipe "$model:rows_4"
+grep "all_gather .*conv" out.txt && fail "rows are put together"
 exit 0

@@ -116,20 +116,26 @@ uint32_t zp_chunk_sum(ZpChunks *x, uint32_t v, const ZgType *t) {
   return n.nax ? zp_chunk_node(x, n, 1, &v, NULL) : v;
 }
 
+uint32_t zp_chunk_whole(ZpChunks *x, uint32_t v, uint16_t axis, uint16_t in) {
+  return zp_chunk_node(x, (ZgNode){.op = ZG_OP_PART, .nax = 3, .ax = {x->chunk, in, axis}}, 1, &v, NULL);
+}
+
+uint32_t zp_chunk_merged(ZpChunks *x, uint32_t v, uint16_t axis, uint16_t in) {
+  return zp_chunk_node(x, (ZgNode){.op = ZG_OP_MERGE, .nax = 3, .ax = {axis, x->chunk, in}}, 1, &v, NULL);
+}
+
 /* States are f32, whatever the model computes in: they would forget in bf16. */
 uint32_t zp_chunk_part(ZpChunks *x, uint32_t v) {
   uint8_t elem = x->from->values[v].type.elem;
   bool there = elem == ZG_F32 || (elem == ZG_REAL && x->p->compute == ZK_F32);
-  ZgNode n = {.op = ZG_OP_PART, .nax = 3, .ax = {x->chunk, x->in, x->s}};
   uint32_t w = x->now[v];
-  if (zg_type_has(&x->from->values[v].type, x->s)) w = zp_chunk_node(x, n, 1, &w, NULL);
+  if (zg_type_has(&x->from->values[v].type, x->s)) w = zp_chunk_whole(x, w, x->s, x->in);
   return there ? w : zp_chunk_cast(x, w, ZG_F32);
 }
 
 uint32_t zp_chunk_merge(ZpChunks *x, uint32_t v, const ZgType *t) {
-  ZgNode n = {.op = ZG_OP_MERGE, .nax = 3, .ax = {x->s, x->chunk, x->in}};
   v = zp_chunk_cast(x, v, t->elem);
-  return zg_type_has(t, x->s) ? zp_chunk_node(x, n, 1, &v, NULL) : v;
+  return zg_type_has(t, x->s) ? zp_chunk_merged(x, v, x->s, x->in) : v;
 }
 
 uint32_t zp_chunk_slice(ZpChunks *x, uint32_t v, uint16_t axis, uint16_t to, int64_t start, int64_t count) {
@@ -142,7 +148,7 @@ uint32_t zp_chunk_rename(ZpChunks *x, uint32_t v, uint16_t axis, uint16_t to) {
 }
 
 /* ---- from chunk to chunk ------------------------------------------------------------------------------- */
-static uint32_t from_before(ZpChunks *x, uint32_t v, int64_t by) {
+uint32_t zp_chunk_before(ZpChunks *x, uint32_t v, int64_t by) {
   return zp_chunk_node(x, (ZgNode){.op = ZG_OP_SHIFT, .nax = 1, .ax = {x->chunk}, .opt = {by}}, 1, &v, NULL);
 }
 
@@ -165,11 +171,11 @@ static uint32_t both(ZpChunks *x, ZpFactor by, uint32_t before) {
 
 uint32_t zp_chunk_start(ZpChunks *x, uint32_t end, ZpFactor by, bool reverse) {
   int64_t back = reverse ? -1 : 1;
-  uint32_t e = from_before(x, end, back);
-  if (by.v != ZG_NONE && x->ranks > 2) by.v = from_before(x, by.v, back);
+  uint32_t e = zp_chunk_before(x, end, back);
+  if (by.v != ZG_NONE && x->ranks > 2) by.v = zp_chunk_before(x, by.v, back);
   for (int64_t far = 1; far < x->ranks - 1; far *= 2) {
-    uint32_t more = times(x, by, from_before(x, e, back * far));
-    if (by.v != ZG_NONE && 2 * far < x->ranks - 1) by.v = both(x, by, from_before(x, by.v, back * far));
+    uint32_t more = times(x, by, zp_chunk_before(x, e, back * far));
+    if (by.v != ZG_NONE && 2 * far < x->ranks - 1) by.v = both(x, by, zp_chunk_before(x, by.v, back * far));
     e = zp_chunk_two(x, ZG_OP_ADD, e, more);
   }
   return e;

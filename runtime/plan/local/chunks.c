@@ -1,6 +1,8 @@
 /* Recurrences along a sequence that is split. Each rank has a chunk of it, goes over that as if it were all,
  * and all that ranks exchange is what chunks end with: a state, however long the chunk is.
  *
+ * Convolutions along a split axis take their neighbours' borders in the same way: chunk_conv.c.
+ *
  * Needs a recipe bound to the graph. Provides a graph in which cumsum, scan and linear_attend (with their
  * gradients, which are such operations themselves) along a split axis are made of ones along a chunk, shifts
  * of what they end with, and elementwise operations; so sharding, memory, costs and proofs need not know of
@@ -71,7 +73,7 @@ static void cut_scan(ZpChunks *x) {
 
 /* ---- the pass ------------------------------------------------------------------------------------------ */
 /* Dims that would split node n along s, if it were not one that goes along s. */
-static ZpDims split_along(const ZpPlan *p, const ZgSegment *g, const ZgNode *n) {
+static ZpDims split_along(const ZpPlan *p, const ZgSegment *g, const ZgNode *n, uint16_t s) {
   ZgType in[ZG_MAX_IN], out[ZG_MAX_OUT];
   ZpDims dims = 0;
   for (int i = 0; i < n->nin; i++) in[i] = g->values[n->in[i]].type;
@@ -80,8 +82,8 @@ static ZpDims split_along(const ZpPlan *p, const ZgSegment *g, const ZgNode *n) 
     const ZpDim *dim = &p->mesh.dim[d];
     for (uint32_t i = 0; d != p->mesh.pipe && dim->size > 1 && i < dim->naxes; i++) {
       ZgAxisClass c = zg_axis_class(n, in, out, dim->axes[i]);
-      if (dim->axes[i] == n->ax[0]) dims |= 1u << d;
-      if (dim->axes[i] == n->ax[0] || c == ZG_AXIS_PAR || c == ZG_AXIS_SUM || c == ZG_AXIS_MAX) break;
+      if (dim->axes[i] == s) dims |= 1u << d;
+      if (dim->axes[i] == s || c == ZG_AXIS_PAR || c == ZG_AXIS_SUM || c == ZG_AXIS_MAX) break;
     }
   }
   return dims;
@@ -89,19 +91,34 @@ static ZpDims split_along(const ZpPlan *p, const ZgSegment *g, const ZgNode *n) 
 
 enum { MORE_AXES = 16 }; /* of one recurrence, at most */
 
-/* Over which dims it is cut into chunks; 0: it is not. */
-static ZpDims in_chunks(const ZpChunks *x, const ZgSegment *g, const ZgNode *n) {
-  const ZpPlan *p = x->p;
-  bool linear = zg_is_linear_attend(n->op);
-  if (n->op != ZG_OP_CUMSUM && n->op != ZG_OP_SCAN && !linear) return 0;
-  if (n->ax[0] == p->batch || p->axis_size[n->ax[0]] != p->axis_valid[n->ax[0]]) return 0;
-  ZpDims dims = split_along(p, g, n);
-  if (!dims || p->graph->naxes + MORE_AXES > ZG_MAX_GRAPH_AXES) return 0;
+static bool padded(const ZpPlan *p, uint16_t axis) { return p->axis_size[axis] != p->axis_valid[axis]; }
+
+/* Of a convolution: along which of its spatial axes, as a place in ax. */
+static ZpDims conv_in_chunks(const ZpPlan *p, const ZgSegment *g, const ZgNode *n, int *at) {
+  for (int i = 0; i < n->nax; i += 3) {
+    ZpDims dims = split_along(p, g, n, n->ax[i]);
+    bool whole = n->ax[i] == p->batch || padded(p, n->ax[i]) || padded(p, n->ax[i + 2]);
+    if (!dims || whole || !zp_conv_in_chunks(p, n, i, dims)) continue;
+    *at = i;
+    return dims;
+  }
+  return 0;
+}
+
+/* Over which dims it is cut into chunks, along axis ax[*at]; 0: it is not. */
+static ZpDims in_chunks(const ZpPlan *p, const ZgSegment *g, const ZgNode *n, int *at) {
+  bool linear = zg_is_linear_attend(n->op), conv = zg_is_conv(n->op);
+  *at = 0;
+  if (n->op != ZG_OP_CUMSUM && n->op != ZG_OP_SCAN && !linear && !conv) return 0;
+  if (p->graph->naxes + MORE_AXES > ZG_MAX_GRAPH_AXES) return 0;
   for (int i = 0; i < n->nin + n->nout; i++) {
     const ZgType *t = &g->values[i < n->nin ? n->in[i] : n->out + (uint32_t)(i - n->nin)].type;
     if (t->naxes == ZG_MAX_AXES || zg_slot_axis(p->experts, t) != ZG_NO_AXIS) return 0;
   }
-  return !linear || zp_linear_in_chunks(p, g, n, zp_group_size(&p->mesh, dims)) ? dims : 0;
+  if (conv) return conv_in_chunks(p, g, n, at);
+  if (n->ax[0] == p->batch || padded(p, n->ax[0])) return 0;
+  ZpDims dims = split_along(p, g, n, n->ax[0]);
+  return dims && (!linear || zp_linear_in_chunks(p, g, n, zp_group_size(&p->mesh, dims))) ? dims : 0;
 }
 
 static void keep(ZpChunks *x, const ZgNode *n) {
@@ -118,14 +135,15 @@ static void keep(ZpChunks *x, const ZgNode *n) {
   if (!t->backward) t->nforward = t->nnodes;
 }
 
-static void cut(ZpChunks *x, const ZgNode *n, ZpDims dims) {
+static void cut(ZpChunks *x, const ZgNode *n, ZpDims dims, int at) {
   x->node = n;
-  x->s = n->ax[0];
+  x->s = n->ax[at];
   x->ranks = zp_group_size(&x->p->mesh, dims);
   x->own = x->p->axis_size[x->s] / x->ranks;
   zp_chunk_axes(x, dims);
   if (n->op == ZG_OP_CUMSUM) cut_cumsum(x);
   else if (n->op == ZG_OP_SCAN) cut_scan(x);
+  else if (zg_is_conv(n->op)) zp_cut_conv(x, at);
   else zp_cut_linear(x);
 }
 
@@ -140,8 +158,9 @@ static void cut_segment(ZpChunks *x, uint32_t index) {
   t->nnodes = t->nvalues = t->nforward = 0;
   for (uint32_t i = 0; i < g->nnodes; i++) {
     t->backward = i >= g->nforward;
-    ZpDims dims = in_chunks(x, g, &g->nodes[i]);
-    if (dims) cut(x, &g->nodes[i], dims);
+    int at;
+    ZpDims dims = in_chunks(x->p, g, &g->nodes[i], &at);
+    if (dims) cut(x, &g->nodes[i], dims, at);
     else keep(x, &g->nodes[i]);
   }
   t->backward = g->backward;
@@ -154,7 +173,8 @@ void zp_cut_sequences(ZpBuild *b) {
   for (uint32_t i = 0; i < b->p->model->nsegments; i++) {
     const ZgSegment *g = &b->p->model->segments[i];
     bool some = false;
-    for (uint32_t k = 0; k < g->nnodes && !some; k++) some = in_chunks(&x, g, &g->nodes[k]) != 0;
+    int at;
+    for (uint32_t k = 0; k < g->nnodes && !some; k++) some = in_chunks(b->p, g, &g->nodes[k], &at) != 0;
     if (some && !x.g) zp_chunk_begin(&x);
     if (some) cut_segment(&x, i);
   }
@@ -169,6 +189,11 @@ double zp_model_share(const ZpPlan *p, const ZpSegment *s, const ZpNode *n) {
       if (a >= p->model->naxes && zp_dim_splits(&p->mesh.dim[d], a)) chunk = a;
   }
   if (chunk == ZP_NO_AXIS) return 1;
-  if (!zg_is_linear_attend(n->call.op) || ax[2] >= p->model->naxes) return 0; /* to know chunks' ends */
-  return (double)(p->axis_size[p->lies[ax[0]]] / p->axis_size[chunk]) / (double)p->axis_size[ax[0]];
+  bool conv = zg_is_conv(n->call.op);
+  if (!conv && (!zg_is_linear_attend(n->call.op) || ax[2] >= p->model->naxes))
+    return 0; /* to know their ends */
+  for (int i = 0; i < n->call.nax; i += conv ? 3 : n->call.nax)
+    if (ax[i] >= p->model->naxes)
+      return (double)(p->axis_size[p->lies[ax[i]]] / p->axis_size[chunk]) / (double)p->axis_size[ax[i]];
+  return 1;
 }

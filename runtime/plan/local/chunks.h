@@ -1,4 +1,4 @@
-/* Between chunks.c, chunk_linear.c and chunk_nodes.c: a segment whose recurrences go over chunks of their
+/* Between chunks.c, chunk_linear.c, chunk_conv.c and chunk_nodes.c: a segment whose recurrences go over chunks of their
  * sequence, under construction. */
 #ifndef ZUG_PLAN_LOCAL_CHUNKS_H
 #define ZUG_PLAN_LOCAL_CHUNKS_H
@@ -46,12 +46,17 @@ uint32_t zp_chunk_cast(ZpChunks *x, uint32_t v, uint8_t elem);
 uint32_t zp_chunk_fit(ZpChunks *x, uint32_t v, const ZgType *t);
 /* Summed over those that t lacks. */
 uint32_t zp_chunk_sum(ZpChunks *x, uint32_t v, const ZgType *t);
+/* With an axis parted into chunks and their elements `in`, and back. */
+uint32_t zp_chunk_whole(ZpChunks *x, uint32_t v, uint16_t axis, uint16_t in);
+uint32_t zp_chunk_merged(ZpChunks *x, uint32_t v, uint16_t axis, uint16_t in);
 /* A value of the old segment with chunks in place of the sequence, as far as it has one; in f32. And back, as
  * a value of type t. */
 uint32_t zp_chunk_part(ZpChunks *x, uint32_t v);
 uint32_t zp_chunk_merge(ZpChunks *x, uint32_t v, const ZgType *t);
 /* Elements start..start+count of an axis, which then is called `to`. */
 uint32_t zp_chunk_slice(ZpChunks *x, uint32_t v, uint16_t axis, uint16_t to, int64_t start, int64_t count);
+/* Of the chunk `by` before; 0 where there is none. */
+uint32_t zp_chunk_before(ZpChunks *x, uint32_t v, int64_t by);
 uint32_t zp_chunk_rename(ZpChunks *x, uint32_t v, uint16_t axis, uint16_t to);
 /* By what a chunk multiplies that with which it begins: elementwise; or, with rows, a matrix [row, col], of
  * `between` a third axis of their size. v ZG_NONE: 1. */
@@ -68,5 +73,11 @@ uint32_t zp_chunk_start(ZpChunks *x, uint32_t end, ZpFactor by, bool reverse);
 /* Whether the states of a linear_attend of g, or of its gradient, are less to send than its sequence. */
 bool zp_linear_in_chunks(const ZpPlan *p, const ZgSegment *g, const ZgNode *n, int64_t ranks);
 void zp_cut_linear(ZpChunks *x);
+
+/* ---- chunk_conv.c -------------------------------------------------------------------------------------- */
+/* Whether a convolution along its spatial axis ax[at], which these dims split, takes no more than a
+ * neighbour's rows. */
+bool zp_conv_in_chunks(const ZpPlan *p, const ZgNode *n, int at, ZpDims dims);
+void zp_cut_conv(ZpChunks *x, int at);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * local.c            the passes of a segment, in order
  * chunks.c           recurrences along an axis that is split, made of ones along each rank's chunk of it;
- *                    chunk_linear.c, chunk_nodes.c; chunks.h
+ *                    chunk_linear.c, chunk_conv.c, chunk_nodes.c; chunks.h
  * -- sharded --
  * cotangents.c       which cotangents are wanted: frozen parameters want none
  * remat.c            which forward values are kept for backward and which are made again; the count of the
