@@ -53,6 +53,7 @@ libplan_a_SOURCES = \
   runtime/plan/local/local.h \
   runtime/plan/local/lower.h \
   runtime/plan/local/memory.c \
+  runtime/plan/local/narrow.c \
   runtime/plan/local/param_grads.c \
   runtime/plan/local/remat.c \
   runtime/plan/local/reshard.c \

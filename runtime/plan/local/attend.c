@@ -17,7 +17,8 @@
  *   gather  3 (n - 1) b            k and v forward and again backward; their gradients
  *   heads   3 (n - 1) / n (a + b)  q, k, v and o forward and again backward; gradients of q, k, v, and of o
  *
- * so that heads that share keys make gathering the better way of small groups. A ring sends as much as
+ * so that heads that share keys make gathering the better way of small groups. Of keys and values that were made
+ * of less it is less that is gathered (narrow.c), 2 of the 3 b. A ring sends as much as
  * gathering, but for sums in f32, and needs room for 2 b instead of n b. */
 #include "runtime/plan/local/shard.h"
 
@@ -64,7 +65,9 @@ static bool heads_send_less(const ZpShard *h, const ZgNode *n, const ZgType *in,
   const int64_t *axes = h->p->axis_size;
   ZgAttendAxes ax = zg_attend_axes(n->ax, n->nax);
   double q = part_of(h->p, &in[first]), o = q / (double)axes[ax.h] * (double)axes[ax.w];
-  return q + o + k + v < size * (k + v);
+  double less = zp_narrow_bytes(h, n->in[first + 1], d, ax.k) + zp_narrow_bytes(h, n->in[first + 2], d, ax.k);
+  if (ax.q != ax.k || less > k + v) less = k + v;
+  return 3 * (q + o + k + v) < size * (2 * less + k + v);
 }
 
 static ZlSpan way_span(const ZpPlan *p, int d) {

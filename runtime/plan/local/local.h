@@ -9,6 +9,7 @@
  *                    denominator
  * shard.c            the sharding rule: by which dim each node is split; shard.h
  * attend.c           which ways there are to split attention's sequence; rings
+ * narrow.c           ... what is gathered of keys and values that were made of less
  * halo.c             shifts along an axis that is split
  * experts.c          ... of dispatch, combine and what is between them
  * reshard.c          a value from one layout to another: collectives, slices, pads

@@ -283,12 +283,25 @@ static void count_linear_flops(const ZpShard *h, ZpNode *m) {
   m->flops = zg_op_info[k->op].products * n * zg_linear_flops(k->opt[0], (double)k->opt[1], keys, values);
 }
 
-static void shard_node(ZpShard *h, const ZgNode *n) {
+/* Keys and values that attend wants whole may be made of less than they are. */
+static void gather_keys(ZpShard *h, const ZgNode *n, const uint32_t *x, bool ring) {
+  ZgAttendAxes ax = zg_attend_axes(n->ax, n->nax);
+  ZpDims dims = 0;
+  for (int d = 0; d < h->p->mesh.ndims; d++)
+    if (x[d] == ax.q) dims |= 1u << d;
+  for (int i = 1; !ring && ax.q == ax.k && i < 3; i++)
+    zp_gather_narrow(h, n->in[zg_attend_first(n->op) + i], dims, ax.k);
+}
+
+void zp_shard_whole(ZpShard *h, const ZgNode *n, ZpDims whole) {
   const ZpPlan *p = h->p;
   uint32_t x[ZP_MAX_DIMS], in[ZG_MAX_IN];
   uint8_t partial[ZP_MAX_DIMS];
   ZpDims ring = choose(h, n, x);
+  for (int d = 0; d < p->mesh.ndims; d++)
+    if (whole >> d & 1) x[d] = ZG_NONE;
   keep_partial_sums(h, n, x, partial);
+  if (zg_is_attend(n->op)) gather_keys(h, n, x, ring);
   for (int i = 0; i < n->nin; i++) {
     ZpState want[ZP_MAX_DIMS] = {0};
     const ZgType *t = &h->s->values[n->in[i]].type;
@@ -358,10 +371,10 @@ static void run(ZpShard *h, const ZgSegment *s, uint32_t from, uint32_t to, cons
     case ZG_SINK: shard_sink(h, n, partial); break;
     default:
       if (n->op == ZG_OP_DISPATCH || n->op == ZG_OP_COMBINE) zp_shard_experts(h, n);
-      else shard_node(h, n);
+      else zp_shard_whole(h, n, 0);
       break;
     }
-    for (uint32_t k = before; k < l->n; k++) l->nodes[k].recomputed = again && again[i];
+    for (uint32_t k = before; k < l->n; k++) l->nodes[k].recomputed |= again && again[i];
   }
 }
 
@@ -424,5 +437,6 @@ bool zp_shard_segment(ZpBuild *b, uint32_t index, const ZgSegment *s, const bool
   run(&h, s, 0, s->nforward, again, partial);
   h.phase = ZP_BWD;
   run(&h, s, s->nforward, s->nnodes, again, partial);
+  zp_drop_idle(&h);
   return !zl_errors(b->d);
 }

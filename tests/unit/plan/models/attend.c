@@ -163,7 +163,7 @@ Test(attend, ways_of_their_own) {
                {"mesh c = 8 split kv over c else seq", true}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     static const char many[] =
-        "model M { axis batch, seq, e = 16, kv = 16, grp = 3, hd = 8\n"
+        "model M { axis batch, seq, e = 64, kv = 16, grp = 3, hd = 8\n"
         "  input x: real[batch, seq, e]\n"
         "  param wq[e, kv, grp, hd], wk[e, kv, hd], wv[e, kv, hd] ~ normal(1)\n"
         "  z = attend[seq, hd](dot[e](x, wq), dot[e](x, wk), dot[e](x, wv), mask = causal)\n"
@@ -250,6 +250,38 @@ Test(attend, ring) {
       cr_expect_eq(sent(q.p, ZP_FWD, ZG_OP_ALL_GATHER) + sent(q.p, ZP_BWD, ZG_OP_REDUCE_SCATTER), 0);
       plan_close(&q);
     }
+    model_close(&m);
+  }
+}
+
+/* What a low rank makes is made again by every rank of what has that rank, which is gathered: keys' of all heads
+ * and values' at once. Their gradients are as wide as they are. What is wider than it makes, or would take
+ * longer to make than to send, is gathered itself. */
+Test(attend, narrow) {
+  static const char latent[] =
+      "model M { axis batch, seq, e = 16, low = %d, head = 8, hd = 8\n"
+      "  input x: real[batch, seq, e]\n"
+      "  param d[e, low], wq[e, head, hd], wk[low, head, hd], wv[low, head, hd] ~ normal(1)\n"
+      "  c = dot[e](x, d)\n"
+      "  z = attend[seq, hd](dot[e](x, wq), dot[low](c, wk), dot[low](c, wv), mask = causal)\n"
+      "  loss sum[head, hd](z) per x }\n";
+  for (int i = 0; i < 3; i++) {
+    int low = i == 0 ? 4 : i == 1 ? 32 : 2048;
+    double kv = 2.0 * BATCH * SEQ / 4 * 64 * 4, c = 1.0 * BATCH * SEQ / 4 * low * 4;
+    char whole[1024];
+    snprintf(whole, sizeof whole, latent, low);
+    Model m = model_open("attend", whole, NULL);
+    Plan one = plan_of(m.g, "bind batch = 2, seq = 64");
+    Plan q = plan_of(m.g, "bind batch = 2, seq = 64 mesh c = 4 split seq over c attention gather");
+    double want = i == 0 ? c : kv;
+    cr_expect_eq(sent(q.p, ZP_FWD, ZG_OP_ALL_GATHER), 3 * want, "%d: %g", low,
+                 sent(q.p, ZP_FWD, ZG_OP_ALL_GATHER));
+    cr_expect_eq(sent(q.p, ZP_BWD, ZG_OP_ALL_GATHER), 3 * want, "%d: %g", low,
+                 sent(q.p, ZP_BWD, ZG_OP_ALL_GATHER));
+    cr_expect_eq(sent(q.p, ZP_BWD, ZG_OP_REDUCE_SCATTER), 3 * kv, "%d", low);
+    cr_expect_eq(q.p->model_flops, one.p->model_flops, "what is made again counts once");
+    plan_close(&q);
+    plan_close(&one);
     model_close(&m);
   }
 }
