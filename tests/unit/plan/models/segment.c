@@ -253,6 +253,10 @@ Test(segment, pads) {
     /* d.kv, of as many ranks. */
     if (!seq) WITH(k->dims, 1, "does not make of its operand what its result is said to be");
     if (seq) WITH(k->dims, 3, "has a result of other sizes than its ranks make");
+    for (int d = 0; d < q.p->mesh.ndims; d++)
+      if (k->dims >> d & 1) /* a sum, and no largest value */
+        WITH(s->values[k->out[0]].state[d].max, true,
+             "does not make of its operand what its result is said to be");
     plan_close(&q);
   }
   model_close(&m);
