@@ -4,6 +4,7 @@
 #include "tests/unit/exec/stream_file.h"
 
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -331,6 +332,18 @@ Test(data, documents_of_windows) {
 }
 
 /* A folder's windows are of one file each; every file must know its documents. */
+/* A folder has no file of its own: what is open as 0 is another's. */
+Test(data, folders_close_their_own) {
+  folder_of("f");
+  documents_file("f/0.bin", (int[]){4, 0});
+  int fd = open("/dev/null", O_RDONLY);
+  cr_assert(fd >= 0 && (fd == 0 || dup2(fd, 0) == 0));
+  ZxData *d = zx_data_open(scratch("f"), &err);
+  cr_assert(d, "%s", err.text);
+  zx_data_close(d);
+  cr_expect(fcntl(0, F_GETFD) >= 0);
+}
+
 Test(data, documents_of_folders) {
   folder_of("f");
   documents_file("f/0.bin", (int[]){2, 3, 0});
@@ -396,6 +409,7 @@ Test(data, damaged_files) {
   refused("is not a token file", p, 0);
   refused("is not a token file", p, 3);
   refused("ends within its header", p, 63);
+  refused("ends within its list of fields", p, 64);
   refused("ends within its list of fields", p, 127);
   refused("is truncated: its header promises 4 tokens in 136 bytes, it has 135", p, n - 1);
   p[n] = 0;
