@@ -90,7 +90,7 @@ static ZkCall pass_rows(const ZkPointwise *f, int64_t m, int64_t n) {
 }
 
 /* ---- what is measured ---------------------------------------------------------------------------------- */
-static const Shape shape[] = {{512, 256, 256}, {512, 1024, 256}, {512, 768, 768}, {128, 128, 128}};
+static const Shape shape[] = {{512, 256, 256}, {512, 1024, 256}, {512, 1024, 1024}, {128, 128, 128}};
 enum { SHAPES = sizeof shape / sizeof *shape, LENGTHS = 2, PASSES = 5, TINY = 64, CHAINED = 2048 };
 static const int64_t length[LENGTHS] = {128, 512};
 

@@ -38,16 +38,18 @@ static void look(const ZpPlan *p, Seen *s) {
       }
 }
 
+/* Of a level of one member nothing is sent. */
 static void need_levels(Needs *x, int64_t nranks) {
   int64_t size = 1;
   for (uint32_t i = 0; i < x->c->nlevels && i < ZP_MOST_LEVELS && size < nranks; i++) {
     const ZlLevel *l = &x->c->levels[i];
     char of[80];
     snprintf(of, sizeof of, "level `%.60s`", l->name.s);
+    size *= l->size;
+    if (l->size < 2) continue;
     need(x, l->latency, of, "latency", "a step of a ring or a tree");
     need(x, l->start, of, "start", "of a collective or a transfer, before anything moves");
     need(x, l->ramp, of, "ramp", "until a link is full");
-    size *= l->size;
   }
   if (!x->c->nlevels && nranks > 1) need(x, 0, "devices", "level", "how they are connected");
 }

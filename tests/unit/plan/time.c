@@ -352,6 +352,11 @@ Test(time, constants) {
                 strstr(t.s, "`ramp` of its level `all`"),
             "%s", t.s);
   cr_expect(!strstr(t.s, "launch") && !strstr(t.s, "attention"), "%s", t.s);
+  /* Nothing is sent within a level of one. */
+  ZlLevel alone[] = {{.name = {.s = "node"}, .size = 1, .bandwidth = 1}, levels[0]};
+  alone[1].ramp = TINY;
+  c.stream = 1e9, c.levels = alone, c.nlevels = 2;
+  cr_expect(zp_time(a, p, &c, &(ZpTimeOptions){0}, d));
   zb_text_free(&t);
   zb_arena_free(a);
 }
