@@ -55,6 +55,7 @@ scenario_tests = \
   tests/plan/published.sh \
   tests/plan/browser.sh \
   tests/plan/report.sh \
+  tests/plan/machine.sh \
   tests/plan/search.sh \
   tests/readme.sh \
   tests/relocatable.sh \

@@ -23,7 +23,8 @@ wall lang 'base/.*|lang/.*'
 wall compiler 'base/.*|graph/.*|lang/(lang|ast)\.h|compiler/.*'
 wall kernels 'base/.*|graph/((ops|attend|conv|linear)\.h|(ops|pointwise)\.def)|kernels/.*'
 plan='base/.*|graph/(graph|ragged)\.h|lang/lang\.h|kernels/kernels\.h|runtime/plan/plan\.h'
-wall runtime/plan "$plan|runtime/plan/((instr|ledger)\.def|bind\.h|(local/local|schedule/schedule|time/time|search/search|output/page)\.h)|kernels/devices\.h" -maxdepth 1
+wall runtime/plan "$plan|runtime/plan/((instr|ledger)\.def|bind\.h|(local/local|schedule/schedule|time/time|search/search|output/page)\.h)|kernels/devices\.h|runtime/machine/machine\.h" -maxdepth 1
+wall runtime/machine 'base/.*|runtime/machine/.*'
 wall runtime/plan/local "$plan|runtime/plan/bind\.h|runtime/plan/local/.*"
 wall runtime/plan/schedule "$plan|runtime/plan/bind\.h|runtime/plan/schedule/.*"
 wall runtime/plan/check "$plan|runtime/plan/check/.*"
@@ -32,7 +33,7 @@ wall runtime/plan/search "$plan|runtime/plan/search/.*|runtime/plan/time/time\.h
 wall runtime/plan/output "$plan|runtime/plan/output/.*|runtime/plan/time/time\.h"
 grep -lE 'include "runtime/plan/(local|schedule)/' runtime/plan/*.[ch] | grep -vxF runtime/plan/plan.c &&
   { echo "^ only runtime/plan/plan.c lists the passes of its rooms"; broken=1; }
-grep -l 'kernels/devices\.h' runtime/plan/*.[ch] | grep -vxF runtime/plan/zplan.c &&
+grep -lE '(kernels/devices|runtime/machine/machine)\.h' runtime/plan/*.[ch] | grep -vxF runtime/plan/zplan.c &&
   { echo "^ a plan knows no devices; only runtime/plan/zplan.c asks one"; broken=1; }
 # Calls between files of a plan go down: tsort finds a circle.
 calls=$(calls libplan.a)
@@ -55,7 +56,7 @@ wall $exec/hub "base/.*|graph/graph\.h|$exec/ckpt/.*|$exec/hub/.*"
 wall $exec/calibrate "base/.*|graph/attend\.h|lang/lang\.h|$exec/(comm/comm|device/(device|memory)|exit)\.h|$exec/calibrate/.*"
 wall $exec/engine "$engine_needs|runtime/plan/time/time\.h|$exec/engine/.*"
 wall $exec/state "$engine_needs|$exec/engine/(engine|internal)\.h|$exec/ckpt/.*|$exec/hub/hub\.h|$exec/state/.*"
-wall $exec 'base/.*|graph/(graph|attend)\.h|lang/lang\.h|kernels/(kernels|devices)\.h|kernels/cuda/cuda\.h|runtime/plan/(plan\.h|time/time\.h|[a-z]*\.def)|runtime/exec/.*'
+wall $exec 'base/.*|graph/(graph|attend)\.h|lang/lang\.h|kernels/(kernels|devices)\.h|kernels/cuda/cuda\.h|runtime/plan/(plan\.h|time/time\.h|[a-z]*\.def)|runtime/machine/machine\.h|runtime/exec/.*'
 wall runtime/text 'base/.*|runtime/text/.*'
 wall runtime/zdata 'base/.*|runtime/exec/data/data\.h|runtime/text/text\.h|runtime/zdata/.*'
 wall runtime/keep 'base/.*|runtime/exec/exit\.h|runtime/keep/.*'
@@ -96,7 +97,7 @@ floors log scalars.c terminal.c lines.c metrics.c events.c log.c
 floors ckpt weights.c contents.c manifest.c look.c folder.c zckpt_read.c zckpt_show.c zckpt_verify.c zckpt_diff.c \
   zckpt_weights.c zckpt.c
 floors hub shards.c box.c map.c config.c export.c zckpt_export.c
-floors run agree.c inputs.c start.c train.c
+floors run agree.c machine.c inputs.c start.c train.c
 floors state slices.c init.c load.c save.c predict.c finite.c snapshot.c writer.c checkpoints.c resume.c
 
 rooms="base graph lang compiler kernels runtime"

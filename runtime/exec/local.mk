@@ -36,6 +36,7 @@ libexec_a_SOURCES = \
   runtime/exec/stop.h \
   runtime/exec/run/agree.c \
   runtime/exec/run/inputs.c \
+  runtime/exec/run/machine.c \
   runtime/exec/run/run.h \
   runtime/exec/run/start.c \
   runtime/exec/run/train.c \

@@ -56,6 +56,7 @@ static int run(ZxRun *r, int argc, char **argv) {
   if (!zx_run_same_options(r) || !zx_run_read(r) || !zx_run_plan(r) || !zx_run_fits(r))
     return ZX_EXIT_MISTAKE;
   zx_run_place(r);
+  zx_run_bind(r);
   r->health.on_nan = r->o.on_nan;
   r->stop = zx_stop_new(r->began, r->o.time_limit, r->o.save || r->o.ckpt);
   bool ok =

@@ -108,4 +108,4 @@ EXTRA_DIST += runtime/plan/output/JSON.md
 bin_PROGRAMS += zplan
 zplan_SOURCES = runtime/plan/zplan.c
 zplan_LDFLAGS = $(AM_LDFLAGS) -rdynamic # for modules
-zplan_LDADD = $(libs_plan) $(libs_kernels)
+zplan_LDADD = $(libs_machine) $(libs_plan) $(libs_kernels)

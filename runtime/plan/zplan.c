@@ -1,5 +1,6 @@
 /* zplan: what zrun would do, without MPI and without devices: for any number of ranks, on any machine. */
 #include "kernels/devices.h"
+#include "runtime/machine/machine.h"
 #include "runtime/plan/output/page.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/search/search.h"
@@ -21,7 +22,7 @@ static const char usage[] =
     "  report     all of it as one page for a browser, with drawings: -o FILE.html\n"
     "  search     the fastest recipes on the cluster; with a recipe, which completes what it says `?` for\n"
     "  --cluster FILE:NAME  check against a cluster's memory; show: which ranks are where, and what links\n"
-    "                       carry; sim: with its constants\n"
+    "                       carry; sim: with its constants. `auto`: this machine, a rank a core\n"
     "  --device WORD        where zrun will compute: cpu (default) or cuda, for which no GPU need be here\n"
     "  --ckpt               with the host's memory that checkpoints take (zrun --ckpt)\n"
     "  --threads T          threads of a rank, as zrun will be given (default 1): some scratch depends on "
@@ -201,6 +202,24 @@ static bool ask_device(const Options *o, ZpOptions *po, ZbErr *err) {
   return p != NULL;
 }
 
+/* `auto`: this machine, with a rank a core. */
+static const ZlCluster *load_cluster(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o) {
+  const char *name = NULL;
+  ZlOptions lo = {o->include, o->ninclude};
+  ZlProgram *p;
+  if (!strcmp(o->cluster, "auto")) {
+    ZbText t = {0};
+    const ZmMachine *m = zm_look(a);
+    zm_cluster(m, 1, m->cores, &t);
+    const char *text = zb_strndup(a, t.s, t.len);
+    zb_text_free(&t);
+    p = zl_load_text(a, s, d, "auto", text, strlen(text), NULL);
+  } else {
+    p = zl_load_named(a, s, d, o->cluster, &lo, &name);
+  }
+  return p && !zl_errors(d) ? zl_cluster(p, d, name) : NULL;
+}
+
 static ZpPlan *plan(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, const char *recipe, ZpOptions *po,
                     const ZgGraph *g) {
   const char *name;
@@ -208,8 +227,7 @@ static ZpPlan *plan(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, cons
   ZlOptions lo = {o->include, o->ninclude};
   ZlProgram *p = zl_load_named(a, s, d, recipe, &lo, &name);
   if (p) r = zl_recipe(p, d, name);
-  if (r && o->cluster && (p = zl_load_named(a, s, d, o->cluster, &lo, &name)))
-    po->cluster = zl_cluster(p, d, name);
+  if (r && o->cluster) po->cluster = load_cluster(a, s, d, o);
   return r && !zl_errors(d) ? zp_plan(a, g, r, d, po) : NULL;
 }
 
@@ -321,9 +339,9 @@ static ZpSearch *search(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, 
                         const ZgGraph *g) {
   const char *name;
   ZlOptions lo = {o->include, o->ninclude};
-  ZlProgram *p = zl_load_named(a, s, d, o->cluster, &lo, &name);
-  const ZlCluster *c = p ? zl_cluster(p, d, name) : NULL;
+  const ZlCluster *c = load_cluster(a, s, d, o);
   const ZlRecipe *r = NULL;
+  ZlProgram *p;
   if (!c) return NULL;
   keep_memory();
   if (!o->recipe) r = all_open(a, s, d, o, g, c);
@@ -444,7 +462,9 @@ int main(int argc, char **argv) {
   (o.diag_json ? zl_print_json : zl_print_text)(d, &messages);
   if (messages.s) fputs(messages.s, stderr);
   if (p && c->text) (o.json ? c->json : c->text)(p, &out);
-  if (p && po.cluster && !strcmp(c->name, "show") && !o.json) zp_show_places(p, po.cluster, &out);
+  bool places = p && po.cluster && !strcmp(c->name, "show") && !o.json;
+  if (places && !strcmp(o.cluster, "auto")) zm_show(zm_look(a), &out);
+  if (places) zp_show_places(p, po.cluster, &out);
   if (out.s) fputs(out.s, stdout);
   bool done = searches ? found && found->nbest : p != NULL, written = zb_close_stdout(&err);
   if (!written) say(&err);

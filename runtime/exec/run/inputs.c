@@ -25,7 +25,9 @@ static bool read_recipe(ZxRun *r, ZbErr *err) {
   ZlOptions lo = {r->o.include, r->o.ninclude};
   ZlProgram *p = zl_load_named(r->a, r->sources, r->diags, r->o.recipe, &lo, &name);
   if (p) r->recipe = zx_recipe_for(p, r->diags, r->a, name, r->c->t->size(r->c), err);
-  if (r->o.cluster && p && (p = zl_load_named(r->a, r->sources, r->diags, r->o.cluster, &lo, &name)))
+  bool described = r->o.cluster && !strcmp(r->o.cluster, "auto");
+  if (described) r->cluster = zx_run_auto_cluster(r); /* collective: whatever became of the recipe here */
+  else if (r->o.cluster && p && (p = zl_load_named(r->a, r->sources, r->diags, r->o.cluster, &lo, &name)))
     r->cluster = zl_cluster(p, r->diags, name);
   return (r->recipe || *err->text) && (r->cluster || !r->o.cluster) && !zl_errors(r->diags);
 }

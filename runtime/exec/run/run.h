@@ -88,6 +88,13 @@ bool zx_run_fits(ZxRun *r); /* as many ranks as the recipe wants */
 /* The mesh's fast dims go inside nodes, whatever order the launcher dealt the ranks out in. */
 void zx_run_place(ZxRun *r);
 
+/* ---- machine.c ----------------------------------------------------------------------------------------- */
+/* The machines that the launcher gave, as a cluster; the same on all ranks, which must all ask. NULL with reports. */
+const ZlCluster *zx_run_auto_cluster(ZxRun *r);
+/* Keeps the ranks of a machine of several NUMA nodes on one each, unless the launcher or the user bound them. Before
+ * there are threads. */
+void zx_run_bind(ZxRun *r);
+
 /* ---- start.c ------------------------------------------------------------------------------------------- */
 bool zx_run_start(ZxRun *r);
 /* Samples that steps 1 to `step` take. */

@@ -1,0 +1,53 @@
+/* The machines that the launcher gave: as a cluster, and whether ranks are kept on a part of theirs. */
+#include "runtime/machine/machine.h"
+#include "runtime/exec/run/run.h"
+
+#include <string.h>
+
+enum { CLUSTER_TEXT = 4096 };
+
+/* Ranks of the machine that has most. */
+static int64_t most_on_one(const int *node, int n) {
+  int64_t most = 0;
+  for (int i = 0; i < n; i++) {
+    int64_t here = 0;
+    for (int k = 0; k < n; k++) here += node[k] == node[i];
+    if (here > most) most = here;
+  }
+  return most;
+}
+
+/* By what rank 0 sees: machines are taken to be alike, and all ranks plan for the same. */
+const ZlCluster *zx_run_auto_cluster(ZxRun *r) {
+  const int *node = r->c->t->nodes(r->c);
+  int n = r->c->t->size(r->c);
+  int64_t machines = 0, size = CLUSTER_TEXT;
+  char *text = ZB_NEWN(r->a, char, size);
+  for (int i = 0; i < n; i++) machines += node[i] == i;
+  if (r->rank == 0) {
+    ZbText t = {0};
+    const ZmMachine *m = zm_look(r->a);
+    zm_cluster(m, machines, most_on_one(node, n), &t);
+    ZB_ASSERT(t.len < CLUSTER_TEXT);
+    memcpy(text, t.s, t.len);
+    zb_text_free(&t);
+    if (!r->o.quiet) {
+      zm_show(m, &t);
+      fputs(t.s, stdout);
+      zb_text_free(&t);
+    }
+  }
+  r->c->t->wait(r->c, r->c->t->broadcast(r->c, 0, text, CLUSTER_TEXT, 0));
+  ZlProgram *p = zl_load_text(r->a, r->sources, r->diags, "auto", text, strlen(text), NULL);
+  return p && !zl_errors(r->diags) ? zl_cluster(p, r->diags, NULL) : NULL;
+}
+
+void zx_run_bind(ZxRun *r) {
+  const int *node = r->c->t->nodes(r->c);
+  int64_t here = 0;
+  for (int i = 0; i < r->c->t->size(r->c); i++) here += node[i] == node[r->rank];
+  uint32_t cores = zm_bind(here, r->c->t->node_rank(r->c));
+  if (r->rank == 0 && cores && !r->o.quiet)
+    printf("note: ranks are kept on a NUMA node each, of %u core%s here: the launcher bound them to none\n",
+           cores, cores == 1 ? "" : "s");
+}
