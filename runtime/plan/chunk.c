@@ -442,3 +442,21 @@ bool zp_bind_chunk(ZpBuild *b) {
   zb_arena_free(c.tmp);
   return ok;
 }
+
+const char *zp_chunk_proposal(const ZpPlan *p, const ZpStage *st, uint64_t *bytes) {
+  const char *axis = NULL;
+  *bytes = 0;
+  for (uint32_t i = 0; i < st->ninsts && p->chunk.up == ZG_NO_AXIS; i++) {
+    const ZpSegment *s = &p->segments[st->insts[i].segment];
+    const ZpList *l = &s->list[ZP_FWD];
+    for (uint32_t k = 0; k < l->n; k++) {
+      const ZpNode *n = &l->nodes[k];
+      bool reads = n->call.op == ZG_OP_XENT_SUMS || n->call.op == ZG_OP_XENT_MAX_SUMS;
+      const ZpValue *v = reads ? &s->values[n->in[0]] : NULL;
+      if (!v || v->at.space != ZP_AT_SAVED || v->bytes <= *bytes) continue;
+      *bytes = v->bytes;
+      axis = p->graph->axes[n->call.ax[0]].name;
+    }
+  }
+  return axis;
+}

@@ -649,6 +649,11 @@ bool zp_check_segments(const ZpPlan *p, ZbErr *err);
 /* Both. A plan that fails is a bug of ours: reports the counter-example. */
 bool zp_prove(const ZpPlan *p, ZlDiags *d);
 
+/* ---- chunk.c ------------------------------------------------------------------------------------------- */
+/* The axis of the largest logits that the stage keeps of a micro-batch, and their bytes; NULL: it keeps none,
+ * or the recipe has chunks. */
+const char *zp_chunk_proposal(const ZpPlan *p, const ZpStage *st, uint64_t *bytes);
+
 /* ---- muon.c -------------------------------------------------------------------------------------------- */
 static inline bool zp_is_muon(const ZpPlan *p, const ZpBucket *k) {
   return !p->forward_only && !k->frozen && p->optimizers[k->optimizer].kind == ZP_MUON;

@@ -31,11 +31,15 @@ static void explain_size(const ZxEngine *e, ZbErr *err) {
       zb_text_add(&t, "%s%s %s", t.len ? ", " : "", zp_ledger_info[i].text, zb_bytes(x, b[i]));
   zb_fail_more(err, "; stage %u needs %s", e->stage, t.s ? t.s : "nothing");
   t.len = 0;
+  uint64_t logits;
+  const char *classes = zp_chunk_proposal(e->p, e->st, &logits);
+  const char *chunk = classes ? zb_printf(e->a, "`chunk %s = 8`, or a smaller `micro`", classes) : NULL;
+  bool large = logits > b[ZP_L_ACTIVATIONS] / e->st->prog.live / 3;
   Remedy r[] = {{b[ZP_L_PARAMS] + b[ZP_L_MASTER] + b[ZP_L_GRADS] + b[ZP_L_STATES],
                  "`shard params, grads, states`, or more pipeline ranks"},
-                {b[ZP_L_ACTIVATIONS], "`recompute` a block, or a smaller `micro`"},
+                {b[ZP_L_ACTIVATIONS], chunk && large ? chunk : "`recompute` a block, or a smaller `micro`"},
                 {b[ZP_L_SCRATCH] + b[ZP_L_COMM], "a smaller `micro`"},
-                {b[ZP_L_GATHERED] + b[ZP_L_STAGING], "more tensor ranks"}};
+                {b[ZP_L_GATHERED] + b[ZP_L_STAGING], "`prefetch 0`, or more tensor ranks"}};
   by_size(r, 4);
   for (int i = 0; i < 3 && r[i].bytes > e->st->ledger.total[ZP_DEVICE] / 20; i++)
     zb_text_add(&t, "%s%s (for %s)", i ? "; " : "", r[i].what, zb_bytes(x, r[i].bytes));

@@ -80,7 +80,12 @@ static bool check_limit(ZpBuild *b) {
             p->stages[s].prog.live == 1 ? "" : "es");
     zb_text_free(&t);
     uint64_t acts = l->bytes[ZP_L_ACTIVATIONS], stored = arena - acts;
-    if (acts > stored) zl_help(e, "`recompute` a block of the layer, or a smaller `micro`");
+    uint64_t logits, live = p->stages[s].prog.live;
+    const char *classes = zp_chunk_proposal(p, &p->stages[s], &logits);
+    if (acts > stored && classes && logits > acts / live / 3)
+      zl_help(e, "`chunk %s = 8`: logits are %s of that; or a smaller `micro`", classes,
+              zb_bytes(x, logits * live));
+    else if (acts > stored) zl_help(e, "`recompute` a block of the layer, or a smaller `micro`");
     else
       zl_help(e, "`shard params, grads, states over` a data dimension, or more `tensor` or pipeline ranks");
     return false;
