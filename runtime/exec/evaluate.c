@@ -56,6 +56,7 @@ void zx_eval_tell(const ZxEval *v, const char *data, ZbText *out) {
 bool zx_eval_run(ZxEval *v, int64_t step, int64_t steps, ZxEvalMetrics *out, ZbErr *err) {
   double from = zb_now(), sum[ZG_MAX_LOSSES] = {0}, weight[ZG_MAX_LOSSES] = {0}, aux = 0;
   uint32_t n = zg_losses(v->plan->graph);
+  if (!zx_engine_publish(v->engine, err)) return false;
   for (int64_t b = 1; b <= v->batches; b++) {
     ZxStep s;
     if (!zx_engine_step(v->engine, b, &s, err)) return false;

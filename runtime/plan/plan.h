@@ -275,7 +275,7 @@ typedef struct {
   bool gathers;              /* its parameters are a shard: they are gathered before use, */
   bool keeps;                /* and only once a step */
   ZpScatter scatters;
-  bool republishes;          /* its parameters are full, updated by shards: these are handed to all */
+  bool republishes;          /* its parameters are full, updated by shards: a step hands these to all */
   ZpDims reduces;            /* dims over which the accumulator is all-reduced at the step's end */
 } ZpBucket;
 /* clang-format on */
@@ -379,8 +379,8 @@ typedef enum {
   ZP_TAG_SLOT,    /* inputs and saved values of micro-batch mb */
   ZP_TAG_CARRY,   /* a = segment, b = iteration: the tuple that it takes in, micro-batch mb */
   ZP_TAG_DCARRY,  /* its cotangents */
-  /* a = bucket, b = iteration: parameters. mb: 0 before OPT_STEP, 1 after (with states sharded only the own
-   * shard), 2 published. */
+  /* a = bucket, b = iteration: parameters. mb: 0 before OPT_STEP, 1 after: the next step's. With states
+   * sharded that is the own shard alone, with which a step begins, too, and PUBLISH_PARAMS makes all of it. */
   ZP_TAG_PARAM,
   ZP_TAG_STAGED, /* a, b as before: gradient of one micro-batch mb */
   /* a, b as before: accumulated gradient after mb of its reductions (SCATTER in place, REDUCE_GRADS,

@@ -2,7 +2,8 @@
  * of its own; parameters, the scalars, communicators, events and pinned memory are the other's. So evaluating
  * while training costs no memory but what the plan says, and sets nothing up a second time.
  *
- * All of that is free between two steps of the other. What it uses is no more than the other has made room
+ * All of that is free between two steps of the other. Parameters that are updated by shards (ZeRO-1, 2) are
+ * whole only within a step, which begins with that; so does an evaluation. What it uses is no more than the other has made room
  * for: forward is a part of a step. */
 #include "runtime/exec/engine/internal.h"
 
@@ -44,4 +45,19 @@ ZxEngine *zx_engine_beside(ZxEngine *e, const ZxEngineOptions *o, ZbErr *err) {
   x->capture = ZX_CAPTURE_NEVER;
   x->no_capture_reason = "it is an evaluation";
   return x;
+}
+
+bool zx_engine_publish(ZxEngine *x, ZbErr *err) {
+  ZxEngine *e = x->beside;
+  for (uint32_t i = 0; e && i < e->st->nheld; i++) {
+    const ZpStageBucket *h = &e->st->held[i];
+    const ZpBucket *k = &e->p->buckets[h->bucket];
+    uint64_t from, to, each = zk_elem_bytes(e->p->compute);
+    char *params = zx_stored(e, ZP_B_PARAM, h);
+    if (!k->republishes) continue;
+    zx_owned_shard(e, h, &from, &to);
+    zx_await(e,
+             e->c->t->all_gather(e->c, e->group[k->shard], params + from * each, (to - from) * each, params));
+  }
+  return !e || zx_agree(e->world, zx_finish(e, err));
 }

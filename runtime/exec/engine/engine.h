@@ -32,6 +32,9 @@ ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOp
  * what one computes with is what the other has stored. Of `o` it takes the data and their order. `e` stays
  * until this one is freed. Collective, as above. */
 ZxEngine *zx_engine_beside(ZxEngine *e, const ZxEngineOptions *o, ZbErr *err);
+/* Makes whole what the other engine's last step has left in parts; of an engine that is beside none, nothing.
+ * Collective. */
+bool zx_engine_publish(ZxEngine *e, ZbErr *err);
 void zx_engine_free(ZxEngine *e);
 typedef struct {
   double loss, aux, grad_norm;

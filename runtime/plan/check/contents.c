@@ -173,15 +173,21 @@ static bool access_one(Mem *m, uint32_t i, const ZpAccess *a) {
   return writes(m, i, a->buf, a->tag);
 }
 
-/* Parameters are updated for the next step, in the state in which it starts: stored parts, or published.
- * What is frozen stays as it is, and in a plan that only goes forward everything does. */
+/* Whole, or as the step before has left them. */
+static uint64_t params_at_start(const Mem *m, uint32_t held) {
+  const ZpBucket *k = &m->p->buckets[m->st->held[held].bucket];
+  return held_tag(m, ZP_TAG_PARAM, held, !m->p->forward_only && k->republishes);
+}
+
+/* Parameters are updated for the next step, in the state in which it starts: what ranks own. What is frozen
+ * stays as it is, and in a plan that only goes forward everything does. */
 static bool contents_at_end(const Mem *m) {
   for (uint32_t b = 0; b < m->st->prog.nbufs; b++) {
     const ZpBuf *buf = &m->st->prog.bufs[b];
     if (!used_up(m, b, ZP_NONE)) return false;
     if (buf->kind != ZP_B_PARAM) continue;
     const ZpBucket *k = &m->p->buckets[m->st->held[buf->pool].bucket];
-    uint32_t state = m->p->forward_only || k->frozen ? 0 : k->republishes ? 2 : 1;
+    uint32_t state = m->p->forward_only || k->frozen ? 0 : 1;
     uint64_t tag = held_tag(m, ZP_TAG_PARAM, buf->pool, state);
     if (m->cells[b].tag != tag)
       return zb_fail(m->c->err, NULL, "stage %u: at the end of the step %s holds %s instead of %s", m->s,
@@ -240,7 +246,7 @@ bool zp_check_memory(const Check *c, uint32_t s) {
   m.reads = zb_alloc(c->a, zb_array_bytes(n, sizeof *m.reads));
   for (uint32_t b = 0; b < g->nbufs; b++) {
     m.cells[b].writer = m.cells[b].readers = ZP_NONE;
-    if (g->bufs[b].kind == ZP_B_PARAM) m.cells[b].tag = held_tag(&m, ZP_TAG_PARAM, g->bufs[b].pool, 0);
+    if (g->bufs[b].kind == ZP_B_PARAM) m.cells[b].tag = params_at_start(&m, g->bufs[b].pool);
     if (g->bufs[b].kind == ZP_B_STATE) m.cells[b].tag = held_tag(&m, ZP_TAG_STATE, g->bufs[b].pool, 0);
   }
   fill_clocks(&m);

@@ -127,7 +127,7 @@ static void want_of_bucket(Wants *w, const ZpInstr *in) {
     want_change(w, ZP_B_STAGING, t, held_tag(w, ZP_TAG_STAGED, h, in->mb), zp_tag(ZP_TAG_NOTHING, 0, 0, 0));
     want(w, ZP_B_GRAD, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_GRAD, h, 0));
     return;
-  case ZP_I_PUBLISH_PARAMS: want_change(w, ZP_B_PARAM, h, stepped, held_tag(w, ZP_TAG_PARAM, h, 2)); return;
+  case ZP_I_PUBLISH_PARAMS: want_change(w, ZP_B_PARAM, h, stepped, param); return;
   case ZP_I_MOMENTUM:
     want(w, ZP_B_GRAD, h, ZP_READ, held_tag(w, ZP_TAG_GRAD, h, phase_after(w, h, ZP_INSTRS)));
     want(w, ZP_B_STATE, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_STATE, h, 0));

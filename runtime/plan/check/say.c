@@ -46,7 +46,7 @@ const char *zp_say_tag(const Check *c, uint64_t tag) {
   case ZP_TAG_DCARRY:
     return inst ? zb_printf(t, "the cotangents of %s, micro-batch %u", zp_say_inst(c, a, b), n) : "?";
   case ZP_TAG_PARAM: {
-    const char *which = n == 0 ? "" : n == 1 ? "stepped " : "published ";
+    const char *which = n == 0 ? "" : "stepped ";
     return bucket ? zb_printf(t, "%sparameters of %s", which, zp_say_held(c, a, b)) : "?";
   }
   case ZP_TAG_STAGED:

@@ -54,7 +54,7 @@ typedef struct {
   uint32_t after_pos;  /* P2P, COLL: waits for compute at this position, or ZP_NONE */
   uint32_t after;      /* COLL: waits for this draft of its queue, or ZP_NONE */
 } Draft;
-enum { BY_TRANSFER, BY_GATHER, BY_SCATTER, BY_REDUCE, BY_TIED, BY_STEP, BY_UPDATE, BY_PUBLISH };
+enum { BY_TRANSFER, BY_GATHER, BY_SCATTER, BY_REDUCE, BY_TIED, BY_STEP, BY_UPDATE };
 
 typedef struct {                 /* one bucket as FWD or BWD at some position uses it */
   uint32_t gather_buf, gather;   /* where it is gathered; who gathers it, or ZP_NONE */

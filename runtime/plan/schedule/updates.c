@@ -34,24 +34,7 @@ void zp_gen_update_bufs(Gen *g) {
   g->update_buf = zp_gen_bufs(g, ZP_B_UPDATE, 0, g->nupdate, zb_round_up(most, 64));
 }
 
-/* ---- what follows OPT_STEP ---- */
-static void update(Gen *g, uint32_t h, uint64_t time) {
-  const ZpBucket *b = &g->p->buckets[g->st->held[h].bucket];
-  zp_gen_compute(g, ZP_I_OPT_STEP, time, 1)->held = h;
-  if (!b->republishes) return;
-  uint32_t id = zp_gen_draft(g, ZP_I_PUBLISH_PARAMS, time + 1, BY_PUBLISH, h);
-  Draft *pub = &g->d[id];
-  pub->after_pos = g->ncomp - 1;
-  pub->in.held = h;
-  pub->in.dims = b->shard;
-  pub->in.coll = ZG_OP_ALL_GATHER;
-  pub->in.bytes = b->elems * zk_elem_bytes(g->p->compute);
-  pub->in.naccess = 2;
-  pub->in.access = ZB_NEWN(g->p->arena, ZpAccess, 2);
-  for (uint32_t k = 0; k < 2; k++)
-    pub->in.access[k] =
-        (ZpAccess){g->param_buf[h], k ? ZP_WRITE : ZP_READ, zp_tag_held(g, ZP_TAG_PARAM, h, 1 + k)};
-}
+static void update(Gen *g, uint32_t h, uint64_t time) { zp_gen_compute(g, ZP_I_OPT_STEP, time, 1)->held = h; }
 
 /* ---- Muon ---- */
 /* An instruction of the collective queue, behind the last of the compute queue: one contents of the update

@@ -113,6 +113,27 @@ static void plan_gathers(Gen *g, uint32_t t, const Entry *list, uint32_t n, uint
   }
 }
 
+/* Full parameters that were updated by shards: at the beginning of a step what each rank has of them goes to
+ * all, beside the forwards of what is used before. list as for plan_gathers. */
+static void plan_publishing(Gen *g, const Entry *list, uint32_t n, uint32_t *where) {
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t held = list[i].held, buf = g->param_buf[held], t = g->st->held[held].bucket;
+    if (where[held] == ZP_NONE) {
+      where[held] = zp_gen_draft(g, ZP_I_PUBLISH_PARAMS, 0, BY_GATHER, list[i].pos);
+      ZpInstr *in = &g->d[where[held]].in;
+      in->held = held;
+      in->dims = g->p->buckets[t].shard;
+      in->coll = ZG_OP_ALL_GATHER;
+      in->bytes = g->p->buckets[t].elems * compute_bytes(g->p);
+      in->naccess = 2;
+      in->access = ZB_NEWN(g->p->arena, ZpAccess, 2);
+      in->access[0] = (ZpAccess){buf, ZP_READ, zp_tag_held(g, ZP_TAG_PARAM, held, 1)};
+      in->access[1] = (ZpAccess){buf, ZP_WRITE, zp_tag_held(g, ZP_TAG_PARAM, held, 0)};
+    }
+    g->uses[list[i].use].gather = where[held];
+  }
+}
+
 /* ---- gradients ----------------------------------------------------------------------------------------- */
 static uint32_t reduction(Gen *g, ZpInstrOp op, uint32_t held, uint64_t time, uint32_t rank, uint32_t need) {
   uint32_t id = zp_gen_draft(g, op, time, rank, need);
@@ -253,6 +274,7 @@ void zp_gen_params(Gen *g) {
     if (!n) continue;
     const ZpBucket *b = &g->p->buckets[t];
     if (b->gathers) plan_gathers(g, t, list + at[t], n, copies[t], where);
+    if (b->republishes && !g->p->forward_only) plan_publishing(g, list + at[t], n, where);
     if (zp_stages_grads(b) && !g->p->forward_only) plan_scatters(g, t, list + at[t], n, copies[t]);
   }
   for (uint32_t h = 0; h < nheld && !g->p->forward_only; h++) {

@@ -59,7 +59,7 @@ typedef struct {
   double forward, backward; /* seconds of transfers that run beside a micro-batch's */
   double once;              /* at the beginning of a step, beside its first forward */
   double end;               /* of those that run beside the last backward, and the one that cannot */
-  double least_end, after;  /* after the update */
+  double least_end;
   double optimizer;
 } Moves;
 
@@ -99,7 +99,7 @@ static void add_bucket(const Step *t, const BucketTime *b, uint32_t n, Moves *m)
   double one = (b->staged ? 0 : b->scatter) + b->reduce;
   m->end += n * one;
   m->least_end = fmax(m->least_end, b->scatter + b->reduce);
-  m->after += n * b->publish;
+  m->once += n * b->publish;
   m->optimizer += n * b->optimizer;
 }
 
@@ -137,7 +137,7 @@ double closed_seconds(const Space *x, const Candidate *c, const Layout *l, const
     double end = fmax(m.end - b, m.least_end) + fmin(m.end, b) * x->c->steal / (1 + x->c->steal);
     /* The first stage ends last: what the others reduce is done meanwhile. */
     double late = k ? 0 : end;
-    tail = fmax(tail, late + m.after + m.optimizer);
+    tail = fmax(tail, late + m.optimizer);
     before = fmax(before, fmax(0, m.once - s->forward[k]) + s->counting[k] * M);
   }
   double wire = 0;

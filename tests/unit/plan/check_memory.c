@@ -194,10 +194,9 @@ Test(check_memory, end_of_step_in_order) {
   forget_waits(p, 1, find_instr(p, 1, ZP_I_NORM_LOCAL, ANY, ANY), ZP_I_REDUCE_GRADS);
   rejects(p, "stage 1 NORM_LOCAL may read gradient accumulator of");
   p = good((Fake){.stages = 1, .nmicro = 2, .layers = 2, .level = 2});
-  forget_waits(p, 0, find_instr(p, 0, ZP_I_PUBLISH_PARAMS, ANY, 1), ZP_I_OPT_STEP);
-  rejects(
-      p,
-      "stage 0 PUBLISH_PARAMS(layer.0) may read parameter store of layer.0 before stage 0 OPT_STEP(layer.0)");
+  forget_waits(p, 0, find_instr(p, 0, ZP_I_FWD, 0, 1), ZP_I_PUBLISH_PARAMS);
+  rejects(p, "stage 0 FWD(layer.0, mb 0) may read parameter store of layer.0 before stage 0 "
+             "PUBLISH_PARAMS(layer.0) has written it");
   p = good((Fake){.stages = 1, .nmicro = 2, .layers = 2});
   move_instr(p, 0, fake_find(p, 0, ZP_I_NORM_LOCAL, ANY, ANY), fake_find(p, 0, ZP_I_BWD, 1, 0));
   rejects(p, ""); /* whichever proof comes first */
