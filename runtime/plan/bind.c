@@ -334,15 +334,6 @@ static bool matches(const ZgGraph *g, uint32_t region, const ZlPath *path) {
   return true;
 }
 
-static void check_attention(ZpBuild *b) {
-  const ZlRecipe *r = b->p->recipe;
-  for (uint32_t i = 0; i < r->nattention; i++)
-    if (r->attention[i].way == ZL_ATTENTION_RING && b->o->pins)
-      zl_help(zl_report(b->d, ZL_Z0808, r->attention[i].span,
-                        "`attention ring` is for CPUs only in this version"),
-              "write `attention gather` or `attention heads`");
-}
-
 static void bind_recompute(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZgGraph *g = p->graph;
@@ -408,7 +399,6 @@ bool zp_bind(ZpBuild *b) {
   if (!zl_errors(b->d)) zp_bind_slots(b);
   check_pads(b);
   check_used(b);
-  check_attention(b);
   bind_shards(b);
   bind_recompute(b);
   p->pins = b->o->pins;

@@ -27,7 +27,8 @@
  * stream in both directions; pairs that a schedule exchanges at the same time thus go one after the other.
  *
  * Communicators belong to one queue each: the engine makes groups of nodes and of the collective queue apart,
- * and transfers have one of their own.
+ * and transfers have one of their own. So have rings, whose hops are on the transfers' queue as well: they are
+ * queued with the instruction that they are of, at one place of the one order on all ranks of a ring.
  *
  * NCCL's sums are not those of combine.c. The order of additions is NCCL's to choose, so bits are those of
  * MPI's communicator only up to rounding; of bf16 every partial sum that one GPU passes on is rounded: N - 1

@@ -13,6 +13,7 @@
 static void share_groups(ZxEngine *x, const ZxEngine *e) {
   memcpy(x->group, e->group, sizeof x->group);
   memcpy(x->node_group, e->node_group, sizeof x->node_group);
+  memcpy(x->ring_group, e->ring_group, sizeof x->ring_group);
 }
 
 static void share_memory(ZxEngine *x, const ZxEngine *e) {
@@ -23,6 +24,7 @@ static void share_memory(ZxEngine *x, const ZxEngine *e) {
   x->pinned_event = e->pinned_event;
   x->call_event = e->call_event;
   x->rows_event = e->rows_event;
+  x->ring_event = e->ring_event;
 }
 
 ZxEngine *zx_engine_beside(ZxEngine *e, const ZxEngineOptions *o, ZbErr *err) {

@@ -39,13 +39,14 @@ static void make_group(ZxEngine *e, ZxGroup *group, ZpDims dims) {
 
 static void groups_of(ZxEngine *e, const ZpList *l) {
   for (uint32_t i = 0; i < l->n; i++)
-    if (zp_sends(&l->nodes[i])) make_group(e, e->node_group, l->nodes[i].dims);
+    if (zp_is_ring(&l->nodes[i]) && e->c->t->exchange) make_group(e, e->ring_group, l->nodes[i].dims);
+    else if (zp_sends(&l->nodes[i])) make_group(e, e->node_group, l->nodes[i].dims);
 }
 
 /* All groups that any rank's program uses, in one order on all ranks. */
 static void make_groups(ZxEngine *e) {
   const ZpPlan *p = e->p;
-  for (int i = 0; i < 1 << ZP_MAX_DIMS; i++) e->group[i] = e->node_group[i] = -1;
+  for (int i = 0; i < 1 << ZP_MAX_DIMS; i++) e->group[i] = e->node_group[i] = e->ring_group[i] = -1;
   for (uint32_t i = 0; i < p->graph->nsegments; i++)
     for (int k = 0; k < ZP_PHASES; k++) groups_of(e, &p->segments[i].list[k]);
   for (uint32_t s = 0; s < p->nstages; s++)

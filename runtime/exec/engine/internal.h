@@ -124,6 +124,7 @@ struct ZxEngine {
   uint32_t pinned_event;      /* the latest inputs' upload */
   uint32_t call_event;        /* the call just made, where the host waits for it */
   uint32_t rows_event;        /* three of them: the latest uploads of tables of rows (rows.c) */
+  uint32_t ring_event;        /* two of them: before a transfer of a ring and behind it (ring.c) */
   uint32_t staged_event;      /* the first of a staged communicator */
   struct {
     uint64_t total;
@@ -138,7 +139,8 @@ struct ZxEngine {
   /* Groups by set of dims; -1: not made. Nodes and the collective queue have groups of their own: each keeps
    * its order on all ranks, but how the two interleave depends on timing and so differs from rank to rank. */
   ZxGroup group[1 << ZP_MAX_DIMS], node_group[1 << ZP_MAX_DIMS];
-  ZxGroup *tied; /* per p->tied */
+  ZxGroup ring_group[1 << ZP_MAX_DIMS]; /* where a device's streams order transfers */
+  ZxGroup *tied;                        /* per p->tied */
 
   /* ---- outputs, where the plan has them: node.c; who takes them is state/'s to say ---- */
   bool (*take_output)(ZxEngine *e, const ZxOutput *x); /* false: e->err says why */
@@ -255,6 +257,7 @@ void zx_copy_view(ZxEngine *e, ZkView from, ZkView to);
 void zx_halo(ZxEngine *e, const ZpNode *n, const ZkCall *call);
 /* ring.c: attend, or its gradient, of a sequence that ranks share (zp_is_ring). */
 void zx_ring(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *call);
+bool zx_prepare_ring(ZxEngine *e, const ZkCall *call, ZbErr *err); /* the calls that it will make */
 
 /* ---- rows.c: rounds, dispatch and combine over mesh dims ---- */
 void zx_open_rows(ZxEngine *e); /* at set-up, for all of them */

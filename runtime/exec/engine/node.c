@@ -108,7 +108,7 @@ static bool prepare_list(ZxEngine *e, const ZpSegment *s, const ZpList *l, const
     ZkCall c = calls[i];
     if (zg_op_info[c.op].kind == ZG_SINK) continue;
     give_addresses(s, n, &c);
-    bool ok = e->dev->prepare(e->env, &c, err);
+    bool ok = zp_is_ring(n) ? zx_prepare_ring(e, &c, err) : e->dev->prepare(e->env, &c, err);
     if (ok && n->overwrites) {
       c.accumulate = !c.accumulate;
       ok = e->dev->prepare(e->env, &c, err);

@@ -5,6 +5,10 @@
  * each rank's part added, and go home after the last step. Two chunks go round each by itself: one that nobody
  * sees any more does not go on.
  *
+ * Where a device's streams order transfers, these are on the transfer queue's: each begins when compute has
+ * come to where it is queued, and compute waits for it where it needs what it brings. Rings have groups of
+ * their own, since operations of one group are queued on one stream.
+ *
  * Example: 4 ranks, causal, steps 0 1 2 3. At step 1 rank 0 has the keys of rank 3, which its queries do not
  * see: it hands them on. With a window shorter than a chunk there are steps 0 and 1 only. Zigzag, rank 0 has
  * chunks 0 and 7, and at step 1 chunks 3 and 4: its chunk 7 sees both, as at every step two pairs of chunks of
@@ -51,18 +55,46 @@ static int peer(const Ring *r, int64_t farther) {
   return (int)zp_group_member(&r->e->p->mesh, r->e->rank, r->n->dims, index);
 }
 
-/* A pair of messages, of one tensor: to the rank `hop` farther on, and from that as many before. */
+/* Messages of some tensors: each to the rank `hop` farther on, and from that as many before. */
 typedef struct {
-  ZxRequest sent, got;
-} Hop;
-static Hop begin_hop(const Ring *r, int64_t hop, const void *from, void *to, uint64_t bytes, int tag) {
-  ZxComm *c = r->e->c;
-  ZxRequest got = c->t->recv(c, to, bytes, peer(r, -hop), tag);
-  return (Hop){c->t->send(c, from, bytes, peer(r, hop), tag), got};
+  ZxRequest request[2 * 2 * CHUNKS];
+  int n;
+} Hops;
+
+static bool on_streams(const Ring *r) { return r->e->c->t->exchange != NULL; }
+
+static void begin_hops(const Ring *r, Hops *h) {
+  h->n = 0;
+  if (!on_streams(r)) return;
+  r->e->dev->record(r->e->env, r->e->ring_event);
+  r->e->dev->stream(r->e->env, ZP_Q_P2P);
+  r->e->dev->wait(r->e->env, r->e->ring_event);
 }
-static void end_hop(const Ring *r, Hop h) {
-  zx_await(r->e, h.got);
-  zx_await(r->e, h.sent);
+
+static void add_hop(const Ring *r, Hops *h, int64_t hop, const void *from, void *to, uint64_t bytes,
+                    int tag) {
+  ZxComm *c = r->e->c;
+  if (!on_streams(r)) {
+    h->request[h->n++] = c->t->recv(c, to, bytes, peer(r, -hop), tag);
+    h->request[h->n++] = c->t->send(c, from, bytes, peer(r, hop), tag);
+    return;
+  }
+  int next = (int)((r->mine + hop + r->ranks) % r->ranks),
+      last = (int)((r->mine - hop + r->ranks) % r->ranks);
+  ZxMessage m[] = {{to, bytes, last, false}, {(void *)(uintptr_t)from, bytes, next, true}};
+  zx_await(r->e, c->t->exchange(c, r->e->ring_group[r->n->dims], m, 2));
+}
+
+/* After the last: compute goes on. */
+static void leave_hops(const Ring *r) {
+  if (!on_streams(r)) return;
+  r->e->dev->record(r->e->env, r->e->ring_event + 1);
+  r->e->dev->stream(r->e->env, ZP_Q_COMPUTE);
+}
+
+static void end_hops(const Ring *r, const Hops *h) {
+  if (on_streams(r)) r->e->dev->wait(r->e->env, r->e->ring_event + 1);
+  for (int i = 0; i < h->n; i++) zx_await(r->e, h->request[i]);
 }
 
 /* Where the keys, values and sums of chunk c are at its own step number i. A single chunk is in place at first. */
@@ -108,15 +140,37 @@ static ZkView part_view(const Ring *r, const ZkView *whole, int c) {
 }
 
 /* To the type of `to`, which may be another. */
-static void store(const Ring *r, ZkView from, ZkView to) {
-  ZkPointwise same = {.nout = 1};
+static const ZkPointwise same = {.nout = 1};
+static ZkCall stored(ZkView from, ZkView to) {
   ZkCall c = {.op = ZG_OP_POINTWISE, .nin = 1, .nout = 1, .pointwise = &same};
   if (from.elem == to.elem) c = (ZkCall){.op = ZG_OP_COPY, .nin = 1, .nout = 1};
   memset(from.start, 0, sizeof from.start);
   memset(to.start, 0, sizeof to.start);
   c.in[0] = from;
   c.out[0] = to;
+  return c;
+}
+static void store(const Ring *r, ZkView from, ZkView to) {
+  ZkCall c = stored(from, to);
   if (from.data != to.data) r->e->dev->run(r->e->env, &c);
+}
+
+/* Results that steps make in f32: the other one of attend's is so anyway. */
+static int made_by(const ZkCall *c) { return c->op == ZG_OP_ATTEND_GRAD ? 3 : 1; }
+
+bool zx_prepare_ring(ZxEngine *e, const ZkCall *call, ZbErr *err) {
+  ZkCall c = *call;
+  bool ok = true;
+  for (int i = 0; i < made_by(call); i++) {
+    c.out[i].elem = ZK_F32;
+    ZkCall s = stored(c.out[i], call->out[i]);
+    ok = ok && e->dev->prepare(e->env, &s, err);
+  }
+  for (int on = 0; on < 2; on++) {
+    c.accumulate = on;
+    ok = ok && e->dev->prepare(e->env, &c, err);
+  }
+  return ok;
 }
 
 /* What queries of chunk `own` make of the keys of chunk c, which are those of the rank `farther` before. */
@@ -137,26 +191,23 @@ static void meet(Ring *r, int own, int c, int64_t farther) {
 }
 
 /* Its keys and values go `hop` ranks on. */
-typedef struct {
-  Hop k, v;
-} Hops;
-static Hops begin_hops(const Ring *r, int c, int64_t hop) {
+static void hand_keys(const Ring *r, Hops *h, int c, int64_t hop) {
   uint32_t i = r->steps[c];
   uint64_t k = bytes_of(&r->k) / (uint64_t)r->chunks, v = bytes_of(&r->v) / (uint64_t)r->chunks;
-  int tag = TENSORS * c;
-  return (Hops){begin_hop(r, hop, keys_at(r, c, i), keys_at(r, c, i + 1), k, tag + KEYS),
-                begin_hop(r, hop, values_at(r, c, i), values_at(r, c, i + 1), v, tag + VALUES)};
+  add_hop(r, h, hop, keys_at(r, c, i), keys_at(r, c, i + 1), k, TENSORS * c + KEYS);
+  add_hop(r, h, hop, values_at(r, c, i), values_at(r, c, i + 1), v, TENSORS * c + VALUES);
 }
 
 /* So do the sums of its gradients, where they are those of its next step. */
 static void hand_sums(const Ring *r, int c, int64_t hop) {
   uint32_t i = r->steps[c];
   uint64_t dk = bytes_of(&r->call.out[1]), dv = bytes_of(&r->call.out[2]), n = (uint64_t)r->chunks;
-  int tag = TENSORS * c;
-  Hop k = begin_hop(r, hop, dkeys_at(r, c, i), dkeys_at(r, c, i + 1), dk / n, tag + DKEYS);
-  Hop v = begin_hop(r, hop, dvalues_at(r, c, i), dvalues_at(r, c, i + 1), dv / n, tag + DVALUES);
-  end_hop(r, k);
-  end_hop(r, v);
+  Hops h;
+  begin_hops(r, &h);
+  add_hop(r, &h, hop, dkeys_at(r, c, i), dkeys_at(r, c, i + 1), dk / n, TENSORS * c + DKEYS);
+  add_hop(r, &h, hop, dvalues_at(r, c, i), dvalues_at(r, c, i + 1), dv / n, TENSORS * c + DVALUES);
+  leave_hops(r);
+  end_hops(r, &h);
 }
 
 /* How many ranks on the next step is that chunk c takes part in; 0: there is none. */
@@ -168,17 +219,19 @@ static int64_t hop_of(const Ring *r, int c, uint32_t i) {
 
 static void go_round(Ring *r) {
   for (uint32_t i = 0; i < r->n->nsteps; i++) {
-    Hops hops[CHUNKS];
+    Hops hops;
     int64_t hop[CHUNKS], at = (int64_t)r->n->steps[i];
+    begin_hops(r, &hops);
     for (int c = 0; c < r->chunks; c++) {
       bool here = r->n->chunks[i] >> c & 1;
       hop[c] = here ? hop_of(r, c, i) : 0;
-      if (hop[c]) hops[c] = begin_hops(r, c, hop[c]);
+      if (hop[c]) hand_keys(r, &hops, c, hop[c]);
     }
+    leave_hops(r);
     for (int c = 0; c < r->chunks; c++)
       for (int own = 0; own < r->chunks && r->n->chunks[i] >> c & 1; own++) meet(r, own, c, at);
+    end_hops(r, &hops);
     for (int c = 0; c < r->chunks; c++) {
-      if (hop[c]) end_hop(r, hops[c].k), end_hop(r, hops[c].v);
       bool goes = hop[c] || (at && r->n->chunks[i] >> c & 1); /* home, from its last step */
       if (r->back && goes) hand_sums(r, c, hop[c] ? hop[c] : -at);
       if (goes) r->steps[c]++;

@@ -89,7 +89,8 @@ bool zx_open_events(ZxEngine *e, ZbErr *err) {
   e->pinned_event = n;
   e->call_event = n + 1;
   e->rows_event = n + 2;
-  e->staged_event = n + 5;
+  e->ring_event = n + 5;
+  e->staged_event = n + 7;
   return e->dev->events(e->env, e->staged_event + ZX_STAGED_EVENTS, err);
 }
 

@@ -477,7 +477,7 @@ Test(attend, ring_is_checked) {
 Test(attend, ring_on_a_device) {
   Model m = model_with(ONE "mask = none))");
   Plan q = plan_try_pinned(m.g, zb_printf(m.c.a, "%smesh c = 2 split seq over c attention ring", bind));
-  cr_expect(!q.p && strstr(plan_messages(&q), "Z0808") && strstr(plan_messages(&q), "attention gather"));
+  cr_expect(q.p, "%s", plan_messages(&q));
   plan_close(&q);
   model_close(&m);
 }
