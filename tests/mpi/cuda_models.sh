@@ -54,7 +54,7 @@ same one one:1 tensor2:2
 model mixtral -D heads=2 -D kv_heads=1 -D inner=24 -D experts=4
 same one one:1 few_ep2:2
 says 'planned == used'
-model deepseek -D dense=1 -D heads=2 -D plain=8 -D rotary=4 -D value=8 -D query_rank=12 -D key_rank=8 -D inner=24 -D small=12 \
+model deepseek -D layers=2 -D dense=1 -D heads=2 -D plain=8 -D rotary=4 -D value=8 -D query_rank=12 -D key_rank=8 -D inner=24 -D small=12 \
   -D experts=4 -D active=2 -D groups=2 -D take=1
 same one one:1
 
