@@ -186,7 +186,7 @@ bool zx_measure_kernels(ZxTrials *t, ZxKernelRates *out, ZbErr *err) {
   Asked x = ask(t);
   if (!zx_agree(t->m->c, zx_trials_ready(t, err))) return false;
   zx_trials_run(t);
-  *out = (ZxKernelRates){.launch = t->trial[x.tiny].seconds, .beside = x.product[0][SHAPES - 1][FORWARD]};
+  *out = (ZxKernelRates){.launch = t->trial[x.tiny].seconds, .beside = x.product[0][1][FORWARD]};
   fit_products(t, &x, out);
   fit_attention(t, &x, out);
   fit_passes(t, &x, out);

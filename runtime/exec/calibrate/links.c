@@ -93,32 +93,41 @@ static void fit(const Exchanges *e, Kind kind, double passes, double fixed, doub
   *ramp = fmax(1e-9, b * b * *rate);
 }
 
-/* As the engine does: between calls it looks whether the collective has got on. */
-static double beside(const Link *l, ZxTrials *t, uint32_t product, int calls, size_t bytes) {
+/* So many calls, and an exchange beside them: all of it, and until the exchange was complete. As the engine
+ * does, between calls it looks whether that has got on. */
+typedef struct {
+  double all, sent;
+} Both;
+static Both beside(const Link *l, ZxTrials *t, uint32_t product, int calls, size_t bytes) {
   ZxComm *c = l->m->c;
-  double round[ROUNDS];
+  double all[ROUNDS], sent[ROUNDS];
   for (int k = 0; k < ROUNDS; k++) {
     c->t->barrier(c);
     double from = zb_now();
     bool open = bytes && l->group >= 0;
     ZxRequest r = open ? c->t->all_reduce(c, l->group, l->whole, bytes / 4, ZX_F32, ZX_SUM) : -1;
+    sent[k] = 0;
     for (int i = 0; i < calls; i++) {
       zx_trial_run(t, product);
-      if (open && c->t->test(c, r)) open = false;
+      if (open && c->t->test(c, r)) open = false, sent[k] = zb_now() - from;
     }
-    if (open) c->t->wait(c, r);
-    round[k] = zb_now() - from;
+    if (open) c->t->wait(c, r), sent[k] = zb_now() - from;
+    all[k] = zb_now() - from;
   }
-  return zx_measured(l->m, zx_median(round, ROUNDS));
+  return (Both){zx_measured(l->m, zx_median(all, ROUNDS)), zx_measured(l->m, zx_median(sent, ROUNDS))};
 }
 
-/* How much longer computation takes beside a collective. */
-static double steal(const Link *l, ZxTrials *t, uint32_t product, size_t bytes) {
-  double sent = beside(l, t, product, 0, bytes), one = beside(l, t, product, 20, 0) / 20;
+/* How much longer computation takes beside a collective, and how fast that is meanwhile. */
+static void share(const Link *l, ZxTrials *t, uint32_t product, size_t bytes, ZxLinkRates *r) {
+  double sent = beside(l, t, product, 0, bytes).sent, one = beside(l, t, product, 4, 0).all / 4;
   int calls = (int)fmin(1e6, 1 + 2 * sent / one); /* twice as long as the collective */
-  double alone = beside(l, t, product, calls, 0), both = beside(l, t, product, calls, bytes);
-  double lost = fmin(.95, fmax(.01, (both - alone) / sent));
-  return lost / (1 - lost);
+  double alone = beside(l, t, product, calls, 0).all;
+  Both both = beside(l, t, product, calls, bytes);
+  double lost = fmin(.95, fmax(.01, (both.all - alone) / sent));
+  r->steal = lost / (1 - lost);
+  /* What was left when the calls were done went on alone; what computation lost it had. */
+  double computed = fmin(both.sent, alone + lost * sent), after = both.sent - computed;
+  r->beside = fmin(1, fmax(.05, (sent - after) / computed));
 }
 
 static ZxLinkRates measure(Link *l, ZxTrials *t, uint32_t product, int size, int peer, bool first) {
@@ -133,7 +142,7 @@ static ZxLinkRates measure(Link *l, ZxTrials *t, uint32_t product, int size, int
   double fixed = r.start + (n - 1) * r.latency;
   fit(&x, GATHER, (n - 1) / n, fixed, &r.link, &r.ramp);
   fit(&x, SUMS, 2 * (n - 1) / n, fixed + (n - 1) * r.latency, &r.sums, &nothing);
-  r.steal = steal(l, t, product, most);
+  share(l, t, product, most, &r);
   return r;
 }
 

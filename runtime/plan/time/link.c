@@ -47,7 +47,7 @@ static double ring_rate(const ZlCluster *c, const ZpPlace *at) {
 static double ring_rate_of(const ZlCluster *c, int op, const ZpPlace *at) {
   const ZlLevel *l = &c->levels[at->level];
   double n = (double)at->n, nodes = (double)units_below(at, at->level), near = n / nodes;
-  if (op == ZG_OP_ALL_REDUCE && at->level == 0 && l->sums > 0) return l->sums;
+  if (op == ZG_OP_ALL_REDUCE && near == 1 && l->sums > 0) return l->sums;
   /* Each rank has a part for every other, of which n - near are outside: those alone take the outer links. */
   if (op == ZG_OP_ALL_TO_ALL && at->level > 0)
     return fmin(c->levels[0].bandwidth, l->bandwidth * n / (n - near));

@@ -47,6 +47,7 @@ typedef struct {
   double *ends; /* per stage: when its piece will, at the rate that it has; INFINITY: it computes nothing */
   bool *turned; /* per stage: its rate may have */
   bool links;   /* links were taken or given back: what moves may have another rate */
+  bool shares;  /* computation slows collectives of some level */
   uint32_t nstages;
   uint32_t *base; /* instructions have numbers over all stages: that of a stage's first */
   uint32_t *next, *stage_of;
@@ -102,17 +103,23 @@ static void take_links(Loop *l, const Moving *m, int by) {
   }
 }
 
+/* Calls, beside which the engine looks after exchanges now and then only. */
+static bool computes(const Stage *s) { return s->running && s->now.piece[s->piece].level == ZP_NONE; }
+
 static double rate_of(const Loop *l, const Moving *m) {
   uint32_t most = 1;
+  double beside = 1;
   for (uint32_t id = m->member; id != ZP_NONE; id = l->next[id]) {
     const ZpInstr *in = instr_of(l, id);
     const Stage *s = &l->stage[l->stage_of[id]];
     bool sends = in->op == ZP_I_SEND_ACT || in->op == ZP_I_SEND_GRAD, coll = in->queue == ZP_Q_COLL;
     if (coll && !m->x.heavy) return 1;
+    if (coll && computes(s) && l->x->c->levels[m->x.level].beside > 0)
+      beside = l->x->c->levels[m->x.level].beside;
     if ((sends || coll) && s->sending[m->x.level] > most) most = s->sending[m->x.level];
     if ((!sends || coll) && s->receiving[m->x.level] > most) most = s->receiving[m->x.level];
   }
-  return 1 / (double)most;
+  return beside / (double)most;
 }
 
 static double compute_rate(const Loop *l, const Stage *s) {
@@ -170,6 +177,7 @@ static void begin_piece(Loop *l, Stage *s) {
   s->left = p->seconds;
   s->piece_begin = s->since = l->now;
   l->turned[s - l->stage] = true;
+  l->links |= l->shares;
   if (p->level == ZP_NONE) return;
   take(s, p->level, true, true, 1);
   l->links = true;
@@ -177,6 +185,7 @@ static void begin_piece(Loop *l, Stage *s) {
 
 static void end_piece(Loop *l, Stage *s) {
   const Piece *p = &s->now.piece[s->piece];
+  l->links |= l->shares;
   if (p->level == ZP_NONE) return;
   take(s, p->level, true, true, -1);
   l->links = true;
@@ -369,6 +378,7 @@ static void fill_stage(Loop *l, uint32_t i, ZpStageTime *out) {
 void zp_time_loop(Cost *x, ZbArena *a, ZpTime *t) {
   const ZpPlan *p = x->p;
   Loop l = {.x = x, .a = a, .nstages = p->nstages};
+  for (uint32_t i = 0; i < x->c->nlevels; i++) l.shares |= x->c->levels[i].beside > 0;
   uint32_t n = 0;
   l.base = ZB_NEWN(x->a, uint32_t, p->nstages);
   for (uint32_t s = 0; s < p->nstages; s++) l.base[s] = n, n += p->stages[s].prog.ninstrs;

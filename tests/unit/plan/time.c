@@ -146,6 +146,9 @@ Test(time, rings) {
   NEAR(zp_collective_seconds(&c, ZG_OP_ALL_GATHER, 1e9, &p), 6e-6 + 3 * 4e-6 + filled(.75e9 / 20e9, 2e-5));
   NEAR(zp_collective_seconds(&c, ZG_OP_ALL_REDUCE, 1e9, &p),
        6e-6 + 2 * 2 * 4e-6 + filled(1.5e9 / 20e9, 2e-5));
+  levels[1].sums = 25e9;
+  NEAR(zp_collective_seconds(&c, ZG_OP_ALL_REDUCE, 1e9, &p),
+       6e-6 + 2 * 2 * 4e-6 + filled(1.5e9 / 25e9, 2e-5));
   p = zp_place(&c, both, 6); /* two links a node; 3 steps within nodes, 2 between */
   NEAR(zp_collective_seconds(&c, ZG_OP_ALL_GATHER, 6e8, &p),
        6e-6 + 3 * 2e-6 + 2 * 4e-6 + filled(5e8 / 40e9, 2e-5));
@@ -283,6 +286,13 @@ Test(time, overlap) {
   cr_expect(part[ZP_T_SLOWED] <= (exchanged - part[ZP_T_DATA]) / 3 + 1e-3 + .125, "%g of %g",
             part[ZP_T_SLOWED], exchanged);
   ABOUT(t->seconds, free_of_it + part[ZP_T_SLOWED] + part[ZP_T_DATA]);
+  /* The same exchanges, slower while calls run: longer beside them, and more of them to wait for. */
+  levels[0].beside = 1;
+  ABOUT(step(a, f, &c, &p)->seconds, t->seconds);
+  levels[0].beside = .25;
+  ZpTime *slow = step(a, f, &c, &p);
+  cr_expect(slow->stages[0].part[ZP_T_SLOWED] > 1.2 * part[ZP_T_SLOWED]);
+  cr_expect(slow->seconds > t->seconds + .05, "%g after %g", slow->seconds, t->seconds);
   zb_arena_free(a);
 }
 
