@@ -16,6 +16,21 @@ typedef struct {
 extern const ZkDevice zk_devices[];          /* the one list, the best first; one without a name ends it */
 const ZkDevice *zk_device(const char *name); /* NULL: there is none */
 
+/* How a call is done that a device of its kind could do faster. For people, in words that go on after "3 of
+ * `dot` a step are done". */
+typedef struct {
+  const char *what, *why; /* "by our own kernels"; why; they stay as long as the device's context */
+  bool scalar;            /* its FLOPs are done by units for f32, not by those for products */
+  double work;            /* FLOPs that are done for each that counts; 0: one */
+  double bytes;           /* moved, beside those of its operands and results */
+  bool unknown;           /* takes longer than these say, nobody knows how much */
+} ZkWay;
+/* What a device can do at most, a second: FLOPs of products in each type and of units for f32, bytes of its
+ * memory, bytes from and to the host's. */
+typedef struct {
+  double bf16, tf32, f32, bytes, link;
+} ZkRates;
+
 /* What a planner asks of a device. `scratch`: as zk_cpu_scratch. `supports`: whether the device does a fused
  * or batched call, or an op that is two, as one; NULL: none. `pins`: its memory is not the host's. */
 typedef struct {

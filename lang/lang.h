@@ -159,7 +159,7 @@ typedef struct {
   struct { ZlName dim; bool by_cost; int64_t *counts; uint32_t n; ZlSpan span; } stages;
   struct { ZlName name; ZlKw *kws; uint32_t n; } schedule;
   ZlPath *recompute; uint32_t nrecompute;
-  /* "f32", "bf16"; NULL: default f32. */
+  /* "f32", "bf16"; compute: also "tf32"; NULL: default f32. */
   struct { const char *compute, *params, *reduce, *states; ZlSpan span; } precision;
   ZlOptimizer optimizer;                            /* name.s NULL: none */
   ZlOptimizer *others; uint32_t nothers;            /* those with `for` */

@@ -281,23 +281,25 @@ static void apply_recompute(Build *b, const ZlDirective *d) {
 
 static void apply_precision(Build *b, const ZlDirective *d) {
   static const char *const keys[] = {"compute", "params", "reduce", "states"};
-  static const char *const types[] = {"f32", "bf16", "f16", "f8e4m3", "f8e5m2"};
+  static const char *const types[] = {"f32", "bf16", "tf32", "f16", "f8e4m3", "f8e5m2"};
+  static const char there_are[] =
+      "there are `f32`, for `compute` and `reduce` `bf16`, and for `compute` `tf32`";
   const char **slot[] = {&b->r->precision.compute, &b->r->precision.params, &b->r->precision.reduce,
                          &b->r->precision.states};
   for (uint32_t i = 0; i < d->names.n; i++) {
     ZlName key = d->names.at[i], type = d->others.at[i];
-    int k = zl_word_index(key.s, keys, 4), t = zl_word_index(type.s, types, 5);
+    int k = zl_word_index(key.s, keys, 4), t = zl_word_index(type.s, types, 6);
     if (k < 0) {
       ZlDiag *g = BAD(b, ZL_Z0804, key.span, "no precision is called `%s`", key.s);
       zl_note(g, "there are `compute`, `params`, `reduce` and `states`");
       zl_help_nearest(g, key.s, keys, 4);
     } else if (t < 0) {
       ZlDiag *g = BAD(b, ZL_Z0804, type.span, "`%s` is not a precision", type.s);
-      zl_note(g, "there are `f32` and, for `compute` and `reduce`, `bf16`");
-      zl_help_nearest(g, type.s, types, 2);
-    } else if (t > 1 || (t == 1 && k != 0 && k != 2)) {
+      zl_note(g, "%s", there_are);
+      zl_help_nearest(g, type.s, types, 3);
+    } else if (t > 2 || (t == 1 && k != 0 && k != 2) || (t == 2 && k != 0)) {
       ZlDiag *g = BAD(b, ZL_Z0808, type.span, "%s in %s is not in this version", key.s, type.s);
-      zl_note(g, "there are `f32` and, for `compute` and `reduce`, `bf16`");
+      zl_note(g, "%s", there_are);
       zl_help(g, "write `%s %s`", key.s, k == 0 ? "bf16" : "f32");
     } else if (once(b, ZL_D_PRECISION, key.s, key.span)) {
       *slot[k] = types[t];

@@ -22,9 +22,9 @@ AS_IF([test $have_cuda = yes], [
     ZUG_CUDA_LIBRARY([CUBLASLT], [cublasLt.h], [cublasLt], [cublasLtCreate], [zug_cuda="$zug_cuda cuBLASLt"])
     ZUG_CUDA_LIBRARY([CUDNN], [cudnn.h], [cudnn], [cudnnBackendCreateDescriptor], [zug_cuda="$zug_cuda cuDNN"])
     ZUG_CUDA_LIBRARY([NCCL], [nccl.h], [nccl], [ncclCommSplit], [zug_cuda="$zug_cuda NCCL"])
-    dnl Programs made at run time are loaded by the runtime's own cudaLibraryLoadData, since CUDA 12.8.
-    AC_CHECK_LIB([cudart], [cudaLibraryLoadData],
-      [ZUG_CUDA_LIBRARY([NVRTC], [nvrtc.h], [nvrtc], [nvrtcGetCUBIN], [zug_cuda="$zug_cuda NVRTC" NVRTC_LIBS="-L$zug_cuda_lib -Wl,-rpath,$zug_cuda_lib -lnvrtc"])], [], [$CUDA_LIBS])
+    dnl Programs made at run time are loaded by the driver, for whose functions the runtime is asked: any of 12 and 13.
+    AC_CHECK_HEADER([cudaTypedefs.h],
+      [ZUG_CUDA_LIBRARY([NVRTC], [nvrtc.h], [nvrtc], [nvrtcGetCUBIN], [zug_cuda="$zug_cuda NVRTC" NVRTC_LIBS="-L$zug_cuda_lib -Wl,-rpath,$zug_cuda_lib -lnvrtc"])])
     zug_cuda="$zug_cuda (for $CUDA_ARCHS)"])
   CPPFLAGS=$zug_save_CPPFLAGS LIBS=$zug_save_LIBS])
 AS_IF([test $have_cuda = no && test "x$with_cuda" != xno && test "x$with_cuda" != xauto],

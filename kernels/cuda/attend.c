@@ -85,6 +85,21 @@ void zkc_attend_of(const ZkCall *c, ZkcAttend *a) {
   a->shared = nest_of(a, a->v[ZKA_DBIAS], false);
 }
 
+bool zkc_attend_wide(const ZkcAttend *a, int v) {
+  if (a->hs[v] != 1 || (ZKA_OF_VALUES(v) ? a->W : a->H) % 8 != 0 ||
+      a->ss[v] * (int64_t)zk_elem_bytes((ZkElem)a->v[v]->elem) % 16 != 0)
+    return false;
+  return zkc_aligned(a->v[v], &a->heads, v, 1) && zkc_aligned(a->v[v], &a->groups, v, 1);
+}
+
+bool zkc_attend_mma(const ZkcAttend *a) {
+  static const uint8_t operands[] = {ZKA_Q, ZKA_K, ZKA_V, ZKA_G};
+  bool fits = a->grad && !a->bias_grad && a->H <= 128 && a->W <= 128;
+  for (int i = 0; fits && i < 4; i++)
+    fits = a->v[operands[i]]->elem == ZK_BF16 && a->skip[operands[i]] == 0 && zkc_attend_wide(a, operands[i]);
+  return fits;
+}
+
 void zk_cuda_attend(const ZkEnv *env, const ZkCall *c) {
   ZkcAttend a;
   zkc_attend_of(c, &a);
@@ -98,6 +113,17 @@ void zk_cuda_attend_prepare(const ZkEnv *env, const ZkCall *c) {
   ZkcAttend a;
   zkc_attend_of(c, &a);
   if (zkc_attend_rows(&a)) zk_attend_dnn_prepare(env->device, c);
+}
+
+bool zk_cuda_attend_way(const ZkEnv *env, const ZkCall *c, ZkWay *way) {
+  ZkcAttend a;
+  zkc_attend_of(c, &a);
+  const char *why = zkc_attend_rows(&a) ? zk_attend_dnn_why(env->device, c) : NULL;
+  if (!why) return false;
+  /* Backward makes the scores twice: seven products, where cuDNN's has five. */
+  if (zkc_attend_mma(&a)) *way = (ZkWay){.what = "by our own kernels, not by cuDNN", .why = why, .work = 1.4};
+  else *way = (ZkWay){.what = "by our own kernels on units for f32", .why = why, .scalar = true};
+  return true;
 }
 
 size_t zk_cuda_attend_scratch(const ZkCall *c) {

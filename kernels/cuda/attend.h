@@ -57,8 +57,15 @@ static inline int64_t zkc_attend_rows(const ZkcAttend *a) {
   return (int64_t)a->heads.count * a->groups.count * a->S;
 }
 
+/* Whether rows of view v can be moved 16 bytes a time. */
+bool zkc_attend_wide(const ZkcAttend *a, int v);
+/* Whether it is a gradient for which attend_mma.cu has kernels. */
+bool zkc_attend_mma(const ZkcAttend *a);
+
 /* ---- attend_cudnn.c ------------------------------------------------------------------------------------ */
 /* False if there is no cuDNN, or if it does not support the call: then nothing was done. */
+/* Why cuDNN does not compute the call; NULL: it does. */
+const char *zk_attend_dnn_why(ZkCuda *cu, const ZkCall *call);
 bool zk_attend_dnn(const ZkEnv *env, const ZkCall *call, const ZkcAttend *a);
 void zk_attend_dnn_prepare(ZkCuda *cu, const ZkCall *call);
 size_t zk_attend_dnn_scratch(const ZkcAttend *a);

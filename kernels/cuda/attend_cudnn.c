@@ -9,7 +9,8 @@
  * has no sum for them to add to: cuDNN then stores ds in its workspace, [head, s, s] in bf16, and multiplies
  * it by k from there, in one order. (That is how NVIDIA's own frontend asks for it up to Hopper; later
  * devices use our kernels, and so do versions and lengths that are known to go wrong: see whole_tiles and
- * trusted.) The workspace for all heads can be gigabytes, so the heads are done in equal pieces. */
+ * distrusted.) The workspace for all heads can be gigabytes, so the heads are done in equal pieces: such that
+ * ds stays in the cache, and yet every multiprocessor has something to do. Pieces change no bit. */
 #include "kernels/cuda/attend.h"
 
 #ifdef HAVE_CUDNN
@@ -19,7 +20,7 @@
 #include <string.h>
 
 #ifndef ZK_ATTEND_PIECE                      /* tests have a smaller one */
-#define ZK_ATTEND_PIECE ((int64_t)256 << 20) /* bytes of workspace for which heads are put together */
+#define ZK_ATTEND_PIECE ((int64_t)256 << 20) /* bytes of workspace for which heads are put together at most */
 #endif
 #ifndef ZK_ATTEND_TILE /* likewise */
 #define ZK_ATTEND_TILE 128
@@ -55,13 +56,14 @@ static int64_t head_bytes(const Heads *h) {
   return h->groups * (S * S * 2 + (h->groups > 1 ? 2 * S * h->H * 2 : 0));
 }
 
-static bool cut(Heads *h) {
+/* `most`: bytes of workspace for which heads are put together. */
+static bool cut(Heads *h, int64_t most) {
   int64_t bytes = head_bytes(h);
   h->pbatch = h->batch;
   h->pkeys = h->keys;
   if (bytes == 0) return true;
-  h->pkeys = largest_divisor(h->keys, ZK_ATTEND_PIECE / bytes);
-  h->pbatch = h->pkeys == h->keys ? largest_divisor(h->batch, ZK_ATTEND_PIECE / bytes / h->keys) : 1;
+  h->pkeys = largest_divisor(h->keys, most / bytes);
+  h->pbatch = h->pkeys == h->keys ? largest_divisor(h->batch, most / bytes / h->keys) : 1;
   return bytes * h->pbatch * h->pkeys <= LARGEST; /* pieces of l begin at 16 bytes: these are whole tiles */
 }
 
@@ -85,19 +87,34 @@ static bool stride(Heads *h, const ZkcAttend *a, int v) {
  * 628, pytorch, issue 196678.) */
 static bool whole_tiles(const ZkcAttend *a) { return a->S > 1 && (!a->grad || a->S % ZK_ATTEND_TILE == 0); }
 
-static bool heads_of(Heads *h, const ZkcAttend *a) {
+/* What is left to our own kernels whatever cuDNN says. */
+static const char *ours(const ZkcAttend *a) {
+  if (a->bias_grad || a->v[ZKA_BIAS]) return "scores have a bias";
+  if (a->v[ZKA_DOCS_K]) return "documents hide keys from each other";
+  if (a->window) return "it has a window";
+  if (a->more) return "scores are capped, have sinks or a prefix, or come in parts";
+  if (!a->one || a->S != a->K || a->ahead) return "queries and keys are of two sequences or two widths";
+  return a->v[ZKA_Q]->elem == ZK_BF16 ? NULL : "it is in f32, and cuDNN's kernels are of bf16";
+}
+
+/* NULL, and the heads; or why cuDNN is not asked. */
+static const char *heads_of(Heads *h, const ZkcAttend *a, int64_t most) {
+  static const char uneven[] = "its heads are not evenly spaced, or not at multiples of 16 bytes";
   *h = (Heads){1, 1, a->groups.count, a->S, a->H, .grad = a->grad, .causal = a->causal, .scale = a->scale};
-  if (a->more || !a->one || a->bias_grad || a->S != a->K || a->ahead) return false; /* ours */
-  if (a->heads.nloops > 2 || a->groups.nloops > 1 || a->H % 8 != 0 || a->H > 256 || a->S > INT32_MAX ||
-      !whole_tiles(a))
-    return false;
+  const char *why = ours(a);
+  if (why) return why;
+  if (a->H % 8 != 0 || a->H > 256) return "its heads have no multiple of 8 elements, or more than 256";
+  if (a->S <= 1 || a->S > INT32_MAX) return "it has a single position";
+  if (!whole_tiles(a)) return "its length is no multiple of 128, and gradients of the rest are not trusted";
+  if (a->heads.nloops > 2 || a->groups.nloops > 1) return uneven;
   if (a->heads.nloops == 2) h->batch = a->heads.div[0].n, h->keys = a->heads.div[1].n;
   else if (a->heads.nloops == 1 && h->groups == 1) h->keys = a->heads.div[0].n;
   else if (a->heads.nloops == 1) h->batch = a->heads.div[0].n;
-  if (h->batch > 65535 || h->keys * h->groups > 65535 || a->v[ZKA_L]->elem != ZK_F32) return false;
+  if (h->batch > 65535 || h->keys * h->groups > 65535 || a->v[ZKA_L]->elem != ZK_F32)
+    return "it has too many heads";
   for (int v = 0; v < ZKA_DELTA; v++)
-    if (v != ZKA_L && a->v[v] && !stride(h, a, v)) return false;
-  return cut(h);
+    if (v != ZKA_L && a->v[v] && !stride(h, a, v)) return uneven;
+  return cut(h, most) ? NULL : "the scores of one head take more than 1 GiB";
 }
 
 /* l as [heads, groups, s], dense. True if it lies so. */
@@ -346,6 +363,7 @@ static void gradient(Graph *g, const Heads *h) {
 /* ---- plans --------------------------------------------------------------------------------------------- */
 typedef struct {
   bool usable;
+  const char *why; /* it is not; NULL: it is */
   Heads heads;
   Graph graph; /* all that was made for the plan, and the plan */
   cudnnBackendDescriptor_t plan;
@@ -408,21 +426,43 @@ static bool plan_for(Plan *p, cudnnHandle_t handle, cudnnBackendDescriptor_t dev
 /* As NVIDIA's own frontend has it: 9.10.0 and 9.10.1 have known bugs; gradients in one order (what its
  * support matrix calls deterministic) are there for Hopper, and since 9.18 for Ampere and Ada. Before 9.0
  * other things differ too. */
-static bool trusted(int arch, size_t version, bool grad) {
-  if (version < 90000 || version == 91000 || version == 91001) return false;
-  return !grad || (arch < 90 ? version >= 91800 : arch < 100);
+static const char *distrusted(int arch, size_t version, bool grad) {
+  if (version < 90000) return "cuDNN is older than 9.0";
+  if (version == 91000 || version == 91001) return "cuDNN 9.10.0 and 9.10.1 are known to go wrong";
+  if (!grad || (arch >= 90 && arch < 100)) return NULL;
+  if (arch >= 100) return "cuDNN's gradients in one order are not trusted on GPUs after Hopper";
+  return version >= 91800 ? NULL : "cuDNN has gradients in one order from 9.18 on, on GPUs before Hopper";
+}
+
+/* As the setting says; else what two thirds of the cache hold, or, if that is more, what gives each
+ * multiprocessor a tile of 128 rows. Never more than there is room for. */
+static int64_t piece_of(const ZkCuda *cu, const ZkcAttend *a) {
+  int64_t cache = (int64_t)(cu->l2 / 3 * 2), wave = (int64_t)cu->sms * 128 * a->S * 2;
+  int64_t piece = cu->attend_piece ? (int64_t)cu->attend_piece : cache > wave ? cache : wave;
+  return piece < ZK_ATTEND_PIECE ? piece : ZK_ATTEND_PIECE;
+}
+
+static const char *declined(const ZkCuda *cu, const ZkcAttend *a, Heads *h) {
+  for (int v = 0; v < ZKA_DELTA; v++)
+    if (a->v[v] && (uintptr_t)a->v[v]->data % 16 != 0) return "operands lie at odd addresses";
+  const char *why = heads_of(h, a, piece_of(cu, a));
+  return why ? why : distrusted(cu->arch, cudnnGetVersion(), a->grad);
 }
 
 static void make_plan(ZkCuda *cu, const ZkCall *call, void *memo) {
   Plan *p = memo;
   ZkcAttend a;
   zkc_attend_of(call, &a);
-  for (int v = 0; v < ZKA_DELTA; v++)
-    if (a.v[v] && (uintptr_t)a.v[v]->data % 16 != 0) return;
-  if (trusted(cu->arch, cudnnGetVersion(), a.grad) && heads_of(&p->heads, &a)) plan_for(p, cu->dnn, NULL);
+  p->why = declined(cu, &a, &p->heads);
+  if (!p->why && !cu->pretend && !plan_for(p, cu->dnn, NULL)) p->why = "cuDNN has no plan for it";
 }
 
 static void drop_plan(void *memo) { graph_free(&((Plan *)memo)->graph); }
+
+const char *zk_attend_dnn_why(ZkCuda *cu, const ZkCall *call) {
+  if (!cu->dnn && !cu->pretend) return *cu->no_dnn ? cu->no_dnn : "there is no cuDNN";
+  return ((const Plan *)zk_cuda_memo(cu, call, sizeof(Plan), make_plan, drop_plan))->why;
+}
 
 void zk_attend_dnn_prepare(ZkCuda *cu, const ZkCall *call) {
   if (cu->dnn) zk_cuda_memo(cu, call, sizeof(Plan), make_plan, drop_plan);
@@ -443,7 +483,7 @@ static size_t sums_bytes(const Heads *h) {
 size_t zk_attend_dnn_scratch(const ZkcAttend *a) {
   Heads h;
   ZkView l;
-  if (!heads_of(&h, a)) return 0;
+  if (heads_of(&h, a, ZK_ATTEND_PIECE)) return 0; /* the device and its cache are not known */
   return BEGIN + rounded(workspace_most(&h)) + sums_bytes(&h) +
          (dense_l(a, &l) ? 0 : (size_t)zkc_attend_rows(a) * sizeof(float));
 }
@@ -519,7 +559,7 @@ bool zk_attend_dnn_plan(const ZkCall *call, const char *device, int64_t *workspa
   zkc_attend_of(call, &a);
   const char *generation = strstr(device, "\"deviceVer\":"); /* 900 for 9.0 */
   int arch = generation ? atoi(strchr(generation, ':') + 1) / 10 : 0;
-  if (!heads_of(&p.heads, &a) || !trusted(arch, cudnnGetVersion(), a.grad)) return false;
+  if (heads_of(&p.heads, &a, ZK_ATTEND_PIECE) || distrusted(arch, cudnnGetVersion(), a.grad)) return false;
   cudnnBackendDescriptor_t prop = make(&g, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
   set_attribute(&g, prop, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)strlen(device),
                 device);
@@ -536,6 +576,10 @@ bool zk_attend_dnn_plan(const ZkCall *call, const char *device, int64_t *workspa
 bool zk_attend_dnn(const ZkEnv *env, const ZkCall *call, const ZkcAttend *a) {
   (void)env, (void)call, (void)a;
   return false;
+}
+const char *zk_attend_dnn_why(ZkCuda *cu, const ZkCall *call) {
+  (void)cu, (void)call;
+  return "this build has no cuDNN";
 }
 void zk_attend_dnn_prepare(ZkCuda *cu, const ZkCall *call) { (void)cu, (void)call; }
 size_t zk_attend_dnn_scratch(const ZkcAttend *a) {

@@ -34,6 +34,29 @@ static bool check_status(const ZkCuda *cu, cudaError_t status, const char *what,
                  what, cudaGetErrorString(status));
 }
 
+/* FLOPs of a multiprocessor and cycle: in bf16 on tensor cores, and of its other units. At most: cards for
+ * desktops may do half of the former. */
+static void rates_of(ZkCuda *cu, double cycles, double bytes) {
+  double bf16 = cu->arch < 86    ? 2048
+                : cu->arch < 90  ? 1024
+                : cu->arch < 100 ? 4096
+                : cu->arch < 120 ? 8192
+                                 : 1024;
+  double f32 = cu->arch < 86 ? 128 : 256, all = cu->sms * cycles;
+  cu->rates = (ZkRates){all * bf16, all * bf16 / 2, all * f32, bytes, 25e9}; /* link: PCIe 4, 16 lanes */
+}
+
+static void look_at_rates(ZkCuda *cu) {
+  int clock = 0, memory = 0, width = 0, l2 = 0; /* kHz, kHz, bits */
+  cudaDeviceGetAttribute(&clock, cudaDevAttrClockRate, cu->device);
+  cudaDeviceGetAttribute(&memory, cudaDevAttrMemoryClockRate, cu->device);
+  cudaDeviceGetAttribute(&width, cudaDevAttrGlobalMemoryBusWidth, cu->device);
+  cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, cu->device);
+  cu->l2 = l2 > 0 ? (size_t)l2 : 0;
+  rates_of(cu, 1e3 * clock, 2e3 * memory * width / 8);
+  (void)cudaGetLastError();
+}
+
 static bool look_at_device(ZkCuda *cu, ZbErr *err) {
   struct cudaDeviceProp p;
   int n = 0;
@@ -48,6 +71,7 @@ static bool look_at_device(ZkCuda *cu, ZbErr *err) {
   cu->sms = p.multiProcessorCount;
   cu->most_blocks = 16 * cu->sms;
   cu->arch = 10 * p.major + p.minor;
+  look_at_rates(cu);
   snprintf(cu->name, sizeof cu->name, "%s", p.name);
   if (cu->arch < 80)
     return zb_fail(err, "", "%s is of generation %d.%d: 8.0 is the first with bf16", cu->name, p.major,
@@ -74,7 +98,7 @@ static bool make_handles(ZkCuda *cu, ZbErr *err) {
   cudnnStatus_t dnn = cudnnCreate(&cu->dnn);
   if (dnn != CUDNN_STATUS_SUCCESS) {
     cu->dnn = NULL;
-    zk_cuda_note(cu, "attention is by our own kernels, without cuDNN", cudnnGetErrorString(dnn));
+    snprintf(cu->no_dnn, sizeof cu->no_dnn, "cuDNN cannot start: %s", cudnnGetErrorString(dnn));
     (void)cudaGetLastError();
   }
 #endif
@@ -88,9 +112,22 @@ ZkCuda *zk_cuda_new(int device, ZbErr *err) {
     return NULL;
   }
   cu->device = device;
+  const char *piece = getenv("ZUG_ATTEND_PIECE");
+  long mib = piece ? strtol(piece, NULL, 10) : 0;
+  cu->attend_piece = mib > 0 ? (size_t)mib << 20 : 0;
   if (look_at_device(cu, err) && make_handles(cu, err)) return cu;
   zk_cuda_free(cu);
   return NULL;
+}
+
+ZkCuda *zk_cuda_pretend(void) {
+  ZkCuda *cu = calloc(1, sizeof *cu);
+  if (!cu) return NULL;
+  *cu = (ZkCuda){
+      .pretend = true, .name = "an H100", .arch = 90, .sms = 132, .most_blocks = 16 * 132, .l2 = 50 << 20};
+  rates_of(cu, 1.83e9, 3.35e12);
+  cu->rates.link = 55e9;
+  return cu;
 }
 
 void zk_cuda_free(ZkCuda *cu) {

@@ -4,6 +4,7 @@
  * context.c  a device: handles, workspaces       NAME.cu       ops: their kernels, and what launches them
  * table.c    from op to function, errors         common.cuh    what .cu files share; on devices: *.cuh
  * host.c     views as loops for a kernel, memos  emu.h emu.cc  the same kernels on the CPU, for tests
+ * ways.c     what is done in a slower way, and why
  * program.c  kernels made at run time            NAME_text.c   their text: pointwise functions, fused norms
  *
  * Kernels only enqueue work on the context's stream: they never wait, and allocate nothing once
@@ -32,7 +33,15 @@ typedef struct ZkCuda {
   double *parts;     /* [ZK_CUDA_PARTS], likewise */
   ZkCudaMemo *memos; /* what was made for calls like this one */
   struct ZkCudaProgram *programs;
-  const char *noted; /* the last thing that is done in another way (zk_cuda_note) */
+  bool pretend;          /* it is not here: calls are looked at and prepared, and never made */
+  bool tf32, repeatable; /* as ZkEnv has them */
+  void *products;        /* plans of cuBLASLt's, for zk_cuda_choices */
+  ZkRates rates;         /* by its data sheet */
+  size_t l2;             /* bytes of its cache */
+  size_t attend_piece;   /* bytes of workspace for a piece of attention's gradient (ZUG_ATTEND_PIECE, MiB); 0:
+                             by the cache */
+  char no_dnn[128];      /* why `dnn` is NULL, in a build that has it */
+  char no_programs[256]; /* why programs cannot be compiled; empty: none failed */
   bool failed;
   char error[512]; /* the first thing that went wrong */
 } ZkCuda;
@@ -40,6 +49,8 @@ typedef struct ZkCuda {
 /* ZkEnv's `device` is one of these. NULL with a message if there is no such device or it is too old. Makes a
  * stream; zk_cuda_free ends that one. */
 ZkCuda *zk_cuda_new(int device, ZbErr *err);
+/* A context of no device, to be asked zk_cuda_way: as of an H100 with the libraries of this build. */
+ZkCuda *zk_cuda_pretend(void);
 void zk_cuda_free(ZkCuda *cu); /* NULL is allowed */
 /* NULL while all is well. Looks for what kernels reported since, too, but does not wait for them. */
 const char *zk_cuda_error(ZkCuda *cu);
@@ -60,6 +71,23 @@ extern const ZkPlanning zk_planning_cuda; /* the two, for planners that load the
  * was not prepared does it at its first call. Only whether pointers are multiples of 16 matters, not where
  * they point. */
 void zk_cuda_prepare(const ZkEnv *env, const ZkCall *call);
+
+/* Whether a call that was prepared is done in a slower way than it might be on such a device, because a
+ * library is not there, is not trusted with it, or refuses it. What is left to own kernels by choice counts as
+ * the best way. (ways.c) */
+bool zk_cuda_way(const ZkEnv *env, const ZkCall *call, ZkWay *way);
+
+/* ---- choices by time ---------------------------------------------------------------------------------- */
+/* Which algorithm a product is done by, of those that libraries propose, is measured when it is prepared, and
+ * others may measure otherwise; results differ by roundings. Ranks that are to have the same bits take the
+ * choices of one of them: those of `out` that no zk_cuda_choose has settled yet (returns how many there are);
+ * and the same made this context's, where it has such calls. Calls are to be prepared again then. */
+typedef struct {
+  uint64_t call, workspace;
+  uint8_t usable, algorithm[64];
+} ZkCudaChoice;
+uint32_t zk_cuda_choices(ZkCuda *cu, ZkCudaChoice *out, uint32_t most);
+void zk_cuda_choose(ZkCuda *cu, const ZkCudaChoice *choice, uint32_t n);
 
 /* ---- flat buffers -------------------------------------------------------------------------------- */
 /* As zk_cpu_adamw, zk_cpu_sgd and zk_cpu_lion, all in one pass. Unless `squares` is NULL, g is also scaled by

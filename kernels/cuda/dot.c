@@ -8,7 +8,8 @@
  * the others: it counts as batch, and A lacks it. So with M and B.
  *
  * M = N = 1 is a reduction and has kernels of its own. Other products go to cuBLASLt where it is there; else,
- * and where it knows nothing, to ours. All add in f32, with f32 operands too: no TF32. */
+ * and where it knows nothing, to ours. All add in f32; operands in f32 are multiplied as they are, but where ZkEnv
+ * says tf32: then cuBLASLt may round them to 11 bits. */
 #include "kernels/cuda/dot.h"
 
 ZkDotAxes zk_dot_in_order(const ZkDotAxes *axes, const ZkView *v) {
@@ -113,6 +114,20 @@ void zk_cuda_dot_prepare(const ZkEnv *env, const ZkCall *c) {
   }
   ZkDot d = zk_dot_of(c);
   if (!empty(&d)) zk_dot_lt_prepare(env->device, c);
+}
+
+/* A product in parts has the way of the product alone, if cuBLASLt does not do that either. */
+bool zk_cuda_dot_way(const ZkEnv *env, const ZkCall *c, ZkWay *way) {
+  bool more = zk_dot_more(c);
+  ZkUnfused u;
+  zk_unfuse(c, &u);
+  ZkDot d = zk_dot_of(&u.call[0]);
+  if (empty(&d) || d.k.count == 0 || d.m.count * d.n.count == 1) return false;
+  const char *why = zk_dot_lt_why(env->device, c);
+  if (!why || (more && zk_cuda_dot_way(env, &u.call[0], way))) return why != NULL;
+  *way = more ? (ZkWay){.what = "apart from what follows them", .why = why, .bytes = zk_cuda_parts_bytes(c)}
+              : (ZkWay){.what = "by our own kernels on units for f32", .why = why, .scalar = true};
+  return true;
 }
 
 static size_t scratch_unfused(const ZkCall *c) {

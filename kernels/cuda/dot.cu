@@ -322,10 +322,24 @@ static __global__ void __launch_bounds__(THREADS)
     if (x[i] != y[i]) *flag = 1;
 }
 
+/* NaN is close to nothing. */
+static __global__ void __launch_bounds__(THREADS)
+    compare_close(const void *x, const void *y, int elem, int64_t n, float unit, float room, int *flag) {
+  for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS) {
+    float want = zk_load(y, elem, i);
+    if (!(fabsf(zk_load(x, elem, i) - want) <= unit * (room + fabsf(want)))) *flag = 1;
+  }
+}
+
 extern "C" void zk_dot_noise(ZkCuda *cu, void *p, int elem, int64_t n, unsigned seed) {
   ZK_LAUNCH(cu, NULL, noise, zk_blocks(cu, zk_ceil_of(n, THREADS)), THREADS, 0, p, elem, n, seed);
 }
 extern "C" void zk_dot_compare(ZkCuda *cu, const void *x, const void *y, int64_t n, int *flag) {
   ZK_LAUNCH(cu, NULL, compare, zk_blocks(cu, zk_ceil_of(n, THREADS)), THREADS, 0, (const unsigned char *)x,
             (const unsigned char *)y, n, flag);
+}
+extern "C" void zk_dot_close(ZkCuda *cu, const void *x, const void *y, int elem, int64_t n, float unit,
+                             float room, int *flag) {
+  ZK_LAUNCH(cu, NULL, compare_close, zk_blocks(cu, zk_ceil_of(n, THREADS)), THREADS, 0, x, y, elem, n, unit,
+            room, flag);
 }

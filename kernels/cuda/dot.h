@@ -46,6 +46,9 @@ void zk_dot_tiles(ZkCuda *cu, const ZkCall *call, const ZkDot *d);
 /* For dot_lt.c: n elements that look random, from -1 to 1; *flag = 1 if n bytes differ. */
 void zk_dot_noise(ZkCuda *cu, void *p, int elem, int64_t n, unsigned seed);
 void zk_dot_compare(ZkCuda *cu, const void *x, const void *y, int64_t n, int *flag);
+/* ... or if one of n elements x is not within unit (room + |y|) of y. */
+void zk_dot_close(ZkCuda *cu, const void *x, const void *y, int elem, int64_t n, float unit, float room,
+                  int *flag);
 
 /* ---- dot_lt.c ---- */
 /* A product, with an epilogue, column sums or neither. False if there is no cuBLASLt, or if it has nothing
@@ -53,6 +56,8 @@ void zk_dot_compare(ZkCuda *cu, const void *x, const void *y, int64_t n, int *fl
 bool zk_dot_lt(const ZkEnv *env, const ZkCall *call);
 bool zk_dot_lt_prepare(ZkCuda *cu, const ZkCall *call); /* whether it will be done */
 size_t zk_dot_lt_scratch(const ZkCall *call);
+/* Why it is not done, of a call that was prepared; NULL: it is, or is better done otherwise. */
+const char *zk_dot_lt_why(ZkCuda *cu, const ZkCall *call);
 
 /* ---- dot.c ---- */
 ZkDot zk_dot_of(const ZkCall *call);

@@ -7,10 +7,14 @@
  * multiples of 16 bytes are copied too if the product is large enough to gain by it: the tensor cores' fast
  * kernels read 16 bytes a time. (Such results are not: the planner pads what is that large.)
  *
- * Of the algorithms that cuBLASLt proposes for a shape, the one taken is the fastest of those that give, on
- * random operands, every bit of what its first proposal gives. So what is measured decides about time and
- * never about results: they are the same from run to run and on every rank. Split sums are only let through
- * if they are added in f32 in a separate pass, which has a fixed order.
+ * Of the algorithms that cuBLASLt proposes for a shape, the one taken is the fastest whose results are right:
+ * on random operands those of the same call in parts, a product by the proposal that is taken for it and then
+ * a kernel of ours, up to roundings; of a product without an epilogue, those of the first proposal that runs.
+ * An epilogue that is wrong in this version is so found out, and not used. Algorithms add in different orders,
+ * so what is measured decides about roundings: whoever runs several ranks makes the choice the same on all
+ * (zk_cuda_choices). With `repeatable` only such are chosen from that give every bit of what the first gives:
+ * results are then the same from run to run. Split sums are only let through if they are added in f32 in a
+ * separate pass, which has a fixed order.
  *
  * A fused call (dot_epilogue.c) is the same with an epilogue, and the tensor that it adds as cuBLASLt's C. It
  * needs the result where it lies. Activations are left to generations from 9.0 on: before, they are known to
@@ -24,6 +28,8 @@
 #ifdef HAVE_CUBLASLT
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define PROPOSALS 8
@@ -139,8 +145,13 @@ static Layout best_layout(const ZkDot *d) {
 }
 
 /* ---- plan ---------------------------------------------------------------------------------------------- */
-typedef struct {
+typedef struct Plan Plan;
+struct Plan {
+  Plan *next;   /* of the context's */
+  uint64_t key; /* the same for this call on all ranks with such a GPU */
+  bool settled; /* the choice is that of all ranks */
   bool usable;
+  const char *why; /* it is not; NULL: it is, or it is better so */
   ZkDotEpilogue epi;
   Layout layout;
   int left, right;     /* which operand comes first: cuBLASLt counts along columns */
@@ -149,7 +160,7 @@ typedef struct {
   cublasLtMatrixLayout_t mat[3];
   cublasLtMatmulAlgo_t algo;
   size_t workspace;
-} Plan;
+};
 
 static bool ok(ZkCuda *cu, const ZkCall *call, const char *what, cublasStatus_t status) {
   if (status != CUBLAS_STATUS_SUCCESS) zk_cuda_fail(cu, call, what, cublasLtGetStatusString(status));
@@ -172,13 +183,15 @@ static cublasStatus_t describe(Plan *p, int i) {
 
 /* A result with stride 1 along n is, in columns, C' = B' A'; with stride 1 along m it is C = A B. An operand
  * that lies as the result does is then what is wanted, one that does not is wanted transposed. */
-static cublasStatus_t describe_all(Plan *p) {
+static cublasStatus_t describe_all(const ZkCuda *cu, Plan *p) {
   const Matrix *m = p->layout.mat;
+  bool half = elem_of(&p->layout.d, ZKD_A) == ZK_BF16;
+  cublasComputeType_t compute = cu->tf32 && !half ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   p->left = m[ZKD_C].trans ? ZKD_A : ZKD_B;
   p->right = m[ZKD_C].trans ? ZKD_B : ZKD_A;
   int32_t left = m[p->left].trans == m[ZKD_C].trans ? CUBLAS_OP_N : CUBLAS_OP_T;
   int32_t right = m[p->right].trans == m[ZKD_C].trans ? CUBLAS_OP_N : CUBLAS_OP_T;
-  cublasStatus_t s = cublasLtMatmulDescCreate(&p->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F); /* f32 stays exact */
+  cublasStatus_t s = cublasLtMatmulDescCreate(&p->desc, compute, CUDA_R_32F);
   if (s) return s;
   s = cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &left, sizeof left);
   if (s) return s;
@@ -263,13 +276,20 @@ static bool may_sum(Plan *p, const ZkCall *call) {
          may_have_vector(p, call) && (l->d.batch.count == 1 || p->vector_step > 0);
 }
 
+/* Whether this GPU gains by the epilogue. */
+static bool worth_it(const ZkCuda *cu, const Plan *p) {
+  static int wanted = -1; /* ZUG_EPILOGUES=0 in the environment: none, to see what they gain */
+  if (wanted < 0) wanted = !getenv("ZUG_EPILOGUES") || strcmp(getenv("ZUG_EPILOGUES"), "0") != 0;
+  if (!wanted) return false;
+  return p->epi.kind == ZKD_SUM || (cu->arch >= OLDEST_ACTIVATIONS && cu->arch <= NEWEST_ACTIVATIONS);
+}
+
 /* What cuBLASLt wants of a product with an epilogue. */
-static bool may_follow(const ZkCuda *cu, Plan *p, const ZkCall *call) {
+static bool may_follow(Plan *p, const ZkCall *call) {
   const ZkDotEpilogue *e = &p->epi;
   const Matrix *m = &p->layout.mat[ZKD_C];
   const ZkDot *d = &p->layout.d;
-  bool activations = cu->arch >= OLDEST_ACTIVATIONS && cu->arch <= NEWEST_ACTIVATIONS;
-  if (p->layout.packed[ZKD_C] || (e->kind != ZKD_SUM && !activations)) return false;
+  if (p->layout.packed[ZKD_C]) return false;
   if (e->kind == ZKD_COLUMN_SUMS) return may_sum(p, call);
   if (e->bias >= 0 && (m->trans != e->bias_along_m || !may_have_vector(p, call))) return false;
   /* Known to go wrong in versions that are in use: a bias of a single row or column (before 12.8.1, by the
@@ -360,8 +380,8 @@ static cublasStatus_t multiply(ZkCuda *cu, const Plan *p, const Places *l, bool 
 
 /* ---- trials -------------------------------------------------------------------------------------------- */
 typedef struct {
-  char *mem;
-  Places now, first; /* operands, results; the first proposal's results */
+  char *mem, *scratch; /* scratch: of the parts */
+  Places now, right;   /* operands and results; what the results should be */
   int *flag;
   size_t bytes; /* of a result */
   cudaEvent_t from, to;
@@ -393,40 +413,41 @@ static size_t vector_bytes(const Plan *p) {
 }
 
 /* Lays the trial's memory out from t->mem on; returns how much it is. */
-static size_t trial_places(const Plan *p, Trial *t) {
+static size_t trial_places(const Plan *p, const ZkCall *call, Trial *t) {
   const ZkDotEpilogue *e = &p->epi;
   size_t all = 0, aux = e->aux >= 0 ? t->bytes : 0;
   t->now.at[ZKD_A] = take_scratch(&all, t->mem, extent(p, ZKD_A));
   t->now.at[ZKD_B] = take_scratch(&all, t->mem, extent(p, ZKD_B));
   t->now.full = take_scratch(&all, t->mem, e->full >= 0 ? t->bytes : 0);
   t->now.vector = take_scratch(&all, t->mem, vector_bytes(p));
-  t->first = t->now;
-  if (e->kind == ZKD_COLUMN_SUMS) t->first.vector = take_scratch(&all, t->mem, vector_bytes(p));
+  t->right = t->now;
+  if (e->kind == ZKD_COLUMN_SUMS) t->right.vector = take_scratch(&all, t->mem, vector_bytes(p));
   t->now.at[ZKD_C] = take_scratch(&all, t->mem, t->bytes);
-  t->first.at[ZKD_C] = take_scratch(&all, t->mem, t->bytes);
+  t->right.at[ZKD_C] = take_scratch(&all, t->mem, t->bytes);
   t->now.aux = take_scratch(&all, t->mem, aux);
-  t->first.aux = e->kind == ZKD_GELU_SLOPE ? t->now.aux : take_scratch(&all, t->mem, aux);
+  t->right.aux = e->kind == ZKD_GELU_SLOPE ? t->now.aux : take_scratch(&all, t->mem, aux);
   t->flag = (int *)(void *)take_scratch(&all, t->mem, sizeof *t->flag);
+  t->scratch = take_scratch(&all, t->mem, zk_dot_more(call) ? zk_cuda_dot_scratch(call) : 0);
   return all;
 }
 
 /* Memory beside the run's. False if there is too little: then there are no trials. */
-static bool trial_new(ZkCuda *cu, const Plan *p, Trial *t) {
+static bool trial_new(ZkCuda *cu, const Plan *p, const ZkCall *call, Trial *t) {
   *t = (Trial){.bytes = extent(p, ZKD_C)};
-  if (cudaMalloc((void **)&t->mem, trial_places(p, t)) != cudaSuccess) {
+  if (cudaMalloc((void **)&t->mem, trial_places(p, call, t)) != cudaSuccess) {
     (void)cudaGetLastError(); /* it is no error */
     return false;
   }
-  trial_places(p, t);
+  trial_places(p, call, t);
   for (int i = 0; i < 3; i++) /* the result too: what lies between its rows is compared as well */
     add_noise(cu, p, t->now.at[i], extent(p, i), i, (unsigned)i);
   add_noise(cu, p, t->now.full, t->bytes, ZKD_C, 3);
   add_noise(cu, p, t->now.aux, t->bytes, ZKD_C, 4);
   add_noise(cu, p, t->now.vector, vector_bytes(p), ZKD_C, 5);
-  bool ok = cudaMemcpyAsync(t->first.at[ZKD_C], t->now.at[ZKD_C], t->bytes, cudaMemcpyDeviceToDevice,
+  bool ok = cudaMemcpyAsync(t->right.at[ZKD_C], t->now.at[ZKD_C], t->bytes, cudaMemcpyDeviceToDevice,
                             cu->stream) == cudaSuccess;
-  if (t->first.aux != t->now.aux)
-    ok &= cudaMemcpyAsync(t->first.aux, t->now.aux, t->bytes, cudaMemcpyDeviceToDevice, cu->stream) ==
+  if (t->right.aux != t->now.aux)
+    ok &= cudaMemcpyAsync(t->right.aux, t->now.aux, t->bytes, cudaMemcpyDeviceToDevice, cu->stream) ==
           cudaSuccess;
   return ok && cudaEventCreate(&t->from) == cudaSuccess && cudaEventCreate(&t->to) == cudaSuccess;
 }
@@ -452,16 +473,40 @@ static float measure(ZkCuda *cu, const Plan *p, const Trial *t, const cublasLtMa
   return best;
 }
 
-static bool same_bits(ZkCuda *cu, const Plan *p, const Trial *t) {
-  int differs = 1;
+/* Whether the flag was not raised by what was queued since it was cleared. */
+static bool flag_is_down(ZkCuda *cu, const Trial *t) {
+  int up = 1;
+  return cudaMemcpyAsync(&up, t->flag, sizeof up, cudaMemcpyDeviceToHost, cu->stream) == cudaSuccess &&
+         cudaStreamSynchronize(cu->stream) == cudaSuccess && !up;
+}
+
+/* Results of sums of terms of about 1: how they round when they are added in another order, and where an
+ * epilogue in parts rounds a product that it does not. A bias that is missing, or another one's, is more. */
+static void tolerance(const Plan *p, float *unit, float *room) {
+  *unit = elem_of(&p->layout.d, ZKD_C) == ZK_BF16 ? 0x1p-8f : 0x1p-14f;
+  *room = 2 * fabsf(p->epi.alpha) * sqrtf((float)p->layout.d.k.count) + fabsf(p->epi.beta) + 1;
+}
+
+/* Whether the results are what they should be; `bits`: to the bit. */
+static bool right(ZkCuda *cu, const Plan *p, const Trial *t, bool bits) {
+  ZkElem elem = elem_of(&p->layout.d, ZKD_C);
+  const struct {
+    const void *now, *right;
+    size_t bytes;
+  } each[3] = {{t->now.at[ZKD_C], t->right.at[ZKD_C], t->bytes},
+               {t->now.aux, t->right.aux, t->bytes},
+               {t->now.vector, t->right.vector, vector_bytes(p)}};
+  float unit, room;
+  tolerance(p, &unit, &room);
   if (cudaMemsetAsync(t->flag, 0, sizeof *t->flag, cu->stream) != cudaSuccess) return false;
-  zk_dot_compare(cu, t->first.at[ZKD_C], t->now.at[ZKD_C], (int64_t)t->bytes, t->flag);
-  if (t->first.aux != t->now.aux) zk_dot_compare(cu, t->first.aux, t->now.aux, (int64_t)t->bytes, t->flag);
-  if (t->first.vector != t->now.vector)
-    zk_dot_compare(cu, t->first.vector, t->now.vector, (int64_t)vector_bytes(p), t->flag);
-  return cudaMemcpyAsync(&differs, t->flag, sizeof differs, cudaMemcpyDeviceToHost, cu->stream) ==
-             cudaSuccess &&
-         cudaStreamSynchronize(cu->stream) == cudaSuccess && !differs;
+  for (int i = 0; i < 3; i++) {
+    if (each[i].now == each[i].right) continue; /* no result */
+    if (bits) zk_dot_compare(cu, each[i].now, each[i].right, (int64_t)each[i].bytes, t->flag);
+    else
+      zk_dot_close(cu, each[i].now, each[i].right, elem, (int64_t)(each[i].bytes / zk_elem_bytes(elem)), unit,
+                   room, t->flag);
+  }
+  return flag_is_down(cu, t);
 }
 
 /* Would other sums show in this result? In f32 they do in about every second element; rounded to bf16, in one
@@ -471,18 +516,55 @@ static bool tells(const Plan *p) {
   return n >= (elem_of(&p->layout.d, ZKD_C) == ZK_BF16 ? 1 << 20 : 1 << 8);
 }
 
-/* The fastest of those that agree with the first that runs, mostly number 0; -1 if none does. */
-static int fastest(ZkCuda *cu, const Plan *p, Trial *t, int n, const cublasLtMatmulHeuristicResult_t *found) {
-  int best = 0;
-  while (best < n && multiply(cu, p, &t->first, false, &found[best].algo, found[best].workspaceSize) !=
-                         CUBLAS_STATUS_SUCCESS)
-    best++;
-  if (best == n) return -1;
-  float best_ms = measure(cu, p, t, &found[best]);
-  for (int i = best + 1; i < n && best_ms > 0; i++) {
-    float ms = measure(cu, p, t, &found[i]);
-    if (ms >= 0 && ms < best_ms && same_bits(cu, p, t)) best = i, best_ms = ms;
+/* The call in parts, from the trial's operands to what its results should be. False if it has an operand that
+ * the epilogue does not. */
+static bool run_parts(ZkCuda *cu, const Plan *p, const ZkCall *call, const Trial *t) {
+  const ZkDotEpilogue *e = &p->epi;
+  ZkEnv env = {.device = cu};
+  ZkCall c = *call;
+  for (int i = 0; i < call->nin; i++) {
+    void *from = i == e->full                               ? (void *)(uintptr_t)t->right.full
+                 : i == e->bias                             ? t->right.vector
+                 : e->kind == ZKD_GELU_SLOPE && i == e->aux ? t->right.aux
+                                                            : NULL;
+    if (i < ZKD_C && p->layout.packed[i]) c.in[i] = p->layout.pack[i];
+    c.in[i].data = i < ZKD_C ? t->right.at[i] : from;
+    if (!c.in[i].data) return false;
   }
+  c.out[e->out].data = t->right.at[ZKD_C];
+  if (e->kind == ZKD_GELU && e->aux >= 0) c.out[e->aux].data = t->right.aux;
+  if (e->kind == ZKD_COLUMN_SUMS) c.out[1].data = t->right.vector;
+  c.accumulate = false, c.scratch = t->scratch;
+  zk_cuda_run_unfused(&env, &c);
+  return !cu->failed;
+}
+
+/* The fastest proposal whose results are right; -1 if none is, and why. `all`: of all, else the first that
+ * runs. */
+static int fastest(ZkCuda *cu, Plan *p, const ZkCall *call, Trial *t, int n, bool all,
+                   const cublasLtMatmulHeuristicResult_t *found) {
+  int best = -1;
+  float best_ms = 0;
+  bool have = zk_dot_more(call) && run_parts(cu, p, call, t), bits = false, wrong = false;
+  if (zk_dot_more(call) && !have) return -1;
+  for (int i = 0; i < n && (best < 0 || all); i++) {
+    if (!have) { /* the first that runs says what is right */
+      have =
+          multiply(cu, p, &t->right, false, &found[i].algo, found[i].workspaceSize) == CUBLAS_STATUS_SUCCESS;
+      if (!have) continue;
+    }
+    float ms = measure(cu, p, t, &found[i]);
+    if (ms < 0 || (best >= 0 && ms >= best_ms)) continue;
+    if (!right(cu, p, t, bits)) {
+      wrong |= !bits;
+      continue;
+    }
+    best = i, best_ms = ms;
+    if (!cu->repeatable || bits) continue;
+    /* From now on the first proposal's bits count. */
+    bits = multiply(cu, p, &t->right, false, &found[i].algo, found[i].workspaceSize) == CUBLAS_STATUS_SUCCESS;
+  }
+  if (best < 0 && wrong) p->why = "cuBLASLt computes it wrongly here: the same in parts gives other results";
   return best;
 }
 
@@ -496,28 +578,62 @@ static bool product_of(const ZkCall *call, ZkDotEpilogue *e, ZkDot *d) {
          d->m.count * d->n.count > 1;
 }
 
+/* Which GPU, which library and which call, but for where a rank's part of an axis begins. */
+static uint64_t key_of(const ZkCuda *cu, const ZkCall *call, const ZkDotEpilogue *e) {
+  uint64_t h = zb_mix64(cublasLtGetVersion() * 1000 + (uint64_t)cu->arch);
+  const int64_t of[] = {call->op,        call->nin, call->accumulate, e->kind,   e->bias, e->full,
+                        e->bias_along_m, e->out,    e->aux,           call->nax, cu->sms, cu->tf32};
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) h = zb_mix64(h + (uint64_t)of[i]);
+  for (int i = 0; i < call->nax; i++) h = zb_mix64(h + call->ax[i]);
+  for (int i = 0; i < call->nin + call->nout; i++) {
+    const ZkView *v = i < call->nin ? &call->in[i] : &call->out[i - call->nin];
+    h = zb_mix64(h + v->elem * 2u + sixteen(v));
+    for (int a = 0; a < v->rank; a++)
+      h = zb_mix64(zb_mix64(zb_mix64(h + v->axis[a]) + (uint64_t)v->size[a]) + (uint64_t)v->stride[a]);
+  }
+  uint32_t factor[2];
+  memcpy(&factor[0], &e->alpha, 4), memcpy(&factor[1], &e->beta, 4);
+  return zb_mix64(zb_mix64(h + factor[0]) + factor[1]);
+}
+
+/* From what cuBLASLt proposes; the context's list has the plan, since others may choose for it. */
+static void choose(ZkCuda *cu, Plan *p, const ZkCall *call, int n,
+                   const cublasLtMatmulHeuristicResult_t *found) {
+  bool more = zk_dot_more(call), all = n > 1 && (tells(p) || !cu->repeatable);
+  int use = 0;
+  p->key = key_of(cu, call, &p->epi);
+  p->next = cu->products, cu->products = p;
+  if (all || more) {
+    Trial t;
+    bool can = trial_new(cu, p, call, &t);
+    if (can) use = fastest(cu, p, call, &t, n, all, found);
+    else if (more) use = -1, p->why = "there is no memory to check it";
+    trial_free(&t);
+    (void)cudaGetLastError(); /* a proposal that does not run is no error */
+  }
+  if (use < 0) return; /* as two, then, or by our own kernels */
+  p->why = NULL;
+  p->algo = found[use].algo;
+  p->workspace = found[use].workspaceSize;
+  p->usable = true;
+}
+
 static void make_plan(ZkCuda *cu, const ZkCall *call, void *memo) {
   Plan *p = memo;
   ZkDot d;
   cublasLtMatmulHeuristicResult_t found[PROPOSALS];
   if (!product_of(call, &p->epi, &d)) return;
   p->layout = best_layout(&d);
-  if (zk_dot_more(call) && !may_follow(cu, p, call)) return;
-  if (!ok(cu, call, "describing the product to cuBLASLt", describe_all(p))) return;
+  if (zk_dot_more(call) && !worth_it(cu, p)) return;
+  p->why = "cuBLASLt is not asked: its operands lie in another way, or some versions are wrong there";
+  if (zk_dot_more(call) && !may_follow(p, call)) return;
+  p->why = NULL;
+  if (cu->pretend) return;
+  p->why = "cuBLASLt refuses it";
+  if (!ok(cu, call, "describing the product to cuBLASLt", describe_all(cu, p))) return;
   if (zk_dot_more(call) && describe_epilogue(p)) return; /* a version without it */
-  int n = propose(cu, call, p, found), use = 0;
-  if (n == 0) return;
-  bool choose = n > 1 && tells(p);
-  if (choose || zk_dot_more(call)) {
-    Trial t;
-    if (trial_new(cu, p, &t)) use = fastest(cu, p, &t, choose ? n : 1, found);
-    trial_free(&t);
-    (void)cudaGetLastError(); /* a proposal that does not run is no error */
-  }
-  if (use < 0) return; /* as two, then, or by our own kernels */
-  p->algo = found[use].algo;
-  p->workspace = found[use].workspaceSize;
-  p->usable = true;
+  int n = propose(cu, call, p, found);
+  if (n > 0) choose(cu, p, call, n, found);
 }
 
 static void drop_plan(void *memo) {
@@ -527,8 +643,43 @@ static void drop_plan(void *memo) {
     if (p->mat[i]) cublasLtMatrixLayoutDestroy(p->mat[i]);
 }
 
+const char *zk_dot_lt_why(ZkCuda *cu, const ZkCall *call) {
+  if (!cu->blas && !cu->pretend) return "there is no cuBLASLt";
+  return ((const Plan *)zk_cuda_memo(cu, call, sizeof(Plan), make_plan, drop_plan))->why;
+}
+
 bool zk_dot_lt_prepare(ZkCuda *cu, const ZkCall *call) {
   return cu->blas && ((const Plan *)zk_cuda_memo(cu, call, sizeof(Plan), make_plan, drop_plan))->usable;
+}
+
+/* ---- what ranks choose alike --------------------------------------------------------------------------- */
+_Static_assert(sizeof(cublasLtMatmulAlgo_t) <= sizeof((ZkCudaChoice){0}).algorithm, "an algorithm is copied");
+
+uint32_t zk_cuda_choices(ZkCuda *cu, ZkCudaChoice *out, uint32_t most) {
+  uint32_t n = 0;
+  for (const Plan *p = cu->products; p; p = p->next) {
+    if (p->settled) continue;
+    if (n < most) {
+      out[n] = (ZkCudaChoice){.call = p->key, .usable = p->usable, .workspace = p->workspace};
+      memcpy(out[n].algorithm, &p->algo, sizeof p->algo);
+    }
+    n++;
+  }
+  return n;
+}
+
+void zk_cuda_choose(ZkCuda *cu, const ZkCudaChoice *choice, uint32_t n) {
+  for (Plan *p = cu->products; p; p = p->next)
+    for (uint32_t i = 0; i < n && !p->settled; i++) {
+      const ZkCudaChoice *c = &choice[i];
+      if (c->call != p->key) continue;
+      p->settled = true;
+      if (p->usable && !c->usable) p->why = "another rank cannot, and all are to have the same bits";
+      p->usable = p->usable && c->usable; /* what this rank found wrong it does not do */
+      if (!p->usable || c->workspace > cu->workspace_bytes) continue;
+      memcpy(&p->algo, c->algorithm, sizeof p->algo);
+      p->workspace = c->workspace;
+    }
 }
 
 /* ---- run ----------------------------------------------------------------------------------------------- */
@@ -565,7 +716,7 @@ bool zk_dot_lt(const ZkEnv *env, const ZkCall *call) {
   cublasStatus_t s =
       cu->failed ? CUBLAS_STATUS_SUCCESS : multiply(cu, p, &l, call->accumulate, &p->algo, p->workspace);
   if (refused(s)) { /* after all: no trial has told */
-    p->usable = false;
+    p->usable = false, p->why = "cuBLASLt refuses it";
     return false;
   }
   ok(cu, call, "cublasLtMatmul", s);
@@ -584,6 +735,11 @@ size_t zk_dot_lt_scratch(const ZkCall *call) {
 }
 
 #else
+uint32_t zk_cuda_choices(ZkCuda *cu, ZkCudaChoice *out, uint32_t most) {
+  (void)cu, (void)out, (void)most;
+  return 0;
+}
+void zk_cuda_choose(ZkCuda *cu, const ZkCudaChoice *choice, uint32_t n) { (void)cu, (void)choice, (void)n; }
 bool zk_dot_lt(const ZkEnv *env, const ZkCall *call) {
   (void)env, (void)call;
   return false;
@@ -591,6 +747,10 @@ bool zk_dot_lt(const ZkEnv *env, const ZkCall *call) {
 bool zk_dot_lt_prepare(ZkCuda *cu, const ZkCall *call) {
   (void)cu, (void)call;
   return false;
+}
+const char *zk_dot_lt_why(ZkCuda *cu, const ZkCall *call) {
+  (void)cu, (void)call;
+  return "this build has no cuBLASLt";
 }
 size_t zk_dot_lt_scratch(const ZkCall *call) {
   (void)call;

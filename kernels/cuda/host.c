@@ -184,8 +184,9 @@ void *zk_cuda_memo(ZkCuda *cu, const ZkCall *call, size_t bytes, ZkCudaMake *mak
   *at = allocate(sizeof **at);
   m->n++;
   **at = (Memo){.hash = hash, .key = k, .drop = drop, .memo = allocate(bytes)};
-  make(cu, call, (*at)->memo);
-  return (*at)->memo;
+  Memo *mine = *at; /* making it may make others, and move the slots */
+  make(cu, call, mine->memo);
+  return mine->memo;
 }
 
 void zk_cuda_forget(ZkCuda *cu) {

@@ -8,8 +8,6 @@
 
 /* Notes the first error: what failed, why, and the sizes of the call (NULL: a flat kernel). */
 void zk_cuda_fail(ZkCuda *cu, const ZkCall *call, const char *what, const char *why);
-/* Says, once for each `what`, that something is done in another way, and why. It is no error. */
-void zk_cuda_note(ZkCuda *cu, const char *what, const char *why);
 /* The memory that belongs to calls of these shapes and attributes: `bytes` bytes, zeroed and then filled by
  * `make` when they are first asked for. Pointers count only by whether they are multiples of 16. `drop` (may
  * be NULL) ends what `make` began, when the context goes. */
@@ -30,6 +28,10 @@ ZkCudaScratch zk_cuda_reduce_scratch, zk_cuda_lookup_grad_scratch, zk_cuda_dot_s
     zk_cuda_attend_scratch, zk_cuda_conv_scratch, zk_cuda_linear_attend_scratch;
 ZkKernel zk_cuda_norm_fused, zk_cuda_norm_prepare; /* of fused calls */
 bool zk_cuda_norm_supports(const ZkCall *call);
+/* As zk_cuda_way, of their ops. */
+typedef bool ZkCudaWay(const ZkEnv *env, const ZkCall *call, ZkWay *way);
+ZkCudaWay zk_cuda_attend_way, zk_cuda_dot_way, zk_cuda_norm_way, zk_cuda_pointwise_way;
+double zk_cuda_parts_bytes(const ZkCall *call); /* of a fused call: moved by its parts, and not by it */
 
 /* ---- views ------------------------------------------------------------------------------------------- */
 static inline int64_t zk_ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }

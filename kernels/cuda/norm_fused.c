@@ -4,7 +4,7 @@
 
 typedef struct {
   ZkNormShape shape;
-  struct CUkern_st *kernel; /* NULL: in parts */
+  struct CUfunc_st *kernel; /* NULL: in parts */
 } Plan;
 
 static void make_plan(ZkCuda *cu, const ZkCall *call, void *memo) {
@@ -21,6 +21,10 @@ bool zk_cuda_norm_supports(const ZkCall *call) {
   for (int a = 0; a < call->out[0].rank; a++)
     if (call->out[0].axis[a] == call->ax[0]) return true;
   return false;
+}
+
+bool zk_cuda_norm_joined(const ZkEnv *env, const ZkCall *call) {
+  return ((const Plan *)zk_cuda_memo(env->device, call, sizeof(Plan), make_plan, NULL))->kernel;
 }
 
 void zk_cuda_norm_prepare(const ZkEnv *env, const ZkCall *call) {

@@ -72,7 +72,7 @@ static Program program_of(const ZkCall *call) {
 
 typedef struct {
   ZkPointwiseShape shape;
-  struct CUkern_st *kernel; /* NULL: interpreted */
+  struct CUfunc_st *kernel; /* NULL: interpreted */
 } Plan;
 
 static void make_plan(ZkCuda *cu, const ZkCall *call, void *memo) {
@@ -91,6 +91,10 @@ static void set_pointers(ZkcPointwise *c, const ZkCall *call) {
 
 extern "C" void zk_cuda_pointwise_prepare(const ZkEnv *env, const ZkCall *call) {
   zk_cuda_memo(zk_cu(env), call, sizeof(Plan), make_plan, NULL);
+}
+
+extern "C" bool zk_cuda_pointwise_compiled(const ZkEnv *env, const ZkCall *call) {
+  return ((const Plan *)zk_cuda_memo(zk_cu(env), call, sizeof(Plan), make_plan, NULL))->kernel;
 }
 
 extern "C" void zk_cuda_pointwise(const ZkEnv *env, const ZkCall *call) {

@@ -37,6 +37,9 @@ typedef struct {
   ZkPointwiseClass class_of[ZKC_VIEWS]; /* as in ZkcRows */
 } ZkNormShape;
 ZkNormShape zk_norm_shape(const ZkCall *call);
+/* Whether there is a program for the call: else it is done in parts, or interpreted. */
+bool zk_cuda_norm_joined(const ZkEnv *env, const ZkCall *call);
+bool zk_cuda_pointwise_compiled(const ZkEnv *env, const ZkCall *call);
 static inline int zk_norm_block(const ZkNormShape *s) {
   return s->threads == 32 ? ZK_POINTWISE_THREADS : s->threads;
 }
@@ -53,8 +56,8 @@ void zk_norm_text(ZbText *text, const ZkCall *call, const ZkNormShape *shape);
  * is newer than NVRTC. False with the compiler's complaint. */
 bool zk_cuda_compile(const char *text, int arch, void **code, size_t *bytes, ZbErr *err);
 /* program.c: the kernel of a program, compiled and loaded once for each text; NULL where that cannot be. */
-struct CUkern_st *zk_cuda_program(ZkCuda *cu, const ZkCall *call, const char *text);
-void zk_cuda_program_launch(ZkCuda *cu, const ZkCall *call, struct CUkern_st *kernel, unsigned blocks,
+struct CUfunc_st *zk_cuda_program(ZkCuda *cu, const ZkCall *call, const char *text);
+void zk_cuda_program_launch(ZkCuda *cu, const ZkCall *call, struct CUfunc_st *kernel, unsigned blocks,
                             unsigned threads, void **args);
 void zk_cuda_program_forget(ZkCuda *cu);
 

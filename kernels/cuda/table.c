@@ -102,9 +102,3 @@ void zk_cuda_fail(ZkCuda *cu, const ZkCall *call, const char *what, const char *
   }
   snprintf(cu->error, sizeof cu->error, "%s%s: %s", sizes, what, why);
 }
-
-void zk_cuda_note(ZkCuda *cu, const char *what, const char *why) {
-  if (cu->noted == what) return;
-  cu->noted = what;
-  fprintf(stderr, "%s: %s: %s\n", cu->name, what, why);
-}

@@ -68,7 +68,11 @@ const char zx_usage[] =
     "                       after 3 such steps in a row; end: at the first; skip: it goes on in any case\n"
     "  --hang-after D       end the run when a rank has not got on for so long, with all that waits for it\n"
     "                       (default 10m; 0s: never). The start and the first step do not count\n"
-    "  --dry-run            make and show the plan, and stop\n"
+    "  --dry-run            make and show the plan, and stop; of a GPU also what it does in slower ways, and "
+    "why\n"
+    "  --repeatable         the same bits in every run on a GPU: of the algorithms of libraries, among which "
+    "the\n"
+    "                       fastest is chosen, only those that round as the first does\n"
     "SIGTERM, SIGUSR1 and Ctrl-C stop a run after the step, too; a second Ctrl-C ends it at once.\n"
     "Codes: 0 done; 75 stopped before the last step, to be started again; 2 what was given is wrong; 69 it "
     "hung; others: it failed.\n";
@@ -117,6 +121,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
     LOG,
     PRINT_EVERY,
     QUIET,
+    REPEATABLE,
     EXACT,
     TRACE,
     TRACE_STEPS,
@@ -153,6 +158,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
                                        {"log", 1, NULL, LOG},
                                        {"print-every", 1, NULL, PRINT_EVERY},
                                        {"quiet", 0, NULL, QUIET},
+                                       {"repeatable", 0, NULL, REPEATABLE},
                                        {"exact", 0, NULL, EXACT},
                                        {"trace", 1, NULL, TRACE},
                                        {"trace-steps", 1, NULL, TRACE_STEPS},
@@ -177,6 +183,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
                                        {"eval-batches", 1, NULL, EVAL_BATCHES},
                                        {"predict", 1, NULL, PREDICT},
                                        {NULL, 0, NULL, 0}};
+  const char *device = NULL;
   const char *train_only = NULL; /* an option that `eval` does not have */
   *o = (ZxOptions){.steps = -1,
                    .seed = 1,
@@ -211,13 +218,11 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
     case TRACE: o->trace = optarg; break;
     case TRACE_STEPS: good = steps(optarg, &o->trace_from, &o->trace_to); break;
     case THREADS: good = number(optarg, 1, &n) && n <= 1024, o->threads = (int)n; break;
-    case DEVICE:
-      good = (o->device = zx_device(optarg, &err)) != NULL;
-      o->device_note = err;
-      break;
+    case DEVICE: device = optarg; break;
     case CLUSTER: o->cluster = optarg; break;
     case TIMES: o->times = true; break;
     case DRY: o->dry_run = true; break;
+    case REPEATABLE: o->repeatable = true; break;
     case CKPT: o->ckpt = optarg; break;
     case CKPT_EVERY: good = interval(optarg, o); break;
     case CKPT_KEEP: good = number(optarg, 1, &o->ckpt_keep) && o->ckpt_keep < INT32_MAX; break;
@@ -248,7 +253,7 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
       return false;
     }
     bool both = k == 'I' || k == RECIPE || k == DATA || k == INIT || k == NAMES || k == LOG || k == THREADS ||
-                k == DEVICE || k == CLUSTER || k == DRY || k == EXACT || k == HANG_AFTER ||
+                k == DEVICE || k == CLUSTER || k == DRY || k == EXACT || k == REPEATABLE || k == HANG_AFTER ||
                 k == EVAL_BATCHES || k == PREDICT;
     if (!both) train_only = list[long_one].name;
     if (!good) {
@@ -282,7 +287,17 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
   if (!missing && o->predict && !o->evaluates) missing = "--predict to `eval` alone";
   if (missing && who) fprintf(stderr, "%s: give %s; zrun --help lists all options\n", who, missing);
   if (missing) return false;
-  if (!o->device) o->device = zx_device("auto", &o->device_note);
+  if (device && o->dry_run) o->device = zx_device_to_plan(device, &o->device_note);
+  else o->device = zx_device(device ? device : "auto", &o->device_note);
+  if (!o->device) {
+    const ZbErr *err = &o->device_note;
+    if (who && *err->text)
+      fprintf(stderr, "%s: --device: %s%s%s\n", who, err->text, *err->help ? "; " : "", err->help);
+    else if (who)
+      fprintf(stderr, "%s: wrong value `%s` for --device; zrun --help lists what is meant\n", who,
+              zb_show(device));
+    return false;
+  }
   o->graph = argv[optind + 1];
   return true;
 }
@@ -323,6 +338,7 @@ void zx_option_facts(ZxFacts *f, const ZxOptions *o) {
   zx_fact(f, ZX_OPTIONS, "--trace-steps", "%" PRId64 " to %" PRId64, o->trace_from, o->trace_to);
   zx_fact(f, ZX_OPTIONS, "--print-every", "%" PRId64, o->print_every);
   zx_fact(f, ZX_OPTIONS, "--quiet", "%s", no_yes[o->quiet]);
+  zx_fact(f, ZX_OPTIONS, "--repeatable", "%s", no_yes[o->repeatable]);
   zx_fact(f, ZX_OPTIONS, "--exact", "%s", no_yes[o->exact]);
   zx_fact(f, ZX_OPTIONS, "--log", "%s", o->log ? o->log : "none");
 }

@@ -17,7 +17,7 @@ typedef struct {
   const ZxDeviceTable *device;
   ZbErr device_note; /* `auto`: why it is not one whose driver is there */
   ZxOrder order;
-  bool dry_run, times, init_partial, quiet, exact;
+  bool dry_run, times, init_partial, quiet, exact, repeatable;
   int64_t print_every; /* steps; 0: each, but on a terminal none */
   /* Checkpoints: their folder, or NULL; one every so many steps, or seconds (0: not by that); how many stay
    * (0: all); bytes of tensors in a file; whether a failed one ends the run. */

@@ -9,6 +9,28 @@
 
 #include <string.h>
 
+/* As a run would say it of its device, or of one that is as this build thinks a GPU to be. Rank 0's stands for
+ * all. */
+static bool show_ways(ZxRun *r, ZbText *t) {
+  const ZxDeviceTable *d = r->o.device;
+  ZbErr err = {0};
+  if (!d->way || r->rank) return true;
+  bool here = !d->available || d->available(NULL);
+  r->env = (ZkEnv){.seed = r->o.seed, .tf32 = r->plan->tf32, .repeatable = r->o.repeatable};
+  r->opened = here ? d->open(&r->env, 0, &err) : d->pretend(&r->env, &err);
+  if (!r->opened) return zx_run_refuse(r, &err);
+  zb_text_add(t, "\n");
+  if (!here)
+    zb_text_add(t, "no such device is here: what follows is as of an H100 with this build's libraries\n");
+  for (uint32_t s = 0; s < r->plan->nstages; s++) {
+    if (r->plan->nstages > 1) zb_text_add(t, "stage %u\n", s);
+    zx_plan_ways(r->plan, s, d, &r->env, r->cluster, t);
+  }
+  if (d->comm_missing && r->plan->mesh.nranks > 1)
+    zb_text_add(t, "note: ranks exchange by way of the host's memory: %s\n", d->comm_missing);
+  return true;
+}
+
 static bool dry_run(ZxRun *r) {
   ZbText t = {0};
   zp_show(r->plan, &t);
@@ -16,9 +38,10 @@ static bool dry_run(ZxRun *r) {
     zb_text_add(&t, "\nevaluation, in the same arena:\n");
     zp_show(r->eval_plan, &t);
   }
+  bool ok = show_ways(r, &t);
   if (r->rank == 0 && t.s) fputs(t.s, stdout);
   zb_text_free(&t);
-  return true;
+  return ok;
 }
 
 /* Nothing of the options has been looked at before: another build may know others. */

@@ -532,6 +532,7 @@ typedef struct ZpPlan {
   int64_t global_batch, nmicro; /* samples a step; micro-batches a step (M) */
   uint8_t compute;           /* ZK_F32, ZK_BF16 */
   uint8_t reduce;            /* in which type gradients are summed over ranks: the same */
+  bool tf32;                 /* f32, and a device may round the operands of products to 11 bits */
   bool pins, checkpoints;    /* as ZpOptions has them */
   const char *schedule;      /* "1f1b": one that zp_order knows */
   ZpOptimizer *optimizers; uint32_t noptimizers; /* none may be there in a plan that only goes forward */
@@ -695,6 +696,7 @@ ZlSpan zp_split_span(const ZpPlan *p, const ZpDim *d);
 const ZlAttention *zp_attention(const ZpPlan *p, const ZpDim *d);
 
 /* ---- output/ ------------------------------------------------------------------------------------------- */
+const char *zp_compute_text(const ZpPlan *p);        /* "bf16", "tf32", "f32" */
 void zp_show(const ZpPlan *p, ZbText *out);          /* mesh, stages, ledger */
 void zp_show_schedule(const ZpPlan *p, ZbText *out); /* the timeline of micro-batches */
 void zp_show_programs(const ZpPlan *p, ZbText *out); /* every instruction */

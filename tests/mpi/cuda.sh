@@ -20,6 +20,8 @@ cat >>recipes.zug <<'END'
 recipe short  from one    { bind seq = 16 }
 recipe short2 from zero3_2 { bind seq = 16 }
 recipe half   from short  { precision compute bf16 }
+recipe tf32   from short  { precision compute tf32 }
+recipe large  from half   { bind batch = 4, seq = 1024   micro 2 }
 END
 
 run() { # LOG RANKS 'PROGRAM' RECIPE [GRAPH]
@@ -75,6 +77,12 @@ says 'fused normalize: 3 operands, 2 ops, 3 results' # scale and shift
 says 'fused normalize_grad: 10 operands, 7 ops, 4 results' # its gradient, and what goes round the block
 same short cuda cpu --loss 1e-6 --norm 1e-5
 run cuda 2 "$emu" short2 small.zsg
+# what is slower than it might be is said once, of all ranks, with why and what it costs
+says '^note: products in f32 take at least [0-9.e-]+ ms a step; with `precision compute tf32` [0-9.e-]+ ms, with `bf16` '
+says '^note: [0-9]+ `dot` a step are done by our own kernels on units for f32: this build has no cuBLASLt; [0-9.e-]+ ms at best'
+says '^note: [0-9]+ `attend_grad` a step are done by our own kernels on units for f32: this build has no cuDNN; [0-9.e-]+ ms at best'
+says '^note: [0-9]+ `pointwise` a step are done by an interpreter: this build has no NVRTC; '
+[ "$(grep -c '`dot` a step' out.txt)" -eq 1 ] || fail "said by more than one rank"
 same short2 cuda cpu --loss 1e-6 --norm 1e-5
 run cpu 1 zrun half small.zsg
 run cuda 1 "env ZUG_TEST_SAY_FUSED=1 $emu" half small.zsg
@@ -83,7 +91,22 @@ says 'fused dot: 3 operands, (2[0-9]) ops, 1 results' # its gradient
 says '^batched dot_bias_grad: 2 operands, 0 ops, 2 results' # gradients of the weights and biases of q, k and v
 says '^dot_bias_grad: 2 operands'
 says '^xent_max_sums: 2 operands, 0 ops, 3 results'
+says '`attend_grad` a step are done by our own kernels on units for f32: this build has no cuDNN; [0-9.e-]+ ms at best'
+grep 'products in f32' out.txt && fail "there are none"
 same half cuda cpu --loss 5e-4 --norm 5e-3
+
+# ---- no silent cliff: as of a GPU, where there is none
+ok env ZUG_TEST_GPUS=0 $MPIRUN -np 1 "$emu" train small.zsg --recipe recipes.zug:half --dry-run --device cuda
+says '^no such device is here: '
+says '`attend_grad` a step are done by our own kernels on units for f32: this build has no cuDNN; [0-9.e-]+ ms at best'
+ok zc "$ZUG_SRC/examples/gpt2.zug" -o large.zsg -D layers=2 -D heads=12 -D width=768 -D context=1024
+ok $MPIRUN -np 1 "$emu" train large.zsg --recipe recipes.zug:large --dry-run --device cuda
+says '^note: 4 `attend` a step are done by our own kernels on units for f32: .*; at least [0-9.]+ ms instead of [0-9.]+ ms$'
+says '^note: 4 `attend_grad` a step are done by our own kernels, not by cuDNN: .*; at least [0-9.]+ ms instead of [0-9.]+ ms$'
+ok $MPIRUN -np 1 "$emu" train small.zsg --recipe recipes.zug:tf32 --dry-run --device cuda
+says '^note: products in tf32 take at least [0-9.e-]+ ms a step; with `precision compute bf16` '
+ok $MPIRUN -np 1 zrun train small.zsg --recipe recipes.zug:tf32 --data text.bin --steps 1 --device cpu
+says '^note: tf32 is f32 on a CPU'
 
 # ---- one order for all: streams that do not run side by side, hosts that wait for the device now and then, connections made
 # by the first operation. Where ranks queue in another order than their partners these hang ----
@@ -101,6 +124,15 @@ run cpu 2 zrun pipe2
 run older 2 "env NCCL_COMM_BLOCKING=0 ZUG_TEST_NCCL_VERSION=22505 $emu" pipe2
 says 'each step is queued anew: NCCL keeps its operations in order in a graph from 2.26 on only'
 same pipe2 older cpu --loss 1e-6 --norm 1e-6
+
+run large 2 "env ZUG_GRAPH_NODES=10 $emu" pipe2
+says 'each step is queued anew: its graph would have more nodes than a graph should .*; that is about [0-9]+ calls, and at 4 us each'
+same pipe2 large cpu --loss 1e-6 --norm 1e-6
+run driver 2 "env ZUG_TEST_DRIVER=12080 $emu" pipe2
+says 'ranks exchange by NCCL .*one after the other with this driver'
+run unordered 2 "env NCCL_LAUNCH_ORDER_IMPLICIT=0 $emu" pipe2
+says 'each step is queued anew: NCCL_LAUNCH_ORDER_IMPLICIT=0 leaves its operations in no order in a graph'
+same pipe2 unordered cpu --loss 1e-6 --norm 1e-6
 
 # ---- NCCL cannot be captured on one rank: all queue anew, with new communicators ----
 run anew 2 "env ZUG_TEST_NCCL_CAPTURE=1 $emu" pipe2

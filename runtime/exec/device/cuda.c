@@ -52,6 +52,8 @@ static bool make_streams(ZxCuda *d, ZbErr *err) {
   return true;
 }
 
+static void set_kind(ZkCuda *cu, const ZkEnv *env) { cu->tf32 = env->tf32, cu->repeatable = env->repeatable; }
+
 static bool cuda_open(ZkEnv *env, int node_rank, ZbErr *err) {
   int n = 0;
   if (!check(cudaGetDeviceCount(&n), "cudaGetDeviceCount", err)) return false;
@@ -67,6 +69,7 @@ static bool cuda_open(ZkEnv *env, int node_rank, ZbErr *err) {
     return false;
   }
   d->cu->owner = d;
+  set_kind(d->cu, env);
   env->device = d->cu;
   if (make_streams(d, err)) {
     d->cu->stream = d->stream[ZP_Q_COMPUTE];
@@ -74,6 +77,18 @@ static bool cuda_open(ZkEnv *env, int node_rank, ZbErr *err) {
   }
   cuda_close(env);
   return false;
+}
+
+static bool cuda_pretend(ZkEnv *env, ZbErr *err) {
+  ZxCuda *d = calloc(1, sizeof *d);
+  if (!d || !(d->cu = zk_cuda_pretend())) {
+    free(d);
+    return zb_fail(err, "", "no memory for a CUDA context");
+  }
+  d->cu->owner = d;
+  set_kind(d->cu, env);
+  env->device = d->cu;
+  return true;
 }
 
 static void cuda_close(ZkEnv *env) {
@@ -184,6 +199,17 @@ static bool cuda_prepare(const ZkEnv *env, const ZkCall *call, ZbErr *err) {
   zk_cuda_prepare(env, call);
   const char *error = zk_cuda_error(zx_cuda(env)->cu);
   return !error || zb_fail(err, "", "CUDA: %s", error);
+}
+
+static void cuda_rates(const ZkEnv *env, ZkRates *out) { *out = zx_cuda(env)->cu->rates; }
+
+static uint32_t cuda_choices(const ZkEnv *env, void *out, uint32_t most, size_t *bytes) {
+  *bytes = sizeof(ZkCudaChoice);
+  return zk_cuda_choices(zx_cuda(env)->cu, out, most);
+}
+
+static void cuda_choose(const ZkEnv *env, const void *choices, uint32_t n) {
+  zk_cuda_choose(zx_cuda(env)->cu, choices, n);
 }
 
 static void cuda_run(const ZkEnv *env, const ZkCall *call) {
@@ -398,6 +424,11 @@ const ZxDeviceTable zx_device_cuda = {
     .measure_flops = zx_cuda_measure_flops,
     .measure_copy = zx_cuda_measure_copy,
     .prepare = cuda_prepare,
+    .way = zk_cuda_way,
+    .rates = cuda_rates,
+    .choices = cuda_choices,
+    .choose = cuda_choose,
+    .pretend = cuda_pretend,
     .run = cuda_run,
     .adamw = cuda_adamw,
     .sgd = cuda_sgd,
@@ -431,4 +462,7 @@ const ZxDeviceTable zx_device_cuda = {
     .drop_graph = cuda_drop_graph,
     .memory = cuda_memory,
     .comm = cuda_comm,
+#ifndef HAVE_NCCL
+    .comm_missing = "this build has no NCCL",
+#endif
 };

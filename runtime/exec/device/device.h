@@ -11,6 +11,7 @@
 #define ZUG_EXEC_DEVICE_H
 
 #include "base/base.h"
+#include "kernels/devices.h"
 #include "kernels/kernels.h"
 #include "runtime/exec/comm/comm.h"
 
@@ -74,6 +75,14 @@ typedef struct {
   /* May be NULL. At start-up, for all calls of the steps to come: makes what it needs. False if the device
    * lacks it. */
   bool (*prepare)(const ZkEnv *env, const ZkCall *call, ZbErr *err);
+  /* May be NULL, all three. As zk_cuda_way and ZkRates have it, of calls that were prepared. `pretend`: as
+   * `open`, of a device that is not here: it can be asked for ways and rates, and closed. */
+  bool (*way)(const ZkEnv *env, const ZkCall *call, ZkWay *way);
+  void (*rates)(const ZkEnv *env, ZkRates *out);
+  bool (*pretend)(ZkEnv *env, ZbErr *err);
+  /* May be NULL, both. As zk_cuda_choices and zk_cuda_choose: what was chosen by time, `bytes` a choice. */
+  uint32_t (*choices)(const ZkEnv *env, void *out, uint32_t most, size_t *bytes);
+  void (*choose)(const ZkEnv *env, const void *choices, uint32_t n);
   void (*run)(const ZkEnv *env, const ZkCall *call);
   void (*adamw)(const ZkEnv *env, const ZkAdamW *p, const ZxScalars *clip, int64_t n, const float *g,
                 float *w, float *m, float *v, uint16_t *w16);
@@ -130,6 +139,7 @@ typedef struct {
    * operations go to the current stream and are complete (-1) once they are there; of a host device, `world`
    * itself. NULL on all ranks if there is none, and why. */
   ZxComm *(*comm)(ZxComm *world, ZkEnv *env, const char **why);
+  const char *comm_missing; /* why this build has none; NULL: it has, or needs none */
 } ZxDeviceTable;
 
 extern const ZxDeviceTable zx_device_cpu;
@@ -139,6 +149,8 @@ extern const ZxDeviceTable *const zx_devices[];
 /* The device of that name, or NULL; "auto" is the first that this build and machine have. `err` says why a
  * device is not had that is in the list (of "auto": why it is not one whose driver is there). */
 const ZxDeviceTable *zx_device(const char *name, ZbErr *err);
+/* The same to plan for: it need not be on this machine. */
+const ZxDeviceTable *zx_device_to_plan(const char *name, ZbErr *err);
 
 /* Events of a staged communicator, beside those of its user. */
 enum { ZX_STAGED_EVENTS = 64 };

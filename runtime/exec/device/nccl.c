@@ -20,6 +20,11 @@
  *      (NCCL_LAUNCH_ORDER_IMPLICIT=1). In a graph there are no streams, and nothing says which kernels may
  *      run at once: there that is needed, and older ones are not captured.
  *
+ *    How strict that order is in a graph depends on the driver (NCCL 2.28, getImplicitOrder): before that of
+ *    CUDA 12.9 (r575) an operation begins when the one before it has ended, so that a gather waits for a
+ *    scatter, and both for a receive that was posted early; from 12.9 on only their beginnings are in order.
+ *    It is one order of all either way. `describe` says which.
+ *
  * Connections are made at start-up all the same (NCCL_RUNTIME_CONNECT=0, `connect`): steps should not wait
  * for them, and what memory they take is known then.
  *
@@ -41,8 +46,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIMIT_S 180    /* for making a communicator */
-#define IN_ORDER 22600 /* NCCL 2.26 has NCCL_LAUNCH_ORDER_IMPLICIT */
+#define LIMIT_S 180           /* for making a communicator */
+#define IN_ORDER 22600        /* NCCL 2.26 has NCCL_LAUNCH_ORDER_IMPLICIT */
+#define STARTS_IN_ORDER 12090 /* version of CUDA that the driver knows */
 
 typedef struct {
   ncclComm_t comm;
@@ -71,7 +77,7 @@ typedef struct {
   Split *split; /* all of them, to be made again */
   int nsplits;
   bool capturing; /* the operation that begins is captured */
-  char text[96];
+  char text[192];
 } Nccl;
 
 static Nccl *nccl(ZxComm *c) { return (Nccl *)c; }
@@ -353,10 +359,19 @@ static void nccl_wait(ZxComm *c, ZxRequest r) { nccl_test(c, r); }
 static bool nccl_stream_ordered(ZxComm *c) { return (void)c, true; }
 static const char *nccl_capture_blocker(ZxComm *c) {
   int version = 0;
+  const char *order = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
   ncclGetVersion(&version);
-  return nccl(c)->size == 1 || version >= IN_ORDER
-             ? NULL
-             : "NCCL keeps its operations in order in a graph from 2.26 on only";
+  if (nccl(c)->size == 1) return NULL;
+  if (version < IN_ORDER) return "NCCL keeps its operations in order in a graph from 2.26 on only";
+  return order && !strcmp(order, "0")
+             ? "NCCL_LAUNCH_ORDER_IMPLICIT=0 leaves its operations in no order in a graph"
+             : NULL;
+}
+
+/* Of a driver older than `STARTS_IN_ORDER`, operations of a captured step follow each other to their ends. */
+static bool one_by_one(void) {
+  int driver = 0;
+  return cudaDriverGetVersion(&driver) == cudaSuccess && driver < STARTS_IN_ORDER;
 }
 static int nccl_rank(ZxComm *c) { return nccl(c)->rank; }
 static int nccl_size(ZxComm *c) { return nccl(c)->size; }
@@ -397,7 +412,10 @@ const char *zx_nccl_version(void) {
 
 static const char *nccl_describe(ZxComm *c) {
   Nccl *n = nccl(c);
-  snprintf(n->text, sizeof n->text, "NCCL %s (at most %d blocks each)", zx_nccl_version(), n->ctas);
+  bool slow = n->size > 1 && one_by_one();
+  snprintf(n->text, sizeof n->text, "NCCL %s (at most %d blocks each)%s", zx_nccl_version(), n->ctas,
+           slow ? "; in a captured step one after the other with this driver, from r575 on side by side"
+                : "");
   return n->text;
 }
 

@@ -41,6 +41,13 @@ static const ZxDeviceTable *open_table(const ZxDeviceTable *d, ZbErr *err) {
   return !d->available || d->available(err) ? d : NULL;
 }
 
+const ZxDeviceTable *zx_device_to_plan(const char *name, ZbErr *err) {
+  for (int i = 0; zx_devices[i]; i++)
+    if (!strcmp(name, zx_devices[i]->name))
+      return in_module(zx_devices[i]) ? load_module(zk_device(name), err) : zx_devices[i];
+  return zx_device(name, err); /* `auto`; or there is none */
+}
+
 const ZxDeviceTable *zx_device(const char *name, ZbErr *err) {
   bool any = !strcmp(name, "auto");
   for (int i = 0; zx_devices[i]; i++) {

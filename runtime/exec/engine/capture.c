@@ -12,6 +12,7 @@
 #include "runtime/exec/engine/internal.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- what differs from step to step ---- */
@@ -57,7 +58,12 @@ static void capture(ZxEngine *e) {
   e->capture = first < 0 ? ZX_CAPTURED : ZX_CAPTURE_NEVER;
   if (first < 0 || e->failed) return;
   if (ok) e->dev->drop_graph(e->env);
-  if (first == e->rank) zx_say((int)e->rank, "note: each step is queued anew: %s", why.text);
+  if (first == e->rank) {
+    ZbText cost = {0};
+    zx_say_queued(e, &cost);
+    zx_say((int)e->rank, "note: each step is queued anew: %s%s", why.text, cost.s);
+    zb_text_free(&cost);
+  }
   if (e->c->t->rebuild) e->c->t->rebuild(e->c);
 }
 
@@ -85,6 +91,16 @@ void zx_step_again(ZxEngine *e) {
 }
 
 /* ---- whether ---- */
+/* A graph is made, uploaded and started as a whole, which grows with its nodes; drivers before 550 keep 64 KB
+ * of the device for each. ZUG_GRAPH_NODES in the environment: another limit. */
+#define MOST_NODES 65536
+
+static bool too_large(const ZxEngine *e) {
+  const char *text = getenv("ZUG_GRAPH_NODES");
+  double most = text ? strtod(text, NULL) : MOST_NODES;
+  return zx_step_calls(e) > most;
+}
+
 void zx_open_capture(ZxEngine *e) {
   const ZxCommTable *t = e->c->t;
   e->capture = ZX_CAPTURE_NEVER;
@@ -97,6 +113,8 @@ void zx_open_capture(ZxEngine *e) {
   else if (t->capture_blocker) e->no_capture_reason = t->capture_blocker(e->c);
   if (!e->no_capture_reason && e->st->input_bytes && e->st->prog.npinned < e->p->nmicro)
     e->no_capture_reason = "its inputs are too large to be pinned at once";
+  if (!e->no_capture_reason && too_large(e))
+    e->no_capture_reason = "its graph would have more nodes than a graph should (ZUG_GRAPH_NODES, 65536)";
   if (zx_agree(e->world, !e->no_capture_reason)) e->capture = ZX_CAPTURE_LATER;
   else if (!e->no_capture_reason) e->no_capture_reason = "another rank must";
 }

@@ -176,8 +176,9 @@ void zx_engine_room(ZxEngine *e) {
 
 ZxEngine *zx_engine_new(ZbArena *a, const ZpPlan *p, ZxComm *c, const ZxEngineOptions *o, ZbErr *err) {
   ZxEngine *e = zx_engine_of(a, p, c, o);
-  if (!zx_agree(c, zx_check_inputs(e, err) && zx_trace_room(e, err) && zx_prepare(e, err) &&
-                       zx_open_memory(e, err) && zx_open_events(e, err))) {
+  bool ready = zx_agree(c, zx_check_inputs(e, err) && zx_trace_room(e, err) && zx_prepare(e, err));
+  if (ready) zx_settle(e);
+  if (!ready || !zx_agree(c, zx_open_memory(e, err) && zx_open_events(e, err))) {
     close_engine(e);
     return NULL;
   }

@@ -66,6 +66,13 @@ uint64_t zx_engine_untouched(
  * the host. */
 void zx_engine_tell(const ZxEngine *e, ZbText *out);
 
+/* Lines for people: calls that the device does in a slower way than it might, why, and what that costs a step
+ * by the bounds of the cluster's device (may be NULL) or its own. Nothing for the host. Of this rank's engine;
+ * of a stage of a plan, on a device that may be one that only pretends. */
+void zx_engine_ways(const ZxEngine *e, const ZlCluster *c, ZbText *out);
+void zx_plan_ways(const ZpPlan *p, uint32_t stage, const ZxDeviceTable *dev, const ZkEnv *env,
+                  const ZlCluster *c, ZbText *out);
+
 /* ---- where time goes ----------------------------------------------------------------------------------- */
 /* Seconds by op so far on this rank, indexed by ZgOp; [ZG_OP_COUNT]: optimizer, [+1]: waiting. */
 const double *zx_engine_times(const ZxEngine *e);

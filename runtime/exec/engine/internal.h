@@ -19,6 +19,7 @@
  *   narrow.c      gradients that travel in bf16
  * nan.c         where a step has its first NaN
  * stall.c       what is said of a wait that lasts
+ * ways.c        what is done in a slower way than it might be, and what that costs
  * buffers.c     where things lie in the arena
  *
  * The room on top of this one, state/, reads it too. */
@@ -220,6 +221,13 @@ bool zx_open_events(ZxEngine *e, ZbErr *err);
 void zx_open_comm(ZxEngine *e);           /* collective */
 void zx_connect(ZxEngine *e);             /* collective */
 bool zx_prepare(ZxEngine *e, ZbErr *err); /* all calls of the stage */
+void zx_settle(ZxEngine *e);              /* collective, after it */
+
+/* ---- ways.c ---- */
+/* What it costs that ranks exchange by way of the host; that steps are queued anew. Added to a line. */
+void zx_say_staged(const ZxEngine *e, ZbText *out);
+void zx_say_queued(const ZxEngine *e, ZbText *out);
+double zx_step_calls(const ZxEngine *e); /* of a step, about */
 
 /* ---- play.c ---- */
 void zx_play(ZxEngine *e);     /* queues all instructions of one step */
@@ -243,6 +251,9 @@ ZkCall zx_cut_call(const ZkCall *c, const ZxCut *cut, int i);
 
 /* ---- node.c, collective.c, ring.c, halo.c ---- */
 void zx_make_calls(ZxEngine *e); /* of the stage's segments */
+/* A call as a step will make it, as far as a device may look: of pointers, how they are aligned. There is no
+ * arena yet; where the parts of an instruction will begin is a multiple of 64. */
+void zx_give_addresses(const ZpSegment *s, const ZpNode *n, ZkCall *c);
 /* Lets the device prepare them; what it cannot do, with where that comes from. */
 bool zx_prepare_calls(ZxEngine *e, ZbErr *err);
 void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f);

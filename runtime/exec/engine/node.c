@@ -89,9 +89,7 @@ void zx_make_calls(ZxEngine *e) {
     }
 }
 
-/* A call as a step will make it, as far as a device may look: of pointers, how they are aligned. There is no
- * arena yet; where the parts of an instruction will begin is a multiple of 64. */
-static void give_addresses(const ZpSegment *s, const ZpNode *n, ZkCall *c) {
+void zx_give_addresses(const ZpSegment *s, const ZpNode *n, ZkCall *c) {
   char *anywhere = (char *)(uintptr_t)256;
   for (int i = 0; i < c->nin; i++) c->in[i].data = anywhere + s->values[n->in[i]].at.offset;
   for (int i = 0; i < c->nout; i++) c->out[i].data = anywhere + s->values[n->out[i]].at.offset;
@@ -107,7 +105,7 @@ static bool prepare_list(ZxEngine *e, const ZpSegment *s, const ZpList *l, const
     const ZpNode *n = &l->nodes[i];
     ZkCall c = calls[i];
     if (zg_op_info[c.op].kind == ZG_SINK) continue;
-    give_addresses(s, n, &c);
+    zx_give_addresses(s, n, &c);
     bool ok = zp_is_ring(n) ? zx_prepare_ring(e, &c, err) : e->dev->prepare(e->env, &c, err);
     if (ok && n->overwrites) {
       c.accumulate = !c.accumulate;

@@ -3,6 +3,7 @@
  * what that takes only for a while has room, and an op that the device lacks is known at once. */
 #include "runtime/exec/engine/internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- the arena ---- */
@@ -102,6 +103,27 @@ bool zx_prepare(ZxEngine *e, ZbErr *err) {
   return ok;
 }
 
+/* Collective: what ranks chose by time becomes the choice of the lowest rank that has such a call, until
+ * nothing is left to be settled. What a rank does in another way for that it prepares, too. */
+void zx_settle(ZxEngine *e) {
+  const ZxDeviceTable *d = e->dev;
+  ZbErr none;
+  for (;;) {
+    size_t bytes = 1;
+    uint32_t n = d->choices ? d->choices(e->env, NULL, 0, &bytes) : 0;
+    int64_t from = zx_lowest(e->world, n ? (int64_t)e->rank : -1);
+    if (from < 0) return;
+    uint64_t size[2] = {n, bytes};
+    e->world->t->wait(e->world, e->world->t->broadcast(e->world, 0, size, sizeof size, (int)from));
+    void *list = zx_need(calloc(size[0], size[1]));
+    if (from == e->rank) d->choices(e->env, list, n, &bytes);
+    e->world->t->wait(e->world, e->world->t->broadcast(e->world, 0, list, size[0] * size[1], (int)from));
+    if (d->choose && bytes == size[1]) d->choose(e->env, list, (uint32_t)size[0]);
+    free(list);
+    (void)zx_prepare_calls(e, &none);
+  }
+}
+
 /* ---- communicators ---- */
 void zx_open_comm(ZxEngine *e) {
   e->comm_reason = "there is no communicator for this device";
@@ -130,9 +152,16 @@ void zx_connect(ZxEngine *e) {
 void zx_engine_tell(const ZxEngine *e, ZbText *out) {
   if (e->c == e->world) return;
   if (e->c->t->describe) zb_text_add(out, "ranks exchange by %s\n", e->c->t->describe(e->c));
-  else zb_text_add(out, "ranks exchange by way of the host's memory: %s\n", e->comm_reason);
-  if (e->no_capture_reason) zb_text_add(out, "each step is queued anew: %s\n", e->no_capture_reason);
-  else zb_text_add(out, "steps are captured: the third and all that follow are played from the second\n");
+  else {
+    zb_text_add(out, "ranks exchange by way of the host's memory: %s", e->comm_reason);
+    if (e->world->t->size(e->world) > 1) zx_say_staged(e, out);
+    zb_text_put(out, "\n", 1);
+  }
+  if (e->no_capture_reason) {
+    zb_text_add(out, "each step is queued anew: %s", e->no_capture_reason);
+    zx_say_queued(e, out);
+    zb_text_put(out, "\n", 1);
+  } else zb_text_add(out, "steps are captured: the third and all that follow are played from the second\n");
   if (!e->dev->memory) return;
   const uint64_t *at = e->device_memory_use.at;
   char x[5][24];

@@ -1,6 +1,8 @@
 /* What goes wrong, on all ranks alike or on some. See run.h. */
 #include "runtime/exec/run/run.h"
 
+#include <string.h>
+
 bool zx_run_refuse(ZxRun *r, const ZbErr *err) {
   if (r->rank == 0)
     fprintf(stderr, "zrun: error: %s\n%s%s%s", err->text, *err->help ? "  help: " : "", err->help,
@@ -33,4 +35,34 @@ bool zx_run_agree_diags(ZxRun *r, bool ok) {
 void zx_run_say(ZbText *t) {
   if (t->s) fputs(t->s, stdout);
   zb_text_free(t);
+}
+
+/* ---- lines ---- */
+/* Takes a line out of the text, all times that it is there. */
+static void take_out(ZbText *t, const char *line, size_t n) {
+  for (size_t at = 0; at < t->len;) {
+    const char *end = memchr(t->s + at, '\n', t->len - at);
+    size_t len = (size_t)(end - (t->s + at)) + 1;
+    if (len == n && !memcmp(t->s + at, line, n)) {
+      memmove(t->s + at, t->s + at + len, t->len - at - len + 1);
+      t->len -= len;
+    } else at += len;
+  }
+}
+
+void zx_run_say_once(ZxRun *r, ZbText *lines) {
+  char line[1024];
+  ZxComm *c = r->c;
+  for (int from; (from = zx_run_lowest(r, lines->len > 0)) >= 0;) {
+    memset(line, 0, sizeof line);
+    const char *end = lines->len ? memchr(lines->s, '\n', lines->len) : NULL;
+    size_t n = end ? (size_t)(end - lines->s) + 1 : 0;
+    ZB_ASSERT(n < sizeof line && (from != r->rank || n));
+    if (from == r->rank) memcpy(line, lines->s, n);
+    c->t->wait(c, c->t->broadcast(c, 0, line, sizeof line, from));
+    take_out(lines, line, strlen(line));
+    if (r->rank == 0 && from) printf("[rank %d] ", from);
+    if (r->rank == 0) fputs(line, stdout);
+  }
+  zb_text_free(lines);
 }

@@ -77,6 +77,9 @@ bool zx_run_agree(ZxRun *r, bool ok, const ZbErr *err);
 /* The same for source texts: the lowest rank that is not content prints what it has to say of them. */
 bool zx_run_agree_diags(ZxRun *r, bool ok);
 void zx_run_print_diags(ZxRun *r);
+/* Collective, ends with a line feed each: lines that some ranks have, each said once, by rank 0, with the
+ * lowest rank that has it where that is another. Frees them. */
+void zx_run_say_once(ZxRun *r, ZbText *lines);
 void zx_run_say(ZbText *t); /* prints it, if there is any, and frees it */
 
 /* ---- inputs.c ------------------------------------------------------------------------------------------ */

@@ -58,6 +58,16 @@ static void introduce(ZxRun *r) {
   fflush(stdout);
 }
 
+/* What is slower than it might be is said however quiet a run is. */
+static void tell_ways(ZxRun *r) {
+  ZbText t = {0};
+  if (r->rank == 0 && r->o.device->host && r->plan->tf32)
+    printf("note: tf32 is f32 on a CPU: operands are not rounded\n");
+  zx_engine_ways(r->engine, r->cluster, &t);
+  zx_run_say_once(r, &t);
+  fflush(stdout);
+}
+
 /* ---- what it writes ---- */
 static bool open_files(ZxRun *r) {
   ZbErr err = {0};
@@ -206,7 +216,10 @@ bool zx_run_start(ZxRun *r) {
   ZbErr err = {0};
   r->before = r->from ? r->manifest->step : 0;
   if (!open_files(r) || !open_trace(r)) return false;
-  r->env = (ZkEnv){.pool = zk_pool_new(r->o.threads), .seed = r->o.seed};
+  r->env = (ZkEnv){.pool = zk_pool_new(r->o.threads),
+                   .seed = r->o.seed,
+                   .tf32 = r->plan->tf32,
+                   .repeatable = r->o.repeatable};
   r->opened = r->env.pool ? r->o.device->open(&r->env, r->c->t->node_rank(r->c), &err)
                           : zb_fail(&err, "raise the limit (ulimit -u, ulimit -v)",
                                     "%d threads cannot be started", r->o.threads);
@@ -231,5 +244,6 @@ bool zx_run_start(ZxRun *r) {
   if (!begin_parameters(r) || !open_checkpoints(r)) return false;
   if (r->o.save && !zx_run_agree(r, zx_engine_reserve(r->engine, r->o.save, &err), &err)) return false;
   introduce(r);
+  tell_ways(r);
   return zx_run_agree(r, zx_watch_open(r->c, r->o.hang_after, ZX_EXIT_HANGS, &err), &err);
 }

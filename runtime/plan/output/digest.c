@@ -57,8 +57,8 @@ static Hash sizes(const ZpPlan *p) {
   Hash h = 0;
   for (uint32_t i = 0; i < p->graph->naxes; i++)
     ADD(&h, U(p->axis_size[i]), U(p->axis_valid[i]), p->experts[i], p->lies ? p->lies[i] : i);
-  ADD(&h, p->batch, U(p->global_batch), U(p->nmicro), p->compute, p->reduce, p->noptimizers, p->ngroups,
-      p->pins, p->checkpoints, p->forward_only, p->outputs);
+  ADD(&h, p->batch, U(p->global_batch), U(p->nmicro), p->compute, p->tf32, p->reduce, p->noptimizers,
+      p->ngroups, p->pins, p->checkpoints, p->forward_only, p->outputs);
   add_text(&h, p->schedule);
   for (uint32_t i = 0; i < p->noptimizers; i++) add_optimizer(&h, &p->optimizers[i]);
   for (uint32_t i = 0; i < p->ngroups; i++) {

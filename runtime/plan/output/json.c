@@ -71,7 +71,7 @@ static void put_batch(cJSON *o, const ZpPlan *p) {
     put_count(x, "micro_batches", (uint64_t)p->nmicro);
     put_count(x, "samples_of_micro_batch", (uint64_t)p->axis_size[p->batch]);
   }
-  cJSON_AddStringToObject(o, "compute", p->compute == ZK_BF16 ? "bf16" : "f32");
+  cJSON_AddStringToObject(o, "compute", zp_compute_text(p));
   cJSON_AddBoolToObject(o, "forward_only", p->forward_only);
   cJSON_AddNumberToObject(o, "flop", p->model_flops);
 }

@@ -25,6 +25,10 @@ ZpTimeline zp_timeline(const ZpPlan *p) {
 
 double zp_idle(const ZpPlan *p, const ZpTimeline *t) { return 1 - 3 * (double)p->nmicro / (double)t->span; }
 
+const char *zp_compute_text(const ZpPlan *p) {
+  return p->compute == ZK_BF16 ? "bf16" : p->tf32 ? "tf32" : "f32";
+}
+
 static void show_mesh(const ZpPlan *p, ZbText *out) {
   const ZpMesh *m = &p->mesh;
   zb_text_add(out, "recipe %s for model %s: %.4g M parameters", p->recipe->name, p->graph->model,
@@ -46,7 +50,7 @@ static void show_mesh(const ZpPlan *p, ZbText *out) {
   if (p->batch != ZP_NONE)
     zb_text_add(out, "batch %lld = %lld micro-batches x %lld samples; compute %s; %.3g TFLOP a %s\n",
                 (long long)p->global_batch, (long long)p->nmicro, (long long)p->axis_size[p->batch],
-                p->compute == ZK_BF16 ? "bf16" : "f32", p->model_flops / 1e12,
+                zp_compute_text(p), p->model_flops / 1e12,
                 p->forward_only ? "batch (forward only)" : "step (forward + backward)");
   if (p->nstages > 1 && !p->forward_only) {
     ZpTimeline t = zp_timeline(p);

@@ -79,6 +79,13 @@ static bool check_limit(ZpBuild *b) {
     zl_note(e, "%s (%u live micro-batch%s)", t.s ? t.s : "", p->stages[s].prog.live,
             p->stages[s].prog.live == 1 ? "" : "es");
     zb_text_free(&t);
+    int groups = 1 + (p->nstages > 1); /* of all ranks, and for transfers */
+    for (int d = 0; d < p->mesh.ndims; d++) groups += d != p->mesh.pipe && p->mesh.dim[d].size > 1;
+    if (p->pins && p->mesh.nranks > 1)
+      zl_note(e,
+              "a limit should leave room beside the arena: 0.3 to 1.5 GB for each of at least %d "
+              "communicators, and some 0.6 GB for libraries",
+              groups);
     uint64_t acts = l->bytes[ZP_L_ACTIVATIONS], stored = arena - acts;
     uint64_t logits, live = p->stages[s].prog.live;
     const char *classes = zp_chunk_proposal(p, &p->stages[s], &logits);

@@ -18,7 +18,10 @@ static const ZlCluster *as_found(const ZpPlan *p, const ZlCluster *c, ZbArena *a
 
 Cost zp_cost_new(const ZpPlan *p, const ZlCluster *c, const ZpTimeOptions *o, ZbArena *a) {
   size_t sets = (size_t)1 << p->mesh.ndims;
-  return (Cost){p, as_found(p, c, a), o, a, ZB_NEWN(a, ZpPlace *, (p->nstages ? p->nstages : 1) * sets)};
+  ZlCluster *as_used = ZB_NEW(a, ZlCluster);
+  *as_used = *as_found(p, c, a);
+  if (!p->tf32) as_used->flops_tf32 = 0;
+  return (Cost){p, as_used, o, a, ZB_NEWN(a, ZpPlace *, (p->nstages ? p->nstages : 1) * sets)};
 }
 
 /* ---- where groups lie ---------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include "runtime/plan/time/time.h"
 
 /* ---- kernel.c ---- */
+double zp_peak(const ZpPlan *p, const ZlCluster *c);         /* of products, as the plan computes */
 double zp_call_seconds(const ZlCluster *c, const ZpNode *n); /* of a node that sends nothing */
 ZpTimePart zp_call_part(int op);                             /* PRODUCTS, ATTENTION or MEMORY */
 

@@ -4,6 +4,10 @@
 #include <math.h>
 
 static double peak(const ZlCluster *c, ZkElem elem) { return elem == ZK_BF16 ? c->flops_bf16 : c->flops_f32; }
+/* In a plan that has no tf32 the cluster has none (zp_cost_new). */
+static double products_peak(const ZlCluster *c, ZkElem elem) {
+  return elem == ZK_F32 && c->flops_tf32 > 0 ? c->flops_tf32 : peak(c, elem);
+}
 
 double zp_stream_seconds(const ZlCluster *c, double bytes) { return bytes / c->stream + c->launch; }
 
@@ -30,7 +34,7 @@ static double share_of_one(const ZlCluster *c, double m, double n, double batch)
 
 double zp_product_seconds(const ZlCluster *c, ZkElem elem, double m, double n, double k, double batch,
                           double bytes) {
-  double rate = peak(c, elem) * c->products, work;
+  double rate = products_peak(c, elem) * c->products, work;
   if (c->sms > 0) work = 2 * share_of_one(c, m, n, batch) * c->sms * (k + c->tile_fill);
   else work = 2 * batch * (m * n * k + c->tile_fill * (m * n + n * k + m * k));
   return fmax(work / rate, bytes / c->stream) + c->launch;

@@ -30,7 +30,7 @@ static void show_stages(const ZpPlan *p, const ZpTime *t, ZbText *out) {
 
 void zp_show_time(const ZpPlan *p, const ZlCluster *c, const ZpTime *t, ZbText *out) {
   char text[24];
-  double peak = p->compute == ZK_BF16 ? c->flops_bf16 : c->flops_f32;
+  double peak = zp_peak(p, c);
   zb_text_add(out, "recipe %s for model %s on cluster %s: %lld rank%s\n", p->recipe->name, p->graph->model,
               c->name, (long long)p->mesh.nranks, p->mesh.nranks == 1 ? "" : "s");
   zb_text_add(out, "%-12s %s predicted\n", p->forward_only ? "batch" : "step", say(text, t->seconds));

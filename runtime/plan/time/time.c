@@ -14,8 +14,13 @@ static double tokens_of(const ZpPlan *p) {
   return most;
 }
 
+double zp_peak(const ZpPlan *p, const ZlCluster *c) {
+  if (p->compute == ZK_BF16) return c->flops_bf16;
+  return p->tf32 && c->flops_tf32 > 0 ? c->flops_tf32 : c->flops_f32;
+}
+
 static void rates(const ZpPlan *p, const ZlCluster *c, ZpTime *t) {
-  double peak = p->compute == ZK_BF16 ? c->flops_bf16 : c->flops_f32;
+  double peak = zp_peak(p, c);
   for (int k = 0; k < ZP_T_PARTS; k++)
     for (uint32_t s = 0; s < p->nstages; s++) t->mean[k] += t->stages[s].part[k] / p->nstages;
   if (t->seconds <= 0) return;

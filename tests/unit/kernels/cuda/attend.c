@@ -20,6 +20,65 @@ Test(attend_cuda, nothing) {
             .in = {{"bsd"}, {"bsd"}, {"bsd"}}, .out = {{"bsd"}, {"bs", EXACT}});
 }
 
+/* ---- gradients on tensor cores ---- */
+/* More rows and columns than a tile, of heads of both sizes and of some between; groups, windows, documents, a
+ * prefix, another sequence of keys; in f32, too, which has other kernels. */
+static const struct {
+  AttendShape shape;
+  AttendKind kind;
+} large[] = {
+    {{"b=1 s=130 h=2 d=64", "bshd", "bshd", 0.12}, {.causal = 1}},
+    {{"b=1 s=97 k=1 g=3 d=128", "bskgd", "bskd", 0.08}, {.causal = 1}},
+    {{"b=2 s=65 h=1 d=72", "bhsd", "bhsd", 0.11}, {0}},
+    {{"b=1 s=200 k=1 g=2 d=16", "bskgd", "bskd", 0.3}, {.causal = 1, .window = 70}},
+    {{"b=2 s=150 k=1 g=2 d=24", "bskgd", "bskd", 0.2}, {.causal = 1, .docs = {"bs"}, .run = 37}},
+    {{"b=1 s=70 t=140 h=1 d=40 w=56", "bshd", "bthd", 0.15}, {.ax = "sdtw", .v = "bthw", .cap = 2}},
+    {{"b=2 s=100 g=2 d=8", "bsgd", "bsd", 0.4}, {.causal = 2, .prefix = "b", .most = 90, .sinks = "g"}},
+};
+
+Test(attend_mma, gradient) {
+  for (size_t i = 0; i < sizeof large / sizeof *large; i++)
+    attend_gradient_of(&large[i].shape, &large[i].kind);
+}
+
+/* ---- what is said of it ---- */
+static ZkCall gradient_call(int64_t s, int64_t d, ZkElem elem, int64_t stride) {
+  ZkView x = {.elem = elem, .rank = 2, .axis = {'s', 'd'}, .size = {s, d}, .stride = {stride, 1}};
+  ZkView l = {.elem = ZK_F32, .rank = 1, .axis = {'s'}, .size = {s}, .stride = {1}};
+  ZkCall c = {.op = ZG_OP_ATTEND_GRAD, .nin = 6, .nout = 3, .nax = 2, .ax = {'s', 'd'}, .num = {0.1}};
+  memcpy(x.whole, x.size, sizeof x.whole), memcpy(l.whole, l.size, sizeof l.whole);
+  c.in[0] = c.in[1] = c.in[3] = c.in[4] = c.in[5] = x, c.in[2] = l;
+  c.out[0] = c.out[1] = c.out[2] = x;
+  for (int i = 0; i < 9; i++) (i < 6 ? &c.in[i] : &c.out[i - 6])->data = (void *)(uintptr_t)4096;
+  return c;
+}
+
+static ZkWay way_of(const ZkCall *c, struct cudnnContext *dnn, int arch) {
+  ZkCuda *cu = zk_cuda_new(0, NULL);
+  ZkEnv env = {.device = cu};
+  ZkWay way = {.what = ""};
+  cu->dnn = dnn, cu->arch = arch;
+  if (!zk_cuda_way(&env, c, &way)) way.what = "";
+  zk_cuda_free(cu);
+  return way;
+}
+
+Test(attend_mma, which) {
+  static const struct {
+    int64_t d, stride;
+    ZkElem elem;
+    bool tensor;
+  } known[] = {{64, 64, ZK_BF16, true},    {128, 128, ZK_BF16, true}, {8, 8, ZK_BF16, true},
+               {136, 136, ZK_BF16, false}, {64, 64, ZK_F32, false},   {60, 64, ZK_BF16, false},
+               {64, 68, ZK_BF16, false}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    ZkCall c = gradient_call(200, known[i].d, known[i].elem, known[i].stride);
+    ZkWay way = way_of(&c, NULL, 90);
+    cr_expect(way.scalar == !known[i].tensor && strstr(way.why, "no cuDNN"), "%zu: %s: %s", i, way.what,
+              way.why);
+  }
+}
+
 #ifdef HAVE_CUDNN
 /* Heads in a batch and alone, shared by groups of queries, of one batch element only; l beside o and apart.
  * In bf16 and the first order of axes they go to cuDNN, and often in the others. */
@@ -90,5 +149,55 @@ Test(attend_cudnn, refuses) {
     fake_dnn.refuses = at[i];
     cr_assert(!goes_there(false) && !goes_there(true), "%d", at[i]);
   }
+}
+
+/* Why it is not cuDNN that computes a call; nothing where it does. */
+Test(attend_cudnn, ways) {
+  ZkCall c = gradient_call(128, 64, ZK_BF16, 64);
+  cr_expect(!*way_of(&c, fake_dnn_handle(), 90).what);
+  cr_expect(strstr(way_of(&c, fake_dnn_handle(), 100).why, "after Hopper"));
+  fake_dnn.version = 91000;
+  cr_expect(strstr(way_of(&c, fake_dnn_handle(), 90).why, "9.10.0"));
+  fake_dnn.version = 0, fake_dnn.refuses = CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR;
+  cr_expect(strstr(way_of(&c, fake_dnn_handle(), 90).why, "no plan"));
+  fake_dnn.refuses = 0, c.opt[1] = 7;
+  cr_expect(strstr(way_of(&c, fake_dnn_handle(), 90).why, "window"));
+  c = gradient_call(128, 64, ZK_F32, 64);
+  cr_expect(strstr(way_of(&c, fake_dnn_handle(), 90).why, "f32"));
+}
+
+/* How many pieces a gradient of 6 heads of 32 KiB each takes: as many heads as the setting, the cache or the
+ * multiprocessors want, and room is for (64 KiB in tests). */
+static int64_t pieces(size_t setting, size_t l2, int sms) {
+  static uint16_t x[9][6 * 128 * 8];
+  static float l[6 * 128];
+  static _Alignas(256) char scratch[4 << 20];
+  ZkCall c = gradient_call(128, 8, ZK_BF16, 8);
+  ZkCuda *cu = zk_cuda_new(0, NULL);
+  ZkEnv env = {.device = cu};
+  for (int i = 0; i < 9; i++) {
+    ZkView *v = i < 6 ? &c.in[i] : &c.out[i - 6];
+    memmove(&v->axis[1], v->axis, 2 * sizeof v->axis[0]),
+        memmove(&v->size[1], v->size, 2 * sizeof v->size[0]);
+    memmove(&v->stride[1], v->stride, 2 * sizeof v->stride[0]);
+    v->axis[0] = 'h', v->size[0] = 6, v->stride[0] = i == 2 ? 128 : 1024, v->rank++;
+    memcpy(v->whole, v->size, sizeof v->whole);
+    v->data = i == 2 ? (void *)l : x[i];
+  }
+  c.scratch = scratch;
+  cr_assert(zk_cuda_scratch(&c, 1) <= sizeof scratch);
+  cu->dnn = fake_dnn_handle(), cu->attend_piece = setting, cu->l2 = l2, cu->sms = sms;
+  int64_t before = fake_dnn.runs;
+  zk_cuda_kernel(ZG_OP_ATTEND_GRAD)(&env, &c);
+  cr_assert(zk_cuda_error(cu) == NULL && fake_dnn.misuses == 0);
+  zk_cuda_free(cu);
+  return fake_dnn.runs - before;
+}
+
+Test(attend_cudnn, pieces) {
+  cr_expect_eq(pieces(32 << 10, 1 << 30, 1), 6); /* the setting */
+  cr_expect_eq(pieces(0, 48 << 10, 1), 6);       /* two thirds of the cache */
+  cr_expect_eq(pieces(0, 0, 2), 3);              /* two multiprocessors */
+  cr_expect_eq(pieces(0, 1 << 30, 1), 3);        /* there is no more room */
 }
 #endif

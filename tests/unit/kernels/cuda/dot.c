@@ -199,7 +199,8 @@ Test(dot_lt, copies) {
             scratch_of(&outer)); /* the result, 30 floats in rows of 4, not the 40 of ebs */
 }
 
-/* The fastest algorithm that gives the bits of the first, and the first where nothing would show. */
+/* The fastest algorithm that is right; with `repeatable` of those that give the bits of the first, and the
+ * first where nothing would show. */
 Test(dot_lt, choice) {
   emu_use_blas(fake_lt_handle());
   Case large = {.op = ZG_OP_DOT,
@@ -217,11 +218,85 @@ Test(dot_lt, choice) {
                 .f32_only = true,
                 .tol = DOT_TOL};
   products_of(&large);
+  cr_assert(fake_lt.last == 2, "%d", fake_lt.last);
+  products_of(&small);
+  cr_assert(fake_lt.last == 2, "%d", fake_lt.last);
+  emu_use_flags(false, true);
+  products_of(&large);
   cr_assert(fake_lt.last == 1, "%d", fake_lt.last);
   products_of(&small);
   cr_assert(fake_lt.last == 0, "%d", fake_lt.last);
   fake_lt.no_memory = true;
   products_of(&large);
   cr_assert(fake_lt.last == 0, "%d", fake_lt.last);
+}
+
+/* Operands in f32 are rounded where the run says so, those in bf16 are what they are. */
+Test(dot_lt, tf32) {
+  Case c = {.op = ZG_OP_DOT,
+            .dims = "m=16 n=17 k=40",
+            .ax = "k",
+            .in = {{"mk"}, {"kn"}},
+            .out = {{"mn"}},
+            .f32_only = true,
+            .tol = DOT_TOL};
+  emu_use_blas(fake_lt_handle());
+  products_of(&c);
+  cr_assert(fake_lt.tf32 == 0);
+  emu_use_flags(true, false);
+  products_of(&c);
+  int64_t of_f32 = fake_lt.tf32;
+  c.f32_only = false; /* once in f32, and in bf16 */
+  products_of(&c);
+  cr_assert(of_f32 > 0 && fake_lt.tf32 > of_f32 && fake_lt.tf32 < 4 * of_f32, "%lld",
+            (long long)fake_lt.tf32);
+}
+
+/* ---- what ranks choose alike: two contexts, of which one measured with other times ---- */
+static const float ones[64 * 64];
+static ZkCuda *context(ZkEnv *env) {
+  static _Alignas(256) char workspace[4096];
+  ZkCuda *cu = zk_cuda_new(0, NULL);
+  cu->blas = fake_lt_handle(), cu->workspace = workspace, cu->workspace_bytes = sizeof workspace;
+  *env = (ZkEnv){.device = cu};
+  return cu;
+}
+
+static ZkCall square(float *to) {
+  ZkView v = {.elem = ZK_F32, .rank = 2, .axis = {'m', 'k'}, .size = {64, 64}, .stride = {64, 1}};
+  memcpy(v.whole, v.size, sizeof v.whole);
+  ZkCall c = {.op = ZG_OP_DOT, .nin = 2, .nout = 1, .nax = 1, .ax = {'k'}, .in = {v, v}, .out = {v}};
+  c.in[1].axis[0] = 'k', c.in[1].axis[1] = 'n', c.out[0].axis[1] = 'n';
+  c.in[0].data = c.in[1].data = (void *)(uintptr_t)ones, c.out[0].data = to;
+  return c;
+}
+
+Test(dot_lt, choices) {
+  static float out[64 * 64];
+  ZkEnv env[2];
+  ZkCuda *cu[2] = {context(&env[0]), context(&env[1])};
+  ZkCall c = square(out), other = c;
+  ZkCudaChoice list[2];
+  zk_cuda_prepare(&env[0], &c);
+  fake_lt.no_memory = true; /* no trial: its first proposal */
+  c.in[0].start[0] = 64;    /* another rank's part of an axis */
+  zk_cuda_prepare(&env[1], &c);
+  fake_lt.no_memory = false;
+  other.in[0].stride[0] = 128;
+  zk_cuda_prepare(&env[1], &other); /* which the first does not have */
+  cr_assert(zk_cuda_choices(cu[0], list, 2) == 1 && zk_cuda_choices(cu[1], NULL, 0) == 2);
+  zk_cuda_kernel(ZG_OP_DOT)(&env[1], &c);
+  cr_assert(fake_lt.last == 0);
+  zk_cuda_choose(cu[1], list, 1);
+  zk_cuda_choose(cu[0], list, 1);
+  cr_assert(zk_cuda_choices(cu[0], NULL, 0) == 0 && zk_cuda_choices(cu[1], NULL, 0) == 1);
+  zk_cuda_kernel(ZG_OP_DOT)(&env[1], &c);
+  cr_assert(fake_lt.last == 2, "%d", fake_lt.last);
+  list[0].usable = false, zk_cuda_choices(cu[1], list, 1), list[0].usable = false;
+  zk_cuda_choose(cu[1], list, 1);
+  ZkWay way;
+  cr_assert(zk_cuda_way(&env[1], &other, &way) && strstr(way.why, "another rank"), "%s", way.why);
+  cr_assert(!zk_cuda_way(&env[1], &c, &way) && fake_lt.misuses == 0);
+  zk_cuda_free(cu[0]), zk_cuda_free(cu[1]);
 }
 #endif

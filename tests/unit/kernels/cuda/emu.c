@@ -6,6 +6,8 @@ static struct cublasLtContext *blas;
 void emu_use_blas(struct cublasLtContext *handle) { blas = handle; }
 static struct cudnnContext *dnn;
 void emu_use_dnn(struct cudnnContext *handle) { dnn = handle; }
+static bool tf32, repeatable;
+void emu_use_flags(bool tf32_now, bool repeatable_now) { tf32 = tf32_now, repeatable = repeatable_now; }
 static int arch = 90;
 void emu_use_arch(int now) { arch = now; }
 
@@ -30,6 +32,7 @@ static int open_device(ZkEnv *env, int way) {
   cu->workspace = workspace, cu->workspace_bytes = sizeof workspace;
   cu->dnn = dnn;
   cu->arch = arch;
+  cu->tf32 = tf32, cu->repeatable = repeatable;
   env->device = cu;
   return 1;
 }

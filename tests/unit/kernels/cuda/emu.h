@@ -8,6 +8,7 @@
 /* From now on contexts have these handles; NULL, as at first: none. */
 void emu_use_blas(struct cublasLtContext *handle);
 void emu_use_dnn(struct cudnnContext *handle);
+void emu_use_flags(bool tf32, bool repeatable);
 void emu_use_arch(int arch); /* 90, as at first, for 9.0 */
 
 #endif

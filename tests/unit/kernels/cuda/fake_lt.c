@@ -75,7 +75,9 @@ const char *cublasLtGetStatusString(cublasStatus_t s) {
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *to, cublasComputeType_t compute,
                                         cudaDataType_t scale) {
-  if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+  fake_lt.tf32 += compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  if ((compute != CUBLAS_COMPUTE_32F && compute != CUBLAS_COMPUTE_32F_FAST_TF32) || scale != CUDA_R_32F)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   Desc *d = calloc(1, sizeof(Desc));
   d->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   d->bias_type = -1;
@@ -252,6 +254,7 @@ static int64_t at(const Layout *l, int64_t i, int64_t row, int64_t col, bool tra
 /* What becomes of the sum x at (row, col) of product i; AUX is written or read. */
 static float after(const Desc *d, const Layout *c, int64_t i, int64_t row, int64_t col, float x) {
   int64_t aux = i * d->aux_step + row + col * d->aux_ld;
+  if (fake_lt.lies && fake_lt.lies == d->epilogue) return d->epilogue & BIAS ? x : x / 2;
   if (d->epilogue & BIAS) x += get(d->bias, c->type, i * d->bias_step + row);
   switch (d->epilogue & ~(uint32_t)BIAS) {
   case CUBLASLT_EPILOGUE_RELU: return x > 0 ? x : 0;
@@ -293,6 +296,7 @@ static void put_sums(const Desc *d, const Layout *a, const void *A, const Layout
       for (int64_t k = 0; k < s->k; k++)
         sum += of_a ? get(A, a->type, at(a, i, x, k, d->op[0] != CUBLAS_OP_N))
                     : get(B, b->type, at(b, i, k, x, d->op[1] != CUBLAS_OP_N));
+      if (fake_lt.lies == d->epilogue) sum /= 2;
       put((void *)(uintptr_t)d->bias, c->type, i * d->bias_step + x, sum);
     }
 }

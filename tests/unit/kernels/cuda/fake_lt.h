@@ -14,6 +14,7 @@ typedef struct {
   int64_t products;                  /* computed so far */
   int last;                          /* the algorithm of the last one */
   int64_t with[1024], added, scaled; /* ... by epilogue; with another tensor added; scaled */
+  int64_t tf32;                      /* descriptions that let it round operands of f32 */
   int64_t batched;                   /* ... several in one */
   int64_t misuses;                   /* calls of which the documents say that they are wrong */
   int64_t wrong;          /* of these, ones that would run and give wrong results in some version */
@@ -22,6 +23,7 @@ typedef struct {
   bool knows_nothing;     /* proposes nothing */
   bool knows_no_epilogue; /* ... for products with one */
   bool runs_no_epilogue;  /* and does not run them, whatever it proposed */
+  uint32_t lies; /* an epilogue of which all algorithms give wrong results: without bias, or a half */
   bool first_does_not_run, runs_nothing;
   bool no_memory;
   size_t version; /* 0: 13.0.0 */

@@ -197,4 +197,46 @@ Test(fused, lt_refuses) {
   all();
   cr_assert_eq(fake_lt.misuses, 0);
 }
+
+/* ---- epilogues that are wrong: found out on noise, not used, and said ---- */
+static int said;
+static void ask(const ZkCall *call, void *arg) {
+  static _Alignas(256) char workspace[4096];
+  ZkCuda *cu = zk_cuda_new(0, NULL);
+  ZkEnv env = {.device = cu};
+  ZkWay way;
+  const char *text = arg;
+  cu->blas = fake_lt_handle(), cu->workspace = workspace, cu->workspace_bytes = sizeof workspace;
+  zk_cuda_prepare(&env, call);
+  if (zk_cuda_way(&env, call, &way) && strstr(way.why, text)) said++;
+  zk_cuda_free(cu);
+}
+
+Test(fused, lt_wrong) {
+  static const uint32_t kinds[] = {CUBLASLT_EPILOGUE_BIAS,          CUBLASLT_EPILOGUE_RELU_BIAS,
+                                   CUBLASLT_EPILOGUE_GELU,          CUBLASLT_EPILOGUE_GELU_AUX,
+                                   CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU};
+  emu_use_blas(fake_lt_handle());
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+    fake_lt.lies = kinds[k], said = 0;
+    for (size_t i = 0; i < nfused; i++) {
+      int64_t before = fake_lt.with[kinds[k]];
+      each_call(&fused_cases[i].c, ask, "computes it wrongly");
+      if (fake_lt.with[kinds[k]] > before) conform(fused_cases[i].what, 0, &fused_cases[i].c);
+    }
+    cr_expect_gt(said, 0, "epilogue %u was used", kinds[k]);
+  }
+  cr_assert_eq(fake_lt.misuses, 0);
+}
+
+Test(bias_grad, lt_wrong) {
+  emu_use_blas(fake_lt_handle());
+  static const uint32_t kinds[] = {CUBLASLT_EPILOGUE_BGRADA, CUBLASLT_EPILOGUE_BGRADB};
+  for (int k = 0; k < 2; k++) {
+    fake_lt.lies = kinds[k], said = 0;
+    for (size_t i = 0; i < nbias_grad; i++) each_call(&bias_grad_cases[i], ask, "computes it wrongly");
+    cr_expect_gt(said, 0, "epilogue %u was used", kinds[k]);
+    all_bias_grads();
+  }
+}
 #endif

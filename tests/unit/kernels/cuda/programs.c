@@ -115,19 +115,19 @@ void programs_build(const char *args) {
 }
 
 /* Instead of program.c's (--wrap), which has no NVRTC here. */
-struct CUkern_st *__wrap_zk_cuda_program(ZkCuda *cu, const ZkCall *call, const char *text);
-void __wrap_zk_cuda_program_launch(ZkCuda *cu, const ZkCall *call, struct CUkern_st *kernel, unsigned blocks,
+struct CUfunc_st *__wrap_zk_cuda_program(ZkCuda *cu, const ZkCall *call, const char *text);
+void __wrap_zk_cuda_program_launch(ZkCuda *cu, const ZkCall *call, struct CUfunc_st *kernel, unsigned blocks,
                                    unsigned threads, void **args);
 
-struct CUkern_st *__wrap_zk_cuda_program(ZkCuda *cu, const ZkCall *call, const char *text) {
+struct CUfunc_st *__wrap_zk_cuda_program(ZkCuda *cu, const ZkCall *call, const char *text) {
   (void)cu, (void)call;
   if (!list.built) return NULL;
   int i = find(text);
   cr_assert(i < list.n, "no such program:\n%s", programs_own_part(text));
-  return (struct CUkern_st *)&list.launch[i];
+  return (struct CUfunc_st *)&list.launch[i];
 }
 
-void __wrap_zk_cuda_program_launch(ZkCuda *cu, const ZkCall *call, struct CUkern_st *kernel, unsigned blocks,
+void __wrap_zk_cuda_program_launch(ZkCuda *cu, const ZkCall *call, struct CUfunc_st *kernel, unsigned blocks,
                                    unsigned threads, void **args) {
   (void)call;
   list.launched++;
