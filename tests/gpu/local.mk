@@ -45,6 +45,11 @@ tests_gpu_zrun_nccl_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_gpu_zrun_nccl_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=cudaGetDeviceProperties,--wrap=cudaGetDeviceProperties_v2
 tests_gpu_zrun_nccl_LDADD = libexec.a libexec_cuda.a libkernels_cuda.a $(libs_exec) $(CUDA_LIBS) -lstdc++
 
-.PHONY: check-gpu
+EXTRA_DIST += tests/gpu/first.sh
+dist_check_SCRIPTS += tests/gpu/first_check.sh
+TESTS += tests/gpu/first_check.sh
+.PHONY: check-gpu first-gpu
+first-gpu: all $(gpu_programs) tests/tools/compare_runs
+	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/gpu/first.sh
 check-gpu: all $(gpu_programs) tests/tools/compare_runs
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(gpu_tests)'
