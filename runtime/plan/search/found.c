@@ -117,7 +117,7 @@ static void add_nearest(const ZpSearch *s, ZbText *out) {
 
 static void add_known(const ZpSearch *s, const ZpKnown *k, ZbText *out) {
   char time[24];
-  zb_text_add(out, "  %-36s ", k->name);
+  zb_text_add(out, "  %-38s ", k->name);
   if (k->listed) {
     zb_text_add(out, "is in the table\n");
     return;
