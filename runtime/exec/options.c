@@ -267,6 +267,17 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
       return false;
     }
   }
+  if (device && o->dry_run) o->device = zx_device_to_plan(device, &o->device_note);
+  else o->device = zx_device(device ? device : "auto", &o->device_note);
+  if (!o->device) {
+    const ZbErr *err = &o->device_note;
+    if (who && *err->text)
+      fprintf(stderr, "%s: --device: %s%s%s\n", who, err->text, *err->help ? "; " : "", err->help);
+    else if (who)
+      fprintf(stderr, "%s: wrong value `%s` for --device; zrun --help lists what is meant\n", who,
+              zb_show(device));
+    return false;
+  }
   const char *missing = NULL;
   o->evaluates = optind + 2 == argc && !strcmp(argv[optind], "eval");
   if (o->evaluates && train_only) {
@@ -287,17 +298,6 @@ bool zx_parse_options(int argc, char **argv, ZxOptions *o, const char *who) {
   if (!missing && o->predict && !o->evaluates) missing = "--predict to `eval` alone";
   if (missing && who) fprintf(stderr, "%s: give %s; zrun --help lists all options\n", who, missing);
   if (missing) return false;
-  if (device && o->dry_run) o->device = zx_device_to_plan(device, &o->device_note);
-  else o->device = zx_device(device ? device : "auto", &o->device_note);
-  if (!o->device) {
-    const ZbErr *err = &o->device_note;
-    if (who && *err->text)
-      fprintf(stderr, "%s: --device: %s%s%s\n", who, err->text, *err->help ? "; " : "", err->help);
-    else if (who)
-      fprintf(stderr, "%s: wrong value `%s` for --device; zrun --help lists what is meant\n", who,
-              zb_show(device));
-    return false;
-  }
   o->graph = argv[optind + 1];
   return true;
 }

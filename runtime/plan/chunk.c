@@ -436,7 +436,7 @@ bool zp_bind_chunk(ZpBuild *b) {
   c.tmp = zb_arena_new();
   add_axes(&c);
   p->chunk = (ZpChunk){c.classes, c.rows, c.up};
-  p->graph = p->beside ? p->beside->graph : g; /* the same one: of the same recipe */
+  p->graph = p->beside ? p->beside->model : g; /* the same one: of the same recipe */
   bool ok = true;
   for (uint32_t i = 0; ok && i < g->nsegments; i++) ok = rewrite(&c, i);
   zb_arena_free(c.tmp);

@@ -99,7 +99,7 @@ libplan_a_SOURCES = \
   runtime/plan/time/loop.c \
   runtime/plan/time/needs.c \
   runtime/plan/time/parts.def \
-  runtime/plan/time/say.c \
+  runtime/plan/time/print.c \
   runtime/plan/time/time.c \
   runtime/plan/time/time.h
 

@@ -513,8 +513,8 @@ typedef struct {
 /* clang-format off */
 typedef struct ZpPlan {
   ZbArena *arena;
-  const ZgGraph *model;      /* as it was given; */
-  const ZgGraph *graph;      /* and as it is computed: the plan's own where rows (ZpChunk) or recurrences (local/chunks.c) are cut */
+  const ZgGraph *model;      /* the model's, or with chunks of logits (ZpChunk) the plan's own; */
+  const ZgGraph *graph;      /* and with recurrences in chunks, if these are split (local/chunks.c) */
   const ZlRecipe *recipe;    /* for messages: its name and places. What it asks for is resolved below */
   /* Only COUNT and FWD: for evaluation. A step is one batch; nothing is saved, and no gradients, masters or
    * optimizer states are held. */

@@ -75,12 +75,12 @@ typedef struct {
   /* May be NULL. At start-up, for all calls of the steps to come: makes what it needs. False if the device
    * lacks it. */
   bool (*prepare)(const ZkEnv *env, const ZkCall *call, ZbErr *err);
-  /* May be NULL, all three. As zk_cuda_way and ZkRates have it, of calls that were prepared. `pretend`: as
+  /* May be NULL, all three. How a call is done (ZkWay), and at which rates (ZkRates), of calls that were prepared. `pretend`: as
    * `open`, of a device that is not here: it can be asked for ways and rates, and closed. */
   bool (*way)(const ZkEnv *env, const ZkCall *call, ZkWay *way);
   void (*rates)(const ZkEnv *env, ZkRates *out);
   bool (*pretend)(ZkEnv *env, ZbErr *err);
-  /* May be NULL, both. As zk_cuda_choices and zk_cuda_choose: what was chosen by time, `bytes` a choice. */
+  /* May be NULL, both. What was chosen by time among algorithms, `bytes` a choice; and taken from another rank. */
   uint32_t (*choices)(const ZkEnv *env, void *out, uint32_t most, size_t *bytes);
   void (*choose)(const ZkEnv *env, const void *choices, uint32_t n);
   void (*run)(const ZkEnv *env, const ZkCall *call);

@@ -168,8 +168,8 @@ static void cut_segment(ZpChunks *x, uint32_t index) {
 
 void zp_cut_sequences(ZpBuild *b) {
   ZpChunks x = {.b = b, .p = b->p};
+  b->p->model = b->p->graph;
   if (b->o->pins) return; /* between GPUs nothing is sent to neighbours: what is split is gathered */
-  if (b->p->chunk.up != ZG_NO_AXIS) return; /* as it is where the plan cuts the model by rows already */
   for (uint32_t i = 0; i < b->p->model->nsegments; i++) {
     const ZgSegment *g = &b->p->model->segments[i];
     bool some = false;

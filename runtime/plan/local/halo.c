@@ -28,7 +28,9 @@ void zp_make_halo(ZpShard *h, const ZgNode *n, ZpNode *m, const uint32_t *x) {
              *over = zp_dims_text(&p->mesh, p->arena, m->dims);
   if (m->axis < p->model->naxes)
     m->cause = zb_printf(p->arena, "%s is split over %s; shift takes %lld of a neighbour's", s, over, by);
-  else m->cause = zb_printf(p->arena, "%s is split over %s; chunks of it hand on what lies at their ends", s, over);
+  else
+    m->cause =
+        zb_printf(p->arena, "%s is split over %s; chunks of it hand on what lies at their ends", s, over);
 }
 
 ZpHalo zp_halo(const ZpNode *n) {

@@ -84,18 +84,10 @@ static double price(const ZpShard *h, uint32_t v, ZpDims dims, uint16_t axis, in
   return *made ? parts : own;
 }
 
-static void make_again(ZpShard *h, uint32_t v, ZpDims dims, uint16_t axis) {
-  const ZgNode *n = &h->s->nodes[h->s->values[v].node], *reader = h->node;
+bool zp_made_of_less(const ZpShard *h, uint32_t v, ZpDims dims, uint16_t axis) {
   bool made;
   price(h, v, dims, axis, 0, false, &made);
-  if (!made) return; /* gathered when it is read */
-  for (int i = 0; i < n->nin; i++) make_again(h, n->in[i], dims, axis);
-  h->node = n;
-  zp_shard_whole(h, n, dims);
-  h->node = reader;
-  ZpList *l = &h->out->list[h->phase];
-  l->nodes[l->n - 1].recomputed = true;
-  h->narrow = true;
+  return made;
 }
 
 double zp_narrow_bytes(const ZpShard *h, uint32_t v, int d, uint16_t axis) {
@@ -103,13 +95,6 @@ double zp_narrow_bytes(const ZpShard *h, uint32_t v, int d, uint16_t axis) {
   double own = (double)h->out->values[zp_base(h, v)].bytes;
   double bytes = price(h, v, 1u << d, axis, 0, true, &made) / (double)h->p->mesh.dim[d].size;
   return made ? bytes : own;
-}
-
-void zp_gather_narrow(ZpShard *h, uint32_t v, ZpDims dims, uint16_t axis) {
-  ZpState want[ZP_MAX_DIMS];
-  for (int d = 0; d < h->p->mesh.ndims; d++)
-    if (h->p->mesh.dim[d].size == 1) dims &= ~(1u << d);
-  if (dims && whole_along(h, v, dims, axis, want)) make_again(h, v, dims, axis);
 }
 
 /* ---- what nobody reads --------------------------------------------------------------------------------- */

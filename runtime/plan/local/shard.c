@@ -283,17 +283,33 @@ static void count_linear_flops(const ZpShard *h, ZpNode *m) {
   m->flops = zg_op_info[k->op].products * n * zg_linear_flops(k->opt[0], (double)k->opt[1], keys, values);
 }
 
-/* Keys and values that attend wants whole may be made of less than they are. */
+static void shard_whole(ZpShard *h, const ZgNode *n, ZpDims whole);
+
+/* What v is made of first; what stays is gathered when it is read. */
+static void make_again(ZpShard *h, uint32_t v, ZpDims dims, uint16_t axis) {
+  const ZgNode *n = &h->s->nodes[h->s->values[v].node], *reader = h->node;
+  if (!zp_made_of_less(h, v, dims, axis)) return;
+  for (int i = 0; i < n->nin; i++) make_again(h, n->in[i], dims, axis);
+  h->node = n;
+  shard_whole(h, n, dims);
+  h->node = reader;
+  ZpList *l = &h->out->list[h->phase];
+  l->nodes[l->n - 1].recomputed = true;
+  h->narrow = true;
+}
+
+/* Keys and values that attend wants whole may be made of less than they are: narrow.c. */
 static void gather_keys(ZpShard *h, const ZgNode *n, const uint32_t *x, bool ring) {
   ZgAttendAxes ax = zg_attend_axes(n->ax, n->nax);
   ZpDims dims = 0;
   for (int d = 0; d < h->p->mesh.ndims; d++)
-    if (x[d] == ax.q) dims |= 1u << d;
-  for (int i = 1; !ring && ax.q == ax.k && i < 3; i++)
-    zp_gather_narrow(h, n->in[zg_attend_first(n->op) + i], dims, ax.k);
+    if (x[d] == ax.q && h->p->mesh.dim[d].size > 1) dims |= 1u << d;
+  for (int i = 1; dims && !ring && ax.q == ax.k && i < 3; i++)
+    make_again(h, n->in[zg_attend_first(n->op) + i], dims, ax.k);
 }
 
-void zp_shard_whole(ZpShard *h, const ZgNode *n, ZpDims whole) {
+/* A node by the rule, but that it is whole along some dims: each of their ranks does all of it. */
+static void shard_whole(ZpShard *h, const ZgNode *n, ZpDims whole) {
   const ZpPlan *p = h->p;
   uint32_t x[ZP_MAX_DIMS], in[ZG_MAX_IN];
   uint8_t partial[ZP_MAX_DIMS];
@@ -371,7 +387,7 @@ static void run(ZpShard *h, const ZgSegment *s, uint32_t from, uint32_t to, cons
     case ZG_SINK: shard_sink(h, n, partial); break;
     default:
       if (n->op == ZG_OP_DISPATCH || n->op == ZG_OP_COMBINE) zp_shard_experts(h, n);
-      else zp_shard_whole(h, n, 0);
+      else shard_whole(h, n, 0);
       break;
     }
     for (uint32_t k = before; k < l->n; k++) l->nodes[k].recomputed |= again && again[i];

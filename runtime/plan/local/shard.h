@@ -48,13 +48,10 @@ ZpDims zp_choose_attend(const ZpShard *h, const ZgNode *n, uint32_t *x);
 bool zp_attend_of_keys(const ZgNode *n, bool result, int i, const ZgType *t, bool ring);
 /* The steps of a node that goes round. */
 void zp_ring_steps(const ZpShard *h, ZpNode *n);
-/* shard.c: a node by the rule, but that it is whole along some dims: each of their ranks does all of it. */
-void zp_shard_whole(ZpShard *h, const ZgNode *n, ZpDims whole);
-/* narrow.c: has graph value v, which is split by `axis` and wanted whole along dims, made again of what is
- * narrower, if it can be; else it does nothing. And leaves out what nobody reads since. */
-double zp_narrow_bytes(const ZpShard *h, uint32_t v, int d,
-                       uint16_t axis); /* a rank's, gathered over dim d */
-void zp_gather_narrow(ZpShard *h, uint32_t v, ZpDims dims, uint16_t axis);
+/* narrow.c: whether graph value v, which is split by `axis` and wanted whole along dims, is better made again of
+ * what is narrower; bytes that a rank then gathers of it over dim d; and leaves out what nobody reads since. */
+bool zp_made_of_less(const ZpShard *h, uint32_t v, ZpDims dims, uint16_t axis);
+double zp_narrow_bytes(const ZpShard *h, uint32_t v, int d, uint16_t axis);
 void zp_drop_idle(ZpShard *h);
 bool zp_state_eq(const ZpShard *h, const ZpState *a, const ZpState *b);
 

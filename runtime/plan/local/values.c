@@ -43,7 +43,7 @@ void zp_memory_order(const ZpPlan *p, const ZgType *t, uint16_t *axis) {
       bool before = slot != ZG_NO_AXIS && (t->axis[i] == slot || t->axis[i] == p->experts[slot]);
       if (!before && (!chunk || side_of_rows(p, t->axis[i]) == side)) axis[n++] = t->axis[i];
     }
-  for (int i = 1; p->lies && slot == ZG_NO_AXIS && i < n; i++) /* chunks where their sequence is */
+  for (int i = 1; p->lies && slot == ZG_NO_AXIS && !chunk && i < n; i++) /* where their sequence is */
     for (int k = i; k > 0 && p->lies[axis[k]] < p->lies[axis[k - 1]]; k--) {
       uint16_t before = axis[k - 1];
       axis[k - 1] = axis[k], axis[k] = before;

@@ -7,7 +7,7 @@
  * cost.c     an instruction: its calls and collectives in order; what of the cluster is needed and not there
  * loop.c     the event loop: all stages play their programs, one rank stands for the ranks of a stage
  * compare.c  a predicted step beside a measured one, by their traces
- * say.c      the result as a table and as JSON
+ * print.c    the result as a table and as JSON
  *
  * What is left out: ranks that differ (padding, causal masks over a split sequence), data that come late,
  * noise. */
@@ -93,7 +93,7 @@ double zp_optimizer_bytes(const ZpPlan *p, const ZpBucket *k, double elems);
  * such a run. */
 bool zp_compare(const ZpPlan *p, const ZpTime *t, const char *trace, ZbText *out, ZbText *both, ZbErr *err);
 
-/* ---- say.c --------------------------------------------------------------------------------------------- */
+/* ---- print.c ------------------------------------------------------------------------------------------- */
 extern const char *const zp_part_word[ZP_T_PARTS]; /* "products" */
 void zp_show_time(const ZpPlan *p, const ZlCluster *c, const ZpTime *t, ZbText *out);
 void zp_show_time_json(const ZpPlan *p, const ZlCluster *c, const ZpTime *t,
