@@ -11,7 +11,7 @@ sed 's/ kv,//' "$ZUG_SRC/tests/mpi/layouts.zug" | sed '/^recipe gqa/,$d' >recipe
 
 run() { # LOG DEVICE RECIPE RANKS
   rm -rf "$1"
-  ok timeout -k 5 200 $MPIRUN -np "$4" zrun train gpt2.zsg --recipe "recipes.zug:$3" --data text.bin --steps 3 --device "$2" --log "$1"
+  ok timeout -k 5 200 $MPIRUN -np "$4" zrun train gpt2.zsg --recipe "recipes.zug:$3" --data text.bin --steps 3 --device "$2" --log "$1" --repeatable
 }
 for each in one:1 zero1_2:2 zero3_2:2 keep_4:4 tensor2:2 seq2:2 pipe2:2 few4:4 all8:8; do
   recipe=${each%:*} ranks=${each#*:}

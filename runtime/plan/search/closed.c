@@ -50,9 +50,10 @@ static double over(const Step *t, int op, double bytes, unsigned dims) {
 }
 
 /* ---- buckets --------------------------------------------------------------------------------------------- */
-/* Both side by side: while the transfer lasts, computation is slower. */
-static double beside(const ZlCluster *c, double compute, double transfer) {
-  return fmax(transfer, compute + transfer * c->steal / (1 + c->steal));
+/* The part of a transfer by which computation beside it takes longer: of those of parameters and gradients. */
+static double slower_beside(const Step *t) {
+  double steal = zp_steal(t->x->c, place_of(t, BIT(DATA) | BIT(REPLICA) | t->x->zero).level);
+  return steal / (1 + steal);
 }
 
 typedef struct {
@@ -128,13 +129,15 @@ double closed_seconds(const Space *x, const Candidate *c, const Layout *l, const
   uint32_t P = (uint32_t)c->size[DIM_PIPE];
   double M = (double)nmicro_of(x, c), sum = 0, worst = 0, tail = 0, before = 0;
   find_strides(&t);
+  double slower = slower_beside(&t);
   for (uint32_t i = 0; i < l->nbuckets; i++) bucket[i] = time_of(&t, &l->bucket[i]);
   for (uint32_t k = 0; k < P; k++) {
     Moves m = moves_of(&t, bucket, &s->count[k * l->nsegments]);
-    double f = beside(x->c, s->forward[k], m.forward), b = beside(x->c, s->backward[k], m.backward);
+    double f = fmax(m.forward, s->forward[k] + m.forward * slower);
+    double b = fmax(m.backward, s->backward[k] + m.backward * slower);
     sum += f + b;
     worst = fmax(worst, f + b);
-    double end = fmax(m.end - b, m.least_end) + fmin(m.end, b) * x->c->steal / (1 + x->c->steal);
+    double end = fmax(m.end - b, m.least_end) + fmin(m.end, b) * slower;
     /* The first stage ends last: what the others reduce is done meanwhile. */
     double late = k ? 0 : end;
     tail = fmax(tail, late + m.optimizer);
