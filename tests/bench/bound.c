@@ -14,6 +14,8 @@ static const char usage[] =
     "usage: bench-bound GRAPH.zsg --recipe FILE:NAME [options]\n"
     "  --products T   rate of large products in TFLOP/s (default 700: about an H100 in bf16)\n"
     "  --copies G     rate of large copies in GB/s, read and written (default 2900)\n"
+    "  --attention T  rate of attention in TFLOP/s (default 350, about FlashAttention's on an H100)\n"
+    "  --attention-grad T  and of its gradient (default 250); 0: as products\n"
     "  --apart        as if the device could do nothing together with what follows\n"
     "  --calls N      how many of the longest calls to list (default 12)\n";
 
@@ -25,17 +27,24 @@ typedef struct {
 } Options;
 
 static int parse(int argc, char **argv, Options *o) {
-  enum { RECIPE = 256, PRODUCTS, COPIES, APART, CALLS };
-  static const struct option list[] = {{"recipe", 1, NULL, RECIPE}, {"products", 1, NULL, PRODUCTS},
-                                       {"copies", 1, NULL, COPIES}, {"apart", 0, NULL, APART},
-                                       {"calls", 1, NULL, CALLS},   {"help", 0, NULL, 'h'},
+  enum { RECIPE = 256, PRODUCTS, COPIES, ATTENTION, ATTENTION_GRAD, APART, CALLS };
+  static const struct option list[] = {{"recipe", 1, NULL, RECIPE},
+                                       {"products", 1, NULL, PRODUCTS},
+                                       {"copies", 1, NULL, COPIES},
+                                       {"attention", 1, NULL, ATTENTION},
+                                       {"attention-grad", 1, NULL, ATTENTION_GRAD},
+                                       {"apart", 0, NULL, APART},
+                                       {"calls", 1, NULL, CALLS},
+                                       {"help", 0, NULL, 'h'},
                                        {NULL, 0, NULL, 0}};
-  *o = (Options){.peak = {700e12, 2900e9}, .calls = 12};
+  *o = (Options){.peak = {700e12, 2900e9, 350e12, 250e12}, .calls = 12};
   for (int k; (k = getopt_long(argc, argv, "h", list, NULL)) != -1;) {
     switch (k) {
     case RECIPE: o->recipe = optarg; break;
     case PRODUCTS: o->peak.flops = 1e12 * atof(optarg); break;
     case COPIES: o->peak.bytes = 1e9 * atof(optarg); break;
+    case ATTENTION: o->peak.attend = 1e12 * atof(optarg); break;
+    case ATTENTION_GRAD: o->peak.attend_grad = 1e12 * atof(optarg); break;
     case APART: o->apart = true; break;
     case CALLS: o->calls = atoi(optarg); break;
     case 'h': return fputs(usage, stdout), 1;
@@ -98,10 +107,14 @@ static void print(const ZxEngine *e, uint64_t calls, uint32_t most) {
   const ZpPlan *p = e->p;
   double sum = 0;
   for (int i = 0; i <= ZG_OP_COUNT; i++) sum += e->work[i].bound;
-  printf("at %.4g TFLOP/s and %.4g GB/s a step takes %.3f ms at least: %.0f samples/s, %.1f %% of those "
-         "FLOP/s; %" PRIu64 " calls\n",
-         e->peak.flops / 1e12, e->peak.bytes / 1e9, 1e3 * sum, (double)p->global_batch / sum,
-         100 * p->model_flops / (double)p->mesh.nranks / sum / e->peak.flops, calls);
+  printf("at %.4g TFLOP/s and %.4g GB/s, attention at %.4g and %.4g, a step takes %.3f ms at least: %.0f "
+         "samples/s, "
+         "%.1f %% of those FLOP/s; %" PRIu64 " calls\n",
+         e->peak.flops / 1e12, e->peak.bytes / 1e9,
+         (e->peak.attend > 0 ? e->peak.attend : e->peak.flops) / 1e12,
+         (e->peak.attend_grad > 0 ? e->peak.attend_grad : e->peak.flops) / 1e12, 1e3 * sum,
+         (double)p->global_batch / sum, 100 * p->model_flops / (double)p->mesh.nranks / sum / e->peak.flops,
+         calls);
   for (int i = 0; i <= ZG_OP_COUNT; i++) {
     const ZxWork *w = &e->work[i];
     if (w->bound > 5e-4 * sum)

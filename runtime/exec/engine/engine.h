@@ -99,7 +99,8 @@ typedef struct {
 uint32_t zx_engine_calls(const ZxEngine *e, ZxCallTime *out, uint32_t most); /* how many there are of them */
 typedef struct {
   double flops, bytes;
-} ZxPeaks; /* of this rank's device, a second; 0: not known */
+  double attend, attend_grad; /* FLOPs of attention; 0: as of products */
+} ZxPeaks;                    /* of this rank's device, a second; 0: not known */
 /* Between steps: times and work count from here on, against these peaks. */
 void zx_engine_count_anew(ZxEngine *e, const ZxPeaks *p);
 

@@ -10,11 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void add(const ZxEngine *e, ZxWork *w, double flops, double bytes, bool bounded) {
+static void add(const ZxEngine *e, ZxWork *w, int op, double flops, double bytes, bool bounded) {
+  double own = op == ZG_OP_ATTEND ? e->peak.attend : op == ZG_OP_ATTEND_GRAD ? e->peak.attend_grad : 0;
   w->flops += flops;
   w->bytes += bytes;
   if (!bounded || e->peak.flops <= 0 || e->peak.bytes <= 0) return;
-  double by_flops = flops / e->peak.flops, by_bytes = bytes / e->peak.bytes;
+  double by_flops = flops / (own > 0 ? own : e->peak.flops), by_bytes = bytes / e->peak.bytes;
   w->bound += by_flops > by_bytes ? by_flops : by_bytes;
   if (by_flops > by_bytes) w->bound_by_flops += by_flops;
 }
@@ -87,8 +88,8 @@ void zx_profile_node(ZxEngine *e, uint32_t segment, ZpPhase phase, uint32_t i, b
   c->calls++;
   c->seconds += seconds;
   double flops = again ? 0 : n->flops; /* which are those of all rounds */
-  add(e, &c->work, flops, bytes, !sends);
-  add(e, &e->work[n->call.op], flops, bytes, !sends);
+  add(e, &c->work, n->call.op, flops, bytes, !sends);
+  add(e, &e->work[n->call.op], n->call.op, flops, bytes, !sends);
   if (!e->predicted || again) return;
   c->work.predicted += e->predicted[which];
   e->work[n->call.op].predicted += e->predicted[which];
@@ -141,7 +142,7 @@ static double own_elems(const ZxEngine *e, const ZpStageBucket *h) {
 /* A pass that moves so many bytes. */
 static void add_pass(ZxEngine *e, double bytes) {
   if (!e->o.times) return;
-  add(e, &e->work[ZG_OP_COUNT], 0, bytes, true);
+  add(e, &e->work[ZG_OP_COUNT], ZG_OP_COUNT, 0, bytes, true);
   if (e->o.cluster) e->work[ZG_OP_COUNT].predicted += zp_update_seconds(e->o.cluster, bytes);
 }
 
@@ -172,7 +173,7 @@ void zx_profile_muon(ZxEngine *e, const ZpInstr *in) {
   for (uint32_t i = 0; products && e->o.times && i < e->nmatrices[h->bucket]; i++)
     if (e->matrices[h->bucket][i].owner == rank)
       flops += zp_matrix_flops(&e->p->optimizers[k->optimizer], &e->matrices[h->bucket][i]);
-  if (e->o.times) add(e, &e->work[ZG_OP_COUNT], flops, bytes, true);
+  if (e->o.times) add(e, &e->work[ZG_OP_COUNT], ZG_OP_COUNT, flops, bytes, true);
 }
 
 const double *zx_engine_times(const ZxEngine *e) { return e->times; }
