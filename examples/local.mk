@@ -15,6 +15,7 @@ examples_files = \
   examples/mixtral.zug \
   examples/deepseek.zug \
   examples/mlp.zug \
+  examples/qwen2.zug \
   examples/qwen3.zug \
   examples/recipes.zug \
   examples/resnet.zug \

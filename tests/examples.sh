@@ -4,9 +4,10 @@
 examples=$ZUG_SRC/examples
 
 # ---- compiling: 50 ms at most, whatever the depth (the limit here allows for a busy machine) ----
-models="mlp gpt2 llama3 qwen3 bert t5 lora vit dit gemma2 gemma3 mistral mixtral deepseek clip resnet unet mamba2 deltanet"
+models="mlp gpt2 llama3 qwen2 qwen3 bert t5 lora vit dit gemma2 gemma3 mistral mixtral deepseek clip resnet unet mamba2 deltanet"
 for model in $models; do ok timeout 2 zc "$examples/$model.zug" -o $model.zsg; done
 zc "$examples/resnet.zug" -o resnet.zsg | grep -q '25,557,032 parameters' || fail "resnet's parameters" # as torchvision's
+zc "$examples/qwen2.zug" -o qwen2.zsg | grep -q '494,032,768 parameters' || fail "qwen2's parameters" # as Qwen2.5-0.5B's
 zc "$examples/unet.zug" -o unet.zsg | grep -q '35,746,307 parameters' || fail "unet's parameters"       # as Ho et al.'s
 ok timeout 2 zc "$examples/llama3.zug" -o llama405b.zsg -D layers=126 -D heads=128 -D width=16384 -D inner=53248
 says '405,853,388,800 parameters'

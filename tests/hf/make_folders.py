@@ -1,4 +1,4 @@
-"""Makes the folders here: tiny random models of four families, with the logits and the loss that transformers computes.
+"""Makes the folders here: tiny random models of five families, with the logits and the loss that transformers computes.
 
 python3 make_folders.py OUT        needs torch, transformers 5 and safetensors
 """
@@ -21,6 +21,8 @@ families = {
               dict(base, tie_word_embeddings=False, rms_norm_eps=1e-5, rope_theta=10000.0)),
     "llama_tied": (T.LlamaConfig, T.LlamaForCausalLM,
                    dict(base, tie_word_embeddings=True, rms_norm_eps=1e-5, rope_parameters=scaled)),
+    "qwen2": (T.Qwen2Config, T.Qwen2ForCausalLM,
+              dict(base, tie_word_embeddings=True, rms_norm_eps=1e-6, rope_theta=1000000.0)),
     "qwen3": (T.Qwen3Config, T.Qwen3ForCausalLM,
               dict(base, tie_word_embeddings=True, head_dim=32, rms_norm_eps=1e-6, rope_theta=1000000.0)),
     "gpt2": (T.GPT2Config, T.GPT2LMHeadModel,

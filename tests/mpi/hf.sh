@@ -97,14 +97,15 @@ trained() {
   rm -r one_1 grid_4
 }
 
-family() { # NAME MODEL HEADS [whole]: a model of one iteration is not cut into stages
+family() { # NAME MODEL HEADS [whole|brief]: a model of one iteration is not cut into stages; brief: read and written alone
   family=$1 model=$ZUG_SRC/examples/$2.zug
   recipes "$3" >"$family.zug"
-  [ $# -eq 3 ] || sed -i 's/pipe = 2/data = 2/; s/stages over pipe by cost/split batch over data/' "$family.zug"
+  [ "${4:-}" != whole ] || sed -i 's/pipe = 2/data = 2/; s/stages over pipe by cost/split batch over data/' "$family.zug"
   ok zc "$model" --config "$hf/$family/config.json" -o "$family.zsg"
   ok zdata records "$hf/$family/records.i32" -o "$family.bin" --field tokens:i32:16 --field targets:i32:16
   numbers
   there_and_back
+  [ "${4:-}" = brief ] && return
   rounded
   trained
 }
@@ -112,6 +113,7 @@ family() { # NAME MODEL HEADS [whole]: a model of one iteration is not cut into 
 family gpt2 gpt2 head
 family llama llama3 kv
 family llama_tied llama3 kv # its positions are those of Llama 3.1
+family qwen2 qwen2 kv brief
 family qwen3 qwen3 kv
 family gemma2 gemma2 kv whole # 2 layers are one pair
 
