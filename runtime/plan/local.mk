@@ -36,12 +36,12 @@ libplan_a_SOURCES = \
   runtime/plan/local/batch_gemms.h \
   runtime/plan/local/buckets.c \
   runtime/plan/local/calls.c \
-  runtime/plan/local/chunk_conv.c \
-  runtime/plan/local/chunk_linear.c \
-  runtime/plan/local/chunk_nodes.c \
-  runtime/plan/local/chunks.c \
-  runtime/plan/local/chunks.h \
   runtime/plan/local/cotangents.c \
+  runtime/plan/local/cut_conv.c \
+  runtime/plan/local/cut_linear.c \
+  runtime/plan/local/cut_nodes.c \
+  runtime/plan/local/cut_sequences.c \
+  runtime/plan/local/cut.h \
   runtime/plan/local/experts.c \
   runtime/plan/local/fuse_bias_grad.c \
   runtime/plan/local/fuse_epilogue.c \

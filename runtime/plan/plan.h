@@ -514,7 +514,7 @@ typedef struct {
 typedef struct ZpPlan {
   ZbArena *arena;
   const ZgGraph *model;      /* the model's, or with chunks of logits (ZpChunk) the plan's own; */
-  const ZgGraph *graph;      /* and with recurrences in chunks, if these are split (local/chunks.c) */
+  const ZgGraph *graph;      /* and with recurrences in chunks, if these are split (local/cut_sequences.c) */
   const ZlRecipe *recipe;    /* for messages: its name and places. What it asks for is resolved below */
   /* Only COUNT and FWD: for evaluation. A step is one batch; nothing is saved, and no gradients, masters or
    * optimizer states are held. */

@@ -1,8 +1,8 @@
 /* A segment of the graph to a local program: what one rank does for it, and where its values lie.
  *
  * local.c            the passes of a segment, in order
- * chunks.c           recurrences along an axis that is split, made of ones along each rank's chunk of it;
- *                    chunk_linear.c, chunk_conv.c, chunk_nodes.c; chunks.h
+ * cut_sequences.c    recurrences along an axis that is split, made of ones along each rank's chunk of it;
+ *                    cut_linear.c, cut_conv.c, cut_nodes.c; cut.h
  * -- sharded --
  * cotangents.c       which cotangents are wanted: frozen parameters want none
  * remat.c            which forward values are kept for backward and which are made again; the count of the

@@ -7,7 +7,7 @@
  * first out. So a border is a multiple of the stride.
  *
  * The gradient of a weight takes rows of x with borders, and of y its own, with zeros beside them. */
-#include "runtime/plan/local/chunks.h"
+#include "runtime/plan/local/cut.h"
 
 typedef struct {
   int at; /* in ax: the axis of x, its window's, that of y */
@@ -48,21 +48,21 @@ bool zp_conv_in_chunks(const ZpPlan *p, const ZgNode *n, int at, ZpDims dims) {
 }
 
 /* An axis of a chunk's rows and those beside them; without any, `in`. */
-static uint16_t wider_axis(ZpChunks *x, uint16_t in, int64_t before, int64_t own, int64_t after) {
+static uint16_t wider_axis(ZpCut *x, uint16_t in, int64_t before, int64_t own, int64_t after) {
   const char *name =
       zb_printf(x->p->arena, "%s.%lld.%lld", x->g->axes[in].name, (long long)before, (long long)after);
-  return before || after ? zp_chunk_axis(x, name, before + own + after, in) : in;
+  return before || after ? zp_cut_axis(x, name, before + own + after, in) : in;
 }
 
 /* What the chunk before (by 1) or behind (-1) has at its border. */
-static uint32_t border(ZpChunks *x, uint32_t v, uint16_t in, int64_t own, int64_t count, int64_t by) {
+static uint32_t border(ZpCut *x, uint32_t v, uint16_t in, int64_t own, int64_t count, int64_t by) {
   const char *name = zb_printf(x->p->arena, "%s.%lld", x->g->axes[in].name, (long long)count);
-  uint16_t axis = zp_chunk_axis(x, name, count, in);
-  v = zp_chunk_slice(x, v, in, axis, by > 0 ? own - count : 0, count);
-  return zp_chunk_before(x, v, by);
+  uint16_t axis = zp_cut_axis(x, name, count, in);
+  v = zp_cut_slice(x, v, in, axis, by > 0 ? own - count : 0, count);
+  return zp_cut_before(x, v, by);
 }
 
-static uint32_t with_borders(ZpChunks *x, uint32_t v, uint16_t in, uint16_t wide, int64_t before, int64_t own,
+static uint32_t with_borders(ZpCut *x, uint32_t v, uint16_t in, uint16_t wide, int64_t before, int64_t own,
                              int64_t after) {
   ZgNode n = {.op = ZG_OP_CONCAT, .nax = 1, .ax = {wide}};
   uint32_t part[3], nparts = 0, own_rows = v;
@@ -70,39 +70,39 @@ static uint32_t with_borders(ZpChunks *x, uint32_t v, uint16_t in, uint16_t wide
     if (k == 1) part[nparts] = own_rows;
     else if (k ? after : before) part[nparts] = border(x, v, in, own, k ? after : before, k ? -1 : 1);
     else continue;
-    const ZgType *t = zp_chunk_type(x, part[nparts++]);
+    const ZgType *t = zp_cut_type(x, part[nparts++]);
     for (int i = 0; i < t->naxes; i++)
       if (x->p->lies[t->axis[i]] == x->p->lies[in] && t->axis[i] != x->chunk) n.ax[n.nax] = t->axis[i];
     n.nax++;
   }
-  return nparts > 1 ? zp_chunk_node(x, n, (int)nparts, part, NULL) : v;
+  return nparts > 1 ? zp_cut_node(x, n, (int)nparts, part, NULL) : v;
 }
 
 /* Its own rows, with zeros beside them. */
-static uint32_t with_zeros(ZpChunks *x, uint32_t v, uint16_t in, uint16_t wide, int64_t before) {
+static uint32_t with_zeros(ZpCut *x, uint32_t v, uint16_t in, uint16_t wide, int64_t before) {
   ZgNode n = {.op = ZG_OP_PAD, .nax = 2, .ax = {in, wide}, .opt = {before}};
-  return in == wide ? v : zp_chunk_node(x, n, 1, &v, NULL);
+  return in == wide ? v : zp_cut_node(x, n, 1, &v, NULL);
 }
 
-static uint32_t own_rows(ZpChunks *x, uint32_t v, uint16_t wide, uint16_t in, int64_t before, int64_t own) {
-  return in == wide ? v : zp_chunk_slice(x, v, wide, in, before, own);
+static uint32_t own_rows(ZpCut *x, uint32_t v, uint16_t wide, uint16_t in, int64_t before, int64_t own) {
+  return in == wide ? v : zp_cut_slice(x, v, wide, in, before, own);
 }
 
 /* The old result's type with chunks and rows for the axis, where it has that. */
-static ZgType result_type(const ZpChunks *x, uint16_t axis, uint16_t wide) {
+static ZgType result_type(const ZpCut *x, uint16_t axis, uint16_t wide) {
   const ZgType *t = &x->from->values[x->node->out].type;
   ZgType rest = zg_type_minus(t, &axis, 1), both = zg_type((ZgElem)t->elem, (uint16_t[]){x->chunk, wide}, 2);
   return zg_type_has(t, axis) ? zg_type_union(&rest, &both) : *t;
 }
 
-void zp_cut_conv(ZpChunks *x, int at) {
+void zp_cut_conv(ZpCut *x, int at) {
   const ZgNode *n = x->node;
   ZpPlan *p = x->p;
   uint16_t sx = n->ax[at], sy = n->ax[at + 2];
   Conv c = borders(p, n, at, x->ranks);
   bool back = n->op == ZG_OP_CONV_TRANSPOSE;
   const char *name = zb_printf(p->arena, "%s.of.%s", p->graph->axes[sy].name, x->g->axes[x->in].name);
-  c.in_y = sx == sy ? x->in : zp_chunk_axis(x, name, c.own_y, sy);
+  c.in_y = sx == sy ? x->in : zp_cut_axis(x, name, c.own_y, sy);
   int64_t y_before = back ? c.y_before : c.before / c.stride, y_after = back ? c.y_after : c.after / c.stride;
   int64_t before = y_before * c.stride, after = y_after * c.stride;
   uint16_t wide = wider_axis(x, x->in, before, x->own, after);
@@ -112,21 +112,20 @@ void zp_cut_conv(ZpChunks *x, int at) {
     ZgConvTensor t = zg_conv_tensor(n->op, i);
     in[i] = x->now[n->in[i]];
     if (t == ZG_CONV_X)
-      in[i] = with_borders(x, zp_chunk_whole(x, in[i], sx, x->in), x->in, wide, before, x->own, after);
+      in[i] = with_borders(x, zp_cut_whole(x, in[i], sx, x->in), x->in, wide, before, x->own, after);
     if (t == ZG_CONV_Y && back)
-      in[i] =
-          with_borders(x, zp_chunk_whole(x, in[i], sy, c.in_y), c.in_y, wide_y, y_before, c.own_y, y_after);
+      in[i] = with_borders(x, zp_cut_whole(x, in[i], sy, c.in_y), c.in_y, wide_y, y_before, c.own_y, y_after);
     else if (t == ZG_CONV_Y)
-      in[i] = with_zeros(x, zp_chunk_whole(x, in[i], sy, c.in_y), c.in_y, wide_y, y_before);
+      in[i] = with_zeros(x, zp_cut_whole(x, in[i], sy, c.in_y), c.in_y, wide_y, y_before);
   }
   ZgNode m = *n;
   m.ax[at] = wide, m.ax[at + 2] = wide_y;
   ZgType hint = back                  ? result_type(x, sx, wide)
                 : n->op == ZG_OP_CONV ? result_type(x, sy, wide_y)
                                       : x->from->values[n->out].type;
-  uint32_t made = zp_chunk_node(x, m, 2, in, &hint);
-  if (back) made = zp_chunk_merged(x, own_rows(x, made, wide, x->in, before, x->own), sx, x->in);
+  uint32_t made = zp_cut_node(x, m, 2, in, &hint);
+  if (back) made = zp_cut_merged(x, own_rows(x, made, wide, x->in, before, x->own), sx, x->in);
   else if (n->op == ZG_OP_CONV)
-    made = zp_chunk_merged(x, own_rows(x, made, wide_y, c.in_y, y_before, c.own_y), sy, c.in_y);
+    made = zp_cut_merged(x, own_rows(x, made, wide_y, c.in_y, y_before, c.own_y), sy, c.in_y);
   x->now[n->out] = made;
 }

@@ -1,7 +1,7 @@
 /* Recurrences along a sequence that is split. Each rank has a chunk of it, goes over that as if it were all,
  * and all that ranks exchange is what chunks end with: a state, however long the chunk is.
  *
- * Convolutions along a split axis take their neighbours' borders in the same way: chunk_conv.c.
+ * Convolutions along a split axis take their neighbours' borders in the same way: cut_conv.c.
  *
  * Needs a recipe bound to the graph. Provides a graph in which cumsum, scan and linear_attend (with their
  * gradients, which are such operations themselves) along a split axis are made of ones along a chunk, shifts
@@ -17,7 +17,7 @@
  *
  * What chunks begin with: of (e, p), what a chunk ends with and multiplies by, each rank takes those of the
  * rank before, then combines with those 1, 2, 4.. ranks before (Hillis and Steele 1986): e + p e', p p'. */
-#include "runtime/plan/local/chunks.h"
+#include "runtime/plan/local/cut.h"
 
 #include "graph/ragged.h"
 
@@ -25,50 +25,49 @@
 
 /* ---- elementwise recurrences --------------------------------------------------------------------------- */
 /* The last element of each chunk, in the order of the recurrence. */
-static uint32_t last_of(ZpChunks *x, uint32_t v, bool reverse) {
-  uint32_t last = zp_chunk_slice(x, v, x->in, x->at, reverse ? 0 : x->own - 1, 1);
-  return zp_chunk_node(x, (ZgNode){.op = ZG_OP_SUM, .nax = 1, .ax = {x->at}}, 1, &last, NULL);
+static uint32_t last_of(ZpCut *x, uint32_t v, bool reverse) {
+  uint32_t last = zp_cut_slice(x, v, x->in, x->at, reverse ? 0 : x->own - 1, 1);
+  return zp_cut_node(x, (ZgNode){.op = ZG_OP_SUM, .nax = 1, .ax = {x->at}}, 1, &last, NULL);
 }
 
-static void cut_cumsum(ZpChunks *x) {
+static void cut_cumsum(ZpCut *x) {
   const ZgNode *n = x->node;
   ZgNode sum = {.op = n->op, .nax = 1, .ax = {x->in}, .opt = {n->opt[0]}};
-  uint32_t b = zp_chunk_part(x, n->in[0]), h = zp_chunk_node(x, sum, 1, &b, NULL);
-  uint32_t start = zp_chunk_start(x, last_of(x, h, n->opt[0]), (ZpFactor){.v = ZG_NONE}, n->opt[0]);
-  h = zp_chunk_two(x, ZG_OP_ADD, h, start);
-  x->now[n->out] = zp_chunk_merge(x, h, &x->from->values[n->out].type);
+  uint32_t b = zp_cut_part(x, n->in[0]), h = zp_cut_node(x, sum, 1, &b, NULL);
+  uint32_t start = zp_cut_start(x, last_of(x, h, n->opt[0]), (ZpFactor){.v = ZG_NONE}, n->opt[0]);
+  h = zp_cut_two(x, ZG_OP_ADD, h, start);
+  x->now[n->out] = zp_cut_merge(x, h, &x->from->values[n->out].type);
 }
 
 /* The products of a of all elements of a chunk before each, in the order of the recurrence: 1 at the first. It
  * is the scan, late, of that 1 alone. */
-static uint32_t products_before(ZpChunks *x, uint32_t a, bool reverse) {
-  const ZgType *t = zp_chunk_type(x, a);
+static uint32_t products_before(ZpCut *x, uint32_t a, bool reverse) {
+  const ZgType *t = zp_cut_type(x, a);
   uint8_t elem = t->elem;
   ZgType own = zg_type((ZgElem)elem, (uint16_t[]){x->chunk, x->in}, 2), all = zg_type_union(t, &own);
-  uint32_t at = zp_chunk_node(x, (ZgNode){.op = ZG_OP_POSITION, .nax = 1, .ax = {x->in}}, 0, NULL, NULL);
-  uint32_t first = zp_chunk_number(x, reverse ? (double)(x->own - 1) : 0, ZG_I32);
-  uint32_t is[] = {zp_chunk_two(x, ZG_OP_EQUAL, at, first), zp_chunk_number(x, 1, elem),
-                   zp_chunk_number(x, 0, elem)};
-  uint32_t one = zp_chunk_fit(x, zp_chunk_node(x, (ZgNode){.op = ZG_OP_SELECT}, 3, is, NULL), &all);
+  uint32_t at = zp_cut_node(x, (ZgNode){.op = ZG_OP_POSITION, .nax = 1, .ax = {x->in}}, 0, NULL, NULL);
+  uint32_t first = zp_cut_number(x, reverse ? (double)(x->own - 1) : 0, ZG_I32);
+  uint32_t is[] = {zp_cut_two(x, ZG_OP_EQUAL, at, first), zp_cut_number(x, 1, elem),
+                   zp_cut_number(x, 0, elem)};
+  uint32_t one = zp_cut_fit(x, zp_cut_node(x, (ZgNode){.op = ZG_OP_SELECT}, 3, is, NULL), &all);
   ZgNode scan = {.op = ZG_OP_SCAN, .nax = 1, .ax = {x->in}, .opt = {reverse, 1}};
-  return zp_chunk_node(x, scan, 2, (uint32_t[]){a, one}, NULL);
+  return zp_cut_node(x, scan, 2, (uint32_t[]){a, one}, NULL);
 }
 
 /* Late, it is a h that one element hands to the next: so does one chunk. */
-static void cut_scan(ZpChunks *x) {
+static void cut_scan(ZpCut *x) {
   const ZgNode *n = x->node;
   bool reverse = n->opt[0], late = n->opt[1];
   ZgNode scan = {.op = n->op, .nax = 1, .ax = {x->in}, .opt = {reverse, late}};
-  uint32_t a = zp_chunk_part(x, n->in[0]), b = zp_chunk_part(x, n->in[1]);
-  uint32_t h = zp_chunk_node(x, scan, 2, (uint32_t[]){a, b}, NULL), before = products_before(x, a, reverse);
-  uint32_t last = zg_type_has(zp_chunk_type(x, a), x->in) ? last_of(x, a, reverse) : a;
-  uint32_t factor = zp_chunk_two(x, ZG_OP_MUL, last, last_of(x, before, reverse)),
-           end = last_of(x, h, reverse);
-  if (late) end = zp_chunk_two(x, ZG_OP_MUL, last, end);
-  uint32_t start = zp_chunk_start(x, end, (ZpFactor){.v = factor}, reverse);
-  uint32_t by = late ? before : zp_chunk_two(x, ZG_OP_MUL, a, before);
-  h = zp_chunk_two(x, ZG_OP_ADD, h, zp_chunk_two(x, ZG_OP_MUL, start, by));
-  x->now[n->out] = zp_chunk_merge(x, h, &x->from->values[n->out].type);
+  uint32_t a = zp_cut_part(x, n->in[0]), b = zp_cut_part(x, n->in[1]);
+  uint32_t h = zp_cut_node(x, scan, 2, (uint32_t[]){a, b}, NULL), before = products_before(x, a, reverse);
+  uint32_t last = zg_type_has(zp_cut_type(x, a), x->in) ? last_of(x, a, reverse) : a;
+  uint32_t factor = zp_cut_two(x, ZG_OP_MUL, last, last_of(x, before, reverse)), end = last_of(x, h, reverse);
+  if (late) end = zp_cut_two(x, ZG_OP_MUL, last, end);
+  uint32_t start = zp_cut_start(x, end, (ZpFactor){.v = factor}, reverse);
+  uint32_t by = late ? before : zp_cut_two(x, ZG_OP_MUL, a, before);
+  h = zp_cut_two(x, ZG_OP_ADD, h, zp_cut_two(x, ZG_OP_MUL, start, by));
+  x->now[n->out] = zp_cut_merge(x, h, &x->from->values[n->out].type);
 }
 
 /* ---- the pass ------------------------------------------------------------------------------------------ */
@@ -121,7 +120,7 @@ static ZpDims in_chunks(const ZpPlan *p, const ZgSegment *g, const ZgNode *n, in
   return dims && (!linear || zp_linear_in_chunks(p, g, n, zp_group_size(&p->mesh, dims))) ? dims : 0;
 }
 
-static void keep(ZpChunks *x, const ZgNode *n) {
+static void keep(ZpCut *x, const ZgNode *n) {
   ZgSegment *t = x->to;
   ZgNode m = *n;
   for (int i = 0; i < n->nin; i++) m.in[i] = x->now[n->in[i]];
@@ -135,19 +134,19 @@ static void keep(ZpChunks *x, const ZgNode *n) {
   if (!t->backward) t->nforward = t->nnodes;
 }
 
-static void cut(ZpChunks *x, const ZgNode *n, ZpDims dims, int at) {
+static void cut(ZpCut *x, const ZgNode *n, ZpDims dims, int at) {
   x->node = n;
   x->s = n->ax[at];
   x->ranks = zp_group_size(&x->p->mesh, dims);
   x->own = x->p->axis_size[x->s] / x->ranks;
-  zp_chunk_axes(x, dims);
+  zp_cut_axes(x, dims);
   if (n->op == ZG_OP_CUMSUM) cut_cumsum(x);
   else if (n->op == ZG_OP_SCAN) cut_scan(x);
   else if (zg_is_conv(n->op)) zp_cut_conv(x, at);
   else zp_cut_linear(x);
 }
 
-static void cut_segment(ZpChunks *x, uint32_t index) {
+static void cut_segment(ZpCut *x, uint32_t index) {
   const ZgSegment *g = &x->p->model->segments[index];
   ZgSegment *t = &x->g->segments[index];
   x->from = g;
@@ -167,7 +166,7 @@ static void cut_segment(ZpChunks *x, uint32_t index) {
 }
 
 void zp_cut_sequences(ZpBuild *b) {
-  ZpChunks x = {.b = b, .p = b->p};
+  ZpCut x = {.b = b, .p = b->p};
   b->p->model = b->p->graph;
   if (b->o->pins) return; /* between GPUs nothing is sent to neighbours: what is split is gathered */
   for (uint32_t i = 0; i < b->p->model->nsegments; i++) {
@@ -175,7 +174,7 @@ void zp_cut_sequences(ZpBuild *b) {
     bool some = false;
     int at;
     for (uint32_t k = 0; k < g->nnodes && !some; k++) some = in_chunks(b->p, g, &g->nodes[k], &at) != 0;
-    if (some && !x.g) zp_chunk_begin(&x);
+    if (some && !x.g) zp_cut_begin(&x);
     if (some) cut_segment(&x, i);
   }
 }
