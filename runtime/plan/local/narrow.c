@@ -120,6 +120,6 @@ void zp_drop_idle(ZpShard *h) {
       l->nodes[--kept] = l->nodes[i];
     }
     l->n -= kept;
-    memmove(l->nodes, l->nodes + kept, l->n * sizeof *l->nodes);
+    if (kept) memmove(l->nodes, l->nodes + kept, l->n * sizeof *l->nodes);
   }
 }
