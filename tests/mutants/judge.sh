@@ -10,7 +10,7 @@ IFS=$tab read -r key file change line text <<END_OF_LINE
 $(sed -n "${number}p" "$work/drawn")
 END_OF_LINE
 room=$work/m/$number
-mkdir -p "$room" && cp -a "$work/farm/." "$room" && mkdir -p "$room/src/$(dirname "$file")"
+mkdir -p "$room" && cp -a "$work/linked/." "$room" && mkdir -p "$room/src/$(dirname "$file")"
 export CCACHE_DISABLE=1
 
 verdict() {

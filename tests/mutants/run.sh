@@ -35,8 +35,8 @@ awk -v room="$room" '/^[^ #]/ { on = $1 == room } on && /^ / { $1 = $1; print }'
 cp "$mutate" mutate
 cp src/tests/mutants/known.txt known
 sed -n 's/^MPIRUN = //p' build/Makefile >mpirun
-rm -rf m verdicts expanded original farm
-mkdir -p m verdicts expanded original farm times told
+rm -rf m verdicts expanded original linked
+mkdir -p m verdicts expanded original linked times told
 told=told/$(echo "$room" | tr / _)
 touch "$told" && ln -sf "$told" told_now
 
@@ -66,7 +66,7 @@ done <wanted >timed
 
 # ---- which objects are made of the room's files, and which programs hold them ----
 for program in $(cd "$commands" && find . -type f ! -name '*.o' ! -name '*.a'); do
-  mkdir -p "farm/${program%/*}" && ln -s "$work/build/${program#./}" "farm/$program"
+  mkdir -p "linked/${program%/*}" && ln -s "$work/build/${program#./}" "linked/$program"
 done
 : >objects
 : >holds
