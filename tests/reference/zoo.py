@@ -797,6 +797,7 @@ class mamba2:
 class deltanet:
     sizes = dict(layers=2, width=16, heads=2, key_dim=4, value_dim=6, inner=24, words=66,
                  eps=0.01)  # the first states are nearly zero: see gemma3
+    adamw = dict(eps=1e-3)
     fields = dict(tokens=("i32", 16), targets=("i32", 16))
     sample = lm_sample
 

@@ -1,4 +1,5 @@
 /* The command: what is measured, in order, and the file that says it. */
+#include <math.h>
 #include "runtime/exec/calibrate/calibrate.h"
 #include "runtime/exec/device/memory.h"
 #include "runtime/exec/exit.h"
@@ -59,6 +60,9 @@ static double memory_of_rank(const ZxMeasure *m) {
   return (double)left / ranks;
 }
 
+/* On a busy machine no beginning and end may show. A cluster takes no 0, which would be a constant that it lacks. */
+static double fill(double x) { return fmax(x, 1e-3); }
+
 static void describe(const ZxMeasure *m, const Options *o, double memory, const ZxKernelRates *k,
                      const ZxLinkRates level[2], ZbText *t) {
   zb_text_add(t, "# Measured by zrun calibrate with %d rank%s of %d thread%s at once: %s.\n",
@@ -72,9 +76,9 @@ static void describe(const ZxMeasure *m, const Options *o, double memory, const 
       "  device f32 %.4g GFLOPS, bf16 %.4g GFLOPS # the best product; as fast beside it as all of bf16 are\n",
       k->f32 / 1e9, k->bf16 / 1e9);
   zb_text_add(t, "  device products %.3g, tile_fill %.3g # twelve products, forward and backward\n",
-              k->products, k->tile_fill);
+              k->products, fill(k->tile_fill));
   zb_text_add(t, "  device attention %.3g, attention_grad %.3g, attention_fill %.3g", k->attention,
-              k->attention_grad, k->attention_fill);
+              k->attention_grad, fill(k->attention_fill));
   zb_text_add(t, " # causal, 128 and 512 positions, 4 heads of 64\n");
   zb_text_add(t, "  device stream %.4g GB/s, cached %.4g GB/s, cache %.4g MB", k->stream / 1e9,
               k->cached / 1e9, k->cache / 1e6);
