@@ -12,6 +12,11 @@
 #define ZG_LINEAR_FEED 2  /* a */
 #define ZG_LINEAR_PAIR 4  /* k2, v2 */
 
+/* The bit of an operand, counted as if all were there: q, k, v, g, a, k2, v2. 0: it always is. */
+static inline int zg_linear_bit(int operand) {
+  return operand < 3 ? 0 : operand == 3 ? ZG_LINEAR_DECAY : operand == 4 ? ZG_LINEAR_FEED : ZG_LINEAR_PAIR;
+}
+
 static inline bool zg_is_linear_attend(int op) {
   return op == ZG_OP_LINEAR_ATTEND || op == ZG_OP_LINEAR_ATTEND_GRAD;
 }

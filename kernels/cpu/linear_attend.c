@@ -30,14 +30,11 @@ typedef struct {
 } Job;
 
 /* ---- what the call says -------------------------------------------------------------------------------- */
-static int bit_of(int role) {
-  return role == G ? ZG_LINEAR_DECAY : role == A ? ZG_LINEAR_FEED : role > A ? ZG_LINEAR_PAIR : 0;
-}
-
 static void find_views(Job *j, const ZkCall *c) {
   int n = j->grad, k = 0;
   for (int role = Q; role < ROLES; role++) {
-    if (bit_of(role) && !(c->opt[0] & bit_of(role))) continue;
+    int bit = zg_linear_bit(role - Q);
+    if (bit && !(c->opt[0] & bit)) continue;
     j->has[role] = true;
     j->v[role] = c->in[n++];
     if (!j->grad) continue;

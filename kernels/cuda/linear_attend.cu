@@ -179,14 +179,11 @@ typedef struct {
   ZkView view[VIEWS], sums[ROLES]; /* sums: those of a task */
 } Job;
 
-static int bit_of(int role) {
-  return role == G ? ZG_LINEAR_DECAY : role == A ? ZG_LINEAR_FEED : role > A ? ZG_LINEAR_PAIR : 0;
-}
-
 static void find_views(Job *j, const ZkCall *c) {
   int n = j->grad, k = 0;
   for (int role = Q; role < ROLES; role++) {
-    if (bit_of(role) && !(c->opt[0] & bit_of(role))) continue;
+    int bit = zg_linear_bit(role - Q);
+    if (bit && !(c->opt[0] & bit)) continue;
     j->p.given |= 1u << role;
     j->view[role] = c->in[n++];
     if (j->grad) j->view[D + role] = c->out[k++];

@@ -17,7 +17,7 @@ static Linear linear(const ZkCall *c) {
   Linear l = {.s = c->ax[0], .k = c->ax[1], .v = c->ax[2]};
   int n = c->op == ZG_OP_LINEAR_ATTEND_GRAD, first = n;
   for (int role = Q; role < ROLES; role++) {
-    int bit = role == G ? ZG_LINEAR_DECAY : role == A ? ZG_LINEAR_FEED : role > A ? ZG_LINEAR_PAIR : 0;
+    int bit = zg_linear_bit(role - Q);
     if (bit && !(c->opt[0] & bit)) continue;
     l.in[role] = &c->in[n];
     l.out[role] = &c->out[n++ - first];
