@@ -57,6 +57,13 @@ libkernels_a_SOURCES = kernels/kernels.h \
   kernels/cpu/softmax.c \
   kernels/cpu/xent.c \
   kernels/cpu/topk.c \
+  kernels/cpu/fgemm.h \
+  kernels/cpu/fgemm_strip.h \
+  kernels/cpu/fgemm.c \
+  kernels/cpu/grouped.h \
+  kernels/cpu/grouped_places.c \
+  kernels/cpu/grouped_outer.c \
+  kernels/cpu/grouped_half.c \
   kernels/cpu/grouped.c
 libkernels_a_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
 libkernels_a_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS) -fopenmp-simd -fno-math-errno -fno-trapping-math

@@ -3,6 +3,7 @@
  * FlashAttention, section 3). A task is one tile of queries of one head and group; nothing of size seq x
  * seq exists. */
 #include "kernels/cpu/attend.h"
+#include "kernels/cpu/fgemm.h"
 
 #include <math.h>
 
@@ -209,7 +210,7 @@ static void query_tile(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t 
     int64_t k0 = keys.from, nk = keys.to - k0, ld = zk_attend_ld(nk);
     if (nk <= 0) continue;
     if (t->half) zk_half_scores(t->half, nq, k0, nk, t->score, ld);
-    else zk_sgemm(false, false, nq, nk, H, 1, q, ldq, t->kt + k0, zk_attend_ldt(a->K), 0, t->score, ld);
+    else zk_fgemm(false, nq, nk, H, q, ldq, t->kt + k0, zk_attend_ldt(a->K), false, t->score, ld);
     if (a->dressed) zk_attend_dress(a, off, q0, k0, t->score, NULL, nq, nk, ld);
     ZkSoften soft = {mask, first, q0 + a->ahead, k0, W, a->dressed ? 1 : a->scale, t->peak, t->sum, t->o};
     zk_attend_soften(&soft, t->score, nq, nk, ld);
@@ -217,7 +218,7 @@ static void query_tile(const ZkAttend *a, Tiles *t, const int64_t *off, int64_t 
       zk_half_output(t->half, nq, k0, nk, t->score, ld, t->o, !first);
     } else {
       const float *v = zk_attend_rows(a, ZK_AV, off[ZK_AV], k0, nk, t->v, &ldv);
-      zk_sgemm(false, false, nq, W, nk, 1, t->score, ld, v, ldv, !first, t->o, W);
+      zk_fgemm(false, nq, W, nk, t->score, ld, v, ldv, !first, t->o, W);
     }
     first = false;
   }

@@ -7,6 +7,7 @@
  * dv), which computes p and dp twice. Both orders add the same tiles in the same order, so that the
  * result is the same. */
 #include "kernels/cpu/attend.h"
+#include "kernels/cpu/fgemm.h"
 
 typedef struct {
   float *p, *dp, *slope; /* tiles [queries, keys]; slope: where there is a cap */
@@ -97,8 +98,8 @@ static void probabilities(const ZkAttend *a, Tiles *t, const int64_t *off, const
     zk_half_scores(t->half, r->n, k0, nk, t->p, ld);
     zk_half_dscores(t->half, r->n, k0, nk, t->dp, ld);
   } else {
-    zk_sgemm(false, false, r->n, nk, a->H, 1, r->q, r->ldq, t->kt + k0, ldt, 0, t->p, ld);
-    zk_sgemm(false, false, r->n, nk, a->W, 1, r->g, r->ldg, t->vt + k0, ldt, 0, t->dp, ld);
+    zk_fgemm(false, r->n, nk, a->H, r->q, r->ldq, t->kt + k0, ldt, false, t->p, ld);
+    zk_fgemm(false, r->n, nk, a->W, r->g, r->ldg, t->vt + k0, ldt, false, t->dp, ld);
   }
   if (a->dressed) zk_attend_dress(a, off, r->q0, k0, t->p, t->slope, r->n, nk, ld);
   ZkScoreGrad grad = {
@@ -120,13 +121,13 @@ static void tile(const ZkAttend *a, Tiles *t, const int64_t *off, const Queries 
     return;
   }
   if (want_k) {
-    zk_sgemm(true, false, nk, W, r->n, 1, t->p, ld, r->g, r->ldg, 1, t->dv + k0 * W, W);
-    zk_sgemm(true, false, nk, H, r->n, 1, t->dp, ld, r->q, r->ldq, 1, t->dk + k0 * H, H);
+    zk_fgemm(true, nk, W, r->n, t->p, ld, r->g, r->ldg, true, t->dv + k0 * W, W);
+    zk_fgemm(true, nk, H, r->n, t->dp, ld, r->q, r->ldq, true, t->dk + k0 * H, H);
   }
   if (want_q) {
     int ldk;
     const float *k = zk_attend_rows(a, ZK_AK, off[ZK_AK], k0, nk, t->k, &ldk);
-    zk_sgemm(false, false, r->n, H, nk, 1, t->dp, ld, k, ldk, !first, t->dq, H);
+    zk_fgemm(false, r->n, H, nk, t->dp, ld, k, ldk, !first, t->dq, H);
   }
 }
 

@@ -24,8 +24,6 @@
 /* Products of a batch with fewer multiplications are not shared: each is one thread's. */
 #define SMALL_WORK ((int64_t)1 << 26)
 
-static int64_t up(int64_t n, int64_t unit) { return zk_ceil_div(n, unit) * unit; }
-
 /* ---- how a product is cut -------------------------------------------------------------------- */
 
 typedef struct {
@@ -54,7 +52,7 @@ static bool last_is_ragged(const ZkBgemm *g) { return g->K % ZK_KUNIT != 0; }
 /* `n` in parts of at most `most`, about equal, in multiples of `unit`. */
 static int64_t even_part(int64_t n, int64_t most, int64_t unit) {
   most = zk_max(unit, most / unit * unit);
-  return up(zk_ceil_div(n, zk_ceil_div(n, most)), unit);
+  return zk_up(zk_ceil_div(n, zk_ceil_div(n, most)), unit);
 }
 
 static Cut cut(const ZkBgemm *g) {
@@ -197,7 +195,7 @@ static void tile(const Round *r, int64_t i, int64_t j) {
   ZkBlock x = {.m = zk_min(r->tm, r->m - i), .n = zk_min(r->tn, r->n - j), .b_panel = c->depth * ZK_PANEL};
   for (int64_t block = r->k0; block < r->k0 + r->depths; block++) {
     aim(r, i, j, block, &x);
-    x.k = up(zk_min(c->depth, g->K - block * c->depth), ZK_KUNIT);
+    x.k = zk_up(zk_min(c->depth, g->K - block * c->depth), ZK_KUNIT);
     x.b = packed_b(r, block) + j * c->depth;
     if (packs_a(r, block)) {
       x.a = packed_a(r, block) + i * c->depth;
@@ -225,10 +223,10 @@ static void multiply(Round *r) {
   int threads = zk_threads(&r->env), strip = r->path->strip;
   int64_t ntiles = zk_ceil_div(r->n, r->path->cached / r->cut.depth), want = threads > 1 ? 6 * threads : 1;
   int64_t mtiles = zk_max(zk_ceil_div(r->m, TILE_ROWS), zk_ceil_div(want, ntiles));
-  r->tm = zk_max(2 * strip, up(zk_ceil_div(r->m, mtiles), strip));
+  r->tm = zk_max(2 * strip, zk_up(zk_ceil_div(r->m, mtiles), strip));
   r->mtiles = zk_ceil_div(r->m, r->tm);
   ntiles = zk_max(ntiles, zk_ceil_div(want, r->mtiles));
-  r->tn = zk_max(2 * ZK_PANEL, up(zk_ceil_div(r->n, ntiles), ZK_PANEL));
+  r->tn = zk_max(2 * ZK_PANEL, zk_up(zk_ceil_div(r->n, ntiles), ZK_PANEL));
   int64_t work = r->tm * r->tn * r->cut.depth * r->depths;
   zk_for(&r->env, r->mtiles * zk_ceil_div(r->n, r->tn), zk_max(1, (1 << 20) / work), tiles, r);
 }

@@ -15,6 +15,7 @@
 static inline int64_t zk_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t zk_max(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t zk_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline int64_t zk_up(int64_t n, int64_t unit) { return zk_ceil_div(n, unit) * unit; }
 
 /* ---- views ----------------------------------------------------------------------------------- */
 int zk_axis_find(const ZkView *v, uint16_t axis);       /* position in v, -1 if v lacks the axis */
@@ -78,6 +79,11 @@ float *zk_row_out(const ZkView *v, int64_t off, int64_t s, int64_t n, float *buf
 void zk_row_done(const ZkView *v, int64_t off, int64_t s, int64_t n, const float *row);
 float zk_get(const ZkView *v, int64_t off);
 void zk_set(const ZkView *v, int64_t off, float x);
+
+/* ---- machine.c ------------------------------------------------------------------------------- */
+/* Whether this CPU has what code for a level of x86-64 may use: AVX2 and FMA, or AVX-512. */
+typedef enum { ZK_X86_V3, ZK_X86_V4 } ZkX86;
+bool zk_cpu_has(ZkX86 level);
 
 /* ---- pool.c ---------------------------------------------------------------------------------- */
 /* fn over [0, n) in pieces of at least `grain`, handed out dynamically; `part` numbers the thread. What is

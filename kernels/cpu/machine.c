@@ -85,3 +85,16 @@ const char *zk_cpu_describe(void) {
   pthread_once(&once, describe);
   return description;
 }
+
+bool zk_cpu_has(ZkX86 level) {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (level == ZK_X86_V3)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512cd");
+#else
+  return (void)level, false;
+#endif
+}

@@ -13,6 +13,7 @@
 
 #define V NAME(Vector)
 #define TILE (8 * LANES)
+#define AHEAD 2048 /* bytes before their tile, asked for: no CPU foresees many streams, or across 4 KB */
 #define ALIGNED __attribute__((aligned(4 * LANES)))
 #define STEP_ARGS const ZkStep *s, char *const *place, V a0, V a1, V a2, V a3, V a4, V a5, V a6, V a7
 #define NEXT ((NAME(Fn) *)s[1].fn)(s + 1, place, a0, a1, a2, a3, a4, a5, a6, a7)
@@ -83,13 +84,8 @@ static const ZkPointwiseSet set_bf16 = {.name = "x86-64-v4 with bf16",
 
 const ZkPointwiseSet *zk_pointwise_set(int i) {
 #ifdef ZK_WIDE
-  __builtin_cpu_init();
-  if (i == 1 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("bmi2"))
-    return &set_v3;
-  bool v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-            __builtin_cpu_supports("avx512cd");
+  bool v4 = zk_cpu_has(ZK_X86_V4);
+  if (i == 1 && zk_cpu_has(ZK_X86_V3)) return &set_v3;
   if (i == 2 && v4) return &set_v4;
   if (i == 3 && v4 && __builtin_cpu_supports("avx512bf16")) return &set_bf16;
 #endif

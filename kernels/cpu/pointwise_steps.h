@@ -73,6 +73,9 @@ static void NAME(END)(STEP_ARGS) {
 static void NAME(run)(const ZkStep *steps, char **place, const ZkMove *move, int nmoves, int64_t tiles) {
   const V z = {0};
   for (; tiles > 0; tiles--) {
+    for (int k = 0; k < nmoves; k++)
+      for (int l = AHEAD; l < AHEAD + move[k].bytes * TILE; l += 64)
+        __builtin_prefetch(place[move[k].place] + l);
     ((NAME(Fn) *)steps->fn)(steps, place, z, z, z, z, z, z, z, z);
     for (int k = 0; k < nmoves; k++) place[move[k].place] += move[k].bytes * TILE;
   }

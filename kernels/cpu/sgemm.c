@@ -1,7 +1,7 @@
 /* f32 matrix products on one thread, by the library that is faster for the shape and the CPU.
  *
  * Measured, GFLOP/s on one core: EPYC (Zen 4) from 128^3 on oneDNN 104-116, OpenBLAS 100-107; products of up
- * to about 64^3, as attention's tiles, OpenBLAS 110-117 by its kernels that do not pack, oneDNN 76-108.
+ * to about 64^3 OpenBLAS 110-117 by its kernels that do not pack, oneDNN 76-108.
  * Xeon (Sapphire Rapids) 1024 x 3072 x 768: 118, 124; 256 x 1024 x 256: 123, 114.
  *
  * The choice depends on nothing but shape and CPU, so that a run gives the same bits again. */

@@ -26,6 +26,8 @@ tests_unit_test_kernels_SOURCES = tests/unit/kernels/conform.h \
   tests/unit/kernels/reduce.c \
   tests/unit/kernels/select.c \
   tests/unit/kernels/experts.c \
+  tests/unit/kernels/fgemm.c \
+  tests/unit/kernels/grouped_half.c \
   tests/unit/kernels/grouped.c
 tests_unit_test_kernels_CFLAGS = $(unit_cflags)
 tests_unit_test_kernels_LDADD = $(libs_kernels) $(unit_libs)
