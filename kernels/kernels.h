@@ -58,6 +58,7 @@ typedef struct {
   ZkPointwiseOp *ops;
 } ZkPointwise;
 #define ZK_POINTWISE_MAX_OPS 64
+#define ZK_MOST_SUMS 2 /* of a call of normalize_grad_sums: gradients of a scale and of a shift */
 
 typedef struct ZkPool ZkPool;     /* a rank's threads; sleep while idle */
 ZkPool *zk_pool_new(int threads); /* NULL: they cannot be started */
@@ -113,8 +114,13 @@ typedef struct {
  * A *batched* call is a dot, fused or not, or a dot_bias_grad, of which one operand lacks the slowest axis of
  * all other tensors: several GEMMs that share an operand. It means what its axes say.
  *
- * Planners ask a device which fused and batched calls it supports, and whether it has the ops dot_bias_grad
- * and xent_max_sums, which do what two others do (graph/OPS.md). The CPU supports none. */
+ * A call of normalize_grad_sums is a fused one of normalize_grad whose last results lack the axes of rows:
+ * each is the sum over these of its register, which is an input or made by the prologue. `accumulate` is of
+ * them alone.
+ *
+ * Planners ask a device which fused and batched calls it supports, and whether it has the ops dot_bias_grad,
+ * xent_max_sums, xent_sums_grad and normalize_grad_sums, which do what several others do (graph/OPS.md). The
+ * CPU supports none. */
 typedef struct {
   uint16_t op;
   uint8_t nin, nout, nax;
@@ -123,7 +129,8 @@ typedef struct {
   double num[2];
   int64_t opt[2];
   const ZkPointwise *pointwise;
-  /* out[0] += result instead of =; dot, conv_grad, sum and lookup_grad only. Of attend: its results are of
+  /* out[0] += result instead of =; dot, conv_grad, sum and lookup_grad only. Of dot_bias_grad: both results;
+   * of normalize_grad_sums: the sums. Of attend: its results are of
    * other keys and are continued by those of this call; of its gradients: all results are added to (of
    * attend_bias_grad on CPUs only). */
   bool accumulate;
@@ -137,13 +144,20 @@ typedef void ZkKernel(const ZkEnv *env, const ZkCall *call);
 #define ZK_GROUP_TILE 32
 
 /* What a fused call is in calls that are not, in order; of others, itself. They use the scratch of the whole,
- * one after the other. (unfuse.c) */
+ * one after the other, behind `room` bytes of it in which some leave what others take. (unfuse.c) */
 typedef struct {
   int n;
-  ZkCall call[3];
-  ZkPointwise function[2]; /* of calls */
+  ZkCall call[3 + 2 * ZK_MOST_SUMS];
+  ZkPointwise function[2 + ZK_MOST_SUMS]; /* of calls */
+  size_t room;
 } ZkUnfused;
 void zk_unfuse(const ZkCall *call, ZkUnfused *to);
+/* Of normalize_grad_sums: how many of its results are sums. */
+static inline int zk_sums(const ZkCall *call) {
+  int n = 0;
+  while (n < call->nout && call->out[call->nout - 1 - n].rank < call->out[0].rank) n++;
+  return n;
+}
 
 /* Kernel of an op of class COMPUTE, MOVE, or of POINTWISE and COPY; NULL for others. All semantics:
  * graph/OPS.md. */

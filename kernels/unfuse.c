@@ -38,19 +38,24 @@ static ZkCall pointwise_call(const ZkCall *fused, const ZkView *results, ZkPoint
   return c;
 }
 
-/* As much of the function as makes operand 0. */
-static void add_prologue(const ZkCall *fused, ZkUnfused *to) {
-  ZkPointwise *function = &to->function[0];
-  if (fused->pointwise->prologue == 0) return;
+/* As much of the function as makes register `reg` before the op, into `out`. */
+static void add_before(const ZkCall *fused, uint16_t reg, const ZkView *out, ZkPointwise *function,
+                       ZkUnfused *to) {
   ZB_ASSERT(fused->nin > own_inputs(fused));
   *function = *fused->pointwise;
   function->nops = fused->pointwise->prologue;
-  function->nout = 1, function->out[0] = fused->pointwise->operand;
+  function->nout = 1, function->out[0] = reg;
   const ZkView *unread = &fused->in[own_inputs(fused)];
   const ZkView results[ZK_POINTWISE_OUT] = {*unread, *unread, *unread, *unread};
   ZkCall *c = &to->call[to->n++];
   *c = pointwise_call(fused, results, function);
-  c->out[c->nout++] = fused->out[output_for(fused, fused->pointwise->operand)];
+  c->out[c->nout++] = *out;
+}
+
+static void add_prologue(const ZkCall *fused, ZkUnfused *to) {
+  uint16_t reg = fused->pointwise->operand;
+  if (fused->pointwise->prologue)
+    add_before(fused, reg, &fused->out[output_for(fused, reg)], &to->function[0], to);
 }
 
 /* The op. Its results lie where they are stored; result 0 otherwise where the epilogue finds it and
@@ -89,7 +94,7 @@ static void unfuse_pointwise(const ZkCall *fused, ZkUnfused *to) {
   add_epilogue(fused, to);
 }
 
-/* ---- ops that are two ---- */
+/* ---- ops that are several ---- */
 static void unfuse_bias_grad(const ZkCall *fused, ZkUnfused *to) {
   ZkCall *dot = &to->call[0], *sum = &to->call[1];
   to->n = 2;
@@ -109,6 +114,73 @@ static void unfuse_xent_max(const ZkCall *fused, ZkUnfused *to) {
   sums->in[1] = fused->out[2], sums->in[2] = fused->in[1];
 }
 
+/* Dense, with the axes of `like`. */
+static ZkView dense(const ZkView *like, void *data) {
+  ZkView v = *like;
+  int64_t stride = 1;
+  v.data = data;
+  for (int i = v.rank; i-- > 0; stride *= v.size[i]) v.stride[i] = stride;
+  return v;
+}
+
+static size_t bytes_of(const ZkView *v) {
+  size_t n = zk_elem_bytes((ZkElem)v->elem);
+  for (int i = 0; i < v->rank; i++) n *= (size_t)v->size[i];
+  return (n + 63) / 64 * 64;
+}
+
+/* g / s and -g, which the gradient takes, lie in the scratch. */
+static void unfuse_xent_grad(const ZkCall *fused, ZkUnfused *to) {
+  static ZkPointwiseOp scale[] = {{.op = ZG_OP_DIV, .a = 0, .b = 1}, {.op = ZG_OP_NEG, .a = 0}};
+  ZkCall *max = &to->call[0], *sums = &to->call[1], *scales = &to->call[2], *grad = &to->call[3];
+  const ZkView *t = &fused->in[1], *g = &fused->in[2], *s = &fused->out[1];
+  size_t each = bytes_of(s);
+  char *room = fused->scratch;
+  to->n = 4, to->room = 2 * each;
+  *max = *sums = *scales = *grad = *fused;
+  for (int i = 0; i < to->n; i++) to->call[i].scratch = room ? room + to->room : NULL;
+  max->op = ZG_OP_PEAK, max->nin = max->nout = 1;
+  max->out[0] = fused->out[3];
+  sums->op = ZG_OP_XENT_SUMS, sums->nin = 3, sums->nout = 2;
+  sums->in[1] = fused->out[3], sums->in[2] = *t;
+  sums->out[0] = *s, sums->out[1] = fused->out[2];
+  to->function[0] = (ZkPointwise){.nops = 2, .nout = 2, .out = {2, 3}, .ops = scale};
+  scales->op = ZG_OP_POINTWISE, scales->nin = scales->nout = 2, scales->nax = 0;
+  scales->pointwise = &to->function[0];
+  scales->in[0] = *g, scales->in[1] = *s;
+  scales->out[0] = dense(s, room), scales->out[1] = dense(s, room ? room + each : NULL);
+  grad->op = ZG_OP_XENT_GRAD, grad->nin = 5, grad->nout = 1;
+  grad->in[1] = fused->out[3], grad->in[2] = *t;
+  grad->in[3] = scales->out[0], grad->in[4] = scales->out[1];
+}
+
+/* A sum of a call of normalize_grad_sums. What it is of lies where result 0 will be, unless it is an input. */
+static void add_sum(const ZkCall *fused, int k, ZkPointwise *function, ZkUnfused *to) {
+  int reg = fused->pointwise->out[k], nres = zg_op_info[fused->op].nout, own = own_inputs(fused);
+  const ZkView *of = &fused->out[0];
+  ZB_ASSERT(reg >= nres && reg < nres + fused->nin - own + fused->pointwise->prologue);
+  if (reg < nres + fused->nin - own) of = &fused->in[own + reg - nres];
+  else add_before(fused, (uint16_t)reg, of, function, to);
+  ZkCall *sum = &to->call[to->n++];
+  *sum = *fused;
+  sum->op = ZG_OP_SUM, sum->pointwise = NULL;
+  sum->nin = sum->nout = 1, sum->nax = 0;
+  sum->in[0] = *of, sum->out[0] = fused->out[k];
+  for (int a = 0; a < of->rank; a++)
+    if (of->axis[a] != fused->ax[0]) sum->ax[sum->nax++] = of->axis[a];
+}
+
+static void unfuse_norm_sums(const ZkCall *fused, ZkUnfused *to) {
+  int sums = zk_sums(fused);
+  ZkCall rest = *fused;
+  ZkPointwise function = *fused->pointwise;
+  ZB_ASSERT(sums <= ZK_MOST_SUMS);
+  rest.op = ZG_OP_NORMALIZE_GRAD, rest.accumulate = false, rest.pointwise = &function;
+  rest.nout = (uint8_t)(fused->nout - sums), function.nout = rest.nout;
+  for (int i = 0; i < sums; i++) add_sum(fused, rest.nout + i, &to->function[2 + i], to);
+  unfuse_pointwise(&rest, to);
+}
+
 static void unfuse_nothing(const ZkCall *call, ZkUnfused *to) {
   to->n = 1;
   to->call[0] = *call;
@@ -119,10 +191,12 @@ static Unfuse *const by_op[ZG_OP_COUNT] = {
     [ZG_OP_POINTWISE] = unfuse_nothing,
     [ZG_OP_DOT_BIAS_GRAD] = unfuse_bias_grad,
     [ZG_OP_XENT_MAX_SUMS] = unfuse_xent_max,
+    [ZG_OP_XENT_SUMS_GRAD] = unfuse_xent_grad,
+    [ZG_OP_NORMALIZE_GRAD_SUMS] = unfuse_norm_sums,
 };
 
 void zk_unfuse(const ZkCall *call, ZkUnfused *to) {
   Unfuse *other = call->pointwise ? unfuse_pointwise : unfuse_nothing;
-  to->n = 0;
+  to->n = 0, to->room = 0;
   (by_op[call->op] ? by_op[call->op] : other)(call, to);
 }

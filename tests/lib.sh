@@ -21,6 +21,15 @@ need_gpu() {
   exit 77
 }
 
+# $emu is a zrun whose GPUs are threads (tests/cuda/gpu.h); skips the test where it is not built.
+need_emulated_gpu() {
+  need_mpi
+  emu="$ZUG_BUILD/tests/cuda/zrun-emu"
+  [ -x "$emu" ] && return
+  echo "this build has no CUDA with NCCL, or no C++ compiler"
+  exit 77
+}
+
 # ok COMMAND...: the command must succeed; its output is shown if it does not.
 ok() {
   "$@" >out.txt 2>&1 && return

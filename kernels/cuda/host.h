@@ -19,15 +19,18 @@ void zk_cuda_forget(ZkCuda *cu); /* ends all memos */
 typedef size_t ZkCudaScratch(const ZkCall *call);
 #define KERNEL(NAME, name) ZkKernel zk_cuda_##name;
 #include "kernels/kernels.def"
-ZkKernel zk_cuda_copy, zk_cuda_pointwise, zk_cuda_xent_max_sums, zk_cuda_grouped_dot, zk_cuda_grouped_outer,
-    zk_cuda_slots, zk_cuda_round;
+ZkKernel zk_cuda_copy, zk_cuda_pointwise, zk_cuda_xent_max_sums, zk_cuda_xent_sums_grad, zk_cuda_grouped_dot,
+    zk_cuda_grouped_outer, zk_cuda_slots, zk_cuda_round;
 ZkKernel zk_cuda_pointwise_prepare, zk_cuda_dot_prepare, zk_cuda_attend_prepare;
 ZkKernel zk_cuda_run_unfused, zk_cuda_prepare_unfused; /* of fused calls, one by one (kernels.h: zk_unfuse) */
 bool zk_cuda_dot_supports(const ZkCall *call);
 ZkCudaScratch zk_cuda_reduce_scratch, zk_cuda_lookup_grad_scratch, zk_cuda_dot_scratch,
     zk_cuda_attend_scratch, zk_cuda_conv_scratch, zk_cuda_linear_attend_scratch;
-ZkKernel zk_cuda_norm_fused, zk_cuda_norm_prepare; /* of fused calls */
-bool zk_cuda_norm_supports(const ZkCall *call);
+ZkKernel zk_cuda_norm_fused, zk_cuda_norm_prepare; /* of fused calls, and normalize_grad_sums */
+bool zk_cuda_norm_supports(const ZkCall *call), zk_cuda_norm_sums_supports(const ZkCall *call);
+ZkCudaScratch zk_cuda_norm_sums_scratch;
+/* The last `sums` results of the call, of what `blocks` have made of them in its scratch, [block][sum][column]. */
+void zk_cuda_norm_join(ZkCuda *cu, const ZkCall *call, int sums, unsigned blocks);
 /* As zk_cuda_way, of their ops. */
 typedef bool ZkCudaWay(const ZkEnv *env, const ZkCall *call, ZkWay *way);
 ZkCudaWay zk_cuda_attend_way, zk_cuda_dot_way, zk_cuda_norm_way, zk_cuda_pointwise_way;

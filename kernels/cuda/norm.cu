@@ -123,6 +123,38 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) normalize_grad(const
   });
 }
 
+/* ---- sums of columns, of blocks' ----------------------------------------------------------------------- */
+#define JOIN_WARPS 32
+
+typedef struct {
+  const float *partial; /* [block][sum][column] */
+  float *to[ZK_MOST_SUMS];
+  int blocks, sums, n;
+  bool add;
+} Join;
+
+/* A block joins 32 columns of a sum: each warp those of every 32nd block, then one warp those of all. */
+static __global__ void __launch_bounds__(32 * JOIN_WARPS) join_columns(const __grid_constant__ Join p) {
+  ZK_SHARED(float, part, [JOIN_WARPS][32]);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, tiles = (p.n + 31) / 32;
+  for (int tile = blockIdx.x; tile < tiles * p.sums; tile += gridDim.x) {
+    const int sum = tile / tiles, column = tile % tiles * 32 + lane;
+    const bool there = column < p.n;
+    float all = 0;
+#pragma unroll 8
+    for (int b = warp; b < (there ? p.blocks : 0); b += JOIN_WARPS)
+      all += p.partial[((long long)b * p.sums + sum) * p.n + column];
+    part[warp][lane] = all;
+    __syncthreads();
+    if (warp == 0 && there) {
+      for (int w = 1; w < JOIN_WARPS; w++) all += part[w][lane];
+      float *to = (sum ? p.to[1] : p.to[0]) + column;
+      *to = p.add ? all + *to : all;
+    }
+    __syncthreads();
+  }
+}
+
 /* ---- host ---------------------------------------------------------------------------------------------- */
 static Line line(const ZkView *v, uint16_t axis) { return Line{v->data, v->elem, zkc_stride(v, axis)}; }
 
@@ -180,4 +212,12 @@ extern "C" void zk_cuda_normalize_grad(const ZkEnv *env, const ZkCall *c) {
   ZB_ASSERT(c->in[2].elem == ZK_F32);
   p.r_in = c->in[2].data;
   LAUNCH_ROWS(normalize_grad);
+}
+
+extern "C" void zk_cuda_norm_join(ZkCuda *cu, const ZkCall *c, int sums, unsigned blocks) {
+  Join p = {};
+  p.partial = (const float *)c->scratch;
+  for (int i = 0; i < sums; i++) p.to[i] = (float *)c->out[c->nout - sums + i].data;
+  p.blocks = (int)blocks, p.sums = sums, p.n = (int)c->out[c->nout - 1].size[0], p.add = c->accumulate;
+  ZK_LAUNCH(cu, c, join_columns, zk_blocks(cu, zk_ceil_of(p.n, 32) * sums), 32 * JOIN_WARPS, 0, p);
 }

@@ -33,7 +33,10 @@
  *       const float r = zk_normalize<32, 3>(c.n, true, false, c.eps, part, load, store);
  *       if (threadIdx.x % 32 == 0) zk_store(c.out[2], 0, off[2], r);
  *     }
- *   } */
+ *   }
+ *
+ * Sums (normalize_grad_sums) are cleared before the rows; `load` adds what is summed to them in place of a
+ * store; behind the rows the block writes its own, for norm.cu to join. */
 #include "kernels/cuda/pointwise.h"
 
 #define MOST_KEPT 8 /* values of a row in a thread's registers, in eights */
@@ -41,10 +44,23 @@
 extern const char *const zk_cuda_texts[]; /* name and text of shape.h, device.cuh and rows.cuh */
 
 /* ---- the shape ----------------------------------------------------------------------------------------- */
+/* Rows whose columns are summed are a warp's or a whole block's, and of at most four eights each. */
+static int sum_threads(int64_t n) { return n <= 4 * 8 * 32 ? 32 : n <= 4 * 8 * 128 ? 128 : 256; }
+bool zk_norm_sums_fit(int64_t n, int sums) {
+  const int64_t most = 48 << 10, part = 256; /* of static shared memory; of sums over a row */
+  ZkNormShape s = {.threads = sum_threads(n), .sums = sums};
+  int64_t eights = zk_ceil_of(n, 8 * s.threads);
+  return eights <= 4 && sums * eights * 8 * zk_norm_block(&s) * (int64_t)sizeof(float) + part <= most;
+}
+
 /* A thread keeps up to four eights of a row; with a block's threads, up to MOST_KEPT; more is loaded again.
  * Gradients are of two such rows. */
 static void share_row(ZkNormShape *s, int rows) {
   int64_t n = s->args.n;
+  if (s->sums) {
+    s->threads = sum_threads(n), s->keep = (int)zk_ceil_of(n, 8 * s->threads);
+    return;
+  }
   for (s->threads = 32; s->threads < ZK_POINTWISE_THREADS && zk_ceil_of(n, 8 * s->threads) > 4;)
     s->threads *= 2;
   int64_t eights = zk_ceil_of(n, 8 * s->threads);
@@ -64,9 +80,11 @@ static ZkPointwiseClass class_of(const ZkNormShape *s, const ZkView *v, int n, u
 
 ZkNormShape zk_norm_shape(const ZkCall *call) {
   const ZkView *views[ZKC_VIEWS];
-  bool grad = call->op == ZG_OP_NORMALIZE_GRAD;
-  ZkNormShape s = {
-      .operands = (grad ? 3 : 1) - (call->pointwise->prologue > 0), .results = grad ? 1 : 2, .wide = true};
+  bool sums = call->op == ZG_OP_NORMALIZE_GRAD_SUMS, grad = sums || call->op == ZG_OP_NORMALIZE_GRAD;
+  ZkNormShape s = {.operands = (grad ? 3 : 1) - (call->pointwise->prologue > 0),
+                   .results = grad ? 1 : 2,
+                   .sums = sums ? zk_sums(call) : 0,
+                   .wide = true};
   uint16_t axis = call->ax[0];
   int n = 0;
   ZB_ASSERT((grad || call->op == ZG_OP_NORMALIZE) && call->pointwise->nout == call->nout &&
@@ -79,7 +97,7 @@ ZkNormShape zk_norm_shape(const ZkCall *call) {
   s.args.eps = (float)call->num[0];
   for (int v = 0; v < n; v++) s.args.stride[v] = zkc_stride(views[v], axis);
   for (int v = 0; v < n; v++) s.class_of[v] = class_of(&s, views[v], v, axis);
-  for (int k = 0; k < call->nout; k++) {
+  for (int k = 0; k < call->nout - s.sums; k++) {
     s.wide &= s.class_of[k] != ZK_POINTWISE_ANY;
     ZB_ASSERT(s.class_of[k] != ZK_POINTWISE_SCALAR || (!grad && call->pointwise->out[k] == 1)); /* r */
   }
@@ -101,12 +119,14 @@ static bool along(const ZkNormShape *s, int view) { return s->class_of[view] != 
 /* The register of input k, which is no operand: the op's results come first. */
 static int reg(const ZkNormShape *s, int k) { return s->results + k - s->operands; }
 
+static bool is_sum(const ZkNormShape *s, const ZkCall *call, int k) { return k >= call->nout - s->sums; }
+
 /* A part of the function: what some registers need. */
 typedef struct {
   const ZkNormShape *s;
   const ZkCall *call;
   bool need[ZK_MAX_IN + ZK_POINTWISE_MAX_OPS];
-  bool stores[ZK_POINTWISE_OUT]; /* which results are this part's, along rows */
+  bool stores[ZK_POINTWISE_OUT]; /* which results are this part's, along rows or added up */
 } Part;
 
 static void need(Part *p, int r) {
@@ -127,13 +147,25 @@ static Part fused_part(const ZkNormShape *s, const ZkCall *call, bool prologue) 
   if (prologue) need(&p, pointwise->operand);
   for (int k = 0; k < call->nout; k++) {
     bool made_before = pointwise->out[k] >= ops && pointwise->out[k] < middle;
+    if (is_sum(s, call, k)) made_before = pointwise->prologue > 0; /* where its inputs are read anyway */
     p.stores[k] = along(s, k) && made_before == prologue;
     if (p.stores[k]) need(&p, pointwise->out[k]);
   }
   return p;
 }
 
-/* It on eight elements: loads, the loop, with `line` at its end, and the stores, each after `when`. */
+static void put_result(ZbText *t, const ZkNormShape *s, const ZkCall *call, int k, const char *when) {
+  if (is_sum(s, call, k))
+    zb_text_add(t, "      zk_add_columns<%d, %d>(sums[%d][team], first, y%d);\n", s->threads, s->keep,
+                k - (call->nout - s->sums), k);
+  else
+    zb_text_add(t,
+                "      %szkc_store_row(c.out[%d], %d, off[%d], c.stride[%d], %s, first, step, c.n, y%d);\n",
+                when, k, call->out[k].elem, k, k, yes(s->wide), k);
+}
+
+/* It on eight elements: loads, the loop, with `line` at its end, and the stores, each after `when`. (Rows
+ * whose columns are summed are loaded once.) */
 static void put_part(ZbText *t, const Part *p, const char *line, const char *when) {
   const ZkNormShape *s = p->s;
   const ZkCall *call = p->call;
@@ -158,16 +190,13 @@ static void put_part(ZbText *t, const Part *p, const char *line, const char *whe
     if (p->stores[k]) zb_text_add(t, "        y%d[j] = r%d;\n", k, call->pointwise->out[k]);
   zb_text_add(t, "%s      }\n", line);
   for (int k = 0; k < call->nout; k++)
-    if (p->stores[k])
-      zb_text_add(t,
-                  "      %szkc_store_row(c.out[%d], %d, off[%d], c.stride[%d], %s, first, step, c.n, y%d);\n",
-                  when, k, call->out[k].elem, k, k, yes(s->wide), k);
+    if (p->stores[k]) put_result(t, s, call, k, when);
 }
 
 /* What the op is given and what becomes of its results, as functions. Where there are no elements, its
  * operand is 0 whatever the prologue makes of zeros. */
 static void put_neighbours(ZbText *t, const ZkNormShape *s, const ZkCall *call) {
-  bool grad = call->op == ZG_OP_NORMALIZE_GRAD, prologue = call->pointwise->prologue > 0;
+  bool grad = call->op != ZG_OP_NORMALIZE, prologue = call->pointwise->prologue > 0;
   Part first = fused_part(s, call, true), rest = fused_part(s, call, false);
   char line[96];
   zb_text_add(t, "    const auto load = [&](long long first, int step, float (&x)[%d][8], bool again) {\n",
@@ -200,14 +229,40 @@ static void put_normalize_grad(ZbText *t, const ZkNormShape *s, const ZkCall *ca
               yes(s->wide), yes(call->opt[0] == 1));
 }
 
+/* Before the rows and behind them: what is added up of their columns. */
+static void put_begin_sums(ZbText *t, const ZkNormShape *s) {
+  if (!s->sums) return;
+  zb_text_add(t, "  ZK_SHARED(float4, sums, [%d][%d][%d]);\n  const int team = threadIdx.x / %d;\n", s->sums,
+              zk_norm_block(s) / s->threads, 2 * s->threads * s->keep, s->threads);
+  for (int i = 0; i < s->sums; i++)
+    zb_text_add(t, "  zk_clear_columns<%d, %d>(sums[%d][team]);\n", s->threads, s->keep, i);
+}
+static void put_end_sums(ZbText *t, const ZkNormShape *s) {
+  if (!s->sums) return;
+  zb_text_add(t, "  __syncthreads();\n");
+  for (int i = 0; i < s->sums; i++)
+    zb_text_add(t,
+                "  zk_put_columns<%d, %d, %d>(sums[%d], %s, (int)c.n, c.partial + (blockIdx.x * %dll + %d) * "
+                "c.n);\n",
+                s->threads, s->keep, zk_norm_block(s) / s->threads, i, yes(s->wide), s->sums, i);
+}
+
+static void put_head(ZbText *t, const ZkNormShape *s) {
+  char resident[16] = "";
+  if (s->sums && zk_norm_block(s) == ZK_SUMS_THREADS)
+    snprintf(resident, sizeof resident, ", %d", ZK_SUMS_RESIDENT);
+  zb_text_add(
+      t, "extern \"C\" __global__ void __launch_bounds__(%d%s) %s(const __grid_constant__ ZkcRows c) {\n",
+      zk_norm_block(s), resident, ZK_POINTWISE_NAME);
+  zb_text_add(t, "  ZK_SHARED(float, part, [%d]);\n", s->threads / 32);
+}
+
 void zk_norm_text(ZbText *t, const ZkCall *call, const ZkNormShape *s) {
   int block = zk_norm_block(s);
   zb_text_add(t, "%s%s%s", zk_cuda_texts[1], zk_cuda_texts[3], zk_cuda_texts[5]);
   zk_pointwise_put_ops(t, call->pointwise);
-  zb_text_add(t,
-              "extern \"C\" __global__ void __launch_bounds__(%d) %s(const __grid_constant__ ZkcRows c) {\n",
-              block, ZK_POINTWISE_NAME);
-  zb_text_add(t, "  ZK_SHARED(float, part, [%d]);\n", s->threads / 32);
+  put_head(t, s);
+  put_begin_sums(t, s);
   zb_text_add(t,
               "  for (long long row = (blockIdx.x * %dll + threadIdx.x) / %d; row < c.rest.count; "
               "row += gridDim.x * %dll) {\n",
@@ -221,5 +276,7 @@ void zk_norm_text(ZbText *t, const ZkCall *call, const ZkNormShape *s) {
   put_neighbours(t, s, call);
   if (call->op == ZG_OP_NORMALIZE) put_normalize(t, s, call);
   else put_normalize_grad(t, s, call);
-  zb_text_add(t, "  }\n}\n");
+  zb_text_add(t, "  }\n");
+  put_end_sums(t, s);
+  zb_text_add(t, "}\n");
 }

@@ -27,26 +27,37 @@ void zk_pointwise_text(ZbText *text, const ZkCall *call, const ZkPointwiseShape 
 void zk_pointwise_put_ops(ZbText *text, const ZkPointwise *pointwise);
 void zk_pointwise_put_op(ZbText *text, const ZkPointwiseOp *o, int to, int indent);
 
-/* A fused call of normalize or its gradient. */
+/* A fused call of normalize or its gradient, with or without sums. */
 typedef struct {
   ZkcRows args;          /* without the pointers */
   int operands, results; /* of the op itself; its operands in call->in */
+  int sums;              /* which are the call's last outputs */
   int threads;           /* of a row; those of a block unless it is a warp */
   int keep;              /* eights of a row that each keeps in registers; 0: rows are longer than that */
   bool wide;             /* threads take eight neighbours at a time */
   ZkPointwiseClass class_of[ZKC_VIEWS]; /* as in ZkcRows */
 } ZkNormShape;
 ZkNormShape zk_norm_shape(const ZkCall *call);
+/* Whether so many sums of rows of n fit the shared memory of a block. */
+bool zk_norm_sums_fit(int64_t n, int sums);
 /* Whether there is a program for the call: else it is done in parts, or interpreted. */
 bool zk_cuda_norm_joined(const ZkEnv *env, const ZkCall *call);
 bool zk_cuda_pointwise_compiled(const ZkEnv *env, const ZkCall *call);
+/* With sums blocks are small: those of a multiprocessor share its memory. */
+#define ZK_SUMS_THREADS 128
+#define ZK_SUMS_RESIDENT 4 /* ... of which a multiprocessor must have room for as many */
 static inline int zk_norm_block(const ZkNormShape *s) {
+  if (s->sums) return s->threads > ZK_SUMS_THREADS ? s->threads : ZK_SUMS_THREADS;
   return s->threads == 32 ? ZK_POINTWISE_THREADS : s->threads;
 }
-/* Blocks of that many threads; `most`: of ZK_POINTWISE_THREADS, that are enough. */
+/* Blocks of that many threads; `most`: of ZK_POINTWISE_THREADS, that are enough. With sums by shapes alone, as
+ * it is by blocks that rows are added up: enough for 128 multiprocessors, and no more than rows that share
+ * what is written of them. */
 static inline unsigned zk_norm_blocks(const ZkNormShape *s, int most) {
-  int64_t blocks = zk_ceil_of(s->args.rest.count, zk_norm_block(s) / s->threads);
+  int64_t rows = zk_norm_block(s) / s->threads * (s->sums ? 4 : 1);
+  int64_t blocks = zk_ceil_of(s->args.rest.count, rows);
   int64_t enough = (int64_t)most * ZK_POINTWISE_THREADS / zk_norm_block(s);
+  if (s->sums) enough = 128 * ZK_SUMS_RESIDENT * ZK_SUMS_THREADS / zk_norm_block(s);
   return (unsigned)(blocks < enough ? blocks : enough);
 }
 /* As zk_pointwise_text: a kernel that takes a ZkcRows. */

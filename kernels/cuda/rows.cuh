@@ -147,4 +147,36 @@ ZK_DEVICE void zk_normalize_grad(long long n, bool wide, bool std, float r, floa
   });
 }
 
+/* ---- sums of columns --------------------------------------------------------------------------------------
+ * Over a block's rows. Each thread adds its eights of every row to sums of its own, in shared memory: of a row
+ * that T threads share K eights each, whose halves lie beside those of the other threads. The T threads of a
+ * row, of which a block has TEAMS times as many, are a team, which has sums of its own. */
+template <int T, int K> ZK_DEVICE void zk_clear_columns(float4 (&sums)[2 * T * K]) {
+#pragma unroll
+  for (int i = 0; i < 2 * K; i++) sums[i * T + threadIdx.x % T] = make_float4(0, 0, 0, 0);
+}
+
+template <int T, int K>
+ZK_DEVICE void zk_add_columns(float4 (&sums)[2 * T * K], long long first, const float (&x)[8]) {
+  float4 *own = &sums[(int)first / (8 * T) * 2 * T + threadIdx.x % T];
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    float4 s = own[i * T];
+    s.x += x[4 * i], s.y += x[4 * i + 1], s.z += x[4 * i + 2], s.w += x[4 * i + 3];
+    own[i * T] = s;
+  }
+}
+
+/* What the teams have of each column, added in their order. After a barrier. */
+template <int T, int K, int TEAMS>
+ZK_DEVICE void zk_put_columns(const float4 (&sums)[TEAMS][2 * T * K], bool wide, int n, float *to) {
+  for (int column = threadIdx.x; column < n; column += T * TEAMS) {
+    int k = column / (8 * T), at = column % (8 * T), t = wide ? at / 8 : at % T, j = wide ? at % 8 : at / T;
+    int place = 4 * ((2 * k + j / 4) * T + t) + j % 4;
+    float all = ((const float *)sums[0])[place];
+    for (int i = 1; i < TEAMS; i++) all += ((const float *)sums[i])[place];
+    to[column] = all;
+  }
+}
+
 #endif

@@ -50,6 +50,7 @@ typedef struct {
   ZkcNest rest;                   /* [row] */
   long long n, stride[ZKC_VIEWS]; /* along a row */
   float eps;
+  float *partial; /* [block][sum][column]: sums over each block's rows */
 } ZkcRows;
 
 #endif

@@ -14,6 +14,8 @@ static ZkKernel *const kernels[ZG_OP_COUNT] = {
     [ZG_OP_GROUPED_OUTER] = zk_cuda_grouped_outer,
     [ZG_OP_DOT_BIAS_GRAD] = zk_cuda_dot,
     [ZG_OP_XENT_MAX_SUMS] = zk_cuda_xent_max_sums,
+    [ZG_OP_XENT_SUMS_GRAD] = zk_cuda_xent_sums_grad,
+    [ZG_OP_NORMALIZE_GRAD_SUMS] = zk_cuda_norm_fused,
 };
 
 /* Of the others: none. */
@@ -23,6 +25,7 @@ static ZkCudaScratch *const scratch[ZG_OP_COUNT] = {
     [ZG_OP_DOT] = zk_cuda_dot_scratch,
     [ZG_OP_DOT_BIAS_GRAD] = zk_cuda_dot_scratch,
     [ZG_OP_CONV_GRAD] = zk_cuda_conv_scratch,
+    [ZG_OP_NORMALIZE_GRAD_SUMS] = zk_cuda_norm_sums_scratch,
     [ZG_OP_ATTEND] = zk_cuda_attend_scratch,
     [ZG_OP_ATTEND_GRAD] = zk_cuda_attend_scratch,
     [ZG_OP_ATTEND_BIAS_GRAD] = zk_cuda_attend_scratch,
@@ -37,6 +40,7 @@ static ZkKernel *const prepare[ZG_OP_COUNT] = {
     [ZG_OP_DOT_BIAS_GRAD] = zk_cuda_dot_prepare,
     [ZG_OP_NORMALIZE] = zk_cuda_norm_prepare,
     [ZG_OP_NORMALIZE_GRAD] = zk_cuda_norm_prepare,
+    [ZG_OP_NORMALIZE_GRAD_SUMS] = zk_cuda_norm_prepare,
     [ZG_OP_ATTEND] = zk_cuda_attend_prepare,
     [ZG_OP_ATTEND_GRAD] = zk_cuda_attend_prepare,
     [ZG_OP_POINTWISE] = zk_cuda_pointwise_prepare,
@@ -56,7 +60,9 @@ bool zk_cuda_supports(const ZkCall *call) {
   case ZG_OP_DOT_BIAS_GRAD: return zk_cuda_dot_supports(call);
   case ZG_OP_NORMALIZE:
   case ZG_OP_NORMALIZE_GRAD: return zk_cuda_norm_supports(call);
-  case ZG_OP_XENT_MAX_SUMS: return true;
+  case ZG_OP_NORMALIZE_GRAD_SUMS: return zk_cuda_norm_sums_supports(call);
+  case ZG_OP_XENT_MAX_SUMS:
+  case ZG_OP_XENT_SUMS_GRAD: return true;
   default: return false;
   }
 }

@@ -46,7 +46,8 @@ bool zk_cuda_way(const ZkEnv *env, const ZkCall *call, ZkWay *way) {
   case ZG_OP_DOT:
   case ZG_OP_DOT_BIAS_GRAD: return zk_cuda_dot_way(env, call, way);
   case ZG_OP_NORMALIZE:
-  case ZG_OP_NORMALIZE_GRAD: return zk_cuda_norm_way(env, call, way);
+  case ZG_OP_NORMALIZE_GRAD:
+  case ZG_OP_NORMALIZE_GRAD_SUMS: return zk_cuda_norm_way(env, call, way);
   case ZG_OP_POINTWISE: return zk_cuda_pointwise_way(env, call, way);
   case ZG_OP_CONV:
   case ZG_OP_CONV_GRAD:

@@ -3,24 +3,31 @@
  *
  * Xent_max_sums finds the maximum in the first of them (Milakov, Gimelshein 2018, "Online normalizer
  * calculation for softmax"): a thread's sum is of exponentials less the largest it has seen, and shrinks when
- * it sees a larger one. */
+ * it sees a larger one.
+ *
+ * Xent_sums_grad makes both passes over a row before it goes on to the next. The second finds the row in the
+ * cache: few rows are under way at once, each by a block of many threads, and it begins with what the first
+ * has read last. */
 #include "kernels/cuda/common.cuh"
 
 #define THREADS 256
 #define SHORT 1024
-#define AHEAD 2    /* eights that a thread has under way */
-#define RESIDENT 4 /* blocks of a multiprocessor that must have registers */
+#define AHEAD 2          /* eights that a thread has under way */
+#define RESIDENT 4       /* blocks of a multiprocessor that must have registers */
+#define WIDE_THREADS 512 /* of a block that makes both passes over a row, */
+#define WIDE_RESIDENT 2  /* and how many of these */
 
 typedef struct {
   const void *z;
   const int *t;
-  void *m, *a, *b, *dz; /* m: a result of xent_max_sums; a, b: s, p of the sums, gs, gp of the gradient */
-  int zelem, melem, aelem, belem, dzelem;
+  /* m: a result of xent_max_sums; a, b: s, p of the sums, gs, gp of the gradient; g: of both together */
+  void *m, *a, *b, *dz, *g;
+  int zelem, melem, aelem, belem, dzelem, gelem;
   long long n, valid, start, zs, dzs;
   bool wide;
-  ZkcNest rest; /* [row]; views: z, m, t, a, b, dz */
+  ZkcNest rest; /* [row]; views: z, m, t, a, b, dz, g */
 } Xent;
-enum { Z, M, T_, A, B, DZ, VIEWS };
+enum { Z, M, T_, A, B, DZ, G, VIEWS };
 
 /* Where the row's target is here; -1 if it is unknown, elsewhere or padding. */
 ZK_DEVICE long long target(const Xent &x, const long long *off) {
@@ -63,42 +70,71 @@ ZK_DEVICE void add_eight(const float (&z)[8], int first, int step, int valid, fl
     if (whole || first + j * step < valid) sum += zk_exp(z[j] - m);
 }
 
+/* The sum over a row of exponentials less `m`, which all of its threads get; PEAK: less the maximum, which is
+ * then in m, LOWEST if there is none. */
+template <int T, int E, bool PEAK>
+ZK_DEVICE float sum_row(const Xent &x, long long off, float &m, float *part) {
+  const bool wide = E != ANY || x.wide;
+  const int t = threadIdx.x % T, step = zkc_step<T>(wide), valid = (int)x.valid;
+  float sum = 0;
+  if (PEAK) m = LOWEST;
+  for (int k = 0; k < valid; k += 8 * AHEAD * T) {
+    float z[AHEAD][8];
+    load<T, E>(x, off, k, z);
+#pragma unroll
+    for (int i = 0; i < AHEAD; i++)
+      add_eight<PEAK>(z[i], (int)zkc_first(wide, k + 8 * i * T, t), step, valid, m, sum);
+  }
+  if (PEAK) {
+    float most = zk_block<T>(m, ZkMax(), part);
+    sum *= zk_exp(m - most);
+    m = most;
+  }
+  return zk_block<T>(sum, ZkSum(), part);
+}
+ZK_DEVICE float peak_of(float m) { return m == LOWEST ? -INFINITY : m; }
+
 template <int T, int E, bool PEAK>
 static __global__ void __launch_bounds__(THREADS, RESIDENT) xent_sums(const __grid_constant__ Xent x) {
   ZK_SHARED(float, part, [THREADS / 32]);
-  const bool wide = E != ANY || x.wide;
-  const int t = threadIdx.x % T, step = zkc_step<T>(wide), valid = (int)x.valid;
   for (long long row = (blockIdx.x * (long long)THREADS + threadIdx.x) / T; row < x.rest.count;
        row += gridDim.x * (long long)(THREADS / T)) {
     long long off[VIEWS];
     zkc_seek(x.rest, (unsigned)row, off);
-    float m = PEAK ? LOWEST : zk_load(x.m, x.melem, off[M]), sum = 0;
-    for (int k = 0; k < valid; k += 8 * AHEAD * T) {
-      float z[AHEAD][8];
-      load<T, E>(x, off[Z], k, z);
-#pragma unroll
-      for (int i = 0; i < AHEAD; i++)
-        add_eight<PEAK>(z[i], (int)zkc_first(wide, k + 8 * i * T, t), step, valid, m, sum);
-    }
-    if (PEAK) {
-      float most = zk_block<T>(m, ZkMax(), part);
-      sum *= zk_exp(m - most);
-      if (t == 0) zk_store(x.m, x.melem, off[M], most == LOWEST ? -INFINITY : most);
-    }
-    sum = zk_block<T>(sum, ZkSum(), part);
-    if (t == 0) {
+    float m = PEAK ? 0 : zk_load(x.m, x.melem, off[M]), sum = sum_row<T, E, PEAK>(x, off[Z], m, part);
+    if (threadIdx.x % T == 0) {
       long long at = target(x, off);
+      if (PEAK) zk_store(x.m, x.melem, off[M], peak_of(m));
       zk_store(x.a, x.aelem, off[A], sum);
       zk_store(x.b, x.belem, off[B], at >= 0 ? zk_load(x.z, x.zelem, off[Z] + at * x.zs) : 0);
     }
   }
 }
 
-/* dz = exp(z - m) gs + (v == t) gp; dz may lie in z's memory. */
+/* dz = exp(z - m) gs + (v == at) gp, of AHEAD eights of a row from k on. */
 template <int T, int E>
-static __global__ void __launch_bounds__(THREADS, RESIDENT) xent_grad(const __grid_constant__ Xent x) {
+ZK_DEVICE void grad_eights(const Xent &x, const long long *off, int k, int at, float m, float gs, float gp) {
   const bool wide = E != ANY || x.wide;
   const int t = threadIdx.x % T, step = zkc_step<T>(wide), valid = (int)x.valid, n = (int)x.n;
+  float z[AHEAD][8];
+  load<T, E>(x, off[Z], k, z);
+#pragma unroll
+  for (int i = 0; i < AHEAD; i++) {
+    int first = (int)zkc_first(wide, k + 8 * i * T, t);
+    if (first >= n) break;
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+      int v = first + j * step;
+      z[i][j] = v < valid ? zk_exp(z[i][j] - m) * gs + (v == at ? gp : 0) : 0;
+    }
+    if (E == ANY) zkc_store_row(x.dz, x.dzelem, off[DZ], x.dzs, wide, first, step, n, z[i]);
+    else zk_store8(x.dz, E, off[DZ] + first, z[i]);
+  }
+}
+
+/* dz may lie in z's memory. */
+template <int T, int E>
+static __global__ void __launch_bounds__(THREADS, RESIDENT) xent_grad(const __grid_constant__ Xent x) {
   for (long long row = (blockIdx.x * (long long)THREADS + threadIdx.x) / T; row < x.rest.count;
        row += gridDim.x * (long long)(THREADS / T)) {
     long long off[VIEWS];
@@ -106,32 +142,43 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) xent_grad(const __gr
     int at = (int)target(x, off);
     float m = zk_load(x.m, x.melem, off[M]), gs = zk_load(x.a, x.aelem, off[A]),
           gp = zk_load(x.b, x.belem, off[B]);
-    for (int k = 0; k < n; k += 8 * AHEAD * T) {
-      float z[AHEAD][8];
-      load<T, E>(x, off[Z], k, z);
-#pragma unroll
-      for (int i = 0; i < AHEAD; i++) {
-        int first = (int)zkc_first(wide, k + 8 * i * T, t);
-        if (first >= n) break;
-#pragma unroll
-        for (int j = 0; j < 8; j++) {
-          int v = first + j * step;
-          z[i][j] = v < valid ? zk_exp(z[i][j] - m) * gs + (v == at ? gp : 0) : 0;
-        }
-        if (E == ANY) zkc_store_row(x.dz, x.dzelem, off[DZ], x.dzs, wide, first, step, n, z[i]);
-        else zk_store8(x.dz, E, off[DZ] + first, z[i]);
-      }
+    for (int k = 0; k < (int)x.n; k += 8 * AHEAD * T) grad_eights<T, E>(x, off, k, at, m, gs, gp);
+  }
+}
+
+/* Both. dz may lie in z's memory: the target's logit is read before any thread goes on to the gradient. */
+template <int T, int E>
+static __global__ void __launch_bounds__(T == 32 ? THREADS : T, T == 32 ? RESIDENT : WIDE_RESIDENT)
+    xent_sums_grad(const __grid_constant__ Xent x) {
+  const int block = T == 32 ? THREADS : T, each = 8 * AHEAD * T, n = (int)x.n;
+  ZK_SHARED(float, part, [WIDE_THREADS / 32]);
+  for (long long row = (blockIdx.x * (long long)block + threadIdx.x) / T; row < x.rest.count;
+       row += gridDim.x * (long long)(block / T)) {
+    long long off[VIEWS];
+    zkc_seek(x.rest, (unsigned)row, off);
+    int at = (int)target(x, off);
+    float m, g = zk_load(x.g, x.gelem, off[G]), picked = 0;
+    if (at >= 0 && threadIdx.x % T == 0) picked = zk_load(x.z, x.zelem, off[Z] + at * x.zs);
+    if (T == 32) __syncwarp(); /* more threads meet at barriers */
+    float sum = sum_row<T, E, true>(x, off[Z], m, part);
+    if (threadIdx.x % T == 0) {
+      zk_store(x.m, x.melem, off[M], peak_of(m));
+      zk_store(x.a, x.aelem, off[A], sum);
+      zk_store(x.b, x.belem, off[B], picked);
     }
+    for (int k = (n - 1) / each * each; k >= 0; k -= each)
+      grad_eights<T, E>(x, off, k, at, peak_of(m), g / sum, -g);
   }
 }
 
 static Xent analyse(const ZkCall *c, const ZkView *m, const ZkView *t, const ZkView *a, const ZkView *b,
-                    const ZkView *dz) {
-  const ZkView *z = &c->in[0], *views[] = {z, m, t, a, b, dz};
+                    const ZkView *dz, const ZkView *g) {
+  const ZkView *z = &c->in[0], *views[] = {z, m, t, a, b, dz, g};
   uint16_t v = c->ax[0];
   Xent x = {};
   ZB_ASSERT(t->elem == ZK_I32 && zkc_size(z, v) < 1 << 30);
   x.z = z->data, x.m = m->data, x.t = (const int *)t->data, x.a = a->data, x.b = b->data, x.dz = dz->data;
+  x.g = g->data, x.gelem = g->elem;
   x.zelem = z->elem, x.melem = m->elem, x.aelem = a->elem, x.belem = b->elem, x.dzelem = dz->elem;
   x.n = zkc_size(z, v);
   x.start = zkc_start(z, v);
@@ -162,20 +209,42 @@ template <int E> static void grad(ZkCuda *cu, const ZkCall *c, const Xent &x) {
   else ZK_LAUNCH(cu, c, (xent_grad<THREADS, E>), zk_blocks(cu, x.rest.count), THREADS, 0, x);
 }
 
+/* Rows that are under way at once are to stay in the cache, of which others need some, too: two on a
+ * multiprocessor, or if they are long one. */
+static unsigned wide_blocks(const ZkCuda *cu, const Xent &x) {
+  int64_t rows = cu->sms, bytes = x.n * (int64_t)zk_elem_bytes((ZkElem)x.zelem);
+  if (WIDE_RESIDENT * rows * bytes <= (int64_t)(cu->l2 / 3 * 2)) rows *= WIDE_RESIDENT;
+  return (unsigned)(x.rest.count < rows ? x.rest.count : rows);
+}
+template <int E> static void both(ZkCuda *cu, const ZkCall *c, const Xent &x) {
+  if (x.n <= SHORT)
+    ZK_LAUNCH(cu, c, (xent_sums_grad<32, E>), zk_blocks(cu, zk_ceil_of(x.rest.count, THREADS / 32)), THREADS,
+              0, x);
+  else ZK_LAUNCH(cu, c, (xent_sums_grad<WIDE_THREADS, E>), wide_blocks(cu, x), WIDE_THREADS, 0, x);
+}
+
 extern "C" void zk_cuda_xent_sums(const ZkEnv *env, const ZkCall *c) {
-  Xent x = analyse(c, &c->in[1], &c->in[2], &c->out[0], &c->out[1], &c->in[0]);
+  Xent x = analyse(c, &c->in[1], &c->in[2], &c->out[0], &c->out[1], &c->in[0], &c->in[1]);
   sums_of<false>(zk_cu(env), c, x);
 }
 
 extern "C" void zk_cuda_xent_max_sums(const ZkEnv *env, const ZkCall *c) {
-  Xent x = analyse(c, &c->out[2], &c->in[1], &c->out[0], &c->out[1], &c->in[0]);
+  Xent x = analyse(c, &c->out[2], &c->in[1], &c->out[0], &c->out[1], &c->in[0], &c->in[1]);
   sums_of<true>(zk_cu(env), c, x);
 }
 
 extern "C" void zk_cuda_xent_grad(const ZkEnv *env, const ZkCall *c) {
-  Xent x = analyse(c, &c->in[1], &c->in[2], &c->in[3], &c->in[4], &c->out[0]);
+  Xent x = analyse(c, &c->in[1], &c->in[2], &c->in[3], &c->in[4], &c->out[0], &c->in[3]);
   bool alike = x.wide && x.zelem == x.dzelem;
   if (alike && x.zelem == ZK_BF16) grad<ZKC_BF16>(zk_cu(env), c, x);
   else if (alike && x.zelem == ZK_F32) grad<ZKC_F32>(zk_cu(env), c, x);
   else grad<ANY>(zk_cu(env), c, x);
+}
+
+extern "C" void zk_cuda_xent_sums_grad(const ZkEnv *env, const ZkCall *c) {
+  Xent x = analyse(c, &c->out[3], &c->in[1], &c->out[1], &c->out[2], &c->out[0], &c->in[2]);
+  bool alike = x.wide && x.zelem == x.dzelem;
+  if (alike && x.zelem == ZK_BF16) both<ZKC_BF16>(zk_cu(env), c, x);
+  else if (alike && x.zelem == ZK_F32) both<ZKC_F32>(zk_cu(env), c, x);
+  else both<ANY>(zk_cu(env), c, x);
 }

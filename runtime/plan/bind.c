@@ -380,6 +380,12 @@ static void check_prefetch(ZpBuild *b) {
           "add `shard params, grads, states over` a data dimension, or leave it out");
 }
 
+uint64_t zp_limit(const ZpBuild *b) {
+  const ZlCluster *c = b->o->cluster;
+  bool less = c && c->device_memory && (!b->limit || c->device_memory < b->limit);
+  return less ? c->device_memory : b->limit;
+}
+
 bool zp_bind(ZpBuild *b) {
   ZpPlan *p = b->p;
   const ZlRecipe *r = p->recipe;

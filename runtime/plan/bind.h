@@ -8,7 +8,8 @@
  * muon.c   which parameters Muon updates as which matrices
  * select.c which parameters a recipe's words mean
  * zigzag.c whether positions are split zigzag
- * pad.c    whether padding an axis changes the result */
+ * pad.c    whether padding an axis changes the result
+ * keep.c   what backward need not make again, since there is memory to keep it */
 #ifndef ZUG_PLAN_BIND_H
 #define ZUG_PLAN_BIND_H
 
@@ -16,15 +17,32 @@
 
 /* A plan in the making: what its passes pass to each other beside the plan itself. */
 typedef struct {
+  const ZgGraph *g; /* as it was given; the plan may have its own */
   ZpPlan *p;
   ZlDiags *d;
   const ZpOptions *o;
   bool *recompute;      /* per region: its forward runs again in backward */
   int64_t *stage_items; /* iterations of the model's repeats on each stage; NULL: by cost */
   uint64_t limit;       /* bytes of a rank; 0: none */
+  const ZpKeep *keep;   /* values that are kept for backward, though it could make them again; */
+  uint32_t nkeep;
+  ZpKeep *keepable; /* and those that could be: what forward and backward both have in memory */
+  uint32_t nkeepable;
+  const ZpPlan *like;   /* a plan whose stages this one's are; or NULL */
   ZpDims attended;      /* dims over which the sequence of some attend is split */
   ZpDims *grad_partial; /* per parameter: dims along which its gradient may stay partial within a step */
 } ZpBuild;
+
+/* Bytes that a rank may take by the recipe and the cluster; 0: no limit is known. */
+uint64_t zp_limit(const ZpBuild *b);
+
+/* ---- keep.c -------------------------------------------------------------------------------------------- */
+/* The plan of a build with these values kept, as far as that: local programs; stages, which are those of the
+ * build's plan; all, but unproved. NULL: it does not fit. */
+typedef enum { ZP_TO_LOCAL, ZP_TO_STAGES, ZP_TO_LEDGER } ZpMakeTo;
+typedef ZpPlan *ZpMake(const ZpBuild *b, ZbArena *a, const ZpKeep *keep, uint32_t n, ZpMakeTo to);
+/* The same plan with those of b->keepable kept that fit, most bytes saved for a byte kept first; or that plan. */
+ZpPlan *zp_keep(const ZpBuild *b, ZpMake *make);
 
 /* False with reports if the recipe does not fit. */
 bool zp_bind(ZpBuild *b);

@@ -451,7 +451,8 @@ const char *zp_chunk_proposal(const ZpPlan *p, const ZpStage *st, uint64_t *byte
     const ZpList *l = &s->list[ZP_FWD];
     for (uint32_t k = 0; k < l->n; k++) {
       const ZpNode *n = &l->nodes[k];
-      bool reads = n->call.op == ZG_OP_XENT_SUMS || n->call.op == ZG_OP_XENT_MAX_SUMS;
+      bool reads = n->call.op == ZG_OP_XENT_SUMS || n->call.op == ZG_OP_XENT_MAX_SUMS ||
+                   n->call.op == ZG_OP_XENT_SUMS_GRAD;
       const ZpValue *v = reads ? &s->values[n->in[0]] : NULL;
       if (!v || v->at.space != ZP_AT_SAVED || v->bytes <= *bytes) continue;
       *bytes = v->bytes;

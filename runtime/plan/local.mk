@@ -5,6 +5,7 @@ libplan_a_SOURCES = \
   runtime/plan/bind.c \
   runtime/plan/bind.h \
   runtime/plan/instr.def \
+  runtime/plan/keep.c \
   runtime/plan/ledger.def \
   runtime/plan/mesh.c \
   runtime/plan/nodes.c \
@@ -42,11 +43,14 @@ libplan_a_SOURCES = \
   runtime/plan/local/cut_nodes.c \
   runtime/plan/local/cut_sequences.c \
   runtime/plan/local/cut.h \
+  runtime/plan/local/delay_grads.c \
   runtime/plan/local/experts.c \
   runtime/plan/local/fuse_bias_grad.c \
   runtime/plan/local/fuse_epilogue.c \
+  runtime/plan/local/fuse_norm_sums.c \
   runtime/plan/local/fuse_pointwise.c \
   runtime/plan/local/fuse_prologue.c \
+  runtime/plan/local/fuse_xent_grad.c \
   runtime/plan/local/fuse_xent_max.c \
   runtime/plan/local/halo.c \
   runtime/plan/local/local.c \
@@ -54,6 +58,7 @@ libplan_a_SOURCES = \
   runtime/plan/local/lower.h \
   runtime/plan/local/memory.c \
   runtime/plan/local/narrow.c \
+  runtime/plan/local/overlap.c \
   runtime/plan/local/param_grads.c \
   runtime/plan/local/remat.c \
   runtime/plan/local/reshard.c \

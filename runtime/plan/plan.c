@@ -25,10 +25,27 @@ static bool local(ZpBuild *b) {
   return true;
 }
 
+/* False with reports, or without if it does not fit. */
 static bool schedule(ZpBuild *b) {
   if (!zp_stages(b)) return false;
   zp_program(b->p);
   return zp_ledger(b);
+}
+
+/* The build once more, in this arena, with values kept. What there is to report has been reported. */
+static ZpPlan *make(const ZpBuild *b, ZbArena *a, const ZpKeep *keep, uint32_t n, ZpMakeTo to) {
+  ZpBuild c = {.g = b->g,
+               .p = begin(a, b->g, b->p->recipe, b->o),
+               .d = zl_diags_new(a, zl_sources_new(a)),
+               .o = b->o,
+               .keep = keep,
+               .nkeep = n,
+               .like = b->p};
+  c.p->beside_bytes = b->p->beside_bytes;
+  bool ok = local(&c);
+  if (to == ZP_TO_STAGES) ok = ok && zp_stages(&c);
+  if (to == ZP_TO_LEDGER) ok = ok && schedule(&c);
+  return ok ? c.p : NULL;
 }
 
 ZpPlan *zp_plan(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o) {
@@ -36,12 +53,45 @@ ZpPlan *zp_plan(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, con
   return p && zp_prove(p, d) ? p : NULL;
 }
 
+/* ---- collectives that calls wait for ------------------------------------------------------------------ */
+static bool any_beside(const ZpPlan *p) {
+  for (uint32_t s = 0; s < p->graph->nsegments; s++)
+    for (int k = 0; k < ZP_PHASES; k++)
+      for (uint32_t i = 0; i < p->segments[s].list[k].n; i++)
+        if (p->segments[s].list[k].nodes[i].until > i + 1) return true;
+  return false;
+}
+
+/* The build, which does not fit, once more, with less memory: a collective keeps nothing while calls go on. What
+ * there is to report has been reported. */
+static bool wait_instead(ZpBuild *b) {
+  ZlDiags *d = b->d;
+  uint64_t most = 0;
+  for (uint32_t s = 0; s < b->p->nstages; s++)
+    if (b->p->stages[s].ledger.total[ZP_DEVICE] > most) most = b->p->stages[s].ledger.total[ZP_DEVICE];
+  ZpBuild c = {.g = b->g, .o = b->o, .keep = b->keep, .nkeep = b->nkeep, .like = b->like};
+  c.p = begin(b->p->arena, b->g, b->p->recipe, b->o);
+  c.d = zl_diags_new(b->p->arena, zl_sources_new(b->p->arena));
+  c.p->beside_bytes = most;
+  bool fits = local(&c) && schedule(&c);
+  *b = c;
+  b->d = d;
+  return fits;
+}
+
 ZpPlan *zp_plan_unproved(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o) {
-  ZpBuild b = {.p = begin(a, g, r, o), .d = d, .o = o};
-  return local(&b) && schedule(&b) ? b.p : NULL;
+  ZpBuild b = {.g = g, .p = begin(a, g, r, o), .d = d, .o = o};
+  if (o->keeps_as) b.like = o->keeps_as, b.keep = b.like->kept, b.nkeep = b.like->nkept;
+  if (o->keeps_as) b.p->beside_bytes = b.like->beside_bytes;
+  if (!local(&b)) return NULL;
+  bool ok = schedule(&b);
+  if (!ok && !zl_errors(d) && any_beside(b.p)) ok = wait_instead(&b);
+  if (!ok && !zl_errors(d)) zp_report_limit(&b);
+  if (!ok) return NULL;
+  return o->keeps_as ? b.p : zp_keep(&b, make);
 }
 
 ZpPlan *zp_plan_local(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o) {
-  ZpBuild b = {.p = begin(a, g, r, o), .d = d, .o = o};
+  ZpBuild b = {.g = g, .p = begin(a, g, r, o), .d = d, .o = o};
   return local(&b) ? b.p : NULL;
 }

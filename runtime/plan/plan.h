@@ -15,6 +15,7 @@
  * output/      tables, for people and as JSON, traces, a page to look at (page.h), whether two plans are the same
  * time/        how long a step takes on a cluster; time.h
  * search/      the fastest recipes of a model on a cluster; search.h
+ * keep.c       what is kept for backward, since memory allows
  * mesh.c       ranks and their coordinates
  * words.c      what messages and tables call things; instr.def, ledger.def
  * nodes.c      which ranks go to which node
@@ -116,6 +117,9 @@ typedef struct {
   /* Collectives: their blocks do not lie one behind the other in the tensor, so they are put together, or
    * taken apart, in scratch. */
   bool packs;
+  /* Of what goes beside calls (zp_goes_beside): the node of the list before which it is complete; behind the
+   * last: their number. What it reads and writes is its own until then. */
+  uint32_t until;
   /* attend around a ring of the ranks of `dims`, and its gradient: how many ranks farther on those keys began
    * that meet the queries here, in order, the first 0. Steps at which nobody would see anything are jumped.
    * Zigzag ranks have two chunks, which go round each by itself; bit c: chunk c takes part in the step. */
@@ -134,8 +138,8 @@ typedef struct {
   double busiest;  /* and of that of them which has most */
   bool recomputed; /* recomputed in backward: its FLOPs are not the model's */
   /* The first in this list to add to a parameter's gradient, and to all of it: where there is nothing yet to
-   * add to it may write instead (call.accumulate = false). With two gradients: of both, which begin
-   * together. */
+   * add to it may write instead (call.accumulate = false). With several gradients: of all, which begin
+   * together and are the last results. */
   bool overwrites;
 } ZpNode;
 
@@ -161,6 +165,7 @@ typedef struct {
   ZpValue *values; uint32_t nvalues;
   ZpList list[ZP_PHASES];           /* all speak of `values` */
   uint64_t saved_bytes;             /* of one instance and micro-batch */
+  uint64_t kept_bytes, kept_moves;  /* of these for values in p->kept; what calls read and write less for it */
   bool saves_carry;                 /* backward reads what is carried in */
   uint64_t carry_bytes, dcarry_bytes;          /* tuple carried in; its cotangents */
   uint64_t carry_out_bytes, dcarry_out_bytes;
@@ -206,6 +211,15 @@ uint64_t zp_halo_bytes(const ZpNode *n); /* that a rank sends */
 static inline bool zp_sends(const ZpNode *n) {
   return n->dims && n->call.op != ZG_OP_LOCAL_SLICE && n->call.op != ZG_OP_LOCAL_PAD;
 }
+/* Whether compute goes on while it is under way, if the plan says so (ZpNode's `until`). Others need
+ * compute, or the host, in between. */
+static inline bool zp_goes_beside(const ZpNode *n) {
+  uint16_t op = n->call.op;
+  return n->dims && !n->rounds &&
+         (op == ZG_OP_ALL_REDUCE || op == ZG_OP_ALL_GATHER || op == ZG_OP_REDUCE_SCATTER ||
+          op == ZG_OP_ALL_TO_ALL);
+}
+#define ZP_MOST_BESIDE 8 /* of a list, at the same time */
 /* Elements of an axis that follow each other where they are and where they go. */
 typedef struct {
   int64_t from, to, n;
@@ -303,8 +317,9 @@ typedef struct {
 } ZpInst;
 /* clang-format on */
 
-typedef enum { ZP_Q_COMPUTE, ZP_Q_P2P, ZP_Q_COLL, ZP_QUEUES } ZpQueue;
-extern const char *const zp_queue_text[ZP_QUEUES]; /* "compute", "p2p", "coll" */
+/* NODES: collectives of local programs, which instructions of compute start; it has none of its own. */
+typedef enum { ZP_Q_COMPUTE, ZP_Q_P2P, ZP_Q_COLL, ZP_Q_NODES, ZP_QUEUES } ZpQueue;
+extern const char *const zp_queue_text[ZP_QUEUES]; /* "compute", "p2p", "coll", "nodes" */
 typedef enum {
 #define I(NAME, text, queue) ZP_I_##NAME,
 #include "runtime/plan/instr.def"
@@ -510,6 +525,15 @@ typedef struct {
   uint16_t classes, rows, up;
 } ZpChunk;
 
+/* An elementwise value of forward that is kept for backward, though that could make it again: keep.c. Of an
+ * instance and micro-batch: what it takes of an activation slot, and how much less backward moves for it. */
+typedef struct {
+  uint32_t segment, value; /* of the graph, without what serves frozen parameters alone */
+  ZgType type;
+  uint32_t loc;
+  uint64_t bytes, moves;
+} ZpKeep;
+
 /* clang-format off */
 typedef struct ZpPlan {
   ZbArena *arena;
@@ -549,6 +573,10 @@ typedef struct ZpPlan {
   ZpBucket *buckets; uint32_t nbuckets;
   ZpInputUse *inputs; uint32_t ninputs; /* data inputs in every state they are used in */
   ZpTied *tied; uint32_t ntied;
+  const ZpKeep *kept; uint32_t nkept; /* the best first */
+  uint32_t nleft;            /* values that would be kept, too, if they fitted */
+  uint64_t least;            /* arena of the fullest rank, were nothing kept */
+  uint64_t beside_bytes;     /* calls wait for collectives, since beside each other it would be this; 0: they need not */
   ZpStage *stages; uint32_t nstages;
   /* By loss: dims along which its numerator, its denominator is partial. Aux sums are not. */
   ZpDims num_partial[ZG_MAX_LOSSES], den_partial[ZG_MAX_LOSSES];
@@ -575,7 +603,9 @@ typedef struct {
   /* Whether the device does this fused or batched call (kernels.h) as one; views are filled but for pointers.
    * NULL: none. A pure function: every rank, and zplan, must hear the same. */
   bool (*supports)(const ZkCall *call);
-  /* The device's memory is not the host's: what goes there and comes back passes through pinned memory. */
+  /* The device's memory is not the host's: what goes there and comes back passes through pinned memory.
+   * What it does is queued on streams, so collectives of local programs go beside its calls
+   * (local/overlap.c). */
   bool pins;
   /* Checkpoints will be written: there is memory of the host's for a copy of what a rank writes. */
   bool checkpoints;
@@ -584,6 +614,8 @@ typedef struct {
    * stores, at the same places; all else lies where `beside` has nothing that outlives a step. */
   const struct ZpPlan *beside;
   bool outputs; /* forward_only: see ZpPlan */
+  /* A plan that differs in the number of micro-batches alone: its stages are taken, and what it keeps. */
+  const struct ZpPlan *keeps_as;
 } ZpOptions;
 
 /* Makes and proves a plan. NULL with reports in `d` if the recipe does not fit the graph or a limit; a plan
@@ -594,7 +626,8 @@ ZpPlan *zp_plan(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, con
 ZpPlan *zp_plan_unproved(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o);
 ZpPlan *zp_plan_local(ZbArena *a, const ZgGraph *g, const ZlRecipe *r, ZlDiags *d, const ZpOptions *o);
 
-/* Rows that a round of experts has room for, over the average, where the recipe does not say (slots.c). */
+/* Rows that a round of experts has room for, over the average, where they are split over ranks and the recipe does
+ * not say (slots.c). */
 #define ZP_SLOT_FACTOR 1.5
 
 /* ---- orders.c ------------------------------------------------------------------------------------------ */

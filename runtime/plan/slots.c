@@ -98,11 +98,16 @@ static bool check_dims(ZpBuild *b, uint16_t slot, uint16_t expert) {
   return true;
 }
 
+/* Rows that a round has room for, over the average. Where a rank has all experts it knows how many rows there
+ * will be, and nothing is to spare. */
 static double factor_of(const ZpPlan *p, uint16_t slot) {
   const ZlRecipe *r = p->recipe;
+  bool split = false;
   for (uint32_t i = 0; i < r->nbinds; i++)
     if (!strcmp(r->binds[i].axis.s, p->graph->axes[slot].name)) return r->binds[i].number;
-  return ZP_SLOT_FACTOR;
+  for (int d = 0; d < p->mesh.ndims; d++)
+    split |= p->mesh.dim[d].size > 1 && zp_dim_splits(&p->mesh.dim[d], p->experts[slot]);
+  return split ? ZP_SLOT_FACTOR : 1;
 }
 
 static void bind_slot(ZpBuild *b, uint16_t slot) {

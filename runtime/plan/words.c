@@ -13,7 +13,7 @@ const ZpLedgerInfo zp_ledger_info[ZP_LEDGER_LINES] = {
 #include "runtime/plan/ledger.def"
 };
 
-const char *const zp_queue_text[ZP_QUEUES] = {"compute", "p2p", "coll"};
+const char *const zp_queue_text[ZP_QUEUES] = {"compute", "p2p", "coll", "nodes"};
 const char *const zp_optimizer_text[ZP_OPTIMIZERS] = {"adamw", "sgd", "lion", "muon", "update"};
 
 const char *const zp_phase_text[ZP_PHASES] = {"count", "forward", "backward"};

@@ -58,7 +58,7 @@ size_t __wrap_zk_cuda_scratch(const ZkCall *call, int threads) {
     size_t bytes = zk_cpu_scratch(&u.call[i], 1);
     most = bytes > most ? bytes : most;
   }
-  return most;
+  return u.room + most;
 }
 
 /* ZUG_TEST_SAY_FUSED=1: says which fused and batched calls there are; "fused" with a prologue or an

@@ -26,7 +26,8 @@ static ZbText text_of(const ZkCall *call) {
   if (call->op == ZG_OP_POINTWISE) {
     ZkPointwiseShape s = zk_pointwise_shape(call, true);
     zk_pointwise_text(&t, call, &s);
-  } else if (call->pointwise && (call->op == ZG_OP_NORMALIZE || call->op == ZG_OP_NORMALIZE_GRAD)) {
+  } else if (call->pointwise && (call->op == ZG_OP_NORMALIZE || call->op == ZG_OP_NORMALIZE_GRAD ||
+                                 call->op == ZG_OP_NORMALIZE_GRAD_SUMS)) {
     ZkNormShape s = zk_norm_shape(call);
     zk_norm_text(&t, call, &s);
   }

@@ -1,9 +1,7 @@
 # Models that are more than products and attention on the CUDA device of cuda.sh, on GPUs that are threads: the losses and
 # norms of the CPU, with all kernels emulated; sums are in other orders.
 . "$ZUG_SRC/tests/lib.sh"
-need_mpi
-emu="$ZUG_BUILD/tests/cuda/zrun-emu"
-[ -x "$emu" ] || { echo "this build has no CUDA with NCCL, or no C++ compiler"; exit 77; }
+need_emulated_gpu
 
 compare="$ZUG_BUILD/tests/tools/compare_runs"
 ok zdata pack "$ZUG_SRC/LICENSE" -o text.bin

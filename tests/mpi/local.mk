@@ -47,6 +47,7 @@ scenario_tests += \
   tests/mpi/save.sh \
   tests/mpi/random.sh \
   tests/mpi/resplit.sh \
+  tests/mpi/room.sh \
   tests/mpi/scans.sh \
   tests/mpi/stall.sh \
   tests/mpi/states.sh \

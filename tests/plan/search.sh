@@ -29,8 +29,9 @@ for b in best:
     ranks = 1
     for n in b['mesh'].values(): ranks *= n
     assert ranks == f['ranks'] and b['bytes'] <= f['limit'], b
-    # Scalars, and what buckets are rounded up to for their shards, are not in the formula.
-    assert 0 <= b['bytes'] - b['ranked_bytes'] < 1e-4 * b['bytes'] + 1e5, (b['bytes'], b['ranked_bytes'])
+    # Scalars, what buckets are rounded up to for their shards, and what is kept as memory allows are not in the formula.
+    assert 0 <= b['least_bytes'] - b['ranked_bytes'] < 1e-4 * b['bytes'] + 1e5, (b['least_bytes'], b['ranked_bytes'])
+    assert b['least_bytes'] <= b['bytes']
     # It only ranks: at least twice as many are simulated as are listed.
     assert .6 < b['ranked_seconds'] / b['seconds'] < 1.3, (b['mesh'], b['ranked_seconds'], b['seconds'])
     assert abs(sum(b['parts'].values()) - b['seconds']) < 1e-6 * b['seconds']
@@ -57,10 +58,9 @@ check 405b.zsg "$clusters:h100" --batch 2048 --seq 8192 --keep 3
 grep -q 'stages\|shard params' best.zug || fail "405B in one piece"
 
 # ---- experts and long sequences ----
-ok zc "$ZUG_SRC/examples/mixtral.zug" -o mixtral.zsg
+ok zc "$ZUG_SRC/examples/mixtral.zug" -o mixtral.zsg -D layers=16 -D experts=64
 check mixtral.zsg "$clusters:h100" --ranks 64 --batch 512 --seq 4096 --keep 4
 grep -q 'split batch, expert over ep' best.zug || { cat best.zug; fail "Mixtral without expert parallelism"; }
-grep -q 'slot = 1.5' best.zug || fail "slots are not said"
 grep -q '^# ep: each of .* without it [0-9.]* % slower' best.zug || { cat best.zug; fail "why experts are split"; }
 check llama.zsg "$clusters:h100" --ranks 64 --batch 32 --seq 131072 --keep 4
 grep -q 'split seq over context' best.zug && grep -Eq '^  attention (gather|heads|ring) over context' best.zug ||

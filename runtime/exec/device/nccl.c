@@ -32,8 +32,9 @@
  * stream in both directions; pairs that a schedule exchanges at the same time thus go one after the other.
  *
  * Communicators belong to one queue each: the engine makes groups of nodes and of the collective queue apart,
- * and transfers have one of their own. So have rings, whose hops are on the transfers' queue as well: they are
- * queued with the instruction that they are of, at one place of the one order on all ranks of a ring.
+ * each with a stream, and transfers have one of their own. So have rings, whose hops are on the transfers'
+ * queue as well: they are queued with the instruction that they are of, at one place of the one order on all
+ * ranks of a ring.
  *
  * NCCL's sums are not those of combine.c. The order of additions is NCCL's to choose, so bits are those of
  * MPI's communicator only up to rounding; of bf16 every partial sum that one GPU passes on is rounded: N - 1
@@ -517,10 +518,10 @@ static int sharing(ZxComm *world, const ZxCuda *d, int ranks) {
   return zx_agree(world, known) ? n : ranks;
 }
 
-/* Blocks of an operation, the same on all ranks: with one on each queue there is a quarter left for other
- * kernels. */
+/* Blocks of an operation, the same on all ranks: with one on each queue but compute's there is a quarter left
+ * for other kernels. */
 static int blocks(ZxComm *world, const ZxCuda *d) {
-  int64_t least = zx_lowest(world, d->cu->sms / (ZP_QUEUES + 1));
+  int64_t least = zx_lowest(world, d->cu->sms / ZP_QUEUES);
   return least < 1 ? 1 : least > 32 ? 32 : (int)least;
 }
 

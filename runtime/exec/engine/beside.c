@@ -25,6 +25,7 @@ static void share_memory(ZxEngine *x, const ZxEngine *e) {
   x->call_event = e->call_event;
   x->rows_event = e->rows_event;
   x->ring_event = e->ring_event;
+  x->node_event = e->node_event;
 }
 
 ZxEngine *zx_engine_beside(ZxEngine *e, const ZxEngineOptions *o, ZbErr *err) {

@@ -6,7 +6,10 @@
  *
  * Example: all_gather of x[batch, seq] along seq over 2 ranks, batch = 2, seq = 4: rank 0 has b0 s01, b1 s01.
  * The blocks arrive as (b0 s01, b1 s01)(b0 s23, b1 s23); unpacking block i writes columns 2i..2i+1 of every
- * row. Of an axis that is split zigzag a block is two pieces of the tensor, and always packed. */
+ * row. Of an axis that is split zigzag a block is two pieces of the tensor, and always packed.
+ *
+ * They go beside calls where the plan says so (ZpNode's `until`): on a queue of their own, in the order of
+ * the list. Packing and unpacking is compute's: before one begins, and once it is waited for. */
 #include "runtime/exec/engine/internal.h"
 
 #include <string.h>
@@ -54,26 +57,31 @@ static ZxCommElem moved_as(const ZkView *v) {
 
 static ZxReduce how(const ZpNode *n) { return n->call.opt[0] ? ZX_MAX : ZX_SUM; }
 
-static void all_reduce(Coll *c) {
+static ZxRequest all_reduce(Coll *c) {
   uint64_t n = count_of(c->in);
   ZB_ASSERT(c->in->elem == c->out->elem && same_order(c->in, c->out));
   ZB_ASSERT(c->bytes == n * zk_elem_bytes((ZkElem)c->in->elem));
   if (c->in->data != c->out->data) c->e->dev->copy(c->e->env, c->out->data, c->in->data, c->bytes);
-  zx_await(c->e, c->e->c->t->all_reduce(c->e->c, c->g, c->out->data, n, moved_as(c->in), how(c->n)));
+  zx_enter_nodes(c->e);
+  return c->e->c->t->all_reduce(c->e->c, c->g, c->out->data, n, moved_as(c->in), how(c->n));
 }
 
-static void all_gather(Coll *c) {
-  uint16_t axis = c->n->axis;
+static ZxRequest all_gather(Coll *c) {
   uint64_t bytes = count_of(c->in) * zk_elem_bytes((ZkElem)c->in->elem);
   ZB_ASSERT(c->bytes == bytes * (uint64_t)c->members);
   char *all = c->n->packs ? c->scratch : c->out->data;
-  zx_await(c->e, c->e->c->t->all_gather(c->e->c, c->g, c->in->data, bytes, all));
-  for (int64_t i = 0; c->n->packs && i < c->members; i++)
-    copy_pieces(c->e, c->n->dims, axis, i,
-                zx_dense_view(c->in, all + (uint64_t)i * bytes, (ZkElem)c->in->elem), *c->out, false);
+  zx_enter_nodes(c->e);
+  return c->e->c->t->all_gather(c->e->c, c->g, c->in->data, bytes, all);
 }
 
-static void reduce_scatter(Coll *c) {
+static void take_gathered(Coll *c) {
+  uint64_t bytes = c->bytes / (uint64_t)c->members;
+  for (int64_t i = 0; c->n->packs && i < c->members; i++)
+    copy_pieces(c->e, c->n->dims, c->n->axis, i,
+                zx_dense_view(c->in, c->scratch + (uint64_t)i * bytes, (ZkElem)c->in->elem), *c->out, false);
+}
+
+static ZxRequest reduce_scatter(Coll *c) {
   uint16_t axis = c->n->axis;
   ZkElem elem = (ZkElem)c->in->elem;
   uint64_t n = count_of(c->out), bytes = n * zk_elem_bytes(elem);
@@ -82,24 +90,42 @@ static void reduce_scatter(Coll *c) {
   for (int64_t i = 0; c->n->packs && i < c->members; i++)
     copy_pieces(c->e, c->n->dims, axis, i, zx_dense_view(c->out, all + (uint64_t)i * bytes, elem), *c->in,
                 true);
-  zx_await(c->e, c->e->c->t->reduce_scatter(c->e->c, c->g, all, n, moved_as(c->in), how(c->n), c->out->data));
+  zx_enter_nodes(c->e);
+  return c->e->c->t->reduce_scatter(c->e->c, c->g, all, n, moved_as(c->in), how(c->n), c->out->data);
 }
 
 /* From split along `axis` to split along `axis2`: block j is what member j will own. Blocks travel in the
  * order of axes that the operand has, which may be another than the result's (a parameter's). */
-static void all_to_all(Coll *c) {
-  uint16_t from = c->n->axis, to = c->n->axis2;
+typedef struct {
+  uint64_t bytes, block; /* of all blocks, of each */
+  char *sent, *got;
+  ZkView travels;
+} Exchange;
+
+static Exchange exchange_of(const Coll *c) {
   ZkElem elem = (ZkElem)c->in->elem;
-  uint64_t bytes = count_of(c->in) * zk_elem_bytes(elem), block = bytes / (uint64_t)c->members;
+  uint64_t bytes = count_of(c->in) * zk_elem_bytes(elem);
+  Exchange x = {.bytes = bytes, .block = bytes / (uint64_t)c->members, .sent = c->scratch};
+  x.got = x.sent + zb_round_up(bytes, 64);
+  x.travels = zx_slice_view(c->in, c->n->axis2, 0, c->out->size[zx_axis_of(c->out, c->n->axis2)]);
   ZB_ASSERT(c->bytes == bytes);
-  char *sent = c->scratch, *got = c->scratch + zb_round_up(bytes, 64);
-  ZkView travels = zx_slice_view(c->in, to, 0, c->out->size[zx_axis_of(c->out, to)]);
+  return x;
+}
+
+static ZxRequest all_to_all(Coll *c) {
+  Exchange x = exchange_of(c);
   for (int64_t i = 0; i < c->members; i++)
-    copy_pieces(c->e, c->n->dims, to, i, zx_dense_view(&travels, sent + (uint64_t)i * block, elem), *c->in,
-                true);
-  zx_await(c->e, c->e->c->t->all_to_all(c->e->c, c->g, sent, block, got));
+    copy_pieces(c->e, c->n->dims, c->n->axis2, i,
+                zx_dense_view(&x.travels, x.sent + (uint64_t)i * x.block, (ZkElem)c->in->elem), *c->in, true);
+  zx_enter_nodes(c->e);
+  return c->e->c->t->all_to_all(c->e->c, c->g, x.sent, x.block, x.got);
+}
+
+static void take_exchanged(Coll *c) {
+  Exchange x = exchange_of(c);
   for (int64_t i = 0; i < c->members; i++)
-    copy_pieces(c->e, c->n->dims, from, i, zx_dense_view(&travels, got + (uint64_t)i * block, elem), *c->out,
+    copy_pieces(c->e, c->n->dims, c->n->axis, i,
+                zx_dense_view(&x.travels, x.got + (uint64_t)i * x.block, (ZkElem)c->in->elem), *c->out,
                 false);
 }
 
@@ -112,6 +138,60 @@ static void local_pad(Coll *c) {
   else if (gives && c->out->data != c->in->data) zx_copy_view(c->e, *c->in, *c->out);
 }
 
+static Coll coll_of(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *call) {
+  return (Coll){.e = e,
+                .n = n,
+                .in = &call->in[0],
+                .out = &call->out[0],
+                .scratch = call->scratch,
+                .g = e->node_group[n->dims],
+                .members = zp_group_size(&e->p->mesh, n->dims),
+                .mine = zp_group_index(&e->p->mesh, e->rank, n->dims),
+                .bytes = zp_node_bytes(s, n)};
+}
+
+/* ---- on their way -------------------------------------------------------------------------------------- */
+/* What groups of nodes do is on one stream, begins when compute has come to it, and lets compute go on. */
+void zx_enter_nodes(ZxEngine *e) {
+  e->dev->record(e->env, e->node_event);
+  e->dev->stream(e->env, ZP_Q_NODES);
+  e->dev->wait(e->env, e->node_event);
+}
+
+void zx_leave_nodes(ZxEngine *e, uint32_t slot) {
+  e->dev->record(e->env, e->node_event + 1 + slot);
+  e->dev->stream(e->env, ZP_Q_COMPUTE);
+}
+
+void zx_join_nodes(ZxEngine *e, uint32_t slot, ZxRequest r) {
+  zx_await(e, r);
+  e->dev->wait(e->env, e->node_event + 1 + slot);
+}
+
+void zx_begin_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *call, ZxBeside *to) {
+  Coll c = coll_of(e, s, n, call);
+  uint32_t taken = 0; /* slots, as bits */
+  for (uint32_t k = 0; k < e->nbeside; k++) taken |= 1u << e->beside_calls[k].slot;
+  *to = (ZxBeside){.segment = s, .node = n, .call = call};
+  while (taken >> to->slot & 1) to->slot++;
+  switch (call->op) {
+  case ZG_OP_ALL_REDUCE: to->request = all_reduce(&c); break;
+  case ZG_OP_ALL_GATHER: to->request = all_gather(&c); break;
+  case ZG_OP_REDUCE_SCATTER: to->request = reduce_scatter(&c); break;
+  case ZG_OP_ALL_TO_ALL: to->request = all_to_all(&c); break;
+  default: ZB_BUG("`%s` beside calls", zg_op_info[call->op].text);
+  }
+  zx_leave_nodes(e, to->slot);
+}
+
+void zx_end_collective(ZxEngine *e, const ZxBeside *x) {
+  Coll c = coll_of(e, x->segment, x->node, x->call);
+  zx_join_nodes(e, x->slot, x->request);
+  if (x->call->op == ZG_OP_ALL_GATHER) take_gathered(&c);
+  if (x->call->op == ZG_OP_ALL_TO_ALL) take_exchanged(&c);
+}
+
+/* ---- at once ------------------------------------------------------------------------------------------- */
 void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *call) {
   if (zp_is_ring(n)) {
     zx_ring(e, s, n, call);
@@ -121,15 +201,8 @@ void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCal
     zx_halo(e, n, call);
     return;
   }
-  Coll c = {e, n, &call->in[0],       &call->out[0], call->scratch, e->node_group[n->dims],
-            0, 0, zp_node_bytes(s, n)};
-  c.members = zp_group_size(&e->p->mesh, n->dims);
-  c.mine = zp_group_index(&e->p->mesh, e->rank, n->dims);
+  Coll c = coll_of(e, s, n, call);
   switch (call->op) {
-  case ZG_OP_ALL_REDUCE: all_reduce(&c); break;
-  case ZG_OP_ALL_GATHER: all_gather(&c); break;
-  case ZG_OP_REDUCE_SCATTER: reduce_scatter(&c); break;
-  case ZG_OP_ALL_TO_ALL: all_to_all(&c); break;
   case ZG_OP_LOCAL_SLICE: copy_pieces(e, n->dims, n->axis, c.mine, *c.out, *c.in, true); break;
   case ZG_OP_LOCAL_PAD: local_pad(&c); break;
   default: ZB_BUG("`%s` over mesh dims", zg_op_info[call->op].text);

@@ -16,7 +16,8 @@ static bool set_by(const ZpSegment *s, uint32_t bucket, const ZpSlice *slice) {
   for (uint32_t i = 0; i < l->n; i++)
     for (int k = 0; l->nodes[i].overwrites && k < l->nodes[i].call.nout; k++) {
       const ZpValue *v = &s->values[l->nodes[i].out[k]]; /* a gradient, or several in a row */
-      if (v->at.index == bucket && v->at.offset <= from && from < v->at.offset + v->bytes) return true;
+      bool covers = v->at.offset <= from && from < v->at.offset + v->bytes;
+      if (v->at.space == ZP_AT_GRAD && v->at.index == bucket && covers) return true;
     }
   return false;
 }

@@ -92,6 +92,17 @@ typedef struct {
   const void *data; /* on the host, until the next one */
 } ZxOutput;
 
+/* A collective of a node that is under way. */
+typedef struct {
+  const ZpSegment *segment;
+  const ZpNode *node;
+  const ZkCall *call;
+  ZxRequest request;
+  uint32_t slot; /* of the node events */
+  uint32_t at;   /* number of the node */
+  double began;
+} ZxBeside;
+
 typedef struct ZxLook ZxLook;
 typedef struct ZxRows ZxRows;
 
@@ -126,7 +137,9 @@ struct ZxEngine {
   uint32_t call_event;        /* the call just made, where the host waits for it */
   uint32_t rows_event;        /* three of them: the latest uploads of tables of rows (rows.c) */
   uint32_t ring_event;        /* two of them: before a transfer of a ring and behind it (ring.c) */
-  uint32_t staged_event;      /* the first of a staged communicator */
+  uint32_t
+      node_event; /* before a collective of a node; behind it, one for each that may be under way, and one */
+  uint32_t staged_event; /* the first of a staged communicator */
   struct {
     uint64_t total;
     uint64_t at[4]; /* unused at first, after all calls were prepared, with the arena, with communicators */
@@ -137,8 +150,9 @@ struct ZxEngine {
   ZxComm *c;               /* of the arena's */
   const char *comm_reason; /* why that is none of the device's memory */
   bool in_order;           /* all that is queued is, in the order of the program */
-  /* Groups by set of dims; -1: not made. Nodes and the collective queue have groups of their own: each keeps
-   * its order on all ranks, but how the two interleave depends on timing and so differs from rank to rank. */
+  /* Groups by set of dims; -1: not made. Nodes and the collective queue have groups of their own, as they
+   * have queues: each keeps its order on all ranks, but how the two interleave depends on timing and so
+   * differs from rank to rank. */
   ZxGroup group[1 << ZP_MAX_DIMS], node_group[1 << ZP_MAX_DIMS];
   ZxGroup ring_group[1 << ZP_MAX_DIMS]; /* where a device's streams order transfers */
   ZxGroup *tied;                        /* per p->tied */
@@ -163,9 +177,11 @@ struct ZxEngine {
   bool *done;            /* per instruction */
   ZxRequest *request;    /* per instruction */
   uint32_t head[ZP_QUEUES];
-  uint32_t *flight, nflight; /* instructions under way */
-  uint32_t at;               /* the compute instruction that is played or waits; ZP_NONE: none */
-  const ZpNode *node;        /* its node, if that is a collective */
+  uint32_t *flight, nflight;             /* instructions under way */
+  uint32_t at;                           /* the compute instruction that is played or waits; ZP_NONE: none */
+  const ZpNode *node;                    /* its node, if that is a collective */
+  ZxBeside beside_calls[ZP_MOST_BESIDE]; /* collectives of its list that are under way */
+  uint32_t nbeside;
 
   /* ---- compute: compute.c, feed.c, grads.c, optimizer.c ---- */
   ZxCalls *calls;    /* per segment */
@@ -257,8 +273,16 @@ void zx_give_addresses(const ZpSegment *s, const ZpNode *n, ZkCall *c);
 /* Lets the device prepare them; what it cannot do, with where that comes from. */
 bool zx_prepare_calls(ZxEngine *e, ZbErr *err);
 void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f);
-/* A node over mesh dims, by its call with pointers. */
+/* A node over mesh dims, by its call with pointers; one that may go beside calls (zp_goes_beside): begins,
+ * what is to be known for its end; and waits for it. */
 void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *call);
+void zx_begin_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *call, ZxBeside *to);
+void zx_end_collective(ZxEngine *e, const ZxBeside *x);
+/* Around what groups of nodes do: their stream instead of compute's, behind what that has so far; back; and
+ * compute behind it. Slots: those of collectives under way, and ZP_MOST_BESIDE for others. */
+void zx_enter_nodes(ZxEngine *e);
+void zx_leave_nodes(ZxEngine *e, uint32_t slot);
+void zx_join_nodes(ZxEngine *e, uint32_t slot, ZxRequest r);
 /* views.c: the number of an axis; elements from..from+n of it; the same tensor, dense at p; a copy. */
 int zx_axis_of(const ZkView *v, uint16_t axis);
 ZkView zx_slice_view(const ZkView *v, uint16_t axis, int64_t from, int64_t n);

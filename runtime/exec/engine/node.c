@@ -139,7 +139,8 @@ static void run_random(ZxEngine *e, const ZkCall *call, const ZxFrame *f) {
 static void set_pointers(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZxFrame *f, ZkCall *c) {
   for (int j = 0; j < c->nin; j++) c->in[j].data = place(e, f, &s->values[n->in[j]]);
   for (int j = 0; j < c->nout; j++) c->out[j].data = place(e, f, &s->values[n->out[j]]);
-  if (n->overwrites) c->accumulate = !f->held[s->values[n->out[0]].at.index].first_write;
+  if (n->overwrites) /* gradients are the last results, and begin together */
+    c->accumulate = !f->held[s->values[n->out[n->call.nout - 1]].at.index].first_write;
   c->scratch = f->scratch + n->scratch_at;
   uint64_t end = (uint64_t)(f->scratch - e->arena) + n->scratch_at + n->scratch_bytes;
   if (n->scratch_bytes && end > e->high) e->high = end;
@@ -162,17 +163,65 @@ static void compute_pieces(ZxEngine *e, const ZpSegment *s, const ZpNode *n, con
   }
 }
 
+static void run_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *c) {
+  ZxBeside x;
+  zx_begin_collective(e, s, n, c, &x);
+  zx_end_collective(e, &x);
+}
+
 static void run_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, ZkCall *c, const ZxCut *cut,
                      const ZxFrame *f) {
   e->node = n->dims ? n : NULL;
   if (n->dims && c->op == ZG_OP_ROUND) zx_begin_round(e, c);
   else if (n->dims && (c->op == ZG_OP_DISPATCH || c->op == ZG_OP_COMBINE)) zx_exchange_rows(e, n, c);
+  else if (zp_goes_beside(n)) run_collective(e, s, n, c);
   else if (n->dims) zx_collective(e, s, n, c);
   else if (c->op == ZG_OP_OUTPUT) take_output(e, s, n, c, f->mb);
   else if (zg_op_info[c->op].kind == ZG_SINK) take_scalar(e, n, c);
   else if (cut->axis != ZP_NO_AXIS) compute_pieces(e, s, n, c, cut, f);
   else compute(e, c, f);
   zx_finish_call(e);
+}
+
+/* ---- beside calls ---- */
+/* Waits for those of the list that are to be complete before node i. */
+static void join(ZxEngine *e, uint32_t i) {
+  uint32_t left = 0;
+  for (uint32_t k = 0; k < e->nbeside; k++) {
+    ZxBeside x = e->beside_calls[k];
+    if (x.node->until > i) {
+      e->beside_calls[left++] = x;
+      continue;
+    }
+    e->node = x.node;
+    zx_end_collective(e, &x);
+    zx_trace_node(e, x.at, x.began, zb_now());
+    e->node = NULL;
+  }
+  e->nbeside = left;
+}
+
+/* Keeps going what the host moves. */
+static void poll(ZxEngine *e) {
+  for (uint32_t k = 0; k < e->nbeside; k++) {
+    ZxRequest *r = &e->beside_calls[k].request;
+    if (*r >= 0 && e->c->t->test(e->c, *r)) *r = -1;
+  }
+  zx_poll(e);
+}
+
+/* Whether compute goes on while node i is under way: not where somebody looks at every call. */
+static bool goes_on(const ZxEngine *e, const ZpNode *n, uint32_t i) {
+  return zp_goes_beside(n) && n->until > i + 1 && !e->o.times && !e->look;
+}
+
+static void begin_beside(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *c, uint32_t i) {
+  ZB_ASSERT(e->nbeside < ZP_MOST_BESIDE);
+  ZxBeside x;
+  zx_begin_collective(e, s, n, c, &x);
+  x.at = i;
+  x.began = zb_now();
+  e->beside_calls[e->nbeside++] = x;
 }
 
 /* ---- rounds ---- */
@@ -194,20 +243,24 @@ void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f)
   for (uint32_t i = 0; i < l->n; i++) {
     const ZpNode *n = &l->nodes[i];
     ZkCall *c = &e->calls[segment].of[phase][i];
+    join(e, i);
     set_pointers(e, s, n, f, c);
     if (c->op == ZG_OP_ROUND && (!rounds || first != i))
       first = i, round = 0, rounds = zx_count_rounds(e, n, c);
     if (n->rounds) set_round(n, c, round, l->nodes[first].call.opt[1]);
-    run_node(e, s, n, c, &e->calls[segment].cut[phase][i], f);
+    bool beside = goes_on(e, n, i);
+    if (beside) begin_beside(e, s, n, c, i);
+    else run_node(e, s, n, c, &e->calls[segment].cut[phase][i], f);
     if (e->look) zx_look_node(e, n, c, phase, f);
-    zx_poll(e);
+    poll(e);
     double now = zb_now();
     e->times[c->op] += now - t;
-    if (zp_sends(n)) zx_trace_node(e, i, t, now);
+    if (zp_sends(n) && !beside) zx_trace_node(e, i, t, now);
     zx_profile_node(e, segment, phase, i, c->accumulate, n->rounds && round > 0, now - t);
     t = now;
     bool last = n->rounds && (i + 1 == l->n || l->nodes[i + 1].rounds != n->rounds);
     if (last && ++round < rounds) i = first - 1;
     else if (last) rounds = 0;
   }
+  join(e, l->n);
 }

@@ -42,6 +42,7 @@ static double read_by(const ZpSegment *s, const ZpNode *n, int i) {
 
 static double written_by(const ZpSegment *s, const ZpNode *n, bool adds, int i) {
   const ZpValue *v = &s->values[n->out[i]];
+  if (n->call.op == ZG_OP_NORMALIZE_GRAD_SUMS) adds &= v->at.space == ZP_AT_GRAD;
   double bytes = adds && n->call.op == ZG_OP_LOOKUP_GRAD ? rows(v, &s->values[n->in[0]]) : (double)v->bytes;
   return adds ? 2 * bytes : bytes;
 }

@@ -125,7 +125,12 @@ static void gather_ends(ZxEngine *e, const ZpNode *n, const ZkCall *c) {
   ZxRows *r = e->rows;
   size_t bytes = (size_t)r->experts * sizeof(int32_t);
   void *all = e->dev->host ? r->ends : n->dims ? c->scratch : c->in[0].data;
-  if (n->dims) zx_await(e, e->c->t->all_gather(e->c, e->node_group[n->dims], c->in[0].data, bytes, all));
+  if (n->dims) {
+    zx_enter_nodes(e);
+    ZxRequest q = e->c->t->all_gather(e->c, e->node_group[n->dims], c->in[0].data, bytes, all);
+    zx_leave_nodes(e, ZP_MOST_BESIDE);
+    zx_join_nodes(e, ZP_MOST_BESIDE, q);
+  }
   if (e->dev->host) return;
   e->dev->download(e->env, r->ends, all, bytes * (n->dims ? (size_t)r->p->members : 1));
   e->dev->record(e->env, e->call_event);
@@ -208,7 +213,10 @@ static void send_all(ZxEngine *e, const ZpNode *n, int64_t count) {
   ZxRows *r = e->rows;
   const ZxCommTable *t = e->c->t;
   if (t->exchange) {
-    zx_await(e, t->exchange(e->c, e->node_group[n->dims], r->message, (int)count));
+    zx_enter_nodes(e);
+    ZxRequest q = t->exchange(e->c, e->node_group[n->dims], r->message, (int)count);
+    zx_leave_nodes(e, ZP_MOST_BESIDE);
+    zx_join_nodes(e, ZP_MOST_BESIDE, q);
     return;
   }
   for (int64_t from = 0, to = 0; from < count; from = to) {

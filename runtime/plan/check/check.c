@@ -17,8 +17,8 @@
  *  9 arena         buffers have the bytes that their contents take, lie inside it where the engine looks for
  *                  them, overlap only when one is dead; the ledger adds up
  * 10 segments      in the local programs every value lies inside its block, as calls see it; what is read was
- *                  made before and is not overwritten (zp_check_segments); in each call an axis has one
- *                  size
+ *                  made before and is not overwritten (zp_check_segments), by nobody while a collective that
+ *                  goes beside calls still has it; in each call an axis has one size
  * 11 beside        a plan in another's arena finds its parameters there and touches nothing else that the
  *                  other one keeps from step to step (beside.c) */
 #include "runtime/plan/check/check.h"

@@ -409,6 +409,30 @@ static const char *pointwise_wrong(const ZkCall *k) {
   return fed ? NULL : "is fed by what is not made yet";
 }
 
+/* Sums beside a norm's gradient are over all rows that the rank has, and are a part where ranks have others;
+ * what is summed is there before the gradient is made. */
+static const char *sums_wrong(const Local *l, const ZpNode *n) {
+  const ZkCall *k = &n->call;
+  if (k->op != ZG_OP_NORMALIZE_GRAD_SUMS) return NULL;
+  const ZpValue *rows = operand(l, n, k->nin);
+  int sums = 0;
+  for (int j = k->nout; j-- > 0 && operand(l, n, k->nin + j)->type.naxes < rows->type.naxes;) sums++;
+  if (!k->pointwise || !k->accumulate || !sums || sums > ZK_MOST_SUMS) return "adds no sums to gradients";
+  int results = zg_op_info[k->op].nout, own = zg_op_info[k->op].max_in - (k->pointwise->prologue > 0);
+  for (int j = k->nout - sums; j < k->nout; j++) {
+    const ZpValue *v = operand(l, n, k->nin + j);
+    int reg = k->pointwise->out[j];
+    if (v->elem != ZK_F32 || v->type.naxes != 1 || v->axis[0] != k->ax[0])
+      return "has a sum that is not over its rows";
+    if (reg < results || reg >= results + k->nin - own + k->pointwise->prologue)
+      return "sums what it has not before the gradient";
+    for (int d = 0; d < l->c->p->mesh.ndims; d++)
+      if (rows->state[d].kind == 'S' && rows->state[d].axis != k->ax[0] && v->state[d].kind != 'P')
+        return "takes the sum over a rank's rows for that over all";
+  }
+  return NULL;
+}
+
 static bool padded(const ZpPlan *p, uint16_t axis) { return p->axis_size[axis] != p->axis_valid[axis]; }
 
 const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
@@ -436,9 +460,14 @@ const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
     for (int d = 0; d < l->c->p->mesh.ndims; d++)
       if (operand(l, n, i)->state[d].kind == 'P') return "reads a part of a sum as if it were all";
   const uint16_t *ax = n->call.ax;
-  bool classes = n->call.op == ZG_OP_PEAK || n->call.op == ZG_OP_XENT_SUMS || n->call.op == ZG_OP_XENT_GRAD;
+  bool whole = n->call.op == ZG_OP_XENT_MAX_SUMS || n->call.op == ZG_OP_XENT_SUMS_GRAD;
+  bool classes =
+      whole || n->call.op == ZG_OP_PEAK || n->call.op == ZG_OP_XENT_SUMS || n->call.op == ZG_OP_XENT_GRAD;
   if (classes && n->call.opt[1] != (padded(l->c->p, ax[0]) ? l->c->p->axis_valid[ax[0]] : 0))
     return "takes padding for classes";
+  for (int d = 0; whole && d < l->c->p->mesh.ndims; d++)
+    if (l->c->p->mesh.dim[d].size > 1 && is_split(operand(l, n, 0), d, ax[0]))
+      return "finds the maximum of some classes alone";
   if (n->call.op == ZG_OP_RENAME &&
       size_along(operand(l, n, 0), ax[0]) != size_along(operand(l, n, 1), ax[1]))
     return "renames an axis to one of another size";
@@ -448,7 +477,8 @@ const char *zp_sizes_wrong(const Local *l, const ZpNode *n) {
   if (regroups_wrong(l, n)) return "merges axes to one of another size, or split otherwise";
   if (convolves_a_part(l, n)) return "convolves along an axis that is split";
   if (goes_along_a_part(l, n)) return "goes along an axis that is split";
-  return pointwise_wrong(&n->call);
+  const char *wrong = pointwise_wrong(&n->call);
+  return wrong ? wrong : sums_wrong(l, n);
 }
 
 /* An output is taken out in the layout of its type: no part of it is a sum yet. */

@@ -60,6 +60,18 @@ static bool used_back(const Wants *w, const ZpSegment *g, uint32_t k) {
   return used;
 }
 
+/* Whether forward of the segment reads what is made of denominators: those of all ranks must be there. */
+static bool forward_divides(const ZpSegment *g) {
+  const ZpList *l = &g->list[ZP_FWD];
+  bool found = false;
+  for (uint32_t i = 0; i < l->n; i++)
+    for (int j = 0; j < l->nodes[i].call.nin; j++) {
+      ZpLoc at = g->values[l->nodes[i].in[j]].at;
+      found |= at.space == ZP_AT_SEED && at.index != 1;
+    }
+  return found;
+}
+
 static void want_tuple(Wants *w, int backward, uint32_t i, uint32_t mode, ZpBufKind from_stage, uint32_t mb) {
   bool outside = i == 0 || i == w->st->ninsts; /* between stages */
   if (outside && (i ? w->s + 1 == w->p->nstages : w->s == 0)) return;
@@ -102,7 +114,7 @@ static void want_work(Wants *w, const ZpInstr *in) {
     else want(w, ZP_B_GRAD, h, ZP_READ | ZP_WRITE, held_tag(w, ZP_TAG_GRAD, h, 0));
   }
   if (!back) want(w, ZP_B_SCALARS, ZP_SCALARS_SUMS, ZP_READ | ZP_WRITE, zp_tag(ZP_TAG_SUMS, 0, 0, 0));
-  if (back && zp_needs_denominator(w->p, x))
+  if (back ? zp_needs_denominator(w->p, x) : forward_divides(&w->p->segments[x->segment]))
     want(w, ZP_B_SCALARS, ZP_SCALARS_COUNT, ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, 1));
 }
 

@@ -5,7 +5,8 @@
  * since; what it writes is nothing that it still reads, unless element by element, and belongs to its list:
  * forward
  * saves, backward adds to gradients, the count has its temporaries alone. What is carried is made, all of it,
- * where the instance on the other side looks for it.
+ * where the instance on the other side looks for it. What collectives read and make that go beside calls, and
+ * their scratch, is nobody else's until they are complete.
  *
  * Shares nothing with memory.c and its like: all is derived again from the node lists, the mesh and the
  * graph. */
@@ -27,10 +28,13 @@ typedef struct {
 typedef struct {
   Local l;
   ZpPhase phase;
-  const ZpNode *n; /* the node that is looked at */
+  const ZpNode *nodes, *n; /* the list's; the node that is looked at */
+  uint32_t nnodes, at;     /* how many; its number */
   Memory memory[ZP_AT_SEED + 1];
-  bool again; /* a second round of a region */
-  bool *set;  /* per parameter: something has been added to its gradient in this list */
+  bool again;                         /* a second round of a region */
+  const ZpNode *open[ZP_MOST_BESIDE]; /* collectives that are not complete */
+  uint32_t nopen;
+  bool *set; /* per parameter: something has been added to its gradient in this list */
 } Walk;
 
 static bool fail(const Walk *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -103,6 +107,55 @@ static bool holds(const Walk *w, uint32_t v) {
   return i < m->n && m->span[i].value == v && m->span[i].from == x->at.offset && m->span[i].to == end_of(x);
 }
 
+/* ---- collectives beside calls -------------------------------------------------------------------------- */
+static bool within(const Walk *w, uint32_t v, const ZpValue *x) { return overlap(value(w, v), x); }
+
+/* Whether somebody may write x: it is nothing of a collective that is under way. */
+static bool is_free(const Walk *w, const ZpValue *x) {
+  for (uint32_t k = 0; k < w->nopen; k++) {
+    const ZpNode *n = w->open[k];
+    bool meets = x->at.space == ZP_AT_TEMP && x->at.offset < n->scratch_at + n->scratch_bytes &&
+                 n->scratch_at < end_of(x);
+    for (int i = 0; i < n->call.nin; i++) meets |= within(w, n->in[i], x);
+    for (int i = 0; i < n->call.nout; i++) meets |= within(w, n->out[i], x);
+    if (meets)
+      return fail(w, "writes over what `%s` (%s) still has", zg_op_info[n->call.op].text,
+                  zp_loc_text(w->l.c->p, n->loc));
+  }
+  return true;
+}
+
+/* Whether compute goes on behind node n while it is under way. */
+static bool goes_on(const Walk *w, const ZpNode *n) { return zp_goes_beside(n) && n->until > w->at + 1; }
+
+/* Until when it may be under way. Those that wait for others of their group in between let nobody go on. */
+static bool ends_well(const Walk *w) {
+  const ZpNode *n = w->n;
+  bool may = zp_goes_beside(n), one = may && !w->l.c->p->pins;
+  if (may ? n->until <= w->at || n->until > w->nnodes || (one && n->until != w->at + 1) : n->until != 0)
+    return fail(w, "is complete when it cannot be: before node %u", n->until);
+  if (w->nopen && (n->rounds || (zp_sends(n) && !may)))
+    return fail(w, "waits for other ranks while a collective is under way");
+  return !goes_on(w, n) || w->nopen < ZP_MOST_BESIDE || fail(w, "is one too many at the same time");
+}
+
+/* The result is there for those that come from now on. */
+static void complete(Walk *w) {
+  uint32_t left = 0;
+  for (uint32_t k = 0; k < w->nopen; k++) {
+    const ZpNode *n = w->open[k];
+    if (n->until > w->at) {
+      w->open[left++] = n;
+      continue;
+    }
+    for (int j = 0; j < n->call.nout; j++) {
+      const ZpValue *x = value(w, n->out[j]);
+      put(w, x->at.space, x->at.offset, end_of(x), n->out[j]);
+    }
+  }
+  w->nopen = left;
+}
+
 /* ---- operands ------------------------------------------------------------------------------------------ */
 static bool may_read(const Walk *w, const ZpValue *v) {
   switch ((ZpSpace)v->at.space) {
@@ -115,8 +168,9 @@ static bool may_read(const Walk *w, const ZpValue *v) {
   case ZP_AT_GRAD:
     return w->phase == ZP_BWD && w->n->call.op == ZG_OP_POINTWISE; /* to add to it: reads_gradient */
   case ZP_AT_DCARRY_IN:
-  case ZP_AT_DCARRY_OUT:
-  case ZP_AT_SEED: return w->phase == ZP_BWD;
+  case ZP_AT_DCARRY_OUT: return w->phase == ZP_BWD;
+  case ZP_AT_SEED: /* forward then waits for the count: operands.c */
+    return w->phase != ZP_COUNT && !w->l.c->p->forward_only;
   case ZP_AT_NOWHERE: break;
   }
   return false;
@@ -145,7 +199,8 @@ static bool reads(const Walk *w, int i) {
 /* ---- results ------------------------------------------------------------------------------------------- */
 /* Reads each element before it writes there; of cross-entropy's gradient, that of the logits. */
 static bool in_place(const ZpNode *n, int operand) {
-  if (n->call.op == ZG_OP_XENT_GRAD) return operand == 0 && !n->call.pointwise;
+  if (n->call.op == ZG_OP_XENT_GRAD || n->call.op == ZG_OP_XENT_SUMS_GRAD)
+    return operand == 0 && !n->call.pointwise;
   return n->call.op == ZG_OP_POINTWISE || n->call.op == ZG_OP_ALL_REDUCE || n->call.op == ZG_OP_LOCAL_PAD;
 }
 
@@ -166,13 +221,20 @@ static bool may_write(const Walk *w, const ZpValue *x) {
 /* Makes every element of its results. */
 static bool makes_all(const ZpNode *n) {
   return n->call.op == ZG_OP_DOT || n->call.op == ZG_OP_GROUPED_OUTER || n->call.op == ZG_OP_DOT_BIAS_GRAD ||
-         n->call.op == ZG_OP_CONV_GRAD || n->call.op == ZG_OP_SUM;
+         n->call.op == ZG_OP_CONV_GRAD || n->call.op == ZG_OP_SUM || n->call.op == ZG_OP_NORMALIZE_GRAD_SUMS;
 }
 
-/* A result adds to a gradient: by itself, or by a pointwise node that reads it. */
-static bool adds(const Walk *w, const ZpValue *x) {
+/* Of a call that accumulates: whether result j is added to. Of normalize_grad_sums, those that lack axes. */
+static bool accumulates(const Walk *w, int j) {
   const ZpNode *n = w->n;
-  if (n->call.accumulate) return makes_all(n) || n->call.op == ZG_OP_LOOKUP_GRAD;
+  bool sum = value(w, n->out[j])->type.naxes < value(w, n->out[0])->type.naxes;
+  return n->call.accumulate && (n->call.op != ZG_OP_NORMALIZE_GRAD_SUMS || sum);
+}
+
+/* Result j adds to a gradient: by itself, or by a pointwise node that reads it. */
+static bool adds(const Walk *w, int j, const ZpValue *x) {
+  const ZpNode *n = w->n;
+  if (accumulates(w, j)) return makes_all(n) || n->call.op == ZG_OP_LOOKUP_GRAD;
   for (int i = 0; n->call.op == ZG_OP_POINTWISE && i < n->call.nin; i++)
     if (same_bytes(x, value(w, n->in[i]))) return true;
   return false;
@@ -185,8 +247,9 @@ static bool writes_one(const Walk *w, int j, uint32_t v) {
   if (w->again && !is_row(w, v) && is_made(x->at.space) && !holds(w, v))
     return fail(w, "adds result %d to what is not there any more", j);
   if (!may_write(w, x)) return fail(w, "writes result %d where this list has nothing to write", j);
-  if (x->at.space == ZP_AT_GRAD ? !adds(w, x) : n->call.accumulate)
-    return fail(w, "%s", n->call.accumulate ? "adds to what is no gradient" : "overwrites a gradient");
+  if (!is_free(w, x)) return false;
+  if (x->at.space == ZP_AT_GRAD ? !adds(w, j, x) : accumulates(w, j))
+    return fail(w, "%s", accumulates(w, j) ? "adds to what is no gradient" : "overwrites a gradient");
   for (int i = 0; i < n->call.nin; i++) {
     const ZpValue *y = value(w, n->in[i]);
     if (overlap(x, y) && !(in_place(n, i) && same_bytes(x, y) && lie_alike(x, y)))
@@ -202,7 +265,7 @@ static bool writes(Walk *w, int j) {
   const ZpValue *x = value(w, v);
   if (!x->nmembers) {
     if (!writes_one(w, j, v)) return false;
-    put(w, x->at.space, x->at.offset, end_of(x), v);
+    put(w, x->at.space, x->at.offset, end_of(x), goes_on(w, w->n) ? ZP_NONE : v);
     return true;
   }
   for (int k = 0; k < x->nmembers; k++)
@@ -221,7 +284,8 @@ static bool begins(Walk *w) {
   for (int j = 0; j < n->call.nout; j++) {
     const ZpValue *x = value(w, n->out[j]);
     uint32_t m = x->nmembers ? x->nmembers : 1;
-    if (n->overwrites && (x->at.space != ZP_AT_GRAD || !makes_all(n) || !n->call.accumulate))
+    bool adds = accumulates(w, j);
+    if (n->overwrites && (!makes_all(n) || !n->call.accumulate || adds != (x->at.space == ZP_AT_GRAD)))
       return fail(w, "begins what is no gradient, or not all of one");
     if (x->at.space != ZP_AT_GRAD) continue;
     for (uint32_t k = 0; k < m; k++) {
@@ -251,6 +315,8 @@ static bool scratch(Walk *w) {
     if (x->at.space == ZP_AT_TEMP && x->at.offset < end && n->scratch_at < end_of(x))
       return fail(w, "has its scratch over an operand or result");
   }
+  ZpValue all = {.bytes = n->scratch_bytes, .at = {.space = ZP_AT_TEMP, .offset = n->scratch_at}};
+  if (!is_free(w, &all)) return false;
   put(w, ZP_AT_TEMP, n->scratch_at, end, ZP_NONE);
   return true;
 }
@@ -290,6 +356,7 @@ static bool group_sizes(const Walk *w) {
 
 static bool node(Walk *w) {
   const ZpNode *n = w->n;
+  complete(w);
   if (!form(w) || !group_sizes(w)) return false;
   for (int i = 0; i < n->call.nin; i++)
     if (!reads(w, i)) return false;
@@ -297,9 +364,10 @@ static bool node(Walk *w) {
                       : n->dims && !zp_is_ring(n)            ? zp_collective_wrong(&w->l, n)
                                                              : zp_sizes_wrong(&w->l, n);
   if (wrong) return fail(w, "%s", wrong);
-  if (!scratch(w)) return false;
+  if (!ends_well(w) || !scratch(w)) return false;
   for (int j = 0; j < n->call.nout; j++)
     if (!writes(w, j)) return false;
+  if (goes_on(w, n)) w->open[w->nopen++] = n;
   return w->again || begins(w);
 }
 
@@ -381,7 +449,7 @@ static bool region(Walk *w, const ZpNode *first, const ZpNode *end) {
   for (int round = 0; round < 2; round++) {
     forget_rows(w);
     w->again = round > 0;
-    for (w->n = first; w->n < end; w->n++)
+    for (w->n = first, w->at = (uint32_t)(first - w->nodes); w->n < end; w->n++, w->at++)
       if (!form(w) || !in_round(w, first) || !node(w)) return false;
   }
   w->again = false;
@@ -401,14 +469,18 @@ static bool list(Walk *w, ZpPhase phase) {
   const ZpList *l = &w->l.s->list[phase];
   w->phase = phase;
   w->l.temp = l->temp;
+  w->nodes = l->nodes, w->nnodes = l->n;
   w->memory[ZP_AT_TEMP].n = 0;
   for (uint32_t i = 0, end; i < l->n; i = end) {
     w->n = &l->nodes[i];
+    w->at = i;
     for (end = i + 1; w->n->rounds && end < l->n && l->nodes[end].rounds == w->n->rounds; end++) {}
     bool ok =
         w->n->rounds ? region(w, &l->nodes[i], &l->nodes[end]) : form(w) && only_in_rounds(w) && node(w);
     if (!ok) return false;
   }
+  w->at = l->n;
+  complete(w);
   const ZgSegment *g = w->l.gs;
   if (phase == ZP_BWD && w->l.c->p->forward_only) return true;
   if (phase == ZP_FWD)

@@ -47,7 +47,7 @@ static Linear read_operands(ZpCut *x) {
   l.row = zp_cut_axis(x, zb_printf(p->arena, "%s.%s", p->graph->axes[x->s].name, p->graph->axes[l.k].name),
                       l.rows, x->s);
   for (int r = 0; r < ROLES; r++) {
-    int bit = r == G ? ZG_LINEAR_DECAY : r == A ? ZG_LINEAR_FEED : r > A ? ZG_LINEAR_PAIR : 0;
+    int bit = zg_linear_bit(r);
     bool there = !bit || n->opt[0] & bit;
     l.own[r] = there ? n->in[at++] : ZG_NONE;
     l.in[r] = there ? zp_cut_part(x, l.own[r]) : ZG_NONE;

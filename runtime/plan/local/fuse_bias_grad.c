@@ -8,14 +8,6 @@
  * dy). */
 #include "runtime/plan/local/rewrite.h"
 
-#include <string.h>
-
-/* Whether the node does nothing but add to a gradient. */
-static bool adds_to_gradient(const ZpRewrite *r, const ZpNode *n, ZgOp op) {
-  return n->call.op == op && n->call.accumulate && !n->call.pointwise && !n->dims &&
-         zp_value(r, n->out[0])->at.space == ZP_AT_GRAD;
-}
-
 static bool same_axes(const ZkCall *a, const ZkCall *b) {
   int found = 0;
   for (int i = 0; i < a->nax; i++)
@@ -23,21 +15,11 @@ static bool same_axes(const ZkCall *a, const ZkCall *b) {
   return a->nax == b->nax && found == a->nax;
 }
 
-/* Whether either both gradients begin with this micro-batch or neither does: those of one unit that are
- * staged alike. */
-static bool begin_together(const ZpRewrite *r, uint32_t x, uint32_t y) {
-  const ZpBucket *buckets = r->b->p->buckets;
-  const ZpBucket *a = &buckets[r->s->buckets[zp_value(r, x)->at.index]];
-  const ZpBucket *b = &buckets[r->s->buckets[zp_value(r, y)->at.index]];
-  bool same_users = a->nusers == b->nusers && !memcmp(a->users, b->users, a->nusers * sizeof *a->users);
-  return a->segment == b->segment && same_users && zp_stages_grads(a) == zp_stages_grads(b);
-}
-
 /* Dot d with the sum as its second result. False if they do not go together. */
 static bool fuse(const ZpRewrite *r, const ZpNode *d, const ZpNode *sum, ZpNode *to) {
   int k = d->in[0] == sum->in[0] ? 0 : 1;
   if (d->in[k] != sum->in[0] || d->in[0] == d->in[1] || !same_axes(&d->call, &sum->call)) return false;
-  if (!begin_together(r, d->out[0], sum->out[0])) return false;
+  if (!zp_begin_together(r, d->out[0], sum->out[0])) return false;
   *to = *d;
   to->in[0] = d->in[1 - k], to->in[1] = d->in[k];
   to->out[1] = sum->out[0];
@@ -50,7 +32,8 @@ static bool fuse(const ZpRewrite *r, const ZpNode *d, const ZpNode *sum, ZpNode 
 static void find_dot(ZpRewrite *r, uint32_t i) {
   ZpNode to;
   for (uint32_t d = 0; d < r->n; d++) {
-    if (!adds_to_gradient(r, &r->nodes[d], ZG_OP_DOT) || !fuse(r, &r->nodes[d], &r->nodes[i], &to)) continue;
+    if (!zp_adds_to_gradient(r, &r->nodes[d], ZG_OP_DOT) || !fuse(r, &r->nodes[d], &r->nodes[i], &to))
+      continue;
     zp_replace(r, d, &to);
     zp_drop(r, i);
     return;
@@ -59,6 +42,6 @@ static void find_dot(ZpRewrite *r, uint32_t i) {
 
 void zp_fuse_bias_grad(ZpRewrite *r) {
   for (uint32_t i = 0; i < r->n; i++)
-    if (adds_to_gradient(r, &r->nodes[i], ZG_OP_SUM)) find_dot(r, i);
+    if (zp_adds_to_gradient(r, &r->nodes[i], ZG_OP_SUM)) find_dot(r, i);
   zp_compact(r);
 }

@@ -92,12 +92,13 @@ static void find_readers(ZpLocal *c) {
 static void fuse(ZpLocal *c, ZpPhase phase) {
   ZpRewrite r;
   zp_rewrite_begin(&r, c->b, c->s, phase, c->later[phase]);
+  if (c->b->o->supports && phase == ZP_BWD) zp_delay_grads(&r);
   zp_fuse_pointwise(&r);
   if (c->b->o->supports) {
     zp_fuse_epilogue(&r);
     zp_fuse_prologue(&r);
     zp_fuse_xent_max(&r);
-    if (phase == ZP_BWD) zp_fuse_bias_grad(&r);
+    if (phase == ZP_BWD) zp_fuse_bias_grad(&r), zp_fuse_norm_sums(&r);
     zp_group_gemms(&r, &c->groups);
   }
   zp_rewrite_end(&r);
@@ -118,17 +119,20 @@ static void lower(ZpBuild *b, uint32_t index) {
   if (p->forward_only) c.s->list[ZP_BWD].n = 0;
   zp_lower_param_grads(&c);
   for (ZpPhase k = 0; k < ZP_PHASES; k++) zp_make_rounds(&c, k);
+  zp_fuse_xent_grad(&c);
   c.groups = zp_no_groups(p->arena, c.s);
   find_readers(&c);
   for (ZpPhase k = 0; k < ZP_PHASES; k++) fuse(&c, k);
   zp_place_saved(&c);
   for (ZpPhase k = 0; k < ZP_PHASES; k++) zp_place_sources(&c, k);
   zp_place_carried(&c);
+  for (ZpPhase k = 0; k < ZP_PHASES; k++) zp_overlap(&c, k);
   for (ZpPhase k = 0; k < ZP_PHASES; k++) zp_make_calls(&c, k);
   for (ZpPhase k = 0; k < ZP_PHASES; k++) zp_place_temps(&c, k);
   for (ZpPhase k = 0; k < ZP_PHASES; k++) zp_count_work(&c, k);
   zp_mark_setters(&c);
   for (ZpPhase k = 0; k < ZP_PHASES; k++) batch(&c, k);
+  for (ZpPhase k = 0; k < ZP_PHASES; k++) zp_mark_joins(&c, k);
 }
 
 void zp_lower(ZpBuild *b) {

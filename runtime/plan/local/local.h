@@ -18,7 +18,9 @@
  * -- lowered; lower.h --
  * param_grads.c      gradients of parameters are added where they are stored
  * rounds.c           what is between dispatch and combine is played in rounds
+ * delay_grads.c      gradients of weights wait for norms' gradients, where these read the same
  * fuse_*.c           one call does what several nodes did; rewrite.h
+ * overlap.c          collectives go beside calls that do not need them
  * memory.c           where every value lies
  * calls.c            the kernel call of every node, its scratch, its FLOPs
  * batch_gemms.c      GEMMs whose tensors lie contiguous become one
@@ -50,9 +52,9 @@ void zp_find_cotangents(ZpPlan *p);
 bool zp_wants_gradient(const ZpPlan *p, const ZpCotangents *c, const ZgNode *n);
 
 /* ---- remat.c ------------------------------------------------------------------------------------------- */
-/* Graph segment `index` with every forward value that backward can make again made again there. again[i]:
- * node i of the result is such a copy. Dead nodes are gone. */
-ZgSegment *zp_remat(const ZpBuild *b, uint32_t index, bool **again);
+/* Graph segment `index` with every forward value that backward can make again made again there, but for those
+ * in b->keep. again[i]: node i of the result is such a copy. Dead nodes are gone. Adds to b->keepable. */
+ZgSegment *zp_remat(ZpBuild *b, uint32_t index, bool **again);
 /* The sub-list that computes the loss denominator, as a segment of its own; nnodes 0 if it has none. */
 ZgSegment *zp_count_segment(const ZpBuild *b, const ZgSegment *s);
 

@@ -118,7 +118,8 @@ static void drop_done(ZpList *l) {
   l->n = m;
 }
 
-/* What backward reads of the forward pass, in order of making. */
+/* What backward reads of the forward pass, in order of making. Logits of which forward makes the gradient are
+ * made where that will lie. */
 void zp_place_saved(ZpLocal *c) {
   ZpSegment *s = c->s;
   const bool *saved = c->later[ZP_FWD];
@@ -131,6 +132,7 @@ void zp_place_saved(ZpLocal *c) {
       v->at = (ZpLoc){ZP_AT_SAVED, 0, s->saved_bytes};
       s->saved_bytes += zp_lines(v->bytes);
     }
+    if (n->call.op == ZG_OP_XENT_SUMS_GRAD) s->values[n->in[0]].at = s->values[n->out[0]].at;
   }
 }
 
@@ -153,7 +155,7 @@ void zp_place_carried(ZpLocal *c) {
 typedef struct {
   uint64_t from, to;
   uint32_t value;
-} Block; /* value ZP_NONE: a node's scratch */
+} Block; /* or a unit's scratch: see scratch_of */
 
 static uint64_t first_fit(Block *live, uint32_t *nlive, uint64_t bytes, uint32_t value) {
   uint64_t at = 0;
@@ -176,50 +178,52 @@ static void release(Block *live, uint32_t *nlive, uint32_t value) {
     }
 }
 
+typedef struct {
+  ZpLocal *c;
+  ZpNode *nodes;
+  uint32_t n;
+  ZpPhase phase;
+  bool backward;
+  uint32_t *region; /* of each value: that of the node that makes it */
+  uint32_t *last;   /* of each value: the unit, by its first node, that uses it last */
+  uint32_t
+      *busy; /* of each value: the node before which collectives that have it are complete; 0: none has */
+  struct {
+    uint32_t node, join;
+  } open[ZP_MOST_BESIDE]; /* collectives that go on behind their unit */
+  uint32_t nopen;
+  Block *live;
+  uint32_t nlive;
+  uint64_t peak;
+} Pack;
+
 /* Which operand's memory result j of node i can take, because nothing reads it any more: one of the same
  * layout, where the kernel works element by element. So the gradient of logits takes the place of the logits.
  * -1: none. What an instance saved is its own backward's: for everybody else a slot holds the same before and
  * after. (A fused call takes none.) */
-static int takes_place_of(const ZpLocal *c, const ZpNode *nodes, uint32_t i, int j, const uint32_t *last,
-                          const uint32_t *region, bool backward) {
-  const ZpNode *k = &nodes[i];
+static int takes_place_of(const Pack *p, uint32_t i, int j) {
+  const ZpLocal *c = p->c;
+  const ZpNode *k = &p->nodes[i];
   const ZpValue *v = &c->s->values[k->out[j]];
   uint16_t op = k->call.op;
-  if (op != ZG_OP_POINTWISE && op != ZG_OP_ALL_REDUCE && op != ZG_OP_LOCAL_PAD && op != ZG_OP_XENT_GRAD)
+  if (op != ZG_OP_POINTWISE && op != ZG_OP_ALL_REDUCE && op != ZG_OP_LOCAL_PAD && op != ZG_OP_XENT_GRAD &&
+      op != ZG_OP_XENT_SUMS_GRAD)
     return -1;
   if (k->call.pointwise && op != ZG_OP_POINTWISE) return -1;
   int n = op == ZG_OP_POINTWISE ? k->call.nin : 1;
   for (int a = 0; a < n; a++) {
     const ZpValue *in = &c->s->values[k->in[a]];
-    bool free = in->at.space == ZP_AT_TEMP || (backward && in->at.space == ZP_AT_SAVED), taken = false;
-    if (region[k->in[a]] != k->rounds) continue; /* the next round reads it again */
+    bool free = in->at.space == ZP_AT_TEMP || (p->backward && in->at.space == ZP_AT_SAVED), taken = false;
+    if (p->region[k->in[a]] != k->rounds) continue; /* the next round reads it again */
+    if (p->busy[k->in[a]] > i) continue;            /* it is still being sent */
     for (int b = 0; b < j; b++) {
       const ZpLoc *at = &c->s->values[k->out[b]].at;
       taken |= at->space == in->at.space && at->offset == in->at.offset;
     }
-    if (free && !taken && last[k->in[a]] == i && zp_same_layout(in, v)) return a;
+    if (free && !taken && p->last[k->in[a]] == i && zp_same_layout(in, v)) return a;
   }
   return -1;
 }
-
-/* Nodes i..end-1 are one unit: all that they read is there until the last is done, and all that they make
- * from the first on. */
-static uint32_t unit_end(const ZpLocal *c, const ZpNode *nodes, uint32_t i) {
-  uint32_t group = zp_group_of(&c->groups, &nodes[i]);
-  return i + (group ? group : 1);
-}
-
-typedef struct {
-  ZpLocal *c;
-  ZpNode *nodes;
-  uint32_t n;
-  bool backward;
-  uint32_t *region; /* of each value: that of the node that makes it */
-  uint32_t *last;   /* of each value: the unit, by its first node, that uses it last */
-  Block *live;
-  uint32_t nlive;
-  uint64_t peak;
-} Pack;
 
 static bool unplaced(const Pack *k, uint32_t v) { return k->c->s->values[v].at.space == ZP_AT_NOWHERE; }
 
@@ -258,7 +262,7 @@ static void place_result(Pack *k, uint32_t i, int j) {
   ZpNode *n = &k->nodes[i];
   ZpValue *values = k->c->s->values, *v = &values[n->out[j]];
   if (!unplaced(k, n->out[j])) return;
-  int a = takes_place_of(k->c, k->nodes, i, j, k->last, k->region, k->backward);
+  int a = takes_place_of(k, i, j);
   if (a < 0) {
     v->at = (ZpLoc){ZP_AT_TEMP, 0, first_fit(k->live, &k->nlive, zp_lines(v->bytes), n->out[j])};
     return;
@@ -268,17 +272,58 @@ static void place_result(Pack *k, uint32_t i, int j) {
     if (k->live[q].value == n->in[a]) k->live[q].value = n->out[j];
 }
 
+/* ---- collectives that go on behind their unit: what they have stays until they are complete ---- */
+static uint32_t scratch_of(const Pack *k, uint32_t i) { return k->c->s->nvalues + 1 + i; } /* beside values */
+
+static void keep(Pack *k, uint32_t v, uint32_t join) {
+  if (k->busy[v] < join) k->busy[v] = join;
+}
+
+static bool is_open(const Pack *k, uint32_t i, uint32_t end) {
+  return zp_goes_beside(&k->nodes[i]) && zp_join(k->c, &k->c->s->list[k->phase], i) > end;
+}
+
+static void open_one(Pack *k, uint32_t i) {
+  const ZpNode *n = &k->nodes[i];
+  uint32_t join = zp_join(k->c, &k->c->s->list[k->phase], i);
+  for (int j = 0; j < n->call.nin; j++) keep(k, n->in[j], join);
+  for (int j = 0; j < n->call.nout; j++) keep(k, n->out[j], join);
+  ZB_ASSERT(k->nopen < ZP_MOST_BESIDE);
+  k->open[k->nopen].node = i;
+  k->open[k->nopen++].join = join;
+}
+
+/* Its last use is over, by calls and by collectives. */
+static void release_unused(Pack *k, uint32_t v, uint32_t end) {
+  if (k->last[v] < end && k->busy[v] <= end) release(k->live, &k->nlive, v);
+}
+
+static void close_before(Pack *k, uint32_t end) {
+  uint32_t left = 0;
+  for (uint32_t q = 0; q < k->nopen; q++) {
+    const ZpNode *n = &k->nodes[k->open[q].node];
+    if (k->open[q].join > end) {
+      k->open[left++] = k->open[q];
+      continue;
+    }
+    release(k->live, &k->nlive, scratch_of(k, k->open[q].node));
+    for (int j = 0; j < n->call.nin; j++) release_unused(k, n->in[j], end);
+    for (int j = 0; j < n->call.nout; j++) release_unused(k, n->out[j], end);
+  }
+  k->nopen = left;
+}
+
 /* The unit's nodes use the same scratch, one after the other. */
 static void place_scratch(Pack *k, uint32_t i, uint32_t end) {
   uint64_t most = 0;
   for (uint32_t q = i; q < end; q++)
     if (k->nodes[q].scratch_bytes > most) most = k->nodes[q].scratch_bytes;
-  uint64_t at = most ? first_fit(k->live, &k->nlive, most, ZP_NONE) : 0;
+  uint64_t at = most ? first_fit(k->live, &k->nlive, most, scratch_of(k, i)) : 0;
   for (uint32_t q = i; q < end; q++)
     if (k->nodes[q].scratch_bytes) k->nodes[q].scratch_at = at;
   for (uint32_t q = 0; q < k->nlive; q++)
     if (k->live[q].to > k->peak) k->peak = k->live[q].to;
-  if (most) release(k->live, &k->nlive, ZP_NONE);
+  if (most && !is_open(k, i, end)) release(k->live, &k->nlive, scratch_of(k, i));
 }
 
 /* Of nodes that are played in rounds, the last is played after the first again: what they read of others is
@@ -296,7 +341,7 @@ static void find_last_uses(Pack *k) {
   for (uint32_t i = 0; i < k->n; i++)
     for (int j = 0; j < k->nodes[i].call.nout; j++) k->region[k->nodes[i].out[j]] = k->nodes[i].rounds;
   for (uint32_t i = 0, end, unit; i < k->n; i = end) {
-    end = unit_end(k->c, k->nodes, i);
+    end = zp_unit_end(k->c, k->nodes, i);
     for (uint32_t q = i; q < end; q++) {
       const ZpNode *n = &k->nodes[q];
       unit = n->rounds ? region_end(k, i) : i;
@@ -333,24 +378,28 @@ void zp_place_temps(ZpLocal *c, ZpPhase phase) {
   Pack k = {.c = c,
             .nodes = nodes,
             .n = n,
+            .phase = phase,
             .backward = phase == ZP_BWD,
             .region = ZB_NEWN(tmp, uint32_t, s->nvalues + 1),
             .last = ZB_NEWN(tmp, uint32_t, s->nvalues + 1),
-            .live = ZB_NEWN(tmp, Block, s->nvalues + 2)};
+            .busy = ZB_NEWN(tmp, uint32_t, s->nvalues + 1),
+            .live = ZB_NEWN(tmp, Block, s->nvalues + ZP_MOST_BESIDE + 2)};
   find_last_uses(&k);
   for (uint32_t i = 0, end; i < n; i = end) {
-    end = unit_end(c, nodes, i);
+    end = zp_unit_end(c, nodes, i);
     place_given(&k, i);
     place_groups(&k, i, end);
     for (uint32_t q = i; q < end; q++)
       for (int j = 0; j < nodes[q].call.nout; j++) place_result(&k, q, j);
     place_scratch(&k, i, end);
+    if (is_open(&k, i, end)) open_one(&k, i);
     for (uint32_t q = i; q < end; q++) {
       for (int j = 0; j < nodes[q].call.nin; j++)
-        if (k.last[nodes[q].in[j]] == i) release(k.live, &k.nlive, nodes[q].in[j]);
+        if (k.last[nodes[q].in[j]] == i) release_unused(&k, nodes[q].in[j], end);
       for (int j = 0; j < nodes[q].call.nout; j++)
-        if (k.last[nodes[q].out[j]] == i) release(k.live, &k.nlive, nodes[q].out[j]);
+        if (k.last[nodes[q].out[j]] == i) release_unused(&k, nodes[q].out[j], end);
     }
+    close_before(&k, end);
     if (nodes[i].rounds && region_end(&k, i) == i) release_outside(&k, i);
   }
   s->list[phase].temp = k.peak;

@@ -89,9 +89,13 @@ void zp_mark_setters(ZpLocal *c) {
   for (uint32_t i = 0; i < l->n; i++) {
     ZpNode *n = &l->nodes[i];
     bool all = n->call.op == ZG_OP_DOT || n->call.op == ZG_OP_GROUPED_OUTER ||
-               n->call.op == ZG_OP_DOT_BIAS_GRAD || n->call.op == ZG_OP_CONV_GRAD || n->call.op == ZG_OP_SUM;
+               n->call.op == ZG_OP_DOT_BIAS_GRAD || n->call.op == ZG_OP_CONV_GRAD ||
+               n->call.op == ZG_OP_SUM || n->call.op == ZG_OP_NORMALIZE_GRAD_SUMS;
     if (!n->call.accumulate || !all) continue;
     n->overwrites = true;
-    for (int k = 0; k < n->call.nout; k++) n->overwrites &= !adds_before(s, i, s->values[n->out[k]].at);
+    for (int k = 0; k < n->call.nout; k++) {
+      ZpLoc at = s->values[n->out[k]].at;
+      n->overwrites &= at.space != ZP_AT_GRAD || !adds_before(s, i, at);
+    }
   }
 }

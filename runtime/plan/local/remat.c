@@ -7,6 +7,9 @@
  * (Chen et al. 2016, "Training deep nets with sublinear memory cost"). Copies stand just before their first
  * use. Dead nodes go.
  *
+ * Of these values, what forward and backward both have in memory is listed: keep.c chooses among them what is
+ * kept all the same, and then segments are made again.
+ *
  * Example: h = dot(x, w); y = gelu(h). Backward needs h, tanh(..h..), h*h, ...: only h is kept. */
 #include "graph/ragged.h"
 #include "runtime/plan/local/local.h"
@@ -18,6 +21,7 @@ enum { UNKNOWN, KEEP, AGAIN };
 typedef struct {
   const ZpBuild *b;
   ZbArena *arena;
+  uint32_t index; /* of the segment */
   const ZgSegment *s;
   ZgSegment *t;
   uint8_t *decided; /* per old forward value */
@@ -151,6 +155,38 @@ static void keep_sums(Remat *r) {
   }
 }
 
+static void decide_all(Remat *r) {
+  const ZgSegment *s = r->s;
+  for (uint32_t k = 0; k < r->b->nkeep; k++)
+    if (r->b->keep[k].segment == r->index) r->decided[r->b->keep[k].value] = KEEP;
+  for (uint32_t i = 0; i < s->nnodes; i++) { /* what cannot be made again is kept wherever it is used */
+    const ZgNode *n = &s->nodes[i];
+    for (int k = 0; i >= s->nforward && k < n->nin; k++)
+      if (is_forward(s, n->in[k]) && !is_free(r, maker(s, n->in[k]))) decide(r, n->in[k]);
+  }
+  for (uint32_t i = s->nforward; i < s->nnodes; i++)
+    for (int k = 0; k < s->nodes[i].nin; k++)
+      if (is_forward(s, s->nodes[i].in[k])) decide(r, s->nodes[i].in[k]);
+  if (r->b->o->supports) keep_sums(r);
+}
+
+/* Values that are made again, which nodes of forward and nodes of backward read from memory. What only
+ * elementwise nodes read is made on the way. */
+static void list_keepable(const Remat *r, ZpBuild *b) {
+  bool *stored = ZB_NEWN(r->arena, bool, r->t->nvalues + 1);
+  for (uint32_t i = 0; i < r->t->nnodes; i++) {
+    const ZgNode *n = &r->t->nodes[i];
+    for (int k = 0; k < n->nin && zg_op_info[n->op].kind != ZG_EW; k++) stored[n->in[k]] = true;
+  }
+  for (uint32_t v = 0; v < r->s->nvalues; v++) {
+    const ZgNode *n = maker(r->s, v);
+    if (r->copied[v] == ZG_NONE || !stored[r->copied[v]] || !stored[r->kept[v]]) continue;
+    if (zg_op_info[n->op].kind != ZG_EW || b->recompute[n->region] || is_brief(r, v)) continue;
+    ZpKeep keep = {.segment = r->index, .value = v, .type = r->s->values[v].type, .loc = n->loc};
+    ZB_PUSH(r->arena, b->keepable, b->nkeepable, keep);
+  }
+}
+
 static uint32_t append(Remat *r, const ZgNode *n, const uint32_t *in, bool again) {
   ZgNode m = *n;
   memcpy(m.in, in, sizeof m.in);
@@ -246,7 +282,7 @@ static const ZgSegment *without_frozen(const ZpBuild *b, const ZgSegment *s, con
   return t;
 }
 
-ZgSegment *zp_remat(const ZpBuild *b, uint32_t index, bool **again) {
+ZgSegment *zp_remat(ZpBuild *b, uint32_t index, bool **again) {
   ZbArena *a = b->p->arena;
   const Roots roots = {b->p, &b->p->cotangents[index]};
   const ZgSegment *s = without_frozen(b, &b->p->graph->segments[index], &roots);
@@ -255,7 +291,7 @@ ZgSegment *zp_remat(const ZpBuild *b, uint32_t index, bool **again) {
   t->nodes = NULL;
   t->values = NULL;
   t->nnodes = t->nvalues = t->nforward = 0;
-  Remat r = {.b = b, .arena = a, .s = s, .t = t};
+  Remat r = {.b = b, .arena = a, .index = index, .s = s, .t = t};
   r.decided = ZB_NEWN(a, uint8_t, s->nvalues + 1);
   r.kept = ZB_NEWN(a, uint32_t, s->nvalues + 1);
   r.copied = ZB_NEWN(a, uint32_t, s->nvalues + 1);
@@ -264,15 +300,7 @@ ZgSegment *zp_remat(const ZpBuild *b, uint32_t index, bool **again) {
   r.pending = ZB_NEWN(a, bool, s->nvalues + 1);
   memset(r.copied, 0xff, s->nvalues * sizeof *r.copied);
 
-  for (uint32_t i = 0; i < s->nnodes; i++) { /* what cannot be made again is kept wherever it is used */
-    const ZgNode *n = &s->nodes[i];
-    for (int k = 0; i >= s->nforward && k < n->nin; k++)
-      if (is_forward(s, n->in[k]) && !is_free(&r, maker(s, n->in[k]))) decide(&r, n->in[k]);
-  }
-  for (uint32_t i = s->nforward; i < s->nnodes; i++)
-    for (int k = 0; k < s->nodes[i].nin; k++)
-      if (is_forward(s, s->nodes[i].in[k])) decide(&r, s->nodes[i].in[k]);
-  if (b->o->supports) keep_sums(&r);
+  decide_all(&r);
 
   for (uint32_t i = 0; i < s->nnodes; i++) {
     const ZgNode *n = &s->nodes[i];
@@ -284,6 +312,7 @@ ZgSegment *zp_remat(const ZpBuild *b, uint32_t index, bool **again) {
     for (int k = 0; k < n->nout; k++) r.kept[n->out + (uint32_t)k] = out + (uint32_t)k;
   }
   if (s->nforward == s->nnodes) t->nforward = t->nnodes;
+  list_keepable(&r, b);
   sweep(a, t, r.again, run, &roots);
   *again = r.again;
   return t;

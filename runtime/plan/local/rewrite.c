@@ -96,6 +96,19 @@ bool zp_made_before(const ZpRewrite *r, uint32_t value, uint32_t i) {
   return m == ZP_NONE || m < i || zg_op_info[r->nodes[m].call.op].kind == ZG_SOURCE;
 }
 
+bool zp_adds_to_gradient(const ZpRewrite *r, const ZpNode *n, ZgOp op) {
+  return n->call.op == op && n->call.accumulate && !n->call.pointwise && !n->dims &&
+         zp_value(r, n->out[0])->at.space == ZP_AT_GRAD;
+}
+
+bool zp_begin_together(const ZpRewrite *r, uint32_t x, uint32_t y) {
+  const ZpBucket *buckets = r->b->p->buckets;
+  const ZpBucket *a = &buckets[r->s->buckets[zp_value(r, x)->at.index]];
+  const ZpBucket *b = &buckets[r->s->buckets[zp_value(r, y)->at.index]];
+  bool same_users = a->nusers == b->nusers && !memcmp(a->users, b->users, a->nusers * sizeof *a->users);
+  return a->segment == b->segment && same_users && zp_stages_grads(a) == zp_stages_grads(b);
+}
+
 bool zp_supported(const ZpRewrite *r, ZpNode *n) {
   zp_views(r->b->p, r->s, n);
   return r->b->o->supports(&n->call);

@@ -58,10 +58,18 @@ bool zp_collective_between(const ZpRewrite *r, uint32_t from, uint32_t to);
 bool zp_read_elsewhere(const ZpRewrite *r, uint32_t from, uint32_t reader, uint32_t value);
 /* Whether the value exists before node i is done. Sources are always there. */
 bool zp_made_before(const ZpRewrite *r, uint32_t value, uint32_t i);
+/* Whether the node, of this op, does nothing but add to a gradient. */
+bool zp_adds_to_gradient(const ZpRewrite *r, const ZpNode *n, ZgOp op);
+/* Whether of two gradients either both begin with this micro-batch or neither does: those of one unit that are
+ * staged alike. */
+bool zp_begin_together(const ZpRewrite *r, uint32_t x, uint32_t y);
 /* Fills the node's views; whether the device does it in one call. */
 bool zp_supported(const ZpRewrite *r, ZpNode *n);
 
 /* ---- the passes, in their order ------------------------------------------------------------------------ */
+/* delay_grads.c: gradients of weights behind those of norms, whose results they take. Of backward lists, for
+ * devices that support fused calls. */
+void zp_delay_grads(ZpRewrite *r);
 /* fuse_pointwise.c: elementwise nodes into pointwise ones. */
 void zp_fuse_pointwise(ZpRewrite *r);
 /* The others make calls that the device supports; they are for devices that support any.
@@ -73,5 +81,7 @@ void zp_fuse_prologue(ZpRewrite *r);
 void zp_fuse_xent_max(ZpRewrite *r);
 /* fuse_bias_grad.c: the gradients of a weight and of its bias. Of backward lists. */
 void zp_fuse_bias_grad(ZpRewrite *r);
+/* fuse_norm_sums.c: normalize's gradient and those of its scale and shift. Of backward lists. */
+void zp_fuse_norm_sums(ZpRewrite *r);
 
 #endif

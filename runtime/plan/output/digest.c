@@ -184,7 +184,7 @@ static Hash nodes(const ZpList *l) {
     for (int k = 0; k < n->call.nin; k++) add(&h, n->in[k]);
     for (int k = 0; k < n->call.nout; k++) add(&h, n->out[k]);
     ADD(&h, n->dims, n->split, n->axis, n->axis2, n->packs, n->scratch_bytes, n->scratch_at, n->sink, n->loc,
-        n->region, n->recomputed, n->overwrites, n->nsteps);
+        n->region, n->recomputed, n->overwrites, n->until, n->nsteps);
     for (uint32_t k = 0; k < n->nsteps; k++) ADD(&h, n->steps[k], n->chunks[k]);
     add_double(&h, n->flops), add_double(&h, n->busiest);
   }

@@ -125,6 +125,8 @@ static void put_stages(cJSON *o, const ZpPlan *p, const ZpTimeline *t) {
     cJSON_AddNumberToObject(x, "live", st->prog.live);
     cJSON_AddNumberToObject(x, "instructions", st->prog.ninstrs);
     put_holds(x, p, st);
+    put_count(x, "kept_bytes", zp_kept_bytes(p, s));
+    put_count(x, "kept_moves", zp_kept_moves(p, s));
     put_memory(x, "device_bytes", "arena", p, &st->ledger, ZP_DEVICE);
     put_memory(x, "host_bytes", "host", p, &st->ledger, ZP_HOST);
     if (t) put_timeline(x, p, t, s);
@@ -151,6 +153,22 @@ static void put_buckets(cJSON *o, const ZpPlan *p) {
   }
 }
 
+static void put_kept(cJSON *o, const ZpPlan *p) {
+  cJSON *list = cJSON_AddArrayToObject(o, "kept");
+  ZbArena *a = zb_arena_new();
+  for (uint32_t i = 0; i < p->nkept; i++) {
+    const ZpKeep *k = &p->kept[i];
+    cJSON *x = add_object(list);
+    cJSON_AddNumberToObject(x, "segment", k->segment);
+    cJSON_AddStringToObject(x, "tensor", zg_type_text(p->graph, a, &k->type));
+    cJSON_AddStringToObject(x, "place", zp_loc_text(p, k->loc));
+    put_count(x, "bytes", k->bytes);
+    put_count(x, "moves", k->moves);
+  }
+  cJSON_AddNumberToObject(o, "not_kept", p->nleft);
+  zb_arena_free(a);
+}
+
 void zp_show_json(const ZpPlan *p, ZbText *out) {
   cJSON *o = begin(p);
   ZpTimeline t = {0};
@@ -160,6 +178,8 @@ void zp_show_json(const ZpPlan *p, ZbText *out) {
   put_batch(o, p);
   if (t.a) put_schedule(o, p, &t);
   put_stages(o, p, t.a ? &t : NULL);
+  put_kept(o, p);
+  put_count(o, "beside_bytes", p->beside_bytes);
   put_buckets(o, p);
   end(o, out);
   zb_arena_free(t.a);

@@ -122,11 +122,54 @@ static void show_memory(const ZpPlan *p, ZpMemory m, const char *title, const ch
   }
 }
 
+uint64_t zp_kept_bytes(const ZpPlan *p, uint32_t stage) {
+  const ZpStage *st = &p->stages[stage];
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < st->ninsts; i++) bytes += p->segments[st->insts[i].segment].kept_bytes;
+  return bytes * st->prog.nslots;
+}
+
+uint64_t zp_kept_moves(const ZpPlan *p, uint32_t stage) {
+  const ZpStage *st = &p->stages[stage];
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < st->ninsts; i++) bytes += p->segments[st->insts[i].segment].kept_moves;
+  return bytes * (uint64_t)p->nmicro;
+}
+
+/* What backward would make again if there were less memory; the best are named. */
+#define NAMED 6
+static void show_kept(const ZpPlan *p, ZbText *out) {
+  uint32_t most = 0;
+  char bytes[24], moves[24];
+  if (!p->nkept && !p->nleft) return;
+  for (uint32_t s = 1; s < p->nstages; s++)
+    if (zp_kept_bytes(p, s) > zp_kept_bytes(p, most)) most = s;
+  zb_text_add(out, "\nkept as `limit memory` allows: ");
+  if (p->nkept)
+    zb_text_add(out, "%s of activations of stage %u, which reads and writes %s less a step",
+                zb_bytes(bytes, zp_kept_bytes(p, most)), most, zb_bytes(moves, zp_kept_moves(p, most)));
+  else zb_text_add(out, "nothing");
+  if (p->nleft) zb_text_add(out, "; %u more value%s not fit", p->nleft, p->nleft == 1 ? " does" : "s do");
+  ZbArena *a = zb_arena_new();
+  for (uint32_t i = 0; i < p->nkept && i < NAMED; i++)
+    zb_text_add(out, "%s%s (%s)", i ? ", " : "\n  ", zg_type_text(p->graph, a, &p->kept[i].type),
+                zp_loc_text(p, p->kept[i].loc));
+  if (p->nkept > NAMED) zb_text_add(out, " and %u more", p->nkept - NAMED);
+  zb_text_add(out, "\n");
+  zb_arena_free(a);
+}
+
 static void show_ledger(const ZpPlan *p, ZbText *out) {
   uint64_t host = 0;
+  char bytes[24];
   for (uint32_t s = 0; s < p->nstages; s++) host += p->stages[s].ledger.total[ZP_HOST];
   show_memory(p, ZP_DEVICE, "bytes of one rank", "arena", out);
   if (host) show_memory(p, ZP_HOST, "bytes of one rank in the host's memory", "host", out);
+  if (p->beside_bytes)
+    zb_text_add(
+        out, "\ncollectives within forward and backward are waited for: beside calls a rank would need %s\n",
+        zb_bytes(bytes, p->beside_bytes));
+  show_kept(p, out);
 }
 
 static void show_buckets(const ZpPlan *p, ZbText *out) {

@@ -16,7 +16,8 @@ enum { THREADS = 1000 }; /* numbers of a queue's threads are apart by so many */
 const char zp_trace_head[] = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n", zp_trace_tail[] = "\n]}\n";
 bool zp_is_trace(const uint8_t *begin, size_t n) { return n >= 16 && !memcmp(begin, zp_trace_head, 16); }
 
-static const char *const queue_text[ZP_QUEUES] = {"compute", "transfers", "collectives"};
+static const char *const queue_text[ZP_QUEUES] = {"compute", "transfers", "collectives",
+                                                  "collectives within forward and backward"};
 
 typedef struct {
   const ZpPlan *p;
@@ -120,10 +121,15 @@ static void put_instr(Json *j, const ZpSpan *s, uint32_t thread) {
   zb_text_add(j->out, "}},\n");
 }
 
+static const ZpNode *node_of(const Json *j, const ZpSpan *s) {
+  const ZpInstr *in = &j->st->prog.instrs[s->instr];
+  return &j->p->segments[j->st->insts[in->inst].segment].list[zp_phase(in->op)].nodes[s->node];
+}
+
 static void put_node(Json *j, const ZpSpan *s, uint32_t thread) {
   const ZpInstr *in = &j->st->prog.instrs[s->instr];
   const ZpSegment *g = &j->p->segments[j->st->insts[in->inst].segment];
-  const ZpNode *n = &g->list[zp_phase(in->op)].nodes[s->node];
+  const ZpNode *n = node_of(j, s);
   begin_slice(j, s, zg_op_info[n->call.op].text, "node", thread);
   zb_text_add(j->out, ",\"micro-batch\":%u,\"bytes\":%" PRIu64, in->mb, zp_node_bytes(g, n));
   put_text(j, "over", zp_dims_text(&j->p->mesh, j->a, n->dims));
@@ -178,6 +184,8 @@ static void put_slices(Json *j, const ZpSpan **s, uint64_t n, Lanes lanes[ZP_QUE
     ZpQueue q = (ZpQueue)in->queue;
     uint32_t thread = (uint32_t)q * THREADS + 1;
     if (s[i]->node != ZP_NONE) {
+      if (node_of(j, s[i])->until > s[i]->node + 1)
+        thread = ZP_Q_NODES * THREADS + 1 + lane_of(j, &lanes[ZP_Q_NODES], ZP_Q_NODES, s[i]);
       put_node(j, s[i], thread);
       continue;
     }

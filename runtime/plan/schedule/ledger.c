@@ -59,15 +59,18 @@ static void take_beside(ZpStage *st, const ZpStage *theirs) {
   }
 }
 
-static bool check_limit(ZpBuild *b) {
+static bool fits(const ZpBuild *b, const ZpStage *st) {
+  uint64_t limit = zp_limit(b);
+  return !limit || st->ledger.total[ZP_DEVICE] <= limit;
+}
+
+void zp_report_limit(ZpBuild *b) {
   ZpPlan *p = b->p;
-  uint64_t limit = b->limit;
-  const ZlCluster *c = b->o->cluster;
-  if (c && c->device_memory && (!limit || c->device_memory < limit)) limit = c->device_memory;
-  for (uint32_t s = 0; limit && s < p->nstages; s++) {
+  uint64_t limit = zp_limit(b);
+  for (uint32_t s = 0; s < p->nstages; s++) {
     const ZpLedger *l = &p->stages[s].ledger;
     uint64_t arena = l->total[ZP_DEVICE];
-    if (arena <= limit) continue;
+    if (fits(b, &p->stages[s])) continue;
     char need[24], have[24], x[24];
     ZlSpan at = b->limit ? p->recipe->limit.memory_span : p->recipe->span;
     ZlDiag *e = zl_report(b->d, ZL_Z0501, at, "rank class pipe=%u needs %s, limit is %s", s,
@@ -95,13 +98,13 @@ static bool check_limit(ZpBuild *b) {
     else if (acts > stored) zl_help(e, "`recompute` a block of the layer, or a smaller `micro`");
     else
       zl_help(e, "`shard params, grads, states over` a data dimension, or more `tensor` or pipeline ranks");
-    return false;
+    return;
   }
-  return true;
 }
 
 bool zp_ledger(ZpBuild *b) {
   ZpPlan *p = b->p;
+  bool fit = true;
   for (uint32_t s = 0; s < p->nstages; s++) {
     ZpStage *st = &p->stages[s];
     if (p->beside) take_beside(st, &p->beside->stages[s]);
@@ -110,6 +113,7 @@ bool zp_ledger(ZpBuild *b) {
         ZpBuf *b = &st->prog.bufs[i];
         if (outlives_step(b) == first && !(p->beside && first)) take_buf(p, st, b);
       }
+    fit &= fits(b, st);
   }
-  return check_limit(b);
+  return fit;
 }

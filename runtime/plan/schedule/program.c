@@ -81,8 +81,8 @@ static void add_counts(Gen *g, uint32_t mb, uint64_t *now) {
   }
 }
 
-/* Backward divides by the denominators of the whole step, so all of it is counted first; forward alone need
- * not load twice. */
+/* Backward divides by the denominators of the whole step, and so does forward where it makes gradients of
+ * logits: all of it is counted first. Forward alone need not load twice. */
 static void add_work(Gen *g, const uint64_t *duration) {
   const ZpPlan *p = g->p;
   const ZpStage *st = g->st;
@@ -242,6 +242,12 @@ static void touch_boundary(Gen *g, int kind, uint32_t i, uint32_t mode, uint32_t
                zp_tag(kind == ACT ? ZP_TAG_CARRY : ZP_TAG_DCARRY, inst->segment, inst->iter, mb));
 }
 
+/* The denominators of losses, of all ranks. */
+static void touch_count(Gen *g, uint32_t pos) {
+  zp_gen_touch(g, g->scalars_buf + ZP_SCALARS_COUNT, ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, 1));
+  zp_gen_await(g, pos, g->count);
+}
+
 static void touch_fwd(Gen *g, uint32_t pos, const ZpInstr *in) {
   uint32_t i = in->inst, mb = in->mb;
   uint32_t fresh = i == 0 && !g->st->input_bytes; /* nothing in the slot yet */
@@ -254,6 +260,7 @@ static void touch_fwd(Gen *g, uint32_t pos, const ZpInstr *in) {
   else if (g->s + 1 < g->p->nstages) touch_ring(g, pos, ACT, true, mb, tag_between(g, ACT, g->s + 1, mb));
   touch_params(g, pos, in);
   zp_gen_touch(g, g->scalars_buf + ZP_SCALARS_SUMS, ZP_READ | ZP_WRITE, zp_tag(ZP_TAG_SUMS, 0, 0, 0));
+  if (zp_divides_forward(g->p, g->st, i)) touch_count(g, pos);
 }
 
 static void touch_bwd(Gen *g, uint32_t pos, const ZpInstr *in) {
@@ -265,10 +272,7 @@ static void touch_bwd(Gen *g, uint32_t pos, const ZpInstr *in) {
   if (i) touch_boundary(g, GRAD, i, ZP_WRITE, mb);
   else if (g->s) touch_ring(g, pos, GRAD, true, mb, tag_between(g, GRAD, g->s, mb));
   touch_params(g, pos, in);
-  if (zp_counts(g->p, g->st, i)) {
-    zp_gen_touch(g, g->scalars_buf + ZP_SCALARS_COUNT, ZP_READ, zp_tag(ZP_TAG_COUNT, 0, 0, 1));
-    zp_gen_await(g, pos, g->count);
-  }
+  if (zp_counts(g->p, g->st, i)) touch_count(g, pos);
 }
 
 static void touch_compute(Gen *g, uint32_t pos, const ZpInstr *in) {

@@ -43,6 +43,8 @@ Timeline *zp_timelines(const ZpPlan *p, ZbArena *a, const uint64_t *duration);
 /* Whether an instance of the stage has losses whose denominators are counted; how many have. */
 bool zp_counts(const ZpPlan *p, const ZpStage *st, uint32_t inst);
 uint32_t zp_count_insts(const ZpPlan *p, const ZpStage *st);
+/* Whether forward of an instance divides by them, too: where it makes gradients of logits. */
+bool zp_divides_forward(const ZpPlan *p, const ZpStage *st, uint32_t inst);
 
 /* An instruction in the making. Listed by (when, rank, need, number of the draft), an order in which nothing
  * ever waits for what comes later, on any stage: see zp_program. */
@@ -123,7 +125,8 @@ void zp_gen_tied(Gen *g, uint32_t held, uint64_t time, uint32_t pair);
 /* ---- passes: what plan.c calls; the third, zp_program, is in plan.h ------------------------------------ */
 /* Instances to stages. False with reports. */
 bool zp_stages(ZpBuild *b);
-/* Arena offsets of everything; checks `limit memory`. False with reports. */
+/* Arena offsets of everything. False if a rank has less memory than that, which zp_report_limit then reports. */
 bool zp_ledger(ZpBuild *b);
+void zp_report_limit(ZpBuild *b);
 
 #endif

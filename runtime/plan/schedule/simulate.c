@@ -29,6 +29,17 @@ uint32_t zp_count_insts(const ZpPlan *p, const ZpStage *st) {
   return n;
 }
 
+bool zp_divides_forward(const ZpPlan *p, const ZpStage *st, uint32_t inst) {
+  const ZpSegment *g = &p->segments[st->insts[inst].segment];
+  const ZpList *l = &g->list[ZP_FWD];
+  for (uint32_t i = 0; i < l->n; i++)
+    for (int k = 0; k < l->nodes[i].call.nin; k++) {
+      const ZpLoc *at = &g->values[l->nodes[i].in[k]].at;
+      if (at->space == ZP_AT_SEED && at->index != zp_seed_index(true, 0)) return true;
+    }
+  return false;
+}
+
 /* Rings whose buffers are held from forward to backward. `n` must cover all that are held at once. */
 static Ring ring_held(ZbArena *a, const Timeline *t, uint32_t nmicro, uint32_t n, uint64_t bytes) {
   Ring r = {bytes, n, 0, ZB_NEWN(a, uint32_t, nmicro), ZB_NEWN(a, uint32_t, nmicro)};

@@ -105,12 +105,12 @@ static bool explicit_counts(ZpBuild *b, const Item *items, uint32_t n, uint32_t 
   return true;
 }
 
-/* As in the plan that has the parameters. */
-static void as_beside(const ZpPlan *p, const Item *items, uint32_t nitems, int64_t *counts) {
+/* As in the plan that has the parameters, or in the one that keeps nothing. */
+static void as_in(const ZpPlan *p, const ZpPlan *like, const Item *items, uint32_t nitems, int64_t *counts) {
   uint32_t item = 0, end = 0;
   for (uint32_t s = 0; s < p->nstages; s++) {
     uint32_t first = item;
-    end += p->beside->stages[s].ninsts;
+    end += like->stages[s].ninsts;
     while (item < nitems && items[item].first < end) item++;
     counts[s] = item - first;
   }
@@ -220,8 +220,8 @@ bool zp_stages(ZpBuild *b) {
     return false;
   }
   int64_t *counts = ZB_NEWN(p->arena, int64_t, p->nstages);
-  if (p->beside) {
-    as_beside(p, items, nitems, counts);
+  if (p->beside || b->like) {
+    as_in(p, b->like ? b->like : p->beside, items, nitems, counts);
   } else if (p->nstages > 1 && b->stage_items) {
     if (!explicit_counts(b, items, nitems, p->nstages, counts)) return false;
   } else {

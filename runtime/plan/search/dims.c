@@ -188,9 +188,7 @@ static void add_dim(const char *axes, const char *dim, ZbText *t) {
 
 void zp_search_open(const ZgGraph *g, const ZlCluster *c, const ZpSize *bind, uint32_t nbind, ZbText *t) {
   ZbArena *a = zb_arena_new();
-  ZbErr err;
   uint16_t expert[ZG_MAX_AXES], sequence = sequence_of(g);
-  const uint16_t *slots = zg_slot_axes(g, a, &err);
   uint32_t n = experts_of(g, a, expert);
   bool samples = given(bind, nbind, "batch") > 0, ep = samples && n;
   const char *seq = sequence == ZG_NO_AXIS ? NULL : g->axes[sequence].name, *rows = "batch";
@@ -200,9 +198,6 @@ void zp_search_open(const ZgGraph *g, const ZlCluster *c, const ZpSize *bind, ui
               ep ? "ep = ?, " : "", context ? "context = ?, " : "");
   for (uint32_t i = 0; i < nbind; i++)
     zb_text_add(t, "bind %s = %lld ", bind[i].axis, (long long)bind[i].size);
-  for (uint32_t i = 0; slots && i < g->naxes; i++)
-    if (slots[i] != ZG_NO_AXIS && !given(bind, nbind, g->axes[i].name))
-      zb_text_add(t, "bind %s = %g ", g->axes[i].name, ZP_SLOT_FACTOR);
   if (samples) zb_text_add(t, "micro ? split batch over replica, data shard ? over data ");
   if (ep) add_dim(rows, "ep", t);
   if (context) add_dim(seq, "context", t);

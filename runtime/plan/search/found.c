@@ -200,8 +200,9 @@ static void put_found(const ZpFound *f, ZbText *out) {
   zb_text_add(out, "],\"stages\":[");
   for (uint32_t i = 0; i < r->stages.n; i++)
     zb_text_add(out, "%s%lld", i ? "," : "", (long long)r->stages.counts[i]);
-  zb_text_add(out, "],\"bytes\":%llu,\"ranked_bytes\":%llu,\"stage\":%u", (unsigned long long)f->bytes,
-              (unsigned long long)f->estimate, f->stage);
+  zb_text_add(out, "],\"bytes\":%llu,\"least_bytes\":%llu,\"ranked_bytes\":%llu,\"stage\":%u",
+              (unsigned long long)f->bytes, (unsigned long long)f->least, (unsigned long long)f->estimate,
+              f->stage);
   if (!(f->seconds > 0)) return;
   put(out, "seconds", f->seconds);
   put(out, "ranked_seconds", f->closed);

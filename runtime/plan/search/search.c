@@ -43,25 +43,36 @@ static const ZlRecipe *with_micro_batches(const ZlRecipe *r, int64_t n, int64_t 
   return less;
 }
 
-/* Plans and plays it with n micro-batches of those that it has; false: it cannot be planned. */
-static bool play(const Space *x, ZpFound *f, int64_t n, bool simulate) {
+/* As it will be written, with the limit, up to which values are kept; or, if it needs more, without. */
+static const ZpPlan *plan_within(const Space *x, const ZlRecipe *r, ZbArena *a, const ZpPlan *keeps_as) {
+  ZlRecipe *limited = ZB_NEW(a, ZlRecipe);
+  ZpOptions o = *x->plan;
+  *limited = *r;
+  limited->limit.memory = x->limit;
+  o.keeps_as = keeps_as;
+  const ZpPlan *p = zp_plan_unproved(a, x->g, limited, zl_diags_new(a, zl_sources_new(a)), &o);
+  return p ? p : zp_plan_unproved(a, x->g, r, zl_diags_new(a, zl_sources_new(a)), x->plan);
+}
+
+/* Plays a plan; false: it cannot be. */
+static bool play(const Space *x, ZpFound *f, ZbArena *a, const ZpPlan *p) {
   static const ZpTimeOptions plain;
-  ZbArena *a = zb_arena_new();
-  ZlDiags *d = zl_diags_new(a, zl_sources_new(a));
-  const ZlRecipe *r = n < f->nmicro ? with_micro_batches(f->recipe, n, f->nmicro, a) : f->recipe;
-  const ZpPlan *p = zp_plan_unproved(a, x->g, r, d, x->plan);
-  const ZpTime *t = p && simulate ? zp_time(a, p, x->c, &plain, d) : NULL;
-  if (p) fullest(p, f);
+  const ZpTime *t = p ? zp_time(a, p, x->c, &plain, zl_diags_new(a, zl_sources_new(a))) : NULL;
   if (t) take_time(t, f);
-  zb_arena_free(a);
-  return p && (t || !simulate);
+  return t != NULL;
 }
 
 /* Once a pipeline is full, each micro-batch takes as long as the one before: many are extended from few. What
  * a rank holds is the same from then on. */
 static bool extend(const Space *x, ZpFound *f, int64_t few, int64_t more) {
+  ZbArena *a = zb_arena_new();
   ZpFound less = *f;
-  if (!play(x, &less, few, true) || !play(x, f, more, true)) return false;
+  const ZpPlan *p = plan_within(x, with_micro_batches(f->recipe, few, f->nmicro, a), a, NULL);
+  const ZpPlan *q = p ? plan_within(x, with_micro_batches(f->recipe, more, f->nmicro, a), a, p) : NULL;
+  bool ok = play(x, &less, a, p) && play(x, f, a, q);
+  if (ok) fullest(q, f), f->least = p->least;
+  zb_arena_free(a);
+  if (!ok) return false;
   double times = (double)(f->nmicro - more) / (double)(more - few), seconds = f->seconds;
   f->seconds += times * (f->seconds - less.seconds);
   for (int k = 0; k < ZP_T_PARTS; k++) f->part[k] += times * (f->part[k] - less.part[k]);
@@ -69,6 +80,16 @@ static bool extend(const Space *x, ZpFound *f, int64_t few, int64_t more) {
   f->tokens *= faster;
   f->utilization *= faster;
   return true;
+}
+
+/* Plans it with all its micro-batches, and plays it; false: it cannot be planned. */
+static bool whole(const Space *x, ZpFound *f, bool simulate) {
+  ZbArena *a = zb_arena_new();
+  const ZpPlan *p = plan_within(x, f->recipe, a, NULL);
+  bool ok = p && (!simulate || play(x, f, a, p));
+  if (p) fullest(p, f), f->least = p->least;
+  zb_arena_free(a);
+  return ok;
 }
 
 /* NULL: it cannot be planned after all. */
@@ -81,7 +102,7 @@ static ZpFound *find(const Space *x, Layouts *all, const Candidate *c, bool simu
   int64_t few = c->size[DIM_PIPE] + 4, more = few + 8;
   bool gpipe = !strcmp(zp_schedule(x->base->schedule.name.s), "gpipe"); /* holds them all */
   if (simulate && f->nmicro > 2 * more && !gpipe) return extend(x, f, few, more) ? f : NULL;
-  return play(x, f, f->nmicro, simulate) ? f : NULL;
+  return whole(x, f, simulate) ? f : NULL;
 }
 
 /* ---- the best ------------------------------------------------------------------------------------------- */
@@ -251,7 +272,7 @@ static void rank(const Space *x, uint32_t keep, ZpSearch *s) {
   for (uint32_t k = 0; k < s->nknown; k++)
     s->known[k].listed = s->known[k].best && is_listed(s, s->known[k].best);
   if (!s->nbest) return;
-  if (!play(x, &s->best[0], s->best[0].nmicro, true)) ZB_BUG("the best recipe cannot be planned");
+  if (!whole(x, &s->best[0], true)) ZB_BUG("the best recipe cannot be planned");
   s->best[0].by_cost = cuts_by_cost(x, s->best[0].recipe);
 }
 

@@ -33,6 +33,7 @@ typedef struct {
   double tokens, utilization, part[ZP_T_PARTS];
   uint64_t bytes; /* of the fullest rank, which is of this stage: */
   uint32_t stage;
+  uint64_t least;  /* of the fullest if nothing was kept that memory allows */
   ZpLedger ledger; /* that rank's */
   int64_t nmicro;
   uint32_t live;

@@ -61,7 +61,13 @@ static ZpPlace place_of_stages(Cost *x, const uint32_t *stage, uint32_t n) {
 }
 
 /* ---- a list -------------------------------------------------------------------------------------------- */
-static double collective(Cost *x, uint32_t stage, const ZpSegment *s, const ZpNode *n, const ZpPlace **at) {
+/* Of a collective whose blocks are packed or unpacked. */
+static double packing(const Cost *x, const ZpSegment *s, const ZpNode *n) {
+  return n->packs && !zp_is_halo(n) ? zp_stream_seconds(x->c, 2 * (double)zp_node_bytes(s, n)) : 0;
+}
+
+/* Without that. */
+static double moving(Cost *x, uint32_t stage, const ZpSegment *s, const ZpNode *n, const ZpPlace **at) {
   *at = place_of(x, stage, n->dims);
   if (zp_is_ring(n)) { /* sends each of n - 1 times, as a gather does, and computes beside that */
     double ranks = (double)(*at)->n, bytes = (double)zp_ring_bytes(s, n) * ranks / (ranks - 1);
@@ -70,11 +76,14 @@ static double collective(Cost *x, uint32_t stage, const ZpSegment *s, const ZpNo
   }
   if (zp_is_halo(n)) /* first the kernel, of what stays on the rank */
     return zp_call_seconds(x->c, n) + zp_transfer_seconds(x->c, (double)zp_halo_bytes(n), *at);
-  double packing = n->packs ? zp_stream_seconds(x->c, 2 * (double)zp_node_bytes(s, n)) : 0;
   int op = n->call.op;
   if (op == ZG_OP_DISPATCH || op == ZG_OP_COMBINE) op = ZG_OP_ALL_TO_ALL;
   if (op == ZG_OP_ROUND) op = ZG_OP_ALL_GATHER;
-  return packing + zp_collective_seconds(x->c, op, (double)zp_node_bytes(s, n), *at);
+  return zp_collective_seconds(x->c, op, (double)zp_node_bytes(s, n), *at);
+}
+
+static double collective(Cost *x, uint32_t stage, const ZpSegment *s, const ZpNode *n, const ZpPlace **at) {
+  return moving(x, stage, s, n, at) + packing(x, s, n);
 }
 
 static Piece *add_piece(Cost *x, Pieces *to, Piece p) {
@@ -84,7 +93,8 @@ static Piece *add_piece(Cost *x, Pieces *to, Piece p) {
 
 static void add_call(Cost *x, Pieces *to, const ZpNode *n) {
   Piece *last = to->n ? &to->piece[to->n - 1] : NULL;
-  if (!last || last->level != ZP_NONE) last = add_piece(x, to, (Piece){.level = ZP_NONE, .node = ZP_NONE});
+  if (!last || last->level != ZP_NONE || last->kind != PIECE_ALONE)
+    last = add_piece(x, to, (Piece){.level = ZP_NONE, .node = ZP_NONE});
   double t = zp_call_seconds(x->c, n);
   last->seconds += t;
   last->part[zp_call_part(n->call.op)] += t;
@@ -95,15 +105,56 @@ static void add_collective(Cost *x, Pieces *to, double seconds, uint32_t level, 
   add_piece(x, to, (Piece){.seconds = seconds, .part[ZP_T_TENSOR] = seconds, .level = level, .node = node});
 }
 
+/* The engine packs and unpacks among calls, before what it sends goes and when it is waited for. */
+static void pack(Cost *x, Pieces *to, const ZpSegment *s, const ZpNode *n, bool before) {
+  bool first = n->call.op == ZG_OP_REDUCE_SCATTER, both = n->call.op == ZG_OP_ALL_TO_ALL;
+  double t = packing(x, s, n) / (both ? 2 : 1);
+  if (t > 0 && (both || first == before))
+    add_piece(x, to, (Piece){.seconds = t, .part[ZP_T_TENSOR] = t, .level = ZP_NONE, .node = ZP_NONE});
+}
+
+/* Pieces of a list that are under way: of each node, and of its collectives in their order. */
+typedef struct {
+  uint32_t node, piece;
+} Open;
+
+/* Waits for those that are to be complete before node i. */
+static void join(Cost *x, Pieces *to, const ZpSegment *s, const ZpList *l, Open *open, uint32_t *n,
+                 uint32_t i) {
+  uint32_t left = 0;
+  for (uint32_t k = 0; k < *n; k++) {
+    const ZpNode *node = &l->nodes[open[k].node];
+    if (node->until > i) {
+      open[left++] = open[k];
+      continue;
+    }
+    add_piece(x, to, (Piece){.kind = PIECE_WAITS, .level = ZP_NONE, .node = ZP_NONE, .waits = open[k].piece});
+    pack(x, to, s, node, false);
+  }
+  *n = left;
+}
+
 static Pieces in_order(Cost *x, uint32_t stage, const ZpSegment *s, const ZpList *l) {
   Pieces all = {0};
-  for (uint32_t i = 0; i < l->n; i++) {
+  Open open[ZP_MOST_BESIDE];
+  uint32_t nopen = 0;
+  for (uint32_t i = 0; i <= l->n; i++) {
+    join(x, &all, s, l, open, &nopen, i);
+    if (i == l->n) break;
     const ZpNode *n = &l->nodes[i];
     if (!zp_sends(n)) {
       add_call(x, &all, n);
       continue;
     }
     const ZpPlace *at;
+    if (zp_goes_beside(n) && n->until > i + 1) {
+      double t = moving(x, stage, s, n, &at);
+      pack(x, &all, s, n, true);
+      add_collective(x, &all, t, at->level, i);
+      all.piece[all.n - 1].kind = PIECE_BESIDE;
+      open[nopen++] = (Open){i, all.n - 1};
+      continue;
+    }
     double t = collective(x, stage, s, n, &at);
     if (zp_is_ring(n)) add_call(x, &all, n);
     add_collective(x, &all, t, at->level, i);
@@ -111,7 +162,7 @@ static Pieces in_order(Cost *x, uint32_t stage, const ZpSegment *s, const ZpList
   return all;
 }
 
-/* ---- a list whose collectives run beside its calls ----------------------------------------------------- */
+/* ---- a list whose collectives all run beside its calls, whatever their order -------------------------- */
 typedef struct {
   double *ready;        /* per value: when it is made; not yet: INFINITY */
   bool *done;           /* per node */
@@ -192,6 +243,27 @@ static Pieces side_by_side(Cost *x, uint32_t stage, const ZpSegment *s, const Zp
 Pieces zp_list_pieces(Cost *x, uint32_t stage, uint32_t segment, ZpPhase phase) {
   const ZpSegment *s = &x->p->segments[segment];
   return (x->o->overlaps ? side_by_side : in_order)(x, stage, s, &s->list[phase]);
+}
+
+void zp_pieces_alone(const Cost *x, const Pieces *all, double *part) {
+  double now = 0, link = 0, *ends = ZB_NEWN(x->a, double, all->n);
+  for (uint32_t i = 0; i < all->n; i++) {
+    const Piece *p = &all->piece[i];
+    if (p->kind == PIECE_BESIDE) {
+      link = ends[i] = fmax(now, link) + p->seconds;
+      double steal = zp_steal(x->c, p->level);
+      part[ZP_T_SLOWED] += p->seconds * steal / (1 + steal); /* as far as it is not waited for */
+    } else if (p->kind == PIECE_WAITS) {
+      const Piece *of = &all->piece[p->waits];
+      double waits = fmax(0, ends[p->waits] - now), steal = zp_steal(x->c, of->level);
+      part[ZP_T_TENSOR] += waits;
+      part[ZP_T_SLOWED] -= fmin(waits, of->seconds) * steal / (1 + steal);
+      now += waits;
+    } else {
+      for (int k = 0; k < ZP_T_PARTS; k++) part[k] += p->part[k];
+      now += p->seconds;
+    }
+  }
 }
 
 void zp_list_seconds(const ZpPlan *p, const ZlCluster *c, uint32_t stage, uint32_t segment, ZpPhase phase,

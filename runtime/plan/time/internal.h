@@ -10,11 +10,16 @@ double zp_call_seconds(const ZlCluster *c, const ZpNode *n); /* of a node that s
 ZpTimePart zp_call_part(int op);                             /* PRODUCTS, ATTENTION or MEMORY */
 
 /* ---- cost.c ---- */
+/* Most are over before the next begins. One that goes beside others begins when the one before it of its kind
+ * is complete, and one waits until it is. */
+typedef enum { PIECE_ALONE, PIECE_BESIDE, PIECE_WAITS } PieceKind;
 /* What an instruction does without a break: compute, or one collective. */
 typedef struct {
   double seconds, part[ZP_T_PARTS]; /* alone; of a collective only TENSOR */
   uint32_t level;                   /* a collective: of the links that it takes; ZP_NONE: it computes */
   uint32_t node;                    /* a collective: of its list; ZP_NONE: several */
+  PieceKind kind;
+  uint32_t waits; /* PIECE_WAITS: for this piece, which goes beside */
 } Piece;
 typedef struct {
   Piece *piece;
@@ -39,6 +44,9 @@ typedef struct {
 Cost zp_cost_new(const ZpPlan *p, const ZlCluster *c, const ZpTimeOptions *o, ZbArena *a);
 /* Of an instruction of the compute queue, of any of a list; the list's are made once a stage. */
 Pieces zp_list_pieces(Cost *x, uint32_t stage, uint32_t segment, ZpPhase phase);
+/* With nothing beside the list: adds what goes to each part, of collectives beside calls what these wait
+ * and are slowed. */
+void zp_pieces_alone(const Cost *x, const Pieces *all, double *part);
 Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in); /* none that runs a list */
 Exchange zp_exchange(Cost *x, uint32_t stage, const ZpInstr *in);     /* P2P, COLL */
 

@@ -55,7 +55,8 @@ static double elems(const ZkView *v) {
 static double bytes_of(const ZkView *v) { return elems(v) * (double)zk_elem_bytes(v->elem); }
 
 static double bytes_of_call(const ZkCall *k) {
-  double bytes = k->accumulate ? bytes_of(&k->out[0]) : 0;
+  int added = k->op == ZG_OP_NORMALIZE_GRAD_SUMS ? k->nout - zk_sums(k) : 0; /* the first that is added to */
+  double bytes = k->accumulate ? bytes_of(&k->out[added]) : 0;
   for (int i = 0; i < k->nin; i++) bytes += bytes_of(&k->in[i]);
   for (int i = 0; i < k->nout; i++) bytes += bytes_of(&k->out[i]);
   if (k->op == ZG_OP_LOOKUP)
@@ -154,6 +155,7 @@ static void count_ops(const ZkCall *k, double *simple, double *special) {
   case ZG_OP_XENT_SUMS:
   case ZG_OP_XENT_MAX_SUMS:
   case ZG_OP_XENT_GRAD: *special = points; break;
+  case ZG_OP_XENT_SUMS_GRAD: *special = 2 * points; break; /* of the sum, and of the gradient */
   default: break;
   }
 }

@@ -1,12 +1,14 @@
 /* The event loop. One rank of each stage plays its program as the engine does (plan.h, ZpProgram): compute
- * runs to completion, transfers and collectives are started in order and may be under way together. Between
- * two events everything goes on at a steady rate: transfers that take the same links at the same time share
- * them (what a rank sends and what it receives are two directions), and computation is slower while a
- * collective runs beside it. */
+ * runs to completion, transfers and collectives are started in order and may be under way together.
+ * Collectives of its lists that go beside calls do so one after the other. Between two events everything
+ * goes on at a steady rate: transfers that take the same links at the same time share them (what a rank
+ * sends and what it receives are two directions), and computation is slower while a collective runs beside
+ * it. */
 #include "runtime/plan/time/internal.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define DONE 1e-13 /* seconds, of steps of seconds: what is left is rounding */
 
@@ -23,6 +25,10 @@ typedef struct {
   Pieces now;
   double left, piece_begin;
   double since, rate; /* `left` is that of this moment; what it does a second */
+  struct {
+    uint32_t piece[ZP_MOST_BESIDE], n; /* of `now`, begun and not complete; the first moves */
+    double begin, left, rate, ends;
+  } beside;
   uint32_t sending[ZP_MOST_LEVELS], receiving[ZP_MOST_LEVELS],
       heavy[ZP_MOST_LEVELS]; /* under way; collectives are all three */
 } Stage;
@@ -79,6 +85,7 @@ static void settle(Loop *l, Stage *s) {
   double dt = l->now - s->since;
   if (dt > 0) account(l, s, dt);
   if (dt > 0 && s->running) s->left -= dt * s->rate;
+  if (dt > 0 && s->beside.n) s->beside.left -= dt * s->beside.rate;
   s->since = l->now;
   l->turned[s - l->stage] = true;
 }
@@ -103,8 +110,13 @@ static void take_links(Loop *l, const Moving *m, int by) {
   }
 }
 
+/* For a collective that goes beside calls. */
+static bool waits(const Stage *s) { return s->running && s->now.piece[s->piece].kind == PIECE_WAITS; }
+
 /* Calls, beside which the engine looks after exchanges now and then only. */
-static bool computes(const Stage *s) { return s->running && s->now.piece[s->piece].level == ZP_NONE; }
+static bool computes(const Stage *s) {
+  return s->running && !waits(s) && s->now.piece[s->piece].level == ZP_NONE;
+}
 
 static double rate_of(const Loop *l, const Moving *m) {
   uint32_t most = 1;
@@ -120,6 +132,13 @@ static double rate_of(const Loop *l, const Moving *m) {
     if ((!sends || coll) && s->receiving[m->x.level] > most) most = s->receiving[m->x.level];
   }
   return beside / (double)most;
+}
+
+static double beside_rate(const Loop *l, const Stage *s) {
+  uint32_t level = s->now.piece[s->beside.piece[0]].level;
+  uint32_t shared = s->sending[level] > s->receiving[level] ? s->sending[level] : s->receiving[level];
+  double beside = computes(s) && l->x->c->levels[level].beside > 0 ? l->x->c->levels[level].beside : 1;
+  return beside / (double)shared;
 }
 
 static double compute_rate(const Loop *l, const Stage *s) {
@@ -192,20 +211,62 @@ static void end_piece(Loop *l, Stage *s) {
   if (p->node != ZP_NONE) keep_span(l, s, s->instr, p->node, s->piece_begin);
 }
 
+/* The first of those that go beside calls takes the links, or gives them back. */
+static void take_beside(Loop *l, Stage *s, int by) {
+  uint32_t level = s->now.piece[s->beside.piece[0]].level;
+  take(s, level, true, true, by);
+  s->heavy[level] += (uint32_t)by;
+  l->links = l->turned[s - l->stage] = true;
+}
+
+static void begin_beside(Loop *l, Stage *s) {
+  s->beside.left = s->now.piece[s->beside.piece[0]].seconds;
+  s->beside.begin = s->since = l->now;
+  take_beside(l, s, 1);
+}
+
+static void end_beside(Loop *l, Stage *s) {
+  take_beside(l, s, -1);
+  keep_span(l, s, s->instr, s->now.piece[s->beside.piece[0]].node, s->beside.begin);
+  memmove(s->beside.piece, s->beside.piece + 1, --s->beside.n * sizeof *s->beside.piece);
+  if (s->beside.n) begin_beside(l, s);
+}
+
+static bool is_beside(const Stage *s, uint32_t piece) {
+  for (uint32_t k = 0; k < s->beside.n; k++)
+    if (s->beside.piece[k] == piece) return true;
+  return false;
+}
+
+/* The next piece that takes time, or the end of the instruction. */
+static void go_on(Loop *l, uint32_t stage) {
+  Stage *s = &l->stage[stage];
+  for (; s->piece < s->now.n; s->piece++) {
+    const Piece *p = &s->now.piece[s->piece];
+    if (p->kind == PIECE_BESIDE) {
+      s->beside.piece[s->beside.n++] = s->piece;
+      if (s->beside.n == 1) begin_beside(l, s);
+    } else if (p->kind == PIECE_ALONE || is_beside(s, p->waits)) {
+      begin_piece(l, s);
+      return;
+    }
+  }
+  ZB_ASSERT(!s->beside.n);
+  s->running = false;
+  s->out->recomputed += s->now.recomputed;
+  end_instr(l, l->base[stage] + s->instr);
+}
+
 static void begin_compute(Loop *l, uint32_t stage, uint32_t i) {
   Stage *s = &l->stage[stage];
   settle(l, s);
   s->begin[i] = l->now;
   s->at[ZP_Q_COMPUTE]++;
   s->now = pieces_of(l, stage, &s->st->prog.instrs[i]);
-  if (!s->now.n) { /* a part of the model that computes nothing */
-    end_instr(l, l->base[stage] + i);
-    return;
-  }
   s->running = true;
   s->instr = i;
   s->piece = 0;
-  begin_piece(l, s);
+  go_on(l, stage); /* a part of the model that computes nothing has none */
 }
 
 static void move(Loop *l, uint32_t id) {
@@ -268,16 +329,17 @@ static void end_all(Loop *l) {
   }
   for (uint32_t i = 0; i < l->nstages; i++) {
     Stage *s = &l->stage[i];
-    if (l->ends[i] > now) continue;
+    bool ends = l->ends[i] <= now;
+    if (s->beside.n && s->beside.ends <= now) {
+      settle(l, s);
+      end_beside(l, s);
+      if (waits(s)) go_on(l, i);
+    }
+    if (!ends) continue;
     settle(l, s);
     end_piece(l, s);
-    if (++s->piece < s->now.n) {
-      begin_piece(l, s);
-      continue;
-    }
-    s->running = false;
-    s->out->recomputed += s->now.recomputed;
-    end_instr(l, l->base[i] + s->instr);
+    s->piece++;
+    go_on(l, i);
   }
 }
 
@@ -311,7 +373,7 @@ static void account(const Loop *l, Stage *s, double dt) {
     return;
   }
   const Piece *p = &s->now.piece[s->piece];
-  if (p->level != ZP_NONE) {
+  if (p->level != ZP_NONE || waits(s)) {
     s->out->part[ZP_T_TENSOR] += dt;
     return;
   }
@@ -338,7 +400,11 @@ static void set_rates(Loop *l) {
     if (!l->turned[i]) continue;
     l->turned[i] = false;
     l->ends[i] = INFINITY;
-    if (!s->running) continue;
+    if (s->beside.n) {
+      s->beside.rate = beside_rate(l, s);
+      s->beside.ends = l->now + s->beside.left / s->beside.rate;
+    }
+    if (!s->running || waits(s)) continue;
     s->rate = compute_rate(l, s);
     l->ends[i] = l->now + s->left / s->rate;
   }
@@ -352,7 +418,11 @@ static bool advance(Loop *l) {
     double ends = l->moving[k].ends;
     next = ends < next ? ends : next;
   }
-  for (uint32_t i = 0; i < l->nstages; i++) next = l->ends[i] < next ? l->ends[i] : next;
+  for (uint32_t i = 0; i < l->nstages; i++) {
+    const Stage *s = &l->stage[i];
+    next = l->ends[i] < next ? l->ends[i] : next;
+    if (s->beside.n && s->beside.ends < next) next = s->beside.ends;
+  }
   if (next == INFINITY) return false;
   if (next > l->now) l->now = next;
   return true;

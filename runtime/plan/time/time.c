@@ -47,8 +47,7 @@ double zp_list_parts(const ZpPlan *p, const ZlCluster *c, uint32_t segment, ZpPh
   ZbArena *scratch = zb_arena_new();
   Cost x = zp_cost_new(p, c, &plain, scratch);
   Pieces all = zp_list_pieces(&x, 0, segment, phase);
-  for (uint32_t i = 0; i < all.n; i++)
-    for (int k = 0; k < ZP_T_PARTS; k++) part[k] += all.piece[i].part[k];
+  zp_pieces_alone(&x, &all, part);
   zb_arena_free(scratch);
   return all.recomputed;
 }

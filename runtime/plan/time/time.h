@@ -55,8 +55,8 @@ ZpPlace zp_place_of_dim(const ZlCluster *c, int64_t n, int64_t stride);
 
 /* ---- a step -------------------------------------------------------------------------------------------- */
 typedef struct {
-  /* As if an engine ran collectives of forward and backward beside calls that do not need their results.
-   * Zug's does not; others do. */
+  /* As if an engine ran all collectives of forward and backward beside calls that do not need their results,
+   * whatever the plan says of them (ZpNode's `until`). */
   bool overlaps;
   bool spans; /* keep when everything began and ended */
 } ZpTimeOptions;

@@ -209,6 +209,8 @@ static void run_reference(const Case *c, Mode mode, double *result[ZK_MAX_OUT]) 
   set_up(c, &call, mode, true, 0, buf);
   ZkUnfused u;
   zk_unfuse(&call, &u);
+  call.scratch = malloc(u.room + 1); /* reference kernels need none of their own */
+  zk_unfuse(&call, &u);
   for (int i = 0; i < u.n; i++) {
     ZkKernel *kernel = zk_ref_kernel(u.call[i].op);
     cr_assert(kernel != NULL, "no reference kernel of %s", zg_op_info[u.call[i].op].text);
@@ -219,6 +221,7 @@ static void run_reference(const Case *c, Mode mode, double *result[ZK_MAX_OUT]) 
     result[k] = malloc((size_t)(n + 1) * sizeof(double));
     for (int64_t i = 0; i < n; i++) result[k][i] = load(&call.out[k], i);
   }
+  free(call.scratch);
   tear_down(&call, buf);
 }
 

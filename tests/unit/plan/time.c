@@ -296,6 +296,67 @@ Test(time, overlap) {
   zb_arena_free(a);
 }
 
+/* ---- collectives beside calls ---- */
+static ZpNode copies(double bytes) {
+  ZkCall c = {.op = ZG_OP_COPY, .nin = 1, .in = {{.elem = ZK_F32, .rank = 1, .size = {(int64_t)bytes / 4}}}};
+  return (ZpNode){.call = c};
+}
+
+/* One layer whose forward is: a call of 1 s, a gather of 2 s, `calls` of 1 s each, and one that reads what
+ * was gathered; where it does not go beside, it is waited for at once. */
+static ZpPlan *gathers_beside(ZbArena *a, uint32_t calls, bool beside) {
+  ZpPlan *p = fake_programs(a, (Fake){.stages = 1, .nmicro = 1, .layers = 1});
+  for (uint32_t k = 0; k < 3; k++) works(p, k, 4, 4);
+  ZpList *l = &p->segments[1].list[ZP_FWD];
+  l->n = calls + 3;
+  l->nodes = ZB_NEWN(a, ZpNode, l->n);
+  for (uint32_t i = 0; i < l->n; i++) l->nodes[i] = copies(1e9);
+  p->segments[1].values = ZB_NEWN(a, ZpValue, 2);
+  p->segments[1].values[1].bytes = (uint64_t)4e9; /* of two ranks: half of it comes */
+  l->nodes[1].call = (ZkCall){.op = ZG_OP_ALL_GATHER, .nin = 1, .nout = 1};
+  l->nodes[1].out[0] = 1;
+  l->nodes[1].dims = 1u << (p->mesh.ndims - 1);
+  l->nodes[1].until = beside ? l->n - 1 : 2;
+  return p;
+}
+
+/* What is left of it when the calls are over is waited for, and while it moves they are slower by a half. */
+Test(time, beside_calls) {
+  static const double waits[] = {2, 2 - 1.5, 0, 0}, slowed[] = {0, .5, 2. / 3, 2. / 3};
+  for (uint32_t calls = 0; calls < 4; calls++) {
+    ZbArena *a = zb_arena_new();
+    ZlCluster c = weightless();
+    levels[0].bandwidth = 1e9;
+    ZpTime *t = time_of(a, gathers_beside(a, calls, true), &c);
+    ABOUT(t->stages[0].part[ZP_T_TENSOR], waits[calls]);
+    ABOUT(t->stages[0].part[ZP_T_SLOWED], slowed[calls]);
+    ABOUT(t->stages[0].part[ZP_T_MEMORY], calls + 2);
+    ZpPlan *p = gathers_beside(a, calls, false);
+    t = time_of(a, p, &c);
+    ABOUT(t->stages[0].part[ZP_T_TENSOR], 2);
+    ABOUT(t->stages[0].part[ZP_T_SLOWED], 0);
+    /* Slower while calls run, where they do: half of it goes beside two calls of 1 s, and it slows them. */
+    levels[0].beside = .5;
+    t = time_of(a, gathers_beside(a, 2, true), &c);
+    ABOUT(t->stages[0].part[ZP_T_TENSOR], .5);
+    zb_arena_free(a);
+  }
+}
+
+/* Without anything beside the list the same is said of it, but that what slows calls does not lengthen
+ * them. */
+Test(time, beside_calls_alone) {
+  ZbArena *a = zb_arena_new();
+  ZlCluster c = weightless();
+  levels[0].bandwidth = 1e9;
+  double part[ZP_T_PARTS] = {0};
+  zp_list_parts(gathers_beside(a, 1, true), &c, 1, ZP_FWD, part);
+  ABOUT(part[ZP_T_TENSOR], 1);
+  ABOUT(part[ZP_T_MEMORY], 3);
+  ABOUT(part[ZP_T_SLOWED], (2 - 1) / 3.);
+  zb_arena_free(a);
+}
+
 /* Collectives that are under way together share their links: where nothing else takes time, a step takes as
  * long as all of them one after the other. */
 Test(time, shared_links) {

@@ -199,24 +199,21 @@ Test(dot_lt, copies) {
             scratch_of(&outer)); /* the result, 30 floats in rows of 4, not the 40 of ebs */
 }
 
+static Case plain(const char *dims) {
+  return (Case){.op = ZG_OP_DOT,
+                .dims = dims,
+                .ax = "k",
+                .in = {{"mk"}, {"kn"}},
+                .out = {{"mn"}},
+                .f32_only = true,
+                .tol = DOT_TOL};
+}
+
 /* The fastest algorithm that is right; with `repeatable` of those that give the bits of the first, and the
  * first where nothing would show. */
 Test(dot_lt, choice) {
   emu_use_blas(fake_lt_handle());
-  Case large = {.op = ZG_OP_DOT,
-                .dims = "m=16 n=17 k=40",
-                .ax = "k",
-                .in = {{"mk"}, {"kn"}},
-                .out = {{"mn"}},
-                .f32_only = true,
-                .tol = DOT_TOL};
-  Case small = {.op = ZG_OP_DOT,
-                .dims = "m=3 n=17 k=40",
-                .ax = "k",
-                .in = {{"mk"}, {"kn"}},
-                .out = {{"mn"}},
-                .f32_only = true,
-                .tol = DOT_TOL};
+  Case large = plain("m=16 n=17 k=40"), small = plain("m=3 n=17 k=40");
   products_of(&large);
   cr_assert(fake_lt.last == 2, "%d", fake_lt.last);
   products_of(&small);
@@ -233,13 +230,7 @@ Test(dot_lt, choice) {
 
 /* Operands in f32 are rounded where the run says so, those in bf16 are what they are. */
 Test(dot_lt, tf32) {
-  Case c = {.op = ZG_OP_DOT,
-            .dims = "m=16 n=17 k=40",
-            .ax = "k",
-            .in = {{"mk"}, {"kn"}},
-            .out = {{"mn"}},
-            .f32_only = true,
-            .tol = DOT_TOL};
+  Case c = plain("m=16 n=17 k=40");
   emu_use_blas(fake_lt_handle());
   products_of(&c);
   cr_assert(fake_lt.tf32 == 0);

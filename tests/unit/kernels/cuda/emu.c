@@ -13,11 +13,12 @@ void emu_use_arch(int now) { arch = now; }
 
 static bool lacks(int op) { return (void)op, false; }
 
-/* And those that do what two do. */
+/* And those that do what several do. */
 Test(table, same_ops_as_the_cpu) {
   for (int op = 0; op < ZG_OP_COUNT; op++) {
-    bool two = op == ZG_OP_DOT_BIAS_GRAD || op == ZG_OP_XENT_MAX_SUMS;
-    cr_assert((zk_cuda_kernel(op) != NULL) == (two || zk_cpu_kernel(op)), "%s", zg_op_info[op].text);
+    bool several = op == ZG_OP_DOT_BIAS_GRAD || op == ZG_OP_XENT_MAX_SUMS || op == ZG_OP_XENT_SUMS_GRAD ||
+                   op == ZG_OP_NORMALIZE_GRAD_SUMS;
+    cr_assert((zk_cuda_kernel(op) != NULL) == (several || zk_cpu_kernel(op)), "%s", zg_op_info[op].text);
   }
   cr_assert(zk_cuda_kernel(-1) == NULL && zk_cuda_kernel(ZG_OP_COUNT) == NULL);
 }

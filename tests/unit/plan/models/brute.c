@@ -117,6 +117,7 @@ static void check_shapes(Brute *b, const ZpNode *k) {
                 {ZG_OP_SOFTMAX_GRAD, 0},
                 {ZG_OP_NORMALIZE, 0},
                 {ZG_OP_NORMALIZE_GRAD, 0},
+                {ZG_OP_NORMALIZE_GRAD_SUMS, 0},
                 {ZG_OP_ROPE, 1},
                 {ZG_OP_SHIFT, 0},
                 {ZG_OP_ROTATE, 0},
@@ -259,7 +260,7 @@ static void check_halo(Brute *b, const ZpNode *k) {
   NEED(b, !k->packs || k->scratch_bytes >= 2 * zp_node_bytes(b->s, k), "has no room");
 }
 
-/* Ops that do what two do have the rules of the two. */
+/* Ops that do what several do have the rules of these. */
 static void check_rules(Brute *b, const ZpNode *k) {
   ZpNode one = *k, two = *k;
   if (k->call.op == ZG_OP_DOT_BIAS_GRAD) {
@@ -269,6 +270,14 @@ static void check_rules(Brute *b, const ZpNode *k) {
     one.call.op = ZG_OP_PEAK, one.call.nin = one.call.nout = 1, one.out[0] = k->out[2];
     two.call.op = ZG_OP_XENT_SUMS, two.call.nin = 3, two.call.nout = 2, two.in[1] = k->out[2],
     two.in[2] = k->in[1];
+  } else if (k->call.op == ZG_OP_XENT_SUMS_GRAD) {
+    ZpNode three = *k; /* its scales have the layout of what they are made of */
+    three.call.op = ZG_OP_XENT_GRAD, three.call.nin = 5, three.call.nout = 1, three.in[1] = k->out[3],
+    three.in[2] = k->in[1], three.in[3] = three.in[4] = k->in[2];
+    check_rule(b, &three);
+    one.call.op = ZG_OP_PEAK, one.call.nin = one.call.nout = 1, one.out[0] = k->out[3];
+    two.call.op = ZG_OP_XENT_SUMS, two.call.nin = 3, two.call.nout = 2, two.in[1] = k->out[3],
+    two.in[2] = k->in[1], two.out[0] = k->out[1], two.out[1] = k->out[2];
   } else {
     check_rule(b, k);
     return;
@@ -346,10 +355,10 @@ static void check_reads(Brute *b, const ZpNode *k) {
     NEED(b, b->phase == ZP_FWD || x->at.space != ZP_AT_CARRY_IN || b->s->saves_carry,
          "reads what was carried in");
     NEED(b, b->phase != ZP_BWD || x->at.space != ZP_AT_CARRY_OUT, "reads what was carried out");
-    NEED(b,
-         b->phase == ZP_BWD ||
-             (x->at.space != ZP_AT_DCARRY_OUT && x->at.space != ZP_AT_GRAD && x->at.space != ZP_AT_SEED),
+    NEED(b, b->phase == ZP_BWD || (x->at.space != ZP_AT_DCARRY_OUT && x->at.space != ZP_AT_GRAD),
          "reads what only backward has");
+    NEED(b, x->at.space != ZP_AT_SEED || (b->phase != ZP_COUNT && !b->p->forward_only),
+         "divides by what is not counted yet");
     if (x->at.space == ZP_AT_GRAD) {
       bool adds = k->call.op == ZG_OP_POINTWISE;
       for (int j = 0, any = 0; adds && j <= k->call.nout; j++) {
@@ -367,13 +376,20 @@ static void check_reads(Brute *b, const ZpNode *k) {
 /* Reads every element before it writes there. */
 static bool elementwise(const ZpNode *k) {
   return k->call.op == ZG_OP_ALL_REDUCE || k->call.op == ZG_OP_LOCAL_PAD || k->call.op == ZG_OP_POINTWISE ||
-         k->call.op == ZG_OP_XENT_GRAD;
+         k->call.op == ZG_OP_XENT_GRAD || k->call.op == ZG_OP_XENT_SUMS_GRAD;
 }
 
 static bool same_layout(const ZpValue *x, const ZpValue *y) {
   bool same = x->elem == y->elem && x->type.naxes == y->type.naxes;
   for (int i = 0; same && i < x->type.naxes; i++) same = x->axis[i] == y->axis[i] && x->size[i] == y->size[i];
   return same;
+}
+
+/* A result with the axis that is normalized alone: the sum over all others. */
+static bool is_norm_sum(const Brute *b, const ZpNode *k, int i) {
+  const ZpValue *x = value(b, k->out[i]);
+  return k->call.op == ZG_OP_NORMALIZE_GRAD_SUMS && i > 0 && x->type.naxes == 1 &&
+         x->axis[0] == k->call.ax[0];
 }
 
 static void check_writes(Brute *b, const ZpNode *k) {
@@ -401,12 +417,13 @@ static void check_writes(Brute *b, const ZpNode *k) {
            "two results in one space");
     }
     if (x->at.space == ZP_AT_GRAD) {
-      bool adds = k->call.accumulate && (i == 0 || k->call.op == ZG_OP_DOT_BIAS_GRAD);
+      bool adds = k->call.accumulate && (i == 0 || k->call.op == ZG_OP_DOT_BIAS_GRAD || is_norm_sum(b, k, i));
       for (int j = 0; k->call.op == ZG_OP_POINTWISE && j < k->call.nin; j++)
         adds |= value(b, k->in[j])->at.space == ZP_AT_GRAD && value(b, k->in[j])->at.offset == from;
       NEED(b, adds, "overwrites a gradient");
     } else {
-      NEED(b, !k->call.accumulate, "adds to what is no gradient");
+      bool rows = k->call.op == ZG_OP_NORMALIZE_GRAD_SUMS && !is_norm_sum(b, k, i);
+      NEED(b, !k->call.accumulate || rows, "adds to what is no gradient");
     }
     uint32_t index = x->at.index;
     overwrite(b, x->at.space, from, to);

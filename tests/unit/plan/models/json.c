@@ -40,6 +40,28 @@ static void expect_ledger(const ZpPlan *p, const ZpLedger *l, const cJSON *x, Zp
   cr_expect_eq(sum, l->total[m]);
 }
 
+static void expect_kept(const ZpPlan *p, const cJSON *o) {
+  cr_assert_eq(length(o, "kept"), (int)p->nkept);
+  cr_expect_eq(number(o, "not_kept"), p->nleft);
+  for (uint32_t i = 0; i < p->nkept; i++) {
+    const cJSON *x = item(o, "kept", (int)i);
+    cr_expect_eq(number(x, "segment"), p->kept[i].segment);
+    cr_expect_eq(number(x, "bytes"), p->kept[i].bytes);
+    cr_expect_eq(number(x, "moves"), p->kept[i].moves);
+    cr_expect(strstr(word(x, "tensor"), "batch, seq") && strstr(word(x, "place"), "gpt2.zug:"));
+  }
+  for (uint32_t s = 0; s < p->nstages; s++) { /* of layers, and of the head on the last stage */
+    const ZpStage *st = &p->stages[s];
+    uint64_t bytes = 0, moves = 0;
+    for (uint32_t i = 0; i < st->ninsts; i++) {
+      bytes += p->segments[st->insts[i].segment].kept_bytes;
+      moves += p->segments[st->insts[i].segment].kept_moves;
+    }
+    cr_expect_eq(number(item(o, "stages", (int)s), "kept_bytes"), bytes * st->prog.nslots);
+    cr_expect_eq(number(item(o, "stages", (int)s), "kept_moves"), moves * (uint64_t)p->nmicro);
+  }
+}
+
 static const char options[] = "-D layers=3 -D heads=4 -D width=16 -D context=32 -D words=12";
 static const char recipe[] = "mesh pipe = 2, data = 2, tensor = 2 bind batch = 8, seq = 16 micro 1\n"
                              "split batch over data split head, ffn, vocab over tensor else seq\n"
@@ -106,6 +128,27 @@ Test(json, show) {
   cJSON_Delete(o);
   free(text);
   plan_close(&q);
+  model_close(&m);
+}
+
+/* With everything kept, and with one byte less. */
+Test(json, kept) {
+  Model m = model_open("gpt2", NULL, options);
+  uint64_t limit = 1000000000;
+  for (int i = 0; i < 2; i++) {
+    Plan q = plan_of(m.g, zb_printf(m.c.a, "%s limit memory %llu B", recipe, (unsigned long long)limit));
+    char *text;
+    cJSON *o = parsed(zp_show_json, q.p, &text);
+    expect_kept(q.p, o);
+    cr_expect(q.p->nkept && (q.p->nleft > 0) == (i == 1));
+    for (uint32_t s = 0; s < q.p->nstages; s++) {
+      uint64_t arena = q.p->stages[s].ledger.total[ZP_DEVICE];
+      if (!s || arena >= limit) limit = arena - 1;
+    }
+    cJSON_Delete(o);
+    free(text);
+    plan_close(&q);
+  }
   model_close(&m);
 }
 

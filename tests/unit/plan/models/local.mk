@@ -10,6 +10,7 @@ tests_unit_test_plan_models_SOURCES = \
   tests/unit/plan/models/brute.c \
   tests/unit/plan/models/chunk.c \
   tests/unit/plan/models/convert.c \
+  tests/unit/plan/models/delay_grads.c \
   tests/unit/plan/models/digest.c \
   tests/unit/plan/models/explain.c \
   tests/unit/plan/models/faults.h \
@@ -17,15 +18,19 @@ tests_unit_test_plan_models_SOURCES = \
   tests/unit/plan/models/freeze.c \
   tests/unit/plan/models/fuse_bias_grad.c \
   tests/unit/plan/models/fuse_epilogue.c \
+  tests/unit/plan/models/fuse_norm_sums.c \
   tests/unit/plan/models/fuse_pointwise.c \
   tests/unit/plan/models/fuse_prologue.c \
+  tests/unit/plan/models/fuse_xent_grad.c \
   tests/unit/plan/models/generator.c \
   tests/unit/plan/models/json.c \
   tests/unit/plan/models/groups.c \
+  tests/unit/plan/models/keep.c \
   tests/unit/plan/models/muon.c \
   tests/unit/plan/models/ledger.c \
   tests/unit/plan/models/halo.c \
   tests/unit/plan/models/linear.c \
+  tests/unit/plan/models/overlap.c \
   tests/unit/plan/models/pad.c \
   tests/unit/plan/models/place.c \
   tests/unit/plan/models/plan.c \

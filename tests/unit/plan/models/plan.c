@@ -68,6 +68,9 @@ Plan plan_kept(const ZgGraph *g, const char *recipe) {
   return made(make(g, recipe, (ZpOptions){.threads = 1, .checkpoints = true}), recipe);
 }
 
+bool supports_norm_sums(const ZkCall *call) {
+  return supports_norms(call) || call->op == ZG_OP_NORMALIZE_GRAD_SUMS;
+}
 bool supports_bias_grads(const ZkCall *call) { return call->op == ZG_OP_DOT_BIAS_GRAD; }
 static size_t scratch_of_all(const ZkCall *call, int threads) {
   ZkUnfused u;
@@ -77,15 +80,21 @@ static size_t scratch_of_all(const ZkCall *call, int threads) {
     size_t bytes = zk_cpu_scratch(&u.call[i], threads);
     most = bytes > most ? bytes : most;
   }
-  return most;
+  return u.room + most;
 }
 bool supports_batched(const ZkCall *call) { return call->op == ZG_OP_DOT && !call->pointwise; }
 bool supports_xent_max(const ZkCall *call) { return call->op == ZG_OP_XENT_MAX_SUMS; }
+bool supports_xent_grad(const ZkCall *call) { return call->op == ZG_OP_XENT_SUMS_GRAD; }
 bool supports_all(const ZkCall *call) { return (void)call, true; }
 bool supports_single(const ZkCall *call) { return call->pointwise && call->nout == 1; }
 Plan plan_fused(const ZgGraph *g, const char *recipe, bool (*supports)(const ZkCall *)) {
   return made(make(g, recipe, (ZpOptions){.scratch = scratch_of_all, .threads = 2, .supports = supports}),
               recipe);
+}
+
+Plan plan_try_streams(const ZgGraph *g, const char *recipe, bool (*supports)(const ZkCall *)) {
+  return make(g, recipe,
+              (ZpOptions){.scratch = scratch_of_all, .threads = 2, .supports = supports, .pins = true});
 }
 
 void plan_close(Plan *q) {

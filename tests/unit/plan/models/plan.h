@@ -28,6 +28,8 @@ Plan plan_of(const ZgGraph *g, const char *recipe);     /* fails the test if the
 Plan plan_bare(const ZgGraph *g, const char *recipe);   /* as plan_of, for kernels that need no scratch */
 Plan plan_pinned(const ZgGraph *g, const char *recipe); /* ... and for a device with memory of its own */
 Plan plan_try_pinned(const ZgGraph *g, const char *recipe);
+/* ... with calls that `supports` says, and kernels of the CPU's. */
+Plan plan_try_streams(const ZgGraph *g, const char *recipe, bool (*supports)(const ZkCall *call));
 Plan plan_kept(const ZgGraph *g, const char *recipe); /* ... and for a run that writes checkpoints */
 /* As plan_of, forward only; alone, with outputs, or in the arena of another plan of that recipe. */
 Plan plan_forward(const ZgGraph *g, const char *recipe, const ZpPlan *beside);
@@ -36,9 +38,11 @@ Plan plan_fused(const ZgGraph *g, const char *recipe, bool (*supports)(const ZkC
 bool supports_all(const ZkCall *call);        /* true */
 bool supports_single(const ZkCall *call);     /* with one result: other pointwise nodes are taken apart */
 bool supports_norms(const ZkCall *call);      /* normalize and its gradient with prologues and epilogues */
+bool supports_norm_sums(const ZkCall *call);  /* ... and normalize_grad_sums */
 bool supports_bias_grads(const ZkCall *call); /* dot_bias_grad */
 bool supports_batched(const ZkCall *call);    /* batched GEMMs without epilogues */
 bool supports_xent_max(const ZkCall *call);   /* xent_max_sums */
+bool supports_xent_grad(const ZkCall *call);  /* xent_sums_grad */
 const char *plan_messages(Plan *q);
 void plan_close(Plan *q);
 

@@ -22,7 +22,9 @@ typedef struct {
   int nranks;
   ZpInst *inst;
   uint32_t ninsts;
+  bool late; /* collectives that go beside calls happen when they are waited for; else when they begin */
   float seed[1 + ZG_MAX_LOSSES];
+  uint64_t beside; /* such collectives that were played */
   double num[ZG_MAX_LOSSES], den[ZG_MAX_LOSSES], aux;
 } Play;
 
@@ -326,10 +328,32 @@ static void play_node(Play *y, uint32_t inst, uint32_t mb, const ZpNode *k, Rank
   for (int i = 0; i < u.n; i++) zk_cpu_kernel(u.call[i].op)(&y->env, &u.call[i]);
 }
 
+/* What a collective packs with is written when it begins and when it ends. */
+static void spoil_scratch(Play *y, const ZpNode *k) {
+  for (int r = 0; r < y->nranks; r++)
+    if (k->scratch_bytes) memset(y->rank[r].temp + k->scratch_at, 0xff, k->scratch_bytes);
+}
+
+/* Those that are to be complete before node i and did not begin with the one before it. */
+static void end_beside(Play *y, uint32_t inst, const ZpNode *nodes, uint32_t i) {
+  for (uint32_t k = 0; k + 1 < i; k++) {
+    if (!zp_goes_beside(&nodes[k]) || nodes[k].until != i) continue;
+    spoil_scratch(y, &nodes[k]);
+    if (y->late) collective(y, inst, &nodes[k]);
+  }
+}
+
 static void play_phase(Play *y, uint32_t inst, uint32_t mb, ZpPhase phase) {
   uint32_t n;
   const ZpNode *nodes = phase_nodes(&y->p->segments[y->inst[inst].segment], phase, &n);
-  for (uint32_t i = 0; i < n; i++) {
+  for (uint32_t i = 0; i <= n; i++) {
+    end_beside(y, inst, nodes, i);
+    if (i == n) break;
+    if (zp_goes_beside(&nodes[i]) && nodes[i].until > i + 1) {
+      spoil_scratch(y, &nodes[i]);
+      y->beside++;
+      if (y->late) continue;
+    }
     if (zg_op_info[nodes[i].call.op].kind == ZG_SOURCE) continue;
     if (nodes[i].dims) collective(y, inst, &nodes[i]);
     else
@@ -370,8 +394,9 @@ static void new_rank(Play *y, Rank *r) {
   }
 }
 
-static void play(Play *y, const ZpPlan *p) {
-  *y = (Play){.p = p, .a = zb_arena_new(), .env = {.pool = zk_pool_new(1), .seed = 5, .step = 3}};
+static void play(Play *y, const ZpPlan *p, bool late) {
+  *y = (Play){
+      .p = p, .late = late, .a = zb_arena_new(), .env = {.pool = zk_pool_new(1), .seed = 5, .step = 3}};
   for (uint32_t s = 0; s < p->nstages; s++)
     for (uint32_t i = 0; i < p->stages[s].ninsts; i++)
       ZB_PUSH(y->a, y->inst, y->ninsts, p->stages[s].insts[i]);
@@ -455,13 +480,17 @@ static void compare(const Play *one, const Play *y, const char *recipe) {
 }
 
 /* Recipes that plan, with few ranks and in f32; unless `supports` is NULL, with nodes fused
- * to the ops before them. */
-static void many(int m, uint32_t from, uint32_t to, uint32_t least, bool (*supports)(const ZkCall *)) {
+ * to the ops before them. `more`: what is added to each recipe. beside: for a device on which collectives go
+ * beside calls, where nothing of one may matter to others, whenever within its time it happens. */
+static void many_with(const char *more, int m, uint32_t from, uint32_t to, uint32_t least,
+                      bool (*supports)(const ZkCall *), bool beside) {
   Model x = model_open(random_models[m].name, random_models[m].text, random_models[m].options);
   uint32_t played = 0;
+  uint64_t went_beside = 0;
   for (uint32_t i = from; i < to; i++) {
     ZbText t = {0};
     put_recipe(m, i, &t);
+    zb_text_add(&t, "%s", more);
     Plan q = plan_try(x.g, t.s);
     const ZpPlan *p = q.p;
     if (p && p->compute == ZK_F32 && p->mesh.nranks > 1 && p->mesh.nranks <= 8 && p->global_batch <= 64) {
@@ -470,18 +499,29 @@ static void many(int m, uint32_t from, uint32_t to, uint32_t least, bool (*suppo
       Plan ref = plan_of(x.g, zb_printf(q.a, "bind batch = %lld%s micro %lld", (long long)p->global_batch,
                                         seq, (long long)p->axis_size[p->batch]));
       Play one, y;
-      if (supports) {
+      if (supports || beside) {
         plan_close(&q);
-        q = plan_fused(x.g, t.s, supports);
+        q = beside ? plan_try_streams(x.g, t.s, supports) : plan_fused(x.g, t.s, supports);
         p = q.p;
+      }
+      if (!p) { /* some layouts are for CPUs alone */
+        plan_close(&ref);
+        plan_close(&q);
+        zb_text_free(&t);
+        continue;
+      }
+      if (supports || beside) {
         const char *wrong = plan_wrong(p, q.a);
         cr_assert_str_eq(wrong, "", "%s\n%s", wrong, t.s);
       }
-      play(&one, ref.p);
-      play(&y, p);
-      compare(&one, &y, t.s);
+      play(&one, ref.p, false);
+      for (int late = 0; late <= beside; late++) {
+        play(&y, p, late);
+        compare(&one, &y, t.s);
+        went_beside += y.beside;
+        play_end(&y);
+      }
       play_end(&one);
-      play_end(&y);
       plan_close(&ref);
       played++;
     }
@@ -490,7 +530,11 @@ static void many(int m, uint32_t from, uint32_t to, uint32_t least, bool (*suppo
   }
   cr_log_info("%s: %u plans played", random_models[m].name, played);
   cr_assert_geq(played, least);
+  cr_assert(beside ? went_beside > 10 : !went_beside, "%llu", (unsigned long long)went_beside);
   model_close(&x);
+}
+static void many(int m, uint32_t from, uint32_t to, uint32_t least, bool (*supports)(const ZkCall *)) {
+  many_with("", m, from, to, least, supports, false);
 }
 
 Test(play, mlp) { many(MLP, 0, 300, 10, NULL); }
@@ -504,7 +548,14 @@ Test(play, odd_fused) { many(ODD, 0, 100, 6, supports_all); }
 Test(play, gpt2_norms) { many(GPT2, 0, 150, 6, supports_norms); }
 Test(play, llama3_norms) { many(LLAMA3, 0, 150, 6, supports_norms); }
 Test(play, odd_norms) { many(ODD, 0, 100, 6, supports_norms); }
+Test(play, mlp_beside) { many_with("", MLP, 0, 150, 5, NULL, true); }
+Test(play, gpt2_beside) { many_with("", GPT2, 0, 100, 4, NULL, true); }
+Test(play, llama3_beside) { many_with("", LLAMA3, 0, 100, 4, supports_all, true); }
+Test(play, odd_beside) { many_with("", ODD, 0, 80, 4, supports_all, true); }
 /* One of each alone; all together are in supports_all. */
+Test(play, gpt2_norm_sums) { many(GPT2, 0, 100, 4, supports_norm_sums); }
+Test(play, llama3_norm_sums) { many(LLAMA3, 0, 100, 4, supports_norm_sums); }
+
 Test(play, mlp_bias_grads) { many(MLP, 0, 100, 3, supports_bias_grads); }
 Test(play, gpt2_bias_grads) { many(GPT2, 0, 60, 2, supports_bias_grads); }
 Test(play, odd_bias_grads) { many(ODD, 0, 50, 3, supports_bias_grads); }
@@ -514,6 +565,18 @@ Test(play, llama3_batched) { many(LLAMA3, 0, 60, 2, supports_batched); }
 Test(play, odd_batched) { many(ODD, 0, 50, 3, supports_batched); }
 Test(play, mlp_xent_max) { many(MLP, 0, 100, 3, supports_xent_max); }
 Test(play, gpt2_xent_max) { many(GPT2, 0, 60, 2, supports_xent_max); }
+Test(play, mlp_xent_grad) { many(MLP, 0, 100, 3, supports_xent_grad); }
+Test(play, gpt2_xent_grad) { many(GPT2, 0, 60, 2, supports_xent_grad); }
+Test(play, odd_xent_grad) { many(ODD, 0, 50, 3, supports_xent_grad); }
 Test(play, mlp_taken_apart) { many(MLP, 0, 300, 10, supports_single); }
 Test(play, gpt2_taken_apart) { many(GPT2, 0, 150, 6, supports_single); }
 Test(play, odd_taken_apart) { many(ODD, 0, 100, 6, supports_single); }
+/* What is cheap to keep is kept. */
+static const char room[] = "\nlimit memory 1 TB";
+Test(play, mlp_kept) { many_with(room, MLP, 0, 150, 5, NULL, false); }
+Test(play, gpt2_kept) { many_with(room, GPT2, 0, 150, 6, NULL, false); }
+Test(play, llama3_kept) { many_with(room, LLAMA3, 0, 150, 6, NULL, false); }
+Test(play, odd_kept) { many_with(room, ODD, 0, 100, 6, NULL, false); }
+Test(play, gpt2_kept_fused) { many_with(room, GPT2, 0, 150, 6, supports_all, false); }
+Test(play, gpt2_kept_beside) { many_with(room, GPT2, 0, 100, 4, supports_all, true); }
+Test(play, odd_kept_fused) { many_with(room, ODD, 0, 100, 6, supports_all, false); }

@@ -430,5 +430,6 @@ Test(segment, llama3_changed) { /* pads of both kinds: of parts of the sequence,
 Test(segment, stacks_changed) {
   Model m = model_open("gpt2", NULL, "-D layers=1 -D heads=2 -D width=16 -D context=16 -D words=32");
   mutate(m.g, "bind batch = 2, seq = 16", supports_batched);
+  mutate(m.g, "bind batch = 2, seq = 16", supports_xent_grad);
   model_close(&m);
 }
