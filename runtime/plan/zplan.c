@@ -39,6 +39,7 @@ static const char usage[] =
     "  --ranks R            search: for so many devices, and not for all of the cluster\n"
     "  --keep K             search: list the best K (default 10)\n"
     "  -o FILE              search: write the best as a recipe, with reasons; report: the page\n"
+    "  --all                search: write all that are listed there, as best, best_2 and so on\n"
     "  --overlap            sim: as if collectives within forward and backward ran beside computation\n"
     "  --json               show, explain, programs and sim as JSON, whose keys stay: "
     "runtime/plan/output/JSON.md\n"
@@ -53,7 +54,7 @@ typedef struct {
   uint32_t nbind;
   int threads;
   const ZkDevice *device;
-  bool ckpt, eval, diag_json, json, overlap;
+  bool ckpt, eval, diag_json, json, overlap, all;
 } Options;
 
 static void say(const ZbErr *err) {
@@ -117,18 +118,17 @@ static int parse(int argc, char **argv, Options *o) {
     KEEP,
     BIND,
     RUN,
-    WITH
+    WITH,
+    ALL
   };
-  static const struct option list[] = {{"recipe", 1, NULL, RECIPE}, {"cluster", 1, NULL, CLUSTER},
-                                       {"device", 1, NULL, DEVICE}, {"threads", 1, NULL, THREADS},
-                                       {"diag", 1, NULL, DIAG},     {"ckpt", 0, NULL, CKPT},
-                                       {"eval", 0, NULL, EVAL},     {"json", 0, NULL, JSON},
-                                       {"trace", 1, NULL, TRACE},   {"overlap", 0, NULL, OVERLAP},
-                                       {"exact", 0, NULL, EXACT},   {"help", 0, NULL, 'h'},
-                                       {"run", 1, NULL, RUN},       {"with", 1, NULL, WITH},
-                                       {"batch", 1, NULL, BATCH},   {"seq", 1, NULL, SEQ},
-                                       {"ranks", 1, NULL, RANKS},   {"keep", 1, NULL, KEEP},
-                                       {"bind", 1, NULL, BIND},     {NULL, 0, NULL, 0}};
+  static const struct option list[] = {
+      {"recipe", 1, NULL, RECIPE},   {"cluster", 1, NULL, CLUSTER}, {"device", 1, NULL, DEVICE},
+      {"threads", 1, NULL, THREADS}, {"diag", 1, NULL, DIAG},       {"ckpt", 0, NULL, CKPT},
+      {"eval", 0, NULL, EVAL},       {"json", 0, NULL, JSON},       {"trace", 1, NULL, TRACE},
+      {"overlap", 0, NULL, OVERLAP}, {"exact", 0, NULL, EXACT},     {"help", 0, NULL, 'h'},
+      {"run", 1, NULL, RUN},         {"with", 1, NULL, WITH},       {"batch", 1, NULL, BATCH},
+      {"seq", 1, NULL, SEQ},         {"ranks", 1, NULL, RANKS},     {"keep", 1, NULL, KEEP},
+      {"all", 0, NULL, ALL},         {"bind", 1, NULL, BIND},       {NULL, 0, NULL, 0}};
   ZbErr err;
   *o = (Options){.device = zk_device("cpu"), .threads = 1};
   opterr = 0;
@@ -164,6 +164,7 @@ static int parse(int argc, char **argv, Options *o) {
     case KEEP:
       if (!count("--keep", 1000, &o->keep)) return 2;
       break;
+    case ALL: o->all = true; break;
     case 'o': o->out = optarg; break;
     case DIAG:
       if (strcmp(optarg, "json")) return fprintf(stderr, "zplan: --diag takes `json`\n"), 2;
@@ -355,12 +356,12 @@ static bool is_ours(const uint8_t *head, size_t n) {
   return n == 16 && !memcmp(head, "# The fastest of", 16);
 }
 
-static bool write_recipe(ZbArena *a, const char *path, const ZpSearch *found, ZbErr *err) {
+static bool write_recipes(ZbArena *a, const char *path, const ZpSearch *found, bool all, ZbErr *err) {
   static const ZbKind kind = {"a recipe of zplan search", is_ours};
   ZbText raw = {0}, text = {0};
   ZlSources *s = zl_sources_new(a);
   ZlDiags *d = zl_diags_new(a, s);
-  zp_search_recipe(found, &raw);
+  zp_search_recipes(found, all ? found->nbest : 1, &raw);
   if (!zl_format(a, s, d, path, raw.s, raw.len, &text))
     ZB_BUG("search wrote a recipe that does not parse:\n%s", raw.s);
   bool ok = zb_write_file(path, &kind, text.s, text.len, err);
@@ -411,8 +412,9 @@ static bool fits_command(const Options *o, const char *name) {
   else if (compares && !o->run) wrong = "compare wants --run FILE, the trace of a run";
   else if (compares && !o->cluster)
     wrong = "compare wants a cluster: --cluster here.zug, say, by zrun calibrate";
-  else if (!searches && (o->nbind || o->ranks || o->keep || (o->out && !reports)))
-    wrong = "--batch, --seq, --bind, --ranks, --keep and -o belong to `search`";
+  else if (!searches && (o->nbind || o->ranks || o->keep || o->all || (o->out && !reports)))
+    wrong = "--batch, --seq, --bind, --ranks, --keep, --all and -o belong to `search`";
+  else if (o->all && !o->out) wrong = "--all wants -o FILE, where to write the recipes";
   else if (!reports && o->with) wrong = "--with belongs to `report`";
   else if (reports && (!o->out || !o->cluster))
     wrong = "report wants -o FILE.html and a cluster: --cluster clusters.zug:h100, say";
@@ -452,7 +454,7 @@ int main(int argc, char **argv) {
   ZpPlan *p = ok && !searches ? plan(a, s, d, &o, o.recipe, &po, g) : NULL;
   if (!ok) say(&err);
   if (found) (o.json ? zp_show_search_json : zp_show_search)(found, &out);
-  if (found && found->nbest && o.out && !(ok = write_recipe(a, o.out, found, &err))) say(&err);
+  if (found && found->nbest && o.out && !(ok = write_recipes(a, o.out, found, o.all, &err))) say(&err);
   if (p && simulates) ok = sim(a, &o, p, po.cluster, d, &out, &err);
   if (p && reports) {
     ZpPlan *other = o.with ? plan(a, s, d, &o, o.with, &po, g) : NULL;

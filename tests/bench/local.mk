@@ -63,7 +63,9 @@ bench-gpu: all
 	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' MPIRUN='$(MPIRUN)' $(SHELL) $(srcdir)/tests/bench/bench-gpu.sh
 
 # Predicted steps against measured ones.
-EXTRA_DIST += tests/bench/time.sh tests/bench/time.zug
-.PHONY: bench-time
+EXTRA_DIST += tests/bench/ranks.sh tests/bench/search.sh tests/bench/time.sh tests/bench/time.zug
+.PHONY: bench-search bench-time
+bench-search: all
+	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/bench/search.sh
 bench-time: all
 	ZUG_SRC='$(abs_top_srcdir)' ZUG_BUILD='$(abs_top_builddir)' $(SHELL) $(srcdir)/tests/bench/time.sh

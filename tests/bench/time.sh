@@ -1,15 +1,13 @@
 #!/bin/sh
 # `make bench-time`: how near predicted steps come to measured ones on this machine. Trains small models in every layout of one
-# and two ranks, a rank a core, between two calibrations each, and prints predicted and measured medians, and which part was
-# off. Nothing is required: machines are noisy. README.md says how to read it.
+# and two ranks, a rank a core, between two calibrations each whose mean predicts, and prints predicted and measured medians,
+# and which part was off. Nothing is required: machines are noisy. README.md says how to read it.
 #
 #   ROUNDS=1          of several, medians are printed
 #   STEPS=30          of a run; the first three do not count
 #   MODELS="gpt2 tiny llama3 mlp"
 #   LAYOUTS="..."     of time.zug (default: all that a model has)
-#   RUN="nice -n -5"  a command before mpirun, and
-#   RANK="..."        one before each rank's program
-#   NODES=200mbit     two ranks on two emulated nodes, whose links are so fast (needs root); layouts of two ranks alone
+#   RUN, RANK, NODES  as in ranks.sh; on nodes layouts of two ranks alone
 set -u
 out=$ZUG_BUILD/tests/scratch/bench-time
 recipes=$ZUG_SRC/tests/bench/time.zug
@@ -21,38 +19,7 @@ fail() { echo "$*" && exit 1; }
 rm -rf "$out" && mkdir -p "$out" && cd "$out" || exit 1
 : >all.txt
 
-mpi="--allow-run-as-root --map-by core --bind-to core --mca pml ob1"
-if [ "${NODES:-}" ]; then
-  . "$ZUG_SRC/tests/nodes.sh"
-  nodes_up 2
-  for i in 1 2; do
-    ip netns exec "$node$i" tc qdisc add dev eth0 root tbf rate "$NODES" burst 128kb latency 100ms || fail "links cannot be limited here"
-  done
-  # Each rank has a core of its own, though both nodes think of the first.
-  printf '#!/bin/sh\nexec taskset -c "$OMPI_COMM_WORLD_RANK" "$@"\n' >pinned
-  chmod +x pinned
-fi
-start() { # RANKS COMMAND...
-  ranks=$1
-  shift
-  if [ "${NODES:-}" ]; then
-    # shellcheck disable=SC2086 # words are wanted
-    ${RUN:-} "$PWD/agent" "${node}1" "cd $PWD && PATH=$PATH exec mpirun --allow-run-as-root --bind-to none --mca plm_rsh_agent $PWD/agent \
-      --mca btl tcp,self --mca pml ob1 --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 -H ${node}1:1,${node}2:1 -np $ranks ./pinned ${RANK:-} $*"
-  else
-    # shellcheck disable=SC2086
-    ${RUN:-} mpirun $mpi --mca btl self,vader --mca btl_vader_single_copy_mechanism none -np "$ranks" ${RANK:-} "$@"
-  fi
-}
-
-zdata pack "$ZUG_SRC/lang" "$ZUG_SRC/runtime" -o text.bin >/dev/null
-awk 'BEGIN { srand(7); for (j = 0; j < 64; j++) printf "p%d,", j; print "kind"
-  for (i = 0; i < 2048; i++) { for (j = 0; j < 64; j++) printf "%.2f,", rand(); print "k" i % 10 } }' >points.csv
-zdata table points.csv --label kind --label-field label --field image -o points.bin >/dev/null
-zc -q "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg -D layers=4 -D heads=4 -D width=256 -D context=128 -D words=256
-zc -q "$ZUG_SRC/examples/gpt2.zug" -o tiny.zsg -D layers=4 -D heads=2 -D width=128 -D context=128 -D words=256
-zc -q "$ZUG_SRC/examples/llama3.zug" -o llama3.zsg -D layers=4 -D heads=4 -D kv_heads=2 -D width=256 -D inner=768 -D words=256
-zc -q "$ZUG_SRC/examples/mlp.zug" -o mlp.zsg -D inputs=64 -D hidden=1024
+. "$ZUG_SRC/tests/bench/ranks.sh"
 
 layouts_of() { # MODEL
   [ "${LAYOUTS:-}" ] && echo "$LAYOUTS" && return
@@ -62,12 +29,6 @@ layouts_of() { # MODEL
   esac
 }
 
-# What machines have changes from minute to minute, by whatever else runs on them: each run lies between two calibrations,
-# and what is predicted is the mean of what they say.
-calibrate() { # RANKS
-  [ -s "here$1.zug" ] && mv "here$1.zug" "before$1.zug"
-  start "$1" zrun calibrate -o "here$1.zug" >calibrate.out 2>&1 || fail "$(cat calibrate.out)"
-}
 # predicted MODEL RECIPE FILE: milliseconds of the step, of those computing, and waiting for others
 predicted() {
   zplan sim "$1.zsg" --recipe "$recipes:$2" --cluster "$3:here" --json | tr '{},' '\n\n\n' | awk -F : '
@@ -76,14 +37,13 @@ predicted() {
 }
 
 one_run() { # MODEL RECIPE
-  case $1 in mlp) data=points.bin ;; *) data=text.bin ;; esac
   ranks=$(zplan show "$1.zsg" --recipe "$recipes:$2" 2>err.txt | sed -n 's/^recipe .* parameters, \([0-9]*\) rank.*/\1/p')
   [ "$ranks" ] || { echo "$1 $2: $(head -n 1 err.txt)" && return; }
   [ "${NODES:-}" ] && [ "$ranks" = 1 ] && return
   rm -rf log
   [ "$ranks" = "$last" ] || calibrate "$ranks"
   last=$ranks
-  start "$ranks" zrun train "$1.zsg" --recipe "$recipes:$2" --data "$data" --steps "$steps" --log log >"$1-$2.out" 2>&1 ||
+  start "$ranks" zrun train "$1.zsg" --recipe "$recipes:$2" --data "$(data_of "$1")" --steps "$steps" --log log >"$1-$2.out" 2>&1 ||
     { echo "$1 $2 failed:" && tail -n 3 "$1-$2.out" && return; }
   calibrate "$ranks"
   echo "$(predicted "$1" "$2" "before$ranks.zug") $(predicted "$1" "$2" "here$ranks.zug")" >predicted.txt
@@ -106,7 +66,7 @@ while [ $round -lt "${ROUNDS:-1}" ]; do
   round=$((round + 1))
 done
 
-echo "$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1), $(nproc) cores; load $(cut -d ' ' -f 1 /proc/loadavg); ${NODES:-shared memory}"
+machine
 cat here2.zug
 echo
 awk '

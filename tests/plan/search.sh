@@ -44,6 +44,23 @@ check llama.zsg "$clusters:h100" --ranks 64 --batch 256 --seq 8192 --keep 4
 check llama.zsg "$clusters:a100" --ranks 32 --batch 64 --seq 4096 --keep 4
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg
 check gpt2.zsg "$clusters:rtx4090" --ranks 4 --batch 16 --seq 512 --keep 4
+# All of the table, as recipes.
+ok zplan search gpt2.zsg --cluster "$clusters:rtx4090" --ranks 4 --batch 16 --seq 512 --keep 4 --all -o all.zug
+ok zc fmt --check all.zug
+grep -q '^# [0-9.]* [a-z]*, [0-9.]* % slower: ' all.zug || { cat all.zug; fail "no reason of a slower one"; }
+for name in best best_2 best_3 best_4; do
+  ok zplan sim gpt2.zsg --recipe all.zug:$name --cluster "$clusters:rtx4090" --json
+  cp out.txt $name.json
+done
+python3 - <<'END' || fail "other recipes than those of the table"
+import json
+best = json.load(open('found.json'))['best']
+assert len(best) == 4
+for b, name in zip(best, ('best', 'best_2', 'best_3', 'best_4')):
+    assert json.load(open(name + '.json'))['seconds'] == b['seconds'], name
+END
+refuses '--all wants -o FILE' zplan search gpt2.zsg --cluster "$clusters:rtx4090" --ranks 4 --batch 16 --seq 512 --all
+refuses 'belong to .search' zplan sim gpt2.zsg --recipe all.zug:best --cluster "$clusters:rtx4090" --all
 # What the formula leaves out of the event loop would not have been better.
 cp found.json few.json
 ok zplan search gpt2.zsg --cluster "$clusters:rtx4090" --ranks 4 --batch 16 --seq 512 --keep 200 --json

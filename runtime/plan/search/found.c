@@ -338,13 +338,27 @@ static void add_reasons(const ZpSearch *s, const ZpFound *f, ZbText *out) {
   zb_text_add(out, "\n");
 }
 
-void zp_search_recipe(const ZpSearch *s, ZbText *out) {
-  const ZpFound *f = &s->best[0];
-  ZlRecipe r = *f->recipe;
-  if (f->by_cost) r.stages.by_cost = true, r.stages.n = 0;
-  r.name = "best";
+/* "best", "best_2" */
+static void write_as(const ZpSearch *s, uint32_t i, ZbText *out) {
+  ZlRecipe r = *s->best[i].recipe;
+  char name[24] = "best";
+  if (i) snprintf(name, sizeof name, "best_%u", i + 1);
+  if (s->best[i].by_cost) r.stages.by_cost = true, r.stages.n = 0;
+  r.name = name;
   r.model = s->graph->model;
   r.limit.memory = s->limit;
-  add_reasons(s, f, out);
   zl_recipe_write(&r, out);
+}
+
+void zp_search_recipes(const ZpSearch *s, uint32_t n, ZbText *out) {
+  add_reasons(s, &s->best[0], out);
+  write_as(s, 0, out);
+  for (uint32_t i = 1; i < n && i < s->nbest; i++) {
+    char time[24];
+    zb_text_add(out, "\n# %s, %.1f %% slower: ", say(time, s->best[i].seconds),
+                100 * (s->best[i].seconds / s->best[0].seconds - 1));
+    add_why(&s->best[0], &s->best[i], out);
+    zb_text_add(out, "\n");
+    write_as(s, i, out);
+  }
 }

@@ -99,7 +99,7 @@ const char *zp_search_lacks(const ZgGraph *g, const ZpSize *bind, uint32_t nbind
 /* ---- found.c ------------------------------------------------------------------------------------------- */
 void zp_show_search(const ZpSearch *s, ZbText *out);
 void zp_show_search_json(const ZpSearch *s, ZbText *out); /* output/JSON.md */
-/* The best as a recipe file, with comments that say why. */
-void zp_search_recipe(const ZpSearch *s, ZbText *out);
+/* The best n of the table as a recipe file, with comments that say why: best, best_2 and so on. */
+void zp_search_recipes(const ZpSearch *s, uint32_t n, ZbText *out);
 
 #endif
