@@ -75,12 +75,16 @@ typedef struct {
 #define ZK_OUTER_DEPTH 256 /* and rows */
 
 typedef struct {
-  ZkView x, g, ends, w;
-  ZkRows xr, gr;
-  ZkPlaces k, n; /* in x and w; in g and w */
+  ZkView view;
+  ZkRows rows;
+  ZkPlaces places; /* of its columns, in it and in w */
+  bool reads;      /* rows where they lie */
+} ZkOuterSide;
+typedef struct {
+  ZkOuterSide x, g; /* w: columns of x by columns of g */
+  ZkView ends, w;
   int64_t experts, rows, per_expert, ktiles, ntiles;
-  bool add, half;
-  bool reads_x, reads_g, sums_in_place; /* where they lie */
+  bool add, half, sums_in_place;
   char *scratch;
   size_t per_thread;
 } ZkGroupedOuter;

@@ -151,13 +151,14 @@ size_t zk_outer_half_bytes(int64_t k, int64_t n) {
 }
 
 void zk_outer_half_add(const ZkGroupedOuter *p, const ZkOuterTile *t, int64_t row, int64_t end, char *own) {
-  uint16_t *x = (uint16_t *)own, *g = x + ZK_OUTER_DEPTH * packed_k(p->k.n);
+  uint16_t *x = (uint16_t *)own, *g = x + ZK_OUTER_DEPTH * packed_k(p->x.places.n);
   ZkBlock b = {.m = t->m, .n = t->n, .c = t->c, .ldc = t->ldc, .c_elem = ZK_F32, .add = t->add, .b = g};
   for (; row < end; row += ZK_OUTER_DEPTH, b.add = true) {
     int64_t xs[ZK_OUTER_DEPTH], gs[ZK_OUTER_DEPTH], rows = zk_min(ZK_OUTER_DEPTH, end - row);
-    for (int64_t i = 0; i < rows; i++) xs[i] = zk_row_at(&p->xr, row + i), gs[i] = zk_row_at(&p->gr, row + i);
-    From fx = {&p->x, 0, p->k.at[0] + t->k0, xs, t->m, rows, p->k.step[0] == 1, false};
-    From fg = {&p->g, 0, p->n.at[0] + t->n0, gs, t->n, rows, p->n.step[0] == 1, false};
+    for (int64_t i = 0; i < rows; i++)
+      xs[i] = zk_row_at(&p->x.rows, row + i), gs[i] = zk_row_at(&p->g.rows, row + i);
+    From fx = {&p->x.view, 0, p->x.places.at[0] + t->k0, xs, t->m, rows, p->x.places.step[0] == 1, false};
+    From fg = {&p->g.view, 0, p->g.places.at[0] + t->n0, gs, t->n, rows, p->g.places.step[0] == 1, false};
     b.k = zk_up(rows, ZK_KUNIT), b.b_panel = b.k * ZK_PANEL;
     pack_a(x, &fx);
     pack_b(g, &fg);

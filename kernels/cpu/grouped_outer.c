@@ -25,50 +25,37 @@ static size_t thread_bytes(int64_t k, int64_t n) { /* whichever of both is k */
   return one > other ? one : other;
 }
 
-/* Columns [at, at + n) of `rows` rows. */
-static void pack(float *to, int unit, const ZkView *v, const ZkRows *r, const ZkPlaces *p, int64_t row,
-                 int64_t rows, int64_t at, int64_t n) {
+/* Rows of a multiple of 4 KB apart would fall into one set of the nearest cache. */
+static bool reads_in_place(const ZkOuterSide *s, int64_t rows) {
+  return s->view.elem == ZK_F32 && s->places.step[0] == 1 && zk_rows_are_even(&s->rows, rows) &&
+         s->rows.per_slot % 1024 != 0;
+}
+
+/* Columns [at, at + n) of `rows` rows from `row` on, in panels of `unit`: where they are, a panel behind the
+ * other, and rows `step` apart. */
+static const float *bring(const ZkOuterSide *s, int unit, int64_t row, int64_t rows, int64_t at, int64_t n,
+                          float *own, int64_t *step, int64_t *panel) {
+  if (s->reads) {
+    *step = s->rows.per_slot, *panel = unit;
+    return (const float *)s->view.data + zk_row_at(&s->rows, row) + s->places.at[0][at];
+  }
   for (int64_t i = 0; i < rows; i += ZK_PACK_ROWS) {
     int64_t base[ZK_PACK_ROWS], some = zk_min(ZK_PACK_ROWS, rows - i);
-    for (int64_t j = 0; j < some; j++) base[j] = zk_row_at(r, row + i + j);
-    zk_pack_rows(to + i * unit, rows * unit, unit, v, base, some, p, 0, at, n);
+    for (int64_t j = 0; j < some; j++) base[j] = zk_row_at(&s->rows, row + i + j);
+    zk_pack_rows(own + i * unit, rows * unit, unit, &s->view, base, some, &s->places, 0, at, n);
   }
-}
-
-/* Whether rows are read where they lie. Rows a multiple of 4 KB apart would fall into one set of the nearest
- * cache. */
-static bool reads_in_place(const ZkView *v, const ZkRows *r, const ZkPlaces *p, int64_t rows) {
-  return v->elem == ZK_F32 && p->step[0] == 1 && zk_rows_are_even(r, rows) && r->per_slot % 1024 != 0;
-}
-
-/* Columns k0.. of x, and n0.. of g, of b->k rows from `row` on. */
-static void bring_x(const Outer *p, ZkFblock *b, int64_t row, int64_t k0, float *own) {
-  b->a_row = 1;
-  if (p->reads_x) {
-    b->a = (const float *)p->x.data + zk_row_at(&p->xr, row) + p->k.at[0][k0];
-    b->a_step = p->xr.per_slot, b->a_strip = ZK_FSTRIP;
-    return;
-  }
-  pack(own, ZK_FSTRIP, &p->x, &p->xr, &p->k, row, b->k, k0, b->m);
-  b->a = own, b->a_step = ZK_FSTRIP, b->a_strip = ZK_FSTRIP * b->k;
-}
-static void bring_g(const Outer *p, ZkFblock *b, int64_t row, int64_t n0, float *own) {
-  if (p->reads_g) {
-    b->b = (const float *)p->g.data + zk_row_at(&p->gr, row) + p->n.at[0][n0];
-    b->b_step = p->gr.per_slot, b->b_panel = ZK_FPANEL;
-    return;
-  }
-  pack(own, ZK_FPANEL, &p->g, &p->gr, &p->n, row, b->k, n0, b->n);
-  b->b = own, b->b_step = ZK_FPANEL, b->b_panel = ZK_FPANEL * b->k;
+  *step = unit, *panel = unit * rows;
+  return own;
 }
 
 /* Adds the rows [row, end) to the tile. */
 static void add_rows(const Outer *p, const ZkOuterTile *t, int64_t row, int64_t end, float *own) {
-  ZkFblock b = {.m = t->m, .n = t->n, .c = t->c, .ldc = t->ldc, .add = t->add};
+  ZkFblock b = {.m = t->m, .n = t->n, .c = t->c, .ldc = t->ldc, .add = t->add, .a_row = 1};
   for (; row < end; row += DEPTH, b.add = true) {
     b.k = zk_min(DEPTH, end - row);
-    bring_x(p, &b, row, t->k0, own);
-    bring_g(p, &b, row, t->n0, own + DEPTH * tile_k(p->k.n));
+    b.a = bring(&p->x, ZK_FSTRIP, row, b.k, t->k0, t->m, own, &b.a_step, &b.a_strip);
+    b.b = bring(&p->g, ZK_FPANEL, row, b.k, t->n0, t->n, own + DEPTH * tile_k(p->x.places.n), &b.b_step,
+                &b.b_panel);
     zk_fgemm_block(&b);
   }
 }
@@ -76,24 +63,25 @@ static void add_rows(const Outer *p, const ZkOuterTile *t, int64_t row, int64_t 
 /* The tile where it is summed: in its place, or what is there already, if anything, in scratch. */
 static void begin_tile(const Outer *p, ZkOuterTile *t, int64_t base, float *sums) {
   if (p->sums_in_place) {
-    t->c = (float *)p->w.data + base + p->k.at[1][t->k0] + p->n.at[1][t->n0];
-    t->ldc = p->k.step[1];
+    t->c = (float *)p->w.data + base + p->x.places.at[1][t->k0] + p->g.places.at[1][t->n0];
+    t->ldc = p->x.places.step[1];
     return;
   }
   t->c = sums;
   t->ldc = t->n;
   for (int64_t i = 0; p->add && i < t->m; i++)
-    zk_places_load(sums + i * t->n, &p->w, base + p->k.at[1][t->k0 + i], &p->n, 1, t->n0, t->n);
+    zk_places_load(sums + i * t->n, &p->w, base + p->x.places.at[1][t->k0 + i], &p->g.places, 1, t->n0, t->n);
 }
 
 static void run_outer(void *arg, int64_t from, int64_t to, int part) {
   const Outer *p = arg;
-  float *sums = (float *)(p->scratch + p->per_thread * (size_t)part), *own = sums + sums_of(p->k.n, p->n.n);
+  float *sums = (float *)(p->scratch + p->per_thread * (size_t)part),
+        *own = sums + sums_of(p->x.places.n, p->g.places.n);
   for (int64_t i = from; i < to; i++) {
     int64_t e = i / (p->ktiles * p->ntiles), base = e * p->per_expert;
     int64_t row = zk_first_row(&p->ends, e), end = zk_first_row(&p->ends, e + 1);
     ZkOuterTile t = {.k0 = i / p->ntiles % p->ktiles * TILE_K, .n0 = i % p->ntiles * TILE_N, .add = p->add};
-    t.m = zk_min(TILE_K, p->k.n - t.k0), t.n = zk_min(TILE_N, p->n.n - t.n0);
+    t.m = zk_min(TILE_K, p->x.places.n - t.k0), t.n = zk_min(TILE_N, p->g.places.n - t.n0);
     ZB_ASSERT(row >= 0 && row <= end && end <= p->rows);
     if (p->add && row == end) continue;
     begin_tile(p, &t, base, sums);
@@ -101,37 +89,33 @@ static void run_outer(void *arg, int64_t from, int64_t to, int part) {
     if (p->half) zk_outer_half_add(p, &t, row, end, (char *)own);
     else add_rows(p, &t, row, end, own);
     for (int64_t j = 0; !p->sums_in_place && j < t.m; j++)
-      zk_places_store(&p->w, base + p->k.at[1][t.k0 + j], &p->n, 1, t.n0, t.n, sums + j * t.n);
+      zk_places_store(&p->w, base + p->x.places.at[1][t.k0 + j], &p->g.places, 1, t.n0, t.n, sums + j * t.n);
   }
 }
 
 /* Where the gradient runs along the axes of x and not those of g, both have each other's part. */
 static void turn(Outer *p) {
-  ZkView v = p->x;
-  ZkRows r = p->xr;
-  ZkPlaces k = p->k;
-  p->x = p->g, p->xr = p->gr, p->k = p->n;
-  p->g = v, p->gr = r, p->n = k;
+  ZkOuterSide x = p->x;
+  p->x = p->g, p->g = x;
 }
 
 void zk_cpu_grouped_outer(const ZkEnv *env, const ZkCall *c) {
-  Outer p = {.x = c->in[0], .g = c->in[1], .ends = c->in[2], .w = c->out[0], .add = c->accumulate};
+  Outer p = {.x.view = c->in[0], .g.view = c->in[1], .ends = c->in[2], .w = c->out[0], .add = c->accumulate};
   uint16_t rows[ZK_MAX_AXES], cols[ZK_MAX_AXES];
-  int nrows = zk_axes_but(&p.x, c->ax, 2, rows), ncols = zk_axes_but(&p.g, c->ax, 2, cols);
+  int nrows = zk_axes_but(&p.x.view, c->ax, 2, rows), ncols = zk_axes_but(&p.g.view, c->ax, 2, cols);
   ZB_ASSERT(p.ends.elem == ZK_I32);
-  int64_t *room = zk_places(&p.k, &p.x, &p.w, rows, nrows, c->scratch);
-  zk_places(&p.n, &p.g, &p.w, cols, ncols, room);
-  p.xr = zk_rows_of(&p.x, c), p.gr = zk_rows_of(&p.g, c);
-  p.scratch = (char *)c->scratch + zk_places_bytes(p.k.n, p.n.n);
-  p.per_thread = thread_bytes(p.k.n, p.n.n);
-  if (p.n.step[1] != 1 && p.k.step[1] == 1) turn(&p);
+  int64_t *room = zk_places(&p.x.places, &p.x.view, &p.w, rows, nrows, c->scratch);
+  zk_places(&p.g.places, &p.g.view, &p.w, cols, ncols, room);
+  p.x.rows = zk_rows_of(&p.x.view, c), p.g.rows = zk_rows_of(&p.g.view, c);
+  p.scratch = (char *)c->scratch + zk_places_bytes(p.x.places.n, p.g.places.n);
+  p.per_thread = thread_bytes(p.x.places.n, p.g.places.n);
+  if (p.g.places.step[1] != 1 && p.x.places.step[1] == 1) turn(&p);
   p.experts = zk_axis_size(&p.w, c->ax[0]), p.per_expert = zk_axis_stride(&p.w, c->ax[0]);
   p.rows = zk_row_count(&c->in[0], c);
-  p.sums_in_place = p.w.elem == ZK_F32 && p.n.step[1] == 1 && p.k.step[1] > 0;
-  p.half = zk_grouped_half_here(&p.x, &p.g);
-  p.reads_x = reads_in_place(&p.x, &p.xr, &p.k, p.rows);
-  p.reads_g = reads_in_place(&p.g, &p.gr, &p.n, p.rows);
-  p.ktiles = zk_ceil_div(p.k.n, TILE_K), p.ntiles = zk_ceil_div(p.n.n, TILE_N);
+  p.sums_in_place = p.w.elem == ZK_F32 && p.g.places.step[1] == 1 && p.x.places.step[1] > 0;
+  p.half = zk_grouped_half_here(&p.x.view, &p.g.view);
+  p.x.reads = reads_in_place(&p.x, p.rows), p.g.reads = reads_in_place(&p.g, p.rows);
+  p.ktiles = zk_ceil_div(p.x.places.n, TILE_K), p.ntiles = zk_ceil_div(p.g.places.n, TILE_N);
   zk_for(env, p.experts * p.ktiles * p.ntiles, 1, run_outer, &p);
 }
 

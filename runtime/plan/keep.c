@@ -114,8 +114,7 @@ ZpPlan *zp_keep(const ZpBuild *b, ZpMake *make) {
   ZpPlan *p = b->p;
   ZpKeep *keep = b->keepable;
   uint32_t most = 0, n = 0;
-  for (uint32_t s = 0; s < p->nstages; s++)
-    if (p->stages[s].ledger.total[ZP_DEVICE] > p->least) p->least = p->stages[s].ledger.total[ZP_DEVICE];
+  p->least = zp_fullest(p)->ledger.total[ZP_DEVICE];
   if (!b->limit || p->forward_only) return p;
   measure(b, make);
   for (uint32_t i = 0; i < b->nkeepable; i++)

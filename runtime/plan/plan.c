@@ -66,9 +66,7 @@ static bool any_beside(const ZpPlan *p) {
  * there is to report has been reported. */
 static bool wait_instead(ZpBuild *b) {
   ZlDiags *d = b->d;
-  uint64_t most = 0;
-  for (uint32_t s = 0; s < b->p->nstages; s++)
-    if (b->p->stages[s].ledger.total[ZP_DEVICE] > most) most = b->p->stages[s].ledger.total[ZP_DEVICE];
+  uint64_t most = zp_fullest(b->p)->ledger.total[ZP_DEVICE];
   ZpBuild c = {.g = b->g, .o = b->o, .keep = b->keep, .nkeep = b->nkeep, .like = b->like};
   c.p = begin(b->p->arena, b->g, b->p->recipe, b->o);
   c.d = zl_diags_new(b->p->arena, zl_sources_new(b->p->arena));

@@ -586,6 +586,13 @@ typedef struct ZpPlan {
 } ZpPlan;
 /* clang-format on */
 
+/* The stage whose ranks have the largest arena, the first of several; NULL: there are no stages yet. */
+static inline const ZpStage *zp_fullest(const ZpPlan *p) {
+  const ZpStage *most = p->nstages ? &p->stages[0] : NULL;
+  for (uint32_t s = 1; s < p->nstages; s++)
+    if (p->stages[s].ledger.total[ZP_DEVICE] > most->ledger.total[ZP_DEVICE]) most = &p->stages[s];
+  return most;
+}
 /* Dims over which denominators of losses are summed, and how many f64 REDUCE_STEP adds up: loss numerators,
  * aux sums, squared norm, loss denominators. Bytes of each of the two blocks of scalars. */
 ZpDims zp_count_dims(const ZpPlan *p);

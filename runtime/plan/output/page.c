@@ -118,8 +118,7 @@ static void ledger(Page *g, const char *id) {
   const char *word[ZP_LEDGER_LINES];
   Bars b = {word, ZP_LEDGER_LINES, 0, true, has};
   for (int i = 0; i < ZP_LEDGER_LINES; i++) word[i] = zp_ledger_info[i].text;
-  for (uint32_t s = 0; s < g->p->nstages; s++)
-    b.most = fmax(b.most, (double)g->p->stages[s].ledger.total[ZP_DEVICE]);
+  b.most = (double)zp_fullest(g->p)->ledger.total[ZP_DEVICE];
   begin_drawing(g, id, (int)g->p->nstages * ROW);
   for (uint32_t s = 0; s < g->p->nstages; s++) {
     double value[ZP_LEDGER_LINES] = {0};
@@ -425,12 +424,7 @@ static const char *differs(char to[32], double seconds) {
   return to;
 }
 
-static uint64_t fullest(const ZpPlan *p) {
-  uint64_t most = 0;
-  for (uint32_t s = 0; s < p->nstages; s++)
-    if (p->stages[s].ledger.total[ZP_DEVICE] > most) most = p->stages[s].ledger.total[ZP_DEVICE];
-  return most;
-}
+static uint64_t fullest(const ZpPlan *p) { return zp_fullest(p)->ledger.total[ZP_DEVICE]; }
 
 static void compare(Page *g, const ZpPaged *of) {
   char a[24], b[24], more[32];

@@ -6,14 +6,11 @@
 
 /* ---- a candidate, planned ------------------------------------------------------------------------------- */
 static void fullest(const ZpPlan *p, ZpFound *f) {
-  for (uint32_t s = 0; s < p->nstages; s++) {
-    const ZpLedger *l = &p->stages[s].ledger;
-    if (s && l->total[ZP_DEVICE] <= f->bytes) continue;
-    f->bytes = l->total[ZP_DEVICE];
-    f->stage = s;
-    f->ledger = *l;
-    f->live = p->stages[s].prog.live;
-  }
+  const ZpStage *st = zp_fullest(p);
+  f->bytes = st->ledger.total[ZP_DEVICE];
+  f->stage = (uint32_t)(st - p->stages);
+  f->ledger = st->ledger;
+  f->live = st->prog.live;
 }
 
 static void take_time(const ZpTime *t, ZpFound *f) {

@@ -6,8 +6,8 @@
 /* The cluster, with the bandwidth that passes over this plan's memory find: of an arena a share lies in the
  * cache, all of it at best. */
 static const ZlCluster *as_found(const ZpPlan *p, const ZlCluster *c, ZbArena *a) {
-  double most = 0;
-  for (uint32_t i = 0; i < p->nstages; i++) most = fmax(most, (double)p->stages[i].ledger.total[ZP_DEVICE]);
+  const ZpStage *fullest = zp_fullest(p);
+  double most = fullest ? (double)fullest->ledger.total[ZP_DEVICE] : 0;
   if (!(c->cache > 0) || !(c->cached > 0) || most == 0) return c;
   ZlCluster *found = ZB_NEW(a, ZlCluster);
   double near = fmin(1, c->cache / most);
