@@ -266,11 +266,11 @@ static inline uint64_t zb_random_u64(uint64_t seed, uint64_t stream, uint64_t in
   uint64_t h = zb_mix64(seed + 0x9e3779b97f4a7c15ull * (stream | 1)) ^ stream;
   return zb_mix64(zb_mix64(h + 0x9e3779b97f4a7c15ull * (index + 1)) + index);
 }
-/* Uniform in (0, 1), with 53 bits. */
 /* The number of (0, 1) that 64 random bits give, one of 2^23: f32 holds it as it is, and it is never 1. */
 static inline float zb_random_unit_f32(uint64_t bits) {
   return ((float)(uint32_t)(bits >> 41) + 0.5f) * 0x1p-23f;
 }
+/* Uniform in (0, 1), with 53 bits. */
 static inline double zb_random_unit(uint64_t seed, uint64_t stream, uint64_t index) {
   return ((double)(zb_random_u64(seed, stream, index) >> 11) + 0.5) * 0x1p-53;
 }

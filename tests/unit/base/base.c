@@ -204,6 +204,76 @@ Test(numbers, that_are_none) {
   cr_expect(!signbit(zb_plain_nan(-NAN)) && isnan(zb_plain_nan(NAN)) && zb_plain_nan(-1) == -1);
 }
 
+Test(numbers, bytes_with_a_unit) {
+  static const struct {
+    const char *text;
+    int64_t bytes; /* 0: it is none */
+  } t[] = {{"1", 1},
+           {"1000000", 1000000},
+           {"500K", 500000},
+           {"4G", 4000000000},
+           {"1.5M", 1500000},
+           {"0", 0},
+           {"0.5", 0},
+           {"-1", 0},
+           {"", 0},
+           {"K", 0},
+           {"4GB", 0},
+           {"4T", 0},
+           {"4 K", 0},
+           {"nan", 0},
+           {"inf", 0},
+           {"9007199254740992", 0},
+           {"9007199G", 9007199000000000},
+           {"9007200G", 0}};
+  for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+    int64_t bytes = 77;
+    cr_expect_eq(zb_size(t[i].text, &bytes), t[i].bytes > 0, "%s", t[i].text);
+    cr_expect_eq(bytes, t[i].bytes ? t[i].bytes : 77, "%s: %lld", t[i].text, (long long)bytes);
+  }
+}
+
+static float bits(uint32_t u) {
+  float f;
+  memcpy(&f, &u, 4);
+  return f;
+}
+
+/* Halfway between neighbours the one with an even last bit. */
+Test(numbers, bf16_is_the_nearest) {
+  static const struct {
+    uint32_t f32;
+    uint16_t bf16;
+  } t[] = {{0x3f800000, 0x3f80}, {0x3f808000, 0x3f80}, {0x3f808001, 0x3f81}, {0x3f818000, 0x3f82},
+           {0x3f817fff, 0x3f81}, {0x80000000, 0x8000}, {0x00008001, 0x0001}, {0x7f7fffff, 0x7f80},
+           {0xff800000, 0xff80}, {0x7f800001, 0x7fc0}, {0xffc12345, 0xffc1}};
+  for (size_t i = 0; i < sizeof t / sizeof *t; i++)
+    cr_expect_eq(zb_f32_to_bf16(bits(t[i].f32)), t[i].bf16, "%08x", t[i].f32);
+  for (uint32_t h = 0; h < 0x10000; h++) {
+    float f = zb_bf16_to_f32((uint16_t)h);
+    cr_assert(isnan(f) || zb_f32_to_bf16(f) == h, "%04x", h);
+  }
+}
+
+Test(random, f32_of_bits) {
+  cr_expect(zb_random_unit_f32(0) == 0x1p-24f && zb_random_unit_f32(UINT64_MAX) == 1 - 0x1p-24f);
+  cr_expect(zb_random_unit_f32(1ull << 63) == 0.5f + 0x1p-24f);
+}
+
+Test(array, room_for_one_more) {
+  ZbArena *a = zb_arena_new();
+  uint32_t cap = 0, *x = NULL, *was = NULL;
+  for (uint32_t n = 0; n < 1000; n++) {
+    x = zb_room(a, x, n, sizeof *x, &cap);
+    x[n] = n;
+    cr_assert(cap > n && x[n / 2] == n / 2);
+    if (n && cap > n + 1) cr_assert(x == was || n == cap / 2, "moved though there was room, at %u", n);
+    was = x;
+  }
+  cr_expect_eq(zb_room(a, x, 3, sizeof *x, &cap), x, "what shrank has room");
+  zb_arena_free(a);
+}
+
 Test(now, goes_on_as_clocks_do) {
   double from = zb_now();
   nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);

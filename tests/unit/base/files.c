@@ -505,6 +505,19 @@ Test(out, more_than_a_gigabyte_is_written) {
   munmap(p, n);
 }
 
+Test(out, bytes_at_a_place_and_where_the_file_is) {
+  int fd = open("x", O_RDWR | O_CREAT, 0666);
+  char all[8] = "";
+  cr_assert(fd >= 0);
+  cr_expect(zb_write(fd, "x", "abc", 3, &err) && zb_write(fd, "x", "def", 3, &err), "%s", err.text);
+  cr_expect(zb_write_at(fd, "x", "AB", 2, 0, &err) && zb_write_at(fd, "x", "E", 1, 4, &err), "%s", err.text);
+  cr_expect_eq(lseek(fd, 0, SEEK_CUR), 6, "it stays where it is");
+  cr_expect(pread(fd, all, sizeof all, 0) == 6 && !memcmp(all, "ABcdEf", 6), "%.8s", all);
+  close(fd);
+  cr_expect_not(zb_write(fd, "x", "abc", 3, &err));
+  cr_expect(strstr(err.text, "x: Bad file descriptor"), "%s", err.text);
+}
+
 static void interrupt(int sig) { (void)sig; }
 
 /* A pipe takes a part at a time, and signals come in between. */

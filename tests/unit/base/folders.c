@@ -53,6 +53,21 @@ Test(folders, only_own_files_go) {
   cr_expect_not(is_there(in("f")));
 }
 
+Test(folders, what_is_missing_above_is_made_too) {
+  ZbErr err = {0};
+  struct stat st;
+  cr_expect(zb_make_folders(in("a/b//c"), "log", "look there", &err), "%s", err.text);
+  cr_expect(stat(in("a/b/c"), &st) == 0 && S_ISDIR(st.st_mode));
+  cr_expect(zb_make_folders(in("a/b/c"), "log", "look there", &err), "what is there is enough: %s", err.text);
+  make("file");
+  cr_expect_not(zb_make_folders(in("file/x"), "log", "look there", &err));
+  cr_expect(strstr(err.text, "cannot make the log folder") && strstr(err.text, "file/x: Not a directory"),
+            "%s", err.text);
+  cr_expect_str_eq(err.help, "look there");
+  cr_expect_not(zb_make_folders("", "log", NULL, &err));
+  cr_expect_str_eq(err.text, "the log folder has no name");
+}
+
 Test(folders, what_cannot_be_removed_is_an_error) {
   ZbErr err = {0};
   cr_expect_not(zb_clear_folder(in("none"), ours, &err));

@@ -109,9 +109,11 @@ Test(show, messages_whoever_writes_them) {
   zb_fail(&err, "try \033[1m", "cannot open %s: %s", "bad\033[2J\xff", "No such file");
   cr_expect_str_eq(err.text, "cannot open bad\\x1b[2J\\xff: No such file");
   cr_expect_str_eq(err.help, "try \\x1b[1m");
-  char text[12] = "ab\033\033\033";
+  char text[12] = "ab\033\033\033", first[12] = "\033a";
   zb_show_all(text, sizeof text);
   cr_expect_str_eq(text, "ab\\x1b\\x1b", "what does not fit is cut off whole");
+  zb_show_all(first, sizeof first);
+  cr_expect_str_eq(first, "\\x1ba");
 }
 
 Test(show, added_to_a_text) {
