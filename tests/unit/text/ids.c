@@ -72,6 +72,19 @@ Test(text, tokens_by_name) {
   zt_free(t);
 }
 
+Test(text, too_long) {
+  ZtTokenizer *t = text_tokenizer("gpt2");
+  ZtCoder *c = zt_coder_new(t);
+  ZtIds ids = {0};
+  ZbErr err;
+  cr_expect_not(zt_encode(c, "", (size_t)ZT_TEXT_LIMIT + 1, 0, &ids, &err));
+  cr_expect(strstr(err.text, "a text of 1073741825 bytes; a tokenizer takes at most 1073741824 at once"),
+            "%s", err.text);
+  cr_expect_eq(ids.n, 0);
+  zt_coder_free(c);
+  zt_free(t);
+}
+
 Test(text, specials_as_text) {
   ZtTokenizer *t = text_tokenizer("gpt2");
   ZtCoder *c = zt_coder_new(t);

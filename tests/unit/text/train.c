@@ -69,6 +69,8 @@ Test(train, refused) {
   cr_expect(!zt_trainer_finish(x, 256, special, 1, &json, &err));
   cr_expect(strstr(err.text, "a vocabulary of 256 tokens; it has 256 bytes, 1 special tokens"), "%s",
             err.text);
+  cr_expect(!zt_trainer_add(x, "", (size_t)ZT_TEXT_LIMIT + 1, &err));
+  cr_expect(strstr(err.text, "a text of 1073741825 bytes; at most 1073741824 at once"), "%s", err.text);
   cr_assert(zt_trainer_add(x, "abab", 4, &err));
   cr_expect(!zt_trainer_finish(x, 300, special, 1, &json, &err));
   cr_expect(strstr(err.text, "the text is too short for 300 tokens: it has 258"), "%s", err.text);

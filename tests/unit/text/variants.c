@@ -178,3 +178,20 @@ Test(variants, words_alone) {
   zt_coder_free(c);
   zt_free(t);
 }
+
+/* Merges over a blank: words do not fall apart there, wherever among the merges it is. */
+Test(variants, merges_over_a_blank) {
+  static const char json[] =
+      "{\"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"\u2581\"}, "
+      "\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"\u2581\": 2, \"ab\": 3, \"ba\": 4, "
+      "\"a\u2581\": 5, \"b\u2581\": 6, \"b\u2581a\": 7}, "
+      "\"merges\": [\"b \u2581\", \"b\u2581 a\", \"a \u2581\", \"a b\", \"b a\"]}}";
+  ZbErr err;
+  ZtTokenizer *t = zt_read(json, strlen(json), "blanks", &err);
+  cr_assert(t, "%s", err.text);
+  ZtCoder *c = zt_coder_new(t);
+  text_expect(c, "ab ab a", 7, 0, (const uint32_t[]){0, 7, 7}, 3, "merges over a blank");
+  text_expect(c, "a a  b", 6, 0, (const uint32_t[]){5, 5, 2, 1}, 4, "merges over a blank");
+  zt_coder_free(c);
+  zt_free(t);
+}
