@@ -155,3 +155,21 @@ Test(broken, no_merges) { /* is not broken: each character is a token */
   zt_coder_free(c);
   zt_free(t);
 }
+
+/* An added token has 1 to 1024 bytes. */
+Test(broken, added_tokens_are_short) {
+  for (int n = 1023; n <= 1025; n++) {
+    char name[1100], json[2400];
+    memset(name, 'x', sizeof name);
+    name[n] = 0;
+    snprintf(json, sizeof json,
+             BPE(", \"added_tokens\": [{\"id\": 3, \"content\": \"%s\", \"single_word\": false, \"lstrip\": "
+                 "false, \"rstrip\": false, \"normalized\": false, \"special\": true}]"),
+             name);
+    ZbErr err = {{0}, {0}};
+    ZtTokenizer *t = zt_read(json, strlen(json), "x.json", &err);
+    cr_expect_eq(t != NULL, n <= 1024, "%d bytes: '%s'", n, err.text);
+    cr_expect(t || strstr(err.text, "the one with id 3 has 1025 bytes; it has 1 to 1024"), "%s", err.text);
+    zt_free(t);
+  }
+}
