@@ -52,9 +52,8 @@ Num num_double(double v) {
   for (char *p = buf; p < e; p++)
     if (*p >= '0' && *p <= '9') n = n * 10 + (*p - '0');
   if (buf[0] == '-') n = -n;
-  if (exp10 < -18 || exp10 > 3) return inexact(v);
+  if (exp10 < -18 || exp10 > 0) return inexact(v); /* above 0: beyond 2^62, with fewer digits */
   for (; exp10 < 0; exp10++) d *= 10;
-  for (; exp10 > 0; exp10--) n *= 10;
   Num r = fraction(n, d);
   r.v = v;
   return r;
