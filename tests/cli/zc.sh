@@ -174,6 +174,7 @@ says 'Z1010.: .* `num_hidden_layers` is 2, the command line makes it 3$'
 exits 1 $llama "$ZUG_SRC/tests/hf/llama/config.json" -D layers=3 --warn-as-error
 exits 1 $llama no-such.json
 says 'Z1009.: cannot open no-such.json'
+[ "$(grep -c '^error' out.txt)" = 1 ] || { cat out.txt; fail "more is said of a file that is not there"; }
 exits 1 $llama "$ZUG_SRC/tests/hf/llama/config.json" --names gguf
 says 'Z1007.: --names gguf'
 exits 2 $zc "$ZUG_SRC/examples/llama3.zug" --names hf -o cfg.zsg
