@@ -82,8 +82,8 @@ static void describe(const ZxMeasure *m, const Options *o, double memory, const 
   zb_text_add(t, " # causal, 128 and 512 positions, 4 heads of 64\n");
   zb_text_add(t, "  device stream %.4g GB/s, cached %.4g GB/s, cache %.4g MB", k->stream / 1e9,
               k->cached / 1e9, k->cache / 1e6);
-  zb_text_add(t,
-              " # sums of two tensors of 16 MB; of rows and a bias, in 8 MB; where passes become slower\n");
+  zb_text_add(
+      t, " # sums of two tensors of 16 MB; of rows and a bias, in 0.5 MB; in how much they become slower\n");
   zb_text_add(t, "  device simple %.4g GFLOPS, special %.4g GFLOPS", k->simple / 1e9, k->special / 1e9);
   zb_text_add(t, " # chains of products and sums; of exponentials and tanh\n");
   zb_text_add(t, "  device update %.4g GB/s # AdamW of 4 M parameters\n", k->update / 1e9);

@@ -90,14 +90,21 @@ static ZkCall pass_rows(const ZkPointwise *f, int64_t m, int64_t n) {
 }
 
 /* ---- what is measured ---------------------------------------------------------------------------------- */
-static const Shape shape[] = {{512, 256, 256}, {512, 1024, 256}, {512, 1024, 1024}, {128, 128, 128}};
-enum { SHAPES = sizeof shape / sizeof *shape, LENGTHS = 2, PASSES = 5, TINY = 64, CHAINED = 2048 };
+static const Shape shape[] = {
+    {512, 256, 256}, {512, 1024, 256}, {512, 256, 1024}, {512, 1024, 1024}, {128, 128, 128}};
+enum { SHAPES = sizeof shape / sizeof *shape, LENGTHS = 2, WINDOWS = 6, TINY = 64, CHAINED = 2048 };
 static const int64_t length[LENGTHS] = {128, 512};
 
 typedef struct {
-  uint32_t product[2][SHAPES][USES], attend[2][LENGTHS], pass[PASSES], rows, tiny, simple, special, update;
+  uint32_t product[2][SHAPES][USES], attend[2][LENGTHS], far, rows[WINDOWS], tiny, simple, special, update;
 } Asked;
-enum { FAR = 4 << 20, UPDATED = 4 << 20, WINDOW = 8 << 20 }; /* elements: more than caches hold */
+enum { FAR = 4 << 20, UPDATED = 4 << 20 }; /* elements: more than caches hold */
+enum {
+  NEAR = 4 << 20,
+  ROWS = 256,
+  COLUMNS = 256,
+  LEAST = 4 * ROWS * COLUMNS
+}; /* bytes, of operands and of results */
 
 static Asked ask(ZxTrials *t) {
   Asked x;
@@ -107,20 +114,21 @@ static Asked ask(ZxTrials *t) {
       for (int use = 0; use < USES; use++) {
         ZkCall c = product((Use)use, elem ? ZK_BF16 : ZK_F32, &shape[i]);
         x.product[elem][i][use] = zx_trial_call(t, &c, false);
+        t->trial[x.product[elem][i][use]].window = NEAR;
       }
   for (int grad = 0; grad < 2; grad++)
     for (int i = 0; i < LENGTHS; i++) {
       ZkCall c = attention(grad, length[i]);
       x.attend[grad][i] = zx_trial_call(t, &c, false);
+      t->trial[x.attend[grad][i]].window = NEAR >> (LENGTHS - i);
     }
-  ZkCall rows = pass_rows(&sum, 512, 256), tiny = pass(&sum, TINY), one = pass(&simple, CHAINED),
-         other = pass(&special, CHAINED);
-  for (int i = 0; i < PASSES; i++) {
-    ZkCall c = pass(&sum, (int64_t)FAR >> (PASSES - 1 - i));
-    x.pass[i] = zx_trial_call(t, &c, true);
+  ZkCall far = pass(&sum, FAR), rows = pass_rows(&sum, ROWS, COLUMNS), tiny = pass(&sum, TINY),
+         one = pass(&simple, CHAINED), other = pass(&special, CHAINED);
+  x.far = zx_trial_call(t, &far, true);
+  for (int i = 0; i < WINDOWS; i++) {
+    x.rows[i] = zx_trial_call(t, &rows, false);
+    t->trial[x.rows[i]].window = (size_t)LEAST << i;
   }
-  x.rows = zx_trial_call(t, &rows, false);
-  t->trial[x.rows].window = WINDOW / 2;
   x.tiny = zx_trial_call(t, &tiny, true);
   x.simple = zx_trial_call(t, &one, true);
   x.special = zx_trial_call(t, &other, true);
@@ -171,15 +179,15 @@ static void fit_attention(const ZxTrials *t, const Asked *x, ZxKernelRates *out)
   out->attention_grad = ratio;
 }
 
-/* The cache ends where passes are nearer to memory's rate than to that of the smallest. */
+/* The cache ends where passes are nearer to memory's rate than to that of the smallest window: of operands and as
+ * much of results. */
 static void fit_passes(const ZxTrials *t, const Asked *x, ZxKernelRates *out) {
-  double rate[PASSES], bytes = 12. * FAR;
-  for (int i = 0; i < PASSES; i++)
-    rate[i] = bytes / (1 << (PASSES - 1 - i)) / (t->trial[x->pass[i]].seconds - out->launch);
-  out->stream = rate[PASSES - 1];
-  for (int i = PASSES - 1; i >= 0 && rate[i] * rate[i] <= out->stream * rate[0]; i--) bytes /= 2;
-  out->cache = bytes;
-  out->cached = fmax(out->stream, 8. * 512 * 256 / (t->trial[x->rows].seconds - out->launch));
+  double rate[WINDOWS];
+  out->stream = 12. * FAR / (t->trial[x->far].seconds - out->launch);
+  for (int i = 0; i < WINDOWS; i++) rate[i] = 2. * LEAST / (t->trial[x->rows[i]].seconds - out->launch);
+  out->cached = fmax(out->stream, rate[0]);
+  out->cache = 2. * LEAST;
+  for (int i = 1; i < WINDOWS && rate[i] * rate[i] > out->stream * out->cached; i++) out->cache *= 2;
 }
 
 bool zx_measure_kernels(ZxTrials *t, ZxKernelRates *out, ZbErr *err) {

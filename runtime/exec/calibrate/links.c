@@ -93,14 +93,14 @@ static void fit(const Exchanges *e, Kind kind, double passes, double fixed, doub
   *ramp = fmax(1e-9, b * b * *rate);
 }
 
-/* So many calls, and an exchange beside them: all of it, and until the exchange was complete. As the engine
- * does, between calls it looks whether that has got on. */
+/* So many calls, and an exchange beside them: until the calls were done, and until the exchange was. As the
+ * engine does, between calls it looks whether that has got on. */
 typedef struct {
-  double all, sent;
+  double computed, sent;
 } Both;
 static Both beside(const Link *l, ZxTrials *t, uint32_t product, int calls, size_t bytes) {
   ZxComm *c = l->m->c;
-  double all[ROUNDS], sent[ROUNDS];
+  double computed[ROUNDS], sent[ROUNDS];
   for (int k = 0; k < ROUNDS; k++) {
     c->t->barrier(c);
     double from = zb_now();
@@ -111,23 +111,23 @@ static Both beside(const Link *l, ZxTrials *t, uint32_t product, int calls, size
       zx_trial_run(t, product);
       if (open && c->t->test(c, r)) open = false, sent[k] = zb_now() - from;
     }
+    computed[k] = zb_now() - from;
     if (open) c->t->wait(c, r), sent[k] = zb_now() - from;
-    all[k] = zb_now() - from;
   }
-  return (Both){zx_measured(l->m, zx_median(all, ROUNDS)), zx_measured(l->m, zx_median(sent, ROUNDS))};
+  return (Both){zx_measured(l->m, zx_median(computed, ROUNDS)), zx_measured(l->m, zx_median(sent, ROUNDS))};
 }
 
-/* How much longer computation takes beside a collective, and how fast that is meanwhile. */
+/* How much longer computation takes beside a collective, and how fast that is meanwhile: of the time when both
+ * went on computation lost a part, and what was left of the collective went on alone. */
 static void share(const Link *l, ZxTrials *t, uint32_t product, size_t bytes, ZxLinkRates *r) {
-  double sent = beside(l, t, product, 0, bytes).sent, one = beside(l, t, product, 4, 0).all / 4;
+  double sent = beside(l, t, product, 0, bytes).sent, one = beside(l, t, product, 4, 0).computed / 4;
   int calls = (int)fmin(1e6, 1 + 2 * sent / one); /* twice as long as the collective */
-  double alone = beside(l, t, product, calls, 0).all;
-  Both both = beside(l, t, product, calls, bytes);
-  double lost = fmin(.95, fmax(.01, (both.all - alone) / sent));
+  double alone = beside(l, t, product, calls, 0).computed;
+  Both x = beside(l, t, product, calls, bytes);
+  double together = fmin(x.computed, x.sent), after = x.sent - together;
+  double lost = fmin(.95, fmax(.01, (x.computed - alone) / together));
   r->steal = lost / (1 - lost);
-  /* What was left when the calls were done went on alone; what computation lost it had. */
-  double computed = fmin(both.sent, alone + lost * sent), after = both.sent - computed;
-  r->beside = fmin(1, fmax(.05, (sent - after) / computed));
+  r->beside = fmin(1, fmax(.05, (sent - after) / together));
 }
 
 static ZxLinkRates measure(Link *l, ZxTrials *t, uint32_t product, int size, int peer, bool first) {

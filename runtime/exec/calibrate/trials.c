@@ -1,6 +1,6 @@
 /* Kernels in turn, round after round: what else the machine does meanwhile meets all of them alike, and the
  * median of the rounds is what a step finds. Operands are not those of the call before, as in a step: they go
- * through more memory than caches hold. */
+ * through a window of memory, or through more than caches hold. */
 #include "runtime/exec/calibrate/calibrate.h"
 
 #include <math.h>

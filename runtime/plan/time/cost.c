@@ -3,25 +3,32 @@
 
 #include <math.h>
 
-/* The cluster, with the bandwidth that passes over this plan's memory find: of an arena a share lies in the
- * cache, all of it at best. */
-static const ZlCluster *as_found(const ZpPlan *p, const ZlCluster *c, ZbArena *a) {
-  const ZpStage *fullest = zp_fullest(p);
-  double most = fullest ? (double)fullest->ledger.total[ZP_DEVICE] : 0;
-  if (!(c->cache > 0) || !(c->cached > 0) || most == 0) return c;
-  ZlCluster *found = ZB_NEW(a, ZlCluster);
-  double near = fmin(1, c->cache / most);
-  *found = *c;
-  found->stream = 1 / (near / c->cached + (1 - near) / c->stream);
-  return found;
-}
-
 Cost zp_cost_new(const ZpPlan *p, const ZlCluster *c, const ZpTimeOptions *o, ZbArena *a) {
   size_t sets = (size_t)1 << p->mesh.ndims;
   ZlCluster *as_used = ZB_NEW(a, ZlCluster);
-  *as_used = *as_found(p, c, a);
+  *as_used = *c;
   if (!p->tf32) as_used->flops_tf32 = 0;
-  return (Cost){p, as_used, o, a, ZB_NEWN(a, ZpPlace *, (p->nstages ? p->nstages : 1) * sets)};
+  return (Cost){.p = p,
+                .c = as_used,
+                .o = o,
+                .a = a,
+                .place = ZB_NEWN(a, ZpPlace *, (p->nstages ? p->nstages : 1) * sets)};
+}
+
+/* What is asked next is of this list. */
+static void begin_list(Cost *x, const ZpSegment *s, const ZpList *l) {
+  x->list = l;
+  x->cached = NULL;
+  if (!(x->c->cache > 0) || !(x->c->cached > 0)) return;
+  const ZpStage *fullest = zp_fullest(x->p);
+  x->cached = ZB_NEWN(x->a, double, l->n);
+  if (fullest && (double)fullest->ledger.total[ZP_DEVICE] <= x->c->cache) /* all there is */
+    for (uint32_t i = 0; i < l->n; i++) x->cached[i] = INFINITY;
+  else zp_cached_bytes(s, l, x->c->cache, x->cached, x->a);
+}
+
+static double call_seconds(const Cost *x, const ZpNode *n) {
+  return zp_call_seconds(x->c, n, x->cached ? x->cached[n - x->list->nodes] : 0);
 }
 
 /* ---- where groups lie ---------------------------------------------------------------------------------- */
@@ -63,7 +70,8 @@ static ZpPlace place_of_stages(Cost *x, const uint32_t *stage, uint32_t n) {
 /* ---- a list -------------------------------------------------------------------------------------------- */
 /* Of a collective whose blocks are packed or unpacked. */
 static double packing(const Cost *x, const ZpSegment *s, const ZpNode *n) {
-  return n->packs && !zp_is_halo(n) ? zp_stream_seconds(x->c, 2 * (double)zp_node_bytes(s, n)) : 0;
+  double bytes = 2 * (double)zp_node_bytes(s, n);
+  return n->packs && !zp_is_halo(n) ? zp_stream_seconds(x->c, bytes, bytes <= x->c->cache ? bytes : 0) : 0;
 }
 
 /* Without that. */
@@ -72,10 +80,10 @@ static double moving(Cost *x, uint32_t stage, const ZpSegment *s, const ZpNode *
   if (zp_is_ring(n)) { /* sends each of n - 1 times, as a gather does, and computes beside that */
     double ranks = (double)(*at)->n, bytes = (double)zp_ring_bytes(s, n) * ranks / (ranks - 1);
     double sends = n->nsteps > 1 ? zp_collective_seconds(x->c, ZG_OP_ALL_GATHER, bytes, *at) : 0;
-    return fmax(0, sends - zp_call_seconds(x->c, n));
+    return fmax(0, sends - call_seconds(x, n));
   }
   if (zp_is_halo(n)) /* first the kernel, of what stays on the rank */
-    return zp_call_seconds(x->c, n) + zp_transfer_seconds(x->c, (double)zp_halo_bytes(n), *at);
+    return call_seconds(x, n) + zp_transfer_seconds(x->c, (double)zp_halo_bytes(n), *at);
   int op = n->call.op;
   if (op == ZG_OP_DISPATCH || op == ZG_OP_COMBINE) op = ZG_OP_ALL_TO_ALL;
   if (op == ZG_OP_ROUND) op = ZG_OP_ALL_GATHER;
@@ -95,7 +103,7 @@ static void add_call(Cost *x, Pieces *to, const ZpNode *n) {
   Piece *last = to->n ? &to->piece[to->n - 1] : NULL;
   if (!last || last->level != ZP_NONE || last->kind != PIECE_ALONE)
     last = add_piece(x, to, (Piece){.level = ZP_NONE, .node = ZP_NONE});
-  double t = zp_call_seconds(x->c, n);
+  double t = call_seconds(x, n);
   last->seconds += t;
   last->part[zp_call_part(n->call.op)] += t;
   if (n->recomputed) to->recomputed += t;
@@ -213,11 +221,11 @@ static Pieces side_by_side(Cost *x, uint32_t stage, const ZpSegment *s, const Zp
     const ZpNode *n = &l->nodes[i];
     const ZpPlace *at = NULL;
     bool sends = zp_sends(n);
-    double t = sends ? collective(x, stage, s, n, &at) : zp_call_seconds(x->c, n);
+    double t = sends ? collective(x, stage, s, n, &at) : call_seconds(x, n);
     double *clock = sends && !zp_is_ring(n) ? &b.link : &b.compute;
     b.done[i] = true;
     if (zp_is_ring(n)) { /* what it sends goes beside what it computes, and no other collective does */
-      double own = zp_call_seconds(x->c, n), start = fmax(fmax(b.compute, b.link), ready_at(&b, n));
+      double own = call_seconds(x, n), start = fmax(fmax(b.compute, b.link), ready_at(&b, n));
       b.compute = b.link = start + own + t;
       finish(&b, n, b.compute);
       add_call(x, &all, n);
@@ -242,6 +250,7 @@ static Pieces side_by_side(Cost *x, uint32_t stage, const ZpSegment *s, const Zp
 
 Pieces zp_list_pieces(Cost *x, uint32_t stage, uint32_t segment, ZpPhase phase) {
   const ZpSegment *s = &x->p->segments[segment];
+  begin_list(x, s, &s->list[phase]);
   return (x->o->overlaps ? side_by_side : in_order)(x, stage, s, &s->list[phase]);
 }
 
@@ -273,12 +282,13 @@ void zp_list_seconds(const ZpPlan *p, const ZlCluster *c, uint32_t stage, uint32
   Cost x = zp_cost_new(p, c, &plain, scratch);
   const ZpSegment *s = &p->segments[segment];
   const ZpList *l = &s->list[phase];
+  begin_list(&x, s, l);
   for (uint32_t i = 0; i < l->n; i++) {
     const ZpNode *n = &l->nodes[i];
     const ZpPlace *at;
     bool sends = zp_sends(n);
     seconds[i] = sends ? collective(&x, stage, s, n, &at) : 0;
-    if (!sends || zp_is_ring(n)) seconds[i] += zp_call_seconds(x.c, n);
+    if (!sends || zp_is_ring(n)) seconds[i] += call_seconds(&x, n);
   }
   zb_arena_free(scratch);
 }
@@ -329,7 +339,8 @@ Pieces zp_compute_pieces(Cost *x, uint32_t stage, const ZpInstr *in) {
   case ZP_I_ORTHOGONALIZE: {
     k = &p->buckets[st->held[in->held].bucket];
     seconds = zp_orthogonal_flops(p, k) / (x->c->flops_f32 * x->c->products);
-    return one_piece(x, ZP_T_OPTIMIZER, seconds + zp_stream_seconds(x->c, 2 * (double)zp_update_bytes(p, k)));
+    return one_piece(x, ZP_T_OPTIMIZER,
+                     seconds + zp_stream_seconds(x->c, 2 * (double)zp_update_bytes(p, k), 0));
   }
   case ZP_I_OPT_STEP:
     k = &p->buckets[st->held[in->held].bucket];

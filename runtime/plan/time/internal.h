@@ -5,9 +5,14 @@
 #include "runtime/plan/time/time.h"
 
 /* ---- kernel.c ---- */
-double zp_peak(const ZpPlan *p, const ZlCluster *c);         /* of products, as the plan computes */
-double zp_call_seconds(const ZlCluster *c, const ZpNode *n); /* of a node that sends nothing */
-ZpTimePart zp_call_part(int op);                             /* PRODUCTS, ATTENTION or MEMORY */
+double zp_peak(const ZpPlan *p, const ZlCluster *c); /* of products, as the plan computes */
+/* Of a node that sends nothing, of whose operands so many bytes are found in a cache. */
+double zp_call_seconds(const ZlCluster *c, const ZpNode *n, double cached);
+ZpTimePart zp_call_part(int op); /* PRODUCTS, ATTENTION or MEMORY */
+
+/* ---- cache.c ---- */
+/* Per node of a list: of what it reads and writes, the bytes that a cache of so many still has. */
+void zp_cached_bytes(const ZpSegment *s, const ZpList *l, double cache, double *bytes, ZbArena *a);
 
 /* ---- cost.c ---- */
 /* Most are over before the next begins. One that goes beside others begins when the one before it of its kind
@@ -37,8 +42,10 @@ typedef struct {
   const ZpPlan *p;
   const ZlCluster *c;
   const ZpTimeOptions *o;
-  ZbArena *a;      /* scratch */
-  ZpPlace **place; /* per stage and set of dims; NULL: not asked yet */
+  ZbArena *a;         /* scratch */
+  const ZpList *list; /* the one that is looked at, */
+  double *cached;     /* and of its nodes what a cache has; NULL: nothing */
+  ZpPlace **place;    /* per stage and set of dims; NULL: not asked yet */
 } Cost;
 
 Cost zp_cost_new(const ZpPlan *p, const ZlCluster *c, const ZpTimeOptions *o, ZbArena *a);
