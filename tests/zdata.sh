@@ -236,6 +236,8 @@ refuses "plain.csv has no column 'x', and no first row" zdata table plain.csv --
 refuses "'cat' in column 'kind' is not a number" zdata table table.csv --label width -o x.bin
 printf 'a,b\n1,2\n3\n' >short.csv
 refuses 'short.csv:3: 1 columns, where the first row has 2' zdata table short.csv --label a -o x.bin
+printf 'a,b\n1,2\n3\n4,5,6\n,7\n' >first.csv
+refuses 'first.csv:3: 1 columns, where the first row has 2' zdata table first.csv --label a -o x.bin # the first mistake
 printf 'a,b\n1,\n' >hole.csv
 refuses 'hole.csv:2: the label is empty' zdata table hole.csv --label b -o x.bin
 refuses "hole.csv:2: '' in column 'b' is not a number" zdata table hole.csv --label a -o x.bin
