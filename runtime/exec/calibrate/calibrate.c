@@ -1,10 +1,10 @@
 /* The command: what is measured, in order, and the file that says it. */
-#include <math.h>
 #include "runtime/exec/calibrate/calibrate.h"
 #include "runtime/exec/device/memory.h"
 #include "runtime/exec/exit.h"
 
 #include <getopt.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,7 +60,8 @@ static double memory_of_rank(const ZxMeasure *m) {
   return (double)left / ranks;
 }
 
-/* On a busy machine no beginning and end may show. A cluster takes no 0, which would be a constant that it lacks. */
+/* On a busy machine no beginning and end may show. A cluster takes no 0, which would be a constant that it
+ * lacks. */
 static double fill(double x) { return fmax(x, 1e-3); }
 
 static void describe(const ZxMeasure *m, const Options *o, double memory, const ZxKernelRates *k,

@@ -99,12 +99,9 @@ typedef struct {
   uint32_t product[2][SHAPES][USES], attend[2][LENGTHS], far, rows[WINDOWS], tiny, simple, special, update;
 } Asked;
 enum { FAR = 4 << 20, UPDATED = 4 << 20 }; /* elements: more than caches hold */
-enum {
-  NEAR = 4 << 20,
-  ROWS = 256,
-  COLUMNS = 256,
-  LEAST = 4 * ROWS * COLUMNS
-}; /* bytes, of operands and of results */
+enum { ROWS = 256, COLUMNS = 256 };        /* of a pass that may find what another left */
+enum { LEAST = 4 * ROWS * COLUMNS };       /* bytes of the smallest window, of operands and of results, */
+enum { NEAR = 4 << 20 };                   /* and of one in which a step's operands lie */
 
 static Asked ask(ZxTrials *t) {
   Asked x;
@@ -179,8 +176,8 @@ static void fit_attention(const ZxTrials *t, const Asked *x, ZxKernelRates *out)
   out->attention_grad = ratio;
 }
 
-/* The cache ends where passes are nearer to memory's rate than to that of the smallest window: of operands and as
- * much of results. */
+/* The cache ends where passes are nearer to memory's rate than to that of the smallest window: of operands and
+ * as much of results. */
 static void fit_passes(const ZxTrials *t, const Asked *x, ZxKernelRates *out) {
   double rate[WINDOWS];
   out->stream = 12. * FAR / (t->trial[x->far].seconds - out->launch);

@@ -117,8 +117,8 @@ static Both beside(const Link *l, ZxTrials *t, uint32_t product, int calls, size
   return (Both){zx_measured(l->m, zx_median(computed, ROUNDS)), zx_measured(l->m, zx_median(sent, ROUNDS))};
 }
 
-/* How much longer computation takes beside a collective, and how fast that is meanwhile: of the time when both
- * went on computation lost a part, and what was left of the collective went on alone. */
+/* How much longer computation takes beside a collective, and how fast that is meanwhile: of the time when
+ * both went on computation lost a part, and what was left of the collective went on alone. */
 static void share(const Link *l, ZxTrials *t, uint32_t product, size_t bytes, ZxLinkRates *r) {
   double sent = beside(l, t, product, 0, bytes).sent, one = beside(l, t, product, 4, 0).computed / 4;
   int calls = (int)fmin(1e6, 1 + 2 * sent / one); /* twice as long as the collective */

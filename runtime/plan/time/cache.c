@@ -1,7 +1,7 @@
-/* What of a list's operands a cache still has: what was touched not long before. A value is found again where it
- * lies, so what takes a dead value's place is found, too. Between two touches goes what the nodes between them
- * read and write; with the value itself it must fit, as in a cache that forgets the longest unused (the stack
- * distance of Mattson et al. 1970, of whole values). */
+/* What of a list's operands a cache still has: what was touched not long before. A value is found again where
+ * it lies, so what takes a dead value's place is found, too. Between two touches goes what the nodes between
+ * them read and write; with the value itself it must fit, as in a cache that forgets the longest unused (the
+ * stack distance of Mattson et al. 1970, of whole values). */
 #include "runtime/plan/time/internal.h"
 
 typedef struct {

@@ -117,8 +117,8 @@ static double conv_seconds(const ZlCluster *c, const ZkCall *k) {
 }
 
 /* ---- what passes over memory --------------------------------------------------------------------------- */
-/* How long a function takes, where the mean of an exponential and a tanh is 1 (which `special` is the rate of), as
- * chains of each took on a CPU with AVX-512; 0: it is as simple as a sum. */
+/* How long a function takes, where the mean of an exponential and a tanh is 1 (which `special` is the rate of),
+ * as chains of each took on a CPU with AVX-512; 0: it is as simple as a sum. */
 static double special_weight(int op) {
   switch (op) {
   case ZG_OP_EXP: return .85;

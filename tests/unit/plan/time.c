@@ -87,8 +87,8 @@ Test(time, begin_of_queries) {
   NEAR(zp_call_seconds(&c, &n, 0), 1.25 * (1e6 + 10 * 8 * 32 * 8) / .5e12 / .8);
 }
 
-/* Operations and bytes overlap in part, where the cluster says how many operations a second; constants are none, and
- * functions as long as they are. */
+/* Operations and bytes overlap in part, where the cluster says how many operations a second; constants are
+ * none, and functions as long as they are. */
 static double together(double x, double y) { return pow(pow(x, 1.5) + pow(y, 1.5), 2. / 3); }
 Test(time, operations) {
   ZlCluster c = {.stream = 1e9, .launch = 1e-6};
@@ -240,8 +240,8 @@ Test(time, caches) {
   zb_arena_free(a);
 }
 
-/* Values of 400 bytes: x, made of nothing; y of x; z of y, where x was; a copy of z; and y again, when 800 bytes
- * have gone by. */
+/* Values of 400 bytes: x, made of nothing; y of x; z of y, where x was; a copy of z; and y again, when 800
+ * bytes have gone by. */
 Test(time, what_a_cache_has) {
   ZbArena *a = zb_arena_new();
   ZpValue value[6] = {{.at = {ZP_AT_TEMP, 0, 0}},  {.at = {ZP_AT_TEMP, 0, 400}}, {.at = {ZP_AT_TEMP, 0, 0}},
