@@ -129,6 +129,14 @@ says '^node +all_reduce +tensor .2. '
 says '^pod +reduce_scatter +data .2. '
 says '^pod +at most .* a step from one rank: .* ms at 10 GB/s$'
 grep -q '^pod .* tensor (2)' out.txt && { cat out.txt; fail "tensor is inside nodes"; }
+# Of four stages on two nodes two pairs of neighbours share a node.
+ok zc "$ZUG_SRC/examples/gpt2.zug" -o four.zsg -D layers=4 -D heads=2 -D width=64
+echo 'recipe four { mesh pipe = 4   stages over pipe by cost   bind batch = 8, seq = 64   micro 2   optimizer adamw(lr = 1e-3) }' >>places.zug
+ok zplan show four.zsg --recipe places.zug:four --cluster places.zug:pairs
+for way in 'next stage' 'stage before'; do
+  says "^node +send +$way +131.1 kB +262.1 kB$"
+  says "^pod +send +$way +131.1 kB +131.1 kB$"
+done
 
 refuses '^error.Z0304' zplan show model.zsg --recipe sizes.zug:axis_unknown --json
 grep -q '^{' out.txt && fail "half a plan as JSON"

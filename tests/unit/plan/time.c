@@ -104,6 +104,17 @@ Test(time, operations) {
   c.cached = 4e9;
   NEAR(zp_call_seconds(&c, &n, 6000),
        together(2000 / 1e9 + 6000 / 4e9, 2 * 1000 / 2e9 + 1.15 * 1000 / 1e8) + 1e-6);
+  static const struct {
+    int op;
+    double takes;
+  } function[] = {{ZG_OP_EXP, .85},  {ZG_OP_TANH, 1.15},  {ZG_OP_SIGMOID, 1.1}, {ZG_OP_DIV, .5},
+                  {ZG_OP_SQRT, .75}, {ZG_OP_RSQRT, 1.15}, {ZG_OP_LOG, 1.7},     {ZG_OP_LOG1P, 2.1},
+                  {ZG_OP_ERF, 2.6},  {ZG_OP_SIN, 4.6},    {ZG_OP_COS, 4.6},     {ZG_OP_POW, 18}};
+  for (size_t i = 0; i < sizeof function / sizeof *function; i++) {
+    op[2].op = (uint16_t)function[i].op;
+    NEAR(zp_call_seconds(&c, &n, 0),
+         together(8000 / 1e9, 2 * 1000 / 2e9 + function[i].takes * 1000 / 1e8) + 1e-6);
+  }
   n.call.op = ZG_OP_SOFTMAX;
   NEAR(zp_call_seconds(&c, &n, 0), together(8000 / 1e9, 1000 / 2e9 + 1000 / 1e8) + 1e-6);
   NEAR(zp_update_seconds(&c, 1e6), 1e-3 + 1e-6);
