@@ -143,8 +143,8 @@ const Layout *layout_of(Layouts *all, const Candidate *c) {
 
 /* ---- stages -------------------------------------------------------------------------------------------- */
 typedef struct {
-  uint32_t segment, first, n; /* instances */
-  double seconds;
+  uint32_t first; /* of its instances */
+  double seconds; /* of all */
 } Item;
 
 /* As schedule/stages.c cuts: straight parts before the first iteration go with it, those after one with that. */
@@ -158,7 +158,6 @@ static uint32_t items_of(const Space *x, const Layout *l, Item *items, uint32_t 
         items[n++] = (Item){.first = inst};
         open = false;
       }
-      items[n - 1].n++;
       items[n - 1].seconds += l->segment[s].forward + l->segment[s].backward;
       open |= repeat;
       segment_of[inst] = s;
