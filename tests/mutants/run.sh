@@ -17,6 +17,8 @@
 #
 # Survivors are left in WORK/survived, as known.txt has them. `make mutants ROOM=graph ONLY=FILE` judges the changes of
 # such a FILE again, and no others: are they caught now?
+# A make around it has flags and a job server that are not for those below.
+unset MAKEFLAGS MFLAGS MAKELEVEL
 work=$1 mutate=$2 room=$3 n=$4 seed=$5 min=$6 jobs=$7
 mutants=$(cd "$(dirname "$0")" && pwd)
 commands=$work/commands
