@@ -19,12 +19,6 @@ static Touch *touch_of(Touch *t, uint32_t n, const ZpLoc *at) {
   return NULL;
 }
 
-static double bytes_of(const ZkView *v) {
-  double n = (double)zk_elem_bytes(v->elem);
-  for (int i = 0; i < v->rank; i++) n *= (double)v->size[i];
-  return n;
-}
-
 void zp_cached_bytes(const ZpSegment *s, const ZpList *l, double cache, double *bytes, ZbArena *a) {
   Touch *touch = NULL;
   uint32_t n = 0;
@@ -37,7 +31,7 @@ void zp_cached_bytes(const ZpSegment *s, const ZpList *l, double cache, double *
     for (int k = 0; k < all; k++) {
       const ZkView *v = k < nin ? &node->call.in[k] : &node->call.out[k - nin];
       const ZpLoc *at = &s->values[k < nin ? node->in[k] : node->out[k - nin]].at;
-      double size = bytes_of(v);
+      double size = zp_view_bytes(v);
       const Touch *t = touch_of(touch, n, at);
       if (t && before - t->end + size <= cache) bytes[i] += size;
       gone += size;

@@ -8,6 +8,7 @@
 double zp_peak(const ZpPlan *p, const ZlCluster *c); /* of products, as the plan computes */
 /* Of a node that sends nothing, of whose operands so many bytes are found in a cache. */
 double zp_call_seconds(const ZlCluster *c, const ZpNode *n, double cached);
+double zp_view_bytes(const ZkView *v);
 ZpTimePart zp_call_part(int op); /* PRODUCTS, ATTENTION or MEMORY */
 
 /* ---- cache.c ---- */

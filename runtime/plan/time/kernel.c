@@ -55,19 +55,19 @@ static double elems(const ZkView *v) {
   for (int i = 0; i < v->rank; i++) n *= (double)v->size[i];
   return n;
 }
-static double bytes_of(const ZkView *v) { return elems(v) * (double)zk_elem_bytes(v->elem); }
+double zp_view_bytes(const ZkView *v) { return elems(v) * (double)zk_elem_bytes(v->elem); }
 
 static double bytes_of_call(const ZkCall *k) {
   int added = k->op == ZG_OP_NORMALIZE_GRAD_SUMS ? k->nout - zk_sums(k) : 0; /* the first that is added to */
-  double bytes = k->accumulate ? bytes_of(&k->out[added]) : 0;
-  for (int i = 0; i < k->nin; i++) bytes += bytes_of(&k->in[i]);
-  for (int i = 0; i < k->nout; i++) bytes += bytes_of(&k->out[i]);
+  double bytes = k->accumulate ? zp_view_bytes(&k->out[added]) : 0;
+  for (int i = 0; i < k->nin; i++) bytes += zp_view_bytes(&k->in[i]);
+  for (int i = 0; i < k->nout; i++) bytes += zp_view_bytes(&k->out[i]);
   if (k->op == ZG_OP_LOOKUP)
-    return bytes - bytes_of(&k->in[0]) + bytes_of(&k->out[0]); /* only the rows it takes */
+    return bytes - zp_view_bytes(&k->in[0]) + zp_view_bytes(&k->out[0]); /* only the rows it takes */
   if (k->op != ZG_OP_LOOKUP_GRAD) return bytes;
   double rows = 2 * elems(&k->in[0]) * (double)zk_elem_bytes(k->out[0].elem); /* read, added to, written */
-  return bytes - (k->accumulate ? 2 : 1) * bytes_of(&k->out[0]) +
-         (k->accumulate ? rows : bytes_of(&k->out[0]) + rows);
+  return bytes - (k->accumulate ? 2 : 1) * zp_view_bytes(&k->out[0]) +
+         (k->accumulate ? rows : zp_view_bytes(&k->out[0]) + rows);
 }
 
 static bool has_axis(const ZkView *v, uint16_t axis) {
