@@ -23,6 +23,7 @@ scenario_tests += \
   tests/mpi/idle.sh \
   tests/mpi/kills.sh \
   tests/mpi/kept.sh \
+  tests/mpi/slow_link.sh \
   tests/mpi/layouts.sh \
   tests/mpi/losses.sh \
   tests/mpi/meaning.sh \

@@ -127,10 +127,19 @@ static int init(int *argc, char ***argv, const ZxLaunch *l, int *got) {
   return rc;
 }
 
+/* Of Open MPI, where the user has said nothing of them. */
+static void prefer_settings(void) {
+  /* Ranks may outnumber cores, and a host file turns off its own detection of that. */
+  setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+  /* TCP without "put": there a receiver asks for each part of a large message, and where two ranks send at
+   * once the request waits behind what its own side has queued. Without it links carry 1.6 times as much in
+   * both directions, all that they can (4.1.4, 0.2 and 1 Gbit/s); on 20 Gbit/s nothing changes. */
+  setenv("OMPI_MCA_btl_tcp_flags", "send,inplace", 0);
+}
+
 ZxComm *zx_comm_mpi(int *argc, char ***argv, ZbErr *err) {
   static const char launcher[] = "is this program started by the mpirun of the MPI it was built with?";
-  /* Ranks may outnumber cores, and a host file turns off Open MPI's own detection of that. */
-  setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+  prefer_settings();
   /* Without it MPI dies in its first steps, and libraries for products wait for it for ever. */
   void *probe = mmap(NULL, ADDRESSES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (probe == MAP_FAILED) {
