@@ -67,13 +67,13 @@ static ZkPointwiseOp sum_op = {.op = ZG_OP_ADD, .a = 0, .b = 1}, simple_op[CHAIN
 static const ZkPointwise sum = {.nops = 1, .nout = 1, .out = {2}, .ops = &sum_op},
                          simple = {.nops = CHAIN, .nout = 1, .out = {CHAIN + 1}, .ops = simple_op},
                          special = {.nops = CHAIN, .nout = 1, .out = {CHAIN + 1}, .ops = special_op};
-/* Simple ones as in activations and their gradients: every fourth value is needed again, and one product in
- * three is a step together with a sum. */
+/* Simple ones as in activations and their gradients: every second value is needed again, and every third is a
+ * sum. */
 static void make_chains(void) {
   for (uint16_t i = 0; i < CHAIN; i++) {
-    simple_op[i] = (ZkPointwiseOp){.op = i % 4 == 3 ? ZG_OP_ADD : ZG_OP_MUL,
+    simple_op[i] = (ZkPointwiseOp){.op = i % 3 == 2 ? ZG_OP_ADD : ZG_OP_MUL,
                                    .a = i ? (uint16_t)(i + 1) : 0,
-                                   .b = i % 4 == 2 ? i : 1};
+                                   .b = i > 1 && i % 2 == 0 ? i : 1};
     special_op[i] = (ZkPointwiseOp){.op = i % 2 ? ZG_OP_EXP : ZG_OP_TANH, .a = i ? (uint16_t)(i + 1) : 0};
   }
 }
