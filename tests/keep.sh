@@ -28,6 +28,7 @@ keeps() {
 # ---- codes ----
 keeps 0 1 '0\n'
 says '^zkeep 20[0-9-]* [0-9:]*: done'
+echo word | ok zkeep -- sh -c '! read -r word' # a terminal would stop a command in the background that reads
 keeps 0 4 '1\nKILL\n69\n0\n'
 says 'it has ended with code 137 after 0s'
 says 'another start in 1s'
@@ -51,6 +52,7 @@ keeps 1 4 '1\n1\n1\n1\n1\n' --restarts 3 --wait 1s --wait-most 10s
 # ---- what is wrong ----
 refuses 'give a command after --' zkeep
 refuses 'cannot start ./none: No such file' zkeep -- ./none
+refuses 'cannot start ./run: Too many open files' sh -c 'ulimit -n 4 && exec zkeep -- ./run'
 refuses "wrong value .x. for --wait" zkeep --wait x -- ./run
 refuses "wrong value .-1. for --restarts" zkeep --restarts -1 -- ./run
 refuses "unrecognized option '--foo'" zkeep --foo -- ./run

@@ -46,6 +46,13 @@ Test(hosts, files_that_are_none) {
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) cr_expect(!read_text(bad[i], &h), "%s", bad[i]);
   cr_expect(!read_text("a\nb c", &h));
   cr_expect(strstr(err.text, ":2: `b c` is no host"), "%s", err.text);
+  char large[] = "/tmp/zug-hosts-XXXXXX";
+  int fd = mkstemp(large);
+  cr_assert(fd >= 0 && write(fd, "a\n#", 3) == 3 && ftruncate(fd, (16 << 20) + 1) == 0);
+  cr_expect(!keep_read_hosts(a, large, &h, &err));
+  cr_expect(strstr(err.text, "16777217"), "%s", err.text);
+  close(fd);
+  unlink(large);
 }
 
 Test(hosts, ranks) {

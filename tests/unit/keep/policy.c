@@ -56,8 +56,8 @@ Test(policy, come_again) {
 
 Test(policy, checkpoints) {
   char dir[] = "/tmp/zug-keep-XXXXXX";
-  static const char *const names[] = {"step-00000400", "step-00000020", "step-00000500.tmp-1f",
-                                      "step-",         "step-x",        "other"};
+  static const char *const names[] = {"step-00000400", "step-00000020", "step-00000500.tmp-1f",    "step-",
+                                      "step-x",        "other",         "step-1000000000000000000"};
   cr_assert(mkdtemp(dir));
   cr_expect_eq(keep_newest(dir), -1);
   cr_assert_eq(chdir(dir), 0);
