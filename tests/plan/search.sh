@@ -59,6 +59,10 @@ assert len(best) == 4
 for b, name in zip(best, ('best', 'best_2', 'best_3', 'best_4')):
     assert json.load(open(name + '.json'))['seconds'] == b['seconds'], name
 END
+# Of one recipe in the table no two layouts are that one, though they differ in nothing but what is sharded.
+ok zplan search gpt2.zsg --cluster "$clusters:rtx4090" --ranks 2 --batch 16 --seq 512 --keep 1
+says '^  data 2 '
+[ "$(grep -c 'is in the table$' out.txt)" -le 1 ] || { cat out.txt; fail "several layouts are one recipe"; }
 refuses '--all wants -o FILE' zplan search gpt2.zsg --cluster "$clusters:rtx4090" --ranks 4 --batch 16 --seq 512 --all
 refuses 'belong to .search' zplan sim gpt2.zsg --recipe all.zug:best --cluster "$clusters:rtx4090" --all
 # What the formula leaves out of the event loop would not have been better.
