@@ -201,7 +201,7 @@ refuses 'search wants a cluster' zplan search llama.zsg --batch 8
 refuses 'search wants --batch N' zplan search llama.zsg --cluster "$clusters:h100"
 refuses 'belong to `search`' zplan show llama.zsg --recipe partial.zug:whole --ranks 4
 refuses 'ranks takes 1 to' zplan search llama.zsg --cluster "$clusters:h100" --batch 8 --ranks 0
-refuses '20000 ranks, but cluster h100 has 16384 devices' zplan search llama.zsg --cluster "$clusters:h100" --ranks 20000 --batch 256 --seq 128
+refuses 'error.Z0310.: 20000 ranks, but cluster h100 has 16384 devices' zplan search llama.zsg --cluster "$clusters:h100" --ranks 20000 --batch 256 --seq 128
 refuses 'has a data axis `seq`; add --seq N' zplan search llama.zsg --cluster "$clusters:h100" --ranks 4 --batch 16
 printf 'cluster silent { device bf16 100 TFLOPS, memory 80 GB  level box 8, link 10 GB/s }\ncluster dumb { device bf16 1 TFLOPS }\n' >silent.zug
 refuses 'error.Z0813' zplan search llama.zsg --cluster silent.zug:silent --batch 16 --seq 128
