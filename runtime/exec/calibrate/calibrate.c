@@ -43,6 +43,7 @@ static void add_level(ZbText *t, const char *name, const ZxLinkRates *r) {
   zb_text_add(t,
               "  level %s %d, link %.4g GB/s, sums %.4g GB/s, latency %.4g us, start %.4g us, ramp %.4g us, ",
               name, r->size, r->link / 1e9, r->sums / 1e9, 1e6 * r->latency, 1e6 * r->start, 1e6 * r->ramp);
+  if (r->burst > 0) zb_text_add(t, "burst %.4g KB, ", r->burst / 1e3);
   zb_text_add(t, "steal %.3g, beside %.3g # all-gather and all-reduce of five sizes, messages of 64 bytes; ",
               r->steal, r->beside);
   zb_text_add(t, "the last two: products and an all-reduce\n");

@@ -66,8 +66,8 @@ ZkCall zx_product(ZkElem elem, int64_t rows, int64_t columns, int64_t depth);
 
 /* ---- links.c ------------------------------------------------------------------------------------------- */
 typedef struct {
-  int size; /* members; 1: nothing to measure */
-  double link, sums, latency, start, ramp, steal, beside;
+  int size;                                                      /* members; 1: nothing to measure */
+  double link, sums, latency, start, ramp, burst, steal, beside; /* burst: 0 where there is none */
 } ZxLinkRates;
 /* Collective: those inside nodes, and those between them. `product`: a trial to compute beside them. */
 void zx_measure_links(ZxTrials *t, uint32_t product, ZxLinkRates level[2]);

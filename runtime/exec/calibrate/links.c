@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <time.h>
 
 /* Bytes of a message; of a whole tensor: the smallest, and the largest of SIZES more, each four times the one
  * before. */
@@ -12,6 +13,7 @@ enum { MESSAGE = 64, SMALL = 1024, LARGE = 16 << 20, SIZES = 4, ROUNDS = 9 };
 typedef struct {
   const ZxMeasure *m;
   ZxGroup group; /* -1: this rank is in none */
+  size_t drain;  /* of a gather after which a token bucket is empty; 0: there is none */
   char *part, *whole;
 } Link;
 
@@ -23,6 +25,16 @@ static void exchange(const Link *l, Kind kind, size_t bytes) {
     size_t part = bytes / (size_t)c->t->group_size(c, l->group);
     c->t->wait(c, c->t->all_gather(c, l->group, l->part, part, l->whole));
   } else c->t->wait(c, c->t->all_reduce(c, l->group, l->whole, bytes / 4, ZX_F32, ZX_SUM));
+}
+
+/* A token bucket is empty after it, or full. */
+static void drain(const Link *l) {
+  if (l->drain && l->group >= 0) exchange(l, GATHER, l->drain);
+}
+static void pause_links(const Link *l) {
+  struct timespec t = {.tv_nsec = (long)(1e9 * MOST)};
+  l->m->c->t->barrier(l->m->c);
+  nanosleep(&t, NULL);
 }
 
 /* The mean of n. Ranks of no group wait. */
@@ -60,6 +72,21 @@ static size_t large(const Link *l) {
   return bytes;
 }
 
+/* Where a token bucket limits the link (tc-tbf(8), the shapers of containers and of rented machines), an
+ * exchange after a pause is sooner than the one behind it: by so many seconds. 0: not each time, or by little. */
+static double time_burst(const Link *l, size_t bytes) {
+  double sooner[ROUNDS], second[ROUNDS];
+  for (int r = 0; r < ROUNDS; r++) {
+    pause_links(l);
+    double first = time_exchange(l, GATHER, bytes, 1), from = zb_now();
+    if (l->group >= 0) exchange(l, GATHER, bytes);
+    second[r] = l->group >= 0 ? zb_now() - from : 0;
+    sooner[r] = second[r] - first;
+  }
+  double half = zx_median(sooner, ROUNDS), all = zx_median(second, ROUNDS); /* sorted from now on */
+  return zx_measured(l->m, half > .03 * all && sooner[1] > half / 2 ? half : 0);
+}
+
 typedef struct {
   size_t bytes[SIZES + 1];          /* the smallest first */
   double seconds[KINDS][SIZES + 1]; /* medians, of the slowest rank */
@@ -73,7 +100,9 @@ static void time_exchanges(const Link *l, int size, size_t most, Exchanges *x) {
     x->bytes[i] = (i ? most >> 2 * (SIZES - i) : SMALL) / (size_t)(4 * size) * (size_t)(4 * size);
   for (int r = -1; r < ROUNDS; r++) /* the first sets up */
     for (int i = 0; i < N; i++) {
-      double t = time_exchange(l, (Kind)(i % KINDS), x->bytes[i / KINDS], i < 2 * KINDS ? 20 : 2);
+      if (l->drain) (i < KINDS ? pause_links : drain)(l);
+      int k = i / KINDS, n = k < 2 ? 20 : l->drain ? 2 << (SIZES - k) : 2; /* few bytes: the bucket fills */
+      double t = time_exchange(l, (Kind)(i % KINDS), x->bytes[k], n);
       if (r >= 0) round[i][r] = t;
     }
   for (int i = 0; i < N; i++)
@@ -102,6 +131,7 @@ static Both beside(const Link *l, ZxTrials *t, uint32_t product, int calls, size
   ZxComm *c = l->m->c;
   double computed[ROUNDS], sent[ROUNDS];
   for (int k = 0; k < ROUNDS; k++) {
+    drain(l);
     c->t->barrier(c);
     double from = zb_now();
     bool open = bytes && l->group >= 0;
@@ -136,13 +166,17 @@ static ZxLinkRates measure(Link *l, ZxTrials *t, uint32_t product, int size, int
   Exchanges x;
   double n = size, message = time_message(l, peer, first), nothing;
   size_t most = large(l);
+  double sooner = fmax(time_burst(l, most / 4), time_burst(l, most));
+  if (sooner > 0) l->drain = most;
   time_exchanges(l, size, most, &x);
   r.latency = fmax(1e-8, (x.seconds[SUMS][0] - message) / (2 * n - 3));
   r.start = fmax(1e-8, message - r.latency);
   double fixed = r.start + (n - 1) * r.latency;
   fit(&x, GATHER, (n - 1) / n, fixed, &r.link, &r.ramp);
   fit(&x, SUMS, 2 * (n - 1) / n, fixed + (n - 1) * r.latency, &r.sums, &nothing);
+  r.burst = sooner * r.link;
   share(l, t, product, most, &r);
+  l->drain = 0;
   return r;
 }
 

@@ -3,7 +3,7 @@
  * Collectives of its lists that go beside calls do so one after the other. Between two events everything
  * goes on at a steady rate: transfers that take the same links at the same time share them (what a rank
  * sends and what it receives are two directions), and computation is slower while a collective runs beside
- * it. */
+ * it. Where a token bucket limits a link, what a pause has saved of it passes at once. */
 #include "runtime/plan/time/internal.h"
 
 #include <math.h>
@@ -30,7 +30,8 @@ typedef struct {
     double begin, left, rate, ends;
   } beside;
   uint32_t sending[ZP_MOST_LEVELS], receiving[ZP_MOST_LEVELS],
-      heavy[ZP_MOST_LEVELS]; /* under way; collectives are all three */
+      heavy[ZP_MOST_LEVELS];   /* under way; collectives are all three */
+  double full[ZP_MOST_LEVELS]; /* when its links will have their whole burst again, if nothing more moves */
 } Stage;
 
 /* An instruction of several stages: how many have come to it, and which. */
@@ -108,6 +109,27 @@ static void take_links(Loop *l, const Moving *m, int by) {
     take(s, m->x.level, sends || coll, !sends || coll, by);
     s->heavy[m->x.level] += (uint32_t)(coll ? by : 0);
   }
+}
+
+/* Seconds by which what begins now is sooner, by the burst that the links of the stage have saved: a token
+ * bucket, as tc-tbf(8) has it, here by the time at which it will be full again. */
+static double burst(const Loop *l, Stage *s, uint32_t level, double seconds) {
+  const ZlLevel *v = &l->x->c->levels[level];
+  if (!(v->burst > 0)) return 0;
+  double moves = fmax(0, seconds - v->start - v->latency), full = fmax(l->now, s->full[level]);
+  s->full[level] = full + moves;
+  return fmin(moves, fmax(0, v->burst / v->bandwidth - (full - l->now)));
+}
+
+/* The same of an exchange: of those who send, the one that has saved least. */
+static double burst_of(const Loop *l, const Moving *m) {
+  double least = INFINITY;
+  for (uint32_t id = m->member; id != ZP_NONE && m->x.seconds > 0; id = l->next[id]) {
+    const ZpInstr *in = instr_of(l, id);
+    bool receives = in->op == ZP_I_RECV_ACT || in->op == ZP_I_RECV_GRAD;
+    if (!receives) least = fmin(least, burst(l, &l->stage[l->stage_of[id]], m->x.level, m->x.seconds));
+  }
+  return least < INFINITY ? least : 0;
 }
 
 /* For a collective that goes beside calls. */
@@ -193,7 +215,7 @@ static Pieces pieces_of(Loop *l, uint32_t stage, const ZpInstr *in) {
 
 static void begin_piece(Loop *l, Stage *s) {
   const Piece *p = &s->now.piece[s->piece];
-  s->left = p->seconds;
+  s->left = p->seconds - (p->level == ZP_NONE ? 0 : burst(l, s, p->level, p->seconds));
   s->piece_begin = s->since = l->now;
   l->turned[s - l->stage] = true;
   l->links |= l->shares;
@@ -220,7 +242,8 @@ static void take_beside(Loop *l, Stage *s, int by) {
 }
 
 static void begin_beside(Loop *l, Stage *s) {
-  s->beside.left = s->now.piece[s->beside.piece[0]].seconds;
+  const Piece *p = &s->now.piece[s->beside.piece[0]];
+  s->beside.left = p->seconds - burst(l, s, p->level, p->seconds);
   s->beside.begin = s->since = l->now;
   take_beside(l, s, 1);
 }
@@ -272,7 +295,7 @@ static void begin_compute(Loop *l, uint32_t stage, uint32_t i) {
 static void move(Loop *l, uint32_t id) {
   uint32_t stage = l->stage_of[id];
   Moving m = {.x = zp_exchange(l->x, stage, instr_of(l, id)), .member = id};
-  m.left = m.x.seconds;
+  m.left = m.x.seconds - burst_of(l, &m);
   m.since = l->now;
   l->links = true;
   take_links(l, &m, 1);

@@ -351,22 +351,25 @@ static ZpNode copies(double bytes) {
   return (ZpNode){.call = c};
 }
 
-/* One layer whose forward is: a call of 1 s, a gather of 2 s, `calls` of 1 s each, and one that reads what
- * was gathered; where it does not go beside, it is waited for at once. */
-static ZpPlan *gathers_beside(ZbArena *a, uint32_t calls, bool beside) {
-  ZpPlan *p = fake_programs(a, (Fake){.stages = 1, .nmicro = 1, .layers = 1});
+/* One layer whose forward is: a call of 1 s, a gather of so many seconds at 1 GB/s, `calls` of 1 s each, and
+ * one that reads what was gathered; where it does not go beside, it is waited for at once. */
+static ZpPlan *gathers(ZbArena *a, uint32_t nmicro, double seconds, uint32_t calls, bool beside) {
+  ZpPlan *p = fake_programs(a, (Fake){.stages = 1, .nmicro = nmicro, .layers = 1});
   for (uint32_t k = 0; k < 3; k++) works(p, k, 4, 4);
   ZpList *l = &p->segments[1].list[ZP_FWD];
   l->n = calls + 3;
   l->nodes = ZB_NEWN(a, ZpNode, l->n);
   for (uint32_t i = 0; i < l->n; i++) l->nodes[i] = copies(1e9);
   p->segments[1].values = ZB_NEWN(a, ZpValue, 2);
-  p->segments[1].values[1].bytes = (uint64_t)4e9; /* of two ranks: half of it comes */
+  p->segments[1].values[1].bytes = (uint64_t)(2e9 * seconds); /* of two ranks: half of it comes */
   l->nodes[1].call = (ZkCall){.op = ZG_OP_ALL_GATHER, .nin = 1, .nout = 1};
   l->nodes[1].out[0] = 1;
   l->nodes[1].dims = 1u << (p->mesh.ndims - 1);
   l->nodes[1].until = beside ? l->n - 1 : 2;
   return p;
+}
+static ZpPlan *gathers_beside(ZbArena *a, uint32_t calls, bool beside) {
+  return gathers(a, 1, 2, calls, beside);
 }
 
 /* What is left of it when the calls are over is waited for, and while it moves they are slower by a half. */
@@ -403,6 +406,41 @@ Test(time, beside_calls_alone) {
   ABOUT(part[ZP_T_TENSOR], 1);
   ABOUT(part[ZP_T_MEMORY], 3);
   ABOUT(part[ZP_T_SLOWED], (2 - 1) / 3.);
+  zb_arena_free(a);
+}
+
+/* A token bucket: what it has saved passes at once, of each micro-batch so much as the calls between gave it
+ * time for. Saved are 3 s; a gather of 4 s waits for 1 and owes 4, of which two calls give back 2. */
+Test(time, bursts) {
+  static const double burst[] = {TINY, 1e9, 3e9, 4e9, 8e9}, waits[] = {8, 3 + 3, 1 + 2, 0 + 2, 0};
+  for (int i = 0; i < 5; i++)
+    for (int beside = 0; beside < 2; beside++) {
+      ZbArena *a = zb_arena_new();
+      ZlCluster c = weightless();
+      levels[0].bandwidth = 1e9, levels[0].burst = burst[i];
+      ZpTime *t = time_of(a, gathers(a, 2, 4, 0, beside), &c);
+      ABOUT(t->stages[0].part[ZP_T_TENSOR], waits[i]);
+      zb_arena_free(a);
+    }
+}
+
+/* Of transfers the sender's: each stage sends one activation or one gradient of a micro-batch. */
+Test(time, bursts_of_transfers) {
+  ZbArena *a = zb_arena_new();
+  ZlCluster c = weightless();
+  ZpPlan *p;
+  Fake f = {.stages = 2, .nmicro = 3, .layers = 2};
+  double none = step(a, f, &c, &p)->seconds, bytes = 0;
+  for (uint32_t i = 0; i < p->stages[0].prog.ninstrs; i++)
+    if (p->stages[0].prog.instrs[i].op == ZP_I_SEND_ACT) bytes = (double)p->stages[0].prog.instrs[i].bytes;
+  cr_assert(bytes > 0);
+  levels[0].bandwidth = bytes / 100; /* longer than calls: 100 s */
+  double all = step(a, f, &c, &p)->seconds;
+  levels[0].burst = bytes; /* the first activation, the first gradient, and what is reduced at the end */
+  double first = step(a, f, &c, &p)->seconds;
+  cr_expect(all - first > 200 && all - first < 400, "%g after %g", first, all);
+  levels[0].burst = 1e6 * bytes;
+  ABOUT(step(a, f, &c, &p)->seconds, none);
   zb_arena_free(a);
 }
 
