@@ -14,7 +14,7 @@ struct ZxData {
   ZxDataInfo info;
   uint64_t end; /* of the records, in the file */
   struct {
-    uint64_t at, n;
+    uint64_t at, n, end; /* end: of what was last asked for */
     uint8_t bytes[ZX_DATA_WINDOW];
   } * window;    /* of the file, as it was last read */
   ZxData **file; /* of a folder; NULL: this is a file */

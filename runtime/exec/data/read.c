@@ -15,6 +15,19 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endi
 
 enum { WINDOW = ZX_DATA_WINDOW, PIECE = 4 << 10 /* bytes: converted at a time */ };
 
+/* What is read for n bytes at `at`, few: much around them where the reader is near to where it was; else the
+ * record that they are in, or of a stream what its targets are later. */
+static void read_ahead(const ZxData *d, uint64_t at, uint64_t n, uint64_t *from, uint64_t *len) {
+  uint64_t before = d->window->end, record = d->info.stream ? 0 : d->info.record_bytes;
+  *from = at, *len = n + 8;
+  if (at < before + WINDOW && before < at + WINDOW) *from = at / (WINDOW / 2) * (WINDOW / 2), *len = WINDOW;
+  else if (record && record <= WINDOW / 2 && at >= d->info.data_at) {
+    *from = at - (at - d->info.data_at) % record;
+    *len = at + n - *from > record ? at + n - *from : record;
+  }
+  if (*len > d->n - *from) *len = d->n - *from;
+}
+
 /* n bytes from byte `at` of the file. Rows of a sample may be a few bytes each, so around those more is
  * read. */
 static bool get(const ZxData *d, uint64_t at, uint64_t n, void *out, ZbErr *err) {
@@ -25,12 +38,14 @@ static bool get(const ZxData *d, uint64_t at, uint64_t n, void *out, ZbErr *err)
   }
   if (n > WINDOW / 2) return zb_read_at(d->fd, d->name, out, n, at, err);
   if (at < d->window->at || at + n > d->window->at + d->window->n) {
-    uint64_t from = at / (WINDOW / 2) * (WINDOW / 2), len = d->n - from < WINDOW ? d->n - from : WINDOW;
+    uint64_t from, len;
+    read_ahead(d, at, n, &from, &len);
     d->window->n = 0;
     if (!zb_read_at(d->fd, d->name, d->window->bytes, len, from, err)) return false;
     d->window->at = from;
     d->window->n = len;
   }
+  d->window->end = at + n;
   memcpy(out, d->window->bytes + (at - d->window->at), n);
   return true;
 }

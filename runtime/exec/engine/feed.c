@@ -151,15 +151,22 @@ int64_t zx_first_sample(const ZxEngine *e, const ZpValue *v, uint32_t mb) {
   return before + (int64_t)mb * micro + start;
 }
 
+/* Sample by sample, all inputs of one: they lie beside each other in a file. */
 static bool feed(ZxEngine *e, char *inputs, uint32_t mb) {
+  int64_t most = 0;
   for (uint32_t i = 0; i < e->p->ninputs; i++) {
-    const ZpInputUse *u = &e->p->inputs[i];
-    const ZpValue *v = input_value(e, u);
-    int64_t n = samples(e, v), start = zx_first_sample(e, v, mb);
-    for (int64_t k = 0; k < n; k++)
-      if (!feed_sample(e, u, (uint64_t)(start + k), inputs + u->at + v->bytes / (uint64_t)n * (uint64_t)k))
-        return false;
+    int64_t n = samples(e, input_value(e, &e->p->inputs[i]));
+    if (n > most) most = n;
   }
+  for (int64_t k = 0; k < most; k++)
+    for (uint32_t i = 0; i < e->p->ninputs; i++) {
+      const ZpInputUse *u = &e->p->inputs[i];
+      const ZpValue *v = input_value(e, u);
+      int64_t n = samples(e, v), start = zx_first_sample(e, v, mb);
+      if (k < n &&
+          !feed_sample(e, u, (uint64_t)(start + k), inputs + u->at + v->bytes / (uint64_t)n * (uint64_t)k))
+        return false;
+    }
   return true;
 }
 
