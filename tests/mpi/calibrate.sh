@@ -7,7 +7,7 @@ ok $MPIRUN -np 2 zrun calibrate -o here.zug
 says '^cluster here \{'
 says 'level node 2, link [0-9.e+]+ GB/s, sums [0-9.e+]+ GB/s, latency [0-9.e+-]+ us, start [0-9.e+-]+ us, ramp [0-9.e+-]+ us'
 says ', steal [0-9.e+-]+, beside [0-9.e+-]+ +# all-gather and all-reduce'
-for word in products tile_fill attention attention_grad attention_fill stream cached update simple special launch; do
+for word in products tile_fill attention attention_f32 attention_grad attention_fill stream cached update simple special launch; do
   says " $word [0-9.e+]+"
 done
 [ "$(grep -c '#' here.zug)" -ge 9 ] || fail "constants without where they are from"

@@ -79,8 +79,8 @@ static void describe(const ZxMeasure *m, const Options *o, double memory, const 
       k->f32 / 1e9, k->bf16 / 1e9);
   zb_text_add(t, "  device products %.3g, tile_fill %.3g # twelve products, forward and backward\n",
               k->products, fill(k->tile_fill));
-  zb_text_add(t, "  device attention %.3g, attention_grad %.3g, attention_fill %.3g", k->attention,
-              k->attention_grad, fill(k->attention_fill));
+  zb_text_add(t, "  device attention %.3g, attention_f32 %.3g, attention_grad %.3g, attention_fill %.3g",
+              k->attention, k->attention_f32, k->attention_grad, fill(k->attention_fill));
   zb_text_add(t, " # causal, 128 and 512 positions, 4 heads of 64\n");
   zb_text_add(t, "  device stream %.4g GB/s, cached %.4g GB/s, cache %.4g MB", k->stream / 1e9,
               k->cached / 1e9, k->cache / 1e6);

@@ -56,7 +56,7 @@ void zx_fit(const ZxFit *f, double *a, double *b);
 /* ---- kernels.c ----------------------------------------------------------------------------------------- */
 /* Constants of the device, as lang/cluster.def has them. */
 typedef struct {
-  double f32, bf16, products, tile_fill, attention, attention_grad, attention_fill;
+  double f32, bf16, products, tile_fill, attention, attention_f32, attention_grad, attention_fill;
   double stream, cache, cached, update, simple, special, launch;
   uint32_t beside; /* a trial to compute beside exchanges */
 } ZxKernelRates;

@@ -48,13 +48,13 @@ static ZkCall product(Use use, ZkElem elem, const Shape *s) {
 }
 
 enum { HEADS = 4, HD = 64 };
-static ZkCall attention(bool grad, int64_t seq) {
+static ZkCall attention(bool grad, ZkElem elem, int64_t seq) {
   const uint16_t q[] = {'h', 's', 'd'};
   const int64_t size[] = {HEADS, seq, HD};
   ZkCall c = {.op = grad ? ZG_OP_ATTEND_GRAD : ZG_OP_ATTEND, .nax = 2, .ax = {'s', 'd'}};
   c.num[0] = 0.125;
   c.opt[0] = 1; /* causal */
-  ZkView full = view(ZK_F32, 3, q, size), rows = view(ZK_F32, 2, q, size);
+  ZkView full = view(elem, 3, q, size), rows = view(ZK_F32, 2, q, size);
   for (int i = 0; i < (grad ? 6 : 3); i++) c.in[c.nin++] = grad && i == 2 ? rows : full;
   for (int i = 0; i < (grad ? 3 : 1); i++) c.out[c.nout++] = full;
   if (!grad) c.out[c.nout++] = rows;
@@ -99,10 +99,10 @@ enum { SHAPES = sizeof shape / sizeof *shape, LENGTHS = 2, WINDOWS = 6, TINY = 6
 static const int64_t length[LENGTHS] = {128, 512};
 
 typedef struct {
-  uint32_t product[2][SHAPES][USES], attend[2][LENGTHS], far, rows[WINDOWS], tiny, simple, special, update;
+  uint32_t product[2][SHAPES][USES], attend[2][2][LENGTHS], far, rows[WINDOWS], tiny, simple, special, update;
 } Asked;
 enum { FAR = 4 << 20, UPDATED = 4 << 20 }; /* elements: more than caches hold */
-enum { ROWS = 256, COLUMNS = 256 };        /* of a pass that may find what another left */
+enum { ROWS = 64, COLUMNS = 1024 };        /* of a pass that may find what another left */
 enum { LEAST = 4 * ROWS * COLUMNS };       /* bytes of the smallest window, of operands and of results, */
 enum { NEAR = 4 << 20 };                   /* and of one in which a step's operands lie */
 
@@ -116,12 +116,13 @@ static Asked ask(ZxTrials *t) {
         x.product[elem][i][use] = zx_trial_call(t, &c, false);
         t->trial[x.product[elem][i][use]].window = NEAR;
       }
-  for (int grad = 0; grad < 2; grad++)
-    for (int i = 0; i < LENGTHS; i++) {
-      ZkCall c = attention(grad, length[i]);
-      x.attend[grad][i] = zx_trial_call(t, &c, false);
-      t->trial[x.attend[grad][i]].window = NEAR >> (LENGTHS - i);
-    }
+  for (int elem = 0; elem < 2; elem++)
+    for (int grad = 0; grad < 2; grad++)
+      for (int i = 0; i < LENGTHS; i++) {
+        ZkCall c = attention(grad, elem ? ZK_BF16 : ZK_F32, length[i]);
+        uint32_t k = x.attend[elem][grad][i] = zx_trial_call(t, &c, false);
+        t->trial[k].window = NEAR >> (LENGTHS - i);
+      }
   ZkCall far = pass(&sum, FAR), rows = pass_rows(&sum, ROWS, COLUMNS), tiny = pass(&sum, TINY),
          one = pass(&simple, CHAINED), other = pass(&special, CHAINED);
   x.far = zx_trial_call(t, &far, true);
@@ -161,21 +162,26 @@ static void fit_products(const ZxTrials *t, const Asked *asked, ZxKernelRates *o
 
 /* Two lengths: what grows with pairs, and what grows with queries. */
 static void fit_attention(const ZxTrials *t, const Asked *x, ZxKernelRates *out) {
-  double flops[LENGTHS], rows[LENGTHS], is[LENGTHS], ratio = 0;
+  double flops[LENGTHS], rows[LENGTHS], is[LENGTHS], ratio = 0, slower = 0;
   for (int i = 0; i < LENGTHS; i++) {
     flops[i] = 4. * HEADS * HD * zg_attend_pairs(true, 0, length[i], length[i]);
     rows[i] = 4. * HEADS * HD * (double)length[i];
-    is[i] = t->trial[x->attend[0][i]].seconds - out->launch;
+    is[i] = t->trial[x->attend[0][0][i]].seconds - out->launch;
   }
   double det = flops[0] * rows[1] - flops[1] * rows[0];
   double a = (is[0] * rows[1] - is[1] * rows[0]) / det, b = (flops[0] * is[1] - flops[1] * is[0]) / det;
   if (!(a > 0) || !(b > 0)) a = is[1] / flops[1], b = 0;
   out->attention_fill = b / a;
-  out->attention = 1 / (a * out->f32);
+  out->attention_f32 = 1 / (a * out->f32);
   for (int i = 0; i < LENGTHS; i++) { /* five products backward where FLOPs count four */
     double work = 2 * (flops[i] + out->attention_fill * rows[i]) * a;
-    ratio += 1.25 * work / (t->trial[x->attend[1][i]].seconds - 3 * out->launch) / LENGTHS;
+    ratio += 1.25 * work / (t->trial[x->attend[0][1][i]].seconds - 3 * out->launch) / LENGTHS;
   }
+  for (int grad = 0; grad < 2; grad++) /* bf16: all of it with the same fill and backward */
+    for (int i = 0; i < LENGTHS; i++)
+      slower +=
+          t->trial[x->attend[1][grad][i]].seconds / t->trial[x->attend[0][grad][i]].seconds / (2 * LENGTHS);
+  out->attention = out->attention_f32 * out->f32 / (out->bf16 * slower);
   out->attention_grad = ratio;
 }
 

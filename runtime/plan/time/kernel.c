@@ -43,9 +43,15 @@ double zp_product_seconds(const ZlCluster *c, ZkElem elem, double m, double n, d
   return fmax(work / rate, bytes / c->stream) + c->launch;
 }
 
+/* FLOPs a second of attention forward. */
+static double attention_rate(const ZlCluster *c, ZkElem elem) {
+  double share = elem == ZK_F32 && c->attention_f32 > 0 ? c->attention_f32 : c->attention;
+  return peak(c, elem) * share;
+}
+
 /* Backward makes the scores again: five products where its FLOPs count four. It is three kernels. */
 double zp_attention_seconds(const ZlCluster *c, ZkElem elem, double flops, bool backward) {
-  double forward = flops / (peak(c, elem) * c->attention);
+  double forward = flops / attention_rate(c, elem);
   return backward ? 1.25 * forward / c->attention_grad + 3 * c->launch : forward + c->launch;
 }
 
@@ -182,7 +188,7 @@ static double memory_seconds(const ZlCluster *c, const ZkCall *k, double cached)
 static double recurrence_seconds(const ZlCluster *c, const ZpNode *n) {
   const ZkCall *k = &n->call;
   bool grad = k->op == ZG_OP_LINEAR_ATTEND_GRAD;
-  double products = n->flops * (grad ? 1.5 : 1) / (peak(c, k->in[0].elem) * c->attention);
+  double products = n->flops * (grad ? 1.5 : 1) / attention_rate(c, (ZkElem)k->in[0].elem);
   return fmax(products, bytes_of_call(k) / c->stream) + c->launch;
 }
 

@@ -73,6 +73,11 @@ Test(time, attention) {
   ZlCluster c = {.flops_bf16 = 100e12, .attention = .5, .attention_grad = .8, .launch = 1e-6};
   NEAR(zp_attention_seconds(&c, ZK_BF16, 1e9, false), 1e9 / 50e12 + 1e-6);
   NEAR(zp_attention_seconds(&c, ZK_BF16, 2e9, true), 2.5e9 / 50e12 / .8 + 3e-6); /* five products for four */
+  c.flops_f32 = 10e12;
+  NEAR(zp_attention_seconds(&c, ZK_F32, 1e9, false), 1e9 / 5e12 + 1e-6);
+  c.attention_f32 = .2; /* bf16 is as before */
+  NEAR(zp_attention_seconds(&c, ZK_F32, 2e9, true), 2.5e9 / 2e12 / .8 + 3e-6);
+  NEAR(zp_attention_seconds(&c, ZK_BF16, 1e9, false), 1e9 / 50e12 + 1e-6);
 }
 
 /* Queries have a start of their own, backward too. */
