@@ -19,17 +19,37 @@ END
 ok zdata pack "$ZUG_SRC/LICENSE" -o text.bin
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg -D layers=2 -D heads=2 -D width=8 -D context=16 -D words=128
 after=8
-on_node "${node}1" "cd $PWD && exec mpirun --allow-run-as-root --oversubscribe --mca plm_rsh_agent $PWD/agent --mca pml ob1 \
-  --mca btl self,vader,tcp --mca btl_vader_single_copy_mechanism none --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 \
-  -H ${node}1:2,${node}2:2 -np 4 zrun train gpt2.zsg --recipe recipes.zug:four --data text.bin --steps 100000000 \
-  --hang-after ${after}s --log cut" >cut.out 2>&1 &
-job=$!
-tries=0
-until [ -s cut/metrics.jsonl ] && [ "$(wc -l <cut/metrics.jsonl)" -ge 3 ]; do
-  sleep 0.1
-  tries=$((tries + 1))
-  [ $tries -lt 400 ] || { cat cut.out; fail "the ranks do not start"; }
-done
+# begin NAME: two ranks on each node, that train until something happens. What they say is in NAME.out; the job is $job.
+begin() {
+  on_node "${node}1" "cd $PWD && exec mpirun --allow-run-as-root --oversubscribe --mca plm_rsh_agent $PWD/agent --mca pml ob1 \
+    --mca btl self,vader,tcp --mca btl_vader_single_copy_mechanism none --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 \
+    -H ${node}1:2,${node}2:2 -np 4 zrun train gpt2.zsg --recipe recipes.zug:four --data text.bin --steps 100000000 \
+    --hang-after ${after}s --log $1" >"$1.out" 2>&1 &
+  job=$!
+  tries=0
+  until [ -s "$1/metrics.jsonl" ] && [ "$(wc -l <"$1/metrics.jsonl")" -ge 3 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+    [ $tries -lt 400 ] || { cat "$1.out"; fail "the ranks do not start"; }
+  done
+}
+
+# ---- a rank of the second node stops. What the other one there says is heard, though the first node has addresses, such as those
+# of containers, to which there is no way ----
+ip -n "${node}1" addr add 10.99.0.1/32 dev lo
+begin stopped
+victim=$(for p in $(ip netns pids "${node}2"); do
+  tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -qx OMPI_COMM_WORLD_RANK=3 && [ "$(cat "/proc/$p/comm")" = zrun ] && echo "$p"
+done | head -n 1)
+[ "$victim" ] || fail "rank 3 is not found"
+kill -STOP "$victim"
+wait $job && fail "a run with a rank that stands still is no success"
+grep -v '^step ' stopped.out
+grep -q 'held up by rank 3: stopped or dead, or cut off' stopped.out || fail "rank 2 was not heard"
+ip -n "${node}1" addr del 10.99.0.1/32 dev lo
+
+# ---- the network ----
+begin cut
 [ "$(ip netns pids "${node}2" | wc -l)" -ge 3 ] || fail "the second node has no ranks"
 start=$(date +%s)
 node_cut 2

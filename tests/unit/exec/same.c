@@ -213,6 +213,14 @@ static void long_values(ZxFacts *f, int rank) {
   if (rank == 4) text[60] = 0;
   zx_fact(f, ZX_PLAN, "all", "%s", text);
 }
+/* As long as the text that one is made in, and one less. */
+static void ends(ZxFacts *f, int rank) {
+  char text[1025];
+  memset(text, 'x', sizeof text - 1);
+  text[sizeof text - 1] = 0;
+  zx_fact(f, ZX_PLAN, "long", "%s%c", text + 1, rank ? 'y' : 'x');
+  zx_fact(f, ZX_PLAN, "less", "%s%c", text + 2, rank ? 'y' : 'x');
+}
 
 #define X15 "xxxxxxxxxxxxxxx"
 #define X44 X15 X15 "xxxxxxxxxxxxxx"
@@ -235,6 +243,9 @@ Test(together, in_few_words) {
          "rank 3 was given other data: file 3 where rank 0 has 0\n"
          "rank 4 was given other data: file 4 where rank 0 has 0\n"
          "7 more ranks differ from rank 0 in other ways\n");
+  expect(2, ends,
+         "rank 1 made another plan: long ..." X15 "y where rank 0 has ..." X15 "x; less ..." X15
+         "y where rank 0 has ..." X15 "x\n");
   expect(5, long_values, /* 60 bytes of each, 15 of them before the first that differs */
          "rank 1 made another plan: all y" X44 X15 "... where rank 0 has " X60 "...\n"
          "rank 2 made another plan: all ..." X15 "y" X44 "... where rank 0 has ..." X60 "...\n"
