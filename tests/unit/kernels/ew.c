@@ -218,6 +218,12 @@ Test(ew, edges) {
           .pointwise =
               POINTWISE(2, OUT(6, 5), {.op = ZG_OP_BROADCAST, .a = 0}, {.op = ZG_OP_MUL, .a = 2, .b = 2},
                         {.op = ZG_OP_MUL, .a = 0, .b = 1}, {.op = ZG_OP_ADD, .a = 5, .b = 4}));
+  /* casts of constants, which are made once */
+  CONFORM(.op = ZG_OP_POINTWISE, .dims = "b=3 s=33", .out = {{"bs"}, {"bs"}, {"bs"}},
+          .pointwise = POINTWISE(
+              3, OUT(2, 3, 4), {.op = ZG_OP_FILL, .num = 1.1f}, {.op = ZG_OP_FILL, .num = -2.7f},
+              {.op = ZG_OP_CAST, .a = 0, .elem = ZK_BF16}, {.op = ZG_OP_CAST, .a = 1, .elem = ZK_I32},
+              {.op = ZG_OP_CAST, .a = 0, .elem = ZK_F32}));
   CONFORM(.op = ZG_OP_POINTWISE, .dims = "s=0 b=3", .in = {{"bs"}}, .out = {{"bs"}},
           .pointwise = POINTWISE(1, OUT(1), {.op = ZG_OP_NEG, .a = 0}));
 }
