@@ -27,10 +27,11 @@ static void exchange(const Link *l, Kind kind, size_t bytes) {
   } else c->t->wait(c, c->t->all_reduce(c, l->group, l->whole, bytes / 4, ZX_F32, ZX_SUM));
 }
 
-/* A token bucket is empty after it, or full. */
+/* Empties a token bucket, if the link has one. */
 static void drain(const Link *l) {
   if (l->drain && l->group >= 0) exchange(l, GATHER, l->drain);
 }
+/* Lets it fill. */
 static void pause_links(const Link *l) {
   struct timespec t = {.tv_nsec = (long)(1e9 * MOST)};
   l->m->c->t->barrier(l->m->c);
@@ -72,8 +73,8 @@ static size_t large(const Link *l) {
   return bytes;
 }
 
-/* Where a token bucket limits the link (tc-tbf(8), the shapers of containers and of rented machines), an
- * exchange after a pause is sooner than the one behind it: by so many seconds. 0: not each time, or by little. */
+/* A token bucket limits the links of containers and of rented machines (tc-tbf(8)). An exchange after a pause
+ * is sooner than the next one then, by so many seconds. 0 if the difference is small, or not always there. */
 static double time_burst(const Link *l, size_t bytes) {
   double sooner[ROUNDS], second[ROUNDS];
   for (int r = 0; r < ROUNDS; r++) {
@@ -92,6 +93,13 @@ typedef struct {
   double seconds[KINDS][SIZES + 1]; /* medians, of the slowest rank */
 } Exchanges;
 
+/* How often size k is exchanged in a round. Small ones are more often where a bucket was emptied before: it
+ * fills a little while ranks meet at the barrier. */
+static int repeats(const Link *l, int k) {
+  if (k < 2) return 20;
+  return l->drain ? 2 << (SIZES - k) : 2;
+}
+
 /* In turn, as kernels are. */
 static void time_exchanges(const Link *l, int size, size_t most, Exchanges *x) {
   enum { N = KINDS * (SIZES + 1) };
@@ -101,8 +109,7 @@ static void time_exchanges(const Link *l, int size, size_t most, Exchanges *x) {
   for (int r = -1; r < ROUNDS; r++) /* the first sets up */
     for (int i = 0; i < N; i++) {
       if (l->drain) (i < KINDS ? pause_links : drain)(l);
-      int k = i / KINDS, n = k < 2 ? 20 : l->drain ? 2 << (SIZES - k) : 2; /* few bytes: the bucket fills */
-      double t = time_exchange(l, (Kind)(i % KINDS), x->bytes[k], n);
+      double t = time_exchange(l, (Kind)(i % KINDS), x->bytes[i / KINDS], repeats(l, i / KINDS));
       if (r >= 0) round[i][r] = t;
     }
   for (int i = 0; i < N; i++)

@@ -72,6 +72,14 @@ static bool crosses(const ZpInstr *in) {
   return in->queue == ZP_Q_P2P || in->op == ZP_I_REDUCE_TIED || in->op == ZP_I_REDUCE_STEP;
 }
 
+/* Of an exchange, that of this stage: in a collective both. */
+static bool sends(const ZpInstr *in) {
+  return in->queue == ZP_Q_COLL || in->op == ZP_I_SEND_ACT || in->op == ZP_I_SEND_GRAD;
+}
+static bool receives(const ZpInstr *in) {
+  return in->queue == ZP_Q_COLL || in->op == ZP_I_RECV_ACT || in->op == ZP_I_RECV_GRAD;
+}
+
 static uint32_t members(const Loop *l, const ZpInstr *in) {
   return in->queue == ZP_Q_P2P        ? 2
          : in->op == ZP_I_REDUCE_TIED ? l->x->p->tied[in->tied].nstages
@@ -105,8 +113,8 @@ static void take_links(Loop *l, const Moving *m, int by) {
   for (uint32_t id = m->member; id != ZP_NONE; id = l->next[id]) {
     const ZpInstr *in = instr_of(l, id);
     Stage *s = &l->stage[l->stage_of[id]];
-    bool sends = in->op == ZP_I_SEND_ACT || in->op == ZP_I_SEND_GRAD, coll = in->queue == ZP_Q_COLL;
-    take(s, m->x.level, sends || coll, !sends || coll, by);
+    bool coll = in->queue == ZP_Q_COLL;
+    take(s, m->x.level, sends(in), receives(in), by);
     s->heavy[m->x.level] += (uint32_t)(coll ? by : 0);
   }
 }
@@ -126,8 +134,7 @@ static double burst_of(const Loop *l, const Moving *m) {
   double least = INFINITY;
   for (uint32_t id = m->member; id != ZP_NONE && m->x.seconds > 0; id = l->next[id]) {
     const ZpInstr *in = instr_of(l, id);
-    bool receives = in->op == ZP_I_RECV_ACT || in->op == ZP_I_RECV_GRAD;
-    if (!receives) least = fmin(least, burst(l, &l->stage[l->stage_of[id]], m->x.level, m->x.seconds));
+    if (sends(in)) least = fmin(least, burst(l, &l->stage[l->stage_of[id]], m->x.level, m->x.seconds));
   }
   return least < INFINITY ? least : 0;
 }
@@ -146,12 +153,12 @@ static double rate_of(const Loop *l, const Moving *m) {
   for (uint32_t id = m->member; id != ZP_NONE; id = l->next[id]) {
     const ZpInstr *in = instr_of(l, id);
     const Stage *s = &l->stage[l->stage_of[id]];
-    bool sends = in->op == ZP_I_SEND_ACT || in->op == ZP_I_SEND_GRAD, coll = in->queue == ZP_Q_COLL;
+    bool coll = in->queue == ZP_Q_COLL;
     if (coll && !m->x.heavy) return 1;
     if (coll && computes(s) && l->x->c->levels[m->x.level].beside > 0)
       beside = l->x->c->levels[m->x.level].beside;
-    if ((sends || coll) && s->sending[m->x.level] > most) most = s->sending[m->x.level];
-    if ((!sends || coll) && s->receiving[m->x.level] > most) most = s->receiving[m->x.level];
+    if (sends(in) && s->sending[m->x.level] > most) most = s->sending[m->x.level];
+    if (receives(in) && s->receiving[m->x.level] > most) most = s->receiving[m->x.level];
   }
   return beside / (double)most;
 }
