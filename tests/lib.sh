@@ -64,3 +64,18 @@ says_broken() {
   cat out.txt
   fail "nothing like '$1'"
 }
+
+# rank_among RANK PID...: those of the processes that are this rank of a run
+rank_among() {
+  rank_wanted=$1
+  shift
+  for pid in "$@"; do
+    tr '\0' '\n' 2>/dev/null <"/proc/$pid/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$rank_wanted" && echo "$pid"
+  done
+}
+# rank_pid RANK: the process of a rank whose mpirun is $job
+rank_pid() {
+  rank_among "$1" $(for process in /proc/[0-9]*; do
+    [ "$(awk '{ print $4 }' "$process/stat" 2>/dev/null)" = "$job" ] && echo "${process#/proc/}"
+  done)
+}

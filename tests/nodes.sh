@@ -3,6 +3,7 @@
 #
 #   nodes_up N              makes them, or skips the test where that is not allowed
 #   on_node NAME COMMAND    runs a command line there
+#   on_two EACH COMMAND     runs one on the first two nodes by mpirun, so many ranks on each, over TCP between them
 #   node_cut I, node_heal I takes node I off the network, and back
 #   node_pids               processes that run on any of them
 
@@ -60,6 +61,13 @@ on_node() {
   host=$1
   shift
   ./agent "$host" "$*"
+}
+on_two() {
+  each=$1
+  shift
+  on_node "${node}1" "cd $PWD && exec mpirun --allow-run-as-root --oversubscribe --mca plm_rsh_agent $PWD/agent --mca pml ob1 \
+    --mca btl self,vader,tcp --mca btl_vader_single_copy_mechanism none --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 \
+    -H ${node}1:$each,${node}2:$each -np $((2 * each)) $*"
 }
 node_cut() { ip -n "$net_switch" link set "port$1" down; }
 node_heal() { ip -n "$net_switch" link set "port$1" up; }

@@ -21,10 +21,7 @@ ok zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg -D layers=2 -D heads=2 -D width=8
 after=8
 # begin NAME: two ranks on each node, that train until something happens. What they say is in NAME.out; the job is $job.
 begin() {
-  on_node "${node}1" "cd $PWD && exec mpirun --allow-run-as-root --oversubscribe --mca plm_rsh_agent $PWD/agent --mca pml ob1 \
-    --mca btl self,vader,tcp --mca btl_vader_single_copy_mechanism none --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 \
-    -H ${node}1:2,${node}2:2 -np 4 zrun train gpt2.zsg --recipe recipes.zug:four --data text.bin --steps 100000000 \
-    --hang-after ${after}s --log $1" >"$1.out" 2>&1 &
+  on_two 2 zrun train gpt2.zsg --recipe recipes.zug:four --data text.bin --steps 100000000 --hang-after ${after}s --log "$1" >"$1.out" 2>&1 &
   job=$!
   tries=0
   until [ -s "$1/metrics.jsonl" ] && [ "$(wc -l <"$1/metrics.jsonl")" -ge 3 ]; do
@@ -38,9 +35,7 @@ begin() {
 # of containers, to which there is no way ----
 ip -n "${node}1" addr add 10.99.0.1/32 dev lo
 begin stopped
-victim=$(for p in $(ip netns pids "${node}2"); do
-  tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -qx OMPI_COMM_WORLD_RANK=3 && [ "$(cat "/proc/$p/comm")" = zrun ] && echo "$p"
-done | head -n 1)
+victim=$(rank_among 3 $(ip netns pids "${node}2") | head -n 1)
 [ "$victim" ] || fail "rank 3 is not found"
 kill -STOP "$victim"
 wait $job && fail "a run with a rank that stands still is no success"

@@ -18,9 +18,7 @@ in_job() { # PID of the job's ranks: those with this test's folder as theirs
   done
 }
 rank_pid() { # RANK
-  for pid in $(in_job); do
-    tr '\0' '\n' <"/proc/$pid/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1" && echo "$pid"
-  done
+  rank_among "$1" $(in_job)
 }
 begin() { # NAME COMMAND...
   name=$1 tries=0

@@ -26,12 +26,6 @@ until [ -s log/metrics.jsonl ]; do
   [ $tries -lt 300 ] || { cat out.txt; fail "the ranks do not start"; }
 done
 
-rank_pid() { # RANK: of the job
-  for process in /proc/[0-9]*; do
-    [ "$(awk '{ print $4 }' "$process/stat" 2>/dev/null)" = "$job" ] || continue
-    tr '\0' '\n' <"$process/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1" && echo "${process#/proc/}"
-  done
-}
 ticks() { awk '{ print $14 + $15 }' "/proc/$1/stat"; } # user and system time
 stopped=$(rank_pid 3)
 for rank in 0 1 2; do pids="$pids $(rank_pid $rank)"; done

@@ -19,13 +19,9 @@ END
 ok zc large.zug -o large.zsg
 for i in 1 2 3 4 5 6 7 8; do printf '\0\0\200?\0\0\200?'; done >x.raw # records of 1 and 1
 ok zdata records x.raw -o x.bin --field x:f32:1 --field y:f32:1
-ok on_node "${node}1" "cd $PWD && exec mpirun --allow-run-as-root --oversubscribe --mca plm_rsh_agent $PWD/agent --mca pml ob1 \
-  --mca btl self,vader,tcp --mca btl_vader_single_copy_mechanism none --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 \
-  -H ${node}1:1,${node}2:1 -np 2 zrun train large.zsg --recipe large.zug:two --data x.bin --steps 12 --log slow"
+ok on_two 1 zrun train large.zsg --recipe large.zug:two --data x.bin --steps 12 --log slow
 # What is measured of such a link: its rate without what Ethernet, IP and TCP take of it (5 %), and the bucket that limits it.
-ok on_node "${node}1" "cd $PWD && exec mpirun --allow-run-as-root --oversubscribe --mca plm_rsh_agent $PWD/agent --mca pml ob1 \
-  --mca btl self,vader,tcp --mca btl_vader_single_copy_mechanism none --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 \
-  -H ${node}1:1,${node}2:1 -np 2 zrun calibrate -o slow.zug"
+ok on_two 1 zrun calibrate -o slow.zug
 grep 'level nodes' slow.zug
 awk '/level nodes 2, / { match($0, /link [0-9.e+-]+ GB/); link = substr($0, RSTART + 5) + 0
     if (match($0, /burst [0-9.e+-]+ KB/)) burst = substr($0, RSTART + 6) + 0 }

@@ -38,12 +38,6 @@ END
 ok zdata pack "$ZUG_SRC/LICENSE" -o text.bin
 ok zc "$ZUG_SRC/examples/gpt2.zug" -o gpt2.zsg -D layers=2 -D heads=3 -D width=24 -D context=16 -D words=128
 
-rank_pid() { # RANK: of the job
-  for process in /proc/[0-9]*; do
-    [ "$(awk '{ print $4 }' "$process/stat" 2>/dev/null)" = "$job" ] || continue
-    tr '\0' '\n' <"$process/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1" && echo "${process#/proc/}"
-  done
-}
 until_true() { # COMMAND...
   tries=0
   until "$@"; do

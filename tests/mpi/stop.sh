@@ -29,12 +29,6 @@ begin() {
     [ $tries -lt 300 ] || { cat "$name.out"; fail "the ranks do not start"; }
   done
 }
-rank_pid() { # RANK: of the job
-  for process in /proc/[0-9]*; do
-    [ "$(awk '{ print $4 }' "$process/stat" 2>/dev/null)" = "$job" ] || continue
-    tr '\0' '\n' <"$process/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1" && echo "${process#/proc/}"
-  done
-}
 # ends CODE: the job ends with it, soon.
 ends() {
   start=$(date +%s)
