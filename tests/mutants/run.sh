@@ -2,7 +2,7 @@
 #
 # Changes the source of a room by one token, again and again (mutate.c says how), and runs the tests of the room
 # (rooms.txt) until one fails. A change is
-#   caught     a test fails, or does not end
+#   caught     a test fails, or does not end, or a unit test does with sanitizers
 #   survived   all pass: a test is missing, or the change changes nothing
 #   refused    the compiler says no: another is drawn
 #   same       the compiler makes the same code of it: another is drawn
@@ -21,7 +21,6 @@
 unset MAKEFLAGS MFLAGS MAKELEVEL
 work=$1 mutate=$2 room=$3 n=$4 seed=$5 min=$6 jobs=$7
 mutants=$(cd "$(dirname "$0")" && pwd)
-commands=$work/commands
 only=${ONLY:+$(realpath "$ONLY")}
 tab='	'
 . "$mutants/again.sh"
@@ -38,37 +37,55 @@ cp "$mutate" mutate
 cp src/tests/mutants/known.txt known
 sed -n 's/^MPIRUN = //p' build/Makefile >mpirun
 rm -rf m verdicts expanded original linked
-mkdir -p m verdicts expanded original linked times told
+mkdir -p m verdicts expanded original linked/build linked/asan build-times asan-times told
 told=told/$(echo "$room" | tr / _)
 touch "$told" && ln -sf "$told" told_now
 
 # ---- the room's tests, as they are: all must pass, and their times are known then ----
 echo "mutants: building what judges $room"
 made=$(tr ' ' '\n' <wanted | grep -v '\.sh$' | sort -u)
-# make itself says what is made before all else: in the Makefile it stands as variables.
-(cd build && make -s Makefile >/dev/null &&
-  first=$(printf 'first:\n\t@echo $(BUILT_SOURCES)\n' | make -s --no-print-directory -f Makefile -f - first) &&
-  { [ -z "$first" ] || make -s $first; } && make -s -j"$jobs" $made) >build.log 2>&1 ||
-  { tail -n 20 build.log; stop "the copy does not build"; }
-# A test whose programs are no newer than its time passed with them.
-while read -r test programs; do
-  time=times/$(echo "$test" | tr / _)
-  case $test in *.sh) script=src/$test ;; *) script=build/$test ;; esac
-  [ -e "$time" ] && [ "$time" -nt "$script" ] || time=
-  for program in $programs; do
-    [ -z "$time" ] || [ "$time" -nt "build/$program" ] || time=
+grep -v '^[^ ]*\.sh' wanted >wanted_units
+# builds BUILD PROGRAM...
+builds() (
+  cd "$1" && shift && make -s Makefile >/dev/null &&
+    # make itself says what is made before all else: in the Makefile it stands as variables.
+    first=$(printf 'first:\n\t@echo $(BUILT_SOURCES)\n' | make -s --no-print-directory -f Makefile -f - first) &&
+    { [ -z "$first" ] || make -s $first; } && make -s -j"$jobs" "$@"
+) >build.log 2>&1
+# time_tests BUILD, of the tests that it reads: MILLISECONDS LIMIT TEST PROGRAM... a line
+time_tests() {
+  cat >these
+  # A test whose programs are no newer than its time passed with them.
+  while read -r test programs; do
+    time=$1-times/$(echo "$test" | tr / _)
+    case $test in *.sh) script=src/$test ;; *) script=$1/$test ;; esac
+    [ -e "$time" ] && [ "$time" -nt "$script" ] || time=
+    for program in $programs; do
+      [ -z "$time" ] || [ "$time" -nt "$1/$program" ] || time=
+    done
+    [ -n "$time" ] || echo "$test"
+  done <these | xargs -P "$jobs" -I TEST sh "$mutants/time.sh" "$work" "$1" TEST || stop "a test fails without any change"
+  while read -r test programs; do
+    ms=$(cat "$1-times/$(echo "$test" | tr / _)") || stop "$test has no time"
+    # Others run beside it: a hang is eight times that, and 20 seconds.
+    [ "$ms" = skipped ] || echo "$ms $((ms / 125 + 20)) $test $programs"
+  done <these
+}
+builds build $made || { tail -n 20 build.log; stop "the copy does not build"; }
+time_tests build <wanted >timed || exit 2
+: >sanitized
+if [ -e asan/Makefile ] && [ -s wanted_units ]; then
+  builds asan $(cat wanted_units) || { tail -n 20 build.log; stop "the copy does not build with sanitizers"; }
+  time_tests asan <wanted_units >sanitized || exit 2
+  for program in $(cat wanted_units); do
+    mkdir -p "linked/asan/${program%/*}" && ln -s "$work/asan/$program" "linked/asan/$program"
   done
-  [ -n "$time" ] || echo "$test"
-done <wanted | xargs -P "$jobs" -I TEST sh "$mutants/time.sh" "$work" TEST || stop "a test fails without any change"
-while read -r test programs; do
-  ms=$(cat "times/$(echo "$test" | tr / _)") || stop "$test has no time"
-  # Others run beside it: a hang is eight times that, and 20 seconds.
-  [ "$ms" = skipped ] || echo "$ms $((ms / 125 + 20)) $test $programs"
-done <wanted >timed
+fi
 
 # ---- which objects are made of the room's files, and which programs hold them ----
+commands=$work/build-commands
 for program in $(cd "$commands" && find . -type f ! -name '*.o' ! -name '*.a'); do
-  mkdir -p "linked/${program%/*}" && ln -s "$work/build/${program#./}" "linked/$program"
+  mkdir -p "linked/build/${program%/*}" && ln -s "$work/build/${program#./}" "linked/build/$program"
 done
 : >objects
 : >holds
