@@ -54,7 +54,7 @@ keeps 1 4 '1\n1\n1\n1\n1\n' --restarts 3 --wait 1s --wait-most 10s
 # ---- what is wrong ----
 refuses 'give a command after --' zkeep
 refuses 'cannot start ./none: No such file' zkeep -- ./none
-refuses 'cannot start ./run: Too many open files' sh -c 'ulimit -n 4 && exec zkeep -- ./run'
+refuses 'cannot start ./run: Too many open files' sh -c 'exec 3>&-; ulimit -n 4 && exec zkeep -- ./run'
 refuses "wrong value .x. for --wait" zkeep --wait x -- ./run
 refuses "wrong value .-1. for --restarts" zkeep --restarts -1 -- ./run
 refuses "unrecognized option '--foo'" zkeep --foo -- ./run
