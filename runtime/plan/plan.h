@@ -211,14 +211,14 @@ uint64_t zp_halo_bytes(const ZpNode *n); /* that a rank sends */
 static inline bool zp_sends(const ZpNode *n) {
   return n->dims && n->call.op != ZG_OP_LOCAL_SLICE && n->call.op != ZG_OP_LOCAL_PAD;
 }
-/* Whether compute goes on while it is under way, if the plan says so (ZpNode's `until`). Others need
- * compute, or the host, in between. */
-static inline bool zp_goes_beside(const ZpNode *n) {
+/* Whether it begins and, later, ends. Others need compute, or the host, in between. */
+static inline bool zp_begins(const ZpNode *n) {
   uint16_t op = n->call.op;
-  return n->dims && !n->rounds &&
-         (op == ZG_OP_ALL_REDUCE || op == ZG_OP_ALL_GATHER || op == ZG_OP_REDUCE_SCATTER ||
-          op == ZG_OP_ALL_TO_ALL);
+  return n->dims && (op == ZG_OP_ALL_REDUCE || op == ZG_OP_ALL_GATHER || op == ZG_OP_REDUCE_SCATTER ||
+                     op == ZG_OP_ALL_TO_ALL);
 }
+/* Whether compute goes on while it is under way, if the plan says so (ZpNode's `until`): not in rounds. */
+static inline bool zp_goes_beside(const ZpNode *n) { return zp_begins(n) && !n->rounds; }
 #define ZP_MOST_BESIDE 8 /* of a list, at the same time */
 /* Elements of an axis that follow each other where they are and where they go. */
 typedef struct {
