@@ -328,6 +328,7 @@ static bool form(const Walk *w) {
     return fail(w, "is nothing that a plan which only goes forward does");
   if (n->call.op >= ZG_OP_COUNT || n->call.nin > ZK_MAX_IN || n->call.nout > ZK_MAX_OUT)
     return fail(w, "is no call");
+  if (n->dims & ~zp_all_dims(&w->l.c->p->mesh)) return fail(w, "is no collective within a stage");
   ZgOpKind class = zg_op_info[n->call.op].kind;
   if (class == ZG_SOURCE || class == ZG_EW) return fail(w, "is nothing that can be called");
   for (int i = 0; i < n->call.nin + n->call.nout; i++) {
