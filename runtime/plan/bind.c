@@ -179,7 +179,8 @@ static void add_dims(ZpBuild *b, uint32_t index) {
       return;
     }
     ZpDim *d = &p->mesh.dim[p->mesh.ndims++];
-    *d = (ZpDim){.size = size, .directive = index, .name = md->name.s, .zigzag = ZP_NO_AXIS};
+    *d = (ZpDim){
+        .size = size, .directive = index, .name = md->name.s, .zigzag = ZP_NO_AXIS, .zigzag_up = ZP_NO_AXIS};
     if (prod && size != md->size) d->name = zb_printf(p->arena, "%s.%s", md->name.s, prod->axis[f].s);
     for (uint32_t i = 0; split && i < split->nprods; i++) {
       const ZlProd *q = &split->prods[i];

@@ -56,6 +56,8 @@ uint32_t zp_attended_axis(const ZpPlan *p, const ZgNode *n, const ZgType *in, co
                           uint16_t query);
 /* Sizes the slots' axes of p->experts, and adds them, last, to the dims that split them. */
 void zp_bind_slots(ZpBuild *b);
+/* Into how many chunks the recipe cuts what has this axis, along it; 1: into none. */
+int64_t zp_chunks_along(const ZpPlan *p, uint16_t axis);
 /* Fills p->chunk; what it says is done to p->graph. False with a report. */
 bool zp_bind_chunk(ZpBuild *b);
 /* Fills p->frozen, optimizers, groups and group. */

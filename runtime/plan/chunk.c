@@ -15,7 +15,8 @@
  *   m = merge(concat(m0, m1, ..)); ..                         y = log(s) + m - p
  *
  * A chunk is the rows of one remainder, not neighbours: then a mesh dim that splits A splits `up` and each
- * rank cuts its own rows, with no traffic. Gradients of weights are sums over rows: each chunk adds its own.
+ * rank cuts its own rows, with no traffic. What is split zigzag is so by `up` as by A: zigzag.c sees to it that
+ * its chunks are whole rows of `up`. Gradients of weights are sums over rows: each chunk adds its own.
  * `low` is two axes of at most 8, as a concat has at most 8 operands. */
 #include "graph/ragged.h"
 #include "runtime/plan/bind.h"
@@ -104,7 +105,7 @@ static void *with_room(Chunks *c, const void *old, size_t n, size_t size) {
   return to;
 }
 
-/* Dims that split A split `up`, and prefer it to what they prefer A to. */
+/* Dims that split A split `up` as they do A, and prefer it to what they prefer A to. */
 static void split_up(Chunks *c) {
   ZpPlan *p = c->b->p;
   for (int d = 0; d < p->mesh.ndims; d++) {
@@ -117,6 +118,7 @@ static void split_up(Chunks *c) {
     }
     dim->axes = axes;
     dim->naxes = n;
+    if (dim->zigzag == c->rows) dim->zigzag_up = c->up;
   }
 }
 
@@ -418,6 +420,13 @@ static bool choose_rows(Chunks *c) {
                 zb_printf(p->arena, "`%s`, of which a rank has %lld, is not cut into %lld chunks of one size",
                           p->graph->axes[rows].name, (long long)(p->axis_size[rows] / ranks), (long long)n),
                 "take a number that divides it and is a product of two of at most 8, such as 8 or 16");
+}
+
+int64_t zp_chunks_along(const ZpPlan *p, uint16_t axis) {
+  const char *name = p->recipe->chunk.axis.s;
+  uint32_t classes = name ? zg_axis_find(p->graph, name) : ZG_NONE;
+  const ZgNode *at;
+  return classes != ZG_NONE && find_rows(p, (uint16_t)classes, &at) == axis ? p->recipe->chunk.n : 1;
 }
 
 bool zp_bind_chunk(ZpBuild *b) {

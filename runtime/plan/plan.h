@@ -43,7 +43,9 @@ typedef struct {
   uint32_t directive; /* dim of the recipe it comes from */
   uint16_t *axes;     /* ordered list of the axes it splits; `else` axes last */
   uint32_t naxes;
-  uint16_t zigzag; /* the axis that it splits zigzag, or ZP_NO_AXIS: zigzag.c */
+  /* The axis that it splits zigzag, or ZP_NO_AXIS: zigzag.c; and the one that stands for it in chunks of
+   * logits (ZpChunk's `up`), or ZP_NO_AXIS. */
+  uint16_t zigzag, zigzag_up;
 } ZpDim;
 typedef struct {
   ZpDim dim[ZP_MAX_DIMS];
@@ -59,7 +61,10 @@ int64_t zp_group_member(const ZpMesh *m, int64_t rank, ZpDims dims, int64_t inde
 /* A number that is equal for two ranks exactly if they are in the same group along `dims`. */
 int64_t zp_group_color(const ZpMesh *m, int64_t rank, ZpDims dims);
 bool zp_dim_splits(const ZpDim *d, uint32_t axis); /* whether it may: it lists the axis */
-ZpDims zp_all_dims(const ZpMesh *m);               /* all but the one of pipeline stages */
+static inline bool zp_dim_zigzags(const ZpDim *d, uint32_t axis) {
+  return axis != ZP_NO_AXIS && d->size > 1 && (d->zigzag == axis || d->zigzag_up == axis);
+}
+ZpDims zp_all_dims(const ZpMesh *m); /* all but the one of pipeline stages */
 int64_t zp_rank_of_stage(const ZpMesh *m, int64_t rank, int64_t stage); /* same coordinates, other stage */
 /* "data x tensor" */
 const char *zp_dims_text(const ZpMesh *m, ZbArena *a, ZpDims dims);
@@ -211,14 +216,14 @@ uint64_t zp_halo_bytes(const ZpNode *n); /* that a rank sends */
 static inline bool zp_sends(const ZpNode *n) {
   return n->dims && n->call.op != ZG_OP_LOCAL_SLICE && n->call.op != ZG_OP_LOCAL_PAD;
 }
-/* Whether compute goes on while it is under way, if the plan says so (ZpNode's `until`). Others need
- * compute, or the host, in between. */
-static inline bool zp_goes_beside(const ZpNode *n) {
+/* Whether it begins and, later, ends. Others need compute, or the host, in between. */
+static inline bool zp_begins(const ZpNode *n) {
   uint16_t op = n->call.op;
-  return n->dims && !n->rounds &&
-         (op == ZG_OP_ALL_REDUCE || op == ZG_OP_ALL_GATHER || op == ZG_OP_REDUCE_SCATTER ||
-          op == ZG_OP_ALL_TO_ALL);
+  return n->dims && (op == ZG_OP_ALL_REDUCE || op == ZG_OP_ALL_GATHER || op == ZG_OP_REDUCE_SCATTER ||
+                     op == ZG_OP_ALL_TO_ALL);
 }
+/* Whether compute goes on while it is under way, if the plan says so (ZpNode's `until`): not in rounds. */
+static inline bool zp_goes_beside(const ZpNode *n) { return zp_begins(n) && !n->rounds; }
 #define ZP_MOST_BESIDE 8 /* of a list, at the same time */
 /* Elements of an axis that follow each other where they are and where they go. */
 typedef struct {

@@ -18,7 +18,7 @@
 int zp_pieces(const ZpMesh *m, ZpDims dims, uint16_t axis, int64_t member, int64_t length, ZpPiece *piece) {
   int64_t n = 1, parts = 1; /* parts of what one of the n pairs of chunks is, by faster dims */
   for (int d = 0; d < m->ndims; d++)
-    if (dims >> d & 1) *(m->dim[d].zigzag == axis ? &n : &parts) *= m->dim[d].size;
+    if (dims >> d & 1) *(zp_dim_zigzags(&m->dim[d], axis) ? &n : &parts) *= m->dim[d].size;
   if (n == 1) {
     piece[0] = (ZpPiece){0, member * length, length};
     return 1;
@@ -53,7 +53,7 @@ int64_t zp_view_start(const ZpMesh *m, const ZpValue *v, int64_t rank, uint16_t 
 
 bool zp_is_zigzag(const ZpMesh *m, ZpDims dims, uint16_t axis) {
   bool is = false;
-  for (int d = 0; d < m->ndims; d++) is |= dims >> d & 1 && m->dim[d].size > 1 && m->dim[d].zigzag == axis;
+  for (int d = 0; d < m->ndims; d++) is |= dims >> d & 1 && zp_dim_zigzags(&m->dim[d], axis);
   return is;
 }
 
@@ -138,6 +138,10 @@ static const char *in_the_way(const ZpBuild *b, ZpDims set, uint16_t axis) {
   if (p->axis_size[axis] % (2 * ranks))
     return zb_printf(p->arena, "%lld positions are not %lld chunks", (long long)p->axis_size[axis],
                      (long long)(2 * ranks));
+  int64_t cuts = zp_chunks_along(p, axis), length = p->axis_size[axis] / (2 * ranks);
+  if (length % cuts)
+    return zb_printf(p->arena, "`chunk %s = %lld` does not cut its chunks of %lld positions without a rest",
+                     p->recipe->chunk.axis.s, (long long)cuts, (long long)length);
   for (int d = 0; d < fastest; d++)
     if (!(set >> d & 1) && p->mesh.dim[d].size > 1 && d != p->mesh.pipe &&
         zp_dim_splits(&p->mesh.dim[d], axis))

@@ -273,7 +273,7 @@ void zx_give_addresses(const ZpSegment *s, const ZpNode *n, ZkCall *c);
 /* Lets the device prepare them; what it cannot do, with where that comes from. */
 bool zx_prepare_calls(ZxEngine *e, ZbErr *err);
 void zx_run_list(ZxEngine *e, uint32_t segment, ZpPhase phase, const ZxFrame *f);
-/* A node over mesh dims, by its call with pointers; one that may go beside calls (zp_goes_beside): begins,
+/* A node over mesh dims, by its call with pointers; one that begins and ends (zp_begins): begins,
  * what is to be known for its end; and waits for it. */
 void zx_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *call);
 void zx_begin_collective(ZxEngine *e, const ZpSegment *s, const ZpNode *n, const ZkCall *call, ZxBeside *to);

@@ -174,7 +174,7 @@ static void run_node(ZxEngine *e, const ZpSegment *s, const ZpNode *n, ZkCall *c
   e->node = n->dims ? n : NULL;
   if (n->dims && c->op == ZG_OP_ROUND) zx_begin_round(e, c);
   else if (n->dims && (c->op == ZG_OP_DISPATCH || c->op == ZG_OP_COMBINE)) zx_exchange_rows(e, n, c);
-  else if (zp_goes_beside(n)) run_collective(e, s, n, c);
+  else if (zp_begins(n)) run_collective(e, s, n, c);
   else if (n->dims) zx_collective(e, s, n, c);
   else if (c->op == ZG_OP_OUTPUT) take_output(e, s, n, c, f->mb);
   else if (zg_op_info[c->op].kind == ZG_SINK) take_scalar(e, n, c);

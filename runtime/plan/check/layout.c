@@ -210,19 +210,25 @@ static bool is_split(const ZpValue *v, int d, uint16_t axis) {
 }
 
 /* Merged axes, and those an axis is parted into, have as many elements as the one. If that is split, so is
- * the slowest of them, over the same dims, and no other. */
+ * the slowest of them, over the same dims, and no other; zigzag both or none, in whole rows. */
 static bool regroups_wrong(const Local *l, const ZpNode *n) {
   bool merge = n->call.op == ZG_OP_MERGE;
   if (!merge && n->call.op != ZG_OP_PART) return false;
   const ZpValue *parted = operand(l, n, !merge), *one = operand(l, n, merge);
   const uint16_t *part = n->call.ax + merge, whole = n->call.ax[merge ? 0 : n->call.nax - 1];
-  int64_t product = 1;
+  int64_t product = 1, pairs = 1;
   bool wrong = false;
   for (int i = 0; i < n->call.nax - 1; i++) {
     product *= size_along(parted, part[i]);
-    for (int d = 0; d < l->c->p->mesh.ndims; d++)
-      wrong |= is_split(parted, d, part[i]) != (i == 0 && is_split(one, d, whole));
+    for (int d = 0; d < l->c->p->mesh.ndims; d++) {
+      const ZpDim *m = &l->c->p->mesh.dim[d];
+      bool split = is_split(parted, d, part[i]), zigzag = zp_dim_zigzags(m, part[i]);
+      wrong |= split != (i == 0 && is_split(one, d, whole));
+      wrong |= split && zigzag != zp_dim_zigzags(m, whole);
+      if (split && zigzag) pairs *= m->size;
+    }
   }
+  wrong |= pairs > 1 && l->c->p->axis_size[part[0]] % (2 * pairs);
   return wrong || product != size_along(one, whole);
 }
 
@@ -350,7 +356,7 @@ static bool comes(const ZpNode *n, int64_t t, int c) {
 static bool is_zigzag(const Local *l, const ZpNode *n) {
   bool is = false;
   for (int d = 0; d < l->c->p->mesh.ndims; d++)
-    is |= n->dims >> d & 1 && l->c->p->mesh.dim[d].size > 1 && l->c->p->mesh.dim[d].zigzag == n->axis;
+    is |= n->dims >> d & 1 && zp_dim_zigzags(&l->c->p->mesh.dim[d], n->axis);
   return is;
 }
 
@@ -559,13 +565,14 @@ static const char *states_wrong(const ZpPlan *p, const ZpNode *n, const ZpState 
   return NULL;
 }
 
-/* A shift along an axis that all of the collective's dims, and no others, split, which moves no values but
- * along it. What leaves a rank are the elements that its neighbours want, at most all that it has. */
+/* A shift along an axis that all of the collective's dims, and no others, split, in order, and which moves no
+ * values but along it. What leaves a rank are the elements that its neighbours want, at most all that it has. */
 static const char *halo_wrong(const Local *l, const ZpNode *n) {
   const ZpPlan *p = l->c->p;
   if (n->call.nin != 1 || n->call.nout != 1 || n->axis != n->call.ax[0]) return "is no shift over ranks";
   const ZpValue *in = operand(l, n, 0), *out = operand(l, n, 1);
   int64_t own = size_along(in, n->axis);
+  if (is_zigzag(l, n)) return "shifts positions that do not follow each other";
   if (!own || in->elem != out->elem || in->type.naxes != out->type.naxes)
     return "has a result of another kind than its operand";
   for (int d = 0; d < p->mesh.ndims; d++) {
@@ -594,9 +601,7 @@ const char *zp_collective_wrong(const Local *l, const ZpNode *n) {
     return rows_wrong(l, n);
   if (n->call.op == ZG_OP_SHIFT) return halo_wrong(l, n);
   int64_t members = 1;
-  if (n->call.nin != 1 || n->call.nout != 1 || n->dims >> p->mesh.ndims ||
-      (p->mesh.pipe >= 0 && n->dims >> p->mesh.pipe & 1))
-    return "is no collective within a stage";
+  if (n->call.nin != 1 || n->call.nout != 1) return "is no collective of one value";
   for (int d = 0; d < p->mesh.ndims; d++)
     if (n->dims >> d & 1) members *= p->mesh.dim[d].size;
   const ZpValue *in = operand(l, n, 0), *out = operand(l, n, 1);

@@ -328,6 +328,7 @@ static bool form(const Walk *w) {
     return fail(w, "is nothing that a plan which only goes forward does");
   if (n->call.op >= ZG_OP_COUNT || n->call.nin > ZK_MAX_IN || n->call.nout > ZK_MAX_OUT)
     return fail(w, "is no call");
+  if (n->dims & ~zp_all_dims(&w->l.c->p->mesh)) return fail(w, "is no collective within a stage");
   ZgOpKind class = zg_op_info[n->call.op].kind;
   if (class == ZG_SOURCE || class == ZG_EW) return fail(w, "is nothing that can be called");
   for (int i = 0; i < n->call.nin + n->call.nout; i++) {
@@ -397,15 +398,33 @@ static bool adds_all(Walk *w) {
   return true;
 }
 
-/* Every output of the graph's segment is taken out, if outputs are wanted. */
+/* Whether a list has to take that out: denominators where they are counted, all else in forward; outputs if
+ * they are wanted. */
+static bool is_taken_out(const Walk *w, ZgOp op) {
+  if (w->phase == ZP_COUNT) return op == ZG_OP_LOSS_DEN;
+  if (w->phase == ZP_BWD) return false;
+  return op == ZG_OP_LOSS_NUM || op == ZG_OP_AUX || (op == ZG_OP_OUTPUT && w->l.c->p->outputs);
+}
+
+/* Of each loss and output of the graph's segment its own number is taken out, once. */
 static bool takes_out_all(Walk *w) {
   const ZgSegment *g = w->l.gs;
-  const ZpList *l = &w->l.s->list[ZP_FWD];
   uint32_t want = 0, found = 0;
-  for (uint32_t i = 0; i < g->nnodes && w->l.c->p->outputs; i++) want += g->nodes[i].op == ZG_OP_OUTPUT;
-  for (uint32_t i = 0; i < l->n; i++) found += l->nodes[i].call.op == ZG_OP_OUTPUT;
+  for (uint32_t i = 0; i < w->nnodes; i++) found += zg_op_info[w->nodes[i].call.op].kind == ZG_SINK;
   w->n = NULL;
-  return found == want || fail(w, "takes out %u of %u outputs", found, want);
+  for (uint32_t i = 0; i < g->nnodes; i++) {
+    const ZgNode *n = &g->nodes[i];
+    uint32_t same = 0, alike = 0;
+    if (!is_taken_out(w, n->op)) continue;
+    for (uint32_t k = 0; k < w->nnodes; k++)
+      same += w->nodes[k].call.op == n->op && w->nodes[k].sink == (uint32_t)n->opt[0];
+    for (uint32_t k = 0; k < g->nnodes; k++)
+      alike += g->nodes[k].op == n->op && g->nodes[k].opt[0] == n->opt[0];
+    if (same != alike)
+      return fail(w, "takes out %u of %u `%s %u`", same, alike, zg_op_info[n->op].text, (uint32_t)n->opt[0]);
+    want++;
+  }
+  return found == want || fail(w, "takes out %u numbers and outputs instead of %u", found, want);
 }
 
 /* ---- rounds -------------------------------------------------------------------------------------------- */
@@ -483,8 +502,8 @@ static bool list(Walk *w, ZpPhase phase) {
   complete(w);
   const ZgSegment *g = w->l.gs;
   if (phase == ZP_BWD && w->l.c->p->forward_only) return true;
-  if (phase == ZP_FWD)
-    return leaves_all(w, ZP_AT_CARRY_OUT, g->carry_out, g->ncarry_out, NULL) && takes_out_all(w);
+  if (!takes_out_all(w)) return false;
+  if (phase == ZP_FWD) return leaves_all(w, ZP_AT_CARRY_OUT, g->carry_out, g->ncarry_out, NULL);
   return phase != ZP_BWD ||
          (leaves_all(w, ZP_AT_DCARRY_IN, g->carry_in, g->ncarry_in, w->l.cotangents->in) && adds_all(w));
 }

@@ -32,7 +32,7 @@ static Hash mesh(const ZpPlan *p) {
   ADD(&h, U(m->ndims), U(m->pipe), U(m->nranks));
   for (int d = 0; d < m->ndims; d++) {
     add_text(&h, m->dim[d].name);
-    ADD(&h, U(m->dim[d].size), m->dim[d].directive, m->dim[d].naxes, m->dim[d].zigzag);
+    ADD(&h, U(m->dim[d].size), m->dim[d].directive, m->dim[d].naxes, m->dim[d].zigzag, m->dim[d].zigzag_up);
     for (uint32_t i = 0; i < m->dim[d].naxes; i++) add(&h, m->dim[d].axes[i]);
   }
   return h;

@@ -1,5 +1,5 @@
 /* What is computed in chunks of rows: never whole, in any list of any layout, and nothing else of it kept. */
-#include "tests/unit/plan/models/plan.h"
+#include "tests/unit/plan/models/faults.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -78,6 +78,26 @@ Test(chunk, keeps_no_logits) {
                "normalize: real[batch, seq, embed]\nnormalize: f32[batch, seq]\n"
                "peak: real[batch, seq.rows, seq.one]\npeak: real[batch, seq.rows, seq.one]\n"
                "merge: f32[batch, seq]\n");
+  plan_close(&q);
+  model_close(&m);
+}
+
+/* A sequence is split zigzag where its chunks are whole rows of those of the logits, and not elsewhere. */
+Test(chunk, of_a_zigzag_sequence) {
+  Model m = model_open("gpt2", NULL, "-D layers=2 -D heads=4 -D width=32 -D context=32 -D words=128");
+  uint16_t seq = (uint16_t)zg_axis_find(m.g, "seq");
+  Plan q = plan_of(m.g, "mesh c = 2 split seq over c chunk vocab = 8 bind batch = 2, seq = 32");
+  cr_expect(q.p->mesh.dim[0].zigzag == seq && q.p->mesh.dim[0].zigzag_up == q.p->chunk.up);
+  WITH(q.p->mesh.dim[0].zigzag_up, ZP_NO_AXIS, "merges axes to one of another size, or split otherwise");
+  plan_close(&q);
+  q = plan_of(m.g, "mesh c = 2 split seq over c chunk vocab = 16 bind batch = 2, seq = 32");
+  cr_expect_str_eq(q.p->order, "`seq` is split contiguously over c: `chunk vocab = 16` does not cut its "
+                               "chunks of 8 positions without a rest");
+  plan_close(&q);
+  q = plan_try(m.g, "mesh c = 2 split seq over c zigzag chunk vocab = 16 bind batch = 2, seq = 32");
+  cr_expect(!q.p &&
+                strstr(plan_messages(&q), "`seq` cannot be split zigzag over `c`: `chunk vocab = 16` does"),
+            "%s", plan_messages(&q));
   plan_close(&q);
   model_close(&m);
 }

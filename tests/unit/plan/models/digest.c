@@ -61,6 +61,7 @@ Test(digest, every_field_counts) {
   CHANGE("mesh", p->mesh.dim[1].axes[0]);
   CHANGE("mesh", p->mesh.dim[1].directive);
   CHANGE("mesh", p->mesh.dim[1].zigzag);
+  CHANGE("mesh", p->mesh.dim[1].zigzag_up);
   CHANGE("mesh", p->mesh.dim[2].name);
   CHANGE("mesh", p->mesh.pipe);
   CHANGE("mesh", p->mesh.nranks);

@@ -115,7 +115,7 @@ Test(forward, outputs_are_taken_out) {
   memmove(n, n + 1, (size_t)(l->nodes + l->n - n - 1) * sizeof *n);
   l->n--;
   for (; n < l->nodes + l->n; n++) n->until -= n->until > 0;
-  cr_expect(!zp_check_segments(q.p, &err) && strstr(err.text, "takes out 0 of 1 outputs"), "%s", err.text);
+  cr_expect(!zp_check_segments(q.p, &err) && strstr(err.text, "takes out 0 of 1 `output 0`"), "%s", err.text);
   *l = was;
   plan_close(&b);
   plan_close(&q);

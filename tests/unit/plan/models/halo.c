@@ -1,9 +1,6 @@
 /* What goes from rank to rank along a sequence that is split: the borders that a shift takes, and what chunks of
  * recurrences end with. */
-#include "tests/unit/plan/models/plan.h"
-
-#include <criterion/criterion.h>
-#include <string.h>
+#include "tests/unit/plan/models/faults.h"
 
 /* ---- shifts -------------------------------------------------------------------------------------------- */
 /* Played by ranks that only do what ZpHalo says, a shift is the shift of all. */
@@ -39,6 +36,25 @@ Test(halo, shifts_by_any_distance) {
   for (int ranks = 1; ranks <= 5; ranks++)
     for (int own = 1; own <= 7; own++)
       for (int by = -ranks * own - 2; by <= ranks * own + 2; by++) play(ranks, own, by);
+}
+
+/* Only among the ranks of its stage that share its axis, and of parts that follow each other. */
+Test(halo, faults) {
+  Model m =
+      model_open("halo",
+                 "model M { axis batch, seq, a = 2  input x: real[batch, seq, a]  param w[a] ~ normal(1)\n"
+                 "  y = shift[seq](x * w)  loss y * y per samples() }",
+                 NULL);
+  Plan q = plan_of(m.g, "bind batch = 2, seq = 8 mesh c = 2, d = 2 split seq over c split batch over d");
+  ZpList *l = &q.p->segments[0].list[ZP_FWD];
+  ZpNode *n = l->nodes;
+  while (n < l->nodes + l->n - 1 && !zp_is_halo(n)) n++;
+  cr_assert(zp_is_halo(n) && n->dims == 1);
+  WITH(n->dims, 2, "shifts over other ranks than those that share its axis");
+  WITH(n->dims, 5, "is no collective within a stage");
+  WITH(q.p->mesh.dim[0].zigzag, n->axis, "shifts positions that do not follow each other");
+  plan_close(&q);
+  model_close(&m);
 }
 
 /* ---- recurrences --------------------------------------------------------------------------------------- */

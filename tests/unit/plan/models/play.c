@@ -40,7 +40,7 @@ static int64_t place_of(const ZpPlan *p, const ZpState *state, int64_t rank, uin
     const ZpDim *m = &p->mesh.dim[d];
     int64_t c = zp_coord(&p->mesh, rank, d);
     if (state[d].kind != 'S' || state[d].axis != axis) continue;
-    if (m->zigzag == axis) pair = pair * m->size + c, pairs *= m->size;
+    if (zp_dim_zigzags(m, axis)) pair = pair * m->size + c, pairs *= m->size;
     else part = part * m->size + c, parts *= m->size;
   }
   int64_t in = part * size + at, whole = parts * size, chunk = whole / 2;
@@ -580,3 +580,38 @@ Test(play, odd_kept) { many_with(room, ODD, 0, 100, 6, NULL, false); }
 Test(play, gpt2_kept_fused) { many_with(room, GPT2, 0, 150, 6, supports_all, false); }
 Test(play, gpt2_kept_beside) { many_with(room, GPT2, 0, 100, 4, supports_all, true); }
 Test(play, odd_kept_fused) { many_with(room, ODD, 0, 100, 6, supports_all, false); }
+
+/* Chunks of logits are put together, or cut, along rows of a sequence that is split zigzag: what meets them
+ * behind is of the same tokens. */
+Test(play, chunks_of_a_zigzag_sequence) {
+  static const char *const splits[] = {"embed, seq over c zigzag", "vocab, seq over c zigzag",
+                                       "seq over c zigzag split embed, seq over d contiguous"};
+  Model m =
+      model_open(NULL,
+                 "model M { axis batch, seq, embed = 8, head = 2, hd = 2, vocab = 16\n"
+                 "  input tokens: index(vocab)[batch, seq]  input targets: index(vocab)[batch, seq]\n"
+                 "  param table[vocab, embed], wq[embed, head, hd], wv[embed, head, hd], wo[head, hd, embed] "
+                 "~ normal(1)\n"
+                 "  x = lookup(table, tokens)  q = dot[embed](x, wq)\n"
+                 "  x = x + dot[head, hd](attend[seq, hd](q, q, dot[embed](x, wv), mask = causal), wo)\n"
+                 "  z = dot[embed](x, table)  often = select(less(tokens, targets), 1, 5)\n"
+                 "  aux 0.1 * mean[batch, seq](peak[vocab](z) * often)\n"
+                 "  loss xent[vocab](z, targets) * often per known(targets) }",
+                 NULL);
+  for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
+    const char *recipe = zb_printf(m.c.a,
+                                   "mesh c = 2%s split %s attention gather chunk vocab = 2 "
+                                   "bind batch = 2, seq = 16",
+                                   strstr(splits[i], "over d") ? ", d = 2" : "", splits[i]);
+    Plan q = plan_of(m.g, recipe), ref = plan_of(m.g, "bind batch = 2, seq = 16");
+    Play one, y;
+    play(&one, ref.p, false);
+    play(&y, q.p, false);
+    compare(&one, &y, recipe);
+    play_end(&y);
+    play_end(&one);
+    plan_close(&ref);
+    plan_close(&q);
+  }
+  model_close(&m);
+}

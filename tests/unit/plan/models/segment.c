@@ -192,6 +192,31 @@ Test(segment, sums_and_gradients) {
   model_close(&m);
 }
 
+/* Each number of a loss is taken out as that, once, where a step wants it. */
+Test(segment, losses) {
+  Model m = model_open(NULL,
+                       "model M { axis batch, a = 7  input x: real[batch, a]  param w[a] ~ normal(1)\n"
+                       "  y = dot[a](x, w)  aux 0.1 * mean[batch](y)  aux mean[batch](y * y)\n"
+                       "  loss y * y per x * x  loss more = 0.5 * y per abs(x) }",
+                       NULL);
+  Plan q = plan_of(m.g, "bind batch = 4");
+  ZpSegment *s = &q.p->segments[0];
+  ZpNode *num = node_of(s, ZP_FWD, ZG_OP_LOSS_NUM), *den = node_of(s, ZP_COUNT, ZG_OP_LOSS_DEN);
+  ZpNode *aux = node_of(s, ZP_FWD, ZG_OP_AUX), *next = num;
+  while ((++next)->call.op != ZG_OP_LOSS_NUM) {}
+  cr_assert(num->sink == 0 && next->sink == 1 && den->sink == 0);
+  WITH(num->sink, 1, "takes out 0 of 1 `loss_num 0`");
+  WITH(next->sink, 0, "takes out 2 of 1 `loss_num 0`");
+  WITH(den->sink, 1, "takes out 0 of 1 `loss_den 0`");
+  WITH(aux->call.op, ZG_OP_LOSS_NUM, "takes out 1 of 2 `aux 0`");
+  WITH(num->call.op, ZG_OP_AUX, "takes out 3 of 2 `aux 0`");
+  WITH(num->call.op, ZG_OP_LOSS_DEN, "takes out 0 of 1 `loss_num 0`");
+  WITH(s->list[ZP_COUNT].n, s->list[ZP_COUNT].n - 1, "takes out 0 of 1 `loss_den 1`");
+  WITH(s->list[ZP_BWD], s->list[ZP_COUNT], "takes out 2 numbers and outputs instead of 0");
+  plan_close(&q);
+  model_close(&m);
+}
+
 Test(segment, collectives) {
   Model m = model_open("gpt2", NULL, "-D layers=2 -D heads=2 -D width=16 -D context=16 -D words=32");
   Plan q = plan_of(m.g, "mesh pipe = 2, d = 2 stages over pipe by cost split head, ffn, vocab over d else "
