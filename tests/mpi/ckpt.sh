@@ -129,6 +129,8 @@ data=other.bin && export data && refuses "is of a run with other data: tokens [0
 unset data
 refuses "parameter 'wte' has shape \[131, 16\]; the model wants \[132, 16\]" $MPIRUN -np 2 zrun train words.zsg --recipe recipes.zug:ddp_2 \
   --data text.bin --steps 1 --init $ckpt
+into="$(echo $ckpt/model-00001-of-*)"
+refuses "--save $into lies in $ckpt, from which it is made" ./run 1 momentum_1 --steps 9 --resume-from $ckpt --save "$into"
 refuses 'cannot open ./manifest.json' ./run 2 ddp_2 --steps 1 --init .
 refuses "is of a run with --seed 1; this run has 2" ./run 1 momentum_1 --steps 9 --seed 2 --resume-from $ckpt
 refuses "is of a run with --order shuffled; this run has sequential" ./run 1 momentum_1 --steps 9 --order sequential --resume-from $ckpt
