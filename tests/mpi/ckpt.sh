@@ -14,6 +14,7 @@ recipe one {
 }
 recipe ddp_2 from one { mesh data = 2   split batch over data }
 recipe zero3_2 from ddp_2 { shard params, grads, states over data unit layer }
+recipe ahead_2 for GPT2 from zero3_2 { prefetch 2   chunk vocab = 4   attention gather }
 recipe seq_2 from one { mesh tensor = 2   split head, ffn, vocab over tensor else seq   pad vocab to 8 }
 recipe all_8 from one {
   mesh pipe = 2, data = 2, tensor = 2
@@ -103,7 +104,8 @@ kB() { sed -nE "s/.*$1 ([0-9.]+) kB.*/\\1/p" out.txt | tail -1; }
 share() { awk -v most="$1" -v all="$2" -v n="$3" 'BEGIN { exit !(most > 0 && all > 0 && most <= 1.1 * all / n) }'; }
 ok ./run 2 ddp_2 --steps 1 --ckpt share
 share "$(kB 'at most')" "$(kB '00000001:')" 2 || { cat out.txt; fail "one of two replicas writes more than half"; }
-ok ./run 2 zero3_2 --steps 2 --ckpt share --resume
+ok ./run 2 ahead_2 --steps 2 --ckpt share --resume
+grep '^note: the recipe' out.txt && fail "a layout is said to be another recipe"
 share "$(kB 'at most')" "$(kB '00000002:')" 2 || { cat out.txt; fail "one of two shards is more than half"; }
 says 'resumed from'
 grep '^resumed' out.txt >resumed.txt && cp resumed.txt out.txt
