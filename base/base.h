@@ -160,7 +160,9 @@ char *zb_read_file(ZbArena *a, const char *path, uint64_t limit, size_t *n, ZbEr
 /* For what is read once, from the beginning: a regular file, or a pipe that somebody writes to. */
 FILE *zb_open_stream(const char *path, ZbErr *err);
 bool zb_same_file(const char *a, const char *b); /* both are there, and are one: links, other paths */
-const char *zb_file_kind(unsigned mode);         /* "a pipe", of a stat's st_mode */
+/* Whether a file of that path, which need not be there yet, is one of a folder's own. Links are followed. */
+bool zb_lies_in(const char *path, const char *folder);
+const char *zb_file_kind(unsigned mode); /* "a pipe", of a stat's st_mode */
 
 /* ---- files that are written --------------------------------------------------------------------------
  * A file is written into a temporary beside it, which takes its name, its permissions and its owner once it
@@ -201,6 +203,9 @@ bool zb_remove_folder(const char *path, bool (*ours)(const char *name), ZbErr *e
 bool zb_exchange(const char *a, const char *b);
 /* False, with the message for an errno of writing. */
 bool zb_out_failed(const char *path, int code, ZbErr *err);
+/* Whether writing `out` leaves alone what it is made from: a file, or a folder with its files. False with a
+ * message, in which `option` is what `out` was given by. */
+bool zb_spares(const char *option, const char *out, const char *in, ZbErr *err);
 /* What a path leads to when links are followed, which need not be there; to be freed. NULL with a message. */
 char *zb_resolve(const char *path, ZbErr *err);
 /* Last of all in main: whether all that was printed was also written. */

@@ -104,6 +104,23 @@ char *zb_resolve(const char *path, ZbErr *err) {
   return NULL;
 }
 
+bool zb_lies_in(const char *path, const char *folder) {
+  char *at = zb_resolve(path, NULL), *of = at ? joined(at, folder_bytes(at), ".") : NULL;
+  bool in = of && zb_same_file(of, folder);
+  free(at);
+  free(of);
+  return in;
+}
+
+bool zb_spares(const char *option, const char *out, const char *in, ZbErr *err) {
+  static const char help[] = "choose another name";
+  if (zb_same_file(out, in))
+    return zb_fail(err, help, "%s %s would overwrite %s, from which it is made", option, zb_show(out),
+                   zb_show(in));
+  return !zb_lies_in(out, in) ||
+         zb_fail(err, help, "%s %s lies in %s, from which it is made", option, zb_show(out), zb_show(in));
+}
+
 /* One word for the machine since it was started, the same in all its containers; "" if it has none. */
 static void machine(char out[MACHINE + 1]) {
   char id[64] = "";

@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct {
   ZlEach *each;
@@ -41,16 +42,28 @@ static void add_names(ZbText *t, const ZlName *at, uint32_t n, const char *betwe
 
 static void sizes(List *l, const char *what, const ZlBind *b, uint32_t n) {
   if (!n) return;
-  for (uint32_t i = 0; i < n; i++)
-    zb_text_add(&l->text, "%s%s%s = %.15g", i ? ", " : "", b[i].axis.s, b[i].maybe ? "?" : "", b[i].number);
+  for (uint32_t i = 0; i < n; i++) {
+    zb_text_add(&l->text, "%s%s%s = ", i ? ", " : "", b[i].axis.s, b[i].maybe ? "?" : "");
+    zb_text_number(&l->text, b[i].number);
+  }
   item(l, what);
 }
 
+static const char *key_of(const ZlKw *k) { return k->key.s ? k->key.s : "schedule's value"; }
+
+/* An item a key: what may be given several times is one, as in "each: head, hd". */
 static void settings(List *l, const ZlKw *kws, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
-    const char *what = kws[i].key.s ? kws[i].key.s : "schedule's value";
-    if (kws[i].word) word(l, what, kws[i].word);
-    else number(l, what, kws[i].num);
+    bool again = false;
+    for (uint32_t k = 0; k < i; k++) again |= !strcmp(key_of(&kws[k]), key_of(&kws[i]));
+    if (again) continue;
+    for (uint32_t k = i; k < n; k++) {
+      if (strcmp(key_of(&kws[k]), key_of(&kws[i]))) continue;
+      if (l->text.len) zb_text_add(&l->text, ", ");
+      if (kws[k].word) zb_text_add(&l->text, "%s", kws[k].word);
+      else zb_text_number(&l->text, kws[k].num);
+    }
+    item(l, key_of(&kws[i]));
   }
 }
 

@@ -56,6 +56,7 @@ ok zdata pack docs.jsonl --shard-size 1M -o empty # takes its place
 refuses 'all 1 documents are for training: none is left for validation' zdata pack long.txt --split 0.99999 -o x.bin
 refuses 'shards exists and is not an empty folder' zdata pack docs.jsonl --shard-size 1k -o shards
 refuses 'long.txt exists and is not an empty folder' zdata pack docs.jsonl --shard-size 1k -o long.txt
+refuses 'a folder without a name' zdata pack docs.jsonl --shard-size 1k -o ''
 refuses 'x/y.partial: No such file' zdata pack docs.jsonl --shard-size 1k -o x/y
 printf 'no JSON\n' >>docs.jsonl
 refuses 'docs.jsonl:401: ' zdata pack docs.jsonl --shard-size 1k --split 0.9 -o x

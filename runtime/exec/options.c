@@ -321,7 +321,7 @@ void zx_option_facts(ZxFacts *f, const ZxOptions *o) {
   zx_fact(f, ZX_OPTIONS, "a file for --init", "%s", no_yes[o->init != NULL]);
   zx_fact(f, ZX_OPTIONS, "--names", "%s", o->names ? o->names : "none");
   zx_fact(f, ZX_OPTIONS, "--init-partial", "%s", no_yes[o->init_partial]);
-  zx_fact(f, ZX_OPTIONS, "a --cluster", "%s", no_yes[o->cluster != NULL]);
+  zx_fact(f, ZX_OPTIONS, "--cluster", "%s", zx_auto_cluster(o) ? "auto" : o->cluster ? "of a file" : "none");
   zx_fact(f, ZX_OPTIONS, "--save", "%s", o->save ? o->save : "none");
   zx_fact(f, ZX_OPTIONS, "--ckpt", "%s", o->ckpt ? o->ckpt : "none");
   zx_fact(f, ZX_OPTIONS, "--ckpt-every", "%" PRId64 " steps, %g s", o->ckpt_steps, o->ckpt_seconds);
@@ -342,6 +342,8 @@ void zx_option_facts(ZxFacts *f, const ZxOptions *o) {
   zx_fact(f, ZX_OPTIONS, "--exact", "%s", no_yes[o->exact]);
   zx_fact(f, ZX_OPTIONS, "--log", "%s", o->log ? o->log : "none");
 }
+
+bool zx_auto_cluster(const ZxOptions *o) { return o->cluster && !strcmp(o->cluster, "auto"); }
 
 bool zx_asks_help(int argc, char **argv) {
   for (int i = 1; i < argc; i++) {

@@ -97,8 +97,9 @@ static bool differs(const ZxCkptFact *f, const char *path, const char *here, ZbE
 
 /* Facts of the recipe that say how the model is spread, not what is computed. */
 static bool is_layout(const char *name) {
-  static const char *const names[] = {"name",  "mesh",      "split",    "stages", "shard",
-                                      "micro", "recompute", "schedule", "pad",    "limit"};
+  static const char *const names[] = {"name",  "model",     "mesh",  "split",     "stages",
+                                      "shard", "attention", "micro", "recompute", "schedule",
+                                      "pad",   "prefetch",  "chunk", "limit"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (!strncmp(name, names[i], strlen(names[i]))) return true;
   return false;

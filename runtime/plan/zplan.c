@@ -269,7 +269,7 @@ static bool compare(ZbArena *a, const Options *o, const ZpPlan *p, const ZlClust
   if (!t) return false;
   const char *trace = zb_read_file(a, o->run, (uint64_t)1 << 32, &n, err);
   ZbText both = {0};
-  bool ok = trace &&
+  bool ok = trace && (!o->trace || zb_spares("--trace", o->trace, o->run, err)) &&
             (zp_is_trace((const uint8_t *)trace, n) || zb_fail(err, "write it by zrun train --trace FILE",
                                                                "%s is not a trace of zrun", zb_show(o->run)));
   ok = ok && zp_compare(p, t, trace, out, &both, err);
@@ -347,6 +347,9 @@ static ZpSearch *search(ZbArena *a, ZlSources *s, ZlDiags *d, const Options *o, 
   keep_memory();
   if (!o->recipe) r = all_open(a, s, d, o, g, c);
   else if ((p = zl_load_named(a, s, d, o->recipe, &lo, &name))) r = zl_recipe_open(p, d, name);
+  ZbErr err = {0};
+  if (r && o->recipe && o->out && !zb_spares("-o", o->out, zl_source_name(s, r->span.file), &err))
+    return say(&err), NULL;
   ZpSearchOptions so = {
       .cluster = c, .ranks = o->ranks, .keep = o->keep ? (uint32_t)o->keep : 10, .whole = !o->recipe};
   return r && !zl_errors(d) ? zp_search(a, g, r, &so, po, d) : NULL;

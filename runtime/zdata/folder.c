@@ -43,6 +43,7 @@ static bool is_empty(const char *path) {
 /* ---- the folder ---- */
 static bool begin(ZdFolder *f, ZbErr *err) {
   struct stat st;
+  if (!*f->path) return zb_fail(err, NULL, "a folder without a name cannot be written");
   if (lstat(f->path, &st) == 0 && !(S_ISDIR(st.st_mode) && is_empty(f->path)))
     return zb_fail(err, "remove it, or choose another name", "%s exists and is not an empty folder",
                    zb_show(f->path));

@@ -258,8 +258,8 @@ static bool import_all(Import *m, Source *s, const ZdOptions *o, ZbArena *a, ZbE
   uint64_t bytes = 0, done = 0;
   bool ok = true;
   for (int i = 0; ok && i < o->nfile; i++) {
-    ok = zd_other_file(o->file[i], o->out, err) && open_source(&s[i], o->file[i], o, a, err) &&
-         zd_other_file(s[i].path, o->out, err);
+    ok = zb_spares("-o", o->out, o->file[i], err) && open_source(&s[i], o->file[i], o, a, err) &&
+         zb_spares("-o", o->out, s[i].path, err);
     if (ok) bytes += s[i].n * types[s[i].type].bytes;
   }
   ok = ok && zd_target_options(&to, o, err) && agree(m, s, o->nfile, &to, err) &&

@@ -9,12 +9,6 @@
 
 enum { LOOK = 8 << 10 /* bytes looked at to tell text from the rest */ };
 
-bool zd_other_file(const char *in, const char *out, ZbErr *err) {
-  if (!zb_same_file(in, out)) return true;
-  return zb_fail(err, "choose another name", "-o %s would overwrite %s, from which it is made", zb_show(out),
-                 zb_show(in));
-}
-
 /* No NUL at the beginning is text, as git has it. */
 static bool is_text(const char *path, bool *text, ZbErr *err) {
   char head[LOOK];
@@ -81,6 +75,6 @@ static bool collect_all(ZdFiles *fs, const ZdOptions *o, bool folders, ZbErr *er
 bool zd_files(ZdFiles *fs, const ZdOptions *o, bool folders, ZbErr *err) {
   if (!collect_all(fs, o, folders, err)) return false;
   for (size_t i = 0; i < fs->n; i++)
-    if (!zd_other_file(fs->path[i], o->out, err)) return false;
+    if (!zb_spares("-o", o->out, fs->path[i], err)) return false;
   return true;
 }

@@ -240,7 +240,7 @@ static bool name_field(ZxDataField *f, const char *name, ZbErr *err) {
 bool zd_table(const ZdOptions *o, ZbArena *a, ZbErr *err) {
   if (!o->label) return zb_fail(err, "zdata --help shows how", "zdata table needs --label COLUMN");
   if (o->nfield > 1) return zb_fail(err, NULL, "--field is given twice");
-  if (!zd_other_file(o->file[0], o->out, err)) return false;
+  if (!zb_spares("-o", o->out, o->file[0], err)) return false;
   Table t = {.csv = {.path = zb_strdup(a, zb_show(o->file[0])), .next = 1}, .a = a};
   uint64_t size; /* it is read twice, so a pipe will not do */
   int fd = zb_open_file(o->file[0], false, &size, err);

@@ -53,8 +53,6 @@ typedef struct {
 /* The files named by `o`, none of which may be o->out; and where `folders`, the text files in folders, by
  * name: those without a NUL among their first bytes, decompressed. */
 bool zd_files(ZdFiles *fs, const ZdOptions *o, bool folders, ZbErr *err);
-/* Whether the output is not this input by another path. */
-bool zd_other_file(const char *in, const char *out, ZbErr *err);
 
 /* ---- their bytes (bytes.c) ----------------------------------------------------------------------------- */
 typedef enum { ZD_PLAIN, ZD_GZIP, ZD_ZSTD } ZdPacking;

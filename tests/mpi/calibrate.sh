@@ -47,6 +47,10 @@ ok "$ZUG_BUILD/tests/tools/check_trace" both.json
 for what in 'rank 0 stage 0 step 3' 'rank 1 stage 1 step 4' 'rank 2 stage 0 step 1' 'rank 3 stage 1 step 1'; do says "$what"; done
 grep -q '"rank 1, stage 1, predicted"' both.json || fail "no predicted process"
 refuses 'the trace is of 2 ranks, recipe one is for 1' zplan compare model.zsg --recipe recipes.zug:one --cluster here.zug --run run.json
+cp run.json kept.json
+refuses '--trace ./run.json would overwrite run.json, from which it is made' \
+  zplan compare model.zsg --recipe recipes.zug:pipe --cluster here.zug --run run.json --trace ./run.json
+cmp run.json kept.json || fail "the run's trace is lost"
 refuses 'is not a trace of zrun' zplan compare model.zsg --recipe recipes.zug:pipe --cluster here.zug --run corpus.bin
 refuses 'compare wants --run FILE' zplan compare model.zsg --recipe recipes.zug:pipe --cluster here.zug
 refuses 'compare wants a cluster' zplan compare model.zsg --recipe recipes.zug:pipe --run run.json

@@ -14,6 +14,7 @@ recipe one {
 }
 recipe ddp_2 from one { mesh data = 2   split batch over data }
 recipe zero3_2 from ddp_2 { shard params, grads, states over data unit layer }
+recipe ahead_2 for GPT2 from zero3_2 { prefetch 2   chunk vocab = 4   attention gather }
 recipe seq_2 from one { mesh tensor = 2   split head, ffn, vocab over tensor else seq   pad vocab to 8 }
 recipe all_8 from one {
   mesh pipe = 2, data = 2, tensor = 2
@@ -103,7 +104,8 @@ kB() { sed -nE "s/.*$1 ([0-9.]+) kB.*/\\1/p" out.txt | tail -1; }
 share() { awk -v most="$1" -v all="$2" -v n="$3" 'BEGIN { exit !(most > 0 && all > 0 && most <= 1.1 * all / n) }'; }
 ok ./run 2 ddp_2 --steps 1 --ckpt share
 share "$(kB 'at most')" "$(kB '00000001:')" 2 || { cat out.txt; fail "one of two replicas writes more than half"; }
-ok ./run 2 zero3_2 --steps 2 --ckpt share --resume
+ok ./run 2 ahead_2 --steps 2 --ckpt share --resume
+grep '^note: the recipe' out.txt && fail "a layout is said to be another recipe"
 share "$(kB 'at most')" "$(kB '00000002:')" 2 || { cat out.txt; fail "one of two shards is more than half"; }
 says 'resumed from'
 grep '^resumed' out.txt >resumed.txt && cp resumed.txt out.txt
@@ -129,6 +131,8 @@ data=other.bin && export data && refuses "is of a run with other data: tokens [0
 unset data
 refuses "parameter 'wte' has shape \[131, 16\]; the model wants \[132, 16\]" $MPIRUN -np 2 zrun train words.zsg --recipe recipes.zug:ddp_2 \
   --data text.bin --steps 1 --init $ckpt
+into="$(echo $ckpt/model-00001-of-*)"
+refuses "--save $into lies in $ckpt, from which it is made" ./run 1 momentum_1 --steps 9 --resume-from $ckpt --save "$into"
 refuses 'cannot open ./manifest.json' ./run 2 ddp_2 --steps 1 --init .
 refuses "is of a run with --seed 1; this run has 2" ./run 1 momentum_1 --steps 9 --seed 2 --resume-from $ckpt
 refuses "is of a run with --order shuffled; this run has sequential" ./run 1 momentum_1 --steps 9 --order sequential --resume-from $ckpt

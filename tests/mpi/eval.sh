@@ -219,6 +219,7 @@ pick="$MPIRUN -np 1 zrun eval pick.zsg --recipe recipes.zug:pick1 --data points.
 cp text precious
 refuses 'precious exists and is not a safetensors file: it is not replaced' $pick --predict precious
 cmp text precious || fail "precious is lost"
+refuses '--predict ./pick.safetensors would overwrite pick.safetensors, from which it is made' $pick --predict ./pick.safetensors
 refuses 'cannot .* none/a.safetensors' $pick --predict none/a.safetensors
 refuses 'error: model Pick has no outputs' $(echo "$pick" | sed s/pick.zsg/bare.zsg/) --predict c.safetensors
 refuses 'error: output .weights. cannot be written: samples are not its slowest axis' \

@@ -79,6 +79,9 @@ rounded() {
   cmp -s half.safetensors read.safetensors && fail "nothing is rounded"
   ok zckpt export half.safetensors --graph "$family.zsg" --names hf -o half2 --dtype bf16 --force
   same half/model.safetensors half2/model.safetensors
+  refuses '-o half2 holds half2/model.safetensors, from which it is made' \
+    zckpt export half2/model.safetensors --graph "$family.zsg" --names hf -o half2 --force
+  refuses 'a folder without a name' zckpt export half.safetensors --graph "$family.zsg" --names hf -o ''
 }
 
 # Trained from there in two layouts; the end of one is exported, imported and trained on.

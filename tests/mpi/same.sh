@@ -100,7 +100,12 @@ apart '^zrun: error: rank 1 was given other options: the command eval where rank
 tried="$tried --predict "
 apart '^zrun: error: rank 1 was given other options: --predict p where rank 0 has none$' \
   "zrun eval gpt2.zsg --recipe recipes.zug:two --data text.bin --init w" "zrun eval gpt2.zsg --recipe recipes.zug:two --data text.bin --init w --predict p"
-option 'a --cluster yes where rank 0 has no' '--cluster clusters.zug:small'
+option '--cluster of a file where rank 0 has none' '--cluster clusters.zug:small'
+apart '^zrun: error: rank 1 was given other options: --cluster auto where rank 0 has of a file$' \
+  "$one --cluster clusters.zug:small" "$one --cluster auto"
+apart '^zrun: error: rank 1 was given other options: -o there.zug where rank 0 has here.zug; --threads 2 where rank 0 has 1$' \
+  'zrun calibrate -o here.zug' 'zrun calibrate -o there.zug --threads 2'
+apart '^.rank 1. error: --threads takes 1 to 1024$' 'zrun calibrate -o here.zug' 'zrun calibrate -o here.zug --threads 2x'
 apart '^zrun: error: rank 1 was given other options: --help yes where rank 0 has no$' "$one" 'zrun --help' # would leave before MPI_Init
 apart '^zrun: error: rank 1 was given other options: a file for --data no where rank 0 has yes' \
   "$one --dry-run" 'zrun train gpt2.zsg --recipe recipes.zug:two --steps 2 --dry-run'

@@ -188,8 +188,8 @@ if (ulimit -v 24000 && zckpt --help) >/dev/null 2>&1; then # not with sanitizers
 fi
 
 # ---- outputs and options ----
-refuses "-o $five/w.safetensors lies in the checkpoint" zckpt weights $five -o $five/w.safetensors
-(cd $five && refuses '-o model-00001-of-00002.safetensors lies in the checkpoint' zckpt weights . -o $one) || exit 1
+refuses "-o $five/w.safetensors lies in $five, from which it is made" zckpt weights $five -o $five/w.safetensors
+(cd $five && refuses '-o model-00001-of-00002.safetensors lies in ., from which' zckpt weights . -o $one) || exit 1
 ok zckpt verify $five
 echo text >text
 refuses 'text exists and is not a safetensors file: it is not replaced' zckpt weights $five -o text

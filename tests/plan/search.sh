@@ -142,6 +142,8 @@ recipe some for Llama3 {
 recipe whole from some { mesh pipe = 2, data = 4, tensor = 8   micro 2 }
 END
 ok zplan search llama.zsg --cluster "$clusters:h100" --recipe partial.zug:some --ranks 64 -o best.zug
+refuses '-o ./best.zug would overwrite best.zug, from which it is made' zplan search llama.zsg --cluster "$clusters:h100" --recipe best.zug \
+  --ranks 64 -o ./best.zug
 for line in 'mesh .*tensor = 8' 'split kv, ffn, vocab over tensor else seq' 'shard states over data' 'recompute Layer.mlp' \
   'optimizer sgd\(lr = 0.1\) for embed_out' 'rate 2 for embed_in' 'average 0.999' 'clip 0.5' 'limit memory 60 ?GB|limit memory 60000000000 B'; do
   grep -Eq "$line" best.zug || { cat best.zug; fail "the recipe lost: $line"; }

@@ -1,5 +1,6 @@
 /* The command: what is measured, in order, and the file that says it. */
 #include "runtime/exec/calibrate/calibrate.h"
+#include "runtime/exec/comm/same.h"
 #include "runtime/exec/device/memory.h"
 #include "runtime/exec/exit.h"
 
@@ -19,6 +20,13 @@ typedef struct {
   int threads;
 } Options;
 
+static bool threads(const char *text, int *out) {
+  char *end;
+  long n = strtol(text, &end, 10);
+  *out = (int)n;
+  return end != text && !*end && n >= 1 && n <= 1024;
+}
+
 static bool parse(int argc, char **argv, Options *o, ZbErr *err) {
   static const struct option list[] = {{"threads", 1, NULL, 't'}, {NULL, 0, NULL, 0}};
   *o = (Options){.threads = 1};
@@ -27,11 +35,23 @@ static bool parse(int argc, char **argv, Options *o, ZbErr *err) {
   for (int k; (k = getopt_long(argc, argv, ":o:", list, NULL)) != -1;) {
     if (k == 'o') o->out = optarg;
     else if (k != 't') return zb_option_failed(k, argv, list, err), false;
-    else if ((o->threads = atoi(optarg)) < 1 || o->threads > 1024)
-      return zb_fail(err, "", "--threads takes 1 to 1024");
+    else if (!threads(optarg, &o->threads)) return zb_fail(err, "", "--threads takes 1 to 1024");
   }
   return (o->out && optind == argc) ||
          zb_fail(err, "zrun calibrate -o here.zug", "calibrate wants -o FILE, and nothing else");
+}
+
+/* Collective: all ranks were given the same, and nothing that is wrong. */
+static bool take_options(ZxComm *c, int argc, char **argv, ZbArena *a, Options *o) {
+  ZbErr err = {0};
+  ZxFacts f = {.a = a};
+  int me = c->t->rank(c);
+  int64_t first = zx_lowest(c, parse(argc, argv, o, &err) ? -1 : me);
+  if (first == me) zx_say(me, "error: %s%s%s", err.text, *err.help ? "; " : "", err.help);
+  if (first >= 0) return false;
+  zx_fact(&f, ZX_OPTIONS, "-o", "%s", o->out);
+  zx_fact(&f, ZX_OPTIONS, "--threads", "%d", o->threads);
+  return zx_same_or_say(c, &f);
 }
 
 /* ---- the file ------------------------------------------------------------------------------------------ */
@@ -137,18 +157,17 @@ int zx_calibrate(ZxComm *c, int argc, char **argv) {
   Options o;
   ZkEnv env = {.seed = 1};
   ZxMeasure m = {.a = zb_arena_new(), .c = c, .d = &zx_device_cpu, .env = &env};
-  bool ok = parse(argc, argv, &o, &err), mistake = !zx_agree(c, ok), opened = false;
-  if (!mistake) {
+  bool same = take_options(c, argc, argv, m.a, &o), opened = false, ok = false;
+  if (same) {
     env.pool = zk_pool_new(o.threads);
     opened = env.pool
                  ? m.d->open(&env, c->t->node_rank(c), &err)
                  : zb_fail(&err, "raise the limit (ulimit -u)", "%d threads cannot be started", o.threads);
     ok = zx_agree(c, opened) && measure(&m, &o, &err);
   }
-  if (!ok && *err.text && (!mistake || c->t->rank(c) == 0))
-    zx_say(c->t->rank(c), "error: %s%s%s", err.text, *err.help ? "; " : "", err.help);
+  if (!ok && *err.text) zx_say(c->t->rank(c), "error: %s%s%s", err.text, *err.help ? "; " : "", err.help);
   if (opened) m.d->close(&env);
   zk_pool_free(env.pool);
   zb_arena_free(m.a);
-  return mistake ? ZX_EXIT_MISTAKE : ok ? ZX_EXIT_DONE : ZX_EXIT_FAILED;
+  return !same ? ZX_EXIT_MISTAKE : ok ? ZX_EXIT_DONE : ZX_EXIT_FAILED;
 }

@@ -38,21 +38,11 @@ static bool copy_all(ZsCkpt *k, bool average, const char *tmp, ZbErr *err) {
   return c.to ? zx_weights_close(c.to, ok ? err : NULL) && ok : false;
 }
 
-/* A file among the checkpoint's own would make it one that is refused. */
-static bool is_outside(const char *out, const char *dir, ZbErr *err) {
-  char *path = zb_resolve(out, err), *slash = path ? strrchr(path, '/') : NULL;
-  if (slash) *slash = 0;
-  bool inside = path && zb_same_file(!slash ? "." : slash == path ? "/" : path, dir);
-  bool ok = path && (!inside || zb_fail(err, "write it elsewhere",
-                                        "-o %s lies in the checkpoint that it is made of", zb_show(out)));
-  free(path);
-  return ok;
-}
-
 ZsEnd zs_weights(const ZsOptions *o, ZbArena *a, ZbErr *err) {
   ZsCkpt k;
-  if (!zs_open(&k, a, o->path[0], err) || !zx_ckpt_look(k.m, k.dir, err) || !is_outside(o->out, k.dir, err) ||
-      (o->average && !has_average(&k, err)))
+  /* A file among the checkpoint's own would make it one that is refused. */
+  if (!zs_open(&k, a, o->path[0], err) || !zx_ckpt_look(k.m, k.dir, err) ||
+      !zb_spares("-o", o->out, k.dir, err) || (o->average && !has_average(&k, err)))
     return ZS_FAILED;
   uint32_t n = k.m->c.nparams;
   ZxTensorInfo *t = ZB_NEWN(a, ZxTensorInfo, n);

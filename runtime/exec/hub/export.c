@@ -304,6 +304,7 @@ static bool discard(const char *path, ZbErr *err) {
 /* Nothing is replaced but an export, and only if that is wanted. */
 static bool may_take(const char *path, bool force, ZbErr *err) {
   struct stat st;
+  if (!*path) return zb_fail(err, NULL, "a folder without a name cannot be written");
   if (lstat(path, &st) < 0) return true;
   if (!force || !S_ISDIR(st.st_mode))
     return zb_fail(err, S_ISDIR(st.st_mode) ? "give another -o, or --force" : "give another -o",

@@ -57,6 +57,11 @@ static void tell(const ZsOptions *o, const ZxManifest *m, const ZxExported *x, Z
 
 ZsEnd zs_export(const ZsOptions *o, ZbArena *a, ZbErr *err) {
   const ZxManifest *m;
+  if (zb_lies_in(o->path[0], o->out)) { /* --force would remove it */
+    zb_fail(err, "choose another name", "-o %s holds %s, from which it is made", zb_show(o->out),
+            zb_show(o->path[0]));
+    return ZS_FAILED;
+  }
   if (!check_ckpt(o, &m, a, err)) return ZS_FAILED;
   ZgGraph *g = read_graph(o, m, a, err);
   ZxMap map;

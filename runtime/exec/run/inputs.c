@@ -25,8 +25,8 @@ static bool read_recipe(ZxRun *r, ZbErr *err) {
   ZlOptions lo = {r->o.include, r->o.ninclude};
   ZlProgram *p = zl_load_named(r->a, r->sources, r->diags, r->o.recipe, &lo, &name);
   if (p) r->recipe = zx_recipe_for(p, r->diags, r->a, name, r->c->t->size(r->c), err);
-  bool described = r->o.cluster && !strcmp(r->o.cluster, "auto");
-  if (described) r->cluster = zx_run_auto_cluster(r); /* collective: whatever became of the recipe here */
+  /* Collective, whatever became of the recipe here. */
+  if (zx_auto_cluster(&r->o)) r->cluster = zx_run_auto_cluster(r);
   else if (r->o.cluster && p && (p = zl_load_named(r->a, r->sources, r->diags, r->o.cluster, &lo, &name)))
     r->cluster = zl_cluster(p, r->diags, name);
   return (r->recipe || *err->text) && (r->cluster || !r->o.cluster) && !zl_errors(r->diags);
@@ -65,6 +65,16 @@ static bool read_init(ZxRun *r, ZxFacts *f, ZbText *note) {
   return zx_run_agree(r, zx_init_facts(f, r->c, r->o.init, note, &err), &err);
 }
 
+/* A run may --save into the file that it begins with, and goes on where it ended; not into a folder of
+ * weights, which would be a broken one. What a model predicts is no weights. */
+static bool spares_inputs(const ZxRun *r, ZbErr *err) {
+  struct stat st;
+  const char *in = r->from ? r->from : r->o.init;
+  if (r->rank || !in || stat(in, &st) < 0) return true;
+  return (!r->o.predict || zb_spares("--predict", r->o.predict, in, err)) &&
+         (!r->o.save || !S_ISDIR(st.st_mode) || zb_spares("--save", r->o.save, in, err));
+}
+
 bool zx_run_read(ZxRun *r) {
   ZbErr err = {0};
   ZbText note = {0};
@@ -82,6 +92,7 @@ bool zx_run_read(ZxRun *r) {
   if (ok) ok = zx_run_agree(r, zx_saves_find(r->a, r->c, &r->o, &r->from, &r->manifest, &err), &err);
   if (ok && r->from) zx_fact(&f, ZX_INIT, "checkpoint's checksum", "%016" PRIx64, r->manifest->checksum);
   if (ok && r->o.init && !r->from && !r->o.dry_run) ok = read_init(r, &f, &note);
+  if (ok) ok = zx_run_agree(r, spares_inputs(r, &err), &err);
   if (ok && note.s) fputs(note.s, stdout);
   zb_text_free(&note);
   zx_fact(&f, ZX_OPTIONS, "--seed", "%" PRIu64, r->o.seed);

@@ -162,6 +162,25 @@ Test(in, one_file_of_many_names) {
             !zb_same_file("a", "dangling"));
 }
 
+Test(in, files_of_a_folder) {
+  put("f", "x", 0600);
+  cr_assert(mkdir("d", 0777) == 0 && mkdir("d/e", 0777) == 0 && symlink("d/new", "soft") == 0);
+  cr_expect(zb_lies_in("f", ".") && zb_lies_in("d/new", "./d") && zb_lies_in("soft", "d") &&
+            zb_lies_in("/new", "/"));
+  cr_expect(!zb_lies_in("f", "d") && !zb_lies_in("d/e/f", "d") && !zb_lies_in("none/f", "none"));
+}
+
+Test(in, what_is_read_is_no_output) {
+  put("f", "x", 0600);
+  cr_assert(mkdir("d", 0777) == 0 && symlink("f", "soft") == 0);
+  cr_expect(zb_spares("-o", "g", "f", &err) && zb_spares("-o", "f", "d", &err) &&
+            zb_spares("-o", "d/g", "f", &err));
+  cr_expect(!zb_spares("--to", "soft", "f", &err));
+  SAYS("--to soft would overwrite f, from which it is made");
+  cr_expect(!zb_spares("-o", "d/g", "d", &err));
+  SAYS("-o d/g lies in d, from which it is made");
+}
+
 /* ---- writing ---- */
 Test(out, whole_or_not_at_all) {
   ZbOut *o = zb_out_new("f", &kind, &err);

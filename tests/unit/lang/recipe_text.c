@@ -117,6 +117,15 @@ Test(recipe_text, other_stages_and_shards) {
   zb_text_free(&t);
 }
 
+/* Lists are compared by the names in them. */
+Test(recipe_text, an_item_a_name) {
+  ZbText t = list_of("recipe r { optimizer muon(lr = 1, each = head, steps = 3, each = hd) }", "r");
+  const char *each = strstr(t.s, "\neach: head, hd\n");
+  cr_expect(each && !strstr(each + 1, "\neach:"), "%s", t.s);
+  cr_expect(strstr(t.s, "\nsteps: 3\n"), "%s", t.s);
+  zb_text_free(&t);
+}
+
 Test(recipe_text, every_edit_shows) {
   static const char *const edits[][2] = {
       {"for M", ""},
@@ -124,6 +133,7 @@ Test(recipe_text, every_edit_shows) {
       {"data = 4", "data = 8"},
       {"seq? = 8", "seq = 8"},
       {"seq? = 8", "seq? = 4"},
+      {"slot = 1.25", "slot = 1.2500000000000002"},
       {"micro 1", "micro 2"},
       {"rate 0.5", "rate 0.25"},
       {"rate 0.5 for wte", "decay 0.5 for wte"},
