@@ -80,15 +80,16 @@ awk '
   function value(key, s,   m) { return match(s, "\"" key "\":[-0-9.e+]+") ? substr(s, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0 : -1 }
   function near(what, a, b) { if (a < b - 2e-5 * b - 1e-9 || a > b + 2e-5 * b + 1e-9) { print "step " NR ": " what ": " a " and not " b; bad = 1 } }
   { head = $0; sub(/"classes".*/, "", head); n = split($0, class, /{"stage"/) }
-  { ms = value("step_ms", head); wait = value("wait_ms", head); most = mean = 0 }
-  { near("tokens_per_s", value("tokens_per_s", head), 128000 / ms); near("bubble", value("bubble", head), wait / ms) }
+  { ms = value("step_ms", head); wait = value("wait_ms", head); most = mean = compute = 0 }
+  { near("tokens_per_s", value("tokens_per_s", head), 128000 / ms) }
   { for (i = 2; i <= n; i++) {
       mean += value("wait_ms", class[i]) / (n - 1)
+      compute += value("compute_ms", class[i]) / (n - 1)
       if (value("wait_max_ms", class[i]) > most) most = value("wait_max_ms", class[i])
       if (value("compute_ms", class[i]) <= 0 || value("compute_ms", class[i]) + value("wait_ms", class[i]) > 1.5 * ms) { print "step " NR ": " class[i]; bad = 1 }
     } }
   n != 3 { print "step " NR ": " n - 1 " stages"; bad = 1 }
-  { near("wait_ms", wait, mean); near("wait_max_ms", value("wait_max_ms", head), most) }
+  { near("bubble", value("bubble", head), mean / (mean + compute)); near("wait_ms", wait, mean); near("wait_max_ms", value("wait_max_ms", head), most) }
   (value("peak_share", head) > 0) != (NR > 1) { print "step " NR ": peak_share " value("peak_share", head); bad = 1 }
   END { exit bad }' first/metrics.jsonl >diff.txt || { cat first/metrics.jsonl diff.txt; fail "numbers that do not belong together"; }
 tokens=$(sed -n '1s/.*"tokens":\([0-9]*\),.*/\1/p' first/metrics.jsonl)

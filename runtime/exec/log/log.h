@@ -24,8 +24,9 @@ typedef struct {
   int64_t step, steps;
   double loss, grad_norm, lr, tokens, step_ms, predicted_ms, tokens_per_s, flops,
       peak_share; /* share of measured peak, 0..1 */
-  double bubble, wait_ms,
-      wait_max_ms; /* waiting in the step: share of it, and time, means over all ranks; the most of one */
+  /* Waiting in the step: of all ranks' time the share, which no rank's beginning before another's makes more than
+   * 1; the mean of ranks, and the most of one. */
+  double bubble, wait_ms, wait_max_ms;
   uint64_t planned_bytes, used_bytes;
   const double *epochs; /* so far, of each data file */
   uint32_t nepochs;

@@ -34,15 +34,16 @@ static uint32_t classes(const ZxRun *r) {
 /* What differs between ranks, of the whole step and of each stage: means, and the most of any rank. What one
  * rank knows and all must do alike comes with it. */
 static void gather(ZxRun *r, ZxStep *s, ZxMetrics *m, ZxClassMetrics *c, double saves[ZX_SAVES_FLAGS]) {
-  enum { MOST = MAX_CLASSES, WAIT = 2 * MOST, LOST, STOP, SAVES, TOPS = SAVES + ZX_SAVES_FLAGS };
+  enum { MOST = MAX_CLASSES, WAIT = 2 * MOST, STEP, LOST, STOP, SAVES, TOPS = SAVES + ZX_SAVES_FLAGS };
   const ZpPlan *p = r->plan;
-  double sum[WAIT + 1] = {0}, top[TOPS] = {0};
+  double sum[STEP + 1] = {0}, top[TOPS] = {0};
   uint32_t n = classes(r), mine = p->mesh.pipe < 0 ? 0 : (uint32_t)zp_coord(&p->mesh, r->rank, p->mesh.pipe);
   double ranks = (double)p->mesh.nranks, each = ranks / p->nstages;
   bool known = s->wait_ms >= 0;
   if (mine < n) sum[mine] = s->compute_ms, sum[MOST + mine] = s->wait_ms;
   if (mine < n) top[mine] = (double)s->used_bytes, top[MOST + mine] = s->wait_ms;
   sum[WAIT] = top[WAIT] = s->wait_ms;
+  sum[STEP] = s->compute_ms + s->wait_ms;
   top[LOST] = s->lost;
   top[STOP] = zx_stop_wanted(&r->stop);
   zx_saves_flags(&r->saves, top + SAVES);
@@ -52,6 +53,7 @@ static void gather(ZxRun *r, ZxStep *s, ZxMetrics *m, ZxClassMetrics *c, double 
   r->c->t->wait(r->c, two);
   m->wait_ms = known ? sum[WAIT] / ranks : -1;
   m->wait_max_ms = known ? top[WAIT] : -1;
+  m->bubble = known && sum[STEP] > 0 ? sum[WAIT] / sum[STEP] : -1;
   s->lost = top[LOST] > 0;
   r->stopping = (int)top[STOP];
   memcpy(saves, top + SAVES, ZX_SAVES_FLAGS * sizeof *saves);
@@ -125,13 +127,12 @@ static bool one_step(ZxRun *r, int64_t step) {
   zx_stop_step(&r->stop, ms * 1e-3);
   gather(r, &s, &m, c, saves);
   zx_log_erase(r->log);
-  m.bubble = ms > 0 && m.wait_ms >= 0 ? m.wait_ms / ms : -1;
   if (r->rank) return go_on(r, step, &s, saves);
   m.epochs = zx_epochs_so_far(&r->epochs, zx_run_taken(r, step));
   m.nepochs = r->epochs.n;
   r->times.last = step;
   r->times.ms[step % ZX_STEPS_KEPT] = ms;
-  if (step > r->before + 1) r->times.known++, r->times.step += ms, r->times.waited += m.wait_ms;
+  if (step > r->before + 1) r->times.known++, r->times.step += ms, r->times.waited += m.bubble * ms;
   if (step == r->before + 1 && !r->o.quiet)
     printf("first step %.0f ms after the start\n", 1e3 * (zb_now() - r->began));
   zx_stop_before_output();
