@@ -19,6 +19,7 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/scratch.h \
   tests/unit/exec/self.c \
   tests/unit/exec/shm.c \
+  tests/unit/exec/sinks.c \
   tests/unit/exec/stream_file.c \
   tests/unit/exec/stream_file.h \
   tests/unit/exec/weights.c
