@@ -394,6 +394,10 @@ Test(hub, exports_that_cannot_be) {
   ZxExportOptions nowhere = {.out = zb_strdup(a, scratch("no/where")), .most = 1 << 20};
   cr_expect(!export(g, "own", nowhere, &x));
   says(err, "no/where.export.tmp");
+  nowhere.out = "/sys/zug"; /* which says itself why not */
+  cr_expect(!export(g, "own", nowhere, &x));
+  says(err, "/sys/zug.export.tmp: ");
+  cr_expect(!strstr(err.text, "No such file"), "%s", err.text);
   /* A full disk. */
   o.as = ZX_AS_F32;
   scratch_full_at(600);
@@ -413,6 +417,13 @@ Test(hub, configs) {
             "\"float32\",\n  \"e\": [],\n  \"rope\": {\n    \"theta\": 1e-05\n  },\n  \"t\": true,\n  "
             "\"torch_dtype\": \"float32\",\n  \"vocab_size\": 300,\n  \"z\": [\n    1.0,\n    {\n      "
             "\"k\\\"1\": -2E5,\n      \"n\": null\n    }\n  ]\n}\n");
+  free(text);
+  text = zx_config(g, "hf", ZX_AS_F16, "{\"rope\":{\"type\":\"x\",\"theta\":5},\"architectures\":[]}", "c",
+                   &err);
+  cr_expect_str_eq(text,
+                   "{\n  \"architectures\": [\n    \"A\",\n    \"B\"\n  ],\n  \"dtype\": \"float16\",\n  "
+                   "\"rope\": {\n    \"theta\": 1e-05,\n    \"type\": \"x\"\n  },\n  \"torch_dtype\": "
+                   "\"float16\",\n  \"vocab_size\": 300\n}\n");
   free(text);
   err = (ZbErr){0};
   cr_expect(!zx_config(g, "hf", ZX_AS_F32, "[1]", "like/config.json", &err));

@@ -10,6 +10,7 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/hub.c \
   tests/unit/exec/lines.c \
   tests/unit/exec/log.c \
+  tests/unit/exec/manifest.c \
   tests/unit/exec/mix.c \
   tests/unit/exec/options.c \
   tests/unit/exec/p2p_reduce.c \

@@ -187,6 +187,7 @@ Test(log, lines_of_later_steps_are_cut_off) {
   ZxMetrics m = {.step = 11, .steps = 12, .epochs = (double[]){0.5, 1.25, 3}, .nepochs = 3};
   m.grad_norm = m.lr = m.tokens = m.step_ms = m.predicted_ms = m.tokens_per_s = m.flops = m.peak_share = -1;
   m.bubble = m.wait_ms = m.wait_max_ms = -1;
+  int before = open_files();
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char name[16];
     snprintf(name, sizeof name, "%zu", i);
@@ -196,6 +197,7 @@ Test(log, lines_of_later_steps_are_cut_off) {
     ZxLog *l = zx_log_open(&(ZxLogOptions){.dir = scratch((char[]){name[0], 0}), .before = 10}, &err);
     cr_assert(l, "%s", err.text);
     if (cases[i].old) has(name, cases[i].old);
+    else cr_assert(unlink(scratch(name)) == 0);
     cr_assert(zx_log_step(l, &m, NULL, 0, &err), "%s", err.text);
     zx_log_close(l);
     ZbText want = {0};
@@ -206,6 +208,7 @@ Test(log, lines_of_later_steps_are_cut_off) {
     has(name, want.s);
     zb_text_free(&want);
   }
+  cr_expect_eq(open_files(), before);
 }
 
 Test(log, links_are_followed) {

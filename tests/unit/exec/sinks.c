@@ -64,6 +64,7 @@ static void events_are(const char *name, const char *want) {
 
 Test(sinks, events) {
   cr_redirect_stdout();
+  int before = open_files();
   ZxLogOptions o = {.dir = scratch("log"), .text = {{"plan", "as it is"}}, .ntext = 1};
   ZxMetrics m = {.step = 1,
                  .steps = 300,
@@ -107,6 +108,7 @@ Test(sinks, events) {
   l = zx_log_open(&o, &err);
   cr_assert(l && zx_log_eval(l, &v, &err), "%s", err.text);
   zx_log_close(l);
+  cr_expect_eq(open_files(), before);
   events_are(
       "log/events.out.tfevents.4000000009.zug",
       "<10><00><1a><0d>brain.Event:2\n"
@@ -135,7 +137,6 @@ static int terminal(unsigned short columns, bool errors) {
 static void on_screen(int host, const char *want) {
   char got[4096];
   size_t n = 0;
-  fflush(stdout);
   for (ssize_t more = 1; n < strlen(want) && more > 0; n += more > 0 ? (size_t)more : 0)
     more = poll(&(struct pollfd){.fd = host, .events = POLLIN}, 1, 5000) > 0
                ? read(host, got + n, sizeof got - 1 - n)
@@ -176,6 +177,7 @@ Test(sinks, one_line_is_kept_up_to_date) {
   on_screen(host, "step 12/12  loss nan  0 tok/s\n\rstep 12/12  loss nan  0 tok/s  0s left\033[K\r");
   cr_assert(zx_log_end(l, &err));
   zx_log_close(l);
+  fflush(stdout);
   on_screen(host, "\r\033[K");
 }
 
@@ -193,6 +195,7 @@ Test(sinks, narrow_terminals) {
     zx_log_draw(l);
     on_screen(host, want[i]);
     zx_log_close(l);
+    fflush(stdout);
     on_screen(host, "\r\033[K");
     close(host);
   }
