@@ -112,6 +112,16 @@ Test(hub, shards_that_are_none) {
     cr_expect(!zx_shards_open(&s, a, scratch("d"), &err), "case %zu", i);
     says(err, cases[i].words);
   }
+  for (int n = 512; n <= 513; n++) { /* all are open at once */
+    ZbText t = {0};
+    zb_text_add(&t, "{\"weight_map\":{");
+    for (int i = 0; i < n; i++) zb_text_add(&t, "%s\"t%d\":\"y-%d.safetensors\"", i ? "," : "", i, i);
+    zb_text_add(&t, "}}");
+    index_of(t.s);
+    cr_expect(!zx_shards_open(&s, a, scratch("d"), &err));
+    says(err, n == 512 ? "y-0.safetensors: No such file" : "index.json names more than 512 files");
+    zb_text_free(&t);
+  }
   cr_assert_eq(truncate(scratch("d/x-1.safetensors"), 100), 0);
   index_of("{\"weight_map\":{\"a\":\"x-1.safetensors\"}}");
   cr_expect(!zx_shards_open(&s, a, scratch("d"), &err));
@@ -120,10 +130,13 @@ Test(hub, shards_that_are_none) {
 
 /* ---- boxes ---- */
 static const ZxBox boxes[] = {
+    {.naxes = 0, .from = 7, .to = 12}, /* behind the end, which is at 12 in the first four */
+    {.naxes = 0, .from = 7, .to = -1},
+    {.naxes = 1, .count = {9}, .stride = {1}, .step = {2}, .to = 3}, /* ends behind */
+    {.naxes = 1, .count = {9}, .stride = {1}, .step = {1}, .from = 2, .to = 4},
     {.naxes = 0, .from = 7, .to = 2},
     {.naxes = 1, .count = {5}, .stride = {1}, .step = {1}, .from = 3},
     {.naxes = 1, .count = {5}, .stride = {1}, .step = {1}, .from = 3, .to = -2}, /* begins before */
-    {.naxes = 1, .count = {9}, .stride = {1}, .step = {2}, .to = 3},             /* ends behind */
     {.naxes = 1, .count = {4}, .stride = {100000}, .step = {1}, .from = 5},
     {.naxes = 1, .count = {0}, .stride = {1}, .step = {1}},
     {.naxes = 2, .count = {30, 40}, .stride = {1, 30}, .step = {40, 1}, .from = 11}, /* transposed */
@@ -144,7 +157,7 @@ Test(hub, boxes) {
   uint32_t tensor = zx_shards_find(&s, "t");
   for (size_t i = 0; i < sizeof boxes / sizeof *boxes; i++) {
     const ZxBox *b = &boxes[i];
-    int64_t n = i == 3 ? 12 : SIZE, all = 1;
+    int64_t n = i < 4 ? 12 : SIZE, all = 1;
     for (int64_t k = 0; k < SIZE; k++) got[k] = want[k] = -1;
     for (int k = 0; k < b->naxes; k++) all *= b->count[k];
     for (int64_t e = 0; e < all; e++) {
@@ -308,6 +321,7 @@ Test(hub, exports) {
   ZgGraph *g = graph();
   ZxExported x;
   size_t n;
+  int before = open_files();
   write_tensors("own", params, 7, ZX_AS_F32, 0);
   folder("like");
   scratch_write("like/config.json", "{\"b\":10000.0,\"vocab_size\":7}", 28);
@@ -350,6 +364,14 @@ Test(hub, exports) {
   o.out = zb_strdup(a, scratch("file"));
   cr_expect(!export(g, "own", o, &x));
   says(err, "is there already");
+  o.out = zb_strdup(a, scratch("new")); /* what is written first is a folder of its own */
+  scratch_write("new.export.tmp", "mine", 4);
+  cr_expect(!export(g, "own", o, &x));
+  says(err, "/new.export.tmp: Not a directory");
+  cr_assert(unlink(scratch("new.export.tmp")) == 0 && symlink("like", scratch("new.export.tmp")) == 0);
+  cr_expect(!export(g, "own", o, &x));
+  says(err, "/new.export.tmp: ");
+  cr_expect_eq(open_files(), before);
 }
 
 Test(hub, exports_that_cannot_be) {

@@ -5,6 +5,7 @@ TESTS += tests/unit/test-exec
 tests_unit_test_exec_SOURCES = \
   tests/unit/exec/ckpt.c \
   tests/unit/exec/data.c \
+  tests/unit/exec/device.c \
   tests/unit/exec/epochs.c \
   tests/unit/exec/health.c \
   tests/unit/exec/hub.c \
