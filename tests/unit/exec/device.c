@@ -1,5 +1,6 @@
 /* A communicator of a device's memory by way of the host's, on a device and a communicator that note what they are
  * told; what the CPU does by itself; which device is had; what a machine and its control groups have left. */
+#include "graph/graph.h"
 #include "runtime/exec/device/device.h"
 #include "runtime/exec/device/memory.h"
 #include "tests/unit/exec/scratch.h"
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 TestSuite(device, .init = scratch_make, .fini = scratch_remove);
@@ -341,6 +343,37 @@ Test(device, clipping) {
   }
 }
 
+/* A step of each optimizer; of a parameter that is not finite afterwards it is said, unless there is no update. */
+enum { N = ZK_BLOCK8 };
+static void update(int which, const ZxScalars *s, const float *g, float *w) {
+  static const ZkAdamW adamw = {.lr = 1, .b1 = 0.5f, .b2 = 0.5f, .eps = 1, .step = 1, .times = 1};
+  const ZxDeviceTable *d = &zx_device_cpu;
+  float m[N] = {0}, v[N] = {0}, scale[2] = {0};
+  uint8_t code[2][N] = {0};
+  switch (which) {
+  case 0: d->adamw(&env, &adamw, s, N, g, w, m, v, NULL); break;
+  case 1:
+    d->adamw8(&env, &adamw, s, N, g, w, (ZkCodes){code[0], scale}, (ZkCodes){code[1], scale + 1}, NULL);
+    break;
+  case 2: d->sgd(&env, &(ZkSgd){.lr = 1, .times = 1}, s, N, g, w, NULL, NULL); break;
+  case 3: d->lion(&env, &(ZkLion){.lr = 1, .times = 1}, s, N, g, w, m, NULL); break;
+  case 4: d->muon(&env, &(ZkMuon){.lr = 1}, s, N, g, m, w, NULL); break;
+  default: d->update(&env, &(ZkUpdate){1, {{.op = ZG_OP_ADD, .a = 0, .b = 1}}}, s, N, g, w, NULL);
+  }
+}
+
+Test(device, what_is_lost) {
+  for (int which = 0; which < 6; which++)
+    for (int how = 0; how < 3; how++) {
+      double squares = 1, sum = how == 2 ? NAN : 1, lost = 0;
+      float g[N] = {0}, w[N] = {0};
+      if (how) w[N - 1] = INFINITY;
+      update(which, &(ZxScalars){&squares, 0, &lost, &sum, 1}, g, w);
+      cr_expect_eq(lost, how == 1, "%d, %d: %g", which, how, lost);
+      if (how == 2) cr_expect_eq(w[N - 1], INFINITY);
+    }
+}
+
 Test(device, what_the_cpu_does_by_itself) {
   const ZxDeviceTable *d = &zx_device_cpu;
   static const int32_t map[] = {2, -1, 0, 2};
@@ -377,6 +410,7 @@ Test(device, what_the_cpu_does_by_itself) {
             d->host);
   const char *why;
   cr_expect_eq(d->comm(&inner, &env, &why), &inner);
+  cr_expect(d->measure_copy(&env, 1) > 1e6);
 }
 
 Test(device, which_is_had) {
@@ -494,15 +528,24 @@ Test(device, what_the_first_version_says) {
   room_is(false, 0, 0, "");
 }
 
-/* Of three ranks, of which the first two share a node, each with what this one has. */
+/* Of ranks of which the first two share a node, and of many ones all, each with what this one has. */
+static const int *my_nodes(ZxComm *c) {
+  static int *all;
+  if (members == 3) return in_nodes(c);
+  free(all);
+  return all = calloc((size_t)members, sizeof *all);
+}
 static ZxRequest same_for_all(ZxComm *c, ZxGroup g, const void *part, size_t bytes, void *all) {
   char *to = all, mine[256];
   (void)c, (void)g;
   memcpy(mine, part, bytes);
-  for (int i = 0; i < 3; i++) {
-    int64_t node = in_nodes(c)[i];
+  const int *nodes = my_nodes(c);
+  for (int i = 0; i < members; i++) {
+    int64_t node = nodes[i];
     memcpy(to + bytes * (size_t)i, mine, bytes);
     memcpy(to + bytes * (size_t)i, &node, sizeof node);
+    uint64_t taken = (uint64_t)(i < 3 ? 2 + i : 1) << 20;
+    memcpy(to + bytes * (size_t)i + 16, &taken, sizeof taken);
   }
   return -1;
 }
@@ -517,7 +560,7 @@ static void at_once(ZxComm *c, ZxRequest r) {
 static void fits(int me, uint64_t need, const char *line, const char *words) {
   static const ZxCommTable t = {.rank = in_rank,
                                 .size = in_size,
-                                .nodes = in_nodes,
+                                .nodes = my_nodes,
                                 .all_gather = same_for_all,
                                 .all_reduce = as_here,
                                 .wait = at_once};
@@ -533,8 +576,10 @@ static void fits(int me, uint64_t need, const char *line, const char *words) {
 Test(device, whether_all_ranks_fit) {
   cr_redirect_stderr();
   cr_assert(chdir(scratch(".")) == 0);
-  fits(0, 1 << 20, "host memory: 2.1 MB for the arenas of 2 ranks on this node, up to ", NULL);
-  fits(2, 1 << 20, "host memory: 1.0 MB for the arena of 1 rank on this node, up to ", NULL);
+  fits(0, 1 << 20,
+       "host memory: 2.1 MB for the arenas of 2 ranks on this node, up to 3.1 MB taken beside each\n", NULL);
+  fits(2, 1 << 20,
+       "host memory: 1.0 MB for the arena of 1 rank on this node, up to 4.2 MB taken beside each\n", NULL);
   put("/proc/meminfo", "MemAvailable: 1000 kB\nSwapFree: 1000 kB\n");
   fits(0, 1024000, "host memory: 2.0 MB", NULL); /* just so, with all of the swap */
   fits(0, 1024001, "host memory: 2.0 MB",
@@ -555,4 +600,32 @@ Test(device, whether_all_ranks_fit) {
   fits(2, 700001, "host memory: 700.0 kB", "control group /cg");
   cr_expect_stderr_eq_str(
       "[rank 0] note: 2 ranks here will touch 2.0 MB more, and the machine has 1.0 MB left: it will swap\n");
+}
+
+/* Open MPI keeps 4 MiB there for each rank. */
+Test(device, shared_memory_of_many_ranks) {
+  struct statvfs v;
+  char text[512] = "", want[64], all[24];
+  cr_redirect_stderr();
+  cr_assert(chdir(scratch(".")) == 0);
+  put("/dev/shm/x", "");
+  cr_assert(statvfs("system/dev/shm", &v) == 0);
+  uint64_t bytes = (uint64_t)v.f_blocks * v.f_frsize, most = bytes / (4 << 20);
+  if (most > 4000000) return;
+  members = (int)most;
+  fits(0, 0, "host memory: 0 B for the arenas of ", NULL);
+  members++;
+  fits(1, 0, "host memory: 0 B for the arenas of ", NULL); /* the first of a node says it */
+  fits(0, 0, "host memory: 0 B for the arenas of ", NULL);
+  size_t n = fread(text, 1, sizeof text - 1, cr_get_redirected_stderr());
+  snprintf(want, sizeof want, "[rank 0] note: /dev/shm has %s, ", zb_bytes(all, bytes));
+  cr_expect(!strncmp(text, want, strlen(want)), "%s, not %s", text, want);
+  struct statvfs now;
+  cr_assert(statvfs("system/dev/shm", &now) == 0); /* others may write meanwhile */
+  snprintf(want, sizeof want, ", %s of it left,", zb_bytes(all, (uint64_t)v.f_bavail * v.f_frsize));
+  bool left = strstr(text, want);
+  snprintf(want, sizeof want, ", %s of it left,", zb_bytes(all, (uint64_t)now.f_bavail * now.f_frsize));
+  cr_expect(left || strstr(text, want), "%s, not %s", text, want);
+  snprintf(want, sizeof want, "for each of the %d ranks of this node: if", members);
+  cr_expect(strstr(text, want) && strstr(text, " up to 4 MiB there ") && text[n - 1] == '\n', "%s", text);
 }

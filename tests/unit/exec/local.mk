@@ -7,6 +7,7 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/data.c \
   tests/unit/exec/device.c \
   tests/unit/exec/epochs.c \
+  tests/unit/exec/hang.c \
   tests/unit/exec/health.c \
   tests/unit/exec/hub.c \
   tests/unit/exec/lines.c \

@@ -315,6 +315,11 @@ Test(manifest, names_of_folders) {
     cr_expect_eq(zx_ckpt_step(names[i].path), names[i].step, "%s", names[i].path);
   cr_expect_str_eq(zx_ckpt_path(a, "d", 7), "d/step-00000007");
   cr_expect_str_eq(zx_ckpt_tmp(a, "d", 7, "r"), "d/step-00000007.r.tmp");
+  cr_expect_str_eq(zx_shape_text(a, &(ZxTensorInfo){"a", 0, {0}}), "[]");
+  cr_expect_str_eq(zx_shape_text(a, &(ZxTensorInfo){"a", 3, {3, 0, 17}}), "[3, 0, 17]");
+  cr_assert(symlink("elsewhere", scratch("lock")) == 0);
+  cr_expect_eq(zx_ckpt_lock(scratch("."), &err), -1);
+  says(err, "/lock: ");
 }
 
 /* Of the files in a folder only those that a checkpoint has are removed, and it only when it is empty. */
