@@ -18,6 +18,7 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/p2p_reduce.c \
   tests/unit/exec/report.c \
   tests/unit/exec/same.c \
+  tests/unit/exec/saves.c \
   tests/unit/exec/scratch.c \
   tests/unit/exec/scratch.h \
   tests/unit/exec/self.c \
