@@ -406,8 +406,8 @@ Test(device, what_the_cpu_does_by_itself) {
   err = (ZbErr){0};
   cr_expect(!d->pinned(&env, (size_t)1 << 60, &err));
   says(err, "cannot allocate 1152.9 PB");
-  cr_expect(d->reached(&env, 0) && d->idle(&env) && d->finish(&env, &err) && d->events(&env, 3, &err) &&
-            d->host);
+  cr_expect(d->current(&env) == 0 && d->reached(&env, 0) && d->idle(&env) && d->finish(&env, &err) &&
+            d->events(&env, 3, &err) && d->host);
   const char *why;
   cr_expect_eq(d->comm(&inner, &env, &why), &inner);
   cr_expect(d->measure_copy(&env, 1) > 1e6);
@@ -422,6 +422,10 @@ Test(device, which_is_had) {
   cr_expect_eq(zx_device("cpu", &err), &zx_device_cpu);
   cr_expect(!zx_device("cp", &err) && !zx_device_to_plan("cpuu", &err));
   cr_expect_str_eq(err.text, "");
+  if (zx_devices[1]) return; /* a build with CUDA */
+  cr_expect(!zx_device("cuda", &err));
+  says(err, "this build has no ");
+  cr_expect_str_eq(err.help, "configure --with-cuda=DIR, and build again; or --device cpu");
 }
 
 /* ---- memory ---- */
@@ -528,6 +532,7 @@ Test(device, what_the_first_version_says) {
   room_is(false, 0, 0, "");
 }
 
+static bool apart; /* ranks are in control groups of their own */
 /* Of ranks of which the first two share a node, and of many ones all, each with what this one has. */
 static const int *my_nodes(ZxComm *c) {
   static int *all;
@@ -539,6 +544,7 @@ static ZxRequest same_for_all(ZxComm *c, ZxGroup g, const void *part, size_t byt
   char *to = all, mine[256];
   (void)c, (void)g;
   memcpy(mine, part, bytes);
+  cr_expect(((const uint64_t *)(const void *)mine)[2] > 1 << 20, "this process has taken something");
   const int *nodes = my_nodes(c);
   for (int i = 0; i < members; i++) {
     int64_t node = nodes[i];
@@ -546,6 +552,7 @@ static ZxRequest same_for_all(ZxComm *c, ZxGroup g, const void *part, size_t byt
     memcpy(to + bytes * (size_t)i, &node, sizeof node);
     uint64_t taken = (uint64_t)(i < 3 ? 2 + i : 1) << 20;
     memcpy(to + bytes * (size_t)i + 16, &taken, sizeof taken);
+    if (apart) to[bytes * (size_t)i + 40] ^= (char)i; /* the group */
   }
   return -1;
 }
@@ -598,8 +605,12 @@ Test(device, whether_all_ranks_fit) {
   fits(1, 350001, "host memory: 700.0 kB", NULL);
   fits(2, 700000, "host memory: 700.0 kB", NULL);
   fits(2, 700001, "host memory: 700.0 kB", "control group /cg");
+  apart = true;
+  fits(0, 700000, "host memory: 1.4 MB", NULL);
+  fits(1, 700001, "host memory: 1.4 MB", "1 rank on ");
   cr_expect_stderr_eq_str(
-      "[rank 0] note: 2 ranks here will touch 2.0 MB more, and the machine has 1.0 MB left: it will swap\n");
+      "[rank 0] note: 2 ranks here will touch 2.0 MB more, and the machine has 1.0 MB left: it will swap\n"
+      "[rank 0] note: 2 ranks here will touch 1.4 MB more, and the machine has 1.0 MB left: it will swap\n");
 }
 
 /* Open MPI keeps 4 MiB there for each rank. */
