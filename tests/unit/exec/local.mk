@@ -24,6 +24,7 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/self.c \
   tests/unit/exec/shm.c \
   tests/unit/exec/sinks.c \
+  tests/unit/exec/state.c \
   tests/unit/exec/stream_file.c \
   tests/unit/exec/stream_file.h \
   tests/unit/exec/weights.c

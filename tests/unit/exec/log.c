@@ -224,6 +224,32 @@ Test(log, links_are_followed) {
   cr_expect(stat(scratch("there"), &st) == 0 && st.st_size > 100);
 }
 
+/* What could be written when the log was opened, and cannot be when there is something to write. */
+Test(log, files_that_cannot_be_begun) {
+  cr_redirect_stdout();
+  ZxEvalMetrics v = {.step = 1, .steps = 2};
+  cr_assert(mkdir(scratch("log"), 0777) == 0 && symlink("../there", scratch("log/metrics.jsonl")) == 0);
+  for (int eval = 0; eval < 2; eval++) {
+    ZxLog *l = open_log(scratch("log"));
+    cr_assert(l && unlink(scratch("there")) == 0 && mkdir(scratch("there"), 0777) == 0, "%s", err.text);
+    cr_expect(!(eval ? zx_log_eval(l, &v, &err) : zx_log_step(l, &step, NULL, 0, &err)));
+    says(err, "metrics.jsonl: Is a directory");
+    zx_log_close(l);
+    cr_assert(rmdir(scratch("there")) == 0);
+  }
+  cr_assert(unlink(scratch("log/metrics.jsonl")) == 0);
+  for (int eval = 0; eval < 2; eval++) {
+    mkdir(scratch("log"), 0777);
+    cr_assert(symlink(scratch("there"), scratch("log/metrics.jsonl")) == 0);
+    ZxLog *l = open_log(scratch("log"));
+    cr_assert(l && unlink(scratch("log/metrics.jsonl")) == 0 && rmdir(scratch("log")) == 0, "%s", err.text);
+    cr_expect(!(eval ? zx_log_eval(l, &v, &err) : zx_log_step(l, &step, NULL, 0, &err)));
+    says(err, "/log/events.out.tfevents.");
+    says(err, ".zug: No such file");
+    zx_log_close(l);
+  }
+}
+
 Test(log, a_pipe_without_a_reader, .timeout = 20) {
   cr_assert(mkdir(scratch("log"), 0777) == 0 && mkfifo(scratch("log/metrics.jsonl"), 0666) == 0);
   cr_expect(!open_log(scratch("log")));
