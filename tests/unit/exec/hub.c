@@ -171,6 +171,11 @@ Test(hub, boxes) {
     cr_expect(zx_box_read(&s, tensor, b, got, (uint64_t)n, &err), "%zu: %s", i, err.text);
     cr_expect(!memcmp(got, want, sizeof got), "box %zu", i);
   }
+  cr_assert_eq(truncate(scratch("t"), 100), 0); /* whatever is read first, is not there */
+  for (size_t i = 0; i < sizeof boxes / sizeof *boxes; i++) {
+    bool nothing = boxes[i].naxes == 1 && !boxes[i].count[0];
+    cr_expect_eq(zx_box_read(&s, tensor, &boxes[i], got, SIZE, &err), nothing, "box %zu", i);
+  }
   zx_shards_close(&s);
 }
 
@@ -352,6 +357,24 @@ Test(hub, exports) {
                    "{\n  \"architectures\": [\n    \"A\",\n    \"B\"\n  ],\n  \"b\": 10000.0,\n  \"dtype\": "
                    "\"bfloat16\",\n  \"rope\": {\n    \"theta\": 1e-05\n  },\n  \"torch_dtype\": "
                    "\"bfloat16\",\n  \"vocab_size\": 300\n}\n");
+  free(text);
+  text = scratch_read("out/model.safetensors.index.json", &n);
+  cr_expect_str_eq(text, "{\n"
+                         "  \"metadata\": {\n"
+                         "    \"total_parameters\": 120,\n"
+                         "    \"total_size\": 240\n"
+                         "  },\n"
+                         "  \"weight_map\": {\n"
+                         "    \"c_attn\": \"model-00001-of-00002.safetensors\",\n"
+                         "    \"h.0.e.0\": \"model-00002-of-00002.safetensors\",\n"
+                         "    \"h.0.e.1\": \"model-00002-of-00002.safetensors\",\n"
+                         "    \"h.1.e.0\": \"model-00002-of-00002.safetensors\",\n"
+                         "    \"h.1.e.1\": \"model-00002-of-00002.safetensors\",\n"
+                         "    \"h.2.e.0\": \"model-00002-of-00002.safetensors\",\n"
+                         "    \"h.2.e.1\": \"model-00002-of-00002.safetensors\",\n"
+                         "    \"o\": \"model-00002-of-00002.safetensors\"\n"
+                         "  }\n"
+                         "}\n");
   free(text);
   free(scratch_read("out/tokenizer.json", &n));
   cr_expect_eq(n, 3);
