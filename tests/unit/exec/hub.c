@@ -91,6 +91,10 @@ Test(hub, shards_that_are_none) {
       {"{\"weight_map\":{\"a\":\".safetensors\"}}", "no safetensors file beside it"},
       {"{\"weight_map\":{\"a\":\"x-1.bin\"}}", "no safetensors file beside it"},
       {"{\"weight_map\":{\"a\":3}}", "no safetensors file beside it"},
+      {"{\"weight_map\":{\"a\":\"d/x-1.safetensors\"}}", "no safetensors file beside it"},
+      {"{\"weight_map\":{\"a\":\"x\\u001f.safetensors\"}}", "no safetensors file beside it"},
+      {"{\"weight_map\":{\"a\":\"x\\u007f.safetensors\"}}", "no safetensors file beside it"},
+      {"{\"weight_map\":{\"a\":\"x ~.safetensors\"}}", "x ~.safetensors: No such file"},
       {"{\"weight_map\":{\"a\":\"x-1.safetensors\",\"a\":\"x-2.safetensors\"}}", "names tensor 'a' twice"},
       {"{\"weight_map\":{\"a\":\"x-1.safetensors\",\"c\":\"x-1.safetensors\"}}",
        "tensor 'c' is said to be in x-1.safetensors, which does not have it"},
@@ -111,6 +115,12 @@ Test(hub, shards_that_are_none) {
     index_of(cases[i].index);
     cr_expect(!zx_shards_open(&s, a, scratch("d"), &err), "case %zu", i);
     says(err, cases[i].words);
+  }
+  for (int n = 188; n <= 189; n++) { /* a name of 200 bytes, and of one more */
+    const char *name = zb_printf(a, "%0*d.safetensors", n, 0);
+    index_of(zb_printf(a, "{\"weight_map\":{\"a\":\"%s\"}}", name));
+    cr_expect(!zx_shards_open(&s, a, scratch("d"), &err));
+    says(err, n == 188 ? "No such file" : "no safetensors file beside it");
   }
   for (int n = 512; n <= 513; n++) { /* all are open at once */
     ZbText t = {0};
