@@ -284,6 +284,8 @@ Test(hub, maps) {
   cr_assert(zx_map_open(&m, a, g, NULL, &err)); /* their own */
   p = zx_map_part(&m, a, 4, 2, &own, 0);
   cr_expect(!strcmp(p.info.path, "layer.2.e") && p.fixed == -1 && p.stride[0] == 4 && p.stride[1] == 1);
+  g->nforeign = 1;
+  cr_expect(zx_map_open(&m, a, g, "hf", &err) && zx_map_parts(&m, 0) == 1 && zx_map_parts(&m, 1) == 0);
   g->nforeign = 0;
   cr_expect(!zx_map_open(&m, a, g, "hf", &err));
   cr_expect_str_eq(err.help, "say `weights hf for M { ... }` beside it");
@@ -479,6 +481,12 @@ Test(hub, configs) {
                    "{\n  \"architectures\": [\n    \"A\",\n    \"B\"\n  ],\n  \"dtype\": \"float16\",\n  "
                    "\"rope\": {\n    \"theta\": 1e-05,\n    \"type\": \"x\"\n  },\n  \"torch_dtype\": "
                    "\"float16\",\n  \"vocab_size\": 300\n}\n");
+  free(text);
+  g->nconfig = 1; /* numbers in keys and in texts are none */
+  text = zx_config(g, "hf", ZX_AS_F32, "{\"a9\":\"7 6\",\"b\":1.50,\"c\":[\"-5\",2e0]}", "c", &err);
+  cr_expect_str_eq(
+      text, "{\n  \"a9\": \"7 6\",\n  \"b\": 1.50,\n  \"c\": [\n    \"-5\",\n    2e0\n  ],\n  \"dtype\": "
+            "\"float32\",\n  \"torch_dtype\": \"float32\",\n  \"vocab_size\": 300\n}\n");
   free(text);
   err = (ZbErr){0};
   cr_expect(!zx_config(g, "hf", ZX_AS_F32, "[1]", "like/config.json", &err));

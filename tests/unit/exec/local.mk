@@ -6,6 +6,7 @@ tests_unit_test_exec_SOURCES = \
   tests/unit/exec/ckpt.c \
   tests/unit/exec/data.c \
   tests/unit/exec/device.c \
+  tests/unit/exec/engine.c \
   tests/unit/exec/epochs.c \
   tests/unit/exec/hang.c \
   tests/unit/exec/health.c \

@@ -235,10 +235,30 @@ Test(manifest, what_is_not_believed) {
   scratch_write("manifest.json", good, (size_t)(end - good));
   cr_expect(!zx_manifest_read(a, scratch("."), &err));
   says(err, "it has no checksum");
+  scratch_write("manifest.json", good, (size_t)(end - good) + 1); /* and behind it */
+  cr_expect(!zx_manifest_read(a, scratch("."), &err));
+  says(err, "its checksum is ");
   unlink(scratch("manifest.json"));
   cr_expect(!zx_manifest_read(a, scratch("."), &err));
   says(err, "is not a complete checkpoint: cannot open");
   free(good);
+}
+
+/* Of three states two, which are listed; they come back. */
+Test(manifest, some_of_many_states) {
+  static const ZxTensorInfo w = {"w", 1, {2}};
+  static const char *const states[] = {"m", "v", "u"};
+  ZxManifest m = {.version = "1", .model = "M", .command = "c", .recipe = "r"};
+  size_t n;
+  cr_assert(zx_contents_make(a, &w, 1, states, 3, &(uint32_t){6}, 100, &m.c, &err), "%s", err.text);
+  cr_assert(zx_manifest_write(&m, scratch("."), &err), "%s", err.text);
+  char *text = scratch_read("manifest.json", &n);
+  cr_expect(strstr(text, "\"shape\":[2],\"states\":[\"v\",\"u\"],\"checksums\""), "%s", text);
+  free(text);
+  const ZxManifest *r = zx_manifest_read(a, scratch("."), &err);
+  cr_assert(r && zx_nstates_of(&r->c, 0) == 2, "%s", err.text);
+  cr_expect(zx_state_named(&r->c, 0, "m") == ZB_NO_NAME && zx_state_named(&r->c, 0, "v") == 1 &&
+            zx_state_named(&r->c, 0, "u") == 2);
 }
 
 /* ---- files ---- */
