@@ -289,7 +289,6 @@ ZxWeights *zx_weights_open(const char *path, bool write, ZbErr *err) {
   w->write = write;
   w->fd = zb_open_file(path, write, &size, err);
   if (w->fd >= 0 && read_head(w, size, err)) return w;
-  w->write = false;
   zx_weights_close(w, NULL);
   return NULL;
 }

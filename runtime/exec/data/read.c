@@ -124,6 +124,9 @@ enum {
 enum { KIND_STREAM = 1, KIND_RECORDS = 2 };
 enum { FIELD_ELEM = 40, FIELD_VALUES = 48, FIELD_LIMIT = 56 }; /* the name is at 0 */
 
+static void put32(uint8_t *p, uint32_t v) { memcpy(p, &v, 4); }
+static void put64(uint8_t *p, uint64_t v) { memcpy(p, &v, 8); }
+
 /* Of the header's bytes before the sum, and of the field table. */
 uint64_t zx_data_head_sum(const uint8_t *p, uint32_t nfield) {
   uint64_t seed = XXH3_64bits(p, AT_HEAD_SUM);
@@ -131,27 +134,24 @@ uint64_t zx_data_head_sum(const uint8_t *p, uint32_t nfield) {
 }
 
 void zx_data_encode(const ZxDataInfo *info, uint8_t *out) {
-  uint32_t version = info->documents ? ZX_DATA_VERSION : 1, kind = info->stream ? KIND_STREAM : KIND_RECORDS;
   memset(out, 0, info->data_at);
   memcpy(out, "ZTOK", 4);
-  memcpy(out + AT_VERSION, &version, 4);
-  memcpy(out + AT_KIND, &kind, 4);
-  memcpy(out + AT_NFIELD, &info->nfield, 4);
-  memcpy(out + AT_COUNT, &info->count, 8);
-  memcpy(out + AT_RECORD, &info->record_bytes, 8);
-  memcpy(out + AT_DATA, &info->data_at, 8);
-  memcpy(out + AT_DATA_SUM, &info->data_sum, 8);
-  memcpy(out + AT_DOCUMENTS, &info->documents, 8);
+  put32(out + AT_VERSION, info->documents ? ZX_DATA_VERSION : 1);
+  put32(out + AT_KIND, info->stream ? KIND_STREAM : KIND_RECORDS);
+  put32(out + AT_NFIELD, info->nfield);
+  put64(out + AT_COUNT, info->count);
+  put64(out + AT_RECORD, info->record_bytes);
+  put64(out + AT_DATA, info->data_at);
+  put64(out + AT_DATA_SUM, info->data_sum);
+  put64(out + AT_DOCUMENTS, info->documents);
   for (uint32_t i = 0; i < info->nfield; i++) {
     uint8_t *p = out + ZX_DATA_HEAD * (1 + (size_t)i);
-    uint32_t elem = info->field[i].elem;
     memcpy(p, info->field[i].name, strlen(info->field[i].name));
-    memcpy(p + FIELD_ELEM, &elem, 4);
-    memcpy(p + FIELD_VALUES, &info->field[i].values, 8);
-    memcpy(p + FIELD_LIMIT, &info->field[i].limit, 8);
+    put32(p + FIELD_ELEM, info->field[i].elem);
+    put64(p + FIELD_VALUES, info->field[i].values);
+    put64(p + FIELD_LIMIT, info->field[i].limit);
   }
-  uint64_t sum = zx_data_head_sum(out, info->nfield);
-  memcpy(out + AT_HEAD_SUM, &sum, 8);
+  put64(out + AT_HEAD_SUM, zx_data_head_sum(out, info->nfield));
 }
 
 bool zx_data_is_one(const uint8_t *head, size_t n) { return n >= 4 && !memcmp(head, "ZTOK", 4); }

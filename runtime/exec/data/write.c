@@ -1,5 +1,5 @@
 /* Writes token and record files: header last, all write errors seen, in place only when complete. */
-#define _GNU_SOURCE /* O_TMPFILE */
+#define _GNU_SOURCE /* mkostemp */
 #include "runtime/exec/data/data.h"
 
 #include <errno.h>
@@ -61,18 +61,11 @@ bool zx_data_put(ZxDataWriter *w, const void *bytes, size_t n, ZbErr *err) {
 /* ---- documents ---- */
 /* A file without a name, beside the other. */
 static FILE *nameless(const ZxDataWriter *w) {
-  char *path = strdup(zb_out_tmp(w->out)), *slash = path ? strrchr(path, '/') : NULL;
-  if (!path) zb_out_of_memory(0);
-  if (slash) slash[1] = 0;
-  int fd = open(slash ? path : ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  free(path);
-  if (fd < 0) { /* a file system that knows no such files */
-    ZbText name = {0};
-    zb_text_add(&name, "%s.XXXXXX", zb_out_tmp(w->out));
-    fd = mkstemp(name.s);
-    if (fd >= 0) unlink(name.s);
-    zb_text_free(&name);
-  }
+  ZbText name = {0};
+  zb_text_add(&name, "%s.XXXXXX", zb_out_tmp(w->out));
+  int fd = mkostemp(name.s, O_CLOEXEC);
+  if (fd >= 0) unlink(name.s);
+  zb_text_free(&name);
   return fd < 0 ? NULL : fdopen(fd, "w+b");
 }
 

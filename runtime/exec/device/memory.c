@@ -28,7 +28,7 @@ static FILE *open_file(const char *root, const char *dir, const char *name) {
   return n > 0 && (size_t)n < sizeof path ? fopen(path, "re") : NULL;
 }
 
-/* The number in a file, or that of the line that begins with `key`; UINT64_MAX: there is none ("max"). */
+/* The number in a file of one line, or that of the line that begins with `key`; UINT64_MAX: there is none ("max"). */
 static uint64_t number_in(const char *root, const char *dir, const char *name, const char *key) {
   FILE *f = open_file(root, dir, name);
   char line[256];
@@ -38,7 +38,6 @@ static uint64_t number_in(const char *root, const char *dir, const char *name, c
     if (key && (strncmp(line, key, n) || !strchr(" :", line[n]))) continue;
     const char *digits = line + n + strspn(line + n, ": \t");
     if (*digits >= '0' && *digits <= '9') x = strtoull(digits, NULL, 10);
-    if (!key) break;
   }
   if (f) fclose(f);
   return x;

@@ -180,7 +180,7 @@ static long long next_number(const char *dir) {
   DIR *d = opendir(dir);
   for (struct dirent *x; d && (x = readdir(d));)
     if (!strncmp(x->d_name, prefix, sizeof prefix - 1) &&
-        sscanf(x->d_name + sizeof prefix - 1, "%10lld.", &n) == 1 && n >= next)
+        sscanf(x->d_name + sizeof prefix - 1, "%10lld", &n) == 1 && n >= next)
       next = n + 1;
   if (d) closedir(d);
   return next;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 TestSuite(ckpt, .init = scratch_make, .fini = scratch_remove);
 
@@ -85,6 +86,7 @@ Test(ckpt, places) {
   for (uint32_t f = 0; f < c.nfiles; f++) {
     ZbErr err;
     const char *path = scratch("one.safetensors");
+    cr_expect_eq(c.files[f].head_digest, XXH3_64bits(c.files[f].head, c.files[f].head_bytes));
     FILE *file = fopen(path, "wb");
     cr_assert_eq(fwrite(c.files[f].head, 1, c.files[f].head_bytes, file), c.files[f].head_bytes);
     for (uint32_t i = c.files[f].first; i < c.files[f].first + c.files[f].n; i++)
@@ -109,6 +111,21 @@ Test(ckpt, places) {
   zb_arena_free(a);
 }
 
+/* Of the same serial number those of earlier steps come first, in whatever order folders are listed. */
+Test(ckpt, folders_without_manifests) {
+  static const char *const names[] = {"7", "2", "5", "1", "3", "6", "4"};
+  ZbArena *a = zb_arena_new();
+  ZxCkptEntry *all;
+  ZbErr err = {0};
+  for (int i = 0; i < 7; i++) mkdir(scratch(zb_printf(a, "step-0000000%s", names[i])), 0777);
+  scratch_write("step-00000008", "", 0);
+  cr_assert_eq(zx_ckpt_list(a, scratch("."), &all, &err), 7);
+  for (int i = 0; i < 7; i++) cr_expect_eq(all[i].step, i + 1);
+  cr_expect_eq(zx_ckpt_list(a, scratch("step-00000008"), &all, &err), 0);
+  cr_expect(strstr(err.text, "cannot read the folder"), "%s", err.text);
+  zb_arena_free(a);
+}
+
 /* ---- digests ---- */
 Test(ckpt, digests_add_up) {
   float x[1000];
@@ -118,6 +135,8 @@ Test(ckpt, digests_add_up) {
     parts += zx_digest(x + from, 5 + (uint64_t)from, (uint64_t)(n < 1000 - from ? n : 1000 - from));
   cr_expect_eq(whole, parts);
   cr_expect_eq(zx_digest(x, 5, 0), 0);
+  cr_expect_eq(whole, 0xf6a70157bd3d8e8dull, "not those of checkpoints that are there: %#llx",
+               (unsigned long long)whole);
   cr_expect_neq(whole, zx_digest(x, 6, 1000), "another place");
   for (int i = 0; i < 1000; i++)
     for (int bit = 0; bit < 32; bit++) {

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,6 +33,7 @@ Test(data, windows_of_a_stream) {
   cr_expect_eq(zx_data_samples(d, 22), 1, "22 tokens and one more for the last target");
   cr_expect_eq(zx_data_samples(d, 23), 0);
   cr_expect_eq(zx_data_samples(d, 0), 0);
+  cr_expect(zx_data_files(d) == 1 && zx_data_file(d, 0) == d);
   cr_expect(zx_data_check_field(d, "tokens", true, 4, &err));
   ZxSampler s = {d, ZX_ORDER_SEQUENTIAL, 0, 4};
   int32_t out[4];
@@ -133,6 +135,28 @@ Test(data, fields_of_records) {
   cr_expect(!zx_data_read(&s, "label", 1, 0, 1, 9, id, &err), "-2 is no id");
   cr_expect(zx_data_read(&s, "label", 1, 0, 1, ZX_ANY_I32, id, &err) && id[0] == -2, "and a whole number");
   zx_data_close(d);
+}
+
+/* Header and fields, byte by byte, as DATA.md has them; of the checksums only where they are. */
+Test(data, what_a_header_is) {
+  Record r[] = {{{1, 2, 3}, {4, 5}, {0}, -1}, {{1, 2, 3}, {4, 5}, {0}, 9}};
+  static const struct {
+    size_t at, n;
+    uint64_t value;
+  } want[] = {{4, 4, 1},     {8, 4, 2},   {12, 4, 3},  {16, 8, 2},  {24, 8, 20}, {32, 8, 256}, {48, 8, 0},
+              {64, 8, 'x'},  {104, 8, 4}, {112, 8, 3}, {120, 8, 0}, {128, 5, 0}, {168, 8, 0},  {176, 8, 2},
+              {184, 8, 256}, {192, 5, 0}, {232, 8, 3}, {240, 8, 1}, {248, 8, 10}};
+  zx_data_close(records("r", r, 2));
+  size_t n;
+  char *p = scratch_read("r", &n), head[256] = "ZTOK";
+  for (size_t i = 0; i < sizeof want / sizeof *want; i++)
+    memcpy(head + want[i].at, &want[i].value, want[i].n);
+  strcpy(head + 128, "small");
+  strcpy(head + 192, "label");
+  memcpy(head + 40, p + 40, 8);
+  memcpy(head + 56, p + 56, 8);
+  cr_expect(n == 256 + 2 * sizeof *r && !memcmp(p, head, 256) && !memcmp(p + 256, r, sizeof r));
+  free(p);
 }
 
 Test(data, fields_that_do_not_fit) {
@@ -267,6 +291,10 @@ Test(data, folder_of_streams) {
   cr_assert(zx_data_get(d, 0, 26, all, &err));
   cr_expect(!memcmp(all, ids + 17, 9) && !memcmp(all + 9, ids + 13, 4) && !memcmp(all + 13, ids, 13));
   cr_expect(zx_data_get(d, 8, 6, all, &err) && all[0] == 25 && all[1] == 13 && all[4] == 16 && all[5] == 0);
+  zx_data_close(d);
+  stream_file("f/11.bin", ZX_DATA_U8, ids, 1, 0); /* of which nothing is known */
+  d = zx_data_open(scratch("f"), &err);
+  cr_expect(d && zx_data_files(d) == 4 && zx_data_info(d)->field[0].limit == 0);
   zx_data_close(d);
 }
 
@@ -602,6 +630,9 @@ Test(data, names_and_layouts) {
   strcpy(f[1].name, "b2_");
   cr_expect(zx_data_layout(&info, &err));
   cr_expect(f[1].at == 4 && info.record_bytes == 8 && info.data_at == 192);
+  for (int e = 0; e < ZX_DATA_ELEMS; e++)
+    cr_expect_eq((int)zx_data_elem_of(zx_data_elem_name((ZxDataElem)e)), e);
+  cr_expect_eq(zx_data_elem_of("u9"), ZX_DATA_ELEMS);
   info.nfield = 0;
   cr_expect(!zx_data_layout(&info, &err));
   says(err, "0 fields");
@@ -683,6 +714,42 @@ Test(data, what_is_not_replaced) {
   cr_expect_eq(zx_data_tokens(d), 4);
   zx_data_close(d);
   cr_expect_eq(scratch_files(), 2);
+}
+
+/* Of a long list of files none stays open: written, given up, read, refused. */
+Test(data, all_files_are_closed) {
+  ZxDataField f = {.name = "tokens", .values = 1};
+  ZxDataInfo info = {.stream = true, .nfield = 1, .field = &f};
+  int before = open_files();
+  folder_of("f");
+  documents_file("f/0.bin", (int[]){2, 3, 0});
+  documents_file("f/1.bin", (int[]){2, 3, 0});
+  cr_expect_eq(open_files(), before, "written");
+  ZxDataWriter *w = zx_data_create(scratch("f/0.bin"), &info, &err);
+  cr_assert(w && zx_data_begin_document(w, &err));
+  zx_data_abandon(w);
+  cr_expect_eq(open_files(), before, "given up");
+  ZxMix *m = zx_mix_open(scratch("f"), &err);
+  cr_assert(m && zx_mix_check_field(m, "doc", true, 2, &err), "%s", err.text);
+  zx_mix_close(m);
+  cr_expect_eq(open_files(), before, "read");
+  scratch_write("f/1.bin", "text", 4);
+  scratch_write("f/2.bin", "", 0);
+  cr_expect(!zx_data_open(scratch("f"), &err) && !zx_data_open(scratch("f/2.bin"), &err));
+  cr_expect_eq(open_files(), before, "refused");
+}
+
+Test(data, a_folder_that_cannot_be_listed) {
+  folder_of("f");
+  struct rlimit was, none;
+  cr_assert(getrlimit(RLIMIT_NOFILE, &was) == 0);
+  none = was, none.rlim_cur = 0;
+  cr_assert(setrlimit(RLIMIT_NOFILE, &none) == 0);
+  ZxData *d = zx_data_open(scratch("f"), &err);
+  cr_assert(setrlimit(RLIMIT_NOFILE, &was) == 0);
+  cr_expect(!d);
+  says(err, "cannot open the folder");
+  says(err, ": Too many open files");
 }
 
 Test(data, a_full_disk) {

@@ -91,6 +91,10 @@ Test(hub, shards_that_are_none) {
       {"{\"weight_map\":{\"a\":\".safetensors\"}}", "no safetensors file beside it"},
       {"{\"weight_map\":{\"a\":\"x-1.bin\"}}", "no safetensors file beside it"},
       {"{\"weight_map\":{\"a\":3}}", "no safetensors file beside it"},
+      {"{\"weight_map\":{\"a\":\"d/x-1.safetensors\"}}", "no safetensors file beside it"},
+      {"{\"weight_map\":{\"a\":\"x\\u001f.safetensors\"}}", "no safetensors file beside it"},
+      {"{\"weight_map\":{\"a\":\"x\\u007f.safetensors\"}}", "no safetensors file beside it"},
+      {"{\"weight_map\":{\"a\":\"x ~.safetensors\"}}", "x ~.safetensors: No such file"},
       {"{\"weight_map\":{\"a\":\"x-1.safetensors\",\"a\":\"x-2.safetensors\"}}", "names tensor 'a' twice"},
       {"{\"weight_map\":{\"a\":\"x-1.safetensors\",\"c\":\"x-1.safetensors\"}}",
        "tensor 'c' is said to be in x-1.safetensors, which does not have it"},
@@ -112,6 +116,22 @@ Test(hub, shards_that_are_none) {
     cr_expect(!zx_shards_open(&s, a, scratch("d"), &err), "case %zu", i);
     says(err, cases[i].words);
   }
+  for (int n = 188; n <= 189; n++) { /* a name of 200 bytes, and of one more */
+    const char *name = zb_printf(a, "%0*d.safetensors", n, 0);
+    index_of(zb_printf(a, "{\"weight_map\":{\"a\":\"%s\"}}", name));
+    cr_expect(!zx_shards_open(&s, a, scratch("d"), &err));
+    says(err, n == 188 ? "No such file" : "no safetensors file beside it");
+  }
+  for (int n = 512; n <= 513; n++) { /* all are open at once */
+    ZbText t = {0};
+    zb_text_add(&t, "{\"weight_map\":{");
+    for (int i = 0; i < n; i++) zb_text_add(&t, "%s\"t%d\":\"y-%d.safetensors\"", i ? "," : "", i, i);
+    zb_text_add(&t, "}}");
+    index_of(t.s);
+    cr_expect(!zx_shards_open(&s, a, scratch("d"), &err));
+    says(err, n == 512 ? "y-0.safetensors: No such file" : "index.json names more than 512 files");
+    zb_text_free(&t);
+  }
   cr_assert_eq(truncate(scratch("d/x-1.safetensors"), 100), 0);
   index_of("{\"weight_map\":{\"a\":\"x-1.safetensors\"}}");
   cr_expect(!zx_shards_open(&s, a, scratch("d"), &err));
@@ -120,10 +140,13 @@ Test(hub, shards_that_are_none) {
 
 /* ---- boxes ---- */
 static const ZxBox boxes[] = {
+    {.naxes = 0, .from = 7, .to = 12}, /* behind the end, which is at 12 in the first four */
+    {.naxes = 0, .from = 7, .to = -1},
+    {.naxes = 1, .count = {9}, .stride = {1}, .step = {2}, .to = 3}, /* ends behind */
+    {.naxes = 1, .count = {9}, .stride = {1}, .step = {1}, .from = 2, .to = 4},
     {.naxes = 0, .from = 7, .to = 2},
     {.naxes = 1, .count = {5}, .stride = {1}, .step = {1}, .from = 3},
     {.naxes = 1, .count = {5}, .stride = {1}, .step = {1}, .from = 3, .to = -2}, /* begins before */
-    {.naxes = 1, .count = {9}, .stride = {1}, .step = {2}, .to = 3},             /* ends behind */
     {.naxes = 1, .count = {4}, .stride = {100000}, .step = {1}, .from = 5},
     {.naxes = 1, .count = {0}, .stride = {1}, .step = {1}},
     {.naxes = 2, .count = {30, 40}, .stride = {1, 30}, .step = {40, 1}, .from = 11}, /* transposed */
@@ -144,7 +167,7 @@ Test(hub, boxes) {
   uint32_t tensor = zx_shards_find(&s, "t");
   for (size_t i = 0; i < sizeof boxes / sizeof *boxes; i++) {
     const ZxBox *b = &boxes[i];
-    int64_t n = i == 3 ? 12 : SIZE, all = 1;
+    int64_t n = i < 4 ? 12 : SIZE, all = 1;
     for (int64_t k = 0; k < SIZE; k++) got[k] = want[k] = -1;
     for (int k = 0; k < b->naxes; k++) all *= b->count[k];
     for (int64_t e = 0; e < all; e++) {
@@ -157,6 +180,11 @@ Test(hub, boxes) {
     }
     cr_expect(zx_box_read(&s, tensor, b, got, (uint64_t)n, &err), "%zu: %s", i, err.text);
     cr_expect(!memcmp(got, want, sizeof got), "box %zu", i);
+  }
+  cr_assert_eq(truncate(scratch("t"), 100), 0); /* whatever is read first, is not there */
+  for (size_t i = 0; i < sizeof boxes / sizeof *boxes; i++) {
+    bool nothing = boxes[i].naxes == 1 && !boxes[i].count[0];
+    cr_expect_eq(zx_box_read(&s, tensor, &boxes[i], got, SIZE, &err), nothing, "box %zu", i);
   }
   zx_shards_close(&s);
 }
@@ -256,6 +284,8 @@ Test(hub, maps) {
   cr_assert(zx_map_open(&m, a, g, NULL, &err)); /* their own */
   p = zx_map_part(&m, a, 4, 2, &own, 0);
   cr_expect(!strcmp(p.info.path, "layer.2.e") && p.fixed == -1 && p.stride[0] == 4 && p.stride[1] == 1);
+  g->nforeign = 1;
+  cr_expect(zx_map_open(&m, a, g, "hf", &err) && zx_map_parts(&m, 0) == 1 && zx_map_parts(&m, 1) == 0);
   g->nforeign = 0;
   cr_expect(!zx_map_open(&m, a, g, "hf", &err));
   cr_expect_str_eq(err.help, "say `weights hf for M { ... }` beside it");
@@ -308,6 +338,7 @@ Test(hub, exports) {
   ZgGraph *g = graph();
   ZxExported x;
   size_t n;
+  int before = open_files();
   write_tensors("own", params, 7, ZX_AS_F32, 0);
   folder("like");
   scratch_write("like/config.json", "{\"b\":10000.0,\"vocab_size\":7}", 28);
@@ -339,6 +370,24 @@ Test(hub, exports) {
                    "\"bfloat16\",\n  \"rope\": {\n    \"theta\": 1e-05\n  },\n  \"torch_dtype\": "
                    "\"bfloat16\",\n  \"vocab_size\": 300\n}\n");
   free(text);
+  text = scratch_read("out/model.safetensors.index.json", &n);
+  cr_expect_str_eq(text, "{\n"
+                         "  \"metadata\": {\n"
+                         "    \"total_parameters\": 120,\n"
+                         "    \"total_size\": 240\n"
+                         "  },\n"
+                         "  \"weight_map\": {\n"
+                         "    \"c_attn\": \"model-00001-of-00002.safetensors\",\n"
+                         "    \"h.0.e.0\": \"model-00002-of-00002.safetensors\",\n"
+                         "    \"h.0.e.1\": \"model-00002-of-00002.safetensors\",\n"
+                         "    \"h.1.e.0\": \"model-00002-of-00002.safetensors\",\n"
+                         "    \"h.1.e.1\": \"model-00002-of-00002.safetensors\",\n"
+                         "    \"h.2.e.0\": \"model-00002-of-00002.safetensors\",\n"
+                         "    \"h.2.e.1\": \"model-00002-of-00002.safetensors\",\n"
+                         "    \"o\": \"model-00002-of-00002.safetensors\"\n"
+                         "  }\n"
+                         "}\n");
+  free(text);
   free(scratch_read("out/tokenizer.json", &n));
   cr_expect_eq(n, 3);
   cr_expect(access(scratch("out/other"), F_OK) < 0);
@@ -350,6 +399,14 @@ Test(hub, exports) {
   o.out = zb_strdup(a, scratch("file"));
   cr_expect(!export(g, "own", o, &x));
   says(err, "is there already");
+  o.out = zb_strdup(a, scratch("new")); /* what is written first is a folder of its own */
+  scratch_write("new.export.tmp", "mine", 4);
+  cr_expect(!export(g, "own", o, &x));
+  says(err, "/new.export.tmp: Not a directory");
+  cr_assert(unlink(scratch("new.export.tmp")) == 0 && symlink("like", scratch("new.export.tmp")) == 0);
+  cr_expect(!export(g, "own", o, &x));
+  says(err, "/new.export.tmp: ");
+  cr_expect_eq(open_files(), before);
 }
 
 Test(hub, exports_that_cannot_be) {
@@ -394,6 +451,10 @@ Test(hub, exports_that_cannot_be) {
   ZxExportOptions nowhere = {.out = zb_strdup(a, scratch("no/where")), .most = 1 << 20};
   cr_expect(!export(g, "own", nowhere, &x));
   says(err, "no/where.export.tmp");
+  nowhere.out = "/sys/zug"; /* which says itself why not */
+  cr_expect(!export(g, "own", nowhere, &x));
+  says(err, "/sys/zug.export.tmp: ");
+  cr_expect(!strstr(err.text, "No such file"), "%s", err.text);
   /* A full disk. */
   o.as = ZX_AS_F32;
   scratch_full_at(600);
@@ -413,6 +474,19 @@ Test(hub, configs) {
             "\"float32\",\n  \"e\": [],\n  \"rope\": {\n    \"theta\": 1e-05\n  },\n  \"t\": true,\n  "
             "\"torch_dtype\": \"float32\",\n  \"vocab_size\": 300,\n  \"z\": [\n    1.0,\n    {\n      "
             "\"k\\\"1\": -2E5,\n      \"n\": null\n    }\n  ]\n}\n");
+  free(text);
+  text = zx_config(g, "hf", ZX_AS_F16, "{\"rope\":{\"type\":\"x\",\"theta\":5},\"architectures\":[]}", "c",
+                   &err);
+  cr_expect_str_eq(text,
+                   "{\n  \"architectures\": [\n    \"A\",\n    \"B\"\n  ],\n  \"dtype\": \"float16\",\n  "
+                   "\"rope\": {\n    \"theta\": 1e-05,\n    \"type\": \"x\"\n  },\n  \"torch_dtype\": "
+                   "\"float16\",\n  \"vocab_size\": 300\n}\n");
+  free(text);
+  g->nconfig = 1; /* numbers in keys and in texts are none */
+  text = zx_config(g, "hf", ZX_AS_F32, "{\"a9\":\"7 6\",\"b\":1.50,\"c\":[\"-5\",2e0]}", "c", &err);
+  cr_expect_str_eq(
+      text, "{\n  \"a9\": \"7 6\",\n  \"b\": 1.50,\n  \"c\": [\n    \"-5\",\n    2e0\n  ],\n  \"dtype\": "
+            "\"float32\",\n  \"torch_dtype\": \"float32\",\n  \"vocab_size\": 300\n}\n");
   free(text);
   err = (ZbErr){0};
   cr_expect(!zx_config(g, "hf", ZX_AS_F32, "[1]", "like/config.json", &err));

@@ -83,7 +83,7 @@ Test(lines, for_people) {
   ZxMetrics odd = nothing;
   odd.grad_norm = odd.loss = NAN;
   odd.peak_share = 0.999;
-  odd.bubble = 0.004;
+  odd.bubble = 0.904;
   odd.planned_bytes = 1;
   const double ms[] = {0, 9.994, 10, 99.94, 100, 12345.6};
   cr_assert(zx_log_step(l, &nothing, NULL, 0, &err) && zx_log_step(l, &zero, NULL, 0, &err));
@@ -102,7 +102,7 @@ Test(lines, for_people) {
       "step 1/9  loss 2.0000  99.9 ms\n"
       "step 1/9  loss 2.0000  100 ms\n"
       "step 1/9  loss 2.0000  12346 ms\n"
-      "step 1/9  loss nan  grad nan  100% of peak  0% idle  0 B of 1 B\n");
+      "step 1/9  loss nan  grad nan  100% of peak  90% idle  0 B of 1 B\n");
 }
 
 Test(lines, for_programs) {
@@ -127,6 +127,41 @@ Test(lines, for_programs) {
       "{\"stage\":1,\"planned_bytes\":7,\"used_bytes\":6,\"wait_ms\":2.5,\"wait_max_ms\":3}]}\n");
   free(text);
   zx_log_close(l);
+}
+
+/* Beside the loss that they add up to; one of which nothing was known is no number. */
+Test(lines, several_losses) {
+  cr_redirect_stdout();
+  ZxLog *l = open_log(scratch("log"));
+  ZxMetrics m = nothing;
+  ZxEvalMetrics v = evaluation;
+  for (m.nparts = 1; m.nparts <= 3; m.nparts++) {
+    m.part[m.nparts - 1] =
+        (ZxLossPart){(const char *[]){"main", "z", "aux"}[m.nparts - 1], m.nparts == 2 ? NAN : 2};
+    cr_assert(zx_log_step(l, &m, NULL, 0, &err));
+  }
+  v.steps = 0, v.perplexity = 0, v.tokens = 1, v.ms = 0;
+  v.part[0] = m.part[2], v.part[1] = m.part[1], v.nparts = 2;
+  cr_assert(zx_log_eval(l, &v, &err));
+  zx_log_close(l);
+  cr_expect_stdout_eq_str("step 1/9  loss 2.0000 (main 2.0000)\n"
+                          "step 1/9  loss 2.0000 (main 2.0000, z -)\n"
+                          "step 1/9  loss 2.0000 (main 2.0000, z -, aux 2.0000)\n"
+                          "eval  loss 2.5000 (aux 2.0000, z -)  perplexity 0  1 targets  0.00 ms\n");
+  size_t n;
+  char *text = scratch_read("log/metrics.jsonl", &n), *last = strstr(text, "{\"eval_batches\"");
+  static const char bytes[] = "{\"step\":1,\"steps\":9,\"loss\":2,\"planned_bytes\":0,\"used_bytes\":0";
+  cr_assert(last);
+  cr_expect_str_eq(last, "{\"eval_batches\":3,\"eval_loss\":2.5,\"eval_perplexity\":0,\"eval_tokens\":1,"
+                         "\"eval_ms\":0,\"eval_loss_aux\":2,\"eval_loss_z\":null}\n");
+  *last = 0;
+  ZbText want = {0};
+  zb_text_add(&want, "%s,\"loss_main\":2}\n", bytes);
+  zb_text_add(&want, "%s,\"loss_main\":2,\"loss_z\":null}\n", bytes);
+  zb_text_add(&want, "%s,\"loss_main\":2,\"loss_z\":null,\"loss_aux\":2}\n", bytes);
+  cr_expect_str_eq(text, want.s);
+  zb_text_free(&want);
+  free(text);
 }
 
 Test(lines, rates_at_the_edges) {

@@ -5,20 +5,27 @@ TESTS += tests/unit/test-exec
 tests_unit_test_exec_SOURCES = \
   tests/unit/exec/ckpt.c \
   tests/unit/exec/data.c \
+  tests/unit/exec/device.c \
+  tests/unit/exec/engine.c \
   tests/unit/exec/epochs.c \
+  tests/unit/exec/hang.c \
   tests/unit/exec/health.c \
   tests/unit/exec/hub.c \
   tests/unit/exec/lines.c \
   tests/unit/exec/log.c \
+  tests/unit/exec/manifest.c \
   tests/unit/exec/mix.c \
   tests/unit/exec/options.c \
   tests/unit/exec/p2p_reduce.c \
   tests/unit/exec/report.c \
   tests/unit/exec/same.c \
+  tests/unit/exec/saves.c \
   tests/unit/exec/scratch.c \
   tests/unit/exec/scratch.h \
   tests/unit/exec/self.c \
   tests/unit/exec/shm.c \
+  tests/unit/exec/sinks.c \
+  tests/unit/exec/state.c \
   tests/unit/exec/stream_file.c \
   tests/unit/exec/stream_file.h \
   tests/unit/exec/weights.c

@@ -120,9 +120,12 @@ Test(log, some_lines_or_none) {
     ZxLog *l = zx_log_open(&(ZxLogOptions){.print_every = 3, .quiet = quiet}, &err);
     for (m.step = 2; m.step <= 5; m.step++) cr_assert(zx_log_step(l, &m, NULL, 0, &err));
     cr_assert(zx_log_end(l, &err) && zx_log_end(l, &err));
+    for (; m.step <= 7; m.step++) cr_assert(zx_log_step(l, &m, NULL, 0, &err));
+    cr_assert(zx_log_end(l, &err));
     zx_log_close(l);
   }
-  cr_expect_stdout_eq_str("step 2/7  loss 1.0000\nstep 3/7  loss 1.0000\nstep 5/7  loss 1.0000\n");
+  cr_expect_stdout_eq_str("step 2/7  loss 1.0000\nstep 3/7  loss 1.0000\nstep 5/7  loss 1.0000\n"
+                          "step 6/7  loss 1.0000\nstep 7/7  loss 1.0000\n");
 }
 
 Test(log, folders_that_do_not_work) {
@@ -165,6 +168,49 @@ Test(log, lines_of_earlier_runs_are_kept) {
   has("log/metrics.jsonl.2", "two");
 }
 
+/* Of a run that goes on after step 10: what is behind its line, or not whole, is made again. */
+Test(log, lines_of_later_steps_are_cut_off) {
+  cr_redirect_stdout();
+  static const struct {
+    const char *old, *kept; /* NULL: there is no file */
+  } cases[] = {
+      {NULL, ""},
+      {"", ""},
+      {"{\"step\":1,\"a\":2}\n", "{\"step\":1,\"a\":2}\n"},
+      {"{\"step\":9,}\n{\"step\":10,}\n{\"step\":10,\"eval\":1}\n{\"step\":11,}\n{\"step\":3,}\n",
+       "{\"step\":9,}\n{\"step\":10,}\n{\"step\":10,\"eval\":1}\n"},
+      {"{\"step\":9,}\n{\"step\":1", "{\"step\":9,}\n"},
+      {"{\"step\":9,}\n{\"step\":1,\"half\":", "{\"step\":9,}\n"},
+      {"{\"step\":9,}\nsomething\n{\"step\":10,}\n", "{\"step\":9,}\n"},
+      {"{\"step\":11,}\n", ""},
+  };
+  ZxMetrics m = {.step = 11, .steps = 12, .epochs = (double[]){0.5, 1.25, 3}, .nepochs = 3};
+  m.grad_norm = m.lr = m.tokens = m.step_ms = m.predicted_ms = m.tokens_per_s = m.flops = m.peak_share = -1;
+  m.bubble = m.wait_ms = m.wait_max_ms = -1;
+  int before = open_files();
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "%zu", i);
+    cr_assert(mkdir(scratch(name), 0777) == 0);
+    snprintf(name, sizeof name, "%zu/metrics.jsonl", i);
+    if (cases[i].old) scratch_write(name, cases[i].old, strlen(cases[i].old));
+    ZxLog *l = zx_log_open(&(ZxLogOptions){.dir = scratch((char[]){name[0], 0}), .before = 10}, &err);
+    cr_assert(l, "%s", err.text);
+    if (cases[i].old) has(name, cases[i].old);
+    else cr_assert(unlink(scratch(name)) == 0);
+    cr_assert(zx_log_step(l, &m, NULL, 0, &err), "%s", err.text);
+    zx_log_close(l);
+    ZbText want = {0};
+    zb_text_add(&want,
+                "%s{\"step\":11,\"steps\":12,\"loss\":0,\"planned_bytes\":0,\"used_bytes\":0,"
+                "\"epochs\":[0.5,1.25,3]}\n",
+                cases[i].kept);
+    has(name, want.s);
+    zb_text_free(&want);
+  }
+  cr_expect_eq(open_files(), before);
+}
+
 Test(log, links_are_followed) {
   cr_redirect_stdout();
   cr_assert(mkdir(scratch("log"), 0777) == 0 && symlink("../there", scratch("log/metrics.jsonl")) == 0);
@@ -176,6 +222,32 @@ Test(log, links_are_followed) {
   struct stat st;
   cr_expect(lstat(scratch("log/metrics.jsonl"), &st) == 0 && S_ISLNK(st.st_mode));
   cr_expect(stat(scratch("there"), &st) == 0 && st.st_size > 100);
+}
+
+/* What could be written when the log was opened, and cannot be when there is something to write. */
+Test(log, files_that_cannot_be_begun) {
+  cr_redirect_stdout();
+  ZxEvalMetrics v = {.step = 1, .steps = 2};
+  cr_assert(mkdir(scratch("log"), 0777) == 0 && symlink("../there", scratch("log/metrics.jsonl")) == 0);
+  for (int eval = 0; eval < 2; eval++) {
+    ZxLog *l = open_log(scratch("log"));
+    cr_assert(l && unlink(scratch("there")) == 0 && mkdir(scratch("there"), 0777) == 0, "%s", err.text);
+    cr_expect(!(eval ? zx_log_eval(l, &v, &err) : zx_log_step(l, &step, NULL, 0, &err)));
+    says(err, "metrics.jsonl: Is a directory");
+    zx_log_close(l);
+    cr_assert(rmdir(scratch("there")) == 0);
+  }
+  cr_assert(unlink(scratch("log/metrics.jsonl")) == 0);
+  for (int eval = 0; eval < 2; eval++) {
+    mkdir(scratch("log"), 0777);
+    cr_assert(symlink(scratch("there"), scratch("log/metrics.jsonl")) == 0);
+    ZxLog *l = open_log(scratch("log"));
+    cr_assert(l && unlink(scratch("log/metrics.jsonl")) == 0 && rmdir(scratch("log")) == 0, "%s", err.text);
+    cr_expect(!(eval ? zx_log_eval(l, &v, &err) : zx_log_step(l, &step, NULL, 0, &err)));
+    says(err, "/log/events.out.tfevents.");
+    says(err, ".zug: No such file");
+    zx_log_close(l);
+  }
 }
 
 Test(log, a_pipe_without_a_reader, .timeout = 20) {

@@ -289,4 +289,8 @@ Test(mix, each_file_must_have_samples) {
   cr_expect(!zx_mix_check_field(m, "tokens", true, 10, &err));
   says(err, "B has 10 tokens; one sample takes 10 and one more");
   zx_mix_close(m);
+  m = open_mix("%s:1,%s:1", scratch("B"), scratch("A")); /* the first of them, too */
+  cr_expect(m && !zx_mix_check_field(m, "tokens", true, 10, &err));
+  says(err, "B has 10 tokens; one sample takes 10 and one more");
+  zx_mix_close(m);
 }

@@ -101,3 +101,117 @@ Test(options, help) {
     cr_expect(!zx_asks_help(b, does_not[i]), "%d", i);
   }
 }
+
+/* ---- what ranks must have alike ---- */
+/* Each option changes what it should, in what it becomes and in what is compared; and whether `eval` has it. */
+Test(options, each_by_itself) {
+  static const struct {
+    const char *line, *facts; /* that differ: "NAME: without -> with" */
+    bool of_eval;
+  } cases[] = {{"--seed 9", "--seed: 1 -> 9", false},
+               {"--order sequential", "--order: shuffled -> sequential", false},
+               {"--threads 3", "--threads: 1 -> 3", true},
+               {"--hang-after 90s", "--hang-after: 600 s -> 90 s", true},
+               {"--on-nan end", "--on-nan: not given -> end", false},
+               {"--on-nan skip", "--on-nan: not given -> skip", false},
+               {"--time-limit 2h", "--time-limit: 0 s -> 7200 s", false},
+               {"--times", "--times: no -> yes", false},
+               {"--dry-run", "--dry-run: no -> yes", true},
+               {"--names n", "--names: none -> n", true},
+               {"--init-partial", "--init-partial: no -> yes", false},
+               {"--cluster c", "a --cluster: no -> yes", true},
+               {"--save s", "--save: none -> s", false},
+               {"--ckpt c", "--ckpt: none -> c", false},
+               {"--ckpt-every 5", "--ckpt-every: 0 steps, 1800 s -> 5 steps, 0 s", false},
+               {"--ckpt-every 90s", "--ckpt-every: 0 steps, 1800 s -> 0 steps, 90 s", false},
+               {"--ckpt-keep 2147483646", "--ckpt-keep: 0 -> 2147483646", false},
+               {"--ckpt-file-size 20K", "--ckpt-file-size: 4000000000 -> 20000", false},
+               {"--ckpt-fail end", "--ckpt-fail: go-on -> end", false},
+               {"--ckpt-fail go-on", "", false},
+               {"--ckpt c --resume", "--ckpt: none -> c, --resume: no -> yes", false},
+               {"--resume-from p", "--resume-from: none -> p", false},
+               {"--eval e", "a file for --eval: no -> yes", false},
+               {"--eval e --eval-every 4", "a file for --eval: no -> yes, --eval-every: 0 -> 4", false},
+               {"--eval e --eval-batches 4", "a file for --eval: no -> yes, --eval-batches: 0 -> 4", false},
+               {"--trace t", "--trace: none -> t", false},
+               {"--trace t --trace-steps 3-5", "--trace: none -> t, --trace-steps: 0 to 0 -> 3 to 5", false},
+               {"--trace t --trace-steps 5", "--trace: none -> t, --trace-steps: 0 to 0 -> 5 to 5", false},
+               {"--trace t --trace-steps 5-5", "--trace: none -> t, --trace-steps: 0 to 0 -> 5 to 5", false},
+               {"--print-every 2", "--print-every: 0 -> 2", false},
+               {"--quiet", "--quiet: no -> yes", false},
+               {"--repeatable", "--repeatable: no -> yes", true},
+               {"--exact", "--exact: no -> yes", true},
+               {"--log l", "--log: none -> l", true},
+               {"-I one", "", true},
+               {"--device cpu", "", true}};
+  ZbArena *a = zb_arena_new();
+  ZxFacts without = {.a = a};
+  char line[256];
+  cr_redirect_stderr();
+  GOOD("--data d --steps 7 --init i");
+  zx_option_facts(&without, &o);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    ZxFacts with = {.a = a};
+    ZbText t = {0};
+    snprintf(line, sizeof line, "train g.zsg --recipe r.zug:a --data d --steps 7 --init i %s", cases[i].line);
+    cr_assert(parse(line, NULL), "%s", line);
+    zx_option_facts(&with, &o);
+    cr_assert_eq(with.n, without.n);
+    for (uint32_t k = 0; k < with.n; k++)
+      if (with.fact[k].kind != ZX_OPTIONS || strcmp(with.fact[k].value, without.fact[k].value))
+        zb_text_add(&t, "%s%s: %s -> %s", t.len ? ", " : "", with.fact[k].name, without.fact[k].value,
+                    with.fact[k].value);
+    cr_expect_str_eq(t.s ? t.s : "", cases[i].facts, "%s: %s", cases[i].line, t.s);
+    zb_text_free(&t);
+    snprintf(line, sizeof line, "eval g.zsg --recipe r.zug:a --data d --init i %s", cases[i].line);
+    cr_expect_eq(parse(line, NULL), cases[i].of_eval, "%s", line);
+  }
+  ZxFacts bare = {.a = a};
+  cr_assert(parse("eval g --recipe r --data d --init i --predict p --eval-batches 3", NULL));
+  zx_option_facts(&bare, &o);
+  cr_expect(!strcmp(bare.fact[0].value, "eval") && !strcmp(bare.fact[1].name, "--device") &&
+            !strcmp(bare.fact[1].value, o.device->name));
+  cr_expect(!strcmp(o.predict, "p") && o.eval_batches == 3 && o.evaluates);
+  zb_arena_free(a);
+}
+
+/* What one option wants of others. */
+Test(options, what_is_missing) {
+  static const char *const cases[][2] = {
+      {"eval g --recipe r --data d", "give --init FILE, the weights to evaluate"},
+      {"eval g --recipe r --data d --init i --steps 3", "`eval` has no --steps"},
+      {"train g --recipe r --data d --steps 1 --resume", "give --ckpt DIR, the folder to --resume from"},
+      {"train g --recipe r --data d --steps 1 --init-partial",
+       "give --init FILE, of which --init-partial takes what there is"},
+      {"train g --recipe r --data d --steps 1 --names n",
+       "give --init DIR, the weights that have such --names"},
+      {"train g --recipe r --data d --steps 1 --eval-every 2", "give --eval FILE"},
+      {"train g --recipe r --data d --steps 1 --eval-batches 2", "give --eval FILE"},
+      {"train g --recipe r --data d --steps 1 --trace-steps 2-3", "give --trace FILE"},
+      {"train g --recipe r --data d --steps 1 --predict p", "give --predict to `eval` alone"},
+  };
+  enum { N = sizeof cases / sizeof *cases };
+  ZbText want = {0};
+  cr_redirect_stderr();
+  for (int i = 0; i < N; i++) {
+    cr_expect(!parse(cases[i][0], "zrun"), "%s", cases[i][0]);
+    zb_text_add(&want, "zrun: %s; zrun --help lists all options\n", cases[i][1]);
+  }
+  for (const char *const *line =
+           (const char *const[]){"--steps 1 --on-nan x", "--steps 1 --ckpt-fail x", "--steps 1 --ckpt-keep 0",
+                                 "--steps 1 --ckpt-keep 2147483647", "--steps 1 --ckpt-every 0",
+                                 "--steps 1 --print-every 0", "--steps 1 --eval-batches 0",
+                                 "--steps 1 --eval-every 0", "--steps 1 --trace t --trace-steps 5-4",
+                                 "--steps 1 --trace t --trace-steps 0-3",
+                                 "--steps 1 --trace t --trace-steps 5-",
+                                 "--steps 1 --trace t --trace-steps 1111111111111111111111111-5", NULL};
+       *line; line++) {
+    char all[128];
+    snprintf(all, sizeof all, "train g --recipe r --data d %s", *line);
+    cr_expect(!parse(all, NULL), "%s", all);
+  }
+  cr_expect(parse("eval g --recipe r --dry-run", NULL));
+  fflush(stderr);
+  cr_expect_stderr_eq_str(want.s);
+  zb_text_free(&want);
+}

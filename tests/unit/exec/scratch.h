@@ -11,6 +11,7 @@ const char *scratch(const char *name);
 void scratch_write(const char *name, const void *bytes, size_t n);
 char *scratch_read(const char *name, size_t *n); /* to be freed; NUL-terminated */
 int scratch_files(void);                         /* how many there are, hidden ones too */
+int open_files(void);                            /* of this process */
 /* Files may not grow beyond `bytes` from now on: a full disk. */
 void scratch_full_at(uint64_t bytes);
 

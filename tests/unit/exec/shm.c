@@ -117,6 +117,17 @@ Test(shm, two) { play_all(2); }
 Test(shm, three) { play_all(3); }
 Test(shm, eight) { play_all(8); }
 
+Test(shm, the_first_to_ask_has_it) {
+  void *window = aligned_alloc(4096, zx_shm_bytes(2));
+  cr_assert(window);
+  memset(window, 0, zx_shm_bytes(2));
+  ZxShm *a = zx_shm_new(window, 0, 2), *b = zx_shm_new(window, 1, 2);
+  cr_expect(zx_shm_claim(b) && !zx_shm_claim(a) && !zx_shm_claim(b));
+  zx_shm_free(a);
+  zx_shm_free(b);
+  free(window);
+}
+
 Test(shm, a_file_is_one_memory) {
   ZxShmFile f = zx_shm_create(2);
   char *a = zx_shm_map(&f, 0), *b = zx_shm_map(&f, 1);
