@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "kernels/cpu/cpu.h"
 #include "tests/unit/kernels/conform.h"
@@ -51,6 +53,27 @@ Test(pool, threads_that_cannot_be_started) { /* nobody has so much memory for th
   cr_expect_null(zk_pool_new(3));
   zk_pool_free(NULL);
 }
+
+#ifndef __SANITIZE_ADDRESS__ /* which takes address space of its own */
+/* OpenBLAS would try for ever to get its buffers: that they cannot be had is said before. */
+Test(machine, room_for_products) {
+  const ZkEnv alone = {0}, env = {.pool = zk_pool_new(3)};
+  cr_expect_null(zk_cpu_take(&alone));
+  cr_expect_null(zk_cpu_take(&env));
+  long pages = 0;
+  FILE *f = fopen("/proc/self/statm", "r");
+  cr_assert(f && fscanf(f, "%ld", &pages) == 1);
+  fclose(f);
+  struct rlimit limit;
+  cr_assert(getrlimit(RLIMIT_AS, &limit) == 0);
+  limit.rlim_cur = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (200u << 20); /* one buffer, not three */
+  cr_assert(setrlimit(RLIMIT_AS, &limit) == 0);
+  cr_expect_null(zk_cpu_take(&alone));
+  const char *lacks = zk_cpu_take(&env);
+  cr_expect(lacks && strstr(lacks, "128 MiB of address space"), "%s", lacks ? lacks : "nothing is said");
+  zk_pool_free(env.pool);
+}
+#endif
 
 /* ---- the machine --------------------------------------------------------------------------------------- */
 Test(machine, speed) {
