@@ -123,6 +123,21 @@ Test(machine, of_a_file) {
   cr_expect_eq(zm_bind(2, 0), 0); /* another machine than this one */
 }
 
+/* A file that does not say how much memory there is: then it is this machine's. */
+Test(machine, memory_that_nobody_says) {
+  char path[] = "/tmp/zug-machine-XXXXXX";
+  size_t n;
+  ZbErr err;
+  char *xml = zb_read_file(a, ZUG_SRC "/tests/unit/machine/machine.xml", 1 << 20, &n, &err), *says;
+  cr_assert(xml && (says = strstr(xml, "local_memory=\"2000000000\"")));
+  memset(says, ' ', strlen("local_memory=\"2000000000\""));
+  int fd = mkstemp(path);
+  cr_assert(fd >= 0 && write(fd, xml, n) == (ssize_t)n && close(fd) == 0);
+  setenv("HWLOC_XMLFILE", path, 1);
+  cr_expect_eq(zm_look(a)->memory, (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE));
+  unlink(path);
+}
+
 Test(machine, of_a_formula) {
   setenv("HWLOC_SYNTHETIC", "package:2 numa:2 l3:1 core:4 pu:2", 1);
   const ZmMachine *m = zm_look(a);
@@ -132,6 +147,9 @@ Test(machine, of_a_formula) {
   setenv("HWLOC_SYNTHETIC", "core:3 pu:1", 1); /* no package, no node but the one that all have */
   m = zm_look(a);
   cr_expect(m->packages == 1 && m->numa == 1 && m->cores == 3 && m->threads == 3);
+  setenv("HWLOC_SYNTHETIC", "l2:2 pu:2", 1); /* no cores */
+  m = zm_look(a);
+  cr_expect(m->cores == 4 && m->threads == 4 && m->cache[1].cores == 1);
 }
 
 /* As if this machine had a node for each of its first two cores. */
