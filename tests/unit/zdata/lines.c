@@ -23,6 +23,7 @@ static const char *const lines[][2] = {
     {"{\"t\":\"\\ud7ff\\ue000\"}", "\ud7ff\ue000"},
     {"{\"t\":\"\\ud800\\ue000|\\udfff|\\ud800\\ud800\\udc00|\\ud800\"}",
      "\ufffd\ue000|\ufffd|\ufffd\U00010000|\ufffd"},
+    {"{\"t\":\"\\udc00\\udc00|\\ud7ff\\udc00|\\udbff\\udbff\"}", "\ufffd\ufffd|\ud7ff\ufffd|\ufffd\ufffd"},
     {"{\"\\u0074\":\"a\"}", "a"},
     {"", "!it is no JSON object"},
     {"{", "!an object's name is missing"},
