@@ -85,8 +85,8 @@ static bool convert(Import *m, const Source *s, size_t n, ZbErr *err) {
   return true;
 }
 
-/* n tokens of m->out, cut into documents where a token begins or ends one. Nothing is put behind a document: what
- * ends it is there. */
+/* n tokens of m->out, cut into documents where a token begins or ends one. Nothing is put behind a
+ * document: what ends it is there. */
 static bool put_cut(Import *m, const Source *s, size_t n, ZbErr *err) {
   size_t size = zx_data_elem_bytes(types[s->type].elem), from = 0;
   uint32_t start = m->start != ZD_NO_END || m->end != ZD_NO_END ? m->start : s->start;

@@ -187,9 +187,9 @@ Test(attend, gradient) {
 }
 
 /* ---- what masks, caps, biases and documents make of it ------------------------------------------------- */
-/* One operand in f32 where the others are in bf16; windows of one key, within a tile, of whole tiles, and of all keys; biases of every part of the axes;
- * ids in runs that end within tiles and at their borders, mixed, and none at all; two sequences, values of
- * a width of their own; and everything together. */
+/* One operand in f32 where the others are in bf16; windows of one key, within a tile, of whole tiles, and
+ * of all keys; biases of every part of the axes; ids in runs that end within tiles and at their borders,
+ * mixed, and none at all; two sequences, values of a width of their own; and everything together. */
 static const struct {
   AttendShape shape;
   AttendKind kind;

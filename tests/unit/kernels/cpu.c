@@ -2,8 +2,8 @@
 #include "kernels/cpu/cpu.h"
 #include "tests/unit/kernels/conform.h"
 
-/* Threads share out work as they are quick, and what is less than `grain` not at all. Here every part gets some,
- * always the same: a piece or two at a time, the last first. Linked with --wrap=zk_for. */
+/* Threads share out work as they are quick, and what is less than `grain` not at all. Here every part gets
+ * some, always the same: a piece or two at a time, the last first. Linked with --wrap=zk_for. */
 static ZkPool *turns;
 void __real_zk_for(const ZkEnv *env, int64_t n, int64_t grain, ZkForFn *fn, void *arg);
 void __wrap_zk_for(const ZkEnv *env, int64_t n, int64_t grain, ZkForFn *fn, void *arg);

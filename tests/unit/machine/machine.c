@@ -1,4 +1,5 @@
-/* What a machine is in words and as a cluster, for machines of files and of our own; and which part a rank gets. */
+/* What a machine is in words and as a cluster, for machines of files and of our own; and which part a rank
+ * gets. */
 #define _GNU_SOURCE
 #include "runtime/machine/machine.h"
 
@@ -63,7 +64,8 @@ Test(machine, words) {
       "16.8 MB of 8 cores; GPUs cuda0, cuda1; NICs eth0, mlx5_0\n");
 }
 
-/* Levels within the machine have the rate at which this machine copies memory: between 10 MB/s and 10 TB/s. */
+/* Levels within the machine have the rate at which this machine copies memory: between 10 MB/s and 10
+ * TB/s. */
 static void is_cluster(const ZmMachine *m, int64_t machines, int64_t ranks, const char *before,
                        const char *after) {
   text.len = 0;
@@ -91,7 +93,8 @@ Test(machine, clusters) {
   is_cluster(&m, 1, 5, "  device memory 1600 MB\n  host memory 8000 MB\n  level machine 5", "");
 }
 
-/* Of NICs the fastest counts that says what it carries; where the names lead, files stand for those of /sys. */
+/* Of NICs the fastest counts that says what it carries; where the names lead, files stand for those of
+ * /sys. */
 Test(machine, networks) {
   char dir[] = "/tmp/zug-nic-XXXXXX";
   static const char *const mbit[] = {"25000\n", "100000\n", "-1\n", "400000\n"};

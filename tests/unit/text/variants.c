@@ -183,7 +183,8 @@ static const struct {
      5,
      {1, 2, 3, 4, 5},
      NULL},
-    /* A vocabulary in which one token continues words; words of as many characters as may be, and one more. */
+    /* A vocabulary in which one token continues words; words of as many characters as may be, and one
+     * more. */
     {WORDS, "a ab b", 3, {1, 0, 2}, NULL},
     {WORDS, "abc abcd", 3, {1, 4, 0}, "abc?"},
     /* What is cleaned up more than once in a word. */
@@ -225,7 +226,8 @@ static const struct {
     {METASPACE("first"), "a1a", 4, {0, 1, 2, 1}, NULL},
     {METASPACE("always"), "a1a", 6, {0, 1, 0, 2, 0, 1}, NULL},
     {METASPACE("never"), "a1a", 3, {1, 2, 1}, NULL},
-    /* The token for what is unknown stands in the text; what is unknown is in bytes; the better way of two. */
+    /* The token for what is unknown stands in the text; what is unknown is in bytes; the better way of
+     * two. */
     {UNIGRAM(", \"unk_id\": 0"), "u", 1, {0}, NULL},
     {UNIGRAM(", \"unk_id\": 0"), "a\u00e9", 3, {1, 2, 3}, NULL},
     {UNIGRAM(", \"unk_id\": 0"), "a\u00e8b", 3, {1, 0, 5}, NULL},
@@ -250,7 +252,8 @@ static const struct {
      4,
      {2, 0, 0, 1},
      NULL},
-/* Decoders: a run of bytes that is no UTF-8, one by one; what is cut off at both ends, no more than is said. */
+/* Decoders: a run of bytes that is no UTF-8, one by one; what is cut off at both ends, no more than is
+ * said. */
 #define DECODER(type, rest)                                                                                  \
   "{\"decoder\": {\"type\": \"" type "\"" rest                                                               \
   "}, " MODEL("BPE", "\"vocab\": {\"<0xC3>\": 0, \"<0xa9>\": 1, \"<0x4>\": 2, \"__a____\": 3, \"_\": 4}, "   \

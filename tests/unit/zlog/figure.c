@@ -203,8 +203,8 @@ Test(curves, what_cannot_be_drawn) {
   zb_arena_free(a);
 }
 
-/* More runs than colors, and than the picture has lines for; a name of as many characters as are shown, and of one
- * more; a point alone. */
+/* More runs than colors, and than the picture has lines for; a name of as many characters as are shown,
+ * and of one more; a point alone. */
 Test(pictures, of_many_runs) {
   ZbArena *a = zb_arena_new();
   ZbErr err;
