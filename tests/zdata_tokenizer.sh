@@ -35,3 +35,9 @@ refuses 'no option --threads|takes no option' zdata tokenizer --vocab 300 "$text
 cp short.txt other.txt
 refuses 'other.txt' zdata tokenizer --vocab 300 "$text" -o other.txt
 cmp short.txt other.txt || fail "another file was replaced"
+for text_of in 'x{"version"' '{x"version"' '{\0"version"' '{"versio'; do # begins as none does
+  printf "$text_of" >other.txt
+  refuses 'other.txt' zdata tokenizer --vocab 300 "$text" -o other.txt
+done
+printf '{ \r\n\t"version"' >blanks.json # as one that other programs wrote
+ok zdata tokenizer --vocab 300 "$text" -o blanks.json
