@@ -97,6 +97,22 @@ for signal in TERM USR1 HUP; do
 done
 told TERM stays --grace 2s
 [ $code -eq 75 ] && [ $took -ge 2 ] && [ $took -le 10 ] || { cat out.txt; fail "code $code after $took s"; }
+# Ctrl-C, which a job in the background does not hear of by default: a second one waits for nothing.
+rm -f asked left
+env --default-signal=INT setsid zkeep --grace 1h -- ./slow stays >out.txt 2>&1 &
+job=$!
+for file in left asked; do
+  tries=0
+  until [ -s $file ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+    [ $tries -lt 100 ] || { cat out.txt; fail "no $file of a command that is told by Ctrl-C"; }
+  done
+  kill -INT $job
+done
+wait $job
+[ $? -eq 75 ] || { cat out.txt; fail "the code after Ctrl-C, twice"; }
+kill -0 "$(cat left)" 2>/dev/null && fail "something is left after Ctrl-C, twice"
 # Between two starts.
 printf '1\n1\n' >plan
 rm -rf starts

@@ -19,7 +19,9 @@ include tests/unit/plan/local.mk
 include tests/unit/plan/models/local.mk
 include tests/unit/exec/local.mk
 include tests/unit/keep/local.mk
+include tests/unit/machine/local.mk
 include tests/unit/text/local.mk
+include tests/unit/zdata/local.mk
 include tests/unit/zlog/local.mk
 
 TEST_EXTENSIONS = .sh

@@ -136,6 +136,11 @@ refuses 'nothing to import' zdata import none.bin -o x.bin
 refuses 'nano.bin is not of llm.c, and has no .idx beside it' zdata import nano.bin -o x.bin
 refuses 'nano.bin is not of llm.c' zdata import nano.bin --format llmc -o x.bin
 refuses 'cannot open nano.idx: No such file' zdata import nano.bin --format megatron -o x.bin
+refuses 'nano.bin: token 2 has the id 50256; --vocab says that ids are below 50256' zdata import nano.bin --format nanogpt \
+  --vocab 50256 -o x.bin
+ok zdata import nano.bin --format nanogpt --vocab 50257 -o out.bin
+le 2 5 65535 6 >large.bin
+refuses 'large.bin: token 1 has the id 65535; ids are 0 to' zdata import nano.bin large.bin nano.bin --format nanogpt -o x.bin
 refuses "--format cannot be 'x'" zdata import nano.bin --format x -o x.bin
 head -c 3 nano.bin >odd.bin
 refuses 'odd.bin does not consist of whole tokens of 2 bytes' zdata import odd.bin --format nanogpt -o x.bin

@@ -119,6 +119,8 @@ for size in 4194303 4194304 4194305; do # a piece, and one byte more or less
   { cat exact.txt && echo && cat exact.txt && echo; } >wanted
   text corpus.bin | cmp - wanted || fail "documents of $size bytes are others"
 done
+ok zdata pack exact.txt exact.txt -o corpus.bin --end 256 # two bytes wide
+says "^corpus.bin: $((2 * size + 2)) tokens of 2 documents from 2 files$"
 # A line of 64 MiB is read, a longer one is not.
 line() { head -c "$1" /dev/zero | tr '\0' a | sed 's/.*/{"text":"&"}/'; }
 line $(((64 << 20) - 11)) >line.jsonl

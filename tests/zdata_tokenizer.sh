@@ -26,6 +26,7 @@ grep -q '"added_tokens":\[\]' small.json || fail "a token that was not wanted"
 # ---- what is refused ----
 refuses 'zdata tokenizer needs --vocab' zdata tokenizer "$text" -o x.json
 refuses "^zdata: error: --vocab cannot be '1k'" zdata tokenizer --vocab 1k "$text" -o x.json
+refuses "^zdata: error: --vocab cannot be '0'" zdata tokenizer --vocab 0 "$text" -o x.json
 refuses 'a vocabulary of 256 tokens; it has 256 bytes, 1 special' zdata tokenizer --vocab 256 "$text" -o x.json
 printf 'abc' >short.txt
 refuses 'the text is too short for 300 tokens: it has 257' zdata tokenizer --vocab 300 short.txt -o x.json
@@ -34,3 +35,9 @@ refuses 'no option --threads|takes no option' zdata tokenizer --vocab 300 "$text
 cp short.txt other.txt
 refuses 'other.txt' zdata tokenizer --vocab 300 "$text" -o other.txt
 cmp short.txt other.txt || fail "another file was replaced"
+for text_of in 'x{"version"' '{x"version"' '{\0"version"' '{"versio'; do # begins as none does
+  printf "$text_of" >other.txt
+  refuses 'other.txt' zdata tokenizer --vocab 300 "$text" -o other.txt
+done
+printf '{ \r\n\t"version"' >blanks.json # as one that other programs wrote
+ok zdata tokenizer --vocab 300 "$text" -o blanks.json

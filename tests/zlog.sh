@@ -166,6 +166,12 @@ bad 'bad.jsonl:1: "step" is not a whole number' '{"step":-1,"loss":2}\n'
 bad 'bad.jsonl:2: its step comes after a later one' '{"step":5,"loss":2}\n'"$good"
 head -c 1100000 /dev/zero | tr '\0' x >long.jsonl
 refuses 'long.jsonl:1: the line has more than 1048576 bytes' zlog compare long.jsonl a
+printf '%-1048576s\n' '{"step":9007199254740991,"loss":0}' >long.jsonl # as long, and as large, as may be
+ok zlog compare long.jsonl long.jsonl
+says '^loss: the same in all 1 steps'
+printf '%-1048577s\n' '{"step":1,"loss":0}' >long.jsonl
+refuses 'long.jsonl:1: the line has more than' zlog compare long.jsonl long.jsonl
+bad 'bad.jsonl:1: "step" is not a whole number' '{"step":9007199254740992,"loss":2}\n'
 : >empty.jsonl
 refuses 'empty.jsonl has no steps' zlog plot empty.jsonl -o x.svg
 refuses 'cannot open none: No such file' zlog plot none -o x.svg
@@ -179,9 +185,34 @@ refuses "zlog has no command 'plott'" zlog plott
 says "did you mean 'plot'"
 refuses 'zlog plot needs -o' zlog plot a
 refuses 'zlog compare takes two folders' zlog compare a
-refuses 'zlog tail takes no option --smooth' zlog tail a --smooth 1
-refuses "--smooth cannot be '2'" zlog plot a -o x.svg --smooth 2
-refuses "--x cannot be 'days'" zlog plot a -o x.svg --x days
+# takes COMMAND OPTION...: with each of these
+takes() {
+  command=$1
+  shift
+  for option; do ok zlog $command $option; done
+}
+refused() {
+  command=$1
+  shift
+  for option; do refuses "${option% *} cannot be '${option#* }'" zlog $command "${option% *}" "${option#* }"; done
+}
+takes 'plot a -o y.svg' '--smooth 0' '--smooth 0.9999' '--x steps' '--x tokens' '--x hours' '--y lr' --log
+refused 'plot a -o y.svg' '--smooth 1' '--smooth -0.1' '--smooth 0.5x' '--smooth ' '--x days'
+takes 'compare a b' '--tolerance 1'
+refused 'compare a b' '--tolerance 1.1' '--tolerance -1'
+takes 'tail a --once' '-n 0' '-n 1e15' '--lines 3'
+refused 'tail a --once' '--lines 1e16' '--lines 2.5' '--lines -1'
+for option in '--tolerance 0' '-n 1' --once; do refuses 'zlog plot takes no option' zlog plot a -o y.svg $option; done
+for option in '-o y.svg' '--y lr' '--x hours' '--smooth 0' --log '-n 1' --once; do
+  refuses 'zlog compare takes no option' zlog compare a b $option
+done
+for option in '-o y.svg' '--y lr' '--x hours' '--smooth 0' --log '--tolerance 0'; do
+  refuses 'zlog tail takes no option' zlog tail a $option
+done
+refuses 'zlog plot takes the folders' zlog plot -o y.svg
+refuses 'zlog compare takes two folders' zlog compare a b c
+refuses 'zlog tail takes one folder' zlog tail a b
+refuses '^zlog: look at the metrics' zlog
 ok zlog --help
 esc=$(printf '\033[31m')
 refuses 'x1b\[31m' zlog plot "$esc" -o x.svg

@@ -2,7 +2,6 @@
 #include "kernels/ref/ref.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/base.h"
 
@@ -80,18 +79,9 @@ static int64_t offset(const ZkView *v, const RefIndex *i) {
 
 double ref_get(const ZkView *v, const RefIndex *i) {
   int64_t at = offset(v, i);
-  switch (v->elem) {
-  case ZK_F64: return ((const double *)v->data)[at];
-  case ZK_F32: return ((const float *)v->data)[at];
-  case ZK_I32: return ((const int32_t *)v->data)[at];
-  case ZK_BF16: {
-    uint32_t bits = (uint32_t)((const uint16_t *)v->data)[at] << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-  }
-  }
-  ZB_BUG("element type %d", v->elem);
+  if (v->elem == ZK_I32) return ((const int32_t *)v->data)[at];
+  ZB_ASSERT(v->elem == ZK_F64);
+  return ((const double *)v->data)[at];
 }
 
 double ref_round(double x, ZkElem e) {
@@ -112,19 +102,9 @@ double ref_round(double x, ZkElem e) {
 
 void ref_put(const ZkView *v, const RefIndex *i, double x) {
   int64_t at = offset(v, i);
-  switch (v->elem) {
-  case ZK_F64: ((double *)v->data)[at] = x; return;
-  case ZK_F32: ((float *)v->data)[at] = (float)x; return;
-  case ZK_I32: ((int32_t *)v->data)[at] = (int32_t)x; return;
-  case ZK_BF16: {
-    float r = (float)ref_round(x, ZK_BF16);
-    uint32_t bits;
-    memcpy(&bits, &r, sizeof bits);
-    ((uint16_t *)v->data)[at] = (uint16_t)(bits >> 16);
-    return;
-  }
-  }
-  ZB_BUG("element type %d", v->elem);
+  ZB_ASSERT(v->elem == ZK_I32 || v->elem == ZK_F64);
+  if (v->elem == ZK_I32) ((int32_t *)v->data)[at] = (int32_t)x;
+  else ((double *)v->data)[at] = x;
 }
 
 void ref_add(const ZkView *v, const RefIndex *i, double x) { ref_put(v, i, ref_get(v, i) + x); }

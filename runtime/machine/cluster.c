@@ -59,8 +59,8 @@ static double nic_rate(const ZmMachine *m) {
     snprintf(path, sizeof path, "/sys/class/net/%s/speed", m->devices[i].name);
     FILE *f = m->devices[i].gpu ? NULL : fopen(path, "r");
     if (!f) continue;
-    double mbit = fgets(text, sizeof text, f) ? strtod(text, NULL) : 0;
-    if (mbit * 1e6 / 8 > best) best = mbit * 1e6 / 8;
+    double rate = fgets(text, sizeof text, f) ? strtod(text, NULL) * 1e6 / 8 : 0; /* it says Mbit/s */
+    if (rate > best) best = rate;
     fclose(f);
   }
   return best > 0 ? best : 125e6;
@@ -73,8 +73,7 @@ static void level(ZbText *out, const char *name, int64_t size, double rate) {
 void zm_cluster(const ZmMachine *m, int64_t machines, int64_t ranks, ZbText *out) {
   double copies = copy_rate();
   zb_text_add(out, "cluster auto {\n  device memory %lld MB\n  host memory %lld MB\n",
-              (long long)(m->memory / 1000000 / (uint64_t)(ranks > 0 ? ranks : 1)),
-              (long long)(m->memory / 1000000));
+              (long long)(m->memory / 1000000 / (uint64_t)ranks), (long long)(m->memory / 1000000));
   bool numa = zm_numa_of(m->numa, ranks, 0) >= 0;
   if (numa) level(out, "numa", ranks / m->numa, copies);
   level(out, "machine", numa ? m->numa : ranks, copies);

@@ -80,13 +80,12 @@ static void put_property(Translation *x, bool negated) {
       s++;
     }
     n = strcspn(s, "}");
-    x->s = s + n + (s[n] == '}');
+    if (!s[n] || n >= sizeof name) n = 0;
+    else x->s = s + n + 1;
   } else x->s = s + (*s != 0);
-  if (n >= sizeof name) n = 0;
   memcpy(name, s, n);
   name[n] = 0;
-  if (strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_ -0123456789") != n || !n ||
-      !name[0]) {
+  if (strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_ -0123456789") != n || !n) {
     x->unsupported = "such a property";
     return;
   }

@@ -85,7 +85,8 @@ static bool convert(Import *m, const Source *s, size_t n, ZbErr *err) {
   return true;
 }
 
-/* n tokens of m->out, cut into documents where a token begins or ends one. */
+/* n tokens of m->out, cut into documents where a token begins or ends one. Nothing is put behind a
+ * document: what ends it is there. */
 static bool put_cut(Import *m, const Source *s, size_t n, ZbErr *err) {
   size_t size = zx_data_elem_bytes(types[s->type].elem), from = 0;
   uint32_t start = m->start != ZD_NO_END || m->end != ZD_NO_END ? m->start : s->start;
@@ -94,12 +95,12 @@ static bool put_cut(Import *m, const Source *s, size_t n, ZbErr *err) {
     memcpy(&id, m->out + i * size, size);
     bool begins = id == start && (i > from || m->within), ends = id == m->end;
     if (begins) { /* what is before it ends */
-      if (!zd_sink_put(m->sink, m->out + from * size, i - from, !m->within, true, err)) return false;
+      if (!zd_sink_put(m->sink, m->out + from * size, i - from, !m->within, false, err)) return false;
       from = i;
       m->within = false;
     }
     if (!ends) continue;
-    if (!zd_sink_put(m->sink, m->out + from * size, i + 1 - from, !m->within, true, err)) return false;
+    if (!zd_sink_put(m->sink, m->out + from * size, i + 1 - from, !m->within, false, err)) return false;
     from = i + 1;
     m->within = false;
   }
@@ -117,8 +118,7 @@ static bool import_part(Import *m, const Source *s, uint64_t at, uint64_t n, con
     uint64_t k = n < CHUNK ? n : CHUNK;
     if (!zb_read_at(s->fd, zb_show(s->path), m->raw, k * size, at, err) || !convert(m, s, k, err))
       return false;
-    if (!(q ? zd_sink_put(m->sink, m->out, k, begins, q->ends && k == n, err) : put_cut(m, s, k, err)))
-      return false;
+    if (!(q ? zd_sink_put(m->sink, m->out, k, begins, false, err) : put_cut(m, s, k, err))) return false;
     begins = false;
     at += k * size;
     n -= k;

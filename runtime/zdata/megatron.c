@@ -137,7 +137,7 @@ bool zd_megatron_next(ZdMegatron *m, ZdSequence *s, ZbErr *err) {
     return false;
   if (length < 0 || at < 0 || (uint64_t)at > m->bytes || (uint64_t)length > (m->bytes - (uint64_t)at) / size)
     return damaged(m, "the tokens' file has no room for sequence", m->next, err);
-  *s = (ZdSequence){(uint64_t)at, (uint64_t)length, m->next == m->first, m->next + 1 == m->end};
+  *s = (ZdSequence){(uint64_t)at, (uint64_t)length, m->next == m->first};
   m->next++;
   return true;
 }

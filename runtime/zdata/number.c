@@ -6,9 +6,10 @@
 
 bool zd_whole(const char *text, uint64_t least, uint64_t *out) {
   char *end;
+  if (*text < '0' || *text > '9') return false; /* strtoull takes blanks, and signs behind them */
   errno = 0;
   unsigned long long v = strtoull(text, &end, 10);
-  if (errno || end == text || *end || *text == '-' || v < least) return false;
+  if (errno || *end || v < least) return false;
   *out = v;
   return true;
 }

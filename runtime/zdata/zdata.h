@@ -151,8 +151,8 @@ typedef enum { ZD_NO_IDS, ZD_U8, ZD_I8, ZD_U16, ZD_I16, ZD_U32, ZD_I32, ZD_I64 }
 size_t zd_ids_bytes(ZdIds t);
 /* A sequence of Megatron's. Documents have one or more, which follow each other. */
 typedef struct {
-  uint64_t at, n;    /* from this byte of the tokens' file so many tokens, which it has */
-  bool begins, ends; /* a document */
+  uint64_t at, n; /* from this byte of the tokens' file so many tokens, which it has */
+  bool begins;    /* a document */
 } ZdSequence;
 typedef struct ZdMegatron ZdMegatron;
 bool zd_is_megatron(const uint8_t *head, size_t n);

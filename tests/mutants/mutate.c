@@ -262,7 +262,8 @@ static void drop(Mutate *m, size_t i) {
   static const char *const words[] = {"if", "for", "while", "switch", "sizeof", "_Static_assert",
                                       /* memory that is not given back */
                                       "free", "munmap", "zb_text_free", "zb_arena_free", "cJSON_free",
-                                      "cJSON_Delete", "XXH3_freeState", NULL};
+                                      "cJSON_Delete", "XXH3_freeState", "hwloc_bitmap_free",
+                                      "hwloc_topology_destroy", NULL};
   const Source *s = &m->src;
   const Token *t = &s->tok[i];
   if (!begins(s, i)) return;

@@ -40,10 +40,19 @@ Test(hosts, files) {
 
 Test(hosts, files_that_are_none) {
   static const char *const bad[] = {
-      "a;b",  "a slots=0", "a slots=x", "a slots=2 b",         "a:",   "a:0", "-a",
-      "$(x)", "",          "# no\n",    "a slots=99999999999", "`x`:2"};
+      "a;b",       "a slots=0",  "a slots=x", "a slots=2 b",         "a:",    "a:0",      "-a",
+      "$(x)",      "",           "# no\n",    "a slots=99999999999", "`x`:2", "a slots=", "a slots=+2",
+      "a:1048577", "a slots= 2", "\u00e9"};
   KeepHosts h;
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) cr_expect(!read_text(bad[i], &h), "%s", bad[i]);
+  char name[260];
+  memset(name, 'x', sizeof name);
+  for (int n = 255; n <= 256; n++) { /* of so many letters */
+    name[n] = 0;
+    cr_expect_eq(read_text(name, &h), n == 255, "%d", n);
+    name[n] = 'x';
+  }
+  cr_expect(read_text("azAZ09._-:1048576", &h) && h.host->slots == 1048576 && h.n == 1);
   cr_expect(!read_text("a\nb c", &h));
   cr_expect(strstr(err.text, ":2: `b c` is no host"), "%s", err.text);
   char large[] = "/tmp/zug-hosts-XXXXXX";
@@ -81,6 +90,10 @@ Test(hosts, command) {
   static const char *const want[] = {"mpirun", "-np", "6", "--host", "a:4,c:2", "--bind-to", "none", "zrun"};
   for (int i = 0; i < 8; i++) cr_expect_str_eq(got[i], want[i]);
   cr_expect_null(got[8]);
+  char *const alone[] = {"mpirun", NULL};
+  got = keep_on_hosts(a, alone, &(KeepHosts){host, 1}, 4);
+  for (int i = 0; i < 4; i++) cr_expect_str_eq(got[i], i == 2 ? "4" : want[i]);
+  cr_expect(!strcmp(got[4], "a:4") && !got[5]);
 }
 
 /* Some answer, one does not, one hangs, as do those it started; more than are asked at once. */

@@ -14,7 +14,9 @@ Test(policy, what_need_not_be_tried_again) {
   double wait;
   cr_expect_eq(keep_judge(&limits, &s, 0, -1, &wait), KEEP_DONE);
   cr_expect_eq(keep_judge(&limits, &s, 2, 40, &wait), KEEP_MISTAKE);
+  cr_expect_eq(keep_judge(&limits, &s, 126, 40, &wait), KEEP_MISTAKE);
   cr_expect_eq(keep_judge(&limits, &s, 127, 40, &wait), KEEP_MISTAKE);
+  cr_expect_eq(keep_judge(&limits, &s, 128, 40, &wait), KEEP_AGAIN);
 }
 
 /* Waits double and end at their limit; a new checkpoint begins all anew. */
@@ -34,6 +36,15 @@ Test(policy, starts_in_vain) {
   cr_expect_eq(wait, 5); /* the first in vain after it */
   cr_expect_eq(keep_judge(&many, &t, 69, 0, &wait), KEEP_AGAIN);
   cr_expect_eq(wait, 10);
+}
+
+/* The limit holds from the first wait on. */
+Test(policy, long_waits) {
+  KeepState s = {0, -1};
+  KeepLimits long_first = {6, 40, 30};
+  double wait;
+  cr_expect_eq(keep_judge(&long_first, &s, 1, -1, &wait), KEEP_AGAIN);
+  cr_expect_eq(wait, 30);
 }
 
 /* A run that stops to be started again does not wait, as long as it gets on. */
@@ -63,15 +74,23 @@ Test(policy, checkpoints) {
   cr_assert_eq(chdir(dir), 0);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) cr_assert_eq(mkdir(names[i], 0700), 0);
   cr_expect_eq(keep_newest(dir), 400);
+  static const char *const first[] = {"step-00000000",
+                                      "step-100000000000000000"}; /* the largest number, too */
+  for (int i = 0; i < 2; i++) cr_assert_eq(mkdir(first[i], 0700), 0);
+  cr_expect_eq(keep_newest(dir), 100000000000000000);
+  rmdir(first[1]);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) rmdir(names[i]);
+  cr_expect_eq(keep_newest(dir), 0);
+  rmdir(first[0]);
   cr_expect_eq(keep_newest("/none/such"), -1);
   cr_expect_eq(keep_newest(NULL), -1);
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) rmdir(names[i]);
   cr_assert_eq(chdir("/"), 0);
   rmdir(dir);
   char *const one[] = {"zrun", "--ckpt", "a", "--ckpt-every", "7", NULL},
               *const two[] = {"zrun", "--ckpt=b", NULL},
-              *const none[] = {"zrun", "--ckpt-every", "7", "--ckpt", NULL};
+              *const none[] = {"zrun", "--ckpt-every", "7", "--ckpt", NULL}, *const empty[] = {NULL};
   cr_expect_str_eq(keep_checkpoints(one), "a");
   cr_expect_str_eq(keep_checkpoints(two), "b");
   cr_expect_null(keep_checkpoints(none));
+  cr_expect_null(keep_checkpoints(empty));
 }

@@ -62,6 +62,8 @@ static Case forward(const AttendShape *shape, const AttendKind *kind, char *row,
             .tol = TOL,
             .half_tol = HALF_TOL};
   int n = 3;
+  for (int i = 0; i < 3; i++)
+    if (kind->f32 >> i & 1) c.in[i].kind = EXACT;
   if (kind->bias) c.in[n++] = (Tensor){.axes = kind->bias};
   for (int i = 0; i < 2; i++)
     if (kind->docs[i]) c.in[n++] = (Tensor){kind->docs[i], ID, -1, kind->few ? kind->few : 2, NULL};
@@ -138,7 +140,7 @@ static void gradient_operands(const AttendShape *shape, const AttendKind *kind, 
                               double *const *o, Case *g) {
   int n = 0, nf = 0;
   while (f->in[nf].axes) nf++;
-  g->in[n++] = (Tensor){.axes = f->out[0].axes};
+  g->in[n++] = (Tensor){.axes = f->out[0].axes, .kind = kind->f32 >> 3 & 1 ? EXACT : REAL};
   g->in[n++] = (Tensor){.axes = f->out[0].axes, .value = o[0]};
   g->in[n++] = (Tensor){.axes = f->out[1].axes, .kind = EXACT, .value = o[1]};
   for (int i = 0; i < nf - (kind->sinks != NULL); i++) g->in[n++] = f->in[i];
@@ -185,13 +187,17 @@ Test(attend, gradient) {
 }
 
 /* ---- what masks, caps, biases and documents make of it ------------------------------------------------- */
-/* Windows of one key, within a tile, of whole tiles, and of all keys; biases of every part of the axes;
- * ids in runs that end within tiles and at their borders, mixed, and none at all; two sequences, values of
- * a width of their own; and everything together. */
+/* One operand in f32 where the others are in bf16; windows of one key, within a tile, of whole tiles, and
+ * of all keys; biases of every part of the axes; ids in runs that end within tiles and at their borders,
+ * mixed, and none at all; two sequences, values of a width of their own; and everything together. */
 static const struct {
   AttendShape shape;
   AttendKind kind;
 } kinds[] = {
+    {{"s=34 d=40", "sd", "sd", 0.2}, {.f32 = 1}},
+    {{"s=34 d=40", "sd", "sd", 0.2}, {.f32 = 2}},
+    {{"s=34 d=40", "sd", "sd", 0.2}, {.f32 = 4}},
+    {{"s=34 d=40", "sd", "sd", 0.2}, {.f32 = 8}},
     {{"b=2 s=17 h=3 d=8", "bshd", "bshd", 0.4}, {.causal = 1, .window = 1}},
     {{"b=2 s=17 h=3 d=8", "bshd", "bshd", 0.4}, {.window = 1}},
     {{"b=1 s=200 k=1 g=2 d=3", "bskgd", "bskd", 0.4}, {.causal = 1, .window = 64}},

@@ -20,6 +20,7 @@ typedef struct {
   int64_t most;                       /* the longest prefix */
   int64_t run; /* length of a document, positions being the last of the ids' axes; 0: mixed ids */
   double few;  /* the largest of mixed ids, if it is not 2 */
+  int f32;     /* operands that are never in bf16: 1 q, 2 k, 4 v, 8 g */
 } AttendKind;
 
 void attend_forward(const AttendShape *shape, int mask);

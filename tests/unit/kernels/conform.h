@@ -5,10 +5,9 @@
  *           .tol = 1e-6);
  *
  * A case runs with real tensors in f32, in bf16, and with bf16 operands and f32 results; with the axes of
- * every view lying in the order written and in shuffled orders; in each of the back end's ways (1 and 3
- * threads). Results start as NaN (or as something to add to, if the case accumulates), everything written
- * lies between guard bytes, scratch has exactly the size that the back end says, and operands must come back
- * unchanged. */
+ * every view lying in the order written and in shuffled orders; in each of the back end's ways. Results
+ * start as NaN (or as something to add to, if the case accumulates), everything written lies between guard
+ * bytes, scratch has exactly the size that the back end says, and operands must come back unchanged. */
 #ifndef ZUG_TESTS_CONFORM_H
 #define ZUG_TESTS_CONFORM_H
 

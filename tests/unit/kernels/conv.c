@@ -68,4 +68,8 @@ Test(conv, beyond_tiles) {
   ALL("b=3 i=40 o=5 h=9 w=8 k=5 l=3", "hkhwlw", "bihw", "oikl", "bohw", .pad = ZG_CONV_SAME);
   ALL("b=1 i=2 o=530 h=5 w=3 k=3 l=3", "hkhwlw", "bhwi", "oikl", "bhwo", .pad = ZG_CONV_SAME);
   ALL("b=3 i=2 o=3 h=41 w=40 k=3 l=3", "hkhwlw", "bihw", "oikl", "bohw", .pad = ZG_CONV_SAME);
+  /* and within an inner one of two axes that do not lie together */
+  ALL("o=20 p=27 h=5 k=2", "hkh", "h", "okp", "ohp", .pad = ZG_CONV_SAME);
+  ALL("i=4 j=9 o=2 h=5 k=15", "hkh", "ihj", "iojk", "ho", .pad = ZG_CONV_SAME);
+  ALL("b=9 c=5 i=2 o=2 h=7 k=2", "hkh", "bihc", "iok", "cbho", .pad = ZG_CONV_SAME);
 }

@@ -1,5 +1,22 @@
-/* The CPU's kernels as a back end, with 1 and 3 threads. */
+/* The CPU's kernels as a back end, with 1 and 3 threads, and with 3 that take turns. */
+#include "kernels/cpu/cpu.h"
 #include "tests/unit/kernels/conform.h"
+
+/* Threads share out work as they are quick, and what is less than `grain` not at all. Here every part gets
+ * some, always the same: a piece or two at a time, the last first. Linked with --wrap=zk_for. */
+static ZkPool *turns;
+void __real_zk_for(const ZkEnv *env, int64_t n, int64_t grain, ZkForFn *fn, void *arg);
+void __wrap_zk_for(const ZkEnv *env, int64_t n, int64_t grain, ZkForFn *fn, void *arg);
+void __wrap_zk_for(const ZkEnv *env, int64_t n, int64_t grain, ZkForFn *fn, void *arg) {
+  if (!env->pool || env->pool != turns) {
+    __real_zk_for(env, n, grain, fn, arg);
+    return;
+  }
+  for (int64_t to = n, from, piece = 0; to > 0; to = from, piece++) {
+    from = zk_max(0, to - 1 - piece % 2);
+    fn(arg, from, to, (int)(2 - piece % 3));
+  }
+}
 
 static bool lacks(int op) {
   (void)op;
@@ -9,16 +26,20 @@ static bool lacks(int op) {
 static int open_pool(ZkEnv *env, int way) {
   int threads = way == 0 ? 1 : 3;
   env->pool = zk_pool_new(threads);
+  turns = way == 2 ? env->pool : NULL;
   return threads;
 }
 
-static void close_pool(ZkEnv *env) { zk_pool_free(env->pool); }
+static void close_pool(ZkEnv *env) {
+  zk_pool_free(env->pool);
+  turns = NULL;
+}
 
 const Backend backend = {.name = "cpu",
                          .kernel = zk_cpu_kernel,
                          .scratch = zk_cpu_scratch,
                          .lacks = lacks,
-                         .ways = 2,
+                         .ways = 3,
                          .open = open_pool,
                          .close = close_pool};
 

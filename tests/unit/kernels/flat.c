@@ -268,33 +268,3 @@ Test(flat, lost) {
         free(g), free(w), free(x), free(m), free(v);
       }
 }
-
-/* ---- the pool ------------------------------------------------------------------------------------------ */
-static void count_part(void *arg, int part, int parts) {
-  int *seen = arg;
-  seen[part]++;
-  seen[7] = parts;
-}
-
-Test(pool, every_part_once) {
-  for (int threads = 1; threads <= 5; threads++) {
-    ZkPool *p = zk_pool_new(threads);
-    cr_assert(zk_pool_threads(p) == threads);
-    for (int round = 0; round < 200; round++) {
-      int seen[8] = {0};
-      zk_pool_run(p, count_part, seen);
-      for (int i = 0; i < 5; i++)
-        EACH_ASSERT(seen[i] == (i < threads), "part %d of %d ran %d times", i, threads, seen[i]);
-    }
-    zk_pool_free(p);
-  }
-}
-
-Test(flat, machine) {
-  ZkEnv env = {.pool = pool[0]};
-  for (ZkElem e = ZK_F32; e <= ZK_BF16; e++) {
-    double peak = zk_cpu_measure_flops(&env, e, 20);
-    cr_assert(peak > 1e8 && peak < 1e14, "%g", peak);
-  }
-  cr_assert(strlen(zk_cpu_describe()) > 0);
-}

@@ -21,6 +21,8 @@ static const Shape shapes[] = {
     {"b=1 s=70 k=20 v=18 h=2", "bshk", "bshk", "bshv", "bsh", "bshk", "bshk", "bshv", "bshv"},
     {"b=2 s=33 k=4 v=3 h=3", "bsk", "bsk", "bshv", "bsh", "bsk", "bshk", "bsv", "bshv"},
     {"b=2 s=21 k=4 v=3 h=2 g=3", "bshgk", "bshk", "bshv", "h", "bsk", "bsk", "bshgv", "bshgv"},
+    {"b=9 s=5 k=4 v=3 h=2", "bsk", "bshk", "bshv", "bsh", "bsk", "bsk", "bsv",
+     "bshv"}, /* a task for each of b */
     {"b=2 s=19 k=4 v=3", "skb", "bks", "vbs", "k", "bsk", "skb", "sbv", "bvs"},
 };
 

@@ -20,6 +20,7 @@ tests_unit_test_kernels_SOURCES = tests/unit/kernels/conform.h \
   tests/unit/kernels/adamw8.c \
   tests/unit/kernels/flat.c \
   tests/unit/kernels/linear.c \
+  tests/unit/kernels/machine.c \
   tests/unit/kernels/muon.c \
   tests/unit/kernels/move.c \
   tests/unit/kernels/norm.c \
@@ -30,5 +31,6 @@ tests_unit_test_kernels_SOURCES = tests/unit/kernels/conform.h \
   tests/unit/kernels/grouped_half.c \
   tests/unit/kernels/grouped.c
 tests_unit_test_kernels_CFLAGS = $(unit_cflags)
+tests_unit_test_kernels_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=zk_for
 tests_unit_test_kernels_LDADD = $(libs_kernels) $(unit_libs)
 endif

@@ -19,6 +19,8 @@ Test(norm, cumsum) {
                         .out = {{"bse"}}, .tol = TOL);
     CONFORM(.op = ZG_OP_CUMSUM, .dims = "s=7@14/28 e=70", .ax = "e", .opt = {reverse}, .in = {{"se"}},
             .out = {{"es"}}, .tol = TOL);
+    CONFORM(.op = ZG_OP_CUMSUM, .dims = "b=3 s=5 e=300", .ax = "s", .opt = {reverse}, .in = {{"bse"}},
+            .out = {{"bse"}}, .tol = TOL); /* bundles of several rows of b */
     CONFORM(.op = ZG_OP_CUMSUM, .dims = "e=1051", .ax = "e", .opt = {reverse},
             .in = {{"e", REAL, 1, 2, NULL}}, .out = {{"e"}}, .tol = TOL);
     CONFORM(.op = ZG_OP_CUMSUM, .dims = "b=2 e=0", .ax = "e", .opt = {reverse}, .in = {{"be"}},

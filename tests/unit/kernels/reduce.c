@@ -22,6 +22,10 @@ Test(reduce, sum) {
   CONFORM(.op = ZG_OP_SUM, .dims = "b=1 s=1", .ax = "s", .in = {{"bs"}}, .out = {{"b"}}, .tol = SUM_TOL);
   CONFORM(.op = ZG_OP_SUM, .dims = "s=10007", .ax = "s", .in = {{"s"}}, .out = {{""}}, .tol = 2e-5);
   CONFORM(.op = ZG_OP_SUM, .dims = "s=3001 e=3", .ax = "s", .in = {{"se"}}, .out = {{"e"}}, .tol = 1e-5);
+  CONFORM(.op = ZG_OP_SUM, .dims = "b=3 s=2 e=1100", .ax = "s", .in = {{"bse"}}, .out = {{"be"}},
+          .tol = SUM_TOL);
+  CONFORM(.op = ZG_OP_SUM, .dims = "b=3 s=2 e=1100 c=2", .ax = "se", .in = {{"sbce"}}, .out = {{"bc"}},
+          .tol = SUM_TOL);
   CONFORM(.op = ZG_OP_SUM, .dims = "a=4 b=3 c=5 d=7 e=3 f=2", .ax = "fbd", .in = {{"abcdef"}},
           .out = {{"ace"}}, .tol = SUM_TOL);
 }

@@ -40,6 +40,8 @@ Test(lookup, gradient) {
             .out = {{"v"}}, .accumulate = add, .tol = SUM_TOL);
     CONFORM(.op = ZG_OP_LOOKUP_GRAD, .dims = "v=5 h=3 e=16 s=300", .ax = "v",
             .in = {{"she"}, {"s", ID, -1, 4, NULL}}, .out = {{"vhe"}}, .accumulate = add, .tol = SUM_TOL);
+    CONFORM(.op = ZG_OP_LOOKUP_GRAD, .dims = "v=3 h=2 e=1030 s=4", .ax = "v",
+            .in = {{"hse"}, {"s", ID, 0, 2, NULL}}, .out = {{"vhe"}}, .accumulate = add, .tol = SUM_TOL);
     CONFORM(.op = ZG_OP_LOOKUP_GRAD, .dims = "v=3 e=1030 s=9", .ax = "v",
             .in = {{"se"}, {"s", ID, 0, 2, NULL}}, .out = {{"ve"}}, .accumulate = add, .tol = SUM_TOL);
   }

@@ -86,11 +86,17 @@ static const struct {
     {BPE(", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"[a&&b]\"}, \"behavior\": "
          "\"Isolated\", \"invert\": false}"),
      "has && in a class, which is not supported (in the pattern of pre_tokenizer Split)"},
+    {BPE(", \"pre_tokenizer\": {\"type\": \"Punctuation\", \"behavior\": \"Removes\"}"),
+     "pre_tokenizer Punctuation: the behavior Removes is not supported"},
+    {BPE(", \"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"_\", \"prepend_scheme\": "
+         "\"last\"}"),
+     "pre_tokenizer Metaspace: the prepend_scheme last is not supported"},
     {BPE(", \"decoder\": {\"type\": \"CTC\"}"), "the decoder CTC is not supported"},
     {BPE(", \"decoder\": {\"type\": \"Metaspace\", \"replacement\": \"\"}"),
      "decoder Metaspace: `replacement` is empty"},
     {BPE(", \"decoder\": {\"type\": \"Strip\", \"content\": \"\", \"start\": 0, \"stop\": 0}"),
      "decoder Strip: `content` is empty"},
+    {BPE(", \"post_processor\": {\"type\": \"Template\"}"), "the post_processor Template is not supported"},
     {BPE(", \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": 3}"), "`single` is no list"},
     {BPE(", \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [3]}"),
      "`single` has neither token nor text"},
@@ -132,6 +138,13 @@ Test(broken, no_file) {
   ZbErr err;
   cr_expect(!zt_load("/nonexistent/tokenizer.json", &err));
   cr_expect(strstr(err.text, "/nonexistent/tokenizer.json"));
+}
+
+Test(broken, too_large) {
+  ZbErr err;
+  cr_expect(!zt_read("{}", (size_t)ZT_FILE_LIMIT + 1, "x.json", &err)); /* nothing of it is read */
+  cr_expect(strstr(err.text, "x.json as a tokenizer: it has 67108865 bytes; at most 67108864 are read"), "%s",
+            err.text);
 }
 
 Test(broken, begins_well) { /* what the refused ones are changes of */

@@ -31,6 +31,9 @@ static const struct {
     {"\\p{L}+", "a\360\262\216\260\360\235\274\252z 1", "a|\360\235\274\252z"},
     {"\\P{L}+", "a 1\360\262\216\260!", " 1\360\262\216\260!"},
     {"\\p{^L}+", "a1b", "1"},
+    {"\\pL+1", "ab1L1", "ab1|L1"},
+    {"[\\D]+", "1a\331\243b2", "a|b"},
+    {"a\\Q\\E\\U", "aQEU", "aQEU"},
     {"[\\p{Lu}\\p{Lt}]+", "ABc\307\205\303\211", "AB|\307\205\303\211"},
     {"x*", "axxb", "xx"},
     {"(?i:'S|'t)+", "it'S't", "'S't"},
@@ -66,8 +69,8 @@ Test(regex, matches) {
 }
 
 Test(regex, refused) {
-  static const char *const refused[] = {"[a&&b]", "[a[bc]]", "[\\W]", "(*UTF)a",
-                                        "a(",     "\\p{}",   "\\u12", "\\p{NoSuch}"};
+  static const char *const refused[] = {"[a&&b]", "[a[bc]]",     "[\\W]", "(*UTF)a", "a(",   "\\p{}",
+                                        "\\u12",  "\\p{NoSuch}", "a\\",   "\\p",     "\\p{L"};
   ZtTokenizer t = {.arena = zb_arena_new()};
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
     ZbErr err = {{0}, {0}};

@@ -29,6 +29,14 @@ Test(train, by_hand) {
   zb_text_free(&json);
 }
 
+/* What is no UTF-8 is learned as what encoding makes of it, U+FFFD. */
+Test(train, on_what_is_no_utf8) {
+  ZbText broken = train("\xff\xff\xff", 3, 256 + 3, 0), whole = train("\ufffd\ufffd\ufffd", 9, 256 + 3, 0);
+  cr_expect(!strcmp(broken.s, whole.s));
+  zb_text_free(&broken);
+  zb_text_free(&whole);
+}
+
 Test(train, loads_and_is_good) {
   ZbArena *a = zb_arena_new();
   size_t n;
@@ -75,6 +83,13 @@ Test(train, refused) {
   cr_expect(!zt_trainer_finish(x, 300, special, 1, &json, &err));
   cr_expect(strstr(err.text, "the text is too short for 300 tokens: it has 258"), "%s", err.text);
   zt_trainer_free(x);
+  static const char *const none[] = {"", "\xff"};
+  for (int i = 0; i < 2; i++) {
+    x = zt_trainer_new();
+    cr_expect(!zt_trainer_finish(x, 300, &none[i], 1, &json, &err));
+    cr_expect(strstr(err.text, "is empty, or no UTF-8"), "%s", err.text);
+    zt_trainer_free(x);
+  }
 }
 
 Test(train, long_runs) { /* one word of a megabyte */

@@ -141,57 +141,161 @@ Test(variants, of_another_kind) {
   zb_arena_free(a);
 }
 
-/* The pre-tokenizer Whitespace: its word characters are not those of \w (the library gave these words). */
-Test(variants, whitespace) {
-  static const char json[] = "{\"pre_tokenizer\": {\"type\": \"Whitespace\"}, \"model\": {\"type\": "
-                             "\"WordPiece\", \"unk_token\": \"?\", "
-                             "\"continuing_subword_prefix\": \"##\", \"max_input_chars_per_word\": 9, "
-                             "\"vocab\": {\"?\": 0, \"\u00b2\u00bd\": 1, "
-                             "\"a\u200db\": 2, \"\u2167\u0663\": 3, \"x\": 4, \"\u00bd\": 5}}}";
-  static const char text[] = "\u00b2\u00bd a\u200db \u2167\u0663 x\u00bd";
-  ZbErr err;
-  ZtTokenizer *t = zt_read(json, strlen(json), "whitespace", &err);
-  cr_assert(t, "%s", err.text);
-  ZtCoder *c = zt_coder_new(t);
-  text_expect(c, text, strlen(text), 0, (const uint32_t[]){1, 2, 3, 4, 5}, 5, "Whitespace");
-  zt_coder_free(c);
-  zt_free(t);
-}
+/* ---- tokenizers so small that their ids can be counted by hand ---------------------------------------- */
+#define MODEL(type, rest) "\"model\": {\"type\": \"" type "\", " rest "}}"
+#define WORDS                                                                                                \
+  "{\"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"}, \"decoder\": {\"type\": \"WordPiece\", "             \
+  "\"prefix\": \"##\", \"cleanup\": true}, " MODEL(                                                          \
+      "WordPiece", "\"unk_token\": \"?\", \"continuing_subword_prefix\": \"##\", "                           \
+                   "\"max_input_chars_per_word\": 3, \"vocab\": {\"?\": 0, \"a\": 1, \"b\": 2, "             \
+                   "\"x . y . z , .\": 3, \"##bc\": 4}")
+#define BYTES(regex) "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": " regex "}"
+#define UNKNOWN_BYTES(fuse)                                                                                  \
+  "{\"pre_tokenizer\": " BYTES("false") ", " MODEL("BPE",                                                    \
+                                                   "\"unk_token\": \"u\", \"fuse_unk\": " fuse               \
+                                                   ", \"vocab\": {\"a\": 0, \"u\": 1}, \"merges\": []")
+#define UNIGRAM(rest)                                                                                        \
+  "{" MODEL("Unigram", "\"byte_fallback\": true, \"vocab\": [[\"u\", 0], [\"a\", -1], "                      \
+                       "[\"<0xC3>\", -9], [\"<0xA9>\", -9], [\"ab\", -4], [\"b\", -2]]" rest)
 
-/* A WordPiece whose vocabulary has nothing that continues a word; and what its decoder cleans up more than
- * once in a word. */
-Test(variants, words_alone) {
-  static const char json[] =
-      "{\"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"}, \"decoder\": {\"type\": \"WordPiece\", "
-      "\"prefix\": \"##\", \"cleanup\": true}, \"model\": {\"type\": \"WordPiece\", \"unk_token\": \"?\", "
-      "\"continuing_subword_prefix\": \"##\", \"max_input_chars_per_word\": 9, "
-      "\"vocab\": {\"?\": 0, \"a\": 1, \"b\": 2, \"x . y . z , .\": 3}}}";
-  ZbErr err;
-  ZtTokenizer *t = zt_read(json, strlen(json), "words", &err);
-  cr_assert(t, "%s", err.text);
-  ZtCoder *c = zt_coder_new(t);
-  text_expect(c, "a ab b", 6, 0, (const uint32_t[]){1, 0, 2}, 3, "words");
-  ZbText got = {0};
-  cr_assert(zt_decode(c, (const uint32_t[]){1, 3}, 2, 0, &got, &err), "%s", err.text);
-  cr_expect(!strcmp(got.s, "a x. y. z,."), "'%s'", got.s);
-  zb_text_free(&got);
-  zt_coder_free(c);
-  zt_free(t);
-}
+/* A blank after other pre-tokenizers than Metaspace, to the first word of a text or to each. */
+#define METASPACE(scheme)                                                                                    \
+  "{\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Digits\", "                 \
+  "\"individual_digits\": true}, {\"type\": \"Metaspace\", \"replacement\": \"_\", \"prepend_scheme\": "     \
+  "\"" scheme "\"}]}, " MODEL("BPE", "\"vocab\": {\"_\": 0, \"a\": 1, \"1\": 2}, \"merges\": []")
 
+/* Without a type a model is what it has: merges, a list, or else. */
+#define UNTYPED(rest) "{\"model\": {" rest "}}"
+
+static const struct {
+  const char *json, *text; /* NULL: ids are decoded only */
+  int n;
+  uint32_t id[12];
+  const char *decoded; /* NULL: a text is encoded only */
+} small[] = {
+    /* Whitespace: its word characters are not those of \w (the library gave these words). */
+    {"{\"pre_tokenizer\": {\"type\": \"Whitespace\"}, " MODEL(
+         "WordPiece",
+         "\"unk_token\": \"?\", \"continuing_subword_prefix\": \"##\", \"max_input_chars_per_word\": 9, "
+         "\"vocab\": {\"?\": 0, \"\u00b2\u00bd\": 1, \"a\u200db\": 2, \"\u2167\u0663\": 3, \"x\": 4, "
+         "\"\u00bd\": 5}"),
+     "\u00b2\u00bd a\u200db \u2167\u0663 x\u00bd",
+     5,
+     {1, 2, 3, 4, 5},
+     NULL},
+    /* A vocabulary in which one token continues words; words of as many characters as may be, and one
+     * more. */
+    {WORDS, "a ab b", 3, {1, 0, 2}, NULL},
+    {WORDS, "abc abcd", 3, {1, 4, 0}, "abc?"},
+    /* What is cleaned up more than once in a word. */
+    {WORDS, NULL, 2, {1, 3}, "a x. y. z,."},
 /* Merges over a blank: words do not fall apart there, wherever among the merges it is. */
-Test(variants, merges_over_a_blank) {
-  static const char json[] =
-      "{\"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"\u2581\"}, "
-      "\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"\u2581\": 2, \"ab\": 3, \"ba\": 4, "
-      "\"a\u2581\": 5, \"b\u2581\": 6, \"b\u2581a\": 7}, "
-      "\"merges\": [\"b \u2581\", \"b\u2581 a\", \"a \u2581\", \"a b\", \"b a\"]}}";
+#define OVER_BLANKS                                                                                          \
+  "{\"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": "                 \
+  "\"\u2581\"}, " MODEL(                                                                                     \
+      "BPE", "\"vocab\": {\"a\": 0, \"b\": 1, \"\u2581\": 2, \"ab\": 3, \"ba\": 4, \"a\u2581\": 5, "         \
+             "\"b\u2581\": 6, \"b\u2581a\": 7}, \"merges\": [\"b \u2581\", \"b\u2581 a\", \"a \u2581\", "    \
+             "\"a b\", \"b a\"]")
+    {OVER_BLANKS, "ab ab a", 3, {0, 7, 7}, NULL},
+    {OVER_BLANKS, "a a  b", 4, {5, 5, 2, 1}, NULL},
+/* Characters that go on with a word, and the last of it, are other tokens. */
+#define PARTS_OF_WORDS                                                                                       \
+  "{" MODEL("BPE", "\"continuing_subword_prefix\": \"##\", \"end_of_word_suffix\": \"$\", \"vocab\": "       \
+                   "{\"a\": 0, \"##b\": 1, \"##a$\": 2, \"a$\": 3, \"ab\": 4, \"##\u00e9$\": 5, \"aba$\": "  \
+                   "6}, \"merges\": [\"a ##b\"]")
+    {PARTS_OF_WORDS, "aba", 2, {4, 2}, NULL},
+    {PARTS_OF_WORDS, "a", 1, {3}, NULL},
+    {PARTS_OF_WORDS, "ab\u00e9", 2, {4, 5}, NULL},
+    {PARTS_OF_WORDS, "b", 0, {0}, NULL}, /* "b$" is none */
+    /* Bytes that are no token. */
+    {UNKNOWN_BYTES("false"), "a!!a", 4, {0, 1, 1, 0}, NULL},
+    {UNKNOWN_BYTES("true"), "a!!a", 3, {0, 1, 0}, NULL},
+/* Bytes as characters, of which another pre-tokenizer makes words: no merge over their ends. */
+#define MAPPED(regex)                                                                                        \
+  "{\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [" BYTES(                                 \
+      regex) ", {\"type\": "                                                                                 \
+             "\"Digits\", \"individual_digits\": true}]}, " MODEL(                                           \
+                 "BPE", "\"vocab\": {\"a\": 0, \"\u0120\": 1, \"\u00c3\": 2, \"\u00a9\": 3, \"1\": 4, "      \
+                        "\"a\u0120\": 5, "                                                                   \
+                        "\"\u00a91\": 6, \"\u00c3\u00a9\": 7, \"11\": 8}, \"merges\": [\"a \u0120\", "       \
+                        "\"\u00a9 1\", "                                                                     \
+                        "\"\u00c3 \u00a9\", \"1 1\"]")
+    {MAPPED("true"), "a \u00e911", 5, {0, 1, 7, 4, 4}, NULL},
+    {MAPPED("false"), "a \u00e911", 4, {5, 7, 4, 4}, NULL},
+    {MAPPED("true"), "", 0, {0}, NULL},
+    {METASPACE("first"), "a1a", 4, {0, 1, 2, 1}, NULL},
+    {METASPACE("always"), "a1a", 6, {0, 1, 0, 2, 0, 1}, NULL},
+    {METASPACE("never"), "a1a", 3, {1, 2, 1}, NULL},
+    /* The token for what is unknown stands in the text; what is unknown is in bytes; the better way of
+     * two. */
+    {UNIGRAM(", \"unk_id\": 0"), "u", 1, {0}, NULL},
+    {UNIGRAM(", \"unk_id\": 0"), "a\u00e9", 3, {1, 2, 3}, NULL},
+    {UNIGRAM(", \"unk_id\": 0"), "a\u00e8b", 3, {1, 0, 5}, NULL},
+    {UNIGRAM(", \"unk_id\": 0"), "ab", 2, {1, 5}, NULL},
+    {UNTYPED("\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\"]"), "abb", 2, {2, 1}, NULL},
+    {UNTYPED("\"vocab\": [[\"a\", -1], [\"aa\", -1]], \"unk_id\": 0"), "aaa", 2, {0, 1}, NULL},
+    {UNTYPED("\"unk_token\": \"a\", \"continuing_subword_prefix\": \"#\", \"max_input_chars_per_word\": 9, "
+             "\"vocab\": {\"a\": 0, \"b\": 1, \"#c\": 2}"),
+     "bc",
+     2,
+     {1, 2},
+     NULL},
+    {"{\"normalizer\": {\"type\": \"StripAccents\"}, " MODEL(
+         "BPE", "\"vocab\": {\"e\": 0, \"\u00e9\": 1}, \"merges\": []"),
+     "e\u0301\u00e9\u0308e",
+     3,
+     {0, 1, 0},
+     NULL},
+    {"{\"post_processor\": {\"type\": \"BertProcessing\", \"cls\": [\"c\", 2], \"sep\": [\"b\", 1]}, " MODEL(
+         "BPE", "\"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2}, \"merges\": []"),
+     "aa",
+     4,
+     {2, 0, 0, 1},
+     NULL},
+/* Decoders: a run of bytes that is no UTF-8, one by one; what is cut off at both ends, no more than is
+ * said. */
+#define DECODER(type, rest)                                                                                  \
+  "{\"decoder\": {\"type\": \"" type "\"" rest                                                               \
+  "}, " MODEL("BPE", "\"vocab\": {\"<0xC3>\": 0, \"<0xa9>\": 1, \"<0x4>\": 2, \"__a____\": 3, \"_\": 4}, "   \
+                     "\"merges\": []")
+    {DECODER("ByteFallback", ""), NULL, 5, {0, 1, 0, 0, 2}, "\ufffd\ufffd\ufffd\ufffd<0x4>"},
+    {DECODER("ByteFallback", ""), NULL, 4, {2, 0, 1, 2}, "<0x4>\u00e9<0x4>"},
+    {DECODER("Strip", ", \"content\": \"_\", \"start\": 1, \"stop\": 3"), NULL, 2, {3, 4}, "_a_"},
+    {DECODER("Strip", ", \"content\": \"_\", \"start\": 3, \"stop\": 0"), NULL, 1, {3}, "a____"},
+};
+
+Test(variants, small) {
+  for (size_t i = 0; i < sizeof small / sizeof *small; i++) {
+    ZbErr err;
+    const char *what = small[i].text ? small[i].text : small[i].decoded;
+    ZtTokenizer *t = zt_read(small[i].json, strlen(small[i].json), what, &err);
+    cr_assert(t, "%s", err.text);
+    ZtCoder *c = zt_coder_new(t);
+    if (small[i].text)
+      text_expect(c, small[i].text, strlen(small[i].text), ZT_AROUND, small[i].id, (size_t)small[i].n, what);
+    ZbText got = {0};
+    if (small[i].decoded) {
+      cr_assert(zt_decode(c, small[i].id, (size_t)small[i].n, 0, &got, &err), "%s: %s", what, err.text);
+      cr_expect(!strcmp(got.s, small[i].decoded), "%s: '%s'", what, got.s);
+    }
+    zb_text_free(&got);
+    zt_coder_free(c);
+    zt_free(t);
+  }
+}
+
+/* A model without a token for what is unknown does not pass over it. */
+Test(variants, nothing_for_what_is_unknown) {
+  static const char json[] = UNIGRAM("");
   ZbErr err;
-  ZtTokenizer *t = zt_read(json, strlen(json), "blanks", &err);
+  ZtTokenizer *t = zt_read(json, strlen(json), "x.json", &err);
   cr_assert(t, "%s", err.text);
   ZtCoder *c = zt_coder_new(t);
-  text_expect(c, "ab ab a", 7, 0, (const uint32_t[]){0, 7, 7}, 3, "merges over a blank");
-  text_expect(c, "a a  b", 6, 0, (const uint32_t[]){5, 5, 2, 1}, 4, "merges over a blank");
+  ZtIds got = {0};
+  text_expect(c, "ab", 2, 0, (const uint32_t[]){1, 5}, 2, "known");
+  cr_expect(!zt_encode(c, "axyb", 4, 0, &got, &err));
+  cr_expect(strstr(err.text, "the text has xy, and the tokenizer's model no unk_id"), "%s", err.text);
+  zt_ids_free(&got);
   zt_coder_free(c);
   zt_free(t);
 }
