@@ -193,6 +193,11 @@ static void do_let(Elab *e, const ZlStmt *s) {
 }
 
 /* ---- repeat -------------------------------------------------------------------------------------------- */
+static void mark_name(Elab *e, const char *name, bool *rebound) {
+  uint32_t bind = zb_names_find(&e->frame->names, name);
+  if (bind != ZB_NO_NAME) rebound[bind] = true;
+}
+
 /* Marks in `rebound`, by number, which names of the frame the body binds again. */
 static void mark_rebound(Elab *e, ZlStmt *const *body, uint32_t n, bool *rebound) {
   for (uint32_t i = 0; i < n; i++) {
@@ -203,11 +208,10 @@ static void mark_rebound(Elab *e, ZlStmt *const *body, uint32_t n, bool *rebound
                    taken ? s->choice.nbody : s->choice.nother, rebound);
     }
     if (s->kind == ZL_S_REPEAT) mark_rebound(e, s->repeat.body, s->repeat.nbody, rebound);
-    if (s->kind != ZL_S_LET) continue;
-    for (uint32_t k = 0; k < s->let.names.n; k++) {
-      uint32_t bind = zb_names_find(&e->frame->names, s->let.names.at[k].s);
-      if (bind != ZB_NO_NAME) rebound[bind] = true;
-    }
+    for (uint32_t k = 0; s->kind == ZL_S_PARAM && k < s->param.ndefs; k++)
+      mark_name(e, s->param.defs[k].name.s, rebound);
+    for (uint32_t k = 0; s->kind == ZL_S_LET && k < s->let.names.n; k++)
+      mark_name(e, s->let.names.at[k].s, rebound);
   }
 }
 
@@ -236,6 +240,7 @@ static Carried *carried_names(Elab *e, const ZlStmt *s, uint32_t *n) {
 /* What a carried name is at the end of an iteration; it must be what it was at the start. */
 static Val checked_carry(Elab *e, const ZlStmt *s, const Carried *c) {
   Bind *b = &e->frame->binds[c->bind];
+  if (b->param != ZG_NONE) e->param_used[b->param] = true;
   Val v = val_tensor(e, b->name.span, b->val,
                      c->before.kind == VAL_TENSOR ? (ZgElem)c->before.type.elem : ZG_REAL);
   if (c->before.kind == VAL_POISON || v.kind == VAL_POISON) return (Val){.kind = VAL_POISON};
@@ -309,6 +314,7 @@ static void repeat_segment(Elab *e, const ZlStmt *s, int64_t count) {
   place_end_repeat(e);
   for (uint32_t k = 0; k < n; k++) {
     Bind *b = &e->frame->binds[c[k].bind];
+    b->param = ZG_NONE; /* one of an iteration is carried out as its value */
     if (b->val.kind == VAL_TENSOR) b->val = place_carried(e, b->name.span, c[k].slot);
     else if (c[k].before.kind == VAL_TENSOR) b->val = val_stand_in(e, c[k].before.type);
   }

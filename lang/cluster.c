@@ -51,6 +51,13 @@ static bool level(ZlDiags *d, ZbArena *a, const ZlClusterLine *l, ZlCluster *c) 
               INT32_MAX);
     return false;
   }
+  int64_t devices = v.size;
+  for (uint32_t i = 0; i < c->nlevels; i++) devices *= c->levels[i].size; /* below 2^31 each time */
+  if (devices > INT32_MAX) {
+    zl_report(d, ZL_Z0805, l->size.span, "with this level cluster `%s` has more than %d devices", c->name,
+              INT32_MAX);
+    return false;
+  }
   for (uint32_t i = 0; i < c->nlevels; i++)
     if (strcmp(c->levels[i].name.s, l->name.s) == 0) {
       ZlDiag *g = zl_report(d, ZL_Z0803, l->name.span, "`level %s` is given twice", l->name.s);
