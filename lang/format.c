@@ -99,8 +99,6 @@ static bool ends_value(int kind) {
   switch (kind) {
   case IDENT:
   case NUMBER:
-  case QUANTITY:
-  case PLACE:
   case STRING:
   case ELEM:
   case TRUTH:
@@ -269,11 +267,11 @@ static void lay_out(Format *f) {
     ZlPiece *x = &f->p.at[i];
     const Open *o = w.nopen ? &w.open[w.nopen - 1] : NULL;
     const ZlPiece *next = next_token(f, i);
-    bool opens = next && (next->kind == '{' || next->kind == ELSE) && w.last && w.last->kind == '}';
+    bool other = next && next->kind == ELSE && w.last && w.last->kind == '}';
     bool begins_here =
-        !next || next->kind == '}' || opens || starts(w.last, next, f->body[next - f->p.at], w.brackets);
+        !next || next->kind == '}' || other || starts(w.last, next, f->body[next - f->p.at], w.brackets);
     if (x->kind != ZL_COMMENT) {
-      x->starts = x->kind != '}' && !opens && begins_here;
+      x->starts = x->kind != '}' && !other && begins_here;
       x->prefix = x->kind == '-' && !(w.last && ends_value(w.last->kind));
       if (i) x->gap = x[-1].kind == ZL_COMMENT ? 0 : blanks(w.last, x, f->body[i], o && o->dims);
     } else x->gap = 2;

@@ -79,7 +79,7 @@ Test(recipe, own_directives) {
   cr_expect(r->splits[1].nprods == 2 && r->splits[1].prods[0].n == 2 && r->splits[1].otherwise.n == 1);
   cr_expect_str_eq(r->splits[1].prods[0].axis[1].s, "grp");
   cr_expect(r->stages.by_cost && r->stages.n == 0);
-  cr_expect_str_eq(r->schedule.name.s, "1f1b");
+  cr_expect_str_eq(r->schedule.s, "1f1b");
   cr_expect(r->nshards == 1 && r->shards[0].what == ZL_SHARD_STATES && r->shards[0].nunit == 0 &&
             !r->shards[0].keep);
   cr_expect(r->nrecompute == 2 && r->recompute[0].n == 2);
@@ -144,7 +144,7 @@ Test(recipe, absent_directives) {
   cr_expect_null(r->model);
   cr_expect(r->nmesh == 0 && r->micro == 0 && r->micro_span.file < 0 && r->stages.span.file < 0);
   cr_expect(r->optimizer.span.file < 0 && r->optimizer.n == 0 && r->precision.span.file < 0);
-  cr_expect_null(r->schedule.name.s);
+  cr_expect_null(r->schedule.s);
   done(&c);
 }
 
