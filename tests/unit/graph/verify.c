@@ -45,6 +45,50 @@ static void remove_sink(ZgSegment *s, ZgOp op) {
   for (uint32_t v = 0; v < s->nvalues; v++) s->values[v].node -= s->values[v].node > i;
 }
 
+/* A measure of this parameter in the first segment, which has no backward part then. */
+static void measured(Make *m, int64_t param) {
+  ZgSegment *s = m->s = &m->g->segments[0];
+  s->nnodes = s->nforward;
+  s->nvalues = 3;
+  s->backward = false;
+  uint32_t x = make_typed(m, ZG_OP_BROADCAST, make_fill(m, 1), m->g->params[param].type);
+  make_with(m, (ZgNode){.op = ZG_OP_MEASURE, .opt = {param, ZG_MEASURE_NONE}}, "", 1, &x);
+}
+
+/* Rows of experts: what a file may do to them, which the compiler would not. */
+Test(verify, rows_of_experts) {
+  for (int wrong = 0; wrong < 4; wrong++) {
+    Make made = make_graph(), *m = &made;
+    make_axis(m, "batch", 0);
+    make_axis(m, "slot", 0);
+    static const char *const sized[] = {"expert", "few", "choice", "embed", "ffn"};
+    for (int i = 0; i < 5; i++) make_axis(m, sized[i], i == 2 ? 2 : 4);
+    uint32_t x = make_input(m, "x", make_type(m, ZG_REAL, "batch embed ffn"));
+    uint32_t in[] = {x, make_ids(m, "ids", "expert", "batch choice")};
+    uint32_t rows = make_with(m, (ZgNode){.op = ZG_OP_DISPATCH}, "expert slot choice", 2, in);
+    in[1] = make_ids(m, "others", "few", "batch choice");
+    const char *want = "";
+    if (wrong == 0) {
+      make_sum(m, rows, "slot");
+      want = "sum over slot: how many rows each expert has is known at run time only";
+    } else if (wrong == 1) {
+      make_with(m, (ZgNode){.op = ZG_OP_DISPATCH}, "few slot choice", 2, in);
+      want = "slot counts the slots of few and of expert";
+    } else if (wrong == 2) {
+      uint32_t w = make_input(m, "w", make_type(m, ZG_REAL, "expert embed ffn"));
+      make_with(m, (ZgNode){.op = ZG_OP_DOT}, "ffn", 2, (uint32_t[]){rows, w});
+      want = "share the axis embed, which is not summed";
+    } else {
+      uint32_t w = make_input(m, "w", make_type(m, ZG_REAL, "expert"));
+      make_with(m, (ZgNode){.op = ZG_OP_DOT}, "", 2, (uint32_t[]){rows, w});
+      want = "have nothing to sum over";
+    }
+    ZbErr err = {0};
+    cr_expect(!zg_verify(m->g, &err) && strstr(err.text, want), "%s, want %s", err.text, want);
+    zb_arena_free(m->a);
+  }
+}
+
 Test(verify, every_rule) {
   BROKEN(model_name, "the model has no well-formed name", g->model = "");
   BROKEN(axis_name, "axis 2 has a name that is not well-formed", g->axes[2].name = "../x");
@@ -208,6 +252,12 @@ Test(verify, every_rule) {
     m.s = s0;
     make_with(&m, (ZgNode){.op = ZG_OP_SEED, .opt = {1}}, "", 0, NULL);
   });
+  static ZgUpdateStep stop[] = {{ZG_OP_STOP, 1, 0, 0, 0}};
+  static const ZgUpdate stops = {1, stop};
+  BROKEN(measure_of_no_state, "parameter table is not updated", measured(&m, 0));
+  BROKEN(measure_of_no_update, "parameter table is not updated", g->params[0].state = true; measured(&m, 0));
+  BROKEN(measure_of_another_repeat, "parameter layer.*.w is of another repeat", g->params[1].state = true;
+         g->params[1].update = &stops; measured(&m, 1));
   BROKEN(values_without_node, "segment 2 has 1 values that no node makes", s2->nvalues++);
 }
 
