@@ -110,13 +110,10 @@ static bool ends_value(int kind) {
   }
 }
 
-/* Whether a statement begins at x, after token `last`. In models and maps two names without anything between
+/* Whether a statement begins at x, no `}`, after token `last`. In models and maps two names without anything between
  * them are the end of one and the beginning of the next. */
 static bool starts(const ZlPiece *last, const ZlPiece *x, int body, bool in_brackets) {
-  if (!last || last->kind == '{') return x->kind != '}';
-  if (x->kind == '}' || x->kind == '{') return false;
-  if (x->kind == ELSE) return false;
-  if (last->kind == '}') return true;
+  if (!last || last->kind == '{' || last->kind == '}') return true;
   if (x->kind == FROM) return body == WEIGHTS;
   if (zl_begins(x->kind)) return last->kind != ELSE;
   if (!x->depth || in_brackets || body == RECIPE || body == CLUSTER) return false;
@@ -316,7 +313,6 @@ static void put_text(const Format *f, ZbText *out) {
 static ZlFile *add_file(ZbArena *a, ZlSources *s, const char *name, const char *text, size_t n) {
   ZlFile *f = ZB_NEW(a, ZlFile);
   f->id = zl_source_add(s, name, text, n);
-  f->name = zl_source_name(s, f->id);
   return f;
 }
 
