@@ -65,6 +65,11 @@ cmp gpt2.zsg first.zsg || fail "a failed run touched its output"
 exits 1 $zc "$ZUG_SRC/examples/mlp.zug" -o no/such/folder/m.zsg
 says 'cannot create no/such/folder/m.zsg'
 exits 2 $zc wrong.zug -o wrong.zug
+mkdir lib2 && echo 'block same(x: real[..]) -> real[..] { return x }' >lib2/same.zug && cp lib2/same.zug same.txt
+echo 'use same model M { axis batch  input x: real[batch]  loss same.same(x) per x }' >uses.zug
+exits 1 $zc uses.zug -I lib2 -o lib2/same.zug
+says '-o lib2/same\.zug would overwrite lib2/same\.zug, which the program uses'
+cmp lib2/same.zug same.txt || fail "a source was overwritten"
 mkdir folder.zsg
 exits 1 $zc "$ZUG_SRC/examples/mlp.zug" -o folder.zsg
 ls | grep -q '\.tmp$' && fail "a temporary file is left"

@@ -104,7 +104,7 @@ static Make whole(void) {
   return m;
 }
 
-/* Nodes with attributes that files may leave out, and of two results where the op may have fewer. */
+/* A node with attributes that files may leave out. */
 static Make attributes(void) {
   Make made = make_graph(), *m = &made;
   make_axis(m, "batch", 0);
@@ -158,4 +158,33 @@ Test(bytes, every_byte_of_every_section) {
   zb_text_free(&got);
   zb_text_free(&file);
   zb_arena_free(m.a);
+}
+
+/* What is left out is 0, and what is 0 is left out: window and cap of the node of attention, number 1. */
+Test(bytes, attributes_left_out) {
+  static const struct {
+    int mask, zero; /* of its attributes; which of these is 0 */
+    const char *why;
+  } cases[] = {{15, -1, NULL},
+               {15 & ~ZSG_HAS_OPT1, -1, "section ATTR has records that nothing uses"},
+               {15 & ~ZSG_HAS_NUM1, -1, "section ATTR has records that nothing uses"},
+               {15, 2, "a node of attend has a window of 0, which is left out"},
+               {15, 3, "a node of attend has a cap of 0, which is left out"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Make m = attributes();
+    ZbText t = {0};
+    ZbErr err = {0};
+    ZB_ASSERT(zg_write(m.g, &t, NULL));
+    uint8_t *p = (uint8_t *)t.s, *node = p + zsg_get(p + ZSG_HEADER + (SEC_NODE - 1) * ZSG_ENTRY + 8, 8) + 16,
+            *attr = p + zsg_get(p + ZSG_HEADER + (SEC_ATTR - 1) * ZSG_ENTRY + 8, 8) + 8;
+    cr_assert_eq(node[7], 15);
+    node[7] = (uint8_t)cases[i].mask;
+    if (cases[i].zero >= 0) zsg_set(attr + 8 * cases[i].zero, 8, 0);
+    zg_seal(t.s, t.len);
+    const ZgGraph *g = zg_read(m.a, t.s, t.len, &err);
+    cr_expect_eq(g != NULL, !cases[i].why, "%zu: %s", i, err.text);
+    if (cases[i].why) cr_expect_str_eq(err.text, cases[i].why);
+    zb_text_free(&t);
+    zb_arena_free(m.a);
+  }
 }

@@ -267,6 +267,18 @@ Test(file, most_records) {
   }
 }
 
+Test(file, known_by_its_beginning) {
+  File f = written();
+  cr_expect(zg_is_one(at(&f, 0), 4) && zg_is_one(at(&f, 0), f.t.len));
+  for (size_t n = 0; n < 4; n++) {
+    cr_expect(!zg_is_one(at(&f, 0), n));
+    f.t.s[n] ^= 1;
+    cr_expect(!zg_is_one(at(&f, 0), f.t.len));
+    f.t.s[n] ^= 1;
+  }
+  done(&f);
+}
+
 /* What lies behind the last section, of which the header's size knows: nothing may, not even zeros. */
 Test(file, nothing_behind) {
   for (int byte = 0; byte < 2; byte++) {

@@ -100,6 +100,8 @@ Test(verify, every_rule) {
   BROKEN(input_names_differ, "the input name tokens occurs twice", g->inputs[1].name = "tokens");
   BROKEN(input_type, "input tokens has no valid type", g->inputs[0].type.of = 77);
   BROKEN(output_not_made, "output logits is not made", remove_sink(s2, ZG_OP_OUTPUT));
+  BROKEN(second_output_not_made, "output more is not made",
+         ZB_PUSH(m.a, g->outputs, g->noutputs, ((ZgIo){"more", g->outputs[0].type, 0})));
   BROKEN(place_name, "place 1 has a file name that is not well-formed", g->locs[1].file = "a\nb");
   BROKEN(region_parent, "region 1 has the wrong kind or parent", g->regions[1].parent = 1);
   BROKEN(region_kind, "region 1 has the wrong kind or parent", g->regions[1].kind = ZG_REGION_MODEL);
