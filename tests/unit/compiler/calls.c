@@ -1,4 +1,4 @@
-/* Every operation of the language, called as it should be and with one thing changed: an axis name that is
+/* Every operation of the language, and blocks, called as it should be and with one thing changed: an axis name that is
  * not there, another, one less or once more; an operand of another kind, that is not there, one less or once
  * more. calls.txt says of each what its type is, or what is reported: all of it, so that what depends on a
  * mistake is seen to say nothing. REGENERATE=1 writes it anew: read the difference before you commit it. */
@@ -54,10 +54,15 @@ static const Call calls[] = {{"exp", "", "x"},
                              {"onehot", "a", "i"},
                              {"topk", "a c", "x by=x groups=2"},
                              {"dispatch", "a slot", "y o"},
-                             {"combine", "a slot c", "r o o2"}};
+                             {"combine", "a slot c", "r o o2"},
+                             {"One", "a", "x n=3"},
+                             {"Two", "a b", "x p"},
+                             {"One", "a", "y x"}}; /* one operand too many is all that is said */
 
 /* What they are called with. Rows are dispatched before. */
 static const char head[] =
+    "block One[e](x: real[.., e], n = 2) -> real[..] { return sum[e](x) * n }\n"
+    "block Two[e, f](x: real[.., e], p: real[e, f]) -> real[.., f] { return dot[e](x, p) }\n"
     "model M { axis batch, seq, a = 4, b = 3, c = 2, d = 4, ab = 7, ac = 8, k3 = 3, slot\n"
     "input x: real[batch, seq, a]  input y: real[batch, seq, b]  input z: real[batch, a, c]\n"
     "input w: real[batch, ac]  input u: real[batch, d, a]  input m: real[batch, seq]\n"
@@ -92,7 +97,7 @@ static void put_reports(Case *c, ZbText *out) {
     const char *mark = strstr(s, "| "), *label = mark ? mark + 2 + strspn(mark + 2, " ^-|") : "";
     if (!strncmp(s, "error", 5)) zb_text_add(out, "! %s", s + 5);
     else if (strstr(s, "  = ")) zb_text_add(out, "; %s", strstr(s, "  = ") + 4);
-    else if (mark && (s[0] == ' ') && *label) zb_text_add(out, " (%s)", label);
+    else if (mark && (size_t)(mark - s) == strspn(s, " ") && *label) zb_text_add(out, " (%s)", label);
   }
 }
 
