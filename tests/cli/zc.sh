@@ -109,6 +109,11 @@ says '^\{.*"code":"Z0102".*\}$'
 ok $zc --explain Z0201
 says '^## Z0201'
 
+echo 'model M { axis batch input x: real[batch] loss x per }' >syntax.zug
+exits 1 $zc fmt syntax.zug
+exits 1 $zc fmt --check syntax.zug uses.zug
+exits 2 $zc fmt
+
 # ---- usage ----
 ok $zc --version
 says '^zc \(zug\) [0-9]'
