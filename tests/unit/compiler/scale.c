@@ -165,16 +165,25 @@ Test(scale, nested_repeats_are_stopped) {
   }
 }
 
-/* What is neither in calls nor in repeats is told another remedy. */
+/* What is neither in calls nor in repeats is told another remedy than what is. */
 Test(scale, long_models_are_stopped) {
-  ZbText t = {0}, line = {0};
-  for (int i = 0; i < 250; i++) zb_text_add(&line, " + x");
-  zb_text_add(&t, HEAD);
-  for (int i = 0; i <= 800; i++) zb_text_add(&t, "h = h%s\n", line.s);
-  zb_text_add(&t, TAIL);
-  stops("a long model", &t, "= help: put what is alike into a `repeat`, which is stored once");
-  zb_text_free(&line);
-  zb_text_free(&t);
+  static const struct {
+    const char *open, *close, *says;
+  } cases[] = {
+      {"", "", "= help: put what is alike into a `repeat`, which is stored once\n"},
+      {"repeat 3 { repeat 2 { ", " } }",
+       "= note: the inner repeats here run 2 times altogether: each iteration is written out\n"
+       "    = help: repeat less often, or make it the outermost `repeat`, which is stored once\n"}};
+  for (int k = 0; k < 2; k++) {
+    ZbText t = {0}, line = {0};
+    for (int i = 0; i < 250; i++) zb_text_add(&line, " + x");
+    zb_text_add(&t, HEAD "%s", cases[k].open);
+    for (int i = 0; i <= 800; i++) zb_text_add(&t, "h = h%s\n", line.s);
+    zb_text_add(&t, "%s" TAIL, cases[k].close);
+    stops("a long model", &t, cases[k].says);
+    zb_text_free(&line);
+    zb_text_free(&t);
+  }
 }
 
 /* A call costs what is written for it alone, such as the path of its labels: 40 of 100 bytes. */
