@@ -42,17 +42,24 @@ static const Call calls[] = {{"exp", "", "x"},
                              {"cumsum", "seq", "x order=reverse"},
                              {"scan", "seq", "0.5 x"},
                              {"linear_attend", "seq a b", "x x y decay=g"},
+                             {"linear_attend", "seq a b", "x x y feed=x keys=x values=y"},
                              {"softmax", "a", "x"},
+                             {"softmax", "a seq", "x"},
                              {"lse", "a", "x"},
                              {"normalize", "a", "x mode=rms eps=1e-6"},
                              {"rope", "seq a", "x base=100 at=s"},
                              {"rope", "seq a", "x factor=2 rule=linear"},
+                             {"rope", "seq a", "x factor=8 rule=llama3 low=1 high=4 context=64"},
+                             {"rope", "seq a", "x factor=4 rule=yarn low=1 high=32 context=64 attention=1.5"},
+                             {"rope", "seq a", "x speeds=g2 pairs=neighbours"},
+                             {"rope", "seq a", "x features=2"},
                              {"attend", "seq a", "x x x mask=causal window=5 bias=m sinks=n1"},
                              {"attend", "seq d a", "u x x mask=none scale=0.5 same=t same_keys=t2"},
+                             {"attend", "seq a", "x x x mask=prefix prefix=n2 cap=3"},
                              {"lookup", "", "e i"},
                              {"xent", "a", "x i"},
                              {"onehot", "a", "i"},
-                             {"topk", "a c", "x by=x groups=2"},
+                             {"topk", "a c", "x by=x groups=2 take=1"},
                              {"dispatch", "a slot", "y o"},
                              {"combine", "a slot c", "r o o2"},
                              {"One", "a", "x n=3"},
@@ -68,9 +75,9 @@ static const char head[] =
     "input w: real[batch, ac]  input u: real[batch, d, a]  input m: real[batch, seq]\n"
     "input i: index(a)[batch, seq]  input t: i32[batch, seq]  input t2: i32[batch, d]\n"
     "input k: bool[batch, seq]  input s: f32[batch, seq]  input o: index(a)[batch, seq, c]\n"
-    "input o2: real[batch, seq, c]  input n1: real[batch]\n"
+    "input o2: real[batch, seq, c]  input n1: real[batch]  input n2: i32[batch]\n"
     "param q[a], p[a, b], f[b, k3], e[a, b], g[a] ~ normal(1)\n"
-    "r = dispatch[a, slot](y, o)\n";
+    "r = dispatch[a, slot](y, o)  g2 = f32(g)\n";
 
 typedef struct {
   const char *word[12];
@@ -133,8 +140,10 @@ static void change_word(ZbText *out, const Call *call, const Words *axes, const 
 
 static void change_list(ZbText *out, const Call *call, const Words *axes, const Words *args, Words *list,
                         const char *const *to) {
+  static const char *const values[] = {"nope", "y", "t", "0", "-1", "0.5", "70000", NULL}; /* of keywords */
   for (int i = 0; i < list->n; i++) {
-    for (int k = 0; to[k]; k++) change_word(out, call, axes, args, list, i, to[k]);
+    const char *const *other = strchr(list->word[i], '=') ? values : to;
+    for (int k = 0; other[k]; k++) change_word(out, call, axes, args, list, i, other[k]);
     Words before = *list; /* one less */
     memmove(&list->word[i], &list->word[i + 1], (size_t)(list->n - 1 - i) * sizeof *list->word);
     list->n--;

@@ -169,11 +169,10 @@ Test(scale, nested_repeats_are_stopped) {
 Test(scale, long_models_are_stopped) {
   static const struct {
     const char *open, *close, *says;
-  } cases[] = {
-      {"", "", "= help: put what is alike into a `repeat`, which is stored once\n"},
-      {"repeat 3 { repeat 2 { ", " } }",
-       "= note: the inner repeats here run 2 times altogether: each iteration is written out\n"
-       "    = help: repeat less often, or make it the outermost `repeat`, which is stored once\n"}};
+  } cases[] = {{"", "", "= help: put what is alike into a `repeat`, which is stored once\n"},
+               {"repeat 3 { repeat 2 { ", " } }",
+                "= note: the inner repeats here run 2 times altogether: each iteration is written out\n"
+                "    = help: repeat less often, or make it the outermost `repeat`, which is stored once\n"}};
   for (int k = 0; k < 2; k++) {
     ZbText t = {0}, line = {0};
     for (int i = 0; i < 250; i++) zb_text_add(&line, " + x");
